@@ -1,0 +1,30 @@
+// Package elfnotes reads ELF notes into typed values: from the sections and
+// segments of executables, libraries and debug files, from core files, and
+// from the raw streams that the kernel serves in /sys/kernel/notes and
+// /sys/module/*/notes/*.
+//
+//	f, err := elfnotes.Open("/usr/bin/true")
+//	if err != nil {
+//		return err
+//	}
+//	defer f.Close()
+//	notes, errOf := f.Notes()
+//	for n := range notes {
+//		v, _ := n.Decode()
+//		fmt.Println(n.Where, n.Owner, n.Kind(), v)
+//	}
+//	return errOf()
+//
+// Both classes and both byte orders are read, by the alignment rules that
+// files in the wild follow rather than those of the gABI (see All). What a
+// note means is a Value: a BuildID, a Properties, a PRStatus; a note that this
+// package doesn't know stays readable as Raw.
+//
+// A malformed file yields the notes that can be read and an error that says
+// where reading stopped. Nothing here panics on input, allocates more than a
+// small multiple of the input's size, or takes more than linear time (but for
+// one sort of the headers).
+//
+// The package needs no privileges and no particular kernel, holds no state,
+// and imports the standard library only.
+package elfnotes

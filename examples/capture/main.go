@@ -1,0 +1,258 @@
+// Capture writes a recording of what a running machine's BPF maps hold, and of
+// host files, for tests and for looking at later: examples/replay prints it, and
+// package mapx gives it to any program.
+//
+//	capture -map counts -i 1s -n 10 DIR           a map by name, ten times
+//	capture -map id:42 -map pin:/sys/fs/bpf/x DIR
+//	capture -ring events -d 10s DIR               a ring buffer: takes its records
+//	capture -file proc/version -file proc/cpuinfo DIR
+//
+// Maps of other processes take CAP_SYS_ADMIN. DIR is made; one that is not empty
+// is refused.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/signal"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/cilium/ebpf"
+
+	"github.com/borescope/borescope/mapx"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	err := run(ctx, os.Args[1:], os.Stderr)
+	if err != nil && !errors.Is(err, flag.ErrHelp) {
+		fmt.Fprintln(os.Stderr, "capture:", err)
+		os.Exit(1)
+	}
+}
+
+// list is a flag that may be given several times.
+type list []string
+
+func (l *list) String() string { return strings.Join(*l, ",") }
+
+func (l *list) Set(s string) error {
+	*l = append(*l, s)
+	return nil
+}
+
+type options struct {
+	maps, rings, files list
+	interval, duration time.Duration
+	count              int
+	dir                string
+}
+
+func parse(args []string, stderr io.Writer) (*options, error) {
+	o := &options{}
+	f := flag.NewFlagSet("capture", flag.ContinueOnError)
+	f.SetOutput(stderr)
+	f.Var(&o.maps, "map", "record a `map`: its name, id:N or pin:PATH; may be repeated")
+	f.Var(&o.rings, "ring", "record a ring `buffer`'s records, which its reader then misses; may be repeated")
+	f.Var(&o.files, "file", "record a `file`, without the leading /; may be repeated")
+	f.DurationVar(&o.interval, "i", time.Second, "time between snapshots")
+	f.IntVar(&o.count, "n", 1, "number of snapshots, 0 until Ctrl-C")
+	f.DurationVar(&o.duration, "d", 0, "how long to read rings; 0 until the snapshots are done")
+	if err := f.Parse(args); err != nil {
+		return nil, err
+	}
+	if f.NArg() != 1 {
+		return nil, errors.New("want one argument: the directory to write")
+	}
+	if len(o.maps)+len(o.rings)+len(o.files) == 0 {
+		return nil, errors.New("nothing to record: give -map, -ring or -file")
+	}
+	o.dir = f.Arg(0)
+	return o, nil
+}
+
+func run(ctx context.Context, args []string, stderr io.Writer) (err error) {
+	o, err := parse(args, stderr)
+	if err != nil {
+		return err
+	}
+	// Open first: a misspelt name shall leave no directory behind.
+	maps, err := openAll(append(append(list{}, o.maps...), o.rings...))
+	defer func() {
+		for _, m := range maps {
+			m.Close()
+		}
+	}()
+	if err != nil {
+		return err
+	}
+	rec, err := mapx.CreateRecording(o.dir, &mapx.Meta{Tool: "capture", Args: args})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, rec.Close()) }()
+	if err := o.recordFiles(rec); err != nil {
+		return err
+	}
+	return o.record(ctx, rec, maps, stderr)
+}
+
+func openAll(names []string) ([]*ebpf.Map, error) {
+	var maps []*ebpf.Map
+	for _, name := range names {
+		m, err := openMap(name)
+		if err != nil {
+			return maps, fmt.Errorf("map %s: %w", name, err)
+		}
+		maps = append(maps, m)
+	}
+	return maps, nil
+}
+
+func openMap(name string) (*ebpf.Map, error) {
+	if path, ok := strings.CutPrefix(name, "pin:"); ok {
+		return ebpf.LoadPinnedMap(path, nil)
+	}
+	if text, ok := strings.CutPrefix(name, "id:"); ok {
+		id, err := strconv.ParseUint(text, 10, 32)
+		if err != nil {
+			return nil, err
+		}
+		return ebpf.NewMapFromID(ebpf.MapID(id))
+	}
+	for id := ebpf.MapID(0); ; {
+		next, err := ebpf.MapGetNextID(id)
+		if errors.Is(err, os.ErrNotExist) {
+			return nil, fmt.Errorf("no map has this name: %w", os.ErrNotExist)
+		}
+		if err != nil {
+			return nil, err
+		}
+		id = next
+		m, err := ebpf.NewMapFromID(id)
+		if errors.Is(err, os.ErrNotExist) {
+			continue // gone meanwhile
+		}
+		if err != nil {
+			return nil, err
+		}
+		if info, err := m.Info(); err == nil && info.Name == name {
+			return m, nil
+		}
+		m.Close()
+	}
+}
+
+func (o *options) recordFiles(rec *mapx.Recorder) error {
+	if len(o.files) == 0 {
+		return nil
+	}
+	host, err := rec.FS("host", os.DirFS("/"))
+	if err != nil {
+		return err
+	}
+	for _, name := range o.files {
+		if _, err := fs.ReadFile(host, strings.TrimPrefix(name, "/")); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// fileName makes a recording's name of a map's.
+func fileName(name string) string {
+	return strings.Trim(strings.Map(func(r rune) rune {
+		if strings.ContainsRune("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.", r) {
+			return r
+		}
+		return '_'
+	}, name), "-._")
+}
+
+// record reads until everything asked for is done.
+func (o *options) record(ctx context.Context, rec *mapx.Recorder, maps []*ebpf.Map, stderr io.Writer) error {
+	var tables []*mapx.MapRecorder
+	for i, name := range o.maps {
+		t, err := rec.RecordMap(fileName(name), maps[i])
+		if err != nil {
+			return err
+		}
+		tables = append(tables, t)
+	}
+	ctx, stop := context.WithCancel(ctx)
+	errs := make(chan error, len(o.rings))
+	for i, name := range o.rings {
+		go func() { errs <- o.recordRing(ctx, rec, fileName(name), maps[len(o.maps)+i]) }()
+	}
+	err := o.snapshots(ctx, tables, stderr)
+	if o.duration == 0 || err != nil {
+		stop()
+	}
+	for range o.rings {
+		err = errors.Join(err, <-errs)
+	}
+	stop()
+	return err
+}
+
+func (o *options) snapshots(ctx context.Context, tables []*mapx.MapRecorder, stderr io.Writer) error {
+	if len(tables) == 0 {
+		if len(o.rings) > 0 && o.duration == 0 {
+			<-ctx.Done()
+		}
+		return nil
+	}
+	tick := time.NewTicker(max(o.interval, time.Millisecond))
+	defer tick.Stop()
+	for n := 1; ; n++ {
+		entries := 0
+		for _, t := range tables {
+			got, err := t.Snapshot()
+			if err != nil {
+				return err
+			}
+			entries += got
+		}
+		fmt.Fprintf(stderr, "snapshot %d: %d entries\n", n, entries)
+		if n == o.count {
+			return nil
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+func (o *options) recordRing(ctx context.Context, rec *mapx.Recorder, name string, m *ebpf.Map) error {
+	r, err := mapx.OpenRing(m, nil)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	if o.duration > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, o.duration)
+		defer cancel()
+	}
+	src := rec.Stream(name, r)
+	var record mapx.Record
+	for {
+		if err := src.ReadInto(ctx, &record); err != nil {
+			if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
+				_, err = src.Stats() // the last counts belong to the recording
+			}
+			return err
+		}
+	}
+}

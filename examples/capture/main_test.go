@@ -1,0 +1,110 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/cilium/ebpf"
+
+	"github.com/borescope/borescope/internal/testenv"
+	"github.com/borescope/borescope/mapx"
+)
+
+func TestMain(m *testing.M) { testenv.Main(m) }
+
+func TestCapture(t *testing.T) {
+	testenv.Need(t, testenv.Root)
+	m, err := ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.Hash, KeySize: 4, ValueSize: 8, MaxEntries: 8, Name: "capture_test"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	if err := m.Put(uint32(7), uint64(9)); err != nil {
+		t.Fatal(err)
+	}
+	info, err := m.Info()
+	if err != nil {
+		t.Fatal(err)
+	}
+	id, _ := info.ID()
+	dir := filepath.Join(t.TempDir(), "rec")
+	var log bytes.Buffer
+	err = run(t.Context(), []string{
+		"-map", "capture_test", "-map", fmt.Sprintf("id:%d", id), "-file", "/proc/version", "-n", "3", "-i", "1ms", dir,
+	}, &log)
+	if err != nil || strings.Count(log.String(), "2 entries") != 3 {
+		t.Fatal(err, log.String())
+	}
+	rec, err := mapx.OpenRecording(os.DirFS(dir))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rec.Close()
+	table, err := mapx.ReplayTable[uint32, uint64](rec, fmt.Sprintf("id_%d", id))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		s, err := table.Snapshot()
+		if err != nil || len(s.Entries) != 1 || s.Entries[0] != (mapx.Entry[uint32, uint64]{Key: 7, Value: 9}) {
+			t.Fatal(s, err)
+		}
+	}
+	host, err := rec.FS("host")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if b, err := fs.ReadFile(host, "proc/version"); err != nil || !bytes.HasPrefix(b, []byte("Linux version ")) {
+		t.Fatal(string(b), err)
+	}
+	if err := run(t.Context(), []string{"-map", "capture_test", dir}, &log); !errors.Is(err, fs.ErrExist) {
+		t.Error("a directory that is not empty:", err)
+	}
+	other := filepath.Join(t.TempDir(), "none")
+	if err := run(t.Context(), []string{"-map", "no_such_map_", other}, &log); !errors.Is(err, fs.ErrNotExist) {
+		t.Error(err)
+	}
+	if _, err := os.Stat(other); !errors.Is(err, fs.ErrNotExist) {
+		t.Error("a misspelt name left a directory behind")
+	}
+}
+
+func TestCaptureRing(t *testing.T) {
+	testenv.Need(t, testenv.Root)
+	m, err := ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.RingBuf, MaxEntries: 4096, Name: "capture_ring"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	dir := t.TempDir()
+	if err := run(t.Context(), []string{"-ring", "capture_ring", "-d", "5ms", dir}, new(bytes.Buffer)); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := run(ctx, []string{"-ring", "capture_ring", filepath.Join(dir, "x")}, new(bytes.Buffer)); err != nil {
+		t.Fatal(err)
+	}
+	rec, err := mapx.OpenRecording(os.DirFS(dir))
+	if err != nil || !rec.Complete() {
+		t.Fatal(err)
+	}
+	if names, err := rec.Streams(); err != nil || len(names) != 1 || names[0] != "capture_ring" {
+		t.Fatal(names, err)
+	}
+}
+
+func TestUsage(t *testing.T) {
+	for _, args := range [][]string{{}, {"dir"}, {"-map", "x"}, {"-map", "x", "a", "b"}} {
+		if err := run(t.Context(), args, new(bytes.Buffer)); err == nil {
+			t.Error(args)
+		}
+	}
+}

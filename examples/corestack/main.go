@@ -1,0 +1,21 @@
+// Command corestack prints the stacks of all threads in core files.
+//
+//	corestack [-json] [-root DIR] CORE…
+//
+// It walks by call frame information, as debuggers do, and by frame pointers
+// where there is none. Programs and libraries are looked up at the paths that
+// the core file names, below -root. With -json it prints an object per thread:
+// {"core", "tid", "frames": [{"pc", "name", "module", "how"}], "reason"}.
+package main
+
+import (
+	"fmt"
+	"os"
+)
+
+func main() {
+	if err := run(os.Args[1:], os.Stdout, os.Stderr); err != nil {
+		fmt.Fprintln(os.Stderr, "corestack:", err)
+		os.Exit(1)
+	}
+}

@@ -1,0 +1,170 @@
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"github.com/borescope/borescope/stack"
+	"github.com/borescope/borescope/symbol"
+)
+
+// maxFrames is more than any stack that did not run away.
+const maxFrames = 4096
+
+// thread is what is printed of a thread.
+type thread struct {
+	Core   string    `json:"core"`
+	TID    int       `json:"tid"`
+	Frames []frame   `json:"frames"`
+	Reason stack.End `json:"reason"`
+}
+
+type frame struct {
+	PC      string    `json:"pc"`
+	Name    string    `json:"name,omitempty"`
+	Inlined bool      `json:"inlined,omitempty"`
+	File    string    `json:"file,omitempty"`
+	Line    int       `json:"line,omitempty"`
+	Module  string    `json:"module,omitempty"`
+	How     stack.How `json:"how"`
+}
+
+func run(args []string, stdout, stderr io.Writer) error {
+	fs := flag.NewFlagSet("corestack", flag.ContinueOnError)
+	fs.SetOutput(stderr)
+	asJSON := fs.Bool("json", false, "print a JSON object per thread")
+	root := fs.String("root", "/", "look programs and libraries up below this `directory`")
+	if err := fs.Parse(args); err != nil {
+		if errors.Is(err, flag.ErrHelp) {
+			return nil
+		}
+		return err
+	}
+	if fs.NArg() == 0 {
+		return errors.New("no core file given")
+	}
+	w := bufio.NewWriter(stdout)
+	names := newNamer(*root)
+	defer names.close()
+	for _, path := range fs.Args() {
+		if err := printCore(w, stderr, path, *root, names, *asJSON); err != nil {
+			return errors.Join(err, w.Flush())
+		}
+	}
+	return w.Flush()
+}
+
+func printCore(w, stderr io.Writer, path, root string, names *namer, asJSON bool) error {
+	c, err := stack.OpenCore(path)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	mods, err := c.Modules(&stack.CoreOptions{Root: os.DirFS(root)})
+	if err != nil {
+		fmt.Fprintln(stderr, "corestack:", err)
+	}
+	enc := json.NewEncoder(w)
+	if !asJSON {
+		fmt.Fprintf(w, "PID %d - core %s (%s)\n", c.PID, path, c.Comm)
+	}
+	walker := c.Walker(mods)
+	frames := make([]stack.Frame, maxFrames)
+	for i := range c.Threads {
+		t := &c.Threads[i]
+		n, end := walker.Walk(frames, &t.Regs, c)
+		out := thread{Core: path, TID: t.TID, Reason: end, Frames: names.name(frames[:n], mods)}
+		if asJSON {
+			if err := enc.Encode(out); err != nil {
+				return err
+			}
+			continue
+		}
+		printThread(w, &out)
+	}
+	return nil
+}
+
+func printThread(w io.Writer, t *thread) {
+	fmt.Fprintf(w, "TID %d:\n", t.TID)
+	for i, f := range t.Frames {
+		fmt.Fprintf(w, "#%-3d %s", i, f.PC)
+		if f.Name != "" {
+			fmt.Fprintf(w, " %s", f.Name)
+		}
+		if f.Inlined {
+			fmt.Fprint(w, " [inlined]")
+		}
+		if f.Module != "" {
+			fmt.Fprintf(w, " - %s", f.Module)
+		}
+		if f.Line > 0 {
+			fmt.Fprintf(w, " %s:%d", f.File, f.Line)
+		}
+		fmt.Fprintln(w)
+	}
+	if t.Reason != stack.EndBottom {
+		fmt.Fprintf(w, "     (the stack ends here: %v)\n", t.Reason)
+	}
+}
+
+// namer names addresses by the files that were mapped.
+type namer struct {
+	root  string
+	files map[string]*symbol.ELF
+}
+
+func newNamer(root string) *namer { return &namer{root: root, files: make(map[string]*symbol.ELF)} }
+
+func (n *namer) close() {
+	for _, f := range n.files {
+		if f != nil {
+			f.Close()
+		}
+	}
+}
+
+func (n *namer) name(frames []stack.Frame, mods *stack.Modules) []frame {
+	var out []frame
+	for _, f := range frames {
+		one := frame{PC: fmt.Sprintf("0x%016x", f.PC), How: f.How}
+		m := mods.Find(f.LookupPC())
+		if m == nil {
+			out = append(out, one)
+			continue
+		}
+		one.Module = m.Name
+		e := n.open(m.Name)
+		if e == nil || m.CFI == nil {
+			out = append(out, one)
+			continue
+		}
+		for _, s := range e.Resolve(nil, []uint64{f.LookupPC() - m.Bias}) {
+			named := one
+			named.Name, named.File, named.Line, named.Inlined = s.Name, s.File, s.Line, s.Inlined
+			out = append(out, named)
+		}
+	}
+	return out
+}
+
+// open returns a mapped file's symbols, nil if it has none that can be read.
+func (n *namer) open(path string) *symbol.ELF {
+	if e, ok := n.files[path]; ok {
+		return e
+	}
+	var e *symbol.ELF
+	if filepath.IsAbs(path) {
+		if opened, err := symbol.OpenELF(filepath.Join(n.root, path), nil); err == nil {
+			e = opened
+		}
+	}
+	n.files[path] = e
+	return e
+}

@@ -1,0 +1,44 @@
+package main
+
+import (
+	"bytes"
+	"debug/elf"
+	"encoding/binary"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/borescope/borescope/internal/elfbuild"
+)
+
+func TestRun(t *testing.T) {
+	ip := binary.LittleEndian.AppendUint32(nil, 0x100)
+	kernel := elfbuild.File{Machine: elf.EM_X86_64, Sections: []elfbuild.Section{
+		{Name: ".orc_unwind_ip", Type: elf.SHT_PROGBITS, Flags: elf.SHF_ALLOC, Addr: 0x2000, Data: ip},
+		{Name: ".orc_unwind", Type: elf.SHT_PROGBITS, Data: []byte{8, 0, 0, 0, 5, 2}},
+	}}
+	path := filepath.Join(t.TempDir(), "vmlinux")
+	if err := os.WriteFile(path, kernel.Bytes(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	if err := run([]string{path}, &out, io.Discard); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := out.String(), "2100:type:call sp:sp+8 bp:(und) signal:0\n"; got != want {
+		t.Errorf("got %q want %q", got, want)
+	}
+}
+
+func TestErrors(t *testing.T) {
+	for _, c := range []struct {
+		args []string
+		want string
+	}{{nil, "no file"}, {[]string{"/nonexistent"}, "no such file"}, {[]string{"main.go"}, "main.go"}, {[]string{"-x"}, "-x"}} {
+		if err := run(c.args, io.Discard, io.Discard); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%q: %v", c.args, err)
+		}
+	}
+}

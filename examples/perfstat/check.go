@@ -1,0 +1,100 @@
+package main
+
+import (
+	"bufio"
+	"fmt"
+	"strings"
+
+	"github.com/borescope/borescope/pmc"
+)
+
+// printCheck says for a person what the machine can count.
+func printCheck(w *bufio.Writer, m pmc.Machine) error {
+	kind := "machine"
+	if m.Hypervisor {
+		kind = "virtual machine"
+	}
+	fmt.Fprintf(w, "%s %s, Linux %s, %s, CPUs %s\n", m.Arch, kind, m.Kernel, orElse(m.CPU, "unnamed CPU"), m.Online)
+	who := "without CAP_PERFMON"
+	if m.Privileged {
+		who = "with CAP_PERFMON"
+	}
+	fmt.Fprintf(w, "kernel.perf_event_paranoid %d, this process %s; at most %d samples a second\n", m.Paranoid, who, m.MaxRate)
+	printCounters(w, m)
+	fmt.Fprintln(w, "\nPMUs:")
+	for _, p := range m.PMUs {
+		fmt.Fprintf(w, "  %-16s type %d%s\n", p.Name, p.Type, pmuDetails(p))
+	}
+	printAbilities(w, "Events", m.Events)
+	printAbilities(w, "Features", m.Features)
+	fmt.Fprintf(w, "\nTo profile, sample %s.\n", m.Clock)
+	return w.Flush()
+}
+
+func orElse(s, other string) string {
+	if s == "" {
+		return other
+	}
+	return s
+}
+
+func printCounters(w *bufio.Writer, m pmc.Machine) {
+	c := m.Counters
+	if c.Vendor == "" {
+		return
+	}
+	if c.Version == 0 {
+		fmt.Fprintf(w, "CPUID (%s): no performance counters\n", c.Vendor)
+		return
+	}
+	fmt.Fprintf(w, "CPUID (%s): version %d, %d counters of %d bits, %d fixed\n", c.Vendor, c.Version, c.Counters, c.Width, c.Fixed)
+	for _, e := range c.Events {
+		if !e.Available {
+			fmt.Fprintf(w, "  without %s\n", e.Name)
+		}
+	}
+	if m.Watchdog {
+		fmt.Fprintln(w, "  the NMI watchdog may hold one (kernel.nmi_watchdog)")
+	}
+}
+
+func pmuDetails(p pmc.PMU) string {
+	var parts []string
+	if p.Core {
+		parts = append(parts, "the CPUs' own")
+	}
+	if len(p.Events) > 0 {
+		parts = append(parts, fmt.Sprintf("%d named events", len(p.Events)))
+	}
+	if p.Shared {
+		parts = append(parts, "whole packages only")
+	}
+	if len(parts) == 0 {
+		return ""
+	}
+	return ": " + strings.Join(parts, ", ")
+}
+
+// printAbilities lists what works, and what does not under its reason, so that
+// a reason that holds for many is said once.
+func printAbilities(w *bufio.Writer, title string, all []pmc.Ability) {
+	var works, reasons []string
+	not := map[string][]string{}
+	for _, a := range all {
+		if a.OK {
+			works = append(works, a.What)
+			continue
+		}
+		if not[a.Why] == nil {
+			reasons = append(reasons, a.Why)
+		}
+		not[a.Why] = append(not[a.Why], a.What)
+	}
+	fmt.Fprintf(w, "\n%s:\n", title)
+	if len(works) > 0 {
+		fmt.Fprintf(w, "  yes: %s\n", strings.Join(works, ", "))
+	}
+	for _, r := range reasons {
+		fmt.Fprintf(w, "  no:  %s\n       because %s\n", strings.Join(not[r], ", "), r)
+	}
+}

@@ -1,0 +1,347 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/borescope/borescope/internal/testenv"
+	"github.com/borescope/borescope/stack"
+)
+
+// self is a command that runs the tool in a process of its own.
+func self(args ...string) *exec.Cmd {
+	cmd := exec.Command("/proc/self/exe", args...)
+	cmd.Env = append(os.Environ(), "PROFILE_MAIN=1")
+	return cmd
+}
+
+// spinSink keeps the compiler from emptying spin.
+var spinSink uint64
+
+// Under the race detector an instrumented spin would be in its C code instead.
+//
+//go:noinline
+//go:norace
+func spin() {
+	for {
+		spinSink++
+	}
+}
+
+// A shell that loops and a Go function that spins: the folded stacks must
+// give nearly all samples of each to where they are, and the sum must be what
+// the clock says.
+func TestAttribution(t *testing.T) {
+	testenv.Need(t, testenv.Root, testenv.Perf, testenv.CPUs(2))
+	shellName := ""
+	if _, err := os.Stat("/bin/sh"); err == nil { // a guest has none
+		shell := exec.Command("/bin/sh", "-c", "while :; do :; done")
+		if err := shell.Start(); err != nil {
+			t.Fatal(err)
+		}
+		defer func() { shell.Process.Kill(); shell.Wait() }()
+		shellName = commOf(t, shell.Process.Pid)
+	}
+	// Without preemption, which costs a tenth of the time under emulation: that
+	// is then truly spent elsewhere.
+	spinner := spinChild("GODEBUG=asyncpreemptoff=1")
+	if err := spinner.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { spinner.Process.Kill(); spinner.Wait() }()
+
+	folded, note := sampleAll(t)
+	testName := commOf(t, spinner.Process.Pid)
+	var sh, shIn, spins, spinIn int64
+	for s := range folded.All() {
+		switch s.Frames[0] {
+		case shellName:
+			sh += s.Count
+			if len(s.Frames) > 1 { // a stripped shell: any frame of its own
+				shIn += s.Count
+			}
+		case testName:
+			spins += s.Count
+			if strings.Contains(strings.Join(s.Frames, ";")+";", ".spin;") {
+				spinIn += s.Count
+			}
+		}
+	}
+	if spins == 0 || float64(spinIn) < 0.95*float64(spins) {
+		t.Errorf("%d of %d samples of the Go program are in spin, want 95 %%", spinIn, spins)
+	}
+	if shellName != "" && (sh == 0 || float64(shIn) < 0.95*float64(sh)) {
+		t.Errorf("%d of %d samples of the shell have a stack, want 95 %%", shIn, sh)
+	}
+	t.Logf("shell %d/%d, spin %d/%d; %s", shIn, sh, spinIn, spins, note)
+}
+
+// sampleAll runs the tool for three seconds with idle CPUs counted, and checks
+// the sum against the clock: 99 samples a second and CPU. A guest's clock, and
+// now and then a loaded host's, lose ticks, so natively one of three runs must
+// be right, and in a guest none.
+func sampleAll(t *testing.T) (folded *stack.Folded, note string) {
+	t.Helper()
+	const seconds = 3
+	want := float64(99 * seconds * runtime.NumCPU())
+	for range 3 {
+		var out, errs bytes.Buffer
+		cmd := self("-d", fmt.Sprint(seconds), "-f", "-idle")
+		cmd.Stdout, cmd.Stderr = &out, &errs
+		if err := cmd.Run(); err != nil {
+			t.Fatalf("%v: %s", err, errs.String())
+		}
+		var err error
+		if folded, err = stack.ParseFolded(&out); err != nil {
+			t.Fatal(err)
+		}
+		note = errs.String()
+		if testenv.InGuest() || math.Abs(float64(folded.Total())-want) <= 0.02*want {
+			return folded, note
+		}
+		t.Logf("%d samples, want %.0f within 2 %%", folded.Total(), want)
+	}
+	t.Errorf("no run had %.0f samples within 2 %%", want)
+	return folded, note
+}
+
+func commOf(t *testing.T, pid int) string {
+	t.Helper()
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimSpace(string(b))
+}
+
+// What a run prints and what the replay of its recording prints are the same
+// bytes.
+func TestRecordReplay(t *testing.T) {
+	testenv.Need(t, testenv.Root, testenv.Perf)
+	dir := filepath.Join(t.TempDir(), "rec")
+	files := t.TempDir()
+	outputs := func(kind string, more ...string) map[string]string {
+		svg, pb := filepath.Join(files, kind+".svg"), filepath.Join(files, kind+".pb")
+		var out bytes.Buffer
+		args := append([]string{"-f", "-svg", svg, "-pprof", pb}, more...)
+		cmd := self(args...)
+		cmd.Stdout = &out
+		if err := cmd.Run(); err != nil {
+			t.Fatal(err)
+		}
+		m := map[string]string{"folded": out.String()}
+		for name, file := range map[string]string{"svg": svg, "pprof": pb} {
+			b, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			m[name] = string(b)
+		}
+		return m
+	}
+	spinner := spinChild()
+	if err := spinner.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { spinner.Process.Kill(); spinner.Wait() }()
+	live := outputs("live", "-d", "300ms", "-F", "999", "-record", dir)
+	again := outputs("replay", "-replay", dir)
+	for name := range live {
+		if live[name] != again[name] {
+			t.Errorf("%s: the replay differs from the live run", name)
+		}
+	}
+	if !strings.Contains(live["folded"], ";") {
+		t.Errorf("nothing was sampled: %q", live["folded"])
+	}
+	// A recording is never overwritten.
+	if err := run(context.Background(), []string{"-d", "10ms", "-record", dir}, new(bytes.Buffer), new(bytes.Buffer)); err == nil {
+		t.Error("-record into a directory that is not empty: no error")
+	}
+}
+
+// A short-lived process has names, although it is gone when they are looked up.
+func TestExitedProcess(t *testing.T) {
+	testenv.Need(t, testenv.Root, testenv.Perf)
+	var out, errs bytes.Buffer
+	cmd := self("-d", "2s", "-F", "999", "-f")
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(300 * time.Millisecond)
+	child := spinChild()
+	if err := child.Start(); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(500 * time.Millisecond)
+	child.Process.Kill()
+	child.Wait()
+	if err := cmd.Wait(); err != nil {
+		t.Fatalf("%v: %s", err, errs.String())
+	}
+	if !strings.Contains(out.String(), ".spin ") && !strings.Contains(out.String(), ".spin;") {
+		t.Errorf("no frame spin of the process that ended; %s", errs.String())
+	}
+}
+
+// spinChild is a process that spins until it is killed.
+func spinChild(env ...string) *exec.Cmd {
+	exe, err := os.Executable() // its name tells it from the tool's, "exe"
+	if err != nil {
+		exe = os.Args[0]
+	}
+	cmd := exec.Command(exe, "-test.run=^TestSpinChild$")
+	cmd.Env = append(append(os.Environ(), "PROFILE_SPIN=1"), env...)
+	return cmd
+}
+
+// TestSpinChild is what spinChild runs.
+func TestSpinChild(t *testing.T) {
+	if os.Getenv("PROFILE_SPIN") == "1" {
+		spin()
+	}
+}
+
+// Killed in mid-run, the tool leaves nothing in the kernel.
+func TestKillLeavesNothing(t *testing.T) {
+	testenv.Need(t, testenv.Root, testenv.Perf)
+	cmd := self("-d", "1m", "-f")
+	stderr, err := cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := stderr.Read(make([]byte, 1)); err != nil { // the start line
+		t.Fatal(err)
+	}
+	owned := testenv.ObjectsOf(cmd.Process.Pid)
+	if owned.Len() == 0 {
+		t.Error("the running tool holds no BPF object: the test looks in the wrong place")
+	}
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	cmd.Wait()
+	owned.WaitGone(t)
+}
+
+// Ctrl-C ends early and still prints the result.
+func TestInterrupt(t *testing.T) {
+	testenv.Need(t, testenv.Root, testenv.Perf)
+	var out bytes.Buffer
+	cmd := self("-d", "1m", "-idle")
+	cmd.Stdout = &out
+	stderr, err := cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := stderr.Read(make([]byte, 1)); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(100 * time.Millisecond)
+	cmd.Process.Signal(os.Interrupt)
+	if err := cmd.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(out.String(), "\nsamples ") {
+		t.Errorf("no summary after Ctrl-C: %q", out.String())
+	}
+}
+
+// Without privileges one line names what is missing and the ways on.
+func TestUnprivileged(t *testing.T) {
+	testenv.Need(t, testenv.Root)
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Where the other user can reach it: a test binary's directory is private.
+	tool := filepath.Join("/tmp", fmt.Sprintf("profile-test-%d", os.Getpid()))
+	b, err := os.ReadFile(exe)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(tool, b, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	defer os.Remove(tool)
+	cmd := exec.Command(tool, "-d", "1s")
+	cmd.Env = []string{"PROFILE_MAIN=1"}
+	cmd.Dir = "/"
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
+	out, err := cmd.CombinedOutput()
+	if cmd.ProcessState == nil || cmd.ProcessState.ExitCode() != 1 {
+		t.Errorf("exit %v, want status 1", err)
+	}
+	for _, want := range []string{"CAP_BPF", "go run -exec sudo ./examples/profile", "-replay demo"} {
+		if !strings.Contains(string(out), want) {
+			t.Errorf("%q lacks %q", out, want)
+		}
+	}
+	if strings.Count(string(out), "\n") != 1 {
+		t.Errorf("not one line: %q", out)
+	}
+}
+
+// Sampling needs no BTF: a kernel without it, seen through a mount namespace in
+// which it is hidden, is sampled like any other.
+func TestWithoutBTF(t *testing.T) {
+	testenv.Need(t, testenv.Root, testenv.Perf)
+	spinner := spinChild()
+	if err := spinner.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { spinner.Process.Kill(); spinner.Wait() }()
+	cmd := self("-d", "500ms", "-f")
+	cmd.Env = append(cmd.Env, "PROFILE_HIDE=/sys/kernel/btf")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS}
+	out, err := cmd.Output()
+	if err != nil || !strings.Contains(string(out), ".spin ") {
+		t.Errorf("%v, stacks %q", err, out)
+	}
+}
+
+// hide puts an empty file system over a directory, in the mount namespace that
+// this process has for itself.
+func hide(dir string) {
+	err := errors.Join(
+		syscall.Mount("", "/", "", syscall.MS_REC|syscall.MS_PRIVATE, ""),
+		syscall.Mount("tmpfs", dir, "tmpfs", 0, ""),
+	)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "hide", dir, err)
+		os.Exit(3)
+	}
+}
+
+// A recording that the disk has no room for is an error.
+func TestRecordFullDisk(t *testing.T) {
+	testenv.Need(t, testenv.Root, testenv.Perf)
+	dir := t.TempDir()
+	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=8k"); err != nil {
+		t.Fatal(err)
+	}
+	defer syscall.Unmount(dir, 0)
+	err := run(context.Background(), []string{"-d", "200ms", "-F", "999", "-idle", "-record", filepath.Join(dir, "rec")},
+		new(bytes.Buffer), new(bytes.Buffer))
+	if err == nil || !strings.Contains(err.Error(), "no space left") || strings.Contains(err.Error(), "\n") {
+		t.Errorf("error %v, want one line that says the disk is full", err)
+	}
+}

@@ -1,0 +1,65 @@
+// Profile samples every CPU and says where the time goes: as a table of the
+// busiest functions, as folded stacks, as a flame graph, as a pprof profile.
+//
+//	go run -exec sudo ./examples/profile            ten seconds of the whole machine
+//	go run ./examples/profile -replay demo          a recorded machine, no root needed
+//
+// It stands in for BCC's and bpftrace's profile and for perf record -g with
+// perf report. It needs CAP_BPF and CAP_PERFMON (or root) and Linux 5.10.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"runtime/debug"
+	"syscall"
+)
+
+func main() {
+	// A tool that starts, samples and ends wants little memory more than speed.
+	debug.SetGCPercent(40)
+	// Before anything is attached, so that no early Ctrl-C is lost. A second
+	// one ends the program as if nothing were caught.
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop)
+	os.Exit(status(run(ctx, os.Args[1:], os.Stdout, os.Stderr), os.Stderr))
+}
+
+// status prints an error as one line and returns the exit status.
+func status(err error, stderr io.Writer) int {
+	var usage usageError
+	switch {
+	case err == nil, errors.Is(err, flag.ErrHelp):
+		return 0
+	case errors.As(err, &usage):
+		fmt.Fprintf(stderr, "profile: %v (profile -h lists the flags)\n", err)
+		return 2
+	}
+	fmt.Fprintf(stderr, "profile: %v\n", err)
+	return 1
+}
+
+// run does what the arguments say. Results go to stdout, progress to stderr.
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+	c, err := parseFlags(args)
+	if err != nil {
+		if errors.Is(err, flag.ErrHelp) {
+			fmt.Fprint(stdout, usage)
+		}
+		return err
+	}
+	measure := measureLive
+	if c.replay != "" {
+		measure = measureReplay
+	}
+	r, err := measure(ctx, c, stderr)
+	if err != nil {
+		return err
+	}
+	return r.write(c, stdout, stderr)
+}

@@ -1,0 +1,212 @@
+// Replay prints what is in a recording: where it comes from, its tables, streams
+// and files. It needs neither root nor Linux.
+//
+//	replay DIR                    a summary
+//	replay -tables DIR            every snapshot of every table
+//	replay -stream events DIR     the records, as bytes
+//	replay -stream events -speed 1 DIR      at the pace they had
+//	replay -cat symbols DIR       a named file
+//	replay -cat host/proc/version DIR       a file of a recorded tree
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/hex"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/signal"
+	"strings"
+	"time"
+
+	"github.com/borescope/borescope/mapx"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	err := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	if err != nil && !errors.Is(err, flag.ErrHelp) {
+		fmt.Fprintln(os.Stderr, "replay:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+	f := flag.NewFlagSet("replay", flag.ContinueOnError)
+	f.SetOutput(stderr)
+	tables := f.Bool("tables", false, "print every snapshot of every table")
+	stream := f.String("stream", "", "print the records of this `stream`")
+	cat := f.String("cat", "", "print a named `file`, or TREE/PATH of a recorded tree")
+	speed := f.Float64("speed", 0, "pace of -stream: 1 as recorded, 0 as fast as possible")
+	if err := f.Parse(args); err != nil {
+		return err
+	}
+	if f.NArg() != 1 {
+		return errors.New("want one argument: the recording's directory")
+	}
+	rec, err := mapx.OpenRecording(os.DirFS(f.Arg(0)))
+	if err != nil {
+		return err
+	}
+	defer rec.Close()
+	w := bufio.NewWriter(stdout)
+	switch {
+	case *stream != "":
+		err = printStream(ctx, w, rec, *stream, *speed)
+	case *cat != "":
+		err = printFile(w, rec, *cat)
+	default:
+		err = summarize(ctx, w, rec, *tables)
+	}
+	return errors.Join(err, w.Flush())
+}
+
+// cutOff makes a note of a recording that ends early: all before is good.
+func cutOff(w io.Writer, err error) error {
+	if errors.Is(err, io.ErrUnexpectedEOF) {
+		_, err = fmt.Fprintf(w, "  (%v)\n", err)
+	}
+	return err
+}
+
+func summarize(ctx context.Context, w io.Writer, rec *mapx.Recording, all bool) error {
+	m := rec.Meta()
+	fmt.Fprintf(w, "%s %s, Linux %s %s, %d of %d CPUs, %s", m.Tool, strings.Join(m.Args, " "),
+		m.Kernel, m.Arch, len(m.Online), len(m.Possible), m.Start.UTC().Format(time.RFC3339))
+	if rec.Complete() {
+		fmt.Fprintf(w, " for %v\n", m.End.Sub(m.Start).Round(time.Millisecond))
+	} else {
+		fmt.Fprintln(w, ", not closed")
+	}
+	for _, part := range []struct {
+		list  func() ([]string, error)
+		print func(name string) error
+	}{
+		{rec.Tables, func(name string) error { return printTable(w, rec, name, all) }},
+		{rec.Streams, func(name string) error { return countStream(ctx, w, rec, name) }},
+		{rec.Files, func(name string) error { return countFile(w, rec, name) }},
+	} {
+		names, err := part.list()
+		if err != nil {
+			return err
+		}
+		for _, name := range names {
+			if err := part.print(name); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func printTable(w io.Writer, rec *mapx.Recording, name string, all bool) error {
+	d, err := rec.DumpTable(name)
+	if err != nil {
+		return err
+	}
+	start := rec.Meta().Start
+	snapshots, total := 0, 0
+	for {
+		at, op, entries, err := d.Next()
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			if err := cutOff(w, err); err != nil {
+				return err
+			}
+			break
+		}
+		snapshots++
+		total += len(entries)
+		if !all {
+			continue
+		}
+		fmt.Fprintf(w, "%s: %s at %v, %d entries\n", name, op, at.Sub(start).Round(time.Microsecond), len(entries))
+		for _, e := range entries {
+			fmt.Fprintf(w, "  %s: %s\n", e.Key, e.Value)
+		}
+	}
+	fmt.Fprintf(w, "table %s: %d snapshots, %d entries\n", name, snapshots, total)
+	return nil
+}
+
+// each calls fn with the records of a stream.
+func each(ctx context.Context, p *mapx.Replay, fn func(*mapx.Record)) error {
+	var r mapx.Record
+	for {
+		if err := p.ReadInto(ctx, &r); err == io.EOF {
+			return nil
+		} else if err != nil {
+			return err
+		}
+		fn(&r)
+	}
+}
+
+func countStream(ctx context.Context, w io.Writer, rec *mapx.Recording, name string) error {
+	p, err := rec.Stream(name, nil)
+	if err != nil {
+		return err
+	}
+	n, size := 0, 0
+	err = each(ctx, p, func(r *mapx.Record) { n, size = n+1, size+len(r.Data) })
+	s, _ := p.Stats() // of a replay: no error
+	fmt.Fprintf(w, "stream %s: %d records, %d bytes, %d lost\n", name, n, size, s.Lost)
+	return cutOff(w, err)
+}
+
+func printStream(ctx context.Context, w *bufio.Writer, rec *mapx.Recording, name string, speed float64) error {
+	p, err := rec.Stream(name, &mapx.ReplayOptions{Speed: speed})
+	if err != nil {
+		return err
+	}
+	start := rec.Meta().Start
+	err = each(ctx, p, func(r *mapx.Record) {
+		fmt.Fprintf(w, "%12.6f cpu %d", p.Time().Sub(start).Seconds(), r.CPU)
+		if r.Lost > 0 {
+			fmt.Fprintf(w, " lost %d", r.Lost)
+		}
+		fmt.Fprintf(w, " %s\n", hex.EncodeToString(r.Data))
+		if speed > 0 {
+			w.Flush() // an error stays, and is the last Flush's too
+		}
+	})
+	return cutOff(w, err)
+}
+
+func countFile(w io.Writer, rec *mapx.Recording, name string) error {
+	f, err := rec.Open(name)
+	if err != nil {
+		return err
+	}
+	n, err := io.Copy(io.Discard, f)
+	fmt.Fprintf(w, "file %s: %d bytes\n", name, n)
+	return cutOff(w, err)
+}
+
+func printFile(w io.Writer, rec *mapx.Recording, name string) error {
+	if tree, path, ok := strings.Cut(name, "/"); ok {
+		host, err := rec.FS(tree)
+		if err != nil {
+			return err
+		}
+		b, err := fs.ReadFile(host, path)
+		if err != nil {
+			return err
+		}
+		_, err = w.Write(b)
+		return err
+	}
+	f, err := rec.Open(name)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(w, f)
+	return err
+}

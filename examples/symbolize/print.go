@@ -1,0 +1,148 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strconv"
+
+	"github.com/borescope/borescope/symbol"
+)
+
+// printFunc writes the frames of one address.
+type printFunc func(w io.Writer, pc uint64, frames []symbol.Frame) error
+
+func printer(c *config) (printFunc, error) {
+	// Without inlined calls both tools give the innermost position, addr2line
+	// with the innermost name and llvm-symbolizer with the outermost.
+	shown := func(frames []symbol.Frame) []symbol.Frame {
+		if c.inlines {
+			return frames
+		}
+		if c.style == "llvm" {
+			frames[0].Name = frames[len(frames)-1].Name
+		}
+		return frames[:1]
+	}
+	switch {
+	case c.json && c.style != "":
+		return nil, fmt.Errorf("-json and -style exclude each other")
+	case c.json:
+		return func(w io.Writer, pc uint64, frames []symbol.Frame) error {
+			return printJSON(w, pc, frames, c.inlines)
+		}, nil
+	case c.style == "gnu":
+		return func(w io.Writer, _ uint64, frames []symbol.Frame) error {
+			for _, f := range shown(frames) {
+				if _, err := fmt.Fprintf(w, "%s\n%s:%s\n", or(f.Name, "??"), or(f.File, "??"), gnuLine(f)); err != nil {
+					return err
+				}
+			}
+			return nil
+		}, nil
+	case c.style == "llvm":
+		return func(w io.Writer, _ uint64, frames []symbol.Frame) error {
+			for _, f := range shown(frames) {
+				if _, err := fmt.Fprintf(w, "%s\n%s:%d:%d\n", or(f.Name, "??"), or(f.File, "??"), f.Line, f.Column); err != nil {
+					return err
+				}
+			}
+			_, err := fmt.Fprintln(w)
+			return err
+		}, nil
+	case c.style == "":
+		return func(w io.Writer, pc uint64, frames []symbol.Frame) error {
+			return printText(w, pc, frames, c.inlines)
+		}, nil
+	}
+	return nil, fmt.Errorf("-style %s: want gnu or llvm", c.style)
+}
+
+func or(s, other string) string {
+	if s == "" {
+		return other
+	}
+	return s
+}
+
+// gnuLine is addr2line's way to write a line: "?" where the file is known only.
+func gnuLine(f symbol.Frame) string {
+	if f.Line == 0 && f.File != "" {
+		return "?"
+	}
+	return strconv.Itoa(f.Line)
+}
+
+// printText writes a line for an address, and one for each function that its
+// code is inlined in.
+func printText(w io.Writer, pc uint64, frames []symbol.Frame, inlines bool) error {
+	if _, err := fmt.Fprintf(w, "%#x", pc); err != nil {
+		return err
+	}
+	if !inlines {
+		frames = frames[len(frames)-1:]
+	}
+	for i, f := range frames {
+		sep := " "
+		if i > 0 {
+			sep = "    in "
+		}
+		var err error
+		switch {
+		case f.Name == "":
+			_, err = fmt.Fprintf(w, "%s?? (%s)", sep, f.Reason)
+		case f.Inlined:
+			_, err = fmt.Fprintf(w, "%s%s (inlined)", sep, f.Name)
+		default:
+			_, err = fmt.Fprintf(w, "%s%s+%#x", sep, f.Name, f.Offset)
+		}
+		if err == nil && f.File != "" {
+			_, err = fmt.Fprintf(w, " %s:%d", f.File, f.Line)
+		}
+		if err == nil && i == len(frames)-1 && f.Module != "" {
+			_, err = fmt.Fprintf(w, " (%s)", f.Module)
+		}
+		if err == nil {
+			_, err = fmt.Fprintln(w)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// object is the JSON form of an address: the function that the code belongs to,
+// and what is inlined there, innermost first.
+type object struct {
+	Addr    string   `json:"addr"`
+	Name    string   `json:"name,omitempty"`
+	Offset  uint64   `json:"offset"`
+	Module  string   `json:"module,omitempty"`
+	File    string   `json:"file,omitempty"`
+	Line    int      `json:"line,omitempty"`
+	Inlined []inline `json:"inlined,omitempty"`
+	Reason  string   `json:"reason,omitempty"`
+}
+
+type inline struct {
+	Name string `json:"name"`
+	File string `json:"file,omitempty"`
+	Line int    `json:"line,omitempty"`
+}
+
+func printJSON(w io.Writer, pc uint64, frames []symbol.Frame, inlines bool) error {
+	f := frames[len(frames)-1]
+	o := object{
+		Addr: fmt.Sprintf("%#x", pc), Name: f.Name, Offset: f.Offset, Module: f.Module,
+		File: f.File, Line: f.Line, Reason: f.Reason.String(),
+	}
+	if inlines {
+		for _, f := range frames[:len(frames)-1] {
+			o.Inlined = append(o.Inlined, inline{f.Name, f.File, f.Line})
+		}
+	}
+	enc := json.NewEncoder(w)
+	enc.SetEscapeHTML(false)
+	return enc.Encode(o)
+}

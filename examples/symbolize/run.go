@@ -1,0 +1,155 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/borescope/borescope/symbol"
+)
+
+// config is what the flags say.
+type config struct {
+	file, perfmap string
+	pid           int
+	kernel        bool
+	inlines, raw  bool
+	json          bool
+	style         string
+	stdin         io.Reader
+}
+
+const usage = `symbolize names addresses, given as arguments or one a line on standard input.
+
+  symbolize -e /bin/bash 0x31ad0       addresses as the file numbers them
+  symbolize -p 1234 7f22334455         addresses in a process
+  symbolize -k < addresses             kernel addresses
+  symbolize -perfmap /tmp/perf-7.map 7f00
+
+Flags:
+`
+
+// run is the program.
+func run(ctx context.Context, args []string, stdout io.Writer) error {
+	c := config{stdin: os.Stdin}
+	fs := flag.NewFlagSet("symbolize", flag.ContinueOnError)
+	fs.SetOutput(stdout)
+	fs.Usage = func() {
+		fmt.Fprint(stdout, usage)
+		fs.PrintDefaults()
+	}
+	fs.StringVar(&c.file, "e", "", "ELF `FILE`; its separate debug file is found by build-id or link")
+	fs.IntVar(&c.pid, "p", 0, "process `PID`")
+	fs.BoolVar(&c.kernel, "k", false, "the kernel")
+	fs.StringVar(&c.perfmap, "perfmap", "", "perf map `FILE` of a JIT compiler")
+	fs.BoolVar(&c.inlines, "i", false, "show the functions that are inlined at the address too")
+	fs.BoolVar(&c.raw, "a", false, "leave C++ and Rust names as they are: mangled")
+	fs.BoolVar(&c.json, "json", false, "one JSON object for each address")
+	fs.StringVar(&c.style, "style", "", "write like addr2line -f (`gnu`) or like llvm-symbolizer (llvm)")
+	if err := fs.Parse(args); err != nil {
+		if errors.Is(err, flag.ErrHelp) {
+			return nil
+		}
+		return err
+	}
+	return symbolize(ctx, &c, fs.Args(), stdout)
+}
+
+// symbolize names the addresses of args, or of standard input if there are none.
+func symbolize(ctx context.Context, c *config, args []string, stdout io.Writer) error {
+	r, done, err := open(c)
+	if err != nil {
+		return err
+	}
+	defer done()
+	print, err := printer(c)
+	if err != nil {
+		return err
+	}
+	w := bufio.NewWriter(stdout)
+	var frames []symbol.Frame
+	one := func(arg string) error {
+		pc, err := parseAddr(arg)
+		if err != nil {
+			return err
+		}
+		frames = r.Resolve(frames[:0], []uint64{pc})
+		return print(w, pc, frames)
+	}
+	if len(args) > 0 {
+		for _, a := range args {
+			if err := one(a); err != nil {
+				return err
+			}
+		}
+		return w.Flush()
+	}
+	sc := bufio.NewScanner(c.stdin)
+	for sc.Scan() && ctx.Err() == nil {
+		if line := strings.TrimSpace(sc.Text()); line != "" {
+			if err := one(line); err != nil {
+				return err
+			}
+		}
+	}
+	if err := sc.Err(); err != nil {
+		return err
+	}
+	return w.Flush()
+}
+
+func parseAddr(s string) (uint64, error) {
+	digits := strings.TrimPrefix(strings.ToLower(s), "0x")
+	pc, err := strconv.ParseUint(digits, 16, 64)
+	if err != nil {
+		return 0, fmt.Errorf("address %q: want a hexadecimal number", s)
+	}
+	return pc, nil
+}
+
+// open opens what the addresses belong to.
+func open(c *config) (r symbol.Resolver, done func(), err error) {
+	n := 0
+	for _, set := range []bool{c.file != "", c.pid != 0, c.kernel, c.perfmap != ""} {
+		if set {
+			n++
+		}
+	}
+	if n != 1 {
+		return nil, nil, errors.New("give one of -e FILE, -p PID, -k and -perfmap FILE")
+	}
+	nothing := func() {}
+	switch {
+	case c.file != "":
+		e, err := symbol.OpenELF(c.file, &symbol.ELFOptions{Source: true, RawNames: c.raw})
+		if err != nil {
+			return nil, nil, err
+		}
+		return e, func() { e.Close() }, nil
+	case c.pid != 0:
+		p, err := symbol.OpenProcess(c.pid, &symbol.Options{Source: true, RawNames: c.raw})
+		if err != nil {
+			return nil, nil, err
+		}
+		return p, func() { p.Close() }, nil
+	case c.kernel:
+		k, err := symbol.OpenKernel(&symbol.KernelOptions{Data: true})
+		if err != nil {
+			return nil, nil, err
+		}
+		return k, nothing, k.Err()
+	}
+	f, err := os.Open(c.perfmap)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer f.Close()
+	m, err := symbol.ParsePerfMap(f)
+	return m, nothing, err
+}

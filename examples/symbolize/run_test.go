@@ -1,0 +1,131 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+var update = flag.Bool("update", false, "write the golden files")
+
+// golden compares with a file of testdata.
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	path := filepath.Join("testdata", name)
+	if *update {
+		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got != string(want) {
+		t.Errorf("%s: got\n%s\nwant\n%s", name, got, want)
+	}
+}
+
+func runTool(t *testing.T, args ...string) string {
+	t.Helper()
+	var b bytes.Buffer
+	if err := run(context.Background(), args, &b); err != nil {
+		t.Fatalf("%v: %v", args, err)
+	}
+	return b.String()
+}
+
+// TestGolden names addresses of a small program that symbol/testdata/build.sh makes.
+func TestGolden(t *testing.T) {
+	const file = "../../symbol/testdata/prog"
+	addrs := []string{"0x401000", "401006", "0x401010", "401029", "0x402fff"}
+	for name, flags := range map[string][]string{
+		"text": nil, "inlines": {"-i"}, "json": {"-json", "-i"}, "gnu": {"-style", "gnu", "-i"}, "llvm": {"-style", "llvm", "-i"},
+	} {
+		args := append(append([]string{"-e", file}, flags...), addrs...)
+		golden(t, name+".golden", runTool(t, args...))
+	}
+	golden(t, "perfmap.golden", runTool(t, "-perfmap", "testdata/perf-1.map", "1000", "1015", "2000"))
+}
+
+// TestTools compares with the tools whose output is imitated, where they are.
+func TestTools(t *testing.T) {
+	const file = "../../symbol/testdata/prog"
+	for _, c := range []struct {
+		tool  string
+		args  []string
+		style string
+	}{
+		{"addr2line", []string{"-f", "-i", "-e", file}, "gnu"},
+		{"addr2line", []string{"-f", "-e", file}, "gnu"},
+		{"llvm-symbolizer", []string{"-i", "-e", file}, "llvm"},
+		{"llvm-symbolizer", []string{"--no-inlines", "-e", file}, "llvm"},
+	} {
+		var addrs []string
+		for a := 0x401000; a < 0x401030; a++ {
+			addrs = append(addrs, fmt.Sprintf("%#x", a))
+		}
+		out, err := exec.Command(c.tool, append(c.args, addrs...)...).Output()
+		if err != nil {
+			t.Logf("%s: %v", c.tool, err)
+			continue
+		}
+		ours := []string{"-e", file, "-style", c.style}
+		if c.args[1] == "-i" || c.args[0] == "-i" {
+			ours = append(ours, "-i")
+		}
+		want := discriminator.ReplaceAllString(string(out), "")
+		if got := runTool(t, append(ours, addrs...)...); got != want {
+			t.Errorf("%s %v: got\n%s\nwant\n%s", c.tool, c.args, got, want)
+		}
+	}
+}
+
+// discriminator is what addr2line adds to a line.
+var discriminator = regexp.MustCompile(` \(discriminator \d+\)`)
+
+func TestStdin(t *testing.T) {
+	var b bytes.Buffer
+	c := &config{perfmap: "testdata/perf-1.map", style: "gnu", stdin: strings.NewReader("1000\n\n 0x1015 \n")}
+	if err := symbolize(context.Background(), c, nil, &b); err != nil {
+		t.Fatal(err)
+	}
+	if want := "first\n??:0\nsecond one\n??:0\n"; b.String() != want {
+		t.Errorf("got %q, want %q", b.String(), want)
+	}
+}
+
+func TestProcess(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("needs /proc")
+	}
+	if out := runTool(t, "-p", strconv.Itoa(os.Getpid()), "10"); out != "0x10 ?? (no mapping)\n" {
+		t.Errorf("got %q", out)
+	}
+}
+
+func TestErrors(t *testing.T) {
+	for _, c := range []struct{ args, msg string }{
+		{"", "give one of"},
+		{"-k -e x", "give one of"},
+		{"-e testdata/missing 1", "no such file"},
+		{"-e testdata/perf-1.map 1", "not an ELF file"},
+		{"-perfmap testdata/perf-1.map zz", "hexadecimal"},
+		{"-perfmap testdata/perf-1.map -style x 1", "want gnu or llvm"},
+		{"-perfmap testdata/perf-1.map -style gnu -json 1", "exclude"},
+	} {
+		err := run(context.Background(), strings.Fields(c.args), &bytes.Buffer{})
+		if err == nil || !strings.Contains(err.Error(), c.msg) {
+			t.Errorf("%q: got %v, want %q", c.args, err, c.msg)
+		}
+	}
+}

@@ -1,0 +1,69 @@
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/borescope/borescope/usdt/provider"
+)
+
+// run fires until ctx ends or count ticks are over.
+func run(ctx context.Context, args []string, stdout io.Writer) (err error) {
+	flags := flag.NewFlagSet("tick", flag.ContinueOnError)
+	interval := flags.Duration("i", time.Second, "time between ticks")
+	count := flags.Int("n", 0, "number of ticks; 0 is without end")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	if flags.NArg() > 0 || *interval <= 0 || *count < 0 {
+		return fmt.Errorf("usage: tick [-i INTERVAL] [-n COUNT]")
+	}
+	p, err := provider.New("tick")
+	if err != nil {
+		return err
+	}
+	loop := p.Probe("loop", provider.Int64)
+	if err := p.Load(); err != nil {
+		return err
+	}
+	defer func() {
+		if e := p.Unload(); err == nil {
+			err = e
+		}
+	}()
+	fmt.Fprintf(stdout, "pid %d fires tick:loop in %s\n", os.Getpid(), p.Path())
+
+	ticker := time.NewTicker(*interval)
+	defer ticker.Stop()
+	n, traced := 0, 0
+	wasEnabled := false
+	for i := 0; *count == 0 || i < *count; {
+		select {
+		case <-ctx.Done():
+			fmt.Fprintf(stdout, "%d ticks were traced\n", traced)
+			return nil
+		case <-ticker.C:
+		}
+		// A tracer raises the semaphore a moment before it listens, so the tick
+		// after that is its first, and it counts from 0.
+		enabled := loop.Enabled()
+		if enabled && wasEnabled {
+			if err := loop.Fire(n); err != nil {
+				return err
+			}
+			n++
+			traced++
+		}
+		if !enabled {
+			n = 0
+		}
+		wasEnabled = enabled
+		i++
+	}
+	fmt.Fprintf(stdout, "%d ticks were traced\n", traced)
+	return nil
+}

@@ -1,0 +1,85 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"os/exec"
+	"regexp"
+	"runtime"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/borescope/borescope/internal/testenv"
+	"github.com/borescope/borescope/usdt/provider"
+)
+
+func TestRun(t *testing.T) {
+	var out bytes.Buffer
+	err := run(t.Context(), []string{"-i", "1ms", "-n", "3"}, &out)
+	var unsupported *provider.UnsupportedError
+	if errors.As(err, &unsupported) {
+		t.Skip(err)
+	}
+	if err != nil || !regexp.MustCompile(`^pid \d+ fires tick:loop in /.*\n0 ticks were traced\n$`).MatchString(out.String()) {
+		t.Errorf("%v: %q", err, out.String())
+	}
+	for _, args := range [][]string{{"x"}, {"-i", "0s"}, {"-n", "-1"}} {
+		if run(t.Context(), args, io.Discard) == nil {
+			t.Errorf("%v is accepted", args)
+		}
+	}
+}
+
+// lines collects what run prints and hands out the first line.
+type lines struct {
+	first chan string
+	sent  bool
+}
+
+func (l *lines) Write(b []byte) (int, error) {
+	if !l.sent {
+		l.sent = true
+		l.first <- string(b)
+	}
+	return len(b), nil
+}
+
+// TestBpftrace runs the book's example with the distribution's bpftrace.
+func TestBpftrace(t *testing.T) {
+	testenv.Need(t, testenv.Root, testenv.Uprobes, testenv.Tracefs, testenv.Tool("bpftrace"))
+	if runtime.GOARCH != "amd64" && runtime.GOARCH != "arm64" {
+		t.Skip("no provider on " + runtime.GOARCH)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	out := &lines{first: make(chan string, 1)}
+	done := make(chan error, 1)
+	running, stop := context.WithCancel(ctx)
+	go func() { done <- run(running, []string{"-i", "100ms"}, out) }()
+	first := strings.Fields(<-out.first)
+	pid, path := first[1], first[len(first)-1]
+	if _, err := strconv.Atoi(pid); err != nil {
+		t.Fatal(first)
+	}
+
+	list, err := exec.CommandContext(ctx, "bpftrace", "-l", "-p", pid, "usdt:*:tick:*").Output()
+	if err != nil || !strings.Contains(string(list), ":tick:loop") {
+		t.Errorf("bpftrace -l: %v, %q", err, list)
+	}
+	const script = ` { printf("got: %d\n", arg0); if (arg0 == 2) { exit(); } }`
+	const want = "got: 0\ngot: 1\ngot: 2\n"
+	for _, probe := range []string{"usdt::tick:loop", "usdt:*:tick:loop", "usdt:" + path + ":tick:loop"} {
+		got, err := exec.CommandContext(ctx, "bpftrace", "-p", pid, "-e", probe+script).Output()
+		if err != nil || !strings.Contains(string(got), want) {
+			t.Errorf("%s: %v, %q", probe, err, got)
+		}
+	}
+	stop()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}

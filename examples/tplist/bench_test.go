@@ -1,0 +1,42 @@
+package main
+
+import (
+	"io"
+	"os/exec"
+	"path/filepath"
+	"testing"
+)
+
+// probed are files of this machine that have many probes.
+func probed(b *testing.B) []string {
+	var files []string
+	for _, pattern := range []string{"/usr/lib/jvm/*/lib/server/libjvm.so", "/usr/lib/postgresql/*/bin/postgres", "/usr/bin/python3.*[0-9]", "/usr/lib/*/libpython3*.so.*"} {
+		found, _ := filepath.Glob(pattern)
+		files = append(files, found...)
+	}
+	if len(files) == 0 {
+		b.Skip("no files with probes here")
+	}
+	return files
+}
+
+// BenchmarkList lists the probes and parses their arguments; BenchmarkReadelf is
+// readelf -n over the same files, which parses none.
+func BenchmarkList(b *testing.B) {
+	files := append([]string{"-v"}, probed(b)...)
+	for b.Loop() {
+		_ = run(b.Context(), files, io.Discard)
+	}
+}
+
+func BenchmarkReadelf(b *testing.B) {
+	files := append([]string{"-nW"}, probed(b)...)
+	if _, err := exec.LookPath("readelf"); err != nil {
+		b.Skip(err)
+	}
+	for b.Loop() {
+		cmd := exec.Command("readelf", files...)
+		cmd.Stdout = io.Discard
+		_ = cmd.Run()
+	}
+}

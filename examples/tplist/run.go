@@ -1,0 +1,289 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+
+	"github.com/borescope/borescope/usdt"
+)
+
+// site is a USDT probe's site as -json prints it.
+type site struct {
+	Path      string `json:"path"`
+	Provider  string `json:"provider"`
+	Name      string `json:"name"`
+	PC        uint64 `json:"pc"`
+	Offset    uint64 `json:"offset"`
+	Semaphore uint64 `json:"semaphore"`
+	Args      []arg  `json:"args"`
+	Nop       string `json:"nop,omitempty"`
+	Error     string `json:"error,omitempty"`
+}
+
+type arg struct {
+	Text   string `json:"text"`
+	Size   int    `json:"size"`
+	Signed bool   `json:"signed"`
+	Float  bool   `json:"float"`
+	Kind   string `json:"kind"`
+	Reason string `json:"reason,omitempty"` // why it can't be read at run time
+}
+
+// tracepoint is a kernel tracepoint as -json prints it.
+type tracepoint struct {
+	Category string   `json:"category"`
+	Name     string   `json:"name"`
+	Fields   []string `json:"fields,omitempty"`
+}
+
+// lister prints what matches a pattern.
+type lister struct {
+	w       *bufio.Writer
+	enc     *json.Encoder // nil for text
+	verbose bool
+	pattern string
+	errs    []error
+}
+
+// run lists probes: those of the files, directories and process that args
+// name, or without any the kernel's tracepoints. What can't be read doesn't
+// keep the rest from being listed.
+func run(ctx context.Context, args []string, stdout io.Writer) error {
+	flags := flag.NewFlagSet("tplist", flag.ContinueOnError)
+	asJSON := flags.Bool("json", false, "print one JSON object per site or tracepoint")
+	verbose := flags.Bool("v", false, "print sites and arguments; fields of tracepoints")
+	pid := flags.Int("p", 0, "list the probes of a process")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	l := &lister{w: bufio.NewWriter(stdout), verbose: *verbose, pattern: "*"}
+	if *asJSON {
+		l.enc = json.NewEncoder(l.w)
+		l.enc.SetEscapeHTML(false)
+	}
+	files := flags.Args()
+	if n := len(files); n > 0 && !isFile(files[n-1]) {
+		l.pattern, files = files[n-1], files[:n-1]
+	}
+	if _, err := path.Match(l.pattern, ""); err != nil {
+		return fmt.Errorf("pattern %q: %w", l.pattern, err)
+	}
+	switch {
+	case *pid != 0:
+		l.process(*pid)
+	case len(files) == 0:
+		l.kernel(os.DirFS("/sys/kernel/tracing"))
+	}
+	for _, f := range files {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		l.file(f)
+	}
+	return errors.Join(append(l.errs, l.w.Flush())...)
+}
+
+// isFile tells a file from a pattern: patterns have no '/'.
+func isFile(name string) bool {
+	if strings.Contains(name, "/") {
+		return true
+	}
+	_, err := os.Stat(name)
+	return err == nil
+}
+
+func (l *lister) fail(err error) {
+	if err != nil && len(l.errs) < 20 {
+		l.errs = append(l.errs, err)
+	}
+}
+
+// matches reports whether the pattern is that of "provider:name", or of the
+// name alone.
+func (l *lister) matches(provider, name string) bool {
+	whole, _ := path.Match(l.pattern, provider+":"+name)
+	part, _ := path.Match(l.pattern, name)
+	return whole || part
+}
+
+// file lists a file, or all ELF files below a directory.
+func (l *lister) file(name string) {
+	st, err := os.Stat(name)
+	if err != nil {
+		l.fail(err)
+		return
+	}
+	if !st.IsDir() {
+		l.elf(name, true)
+		return
+	}
+	l.fail(filepath.WalkDir(name, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			l.fail(err)
+		} else if d.Type().IsRegular() {
+			l.elf(path, false)
+		}
+		return nil
+	}))
+}
+
+// elf lists a file. Files that are none are an error only if they were named.
+func (l *lister) elf(name string, named bool) {
+	if !named && !hasMagic(name) {
+		return
+	}
+	f, err := usdt.Open(name)
+	if err != nil {
+		l.fail(err)
+		return
+	}
+	defer f.Close()
+	sites, err := f.Sites()
+	if err != nil {
+		l.fail(fmt.Errorf("%s: %w", name, err))
+	}
+	l.sites(name, sites)
+}
+
+func hasMagic(name string) bool {
+	f, err := os.Open(name)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	var b [4]byte
+	_, err = io.ReadFull(f, b[:])
+	return err == nil && string(b[:]) == "\x7fELF"
+}
+
+// process lists what a process has mapped.
+func (l *lister) process(pid int) {
+	modules, err := usdt.Modules(pid, nil)
+	l.fail(err)
+	for _, m := range modules {
+		l.fail(m.Err)
+		l.sites(m.Path, m.Sites)
+	}
+}
+
+// sites prints the sites of a file: one object each, or by probe.
+func (l *lister) sites(path string, sites []usdt.Site) {
+	if l.enc != nil {
+		for _, s := range sites {
+			if l.matches(s.Provider, s.Name) {
+				l.fail(l.enc.Encode(describe(path, s)))
+			}
+		}
+		return
+	}
+	for _, p := range usdt.Merge(sites) {
+		if !l.matches(p.Provider, p.Name) {
+			continue
+		}
+		fmt.Fprintf(l.w, "%s %s:%s [sema %#x]\n", path, p.Provider, p.Name, p.Sites[0].Semaphore)
+		if l.verbose {
+			l.locations(p)
+		}
+	}
+}
+
+// locations prints the sites of a probe.
+func (l *lister) locations(p usdt.Probe) {
+	for i, s := range p.Sites {
+		fmt.Fprintf(l.w, "  location #%d %#x (%v at offset %#x)\n", i+1, s.PC, s.Nop, s.Offset)
+		if s.Err != nil {
+			fmt.Fprintf(l.w, "    error: %v\n", s.Err)
+		}
+		for j, a := range s.Args {
+			sign := "unsigned"
+			switch {
+			case a.Float:
+				sign = "float"
+			case a.Signed:
+				sign = "signed"
+			}
+			fmt.Fprintf(l.w, "    argument #%d %d %s bytes @ %s", j+1, a.Size, sign, a)
+			if a.Reason != usdt.ReasonNone {
+				fmt.Fprintf(l.w, " (%v)", a.Reason)
+			}
+			fmt.Fprintln(l.w)
+		}
+	}
+}
+
+func describe(path string, s usdt.Site) site {
+	d := site{Path: path, Provider: s.Provider, Name: s.Name, PC: s.PC, Offset: s.Offset, Semaphore: s.Semaphore, Args: []arg{}, Nop: s.Nop.String()}
+	for _, a := range s.Args {
+		v := arg{Text: a.Text, Size: a.Size, Signed: a.Signed, Float: a.Float, Kind: a.Kind.String()}
+		if a.Reason != usdt.ReasonNone {
+			v.Reason = a.Reason.String()
+		}
+		d.Args = append(d.Args, v)
+	}
+	if s.Err != nil {
+		d.Error = s.Err.Error()
+	}
+	return d
+}
+
+// kernel lists the tracepoints of a mounted tracefs.
+func (l *lister) kernel(tracefs fs.FS) {
+	categories, err := fs.ReadDir(tracefs, "events")
+	if err != nil {
+		l.fail(fmt.Errorf("kernel tracepoints: %w (tracefs must be mounted, and readable: root)", err))
+		return
+	}
+	for _, c := range categories {
+		events, err := fs.ReadDir(tracefs, "events/"+c.Name())
+		if err != nil || !c.IsDir() {
+			continue
+		}
+		for _, e := range events {
+			if e.IsDir() && l.matches(c.Name(), e.Name()) {
+				l.tracepoint(tracefs, tracepoint{Category: c.Name(), Name: e.Name()})
+			}
+		}
+	}
+}
+
+func (l *lister) tracepoint(tracefs fs.FS, t tracepoint) {
+	if l.verbose {
+		b, err := fs.ReadFile(tracefs, "events/"+t.Category+"/"+t.Name+"/format")
+		if err != nil {
+			l.fail(err)
+		}
+		t.Fields = fields(string(b))
+	}
+	if l.enc != nil {
+		l.fail(l.enc.Encode(t))
+		return
+	}
+	fmt.Fprintf(l.w, "%s:%s\n", t.Category, t.Name)
+	for _, f := range t.Fields {
+		fmt.Fprintf(l.w, "    %s;\n", f)
+	}
+}
+
+// fields returns the declarations of a format file, without those that every
+// tracepoint has.
+func fields(format string) []string {
+	var list []string
+	for line := range strings.Lines(format) {
+		_, rest, ok := strings.Cut(line, "field:")
+		decl, _, _ := strings.Cut(rest, ";")
+		if ok && !strings.Contains(" "+decl, " common_") {
+			list = append(list, decl)
+		}
+	}
+	return list
+}

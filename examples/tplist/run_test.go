@@ -1,0 +1,150 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"debug/elf"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/fstest"
+
+	"github.com/borescope/borescope/elfnotes"
+	"github.com/borescope/borescope/internal/elfbuild"
+	"github.com/borescope/borescope/internal/testenv"
+)
+
+var update = flag.Bool("update", false, "rewrite golden files")
+
+// image is a program with three sites of two probes.
+func image(t *testing.T) string {
+	f := &elfbuild.File{Machine: elf.EM_X86_64}
+	var notes []byte
+	for _, n := range []struct {
+		pc, sem uint64
+		text    string
+	}{
+		{0x1000, 0x3000, "app\x00request\x008@%rdi -4@-20(%rbp)\x00"},
+		{0x1001, 0x3000, "app\x00request\x008@%rbx 8f@%xmm0\x00"},
+		{0x1002, 0, "app\x00done\x00-8@counter(%rip) 8@%rqx\x00"},
+	} {
+		desc := bytes.Join([][]byte{f.Word(n.pc), f.Word(0), f.Word(n.sem), []byte(n.text)}, nil)
+		notes = elfnotes.Append(notes, elfnotes.Note{Owner: "stapsdt", Type: 3, Desc: desc}, 4)
+	}
+	f.Sections = []elfbuild.Section{
+		{Name: ".text", Type: elf.SHT_PROGBITS, Flags: elf.SHF_ALLOC | elf.SHF_EXECINSTR, Addr: 0x1000, Data: []byte("\x90\x90\x90\xc3")},
+		{Name: ".probes", Type: elf.SHT_PROGBITS, Flags: elf.SHF_ALLOC | elf.SHF_WRITE, Addr: 0x3000, Data: make([]byte, 2)},
+		{Name: ".note.stapsdt", Type: elf.SHT_NOTE, Data: notes, Align: 4},
+	}
+	path := filepath.Join(t.TempDir(), "app")
+	if err := os.WriteFile(path, f.Bytes(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	path := filepath.Join("testdata", name)
+	if *update {
+		if err := os.WriteFile(path, []byte(got), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got != string(want) {
+		t.Errorf("%s:\ngot:\n%s\nwant:\n%s", name, got, want)
+	}
+}
+
+func TestFiles(t *testing.T) {
+	path := image(t)
+	for name, args := range map[string][]string{
+		"plain.txt":   {path},
+		"verbose.txt": {"-v", path},
+		"sites.json":  {"-json", path},
+		"pattern.txt": {path, "app:d*"},
+		"dir.txt":     {filepath.Dir(path) + "/", "request"},
+	} {
+		var out bytes.Buffer
+		if err := run(t.Context(), args, &out); err != nil {
+			t.Errorf("%v: %v", args, err)
+		}
+		golden(t, name, strings.ReplaceAll(out.String(), path, "/bin/app"))
+	}
+	for _, args := range [][]string{{"/nonexistent"}, {"./run.go"}, {"-x"}, {path, "["}} {
+		if err := run(t.Context(), args, &bytes.Buffer{}); err == nil {
+			t.Errorf("%v: no error", args)
+		}
+	}
+}
+
+func TestKernel(t *testing.T) {
+	tracefs := fstest.MapFS{
+		"events/sched/sched_switch/format": {Data: []byte("name: sched_switch\nformat:\n\tfield:unsigned short common_type;\toffset:0;\n\n\tfield:char prev_comm[16];\toffset:8;\n\tfield:pid_t prev_pid;\toffset:24;\n")},
+		"events/sched/enable":              {Data: []byte("0")},
+		"events/enable":                    {Data: []byte("0")},
+		"events/irq/softirq_entry/format":  {Data: []byte("")},
+	}
+	var out bytes.Buffer
+	l := &lister{w: bufio.NewWriter(&out), pattern: "sched*", verbose: true}
+	l.kernel(tracefs)
+	l.enc, l.pattern, l.verbose = json.NewEncoder(l.w), "irq:*", false
+	l.kernel(tracefs)
+	l.w.Flush()
+	want := "sched:sched_switch\n    char prev_comm[16];\n    pid_t prev_pid;\n{\"category\":\"irq\",\"name\":\"softirq_entry\"}\n"
+	if len(l.errs) > 0 || out.String() != want {
+		t.Errorf("%v\n%s", l.errs, out.String())
+	}
+}
+
+// TestAgainstBpftrace compares the kernel's tracepoints, and the USDT probes of
+// this machine's files, with what bpftrace lists.
+func TestAgainstBpftrace(t *testing.T) {
+	testenv.Need(t, testenv.Root, testenv.Tracefs, testenv.Tool("bpftrace"))
+	count := func(target string) int {
+		b, err := exec.Command("bpftrace", "-l", target).Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return strings.Count(string(b), "\n")
+	}
+	var out bytes.Buffer
+	if err := run(t.Context(), nil, &out); err != nil {
+		t.Fatal(err)
+	}
+	// bpftrace leaves out the events of tracefs itself.
+	got := 0
+	for line := range strings.Lines(out.String()) {
+		if !strings.HasPrefix(line, "ftrace:") {
+			got++
+		}
+	}
+	if want := count("tracepoint:*:*"); got != want {
+		t.Errorf("%d tracepoints, bpftrace has %d", got, want)
+	}
+	for _, pattern := range []string{"/usr/bin/python3.*", "/usr/lib/postgresql/*/bin/postgres", "/usr/lib/jvm/*/lib/server/libjvm.so"} {
+		paths, _ := filepath.Glob(pattern)
+		for _, path := range paths {
+			out.Reset()
+			if err := run(t.Context(), []string{path}, &out); err != nil {
+				continue // a script
+			}
+			probes := map[string]bool{}
+			for line := range strings.Lines(out.String()) {
+				probes[strings.Fields(line)[1]] = true
+			}
+			if want := count(fmt.Sprintf("usdt:%s:*", path)); len(probes) != want {
+				t.Errorf("%s: %d probes, bpftrace has %d", path, len(probes), want)
+			}
+		}
+	}
+}

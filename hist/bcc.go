@@ -1,0 +1,113 @@
+package hist
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"math/big"
+	"strings"
+)
+
+// BCCOptions are the options of WriteBCC; the zero value is BCC's default.
+type BCCOptions struct {
+	// ValType heads the column of values; empty is "value".
+	ValType string
+	// StripLeadingZero leaves out the empty rows before the first value.
+	StripLeadingZero bool
+	// Section, if not empty, is printed before: "\nSECTION = NAME\n", the line
+	// that BCC prints for each key of a map of histograms.
+	Section, Name string
+}
+
+// WriteBCC writes the histogram as BCC's Table.print_log2_hist prints it: the
+// buckets of every k folded to powers of two, 0 and 1 in one, and negative
+// values where BCC's unsigned logarithm puts them, in the last. opts may be nil.
+func (h *Log2) WriteBCC(w io.Writer, opts *BCCOptions) error {
+	o := bccOptions(opts)
+	f := h.Fold(0)
+	// BCC's slot 1 is 0 and 1, slot i is 2^(i-1) to 2^i-1.
+	vals := make([]uint64, 65)
+	vals[1] = f.BucketCount(1) + f.BucketCount(2)
+	for i := 2; i < 64; i++ {
+		vals[i] = f.BucketCount(i + 1)
+	}
+	vals[64] = f.BucketCount(0)
+	_, last := span(vals)
+	var b strings.Builder
+	o.section(&b)
+	header, body, width := "     %-19s : count     distribution\n", "%10d -> %-10d : %-8d |%-*s|\n", 40
+	if last > 32 {
+		header = "               %-29s : count     distribution\n"
+		body, width = "%20d -> %-20d : %-8d |%-*s|\n", 20
+	}
+	if last > 0 {
+		fmt.Fprintf(&b, header, o.ValType)
+	}
+	most := MaxCount(f)
+	most = max(most, vals[1])
+	for i := 1; i <= last; i++ {
+		if o.StripLeadingZero && vals[i] == 0 {
+			continue
+		}
+		o.StripLeadingZero = false
+		low, high := uint64(1)<<(i-1), uint64(math.MaxUint64)>>(64-i)
+		if low == high {
+			low--
+		}
+		fmt.Fprintf(&b, body, low, high, vals[i], width, stars(vals[i], most, width))
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// WriteBCC writes the histogram as BCC's Table.print_linear_hist prints it: a row
+// for each bucket from the minimum on, labelled with its lower edge, which is
+// BCC's own for a minimum of 0 and a step of 1. What is below the minimum is an
+// error, because BCC has no row for it. opts may be nil.
+func (h *Linear) WriteBCC(w io.Writer, opts *BCCOptions) error {
+	if h.counts[0] > 0 {
+		return fmt.Errorf("print: %d values below the minimum, for which BCC's layout has no row", h.counts[0])
+	}
+	o := bccOptions(opts)
+	_, last := span(h.counts)
+	var b strings.Builder
+	o.section(&b)
+	if last > 0 {
+		fmt.Fprintf(&b, "     %-13s : count     distribution\n", o.ValType)
+	}
+	most := MaxCount(h)
+	for i := 1; i <= last; i++ {
+		lo, _ := h.bounds(i)
+		fmt.Fprintf(&b, "        %-10d : %-8d |%-*s|\n", lo, h.counts[i], 40, stars(h.counts[i], most, 40))
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+func bccOptions(opts *BCCOptions) BCCOptions {
+	o := BCCOptions{}
+	if opts != nil {
+		o = *opts
+	}
+	if o.ValType == "" {
+		o.ValType = "value"
+	}
+	return o
+}
+
+func (o *BCCOptions) section(b *strings.Builder) {
+	if o.Section != "" {
+		fmt.Fprintf(b, "\n%s = %s\n", o.Section, o.Name)
+	}
+}
+
+// stars are as many as Python's width * val / most, rounded to floating point
+// once and cut off: products of large counts don't fit 64 bits.
+func stars(val, most uint64, width int) string {
+	if most == 0 {
+		return ""
+	}
+	num := new(big.Int).Mul(new(big.Int).SetUint64(val), big.NewInt(int64(width)))
+	share, _ := new(big.Rat).SetFrac(num, new(big.Int).SetUint64(most)).Float64()
+	return strings.Repeat("*", min(int(share), width))
+}

@@ -1,0 +1,70 @@
+package hist
+
+import (
+	"errors"
+	"fmt"
+	"math"
+)
+
+// Bucket is a range of values and how many fell into it.
+type Bucket struct {
+	// Lo is the smallest value of the bucket, and Hi the first one above it.
+	// math.MinInt64 as Lo and math.MaxInt64 as Hi are the ends of all values; the
+	// latter is then in the bucket too.
+	Lo, Hi int64
+	Count  uint64
+}
+
+// Distribution is what Log2 and Linear have in common: enough to draw, export
+// and ask for quantiles.
+type Distribution interface {
+	// Buckets returns the buckets from the first to the last that is not empty,
+	// the empty ones between included, in ascending order.
+	Buckets() []Bucket
+	// Count returns the number of values.
+	Count() uint64
+}
+
+var (
+	_ Distribution = (*Log2)(nil)
+	_ Distribution = (*Linear)(nil)
+)
+
+// ErrMismatch says that two distributions don't have the same buckets.
+var ErrMismatch = errors.New("different buckets")
+
+// Quantile is a value at or below which a share of all values lies.
+type Quantile struct {
+	// Value is the estimate: the middle of the bucket that the quantile is in.
+	Value float64
+	// Lo and Hi bound the true quantile, both included: it is the smallest value
+	// v for which at least the share asked for is ≤ v. They are
+	// math.MinInt64 and math.MaxInt64 where the bucket has no such end.
+	Lo, Hi int64
+}
+
+// quantile finds the bucket of rank ⌈q·n⌉. lo and hi, if known, are the
+// smallest and largest values.
+func quantile(buckets []Bucket, count uint64, q float64, lo, hi int64) (Quantile, error) {
+	if math.IsNaN(q) || q < 0 || q > 1 {
+		return Quantile{}, fmt.Errorf("quantile %v: not between 0 and 1", q)
+	}
+	if count == 0 {
+		return Quantile{}, fmt.Errorf("quantile %v: no values", q)
+	}
+	rank := min(max(uint64(math.Ceil(q*float64(count))), 1), count)
+	for _, b := range buckets {
+		if b.Count < rank {
+			rank -= b.Count
+			continue
+		}
+		last := b.Hi
+		if last != math.MaxInt64 {
+			last--
+		}
+		r := Quantile{Lo: max(b.Lo, lo), Hi: min(last, hi)}
+		r.Value = float64(r.Lo) + (float64(r.Hi)-float64(r.Lo))/2
+		return r, nil
+	}
+	return Quantile{}, fmt.Errorf("quantile %v: %d values but fewer in the buckets", q, count)
+}

@@ -1,0 +1,66 @@
+package hist_test
+
+import (
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/borescope/borescope/hist"
+)
+
+// Latencies in microseconds, drawn as bpftrace draws them.
+func Example() {
+	h, err := hist.NewLog2(0)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	for _, usecs := range []int64{3, 5, 6, 7, 9, 12, 40} {
+		h.Add(usecs)
+	}
+	if err := hist.Print(os.Stdout, "@usecs", h, &hist.TextOptions{Width: 20}); err != nil {
+		fmt.Println(err)
+		return
+	}
+	p50, err := h.Quantile(0.5)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Printf("p50 between %d and %d\n", p50.Lo, p50.Hi)
+	// Output:
+	// @usecs:
+	// [2, 4)                 1 |@@@@@@              |
+	// [4, 8)                 3 |@@@@@@@@@@@@@@@@@@@@|
+	// [8, 16)                2 |@@@@@@@@@@@@@       |
+	// [16, 32)               0 |                    |
+	// [32, 64)               1 |@@@@@@              |
+	//
+	// p50 between 4 and 7
+}
+
+// Latencies over time: the slow ones begin in the fourth second.
+func ExampleHeat() {
+	h, err := hist.NewHeat(time.Second, &hist.Log2{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	start := time.Date(2026, 1, 2, 15, 4, 0, 0, time.UTC)
+	for i := range 600 {
+		usecs := int64(100 + i%50)
+		if i > 300 && i%10 == 0 {
+			usecs *= 20
+		}
+		h.Add(start.Add(time.Duration(i)*10*time.Millisecond), usecs)
+	}
+	fmt.Print(h.Grid().Text(60, &hist.HeatOptions{Unit: "us", Zone: time.UTC, NoColour: true}))
+	// Output:
+	//     2.048 ms |   ░░░|
+	//     1.024 ms |   ░░░|
+	//       512 µs |      |
+	//       256 µs |      |
+	//       128 µs |███▓▓▓|
+	//        64 µs |██████|
+	//               15:04:00 … 15:04:05
+}

@@ -1,0 +1,232 @@
+package hist
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Reduction says what a Series keeps of the values of one interval.
+type Reduction uint8
+
+// The reductions of bpftrace's tseries.
+const (
+	Last  Reduction = iota // the newest value
+	Avg                    // their mean, cut off to an integer
+	Max                    // the largest
+	Min                    // the smallest
+	Sum                    // their sum, which wraps
+	Count                  // how many there were
+)
+
+// Series keeps the newest intervals of values over time, as bpftrace's
+// tseries(n, interval, num_intervals[, avg|max|min|sum]) does. A Series is used
+// by one goroutine at a time.
+type Series struct {
+	interval time.Duration
+	reduce   Reduction
+	cells    []cell // a ring, by epoch modulo its length
+	newest   int64
+}
+
+// cell is one interval. An epoch is the number of intervals since 1970.
+type cell struct {
+	epoch int64
+	value int64
+	n     int64
+}
+
+// maxIntervals bounds a Series.
+const maxIntervals = 1 << 20
+
+// NewSeries returns a series of the newest n intervals.
+func NewSeries(interval time.Duration, n int, reduce Reduction) (*Series, error) {
+	if interval <= 0 || n <= 0 || n > maxIntervals || reduce > Count {
+		return nil, fmt.Errorf("time series of %d × %v: want 1 to %d intervals longer than 0", n, interval, maxIntervals)
+	}
+	return &Series{interval: interval, reduce: reduce, cells: make([]cell, n), newest: math.MinInt64}, nil
+}
+
+// Add adds a value. One that is older than all intervals that are kept is
+// dropped, and false returned.
+func (s *Series) Add(t time.Time, v int64) bool {
+	epoch := floorDiv(t.UnixNano(), int64(s.interval))
+	if s.newest != math.MinInt64 && epoch <= s.newest-int64(len(s.cells)) {
+		return false
+	}
+	s.newest = max(s.newest, epoch)
+	c := &s.cells[((epoch%int64(len(s.cells)))+int64(len(s.cells)))%int64(len(s.cells))]
+	if c.epoch != epoch || c.n == 0 {
+		*c = cell{epoch: epoch}
+	}
+	s.put(c, v)
+	return true
+}
+
+func (s *Series) put(c *cell, v int64) {
+	first := c.n == 0
+	c.n++
+	switch s.reduce {
+	case Avg, Sum:
+		c.value += v
+	case Max:
+		if first || v > c.value {
+			c.value = v
+		}
+	case Min:
+		if first || v < c.value {
+			c.value = v
+		}
+	case Count:
+		c.value = c.n
+	default:
+		c.value = v
+	}
+}
+
+// Point is an interval of a Series.
+type Point struct {
+	Start time.Time
+	Value int64
+	// OK is false for an interval without values.
+	OK bool
+}
+
+// Points returns the intervals from the first that has a value to the newest,
+// empty ones between included.
+func (s *Series) Points() []Point {
+	if s.newest == math.MinInt64 {
+		return nil
+	}
+	var out []Point
+	n := int64(len(s.cells))
+	for epoch := s.newest - n + 1; epoch <= s.newest; epoch++ {
+		c := &s.cells[(epoch%n+n)%n]
+		ok := c.n > 0 && c.epoch == epoch
+		if !ok && len(out) == 0 {
+			continue
+		}
+		p := Point{Start: time.Unix(0, epoch*int64(s.interval)), OK: ok}
+		if ok {
+			p.Value = c.value
+			if s.reduce == Avg {
+				p.Value /= c.n
+			}
+		}
+		out = append(out, p)
+	}
+	return out
+}
+
+func floorDiv(a, b int64) int64 {
+	q := a / b
+	if a%b < 0 {
+		q--
+	}
+	return q
+}
+
+const plotWidth = 53
+
+// Text draws the series as bpftrace 0.26 does, with times in the zone given (nil
+// is local time).
+func (s *Series) Text(zone *time.Location) string {
+	points := s.Points()
+	if len(points) == 0 {
+		return "<no data>"
+	}
+	lo, hi := int64(math.MaxInt64), int64(math.MinInt64)
+	for _, p := range points {
+		if p.OK {
+			lo, hi = min(lo, p.Value), max(hi, p.Value)
+		}
+	}
+	if lo == hi { // room on both sides
+		lo, hi = max(lo, math.MinInt64+1)-1, min(hi, math.MaxInt64-1)+1
+	}
+	unit, digits := timeUnit(s.interval, len(points))
+	heading := "hh:mm:ss"
+	width := len(heading)
+	if digits > 0 {
+		heading += "." + unit
+		width += 1 + digits
+	}
+	var b strings.Builder
+	scale := fmt.Sprintf("%-21d%*d\n", lo, plotWidth-21, hi)
+	fmt.Fprintf(&b, "%*s%s", width+1, "", scale)
+	fmt.Fprintf(&b, "%s%s|%s|\n", heading, strings.Repeat(" ", width+1-bytesWidth(heading)), strings.Repeat("_", plotWidth-2))
+	zero := 0
+	if lo < 0 && hi > 0 {
+		zero = int(float32(plotWidth) * float32(-lo) / float32(uint64(hi)-uint64(lo)))
+	}
+	for _, p := range points {
+		b.WriteString(pointLine(p, lo, hi, zero, digits, zone))
+	}
+	fmt.Fprintf(&b, "%*s v%sv\n", width, "", strings.Repeat("_", plotWidth-2))
+	fmt.Fprintf(&b, "%*s %s", width, "", scale)
+	return b.String()
+}
+
+// bytesWidth is the width that bpftrace pads to: it counts bytes, of which "μ"
+// has two.
+func bytesWidth(s string) int { return len(s) }
+
+func pointLine(p Point, lo, hi int64, zero, digits int, zone *time.Location) string {
+	line := []byte("|" + strings.Repeat(" ", plotWidth-2) + "|")
+	if zero > 0 {
+		line[zero] = '.'
+	}
+	value := "-"
+	if p.OK {
+		// In 32-bit floating point, as bpftrace computes it.
+		at := int(float32(plotWidth-1) * float32(uint64(p.Value)-uint64(lo)) / float32(uint64(hi)-uint64(lo)))
+		line[max(0, min(plotWidth-1, at))] = '*'
+		value = strconv.FormatInt(p.Value, 10)
+	}
+	t := p.Start.Local()
+	if zone != nil {
+		t = p.Start.In(zone)
+	}
+	stamp := t.Format("15:04:05")
+	if digits > 0 {
+		stamp += fmt.Sprintf(".%0*d", digits, t.Nanosecond()/int(math.Pow10(9-digits)))
+	}
+	return stamp + " " + string(line) + " " + value + "\n"
+}
+
+// timeUnit is the unit of the interval, which of one point is not known.
+func timeUnit(interval time.Duration, points int) (unit string, digits int) {
+	switch {
+	case points == 1:
+		return "ns", 9
+	case interval >= time.Second:
+		return "s", 0
+	case interval >= time.Millisecond:
+		return "ms", 3
+	case interval >= time.Microsecond:
+		return "μs", 6
+	}
+	return "ns", 9
+}
+
+// MarshalJSON returns what bpftrace prints for a series with -f json: an array
+// of objects with interval_start, ISO 8601 in local time with nanoseconds, and
+// value; intervals without values are left out.
+func (s *Series) MarshalJSON() ([]byte, error) {
+	b := []byte{'['}
+	for _, p := range s.Points() {
+		if !p.OK {
+			continue
+		}
+		if len(b) > 1 {
+			b = append(b, ',')
+		}
+		b = append(b, `{"interval_start":"`...)
+		b = p.Start.AppendFormat(b, "2006-01-02T15:04:05.000000000")
+		b = append(b, `","value":`...)
+		b = append(strconv.AppendInt(b, p.Value, 10), '}')
+	}
+	return append(b, ']'), nil
+}

@@ -1,0 +1,317 @@
+package hist
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+)
+
+// TextOptions are the options of Text; the zero value is bpftrace's layout.
+type TextOptions struct {
+	// Width is that of the bars in columns; 0 is 52.
+	Width int
+	// Unicode draws bars with eighths of blocks instead of '@', eight times as
+	// fine.
+	Unicode bool
+	// Div divides the counts of a Log2, as bpftrace's print(@x, top, div) does; 0
+	// is 1. It has no effect on a Linear, as there.
+	Div uint64
+	// Max is the count that fills a bar; 0 is the largest of the histogram. Give
+	// several histograms the same to draw them to one scale.
+	Max uint64
+}
+
+// row is one line of text: a label, or both ends of a bucket, and a count.
+type row struct {
+	label string
+	count uint64
+}
+
+// Text returns the histogram as bpftrace 0.26 prints it: a line for each bucket
+// from the first to the last that is not empty. opts may be nil.
+func (h *Log2) Text(opts *TextOptions) string { return drawRows(h.rows(opts), opts) }
+
+// String is Text with the defaults.
+func (h *Log2) String() string { return h.Text(nil) }
+
+// Text returns the histogram as bpftrace 0.26 prints it: a line for each bucket
+// from the first to the last that is not empty. opts may be nil.
+func (h *Linear) Text(opts *TextOptions) string { return drawRows(h.rows(opts), opts) }
+
+// String is Text with the defaults.
+func (h *Linear) String() string { return h.Text(nil) }
+
+// Print writes the histogram under its name, as bpftrace prints a map:
+// "@name:", the rows, and an empty line. (bpftrace 0.17 has a space behind the
+// colon.) It writes nothing but the name and the empty line if there are no
+// values. opts may be nil.
+func Print(w io.Writer, name string, d Distribution, opts *TextOptions) error {
+	text, err := textOf(d, opts)
+	if err == nil {
+		_, err = fmt.Fprintf(w, "%s:\n%s\n", name, text)
+	}
+	return err
+}
+
+func textOf(d Distribution, opts *TextOptions) (string, error) {
+	switch h := d.(type) {
+	case *Log2:
+		return h.Text(opts), nil
+	case *Linear:
+		return h.Text(opts), nil
+	}
+	return "", fmt.Errorf("print: %T has no text form", d)
+}
+
+// edge is the label of a bucket's edge. A number stands for itself; a suffixed
+// one is never seen as the neighbour of another.
+type edge struct {
+	text    string
+	value   int64
+	numeric bool
+}
+
+// log2Edge is the label between buckets index and index+1: a plain number where
+// buckets have one value, else with the suffix of the power of 2^10 that the
+// bucket's width has reached.
+func log2Edge(index, k int) edge {
+	if index <= 2<<k {
+		return edge{text: strconv.Itoa(index), value: int64(index), numeric: true}
+	}
+	power := index>>k - 1
+	mantissa := uint64(1<<k + index&(1<<k-1))
+	text := strconv.FormatUint(mantissa<<(power%10), 10)
+	if decade := power / 10; decade > 0 {
+		text += "KMGTPE"[decade-1 : decade]
+	}
+	return edge{text: text, value: int64(mantissa << power)}
+}
+
+func (h *Log2) rows(opts *TextOptions) []row {
+	div := uint64(1)
+	if opts != nil && opts.Div > 0 {
+		div = opts.Div
+	}
+	k := int(h.k)
+	first, last := span(h.counts)
+	if first < 0 {
+		return nil
+	}
+	rows := make([]row, 0, last-first+1)
+	for i := first; i <= last; i++ {
+		var label string
+		switch upper := log2Edge(i, k); {
+		case i == 0:
+			label = "(..., 0)"
+		default:
+			lower := log2Edge(i-1, k)
+			label = rangeLabel(lower, upper)
+		}
+		rows = append(rows, row{label: label, count: h.counts[i] / div})
+	}
+	return rows
+}
+
+func rangeLabel(lower, upper edge) string {
+	if lower.numeric && upper.numeric && lower.value+1 == upper.value {
+		return "[" + lower.text + "]"
+	}
+	return "[" + lower.text + ", " + upper.text + ")"
+}
+
+// linearEdge is the label of a value: with K and M only where all edges are
+// multiples of 1024.
+func linearEdge(v, step int64) edge {
+	text := strconv.FormatInt(v, 10)
+	if step%1024 != 0 {
+		return edge{text: text, value: v, numeric: true}
+	}
+	switch {
+	case v == 0:
+	case v%(1<<20) == 0:
+		text = strconv.FormatInt(v>>20, 10) + "M"
+	case v%(1<<10) == 0:
+		text = strconv.FormatInt(v>>10, 10) + "K"
+	}
+	return edge{text: text, value: v}
+}
+
+func (h *Linear) rows(*TextOptions) []row {
+	first, last := span(h.counts)
+	if first < 0 {
+		return nil
+	}
+	rows := make([]row, 0, last-first+1)
+	for i := first; i <= last; i++ {
+		lo, hi := h.bounds(i)
+		label := rangeLabel(linearEdge(lo, h.step), linearEdge(hi, h.step))
+		switch {
+		case i == 0:
+			label = "(..., " + linearEdge(hi, h.step).text + ")"
+		case i == len(h.counts)-1:
+			label = "[" + linearEdge(lo, h.step).text + ", ...)"
+		}
+		rows = append(rows, row{label: label, count: h.counts[i]})
+	}
+	return rows
+}
+
+func drawRows(rows []row, opts *TextOptions) string {
+	o := TextOptions{Width: 52}
+	if opts != nil {
+		o = *opts
+		if o.Width <= 0 {
+			o.Width = 52
+		}
+	}
+	if o.Max == 0 {
+		for _, r := range rows {
+			o.Max = max(o.Max, r.count)
+		}
+	}
+	var b strings.Builder
+	for _, r := range rows {
+		fmt.Fprintf(&b, "%-16s%8d |%s|\n", r.label, r.count, bar(r.count, &o))
+	}
+	return b.String()
+}
+
+// bar is Width columns. The share is computed as bpftrace computes it, in 32-bit
+// floating point and cut off, so that the bars are the same.
+func bar(count uint64, o *TextOptions) string {
+	if o.Max == 0 {
+		return strings.Repeat(" ", o.Width)
+	}
+	count = min(count, o.Max)
+	if o.Unicode {
+		eighths := int(float64(count) / float64(o.Max) * float64(8*o.Width))
+		s := strings.Repeat("█", eighths/8)
+		if part := eighths % 8; part > 0 {
+			s += string(rune('█' + 8 - part)) // ▏ is one eighth, ▉ seven
+		}
+		return s + strings.Repeat(" ", o.Width-utf8.RuneCountInString(s))
+	}
+	n := int(float32(count) / float32(o.Max) * float32(o.Width))
+	return strings.Repeat("@", n) + strings.Repeat(" ", o.Width-n)
+}
+
+// MaxCount returns the largest count of several histograms, for TextOptions.Max.
+func MaxCount(ds ...Distribution) uint64 {
+	most := uint64(0)
+	for _, d := range ds {
+		for _, b := range d.Buckets() {
+			most = max(most, b.Count)
+		}
+	}
+	return most
+}
+
+// Columns draws histograms with the same kind of buckets side by side, to one
+// scale: a column of labels, then for each a count and a bar. names are the
+// headings. opts may be nil; Width is that of each bar, 20 by default.
+func Columns(names []string, ds []Distribution, opts *TextOptions) (string, error) {
+	if len(names) != len(ds) {
+		return "", fmt.Errorf("columns: %d names for %d histograms", len(names), len(ds))
+	}
+	o := TextOptions{}
+	if opts != nil {
+		o = *opts
+	}
+	if o.Width <= 0 {
+		o.Width = 20
+	}
+	if o.Max == 0 {
+		o.Max = MaxCount(ds...)
+	}
+	edges, counts, err := align(ds)
+	if err != nil {
+		return "", err
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "%-24s", "")
+	for _, name := range names {
+		fmt.Fprintf(&b, "%8s %-*s", "", o.Width+3, name)
+	}
+	trimLine(&b)
+	for i, e := range edges {
+		fmt.Fprintf(&b, "%-24s", plainRange(e.Lo, e.Hi))
+		for j := range ds {
+			fmt.Fprintf(&b, "%8d |%s| ", counts[j][i], bar(counts[j][i], &o))
+		}
+		trimLine(&b)
+	}
+	return b.String(), nil
+}
+
+// trimLine ends the line without trailing blanks.
+func trimLine(b *strings.Builder) {
+	s := strings.TrimRight(b.String(), " ")
+	b.Reset()
+	b.WriteString(s)
+	b.WriteByte('\n')
+}
+
+// align gives all histograms the rows from the first to the last that is not
+// empty in any. Their buckets must be the same where they overlap.
+func align(ds []Distribution) ([]Bucket, [][]uint64, error) {
+	var edges []Bucket
+	all := make([][]Bucket, len(ds))
+	for i, d := range ds {
+		all[i] = d.Buckets()
+		edges = mergeEdges(edges, all[i])
+	}
+	for i := 1; i < len(edges); i++ {
+		if edges[i].Lo < edges[i-1].Hi {
+			return nil, nil, fmt.Errorf("columns: %w", ErrMismatch)
+		}
+	}
+	counts := make([][]uint64, len(ds))
+	for i := range ds {
+		counts[i] = make([]uint64, len(edges))
+		at := 0
+		for _, b := range all[i] {
+			for edges[at].Lo < b.Lo {
+				at++
+			}
+			counts[i][at] = b.Count
+		}
+	}
+	return edges, counts, nil
+}
+
+// mergeEdges merges two ascending lists of buckets.
+func mergeEdges(a, b []Bucket) []Bucket {
+	var out []Bucket
+	for len(a) > 0 || len(b) > 0 {
+		switch {
+		case len(b) == 0 || len(a) > 0 && a[0].Lo < b[0].Lo:
+			out, a = append(out, a[0]), a[1:]
+		case len(a) == 0 || b[0].Lo < a[0].Lo:
+			out, b = append(out, b[0]), b[1:]
+		default:
+			e := a[0]
+			if b[0].Hi != e.Hi {
+				out = append(out, e) // overlaps the next: align finds it
+				e = b[0]
+			}
+			out, a, b = append(out, e), a[1:], b[1:]
+		}
+	}
+	return out
+}
+
+// plainRange labels a bucket without suffixes.
+func plainRange(lo, hi int64) string {
+	switch {
+	case lo == math.MinInt64:
+		return fmt.Sprintf("(..., %d)", hi)
+	case hi == math.MaxInt64:
+		return fmt.Sprintf("[%d, ...)", lo)
+	case hi == lo+1:
+		return fmt.Sprintf("[%d]", lo)
+	}
+	return fmt.Sprintf("[%d, %d)", lo, hi)
+}

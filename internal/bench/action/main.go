@@ -1,0 +1,299 @@
+// Command action measures what package probe/action costs beside the same
+// actions written by hand in assembly, compiled by clang -O2, and run by
+// bpftrace: nanoseconds added to a getppid call on one CPU, and time and memory
+// until a fresh process is attached. It needs root; clang and bpftrace are left
+// out where they are not installed. Run it on a quiet machine:
+//
+//	go -C internal/bench run ./action
+package main
+
+import (
+	"bufio"
+	"bytes"
+	_ "embed"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
+)
+
+//go:embed c/ref.bpf.c
+var refSource []byte
+
+var (
+	batches = flag.Int("batches", 2000, "batches of 1000 calls for each measurement")
+	rounds  = flag.Int("rounds", 3, "rounds of all measurements; the least counts")
+	role    = flag.String("role", "", "internal: what a child process does")
+	only    = flag.String("action", "", "measure this action only")
+)
+
+func main() {
+	flag.Parse()
+	var err error
+	switch {
+	case *role == "loop":
+		err = loop()
+	case strings.HasPrefix(*role, "attach-"):
+		err = attachOnce(strings.TrimPrefix(*role, "attach-"))
+	default:
+		err = run()
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "action:", err)
+		os.Exit(1)
+	}
+}
+
+// loop calls getppid on the last CPU and prints the least time per call.
+func loop() error {
+	runtime.LockOSThread()
+	var set unix.CPUSet
+	set.Set(runtime.NumCPU() - 1)
+	if err := unix.SchedSetaffinity(0, &set); err != nil {
+		return err
+	}
+	const calls = 1000
+	least := time.Duration(1 << 62)
+	for range *batches {
+		t := time.Now()
+		for range calls {
+			_, _, _ = syscall.RawSyscall(syscall.SYS_GETPPID, 0, 0, 0)
+		}
+		least = min(least, time.Since(t))
+	}
+	fmt.Printf("%.1f\n", float64(least.Nanoseconds())/calls)
+	return nil
+}
+
+// measure runs the loop in a process of its own.
+func measure() (float64, error) {
+	out, err := exec.Command("/proc/self/exe", "-role", "loop", "-batches", strconv.Itoa(*batches)).Output()
+	if err != nil {
+		return 0, err
+	}
+	return strconv.ParseFloat(strings.TrimSpace(string(out)), 64)
+}
+
+// tracer attaches an action and returns how to detach it.
+type tracer struct {
+	name   string
+	attach func(action string) (func(), error)
+}
+
+func run() error {
+	tracers := []tracer{
+		{"hand-written", func(a string) (func(), error) { return attachSpec(handSpec(a), a) }},
+		{"ours", attachOurs},
+		{"ours, all", attachOursAll},
+	}
+	if spec, err := clangSpec(); err == nil {
+		tracers = append(tracers, tracer{"clang -O2", func(a string) (func(), error) { return attachClang(spec, a) }})
+	} else {
+		fmt.Fprintln(os.Stderr, "clang is left out:", err)
+	}
+	if _, err := exec.LookPath("bpftrace"); err == nil {
+		tracers = append(tracers, tracer{"bpftrace", attachBpftrace})
+	}
+	if err := perCall(tracers); err != nil {
+		return err
+	}
+	return startup()
+}
+
+// perCall prints the added time per call by action and tracer.
+func perCall(tracers []tracer) error {
+	actions := []string{"empty", "comm", "latency", "stack", "tpstack"}
+	if *only != "" {
+		actions = []string{*only}
+	}
+	// "ours" leaves this process's own events out, as every program does by
+	// default; "ours, all" does not, and so does what the others do.
+	best := map[string]float64{}
+	note := func(key string, v float64) {
+		if old, ok := best[key]; !ok || v < old {
+			best[key] = v
+		}
+	}
+	for range *rounds {
+		v, err := measure()
+		if err != nil {
+			return err
+		}
+		note("untraced", v)
+		for _, a := range actions {
+			for _, t := range tracers {
+				v, err := traced(t, a)
+				if err != nil {
+					return fmt.Errorf("%s, %s: %w", t.name, a, err)
+				}
+				note(a+"/"+t.name, v)
+			}
+		}
+	}
+	base := best["untraced"]
+	fmt.Printf("getppid, untraced: %.1f ns\n%-10s", base, "added ns")
+	for _, t := range tracers {
+		fmt.Printf(" %14s", t.name)
+	}
+	fmt.Println()
+	for _, a := range actions {
+		fmt.Printf("%-10s", a)
+		for _, t := range tracers {
+			fmt.Printf(" %14.1f", best[a+"/"+t.name]-base)
+		}
+		hand := best[a+"/hand-written"] - base
+		fmt.Printf("   to hand-written: %.3f, all %.3f\n", (best[a+"/ours"]-base)/hand, (best[a+"/ours, all"]-base)/hand)
+	}
+	return nil
+}
+
+func traced(t tracer, action string) (float64, error) {
+	stop, err := t.attach(action)
+	if err != nil {
+		return 0, err
+	}
+	defer stop()
+	return measure()
+}
+
+// clangSpec compiles the reference programs.
+func clangSpec() (*ebpf.CollectionSpec, error) {
+	dir, err := os.MkdirTemp("", "action")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+	src, obj := filepath.Join(dir, "ref.bpf.c"), filepath.Join(dir, "ref.o")
+	if err := os.WriteFile(src, refSource, 0o600); err != nil {
+		return nil, err
+	}
+	if out, err := exec.Command("clang", "-O2", "-g", "-target", "bpf", "-c", src, "-o", obj).CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("%w: %s", err, out)
+	}
+	return ebpf.LoadCollectionSpec(obj)
+}
+
+func attachClang(spec *ebpf.CollectionSpec, action string) (func(), error) {
+	s := spec.Copy()
+	keep := map[string]bool{}
+	for _, n := range programsOf(action) {
+		keep[n] = true
+	}
+	for n := range s.Programs {
+		if !keep[n] {
+			delete(s.Programs, n)
+		}
+	}
+	if action == "tpstack" {
+		s.Programs["stack"].Type = ebpf.TracePoint
+	}
+	return attachSpec(s, action)
+}
+
+// bpftraceScripts are the actions as bpftrace writes them.
+var bpftraceScripts = map[string]string{
+	"empty":   `tracepoint:raw_syscalls:sys_enter { }`,
+	"comm":    `tracepoint:raw_syscalls:sys_enter { @[comm] = count(); }`,
+	"tpstack": `tracepoint:raw_syscalls:sys_enter { @[kstack] = count(); }`,
+	"stack":   `tracepoint:raw_syscalls:sys_enter { @[kstack] = count(); }`,
+	"latency": `tracepoint:raw_syscalls:sys_enter { @s[tid] = nsecs; } tracepoint:raw_syscalls:sys_exit /@s[tid]/ { @h = hist(nsecs - @s[tid]); delete(@s[tid]); }`,
+}
+
+func attachBpftrace(action string) (func(), error) {
+	cmd := exec.Command("bpftrace", "-e", `BEGIN { printf("ready\n"); } `+bpftraceScripts[action])
+	cmd.Stderr = os.Stderr
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	stop := func() {
+		_ = cmd.Process.Signal(os.Interrupt)
+		done := make(chan struct{})
+		go func() {
+			select {
+			case <-done:
+			case <-time.After(2 * time.Second): // 0.17 loses a signal that comes right after attaching
+				_ = cmd.Process.Kill()
+			}
+		}()
+		_, _ = bufio.NewReader(out).WriteTo(&bytes.Buffer{})
+		_ = cmd.Wait()
+		close(done)
+	}
+	sc := bufio.NewScanner(out)
+	for sc.Scan() {
+		if strings.Contains(sc.Text(), "ready") {
+			time.Sleep(300 * time.Millisecond) // BEGIN runs before the rest is attached
+			return stop, nil
+		}
+	}
+	stop()
+	return nil, fmt.Errorf("bpftrace ended early")
+}
+
+// attachOnce is a tracer that only starts: it says when it is attached.
+func attachOnce(who string) error {
+	attach := attachOurs
+	if who == "hand" {
+		attach = func(a string) (func(), error) { return attachSpec(handSpec(a), a) }
+	}
+	stop, err := attach("comm")
+	if err != nil {
+		return err
+	}
+	fmt.Println("attached")
+	stop()
+	return nil
+}
+
+// startup prints how long a fresh process takes until it is attached, and its
+// greatest resident size.
+func startup() error {
+	fmt.Printf("\nattached after (least of 20) and resident size\n")
+	for _, who := range []string{"hand", "ours"} {
+		least, rss := time.Duration(1<<62), int64(0)
+		for range 20 {
+			d, r, err := startOnce(who)
+			if err != nil {
+				return err
+			}
+			least, rss = min(least, d), max(rss, r)
+		}
+		fmt.Printf("%-12s %6.1f ms %6.1f MiB\n", who, float64(least.Microseconds())/1000, float64(rss)/1024)
+	}
+	return nil
+}
+
+func startOnce(who string) (time.Duration, int64, error) {
+	cmd := exec.Command("/proc/self/exe", "-role", "attach-"+who)
+	cmd.Stderr = os.Stderr
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return 0, 0, err
+	}
+	t := time.Now()
+	if err := cmd.Start(); err != nil {
+		return 0, 0, err
+	}
+	_, err = bufio.NewReader(out).ReadString('\n')
+	d := time.Since(t)
+	if werr := cmd.Wait(); err == nil {
+		err = werr
+	}
+	if err != nil {
+		return 0, 0, err
+	}
+	return d, cmd.ProcessState.SysUsage().(*syscall.Rusage).Maxrss, nil
+}

@@ -1,0 +1,223 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"math"
+	"math/rand/v2"
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
+	"go.opentelemetry.io/otel/sdk/metric"
+	"go.opentelemetry.io/otel/sdk/metric/metricdata"
+
+	"github.com/borescope/borescope/hist"
+)
+
+// values are positive integers; without powers of two unless asked for, since
+// those are one bucket off in the exponential forms, as documented.
+func values(n int, powers bool) []int64 {
+	r := rand.New(rand.NewPCG(1, 2))
+	var out []int64
+	for len(out) < n {
+		v := int64(math.Exp(r.NormFloat64()*4 + 8))
+		if v > 0 && (powers || v&(v-1) != 0) {
+			out = append(out, v)
+		}
+	}
+	return out
+}
+
+func ours(t testing.TB, k int, values []int64) *hist.Log2 {
+	h, err := hist.NewLog2(k)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.Track()
+	for _, v := range values {
+		h.Add(v)
+	}
+	return h
+}
+
+func written(t *testing.T, h prometheus.Histogram) *dto.Histogram {
+	var m dto.Metric
+	if err := h.Write(&m); err != nil {
+		t.Fatal(err)
+	}
+	return m.Histogram
+}
+
+// TestPrometheusClassic: the client library, given our edges, counts the same.
+func TestPrometheusClassic(t *testing.T) {
+	vs := values(20000, true)
+	p := hist.ToPrometheus(ours(t, 2, vs), 1)
+	var edges []float64
+	for _, b := range p.Buckets {
+		if !math.IsInf(b.LE, 1) {
+			edges = append(edges, b.LE)
+		}
+	}
+	h := prometheus.NewHistogram(prometheus.HistogramOpts{Name: "x", Buckets: edges})
+	for _, v := range vs {
+		h.Observe(float64(v))
+	}
+	want := written(t, h)
+	for i, b := range want.Bucket {
+		if b.GetCumulativeCount() != p.Buckets[i].Count || b.GetUpperBound() != p.Buckets[i].LE {
+			t.Errorf("bucket %d: %v, client has %v", i, p.Buckets[i], b)
+		}
+	}
+	if want.GetSampleCount() != p.Count || math.Abs(want.GetSampleSum()-p.Sum) > 1e-9*p.Sum {
+		t.Errorf("count %d sum %v, client has %d %v", p.Count, p.Sum, want.GetSampleCount(), want.GetSampleSum())
+	}
+}
+
+// TestPrometheusNative: the client library's schema 0 has the same spans and
+// deltas.
+func TestPrometheusNative(t *testing.T) {
+	vs := values(20000, false)
+	vs = append(vs, 0, 0, 0)
+	h := prometheus.NewHistogram(prometheus.HistogramOpts{Name: "x", NativeHistogramBucketFactor: 2})
+	for _, v := range vs {
+		h.Observe(float64(v))
+	}
+	want := written(t, h)
+	got, err := ours(t, 3, vs).ToPrometheusNative(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var buckets, clients []int64
+	index, count := int32(0), int64(0)
+	at := map[int32]int64{}
+	d := 0
+	for _, s := range got.PositiveSpans {
+		index += s.Offset
+		for range s.Length {
+			count += got.PositiveDeltas[d]
+			at[index] = count
+			d++
+			index++
+		}
+	}
+	index, count, d = 0, 0, 0
+	for _, s := range want.PositiveSpan { // its spans may bridge short gaps
+		index += s.GetOffset()
+		for range s.GetLength() {
+			count += want.PositiveDelta[d]
+			clients, buckets = append(clients, count), append(buckets, at[index])
+			delete(at, index)
+			d++
+			index++
+		}
+	}
+	if want.GetSchema() != 0 || !reflect.DeepEqual(buckets, clients) || len(at) != 0 || got.ZeroCount != want.GetZeroCount() {
+		t.Errorf("%+v\nclient %+v", got, want)
+	}
+}
+
+// TestOpenTelemetry: the SDK's exponential histogram at scale 0 has the same
+// buckets.
+func TestOpenTelemetry(t *testing.T) {
+	vs := append(values(20000, false), 0, 0)
+	reader := metric.NewManualReader()
+	provider := metric.NewMeterProvider(metric.WithReader(reader), metric.WithView(metric.NewView(
+		metric.Instrument{Name: "x"},
+		metric.Stream{Aggregation: metric.AggregationBase2ExponentialHistogram{MaxSize: 160, MaxScale: 0}},
+	)))
+	h, err := provider.Meter("m").Int64Histogram("x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, v := range vs {
+		h.Record(context.Background(), v)
+	}
+	var rm metricdata.ResourceMetrics
+	if err := reader.Collect(context.Background(), &rm); err != nil {
+		t.Fatal(err)
+	}
+	want := rm.ScopeMetrics[0].Metrics[0].Data.(metricdata.ExponentialHistogram[int64]).DataPoints[0]
+	got, err := ours(t, 1, vs).ToExponential(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want.Scale != 0 || want.PositiveBucket.Offset != got.Positive.Offset ||
+		!reflect.DeepEqual(want.PositiveBucket.Counts, got.Positive.BucketCounts) ||
+		want.ZeroCount != got.ZeroCount || want.Count != got.Count || float64(want.Sum) != got.Sum {
+		t.Errorf("%+v\nSDK %+v", got, want)
+	}
+}
+
+// TestHDR: the Go implementation of HdrHistogram reads our log.
+func TestHDR(t *testing.T) {
+	vs := values(20000, true)
+	h := ours(t, 5, vs)
+	var b bytes.Buffer
+	start := time.Unix(1700000000, 0)
+	if err := hist.WriteHDRLog(&b, 1e6, []hist.HDRInterval{{Start: start, Length: time.Second, Hist: h}}); err != nil {
+		t.Fatal(err)
+	}
+	peer, err := hdrhistogram.NewHistogramLogReader(&b).NextIntervalHistogram()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if peer.TotalCount() != int64(len(vs)) {
+		t.Errorf("%d values, want %d", peer.TotalCount(), len(vs))
+	}
+	for _, q := range []float64{0.01, 0.25, 0.5, 0.9, 0.99, 0.999, 1} {
+		want, err := h.Quantile(q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := float64(peer.ValueAtQuantile(100 * q))
+		if math.Abs(got-want.Value) > 0.02*want.Value+1 {
+			t.Errorf("p%v: it reads %v, ours is %v", q, got, want.Value)
+		}
+	}
+	// And the other way round.
+	theirs := hdrhistogram.New(1, 1<<40, 3)
+	for _, v := range vs {
+		if err := theirs.RecordValue(v); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// Its encoder returns base64; the log's reader takes it apart.
+	encoded, err := theirs.Encode(hdrhistogram.V2CompressedEncodingCookieBase)
+	if err != nil {
+		t.Fatal(err)
+	}
+	line := append([]byte("1,1,1,"), encoded...)
+	got, err := hist.ReadHDRLog(bytes.NewReader(line), 5)
+	if err != nil || len(got) != 1 || got[0].Hist.Count() != uint64(len(vs)) {
+		t.Fatal(err, len(got))
+	}
+	for _, q := range []float64{0.01, 0.5, 0.99, 1} {
+		a, _ := got[0].Hist.Quantile(q)
+		b, _ := h.Quantile(q)
+		if math.Abs(a.Value-b.Value) > 0.04*b.Value+1 {
+			t.Errorf("q %v: %v from its encoding, %v directly", q, a, b)
+		}
+	}
+}
+
+// TestCorrected: the same values as hdrhistogram-go's RecordCorrectedValue.
+func TestCorrected(t *testing.T) {
+	for _, c := range [][2]int64{{1000, 100}, {1050, 100}, {99, 100}, {100, 100}, {5, 0}, {123456, 1000}} {
+		h := ours(t, 5, nil)
+		n, err := h.AddCorrected(c[0], c[1])
+		if err != nil {
+			t.Fatal(err)
+		}
+		peer := hdrhistogram.New(1, 1<<40, 3)
+		if err := peer.RecordCorrectedValue(c[0], c[1]); err != nil {
+			t.Fatal(err)
+		}
+		if int64(n) != peer.TotalCount() || h.Count() != uint64(n) {
+			t.Errorf("%v: %d values, hdrhistogram-go %d", c, n, peer.TotalCount())
+		}
+	}
+}

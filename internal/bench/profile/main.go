@@ -1,0 +1,253 @@
+// Profile measures examples/profile next to perf record and bpftrace on this
+// machine, in one run: what a sample costs, how long a start takes until
+// sampling begins, and the tool's peak memory.
+//
+//	go -C internal/bench run ./profile [-rounds 5] [-procs 2000]      (as root)
+//
+// The cost is what a pinned, busy program loses: its throughput under each
+// tracer against its throughput alone, divided by the samples taken. Rounds
+// are interleaved and each tracer's best counts, so that other load on the
+// machine falls out. A peer that is not installed is left out and said so.
+package main
+
+import (
+	"bytes"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// freq is high, so that the cost stands out of the noise. The kernel may lower
+// its limit under load: kernel.perf_event_max_sample_rate.
+const freq = 4999
+
+const (
+	busyCPU = 1
+	busyFor = 2 * time.Second
+)
+
+func main() {
+	if len(os.Args) > 1 {
+		switch os.Args[1] {
+		case "busy":
+			busy()
+			return
+		case "pulse":
+			pulse()
+			return
+		}
+	}
+	rounds := flag.Int("rounds", 5, "interleaved rounds")
+	procs := flag.Int("procs", 2000, "processes alive while peak memory is taken; 0 leaves that out")
+	flag.Parse()
+	if err := run(*rounds, *procs); err != nil {
+		fmt.Fprintln(os.Stderr, "bench profile:", err)
+		os.Exit(1)
+	}
+}
+
+// tracer is a command that samples all CPUs with kernel and user stacks.
+type tracer struct {
+	name string
+	args []string
+
+	best   float64 // busy's iterations per second
+	start  []time.Duration
+	maxRSS int64 // KiB
+}
+
+func run(rounds, procs int) error {
+	dir, err := os.MkdirTemp("", "bench-profile")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	ours := filepath.Join(dir, "profile")
+	if out, err := exec.Command("go", "build", "-o", ours, "github.com/borescope/borescope/examples/profile").CombinedOutput(); err != nil {
+		return fmt.Errorf("build examples/profile: %w\n%s", err, out)
+	}
+	hz := strconv.Itoa(freq)
+	tracers := []*tracer{
+		{name: "untraced"},
+		{name: "borescope profile", args: []string{ours, "-F", hz, "-d", "1h", "-f"}},
+		{name: "perf record -a -g", args: []string{"perf", "record", "-q", "-F", hz, "-a", "-g", "-o", filepath.Join(dir, "perf.data")}},
+		{name: "bpftrace profile", args: []string{"bpftrace", "-e", "profile:hz:" + hz + " { @[kstack, ustack] = count(); }"}},
+	}
+	tracers = slices.DeleteFunc(tracers, func(t *tracer) bool {
+		if len(t.args) == 0 {
+			return false
+		}
+		_, err := exec.LookPath(t.args[0])
+		if err != nil {
+			fmt.Printf("left out: %s is not installed\n", t.args[0])
+		}
+		return err != nil
+	})
+	for i := range rounds {
+		for _, t := range tracers {
+			if err := t.round(); err != nil {
+				return fmt.Errorf("%s, round %d: %w", t.name, i+1, err)
+			}
+		}
+	}
+	report(tracers)
+	if procs > 0 {
+		return crowd(ours, procs)
+	}
+	return nil
+}
+
+// crowd prints the peak memory of a run among many processes, each of which is
+// sampled now and then.
+func crowd(tool string, n int) error {
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	for range n {
+		cmd := exec.Command(self, "pulse")
+		cmd.Env = append(os.Environ(), "GOMAXPROCS=1")
+		if err := cmd.Start(); err != nil {
+			return err
+		}
+		defer func() { cmd.Process.Kill(); cmd.Wait() }()
+	}
+	time.Sleep(3 * time.Second) // they start
+	cmd := exec.Command(tool, "-d", "10s")
+	out, err := cmd.Output()
+	if err != nil {
+		return err
+	}
+	lines := strings.Split(strings.TrimSpace(string(out)), "\n")
+	peak := cmd.ProcessState.SysUsage().(*syscall.Rusage).Maxrss
+	fmt.Printf("%d processes alive: peak %.1f MiB; %s\n", n, float64(peak)/1024, lines[len(lines)-1])
+	return nil
+}
+
+// pulse uses the CPU for some milliseconds every few seconds.
+func pulse() {
+	for {
+		for begin := time.Now(); time.Since(begin) < 3*time.Millisecond; {
+			sink++
+		}
+		time.Sleep(4 * time.Second)
+	}
+}
+
+// round runs the busy program once under the tracer.
+func (t *tracer) round() error {
+	var cmd *exec.Cmd
+	if len(t.args) > 0 {
+		cmd = exec.Command(t.args[0], t.args[1:]...)
+		begin := time.Now()
+		if err := cmd.Start(); err != nil {
+			return err
+		}
+		if err := attached(cmd.Process.Pid); err != nil {
+			cmd.Process.Kill()
+			cmd.Wait()
+			return err
+		}
+		t.start = append(t.start, time.Since(begin))
+		time.Sleep(200 * time.Millisecond)
+	}
+	rate, err := busyRate()
+	if cmd != nil {
+		cmd.Process.Signal(os.Interrupt)
+		cmd.Wait()
+		if u, ok := cmd.ProcessState.SysUsage().(*syscall.Rusage); ok {
+			t.maxRSS = max(t.maxRSS, u.Maxrss)
+		}
+	}
+	t.best = max(t.best, rate)
+	return err
+}
+
+// attached waits until the process holds a perf event, or the link of one, for
+// every CPU: the same sign of readiness for all tracers, seen from outside.
+func attached(pid int) error {
+	dir := fmt.Sprintf("/proc/%d/fd", pid)
+	for begin := time.Now(); time.Since(begin) < 10*time.Second; time.Sleep(100 * time.Microsecond) {
+		fds, err := os.ReadDir(dir)
+		if err != nil {
+			return err
+		}
+		n := 0
+		for _, fd := range fds {
+			if to, err := os.Readlink(filepath.Join(dir, fd.Name())); err == nil &&
+				(strings.Contains(to, "perf_event") || strings.Contains(to, "bpf_link")) {
+				n++
+			}
+		}
+		if n >= runtime.NumCPU() {
+			return nil
+		}
+	}
+	return fmt.Errorf("no perf events after 10 s")
+}
+
+func busyRate() (float64, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return 0, err
+	}
+	out, err := exec.Command(self, "busy").Output()
+	if err != nil {
+		return 0, err
+	}
+	return strconv.ParseFloat(string(bytes.TrimSpace(out)), 64)
+}
+
+// busy spins 30 calls deep on one CPU and prints its iterations per second.
+func busy() {
+	runtime.LockOSThread()
+	var set unix.CPUSet
+	set.Set(busyCPU)
+	if err := unix.SchedSetaffinity(0, &set); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	begin := time.Now()
+	n := descend(30, begin.Add(busyFor))
+	fmt.Println(float64(n) / time.Since(begin).Seconds())
+}
+
+//go:noinline
+func descend(depth int, until time.Time) int {
+	if depth > 0 {
+		return descend(depth-1, until) + depth - depth
+	}
+	n := 0
+	for time.Now().Before(until) {
+		for i := range 100_000 {
+			sink += i
+		}
+		n++
+	}
+	return n
+}
+
+var sink int
+
+func report(tracers []*tracer) {
+	alone := tracers[0].best
+	fmt.Printf("%-20s %12s %14s %14s %10s\n", "tracer", "loss", "us per sample", "start ms (min)", "peak MiB")
+	for _, t := range tracers {
+		loss := 1 - t.best/alone
+		fmt.Printf("%-20s %11.2f%% %14.2f", t.name, 100*loss, loss/freq*1e6)
+		if len(t.start) > 0 {
+			fmt.Printf(" %14.1f %10.1f", slices.Min(t.start).Seconds()*1e3, float64(t.maxRSS)/1024)
+		}
+		fmt.Println()
+	}
+}

@@ -1,0 +1,260 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/borescope/borescope/symbol"
+)
+
+// tool names the addresses of a case, one answer each, and says how long it
+// took, with its own start.
+type tool struct {
+	name string
+	ask  func(c *testCase) ([]string, time.Duration, error)
+}
+
+// borescope gives the name of the function that the code belongs to.
+func borescope(c *testCase) ([]string, time.Duration, error) {
+	start := time.Now()
+	e, err := symbol.OpenELF(c.path, &symbol.ELFOptions{RawNames: true})
+	if err != nil {
+		return nil, 0, err
+	}
+	defer e.Close()
+	out := make([]string, len(c.pcs))
+	var frames []symbol.Frame
+	for i, pc := range c.pcs {
+		frames = e.Resolve(frames[:0], []uint64{pc})
+		out[i] = clean(frames[len(frames)-1].Name)
+	}
+	return out, time.Since(start), nil
+}
+
+// borescopeChains gives chains of inlined calls with their lines.
+func borescopeChains(c *testCase) ([]string, time.Duration, error) {
+	start := time.Now()
+	e, err := symbol.OpenELF(c.path, &symbol.ELFOptions{RawNames: true, Source: true, DebugDirs: []string{}})
+	if err != nil {
+		return nil, 0, err
+	}
+	defer e.Close()
+	out := make([]string, len(c.pcs))
+	var frames []symbol.Frame
+	for i, pc := range c.pcs {
+		var b strings.Builder
+		frames = e.Resolve(frames[:0], []uint64{pc})
+		for k, f := range frames {
+			name := f.Name
+			if k == len(frames)-1 {
+				name = "" // the tools differ in aliases
+			}
+			b.WriteString(link(clean(name), f.File, f.Line))
+		}
+		out[i] = chain(b.String())
+	}
+	return out, time.Since(start), nil
+}
+
+// link is one call of a chain; chain is empty if nothing is known.
+func link(name, file string, line int) string {
+	return fmt.Sprintf("%s %s:%d; ", name, filepath.Base(file), line)
+}
+
+func chain(s string) string {
+	if s == link("", "", 0) || s == link("", "??", 0) {
+		return ""
+	}
+	return s
+}
+
+// feed runs a tool with all addresses on its standard input.
+func feed(c *testCase, name string, args ...string) (string, time.Duration, error) {
+	path, err := exec.LookPath(name)
+	if err != nil {
+		return "", 0, errors.New("not installed")
+	}
+	var in bytes.Buffer
+	for _, pc := range c.pcs {
+		fmt.Fprintf(&in, "%#x\n", pc)
+	}
+	start := time.Now()
+	cmd := exec.Command(path, args...)
+	cmd.Stdin = &in
+	out, err := cmd.Output()
+	return string(out), time.Since(start), err
+}
+
+// clean takes off what tools add to names.
+func clean(name string) string {
+	if name == "??" {
+		return ""
+	}
+	name, _, _ = strings.Cut(name, "@")
+	// Go's linker writes its middle dot as a dot into the symbol table.
+	return strings.ReplaceAll(strings.TrimSuffix(name, ".abi0"), "·", ".")
+}
+
+// pairs reads output of two lines for each address.
+func pairs(out string, n int) ([]string, error) {
+	lines := strings.Split(strings.TrimSuffix(out, "\n"), "\n")
+	if len(lines) != 2*n {
+		return nil, fmt.Errorf("%d lines for %d addresses", len(lines), n)
+	}
+	names := make([]string, n)
+	for i := range names {
+		names[i] = clean(lines[2*i])
+	}
+	return names, nil
+}
+
+func euAddr2line(c *testCase) ([]string, time.Duration, error) {
+	// -S would add offsets; the symbol is what -f prints where there is no DWARF.
+	out, took, err := feed(c, "eu-addr2line", "-S", "-e", c.path)
+	if err != nil {
+		return nil, 0, err
+	}
+	names, err := pairs(out, len(c.pcs))
+	for i := range names {
+		name := names[i]
+		if k := strings.LastIndex(name, "+0x"); k > 0 {
+			name = name[:k]
+		}
+		if k := strings.LastIndex(name, " (."); k > 0 {
+			name = name[:k] // the section, for symbols without a type
+		}
+		names[i] = clean(name)
+		if strings.HasPrefix(names[i], "(") {
+			names[i] = ""
+		}
+	}
+	return names, took, err
+}
+
+func addr2line(c *testCase) ([]string, time.Duration, error) {
+	out, took, err := feed(c, "addr2line", "-f", "-e", c.path)
+	if err != nil {
+		return nil, 0, err
+	}
+	names, err := pairs(out, len(c.pcs))
+	return names, took, err
+}
+
+// blocks splits llvm-symbolizer's output: an empty line after each address.
+func blocks(out string, n int) ([][]string, error) {
+	list := strings.Split(strings.TrimSuffix(out, "\n\n"), "\n\n")
+	if len(list) != n {
+		return nil, fmt.Errorf("%d blocks for %d addresses", len(list), n)
+	}
+	all := make([][]string, n)
+	for i := range list {
+		all[i] = strings.Split(list[i], "\n")
+	}
+	return all, nil
+}
+
+func llvmFunctions(c *testCase) ([]string, time.Duration, error) {
+	out, took, err := feed(c, "llvm-symbolizer", "--no-inlines", "--functions=linkage", "--no-demangle", "-e", c.path)
+	if err != nil {
+		return nil, 0, err
+	}
+	all, err := blocks(out, len(c.pcs))
+	if err != nil {
+		return nil, 0, err
+	}
+	names := make([]string, len(all))
+	for i, b := range all {
+		names[i] = clean(b[0])
+	}
+	return names, took, nil
+}
+
+func llvmChains(c *testCase) ([]string, time.Duration, error) {
+	out, took, err := feed(c, "llvm-symbolizer", "--inlines", "--functions=linkage", "--no-demangle", "-e", c.path)
+	if err != nil {
+		return nil, 0, err
+	}
+	all, err := blocks(out, len(c.pcs))
+	if err != nil {
+		return nil, 0, err
+	}
+	chains := make([]string, len(all))
+	for i, b := range all {
+		var s strings.Builder
+		for k := 0; k+1 < len(b); k += 2 {
+			name := clean(b[k])
+			if k+2 >= len(b) {
+				name = ""
+			}
+			file, line := splitLine(b[k+1])
+			s.WriteString(link(name, file, line))
+		}
+		chains[i] = chain(s.String())
+	}
+	return chains, took, nil
+}
+
+// splitLine reads "file:line" with or without ":column".
+func splitLine(s string) (file string, line int) {
+	f := strings.Split(s, ":")
+	if len(f) >= 3 {
+		f = append([]string{strings.Join(f[:len(f)-2], ":")}, f[len(f)-2])
+	}
+	if len(f) == 2 {
+		fmt.Sscanf(f[1], "%d", &line)
+	}
+	return f[0], line
+}
+
+func addr2lineChains(c *testCase) ([]string, time.Duration, error) {
+	out, took, err := feed(c, "addr2line", "-a", "-f", "-i", "-e", c.path)
+	if err != nil {
+		return nil, 0, err
+	}
+	var chains []string
+	var calls []string
+	flush := func() {
+		if calls == nil {
+			return
+		}
+		var s strings.Builder
+		for k := 1; k+1 < len(calls); k += 2 {
+			name := clean(calls[k])
+			if k+2 >= len(calls) {
+				name = ""
+			}
+			line, _, _ := strings.Cut(calls[k+1], " (")
+			file, rest, _ := cutLast(line)
+			n := 0
+			fmt.Sscanf(rest, "%d", &n)
+			s.WriteString(link(name, file, n))
+		}
+		chains = append(chains, chain(s.String()))
+	}
+	for line := range strings.Lines(out) {
+		line = strings.TrimSuffix(line, "\n")
+		if strings.HasPrefix(line, "0x") {
+			flush()
+			calls = nil
+		}
+		calls = append(calls, line)
+	}
+	flush()
+	if len(chains) != len(c.pcs) {
+		return nil, 0, fmt.Errorf("%d answers for %d addresses", len(chains), len(c.pcs))
+	}
+	return chains, took, nil
+}
+
+func cutLast(s string) (before, after string, ok bool) {
+	i := strings.LastIndexByte(s, ':')
+	if i < 0 {
+		return s, "", false
+	}
+	return s[:i], s[i+1:], true
+}

@@ -1,0 +1,92 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/borescope/borescope/internal/testlog"
+)
+
+// platforms are those that the module has to build on besides this one.
+var platforms = []string{"linux/arm64", "darwin/arm64", "windows/amd64"}
+
+// cross builds everything and vets it with its tests, which also compiles
+// them, for every platform.
+func cross(ctx context.Context, c *check) (testlog.Counts, error) {
+	var n testlog.Counts
+	var errs []error
+	for _, p := range platforms {
+		goos, goarch, _ := strings.Cut(p, "/")
+		env := []string{"CGO_ENABLED=0", "GOOS=" + goos, "GOARCH=" + goarch}
+		for _, verb := range []string{"build", "vet"} {
+			if err := c.exec(ctx, env, "go", verb, "./..."); err != nil {
+				n.Failed++
+				errs = append(errs, errors.New(p+": "+err.Error()))
+				continue
+			}
+			n.Passed++
+		}
+	}
+	return n, errors.Join(errs...)
+}
+
+// nested builds and vets the modules below the root's.
+func nested(ctx context.Context, c *check) (testlog.Counts, error) {
+	dirs, err := nestedModules()
+	if err != nil {
+		return testlog.Counts{}, err
+	}
+	var n testlog.Counts
+	var errs []error
+	for _, dir := range dirs {
+		if err := c.buildModule(ctx, dir); err != nil {
+			n.Failed++
+			errs = append(errs, errors.New(dir+": "+err.Error()))
+			continue
+		}
+		n.Passed++
+	}
+	return n, errors.Join(errs...)
+}
+
+// buildModule builds what a module has: packages, or only tools.
+func (c *check) buildModule(ctx context.Context, dir string) error {
+	hasCode := false
+	err := filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
+		hasCode = hasCode || strings.HasSuffix(path, ".go")
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if !hasCode {
+		return c.exec(ctx, nil, "go", "-C", dir, "build", "-o", os.DevNull, "tool")
+	}
+	for _, verb := range []string{"build", "vet"} {
+		if err := c.exec(ctx, nil, "go", "-C", dir, verb, "./..."); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func nestedModules() ([]string, error) {
+	var dirs []string
+	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() && (d.Name() == "testdata" || d.Name() == ".git") {
+			return fs.SkipDir
+		}
+		if d.Name() == "go.mod" && filepath.Dir(path) != "." {
+			dirs = append(dirs, filepath.Dir(path))
+		}
+		return nil
+	})
+	return dirs, err
+}

@@ -1,0 +1,167 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/borescope/borescope/internal/testlog"
+)
+
+const module = "github.com/borescope/borescope"
+
+// event is a line of go test -json (go doc test2json).
+type event struct {
+	Action, Package, ImportPath, Test, Output string
+}
+
+// packageRun is what became of one package in one run of go test.
+type packageRun struct {
+	parser testlog.Parser
+	status string // "pass", "fail", "skip" (no tests) or "" if it did not end
+}
+
+// goTest runs go test with the arguments, fills a column of the table if it is
+// given one, and counts.
+func (c *check) goTest(ctx context.Context, column string, args ...string) (testlog.Counts, error) {
+	return c.goTestEnv(ctx, column, nil, args...)
+}
+
+func (c *check) goTestEnv(ctx context.Context, column string, env []string, args ...string) (testlog.Counts, error) {
+	r, w := io.Pipe()
+	runs := map[string]*packageRun{}
+	done := make(chan error, 1)
+	go func() { done <- c.readEvents(r, runs) }()
+	err := c.execTo(ctx, w, env, "go", append([]string{"test", "-json"}, args...)...)
+	w.Close()
+	if rerr := <-done; err == nil {
+		err = rerr
+	}
+	var sum testlog.Counts
+	var failed []string
+	for path, run := range runs {
+		rel := relative(path)
+		results := run.parser.Results()
+		n := testlog.Count(results)
+		if run.status == "fail" && n.Failed == 0 {
+			n.Failed = 1
+		}
+		sum.Add(n)
+		if n.Failed > 0 {
+			failed = append(failed, rel+": "+strings.Join(failures(results), " "))
+			c.showFailures(rel, results, run.parser.Tail())
+		}
+		if column != "" && run.status != "skip" {
+			c.table.set(rel, column, cell{counts: n, results: results})
+		}
+	}
+	slices.Sort(failed)
+	if column != "" {
+		broken := c.table.broken(column)
+		sum.Failed += len(broken)
+		failed = append(failed, broken...)
+	}
+	if len(failed) > 0 {
+		err = fmt.Errorf("%s", strings.Join(failed, "\n"))
+	}
+	return sum, err
+}
+
+func failures(rs []testlog.Result) []string {
+	var names []string
+	for _, r := range rs {
+		if r.Status == testlog.Fail {
+			names = append(names, r.Name)
+		}
+	}
+	return names
+}
+
+func relative(importPath string) string {
+	if importPath == module {
+		return "."
+	}
+	return strings.TrimPrefix(importPath, module+"/")
+}
+
+// readEvents takes the stream apart and writes what a person would have seen
+// to the log.
+func (c *check) readEvents(r io.Reader, runs map[string]*packageRun) error {
+	br := bufio.NewReaderSize(r, 1<<20)
+	for {
+		line, err := br.ReadBytes('\n')
+		if len(line) > 0 {
+			c.handle(line, runs)
+		}
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+func (c *check) handle(line []byte, runs map[string]*packageRun) {
+	var e event
+	if json.Unmarshal(line, &e) != nil {
+		c.out.Write(line)
+		return
+	}
+	io.WriteString(c.out, e.Output)
+	if e.Action == "build-output" {
+		c.worth.WriteString(e.Output)
+	}
+	if e.Package == "" {
+		return
+	}
+	run := runs[e.Package]
+	if run == nil {
+		run = new(packageRun)
+		runs[e.Package] = run
+	}
+	if e.Action == "output" {
+		io.WriteString(&run.parser, e.Output)
+	}
+	if e.Test == "" && (e.Action == "pass" || e.Action == "fail" || e.Action == "skip") {
+		run.status = e.Action
+	}
+}
+
+// native is the README's command.
+func native(ctx context.Context, c *check) (testlog.Counts, error) {
+	return c.goTest(ctx, "native", "-count=1", "-timeout=5m", "./...")
+}
+
+// user is the same as somebody without any privilege, and without a network.
+func user(ctx context.Context, c *check) (testlog.Counts, error) {
+	if os.Geteuid() != 0 {
+		return testlog.Counts{Skipped: 1}, nil // the native run was that
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return testlog.Counts{}, err
+	}
+	return c.goTest(ctx, "user", "-count=1", "-timeout=5m", "-exec", self+" "+nobodyFlag, "./...")
+}
+
+// vmtest has the guests of internal/vmtest/guest booted, which go test ./...
+// alone does not.
+func vmtest(ctx context.Context, c *check) (testlog.Counts, error) {
+	return c.goTestEnv(ctx, "", []string{"BORESCOPE_VMTEST=1"},
+		"-count=1", "-run=TestGuest", "./internal/vmtest/guest")
+}
+
+func race(ctx context.Context, c *check) (testlog.Counts, error) {
+	return c.goTest(ctx, "race", "-race", "-short", "-count=1", "-timeout=10m", "./...")
+}
+
+func bench(ctx context.Context, c *check) (testlog.Counts, error) {
+	return testlog.Counts{}, c.exec(ctx, nil,
+		"go", "test", "-short", "-run=^$", "-bench=.", "-benchtime=1x", "-timeout=4m", "./...")
+}

@@ -1,0 +1,72 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/borescope/borescope/internal/testlog"
+)
+
+// TestEvents feeds what go test -json prints for a failed test and a package
+// that does not build.
+func TestEvents(t *testing.T) {
+	const stream = `{"Action":"start","Package":"github.com/borescope/borescope/mapx"}
+{"Action":"output","Package":"github.com/borescope/borescope/mapx","Test":"TestA","Output":"=== RUN   TestA\n"}
+{"Action":"output","Package":"github.com/borescope/borescope/mapx","Test":"TestA","Output":"    a_test.go:1: wrong\n"}
+{"Action":"output","Package":"github.com/borescope/borescope/mapx","Test":"TestA","Output":"--- FAIL: TestA (0.00s)\n"}
+{"Action":"fail","Package":"github.com/borescope/borescope/mapx","Elapsed":0.1}
+not json
+{"Action":"build-output","ImportPath":"github.com/borescope/borescope/pmc","Output":"pmc/x.go:1: undefined\n"}
+{"Action":"fail","Package":"github.com/borescope/borescope/pmc"}
+`
+	var log strings.Builder
+	c := &check{out: &log}
+	runs := map[string]*packageRun{}
+	if err := c.readEvents(strings.NewReader(stream), runs); err != nil {
+		t.Fatal(err)
+	}
+	mapx := runs[module+"/mapx"]
+	if rs := mapx.parser.Results(); mapx.status != "fail" || len(rs) != 1 || rs[0].Status != testlog.Fail {
+		t.Errorf("%+v", mapx)
+	}
+	if runs[module+"/pmc"].status != "fail" || !strings.Contains(c.worth.String(), "undefined") {
+		t.Errorf("the build failure is lost: %q", c.worth.String())
+	}
+	if !strings.Contains(log.String(), "wrong") || !strings.Contains(log.String(), "not json") {
+		t.Errorf("log: %q", log.String())
+	}
+}
+
+// TestStepsAllRun: a step that fails, panics not, and runs out of time must
+// not keep the next from running, and the last line must add up.
+func TestStepsAllRun(t *testing.T) {
+	c := &check{logs: t.TempDir(), table: newTable(nil)}
+	var out strings.Builder
+	var vs []verdict
+	for _, s := range []step{
+		{"fails", "", time.Minute, func(context.Context, *check) (testlog.Counts, error) {
+			return testlog.Counts{Passed: 5, Skipped: 2}, errors.New("broken")
+		}},
+		{"late", "", time.Millisecond, func(ctx context.Context, c *check) (testlog.Counts, error) {
+			<-ctx.Done()
+			io.WriteString(c.out, "was here\n")
+			return testlog.Counts{}, nil
+		}},
+		{"works", "", time.Minute, func(context.Context, *check) (testlog.Counts, error) {
+			return testlog.Counts{}, nil
+		}},
+	} {
+		vs = append(vs, c.do(context.Background(), s, &out))
+	}
+	if conclude(&out, c.table, vs) {
+		t.Error("success in spite of failed steps")
+	}
+	if got := out.String(); !strings.HasSuffix(got, "\nfailed: fails, late\n6 passed, 2 failed, 2 skipped\n") ||
+		!strings.Contains(got, "was here") || !strings.Contains(got, "not done within 1ms") {
+		t.Errorf("%s", got)
+	}
+}

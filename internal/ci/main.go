@@ -1,0 +1,270 @@
+// Command ci is the whole check of the module, from setting up the machine to
+// the table of packages and kernels; .ci/run calls it. It needs Go, git, gcc
+// and apt, uses root where it has it, and runs every step whatever became of
+// the one before.
+//
+//	go run ./internal/ci                      # everything
+//	go run ./internal/ci -steps vet,guests    # these only
+//	go run ./internal/ci -list                # what there is
+//
+// Its last line is "N passed, N failed, N skipped": the tests of all runs, and
+// each step that runs no tests counted as one.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/borescope/borescope/internal/testlog"
+	"github.com/borescope/borescope/internal/vmtest/kernel"
+)
+
+// step is one part of the check. Its function returns what it counted, and an
+// error if it failed; what it prints goes to the step's own log.
+type step struct {
+	name  string
+	about string
+	limit time.Duration
+	run   func(context.Context, *check) (testlog.Counts, error)
+}
+
+var steps = []step{
+	{"setup", "install what the other steps need", 10 * time.Minute, setup},
+	{"native", "go test ./... on this machine, as the user that runs this", 10 * time.Minute, native},
+	{"user", "go test ./... as nobody, without a network", 10 * time.Minute, user},
+	{"tidy", "go mod tidy changes nothing", 2 * time.Minute, command("go", "mod", "tidy", "-diff")},
+	{"vet", "go vet ./...", 5 * time.Minute, command("go", "vet", "./...")},
+	{"staticcheck", "staticcheck ./...", 8 * time.Minute, tool("staticcheck", "./...")},
+	{"gofumpt", "gofumpt -l finds nothing", 3 * time.Minute, gofumpt},
+	{"cross", "build and vet for other systems, tests included", 10 * time.Minute, cross},
+	{"nested", "build and vet of the nested modules", 5 * time.Minute, nested},
+	{"race", "go test -race -short ./...", 12 * time.Minute, race},
+	{"fuzz", "every fuzz target for a few seconds", 10 * time.Minute, fuzz},
+	{"bench", "every benchmark once", 5 * time.Minute, bench},
+	{"vmtest", "the guests' own test: jobs that fail, hang, leave things and crash", 3 * time.Minute, vmtest},
+	{"guests", "the declared packages on other kernels", 25 * time.Minute, guests},
+}
+
+// total is the time within which all of it has to end.
+const total = 58 * time.Minute
+
+// check is what the steps share.
+type check struct {
+	out    io.Writer       // the log of the running step
+	worth  strings.Builder // what of it is worth showing if the step fails
+	logs   string          // the directory of the logs
+	tmp    string
+	matrix matrix
+	table  *table
+}
+
+// verdict is what became of a step.
+type verdict struct {
+	name   string
+	counts testlog.Counts
+	err    error
+	took   time.Duration
+}
+
+func main() {
+	if len(os.Args) > 2 && os.Args[1] == nobodyFlag {
+		os.Exit(asNobody(os.Args[2:]))
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	ok, err := run(ctx, os.Args[1:], os.Stdout)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "ci:", err)
+	}
+	if err != nil || !ok {
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, args []string, stdout io.Writer) (bool, error) {
+	f := flag.NewFlagSet("ci", flag.ContinueOnError)
+	only := f.String("steps", "", "run only these `steps`, separated by commas")
+	list := f.Bool("list", false, "list the steps and end")
+	if err := f.Parse(args); errors.Is(err, flag.ErrHelp) {
+		return true, nil
+	} else if err != nil {
+		return false, err
+	}
+	if *list {
+		for _, s := range steps {
+			fmt.Fprintf(stdout, "%-12s %s\n", s.name, s.about)
+		}
+		return true, nil
+	}
+	chosen, err := choose(*only)
+	if err != nil {
+		return false, err
+	}
+	c, cleanup, err := newCheck()
+	if err != nil {
+		return false, err
+	}
+	defer cleanup()
+	ctx, cancel := context.WithTimeoutCause(ctx, total, errors.New("out of time"))
+	defer cancel()
+	var vs []verdict
+	for _, s := range chosen {
+		vs = append(vs, c.do(ctx, s, stdout))
+	}
+	return conclude(stdout, c.table, vs), nil
+}
+
+func choose(only string) ([]step, error) {
+	if only == "" {
+		return steps, nil
+	}
+	var chosen []step
+	for _, name := range strings.Split(only, ",") {
+		i := slices.IndexFunc(steps, func(s step) bool { return s.name == name })
+		if i < 0 {
+			return nil, fmt.Errorf("no step %q (see -list)", name)
+		}
+		chosen = append(chosen, steps[i])
+	}
+	return chosen, nil
+}
+
+func newCheck() (*check, func(), error) {
+	m, err := readMatrix(filepath.FromSlash(".ci/matrix.txt"))
+	if err != nil {
+		return nil, nil, err
+	}
+	cache, err := kernel.CacheDir()
+	if err != nil {
+		return nil, nil, err
+	}
+	logs := filepath.Join(cache, "ci-logs")
+	if err := os.MkdirAll(logs, 0o755); err != nil {
+		return nil, nil, err
+	}
+	tmp, err := os.MkdirTemp("", "ci")
+	if err != nil {
+		return nil, nil, err
+	}
+	c := &check{logs: logs, tmp: tmp, matrix: m, table: newTable(m)}
+	return c, func() { os.RemoveAll(tmp) }, nil
+}
+
+// do runs one step, says so, and shows the end of its log if it failed.
+func (c *check) do(ctx context.Context, s step, stdout io.Writer) verdict {
+	v := verdict{name: s.name}
+	fmt.Fprintf(stdout, "--- %s: %s\n", s.name, s.about)
+	path := filepath.Join(c.logs, s.name+".log")
+	log, err := os.Create(path)
+	if err != nil {
+		v.err = err
+		return v
+	}
+	defer log.Close()
+	c.out = log
+	c.worth.Reset()
+	ctx, cancel := context.WithTimeoutCause(ctx, s.limit, fmt.Errorf("not done within %v", s.limit))
+	defer cancel()
+	start := time.Now()
+	v.counts, v.err = s.run(ctx, c)
+	if ctx.Err() != nil {
+		v.err = errors.Join(context.Cause(ctx), v.err)
+	}
+	v.took = time.Since(start)
+	if v.counts == (testlog.Counts{}) && v.err == nil {
+		v.counts.Passed = 1
+	}
+	if v.err != nil && v.counts.Failed == 0 {
+		v.counts.Failed = 1
+	}
+	if v.err != nil {
+		fmt.Fprintf(log, "\n%v\n", v.err)
+		if c.worth.Len() == 0 {
+			c.worth.WriteString(tail(path))
+		}
+		for line := range strings.Lines(c.worth.String()) {
+			fmt.Fprint(stdout, "    ", line)
+		}
+		fmt.Fprintf(stdout, "FAIL %s (%.0f s), the whole log is %s\n", s.name, v.took.Seconds(), path)
+	} else {
+		fmt.Fprintf(stdout, "ok   %s (%.0f s)\n", s.name, v.took.Seconds())
+	}
+	return v
+}
+
+// tail is the end of a log.
+func tail(path string) string {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return err.Error() + "\n"
+	}
+	return lastLines(string(b), 80)
+}
+
+func lastLines(s string, n int) string {
+	lines := strings.Split(strings.TrimRight(s, "\n"), "\n")
+	if more := len(lines) - n; more > 0 {
+		lines = append([]string{fmt.Sprintf("… %d lines before …", more)}, lines[more:]...)
+	}
+	return strings.Join(lines, "\n") + "\n"
+}
+
+// showFailures keeps what failed tests printed.
+func (c *check) showFailures(where string, rs []testlog.Result, tail string) {
+	shown := false
+	for _, r := range rs {
+		if r.Status == testlog.Fail && r.Output != "" {
+			fmt.Fprintf(&c.worth, "%s: --- FAIL: %s\n%s\n", where, r.Name, r.Output)
+			shown = true
+		}
+	}
+	if !shown {
+		fmt.Fprintf(&c.worth, "%s: failed\n%s\n", where, tail)
+	}
+}
+
+// conclude prints the table, the steps and the last line.
+func conclude(w io.Writer, t *table, vs []verdict) bool {
+	t.print(w)
+	fmt.Fprintln(w)
+	var sum testlog.Counts
+	var failed []string
+	for _, v := range vs {
+		state := "ok"
+		if v.err != nil {
+			state = "FAIL"
+			failed = append(failed, v.name)
+		}
+		n := v.counts
+		fmt.Fprintf(w, "%-4s %-12s %6.0f s %6d passed %4d failed %4d skipped\n",
+			state, v.name, v.took.Seconds(), n.Passed, n.Failed, n.Skipped)
+		sum.Add(n)
+	}
+	for _, v := range vs {
+		if v.err != nil {
+			fmt.Fprintf(w, "%s: %s\n", v.name, firstLines(v.err.Error(), 20))
+		}
+	}
+	if len(failed) > 0 {
+		fmt.Fprintf(w, "failed: %s\n", strings.Join(failed, ", "))
+	}
+	fmt.Fprintf(w, "%d passed, %d failed, %d skipped\n", sum.Passed, sum.Failed, sum.Skipped)
+	return len(failed) == 0
+}
+
+func firstLines(s string, n int) string {
+	lines := strings.Split(s, "\n")
+	if len(lines) > n {
+		lines = append(lines[:n], "…")
+	}
+	return strings.Join(lines, "\n")
+}

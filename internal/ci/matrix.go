@@ -1,0 +1,137 @@
+package main
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/borescope/borescope/internal/vmtest/kernel"
+)
+
+// matrix says what runs where: "PACKAGE", or "PACKAGE:TEST" for a test that has
+// to pass there, to columns.
+type matrix map[string][]string
+
+// column is a place to run: "native", "user", "race", or a kernel like "6.12"
+// or "arm64-6.12".
+func kernelOf(column string) (version, arch string, ok bool) {
+	version, arch = column, "amd64"
+	if v, found := strings.CutPrefix(column, "arm64-"); found {
+		version, arch = v, "arm64"
+	}
+	return version, arch, slices.Contains(kernel.Versions(), version)
+}
+
+// readMatrix reads lines of "PACKAGE[:TEST] COLUMN…"; "#" begins a comment, and a
+// word "$NAME" stands for the columns of an earlier line "$NAME = COLUMN…".
+func readMatrix(path string) (matrix, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	m, err := parseMatrix(f)
+	if err != nil {
+		return nil, fmt.Errorf("%s:%w", path, err)
+	}
+	return m, nil
+}
+
+func parseMatrix(r io.Reader) (matrix, error) {
+	m, sets := matrix{}, map[string][]string{}
+	sc := bufio.NewScanner(r)
+	for n := 1; sc.Scan(); n++ {
+		text, _, _ := strings.Cut(sc.Text(), "#")
+		words := strings.Fields(text)
+		if len(words) == 0 {
+			continue
+		}
+		isSet := len(words) > 2 && words[0][0] == '$' && words[1] == "="
+		columns, err := expand(words[1:], sets, isSet)
+		if err != nil {
+			return nil, fmt.Errorf("%d: %w", n, err)
+		}
+		if isSet {
+			sets[words[0]] = columns
+			continue
+		}
+		if m[words[0]] != nil || len(columns) == 0 {
+			return nil, fmt.Errorf("%d: %s twice or without columns", n, words[0])
+		}
+		m[words[0]] = columns
+	}
+	return m, sc.Err()
+}
+
+func expand(words []string, sets map[string][]string, isSet bool) ([]string, error) {
+	if isSet {
+		words = words[1:]
+	}
+	var columns []string
+	for _, w := range words {
+		if set, ok := sets[w]; ok {
+			columns = append(columns, set...)
+			continue
+		}
+		if _, _, ok := kernelOf(w); !ok && w != "native" && w != "user" && w != "race" {
+			return nil, fmt.Errorf("no column %q", w)
+		}
+		columns = append(columns, w)
+	}
+	return columns, nil
+}
+
+// entriesFor lists what is declared for a column: "PACKAGE" and "PACKAGE:TEST".
+func (m matrix) entriesFor(column string) []string {
+	var found []string
+	for entry, columns := range m {
+		if slices.Contains(columns, column) {
+			found = append(found, entry)
+		}
+	}
+	slices.Sort(found)
+	return found
+}
+
+// packagesFor lists the packages that have to run in a column.
+func (m matrix) packagesFor(column string) []string {
+	var ps []string
+	for _, entry := range m.entriesFor(column) {
+		pkg, _, _ := strings.Cut(entry, ":")
+		ps = append(ps, pkg)
+	}
+	return slices.Compact(ps)
+}
+
+// guestColumns lists the kernels that anything is declared to run on, in the
+// order of columnOrder.
+func (m matrix) guestColumns() []string {
+	var found []string
+	for _, columns := range m {
+		for _, col := range columns {
+			if _, _, ok := kernelOf(col); ok && !slices.Contains(found, col) {
+				found = append(found, col)
+			}
+		}
+	}
+	slices.SortFunc(found, compareColumns)
+	return found
+}
+
+// compareColumns puts this machine first, then amd64 and arm64 kernels by age.
+func compareColumns(a, b string) int { return rank(a) - rank(b) }
+
+func rank(column string) int {
+	if i := slices.Index([]string{"native", "user", "race"}, column); i >= 0 {
+		return i
+	}
+	version, arch, _ := kernelOf(column)
+	r := 10 + slices.Index(kernel.Versions(), version)
+	if arch == "arm64" {
+		r += 100
+	}
+	return r
+}

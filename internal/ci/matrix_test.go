@@ -1,0 +1,67 @@
+package main
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/borescope/borescope/internal/testlog"
+)
+
+func TestParseMatrix(t *testing.T) {
+	m, err := parseMatrix(strings.NewReader(`# comment
+$a = 5.10 6.12
+$b = $a arm64-6.1
+probe  native $b   # and more
+probe:TestX 6.12
+mapx   5.10
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := []string{"native", "5.10", "6.12", "arm64-6.1"}; !slices.Equal(m["probe"], want) {
+		t.Errorf("probe: %v", m["probe"])
+	}
+	if got := m.guestColumns(); !slices.Equal(got, []string{"5.10", "6.12", "arm64-6.1"}) {
+		t.Errorf("guests %v", got)
+	}
+	if got := m.packagesFor("6.12"); !slices.Equal(got, []string{"probe"}) {
+		t.Errorf("packages on 6.12: %v", got)
+	}
+	for _, bad := range []string{"probe", "probe 4.19", "probe $none", "probe 6.1\nprobe 6.1", "$x = 9.9"} {
+		if _, err := parseMatrix(strings.NewReader(bad)); err == nil {
+			t.Errorf("%q is accepted", bad)
+		}
+	}
+}
+
+// TestBroken: what is declared and did not run must be found, or the whole
+// check is worth nothing.
+func TestBroken(t *testing.T) {
+	m, err := parseMatrix(strings.NewReader(
+		"ok 6.12\nskipped 6.12\nmissing 6.12\nok:TestA 6.12\nok:TestB 6.12\nelsewhere 6.1\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	tab := newTable(m)
+	set := func(pkg string, rs ...testlog.Result) {
+		tab.set(pkg, "6.12", cell{counts: testlog.Count(rs), results: rs})
+	}
+	set("ok", testlog.Result{Name: "TestA", Status: testlog.Pass}, testlog.Result{Name: "TestB", Status: testlog.Skip, Reason: "SKIP-NEED: kprobe: CONFIG_KPROBES is not set"})
+	set("skipped", testlog.Result{Name: "TestA", Status: testlog.Skip, Reason: "not today"})
+	want := []string{
+		"missing on 6.12: declared to run, but it did not",
+		"ok:TestB on 6.12: declared to pass, but it did not",
+		"skipped on 6.12: declared to run, but no test passed",
+	}
+	if got := tab.broken("6.12"); !slices.Equal(got, want) {
+		t.Errorf("%q", got)
+	}
+	var b strings.Builder
+	tab.print(&b)
+	for _, want := range []string{"1 (1s)", "skipped: not today [cause not proven]", "1 skips without"} {
+		if !strings.Contains(b.String(), want) {
+			t.Errorf("no %q in\n%s", want, b.String())
+		}
+	}
+}

@@ -1,0 +1,153 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/borescope/borescope/internal/testenv"
+	"github.com/borescope/borescope/internal/testlog"
+)
+
+// table is package × column → what became of it.
+type table struct {
+	matrix      matrix
+	cells       map[string]map[string]cell
+	unavailable map[string]string // column to why
+	ran         map[string]bool   // columns that were tried
+}
+
+// cell is one package in one place.
+type cell struct {
+	counts  testlog.Counts
+	results []testlog.Result
+	problem string // what else went wrong: a timeout, something left behind
+}
+
+func newTable(m matrix) *table {
+	return &table{m, map[string]map[string]cell{}, map[string]string{}, map[string]bool{}}
+}
+
+func (t *table) set(pkg, column string, c cell) {
+	if t.cells[pkg] == nil {
+		t.cells[pkg] = map[string]cell{}
+	}
+	t.cells[pkg][column] = c
+	t.ran[column] = true
+}
+
+// text is a cell for people: "12", "12 (3s)", "FAIL", "skipped", "-".
+func (c cell) text() string {
+	n := c.counts
+	switch {
+	case n.Failed > 0 || c.problem != "":
+		return "FAIL"
+	case n.Passed == 0 && n.Skipped > 0:
+		return "skipped"
+	case n.Passed == 0:
+		return "none"
+	case n.Skipped > 0:
+		return fmt.Sprintf("%d (%ds)", n.Passed, n.Skipped)
+	}
+	return fmt.Sprint(n.Passed)
+}
+
+// broken lists the combinations that are declared to run and did not: of a
+// package no test passed, or a test that is declared by name did not pass.
+func (t *table) broken(column string) []string {
+	var problems []string
+	for _, declared := range t.matrix.entriesFor(column) {
+		pkg, test, byName := strings.Cut(declared, ":")
+		c, ok := t.cells[pkg][column]
+		switch {
+		case !ok:
+			problems = append(problems, declared+" on "+column+": declared to run, but it did not")
+		case byName && !slices.ContainsFunc(c.results, passed(test)):
+			problems = append(problems, declared+" on "+column+": declared to pass, but it did not")
+		case c.counts.Passed == 0:
+			problems = append(problems, declared+" on "+column+": declared to run, but no test passed")
+		}
+	}
+	return problems
+}
+
+func passed(test string) func(testlog.Result) bool {
+	return func(r testlog.Result) bool { return r.Name == test && r.Status == testlog.Pass }
+}
+
+// print draws the table and lists the reasons of the skips, each once.
+func (t *table) print(w io.Writer) {
+	columns := slices.SortedFunc(maps.Keys(t.ran), compareColumns)
+	for col := range t.unavailable {
+		columns = append(columns, col)
+	}
+	slices.SortFunc(columns, compareColumns)
+	columns = slices.Compact(columns)
+	if len(columns) == 0 {
+		return
+	}
+	fmt.Fprintf(w, "\npassed tests by package and place; (Ns): N skipped; -: not declared to run there\n\n%-26s", "")
+	for _, col := range columns {
+		fmt.Fprintf(w, "%11s", col)
+	}
+	fmt.Fprintln(w)
+	for _, pkg := range slices.Sorted(maps.Keys(t.cells)) {
+		fmt.Fprintf(w, "%-26s", pkg)
+		for _, col := range columns {
+			fmt.Fprintf(w, "%11s", t.cellText(pkg, col))
+		}
+		fmt.Fprintln(w)
+	}
+	for _, col := range slices.SortedFunc(maps.Keys(t.unavailable), compareColumns) {
+		fmt.Fprintf(w, "\n%s unavailable: %s\n", col, t.unavailable[col])
+	}
+	t.printReasons(w)
+}
+
+func (t *table) cellText(pkg, col string) string {
+	if c, ok := t.cells[pkg][col]; ok {
+		return c.text()
+	}
+	if t.unavailable[col] != "" && slices.Contains(t.matrix.packagesFor(col), pkg) {
+		return "unavail."
+	}
+	return "-"
+}
+
+func (t *table) printReasons(w io.Writer) {
+	unproven := 0
+	places := map[string][]string{} // package and reason to columns
+	counts := map[string]int{}
+	for pkg, row := range t.cells {
+		for col, c := range row {
+			for _, r := range c.results {
+				if r.Status != testlog.Skip {
+					continue
+				}
+				reason, proven := strings.CutPrefix(r.Reason, testenv.SkipPrefix)
+				if !proven {
+					reason += " [cause not proven]"
+					unproven++
+				}
+				key := pkg + ": " + reason
+				counts[key]++
+				if !slices.Contains(places[key], col) {
+					places[key] = append(places[key], col)
+				}
+			}
+		}
+	}
+	if len(places) == 0 {
+		return
+	}
+	fmt.Fprintf(w, "\nskipped, by cause:\n")
+	for _, key := range slices.Sorted(maps.Keys(places)) {
+		slices.SortFunc(places[key], compareColumns)
+		fmt.Fprintf(w, "  %s (%d× on %s)\n", key, counts[key], strings.Join(places[key], ", "))
+	}
+	if unproven > 0 {
+		fmt.Fprintf(w, "  %d skips without a proven cause: use testenv.Need\n", unproven)
+	}
+}

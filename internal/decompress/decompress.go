@@ -1,0 +1,247 @@
+// Package decompress opens the compressed forms that this project meets:
+// zlib and zstd debug sections, xz .gnu_debugdata and kernel modules, gzip,
+// zstd, xz and lz4 (also its legacy frames) inside vmlinuz.
+//
+// Output is bounded by what the caller allows, not by what the input claims:
+// memory grows with what was really decompressed.
+package decompress
+
+import (
+	"bytes"
+	"compress/gzip"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/klauspost/compress/zlib"
+	"github.com/klauspost/compress/zstd"
+	"github.com/pierrec/lz4/v4"
+	"github.com/ulikunitz/xz"
+	"github.com/ulikunitz/xz/lzma"
+)
+
+// Format is a compressed format.
+type Format uint8
+
+// The formats. None is data that is not compressed.
+const (
+	None Format = iota
+	Zlib
+	Gzip
+	Zstd
+	XZ
+	LZMA // the .lzma container that came before xz
+	LZ4
+	LZ4Legacy // the frame of the lz4 tool's -l, which Linux uses for vmlinuz
+)
+
+// String returns the format's usual name.
+func (f Format) String() string {
+	names := [...]string{"none", "zlib", "gzip", "zstd", "xz", "lzma", "lz4", "lz4-legacy"}
+	if int(f) < len(names) {
+		return names[f]
+	}
+	return fmt.Sprintf("format %d", uint8(f))
+}
+
+// magics are the first bytes of each format that has some. Zlib has none that
+// is safe to guess from.
+var magics = [...]struct {
+	f Format
+	m string
+}{
+	{Gzip, "\x1f\x8b\x08"},
+	{Zstd, "\x28\xb5\x2f\xfd"},
+	{XZ, "\xfd7zXZ\x00"},
+	{LZMA, "\x5d\x00\x00"},
+	{LZ4, "\x04\x22\x4d\x18"},
+	{LZ4Legacy, "\x02\x21\x4c\x18"},
+}
+
+// Detect returns the format that b begins with, None if it is none that is known.
+func Detect(b []byte) Format {
+	for _, m := range &magics {
+		if bytes.HasPrefix(b, []byte(m.m)) {
+			return m.f
+		}
+	}
+	return None
+}
+
+// ErrTooLarge says that the output passed the caller's limit.
+var ErrTooLarge = errors.New("decompressed data is larger than allowed")
+
+// errShort says that less came out than the input claimed.
+var errShort = errors.New("decompressed data is shorter than stated")
+
+// maxWindow is the most that a zstd or xz stream may ask for its dictionary.
+const maxWindow = 128 << 20
+
+// NewReader returns a reader of the decompressed data. Close frees what the
+// decoder holds; it does not close r. For LZ4Legacy, reading ends at the first
+// byte that cannot be a block, as the kernel appends the size to its images.
+func NewReader(f Format, r io.Reader) (io.ReadCloser, error) {
+	switch f {
+	case None:
+		return io.NopCloser(r), nil
+	case Zlib:
+		return zlib.NewReader(r)
+	case Gzip:
+		z, err := gzip.NewReader(r)
+		if err != nil {
+			return nil, err
+		}
+		z.Multistream(false) // what follows in a vmlinuz is no gzip
+		return z, nil
+	case Zstd:
+		// One decoder goroutine at most: none is started for concurrency 1.
+		z, err := zstd.NewReader(r, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true),
+			zstd.WithDecoderMaxWindow(maxWindow))
+		if err != nil {
+			return nil, err
+		}
+		return z.IOReadCloser(), nil
+	case XZ:
+		z, err := xz.ReaderConfig{DictCap: 1 << 20, SingleStream: true}.NewReader(r)
+		if err != nil {
+			return nil, err
+		}
+		return io.NopCloser(z), nil
+	case LZMA:
+		z, err := lzma.NewReader(r)
+		if err != nil {
+			return nil, err
+		}
+		return io.NopCloser(z), nil
+	case LZ4:
+		return io.NopCloser(lz4.NewReader(r)), nil
+	case LZ4Legacy:
+		return io.NopCloser(&legacyReader{r: r}), nil
+	}
+	return nil, fmt.Errorf("unknown compression format %d", f)
+}
+
+// Bytes decompresses b, which must yield exactly size bytes.
+func Bytes(f Format, b []byte, size int64) ([]byte, error) {
+	if size < 0 {
+		return nil, fmt.Errorf("impossible size %d", size)
+	}
+	out, err := appendAll(f, b, size, size)
+	if err != nil {
+		return nil, err
+	}
+	if int64(len(out)) != size {
+		return nil, errShort
+	}
+	return out, nil
+}
+
+// All decompresses b, whose size is not known; more than limit bytes are
+// ErrTooLarge.
+func All(f Format, b []byte, limit int64) ([]byte, error) {
+	return appendAll(f, b, 4*int64(len(b)), limit)
+}
+
+// appendAll decompresses b into memory that starts at the hint, though never
+// at more than 8 times the input, and grows with the output.
+func appendAll(f Format, b []byte, hint, limit int64) ([]byte, error) {
+	r, err := NewReader(f, bytes.NewReader(b))
+	if err != nil {
+		return nil, err
+	}
+	defer r.Close()
+	out := make([]byte, 0, min(hint, limit, 8*int64(len(b)))+bytes.MinRead)
+	for {
+		if len(out) == cap(out) {
+			out = append(out, 0)[:len(out)]
+		}
+		n, err := r.Read(out[len(out):cap(out)])
+		out = out[:len(out)+n]
+		if int64(len(out)) > limit {
+			return nil, ErrTooLarge
+		}
+		if err == io.EOF {
+			return out, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+}
+
+// legacyBlock is the uncompressed size of every legacy block but the last:
+// lib/decompress_unlz4.c, LZ4_DEFAULT_UNCOMPRESSED_CHUNK_SIZE.
+const legacyBlock = 8 << 20
+
+const legacyMagic = 0x184c2102
+
+// legacyReader reads the lz4 legacy frame: a magic, then blocks of a
+// little-endian size and that many bytes.
+type legacyReader struct {
+	r       io.Reader
+	started bool
+	out     []byte // decompressed and not yet read
+	buf     []byte
+	in      []byte
+	err     error
+}
+
+// Read implements io.Reader.
+func (l *legacyReader) Read(p []byte) (int, error) {
+	for len(l.out) == 0 {
+		if l.err == nil {
+			l.err = l.block()
+		}
+		if l.err != nil {
+			return 0, l.err
+		}
+	}
+	n := copy(p, l.out)
+	l.out = l.out[n:]
+	return n, nil
+}
+
+func (l *legacyReader) block() error {
+	var h [4]byte
+	for {
+		if _, err := io.ReadFull(l.r, h[:]); err != nil {
+			if l.started {
+				return io.EOF // also the kernel's trailing size
+			}
+			return err
+		}
+		if binary.LittleEndian.Uint32(h[:]) != legacyMagic {
+			break
+		}
+		l.started = true // frames may follow each other
+	}
+	if !l.started {
+		return errors.New("lz4: not a legacy frame")
+	}
+	n := int(binary.LittleEndian.Uint32(h[:]))
+	if n == 0 || n > lz4.CompressBlockBound(legacyBlock) {
+		return io.EOF
+	}
+	if l.buf == nil {
+		l.buf = make([]byte, legacyBlock)
+	}
+	if cap(l.in) < n {
+		l.in = make([]byte, n)
+	}
+	l.in = l.in[:n]
+	if _, err := io.ReadFull(l.r, l.in); err != nil {
+		// The kernel's build appends the uncompressed size, which reads as a
+		// block header with nothing behind it.
+		if len(l.out) == 0 && err == io.EOF {
+			return io.EOF
+		}
+		return io.ErrUnexpectedEOF
+	}
+	m, err := lz4.UncompressBlock(l.in, l.buf)
+	if err != nil {
+		return fmt.Errorf("lz4: %w", err)
+	}
+	l.out = l.buf[:m]
+	return nil
+}

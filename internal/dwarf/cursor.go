@@ -1,0 +1,173 @@
+package dwarf
+
+import (
+	"bytes"
+	"encoding/binary"
+)
+
+// cursor reads a section. A read past the end sets bad and yields zero; the
+// reader checks bad where it matters.
+type cursor struct {
+	b   []byte
+	off int
+	be  bool
+	bad bool
+}
+
+func (c *cursor) take(n int) []byte {
+	if n < 0 || c.off < 0 || n > len(c.b)-c.off {
+		c.bad = true
+		c.off = len(c.b)
+		return nil
+	}
+	b := c.b[c.off : c.off+n]
+	c.off += n
+	return b
+}
+
+func (c *cursor) skip(n uint64) {
+	if n > uint64(len(c.b)-c.off) {
+		c.bad, c.off = true, len(c.b)
+		return
+	}
+	c.off += int(n)
+}
+
+func (c *cursor) u8() uint8 {
+	if c.off >= len(c.b) {
+		c.bad = true
+		return 0
+	}
+	v := c.b[c.off]
+	c.off++
+	return v
+}
+
+func (c *cursor) order() binary.ByteOrder {
+	if c.be {
+		return binary.BigEndian
+	}
+	return binary.LittleEndian
+}
+
+func (c *cursor) u16() uint16 {
+	b := c.take(2)
+	if b == nil {
+		return 0
+	}
+	return c.order().Uint16(b)
+}
+
+func (c *cursor) u24() uint32 {
+	b := c.take(3)
+	if b == nil {
+		return 0
+	}
+	if c.be {
+		return uint32(b[0])<<16 | uint32(b[1])<<8 | uint32(b[2])
+	}
+	return uint32(b[2])<<16 | uint32(b[1])<<8 | uint32(b[0])
+}
+
+func (c *cursor) u32() uint32 {
+	b := c.take(4)
+	if b == nil {
+		return 0
+	}
+	if !c.be {
+		return binary.LittleEndian.Uint32(b)
+	}
+	return binary.BigEndian.Uint32(b)
+}
+
+func (c *cursor) u64() uint64 {
+	b := c.take(8)
+	if b == nil {
+		return 0
+	}
+	if !c.be {
+		return binary.LittleEndian.Uint64(b)
+	}
+	return binary.BigEndian.Uint64(b)
+}
+
+// uint reads n bytes, 1, 2, 4 or 8.
+func (c *cursor) uint(n int) uint64 {
+	switch n {
+	case 1:
+		return uint64(c.u8())
+	case 2:
+		return uint64(c.u16())
+	case 4:
+		return uint64(c.u32())
+	case 8:
+		return c.u64()
+	}
+	c.bad = true
+	return 0
+}
+
+func (c *cursor) uleb() uint64 {
+	if c.off < len(c.b) && c.b[c.off] < 0x80 {
+		c.off++
+		return uint64(c.b[c.off-1])
+	}
+	var v uint64
+	for shift := 0; shift < 70; shift += 7 {
+		x := c.u8()
+		if shift < 64 {
+			v |= uint64(x&0x7f) << shift
+		}
+		if x < 0x80 {
+			return v
+		}
+	}
+	c.bad = true
+	return 0
+}
+
+func (c *cursor) sleb() int64 {
+	var v int64
+	for shift := 0; shift < 70; shift += 7 {
+		x := c.u8()
+		if shift < 64 {
+			v |= int64(x&0x7f) << shift
+		}
+		if x < 0x80 {
+			if x&0x40 != 0 && shift+7 < 64 {
+				v |= -1 << (shift + 7)
+			}
+			return v
+		}
+	}
+	c.bad = true
+	return 0
+}
+
+// str reads a string that ends with NUL.
+func (c *cursor) str() []byte {
+	if c.off > len(c.b) {
+		c.bad = true
+		return nil
+	}
+	i := bytes.IndexByte(c.b[c.off:], 0)
+	if i < 0 {
+		c.bad, c.off = true, len(c.b)
+		return nil
+	}
+	s := c.b[c.off : c.off+i]
+	c.off += i + 1
+	return s
+}
+
+// strAt returns the string at an offset of a string section.
+func strAt(b []byte, off uint64) []byte {
+	if off >= uint64(len(b)) {
+		return nil
+	}
+	i := bytes.IndexByte(b[off:], 0)
+	if i < 0 {
+		return nil
+	}
+	return b[off : off+uint64(i)]
+}

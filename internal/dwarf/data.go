@@ -1,0 +1,221 @@
+package dwarf
+
+import (
+	"encoding/binary"
+	"errors"
+
+	"github.com/borescope/borescope/internal/elffile"
+)
+
+// Data is the DWARF of one file. Its methods read mapped bytes: the caller
+// catches faults as elffile says. One goroutine at a time.
+type Data struct {
+	be                               bool
+	info, abbrev, line, str, lineStr []byte
+	rangesSec, rnglists, addr        []byte
+	strOffsets                       []byte
+	alt                              *Data // the file that dwz moved common parts to; may be nil
+
+	pkg     *dwoPackage // may be nil
+	openDWO Opener      // may be nil
+	parent  *Data       // whose skeletons these split sections belong to; nil otherwise
+
+	units        []*unit
+	ranges       []unitRange
+	reach        []uint64
+	abbrevTables map[abbrevKey]*abbrevTable
+	attrs        []attrSpec // what the tables' entries are cut from
+	abbrevUsed   int        // entries and attributes that were read
+	rangesRead   int        // entries of range lists that were read
+	bytes        int64
+}
+
+// ErrNone says that a file has no DWARF.
+var ErrNone = errors.New("no DWARF")
+
+// New reads the DWARF of a file; alt is that of the file in its
+// .gnu_debugaltlink, or nil. Units are indexed, nothing else is decoded yet.
+func New(f *elffile.File, alt *Data) (*Data, error) {
+	d := &Data{be: f.Order == binary.BigEndian, alt: alt, abbrevTables: map[abbrevKey]*abbrevTable{}}
+	for _, s := range []struct {
+		name string
+		to   *[]byte
+	}{
+		{"info", &d.info},
+		{"abbrev", &d.abbrev},
+		{"line", &d.line},
+		{"str", &d.str},
+		{"line_str", &d.lineStr},
+		{"ranges", &d.rangesSec},
+		{"rnglists", &d.rnglists},
+		{"addr", &d.addr},
+		{"str_offsets", &d.strOffsets},
+	} {
+		sec := f.Section(".debug_" + s.name)
+		if sec == nil {
+			sec = f.Section(".zdebug_" + s.name)
+		}
+		b, err := f.Data(sec)
+		if err != nil {
+			return nil, err
+		}
+		*s.to = b
+	}
+	if len(d.info) == 0 || len(d.abbrev) == 0 {
+		return nil, ErrNone
+	}
+	d.index()
+	d.grew(int64(240*len(d.units) + 40*len(d.ranges)))
+	return d, nil
+}
+
+// Bytes is the memory that was decoded so far, without the sections.
+func (d *Data) Bytes() int64 { return d.bytes }
+
+func (d *Data) grew(n int64) {
+	if d.parent != nil {
+		d = d.parent
+	}
+	d.bytes += n
+}
+
+// Call is a function at an address: one that was inlined there, or the one that
+// the code belongs to.
+type Call struct {
+	// Name is the linkage name if there is one, else the plain one; empty if the
+	// address is in no function that is described.
+	Name string
+	// File, Line and Column are where the address, or the inlined call in it, is
+	// in this function's source; Line is 0 if not known.
+	File   string
+	Line   int
+	Column int
+	// Entry and End bound the part of the function that the address lies in; they
+	// are set in the last call of a chain, if a function is described.
+	Entry, End uint64
+}
+
+// Calls appends the chain of calls at an address, innermost first; the last is
+// the function itself. It appends nothing if no unit describes the address.
+func (d *Data) Calls(dst []Call, pc uint64) []Call {
+	d.find(pc, func(u *unit) bool {
+		n := len(dst)
+		dst = u.calls(dst, pc)
+		return len(dst) > n
+	})
+	return dst
+}
+
+func (u *unit) calls(dst []Call, pc uint64) []Call {
+	var here Call
+	r, haveLine := u.lineTableOf().lookup(pc)
+	if haveLine {
+		here.File, here.Line, here.Column = u.path(uint64(r.file)), int(r.line), int(r.col)
+	}
+	if len(u.dwoName) > 0 {
+		if s := u.split(); s != nil {
+			u = s
+		}
+	}
+	t := u.funcTableOf()
+	fn := t.lookup(pc)
+	if fn == nil {
+		if haveLine {
+			dst = append(dst, here) // assembly: lines and no functions
+		}
+		return dst
+	}
+	f := &t.funcs[fn.fn]
+	n := len(dst)
+	for depth := int32(0); depth < maxDepth; depth++ {
+		call := t.callAt(f, depth, pc)
+		if call < 0 {
+			break
+		}
+		dst = append(dst, Call{Name: u.callName(&t.calls[call]), Line: int(call)}) // outermost first, for now
+	}
+	// Each call's position is in the function around it.
+	chain := dst[n:]
+	for i, k := 0, len(chain)-1; i < k; i, k = i+1, k-1 {
+		chain[i], chain[k] = chain[k], chain[i]
+	}
+	for i := range chain {
+		call := &t.calls[chain[i].Line]
+		chain[i].File, chain[i].Line, chain[i].Column = here.File, here.Line, here.Column
+		here = Call{File: u.path(uint64(call.file)), Line: int(call.line), Column: int(call.col)}
+	}
+	here.Name, here.Entry, here.End = u.funcName(f), fn.lo, fn.hi
+	return append(dst, here)
+}
+
+func (u *unit) callName(c *inlined) string {
+	if !c.named {
+		c.name, c.named = u.d.nameOf(u, c.origin), true
+		u.d.grew(int64(len(c.name)))
+	}
+	return c.name
+}
+
+func (u *unit) funcName(f *function) string {
+	if !f.named {
+		f.name, f.named = u.d.nameOf(u, f.die), true
+		u.d.grew(int64(len(f.name)))
+	}
+	return f.name
+}
+
+// nameOf returns the name of an entry, following what it is an instance or a
+// definition of. References may form a cycle in a malformed file.
+func (d *Data) nameOf(u *unit, off uint64) string {
+	var plain []byte
+	for range 16 {
+		if off&altRef != 0 {
+			if d = d.alt; d == nil {
+				break
+			}
+			off &^= altRef
+			u = nil
+		}
+		if u == nil || off < u.die || off >= u.end {
+			if u = d.unitOf(off); u == nil {
+				break
+			}
+		}
+		linkage, name, next := u.names(off)
+		if len(linkage) > 0 {
+			return string(linkage)
+		}
+		if plain == nil {
+			plain = name
+		}
+		if next == 0 {
+			break
+		}
+		off = next
+	}
+	return string(plain)
+}
+
+// names reads an entry's names and what it refers to.
+func (u *unit) names(off uint64) (linkage, name []byte, next uint64) {
+	c := u.cursorAt(off)
+	a := u.abbrev.get(c.uleb())
+	if a == nil || c.bad {
+		return nil, nil, 0
+	}
+	for _, s := range a.attrs {
+		v := u.read(&c, s)
+		switch s.name {
+		case attrLinkageName, attrMIPSLinkage:
+			linkage = u.str(v)
+		case attrName:
+			name = u.str(v)
+		case attrAbstractOrigin, attrSpecification:
+			next, _ = u.ref(v)
+			if u.isAlt(v) {
+				next |= altRef
+			}
+		}
+	}
+	return linkage, name, next
+}

@@ -1,0 +1,375 @@
+package dwarf
+
+import (
+	"cmp"
+	"slices"
+)
+
+// lineTable is a unit's decoded line program: sequences of rows, and the files
+// that they name.
+type lineTable struct {
+	seqs  []sequence
+	rows  []row
+	files []fileEntry
+	dirs  [][]byte
+	paths []string // joined paths of files, made when asked for
+	v5    bool     // files count from 0
+}
+
+// sequence is a run of rows with ascending addresses.
+type sequence struct {
+	lo, hi     uint64
+	first, end int32 // rows
+}
+
+// row says where the code from an address on comes from.
+type row struct {
+	off  uint32 // from the sequence's start
+	file uint32
+	line uint32
+	col  uint16
+}
+
+type fileEntry struct {
+	name []byte
+	dir  uint64
+}
+
+// maxRows bounds the rows of one unit: an opcode of one byte makes at most one.
+const maxRows = 1 << 26
+
+// lineTableOf returns the unit's line table, decoded at the first call; nil if
+// it has none.
+func (u *unit) lineTableOf() *lineTable {
+	if u.lines == nil {
+		u.lines = &lineTable{}
+		if u.hasLine && u.lineOff < uint64(len(u.d.line)) {
+			p := lineProgram{u: u, t: u.lines, c: cursor{b: u.d.line, off: int(u.lineOff), be: u.d.be}}
+			p.read()
+			u.d.grew(int64(24*cap(u.lines.seqs)+16*cap(u.lines.rows)+32*cap(u.lines.files)) + 24*int64(cap(u.lines.dirs)))
+		}
+	}
+	return u.lines
+}
+
+// lookup returns the row of an address.
+func (t *lineTable) lookup(pc uint64) (row, bool) {
+	i, _ := slices.BinarySearchFunc(t.seqs, pc, func(s sequence, pc uint64) int {
+		if s.lo <= pc {
+			return -1
+		}
+		return 1
+	})
+	// Sequences rarely overlap; a few steps back find the one that covers.
+	for n := 0; i > 0 && n < 16; n++ {
+		i--
+		s := &t.seqs[i]
+		if pc >= s.hi {
+			continue
+		}
+		rows := t.rows[s.first:s.end]
+		off := pc - s.lo
+		k, _ := slices.BinarySearchFunc(rows, off, func(r row, off uint64) int {
+			if uint64(r.off) <= off {
+				return -1
+			}
+			return 1
+		})
+		if k == 0 {
+			continue
+		}
+		return rows[k-1], true
+	}
+	return row{}, false
+}
+
+// lineProgram decodes a line program (6.2).
+type lineProgram struct {
+	u *unit
+	t *lineTable
+	c cursor
+
+	offSize    int
+	addrSize   int
+	version    uint16
+	minInst    uint64
+	maxOps     uint64
+	lineBase   int64
+	lineRange  uint64
+	opcodeBase uint8
+	lengths    []byte
+}
+
+func (p *lineProgram) read() {
+	c := &p.c
+	p.offSize, p.addrSize = 4, p.u.addrSize
+	size := uint64(c.u32())
+	if size == 0xffffffff {
+		p.offSize, size = 8, c.u64()
+	}
+	if c.bad || size > uint64(len(c.b)-c.off) {
+		return
+	}
+	c.b = c.b[:c.off+int(size)]
+	p.version = c.u16()
+	if p.version < 2 || p.version > 5 {
+		return
+	}
+	if p.version == 5 {
+		p.addrSize = int(c.u8())
+		c.u8() // segment selector size
+	}
+	header := c.uint(p.offSize)
+	if header > uint64(len(c.b)-c.off) {
+		return
+	}
+	program := c.off + int(header)
+	p.minInst, p.maxOps = uint64(c.u8()), 1
+	if p.version >= 4 {
+		p.maxOps = max(uint64(c.u8()), 1)
+	}
+	c.u8() // default_is_stmt: rows that are no statements count too
+	p.lineBase = int64(int8(c.u8()))
+	p.lineRange = uint64(c.u8())
+	p.opcodeBase = c.u8()
+	if p.opcodeBase == 0 || p.lineRange == 0 || c.bad {
+		return
+	}
+	p.lengths = c.take(int(p.opcodeBase) - 1)
+	if p.version >= 5 {
+		p.tablesV5()
+	} else {
+		p.tables()
+	}
+	if c.bad {
+		return
+	}
+	c.off = program
+	p.run()
+	p.finish()
+}
+
+// tables reads the directories and files of versions 2 to 4; both count from 1.
+func (p *lineProgram) tables() {
+	t, c := p.t, &p.c
+	t.dirs = append(t.dirs, p.u.compDir)
+	for !c.bad {
+		s := c.str()
+		if len(s) == 0 {
+			break
+		}
+		t.dirs = append(t.dirs, s)
+	}
+	t.files = append(t.files, fileEntry{name: p.u.name})
+	for !c.bad {
+		f := fileEntry{name: c.str()}
+		if len(f.name) == 0 {
+			return
+		}
+		f.dir = c.uleb()
+		c.uleb() // time
+		c.uleb() // length
+		t.files = append(t.files, f)
+	}
+}
+
+// tablesV5 reads those of version 5, whose layout the header describes.
+func (p *lineProgram) tablesV5() {
+	p.t.v5 = true
+	p.entries(func(f fileEntry) { p.t.dirs = append(p.t.dirs, f.name) })
+	p.entries(func(f fileEntry) { p.t.files = append(p.t.files, f) })
+}
+
+func (p *lineProgram) entries(f func(fileEntry)) {
+	const pathType, dirType = 1, 2 // DW_LNCT_path, DW_LNCT_directory_index
+	c := &p.c
+	var specs []attrSpec
+	for range c.u8() {
+		specs = append(specs, attrSpec{name: uint16(c.uleb()), form: uint16(c.uleb())})
+	}
+	// The forms are read as those of the unit, but with this table's sizes.
+	u := *p.u
+	u.offSize = p.offSize
+	n := c.uleb()
+	if len(specs) == 0 || n > uint64(len(c.b)) {
+		return
+	}
+	for range n {
+		var e fileEntry
+		for _, s := range specs {
+			v := u.read(c, s)
+			switch s.name {
+			case pathType:
+				e.name = u.str(v)
+			case dirType:
+				e.dir = v.n
+			}
+		}
+		if c.bad {
+			return
+		}
+		f(e)
+	}
+}
+
+// run executes the program.
+func (p *lineProgram) run() {
+	c := &p.c
+	var addr, opIndex uint64
+	file, line, col := uint64(1), int64(1), uint64(0)
+	first := int32(len(p.t.rows))
+	var lo uint64
+	started, skip := false, false
+	reset := func() {
+		addr, opIndex, file, line, col = 0, 0, 1, 1, 0
+		first, started, skip = int32(len(p.t.rows)), false, false
+	}
+	emit := func() {
+		if !started {
+			lo, started = addr, true
+		}
+		off := addr - lo
+		if addr < lo || off > 1<<32-1 || len(p.t.rows) >= maxRows {
+			skip = true
+			return
+		}
+		r := row{uint32(off), uint32(file), uint32(max(line, 0)), uint16(min(col, 0xffff))}
+		// Of rows at one address the last counts.
+		if n := len(p.t.rows); n > int(first) && p.t.rows[n-1].off == r.off {
+			p.t.rows[n-1] = r
+			return
+		}
+		p.t.rows = append(p.t.rows, r)
+	}
+	advance := func(n uint64) {
+		if p.maxOps == 1 {
+			addr += n * p.minInst
+			return
+		}
+		addr += p.minInst * ((opIndex + n) / p.maxOps)
+		opIndex = (opIndex + n) % p.maxOps
+	}
+	for c.off < len(c.b) && !c.bad {
+		op := c.u8()
+		if op >= p.opcodeBase {
+			adj := uint64(op - p.opcodeBase)
+			advance(adj / p.lineRange)
+			line += p.lineBase + int64(adj%p.lineRange)
+			emit()
+			continue
+		}
+		switch op {
+		case 0: // extended
+			n := c.uleb()
+			if n == 0 || n > uint64(len(c.b)-c.off) {
+				return
+			}
+			end := c.off + int(n)
+			switch c.u8() {
+			case 1: // end_sequence
+				if started && !skip && addr > lo && int(first) < len(p.t.rows) {
+					p.t.seqs = append(p.t.seqs, sequence{lo, addr, first, int32(len(p.t.rows))})
+				} else {
+					p.t.rows = p.t.rows[:first]
+				}
+				reset()
+			case 2: // set_address
+				addr, opIndex = c.uint(min(int(n)-1, 8)), 0
+				// Left out by the linker, or at the very start of a file that
+				// has its code elsewhere: see emit in unit.go.
+				if addr <= 1 || addr >= 1<<(8*uint(p.addrSize)-1)<<1-2 {
+					skip = true
+				}
+			case 3: // define_file
+				f := fileEntry{name: c.str()}
+				f.dir = c.uleb()
+				p.t.files = append(p.t.files, f)
+			}
+			c.off = end
+		case 1: // copy
+			emit()
+		case 2: // advance_pc
+			advance(c.uleb())
+		case 3: // advance_line
+			line += c.sleb()
+		case 4: // set_file
+			file = c.uleb()
+		case 5: // set_column
+			col = c.uleb()
+		case 6, 7, 10, 11: // negate_stmt, set_basic_block, set_prologue_end, set_epilogue_begin
+		case 8: // const_add_pc
+			advance(uint64(255-p.opcodeBase) / p.lineRange)
+		case 9: // fixed_advance_pc
+			addr, opIndex = addr+uint64(c.u16()), 0
+		case 12: // set_isa
+			c.uleb()
+		default:
+			for range p.lengths[op-1] {
+				c.uleb()
+			}
+		}
+	}
+	p.t.rows = p.t.rows[:first] // a sequence without an end
+}
+
+// finish puts the sequences in order.
+func (p *lineProgram) finish() {
+	t := p.t
+	t.rows = slices.Clip(t.rows)
+	slices.SortFunc(t.seqs, func(a, b sequence) int { return cmp.Compare(a.lo, b.lo) })
+	for i := range t.seqs {
+		s := &t.seqs[i]
+		rows := t.rows[s.first:s.end]
+		if !slices.IsSortedFunc(rows, func(a, b row) int { return cmp.Compare(a.off, b.off) }) {
+			slices.SortStableFunc(rows, func(a, b row) int { return cmp.Compare(a.off, b.off) })
+		}
+	}
+	t.paths = make([]string, len(t.files))
+}
+
+// path returns the path of a file, joined from the compilation directory, the
+// file's directory and its name.
+func (u *unit) path(file uint64) string {
+	t := u.lineTableOf()
+	if file >= uint64(len(t.files)) {
+		return ""
+	}
+	if t.paths[file] == "" {
+		f := t.files[file]
+		var dir []byte
+		if f.dir < uint64(len(t.dirs)) {
+			dir = t.dirs[f.dir]
+		}
+		t.paths[file] = join(u.compDir, dir, f.name)
+		u.d.grew(int64(len(t.paths[file])))
+	}
+	return t.paths[file]
+}
+
+func join(comp, dir, name []byte) string {
+	if len(name) == 0 {
+		return ""
+	}
+	if absolute(name) {
+		return string(name)
+	}
+	out := make([]byte, 0, len(comp)+len(dir)+len(name)+2)
+	add := func(b []byte) {
+		if len(out) > 0 && out[len(out)-1] != '/' {
+			out = append(out, '/')
+		}
+		out = append(out, b...)
+	}
+	if !absolute(dir) && len(comp) > 0 && string(dir) != string(comp) {
+		add(comp)
+	}
+	if len(dir) > 0 {
+		add(dir)
+	}
+	add(name)
+	return string(out)
+}
+
+func absolute(p []byte) bool {
+	return len(p) > 0 && p[0] == '/' || len(p) > 2 && p[1] == ':' && (p[2] == '\\' || p[2] == '/')
+}

@@ -1,0 +1,224 @@
+package dwarf
+
+import (
+	"encoding/binary"
+
+	"github.com/borescope/borescope/internal/elffile"
+)
+
+// Opener finds the file of a split unit: the path that the unit names, relative
+// to its compilation directory. It returns nil if there is none.
+type Opener func(compDir, name string) *elffile.File
+
+// Split makes the units known whose description was split off: package is the
+// .dwp file next to the program, or nil; open finds .dwo files, and may be nil.
+// The files stay the caller's.
+func (d *Data) Split(pkg *elffile.File, open Opener) {
+	d.openDWO = open
+	if pkg != nil {
+		d.pkg = newPackage(pkg)
+	}
+}
+
+// split returns the unit that has the entries of a skeleton, nil if it cannot be
+// found.
+func (u *unit) split() *unit {
+	if !u.splitTried {
+		u.splitTried = true
+		u.splitUnit = u.findSplit()
+	}
+	return u.splitUnit
+}
+
+func (u *unit) findSplit() *unit {
+	if p := u.d.pkg; p != nil {
+		if d := p.unit(u.dwoID); d != nil {
+			if s := u.adopt(d); s != nil {
+				return s
+			}
+		}
+	}
+	if u.d.openDWO == nil {
+		return nil
+	}
+	f := u.d.openDWO(string(u.compDir), string(u.dwoName))
+	if f == nil {
+		return nil
+	}
+	d, err := newDWO(f)
+	if err != nil {
+		return nil
+	}
+	return u.adopt(d)
+}
+
+// newDWO reads the sections of a .dwo file.
+func newDWO(f *elffile.File) (*Data, error) {
+	d := &Data{be: f.Order == binary.BigEndian, abbrevTables: map[abbrevKey]*abbrevTable{}}
+	for name, to := range d.dwoSections() {
+		b, err := f.Data(f.Section(name))
+		if err != nil {
+			return nil, err
+		}
+		*to = b
+	}
+	return d, nil
+}
+
+func (d *Data) dwoSections() map[string]*[]byte {
+	return map[string]*[]byte{
+		".debug_info.dwo": &d.info, ".debug_abbrev.dwo": &d.abbrev, ".debug_str.dwo": &d.str,
+		".debug_str_offsets.dwo": &d.strOffsets, ".debug_rnglists.dwo": &d.rnglists,
+	}
+}
+
+// adopt finds the unit with the skeleton's number in split off sections, and
+// gives it what stays with the skeleton: addresses, lines, and, before DWARF 5,
+// ranges.
+func (u *unit) adopt(d *Data) *unit {
+	d.addr, d.rangesSec, d.parent = u.d.addr, u.d.rangesSec, u.d
+	c := cursor{b: d.info, be: d.be}
+	for c.off < len(d.info) {
+		s, ok := d.unitAt(&c)
+		if !ok {
+			return nil
+		}
+		if s == nil {
+			continue
+		}
+		s.lines, s.low, s.addrBase = u.lineTableOf(), u.low, u.addrBase
+		s.compDir, s.name = u.compDir, u.name
+		s.gnuRanges = u.gnuRanges
+		if s.version >= 5 {
+			// Behind the headers of the tables, of which there is one each.
+			s.strOffsets, s.rnglists = uint64(2*s.offSize), uint64(2*s.offSize+4)
+		}
+		if s.dwoID == 0 {
+			s.dwoID = s.rootID()
+		}
+		if s.dwoID == u.dwoID {
+			s.inDWO = true
+			d.units = append(d.units, s)
+			return s
+		}
+	}
+	return nil
+}
+
+// rootID reads the number that GNU's split DWARF 4 has as an attribute.
+func (u *unit) rootID() uint64 {
+	c := u.cursorAt(u.die)
+	a := u.abbrev.get(c.uleb())
+	if a == nil {
+		return 0
+	}
+	for _, s := range a.attrs {
+		if v := u.read(&c, s); s.name == attrGNUDwoID {
+			return v.n
+		}
+	}
+	return 0
+}
+
+// dwoPackage is a .dwp file: the sections of many .dwo files, each one after the
+// other, and an index (7.3.5; https://gcc.gnu.org/wiki/DebugFissionDWP before).
+type dwoPackage struct {
+	f      *elffile.File
+	c      cursor
+	v5     bool
+	ncol   uint64
+	nunit  uint64
+	nslot  uint64
+	hashes int // offsets in the index of its tables
+	rows   int
+	cols   int
+}
+
+// Columns of the index: DW_SECT_…, which DWARF 5 numbers otherwise from 5 on.
+const (
+	sectInfo       = 1
+	sectAbbrev     = 3
+	sectStrOffsets = 6
+	sectRnglistsV5 = 8
+)
+
+func newPackage(f *elffile.File) *dwoPackage {
+	b, err := f.Data(f.Section(".debug_cu_index"))
+	if err != nil || len(b) < 16 {
+		return nil
+	}
+	p := &dwoPackage{f: f, c: cursor{b: b, be: f.Order == binary.BigEndian}}
+	p.v5 = p.c.u16() == 5
+	p.c.off = 4
+	p.ncol, p.nunit, p.nslot = uint64(p.c.u32()), uint64(p.c.u32()), uint64(p.c.u32())
+	limit := uint64(len(b))
+	if p.ncol == 0 || p.ncol > 16 || p.nslot > limit/12 || p.nunit > limit/(8*p.ncol) || p.nslot&(p.nslot-1) != 0 || p.nslot == 0 {
+		return nil
+	}
+	p.hashes = 16
+	p.rows = p.hashes + int(8*p.nslot)
+	p.cols = p.rows + int(4*p.nslot)
+	if uint64(p.cols)+4*p.ncol+8*p.nunit*p.ncol > limit {
+		return nil
+	}
+	return p
+}
+
+func (p *dwoPackage) at(off int) *cursor {
+	c := p.c
+	c.off = off
+	return &c
+}
+
+// unit returns the sections of the unit with that number, nil if there is none.
+func (p *dwoPackage) unit(id uint64) *Data {
+	mask := p.nslot - 1
+	slot, step := id&mask, id>>32&mask|1
+	for range p.nslot {
+		got := p.at(p.hashes + int(8*slot)).u64()
+		row := uint64(p.at(p.rows + int(4*slot)).u32())
+		if row == 0 {
+			return nil
+		}
+		if got == id {
+			return p.data(row)
+		}
+		slot = (slot + step) & mask
+	}
+	return nil
+}
+
+// data cuts the sections to what a row of the index, counted from 1, says.
+func (p *dwoPackage) data(row uint64) *Data {
+	if row > p.nunit {
+		return nil
+	}
+	d, err := newDWO(p.f)
+	if err != nil {
+		return nil
+	}
+	for i := range p.ncol {
+		col := p.at(p.cols + int(4*i)).u32()
+		var to *[]byte
+		switch {
+		case col == sectInfo:
+			to = &d.info
+		case col == sectAbbrev:
+			to = &d.abbrev
+		case col == sectStrOffsets:
+			to = &d.strOffsets
+		case col == sectRnglistsV5 && p.v5:
+			to = &d.rnglists
+		default:
+			continue
+		}
+		entry := p.cols + int(4*p.ncol) + int(4*((row-1)*p.ncol+i))
+		off := uint64(p.at(entry).u32())
+		size := uint64(p.at(entry + int(4*p.nunit*p.ncol)).u32())
+		if off > uint64(len(*to)) || size > uint64(len(*to))-off {
+			return nil
+		}
+		*to = (*to)[off : off+size]
+	}
+	return d
+}

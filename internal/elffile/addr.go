@@ -1,0 +1,121 @@
+package elffile
+
+import (
+	"bytes"
+	"debug/elf"
+	"encoding/hex"
+	"runtime/debug"
+)
+
+// Offset returns where the byte at a virtual address lies in the file, as its
+// loaded segments say.
+func (f *File) Offset(vaddr uint64) (off uint64, ok bool) {
+	for i := range f.Progs {
+		p := &f.Progs[i]
+		if p.Type == elf.PT_LOAD && vaddr >= p.Vaddr && vaddr-p.Vaddr < p.Filesz {
+			return vaddr - p.Vaddr + p.Offset, true
+		}
+	}
+	return 0, false
+}
+
+// VAddr returns the virtual address that the byte at a file offset is loaded
+// at. Where segments share a page, exec prefers the executable one.
+func (f *File) VAddr(off uint64, exec bool) (vaddr uint64, ok bool) {
+	for i := range f.Progs {
+		p := &f.Progs[i]
+		if p.Type != elf.PT_LOAD || off < p.Offset || off-p.Offset >= p.Filesz {
+			continue
+		}
+		if v := off - p.Offset + p.Vaddr; !exec || p.Flags&elf.PF_X != 0 {
+			return v, true
+		} else if !ok {
+			vaddr, ok = v, true
+		}
+	}
+	return vaddr, ok
+}
+
+// Bias returns what to subtract from an address in a process, modulo 2^64, to
+// get the file's own virtual address, for a mapping of the file at start with
+// the given file offset. The mapping begins on a page, its segment perhaps
+// later in that page; and two segments may be mapped from one page, where exec
+// picks the executable one.
+func (f *File) Bias(start, offset, length uint64, exec bool) (bias uint64, ok bool) {
+	for i := range f.Progs {
+		p := &f.Progs[i]
+		if p.Type != elf.PT_LOAD || p.Filesz == 0 {
+			continue
+		}
+		if p.Offset+p.Filesz <= offset || p.Offset >= offset+length {
+			continue
+		}
+		b := start - offset + p.Offset - p.Vaddr
+		if exec == (p.Flags&elf.PF_X != 0) {
+			return b, true
+		}
+		if !ok {
+			bias, ok = b, true
+		}
+	}
+	return bias, ok
+}
+
+// ntGNUBuildID is NT_GNU_BUILD_ID, elf.h.
+const ntGNUBuildID = 3
+
+// maxNotes bounds how much of a note segment is searched for the build-id.
+const maxNotes = 1 << 16
+
+// BuildID returns the GNU build-id in lower-case hex, empty if the file has
+// none.
+func (f *File) BuildID() (id string) {
+	var err error
+	defer Catch(debug.SetPanicOnFault(true), &err)
+	for i := range f.Progs {
+		p := &f.Progs[i]
+		if p.Type != elf.PT_NOTE {
+			continue
+		}
+		if id := f.buildID(p.Offset, p.Filesz, p.Align); id != "" {
+			return id
+		}
+	}
+	for i := range f.Sections {
+		s := &f.Sections[i]
+		if s.Type != elf.SHT_NOTE {
+			continue
+		}
+		if id := f.buildID(s.Offset, s.Size, s.Addralign); id != "" {
+			return id
+		}
+	}
+	return ""
+}
+
+func (f *File) buildID(off, size, align uint64) string {
+	b, err := f.Bytes(off, min(size, maxNotes))
+	if err != nil {
+		return ""
+	}
+	if align != 8 {
+		align = 4
+	}
+	for len(b) >= 12 {
+		namesz, descsz := uint64(f.Order.Uint32(b)), uint64(f.Order.Uint32(b[4:]))
+		typ := f.Order.Uint32(b[8:])
+		desc := (12 + namesz + align - 1) &^ (align - 1)
+		end := (desc + descsz + align - 1) &^ (align - 1)
+		if desc+descsz > uint64(len(b)) {
+			return ""
+		}
+		if typ == ntGNUBuildID && namesz == 4 && bytes.Equal(b[12:16], []byte("GNU\x00")) && descsz <= 64 {
+			return hex.EncodeToString(b[desc : desc+descsz])
+		}
+		if end >= uint64(len(b)) {
+			return ""
+		}
+		b = b[end:]
+	}
+	return ""
+}

@@ -1,0 +1,142 @@
+package elffile
+
+import "debug/elf"
+
+// sectionsFromSegments stands in for a missing section table (cut off by
+// "strip --strip-section-headers" or by hand, never part of an image in memory):
+// the dynamic segment tells where the dynamic symbols are, and executable
+// segments are taken for code.
+func (f *File) sectionsFromSegments() {
+	out := []Section{{}}
+	for i := range f.Progs {
+		p := &f.Progs[i]
+		if p.Type != elf.PT_LOAD || p.Filesz == 0 {
+			continue
+		}
+		s := Section{
+			Type: elf.SHT_PROGBITS, Flags: elf.SHF_ALLOC, Addr: p.Vaddr, Offset: p.Offset, Size: p.Filesz,
+		}
+		if p.Flags&elf.PF_X != 0 {
+			s.Flags |= elf.SHF_EXECINSTR
+		}
+		out = append(out, s)
+	}
+	loads := len(out)
+	for i := range f.Progs {
+		if f.Progs[i].Type == elf.PT_DYNAMIC {
+			out = append(out, f.dynamicSections(&f.Progs[i])...)
+			break
+		}
+	}
+	if len(out) > loads {
+		out[loads].Link = uint32(loads + 1)
+	}
+	if len(out) > 1 {
+		f.Sections, f.Synthetic = out, true
+	}
+}
+
+// maxDynamic bounds the entries of a dynamic segment.
+const maxDynamic = 4096
+
+// dynamicSections returns .dynsym and .dynstr as the dynamic segment describes
+// them, nothing if it does not.
+func (f *File) dynamicSections(p *Prog) []Section {
+	word := uint64(8)
+	if f.Class == elf.ELFCLASS32 {
+		word = 4
+	}
+	b, err := f.Bytes(p.Offset, min(p.Filesz, maxDynamic*2*word))
+	if err != nil {
+		return nil
+	}
+	tags := map[elf.DynTag]uint64{}
+	for ; uint64(len(b)) >= 2*word; b = b[2*word:] {
+		tag := elf.DynTag(f.word(b))
+		if tag == elf.DT_NULL {
+			break
+		}
+		tags[tag] = f.word(b[word:])
+	}
+	symOff, ok1 := f.dynOffset(tags[elf.DT_SYMTAB])
+	strOff, ok2 := f.dynOffset(tags[elf.DT_STRTAB])
+	n := f.dynCount(tags)
+	size := uint64(24)
+	if f.Class == elf.ELFCLASS32 {
+		size = 16
+	}
+	if !ok1 || !ok2 || n == 0 || n > uint64(f.size)/size {
+		return nil
+	}
+	return []Section{
+		{Name: ".dynsym", Type: elf.SHT_DYNSYM, Addr: tags[elf.DT_SYMTAB], Offset: symOff, Size: n * size, Entsize: size},
+		{Name: ".dynstr", Type: elf.SHT_STRTAB, Addr: tags[elf.DT_STRTAB], Offset: strOff, Size: tags[elf.DT_STRSZ]},
+	}
+}
+
+func (f *File) word(b []byte) uint64 {
+	if f.Class == elf.ELFCLASS32 {
+		return uint64(f.Order.Uint32(b))
+	}
+	return f.Order.Uint64(b)
+}
+
+func (f *File) dynOffset(addr uint64) (uint64, bool) {
+	if addr == 0 {
+		return 0, false
+	}
+	return f.Offset(addr)
+}
+
+// dynCount returns the number of dynamic symbols, which only the hash tables
+// tell: DT_HASH directly, DT_GNU_HASH by the end of its last chain.
+func (f *File) dynCount(tags map[elf.DynTag]uint64) uint64 {
+	u32 := func(off uint64) (uint64, bool) {
+		b, err := f.Bytes(off, 4)
+		if err != nil {
+			return 0, false
+		}
+		return uint64(f.Order.Uint32(b)), true
+	}
+	if off, ok := f.dynOffset(tags[elf.DT_HASH]); ok {
+		n, _ := u32(off + 4)
+		return n
+	}
+	off, ok := f.dynOffset(tags[elf.DT_GNU_HASH])
+	if !ok {
+		return 0
+	}
+	nbuckets, _ := u32(off)
+	first, _ := u32(off + 4)
+	bloom, ok := u32(off + 8)
+	word := uint64(8)
+	if f.Class == elf.ELFCLASS32 {
+		word = 4
+	}
+	if !ok || nbuckets > uint64(f.size)/4 || bloom > uint64(f.size)/word {
+		return 0
+	}
+	buckets := off + 16 + bloom*word
+	last := uint64(0)
+	for i := range nbuckets {
+		v, ok := u32(buckets + 4*i)
+		if !ok {
+			return 0
+		}
+		last = max(last, v)
+	}
+	if last < first {
+		return first
+	}
+	chains := buckets + 4*nbuckets
+	for {
+		v, ok := u32(chains + 4*(last-first))
+		if !ok {
+			return 0
+		}
+		last++
+		if v&1 != 0 {
+			return last
+		}
+	}
+}

@@ -1,0 +1,304 @@
+package elffile
+
+import (
+	"bytes"
+	"debug/elf"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"sync"
+)
+
+// limits bound what a header may claim.
+const (
+	maxSections = 1 << 20 // -ffunction-sections objects have some 100,000
+	maxProgs    = 1 << 12
+	maxNameLen  = 1 << 16 // C++ names of 20,000 bytes exist
+)
+
+// Section is a section header, with its name.
+type Section struct {
+	Name      string
+	Type      elf.SectionType
+	Flags     elf.SectionFlag
+	Addr      uint64
+	Offset    uint64
+	Size      uint64
+	Link      uint32
+	Info      uint32
+	Addralign uint64
+	Entsize   uint64
+}
+
+// Contains reports whether the virtual address lies in the section.
+func (s *Section) Contains(addr uint64) bool {
+	return addr >= s.Addr && addr-s.Addr < s.Size
+}
+
+// Prog is a program header.
+type Prog struct {
+	Type   elf.ProgType
+	Flags  elf.ProgFlag
+	Offset uint64
+	Vaddr  uint64
+	Filesz uint64
+	Memsz  uint64
+	Align  uint64
+}
+
+// File is an ELF file. Its fields are not changed after it was opened; methods
+// are safe for concurrent use, except Close, which must come last.
+type File struct {
+	Class    elf.Class
+	Order    binary.ByteOrder
+	Type     elf.Type
+	Machine  elf.Machine
+	Entry    uint64
+	Sections []Section // index 0 is the null section; empty if the file has none
+	Progs    []Prog
+	// Synthetic is set where the file has no section table and Sections was made
+	// from its segments: section numbers in symbols mean nothing then.
+	Synthetic bool
+
+	r      io.ReaderAt
+	size   int64
+	mapped []byte // nil: read through r
+	file   *os.File
+
+	mu    sync.Mutex
+	cache map[int][]byte // decompressed and copied sections, by index; guarded by mu
+}
+
+// FormatError is malformed ELF.
+type FormatError struct {
+	Offset int64 // of the malformed structure in the file
+	Msg    string
+}
+
+// Error reads "elf: offset 0x40: MSG".
+func (e *FormatError) Error() string { return fmt.Sprintf("elf: offset %#x: %s", e.Offset, e.Msg) }
+
+func bad(off uint64, format string, args ...any) error {
+	return &FormatError{int64(off), fmt.Sprintf(format, args...)}
+}
+
+// Open maps the file at path. The caller closes it.
+func Open(path string) (*File, error) {
+	// A FIFO must not block whoever asks for a symbol.
+	f, err := openRegular(path)
+	if err != nil {
+		return nil, err
+	}
+	ef, err := NewFile(f)
+	if err != nil {
+		f.Close()
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return ef, nil
+}
+
+// NewFile maps an open file and takes it over: the descriptor is closed as soon
+// as the mapping stands, which keeps the file alive by itself, or by Close. On
+// an error the file stays the caller's.
+func NewFile(f *os.File) (*File, error) {
+	ef, err := NewBorrowed(f)
+	if err != nil {
+		return nil, err
+	}
+	if ef.mapped != nil {
+		return ef, f.Close()
+	}
+	ef.file = f
+	return ef, nil
+}
+
+// NewBorrowed maps an open file, which stays the caller's to close; where the
+// system has no mappings it must stay open until Close.
+func NewBorrowed(f *os.File) (*File, error) {
+	st, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if !st.Mode().IsRegular() {
+		return nil, errors.New("not a regular file")
+	}
+	ef := &File{r: f, size: st.Size()}
+	if m, err := mapFile(f, ef.size); err == nil {
+		ef.mapped, ef.r = m, nil
+	}
+	if err := ef.parse(); err != nil {
+		ef.Close()
+		return nil, err
+	}
+	return ef, nil
+}
+
+// New reads an ELF file of the given size through r, which must stay readable
+// until Close; Close does not close it.
+func New(r io.ReaderAt, size int64) (*File, error) {
+	f := &File{r: r, size: size}
+	if err := f.parse(); err != nil {
+		return nil, err
+	}
+	return f, nil
+}
+
+// NewBytes reads an ELF file that lies in memory, which must not change until
+// Close.
+func NewBytes(b []byte) (*File, error) { return New(bytesAt(b), int64(len(b))) }
+
+// bytesAt is a ReaderAt whose bytes can be handed out without a copy.
+type bytesAt []byte
+
+func (b bytesAt) ReadAt(p []byte, off int64) (int, error) {
+	if off < 0 || off >= int64(len(b)) {
+		return 0, io.EOF
+	}
+	n := copy(p, b[off:])
+	if n < len(p) {
+		return n, io.EOF
+	}
+	return n, nil
+}
+
+// Size is the file's size in bytes when it was opened.
+func (f *File) Size() int64 { return f.size }
+
+// Heap is the number of bytes of sections that were decompressed or copied into
+// memory so far.
+func (f *File) Heap() int64 {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var n int64
+	for _, b := range f.cache {
+		n += int64(cap(b))
+	}
+	return n
+}
+
+// Close unmaps the file. No slice that it handed out may be read afterwards.
+// It may be called again.
+func (f *File) Close() error {
+	if f == nil {
+		return nil
+	}
+	var errs []error
+	if f.mapped != nil {
+		errs = append(errs, unmap(f.mapped))
+		f.mapped = nil
+	}
+	if f.file != nil {
+		errs = append(errs, f.file.Close())
+		f.file = nil
+	}
+	f.r = bytesAt(nil)
+	f.size = 0
+	f.cache = nil
+	return errors.Join(errs...)
+}
+
+// Bytes returns n bytes at the file offset: a slice of the mapping, or a copy.
+// It must be read only in a function that ends with Catch.
+func (f *File) Bytes(off, n uint64) ([]byte, error) {
+	if off > uint64(f.size) || n > uint64(f.size)-off {
+		return nil, fmt.Errorf("elf: %d bytes at %#x: %w", n, off, io.ErrUnexpectedEOF)
+	}
+	if f.mapped != nil {
+		return f.mapped[off : off+n : off+n], nil
+	}
+	if b, ok := f.r.(bytesAt); ok {
+		return b[off : off+n : off+n], nil
+	}
+	b := make([]byte, n)
+	if _, err := io.ReadFull(io.NewSectionReader(f.r, int64(off), int64(n)), b); err != nil {
+		return nil, fmt.Errorf("elf: %d bytes at %#x: %w", n, off, err)
+	}
+	return b, nil
+}
+
+// Section returns the first section of that name, nil if there is none.
+func (f *File) Section(name string) *Section {
+	for i := range f.Sections {
+		if f.Sections[i].Name == name {
+			return &f.Sections[i]
+		}
+	}
+	return nil
+}
+
+// SectionOfType returns the first section of that type, nil if there is none.
+func (f *File) SectionOfType(t elf.SectionType) *Section {
+	for i := range f.Sections {
+		if f.Sections[i].Type == t {
+			return &f.Sections[i]
+		}
+	}
+	return nil
+}
+
+// Data returns a section's bytes, decompressed where it is compressed. It
+// returns nil without an error for nil and for sections that occupy no file
+// space. The rule of Bytes holds for the result.
+func (f *File) Data(s *Section) (b []byte, err error) {
+	if s == nil || s.Type == elf.SHT_NOBITS || s.Size == 0 {
+		return nil, nil
+	}
+	if s.Flags&elf.SHF_COMPRESSED == 0 && (f.mapped != nil || isBytes(f.r)) {
+		if !gnuCompressed(s) {
+			return f.Bytes(s.Offset, s.Size)
+		}
+	}
+	key := f.indexOf(s)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if b, ok := f.cache[key]; ok {
+		return b, nil
+	}
+	b, err = f.load(s)
+	if err == nil && key >= 0 {
+		if f.cache == nil {
+			f.cache = map[int][]byte{}
+		}
+		f.cache[key] = b
+	}
+	return b, err
+}
+
+// Forget drops the copies of sections that Data made.
+func (f *File) Forget() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.cache = nil
+}
+
+func isBytes(r io.ReaderAt) bool {
+	_, ok := r.(bytesAt)
+	return ok
+}
+
+func (f *File) indexOf(s *Section) int {
+	for i := range f.Sections {
+		if &f.Sections[i] == s {
+			return i
+		}
+	}
+	return -1
+}
+
+// String returns the NUL-terminated string at off of a string table, as a slice
+// of it; nil where there is none.
+func String(strtab []byte, off uint64) []byte {
+	if off >= uint64(len(strtab)) {
+		return nil
+	}
+	b := strtab[off:]
+	if len(b) > maxNameLen {
+		b = b[:maxNameLen]
+	}
+	if i := bytes.IndexByte(b, 0); i >= 0 {
+		return b[:i]
+	}
+	return nil // no terminator: not a string
+}

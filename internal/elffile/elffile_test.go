@@ -1,0 +1,257 @@
+package elffile
+
+import (
+	"bytes"
+	"debug/elf"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// self is this test's own file, or another ELF file of the machine.
+func self(tb testing.TB) string {
+	if runtime.GOOS != "linux" {
+		tb.Skip("no ELF files here")
+	}
+	exe, err := os.Executable()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return exe
+}
+
+// TestAgainstDebugELF compares headers and sections with those that debug/elf
+// reads.
+func TestAgainstDebugELF(t *testing.T) {
+	files := []string{self(t)}
+	for _, p := range []string{"/bin/bash", "/lib/*/libc.so.6", "/usr/lib/debug/.build-id/0*/*.debug", "/usr/bin/node"} {
+		m, _ := filepath.Glob(p)
+		files = append(files, m[:min(len(m), 2)]...)
+	}
+	for _, path := range files {
+		ref, err := elf.Open(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f, err := Open(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(f.Sections) != len(ref.Sections) || len(f.Progs) != len(ref.Progs) || f.Entry != ref.Entry || f.Machine != ref.Machine {
+			t.Fatalf("%s: %d sections, %d segments", path, len(f.Sections), len(f.Progs))
+		}
+		for i := range f.Sections {
+			a, b := &f.Sections[i], ref.Sections[i]
+			if a.Name != b.Name || a.Addr != b.Addr || a.Offset != b.Offset || a.Size != b.FileSize && b.Flags&elf.SHF_COMPRESSED == 0 {
+				t.Errorf("%s: section %d is %+v, want %+v", path, i, a, b.SectionHeader)
+			}
+			if a.Type == elf.SHT_NOBITS || a.Size > 16<<20 {
+				continue
+			}
+			got, err := f.Data(a)
+			want, refErr := b.Data()
+			if err != nil || refErr != nil || !bytes.Equal(got, want) {
+				t.Errorf("%s: contents of %s differ: %v, %v", path, a.Name, err, refErr)
+			}
+		}
+		f.Close()
+		f.Close()
+		ref.Close()
+	}
+}
+
+// TestCompressed reads sections that objcopy compressed in each way.
+func TestCompressed(t *testing.T) {
+	objcopy, err := exec.LookPath("objcopy")
+	if err != nil {
+		t.Skip(err)
+	}
+	exe := self(t)
+	plain, err := Open(exe)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer plain.Close()
+	text, err := plain.Data(plain.Section(".rodata"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	text = slices.Clone(text[:min(len(text), 300000)])
+	dir := t.TempDir()
+	if err := os.WriteFile(dir+"/data", text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, kind := range []string{"none", "zlib-gnu", "zlib-gabi", "zstd"} {
+		t.Run(kind, func(t *testing.T) {
+			out := filepath.Join(dir, kind)
+			msg, err := exec.Command(objcopy, "--add-section", ".debug_test="+dir+"/data",
+				"--set-section-flags", ".debug_test=debug", exe, out+".tmp").CombinedOutput()
+			if err == nil {
+				msg, err = exec.Command(objcopy, "--compress-debug-sections="+kind, out+".tmp", out).CombinedOutput()
+			}
+			if err != nil {
+				t.Skipf("objcopy: %v %s", err, msg)
+			}
+			f, err := Open(out)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer f.Close()
+			s := f.Section(".debug_test")
+			if s == nil {
+				s = f.Section(".zdebug_test")
+			}
+			b, err := f.Data(s)
+			if err != nil || !bytes.Equal(b, text) {
+				t.Errorf("%d of %d bytes: %v", len(b), len(text), err)
+			}
+			if kind != "none" && f.Heap() < int64(len(text)) {
+				t.Errorf("the copy is not counted: %d", f.Heap())
+			}
+			f.Forget()
+			if f.Heap() != 0 {
+				t.Error("Forget kept it")
+			}
+		})
+	}
+}
+
+func TestBuildID(t *testing.T) {
+	readelf, err := exec.LookPath("readelf")
+	if err != nil {
+		t.Skip(err)
+	}
+	self(t)
+	for _, path := range []string{"/bin/bash", "/usr/bin/env", "/usr/bin/python3"} {
+		out, err := exec.Command(readelf, "-n", path).Output()
+		if err != nil {
+			continue
+		}
+		f, err := Open(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if id := f.BuildID(); id == "" || !strings.Contains(string(out), "Build ID: "+id+"\n") {
+			t.Errorf("%s: got %q, readelf says %s", path, id, out)
+		}
+		f.Close()
+	}
+}
+
+// TestSegments compares both ways of address conversion for every segment.
+func TestSegments(t *testing.T) {
+	f, err := Open(self(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	n := 0
+	for i := range f.Progs {
+		p := &f.Progs[i]
+		if p.Type != elf.PT_LOAD || p.Filesz == 0 {
+			continue
+		}
+		n++
+		for _, d := range []uint64{0, p.Filesz / 2, p.Filesz - 1} {
+			off, ok := f.Offset(p.Vaddr + d)
+			v, back := f.VAddr(off, p.Flags&elf.PF_X != 0)
+			if !ok || off != p.Offset+d || !back || v != p.Vaddr+d {
+				t.Errorf("segment %d+%#x: offset %#x, back %#x", i, d, off, v)
+			}
+		}
+		const slide = 0x555555000000
+		start := (p.Vaddr &^ 0xfff) + slide
+		bias, ok := f.Bias(start, p.Offset&^0xfff, p.Filesz+(p.Offset&0xfff), p.Flags&elf.PF_X != 0)
+		if !ok || bias != slide {
+			t.Errorf("segment %d: bias %#x", i, bias)
+		}
+	}
+	if n < 2 {
+		t.Errorf("%d segments", n)
+	}
+}
+
+func TestCatch(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "file")
+	b, err := os.ReadFile(self(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, b, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f, err := Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if err := os.Truncate(path, 4096); err != nil {
+		t.Fatal(err)
+	}
+	read := func() (sum int, err error) {
+		defer Catch(debug.SetPanicOnFault(true), &err)
+		b, err := f.Bytes(0, uint64(f.Size()))
+		for _, c := range b {
+			sum += int(c)
+		}
+		return sum, err
+	}
+	if _, err := read(); !errors.Is(err, ErrTruncated) {
+		t.Errorf("got %v", err)
+	}
+	if debug.SetPanicOnFault(false) {
+		t.Error("faults stay caught")
+	}
+	// What is no fault goes on.
+	defer func() {
+		if recover() == nil {
+			t.Error("a nil dereference was swallowed")
+		}
+	}()
+	func() (err error) {
+		defer Catch(debug.SetPanicOnFault(true), &err)
+		var f *File
+		return errors.New(f.Machine.String())
+	}()
+}
+
+func FuzzFile(f *testing.F) {
+	for _, class := range []byte{1, 2} {
+		b := make([]byte, 256)
+		copy(b, "\x7fELF")
+		b[4], b[5], b[6] = class, 1, 1
+		b[52], b[54], b[56], b[58], b[60] = 64, 56, 1, 64, 2
+		b[32], b[40] = 64, 120
+		f.Add(b)
+	}
+	z, _ := os.ReadFile("/bin/true")
+	f.Add(z)
+	f.Fuzz(func(t *testing.T, b []byte) {
+		ef, err := NewBytes(b)
+		if err != nil {
+			return
+		}
+		defer ef.Close()
+		ef.BuildID()
+		total := 0
+		for i := range ef.Sections {
+			if i > 64 {
+				break
+			}
+			d, err := ef.Data(&ef.Sections[i])
+			if err == nil && ef.Sections[i].Flags&elf.SHF_COMPRESSED == 0 && len(d) > len(b) {
+				t.Fatalf("section %d has %d of the file's %d bytes", i, len(d), len(b))
+			}
+			total += len(ef.Sections[i].Name)
+		}
+		if total > len(b) {
+			t.Fatalf("names take %d bytes", total)
+		}
+	})
+}

@@ -1,0 +1,189 @@
+package elffile
+
+import (
+	"debug/elf"
+	"encoding/binary"
+	"runtime/debug"
+)
+
+// parse reads the ELF, program and section headers: System V ABI, chapters 4
+// and 5.
+func (f *File) parse() (err error) {
+	defer Catch(debug.SetPanicOnFault(true), &err)
+	id, err := f.Bytes(0, 16)
+	if err != nil || string(id[:4]) != elf.ELFMAG {
+		return bad(0, "not an ELF file")
+	}
+	f.Class = elf.Class(id[elf.EI_CLASS])
+	switch elf.Data(id[elf.EI_DATA]) {
+	case elf.ELFDATA2LSB:
+		f.Order = binary.LittleEndian
+	case elf.ELFDATA2MSB:
+		f.Order = binary.BigEndian
+	default:
+		return bad(elf.EI_DATA, "unknown byte order %d", id[elf.EI_DATA])
+	}
+	ehsize := uint64(64)
+	switch f.Class {
+	case elf.ELFCLASS64:
+	case elf.ELFCLASS32:
+		ehsize = 52
+	default:
+		return bad(elf.EI_CLASS, "unknown class %d", id[elf.EI_CLASS])
+	}
+	h, err := f.Bytes(0, ehsize)
+	if err != nil {
+		return bad(0, "the header is cut off")
+	}
+	o := f.Order
+	f.Type, f.Machine = elf.Type(o.Uint16(h[16:])), elf.Machine(o.Uint16(h[18:]))
+	var t tables
+	if f.Class == elf.ELFCLASS64 {
+		f.Entry = o.Uint64(h[24:])
+		t = tables{
+			o.Uint64(h[32:]), o.Uint64(h[40:]),
+			uint64(o.Uint16(h[54:])), uint64(o.Uint16(h[56:])),
+			uint64(o.Uint16(h[58:])), uint64(o.Uint16(h[60:])), uint64(o.Uint16(h[62:])),
+		}
+	} else {
+		f.Entry = uint64(o.Uint32(h[24:]))
+		t = tables{
+			uint64(o.Uint32(h[28:])), uint64(o.Uint32(h[32:])),
+			uint64(o.Uint16(h[42:])), uint64(o.Uint16(h[44:])),
+			uint64(o.Uint16(h[46:])), uint64(o.Uint16(h[48:])), uint64(o.Uint16(h[50:])),
+		}
+	}
+	if err := f.parseSections(&t); err != nil {
+		return err
+	}
+	if err := f.parseProgs(&t); err != nil {
+		return err
+	}
+	if len(f.Sections) == 0 {
+		f.sectionsFromSegments()
+	}
+	return nil
+}
+
+// tables is where the header says that its tables are.
+type tables struct {
+	phoff, shoff             uint64
+	phentsize, phnum         uint64
+	shentsize, shnum, shstrn uint64
+}
+
+func (f *File) shsize() uint64 {
+	if f.Class == elf.ELFCLASS64 {
+		return 64
+	}
+	return 40
+}
+
+func (f *File) section(b []byte) (s Section, name uint32) {
+	o := f.Order
+	name, s.Type = o.Uint32(b), elf.SectionType(o.Uint32(b[4:]))
+	if f.Class == elf.ELFCLASS64 {
+		s.Flags, s.Addr = elf.SectionFlag(o.Uint64(b[8:])), o.Uint64(b[16:])
+		s.Offset, s.Size = o.Uint64(b[24:]), o.Uint64(b[32:])
+		s.Link, s.Info = o.Uint32(b[40:]), o.Uint32(b[44:])
+		s.Addralign, s.Entsize = o.Uint64(b[48:]), o.Uint64(b[56:])
+		return s, name
+	}
+	s.Flags, s.Addr = elf.SectionFlag(o.Uint32(b[8:])), uint64(o.Uint32(b[12:]))
+	s.Offset, s.Size = uint64(o.Uint32(b[16:])), uint64(o.Uint32(b[20:]))
+	s.Link, s.Info = o.Uint32(b[24:]), o.Uint32(b[28:])
+	s.Addralign, s.Entsize = uint64(o.Uint32(b[32:])), uint64(o.Uint32(b[36:]))
+	return s, name
+}
+
+// parseSections reads the section headers. A file whose section table lies
+// outside of it (stripped by hand, cut off, an image read from memory) is read
+// without sections: its segments may still do.
+func (f *File) parseSections(t *tables) error {
+	size := f.shsize()
+	if t.shoff == 0 || t.shentsize < size {
+		return nil
+	}
+	first, err := f.Bytes(t.shoff, size)
+	if err != nil {
+		return nil
+	}
+	zero, _ := f.section(first)
+	// Counts that do not fit 16 bits are in section 0: gABI, "Section Header".
+	if t.shnum == 0 {
+		t.shnum = zero.Size
+	}
+	if t.shstrn == uint64(elf.SHN_XINDEX) {
+		t.shstrn = uint64(zero.Link)
+	}
+	if t.phnum == 0xffff { // PN_XNUM
+		t.phnum = uint64(zero.Info)
+	}
+	if t.shnum > maxSections {
+		return bad(t.shoff, "%d sections", t.shnum)
+	}
+	b, err := f.Bytes(t.shoff, t.shnum*t.shentsize)
+	if err != nil {
+		return nil
+	}
+	f.Sections = make([]Section, t.shnum)
+	names := make([]uint32, t.shnum)
+	for i := range f.Sections {
+		f.Sections[i], names[i] = f.section(b[uint64(i)*t.shentsize:])
+	}
+	if t.shstrn >= t.shnum {
+		return nil
+	}
+	strs, err := f.Data(&f.Sections[t.shstrn])
+	if err != nil {
+		return nil // no names; types still serve
+	}
+	total := 0
+	for i := range f.Sections {
+		name := String(strs, uint64(names[i]))
+		// Names may overlap without end; a whole table of long ones must not
+		// take more memory than the file.
+		if total += len(name); int64(total) > f.size {
+			break
+		}
+		f.Sections[i].Name = string(name)
+	}
+	return nil
+}
+
+func (f *File) parseProgs(t *tables) error {
+	size := uint64(56)
+	if f.Class == elf.ELFCLASS32 {
+		size = 32
+	}
+	if t.phoff == 0 || t.phnum == 0 || t.phentsize < size {
+		return nil
+	}
+	if t.phnum > maxProgs {
+		return bad(t.phoff, "%d program headers", t.phnum)
+	}
+	b, err := f.Bytes(t.phoff, t.phnum*t.phentsize)
+	if err != nil {
+		return bad(t.phoff, "the program headers are cut off")
+	}
+	f.Progs = make([]Prog, t.phnum)
+	for i := range f.Progs {
+		f.Progs[i] = f.prog(b[uint64(i)*t.phentsize:])
+	}
+	return nil
+}
+
+func (f *File) prog(b []byte) Prog {
+	o := f.Order
+	if f.Class == elf.ELFCLASS64 {
+		return Prog{
+			elf.ProgType(o.Uint32(b)), elf.ProgFlag(o.Uint32(b[4:])), o.Uint64(b[8:]),
+			o.Uint64(b[16:]), o.Uint64(b[32:]), o.Uint64(b[40:]), o.Uint64(b[48:]),
+		}
+	}
+	return Prog{
+		elf.ProgType(o.Uint32(b)), elf.ProgFlag(o.Uint32(b[24:])), uint64(o.Uint32(b[4:])),
+		uint64(o.Uint32(b[8:])), uint64(o.Uint32(b[16:])), uint64(o.Uint32(b[20:])),
+		uint64(o.Uint32(b[28:])),
+	}
+}

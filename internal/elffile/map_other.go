@@ -1,0 +1,13 @@
+//go:build !unix
+
+package elffile
+
+import (
+	"errors"
+	"os"
+)
+
+// mapFile is not there: files are read section by section.
+func mapFile(*os.File, int64) ([]byte, error) { return nil, errors.ErrUnsupported }
+
+func unmap([]byte) error { return nil }

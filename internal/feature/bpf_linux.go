@@ -1,0 +1,123 @@
+package feature
+
+import (
+	"bytes"
+	"runtime"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// The attributes of bpf(2), as far as the probes use them
+// (include/uapi/linux/bpf.h, union bpf_attr). The kernel takes a shorter
+// attribute than it knows for one that ends in zeros, and a longer one if its
+// tail is zero.
+type (
+	loadAttr struct {
+		progType           uint32
+		insnCnt            uint32
+		insns              uint64
+		license            uint64
+		logLevel           uint32
+		logSize            uint32
+		logBuf             uint64
+		_                  uint32 // kern_version
+		progFlags          uint32
+		_                  [20]byte // prog_name, prog_ifindex
+		expectedAttachType uint32
+		_                  [36]byte // prog_btf_fd to line_info_cnt
+		attachBtfID        uint32
+	}
+	mapAttr   struct{ mapType, keySize, valueSize, maxEntries uint32 }
+	batchAttr struct {
+		_     [36]byte // in_batch to count
+		mapFd uint32
+		_     [16]byte // elem_flags, flags
+	}
+	rawTPAttr struct {
+		name   uint64
+		progFd uint32
+		_      uint32
+		cookie uint64
+	}
+	testRunAttr     struct{ progFd uint32 }
+	linkAttr        struct{ progFd, targetFd, attachType uint32 }
+	kprobeMultiAttr struct {
+		progFd, _, attachType, _ uint32 // target_fd, flags
+		_, cnt                   uint32 // kprobe_multi.flags
+		syms                     uint64
+	}
+	uprobeMultiAttr struct {
+		progFd, _, attachType, _ uint32 // target_fd, flags
+		path, offsets            uint64
+		_                        [16]byte // ref_ctr_offsets, cookies
+		cnt                      uint32
+	}
+)
+
+// bpf runs the system call. Whatever attr points to is kept alive by the
+// callers, which hold it in pinned variables.
+func bpf[A any](cmd int, attr *A) (int, error) {
+	for {
+		r, _, errno := unix.Syscall(unix.SYS_BPF, uintptr(cmd),
+			uintptr(unsafe.Pointer(attr)), unsafe.Sizeof(*attr))
+		// Loading is interrupted by signals, Go's own among them.
+		if errno == unix.EAGAIN || errno == unix.EINTR {
+			continue
+		}
+		if errno != 0 {
+			return -1, errno
+		}
+		return int(r), nil
+	}
+}
+
+// insn is one BPF instruction. The probes use no registers but r0, so that the
+// order of the register nibbles does not matter.
+type insn struct {
+	op  uint8
+	_   uint8 // registers
+	_   int16 // offset
+	imm int32
+}
+
+// return0 is "r0 = 0; exit".
+var return0 = [...]insn{{op: 0xb7}, {op: 0x95}}
+
+// prog says what to load.
+type prog struct {
+	typ, attach, flags, btfID uint32
+	helper                    int32 // a helper to call first, 0 for none
+}
+
+// load loads a program that does nothing, and returns its file descriptor or
+// the errno with the verifier's log.
+func load(p prog) (fd int, log string, err error) {
+	insns := return0[:]
+	if p.helper != 0 {
+		insns = append([]insn{{op: 0x85, imm: p.helper}}, insns...)
+	}
+	var pin runtime.Pinner
+	defer pin.Unpin()
+	buf := make([]byte, 4096)
+	license := []byte("GPL\x00")
+	attr := loadAttr{
+		progType: p.typ, insnCnt: uint32(len(insns)),
+		insns: ptr(&pin, &insns[0]), license: ptr(&pin, &license[0]),
+		logLevel: 1, logSize: uint32(len(buf)), logBuf: ptr(&pin, &buf[0]),
+		progFlags: p.flags, expectedAttachType: p.attach, attachBtfID: p.btfID,
+	}
+	fd, err = bpf(unix.BPF_PROG_LOAD, &attr)
+	if i := bytes.IndexByte(buf, 0); i >= 0 {
+		buf = buf[:i]
+	}
+	return fd, string(buf), err
+}
+
+func ptr[T any](pin *runtime.Pinner, p *T) uint64 {
+	pin.Pin(p)
+	return uint64(uintptr(unsafe.Pointer(p)))
+}
+
+// cstring returns s with the terminating zero that the kernel wants.
+func cstring(s string) []byte { return append([]byte(s), 0) }

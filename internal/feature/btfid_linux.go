@@ -1,0 +1,107 @@
+package feature
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+)
+
+const vmlinuxBTF = "/sys/kernel/btf/vmlinux"
+
+// BTF kinds (include/uapi/linux/btf.h) and the bytes that follow the 12-byte
+// head of a type: per member for those that have members, else a constant.
+const (
+	kindTypedef = 8
+	kindFunc    = 12
+)
+
+var (
+	kindFixed   = map[uint32]int64{1: 4, 3: 12, 14: 4, 17: 4}
+	kindMembers = map[uint32]int64{4: 12, 5: 12, 6: 8, 13: 8, 15: 12, 19: 12}
+)
+
+// errNoBTFType says that the kernel's BTF does not have the name.
+var errNoBTFType = errors.New("not in the kernel's BTF")
+
+// btfID returns the id of the kernel's type of the given kind and name. It
+// streams: the 5 MB of a kernel's BTF are too much to hold for one number.
+func btfID(kind uint32, name string) (uint32, error) {
+	f, err := os.Open(vmlinuxBTF)
+	if err != nil {
+		return 0, err
+	}
+	defer f.Close()
+	id, err := findBTF(f, kind, name)
+	if err != nil {
+		return 0, fmt.Errorf("%s: %w", name, err)
+	}
+	return id, nil
+}
+
+type btfHeader struct {
+	Magic                            uint16
+	Version, Flags                   uint8
+	HdrLen                           uint32
+	TypeOff, TypeLen, StrOff, StrLen uint32
+}
+
+func findBTF(r io.ReaderAt, kind uint32, name string) (uint32, error) {
+	var h btfHeader
+	if err := binary.Read(io.NewSectionReader(r, 0, 24), binary.NativeEndian, &h); err != nil {
+		return 0, err
+	}
+	if h.Magic != 0xeb9f {
+		return 0, fmt.Errorf("bad BTF magic %#x", h.Magic)
+	}
+	strings := io.NewSectionReader(r, int64(h.HdrLen)+int64(h.StrOff), int64(h.StrLen))
+	nameOff, err := findString(strings, name)
+	if err != nil {
+		return 0, err
+	}
+	types := io.NewSectionReader(r, int64(h.HdrLen)+int64(h.TypeOff), int64(h.TypeLen))
+	return findType(bufio.NewReaderSize(types, 64<<10), kind, nameOff)
+}
+
+// findString returns the offset of the whole string in a BTF string section.
+func findString(r io.Reader, name string) (uint32, error) {
+	br := bufio.NewReader(r)
+	want := append([]byte(name), 0)
+	off := 0
+	for {
+		s, err := br.ReadSlice(0)
+		if bytes.Equal(s, want) {
+			return uint32(off), nil
+		}
+		off += len(s)
+		if err == io.EOF {
+			return 0, errNoBTFType
+		}
+		if err != nil {
+			return 0, err
+		}
+	}
+}
+
+func findType(r *bufio.Reader, kind, nameOff uint32) (uint32, error) {
+	var head [12]byte
+	for id := uint32(1); ; id++ {
+		if _, err := io.ReadFull(r, head[:]); err == io.EOF {
+			return 0, errNoBTFType
+		} else if err != nil {
+			return 0, err
+		}
+		info := binary.NativeEndian.Uint32(head[4:])
+		k := info >> 24 & 0x1f
+		if k == kind && binary.NativeEndian.Uint32(head[:]) == nameOff {
+			return id, nil
+		}
+		skip := kindFixed[k] + kindMembers[k]*int64(info&0xffff)
+		if _, err := r.Discard(int(skip)); err != nil {
+			return 0, err
+		}
+	}
+}

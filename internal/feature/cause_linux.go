@@ -1,0 +1,229 @@
+package feature
+
+import (
+	"bufio"
+	"bytes"
+	"compress/gzip"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// Release is the running kernel's release, "6.1.0-50-cloud-amd64".
+func Release() string {
+	var u unix.Utsname
+	if unix.Uname(&u) != nil {
+		return ""
+	}
+	return unix.ByteSliceToString(u.Release[:])
+}
+
+// KernelConfig returns the value that an option ("KPROBES") has in the running
+// kernel's configuration: "y", "m", a number or string, or "" when it is not
+// set. The error says why the configuration could not be read; it is found in
+// /proc/config.gz or /boot/config-RELEASE.
+func KernelConfig(option string) (string, error) {
+	r, err := openConfig()
+	if err != nil {
+		return "", err
+	}
+	defer r.Close()
+	return findOption(r, option)
+}
+
+type gzipFile struct {
+	io.Reader
+	io.Closer
+}
+
+func openConfig() (io.ReadCloser, error) {
+	f, err := os.Open("/proc/config.gz")
+	if err != nil {
+		return os.Open("/boot/config-" + Release())
+	}
+	z, err := gzip.NewReader(f)
+	if err != nil {
+		f.Close()
+		return nil, fmt.Errorf("/proc/config.gz: %w", err)
+	}
+	return gzipFile{z, f}, nil
+}
+
+func findOption(r io.Reader, option string) (string, error) {
+	want := "CONFIG_" + option + "="
+	sc := bufio.NewScanner(r)
+	for sc.Scan() {
+		if v, ok := strings.CutPrefix(sc.Text(), want); ok {
+			return strings.Trim(v, `"`), nil
+		}
+	}
+	return "", sc.Err()
+}
+
+// HasCap reports whether the capability is in the calling process's effective
+// set. CAP_BPF and CAP_PERFMON are part of CAP_SYS_ADMIN
+// (include/linux/capability.h: bpf_capable, perfmon_capable).
+func HasCap(c Cap) bool {
+	status, err := os.ReadFile("/proc/thread-self/status")
+	if err != nil {
+		return os.Geteuid() == 0
+	}
+	set, err := strconv.ParseUint(statusField(status, "CapEff:"), 16, 64)
+	if err != nil {
+		return false
+	}
+	if (c == CapBPF || c == CapPerfmon) && set>>CapSysAdmin&1 == 1 {
+		return true
+	}
+	return set>>c&1 == 1
+}
+
+func statusField(status []byte, key string) string {
+	for line := range bytes.Lines(status) {
+		if v, ok := bytes.CutPrefix(line, []byte(key)); ok {
+			return string(bytes.TrimSpace(v))
+		}
+	}
+	return ""
+}
+
+// Lockdown is the kernel's lockdown level: "none", "integrity",
+// "confidentiality", or "" where securityfs does not say.
+func Lockdown() string {
+	b, err := os.ReadFile("/sys/kernel/security/lockdown")
+	if err != nil {
+		return ""
+	}
+	_, s, _ := strings.Cut(string(b), "[")
+	s, _, _ = strings.Cut(s, "]")
+	return s
+}
+
+// sysctl reads one number, and reports whether it could.
+func sysctl(name string) (int, bool) {
+	b, err := os.ReadFile("/proc/sys/" + name)
+	if err != nil {
+		return 0, false
+	}
+	n, err := strconv.Atoi(strings.TrimSpace(string(b)))
+	return n, err == nil
+}
+
+// denied turns EPERM or EACCES into the reason for it. Without the capability,
+// or behind a filter of this process's own, the kernel was never really asked:
+// that is unknown. With everything granted, it is the kernel that says no.
+func denied(f Feature, err error) error {
+	name := f.String()
+	if missing := MissingCaps(CapBPF, CapPerfmon); len(missing) > 0 {
+		return &UnknownError{name, "needs " + joinCaps(missing) + sysctlHint(err), err}
+	}
+	if status, rerr := os.ReadFile("/proc/thread-self/status"); rerr == nil {
+		if m := statusField(status, "Seccomp:"); m != "" && m != "0" {
+			return &UnknownError{name, "a seccomp filter is active in this process", err}
+		}
+	}
+	if !initialUserNamespace() {
+		return &UnknownError{name, "capabilities of a user namespace do not count: run in the initial one", err}
+	}
+	no := &UnsupportedError{Feature: name, Since: f.Since(), Hint: policyHint(), Err: err}
+	if off, _ := configOff(f); off != "" {
+		no.Hint = off
+	} else if errors.Is(err, unix.EPERM) && memlockCounts() {
+		return &UnknownError{name, "RLIMIT_MEMLOCK may be too small (ulimit -l)", err}
+	}
+	return no
+}
+
+// memlockCounts reports whether BPF programs and maps are charged to a limit
+// of this process: before 5.11 they are, whatever the capabilities.
+func memlockCounts() bool {
+	var l unix.Rlimit
+	return versionLess(Release(), "5.11") &&
+		unix.Getrlimit(unix.RLIMIT_MEMLOCK, &l) == nil && l.Cur != unix.RLIM_INFINITY
+}
+
+func joinCaps(cs []Cap) string {
+	names := make([]string, len(cs))
+	for i, c := range cs {
+		names[i] = c.String()
+	}
+	return strings.Join(names, " and ")
+}
+
+// sysctlHint names the sysctl that makes a capability necessary.
+func sysctlHint(err error) string {
+	if errors.Is(err, unix.EACCES) {
+		if n, ok := sysctl("kernel/perf_event_paranoid"); ok {
+			return fmt.Sprintf(" (kernel.perf_event_paranoid is %d)", n)
+		}
+	}
+	if n, ok := sysctl("kernel/unprivileged_bpf_disabled"); ok && n != 0 {
+		return fmt.Sprintf(" (kernel.unprivileged_bpf_disabled is %d)", n)
+	}
+	return ""
+}
+
+// initialUserNamespace tells by the identity mapping of all ids, which only
+// the initial namespace has by itself.
+func initialUserNamespace() bool {
+	b, err := os.ReadFile("/proc/self/uid_map")
+	if err != nil {
+		return true
+	}
+	f := strings.Fields(string(b))
+	return len(f) == 3 && f[0] == "0" && f[1] == "0" && f[2] == "4294967295"
+}
+
+// policyHint is for a kernel that refuses although every capability is held:
+// lockdown, or another security module.
+func policyHint() string {
+	if l := Lockdown(); l == "confidentiality" {
+		return "kernel lockdown is at confidentiality"
+	}
+	hint := "refused although all capabilities are held: a security policy of this kernel forbids it"
+	if b, err := os.ReadFile("/sys/kernel/security/lsm"); err == nil {
+		hint += " (active: " + strings.TrimSpace(string(b)) + ")"
+	}
+	return hint
+}
+
+// configOff names the first option that a feature needs and this kernel does
+// not have, and whether the configuration could be read at all.
+func configOff(f Feature) (off string, known bool) {
+	known = true
+	for _, option := range specs[f].config {
+		v, err := KernelConfig(option)
+		if err != nil {
+			return "", false
+		}
+		if v == "" || v == "n" {
+			return "CONFIG_" + option + " is not set", true
+		}
+	}
+	return "", known
+}
+
+// absent is a conclusive no: hint if the probe knows the cause itself, else
+// what the configuration and the version say.
+func absent(f Feature, hint string, err error) error {
+	no := &UnsupportedError{Feature: f.String(), Since: f.Since(), Hint: hint, Err: err}
+	if hint != "" {
+		return no
+	}
+	off, known := configOff(f)
+	switch {
+	case f.Since() != "" && versionLess(Release(), f.Since()):
+		no.Hint = "Linux " + Release() + " is too old"
+	case off != "":
+		no.Hint = off
+	case !known:
+		no.Hint = "needs CONFIG_" + strings.Join(specs[f].config, ", CONFIG_") +
+			" (the kernel's configuration can't be read)"
+	}
+	return no
+}

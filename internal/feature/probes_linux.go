@@ -1,0 +1,402 @@
+package feature
+
+import (
+	"errors"
+	"os"
+	"runtime"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// What golang.org/x/sys/unix does not name (include/uapi/linux/bpf.h).
+const (
+	traceKprobeSession = 56
+	traceUprobeSession = 57
+
+	// enotsupp is the kernel-internal "operation is not supported" that
+	// bpf(2) lets through to user space (include/linux/errno.h).
+	enotsupp = unix.Errno(524)
+)
+
+// probes try the features. They return nil, absent or denied, or any other
+// error, which is taken to mean that nothing was found out.
+var probes = [count]func(Feature) error{
+	BTF:                 probeBTF,
+	Tracepoint:          pmuProbe("tracepoint", ""),
+	RawTracepoint:       probeRawTracepoint,
+	RawTracepointCookie: probeRawTracepointCookie,
+	Perf:                probePerf,
+	HardwarePMU:         probeHardwarePMU,
+	BranchStack:         probeBranchStack,
+	Watchpoint:          probeWatchpoint,
+	Kprobe:              probeKprobe,
+	KprobeMulti:         kprobeMultiProbe(unix.BPF_TRACE_KPROBE_MULTI),
+	KprobeSession:       kprobeMultiProbe(traceKprobeSession),
+	Uprobe:              pmuProbe("uprobe", ""),
+	UprobeRefCtr:        pmuProbe("uprobe", "ref_ctr_offset"),
+	UprobeMulti:         uprobeMultiProbe(unix.BPF_TRACE_UPROBE_MULTI),
+	UprobeSession:       uprobeMultiProbe(traceUprobeSession),
+	PerfLink:            probePerfLink,
+	Fentry:              trampolineProbe(unix.BPF_TRACE_FENTRY),
+	Fexit:               trampolineProbe(unix.BPF_TRACE_FEXIT),
+	TPBTF:               probeTPBTF,
+	Iter:                probeIter,
+	LSM:                 probeLSM,
+	SyscallProg:         probeSyscallProg,
+	TestRunRawTP:        probeTestRun,
+	Ringbuf:             probeRingbuf,
+	BatchOps:            batchProbe(unix.BPF_MAP_TYPE_HASH, unix.BPF_MAP_UPDATE_BATCH),
+	BatchPerCPUArray:    batchProbe(unix.BPF_MAP_TYPE_PERCPU_ARRAY, unix.BPF_MAP_LOOKUP_BATCH),
+	AttachCookie:        helperProbe(174),
+	GetFuncIP:           helperProbe(173),
+	BPFLoop:             helperProbe(181),
+	ForEachMapElem:      helperProbe(164),
+	TaskBTF:             helperProbe(158),
+	TaskPtRegs:          helperProbe(175),
+	FindVMA:             helperProbe(180),
+	Strncmp:             helperProbe(182),
+	SnprintfBTF:         helperProbe(149),
+	PerCPUMapLookup:     helperProbe(195),
+	KtimeTAI:            helperProbe(208),
+	BranchSnapshot:      helperProbe(176),
+}
+
+// test runs a probe and gives whatever it returns its place among the three
+// outcomes.
+func test(f Feature) error {
+	err := probes[f](f)
+	var no *UnsupportedError
+	var dunno *UnknownError
+	switch {
+	case err == nil, errors.As(err, &no), errors.As(err, &dunno):
+		return err
+	case errors.Is(err, unix.EPERM), errors.Is(err, unix.EACCES):
+		return denied(f, err)
+	case errors.Is(err, unix.ENOSYS):
+		return absent(f, "", err)
+	}
+	return &UnknownError{Feature: f.String(), Err: err}
+}
+
+// oneOf reports whether err is one of the errnos.
+func oneOf(err error, errnos ...unix.Errno) bool {
+	for _, e := range errnos {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return false
+}
+
+func probeBTF(f Feature) error {
+	_, err := os.Stat(vmlinuxBTF)
+	if err == nil {
+		return nil
+	}
+	if _, serr := os.Stat("/sys/kernel"); serr != nil {
+		return &UnknownError{f.String(), "sysfs is not mounted on /sys", err}
+	}
+	return absent(f, "", err)
+}
+
+// pmuProbe looks for a perf PMU, and for a field of its format, in sysfs.
+func pmuProbe(pmu, format string) func(Feature) error {
+	return func(f Feature) error {
+		dir := "/sys/bus/event_source/devices/"
+		path := dir + pmu
+		if format != "" {
+			path += "/format/" + format
+		}
+		_, err := os.Stat(path)
+		if err == nil {
+			return nil
+		}
+		if _, serr := os.Stat(dir); serr != nil {
+			return &UnknownError{f.String(), "sysfs is not mounted on /sys", err}
+		}
+		return absent(f, "", err)
+	}
+}
+
+// probeRawTracepoint asks for a tracepoint that does not exist: the kernel
+// says ENOENT if it has the call. 4.17 is older than any kernel we run on, but
+// CONFIG_BPF_EVENTS may be off, and then the program type is unknown.
+func probeRawTracepoint(f Feature) error {
+	fd, _, err := load(prog{typ: unix.BPF_PROG_TYPE_RAW_TRACEPOINT})
+	if oneOf(err, unix.EINVAL) {
+		return absent(f, "", err)
+	}
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	err = openRawTP(fd, "borescope_none", 0)
+	if oneOf(err, unix.ENOENT) {
+		return nil
+	}
+	return err
+}
+
+// probeRawTracepointCookie relies on the order of checks: attribute fields
+// that the kernel doesn't know are EINVAL or E2BIG before the program's file
+// descriptor is looked at, which is EBADF.
+func probeRawTracepointCookie(f Feature) error {
+	err := openRawTP(-1, "borescope_none", 1)
+	switch {
+	case oneOf(err, unix.EBADF):
+		return nil
+	case oneOf(err, unix.EINVAL, unix.E2BIG):
+		return absent(f, "", err)
+	}
+	return err
+}
+
+// openRawTP attaches and detaches at once. With an empty name it attaches a
+// tracing or LSM program to the place it was loaded for.
+func openRawTP(progFd int, name string, cookie uint64) error {
+	var pin runtime.Pinner
+	defer pin.Unpin()
+	attr := rawTPAttr{progFd: uint32(progFd), cookie: cookie}
+	if name != "" {
+		attr.name = ptr(&pin, &cstring(name)[0])
+	}
+	fd, err := bpf(unix.BPF_RAW_TRACEPOINT_OPEN, &attr)
+	if err != nil {
+		return err
+	}
+	return unix.Close(fd)
+}
+
+// linkCreate attaches and detaches at once.
+func linkCreate[A any](attr *A) error {
+	fd, err := bpf(unix.BPF_LINK_CREATE, attr)
+	if err != nil {
+		return err
+	}
+	return unix.Close(fd)
+}
+
+// kprobeMultiProbe attaches to one function for a moment.
+func kprobeMultiProbe(attach uint32) func(Feature) error {
+	return func(f Feature) error {
+		fd, _, err := load(prog{typ: unix.BPF_PROG_TYPE_KPROBE, attach: attach})
+		if err != nil {
+			return unknownAttachType(f, err)
+		}
+		defer unix.Close(fd)
+		var pin runtime.Pinner
+		defer pin.Unpin()
+		syms := [1]uint64{ptr(&pin, &cstring("vfs_read")[0])}
+		err = linkCreate(&kprobeMultiAttr{
+			progFd: uint32(fd), attachType: attach, cnt: 1, syms: ptr(&pin, &syms[0]),
+		})
+		if oneOf(err, unix.EINVAL, unix.E2BIG, unix.EOPNOTSUPP, enotsupp) {
+			return absent(f, "", err)
+		}
+		return err
+	}
+}
+
+// uprobeMultiProbe attaches to a directory, which a kernel that knows the link
+// refuses with EBADF (kernel/trace/bpf_trace.c: not a regular file).
+func uprobeMultiProbe(attach uint32) func(Feature) error {
+	return func(f Feature) error {
+		fd, _, err := load(prog{typ: unix.BPF_PROG_TYPE_KPROBE, attach: attach})
+		if err != nil {
+			return unknownAttachType(f, err)
+		}
+		defer unix.Close(fd)
+		var pin runtime.Pinner
+		defer pin.Unpin()
+		offsets := [1]uint64{0}
+		err = linkCreate(&uprobeMultiAttr{
+			progFd: uint32(fd), attachType: attach, cnt: 1,
+			path: ptr(&pin, &cstring("/")[0]), offsets: ptr(&pin, &offsets[0]),
+		})
+		switch {
+		case oneOf(err, unix.EBADF):
+			return nil
+		case oneOf(err, unix.EINVAL, unix.E2BIG, unix.EOPNOTSUPP, enotsupp):
+			return absent(f, "", err)
+		case err == nil:
+			return errors.New("a directory was accepted")
+		}
+		return err
+	}
+}
+
+// unknownAttachType reads a refused load: EINVAL or E2BIG is a program or
+// attach type that the kernel doesn't have.
+func unknownAttachType(f Feature, err error) error {
+	if oneOf(err, unix.EINVAL, unix.E2BIG) {
+		return absent(f, "", err)
+	}
+	return err
+}
+
+// probePerfLink uses a bad file descriptor for the event: EBADF means that the
+// attach type was understood.
+func probePerfLink(f Feature) error {
+	fd, _, err := load(prog{typ: unix.BPF_PROG_TYPE_PERF_EVENT})
+	if err != nil {
+		return unknownAttachType(f, err)
+	}
+	defer unix.Close(fd)
+	err = linkCreate(&linkAttr{
+		progFd: uint32(fd), targetFd: ^uint32(0), attachType: unix.BPF_PERF_EVENT,
+	})
+	switch {
+	case oneOf(err, unix.EBADF):
+		return nil
+	case oneOf(err, unix.EINVAL, unix.EOPNOTSUPP):
+		return absent(f, "", err)
+	}
+	return err
+}
+
+// tracing loads a tracing or LSM program for a kernel type and attaches it for
+// a moment.
+func tracing(f Feature, p prog, kind uint32, name string) error {
+	id, err := btfID(kind, name)
+	if errors.Is(err, os.ErrNotExist) {
+		return absent(f, "the kernel has no BTF ("+vmlinuxBTF+")", err)
+	}
+	if err != nil {
+		return err
+	}
+	p.btfID = id
+	fd, _, err := load(p)
+	if oneOf(err, unix.EINVAL, unix.E2BIG, unix.EOPNOTSUPP, enotsupp) {
+		return absent(f, "", err)
+	}
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	if p.attach == unix.BPF_TRACE_ITER {
+		return nil
+	}
+	err = openRawTP(fd, "", 0)
+	if oneOf(err, unix.EINVAL, unix.EOPNOTSUPP, enotsupp) {
+		return absent(f, "", err)
+	}
+	return err
+}
+
+// trampolineProbe uses a function that exists for testing and is never called
+// (net/bpf/test_run.c).
+func trampolineProbe(attach uint32) func(Feature) error {
+	return func(f Feature) error {
+		return tracing(f, prog{typ: unix.BPF_PROG_TYPE_TRACING, attach: attach}, kindFunc, "bpf_fentry_test1")
+	}
+}
+
+func probeTPBTF(f Feature) error {
+	p := prog{typ: unix.BPF_PROG_TYPE_TRACING, attach: unix.BPF_TRACE_RAW_TP}
+	return tracing(f, p, kindTypedef, "btf_trace_task_newtask")
+}
+
+func probeIter(f Feature) error {
+	p := prog{typ: unix.BPF_PROG_TYPE_TRACING, attach: unix.BPF_TRACE_ITER}
+	return tracing(f, p, kindFunc, "bpf_iter_task")
+}
+
+// probeLSM also wants the hooks to be called at all: attaching succeeds
+// without "bpf" in the list of active modules, and nothing ever fires.
+func probeLSM(f Feature) error {
+	p := prog{typ: unix.BPF_PROG_TYPE_LSM, attach: unix.BPF_LSM_MAC}
+	if err := tracing(f, p, kindFunc, "bpf_lsm_sb_umount"); err != nil {
+		return err
+	}
+	b, err := os.ReadFile("/sys/kernel/security/lsm")
+	if err != nil {
+		return &UnknownError{f.String(), "securityfs is not mounted, which lists the active modules", err}
+	}
+	active := strings.TrimSpace(string(b))
+	for _, m := range strings.Split(active, ",") {
+		if m == "bpf" {
+			return nil
+		}
+	}
+	return absent(f, "bpf is not among the active security modules ("+active+"); boot with lsm=…,bpf", nil)
+}
+
+func probeSyscallProg(f Feature) error {
+	// Such programs must be sleepable: BPF_F_SLEEPABLE, 1<<4.
+	fd, _, err := load(prog{typ: unix.BPF_PROG_TYPE_SYSCALL, flags: 1 << 4})
+	if err != nil {
+		return unknownAttachType(f, err)
+	}
+	return unix.Close(fd)
+}
+
+func probeTestRun(f Feature) error {
+	fd, _, err := load(prog{typ: unix.BPF_PROG_TYPE_RAW_TRACEPOINT})
+	if err != nil {
+		return unknownAttachType(f, err)
+	}
+	defer unix.Close(fd)
+	_, err = bpf(unix.BPF_PROG_TEST_RUN, &testRunAttr{progFd: uint32(fd)})
+	if oneOf(err, unix.EINVAL, unix.EOPNOTSUPP, enotsupp) {
+		return absent(f, "", err)
+	}
+	return err
+}
+
+func probeRingbuf(f Feature) error {
+	fd, err := bpf(unix.BPF_MAP_CREATE, &mapAttr{
+		mapType: unix.BPF_MAP_TYPE_RINGBUF, maxEntries: uint32(os.Getpagesize()),
+	})
+	if oneOf(err, unix.EINVAL) {
+		return absent(f, "", err)
+	}
+	if err != nil {
+		return err
+	}
+	return unix.Close(fd)
+}
+
+// batchProbe runs an empty batch, which every map type that has the operation
+// accepts or answers with ENOENT (nothing there).
+func batchProbe(mapType uint32, cmd int) func(Feature) error {
+	return func(f Feature) error {
+		m, err := bpf(unix.BPF_MAP_CREATE, &mapAttr{
+			mapType: mapType, keySize: 4, valueSize: 8, maxEntries: 1,
+		})
+		if err != nil {
+			return err
+		}
+		defer unix.Close(m)
+		_, err = bpf(cmd, &batchAttr{mapFd: uint32(m)})
+		switch {
+		case err == nil, oneOf(err, unix.ENOENT):
+			return nil
+		case oneOf(err, unix.EINVAL, enotsupp, unix.EOPNOTSUPP):
+			return absent(f, "", err)
+		}
+		return err
+	}
+}
+
+// helperProbe calls a helper without arguments. The verifier looks the helper
+// up before it looks at the arguments: what it does not know, or does not
+// allow, is EINVAL with a line that says so, and wrong arguments are EACCES or
+// EINVAL with another line.
+func helperProbe(id int32) func(Feature) error {
+	return func(f Feature) error {
+		fd, log, err := load(prog{typ: unix.BPF_PROG_TYPE_KPROBE, helper: id})
+		if err == nil {
+			return unix.Close(fd)
+		}
+		if !oneOf(err, unix.EACCES, unix.EINVAL) || log == "" {
+			return err
+		}
+		for _, s := range []string{"invalid func ", "unknown func ", "cannot use helper"} {
+			if strings.Contains(log, s) {
+				return absent(f, "", err)
+			}
+		}
+		return nil
+	}
+}

@@ -1,0 +1,116 @@
+package feature
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// State is one of the three outcomes of a probe.
+type State string
+
+// The outcomes, as they are spelled in recordings.
+const (
+	Yes     State = "yes"
+	No      State = "no"
+	Unknown State = "unknown"
+)
+
+// Result is a recorded outcome.
+type Result struct {
+	State State `json:"state"`
+	// Why is the hint of an outcome other than Yes: the cause, or what kept
+	// the probe from finding out.
+	Why string `json:"why,omitempty"`
+}
+
+// Set is what was found out about one machine: plain data, keyed by feature
+// name, which prints, marshals to JSON and back, and compares with maps.Equal.
+// The nil Set is this machine, asked live.
+type Set map[string]Result
+
+// Record asks this machine for the given features, or for all of them when
+// none is given.
+func Record(fs ...Feature) Set {
+	if len(fs) == 0 {
+		fs = All()
+	}
+	s := make(Set, len(fs))
+	for _, f := range fs {
+		s[f.String()] = resultOf(Test(f))
+	}
+	return s
+}
+
+func resultOf(err error) Result {
+	var no *UnsupportedError
+	var dunno *UnknownError
+	switch {
+	case err == nil:
+		return Result{State: Yes}
+	case errors.As(err, &no):
+		return Result{No, no.Hint}
+	case errors.As(err, &dunno):
+		return Result{Unknown, dunno.Hint}
+	}
+	return Result{Unknown, err.Error()}
+}
+
+// Test answers as the package's Test does, from the recording. A feature that
+// the recording says nothing of is unknown. The nil Set asks this machine.
+func (s Set) Test(f Feature) error {
+	if s == nil {
+		return Test(f)
+	}
+	r, ok := s[f.String()]
+	if !ok {
+		return &UnknownError{Feature: f.String(), Hint: "not in the recording"}
+	}
+	switch r.State {
+	case Yes:
+		return nil
+	case No:
+		return &UnsupportedError{Feature: f.String(), Since: f.Since(), Hint: r.Why}
+	}
+	return &UnknownError{Feature: f.String(), Hint: r.Why}
+}
+
+// Has reports whether the feature is known to be there.
+func (s Set) Has(f Feature) bool { return s.Test(f) == nil }
+
+// String is a table, one feature a line, sorted by name.
+func (s Set) String() string {
+	var b strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(s)) {
+		r := s[name]
+		line := fmt.Sprintf("%-22s %-7s %s", name, r.State, r.Why)
+		b.WriteString(strings.TrimRight(line, " "))
+		b.WriteByte('\n')
+	}
+	return b.String()
+}
+
+// UnmarshalJSON reads what encoding/json made of a Set, and refuses states
+// that it does not know. Unknown feature names are kept: a newer version may
+// have written them.
+func (s *Set) UnmarshalJSON(b []byte) error {
+	if bytes.Equal(b, []byte("null")) {
+		*s = nil
+		return nil
+	}
+	m := map[string]Result{}
+	if err := json.Unmarshal(b, &m); err != nil {
+		return fmt.Errorf("feature set: %w", err)
+	}
+	for name, r := range m {
+		if r.State != Yes && r.State != No && r.State != Unknown {
+			return fmt.Errorf("feature set: %s: bad state %q", name, r.State)
+		}
+	}
+	*s = m
+	return nil
+}

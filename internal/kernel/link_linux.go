@@ -1,0 +1,272 @@
+package kernel
+
+import (
+	"os"
+	"runtime"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// bpf(2) commands, from enum bpf_cmd in include/uapi/linux/bpf.h.
+const (
+	cmdObjPin            = 6
+	cmdObjGet            = 7
+	cmdProgTestRun       = 10
+	cmdObjGetInfoByFD    = 15
+	cmdRawTracepointOpen = 17
+	cmdLinkCreate        = 28
+	cmdLinkUpdate        = 29
+	cmdIterCreate        = 33
+)
+
+// Attach types, from enum bpf_attach_type. cilium exports no constant for the
+// uprobe session.
+const (
+	AttachTypeRawTP         = 23
+	AttachTypeFentry        = 24
+	AttachTypeFexit         = 25
+	AttachTypeModifyReturn  = 26
+	AttachTypeLSM           = 27
+	AttachTypeIter          = 28
+	AttachTypePerfEvent     = 41
+	AttachTypeKprobeMulti   = 42
+	AttachTypeUprobeMulti   = 48
+	AttachTypeKprobeSession = 56
+	AttachTypeUprobeSession = 57
+)
+
+// ENOTSUPP is an errno that the kernel keeps for itself (include/linux/errno.h)
+// but lets out of some of these calls all the same.
+const ENOTSUPP = unix.Errno(524)
+
+// Flags of multi links: BPF_F_KPROBE_MULTI_RETURN and BPF_F_UPROBE_MULTI_RETURN.
+const MultiReturn = 1
+
+// bpf makes the system call. attr must hold its pointers as unsafe.Pointer or
+// be kept alive and in place by the caller.
+func bpf(cmd uintptr, attr unsafe.Pointer, size uintptr) (int, error) {
+	for {
+		r, _, errno := unix.Syscall(unix.SYS_BPF, cmd, uintptr(attr), size)
+		switch errno {
+		case 0:
+			return int(r), nil
+		case unix.EINTR, unix.EAGAIN:
+			// BPF_PROG_LOAD's kin restart after signals (kernel/bpf/verifier.c).
+			continue
+		}
+		return -1, os.NewSyscallError("bpf", errno)
+	}
+}
+
+type perfMember struct{ cookie uint64 }
+
+type kprobeMultiMember struct {
+	flags   uint32
+	count   uint32
+	_       unsafe.Pointer // syms: names instead of addresses
+	addrs   unsafe.Pointer
+	cookies unsafe.Pointer
+}
+
+type uprobeMultiMember struct {
+	path    unsafe.Pointer
+	offsets unsafe.Pointer
+	refs    unsafe.Pointer
+	cookies unsafe.Pointer
+	count   uint32
+	flags   uint32
+	pid     uint32
+	_       uint32
+}
+
+type tracingMember struct {
+	_      [2]uint32 // target_btf_id and its object: set when the program was loaded
+	cookie uint64
+}
+
+type iterMember struct {
+	info unsafe.Pointer
+	len  uint32
+	_    uint32
+}
+
+// linkAttr is union bpf_attr's link_create with a typed member, so that the garbage collector sees
+// the pointers in it.
+type linkAttr[M any] struct {
+	prog       uint32
+	target     uint32
+	attachType uint32
+	flags      uint32
+	m          M
+}
+
+func create[M any](l *linkAttr[M]) (int, error) {
+	return bpf(cmdLinkCreate, unsafe.Pointer(l), unsafe.Sizeof(*l))
+}
+
+// Bits for PerfEventOpen and struct perf_event_attr.
+const (
+	PerfPIDCgroup   = unix.PERF_FLAG_PID_CGROUP
+	SampleIP        = unix.PERF_SAMPLE_IP
+	SampleCallchain = unix.PERF_SAMPLE_CALLCHAIN
+)
+
+// PerfLink attaches a program to a perf event by a bpf_link, which keeps the
+// event alive by itself (Linux 5.15).
+func PerfLink(prog, event int, cookie uint64) (int, error) {
+	return create(&linkAttr[perfMember]{
+		prog: uint32(prog), target: uint32(event), attachType: AttachTypePerfEvent,
+		m: perfMember{cookie},
+	})
+}
+
+// SetPerfProgram attaches a program to a perf event by ioctl, for kernels
+// without perf links. The event's descriptor owns the attachment.
+func SetPerfProgram(prog, event int) error {
+	return os.NewSyscallError("ioctl PERF_EVENT_IOC_SET_BPF",
+		unix.IoctlSetInt(event, unix.PERF_EVENT_IOC_SET_BPF, prog))
+}
+
+// KprobeMulti attaches a program to many kernel functions (Linux 5.18).
+// attachType is AttachTypeKprobeMulti or AttachTypeKprobeSession; cookies is
+// empty or as long as addrs.
+func KprobeMulti(prog int, attachType uint32, addrs, cookies []uint64, flags uint32) (int, error) {
+	l := &linkAttr[kprobeMultiMember]{
+		prog: uint32(prog), attachType: attachType,
+		m: kprobeMultiMember{
+			flags: flags, count: uint32(len(addrs)),
+			addrs: pointer(addrs), cookies: pointer(cookies),
+		},
+	}
+	return create(l)
+}
+
+// UprobeMulti attaches a program to many places of one file (Linux 6.6).
+// attachType is AttachTypeUprobeMulti or, since 6.13, AttachTypeUprobeSession;
+// refs and cookies are empty or as long as offsets. pid 0 is every process.
+func UprobeMulti(prog int, attachType uint32, path string, offsets, refs, cookies []uint64,
+	pid int, flags uint32,
+) (int, error) {
+	p, err := unix.BytePtrFromString(path)
+	if err != nil {
+		return -1, err
+	}
+	return create(&linkAttr[uprobeMultiMember]{
+		prog: uint32(prog), attachType: attachType,
+		m: uprobeMultiMember{
+			path: unsafe.Pointer(p), offsets: pointer(offsets), refs: pointer(refs),
+			cookies: pointer(cookies), count: uint32(len(offsets)), flags: flags, pid: uint32(pid),
+		},
+	})
+}
+
+// Tracing attaches a program that was loaded for its target: fentry, fexit,
+// fmod_ret, tp_btf, LSM. Kernels before 5.19 (which take no cookie here) know
+// only BPF_RAW_TRACEPOINT_OPEN for this, commit 2fcc82411e74.
+func Tracing(prog int, attachType uint32, cookie uint64) (int, error) {
+	fd, err := create(&linkAttr[tracingMember]{
+		prog: uint32(prog), attachType: attachType, m: tracingMember{cookie: cookie},
+	})
+	if err == nil || cookie != 0 || !isInvalid(err) {
+		return fd, err
+	}
+	return RawTracepoint(prog, "", 0)
+}
+
+func isInvalid(err error) bool {
+	e, ok := err.(*os.SyscallError)
+	return ok && (e.Err == unix.EINVAL || e.Err == ENOTSUPP)
+}
+
+// RawTracepoint attaches a program to a raw tracepoint. A cookie other than 0
+// needs Linux 6.10.
+func RawTracepoint(prog int, name string, cookie uint64) (int, error) {
+	attr := struct {
+		name   unsafe.Pointer
+		prog   uint32
+		_      uint32
+		cookie uint64
+	}{prog: uint32(prog), cookie: cookie}
+	if name != "" {
+		p, err := unix.BytePtrFromString(name)
+		if err != nil {
+			return -1, err
+		}
+		attr.name = unsafe.Pointer(p)
+	}
+	size := unsafe.Sizeof(attr)
+	if cookie == 0 {
+		size -= 8 // older kernels refuse what they don't know only if it isn't zero; be exact anyway
+	}
+	return bpf(cmdRawTracepointOpen, unsafe.Pointer(&attr), size)
+}
+
+// IterTask restricts an iterator over tasks: union bpf_iter_link_info.task.
+type IterTask struct {
+	TID, PID, PIDFD uint32
+}
+
+// Iter makes an iterator link; task may be nil (Linux 5.8; task: 6.1).
+func Iter(prog int, task *IterTask) (int, error) {
+	l := &linkAttr[iterMember]{prog: uint32(prog), attachType: AttachTypeIter}
+	if task != nil {
+		l.m = iterMember{info: unsafe.Pointer(task), len: uint32(unsafe.Sizeof(*task))}
+	}
+	return create(l)
+}
+
+// TestRun runs a program once with ctx as its context and returns what it
+// returned (BPF_PROG_TEST_RUN).
+func TestRun(prog int, ctx []byte) (uint32, error) {
+	attr := struct {
+		prog, retval                 uint32
+		sizeIn, sizeOut              uint32
+		in, out                      unsafe.Pointer
+		repeat, duration             uint32
+		ctxIn, ctxOut                uint32
+		ctxInPtr, ctxOutPtr          unsafe.Pointer
+		flags, cpu, batchSize, spare uint32
+	}{prog: uint32(prog), ctxIn: uint32(len(ctx)), ctxInPtr: pointer(ctx)}
+	_, err := bpf(cmdProgTestRun, unsafe.Pointer(&attr), unsafe.Sizeof(attr))
+	return attr.retval, err
+}
+
+func pointer[T any](s []T) unsafe.Pointer {
+	if len(s) == 0 {
+		return nil
+	}
+	return unsafe.Pointer(unsafe.SliceData(s))
+}
+
+// attrConfig1 is the offset of config1 (kprobe_func, uprobe_path) in struct
+// perf_event_attr.
+const attrConfig1 = 56
+
+// PerfEventOpen opens an event by an encoded struct perf_event_attr, size set.
+// Where path is not empty its address becomes config1, as the kprobe and
+// uprobe PMUs want it. The descriptor is close-on-exec.
+func PerfEventOpen(attr []byte, path string, pid, cpu, group int, flags uint) (int, error) {
+	var pin runtime.Pinner
+	defer pin.Unpin()
+	if path != "" {
+		p, err := unix.BytePtrFromString(path)
+		if err != nil {
+			return -1, err
+		}
+		pin.Pin(p)
+		*(*uint64)(unsafe.Pointer(&attr[attrConfig1])) = uint64(uintptr(unsafe.Pointer(p)))
+	}
+	fd, _, errno := unix.Syscall6(unix.SYS_PERF_EVENT_OPEN, uintptr(unsafe.Pointer(unsafe.SliceData(attr))),
+		uintptr(pid), uintptr(cpu), uintptr(group), uintptr(flags|unix.PERF_FLAG_FD_CLOEXEC), 0)
+	if errno != 0 {
+		return -1, os.NewSyscallError("perf_event_open", errno)
+	}
+	return int(fd), nil
+}
+
+// EnablePerf starts an event that was opened disabled.
+func EnablePerf(event int) error {
+	return os.NewSyscallError("ioctl PERF_EVENT_IOC_ENABLE",
+		unix.IoctlSetInt(event, unix.PERF_EVENT_IOC_ENABLE, 0))
+}

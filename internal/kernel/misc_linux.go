@@ -1,0 +1,66 @@
+package kernel
+
+import (
+	"errors"
+	"os"
+	"sync"
+
+	"golang.org/x/sys/unix"
+)
+
+// RaiseMemlock lifts RLIMIT_MEMLOCK for this process. Kernels before 5.11
+// account BPF maps and programs to it, and their default is 64 KiB; later ones
+// account to the memory cgroup (commit 97306be45fbe), and nothing is changed
+// there. It needs CAP_SYS_RESOURCE where the hard limit is too low.
+func RaiseMemlock() error {
+	var u unix.Utsname
+	if err := unix.Uname(&u); err != nil {
+		return os.NewSyscallError("uname", err)
+	}
+	if !older(unix.ByteSliceToString(u.Release[:]), 5, 11) {
+		return nil
+	}
+	limit := unix.Rlimit{Cur: unix.RLIM_INFINITY, Max: unix.RLIM_INFINITY}
+	return os.NewSyscallError("setrlimit RLIMIT_MEMLOCK", unix.Setrlimit(unix.RLIMIT_MEMLOCK, &limit))
+}
+
+// older compares the leading two numbers of a release.
+func older(release string, major, minor int) bool {
+	var v [2]int
+	i := 0
+	for _, c := range release {
+		if c >= '0' && c <= '9' {
+			v[i] = v[i]*10 + int(c-'0')
+		} else if i++; c != '.' || i > 1 {
+			break
+		}
+	}
+	return v[0] < major || v[0] == major && v[1] < minor
+}
+
+// closers is how many Closers run at a time.
+const closers = 32
+
+// CloseAll runs the closers from last to first, many side by side where there
+// are many, and returns their errors when all are done: taking a kprobe or
+// uprobe away waits for an RCU grace period, and side by side they share it.
+func CloseAll(list []func() error) error {
+	if len(list) < 2*closers {
+		var err error
+		for i := len(list) - 1; i >= 0; i-- {
+			err = errors.Join(err, list[i]())
+		}
+		return err
+	}
+	errs := make([]error, closers)
+	var wg sync.WaitGroup
+	for w := range closers {
+		wg.Go(func() {
+			for i := len(list) - 1 - w; i >= 0; i -= closers {
+				errs[w] = errors.Join(errs[w], list[i]())
+			}
+		})
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}

@@ -1,0 +1,357 @@
+package pclntab
+
+import (
+	"debug/elf"
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"github.com/borescope/borescope/internal/elffile"
+)
+
+// The magic numbers of internal/abi/symtab.go.
+const (
+	magic116 = 0xfffffffa
+	magic118 = 0xfffffff0
+	magic120 = 0xfffffff1
+)
+
+// ErrNone says that a file has no function table: it is no Go program.
+var ErrNone = errors.New("no pclntab")
+
+// Table is the function table of one module: a program, plugin or shared library.
+type Table struct {
+	le      bool
+	ptr     int // size of a pointer
+	minLC   uint64
+	version int // 116, 118, 120
+	nfunc   int
+	text    uint64 // address that entries are relative to, since 1.18
+
+	funcnames []byte
+	cutab     []byte
+	filetab   []byte
+	pctab     []byte
+	funcs     []byte // ftab, and what its offsets are relative to
+	addr      uint64 // virtual address of the header
+	size      int    // of the whole table
+
+	f      *elffile.File
+	gofunc uint64 // address that funcdata is relative to, since 1.18; 0: not known
+}
+
+// Func is a function of a Table.
+type Func struct {
+	t *Table
+	// Entry is the address of the first instruction, End that of the next
+	// function: there may be padding before it.
+	Entry, End uint64
+	b          []byte // the _func structure and all that follows it
+}
+
+// New finds and checks the function table of a file; ErrNone if there is none.
+func New(f *elffile.File) (*Table, error) {
+	s := section(f)
+	if s == nil {
+		return nil, ErrNone
+	}
+	b, err := f.Data(s)
+	if err != nil {
+		return nil, err
+	}
+	t := &Table{f: f, addr: s.Addr, le: f.Order == binary.LittleEndian}
+	if err := t.header(b); err != nil {
+		return nil, err
+	}
+	m, haveModule := findModule(t)
+	if haveModule {
+		t.gofunc = m.gofunc
+	}
+	if t.version >= 118 {
+		// The header's text start is 0 since Go 1.26, and may be wrong before
+		// where C code was linked in front (golang/go#73748): the module data
+		// is what the program itself goes by.
+		switch {
+		case haveModule:
+			t.text = m.text
+		case t.text == 0:
+			t.text, err = textSymbol(f)
+			if err != nil {
+				return nil, err
+			}
+		}
+	}
+	return t, nil
+}
+
+// section returns the section of the table. In position independent programs
+// it needed relocations once.
+func section(f *elffile.File) *elffile.Section {
+	for i := range f.Sections {
+		s := &f.Sections[i]
+		if s.Type != elf.SHT_NOBITS && (s.Name == ".gopclntab" || s.Name == ".data.rel.ro.gopclntab") {
+			return s
+		}
+	}
+	return nil
+}
+
+func (t *Table) u32(b []byte) uint32 {
+	if t.le {
+		return binary.LittleEndian.Uint32(b)
+	}
+	return binary.BigEndian.Uint32(b)
+}
+
+func (t *Table) uptr(b []byte) uint64 {
+	if t.ptr == 4 {
+		return uint64(t.u32(b))
+	}
+	if t.le {
+		return binary.LittleEndian.Uint64(b)
+	}
+	return binary.BigEndian.Uint64(b)
+}
+
+// header checks pcHeader and cuts the table into its parts.
+func (t *Table) header(b []byte) error {
+	if len(b) < 8 {
+		return ErrNone
+	}
+	t.ptr, t.minLC = int(b[7]), uint64(b[6])
+	if t.ptr != 4 && t.ptr != 8 || t.minLC == 0 || b[4] != 0 || b[5] != 0 {
+		return fmt.Errorf("pclntab: bad header % x", b[:8])
+	}
+	words := 8
+	switch magic := t.u32(b); magic {
+	case magic116:
+		t.version, words = 116, 7
+	case magic118:
+		t.version = 118
+	case magic120:
+		t.version = 120
+	default:
+		return fmt.Errorf("pclntab: unknown version %#x", magic)
+	}
+	if len(b) < 8+words*t.ptr {
+		return errors.New("pclntab: the header is cut off")
+	}
+	var w [8]uint64
+	for i := range words {
+		w[i] = t.uptr(b[8+i*t.ptr:])
+	}
+	t.size = len(b)
+	nfunc, offs := w[0], w[2:7]
+	if words == 8 {
+		t.text, offs = w[2], w[3:8]
+	}
+	parts := [5]*[]byte{&t.funcnames, &t.cutab, &t.filetab, &t.pctab, &t.funcs}
+	for i, off := range offs {
+		if off > uint64(len(b)) {
+			return fmt.Errorf("pclntab: part %d lies outside", i)
+		}
+		*parts[i] = b[off:]
+	}
+	if nfunc == 0 || nfunc >= uint64(len(t.funcs)/(2*t.width())) {
+		return fmt.Errorf("pclntab: %d functions do not fit", nfunc)
+	}
+	t.nfunc = int(nfunc)
+	return nil
+}
+
+// width is the size of each of the two fields of a functab entry.
+func (t *Table) width() int {
+	if t.version >= 118 {
+		return 4
+	}
+	return t.ptr
+}
+
+// Len is the number of functions.
+func (t *Table) Len() int { return t.nfunc }
+
+// entry returns the address of function i; i may be Len, the end of the last one.
+func (t *Table) entry(i int) uint64 {
+	if t.version >= 118 {
+		return t.text + uint64(t.u32(t.funcs[8*i:]))
+	}
+	return t.uptr(t.funcs[2*t.ptr*i:])
+}
+
+// Find returns the function that an address lies in.
+func (t *Table) Find(pc uint64) (fn Func, ok bool) {
+	lo, hi := 0, t.nfunc+1
+	if t.version >= 118 && t.le {
+		// The usual case, without a call for every step.
+		off := pc - t.text
+		for lo < hi {
+			m := int(uint(lo+hi) >> 1)
+			if uint64(binary.LittleEndian.Uint32(t.funcs[8*m:])) <= off {
+				lo = m + 1
+			} else {
+				hi = m
+			}
+		}
+	} else {
+		for lo < hi {
+			m := int(uint(lo+hi) >> 1)
+			if t.entry(m) <= pc {
+				lo = m + 1
+			} else {
+				hi = m
+			}
+		}
+	}
+	if lo == 0 || lo > t.nfunc {
+		return Func{}, false
+	}
+	return t.Func(lo - 1)
+}
+
+// Func returns function i, 0 to Len - 1; ok is false if the table is malformed
+// there.
+func (t *Table) Func(i int) (fn Func, ok bool) {
+	w := t.width()
+	at := uint64(t.u32(t.funcs[2*w*i+w:]))
+	if w == 8 {
+		at = t.uptr(t.funcs[2*w*i+w:])
+	}
+	if at >= uint64(len(t.funcs)) {
+		return Func{}, false
+	}
+	fn = Func{t: t, Entry: t.entry(i), End: t.entry(i + 1), b: t.funcs[at:]}
+	return fn, len(fn.b) >= fn.fixed() && fn.End >= fn.Entry
+}
+
+// The _func structure: an entry (a pointer up to 1.17, then 4 bytes), then
+// words of 4 bytes, in this order.
+const (
+	fieldName = iota
+	fieldArgs
+	fieldDeferReturn
+	fieldPCSP
+	fieldPCFile
+	fieldPCLine
+	fieldNPCData
+	fieldCU
+	fieldStartLine // since 1.20
+)
+
+// base is the size of the entry field.
+func (fn *Func) base() int {
+	if fn.t.version >= 118 {
+		return 4
+	}
+	return fn.t.ptr
+}
+
+// fixed is the size of the structure up to the pcdata offsets: the words, then
+// function id, flag, padding and the number of funcdata.
+func (fn *Func) fixed() int {
+	n := fn.base() + 4*fieldStartLine + 4
+	if fn.t.version >= 120 {
+		n += 4
+	}
+	return n
+}
+
+func (fn *Func) field(i int) uint32 { return fn.t.u32(fn.b[fn.base()+4*i:]) }
+
+// Name returns the function's name, as bytes of the file.
+func (fn *Func) Name() []byte { return fn.t.name(fn.field(fieldName)) }
+
+// NameOffset identifies the name within the table.
+func (fn *Func) NameOffset() uint32 { return fn.field(fieldName) }
+
+func (t *Table) name(off uint32) []byte { return elffile.String(t.funcnames, uint64(off)) }
+
+// NameAt returns the name with that offset.
+func (t *Table) NameAt(off uint32) []byte { return t.name(off) }
+
+// StartLine is the line of the func keyword, 0 before Go 1.20.
+func (fn *Func) StartLine() int {
+	if fn.t.version < 120 {
+		return 0
+	}
+	return int(int32(fn.field(fieldStartLine)))
+}
+
+// SPDelta returns how far the stack pointer is below its value at the
+// function's entry; ok is false where the table does not say.
+func (fn *Func) SPDelta(pc uint64) (delta int64, ok bool) {
+	v, ok := fn.value(fn.field(fieldPCSP), pc)
+	return int64(v), ok
+}
+
+// value walks a pc-value table: pairs of varints, a zigzag-encoded change of
+// the value and the number of instructions that it holds for.
+func (fn *Func) value(off uint32, pc uint64) (v int32, ok bool) {
+	t := fn.t
+	if off == 0 || uint64(off) >= uint64(len(t.pctab)) {
+		return -1, false
+	}
+	b := t.pctab[off:]
+	v, at := -1, fn.Entry
+	for first := true; ; first = false {
+		var dv, dpc uint32
+		if len(b) >= 2 && b[0]|b[1] < 0x80 { // one byte each: nearly always
+			dv, dpc, b = uint32(b[0]), uint32(b[1]), b[2:]
+			if dv == 0 && !first {
+				return -1, false
+			}
+		} else {
+			n := 0
+			if dv, n = varint(b); n == 0 || dv == 0 && !first {
+				return -1, false
+			}
+			b = b[n:]
+			if dpc, n = varint(b); n == 0 {
+				return -1, false
+			}
+			b = b[n:]
+		}
+		v += int32(dv>>1) ^ -int32(dv&1)
+		at += uint64(dpc) * t.minLC
+		if pc < at {
+			return v, true
+		}
+	}
+}
+
+// varint reads a little-endian base 128 number of at most 32 bits; n is 0 if
+// there is none.
+func varint(b []byte) (v uint32, n int) {
+	for i, c := range b {
+		if i == 5 {
+			break
+		}
+		v |= uint32(c&0x7f) << (7 * i)
+		if c < 0x80 {
+			return v, i + 1
+		}
+	}
+	return 0, 0
+}
+
+// Line returns the source line of an instruction.
+func (fn *Func) Line(pc uint64) (line int, ok bool) {
+	v, ok := fn.value(fn.field(fieldPCLine), pc)
+	return int(v), ok
+}
+
+// FileOffset identifies the source file of an instruction within the table.
+func (fn *Func) FileOffset(pc uint64) (off uint32, ok bool) {
+	v, ok := fn.value(fn.field(fieldPCFile), pc)
+	if !ok || v < 0 {
+		return 0, false
+	}
+	i := (uint64(fn.field(fieldCU)) + uint64(v)) * 4
+	if i+4 > uint64(len(fn.t.cutab)) {
+		return 0, false
+	}
+	off = fn.t.u32(fn.t.cutab[i:])
+	return off, off != ^uint32(0)
+}
+
+// FileAt returns the path with that offset.
+func (t *Table) FileAt(off uint32) []byte { return elffile.String(t.filetab, uint64(off)) }

@@ -1,0 +1,401 @@
+package perfring
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math/bits"
+)
+
+// Types of records (enum perf_event_type).
+const (
+	TypeMmap          = 1
+	TypeLost          = 2
+	TypeComm          = 3
+	TypeExit          = 4
+	TypeThrottle      = 5
+	TypeUnthrottle    = 6
+	TypeFork          = 7
+	TypeRead          = 8
+	TypeSample        = 9
+	TypeMmap2         = 10
+	TypeAux           = 11
+	TypeItraceStart   = 12
+	TypeLostSamples   = 13
+	TypeSwitch        = 14
+	TypeSwitchCPUWide = 15
+	TypeNamespaces    = 16
+	TypeKsymbol       = 17
+	TypeBPFEvent      = 18
+	TypeCgroup        = 19
+	TypeTextPoke      = 20
+)
+
+// Flags of a record's Misc.
+const (
+	MiscCPUMode       = 7       // the bits that say where a sample was taken
+	MiscKernel        = 1       // PERF_RECORD_MISC_KERNEL
+	MiscUser          = 2       // PERF_RECORD_MISC_USER
+	MiscHypervisor    = 3       // PERF_RECORD_MISC_HYPERVISOR
+	MiscGuestKernel   = 4       // PERF_RECORD_MISC_GUEST_KERNEL
+	MiscGuestUser     = 5       // PERF_RECORD_MISC_GUEST_USER
+	MiscMmapData      = 1 << 13 // of a Mmap: not executable
+	MiscCommExec      = 1 << 13 // of a Comm: by execve
+	MiscSwitchOut     = 1 << 13 // of a Switch: away from the task
+	MiscExactIP       = 1 << 14 // of a Sample: the address has no skid
+	MiscMmapBuildID   = 1 << 14 // of a Mmap2: build-id instead of inode
+	MiscSwitchPreempt = 1 << 14 // of a Switch: it was still runnable
+)
+
+// Bits of sample_type (enum perf_event_sample_format).
+const (
+	sampleIP = 1 << iota
+	sampleTID
+	sampleTime
+	sampleAddr
+	sampleRead
+	sampleCallchain
+	sampleID
+	sampleCPU
+	samplePeriod
+	sampleStreamID
+	sampleRaw
+	sampleBranchStack
+	sampleRegsUser
+	sampleStackUser
+	sampleWeight
+	sampleDataSrc
+	sampleIdentifier
+	sampleTransaction
+	sampleRegsIntr
+	samplePhysAddr
+	sampleAux
+	sampleCgroup
+	sampleDataPageSize
+	sampleCodePageSize
+	sampleWeightStruct
+	sampleUnknown
+)
+
+// Bits of branch_sample_type that change the layout.
+const (
+	branchHWIndex  = 1 << 17
+	branchCounters = 1 << 19
+)
+
+// Format is what the layout of an event's records depends on: fields of its
+// struct perf_event_attr.
+type Format struct {
+	SampleType uint64
+	ReadFormat uint64
+	// BranchSampleType, RegsUser and RegsIntr matter where SampleType has
+	// branches or registers.
+	BranchSampleType uint64
+	RegsUser         uint64
+	RegsIntr         uint64
+	// SampleIDAll appends a SampleID to every record but samples.
+	SampleIDAll bool
+}
+
+// Record is one decoded record: which of the parts holds it depends on Type.
+// Decode reuses the memory of its slices, and some lie in the Raw's Data.
+type Record struct {
+	Type uint32
+	Misc uint16
+	// ID says which event, task and time a record other than a sample belongs
+	// to, if the event has SampleIDAll.
+	ID SampleID
+
+	Sample  Sample   // TypeSample
+	Lost    Lost     // TypeLost, TypeLostSamples
+	Comm    Comm     // TypeComm
+	Task    Task     // TypeFork, TypeExit
+	Mmap    Mmap     // TypeMmap, TypeMmap2
+	Ksymbol Ksymbol  // TypeKsymbol
+	BPF     BPFEvent // TypeBPFEvent
+	Switch  Switch   // TypeSwitchCPUWide; TypeSwitch has nothing but Misc
+	Rate    Rate     // TypeThrottle, TypeUnthrottle
+	Cgroup  Cgroup   // TypeCgroup
+}
+
+// SampleID is the trailer of records that are no samples.
+type SampleID struct {
+	PID, TID uint32
+	Time     uint64
+	ID       uint64
+	StreamID uint64
+	CPU      uint32
+}
+
+// Lost says how many records an event lost.
+type Lost struct{ ID, Count uint64 }
+
+// Comm is a new name of a thread; Exec is set if it came by execve.
+type Comm struct {
+	PID, TID uint32
+	Name     string
+	Exec     bool
+}
+
+// Task is a thread that began (Fork) or ended (Exit).
+type Task struct {
+	PID, PPID, TID, PTID uint32
+	Time                 uint64
+}
+
+// Mmap is a new mapping of a process.
+type Mmap struct {
+	PID, TID           uint32
+	Addr, Len, PageOff uint64
+	// Of a TypeMmap2: the file, by device and inode or (MiscMmapBuildID) by build-id.
+	Major, Minor       uint32
+	Inode, InodeGen    uint64
+	BuildID            []byte
+	Protection, MFlags uint32
+	Path               string
+}
+
+// Ksymbol is code that appeared in the kernel or (Unregister) went: a BPF
+// program (Kind 1) or out-of-line code (Kind 2: trampolines, kprobe slots).
+type Ksymbol struct {
+	Addr       uint64
+	Len        uint32
+	Kind       uint16
+	Unregister bool
+	Name       string
+}
+
+// BPFEvent is a BPF program that was loaded (Kind 1) or unloaded (2).
+type BPFEvent struct {
+	Kind  uint16
+	Flags uint16
+	ID    uint32
+	Tag   [8]byte
+}
+
+// Switch names the other task of a context switch.
+type Switch struct{ PID, TID uint32 }
+
+// Rate says when the kernel stopped or resumed an event that came too often.
+type Rate struct{ Time, ID, StreamID uint64 }
+
+// Cgroup is a new cgroup.
+type Cgroup struct {
+	ID   uint64
+	Path string
+}
+
+// Branch is one branch of a branch stack. Flags are the kernel's bits: mispredicted,
+// predicted, in_tx, abort, cycles:16, type:4, …
+type Branch struct{ From, To, Flags uint64 }
+
+// ReadValue is one event's value in a read.
+type ReadValue struct{ Value, ID, Lost uint64 }
+
+// Sample is a TypeSample record; which fields are set depends on the event's sample_type.
+type Sample struct {
+	IP       uint64
+	PID, TID uint32
+	Time     uint64
+	Addr     uint64
+	// ID is the event's id, from SampleIdentifier or SampleID.
+	ID       uint64
+	StreamID uint64
+	CPU      uint32
+	Period   uint64
+
+	Enabled, Running uint64
+	Read             []ReadValue
+
+	Callchain []uint64
+	// Raw is what a tracepoint or BPF program wrote. It lies in the Raw record's Data.
+	Raw []byte
+	// Branches are the newest first; BranchIndex is the hardware's index of
+	// the first, -1 if it is not known. BranchCounters run parallel to Branches.
+	Branches       []Branch
+	BranchIndex    int64
+	BranchCounters []uint64
+
+	// UserABI is 0 (no registers: a kernel thread), 1 (32-bit) or 2 (64-bit).
+	UserABI  uint64
+	UserRegs []uint64
+	// UserStack is the valid part of what was copied of the stack. It lies in
+	// the Raw record's Data.
+	UserStack []byte
+	IntrABI   uint64
+	IntrRegs  []uint64
+
+	Weight       uint64
+	DataSrc      uint64
+	Transaction  uint64
+	PhysAddr     uint64
+	Cgroup       uint64
+	DataPageSize uint64
+	CodePageSize uint64
+	// Aux lies in the Raw record's Data.
+	Aux []byte
+}
+
+var errShort = errors.New("perf record: shorter than its fields")
+
+// cursor reads a record's fields; a short record sticks.
+type cursor struct {
+	b     []byte
+	short bool
+}
+
+func (c *cursor) bytes(n uint64) []byte {
+	if n > uint64(len(c.b)) {
+		c.short = true
+		c.b = nil
+		return nil
+	}
+	out := c.b[:n:n]
+	c.b = c.b[n:]
+	return out
+}
+
+func (c *cursor) u64() uint64 {
+	if b := c.bytes(8); b != nil {
+		return binary.NativeEndian.Uint64(b)
+	}
+	return 0
+}
+
+func (c *cursor) u32() uint32 {
+	if b := c.bytes(4); b != nil {
+		return binary.NativeEndian.Uint32(b)
+	}
+	return 0
+}
+
+func (c *cursor) u16() uint16 {
+	if b := c.bytes(2); b != nil {
+		return binary.NativeEndian.Uint16(b)
+	}
+	return 0
+}
+
+// words appends n words to dst, no more than there are.
+func (c *cursor) words(dst []uint64, n uint64) []uint64 {
+	if n > uint64(len(c.b))/8 {
+		c.short = true
+		return dst
+	}
+	for range n {
+		dst = append(dst, c.u64())
+	}
+	return dst
+}
+
+// cstring takes a NUL-terminated string and its padding: all that is left.
+func (c *cursor) cstring() string {
+	b := c.b
+	c.b = nil
+	for i, x := range b {
+		if x == 0 {
+			return string(b[:i])
+		}
+	}
+	if len(b) == 0 {
+		c.short = true
+	}
+	return string(b)
+}
+
+// Decode decodes raw into rec, reusing rec's memory. Records of types that it
+// does not know have Type and Misc only. The error says that the record is
+// shorter than its fields, and which kind it was.
+func (f *Format) Decode(raw *Raw, rec *Record) error {
+	rec.Type, rec.Misc = raw.Type, raw.Misc
+	c := cursor{b: raw.Data}
+	if raw.Type == TypeSample {
+		f.sample(&c, &rec.Sample)
+		return shortError(&c, raw)
+	}
+	rec.ID = SampleID{}
+	if f.SampleIDAll {
+		f.trailer(&c, &rec.ID)
+	}
+	switch raw.Type {
+	case TypeLost:
+		rec.Lost = Lost{ID: c.u64(), Count: c.u64()}
+	case TypeLostSamples:
+		rec.Lost = Lost{Count: c.u64()}
+	case TypeComm:
+		rec.Comm = Comm{PID: c.u32(), TID: c.u32(), Name: c.cstring(), Exec: raw.Misc&MiscCommExec != 0}
+	case TypeFork, TypeExit:
+		rec.Task = Task{PID: c.u32(), PPID: c.u32(), TID: c.u32(), PTID: c.u32(), Time: c.u64()}
+	case TypeMmap, TypeMmap2:
+		rec.Mmap = c.mmap(raw)
+	case TypeKsymbol:
+		rec.Ksymbol = Ksymbol{Addr: c.u64(), Len: c.u32(), Kind: c.u16(), Unregister: c.u16()&1 != 0, Name: c.cstring()}
+	case TypeBPFEvent:
+		rec.BPF = BPFEvent{Kind: c.u16(), Flags: c.u16(), ID: c.u32()}
+		copy(rec.BPF.Tag[:], c.bytes(8))
+	case TypeSwitchCPUWide:
+		rec.Switch = Switch{PID: c.u32(), TID: c.u32()}
+	case TypeThrottle, TypeUnthrottle:
+		rec.Rate = Rate{Time: c.u64(), ID: c.u64(), StreamID: c.u64()}
+	case TypeCgroup:
+		rec.Cgroup = Cgroup{ID: c.u64(), Path: c.cstring()}
+	}
+	return shortError(&c, raw)
+}
+
+func shortError(c *cursor, raw *Raw) error {
+	if c.short {
+		return fmt.Errorf("%w: type %d, %d bytes", errShort, raw.Type, len(raw.Data))
+	}
+	return nil
+}
+
+func (c *cursor) mmap(raw *Raw) Mmap {
+	m := Mmap{PID: c.u32(), TID: c.u32(), Addr: c.u64(), Len: c.u64(), PageOff: c.u64()}
+	if raw.Type == TypeMmap2 {
+		if raw.Misc&MiscMmapBuildID != 0 {
+			size := c.bytes(4) // u8 size, 3 bytes unused
+			id := c.bytes(20)
+			if size != nil && id != nil {
+				m.BuildID = append([]byte(nil), id[:min(int(size[0]), len(id))]...)
+			}
+		} else {
+			m.Major, m.Minor, m.Inode, m.InodeGen = c.u32(), c.u32(), c.u64(), c.u64()
+		}
+		m.Protection, m.MFlags = c.u32(), c.u32()
+	}
+	m.Path = c.cstring()
+	return m
+}
+
+// trailer takes the SampleID off the record's end (perf_event__output_id_sample).
+func (f *Format) trailer(c *cursor, id *SampleID) {
+	const mask = sampleTID | sampleTime | sampleID | sampleStreamID | sampleCPU | sampleIdentifier
+	n := 8 * bits.OnesCount64(f.SampleType&mask)
+	if n > len(c.b) {
+		c.short = true
+		c.b = nil
+		return
+	}
+	t := cursor{b: c.b[len(c.b)-n:]}
+	c.b = c.b[:len(c.b)-n]
+	if f.SampleType&sampleTID != 0 {
+		id.PID, id.TID = t.u32(), t.u32()
+	}
+	if f.SampleType&sampleTime != 0 {
+		id.Time = t.u64()
+	}
+	if f.SampleType&sampleID != 0 {
+		id.ID = t.u64()
+	}
+	if f.SampleType&sampleStreamID != 0 {
+		id.StreamID = t.u64()
+	}
+	if f.SampleType&sampleCPU != 0 {
+		id.CPU = t.u32()
+		t.u32()
+	}
+	if f.SampleType&sampleIdentifier != 0 {
+		id.ID = t.u64()
+	}
+}

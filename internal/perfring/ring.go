@@ -1,0 +1,153 @@
+// Package perfring reads the kernel's perf ring buffers: the shared memory
+// behind a perf event (Ring), and the records in it (Format.Decode).
+//
+// The memory is written by the kernel, or comes from a recording. Lengths in it
+// are checked before they are used; what doesn't make sense is skipped and
+// counted as lost, never followed.
+//
+// The layout is that of include/uapi/linux/perf_event.h (struct
+// perf_event_mmap_page, enum perf_event_type) and Documentation of
+// tools/perf/design.txt.
+package perfring
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"unsafe"
+)
+
+// Offsets into struct perf_event_mmap_page.
+const (
+	offDataHead   = 1024
+	offDataTail   = 1032
+	offDataOffset = 1040
+	offDataSize   = 1048
+	// minPage holds all fields up to aux_size.
+	minPage = 1088
+)
+
+const headerSize = 8 // struct perf_event_header: u32 type, u16 misc, u16 size
+
+// MaxRecord is the largest record: its size is 16 bits.
+const MaxRecord = 1<<16 - 1
+
+// Raw is one record as it was in the ring.
+type Raw struct {
+	// Type is PERF_RECORD_… (the Type constants), Misc the header's flags.
+	Type uint32
+	Misc uint16
+	// Data is the record without its header. Ring.Next reuses its memory.
+	Data []byte
+}
+
+// Stats counts what went through a ring.
+type Stats struct {
+	// Records were read; Lost is what the kernel says it dropped because the
+	// ring was full (PERF_RECORD_LOST and _LOST_SAMPLES), in records.
+	Records, Lost uint64
+	// Corrupt counts places where the memory made no sense, and CorruptBytes
+	// what was skipped there.
+	Corrupt, CorruptBytes uint64
+}
+
+// Ring is the reader's end of one perf ring buffer. One goroutine at a time.
+type Ring struct {
+	mem   []byte // the metadata page and what follows
+	data  []byte
+	tail  uint64
+	stats Stats
+}
+
+var errLayout = errors.New("perf ring: bad layout")
+
+// New makes a Ring of memory laid out as the kernel maps it: a metadata page,
+// and the data where that page says. It borrows mem, and writes data_tail there
+// if it is writable shared memory: a recording's must be a copy.
+func New(mem []byte) (*Ring, error) {
+	if len(mem) < minPage || uintptr(unsafe.Pointer(&mem[0]))%8 != 0 {
+		return nil, fmt.Errorf("%w: %d bytes of memory", errLayout, len(mem))
+	}
+	off := binary.NativeEndian.Uint64(mem[offDataOffset:])
+	size := binary.NativeEndian.Uint64(mem[offDataSize:])
+	if off < minPage || off > uint64(len(mem)) || size > uint64(len(mem))-off ||
+		size == 0 || size&(size-1) != 0 || size%headerSize != 0 {
+		return nil, fmt.Errorf("%w: %d bytes of data at %d of %d", errLayout, size, off, len(mem))
+	}
+	r := &Ring{mem: mem, data: mem[off : off+size]}
+	r.tail = atomic.LoadUint64(r.word(offDataTail))
+	return r, nil
+}
+
+func (r *Ring) word(off int) *uint64 { return (*uint64)(unsafe.Pointer(&r.mem[off])) }
+
+// Stats returns the counts so far.
+func (r *Ring) Stats() Stats { return r.stats }
+
+// Pending reports whether there is something to read.
+func (r *Ring) Pending() bool { return atomic.LoadUint64(r.word(offDataHead)) != r.tail }
+
+// Next copies the next record out of the ring into rec, reusing rec.Data, and
+// frees its place for the kernel. It is false when the ring is drained.
+func (r *Ring) Next(rec *Raw) bool {
+	// The kernel writes a record before it moves the head: kernel/events/
+	// ring_buffer.c, perf_output_put_handle. Go's atomic load is an acquire.
+	head := atomic.LoadUint64(r.word(offDataHead))
+	if head == r.tail {
+		return false
+	}
+	avail := head - r.tail
+	if avail > uint64(len(r.data)) || avail < headerSize {
+		r.skip(head, avail)
+		return false
+	}
+	var h [headerSize]byte
+	r.copyOut(h[:], r.tail)
+	rec.Type = binary.NativeEndian.Uint32(h[0:])
+	rec.Misc = binary.NativeEndian.Uint16(h[4:])
+	size := uint64(binary.NativeEndian.Uint16(h[6:]))
+	if size < headerSize || size > avail || size%8 != 0 {
+		// Without a length there is no way to find the next record.
+		r.skip(head, avail)
+		return false
+	}
+	n := int(size) - headerSize
+	if cap(rec.Data) < n {
+		rec.Data = make([]byte, n, max(n, 512))
+	}
+	rec.Data = rec.Data[:n]
+	r.copyOut(rec.Data, r.tail+headerSize)
+	r.release(r.tail + size)
+	r.stats.Records++
+	r.countLost(rec)
+	return true
+}
+
+// copyOut copies from the ring at a position, around its end.
+func (r *Ring) copyOut(dst []byte, at uint64) {
+	n := copy(dst, r.data[at&uint64(len(r.data)-1):])
+	copy(dst[n:], r.data)
+}
+
+// release gives the place up to tail back. The store is after the copies:
+// Go's atomic store is a release.
+func (r *Ring) release(tail uint64) {
+	r.tail = tail
+	atomic.StoreUint64(r.word(offDataTail), tail)
+}
+
+func (r *Ring) skip(head, bytes uint64) {
+	r.stats.Corrupt++
+	r.stats.CorruptBytes += bytes
+	r.release(head)
+}
+
+func (r *Ring) countLost(rec *Raw) {
+	switch {
+	case rec.Type == TypeLost && len(rec.Data) >= 16:
+		r.stats.Lost += binary.NativeEndian.Uint64(rec.Data[8:])
+	case rec.Type == TypeLostSamples && len(rec.Data) >= 8:
+		r.stats.Lost += binary.NativeEndian.Uint64(rec.Data)
+	}
+}

@@ -1,0 +1,126 @@
+package procfs
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"strconv"
+	"strings"
+)
+
+// Root returns the tree that readers use for a nil one: this machine's.
+func Root(root fs.FS) fs.FS {
+	if root == nil {
+		return os.DirFS("/")
+	}
+	return root
+}
+
+// path returns proc/PID/name.
+func path(pid int, name string) string {
+	b := make([]byte, 0, 48)
+	b = append(b, "proc/"...)
+	b = strconv.AppendInt(b, int64(pid), 10)
+	b = append(b, '/')
+	return string(append(b, name...))
+}
+
+// maxSmall bounds the one-line files of /proc/PID.
+const maxSmall = 1 << 16
+
+func readSmall(root fs.FS, name string) ([]byte, error) {
+	f, err := root.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return io.ReadAll(io.LimitReader(f, maxSmall))
+}
+
+// Stat is what /proc/PID/stat says.
+type Stat struct {
+	// Comm is the thread's name: 15 bytes at most.
+	Comm string
+	// State is the state's letter; 'Z' is a process that ended and was not
+	// waited for.
+	State byte
+	// StartTime is field 22: clock ticks after boot. With the pid it tells
+	// apart processes that had the same number.
+	StartTime uint64
+}
+
+// ReadStat reads /proc/PID/stat.
+func ReadStat(root fs.FS, pid int) (Stat, error) {
+	b, err := readSmall(root, path(pid, "stat"))
+	if err != nil {
+		return Stat{}, err
+	}
+	return ParseStat(b)
+}
+
+var errStat = errors.New("malformed stat")
+
+// ParseStat parses the contents of /proc/PID/stat. The name may hold spaces and
+// parentheses, so the fields are counted from its last ")".
+func ParseStat(b []byte) (Stat, error) {
+	open, end := bytes.IndexByte(b, '('), bytes.LastIndexByte(b, ')')
+	if open < 0 || end < open {
+		return Stat{}, errStat
+	}
+	s := Stat{Comm: string(b[open+1 : end])}
+	fields := strings.Fields(string(b[end+1:]))
+	const startTime = 22 - 3 // fields[0] is field 3
+	if len(fields) <= startTime || len(fields[0]) != 1 {
+		return Stat{}, errStat
+	}
+	s.State = fields[0][0]
+	t, err := strconv.ParseUint(fields[startTime], 10, 64)
+	if err != nil {
+		return Stat{}, fmt.Errorf("%w: start time %q", errStat, fields[startTime])
+	}
+	s.StartTime = t
+	return s, nil
+}
+
+// NSpid returns the process's number in its own, innermost pid namespace:
+// /proc/PID/status, "NSpid", since Linux 4.1. Where the line is missing it is
+// pid itself.
+func NSpid(root fs.FS, pid int) int {
+	b, err := readSmall(root, path(pid, "status"))
+	if err != nil {
+		return pid
+	}
+	for line := range strings.Lines(string(b)) {
+		rest, ok := strings.CutPrefix(line, "NSpid:")
+		if !ok {
+			continue
+		}
+		f := strings.Fields(rest)
+		if len(f) == 0 {
+			return pid
+		}
+		if n, err := strconv.Atoi(f[len(f)-1]); err == nil && n > 0 {
+			return n
+		}
+	}
+	return pid
+}
+
+// PIDs lists the processes of the tree, in ascending order of their numbers'
+// text; entries that are no numbers are left out.
+func PIDs(root fs.FS) ([]int, error) {
+	list, err := fs.ReadDir(root, "proc")
+	if err != nil {
+		return nil, err
+	}
+	var pids []int
+	for _, e := range list {
+		if n, err := strconv.Atoi(e.Name()); err == nil && n > 0 {
+			pids = append(pids, n)
+		}
+	}
+	return pids, nil
+}

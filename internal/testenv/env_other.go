@@ -1,0 +1,22 @@
+//go:build !linux
+
+package testenv
+
+import (
+	"errors"
+	"runtime"
+	"testing"
+)
+
+var errNotLinux = errors.New("this is " + runtime.GOOS + ", not Linux")
+
+func checkRoot() error { return errNotLinux }
+
+func mounted(_, _, _ string) func() error { return checkRoot }
+
+func watch(testing.TB) {}
+
+// openFiles has no answer off Linux; the check of goroutines remains.
+func openFiles() map[string]string { return nil }
+
+func appearedIn(string) string { return "" }

@@ -1,0 +1,212 @@
+package testenv
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/borescope/borescope/internal/feature"
+)
+
+// SkipPrefix begins the reason of every test that Need skips.
+const SkipPrefix = "SKIP-NEED: "
+
+// Requirement is something that a test may need. Compare them with nothing;
+// pass them to Need.
+type Requirement struct {
+	name  string
+	check func() error // nil error: met
+}
+
+// What tests need.
+var (
+	// Root: user 0, with the capabilities that BPF and perf events ask for.
+	Root = Requirement{"root", checkRoot}
+	// Tracefs: mounted on /sys/kernel/tracing; Need mounts it for root.
+	Tracefs = Requirement{"tracefs", mounted("tracefs", "/sys/kernel/tracing", "README")}
+	// BPFFS: mounted on /sys/fs/bpf; Need mounts it for root.
+	BPFFS = Requirement{"bpffs", mounted("bpf", "/sys/fs/bpf", "")}
+	// Securityfs: mounted on /sys/kernel/security; Need mounts it for root.
+	Securityfs = Requirement{"securityfs", mounted("securityfs", "/sys/kernel/security", "lsm")}
+
+	// BTF: the kernel's own type information.
+	BTF = Feature(feature.BTF)
+	// Kprobes: kprobes and kretprobes.
+	Kprobes = Feature(feature.Kprobe)
+	// KprobeMulti: kprobe.multi links.
+	KprobeMulti = Feature(feature.KprobeMulti)
+	// Fentry: fentry and fexit programs.
+	Fentry = Feature(feature.Fentry)
+	// TPBTF: typed raw tracepoints.
+	TPBTF = Feature(feature.TPBTF)
+	// Uprobes: uprobes and uretprobes.
+	Uprobes = Feature(feature.Uprobe)
+	// UprobeMulti: uprobe.multi links.
+	UprobeMulti = Feature(feature.UprobeMulti)
+	// Perf: BPF programs on software perf events.
+	Perf = Feature(feature.Perf)
+	// PMU: a hardware PMU that counts cycles.
+	PMU = Feature(feature.HardwarePMU)
+	// BranchStack: a PMU that records branches.
+	BranchStack = Feature(feature.BranchStack)
+	// Ringbuf: BPF ring buffers.
+	Ringbuf = Feature(feature.Ringbuf)
+
+	// Guest: a guest of internal/vmtest, where a test may do as it likes.
+	Guest = Requirement{"guest", func() error {
+		if !InGuest() {
+			return errors.New("not in a guest of internal/vmtest")
+		}
+		return nil
+	}}
+	// Go: a go command that can build this module, with its dependencies at
+	// hand. Guests have none, and another user may not read the cache.
+	Go = Requirement{"go", sync.OnceValue(checkGo)}
+)
+
+// Feature is the requirement that feature.Test says yes.
+func Feature(f feature.Feature) Requirement {
+	return Requirement{f.String(), func() error { return feature.Test(f) }}
+}
+
+// Tool is the requirement that a program is in PATH.
+func Tool(name string) Requirement {
+	return Requirement{"tool " + name, func() error {
+		if _, err := exec.LookPath(name); err != nil {
+			return errors.New("not found")
+		}
+		return nil
+	}}
+}
+
+// checkGo has the go command find a package of a dependency.
+func checkGo() error {
+	if err := Tool("go").check(); err != nil {
+		return err
+	}
+	cmd := exec.Command("go", "list", "github.com/cilium/ebpf")
+	cmd.Env = append(os.Environ(), "GOPROXY=off")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		first, _, _ := strings.Cut(strings.TrimSpace(string(out)), "\n")
+		return fmt.Errorf("can't build this module: %s", first)
+	}
+	return nil
+}
+
+// CPUs is the requirement of so many CPUs that this process may use.
+func CPUs(n int) Requirement {
+	return Requirement{fmt.Sprintf("%d CPUs", n), func() error {
+		if have := runtime.NumCPU(); have < n {
+			return fmt.Errorf("there are %d", have)
+		}
+		return nil
+	}}
+}
+
+// File is the requirement that a file exists and can be read.
+func File(path string) Requirement {
+	return Requirement{path, func() error {
+		f, err := os.Open(path)
+		if err != nil {
+			var pe *os.PathError
+			if errors.As(err, &pe) {
+				return pe.Err
+			}
+			return err
+		}
+		return f.Close()
+	}}
+}
+
+// InGuest reports whether this is a guest of internal/vmtest.
+func InGuest() bool { return os.Getenv("BORESCOPE_GUEST") != "" }
+
+// Need skips the test unless all requirements are met. The reason names every
+// one that is not, with its true cause; without a proven cause the test fails.
+// It also has the files that the test leaves open attributed to it, if the
+// package's TestMain calls Main.
+func Need(t testing.TB, reqs ...Requirement) {
+	t.Helper()
+	watch(t)
+	var unmet []string
+	for _, r := range reqs {
+		err := r.check()
+		if err == nil {
+			continue
+		}
+		if why := unproven(err); why != "" {
+			t.Fatalf("%s is refused, but that is no reason to skip: %s: %v", r.name, why, err)
+		}
+		unmet = append(unmet, r.name+": "+cause(err))
+	}
+	if len(unmet) > 0 {
+		t.Skip(SkipPrefix + strings.Join(unmet, "; "))
+	}
+}
+
+// SkipUnsupported skips the test if err is an *UnsupportedError with a proven
+// cause, and does nothing otherwise. It is for what only the attempt can tell.
+func SkipUnsupported(t testing.TB, err error) {
+	t.Helper()
+	var no *feature.UnsupportedError
+	if !errors.As(err, &no) {
+		return
+	}
+	if why := unproven(err); why != "" {
+		t.Fatalf("%s: %v", why, err)
+	}
+	t.Skip(SkipPrefix + no.Feature + ": " + cause(err))
+}
+
+// cause is the part of the error that says why.
+func cause(err error) string {
+	var no *feature.UnsupportedError
+	var dunno *feature.UnknownError
+	switch {
+	case errors.As(err, &no) && no.Hint != "":
+		return no.Hint
+	case errors.As(err, &dunno) && dunno.Hint != "":
+		return dunno.Hint
+	}
+	return err.Error()
+}
+
+// unproven says what is wrong with the reason to skip, or nothing.
+func unproven(err error) string {
+	var no *feature.UnsupportedError
+	var dunno *feature.UnknownError
+	switch {
+	case errors.As(err, &no):
+		return contradiction(no)
+	case errors.As(err, &dunno) && checkRoot() == nil:
+		return "root could not tell"
+	}
+	return ""
+}
+
+// contradiction checks the cause that a refusal gives against the machine.
+func contradiction(no *feature.UnsupportedError) string {
+	if runtime.GOOS != "linux" {
+		return ""
+	}
+	if no.Hint == "" {
+		if no.Since != "" && !feature.KernelAtLeast(no.Since) {
+			return ""
+		}
+		return "no cause is given"
+	}
+	if option, ok := strings.CutSuffix(no.Hint, " is not set"); ok {
+		if v, _ := feature.KernelConfig(strings.TrimPrefix(option, "CONFIG_")); v != "" && v != "n" {
+			return option + " is " + v
+		}
+	}
+	if strings.HasSuffix(no.Hint, "is too old") && feature.KernelAtLeast(no.Since) {
+		return "it is not too old for " + no.Since
+	}
+	return ""
+}

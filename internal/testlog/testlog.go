@@ -1,0 +1,133 @@
+// Package testlog reads what a test binary prints with -test.v, so that runs
+// on this machine and in guests are counted in the same way.
+package testlog
+
+import (
+	"bytes"
+	"regexp"
+	"strings"
+)
+
+// Status is how a test ended.
+type Status string
+
+// The ends of a test, as "--- STATUS: Name" spells them.
+const (
+	Pass Status = "PASS"
+	Fail Status = "FAIL"
+	Skip Status = "SKIP"
+)
+
+// Result is one test, subtest, example or fuzz target.
+type Result struct {
+	Name   string
+	Status Status
+	// Reason is the last line that a skipped test logged.
+	Reason string
+	// Output is the end of what a failed test printed.
+	Output string
+}
+
+// Counts adds up results.
+type Counts struct{ Passed, Failed, Skipped int }
+
+// Add adds c2 to c.
+func (c *Counts) Add(c2 Counts) {
+	c.Passed += c2.Passed
+	c.Failed += c2.Failed
+	c.Skipped += c2.Skipped
+}
+
+// Count counts the results of each status.
+func Count(rs []Result) Counts {
+	var c Counts
+	for _, r := range rs {
+		switch r.Status {
+		case Pass:
+			c.Passed++
+		case Fail:
+			c.Failed++
+		case Skip:
+			c.Skipped++
+		}
+	}
+	return c
+}
+
+// Parser takes the output of one test binary, in pieces of any size, as an
+// io.Writer.
+type Parser struct {
+	partial []byte
+	current string              // the test whose output this is
+	reason  map[string]string   // the last line that each test logged
+	printed map[string][]string // the last lines that each test printed
+	tail    []string            // the last lines of all
+	results []Result
+}
+
+// kept is how many lines of a test's output, and of all output, are kept.
+const kept = 60
+
+var (
+	endLine  = regexp.MustCompile(`^\s*--- (PASS|FAIL|SKIP): (\S+) \([0-9.]+s\)`)
+	nameLine = regexp.MustCompile(`^=== (?:RUN|CONT|NAME|PAUSE)\s+(\S*)`)
+	logLine  = regexp.MustCompile(`^\s+\S+\.go:\d+: (.*)`)
+)
+
+// Write takes the next piece. It never fails.
+func (p *Parser) Write(b []byte) (int, error) {
+	p.partial = append(p.partial, b...)
+	for {
+		i := bytes.IndexByte(p.partial, '\n')
+		if i < 0 {
+			return len(b), nil
+		}
+		p.line(strings.TrimRight(string(p.partial[:i]), "\r"))
+		p.partial = p.partial[i+1:]
+	}
+}
+
+func (p *Parser) line(s string) {
+	if p.reason == nil {
+		p.reason, p.printed = map[string]string{}, map[string][]string{}
+	}
+	p.tail = keep(p.tail, s)
+	if m := endLine.FindStringSubmatch(s); m != nil {
+		p.end(m[2], Status(m[1]))
+		return
+	}
+	if m := nameLine.FindStringSubmatch(s); m != nil {
+		p.current = m[1]
+		return
+	}
+	if m := logLine.FindStringSubmatch(s); m != nil {
+		p.reason[p.current] = m[1]
+	}
+	p.printed[p.current] = keep(p.printed[p.current], s)
+}
+
+func (p *Parser) end(name string, status Status) {
+	r := Result{Name: name, Status: status}
+	switch status {
+	case Skip:
+		r.Reason = p.reason[name]
+	case Fail:
+		r.Output = strings.Join(p.printed[name], "\n")
+	}
+	delete(p.printed, name)
+	p.results = append(p.results, r)
+}
+
+func keep(lines []string, s string) []string {
+	if len(lines) >= kept {
+		lines = lines[1:]
+	}
+	return append(lines, s)
+}
+
+// Tail is the end of all output, for a binary that ended in another way than
+// by a failed test.
+func (p *Parser) Tail() string { return strings.Join(p.tail, "\n") }
+
+// Results are the tests that have ended, in that order.
+func (p *Parser) Results() []Result { return p.results }

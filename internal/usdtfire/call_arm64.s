@@ -1,0 +1,26 @@
+//go:build linux
+
+#include "textflag.h"
+
+// LOAD takes argument i of the frame in R17.
+#define LOAD(i, r) MOVD (i*8)(R17), r; MOVD (96+i*8)(R17), R19; ORR R19, r, r
+
+// func call(stub uintptr, f *frame)
+//
+// The stub returns to the caller of this, whose address is in LR still.
+TEXT ·call(SB), NOSPLIT, $0-16
+	MOVD stub+0(FP), R16
+	MOVD f+8(FP), R17
+	LOAD(0, R0)
+	LOAD(1, R1)
+	LOAD(2, R2)
+	LOAD(3, R3)
+	LOAD(4, R4)
+	LOAD(5, R5)
+	LOAD(6, R6)
+	LOAD(7, R7)
+	LOAD(8, R8)
+	LOAD(9, R9)
+	LOAD(10, R10)
+	LOAD(11, R11)
+	JMP (R16)

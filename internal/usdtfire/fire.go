@@ -1,0 +1,225 @@
+// Package usdtfire is what usdt/provider, usdt/static and usdtlink have in common:
+// the types of arguments, their specification, the way from Go values into the
+// registers that it names, and the mapping of files with probes.
+package usdtfire
+
+import (
+	"fmt"
+	"reflect"
+	"unsafe"
+)
+
+// MaxArgs is usdt.MaxArgs, which this package can't import.
+const MaxArgs = 12
+
+// Type is the type of a probe's argument, as tracers see it.
+type Type uint8
+
+// The types.
+const (
+	Int8 Type = iota
+	Int16
+	Int32
+	Int64
+	Uint8
+	Uint16
+	Uint32
+	Uint64
+	// Pointer is an address.
+	Pointer
+	// String is a Go string or byte slice without a copy. It takes two
+	// arguments: the address of its bytes, and their number.
+	String
+	// CString is a copy of a string or byte slice with a NUL behind it, for
+	// tracers and scripts that expect C strings. It lives during Fire only, and
+	// is the one type that costs an allocation there.
+	CString
+)
+
+// typeInfo is a type as the note says it.
+type typeInfo struct {
+	name   string
+	size   uint8
+	signed bool
+}
+
+var types = [...]typeInfo{
+	{"Int8", 1, true},
+	{"Int16", 2, true},
+	{"Int32", 4, true},
+	{"Int64", 8, true},
+	{"Uint8", 1, false},
+	{"Uint16", 2, false},
+	{"Uint32", 4, false},
+	{"Uint64", 8, false},
+	{"Pointer", 8, false},
+	{"String", 8, false},
+	{"CString", 8, false},
+}
+
+// String returns the type's name: "Int64".
+func (t Type) String() string {
+	if int(t) < len(types) {
+		return types[t].name
+	}
+	return fmt.Sprintf("Type(%d)", uint8(t))
+}
+
+// ArgumentError says that Fire was called with other arguments than the probe
+// has. The probe did not fire.
+type ArgumentError struct {
+	Probe string // "PROVIDER:NAME"
+	Arg   int    // index of the argument, or the number of arguments if that is wrong
+	Msg   string
+}
+
+// Error reads "fire PROVIDER:NAME: argument N: MSG".
+func (e *ArgumentError) Error() string {
+	return fmt.Sprintf("fire %s: argument %d: %s", e.Probe, e.Arg, e.Msg)
+}
+
+// Probe is what firing needs to know of a probe.
+type Probe struct {
+	Name  string // "PROVIDER:NAME"
+	Types []Type
+}
+
+// Check reports what is wrong with argument types.
+func Check(list []Type) error {
+	slots := 0
+	for _, t := range list {
+		if int(t) >= len(types) {
+			return fmt.Errorf("unknown argument type %d", t)
+		}
+		if slots++; t == String {
+			slots++
+		}
+	}
+	if slots > MaxArgs {
+		return fmt.Errorf("%d arguments are more than %d (a String is two)", slots, MaxArgs)
+	}
+	return nil
+}
+
+// frame is what the assembly loads into registers: the i-th argument is
+// values[i] | pointers[i]. Pointers are kept as such until the moment they are
+// loaded, because the garbage collector must see them, and because what they
+// point to may be on a stack that moves.
+type frame struct {
+	values   [MaxArgs]uint64
+	pointers [MaxArgs]unsafe.Pointer
+}
+
+// Fire converts arguments to what registers hold, and calls the stub. The frame
+// must be a variable of this function: through a pointer to one the arguments
+// would escape to the heap.
+func (p *Probe) Fire(stub uintptr, args []any) error {
+	if len(args) != len(p.Types) {
+		return p.argumentError(len(args), fmt.Sprintf("the probe has %d arguments", len(p.Types)))
+	}
+	var f frame
+	slot := 0
+	for i, t := range p.Types {
+		// After the kernel's trap branches are predicted wrong: the common case
+		// has two.
+		if t < Pointer {
+			if v, ok := args[i].(int); ok {
+				f.values[slot] = uint64(v)
+				slot++
+				continue
+			}
+		}
+		switch t {
+		case String:
+			b, n, ok := text(args[i])
+			if !ok {
+				return p.argumentError(i, "want a string")
+			}
+			f.pointers[slot] = b
+			slot++
+			f.values[slot] = uint64(n)
+		case CString:
+			b, n, ok := text(args[i])
+			if !ok {
+				return p.argumentError(i, "want a string")
+			}
+			c := make([]byte, n+1)
+			copy(c, unsafe.Slice((*byte)(b), n))
+			f.pointers[slot] = unsafe.Pointer(&c[0])
+		case Pointer:
+			if v, ok := pointer(args[i]); ok {
+				f.pointers[slot] = v
+				break
+			}
+			fallthrough
+		default:
+			v, ok := integer(args[i])
+			if !ok {
+				return p.argumentError(i, "want an integer")
+			}
+			f.values[slot] = v
+		}
+		slot++
+	}
+	call(stub, &f)
+	return nil
+}
+
+func (p *Probe) argumentError(i int, msg string) error {
+	return &ArgumentError{Probe: p.Name, Arg: i, Msg: msg}
+}
+
+// text returns the bytes of a string or byte slice.
+func text(v any) (unsafe.Pointer, int, bool) {
+	switch v := v.(type) {
+	case string:
+		return unsafe.Pointer(unsafe.StringData(v)), len(v), true
+	case []byte:
+		return unsafe.Pointer(unsafe.SliceData(v)), len(v), true
+	}
+	if r := reflect.ValueOf(v); r.Kind() == reflect.String {
+		s := r.String()
+		return unsafe.Pointer(unsafe.StringData(s)), len(s), true
+	}
+	return nil, 0, false
+}
+
+// integer returns an integer's bits.
+func integer(v any) (uint64, bool) {
+	switch v := v.(type) {
+	case int:
+		return uint64(v), true
+	case int64:
+		return uint64(v), true
+	case uint64:
+		return v, true
+	case int32:
+		return uint64(v), true
+	case uint32:
+		return uint64(v), true
+	case uintptr:
+		return uint64(v), true
+	}
+	r := reflect.ValueOf(v)
+	switch {
+	case r.CanInt():
+		return uint64(r.Int()), true
+	case r.CanUint():
+		return r.Uint(), true
+	case r.Kind() == reflect.Bool:
+		if r.Bool() {
+			return 1, true
+		}
+		return 0, true
+	}
+	return 0, false
+}
+
+// pointer returns a pointer of any type.
+func pointer(v any) (unsafe.Pointer, bool) {
+	switch r := reflect.ValueOf(v); r.Kind() {
+	case reflect.Pointer, reflect.UnsafePointer:
+		return r.UnsafePointer(), true
+	}
+	return nil, false
+}

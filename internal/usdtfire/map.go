@@ -1,0 +1,71 @@
+//go:build linux
+
+package usdtfire
+
+import (
+	"errors"
+	"fmt"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// Region is address space that probes are mapped to. It is never given back:
+// a semaphore in it may be read at any time, and a goroutine be in a stub.
+type Region []byte
+
+// At returns the address of an offset.
+func (r Region) At(off uintptr) unsafe.Pointer { return unsafe.Pointer(&r[off]) }
+
+// Reserve returns a region in which all reads as zero.
+func Reserve(size int) (Region, error) {
+	mem, err := unix.Mmap(-1, 0, size, unix.PROT_READ, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_NORESERVE)
+	if err != nil {
+		return nil, fmt.Errorf("reserve %d bytes: %w", size, err)
+	}
+	return mem, nil
+}
+
+// MapText maps size bytes of a file at fileOff for execution.
+func (r Region) MapText(off, size uintptr, fd int, fileOff int64) error {
+	return r.replace(off, size, unix.PROT_READ|unix.PROT_EXEC, 0, fd, fileOff)
+}
+
+// MapData maps size bytes of a file privately and writable: the only kind of
+// mapping in which the kernel raises semaphores (valid_ref_ctr_vma,
+// kernel/events/uprobes.c).
+func (r Region) MapData(off, size uintptr, fd int, fileOff int64) error {
+	return r.replace(off, size, unix.PROT_READ|unix.PROT_WRITE, 0, fd, fileOff)
+}
+
+// Clear puts zeros in place of a mapping.
+func (r Region) Clear(off, size uintptr) error {
+	return r.replace(off, size, unix.PROT_READ, unix.MAP_ANONYMOUS|unix.MAP_NORESERVE, -1, 0)
+}
+
+// replace maps over a part of the region; the kernel does so in one step.
+func (r Region) replace(off, size uintptr, prot, flags, fd int, fileOff int64) error {
+	_, err := unix.MmapPtr(fd, fileOff, r.At(off), size, prot, unix.MAP_PRIVATE|unix.MAP_FIXED|flags)
+	if err != nil {
+		return fmt.Errorf("map probes: %w", err)
+	}
+	return nil
+}
+
+// Memfd creates an anonymous file with the given contents that may be mapped
+// executable: with vm.memfd_noexec set, that must be asked for (MFD_EXEC, Linux
+// 6.3), and older kernels don't know the flag. The caller closes it.
+func Memfd(name string, b []byte) (int, error) {
+	fd, err := unix.MemfdCreate(name, unix.MFD_CLOEXEC|unix.MFD_EXEC)
+	if errors.Is(err, unix.EINVAL) {
+		fd, err = unix.MemfdCreate(name, unix.MFD_CLOEXEC)
+	}
+	if err != nil {
+		return -1, err
+	}
+	if n, err := unix.Pwrite(fd, b, 0); err != nil || n != len(b) {
+		unix.Close(fd)
+		return -1, fmt.Errorf("write %d bytes: %d, %w", len(b), n, err)
+	}
+	return fd, nil
+}

@@ -1,0 +1,162 @@
+package guest
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/borescope/borescope/internal/vmtest/wire"
+)
+
+// module is this module's path.
+const module = "github.com/borescope/borescope"
+
+// Package is what the go command knows of a package.
+type Package struct {
+	ImportPath, Name, Dir     string
+	TestGoFiles, XTestGoFiles []string
+}
+
+// Rel is the package's path in the module, "." for the root.
+func (p *Package) Rel() string {
+	if p.ImportPath == module {
+		return "."
+	}
+	return strings.TrimPrefix(p.ImportPath, module+"/")
+}
+
+// HasTests reports whether the package has test files for the architecture it
+// was listed for.
+func (p *Package) HasTests() bool { return len(p.TestGoFiles)+len(p.XTestGoFiles) > 0 }
+
+// List expands package patterns for Linux on an architecture.
+func List(arch string, patterns ...string) ([]Package, error) {
+	args := append([]string{"list", "-json=ImportPath,Name,Dir,TestGoFiles,XTestGoFiles"}, patterns...)
+	out, err := goCommand(arch, args...)
+	if err != nil {
+		return nil, err
+	}
+	var ps []Package
+	for d := json.NewDecoder(bytes.NewReader(out)); ; {
+		var p Package
+		if err := d.Decode(&p); errors.Is(err, io.EOF) {
+			return ps, nil
+		} else if err != nil {
+			return nil, err
+		}
+		ps = append(ps, p)
+	}
+}
+
+// Build builds a static program for a guest.
+func Build(to, pkg, arch string) error {
+	_, err := goCommand(arch, "build", "-o", to, pkg)
+	return err
+}
+
+// BuildTest builds a package's static test binary.
+func BuildTest(to, pkg, arch string) error {
+	_, err := goCommand(arch, "test", "-c", "-o", to, pkg)
+	return err
+}
+
+func goCommand(arch string, args ...string) ([]byte, error) {
+	cmd := exec.Command("go", args...)
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH="+arch)
+	var complaint bytes.Buffer
+	cmd.Stderr = &complaint
+	out, err := cmd.Output()
+	if err != nil {
+		return nil, fmt.Errorf("go %s: %w\n%s", strings.Join(args, " "), err, complaint.String())
+	}
+	return out, nil
+}
+
+// Tests are test binaries for one architecture, built once for all kernels.
+type Tests struct {
+	arch     string
+	packages []Package
+	binaries map[string]string // import path to file
+}
+
+// BuildTests builds the test binaries of all packages that match and have
+// tests, into dir. What does not build is in the error; the rest is returned
+// all the same.
+func BuildTests(dir, arch string, patterns ...string) (*Tests, error) {
+	all, err := List(arch, patterns...)
+	if err != nil {
+		return nil, err
+	}
+	t := &Tests{arch: arch, binaries: map[string]string{}}
+	var errs []error
+	for _, p := range all {
+		if !p.HasTests() {
+			continue
+		}
+		to := filepath.Join(dir, arch, strings.ReplaceAll(p.Rel(), "/", "_")+".test")
+		if err := BuildTest(to, p.ImportPath, arch); err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		t.packages = append(t.packages, p)
+		t.binaries[p.ImportPath] = to
+	}
+	return t, errors.Join(errs...)
+}
+
+// Packages are those that have tests.
+func (t *Tests) Packages() []Package { return slices.Clone(t.packages) }
+
+// Only leaves those packages, given by their paths in the module.
+func (t *Tests) Only(rels []string) *Tests {
+	few := &Tests{arch: t.arch, binaries: t.binaries}
+	for _, p := range t.packages {
+		if slices.Contains(rels, p.Rel()) {
+			few.packages = append(few.packages, p)
+		}
+	}
+	return few
+}
+
+// AddTo adds a job for each package to a run: the binary, with the package's
+// testdata as go test would have it, and the flags ("-test.run=X").
+func (t *Tests) AddTo(o *Options, timeout time.Duration, flags ...string) {
+	if o.Files == nil {
+		o.Files = map[string]string{}
+	}
+	for _, p := range t.packages {
+		bin := t.binaries[p.ImportPath]
+		inGuest := "/test/" + filepath.Base(bin)
+		dir := "/src/" + p.Rel()
+		o.Files[inGuest] = bin
+		if testdata := filepath.Join(p.Dir, "testdata"); exists(testdata) {
+			o.Files[dir+"/testdata"] = testdata
+		}
+		argv := []string{inGuest, "-test.v", "-test.timeout=" + (timeout - 10*time.Second).String()}
+		o.Jobs = append(o.Jobs, wire.Job{
+			Name: p.Rel(), Argv: append(argv, flags...), Dir: dir,
+			Env: Environment(o), Timeout: timeout,
+		})
+	}
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
+
+// Environment is what a job in the guest sees.
+func Environment(o *Options) []string {
+	return []string{
+		"PATH=/bin:/usr/bin:/sbin:/usr/sbin:/vmtest", "HOME=/root", "USER=root", "TMPDIR=/tmp",
+		"LANG=C.UTF-8", "BORESCOPE_GUEST=" + o.Kernel.Version,
+	}
+}

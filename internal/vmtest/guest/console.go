@@ -1,0 +1,128 @@
+package guest
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/borescope/borescope/internal/testlog"
+	"github.com/borescope/borescope/internal/vmtest/wire"
+)
+
+// console takes what the guest prints.
+type console struct {
+	log     io.Writer
+	partial []byte
+	lines   []string // the last few
+	r       Report
+	parsers []testlog.Parser
+	current int // the running job, or -1
+}
+
+func newConsole(jobs []wire.Job, log io.Writer) *console {
+	c := &console{log: log, current: -1, parsers: make([]testlog.Parser, len(jobs))}
+	for _, j := range jobs {
+		c.r.Jobs = append(c.r.Jobs, JobReport{Name: j.Name, Status: "unfinished"})
+	}
+	return c
+}
+
+// Write takes the next piece. It fails only if the log does.
+func (c *console) Write(b []byte) (int, error) {
+	c.partial = append(c.partial, b...)
+	for {
+		i := bytes.IndexByte(c.partial, '\n')
+		if i < 0 {
+			return len(b), nil
+		}
+		if err := c.line(strings.TrimRight(string(c.partial[:i]), "\r")); err != nil {
+			return 0, err
+		}
+		c.partial = c.partial[i+1:]
+	}
+}
+
+// line handles one line, and passes on those that are the jobs' own or the
+// kernel's.
+func (c *console) line(s string) error {
+	c.lines = append(c.lines, s)
+	if len(c.lines) > 30 {
+		c.lines = c.lines[1:]
+	}
+	if word, rest, _ := strings.Cut(s, " "); strings.HasPrefix(word, "@vmtest-") {
+		c.control(word, rest)
+		return nil
+	}
+	if t := fatal(s); t != "" && c.r.Trouble == "" {
+		c.r.Trouble = t
+	}
+	if c.current >= 0 {
+		fmt.Fprintln(&c.parsers[c.current], s)
+	}
+	if c.log == nil || c.r.Release == "" && c.r.Trouble == "" {
+		return nil // the firmware's greeting is of no interest
+	}
+	_, err := fmt.Fprintln(c.log, s)
+	return err
+}
+
+// fatal tells the headlines of a kernel that has broken down. They count only
+// with the kernel's time stamp in front: a test may print such words too.
+func fatal(s string) string {
+	if !strings.HasPrefix(s, "[") {
+		return ""
+	}
+	for _, t := range []string{
+		"Kernel panic", "Oops", "BUG: ", "general protection fault",
+		"Unable to handle kernel", "soft lockup", "rcu: INFO",
+	} {
+		if strings.Contains(s, t) {
+			return s
+		}
+	}
+	return ""
+}
+
+func (c *console) control(word, rest string) {
+	switch word {
+	case wire.Ready:
+		c.r.Release = rest
+		return
+	case wire.Error:
+		c.r.Trouble = rest
+		return
+	}
+	number, rest, _ := strings.Cut(rest, " ")
+	i, err := strconv.Atoi(number)
+	if err != nil || i < 0 || i >= len(c.r.Jobs) {
+		return
+	}
+	j := &c.r.Jobs[i]
+	switch word {
+	case wire.Begin:
+		c.current = i
+	case wire.Left:
+		j.Left = append(j.Left, rest)
+	case wire.Warn:
+		j.Warnings = append(j.Warnings, rest)
+	case wire.End:
+		status, took, _ := strings.Cut(rest, " ")
+		seconds, _ := strconv.ParseFloat(took, 64)
+		j.Status, j.Took = status, time.Duration(seconds*float64(time.Second))
+		c.current = -1
+	}
+}
+
+// report is complete once the guest has ended.
+func (c *console) report() *Report {
+	for i := range c.r.Jobs {
+		c.r.Jobs[i].Tests, c.r.Jobs[i].Tail = c.parsers[i].Results(), c.parsers[i].Tail()
+	}
+	return &c.r
+}
+
+// tail is what the guest printed last.
+func (c *console) tail() string { return strings.Join(append(c.lines, string(c.partial)), "\n") }

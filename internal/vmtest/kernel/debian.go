@@ -1,0 +1,123 @@
+package kernel
+
+import (
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// DebianImage returns an ext4 image with a Debian system that holds the given
+// packages and all that they depend on, for guests that run other tools. The
+// packages are unpacked and not configured, which is enough for programs, and
+// needs no root; the image is kept in the cache.
+func DebianImage(suite, arch string, packages ...string) (string, error) {
+	cache, err := CacheDir()
+	if err != nil {
+		return "", err
+	}
+	packages = append([]string{"base-files", "bash", "coreutils"}, packages...)
+	slices.Sort(packages)
+	key := sha256.Sum256([]byte(strings.Join(packages, " ")))
+	name := filepath.Join(cache, "debian", fmt.Sprintf("%s-%s-%x.ext4", suite, arch, key[:6]))
+	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+		return "", err
+	}
+	unlock, err := lock(name + ".lock")
+	if err != nil {
+		return "", err
+	}
+	defer unlock()
+	if _, err := os.Stat(name); err == nil {
+		return name, nil
+	}
+	if err := buildImage(name, suite, arch, packages); err != nil {
+		return "", fmt.Errorf("a Debian %s system with %s: %w", suite, strings.Join(packages, ", "), err)
+	}
+	return name, nil
+}
+
+func buildImage(name, suite, arch string, packages []string) error {
+	a, err := openApt(suite, arch)
+	if err != nil {
+		return err
+	}
+	work, err := os.MkdirTemp(filepath.Dir(name), "build")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(work)
+	// With an empty status file nothing counts as installed, so that the
+	// whole closure is downloaded.
+	status, debs, root := filepath.Join(work, "status"), filepath.Join(work, "cache"), filepath.Join(work, "root")
+	err = errors.Join(os.WriteFile(status, nil, 0o644),
+		os.MkdirAll(filepath.Join(debs, "archives/partial"), 0o755), makeMerged(root))
+	if err != nil {
+		return err
+	}
+	args := append([]string{
+		"-o", "Dir::State::status=" + status, "-o", "Dir::Cache=" + debs, "-o", "Debug::NoLocking=true",
+		"install", "-y", "--download-only", "--no-install-recommends",
+	}, packages...)
+	if _, err := a.run("apt-get", args...); err != nil {
+		return err
+	}
+	files, err := filepath.Glob(filepath.Join(debs, "archives/*.deb"))
+	if err != nil || len(files) == 0 {
+		return errors.Join(errors.New("nothing was downloaded"), err)
+	}
+	for _, deb := range files {
+		if err := unpackMerged(deb, root); err != nil {
+			return err
+		}
+	}
+	return makeExt4(name, root)
+}
+
+// merged are the directories that a Debian system has under /usr, and links to.
+var merged = []string{"bin", "sbin", "lib", "lib64"}
+
+func makeMerged(root string) error {
+	for _, d := range merged {
+		err := errors.Join(os.MkdirAll(filepath.Join(root, "usr", d), 0o755),
+			os.Symlink("usr/"+d, filepath.Join(root, d)))
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// unpackMerged unpacks by way of tar, which follows the links that make /bin
+// another name for /usr/bin, as dpkg does; dpkg-deb -x would replace them.
+func unpackMerged(deb, root string) error {
+	_, err := run("sh", "-c", `dpkg-deb --fsys-tarfile "$1" | tar -x --keep-directory-symlink -C "$2"`, "sh", deb, root)
+	return err
+}
+
+// makeExt4 makes an image of a directory with room to spare.
+func makeExt4(name, root string) error {
+	var size int64
+	err := filepath.WalkDir(root, func(_ string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if info, err := d.Info(); err == nil && d.Type().IsRegular() {
+			size += info.Size()
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	tmp := name + ".new"
+	megabytes := fmt.Sprintf("%dM", size>>20*3/2+256)
+	if _, err := run("mke2fs", "-q", "-F", "-t", "ext4", "-d", root, tmp, megabytes); err != nil {
+		return err
+	}
+	return os.Rename(tmp, name)
+}

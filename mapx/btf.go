@@ -1,0 +1,123 @@
+package mapx
+
+import (
+	"fmt"
+	"strconv"
+
+	"github.com/cilium/ebpf/btf"
+)
+
+// checkBTF compares the layout of a Go type with the BTF type the map was
+// created with. Every Go field must lie on a field of the same place and size.
+// Bytes ([N]byte) lie on anything, and fields of the map that Go leaves to
+// padding or to blank fields are accepted.
+func checkBTF(l *layout, typ btf.Type) error {
+	var w btfWalk
+	if !w.add(typ, "", 0) {
+		return nil // a type with no fixed layout of its own: nothing to compare
+	}
+	for i := range l.Fields {
+		f := &l.Fields[i]
+		if f.Size == 1 && f.Count > 0 {
+			continue
+		}
+		if err := w.check(f); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+type btfWalk struct {
+	fields []field
+}
+
+// add flattens a type; false says that it met something it can't place.
+func (w *btfWalk) add(typ btf.Type, name string, off int) bool {
+	if len(w.fields) >= maxFields {
+		return false
+	}
+	switch t := btf.UnderlyingType(typ).(type) {
+	case *btf.Int:
+		kind := "u"
+		switch t.Encoding {
+		case btf.Signed:
+			kind = "i"
+		case btf.Bool:
+			kind = "b"
+		}
+		w.fields = append(w.fields, field{Name: name, Offset: off, Size: int(t.Size), Kind: kind})
+	case *btf.Enum:
+		w.fields = append(w.fields, field{Name: name, Offset: off, Size: int(t.Size), Kind: "u"})
+	case *btf.Float:
+		w.fields = append(w.fields, field{Name: name, Offset: off, Size: int(t.Size), Kind: "f"})
+	case *btf.Pointer:
+		w.fields = append(w.fields, field{Name: name, Offset: off, Size: 8, Kind: "u"})
+	case *btf.Array:
+		return w.addArray(t, name, off)
+	case *btf.Struct:
+		for i := range t.Members {
+			if !w.addMember(&t.Members[i], name, off) {
+				return false
+			}
+		}
+	default: // unions, bit fields' holders, forward declarations
+		return false
+	}
+	return true
+}
+
+func (w *btfWalk) addArray(t *btf.Array, name string, off int) bool {
+	size, err := btf.Sizeof(t.Type)
+	if err != nil {
+		return false
+	}
+	start := len(w.fields)
+	if t.Nelems == 0 || !w.add(t.Type, name, off) {
+		return false
+	}
+	if len(w.fields) == start+1 && w.fields[start].Size == size {
+		w.fields[start].Count = int(t.Nelems)
+		return true
+	}
+	for i := range w.fields[start:] {
+		w.fields[start+i].Name = name + "[0]" + w.fields[start+i].Name[len(name):]
+	}
+	for i := 1; i < int(t.Nelems); i++ {
+		if !w.add(t.Type, name+"["+strconv.Itoa(i)+"]", off+i*size) {
+			return false
+		}
+	}
+	return true
+}
+
+func (w *btfWalk) addMember(m *btf.Member, name string, off int) bool {
+	if m.BitfieldSize != 0 {
+		return false
+	}
+	path := m.Name
+	switch {
+	case m.Name == "":
+		path = name
+	case name != "":
+		path = name + "." + m.Name
+	}
+	return w.add(m.Type, path, off+int(m.Offset.Bytes()))
+}
+
+// check finds the map's field under f and says what is wrong with it.
+func (w *btfWalk) check(f *field) error {
+	for i := range w.fields {
+		g := &w.fields[i]
+		if f.Offset+f.span() <= g.Offset || g.Offset+g.span() <= f.Offset {
+			continue
+		}
+		aligned := f.Size == g.Size && (f.Offset-g.Offset)%f.Size == 0
+		inside := f.Offset >= g.Offset && f.Offset+f.span() <= g.Offset+g.span()
+		if aligned && (inside || f.Count > 0) && (f.Kind == "f") == (g.Kind == "f") {
+			continue
+		}
+		return fmt.Errorf("field %v lies on the map's %v", f, g)
+	}
+	return nil
+}

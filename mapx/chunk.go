@@ -1,0 +1,238 @@
+package mapx
+
+import (
+	"bufio"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"strings"
+	"sync"
+
+	"github.com/borescope/borescope/internal/compress"
+)
+
+// Every file of a recording but the manifest is a container: a line
+// "borescope KIND VERSION", a line of JSON, then chunks, each compressed on its
+// own, so that a file that was cut off is readable up to the last whole one.
+// FORMAT.md describes it.
+const (
+	formatVersion = 1
+	chunkHeader   = 12       // raw size, compressed size, CRC-32C, little-endian
+	maxChunk      = 32 << 20 // raw or compressed; bounds a reader's memory
+	maxHeaderLine = 1 << 20
+)
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// ErrCorrupt says that a recording's bytes can't be what was written.
+var ErrCorrupt = errors.New("damaged recording")
+
+// chunkWriter writes a container. It is safe for concurrent use.
+type chunkWriter struct {
+	name string // for messages
+
+	mu     sync.Mutex
+	w      io.Writer
+	enc    *compress.Encoder
+	out    []byte
+	err    error // the first, which stays
+	closed bool
+}
+
+func newChunkWriter(name, kind string, w io.Writer, enc *compress.Encoder, header any) (*chunkWriter, error) {
+	b, err := json.Marshal(header)
+	if err == nil {
+		_, err = fmt.Fprintf(w, "borescope %s %d\n%s\n", kind, formatVersion, b)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("record %s: %w", name, err)
+	}
+	return &chunkWriter{name: name, w: w, enc: enc}, nil
+}
+
+// write compresses payload into one chunk.
+func (c *chunkWriter) write(payload []byte) error {
+	if c.err != nil || len(payload) == 0 {
+		return c.err
+	}
+	if len(payload) > maxChunk {
+		return c.fail(fmt.Errorf("%d bytes at once, more than %d", len(payload), maxChunk))
+	}
+	var head [chunkHeader]byte
+	c.out = c.enc.Append(append(c.out[:0], head[:]...), payload)
+	body := c.out[chunkHeader:]
+	binary.LittleEndian.PutUint32(c.out, uint32(len(payload)))
+	binary.LittleEndian.PutUint32(c.out[4:], uint32(len(body)))
+	binary.LittleEndian.PutUint32(c.out[8:], crc32.Checksum(body, castagnoli))
+	if _, err := c.w.Write(c.out); err != nil {
+		return c.fail(err)
+	}
+	return nil
+}
+
+func (c *chunkWriter) fail(err error) error {
+	if c.err == nil {
+		c.err = fmt.Errorf("record %s: %w", c.name, err)
+	}
+	return c.err
+}
+
+// chunkReader reads a container.
+type chunkReader struct {
+	name string
+	r    *bufio.Reader
+	dec  *compress.Decoder
+	in   []byte
+	out  []byte
+	n    int // chunks read
+}
+
+// newChunkReader checks the container's kind and version, and decodes its
+// header.
+func newChunkReader(name, kind string, r io.Reader, header any) (*chunkReader, error) {
+	c := &chunkReader{name: name, r: bufio.NewReaderSize(r, 1<<16)}
+	line, err := readLine(c.r)
+	if err == nil {
+		err = checkVersion(line, kind)
+	}
+	if err == nil {
+		if line, err = readLine(c.r); err == nil {
+			err = json.Unmarshal([]byte(line), header)
+		}
+	}
+	if err == nil {
+		c.dec, err = compress.NewDecoder(maxChunk)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("recording %s: %w", name, err)
+	}
+	return c, nil
+}
+
+// readLine reads a header line, which ends in a newline.
+func readLine(r *bufio.Reader) (string, error) {
+	var b strings.Builder
+	for b.Len() < maxHeaderLine {
+		part, err := r.ReadSlice('\n')
+		b.Write(part)
+		switch {
+		case err == nil:
+			return b.String()[:b.Len()-1], nil
+		case err == io.EOF:
+			return "", fmt.Errorf("header: %w", io.ErrUnexpectedEOF)
+		case err != bufio.ErrBufferFull:
+			return "", err
+		}
+	}
+	return "", fmt.Errorf("header line longer than %d bytes: %w", maxHeaderLine, ErrCorrupt)
+}
+
+func checkVersion(line, kind string) error {
+	var k string
+	var version int
+	if n, _ := fmt.Sscanf(line, "borescope %s %d", &k, &version); n != 2 || k != kind {
+		return fmt.Errorf("not a borescope %s: %w", kind, ErrCorrupt)
+	}
+	if version < 1 || version > formatVersion {
+		return fmt.Errorf("format version %d: this program reads up to %d", version, formatVersion)
+	}
+	return nil
+}
+
+// next returns the payload of the next chunk, valid until the call after. At
+// the end it returns io.EOF; where the file was cut, io.ErrUnexpectedEOF.
+func (c *chunkReader) next() ([]byte, error) {
+	var head [chunkHeader]byte
+	switch _, err := io.ReadFull(c.r, head[:]); {
+	case err == io.EOF:
+		return nil, io.EOF
+	case err == io.ErrUnexpectedEOF:
+		return nil, c.cut()
+	case err != nil:
+		return nil, fmt.Errorf("recording %s: %w", c.name, err)
+	}
+	raw := binary.LittleEndian.Uint32(head[:])
+	size := binary.LittleEndian.Uint32(head[4:])
+	if raw > maxChunk || size > maxChunk {
+		return nil, c.corrupt(fmt.Sprintf("claims %d bytes", max(raw, size)))
+	}
+	if err := c.body(int(size)); err != nil {
+		return nil, err
+	}
+	if crc32.Checksum(c.in, castagnoli) != binary.LittleEndian.Uint32(head[8:]) {
+		return nil, c.corrupt("checksum differs")
+	}
+	var err error
+	if c.out, err = c.dec.Append(c.out[:0], c.in); err != nil {
+		return nil, c.corrupt(err.Error())
+	}
+	if len(c.out) != int(raw) {
+		return nil, c.corrupt(fmt.Sprintf("%d bytes, not the %d it claims", len(c.out), raw))
+	}
+	c.n++
+	return c.out, nil
+}
+
+// body reads n bytes into c.in, which grows with what is really there.
+func (c *chunkReader) body(n int) error {
+	c.in = c.in[:0]
+	for len(c.in) < n {
+		part := min(n-len(c.in), max(64<<10, len(c.in)))
+		at := len(c.in)
+		c.in = append(c.in, make([]byte, part)...)
+		if _, err := io.ReadFull(c.r, c.in[at:]); err == io.EOF || err == io.ErrUnexpectedEOF {
+			return c.cut()
+		} else if err != nil {
+			return fmt.Errorf("recording %s: %w", c.name, err)
+		}
+	}
+	return nil
+}
+
+func (c *chunkReader) cut() error {
+	return fmt.Errorf("recording %s: cut off after %d whole chunks: %w", c.name, c.n, io.ErrUnexpectedEOF)
+}
+
+func (c *chunkReader) corrupt(msg string) error {
+	return fmt.Errorf("recording %s: chunk %d: %s: %w", c.name, c.n+1, msg, ErrCorrupt)
+}
+
+// parser takes a payload apart; the first thing that isn't there fails all.
+type parser struct {
+	b   []byte
+	bad bool
+}
+
+func (p *parser) uvarint() uint64 {
+	v, n := binary.Uvarint(p.b)
+	if n <= 0 {
+		p.bad, p.b = true, nil
+		return 0
+	}
+	p.b = p.b[n:]
+	return v
+}
+
+func (p *parser) varint() int64 {
+	v, n := binary.Varint(p.b)
+	if n <= 0 {
+		p.bad, p.b = true, nil
+		return 0
+	}
+	p.b = p.b[n:]
+	return v
+}
+
+// bytes takes n bytes, nil if there are fewer.
+func (p *parser) bytes(n uint64) []byte {
+	if n > uint64(len(p.b)) {
+		p.bad, p.b = true, nil
+		return nil
+	}
+	b := p.b[:n]
+	p.b = p.b[n:]
+	return b
+}

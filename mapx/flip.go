@@ -1,0 +1,108 @@
+package mapx
+
+import (
+	"encoding/binary"
+	"fmt"
+	"sync"
+
+	"github.com/cilium/ebpf"
+)
+
+// Flip is a table whose ReadAndClear loses nothing, for maps of every kind,
+// arrays included: two maps of which programs write one, found through a slot of
+// an array of maps. ReadAndClear puts the other map into the slot; the kernel
+// returns from that only when every program run that might still hold the first
+// map has ended (it waits for the RCU grace period after changing a map of
+// maps: maybe_wait_bpf_programs, kernel/bpf/syscall.c, Linux 4.20; on kernels
+// before 6.8 that leaves out sleepable programs). Then nobody writes the first
+// map, and it is read and emptied at leisure.
+//
+// The wait takes some milliseconds, tens on a busy machine. A Flip is safe for
+// concurrent use. It borrows its maps and holds no resource of its own.
+type Flip[K comparable, V any] struct {
+	outer *ebpf.Map
+	slot  uint32
+
+	mu     sync.Mutex
+	tables [2]drainer[K, V]
+	fds    [2]int
+	active int
+}
+
+// drainer is what a Flip needs of Map and PerCPU.
+type drainer[K, V any] interface {
+	Table[K, V]
+	drain() (Snapshot[K, V], error)
+}
+
+var _ Table[uint32, uint64] = (*Flip[uint32, uint64])(nil)
+
+// NewFlip makes a Flip of two maps of the same kind; a becomes the one that
+// programs find in outer[slot]. outer is an array of maps.
+func NewFlip[K comparable, V any](outer *ebpf.Map, slot uint32, a, b *Map[K, V]) (*Flip[K, V], error) {
+	f := &Flip[K, V]{
+		outer: outer, slot: slot,
+		tables: [2]drainer[K, V]{a, b}, fds: [2]int{a.raw.m.FD(), b.raw.m.FD()},
+	}
+	if err := f.init(); err != nil {
+		return nil, err
+	}
+	return f, nil
+}
+
+// NewFlipPerCPU is NewFlip for two per-CPU maps.
+func NewFlipPerCPU[K comparable, V any](outer *ebpf.Map, slot uint32, a, b *PerCPU[K, V]) (*Flip[K, []V], error) {
+	f := &Flip[K, []V]{
+		outer: outer, slot: slot,
+		tables: [2]drainer[K, []V]{a, b}, fds: [2]int{a.raw.m.FD(), b.raw.m.FD()},
+	}
+	if err := f.init(); err != nil {
+		return nil, err
+	}
+	return f, nil
+}
+
+func (f *Flip[K, V]) init() error {
+	if t := f.outer.Type(); t != ebpf.ArrayOfMaps {
+		return fmt.Errorf("flip %v: a %v, not an array of maps", f.outer, t)
+	}
+	if n := f.outer.MaxEntries(); f.slot >= n {
+		return fmt.Errorf("flip %v: slot %d of %d", f.outer, f.slot, n)
+	}
+	return f.point(0)
+}
+
+// point makes programs write tables[i].
+func (f *Flip[K, V]) point(i int) error {
+	var key, value [4]byte
+	binary.NativeEndian.PutUint32(key[:], f.slot)
+	binary.NativeEndian.PutUint32(value[:], uint32(f.fds[i]))
+	if err := elemCall(cmdUpdate, f.outer.FD(), key[:], value[:], 0); err != nil {
+		return fmt.Errorf("flip %v: %w", f.outer, err)
+	}
+	f.active = i
+	return nil
+}
+
+// Snapshot returns the entries that were written since the last ReadAndClear,
+// with the guarantees of Map.Snapshot.
+func (f *Flip[K, V]) Snapshot() (Snapshot[K, V], error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.tables[f.active].Snapshot()
+}
+
+// ReadAndClear returns the entries that were written since the last one, and
+// starts anew. Every update is in exactly one result: this one or the next.
+// Unlike a snapshot's, the values are final: no program was writing them.
+//
+// Where it fails the map is left for the next call, with what was not read.
+func (f *Flip[K, V]) ReadAndClear() (Snapshot[K, V], error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	old := f.active
+	if err := f.point(1 - old); err != nil {
+		return Snapshot[K, V]{}, err
+	}
+	return f.tables[old].drain()
+}

@@ -1,0 +1,47 @@
+package mapx
+
+import (
+	"errors"
+	"syscall"
+	"testing"
+
+	"github.com/borescope/borescope/internal/testenv"
+)
+
+// TestFullDisk: a disk that fills up is an error of the read that found it, of
+// those after it, and of Close; what was written before replays.
+func TestFullDisk(t *testing.T) {
+	testenv.Need(t, testenv.Root)
+	dir := t.TempDir()
+	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=256k"); err != nil {
+		t.Skip("mount:", err)
+	}
+	defer syscall.Unmount(dir, 0)
+	rec, err := CreateRecording(dir+"/rec", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	snapshot := stackSnapshot(2000)
+	for i := range snapshot.Entries {
+		for j := range snapshot.Entries[i].Key.PCs {
+			snapshot.Entries[i].Key.PCs[j] = uint64(i*7919+j*104729) * 0x9e3779b97f4a7c15 // doesn't compress
+		}
+	}
+	table := RecordTable(rec, "t", Table[stackKey, uint64](&staticTable[stackKey, uint64]{snapshot}))
+	if _, err := table.Snapshot(); !errors.Is(err, syscall.ENOSPC) {
+		t.Error("the first snapshot that doesn't fit:", err)
+	}
+	if _, err := table.Snapshot(); !errors.Is(err, syscall.ENOSPC) {
+		t.Error("the one after:", err)
+	}
+	src := rec.Stream("s", &listSource{records: sampleRecords(10)})
+	if _, err := readAll(t, src); !errors.Is(err, syscall.ENOSPC) {
+		t.Error("another stream:", err)
+	}
+	if err := rec.Close(); !errors.Is(err, syscall.ENOSPC) {
+		t.Error("Close:", err)
+	}
+	if _, err := CreateRecording(dir+"/other", nil); !errors.Is(err, syscall.ENOSPC) {
+		t.Error("a recording on the full disk:", err)
+	}
+}

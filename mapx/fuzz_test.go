@@ -1,0 +1,183 @@
+package mapx
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"testing"
+	"testing/fstest"
+
+	"github.com/borescope/borescope/internal/compress"
+)
+
+func fixtureFile(f *testing.F, name string) []byte {
+	b, err := os.ReadFile("testdata/recording-1/" + name)
+	if err != nil {
+		f.Fatal(err)
+	}
+	return b
+}
+
+// FuzzReplay: what replays from any bytes, recorded again, replays the same.
+func FuzzReplay(f *testing.F) {
+	f.Add(fixtureFile(f, "events.stream"))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		p, err := NewReplay(bytes.NewReader(b), nil)
+		if err != nil {
+			return
+		}
+		records, err := readAll(t, p)
+		if !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, ErrCorrupt) {
+			t.Fatal(err)
+		}
+		p, err = NewReplay(bytes.NewReader(record(t, records)), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		again, err := readAll(t, p)
+		if err != io.EOF {
+			t.Fatal(err)
+		}
+		checkRecords(t, again, records)
+	})
+}
+
+// FuzzChunk feeds payloads behind the checksum and the compression, which
+// random bytes don't get through: records, then a table's snapshots.
+func FuzzChunk(f *testing.F) {
+	f.Add([]byte{chunkRecords, 1, 2, 1, 0, 2, 'x'})
+	f.Add([]byte{chunkTransposed, 2, 2, 2, 1, 1, 0, 0, 4, 5, 'a', 'b', 'c', 'd'})
+	f.Add([]byte{chunkStats, '{', '}'})
+	f.Add([]byte{opSnapshot, 2, 1, 1, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12})
+	enc, err := compress.NewEncoder()
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Fuzz(func(t *testing.T, payload []byte) {
+		if len(payload) == 0 {
+			return
+		}
+		wrap := func(kind string, header any) []byte {
+			var buf bytes.Buffer
+			w, err := newChunkWriter("fuzz", kind, &buf, enc, header)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := w.write(payload); err != nil {
+				t.Fatal(err)
+			}
+			return buf.Bytes()
+		}
+		p, err := NewReplay(bytes.NewReader(wrap("stream", streamHeader{})), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		records, err := readAll(t, p)
+		if err != io.EOF && !errors.Is(err, ErrCorrupt) {
+			t.Fatal(err)
+		}
+		total := 0
+		for i := range records {
+			total += len(records[i].Data)
+		}
+		if total > len(payload) {
+			t.Fatalf("%d bytes from a payload of %d", total, len(payload))
+		}
+
+		key, _ := layoutOf[uint32]()
+		value, _ := sliceLayoutOf[[]uint64]()
+		fsys := fstest.MapFS{
+			manifestName: {Data: []byte("borescope recording 1\n{}")},
+			"t.table":    {Data: wrap("table", tableHeader{Order: "little", Key: *key, Value: *value})},
+		}
+		r, err := OpenRecording(fsys)
+		if err != nil {
+			t.Fatal(err)
+		}
+		table, err := ReplayTable[uint32, []uint64](r, "t")
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, err := table.Snapshot()
+		if err == nil && len(s.Entries)*4 > len(payload) {
+			t.Fatal(len(s.Entries), "entries")
+		}
+		for i := range s.Entries {
+			_ = append([]uint64(nil), s.Entries[i].Value...) // all of it is there
+		}
+	})
+}
+
+// FuzzTree: a tree of files from any bytes has only valid paths, and every file
+// in it can be read.
+func FuzzTree(f *testing.F) {
+	f.Add(fixtureFile(f, "host.tar.file"))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		r, err := OpenRecording(fstest.MapFS{
+			manifestName:    {Data: []byte("borescope recording 1\n{}")},
+			"host.tar.file": {Data: b},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		tree, err := r.FS("host")
+		if err != nil {
+			return
+		}
+		for name, n := range tree.(memFS) {
+			if !fs.ValidPath(name) {
+				t.Fatalf("path %q", name)
+			}
+			if n.dir || n.link != "" {
+				continue
+			}
+			got, err := fs.ReadFile(tree, name)
+			if err == nil && !bytes.Equal(got, n.data) {
+				t.Fatalf("%s: %q", name, got)
+			}
+		}
+	})
+}
+
+// FuzzDump: a table of any header and payload is printed or refused, and what
+// is printed is not much longer than what was there.
+func FuzzDump(f *testing.F) {
+	f.Add([]byte(`{"order":"little","key":{"size":4,"fields":[{"offset":0,"size":4,"kind":"u"}]},`+
+		`"value":{"size":8,"slice":true,"fields":[{"name":"x","offset":0,"size":8,"kind":"i"}]}}`),
+		[]byte{opSnapshot, 2, 1, 1, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12})
+	enc, err := compress.NewEncoder()
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Fuzz(func(t *testing.T, header, payload []byte) {
+		var h tableHeader
+		if len(payload) == 0 || json.Unmarshal(header, &h) != nil {
+			return
+		}
+		var buf bytes.Buffer
+		w, err := newChunkWriter("fuzz", "table", &buf, enc, h)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := w.write(payload); err != nil {
+			t.Fatal(err)
+		}
+		r, err := OpenRecording(fstest.MapFS{
+			manifestName: {Data: []byte("borescope recording 1\n{}")}, "t.table": {Data: buf.Bytes()},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		d, err := r.DumpTable("t")
+		if err != nil {
+			return
+		}
+		_, _, entries, err := d.Next()
+		if err == nil && len(entries) > len(payload) {
+			t.Fatalf("%d entries of %d bytes", len(entries), len(payload))
+		}
+	})
+}

@@ -1,0 +1,279 @@
+package mapx
+
+import (
+	"fmt"
+	"reflect"
+	"strconv"
+	"unsafe"
+)
+
+// maxFields bounds the description of one type: an array of structs is written
+// out element by element.
+const maxFields = 1 << 16
+
+// field is a scalar, or an array of scalars, at a fixed place in a type.
+type field struct {
+	// Name is the Go path, "Addr.Port" or "Stacks[2].PC"; empty for a type that
+	// is a scalar itself.
+	Name   string `json:"name,omitempty"`
+	Offset int    `json:"offset"`
+	// Size is that of one element, in bytes.
+	Size int `json:"size"`
+	// Kind is u (unsigned), i (signed), f (float) or b (bool).
+	Kind string `json:"kind"`
+	// Count is the number of elements; 0 for a scalar.
+	Count int `json:"count,omitempty"`
+}
+
+// span is the number of bytes the field covers.
+func (f *field) span() int { return f.Size * max(f.Count, 1) }
+
+// String names the field in messages.
+func (f *field) String() string {
+	name := f.Name
+	if name == "" {
+		name = "value"
+	}
+	s := fmt.Sprintf("%s (%s%d", name, f.Kind, 8*f.Size)
+	if f.Count > 0 {
+		s += "×" + strconv.Itoa(f.Count)
+	}
+	return s + " at offset " + strconv.Itoa(f.Offset) + ")"
+}
+
+// layout says where the scalars of a fixed-size type lie in memory.
+type layout struct {
+	// Size is that of the type, with its padding; of an element if Slice.
+	Size   int     `json:"size"`
+	Slice  bool    `json:"slice,omitempty"` // a slice of these, one per CPU
+	Fields []field `json:"fields"`
+}
+
+// layoutOf describes T, which must hold nothing but integers of fixed size,
+// floats, bools, arrays and structs of those: what a BPF map can hold.
+func layoutOf[T any]() (*layout, error) {
+	t := reflect.TypeFor[T]()
+	l := &layout{Size: int(t.Size())}
+	if err := l.add(t, "", 0); err != nil {
+		return nil, fmt.Errorf("%v: %w", t, err)
+	}
+	return l, nil
+}
+
+// keyLayoutOf is layoutOf for the key of a recorded table, which has a size.
+func keyLayoutOf[T any]() (*layout, error) {
+	l, err := layoutOf[T]()
+	if err == nil && l.Size == 0 {
+		err = fmt.Errorf("%v: has no bytes", reflect.TypeFor[T]())
+	}
+	return l, err
+}
+
+// sliceLayoutOf is layoutOf for a T that may be a slice of a fixed-size type.
+func sliceLayoutOf[T any]() (*layout, error) {
+	t := reflect.TypeFor[T]()
+	l := &layout{Size: int(t.Size())}
+	if t.Kind() == reflect.Slice {
+		t = t.Elem()
+		l.Size, l.Slice = int(t.Size()), true
+	}
+	if err := l.add(t, "", 0); err != nil {
+		return nil, fmt.Errorf("%v: %w", reflect.TypeFor[T](), err)
+	}
+	return l, nil
+}
+
+func (l *layout) add(t reflect.Type, name string, off int) error {
+	if len(l.Fields) >= maxFields {
+		return fmt.Errorf("more than %d fields", maxFields)
+	}
+	if kind := scalarKind(t.Kind()); kind != "" {
+		l.Fields = append(l.Fields, field{Name: name, Offset: off, Size: int(t.Size()), Kind: kind})
+		return nil
+	}
+	switch t.Kind() {
+	case reflect.Array:
+		return l.addArray(t, name, off)
+	case reflect.Struct:
+		for i := range t.NumField() {
+			f := t.Field(i)
+			path := f.Name
+			if name != "" {
+				path = name + "." + f.Name
+			}
+			if err := l.add(f.Type, path, off+int(f.Offset)); err != nil {
+				return err
+			}
+		}
+		return nil
+	case reflect.Int, reflect.Uint, reflect.Uintptr:
+		return fmt.Errorf("field %s: %v has another size on another machine: use %v32 or %v64",
+			orValue(name), t, t, t)
+	default:
+		return fmt.Errorf("field %s: a %v is not plain data", orValue(name), t)
+	}
+}
+
+func (l *layout) addArray(t reflect.Type, name string, off int) error {
+	elem := t.Elem()
+	if kind := scalarKind(elem.Kind()); kind != "" && t.Len() > 0 {
+		l.Fields = append(l.Fields, field{
+			Name: name, Offset: off, Size: int(elem.Size()), Kind: kind, Count: t.Len(),
+		})
+		return nil
+	}
+	for i := range t.Len() {
+		err := l.add(elem, name+"["+strconv.Itoa(i)+"]", off+i*int(elem.Size()))
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func scalarKind(k reflect.Kind) string {
+	switch k {
+	case reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
+		return "u"
+	case reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
+		return "i"
+	case reflect.Float32, reflect.Float64:
+		return "f"
+	case reflect.Bool:
+		return "b"
+	}
+	return ""
+}
+
+func orValue(name string) string {
+	if name == "" {
+		return "value"
+	}
+	return name
+}
+
+// packed is the size of the type's fields with no padding between them.
+func (l *layout) packed() int {
+	n := 0
+	for i := range l.Fields {
+		n += l.Fields[i].span()
+	}
+	return n
+}
+
+// sameAs says how l differs from other, the layout that the data has; nil if
+// it does not. Names may differ; sizes, places and kinds may not, except that
+// signedness is the reader's business. Bytes of which nothing is known (a map
+// that was recorded without its types) are what the reader says.
+func (l *layout) sameAs(other *layout) error {
+	if other.isUntyped() && l.Size == other.Size && l.Slice == other.Slice {
+		return nil
+	}
+	for i := range min(len(l.Fields), len(other.Fields)) {
+		a, b := &l.Fields[i], &other.Fields[i]
+		if a.Offset != b.Offset || a.Size != b.Size || max(a.Count, 1) != max(b.Count, 1) ||
+			(a.Kind == "f") != (b.Kind == "f") {
+			return fmt.Errorf("field %v, but the data has %v", a, b)
+		}
+	}
+	switch n, m := len(l.Fields), len(other.Fields); {
+	case n > m:
+		return fmt.Errorf("field %v is not in the data", &l.Fields[m])
+	case n < m:
+		return fmt.Errorf("the data's field %v is missing", &other.Fields[n])
+	case l.Size != other.Size:
+		return fmt.Errorf("%d bytes, but the data has %d", l.Size, other.Size)
+	case l.Slice != other.Slice:
+		return fmt.Errorf("one is a value by CPU, the other a single value")
+	}
+	return nil
+}
+
+// swap reverses the bytes of every scalar in b, which holds values of this
+// layout one after the other: data from a machine of the other byte order.
+func (l *layout) swap(b []byte) {
+	if l.Size == 0 {
+		return
+	}
+	for ; len(b) >= l.Size; b = b[l.Size:] {
+		for i := range l.Fields {
+			f := &l.Fields[i]
+			for j := range max(f.Count, 1) {
+				s := b[f.Offset+j*f.Size:][:f.Size]
+				for x, y := 0, len(s)-1; x < y; x, y = x+1, y-1 {
+					s[x], s[y] = s[y], s[x]
+				}
+			}
+		}
+	}
+}
+
+// codec copies values of one type between the kernel's bytes and Go memory.
+type codec struct {
+	layout *layout
+	// size is the number of bytes the kernel keeps per value.
+	size int
+	// direct says that the kernel's bytes are the Go value's bytes.
+	direct bool
+}
+
+// newCodec fits T to a map's key or value of the given size. A map may keep T
+// with Go's (and C's) padding, or packed without any.
+func newCodec[T any](what string, size int) (codec, error) {
+	l, err := layoutOf[T]()
+	if err != nil {
+		return codec{}, fmt.Errorf("%s %w", what, err)
+	}
+	c := codec{layout: l, size: size}
+	switch size {
+	case l.Size:
+		c.direct = true
+	case l.packed():
+	default:
+		return codec{}, fmt.Errorf("%s %v: %w", what, reflect.TypeFor[T](), l.sizeError(size))
+	}
+	return c, nil
+}
+
+// sizeError says which field of l a map that keeps size bytes has no room for,
+// or how much of the map's data no field covers.
+func (l *layout) sizeError(size int) error {
+	for i := range l.Fields {
+		if f := &l.Fields[i]; f.Offset+f.span() > size {
+			return fmt.Errorf("%d bytes, the map has %d: no room for field %v", l.Size, size, f)
+		}
+	}
+	if n := len(l.Fields); n > 0 {
+		f := &l.Fields[n-1]
+		return fmt.Errorf("%d bytes, the map has %d: nothing covers the bytes after field %v",
+			l.Size, size, f)
+	}
+	return fmt.Errorf("%d bytes, the map has %d", l.Size, size)
+}
+
+// decode copies one value from src, c.size bytes, to the value at dst.
+func (c *codec) decode(dst unsafe.Pointer, src []byte) {
+	if c.direct {
+		copy(unsafe.Slice((*byte)(dst), c.size), src)
+		return
+	}
+	to := unsafe.Slice((*byte)(dst), c.layout.Size)
+	for i := range c.layout.Fields {
+		f := &c.layout.Fields[i]
+		n := copy(to[f.Offset:f.Offset+f.span()], src)
+		src = src[n:]
+	}
+}
+
+// encode appends the kernel's form of the value at src to dst.
+func (c *codec) encode(dst []byte, src unsafe.Pointer) []byte {
+	from := unsafe.Slice((*byte)(src), c.layout.Size)
+	if c.direct {
+		return append(dst, from...)
+	}
+	for i := range c.layout.Fields {
+		f := &c.layout.Fields[i]
+		dst = append(dst, from[f.Offset:f.Offset+f.span()]...)
+	}
+	return dst
+}

@@ -1,0 +1,182 @@
+package mapx
+
+import (
+	"errors"
+	"flag"
+	"runtime"
+	"sync"
+	"syscall"
+	"testing"
+	"unsafe"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+	"github.com/cilium/ebpf/rlimit"
+
+	"github.com/borescope/borescope/internal/testenv"
+)
+
+// flooding is how many events the floods produce, on two CPUs.
+var flooding = flag.Int("flood", 1<<18, "events of each flood test")
+
+func TestMain(m *testing.M) { testenv.Main(m) }
+
+// needBPF skips where maps can't be made.
+func needBPF(t testing.TB) {
+	t.Helper()
+	testenv.Need(t, testenv.Root)
+	// Before Linux 5.11 maps count as locked memory.
+	if err := rlimit.RemoveMemlock(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func newMap(t testing.TB, spec *ebpf.MapSpec) *ebpf.Map {
+	t.Helper()
+	needBPF(t)
+	m, err := ebpf.NewMap(spec)
+	if errors.Is(err, ebpf.ErrNotSupported) {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { m.Close() })
+	return m
+}
+
+// newMapSince is newMap for a type that older kernels than since don't have.
+func newMapSince(t testing.TB, since string, spec *ebpf.MapSpec) *ebpf.Map {
+	t.Helper()
+	needBPF(t)
+	m, err := ebpf.NewMap(spec)
+	if err != nil {
+		testenv.SkipUnsupported(t, &UnsupportedError{Feature: spec.Type.String() + " map", Since: since, Err: err})
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { m.Close() })
+	return m
+}
+
+// emitter is a program that emits records of 32 bytes: the CPU's own sequence
+// number first, then the CPU.
+type emitter struct {
+	prog *ebpf.Program
+	out  *ebpf.Map // ring or perf event array
+	// counts is a per-CPU array: 0 runs, 1 failures.
+	counts *ebpf.Map
+}
+
+func newCounts(t testing.TB, n uint32) *ebpf.Map {
+	return newMap(t, &ebpf.MapSpec{
+		Type: ebpf.PerCPUArray, KeySize: 4, ValueSize: 8, MaxEntries: n, Name: "counts",
+	})
+}
+
+// bump adds one to a slot of a per-CPU array and leaves the old value in r7.
+func bump(counts *ebpf.Map, slot int32, label string) asm.Instructions {
+	return asm.Instructions{
+		asm.StoreImm(asm.RFP, -4, int64(slot), asm.Word),
+		asm.Mov.Reg(asm.R2, asm.RFP),
+		asm.Add.Imm(asm.R2, -4),
+		asm.LoadMapPtr(asm.R1, counts.FD()),
+		asm.FnMapLookupElem.Call(),
+		asm.JEq.Imm(asm.R0, 0, label),
+		asm.LoadMem(asm.R7, asm.R0, 0, asm.DWord),
+		asm.Mov.Reg(asm.R1, asm.R7),
+		asm.Add.Imm(asm.R1, 1),
+		asm.StoreMem(asm.R0, 0, asm.R1, asm.DWord),
+	}
+}
+
+func newRingEmitter(t testing.TB, size uint32, flags int64) *emitter {
+	out := newMap(t, &ebpf.MapSpec{Type: ebpf.RingBuf, MaxEntries: size, Name: "ring"})
+	counts := newCounts(t, 2)
+	insns := asm.Instructions{asm.Mov.Reg(asm.R6, asm.R1)}
+	insns = append(insns, bump(counts, 0, "out")...)
+	insns = append(insns,
+		asm.StoreMem(asm.RFP, -40, asm.R7, asm.DWord),
+		asm.FnGetSmpProcessorId.Call(),
+		asm.StoreMem(asm.RFP, -32, asm.R0, asm.DWord),
+		asm.Mov.Imm(asm.R1, 0x1122),
+		asm.StoreMem(asm.RFP, -24, asm.R1, asm.DWord),
+		asm.Mov.Imm(asm.R1, 0x3344),
+		asm.StoreMem(asm.RFP, -16, asm.R1, asm.DWord),
+		asm.LoadMapPtr(asm.R1, out.FD()),
+		asm.Mov.Reg(asm.R2, asm.RFP),
+		asm.Add.Imm(asm.R2, -40),
+		asm.Mov.Imm(asm.R3, 32),
+		asm.LoadImm(asm.R4, flags, asm.DWord),
+		asm.FnRingbufOutput.Call(),
+		asm.JEq.Imm(asm.R0, 0, "out"),
+	)
+	insns = append(insns, bump(counts, 1, "out")...)
+	insns = append(insns, asm.Mov.Imm(asm.R0, 0).WithSymbol("out"), asm.Return())
+	return &emitter{prog: newProg(t, insns), out: out, counts: counts}
+}
+
+// newProg loads a socket filter: the one program type that every kernel runs
+// any number of times in one test-run call.
+func newProg(t testing.TB, insns asm.Instructions) *ebpf.Program {
+	t.Helper()
+	prog, err := ebpf.NewProgram(&ebpf.ProgramSpec{
+		Type: ebpf.SocketFilter, Instructions: insns, License: "Dual MIT/GPL",
+	})
+	if err != nil {
+		t.Fatalf("%+v", err)
+	}
+	t.Cleanup(func() { prog.Close() })
+	return prog
+}
+
+// run runs prog n times, or a few more: where a signal interrupts the kernel's
+// loop it is begun again. What was produced is what the program counted.
+func run(t testing.TB, prog *ebpf.Program, n int) {
+	t.Helper()
+	for n > 0 {
+		repeat := min(n, 1<<16)
+		_, err := prog.Run(&ebpf.RunOptions{Data: make([]byte, 64), Repeat: uint32(repeat)})
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		n -= repeat
+	}
+}
+
+// runOnAll runs prog n times on each online CPU at once, threads of them.
+func runOnAll(t testing.TB, prog *ebpf.Program, threads, n int) *sync.WaitGroup {
+	var wg sync.WaitGroup
+	for i := range threads {
+		wg.Go(func() {
+			runtime.LockOSThread() // and leave it to die with the thread's mask
+			pin(t, i%runtime.NumCPU())
+			run(t, prog, n)
+		})
+	}
+	return &wg
+}
+
+func pin(t testing.TB, cpu int) {
+	var mask [16]uint64
+	mask[cpu/64] = 1 << (cpu % 64)
+	_, _, errno := syscall.RawSyscall(syscall.SYS_SCHED_SETAFFINITY, 0, unsafe.Sizeof(mask),
+		uintptr(unsafe.Pointer(&mask)))
+	if errno != 0 {
+		t.Error(errno)
+	}
+}
+
+// total is the sum of one slot over the CPUs.
+func (e *emitter) total(t testing.TB, slot uint32) uint64 {
+	t.Helper()
+	var values []uint64
+	if err := e.counts.Lookup(slot, &values); err != nil {
+		t.Fatal(err)
+	}
+	sum := uint64(0)
+	for _, v := range values {
+		sum += v
+	}
+	return sum
+}

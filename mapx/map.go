@@ -1,0 +1,277 @@
+package mapx
+
+import (
+	"fmt"
+	"iter"
+	"slices"
+	"sync/atomic"
+	"syscall"
+	"unsafe"
+
+	"github.com/cilium/ebpf"
+)
+
+// Map reads a BPF map whose entries have one value each as Go values: a hash,
+// an LRU hash, an array, an LPM trie, or a map of maps (whose values are the
+// inner maps' ids, uint32). Storage maps have Lookup and Put but no Snapshot,
+// since the kernel doesn't list them. Use NewPerCPU for per-CPU maps.
+//
+// K and V are plain data: integers of fixed size, floats, bools, arrays and
+// structs of those. They are read in place where Go's layout is the map's
+// (which it is for a struct that C or package probe/action lays out), field by
+// field where the map has the same fields packed.
+//
+// A Map is safe for concurrent use. It borrows the *ebpf.Map, which must stay
+// open, and holds no resource of its own.
+type Map[K comparable, V any] struct {
+	raw        *rawMap
+	key, value codec
+	hint       sizeHint
+}
+
+var _ Table[uint32, uint64] = (*Map[uint32, uint64])(nil)
+
+// New returns a typed view of m. It fails if m is of another kind, or if K or V
+// don't fit the sizes of m's key and value or, where the map carries BTF that
+// this process may read, their fields; the error names the field.
+//
+// Minimum kernel 5.10; elsewhere than on Linux it returns *UnsupportedError.
+func New[K comparable, V any](m *ebpf.Map) (*Map[K, V], error) {
+	if err := supported("map reading"); err != nil {
+		return nil, err
+	}
+	if err := checkKind(m, false); err != nil {
+		return nil, err
+	}
+	t := &Map[K, V]{raw: newRawMap(m, int(m.ValueSize()))}
+	var err error
+	if t.key, t.value, err = codecs[K, V](m); err != nil {
+		return nil, err
+	}
+	return t, nil
+}
+
+func codecs[K, V any](m *ebpf.Map) (key, value codec, err error) {
+	if key, err = newCodec[K]("key", int(m.KeySize())); err != nil {
+		return key, value, fmt.Errorf("map %v: %w", m, err)
+	}
+	if value, err = newCodec[V]("value", int(m.ValueSize())); err != nil {
+		return key, value, fmt.Errorf("map %v: %w", m, err)
+	}
+	var kl, vl *layout // BTF offsets say nothing where Go's are not the map's
+	if key.direct {
+		kl = key.layout
+	}
+	if value.direct {
+		vl = value.layout
+	}
+	return key, value, checkTypes(m, kl, vl)
+}
+
+func checkKind(m *ebpf.Map, perCPU bool) error {
+	switch m.Type() {
+	case ebpf.PerCPUHash, ebpf.PerCPUArray, ebpf.LRUCPUHash, ebpf.PerCPUCGroupStorage:
+		if !perCPU {
+			return fmt.Errorf("map %v has a value per CPU: use NewPerCPU", m)
+		}
+		return nil
+	case ebpf.RingBuf:
+		return fmt.Errorf("map %v is a stream: use OpenRing", m)
+	case ebpf.PerfEventArray:
+		return fmt.Errorf("map %v is a stream: use OpenPerfBuffer", m)
+	case ebpf.Queue, ebpf.Stack:
+		return fmt.Errorf("map %v has no keys: use NewQueue", m)
+	case ebpf.BloomFilter:
+		return fmt.Errorf("map %v can only be asked: use NewBloom", m)
+	}
+	if perCPU {
+		return fmt.Errorf("map %v has one value per entry, not one per CPU: use New", m)
+	}
+	return nil
+}
+
+// Snapshot returns the entries as they are now, in the map's order. An entry
+// that is in the map during the whole call is in the snapshot exactly once; one
+// that is inserted or deleted meanwhile may be in it or not, but never twice.
+// Entries are read one after the other, so two of them may be from different
+// moments; a value that is wider than a machine word may be read in the middle
+// of an update, unless the program writes it whole (insert) or atomically.
+func (t *Map[K, V]) Snapshot() (Snapshot[K, V], error) {
+	entries, err := t.Append(nil)
+	return Snapshot[K, V]{Entries: entries}, err
+}
+
+// Append is Snapshot appending to dst, for callers that reuse the memory. On
+// error the entries read so far are returned with it.
+func (t *Map[K, V]) Append(dst []Entry[K, V]) ([]Entry[K, V], error) {
+	return t.appendAll(dst, false)
+}
+
+// ReadAndClear returns the entries and removes them. The kernel reads and
+// deletes bucket by bucket under the bucket's lock, so nothing that programs
+// write by bpf_map_update_elem is lost or seen twice. A program that looked a
+// value up before the deletion and adds to it afterwards, a moment later in the
+// same run, adds to a value that nobody reads any more: where that matters use
+// a Flip, which loses nothing.
+//
+// An array can't be cleared without losing what arrives between the read and
+// the write: it returns *UnsupportedError. Use a Flip, or Delta on snapshots.
+func (t *Map[K, V]) ReadAndClear() (Snapshot[K, V], error) {
+	if t.raw.isArray() {
+		return Snapshot[K, V]{}, errArrayClear(t.raw.name)
+	}
+	entries, err := t.appendAll(nil, true)
+	return Snapshot[K, V]{Entries: entries}, err
+}
+
+func errArrayClear(name string) error {
+	return &UnsupportedError{
+		Feature: "ReadAndClear of array " + name,
+		Hint:    "updates between read and clear would be lost: use NewFlip, or Delta between snapshots",
+	}
+}
+
+// drain returns and removes all entries of a map that no program writes.
+func (t *Map[K, V]) drain() (Snapshot[K, V], error) {
+	if !t.raw.isArray() {
+		return t.ReadAndClear()
+	}
+	s, err := t.Snapshot()
+	if err == nil {
+		err = t.raw.zeroAll()
+	}
+	return s, err
+}
+
+func (t *Map[K, V]) appendAll(dst []Entry[K, V], del bool) ([]Entry[K, V], error) {
+	dst = slices.Grow(dst, t.hint.get())
+	before := len(dst)
+	err := t.raw.each(del, func(keys, values []byte, n int) bool {
+		dst = t.decode(dst, keys, values, n)
+		return true
+	})
+	t.hint.set(len(dst) - before)
+	return dst, err
+}
+
+// sizeHint remembers how large the last snapshot was, so that the next one
+// needs no growing.
+type sizeHint struct{ n atomic.Int64 }
+
+func (h *sizeHint) get() int { return int(h.n.Load()) }
+
+func (h *sizeHint) set(n int) { h.n.Store(int64(n + n/16)) }
+
+func (t *Map[K, V]) decode(dst []Entry[K, V], keys, values []byte, n int) []Entry[K, V] {
+	at := len(dst)
+	if cap(dst)-at < n {
+		dst = append(dst, make([]Entry[K, V], n)...)
+	} else {
+		dst = dst[:at+n]
+	}
+	out := dst[at:]
+	if t.key.direct && t.value.direct {
+		ks := unsafe.Slice((*K)(unsafe.Pointer(unsafe.SliceData(keys))), n)
+		vs := unsafe.Slice((*V)(unsafe.Pointer(unsafe.SliceData(values))), n)
+		for i := range out {
+			out[i].Key, out[i].Value = ks[i], vs[i]
+		}
+		return dst
+	}
+	for i := range out {
+		t.key.decode(unsafe.Pointer(&out[i].Key), keys[i*t.key.size:][:t.key.size])
+		t.value.decode(unsafe.Pointer(&out[i].Value), values[i*t.value.size:][:t.value.size])
+	}
+	return dst
+}
+
+// All iterates over the entries with the guarantees of Snapshot, a batch at a
+// time. The second result is the error that ended the loop early, nil if none
+// did. Single use.
+func (t *Map[K, V]) All() (iter.Seq2[K, V], func() error) {
+	var err error
+	seq := func(yield func(K, V) bool) {
+		var batch []Entry[K, V]
+		err = t.raw.each(false, func(keys, values []byte, n int) bool {
+			batch = t.decode(batch[:0], keys, values, n)
+			for i := range batch {
+				if !yield(batch[i].Key, batch[i].Value) {
+					return false
+				}
+			}
+			return true
+		})
+	}
+	return seq, func() error { return err }
+}
+
+// Lookup returns the value of one key, and whether it is there.
+func (t *Map[K, V]) Lookup(key K) (V, bool, error) {
+	var v V
+	b := alignedBytes(t.value.size)
+	ok, err := t.raw.lookup(t.key.encode(nil, unsafe.Pointer(&key)), b)
+	if ok {
+		t.value.decode(unsafe.Pointer(&v), b)
+	}
+	return v, ok, err
+}
+
+// Put inserts or replaces an entry.
+func (t *Map[K, V]) Put(key K, value V) error {
+	err := elemCall(cmdUpdate, t.raw.m.FD(), t.key.encode(nil, unsafe.Pointer(&key)),
+		t.value.encode(nil, unsafe.Pointer(&value)), 0)
+	if err != nil {
+		return t.raw.error("update", err)
+	}
+	return nil
+}
+
+// Delete removes an entry; one that is not there is no error.
+func (t *Map[K, V]) Delete(key K) error {
+	return t.raw.delete(t.key.encode(nil, unsafe.Pointer(&key)))
+}
+
+func (r *rawMap) delete(key []byte) error {
+	err := elemCall(cmdDelete, r.m.FD(), key, nil, 0)
+	if err != nil && err != syscall.ENOENT {
+		return r.error("delete", err)
+	}
+	return nil
+}
+
+// Clear removes all entries, as bpftrace's clear() does; an array is zeroed.
+// Updates that arrive meanwhile may be lost.
+func (t *Map[K, V]) Clear() error { return t.raw.clear() }
+
+func (r *rawMap) clear() error {
+	if r.isArray() {
+		return r.zeroAll()
+	}
+	return r.each(true, func([]byte, []byte, int) bool { return true })
+}
+
+// Zero sets every value to zero and keeps the keys, as bpftrace's zero() does.
+// Updates that arrive meanwhile may be lost.
+func (t *Map[K, V]) Zero() error { return t.raw.zero() }
+
+func (r *rawMap) zero() error {
+	if r.isArray() {
+		return r.zeroAll()
+	}
+	var keys []byte
+	err := r.each(false, func(k, _ []byte, _ int) bool {
+		keys = append(keys, k...)
+		return true
+	})
+	if err != nil {
+		return err
+	}
+	zero := alignedBytes(r.valueSize)
+	for ; len(keys) > 0; keys = keys[r.keySize:] {
+		err := elemCall(cmdUpdate, r.m.FD(), keys[:r.keySize], zero, uint64(ebpf.UpdateExist))
+		if err != nil && err != syscall.ENOENT {
+			return r.error("zero", err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,183 @@
+package mapx
+
+import (
+	"fmt"
+	"iter"
+	"unsafe"
+
+	"github.com/cilium/ebpf"
+)
+
+// PerCPU reads a BPF map whose entries have a value per CPU: a per-CPU hash, LRU
+// hash, array or cgroup storage. Its table's values are slices with one element
+// per *possible* CPU (more than are online on many machines, and neither is
+// runtime.NumCPU), indexed by CPU number; all slices of a snapshot share a few
+// backing arrays. Reduced, Sum and Reduce make one value of them.
+//
+// K and V are plain data as for Map. A PerCPU is safe for concurrent use. It
+// borrows the *ebpf.Map, which must stay open, and holds no resource of its own.
+type PerCPU[K comparable, V any] struct {
+	raw        *rawMap
+	key, value codec
+	stride     int // bytes from one CPU's value to the next
+	cpus       int
+	hint       sizeHint
+}
+
+var _ Table[uint32, []uint64] = (*PerCPU[uint32, uint64])(nil)
+
+// NewPerCPU returns a typed view of m, with the checks of New.
+//
+// Minimum kernel 5.10; elsewhere than on Linux it returns *UnsupportedError.
+func NewPerCPU[K comparable, V any](m *ebpf.Map) (*PerCPU[K, V], error) {
+	if err := supported("per-CPU map reading"); err != nil {
+		return nil, err
+	}
+	if err := checkKind(m, true); err != nil {
+		return nil, err
+	}
+	cpus, err := ebpf.PossibleCPU()
+	if err != nil {
+		return nil, fmt.Errorf("map %v: %w", m, err)
+	}
+	// The kernel rounds each CPU's value up to 8 bytes (bpf_map_value_size,
+	// kernel/bpf/syscall.c).
+	stride := (int(m.ValueSize()) + 7) &^ 7
+	t := &PerCPU[K, V]{raw: newRawMap(m, stride*cpus), stride: stride, cpus: cpus}
+	if t.key, t.value, err = codecs[K, V](m); err != nil {
+		return nil, err
+	}
+	return t, nil
+}
+
+// CPUs returns the number of possible CPUs: the length of every value.
+func (t *PerCPU[K, V]) CPUs() int { return t.cpus }
+
+// Snapshot returns the entries as they are now, with the guarantees of
+// Map.Snapshot.
+func (t *PerCPU[K, V]) Snapshot() (Snapshot[K, []V], error) { return t.read(false) }
+
+// ReadAndClear returns the entries and removes them, with the guarantees of
+// Map.ReadAndClear; like there, an array returns *UnsupportedError.
+func (t *PerCPU[K, V]) ReadAndClear() (Snapshot[K, []V], error) {
+	if t.raw.isArray() {
+		return Snapshot[K, []V]{}, errArrayClear(t.raw.name)
+	}
+	return t.read(true)
+}
+
+func (t *PerCPU[K, V]) drain() (Snapshot[K, []V], error) {
+	if !t.raw.isArray() {
+		return t.read(true)
+	}
+	s, err := t.read(false)
+	if err == nil {
+		err = t.raw.zeroAll()
+	}
+	return s, err
+}
+
+func (t *PerCPU[K, V]) read(del bool) (Snapshot[K, []V], error) {
+	entries := make([]Entry[K, []V], 0, t.hint.get())
+	err := t.raw.each(del, func(keys, values []byte, n int) bool {
+		entries = t.decode(entries, make([]V, n*t.cpus), keys, values, n)
+		return true
+	})
+	t.hint.set(len(entries))
+	return Snapshot[K, []V]{Entries: entries}, err
+}
+
+// decode appends n entries whose values lie in backing.
+func (t *PerCPU[K, V]) decode(dst []Entry[K, []V], backing []V, keys, values []byte, n int) []Entry[K, []V] {
+	t.decodeValues(backing, values, n)
+	for i := range n {
+		var e Entry[K, []V]
+		t.key.decode(unsafe.Pointer(&e.Key), keys[i*t.key.size:][:t.key.size])
+		e.Value = backing[i*t.cpus : (i+1)*t.cpus : (i+1)*t.cpus]
+		dst = append(dst, e)
+	}
+	return dst
+}
+
+func (t *PerCPU[K, V]) decodeValues(backing []V, values []byte, n int) {
+	if t.value.direct && t.stride == t.value.size {
+		copy(backing, unsafe.Slice((*V)(unsafe.Pointer(unsafe.SliceData(values))), n*t.cpus))
+		return
+	}
+	for i := range n * t.cpus {
+		t.value.decode(unsafe.Pointer(&backing[i]), values[i*t.stride:][:t.value.size])
+	}
+}
+
+// All iterates over the entries with the guarantees of Snapshot, a batch at a
+// time; a value's slice is valid until the next iteration. The second result is
+// the error that ended the loop early, nil if none did. Single use.
+func (t *PerCPU[K, V]) All() (iter.Seq2[K, []V], func() error) {
+	var err error
+	seq := func(yield func(K, []V) bool) {
+		var backing []V
+		err = t.raw.each(false, func(keys, values []byte, n int) bool {
+			if len(backing) < n*t.cpus {
+				backing = make([]V, n*t.cpus)
+			}
+			t.decodeValues(backing, values, n)
+			for i := range n {
+				var k K
+				t.key.decode(unsafe.Pointer(&k), keys[i*t.key.size:][:t.key.size])
+				if !yield(k, backing[i*t.cpus:(i+1)*t.cpus:(i+1)*t.cpus]) {
+					return false
+				}
+			}
+			return true
+		})
+	}
+	return seq, func() error { return err }
+}
+
+// Lookup returns the values of one key, one per possible CPU, and whether it is
+// there.
+func (t *PerCPU[K, V]) Lookup(key K) ([]V, bool, error) {
+	b := alignedBytes(t.raw.valueSize)
+	ok, err := t.raw.lookup(t.key.encode(nil, unsafe.Pointer(&key)), b)
+	if !ok {
+		return nil, false, err
+	}
+	v := make([]V, t.cpus)
+	t.decodeValues(v, b, 1)
+	return v, true, nil
+}
+
+// Put sets the values of one key: one per possible CPU, missing ones zero.
+func (t *PerCPU[K, V]) Put(key K, values []V) error {
+	if len(values) > t.cpus {
+		return fmt.Errorf("update %s: %d values for %d CPUs", t.raw.name, len(values), t.cpus)
+	}
+	b := alignedBytes(t.raw.valueSize)
+	for i := range values {
+		t.value.encode(b[i*t.stride:i*t.stride], unsafe.Pointer(&values[i]))
+	}
+	err := elemCall(cmdUpdate, t.raw.m.FD(), t.key.encode(nil, unsafe.Pointer(&key)), b, 0)
+	if err != nil {
+		return t.raw.error("update", err)
+	}
+	return nil
+}
+
+// Delete removes an entry; one that is not there is no error.
+func (t *PerCPU[K, V]) Delete(key K) error {
+	return t.raw.delete(t.key.encode(nil, unsafe.Pointer(&key)))
+}
+
+// Clear removes all entries, as bpftrace's clear() does; an array is zeroed.
+// Updates that arrive meanwhile may be lost.
+func (t *PerCPU[K, V]) Clear() error { return t.raw.clear() }
+
+// Zero sets every value to zero and keeps the keys, as bpftrace's zero() does.
+// Updates that arrive meanwhile may be lost.
+func (t *PerCPU[K, V]) Zero() error { return t.raw.zero() }
+
+// Reduced returns a view of the table in which fn made one value of the values
+// of all CPUs. fn must not keep its argument.
+func (t *PerCPU[K, V]) Reduced(fn func(cpus []V) V) Table[K, V] {
+	return Reduce[K, V, V](t, fn)
+}

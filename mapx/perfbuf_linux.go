@@ -1,0 +1,304 @@
+package mapx
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"math/bits"
+	"os"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+	"unsafe"
+
+	"github.com/cilium/ebpf"
+
+	"github.com/borescope/borescope/internal/cpus"
+)
+
+type perfBuffer struct {
+	waiter waiter
+	epoll  int
+	poll   time.Duration
+	order  time.Duration
+	array  *ebpf.Map
+
+	mu      sync.Mutex // guards what follows; held while the pages are touched
+	cpus    []*perfCPU
+	turn    int    // the CPU that is read now
+	barrier uint64 // in order: times up to here are complete
+	held    bool   // in order: there is something younger than the barrier
+	lost    lossCounter
+	counts  Stats
+	closed  bool
+}
+
+func (p *perfBuffer) open(m *ebpf.Map, opts *PerfBufferOptions) (err error) {
+	if m.Type() != ebpf.PerfEventArray {
+		return fmt.Errorf("open perf buffer %v: a %v, not a perf event array", m, m.Type())
+	}
+	if opts.WakeupBytes > 0 && opts.WakeupEvents > 0 {
+		return fmt.Errorf("open perf buffer %v: wake-up by both bytes and events", m)
+	}
+	p.array, p.poll, p.order, p.epoll = m, opts.Poll, opts.Order, -1
+	defer func() {
+		if err != nil {
+			p.release()
+			err = fmt.Errorf("open perf buffer %v: %w", m, err)
+		}
+	}()
+	if err := p.lost.open(opts.Lost, opts.LostSlot); err != nil {
+		return err
+	}
+	if p.epoll, err = syscall.EpollCreate1(syscall.EPOLL_CLOEXEC); err != nil {
+		return os.NewSyscallError("epoll_create1", err)
+	}
+	online, err := cpus.Online(nil)
+	if err != nil {
+		return err
+	}
+	for _, cpu := range online {
+		if uint32(cpu) >= m.MaxEntries() {
+			break // the program can't emit there either
+		}
+		if err := p.addCPU(cpu, opts); err != nil {
+			return err
+		}
+	}
+	if len(p.cpus) == 0 {
+		return errors.New("no CPU has a place in the array")
+	}
+	epoll := p.epoll
+	p.epoll = -1 // the waiter's from now on
+	return p.waiter.adopt(epoll, func() bool { return p.hasRecord(epoll) })
+}
+
+func (p *perfBuffer) addCPU(cpu int, opts *PerfBufferOptions) error {
+	size := opts.PerCPU
+	if size <= 0 {
+		size = 64 << 10
+	}
+	size = max(size, os.Getpagesize())
+	size = 1 << bits.Len(uint(size-1))
+	c, err := openPerfCPU(cpu, size, opts)
+	if errors.Is(err, syscall.ENODEV) {
+		return nil // it went offline just now
+	}
+	if err != nil {
+		return err
+	}
+	p.cpus = append(p.cpus, c)
+	p.counts.Size += size
+	event := syscall.EpollEvent{Events: syscall.EPOLLIN, Fd: int32(c.fd)}
+	if err := syscall.EpollCtl(p.epoll, syscall.EPOLL_CTL_ADD, c.fd, &event); err != nil {
+		return os.NewSyscallError("epoll_ctl", err)
+	}
+	var key, value [4]byte
+	binary.NativeEndian.PutUint32(key[:], uint32(cpu))
+	binary.NativeEndian.PutUint32(value[:], uint32(c.fd))
+	if err := elemCall(cmdUpdate, p.array.FD(), key[:], value[:], 0); err != nil {
+		return fmt.Errorf("cpu %d: %w", cpu, err)
+	}
+	return nil
+}
+
+func (p *perfBuffer) release() error {
+	var errs []error
+	for _, c := range p.cpus {
+		var key [4]byte
+		binary.NativeEndian.PutUint32(key[:], uint32(c.cpu))
+		_ = elemCall(cmdDelete, p.array.FD(), key[:], nil, 0) // the map may be closed
+		errs = append(errs, c.close())
+	}
+	p.cpus = nil
+	if p.epoll >= 0 {
+		errs = append(errs, syscall.Close(p.epoll))
+		p.epoll = -1
+	}
+	return errors.Join(errs...)
+}
+
+func (p *perfBuffer) read(ctx context.Context, rec *Record) error {
+	var ended error
+	for {
+		ok, err := p.copyNext(rec, ended != nil)
+		if ok || err != nil {
+			return err
+		}
+		if ended != nil {
+			return ended
+		}
+		ended = p.wait(ctx)
+	}
+}
+
+// copyNext copies the next record. At the end of a context even what is too
+// young to be in order for sure is taken.
+func (p *perfBuffer) copyNext(rec *Record, last bool) (bool, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return false, os.ErrClosed
+	}
+	if last {
+		p.lookAll()
+		p.barrier = math.MaxUint64
+	}
+	c, data, next := p.pick()
+	if c == nil {
+		return false, nil
+	}
+	rec.Data = append(rec.Data[:0], data...)
+	rec.CPU, rec.Lost = c.cpu, c.pending
+	c.pending = 0
+	c.pass(next)
+	p.counts.Read++
+	p.counts.Bytes += uint64(len(data))
+	if rec.Remaining = int(c.head - c.tail); rec.Remaining == 0 {
+		rec.Remaining = p.remaining()
+	}
+	return true, nil
+}
+
+// pick chooses the record to read next.
+func (p *perfBuffer) pick() (*perfCPU, []byte, uint64) {
+	if p.order > 0 {
+		return p.pickOldest()
+	}
+	for range p.cpus { // each CPU once, and the first again with what is new
+		c := p.cpus[p.turn]
+		if _, data, next, ok := c.peek(); ok {
+			return c, data, next
+		}
+		p.turn = (p.turn + 1) % len(p.cpus)
+		p.cpus[p.turn].look()
+	}
+	c := p.cpus[p.turn]
+	_, data, next, ok := c.peek()
+	if !ok {
+		return nil, nil, 0
+	}
+	return c, data, next
+}
+
+func (p *perfBuffer) lookAll() {
+	for _, c := range p.cpus {
+		c.look()
+	}
+}
+
+// pickOldest chooses the oldest record of all CPUs that is old enough: the
+// heads are looked up after the barrier was set into the past, so whatever is
+// older than it is in its buffer.
+func (p *perfBuffer) pickOldest() (*perfCPU, []byte, uint64) {
+	for round := range 2 {
+		var best *perfCPU
+		var data []byte
+		var next, when uint64
+		p.held = false
+		for _, c := range p.cpus {
+			t, d, n, ok := c.peek()
+			switch {
+			case !ok:
+			case t > p.barrier:
+				p.held = true
+			case best == nil || t < when:
+				best, data, next, when = c, d, n, t
+			}
+		}
+		if best != nil || round > 0 {
+			return best, data, next
+		}
+		p.barrier = monotonic() - uint64(p.order)
+		p.lookAll()
+	}
+	return nil, nil, 0
+}
+
+// monotonic is CLOCK_MONOTONIC, the clock of the records.
+func monotonic() uint64 {
+	var ts syscall.Timespec
+	_, _, _ = syscall.RawSyscall(syscall.SYS_CLOCK_GETTIME, clockMonotonic, uintptr(unsafe.Pointer(&ts)), 0)
+	return uint64(ts.Nano())
+}
+
+func (p *perfBuffer) remaining() int {
+	n := 0
+	for _, c := range p.cpus {
+		n += int(atomic.LoadUint64(c.headPtr()) - c.tail)
+	}
+	return n
+}
+
+// hasRecord is asked while waiting. The epoll set's own list is emptied, so that
+// the next record makes it readable anew.
+func (p *perfBuffer) hasRecord(epoll int) bool {
+	var events [16]syscall.EpollEvent
+	_, _ = syscall.EpollWait(epoll, events[:], 0)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.closed || p.remaining() > 0 && !p.held
+}
+
+func (p *perfBuffer) wait(ctx context.Context) error {
+	p.mu.Lock()
+	p.counts.Waits++
+	poll := p.poll
+	if p.held && (poll == 0 || poll > p.order) {
+		poll = p.order // only until it is old enough
+	}
+	p.mu.Unlock()
+	return p.waiter.wait(ctx, poll)
+}
+
+func (p *perfBuffer) stats() (Stats, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return p.counts, nil
+	}
+	err := p.refresh()
+	return p.counts, err
+}
+
+// refresh brings the counts that the kernel keeps up to date.
+func (p *perfBuffer) refresh() error {
+	p.counts.Fill = p.remaining()
+	p.counts.Corrupt = 0
+	for _, c := range p.cpus {
+		p.counts.Corrupt += c.corrupt
+	}
+	if p.lost.m != nil {
+		var err error
+		p.counts.Lost, p.counts.LostByCPU, err = p.lost.total()
+		return err
+	}
+	p.counts.Lost, p.counts.LostByCPU = 0, nil
+	for _, c := range p.cpus {
+		n, err := c.lost()
+		if err != nil {
+			return err
+		}
+		for len(p.counts.LostByCPU) <= c.cpu {
+			p.counts.LostByCPU = append(p.counts.LostByCPU, 0)
+		}
+		p.counts.LostByCPU[c.cpu] = n
+		p.counts.Lost += n
+	}
+	return nil
+}
+
+func (p *perfBuffer) close() error {
+	err := p.waiter.close() // nobody waits any more
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed || p.array == nil {
+		return nil
+	}
+	_ = p.refresh() // the last counts stay
+	p.closed = true
+	return errors.Join(err, p.release())
+}

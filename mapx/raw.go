@@ -1,0 +1,313 @@
+package mapx
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"sync"
+	"syscall"
+	"unsafe"
+
+	"github.com/cilium/ebpf"
+)
+
+const (
+	// batchBytes is what one batch may take: large enough that the system call
+	// vanishes, small enough to stay in the cache.
+	batchBytes = 256 << 10
+	// maxBatchBytes bounds the growth for maps whose buckets are crowded.
+	maxBatchBytes = 64 << 20
+)
+
+// ErrUnsettled says that a map without batches changed faster than it could be
+// walked: entries that were there all the time might have been missed.
+var ErrUnsettled = errors.New("map changes faster than it can be walked")
+
+// rawMap reads a map as bytes, with batches where the kernel has them for the
+// map's type. It is safe for concurrent use.
+type rawMap struct {
+	m          *ebpf.Map
+	name       string
+	typ        ebpf.MapType
+	keySize    int
+	valueSize  int // as system calls see it: all CPUs of a per-CPU map
+	maxEntries int
+
+	mu      sync.Mutex
+	spare   *rawBuffers
+	noBatch map[int]bool // commands this kernel lacks for this map
+}
+
+// rawBuffers is what one reader needs.
+type rawBuffers struct {
+	keys, values []byte
+	count        int // entries that fit
+	cursor, next []byte
+}
+
+func newRawMap(m *ebpf.Map, valueSize int) *rawMap {
+	r := &rawMap{
+		m: m, name: m.String(), typ: m.Type(), keySize: int(m.KeySize()),
+		valueSize: valueSize, maxEntries: int(m.MaxEntries()), noBatch: map[int]bool{},
+	}
+	return r
+}
+
+func (r *rawMap) take() *rawBuffers {
+	r.mu.Lock()
+	b := r.spare
+	r.spare = nil
+	r.mu.Unlock()
+	if b == nil {
+		b = new(rawBuffers)
+		cursor := max(r.keySize, 8) // a u32 for hash maps, a key for others
+		b.cursor, b.next = make([]byte, cursor), make([]byte, cursor)
+		b.resize(r, max(1, min(r.maxEntries, batchBytes/(r.keySize+r.valueSize))))
+	}
+	return b
+}
+
+func (r *rawMap) put(b *rawBuffers) {
+	r.mu.Lock()
+	r.spare = b
+	r.mu.Unlock()
+}
+
+func (b *rawBuffers) resize(r *rawMap, count int) {
+	b.count = count
+	b.keys, b.values = alignedBytes(count*r.keySize), alignedBytes(count*r.valueSize)
+}
+
+func (r *rawMap) lacks(cmd int) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.noBatch[cmd]
+}
+
+func (r *rawMap) setLacks(cmd int) {
+	r.mu.Lock()
+	r.noBatch[cmd] = true
+	r.mu.Unlock()
+}
+
+// isArray tells the maps whose keys are 0…n-1 and can't be deleted.
+func (r *rawMap) isArray() bool {
+	return r.typ == ebpf.Array || r.typ == ebpf.PerCPUArray || r.typ == ebpf.ArrayOfMaps
+}
+
+// isHash tells the maps whose batches go bucket by bucket under the bucket's
+// lock (__htab_map_lookup_and_delete_batch, kernel/bpf/hashtab.c): no entry
+// twice, none missed that is there all the time.
+func (r *rawMap) isHash() bool {
+	switch r.typ {
+	case ebpf.Hash, ebpf.LRUHash, ebpf.PerCPUHash, ebpf.LRUCPUHash, ebpf.HashOfMaps:
+		return true
+	}
+	return false
+}
+
+// each calls fn with runs of entries, keys and values packed, until all were
+// seen; with del they are removed as they are read. The slices are valid
+// during the call.
+func (r *rawMap) each(del bool, fn func(keys, values []byte, n int) bool) error {
+	b := r.take()
+	defer r.put(b)
+	cmd := cmdLookupBatch
+	if del {
+		cmd = cmdLookupDelBatch
+	}
+	// Generic batches (LPM tries) restart when a key is deleted under them.
+	if (r.isHash() || r.isArray()) && !r.lacks(cmd) {
+		err := r.eachBatch(b, cmd, fn)
+		if !errors.Is(err, errNoBatch) {
+			return err
+		}
+		r.setLacks(cmd)
+	}
+	switch {
+	case r.isArray():
+		return r.eachIndex(b, fn)
+	case del:
+		return r.takeEach(b, fn)
+	}
+	return r.walk(b, func(key []byte) (bool, error) {
+		found, err := r.lookup(key, b.values[:r.valueSize])
+		if !found || err != nil {
+			return true, err
+		}
+		return fn(key, b.values[:r.valueSize], 1), nil
+	})
+}
+
+var errNoBatch = errors.New("no batches")
+
+func (r *rawMap) eachBatch(b *rawBuffers, cmd int, fn func(keys, values []byte, n int) bool) error {
+	var in []byte
+	for first := true; ; first = false {
+		attr := batchAttr{
+			in: bytesPointer(in), out: bytesPointer(b.next), keys: bytesPointer(b.keys),
+			values: bytesPointer(b.values), count: uint32(b.count), fd: uint32(r.m.FD()),
+		}
+		err := bpf(cmd, unsafe.Pointer(&attr), unsafe.Sizeof(attr))
+		switch {
+		case err == syscall.ENOSPC && r.grow(b):
+			continue // a bucket holds more than the buffers do; same cursor again
+		case first && (err == errNotSupp || err == syscall.EINVAL):
+			return errNoBatch
+		case err != nil && err != syscall.ENOENT:
+			return r.error("read", err)
+		}
+		n := min(int(attr.count), b.count)
+		if n > 0 && !fn(b.keys[:n*r.keySize], b.values[:n*r.valueSize], n) {
+			return nil
+		}
+		if err == syscall.ENOENT {
+			return nil // the end
+		}
+		b.cursor, b.next = b.next, b.cursor
+		in = b.cursor
+	}
+}
+
+// grow doubles the buffers, false when that can't be the remedy.
+func (r *rawMap) grow(b *rawBuffers) bool {
+	count := 2 * b.count
+	if b.count >= r.maxEntries || count*(r.keySize+r.valueSize) > maxBatchBytes {
+		return false
+	}
+	b.resize(r, count)
+	return true
+}
+
+// eachIndex reads an array element by element.
+func (r *rawMap) eachIndex(b *rawBuffers, fn func(keys, values []byte, n int) bool) error {
+	for start := 0; start < r.maxEntries; start += b.count {
+		n := 0
+		for ; n < b.count && start+n < r.maxEntries; n++ {
+			key := b.keys[n*4:][:4]
+			binary.NativeEndian.PutUint32(key, uint32(start+n))
+			if _, err := r.lookup(key, b.values[n*r.valueSize:][:r.valueSize]); err != nil {
+				return err
+			}
+		}
+		if !fn(b.keys[:n*r.keySize], b.values[:n*r.valueSize], n) {
+			return nil
+		}
+	}
+	return nil
+}
+
+// walk calls fn with every key once. Where the key it stands on is deleted the
+// kernel starts over; keys that were seen are then passed over.
+func (r *rawMap) walk(b *rawBuffers, fn func(key []byte) (bool, error)) error {
+	seen := make(map[string]struct{})
+	key, next := []byte(nil), b.cursor[:r.keySize]
+	for steps := 0; ; steps++ {
+		if steps > 8*r.maxEntries+1024 {
+			return r.error("walk", ErrUnsettled)
+		}
+		err := elemCall(cmdNextKey, r.m.FD(), key, next, 0)
+		if err == syscall.ENOENT {
+			return nil
+		}
+		if err == errNotSupp {
+			return &UnsupportedError{
+				Feature: "listing of " + r.name,
+				Hint:    "the kernel does not list this kind of map: look its keys up, or iterate in a BPF program",
+				Err:     err,
+			}
+		}
+		if err != nil {
+			return r.error("next key", err)
+		}
+		if _, ok := seen[string(next)]; !ok {
+			seen[string(next)] = struct{}{}
+			if more, err := fn(next); !more || err != nil {
+				return err
+			}
+		}
+		key = append(b.next[:0], next...)
+	}
+}
+
+// takeEach reads and deletes without batches.
+func (r *rawMap) takeEach(b *rawBuffers, fn func(keys, values []byte, n int) bool) error {
+	var keys []byte
+	err := r.walk(b, func(key []byte) (bool, error) {
+		keys = append(keys, key...)
+		return true, nil
+	})
+	if err != nil {
+		return err
+	}
+	value := b.values[:r.valueSize]
+	for ; len(keys) > 0; keys = keys[r.keySize:] {
+		key := append(b.cursor[:0], keys[:r.keySize]...)
+		err := elemCall(cmdLookupAndDelete, r.m.FD(), key, value, 0)
+		if err != nil && err != syscall.ENOENT { // Linux 5.14 has it for hash maps
+			var found bool
+			if found, err = r.lookup(key, value); err != nil {
+				return err
+			}
+			if !found {
+				continue
+			}
+			err = elemCall(cmdDelete, r.m.FD(), key, nil, 0)
+		}
+		switch {
+		case err == syscall.ENOENT:
+			continue
+		case err != nil:
+			return r.error("delete", err)
+		case !fn(key, value, 1):
+			return nil
+		}
+	}
+	return nil
+}
+
+// lookup reads one value; false says that the key is not there.
+func (r *rawMap) lookup(key, value []byte) (bool, error) {
+	err := elemCall(cmdLookup, r.m.FD(), key, value, 0)
+	if err == syscall.ENOENT {
+		return false, nil
+	}
+	if err != nil {
+		return false, r.error("lookup", err)
+	}
+	return true, nil
+}
+
+// zeroAll writes zero to every element of an array.
+func (r *rawMap) zeroAll() error {
+	zero, key := alignedBytes(r.valueSize), alignedBytes(4)
+	for i := range r.maxEntries {
+		binary.NativeEndian.PutUint32(key, uint32(i))
+		if err := elemCall(cmdUpdate, r.m.FD(), key, zero, 0); err != nil {
+			return r.error("zero", err)
+		}
+	}
+	return nil
+}
+
+func (r *rawMap) error(op string, err error) error {
+	return fmt.Errorf("%s %s: %w", op, r.name, err)
+}
+
+// checkTypes compares key and value with the map's BTF, where it has one that
+// this process may read (another process's needs CAP_SYS_ADMIN).
+func checkTypes(m *ebpf.Map, key, value *layout) error {
+	types, err := mapTypes(m)
+	if err != nil {
+		return err
+	}
+	for i, l := range []*layout{key, value} {
+		if types[i] == nil || l == nil {
+			continue
+		}
+		if err := checkBTF(l, types[i]); err != nil {
+			return fmt.Errorf("map %v: %s: %w", m, []string{"key", "value"}[i], err)
+		}
+	}
+	return nil
+}

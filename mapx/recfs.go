@@ -1,0 +1,334 @@
+package mapx
+
+import (
+	"archive/tar"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// maxTree bounds the memory of a tree of files that is read back.
+const maxTree = 1 << 30
+
+// FS returns a view of fsys that writes down every file, link and directory
+// listing read through it, as it was at the first time: the host files that a
+// result was made from. Recording.FS gives them back. Files are read whole when
+// they are opened; one that is larger than 64 MiB is an error.
+//
+// On a nil Recorder it returns fsys.
+func (r *Recorder) FS(name string, fsys fs.FS) (fs.FS, error) {
+	if r == nil {
+		return fsys, nil
+	}
+	w, err := r.Create(name + ".tar")
+	if err != nil {
+		return nil, err
+	}
+	t := &treeRecorder{fsys: fsys, out: w, tar: tar.NewWriter(w), seen: map[string]bool{}}
+	r.mu.Lock()
+	r.open = slices.Insert(r.open, 0, io.Closer(t)) // before the file it writes to
+	r.mu.Unlock()
+	return t, nil
+}
+
+// treeRecorder tees a file system into a tar archive.
+type treeRecorder struct {
+	fsys fs.FS
+	out  io.WriteCloser
+
+	mu   sync.Mutex // guards what follows
+	tar  *tar.Writer
+	seen map[string]bool
+}
+
+var (
+	_ fs.ReadFileFS = (*treeRecorder)(nil)
+	_ fs.ReadDirFS  = (*treeRecorder)(nil)
+	_ fs.ReadLinkFS = (*treeRecorder)(nil)
+)
+
+const maxTreeFile = 64 << 20
+
+// ReadFile reads a file whole and writes it down.
+func (t *treeRecorder) ReadFile(name string) ([]byte, error) {
+	f, err := t.fsys.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	// Not by its size: files of /proc say 0.
+	b, err := io.ReadAll(io.LimitReader(f, maxTreeFile+1))
+	if err != nil {
+		return nil, err
+	}
+	if len(b) > maxTreeFile {
+		return nil, &fs.PathError{Op: "record", Path: name, Err: errors.New("larger than 64 MiB")}
+	}
+	return b, t.add(&tar.Header{Name: name, Mode: 0o444, Size: int64(len(b))}, b)
+}
+
+func (t *treeRecorder) Open(name string) (fs.File, error) {
+	info, err := fs.Stat(t.fsys, name)
+	if err != nil {
+		return nil, err
+	}
+	if info.IsDir() {
+		entries, err := t.ReadDir(name)
+		if err != nil {
+			return nil, err
+		}
+		return newMemFile(&memNode{name: path.Base(name), dir: true, entries: entries}), nil
+	}
+	b, err := t.ReadFile(name)
+	if err != nil {
+		return nil, err
+	}
+	return newMemFile(&memNode{name: path.Base(name), data: b}), nil
+}
+
+// ReadDir lists a directory and writes down its entries' names.
+func (t *treeRecorder) ReadDir(name string) ([]fs.DirEntry, error) {
+	entries, err := fs.ReadDir(t.fsys, name)
+	if err != nil {
+		return nil, err
+	}
+	var list bytes.Buffer // PAX records hold the listing: type, then name
+	for _, e := range entries {
+		if strings.Contains(e.Name(), "\n") {
+			continue
+		}
+		fmt.Fprintf(&list, "%c%s\n", modeChar(e.Type()), e.Name())
+	}
+	h := &tar.Header{Name: name + "/", Typeflag: tar.TypeDir, Mode: 0o555}
+	if list.Len() > 0 {
+		h.PAXRecords = map[string]string{"BORESCOPE.entries": list.String()}
+	}
+	return entries, t.add(h, nil)
+}
+
+func modeChar(m fs.FileMode) byte {
+	switch {
+	case m.IsDir():
+		return 'd'
+	case m&fs.ModeSymlink != 0:
+		return 'l'
+	}
+	return '-'
+}
+
+// ReadLink reads a symbolic link and writes it down.
+func (t *treeRecorder) ReadLink(name string) (string, error) {
+	target, err := fs.ReadLink(t.fsys, name)
+	if err != nil {
+		return "", err
+	}
+	return target, t.add(&tar.Header{Name: name, Typeflag: tar.TypeSymlink, Linkname: target, Mode: 0o777}, nil)
+}
+
+// Lstat is that of the file system; it is not written down.
+func (t *treeRecorder) Lstat(name string) (fs.FileInfo, error) { return fs.Lstat(t.fsys, name) }
+
+func (t *treeRecorder) add(h *tar.Header, data []byte) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	id := string(rune(h.Typeflag)) + h.Name
+	if t.seen[id] {
+		return nil
+	}
+	t.seen[id] = true
+	if err := t.tar.WriteHeader(h); err != nil {
+		return err
+	}
+	_, err := t.tar.Write(data)
+	return err
+}
+
+func (t *treeRecorder) Close() error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return errors.Join(t.tar.Close(), t.out.Close())
+}
+
+// FS returns the tree of files that Recorder.FS wrote down under the name, read
+// into memory. What was not read while recording does not exist in it. Where the
+// recording was cut off it holds what came before the cut.
+func (r *Recording) FS(name string) (fs.FS, error) {
+	f, err := r.Open(name + ".tar")
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	tree := memFS{".": {name: ".", dir: true}}
+	in := tar.NewReader(io.LimitReader(f, maxTree))
+	for {
+		h, err := in.Next()
+		if err == io.EOF || errors.Is(err, io.ErrUnexpectedEOF) {
+			return tree, nil
+		}
+		if err != nil {
+			return nil, fmt.Errorf("recording %s: %w", name, err)
+		}
+		if err := tree.add(h, in); err != nil {
+			return nil, fmt.Errorf("recording %s: %w", name, err)
+		}
+	}
+}
+
+// memFS is a tree in memory, by path.
+type memFS map[string]*memNode
+
+type memNode struct {
+	name    string
+	dir     bool
+	link    string
+	data    []byte
+	entries []fs.DirEntry
+}
+
+var _ fs.ReadLinkFS = memFS{}
+
+func (m memFS) add(h *tar.Header, r io.Reader) error {
+	name := strings.TrimSuffix(h.Name, "/")
+	if !fs.ValidPath(name) {
+		return fmt.Errorf("file name %q: %w", h.Name, ErrCorrupt)
+	}
+	n := &memNode{name: path.Base(name)}
+	switch h.Typeflag {
+	case tar.TypeReg:
+		var err error
+		if n.data, err = io.ReadAll(r); err != nil && !errors.Is(err, io.ErrUnexpectedEOF) {
+			return err
+		}
+	case tar.TypeSymlink:
+		n.link = h.Linkname
+	case tar.TypeDir:
+		n.dir = true
+		for line := range strings.Lines(h.PAXRecords["BORESCOPE.entries"]) {
+			line = strings.TrimSuffix(line, "\n")
+			if len(line) < 2 {
+				return fmt.Errorf("listing of %q: %w", h.Name, ErrCorrupt)
+			}
+			n.entries = append(n.entries, &memNode{name: line[1:], dir: line[0] == 'd', link: map[byte]string{'l': "?"}[line[0]]})
+		}
+	default:
+		return nil
+	}
+	m[name] = n
+	return nil
+}
+
+// find follows symbolic links in every element of the path; one that leads
+// outside the tree starts at its root, as inside a chroot.
+func (m memFS) find(op, name string, last bool) (*memNode, error) {
+	if !fs.ValidPath(name) {
+		return nil, &fs.PathError{Op: op, Path: name, Err: fs.ErrInvalid}
+	}
+	at, rest := ".", strings.Split(name, "/")
+	for hops := 0; len(rest) > 0 && hops < 255; {
+		next := path.Join(at, rest[0])
+		rest = rest[1:]
+		if n := m[next]; n != nil && n.link != "" && (last || len(rest) > 0) {
+			hops++
+			target := n.link
+			if path.IsAbs(target) {
+				at = "."
+			}
+			target = strings.TrimPrefix(path.Join("/", at, target), "/")
+			at = "."
+			if target != "" {
+				rest = append(strings.Split(target, "/"), rest...)
+			}
+			continue
+		}
+		at = next
+	}
+	if n := m[at]; n != nil && len(rest) == 0 {
+		return n, nil
+	}
+	return nil, &fs.PathError{Op: op, Path: name, Err: fs.ErrNotExist}
+}
+
+func (m memFS) Open(name string) (fs.File, error) {
+	n, err := m.find("open", name, true)
+	if err != nil {
+		return nil, err
+	}
+	return newMemFile(n), nil
+}
+
+// ReadLink returns the target of a symbolic link.
+func (m memFS) ReadLink(name string) (string, error) {
+	n, err := m.find("readlink", name, false)
+	if err == nil && n.link == "" {
+		err = &fs.PathError{Op: "readlink", Path: name, Err: fs.ErrInvalid}
+	}
+	if err != nil {
+		return "", err
+	}
+	return n.link, nil
+}
+
+// Lstat returns what is known of a file without following a link.
+func (m memFS) Lstat(name string) (fs.FileInfo, error) { return m.find("lstat", name, false) }
+
+// A memNode is its own FileInfo and DirEntry.
+
+func (n *memNode) Name() string               { return n.name }
+func (n *memNode) Size() int64                { return int64(len(n.data)) }
+func (n *memNode) IsDir() bool                { return n.dir }
+func (n *memNode) ModTime() time.Time         { return time.Time{} }
+func (n *memNode) Sys() any                   { return nil }
+func (n *memNode) Type() fs.FileMode          { return n.Mode().Type() }
+func (n *memNode) Info() (fs.FileInfo, error) { return n, nil }
+
+func (n *memNode) Mode() fs.FileMode {
+	switch {
+	case n.dir:
+		return fs.ModeDir | 0o555
+	case n.link != "":
+		return fs.ModeSymlink | 0o777
+	}
+	return 0o444
+}
+
+// memFile is an open memNode. It is an io.ReaderAt and io.Seeker too.
+type memFile struct {
+	*bytes.Reader
+	node    *memNode
+	entries []fs.DirEntry
+}
+
+func newMemFile(n *memNode) *memFile {
+	return &memFile{Reader: bytes.NewReader(n.data), node: n, entries: n.entries}
+}
+
+func (f *memFile) Stat() (fs.FileInfo, error) { return f.node, nil }
+
+func (f *memFile) Close() error { return nil }
+
+func (f *memFile) Read(p []byte) (int, error) {
+	if f.node.dir {
+		return 0, &fs.PathError{Op: "read", Path: f.node.name, Err: errors.New("is a directory")}
+	}
+	return f.Reader.Read(p)
+}
+
+// ReadDir returns the next n entries of a directory, all if n is not positive.
+func (f *memFile) ReadDir(n int) ([]fs.DirEntry, error) {
+	if n <= 0 {
+		n = len(f.entries)
+	} else if len(f.entries) == 0 {
+		return nil, io.EOF
+	}
+	n = min(n, len(f.entries))
+	out := f.entries[:n]
+	f.entries = f.entries[n:]
+	return out, nil
+}

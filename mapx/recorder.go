@@ -1,0 +1,270 @@
+package mapx
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/borescope/borescope/internal/compress"
+	"github.com/borescope/borescope/internal/cpus"
+)
+
+// Meta says where a recording comes from. CreateRecording fills in what is
+// empty and can be known.
+type Meta struct {
+	// Tool is the program that recorded, and Args its arguments.
+	Tool string   `json:"tool,omitempty"`
+	Args []string `json:"args,omitempty"`
+	// Kernel is the release, as uname -r prints it.
+	Kernel string `json:"kernel,omitempty"`
+	// Arch is in Go's spelling: amd64.
+	Arch string `json:"arch,omitempty"`
+	// Online and Possible are the CPUs of the machine.
+	Online   []int `json:"online,omitempty"`
+	Possible []int `json:"possible,omitempty"`
+	// Start and End are the times of CreateRecording and Close. A recording
+	// without End was not closed: its last moments may be missing.
+	Start time.Time `json:"start"`
+	End   time.Time `json:"end,omitzero"`
+	// Data is whatever the tool wants to have again at replay.
+	Data json.RawMessage `json:"data,omitempty"`
+}
+
+// Recorder writes a recording: a directory with a manifest and a file for each
+// stream, table and named file. FORMAT.md describes it. A Recorder is safe for
+// concurrent use; on a nil Recorder Stream and RecordTable return their argument
+// and Close does nothing, so that a tool needs no second path.
+//
+// Writing fails loudly: an error, of a full disk for instance, is returned by
+// the read whose record or snapshot could not be written, by every read after
+// it, and by Close.
+type Recorder struct {
+	dir   string
+	start time.Time
+	enc   *compress.Encoder
+
+	mu     sync.Mutex // guards what follows
+	meta   Meta
+	names  map[string]bool
+	open   []io.Closer
+	closed bool
+	err    error
+}
+
+const manifestName = "manifest"
+
+// CreateRecording begins a recording in dir, which it makes if needed and which
+// must be empty. meta may be nil. The caller closes the Recorder; until then the
+// recording is readable but says that it was cut off.
+func CreateRecording(dir string, meta *Meta) (*Recorder, error) {
+	if err := os.MkdirAll(dir, 0o777); err != nil {
+		return nil, fmt.Errorf("record: %w", err)
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, fmt.Errorf("record: %w", err)
+	}
+	if len(entries) > 0 {
+		return nil, fmt.Errorf("record: directory %s is not empty: %w", dir, fs.ErrExist)
+	}
+	enc, err := compress.NewEncoder()
+	if err != nil {
+		return nil, fmt.Errorf("record: %w", err)
+	}
+	r := &Recorder{dir: dir, start: time.Now(), enc: enc, names: map[string]bool{}}
+	if meta != nil {
+		r.meta = *meta
+	}
+	r.meta.fill(r.start)
+	return r, r.writeManifest()
+}
+
+// fill adds what the caller left out.
+func (m *Meta) fill(start time.Time) {
+	m.Start, m.End = start, time.Time{}
+	if m.Arch == "" {
+		m.Arch = runtime.GOARCH
+	}
+	if m.Kernel == "" {
+		b, _ := os.ReadFile("/proc/sys/kernel/osrelease")
+		m.Kernel = strings.TrimSpace(string(b))
+	}
+	if m.Online == nil {
+		m.Online, _ = cpus.Online(nil)
+	}
+	if m.Possible == nil {
+		m.Possible, _ = cpus.Possible(nil)
+	}
+}
+
+// writeManifest replaces the manifest as a whole.
+func (r *Recorder) writeManifest() error {
+	b, err := json.MarshalIndent(&r.meta, "", "  ")
+	if err != nil {
+		return fmt.Errorf("record: manifest: %w", err)
+	}
+	b = append(fmt.Appendf(nil, "borescope recording %d\n", formatVersion), append(b, '\n')...)
+	path := filepath.Join(r.dir, manifestName)
+	if err := os.WriteFile(path+".new", b, 0o666); err != nil {
+		return fmt.Errorf("record: %w", err)
+	}
+	if err := os.Rename(path+".new", path); err != nil {
+		return fmt.Errorf("record: %w", err)
+	}
+	return nil
+}
+
+// SetData replaces Meta.Data, which Close writes: what a tool knows only at the
+// end.
+func (r *Recorder) SetData(data json.RawMessage) {
+	if r == nil {
+		return
+	}
+	r.mu.Lock()
+	r.meta.Data = data
+	r.mu.Unlock()
+}
+
+// Start returns the moment that the recording's times count from.
+func (r *Recorder) Start() time.Time { return r.start }
+
+// create makes a file of the recording and registers its closer.
+func (r *Recorder) create(name, ext string, open func(f *os.File) (io.Closer, error)) error {
+	if err := checkName(name); err != nil {
+		return fmt.Errorf("record: %w", err)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	file := name + ext
+	switch {
+	case r.closed:
+		return fmt.Errorf("record %s: %w", file, os.ErrClosed)
+	case r.names[file]:
+		return fmt.Errorf("record %s: recorded already: %w", file, fs.ErrExist)
+	}
+	f, err := os.OpenFile(filepath.Join(r.dir, file), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
+	if err != nil {
+		return r.fail(fmt.Errorf("record: %w", err))
+	}
+	c, err := open(f)
+	if err != nil {
+		f.Close()
+		return r.fail(err)
+	}
+	r.names[file] = true
+	r.open = append(r.open, c)
+	return nil
+}
+
+func (r *Recorder) fail(err error) error {
+	if r.err == nil {
+		r.err = err
+	}
+	return err
+}
+
+// checkName keeps names to what every file system takes.
+func checkName(name string) error {
+	ok := len(name) > 0 && len(name) <= 100 && name[0] != '.' && name[0] != '-'
+	for _, c := range []byte(name) {
+		ok = ok && (c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' ||
+			c == '.' || c == '-' || c == '_')
+	}
+	if !ok {
+		return fmt.Errorf("name %q: want 1 to 100 letters, digits, '_', '-' and '.'", name)
+	}
+	return nil
+}
+
+// Stream returns a Source that passes on the records of src and writes them
+// down under the name. If the stream can't be created the Source returns that
+// error instead of records, and so does Close.
+func (r *Recorder) Stream(name string, src Source) StatsSource {
+	if r == nil {
+		if s, ok := src.(StatsSource); ok {
+			return s
+		}
+		return &uncounted{Source: src}
+	}
+	var s *StreamRecorder
+	err := r.create(name, ".stream", func(f *os.File) (io.Closer, error) {
+		var err error
+		if s, err = newStreamRecorder(name, src, f, r.enc, r.start); err == nil {
+			s.file = f
+		}
+		return s, err
+	})
+	if err != nil {
+		return failed{err}
+	}
+	return s
+}
+
+// Create returns a writer for a named file of the recording: a symbol recording,
+// a log, anything the tool wants to have again at replay. It is compressed in
+// chunks of 256 KiB; Close of the Recorder closes it if the caller has not.
+func (r *Recorder) Create(name string) (io.WriteCloser, error) {
+	var w *fileWriter
+	err := r.create(name, ".file", func(f *os.File) (io.Closer, error) {
+		out, err := newChunkWriter(name, "file", f, r.enc, struct{}{})
+		w = &fileWriter{file: f, out: out}
+		return w, err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return w, nil
+}
+
+// Flush writes down what streams have read so far. Tables and closed files are
+// always written.
+func (r *Recorder) Flush() error {
+	if r == nil {
+		return nil
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var errs []error
+	for _, c := range r.open {
+		if s, ok := c.(*StreamRecorder); ok {
+			errs = append(errs, s.Flush())
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Close writes down the rest, closes all files and completes the manifest. It
+// returns the first error of all writing. The sources and tables that were
+// recorded are borrowed and not closed; close them afterwards, so that their
+// last counts are in the recording. Close is idempotent.
+func (r *Recorder) Close() error {
+	if r == nil {
+		return nil
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed {
+		return r.err
+	}
+	r.closed = true
+	for _, c := range r.open {
+		if err := c.Close(); err != nil {
+			_ = r.fail(err)
+		}
+	}
+	if r.err == nil {
+		r.meta.End = r.start.Add(time.Since(r.start))
+		if err := r.writeManifest(); err != nil {
+			return r.fail(err)
+		}
+	}
+	return r.err
+}

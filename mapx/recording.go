@@ -1,0 +1,136 @@
+package mapx
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"slices"
+	"strings"
+	"sync"
+)
+
+// Recording is a recording that is read: the handles it gives are what the tool
+// had when it recorded. It is safe for concurrent use; its handles are as their
+// types say.
+type Recording struct {
+	fsys fs.FS
+	meta Meta
+
+	mu   sync.Mutex
+	open []io.Closer
+}
+
+// OpenRecording opens a recording: the directory that CreateRecording made, as
+// os.DirFS, an embed.FS, or any fs.FS. Nothing but the manifest is read yet.
+// The caller closes it when done with all its handles.
+//
+// A recording of any released format version opens; one of a later version is
+// an error that says so, and something else is one that wraps ErrCorrupt.
+func OpenRecording(fsys fs.FS) (*Recording, error) {
+	f, err := fsys.Open(manifestName)
+	if err != nil {
+		return nil, fmt.Errorf("open recording: %w", err)
+	}
+	defer f.Close()
+	b := bufio.NewReader(io.LimitReader(f, maxChunk))
+	line, err := readLine(b)
+	if err == nil {
+		err = checkVersion(line, "recording")
+	}
+	r := &Recording{fsys: fsys}
+	if err == nil {
+		err = json.NewDecoder(b).Decode(&r.meta)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("open recording: manifest: %w", err)
+	}
+	return r, nil
+}
+
+// Meta returns where the recording comes from.
+func (r *Recording) Meta() Meta { return r.meta }
+
+// Complete reports whether the recorder was closed; if not, the last moments
+// may be missing, and handles may end with io.ErrUnexpectedEOF.
+func (r *Recording) Complete() bool { return !r.meta.End.IsZero() }
+
+// Streams returns the names of the recorded streams, sorted.
+func (r *Recording) Streams() ([]string, error) { return r.list(".stream") }
+
+// Tables returns the names of the recorded tables, sorted.
+func (r *Recording) Tables() ([]string, error) { return r.list(".table") }
+
+// Files returns the names of the named files, sorted.
+func (r *Recording) Files() ([]string, error) { return r.list(".file") }
+
+func (r *Recording) list(ext string) ([]string, error) {
+	entries, err := fs.ReadDir(r.fsys, ".")
+	if err != nil {
+		return nil, fmt.Errorf("list recording: %w", err)
+	}
+	var names []string
+	for _, e := range entries {
+		if name, ok := strings.CutSuffix(e.Name(), ext); ok {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names, nil
+}
+
+// openFile opens a file that Close will close.
+func (r *Recording) openFile(name, ext string) (fs.File, error) {
+	if err := checkName(name); err != nil {
+		return nil, fmt.Errorf("recording: %w", err)
+	}
+	f, err := r.fsys.Open(name + ext)
+	if err != nil {
+		return nil, fmt.Errorf("recording: %w", err)
+	}
+	r.mu.Lock()
+	r.open = append(r.open, f)
+	r.mu.Unlock()
+	return f, nil
+}
+
+// Stream returns the replay of a recorded stream; opts may be nil. The Recording
+// closes it if the caller has not.
+func (r *Recording) Stream(name string, opts *ReplayOptions) (*Replay, error) {
+	f, err := r.openFile(name, ".stream")
+	if err != nil {
+		return nil, err
+	}
+	return newReplay(name, f, f, opts)
+}
+
+// Open opens a named file, as Recorder.Create wrote it. A file that was cut off
+// reads up to the cut and then returns an error that wraps io.ErrUnexpectedEOF.
+func (r *Recording) Open(name string) (io.ReadCloser, error) {
+	f, err := r.openFile(name, ".file")
+	if err != nil {
+		return nil, err
+	}
+	var header struct{}
+	in, err := newChunkReader(name, "file", f, &header)
+	if err != nil {
+		return nil, err
+	}
+	return &fileReader{in: in, closer: f}, nil
+}
+
+// Close closes what the recording's handles have open. It is idempotent.
+func (r *Recording) Close() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var errs []error
+	for _, c := range r.open {
+		if err := c.Close(); !errors.Is(err, fs.ErrClosed) {
+			errs = append(errs, err)
+		}
+	}
+	r.open = nil
+	return errors.Join(errs...)
+}

@@ -1,0 +1,610 @@
+package mapx
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"testing/fstest"
+	"time"
+)
+
+// listSource is a Source over records that are there.
+type listSource struct {
+	records []Record
+	at      int
+	stats   Stats
+}
+
+func (s *listSource) ReadInto(_ context.Context, rec *Record) error {
+	if s.at == len(s.records) {
+		return io.EOF
+	}
+	r := &s.records[s.at]
+	s.at++
+	rec.Data = append(rec.Data[:0], r.Data...)
+	rec.CPU, rec.Lost, rec.Remaining = r.CPU, r.Lost, r.Remaining
+	return nil
+}
+
+func (s *listSource) Stats() (Stats, error) { return s.stats, nil }
+
+// sampleRecords are like a tool's: a time, ids, a few counters.
+func sampleRecords(n int) []Record {
+	var records []Record
+	now := uint64(1e15)
+	for i := range n {
+		now += 1000 + uint64(i*7919%5000)
+		data := binary.LittleEndian.AppendUint64(nil, now)
+		data = binary.LittleEndian.AppendUint32(data, uint32(1000+i*31%40))
+		data = binary.LittleEndian.AppendUint32(data, uint32(1000+i*31%8))
+		data = binary.LittleEndian.AppendUint64(data, uint64(i*104729%1000000))
+		data = append(data, fmt.Sprintf("%-16s", []string{"bash", "postgres", "nginx"}[i%3])...)
+		data = binary.LittleEndian.AppendUint64(data, uint64(i%5))
+		records = append(records, Record{Data: data, CPU: i % 4, Lost: uint64(i / 1000 % 2), Remaining: i % 7})
+	}
+	return records
+}
+
+// mixedRecords differ in size, down to nothing.
+func mixedRecords(n int) []Record {
+	var records []Record
+	for i := range n {
+		data := bytes.Repeat([]byte{byte(i)}, i*37%300)
+		records = append(records, Record{Data: data, CPU: i%3 - 1, Lost: uint64(i) << 40 >> 40, Remaining: i % 2})
+	}
+	return records
+}
+
+// sameRecord compares what a replay keeps.
+func sameRecord(a, b *Record) bool {
+	return bytes.Equal(a.Data, b.Data) && a.CPU == b.CPU && a.Lost == b.Lost &&
+		(a.Remaining == 0) == (b.Remaining == 0)
+}
+
+func readAll(t testing.TB, src Source) ([]Record, error) {
+	t.Helper()
+	var all []Record
+	for {
+		var rec Record
+		if err := src.ReadInto(t.Context(), &rec); err != nil {
+			return all, err
+		}
+		all = append(all, rec)
+	}
+}
+
+func checkRecords(t testing.TB, got, want []Record) {
+	t.Helper()
+	if len(got) != len(want) {
+		t.Fatalf("%d records, want %d", len(got), len(want))
+	}
+	for i := range got {
+		if !sameRecord(&got[i], &want[i]) {
+			t.Fatalf("record %d: %+v, want %+v", i, got[i], want[i])
+		}
+	}
+}
+
+// record writes records as a stream to memory.
+func record(t testing.TB, records []Record) []byte {
+	t.Helper()
+	var buf bytes.Buffer
+	src := &listSource{records: records, stats: Stats{Read: uint64(len(records)), Lost: 99}}
+	rec, err := NewRecorder(src, &buf)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := readAll(t, rec)
+	if err != io.EOF {
+		t.Fatal(err)
+	}
+	checkRecords(t, got, records)
+	if err := rec.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return buf.Bytes()
+}
+
+func TestStreamRoundTrip(t *testing.T) {
+	for name, records := range map[string][]Record{
+		"none": nil, "one": sampleRecords(1), "sample": sampleRecords(20000), "mixed": mixedRecords(5000),
+		"empty": {{Data: nil, CPU: -1}, {Data: nil, CPU: -1}}, "bytes": {{Data: []byte{1}}, {Data: []byte{2}}},
+		"large": {{Data: bytes.Repeat([]byte("abc"), 1<<20)}, {Data: []byte("x")}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := record(t, records)
+			p, err := NewReplay(bytes.NewReader(b), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := readAll(t, p)
+			if err != io.EOF {
+				t.Fatal(err)
+			}
+			checkRecords(t, got, records)
+			if s, err := p.Stats(); err != nil || s.Lost != 99 || s.Read != uint64(len(records)) {
+				t.Fatal("the source's own counts were not replayed:", s, err)
+			}
+			if name == "sample" {
+				perRecord := float64(len(b)) / float64(len(records))
+				t.Logf("%.1f bytes for a record of 48", perRecord)
+				if perRecord > 20 {
+					t.Error("more than 20 bytes")
+				}
+			}
+		})
+	}
+}
+
+// TestStreamCut: a file that is cut anywhere replays the records before the cut
+// and says that it was cut.
+func TestStreamCut(t *testing.T) {
+	records := sampleRecords(300)
+	var buf bytes.Buffer
+	rec, err := NewRecorder(&listSource{records: records}, &buf)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ends := map[int]int{buf.Len(): 0} // whole up to here: that many records
+	for i := range records {
+		var r Record
+		if err := rec.ReadInto(t.Context(), &r); err != nil {
+			t.Fatal(err)
+		}
+		if i%50 == 49 {
+			if err := rec.Flush(); err != nil {
+				t.Fatal(err)
+			}
+			ends[buf.Len()] = i + 1
+		}
+	}
+	b := buf.Bytes()
+	whole := 0
+	for n := range len(b) + 1 {
+		p, err := NewReplay(bytes.NewReader(b[:n]), nil)
+		if err != nil {
+			if !errors.Is(err, io.ErrUnexpectedEOF) || len(ends) == 6 {
+				t.Fatal(n, err)
+			}
+			continue
+		}
+		got, err := readAll(t, p)
+		if k, ok := ends[n]; ok {
+			whole = k
+			if err != io.EOF { // nothing says that more should follow
+				t.Fatal(n, err)
+			}
+		} else if !errors.Is(err, io.ErrUnexpectedEOF) {
+			t.Fatal(n, err)
+		}
+		checkRecords(t, got, records[:whole])
+	}
+	if whole != 300 {
+		t.Fatal(whole)
+	}
+}
+
+func TestStreamDamaged(t *testing.T) {
+	b := record(t, sampleRecords(100))
+	header := bytes.IndexByte(b, '{') + bytes.IndexByte(b[bytes.IndexByte(b, '{'):], '\n') + 1
+	for i := header; i < len(b); i++ {
+		d := slices.Clone(b)
+		d[i] ^= 0x10
+		p, err := NewReplay(bytes.NewReader(d), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := readAll(t, p); err == io.EOF && len(got) == 100 {
+			t.Fatalf("byte %d changed and nobody noticed", i)
+		}
+	}
+	for _, text := range []string{
+		"", "x", "borescope table 1\n{}\n", "borescope stream 2\n{}\n", "borescope stream 0\n{}\n",
+		"borescope stream 1\n", "borescope stream 1\n[]\n", strings.Repeat("x", 2<<20),
+	} {
+		if p, err := NewReplay(strings.NewReader(text), nil); err == nil {
+			t.Errorf("%.30q opened: %v", text, p)
+		}
+	}
+}
+
+func TestReplayPace(t *testing.T) {
+	var buf bytes.Buffer
+	rec, err := NewRecorder(&listSource{records: sampleRecords(3)}, &buf)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rec.start = time.Now().Add(-time.Second) // as if begun a second ago
+	if _, err := readAll(t, rec); err != io.EOF {
+		t.Fatal(err)
+	}
+	if err := rec.Close(); err != nil {
+		t.Fatal(err)
+	}
+	replay := func(opts ReplayOptions) time.Duration {
+		p, err := NewReplay(bytes.NewReader(buf.Bytes()), &opts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		begin := time.Now()
+		if _, err := readAll(t, p); err != io.EOF {
+			t.Fatal(err)
+		}
+		return time.Since(begin)
+	}
+	if d := replay(ReplayOptions{}); d > 100*time.Millisecond {
+		t.Error("as fast as possible took", d)
+	}
+	if d := replay(ReplayOptions{Speed: 20}); d < 50*time.Millisecond || d > 900*time.Millisecond {
+		t.Error("twenty times as fast took", d)
+	}
+	p, err := NewReplay(bytes.NewReader(buf.Bytes()), &ReplayOptions{Speed: 1e-3})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	var r Record
+	if err := p.ReadInto(ctx, &r); !errors.Is(err, context.DeadlineExceeded) {
+		t.Error(err)
+	}
+}
+
+type perCPUTable struct{ snapshots []Snapshot[uint32, []uint64] }
+
+func (p *perCPUTable) Snapshot() (Snapshot[uint32, []uint64], error) {
+	if len(p.snapshots) == 0 {
+		return Snapshot[uint32, []uint64]{}, io.EOF
+	}
+	s := p.snapshots[0]
+	p.snapshots = p.snapshots[1:]
+	return s, nil
+}
+
+func (p *perCPUTable) ReadAndClear() (Snapshot[uint32, []uint64], error) { return p.Snapshot() }
+
+func perCPUSnapshot(n, cpus int) (s Snapshot[uint32, []uint64]) {
+	for i := range n {
+		v := make([]uint64, cpus)
+		for c := range v {
+			v[c] = uint64(i * (c + 1))
+		}
+		s.Entries = append(s.Entries, Entry[uint32, []uint64]{uint32(i), v})
+	}
+	return s
+}
+
+type staticTable[K, V any] struct{ s Snapshot[K, V] }
+
+func (s *staticTable[K, V]) Snapshot() (Snapshot[K, V], error)     { return s.s, nil }
+func (s *staticTable[K, V]) ReadAndClear() (Snapshot[K, V], error) { return s.s, nil }
+
+type stackKey struct {
+	PID uint32
+	_   uint32
+	PCs [127]uint64
+}
+
+func stackSnapshot(n int) (s Snapshot[stackKey, uint64]) {
+	for i := range n {
+		k := stackKey{PID: uint32(i)}
+		for j := range k.PCs[:i%127] {
+			k.PCs[j] = 0xffffffff81000000 + uint64(i*j)
+		}
+		s.Entries = append(s.Entries, Entry[stackKey, uint64]{k, uint64(i)})
+	}
+	return s
+}
+
+func TestRecording(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "new", "rec")
+	rec, err := CreateRecording(dir, &Meta{Tool: "test", Args: []string{"-x", "a b"}, Data: json.RawMessage(`{"k":1}`)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	records := sampleRecords(1000)
+	src := rec.Stream("events", &listSource{records: records, stats: Stats{Read: 1000, Lost: 7, LostByCPU: []uint64{3, 4}}})
+	if _, err := readAll(t, src); err != io.EOF {
+		t.Fatal(err)
+	}
+	big, small := perCPUSnapshot(20000, 4), perCPUSnapshot(3, 4)
+	perCPU := RecordTable(rec, "percpu", Table[uint32, []uint64](&perCPUTable{[]Snapshot[uint32, []uint64]{big, {}, small}}))
+	for range 2 {
+		if _, err := perCPU.Snapshot(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := perCPU.ReadAndClear(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := perCPU.Snapshot(); err != io.EOF {
+		t.Fatal("the table's error was lost:", err)
+	}
+	stacks := stackSnapshot(500)
+	if _, err := RecordTable(rec, "stacks", Table[stackKey, uint64](&staticTable[stackKey, uint64]{stacks})).Snapshot(); err != nil {
+		t.Fatal(err)
+	}
+	w, err := rec.Create("symbols")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := bytes.Repeat([]byte("0123456789abcdef"), 50000)
+	if _, err := w.Write(text); err != nil {
+		t.Fatal(err)
+	}
+	host, err := rec.FS("host", fstest.MapFS{
+		"proc/sys/x":            {Data: []byte("1\n")},
+		"sys/devices/a:b/event": {Data: []byte("e")},
+		"sys/unread":            {Data: []byte("e")},
+		"sys/link":              {Data: []byte("devices/a:b"), Mode: fs.ModeSymlink},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"proc/sys/x", "sys/devices/a:b/event"} {
+		if _, err := fs.ReadFile(host, name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := fs.ReadLink(host, "sys/link"); err != nil {
+		t.Fatal(err)
+	}
+	liveDir, err := fs.ReadDir(host, "sys")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := rec.Create("symbols"); !errors.Is(err, fs.ErrExist) {
+		t.Fatal("twice the same name:", err)
+	}
+	if _, err := rec.Create("../x"); err == nil {
+		t.Fatal("a name with a slash")
+	}
+	if early, err := OpenRecording(os.DirFS(dir)); err != nil || early.Complete() {
+		t.Fatal("before Close:", err)
+	}
+	if err := rec.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := rec.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := rec.Create("late"); !errors.Is(err, os.ErrClosed) {
+		t.Fatal(err)
+	}
+
+	// The other machine.
+	r, err := OpenRecording(os.DirFS(dir))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	m := r.Meta()
+	if m.Tool != "test" || !slices.Equal(m.Args, []string{"-x", "a b"}) || m.Arch == "" || !r.Complete() {
+		t.Fatalf("%+v", m)
+	}
+	var data struct{ K int }
+	if err := json.Unmarshal(m.Data, &data); err != nil || data.K != 1 {
+		t.Fatal(string(m.Data))
+	}
+	p, err := r.Stream("events", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := readAll(t, p)
+	if err != io.EOF {
+		t.Fatal(err)
+	}
+	checkRecords(t, got, records)
+	if s, _ := p.Stats(); !reflect.DeepEqual(s, Stats{Read: 1000, Lost: 7, LostByCPU: []uint64{3, 4}}) {
+		t.Fatalf("%+v", s)
+	}
+	table, err := ReplayTable[uint32, []uint64](r, "percpu")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s, err := table.Snapshot(); err != nil || !reflect.DeepEqual(s, big) {
+		t.Fatal(err, len(s.Entries))
+	}
+	if s, err := table.Snapshot(); err != nil || len(s.Entries) != 0 {
+		t.Fatal(err, s)
+	}
+	if s, err := Sum(table).ReadAndClear(); err != nil || s.Entries[2].Value != 2*(1+2+3+4) {
+		t.Fatal(err, s)
+	}
+	if _, err := table.Snapshot(); err != io.EOF {
+		t.Fatal(err)
+	}
+	st, err := ReplayTable[stackKey, uint64](r, "stacks")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s, err := st.Snapshot(); err != nil || !reflect.DeepEqual(s, stacks) {
+		t.Fatal(err)
+	}
+	f, err := r.Open("symbols")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if b, err := io.ReadAll(f); err != nil || !bytes.Equal(b, text) {
+		t.Fatal(err, len(b))
+	}
+	checkHost(t, r, liveDir)
+	if names, err := r.Streams(); err != nil || !slices.Equal(names, []string{"events"}) {
+		t.Fatal(names, err)
+	}
+	if names, err := r.Tables(); err != nil || !slices.Equal(names, []string{"percpu", "stacks"}) {
+		t.Fatal(names, err)
+	}
+	if names, err := r.Files(); err != nil || !slices.Equal(names, []string{"host.tar", "symbols"}) {
+		t.Fatal(names, err)
+	}
+}
+
+func checkHost(t *testing.T, r *Recording, liveDir []fs.DirEntry) {
+	t.Helper()
+	host, err := r.FS("host")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]string{
+		"proc/sys/x": "1\n", "sys/devices/a:b/event": "e", "sys/link/event": "e",
+	} {
+		if b, err := fs.ReadFile(host, name); err != nil || string(b) != want {
+			t.Errorf("%s: %q %v", name, b, err)
+		}
+	}
+	if _, err := fs.ReadFile(host, "sys/unread"); !errors.Is(err, fs.ErrNotExist) {
+		t.Error("what nobody read:", err)
+	}
+	if link, err := fs.ReadLink(host, "sys/link"); err != nil || link != "devices/a:b" {
+		t.Error(link, err)
+	}
+	entries, err := fs.ReadDir(host, "sys")
+	if err != nil || len(entries) != len(liveDir) {
+		t.Fatal(entries, err)
+	}
+	for i := range entries {
+		if entries[i].Name() != liveDir[i].Name() || entries[i].Type() != liveDir[i].Type() {
+			t.Error(entries[i], liveDir[i])
+		}
+	}
+}
+
+func TestRecordingRefusesAFullDirectory(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "x"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := CreateRecording(dir, nil); !errors.Is(err, fs.ErrExist) || !strings.Contains(err.Error(), dir) {
+		t.Fatal(err)
+	}
+}
+
+func TestNilRecorder(t *testing.T) {
+	var rec *Recorder
+	records := sampleRecords(3)
+	src := rec.Stream("x", &listSource{records: records})
+	if got, err := readAll(t, src); err != io.EOF || len(got) != 3 {
+		t.Fatal(err)
+	}
+	table := &perCPUTable{}
+	if got := RecordTable(rec, "x", Table[uint32, []uint64](table)); got != Table[uint32, []uint64](table) {
+		t.Fatal(got)
+	}
+	if err := rec.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestReplayTableChecksTheLayout(t *testing.T) {
+	dir := t.TempDir()
+	rec, err := CreateRecording(dir, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	type k struct{ PID, TGID uint32 }
+	table := RecordTable(rec, "t", Table[k, uint64](&staticTable[k, uint64]{}))
+	if _, err := table.Snapshot(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := RecordTable(rec, "bad", Table[k, *int](&staticTable[k, *int]{})).Snapshot(); err == nil {
+		t.Error("recorded pointers")
+	}
+	if err := rec.Close(); err == nil {
+		t.Error("Close forgot that a table could not be created")
+	}
+	r, err := OpenRecording(os.DirFS(dir))
+	if err != nil {
+		t.Fatal(err)
+	}
+	check := func(err error, want string) {
+		t.Helper()
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %q in it", err, want)
+		}
+	}
+	type k2 struct{ PID uint64 }
+	_, err = ReplayTable[k2, uint64](r, "t")
+	check(err, "key: field PID (u64 at offset 0), but the data has PID (u32 at offset 0)")
+	_, err = ReplayTable[k, [2]uint64](r, "t")
+	check(err, "value: field value (u64×2 at offset 0), but the data has value (u64 at offset 0)")
+	_, err = ReplayTable[k, []uint64](r, "t")
+	check(err, "one is a value by CPU")
+	ok, err := ReplayTable[k, uint64](r, "t")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = ok.ReadAndClear()
+	check(err, "the recording has a Snapshot here")
+	_, err = ReplayTable[k, uint64](r, "missing")
+	if !errors.Is(err, fs.ErrNotExist) {
+		t.Error(err)
+	}
+}
+
+func TestLayoutSwap(t *testing.T) {
+	type v struct {
+		A uint16
+		B [2]uint32
+		C [3]byte
+		D float64
+	}
+	l, err := layoutOf[v]()
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := make([]byte, 2*l.Size)
+	for i := range b {
+		b[i] = byte(i)
+	}
+	want := slices.Clone(b)
+	l.swap(b)
+	if got := b[:24]; !bytes.Equal(got, []byte{
+		1, 0, 2, 3, 7, 6, 5, 4, 11, 10, 9, 8, 12, 13, 14, 15, 23, 22, 21, 20, 19, 18, 17, 16,
+	}) {
+		t.Fatal(got)
+	}
+	l.swap(b)
+	if !bytes.Equal(b, want) {
+		t.Fatal("twice is not the same")
+	}
+}
+
+// failingWriter is a disk that is full after n bytes.
+type failingWriter struct{ n int }
+
+var errFull = errors.New("no space left")
+
+func (w *failingWriter) Write(p []byte) (int, error) {
+	if w.n -= len(p); w.n < 0 {
+		return 0, errFull
+	}
+	return len(p), nil
+}
+
+func TestRecorderSaysThatItCannotWrite(t *testing.T) {
+	if _, err := NewRecorder(&listSource{}, &failingWriter{}); !errors.Is(err, errFull) {
+		t.Fatal(err)
+	}
+	rec, err := NewRecorder(&listSource{records: sampleRecords(50000)}, &failingWriter{n: 1000})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := readAll(t, rec); !errors.Is(err, errFull) {
+		t.Fatal(err)
+	}
+	if err := rec.Close(); !errors.Is(err, errFull) {
+		t.Fatal(err)
+	}
+}

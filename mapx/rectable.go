@@ -1,0 +1,337 @@
+package mapx
+
+import (
+	"encoding/binary"
+	"fmt"
+	"io"
+	"os"
+	"sync"
+	"time"
+	"unsafe"
+)
+
+// tableHeader is a table's line of JSON.
+type tableHeader struct {
+	Start time.Time `json:"start"`
+	// Order is the byte order of keys and values: "little" or "big".
+	Order string `json:"order"`
+	Key   layout `json:"key"`
+	Value layout `json:"value"`
+}
+
+// The first byte of a chunk of a table. A snapshot is one or more chunks; all
+// but the last have opMore set.
+const (
+	opSnapshot     = 0
+	opReadAndClear = 1
+	opMore         = 2
+)
+
+func nativeOrder() string {
+	if binary.NativeEndian.Uint16([]byte{1, 0}) == 1 {
+		return "little"
+	}
+	return "big"
+}
+
+// RecordTable returns a Table that passes on what t returns and writes it down
+// under the name: each Snapshot and ReadAndClear with its time. K must be plain
+// data as for Map; V as well, or a slice of it with the same length in all
+// entries of a snapshot, as PerCPU has: to record a table of another kind, record
+// the one it is made from, and reduce the replay in the same way.
+//
+// If the table can't be created every call returns that error, and so does
+// Close of the recorder. A nil recorder returns t.
+func RecordTable[K, V any](rec *Recorder, name string, t Table[K, V]) Table[K, V] {
+	if rec == nil {
+		return t
+	}
+	r := &recordedTable[K, V]{table: t, start: rec.start}
+	if err := r.create(rec, name); err != nil {
+		return failedTable[K, V]{err}
+	}
+	return r
+}
+
+// failedTable is a table that could not be recorded.
+type failedTable[K, V any] struct{ err error }
+
+// Snapshot returns why.
+func (f failedTable[K, V]) Snapshot() (s Snapshot[K, V], err error) { return s, f.err }
+
+// ReadAndClear returns why.
+func (f failedTable[K, V]) ReadAndClear() (s Snapshot[K, V], err error) { return s, f.err }
+
+type recordedTable[K, V any] struct {
+	table Table[K, V]
+	start time.Time
+	tableWriter
+}
+
+func (r *recordedTable[K, V]) create(rec *Recorder, name string) error {
+	key, err := keyLayoutOf[K]()
+	if err != nil {
+		return rec.failed(fmt.Errorf("record %s: key %w", name, err))
+	}
+	value, err := sliceLayoutOf[V]()
+	if err != nil {
+		return rec.failed(fmt.Errorf("record %s: value %w", name, err))
+	}
+	return rec.create(name, ".table", func(f *os.File) (io.Closer, error) {
+		r.file, r.slice = f, value.Slice
+		var err error
+		r.out, err = newChunkWriter(name, "table", f, rec.enc,
+			tableHeader{Start: rec.start, Order: nativeOrder(), Key: *key, Value: *value})
+		r.keySize, r.valueSize = key.Size, value.Size
+		return &r.tableWriter, err
+	})
+}
+
+func (r *Recorder) failed(err error) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.fail(err)
+}
+
+// Snapshot passes on a snapshot and writes it down.
+func (r *recordedTable[K, V]) Snapshot() (Snapshot[K, V], error) {
+	s, err := r.table.Snapshot()
+	if err == nil {
+		err = r.record(opSnapshot, s)
+	}
+	return s, err
+}
+
+// ReadAndClear passes on what was read and removed and writes it down.
+func (r *recordedTable[K, V]) ReadAndClear() (Snapshot[K, V], error) {
+	s, err := r.table.ReadAndClear()
+	if err == nil {
+		err = r.record(opReadAndClear, s)
+	}
+	return s, err
+}
+
+func (r *recordedTable[K, V]) record(op byte, s Snapshot[K, V]) error {
+	now := time.Since(r.start)
+	r.out.mu.Lock()
+	defer r.out.mu.Unlock()
+	entries := s.Entries
+	for {
+		// As many as fit in a chunk of about 256 KiB, but one at least.
+		width := 1
+		if r.slice && len(entries) > 0 {
+			width = sliceLen(&entries[0].Value)
+		}
+		n := min(len(entries), max(1, flushBytes/(r.keySize+r.valueSize*width+1)))
+		more := byte(0)
+		if n < len(entries) {
+			more = opMore
+		}
+		p := append(r.payload[:0], op|more)
+		p = binary.AppendVarint(p, int64(now))
+		p = binary.AppendUvarint(p, uint64(n))
+		if r.slice {
+			p = binary.AppendUvarint(p, uint64(width))
+		}
+		for i := range entries[:n] {
+			p = append(p, unsafe.Slice((*byte)(unsafe.Pointer(&entries[i].Key)), r.keySize)...)
+		}
+		for i := range entries[:n] {
+			b, ok := r.valueBytes(unsafe.Pointer(&entries[i].Value), width)
+			if !ok {
+				return r.out.fail(fmt.Errorf("values of different length in one snapshot"))
+			}
+			p = append(p, b...)
+		}
+		r.payload = p
+		if err := r.writePayload(); err != nil || more == 0 {
+			return err
+		}
+		entries = entries[n:]
+	}
+}
+
+// tableWriter is the part of a recordedTable that has no types.
+type tableWriter struct {
+	file               *os.File
+	out                *chunkWriter
+	slice              bool
+	keySize, valueSize int
+	payload            []byte
+}
+
+func (w *tableWriter) writePayload() error {
+	if w.out.closed {
+		return os.ErrClosed
+	}
+	return w.out.write(w.payload)
+}
+
+// valueBytes is the memory of the value at p: width elements of it where the
+// type is a slice.
+func (w *tableWriter) valueBytes(p unsafe.Pointer, width int) ([]byte, bool) {
+	if w.slice {
+		s := *(*[]struct{})(p) // any slice's header
+		if len(s) != width {
+			return nil, false
+		}
+		p = unsafe.Pointer(unsafe.SliceData(s))
+	}
+	return unsafe.Slice((*byte)(p), w.valueSize*width), true
+}
+
+// sliceLen is the length of a V that is known to be a slice.
+func sliceLen[V any](v *V) int { return len(*(*[]struct{})(unsafe.Pointer(v))) }
+
+func (w *tableWriter) Close() error {
+	w.out.mu.Lock()
+	defer w.out.mu.Unlock()
+	if w.out.closed {
+		return w.out.err
+	}
+	w.out.closed = true
+	if err := w.file.Close(); err != nil {
+		return w.out.fail(err)
+	}
+	return w.out.err
+}
+
+// ReplayedTable is a recorded table: its snapshots in the order in which they
+// were taken. It is safe for concurrent use.
+type ReplayedTable[K, V any] struct {
+	mu     sync.Mutex
+	name   string
+	header tableHeader
+	in     *chunkReader
+	swap   bool
+	at     time.Duration
+	err    error
+}
+
+var _ Table[int32, []int32] = (*ReplayedTable[int32, []int32])(nil)
+
+// ReplayTable returns the recorded table of that name. K and V must have the
+// layout that was recorded; the error names the field that differs. The
+// recording closes it.
+func ReplayTable[K, V any](rec *Recording, name string) (*ReplayedTable[K, V], error) {
+	key, err := keyLayoutOf[K]()
+	if err != nil {
+		return nil, fmt.Errorf("replay %s: key %w", name, err)
+	}
+	value, err := sliceLayoutOf[V]()
+	if err != nil {
+		return nil, fmt.Errorf("replay %s: value %w", name, err)
+	}
+	f, err := rec.openFile(name, ".table")
+	if err != nil {
+		return nil, err
+	}
+	t := &ReplayedTable[K, V]{name: name}
+	if t.in, err = newChunkReader(name, "table", f, &t.header); err != nil {
+		return nil, err
+	}
+	if err := key.sameAs(&t.header.Key); err != nil {
+		return nil, fmt.Errorf("replay %s: key: %w", name, err)
+	}
+	if err := value.sameAs(&t.header.Value); err != nil {
+		return nil, fmt.Errorf("replay %s: value: %w", name, err)
+	}
+	t.header.Key, t.header.Value = *key, *value // checked, unlike the file's
+	t.swap = t.header.Order != nativeOrder()
+	return t, nil
+}
+
+// Snapshot returns the next recorded snapshot. At the end it returns io.EOF;
+// where the file was cut off an error that wraps io.ErrUnexpectedEOF; where a
+// ReadAndClear is next an error.
+func (t *ReplayedTable[K, V]) Snapshot() (Snapshot[K, V], error) { return t.next(opSnapshot) }
+
+// ReadAndClear returns the next recorded ReadAndClear, with the errors of
+// Snapshot.
+func (t *ReplayedTable[K, V]) ReadAndClear() (Snapshot[K, V], error) { return t.next(opReadAndClear) }
+
+// Time returns the moment at which the snapshot that was read last was taken.
+func (t *ReplayedTable[K, V]) Time() time.Time {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.header.Start.Add(t.at)
+}
+
+func (t *ReplayedTable[K, V]) next(op byte) (s Snapshot[K, V], err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for first := true; t.err == nil; first = false {
+		payload, err := t.in.next()
+		if err == io.EOF && !first {
+			err = t.in.cut() // in the middle of a snapshot
+		}
+		if err != nil {
+			t.err = err
+			break
+		}
+		if payload[0]&^opMore != op {
+			t.err = fmt.Errorf("replay %s: the recording has a %s here, not a %s", t.name,
+				opName(payload[0]), opName(op))
+			break
+		}
+		if s.Entries, t.err = t.decode(s.Entries, payload); t.err == nil && payload[0]&opMore == 0 {
+			return s, nil
+		}
+	}
+	return Snapshot[K, V]{}, t.err
+}
+
+func opName(op byte) string {
+	switch op &^ opMore {
+	case opSnapshot:
+		return "Snapshot"
+	case opReadAndClear:
+		return "ReadAndClear"
+	}
+	return fmt.Sprintf("unknown operation %d", op)
+}
+
+// decode appends the entries of one chunk.
+func (t *ReplayedTable[K, V]) decode(dst []Entry[K, V], payload []byte) ([]Entry[K, V], error) {
+	q := parser{b: payload[1:]}
+	at, n, width := q.varint(), q.uvarint(), uint64(1)
+	value := &t.header.Value
+	if value.Slice {
+		width = q.uvarint()
+	}
+	rest := uint64(len(q.b))
+	// Sizes are small and the counts are bounded first, so nothing overflows.
+	ok := !q.bad && n <= maxChunk && width <= 1<<20 && uint64(value.Size)*width <= maxChunk &&
+		n*(uint64(t.header.Key.Size)+uint64(value.Size)*width) == rest
+	if !ok {
+		return nil, t.in.corrupt(errBadChunk.Error())
+	}
+	t.at = time.Duration(at)
+	keys := q.bytes(n * uint64(t.header.Key.Size))
+	values := q.b
+	if t.swap {
+		t.header.Key.swap(keys)
+		value.swap(values)
+	}
+	per := value.Size * int(width)
+	backing := alignedBytes(len(values)) // not the payload, which is reused
+	copy(backing, values)
+	start := len(dst)
+	dst = append(dst, make([]Entry[K, V], n)...)
+	for i := range dst[start:] {
+		e := &dst[start+i]
+		copy(unsafe.Slice((*byte)(unsafe.Pointer(&e.Key)), t.header.Key.Size), keys[i*t.header.Key.Size:])
+		b := backing[i*per : (i+1)*per]
+		if value.Slice {
+			setSlice(unsafe.Pointer(&e.Value), b, int(width))
+			continue
+		}
+		copy(unsafe.Slice((*byte)(unsafe.Pointer(&e.Value)), value.Size), b)
+	}
+	return dst, nil
+}
+
+// setSlice makes the slice at p, of any plain type, lie on b.
+func setSlice(p unsafe.Pointer, b []byte, n int) {
+	*(*[]struct{})(p) = unsafe.Slice((*struct{})(unsafe.Pointer(unsafe.SliceData(b))), n)
+}

@@ -1,0 +1,229 @@
+package mapx
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"sync"
+	"time"
+)
+
+// ReplayOptions are the options of a replay; the zero value replays as fast as
+// the caller reads.
+type ReplayOptions struct {
+	// Speed paces the replay: 1 as it was recorded, 2 twice as fast; 0 and less
+	// as fast as possible.
+	Speed float64
+	// Begin is the moment at which the recording's start is replayed, so that
+	// several streams keep step; zero is the first ReadInto.
+	Begin time.Time
+}
+
+// Replay is the Source of a recorded stream: the same records with the same
+// CPU and Lost. Remaining is 0 where the live source was drained, and the size
+// of what is decoded and unread, at least 1, elsewhere.
+//
+// One goroutine reads at a time; Stats and Close may be called from any.
+type Replay struct {
+	opts   ReplayOptions
+	in     *chunkReader
+	closer io.Closer // nil: the reader is the caller's
+	start  time.Time
+
+	mu     sync.Mutex // guards what follows
+	heads  []recordHead
+	data   []byte
+	buf    []byte
+	at     time.Duration
+	err    error // the end
+	stats  Stats
+	known  bool // stats are those that were recorded
+	closed bool
+}
+
+// recordHead is what a chunk says of one record besides its data.
+type recordHead struct {
+	at      time.Duration
+	lost    uint64
+	cpu     int
+	size    int
+	drained bool
+}
+
+var _ StatsSource = (*Replay)(nil)
+
+// NewReplay replays what a recorder from NewRecorder wrote, or the stream file
+// of a recording. r is borrowed and read as the replay goes; opts may be nil.
+func NewReplay(r io.Reader, opts *ReplayOptions) (*Replay, error) {
+	return newReplay("stream", r, nil, opts)
+}
+
+func newReplay(name string, r io.Reader, closer io.Closer, opts *ReplayOptions) (*Replay, error) {
+	var h streamHeader
+	in, err := newChunkReader(name, "stream", r, &h)
+	if err != nil {
+		return nil, err
+	}
+	p := &Replay{in: in, closer: closer, start: h.Start}
+	if opts != nil {
+		p.opts = *opts
+	}
+	return p, nil
+}
+
+// ReadInto returns the next record; see Source. At the end of the recording it
+// returns io.EOF. Where the file was cut off, because the recorder was killed
+// or the disk was full, it returns every record before the cut and then an
+// error that wraps io.ErrUnexpectedEOF; damage wraps ErrCorrupt.
+func (p *Replay) ReadInto(ctx context.Context, rec *Record) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for len(p.heads) == 0 && p.err == nil && !p.closed {
+		p.err = p.fill()
+	}
+	if p.closed {
+		return os.ErrClosed
+	}
+	if len(p.heads) == 0 {
+		return p.err
+	}
+	if p.opts.Speed > 0 {
+		if err := p.pace(ctx, p.heads[0].at); err != nil {
+			return err
+		}
+	}
+	h := &p.heads[0]
+	rec.CPU, rec.Lost = h.cpu, h.lost
+	rec.Data = append(rec.Data[:0], p.data[:h.size]...)
+	p.at, p.data = h.at, p.data[h.size:]
+	rec.Remaining = 0
+	if !h.drained {
+		rec.Remaining = max(len(p.data), 1)
+	}
+	p.heads = p.heads[1:]
+	if !p.known {
+		p.stats.Read++
+		p.stats.Bytes += uint64(len(rec.Data))
+		p.stats.Lost += rec.Lost
+	}
+	return nil
+}
+
+// pace waits, with mu released, until at is due.
+func (p *Replay) pace(ctx context.Context, at time.Duration) error {
+	if p.opts.Begin.IsZero() {
+		p.opts.Begin = time.Now()
+	}
+	wait := time.Until(p.opts.Begin.Add(time.Duration(float64(at) / p.opts.Speed)))
+	if wait <= 0 {
+		return nil
+	}
+	p.mu.Unlock()
+	defer p.mu.Lock()
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// fill decodes the next chunk. Counts that were written down at the end of the
+// recording become those of the replay.
+func (p *Replay) fill() error {
+	payload, err := p.in.next()
+	if err != nil {
+		return err
+	}
+	switch kind, body := payload[0], payload[1:]; kind {
+	case chunkStats:
+		if err := json.Unmarshal(body, &p.stats); err != nil {
+			return p.in.corrupt(err.Error())
+		}
+		p.known = true
+		return nil
+	case chunkRecords, chunkTransposed:
+		return p.records(kind, body)
+	default:
+		return p.in.corrupt("unknown kind")
+	}
+}
+
+var errBadChunk = errors.New("its columns don't fit")
+
+func (p *Replay) records(kind byte, body []byte) error {
+	q := parser{b: body}
+	n := q.uvarint()
+	if q.bad || n > uint64(len(body)) { // each record takes four bytes at least
+		return p.in.corrupt(errBadChunk.Error())
+	}
+	heads := append(p.heads[:0], make([]recordHead, n)...)
+	at := time.Duration(0)
+	for i := range heads {
+		at += time.Duration(q.varint())
+		heads[i].at = at
+	}
+	for i := range heads {
+		heads[i].cpu = int(int32(q.uvarint())) - 1
+	}
+	for i := range heads {
+		heads[i].lost = q.uvarint()
+	}
+	total, oneSize := 0, true
+	for i := range heads {
+		size := q.uvarint()
+		if size>>1 > maxRecord {
+			q.bad = true
+			break
+		}
+		heads[i].size, heads[i].drained = int(size>>1), size&1 != 0
+		total += heads[i].size
+		oneSize = oneSize && heads[i].size == heads[0].size
+	}
+	if q.bad || total != len(q.b) || kind == chunkTransposed && (!oneSize || total == 0) {
+		return p.in.corrupt(errBadChunk.Error())
+	}
+	p.heads, p.data = heads, q.b
+	if kind == chunkTransposed {
+		p.buf = restore(p.buf[:0], q.b, heads[0].size)
+		p.data = p.buf
+	}
+	return nil
+}
+
+// Time returns the moment at which the record that was read last was read when
+// it was recorded.
+func (p *Replay) Time() time.Time {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.start.Add(p.at)
+}
+
+// Stats returns the counts of what was replayed so far and, once ReadInto has
+// returned io.EOF, those that the live source had at the end.
+func (p *Replay) Stats() (Stats, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.stats, nil
+}
+
+// Close ends the replay. It is idempotent, and does nothing on a nil Replay.
+func (p *Replay) Close() error {
+	if p == nil {
+		return nil
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return nil
+	}
+	p.closed = true
+	if p.closer != nil {
+		return p.closer.Close()
+	}
+	return nil
+}

@@ -1,0 +1,55 @@
+package mapx
+
+import (
+	"context"
+)
+
+// Record is one event as its program emitted it. ReadInto reuses Data.
+type Record struct {
+	// Data is the payload. It is overwritten by the next ReadInto with the
+	// same Record; its capacity is kept.
+	Data []byte
+	// CPU is the CPU whose buffer the record came from, -1 for a ring buffer,
+	// which all CPUs share.
+	CPU int
+	// Lost counts the records that were lost on this source since the record
+	// before this one, as far as is known when this one is read. A source's
+	// total is exact at the end: see the source's Stats.
+	Lost uint64
+	// Remaining is the number of bytes that were still unread behind this
+	// record when it was read; 0 says the buffer is drained.
+	Remaining int
+}
+
+// Source is a stream of records: a Ring, a PerfBuffer, or the replay of
+// either. A Source is used by one goroutine at a time; only Close of the value
+// behind it may be called from another.
+//
+// ReadInto waits for the next record and stores it in rec. Its error is
+// ctx.Err() when ctx ends, os.ErrClosed after Close, io.EOF at the end of a
+// recording. A record that is there is returned even if ctx has ended.
+type Source interface {
+	ReadInto(ctx context.Context, rec *Record) error
+}
+
+// Table is a typed view of a BPF map: a live map, a live per-CPU map (whose V
+// is a slice by CPU, or a reduced value), or the replay of either. It is safe
+// for concurrent use.
+type Table[K, V any] interface {
+	// Snapshot returns the entries as they are now.
+	Snapshot() (Snapshot[K, V], error)
+	// ReadAndClear returns the entries and removes them, losing no update.
+	ReadAndClear() (Snapshot[K, V], error)
+}
+
+// Entry is a key and its value.
+type Entry[K, V any] struct {
+	Key   K
+	Value V
+}
+
+// Snapshot is the plain data of a table at one moment. Its order is the
+// map's own, which is arbitrary, unless a method says otherwise.
+type Snapshot[K, V any] struct {
+	Entries []Entry[K, V]
+}

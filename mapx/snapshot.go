@@ -1,0 +1,233 @@
+package mapx
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/borescope/borescope/hist"
+)
+
+// Sort sorts the entries in place and returns the snapshot.
+func (s Snapshot[K, V]) Sort(compare func(a, b Entry[K, V]) int) Snapshot[K, V] {
+	slices.SortStableFunc(s.Entries, compare)
+	return s
+}
+
+// Values returns the entries as a Go map. It makes a new one at each call.
+func Values[K comparable, V any](s Snapshot[K, V]) map[K]V {
+	m := make(map[K]V, len(s.Entries))
+	for _, e := range s.Entries {
+		m[e.Key] = e.Value
+	}
+	return m
+}
+
+// Top returns the n entries with the largest values, largest first, those that
+// are equal in the snapshot's order. It looks at each entry once and keeps n.
+func Top[K any, V cmp.Ordered](s Snapshot[K, V], n int) Snapshot[K, V] {
+	return TopFunc(s, n, func(a, b Entry[K, V]) int { return cmp.Compare(a.Value, b.Value) })
+}
+
+// TopFunc is Top for entries that compare as fn says.
+func TopFunc[K, V any](s Snapshot[K, V], n int, fn func(a, b Entry[K, V]) int) Snapshot[K, V] {
+	n = min(n, len(s.Entries))
+	if n <= 0 {
+		return Snapshot[K, V]{}
+	}
+	// A heap of positions with the smallest, and of equal ones the latest, on top.
+	less := func(i, j int) bool {
+		if c := fn(s.Entries[i], s.Entries[j]); c != 0 {
+			return c < 0
+		}
+		return i > j
+	}
+	heap := make([]int, 0, n)
+	for i := range s.Entries {
+		switch {
+		case len(heap) < n:
+			heap = append(heap, i)
+			if len(heap) == n {
+				for j := n / 2; j >= 0; j-- {
+					siftDown(heap, j, less)
+				}
+			}
+		case less(heap[0], i):
+			heap[0] = i
+			siftDown(heap, 0, less)
+		}
+	}
+	slices.SortFunc(heap, func(i, j int) int {
+		if less(j, i) {
+			return -1
+		}
+		return 1
+	})
+	out := make([]Entry[K, V], n)
+	for i, at := range heap {
+		out[i] = s.Entries[at]
+	}
+	return Snapshot[K, V]{Entries: out}
+}
+
+// siftDown lets heap[i] sink to its place.
+func siftDown(heap []int, i int, less func(i, j int) bool) {
+	for {
+		child := 2*i + 1
+		if child >= len(heap) {
+			return
+		}
+		if r := child + 1; r < len(heap) && less(heap[r], heap[child]) {
+			child = r
+		}
+		if !less(heap[child], heap[i]) {
+			return
+		}
+		heap[i], heap[child] = heap[child], heap[i]
+		i = child
+	}
+}
+
+// Delta returns what the counters of now grew by since before. A counter that is
+// smaller than it was has been reset, or deleted and begun anew: its whole value
+// counts. Entries that are only in before are left out, and so are those that
+// did not change.
+func Delta[K comparable, V Number](before, now Snapshot[K, V]) Snapshot[K, V] {
+	d := DeltaFunc(before, now, func(old, v V) V {
+		if v < old {
+			return v
+		}
+		return v - old
+	})
+	d.Entries = slices.DeleteFunc(d.Entries, func(e Entry[K, V]) bool { return e.Value == 0 })
+	return d
+}
+
+// DeltaFunc returns the entries of now, each with fn of its old and new value;
+// one that is new has the zero value as its old one.
+func DeltaFunc[K comparable, V any](before, now Snapshot[K, V], fn func(old, v V) V) Snapshot[K, V] {
+	old := Values(before)
+	out := make([]Entry[K, V], len(now.Entries))
+	for i, e := range now.Entries {
+		out[i] = Entry[K, V]{Key: e.Key, Value: fn(old[e.Key], e.Value)}
+	}
+	return Snapshot[K, V]{Entries: out}
+}
+
+// Divide returns the snapshot with every value divided by d, which is not 0;
+// integers are cut off.
+func Divide[K any, V Number](s Snapshot[K, V], d V) Snapshot[K, V] {
+	out := make([]Entry[K, V], len(s.Entries))
+	for i, e := range s.Entries {
+		out[i] = Entry[K, V]{Key: e.Key, Value: e.Value / d}
+	}
+	return Snapshot[K, V]{Entries: out}
+}
+
+// Min returns a view of a per-CPU table in which each value is the smallest of
+// all possible CPUs, those that never wrote included: it is for values that
+// every CPU sets. Extreme is for the others.
+func Min[K any, V cmp.Ordered](t Table[K, []V]) Table[K, V] {
+	return Reduce(t, func(cpus []V) V { return slices.Min(cpus) })
+}
+
+// Max returns a view of a per-CPU table in which each value is the largest of
+// all possible CPUs.
+func Max[K any, V cmp.Ordered](t Table[K, []V]) Table[K, V] {
+	return Reduce(t, func(cpus []V) V { return slices.Max(cpus) })
+}
+
+// Average is a sum and how many values it has, as bpftrace's avg() keeps them on
+// each CPU. Its text is the mean.
+//
+//	avg := mapx.SumOf(perCPU, (*mapx.Average).Add)
+type Average struct {
+	Total int64
+	Count uint64
+}
+
+// Add adds what another CPU counted.
+func (a *Average) Add(b *Average) {
+	a.Total += b.Total
+	a.Count += b.Count
+}
+
+// Mean returns the mean, cut off to an integer as bpftrace does; 0 of nothing.
+func (a Average) Mean() int64 {
+	if a.Count == 0 {
+		return 0
+	}
+	return a.Total / int64(a.Count)
+}
+
+// Totals is an Average whose text has count, average and total, as bpftrace's
+// stats().
+type Totals struct {
+	Total int64
+	Count uint64
+}
+
+// Add adds what another CPU counted.
+func (a *Totals) Add(b *Totals) {
+	a.Total += b.Total
+	a.Count += b.Count
+}
+
+// Mean returns the mean, cut off to an integer as bpftrace does; 0 of nothing.
+func (a Totals) Mean() int64 { return Average(a).Mean() }
+
+// Extreme is the smallest or largest value of a CPU, and whether there was one,
+// as bpftrace's min() and max() keep it.
+//
+//	largest := mapx.SumOf(perCPU, (*mapx.Extreme).KeepMax)
+type Extreme struct {
+	Value int64
+	Set   uint64
+}
+
+// KeepMin takes over b's value if it is set and smaller, or the only one.
+func (e *Extreme) KeepMin(b *Extreme) {
+	if b.Set != 0 && (e.Set == 0 || b.Value < e.Value) {
+		*e = *b
+	}
+}
+
+// KeepMax takes over b's value if it is set and larger, or the only one.
+func (e *Extreme) KeepMax(b *Extreme) {
+	if b.Set != 0 && (e.Set == 0 || b.Value > e.Value) {
+		*e = *b
+	}
+}
+
+// Histograms gathers a map that counts by key and bucket into a histogram for
+// each key: split takes a map's key apart, and k is that of hist.Log2Index,
+// which numbered the buckets. Keys are in the order in which they come first.
+func Histograms[B any, K comparable](s Snapshot[B, uint64], k int, split func(B) (K, int)) (Snapshot[K, *hist.Log2], error) {
+	return gather(s, split, func() (*hist.Log2, error) { return hist.NewLog2(k) })
+}
+
+// LinearHistograms is Histograms for the buckets of hist.LinearIndex.
+func LinearHistograms[B any, K comparable](s Snapshot[B, uint64], lo, hi, step int64, split func(B) (K, int)) (Snapshot[K, *hist.Linear], error) {
+	return gather(s, split, func() (*hist.Linear, error) { return hist.NewLinear(lo, hi, step) })
+}
+
+type bucketAdder interface{ AddBucket(index int, n uint64) }
+
+func gather[B any, K comparable, H bucketAdder](s Snapshot[B, uint64], split func(B) (K, int), make func() (H, error)) (Snapshot[K, H], error) {
+	var out Snapshot[K, H]
+	at := map[K]int{}
+	for _, e := range s.Entries {
+		key, index := split(e.Key)
+		i, ok := at[key]
+		if !ok {
+			h, err := make()
+			if err != nil {
+				return Snapshot[K, H]{}, err
+			}
+			i = len(out.Entries)
+			at[key] = i
+			out.Entries = append(out.Entries, Entry[K, H]{Key: key, Value: h})
+		}
+		out.Entries[i].Value.AddBucket(index, e.Value)
+	}
+	return out, nil
+}

@@ -1,0 +1,107 @@
+package mapx
+
+import (
+	"context"
+	"errors"
+	"os"
+	"syscall"
+	"time"
+)
+
+// waiter waits for a file descriptor to become readable through Go's own
+// poller: no thread is blocked, a wait ends with the context, by Close from
+// elsewhere, or when ready says so.
+type waiter struct {
+	file  *os.File
+	conn  syscall.RawConn
+	ready func(uintptr) bool
+	write bool // wait for it to become writable instead
+}
+
+// open waits on a duplicate of fd. ready is asked before and after each event;
+// events are edges, so it must look at the data itself.
+func (w *waiter) open(fd int, ready func() bool) error {
+	dup, _, errno := syscall.Syscall(syscall.SYS_FCNTL, uintptr(fd), syscall.F_DUPFD_CLOEXEC, 0)
+	if errno != 0 {
+		return os.NewSyscallError("fcntl", errno)
+	}
+	return w.adopt(int(dup), ready)
+}
+
+// adopt is open for an fd that is the waiter's own from now on.
+func (w *waiter) adopt(fd int, ready func() bool) error {
+	// The poller takes only non-blocking files.
+	if err := syscall.SetNonblock(fd, true); err != nil {
+		syscall.Close(fd)
+		return os.NewSyscallError("fcntl", err)
+	}
+	w.file = os.NewFile(uintptr(fd), "bpf")
+	w.ready = func(uintptr) bool { return ready() }
+	var err error
+	if w.conn, err = w.file.SyscallConn(); err == nil {
+		// A file that the poller refused has no deadlines.
+		err = w.file.SetDeadline(time.Time{})
+	}
+	if err != nil {
+		w.file.Close()
+	}
+	return err
+}
+
+// wait is for one goroutine at a time, since those that wait share a deadline.
+// It returns nil when ready said so, or after poll (if not 0) to look again.
+func (w *waiter) wait(ctx context.Context, poll time.Duration) error {
+	for {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		// Whatever an earlier wait left behind goes first, so that the
+		// interruption of this one, which can only come later, stays.
+		deadline := time.Time{}
+		if poll > 0 {
+			deadline = time.Now().Add(poll)
+		}
+		if err := w.file.SetDeadline(deadline); err != nil {
+			return closedError(err)
+		}
+		stop := func() bool { return true }
+		if ctx.Done() != nil {
+			stop = context.AfterFunc(ctx, w.interrupt)
+		}
+		var err error
+		if w.write {
+			err = w.conn.Write(w.ready)
+		} else {
+			err = w.conn.Read(w.ready)
+		}
+		stop()
+		if !errors.Is(err, os.ErrDeadlineExceeded) {
+			return closedError(err)
+		}
+		if poll > 0 && ctx.Err() == nil {
+			return nil
+		}
+	}
+}
+
+func (w *waiter) interrupt() { w.file.SetDeadline(time.Unix(1, 0)) }
+
+// closedError makes os.ErrClosed of the poller's own error.
+func closedError(err error) error {
+	if err == nil || errors.Is(err, os.ErrClosed) {
+		return err
+	}
+	return os.ErrClosed // the only other way a wait on a descriptor fails
+}
+
+// close ends every wait and the descriptor; a second call does nothing.
+func (w *waiter) close() error {
+	if w.file == nil {
+		return nil
+	}
+	err := w.file.Close()
+	if errors.Is(err, os.ErrClosed) {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,108 @@
+package pmc
+
+import (
+	"encoding/binary"
+	"unsafe"
+)
+
+// Attr is the kernel's struct perf_event_attr (include/uapi/linux/perf_event.h)
+// in its newest layout, field for field, so that its memory can be given to the
+// kernel. golang.org/x/sys's has no config3, and its PerfEventOpen leaves Size
+// to the caller.
+//
+// A kernel that knows a shorter struct accepts this one as long as what it does
+// not know is zero, so Size is always AttrSize.
+type Attr struct {
+	Type             uint32
+	Size             uint32
+	Config           uint64
+	Sample           uint64 // sample_period, or sample_freq with AttrFreq
+	SampleType       uint64
+	ReadFormat       uint64
+	Flags            AttrFlags
+	Wakeup           uint32 // wakeup_events, or wakeup_watermark with AttrWatermark
+	BPType           uint32
+	Config1          uint64 // also bp_addr, kprobe_func, uprobe_path
+	Config2          uint64 // also bp_len, kprobe_addr, probe_offset
+	BranchSampleType uint64
+	SampleRegsUser   uint64
+	SampleStackUser  uint32
+	ClockID          int32
+	SampleRegsIntr   uint64
+	AuxWatermark     uint32
+	SampleMaxStack   uint16
+	_                uint16
+	AuxSampleSize    uint32
+	AuxAction        uint32
+	SigData          uint64
+	Config3          uint64
+}
+
+// AttrSize is sizeof(struct perf_event_attr) as of PERF_ATTR_SIZE_VER8 (Linux 6.3).
+const AttrSize = 136
+
+// The layout is the kernel's or this does not compile.
+var _ [0]struct{} = [AttrSize - unsafe.Sizeof(Attr{})]struct{}{}
+
+// AttrFlags are the bit fields of struct perf_event_attr.
+type AttrFlags uint64
+
+// The flags, in the kernel's order (perf_event.h); the minimum kernel is given
+// where it is later than 5.10.
+const (
+	AttrDisabled AttrFlags = 1 << iota
+	AttrInherit
+	AttrPinned
+	AttrExclusive
+	AttrExcludeUser
+	AttrExcludeKernel
+	AttrExcludeHV
+	AttrExcludeIdle
+	AttrMmap
+	AttrComm
+	AttrFreq
+	AttrInheritStat
+	AttrEnableOnExec
+	AttrTask
+	AttrWatermark
+	attrPrecise1
+	attrPrecise2
+	AttrMmapData
+	AttrSampleIDAll
+	AttrExcludeHost
+	AttrExcludeGuest
+	AttrExcludeCallchainKernel
+	AttrExcludeCallchainUser
+	AttrMmap2
+	AttrCommExec
+	AttrUseClockID
+	AttrContextSwitch
+	AttrWriteBackward
+	AttrNamespaces
+	AttrKsymbol
+	AttrBPFEvent
+	AttrAuxOutput
+	AttrCgroup
+	AttrTextPoke
+	AttrBuildID       // 5.12
+	AttrInheritThread // 5.13
+	AttrRemoveOnExec  // 5.13
+	AttrSigtrap       // 5.13
+)
+
+const preciseShift = 15
+
+// Precise is the precise_ip level in the flags, 0 to 3.
+func (f AttrFlags) Precise() int { return int(f>>preciseShift) & 3 }
+
+// WithPrecise returns the flags with the given precise_ip level, of which the
+// low two bits are used.
+func (f AttrFlags) WithPrecise(level int) AttrFlags {
+	return f&^(attrPrecise1|attrPrecise2) | AttrFlags(level&3)<<preciseShift
+}
+
+// AppendBinary appends the attribute as the kernel lays it out on this machine.
+// It never fails.
+func (a *Attr) AppendBinary(b []byte) ([]byte, error) {
+	return binary.Append(b, binary.NativeEndian, a)
+}

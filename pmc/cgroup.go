@@ -1,0 +1,46 @@
+package pmc
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// OpenCgroup opens a cgroup's directory for Place.Cgroup. The path is absolute
+// ("/sys/fs/cgroup/system.slice") or below the mount of the hierarchy that
+// counts events: cgroup v1's perf_event where it is mounted, else cgroup2. The
+// caller closes the file.
+func OpenCgroup(path string) (*os.File, error) {
+	mounts, err := readSmall(os.DirFS("/"), "proc/self/mounts")
+	if err != nil {
+		return nil, fmt.Errorf("cgroup %s: %w", path, err)
+	}
+	at := perfCgroupMount(string(mounts))
+	if st, err := os.Stat(path); err == nil && st.IsDir() && filepath.IsAbs(path) && path != "/" {
+		return os.Open(path)
+	}
+	if at == "" {
+		return nil, fmt.Errorf("cgroup %s: neither cgroup v1's perf_event hierarchy nor cgroup2 is mounted: %w", path, fs.ErrNotExist)
+	}
+	return os.Open(filepath.Join(at, filepath.Clean("/"+path)))
+}
+
+// perfCgroupMount finds the hierarchy that has the perf_event controller.
+func perfCgroupMount(mounts string) string {
+	var unified string
+	for line := range strings.Lines(mounts) {
+		f := strings.Fields(line)
+		if len(f) < 4 {
+			continue
+		}
+		switch {
+		case f[2] == "cgroup" && strings.Contains(","+f[3]+",", ",perf_event,"):
+			return f[1]
+		case f[2] == "cgroup2" && unified == "":
+			unified = f[1]
+		}
+	}
+	return unified
+}

@@ -1,0 +1,257 @@
+package pmc
+
+import (
+	"fmt"
+	"math/bits"
+	"slices"
+	"time"
+)
+
+// Counts is what was counted up to a moment, as plain data: it holds no
+// descriptor, and can be kept, subtracted, printed and stored.
+type Counts struct {
+	// Time is the wall clock's time since the counters were opened, or in a
+	// difference the time between the two readings.
+	Time time.Duration
+	// Events are what was asked for, in that order.
+	Events []Event
+	// Errors say, for each event that could not be opened where that was
+	// allowed, why; "" for the others. Nil if all could.
+	Errors []string
+	// Rows are the single counts: one for each event and thread or CPU.
+	Rows []Row
+}
+
+// Row is one event's count on one thread or CPU.
+type Row struct {
+	// Event is the index in Counts.Events, Group that of the group it was read with.
+	Event int
+	Group int
+	// TID is the thread, 0 for the one that opened it, -1 for all tasks; CPU is
+	// the CPU, -1 for any.
+	TID int
+	CPU int
+	// Raw is the count itself, of the time Running. Where the event shares the
+	// counters with others it is less than Enabled, the time for which it
+	// should have counted.
+	Raw     uint64
+	Enabled time.Duration
+	Running time.Duration
+	// Lost are samples that this event lost (0 before Linux 6.0).
+	Lost uint64
+}
+
+// Scaled is the count extrapolated to the time enabled: Raw × Enabled ÷
+// Running, rounded down; 0 where it never ran. It saturates at 2^64-1.
+func (r Row) Scaled() uint64 {
+	if r.Running >= r.Enabled || r.Running <= 0 {
+		return r.Raw
+	}
+	hi, lo := bits.Mul64(r.Raw, uint64(r.Enabled))
+	if hi >= uint64(r.Running) {
+		return ^uint64(0)
+	}
+	q, _ := bits.Div64(hi, lo, uint64(r.Running))
+	return q
+}
+
+// Confidence says how far a Value can be trusted.
+type Confidence uint8
+
+// The levels.
+const (
+	// NotSupported: the event could not be opened; Value.Error says why.
+	NotSupported Confidence = iota
+	// NotCounted: it was enabled but never got a counter, or its thread or CPU
+	// never ran. There is no number.
+	NotCounted
+	// Low: extrapolated from less than a quarter of the time or from less than
+	// 40 ms (ten of the kernel's rotations), or one of its threads or CPUs was
+	// never counted while others were.
+	Low
+	// High: extrapolated from a quarter of the time or more.
+	High
+	// Exact: counted all the time.
+	Exact
+)
+
+// String is the level's name.
+func (c Confidence) String() string {
+	names := [...]string{"not supported", "not counted", "low", "high", "exact"}
+	if int(c) < len(names) {
+		return names[c]
+	}
+	return fmt.Sprintf("Confidence(%d)", c)
+}
+
+// MarshalText is the level's name.
+func (c Confidence) MarshalText() ([]byte, error) { return []byte(c.String()), nil }
+
+// Value is one event's count over several rows, scaled where it had to share
+// the counters, which Confidence and Coverage state.
+type Value struct {
+	Event Event
+	// Raw is what was counted, Count what it is extrapolated to: the sum of
+	// Row.Scaled.
+	Raw   uint64
+	Count uint64
+	// Enabled and Running are summed over the rows: CPU-seconds, not seconds.
+	Enabled time.Duration
+	Running time.Duration
+	// Coverage is Running ÷ Enabled, 0 to 1.
+	Coverage   float64
+	Confidence Confidence
+	Lost       uint64
+	// Error says why the event is NotSupported.
+	Error string
+}
+
+// minRunning is ten rotations of the kernel's default perf_event_mux_interval_ms.
+const minRunning = 40 * time.Millisecond
+
+// add adds a row. idle notes that one was enabled and not counted.
+func (v *Value) add(r Row, idle *bool) {
+	v.Raw += r.Raw
+	if sum, carry := bits.Add64(v.Count, r.Scaled(), 0); carry == 0 {
+		v.Count = sum
+	} else {
+		v.Count = ^uint64(0)
+	}
+	v.Enabled += r.Enabled
+	v.Running += r.Running
+	v.Lost += r.Lost
+	if r.Enabled > 0 && r.Running <= 0 {
+		*idle = true
+	}
+}
+
+// judge sets Coverage and Confidence.
+func (v *Value) judge(idle bool) {
+	if v.Enabled > 0 {
+		v.Coverage = min(1, float64(v.Running)/float64(v.Enabled))
+	}
+	switch {
+	case v.Running <= 0:
+		v.Confidence = NotCounted
+	case idle, v.Running < v.Enabled && (v.Coverage < 0.25 || v.Running < minRunning):
+		v.Confidence = Low
+	case v.Running < v.Enabled:
+		v.Confidence = High
+	default:
+		v.Confidence = Exact
+	}
+}
+
+// Bounds says between which numbers the true count lies if the event came,
+// while it was not counted, at between 1/factor and factor times the rate at
+// which it came while it was: a factor of 1 gives Count twice, an Exact value
+// is its own bounds. A factor below 1 counts as its inverse.
+func (v Value) Bounds(factor float64) (low, high float64) {
+	if factor < 1 {
+		factor = 1 / factor
+	}
+	rest := float64(v.Count) - float64(v.Raw)
+	return float64(v.Raw) + rest/factor, float64(v.Raw) + rest*factor
+}
+
+// Scaled is the count in the event's unit: Count × Event.Scale.
+func (v Value) Scaled() float64 {
+	if v.Event.Scale != 0 {
+		return float64(v.Count) * v.Event.Scale
+	}
+	return float64(v.Count)
+}
+
+// valueOf sums the rows of an event that keep lets through.
+func (c Counts) valueOf(event int, keep func(Row) bool) Value {
+	v := Value{Event: c.Events[event]}
+	if event < len(c.Errors) && c.Errors[event] != "" {
+		v.Error = c.Errors[event]
+		return v
+	}
+	idle := false
+	for _, r := range c.Rows {
+		if r.Event == event && keep(r) {
+			v.add(r, &idle)
+		}
+	}
+	v.judge(idle)
+	return v
+}
+
+// Totals returns each event's count over all threads and CPUs, in the order of Events.
+func (c Counts) Totals() []Value {
+	out := make([]Value, len(c.Events))
+	for i := range c.Events {
+		out[i] = c.valueOf(i, func(Row) bool { return true })
+	}
+	return out
+}
+
+// Total returns one event's count over all threads and CPUs; the modifiers of
+// e count. It is false if the event is not among Events.
+func (c Counts) Total(e Event) (Value, bool) {
+	i := slices.Index(c.Events, e)
+	if i < 0 {
+		return Value{}, false
+	}
+	return c.valueOf(i, func(Row) bool { return true }), true
+}
+
+// View is the values of one CPU or one thread.
+type View struct {
+	// ID is the CPU's number or the thread's id.
+	ID     int
+	Values []Value // as Counts.Events
+}
+
+// PerCPU returns a view for each CPU that was counted on its own, ascending;
+// none if the scope was threads.
+func (c Counts) PerCPU() []View { return c.views(func(r Row) int { return r.CPU }) }
+
+// PerThread returns a view for each thread, ascending; none if the scope was CPUs.
+func (c Counts) PerThread() []View { return c.views(func(r Row) int { return r.TID }) }
+
+func (c Counts) views(id func(Row) int) []View {
+	var ids []int
+	for _, r := range c.Rows {
+		if k := id(r); k >= 0 && !slices.Contains(ids, k) {
+			ids = append(ids, k)
+		}
+	}
+	slices.Sort(ids)
+	out := make([]View, len(ids))
+	for i, k := range ids {
+		out[i] = View{ID: k, Values: make([]Value, len(c.Events))}
+		for e := range c.Events {
+			out[i].Values[e] = c.valueOf(e, func(r Row) bool { return id(r) == k })
+		}
+	}
+	return out
+}
+
+// rowKey is what makes a row the same in two readings.
+type rowKey struct{ event, tid, cpu int }
+
+// Sub returns what was counted between an earlier reading and this one. Rows
+// that the earlier one has not are taken whole; counts never fall, so a row
+// that is smaller now (a Reset in between) is taken whole too.
+func (c Counts) Sub(earlier Counts) Counts {
+	old := make(map[rowKey]Row, len(earlier.Rows))
+	for _, r := range earlier.Rows {
+		old[rowKey{r.Event, r.TID, r.CPU}] = r
+	}
+	out := Counts{Time: c.Time - earlier.Time, Events: c.Events, Errors: c.Errors, Rows: slices.Clone(c.Rows)}
+	for i := range out.Rows {
+		r := &out.Rows[i]
+		o, ok := old[rowKey{r.Event, r.TID, r.CPU}]
+		if !ok || o.Raw > r.Raw || o.Enabled > r.Enabled || o.Running > r.Running {
+			continue
+		}
+		r.Raw -= o.Raw
+		r.Enabled -= o.Enabled
+		r.Running -= o.Running
+		r.Lost -= min(o.Lost, r.Lost)
+	}
+	return out
+}

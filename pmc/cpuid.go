@@ -1,0 +1,136 @@
+package pmc
+
+import "slices"
+
+// Leaf is one answer of the x86 CPUID instruction.
+type Leaf struct{ EAX, EBX, ECX, EDX uint32 }
+
+// Leaves are recorded answers by leaf number (of sub-leaf 0).
+type Leaves map[uint32]Leaf
+
+// The leaves that say what counters a CPU has.
+const (
+	leafVendor    = 0x0
+	leafFeatures  = 0x1
+	leafIntelPMU  = 0xa
+	leafExtended  = 0x80000000
+	leafAMDFlags  = 0x80000001
+	leafAMDPerfV2 = 0x80000022
+)
+
+// ArchEvent is one of Intel's architectural events: those that every Intel CPU
+// with architectural performance monitoring encodes alike (SDM volume 3B,
+// table 20-1; the seven of CPUID leaf 0xA).
+type ArchEvent struct {
+	Name  string
+	Event uint8 // the event select field
+	UMask uint8
+	// Event as raw config: UMask<<8 | Event.
+	Config uint64
+	// Available is false where leaf 0xA says that the event is missing.
+	Available bool
+}
+
+// archEvents are in the order of leaf 0xA's EBX bits.
+var archEvents = [...]ArchEvent{
+	{Name: "unhalted core cycles", Event: 0x3c, UMask: 0x00},
+	{Name: "instructions retired", Event: 0xc0, UMask: 0x00},
+	{Name: "unhalted reference cycles", Event: 0x3c, UMask: 0x01},
+	{Name: "LLC references", Event: 0x2e, UMask: 0x4f},
+	{Name: "LLC misses", Event: 0x2e, UMask: 0x41},
+	{Name: "branch instructions retired", Event: 0xc4, UMask: 0x00},
+	{Name: "branch misses retired", Event: 0xc5, UMask: 0x00},
+}
+
+// CPUCounters is what CPUID says of a CPU's counters.
+type CPUCounters struct {
+	// Vendor is "GenuineIntel", "AuthenticAMD", …
+	Vendor string
+	// Hypervisor is set in a virtual machine: what follows is then what the
+	// hypervisor says, not the CPU.
+	Hypervisor bool
+	// Version is the version of Intel's architectural performance monitoring, or
+	// of AMD's PerfMon; 0 is none.
+	Version int
+	// Counters and Width are the number of general counters and their bits.
+	Counters int
+	Width    int
+	// Fixed counters count one event each; FixedWidth are their bits. AMD has none.
+	Fixed      int
+	FixedWidth int
+	// Northbridge counters are AMD's data fabric's.
+	Northbridge int
+	// Events are the seven architectural events; nil on other CPUs than Intel's.
+	Events []ArchEvent
+}
+
+// DecodeCPUID reads what counters a CPU has from its CPUID leaves: Intel's leaf
+// 0xA, AMD's 0x80000001 (PerfCtrExtCore) and 0x80000022 (PerfMonV2). It is a
+// pure function, so that recorded leaves can be decoded anywhere; RecordCPUID
+// records this machine's. Whether the kernel lets one count is another
+// question: see Probe.
+func DecodeCPUID(l Leaves) CPUCounters {
+	v := l[leafVendor]
+	c := CPUCounters{Hypervisor: l[leafFeatures].ECX>>31&1 == 1}
+	for _, r := range []uint32{v.EBX, v.EDX, v.ECX} {
+		c.Vendor += string([]byte{byte(r), byte(r >> 8), byte(r >> 16), byte(r >> 24)})
+	}
+	switch c.Vendor {
+	case "GenuineIntel", "CentaurHauls", "  Shanghai  ":
+		if v.EAX >= leafIntelPMU {
+			c.intel(l[leafIntelPMU])
+		}
+	case "AuthenticAMD", "HygonGenuine":
+		c.amd(l)
+	default:
+		c.Vendor = printable(c.Vendor)
+	}
+	return c
+}
+
+// printable drops what no vendor string has, for leaves that were never filled.
+func printable(s string) string {
+	return string(slices.DeleteFunc([]byte(s), func(b byte) bool { return b < ' ' || b > '~' }))
+}
+
+// intel decodes leaf 0xA (SDM volume 2A, CPUID; arch/x86/include/asm/perf_event.h).
+func (c *CPUCounters) intel(a Leaf) {
+	c.Version = int(a.EAX & 0xff)
+	if c.Version == 0 {
+		return
+	}
+	c.Counters, c.Width = int(a.EAX>>8&0xff), int(a.EAX>>16&0xff)
+	if c.Version > 1 {
+		c.Fixed, c.FixedWidth = int(a.EDX&0x1f), int(a.EDX>>5&0xff)
+	}
+	known := int(a.EAX >> 24)
+	c.Events = slices.Clone(archEvents[:])
+	for i := range c.Events {
+		e := &c.Events[i]
+		e.Config = uint64(e.UMask)<<8 | uint64(e.Event)
+		// A bit that is set says that the event is missing; beyond the length
+		// of the vector nothing is said, and the event is missing too.
+		e.Available = i < known && a.EBX>>i&1 == 0
+	}
+}
+
+// amd decodes what AMD's CPUs have instead (arch/x86/events/amd/core.c,
+// amd_core_pmu_init): 4 counters of 48 bits since K7, 6 with PerfCtrExtCore,
+// and PerfMonV2's leaf says how many.
+func (c *CPUCounters) amd(l Leaves) {
+	const perfCtrExtCore = 1 << 23
+	if c.Hypervisor && l[leafAMDFlags].ECX&perfCtrExtCore == 0 && l[leafAMDPerfV2].EAX&1 == 0 {
+		return // nothing is said to be there, and old CPUs' counters are rarely passed on
+	}
+	c.Version, c.Counters, c.Width = 1, 4, 48
+	if l[leafAMDFlags].ECX&perfCtrExtCore != 0 {
+		c.Counters = 6
+	}
+	if l[leafExtended].EAX >= leafAMDPerfV2 {
+		if v2 := l[leafAMDPerfV2]; v2.EAX&1 == 1 {
+			c.Version = 2
+			c.Counters = int(v2.EBX & 0xf)
+			c.Northbridge = int(v2.EBX >> 10 & 0x3f)
+		}
+	}
+}

@@ -1,0 +1,247 @@
+package pmc
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/borescope/borescope/internal/feature"
+)
+
+// UnsupportedError says what this machine, kernel or process cannot do, and why.
+type UnsupportedError = feature.UnsupportedError
+
+// Types of events: attr.type (enum perf_type_id). Larger numbers are those
+// that sysfs gives to each PMU.
+const (
+	TypeHardware   uint32 = 0
+	TypeSoftware   uint32 = 1
+	TypeTracepoint uint32 = 2
+	TypeCache      uint32 = 3
+	TypeRaw        uint32 = 4
+	TypeBreakpoint uint32 = 5
+)
+
+// Event is one performance event, encoded: what is counted, and where (user,
+// kernel, guest). It is plain data and comparable; two equal events count the
+// same thing. Events come from ParseEvent, from the predeclared functions
+// (Cycles, CPUClock, …), or are put together by hand from a type and a config.
+//
+// The zero Event is no event: see IsZero. Generic cycles, whose encoding is all
+// zeros too, have a Name.
+type Event struct {
+	// Name is the event in perf's spelling, without modifiers: "cycles",
+	// "cpu/event=0x3c,umask=0x0/", "sched:sched_switch". ParseEvent writes one
+	// spelling for each of perf's synonyms ("branches" for
+	// "branch-instructions"). Where it is empty, String makes one from the encoding.
+	Name string
+	// Label is the name= term of a PMU event, for tables; usually empty.
+	Label string
+	// PMU is the sysfs name of the PMU that Type was read from: "cpu",
+	// "armv8_pmuv3", "msr". Empty for the kernel's own types.
+	PMU string
+
+	// Type and Config to Config3 are attr.type and attr.config…config3
+	// (Config3: Linux 6.3). For a breakpoint Config1 is the address and Config2
+	// the length in bytes.
+	Type    uint32
+	Config  uint64
+	Config1 uint64
+	Config2 uint64
+	Config3 uint64
+	// BPType is what a breakpoint watches: BPRead, BPWrite, BPExec together.
+	BPType uint32
+	// Path is the string that the kprobe and uprobe PMUs want a pointer to:
+	// the kernel function, or the file.
+	Path string
+
+	// Exclude says where not to count. The zero value is perf's default:
+	// everywhere but in virtual machines that this one runs.
+	Exclude Exclude
+	// Precise asks for at most so much skid of a sample's address: 0 any, 1
+	// constant, 2 asked to be zero, 3 must be zero (attr.precise_ip). Without
+	// PEBS, IBS or SPE only 0 can be had; Open says which level it obtained.
+	Precise uint8
+	// Flags are the modifiers about scheduling and sampling.
+	Flags EventFlags
+
+	// Period or Freq are the period= and freq= terms of a PMU event: the
+	// sampling that the event string itself asks for, 0 if it does not.
+	Period uint64
+	Freq   uint64
+	// Scale turns counts into Unit: count × Scale Unit. 0 is 1. From sysfs
+	// (events/NAME.scale, .unit), and 1e-6 msec for the clocks, as in perf.
+	Scale float64
+	Unit  string
+}
+
+// Breakpoint kinds: attr.bp_type (include/uapi/linux/hw_breakpoint.h).
+const (
+	BPRead  uint32 = 1
+	BPWrite uint32 = 2
+	BPExec  uint32 = 4
+)
+
+// Exclude is a set of contexts that are not counted.
+type Exclude uint8
+
+// The contexts. IncludeGuest is the one that is the other way round, because
+// perf leaves guests out by default.
+const (
+	ExcludeUser   Exclude = 1 << iota // user space
+	ExcludeKernel                     // the kernel
+	ExcludeHV                         // the hypervisor
+	ExcludeIdle                       // the idle task
+	ExcludeHost                       // the host, that is: count guests only
+	IncludeGuest                      // count virtual machines that this one runs too
+)
+
+// EventFlags are an event's modifiers that do not say where it counts.
+type EventFlags uint8
+
+// The flags, with perf's modifier letters.
+const (
+	FlagPinned     EventFlags = 1 << iota // D: always on the PMU, or in error
+	FlagExclusive                         // e: alone on the PMU
+	FlagPreciseMax                        // P: the highest level of precision there is
+	FlagSampleRead                        // S: a sample of the leader reads the whole group
+	FlagWeak                              // W: the group may be broken up if it does not fit
+	FlagPerPackage                        // sysfs .per-pkg: one count for each package
+	FlagSnapshot                          // sysfs .snapshot: a level, not a count
+)
+
+// IsZero reports whether the event is none at all.
+func (e Event) IsZero() bool { return e == Event{} }
+
+// Attr returns the event encoded for perf_event_open, with Size set, for
+// counting: without period, sample type, read format and the flags that say
+// how it is opened. It excludes guests as perf does; PMUs that can't exclude
+// anything refuse that, and OpenEvent leaves it out there.
+//
+// The kprobe and uprobe PMUs want a pointer in Config1, which plain data
+// can't hold: OpenEvent puts it there.
+func (e Event) Attr() Attr {
+	a := Attr{
+		Type: e.Type, Size: AttrSize, BPType: e.BPType,
+		Config: e.Config, Config1: e.Config1, Config2: e.Config2, Config3: e.Config3,
+	}
+	set := func(on bool, f AttrFlags) {
+		if on {
+			a.Flags |= f
+		}
+	}
+	set(e.Exclude&ExcludeUser != 0, AttrExcludeUser)
+	set(e.Exclude&ExcludeKernel != 0, AttrExcludeKernel)
+	set(e.Exclude&ExcludeHV != 0, AttrExcludeHV)
+	set(e.Exclude&ExcludeIdle != 0, AttrExcludeIdle)
+	set(e.Exclude&ExcludeHost != 0, AttrExcludeHost)
+	set(e.Exclude&IncludeGuest == 0, AttrExcludeGuest)
+	set(e.Flags&FlagPinned != 0, AttrPinned)
+	set(e.Flags&FlagExclusive != 0, AttrExclusive)
+	a.Flags = a.Flags.WithPrecise(int(min(e.Precise, 3)))
+	return a
+}
+
+// Hardware reports whether the event needs a CPU's performance counters:
+// hardware, cache and raw events, and those of a core PMU.
+func (e Event) Hardware() bool {
+	switch e.Type {
+	case TypeHardware, TypeCache, TypeRaw:
+		return !e.IsZero()
+	}
+	return isCorePMU(e.PMU)
+}
+
+// String is the event in perf's spelling, which ParseEvent reads back into the
+// same Event: "cycles:u", "cpu/event=0x3c,umask=0x0/k", "mem:0x1000/4:w".
+// For the zero Event it is "".
+func (e Event) String() string {
+	if e.IsZero() {
+		return ""
+	}
+	name := e.Name
+	if name == "" {
+		name = e.spell()
+	}
+	mods := e.modifiers()
+	if mods == "" || strings.HasSuffix(name, "/") {
+		return name + mods
+	}
+	return name + ":" + mods
+}
+
+// Short is the event for a table's row: the label if it has one, else the name
+// and modifiers.
+func (e Event) Short() string {
+	if e.Label != "" {
+		return e.Label
+	}
+	return e.String()
+}
+
+// spell makes a name from the encoding alone.
+func (e Event) spell() string {
+	switch e.Type {
+	case TypeHardware:
+		if e.Config < uint64(len(hardwareNames)) {
+			return hardwareNames[e.Config][0]
+		}
+	case TypeSoftware:
+		if e.Config < uint64(len(softwareNames)) {
+			return softwareNames[e.Config][0]
+		}
+	case TypeCache:
+		if n := cacheName(e.Config); n != "" {
+			return n
+		}
+	case TypeRaw:
+		if e.Config1|e.Config2|e.Config3 == 0 {
+			return fmt.Sprintf("r%x", e.Config)
+		}
+	case TypeBreakpoint:
+		return spellBreakpoint(e)
+	}
+	if e.PMU == "" {
+		return fmt.Sprintf("%d:0x%x", e.Type, e.Config)
+	}
+	return e.spellPMU()
+}
+
+func (e Event) spellPMU() string {
+	var b strings.Builder
+	b.WriteString(e.PMU + "/")
+	if e.Path != "" {
+		fmt.Fprintf(&b, "%s=%s,", pathTerm(e.PMU), e.Path)
+	}
+	fmt.Fprintf(&b, "config=0x%x", e.Config)
+	for i, v := range []uint64{e.Config1, e.Config2, e.Config3} {
+		if v != 0 {
+			fmt.Fprintf(&b, ",config%d=0x%x", i+1, v)
+		}
+	}
+	for _, t := range []struct {
+		name string
+		v    uint64
+	}{{"period", e.Period}, {"freq", e.Freq}} {
+		if t.v != 0 {
+			fmt.Fprintf(&b, ",%s=%d", t.name, t.v)
+		}
+	}
+	if e.Label != "" {
+		b.WriteString(",name=" + e.Label)
+	}
+	b.WriteByte('/')
+	return b.String()
+}
+
+func spellBreakpoint(e Event) string {
+	var access strings.Builder
+	for _, k := range []struct {
+		bit    uint32
+		letter byte
+	}{{BPRead, 'r'}, {BPWrite, 'w'}, {BPExec, 'x'}} {
+		if e.BPType&k.bit != 0 {
+			access.WriteByte(k.letter)
+		}
+	}
+	return fmt.Sprintf("mem:0x%x/%d:%s", e.Config1, e.Config2, access.String())
+}

@@ -1,0 +1,34 @@
+package pmc
+
+import "errors"
+
+// Hardware reports whether hardware cycles can be counted here, by opening the
+// event for this thread in user space, which the strictest upstream
+// perf_event_paranoid permits: nil if so; an *UnsupportedError if the machine
+// has no PMU, which is conclusive unless it matches fs.ErrPermission; another
+// error if it could not be found out.
+func Hardware(opts *Options) error {
+	e := Cycles()
+	e.Exclude = ExcludeKernel | ExcludeHV
+	h, err := OpenEvent(e, OnThread(0), &OpenOptions{Root: rootOf(opts), Disabled: true})
+	if err != nil {
+		return err
+	}
+	return h.Close()
+}
+
+// SamplingClock is the best event to sample where the CPUs are busy: hardware
+// cycles where they can interrupt, else cpu-clock; why is nil for cycles, and
+// says for cpu-clock why it is not cycles. The answer holds for the machine, so
+// a caller asks once.
+func SamplingClock(opts *Options) (e Event, why error) {
+	e = Cycles()
+	e.Exclude = ExcludeKernel | ExcludeHV
+	h, err := OpenEvent(e, OnThread(0), &OpenOptions{
+		Root: rootOf(opts), Disabled: true, Sampling: &SamplingSpec{Freq: 99},
+	})
+	if err != nil {
+		return CPUClock(), err
+	}
+	return Cycles(), errors.Join(h.Close())
+}

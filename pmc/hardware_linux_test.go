@@ -1,0 +1,427 @@
+//go:build amd64 || arm64
+
+package pmc
+
+import (
+	"context"
+	"errors"
+	"math"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+	"golang.org/x/sys/unix"
+
+	"github.com/borescope/borescope/internal/testenv"
+	"github.com/borescope/borescope/pmc/internal/spin"
+)
+
+// These tests need a PMU: they run in the arm64 guests of internal/vmtest
+// (QEMU's -icount makes counts exact), and on any machine that has one.
+
+// quiet runs a test on one thread that the Go runtime's preemption leaves
+// alone: its signals' handlers would count as user instructions. In a guest it
+// also takes the other CPUs away, since QEMU's -icount has one clock for all of
+// them, which its counters are made from.
+func quiet(t *testing.T) {
+	t.Helper()
+	if testenv.InGuest() {
+		others, err := filepath.Glob("/sys/devices/system/cpu/cpu[1-9]*/online")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, file := range others {
+			if err := os.WriteFile(file, []byte("0"), 0); err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { os.WriteFile(file, []byte("1"), 0) })
+		}
+	}
+	onThread(t)
+	var set, old unix.Sigset_t
+	set.Val[0] = 1 << (unix.SIGURG - 1)
+	if err := unix.PthreadSigmask(unix.SIG_BLOCK, &set, &old); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { unix.PthreadSigmask(unix.SIG_SETMASK, &old, nil) })
+}
+
+func userOnly(e Event) Event {
+	e.Exclude = ExcludeKernel | ExcludeHV
+	return e
+}
+
+// TestInstructionsExact: a loop of known length counts as many instructions as
+// it has, within 0.1 %, whatever its size.
+func TestInstructionsExact(t *testing.T) {
+	testenv.Need(t, testenv.Root, testenv.PMU)
+	quiet(t)
+	c := openAll(t, Scope{}, nil, userOnly(Instructions()), userOnly(Cycles()))
+	before, after := read(t, c), read(t, c) // both have their memory now
+	for _, n := range []uint64{1e6, 3e6, 8e6} {
+		err1 := c.Read(&before)
+		spin.Loop(n)
+		if err := errors.Join(err1, c.Read(&after)); err != nil {
+			t.Fatal(err)
+		}
+		v := after.Sub(before).Totals()
+		want := float64(n * spin.PerIteration)
+		got := float64(v[0].Count)
+		t.Logf("%d iterations: %.5f instructions, %.5f cycles each", n, got/float64(n), float64(v[1].Count)/float64(n))
+		if v[0].Confidence != Exact {
+			t.Fatalf("instructions: %+v", v[0])
+		}
+		if off := math.Abs(got-want) / want; off > 0.001 {
+			t.Errorf("%d iterations: %.0f instructions, want %.0f: %.3f %% off", n, got, want, 100*off)
+		}
+	}
+}
+
+// TestMultiplexing: twelve events share fewer counters; each is counted part of
+// the time, says so, and is scaled to within 0.1 % of the others.
+func TestMultiplexing(t *testing.T) {
+	testenv.Need(t, testenv.Root, testenv.PMU)
+	if runtime.GOARCH != "arm64" {
+		t.Skip("SKIP-NEED: PMUv3: event numbers of arm64")
+	}
+	quiet(t)
+	events := make([]Event, 12)
+	for i := range events {
+		events[i] = userOnly(Raw(0x08)) // INST_RETIRED
+		events[i].Label = string(rune('a' + i))
+	}
+	c := openAll(t, Scope{}, &CountOptions{Disabled: true}, events...)
+	if c.Groups() < 2 {
+		t.Skipf("SKIP-NEED: few counters: all twelve fit")
+	}
+	if err := c.Enable(); err != nil {
+		t.Fatal(err)
+	}
+	const n = 100e6 // some seconds of rotations, so that a slice more or less is little
+	for range 10 {
+		spin.Loop(n / 10)
+	}
+	if err := c.Disable(); err != nil {
+		t.Fatal(err)
+	}
+	k := read(t, c)
+	var sum, sumRaw float64
+	for _, v := range k.Totals() {
+		sum += float64(v.Count)
+		sumRaw += float64(v.Raw)
+	}
+	mean := sum / 12
+	worst := 0.0
+	for _, v := range k.Totals() {
+		worst = max(worst, math.Abs(float64(v.Count)-mean)/mean)
+		low, high := v.Bounds(2)
+		if v.Confidence != High || v.Coverage > 0.95 || low >= float64(v.Count) || high <= float64(v.Count) {
+			t.Errorf("%s: %s, coverage %.2f, %d between %.0f and %.0f", v.Event.Label, v.Confidence, v.Coverage, v.Count, low, high)
+		}
+	}
+	t.Logf("%d groups, coverage %.3f, raw mean %.0f, scaled mean %.0f (%.5f of the loop's), at most %.4f %% apart",
+		c.Groups(), k.Totals()[0].Coverage, sumRaw/12, mean, mean/(n*spin.PerIteration), 100*worst)
+	if worst > 0.001 {
+		t.Errorf("scaled counts are up to %.3f %% from their mean", 100*worst)
+	}
+}
+
+// TestPeriodSampling: cycles/period samples, within 2 %.
+func TestPeriodSampling(t *testing.T) {
+	testenv.Need(t, testenv.Root, testenv.PMU)
+	onThread(t)
+	const period = 1_000_000
+	s, err := OpenSampler(Cycles(), Scope{}, SamplingSpec{Period: period, Type: SampleIP | SampleTID | SamplePeriod | SampleReadGroup}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	spin.Loop(30e6)
+	if err := s.Disable(); err != nil {
+		t.Fatal(err)
+	}
+	var rec Record
+	var samples, inLoop int
+	var count uint64
+	for {
+		ok, err := s.TryRead(&rec)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !ok {
+			break
+		}
+		if rec.Type != RecordSample {
+			continue
+		}
+		samples++
+		count = rec.Sample.Read[0].Value
+		if rec.Sample.Period != period || rec.Sample.TID == 0 {
+			t.Fatalf("sample %+v", rec.Sample)
+		}
+		if f := runtime.FuncForPC(uintptr(rec.Sample.IP)); f != nil && f.Name() == "github.com/borescope/borescope/pmc/internal/spin.Loop" {
+			inLoop++
+		}
+	}
+	want := float64(count) / period
+	t.Logf("%d samples for %d cycles, %d of them in the loop", samples, count, inLoop)
+	if off := math.Abs(float64(samples)-want) / want; off > 0.02 || samples < 100 {
+		t.Errorf("%d samples, want %.0f ± 2 %%", samples, want)
+	}
+	if inLoop < samples*9/10 {
+		t.Errorf("%d of %d samples in the loop", inLoop, samples)
+	}
+	if st := s.Stats(); st.Lost != 0 || st.Corrupt != 0 {
+		t.Errorf("stats %+v", st)
+	}
+}
+
+// TestUserReads: reads without a system call never go back, lie between the
+// read(2) before and the one after, and are faster.
+func TestUserReads(t *testing.T) {
+	testenv.Need(t, testenv.Root, testenv.PMU)
+	allowUserReads(t)
+	quiet(t)
+	m, err := OpenMeter([]Event{userOnly(Cycles()), userOnly(Instructions())}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	if !m.UserReads() {
+		t.Skip("SKIP-NEED: user-space counter reads: not permitted by this kernel or PMU")
+	}
+	var k Counts
+	var v, last [2]uint64
+	for i := range 100_000 {
+		if err := m.Values(v[:]); err != nil {
+			t.Fatal(err)
+		}
+		if v[0] < last[0] || v[1] < last[1] {
+			t.Fatalf("step %d: from %v back to %v", i, last, v)
+		}
+		last = v
+		if i%100 != 0 {
+			continue
+		}
+		if err := m.Read(&k); err != nil {
+			t.Fatal(err)
+		}
+		for e := range v {
+			if k.Rows[e].Raw < v[e] {
+				t.Fatalf("step %d: read(2) gives %d after %d", i, k.Rows[e].Raw, v[e])
+			}
+			last[e] = k.Rows[e].Raw
+		}
+	}
+	fast, slow := cost(func() { m.Values(v[:]) }), cost(func() { m.Read(&k) })
+	one := cost(func() { m.pages[0].readValue(&thisCPU) })
+	t.Logf("one counter %v, two by Values %v, read(2) %v", one, fast, slow)
+	if testenv.InGuest() && (one > 100*time.Nanosecond || slow < 2*time.Microsecond) {
+		t.Errorf("one counter in %v, want at most 100 ns; read(2) in %v", one, slow)
+	}
+	if fast > slow/2 {
+		t.Errorf("user-space reads take %v, read(2) %v", fast, slow)
+	}
+	if n := testing.AllocsPerRun(100, func() { m.Values(v[:]) }); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+	value, enabled, running, ok := m.pages[0].read(&thisCPU)
+	m.Read(&k)
+	if !ok || value > k.Rows[0].Raw || running > k.Rows[0].Running || enabled > k.Rows[0].Enabled {
+		t.Errorf("page: %d %v %v %v, read(2): %+v", value, enabled, running, ok, k.Rows[0])
+	}
+	if behind := k.Rows[0].Enabled - enabled; m.pages[0].caps&capUserTime != 0 && behind > time.Millisecond {
+		t.Errorf("the page's time is %v behind", behind)
+	}
+}
+
+// allowUserReads sets arm64's sysctl for the test.
+func allowUserReads(t *testing.T) {
+	const sysctl = "/proc/sys/kernel/perf_user_access"
+	old, err := os.ReadFile(sysctl)
+	if err != nil || !testenv.InGuest() {
+		return
+	}
+	if err := os.WriteFile(sysctl, []byte("1"), 0); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.WriteFile(sysctl, old, 0) })
+}
+
+func cost(f func()) time.Duration {
+	const n = 2000
+	best := time.Hour
+	for range 5 {
+		t0 := time.Now()
+		for range n {
+			f()
+		}
+		best = min(best, time.Since(t0)/n)
+	}
+	return best
+}
+
+// TestMeterWithoutUserReads: where the kernel does not permit it, the same
+// calls use read(2).
+func TestMeterWithoutUserReads(t *testing.T) {
+	testenv.Need(t, testenv.Root)
+	onThread(t)
+	m, err := OpenMeter([]Event{TaskClock(), PageFaults()}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	var a, b [2]uint64
+	if err := errors.Join(m.Values(a[:]), m.Values(b[:])); err != nil {
+		t.Fatal(err)
+	}
+	if m.UserReads() || b[0] <= a[0] {
+		t.Errorf("%v, then %v", a, b)
+	}
+	if err := m.Values(a[:1]); err == nil {
+		t.Error("one value for two events")
+	}
+}
+
+// TestBPFReads: a BPF program on the same CPU reads what read(2) reads.
+func TestBPFReads(t *testing.T) {
+	testenv.Need(t, testenv.Root, testenv.PMU)
+	testBPFReads(t, Cycles(), Instructions())
+}
+
+// TestBPFReadsSoftware is TestBPFReads where there is no PMU.
+func TestBPFReadsSoftware(t *testing.T) {
+	testenv.Need(t, testenv.Root)
+	testBPFReads(t, CPUClock(), PageFaults())
+}
+
+func testBPFReads(t *testing.T, events ...Event) {
+	online, err := OnlineCPUs(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	possible, err := PossibleCPUs(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cpu := online[0]
+	c := openAll(t, Scope{CPUs: []int{cpu}}, nil, events...)
+	for i, e := range events {
+		counters, err := ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.PerfEventArray, MaxEntries: uint32(possible[len(possible)-1] + 1)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer counters.Close()
+		if err := counters.Put(uint32(cpu), uint32(c.Handles(e)[0].FD())); err != nil {
+			t.Fatal(err)
+		}
+		out, err := ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.Array, KeySize: 4, ValueSize: 24, MaxEntries: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer out.Close()
+		prog, err := ebpf.NewProgram(&ebpf.ProgramSpec{Type: ebpf.RawTracepoint, License: "GPL", Instructions: readValueProgram(counters, out)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer prog.Close()
+		before := read(t, c)
+		ret, err := prog.Run(&ebpf.RunOptions{CPU: uint32(cpu), Flags: 1 /* BPF_F_TEST_RUN_ON_CPU */})
+		if err != nil {
+			t.Fatal(err)
+		}
+		after := read(t, c)
+		var got struct{ Counter, Enabled, Running uint64 }
+		if err := out.Lookup(uint32(0), &got); err != nil {
+			t.Fatal(err)
+		}
+		low, high := before.Rows[i].Raw, after.Rows[i].Raw
+		if ret != 0 || got.Counter < low || got.Counter > high || got.Enabled == 0 {
+			t.Errorf("%s: the program returned %d and read %+v, read(2) %d before and %d after", e, int32(ret), got, low, high)
+		}
+	}
+}
+
+// readValueProgram calls bpf_perf_event_read_value for the current CPU and keeps
+// what it gives.
+func readValueProgram(counters, out *ebpf.Map) asm.Instructions {
+	const current = int64(0xffffffff) // BPF_F_CURRENT_CPU
+	return asm.Instructions{
+		asm.StoreImm(asm.RFP, -4, 0, asm.Word),
+		asm.Mov.Reg(asm.R2, asm.RFP),
+		asm.Add.Imm(asm.R2, -4),
+		asm.LoadMapPtr(asm.R1, out.FD()),
+		asm.FnMapLookupElem.Call(),
+		asm.JEq.Imm(asm.R0, 0, "none"),
+		asm.Mov.Reg(asm.R3, asm.R0),
+		asm.Mov.Imm(asm.R4, 24),
+		asm.LoadMapPtr(asm.R1, counters.FD()),
+		asm.LoadImm(asm.R2, current, asm.DWord),
+		asm.FnPerfEventReadValue.Call(),
+		asm.Return(),
+		asm.Mov.Imm(asm.R0, -1).WithSymbol("none"),
+		asm.Return(),
+	}
+}
+
+// TestMeasure: a function's instructions, whichever events the machine has.
+func TestMeasure(t *testing.T) {
+	testenv.Need(t, testenv.Root)
+	quiet(t)
+	m, err := Measure(func() { spin.Loop(1e6) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	v := m.Counts.Totals()
+	if len(v) == 0 || v[0].Confidence != Exact || v[0].Count == 0 {
+		t.Fatalf("%+v", v)
+	}
+	r := map[string]float64{}
+	ReportMetrics(reporter(r), 1e6, m.Counts)
+	t.Log(r, m.GC)
+	i, ok := m.Counts.Total(userOnly(Instructions()))
+	if !ok {
+		return
+	}
+	e, _ := m.Empty.Total(userOnly(Instructions()))
+	if got := float64(i.Count-e.Count) / 1e6; math.Abs(got-spin.PerIteration) > 0.013 {
+		t.Errorf("%.4f instructions an iteration", got)
+	}
+	if r["instructions/op"] < spin.PerIteration || r["IPC"] == 0 {
+		t.Errorf("reported %v", r)
+	}
+}
+
+type reporter map[string]float64
+
+func (r reporter) ReportMetric(n float64, unit string) { r[unit] = n }
+
+// TestInheritHardware: instructions of a child are counted.
+func TestInheritHardware(t *testing.T) {
+	testenv.Need(t, testenv.Root, testenv.PMU)
+	onThread(t)
+	run := func(calls string) uint64 {
+		c := openAll(t, Scope{}, &CountOptions{Inherit: true, EnableOnExec: true}, userOnly(Instructions()), userOnly(Cycles()))
+		cmd := exec.CommandContext(context.Background(), "/proc/self/exe")
+		cmd.Env = append(os.Environ(), "PMC_CHILD="+calls)
+		if err := cmd.Run(); err != nil {
+			t.Fatal(err)
+		}
+		v := read(t, c).Totals()
+		if v[0].Running == 0 || v[0].Running > v[0].Enabled {
+			t.Errorf("%+v", v[0])
+		}
+		return v[0].Count
+	}
+	few, many := run("1000"), run("101000")
+	per := float64(many-few) / 1e5
+	t.Logf("%d and %d instructions: %.2f for each system call", few, many, per)
+	if per < 5 || per > 500 {
+		t.Errorf("%.1f instructions of user space for a getppid", per)
+	}
+}

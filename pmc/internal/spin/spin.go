@@ -1,0 +1,13 @@
+//go:build amd64 || arm64
+
+// Package spin has a loop of a known number of instructions, to measure
+// counters with.
+package spin
+
+// PerIteration is how many instructions one iteration of Loop has.
+const PerIteration = 13
+
+// Loop runs n iterations; n must not be 0.
+//
+//go:noescape
+func Loop(n uint64)

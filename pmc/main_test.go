@@ -1,0 +1,42 @@
+package pmc
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"testing"
+
+	"github.com/borescope/borescope/internal/testenv"
+)
+
+// TestMain is also the child of the tests that count what a child does: with
+// PMC_CHILD=n it makes n system calls (getppid) and ends, with PMC_TRY it opens
+// an event as whoever it is run as and says what it was told.
+func TestMain(m *testing.M) {
+	if n, err := strconv.Atoi(os.Getenv("PMC_CHILD")); err == nil {
+		for range n {
+			os.Getppid()
+		}
+		os.Exit(0)
+	}
+	if s := os.Getenv("PMC_TRY"); s != "" {
+		fmt.Println(tryAs(s, os.Getenv("PMC_SCOPE")))
+		os.Exit(0)
+	}
+	testenv.Main(m)
+}
+
+// tryAs opens an event and prints the error.
+func tryAs(event, scope string) error {
+	e, err := ParseEvent(event, nil)
+	if err != nil {
+		return err
+	}
+	at := OnThread(0)
+	if scope == "cpu" {
+		at = OnCPU(0)
+	}
+	h, err := OpenEvent(e, at, nil)
+	h.Close()
+	return err
+}

@@ -1,0 +1,240 @@
+package pmc
+
+import "strings"
+
+// The first name of each is the one String prints, the others are perf's
+// synonyms (tools/perf/util/parse-events.c, event_symbols_hw and _sw). The
+// index is the kernel's number (enum perf_hw_id, enum perf_sw_ids).
+var (
+	hardwareNames = [...][]string{
+		{"cycles", "cpu-cycles"},
+		{"instructions"},
+		{"cache-references"},
+		{"cache-misses"},
+		{"branches", "branch-instructions"},
+		{"branch-misses"},
+		{"bus-cycles"},
+		{"stalled-cycles-frontend", "idle-cycles-frontend"},
+		{"stalled-cycles-backend", "idle-cycles-backend"},
+		{"ref-cycles"},
+	}
+	softwareNames = [...][]string{
+		{"cpu-clock"},
+		{"task-clock"},
+		{"page-faults", "faults"},
+		{"context-switches", "cs"},
+		{"cpu-migrations", "migrations"},
+		{"minor-faults"},
+		{"major-faults"},
+		{"alignment-faults"},
+		{"emulation-faults"},
+		{"dummy"},
+		{"bpf-output"},
+		{"cgroup-switches"},
+	}
+)
+
+// Cache event names are type-op-result (tools/perf/util/evsel.c,
+// evsel__hw_cache and its neighbours); the index is the kernel's number.
+var (
+	cacheTypes = [...][]string{
+		{"L1-dcache", "l1-d", "l1d", "L1-data"},
+		{"L1-icache", "l1-i", "l1i", "L1-instruction"},
+		{"LLC", "L2"},
+		{"dTLB", "d-tlb", "Data-TLB"},
+		{"iTLB", "i-tlb", "Instruction-TLB"},
+		{"branch", "branches", "bpu", "btb", "bpc"},
+		{"node"},
+	}
+	cacheOps = [...][]string{
+		{"load", "loads", "read"},
+		{"store", "stores", "write"},
+		{"prefetch", "prefetches", "speculative-read", "speculative-load"},
+	}
+	cacheResults = [...][]string{
+		{"refs", "Reference", "ops", "access"},
+		{"misses", "miss"},
+	}
+)
+
+// index returns which row of a name table holds s, -1 if none does. Perf
+// compares these names without regard to case.
+func index(table [][]string, s string) int {
+	for i, names := range table {
+		for _, n := range names {
+			if strings.EqualFold(n, s) {
+				return i
+			}
+		}
+	}
+	return -1
+}
+
+// longestPrefix finds the longest name of the table that s begins with, up to
+// its end or a dash, and returns the row and what follows the dash.
+func longestPrefix(table [][]string, s string) (row int, rest string) {
+	row, best := -1, 0
+	for i, names := range table {
+		for _, n := range names {
+			if len(n) <= best || len(s) < len(n) || !strings.EqualFold(s[:len(n)], n) {
+				continue
+			}
+			if len(s) > len(n) && s[len(n)] != '-' {
+				continue
+			}
+			row, best = i, len(n)
+		}
+	}
+	if row < 0 {
+		return -1, s
+	}
+	return row, strings.TrimPrefix(s[best:], "-")
+}
+
+// parseCache reads "L1-dcache-load-misses": a cache, then an operation and a
+// result in either order, each of which may be missing (loads, accesses).
+func parseCache(s string) (config uint64, ok bool) {
+	kind, rest := longestPrefix(cacheTypes[:], s)
+	if kind < 0 {
+		return 0, false
+	}
+	op, result := -1, -1
+	for rest != "" {
+		var row int
+		var after string
+		if row, after = longestPrefix(cacheOps[:], rest); row >= 0 && op < 0 {
+			op, rest = row, after
+			continue
+		}
+		if row, after = longestPrefix(cacheResults[:], rest); row >= 0 && result < 0 {
+			result, rest = row, after
+			continue
+		}
+		return 0, false
+	}
+	return uint64(kind) | uint64(max(op, 0))<<8 | uint64(max(result, 0))<<16, true
+}
+
+// cacheName spells a cache config as perf prints it: "LLC-loads",
+// "LLC-load-misses". It is empty where the config is not a cache event's.
+func cacheName(config uint64) string {
+	kind, op, result := config&0xff, config>>8&0xff, config>>16
+	if kind >= uint64(len(cacheTypes)) || op >= uint64(len(cacheOps)) || result >= uint64(len(cacheResults)) {
+		return ""
+	}
+	if result == 0 {
+		return cacheTypes[kind][0] + "-" + cacheOps[op][1]
+	}
+	return cacheTypes[kind][0] + "-" + cacheOps[op][0] + "-misses"
+}
+
+func generic(typ uint32, config uint64) Event {
+	e := Event{Type: typ, Config: config}
+	e.Name = e.spell()
+	if typ == TypeSoftware && config <= 1 {
+		e.Scale, e.Unit = 1e-6, "msec"
+	}
+	return e
+}
+
+// Hardware events: what the kernel maps to the CPU's own (kernel/events/core.c
+// and the PMU drivers). Which of them a CPU has differs; see Probe.
+
+// Cycles counts CPU cycles, at the CPU's actual frequency.
+func Cycles() Event { return generic(TypeHardware, 0) }
+
+// Instructions counts instructions retired.
+func Instructions() Event { return generic(TypeHardware, 1) }
+
+// CacheReferences counts accesses to the cache that the CPU's vendor chose,
+// usually the last level.
+func CacheReferences() Event { return generic(TypeHardware, 2) }
+
+// CacheMisses counts the misses among CacheReferences.
+func CacheMisses() Event { return generic(TypeHardware, 3) }
+
+// Branches counts branch instructions retired.
+func Branches() Event { return generic(TypeHardware, 4) }
+
+// BranchMisses counts mispredicted branches.
+func BranchMisses() Event { return generic(TypeHardware, 5) }
+
+// RefCycles counts cycles at a constant frequency.
+func RefCycles() Event { return generic(TypeHardware, 9) }
+
+// Software events are counted by the kernel (kernel/events/core.c) on every machine.
+
+// CPUClock is time in nanoseconds, driven by a high-resolution timer of each
+// CPU: what profilers sample by where there is no PMU.
+func CPUClock() Event { return generic(TypeSoftware, 0) }
+
+// TaskClock is the time that the measured tasks ran, in nanoseconds.
+func TaskClock() Event { return generic(TypeSoftware, 1) }
+
+// PageFaults counts page faults, minor and major.
+func PageFaults() Event { return generic(TypeSoftware, 2) }
+
+// ContextSwitches counts switches from one task to another. They happen in the
+// kernel: with ExcludeKernel it reads 0.
+func ContextSwitches() Event { return generic(TypeSoftware, 3) }
+
+// CPUMigrations counts moves of a task to another CPU.
+func CPUMigrations() Event { return generic(TypeSoftware, 4) }
+
+// MinorFaults counts page faults served without reading from a disk.
+func MinorFaults() Event { return generic(TypeSoftware, 5) }
+
+// MajorFaults counts page faults that had to wait for a disk.
+func MajorFaults() Event { return generic(TypeSoftware, 6) }
+
+// Dummy counts nothing; its ring carries the records of tasks and mappings.
+func Dummy() Event { return generic(TypeSoftware, 9) }
+
+// BPFOutput carries what BPF programs write with bpf_perf_event_output.
+func BPFOutput() Event { return generic(TypeSoftware, 10) }
+
+// CacheLevel is the cache of a hardware cache event (enum perf_hw_cache_id).
+type CacheLevel uint8
+
+// CacheOp is the operation of a hardware cache event (enum perf_hw_cache_op_id).
+type CacheOp uint8
+
+// CacheResult is the result of a hardware cache event (enum
+// perf_hw_cache_op_result_id).
+type CacheResult uint8
+
+// The parts of hardware cache events (enum perf_hw_cache_id and its neighbours).
+const (
+	CacheL1D  CacheLevel = 0
+	CacheL1I  CacheLevel = 1
+	CacheLLC  CacheLevel = 2
+	CacheDTLB CacheLevel = 3
+	CacheITLB CacheLevel = 4
+	CacheBPU  CacheLevel = 5
+	CacheNode CacheLevel = 6
+
+	CacheRead     CacheOp = 0
+	CacheWrite    CacheOp = 1
+	CachePrefetch CacheOp = 2
+
+	CacheAccess CacheResult = 0
+	CacheMiss   CacheResult = 1
+)
+
+// Cache returns a hardware cache event: Cache(CacheLLC, CacheRead, CacheMiss).
+// CPUs have few of the 42; the kernel refuses the others when they are opened.
+func Cache(level CacheLevel, op CacheOp, result CacheResult) Event {
+	return generic(TypeCache, uint64(level)|uint64(op)<<8|uint64(result)<<16)
+}
+
+// Raw returns an event by the CPU's own number, as "rCONFIG" does.
+func Raw(config uint64) Event { return generic(TypeRaw, config) }
+
+// Breakpoint returns a hardware breakpoint: length bytes (1, 2, 4 or 8) at addr,
+// watched for access, a set of BPRead, BPWrite and BPExec. Some CPUs (x86)
+// cannot watch reads alone, and execution is watched at the size of a word.
+func Breakpoint(addr uint64, length int, access uint32) Event {
+	e := Event{Type: TypeBreakpoint, BPType: access, Config1: addr, Config2: uint64(length)}
+	e.Name = e.spell()
+	return e
+}

@@ -1,0 +1,239 @@
+package pmc
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+)
+
+// Place says whose events one perf event counts, as perf_event_open takes it.
+// Use OnThread, OnCPU and the like: the zero Place is this thread on CPU 0.
+type Place struct {
+	// PID is a thread's id (gettid; a process's id is its first thread's), 0
+	// for the calling thread, -1 for all tasks. A Go program that means one
+	// goroutine locks it to its thread first (runtime.LockOSThread).
+	PID int
+	// CPU is an online CPU, -1 for any. With PID -1 it must be a CPU.
+	CPU int
+	// Cgroup is an open cgroup directory (see OpenCgroup), whose tasks are
+	// counted on CPU; PID is then not looked at. Nil: no cgroup. It is borrowed.
+	Cgroup *os.File
+}
+
+// OnThread is the place of one thread, wherever it runs; 0 is the calling thread.
+func OnThread(tid int) Place { return Place{PID: tid, CPU: -1} }
+
+// OnCPU is the place of all tasks on one CPU.
+func OnCPU(cpu int) Place { return Place{PID: -1, CPU: cpu} }
+
+// OnCgroup is the place of the tasks of a cgroup on one CPU.
+func OnCgroup(dir *os.File, cpu int) Place { return Place{PID: -1, CPU: cpu, Cgroup: dir} }
+
+// String says the place for a person: "thread 12", "CPU 3".
+func (p Place) String() string {
+	who := fmt.Sprintf("thread %d", p.PID)
+	switch {
+	case p.Cgroup != nil:
+		who = "cgroup " + p.Cgroup.Name()
+	case p.PID == 0:
+		who = "this thread"
+	case p.PID == -1:
+		return fmt.Sprintf("CPU %d", p.CPU)
+	}
+	if p.CPU >= 0 {
+		return fmt.Sprintf("%s on CPU %d", who, p.CPU)
+	}
+	return who
+}
+
+// OpenOptions says how an event is opened. A nil *OpenOptions is the zero
+// value: one count, running at once.
+type OpenOptions struct {
+	// Disabled leaves the event stopped until Handle.Enable. A member of a
+	// group starts and stops with its leader.
+	Disabled bool
+	// EnableOnExec opens it stopped and starts it when the task calls execve.
+	EnableOnExec bool
+	// Inherit counts the threads and processes that the task starts later, too.
+	Inherit bool
+	// Leader is the group's first event, nil to lead a group.
+	Leader *Handle
+	// ReadFormat is what read(2) gives (the Format constants).
+	ReadFormat uint64
+	// Sampling makes the event interrupt; nil only counts.
+	Sampling *SamplingSpec
+	// ExactPrecise fails where the event's Precise level can't be had, instead
+	// of taking the next lower one.
+	ExactPrecise bool
+	// Root is where the machine's files are read to explain a refusal; nil is
+	// this machine.
+	Root fs.FS
+}
+
+// SamplingSpec says when an event's overflow interrupts and what is noted.
+// The zero value, with the period or frequency of the event itself, is what a
+// BPF program on the event needs: it sees the registers and needs no record.
+//
+// Skid: without precise sampling (Event.Precise) the noted address is where the
+// CPU was when the interrupt was taken, some tens of instructions after the one
+// that overflowed the counter, and always where interrupts are enabled for
+// events without NMI (software clocks, arm64 without pseudo-NMI).
+type SamplingSpec struct {
+	// Period is events per sample. Freq is samples per second, for which the
+	// kernel adjusts the period; at most kernel.perf_event_max_sample_rate.
+	// One of them is set, or neither where the event has its own.
+	Period uint64
+	Freq   uint64
+	// Type is what a sample's record holds (the Sample constants).
+	Type uint64
+	// Records are the flags for records other than samples (AttrComm,
+	// AttrTask, AttrMmap2, AttrContextSwitch, AttrKsymbol, …) and those about
+	// call chains. Others of Attr's flags are refused.
+	Records AttrFlags
+	// Wakeup wakes the ring's reader after so many samples, WakeupBytes after so
+	// many bytes; with neither it is woken when the ring is half full.
+	Wakeup      uint32
+	WakeupBytes uint32
+	// UserRegs and UserStack are the registers (kernel's perf_regs.h numbers)
+	// and bytes of stack that SampleRegsUser and SampleStackUser take. UserStack
+	// is a multiple of 8 below 65,536.
+	UserRegs  uint64
+	UserStack uint32
+	// InterruptRegs are the registers that SampleRegsIntr takes.
+	InterruptRegs uint64
+	// Branches is attr.branch_sample_type: which branches SampleBranchStack notes.
+	Branches uint64
+	// MaxStack bounds call chains; 0 is kernel.perf_event_max_stack (127).
+	MaxStack uint16
+	// MonotonicTime stamps records with CLOCK_MONOTONIC, not the scheduler's clock.
+	MonotonicTime bool
+}
+
+// What read(2) of an event gives (enum perf_event_read_format).
+const (
+	FormatEnabled uint64 = 1 << iota
+	FormatRunning
+	FormatID
+	FormatGroup
+	FormatLost // 6.0
+)
+
+// What a sample holds (enum perf_event_sample_format).
+const (
+	SampleIP uint64 = 1 << iota
+	SampleTID
+	SampleTime
+	SampleAddr
+	SampleReadGroup
+	SampleCallchain
+	SampleID
+	SampleCPU
+	SamplePeriod
+	SampleStreamID
+	SampleRaw
+	SampleBranchStack
+	SampleRegsUser
+	SampleStackUser
+	SampleWeight
+	SampleDataSrc
+	SampleIdentifier
+	SampleTransaction
+	SampleRegsIntr
+	SamplePhysAddr
+	SampleAux
+	SampleCgroup       // 5.7
+	SampleDataPageSize // 5.11
+	SampleCodePageSize // 5.11
+	SampleWeightStruct // 5.12
+)
+
+// recordFlags are what SamplingSpec.Records may hold.
+const recordFlags = AttrMmap | AttrComm | AttrTask | AttrMmapData | AttrMmap2 | AttrCommExec |
+	AttrContextSwitch | AttrNamespaces | AttrKsymbol | AttrBPFEvent | AttrCgroup | AttrTextPoke |
+	AttrExcludeCallchainKernel | AttrExcludeCallchainUser | AttrSampleIDAll | AttrBuildID | AttrInheritStat
+
+// apply writes the spec into a.
+func (s *SamplingSpec) apply(a *Attr, e Event) error {
+	period, freq := s.Period, s.Freq
+	if period == 0 && freq == 0 {
+		period, freq = e.Period, e.Freq
+	}
+	switch {
+	case period != 0 && freq != 0:
+		return fmt.Errorf("event %s: both a period and a frequency", e)
+	case freq != 0:
+		a.Sample = freq
+		a.Flags |= AttrFreq
+	default:
+		a.Sample = period
+	}
+	if bad := s.Records &^ recordFlags; bad != 0 {
+		return fmt.Errorf("event %s: flags %#x are not about records", e, uint64(bad))
+	}
+	if s.UserStack%8 != 0 || s.UserStack >= 1<<16 {
+		return fmt.Errorf("event %s: user stack of %d bytes: a multiple of 8 below 65536", e, s.UserStack)
+	}
+	if s.Wakeup != 0 && s.WakeupBytes != 0 {
+		return fmt.Errorf("event %s: wake-ups both by samples and by bytes", e)
+	}
+	a.SampleType = s.Type
+	a.Flags |= s.Records
+	a.Wakeup = s.Wakeup
+	if s.WakeupBytes != 0 {
+		a.Wakeup = s.WakeupBytes
+		a.Flags |= AttrWatermark
+	}
+	a.SampleRegsUser, a.SampleStackUser = s.UserRegs, s.UserStack
+	a.SampleRegsIntr, a.BranchSampleType = s.InterruptRegs, s.Branches
+	a.SampleMaxStack = s.MaxStack
+	if s.MonotonicTime {
+		const clockMonotonic = 1
+		a.Flags |= AttrUseClockID
+		a.ClockID = clockMonotonic
+	}
+	return nil
+}
+
+// attr is the attribute that OpenEvent gives the kernel first.
+func (o *OpenOptions) attr(e Event) (Attr, error) {
+	a := e.Attr()
+	a.ReadFormat = o.ReadFormat
+	if o.Disabled || o.EnableOnExec {
+		a.Flags |= AttrDisabled
+	}
+	if o.EnableOnExec {
+		a.Flags |= AttrEnableOnExec
+	}
+	if o.Inherit {
+		a.Flags |= AttrInherit
+	}
+	if e.Flags&FlagPreciseMax != 0 {
+		a.Flags = a.Flags.WithPrecise(3)
+	}
+	if o.Sampling == nil {
+		return a, nil
+	}
+	return a, o.Sampling.apply(&a, e)
+}
+
+// CountOptions says how Counters are opened. A nil *CountOptions is the zero value.
+type CountOptions struct {
+	// Inherit counts the threads and processes that the counted ones start
+	// later, too. It is for threads and processes, not for CPUs.
+	Inherit bool
+	// EnableOnExec starts the events when the thread calls execve. With Inherit
+	// and the calling thread as the scope, that is the execve of the first
+	// program that this thread starts (os/exec, after runtime.LockOSThread): the
+	// counts are then of that program and what it starts. Later programs need
+	// Counters of their own, since the kernel may hand the thread's events over
+	// to the first one (perf_event_context_sched_out swaps equal contexts).
+	EnableOnExec bool
+	// Disabled leaves them stopped until Counters.Enable.
+	Disabled bool
+	// AllowMissing leaves out events that the machine has not, with the reason
+	// in Counts.Errors, instead of failing.
+	AllowMissing bool
+	// Root is where the machine's files are read (CPUs, PMUs, threads); nil is
+	// this machine.
+	Root fs.FS
+}

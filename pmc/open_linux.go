@@ -1,0 +1,198 @@
+package pmc
+
+import (
+	"errors"
+	"os"
+	"runtime"
+	"sync"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// Handle is one open perf event. Its methods may be called from several
+// goroutines; Close ends it, and with it what was attached to it.
+type Handle struct {
+	mu    sync.Mutex
+	file  *os.File // owns the descriptor
+	fd    int
+	event Event
+	place Place
+	attr  Attr
+}
+
+// OpenEvent opens one event at one place: perf_event_open, with what it takes
+// to get an event that the machine has and to say why where it has not.
+//
+// Where the PMU can't exclude guests the event is opened without that (as perf
+// does), and where it can't sample as precisely as asked it is opened with the
+// highest level it has, unless o.ExactPrecise; Handle.Precise tells which.
+//
+// A refusal is an *UnsupportedError whose Hint names the cause where the
+// machine, the kernel or a missing privilege is the cause, and a plain error
+// that names it otherwise (no such thread, CPU offline, too many open files);
+// both wrap the kernel's errno.
+//
+// The caller closes the Handle. For a BPF program: open with a SamplingSpec,
+// give FD to a bpf_link (BPF_LINK_CREATE, 5.15) or call SetBPF, then Enable.
+func OpenEvent(e Event, at Place, o *OpenOptions) (*Handle, error) {
+	if o == nil {
+		o = &OpenOptions{}
+	}
+	if e.IsZero() {
+		return nil, errors.New("open: the zero Event is no event")
+	}
+	a, err := o.attr(e)
+	if err != nil {
+		return nil, err
+	}
+	var path []byte
+	if e.Path != "" {
+		path = append([]byte(e.Path), 0)
+		var pin runtime.Pinner
+		defer pin.Unpin()
+		pin.Pin(&path[0])
+		a.Config1 = uint64(uintptr(unsafe.Pointer(&path[0])))
+	}
+	leader := -1
+	if o.Leader != nil {
+		leader = o.Leader.FD()
+	}
+	fd, err := openFallback(&a, at, leader, o.ExactPrecise)
+	runtime.KeepAlive(o.Leader)
+	if err != nil {
+		return nil, explain(refusal{err: err, event: e, place: at, attr: a, grouped: o.Leader != nil}, readFacts(o.Root))
+	}
+	a.Config1 = e.Config1
+	return &Handle{file: os.NewFile(uintptr(fd), "perf_event"), fd: fd, event: e, place: at, attr: a}, nil
+}
+
+// openFallback opens the event, giving up first precision, then the exclusion
+// of guests. On failure a is as it was first tried, with that attempt's error.
+func openFallback(a *Attr, at Place, leader int, exact bool) (int, error) {
+	fd, first := perfEventOpen(a, at, leader)
+	if first == nil || !retry(first) {
+		return fd, first
+	}
+	try := *a
+	for level := a.Flags.Precise() - 1; level >= 0 && !exact; level-- {
+		try.Flags = a.Flags.WithPrecise(level)
+		if fd, err := perfEventOpen(&try, at, leader); err == nil {
+			*a = try
+			return fd, nil
+		}
+	}
+	// PERF_PMU_CAP_NO_EXCLUDE: msr, uncore and the like refuse any exclusion.
+	// Only the one that nobody asked for is dropped.
+	if try.Flags&(AttrExcludeGuest|AttrExcludeHost) == AttrExcludeGuest {
+		try.Flags &^= AttrExcludeGuest
+		if fd, err := perfEventOpen(&try, at, leader); err == nil {
+			*a = try
+			return fd, nil
+		}
+	}
+	return -1, first
+}
+
+// retry reports whether a refusal may be about precision or exclusion.
+func retry(err error) bool {
+	return errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.ENOENT)
+}
+
+func perfEventOpen(a *Attr, at Place, leader int) (int, error) {
+	pid, flags := at.PID, unix.PERF_FLAG_FD_CLOEXEC
+	if at.Cgroup != nil {
+		pid, flags = int(at.Cgroup.Fd()), flags|unix.PERF_FLAG_PID_CGROUP
+	}
+	for {
+		fd, _, errno := unix.Syscall6(unix.SYS_PERF_EVENT_OPEN, uintptr(unsafe.Pointer(a)),
+			uintptr(pid), uintptr(at.CPU), uintptr(leader), uintptr(flags), 0)
+		switch errno {
+		case 0:
+			runtime.KeepAlive(at.Cgroup)
+			return int(fd), nil
+		case unix.EINTR:
+		default:
+			return -1, errno
+		}
+	}
+}
+
+// FD is the descriptor, valid until Close; -1 after it. The Handle keeps it.
+func (h *Handle) FD() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.fd
+}
+
+// Event is the event that was asked for.
+func (h *Handle) Event() Event { return h.event }
+
+// Place is where it counts.
+func (h *Handle) Place() Place { return h.place }
+
+// Attr is the attribute that the kernel accepted.
+func (h *Handle) Attr() Attr { return h.attr }
+
+// Precise is the level of precision obtained. It is 0 where the kernel accepts
+// a level and pays it no attention: software events, and every PMU but x86's.
+func (h *Handle) Precise() int {
+	if runtime.GOARCH != "amd64" && runtime.GOARCH != "386" || !h.event.Hardware() {
+		return 0
+	}
+	return h.attr.Flags.Precise()
+}
+
+// ID is the event's id in records and group reads.
+func (h *Handle) ID() (id uint64, err error) {
+	err = h.ioctl(unix.PERF_EVENT_IOC_ID, uintptr(unsafe.Pointer(&id)))
+	return id, err
+}
+
+// Enable starts counting.
+func (h *Handle) Enable() error { return h.ioctl(unix.PERF_EVENT_IOC_ENABLE, 0) }
+
+// Disable stops counting; the count stays.
+func (h *Handle) Disable() error { return h.ioctl(unix.PERF_EVENT_IOC_DISABLE, 0) }
+
+// Reset sets the count to 0, but not the times enabled and running.
+func (h *Handle) Reset() error { return h.ioctl(unix.PERF_EVENT_IOC_RESET, 0) }
+
+// SetBPF has the BPF program run at every sample (of a sampling event) or hit
+// (of a tracepoint or probe). It can be set once, and stays until Close.
+func (h *Handle) SetBPF(progFD int) error {
+	return h.ioctl(unix.PERF_EVENT_IOC_SET_BPF, uintptr(progFD))
+}
+
+// SetFilter has the kernel count only the tracepoint records that match, in the
+// language of Documentation/trace/events.rst: "prev_pid == 1".
+func (h *Handle) SetFilter(filter string) error {
+	b := append([]byte(filter), 0)
+	return h.ioctl(unix.PERF_EVENT_IOC_SET_FILTER, uintptr(unsafe.Pointer(&b[0])))
+}
+
+func (h *Handle) ioctl(op uint, arg uintptr) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.fd < 0 {
+		return os.ErrClosed
+	}
+	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(h.fd), uintptr(op), arg); errno != 0 {
+		return &os.PathError{Op: "ioctl", Path: h.event.String(), Err: errno}
+	}
+	return nil
+}
+
+// Close ends the event. It is idempotent; a nil Handle is closed already.
+func (h *Handle) Close() error {
+	if h == nil {
+		return nil
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.fd < 0 {
+		return nil
+	}
+	h.fd = -1
+	return h.file.Close()
+}

@@ -1,0 +1,351 @@
+package pmc
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"runtime"
+	"slices"
+	"strings"
+
+	"github.com/borescope/borescope/internal/cpus"
+)
+
+// PMU is one performance monitoring unit as sysfs shows it.
+type PMU struct {
+	Name string
+	Type uint32
+	// Core is set for the CPUs' own PMUs.
+	Core bool
+	// CPUs are those it is on, or (Shared) those that read it for their whole
+	// package; nil is all.
+	CPUs   []int
+	Shared bool
+	// Formats are its terms, Events its named events, both by name.
+	Formats []Format
+	Events  []NamedEvent
+	// Caps are its capabilities: "max_precise", "branches", "slots".
+	Caps map[string]string
+}
+
+// NamedEvent is one event that a PMU has a name for.
+type NamedEvent struct {
+	Name  string
+	Terms string // "event=0x3c,umask=0x0"
+	Scale string // "6.103515625e-5", "" for none
+	Unit  string // "MiB"
+}
+
+// PMUs reads all PMUs under opts.Root, by name. A PMU whose files can't be read
+// is an error; on systems without sysfs there is none.
+func PMUs(opts *Options) ([]PMU, error) {
+	fsys := rootOf(opts)
+	names, err := pmuNames(fsys)
+	if err != nil {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil, nil
+		}
+		return nil, err
+	}
+	var out []PMU
+	for _, n := range names {
+		p, err := readPMU(fsys, n)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, p)
+	}
+	return out, nil
+}
+
+func readPMU(fsys fs.FS, name string) (PMU, error) {
+	s, err := lookPMU(fsys, name)
+	if err != nil {
+		return PMU{}, err
+	}
+	p := PMU{Name: name, Type: s.typ, Core: isCorePMU(name)}
+	p.CPUs, p.Shared = pmuCPUs(fsys, name)
+	for _, f := range s.list("format") {
+		format, _, err := s.format(f)
+		if err != nil {
+			return PMU{}, err
+		}
+		p.Formats = append(p.Formats, format)
+	}
+	for _, e := range s.aliasNames() {
+		terms, _, err := s.alias(e)
+		if err != nil {
+			return PMU{}, err
+		}
+		scale, _ := s.read("events/" + e + ".scale")
+		unit, _ := s.read("events/" + e + ".unit")
+		p.Events = append(p.Events, NamedEvent{e, terms, scale, unit})
+	}
+	for _, c := range s.list("caps") {
+		if p.Caps == nil {
+			p.Caps = map[string]string{}
+		}
+		p.Caps[c], _ = s.read(path.Join("caps", c))
+	}
+	return p, nil
+}
+
+// Ability says whether the machine can do one thing, and if not, why.
+type Ability struct {
+	// What it is: an event's name, "sampling cycles", "user-space reads".
+	What string
+	OK   bool
+	// Why says why not, in a sentence; or, where OK, a detail.
+	Why string
+}
+
+// Machine is what this machine can count, as plain data.
+type Machine struct {
+	Arch   string
+	Kernel string
+	// CPU is the model's name, if the kernel has one.
+	CPU        string
+	Online     string // CPU list: "0-3"
+	Hypervisor bool
+	// Paranoid is kernel.perf_event_paranoid, -100 if it can't be read;
+	// Privileged is set where this process has CAP_PERFMON or CAP_SYS_ADMIN.
+	Paranoid   int
+	Privileged bool
+	// Watchdog is set where the NMI watchdog holds a counter.
+	Watchdog bool
+	// MaxRate is the most samples a second: kernel.perf_event_max_sample_rate.
+	MaxRate uint64
+	// Counters is what CPUID says (x86).
+	Counters CPUCounters
+	PMUs     []PMU
+	// Events are the generic hardware events, the common cache events and the
+	// software events, tried on this thread.
+	Events []Ability
+	// Features are sampling, precision, branches, user-space reads, breakpoints,
+	// tracepoints, whole CPUs.
+	Features []Ability
+	// Clock is the event to sample by: SamplingClock.
+	Clock string
+}
+
+// Probe finds out what this machine can count, by trying: it opens some forty
+// events, each for a moment and stopped, and changes nothing. It takes a few
+// milliseconds.
+func Probe(opts *Options) Machine {
+	m := Machine{Arch: runtime.GOARCH}
+	fsys := rootOf(opts)
+	m.describe(fsys)
+	m.PMUs, _ = PMUs(opts)
+	m.Counters = DecodeCPUID(RecordCPUID())
+	for _, e := range probedEvents() {
+		m.Events = append(m.Events, tryEvent(e, OnThread(0), fsys, nil))
+	}
+	m.features(fsys)
+	clock, why := SamplingClock(opts)
+	m.Clock = clock.String()
+	m.Features = append(m.Features, Ability{"sampling cycles", why == nil, reason(why)})
+	return m
+}
+
+func (m *Machine) describe(fsys fs.FS) {
+	if b, err := readSmall(fsys, "proc/sys/kernel/osrelease"); err == nil {
+		m.Kernel = strings.TrimSpace(string(b))
+	}
+	if cpu, err := firstCPU(fsys); err == nil {
+		for line := range strings.Lines(cpu) {
+			if k, v, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(k) == "model name" {
+				m.CPU = strings.TrimSpace(v)
+			}
+		}
+	}
+	if list, err := cpus.Online(fsys); err == nil {
+		m.Online = cpus.Format(list)
+	}
+	f := readFacts(fsys)
+	m.Hypervisor, m.Paranoid, m.Privileged = f.hypervisor, f.paranoid, f.perfmon
+	m.Watchdog, m.MaxRate = f.watchdog, f.maxRate
+}
+
+// probedEvents are the events that Probe tries.
+func probedEvents() []Event {
+	var out []Event
+	for i := range hardwareNames {
+		out = append(out, generic(TypeHardware, uint64(i)))
+	}
+	for _, level := range []CacheLevel{CacheL1D, CacheLLC, CacheDTLB} {
+		out = append(out, Cache(level, CacheRead, CacheAccess), Cache(level, CacheRead, CacheMiss))
+	}
+	for i := range softwareNames {
+		out = append(out, generic(TypeSoftware, uint64(i)))
+	}
+	return out
+}
+
+// tryEvent opens an event for a moment. What needs privileges in the kernel is
+// tried in user space.
+func tryEvent(e Event, at Place, root fs.FS, spec *SamplingSpec) Ability {
+	if at.PID == 0 {
+		e.Exclude |= ExcludeKernel | ExcludeHV
+	}
+	o := &OpenOptions{Disabled: true, Root: root, Sampling: spec, ExactPrecise: true}
+	h, err := OpenEvent(e, at, o)
+	e.Exclude = 0
+	a := Ability{What: e.String(), OK: err == nil, Why: reason(err)}
+	h.Close()
+	return a
+}
+
+// reason is an error's cause for a person: the hint where there is one.
+func reason(err error) string {
+	var u *UnsupportedError
+	switch {
+	case err == nil:
+		return ""
+	case errors.As(err, &u):
+		return u.Hint
+	}
+	return err.Error()
+}
+
+func (m *Machine) features(root fs.FS) {
+	add := func(what string, a Ability) {
+		a.What = what
+		m.Features = append(m.Features, a)
+	}
+	for level := 1; level <= 3; level++ {
+		e := Cycles()
+		e.Precise = uint8(level)
+		a := tryEvent(e, OnThread(0), root, &SamplingSpec{Period: 1 << 20})
+		if a.OK && runtime.GOARCH != "amd64" {
+			a = Ability{Why: "this architecture's kernel takes the level and pays it no attention"}
+		}
+		add(fmt.Sprintf("precise level %d", level), a)
+	}
+	// PERF_SAMPLE_BRANCH_USER|ANY
+	add("branch records", tryEvent(Cycles(), OnThread(0), root, &SamplingSpec{Period: 1 << 20, Type: SampleBranchStack, Branches: 1 | 8}))
+	add("user-space reads", userReads(root))
+	add("breakpoints", tryEvent(Breakpoint(0x1000, 8, BPWrite), OnThread(0), root, nil))
+	tp, err := Tracepoint("sched", "sched_switch", &Options{Root: root})
+	if err != nil {
+		add("tracepoints", Ability{Why: reason(err)})
+	} else {
+		add("tracepoints", tryEvent(tp, OnThread(0), root, nil))
+	}
+	online, err := cpus.Online(root)
+	if err != nil {
+		add("whole CPUs", Ability{Why: reason(err)})
+		return
+	}
+	add("whole CPUs", tryEvent(CPUClock(), OnCPU(online[0]), root, nil))
+}
+
+// userReads says whether counters can be read without a system call.
+func userReads(root fs.FS) Ability {
+	e := Cycles()
+	e.Exclude = ExcludeKernel | ExcludeHV
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	m, err := OpenMeter([]Event{e}, &CountOptions{Root: root})
+	if err != nil {
+		return Ability{Why: reason(err)}
+	}
+	defer m.Close()
+	if m.UserReads() {
+		return Ability{OK: true}
+	}
+	why := "the kernel does not permit it (x86: /sys/bus/event_source/devices/cpu/rdpmc is 0)"
+	if runtime.GOARCH == "arm64" {
+		why = "kernel.perf_user_access is 0 (sysctl; since Linux 5.17)"
+	}
+	return Ability{Why: why}
+}
+
+// Description is one event of a listing.
+type Description struct {
+	// Event is the string that ParseEvent reads, Kind "hardware", "cache",
+	// "software", "raw", "breakpoint", "PMU NAME", "tracepoint" or "vendor".
+	Event string
+	Kind  string
+	// Text says what it counts, "" where the kernel says nothing but the name.
+	Text string
+}
+
+// List describes the events that a string can name here: the generic ones
+// whether the CPU has them or not, those of the PMUs under opts.Root, the
+// tracepoints where tracefs can be read, the vendor's with opts.Events. It is
+// sorted by kind as here, then by name.
+func List(opts *Options) []Description {
+	out := listGeneric()
+	all, _ := PMUs(opts)
+	for _, p := range all {
+		for _, e := range p.Events {
+			text := e.Terms
+			if e.Unit != "" {
+				text += ", in " + e.Unit
+			}
+			out = append(out, Description{p.Name + "/" + e.Name + "/", "PMU " + p.Name, text})
+		}
+	}
+	fsys := rootOf(opts)
+	if dir, err := tracefs(fsys); err == nil {
+		ids, _ := fs.Glob(fsys, dir+"/events/*/*/id")
+		for _, id := range ids {
+			parts := strings.Split(id, "/")
+			out = append(out, Description{parts[len(parts)-3] + ":" + parts[len(parts)-2], "tracepoint", ""})
+		}
+	}
+	if vendor, err := VendorEvents(opts); err == nil {
+		slices.SortStableFunc(vendor, func(a, b VendorEvent) int { return cmp.Compare(a.Name, b.Name) })
+		for _, v := range vendor {
+			out = append(out, Description{v.Name, "vendor", v.Description})
+		}
+	}
+	return out
+}
+
+func listGeneric() []Description {
+	var out []Description
+	for i, names := range hardwareNames {
+		out = append(out, Description{names[0], "hardware", hardwareTexts[i]})
+	}
+	for level := range cacheTypes {
+		for op := range cacheOps {
+			for result := range cacheResults {
+				name := cacheName(uint64(level) | uint64(op)<<8 | uint64(result)<<16)
+				text := "accesses"
+				if result == 1 {
+					text = "misses"
+				}
+				out = append(out, Description{name, "cache", cacheTexts[level] + ": " + cacheOps[op][0] + " " + text})
+			}
+		}
+	}
+	for i, names := range softwareNames {
+		out = append(out, Description{names[0], "software", softwareTexts[i]})
+	}
+	return append(out,
+		Description{"rUUEE", "raw", "the CPU's own number, hexadecimal: unit mask and event"},
+		Description{"mem:ADDR/LEN:rwx", "breakpoint", "accesses to LEN bytes at ADDR"})
+}
+
+var (
+	hardwareTexts = [...]string{
+		"CPU cycles", "instructions retired", "cache accesses, usually of the last level",
+		"cache misses, usually of the last level", "branch instructions retired", "mispredicted branches",
+		"bus cycles", "cycles without instructions from the front end", "cycles the back end was stalled",
+		"cycles at a constant frequency",
+	}
+	softwareTexts = [...]string{
+		"time, by a timer of each CPU, in nanoseconds", "time the tasks ran, in nanoseconds", "page faults",
+		"switches between tasks", "moves of tasks between CPUs", "page faults without disk reads",
+		"page faults with disk reads", "unaligned accesses that the kernel fixed",
+		"instructions that the kernel emulated", "nothing: a carrier of records", "output of BPF programs",
+		"switches between tasks of different cgroups",
+	}
+	cacheTexts = [...]string{
+		"level 1 data cache", "level 1 instruction cache", "last level cache", "data TLB", "instruction TLB",
+		"branch predictor", "memory of this node",
+	}
+)

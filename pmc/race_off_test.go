@@ -1,0 +1,5 @@
+//go:build !race
+
+package pmc
+
+const raceDetector = false

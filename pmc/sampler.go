@@ -1,0 +1,72 @@
+package pmc
+
+import (
+	"io/fs"
+
+	"github.com/borescope/borescope/internal/perfring"
+)
+
+// Record is one record of a Sampler: a sample, or one of the others that
+// SamplingSpec.Records asks for. Which part holds it depends on Type. Its
+// slices are reused by the next Sampler.ReadInto.
+//
+//	RecordSample      Sample
+//	RecordLost        Lost
+//	RecordComm        Comm
+//	RecordFork, Exit  Task
+//	RecordMmap2       Mmap
+//	RecordKsymbol     Ksymbol
+//	RecordBPF         BPF
+//	RecordSwitch      Misc only; RecordSwitchWide has Switch
+//	RecordThrottle    Rate
+type Record = perfring.Record
+
+// Sample is the Sample part of a Record.
+type Sample = perfring.Sample
+
+// SamplerStats counts what went through a Sampler's rings.
+type SamplerStats = perfring.Stats
+
+// Types of records (enum perf_event_type).
+const (
+	RecordMmap        uint32 = perfring.TypeMmap
+	RecordLost        uint32 = perfring.TypeLost
+	RecordComm        uint32 = perfring.TypeComm
+	RecordExit        uint32 = perfring.TypeExit
+	RecordThrottle    uint32 = perfring.TypeThrottle
+	RecordUnthrottle  uint32 = perfring.TypeUnthrottle
+	RecordFork        uint32 = perfring.TypeFork
+	RecordSample      uint32 = perfring.TypeSample
+	RecordMmap2       uint32 = perfring.TypeMmap2
+	RecordLostSamples uint32 = perfring.TypeLostSamples
+	RecordSwitch      uint32 = perfring.TypeSwitch
+	RecordSwitchWide  uint32 = perfring.TypeSwitchCPUWide
+	RecordKsymbol     uint32 = perfring.TypeKsymbol
+	RecordBPF         uint32 = perfring.TypeBPFEvent
+	RecordCgroup      uint32 = perfring.TypeCgroup
+)
+
+// SamplerOptions says how a Sampler is opened. A nil *SamplerOptions is the
+// zero value.
+type SamplerOptions struct {
+	// Pages is the size of each ring in pages, a power of two; 0 is 64 (256 KiB
+	// with pages of 4 KiB). Without CAP_IPC_LOCK the kernel allows
+	// kernel.perf_event_mlock_kb for each user and CPU (516 KiB by default).
+	Pages int
+	// Inherit, EnableOnExec and Disabled are as in CountOptions. The kernel
+	// gives an inherited event no ring unless it is bound to a CPU, so Inherit
+	// opens it once for each online CPU.
+	Inherit, EnableOnExec, Disabled bool
+	// ExactPrecise is as in OpenOptions.
+	ExactPrecise bool
+	// Root is where the machine's files are read; nil is this machine.
+	Root fs.FS
+}
+
+// format is what the records' layout depends on.
+func (s *SamplingSpec) format(readFormat uint64) perfring.Format {
+	return perfring.Format{
+		SampleType: s.Type, ReadFormat: readFormat, BranchSampleType: s.Branches,
+		RegsUser: s.UserRegs, RegsIntr: s.InterruptRegs, SampleIDAll: s.Records&AttrSampleIDAll != 0,
+	}
+}

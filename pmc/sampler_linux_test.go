@@ -1,0 +1,287 @@
+package pmc
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/borescope/borescope/internal/testenv"
+)
+
+// TestSampleContextSwitches: one record for each event at period 1, with its
+// fields, and none lost.
+func TestSampleContextSwitches(t *testing.T) {
+	testenv.Need(t, testenv.Root)
+	onThread(t)
+	now := func() uint64 {
+		var ts unix.Timespec
+		unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts)
+		return uint64(ts.Nano())
+	}
+	start := now()
+	s, err := OpenSampler(ContextSwitches(), Scope{}, SamplingSpec{
+		Period: 1, Type: SampleIP | SampleTID | SampleTime | SampleCPU | SamplePeriod | SampleCallchain | SampleReadGroup,
+		MonotonicTime: true,
+	}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	for range 20 {
+		time.Sleep(time.Microsecond)
+		ts := unix.Timespec{Nsec: 1000}
+		unix.Nanosleep(&ts, nil)
+	}
+	if err := s.Disable(); err != nil {
+		t.Fatal(err)
+	}
+	end := now()
+	var rec Record
+	var samples, value, last uint64
+	for {
+		ok, err := s.TryRead(&rec)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !ok {
+			break
+		}
+		if rec.Type != RecordSample {
+			continue
+		}
+		samples++
+		sm := rec.Sample
+		if int(sm.TID) != unix.Gettid() || int(sm.PID) != os.Getpid() || sm.Period != 1 || len(sm.Callchain) == 0 ||
+			sm.Time < start || sm.Time > end || sm.Time < last || int(sm.CPU) >= 1<<13 {
+			t.Fatalf("sample %d: %+v, time %d to %d", samples, sm, start, end)
+		}
+		last, value = sm.Time, sm.Read[0].Value
+	}
+	if samples < 20 || samples != value {
+		t.Errorf("%d samples for %d events", samples, value)
+	}
+	if st := s.Stats(); st.Lost != 0 || st.Corrupt != 0 || st.Records < samples {
+		t.Errorf("stats %+v", st)
+	}
+}
+
+// TestSampleClock: the task clock by period makes about as many samples as the
+// thread ran periods.
+func TestSampleClock(t *testing.T) {
+	testenv.Need(t, testenv.Root)
+	onThread(t)
+	s, err := OpenSampler(TaskClock(), Scope{}, SamplingSpec{Period: 1_000_000, Type: SampleIP | SamplePeriod | SampleReadGroup}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	for first := threadTime(t); threadTime(t)-first < 60*time.Millisecond; {
+	}
+	s.Disable()
+	var rec Record
+	samples, last := 0, uint64(0)
+	for {
+		ok, err := s.TryRead(&rec)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !ok {
+			break
+		}
+		if rec.Type == RecordSample {
+			samples++
+			last = rec.Sample.Read[0].Value
+		}
+	}
+	// The clock is a timer, which skips what it is too late for: there may be
+	// fewer on a loaded machine (half of them in a guest on one), never more.
+	if ran := float64(last) / 1e6; samples < 10 || float64(samples) > 1.05*ran+1 {
+		t.Errorf("%d samples of 1 ms while the thread ran %.1f ms", samples, ran)
+	}
+}
+
+// TestTaskRecords: a child's life as records: fork, exec, mappings, exit.
+func TestTaskRecords(t *testing.T) {
+	testenv.Need(t, testenv.Root)
+	onThread(t)
+	s, err := OpenSampler(Dummy(), Scope{}, SamplingSpec{
+		Type:    SampleTID | SampleTime | SampleIdentifier,
+		Records: AttrComm | AttrCommExec | AttrTask | AttrMmap | AttrMmap2 | AttrContextSwitch | AttrSampleIDAll,
+	}, &SamplerOptions{Inherit: true, Pages: 128})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	cmd := exec.Command("/proc/self/exe")
+	cmd.Env = append(os.Environ(), "PMC_CHILD=1")
+	if err := cmd.Run(); err != nil {
+		t.Fatal(err)
+	}
+	pid := uint32(cmd.Process.Pid)
+	var rec Record
+	seen := map[string]bool{}
+	for {
+		ok, err := s.TryRead(&rec)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !ok {
+			break
+		}
+		switch {
+		case rec.Type == RecordFork && rec.Task.PID == pid:
+			seen["fork"] = seen["fork"] || rec.Task.PPID == uint32(os.Getpid())
+		case rec.Type == RecordComm && rec.Comm.PID == pid:
+			seen["exec"] = seen["exec"] || rec.Comm.Exec && rec.Comm.Name != ""
+		case rec.Type == RecordMmap2 && rec.Mmap.PID == pid:
+			seen["mmap"] = seen["mmap"] || strings.HasPrefix(rec.Mmap.Path, "/") && rec.Mmap.Inode != 0 && rec.ID.PID == pid
+		case rec.Type == RecordExit && rec.Task.PID == pid:
+			seen["exit"] = true
+		case rec.Type == RecordSwitch:
+			seen["switch"] = true
+		}
+	}
+	for _, what := range []string{"fork", "exec", "mmap", "exit", "switch"} {
+		if !seen[what] {
+			t.Errorf("no %s record of the child", what)
+		}
+	}
+}
+
+// TestSamplerLoss: what a full ring lost is counted: read and lost make up
+// what happened.
+func TestSamplerLoss(t *testing.T) {
+	testenv.Need(t, testenv.Root)
+	onThread(t)
+	s, err := OpenSampler(ContextSwitches(), Scope{}, SamplingSpec{Period: 1, Type: SampleIP | SampleCallchain | SampleReadGroup}, &SamplerOptions{Pages: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	switches := func(n int) {
+		for range n {
+			ts := unix.Timespec{Nsec: 50_000} // Linux 7.2 does not sleep for less
+			unix.Nanosleep(&ts, nil)
+		}
+	}
+	var rec Record
+	samples, value := uint64(0), uint64(0)
+	drain := func() {
+		for {
+			ok, err := s.TryRead(&rec)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !ok {
+				return
+			}
+			if rec.Type == RecordSample {
+				samples++
+				value = rec.Sample.Read[0].Value
+			}
+		}
+	}
+	switches(500)
+	drain()
+	switches(3) // the kernel tells of losses with the next record that fits
+	drain()
+	lost := s.Stats().Lost
+	t.Logf("%d events, %d read, %d lost", value, samples, lost)
+	if lost == 0 || samples+lost != value {
+		t.Errorf("%d read + %d lost of %d", samples, lost, value)
+	}
+}
+
+// TestSamplerEnds: a wait ends with data, with the context, with the sampled
+// thread's end, and with Close.
+func TestSamplerEnds(t *testing.T) {
+	testenv.Need(t, testenv.Root)
+	idle := func() *Sampler {
+		s, err := OpenSampler(Dummy(), Scope{}, SamplingSpec{Type: SampleTID}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	onThread(t)
+	s := idle()
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
+	defer cancel()
+	var rec Record
+	if err := s.ReadInto(ctx, &rec); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("context: %v", err)
+	}
+	time.AfterFunc(20*time.Millisecond, func() { s.Close() })
+	if err := s.ReadInto(context.Background(), &rec); !errors.Is(err, os.ErrClosed) {
+		t.Errorf("Close: %v", err)
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+	if _, err := s.TryRead(&rec); !errors.Is(err, os.ErrClosed) {
+		t.Errorf("after Close: %v", err)
+	}
+
+	tid, open := make(chan int), make(chan struct{})
+	var thread func()
+	thread = func() {
+		runtime.LockOSThread() // and end the thread with the goroutine
+		if unix.Gettid() == os.Getpid() {
+			go thread() // the first thread never ends: take another one
+			<-open
+			return
+		}
+		tid <- unix.Gettid()
+		<-open
+		ts := unix.Timespec{Nsec: 1000}
+		unix.Nanosleep(&ts, nil)
+	}
+	go thread()
+	s, err := OpenSampler(ContextSwitches(), Scope{Thread: <-tid}, SamplingSpec{Period: 1, Type: SampleTID, Wakeup: 1}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	close(open)
+	n := 0
+	ctx, cancel = context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	for {
+		err := s.ReadInto(ctx, &rec)
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			t.Fatalf("after %d records: %v", n, err)
+		}
+		n++
+	}
+	if n == 0 {
+		t.Error("no record before the thread's end")
+	}
+}
+
+// TestPreciseFallback: a level that can't be had is lowered, and said.
+func TestPreciseFallback(t *testing.T) {
+	testenv.Need(t, testenv.Root)
+	e, err := ParseEvent("cpu-clock:P", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h, err := OpenEvent(e, OnThread(0), &OpenOptions{Sampling: &SamplingSpec{Freq: 99}, Disabled: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer h.Close()
+	if h.Precise() != 0 {
+		t.Errorf("a software clock with precise level %d", h.Precise())
+	}
+}

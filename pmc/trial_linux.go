@@ -1,0 +1,87 @@
+package pmc
+
+import (
+	"encoding/binary"
+	"runtime"
+	"slices"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// The kernel refuses a group that can never fit the counters, as far as it
+// knows when the group is opened. It does not know which counters are taken for
+// good by others (the NMI watchdog's pinned event), and some drivers allow for
+// one counter too many; such a group is opened and never counts. So before a
+// set is split, its first group is tried.
+
+// trialTime is how long a group may wait for its turn: some rotations of the
+// kernel's default of 4 ms.
+const trialTime = 15 * time.Millisecond
+
+// minTrial is the number of hardware events from which a trial is worth its
+// system calls: even a CPU that has given a counter away has two.
+const minTrial = 3
+
+// shrink takes events off the end of a group until it is one that gets onto the
+// counters, and returns them.
+func (b *opener) shrink(g *openGroup) (rest []int) {
+	for len(g.handles) > 1 {
+		var events []Event
+		hardware := 0
+		for _, h := range g.handles {
+			events = append(events, h.event)
+			if h.event.Hardware() {
+				hardware++
+			}
+		}
+		if hardware < minTrial || b.schedulable(events) {
+			break
+		}
+		last := len(g.handles) - 1
+		rest = append(rest, g.index[last])
+		g.handles[last].Close()
+		g.handles, g.index = g.handles[:last], g.index[:last]
+	}
+	slices.Reverse(rest)
+	return rest
+}
+
+// schedulable opens the events as a group on this thread and watches whether
+// it is ever counted. Where that can't be tried the answer is yes.
+func (b *opener) schedulable(events []Event) bool {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	var handles []*Handle
+	defer func() {
+		for _, h := range handles {
+			h.Close()
+		}
+	}()
+	for i, e := range events {
+		o := &OpenOptions{Disabled: i == 0, ReadFormat: FormatEnabled | FormatRunning, Root: b.o.Root}
+		if i > 0 {
+			o.Leader = handles[0]
+		}
+		h, err := OpenEvent(e, OnThread(0), o)
+		if err != nil {
+			return true
+		}
+		handles = append(handles, h)
+	}
+	if handles[0].ioctl(unix.PERF_EVENT_IOC_ENABLE, unix.PERF_IOC_FLAG_GROUP) != nil {
+		return true
+	}
+	for end := time.Now().Add(trialTime); ; {
+		var buf [24]byte // value, enabled, running
+		if n, err := unix.Read(handles[0].fd, buf[:]); err != nil || n != len(buf) {
+			return err != nil
+		}
+		if binary.NativeEndian.Uint64(buf[16:]) > 0 {
+			return true
+		}
+		if time.Now().After(end) {
+			return false
+		}
+	}
+}

@@ -1,0 +1,114 @@
+package pmc
+
+import (
+	"math/bits"
+	"sync/atomic"
+	"time"
+	"unsafe"
+)
+
+// userPage is the part of struct perf_event_mmap_page (include/uapi/linux/
+// perf_event.h) by which a thread reads its own counter without a system call.
+type userPage struct {
+	version, compat uint32
+	lock            uint32
+	index           uint32
+	offset          int64
+	enabled         uint64
+	running         uint64
+	caps            uint64
+	width           uint16
+	timeShift       uint16
+	timeMult        uint32
+	timeOffset      uint64
+	timeZero        uint64
+	size            uint32
+	_               uint32
+	timeCycles      uint64
+	timeMask        uint64
+}
+
+var _ [0]struct{} = [96 - unsafe.Sizeof(userPage{})]struct{}{}
+
+// Capabilities of the page.
+const (
+	capUserRDPMC     = 1 << 2
+	capUserTime      = 1 << 3
+	capUserTimeShort = 1 << 5
+)
+
+// cpuCounters reads the CPU's own registers: the counter with the page's index
+// less one, and the clock that the page's times are in.
+type cpuCounters struct {
+	counter func(index uint32) uint64
+	clock   func() uint64
+}
+
+// maxTries bounds the retries of the seqlock: the kernel writes the page at a
+// context switch and at a timer's rotation, so a second try is rare.
+const maxTries = 16
+
+// read follows the protocol that perf_event.h documents. ok is false where the
+// counter can't be read so: not permitted, a software event, or not on a
+// counter now; then read(2) tells.
+func (p *userPage) read(cpu *cpuCounters) (value uint64, enabled, running time.Duration, ok bool) {
+	for range maxTries {
+		// The kernel changes the page on this very CPU, so program order is
+		// enough; Go's atomics keep the compiler to it.
+		seq := atomic.LoadUint32(&p.lock)
+		caps := atomic.LoadUint64(&p.caps)
+		index := atomic.LoadUint32(&p.index)
+		if caps&capUserRDPMC == 0 || index == 0 {
+			return 0, 0, 0, false
+		}
+		en, run := atomic.LoadUint64(&p.enabled), atomic.LoadUint64(&p.running)
+		if caps&capUserTime != 0 {
+			delta := p.sinceUpdate(cpu.clock(), caps)
+			en += delta
+			run += delta
+		}
+		pmc := cpu.counter(index - 1)
+		count := atomic.LoadInt64(&p.offset) + signExtend(pmc, p.width)
+		if seq&1 == 0 && atomic.LoadUint32(&p.lock) == seq {
+			return uint64(count), time.Duration(en), time.Duration(run), true
+		}
+	}
+	return 0, 0, 0, false
+}
+
+// readValue is read without the times: one try in as few instructions as can
+// be, and read's own if the page changed meanwhile.
+func (p *userPage) readValue(cpu *cpuCounters) (value uint64, ok bool) {
+	seq := atomic.LoadUint32(&p.lock)
+	index := p.index
+	if index == 0 || p.caps&capUserRDPMC == 0 {
+		return 0, false
+	}
+	value = uint64(p.offset + signExtend(cpu.counter(index-1), p.width))
+	if atomic.LoadUint32(&p.lock) == seq && seq&1 == 0 {
+		return value, true
+	}
+	value, _, _, ok = p.read(cpu)
+	return value, ok
+}
+
+// signExtend takes the counter's width bits, 1 to 64 (or 0 for 64), as a signed
+// number: the offset belongs to it in that sense.
+func signExtend(v uint64, width uint16) int64 {
+	shift := (64 - width) & 63
+	return int64(v<<shift) >> shift
+}
+
+// sinceUpdate is the time in nanoseconds that has gone by since the kernel
+// wrote the page's times.
+func (p *userPage) sinceUpdate(cycles, caps uint64) uint64 {
+	if caps&capUserTimeShort != 0 {
+		// The clock has fewer than 64 bits and may have wrapped since.
+		cycles = p.timeCycles + (cycles-p.timeCycles)&p.timeMask
+	}
+	// time_offset is minus the time of the last update, so the sum wraps to
+	// what has gone by (arch_perf_update_userpage).
+	hi, lo := bits.Mul64(cycles, uint64(p.timeMult))
+	shift := p.timeShift & 63
+	return p.timeOffset + lo>>shift + hi<<(64-shift)
+}

@@ -1,0 +1,107 @@
+package action
+
+import (
+	"sort"
+
+	"github.com/cilium/ebpf/asm"
+)
+
+// Builtin describes a builtin value.
+type Builtin struct {
+	Name string
+	Type Type
+	// Since is the first kernel that has it natively, {0, 0} for 5.10 or older.
+	Since [2]int
+	// GPL says that a program that uses it needs a GPL-compatible licence.
+	GPL bool
+	// Doc is one line for people.
+	Doc string
+
+	helper asm.BuiltinFunc
+	// shift and width pick the value out of the helper's result.
+	shift, width int
+}
+
+// Version is a kernel version, major and minor.
+type Version [2]int
+
+// AtLeast says whether v is o or later.
+func (v Version) AtLeast(o Version) bool { return v[0] > o[0] || v[0] == o[0] && v[1] >= o[1] }
+
+var u32, u64 = IntType(4, false), IntType(8, false)
+
+var builtins = map[string]Builtin{
+	"pid":     {Type: u32, helper: asm.FnGetCurrentPidTgid, shift: 32, Doc: "process id (thread group) of the current task, in the initial namespace"},
+	"tid":     {Type: u32, helper: asm.FnGetCurrentPidTgid, width: 32, Doc: "thread id of the current task"},
+	"pidtgid": {Type: u64, helper: asm.FnGetCurrentPidTgid, Doc: "process id in the upper half, thread id in the lower"},
+	"uid":     {Type: u32, helper: asm.FnGetCurrentUidGid, width: 32, Doc: "user id of the current task, in the initial namespace"},
+	"gid":     {Type: u32, helper: asm.FnGetCurrentUidGid, shift: 32, Doc: "group id of the current task"},
+	"comm":    {Type: StringType(16), helper: asm.FnGetCurrentComm, Doc: "name of the current thread"},
+	"cpu":     {Type: u32, helper: asm.FnGetSmpProcessorId, Doc: "CPU number"},
+	"numa":    {Type: u32, helper: asm.FnGetNumaNodeId, Doc: "NUMA node of the CPU"},
+	"cgroup": {
+		Type: u64.WithFormat(FormatCgroup), helper: asm.FnGetCurrentCgroupId,
+		Doc: "cgroup2 id of the current task",
+	},
+	"nsecs":      {Type: u64.WithFormat(FormatTime), helper: asm.FnKtimeGetNs, Doc: "CLOCK_MONOTONIC, nanoseconds"},
+	"nsecs_boot": {Type: u64.WithFormat(FormatBoot), helper: asm.FnKtimeGetBootNs, Doc: "CLOCK_BOOTTIME, nanoseconds"},
+	"nsecs_tai": {
+		Type: u64.WithFormat(FormatTAI), helper: asm.FnKtimeGetTaiNs, Since: [2]int{6, 1},
+		Doc: "CLOCK_TAI, nanoseconds",
+	},
+	"elapsed": {Type: u64, helper: asm.FnKtimeGetNs, Doc: "nanoseconds since the program was loaded"},
+	"jiffies": {Type: u64, helper: asm.FnJiffies64, Doc: "the kernel's tick count"},
+	"rand":    {Type: u32, helper: asm.FnGetPrandomU32, Doc: "pseudo-random number"},
+	"curtask": {Type: PtrType(nil, false), helper: asm.FnGetCurrentTask, GPL: true, Doc: "the current task, ptr(struct task_struct)"},
+	"ppid":    {Type: u32, helper: asm.FnGetCurrentTask, GPL: true, Doc: "process id of the parent (needs BTF)"},
+	"func":    {Type: u64.WithFormat(FormatKsym), helper: asm.FnGetFuncIp, GPL: true, Since: [2]int{5, 15}, Doc: "address of the probed function; before 5.15 only where a program has one site"},
+	"probe":   {Type: u64.WithFormat(FormatProbe), helper: asm.FnGetAttachCookie, Since: [2]int{5, 15}, Doc: "which probe fired: index of the site in the plan, plus one"},
+	"cookie":  {Type: u64, helper: asm.FnGetAttachCookie, Since: [2]int{5, 15}, Doc: "the site's whole attach cookie"},
+	"call_id": {Type: u64, Doc: "who is in a call: the goroutine in Go programs, else the thread, or the CPU where it idles"},
+	"goid":    {Type: u64, GPL: true, Doc: "goroutine id, in probes on Go programs"},
+	"ctx":     {Type: PtrType(nil, false), Doc: "the context's address"},
+	"ip":      {Type: u64.WithFormat(FormatUsym), Doc: "instruction pointer of the context's registers"},
+	"sp":      {Type: u64, Doc: "stack pointer of the context's registers"},
+}
+
+// Builtins lists the builtin values by name.
+func Builtins() []Builtin {
+	out := make([]Builtin, 0, len(builtins))
+	for name, b := range builtins {
+		b.Name = name
+		out = append(out, b)
+	}
+	sort.Slice(out, func(i, j int) bool { return out[i].Name < out[j].Name })
+	return out
+}
+
+// GPLOnly lists the builtins that need a GPL-compatible licence. Reading memory
+// and stacks, perf buffers and overriding returns need one too; counting,
+// timing, thread names and ring buffers do not.
+func GPLOnly() []string {
+	var out []string
+	for _, b := range Builtins() {
+		if b.GPL {
+			out = append(out, b.Name)
+		}
+	}
+	return out
+}
+
+// gplHelpers are the helpers that the kernel lets only programs with a
+// GPL-compatible licence call (gpl_only in struct bpf_func_proto).
+var gplHelpers = map[asm.BuiltinFunc]bool{
+	asm.FnProbeReadKernel: true, asm.FnProbeReadKernelStr: true, asm.FnProbeReadUser: true, asm.FnProbeReadUserStr: true,
+	asm.FnGetStack: true, asm.FnGetCurrentTask: true, asm.FnGetFuncIp: true, asm.FnPerfEventOutput: true,
+	asm.FnOverrideReturn: true,
+}
+
+// gplCompatible says whether the kernel takes a licence as compatible with the
+// GPL (license_is_gpl_compatible, include/linux/license.h).
+func gplCompatible(license string) bool {
+	switch license {
+	case "GPL", "GPL v2", "GPL and additional rights", "Dual BSD/GPL", "Dual MIT/GPL", "Dual MPL/GPL":
+		return true
+	}
+	return false
+}

@@ -1,0 +1,347 @@
+package action
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/cilium/ebpf"
+)
+
+// maxLoop bounds a loop's turns: BPF_MAX_LOOPS of bpf_loop (kernel/bpf/bpf_iter.c).
+const maxLoop = 1 << 23
+
+// maxUnrolled bounds a loop's turns where the kernel has no bpf_loop, because
+// its verifier then walks every turn.
+const maxUnrolled = 4096
+
+func (c *checker) block(list []*Stmt) ([]*Stmt, error) {
+	return c.blockDepth(list, 0)
+}
+
+func (c *checker) blockDepth(list []*Stmt, depth int) ([]*Stmt, error) {
+	if depth > 32 {
+		return nil, errors.New("statements nested more than 32 deep")
+	}
+	out := make([]*Stmt, 0, len(list))
+	defer c.closeScope(len(c.scope))
+	for _, s := range list {
+		if s == nil {
+			return nil, errors.New("missing statement")
+		}
+		x, err := c.stmt(s, depth)
+		if err != nil {
+			return nil, at(s.Pos, firstLine(s), err)
+		}
+		out = append(out, x)
+	}
+	return out, nil
+}
+
+// closeScope forgets the variables that a block declared: whether they are set
+// behind it depends on whether it ran.
+func (c *checker) closeScope(n int) {
+	for _, v := range c.scope[n:] {
+		delete(c.vars, v)
+	}
+	c.scope = c.scope[:n]
+}
+
+func (c *checker) stmt(s *Stmt, depth int) (*Stmt, error) {
+	out := &Stmt{Op: s.Op, Map: s.Map, Delete: s.Delete, Flag: s.Flag, Max: s.Max, Thread: s.Thread, Pos: s.Pos}
+	var err error
+	switch s.Op {
+	case StmtLet:
+		return out, c.let(out, s)
+	case StmtIf:
+		if out.X, err = c.condition(s.X); err != nil {
+			return nil, err
+		}
+		return out, c.bodies(out, s, depth)
+	case StmtLoop:
+		return out, c.loop(out, s, depth)
+	case StmtForEach:
+		return out, c.forEach(out, s, depth)
+	case StmtBreak, StmtContinue:
+		if c.loops == 0 {
+			return nil, fmt.Errorf("%s outside of a loop", s.Op)
+		}
+		return out, nil
+	case StmtReturn, StmtExit:
+		return out, nil
+	case StmtSkip:
+		return nil, errors.New("skip: the plan has no session program")
+	case StmtFind:
+		return out, c.find(out, s, depth)
+	case StmtSet, StmtDelete, StmtAdd:
+		return out, c.store(out, s)
+	case StmtAgg:
+		return out, c.aggregate(out, s)
+	case StmtEmit:
+		return out, c.emit(out, s)
+	case StmtSignal:
+		return out, c.effect(out, s, u32)
+	case StmtOverride:
+		return out, c.override(out, s)
+	case StmtEval:
+		out.X, err = c.expr(s.X)
+		return out, err
+	}
+	return nil, fmt.Errorf("no such statement: %d", s.Op)
+}
+
+func (c *checker) bodies(out, s *Stmt, depth int) (err error) {
+	if out.Body, err = c.blockDepth(s.Body, depth+1); err != nil {
+		return err
+	}
+	out.Else, err = c.blockDepth(s.Else, depth+1)
+	return err
+}
+
+// bind gives a variable its type, or checks that it has it already.
+func (c *checker) bind(v *Var, t Type) (*Var, error) {
+	if v == nil {
+		return nil, errors.New("missing variable")
+	}
+	if have := c.vars[v]; have != nil {
+		if !have.Type.Equal(t) {
+			return nil, fmt.Errorf("variable %s is %s, not %s", v.Name, have.Type, t)
+		}
+		return have, nil
+	}
+	if v.Type.Kind != KindAuto {
+		if !v.Type.Equal(t) {
+			return nil, fmt.Errorf("variable %s is %s, not %s", v.Name, v.Type, t)
+		}
+		t = v.Type
+	}
+	n := &Var{Name: v.Name, Type: t}
+	c.vars[v] = n
+	c.scope = append(c.scope, v)
+	c.list = append(c.list, n)
+	return n, nil
+}
+
+func (c *checker) let(out, s *Stmt) error {
+	x, err := c.expr(s.X)
+	if err != nil {
+		return err
+	}
+	want := Type{}
+	if s.Var != nil {
+		want = s.Var.Type
+		if have := c.vars[s.Var]; have != nil {
+			want = have.Type
+		}
+	}
+	if want.Kind != KindAuto {
+		if x, err = convert(x, want); err != nil {
+			return err
+		}
+	}
+	out.X = x
+	out.Var, err = c.bind(s.Var, x.Type)
+	return err
+}
+
+func (c *checker) condition(e *Expr) (*Expr, error) {
+	x, err := c.expr(e)
+	if err != nil {
+		return nil, err
+	}
+	return truth(x)
+}
+
+func (c *checker) loop(out, s *Stmt, depth int) error {
+	defer c.closeScope(len(c.scope))
+	x, err := c.expr(s.X)
+	if err != nil {
+		return err
+	}
+	if out.X, err = convertNumber(x, u32); err != nil {
+		return err
+	}
+	switch {
+	case isConst(x) && (s.Max == 0 || int64(s.Max) > x.Int):
+		out.Max = int(max(x.Int, 0))
+	case s.Max <= 0:
+		return errors.New("a loop whose count is not constant needs Max")
+	}
+	limit := maxUnrolled
+	if c.kern.AtLeast(bpfLoopSince) {
+		limit = maxLoop
+	}
+	if out.Max > limit {
+		return fmt.Errorf("loop of %d turns: at most %d", out.Max, limit)
+	}
+	if s.Var == nil {
+		out.Var = &Var{Name: "i", Type: u32}
+		c.list = append(c.list, out.Var)
+	} else if out.Var, err = c.bind(s.Var, u32); err != nil {
+		return err
+	}
+	c.loops++
+	err = c.bodies(out, s, depth)
+	c.loops--
+	return err
+}
+
+func (c *checker) forEach(out, s *Stmt, depth int) error {
+	defer c.closeScope(len(c.scope))
+	if err := plainMap(s.Map); err != nil {
+		return err
+	}
+	if !c.kern.AtLeast(forEachSince) {
+		return unsupported("loop over a map", forEachSince, "this plan is for Linux "+c.plan.Kernel)
+	}
+	key := s.Map.Key
+	switch s.Map.Kind {
+	case MapHash, MapLRU:
+	case MapArray:
+		key = u32
+	default:
+		return fmt.Errorf("loop over a map of kind %s", s.Map.Kind)
+	}
+	var err error
+	if s.Var != nil {
+		if out.Var, err = c.bind(s.Var, key); err != nil {
+			return err
+		}
+	}
+	if s.Var2 != nil {
+		if out.Var2, err = c.bind(s.Var2, s.Map.Value); err != nil {
+			return err
+		}
+	}
+	c.loops++
+	err = c.bodies(out, s, depth)
+	c.loops--
+	return err
+}
+
+// key types a statement's key.
+func (c *checker) key(s *Stmt) (*Expr, error) {
+	if s.Map == nil {
+		return nil, errors.New("missing map")
+	}
+	if s.Key == nil {
+		return c.keyOf(s.Map, nil)
+	}
+	k, err := c.expr(s.Key)
+	if err != nil {
+		return nil, err
+	}
+	return c.keyOf(s.Map, k)
+}
+
+func (c *checker) find(out, s *Stmt, depth int) (err error) {
+	if err = plainMap(s.Map); err != nil {
+		return err
+	}
+	if out.Key, err = c.key(s); err != nil {
+		return err
+	}
+	if s.Delete && (s.Map.Keyless() || s.Map.Kind == MapArray || s.Map.Kind == MapPerCPUArray) {
+		return fmt.Errorf("entries of %s %s cannot be deleted", s.Map.Kind, s.Map.Name)
+	}
+	n := len(c.scope)
+	if s.Var != nil {
+		if out.Var, err = c.bind(s.Var, s.Map.Value); err != nil {
+			return err
+		}
+	}
+	if out.Body, err = c.blockDepth(s.Body, depth+1); err != nil {
+		return err
+	}
+	c.closeScope(n)
+	out.Else, err = c.blockDepth(s.Else, depth+1)
+	return err
+}
+
+func (c *checker) store(out, s *Stmt) (err error) {
+	if err = plainMap(s.Map); err != nil {
+		return err
+	}
+	if out.Key, err = c.key(s); err != nil {
+		return err
+	}
+	if s.Op == StmtDelete {
+		if s.Map.Keyless() || s.Map.Kind == MapArray || s.Map.Kind == MapPerCPUArray {
+			return fmt.Errorf("entries of %s %s cannot be deleted", s.Map.Kind, s.Map.Name)
+		}
+		return nil
+	}
+	x, err := c.expr(s.X)
+	if err != nil {
+		return err
+	}
+	if s.Op == StmtAdd && (s.Map.Value.Kind != KindInt || s.Map.Value.Size < 4) {
+		return fmt.Errorf("map %s holds %s: only 32 and 64-bit integers can be added to", s.Map.Name, s.Map.Value)
+	}
+	if out.X, err = convert(x, s.Map.Value); err != nil {
+		return fmt.Errorf("value of %s: %w", s.Map.Name, err)
+	}
+	return nil
+}
+
+func (c *checker) aggregate(out, s *Stmt) (err error) {
+	if s.Map == nil || s.Map.Agg == AggNone {
+		return errors.New("the map does not aggregate")
+	}
+	if out.Key, err = c.key(s); err != nil {
+		return err
+	}
+	if s.Map.Agg == AggCount {
+		if s.X != nil {
+			return errors.New("count takes no value")
+		}
+		return nil
+	}
+	if s.X == nil {
+		if s.Map.Agg == AggSeries && s.Map.Inner == AggCount {
+			return nil
+		}
+		return fmt.Errorf("%s needs a value", s.Map.Agg)
+	}
+	x, err := c.expr(s.X)
+	if err != nil {
+		return err
+	}
+	out.X, err = convertNumber(x, IntType(8, s.Map.Signed || s.Map.Agg == AggHist || s.Map.Agg == AggLinear))
+	return err
+}
+
+func (c *checker) emit(out, s *Stmt) error {
+	if s.Map == nil || s.Map.Kind != MapRing && s.Map.Kind != MapPerf {
+		return errors.New("the map is no ring or perf buffer")
+	}
+	x, err := c.expr(s.X)
+	if err != nil {
+		return err
+	}
+	if x.Op == OpTuple && x.Type.Size == s.Map.Value.Size && len(x.Args) != len(s.Map.Value.Fields) {
+		out.X = x // another form of the same size, as the lines of a Log are
+		return nil
+	}
+	if out.X, err = convert(x, s.Map.Value); err != nil {
+		return fmt.Errorf("event of %s: %w", s.Map.Name, err)
+	}
+	return nil
+}
+
+func (c *checker) effect(out, s *Stmt, t Type) error {
+	x, err := c.expr(s.X)
+	if err != nil {
+		return err
+	}
+	out.X, err = convertNumber(x, t)
+	return err
+}
+
+// override types an override of the return value.
+func (c *checker) override(out, s *Stmt) error {
+	t := c.pp.Type
+	if t != ebpf.Kprobe && c.pp.AttachType != ebpf.AttachModifyReturn || c.pp.Returns || c.pp.UserRegs {
+		return fmt.Errorf("%s cannot override a return value: only kprobe and fmod_ret can", c.targetName())
+	}
+	return c.effect(out, s, Int64Type())
+}

@@ -1,0 +1,120 @@
+package action
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"github.com/cilium/ebpf"
+
+	"github.com/borescope/borescope/probe"
+)
+
+// Compile turns a program into BPF for a plan. It is pure: it asks nothing of
+// the machine it runs on, and gives the same instructions for the same program
+// and plan. Program i of the plan becomes the spec's program of that name.
+//
+// Errors are of type *Error where a place in the program is at fault, and match
+// errors.ErrUnsupported where the plan's kernel lacks something.
+func Compile(p *Program, plan *probe.Plan) (*ebpf.CollectionSpec, error) {
+	if err := p.Err(); err != nil {
+		return nil, fmt.Errorf("compile %s: %w", p.Name, err)
+	}
+	spec, err := compile(p, plan)
+	if err != nil {
+		return nil, fmt.Errorf("compile %s: %w", p.Name, err)
+	}
+	return spec, nil
+}
+
+// Validate reports what is wrong with a program, as far as that can be said
+// without a plan: declarations of maps, what the typed surface recorded.
+func (p *Program) Validate() error {
+	if err := p.Err(); err != nil {
+		return err
+	}
+	_, err := newLayout(p)
+	return err
+}
+
+func compile(p *Program, plan *probe.Plan) (*ebpf.CollectionSpec, error) {
+	lay, err := newLayout(p)
+	if err != nil {
+		return nil, err
+	}
+	spec := &ebpf.CollectionSpec{
+		Maps: map[string]*ebpf.MapSpec{}, Programs: map[string]*ebpf.ProgramSpec{},
+		ByteOrder: binary.LittleEndian,
+	}
+	scratch := 0
+	for i := range plan.Programs {
+		pp := &plan.Programs[i]
+		if spec.Programs[pp.Name] != nil {
+			return nil, fmt.Errorf("plan: two programs are named %s", pp.Name)
+		}
+		c, err := check(p, plan, i)
+		if err != nil {
+			return nil, at(p.Actions[min(max(pp.Group, 0), len(p.Actions)-1)].Pos, pp.Name, err)
+		}
+		c.inline()
+		insns, need, err := generate(p, plan, c, lay)
+		if err != nil {
+			return nil, at(p.Actions[pp.Group].Pos, pp.Name, err)
+		}
+		scratch = max(scratch, need)
+		spec.Programs[pp.Name] = &ebpf.ProgramSpec{
+			Name: pp.Name, Type: pp.Type, AttachType: pp.AttachType, AttachTo: pp.AttachTo, Flags: pp.Flags,
+			License: p.license(), Instructions: insns, ByteOrder: binary.LittleEndian,
+		}
+	}
+	for _, m := range lay.systemMaps(p, scratch) {
+		spec.Maps[m.Name] = m
+	}
+	for _, m := range lay.maps {
+		ms := mapSpec(m)
+		if m.Kind != MapRing && m.Kind != MapPerf {
+			limit, err := keyLimit(m, kernelVersion(plan.Kernel))
+			if err != nil {
+				return nil, at(m.Pos, "map "+m.Name, err)
+			}
+			ms.KeySize = uint32(limit)
+		}
+		spec.Maps[m.Name] = ms
+		for _, n := range classesOf(m) {
+			class := mapSpec(m)
+			class.Name, class.KeySize = className(m, n), uint32(8*n)
+			spec.Maps[class.Name] = class
+		}
+	}
+	return spec, checkBytes(p, spec)
+}
+
+// checkBytes compares what the maps need with the budget.
+func checkBytes(p *Program, spec *ebpf.CollectionSpec) error {
+	if p.Budget.MapBytes <= 0 {
+		return nil
+	}
+	total := int64(0)
+	for _, m := range spec.Maps {
+		total += mapBytes(m, 1)
+	}
+	if total > p.Budget.MapBytes {
+		return fmt.Errorf("maps need at least %d bytes: the budget is %d", total, p.Budget.MapBytes)
+	}
+	return nil
+}
+
+// mapBytes estimates the memory of a map, as what its entries hold.
+func mapBytes(m *ebpf.MapSpec, cpus int64) int64 {
+	if m.Type == ebpf.RingBuf {
+		return int64(m.MaxEntries)
+	}
+	switch m.Type {
+	case ebpf.PerCPUArray, ebpf.PerCPUHash, ebpf.LRUCPUHash:
+		return int64(m.MaxEntries) * (int64(m.KeySize) + cpus*int64(m.ValueSize+7)/8*8)
+	}
+	return int64(m.MaxEntries) * (int64(m.KeySize) + int64(m.ValueSize))
+}
+
+// errNoPrograms says that a plan is empty.
+var errNoPrograms = errors.New("the plan has no programs")

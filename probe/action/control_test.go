@@ -1,0 +1,374 @@
+//go:build linux
+
+package action_test
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/borescope/borescope/internal/testenv"
+	"github.com/borescope/borescope/pmc"
+	"github.com/borescope/borescope/probe"
+	"github.com/borescope/borescope/probe/action"
+)
+
+// mark is a system call number that does not exist: only this test makes it.
+const mark = 0x7777
+
+// marks makes n of them.
+func marks(n int) {
+	for range n {
+		_, _, _ = syscall.RawSyscall(mark, 0, 0, 0)
+	}
+}
+
+// marked is a program that does body at this test's marks.
+func marked(name string, body func(c *action.Ctx)) *action.Program {
+	p := action.NewProgram(name)
+	p.IncludeSelf = true
+	p.On(probe.RawTracepoint{Name: "sys_enter"}, func(c *action.Ctx) {
+		c.ReturnUnless(c.Arg(1).Eq(mark))
+		body(c)
+	})
+	return p
+}
+
+func attach(t *testing.T, p *action.Program) *action.Session {
+	t.Helper()
+	testenv.Need(t, testenv.Root)
+	s, err := action.Attach(p, nil)
+	if err != nil {
+		t.Fatalf("%+v", err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
+// TestOwnProcessIsLeftOut: without IncludeSelf this process's events do not
+// count, those of a child do.
+func TestOwnProcessIsLeftOut(t *testing.T) {
+	if os.Getenv("ACTION_MARKS") != "" {
+		marks(23)
+		return
+	}
+	n := action.NewCount("n")
+	p := marked("self", func(c *action.Ctx) { n.Inc(c) })
+	p.IncludeSelf = false
+	s := attach(t, p)
+	marks(100)
+	cmd := exec.Command(os.Args[0], "-test.run", "^TestOwnProcessIsLeftOut$")
+	cmd.Env = append(os.Environ(), "ACTION_MARKS=1")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	if got := total(t, s, n); got != 23 {
+		t.Errorf("counted %d, want the child's 23", got)
+	}
+}
+
+// TestSwitch: one write disables, another enables; nothing is detached.
+func TestSwitch(t *testing.T) {
+	n := action.NewCount("n")
+	s := attach(t, marked("switch", func(c *action.Ctx) {
+		n.Inc(c)
+		c.Exit()
+	}))
+	marks(23)
+	if err := s.SetDisabled(true); err != nil {
+		t.Fatal(err)
+	}
+	marks(1000)
+	if err := s.SetDisabled(false); err != nil {
+		t.Fatal(err)
+	}
+	marks(23)
+	if got := total(t, s, n); got != 46 {
+		t.Errorf("counted %d, want 46", got)
+	}
+	if exit, err := s.ExitRequested(); err != nil || !exit {
+		t.Errorf("exit requested: %v, %v", exit, err)
+	}
+}
+
+// TestSumsAreExact: eight threads on all CPUs add to the same keys.
+func TestSumsAreExact(t *testing.T) {
+	sum := action.NewSum[uint32]("sum", 8)
+	stats := action.NewStats[action.None]("stats", 1)
+	shared := action.NewHash[uint32, uint64]("shared", 8)
+	s := attach(t, marked("sums", func(c *action.Ctx) {
+		sum.Observe(c, 3, 1)
+		stats.Observe(c, c.Nsecs().And(1023))
+		shared.Add(c, 1, 3)
+	}))
+	const threads, calls = 8, 20000
+	parallel(threads, func(int) { marks(calls) })
+	tab, err := sum.Table(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	snap, err := tab.Snapshot()
+	if err != nil || len(snap.Entries) != 1 || snap.Entries[0].Value != 3*threads*calls {
+		t.Errorf("sum %v, %v; want %d", snap, err, 3*threads*calls)
+	}
+	ht, err := shared.Table(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	hs, err := ht.Snapshot()
+	if err != nil || len(hs.Entries) != 1 || hs.Entries[0].Value != 3*threads*calls {
+		t.Errorf("shared %v, %v; want %d", hs, err, 3*threads*calls)
+	}
+	st, err := stats.Table(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ss, err := st.Snapshot()
+	if err != nil || len(ss.Entries) != 1 || ss.Entries[0].Value.Count != threads*calls || ss.Entries[0].Value.Max > 1023 {
+		t.Errorf("stats %v, %v", ss, err)
+	}
+}
+
+func parallel(n int, f func(i int)) {
+	var wg sync.WaitGroup
+	for i := range n {
+		wg.Go(func() {
+			runtime.LockOSThread()
+			defer runtime.UnlockOSThread()
+			f(i)
+		})
+	}
+	wg.Wait()
+}
+
+// TestMapPressure: what does not fit a map is counted, and counted only once:
+// seen and lost together are what was produced.
+func TestMapPressure(t *testing.T) {
+	n := action.NewCounter[uint64]("n", 64)
+	seq := action.NewCell[uint64]("seq")
+	s := attach(t, marked("full", func(c *action.Ctx) {
+		seq.Add(c, nil, 1)
+		n.Inc(c, seq.Get(c, nil).Mod(1000))
+	}))
+	marks(10000)
+	seen := total(t, s, n)
+	st, err := s.Stats()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if seen+st.Full != 10000 || st.Full == 0 || seen == 0 {
+		t.Errorf("seen %d, lost %d, produced 10000", seen, st.Full)
+	}
+}
+
+type numbered struct {
+	CPU uint32
+	_   uint32
+	Seq uint64
+}
+
+// TestEventsAreSeenOrLost floods a small ring from all CPUs.
+func TestEventsAreSeenOrLost(t *testing.T) {
+	t.Run("ring", func(t *testing.T) { flood(t, action.NewEvents[numbered]("ev", 64<<10)) })
+	t.Run("perf", func(t *testing.T) { flood(t, action.NewEvents[numbered]("ev", 64<<10).UsePerfBuffer()) })
+}
+
+func flood(t *testing.T, ev *action.Events[numbered]) {
+	s := attach(t, marked("flood", func(c *action.Ctx) {
+		ev.Emit(c, func(e *numbered, b *action.Bind) {
+			b.Set(&e.CPU, c.CPU())
+			b.Set(&e.Seq, c.Arg(0).Ptr().Load(0, action.Uint64Type()))
+		})
+	}))
+	r, err := ev.Open(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	const threads, calls = 4, 250_000
+	ctx, cancel := context.WithCancel(context.Background())
+	var seen atomic.Uint64
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		var e numbered
+		for {
+			if _, err := r.Read(ctx, &e); err != nil {
+				return
+			}
+			seen.Add(1)
+		}
+	}()
+	parallel(threads, func(int) { marks(calls) })
+	for last := uint64(0); ; { // until the reader has what is buffered
+		time.Sleep(200 * time.Millisecond)
+		n := seen.Load()
+		if n == last {
+			break
+		}
+		last = n
+	}
+	cancel()
+	<-done
+	n := seen.Load()
+	st, err := s.Stats()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n+st.Full != threads*calls {
+		t.Errorf("seen %d, lost %d: together %d, want %d", n, st.Full, n+st.Full, threads*calls)
+	}
+}
+
+// TestBudget: events beyond the budget of a second are counted, not emitted.
+func TestBudget(t *testing.T) {
+	ev := action.NewEvents[numbered]("ev", 1<<20)
+	p := marked("budget", func(c *action.Ctx) { ev.Emit(c, func(*numbered, *action.Bind) {}) })
+	p.Budget.EventsPerSecond = 50
+	s := attach(t, p)
+	pinned(t, func() { marks(1000) })
+	st, err := s.Stats()
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The calls take far less than a second, but may lie in two of them.
+	if st.Limited < 900 || st.Limited > 950 {
+		t.Errorf("limited %d of 1000 with a budget of 50", st.Limited)
+	}
+	p = marked("cpu", func(c *action.Ctx) {
+		v := c.NewVar(0)
+		c.Loop(2000, 2000, func(i action.Int) { v.Set(v.Int().Mul(31).Add(i)) })
+		c.If(v.Int().Eq(1), func() { c.Exit() })
+	})
+	p.Budget.CPUPercent = 1
+	s = attach(t, p)
+	pinned(t, func() {
+		for end := time.Now().Add(300 * time.Millisecond); time.Now().Before(end); {
+			marks(100)
+		}
+	})
+	if st, err = s.Stats(); err != nil || st.Throttled == 0 {
+		t.Errorf("throttled %d, %v", st.Throttled, err)
+	}
+	p.Budget = action.Budget{MapBytes: 4096}
+	if _, err := action.Attach(marked("bytes", func(c *action.Ctx) { ev.Emit(c, func(*numbered, *action.Bind) {}) }), nil); err != nil {
+		t.Errorf("no budget: %v", err)
+	}
+}
+
+func pinned(t *testing.T, f func()) {
+	t.Helper()
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	var old, set unix.CPUSet
+	if err := unix.SchedGetaffinity(0, &old); err != nil {
+		t.Fatal(err)
+	}
+	set.Set(0)
+	if err := unix.SchedSetaffinity(0, &set); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = unix.SchedSetaffinity(0, &old) }()
+	f()
+}
+
+// TestSummariesAreNotTorn reads averages while they are updated: of values that
+// are all 3, count and sum must fit at every moment.
+func TestSummariesAreNotTorn(t *testing.T) {
+	avg := action.NewAvg[uint32]("avg", 8)
+	stats := action.NewStats[action.None]("stats", 1)
+	s := attach(t, marked("torn", func(c *action.Ctx) {
+		avg.Observe(c, 3, 1)
+		stats.Observe(c, 3)
+	}))
+	ta, err := avg.Table(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ts, err := stats.Table(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stop := make(chan struct{})
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+				marks(1000)
+			}
+		}
+	}()
+	for range 2000 {
+		a, err := ta.Snapshot()
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, err := ts.Snapshot()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range a.Entries {
+			if e.Value.Sum != 3*int64(e.Value.Count) {
+				t.Fatalf("torn: %+v", e.Value)
+			}
+		}
+		for _, e := range b.Entries {
+			if e.Value.Sum != 3*int64(e.Value.Count) || e.Value.Min != 3 || e.Value.Max != 3 {
+				t.Fatalf("torn: %+v", e.Value)
+			}
+		}
+	}
+	close(stop)
+	<-done
+}
+
+// TestScratchIsNotShared runs programs with large keys on the same CPUs, in
+// system calls and in timer interrupts: a program that found another's scratch
+// area would store a key with parts of both.
+func TestScratchIsNotShared(t *testing.T) {
+	type key struct{ A, B [32]uint64 }
+	seen := action.NewHash[key, uint64]("seen", 4096)
+	p := marked("scratch", func(c *action.Ctx) { seen.Add(c, action.Key(c.Kstack(32), c.Kstack(32)), 1) })
+	p.On(probe.Perf{Event: pmc.CPUClock(), Period: 50_000}, func(c *action.Ctx) {
+		seen.Add(c, action.Key(c.Kstack(32), c.Kstack(32)), 1)
+	})
+	s := attach(t, p)
+	parallel(4, func(int) { marks(30000) })
+	if err := s.Detach(); err != nil {
+		t.Fatal(err)
+	}
+	tab, err := seen.Table(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	snap, err := tab.Snapshot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := uint64(0)
+	for _, e := range snap.Entries {
+		n += e.Value
+		// The innermost frame, which 5.10 gives twice, is the program's own, at
+		// one call and at the other.
+		if !slices.Equal(e.Key.A[2:], e.Key.B[2:]) {
+			t.Errorf("a key of two stacks: %x", e.Key)
+		}
+	}
+	st, err := s.Stats()
+	if err != nil || st.NoScratch != 0 || n < 4*30000-st.Full {
+		t.Errorf("%d events, %+v, %v", n, st, err)
+	}
+}

@@ -1,0 +1,249 @@
+package action
+
+import (
+	"fmt"
+	"runtime"
+	"strings"
+
+	"github.com/borescope/borescope/probe"
+)
+
+// NewProgram returns an empty program.
+func NewProgram(name string) *Program { return &Program{Name: name} }
+
+// On adds an action: what the program does where target fires. build runs once,
+// now: it records what the probe will do. It must not keep c.
+func (p *Program) On(target probe.Target, build func(c *Ctx)) {
+	c := &Ctx{p: p}
+	c.list = &c.root
+	if build != nil {
+		build(c)
+	}
+	p.Actions = append(p.Actions, Action{Target: target, Body: c.root, Pos: callerPos()})
+}
+
+// Ctx records an action. Its methods stand for what happens when the probe
+// fires, in the order in which they are called; a value that they return is
+// read at that moment, once. A Ctx is used by one goroutine.
+type Ctx struct {
+	p    *Program
+	root []*Stmt
+	list *[]*Stmt
+	vars int
+}
+
+// errorf remembers a mistake of the caller, which Compile reports.
+func (c *Ctx) errorf(format string, args ...any) {
+	c.p.errs = append(c.p.errs, &Error{Pos: callerPos(), Err: fmt.Errorf(format, args...)})
+}
+
+// callerPos is the position in the code that uses this package.
+func callerPos() Pos {
+	var pcs [12]uintptr
+	n := runtime.Callers(3, pcs[:])
+	frames := runtime.CallersFrames(pcs[:n])
+	for {
+		f, more := frames.Next()
+		if !strings.Contains(f.Function, "probe/action.") || strings.HasSuffix(f.File, "_test.go") {
+			return Pos{File: f.File[strings.LastIndexByte(f.File, '/')+1:], Line: f.Line}
+		}
+		if !more {
+			return Pos{}
+		}
+	}
+}
+
+// Do appends a statement of the IR.
+func (c *Ctx) Do(s *Stmt) {
+	if s.Pos == (Pos{}) {
+		s.Pos = callerPos()
+	}
+	*c.list = append(*c.list, s)
+}
+
+// read reads e now, into a temporary.
+func (c *Ctx) read(e *Expr) Int {
+	if c == nil {
+		return Int{nil, e}
+	}
+	v := c.newVar("t")
+	c.Do(&Stmt{Op: StmtLet, Var: v, X: e})
+	return Int{c, NewVar(v)}
+}
+
+func (c *Ctx) newVar(prefix string) *Var {
+	c.vars++
+	return &Var{Name: fmt.Sprintf("%s%d", prefix, c.vars)}
+}
+
+// block records what body does into a list of its own.
+func (c *Ctx) block(body func()) []*Stmt {
+	if body == nil {
+		return nil
+	}
+	was := c.list
+	var list []*Stmt
+	c.list = &list
+	body()
+	c.list = was
+	return list
+}
+
+// Let computes a value now and keeps it, where it would otherwise be computed
+// wherever it is used.
+func (c *Ctx) Let(x any) Int { return c.read(lift(x)) }
+
+// NewVar declares a variable of the action, with a first value.
+func (c *Ctx) NewVar(x any) *LocalVar {
+	v := c.newVar("v")
+	e := lift(x)
+	if e.Op == OpConst && e.Type.Kind == KindAuto {
+		v.Type = Int64Type()
+	}
+	c.Do(&Stmt{Op: StmtLet, Var: v, X: e})
+	return &LocalVar{c, v}
+}
+
+// LocalVar is a variable of an action: unlike other values it can be set again,
+// also in loops and branches.
+type LocalVar struct {
+	c *Ctx
+	v *Var
+}
+
+// Set changes the variable.
+func (l *LocalVar) Set(x any) { l.c.Do(&Stmt{Op: StmtLet, Var: l.v, X: lift(x)}) }
+
+// Int is the variable's value when it is used, not when Int is called.
+func (l *LocalVar) Int() Int { return Int{l.c, NewVar(l.v)} }
+
+// If does then if cond holds, and otherwise what the functions in els do.
+func (c *Ctx) If(cond Bool, then func(), els ...func()) {
+	s := &Stmt{Op: StmtIf, X: cond.Expr(), Pos: callerPos()}
+	s.Body = c.block(then)
+	for _, e := range els {
+		s.Else = append(s.Else, c.block(e)...)
+	}
+	c.Do(s)
+}
+
+// Return ends the action.
+func (c *Ctx) Return() { c.Do(&Stmt{Op: StmtReturn}) }
+
+// ReturnUnless ends the action unless cond holds: a filter.
+func (c *Ctx) ReturnUnless(cond Bool) {
+	c.Do(&Stmt{Op: StmtIf, X: NewExpr(OpLNot, cond.Expr()), Body: []*Stmt{{Op: StmtReturn, Pos: callerPos()}}})
+}
+
+// Loop does body n times, with the index from 0, but not more than most times.
+// Kernels before 5.17 walk every turn when they verify the program: keep most
+// small there (it is refused above 4096; above 8 million elsewhere).
+func (c *Ctx) Loop(n any, most int, body func(i Int)) {
+	s := &Stmt{Op: StmtLoop, X: lift(n), Max: most, Var: c.newVar("i"), Pos: callerPos()}
+	s.Body = c.block(func() { body(Int{c, NewVar(s.Var)}) })
+	c.Do(s)
+}
+
+// Break leaves the innermost loop.
+func (c *Ctx) Break() { c.Do(&Stmt{Op: StmtBreak}) }
+
+// Continue goes on with the next turn of the innermost loop.
+func (c *Ctx) Continue() { c.Do(&Stmt{Op: StmtContinue}) }
+
+// Signal sends a signal to the current process.
+func (c *Ctx) Signal(sig any) { c.Do(&Stmt{Op: StmtSignal, X: lift(sig)}) }
+
+// Exit asks whoever holds the session to end: Session.ExitRequested.
+func (c *Ctx) Exit() { c.Do(&Stmt{Op: StmtExit}) }
+
+// Override makes the probed kernel function return x without running, where the
+// kernel permits that (kprobe on functions marked for error injection,
+// CONFIG_BPF_KPROBE_OVERRIDE; fmod_ret).
+func (c *Ctx) Override(x any) { c.Do(&Stmt{Op: StmtOverride, X: lift(x)}) }
+
+// Builtin reads a builtin by name; Builtins lists them.
+func (c *Ctx) Builtin(name string) Int {
+	return c.read(&Expr{Op: OpBuiltin, Str: name, Pos: callerPos()})
+}
+
+// PID is the process id (thread group id) of the current task.
+func (c *Ctx) PID() Int { return c.Builtin("pid") }
+
+// TID is the thread id of the current task.
+func (c *Ctx) TID() Int { return c.Builtin("tid") }
+
+// UID is the user id of the current task.
+func (c *Ctx) UID() Int { return c.Builtin("uid") }
+
+// GID is the group id of the current task.
+func (c *Ctx) GID() Int { return c.Builtin("gid") }
+
+// CPU is the number of the CPU.
+func (c *Ctx) CPU() Int { return c.Builtin("cpu") }
+
+// Cgroup is the cgroup2 id of the current task.
+func (c *Ctx) Cgroup() Int { return c.Builtin("cgroup") }
+
+// Nsecs is CLOCK_MONOTONIC in nanoseconds.
+func (c *Ctx) Nsecs() Int { return c.Builtin("nsecs") }
+
+// PPID is the process id of the parent; it needs BTF.
+func (c *Ctx) PPID() Int { return c.Builtin("ppid") }
+
+// Func is the address of the probed function.
+func (c *Ctx) Func() Int { return c.Builtin("func") }
+
+// Probe says which probe fired: the index of its site in the plan, plus one.
+func (c *Ctx) Probe() Int { return c.Builtin("probe") }
+
+// Goid is the goroutine's id, in probes on Go programs.
+func (c *Ctx) Goid() Int { return c.Builtin("goid") }
+
+// Comm is the name of the current thread.
+func (c *Ctx) Comm() Str { return Str(c.Builtin("comm")) }
+
+// CurTask is the current task, a pointer to struct task_struct where there is BTF.
+func (c *Ctx) CurTask() Ptr { return Ptr(c.Builtin("curtask")) }
+
+// Arg is argument number i of the probe.
+func (c *Ctx) Arg(i int) Int { return c.read(&Expr{Op: OpArg, Int: int64(i), Pos: callerPos()}) }
+
+// ArgNamed is an argument by name.
+func (c *Ctx) ArgNamed(name string) Int {
+	return c.read(&Expr{Op: OpArg, Str: name, Pos: callerPos()})
+}
+
+// Field is a field of a tracepoint's record, or of another context with names.
+func (c *Ctx) Field(name string) Int {
+	return c.read(&Expr{Op: OpField, Str: name, Pos: callerPos()})
+}
+
+// FieldStr is a field that is text, cut to size-1 bytes.
+func (c *Ctx) FieldStr(name string, size int) Str {
+	f := &Expr{Op: OpField, Str: name, Pos: callerPos()}
+	return Str(c.read(&Expr{Op: OpStr, Type: StringType(size), Args: []*Expr{f}, Pos: callerPos()}))
+}
+
+// Ret is the return value, in return probes.
+func (c *Ctx) Ret() Int { return c.read(&Expr{Op: OpRet, Pos: callerPos()}) }
+
+// Reg is a register of the context by DWARF number (package stack has names).
+func (c *Ctx) Reg(n int) Int { return c.read(&Expr{Op: OpReg, Int: int64(n), Pos: callerPos()}) }
+
+// Kstack is the kernel stack: up to frames program counters.
+func (c *Ctx) Kstack(frames int) Stack {
+	return Stack{c.read(&Expr{Op: OpKstack, Int: int64(frames), Pos: callerPos()}).e}
+}
+
+// Ustack is the user stack, by frame pointers: up to frames program counters.
+func (c *Ctx) Ustack(frames int) Stack {
+	return Stack{c.read(&Expr{Op: OpUstack, Int: int64(frames), Pos: callerPos()}).e}
+}
+
+// Const is a constant.
+func (c *Ctx) Const(v int64) Int { return Int{c, NewConst(v)} }
+
+// KernelAddr is the address of a kernel symbol that the plan names.
+func (c *Ctx) KernelAddr(symbol string) Ptr {
+	return Ptr{c, &Expr{Op: OpKaddr, Str: symbol, Pos: callerPos()}}
+}

@@ -1,0 +1,162 @@
+//go:build linux
+
+package action
+
+import (
+	"encoding/binary"
+	"flag"
+	"math/rand/v2"
+	"runtime"
+	"testing"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/btf"
+	"golang.org/x/sys/unix"
+
+	"github.com/borescope/borescope/internal/kernel"
+	"github.com/borescope/borescope/probe"
+)
+
+var (
+	flagSeed  = flag.Uint64("seed", 0, "run the differential test with this seed only")
+	flagCases = flag.Int("cases", 150, "programs of the differential test")
+)
+
+const testComm = "comm-of-test-x"
+
+// differ compiles a random program, runs it in the kernel and in the
+// interpreter on the same inputs, and compares what both leave in the maps.
+func differ(t *testing.T, seed uint64, release string) {
+	r := rand.New(rand.NewPCG(seed, 1))
+	g := &randProg{r: r, text: r.IntN(2) == 0, turns: 90}
+	if release < "5.17" && release[0] == '5' {
+		g.turns = 5 // the verifier walks every turn there
+	}
+	var args []btf.Type
+	for range 6 {
+		a := argTypes[r.IntN(len(argTypes))]
+		args = append(args, a)
+		ty, _ := fromBTF(a, false)
+		g.args = append(g.args, ty)
+	}
+	out := &Map{Name: "out", Kind: MapArray, Key: u32, Value: u64, Entries: 64}
+	if r.IntN(3) == 0 {
+		g.get = &Map{Name: "get", Kind: MapHash, Key: u32, Value: IntType(4, true), Entries: 64}
+	}
+	p := &Program{Name: "differ", IncludeSelf: true, Maps: []*Map{out}}
+	p.Actions = []Action{{Target: probe.RawTracepoint{Name: "sys_enter"}, Body: g.program(out)}}
+	plan := rawPlan(release, runtime.GOARCH, args...)
+	spec, err := Compile(p, plan)
+	if err != nil {
+		t.Fatalf("%s: %v\n%s", seedName(seed), err, p)
+	}
+	coll, err := ebpf.NewCollection(spec)
+	if err != nil {
+		t.Fatalf("%s: %+v\n%s\n%v", seedName(seed), err, p, spec.Programs["p0"].Instructions)
+	}
+	defer coll.Close()
+	in, err := NewInterp(p, plan, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := &Machine{Comm: testComm}
+	for range 8 {
+		vals := make([]uint64, len(args))
+		ctx := make([]byte, 8*len(args))
+		for i := range vals {
+			vals[i] = uint64(g.number())
+			binary.LittleEndian.PutUint64(ctx[8*i:], vals[i])
+		}
+		m.Context = ctx
+		if err := in.Run(m); err != nil {
+			t.Fatal(err)
+		}
+		runRaw(t, coll.Programs["p0"], vals...)
+		for i := range uint32(64) {
+			var got, want uint64
+			if err := coll.Maps["out"].Lookup(i, &got); err != nil {
+				t.Fatal(err)
+			}
+			if b := m.Maps[out][string(binary.LittleEndian.AppendUint32(nil, i))]; b != nil {
+				want = binary.LittleEndian.Uint64(b)
+			}
+			if got != want {
+				t.Fatalf("%s: out[%d] is %#x in the kernel, %#x in the interpreter; args %#x\n%s\n%v",
+					seedName(seed), i, got, want, vals, p, spec.Programs["p0"].Instructions)
+			}
+		}
+	}
+}
+
+// program is a random list of statements that stores what it computes.
+func (p *randProg) program(out *Map) []*Stmt {
+	var body []*Stmt
+	slot := int64(0)
+	for range 3 + p.r.IntN(4) {
+		body = append(body, p.stmts(out, &slot, 2)...)
+	}
+	return body
+}
+
+func (p *randProg) stmts(out *Map, slot *int64, depth int) []*Stmt {
+	next := func() *Expr { *slot++; return NewConst((*slot - 1) % 64) }
+	switch n := p.r.IntN(10); {
+	case n < 3:
+		v := &Var{Name: "v" + string(rune('a'+len(p.vars)))}
+		s := &Stmt{Op: StmtLet, Var: v, X: p.typed(p.intType(), 3)}
+		p.vars = append(p.vars, v)
+		return []*Stmt{s, {Op: StmtSet, Map: out, Key: next(), X: NewVar(v)}}
+	case n < 5 && depth > 0:
+		was := len(p.vars)
+		s := &Stmt{Op: StmtIf, X: p.boolean(3), Body: p.stmts(out, slot, depth-1)}
+		p.vars = p.vars[:was]
+		s.Else = p.stmts(out, slot, depth-1)
+		p.vars = p.vars[:was]
+		return []*Stmt{s}
+	case n == 5 && depth > 0:
+		v := &Var{Name: "i"}
+		was := len(p.vars)
+		count := NewExpr(OpMod, p.typed(u32, 1), NewConst(8))
+		p.vars = append(p.vars, v)
+		maxTurns := []int{5, p.turns}[p.r.IntN(2)]
+		s := &Stmt{Op: StmtLoop, Var: v, X: count, Max: maxTurns, Body: p.stmts(out, slot, 0)}
+		if p.r.IntN(3) == 0 {
+			s.Body = append(s.Body, &Stmt{Op: StmtIf, X: p.boolean(1), Body: []*Stmt{{Op: []StmtOp{StmtBreak, StmtContinue}[p.r.IntN(2)]}}})
+		}
+		p.vars = p.vars[:was]
+		return []*Stmt{s}
+	case n == 6 && p.get != nil:
+		return []*Stmt{{Op: StmtSet, Map: p.get, Key: NewExpr(OpMod, p.typed(u32, 1), NewConst(16)), X: p.integer(2)}}
+	case n == 7 && p.get != nil:
+		return []*Stmt{{Op: StmtAdd, Map: p.get, Key: NewExpr(OpMod, p.typed(u32, 1), NewConst(16)), X: p.integer(2)}}
+	}
+	return []*Stmt{{Op: StmtSet, Map: out, Key: next(), X: p.integer(4)}}
+}
+
+func TestDifferential(t *testing.T) {
+	needRoot(t)
+	setComm(t, testComm)
+	if err := kernel.RaiseMemlock(); err != nil {
+		t.Fatal(err)
+	}
+	kernels := []string{runningKernel(t), "5.10.0"}
+	if *flagSeed != 0 {
+		for _, k := range kernels {
+			differ(t, *flagSeed, k)
+		}
+		return
+	}
+	for i := range *flagCases {
+		differ(t, uint64(i+1), kernels[i%len(kernels)])
+	}
+}
+
+// runningKernel is the release of the kernel that the test runs on.
+func runningKernel(t testing.TB) string {
+	t.Helper()
+	var u unix.Utsname
+	if err := unix.Uname(&u); err != nil {
+		t.Fatal(err)
+	}
+	return unix.ByteSliceToString(u.Release[:])
+}

@@ -1,0 +1,102 @@
+package action_test
+
+import (
+	"fmt"
+
+	"github.com/cilium/ebpf"
+
+	"github.com/borescope/borescope/probe"
+	"github.com/borescope/borescope/probe/action"
+)
+
+// How long threads wait on a run queue before they get a CPU: a histogram in
+// microseconds, by two tracepoints and a map between them.
+func Example() {
+	start := action.NewHash[uint32, uint64]("start", 10240)
+	usecs := action.NewHist("usecs")
+
+	p := action.NewProgram("runqlat")
+	p.On(probe.Tracepoint{Group: "sched", Name: "sched_wakeup"}, func(c *action.Ctx) {
+		start.Set(c, c.Field("pid"), c.Nsecs())
+	})
+	p.On(probe.Tracepoint{Group: "sched", Name: "sched_switch"}, func(c *action.Ctx) {
+		next := c.Field("next_pid")
+		start.Take(c, next, func(t0 action.Int) { usecs.Observe(c, c.Nsecs().Sub(t0).Div(1000)) })
+	})
+	fmt.Print(p)
+	// action.Attach(p, nil) resolves, compiles, loads and attaches it.
+
+	// Output:
+	// program runqlat license "Dual MIT/GPL"
+	// map start hash[u32] u64 entries 10240
+	// map usecs percpu_hash hist(0) entries 1
+	// tracepoint:sched:sched_wakeup {
+	// 	$t1 = args.pid
+	// 	$t2 = nsecs
+	// 	@start[$t1] = $t2
+	// }
+	// tracepoint:sched:sched_switch {
+	// 	$t1 = args.next_pid
+	// 	take $f2 = @start[$t1] {
+	// 		$t3 = nsecs
+	// 		@usecs = hist((($t3 - $f2) / 1000))
+	// 	}
+	// }
+}
+
+// Count system calls by process and name, without a single line for the keys:
+// the struct says what they are.
+func ExampleCounter() {
+	type who struct {
+		PID  uint32
+		Comm action.Comm
+	}
+	calls := action.NewCounter[who]("calls", 4096)
+	p := action.NewProgram("syscount")
+	p.On(probe.RawTracepoint{Name: "sys_enter"}, func(c *action.Ctx) {
+		calls.Inc(c, c.PID(), c.Comm())
+	})
+	fmt.Println(calls.Map())
+	// Output: calls percpu_hash[(PID u32, Comm buf[16])] count entries 4096
+}
+
+// Emit an event for every file that is opened under /etc.
+func ExampleEvents() {
+	type open struct {
+		PID  uint32
+		Comm action.Comm
+		Path [128]byte
+	}
+	opens := action.NewEvents[open]("opens", 0)
+	p := action.NewProgram("opensnoop")
+	p.On(probe.Tracepoint{Group: "syscalls", Name: "sys_enter_openat"}, func(c *action.Ctx) {
+		path := c.Field("filename").Str(128)
+		c.ReturnUnless(path.HasPrefix("/etc/"))
+		opens.Emit(c, func(e *open, b *action.Bind) {
+			b.Set(&e.PID, c.PID())
+			b.Set(&e.Comm, c.Comm())
+			b.Set(&e.Path, path)
+		})
+	})
+	fmt.Print(p.Actions[0].Body[0])
+	// Output: $t1 = args.filename
+}
+
+// A front end builds programs from the IR, and compiles them for any plan: here
+// one that is written down, for a kernel that is not this one.
+func ExampleCompile() {
+	hits := &action.Map{Name: "hits", Agg: action.AggCount, Key: action.StringType(16)}
+	p := &action.Program{Name: "count", Actions: []action.Action{{
+		Target: probe.RawTracepoint{Name: "sys_enter"},
+		Body: []*action.Stmt{
+			{Op: action.StmtAgg, Map: hits, Key: action.NewBuiltin("comm")},
+		},
+	}}}
+	plan := &probe.Plan{Arch: "arm64", Kernel: "5.10.0", Programs: []probe.Program{{
+		Name: "sys_enter", Type: ebpf.RawTracepoint, AttachTo: "sys_enter",
+		Context: probe.ContextRawArgs, Method: probe.MethodRawTracepoint,
+	}}}
+	spec, err := action.Compile(p, plan)
+	fmt.Println(len(spec.Programs["sys_enter"].Instructions) > 20, spec.Maps["hits"].Type, err)
+	// Output: true PerCPUHash <nil>
+}

@@ -1,0 +1,172 @@
+package action
+
+// Op is what an expression does.
+type Op uint8
+
+// The operations. What stands behind each is, in order, what Args hold.
+const (
+	OpInvalid Op = iota
+
+	// Leaves.
+	OpConst   // the integer Int, of Type (KindAuto: fits itself to the other operand)
+	OpString  // the text Str
+	OpVar     // the variable Var
+	OpBuiltin // the builtin named Str, parameter Int
+	OpArg     // the probe's argument: named Str, or number Int if Str is empty
+	OpField   // the context's field named Str
+	OpRet     // the return value
+	OpReg     // register of the context, DWARF number Int
+	OpKaddr   // the address of the kernel symbol Str
+
+	// Arithmetic on integers. Where Type is given, both operands are converted
+	// to it and the result wraps around at its width; KindAuto computes in 64
+	// bits, unsigned if an operand is an unsigned 64-bit integer or a pointer.
+	OpAdd
+	OpSub
+	OpMul
+	OpDiv // towards zero; by zero is 0
+	OpMod // sign of the dividend; by zero is the dividend
+	OpAnd
+	OpOr
+	OpXor
+	OpShl // the count is taken modulo the width
+	OpShr // arithmetic for signed types
+	OpNeg
+	OpNot // bitwise
+
+	// Comparisons: bool. Integers are compared in 64 bits by the same rule as
+	// arithmetic; strings by content; buffers and tuples by bytes (Eq, Ne only).
+	OpEq
+	OpNe
+	OpLt
+	OpLe
+	OpGt
+	OpGe
+
+	// Logic: bool, with short circuit.
+	OpLAnd
+	OpLOr
+	OpLNot
+
+	OpCond  // condition, then, else
+	OpCast  // value, to Type
+	OpBswap // value: bytes in reverse order, in the value's width
+
+	// Memory. Kernel or user memory by the pointer's type. What cannot be read
+	// reads as zeros and is counted (Stats.Faults).
+	OpDeref  // pointer: the value of Type it points to (KindAuto: its Elem)
+	OpMember // pointer or aggregate: the member with path Str, "a.b[2].c->d"
+	OpAddrOf // like OpMember, but the address
+	OpIndex  // pointer or array, index: the element
+	OpStr    // pointer: the text there, at most Type.Size-1 bytes
+	OpBuf    // pointer, length (optional): Type.Size bytes
+	OpPerCPU // pointer to a per-CPU kernel variable, CPU: the address of that CPU's
+
+	// Text.
+	OpHasPrefix // text, and the constant Str
+	OpContains  // text, and the constant Str
+	OpLen       // text: bytes before the NUL
+	OpStrncmp   // text, text, up to Int bytes: 0 if equal, else 1
+
+	// Tuples.
+	OpTuple // elements, laid out as Type
+	OpElem  // tuple: its element number Int, or the one named Str
+
+	// Maps.
+	OpMapGet // key: the value in Map, or zero
+	OpMapHas // key: bool
+
+	// Stacks: KindBytes of 8 bytes per frame.
+	OpKstack // Int frames, after skipping Skip
+	OpUstack
+
+	opLoad // address: scalar at Int bytes behind it; made by the checker
+	opCtx  // Int bytes into the context; made by the checker
+	numOps
+)
+
+// Pos is a position in the source that a program was made from: of a front
+// end's language, or of Go for the typed surface. The zero Pos is unknown.
+type Pos struct {
+	File string
+	Line int
+	Col  int
+}
+
+// Expr is an expression: a node of a tree. Front ends make them as literals
+// or with the New functions and may share nodes between trees. The package
+// never writes to a node that it was given.
+type Expr struct {
+	Op   Op
+	Type Type
+	Args []*Expr
+	// Int is the constant, index, register or length, as Op says.
+	Int int64
+	// Skip is how many innermost frames a stack leaves out.
+	Skip int
+	// Str is the text or the name, as Op says.
+	Str string
+	Var *Var
+	Map *Map
+	Pos Pos
+
+	// loose marks a constant without a type of its own, which the checker has
+	// given one for now.
+	loose bool
+	// bits is the bit field that opLoad extracts, word the width of the word it
+	// is in; zero is none.
+	bits bitField
+	word int
+	// ctx is where opCtx finds its value.
+	ctx ctxLoc
+}
+
+// bitField is a bit field in a loaded word: shift the word left, then right.
+type bitField struct {
+	shl, shr uint8
+}
+
+// Var is a temporary of a program: set by StmtLet, StmtFind or a loop, and
+// read with OpVar. A variable belongs to one action.
+type Var struct {
+	Name string
+	Type Type
+}
+
+// NewConst is the integer v, of a type that fits itself to its use.
+func NewConst(v int64) *Expr { return &Expr{Op: OpConst, Int: v} }
+
+// NewString is constant text.
+func NewString(s string) *Expr { return &Expr{Op: OpString, Str: s} }
+
+// NewBuiltin is a builtin value, such as "pid"; see Builtins.
+func NewBuiltin(name string) *Expr { return &Expr{Op: OpBuiltin, Str: name} }
+
+// NewVar reads a variable.
+func NewVar(v *Var) *Expr { return &Expr{Op: OpVar, Var: v} }
+
+// NewExpr is op applied to args.
+func NewExpr(op Op, args ...*Expr) *Expr { return &Expr{Op: op, Args: args} }
+
+// opNames are the spellings in String.
+var opNames = [numOps]string{
+	OpConst: "const", OpString: "string", OpVar: "var", OpBuiltin: "builtin", OpArg: "arg",
+	OpField: "field", OpRet: "retval", OpReg: "reg", OpKaddr: "kaddr",
+	OpAdd: "+", OpSub: "-", OpMul: "*", OpDiv: "/", OpMod: "%", OpAnd: "&", OpOr: "|", OpXor: "^",
+	OpShl: "<<", OpShr: ">>", OpNeg: "-", OpNot: "~",
+	OpEq: "==", OpNe: "!=", OpLt: "<", OpLe: "<=", OpGt: ">", OpGe: ">=",
+	OpLAnd: "&&", OpLOr: "||", OpLNot: "!",
+	OpCond: "?:", OpCast: "cast", OpBswap: "bswap",
+	OpDeref: "*", OpMember: "->", OpAddrOf: "&", OpIndex: "[]", OpStr: "str", OpBuf: "buf", OpPerCPU: "percpu",
+	OpHasPrefix: "has_prefix", OpContains: "contains", OpLen: "len", OpStrncmp: "strncmp",
+	OpTuple: "tuple", OpElem: "elem", OpMapGet: "get", OpMapHas: "has",
+	OpKstack: "kstack", OpUstack: "ustack", opLoad: "load", opCtx: "ctx",
+}
+
+// String is the operation's name or sign.
+func (o Op) String() string {
+	if o < numOps && opNames[o] != "" {
+		return opNames[o]
+	}
+	return "invalid"
+}

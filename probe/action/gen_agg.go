@@ -1,0 +1,235 @@
+package action
+
+import "github.com/cilium/ebpf/asm"
+
+// The values of aggregating maps, of one CPU. Aggregations of several fields
+// count updates before and behind them: a reader that copies from the low end
+// finds done == begun only if no update was under way while it copied.
+//
+//	count, sum        u64
+//	min, max          done, best
+//	avg               done, sum, begun
+//	stats             done, sum, min, max, begun
+//
+// best, min and max are kept as unsigned numbers that grow towards the extreme,
+// so that zeros, which new entries hold, are below every value: see extreme.
+const (
+	aggDone  = 0
+	aggFirst = 8
+)
+
+// aggSize is the size of an aggregation's value.
+func aggSize(m *Map) int {
+	a := m.Agg
+	if a == AggSeries {
+		a = m.Inner
+	}
+	switch a {
+	case AggMin, AggMax:
+		return 16
+	case AggAvg:
+		return 24
+	case AggStats:
+		return 40
+	}
+	return 8
+}
+
+// aggregate adds a value to an aggregating map.
+func (g *gen) aggregate(s *Stmt) {
+	hit, done := g.label(), g.label()
+	m := s.Map
+	var x func(asm.Register)
+	at := loc{}
+	switch m.Agg {
+	case AggHist, AggLinear:
+		at = g.bucketKey(s)
+	case AggSeries:
+		if s.X != nil {
+			x = g.settled(s.X)
+		}
+		at = g.seriesKey(s)
+	default:
+		if s.X != nil {
+			x = g.settled(s.X)
+		}
+		at = g.keyAt(m, s.Key)
+	}
+	for _, n := range classesOf(m) {
+		deeper := g.label()
+		g.load(asm.R0, at.at(8*n), 8)
+		g.emit(asm.JNE.Imm(asm.R0, 0, deeper))
+		g.findOrCreateIn(className(m, n), m, at, aggSize(m), hit, done)
+		g.jump(hit)
+		g.place(deeper)
+	}
+	if limit, err := keyLimit(m, g.c.kern); err == nil && limit < kernelKey(m).Size {
+		over := g.label()
+		g.load(asm.R0, at.at(limit), 8)
+		g.emit(asm.JNE.Imm(asm.R0, 0, over))
+		g.later(over, func() {
+			g.count(g.lay.lost(m))
+			g.jump(done)
+		})
+	}
+	g.findOrCreateAt(m, at, aggSize(m), hit, done)
+	g.place(hit)
+	inner := m.Agg
+	if inner == AggSeries {
+		inner = m.Inner
+	}
+	g.update(inner, m.Signed, x)
+	g.place(done)
+}
+
+// update adds to the value that R0 points to.
+func (g *gen) update(a Agg, signed bool, x func(asm.Register)) {
+	add := func(off int16, load func(asm.Register)) {
+		load(asm.R1)
+		g.emit(asm.AddAtomic.Mem(asm.R0, asm.R1, asm.DWord, off))
+	}
+	one := func(r asm.Register) { g.emit(asm.Mov.Imm(r, 1)) }
+	switch a {
+	case AggSum:
+		add(0, x)
+	case AggMin, AggMax:
+		x(asm.R1)
+		g.extreme(a == AggMin, signed, aggFirst)
+		add(aggDone, one)
+	case AggAvg:
+		add(16, one)
+		add(aggFirst, x)
+		add(aggDone, one)
+	case AggStats:
+		add(32, one)
+		add(aggFirst, x)
+		x(asm.R1)
+		g.extreme(true, signed, 16)
+		x(asm.R1)
+		g.extreme(false, signed, 24)
+		add(aggDone, one)
+	default:
+		add(0, one)
+	}
+}
+
+// extreme raises the field at off of the value at R0 to R1's measure: the
+// number itself for a maximum, its complement for a minimum, with the sign bit
+// flipped for signed values. Between reading and writing a nested program may
+// have raised it, so it is written by compare-and-exchange where the kernel has
+// that; older kernels run most programs without nesting.
+func (g *gen) extreme(smallest, signed bool, off int16) {
+	if signed {
+		g.emit(asm.LoadImm(asm.R2, -1<<63, asm.DWord), asm.Xor.Reg(asm.R1, asm.R2))
+	}
+	if smallest {
+		g.emit(asm.Xor.Imm(asm.R1, -1))
+	}
+	end := g.label()
+	if !g.atomics() {
+		g.emit(
+			asm.LoadMem(asm.R2, asm.R0, off, asm.DWord), asm.JLE.Reg(asm.R1, asm.R2, end),
+			asm.StoreMem(asm.R0, off, asm.R1, asm.DWord),
+		)
+		g.place(end)
+		return
+	}
+	// R0 is what CMPXCHG compares with: the address moves to R3.
+	g.emit(asm.Mov.Reg(asm.R3, asm.R0))
+	for range levels {
+		g.emit(asm.LoadMem(asm.R0, asm.R3, off, asm.DWord), asm.JLE.Reg(asm.R1, asm.R0, end))
+		g.emit(asm.Mov.Reg(asm.R2, asm.R0), atomic(asm.CmpXchg, asm.R3, asm.R1, off))
+		g.emit(asm.JEq.Reg(asm.R0, asm.R2, end))
+	}
+	g.place(end)
+	g.emit(asm.Mov.Reg(asm.R0, asm.R3))
+}
+
+// bucketKey is the key of a histogram's bucket: the map's own key with the
+// bucket's index behind it, or the index alone.
+func (g *gen) bucketKey(s *Stmt) loc {
+	m := s.Map
+	if m.Keyless() {
+		at := g.slot()
+		g.scalar(s.X, asm.R1)
+		g.bucket(m)
+		g.store(at, asm.R1, 8)
+		return at
+	}
+	kt := kernelKey(m)
+	at := g.temp(kt.Size)
+	end := m.Key.Size
+	g.value(s.Key, at)
+	g.zero(at.at(end), kt.Fields[1].Offset-end)
+	g.scalar(s.X, asm.R1)
+	g.bucket(m)
+	end = kt.Fields[1].Offset
+	g.store(at.at(end), asm.R1, 4)
+	g.zero(at.at(end+4), kt.Size-end-4)
+	return at
+}
+
+// seriesKey is the key of a time slot: the map's own key with the interval's
+// number behind it.
+func (g *gen) seriesKey(s *Stmt) loc {
+	m := s.Map
+	kt := kernelKey(m)
+	at := g.temp(kt.Size)
+	off := 0
+	if !m.Keyless() {
+		g.value(s.Key, at)
+		off = kt.Fields[1].Offset
+		g.zero(at.at(m.Key.Size), off-m.Key.Size)
+	}
+	g.call(asm.FnKtimeGetNs)
+	g.emit(asm.LoadImm(asm.R1, m.Interval, asm.DWord), asm.Div.Reg(asm.R0, asm.R1))
+	g.store(at.at(off), asm.R0, 8)
+	return at
+}
+
+// bucket turns the value in R1 into its bucket's index.
+func (g *gen) bucket(m *Map) {
+	if m.Agg == AggLinear {
+		g.linearBucket(m)
+		return
+	}
+	k := int32(m.Bits)
+	neg, small, end := g.label(), g.label(), g.label()
+	g.emit(asm.JSLT.Imm(asm.R1, 0, neg), asm.JLT.Imm(asm.R1, 1<<k, small))
+	// The highest bit set, by halving, without branches: 2^h-1-v is negative
+	// exactly if v needs more than h bits.
+	g.emit(asm.Mov.Reg(asm.R2, asm.R1), asm.Mov.Imm(asm.R3, 0))
+	for h := int32(5); h >= 0; h-- {
+		g.emit(asm.LoadImm(asm.R4, 1<<(1<<h)-1, asm.DWord))
+		g.emit(asm.Sub.Reg(asm.R4, asm.R2), asm.RSh.Imm(asm.R4, 63), asm.LSh.Imm(asm.R4, h))
+		g.emit(asm.RSh.Reg(asm.R2, asm.R4), asm.Add.Reg(asm.R3, asm.R4))
+	}
+	if k == 0 {
+		g.emit(asm.Mov.Reg(asm.R1, asm.R3), asm.Add.Imm(asm.R1, 2))
+	} else {
+		g.emit(asm.Sub.Imm(asm.R3, k), asm.RSh.Reg(asm.R1, asm.R3), asm.And.Imm(asm.R1, 1<<k-1))
+		g.emit(asm.Add.Imm(asm.R3, 1), asm.LSh.Imm(asm.R3, k), asm.Or.Reg(asm.R1, asm.R3), asm.Add.Imm(asm.R1, 1))
+	}
+	g.jump(end)
+	g.place(small)
+	g.emit(asm.Add.Imm(asm.R1, 1))
+	g.jump(end)
+	g.place(neg)
+	g.emit(asm.Mov.Imm(asm.R1, 0))
+	g.place(end)
+}
+
+func (g *gen) linearBucket(m *Map) {
+	low, high, end := g.label(), g.label(), g.label()
+	g.emit(asm.LoadImm(asm.R2, m.Min, asm.DWord), asm.JSLT.Reg(asm.R1, asm.R2, low))
+	g.emit(asm.LoadImm(asm.R3, m.Max, asm.DWord), asm.JSGE.Reg(asm.R1, asm.R3, high))
+	g.emit(asm.Sub.Reg(asm.R1, asm.R2), asm.LoadImm(asm.R2, m.Step, asm.DWord), asm.Div.Reg(asm.R1, asm.R2))
+	g.emit(asm.Add.Imm(asm.R1, 1))
+	g.jump(end)
+	g.place(low)
+	g.emit(asm.Mov.Imm(asm.R1, 0))
+	g.jump(end)
+	g.place(high)
+	g.emit(asm.Mov.Imm(asm.R1, int32(LinearBuckets(m.Min, m.Max, m.Step)-1)))
+	g.place(end)
+}

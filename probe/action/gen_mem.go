@@ -1,0 +1,419 @@
+package action
+
+import (
+	"encoding/binary"
+
+	"github.com/cilium/ebpf/asm"
+
+	"github.com/borescope/borescope/probe"
+)
+
+// ctxReg is the register that holds the context.
+func (g *gen) ctxReg() asm.Register { return g.fn.ctx }
+
+// ctxValue evaluates a value of the context.
+func (g *gen) ctxValue(e *Expr, dst asm.Register) {
+	switch e.ctx.kind {
+	case ctxAddr:
+		g.emit(asm.Mov.Reg(dst, g.ctxReg()))
+		if e.ctx.off != 0 {
+			g.emit(asm.Add.Imm(dst, int32(e.ctx.off)))
+		}
+		return
+	case ctxDataLoc, ctxRelLoc:
+		g.dynamicAddr(e, dst)
+		return
+	}
+	g.emit(asm.LoadMem(dst, g.ctxReg(), int16(e.ctx.off), sizeOf(e.ctx.size)))
+	if e.Type.Kind == KindBool {
+		g.emit(asm.And.Imm(dst, 1))
+		return
+	}
+	if e.ctx.size > e.Type.Size || e.Type.Signed && e.ctx.size <= e.Type.Size {
+		t := e.Type
+		t.Size = min(t.Size, e.ctx.size)
+		g.norm(dst, t)
+	}
+}
+
+// dynamicAddr is the address that a __data_loc or __rel_loc stands for.
+func (g *gen) dynamicAddr(e *Expr, dst asm.Register) {
+	was := g.busy
+	g.hold(dst)
+	t, _ := g.tmp()
+	g.busy = was
+	g.emit(asm.LoadMem(t, g.ctxReg(), int16(e.ctx.off), asm.Word), asm.And.Imm(t, 0xffff))
+	if e.ctx.kind == ctxRelLoc {
+		g.emit(asm.Add.Imm(t, int32(e.ctx.off+4)))
+	}
+	g.emit(asm.Mov.Reg(dst, g.ctxReg()), asm.Add.Reg(dst, t))
+}
+
+// launder makes a pointer that the verifier knows the type of a plain number,
+// which any arithmetic is allowed on: an atomic addition to a zeroed slot is the
+// one way that needs no helper.
+func (g *gen) launder(r asm.Register) {
+	if g.c.pp.Context != probe.ContextTramp && g.c.pp.Context != probe.ContextIter {
+		return
+	}
+	m := g.mark()
+	s := g.slot()
+	g.storeImm(s, 0, 8)
+	g.emit(asm.AddAtomic.Mem(g.fn.fp, r, asm.DWord, int16(s.off)))
+	g.load(r, s, 8)
+	g.release(m)
+}
+
+// builtin evaluates a builtin that the checker left.
+func (g *gen) builtin(e *Expr, dst asm.Register) {
+	if e.Str == "ctx" {
+		g.emit(asm.Mov.Reg(dst, g.ctxReg()))
+		return
+	}
+	b := builtins[e.Str]
+	if b.helper == 0 {
+		g.fail("internal error: builtin %s", e.Str)
+		return
+	}
+	if ctxBuiltin(e.Str) {
+		g.emit(asm.Mov.Reg(asm.R1, g.ctxReg()))
+	}
+	g.call(b.helper)
+	switch {
+	case b.shift > 0:
+		g.emit(asm.RSh.Imm(asm.R0, int32(b.shift)))
+	case b.width == 32:
+		g.emit(asm.Mov.Reg32(asm.R0, asm.R0))
+	}
+	if e.Str == "elapsed" {
+		g.control(asm.R1)
+		g.emit(asm.LoadMem(asm.R1, asm.R1, ctlStart, asm.DWord), asm.Sub.Reg(asm.R0, asm.R1))
+	}
+	g.move(dst, asm.R0)
+}
+
+func (g *gen) move(dst, src asm.Register) {
+	if dst != src {
+		g.emit(asm.Mov.Reg(dst, src))
+	}
+}
+
+// loadMemory reads a scalar from kernel or user memory.
+func (g *gen) loadMemory(e *Expr, dst asm.Register) {
+	m := g.mark()
+	defer g.release(m)
+	size := e.Type.Size
+	if e.bits != (bitField{}) {
+		size = e.word
+	}
+	g.scalar(e.Args[0], asm.R3)
+	if !fitsImm(e.Int) {
+		g.emit(asm.LoadImm(asm.R1, e.Int, asm.DWord), asm.Add.Reg(asm.R3, asm.R1))
+	} else if e.Int != 0 {
+		g.emit(asm.Add.Imm(asm.R3, int32(e.Int)))
+	}
+	s := g.slot()
+	g.addr(asm.R1, s)
+	g.emit(asm.Mov.Imm(asm.R2, int32(size)))
+	g.readHelper(e.Args[0].Type.User, false)
+	g.load(dst, s, size)
+	switch {
+	case e.bits != (bitField{}):
+		g.emit(asm.LSh.Imm(dst, int32(e.bits.shl)))
+		if e.Type.Signed {
+			g.emit(asm.ArSh.Imm(dst, int32(e.bits.shr)))
+		} else {
+			g.emit(asm.RSh.Imm(dst, int32(e.bits.shr)))
+		}
+	case e.Type.Kind == KindBool:
+		g.truth(dst)
+	case e.Type.Signed:
+		g.norm(dst, e.Type)
+	}
+}
+
+// truth makes a byte 0 or 1.
+func (g *gen) truth(r asm.Register) {
+	l := g.label()
+	g.emit(asm.JEq.Imm(r, 0, l), asm.Mov.Imm(r, 1))
+	g.place(l)
+}
+
+// readHelper calls the helper that reads R2 bytes at R3 to R1. A failure, which
+// leaves zeros, is counted.
+func (g *gen) readHelper(user, text bool) {
+	fn := map[[2]bool]asm.BuiltinFunc{
+		{false, false}: asm.FnProbeReadKernel, {false, true}: asm.FnProbeReadKernelStr,
+		{true, false}: asm.FnProbeReadUser, {true, true}: asm.FnProbeReadUserStr,
+	}[[2]bool{user, text}]
+	g.call(fn)
+	bad, back := g.label(), g.label()
+	g.emit(asm.JSLT.Imm(asm.R0, 0, bad))
+	g.place(back)
+	g.later(bad, func() {
+		g.count(cntFaults)
+		if text {
+			g.emit(asm.Mov.Imm(asm.R0, 0))
+		}
+		g.jump(back)
+	})
+}
+
+// inMemory says where a value in memory lies already, if it does.
+func (g *gen) inMemory(e *Expr) (loc, bool) {
+	switch e.Op {
+	case OpVar:
+		h := g.homes[e.Var]
+		return h.at, !h.inReg
+	case OpElem:
+		if at, ok := g.inMemory(e.Args[0]); ok {
+			return at.at(e.Args[0].Type.Fields[e.Int].Offset), true
+		}
+	case OpCast:
+		if !e.Type.Scalar() && e.Type.Size == e.Args[0].Type.Size {
+			return g.inMemory(e.Args[0])
+		}
+	}
+	return loc{}, false
+}
+
+// operand is where a value in memory is, after evaluating it if need be.
+func (g *gen) operand(e *Expr) loc {
+	if at, ok := g.inMemory(e); ok {
+		return at
+	}
+	at := g.tempFor(e.Type)
+	g.value(e, at)
+	return at
+}
+
+// value evaluates e, of any type, to memory.
+func (g *gen) value(e *Expr, to loc) {
+	if e.Type.Scalar() {
+		if isConst(e) && fitsImm(e.Int) {
+			g.storeImm(to, int32(e.Int), e.Type.Size)
+			return
+		}
+		r := asm.R0
+		if e.Op == OpVar && g.homes[e.Var].inReg {
+			r = g.homes[e.Var].reg
+		} else {
+			g.scalar(e, r)
+		}
+		g.store(to, r, e.Type.Size)
+		return
+	}
+	if at, ok := g.inMemory(e); ok {
+		g.copyMem(to, at, e.Type.Size, asm.R0)
+		return
+	}
+	switch e.Op {
+	case OpString:
+		g.constant(e.Str, to, e.Type.Size)
+	case OpBuiltin: // comm
+		if !g.c.kern.AtLeast(commPadded) {
+			g.zero(to, e.Type.Size)
+		}
+		g.addr(asm.R1, to)
+		g.emit(asm.Mov.Imm(asm.R2, int32(e.Type.Size)))
+		g.call(asm.FnGetCurrentComm)
+	case OpStr:
+		g.readText(e, to)
+	case OpBuf:
+		g.readBytes(e, to)
+	case OpTuple:
+		g.tupleValue(e, to)
+	case OpElem:
+		g.copyMem(to, g.operand(e.Args[0]).at(e.Args[0].Type.Fields[e.Int].Offset), e.Type.Size, asm.R0)
+	case OpCast:
+		g.resize(e, to)
+	case OpCond:
+		g.chooseValue(e, to)
+	case OpMapGet:
+		g.mapGetValue(e, to)
+	case OpKstack, OpUstack:
+		g.stackValue(e, to)
+	default:
+		g.fail("internal error: %s in memory", e.Op)
+	}
+}
+
+// constant stores text and zeros.
+func (g *gen) constant(s string, to loc, size int) {
+	b := make([]byte, size)
+	copy(b, s)
+	for i := 0; i < size; {
+		n := chunk(to.off+i, size-i)
+		var word [8]byte
+		copy(word[:], b[i:i+n])
+		v := binary.LittleEndian.Uint64(word[:])
+		if n == 8 && !fitsImm(int64(v)) {
+			g.emit(asm.LoadImm(asm.R0, int64(v), asm.DWord))
+			g.store(to.at(i), asm.R0, 8)
+		} else {
+			g.storeImm(to.at(i), int32(v), n)
+		}
+		i += n
+	}
+}
+
+// readText reads text to memory. Text that is cut is counted: where the helper
+// used up the room, the byte where the NUL should have been decides.
+func (g *gen) readText(e *Expr, to loc) {
+	m := g.mark()
+	defer g.release(m)
+	size := e.Type.Size
+	ptr := g.slot()
+	if len(e.Args) == 2 {
+		g.sizedText(e, to, ptr)
+		return
+	}
+	g.scalar(e.Args[0], asm.R3)
+	g.store(ptr, asm.R3, 8)
+	g.zero(to, size)
+	g.addr(asm.R1, to)
+	g.emit(asm.Mov.Imm(asm.R2, int32(size)))
+	g.readHelper(e.Args[0].Type.User, true)
+	g.checkCut(e, ptr)
+}
+
+func (g *gen) checkCut(e *Expr, ptr loc) {
+	full, back := g.label(), g.label()
+	g.emit(asm.JEq.Imm(asm.R0, int32(e.Type.Size), full))
+	g.place(back)
+	one := g.slot()
+	g.later(full, func() {
+		g.addr(asm.R1, one)
+		g.emit(asm.Mov.Imm(asm.R2, 1))
+		g.load(asm.R3, ptr, 8)
+		g.emit(asm.Add.Imm(asm.R3, int32(e.Type.Size-1)))
+		if e.Args[0].Type.User {
+			g.call(asm.FnProbeReadUser)
+		} else {
+			g.call(asm.FnProbeReadKernel)
+		}
+		g.load(asm.R0, one, 1)
+		g.emit(asm.JEq.Imm(asm.R0, 0, back))
+		g.count(cntTruncated)
+		g.jump(back)
+	})
+}
+
+// sizedText reads text of at most as many bytes as the second operand says.
+func (g *gen) sizedText(e *Expr, to, ptr loc) {
+	room := int32(e.Type.Size - 1)
+	g.scalar(e.Args[0], asm.R0)
+	g.store(ptr, asm.R0, 8)
+	g.scalar(e.Args[1], asm.R0)
+	n := g.slot()
+	l := g.label()
+	g.emit(asm.JLE.Imm(asm.R0, room, l), asm.Mov.Imm(asm.R0, room))
+	g.place(l)
+	g.emit(asm.Add.Imm(asm.R0, 1))
+	g.store(n, asm.R0, 8)
+	g.zero(to, e.Type.Size)
+	g.load(asm.R2, n, 8)
+	// The bound again, for the verifier: not every kernel tracks it through memory.
+	l = g.label()
+	g.emit(asm.JLE.Imm(asm.R2, room+1, l), asm.Mov.Imm(asm.R2, room+1))
+	g.place(l)
+	g.addr(asm.R1, to)
+	g.load(asm.R3, ptr, 8)
+	g.readHelper(e.Args[0].Type.User, true)
+	g.checkCut(e, ptr)
+}
+
+// readBytes reads a buffer to memory.
+func (g *gen) readBytes(e *Expr, to loc) {
+	m := g.mark()
+	defer g.release(m)
+	size := int32(e.Type.Size)
+	if len(e.Args) == 1 {
+		g.scalar(e.Args[0], asm.R3)
+		g.addr(asm.R1, to)
+		g.emit(asm.Mov.Imm(asm.R2, size))
+		g.readHelper(e.Args[0].Type.User, false)
+		return
+	}
+	ptr := g.slot()
+	g.scalar(e.Args[0], asm.R0)
+	g.store(ptr, asm.R0, 8)
+	g.scalar(e.Args[1], asm.R2)
+	l := g.label()
+	g.emit(asm.JLE.Imm(asm.R2, size, l), asm.Mov.Imm(asm.R2, size))
+	g.place(l)
+	g.zero(to, e.Type.Size)
+	g.addr(asm.R1, to)
+	g.load(asm.R3, ptr, 8)
+	g.readHelper(e.Args[0].Type.User, false)
+}
+
+// tupleValue stores the elements, and zeros between them.
+func (g *gen) tupleValue(e *Expr, to loc) {
+	end := 0
+	for i, f := range e.Type.Fields {
+		g.zero(to.at(end), f.Offset-end)
+		m := g.mark()
+		g.value(e.Args[i], to.at(f.Offset))
+		g.release(m)
+		end = f.Offset + f.Type.Size
+	}
+	g.zero(to.at(end), e.Type.Size-end)
+}
+
+// scalarElem is an element of a tuple.
+func (g *gen) scalarElem(e *Expr, dst asm.Register) {
+	m := g.mark()
+	defer g.release(m)
+	at, ok := g.inMemory(e)
+	if !ok {
+		at = g.operand(e.Args[0]).at(e.Args[0].Type.Fields[e.Int].Offset)
+	}
+	g.load(dst, at, e.Type.Size)
+	if e.Type.Signed {
+		g.norm(dst, e.Type)
+	}
+}
+
+// resize copies text or bytes to a longer or shorter buffer.
+func (g *gen) resize(e *Expr, to loc) {
+	m := g.mark()
+	defer g.release(m)
+	from := e.Args[0]
+	n := min(from.Type.Size, e.Type.Size)
+	if from.Type.Size <= e.Type.Size {
+		if at, ok := g.inMemory(from); ok {
+			g.copyMem(to, at, n, asm.R0)
+		} else {
+			g.value(from, to)
+		}
+		g.zero(to.at(n), e.Type.Size-n)
+		return
+	}
+	g.copyMem(to, g.operand(from), n, asm.R0)
+	if e.Type.Kind == KindString {
+		g.storeImm(to.at(n-1), 0, 1)
+	}
+}
+
+func (g *gen) chooseValue(e *Expr, to loc) {
+	no, end := g.label(), g.label()
+	g.branch(e.Args[0], no, false)
+	g.value(e.Args[1], to)
+	g.jump(end)
+	g.place(no)
+	g.value(e.Args[2], to)
+	g.place(end)
+}
+
+// stackValue stores the PCs of a stack; the helper zeroes what it leaves over.
+func (g *gen) stackValue(e *Expr, to loc) {
+	flags := int32(e.Skip)
+	if e.Op == OpUstack {
+		flags |= 1 << 8 // BPF_F_USER_STACK
+	}
+	g.emit(asm.Mov.Reg(asm.R1, g.ctxReg()))
+	g.addr(asm.R2, to)
+	g.emit(asm.Mov.Imm(asm.R3, int32(e.Type.Size)), asm.Mov.Imm(asm.R4, flags))
+	g.call(asm.FnGetStack)
+}

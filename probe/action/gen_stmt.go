@@ -1,0 +1,259 @@
+package action
+
+import (
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+)
+
+// block generates statements.
+func (g *gen) block(list []*Stmt) {
+	for _, s := range list {
+		m := g.mark()
+		g.note = lineNote(s)
+		g.stmt(s)
+		g.release(m)
+	}
+}
+
+// lineNote is the line of source that the verifier and bpftool show.
+func lineNote(s *Stmt) string {
+	n := firstLine(s)
+	if len(n) > 120 {
+		n = n[:117] + "..."
+	}
+	if p := s.Pos.String(); p != "" {
+		n += " // " + p
+	}
+	return n
+}
+
+func (g *gen) stmt(s *Stmt) {
+	switch s.Op {
+	case StmtLet:
+		g.let(s)
+	case StmtIf:
+		g.ifStmt(s)
+	case StmtLoop:
+		g.loop(s)
+	case StmtForEach:
+		g.forEach(s)
+	case StmtBreak:
+		g.jump(g.fn.loops[len(g.fn.loops)-1].end)
+	case StmtContinue:
+		g.jump(g.fn.loops[len(g.fn.loops)-1].next)
+	case StmtReturn:
+		g.jump(g.fn.exit)
+	case StmtFind:
+		g.find(s)
+	case StmtSet:
+		g.set(s)
+	case StmtDelete:
+		g.keyTo(s.Map, s.Key, asm.R2)
+		g.mapCall(s.Map, asm.FnMapDeleteElem)
+	case StmtAdd:
+		g.addTo(s)
+	case StmtAgg:
+		g.aggregate(s)
+	case StmtEmit:
+		g.emitEvent(s)
+	case StmtSignal:
+		g.scalar(s.X, asm.R1)
+		if s.Thread {
+			g.call(asm.FnSendSignalThread)
+		} else {
+			g.call(asm.FnSendSignal)
+		}
+	case StmtOverride:
+		g.overrideReturn(s)
+	case StmtExit:
+		g.control(asm.R1)
+		g.emit(storeImm(asm.R1, ctlExit, 1, asm.Word))
+	case StmtEval:
+		if s.X.Type.Scalar() {
+			g.scalar(s.X, asm.R0)
+		} else {
+			g.operand(s.X)
+		}
+	}
+}
+
+func (g *gen) let(s *Stmt) {
+	h := g.homes[s.Var]
+	if !s.Var.Type.Scalar() {
+		g.value(s.X, h.at)
+		return
+	}
+	if h.inReg && isConst(s.X) {
+		g.imm(h.reg, s.X.Int)
+		return
+	}
+	if !h.inReg && isConst(s.X) && fitsImm(s.X.Int) {
+		g.storeImm(h.at, int32(s.X.Int), 8)
+		return
+	}
+	if h.inReg && s.X.Op == opCtx && s.X.ctx.kind == ctxLoad {
+		g.ctxValue(s.X, h.reg)
+		return
+	}
+	g.scalar(s.X, asm.R0)
+	g.setVar(s.Var, asm.R0)
+}
+
+func (g *gen) ifStmt(s *Stmt) {
+	no, end := g.label(), g.label()
+	g.branch(s.X, no, false)
+	g.block(s.Body)
+	if len(s.Else) > 0 {
+		g.jump(end)
+	}
+	g.place(no)
+	g.block(s.Else)
+	g.place(end)
+}
+
+// loop generates a counted loop: plain, which the verifier walks turn by turn,
+// or with bpf_loop.
+func (g *gen) loop(s *Stmt) {
+	if g.asCallback(s) {
+		g.loopHelper(s)
+		return
+	}
+	n := g.slot()
+	g.scalar(s.X, asm.R0)
+	g.store(n, asm.R0, 8)
+	g.imm(asm.R0, 0)
+	g.setVar(s.Var, asm.R0)
+	top, next, end := g.label(), g.label(), g.label()
+	g.place(top)
+	g.readVar(s.Var, asm.R0)
+	g.load(asm.R1, n, 8)
+	g.emit(asm.JGE.Reg(asm.R0, asm.R1, end), asm.JGE.Imm(asm.R0, int32(s.Max), end))
+	g.fn.loops = append(g.fn.loops, loopLabels{next, end})
+	g.block(s.Body)
+	g.fn.loops = g.fn.loops[:len(g.fn.loops)-1]
+	g.place(next)
+	g.readVar(s.Var, asm.R0)
+	g.emit(asm.Add.Imm(asm.R0, 1))
+	g.setVar(s.Var, asm.R0)
+	g.jump(top)
+	g.place(end)
+}
+
+// loopHelper calls bpf_loop(turns, body, frame, 0).
+func (g *gen) loopHelper(s *Stmt) {
+	name := g.subName()
+	g.callback(name, 2, asm.R2, func() {
+		g.emit(asm.Mov.Reg32(asm.R1, asm.R1))
+		g.setVar(s.Var, asm.R1)
+	}, s.Body)
+	l := g.label()
+	g.scalar(s.X, asm.R1)
+	g.emit(asm.JLE.Imm(asm.R1, int32(s.Max), l), asm.Mov.Imm(asm.R1, int32(s.Max)))
+	g.place(l)
+	g.emit(funcPtr(asm.R2, name), asm.Mov.Reg(asm.R3, g.fn.fp), asm.Mov.Imm(asm.R4, 0))
+	g.call(asm.FnLoop)
+	g.afterCallback()
+}
+
+// afterCallback leaves the action where the loop's body said so.
+func (g *gen) afterCallback() {
+	g.load(asm.R1, loc{off: g.retSlot}, 8)
+	g.emit(asm.JNE.Imm(asm.R1, 0, g.fn.exit))
+}
+
+// forEach calls bpf_for_each_map_elem(map, body, frame, 0).
+func (g *gen) forEach(s *Stmt) {
+	name := g.subName()
+	g.callback(name, 4, asm.R4, func() {
+		if s.Var != nil {
+			g.setFrom(s.Var, asm.R2)
+		}
+		if s.Var2 != nil {
+			g.setFrom(s.Var2, asm.R3)
+		}
+	}, s.Body)
+	g.emit(
+		asm.LoadMapPtr(asm.R1, 0).WithReference(s.Map.Name), funcPtr(asm.R2, name),
+		asm.Mov.Reg(asm.R3, g.fn.fp), asm.Mov.Imm(asm.R4, 0),
+	)
+	g.call(asm.FnForEachMapElem)
+	g.afterCallback()
+}
+
+// setFrom sets a variable to the value at an address in a register.
+func (g *gen) setFrom(v *Var, ptr asm.Register) {
+	if !v.Type.Scalar() {
+		g.copyFrom(g.homes[v].at, ptr, v.Type.Size)
+		return
+	}
+	g.emit(asm.LoadMem(asm.R0, ptr, 0, sizeOf(v.Type.Size)))
+	if v.Type.Signed {
+		g.norm(asm.R0, v.Type)
+	}
+	g.setVar(v, asm.R0)
+}
+
+// copyFrom copies from an address in a register, through R5.
+func (g *gen) copyFrom(to loc, ptr asm.Register, n int) {
+	for i := 0; i < n; {
+		s := min(chunk(to.off+i, n-i), chunk(i, n-i))
+		g.emit(asm.LoadMem(asm.R5, ptr, int16(i), sizeOf(s)))
+		g.store(to.at(i), asm.R5, s)
+		i += s
+	}
+}
+
+// emitEvent writes an event straight into the ring, or into memory for a perf
+// buffer. What finds no room is counted under the map.
+func (g *gen) emitEvent(s *Stmt) {
+	done, lost := g.label(), g.label()
+	if g.prog.Budget.EventsPerSecond > 0 {
+		over := g.label()
+		g.eventBudget(over)
+		g.later(over, func() {
+			g.count(cntLimited)
+			g.jump(done)
+		})
+	}
+	g.later(lost, func() {
+		g.count(g.lay.lost(s.Map))
+		g.jump(done)
+	})
+	if s.Map.Kind == MapPerf {
+		at := g.operand(s.X)
+		g.emit(asm.Mov.Reg(asm.R1, g.ctxReg()), asm.LoadMapPtr(asm.R2, 0).WithReference(s.Map.Name))
+		g.emit(asm.LoadImm(asm.R3, 0xffffffff, asm.DWord)) // BPF_F_CURRENT_CPU
+		g.addr(asm.R4, at)
+		g.emit(asm.Mov.Imm(asm.R5, int32(s.Map.Value.Size)))
+		g.call(asm.FnPerfEventOutput)
+		g.emit(asm.JNE.Imm(asm.R0, 0, lost))
+		g.place(done)
+		return
+	}
+	g.emit(
+		asm.LoadMapPtr(asm.R1, 0).WithReference(s.Map.Name),
+		asm.Mov.Imm(asm.R2, int32(s.Map.Value.Size)), asm.Mov.Imm(asm.R3, 0),
+	)
+	g.call(asm.FnRingbufReserve)
+	g.emit(asm.JEq.Imm(asm.R0, 0, lost), asm.Mov.Reg(g.fn.evnt, asm.R0))
+	g.value(s.X, loc{kind: inEvent})
+	g.emit(asm.Mov.Reg(asm.R1, g.fn.evnt), asm.Mov.Imm(asm.R2, 0))
+	g.call(asm.FnRingbufSubmit)
+	g.place(done)
+}
+
+// overrideReturn makes the probed function return a value of ours.
+func (g *gen) overrideReturn(s *Stmt) {
+	if g.c.pp.AttachType == ebpf.AttachModifyReturn {
+		if g.retSlot == 0 {
+			g.retSlot = -g.frame.take(8, 8)
+		}
+		g.override = true
+		g.scalar(s.X, asm.R0)
+		g.store(loc{off: g.retSlot}, asm.R0, 8)
+		return
+	}
+	g.scalar(s.X, asm.R2)
+	g.emit(asm.Mov.Reg(asm.R1, g.ctxReg()))
+	g.call(asm.FnOverrideReturn)
+}

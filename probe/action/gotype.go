@@ -1,0 +1,82 @@
+package action
+
+import (
+	"fmt"
+	"reflect"
+)
+
+// None is the key type of maps without keys.
+type None = struct{}
+
+// Comm is the name of a thread, as the kernel keeps it.
+type Comm [16]byte
+
+// String is the name without its padding.
+func (c Comm) String() string { return Text(c[:]) }
+
+// Text is the text in a buffer up to the first NUL.
+func Text(b []byte) string { return string(b[:textLen(b)]) }
+
+// TypeFor is the type that programs give a Go type: integers, bool, [N]byte for
+// text or bytes, [N]uint64 for stacks, and structs of these. The layout is
+// Go's own, so that memory written by a program is read by Go as it is. Types
+// with pointers, int, uint, floats and other arrays are refused.
+func TypeFor(t reflect.Type) (Type, error) {
+	switch t.Kind() {
+	case reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
+		return IntType(int(t.Size()), false), nil
+	case reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
+		return IntType(int(t.Size()), true), nil
+	case reflect.Bool:
+		return BoolType(), nil
+	case reflect.Array:
+		return arrayFor(t)
+	case reflect.Struct:
+		return structFor(t)
+	}
+	return Type{}, fmt.Errorf("%s has no fixed form that programs share: use integers of a stated width, bool, [N]byte, [N]uint64 and structs", t)
+}
+
+func arrayFor(t reflect.Type) (Type, error) {
+	switch t.Elem().Kind() {
+	case reflect.Uint8:
+		return BytesType(t.Len()), validType(BytesType(t.Len()), 0)
+	case reflect.Uint64:
+		b := BytesType(8 * t.Len()).WithFormat(FormatKstack)
+		return b, validType(b, 0)
+	}
+	return Type{}, fmt.Errorf("array of %s: only byte and uint64 are possible", t.Elem())
+}
+
+func structFor(t reflect.Type) (Type, error) {
+	out := Type{Kind: KindTuple, Size: int(t.Size())}
+	for i := range t.NumField() {
+		f := t.Field(i)
+		ft, err := TypeFor(f.Type)
+		if err != nil {
+			return Type{}, fmt.Errorf("%s.%s: %w", t, f.Name, err)
+		}
+		out.Fields = append(out.Fields, Field{Name: f.Name, Offset: int(f.Offset), Type: ft})
+	}
+	return out, validType(out, 0)
+}
+
+// keyType is the type of the keys of a map with Go keys K; None is none.
+func keyType[K any]() (Type, error) {
+	t := reflect.TypeFor[K]()
+	if t == reflect.TypeFor[None]() {
+		return Type{}, nil
+	}
+	return TypeFor(t)
+}
+
+// keyExpr puts the parts of a key together: none, one, or a struct's fields.
+func keyExpr(m *Map, parts []any) *Expr {
+	switch {
+	case len(parts) == 0:
+		return nil
+	case len(parts) == 1:
+		return lift(parts[0])
+	}
+	return Key(parts...).Expr()
+}

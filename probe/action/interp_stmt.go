@@ -1,0 +1,274 @@
+package action
+
+import (
+	"encoding/binary"
+	"sort"
+)
+
+func (r *run) stmt(s *Stmt) (control, error) {
+	switch s.Op {
+	case StmtLet:
+		r.vars[s.Var] = r.expr(s.X)
+	case StmtIf:
+		if r.expr(s.X).n != 0 {
+			return r.block(s.Body)
+		}
+		return r.block(s.Else)
+	case StmtLoop:
+		return r.loop(s)
+	case StmtForEach:
+		return r.forEach(s)
+	case StmtBreak:
+		return doBreak, nil
+	case StmtContinue:
+		return doContinue, nil
+	case StmtReturn:
+		return doReturn, nil
+	case StmtFind:
+		return r.find(s)
+	case StmtSet:
+		r.set(s)
+	case StmtDelete:
+		delete(r.table(s.Map), r.key(s.Map, s.Key))
+	case StmtAdd:
+		b := r.findOrCreate(s.Map, r.key(s.Map, s.Key), s.Map.Value.Size)
+		if b != nil {
+			sum := fromBytes(s.Map.Value, b).n + r.expr(s.X).n
+			copy(b, toBytes(s.Map.Value, val{n: sum}))
+		}
+	case StmtAgg:
+		r.aggregate(s)
+	case StmtEmit:
+		b := append([]byte(nil), toBytes(s.Map.Value, r.expr(s.X))...)
+		r.Events[s.Map] = append(r.Events[s.Map], b)
+	case StmtSignal:
+		r.Signal = uint32(r.expr(s.X).n)
+	case StmtOverride:
+		r.Return, r.Overridden = r.expr(s.X).n, true
+	case StmtExit:
+		r.ExitRequested = true
+	case StmtEval:
+		r.expr(s.X)
+	}
+	return goOn, nil
+}
+
+func (r *run) loop(s *Stmt) (control, error) {
+	n := min(r.expr(s.X).n, uint64(s.Max))
+	for i := range n {
+		r.vars[s.Var] = val{n: i}
+		c, err := r.block(s.Body)
+		if err != nil || c == doReturn {
+			return c, err
+		}
+		if c == doBreak {
+			break
+		}
+	}
+	return goOn, nil
+}
+
+// forEach visits entries in the order of their keys; the kernel's order is its own.
+func (r *run) forEach(s *Stmt) (control, error) {
+	t := r.table(s.Map)
+	keys := make([]string, 0, len(t))
+	for k := range t {
+		keys = append(keys, k)
+	}
+	sort.Strings(keys)
+	for _, k := range keys {
+		v, ok := t[k]
+		if !ok {
+			continue
+		}
+		if s.Var != nil {
+			r.vars[s.Var] = fromBytes(s.Var.Type, []byte(k))
+		}
+		if s.Var2 != nil {
+			r.vars[s.Var2] = fromBytes(s.Var2.Type, append([]byte(nil), v...))
+		}
+		c, err := r.block(s.Body)
+		if err != nil || c == doReturn {
+			return c, err
+		}
+		if c == doBreak {
+			break
+		}
+	}
+	return goOn, nil
+}
+
+// table is a map's entries.
+func (r *run) table(m *Map) map[string][]byte {
+	t := r.Maps[m]
+	if t == nil {
+		t = map[string][]byte{}
+		r.Maps[m] = t
+	}
+	return t
+}
+
+// key is the bytes of a key.
+func (r *run) key(m *Map, key *Expr) string {
+	if key == nil {
+		return "\x00\x00\x00\x00"
+	}
+	return string(toBytes(m.Key, r.expr(key)))
+}
+
+// lookup is a value by key, nil if there is none.
+func (r *run) lookup(m *Map, key *Expr) []byte { return r.entry(m, r.key(m, key)) }
+
+// entry is a value, made of zeros where arrays have every key.
+func (r *run) entry(m *Map, key string) []byte {
+	t := r.table(m)
+	b := t[key]
+	if b == nil && r.in.lay.array(m) && int64(binary.LittleEndian.Uint32([]byte(key))) < int64(kernelEntries(m)) {
+		b = make([]byte, valueSize(m))
+		t[key] = b
+	}
+	return b
+}
+
+func (r *run) findOrCreate(m *Map, key string, size int) []byte {
+	if b := r.entry(m, key); b != nil {
+		return b
+	}
+	if r.in.lay.array(m) {
+		return nil
+	}
+	return r.create(m, key, make([]byte, size))
+}
+
+// create adds an entry if there is room.
+func (r *run) create(m *Map, key string, b []byte) []byte {
+	t := r.table(m)
+	if uint32(len(t)) >= kernelEntries(m) {
+		r.Lost[m]++
+		return nil
+	}
+	t[key] = b
+	return b
+}
+
+func (r *run) find(s *Stmt) (control, error) {
+	key := r.key(s.Map, s.Key)
+	b := r.entry(s.Map, key)
+	if b == nil {
+		return r.block(s.Else)
+	}
+	if s.Var != nil {
+		r.vars[s.Var] = fromBytes(s.Var.Type, append([]byte(nil), b...))
+	}
+	if s.Delete {
+		delete(r.table(s.Map), key)
+	}
+	return r.block(s.Body)
+}
+
+func (r *run) set(s *Stmt) {
+	v := append([]byte(nil), toBytes(s.Map.Value, r.expr(s.X))...)
+	key := r.key(s.Map, s.Key)
+	have := r.entry(s.Map, key)
+	switch {
+	case have != nil && s.Flag == SetCreate, have == nil && s.Flag == SetUpdate:
+		if r.in.lay.array(s.Map) {
+			return
+		}
+	case have != nil:
+		r.table(s.Map)[key] = v
+	case r.in.lay.array(s.Map):
+		r.Lost[s.Map]++
+	default:
+		r.create(s.Map, key, v)
+	}
+}
+
+func (r *run) aggregate(s *Stmt) {
+	m := s.Map
+	var x uint64
+	if s.X != nil {
+		x = r.expr(s.X).n
+	}
+	var key string
+	inner := m.Agg
+	switch m.Agg {
+	case AggHist:
+		key = r.bucketKey(s, HistBucket(int64(x), m.Bits))
+	case AggLinear:
+		key = r.bucketKey(s, LinearBucket(int64(x), m.Min, m.Max, m.Step))
+	case AggSeries:
+		inner = m.Inner
+		key = r.seriesKey(s)
+	default:
+		key = r.key(m, s.Key)
+	}
+	b := r.findOrCreate(m, key, aggSize(m))
+	if b == nil {
+		return
+	}
+	update(inner, m.Signed, b, x)
+}
+
+func (r *run) bucketKey(s *Stmt, i int) string {
+	idx := binary.LittleEndian.AppendUint32(nil, uint32(i))
+	if s.Map.Keyless() {
+		return string(idx)
+	}
+	kt := kernelKey(s.Map)
+	b := make([]byte, kt.Size)
+	copy(b, r.key(s.Map, s.Key))
+	copy(b[kt.Fields[1].Offset:], idx)
+	return string(b)
+}
+
+func (r *run) seriesKey(s *Stmt) string {
+	kt := kernelKey(s.Map)
+	b := make([]byte, kt.Size)
+	if !s.Map.Keyless() {
+		copy(b, r.key(s.Map, s.Key))
+	}
+	now := uint64(0)
+	if r.Builtin != nil {
+		now = r.Builtin("nsecs")
+	}
+	binary.LittleEndian.PutUint64(b[kt.Fields[len(kt.Fields)-1].Offset:], now/uint64(s.Map.Interval))
+	return string(b)
+}
+
+// update adds x to an aggregation's value, as gen.update does.
+func update(a Agg, signed bool, b []byte, x uint64) {
+	le := binary.LittleEndian
+	add := func(off int, n uint64) { le.PutUint64(b[off:], le.Uint64(b[off:])+n) }
+	raise := func(off int, n uint64) { le.PutUint64(b[off:], max(le.Uint64(b[off:]), n)) }
+	switch a {
+	case AggSum:
+		add(0, x)
+	case AggMin, AggMax:
+		raise(aggFirst, measure(a == AggMin, signed, x))
+		add(aggDone, 1)
+	case AggAvg:
+		add(16, 1)
+		add(aggFirst, x)
+		add(aggDone, 1)
+	case AggStats:
+		add(32, 1)
+		add(aggFirst, x)
+		raise(16, measure(true, signed, x))
+		raise(24, measure(false, signed, x))
+		add(aggDone, 1)
+	default:
+		add(0, 1)
+	}
+}
+
+// measure is the number that extremes are kept as: it grows towards the extreme.
+func measure(smallest, signed bool, x uint64) uint64 {
+	if signed {
+		x ^= 1 << 63
+	}
+	if smallest {
+		x = ^x
+	}
+	return x
+}

@@ -1,0 +1,306 @@
+package action
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+
+	"github.com/borescope/borescope/internal/kernel"
+	"github.com/borescope/borescope/mapx"
+	"github.com/borescope/borescope/probe"
+)
+
+// Handles gives the maps of a loaded program to the readers of the typed
+// surface: a Loaded, or a Session.
+type Handles interface {
+	// EBPFMap is the kernel's map behind one of the program's, nil if it has none.
+	EBPFMap(m *Map) *ebpf.Map
+	source() source
+}
+
+// Loaded is a program in the kernel, with its maps. It owns them: keep it until
+// you have read what you want, then Close it. It is safe for concurrent use.
+type Loaded struct {
+	prog *Program
+	plan *probe.Plan
+	lay  *layout
+	coll *ebpf.Collection
+	rec  *mapx.Recorder
+}
+
+var _ Handles = (*Loaded)(nil)
+
+// Load compiles a program for a plan and loads it. It needs CAP_BPF and
+// CAP_PERFMON, or CAP_SYS_ADMIN before 5.8. The caller closes what it returns.
+//
+// If the verifier refuses the program, that is a mistake of this package: the
+// error is a *VerifierError with the statement it refused.
+func Load(p *Program, plan *probe.Plan) (*Loaded, error) {
+	spec, err := Compile(p, plan)
+	if err != nil {
+		return nil, err
+	}
+	if len(spec.Programs) == 0 {
+		return nil, fmt.Errorf("load %s: %w", p.Name, errNoPrograms)
+	}
+	lay, err := newLayout(p)
+	if err != nil {
+		return nil, err
+	}
+	if err := kernel.RaiseMemlock(); err != nil {
+		return nil, fmt.Errorf("load %s: %w", p.Name, err)
+	}
+	coll, err := ebpf.NewCollection(spec)
+	if err != nil {
+		return nil, fmt.Errorf("load %s: %w", p.Name, explain(err))
+	}
+	l := &Loaded{prog: p, plan: plan, lay: lay, coll: coll}
+	if err := l.start(); err != nil {
+		return nil, errors.Join(fmt.Errorf("load %s: %w", p.Name, err), l.Close())
+	}
+	return l, nil
+}
+
+// control is the value of the control map.
+type controlValue struct {
+	Disabled, Self uint32
+	Start          uint64
+	Exit, _        uint32
+}
+
+// start fills the control map in.
+func (l *Loaded) start() error {
+	c := controlValue{Start: monotonic()}
+	if !l.prog.IncludeSelf {
+		self, err := selfTGID()
+		if err != nil {
+			return fmt.Errorf("find the own process: %w", err)
+		}
+		c.Self = self
+	}
+	return l.coll.Maps[ctlMap].Put(uint32(0), &c)
+}
+
+// selfTGID is this process's id in the initial pid namespace, which is the one
+// that programs see: a program that is run in this process tells.
+func selfTGID() (uint32, error) {
+	if ns, err := os.Readlink("/proc/self/ns/pid"); err == nil && ns == "pid:[4026531836]" { // PROC_PID_INIT_INO
+		return uint32(os.Getpid()), nil
+	}
+	m, err := ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.Array, KeySize: 4, ValueSize: 8, MaxEntries: 1})
+	if err != nil {
+		return 0, err
+	}
+	defer m.Close()
+	p, err := ebpf.NewProgram(&ebpf.ProgramSpec{
+		Type: ebpf.RawTracepoint, License: "Dual MIT/GPL",
+		Instructions: asm.Instructions{
+			asm.FnGetCurrentPidTgid.Call(),
+			asm.LoadMapValue(asm.R1, m.FD(), 0),
+			asm.StoreMem(asm.R1, 0, asm.R0, asm.DWord),
+			asm.Mov.Imm(asm.R0, 0), asm.Return(),
+		},
+	})
+	if err != nil {
+		return 0, err
+	}
+	defer p.Close()
+	if _, err := p.Run(&ebpf.RunOptions{}); err != nil {
+		return 0, err
+	}
+	var v uint64
+	if err := m.Lookup(uint32(0), &v); err != nil {
+		return 0, err
+	}
+	return uint32(v >> 32), nil
+}
+
+// EBPFMap is the kernel's map behind one of the program's, nil if it has none.
+// It is owned by l.
+func (l *Loaded) EBPFMap(m *Map) *ebpf.Map {
+	if _, ok := l.lay.index[m]; !ok {
+		return nil
+	}
+	return l.coll.Maps[m.Name]
+}
+
+func (l *Loaded) source() source { return source{live: l, rec: l.rec} }
+
+// Record has the tables and streams that are opened from now on record what is
+// read from them, under the names of their maps. Call it before they are opened;
+// rec stays the caller's, who closes it after the last read.
+func (l *Loaded) Record(rec *mapx.Recorder) { l.rec = rec }
+
+// Recorded is a recording of a program's tables and streams in place of the
+// program: Open's result. Reads give what they gave when it was recorded, in
+// the same order. It is used like the Loaded that it was recorded from.
+type Recorded struct {
+	rec *mapx.Recording
+}
+
+var _ Handles = (*Recorded)(nil)
+
+// Open gives the handles of a program from a recording that Loaded.Record made
+// of it, so that the code that reads them cannot tell. It needs no privileges
+// and works on every system. rec stays the caller's.
+func Open(p *Program, rec *mapx.Recording) (*Recorded, error) {
+	if err := p.Validate(); err != nil {
+		return nil, fmt.Errorf("open %s: %w", p.Name, err)
+	}
+	return &Recorded{rec: rec}, nil
+}
+
+// EBPFMap is nil: there is no kernel behind a recording.
+func (r *Recorded) EBPFMap(*Map) *ebpf.Map { return nil }
+
+func (r *Recorded) source() source { return source{replay: r.rec} }
+
+// Programs are the loaded programs by their name in the plan: what Plan.Attach
+// wants. They are owned by l.
+func (l *Loaded) Programs() map[string]*ebpf.Program { return l.coll.Programs }
+
+// SetDisabled switches everything off, or on again, with one write to a map:
+// probes stay attached, but return at once.
+func (l *Loaded) SetDisabled(off bool) error {
+	return l.setControl(func(c *controlValue) { c.Disabled = uint32(b2u(off)) })
+}
+
+func (l *Loaded) setControl(change func(*controlValue)) error {
+	var c controlValue
+	m := l.coll.Maps[ctlMap]
+	if err := m.Lookup(uint32(0), &c); err != nil {
+		return fmt.Errorf("read control: %w", err)
+	}
+	change(&c)
+	if err := m.Put(uint32(0), &c); err != nil {
+		return fmt.Errorf("write control: %w", err)
+	}
+	return nil
+}
+
+// ExitRequested says whether a program asked to end (Ctx.Exit).
+func (l *Loaded) ExitRequested() (bool, error) {
+	var c controlValue
+	if err := l.coll.Maps[ctlMap].Lookup(uint32(0), &c); err != nil {
+		return false, fmt.Errorf("read control: %w", err)
+	}
+	return c.Exit != 0, nil
+}
+
+// Close unloads the program and its maps. It may be called again, and on nil.
+func (l *Loaded) Close() error {
+	if l != nil && l.coll != nil {
+		l.coll.Close()
+	}
+	return nil
+}
+
+// Options say how Attach attaches. The zero value, and nil, is the default.
+type Options struct {
+	// Env is what decisions depend on; nil is this machine.
+	Env *probe.Env
+	// Resolve are the options of probe.Resolve, AttachTo those of Plan.Attach.
+	Resolve  *probe.Options
+	AttachTo *probe.AttachOptions
+}
+
+// Session is a program at work: loaded and attached. Close ends it.
+type Session struct {
+	*Loaded
+	link  *probe.Link
+	since time.Time
+}
+
+var _ Handles = (*Session)(nil)
+
+// Attach resolves the program's targets, compiles, loads and attaches it. The
+// caller closes the session; until then the probes fire. If the process ends,
+// in whatever way, the kernel removes everything.
+func Attach(p *Program, o *Options) (*Session, error) {
+	if o == nil {
+		o = &Options{}
+	}
+	if err := p.Err(); err != nil {
+		return nil, fmt.Errorf("attach %s: %w", p.Name, err)
+	}
+	env := o.Env
+	if env == nil {
+		env = probe.NewEnv(nil)
+	}
+	ro := probe.Options{}
+	if o.Resolve != nil {
+		ro = *o.Resolve
+	}
+	ro.NoTypes = ro.NoTypes || !usesArguments(p)
+	plan, err := probe.Resolve(env, p.Targets(), &ro)
+	if err != nil {
+		return nil, fmt.Errorf("attach %s: %w", p.Name, err)
+	}
+	if plan.BTF == nil && needsBTF(p) {
+		if plan.BTF, err = env.BTF(); err != nil {
+			return nil, fmt.Errorf("attach %s: %w", p.Name, err)
+		}
+	}
+	return AttachPlan(p, plan, o)
+}
+
+// AttachPlan loads and attaches a program for a plan that was made before.
+func AttachPlan(p *Program, plan *probe.Plan, o *Options) (*Session, error) {
+	if o == nil {
+		o = &Options{}
+	}
+	l, err := Load(p, plan)
+	if err != nil {
+		return nil, err
+	}
+	link, err := plan.Attach(l.Programs(), o.AttachTo)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("attach %s: %w", p.Name, err), l.Close())
+	}
+	return &Session{Loaded: l, link: link, since: time.Now()}, nil
+}
+
+// usesArguments says whether a program reads what has a type in BTF; if not,
+// reading BTF is spared, which is most of the time that attaching takes.
+func usesArguments(p *Program) bool {
+	uses := false
+	p.visit(func(*Stmt) {}, func(e *Expr) {
+		uses = uses || e.Op == OpArg || e.Op == OpRet || e.Op == OpField
+	})
+	return uses
+}
+
+// needsBTF says whether a program names kernel types.
+func needsBTF(p *Program) bool {
+	need := false
+	p.visit(func(*Stmt) {}, func(e *Expr) {
+		switch e.Op {
+		case OpMember, OpAddrOf, OpIndex, OpDeref:
+			need = true
+		case OpCast:
+			need = need || e.Type.Kind == KindPtr && e.Str != ""
+		case OpBuiltin:
+			need = need || e.Str == "ppid" || e.Str == "curtask"
+		}
+	})
+	return need
+}
+
+// Link is what the session is attached by. It is owned by the session.
+func (s *Session) Link() *probe.Link { return s.link }
+
+// Close detaches and unloads. The maps are gone afterwards: read them before,
+// or call Detach, read, and Close. It may be called again, and on nil.
+func (s *Session) Close() error {
+	if s == nil {
+		return nil
+	}
+	return errors.Join(s.link.Close(), s.Loaded.Close())
+}
+
+// Detach ends the probes and keeps the maps, so that they can be read at rest.
+func (s *Session) Detach() error { return s.link.Close() }

@@ -1,0 +1,72 @@
+package action
+
+import "reflect"
+
+// Pair joins the entry of a call with its return: Enter keeps a value, Leave
+// gives it back. Calls are told apart by goroutine in programs written in Go
+// (the goroutine may be on another thread when it returns), else by thread, and
+// by how deep they are nested, so that recursion and calls from interrupts pair
+// rightly. A return without an entry (the call began before the probe was
+// attached, or an entry found no room) is counted (Missed).
+type Pair[V any] struct {
+	depth *Hash[uint64, uint32]
+	calls *Hash[pairKey, V]
+	miss  *Hash[None, uint64]
+}
+
+// pairKey is a call in progress.
+type pairKey struct {
+	ID    uint64
+	Depth uint64
+}
+
+// NewPair returns a Pair with room for entries calls in progress (0:
+// DefaultEntries); those of threads that ended without returning are evicted
+// when the room is needed.
+func NewPair[V any](name string, entries int) *Pair[V] {
+	p := &Pair[V]{
+		depth: NewLRU[uint64, uint32](name+"_depth", entries),
+		calls: NewLRU[pairKey, V](name, entries),
+		miss:  NewCell[uint64](name + "_miss"),
+	}
+	p.calls.m.Pos = callerPos()
+	return p
+}
+
+// id tells calls apart: the checker makes it the goroutine's id or the thread's.
+func (p *Pair[V]) id(c *Ctx) Int { return c.Builtin("call_id") }
+
+// Enter keeps value for the return of the call that the probe is at the entry of.
+func (p *Pair[V]) Enter(c *Ctx, value any) {
+	v := lift(value)
+	if t, err := TypeFor(reflect.TypeFor[V]()); err == nil && t.Scalar() {
+		v = c.read(v).e
+	}
+	id := p.id(c)
+	d := p.depth.Get(c, id).Add(1)
+	depth := c.Let(d)
+	p.depth.Set(c, id, depth)
+	p.calls.Set(c, Key(id, depth), v)
+}
+
+// Leave gives back what Enter kept, at the return of the same call.
+func (p *Pair[V]) Leave(c *Ctx, body func(v Int)) {
+	id := p.id(c)
+	p.depth.Find(c, id, func(d Int) {
+		c.If(d.Le(1), func() { p.depth.Delete(c, id) }, func() { p.depth.Set(c, id, d.Sub(1)) })
+		p.calls.Take(c, Key(id, d), body, func() { p.miss.Add(c, nil, 1) })
+	}, func() { p.miss.Add(c, nil, 1) })
+}
+
+// Missed is how many returns had no entry.
+func (p *Pair[V]) Missed(s Handles) (uint64, error) {
+	t, err := p.miss.Table(s)
+	if err != nil {
+		return 0, err
+	}
+	snap, err := t.Snapshot()
+	if err != nil || len(snap.Entries) == 0 {
+		return 0, err
+	}
+	return snap.Entries[0].Value, nil
+}

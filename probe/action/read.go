@@ -1,0 +1,370 @@
+package action
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"unsafe"
+
+	"github.com/cilium/ebpf"
+
+	"github.com/borescope/borescope/mapx"
+)
+
+// source is where handles read from: a loaded program, perhaps recording, or a
+// recording.
+type source struct {
+	live   *Loaded
+	rec    *mapx.Recorder
+	replay *mapx.Recording
+}
+
+// openTable opens a table by the name of the kernel's map.
+func openTable[K comparable, V any](h Handles, name string, live func(*ebpf.Map) (mapx.Table[K, V], error)) (mapx.Table[K, V], error) {
+	src := h.source()
+	if src.replay != nil {
+		return mapx.ReplayTable[K, V](src.replay, name)
+	}
+	em := src.live.coll.Maps[name]
+	if em == nil {
+		return nil, fmt.Errorf("map %s is not one of the loaded program's", name)
+	}
+	t, err := live(em)
+	if err != nil || src.rec == nil {
+		return t, err
+	}
+	return mapx.RecordTable(src.rec, name, t), nil
+}
+
+// openPlain and openPerCPU are openTable for maps of one value, and one by CPU.
+func openPlain[K comparable, V any](h Handles, name string) (mapx.Table[K, V], error) {
+	return openTable(h, name, func(em *ebpf.Map) (mapx.Table[K, V], error) { return mapx.New[K, V](em) })
+}
+
+func openPerCPU[K comparable, V any](h Handles, name string) (mapx.Table[K, []V], error) {
+	return openTable(h, name, func(em *ebpf.Map) (mapx.Table[K, []V], error) { return mapx.NewPerCPU[K, V](em) })
+}
+
+// table adapts a table in the kernel's form to the caller's. It drops entries
+// for which conv returns false.
+type table[K1, V1, K2, V2 any] struct {
+	in   mapx.Table[K1, V1]
+	conv func([]mapx.Entry[K1, V1]) []mapx.Entry[K2, V2]
+}
+
+// Snapshot returns the entries as they are now.
+func (t *table[K1, V1, K2, V2]) Snapshot() (mapx.Snapshot[K2, V2], error) {
+	s, err := t.in.Snapshot()
+	return mapx.Snapshot[K2, V2]{Entries: t.conv(s.Entries)}, err
+}
+
+// ReadAndClear returns the entries and removes them.
+func (t *table[K1, V1, K2, V2]) ReadAndClear() (mapx.Snapshot[K2, V2], error) {
+	s, err := t.in.ReadAndClear()
+	return mapx.Snapshot[K2, V2]{Entries: t.conv(s.Entries)}, err
+}
+
+// each adapts entries one by one.
+func each[K1, V1, K2, V2 any](f func(mapx.Entry[K1, V1]) (mapx.Entry[K2, V2], bool)) func([]mapx.Entry[K1, V1]) []mapx.Entry[K2, V2] {
+	return func(in []mapx.Entry[K1, V1]) []mapx.Entry[K2, V2] {
+		out := make([]mapx.Entry[K2, V2], 0, len(in))
+		for _, e := range in {
+			if x, ok := f(e); ok {
+				out = append(out, x)
+			}
+		}
+		return out
+	}
+}
+
+// Table is the map as a table of keys and values. A cell has one entry.
+func (h *Hash[K, V]) Table(s Handles) (mapx.Table[K, V], error) {
+	if !h.m.Keyless() {
+		return openPlain[K, V](s, h.m.Name)
+	}
+	in, err := openPlain[uint32, V](s, h.m.Name)
+	if err != nil {
+		return nil, err
+	}
+	return &table[uint32, V, K, V]{in, each(func(e mapx.Entry[uint32, V]) (mapx.Entry[K, V], bool) {
+		return mapx.Entry[K, V]{Value: e.Value}, true
+	})}, nil
+}
+
+// perCPU opens an aggregating map whose values, by CPU, reduce makes one of.
+// Entries for which it returns false are left out: nothing was counted there yet.
+func perCPU[K comparable, V, R any](s Handles, g *agg[K], reduce func([]V) (R, bool)) (mapx.Table[K, R], error) {
+	return perCPUWhole(s, g, reduce, func(V) bool { return true })
+}
+
+// rereads bounds how often a value that is being updated is read again.
+const rereads = 100
+
+// wholeTable reads values again that are in the middle of an update.
+type wholeTable[K comparable, V any] struct {
+	*mapx.PerCPU[K, V]
+	whole func(V) bool
+}
+
+// Snapshot returns the entries as they are now, each whole.
+func (t *wholeTable[K, V]) Snapshot() (mapx.Snapshot[K, []V], error) {
+	s, err := t.PerCPU.Snapshot()
+	for i, e := range s.Entries {
+		s.Entries[i].Value = t.settled(e.Key, e.Value)
+	}
+	return s, err
+}
+
+func (t *wholeTable[K, V]) settled(key K, cpus []V) []V {
+	for range rereads {
+		if !slices.ContainsFunc(cpus, func(v V) bool { return !t.whole(v) }) {
+			break
+		}
+		again, ok, err := t.Lookup(key)
+		if err != nil || !ok { // gone meanwhile: what was read is all there is
+			break
+		}
+		cpus = again
+	}
+	return cpus
+}
+
+// perCPUWhole is perCPU for values of several fields: whole says whether one is
+// not in the middle of an update.
+func perCPUWhole[K comparable, V, R any](s Handles, g *agg[K], reduce func([]V) (R, bool), whole func(V) bool) (mapx.Table[K, R], error) {
+	if classesOf(g.m) != nil {
+		return stackTable(s, g, reduce)
+	}
+	if g.m.Keyless() {
+		in, err := openWhole[uint32](s, g.m.Name, whole)
+		if err != nil {
+			return nil, err
+		}
+		return &table[uint32, []V, K, R]{in, each(func(e mapx.Entry[uint32, []V]) (mapx.Entry[K, R], bool) {
+			r, ok := reduce(e.Value)
+			return mapx.Entry[K, R]{Value: r}, ok
+		})}, nil
+	}
+	in, err := openWhole[K](s, g.m.Name, whole)
+	if err != nil {
+		return nil, err
+	}
+	return &table[K, []V, K, R]{in, each(func(e mapx.Entry[K, []V]) (mapx.Entry[K, R], bool) {
+		r, ok := reduce(e.Value)
+		return mapx.Entry[K, R]{Key: e.Key, Value: r}, ok
+	})}, nil
+}
+
+func openWhole[K comparable, V any](s Handles, name string, whole func(V) bool) (mapx.Table[K, []V], error) {
+	return openTable(s, name, func(em *ebpf.Map) (mapx.Table[K, []V], error) {
+		t, err := mapx.NewPerCPU[K, V](em)
+		if err != nil {
+			return nil, err
+		}
+		return &wholeTable[K, V]{t, whole}, nil
+	})
+}
+
+// Table is the counts by key.
+func (n *Counter[K]) Table(s Handles) (mapx.Table[K, uint64], error) {
+	return perCPU(s, &n.agg, func(cpus []uint64) (sum uint64, some bool) {
+		for _, v := range cpus {
+			sum += v
+		}
+		return sum, sum > 0
+	})
+}
+
+// extremeValue is the value of AggMin and AggMax on one CPU.
+type extremeValue struct{ Done, Best uint64 }
+
+// Table is the sums, or the least or greatest values, by key.
+func (n *Number[K]) Table(s Handles) (mapx.Table[K, int64], error) {
+	if n.m.Agg == AggSum {
+		return perCPU(s, &n.agg, func(cpus []uint64) (sum int64, some bool) {
+			for _, v := range cpus {
+				sum += int64(v)
+			}
+			return sum, true
+		})
+	}
+	smallest := n.m.Agg == AggMin
+	return perCPU(s, &n.agg, func(cpus []extremeValue) (int64, bool) {
+		best, some := uint64(0), false
+		for _, v := range cpus {
+			best, some = max(best, v.Best), some || v.Done > 0
+		}
+		return int64(measure(smallest, true, best)), some
+	})
+}
+
+// Stat is what a Summary keeps of a key.
+type Stat struct {
+	Count uint64
+	Sum   int64
+	// Min and Max are 0 in averages (NewAvg), which do not keep them.
+	Min, Max int64
+}
+
+// Mean is the average, 0 of nothing.
+func (s Stat) Mean() float64 {
+	if s.Count == 0 {
+		return 0
+	}
+	return float64(s.Sum) / float64(s.Count)
+}
+
+// avgValue and statsValue are the values of AggAvg and AggStats on one CPU.
+type (
+	avgValue   struct{ Done, Sum, Begun uint64 }
+	statsValue struct{ Done, Sum, Min, Max, Begun uint64 }
+)
+
+// Table is the summaries by key. A value that a probe was in the middle of
+// updating while it was copied is read again (Done and Begun differ then).
+func (n *Summary[K]) Table(s Handles) (mapx.Table[K, Stat], error) {
+	if n.m.Agg == AggAvg {
+		return perCPUWhole(s, &n.agg, func(cpus []avgValue) (st Stat, some bool) {
+			for _, v := range cpus {
+				st.Count += v.Done
+				st.Sum += int64(v.Sum)
+			}
+			return st, st.Count > 0
+		}, func(v avgValue) bool { return v.Done == v.Begun })
+	}
+	return perCPUWhole(s, &n.agg, func(cpus []statsValue) (st Stat, some bool) {
+		var least, most uint64
+		for _, v := range cpus {
+			st.Count += v.Done
+			st.Sum += int64(v.Sum)
+			least, most = max(least, v.Min), max(most, v.Max)
+		}
+		st.Min, st.Max = int64(measure(true, true, least)), int64(measure(false, true, most))
+		return st, st.Count > 0
+	}, func(v statsValue) bool { return v.Done == v.Begun })
+}
+
+// Bucket is a bucket of a histogram: how many values were from Lo to Hi, both
+// included.
+type Bucket struct {
+	Lo, Hi int64
+	Count  uint64
+}
+
+// histKey is the kernel's key of a histogram by key.
+type histKey[K comparable] struct {
+	Key    K
+	Bucket uint32
+}
+
+// Table is the histograms by key: the buckets that are not empty, ascending.
+func (h *Hist[K]) Table(s Handles) (mapx.Table[K, []Bucket], error) {
+	sum := func(cpus []uint64) (n uint64) {
+		for _, v := range cpus {
+			n += v
+		}
+		return n
+	}
+	if h.m.Keyless() {
+		in, err := openPerCPU[uint32, uint64](s, h.m.Name)
+		if err != nil {
+			return nil, err
+		}
+		return &table[uint32, []uint64, K, []Bucket]{in, func(list []mapx.Entry[uint32, []uint64]) []mapx.Entry[K, []Bucket] {
+			b := newBuckets[K](h.m)
+			for _, e := range list {
+				b.add(*new(K), e.Key, sum(e.Value))
+			}
+			return b.entries()
+		}}, nil
+	}
+	in, err := openPerCPU[histKey[K], uint64](s, h.m.Name)
+	if err != nil {
+		return nil, err
+	}
+	return &table[histKey[K], []uint64, K, []Bucket]{in, func(list []mapx.Entry[histKey[K], []uint64]) []mapx.Entry[K, []Bucket] {
+		b := newBuckets[K](h.m)
+		for _, e := range list {
+			b.add(e.Key.Key, e.Key.Bucket, sum(e.Value))
+		}
+		return b.entries()
+	}}, nil
+}
+
+// stream is a ring, a perf buffer, a replay, or the recording of one.
+type stream interface {
+	mapx.StatsSource
+	io.Closer
+}
+
+// recorded is a stream that is recorded while it is read.
+type recorded struct {
+	mapx.StatsSource
+	io.Closer
+}
+
+// openStream opens the buffer behind a map, with its counter of losses.
+func openStream(h Handles, m *Map) (stream, error) {
+	src := h.source()
+	if src.replay != nil {
+		return src.replay.Stream(m.Name, nil)
+	}
+	in, err := src.live.openBuffer(m)
+	if err != nil || src.rec == nil {
+		return in, err
+	}
+	return recorded{src.rec.Stream(m.Name, in), in}, nil
+}
+
+func (l *Loaded) openBuffer(m *Map) (stream, error) {
+	em := l.EBPFMap(m)
+	if em == nil {
+		return nil, fmt.Errorf("map %s is not one of the loaded program's", m.Name)
+	}
+	lost, slot := l.coll.Maps[statsMap], uint32(l.lay.lost(m))
+	if m.Kind == MapPerf {
+		return mapx.OpenPerfBuffer(em, &mapx.PerfBufferOptions{PerCPU: m.Entries, Lost: lost, LostSlot: slot})
+	}
+	return mapx.OpenRing(em, &mapx.RingOptions{Lost: lost, LostSlot: slot})
+}
+
+// EventReader reads events of type T. One goroutine reads at a time; Close and
+// Stats may be called from any.
+type EventReader[T any] struct {
+	in  stream
+	rec mapx.Record
+}
+
+// Open opens the stream. The caller closes the reader.
+func (ev *Events[T]) Open(s Handles) (*EventReader[T], error) {
+	in, err := openStream(s, ev.m)
+	if err != nil {
+		return nil, fmt.Errorf("events %s: %w", ev.m.Name, err)
+	}
+	return &EventReader[T]{in: in}, nil
+}
+
+// Read waits for the next event and stores it in e. It returns how many events
+// were lost before it, as far as is known, and allocates nothing.
+func (r *EventReader[T]) Read(ctx context.Context, e *T) (lost uint64, err error) {
+	if err := r.in.ReadInto(ctx, &r.rec); err != nil {
+		return 0, err
+	}
+	// The layout is Go's own and T has no pointers: TypeFor saw to that.
+	dst := unsafe.Slice((*byte)(unsafe.Pointer(e)), unsafe.Sizeof(*e))
+	if len(r.rec.Data) < len(dst) {
+		return r.rec.Lost, fmt.Errorf("event of %d bytes: %w", len(r.rec.Data), io.ErrUnexpectedEOF)
+	}
+	copy(dst, r.rec.Data)
+	return r.rec.Lost, nil
+}
+
+// Source is the stream of undecoded events, for recording.
+func (r *EventReader[T]) Source() mapx.Source { return r.in }
+
+// Stats are the counts of the stream.
+func (r *EventReader[T]) Stats() (mapx.Stats, error) { return r.in.Stats() }
+
+// Close ends the stream; a Read that waits returns os.ErrClosed.
+func (r *EventReader[T]) Close() error { return r.in.Close() }

@@ -1,0 +1,128 @@
+package action
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/cilium/ebpf"
+)
+
+// Stats is what a loaded program's run has cost and lost so far, as plain data.
+type Stats struct {
+	// Programs are the programs of the plan, in its order.
+	Programs []ProgramStats
+	// Maps are the program's own maps.
+	Maps []MapStats
+	// Faults counts reads of memory that failed, and gave zeros.
+	Faults uint64
+	// Truncated counts texts that did not fit their size.
+	Truncated uint64
+	// Full counts what found no room in a map or buffer, over all maps.
+	Full uint64
+	// NoScratch counts firings that were left out because too many programs
+	// were active on a CPU at a time.
+	NoScratch uint64
+	// Limited counts events, Throttled firings left out because of the Budget.
+	Limited, Throttled uint64
+	// Missed counts firings that the kernel left out because a program was
+	// active on the CPU already, as far as it counts them.
+	Missed uint64
+}
+
+// ProgramStats is one program's cost.
+type ProgramStats struct {
+	Name string
+	ID   ebpf.ProgramID
+	// Runs and Time are how often and how long it ran; both are 0 unless the
+	// sysctl kernel.bpf_stats_enabled is 1 (5.1).
+	Runs uint64
+	Time time.Duration
+	// Missed counts firings left out because of recursion (5.12).
+	Missed uint64
+	// Verified is the number of instructions that the verifier walked (5.16), 0 if unknown.
+	Verified uint32
+	// Instructions is the program's size as loaded, JITed its machine code in bytes.
+	Instructions, JITed int
+}
+
+// MapStats is one map's fill.
+type MapStats struct {
+	Name string
+	ID   ebpf.MapID
+	// Full counts what found no room.
+	Full uint64
+	// Capacity is the number of entries there is room for, or a buffer's bytes.
+	Capacity uint32
+	// Bytes is what the kernel says the map takes, 0 if it doesn't.
+	Bytes uint64
+}
+
+// Stats reads the counters.
+func (l *Loaded) Stats() (Stats, error) {
+	counts, err := l.counts()
+	if err != nil {
+		return Stats{}, err
+	}
+	st := Stats{
+		Faults: counts[cntFaults], Truncated: counts[cntTruncated], NoScratch: counts[cntNoScratch],
+		Limited: counts[cntLimited], Throttled: counts[cntThrottled],
+	}
+	for i, m := range l.lay.maps {
+		em := l.coll.Maps[m.Name]
+		ms := MapStats{Name: m.Name, Full: counts[cntMaps+i], Capacity: em.MaxEntries()}
+		if info, err := em.Info(); err == nil {
+			ms.ID, _ = info.ID()
+			ms.Bytes, _ = info.Memlock()
+		}
+		st.Full += ms.Full
+		st.Maps = append(st.Maps, ms)
+	}
+	for i := range l.plan.Programs {
+		ps, err := programStats(l.plan.Programs[i].Name, l.coll.Programs[l.plan.Programs[i].Name])
+		if err != nil {
+			return st, err
+		}
+		st.Missed += ps.Missed
+		st.Programs = append(st.Programs, ps)
+	}
+	return st, nil
+}
+
+// counts sums the counters over the CPUs.
+func (l *Loaded) counts() ([]uint64, error) {
+	out := make([]uint64, cntMaps+len(l.lay.maps))
+	var cpus []uint64
+	for i := range out {
+		if err := l.coll.Maps[statsMap].Lookup(uint32(i), &cpus); err != nil {
+			return nil, fmt.Errorf("read counters: %w", err)
+		}
+		for _, v := range cpus {
+			out[i] += v
+		}
+	}
+	return out, nil
+}
+
+func programStats(name string, p *ebpf.Program) (ProgramStats, error) {
+	ps := ProgramStats{Name: name}
+	if p == nil {
+		return ps, fmt.Errorf("program %s: %w", name, errors.ErrUnsupported)
+	}
+	info, err := p.Info()
+	if err != nil {
+		return ps, fmt.Errorf("program %s: %w", name, err)
+	}
+	ps.ID, _ = info.ID()
+	ps.Verified, _ = info.VerifiedInstructions()
+	if n, err := info.TranslatedSize(); err == nil {
+		ps.Instructions = n / 8
+	}
+	if n, err := info.JitedSize(); err == nil {
+		ps.JITed = int(n)
+	}
+	if st, err := p.Stats(); err == nil {
+		ps.Runs, ps.Time, ps.Missed = st.RunCount, st.Runtime, st.RecursionMisses
+	}
+	return ps, nil
+}

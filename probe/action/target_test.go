@@ -1,0 +1,260 @@
+//go:build linux
+
+package action_test
+
+import (
+	"errors"
+	"os"
+	"runtime"
+	"runtime/debug"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/borescope/borescope/internal/testenv"
+	"github.com/borescope/borescope/probe"
+	"github.com/borescope/borescope/probe/action"
+)
+
+// attachOrSkip attaches, and skips where the kernel lacks what it takes.
+func attachOrSkip(t *testing.T, p *action.Program, o *action.Options) *action.Session {
+	t.Helper()
+	testenv.Need(t, testenv.Root)
+	s, err := action.Attach(p, o)
+	if errors.Is(err, errors.ErrUnsupported) {
+		testenv.SkipUnsupported(t, err)
+	}
+	if err != nil {
+		t.Fatalf("%+v\n%s", err, p)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
+// reads makes n reads of a file by this process, of size bytes each.
+func reads(t *testing.T, n, size int) {
+	t.Helper()
+	f, err := os.Open("/proc/self/exe")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	b := make([]byte, size)
+	for range n {
+		if _, err := f.ReadAt(b, 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// vfsRead is a program that counts this process's reads of 777 bytes by size,
+// at the entry, and their results and time at the return.
+func vfsRead(entry, ret probe.Target) (p *action.Program, sizes, rets *action.Counter[int64], pair *action.Pair[uint64], lat *action.Hist[action.None]) {
+	sizes, rets = action.NewCounter[int64]("sizes", 64), action.NewCounter[int64]("rets", 64)
+	pair, lat = action.NewPair[uint64]("pair", 64), action.NewHist("lat")
+	p = action.NewProgram("vfsread")
+	p.IncludeSelf = true
+	p.On(entry, func(c *action.Ctx) {
+		c.ReturnUnless(c.PID().Eq(os.Getpid()).And(c.Arg(2).Eq(777)))
+		sizes.Inc(c, c.Arg(2))
+		pair.Enter(c, c.Nsecs())
+	})
+	p.On(ret, func(c *action.Ctx) {
+		c.ReturnUnless(c.PID().Eq(os.Getpid()).And(c.Ret().Eq(777)))
+		pair.Leave(c, func(t0 action.Int) {
+			rets.Inc(c, c.Ret())
+			lat.Observe(c, c.Nsecs().Sub(t0))
+		})
+	})
+	return p, sizes, rets, pair, lat
+}
+
+// TestEntryAndReturn counts 23 reads at the entry and the return of vfs_read,
+// by kprobes and by trampolines.
+func TestEntryAndReturn(t *testing.T) {
+	for _, c := range []struct {
+		name       string
+		entry, ret probe.Target
+	}{
+		{"kprobe", probe.Kprobe{Symbol: "vfs_read"}, probe.Kretprobe{Symbol: "vfs_read"}},
+		{"fentry", probe.Fentry{Symbol: "vfs_read"}, probe.Fexit{Symbol: "vfs_read"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			p, sizes, rets, pair, _ := vfsRead(c.entry, c.ret)
+			s := attachOrSkip(t, p, nil)
+			reads(t, 23, 777)
+			if n := total(t, s, sizes); n != 23 {
+				t.Errorf("%d entries, want 23", n)
+			}
+			if n := total(t, s, rets); n != 23 {
+				t.Errorf("%d returns, want 23", n)
+			}
+			if n, err := pair.Missed(s); err != nil || n != 0 {
+				t.Errorf("%d missed, %v", n, err)
+			}
+		})
+	}
+}
+
+// TestTypedPointers reads through pointers that the verifier knows the type of,
+// and does arithmetic on them, which it refuses on such pointers as they are.
+func TestTypedPointers(t *testing.T) {
+	names := action.NewCounter[[32]byte]("names", 64)
+	odd := action.NewCounter[uint64]("odd", 64)
+	p := action.NewProgram("typed")
+	p.IncludeSelf = true
+	body := func(c *action.Ctx) {
+		c.ReturnUnless(c.PID().Eq(os.Getpid()).And(c.Arg(2).Eq(777)))
+		file := c.Arg(0).Ptr()
+		names.Inc(c, file.MemberPtr("f_path.dentry").Member("d_name.name").Str(32))
+		odd.Inc(c, c.Arg(0).Xor(0xff).Shr(60).And(1))
+	}
+	p.On(probe.Fentry{Symbol: "vfs_read"}, body)
+	s := attachOrSkip(t, p, nil)
+	reads(t, 23, 777)
+	tab, err := names.Table(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	snap, err := tab.Snapshot()
+	if err != nil || len(snap.Entries) != 1 {
+		t.Fatalf("%v, %v", snap, err)
+	}
+	exe, err := os.Readlink("/proc/self/exe")
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := snap.Entries[0]
+	if name := action.Text(e.Key[:]); e.Value != 23 || !strings.HasSuffix(exe, "/"+name) && exe != "/"+name {
+		t.Errorf("%d reads of %q, want 23 of %s", e.Value, name, exe)
+	}
+	if n := total(t, s, odd); n != 23 {
+		t.Errorf("%d, want 23", n)
+	}
+}
+
+// TestRawTracepointTyped reads the task that is switched to, from the raw
+// tracepoint's typed arguments.
+func TestRawTracepointTyped(t *testing.T) {
+	seen := action.NewCounter[action.Comm]("seen", 1024)
+	for _, prefer := range []bool{false, true} {
+		p := action.NewProgram("switch")
+		p.On(probe.RawTracepoint{Name: "sched_switch"}, func(c *action.Ctx) {
+			seen.Inc(c, c.ArgNamed("next").Ptr().Member("comm").Str(16))
+		})
+		s := attachOrSkip(t, p, &action.Options{Resolve: &probe.Options{PreferBTF: prefer}})
+		reads(t, 23, 777)
+		for range 100 {
+			os.Getpid()
+		}
+		w := make(chan int)
+		for range 100 {
+			go func() { w <- 1 }()
+			<-w
+		}
+		st, err := s.Stats()
+		if err != nil || st.Faults != 0 {
+			t.Errorf("%+v, %v", st, err)
+		}
+		tab, err := seen.Table(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		snap, err := tab.Snapshot()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range snap.Entries {
+			if e.Key.String() == "" {
+				t.Errorf("a task without a name: %v", e)
+			}
+		}
+		_ = s.Close()
+	}
+}
+
+// recurse calls itself n times, and lets other goroutines run in between, so
+// that it returns on other threads than it was called on.
+//
+//go:noinline
+func recurse(n int) int {
+	if n == 0 {
+		return 1
+	}
+	runtime.Gosched()
+	time.Sleep(time.Microsecond)
+	return 1 + recurse(n-1)
+}
+
+// growStack makes the goroutine's stack larger than the test needs. Where a
+// function's prologue grows the stack it begins anew, and a probe on its entry
+// fires a second time.
+//
+//go:noinline
+func growStack() byte {
+	var frame [64 << 10]byte
+	return frame[len(frame)-1-runtime.NumCPU()]
+}
+
+// TestGoroutinesPair pairs recursive calls of goroutines that migrate between
+// threads: every return finds its own entry.
+func TestGoroutinesPair(t *testing.T) {
+	const name = "github.com/borescope/borescope/probe/action_test.recurse"
+	entries, returns := action.NewCount("entries"), action.NewCount("returns")
+	ids := action.NewCounter[uint64]("ids", 1024)
+	other := action.NewCount("other")
+	pair := action.NewPair[uint64]("pair", 4096)
+	p := action.NewProgram("goroutines")
+	p.IncludeSelf = true
+	p.On(probe.Uprobe{Path: "/proc/self/exe", Symbol: name}, func(c *action.Ctx) {
+		entries.Inc(c)
+		ids.Inc(c, c.Goid())
+		pair.Enter(c, c.TID())
+	})
+	p.On(probe.Uretprobe{Path: "/proc/self/exe", Symbol: name}, func(c *action.Ctx) {
+		pair.Leave(c, func(tid action.Int) {
+			returns.Inc(c)
+			c.If(tid.Ne(c.TID()), func() { other.Inc(c) })
+		})
+	})
+	s := attachOrSkip(t, p, nil)
+	const goroutines, depth = 16, 30
+	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // which would shrink stacks again
+	var wg sync.WaitGroup
+	for range goroutines {
+		wg.Go(func() {
+			growStack()
+			if recurse(depth) != depth+1 {
+				t.Error("wrong result")
+			}
+		})
+	}
+	wg.Wait()
+	const calls = goroutines * (depth + 1)
+	// Under QEMU, and now and then in a binary built with the race detector, a
+	// uprobe fires once too often: a signal of Go's own preemption may meet its
+	// single step.
+	most := uint64(calls)
+	if testenv.InGuest() || raceEnabled {
+		most += 2
+	}
+	if n := total(t, s, entries); n < calls || n > most {
+		t.Errorf("%d entries, want %d", n, calls)
+	}
+	if n := total(t, s, returns); n < calls || n > most {
+		t.Errorf("%d returns, want %d", n, calls)
+	}
+	if n, err := pair.Missed(s); err != nil || n != 0 {
+		t.Errorf("%d missed, %v", n, err)
+	}
+	tab, err := ids.Table(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	snap, err := tab.Snapshot()
+	if err != nil || len(snap.Entries) != goroutines {
+		t.Errorf("%d goroutines, %v; want %d", len(snap.Entries), err, goroutines)
+	}
+	t.Logf("%d of %d calls returned on another thread", total(t, s, other), calls)
+}

@@ -1,0 +1,295 @@
+package action
+
+import (
+	"fmt"
+	"reflect"
+)
+
+// Value is a value that a program computes when it runs: an Int, a Bool, a Str,
+// a Ptr, a Stack or a Tuple. Values are made at build time by the methods of
+// Ctx and of other values.
+//
+// Where a method takes any, it takes a Value, or a Go integer, bool or string
+// as a constant; anything else is an error that Compile reports.
+type Value interface {
+	// Expr is the expression behind the value, for mixing the typed surface
+	// with the IR.
+	Expr() *Expr
+}
+
+// Int is a number, or any value whose type only the plan knows, such as an
+// argument: it can be turned into what it is by Ptr, Str, UserStr and Elem.
+// Arithmetic is in 64 bits, unsigned if an operand is an unsigned 64-bit
+// number, and wraps around; division by zero gives 0 and the remainder the
+// dividend. The zero Int is the constant 0.
+type Int struct {
+	c *Ctx
+	e *Expr
+}
+
+// Bool is a condition.
+type Bool struct {
+	c *Ctx
+	e *Expr
+}
+
+// Str is text of bounded size.
+type Str struct {
+	c *Ctx
+	e *Expr
+}
+
+// Ptr is an address in kernel or user memory, with the type of what is there.
+type Ptr struct {
+	c *Ctx
+	e *Expr
+}
+
+// Stack is a list of program counters, innermost first.
+type Stack struct{ e *Expr }
+
+// Tuple is several values side by side, as a key of several parts.
+type Tuple struct{ e *Expr }
+
+// Expr returns the expression behind the value.
+func (v Int) Expr() *Expr { return orZero(v.e) }
+
+// Expr returns the expression behind the value.
+func (v Bool) Expr() *Expr { return orZero(v.e) }
+
+// Expr returns the expression behind the value.
+func (v Str) Expr() *Expr { return orZero(v.e) }
+
+// Expr returns the expression behind the value.
+func (v Ptr) Expr() *Expr { return orZero(v.e) }
+
+// Expr returns the expression behind the value.
+func (v Stack) Expr() *Expr { return orZero(v.e) }
+
+// Expr returns the expression behind the value.
+func (v Tuple) Expr() *Expr { return orZero(v.e) }
+
+func orZero(e *Expr) *Expr {
+	if e == nil {
+		return NewConst(0)
+	}
+	return e
+}
+
+// lift makes an expression of a Value or a Go constant.
+func lift(x any) *Expr {
+	switch v := x.(type) {
+	case Value:
+		return v.Expr()
+	case *Expr:
+		return orZero(v)
+	case string:
+		return NewString(v)
+	case bool:
+		return &Expr{Op: OpConst, Type: BoolType(), Int: int64(b2u(v))}
+	}
+	r := reflect.ValueOf(x)
+	switch {
+	case r.IsValid() && r.CanInt():
+		return NewConst(r.Int())
+	case r.IsValid() && r.CanUint() && r.Uint() > 1<<63-1:
+		return &Expr{Op: OpConst, Type: Uint64Type(), Int: int64(r.Uint())}
+	case r.IsValid() && r.CanUint():
+		return NewConst(int64(r.Uint()))
+	}
+	return &Expr{Op: OpInvalid, Str: fmt.Sprintf("%T is neither a value nor a constant", x)}
+}
+
+func (v Int) op(op Op, x any) Int {
+	return Int{v.c, &Expr{Op: op, Args: []*Expr{v.Expr(), lift(x)}, Pos: callerPos()}}
+}
+
+func (v Int) test(op Op, x any) Bool { return Bool(v.op(op, x)) }
+
+// Add returns v + x.
+func (v Int) Add(x any) Int { return v.op(OpAdd, x) }
+
+// Sub returns v - x.
+func (v Int) Sub(x any) Int { return v.op(OpSub, x) }
+
+// Mul returns v * x.
+func (v Int) Mul(x any) Int { return v.op(OpMul, x) }
+
+// Div returns v / x, towards zero; by zero it is 0.
+func (v Int) Div(x any) Int { return v.op(OpDiv, x) }
+
+// Mod returns the remainder of v / x; by zero it is v.
+func (v Int) Mod(x any) Int { return v.op(OpMod, x) }
+
+// And returns the bitwise and.
+func (v Int) And(x any) Int { return v.op(OpAnd, x) }
+
+// Or returns the bitwise or.
+func (v Int) Or(x any) Int { return v.op(OpOr, x) }
+
+// Xor returns the bitwise exclusive or.
+func (v Int) Xor(x any) Int { return v.op(OpXor, x) }
+
+// Shl shifts left by x modulo 64.
+func (v Int) Shl(x any) Int { return v.op(OpShl, x) }
+
+// Shr shifts right by x modulo 64, keeping the sign of a signed value.
+func (v Int) Shr(x any) Int { return v.op(OpShr, x) }
+
+// Neg returns -v.
+func (v Int) Neg() Int { return Int{v.c, NewExpr(OpNeg, v.Expr())} }
+
+// Eq returns v == x.
+func (v Int) Eq(x any) Bool { return v.test(OpEq, x) }
+
+// Ne returns v != x.
+func (v Int) Ne(x any) Bool { return v.test(OpNe, x) }
+
+// Lt returns v < x.
+func (v Int) Lt(x any) Bool { return v.test(OpLt, x) }
+
+// Le returns v <= x.
+func (v Int) Le(x any) Bool { return v.test(OpLe, x) }
+
+// Gt returns v > x.
+func (v Int) Gt(x any) Bool { return v.test(OpGt, x) }
+
+// Ge returns v >= x.
+func (v Int) Ge(x any) Bool { return v.test(OpGe, x) }
+
+// As converts to an integer type: truncated or extended to its width.
+func (v Int) As(t Type) Int {
+	return Int{v.c, &Expr{Op: OpCast, Type: t, Args: []*Expr{v.Expr()}, Pos: callerPos()}}
+}
+
+// Bswap reverses the bytes, in the value's own width: ports and addresses of
+// the network.
+func (v Int) Bswap() Int { return Int{v.c, NewExpr(OpBswap, v.Expr())} }
+
+// If returns v if cond holds and x if not.
+func (v Int) If(cond Bool, x any) Int {
+	return Int{v.c, &Expr{Op: OpCond, Args: []*Expr{cond.Expr(), v.Expr(), lift(x)}, Pos: callerPos()}}
+}
+
+// Ptr takes the value as the pointer that it is, where its type is known.
+func (v Int) Ptr() Ptr { return Ptr(v) }
+
+// PtrTo takes the value as a pointer to the kernel type of that name, in user
+// memory if user is set: "struct sock", "task_struct".
+func (v Int) PtrTo(name string, user bool) Ptr {
+	t := Type{Kind: KindPtr, Size: 8, User: user}
+	return Ptr{v.c, &Expr{Op: OpCast, Type: t, Str: name, Args: []*Expr{v.Expr()}, Pos: callerPos()}}
+}
+
+// Str reads the text that the value points to, or is, cut to size-1 bytes. A
+// number is taken as a kernel address.
+func (v Int) Str(size int) Str { return Ptr(v).Str(size) }
+
+// UserStr reads the text at the user address that the value is.
+func (v Int) UserStr(size int) Str {
+	p := &Expr{Op: OpCast, Type: PtrType(nil, true), Args: []*Expr{v.Expr()}}
+	return Ptr{v.c, p}.Str(size)
+}
+
+// Elem is a field of a struct value (of a map whose values are structs).
+func (v Int) Elem(name string) Int {
+	return Int{v.c, &Expr{Op: OpElem, Str: name, Args: []*Expr{v.Expr()}, Pos: callerPos()}}
+}
+
+// Not returns whether v does not hold.
+func (v Bool) Not() Bool { return Bool{v.c, NewExpr(OpLNot, v.Expr())} }
+
+// And returns whether both hold; x is looked at only if v holds.
+func (v Bool) And(x Bool) Bool { return Bool{v.c, NewExpr(OpLAnd, v.Expr(), x.Expr())} }
+
+// Or returns whether one holds; x is looked at only if v does not hold.
+func (v Bool) Or(x Bool) Bool { return Bool{v.c, NewExpr(OpLOr, v.Expr(), x.Expr())} }
+
+func (v Str) test(op Op, x any) Bool {
+	return Bool{v.c, &Expr{Op: op, Args: []*Expr{v.Expr(), lift(x)}, Pos: callerPos()}}
+}
+
+// Eq returns whether the texts are equal.
+func (v Str) Eq(x any) Bool { return v.test(OpEq, x) }
+
+// Ne returns whether the texts differ.
+func (v Str) Ne(x any) Bool { return v.test(OpNe, x) }
+
+// HasPrefix returns whether the text begins with s.
+func (v Str) HasPrefix(s string) Bool {
+	return Bool{v.c, &Expr{Op: OpHasPrefix, Str: s, Args: []*Expr{v.Expr()}, Pos: callerPos()}}
+}
+
+// Contains returns whether s is in the text. The search is unrolled: its size
+// is that of the text times that of s.
+func (v Str) Contains(s string) Bool {
+	return Bool{v.c, &Expr{Op: OpContains, Str: s, Args: []*Expr{v.Expr()}, Pos: callerPos()}}
+}
+
+// Len is the number of bytes in the text.
+func (v Str) Len() Int { return Int{v.c, NewExpr(OpLen, v.Expr())} }
+
+// Member reads a member of what the pointer points to, by path: "f_path.dentry",
+// "d_name.name", "sk->__sk_common.skc_dport", "args[2]".
+func (v Ptr) Member(path string) Int {
+	e := &Expr{Op: OpMember, Str: path, Args: []*Expr{v.Expr()}, Pos: callerPos()}
+	return v.c.read(e)
+}
+
+// MemberPtr reads a member that is a pointer.
+func (v Ptr) MemberPtr(path string) Ptr { return Ptr(v.Member(path)) }
+
+// Addr is the address of a member.
+func (v Ptr) Addr(path string) Ptr {
+	return Ptr{v.c, &Expr{Op: OpAddrOf, Str: path, Args: []*Expr{v.Expr()}, Pos: callerPos()}}
+}
+
+// Index reads element i of the array that the pointer points to.
+func (v Ptr) Index(i any) Int {
+	return v.c.read(&Expr{Op: OpIndex, Args: []*Expr{v.Expr(), lift(i)}, Pos: callerPos()})
+}
+
+// Deref reads what the pointer points to.
+func (v Ptr) Deref() Int {
+	return v.c.read(&Expr{Op: OpDeref, Args: []*Expr{v.Expr()}, Pos: callerPos()})
+}
+
+// Load reads a value of type t at off bytes behind the address.
+func (v Ptr) Load(off int64, t Type) Int {
+	p := v.Expr()
+	if off != 0 {
+		p = &Expr{Op: OpAdd, Args: []*Expr{p, NewConst(off)}}
+	}
+	return v.c.read(&Expr{Op: OpDeref, Type: t, Args: []*Expr{p}, Pos: callerPos()})
+}
+
+// Str reads the text at the address, cut to size-1 bytes; cuts are counted.
+func (v Ptr) Str(size int) Str {
+	e := &Expr{Op: OpStr, Type: StringType(size), Args: []*Expr{v.Expr()}, Pos: callerPos()}
+	return Str(v.c.read(e))
+}
+
+// Bytes reads size bytes at the address.
+func (v Ptr) Bytes(size int) Tuple {
+	e := &Expr{Op: OpBuf, Type: BytesType(size), Args: []*Expr{v.Expr()}, Pos: callerPos()}
+	return Tuple{v.c.read(e).e}
+}
+
+// Int is the address as a number.
+func (v Ptr) Int() Int { return Int(v) }
+
+// Eq returns whether the addresses are equal; x may be 0.
+func (v Ptr) Eq(x any) Bool { return Int(v).Eq(x) }
+
+// Ne returns whether the addresses differ; x may be 0.
+func (v Ptr) Ne(x any) Bool { return Int(v).Ne(x) }
+
+// Key puts several values side by side: the key of a map whose Go key type is a
+// struct with fields of these types in this order.
+func Key(parts ...any) Tuple {
+	e := &Expr{Op: OpTuple, Pos: callerPos()}
+	for _, p := range parts {
+		e.Args = append(e.Args, lift(p))
+	}
+	return Tuple{e}
+}

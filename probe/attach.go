@@ -1,0 +1,193 @@
+package probe
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"sync"
+
+	"github.com/cilium/ebpf"
+)
+
+// AttachOptions says how a plan is carried out. The zero value, and nil, is
+// the default.
+type AttachOptions struct {
+	// Missing is what happens to sites that the kernel refuses although the
+	// plan has them: an error that undoes all (MissingError, the default), or
+	// they are left out, and with MissingWarn listed by Link.Missing.
+	Missing MissingPolicy
+	// Env is what errors are explained by; nil is this machine.
+	Env *Env
+}
+
+// Link holds attachments, and everything else that keeps probes firing: as
+// long as it is open they fire, and when it is closed, or the process ends in
+// whatever way, nothing of them is left in the kernel. Keep the Link until you
+// are done: a Link that is forgotten is closed by the garbage collector.
+//
+// A Link is safe for concurrent use.
+type Link struct {
+	sites   []Site
+	missing []Missing
+
+	mu     sync.Mutex
+	held   []held          // guarded by mu
+	progs  []*ebpf.Program // guarded by mu: clones
+	ends   []*ebpf.Program // guarded by mu: of progs, to run before closing
+	closed bool            // guarded by mu
+}
+
+// held is one kernel object that a Link owns.
+type held struct {
+	fd int
+	// link is set on bpf_links, which can tell how they fare and be pinned.
+	link bool
+	// method is how it was attached.
+	method Method
+	// sites are the indices of the sites that it serves, from first to last.
+	first, last int
+	// undo is what closing takes besides closing the descriptor.
+	undo func() error
+}
+
+// Sites returns the places that are attached, in the order of the plan.
+func (l *Link) Sites() []Site { return slices.Clone(l.sites) }
+
+// Missing returns the sites that the kernel refused, where the caller asked to
+// go on without them.
+func (l *Link) Missing() []Missing { return slices.Clone(l.missing) }
+
+// Targets returns what is attached, each target once.
+func (l *Link) Targets() []Target {
+	var out []Target
+	seen := map[string]bool{}
+	for i := range l.sites {
+		if t := l.sites[i].Target; !seen[t.String()] {
+			seen[t.String()] = true
+			out = append(out, t)
+		}
+	}
+	return out
+}
+
+// Attach puts the plan's programs, loaded by their names in the plan, at their
+// sites, and returns the one Link that holds all of it; the caller closes it.
+// The programs stay the caller's and may be closed at once.
+//
+// If anything fails, everything is undone, unless o.Missing says otherwise.
+// Perf events are started together once all is attached, then Begin programs
+// run once; End programs run when the Link is closed. Errors name the target
+// and the true cause: lockdown, kernel configuration, capability, a file.
+func (p *Plan) Attach(progs map[string]*ebpf.Program, o *AttachOptions) (*Link, error) {
+	if o == nil {
+		o = &AttachOptions{}
+	}
+	for i := range p.Programs {
+		name := p.Programs[i].Name
+		if progs[name] == nil {
+			return nil, fmt.Errorf("attach %s: the plan's program %s is not among those loaded", p.Programs[i].first(), name)
+		}
+	}
+	env := o.Env
+	if env == nil {
+		env = NewEnv(nil)
+	}
+	return attachPlan(p, progs, env, o)
+}
+
+// first is the program's first target, for messages.
+func (p *Program) first() string {
+	if len(p.Sites) == 0 {
+		return p.Name
+	}
+	s := p.Sites[0].Target.String()
+	if n := len(p.Sites) - 1; n > 0 && p.Sites[n].Target.String() != s {
+		s += fmt.Sprintf(" and %d more", n)
+	}
+	return s
+}
+
+// Attach attaches a program that was loaded elsewhere (bpf2go, an ELF object)
+// to a target, in the way that suits the program's type. The kernel does not
+// tell which attach type a program was loaded with: for multi and session
+// programs o.AttachType says it. The program stays the caller's; the caller
+// closes the Link.
+func Attach(prog *ebpf.Program, target Target, o *Options) (*Link, error) {
+	return AttachAll(prog, []Target{target}, o)
+}
+
+// AttachAll attaches one program, loaded elsewhere, to many targets of a kind:
+// with one multi link where the program's attach type (o.AttachType) and the
+// kernel allow that, else one by one. Names are resolved to addresses, and
+// duplicates dropped. What cannot be attached is treated as o.Missing says; on
+// failure everything is undone. The caller closes the Link.
+func AttachAll(prog *ebpf.Program, targets []Target, o *Options) (*Link, error) {
+	if prog == nil {
+		return nil, errors.New("attach: no program")
+	}
+	if len(targets) == 0 {
+		return nil, errors.New("attach: no targets")
+	}
+	var c Options
+	if o != nil {
+		c = *o
+	}
+	if !isMultiType(c.AttachType) && prog.Type() == ebpf.Kprobe {
+		c.NoMulti = true
+	}
+	c.Session = c.AttachType == ebpf.AttachTraceKprobeSession || c.AttachType == attachUprobeSession
+	c.PreferBTF = prog.Type() == ebpf.Tracing
+	c.NoTypes = c.NoTypes || prog.Type() != ebpf.Tracing && prog.Type() != ebpf.LSM
+	if c.Env == nil {
+		c.Env = NewEnv(nil)
+	}
+	plan, err := Resolve(c.Env, []Target{Set(targets)}, &c)
+	if err != nil {
+		return nil, err
+	}
+	if err := plan.fits(prog); err != nil {
+		return nil, err
+	}
+	progs := make(map[string]*ebpf.Program, len(plan.Programs))
+	for i := range plan.Programs {
+		progs[plan.Programs[i].Name] = prog
+	}
+	link, err := plan.Attach(progs, &AttachOptions{Missing: c.Missing, Env: c.Env})
+	if err == nil {
+		link.missing = append(slices.Clone(plan.Missing), link.missing...)
+	}
+	return link, err
+}
+
+// fits checks that one program can serve the whole plan.
+func (p *Plan) fits(prog *ebpf.Program) error {
+	for i := range p.Programs {
+		g := &p.Programs[i]
+		if g.Type != prog.Type() {
+			return fmt.Errorf("attach %s: the program is of type %s, the target needs %s", g.first(), prog.Type(), g.Type)
+		}
+	}
+	return nil
+}
+
+// Close detaches everything, runs End programs before, and returns when the
+// kernel has let go of it all. It may be called again, and on a nil Link, and
+// while events are still firing.
+func (l *Link) Close() error {
+	if l == nil {
+		return nil
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		return nil
+	}
+	l.closed = true
+	return l.release()
+}
+
+// errClosed is what methods of a closed Link return.
+func (l *Link) errClosed(op string) error {
+	return fmt.Errorf("%s: link: %w", op, os.ErrClosed)
+}

@@ -1,0 +1,387 @@
+package probe
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+	"syscall"
+
+	"github.com/cilium/ebpf"
+
+	"github.com/borescope/borescope/internal/feature"
+	"github.com/borescope/borescope/internal/kernel"
+)
+
+// attacher is the state of one Plan.Attach.
+type attacher struct {
+	env  *Env
+	o    *AttachOptions
+	link *Link
+	// start holds the perf events that were opened disabled.
+	start []int
+	// drop holds the events whose descriptor is no longer needed once they are
+	// started, because a bpf_link keeps them.
+	drop []int
+	// types are the numbers of dynamic PMUs.
+	types map[string]pmuType
+}
+
+func attachPlan(p *Plan, progs map[string]*ebpf.Program, env *Env, o *AttachOptions) (*Link, error) {
+	a := &attacher{env: env, o: o, link: &Link{}}
+	if err := a.attachAll(p, progs); err != nil {
+		a.closeDropped()
+		return nil, errors.Join(err, a.link.Close())
+	}
+	a.closeDropped()
+	runtime.SetFinalizer(a.link, (*Link).Close)
+	return a.link, nil
+}
+
+func (a *attacher) attachAll(p *Plan, progs map[string]*ebpf.Program) error {
+	var begins []*ebpf.Program
+	for i := range p.Programs {
+		g := &p.Programs[i]
+		prog, err := progs[g.Name].Clone()
+		if err != nil {
+			return fmt.Errorf("attach %s: %w", g.first(), err)
+		}
+		a.link.progs = append(a.link.progs, prog)
+		if g.Method == MethodRun {
+			begins = append(begins, a.runner(g, prog)...)
+			continue
+		}
+		if err := a.program(g, prog); err != nil {
+			return err
+		}
+	}
+	if len(a.link.sites) == 0 && len(a.link.missing) > 0 {
+		return a.link.missing[0].Err
+	}
+	for _, fd := range a.start {
+		if err := kernel.EnablePerf(fd); err != nil {
+			return fmt.Errorf("attach: start perf event: %w", err)
+		}
+	}
+	for _, prog := range begins {
+		if _, err := kernel.TestRun(prog.FD(), nil); err != nil {
+			return fmt.Errorf("attach begin: %w", err)
+		}
+	}
+	return nil
+}
+
+// runner sorts a begin or end program in.
+func (a *attacher) runner(g *Program, prog *ebpf.Program) []*ebpf.Program {
+	a.link.sites = append(a.link.sites, g.Sites...)
+	if _, ok := g.Sites[0].Target.(Begin); ok {
+		return []*ebpf.Program{prog}
+	}
+	a.link.ends = append(a.link.ends, prog)
+	return nil
+}
+
+// closeDropped closes the perf descriptors that links have taken over.
+func (a *attacher) closeDropped() {
+	for _, fd := range a.drop {
+		kernel.Close(fd)
+	}
+	a.drop = nil
+}
+
+// program attaches one program at its sites.
+func (a *attacher) program(g *Program, prog *ebpf.Program) error {
+	switch g.Method {
+	case MethodKprobeMulti:
+		return a.kprobeMulti(g, prog, g.Sites)
+	case MethodUprobeMulti:
+		return a.uprobeMulti(g, prog)
+	case MethodPerfLink, MethodPerfIoctl, MethodRawTracepoint, MethodTracing, MethodIter, MethodSocket, MethodTracefs:
+	default:
+		return fmt.Errorf("attach %s: the plan has no method", g.first())
+	}
+	for i := range g.Sites {
+		s := &g.Sites[i]
+		err := a.site(g, prog, s)
+		if err == nil {
+			continue
+		}
+		if a.isOffline(s) {
+			continue // a CPU that went away since the plan was made
+		}
+		if err := a.missing(s, fmt.Errorf("attach %s: %w", s.Target, err)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// isOffline tells a sampling site whose CPU is offline now.
+func (a *attacher) isOffline(s *Site) bool {
+	if _, ok := s.Target.(Perf); !ok || s.CPU < 0 {
+		return false
+	}
+	list, err := a.env.OnlineCPUs()
+	return err == nil && !slices.Contains(list, s.CPU)
+}
+
+func (a *attacher) missing(s *Site, err error) error {
+	switch a.o.Missing {
+	case MissingError:
+		return err
+	case MissingWarn:
+		a.link.missing = append(a.link.missing, Missing{s.Target, err})
+	}
+	return nil
+}
+
+// site attaches a program at one place.
+func (a *attacher) site(g *Program, prog *ebpf.Program, s *Site) error {
+	switch g.Method {
+	case MethodRawTracepoint:
+		return a.rawTracepoint(prog, s)
+	case MethodTracing:
+		return a.tracing(g, prog, s)
+	case MethodIter:
+		return a.iter(prog, s)
+	case MethodSocket:
+		return a.socket(prog, s)
+	case MethodTracefs:
+		return a.tracefs(g, prog, s)
+	}
+	if g.Type == ebpf.PerfEvent {
+		return a.sampling(g, prog, s)
+	}
+	ev, err := a.siteEvent(g, s)
+	if err != nil {
+		return err
+	}
+	return a.perfEvent(g, prog, s, ev)
+}
+
+// keep records what serves the given sites.
+func (a *attacher) keep(h held, sites ...Site) {
+	h.first = len(a.link.sites)
+	a.link.sites = append(a.link.sites, sites...)
+	h.last = len(a.link.sites)
+	a.link.held = append(a.link.held, h)
+}
+
+func (a *attacher) rawTracepoint(prog *ebpf.Program, s *Site) error {
+	cookie := uint64(s.Cookie)
+	if cookie != 0 && !a.env.has(feature.RawTracepointCookie) {
+		cookie = 0
+	}
+	fd, err := kernel.RawTracepoint(prog.FD(), s.Symbol, cookie)
+	if err != nil {
+		return a.explainRaw(s, err)
+	}
+	a.keep(held{fd: fd, link: true, method: MethodRawTracepoint}, *s)
+	return nil
+}
+
+func (a *attacher) explainRaw(s *Site, err error) error {
+	switch {
+	case errors.Is(err, syscall.ENOENT):
+		if spec, berr := a.env.BTF(); berr == nil {
+			return (&resolver{env: a.env, o: &Options{}}).noRaw(spec, s.Symbol)
+		}
+		return notFound("no raw tracepoint %s", s.Symbol)
+	case errors.Is(err, syscall.EINVAL):
+		return fmt.Errorf("the program reads more arguments than the tracepoint has: %w", err)
+	}
+	return feature.Explain(feature.RawTracepoint, err)
+}
+
+func (a *attacher) tracing(g *Program, prog *ebpf.Program, s *Site) error {
+	cookie := uint64(s.Cookie)
+	fd, err := kernel.Tracing(prog.FD(), uint32(g.AttachType), cookie)
+	if err != nil && cookie != 0 {
+		// Before 5.19 trampolines take no cookie (commit 2fcc82411e74).
+		fd, err = kernel.Tracing(prog.FD(), uint32(g.AttachType), 0)
+	}
+	if err != nil {
+		return a.explainTracing(g, err)
+	}
+	a.keep(held{fd: fd, link: true, method: MethodTracing}, *s)
+	return nil
+}
+
+func (a *attacher) explainTracing(g *Program, err error) error {
+	f := feature.Fentry
+	switch g.AttachType {
+	case ebpf.AttachTraceFExit, ebpf.AttachModifyReturn:
+		f = feature.Fexit
+	case ebpf.AttachTraceRawTp:
+		f = feature.TPBTF
+	case ebpf.AttachLSMMac:
+		f = feature.LSM
+	}
+	switch {
+	case errors.Is(err, syscall.ENOENT):
+		// Commit f3a95075549e, "bpf: Allow trampoline re-attach".
+		return &UnsupportedError{
+			Feature: "attaching a tracing program again", Since: "5.13", Err: err,
+			Hint: "Linux " + a.env.Release() + " allows it once: load the program anew",
+		}
+	case errors.Is(err, syscall.EBUSY):
+		return fmt.Errorf("its entry is not patchable (notrace), or another user has replaced it: %w", err)
+	case errors.Is(err, syscall.E2BIG):
+		return fmt.Errorf("38 programs on one function is the kernel's limit: %w", err)
+	}
+	return feature.Explain(f, err)
+}
+
+func (a *attacher) iter(prog *ebpf.Program, s *Site) error {
+	var task *kernel.IterTask
+	if s.PID != 0 {
+		task = &kernel.IterTask{PID: uint32(s.PID)}
+	}
+	fd, err := kernel.Iter(prog.FD(), task)
+	if err != nil {
+		if task != nil && (errors.Is(err, syscall.EINVAL) || errors.Is(err, syscall.E2BIG)) {
+			return &UnsupportedError{
+				Feature: "iterator with a pid", Since: "6.1", Err: err,
+				Hint: "Linux " + a.env.Release() + " iterates over all tasks only: compare the pid in the program",
+			}
+		}
+		return feature.Explain(feature.Iter, err)
+	}
+	a.keep(held{fd: fd, link: true, method: MethodIter}, *s)
+	return nil
+}
+
+// kprobeMulti attaches at many kernel functions with one link. Where the kernel
+// refuses the lot, and the caller goes on without what can't be had, halves are
+// tried until the ones at fault stand alone.
+func (a *attacher) kprobeMulti(g *Program, prog *ebpf.Program, sites []Site) error {
+	sites = uniqueAddresses(sites)
+	addrs := make([]uint64, len(sites))
+	cookies := make([]uint64, len(sites))
+	for i := range sites {
+		addrs[i], cookies[i] = sites[i].Address, uint64(sites[i].Cookie)
+	}
+	var flags uint32
+	if g.Returns && g.AttachType != ebpf.AttachTraceKprobeSession {
+		flags = kernel.MultiReturn
+	}
+	fd, err := kernel.KprobeMulti(prog.FD(), uint32(g.AttachType), addrs, cookies, flags)
+	if err == nil {
+		a.keep(held{fd: fd, link: true, method: MethodKprobeMulti}, sites...)
+		return nil
+	}
+	if len(sites) > 1 && a.o.Missing != MissingError && !errors.Is(err, syscall.EPERM) {
+		h := len(sites) / 2
+		if err := a.kprobeMulti(g, prog, sites[:h]); err != nil {
+			return err
+		}
+		return a.kprobeMulti(g, prog, sites[h:])
+	}
+	return a.missing(&sites[0], fmt.Errorf("attach %s: %w", firstOf(sites), a.explainMulti(g, err)))
+}
+
+func firstOf(sites []Site) string { return (&Program{Sites: sites}).first() }
+
+func (a *attacher) explainMulti(g *Program, err error) error {
+	f := feature.KprobeMulti
+	if g.AttachType == ebpf.AttachTraceKprobeSession {
+		f = feature.KprobeSession
+	}
+	if why := feature.Explain(f, err); why != err {
+		return why
+	}
+	switch {
+	case errors.Is(err, syscall.EINVAL):
+		return fmt.Errorf("the program was not loaded with attach type %s, or a function is not traceable: %w", g.AttachType, err)
+	case errors.Is(err, syscall.ESRCH):
+		return fmt.Errorf("a function is not traceable: %w", err)
+	}
+	return err
+}
+
+// uniqueAddresses drops sites of an address that came before: kprobe.multi
+// refuses duplicates.
+func uniqueAddresses(sites []Site) []Site {
+	seen := make(map[uint64]bool, len(sites))
+	out := make([]Site, 0, len(sites))
+	for _, s := range sites {
+		if !seen[s.Address] {
+			seen[s.Address] = true
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+// uprobeMulti attaches at the sites of each file and process with one link.
+func (a *attacher) uprobeMulti(g *Program, prog *ebpf.Program) error {
+	type key struct {
+		path string
+		pid  int
+		refs bool
+	}
+	groups := map[key][]Site{}
+	var order []key
+	for _, s := range g.Sites {
+		k := key{s.Path, s.PID, s.RefCtrOffset != 0}
+		if groups[k] == nil {
+			order = append(order, k)
+		}
+		groups[k] = append(groups[k], s)
+	}
+	for _, k := range order {
+		if err := a.uprobeFile(g, prog, groups[k]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (a *attacher) uprobeFile(g *Program, prog *ebpf.Program, sites []Site) error {
+	offsets := make([]uint64, len(sites))
+	cookies := make([]uint64, len(sites))
+	var refs []uint64
+	for i := range sites {
+		offsets[i], cookies[i] = sites[i].Offset, uint64(sites[i].Cookie)
+		if sites[i].RefCtrOffset != 0 {
+			refs = append(refs, sites[i].RefCtrOffset)
+		}
+	}
+	var flags uint32
+	if g.returnProbe() {
+		flags = kernel.MultiReturn
+	}
+	first := &sites[0]
+	fd, err := kernel.UprobeMulti(prog.FD(), uint32(g.AttachType), first.Path, offsets, refs, cookies, first.PID, flags)
+	if err == nil {
+		a.keep(held{fd: fd, link: true, method: MethodUprobeMulti}, sites...)
+		return nil
+	}
+	if len(sites) > 1 && a.o.Missing != MissingError {
+		h := len(sites) / 2
+		if err := a.uprobeFile(g, prog, sites[:h]); err != nil {
+			return err
+		}
+		return a.uprobeFile(g, prog, sites[h:])
+	}
+	return a.missing(first, fmt.Errorf("attach %s: %w", firstOf(sites), a.explainUprobeMulti(g, first, err)))
+}
+
+func (a *attacher) explainUprobeMulti(g *Program, s *Site, err error) error {
+	f := feature.UprobeMulti
+	if g.AttachType == attachUprobeSession {
+		f = feature.UprobeSession
+	}
+	if why := feature.Explain(f, err); why != err {
+		return why
+	}
+	switch {
+	case errors.Is(err, syscall.ESRCH):
+		return notFound("no process %d", s.PID)
+	case errors.Is(err, syscall.EINVAL):
+		return fmt.Errorf("the program was not loaded with attach type %s, or the file's system takes no uprobes: %w",
+			strings.ToLower(g.AttachType.String()), err)
+	}
+	return err
+}

@@ -1,0 +1,149 @@
+package probe
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"path"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/cilium/ebpf"
+
+	"github.com/borescope/borescope/internal/feature"
+	"github.com/borescope/borescope/internal/kernel"
+	"github.com/borescope/borescope/pmc"
+)
+
+// socket opens a packet socket on the interface and gives it the program,
+// which sees every packet in and out. Nothing is read from the socket: a filter
+// that returns 0 keeps the packets out of it.
+func (a *attacher) socket(prog *ebpf.Program, s *Site) error {
+	t, ok := s.Target.(SocketFilter)
+	if !ok {
+		return fmt.Errorf("no socket for %s", s.Target)
+	}
+	ifi, err := net.InterfaceByName(t.Interface)
+	if err != nil {
+		return notFound("no interface %s%s", t.Interface, didYouMean(t.Interface, interfaces()))
+	}
+	fd, err := kernel.PacketFilter(ifi.Index, prog.FD())
+	if errors.Is(err, syscall.EPERM) {
+		return fmt.Errorf("it takes CAP_NET_RAW: %w", err)
+	}
+	if err != nil {
+		return err
+	}
+	a.keep(held{fd: fd, method: MethodSocket}, *s)
+	return nil
+}
+
+func interfaces() []string {
+	list, err := net.Interfaces()
+	if err != nil {
+		return nil
+	}
+	var out []string
+	for _, i := range list {
+		out = append(out, i.Name)
+	}
+	return out
+}
+
+// tracefsGroup is the group of the tracefs events that this package makes. An
+// event's name begins with the pid of its maker, so that the leftovers of
+// killed processes can be told.
+const tracefsGroup = "borescope"
+
+// tracefs attaches through an event made in tracefs: the only way to give a
+// kretprobe its maxactive. The event outlives a killed process; the next one
+// that makes any sweeps it.
+func (a *attacher) tracefs(g *Program, prog *ebpf.Program, s *Site) error {
+	t, ok := s.Target.(Kretprobe)
+	if !ok {
+		return fmt.Errorf("no tracefs event for %s", s.Target)
+	}
+	dir, err := a.env.tracefs()
+	if err != nil {
+		return err
+	}
+	events := "/" + dir + "/kprobe_events"
+	sweepTracefs(events)
+	// One process may hold several Links of a plan: the time tells them apart.
+	name := fmt.Sprintf("p%d_%d_%x", os.Getpid(), s.Cookie.Site(), time.Now().UnixNano())
+	fn := s.Symbol
+	if s.Module != "" {
+		fn = s.Module + ":" + fn
+	}
+	line := fmt.Sprintf("r%d:%s/%s %s", t.MaxActive, tracefsGroup, name, fn)
+	if err := appendLine(events, line); err != nil {
+		if errors.Is(err, fs.ErrNotExist) {
+			return feature.Explain(feature.Kprobe, err)
+		}
+		return a.explainKprobe(s, err)
+	}
+	undo := func() error { return appendLine(events, fmt.Sprintf("-:%s/%s", tracefsGroup, name)) }
+	if err := a.tracefsEvent(g, prog, s, path.Join("/", dir, "events", tracefsGroup, name, "id"), undo); err != nil {
+		return errors.Join(err, undo())
+	}
+	return nil
+}
+
+// tracefsEvent opens the event and attaches the program.
+func (a *attacher) tracefsEvent(g *Program, prog *ebpf.Program, s *Site, idFile string, undo func() error) error {
+	id := readNumber(idFile)
+	if id == 0 {
+		return fmt.Errorf("%s: no id", idFile)
+	}
+	ev, err := a.anyCPU(&event{
+		attr: pmc.Attr{Type: pmc.TypeTracepoint, Config: id, Sample: 1}, feature: feature.Tracepoint,
+	})
+	if err != nil {
+		return err
+	}
+	via := *g
+	via.Method = MethodPerfIoctl // the event must be gone before it can be removed: no second owner
+	if err := a.perfEvent(&via, prog, s, ev); err != nil {
+		return err
+	}
+	h := &a.link.held[len(a.link.held)-1]
+	h.method, h.undo = MethodTracefs, undo
+	return nil
+}
+
+func appendLine(name, line string) error {
+	f, err := os.OpenFile(name, os.O_WRONLY|os.O_APPEND, 0)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(line + "\n")
+	return errors.Join(err, f.Close())
+}
+
+// sweepTracefs removes the events of processes that are no more.
+func sweepTracefs(events string) {
+	b, err := os.ReadFile(events)
+	if err != nil {
+		return
+	}
+	for line := range strings.Lines(string(b)) {
+		// "r64:borescope/p1234_0 vfs_read"
+		_, rest, ok := strings.Cut(line, ":"+tracefsGroup+"/")
+		if !ok {
+			continue
+		}
+		name, _, _ := strings.Cut(strings.TrimSpace(rest), " ")
+		owner, _, _ := strings.Cut(strings.TrimPrefix(name, "p"), "_")
+		pid, err := strconv.Atoi(owner)
+		if err != nil || pid == os.Getpid() {
+			continue
+		}
+		if _, err := os.Stat(procPath(pid)); errors.Is(err, fs.ErrNotExist) {
+			_ = appendLine(events, fmt.Sprintf("-:%s/%s", tracefsGroup, name)) // busy events stay
+		}
+	}
+}

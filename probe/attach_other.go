@@ -1,0 +1,32 @@
+//go:build !linux
+
+package probe
+
+import (
+	"context"
+	"errors"
+	"io"
+	"runtime"
+	"time"
+
+	"github.com/cilium/ebpf"
+)
+
+// attachPlan is for Linux.
+func attachPlan(*Plan, map[string]*ebpf.Program, *Env, *AttachOptions) (*Link, error) {
+	return nil, &UnsupportedError{Feature: "attach", Hint: "probes are for Linux, this is " + runtime.GOOS}
+}
+
+func (l *Link) release() error { return nil }
+
+func (h *held) missed() (uint64, bool, error) { return 0, false, errors.ErrUnsupported }
+
+func estimateTargets(context.Context, *Env, []Target, time.Duration) ([]Estimated, error) {
+	return nil, &UnsupportedError{Feature: "estimate", Hint: "probes are for Linux, this is " + runtime.GOOS}
+}
+
+func (l *Link) openIter() (io.ReadCloser, error) { return nil, errors.ErrUnsupported }
+
+func (h *held) pin(string) error { return errors.ErrUnsupported }
+
+func openPinnedLink(string) (held, error) { return held{}, errors.ErrUnsupported }

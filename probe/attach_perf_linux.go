@@ -1,0 +1,336 @@
+package probe
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"github.com/cilium/ebpf"
+
+	"github.com/borescope/borescope/internal/feature"
+	"github.com/borescope/borescope/internal/kernel"
+	"github.com/borescope/borescope/pmc"
+)
+
+// event is a perf event to be opened.
+type event struct {
+	attr     pmc.Attr
+	path     string // goes into config1: kprobe_func, uprobe_path
+	pid, cpu int
+	flags    uint
+	// lower is set where a lower precision will do if the one asked for is
+	// refused (the modifier P).
+	lower   bool
+	feature Feature // what explains a refusal
+}
+
+// open opens the event, disabled.
+func (ev *event) open() (int, error) {
+	ev.attr.Size = pmc.AttrSize
+	ev.attr.Flags |= pmc.AttrDisabled
+	for {
+		b, err := ev.attr.AppendBinary(nil)
+		if err != nil {
+			return -1, err
+		}
+		fd, err := kernel.PerfEventOpen(b, ev.path, ev.pid, ev.cpu, -1, ev.flags)
+		level := ev.attr.Flags.Precise()
+		refused := errors.Is(err, syscall.EOPNOTSUPP) || errors.Is(err, syscall.EINVAL)
+		if !ev.lower || level == 0 || !refused {
+			return fd, err
+		}
+		ev.attr.Flags = ev.attr.Flags.WithPrecise(level - 1)
+	}
+}
+
+// perfEvent opens the event and attaches the program to it.
+func (a *attacher) perfEvent(g *Program, prog *ebpf.Program, s *Site, ev *event) error {
+	fd, err := ev.open()
+	if err != nil {
+		return a.explainOpen(s, ev, err)
+	}
+	if g.Method == MethodPerfLink {
+		// Cookies came with perf links: commits 82e6b1eee6a8 and b89fbfbb854c, 5.15.
+		link, err := kernel.PerfLink(prog.FD(), fd, uint64(s.Cookie))
+		if err != nil {
+			kernel.Close(fd)
+			return a.explainSet(g, s, err)
+		}
+		a.keep(held{fd: link, link: true, method: MethodPerfLink}, *s)
+		a.start = append(a.start, fd)
+		a.drop = append(a.drop, fd)
+		return nil
+	}
+	if err := kernel.SetPerfProgram(prog.FD(), fd); err != nil {
+		kernel.Close(fd)
+		return a.explainSet(g, s, err)
+	}
+	a.keep(held{fd: fd, method: MethodPerfIoctl}, *s)
+	a.start = append(a.start, fd)
+	return nil
+}
+
+// explainSet says why a program was refused by an event that is open.
+func (a *attacher) explainSet(g *Program, s *Site, err error) error {
+	switch {
+	case errors.Is(err, syscall.EACCES):
+		return fmt.Errorf("the program reads beyond the tracepoint's record: %w", err)
+	case errors.Is(err, syscall.EEXIST):
+		// bpf_prog_array_copy, kernel/bpf/core.c.
+		return fmt.Errorf("the program is there already: the kernel takes each program once for a tracepoint; load it a second time: %w", err)
+	case errors.Is(err, syscall.E2BIG):
+		return fmt.Errorf("64 programs on one event is the kernel's limit (BPF_TRACE_MAX_PROGS): %w", err)
+	case errors.Is(err, syscall.EINVAL) && g.Type == ebpf.Kprobe:
+		return fmt.Errorf("the program is of another type than the event, or was loaded with an attach type for multi links: %w", err)
+	}
+	return err
+}
+
+// siteEvent is the event of a tracepoint, kprobe or uprobe site.
+func (a *attacher) siteEvent(g *Program, s *Site) (*event, error) {
+	if tp, ok := s.Target.(Tracepoint); ok {
+		id, err := a.tracepointID(tp)
+		if err != nil {
+			return nil, err
+		}
+		return a.anyCPU(&event{
+			attr: pmc.Attr{Type: pmc.TypeTracepoint, Config: uint64(id), Sample: 1}, feature: feature.Tracepoint,
+		})
+	}
+	if g.UserRegs {
+		return a.uprobeEvent(g, s)
+	}
+	return a.kprobeEvent(g, s)
+}
+
+// anyCPU opens the event on the first CPU online: such events fire wherever
+// they are hit, but a CPU must be named, and CPU 0 may be offline.
+func (a *attacher) anyCPU(ev *event) (*event, error) {
+	list, err := a.env.OnlineCPUs()
+	if err != nil {
+		return nil, err
+	}
+	ev.pid, ev.cpu = -1, list[0]
+	return ev, nil
+}
+
+func (a *attacher) tracepointID(t Tracepoint) (int, error) {
+	dir, err := a.env.tracefs()
+	if err != nil {
+		return 0, err
+	}
+	b, err := fs.ReadFile(a.env.root, path.Join(dir, "events", t.Group, t.Name, "id"))
+	if err != nil {
+		if errors.Is(err, fs.ErrNotExist) {
+			return 0, a.env.noTracepoint(dir, t.Group, t.Name)
+		}
+		return 0, err
+	}
+	return strconv.Atoi(strings.TrimSpace(string(b)))
+}
+
+func (a *attacher) kprobeEvent(g *Program, s *Site) (*event, error) {
+	t, err := a.pmu("kprobe", feature.Kprobe)
+	if err != nil {
+		return nil, err
+	}
+	ev := &event{attr: pmc.Attr{Type: t.number, Config2: s.Offset}, feature: feature.Kprobe}
+	if g.Returns {
+		ev.attr.Config |= 1 << t.retBit
+	}
+	ev.path = s.Symbol
+	if s.Module != "" && s.Module != "vmlinux" {
+		ev.path = s.Module + ":" + s.Symbol
+	}
+	if s.Symbol == "" {
+		ev.attr.Config2 = s.Address
+	}
+	return a.anyCPU(ev)
+}
+
+func (a *attacher) uprobeEvent(g *Program, s *Site) (*event, error) {
+	t, err := a.pmu("uprobe", feature.Uprobe)
+	if err != nil {
+		return nil, err
+	}
+	ev := &event{attr: pmc.Attr{Type: t.number, Config2: s.Offset}, path: s.Path, feature: feature.Uprobe}
+	if g.returnProbe() {
+		ev.attr.Config |= 1 << t.retBit
+	}
+	// config:32-63 since 4.20, commit a6ca88b241d5.
+	ev.attr.Config |= s.RefCtrOffset << 32
+	if s.RefCtrOffset>>32 != 0 {
+		return nil, fmt.Errorf("the semaphore's file offset %#x does not fit into 32 bits", s.RefCtrOffset)
+	}
+	if s.PID != 0 {
+		ev.pid, ev.cpu = s.PID, -1
+		return ev, nil
+	}
+	return a.anyCPU(ev)
+}
+
+// pmuType is what sysfs says of a dynamic PMU.
+type pmuType struct {
+	number uint32
+	retBit uint
+}
+
+// pmu reads the number of the kprobe or uprobe PMU and its return bit.
+func (a *attacher) pmu(name string, f Feature) (pmuType, error) {
+	if t, ok := a.types[name]; ok {
+		return t, nil
+	}
+	dir := "sys/bus/event_source/devices/" + name
+	b, err := fs.ReadFile(a.env.root, dir+"/type")
+	if err != nil {
+		return pmuType{}, feature.Explain(f, err)
+	}
+	n, err := strconv.ParseUint(strings.TrimSpace(string(b)), 10, 32)
+	if err != nil {
+		return pmuType{}, fmt.Errorf("%s/type: %w", dir, err)
+	}
+	t := pmuType{number: uint32(n)}
+	if b, err := fs.ReadFile(a.env.root, dir+"/format/retprobe"); err == nil {
+		bit, err := strconv.ParseUint(strings.TrimPrefix(strings.TrimSpace(string(b)), "config:"), 10, 6)
+		if err != nil {
+			return t, fmt.Errorf("%s/format/retprobe: %w", dir, err)
+		}
+		t.retBit = uint(bit)
+	}
+	if a.types == nil {
+		a.types = map[string]pmuType{}
+	}
+	a.types[name] = t
+	return t, nil
+}
+
+// sampling opens a sampling site: an event on a CPU, or one for each thread of
+// a process.
+func (a *attacher) sampling(g *Program, prog *ebpf.Program, s *Site) error {
+	ev, err := a.samplingEvent(s)
+	if err != nil {
+		return err
+	}
+	if s.PID != 0 {
+		return a.perThread(g, prog, s, ev)
+	}
+	if t, ok := s.Target.(Perf); ok && t.Cgroup != "" {
+		dir, err := openCgroup(t.Cgroup)
+		if err != nil {
+			return err
+		}
+		defer dir.Close()
+		ev.pid, ev.flags = int(dir.Fd()), kernel.PerfPIDCgroup
+	}
+	return a.perfEvent(g, prog, s, ev)
+}
+
+// samplingEvent encodes what a sampling site counts.
+func (a *attacher) samplingEvent(s *Site) (*event, error) {
+	ev := &event{pid: -1, cpu: s.CPU, feature: feature.Perf}
+	switch t := s.Target.(type) {
+	case Perf:
+		ev.attr = t.Event.Attr()
+		ev.path = t.Event.Path
+		switch {
+		case t.Every != 0:
+			ev.attr = pmc.CPUClock().Attr()
+			ev.attr.Sample = uint64(t.Every)
+		case t.Freq != 0:
+			ev.attr.Sample, ev.attr.Flags = t.Freq, ev.attr.Flags|pmc.AttrFreq
+		default:
+			ev.attr.Sample = t.Period
+		}
+		if t.Event.Flags&pmc.FlagPreciseMax != 0 {
+			ev.lower = true
+			ev.attr.Flags = ev.attr.Flags.WithPrecise(3)
+		}
+		if t.Event.Hardware() {
+			ev.feature = feature.HardwarePMU
+		}
+	case Watchpoint:
+		access, err := watchMode(t)
+		if err != nil {
+			return nil, err
+		}
+		length := t.Length
+		if access == pmc.BPExec {
+			length = 8 // sizeof(long), arch_build_bp_info of x86
+		}
+		ev.attr = pmc.Breakpoint(s.Address, length, access).Attr()
+		ev.attr.Flags &^= pmc.AttrExcludeGuest
+		ev.attr.Sample = 1
+		ev.feature = feature.Watchpoint
+	default:
+		return nil, fmt.Errorf("no perf event for %s", s.Target)
+	}
+	if ev.attr.Flags.Precise() > 0 {
+		// Programs on precise events get a stack only with the sample's own
+		// (bpf_get_stackid_pe, kernel/bpf/stackmap.c).
+		ev.attr.SampleType |= kernel.SampleIP | kernel.SampleCallchain
+	}
+	return ev, nil
+}
+
+// perThread opens the event for every thread of a process; threads that they
+// start later inherit it.
+func (a *attacher) perThread(g *Program, prog *ebpf.Program, s *Site, ev *event) error {
+	ev.attr.Flags |= pmc.AttrInherit
+	ev.cpu = -1
+	done := map[int]bool{}
+	for range 16 { // threads may start between listing and opening
+		tids, err := threads(s.PID)
+		if err != nil {
+			return notFound("no process %d", s.PID)
+		}
+		more := false
+		for _, tid := range tids {
+			if done[tid] {
+				continue
+			}
+			done[tid], more = true, true
+			ev.pid = tid
+			if err := a.perfEvent(g, prog, s, ev); err != nil && !errors.Is(err, syscall.ESRCH) {
+				return err
+			}
+		}
+		if !more {
+			break
+		}
+	}
+	return nil
+}
+
+func threads(pid int) ([]int, error) {
+	entries, err := os.ReadDir(procPath(pid) + "/task")
+	if err != nil {
+		return nil, err
+	}
+	var out []int
+	for _, d := range entries {
+		if tid, err := strconv.Atoi(d.Name()); err == nil {
+			out = append(out, tid)
+		}
+	}
+	return out, nil
+}
+
+// cgroupMounts are where the hierarchy that perf follows is mounted: version 2,
+// or the perf_event controller of version 1.
+var cgroupMounts = []string{"/sys/fs/cgroup/perf_event", "/sys/fs/cgroup/unified", "/sys/fs/cgroup"}
+
+func openCgroup(name string) (*os.File, error) {
+	for _, mount := range cgroupMounts {
+		dir := path.Join(mount, path.Clean("/"+name))
+		if _, err := os.Stat(dir + "/cgroup.procs"); err != nil {
+			continue
+		}
+		return os.Open(dir)
+	}
+	return nil, notFound("no cgroup %s below %s", name, strings.Join(cgroupMounts, ", "))
+}

@@ -1,0 +1,177 @@
+package probe
+
+import (
+	"archive/tar"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"strings"
+
+	"github.com/cilium/ebpf/btf"
+
+	"github.com/borescope/borescope/internal/decompress"
+)
+
+// maxBTF bounds a BTF blob that is read from a recording or an archive; the
+// largest distribution kernels have 10 MiB.
+const maxBTF = 128 << 20
+
+// BTF returns the kernel's type information, read when it is first asked for
+// (on Linux 6.18: 5.5 MB, 10–20 ms), or an error that says why there is none.
+// It is shared: do not change it.
+func (e *Env) BTF() (*btf.Spec, error) { return e.btf() }
+
+func (e *Env) loadBTF() (*btf.Spec, error) {
+	spec, err := e.readBTF()
+	if err == nil {
+		e.btfHere.Store(spec)
+	}
+	return spec, err
+}
+
+func (e *Env) readBTF() (*btf.Spec, error) {
+	if e.live {
+		spec, err := btf.LoadKernelSpec()
+		if err == nil {
+			return spec, nil
+		}
+		if e.btfDir == nil {
+			return nil, e.noBTF(err)
+		}
+	}
+	b, err := fs.ReadFile(e.root, "sys/kernel/btf/vmlinux")
+	if err != nil && e.btfDir != nil {
+		b, err = e.hubBTF()
+	}
+	if err != nil {
+		return nil, e.noBTF(err)
+	}
+	spec, err := btf.LoadSpecFromReader(bytes.NewReader(b))
+	if err != nil {
+		return nil, fmt.Errorf("kernel BTF: %w", err)
+	}
+	return spec, nil
+}
+
+func (e *Env) noBTF(err error) error {
+	hint := "the kernel was built without CONFIG_DEBUG_INFO_BTF; give a BTF tree in BTFHub's layout (EnvOptions.BTFDir)"
+	if errors.Is(err, fs.ErrPermission) {
+		hint = "/sys/kernel/btf/vmlinux may not be read"
+	}
+	return &UnsupportedError{Feature: "btf", Since: "5.4", Hint: hint, Err: err}
+}
+
+// ModuleBTF returns the types of a kernel module, which build on the kernel's.
+func (e *Env) ModuleBTF(name string) (*btf.Spec, error) {
+	return e.modules.do(name, func() (*btf.Spec, error) {
+		base, err := e.BTF()
+		if err != nil {
+			return nil, err
+		}
+		if e.live {
+			spec, err := btf.LoadKernelModuleSpec(name)
+			if err != nil {
+				return nil, fmt.Errorf("BTF of module %s: %w", name, err)
+			}
+			return spec, nil
+		}
+		b, err := fs.ReadFile(e.root, "sys/kernel/btf/"+name)
+		if err != nil {
+			return nil, fmt.Errorf("BTF of module %s: %w", name, err)
+		}
+		spec, err := btf.LoadSplitSpecFromReader(bytes.NewReader(b), base)
+		if err != nil {
+			return nil, fmt.Errorf("BTF of module %s: %w", name, err)
+		}
+		return spec, nil
+	})
+}
+
+// hubBTF finds the kernel's BTF in a tree of BTFHub's layout:
+// ID/VERSION/ARCH/RELEASE.btf or .btf.tar.xz, where ID and VERSION are those of
+// os-release and ARCH is uname's.
+func (e *Env) hubBTF() ([]byte, error) {
+	if e.release == "" {
+		return nil, notFound("BTF tree: the kernel's release is not known")
+	}
+	arch := map[string]string{"amd64": "x86_64", "arm64": "arm64"}[e.arch]
+	if arch == "" {
+		arch = e.arch
+	}
+	id, version := e.osRelease()
+	patterns := []string{
+		fmt.Sprintf("%s/%s/%s/%s.btf", id, version, arch, e.release),
+		fmt.Sprintf("*/*/%s/%s.btf", arch, e.release),
+	}
+	for _, p := range patterns {
+		for _, suffix := range []string{"", ".tar.xz"} {
+			names, err := fs.Glob(e.btfDir, p+suffix)
+			if err != nil || len(names) == 0 {
+				continue
+			}
+			return readHubFile(e.btfDir, names[0])
+		}
+	}
+	return nil, notFound("BTF tree: no %s/%s/%s/%s.btf[.tar.xz]", id, version, arch, e.release)
+}
+
+// osRelease returns ID and VERSION_ID of os-release(5).
+func (e *Env) osRelease() (id, version string) {
+	b, err := fs.ReadFile(e.root, "etc/os-release")
+	if err != nil {
+		b, _ = fs.ReadFile(e.root, "usr/lib/os-release")
+	}
+	for line := range strings.Lines(string(b)) {
+		k, v, _ := strings.Cut(strings.TrimSpace(line), "=")
+		v = strings.Trim(v, `"'`)
+		switch k {
+		case "ID":
+			id = v
+		case "VERSION_ID":
+			version = v
+		}
+	}
+	return id, version
+}
+
+func readHubFile(dir fs.FS, name string) ([]byte, error) {
+	f, err := dir.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	if !strings.HasSuffix(name, ".tar.xz") {
+		return readBounded(f, name)
+	}
+	packed, err := readBounded(f, name)
+	if err != nil {
+		return nil, err
+	}
+	b, err := decompress.All(decompress.XZ, packed, maxBTF)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	r := tar.NewReader(bytes.NewReader(b))
+	for {
+		h, err := r.Next()
+		if err != nil {
+			return nil, fmt.Errorf("%s: no .btf inside: %w", name, err)
+		}
+		if strings.HasSuffix(h.Name, ".btf") {
+			return readBounded(r, name)
+		}
+	}
+}
+
+func readBounded(r io.Reader, name string) ([]byte, error) {
+	b, err := io.ReadAll(io.LimitReader(r, maxBTF+1))
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	if len(b) > maxBTF {
+		return nil, fmt.Errorf("%s: larger than %d bytes", name, maxBTF)
+	}
+	return b, nil
+}

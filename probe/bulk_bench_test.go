@@ -1,0 +1,32 @@
+package probe
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"testing/fstest"
+
+	"github.com/cilium/ebpf"
+)
+
+// BenchmarkResolveBulk resolves 10,000 functions for one kprobe.multi link.
+func BenchmarkResolveBulk(b *testing.B) {
+	const n = 10000
+	var syms strings.Builder
+	var targets Set
+	for i := range 150_000 {
+		fmt.Fprintf(&syms, "%016x t some_function_%d\n", 0xffffffff81000000+uint64(i)*64, i)
+		if i%15 == 0 && len(targets) < n {
+			targets = append(targets, Kprobe{Symbol: fmt.Sprintf("some_function_%d", i)})
+		}
+	}
+	root := fstest.MapFS{"proc/kallsyms": {Data: []byte(syms.String())}}
+	b.ReportAllocs()
+	for b.Loop() {
+		env := NewEnv(&EnvOptions{Root: root, Arch: "amd64", Release: "6.12.0", Features: all()})
+		p, err := Resolve(env, []Target{targets}, &Options{NoTypes: true, AttachType: ebpf.AttachTraceKprobeMulti})
+		if err != nil || len(p.Programs) != 1 || len(p.Programs[0].Sites) != n {
+			b.Fatal(err)
+		}
+	}
+}

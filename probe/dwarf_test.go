@@ -1,0 +1,132 @@
+package probe
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/borescope/borescope/internal/testenv"
+)
+
+// TestDWARFTarget: names and types of the test target's functions.
+func TestDWARFTarget(t *testing.T) {
+	p, err := Resolve(testEnv(t), []Target{
+		Uprobe{Path: "/bin/target", Symbol: "add"}, Uretprobe{Path: "/bin/target", Symbol: "add"},
+	}, &Options{DWARF: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"long a @ reg 5 (user)", "int b @ reg 4 (user)", "unsigned char c @ reg 1 (user)", "const char *s @ reg 2 (user)"}
+	if got := argStrings(p.Programs[0].Args); strings.Join(got, "; ") != strings.Join(want, "; ") {
+		t.Errorf("got %q", got)
+	}
+	if r := p.Programs[1].Ret; r == nil || r.String() != "long retval @ reg 0 (user)" {
+		t.Errorf("returns %v", r)
+	}
+}
+
+func argStrings(args []Arg) []string {
+	var out []string
+	for _, a := range args {
+		out = append(out, a.String())
+	}
+	return out
+}
+
+const convention = `
+struct point { double x, y; };
+struct mixed { long n; double x; };
+struct two { long a; int b; };
+struct big { long v[5]; };
+struct node { struct node *next; unsigned flag:3, rest:5; };
+typedef unsigned long word;
+enum color { RED, GREEN };
+float f1(float x, long a, double y, int b) { return x + a + y + b; }
+double f2(struct point p, long a) { return p.x + a; }
+long f3(struct mixed m, long a) { return m.n + a; }
+long f4(struct two t, struct big g, word a, enum color c) { return t.a + g.v[0] + a + c; }
+struct node *f5(struct node *n, const char *const *names, void (*call)(int)) { return n->next; }
+void f6(long a, long b, long c, long d, long e, long f, long g, struct two t, long h) {}
+long f7(long a, long b, long c, long d, long e, struct two t, long h) { return h; }
+int main(void) { return 0; }
+`
+
+// TestDWARFConvention: where the compiler passes what, on amd64. The registers
+// are those of the System V ABI; TestDWARFLive checks values.
+func TestDWARFConvention(t *testing.T) {
+	testenv.Need(t, testenv.Tool("gcc"))
+	dir := t.TempDir()
+	src := filepath.Join(dir, "a.c")
+	if err := os.WriteFile(src, []byte(convention), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.Command("gcc", "-g", "-O0", "-w", "-o", filepath.Join(dir, "a"), src).CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	root := os.DirFS(dir)
+	env := NewEnv(&EnvOptions{Root: root, Arch: "amd64", Release: "6.12.0", Features: all()})
+	if archOf(machineOf("amd64")) != NewEnv(nil).Arch() {
+		t.Skip("gcc makes programs for another machine")
+	}
+	for name, want := range map[string]string{
+		"f1": "float x @ - (in a floating point register); long int a @ reg 5 (user); double y @ - (in a floating point register); int b @ reg 4 (user)",
+		"f2": "struct point p @ - (struct by value); long int a @ reg 5 (user)",
+		"f3": "struct mixed m @ - (struct by value); long int a @ reg 4 (user)",
+		"f4": "struct two t @ - (struct by value); struct big g @ - (struct by value); word a @ reg 1 (user); enum color c @ reg 2 (user)",
+		"f5": "struct node *n @ reg 5 (user); const char *const *names @ reg 4 (user); void (*)() call @ reg 1 (user)",
+		"f6": "long int a @ reg 5 (user); long int b @ reg 4 (user); long int c @ reg 1 (user); long int d @ reg 2 (user); long int e @ reg 8 (user); " +
+			"long int f @ reg 9 (user); long int g @ sp+8 (user); struct two t @ - (struct by value); long int h @ sp+32 (user)",
+		// t does not fit into the one register that is left, h does.
+		"f7": "long int a @ reg 5 (user); long int b @ reg 4 (user); long int c @ reg 1 (user); long int d @ reg 2 (user); long int e @ reg 8 (user); " +
+			"struct two t @ - (struct by value); long int h @ reg 9 (user)",
+	} {
+		p, err := Resolve(env, []Target{Uprobe{Path: "/a", Symbol: name}}, &Options{DWARF: true})
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		if got := strings.Join(argStrings(p.Programs[0].Args), "; "); got != want {
+			t.Errorf("%s: got\n%s\nwant\n%s", name, got, want)
+		}
+	}
+	p, err := Resolve(env, []Target{Uretprobe{Path: "/a", Symbol: "f1"}}, &Options{DWARF: true})
+	if err != nil || p.Programs[0].Ret.Loc.Reason != "in a floating point register" {
+		t.Errorf("%v\n%v", err, p)
+	}
+}
+
+// TestDWARFGo: a Go function's arguments and results by ABIInternal.
+func TestDWARFGo(t *testing.T) {
+	testenv.Need(t, testenv.Go)
+	dir := t.TempDir()
+	src := "package main\n\n//go:noinline\nfunc F(a int, s string, b uint8, v []byte, f float64) (int, error) {\n" +
+		"\tif f > 1 {\n\t\treturn a + len(s) + int(b) + len(v), nil\n\t}\n\treturn 0, nil\n}\n\nfunc main() {\n\tF(1, \"x\", 2, nil, 3)\n}\n"
+	if err := os.WriteFile(filepath.Join(dir, "a.go"), []byte(src), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command("go", "build", "-o", "a", "a.go")
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), "GOARCH=amd64", "GOOS=linux", "GOFLAGS=-mod=mod")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	env := NewEnv(&EnvOptions{Root: os.DirFS(dir), Arch: "amd64", Release: "6.12.0", Features: all()})
+	p, err := Resolve(env, []Target{Uprobe{Path: "/a", Symbol: "main.F"}, Uretprobe{Path: "/a", Symbol: "main.F"}}, &Options{DWARF: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := "int a @ reg 0 (user); struct string s @ - (in several registers; see the fields); uint8 b @ reg 5 (user); " +
+		"struct []uint8 v @ - (in several registers; see the fields); float64 f @ - (in a floating point register)"
+	if got := strings.Join(argStrings(p.Programs[0].Args), "; "); got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+	want = "uint8 *s.str @ reg 3 (user); int s.len @ reg 2 (user); uint8 *v.array @ reg 4 (user); int v.len @ reg 8 (user); int v.cap @ reg 9 (user)"
+	if got := strings.Join(argStrings(p.Programs[0].Fields), "; "); got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+	if r := p.Programs[1].Ret; r == nil || !strings.HasPrefix(r.String(), "int retval @ reg 0") {
+		t.Errorf("returns %v", r)
+	}
+}

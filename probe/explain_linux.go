@@ -1,0 +1,126 @@
+package probe
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"syscall"
+
+	"github.com/borescope/borescope/internal/feature"
+	"github.com/borescope/borescope/internal/kernel"
+)
+
+// explainOpen says why perf_event_open refused a site.
+func (a *attacher) explainOpen(s *Site, ev *event, err error) error {
+	switch {
+	case errors.Is(err, syscall.ENODEV) && s.CPU >= 0:
+		return fmt.Errorf("CPU %d is offline: %w", s.CPU, err)
+	case errors.Is(err, syscall.ESRCH):
+		return fmt.Errorf("no process %d: %w", ev.pid, err)
+	case errors.Is(err, syscall.EMFILE):
+		return fmt.Errorf("out of file descriptors: raise RLIMIT_NOFILE (ulimit -n): %w", err)
+	case errors.Is(err, syscall.EACCES) && a.env.paranoid() > 2 && a.env.lacks("CAP_SYS_ADMIN"):
+		return fmt.Errorf("kernel.perf_event_paranoid is %d, where this kernel gives perf events to CAP_SYS_ADMIN only: lower it to 2, or hold that: %w",
+			a.env.paranoid(), err)
+	}
+	switch s.Target.(type) {
+	case Kprobe, Kretprobe:
+		return a.explainKprobe(s, err)
+	case Uprobe, Uretprobe, USDT:
+		return a.explainUprobe(s, err)
+	case Perf, Watchpoint:
+		return a.explainPerf(s, ev, err)
+	}
+	return feature.Explain(ev.feature, err)
+}
+
+// explainKprobe: what register_kprobe and its callers mean by their errors
+// (kernel/kprobes.c, kernel/trace/trace_kprobe.c).
+func (a *attacher) explainKprobe(s *Site, err error) error {
+	if why := feature.Explain(feature.Kprobe, err); why != err {
+		return why
+	}
+	k, kerr := a.env.syms()
+	known := kerr == nil && !k.hidden
+	switch {
+	case known && s.Symbol != "" && len(k.lookup(s.Module, s.Symbol)) == 0:
+		return k.absent(s.Module, s.Symbol)
+	case errors.Is(err, syscall.EADDRNOTAVAIL) && known:
+		return ambiguous(s.Symbol, k.lookup(s.Module, s.Symbol))
+	case errors.Is(err, syscall.EILSEQ):
+		return fmt.Errorf("offset %d is not where an instruction begins: %w", s.Offset, err)
+	case a.env.blacklist()[s.Symbol]:
+		return fmt.Errorf("%s is on the kprobe blacklist: the kernel itself needs it to handle probes: %w", s.Symbol, err)
+	case errors.Is(err, syscall.EINVAL) && s.Offset != 0:
+		return fmt.Errorf("offset %d into %s cannot be probed: outside the function, or within an instruction that ftrace patches: %w",
+			s.Offset, s.Symbol, err)
+	case errors.Is(err, syscall.EINVAL):
+		return fmt.Errorf("the kernel does not let %s be probed: it is blacklisted (notrace, noinstr, or in an excluded section): %w",
+			nameOr(s), err)
+	case errors.Is(err, syscall.ENOENT):
+		return notFound("no kernel function %s", s.Symbol)
+	}
+	return err
+}
+
+func nameOr(s *Site) string {
+	if s.Symbol != "" {
+		return s.Symbol
+	}
+	return fmt.Sprintf("%#x", s.Address)
+}
+
+// explainUprobe: what create_local_trace_uprobe and uprobe_register mean by
+// theirs (kernel/trace/trace_uprobe.c, kernel/events/uprobes.c).
+func (a *attacher) explainUprobe(s *Site, err error) error {
+	if why := feature.Explain(feature.Uprobe, err); why != err {
+		return why
+	}
+	switch {
+	case errors.Is(err, syscall.ENOENT):
+		return notFound("no file %s", s.Path)
+	case errors.Is(err, kernel.ENOTSUPP), errors.Is(err, syscall.EOPNOTSUPP):
+		return fmt.Errorf("the instruction at file offset %#x cannot be single-stepped out of line: probe another: %w", s.Offset, err)
+	case errors.Is(err, syscall.EIO):
+		return fmt.Errorf("the file system of %s gives the kernel no pages to probe: copy the file to a disk or tmpfs: %w", s.Path, err)
+	case errors.Is(err, syscall.EINVAL):
+		return fmt.Errorf("file offset %#x of %s cannot be probed: not in the file, or no regular file: %w", s.Offset, s.Path, err)
+	}
+	return err
+}
+
+// explainPerf: what perf_event_open means for sampling.
+func (a *attacher) explainPerf(s *Site, ev *event, err error) error {
+	if t, ok := s.Target.(Perf); ok && t.Freq != 0 && errors.Is(err, syscall.EINVAL) {
+		if limit := readNumber("/proc/sys/kernel/perf_event_max_sample_rate"); limit > 0 && t.Freq > limit {
+			return fmt.Errorf("%d Hz is above kernel.perf_event_max_sample_rate, which is %d: %w", t.Freq, limit, err)
+		}
+	}
+	if why := feature.Explain(ev.feature, err); why != err {
+		return why
+	}
+	switch {
+	case errors.Is(err, syscall.ENOENT):
+		return fmt.Errorf("this CPU does not count that event: %w", err)
+	case errors.Is(err, syscall.EOPNOTSUPP):
+		return fmt.Errorf("the event cannot sample, or not with that precision: %w", err)
+	case errors.Is(err, syscall.ENOSPC):
+		return fmt.Errorf("no debug register is free: a CPU has four or so for all watchpoints: %w", err)
+	case errors.Is(err, syscall.EBUSY):
+		return fmt.Errorf("another user holds the counter: %w", err)
+	}
+	return err
+}
+
+func readNumber(name string) uint64 {
+	b, err := os.ReadFile(name)
+	if err != nil {
+		return 0
+	}
+	n, err := parseNumber(strings.TrimSpace(string(b)), 64)
+	if err != nil {
+		return 0
+	}
+	return n
+}

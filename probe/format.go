@@ -1,0 +1,166 @@
+package probe
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// String is "kprobe:[MODULE:]SYMBOL[+OFFSET]" or "kprobe:0xADDRESS".
+func (t Kprobe) String() string {
+	if t.Symbol == "" {
+		return fmt.Sprintf("kprobe:%#x", t.Address)
+	}
+	return "kprobe:" + moduleSymbol(t.Module, t.Symbol) + plusOffset(t.Offset)
+}
+
+// String is "kretprobe:[MODULE:]SYMBOL[ maxactive=N]".
+func (t Kretprobe) String() string {
+	s := "kretprobe:" + moduleSymbol(t.Module, t.Symbol)
+	if t.MaxActive != 0 {
+		s += " maxactive=" + strconv.Itoa(t.MaxActive)
+	}
+	return s
+}
+
+// String is "fentry:[MODULE:]SYMBOL" or "fentry:bpf:ID:NAME".
+func (t Fentry) String() string { return "fentry:" + trampolineTarget(t.Module, t.Symbol, t.BPF) }
+
+// String is "fexit:[MODULE:]SYMBOL" or "fexit:bpf:ID:NAME".
+func (t Fexit) String() string { return "fexit:" + trampolineTarget(t.Module, t.Symbol, t.BPF) }
+
+// String is "fmod_ret:[MODULE:]SYMBOL".
+func (t FmodRet) String() string { return "fmod_ret:" + moduleSymbol(t.Module, t.Symbol) }
+
+// String is "lsm:HOOK".
+func (t LSM) String() string { return "lsm:" + quotePart(t.Hook) }
+
+// String is "tracepoint:GROUP:NAME[ sleepable]".
+func (t Tracepoint) String() string {
+	return "tracepoint:" + quotePart(t.Group) + ":" + quotePart(t.Name) + sleepable(t.Sleepable)
+}
+
+// String is "rawtracepoint:[MODULE:]NAME[ sleepable]".
+func (t RawTracepoint) String() string {
+	return "rawtracepoint:" + moduleSymbol(t.Module, t.Name) + sleepable(t.Sleepable)
+}
+
+// String is "uprobe:PATH:SYMBOL[+OFFSET]", "uprobe:PATH:LANG:SYMBOL",
+// "uprobe:PATH:FILE:LINE" or "uprobe:PATH:0xADDRESS", with " pid=N".
+func (t Uprobe) String() string {
+	s := "uprobe:" + quotePart(t.Path) + ":"
+	switch {
+	case t.Symbol != "":
+		s += userSymbol(t.Lang, t.Symbol) + plusOffset(t.Offset)
+	case t.File != "":
+		s += quoteFile(t.File) + ":" + strconv.Itoa(t.Line)
+	default:
+		s += fmt.Sprintf("0x%x", t.Address)
+	}
+	return s + pid(t.PID)
+}
+
+// String is "uretprobe:PATH:SYMBOL" or "uretprobe:PATH:LANG:SYMBOL", with " pid=N".
+func (t Uretprobe) String() string {
+	return "uretprobe:" + quotePart(t.Path) + ":" + userSymbol(t.Lang, t.Symbol) + pid(t.PID)
+}
+
+// String is "usdt:PATH:PROVIDER:NAME" or "usdt:PATH:NAME", with " pid=N".
+func (t USDT) String() string {
+	s := "usdt:" + quotePart(t.Path) + ":"
+	if t.Provider != "" {
+		s += quotePart(t.Provider) + ":"
+	}
+	return s + quotePart(t.Name) + pid(t.PID)
+}
+
+// String is "watchpoint:ADDRESS:LENGTH:MODE", with " pid=N".
+func (t Watchpoint) String() string {
+	where := fmt.Sprintf("0x%x", t.Address)
+	if t.Symbol != "" {
+		where = quoteName(t.Symbol)
+	}
+	return fmt.Sprintf("watchpoint:%s:%d:%s%s", where, t.Length, t.Mode, pid(t.PID))
+}
+
+// String is "iter:NAME", with " pid=N".
+func (t Iter) String() string { return "iter:" + quotePart(t.Name) + pid(t.PID) }
+
+// String is "socket:INTERFACE".
+func (t SocketFilter) String() string { return "socket:" + quotePart(t.Interface) }
+
+// String is "begin".
+func (Begin) String() string { return "begin" }
+
+// String is "end".
+func (End) String() string { return "end" }
+
+// String is the targets, separated by commas.
+func (t Set) String() string {
+	names := make([]string, len(t))
+	for i, m := range t {
+		names[i] = m.String()
+	}
+	return strings.Join(names, ",")
+}
+
+func moduleSymbol(module, symbol string) string {
+	if module == "" {
+		return quoteName(symbol)
+	}
+	return quotePart(module) + ":" + quoteName(symbol)
+}
+
+func trampolineTarget(module, symbol string, id uint32) string {
+	if id != 0 {
+		return fmt.Sprintf("bpf:%d:%s", id, quoteName(symbol))
+	}
+	return moduleSymbol(module, symbol)
+}
+
+// quoteName quotes what would be read as an address.
+func quoteName(t string) string {
+	if t != "" && t[0] >= '0' && t[0] <= '9' {
+		return strconv.Quote(t)
+	}
+	return quotePart(t)
+}
+
+// quoteFile quotes a file name that would be read as a language.
+func quoteFile(t string) string {
+	if langs[t] {
+		return strconv.Quote(t)
+	}
+	return quotePart(t)
+}
+
+func userSymbol(lang, symbol string) string {
+	if lang == "" {
+		return quoteName(symbol)
+	}
+	if plain(symbol, true) {
+		return lang + ":" + symbol
+	}
+	return lang + ":" + strconv.Quote(symbol)
+}
+
+func plusOffset(n uint64) string {
+	if n == 0 {
+		return ""
+	}
+	return "+" + strconv.FormatUint(n, 10)
+}
+
+func sleepable(on bool) string {
+	if on {
+		return " sleepable"
+	}
+	return ""
+}
+
+func pid(n int) string {
+	if n == 0 {
+		return ""
+	}
+	return " pid=" + strconv.Itoa(n)
+}

@@ -1,0 +1,441 @@
+package probe
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/cilium/ebpf/btf"
+
+	"github.com/borescope/borescope/internal/elffile"
+	"github.com/borescope/borescope/internal/testenv"
+)
+
+func TestParseFormat(t *testing.T) {
+	f, err := ParseFormat(strings.NewReader(testFormat))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []Field{
+		{Name: "common_type", Type: "unsigned short", Elems: -1, Size: 2, Common: true},
+		{Name: "common_pid", Type: "int", Elems: -1, Offset: 4, Size: 4, Signed: true, Common: true},
+		{Name: "prev_comm", Type: "char", Elems: 16, Offset: 8, Size: 16},
+		{Name: "prev_pid", Type: "pid_t", Elems: -1, Offset: 24, Size: 4, Signed: true},
+		{Name: "cmd", Type: "char", Elems: 0, Offset: 28, Size: 4, DataLoc: true},
+	}
+	if f.Name != "sched_switch" || f.ID != 310 || !reflect.DeepEqual(f.Fields, want) || f.Print != `"prev_comm=%s", REC->prev_comm` {
+		t.Errorf("got %+v", f)
+	}
+	for text, want := range map[string]string{
+		"":                          "tracepoint format: it names no event, or no ID",
+		"name: x\nID: y\n":          `tracepoint format:2: bad ID "y"`,
+		"name: x\nID: 1\n\tfield:a": `tracepoint format:3: bad field "a": no name`,
+		"name: x\n\tfield:int a;\toffset:-1;\tsize:4;\n":    `tracepoint format:2: bad offset "-1": not within 0 to 65536`,
+		"name: x\n\tfield:int a;\toffset:0;\tsize:99999;\n": `tracepoint format:2: bad size "99999": not within 0 to 65536`,
+		"name: x\n\tfield:int a;\toffset:0;\n":              `tracepoint format:2: want field, offset and size in "field:int a;\toffset:0;"`,
+	} {
+		if _, err := ParseFormat(strings.NewReader(text)); err == nil || err.Error() != want {
+			t.Errorf("%q: %v, want %s", text, err, want)
+		}
+	}
+}
+
+// TestFieldTypes: what C declarations of format files become.
+func TestFieldTypes(t *testing.T) {
+	for _, c := range []struct {
+		field, group string
+		want         string
+		size         int
+	}{
+		{"field:char comm[16];\toffset:8;\tsize:16;\tsigned:0;", "x", "char comm[16] @ ctx+8", 16},
+		{"field:u8 mac[6];\toffset:8;\tsize:6;\tsigned:0;", "x", "u8 mac[6] @ ctx+8", 6},
+		{"field:unsigned long args[6];\toffset:8;\tsize:48;\tsigned:0;", "x", "unsigned long args[6] @ ctx+8", 48},
+		{"field:__data_loc u64[] v;\toffset:8;\tsize:4;\tsigned:0;", "x", "u64 v[] @ data_loc@8", 4},
+		{"field:__rel_loc char[] v;\toffset:8;\tsize:4;\tsigned:0;", "x", "char v[] @ rel_loc@8", 4},
+		{"field:const struct iovec * v;\toffset:8;\tsize:8;\tsigned:0;", "syscalls", "const struct iovec *v @ ctx+8 (user)", 8},
+		{"field:const char *const * argv;\toffset:8;\tsize:8;\tsigned:0;", "syscalls", "const char *const *argv @ ctx+8 (user)", 8},
+		{"field:int fd;\toffset:16;\tsize:8;\tsigned:0;", "syscalls", "int fd @ ctx+16", 4},
+		{"field:enum zone_type z;\toffset:16;\tsize:4;\tsigned:0;", "x", "enum zone_type z @ ctx+16", 4},
+		{"field:bool b;\toffset:16;\tsize:1;\tsigned:0;", "x", "bool b @ ctx+16", 1},
+		{"field:char name[MAX_LEN];\toffset:8;\tsize:32;\tsigned:0;", "x", "char name[32] @ ctx+8", 32},
+	} {
+		f, err := parseField(c.field)
+		if err != nil {
+			t.Errorf("%s: %v", c.field, err)
+			continue
+		}
+		a := f.arg(c.group)
+		if a.String() != c.want || a.Loc.Size != c.size {
+			t.Errorf("%s: got %s, %d bytes, want %s, %d", c.field, a, a.Loc.Size, c.want, c.size)
+		}
+	}
+	f, _ := parseField("field:pid_t pid;\toffset:8;\tsize:4;\tsigned:1;")
+	a := f.arg("x")
+	if i, ok := a.Type.(*btf.Int); !ok || i.Encoding != btf.Signed || i.Size != 4 {
+		t.Errorf("pid_t is %v", a.Type)
+	}
+}
+
+// TestLiveFormats reads every format file of this machine.
+func TestLiveFormats(t *testing.T) {
+	testenv.Need(t, testenv.Root, testenv.Tracefs)
+	files, err := filepath.Glob("/sys/kernel/tracing/events/*/*/format")
+	if err != nil || len(files) < 100 {
+		t.Fatalf("%d files, %v", len(files), err)
+	}
+	for _, name := range files {
+		b, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f, err := ParseFormat(bytes.NewReader(b))
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		if n := bytes.Count(b, []byte("\tfield:")); n != len(f.Fields) || f.Name != filepath.Base(filepath.Dir(name)) {
+			t.Errorf("%s: %s with %d fields of %d", name, f.Name, len(f.Fields), n)
+		}
+		for i := range f.Fields {
+			a := f.Fields[i].arg("x")
+			if size, err := btf.Sizeof(a.Type); err != nil || a.Loc.Kind == LocationContext && size != a.Loc.Size {
+				t.Errorf("%s: %s has %d bytes, its type %d (%v)", name, a, a.Loc.Size, size, err)
+			}
+		}
+	}
+}
+
+func FuzzParseFormat(f *testing.F) {
+	f.Add(testFormat)
+	f.Add(testSyscallFormat)
+	f.Fuzz(func(t *testing.T, text string) {
+		format, err := ParseFormat(strings.NewReader(text))
+		if err != nil {
+			return
+		}
+		for i := range format.Fields {
+			fd := &format.Fields[i]
+			if fd.Name == "" || fd.Offset < 0 || fd.Offset > maxRecord || fd.Size < 0 || fd.Size > maxRecord {
+				t.Fatalf("%+v", fd)
+			}
+			_ = fd.arg("syscalls").String()
+		}
+	})
+}
+
+func TestKallsyms(t *testing.T) {
+	k, err := parseKallsyms(strings.NewReader(testKallsyms + "ffffffffc1000000 t bpf_prog_x\t[bpf]\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := k.lookup("", "twin"); len(got) != 2 || got[1].Address != 0xffffffff81000500 {
+		t.Errorf("twin: %v", got)
+	}
+	if got := k.lookup("ext4", "ext4_sync_fs"); len(got) != 1 || got[0].Module != "ext4" {
+		t.Errorf("ext4_sync_fs: %v", got)
+	}
+	for _, none := range []string{"", "jiffies", "bpf_prog_x", "vfs_rea", "vfs_read2"} {
+		if got := k.lookup("", none); len(got) != 0 {
+			t.Errorf("%q: %v", none, got)
+		}
+	}
+	k.sorted()
+	for _, c := range []struct {
+		addr uint64
+		name string
+		size uint64
+	}{
+		{0xffffffff81000100, "vfs_read", 0x100},
+		{0xffffffff810001ff, "vfs_read", 0x100},
+		{0xffffffffc0000200, "ext4_sync_file", 0},
+		{0xffffffff81000000, "_text", 0x100},
+	} {
+		if s, size, ok := k.at(c.addr); !ok || s.Name != c.name || size != c.size {
+			t.Errorf("%#x: %v %#x %v", c.addr, s, size, ok)
+		}
+	}
+	if _, _, ok := k.at(1); ok {
+		t.Error("an address before all functions has one")
+	}
+	hidden, err := parseKallsyms(strings.NewReader("0000000000000000 T vfs_read\n"))
+	if err != nil || !hidden.hidden || k.hidden {
+		t.Errorf("hidden: %v %v", hidden, err)
+	}
+	for _, bad := range []string{"zz T x\n", "ffffffff81000000\n", "ffffffff81000000 T \n", "fffffffff81000000 T x\n"} {
+		if _, err := parseKallsyms(strings.NewReader(testKallsyms + bad)); err == nil || !strings.HasPrefix(err.Error(), "kallsyms:15: bad line") {
+			t.Errorf("%q: %v", bad, err)
+		}
+	}
+}
+
+func FuzzKallsyms(f *testing.F) {
+	f.Add([]byte(testKallsyms))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		k, err := parseKallsyms(bytes.NewReader(b))
+		if err != nil {
+			return
+		}
+		for s := range k.all() {
+			found := k.lookup(s.Module, s.Name)
+			if !slices.Contains(found, s) {
+				t.Fatalf("%v is not found by its name", s)
+			}
+		}
+	})
+}
+
+func TestFilterFunctions(t *testing.T) {
+	got, err := parseFilterFunctions(strings.NewReader(
+		"ffffffff81000100 vfs_read\nffffffff81000200 __ftrace_invalid_address___80\nffffffffc0000000 ext4_sync_fs [ext4]\n"), true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []KernelSymbol{{"vfs_read", "", 0xffffffff81000100}, {"ext4_sync_fs", "ext4", 0xffffffffc0000000}}
+	if !slices.Equal(got.funcs, want) {
+		t.Errorf("got %v", got.funcs)
+	}
+}
+
+func TestGlob(t *testing.T) {
+	for _, c := range []struct {
+		pattern, name string
+		want          bool
+	}{
+		{"*", "", true},
+		{"*", "x", true},
+		{"a*", "abc", true},
+		{"a*c", "abc", true},
+		{"a*c", "abd", false},
+		{"*b*", "abc", true},
+		{"a?c", "abc", true},
+		{"a?c", "ac", false},
+		{"[a-c]x", "bx", true},
+		{"[a-c]x", "dx", false},
+		{"[!a-c]x", "dx", true},
+		{"[abc", "[abc", true},
+		{"a[b", "a[b", true},
+		{"", "", true},
+		{"", "a", false},
+		{"tcp_*msg", "tcp_sendmsg", true},
+		{"**a", "bba", true},
+		{"a*b*c", "aXbXbXc", true},
+		{"a", "ab", false},
+		{"*[]", "x[]", true},
+	} {
+		g := compileGlob(c.pattern)
+		if got := g.match(c.name); got != c.want {
+			t.Errorf("%q matches %q: %v", c.pattern, c.name, got)
+		}
+	}
+}
+
+// FuzzGlob: a pattern without brackets matches what path.Match says, and every
+// name matches itself where it holds no wildcards.
+func FuzzGlob(f *testing.F) {
+	f.Add("a*c", "abc")
+	f.Add("[a-", "[a-")
+	f.Fuzz(func(t *testing.T, pattern, name string) {
+		g := compileGlob(pattern)
+		got := g.match(name)
+		if strings.ContainsAny(pattern, `[]\`) || strings.ContainsAny(name, "/") || strings.ContainsFunc(pattern+name, func(r rune) bool { return r >= 0x80 }) {
+			return
+		}
+		want, err := filepath.Match(pattern, name)
+		if err == nil && want != got {
+			t.Fatalf("%q matches %q: %v, filepath.Match says %v", pattern, name, got, want)
+		}
+	})
+}
+
+func TestNearest(t *testing.T) {
+	among := []string{"vfs_read", "vfs_readv", "vfs_write", "do_exit"}
+	for name, want := range map[string][]string{
+		"vfs_raed": {"vfs_read", "vfs_readv"}, "vfs_red": {"vfs_read", "vfs_readv"}, "zzz": nil, "": nil, "vfs_read": {"vfs_readv"},
+	} {
+		if got := nearest(name, among, 3); !slices.Equal(got, want) {
+			t.Errorf("%s: %q", name, got)
+		}
+	}
+}
+
+// TestLdCache compares with ldconfig -p.
+func TestLdCache(t *testing.T) {
+	testenv.Need(t, testenv.Tool("ldconfig"), testenv.File("/etc/ld.so.cache"))
+	out, err := exec.Command("ldconfig", "-p").Output()
+	if err != nil {
+		t.Skip(err)
+	}
+	b, err := os.ReadFile("/etc/ld.so.cache")
+	if err != nil {
+		t.Fatal(err)
+	}
+	flags, word := ldFlags["amd64"], "libc6,x86-64"
+	if strings.Contains(string(out), "libc6,AArch64") {
+		flags, word = ldFlags["arm64"], "libc6,AArch64"
+	}
+	var want []ldEntry
+	for line := range strings.Lines(string(out)) {
+		// "\tlibz.so.1 (libc6,x86-64) => /lib/x86_64-linux-gnu/libz.so.1"
+		name, rest, ok := strings.Cut(strings.TrimSpace(line), " (")
+		kind, file, ok2 := strings.Cut(rest, ") => ")
+		if ok && ok2 && kind == word {
+			want = append(want, ldEntry{name, file})
+		}
+	}
+	if got := parseLdCache(b, flags); !slices.Equal(got, want) {
+		t.Errorf("%d entries, ldconfig has %d", len(got), len(want))
+	}
+}
+
+func FuzzLdCache(f *testing.F) {
+	if b, err := os.ReadFile("/etc/ld.so.cache"); err == nil && len(b) < 1<<20 {
+		f.Add(b[:min(len(b), 4096)])
+	}
+	f.Add([]byte("glibc-ld.so.cache1.1" + strings.Repeat("\x01", 60)))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		for _, e := range parseLdCache(b, ldFlags["amd64"]) {
+			if !bytes.Contains(b, []byte(e.soname)) || !bytes.Contains(b, []byte(e.path)) {
+				t.Fatalf("%v is not in the file", e)
+			}
+		}
+	})
+}
+
+// TestReturns compares with objdump: the return instructions of libc.
+func TestReturns(t *testing.T) {
+	testenv.Need(t, testenv.Tool("objdump"))
+	path := targetPath()
+	out, err := exec.Command("objdump", "-d", "--no-show-raw-insn", path).Output()
+	if err != nil {
+		t.Skip(err)
+	}
+	want := map[string]int{}
+	name := ""
+	for line := range strings.Lines(string(out)) {
+		if i := strings.IndexByte(line, '<'); i > 0 && strings.HasSuffix(strings.TrimSpace(line), ">:") {
+			name = strings.TrimSuffix(strings.TrimSpace(line[i+1:]), ">:")
+		}
+		f := strings.Fields(line)
+		if len(f) > 1 && (f[1] == "ret" || f[1] == "retq") {
+			want[name]++
+		}
+	}
+	checkReturns(t, path, want)
+}
+
+func TestBoundary(t *testing.T) {
+	env := testEnv(t)
+	for offset, want := range map[uint64]string{
+		0: "", 3: "", 1: "offset 1 lies within an instruction; those around it begin at +0 and +3",
+		4096: "lies in no loaded segment",
+	} {
+		_, err := Resolve(env, []Target{Uprobe{Path: "/bin/target", Symbol: "add", Offset: offset}}, nil)
+		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("add+%d: %v", offset, err)
+		}
+	}
+}
+
+// FuzzInsn: the decoder never reads beyond the code and always moves on.
+func FuzzInsn(f *testing.F) {
+	f.Add([]byte{0xc3}, true)
+	f.Add([]byte{0xc5, 0xf8, 0x77}, true)
+	f.Add([]byte{0x62, 0xf1, 0x7c, 0x48, 0x10, 0x44, 0x24, 0x01}, true)
+	f.Fuzz(func(t *testing.T, b []byte, x86 bool) {
+		m := machineOf("arm64")
+		if x86 {
+			m = machineOf("amd64")
+		}
+		n, _, err := insnLen(m, b)
+		if err == nil && (n <= 0 || n > len(b)) {
+			t.Fatalf("% x: %d bytes", b, n)
+		}
+	})
+}
+
+func checkReturns(t *testing.T, path string, want map[string]int) {
+	t.Helper()
+	abs, err := filepath.Abs(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := 0
+	err = NewEnv(nil).withELF(abs, func(f *elffile.File) error {
+		return symbols(f, func([]byte) bool { return true }, func(s elfSymbol) error {
+			text, err := code(f, s.value, s.size)
+			if err != nil {
+				return err
+			}
+			rets, err := returns(f.Machine, text)
+			if err != nil {
+				return err
+			}
+			if len(rets) != want[s.name] {
+				t.Errorf("%s returns at %v, objdump has %d", s.name, rets, want[s.name])
+			}
+			seen++
+			return nil
+		})
+	})
+	if err != nil || seen < 5 {
+		t.Errorf("%d functions, %v", seen, err)
+	}
+}
+
+// TestInsnLengths walks all functions of libc, and compares where instructions
+// begin and which return with objdump.
+func TestInsnLengths(t *testing.T) {
+	testenv.Need(t, testenv.Tool("objdump"))
+	env := NewEnv(nil)
+	path, err := env.findByName("libc.so.6", 0)
+	if err != nil {
+		t.Skip(testenv.SkipPrefix + "libc: " + err.Error())
+	}
+	out, err := exec.Command("objdump", "-d", "--no-show-raw-insn", path).Output()
+	if err != nil {
+		t.Skip(testenv.SkipPrefix + "objdump: " + err.Error())
+	}
+	begins := map[uint64]bool{} // and whether it returns
+	for line := range strings.Lines(string(out)) {
+		f := strings.Fields(line)
+		if len(f) < 2 || !strings.HasSuffix(f[0], ":") {
+			continue
+		}
+		if addr, err := strconv.ParseUint(strings.TrimSuffix(f[0], ":"), 16, 64); err == nil {
+			begins[addr] = f[1] == "ret" || len(f) > 2 && f[2] == "ret"
+		}
+	}
+	functions, undecoded := 0, 0
+	err = env.withELF(path, func(f *elffile.File) error {
+		return symbols(f, func([]byte) bool { return true }, func(s elfSymbol) error {
+			text, err := code(f, s.value, s.size)
+			if err != nil {
+				return nil
+			}
+			functions++
+			for off := 0; off < len(text); {
+				isRet, ok := begins[s.value+uint64(off)]
+				n, ret, err := insnLen(f.Machine, text[off:])
+				switch {
+				case err != nil: // two instructions of memory protection keys
+					undecoded++
+					return nil
+				case !ok || ret != isRet:
+					t.Errorf("%s+%d: % x: begins %v, returns %v; objdump says %v", s.name, off, text[off:min(off+8, len(text))], ok, ret, isRet)
+					return nil
+				}
+				off += n
+			}
+			return nil
+		})
+	})
+	if err != nil || functions < 1000 || undecoded > functions/200 {
+		t.Errorf("%d functions, %d not decoded, %v", functions, undecoded, err)
+	}
+}

@@ -1,0 +1,79 @@
+package probe
+
+import "strings"
+
+// isPattern tells whether a name holds wildcards.
+func isPattern(t string) bool { return strings.ContainsAny(t, "*?[") }
+
+// glob is a compiled wildcard pattern: * any run, ? any byte, [a-z] a byte of a
+// set, [!a-z] a byte not in it. A bracket that is not closed stands for itself.
+// There is no escape: names of functions and probes hold no wildcards, except
+// for Go's, which are compared as they are first.
+type glob struct {
+	pattern string
+	literal bool
+}
+
+func compileGlob(pattern string) glob { return glob{pattern, !isPattern(pattern)} }
+
+// match takes time proportional to the product of the lengths at most.
+func (g *glob) match(name string) bool {
+	if g.literal {
+		return g.pattern == name
+	}
+	p := g.pattern
+	pi, ni := 0, 0
+	star, mark := -1, 0
+	for ni < len(name) {
+		if pi < len(p) && p[pi] == '*' {
+			star, mark = pi, ni
+			pi++
+			continue
+		}
+		if n, ok := matchByte(p[min(pi, len(p)):], name[ni]); ok {
+			pi += n
+			ni++
+			continue
+		}
+		if star < 0 {
+			return false
+		}
+		mark++
+		pi, ni = star+1, mark
+	}
+	return strings.Trim(p[min(pi, len(p)):], "*") == ""
+}
+
+// matchByte matches the pattern's first element and returns its length.
+func matchByte(p string, c byte) (int, bool) {
+	if p == "" {
+		return 0, false
+	}
+	switch p[0] {
+	case '?':
+		return 1, true
+	case '[':
+		end := strings.IndexByte(p[1:], ']')
+		if end > 0 {
+			return end + 2, inSet(p[1:1+end], c)
+		}
+	}
+	return 1, p[0] == c
+}
+
+func inSet(set string, c byte) bool {
+	neg := set[0] == '!' || set[0] == '^'
+	if neg {
+		set = set[1:]
+	}
+	found := false
+	for i := 0; i < len(set); i++ {
+		if i+2 < len(set) && set[i+1] == '-' {
+			found = found || set[i] <= c && c <= set[i+2]
+			i += 2
+			continue
+		}
+		found = found || set[i] == c
+	}
+	return found != neg
+}

@@ -1,0 +1,74 @@
+package probe
+
+import (
+	"debug/elf"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+)
+
+// checkOffset checks an offset into a kernel function against its size and,
+// where /proc/kcore may be read, against its instructions. The kernel checks
+// too, but says no more than EILSEQ or EINVAL.
+func (r *resolver) checkOffset(fn KernelSymbol, offset uint64) error {
+	if offset == 0 {
+		return nil
+	}
+	k, err := r.env.syms()
+	if err != nil || k.hidden {
+		return nil // the kernel's check remains
+	}
+	found := k.lookup(fn.Module, fn.Name)
+	if len(found) == 0 {
+		return nil
+	}
+	if k.byAddr == nil {
+		k.sorted()
+	}
+	_, size, ok := k.at(found[0].Address)
+	if !ok || size == 0 {
+		return nil
+	}
+	if offset >= size {
+		return fmt.Errorf("offset %d lies beyond %s, which has %d bytes: %w", offset, fn.Name, size, fs.ErrInvalid)
+	}
+	text, err := r.env.kernelText(found[0].Address, size)
+	if err != nil {
+		return nil
+	}
+	return checkBoundary(machineOf(r.env.Arch()), text, offset)
+}
+
+func machineOf(arch string) elf.Machine {
+	if arch == "arm64" {
+		return elf.EM_AARCH64
+	}
+	return elf.EM_X86_64
+}
+
+// kernelText reads kernel memory through /proc/kcore.
+func (e *Env) kernelText(addr, size uint64) ([]byte, error) {
+	f, err := e.root.Open("proc/kcore")
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	ra, ok := f.(io.ReaderAt)
+	if !ok {
+		return nil, errors.New("/proc/kcore cannot be read at offsets")
+	}
+	core, err := elf.NewFile(ra)
+	if err != nil {
+		return nil, err
+	}
+	for _, p := range core.Progs {
+		if p.Type != elf.PT_LOAD || addr < p.Vaddr || addr-p.Vaddr >= p.Filesz || size > 1<<20 {
+			continue
+		}
+		b := make([]byte, size)
+		_, err := p.ReadAt(b, int64(addr-p.Vaddr))
+		return b, err
+	}
+	return nil, notFound("address %#x is not in /proc/kcore", addr)
+}

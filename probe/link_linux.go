@@ -1,0 +1,77 @@
+package probe
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"runtime"
+
+	"github.com/borescope/borescope/internal/kernel"
+)
+
+// release closes everything, in the reverse order of opening. The caller holds mu.
+func (l *Link) release() error {
+	runtime.SetFinalizer(l, nil)
+	var errs []error
+	for _, prog := range l.ends {
+		if _, err := kernel.TestRun(prog.FD(), nil); err != nil {
+			errs = append(errs, fmt.Errorf("run end: %w", err))
+		}
+	}
+	errs = append(errs, closeHeld(l.held))
+	for i := len(l.progs) - 1; i >= 0; i-- {
+		errs = append(errs, l.progs[i].Close())
+	}
+	l.held, l.progs, l.ends = nil, nil, nil
+	return errors.Join(errs...)
+}
+
+// closeHeld closes what a Link holds.
+func closeHeld(list []held) error {
+	closers := make([]func() error, len(list))
+	for i := range list {
+		closers[i] = list[i].close
+	}
+	return kernel.CloseAll(closers)
+}
+
+func (h *held) close() error {
+	var err error
+	if h.fd >= 0 {
+		err = kernel.Close(h.fd)
+	}
+	if h.undo != nil {
+		err = errors.Join(err, h.undo())
+	}
+	return err
+}
+
+// missed asks the kernel how many events a bpf_link missed.
+func (h *held) missed() (n uint64, known bool, err error) {
+	info, err := kernel.Info(h.fd)
+	if err != nil {
+		return 0, false, err
+	}
+	return info.Missed, info.MissedKnown, nil
+}
+
+// openIter starts a run of the first iterator that the Link holds.
+func (l *Link) openIter() (io.ReadCloser, error) {
+	for i := range l.held {
+		if h := &l.held[i]; h.method == MethodIter {
+			f, err := kernel.OpenIter(h.fd)
+			if err != nil {
+				return nil, fmt.Errorf("open iterator: %w", err)
+			}
+			return f, nil
+		}
+	}
+	return nil, errors.New("open iterator: the link holds none")
+}
+
+func (h *held) pin(name string) error { return kernel.Pin(h.fd, name) }
+
+func openPinnedLink(name string) (held, error) {
+	fd, err := kernel.OpenPinned(name)
+	return held{fd: fd, link: true}, err
+}

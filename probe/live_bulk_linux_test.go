@@ -1,0 +1,97 @@
+package probe
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+
+	"github.com/borescope/borescope/internal/testenv"
+)
+
+// manyFunctions returns n traceable kernel functions, without those that the
+// tracing itself runs through: a guest on an emulator is slow enough.
+func manyFunctions(t testing.TB, n int) []Target {
+	t.Helper()
+	list, err := NewEnv(nil).traced()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out []Target
+	seen := map[string]bool{}
+	for _, s := range list.funcs {
+		hot := false
+		for _, w := range []string{"rcu", "lock", "bpf", "trace", "probe", "nmi", "sched", "irq", "timer", "clock", "preempt"} {
+			hot = hot || strings.Contains(s.Name, w)
+		}
+		if hot || seen[s.Name] || s.Module != "" {
+			continue
+		}
+		seen[s.Name] = true
+		if out = append(out, Kprobe{Symbol: s.Name}); len(out) == n {
+			return out
+		}
+	}
+	t.Fatalf("only %d functions", len(out))
+	return nil
+}
+
+// emptyProgram returns 0.
+func emptyProgram(t testing.TB, at ebpf.AttachType) *ebpf.Program {
+	t.Helper()
+	p, err := ebpf.NewProgram(&ebpf.ProgramSpec{
+		Type: ebpf.Kprobe, AttachType: at, License: "GPL",
+		Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, 0), asm.Return()},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { p.Close() })
+	return p
+}
+
+// bulk attaches to n functions, detaches, and says how long both took.
+func bulk(t testing.TB, n int, o *Options) (attach, detach time.Duration, sites int) {
+	t.Helper()
+	targets := manyFunctions(t, n)
+	prog := emptyProgram(t, o.AttachType)
+	t0 := time.Now()
+	l, err := AttachAll(prog, targets, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	attach = time.Since(t0)
+	sites = len(l.Sites())
+	for _, m := range l.Missing()[:min(3, len(l.Missing()))] {
+		t.Logf("missing %s: %v", m.Target, m.Err)
+	}
+	t0 = time.Now()
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return attach, time.Since(t0), sites
+}
+
+// TestBulkMulti: 10,000 functions in one link.
+func TestBulkMulti(t *testing.T) {
+	testenv.Need(t, testenv.Root, testenv.KprobeMulti, testenv.Tracefs)
+	const n = 10000
+	attach, detach, sites := bulk(t, n, &Options{AttachType: ebpf.AttachTraceKprobeMulti, Missing: MissingWarn})
+	t.Logf("%d of %d functions: attached in %v, detached in %v", sites, n, attach, detach)
+	if sites < n*99/100 {
+		t.Errorf("only %d of %d attached", sites, n)
+	}
+}
+
+// TestBulkSingles: the same by one perf event each, where there is no multi link.
+func TestBulkSingles(t *testing.T) {
+	testenv.Need(t, testenv.Root, testenv.Kprobes, testenv.Tracefs)
+	const n = 300
+	attach, detach, sites := bulk(t, n, &Options{Missing: MissingWarn})
+	t.Logf("%d of %d functions: attached in %v, detached in %v", sites, n, attach, detach)
+	if sites < n*9/10 {
+		t.Errorf("only %d of %d attached", sites, n)
+	}
+}

@@ -1,0 +1,280 @@
+package probe
+
+import (
+	"io"
+	"os/exec"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+	"github.com/cilium/ebpf/btf"
+	"github.com/cilium/ebpf/link"
+
+	"github.com/borescope/borescope/internal/feature"
+	"github.com/borescope/borescope/internal/kernel"
+)
+
+// times is how often the target does everything in one run.
+const times = 23
+
+// workload is a running target.
+type workload struct {
+	t   testing.TB
+	cmd *exec.Cmd
+	in  io.WriteCloser
+	out io.ReadCloser
+}
+
+func startTarget(t testing.TB) *workload {
+	t.Helper()
+	w := &workload{t: t, cmd: exec.Command(targetPath())}
+	var err error
+	if w.in, err = w.cmd.StdinPipe(); err != nil {
+		t.Fatal(err)
+	}
+	if w.out, err = w.cmd.StdoutPipe(); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		w.in.Close()
+		w.cmd.Wait()
+	})
+	return w
+}
+
+func (w *workload) pid() int { return w.cmd.Process.Pid }
+
+// run has the target do everything 23 times, and returns when it is done.
+func (w *workload) run() {
+	w.t.Helper()
+	if _, err := w.in.Write([]byte{'g'}); err != nil {
+		w.t.Fatal(err)
+	}
+	var b [1]byte
+	if _, err := io.ReadFull(w.out, b[:]); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// tally is what a counting program finds out about one site.
+type tally struct{ Count, Sum uint64 }
+
+// counter is a loaded plan of counting programs.
+type counter struct {
+	progs map[string]*ebpf.Program
+	m     *ebpf.Map
+}
+
+// counting says what the counting programs look at.
+type counting struct {
+	pid int
+	// value is the offset in the context of a u64 that is summed up; -1 for none.
+	value int16
+	// only counts events whose u64 at offset filter is equal.
+	filter int16
+	equal  int32
+	// sites counts by site, through the cookie.
+	sites bool
+}
+
+// loadCounter loads, for every program of the plan, one that counts.
+func loadCounter(t testing.TB, plan *Plan, c counting) *counter {
+	t.Helper()
+	return loadCounterOn(t, plan, c, nil)
+}
+
+// loadCounterOn loads programs for targets in another BPF program.
+func loadCounterOn(t testing.TB, plan *Plan, c counting, on *ebpf.Program) *counter {
+	t.Helper()
+	m, err := ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.Array, KeySize: 4, ValueSize: 16, MaxEntries: 256})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { m.Close() })
+	out := &counter{progs: map[string]*ebpf.Program{}, m: m}
+	for i := range plan.Programs {
+		spec := plan.ProgramSpec(i)
+		spec.License = "GPL"
+		spec.AttachTarget = on
+		spec.Instructions = c.instructions(m)
+		prog, err := ebpf.NewProgram(spec)
+		if err != nil {
+			t.Fatalf("load %s: %+v", plan.Programs[i].Name, err)
+		}
+		t.Cleanup(func() { prog.Close() })
+		out.progs[spec.Name] = prog
+	}
+	return out
+}
+
+func (c counting) instructions(m *ebpf.Map) asm.Instructions {
+	ins := asm.Instructions{asm.Mov.Reg(asm.R6, asm.R1), asm.Mov.Imm(asm.R7, 0)}
+	if c.pid != 0 {
+		ins = append(ins,
+			asm.FnGetCurrentPidTgid.Call(),
+			asm.RSh.Imm(asm.R0, 32),
+			asm.JNE.Imm(asm.R0, int32(c.pid), "exit"))
+	}
+	if c.equal != 0 {
+		ins = append(ins,
+			asm.LoadMem(asm.R1, asm.R6, c.filter, asm.DWord),
+			asm.JNE.Imm(asm.R1, c.equal, "exit"))
+	}
+	if c.value >= 0 {
+		ins = append(ins, asm.LoadMem(asm.R7, asm.R6, c.value, asm.DWord))
+	}
+	if c.sites {
+		ins = append(ins,
+			asm.Mov.Reg(asm.R1, asm.R6),
+			asm.FnGetAttachCookie.Call(),
+			asm.And.Imm(asm.R0, 0xff), // site + 1
+			asm.Sub.Imm(asm.R0, 1))
+	} else {
+		ins = append(ins, asm.Mov.Imm(asm.R0, 0))
+	}
+	return append(ins,
+		asm.StoreMem(asm.RFP, -4, asm.R0, asm.Word),
+		asm.LoadMapPtr(asm.R1, m.FD()),
+		asm.Mov.Reg(asm.R2, asm.RFP),
+		asm.Add.Imm(asm.R2, -4),
+		asm.FnMapLookupElem.Call(),
+		asm.JEq.Imm(asm.R0, 0, "exit"),
+		asm.Mov.Imm(asm.R1, 1),
+		asm.StoreXAdd(asm.R0, asm.R1, asm.DWord),
+		asm.Add.Imm(asm.R0, 8),
+		asm.StoreXAdd(asm.R0, asm.R7, asm.DWord),
+		asm.Mov.Imm(asm.R0, 0).WithSymbol("exit"),
+		asm.Return(),
+	)
+}
+
+// withFunc gives a program's first instruction a function of BTF.
+func withFunc(ins asm.Instruction) asm.Instruction {
+	return btf.WithFuncMetadata(ins, &btf.Func{
+		Name: "entry", Linkage: btf.GlobalFunc,
+		Type: &btf.FuncProto{
+			Return: &btf.Int{Name: "int", Size: 4, Encoding: btf.Signed},
+			Params: []btf.FuncParam{{Name: "ctx", Type: &btf.Pointer{Target: &btf.Void{}}}},
+		},
+	})
+}
+
+func (c *counter) read(t testing.TB, i int) tally {
+	t.Helper()
+	var v tally
+	if err := c.m.Lookup(uint32(i), &v); err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+// argOffset is where the first integer argument is in pt_regs, retOffset the
+// return value.
+func argOffset() int16 {
+	if runtime.GOARCH == "arm64" {
+		return 0
+	}
+	return 112 // rdi
+}
+
+func retOffset() int16 {
+	if runtime.GOARCH == "arm64" {
+		return 0
+	}
+	return 80 // rax
+}
+
+func mustResolve(t testing.TB, o *Options, targets ...string) *Plan {
+	t.Helper()
+	var list []Target
+	for _, s := range targets {
+		list = append(list, mustParse(t, s))
+	}
+	plan, err := Resolve(nil, list, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return plan
+}
+
+// attachCounter resolves, loads, attaches, and checks when the test ends that
+// closing leaves no link of it behind.
+func attachCounter(t testing.TB, plan *Plan, c counting) (*counter, *Link) {
+	t.Helper()
+	n := loadCounter(t, plan, c)
+	l, err := plan.Attach(n.progs, nil)
+	if err != nil {
+		t.Fatalf("%v\n%s", err, plan)
+	}
+	ids := linkIDs(t, l)
+	t.Cleanup(func() {
+		if err := l.Close(); err != nil {
+			t.Error(err)
+		}
+		if err := l.Close(); err != nil {
+			t.Error("second close:", err)
+		}
+		for _, id := range ids {
+			expectGone(t, id)
+		}
+	})
+	return n, l
+}
+
+// linkIDs are the ids of the kernel objects that a Link holds.
+func linkIDs(t testing.TB, l *Link) []link.ID {
+	t.Helper()
+	var ids []link.ID
+	for _, h := range l.held {
+		if !h.link {
+			continue
+		}
+		info, err := kernel.Info(h.fd)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ids = append(ids, link.ID(info.ID))
+	}
+	return ids
+}
+
+// expectGone waits for a link to leave the kernel: freeing it may be deferred.
+func expectGone(t testing.TB, id link.ID) {
+	t.Helper()
+	for range 200 {
+		l, err := link.NewFromID(id)
+		if err != nil {
+			return
+		}
+		l.Close()
+		time.Sleep(10 * time.Millisecond)
+	}
+	t.Errorf("link %d is still there", id)
+}
+
+func expectTally(t testing.TB, got, want tally) {
+	t.Helper()
+	if got != want {
+		t.Errorf("counted %+v, want %+v", got, want)
+	}
+}
+
+// expectSoon is expectTally for events that may come a moment after the
+// workload's answer: the write of the answer itself has not returned yet.
+func expectSoon(t testing.TB, n *counter, i int, want tally) {
+	t.Helper()
+	for range 200 {
+		if n.read(t, i).Count >= want.Count {
+			break
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	expectTally(t, n.read(t, i), want)
+}
+
+func hasCookies() bool { return feature.Test(feature.AttachCookie) == nil }

@@ -1,0 +1,158 @@
+package probe
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/borescope/borescope/internal/feature"
+	"github.com/borescope/borescope/internal/testenv"
+)
+
+// TestIter: a pass over all tasks, against /proc.
+func TestIter(t *testing.T) {
+	testenv.Need(t, testenv.Root, testenv.Feature(feature.Iter))
+	n, l := attachCounter(t, mustResolve(t, nil, "iter:task"), counting{value: -1})
+	r, err := l.OpenIter()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if out, err := io.ReadAll(r); err != nil || len(out) != 0 {
+		t.Errorf("read %q, %v", out, err)
+	}
+	r.Close()
+	tasks, err := filepath.Glob("/proc/[0-9]*/task/[0-9]*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The program runs once more at the end; tasks come and go.
+	if got := int(n.read(t, 0).Count); got < len(tasks)*3/4 || got > len(tasks)*5/4+10 {
+		t.Errorf("%d runs for %d tasks", got, len(tasks))
+	}
+}
+
+// TestIterPID: the tasks of one process.
+func TestIterPID(t *testing.T) {
+	testenv.Need(t, testenv.Root, testenv.Feature(feature.Iter))
+	w := startTarget(t)
+	plan := mustResolve(t, nil, fmt.Sprintf("iter:task pid=%d", w.pid()))
+	n := loadCounter(t, plan, counting{value: -1})
+	l, err := plan.Attach(n.progs, nil)
+	if err != nil {
+		testenv.SkipUnsupported(t, err)
+		t.Fatal(err)
+	}
+	defer l.Close()
+	r, err := l.OpenIter()
+	if err != nil {
+		t.Fatal(err)
+	}
+	io.Copy(io.Discard, r)
+	r.Close()
+	expectTally(t, n.read(t, 0), tally{Count: 2}) // one thread, and the end
+}
+
+// TestSoak attaches and detaches at random, from several goroutines, under
+// load, and compares descriptors and tracefs events before and after. It runs
+// for PROBE_SOAK (a duration; 1 s by default).
+func TestSoak(t *testing.T) {
+	testenv.Need(t, testenv.Root, testenv.Uprobes, testenv.Tracefs)
+	length := time.Second
+	if s := os.Getenv("PROBE_SOAK"); s != "" {
+		var err error
+		if length, err = time.ParseDuration(s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	texts := []string{
+		"uprobe:" + targetPath() + ":add", "uretprobe:" + targetPath() + ":nested", "uprobe:" + targetPath() + ":helper_*",
+		"usdt:" + targetPath() + ":target:*", "profile:hz:99", "interval:ms:5", "software:page-faults:1",
+		"rawtracepoint:sys_enter", "tracepoint:sched:sched_switch", "kprobe:ksys_write", "kretprobe:ksys_read",
+		"kretprobe:ksys_read maxactive=4", "kprobe:ksys_write,kprobe:ksys_read", "fentry:ksys_write", "socket:lo", "begin,end",
+	}
+	env := NewEnv(nil)
+	type ready struct {
+		plan *Plan
+		n    *counter
+	}
+	var plans []ready
+	for _, s := range texts {
+		plan, err := Resolve(env, []Target{mustParse(t, s)}, nil)
+		if isUnsupportedErr(err) {
+			continue
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		plans = append(plans, ready{plan, loadCounter(t, plan, counting{value: -1})})
+	}
+	w := startTarget(t)
+	before, events := openFiles(t), tracefsEvents()
+	end := time.Now().Add(length)
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	rounds := 0
+	for range 3 {
+		wg.Go(func() {
+			for time.Now().Before(end) {
+				r := plans[rand.IntN(len(plans))]
+				l, err := r.plan.Attach(r.n.progs, nil)
+				if isUnsupportedErr(err) {
+					continue // 5.10 attaches a tracing program once
+				}
+				if errors.Is(err, fs.ErrExist) {
+					continue // another goroutine has it at the tracepoint
+				}
+				if err != nil {
+					t.Errorf("%s: %v", r.plan.Programs[0].first(), err)
+					return
+				}
+				if rand.IntN(2) == 0 {
+					time.Sleep(time.Duration(rand.IntN(3)) * time.Millisecond)
+				}
+				if err := l.Close(); err != nil {
+					t.Errorf("close %s: %v", r.plan.Programs[0].first(), err)
+				}
+				mu.Lock()
+				rounds++
+				mu.Unlock()
+			}
+		})
+	}
+	for time.Now().Before(end) {
+		w.run()
+	}
+	wg.Wait()
+	t.Logf("%d rounds of %d kinds", rounds, len(plans))
+	if after := openFiles(t); after != before {
+		t.Errorf("%d descriptors before, %d after", before, after)
+	}
+	if after := tracefsEvents(); after != events {
+		t.Errorf("tracefs events before:\n%s\nafter:\n%s", events, after)
+	}
+}
+
+func openFiles(t testing.TB) int {
+	t.Helper()
+	list, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(list)
+}
+
+func tracefsEvents() string {
+	var s string
+	for _, name := range []string{"kprobe_events", "uprobe_events"} {
+		b, _ := os.ReadFile("/sys/kernel/tracing/" + name)
+		s += string(b)
+	}
+	return s
+}

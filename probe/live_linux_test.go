@@ -1,0 +1,302 @@
+package probe
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/cilium/ebpf"
+
+	"github.com/borescope/borescope/internal/testenv"
+)
+
+// sumTo is 0 + 1 + … + times-1, what add's first argument adds up to.
+const sumTo = times * (times - 1) / 2
+
+func TestUprobeCounts(t *testing.T) {
+	testenv.Need(t, testenv.Root, testenv.Uprobes)
+	w := startTarget(t)
+	n, l := attachCounter(t, mustResolve(t, nil, "uprobe:"+targetPath()+":add"), counting{value: argOffset()})
+	w.run()
+	expectTally(t, n.read(t, 0), tally{times, sumTo})
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	w.run()
+	expectTally(t, n.read(t, 0), tally{times, sumTo}) // closed: nothing more
+}
+
+func TestUretprobeCounts(t *testing.T) {
+	testenv.Need(t, testenv.Root, testenv.Uprobes)
+	w := startTarget(t)
+	n, _ := attachCounter(t, mustResolve(t, nil, "uretprobe:"+targetPath()+":add"), counting{value: retOffset()})
+	w.run()
+	expectTally(t, n.read(t, 0), tally{times, sumTo + times*1000})
+}
+
+func TestUprobePID(t *testing.T) {
+	testenv.Need(t, testenv.Root, testenv.Uprobes)
+	a, b := startTarget(t), startTarget(t)
+	n, _ := attachCounter(t, mustResolve(t, nil, fmt.Sprintf("uprobe::add pid=%d", a.pid())), counting{value: -1})
+	a.run()
+	b.run()
+	a.run()
+	expectTally(t, n.read(t, 0), tally{Count: 2 * times})
+}
+
+func TestUprobeMulti(t *testing.T) {
+	testenv.Need(t, testenv.Root, testenv.UprobeMulti)
+	w := startTarget(t)
+	plan := mustResolve(t, nil, "uprobe:"+targetPath()+":helper_*")
+	if len(plan.Programs) != 1 || plan.Programs[0].Method != MethodUprobeMulti || len(plan.Programs[0].Sites) != 2 {
+		t.Fatalf("two functions make\n%s", plan)
+	}
+	n, l := attachCounter(t, plan, counting{value: argOffset(), sites: true})
+	w.run()
+	expectTally(t, n.read(t, 0), tally{times, sumTo})
+	expectTally(t, n.read(t, 1), tally{times, sumTo})
+	if got := len(l.Sites()); got != 2 {
+		t.Errorf("%d sites", got)
+	}
+}
+
+// TestUprobeSingles: the same functions by one perf event each, as on kernels
+// without uprobe.multi.
+func TestUprobeSingles(t *testing.T) {
+	testenv.Need(t, testenv.Root, testenv.Uprobes)
+	w := startTarget(t)
+	plan := mustResolve(t, &Options{NoMulti: true}, "uprobe:"+targetPath()+":helper_*")
+	n, _ := attachCounter(t, plan, counting{value: argOffset(), sites: hasCookies()})
+	w.run()
+	if hasCookies() {
+		expectTally(t, n.read(t, 0), tally{times, sumTo})
+		expectTally(t, n.read(t, 1), tally{times, sumTo})
+	} else {
+		expectTally(t, n.read(t, 0), tally{2 * times, 2 * sumTo})
+	}
+}
+
+func TestUretprobeNested(t *testing.T) {
+	testenv.Need(t, testenv.Root, testenv.Uprobes)
+	w := startTarget(t)
+	n, _ := attachCounter(t, mustResolve(t, nil, "uretprobe:"+targetPath()+":nested"), counting{value: retOffset()})
+	w.run()
+	expectTally(t, n.read(t, 0), tally{4 * times, (0 + 1 + 2 + 3) * times})
+}
+
+func TestUprobeLine(t *testing.T) {
+	testenv.Need(t, testenv.Root, testenv.Uprobes)
+	w := startTarget(t)
+	n, _ := attachCounter(t, mustResolve(t, nil, fmt.Sprintf("uprobe:%s:target.c:%d", targetPath(), lineOf(t, "watched = i;"))), counting{value: -1})
+	w.run()
+	expectTally(t, n.read(t, 0), tally{Count: times})
+}
+
+func TestTracepointCounts(t *testing.T) {
+	testenv.Need(t, testenv.Root, testenv.Tracefs)
+	w := startTarget(t)
+	// Offset 8 is __syscall_nr, an int with 4 bytes of padding before the args.
+	plan := mustResolve(t, nil, "tracepoint:syscalls:sys_enter_getppid")
+	n, _ := attachCounter(t, plan, counting{pid: w.pid(), value: -1})
+	w.run()
+	expectTally(t, n.read(t, 0), tally{Count: times})
+}
+
+func TestTracepointSet(t *testing.T) {
+	testenv.Need(t, testenv.Root, testenv.Tracefs)
+	w := startTarget(t)
+	plan := mustResolve(t, nil, "tracepoint:syscalls:sys_enter_getppid,tracepoint:syscalls:sys_enter_write")
+	n, _ := attachCounter(t, plan, counting{pid: w.pid(), value: -1})
+	w.run()
+	expectTally(t, n.read(t, 0), tally{Count: times + 1})
+}
+
+func TestRawTracepointCounts(t *testing.T) {
+	testenv.Need(t, testenv.Root)
+	w := startTarget(t)
+	plan := mustResolve(t, &Options{NoTypes: true}, "rawtracepoint:sys_enter")
+	// args[1] is the system call's number.
+	n, _ := attachCounter(t, plan, counting{pid: w.pid(), value: 8, filter: 8, equal: getppid()})
+	w.run()
+	expectTally(t, n.read(t, 0), tally{times, times * uint64(getppid())})
+}
+
+func TestKprobeCounts(t *testing.T) {
+	testenv.Need(t, testenv.Root, testenv.Kprobes)
+	w := startTarget(t)
+	plan := mustResolve(t, nil, "kprobe:ksys_write")
+	n, _ := attachCounter(t, plan, counting{pid: w.pid(), value: -1})
+	w.run()
+	expectTally(t, n.read(t, 0), tally{Count: 1})
+	for range times - 1 {
+		w.run()
+	}
+	expectTally(t, n.read(t, 0), tally{Count: times})
+}
+
+func TestKretprobeCounts(t *testing.T) {
+	testenv.Need(t, testenv.Root, testenv.Kprobes)
+	w := startTarget(t)
+	for _, target := range []string{"kretprobe:ksys_write", "kretprobe:ksys_write maxactive=16"} {
+		t.Run(target, func(t *testing.T) {
+			if mustParse(t, target).(Kretprobe).MaxActive > 0 {
+				testenv.Need(t, testenv.Tracefs)
+			}
+			n, _ := attachCounter(t, mustResolve(t, nil, target), counting{pid: w.pid(), value: retOffset()})
+			for range times {
+				w.run()
+			}
+			expectSoon(t, n, 0, tally{times, times}) // each writes one byte
+		})
+	}
+}
+
+func TestFentryFexitCounts(t *testing.T) {
+	testenv.Need(t, testenv.Root, testenv.Fentry)
+	w := startTarget(t)
+	// ksys_write(fd, buf, count): the third argument is 1, and so is the result.
+	for _, c := range []struct {
+		target string
+		value  int16
+		want   uint64
+	}{{"fentry:ksys_write", 16, 1}, {"fexit:ksys_write", 24, 1}} {
+		t.Run(c.target, func(t *testing.T) {
+			n, _ := attachCounter(t, mustResolve(t, nil, c.target), counting{pid: w.pid(), value: c.value})
+			for range times {
+				w.run()
+			}
+			expectSoon(t, n, 0, tally{times, times * c.want})
+		})
+	}
+}
+
+func TestTPBTFCounts(t *testing.T) {
+	testenv.Need(t, testenv.Root, testenv.TPBTF)
+	w := startTarget(t)
+	plan := mustResolve(t, &Options{PreferBTF: true}, "rawtracepoint:sys_enter")
+	if plan.Programs[0].Type != ebpf.Tracing {
+		t.Fatalf("no tracing program:\n%s", plan)
+	}
+	n, _ := attachCounter(t, plan, counting{pid: w.pid(), value: 8, filter: 8, equal: getppid()})
+	w.run()
+	expectTally(t, n.read(t, 0), tally{times, times * uint64(getppid())})
+}
+
+func TestKprobeMultiCounts(t *testing.T) {
+	testenv.Need(t, testenv.Root, testenv.KprobeMulti)
+	w := startTarget(t)
+	plan := mustResolve(t, nil, "kprobe:ksys_write,kprobe:ksys_read,kprobe:ksys_write")
+	if plan.Programs[0].Method != MethodKprobeMulti {
+		t.Fatalf("several functions make\n%s", plan)
+	}
+	n, _ := attachCounter(t, plan, counting{pid: w.pid(), value: -1, sites: true})
+	w.run()
+	expectTally(t, n.read(t, 0), tally{Count: 1})
+	// The first read was begun before.
+	expectTally(t, n.read(t, 1), tally{Count: 1})
+}
+
+func TestProfileSamples(t *testing.T) {
+	testenv.Need(t, testenv.Root, testenv.Perf)
+	plan := mustResolve(t, nil, "perf:cpu-clock:hz:500")
+	n, l := attachCounter(t, plan, counting{value: -1})
+	t0 := time.Now()
+	time.Sleep(400 * time.Millisecond)
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	cpus, err := NewEnv(nil).OnlineCPUs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The clock's frequency is adjusted as it goes; a stalled machine loses some.
+	want := 500 * time.Since(t0).Seconds() * float64(len(cpus))
+	if got := float64(n.read(t, 0).Count); got < want/2 || got > want*1.2 {
+		t.Errorf("%v samples, want about %v", got, want)
+	}
+}
+
+func TestIntervalFires(t *testing.T) {
+	testenv.Need(t, testenv.Root, testenv.Perf)
+	n, l := attachCounter(t, mustResolve(t, nil, "interval:ms:20"), counting{value: -1})
+	t0 := time.Now()
+	time.Sleep(410 * time.Millisecond)
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	got, want := n.read(t, 0).Count, uint64(time.Since(t0)/(20*time.Millisecond))
+	if got > want+1 || got < want*3/4 {
+		t.Errorf("fired %d times, want %d", got, want)
+	}
+}
+
+func TestSoftwareEventCounts(t *testing.T) {
+	testenv.Need(t, testenv.Root, testenv.Perf)
+	n, _ := attachCounter(t, mustResolve(t, nil, fmt.Sprintf("software:page-faults:1 pid=%d", selfPID())), counting{value: -1})
+	fault(t, times)
+	// The runtime's own faults come on top.
+	if got := n.read(t, 0).Count; got < times || got > times+200 {
+		t.Errorf("counted %d faults, want %d and a few", got, times)
+	}
+}
+
+func TestWatchpointCounts(t *testing.T) {
+	testenv.Need(t, testenv.Root, testenv.Feature(featureWatchpoint))
+	w := startTarget(t)
+	addr := symbolValue(t, "watched")
+	plan := mustResolve(t, nil, fmt.Sprintf("watchpoint:%#x:8:w pid=%d", addr, w.pid()))
+	n, _ := attachCounter(t, plan, counting{value: -1})
+	w.run()
+	expectTally(t, n.read(t, 0), tally{Count: times})
+}
+
+func TestBeginEnd(t *testing.T) {
+	testenv.Need(t, testenv.Root)
+	plan := mustResolve(t, nil, "begin", "end")
+	n := loadCounter(t, plan, counting{value: -1})
+	l, err := plan.Attach(n.progs, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	expectTally(t, n.read(t, 0), tally{Count: 1})
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	expectTally(t, n.read(t, 0), tally{Count: 2})
+}
+
+func TestSocketFilter(t *testing.T) {
+	testenv.Need(t, testenv.Root)
+	plan := mustResolve(t, nil, "socket:lo")
+	n, l := attachCounter(t, plan, counting{value: -1})
+	sendDatagrams(t, times)
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	// On loopback a packet is seen twice: going out and coming in. Others may send.
+	if got := n.read(t, 0).Count; got < 2*times {
+		t.Errorf("saw %d packets, want at least %d", got, 2*times)
+	}
+}
+
+// TestAttachForeign: a program from elsewhere, attached by its type.
+func TestAttachForeign(t *testing.T) {
+	testenv.Need(t, testenv.Root, testenv.Uprobes)
+	w := startTarget(t)
+	plan := mustResolve(t, nil, "uprobe:"+targetPath()+":add")
+	n := loadCounter(t, plan, counting{value: -1})
+	prog := n.progs[plan.Programs[0].Name]
+	l, err := AttachAll(prog, []Target{
+		Uprobe{Path: targetPath(), Symbol: "add"},
+		Uprobe{Path: targetPath(), Symbol: "helper_one"},
+	}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	w.run()
+	expectTally(t, n.read(t, 0), tally{Count: 2 * times})
+	if _, err := Attach(prog, RawTracepoint{Name: "sys_enter"}, nil); err == nil {
+		t.Error("a kprobe program was attached to a raw tracepoint")
+	}
+}

@@ -1,0 +1,308 @@
+package probe
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+
+	"github.com/borescope/borescope/internal/elffile"
+	"github.com/borescope/borescope/internal/feature"
+	"github.com/borescope/borescope/internal/testenv"
+)
+
+// TestKprobeOffset: at an instruction inside a function, and by its address.
+func TestKprobeOffset(t *testing.T) {
+	testenv.Need(t, testenv.Root, testenv.Kprobes)
+	w := startTarget(t)
+	env := NewEnv(nil)
+	syms, err := env.KernelSymbols("", "ksys_write")
+	if err != nil || len(syms) != 1 {
+		t.Fatalf("%v, %v", syms, err)
+	}
+	text, err := env.kernelText(syms[0].Address, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The first instruction behind those that ftrace and CET keep at the entry.
+	var offset uint64
+	for offset < 12 {
+		n, _, err := insnLen(machineOf(env.Arch()), text[offset:])
+		if err != nil {
+			t.Fatal(err)
+		}
+		offset += uint64(n)
+	}
+	for _, target := range []string{
+		fmt.Sprintf("kprobe:ksys_write+%d", offset), fmt.Sprintf("kprobe:%#x", syms[0].Address+offset),
+	} {
+		t.Run(target, func(t *testing.T) {
+			plan := mustResolve(t, nil, target)
+			for _, a := range plan.Programs[0].Args {
+				if a.Loc.Reason == "" {
+					t.Errorf("%s offers %s", target, a)
+				}
+			}
+			n, _ := attachCounter(t, plan, counting{pid: w.pid(), value: -1})
+			w.run()
+			expectTally(t, n.read(t, 0), tally{Count: 1})
+		})
+	}
+	if env.Arch() == "amd64" {
+		n, _, _ := insnLen(machineOf("amd64"), text)
+		if n > 1 {
+			_, err := Resolve(env, []Target{Kprobe{Symbol: "ksys_write", Offset: uint64(n) - 1}}, nil)
+			if err == nil {
+				t.Error("an offset within an instruction is accepted")
+			}
+		}
+	}
+}
+
+func TestUprobeAddress(t *testing.T) {
+	testenv.Need(t, testenv.Root, testenv.Uprobes)
+	w := startTarget(t)
+	n, _ := attachCounter(t, mustResolve(t, nil, fmt.Sprintf("uprobe:%s:%#x", targetPath(), symbolValue(t, "helper_one"))), counting{value: argOffset()})
+	w.run()
+	expectTally(t, n.read(t, 0), tally{times, sumTo})
+}
+
+// TestFentryBPF: a probe at the entry of another BPF program.
+func TestFentryBPF(t *testing.T) {
+	testenv.Need(t, testenv.Root, testenv.Fentry)
+	w := startTarget(t)
+	plan := mustResolve(t, &Options{NoTypes: true}, "rawtracepoint:sys_enter")
+	spec := plan.ProgramSpec(0)
+	spec.License = "GPL"
+	// A function of its own name and type, which a trampoline needs.
+	spec.Instructions = asm.Instructions{
+		asm.Mov.Imm(asm.R0, 0).WithSymbol("entry"), asm.Return(),
+	}
+	spec.Instructions[0] = withFunc(spec.Instructions[0])
+	prog, err := ebpf.NewProgram(spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer prog.Close()
+	outer, err := plan.Attach(map[string]*ebpf.Program{spec.Name: prog}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer outer.Close()
+	info, err := prog.Info()
+	if err != nil {
+		t.Fatal(err)
+	}
+	id, _ := info.ID()
+	inner := mustResolve(t, nil, fmt.Sprintf("fentry:bpf:%d:entry", id))
+	if inner.Programs[0].AttachTarget != uint32(id) {
+		t.Fatalf("no target program:\n%s", inner)
+	}
+	n := loadCounterOn(t, inner, counting{pid: w.pid(), value: -1}, prog)
+	l, err := inner.Attach(n.progs, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	w.run()
+	if got := n.read(t, 0).Count; got < times {
+		t.Errorf("%d runs seen, want at least %d", got, times)
+	}
+}
+
+// TestSymbolVersion: a function of glibc that has two versions.
+func TestSymbolVersion(t *testing.T) {
+	testenv.Need(t, testenv.Root, testenv.Uprobes)
+	path, err := NewEnv(nil).findByName("libc.so.6", 0)
+	if err != nil {
+		t.Skip(testenv.SkipPrefix + "libc: " + err.Error())
+	}
+	found := map[string][]elfSymbol{}
+	err = NewEnv(nil).withELF(path, func(f *elffile.File) error {
+		return symbols(f, func([]byte) bool { return true }, func(s elfSymbol) error {
+			if s.version != "" {
+				found[s.name] = append(found[s.name], s)
+			}
+			return nil
+		})
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, list := range found {
+		if len(list) != 2 || list[0].value == list[1].value || list[0].version == list[1].version || list[0].ifunc || list[1].ifunc {
+			continue
+		}
+		for _, s := range list {
+			plan, err := Resolve(nil, []Target{Uprobe{Path: path, Symbol: name + "@" + s.version}}, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := plan.Programs[0].Sites[0].Address; got != s.value {
+				t.Errorf("%s@%s is at %#x, want %#x", name, s.version, got, s.value)
+			}
+		}
+		if _, err := Resolve(nil, []Target{Uprobe{Path: path, Symbol: name + "@NOSUCH_1.0"}}, nil); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("a version that does not exist: %v", err)
+		}
+		return
+	}
+	t.Skip(testenv.SkipPrefix + "libc has no function of two versions")
+}
+
+// TestDemangled: C++ functions by demangled names, overloads and templates.
+func TestDemangled(t *testing.T) {
+	testenv.Need(t, testenv.Root, testenv.Uprobes, testenv.Tool("g++"))
+	dir := t.TempDir()
+	src := `namespace ns { struct T { int v; T operator+(const T &o) const __attribute__((noinline)) { return T{v + o.v}; } };
+int f(int a) __attribute__((noinline)); int f(int a) { return a; } int f(int a, char b) __attribute__((noinline)); int f(int a, char b) { return a + b; } }
+int main() { ns::T a{1}, b{2}; return ns::f((a + b).v) + ns::f(1, 'x'); }`
+	if err := os.WriteFile(filepath.Join(dir, "a.cc"), []byte(src), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	bin := filepath.Join(dir, "a")
+	if out, err := exec.Command("g++", "-O0", "-o", bin, bin+".cc").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	for text, want := range map[string]int{
+		"uprobe:" + bin + ":cpp:ns::f(int)": 1, "uprobe:" + bin + `:cpp:"ns::f(int, char)"`: 1, "uprobe:" + bin + ":cpp:ns::f": 2,
+		"uprobe:" + bin + ":cpp:ns::*": 3, "uprobe:" + bin + `:cpp:"ns::T::operator+(ns::T const&) const"`: 1, "uprobe:" + bin + ":_ZN2ns1fEi": 1,
+	} {
+		plan := mustResolve(t, nil, text)
+		sites := 0
+		for _, p := range plan.Programs {
+			sites += len(p.Sites)
+		}
+		if sites != want {
+			t.Errorf("%s: %d sites, want %d:\n%s", text, sites, want, plan)
+		}
+	}
+	n, _ := attachCounter(t, mustResolve(t, nil, "uprobe:"+bin+":cpp:ns::f"), counting{value: -1})
+	exec.Command(bin).Run()
+	expectTally(t, n.read(t, 0), tally{Count: 2})
+}
+
+// TestRawCookie and TestPerfCookie: programs find the site in the cookie, which
+// cilium's link package can't give to these two.
+func TestRawCookie(t *testing.T) {
+	testenv.Need(t, testenv.Root, testenv.Feature(feature.RawTracepointCookie))
+	w := startTarget(t)
+	plan := mustResolve(t, &Options{NoTypes: true}, "rawtracepoint:sys_enter,rawtracepoint:sys_exit")
+	if len(plan.Programs) != 1 {
+		t.Fatalf("two raw tracepoints make\n%s", plan)
+	}
+	n, _ := attachCounter(t, plan, counting{pid: w.pid(), value: -1, sites: true})
+	w.run()
+	if a, b := n.read(t, 0).Count, n.read(t, 1).Count; a < times || b < times || a > b+2 || b > a+2 {
+		t.Errorf("%d entries, %d exits", a, b)
+	}
+}
+
+func TestPerfCookie(t *testing.T) {
+	testenv.Need(t, testenv.Root, testenv.Feature(feature.AttachCookie), testenv.Perf)
+	plan := mustResolve(t, nil, "perf:cpu-clock:hz:500")
+	n, l := attachCounter(t, plan, counting{value: -1, sites: true})
+	time.Sleep(300 * time.Millisecond)
+	for i := range l.Sites() {
+		if n.read(t, i).Count == 0 {
+			t.Errorf("no sample with the cookie of site %d", i)
+		}
+	}
+}
+
+func TestPerfCgroup(t *testing.T) {
+	testenv.Need(t, testenv.Root, testenv.Perf)
+	plan := mustResolve(t, nil, "perf:cpu-clock:hz:500 cgroup=/")
+	n := loadCounter(t, plan, counting{value: -1})
+	l, err := plan.Attach(n.progs, nil)
+	if err != nil {
+		t.Skip(testenv.SkipPrefix + "perf cgroup: " + err.Error())
+	}
+	defer l.Close()
+	end := time.Now().Add(200 * time.Millisecond)
+	for time.Now().Before(end) {
+	}
+	if n.read(t, 0).Count == 0 {
+		t.Error("no sample in the root cgroup")
+	}
+	bad := mustResolve(t, nil, "perf:cpu-clock:hz:500 cgroup=/no/such")
+	if _, err := bad.Attach(loadCounter(t, bad, counting{value: -1}).progs, nil); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a cgroup that does not exist: %v", err)
+	}
+}
+
+// TestPreciseMax: the modifier P takes what precision there is: none here.
+func TestPreciseMax(t *testing.T) {
+	testenv.Need(t, testenv.Root, testenv.Perf)
+	n, _ := attachCounter(t, mustResolve(t, nil, `perf:"cpu-clock:P":hz:500`), counting{value: -1})
+	time.Sleep(200 * time.Millisecond)
+	if n.read(t, 0).Count == 0 {
+		t.Error("no sample")
+	}
+}
+
+// TestHardwareSamples: cycles where there is a PMU.
+func TestHardwareSamples(t *testing.T) {
+	testenv.Need(t, testenv.Root, testenv.PMU)
+	plan := mustResolve(t, nil, "hardware:cycles:100000")
+	n, _ := attachCounter(t, plan, counting{value: -1})
+	x := 0
+	for i := range 20_000_000 {
+		x += i
+	}
+	if got := n.read(t, 0).Count; got == 0 {
+		t.Errorf("no sample of cycles (%d)", x)
+	}
+	p := mustResolve(t, nil, "profile:hz:99")
+	if got := p.Programs[0].Sites[0].Target.String(); got != "perf:cycles:hz:99 cpus=" && p.Programs[0].Why != "" {
+		t.Errorf("profile takes %s because %s", got, p.Programs[0].Why)
+	}
+}
+
+// TestPin: probes that outlive their Link, taken up again, and removed.
+func TestPin(t *testing.T) {
+	testenv.Need(t, testenv.Root, testenv.Uprobes, testenv.BPFFS, testenv.Feature(feature.PerfLink))
+	w := startTarget(t)
+	plan := mustResolve(t, nil, "uprobe:"+targetPath()+":add")
+	n := loadCounter(t, plan, counting{value: -1})
+	l, err := plan.Attach(n.progs, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := fmt.Sprintf("/sys/fs/bpf/probe_test_%d", os.Getpid())
+	if err := l.Pin(dir); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { Unpin(dir) })
+	if err := l.Pin(dir); !errors.Is(err, fs.ErrExist) {
+		t.Errorf("pinned twice: %v", err)
+	}
+	l.Close()
+	w.run()
+	expectTally(t, n.read(t, 0), tally{Count: times})
+	again, err := OpenPinned(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := again.Stats(); err != nil {
+		t.Error(err)
+	}
+	if err := Unpin(dir); err != nil {
+		t.Fatal(err)
+	}
+	w.run()
+	expectTally(t, n.read(t, 0), tally{Count: 2 * times})
+	again.Close()
+	w.run()
+	expectTally(t, n.read(t, 0), tally{Count: 2 * times})
+	if _, err := OpenPinned(dir); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("unpinned: %v", err)
+	}
+}

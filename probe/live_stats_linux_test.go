@@ -1,0 +1,120 @@
+package probe
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cilium/ebpf"
+
+	"github.com/borescope/borescope/internal/testenv"
+)
+
+func TestLinkStats(t *testing.T) {
+	testenv.Need(t, testenv.Root, testenv.Uprobes)
+	stats, err := ebpf.EnableStats(0) // BPF_STATS_RUN_TIME
+	if err != nil {
+		t.Skipf("run statistics: %v", err)
+	}
+	defer stats.Close()
+	w := startTarget(t)
+	_, l := attachCounter(t, mustResolve(t, nil, "uprobe:"+targetPath()+":add"), counting{value: -1})
+	w.run()
+	s, err := l.Stats()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.Runs != times || s.Runtime <= 0 || s.Missed != 0 || s.Recursion != 0 {
+		t.Errorf("%+v, want %d runs and nothing missed", s, times)
+	}
+	if m := l.Method(0); m != MethodPerfLink && m != MethodPerfIoctl {
+		t.Errorf("attached by %s", m)
+	}
+	if m := l.Method(1); m != MethodNone {
+		t.Errorf("site 1 of 1 attached by %s", m)
+	}
+	l.Close()
+	if _, err := l.Stats(); !errors.Is(err, os.ErrClosed) {
+		t.Errorf("closed: %v", err)
+	}
+}
+
+// TestKprobeMissed: a kprobe whose program hits a kprobe misses that one.
+func TestKprobeMissed(t *testing.T) {
+	testenv.Need(t, testenv.Root, testenv.Kprobes)
+	w := startTarget(t)
+	// bpf_get_current_pid_tgid is called by the first program and probed by
+	// the second: hit while a kprobe is handled, it is missed.
+	inner, err := Resolve(nil, []Target{mustParse(t, "kprobe:bpf_get_current_pid_tgid")}, nil)
+	if err != nil {
+		t.Skip(err)
+	}
+	n := loadCounter(t, inner, counting{value: -1})
+	l, err := inner.Attach(n.progs, nil)
+	if err != nil {
+		t.Skip(err) // blacklisted on some kernels
+	}
+	defer l.Close()
+	_, _ = attachCounter(t, mustResolve(t, nil, "kprobe:ksys_write"), counting{pid: w.pid(), value: -1})
+	for range times {
+		w.run()
+	}
+	s, err := l.Stats()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.MissedKnown && s.Missed+s.Recursion+n.read(t, 0).Count < times {
+		t.Errorf("%+v and %d counted, want at least %d", s, n.read(t, 0).Count, times)
+	}
+	t.Logf("%+v, counted %d", s, n.read(t, 0).Count)
+}
+
+// TestKill: a process that is killed in mid-run leaves nothing behind.
+func TestKill(t *testing.T) {
+	if os.Getenv("PROBE_TEST_HOLD") != "" {
+		hold(t)
+		return
+	}
+	testenv.Need(t, testenv.Root, testenv.Uprobes, testenv.Perf)
+	cmd := exec.Command(os.Args[0], "-test.run=^TestKill$")
+	cmd.Env = append(os.Environ(), "PROBE_TEST_HOLD=1")
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	var b [5]byte
+	if _, err := out.Read(b[:]); err != nil || !strings.HasPrefix(string(b[:]), "held") {
+		t.Fatalf("child: %q, %v", b, err)
+	}
+	objects := testenv.ObjectsOf(cmd.Process.Pid)
+	cmd.Process.Kill()
+	cmd.Wait()
+	objects.WaitGone(t)
+}
+
+// hold attaches one of each kind that works here, says so, and waits to be killed.
+func hold(t *testing.T) {
+	for _, target := range []string{
+		"uprobe:" + targetPath() + ":helper_*", "uprobe:" + targetPath() + ":add",
+		"usdt:" + targetPath() + ":twice", "profile:hz:99", "rawtracepoint:sys_enter", "kprobe:ksys_write",
+	} {
+		plan, err := Resolve(nil, []Target{mustParse(t, target)}, nil)
+		if err != nil {
+			continue
+		}
+		n := loadCounter(t, plan, counting{value: -1})
+		l, err := plan.Attach(n.progs, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+	}
+	os.Stdout.WriteString("held\n")
+	time.Sleep(time.Hour)
+}

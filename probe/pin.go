@@ -1,0 +1,81 @@
+package probe
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+)
+
+// Pin puts everything that the Link holds into a new directory of a BPF file
+// system, where it outlives the process: closing the Link then closes its
+// descriptors only, and probes go on firing until the directory is removed.
+// Attachments that no bpf_link owns (kernels before 5.15, sockets, tracefs
+// events, begin and end) can't be pinned and make it fail, with nothing pinned.
+func (l *Link) Pin(dir string) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		return l.errClosed("pin")
+	}
+	for i := range l.held {
+		if !l.held[i].link {
+			return fmt.Errorf("pin: %s is attached by %s, which no bpf_link owns: %w",
+				l.sites[l.held[i].first].Target, l.held[i].method, errors.ErrUnsupported)
+		}
+	}
+	if len(l.held) == 0 {
+		return errors.New("pin: the link holds nothing that could be pinned")
+	}
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		return fmt.Errorf("pin: %w", err)
+	}
+	for i := range l.held {
+		if err := l.held[i].pin(filepath.Join(dir, strconv.Itoa(i))); err != nil {
+			return errors.Join(fmt.Errorf("pin: %s is on no BPF file system, perhaps: %w", dir, err), Unpin(dir))
+		}
+	}
+	return nil
+}
+
+// Unpin removes a directory that Pin made, and with it, unless a Link still
+// holds them, the attachments.
+func Unpin(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return fmt.Errorf("unpin: %w", err)
+	}
+	for _, d := range entries {
+		if err := os.Remove(filepath.Join(dir, d.Name())); err != nil {
+			return fmt.Errorf("unpin: %w", err)
+		}
+	}
+	if err := os.Remove(dir); err != nil {
+		return fmt.Errorf("unpin: %w", err)
+	}
+	return nil
+}
+
+// OpenPinned opens what Pin left in a directory, also from another process.
+// The Link knows its attachments' statistics but not their targets: Sites is
+// empty. Closing it does not detach what is still pinned; Unpin does that.
+func OpenPinned(dir string) (*Link, error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, fmt.Errorf("open pinned: %w", err)
+	}
+	l := &Link{}
+	for i := range entries {
+		h, err := openPinnedLink(filepath.Join(dir, strconv.Itoa(i)))
+		if err != nil {
+			return nil, errors.Join(fmt.Errorf("open pinned: %w", err), l.Close())
+		}
+		l.held = append(l.held, h)
+	}
+	if len(l.held) == 0 {
+		return nil, fmt.Errorf("open pinned: %s is empty: %w", dir, fs.ErrNotExist)
+	}
+	return l, nil
+}

@@ -1,0 +1,248 @@
+package probe
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/btf"
+)
+
+// ProgramSpec returns what program i must be loaded with: name, type, attach
+// type, target and flags. Instructions and licence are the caller's, and, where
+// Program.AttachTarget is set, so is opening that program. It returns nil for an
+// index that the plan does not have.
+func (p *Plan) ProgramSpec(i int) *ebpf.ProgramSpec {
+	if i < 0 || i >= len(p.Programs) {
+		return nil
+	}
+	g := &p.Programs[i]
+	return &ebpf.ProgramSpec{
+		Name: g.Name, Type: g.Type, AttachType: g.AttachType, AttachTo: g.AttachTo, Flags: g.Flags,
+	}
+}
+
+var methodNames = [...]string{
+	MethodNone: "none", MethodPerfLink: "perf link", MethodPerfIoctl: "perf ioctl",
+	MethodKprobeMulti: "kprobe.multi", MethodUprobeMulti: "uprobe.multi", MethodTracing: "trampoline",
+	MethodRawTracepoint: "raw tracepoint", MethodTracefs: "tracefs", MethodIter: "iterator",
+	MethodRun: "run", MethodSocket: "socket",
+}
+
+// String is the method in words: "kprobe.multi".
+func (m Method) String() string {
+	if int(m) < len(methodNames) {
+		return methodNames[m]
+	}
+	return fmt.Sprintf("Method(%d)", uint8(m))
+}
+
+var contextNames = [...]string{
+	ContextNone: "none", ContextPtRegs: "pt_regs", ContextPerf: "perf_event_data", ContextRecord: "record",
+	ContextRawArgs: "raw args", ContextTramp: "args", ContextIter: "iterator", ContextSocket: "skb",
+	ContextSyscall: "own struct",
+}
+
+// String is the context in words: "pt_regs".
+func (c Context) String() string {
+	if int(c) < len(contextNames) {
+		return contextNames[c]
+	}
+	return fmt.Sprintf("Context(%d)", uint8(c))
+}
+
+// String is the location in words: "reg 5", "ctx+24", "sp+8", "data_loc@8",
+// or the reason why there is none.
+func (l Location) String() string {
+	if l.Reason != "" {
+		return "- (" + l.Reason + ")"
+	}
+	var s string
+	switch l.Kind {
+	case LocationReg:
+		s = fmt.Sprintf("reg %d", l.Reg)
+	case LocationStack:
+		s = fmt.Sprintf("sp+%d", l.Offset)
+	case LocationContext:
+		s = fmt.Sprintf("ctx+%d", l.Offset)
+	case LocationDataLoc:
+		s = fmt.Sprintf("data_loc@%d", l.Offset)
+	case LocationRelLoc:
+		s = fmt.Sprintf("rel_loc@%d", l.Offset)
+	case LocationUSDT:
+		s = l.operand()
+	case LocationConst:
+		s = fmt.Sprintf("%d", l.Offset)
+	default:
+		return "-"
+	}
+	if l.User {
+		s += " (user)"
+	}
+	return s
+}
+
+func (l Location) operand() string {
+	if l.Operand == nil {
+		return "-"
+	}
+	return l.Operand.String()
+}
+
+// String is the argument as a C declaration with its location:
+// "struct file *file @ reg 5".
+func (a Arg) String() string {
+	return declaration(a.Type, a.Name) + " @ " + a.Loc.String()
+}
+
+// declaration spells "TYPE NAME" in C.
+func declaration(t btf.Type, name string) string {
+	if arr, ok := t.(*btf.Array); ok {
+		n := ""
+		if arr.Nelems > 0 {
+			n = fmt.Sprint(arr.Nelems)
+		}
+		return declaration(arr.Type, name) + "[" + n + "]"
+	}
+	s := TypeString(t)
+	if !strings.HasSuffix(s, "*") && name != "" {
+		s += " "
+	}
+	return s + name
+}
+
+// TypeString spells a type in C, as a declaration would: "const char *",
+// "struct file *", "u32". nil is "?".
+func TypeString(t btf.Type) string {
+	for depth := 0; depth < 16; depth++ {
+		switch v := t.(type) {
+		case nil:
+			return "?"
+		case *btf.Void:
+			return "void"
+		case *btf.Pointer:
+			if fn, ok := v.Target.(*btf.FuncProto); ok {
+				return funcPointer(fn)
+			}
+			s := TypeString(v.Target)
+			if strings.HasSuffix(s, "*") {
+				return s + "*"
+			}
+			return s + " *"
+		case *btf.Const:
+			if _, ok := v.Type.(*btf.Pointer); ok {
+				return TypeString(v.Type) + "const"
+			}
+			return "const " + TypeString(v.Type)
+		case *btf.Volatile:
+			return "volatile " + TypeString(v.Type)
+		case *btf.Restrict:
+			t = v.Type
+		case *btf.TypeTag:
+			t = v.Type
+		case *btf.Array:
+			return TypeString(v.Type) + "[]"
+		case *btf.Struct:
+			return "struct " + anonymous(v.Name)
+		case *btf.Union:
+			return "union " + anonymous(v.Name)
+		case *btf.Enum:
+			return "enum " + anonymous(v.Name)
+		case *btf.Fwd:
+			return v.Kind.String() + " " + v.Name
+		default:
+			return t.TypeName()
+		}
+	}
+	return "?"
+}
+
+func funcPointer(*btf.FuncProto) string { return "void (*)()" }
+
+func anonymous(name string) string {
+	if name == "" {
+		return "{…}"
+	}
+	return name
+}
+
+// String is the whole plan, readable and deterministic.
+func (p *Plan) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "plan for %s, Linux %s\n", p.Arch, p.Kernel)
+	for i := range p.Programs {
+		p.Programs[i].print(&b)
+	}
+	for _, m := range p.Missing {
+		fmt.Fprintf(&b, "missing %s: %v\n", m.Target, m.Err)
+	}
+	return b.String()
+}
+
+func (p *Program) print(w io.Writer) {
+	fmt.Fprintf(w, "program %s: group %d, %s", p.Name, p.Group, p.Type)
+	if p.AttachType != ebpf.AttachNone {
+		fmt.Fprintf(w, "/%s", p.AttachType)
+	}
+	if p.AttachTo != "" {
+		fmt.Fprintf(w, " on %s", p.AttachTo)
+	}
+	if p.AttachTarget != 0 {
+		fmt.Fprintf(w, " of program %d", p.AttachTarget)
+	}
+	if p.Flags&flagSleepable != 0 {
+		fmt.Fprint(w, ", sleepable")
+	}
+	fmt.Fprintf(w, ", context %s, by %s", p.Context, p.Method)
+	if p.Returns {
+		fmt.Fprint(w, ", at return")
+	}
+	fmt.Fprintln(w)
+	if p.Why != "" {
+		fmt.Fprintf(w, "  because %s\n", p.Why)
+	}
+	for i, a := range p.Args {
+		fmt.Fprintf(w, "  arg%d %s\n", i, a)
+	}
+	for _, a := range p.Fields {
+		fmt.Fprintf(w, "  field %s\n", a)
+	}
+	if p.Ret != nil {
+		fmt.Fprintf(w, "  returns %s\n", *p.Ret)
+	}
+	for i, spec := range p.Specs {
+		for j, a := range spec {
+			fmt.Fprintf(w, "  spec %d arg%d %s\n", i, j, a)
+		}
+	}
+	for i := range p.Sites {
+		p.Sites[i].print(w)
+	}
+}
+
+func (s *Site) print(w io.Writer) {
+	fmt.Fprintf(w, "  site %d %s", s.Cookie.Site(), s.Target)
+	if s.Path != "" {
+		fmt.Fprintf(w, " %s", s.Path)
+	}
+	if s.Address != 0 {
+		fmt.Fprintf(w, " at %#x", s.Address)
+	}
+	if s.Offset != 0 {
+		fmt.Fprintf(w, " +%#x", s.Offset)
+	}
+	if s.RefCtrOffset != 0 {
+		fmt.Fprintf(w, " semaphore +%#x", s.RefCtrOffset)
+	}
+	if s.Cookie.Spec() != 0 {
+		fmt.Fprintf(w, " spec %d", s.Cookie.Spec())
+	}
+	if s.CPU >= 0 {
+		fmt.Fprintf(w, " cpu %d", s.CPU)
+	}
+	if s.PID != 0 {
+		fmt.Fprintf(w, " pid %d", s.PID)
+	}
+	fmt.Fprintln(w)
+}

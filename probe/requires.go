@@ -1,0 +1,226 @@
+package probe
+
+import (
+	"errors"
+	"io/fs"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/borescope/borescope/internal/feature"
+)
+
+// Requirement is something that attaching needs.
+type Requirement struct {
+	// Kind is "capability", "mount", "sysctl" or "feature".
+	Kind string
+	// Name is what is needed: "CAP_BPF", "/sys/kernel/tracing", a sysctl with
+	// its value, a kernel feature.
+	Name string
+	// For says what needs it, in a few words.
+	For string
+	// Missing says what is wrong and how to set it right; empty if the
+	// requirement is met.
+	Missing string
+}
+
+// Met reports whether the requirement is met.
+func (r Requirement) Met() bool { return r.Missing == "" }
+
+// String is one line: "capability CAP_BPF (loading programs): MISSING".
+func (r Requirement) String() string {
+	s := r.Kind + " " + r.Name + " (" + r.For + "): "
+	if r.Met() {
+		return s + "ok"
+	}
+	return s + r.Missing
+}
+
+// capability numbers, from include/uapi/linux/capability.h.
+var capabilities = map[string]uint{
+	"CAP_DAC_READ_SEARCH": 2, "CAP_NET_ADMIN": 12, "CAP_NET_RAW": 13, "CAP_SYS_PTRACE": 19, "CAP_SYS_ADMIN": 21,
+	"CAP_SYS_RESOURCE": 24, "CAP_SYSLOG": 34, "CAP_PERFMON": 38, "CAP_BPF": 39,
+}
+
+// Requires says which capabilities, mounts and kernel features attaching to the
+// targets needs, and which of them this process or machine lacks. It attaches
+// nothing. Capabilities are needed until all is attached; they may be dropped
+// before events are read. Root in the initial user namespace has them all.
+func Requires(env *Env, targets []Target) []Requirement {
+	if env == nil {
+		env = NewEnv(nil)
+	}
+	q := &requirer{env: env}
+	q.held, q.known = env.heldCapabilities()
+	q.capability("CAP_BPF", "loading programs and making maps")
+	for _, t := range targets {
+		q.target(t)
+	}
+	if v, ok := parseVersion(env.Release()); ok && (v[0] < 5 || v[0] == 5 && v[1] < 11) {
+		q.capability("CAP_SYS_RESOURCE", "raising RLIMIT_MEMLOCK, which maps are accounted to before Linux 5.11")
+	}
+	return q.list
+}
+
+// heldCapabilities are this process's effective ones; known is false where that
+// cannot be read, and nothing is called missing then.
+func (e *Env) heldCapabilities() (held uint64, known bool) {
+	if !e.live {
+		return 0, false
+	}
+	b, err := fs.ReadFile(e.root, "proc/thread-self/status")
+	if err != nil {
+		return 0, false
+	}
+	for line := range strings.Lines(string(b)) {
+		if v, ok := strings.CutPrefix(line, "CapEff:"); ok {
+			n, err := strconv.ParseUint(strings.TrimSpace(v), 16, 64)
+			return n, err == nil
+		}
+	}
+	return 0, false
+}
+
+// lacks reports whether this process is known not to hold a capability.
+func (e *Env) lacks(name string) bool {
+	held, known := e.heldCapabilities()
+	return known && held&(1<<capabilities[name]) == 0
+}
+
+type requirer struct {
+	env   *Env
+	held  uint64
+	known bool
+	list  []Requirement
+}
+
+func (q *requirer) add(r Requirement) {
+	if !slices.ContainsFunc(q.list, func(o Requirement) bool { return o.Kind == r.Kind && o.Name == r.Name }) {
+		q.list = append(q.list, r)
+	}
+}
+
+func (q *requirer) capability(name, what string) {
+	r := Requirement{Kind: "capability", Name: name, For: what}
+	has := func(n string) bool { return q.held&(1<<capabilities[n]) != 0 }
+	// CAP_SYS_ADMIN stands in for what was split off from it (5.8).
+	admin := (name == "CAP_BPF" || name == "CAP_PERFMON" || name == "CAP_SYSLOG") && has("CAP_SYS_ADMIN")
+	if q.known && !has(name) && !admin {
+		r.Missing = "not held: run as root, or grant it (setcap, AmbientCapabilities=, securityContext.capabilities)"
+	}
+	q.add(r)
+}
+
+func (q *requirer) feature(f Feature, what string) {
+	r := Requirement{Kind: "feature", Name: f.String(), For: what}
+	if err := q.env.Supports(f); errors.Is(err, errors.ErrUnsupported) {
+		r.Missing = reasonOf(err)
+	}
+	q.add(r)
+}
+
+func (q *requirer) mount() {
+	r := Requirement{Kind: "mount", Name: "/sys/kernel/tracing", For: "tracepoints' numbers and formats, and the list of traceable functions"}
+	_, err := q.env.tracefs()
+	if err != nil {
+		r.Missing = reasonOf(err)
+	}
+	q.add(r)
+	q.capability("CAP_DAC_READ_SEARCH", "reading tracefs, which is the superuser's unless it is mounted with another mode")
+}
+
+const perfmon = "tracing programs and perf events"
+
+// perf adds what perf_event_open needs.
+func (q *requirer) perf() {
+	q.capability("CAP_PERFMON", perfmon)
+	if n := q.env.paranoid(); n > 2 {
+		q.capability("CAP_SYS_ADMIN", "perf events while kernel.perf_event_paranoid is "+strconv.Itoa(n)+
+			", a level of Debian's and Android's kernels; at 2 CAP_PERFMON is enough")
+	}
+}
+
+// paranoid is kernel.perf_event_paranoid, 2 if it is not known.
+func (e *Env) paranoid() int {
+	b, err := fs.ReadFile(e.root, "proc/sys/kernel/perf_event_paranoid")
+	if err != nil {
+		return 2
+	}
+	n, err := strconv.Atoi(strings.TrimSpace(string(b)))
+	if err != nil {
+		return 2
+	}
+	return n
+}
+
+// target adds what one target needs.
+func (q *requirer) target(t Target) {
+	switch t := t.(type) {
+	case Set:
+		for _, m := range t {
+			q.target(m)
+		}
+	case Begin, End:
+		if !q.env.has(feature.SyscallProg) {
+			q.capability("CAP_PERFMON", "raw tracepoint programs, which stand in for syscall programs")
+		}
+	case SocketFilter:
+		q.capability("CAP_NET_RAW", "packet sockets")
+	case Kprobe:
+		q.kernel(feature.Kprobe, t.Symbol)
+	case Kretprobe:
+		q.kernel(feature.Kprobe, t.Symbol)
+		if t.MaxActive > 0 {
+			q.mount()
+		}
+	case Fentry:
+		q.kernel(feature.Fentry, t.Symbol)
+	case Fexit:
+		q.kernel(feature.Fexit, t.Symbol)
+	case FmodRet:
+		q.kernel(feature.Fexit, t.Symbol)
+	case LSM:
+		q.kernel(feature.LSM, "")
+	case Iter:
+		q.kernel(feature.Iter, "")
+	case Tracepoint:
+		q.perf()
+		q.mount()
+	case RawTracepoint:
+		q.capability("CAP_PERFMON", perfmon)
+	case Uprobe:
+		q.user(t.PID)
+	case Uretprobe:
+		q.user(t.PID)
+	case USDT:
+		q.user(t.PID)
+	case Perf:
+		q.perf()
+		if t.Event.Hardware() {
+			q.feature(feature.HardwarePMU, "hardware events")
+		}
+	case Watchpoint:
+		q.perf()
+		q.feature(feature.Watchpoint, "watchpoints")
+	}
+}
+
+func (q *requirer) kernel(f Feature, symbol string) {
+	q.perf()
+	q.feature(f, "the target's kind")
+	if isPattern(symbol) {
+		q.mount()
+		q.capability("CAP_SYSLOG", "addresses in /proc/kallsyms, which multi links are given")
+	}
+}
+
+func (q *requirer) user(pid int) {
+	q.perf()
+	q.feature(feature.Uprobe, "the target's kind")
+	if !q.env.has(feature.UprobeMulti) {
+		q.capability("CAP_SYS_ADMIN", "uprobes by perf events; some kernels are content with CAP_PERFMON")
+	}
+	if pid != 0 {
+		q.capability("CAP_SYS_PTRACE", "looking into another user's process: /proc/PID/root, exe and maps")
+	}
+}

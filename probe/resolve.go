@@ -1,0 +1,416 @@
+package probe
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/btf"
+)
+
+// MissingPolicy says what is done about a target, or a match of a wildcard,
+// that cannot be attached.
+type MissingPolicy uint8
+
+// The policies.
+const (
+	// MissingError makes it an error of the call.
+	MissingError MissingPolicy = iota
+	// MissingWarn leaves it out and lists it, with the reason, in Plan.Missing.
+	MissingWarn
+	// MissingIgnore leaves it out without a word.
+	MissingIgnore
+)
+
+// Options says how targets are resolved. The zero value, and nil, is the
+// default.
+type Options struct {
+	// Missing is what happens to targets that cannot be attached. Matches of a
+	// wildcard that the kernel does not let trace are never an error, as long
+	// as one is left.
+	Missing MissingPolicy
+	// NoTypes leaves the types of arguments out, and so spares reading BTF:
+	// arguments are then registers or slots by number. Tracepoint fields are
+	// typed all the same, by the format file.
+	NoTypes bool
+	// DWARF has the arguments of user functions typed and named by the file's
+	// debug information, where it has any. Reading that takes from milliseconds
+	// to seconds, by the size of the program; without it arguments are
+	// registers by number.
+	DWARF bool
+	// NoMulti plans one perf event for each site even where the kernel has
+	// links that take many.
+	NoMulti bool
+	// Fallback plans a kprobe or kretprobe for fentry and fexit where the
+	// kernel has no trampolines; Program.Why says so, and Program.Args that a
+	// kretprobe has no arguments.
+	Fallback bool
+	// PreferBTF plans raw tracepoints as typed tracing programs (tp_btf) where
+	// the kernel permits them, so that programs may follow pointers directly.
+	PreferBTF bool
+	// Session plans a group's function entries as one program that sees entry
+	// and return (kprobe.session, 6.10; uprobe.session, 6.13).
+	Session bool
+	// Sleepable plans user probes as programs that may sleep, and so may read
+	// user memory that is not resident (uprobe.multi: 6.6).
+	Sleepable bool
+	// AttachType is the attach type that the program at hand was loaded with,
+	// for Attach and AttachAll of programs from elsewhere; 0 is none.
+	AttachType ebpf.AttachType
+	// Tag is put into the upper 16 bits of every cookie.
+	Tag uint16
+	// Env is what Attach and AttachAll decide by; nil is this machine. Resolve
+	// takes its own.
+	Env *Env
+}
+
+// maxTyped is the number of a wildcard's matches up to which the prototype of
+// each is looked up. Beyond it arguments are untyped: nobody reads arguments
+// by name that 10,000 functions share, and the look-ups cost a second in bulk.
+const maxTyped = 256
+
+// Resolve decides how the targets are attached, and returns the decision as
+// data. A target's index is the Group of its programs. It reads of the
+// environment only what the targets need: perf events and raw tracepoints
+// without types nothing but kernel features.
+//
+// Nothing is attached. Errors name the target as its String does, and match
+// fs.ErrNotExist for names that do not exist and errors.ErrUnsupported for
+// what this kernel cannot do.
+func Resolve(env *Env, targets []Target, o *Options) (*Plan, error) {
+	if env == nil {
+		env = NewEnv(nil)
+	}
+	if o == nil {
+		o = &Options{}
+	}
+	r := &resolver{env: env, o: o, plan: &Plan{Arch: env.Arch(), Kernel: env.Release()}}
+	for i, t := range targets {
+		if t == nil {
+			return nil, fmt.Errorf("resolve: target %d is nil", i)
+		}
+		r.group = i
+		before := len(r.plan.Programs)
+		if err := r.resolveGroup(t); err != nil {
+			return nil, err
+		}
+		if len(r.plan.Programs) == before && o.Missing == MissingError {
+			return nil, fmt.Errorf("resolve %s: nothing to attach to", t)
+		}
+	}
+	if len(targets) == 0 {
+		return nil, errors.New("resolve: no targets")
+	}
+	r.finish()
+	r.plan.BTF = env.btfHere.Load()
+	return r.plan, nil
+}
+
+// resolver is the state of one Resolve.
+type resolver struct {
+	env   *Env
+	o     *Options
+	plan  *Plan
+	group int
+	// parts are the group's programs so far, before those that can share one
+	// are merged.
+	parts []Program
+	// untyped are the kernel functions' argument registers, shared by all
+	// programs that know no more.
+	untyped []Arg
+}
+
+func (r *resolver) resolveGroup(t Target) error {
+	r.parts = nil
+	if err := r.resolveMember(t); err != nil {
+		return err
+	}
+	for _, p := range mergePrograms(r.parts) {
+		p.Group = r.group
+		if err := r.choose(&p); err != nil {
+			return err
+		}
+		if len(p.Sites) == 0 {
+			continue
+		}
+		r.plan.Programs = append(r.plan.Programs, p)
+	}
+	return nil
+}
+
+// resolveMember resolves a target of a group, or every one of a Set.
+func (r *resolver) resolveMember(t Target) error {
+	if set, ok := t.(Set); ok {
+		for _, m := range set {
+			if err := r.resolveMember(m); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	err := r.resolveOne(t)
+	if next := fallback(t); r.o.Fallback && next != nil && errors.Is(err, errors.ErrUnsupported) {
+		first := len(r.parts)
+		if r.resolveOne(next) == nil {
+			for i := range r.parts[first:] {
+				r.parts[first+i].Why = fmt.Sprintf("%s: %s", t, reasonOf(err))
+			}
+			return nil
+		}
+	}
+	if err == nil {
+		return nil
+	}
+	err = fmt.Errorf("resolve %s: %w", t, err)
+	return r.missing(t, err)
+}
+
+// fallback is the next best target of another kind, nil if there is none.
+func fallback(t Target) Target {
+	switch t := t.(type) {
+	case Fentry:
+		if t.BPF == 0 {
+			return Kprobe{Module: t.Module, Symbol: t.Symbol}
+		}
+	case Fexit:
+		if t.BPF == 0 {
+			return Kretprobe{Module: t.Module, Symbol: t.Symbol}
+		}
+	}
+	return nil
+}
+
+// missing applies the policy to a target that cannot be had.
+func (r *resolver) missing(t Target, err error) error {
+	switch r.o.Missing {
+	case MissingError:
+		return err
+	case MissingWarn:
+		r.plan.Missing = append(r.plan.Missing, Missing{t, err})
+	}
+	return nil
+}
+
+func (r *resolver) resolveOne(t Target) error {
+	switch t := t.(type) {
+	case Kprobe:
+		return r.kprobe(t)
+	case Kretprobe:
+		return r.kretprobe(t)
+	case Fentry:
+		return r.tracing(trampoline{t, t.Module, t.Symbol, t.BPF, ebpf.AttachTraceFEntry})
+	case Fexit:
+		return r.tracing(trampoline{t, t.Module, t.Symbol, t.BPF, ebpf.AttachTraceFExit})
+	case FmodRet:
+		return r.tracing(trampoline{t, t.Module, t.Symbol, 0, ebpf.AttachModifyReturn})
+	case LSM:
+		return r.lsm(t)
+	case Tracepoint:
+		return r.tracepoint(t)
+	case RawTracepoint:
+		return r.rawTracepoint(t)
+	case Uprobe:
+		return r.uprobe(t)
+	case Uretprobe:
+		return r.uretprobe(t)
+	case USDT:
+		return r.usdt(t)
+	case Perf:
+		return r.perf(t)
+	case Watchpoint:
+		return r.watchpoint(t)
+	case Iter:
+		return r.iter(t)
+	case SocketFilter:
+		return r.socket(t)
+	case Begin, End:
+		return r.run(t)
+	}
+	return fmt.Errorf("unknown kind of target %T", t)
+}
+
+// add records a program of the group.
+func (r *resolver) add(p Program) { r.parts = append(r.parts, p) }
+
+// mergePrograms joins the programs of a group that one program can stand for:
+// the same type at several sites, told apart by cookie.
+func mergePrograms(parts []Program) []Program {
+	var out []Program
+	for _, p := range parts {
+		i := slices.IndexFunc(out, func(q Program) bool { return canMerge(&q, &p) })
+		if i < 0 {
+			out = append(out, p)
+			continue
+		}
+		q := &out[i]
+		q.Sites = append(q.Sites, p.Sites...)
+		q.Args = commonArgs(q.Args, p.Args)
+		q.Why = cmp.Or(q.Why, p.Why)
+		if q.Ret != nil && (p.Ret == nil || !sameType(q.Ret.Type, p.Ret.Type)) {
+			untyped := *q.Ret
+			untyped.Type = nil
+			q.Ret = &untyped
+		}
+	}
+	for i := range out {
+		out[i].Sites = distinct(out[i].Sites)
+	}
+	return out
+}
+
+// distinct drops places that came before: a Set, or two wildcards, may name one
+// twice, and nobody wants to count it twice.
+func distinct(sites []Site) []Site {
+	if len(sites) < 2 {
+		return sites
+	}
+	type place struct {
+		target, module, symbol, path string
+		offset                       uint64
+		pid, cpu                     int
+	}
+	// Addresses by place: a function found by BTF has none, and is the same as
+	// one found by name in another list; namesakes at two addresses are not.
+	seen := make(map[place][]uint64, len(sites))
+	return slices.DeleteFunc(sites, func(s Site) bool {
+		p := place{"", s.Module, s.Symbol, s.Path, s.Offset, s.PID, s.CPU}
+		if s.Symbol == "" && s.Path == "" {
+			p.target = s.Target.String()
+		}
+		have := seen[p]
+		again := len(have) > 0 && (s.Address == 0 || slices.Contains(have, s.Address) || slices.Contains(have, 0))
+		if !again {
+			seen[p] = append(have, s.Address)
+		}
+		return again
+	})
+}
+
+// canMerge tells whether p's sites can run q's program. Programs bound to
+// their target when they are loaded cannot, nor can records of different layout.
+func canMerge(q, p *Program) bool {
+	switch q.Method {
+	case MethodPerfLink, MethodRawTracepoint:
+	default:
+		return false
+	}
+	return q.Type == p.Type && q.AttachType == p.AttachType && q.Method == p.Method && q.Flags == p.Flags &&
+		q.Context == p.Context && q.Returns == p.Returns && q.UserRegs == p.UserRegs &&
+		q.Specs == nil && p.Specs == nil && sameGo(q.Go, p.Go) && sameFields(q.Fields, p.Fields)
+}
+
+func sameGo(a, b *GoTarget) bool {
+	return a == b || a != nil && b != nil && *a == *b
+}
+
+func sameFields(a, b []Arg) bool {
+	return slices.EqualFunc(a, b, func(x, y Arg) bool {
+		return x.Name == y.Name && x.Loc == y.Loc && sameType(x.Type, y.Type)
+	})
+}
+
+// sameType compares types by identity, which BTF's deduplication gives them, or
+// by name, for those that came from different files or modules.
+func sameType(a, b btf.Type) bool {
+	if a == b {
+		return true
+	}
+	if a == nil || b == nil {
+		return false
+	}
+	s := TypeString(a)
+	return s == TypeString(b) && !strings.ContainsAny(s, "({")
+}
+
+// commonArgs is what two sites offer both: as many arguments as the one with
+// fewer has, by position, with name and type where they agree.
+func commonArgs(a, b []Arg) []Arg {
+	if slices.Equal(a, b) {
+		return a
+	}
+	n := min(len(a), len(b))
+	out := make([]Arg, 0, n)
+	for i := range n {
+		x, y := a[i], b[i]
+		if x.Name != y.Name {
+			x.Name = fmt.Sprintf("arg%d", i)
+		}
+		if !sameType(x.Type, y.Type) {
+			x.Type = nil
+		}
+		if x.Loc != y.Loc {
+			if x.Loc.Kind == y.Loc.Kind && x.Loc.Reg == y.Loc.Reg && x.Loc.Offset == y.Loc.Offset && x.Loc.Reason == y.Loc.Reason {
+				x.Loc.Size = max(x.Loc.Size, y.Loc.Size)
+			} else {
+				x.Loc = Location{Reason: "it lies in different places in the functions that share this probe"}
+			}
+		}
+		out = append(out, x)
+	}
+	return out
+}
+
+// finish names the programs and allots the cookies.
+func (r *resolver) finish() {
+	site := 0
+	for i := range r.plan.Programs {
+		p := &r.plan.Programs[i]
+		p.Name = programName(p, i)
+		for j := range p.Sites {
+			s := &p.Sites[j]
+			s.Cookie = MakeCookie(site, s.Cookie.Spec(), r.o.Tag)
+			site++
+		}
+	}
+}
+
+// programName makes a name of at most 15 bytes (BPF_OBJ_NAME_LEN less one)
+// that bpftool's user recognises: the target's last word and the index.
+func programName(p *Program, i int) string {
+	word := "probe"
+	if len(p.Sites) > 0 && p.Sites[0].Target != nil {
+		word = lastWord(p.Sites[0].Target)
+	}
+	suffix := fmt.Sprintf("_%d", i)
+	var b strings.Builder
+	for j := 0; j < len(word) && b.Len() < 15-len(suffix); j++ {
+		if isWord(word[j]) {
+			b.WriteByte(word[j])
+		}
+	}
+	return b.String() + suffix
+}
+
+func lastWord(t Target) string {
+	switch t := t.(type) {
+	case Kprobe:
+		return t.Symbol
+	case Kretprobe:
+		return t.Symbol
+	case Fentry:
+		return t.Symbol
+	case Fexit:
+		return t.Symbol
+	case FmodRet:
+		return t.Symbol
+	case LSM:
+		return t.Hook
+	case Tracepoint:
+		return t.Name
+	case RawTracepoint:
+		return t.Name
+	case Uprobe:
+		return t.Symbol
+	case Uretprobe:
+		return t.Symbol
+	case USDT:
+		return t.Name
+	case Perf:
+		return "perf"
+	}
+	name, _, _ := strings.Cut(t.String(), ":")
+	return name
+}

@@ -1,0 +1,400 @@
+package probe
+
+import (
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/btf"
+
+	"github.com/borescope/borescope/internal/feature"
+)
+
+// flagSleepable is BPF_F_SLEEPABLE.
+const flagSleepable = 1 << 4
+
+// tracepoint resolves a tracepoint by its format file, or, where there is no
+// tracefs, by the BTF of its record.
+func (r *resolver) tracepoint(t Tracepoint) error {
+	if isPattern(t.Group) || isPattern(t.Name) {
+		return r.tracepointMatches(t)
+	}
+	p := Program{Type: ebpf.TracePoint, Context: ContextRecord, Method: MethodPerfLink}
+	if t.Sleepable {
+		p.Flags = flagSleepable
+	}
+	f, err := r.env.Tracepoint(t.Group, t.Name)
+	if err != nil {
+		// An unmounted tracefs does not keep a plan for another machine from
+		// being made; attaching needs it.
+		if r.env.live || !errors.Is(err, errors.ErrUnsupported) {
+			return err
+		}
+		if p.Fields, err = r.recordFields(t, err); err != nil {
+			return err
+		}
+		p.Why = "no tracefs: fields from BTF"
+	} else {
+		for i := range f.Fields {
+			p.Fields = append(p.Fields, f.Fields[i].arg(t.Group))
+		}
+	}
+	p.Sites = []Site{{Target: t, CPU: -1}}
+	r.add(p)
+	return nil
+}
+
+// recordFields are the members of struct trace_event_raw_NAME, as BTF has it.
+// Events that share a class have only the class's.
+func (r *resolver) recordFields(t Tracepoint, cause error) ([]Arg, error) {
+	spec, err := r.env.BTF()
+	if err != nil {
+		return nil, cause
+	}
+	var s *btf.Struct
+	if err := spec.TypeByName("trace_event_raw_"+t.Name, &s); err != nil {
+		return nil, cause
+	}
+	var out []Arg
+	for _, m := range s.Members {
+		size, err := btf.Sizeof(m.Type)
+		if err != nil || m.Name == "ent" || size == 0 {
+			continue
+		}
+		a := Arg{Name: m.Name, Type: m.Type, Loc: Location{Kind: LocationContext, Offset: int64(m.Offset.Bytes()), Size: size}}
+		if name, ok := strings.CutPrefix(m.Name, "__data_loc_"); ok {
+			a.Name, a.Loc.Kind = name, LocationDataLoc
+			a.Type = &btf.Array{Index: &btf.Int{Name: "unsigned int", Size: 4}, Type: &btf.Int{Name: "char", Size: 1, Encoding: btf.Char}}
+		}
+		out = append(out, a)
+	}
+	return out, nil
+}
+
+func (r *resolver) tracepointMatches(t Tracepoint) error {
+	matches, err := r.env.tracepoints(t.Group, t.Name)
+	if err != nil {
+		return err
+	}
+	if len(matches) == 0 {
+		return notFound("no tracepoint matches")
+	}
+	for _, m := range matches {
+		m.Sleepable = t.Sleepable
+		if err := r.tracepoint(m); err != nil {
+			return fmt.Errorf("%s: %w", m, err)
+		}
+	}
+	return nil
+}
+
+// tracepoints lists the tracepoints that two patterns match, sorted.
+func (e *Env) tracepoints(group, name string) ([]Tracepoint, error) {
+	dir, err := e.tracefs()
+	if err != nil {
+		return nil, err
+	}
+	g, n := compileGlob(group), compileGlob(name)
+	var out []Tracepoint
+	for _, d := range e.dirNames(path.Join(dir, "events")) {
+		if !g.match(d) || d == "ftrace" {
+			continue // ftrace's own events take no programs
+		}
+		for _, ev := range e.dirNames(path.Join(dir, "events", d)) {
+			if n.match(ev) {
+				out = append(out, Tracepoint{Group: d, Name: ev})
+			}
+		}
+	}
+	return out, nil
+}
+
+// maxRawArgs is MAX_BPF_FUNC_ARGS, what a raw tracepoint's context may hold.
+const maxRawArgs = 12
+
+func (r *resolver) rawTracepoint(t RawTracepoint) error {
+	if isPattern(t.Name) {
+		return r.rawMatches(t)
+	}
+	p := Program{Type: ebpf.RawTracepoint, Context: ContextRawArgs, Method: MethodRawTracepoint}
+	if t.Sleepable {
+		p.Flags = flagSleepable
+	}
+	p.Sites = []Site{{Target: t, Symbol: t.Name, Module: t.Module, CPU: -1}}
+	if r.o.NoTypes {
+		p.Args = rawSlots()
+		r.add(p)
+		return nil
+	}
+	proto, err := r.rawPrototype(t)
+	var unsupported *UnsupportedError
+	switch {
+	case errors.As(err, &unsupported):
+		p.Args = rawSlots()
+		p.why("types", err)
+	case err != nil:
+		return err
+	default:
+		p.Args, _ = trampArgs(proto)
+		r.preferTyped(&p, t)
+	}
+	r.add(p)
+	return nil
+}
+
+// preferTyped makes a raw tracepoint a tracing program where that is wanted
+// and can be had.
+func (r *resolver) preferTyped(p *Program, t RawTracepoint) {
+	if !r.o.PreferBTF {
+		return
+	}
+	if err := r.env.Supports(feature.TPBTF); err != nil {
+		p.why("tp_btf", err)
+		return
+	}
+	p.Type, p.AttachType, p.AttachTo = ebpf.Tracing, ebpf.AttachTraceRawTp, t.Name
+	p.Context, p.Method = ContextTramp, MethodTracing
+}
+
+// rawSlots are the slots of a raw tracepoint whose prototype is not known. A
+// program that reads more of them than the tracepoint has is refused when it is
+// attached.
+func rawSlots() []Arg {
+	args := make([]Arg, maxRawArgs)
+	for i := range args {
+		args[i] = Arg{Name: fmt.Sprintf("arg%d", i), Loc: Location{Kind: LocationContext, Offset: int64(i) * 8, Size: 8}}
+	}
+	return args
+}
+
+const rawTypePrefix = "btf_trace_"
+
+// rawPrototype returns the parameters of a tracepoint, from the typedef that
+// TRACE_EVENT leaves in BTF, without the leading data pointer.
+func (r *resolver) rawPrototype(t RawTracepoint) ([]btf.FuncParam, error) {
+	spec, err := r.env.BTF()
+	if err == nil && t.Module != "" && t.Module != "vmlinux" {
+		spec, err = r.env.ModuleBTF(t.Module)
+	}
+	if err != nil {
+		return nil, err
+	}
+	var td *btf.Typedef
+	if err := spec.TypeByName(rawTypePrefix+t.Name, &td); err != nil {
+		return nil, r.noRaw(spec, t.Name)
+	}
+	ptr, ok := td.Type.(*btf.Pointer)
+	if !ok {
+		return nil, fmt.Errorf("BTF: %s is no function pointer", td.Name)
+	}
+	proto, ok := ptr.Target.(*btf.FuncProto)
+	if !ok || len(proto.Params) == 0 {
+		return nil, fmt.Errorf("BTF: %s has no prototype", td.Name)
+	}
+	// The typedef has no names; the function that calls the probes does.
+	if named, err := prototypes(spec, "__traceiter_"+t.Name); err == nil && len(named[0].Params) == len(proto.Params) {
+		proto = named[0]
+	}
+	return proto.Params[1:], nil
+}
+
+func (r *resolver) noRaw(spec *btf.Spec, name string) error {
+	if group, n, ok := strings.Cut(name, ":"); ok {
+		return notFound("no raw tracepoint %q; raw tracepoints have no group (%s): name it %s", name, group, n)
+	}
+	hint := didYouMean(name, rawNames(spec))
+	if call, ok := strings.CutPrefix(name, "sys_enter_"); ok {
+		hint = fmt.Sprintf("; there is one for all system calls, sys_enter, and tracepoint:syscalls:sys_enter_%s for this one", call)
+	}
+	return notFound("no raw tracepoint %s%s", name, hint)
+}
+
+// rawNames lists the raw tracepoints of a BTF.
+func rawNames(spec *btf.Spec) []string {
+	var out []string
+	for t, err := range spec.All() {
+		if err != nil {
+			break
+		}
+		if td, ok := t.(*btf.Typedef); ok && strings.HasPrefix(td.Name, rawTypePrefix) {
+			out = append(out, td.Name[len(rawTypePrefix):])
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+func (r *resolver) rawMatches(t RawTracepoint) error {
+	spec, err := r.env.BTF()
+	if err == nil && t.Module != "" && t.Module != "vmlinux" {
+		spec, err = r.env.ModuleBTF(t.Module)
+	}
+	if err != nil {
+		return err
+	}
+	g := compileGlob(t.Name)
+	n := 0
+	for _, name := range rawNames(spec) {
+		if !g.match(name) {
+			continue
+		}
+		n++
+		m := t
+		m.Name = name
+		if err := r.rawTracepoint(m); err != nil {
+			return err
+		}
+	}
+	if n == 0 {
+		return notFound("no raw tracepoint matches")
+	}
+	return nil
+}
+
+// trampoline is what fentry, fexit and fmod_ret have in common.
+type trampoline struct {
+	target         Target
+	module, symbol string
+	bpf            uint32
+	at             ebpf.AttachType
+}
+
+func (t trampoline) renamed(name string) Target {
+	switch k := t.target.(type) {
+	case Fentry:
+		k.Symbol = name
+		return k
+	case Fexit:
+		k.Symbol = name
+		return k
+	case FmodRet:
+		k.Symbol = name
+		return k
+	}
+	return t.target
+}
+
+func (r *resolver) tracing(t trampoline) error {
+	if t.symbol == "" {
+		return errors.New("it names no function")
+	}
+	f := feature.Fentry
+	if t.at != ebpf.AttachTraceFEntry {
+		f = feature.Fexit
+	}
+	if err := r.env.Supports(f); errors.Is(err, errors.ErrUnsupported) {
+		return err
+	}
+	if t.bpf != 0 {
+		return r.tracingBPF(t)
+	}
+	if isPattern(t.symbol) {
+		return r.tracingMatches(t)
+	}
+	proto, err := r.prototype(t.module, t.symbol)
+	if err != nil {
+		return r.noTrampoline(t, err)
+	}
+	r.add(tracingProgram(t, proto))
+	return nil
+}
+
+// tracingProgram is the program for a function of that prototype.
+func tracingProgram(t trampoline, proto *btf.FuncProto) Program {
+	p := Program{
+		Type: ebpf.Tracing, AttachType: t.at, AttachTo: t.symbol,
+		Context: ContextTramp, Method: MethodTracing,
+		Sites: []Site{{Target: t.target, Symbol: t.symbol, Module: t.module, CPU: -1}},
+	}
+	var slots int
+	p.Args, slots = trampArgs(proto.Params)
+	if t.at == ebpf.AttachTraceFEntry {
+		return p
+	}
+	p.Returns = t.at == ebpf.AttachTraceFExit
+	if isVoid(proto.Return) {
+		return p
+	}
+	size, err := btf.Sizeof(proto.Return)
+	p.Ret = &Arg{Name: "retval", Type: proto.Return, Loc: Location{Kind: LocationContext, Offset: int64(slots) * 8, Size: size}}
+	if err != nil || size > 8 {
+		p.Ret.Loc = Location{Reason: byValue(isAggregate(proto.Return), size)}
+	}
+	return p
+}
+
+// noTrampoline explains why a function has no prototype to hang a trampoline on.
+func (r *resolver) noTrampoline(t trampoline, err error) error {
+	if !errors.Is(err, btf.ErrNotFound) {
+		return err
+	}
+	k, kerr := r.env.syms()
+	if kerr != nil {
+		return notFound("no function %s in BTF", t.symbol)
+	}
+	if len(k.lookup(t.module, t.symbol)) > 0 {
+		return notFound("%s has no prototype in BTF, which a trampoline needs; kprobe:%s does without",
+			t.symbol, t.symbol)
+	}
+	return k.absent(t.module, t.symbol)
+}
+
+func (r *resolver) tracingMatches(t trampoline) error {
+	list, err := r.env.traced()
+	if err != nil {
+		return err
+	}
+	n := 0
+	for _, fn := range list.match(t.module, t.symbol) {
+		proto, err := r.prototype(fn.Module, fn.Name)
+		if err != nil {
+			continue // a match of a wildcard that cannot be had
+		}
+		m := t
+		m.symbol, m.module, m.target = fn.Name, fn.Module, t.renamed(fn.Name)
+		r.add(tracingProgram(m, proto))
+		n++
+	}
+	if n == 0 {
+		return notFound("no traceable kernel function with a prototype matches")
+	}
+	return nil
+}
+
+// lsm resolves a security hook: a function called bpf_lsm_HOOK.
+func (r *resolver) lsm(t LSM) error {
+	if err := r.env.Supports(feature.LSM); errors.Is(err, errors.ErrUnsupported) {
+		return err
+	}
+	proto, err := r.prototype("", "bpf_lsm_"+t.Hook)
+	if err != nil {
+		if !errors.Is(err, btf.ErrNotFound) {
+			return err
+		}
+		return notFound("no security hook %s%s", t.Hook, didYouMean(t.Hook, r.hooks()))
+	}
+	p := tracingProgram(trampoline{target: t, symbol: t.Hook, at: ebpf.AttachLSMMac}, proto)
+	p.Type, p.Returns = ebpf.LSM, false
+	r.add(p)
+	return nil
+}
+
+func (r *resolver) hooks() []string {
+	spec, err := r.env.BTF()
+	if err != nil {
+		return nil
+	}
+	var out []string
+	for t, err := range spec.All() {
+		if err != nil {
+			break
+		}
+		if fn, ok := t.(*btf.Func); ok && strings.HasPrefix(fn.Name, "bpf_lsm_") {
+			out = append(out, fn.Name[len("bpf_lsm_"):])
+		}
+	}
+	return out
+}

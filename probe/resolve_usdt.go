@@ -1,0 +1,254 @@
+package probe
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"slices"
+	"strings"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/btf"
+
+	"github.com/borescope/borescope/internal/feature"
+	"github.com/borescope/borescope/internal/procfs"
+	"github.com/borescope/borescope/usdt"
+)
+
+// usdtSite is a site that a target stands for.
+type usdtSite struct {
+	usdt.Site
+	path, shown string
+}
+
+// usdt resolves a probe to all of its sites: one program for each number of
+// arguments, with the distinct argument sets as its Specs, told apart by
+// cookie; or one for each distinct set where the kernel has no cookies.
+func (r *resolver) usdt(t USDT) error {
+	if t.Name == "" {
+		return errors.New("it names no probe")
+	}
+	if err := r.env.Supports(feature.Uprobe); errors.Is(err, errors.ErrUnsupported) {
+		return err
+	}
+	sites, err := r.usdtSites(t)
+	if err != nil {
+		return err
+	}
+	var bad error
+	good := slices.DeleteFunc(sites, func(s usdtSite) bool {
+		var wrong *usdt.AddressError
+		if errors.As(s.Err, &wrong) {
+			bad = s.Err
+		}
+		return errors.As(s.Err, &wrong)
+	})
+	if len(good) == 0 {
+		return bad
+	}
+	for _, p := range r.usdtPrograms(t, good) {
+		r.add(p)
+	}
+	return nil
+}
+
+// usdtSites finds the matching sites in every file that the path stands for.
+func (r *resolver) usdtSites(t USDT) ([]usdtSite, error) {
+	paths, err := r.usdtPaths(t)
+	if err != nil {
+		return nil, err
+	}
+	provider, name := compileGlob(t.Provider), compileGlob(t.Name)
+	var out []usdtSite
+	var known []string
+	var first error
+	for _, p := range paths {
+		shown := p
+		if len(paths) == 1 {
+			shown = t.Path
+		}
+		sites, err := r.env.usdtFile(p)
+		if err != nil && len(sites) == 0 && first == nil {
+			first = fmt.Errorf("%s: %w", p, err)
+		}
+		for _, s := range sites {
+			if (t.Provider == "" || provider.match(s.Provider)) && name.match(s.Name) {
+				out = append(out, usdtSite{s, p, shown})
+			} else {
+				known = append(known, s.Name)
+			}
+		}
+	}
+	if len(out) > 0 {
+		return out, nil
+	}
+	if first != nil {
+		return nil, first
+	}
+	return nil, r.noUSDT(t, paths, known)
+}
+
+func (r *resolver) noUSDT(t USDT, paths, known []string) error {
+	what := t.Name
+	if t.Provider != "" {
+		what = t.Provider + ":" + t.Name
+	}
+	where := paths[0]
+	if len(paths) > 1 {
+		where = fmt.Sprintf("%d files", len(paths))
+	}
+	if len(known) == 0 {
+		return notFound("no USDT probes in %s: it was built without sys/sdt.h, or they are in a library that it loads", where)
+	}
+	return notFound("no USDT probe %s in %s%s", what, where, didYouMean(t.Name, known))
+}
+
+// usdtPaths are the files to look into: those of the path, or, without one,
+// all that the process has mapped executable.
+func (r *resolver) usdtPaths(t USDT) ([]string, error) {
+	paths, err := r.env.userPaths(t.Path, t.PID)
+	if err != nil || t.Path != "" {
+		return paths, err
+	}
+	root := procPath(t.PID) + "/root"
+	f, err := r.env.root.Open(strings.TrimPrefix(procPath(t.PID), "/") + "/maps")
+	if err != nil {
+		return paths, nil
+	}
+	defer f.Close()
+	seen := map[string]bool{}
+	first := true
+	err = procfs.ReadMaps(f, func(m *procfs.Mapping) bool {
+		if m.Perm&procfs.Exec == 0 || !strings.HasPrefix(m.Path, "/") || seen[m.Path] {
+			return true
+		}
+		seen[m.Path] = true
+		if !first { // the first is the program, which is there as exe
+			paths = append(paths, root+m.Path)
+		}
+		first = false
+		return true
+	})
+	return paths, err
+}
+
+// usdtFile reads the sites of a file, live or recorded.
+func (e *Env) usdtFile(path string) ([]usdt.Site, error) {
+	var f *usdt.File
+	var err error
+	if e.live {
+		f, err = usdt.Open(path)
+	} else {
+		var g fs.File
+		if g, err = e.root.Open(strings.TrimPrefix(path, "/")); err != nil {
+			return nil, err
+		}
+		defer g.Close()
+		ra, ok := g.(io.ReaderAt)
+		if !ok {
+			return nil, errors.New("the recorded file cannot be read at offsets")
+		}
+		f, err = usdt.NewFile(ra)
+	}
+	if err != nil {
+		return nil, notELF(path, err)
+	}
+	defer f.Close()
+	return f.Sites()
+}
+
+// maxSpecs is how many argument sets a cookie can tell apart.
+const maxSpecs = 1 << 16
+
+// usdtPrograms groups sites into programs.
+func (r *resolver) usdtPrograms(t USDT, sites []usdtSite) []Program {
+	cookies := r.env.Supports(feature.AttachCookie)
+	var out []Program
+	var raw [][][]usdt.Arg // the specs of each program, as usdt has them
+	for _, s := range sites {
+		args := slices.Clone(s.Args)
+		i := slices.IndexFunc(raw, func(specs [][]usdt.Arg) bool {
+			if cookies != nil {
+				return slices.Equal(specs[0], args)
+			}
+			return len(specs[0]) == len(args) && len(specs) < maxSpecs
+		})
+		if i < 0 {
+			i = len(out)
+			out = append(out, r.usdtProgram())
+			raw = append(raw, nil)
+			if cookies != nil {
+				out[i].why("one program for each argument set", cookies)
+			}
+		}
+		p := &out[i]
+		spec := slices.IndexFunc(raw[i], func(have []usdt.Arg) bool { return slices.Equal(have, args) })
+		if spec < 0 {
+			spec = len(raw[i])
+			raw[i] = append(raw[i], args)
+			p.Specs = append(p.Specs, usdtArgs(args, s.Err))
+		}
+		if p.Args == nil {
+			p.Args = p.Specs[0]
+		}
+		target := t
+		target.Path, target.Provider, target.Name = s.shown, s.Provider, s.Name
+		p.Sites = append(p.Sites, Site{
+			Target: target, Cookie: MakeCookie(0, spec, 0), Symbol: s.Name, Address: s.PC, Offset: s.Offset,
+			Path: s.path, RefCtrOffset: s.SemaphoreOffset, PID: t.PID, CPU: -1,
+		})
+	}
+	return out
+}
+
+func (r *resolver) usdtProgram() Program {
+	p := Program{Type: ebpf.Kprobe, Context: ContextPtRegs, Method: MethodPerfLink, UserRegs: true}
+	if r.o.Sleepable {
+		p.Flags = flagSleepable
+	}
+	return p
+}
+
+// usdtArgs types the arguments of one site.
+func usdtArgs(args []usdt.Arg, bad error) []Arg {
+	out := make([]Arg, 0, len(args)+1)
+	for i := range args {
+		a := args[i]
+		arg := Arg{
+			Name: fmt.Sprintf("arg%d", i), Type: usdtType(&a),
+			Loc: Location{Kind: LocationUSDT, Operand: &a, Size: a.Size, User: true},
+		}
+		if a.Reason != usdt.ReasonNone {
+			arg.Loc.Reason = a.Reason.String()
+		}
+		out = append(out, arg)
+	}
+	var syntax *usdt.SyntaxError
+	if errors.As(bad, &syntax) {
+		// The arguments from the bad one on are lost, those before are not.
+		out = append(out, Arg{Name: fmt.Sprintf("arg%d", len(args)), Loc: Location{Reason: syntax.Error()}})
+	}
+	return out
+}
+
+// usdtType is an integer or floating type of the argument's size, named as
+// stdint.h does.
+func usdtType(a *usdt.Arg) btf.Type {
+	if a.Float {
+		name := "double"
+		if a.Size == 4 {
+			name = "float"
+		}
+		return &btf.Float{Name: name, Size: uint32(a.Size)}
+	}
+	switch a.Size {
+	case 1, 2, 4, 8:
+	default:
+		return nil
+	}
+	if a.Signed {
+		return &btf.Int{Name: fmt.Sprintf("int%d_t", a.Size*8), Size: uint32(a.Size), Encoding: btf.Signed}
+	}
+	return &btf.Int{Name: fmt.Sprintf("uint%d_t", a.Size*8), Size: uint32(a.Size)}
+}

@@ -1,0 +1,449 @@
+package probe
+
+import (
+	"debug/elf"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/cilium/ebpf"
+
+	"github.com/borescope/borescope/internal/elffile"
+	"github.com/borescope/borescope/internal/feature"
+	"github.com/borescope/borescope/symbol"
+)
+
+// attachUprobeSession is BPF_TRACE_UPROBE_SESSION, for which cilium has no
+// exported constant.
+const attachUprobeSession = ebpf.AttachType(57)
+
+// userProbe is what uprobes and uretprobes have in common.
+type userProbe struct {
+	lang, symbol    string
+	offset, address uint64
+	file            string
+	line            int
+	pid             int
+	returns         bool
+	// renamed is the target for one file and one function.
+	renamed func(path, symbol string) Target
+}
+
+func (r *resolver) uprobe(t Uprobe) error {
+	u := userProbe{
+		lang: t.Lang, symbol: t.Symbol, offset: t.Offset, address: t.Address,
+		file: t.File, line: t.Line, pid: t.PID,
+		renamed: func(path, symbol string) Target {
+			n := t
+			n.Path, n.Symbol = path, symbol
+			if n.Symbol != t.Symbol {
+				n.Lang = "" // the name of the symbol itself
+			}
+			return n
+		},
+	}
+	return r.user(t.Path, u)
+}
+
+func (r *resolver) uretprobe(t Uretprobe) error {
+	if t.Symbol == "" {
+		return errors.New("it names no function")
+	}
+	u := userProbe{
+		lang: t.Lang, symbol: t.Symbol, pid: t.PID, returns: true,
+		renamed: func(path, symbol string) Target {
+			n := t
+			n.Path, n.Symbol = path, symbol
+			if n.Symbol != t.Symbol {
+				n.Lang = ""
+			}
+			return n
+		},
+	}
+	return r.user(t.Path, u)
+}
+
+// user resolves a user probe in every file that its path stands for.
+func (r *resolver) user(name string, u userProbe) error {
+	if err := r.env.Supports(feature.Uprobe); errors.Is(err, errors.ErrUnsupported) {
+		return err
+	}
+	paths, err := r.env.userPaths(name, u.pid)
+	if err != nil {
+		return err
+	}
+	n := len(r.parts)
+	var first error
+	for _, p := range paths {
+		shown := p
+		if len(paths) == 1 {
+			shown = name
+		}
+		err := r.env.withELF(p, func(f *elffile.File) error { return r.userFile(f, p, shown, u) })
+		if err != nil && first == nil {
+			first = err
+		}
+	}
+	if len(r.parts) == n || first != nil && len(paths) == 1 {
+		return first
+	}
+	return nil
+}
+
+// userFile adds the programs for one file.
+func (r *resolver) userFile(f *elffile.File, path, shown string, u userProbe) error {
+	if arch := archOf(f.Machine); arch != r.env.Arch() || f.Class != elf.ELFCLASS64 {
+		return fmt.Errorf("%s is for %s %s; the registers of %s only are known here", path, f.Machine, f.Class, r.env.Arch())
+	}
+	goProgram := isGo(f)
+	switch {
+	case u.symbol != "":
+		return r.userSymbols(f, path, shown, u, goProgram)
+	case u.file != "":
+		return r.userLine(f, path, shown, u, goProgram)
+	}
+	return r.userAddress(f, path, shown, u, goProgram)
+}
+
+func archOf(m elf.Machine) string {
+	switch m {
+	case elf.EM_X86_64:
+		return "amd64"
+	case elf.EM_AARCH64:
+		return "arm64"
+	}
+	return m.String()
+}
+
+// userAddress is a probe at a virtual address of the file.
+func (r *resolver) userAddress(f *elffile.File, path, shown string, u userProbe, goProgram bool) error {
+	off, ok := f.Offset(u.address)
+	if !ok {
+		return notFound("address %#x lies in no loaded segment of %s: addresses are those of nm and objdump, not a process's",
+			u.address, path)
+	}
+	p := r.userProgram(f, goProgram)
+	p.Args = withReason(p.Args, "arguments are known at a function's entry only")
+	p.Sites = []Site{{Target: u.renamed(shown, ""), Offset: off, Address: u.address, Path: path, PID: u.pid, CPU: -1}}
+	r.add(p)
+	return nil
+}
+
+// userProgram is the program of a user probe, with the arguments' registers.
+func (r *resolver) userProgram(f *elffile.File, goProgram bool) Program {
+	p := Program{Type: ebpf.Kprobe, Context: ContextPtRegs, Method: MethodPerfLink, UserRegs: true}
+	abi := abis[archOf(f.Machine)]
+	if goProgram {
+		abi = goABIs[archOf(f.Machine)]
+	}
+	p.Args = abi.untypedArgs(true)
+	if r.o.Sleepable {
+		p.Flags = flagSleepable
+	}
+	return p
+}
+
+// goABIs are the integer registers of Go's ABIInternal
+// (cmd/compile/abi-internal.md), in DWARF numbers.
+var goABIs = map[string]callABI{
+	"amd64": {args: []int{0, 3, 2, 5, 4, 8, 9, 10, 11}, ret: 0},
+	"arm64": {args: []int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}, ret: 0},
+}
+
+// userSymbols is a probe at the functions that a name stands for.
+func (r *resolver) userSymbols(f *elffile.File, path, shown string, u userProbe, goProgram bool) error {
+	found, err := r.findSymbols(f, path, u, goProgram)
+	if err != nil {
+		return err
+	}
+	wild := isPattern(u.symbol) && len(found) > 1
+	added := 0
+	for _, s := range found {
+		err := r.userFunction(f, path, shown, u, s, goProgram)
+		if err != nil && !wild {
+			return err
+		}
+		if err == nil {
+			added++
+		}
+	}
+	if added == 0 {
+		return notFound("none of the %d functions that match in %s can be probed", len(found), path)
+	}
+	return nil
+}
+
+// userFunction adds the program for one function.
+func (r *resolver) userFunction(f *elffile.File, path, shown string, u userProbe, s elfSymbol, goProgram bool) error {
+	if s.ifunc {
+		return fmt.Errorf("it is an indirect function: at start-up its resolver picks an implementation for this CPU, which has a name of its own (nm -D %s); probe that", path)
+	}
+	at := s.value + u.offset
+	off, ok := f.Offset(at)
+	if !ok {
+		return notFound("address %#x lies in no loaded segment", at)
+	}
+	target := u.renamed(shown, u.symbol)
+	if s.name != u.symbol && (isPattern(u.symbol) || u.lang != "") {
+		target = u.renamed(shown, s.name)
+	}
+	site := Site{Target: target, Symbol: s.name, Offset: off, Address: at, Path: path, PID: u.pid, CPU: -1}
+	p := r.userProgram(f, goProgram)
+	if goProgram {
+		p.Go = r.goTarget(f, path)
+	}
+	switch {
+	case u.returns && goProgram:
+		return r.goReturns(f, p, site, s, path)
+	case u.returns:
+		p.Returns, p.Args = true, nil
+		abi := abis[archOf(f.Machine)]
+		p.Ret = abi.untypedRet(true)
+		r.typeUser(&p, f, path, s, false)
+	case u.offset != 0:
+		if err := boundaryIn(f, s, u.offset); err != nil {
+			return err
+		}
+		p.Args = withReason(p.Args, "arguments are known at a function's entry only")
+	default:
+		r.typeUser(&p, f, path, s, goProgram)
+	}
+	p.Sites = []Site{site}
+	r.add(p)
+	return nil
+}
+
+// boundaryIn checks an offset against the instructions of a function.
+func boundaryIn(f *elffile.File, s elfSymbol, offset uint64) error {
+	if s.size == 0 {
+		return nil
+	}
+	text, err := code(f, s.value, s.size)
+	if err != nil {
+		return err
+	}
+	return checkBoundary(f.Machine, text, offset)
+}
+
+// goReturns puts the probe on every return instruction.
+func (r *resolver) goReturns(f *elffile.File, p Program, site Site, s elfSymbol, path string) error {
+	if s.size == 0 {
+		return errors.New("its size is not known, so its return instructions can't be found; return probes would break goroutine stacks")
+	}
+	text, err := code(f, s.value, s.size)
+	if err != nil {
+		return err
+	}
+	rets, err := returns(f.Machine, text)
+	if err != nil {
+		return err
+	}
+	if len(rets) == 0 {
+		return errors.New("it has no return instruction: it never returns, or leaves by a jump")
+	}
+	p.Returns, p.Args = true, nil
+	abi := goABIs[archOf(f.Machine)]
+	p.Ret = abi.untypedRet(true)
+	r.typeUser(&p, f, path, s, true)
+	p.Why = "Go: uprobes on the return instructions, because return probes break goroutine stacks"
+	for _, off := range rets {
+		site.Address = s.value + off
+		fo, ok := f.Offset(site.Address)
+		if !ok {
+			return notFound("address %#x lies in no loaded segment", site.Address)
+		}
+		site.Offset = fo
+		p.Sites = append(p.Sites, site)
+	}
+	r.add(p)
+	return nil
+}
+
+// symbolFilter says which symbol names a probe's name stands for.
+func (u *userProbe) symbolFilter(demangle func(string) string) (want func([]byte) bool, version string) {
+	name := u.symbol
+	switch u.lang {
+	case "cpp", "rust":
+		g := compileGlob(name)
+		prefixes := map[string][]string{"cpp": {"_Z"}, "rust": {"_R", "_ZN"}}[u.lang]
+		return func(b []byte) bool {
+			if !slices.ContainsFunc(prefixes, func(p string) bool { return strings.HasPrefix(string(b), p) }) {
+				return false
+			}
+			full := demangle(string(b))
+			return full == name || g.match(full) || bareName(full) == name
+		}, ""
+	}
+	if base, v, ok := cutVersion(name); ok {
+		name, version = base, v
+	}
+	if isPattern(name) {
+		g := compileGlob(name)
+		return func(b []byte) bool { return string(b) == name || g.match(string(b)) }, version
+	}
+	return func(b []byte) bool { return string(b) == name }, version
+}
+
+// bareName cuts the parameters off a demangled name: "ns::f" of "ns::f(int) const".
+func bareName(full string) string {
+	if i := strings.LastIndexByte(full, '('); i > 0 {
+		return full[:i]
+	}
+	return full
+}
+
+// cutVersion splits SYMBOL@VERSION and SYMBOL@@VERSION.
+func cutVersion(name string) (base, version string, ok bool) {
+	base, version, ok = strings.Cut(name, "@")
+	version = strings.TrimPrefix(version, "@")
+	return base, version, ok && base != "" && version != ""
+}
+
+// findSymbols finds the functions of that name, one for each address, sorted.
+func (r *resolver) findSymbols(f *elffile.File, path string, u userProbe, goProgram bool) ([]elfSymbol, error) {
+	want, version := u.symbolFilter(symbol.NewDemangler(nil).Demangle)
+	var found []elfSymbol
+	total := 0
+	count := func(b []byte) bool { total++; return want(b) }
+	err := symbols(f, count, func(s elfSymbol) error {
+		if version == "" || s.version == version {
+			found = append(found, s)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	if len(found) == 0 && goProgram && u.lang != "cpp" && u.lang != "rust" {
+		if found, err = r.goSymbols(f, path, want); err != nil {
+			return nil, err
+		}
+	}
+	if len(found) == 0 {
+		return nil, r.noSymbol(f, path, u, total)
+	}
+	return u.pick(dedupe(found, u.symbol))
+}
+
+// dedupe keeps one name for each address: the one asked for, else a global one.
+func dedupe(found []elfSymbol, name string) []elfSymbol {
+	rank := func(s *elfSymbol) int {
+		switch {
+		case s.name == name:
+			return 0
+		case s.global:
+			return 1
+		}
+		return 2
+	}
+	slices.SortStableFunc(found, func(a, b elfSymbol) int {
+		switch {
+		case a.value != b.value:
+			if a.value < b.value {
+				return -1
+			}
+			return 1
+		case rank(&a) != rank(&b):
+			return rank(&a) - rank(&b)
+		}
+		return strings.Compare(a.name, b.name)
+	})
+	out := found[:0]
+	for _, s := range found {
+		if len(out) > 0 && out[len(out)-1].value == s.value {
+			last := &out[len(out)-1]
+			last.size = max(last.size, s.size)
+			last.global = last.global || s.global
+			continue
+		}
+		out = append(out, s)
+	}
+	return out
+}
+
+// pick settles which of several functions is meant: all for a pattern, the
+// global one among namesakes, else none.
+func (u *userProbe) pick(found []elfSymbol) ([]elfSymbol, error) {
+	exact := slices.DeleteFunc(slices.Clone(found), func(s elfSymbol) bool { return s.name != u.symbol })
+	if len(exact) > 0 {
+		found = exact // a name with brackets or stars of its own: Go's
+	}
+	if len(found) == 1 || isPattern(u.symbol) && len(exact) == 0 {
+		return found, nil
+	}
+	global := slices.DeleteFunc(slices.Clone(found), func(s elfSymbol) bool { return !s.global })
+	if len(global) == 1 {
+		return global, nil
+	}
+	if u.lang != "" {
+		return found, nil // overloads of one name
+	}
+	var at []string
+	for _, s := range found[:min(len(found), 4)] {
+		at = append(at, fmt.Sprintf("%#x", s.value))
+	}
+	return nil, fmt.Errorf("%d functions are called %s; name one by address: %s", len(found), u.symbol, strings.Join(at, ", "))
+}
+
+// noSymbol explains why there is no function of that name in the file.
+func (r *resolver) noSymbol(f *elffile.File, path string, u userProbe, total int) error {
+	if total == 0 {
+		return notFound("%s has no symbols (stripped): give an address, or install its debug symbols", path)
+	}
+	if imported(f, u.symbol) {
+		return notFound("%s only calls %s, which a shared library defines: probe the library, such as uprobe:libc:%s",
+			path, u.symbol, u.symbol)
+	}
+	near := newNearest(u.symbol, 3)
+	_ = symbols(f, func(b []byte) bool { near.add(string(b)); return false }, nil)
+	hint := ""
+	if names := near.names(); len(names) > 0 {
+		hint = "; did you mean " + strings.Join(names, " or ") + "?"
+	} else if f.Section(".symtab") == nil {
+		hint = "; the file is stripped of local symbols"
+	}
+	return notFound("no function %s in %s%s", u.symbol, path, hint)
+}
+
+// imported tells whether the file has the name as an undefined symbol.
+func imported(f *elffile.File, name string) bool {
+	s := f.SectionOfType(elf.SHT_DYNSYM)
+	if s == nil || int(s.Link) >= len(f.Sections) {
+		return false
+	}
+	tab, err1 := f.Data(s)
+	names, err2 := f.Data(&f.Sections[s.Link])
+	if err1 != nil || err2 != nil || f.Class != elf.ELFCLASS64 {
+		return false
+	}
+	for i := 0; (i+1)*elf.Sym64Size <= len(tab); i++ {
+		sym, n := decodeSym(f, tab[i*elf.Sym64Size:(i+1)*elf.Sym64Size])
+		if sym.Shndx == 0 && string(elffile.String(names, uint64(n))) == name {
+			return true
+		}
+	}
+	return false
+}
+
+// chooseUser picks uprobe.multi for several sites, where a program is to sleep
+// or to see entry and return, and for processes without CAP_SYS_ADMIN, which
+// perf_uprobe_event_init (kernel/events/core.c) asks for, but multi links do not.
+func (r *resolver) chooseUser(p *Program) {
+	want := len(p.Sites) > 1 || r.o.Session || r.o.Sleepable || isMultiType(r.o.AttachType) || r.env.lacks("CAP_SYS_ADMIN")
+	if !want || r.o.NoMulti {
+		r.perfMethod(p)
+		return
+	}
+	f, at := feature.UprobeMulti, ebpf.AttachTraceUprobeMulti
+	if !p.Returns && p.Specs == nil && (r.o.Session || r.o.AttachType == attachUprobeSession) {
+		f, at = feature.UprobeSession, attachUprobeSession
+	}
+	if err := r.env.Supports(f); err != nil {
+		p.why(f.String(), err)
+		p.Flags &^= flagSleepable
+		r.perfMethod(p)
+		return
+	}
+	p.Method, p.AttachType = MethodUprobeMulti, at
+}

@@ -1,0 +1,166 @@
+package probe
+
+import (
+	"debug/dwarf"
+	"debug/elf"
+	"errors"
+	"fmt"
+	"io"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/borescope/borescope/internal/elffile"
+)
+
+// userLine is a probe at a source line: at the first instruction of every
+// place that the compiler made of it (inlining makes several).
+func (r *resolver) userLine(f *elffile.File, name, shown string, u userProbe, goProgram bool) error {
+	addrs, err := r.lineAddresses(f, name, u.file, u.line)
+	if err != nil {
+		return err
+	}
+	p := r.userProgram(f, goProgram)
+	p.Args = withReason(p.Args, "arguments are known at a function's entry only")
+	if goProgram {
+		p.Go = r.goTarget(f, name)
+	}
+	for _, a := range addrs {
+		off, ok := f.Offset(a)
+		if !ok {
+			continue
+		}
+		p.Sites = append(p.Sites, Site{Target: u.renamed(shown, ""), Offset: off, Address: a, Path: name, PID: u.pid, CPU: -1})
+	}
+	if len(p.Sites) == 0 {
+		return notFound("the code of %s:%d lies in no loaded segment", u.file, u.line)
+	}
+	r.add(p)
+	return nil
+}
+
+// lineTable collects what the line programs say of one file and line.
+type lineTable struct {
+	file    string
+	line    int
+	addrs   []uint64
+	after   int // the next line that has code
+	matched map[string]bool
+}
+
+func (r *resolver) lineAddresses(f *elffile.File, name, file string, line int) ([]uint64, error) {
+	if f.Section(".debug_line") == nil && f.Section(".zdebug_line") == nil {
+		return nil, notFound("%s has no line table: build it with -g, or install its debug symbols", name)
+	}
+	g, err := r.env.root.Open(strings.TrimPrefix(name, "/"))
+	if err != nil {
+		return nil, err
+	}
+	defer g.Close()
+	ra, ok := g.(io.ReaderAt)
+	if !ok {
+		return nil, errors.New("the recorded file cannot be read at offsets")
+	}
+	e, err := elf.NewFile(ra)
+	if err != nil {
+		return nil, err
+	}
+	d, err := e.DWARF()
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	t := &lineTable{file: file, line: line, matched: map[string]bool{}}
+	if err := t.read(d); err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	return t.result(name)
+}
+
+func (t *lineTable) read(d *dwarf.Data) error {
+	r := d.Reader()
+	for {
+		e, err := r.Next()
+		if err != nil {
+			return err
+		}
+		if e == nil {
+			return nil
+		}
+		r.SkipChildren()
+		if e.Tag != dwarf.TagCompileUnit {
+			continue
+		}
+		lr, err := d.LineReader(e)
+		if err != nil {
+			return err
+		}
+		if lr != nil {
+			if err := t.unit(lr); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// unit reads one unit's line program. A place begins where the line becomes
+// the wanted one, at an address recommended for breakpoints.
+func (t *lineTable) unit(lr *dwarf.LineReader) error {
+	var e dwarf.LineEntry
+	inside := false
+	for {
+		err := lr.Next(&e)
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if e.EndSequence || e.File == nil || !t.sameFile(e.File.Name) {
+			inside = false
+			continue
+		}
+		hit := e.Line == t.line
+		if hit && !inside && e.IsStmt {
+			t.addrs = append(t.addrs, e.Address)
+		}
+		if hit && !e.IsStmt {
+			hit = inside
+		}
+		inside = hit
+		if e.Line > t.line && (t.after == 0 || e.Line < t.after) {
+			t.after = e.Line
+		}
+	}
+}
+
+// sameFile matches a file's name, or the end of its path.
+func (t *lineTable) sameFile(name string) bool {
+	if same, ok := t.matched[name]; ok {
+		return same
+	}
+	same := name == t.file || strings.HasSuffix(name, "/"+t.file)
+	t.matched[name] = same
+	return same
+}
+
+func (t *lineTable) result(name string) ([]uint64, error) {
+	slices.Sort(t.addrs)
+	t.addrs = slices.Compact(t.addrs)
+	if len(t.addrs) > 0 {
+		return t.addrs, nil
+	}
+	any := false
+	var names []string
+	for n, same := range t.matched {
+		any = any || same
+		names = append(names, path.Base(n))
+	}
+	slices.Sort(names)
+	switch {
+	case !any:
+		return nil, notFound("no source file %s in %s%s", t.file, name, didYouMean(t.file, slices.Compact(names)))
+	case t.after > 0:
+		return nil, notFound("line %d of %s has no code; the next that has is %d", t.line, t.file, t.after)
+	}
+	return nil, notFound("line %d of %s has no code, nor has any after it", t.line, t.file)
+}

@@ -1,0 +1,242 @@
+package probe
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path"
+	"strconv"
+	"strings"
+)
+
+// Format is what a tracepoint's format file says of its record
+// (/sys/kernel/tracing/events/GROUP/NAME/format, written by f_show in
+// kernel/trace/trace_events.c). It is plain data.
+type Format struct {
+	Group, Name string
+	// ID is the event's number, which perf_event_open takes.
+	ID int
+	// Fields are the record's fields in the order of the file; the first ones
+	// are common to all tracepoints.
+	Fields []Field
+	// Print is the format's "print fmt" line, as it is.
+	Print string
+}
+
+// Field is a field of a tracepoint's record.
+type Field struct {
+	Name string
+	// Type is the C type as the file spells it, without array bounds:
+	// "char", "unsigned long", "const char *".
+	Type string
+	// Elems is the number of array elements, -1 for no array.
+	Elems int
+	// Offset and Size are where the field lies, in bytes. Of a dynamic array
+	// it is the descriptor: a u32 with offset and length.
+	Offset, Size int
+	Signed       bool
+	// Common is set on the fields that all tracepoints share. BPF programs
+	// may not read them.
+	Common bool
+	// DataLoc and RelLoc mark a dynamic array, whose descriptor counts from
+	// the record's start or from the end of the descriptor.
+	DataLoc, RelLoc bool
+}
+
+// Limits of what is believed of a format file. The kernel's longest has some
+// 200 lines, and records are at most PERF_MAX_TRACE_SIZE (8192) bytes.
+const (
+	maxFormatFile   = 1 << 20
+	maxFormatFields = 4096
+	maxRecord       = 1 << 16
+)
+
+// ParseFormat reads a tracepoint's format file. Errors name the line.
+func ParseFormat(r io.Reader) (*Format, error) {
+	f := &Format{}
+	sc := bufio.NewScanner(io.LimitReader(r, maxFormatFile))
+	sc.Buffer(nil, maxFormatFile)
+	common := true
+	for n := 1; sc.Scan(); n++ {
+		line := sc.Text()
+		var err error
+		switch t := strings.TrimSpace(line); {
+		case strings.HasPrefix(line, "name: "):
+			f.Name = line[len("name: "):]
+		case strings.HasPrefix(line, "ID: "):
+			f.ID, err = strconv.Atoi(line[len("ID: "):])
+			if err != nil || f.ID < 0 {
+				err = fmt.Errorf("bad ID %q", line[len("ID: "):])
+			}
+		case strings.HasPrefix(line, "print fmt: "):
+			f.Print = line[len("print fmt: "):]
+		case strings.HasPrefix(t, "field:"):
+			var field Field
+			field, err = parseField(t)
+			field.Common = common && strings.HasPrefix(field.Name, "common_")
+			common = field.Common
+			f.Fields = append(f.Fields, field)
+			if len(f.Fields) > maxFormatFields {
+				err = fmt.Errorf("more than %d fields", maxFormatFields)
+			}
+		}
+		if err != nil {
+			return nil, fmt.Errorf("tracepoint format:%d: %w", n, err)
+		}
+	}
+	if err := sc.Err(); err != nil {
+		return nil, fmt.Errorf("tracepoint format: %w", err)
+	}
+	if f.Name == "" || f.ID == 0 {
+		return nil, errors.New("tracepoint format: it names no event, or no ID")
+	}
+	return f, nil
+}
+
+// parseField reads "field:TYPE NAME;	offset:8;	size:16;	signed:0;".
+func parseField(t string) (Field, error) {
+	f := Field{Elems: -1}
+	have := 0
+	for item := range strings.SplitSeq(t, ";") {
+		k, v, ok := strings.Cut(strings.TrimSpace(item), ":")
+		if !ok {
+			continue
+		}
+		var err error
+		switch k {
+		case "field":
+			err = f.declare(v)
+		case "offset":
+			f.Offset, err = boundedInt(v, maxRecord)
+		case "size":
+			f.Size, err = boundedInt(v, maxRecord)
+		case "signed":
+			f.Signed = v == "1"
+		default:
+			continue
+		}
+		if err != nil {
+			return f, fmt.Errorf("bad %s %q: %w", k, v, err)
+		}
+		have++
+	}
+	if have < 3 {
+		return f, fmt.Errorf("want field, offset and size in %q", t)
+	}
+	return f, nil
+}
+
+func boundedInt(t string, limit int) (int, error) {
+	n, err := strconv.Atoi(t)
+	if err != nil {
+		return 0, errors.New("no number")
+	}
+	if n < 0 || n > limit {
+		return 0, fmt.Errorf("not within 0 to %d", limit)
+	}
+	return n, nil
+}
+
+// declare takes a C declaration apart: "char comm[16]", "__data_loc char[] name",
+// "const char * filename".
+func (f *Field) declare(decl string) error {
+	decl = strings.TrimSpace(decl)
+	for _, p := range []struct {
+		word string
+		mark *bool
+	}{{"__data_loc ", &f.DataLoc}, {"__rel_loc ", &f.RelLoc}} {
+		if rest, ok := strings.CutPrefix(decl, p.word); ok {
+			*p.mark, decl = true, rest
+		}
+	}
+	i := strings.LastIndexAny(decl, " *\t")
+	if i < 0 {
+		return errors.New("no name")
+	}
+	f.Type, f.Name = strings.TrimSpace(decl[:i+1]), decl[i+1:]
+	if name, bound, ok := strings.Cut(f.Name, "["); ok {
+		f.Name = name
+		// The bound may be a macro's name, or a sum: then the size tells.
+		f.Elems = 0
+		if n, err := strconv.Atoi(strings.TrimSuffix(bound, "]")); err == nil && n >= 0 && n <= maxRecord {
+			f.Elems = n
+		}
+	}
+	if t, ok := strings.CutSuffix(f.Type, "[]"); ok {
+		f.Type, f.Elems = strings.TrimSpace(t), 0
+	}
+	if f.Name == "" || f.Type == "" {
+		return errors.New("no name or no type")
+	}
+	return nil
+}
+
+// Tracepoint reads the format of a tracepoint. A name that does not exist is
+// an error that lists the nearest ones and matches fs.ErrNotExist.
+func (e *Env) Tracepoint(group, name string) (*Format, error) {
+	return e.formats.do(group+":"+name, func() (*Format, error) { return e.readFormat(group, name) })
+}
+
+func (e *Env) readFormat(group, name string) (*Format, error) {
+	dir, err := e.tracefs()
+	if err != nil {
+		return nil, err
+	}
+	if !fs.ValidPath(group+"/"+name) || strings.Contains(group, "/") || strings.Contains(name, "/") {
+		return nil, notFound("no such tracepoint")
+	}
+	f, err := e.root.Open(path.Join(dir, "events", group, name, "format"))
+	if err != nil {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil, e.noTracepoint(dir, group, name)
+		}
+		return nil, fmt.Errorf("tracepoint format: %w", err)
+	}
+	defer f.Close()
+	format, err := ParseFormat(f)
+	if err != nil {
+		return nil, err
+	}
+	format.Group = group
+	return format, nil
+}
+
+// noTracepoint says what is wrong with a tracepoint's name.
+func (e *Env) noTracepoint(dir, group, name string) error {
+	groups := e.dirNames(path.Join(dir, "events"))
+	names := e.dirNames(path.Join(dir, "events", group))
+	if names == nil {
+		return notFound("no tracepoint group %q%s", group, e.groupHint(dir, group, name, groups))
+	}
+	return notFound("no tracepoint %q in group %s%s", name, group, didYouMean(name, names))
+}
+
+// groupHint says where the tracepoint is, if another group has it.
+func (e *Env) groupHint(dir, group, name string, groups []string) string {
+	if hint := didYouMean(group, groups); hint != "" {
+		return hint
+	}
+	for _, g := range groups {
+		if _, err := fs.Stat(e.root, path.Join(dir, "events", g, name, "format")); err == nil {
+			return fmt.Sprintf("; group %s has a tracepoint of that name", g)
+		}
+	}
+	return ""
+}
+
+// dirNames lists the subdirectories, sorted; nil where there are none.
+func (e *Env) dirNames(dir string) []string {
+	entries, err := fs.ReadDir(e.root, dir)
+	if err != nil {
+		return nil
+	}
+	var out []string
+	for _, d := range entries {
+		if d.IsDir() {
+			out = append(out, d.Name())
+		}
+	}
+	return out
+}

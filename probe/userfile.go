@@ -1,0 +1,227 @@
+package probe
+
+import (
+	"bytes"
+	"debug/elf"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"runtime/debug"
+	"strings"
+
+	"github.com/borescope/borescope/internal/elffile"
+)
+
+// elfSymbol is a function of a user program or library.
+type elfSymbol struct {
+	name    string
+	value   uint64 // virtual address
+	size    uint64
+	ifunc   bool
+	global  bool
+	version string
+	section uint16
+}
+
+// withELF opens the file, live or recorded, and calls f with it. Faults of a
+// file that is truncated meanwhile become errors.
+func (e *Env) withELF(path string, f func(*elffile.File) error) (err error) {
+	file, closer, err := e.openELF(path)
+	if err != nil {
+		return err
+	}
+	defer closer.Close()
+	defer file.Close()
+	defer elffile.Catch(debug.SetPanicOnFault(true), &err)
+	return f(file)
+}
+
+type nopCloser struct{}
+
+func (nopCloser) Close() error { return nil }
+
+// maxRecorded bounds a recorded file that must be read into memory.
+const maxRecorded = 1 << 30
+
+func (e *Env) openELF(path string) (*elffile.File, io.Closer, error) {
+	if e.live {
+		f, err := elffile.Open(path)
+		return f, nopCloser{}, notELF(path, err)
+	}
+	g, err := e.root.Open(strings.TrimPrefix(path, "/"))
+	if err != nil {
+		return nil, nil, err
+	}
+	st, err := g.Stat()
+	if err == nil && st.IsDir() {
+		err = errors.New("is a directory")
+	}
+	if err != nil {
+		g.Close()
+		return nil, nil, err
+	}
+	r, ok := g.(io.ReaderAt)
+	if !ok {
+		b, err := io.ReadAll(io.LimitReader(g, maxRecorded))
+		if err != nil {
+			g.Close()
+			return nil, nil, err
+		}
+		r = bytes.NewReader(b)
+	}
+	f, err := elffile.New(r, st.Size())
+	if err != nil {
+		g.Close()
+		return nil, nil, notELF(path, err)
+	}
+	return f, g, nil
+}
+
+// notELF puts a format error into words: most often the path is a script.
+func notELF(path string, err error) error {
+	var bad *elffile.FormatError
+	if errors.As(err, &bad) && bad.Offset == 0 {
+		return fmt.Errorf("%s is no ELF file (a script? then probe its interpreter): %w", path, err)
+	}
+	return err
+}
+
+// symbols yields the functions of .symtab and .dynsym whose name the filter
+// takes; those that are in both come twice. The slice given to the filter is
+// part of the file.
+func symbols(f *elffile.File, want func(name []byte) bool, yield func(elfSymbol) error) error {
+	for i := range f.Sections {
+		s := &f.Sections[i]
+		if s.Type != elf.SHT_SYMTAB && s.Type != elf.SHT_DYNSYM {
+			continue
+		}
+		if err := symbolsOf(f, s, want, yield); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func symbolsOf(f *elffile.File, s *elffile.Section, want func([]byte) bool, yield func(elfSymbol) error) error {
+	if int(s.Link) >= len(f.Sections) {
+		return fmt.Errorf("%s: it names no string table", s.Name)
+	}
+	tab, err := f.Data(s)
+	if err != nil {
+		return err
+	}
+	names, err := f.Data(&f.Sections[s.Link])
+	if err != nil {
+		return err
+	}
+	versions := versionsOf(f, s)
+	size := elf.Sym64Size
+	if f.Class == elf.ELFCLASS32 {
+		size = elf.Sym32Size
+	}
+	for i := 0; (i+1)*size <= len(tab); i++ {
+		sym, name := decodeSym(f, tab[i*size:(i+1)*size])
+		typ := elf.ST_TYPE(sym.Info)
+		if sym.Shndx == 0 || typ != elf.STT_FUNC && typ != elf.STT_GNU_IFUNC {
+			continue
+		}
+		n := elffile.String(names, uint64(name))
+		if len(n) == 0 || !want(n) {
+			continue
+		}
+		out := elfSymbol{
+			name: string(n), value: sym.Value, size: sym.Size, section: sym.Shndx,
+			ifunc: typ == elf.STT_GNU_IFUNC, global: elf.ST_BIND(sym.Info) != elf.STB_LOCAL,
+			version: versions.of(i),
+		}
+		if err := yield(out); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func decodeSym(f *elffile.File, b []byte) (s elf.Sym64, name uint32) {
+	o := f.Order
+	if f.Class == elf.ELFCLASS32 {
+		return elf.Sym64{
+			Value: uint64(o.Uint32(b[4:])), Size: uint64(o.Uint32(b[8:])), Info: b[12], Other: b[13], Shndx: o.Uint16(b[14:]),
+		}, o.Uint32(b)
+	}
+	return elf.Sym64{Info: b[4], Other: b[5], Shndx: o.Uint16(b[6:]), Value: o.Uint64(b[8:]), Size: o.Uint64(b[16:])}, o.Uint32(b)
+}
+
+// symVersions are the version names that a dynamic symbol table's entries have.
+type symVersions struct {
+	order binary.ByteOrder
+	index []byte
+	names map[uint16]string
+}
+
+func (v *symVersions) of(i int) string {
+	if v == nil || len(v.index) < 2*i+2 {
+		return ""
+	}
+	return v.names[v.order.Uint16(v.index[2*i:])&0x7fff]
+}
+
+// versionsOf reads .gnu.version and .gnu.version_d (LSB core, "Symbol
+// versioning"): the versions that the file itself defines.
+func versionsOf(f *elffile.File, dynsym *elffile.Section) *symVersions {
+	if dynsym.Type != elf.SHT_DYNSYM {
+		return nil
+	}
+	sym, def := f.SectionOfType(elf.SHT_GNU_VERSYM), f.SectionOfType(elf.SHT_GNU_VERDEF)
+	if sym == nil || def == nil || int(def.Link) >= len(f.Sections) {
+		return nil
+	}
+	v := &symVersions{order: f.Order, names: map[uint16]string{}}
+	var defs, names []byte
+	var err error
+	if v.index, err = f.Data(sym); err != nil {
+		return nil
+	}
+	if defs, err = f.Data(def); err != nil {
+		return nil
+	}
+	if names, err = f.Data(&f.Sections[def.Link]); err != nil {
+		return nil
+	}
+	for off := uint64(0); off+20 <= uint64(len(defs)); {
+		d := defs[off:]
+		aux := off + uint64(f.Order.Uint32(d[12:]))
+		if aux+8 <= uint64(len(defs)) {
+			v.names[f.Order.Uint16(d[4:])&0x7fff] = string(elffile.String(names, uint64(f.Order.Uint32(defs[aux:]))))
+		}
+		next := uint64(f.Order.Uint32(d[16:]))
+		if next == 0 {
+			break
+		}
+		off += next
+	}
+	return v
+}
+
+// isGo tells a program built by the Go toolchain.
+func isGo(f *elffile.File) bool {
+	for _, name := range []string{".gopclntab", ".data.rel.ro.gopclntab", ".go.buildinfo"} {
+		if f.Section(name) != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// code returns the bytes of a function.
+func code(f *elffile.File, value, size uint64) ([]byte, error) {
+	off, ok := f.Offset(value)
+	if !ok {
+		return nil, notFound("address %#x lies in no loaded segment", value)
+	}
+	const maxFunction = 16 << 20
+	if size > maxFunction {
+		return nil, fmt.Errorf("a function of %d bytes", size)
+	}
+	return f.Bytes(off, size)
+}

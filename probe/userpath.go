@@ -1,0 +1,270 @@
+package probe
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/borescope/borescope/internal/procfs"
+)
+
+// userPaths turns the file part of a user probe into paths that this process
+// can open: absolute and relative paths, wildcards, libraries by soname,
+// programs by name, and, with a pid, all of that as the process sees it.
+func (e *Env) userPaths(name string, pid int) ([]string, error) {
+	if pid < 0 {
+		return nil, fmt.Errorf("bad pid %d", pid)
+	}
+	if pid != 0 {
+		if _, err := e.stat(procPath(pid)); err != nil {
+			return nil, notFound("no process %d", pid)
+		}
+	}
+	switch {
+	case name == "" && pid == 0:
+		return nil, errors.New("it names no file: give a path, or a pid for that process's program")
+	case name == "":
+		return []string{procPath(pid) + "/exe"}, nil
+	case !strings.Contains(name, "/"):
+		p, err := e.findByName(name, pid)
+		return []string{p}, err
+	}
+	root := ""
+	if pid != 0 {
+		root = procPath(pid) + "/root"
+	}
+	if !path.IsAbs(name) {
+		if pid != 0 {
+			return nil, fmt.Errorf("%s: a relative path does not go with a pid: whose directory is meant?", name)
+		}
+		if e.live {
+			abs, err := filepath.Abs(name)
+			if err != nil {
+				return nil, err
+			}
+			name = abs
+		}
+	}
+	if isPattern(name) {
+		if _, err := e.stat(root + name); err != nil {
+			return e.globPaths(root, name)
+		}
+	}
+	if _, err := e.stat(root + name); err != nil {
+		return nil, e.noFile(name, pid, err)
+	}
+	return []string{root + name}, nil
+}
+
+func procPath(pid int) string { return "/proc/" + strconv.Itoa(pid) }
+
+func (e *Env) stat(name string) (fs.FileInfo, error) {
+	return fs.Stat(e.root, strings.TrimPrefix(path.Clean(name), "/"))
+}
+
+func (e *Env) globPaths(root, name string) ([]string, error) {
+	list, err := fs.Glob(e.root, strings.TrimPrefix(root+name, "/"))
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	var out []string
+	for _, p := range list {
+		if st, err := fs.Stat(e.root, p); err == nil && st.Mode().IsRegular() {
+			out = append(out, "/"+p)
+		}
+	}
+	if len(out) == 0 {
+		return nil, notFound("%s matches no file", name)
+	}
+	return out, nil
+}
+
+// noFile says what else could be meant by a path that is not there: a file of
+// some process's mount namespace, or a neighbour of similar name.
+func (e *Env) noFile(name string, pid int, err error) error {
+	if !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if pid != 0 {
+		return notFound("process %d has no file %s in its root", pid, name)
+	}
+	if other := e.processWith(name); other != 0 {
+		return notFound("no file %s here; process %d runs one of that name in a mount namespace of its own: probe %s/root%s or give pid=%d",
+			name, other, procPath(other), name, other)
+	}
+	var names []string
+	entries, _ := fs.ReadDir(e.root, strings.TrimPrefix(path.Dir(name), "/"))
+	for _, d := range entries {
+		names = append(names, d.Name())
+	}
+	return notFound("no file %s%s", name, didYouMean(path.Base(name), names))
+}
+
+// processWith finds a process whose executable has that path in its own root.
+func (e *Env) processWith(name string) int {
+	entries, _ := fs.ReadDir(e.root, "proc")
+	for _, d := range entries {
+		pid, err := strconv.Atoi(d.Name())
+		if err != nil {
+			continue
+		}
+		if _, err := e.stat(procPath(pid) + "/root" + name); err == nil {
+			return pid
+		}
+	}
+	return 0
+}
+
+// findByName finds a library by soname or the beginning of it ("libc"), or a
+// program in the usual directories, in the process's root if there is one.
+func (e *Env) findByName(name string, pid int) (string, error) {
+	root := ""
+	if pid != 0 {
+		root = procPath(pid) + "/root"
+		if p := e.mappedLibrary(name, pid); p != "" {
+			return root + p, nil
+		}
+	}
+	if p := e.cachedLibrary(root, name); p != "" {
+		return root + p, nil
+	}
+	for _, dir := range e.libraryDirs() {
+		if p := e.libraryIn(root, dir, name); p != "" {
+			return root + p, nil
+		}
+	}
+	for _, dir := range []string{"/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"} {
+		p := dir + "/" + name
+		if st, err := e.stat(root + p); err == nil && st.Mode().IsRegular() {
+			return root + p, nil
+		}
+	}
+	return "", notFound("no library or program called %s: ld.so.cache, the library directories and the usual bin directories have none",
+		name)
+}
+
+// isLibrary tells whether the file is what the name means: the soname itself,
+// or NAME.so, NAME.so.6, NAME-2.31.so.
+func isLibrary(file, name string) bool {
+	if file == name {
+		return true
+	}
+	rest, ok := strings.CutPrefix(file, name)
+	if !ok {
+		rest, ok = strings.CutPrefix(file, "lib"+name)
+	}
+	return ok && (rest == ".so" || strings.HasPrefix(rest, ".so."))
+}
+
+// mappedLibrary is the library that the process has mapped.
+func (e *Env) mappedLibrary(name string, pid int) string {
+	f, err := e.root.Open(strings.TrimPrefix(procPath(pid), "/") + "/maps")
+	if err != nil {
+		return ""
+	}
+	defer f.Close()
+	found := ""
+	_ = procfs.ReadMaps(f, func(m *procfs.Mapping) bool {
+		if isLibrary(path.Base(m.Path), name) {
+			found = m.Path
+		}
+		return found == ""
+	})
+	return found
+}
+
+// libraryDirs are the directories that the dynamic linker trusts
+// (elf/dl-load.c, system_dirs), with Debian's multiarch ones.
+func (e *Env) libraryDirs() []string {
+	triplet := map[string]string{"amd64": "x86_64-linux-gnu", "arm64": "aarch64-linux-gnu"}[e.arch]
+	return []string{"/lib/" + triplet, "/usr/lib/" + triplet, "/lib64", "/usr/lib64", "/lib", "/usr/lib", "/usr/local/lib"}
+}
+
+func (e *Env) libraryIn(root, dir, name string) string {
+	entries, err := fs.ReadDir(e.root, strings.TrimPrefix(root+dir, "/"))
+	if err != nil {
+		return ""
+	}
+	for _, d := range entries {
+		if isLibrary(d.Name(), name) {
+			p := dir + "/" + d.Name()
+			if st, err := e.stat(root + p); err == nil && st.Mode().IsRegular() {
+				return p
+			}
+		}
+	}
+	return ""
+}
+
+// cachedLibrary looks the name up in the dynamic linker's cache.
+func (e *Env) cachedLibrary(root, name string) string {
+	b, err := fs.ReadFile(e.root, strings.TrimPrefix(root+"/etc/ld.so.cache", "/"))
+	if err != nil {
+		return ""
+	}
+	libs := parseLdCache(b, ldFlags[e.arch])
+	i := slices.IndexFunc(libs, func(l ldEntry) bool { return l.soname == name })
+	if i < 0 {
+		i = slices.IndexFunc(libs, func(l ldEntry) bool { return isLibrary(l.soname, name) })
+	}
+	if i < 0 {
+		return ""
+	}
+	return libs[i].path
+}
+
+// ldEntry is an entry of ld.so.cache.
+type ldEntry struct{ soname, path string }
+
+// ldFlags are the flags of the entries for an architecture: FLAG_ELF_LIBC6 and
+// FLAG_X8664_LIB64 or FLAG_AARCH64_LIB64 (sysdeps/generic/ldconfig.h).
+var ldFlags = map[string]uint32{"amd64": 0x0303, "arm64": 0x0a03}
+
+// parseLdCache reads the entries with the given flags of a glibc-ld.so.cache1.1
+// (struct cache_file_new, sysdeps/generic/dl-cache.h), also where it follows
+// the older format. What is malformed is left out.
+func parseLdCache(b []byte, flags uint32) []ldEntry {
+	const magic = "glibc-ld.so.cache1.1"
+	i := bytes.Index(b, []byte(magic))
+	if i < 0 || len(b)-i < 48 {
+		return nil
+	}
+	b = b[i:]
+	order := binary.ByteOrder(binary.LittleEndian)
+	if b[28]&3 == 3 { // cache_file_new_flags_endian_big
+		order = binary.BigEndian
+	}
+	n := uint64(order.Uint32(b[20:]))
+	var out []ldEntry
+	for k := uint64(0); k < n && 48+24*(k+1) <= uint64(len(b)); k++ {
+		e := b[48+24*k:]
+		// hwcap is not 0 for variants of a library for newer CPUs.
+		if order.Uint32(e) != flags || order.Uint64(e[16:]) != 0 {
+			continue
+		}
+		soname, ok1 := cString(b, order.Uint32(e[4:]))
+		file, ok2 := cString(b, order.Uint32(e[8:]))
+		if ok1 && ok2 {
+			out = append(out, ldEntry{soname, file})
+		}
+	}
+	return out
+}
+
+func cString(b []byte, off uint32) (string, bool) {
+	if uint64(off) >= uint64(len(b)) {
+		return "", false
+	}
+	n := bytes.IndexByte(b[off:], 0)
+	if n <= 0 || n > 4096 {
+		return "", false
+	}
+	return string(b[off : int(off)+n]), true
+}

@@ -1,0 +1,415 @@
+// Package borescope_test holds the module together: who may import whom, which
+// modules may be used, and what every package owes its readers.
+package borescope_test
+
+import (
+	"fmt"
+	"go/ast"
+	"go/doc"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"sort"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/borescope/borescope"
+
+// folders are the top-level folders, exactly. A new concept becomes a
+// sub-package of the one that it refines.
+var folders = []string{
+	"elfnotes", "examples", "hist", "internal", "mapx", "pmc", "probe", "stack", "symbol", "usdt",
+}
+
+const (
+	cilium = "github.com/cilium/ebpf"
+	asm    = cilium + "/asm"
+	btf    = cilium + "/btf"
+)
+
+// imports says what a package may import directly, besides the standard
+// library and this module's internal packages. A name ending in "/..." stands
+// for all below it too. A package that is not listed may import what its
+// nearest listed parent may, and that parent.
+var imports = map[string][]string{
+	"elfnotes":     {},
+	"hist":         {},
+	"symbol":       {"elfnotes", "github.com/ianlancetaylor/demangle"},
+	"stack":        {"elfnotes", asm, "github.com/google/pprof/profile"},
+	"usdt":         {"elfnotes"},
+	"pmc":          {"golang.org/x/sys/unix"},
+	"mapx":         {cilium, btf, "hist"}, // btf: what the kernel says of a map's key and value
+	"probe":        {cilium, btf, "usdt", "pmc", "symbol", "golang.org/x/arch/..."},
+	"probe/action": {"probe", "mapx", "stack", "usdt", "pmc", "symbol", cilium, asm, btf, "golang.org/x/arch/..."},
+	// Until actions make the program, collect holds hand-written asm.
+	"stack/collect": {"stack", "probe", "probe/action", "mapx", cilium, asm, btf},
+	"probe/tool":    {"all"},
+	"examples":      {"all"},
+
+	"internal": {
+		"golang.org/x/sys/...", "github.com/klauspost/compress/...",
+		"github.com/ulikunitz/xz/...", "github.com/pierrec/lz4/v4/...",
+	},
+	"internal/kernel": {cilium, asm, btf, "golang.org/x/sys/..."},
+}
+
+// all is what "all" stands for: everything that any listed package may.
+func all() []string {
+	var names []string
+	for pkg, allowed := range imports {
+		if !strings.HasPrefix(pkg, "internal") {
+			names = append(append(names, pkg+"/..."), allowed...)
+		}
+	}
+	return names
+}
+
+// modules are the modules that go.mod may require. A new one needs a line in
+// the design that says what it replaces.
+var modules = []string{
+	cilium, "github.com/ianlancetaylor/demangle", "golang.org/x/arch", "golang.org/x/sys",
+	"github.com/klauspost/compress", "github.com/ulikunitz/xz", "github.com/pierrec/lz4/v4",
+	"github.com/google/pprof",
+}
+
+// pkg is one folder with Go files, parsed whatever its build constraints.
+type pkg struct {
+	dir   string
+	files map[string]*ast.File // by file name, tests included
+}
+
+func (p *pkg) isTest(name string) bool { return strings.HasSuffix(name, "_test.go") }
+
+// library reports whether other people import the package.
+func (p *pkg) library() bool {
+	for _, f := range p.files {
+		if f.Name.Name == "main" {
+			return false
+		}
+	}
+	return p.dir != "." && !strings.HasPrefix(p.dir, "internal") && !strings.HasPrefix(p.dir, "examples")
+}
+
+var fset = token.NewFileSet()
+
+// packages parses the whole module, nested modules and testdata left out.
+func packages(t *testing.T) []*pkg {
+	t.Helper()
+	byDir := map[string]*pkg{}
+	err := filepath.WalkDir(".", func(file string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() {
+			return skipDir(file, d)
+		}
+		if !strings.HasSuffix(file, ".go") {
+			return nil
+		}
+		f, err := parser.ParseFile(fset, file, nil, parser.ParseComments|parser.SkipObjectResolution)
+		if err != nil {
+			return err
+		}
+		dir := filepath.ToSlash(filepath.Dir(file))
+		if byDir[dir] == nil {
+			byDir[dir] = &pkg{dir, map[string]*ast.File{}}
+		}
+		byDir[dir].files[filepath.Base(file)] = f
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var ps []*pkg
+	for _, p := range byDir {
+		ps = append(ps, p)
+	}
+	sort.Slice(ps, func(i, j int) bool { return ps[i].dir < ps[j].dir })
+	return ps
+}
+
+func skipDir(dir string, d fs.DirEntry) error {
+	name := d.Name()
+	if dir == "." {
+		return nil
+	}
+	if name == "testdata" || strings.HasPrefix(name, ".") || strings.HasPrefix(name, "_") {
+		return fs.SkipDir
+	}
+	if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
+		return fs.SkipDir
+	}
+	return nil
+}
+
+func TestFolders(t *testing.T) {
+	es, err := os.ReadDir(".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var have []string
+	for _, e := range es {
+		if e.IsDir() && !strings.HasPrefix(e.Name(), ".") {
+			have = append(have, e.Name())
+		}
+	}
+	if !slices.Equal(have, folders) {
+		t.Errorf("top-level folders are\n%v, want\n%v", have, folders)
+	}
+}
+
+func TestImports(t *testing.T) {
+	for _, p := range packages(t) {
+		for name, f := range p.files {
+			for _, spec := range f.Imports {
+				what, err := strconv.Unquote(spec.Path.Value)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if what == "C" {
+					t.Errorf("%s/%s uses cgo", p.dir, name)
+				}
+				if !p.isTest(name) && !mayImport(p.dir, what) {
+					t.Errorf("%s/%s imports %s", p.dir, name, what)
+				}
+			}
+		}
+	}
+}
+
+// mayImport reports whether the table allows it.
+func mayImport(dir, what string) bool {
+	if first, _, _ := strings.Cut(what, "/"); !strings.Contains(first, ".") {
+		return true // the standard library
+	}
+	inner, own := strings.CutPrefix(what, module+"/")
+	if own && strings.HasPrefix(inner, "internal/") {
+		return true
+	}
+	listed := dir
+	for imports[listed] == nil {
+		if listed == "." || listed == "/" {
+			return false
+		}
+		listed = path.Dir(listed)
+	}
+	allowed := imports[listed]
+	if slices.Contains(allowed, "all") {
+		allowed = all()
+	}
+	if listed != dir && own && inner == listed {
+		return true // a refinement may use what it refines
+	}
+	// And a package may use its refinements that are not parts of their own.
+	if own && imports[inner] == nil && strings.HasPrefix(inner, dir+"/") {
+		return true
+	}
+	if own {
+		what = inner
+	}
+	for _, a := range allowed {
+		base, tree := strings.CutSuffix(a, "/...")
+		if what == base || tree && strings.HasPrefix(what, base+"/") {
+			return true
+		}
+	}
+	return false
+}
+
+// TestMayImport keeps the checker itself honest.
+func TestMayImport(t *testing.T) {
+	for _, c := range []struct {
+		dir, what string
+		ok        bool
+	}{
+		{"elfnotes", "debug/elf", true},
+		{"elfnotes", module + "/internal/feature", true},
+		{"elfnotes", "golang.org/x/sys/unix", false},
+		{"symbol", module + "/elfnotes", true},
+		{"symbol", module + "/stack", false},
+		{"mapx", cilium, true},
+		{"mapx", asm, false},
+		{"stack", module + "/stack/collect", false},
+		{"probe", module + "/probe/action", false},
+		{"probe", "golang.org/x/arch/x86/x86asm", true},
+		{"probe/tool", module + "/stack/collect", true},
+		{"examples/profile", module + "/probe/tool", true},
+		{"examples/profile", "example.com/other", false},
+		{"internal/feature", cilium, false},
+		{"internal/kernel", cilium, true},
+		{"internal/procfs", module + "/symbol", false},
+	} {
+		if got := mayImport(c.dir, c.what); got != c.ok {
+			t.Errorf("mayImport(%s, %s) = %v", c.dir, c.what, got)
+		}
+	}
+}
+
+func TestModules(t *testing.T) {
+	b, err := os.ReadFile("go.mod")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(b)) {
+		fields := strings.Fields(strings.TrimPrefix(strings.TrimSpace(line), "require "))
+		if len(fields) != 2 || !strings.HasPrefix(fields[1], "v") {
+			continue // no requirement, or one with "// indirect"
+		}
+		if !slices.Contains(modules, fields[0]) {
+			t.Errorf("go.mod requires %s, which is not among the allowed modules", fields[0])
+		}
+	}
+}
+
+func TestPackageDocs(t *testing.T) {
+	for _, p := range packages(t) {
+		documented, code := false, false
+		for name, f := range p.files {
+			if !p.isTest(name) {
+				code = true
+				documented = documented || f.Doc != nil
+			}
+		}
+		if code && !documented {
+			t.Errorf("%s has no package comment", p.dir)
+		}
+	}
+}
+
+func TestExamples(t *testing.T) {
+	for _, p := range packages(t) {
+		if !p.library() {
+			continue
+		}
+		var tests []*ast.File
+		for name, f := range p.files {
+			if p.isTest(name) {
+				tests = append(tests, f)
+			}
+		}
+		if len(doc.Examples(tests...)) == 0 {
+			t.Errorf("%s has no Example", p.dir)
+		}
+	}
+}
+
+func TestExportedNamesAreDocumented(t *testing.T) {
+	for _, p := range packages(t) {
+		if !p.library() {
+			continue
+		}
+		for name, f := range p.files {
+			if p.isTest(name) {
+				continue
+			}
+			for _, missing := range undocumented(f) {
+				t.Errorf("%s: %s has no comment", fset.Position(missing.Pos()), missing.Name)
+			}
+		}
+	}
+}
+
+// undocumented lists the exported names of a file without a comment.
+func undocumented(f *ast.File) []*ast.Ident {
+	var names []*ast.Ident
+	for _, d := range f.Decls {
+		switch d := d.(type) {
+		case *ast.FuncDecl:
+			if d.Name.IsExported() && d.Doc == nil && exportedReceiver(d) {
+				names = append(names, d.Name)
+			}
+		case *ast.GenDecl:
+			for _, s := range d.Specs {
+				names = append(names, undocumentedSpec(d, s)...)
+			}
+		}
+	}
+	return names
+}
+
+func exportedReceiver(d *ast.FuncDecl) bool {
+	if d.Recv == nil {
+		return true
+	}
+	exported := false
+	ast.Inspect(d.Recv.List[0].Type, func(n ast.Node) bool {
+		if id, ok := n.(*ast.Ident); ok && !exported {
+			exported = id.IsExported()
+			return false
+		}
+		return !exported
+	})
+	return exported
+}
+
+// undocumentedSpec takes a comment on a group of constants or variables for
+// all of them.
+func undocumentedSpec(d *ast.GenDecl, s ast.Spec) []*ast.Ident {
+	switch s := s.(type) {
+	case *ast.TypeSpec:
+		if s.Name.IsExported() && s.Doc == nil && (d.Doc == nil || d.Lparen.IsValid()) {
+			return []*ast.Ident{s.Name}
+		}
+	case *ast.ValueSpec:
+		if s.Doc != nil || s.Comment != nil || d.Doc != nil {
+			return nil
+		}
+		var names []*ast.Ident
+		for _, n := range s.Names {
+			if n.IsExported() {
+				names = append(names, n)
+			}
+		}
+		return names
+	}
+	return nil
+}
+
+// TestLibraryManners asserts what the library promises of itself: no init, no
+// goroutine of its own, no log, no exit.
+func TestLibraryManners(t *testing.T) {
+	for _, p := range packages(t) {
+		if !p.library() {
+			continue
+		}
+		for name, f := range p.files {
+			if p.isTest(name) {
+				continue
+			}
+			for _, problem := range badManners(f) {
+				t.Error(problem)
+			}
+		}
+	}
+}
+
+var rude = []string{"os.Exit", "fmt.Print", "fmt.Println", "fmt.Printf", "log.Print", "log.Fatal", "log.Printf", "log.Println", "log.Fatalf"}
+
+func badManners(f *ast.File) []string {
+	var problems []string
+	report := func(n ast.Node, what string) {
+		problems = append(problems, fmt.Sprintf("%s: %s", fset.Position(n.Pos()), what))
+	}
+	ast.Inspect(f, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.FuncDecl:
+			if n.Name.Name == "init" && n.Recv == nil {
+				report(n, "init function")
+			}
+		case *ast.GoStmt:
+			report(n, "starts a goroutine")
+		case *ast.SelectorExpr:
+			if x, ok := n.X.(*ast.Ident); ok && slices.Contains(rude, x.Name+"."+n.Sel.Name) {
+				report(n, x.Name+"."+n.Sel.Name)
+			}
+		}
+		return true
+	})
+	return problems
+}

@@ -1,0 +1,503 @@
+package stack
+
+import (
+	"debug/elf"
+	"encoding/binary"
+	"errors"
+	"fmt"
+)
+
+// BPFMapSpec describes a map that the walker inside BPF needs, in the words of
+// bpf(2), for whoever creates it.
+type BPFMapSpec struct {
+	Name       string
+	Type       uint32 // BPF_MAP_TYPE_ARRAY or BPF_MAP_TYPE_HASH
+	KeySize    uint32
+	ValueSize  uint32
+	MaxEntries uint32
+}
+
+// BPFMap is a created map. *ebpf.Map of github.com/cilium/ebpf is one.
+type BPFMap interface {
+	Put(key, value any) error
+	Delete(key any) error
+}
+
+// The names of the maps, which the walker's instructions refer to.
+const (
+	BPFMapProcesses = "stack_procs"
+	BPFMapMappings  = "stack_maps"
+	BPFMapRows      = "stack_rows"
+	BPFMapRules     = "stack_rules"
+)
+
+const (
+	bpfMapHash  = 1 // BPF_MAP_TYPE_HASH
+	bpfMapArray = 2 // BPF_MAP_TYPE_ARRAY
+
+	// chunkRows is how many rows one element of the rows map holds: their
+	// addresses (uint32), then their rules (uint16).
+	chunkRows     = 1 << chunkRowsLog
+	chunkRowsLog  = 14
+	chunkRules    = 4 * chunkRows // offset of the rules
+	chunkSize     = 6 * chunkRows
+	mappingsLog   = 10 // a process has at most so many mappings
+	maxMappings   = 1 << mappingsLog
+	bpfRuleSize   = 24
+	bpfMappingLen = 40
+)
+
+// A mapping, as the program reads it: an address range and the rows for it.
+const (
+	mapStart = 0  // uint64
+	mapEnd   = 8  // uint64
+	mapBias  = 16 // uint64; address - bias is what rows count from
+	mapChunk = 24 // uint32
+	mapFirst = 28 // uint32; first row in the chunk
+	mapRows  = 32 // uint32; 0: no rules are known here
+)
+
+// A rule, as the program reads it.
+const (
+	ruleCFA    = 0  // uint8, bpfCFA…
+	ruleReg    = 1  // uint8, index of the state's registers
+	ruleFP     = 2  // uint8, bpfAt…
+	ruleRA     = 3  // uint8, bpfAt…
+	ruleOff    = 4  // int32
+	ruleOff2   = 8  // int32
+	ruleFPOff  = 12 // int32
+	ruleRAOff  = 16 // int32
+	bpfCFANone = 0
+	bpfCFAReg  = 1
+	bpfCFARef  = 2
+	bpfCFAPLT  = 3
+	bpfCFASig  = 4
+	bpfCFAHard = 5 // needs a DWARF expression
+
+	bpfSame  = 0
+	bpfAtCFA = 1
+	bpfAtFP  = 2
+	bpfUndef = 3
+)
+
+// BPFLimits bound what the tables of the walker inside BPF take up in the
+// kernel. The zero value and nil are the defaults.
+type BPFLimits struct {
+	// Rows is the number of rows of all files together, 2,097,152 if 0: six
+	// bytes each, allocated when the maps are created. libc has 28,000, gdb
+	// 150,000.
+	Rows int
+	// Mappings is the number of executable mappings of all processes together,
+	// 32,768 if 0: 40 bytes each.
+	Mappings int
+	// Processes is the number of processes, 8,192 if 0.
+	Processes int
+	// Rules is the number of different rules, 16,384 if 0, at most 65,536.
+	Rules int
+}
+
+func (l *BPFLimits) withDefaults() BPFLimits {
+	var v BPFLimits
+	if l != nil {
+		v = *l
+	}
+	setDefault(&v.Rows, 1<<21)
+	setDefault(&v.Mappings, 1<<15)
+	setDefault(&v.Processes, 1<<13)
+	setDefault(&v.Rules, 1<<14)
+	v.Rules = min(v.Rules, maxRules)
+	return v
+}
+
+// chunks is the number of elements of the rows map.
+func (l *BPFLimits) chunks() int { return (l.Rows + chunkRows - 1) / chunkRows }
+
+// BPFMaps describes the maps to create for these limits.
+func BPFMaps(limits *BPFLimits) []BPFMapSpec {
+	l := limits.withDefaults()
+	return []BPFMapSpec{
+		{BPFMapProcesses, bpfMapHash, 4, 8, uint32(l.Processes)},
+		{BPFMapMappings, bpfMapArray, 4, bpfMappingLen, uint32(l.Mappings)},
+		{BPFMapRows, bpfMapArray, 4, chunkSize, uint32(l.chunks())},
+		{BPFMapRules, bpfMapArray, 4, bpfRuleSize, uint32(l.Rules)},
+	}
+}
+
+// ErrBPFBudget says that the tables of the walker inside BPF are full. The
+// process is walked by frame pointers then.
+var ErrBPFBudget = errors.New("tables of the BPF stack walker are full")
+
+// BPFTables fills the maps of the walker inside BPF: which process has what
+// mapped where, and the files' rules, which processes share. A process that was
+// not added is walked by frame pointers. It borrows the maps. One goroutine at a
+// time.
+type BPFTables struct {
+	limits BPFLimits
+	maps   map[string]BPFMap
+
+	rules  map[[bpfRuleSize]byte]uint16
+	files  map[*CFITable]*bpfFile
+	chunks []*bpfChunk
+	free   []span // of mappings, in order
+	procs  map[int]*bpfProc
+	rows   int
+}
+
+// bpfFile is where a file's rows lie.
+type bpfFile struct {
+	pieces []bpfPiece
+	users  int // processes
+}
+
+// bpfPiece is a run of rows in one chunk.
+type bpfPiece struct {
+	from, to    uint32 // addresses that it covers, counted from the table's base
+	last        bool   // to is open
+	chunk       int
+	first, rows int
+}
+
+// bpfChunk is a copy of one element of the rows map.
+type bpfChunk struct {
+	data []byte
+	free []span
+}
+
+type bpfProc struct {
+	span  span
+	files []*CFITable
+}
+
+// NewBPFTables returns tables that fill maps, which were created as
+// BPFMaps(limits) says and are given by name.
+func NewBPFTables(maps map[string]BPFMap, limits *BPFLimits) (*BPFTables, error) {
+	t := &BPFTables{
+		limits: limits.withDefaults(), maps: maps,
+		rules: make(map[[bpfRuleSize]byte]uint16), files: make(map[*CFITable]*bpfFile), procs: make(map[int]*bpfProc),
+	}
+	for _, s := range BPFMaps(limits) {
+		if maps[s.Name] == nil {
+			return nil, fmt.Errorf("BPF stack walker: no map %s", s.Name)
+		}
+	}
+	// The first mapping is never used, so that 0 can mean none.
+	t.free = []span{{1, t.limits.Mappings - 1}}
+	var none [bpfRuleSize]byte
+	t.rules[none] = 0 // the element is zero already
+	return t, nil
+}
+
+// Rows returns how many rows of files are in the kernel.
+func (t *BPFTables) Rows() int { return t.rows }
+
+// SetProcess tells the program what a process has mapped, instead of what it
+// was told before. Files that no process uses any more are forgotten; a walk that
+// is under way at that very moment may meet what is put in their place, and show
+// wrong frames for that one sample. On an error the process is as it was before,
+// or is not known.
+func (t *BPFTables) SetProcess(pid int, mods *Modules) error {
+	p, entries, err := t.place(mods)
+	if err != nil {
+		return fmt.Errorf("process %d: %w", pid, err)
+	}
+	for i, e := range entries {
+		if err := t.maps[BPFMapMappings].Put(uint32(p.span.first+i), e); err != nil {
+			t.drop(p)
+			return fmt.Errorf("process %d: %w", pid, err)
+		}
+	}
+	var v [8]byte
+	binary.NativeEndian.PutUint32(v[:], uint32(p.span.first))
+	binary.NativeEndian.PutUint32(v[4:], uint32(len(entries)))
+	if err := t.maps[BPFMapProcesses].Put(uint32(pid), v[:]); err != nil {
+		t.drop(p)
+		return fmt.Errorf("process %d: %w", pid, err)
+	}
+	if old := t.procs[pid]; old != nil {
+		t.drop(old)
+	}
+	t.procs[pid] = p
+	return nil
+}
+
+// RemoveProcess forgets a process, which has ended.
+func (t *BPFTables) RemoveProcess(pid int) error {
+	p := t.procs[pid]
+	if p == nil {
+		return nil
+	}
+	delete(t.procs, pid)
+	err := t.maps[BPFMapProcesses].Delete(uint32(pid))
+	t.drop(p)
+	return err
+}
+
+// place finds room for a process's mappings and its files' rows.
+func (t *BPFTables) place(mods *Modules) (*bpfProc, [][]byte, error) {
+	p := &bpfProc{}
+	var entries [][]byte
+	for i := range mods.All() {
+		m := &mods.All()[i]
+		if m.Start >= 1<<63 { // vsyscall: the program compares addresses as signed numbers
+			continue
+		}
+		if m.CFI == nil {
+			entries = append(entries, bpfMapping(m.Start, m.End, 0, nil))
+			continue
+		}
+		f, err := t.file(m.CFI)
+		if err != nil {
+			t.drop(p)
+			return nil, nil, err
+		}
+		f.users++
+		p.files = append(p.files, m.CFI)
+		entries = f.mappings(entries, m)
+	}
+	if len(entries) > maxMappings {
+		t.drop(p)
+		return nil, nil, fmt.Errorf("%d executable mappings: %w", len(entries), ErrBPFBudget)
+	}
+	first, ok := take(&t.free, max(1, len(entries)))
+	if !ok {
+		t.drop(p)
+		return nil, nil, fmt.Errorf("mappings: %w", ErrBPFBudget)
+	}
+	p.span = span{first, max(1, len(entries))}
+	return p, entries, nil
+}
+
+// drop gives back what a process has.
+func (t *BPFTables) drop(p *bpfProc) {
+	for _, c := range p.files {
+		f := t.files[c]
+		if f.users--; f.users == 0 {
+			t.forget(c, f)
+		}
+	}
+	if p.span.n > 0 {
+		give(&t.free, p.span)
+	}
+}
+
+func (t *BPFTables) forget(c *CFITable, f *bpfFile) {
+	delete(t.files, c)
+	for _, p := range f.pieces {
+		give(&t.chunks[p.chunk].free, span{p.first, p.rows})
+		t.rows -= p.rows
+	}
+}
+
+// file returns where a file's rows lie, and puts them there if they are new.
+func (t *BPFTables) file(c *CFITable) (*bpfFile, error) {
+	if f := t.files[c]; f != nil {
+		return f, nil
+	}
+	f := &bpfFile{}
+	t.files[c] = f
+	rules := make([]uint16, len(c.rules))
+	for i := range c.rules {
+		id, err := t.rule(encodeBPFRule(c.machine, &c.rules[i]))
+		if err != nil {
+			t.forget(c, f)
+			return nil, err
+		}
+		rules[i] = id
+	}
+	pcs, index := projectRows(c, rules)
+	for at := 0; at < len(pcs); {
+		chunk, first, n := t.room(len(pcs) - at)
+		if n == 0 {
+			t.forget(c, f)
+			return nil, fmt.Errorf("%d rows: %w", len(pcs), ErrBPFBudget)
+		}
+		data := t.chunks[chunk].data
+		for i := range n {
+			binary.NativeEndian.PutUint32(data[4*(first+i):], pcs[at+i])
+			binary.NativeEndian.PutUint16(data[chunkRules+2*(first+i):], index[at+i])
+		}
+		p := bpfPiece{from: pcs[at], chunk: chunk, first: first, rows: n}
+		if at += n; at < len(pcs) {
+			p.to = pcs[at]
+		} else {
+			p.last = true
+		}
+		f.pieces = append(f.pieces, p)
+		t.rows += n
+		if err := t.maps[BPFMapRows].Put(uint32(chunk), data); err != nil {
+			t.forget(c, f)
+			return nil, err
+		}
+	}
+	return f, nil
+}
+
+// projectRows leaves out what the program does not restore: rows that differ
+// in other registers only become one.
+func projectRows(c *CFITable, rules []uint16) (pcs []uint32, index []uint16) {
+	for i, pc := range c.pcs {
+		r := rules[c.index[i]]
+		if n := len(index); n > 0 && index[n-1] == r {
+			continue
+		}
+		pcs = append(pcs, pc)
+		index = append(index, r)
+	}
+	return pcs, index
+}
+
+// room finds space for up to want rows in one chunk: all of them where they
+// fit, else the largest space there is.
+func (t *BPFTables) room(want int) (chunk, first, n int) {
+	best, size := -1, 0
+	for i, c := range t.chunks {
+		for _, s := range c.free {
+			if s.n >= want {
+				first, _ = takeFrom(&c.free, s.first, want)
+				return i, first, want
+			}
+			if s.n > size {
+				best, size = i, s.n
+			}
+		}
+	}
+	if len(t.chunks) < t.limits.chunks() {
+		t.chunks = append(t.chunks, &bpfChunk{data: make([]byte, chunkSize), free: []span{{0, chunkRows}}})
+		best, size = len(t.chunks)-1, chunkRows
+	}
+	if best < 0 {
+		return 0, 0, 0
+	}
+	n = min(want, size)
+	first, _ = take(&t.chunks[best].free, n)
+	return best, first, n
+}
+
+// rule returns the number of a rule, and writes it if it is new.
+func (t *BPFTables) rule(r [bpfRuleSize]byte) (uint16, error) {
+	id, ok := t.rules[r]
+	if ok {
+		return id, nil
+	}
+	if len(t.rules) >= t.limits.Rules {
+		return 0, fmt.Errorf("rules: %w", ErrBPFBudget)
+	}
+	id = uint16(len(t.rules))
+	if err := t.maps[BPFMapRules].Put(uint32(id), r[:]); err != nil {
+		return 0, err
+	}
+	t.rules[r] = id
+	return id, nil
+}
+
+// mappings appends an entry for every piece of the file that lies in the module.
+func (f *bpfFile) mappings(dst [][]byte, m *Module) [][]byte {
+	base := m.Bias + m.CFI.base
+	for i := range f.pieces {
+		p := &f.pieces[i]
+		start, end := max(m.Start, base+uint64(p.from)), m.End
+		if i == 0 {
+			start = m.Start // what lies before the first row has no rule
+		}
+		if !p.last {
+			end = min(end, base+uint64(p.to))
+		}
+		if start < end {
+			dst = append(dst, bpfMapping(start, end, base, p))
+		}
+	}
+	return dst
+}
+
+func bpfMapping(start, end, bias uint64, p *bpfPiece) []byte {
+	b := make([]byte, bpfMappingLen)
+	o := binary.NativeEndian
+	o.PutUint64(b[mapStart:], start)
+	o.PutUint64(b[mapEnd:], end)
+	o.PutUint64(b[mapBias:], bias)
+	if p != nil {
+		o.PutUint32(b[mapChunk:], uint32(p.chunk))
+		o.PutUint32(b[mapFirst:], uint32(p.first))
+		o.PutUint32(b[mapRows:], uint32(p.rows))
+	}
+	return b
+}
+
+// encodeBPFRule keeps of a rule what the program needs.
+func encodeBPFRule(m elf.Machine, r *cfiRule) (b [bpfRuleSize]byte) {
+	if r.cfa.kind == cfaNone {
+		return b
+	}
+	hard := [bpfRuleSize]byte{ruleCFA: bpfCFAHard}
+	o := binary.NativeEndian
+	reg, ok := bpfRegister(m, r.cfa.reg)
+	switch r.cfa.kind {
+	case cfaReg:
+		b[ruleCFA] = bpfCFAReg
+	case cfaDeref:
+		b[ruleCFA] = bpfCFARef
+	case cfaPLT:
+		b[ruleCFA] = bpfCFAPLT
+	case cfaSignal:
+		b[ruleCFA] = bpfCFASig
+		return b
+	default:
+		return hard
+	}
+	b[ruleReg] = reg
+	o.PutUint32(b[ruleOff:], uint32(r.cfa.off))
+	o.PutUint32(b[ruleOff2:], uint32(r.cfa.off2))
+	ra, fp := uint8(returnReg(m)), uint8(AMD64RBP)
+	if m == elf.EM_AARCH64 {
+		fp = ARM64FP
+	}
+	for _, s := range r.saved {
+		switch s.num {
+		case fp:
+			b[ruleFP] = bpfSaved(s.regRule, fp)
+			o.PutUint32(b[ruleFPOff:], uint32(s.off))
+			ok = ok && b[ruleFP] != bpfCFAHard
+		case ra:
+			b[ruleRA] = bpfSaved(s.regRule, fp)
+			o.PutUint32(b[ruleRAOff:], uint32(s.off))
+			ok = ok && b[ruleRA] != bpfCFAHard && b[ruleRA] != bpfAtFP
+		}
+	}
+	if !ok {
+		return hard
+	}
+	return b
+}
+
+// bpfRegister is a register's place in the program's state.
+func bpfRegister(m elf.Machine, n uint8) (uint8, bool) {
+	if m == elf.EM_AARCH64 {
+		switch n {
+		case ARM64SP:
+			return 0, true
+		case ARM64FP:
+			return 1, true
+		}
+		return 0, false
+	}
+	for i, r := range bpfRegs {
+		if r.num == int(n) {
+			return uint8(i), true
+		}
+	}
+	return 0, false
+}
+
+func bpfSaved(r regRule, fp uint8) uint8 {
+	switch {
+	case r.kind == regSame:
+		return bpfSame
+	case r.kind == regAtCFA:
+		return bpfAtCFA
+	case r.kind == regUndef:
+		return bpfUndef
+	case r.kind == regAtReg && r.reg == fp:
+		return bpfAtFP
+	}
+	return bpfCFAHard
+}

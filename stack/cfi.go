@@ -1,0 +1,345 @@
+package stack
+
+import (
+	"debug/elf"
+	"errors"
+	"fmt"
+	"io"
+	"runtime/debug"
+	"slices"
+	"sort"
+
+	"github.com/borescope/borescope/internal/elffile"
+)
+
+// CFITable is one file's call frame information (.eh_frame, .debug_frame),
+// compiled to rows of six bytes: where a rule begins, and which of the file's
+// few hundred distinct rules it is. It is immutable and safe for concurrent use.
+type CFITable struct {
+	machine elf.Machine
+	base    uint64
+	pcs     []uint32 // first address of each row, counted from base, ascending
+	index   []uint16 // rule of each row
+	rules   []cfiRule
+	exprs   [][]byte
+	stats   CFIStats
+	how     How // what frames found by it say
+}
+
+// CFIStats say what a table was compiled from. Sizes are in bytes.
+type CFIStats struct {
+	FDEs  int // frame descriptions compiled
+	Bad   int // frame descriptions left out because they are malformed
+	Rows  int // rows, gaps included
+	Gaps  int // rows that say that no rule is known
+	Rules int // distinct rules
+	// Compact is the number of rows, gaps not counted, that need no DWARF
+	// expression: what the walker inside BPF can follow.
+	Compact int
+	// Size is the memory that the table takes up.
+	Size int
+}
+
+// minGap is the shortest stretch between two functions that gets a row of its
+// own. Shorter ones are alignment, where no program counter ever is.
+const minGap = 16
+
+// maxRules is what a row's 16 bits can tell apart.
+const maxRules = 1 << 16
+
+// ErrNoCFI says that a file has no call frame information.
+var ErrNoCFI = errors.New("no call frame information")
+
+// OpenCFI compiles the call frame information of the ELF file at path. The file
+// is not used after OpenCFI returns.
+func OpenCFI(path string) (*CFITable, error) {
+	f, err := elffile.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	t, err := compileCFI(f)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return t, nil
+}
+
+// NewCFI is OpenCFI for an ELF file of the given size that r reads; r is not
+// used after NewCFI returns.
+func NewCFI(r io.ReaderAt, size int64) (*CFITable, error) {
+	f, err := elffile.New(r, size)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return compileCFI(f)
+}
+
+// Stats returns what the table was compiled from.
+func (t *CFITable) Stats() CFIStats { return t.stats }
+
+// Machine is the file's architecture.
+func (t *CFITable) Machine() elf.Machine { return t.machine }
+
+// Covers reports whether a rule is known for an address in the file's own
+// numbering.
+func (t *CFITable) Covers(vaddr uint64) bool { return t.lookup(vaddr).cfa.kind != cfaNone }
+
+// lookup returns the rule for an address in the file's own numbering.
+func (t *CFITable) lookup(vaddr uint64) *cfiRule {
+	off := vaddr - t.base
+	if off > uint64(^uint32(0)) {
+		return &t.rules[0]
+	}
+	pcs, want := t.pcs, uint32(off)
+	lo, n := 0, len(pcs) // the row is before lo+n, and if any is, not before lo-1
+	for n > 0 {
+		if half := n / 2; pcs[lo+half] <= want {
+			lo += half + 1
+			n -= half + 1
+		} else {
+			n = half
+		}
+	}
+	if lo == 0 {
+		return &t.rules[0]
+	}
+	return &t.rules[t.index[lo-1]]
+}
+
+func compileCFI(f *elffile.File) (t *CFITable, err error) {
+	defer elffile.Catch(debug.SetPanicOnFault(true), &err)
+	switch {
+	case f.Class != elf.ELFCLASS64 || f.Machine != elf.EM_X86_64 && f.Machine != elf.EM_AARCH64:
+		return nil, fmt.Errorf("call frame information of %v: %w", f.Machine, errors.ErrUnsupported)
+	case f.Type == elf.ET_REL:
+		return nil, fmt.Errorf("call frame information of a relocatable file: %w", errors.ErrUnsupported)
+	}
+	b := newCFIBuilder(f.Machine, lowestAddress(f))
+	for _, s := range cfiSections(f) {
+		data, err := s.read(f)
+		if err != nil {
+			return nil, err
+		}
+		b.section(data, s.addr, s.debug)
+	}
+	if len(b.segs) == 0 && b.stats.Bad == 0 {
+		return nil, ErrNoCFI
+	}
+	return b.table(), nil
+}
+
+func lowestAddress(f *elffile.File) uint64 {
+	low := ^uint64(0)
+	for i := range f.Progs {
+		if p := &f.Progs[i]; p.Type == elf.PT_LOAD {
+			low = min(low, p.Vaddr)
+		}
+	}
+	return low
+}
+
+type cfiSection struct {
+	section  *elffile.Section
+	off, len uint64 // in the file, where there is no section
+	addr     uint64
+	debug    bool // .debug_frame's form
+}
+
+func (s *cfiSection) read(f *elffile.File) ([]byte, error) {
+	if s.section != nil {
+		return f.Data(s.section)
+	}
+	return f.Bytes(s.off, s.len)
+}
+
+// cfiSections finds .eh_frame, by the program header if there are no section
+// headers, and .debug_frame.
+func cfiSections(f *elffile.File) []cfiSection {
+	var out []cfiSection
+	if s := f.Section(".eh_frame"); s != nil && s.Type != elf.SHT_NOBITS {
+		out = append(out, cfiSection{section: s, addr: s.Addr})
+	} else if s, ok := ehFrameByHeader(f); ok {
+		out = append(out, s)
+	}
+	for _, name := range []string{".debug_frame", ".zdebug_frame"} {
+		if s := f.Section(name); s != nil && s.Type != elf.SHT_NOBITS {
+			out = append(out, cfiSection{section: s, debug: true})
+		}
+	}
+	return out
+}
+
+// ehFrameByHeader follows PT_GNU_EH_FRAME. The length is not said there: it is
+// what is left of the segment, and the data ends itself.
+func ehFrameByHeader(f *elffile.File) (cfiSection, bool) {
+	for i := range f.Progs {
+		p := &f.Progs[i]
+		if p.Type != elf.PT_GNU_EH_FRAME {
+			continue
+		}
+		hdr, err := f.Bytes(p.Offset, min(p.Filesz, 64))
+		if err != nil || len(hdr) < 4 || hdr[0] != 1 {
+			return cfiSection{}, false
+		}
+		rd := dwarfReader{b: hdr, pos: 4}
+		addr, ok := rd.pointer(hdr[1], p.Vaddr, p.Vaddr)
+		off, found := f.Offset(addr)
+		if !ok || !found {
+			return cfiSection{}, false
+		}
+		for j := range f.Progs {
+			if l := &f.Progs[j]; l.Type == elf.PT_LOAD && off >= l.Offset && off-l.Offset < l.Filesz {
+				return cfiSection{off: off, len: min(l.Filesz-(off-l.Offset), uint64(f.Size())-off), addr: addr}, true
+			}
+		}
+	}
+	return cfiSection{}, false
+}
+
+// cfiSeg is one FDE's rows while the table is built.
+type cfiSeg struct {
+	start, end uint32 // counted from base; end is exclusive
+	first, n   int    // its rows
+}
+
+// cfiBuilder compiles sections to a table.
+type cfiBuilder struct {
+	machine elf.Machine
+	base    uint64
+	segs    []cfiSeg
+	pcs     []uint32
+	index   []uint16
+	ids     map[string]uint16
+	rules   []cfiRule
+	exprs   [][]byte
+	exprIDs map[string]int32
+	key     []byte
+	stats   CFIStats
+	cies    map[int]*cie
+	exec    cfiExec
+}
+
+func newCFIBuilder(m elf.Machine, base uint64) *cfiBuilder {
+	b := &cfiBuilder{machine: m, base: base, ids: make(map[string]uint16), exprIDs: make(map[string]int32)}
+	var none cfiState
+	b.intern(&none) // rule 0
+	return b
+}
+
+// intern returns the number of the state's rule.
+func (b *cfiBuilder) intern(s *cfiState) uint16 {
+	b.key = s.key(b.key[:0])
+	id, ok := b.ids[string(b.key)]
+	if ok {
+		return id
+	}
+	if len(b.rules) == maxRules {
+		return 0
+	}
+	id = uint16(len(b.rules))
+	b.ids[string(b.key)] = id
+	b.rules = append(b.rules, s.rule())
+	return id
+}
+
+// expr keeps an expression and returns its number.
+func (b *cfiBuilder) expr(e []byte) int32 {
+	id, ok := b.exprIDs[string(e)]
+	if !ok {
+		id = int32(len(b.exprs))
+		b.exprIDs[string(e)] = id
+		b.exprs = append(b.exprs, slices.Clone(e))
+	}
+	return id
+}
+
+// table puts the FDEs' rows in order, with rows for the gaps between.
+func (b *cfiBuilder) table() *CFITable {
+	byStart := func(i, j int) bool { return b.segs[i].start < b.segs[j].start }
+	if !sort.SliceIsSorted(b.segs, byStart) {
+		sort.SliceStable(b.segs, byStart) // of equal ones, .eh_frame's stays first
+	}
+	t := &CFITable{machine: b.machine, base: b.base, rules: b.rules, exprs: b.exprs, stats: b.stats, how: HowCFI}
+	t.pcs = make([]uint32, 0, len(b.pcs)+len(b.pcs)/8)
+	t.index = make([]uint16, 0, cap(t.pcs))
+	end := uint32(0)
+	for i, s := range b.segs {
+		if i > 0 && s.end <= end {
+			continue // described twice
+		}
+		if i > 0 && s.start > end && s.start-end >= minGap {
+			t.row(end, 0)
+		}
+		for j := s.first; j < s.first+s.n; j++ {
+			next := s.end
+			if j+1 < s.first+s.n {
+				next = b.pcs[j+1]
+			}
+			if i == 0 || next > end {
+				t.row(max(b.pcs[j], end), b.index[j])
+			}
+		}
+		end = s.end
+	}
+	if len(b.segs) > 0 {
+		t.row(end, 0)
+	}
+	t.pcs, t.index = slices.Clip(slices.Clone(t.pcs)), slices.Clip(slices.Clone(t.index))
+	t.count()
+	return t
+}
+
+// row appends a row unless it repeats the one before.
+func (t *CFITable) row(pc uint32, rule uint16) {
+	n := len(t.pcs)
+	if n > 0 && t.index[n-1] == rule {
+		return
+	}
+	if n > 0 && t.pcs[n-1] == pc { // a row without an address
+		t.index[n-1] = rule
+		return
+	}
+	t.pcs = append(t.pcs, pc)
+	t.index = append(t.index, rule)
+}
+
+func (t *CFITable) count() {
+	s := &t.stats
+	s.Rows, s.Rules = len(t.pcs), len(t.rules)
+	s.Size = 6 * len(t.pcs)
+	compact := make([]bool, len(t.rules))
+	for i := range t.rules {
+		compact[i] = t.rules[i].compact()
+		s.Size += 40 + 8*len(t.rules[i].saved)
+	}
+	for _, e := range t.exprs {
+		s.Size += 24 + len(e)
+	}
+	for _, r := range t.index {
+		switch {
+		case r == 0:
+			s.Gaps++
+		case compact[r]:
+			s.Compact++
+		}
+	}
+}
+
+// compact reports whether the CFA, the frame pointer and the return address are
+// found without a DWARF expression.
+func (r *cfiRule) compact() bool {
+	if r.cfa.kind == cfaExpr {
+		return false
+	}
+	for _, s := range r.saved {
+		switch s.num {
+		case AMD64RBP, AMD64RIP, ARM64FP, ARM64LR:
+			if s.kind == regAtExpr || s.kind == regValExpr {
+				return false
+			}
+		}
+	}
+	return true
+}

@@ -1,0 +1,342 @@
+package stack
+
+import (
+	"debug/elf"
+	"encoding/binary"
+)
+
+var _ Walker = (*CFIWalker)(nil)
+
+// CFIWalker walks a stack by call frame information, which Debian's stripped
+// binaries have where frame pointers are missing, and over stretches that have
+// none (JIT code, embedded builtins) by frame pointer, until call frame
+// information takes up again. Signal handlers' frames are crossed: the frame
+// above one has its exact program counter. It ends with
+//
+//   - EndBottom where the rules say that there is no caller, as in _start and
+//     clone;
+//   - EndLimit where dst is full;
+//   - EndNoMapping where a return address lies in no module;
+//   - EndNoRule where no rule covers an address and the frame pointer leads
+//     nowhere either;
+//   - EndBadMemory where a saved register can't be read;
+//   - EndLoop where a frame does not lie further up the stack;
+//   - EndNone where the program counter is not known.
+//
+// The zero value with Modules set is ready for use.
+type CFIWalker struct {
+	// Modules are the process's executable mappings.
+	Modules *Modules
+	// NoFP ends a walk with EndNoRule instead of following frame pointers.
+	NoFP bool
+	// PACMask is FPWalker's.
+	PACMask uint64
+
+	regs  Regs
+	exact bool // regs' program counter is not a return address
+	fp    FPWalker
+	expr  exprMachine
+	buf   [maxBlock]byte
+	vals  [numRegs]uint64
+}
+
+// maxBlock is the most that is read of a frame at once: the registers in
+// arm64's signal frame.
+const maxBlock = 34 * 8
+
+// Where the kernel saves registers below a signal handler, counted from the
+// stack pointer in the trampoline: struct rt_sigframe of arch/x86/kernel and
+// arch/arm64/kernel/signal.c.
+const (
+	amd64SigRegs = 40               // uc.uc_mcontext
+	amd64SigRSP  = 40 + 15*8        // its rsp
+	arm64SigRegs = 128 + 176 + 8    // info, then uc.uc_mcontext.regs
+	arm64SigLen  = (31 + 1 + 1) * 8 // x0 … x30, sp, pc
+)
+
+// amd64SigOrder is the order of registers in struct sigcontext.
+var amd64SigOrder = [...]int{
+	AMD64R8, AMD64R9, AMD64R10, AMD64R11, AMD64R12, AMD64R13, AMD64R14, AMD64R15,
+	AMD64RDI, AMD64RSI, AMD64RBP, AMD64RBX, AMD64RDX, AMD64RAX, AMD64RCX, AMD64RSP, AMD64RIP,
+}
+
+// Registers that a called function keeps.
+const (
+	amd64Kept = 1<<AMD64RBX | 1<<AMD64RBP | 1<<AMD64RSP | 1<<AMD64R12 | 1<<AMD64R13 | 1<<AMD64R14 | 1<<AMD64R15 | 1<<AMD64RIP
+	arm64Kept = (1<<ARM64LR+1<<ARM64LR-1)&^(1<<19-1) | 1<<ARM64SP | 1<<ARM64PC
+)
+
+// Walk implements Walker.
+func (w *CFIWalker) Walk(dst []Frame, r *Regs, mem Memory) (int, End) {
+	pc, ok := r.Reg(r.pcNum())
+	switch {
+	case !ok:
+		return 0, EndNone
+	case len(dst) == 0:
+		return 0, EndLimit
+	}
+	w.regs, w.exact = *r, true
+	w.fp.PACMask = w.PACMask
+	dst[0] = Frame{PC: pc, How: HowRegs}
+	for n := 1; ; n++ {
+		how, end := w.step(mem)
+		if end != EndUnknown {
+			return n, end
+		}
+		if n == len(dst) {
+			return n, EndLimit
+		}
+		dst[n] = Frame{PC: w.regs.PC(), Return: !w.exact, How: how}
+	}
+}
+
+// step goes from a frame to its caller's; EndUnknown means that there is one.
+func (w *CFIWalker) step(mem Memory) (How, End) {
+	pc := w.regs.PC()
+	at := pc
+	if !w.exact {
+		// Trampolines of signal handlers are entered at their first byte.
+		if pc&15 == 0 && w.isSigreturn(mem, pc) {
+			return HowCFI, w.signal(mem)
+		}
+		at--
+	}
+	m := w.Modules.Find(at)
+	if m == nil {
+		return HowUnknown, EndNoMapping
+	}
+	if m.CFI != nil {
+		if rule := m.CFI.lookup(at - m.Bias); rule.cfa.kind != cfaNone {
+			return m.CFI.how, w.apply(m.CFI, rule, mem)
+		}
+	}
+	return HowFP, w.byFP(mem)
+}
+
+// byFP follows the frame pointer once.
+func (w *CFIWalker) byFP(mem Memory) End {
+	if w.NoFP {
+		return EndNoRule
+	}
+	fp, ok := w.regs.Reg(w.regs.fpNum())
+	if !ok {
+		return EndNoRule
+	}
+	ret, next, end := w.fp.step(w.regs.Machine, mem, fp, w.regs.SP())
+	switch {
+	case end == EndBottom && !w.exact:
+		return EndBottom
+	case end != EndUnknown, w.Modules.Find(ret-1) == nil:
+		return EndNoRule
+	}
+	w.regs.Have = 0
+	w.regs.SetPC(ret)
+	w.regs.SetSP(fp + 16)
+	w.regs.SetFP(next)
+	w.exact = false
+	return EndUnknown
+}
+
+// apply unwinds by a rule.
+func (w *CFIWalker) apply(t *CFITable, rule *cfiRule, mem Memory) End {
+	r := &w.regs
+	if rule.cfa.kind == cfaSignal {
+		return w.signal(mem)
+	}
+	cfa, end := w.cfa(t, rule, mem)
+	if end != EndUnknown {
+		return end
+	}
+	sp := r.SP()
+	if rule.cfa.kind == cfaReg && cfa < sp {
+		return EndLoop
+	}
+	block := w.readBlock(rule, cfa, sp, mem)
+	for i := range rule.saved {
+		s := &rule.saved[i]
+		v, end := w.value(t, s, cfa, sp, block, rule.lo, mem)
+		if end != EndUnknown {
+			return end
+		}
+		w.vals[i] = v
+	}
+	return w.enter(rule, cfa)
+}
+
+// enter puts the values that apply found into the registers.
+func (w *CFIWalker) enter(rule *cfiRule, cfa uint64) End {
+	r := &w.regs
+	ret := r.R[ARM64LR]
+	known := r.Machine == elf.EM_AARCH64 && r.Have&(1<<ARM64LR) != 0
+	pcNum, spNum := uint8(r.pcNum()), uint8(r.spNum())
+	kept, raNum := uint64(amd64Kept), uint8(returnReg(r.Machine))
+	if r.Machine == elf.EM_AARCH64 {
+		kept = arm64Kept
+	}
+	r.Have &= kept
+	newSP := cfa
+	for i := range rule.saved {
+		s := &rule.saved[i]
+		switch {
+		case s.kind == regUndef:
+			if s.num == raNum {
+				return EndBottom
+			}
+			r.Have &^= 1 << s.num
+			continue
+		case s.num == spNum:
+			newSP = w.vals[i]
+			continue
+		case s.num == raNum:
+			ret, known = w.vals[i], true
+		}
+		r.R[s.num] = w.vals[i]
+		r.Have |= 1 << s.num
+	}
+	if !known {
+		return EndNoRule
+	}
+	if r.Machine == elf.EM_AARCH64 {
+		ret = StripPAC(ret, w.PACMask)
+	}
+	if ret == 0 {
+		return EndBottom
+	}
+	if newSP == r.R[spNum] && !w.exact { // only a leaf may have no stack of its own
+		return EndLoop
+	}
+	r.R[pcNum], r.R[spNum] = ret, newSP
+	r.Have |= 1<<pcNum | 1<<spNum
+	w.exact = false
+	return EndUnknown
+}
+
+// cfa computes the canonical frame address.
+func (w *CFIWalker) cfa(t *CFITable, rule *cfiRule, mem Memory) (uint64, End) {
+	c := &rule.cfa
+	if c.kind == cfaExpr {
+		v, err := w.expr.eval(t.exprs[c.off], &w.regs, mem, 0, false)
+		return v, endOf(err)
+	}
+	v, ok := w.regs.Reg(int(c.reg))
+	if !ok {
+		return 0, EndNoRule
+	}
+	v += uint64(int64(c.off))
+	switch c.kind {
+	case cfaDeref:
+		word, err := w.word(v, mem)
+		return word + uint64(int64(c.off2)), endOf(err)
+	case cfaPLT:
+		if w.regs.PC()&15 >= uint64(c.off2) {
+			v += 8
+		}
+	}
+	return v, EndUnknown
+}
+
+func endOf(err error) End {
+	switch err {
+	case nil:
+		return EndUnknown
+	case errBadExpr:
+		return EndNoRule
+	}
+	return EndBadMemory
+}
+
+func (w *CFIWalker) word(addr uint64, mem Memory) (uint64, error) {
+	if err := mem.ReadMemory(w.buf[:8], addr); err != nil {
+		return 0, err
+	}
+	return binary.LittleEndian.Uint64(w.buf[:8]), nil
+}
+
+// readBlock reads all slots of a frame at once, which most frames allow.
+func (w *CFIWalker) readBlock(rule *cfiRule, cfa, sp uint64, mem Memory) []byte {
+	n := int64(rule.hi) - int64(rule.lo)
+	lo := cfa + uint64(int64(rule.lo))
+	if n < 8 || n > maxBlock || lo < sp {
+		return nil
+	}
+	if mem.ReadMemory(w.buf[:n], lo) != nil {
+		return nil
+	}
+	return w.buf[:n]
+}
+
+// value restores one register.
+func (w *CFIWalker) value(t *CFITable, s *savedReg, cfa, sp uint64, block []byte, lo int32, mem Memory) (uint64, End) {
+	addr := cfa + uint64(int64(s.off))
+	switch s.kind {
+	case regUndef:
+		return 0, EndUnknown
+	case regCFA:
+		return addr, EndUnknown
+	case regReg:
+		v, ok := w.regs.Reg(int(s.reg))
+		if !ok {
+			return 0, EndNoRule
+		}
+		return v, EndUnknown
+	case regAtCFA:
+		if block != nil {
+			return binary.LittleEndian.Uint64(block[s.off-lo:]), EndUnknown
+		}
+	case regAtReg:
+		base, ok := w.regs.Reg(int(s.reg))
+		if !ok {
+			return 0, EndNoRule
+		}
+		addr = base + uint64(int64(s.off))
+	case regAtExpr, regValExpr:
+		v, err := w.expr.eval(t.exprs[s.off], &w.regs, mem, cfa, true)
+		if err != nil || s.kind == regValExpr {
+			return v, endOf(err)
+		}
+		addr = v
+	}
+	if addr < sp && int(s.num) != AMD64RIP {
+		// GCC's epilogues do not say that a register was popped: a slot below
+		// the stack pointer was given back, and the register holds its value.
+		return w.regs.R[s.num], EndUnknown
+	}
+	v, err := w.word(addr, mem)
+	return v, endOf(err)
+}
+
+// isSigreturn looks for the instructions of a signal trampoline.
+func (w *CFIWalker) isSigreturn(mem Memory, pc uint64) bool {
+	if w.regs.Machine == elf.EM_AARCH64 {
+		// mov x8, #139; svc #0
+		return mem.ReadMemory(w.buf[:8], pc) == nil && binary.LittleEndian.Uint64(w.buf[:8]) == 0xd4000001_d2801168
+	}
+	// mov $15, %rax; syscall
+	return mem.ReadMemory(w.buf[:9], pc) == nil && string(w.buf[:9]) == "\x48\xc7\xc0\x0f\x00\x00\x00\x0f\x05"
+}
+
+// signal takes all registers from the frame that the kernel pushed.
+func (w *CFIWalker) signal(mem Memory) End {
+	r := &w.regs
+	sp := r.SP()
+	if r.Machine == elf.EM_AARCH64 {
+		if mem.ReadMemory(w.buf[:arm64SigLen], sp+arm64SigRegs) != nil {
+			return EndBadMemory
+		}
+		for i := range arm64SigLen / 8 { // DWARF numbers follow the kernel's order
+			r.R[i] = binary.LittleEndian.Uint64(w.buf[8*i:])
+		}
+		r.Have = 1<<(arm64SigLen/8) - 1
+	} else {
+		b := w.buf[:8*len(amd64SigOrder)]
+		if mem.ReadMemory(b, sp+amd64SigRegs) != nil {
+			return EndBadMemory
+		}
+		r.Have = 0
+		for i, n := range amd64SigOrder {
+			r.Set(n, binary.LittleEndian.Uint64(b[8*i:]))
+		}
+	}
+	w.exact = true
+	return EndUnknown
+}

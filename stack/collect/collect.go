@@ -1,0 +1,291 @@
+package collect
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"os"
+
+	"github.com/cilium/ebpf"
+
+	"github.com/borescope/borescope/internal/feature"
+	"github.com/borescope/borescope/internal/kernel"
+	"github.com/borescope/borescope/mapx"
+	"github.com/borescope/borescope/probe"
+	"github.com/borescope/borescope/stack"
+)
+
+// Options says what to collect. The zero value, and nil, collects kernel and
+// user stacks of every process but this one, the idle tasks left out.
+type Options struct {
+	// NoKernel and NoUser leave out one of the two stacks.
+	NoKernel, NoUser bool
+	// PIDs keeps only these processes (thread groups); empty keeps all.
+	PIDs []int
+	// Comm keeps only threads of this name (the first 15 bytes count); "" keeps all.
+	Comm string
+	// Idle keeps the samples of idle CPUs.
+	Idle bool
+	// Self keeps the samples of this process.
+	Self bool
+	// PerThread counts each thread by itself.
+	PerThread bool
+	// MaxStacks is how many distinct stacks and combinations of them there is
+	// room for; 0 is 16,384, which takes about 12 MiB of kernel memory. What
+	// finds no room is counted in Stats.
+	MaxStacks int
+	// Env is what the targets are resolved against; nil is this machine.
+	Env *probe.Env
+}
+
+// defaultMaxStacks is documented at Options.MaxStacks.
+const defaultMaxStacks = 16 << 10
+
+// Collector counts stacks until it is closed. One goroutine at a time calls
+// LoadWalker, AddProcess, Detach and Close, and one reads from Processes; the
+// rest is safe for concurrent use.
+type Collector struct {
+	handles
+	plan   *probe.Plan
+	filter *filter
+	spec   *ebpf.CollectionSpec
+	coll   *ebpf.Collection
+	link   *probe.Link
+	ring   *mapx.Ring
+
+	// From LoadWalker to Detach:
+	walker *ebpf.Collection
+	tables *stack.BPFTables
+	cfi    *stack.CFICache
+}
+
+// handles are what live and replayed collectors have in common.
+type handles struct {
+	counts   mapx.Table[Key, uint64]
+	segments mapx.Table[Segment, uint64]
+	counters mapx.Table[uint32, []uint64]
+	first    mapx.Source
+}
+
+// Stats says what was counted and what was lost.
+type Stats struct {
+	// Samples is the number of samples that passed the filters.
+	Samples uint64
+	// LostFull were not counted because there was no room for another key.
+	LostFull uint64
+	// LostNested were not counted because interrupts nested deeper than the
+	// scratch space; these are not part of Samples.
+	LostNested uint64
+	// CutShort were counted with a part of their stack missing, because there
+	// was no room for another stack.
+	CutShort uint64
+	// Unannounced are processes that Processes did not report, because its
+	// ring was full.
+	Unannounced uint64
+}
+
+// Lost is the number of samples that are in no count.
+func (s Stats) Lost() uint64 { return s.LostFull + s.LostNested }
+
+// Attach resolves the targets, loads a program for each kind among them, and
+// starts to collect. The caller closes the Collector.
+//
+// Its errors are those of probe.Resolve and of loading: an *UnsupportedError,
+// or one that wraps os.ErrPermission, names what is missing.
+func Attach(targets []probe.Target, o *Options) (*Collector, error) {
+	if o == nil {
+		o = new(Options)
+	}
+	if err := o.check(); err != nil {
+		return nil, fmt.Errorf("collect: %w", err)
+	}
+	env := o.Env
+	if env == nil {
+		env = probe.NewEnv(nil)
+	}
+	plan, err := probe.Resolve(env, targets, nil)
+	if err != nil {
+		return nil, err
+	}
+	c := &Collector{plan: plan}
+	if err := c.load(o); err != nil {
+		return nil, errors.Join(err, c.Close())
+	}
+	if err := c.open(); err != nil {
+		return nil, errors.Join(err, c.Close())
+	}
+	if c.link, err = plan.Attach(c.coll.Programs, nil); err != nil {
+		return nil, errors.Join(err, c.Close())
+	}
+	return c, nil
+}
+
+func (o *Options) check() error {
+	switch {
+	case o.NoKernel && o.NoUser:
+		return errors.New("neither kernel nor user stacks are asked for")
+	case o.MaxStacks < 0 || int64(o.MaxStacks) > math.MaxInt32:
+		return fmt.Errorf("MaxStacks %d is out of range", o.MaxStacks)
+	}
+	for _, pid := range o.PIDs {
+		if pid <= 0 {
+			return fmt.Errorf("process id %d is not positive", pid)
+		}
+	}
+	return nil
+}
+
+// load creates the maps and loads a program for each of the plan's.
+func (c *Collector) load(o *Options) error {
+	maxStacks := o.MaxStacks
+	if maxStacks == 0 {
+		maxStacks = defaultMaxStacks
+	}
+	spec := &ebpf.CollectionSpec{
+		Maps:     mapSpecs(uint32(maxStacks)),
+		Programs: make(map[string]*ebpf.ProgramSpec),
+	}
+	c.spec = spec
+	f := &filter{
+		noKernel: o.NoKernel, noUser: o.NoUser, idle: o.Idle,
+		perThread: o.PerThread, pids: len(o.PIDs) > 0, comm: o.Comm,
+	}
+	c.filter = f
+	if !o.Self {
+		f.self = uint32(os.Getpid())
+	}
+	if f.pids {
+		spec.Maps[mapPIDs] = pidsSpec(len(o.PIDs))
+	}
+	for i := range c.plan.Programs {
+		p := c.plan.ProgramSpec(i)
+		p.Instructions = f.program(i, false)
+		p.License = license
+		spec.Programs[c.plan.Programs[i].Name] = p
+	}
+	// Kernels before 5.11 charge maps against a limit. Where it can't be
+	// raised, loading says so.
+	_ = kernel.RaiseMemlock()
+	coll, err := ebpf.NewCollection(spec)
+	if err != nil {
+		return refusal(err)
+	}
+	c.coll = coll
+	for _, pid := range o.PIDs {
+		if err := coll.Maps[mapPIDs].Put(uint32(pid), uint32(0)); err != nil {
+			return fmt.Errorf("collect: filter process %d: %w", pid, err)
+		}
+	}
+	return nil
+}
+
+// refusal says why a program could not be loaded. A missing privilege is the
+// most frequent cause, and then the rest of the story only hides it.
+func refusal(err error) error {
+	err = feature.Explain(feature.Perf, err)
+	var why *feature.UnknownError
+	if errors.Is(err, os.ErrPermission) && errors.As(err, &why) {
+		return fmt.Errorf("collect: %s: %w", why.Hint, os.ErrPermission)
+	}
+	return fmt.Errorf("collect: load: %w", err)
+}
+
+// open makes typed readers of the maps.
+func (c *Collector) open() error {
+	counts, err := mapx.New[Key, uint64](c.coll.Maps[mapCounts])
+	if err != nil {
+		return err
+	}
+	segments, err := mapx.New[Segment, uint64](c.coll.Maps[mapSegments])
+	if err != nil {
+		return err
+	}
+	counters, err := mapx.NewPerCPU[uint32, uint64](c.coll.Maps[mapCounters])
+	if err != nil {
+		return err
+	}
+	c.ring, err = mapx.OpenRing(c.coll.Maps[mapFirst], &mapx.RingOptions{
+		Lost: c.coll.Maps[mapCounters], LostSlot: counterRing,
+	})
+	if err != nil {
+		return err
+	}
+	c.handles = handles{counts, segments, counters, c.ring}
+	return nil
+}
+
+// Plan returns how the targets were attached. It is nil for a replay.
+func (c *Collector) Plan() *probe.Plan { return c.plan }
+
+// Samples returns what has been counted so far, in a fixed order.
+func (c *Collector) Samples() ([]Sample, error) {
+	// The counts first: every stack that they name is then among the segments.
+	counts, err := c.counts.Snapshot()
+	if err != nil {
+		return nil, fmt.Errorf("collect: read counts: %w", err)
+	}
+	segments, err := c.segments.Snapshot()
+	if err != nil {
+		return nil, fmt.Errorf("collect: read stacks: %w", err)
+	}
+	return samples(counts, segments), nil
+}
+
+// Stats returns what was counted and lost so far.
+func (c *Collector) Stats() (Stats, error) {
+	snap, err := c.counters.Snapshot()
+	if err != nil {
+		return Stats{}, fmt.Errorf("collect: read counters: %w", err)
+	}
+	var total [numCounters]uint64
+	for _, e := range snap.Entries {
+		if e.Key < numCounters {
+			for _, n := range e.Value {
+				total[e.Key] += n
+			}
+		}
+	}
+	return Stats{
+		Samples:     total[counterSamples],
+		LostFull:    total[counterFull],
+		LostNested:  total[counterNested],
+		CutShort:    total[counterSegments],
+		Unannounced: total[counterRing],
+	}, nil
+}
+
+// Processes is the stream of first sights: a record when a process is sampled
+// for the first time, so that a reader can look at it while it lives, and
+// another when one of its threads is first seen under another name, as after an
+// exec. ParseProcess reads a record.
+func (c *Collector) Processes() mapx.Source { return c.first }
+
+// Detach stops collecting, and frees what only collecting needs. What was
+// counted can still be read.
+func (c *Collector) Detach() error {
+	if c == nil || c.link == nil {
+		return nil
+	}
+	err := c.link.Close()
+	if c.walker != nil {
+		c.walker.Close()
+	}
+	c.tables, c.cfi = nil, nil
+	return err
+}
+
+// Close stops collecting and frees the maps. Readers of Processes get
+// os.ErrClosed. Closing twice, or a nil Collector, does nothing.
+func (c *Collector) Close() error {
+	if c == nil {
+		return nil
+	}
+	err := c.Detach()
+	if c.ring != nil {
+		err = errors.Join(err, c.ring.Close())
+	}
+	if c.coll != nil {
+		c.coll.Close()
+	}
+	return err
+}

@@ -1,0 +1,100 @@
+package collect
+
+import "github.com/borescope/borescope/stack"
+
+// The layouts that the BPF program and this package share. A test checks the
+// offsets against the Go structs.
+
+const (
+	// segmentPCs is how many addresses a Segment holds: a hash map's key is at
+	// most 512 bytes (MAX_BPF_STACK, kernel/bpf/hashtab.c).
+	segmentPCs = 63
+	// helperFrames is how many frames of a stack the kernel's helper is asked
+	// for: two segments. Its own default limit is 127 (perf_event_max_stack).
+	helperFrames = 2 * segmentPCs
+	// walkerFrames is the same for the walker of package stack: eight segments.
+	walkerFrames = 8 * segmentPCs
+)
+
+// Segment is a part of a stack, and the key under which the kernel knows it.
+// The program looks stacks up by their addresses themselves, so two stacks
+// never share an id, whatever their hashes: the map compares whole keys.
+type Segment struct {
+	// Parent is the id of the segment that holds the frames further in, 0 for
+	// the innermost.
+	Parent uint64
+	// PCs are the addresses, innermost first, zero behind the last.
+	PCs [segmentPCs]uint64
+}
+
+// StackID names a stack: the id of its outermost segment, or, as a negative
+// number, the errno with which the kernel refused to walk; 0 is a stack that
+// was not asked for or is empty.
+type StackID int64
+
+// Key identifies what is counted: a process or thread, and its stacks.
+type Key struct {
+	Kernel StackID
+	User   StackID
+	// PID is the process (thread group), TID the thread, 0 unless asked for.
+	PID uint32
+	TID uint32
+	// Comm is the thread's name, NUL-padded.
+	Comm [16]byte
+	// Program is the index of the plan's program that took the sample.
+	Program uint32
+	// UserEnd is userWalked plus the stack.End of a user stack that package
+	// stack's walker walked, whose frames are in its form
+	// (stack.DecodeBPFFrame); 0 where the kernel's helper did.
+	UserEnd uint32
+}
+
+const (
+	keyKernel  = 0
+	keyUser    = 8
+	keyPID     = 16
+	keyTID     = 20
+	keyComm    = 24
+	keyProgram = 40
+	keyUserEnd = 44
+	keySize    = 48
+
+	// PID, TID and Comm are together the key of mapSeen.
+	seenSize = keyProgram - keyPID
+
+	segmentSize = 8 + 8*segmentPCs
+
+	// A scratch slot: the counter it is claimed by, the last id it gave out,
+	// the key being built, zeros, then the state of package stack's walker, which
+	// ends with the stack's addresses. The helper's stack lies in the same place.
+	scratchClaims = 0
+	scratchLastID = 8
+	scratchKey    = 16
+	scratchZeros  = scratchKey + keySize
+	scratchState  = scratchZeros + 8*segmentPCs
+	// scratchSlots bounds how deep one CPU's samples may nest: task, soft
+	// interrupt, interrupt, NMI.
+	scratchSlots = 4
+)
+
+// userWalked is the bit of Key.UserEnd that is always set with the walker.
+const userWalked = 1 << 8
+
+// walker is the walker of user stacks, as it is built into programs.
+var walker = stack.BPFWalker{Machine: machine, MaxFrames: walkerFrames}
+
+var (
+	scratchPCs = int32(scratchState + walker.PCsOffset())
+	// Room to clear a segment's worth behind the last frame.
+	scratchSize = uint32(scratchState + walker.StateSize() + 8*segmentPCs)
+)
+
+// The slots of the counters' per-CPU array.
+const (
+	counterSamples  = iota // samples that passed the filters
+	counterFull            // lost: no room for another key
+	counterNested          // lost: all scratch slots of a CPU in use
+	counterSegments        // stacks cut short: no room for another segment
+	counterRing            // first sights of a process that were not sent
+	numCounters
+)

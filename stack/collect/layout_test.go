@@ -1,0 +1,33 @@
+package collect
+
+import (
+	"testing"
+	"unsafe"
+)
+
+// The program writes these structs by offset.
+func TestLayout(t *testing.T) {
+	var k Key
+	var s Segment
+	for _, c := range []struct {
+		name      string
+		got, want uintptr
+	}{
+		{"Key.Kernel", unsafe.Offsetof(k.Kernel), keyKernel},
+		{"Key.User", unsafe.Offsetof(k.User), keyUser},
+		{"Key.PID", unsafe.Offsetof(k.PID), keyPID},
+		{"Key.TID", unsafe.Offsetof(k.TID), keyTID},
+		{"Key.Comm", unsafe.Offsetof(k.Comm), keyComm},
+		{"Key.Program", unsafe.Offsetof(k.Program), keyProgram},
+		{"Key.UserEnd", unsafe.Offsetof(k.UserEnd), keyUserEnd},
+		{"Key", unsafe.Sizeof(k), keySize},
+		{"Segment", unsafe.Sizeof(s), segmentSize},
+	} {
+		if c.got != c.want {
+			t.Errorf("%s is at or of %d, the program uses %d", c.name, c.got, c.want)
+		}
+	}
+	if segmentSize > 512 {
+		t.Errorf("a segment of %d bytes is no key: MAX_BPF_STACK is 512", segmentSize)
+	}
+}

@@ -1,0 +1,332 @@
+package collect_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/borescope/borescope/internal/testenv"
+	"github.com/borescope/borescope/mapx"
+	"github.com/borescope/borescope/probe"
+	"github.com/borescope/borescope/stack"
+	"github.com/borescope/borescope/stack/collect"
+	"github.com/borescope/borescope/symbol"
+)
+
+func TestMain(m *testing.M) { testenv.Main(m) }
+
+const workload = 23
+
+var sink int
+
+// leaf has no prologue that grows the stack: growing it would enter the
+// function, and hit a probe at its entry, a second time.
+//
+//go:noinline
+//go:nosplit
+func leaf(n int) { sink += n }
+
+//go:noinline
+func caller() {
+	for i := range workload {
+		leaf(i)
+		syscall.Getppid()
+	}
+}
+
+// TestWorkload is the child of the tests below: it waits for a line, does 23
+// calls, says so and waits for the end of its input.
+func TestWorkload(t *testing.T) {
+	if os.Getenv("COLLECT_WORKLOAD") != "1" {
+		return
+	}
+	in := bufio.NewReader(os.Stdin)
+	in.ReadString('\n')
+	caller()
+	os.Stdout.WriteString("done\n")
+	in.ReadString('\n')
+	os.Exit(0)
+}
+
+// child is a started workload.
+type child struct {
+	t   *testing.T
+	cmd *exec.Cmd
+	in  *os.File
+	out *bufio.Reader
+}
+
+func startChild(t *testing.T) *child {
+	t.Helper()
+	cmd := exec.Command("/proc/self/exe", "-test.run=^TestWorkload$")
+	// A signal for preemption may step over a probed instruction twice.
+	cmd.Env = append(os.Environ(), "COLLECT_WORKLOAD=1", "GODEBUG=asyncpreemptoff=1")
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd.Stdin = r
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	r.Close()
+	t.Cleanup(func() { w.Close(); cmd.Wait() })
+	return &child{t, cmd, w, bufio.NewReader(out)}
+}
+
+func (c *child) work() {
+	c.t.Helper()
+	c.in.WriteString("go\n")
+	if line, err := c.out.ReadString('\n'); err != nil || line != "done\n" {
+		c.t.Fatalf("workload said %q, %v", line, err)
+	}
+}
+
+func attach(t *testing.T, target probe.Target, o *collect.Options) *collect.Collector {
+	t.Helper()
+	c, err := collect.Attach([]probe.Target{target}, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// finish checks that 23 samples were counted and nothing was lost, and that
+// nothing is left after Close.
+func finish(t *testing.T, c *collect.Collector) []collect.Sample {
+	t.Helper()
+	samples, err := c.Samples()
+	if err != nil {
+		t.Fatal(err)
+	}
+	stats, err := c.Stats()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var n uint64
+	for _, s := range samples {
+		n += s.Count
+	}
+	if n != workload || stats.Samples != workload || stats.Lost() != 0 || stats.CutShort != 0 {
+		t.Errorf("counted %d of %d, stats %+v", n, workload, stats)
+	}
+	owned := testenv.ObjectsOf(0)
+	if owned.Len() == 0 {
+		t.Error("the open collector holds no BPF object")
+	}
+	for range 2 {
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	owned.WaitGone(t)
+	return samples
+}
+
+// A uprobe on a Go function: 23 hits with their stacks, which name the caller.
+func TestUprobe(t *testing.T) {
+	testenv.Need(t, testenv.Root, testenv.Uprobes)
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := startChild(t)
+	c := attach(t, probe.Uprobe{Path: exe, Symbol: "github.com/borescope/borescope/stack/collect_test.leaf"},
+		&collect.Options{PIDs: []int{w.cmd.Process.Pid}})
+	w.work()
+	samples := finish(t, c)
+
+	p, err := symbol.OpenProcess(w.cmd.Process.Pid, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	for _, s := range samples {
+		if s.PID != w.cmd.Process.Pid || s.TID != 0 || s.Comm == "" {
+			t.Errorf("sample of %d/%d %q", s.PID, s.TID, s.Comm)
+		}
+		if len(s.User.Frames) < 3 {
+			t.Fatalf("user stack %+v", s.User)
+		}
+		var names []string
+		for _, f := range s.User.Frames {
+			names = append(names, p.Resolve(nil, []uint64{f.LookupPC()})[0].Name)
+		}
+		if filepath.Ext(names[0]) != ".leaf" {
+			t.Errorf("the innermost frame is %q, want leaf: %q", names[0], names)
+		}
+		if last := names[len(names)-1]; last != "runtime.goexit" && last != "runtime.goexit.abi0" {
+			t.Errorf("the outermost frame is %q, want runtime.goexit: %q", last, names)
+		}
+	}
+}
+
+// A tracepoint, by thread, with user stacks only.
+func TestTracepoint(t *testing.T) {
+	testenv.Need(t, testenv.Root, testenv.Tracefs, testenv.File("/sys/kernel/tracing/events/syscalls/sys_enter_getppid/id"))
+	w := startChild(t)
+	c := attach(t, probe.Tracepoint{Group: "syscalls", Name: "sys_enter_getppid"},
+		&collect.Options{PIDs: []int{w.cmd.Process.Pid}, PerThread: true, NoKernel: true})
+
+	// The first sight of the process is announced while it lives.
+	w.work()
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	var rec mapx.Record
+	if err := c.Processes().ReadInto(ctx, &rec); err != nil {
+		t.Fatal(err)
+	}
+	if pid, tid, err := collect.ParseProcess(&rec); err != nil || pid != w.cmd.Process.Pid || tid == 0 {
+		t.Errorf("announced %d/%d, %v, want process %d", pid, tid, err, w.cmd.Process.Pid)
+	}
+	for _, s := range finish(t, c) {
+		if s.TID == 0 || s.Kernel.End != stack.EndNone || len(s.Kernel.Frames) != 0 {
+			t.Errorf("sample of thread %d with kernel stack %+v", s.TID, s.Kernel)
+		}
+	}
+	if err := c.Processes().ReadInto(context.Background(), &rec); !errors.Is(err, os.ErrClosed) {
+		t.Errorf("reading after Close: %v", err)
+	}
+}
+
+// A kernel function, in kernels that have kprobes.
+func TestKprobe(t *testing.T) {
+	testenv.Need(t, testenv.Root, testenv.Kprobes)
+	w := startChild(t)
+	symbol := map[string]string{"amd64": "__x64_sys_getppid", "arm64": "__arm64_sys_getppid"}[runtime.GOARCH]
+	c := attach(t, probe.Kprobe{Symbol: symbol}, &collect.Options{PIDs: []int{w.cmd.Process.Pid}})
+	w.work()
+	for _, s := range finish(t, c) {
+		if len(s.Kernel.Frames) == 0 || len(s.User.Frames) == 0 {
+			t.Errorf("a stack is missing: kernel %+v, user %+v", s.Kernel, s.User)
+		}
+	}
+}
+
+// Without room for the stacks, what is lost is counted.
+func TestLossIsCounted(t *testing.T) {
+	testenv.Need(t, testenv.Root, testenv.Perf)
+	c := attach(t, probe.Perf{Freq: 4999}, &collect.Options{MaxStacks: 1, Idle: true, Self: true})
+	defer c.Close()
+	stop := time.After(300 * time.Millisecond)
+	for busy := true; busy; {
+		select {
+		case <-stop:
+			busy = false
+		default:
+			for range 100 {
+				caller()
+			}
+		}
+	}
+	if err := c.Detach(); err != nil {
+		t.Fatal(err)
+	}
+	samples, err := c.Samples()
+	if err != nil {
+		t.Fatal(err)
+	}
+	stats, err := c.Stats()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var n uint64
+	for _, s := range samples {
+		n += s.Count
+	}
+	if len(samples) != 1 || stats.LostFull == 0 || stats.Samples != n+stats.LostFull {
+		t.Errorf("%d keys with %d samples, stats %+v: counted + lost must be all", len(samples), n, stats)
+	}
+}
+
+// The walker takes over without losing or doubling an event, or says why not.
+func TestLoadWalker(t *testing.T) {
+	testenv.Need(t, testenv.Root, testenv.Uprobes)
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := startChild(t)
+	c := attach(t, probe.Uprobe{Path: exe, Symbol: "github.com/borescope/borescope/stack/collect_test.leaf"},
+		&collect.Options{PIDs: []int{w.cmd.Process.Pid}})
+	defer c.Close()
+	if err := c.LoadWalker(); err != nil {
+		testenv.SkipUnsupported(t, err)
+		t.Fatal(err)
+	}
+	w.work()
+	for _, s := range finish(t, c) {
+		if len(s.User.Frames) == 0 || s.User.Frames[0].How != stack.HowRegs {
+			t.Errorf("user stack %+v, want one of the walker's", s.User)
+		}
+	}
+}
+
+// A stripped shell has no frame pointers; the walker sees its stacks whole.
+func TestWalkerSeesWholeStacks(t *testing.T) {
+	testenv.Need(t, testenv.Root, testenv.Perf, testenv.Tool("sh"))
+	sh := exec.Command("sh", "-c", "while :; do :; done")
+	if err := sh.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { sh.Process.Kill(); sh.Wait() }()
+	c := attach(t, probe.Perf{Freq: 999}, &collect.Options{PIDs: []int{sh.Process.Pid}})
+	defer c.Close()
+	if err := c.LoadWalker(); err != nil {
+		testenv.SkipUnsupported(t, err)
+		t.Fatal(err)
+	}
+	if err := c.AddProcess(sh.Process.Pid); err != nil {
+		t.Log(err) // the vsyscall page has no file
+	}
+	before, err := c.Samples()
+	if err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(time.Second)
+	if err := c.Detach(); err != nil {
+		t.Fatal(err)
+	}
+	samples, err := c.Samples()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var whole, all int64
+	count := func(samples []collect.Sample, sign int64) {
+		for _, s := range samples {
+			all += sign * int64(s.Count)
+			if s.User.End == stack.EndBottom {
+				whole += sign * int64(s.Count)
+			}
+		}
+	}
+	count(samples, 1)
+	count(before, -1)
+	if all < 100 || float64(whole) < 0.99*float64(all) {
+		t.Errorf("%d of %d user stacks reach the thread's start, want 99 %%", whole, all)
+	}
+}
+
+func TestAttachErrors(t *testing.T) {
+	for name, o := range map[string]*collect.Options{
+		"no stacks":    {NoKernel: true, NoUser: true},
+		"negative":     {MaxStacks: -1},
+		"bad process":  {PIDs: []int{0}},
+		"bad process2": {PIDs: []int{1, -5}},
+	} {
+		if _, err := collect.Attach([]probe.Target{probe.Perf{Freq: 99}}, o); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+}

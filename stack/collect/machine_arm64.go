@@ -1,0 +1,5 @@
+package collect
+
+import "debug/elf"
+
+const machine = elf.EM_AARCH64

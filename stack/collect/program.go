@@ -1,0 +1,383 @@
+package collect
+
+import (
+	"encoding/binary"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+
+	"github.com/borescope/borescope/stack"
+)
+
+// license is what the programs declare: bpf_get_stack is for GPL-compatible
+// programs only (gpl_only in kernel/bpf/stackmap.c).
+const license = "Dual MIT/GPL"
+
+// Names of the maps in the collection.
+const (
+	mapCounts   = "counts"
+	mapSegments = "segments"
+	mapScratch  = "scratch"
+	mapCounters = "counters"
+	mapSeen     = "seen"
+	mapFirst    = "first"
+	mapPIDs     = "pids"
+	mapMode     = "mode"
+)
+
+// mapSpecs returns the maps of a collector with room for maxStacks stacks.
+func mapSpecs(maxStacks uint32) map[string]*ebpf.MapSpec {
+	return map[string]*ebpf.MapSpec{
+		mapCounts: {
+			Name: mapCounts, Type: ebpf.Hash,
+			KeySize: keySize, ValueSize: 8, MaxEntries: maxStacks,
+		},
+		mapSegments: {
+			Name: mapSegments, Type: ebpf.Hash,
+			KeySize: segmentSize, ValueSize: 8, MaxEntries: maxStacks,
+		},
+		mapScratch: {
+			Name: mapScratch, Type: ebpf.PerCPUArray,
+			KeySize: 4, ValueSize: scratchSize, MaxEntries: scratchSlots,
+		},
+		mapCounters: {
+			Name: mapCounters, Type: ebpf.PerCPUArray,
+			KeySize: 4, ValueSize: 8, MaxEntries: numCounters,
+		},
+		mapSeen: {
+			Name: mapSeen, Type: ebpf.LRUHash,
+			KeySize: seenSize, ValueSize: 8, MaxEntries: 1 << 14,
+		},
+		mapMode:  {Name: mapMode, Type: ebpf.Array, KeySize: 4, ValueSize: 4, MaxEntries: 1},
+		mapFirst: {Name: mapFirst, Type: ebpf.RingBuf, MaxEntries: 1 << 16},
+	}
+}
+
+// pidsSpec is the map of the processes to keep.
+func pidsSpec(n int) *ebpf.MapSpec {
+	return &ebpf.MapSpec{
+		Name: mapPIDs, Type: ebpf.Hash, KeySize: 4, ValueSize: 4, MaxEntries: uint32(n),
+	}
+}
+
+// Registers that keep their meaning through the whole program; helpers leave
+// R6 to R9 alone.
+const (
+	regCtx     = asm.R6
+	regID      = asm.R7 // tgid<<32 | tid
+	regScratch = asm.R8
+	regTmp     = asm.R9
+)
+
+// Stack slots of the program's own frame.
+const (
+	slotIndex = -4  // u32 key of array lookups
+	slotClaim = -8  // u32 index of the claimed scratch slot
+	slotValue = -16 // u64 value for map updates; the record of mapFirst
+)
+
+// A new segment's id: the count above the CPU above the scratch slot. It stays
+// positive for 2^39 segments a slot.
+const (
+	idCPUShift   = 4
+	idCountShift = 24
+)
+
+// filter is what the programs leave out, and how they key what they keep.
+type filter struct {
+	noKernel, noUser bool
+	idle             bool
+	perThread        bool
+	self             uint32 // this process, 0 to keep it
+	pids             bool   // only those in mapPIDs
+	comm             string
+}
+
+// program returns the instructions that count the current stacks. index is the
+// program's place in its plan.
+//
+// Filter, claim a scratch slot, find both stacks' ids, count the key, release
+// the slot. With walk, the user's stack is walked by package stack's walker,
+// which the caller adds; without, by the kernel's helper. Both forms are
+// attached for a moment when one takes over from the other, and mapMode says
+// which of them counts.
+func (f *filter) program(index int, walk bool) asm.Instructions {
+	var b builder
+	b.add(asm.Mov.Reg(regCtx, asm.R1))
+	if !f.noUser {
+		b.exitUnlessMode(walk)
+	}
+	b.add(
+		asm.FnGetCurrentPidTgid.Call(),
+		asm.Mov.Reg(regID, asm.R0),
+	)
+	f.filterTask(&b)
+	b.claimScratch()
+	f.fillKey(&b, index)
+	b.count(counterSamples)
+	if !f.noKernel {
+		b.askHelper(0)
+		b.stackID(keyKernel, helperFrames)
+	}
+	switch {
+	case f.noUser:
+	case walk:
+		b.walkUser()
+		b.stackID(keyUser, walkerFrames)
+	default:
+		const bpfFUserStack = 1 << 8 // BPF_F_USER_STACK, include/uapi/linux/bpf.h
+		b.askHelper(bpfFUserStack)
+		b.stackID(keyUser, helperFrames)
+	}
+	b.countKey()
+	b.firstSight()
+	b.label("release")
+	b.add(asm.Mov.Imm(asm.R1, -1), asm.AddAtomic.Mem(regScratch, asm.R1, asm.DWord, scratchClaims))
+	b.label("exit")
+	b.add(asm.Mov.Imm(asm.R0, 0), asm.Return())
+	return b.insns
+}
+
+// exitUnlessMode leaves when it is the other form's turn: 0 in mapMode is the
+// helper's, 1 the walker's.
+func (b *builder) exitUnlessMode(walk bool) {
+	mode := int32(0)
+	if walk {
+		mode = 1
+	}
+	b.lookupIndex(mapMode, 0)
+	b.add(
+		asm.JEq.Imm(asm.R0, 0, "exit"),
+		asm.LoadMem(asm.R1, asm.R0, 0, asm.Word),
+		asm.JNE.Imm(asm.R1, mode, "exit"),
+	)
+}
+
+// filterTask leaves when the current task is not to be counted.
+func (f *filter) filterTask(b *builder) {
+	if !f.idle {
+		// Only the idle tasks have thread group 0 and thread 0.
+		b.add(asm.JEq.Imm(regID, 0, "exit"))
+	}
+	if f.self == 0 && !f.pids {
+		return
+	}
+	b.add(asm.Mov.Reg(regTmp, regID), asm.RSh.Imm(regTmp, 32))
+	if f.self != 0 {
+		b.add(asm.JEq.Imm(regTmp, int32(f.self), "exit"))
+	}
+	if f.pids {
+		b.add(asm.StoreMem(asm.RFP, slotIndex, regTmp, asm.Word))
+		b.lookup(mapPIDs, asm.RFP, slotIndex)
+		b.add(asm.JEq.Imm(asm.R0, 0, "exit"))
+	}
+}
+
+// claimScratch leaves a slot in regScratch that nobody else on this CPU uses.
+//
+// A slot is claimed by adding one to its counter and reading it back: whoever
+// sees 1 owns it, whoever sees more takes its claim back and tries the next.
+// That holds whether the other user is an interrupt, which ends before this
+// program goes on, or a program of another task that preempted this one and
+// may outlast it; and it needs no atomic operation that 5.10 lacks.
+func (b *builder) claimScratch() {
+	for slot := range scratchSlots {
+		b.lookupIndex(mapScratch, int32(slot))
+		b.add(
+			asm.StoreImm(asm.RFP, slotClaim, int64(slot), asm.Word),
+			asm.JEq.Imm(asm.R0, 0, "exit"),
+			asm.Mov.Reg(regScratch, asm.R0),
+			asm.Mov.Imm(asm.R1, 1),
+			asm.AddAtomic.Mem(regScratch, asm.R1, asm.DWord, scratchClaims),
+			asm.LoadMem(asm.R1, regScratch, scratchClaims, asm.DWord),
+			asm.JEq.Imm(asm.R1, 1, "claimed"),
+			asm.Mov.Imm(asm.R1, -1),
+			asm.AddAtomic.Mem(regScratch, asm.R1, asm.DWord, scratchClaims),
+		)
+	}
+	b.count(counterNested)
+	b.add(asm.Ja.Label("exit"))
+	b.label("claimed")
+}
+
+// fillKey writes the key but for the stacks.
+func (f *filter) fillKey(b *builder, index int) {
+	b.add(
+		asm.Mov.Imm(asm.R1, 0),
+		asm.StoreMem(regScratch, scratchKey+keyKernel, asm.R1, asm.DWord),
+		asm.StoreMem(regScratch, scratchKey+keyUser, asm.R1, asm.DWord),
+		asm.Mov.Reg(asm.R2, regID),
+		asm.RSh.Imm(asm.R2, 32),
+		asm.StoreMem(regScratch, scratchKey+keyPID, asm.R2, asm.Word),
+	)
+	if f.perThread {
+		b.add(asm.StoreMem(regScratch, scratchKey+keyTID, regID, asm.Word))
+	} else {
+		b.add(asm.StoreMem(regScratch, scratchKey+keyTID, asm.R1, asm.Word))
+	}
+	b.add(
+		asm.Mov.Imm(asm.R1, int32(index)),
+		asm.StoreMem(regScratch, scratchKey+keyProgram, asm.R1, asm.DWord), // and UserEnd
+		asm.Mov.Reg(asm.R1, regScratch),
+		asm.Add.Imm(asm.R1, scratchKey+keyComm),
+		asm.Mov.Imm(asm.R2, 16),
+		asm.FnGetCurrentComm.Call(),
+	)
+	if f.comm == "" {
+		return
+	}
+	var want [16]byte
+	copy(want[:15], f.comm)
+	for i := 0; i < len(want); i += 8 {
+		b.add(
+			asm.LoadMem(asm.R1, regScratch, int16(scratchKey+keyComm+i), asm.DWord),
+			asm.LoadImm(asm.R2, int64(binary.NativeEndian.Uint64(want[i:])), asm.DWord),
+			asm.JNE.Reg(asm.R1, asm.R2, "release"),
+		)
+	}
+}
+
+// askHelper has the kernel walk a stack into the scratch slot; R0 is its size
+// in bytes, or a negative errno.
+func (b *builder) askHelper(flags int32) {
+	b.add(
+		asm.Mov.Reg(asm.R1, regCtx),
+		asm.Mov.Reg(asm.R2, regScratch),
+		asm.Add.Imm(asm.R2, scratchPCs),
+		asm.Mov.Imm(asm.R3, 8*helperFrames),
+		asm.Mov.Imm(asm.R4, flags),
+		asm.FnGetStack.Call(),
+	)
+}
+
+// walkUser does the same with package stack's walker.
+func (b *builder) walkUser() {
+	b.add(
+		asm.Mov.Reg(asm.R1, regScratch),
+		asm.Add.Imm(asm.R1, scratchState),
+		asm.Call.Label(stack.BPFWalkFunc),
+		asm.LSh.Imm(asm.R0, 3),
+		asm.LoadMem(asm.R1, regScratch, int16(scratchState+walker.EndOffset()), asm.Word),
+		asm.Or.Imm(asm.R1, userWalked),
+		asm.StoreMem(regScratch, scratchKey+keyUserEnd, asm.R1, asm.Word),
+	)
+}
+
+// stackID writes the id of the stack in the scratch slot, R0 bytes long, to the
+// key's field, or R0 itself if that is an error.
+func (b *builder) stackID(field int32, frames int) {
+	done, refused := b.unique("stack"), b.unique("refused")
+	b.add(
+		asm.JSLE.Imm(asm.R0, 0, refused),
+		asm.JGT.Imm(asm.R0, int32(8*frames), done), // for the verifier
+
+		// Whoever walked wrote the frames and no more; clear what lies behind.
+		asm.Mov.Reg(regTmp, asm.R0),
+		asm.Mov.Reg(asm.R1, regScratch),
+		asm.Add.Imm(asm.R1, scratchPCs),
+		asm.Add.Reg(asm.R1, regTmp),
+		asm.Mov.Imm(asm.R2, 8*segmentPCs),
+		asm.Mov.Reg(asm.R3, regScratch),
+		asm.Add.Imm(asm.R3, scratchZeros),
+		asm.FnProbeReadKernel.Call(),
+		asm.Mov.Imm(asm.R0, 0),
+	)
+	for from := 0; from < frames; from += segmentPCs {
+		// A segment begins with its parent, which goes where the last address
+		// of the segment before was; that is no longer needed.
+		at := scratchPCs + int32(8*from) - 8
+		b.add(asm.StoreMem(regScratch, int16(at), asm.R0, asm.DWord))
+		b.segmentID(at, done)
+		b.add(
+			asm.StoreMem(regScratch, int16(scratchKey+field), asm.R0, asm.DWord),
+			asm.JLE.Imm(regTmp, int32(8*(from+segmentPCs)), done),
+		)
+	}
+	b.add(asm.Ja.Label(done))
+	b.label(refused)
+	b.add(asm.StoreMem(regScratch, int16(scratchKey+field), asm.R0, asm.DWord))
+	b.label(done)
+}
+
+// segmentID leaves in R0 the id of the segment at an offset of the scratch
+// slot, giving it one if it is new. Without room for it, it counts that and
+// goes to full.
+func (b *builder) segmentID(off int32, full string) {
+	known, raced, got := b.unique("known"), b.unique("raced"), b.unique("got")
+	b.lookup(mapSegments, regScratch, off)
+	b.add(
+		asm.JNE.Imm(asm.R0, 0, known),
+
+		// An id is unique by the CPU, the scratch slot and the slot's own count.
+		asm.FnGetSmpProcessorId.Call(),
+		asm.LoadMem(asm.R1, regScratch, scratchLastID, asm.DWord),
+		asm.Add.Imm(asm.R1, 1),
+		asm.StoreMem(regScratch, scratchLastID, asm.R1, asm.DWord),
+		asm.LSh.Imm(asm.R1, idCountShift),
+		asm.LSh.Imm(asm.R0, idCPUShift),
+		asm.Or.Reg(asm.R0, asm.R1),
+		asm.LoadMem(asm.R1, asm.RFP, slotClaim, asm.Word),
+		asm.Or.Reg(asm.R0, asm.R1),
+		asm.StoreMem(asm.RFP, slotValue, asm.R0, asm.DWord),
+	)
+	b.update(mapSegments, regScratch, off, bpfNoExist)
+	b.add(
+		asm.JNE.Imm(asm.R0, 0, raced),
+		asm.LoadMem(asm.R0, asm.RFP, slotValue, asm.DWord),
+		asm.Ja.Label(got),
+	)
+	b.label(raced) // or full
+	b.lookup(mapSegments, regScratch, off)
+	b.add(asm.JNE.Imm(asm.R0, 0, known))
+	b.count(counterSegments)
+	b.add(asm.Ja.Label(full))
+	b.label(known)
+	b.add(asm.LoadMem(asm.R0, asm.R0, 0, asm.DWord))
+	b.label(got)
+}
+
+// countKey adds one to the key's count.
+func (b *builder) countKey() {
+	b.lookup(mapCounts, regScratch, scratchKey)
+	b.add(
+		asm.JNE.Imm(asm.R0, 0, "add"),
+		asm.Mov.Imm(asm.R1, 1),
+		asm.StoreMem(asm.RFP, slotValue, asm.R1, asm.DWord),
+	)
+	b.update(mapCounts, regScratch, scratchKey, bpfNoExist)
+	b.add(asm.JEq.Imm(asm.R0, 0, "counted"))
+	// Another CPU was faster, or the map is full.
+	b.lookup(mapCounts, regScratch, scratchKey)
+	b.add(asm.JNE.Imm(asm.R0, 0, "add"))
+	b.count(counterFull)
+	b.add(asm.Ja.Label("release"))
+	b.label("add")
+	b.add(
+		asm.Mov.Imm(asm.R1, 1),
+		asm.AddAtomic.Mem(asm.R0, asm.R1, asm.DWord, 0),
+		asm.Ja.Label("release"),
+	)
+	b.label("counted")
+}
+
+// firstSight sends the process's ids when it is seen for the first time under
+// a name, so that a reader can look at it while it lives, and again when it
+// runs another program.
+func (b *builder) firstSight() {
+	b.lookup(mapSeen, regScratch, scratchKey+keyPID)
+	b.add(
+		asm.JNE.Imm(asm.R0, 0, "release"),
+		asm.StoreMem(asm.RFP, slotValue, regID, asm.DWord),
+	)
+	b.update(mapSeen, regScratch, scratchKey+keyPID, bpfAny)
+	b.loadMap(asm.R1, mapFirst)
+	b.add(
+		asm.Mov.Reg(asm.R2, asm.RFP),
+		asm.Add.Imm(asm.R2, slotValue),
+		asm.Mov.Imm(asm.R3, 8),
+		asm.Mov.Imm(asm.R4, 0),
+		asm.FnRingbufOutput.Call(),
+		asm.JEq.Imm(asm.R0, 0, "release"),
+	)
+	b.count(counterRing)
+}

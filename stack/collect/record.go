@@ -1,0 +1,58 @@
+package collect
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"github.com/borescope/borescope/mapx"
+)
+
+// Names of the streams and tables in a recording.
+const (
+	recCounts    = "counts"
+	recSegments  = "segments"
+	recCounters  = "counters"
+	recProcesses = "processes"
+)
+
+// Record has rec keep what is read from now on, so that Replay gives it back.
+// It is called before the first read. The caller closes rec after the last.
+func (c *Collector) Record(rec *mapx.Recorder) {
+	c.counts = mapx.RecordTable(rec, recCounts, c.counts)
+	c.segments = mapx.RecordTable(rec, recSegments, c.segments)
+	c.counters = mapx.RecordTable(rec, recCounters, c.counters)
+	c.first = rec.Stream(recProcesses, c.first)
+}
+
+// Replay returns a Collector that reads from a recording what a live one read.
+// It works on every system.
+func Replay(rec *mapx.Recording) (*Collector, error) {
+	counts, err := mapx.ReplayTable[Key, uint64](rec, recCounts)
+	if err != nil {
+		return nil, fmt.Errorf("collect: %w", err)
+	}
+	segments, err := mapx.ReplayTable[Segment, uint64](rec, recSegments)
+	if err != nil {
+		return nil, fmt.Errorf("collect: %w", err)
+	}
+	counters, err := mapx.ReplayTable[uint32, []uint64](rec, recCounters)
+	if err != nil {
+		return nil, fmt.Errorf("collect: %w", err)
+	}
+	first, err := rec.Stream(recProcesses, nil)
+	if err != nil {
+		return nil, fmt.Errorf("collect: %w", err)
+	}
+	return &Collector{handles: handles{counts, segments, counters, first}}, nil
+}
+
+// ParseProcess reads a record of Processes: the process, and the thread that
+// was seen first.
+func ParseProcess(rec *mapx.Record) (pid, tid int, err error) {
+	if len(rec.Data) < 8 {
+		return 0, 0, fmt.Errorf("collect: process record of %d bytes, want 8", len(rec.Data))
+	}
+	// The program stores pid<<32|tid as one number.
+	id := binary.NativeEndian.Uint64(rec.Data)
+	return int(id >> 32), int(uint32(id)), nil
+}

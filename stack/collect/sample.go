@@ -1,0 +1,140 @@
+package collect
+
+import (
+	"bytes"
+	"cmp"
+	"slices"
+
+	"github.com/borescope/borescope/mapx"
+	"github.com/borescope/borescope/stack"
+)
+
+// Sample is one combination of process, kernel stack and user stack, and how
+// often it was seen. It is plain data.
+type Sample struct {
+	// PID is the process, TID the thread (0 unless Options.PerThread).
+	PID, TID int
+	// Comm is the thread's name.
+	Comm string
+	// Program is the index of the plan's program that took the sample.
+	Program int
+	// Kernel and User are the stacks, innermost frame first. A kernel stack
+	// ends at the bottom or at the frame limit. Of a user stack that the kernel
+	// walked by frame pointers nobody knows whether it reached the thread's
+	// start, so its End is EndUnknown, EndLimit, or EndFault where there is none
+	// to walk; after LoadWalker it is what the walker found.
+	Kernel, User stack.Stack
+	// Count is the number of samples.
+	Count uint64
+}
+
+// samples joins the two tables. Samples come in a fixed order: by process,
+// thread, command, program and stacks.
+func samples(counts mapx.Snapshot[Key, uint64], segments mapx.Snapshot[Segment, uint64]) []Sample {
+	byID := make(map[uint64]*Segment, len(segments.Entries))
+	for i := range segments.Entries {
+		e := &segments.Entries[i]
+		byID[e.Value] = &e.Key
+	}
+	out := make([]Sample, 0, len(counts.Entries))
+	for i := range counts.Entries {
+		k := &counts.Entries[i].Key
+		out = append(out, Sample{
+			PID:     int(k.PID),
+			TID:     int(k.TID),
+			Comm:    commString(k.Comm[:]),
+			Program: int(k.Program),
+			Kernel:  helperStack(byID, k.Kernel, stack.EndBottom),
+			User:    userStack(byID, k),
+			Count:   counts.Entries[i].Value,
+		})
+	}
+	slices.SortFunc(out, compare)
+	return out
+}
+
+// commString cuts a NUL-padded name.
+func commString(b []byte) string {
+	if i := bytes.IndexByte(b, 0); i >= 0 {
+		b = b[:i]
+	}
+	return string(b)
+}
+
+// helperStack is a stack that the kernel walked. whole is the reason given for
+// one that ends before the frame limit.
+func helperStack(byID map[uint64]*Segment, id StackID, whole stack.End) stack.Stack {
+	pcs, end := addresses(byID, id)
+	if end != stack.EndUnknown {
+		return stack.Stack{End: end}
+	}
+	s := stack.Stack{End: whole}
+	for i, pc := range pcs {
+		s.Frames = append(s.Frames, stack.Frame{PC: pc, Return: i > 0, How: stack.HowKernel})
+	}
+	if len(pcs) == helperFrames {
+		s.End = stack.EndLimit
+	}
+	return s
+}
+
+// userStack is the user stack of a key, whoever walked it.
+func userStack(byID map[uint64]*Segment, k *Key) stack.Stack {
+	if k.UserEnd == 0 {
+		return helperStack(byID, k.User, stack.EndUnknown)
+	}
+	pcs, end := addresses(byID, k.User)
+	if end != stack.EndUnknown {
+		return stack.Stack{End: end}
+	}
+	s := stack.Stack{End: stack.End(k.UserEnd &^ userWalked)}
+	for i, v := range pcs {
+		s.Frames = append(s.Frames, stack.DecodeBPFFrame(v, i == 0))
+	}
+	return s
+}
+
+// addresses puts a stack together from its segments, innermost first. If there
+// is none, it says why.
+func addresses(byID map[uint64]*Segment, id StackID) (pcs []uint64, none stack.End) {
+	switch {
+	case id < 0:
+		return nil, stack.EndFault
+	case id == 0:
+		return nil, stack.EndNone
+	}
+	// Segments are linked from the outside in, and a corrupt recording may
+	// link them in a circle.
+	var chain [walkerFrames / segmentPCs]*Segment
+	n := 0
+	for next := uint64(id); next != 0; n++ {
+		seg := byID[next]
+		if seg == nil || n == len(chain) {
+			return nil, stack.EndBadMemory
+		}
+		chain[n] = seg
+		next = seg.Parent
+	}
+	for i := n - 1; i >= 0; i-- {
+		for _, pc := range chain[i].PCs {
+			if pc == 0 {
+				break
+			}
+			pcs = append(pcs, pc)
+		}
+	}
+	return pcs, stack.EndUnknown
+}
+
+func compare(a, b Sample) int {
+	return cmp.Or(
+		cmp.Compare(a.PID, b.PID),
+		cmp.Compare(a.TID, b.TID),
+		cmp.Compare(a.Comm, b.Comm),
+		cmp.Compare(a.Program, b.Program),
+		slices.CompareFunc(a.User.Frames, b.User.Frames, comparePC),
+		slices.CompareFunc(a.Kernel.Frames, b.Kernel.Frames, comparePC),
+	)
+}
+
+func comparePC(a, b stack.Frame) int { return cmp.Compare(a.PC, b.PC) }

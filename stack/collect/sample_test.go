@@ -1,0 +1,109 @@
+package collect
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/borescope/borescope/mapx"
+	"github.com/borescope/borescope/stack"
+)
+
+// deep returns n addresses from start, and the segments the program would
+// have stored them in, under ids counted from id.
+func deep(start uint64, n int, id uint64) (pcs []uint64, segs []mapx.Entry[Segment, uint64]) {
+	var parent uint64
+	for n > 0 {
+		var seg Segment
+		seg.Parent = parent
+		for i := range min(n, segmentPCs) {
+			seg.PCs[i] = start + uint64(len(pcs))
+			pcs = append(pcs, seg.PCs[i])
+			n--
+		}
+		segs = append(segs, mapx.Entry[Segment, uint64]{Key: seg, Value: id})
+		parent = id
+		id++
+	}
+	return pcs, segs
+}
+
+func pcsOf(s stack.Stack) []uint64 {
+	var pcs []uint64
+	for _, f := range s.Frames {
+		pcs = append(pcs, f.PC)
+	}
+	return pcs
+}
+
+func comm(s string) (c [16]byte) {
+	copy(c[:], s)
+	return c
+}
+
+func TestSamplesJoinsSegments(t *testing.T) {
+	for _, n := range []int{1, 2, segmentPCs - 1, segmentPCs, segmentPCs + 1, helperFrames - 1, helperFrames} {
+		pcs, segs := deep(0x1000, n, 7)
+		slices.Reverse(segs) // a map's order is arbitrary
+		counts := mapx.Snapshot[Key, uint64]{Entries: []mapx.Entry[Key, uint64]{{
+			Key:   Key{Kernel: -14, User: StackID(7 + len(segs) - 1), PID: 42, Comm: comm("sh")},
+			Value: 3,
+		}}}
+		got := samples(counts, mapx.Snapshot[Segment, uint64]{Entries: segs})
+		if len(got) != 1 || got[0].PID != 42 || got[0].Comm != "sh" || got[0].Count != 3 {
+			t.Fatalf("%d frames: got %+v", n, got)
+		}
+		if g := pcsOf(got[0].User); !slices.Equal(g, pcs) {
+			t.Errorf("%d frames: user stack %x, want %x", n, g, pcs)
+		}
+		if f := got[0].User.Frames; f[0].Return || n > 1 && !f[1].Return {
+			t.Errorf("%d frames: the leaf is no return address, all others are: %+v", n, f[:min(n, 2)])
+		}
+		want := stack.EndUnknown
+		if n == helperFrames {
+			want = stack.EndLimit
+		}
+		if got[0].User.End != want || got[0].Kernel.End != stack.EndFault {
+			t.Errorf("%d frames: ends %v and %v, want %v and %v",
+				n, got[0].User.End, got[0].Kernel.End, want, stack.EndFault)
+		}
+	}
+}
+
+// A recording may be damaged: segments missing, or linked in a circle.
+func TestSamplesOfBrokenSegments(t *testing.T) {
+	loop := []mapx.Entry[Segment, uint64]{
+		{Key: Segment{Parent: 2, PCs: [segmentPCs]uint64{1}}, Value: 1},
+		{Key: Segment{Parent: 1, PCs: [segmentPCs]uint64{2}}, Value: 2},
+	}
+	for name, segs := range map[string][]mapx.Entry[Segment, uint64]{"missing": nil, "circle": loop} {
+		counts := mapx.Snapshot[Key, uint64]{Entries: []mapx.Entry[Key, uint64]{{Key: Key{User: 1}, Value: 1}}}
+		got := samples(counts, mapx.Snapshot[Segment, uint64]{Entries: segs})
+		if len(got) != 1 || got[0].User.End != stack.EndBadMemory || len(got[0].User.Frames) != 0 {
+			t.Errorf("%s: got %+v, want no frames and EndBadMemory", name, got)
+		}
+	}
+}
+
+func TestSamplesOrder(t *testing.T) {
+	_, segs := deep(0x10, 1, 1)
+	_, more := deep(0x20, 1, 2)
+	segs = append(segs, more...)
+	counts := mapx.Snapshot[Key, uint64]{}
+	for _, k := range []Key{
+		{PID: 9, Comm: comm("b"), User: 2},
+		{PID: 9, Comm: comm("b"), User: 1},
+		{PID: 9, Comm: comm("a"), User: 2},
+		{PID: 3, Comm: comm("z"), User: 2},
+	} {
+		counts.Entries = append(counts.Entries, mapx.Entry[Key, uint64]{Key: k, Value: 1})
+	}
+	want := samples(counts, mapx.Snapshot[Segment, uint64]{Entries: segs})
+	slices.Reverse(counts.Entries)
+	got := samples(counts, mapx.Snapshot[Segment, uint64]{Entries: segs})
+	if !slices.EqualFunc(got, want, func(a, b Sample) bool { return compare(a, b) == 0 }) {
+		t.Errorf("order depends on the map's: %+v and %+v", got, want)
+	}
+	if got[0].PID != 3 || got[1].Comm != "a" || got[2].User.Frames[0].PC != 0x10 {
+		t.Errorf("not in order: %+v", got)
+	}
+}

@@ -1,0 +1,131 @@
+package collect
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+	"github.com/cilium/ebpf/btf"
+
+	"github.com/borescope/borescope/internal/feature"
+	"github.com/borescope/borescope/stack"
+)
+
+// cfiBytes bounds the compiled rules that are kept in this process, besides
+// those that the kernel has, so that a file is compiled once.
+const cfiBytes = 16 << 20
+
+// LoadWalker has user stacks walked by call frame information from now on,
+// inside BPF, so that they are whole in programs that were built without frame
+// pointers, which is most of them. It applies to the processes given to
+// AddProcess; others are walked by frame pointers, as before.
+//
+// Collecting goes on meanwhile: loading takes some ten milliseconds. It needs
+// Linux 5.17 and the kernel's BTF; where they are missing it returns an
+// *UnsupportedError and changes nothing. The tables take 13 MiB of kernel
+// memory and six bytes of this process's for each row of the files' rules.
+func (c *Collector) LoadWalker() error {
+	if c.link == nil || c.filter.noUser || c.tables != nil {
+		return nil
+	}
+	for _, f := range []feature.Feature{feature.BPFLoop, feature.TaskBTF, feature.TaskPtRegs} {
+		if err := feature.Test(f); err != nil {
+			return err
+		}
+	}
+	spec := &ebpf.CollectionSpec{
+		Maps:     make(map[string]*ebpf.MapSpec),
+		Programs: make(map[string]*ebpf.ProgramSpec),
+	}
+	for _, m := range stack.BPFMaps(nil) {
+		spec.Maps[m.Name] = &ebpf.MapSpec{
+			Name: m.Name, Type: ebpf.MapType(m.Type),
+			KeySize: m.KeySize, ValueSize: m.ValueSize, MaxEntries: m.MaxEntries,
+		}
+	}
+	shared := make(map[string]*ebpf.Map)
+	for name, m := range c.coll.Maps {
+		shared[name] = m
+		spec.Maps[name] = c.spec.Maps[name]
+	}
+	for i := range c.plan.Programs {
+		p := c.plan.ProgramSpec(i)
+		p.Instructions = withFuncInfo(p.Name, append(c.filter.program(i, true), walker.Instructions()...))
+		p.License = license
+		spec.Programs[p.Name] = p
+	}
+	coll, err := ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{MapReplacements: shared})
+	if err != nil {
+		return fmt.Errorf("collect: load the stack walker: %w", err)
+	}
+	c.walker = coll
+	maps := make(map[string]stack.BPFMap)
+	for name, m := range coll.Maps {
+		maps[name] = m
+	}
+	if c.tables, err = stack.NewBPFTables(maps, nil); err != nil {
+		return err
+	}
+	c.cfi = &stack.CFICache{MaxBytes: cfiBytes}
+	return c.takeOver(coll)
+}
+
+// takeOver attaches the programs that walk beside those that ask the helper,
+// gives them the turn by one write, so that no event is counted twice or not at
+// all, and detaches the others. (A program array to jump through would need no
+// second link, but while it is torn down a map listing of another process can
+// make the kernel leak it: prog_array_map_clear, kernel/bpf/arraymap.c, takes a
+// reference for work that is queued already.)
+func (c *Collector) takeOver(coll *ebpf.Collection) error {
+	link, err := c.plan.Attach(coll.Programs, nil)
+	if err != nil {
+		return err
+	}
+	if err := coll.Maps[mapMode].Put(uint32(0), uint32(1)); err != nil {
+		return errors.Join(fmt.Errorf("collect: switch to the stack walker: %w", err), link.Close())
+	}
+	old := c.link
+	c.link = link
+	return old.Close()
+}
+
+// AddProcess gives the walker the rules for a process's files, which are
+// compiled once for each file and shared. A process that maps other files
+// later is added again. Without LoadWalker it does nothing.
+//
+// The error says what could not be read; the process's other files are walked
+// by their rules all the same.
+func (c *Collector) AddProcess(pid int) error {
+	if c.tables == nil {
+		return nil
+	}
+	mods, err := c.cfi.Modules(pid)
+	if mods == nil {
+		return err
+	}
+	return errors.Join(err, c.tables.SetProcess(pid, mods))
+}
+
+// withFuncInfo names the functions of a program by BTF, which bpf_loop's
+// callbacks need.
+func withFuncInfo(name string, insns asm.Instructions) asm.Instructions {
+	long := &btf.Int{Name: "long", Size: 8, Encoding: btf.Signed}
+	u64 := &btf.Int{Name: "unsigned long", Size: 8}
+	ptr := &btf.Pointer{Target: &btf.Void{}}
+	funcs := map[string][]btf.FuncParam{
+		name:              {{Name: "ctx", Type: ptr}},
+		stack.BPFWalkFunc: {{Name: "state", Type: ptr}},
+		stack.BPFStepFunc: {{Name: "index", Type: u64}, {Name: "context", Type: ptr}},
+	}
+	insns[0] = insns[0].WithSymbol(name)
+	for i, ins := range insns {
+		if params, ok := funcs[ins.Symbol()]; ok {
+			insns[i] = btf.WithFuncMetadata(ins, &btf.Func{
+				Name: ins.Symbol(), Linkage: btf.StaticFunc,
+				Type: &btf.FuncProto{Return: long, Params: params},
+			})
+		}
+	}
+	return insns
+}

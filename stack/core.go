@@ -1,0 +1,384 @@
+package stack
+
+import (
+	"bytes"
+	"debug/elf"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"slices"
+	"sort"
+
+	"github.com/borescope/borescope/elfnotes"
+	"github.com/borescope/borescope/internal/decompress"
+	"github.com/borescope/borescope/internal/elffile"
+)
+
+// Core is a core file: the memory and the threads of a process as it was when
+// it crashed or was recorded. It implements Memory for what the file holds, and
+// is safe for concurrent use but for Close.
+type Core struct {
+	// Machine is the process's architecture.
+	Machine elf.Machine
+	// PID is the process, Comm its name; 0 and empty if the file does not say.
+	PID  int
+	Comm string
+	// Threads are the threads, the one that crashed first.
+	Threads []CoreThread
+
+	r      io.ReaderAt
+	closer io.Closer
+	notes  []byte
+	segs   []coreSegment
+	files  []elfnotes.Mapping
+	vdso   uint64
+
+	phdr, phnum uint64 // the program's own headers in memory
+}
+
+// CoreThread is a thread's state.
+type CoreThread struct {
+	TID  int
+	Regs Regs
+}
+
+// coreSegment is a stretch of the process's memory; size bytes of it are in the
+// file.
+type coreSegment struct {
+	addr, memsz, off, size uint64
+	flags                  elf.ProgFlag
+}
+
+func (s *coreSegment) end() uint64 { return s.addr + s.memsz }
+
+// CoreOptions choose where a core file's programs and libraries are found. The
+// zero value and nil are this machine's root.
+type CoreOptions struct {
+	// Root is the tree that the paths in the core file are looked up in; nil is
+	// this machine's.
+	Root fs.FS
+}
+
+// ErrNoMemory says that a core file or a recording does not hold an address.
+var ErrNoMemory = errNoMemory
+
+// maxCoreSize bounds what a compressed core file may expand to.
+const maxCoreSize = 1 << 30
+
+// OpenCore opens a core file: the kernel's, gcore's, or WriteCore's; it may be
+// compressed (gzip, zstd, xz, lz4; then it is held in memory, up to 1 GiB). The
+// caller closes it.
+func OpenCore(path string) (*Core, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	var magic [8]byte
+	_, _ = f.ReadAt(magic[:], 0)
+	if format := decompress.Detect(magic[:]); format != decompress.None {
+		defer f.Close()
+		data, err := os.ReadFile(path)
+		if err == nil {
+			data, err = decompress.All(format, data, maxCoreSize)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", path, err)
+		}
+		return namedCore(path, bytes.NewReader(data), int64(len(data)))
+	}
+	st, err := f.Stat()
+	if err == nil {
+		var c *Core
+		if c, err = namedCore(path, f, st.Size()); err == nil {
+			c.closer = f
+			return c, nil
+		}
+	}
+	f.Close()
+	return nil, err
+}
+
+func namedCore(path string, r io.ReaderAt, size int64) (*Core, error) {
+	c, err := NewCore(r, size)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return c, nil
+}
+
+// NewCore reads a core file of the given size through r, which must stay
+// readable as long as the Core is used.
+func NewCore(r io.ReaderAt, size int64) (*Core, error) {
+	f, err := elffile.New(r, size)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	if f.Type != elf.ET_CORE {
+		return nil, fmt.Errorf("not a core file but %v", f.Type)
+	}
+	if f.Class != elf.ELFCLASS64 || f.Machine != elf.EM_X86_64 && f.Machine != elf.EM_AARCH64 {
+		return nil, fmt.Errorf("core file of %v: %w", f.Machine, errors.ErrUnsupported)
+	}
+	c := &Core{Machine: f.Machine, r: r}
+	for _, p := range f.Progs {
+		switch p.Type {
+		case elf.PT_LOAD:
+			s := coreSegment{addr: p.Vaddr, memsz: p.Memsz, off: p.Offset, flags: p.Flags}
+			if p.Offset < uint64(size) { // a core file may have been cut short
+				s.size = min(p.Filesz, p.Memsz, uint64(size)-p.Offset)
+			}
+			if s.end() < s.addr {
+				return nil, fmt.Errorf("core file: segment at %#x is too long", s.addr)
+			}
+			c.segs = append(c.segs, s)
+		case elf.PT_NOTE:
+			if err := c.readNotes(f, p); err != nil {
+				return nil, err
+			}
+		}
+	}
+	slices.SortStableFunc(c.segs, func(a, b coreSegment) int {
+		if a.addr < b.addr {
+			return -1
+		}
+		return 1
+	})
+	if len(c.Threads) == 0 {
+		return nil, errors.New("core file: no threads")
+	}
+	return c, nil
+}
+
+// maxCoreNotes is some 60,000 threads.
+const maxCoreNotes = 256 << 20
+
+func (c *Core) readNotes(f *elffile.File, p elffile.Prog) error {
+	if p.Filesz > maxCoreNotes {
+		return fmt.Errorf("core file: %d bytes of notes", p.Filesz)
+	}
+	b := make([]byte, min(p.Filesz, uint64(f.Size())))
+	if n, err := c.r.ReadAt(b, int64(p.Offset)); n < len(b) {
+		return fmt.Errorf("core file: notes: %w", err)
+	}
+	c.notes = b
+	notes, errOf := elfnotes.All(b, f.Order, int(p.Align))
+	for n := range notes {
+		c.take(n)
+	}
+	return errOf()
+}
+
+// take keeps what a note says.
+func (c *Core) take(n elfnotes.Note) {
+	n.Class, n.Machine = elf.ELFCLASS64, c.Machine
+	v, err := n.Decode()
+	if err != nil {
+		return // a note that is malformed says nothing; the threads' are checked
+	}
+	switch v := v.(type) {
+	case elfnotes.PRStatus:
+		t := CoreThread{TID: int(v.PID), Regs: Regs{Machine: c.Machine}}
+		for i := range numRegs {
+			if x, ok := v.Reg(i); ok {
+				t.Regs.Set(i, x)
+			}
+		}
+		c.Threads = append(c.Threads, t)
+	case elfnotes.PRPSInfo:
+		c.PID, c.Comm = int(v.PID), v.Name
+	case elfnotes.FileMap:
+		c.files = v.Mappings
+	case elfnotes.Auxv:
+		const atPHDR, atPHNum, atSysinfoEHDR = 3, 5, 33
+		c.vdso, _ = v.Find(atSysinfoEHDR)
+		c.phdr, _ = v.Find(atPHDR)
+		c.phnum, _ = v.Find(atPHNum)
+	}
+}
+
+// Close closes the file that OpenCore opened.
+func (c *Core) Close() error {
+	if c == nil || c.closer == nil {
+		return nil
+	}
+	f := c.closer
+	c.closer = nil
+	return f.Close()
+}
+
+// ReadMemory implements Memory. Pages that the kernel left out of the file (by
+// coredump_filter, mostly programs' code) can't be read.
+func (c *Core) ReadMemory(dst []byte, addr uint64) error {
+	for len(dst) > 0 {
+		s := c.segment(addr)
+		if s == nil || addr-s.addr >= s.size {
+			return errNoMemory
+		}
+		n := min(uint64(len(dst)), s.size-(addr-s.addr))
+		if got, err := c.r.ReadAt(dst[:n], int64(s.off+addr-s.addr)); uint64(got) < n {
+			return fmt.Errorf("core file: %w", err)
+		}
+		dst, addr = dst[n:], addr+n
+	}
+	return nil
+}
+
+// segment returns the segment that holds an address.
+func (c *Core) segment(addr uint64) *coreSegment {
+	i := sort.Search(len(c.segs), func(i int) bool { return c.segs[i].addr > addr }) - 1
+	if i < 0 || addr >= c.segs[i].end() {
+		return nil
+	}
+	return &c.segs[i]
+}
+
+// Modules returns the executable mappings. As with CFICache.Modules, the error
+// joins one for each file that can't be used, and does not mean that the modules
+// can't. A file that is not the one that was mapped (its build-id differs from
+// the one in the core file) is not used.
+func (c *Core) Modules(opts *CoreOptions) (*Modules, error) {
+	var root fs.FS
+	if opts != nil {
+		root = opts.Root
+	}
+	var list []Module
+	var errs []error
+	tables := make(map[string]*coreFile)
+	for i := range c.files {
+		f := &c.files[i]
+		// gcore leaves executable mappings out: what is not there may be code.
+		if s := c.segment(f.Start); s != nil && s.flags&elf.PF_X == 0 {
+			continue
+		}
+		m := Module{Start: f.Start, End: f.End, Name: f.Path}
+		code, err := c.loadModule(root, tables, f, &m)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", m.Name, err))
+		}
+		if code {
+			list = append(list, m)
+		}
+	}
+	named := NewModules(list...)
+	for i := range c.segs {
+		s := &c.segs[i]
+		isVDSO := c.vdso >= s.addr && c.vdso < s.end()
+		if s.flags&elf.PF_X == 0 && !isVDSO || s.memsz == 0 || named.Find(s.addr) != nil {
+			continue
+		}
+		m := Module{Start: s.addr, End: s.end()} // JIT code
+		if isVDSO {
+			if err := c.loadVDSO(&m); err != nil {
+				errs = append(errs, fmt.Errorf("[vdso]: %w", err))
+			}
+		}
+		list = append(list, m)
+	}
+	return NewModules(list...), errors.Join(errs...)
+}
+
+func (c *Core) loadVDSO(m *Module) error {
+	m.Name = "[vdso]"
+	image := make([]byte, min(m.End-m.Start, maxVDSO))
+	if err := c.ReadMemory(image, m.Start); err != nil {
+		return err
+	}
+	return m.loadImage(image)
+}
+
+type coreFile struct {
+	cachedCFI
+	err  error
+	said bool // the caller has the error
+}
+
+// loadModule finds a mapped file's table, and says whether the mapping is code.
+func (c *Core) loadModule(root fs.FS, tables map[string]*coreFile, f *elfnotes.Mapping, m *Module) (bool, error) {
+	t := tables[f.Path]
+	if t == nil {
+		t = &coreFile{}
+		t.cachedCFI, t.err = readRootCFI(root, f.Path, c.buildID(f.Path))
+		tables[f.Path] = t
+	}
+	if t.err != nil { // without the file there is no telling, but by the core itself
+		s := c.segment(f.Start)
+		code := s != nil && s.flags&elf.PF_X != 0
+		err := t.err
+		var format *elffile.FormatError
+		if errors.As(err, &format) && !code {
+			return false, nil // a locale, a font
+		}
+		if t.said {
+			err = nil
+		}
+		t.said = true
+		return code, err
+	}
+	for _, s := range t.bias {
+		if f.Offset+(f.End-f.Start) > s.offset && f.Offset < s.offset+s.size {
+			m.CFI, m.Bias = t.table, m.Start-f.Offset+s.offset-s.vaddr
+			return true, nil
+		}
+	}
+	s := c.segment(f.Start)
+	return s != nil && s.flags&elf.PF_X != 0, nil
+}
+
+// buildID finds a file's build-id in the core file, where the kernel keeps the
+// first page of ELF files.
+func (c *Core) buildID(path string) string {
+	for _, m := range c.files {
+		if m.Path != path || m.Offset != 0 {
+			continue
+		}
+		s := c.segment(m.Start)
+		if s == nil {
+			return ""
+		}
+		n := min(s.size-min(s.size, m.Start-s.addr), 1<<16)
+		image := make([]byte, n)
+		if c.ReadMemory(image, m.Start) != nil {
+			return ""
+		}
+		return imageBuildID(image)
+	}
+	return ""
+}
+
+// imageBuildID looks for the note in the first pages of an ELF file, whose
+// section headers are not there.
+func imageBuildID(image []byte) string {
+	f, err := elf.NewFile(bytes.NewReader(withoutSections(image)))
+	if err != nil {
+		return ""
+	}
+	for _, p := range f.Progs {
+		if p.Type != elf.PT_NOTE || p.Off+p.Filesz > uint64(len(image)) || p.Off+p.Filesz < p.Off {
+			continue
+		}
+		notes, _ := elfnotes.All(image[p.Off:p.Off+p.Filesz], f.ByteOrder, int(p.Align))
+		for n := range notes {
+			if v, err := n.Decode(); err == nil {
+				if id, ok := v.(elfnotes.ID); ok {
+					return id.String()
+				}
+			}
+		}
+	}
+	return ""
+}
+
+// withoutSections returns an ELF64 image whose header names no sections.
+func withoutSections(image []byte) []byte {
+	const shoff, shnum = 0x28, 0x3c
+	if len(image) < 64 {
+		return image
+	}
+	image = slices.Clone(image)
+	clear(image[shoff : shoff+8])
+	clear(image[shnum : shnum+4])
+	return image
+}

@@ -1,0 +1,140 @@
+package stack
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/borescope/borescope/internal/testenv"
+)
+
+// TestCoreMatchesEuStack takes a core file of a running program with threads,
+// and compares all stacks with eu-stack's, and those of the small core file made
+// of it with gdb's.
+func TestCoreMatchesEuStack(t *testing.T) {
+	testenv.Need(t, testenv.Root)
+	for _, tool := range []string{"gcore", "eu-stack", "gdb"} {
+		if _, err := exec.LookPath(tool); err != nil {
+			t.Skip(err)
+		}
+	}
+	if testing.Short() {
+		t.Skip("-short")
+	}
+	pid := startWorkload(t, "python3", []string{"python3", "-c", `
+import threading, json, time
+def f(n):
+    if n: return f(n-1)
+    while True: json.dumps(list(range(1000)))
+threading.Thread(target=f, args=(20,), daemon=True).start()
+threading.Thread(target=lambda: time.sleep(1000), daemon=True).start()
+f(5)`})
+	dir := t.TempDir()
+	if out, err := exec.Command("gcore", "-o", filepath.Join(dir, "core"), strconv.Itoa(pid)).CombinedOutput(); err != nil {
+		t.Skipf("gcore: %v: %s", err, out)
+	}
+	path := filepath.Join(dir, "core."+strconv.Itoa(pid))
+	want := euStack(t, path)
+	got := coreStacks(t, path)
+	if len(want) != 3 || len(got) != 3 {
+		t.Fatalf("%d threads, eu-stack has %d", len(got), len(want))
+	}
+	for tid, chain := range want {
+		if !slices.Equal(got[tid], chain) {
+			t.Errorf("thread %d: got %#x\neu-stack has %#x", tid, got[tid], chain)
+		}
+	}
+
+	small := filepath.Join(dir, "small")
+	shrink(t, path, small)
+	for tid, chain := range coreStacks(t, small) {
+		if !slices.Equal(chain, want[tid]) {
+			t.Errorf("thread %d of the small core: got %#x, want %#x", tid, chain, want[tid])
+		}
+	}
+	exe, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for tid, chain := range want { // gdb starts with the first thread
+		if tid == pid {
+			if g := gdbBacktrace(t, exe, small); !slices.Equal(g, chain) {
+				t.Errorf("gdb on the small core: %#x, want %#x", g, chain)
+			}
+		}
+	}
+}
+
+func shrink(t *testing.T, from, to string) {
+	t.Helper()
+	c, err := OpenCore(from)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	f, err := os.Create(to)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := WriteCore(f, c); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+	a, _ := os.Stat(from)
+	b, _ := os.Stat(to)
+	t.Logf("core file of %d bytes made one of %d", a.Size(), b.Size())
+	if b.Size() > a.Size()/10 {
+		t.Errorf("not much smaller: %d bytes of %d", b.Size(), a.Size())
+	}
+}
+
+func coreStacks(t *testing.T, path string) map[int][]uint64 {
+	t.Helper()
+	c, err := OpenCore(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	mods, err := c.Modules(nil)
+	if err != nil {
+		t.Log(err)
+	}
+	w := c.Walker(mods)
+	out := make(map[int][]uint64)
+	frames := make([]Frame, 1000)
+	for i := range c.Threads {
+		n, end := w.Walk(frames, &c.Threads[i].Regs, c)
+		if end != EndBottom {
+			t.Errorf("thread %d ends with %v", c.Threads[i].TID, end)
+		}
+		out[c.Threads[i].TID] = pcs(frames[:n])
+	}
+	return out
+}
+
+func euStack(t *testing.T, core string) map[int][]uint64 {
+	t.Helper()
+	b, err := exec.Command("eu-stack", "--core", core).Output()
+	if len(b) == 0 {
+		t.Skipf("eu-stack: %v", err)
+	}
+	out := make(map[int][]uint64)
+	tid := 0
+	for line := range strings.Lines(string(b)) {
+		var n int
+		var pc uint64
+		if k, _ := fmt.Sscanf(line, "TID %d:", &n); k == 1 {
+			tid = n
+		} else if k, _ := fmt.Sscanf(line, "#%d 0x%x", &n, &pc); k == 2 {
+			out[tid] = append(out[tid], pc)
+		}
+	}
+	return out
+}

@@ -1,0 +1,58 @@
+// Package stack walks stacks and draws them.
+//
+// Walkers are pure functions over Regs and Memory: they run the same over a
+// live process, a core file or a recorded sample. Every stack says why it ends
+// and every frame how it was found.
+//
+//	var w stack.FPWalker
+//	var frames [stack.MaxFrames]stack.Frame
+//	n, end := w.Walk(frames[:], &regs, mem)
+//	if end != stack.EndBottom {
+//		truncated++
+//	}
+//
+// There are walkers by frame pointer (FPWalker), by call frame information with
+// frame pointers in between (CFIWalker: programs built without frame pointers,
+// as distributions' are), and by the kernel's ORC tables (ORCWalker). They take
+// live processes (ProcessMemory, CFICache), core files (Core) and perf.data files
+// (PerfData) alike.
+//
+// # Inside BPF
+//
+// BPFWalker generates the instructions of a walker that does the work of
+// CFIWalker inside a BPF program, and BPFTables fills the maps it reads. A
+// program calls it once, with a pointer to StateSize bytes of a map value:
+//
+//	w := stack.BPFWalker{}
+//	insns = append(insns, w.Instructions()...)      // call stack.BPFWalkFunc
+//	for _, m := range stack.BPFMaps(nil) { … }      // create the maps
+//	tables, err := stack.NewBPFTables(maps, nil)
+//	mods, err := cache.Modules(pid)                 // at exec, mmap, dlopen
+//	err = tables.SetProcess(pid, mods)
+//	s := w.Decode(nil, state)
+//
+// A process that was not added is walked by frame pointers, and says so.
+//
+// # Out
+//
+// Profile is what samples become once their addresses are named: plain data,
+// from which folded stacks, flame graphs, pprof, speedscope and perf-script text
+// are written.
+//
+//	folded := profile.Folded(nil)
+//	err := stack.WriteSVG(w, folded, &stack.SVGOptions{Title: "CPU"})
+//
+// # Lifetime, privileges, overhead
+//
+// The package reads addresses and writes names; it does not look names up
+// (package symbol does). It starts no goroutine and keeps no state; only Core and
+// PerfData, where they opened a file, have to be closed. Unless a type says
+// otherwise, values are for one goroutine at a time and functions are safe for
+// concurrent use. Recorded stacks need no privileges and no Linux; another
+// process's memory needs ptrace read permission.
+//
+// Walkers allocate nothing. Measured on the development machine (2 cores, shared):
+// a frame costs 7 ns by frame pointer, 33 ns by call frame information, 200 to
+// 350 ns inside BPF; compiling call frame information runs at 12 million rows a
+// second and takes 7 bytes a row, rules included (libc: 28,000 rows).
+package stack

@@ -1,0 +1,121 @@
+package stack
+
+import (
+	"debug/elf"
+	"encoding/binary"
+)
+
+// MaxFrames is the frame limit of the kernel's own walkers unless
+// /proc/sys/kernel/perf_event_max_stack was changed, and a good size for the
+// slice given to a walker.
+const MaxFrames = 127
+
+// Walker walks a stack.
+//
+// Walk writes the frames, innermost first, into dst and returns how many they
+// are and why there is no further one. It does not change r, allocates nothing,
+// and ends after len(dst) frames whatever the memory holds. A Walker has scratch
+// space of its own: one goroutine at a time.
+type Walker interface {
+	Walk(dst []Frame, r *Regs, mem Memory) (int, End)
+}
+
+var _ Walker = (*FPWalker)(nil)
+
+// FPWalker walks a stack by its chain of frame pointers (rbp, x29). It ends with
+//
+//   - EndBottom where the chain ends with a zero frame pointer or return
+//     address, as the ABIs and the C runtimes lay it out;
+//   - EndLimit where dst is full;
+//   - EndBadMemory where a frame pointer points to memory that can't be read;
+//   - EndLoop where a frame pointer does not point further up the stack;
+//   - EndSuspect where it is not aligned, or a return address is not code;
+//   - EndNone where the program counter is not known.
+//
+// Code built without frame pointers keeps other values in the register: the
+// chain is then cut short or wrong, and only EndBottom can be believed. A
+// function that has not yet, or no longer, a frame of its own (the first and last
+// instructions, arm64's leaf functions) hides its caller.
+//
+// The zero value is ready for use.
+type FPWalker struct {
+	// PACMask has the bits set that pointer authentication may use in a return
+	// address (insn_mask of NT_ARM_PAC_MASK); used on arm64 only. 0 stands for
+	// bits 48 to 54 and 56 to 63, right for address spaces of up to 48 bits.
+	PACMask uint64
+	// Executable reports whether an address can hold code; nil takes any.
+	Executable func(addr uint64) bool
+
+	buf [16]byte
+}
+
+// Walk implements Walker.
+func (w *FPWalker) Walk(dst []Frame, r *Regs, mem Memory) (int, End) {
+	pc, ok := r.Reg(r.pcNum())
+	switch {
+	case !ok:
+		return 0, EndNone
+	case len(dst) == 0:
+		return 0, EndLimit
+	}
+	dst[0] = Frame{PC: pc, How: HowRegs}
+	n, fp, sp := 1, r.FP(), r.SP()
+	for {
+		ret, next, end := w.step(r.Machine, mem, fp, sp)
+		if end != EndUnknown {
+			return n, end
+		}
+		if n == len(dst) {
+			return n, EndLimit
+		}
+		dst[n] = Frame{PC: ret, Return: true, How: HowFP}
+		n++
+		fp, sp = next, fp+16
+	}
+}
+
+// step reads the frame record at fp, which must not lie below sp: the caller's
+// frame pointer and the return address. It ends with EndUnknown if there is a
+// caller.
+func (w *FPWalker) step(machine elf.Machine, mem Memory, fp, sp uint64) (ret, next uint64, end End) {
+	switch {
+	case fp == 0:
+		return 0, 0, EndBottom
+	case fp&7 != 0 || fp > ^uint64(0)-16:
+		return 0, 0, EndSuspect
+	case fp < sp && (machine != elf.EM_AARCH64 || fp+8 < sp): // Go on arm64 keeps it one word below sp
+		return 0, 0, EndLoop
+	}
+	if mem.ReadMemory(w.buf[:], fp) != nil {
+		return 0, 0, EndBadMemory
+	}
+	next = binary.LittleEndian.Uint64(w.buf[:8])
+	ret = binary.LittleEndian.Uint64(w.buf[8:])
+	if machine == elf.EM_AARCH64 {
+		ret = StripPAC(ret, w.PACMask)
+	}
+	switch {
+	case ret == 0:
+		return 0, 0, EndBottom
+	case w.Executable != nil && !w.Executable(ret):
+		return 0, 0, EndSuspect
+	}
+	return ret, next, EndUnknown
+}
+
+// defaultPACMask is every bit above a 48-bit address but 55, which selects the
+// kernel's or the user's half (Arm ARM, "Pointer authentication").
+const defaultPACMask = 0xff7f_0000_0000_0000
+
+// StripPAC removes arm64's pointer authentication code from a return address.
+// Mask is as in
+// FPWalker.
+func StripPAC(addr, mask uint64) uint64 {
+	if mask == 0 {
+		mask = defaultPACMask
+	}
+	if addr&(1<<55) != 0 {
+		return addr | mask
+	}
+	return addr &^ mask
+}

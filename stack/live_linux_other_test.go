@@ -1,0 +1,7 @@
+//go:build linux && !amd64
+
+package stack
+
+import "syscall"
+
+func amd64PtraceRegs(*syscall.PtraceRegs) *Regs { return nil }

@@ -1,0 +1,59 @@
+package stack
+
+import (
+	"cmp"
+	"slices"
+)
+
+// Module is a stretch of executable memory and the unwind information for it.
+type Module struct {
+	// Start and End bound the addresses; End is exclusive.
+	Start, End uint64
+	// Bias is what to subtract from an address, modulo 2^64, to get the file's
+	// own numbering.
+	Bias uint64
+	// CFI is the file's call frame information; nil if it has none, as JIT code.
+	CFI *CFITable
+	// Name is the file's path; the walker does not use it.
+	Name string
+}
+
+// Modules are a process's executable mappings. It is immutable and safe for
+// concurrent use.
+type Modules struct{ list []Module }
+
+// NewModules returns the mappings in order. Where two overlap, the one that
+// begins last counts.
+func NewModules(list ...Module) *Modules {
+	m := &Modules{slices.DeleteFunc(slices.Clone(list), func(m Module) bool { return m.End <= m.Start })}
+	slices.SortStableFunc(m.list, func(a, b Module) int { return cmp.Compare(a.Start, b.Start) })
+	return m
+}
+
+// Find returns the module that holds an address, nil if there is none.
+func (m *Modules) Find(addr uint64) *Module {
+	if m == nil {
+		return nil
+	}
+	lo, n := 0, len(m.list)
+	for n > 0 {
+		if half := n / 2; m.list[lo+half].Start <= addr {
+			lo += half + 1
+			n -= half + 1
+		} else {
+			n = half
+		}
+	}
+	if lo == 0 || addr >= m.list[lo-1].End {
+		return nil
+	}
+	return &m.list[lo-1]
+}
+
+// All returns the modules by address. The slice is the receiver's; it must not be changed.
+func (m *Modules) All() []Module {
+	if m == nil {
+		return nil
+	}
+	return m.list
+}

@@ -1,0 +1,420 @@
+package stack
+
+import (
+	"bytes"
+	"crypto/sha1"
+	"debug/elf"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"iter"
+	"os"
+	"runtime/debug"
+	"strconv"
+
+	"github.com/borescope/borescope/internal/decompress"
+	"github.com/borescope/borescope/internal/elffile"
+)
+
+// ORCVersion is a layout of the kernel's ORC entries, which changed three times.
+type ORCVersion uint8
+
+// The layouts.
+const (
+	ORCUnknown ORCVersion = iota
+	ORC1                  // Linux 4.14 to 6.2: type, end
+	ORC2                  // 6.3: type, signal, end
+	ORC3                  // 6.4 to 7.0: a wider type that says end and undefined, signal
+	ORC4                  // 7.1 and later: as 3, registers numbered anew
+)
+
+// orcHeaders are the contents of .orc_header (a hash of the layout, since 6.4
+// and in 6.3.10), by scripts/orc_hash.sh.
+var orcHeaders = map[string]ORCVersion{
+	"db84aed4103b31dd51e017f8f79783ca985c2c51": ORC2,
+	"fe5d32bf581bd63b2ca9a5c65ba5a625eab3fe24": ORC3,
+	"137c36ad7627c4dd55932176bb0ecdbd5041fc82": ORC4,
+}
+
+// ORCReg is what an entry's address is counted from.
+type ORCReg uint8
+
+// The registers, in no kernel version's order.
+const (
+	ORCUndefined  ORCReg = iota // not known
+	ORCPrevSP                   // the stack pointer before the call
+	ORCAX                       // since 7.1
+	ORCDX                       //
+	ORCDI                       //
+	ORCBP                       //
+	ORCSP                       //
+	ORCR10                      //
+	ORCR13                      //
+	ORCBPIndirect               // *(bp + offset)
+	ORCSPIndirect               // *(sp) + offset
+	orcBadReg
+)
+
+// orcRegs gives the kernel's numbers: A up to 7.0, B since.
+var (
+	orcRegsA = [...]ORCReg{ORCUndefined, ORCPrevSP, ORCDX, ORCDI, ORCBP, ORCSP, ORCR10, ORCR13, ORCBPIndirect, ORCSPIndirect}
+	orcRegsB = [...]ORCReg{ORCUndefined, ORCAX, ORCDX, ORCSP, ORCBP, ORCDI, ORCR10, ORCR13, ORCPrevSP, ORCSPIndirect, ORCBPIndirect}
+	orcNames = [...]string{"(und)", "prevsp", "ax", "dx", "di", "bp", "sp", "r10", "r13", "bp(ind)", "sp(ind)", "?"}
+)
+
+// ORCType is what kind of frame an entry describes.
+type ORCType uint8
+
+// The types.
+const (
+	ORCTypeUndefined   ORCType = iota // the stack can't be walked from here
+	ORCTypeEnd                        // the outermost frame
+	ORCTypeCall                       // a return address
+	ORCTypeRegs                       // all registers, pushed by an entry
+	ORCTypeRegsPartial                // the processor's interrupt frame
+	orcBadType
+)
+
+var orcTypeNames = [...]string{"(und)", "end", "call", "regs", "regs (partial)", "?"}
+
+// ORCRule is how to walk from one stretch of kernel code to its caller.
+type ORCRule struct {
+	SPOffset, BPOffset int16
+	SP, BP             ORCReg
+	Type               ORCType
+	// Signal is set where what comes next is an interrupted instruction, not a
+	// return address.
+	Signal bool
+}
+
+// decodeORC reads one six-byte entry.
+func decodeORC(b []byte, v ORCVersion) ORCRule {
+	flags := binary.LittleEndian.Uint16(b[4:])
+	r := ORCRule{SPOffset: int16(binary.LittleEndian.Uint16(b)), BPOffset: int16(binary.LittleEndian.Uint16(b[2:])), SP: orcBadReg, BP: orcBadReg, Type: orcBadType}
+	regs := orcRegsA[:]
+	if v == ORC4 {
+		regs = orcRegsB[:]
+	}
+	if n := int(flags & 15); n < len(regs) {
+		r.SP = regs[n]
+	}
+	if n := int(flags >> 4 & 15); n < len(regs) {
+		r.BP = regs[n]
+	}
+	if v >= ORC3 {
+		if t := ORCType(flags >> 8 & 7); t < orcBadType {
+			r.Type = t
+		}
+		r.Signal = flags>>11&1 != 0
+		return r
+	}
+	// Versions 1 and 2 say undefined and end by the stack pointer's register.
+	end := flags>>10&1 != 0
+	if t := flags >> 8 & 3; t < 3 {
+		r.Type = ORCTypeCall + ORCType(t)
+	}
+	r.Signal = r.Type == ORCTypeRegs || r.Type == ORCTypeRegsPartial
+	if v == ORC2 {
+		r.Signal, end = end, flags>>11&1 != 0
+	}
+	if r.SP == ORCUndefined {
+		r.Type = ORCTypeUndefined
+		if end {
+			r.Type = ORCTypeEnd
+		}
+	}
+	return r
+}
+
+// ORCFile is the ORC data of a kernel or a kernel module.
+type ORCFile struct {
+	Version ORCVersion
+
+	entries []byte
+	places  []orcPlace // of relocatable files
+	ip      []byte     // of linked ones: int32 counted from their own address
+	ipAddr  uint64
+}
+
+type orcPlace struct {
+	section string
+	off     uint64
+}
+
+// ORCEntry is one row of an ORCFile.
+type ORCEntry struct {
+	// Section and Addr are where the rule begins: an offset in a section of a
+	// module, which is not loaded yet; the address in a kernel, where Section is
+	// empty.
+	Section string
+	Addr    uint64
+	Rule    ORCRule
+
+	raw     uint16
+	version ORCVersion
+}
+
+// ErrNoORC says that a file has no ORC data.
+var ErrNoORC = errors.New("no ORC data")
+
+// maxKernelSize bounds what a compressed kernel or module may expand to.
+const maxKernelSize = 1 << 30
+
+// OpenORC reads the ORC data of a kernel (vmlinux, or vmlinuz in any of its
+// compressions) or of a module (.ko, also compressed). The layout is found by the
+// file's header, else by its BTF, else (modules before 6.4) by what the entries
+// hold. Nothing is kept open.
+func OpenORC(path string) (*ORCFile, error) {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	o, err := ReadORC(b)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return o, nil
+}
+
+// ReadORC is OpenORC for a file in memory, which is not kept.
+func ReadORC(b []byte) (*ORCFile, error) {
+	image, err := kernelImage(b)
+	if err != nil {
+		return nil, err
+	}
+	f, err := elffile.NewBytes(image)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return readORC(f)
+}
+
+// kernelImage returns the ELF file in b: b itself, what it decompresses to, or
+// the payload of a bzImage (Documentation/arch/x86/boot.rst, protocol 2.08).
+func kernelImage(b []byte) ([]byte, error) {
+	const setupSects, headerMagic, version, payloadOffset, payloadLength = 0x1f1, 0x202, 0x206, 0x248, 0x24c
+	le := binary.LittleEndian
+	if len(b) > 0x250 && string(b[headerMagic:headerMagic+4]) == "HdrS" {
+		if le.Uint16(b[version:]) < 0x208 {
+			return nil, errors.New("kernel image without a payload offset")
+		}
+		sects := uint64(b[setupSects])
+		if sects == 0 {
+			sects = 4
+		}
+		off := (sects+1)*512 + uint64(le.Uint32(b[payloadOffset:]))
+		n := uint64(le.Uint32(b[payloadLength:]))
+		if off+n > uint64(len(b)) {
+			return nil, errors.New("kernel image: payload outside of the file")
+		}
+		b = b[off : off+n]
+		// The build appends the uncompressed size to all but gzip, which has it.
+		if format := decompress.Detect(b); format != decompress.Gzip && format != decompress.None && len(b) > 4 {
+			size := int64(le.Uint32(b[len(b)-4:]))
+			if image, err := decompress.Bytes(format, b[:len(b)-4], size); err == nil {
+				return image, nil
+			}
+		}
+	}
+	if format := decompress.Detect(b); format != decompress.None {
+		return decompress.All(format, b, maxKernelSize)
+	}
+	return b, nil
+}
+
+func readORC(f *elffile.File) (o *ORCFile, err error) {
+	defer elffile.Catch(debug.SetPanicOnFault(true), &err)
+	entries, err := f.Data(f.Section(".orc_unwind"))
+	if err != nil {
+		return nil, err
+	}
+	ips := f.Section(".orc_unwind_ip")
+	ip, err := f.Data(ips)
+	if err != nil {
+		return nil, err
+	}
+	if len(entries) == 0 || ips == nil {
+		return nil, ErrNoORC
+	}
+	if len(entries)%6 != 0 || len(ip)/4 != len(entries)/6 || len(ip)%4 != 0 {
+		return nil, fmt.Errorf("ORC: %d bytes of entries for %d bytes of addresses", len(entries), len(ip))
+	}
+	o = &ORCFile{entries: bytes.Clone(entries), ip: bytes.Clone(ip), ipAddr: ips.Addr}
+	if f.Type == elf.ET_REL {
+		if err := o.relocate(f); err != nil {
+			return nil, err
+		}
+	}
+	o.Version, err = orcVersion(f, entries)
+	return o, err
+}
+
+// relocate reads where a module's entries point.
+func (o *ORCFile) relocate(f *elffile.File) error {
+	const relaSize, symSize = 24, 24
+	rela, err := f.Data(f.Section(".rela.orc_unwind_ip"))
+	if err != nil {
+		return err
+	}
+	syms, err := f.Data(f.SectionOfType(elf.SHT_SYMTAB))
+	if err != nil {
+		return err
+	}
+	n := len(o.ip) / 4
+	if len(rela) != n*relaSize {
+		return fmt.Errorf("ORC: %d relocations for %d entries", len(rela)/relaSize, n)
+	}
+	o.places = make([]orcPlace, n)
+	for i := range n {
+		r := rela[i*relaSize:]
+		at, sym := binary.LittleEndian.Uint64(r)/4, binary.LittleEndian.Uint32(r[12:])
+		if at >= uint64(n) || uint64(sym+1)*symSize > uint64(len(syms)) {
+			return errors.New("ORC: relocation out of range")
+		}
+		s := syms[uint64(sym)*symSize:]
+		shndx := int(binary.LittleEndian.Uint16(s[6:]))
+		if shndx >= len(f.Sections) {
+			return errors.New("ORC: relocation against no section")
+		}
+		o.places[at] = orcPlace{f.Sections[shndx].Name, binary.LittleEndian.Uint64(s[8:]) + binary.LittleEndian.Uint64(r[16:])}
+	}
+	o.ip = nil
+	return nil
+}
+
+// orcVersion finds out the layout: never by the kernel's version, which backports
+// belie (RHEL 9.6 has layout 3 in a kernel that calls itself 5.14).
+func orcVersion(f *elffile.File, entries []byte) (ORCVersion, error) {
+	header, err := f.Data(f.Section(".orc_header"))
+	if err != nil {
+		return ORCUnknown, err
+	}
+	if len(header) == sha1.Size {
+		return ORCVersionOf(header)
+	}
+	types, err := f.Data(f.Section(".BTF"))
+	if err != nil {
+		return ORCUnknown, err
+	}
+	if v := orcVersionByBTF(types); v != ORCUnknown {
+		return v, nil
+	}
+	// Most entries are calls: number 2 in layout 3, 0 before.
+	var kinds [8]int
+	for i := 0; i+6 <= len(entries); i += 6 {
+		kinds[binary.LittleEndian.Uint16(entries[i+4:])>>8&7]++
+	}
+	if kinds[2] > kinds[0] {
+		return ORC3, nil
+	}
+	return ORC1, nil
+}
+
+// ORCVersionOf returns the layout that .orc_header, or the kernel's symbol
+// orc_header, stands for: 20 bytes.
+func ORCVersionOf(header []byte) (ORCVersion, error) {
+	if v := orcHeaders[hex.EncodeToString(header)]; v != ORCUnknown {
+		return v, nil
+	}
+	return ORCUnknown, fmt.Errorf("ORC: unknown layout %x", header)
+}
+
+// NewORC returns the ORC data of a running kernel, or a part of one: the tables
+// between __start_orc_unwind_ip and __stop_orc_unwind_ip, and the same of
+// orc_unwind, with the address that the first had.
+func NewORC(ip, entries []byte, ipAddr uint64, v ORCVersion) (*ORCFile, error) {
+	if len(ip)%4 != 0 || len(entries) != len(ip)/4*6 {
+		return nil, fmt.Errorf("ORC: %d bytes of entries for %d bytes of addresses", len(entries), len(ip))
+	}
+	if v < ORC1 || v > ORC4 {
+		return nil, fmt.Errorf("ORC: layout %d", v)
+	}
+	return &ORCFile{Version: v, entries: bytes.Clone(entries), ip: bytes.Clone(ip), ipAddr: ipAddr}, nil
+}
+
+// Len is the number of entries.
+func (o *ORCFile) Len() int { return len(o.entries) / 6 }
+
+// All yields the entries in the file's order: by address in kernels, in no order
+// in modules, which the kernel sorts when it loads them.
+func (o *ORCFile) All() iter.Seq[ORCEntry] {
+	return func(yield func(ORCEntry) bool) {
+		for i := range o.Len() {
+			if !yield(o.entry(i)) {
+				return
+			}
+		}
+	}
+}
+
+func (o *ORCFile) entry(i int) ORCEntry {
+	raw := o.entries[6*i:]
+	e := ORCEntry{Rule: decodeORC(raw, o.Version), raw: binary.LittleEndian.Uint16(raw[4:]), version: o.Version}
+	if o.places != nil {
+		e.Section, e.Addr = o.places[i].section, o.places[i].off
+	} else {
+		e.Addr = o.ipAddr + uint64(4*i) + uint64(int64(int32(binary.LittleEndian.Uint32(o.ip[4*i:]))))
+	}
+	return e
+}
+
+// String is the line that "objtool --dump=orc" of that kernel's time prints.
+func (e ORCEntry) String() string {
+	b := make([]byte, 0, 80)
+	if e.Section != "" {
+		b = append(append(b, e.Section...), '+')
+	}
+	b = append(strconv.AppendUint(b, e.Addr, 16), ':')
+	reg := func(label string, r ORCReg, off int16) {
+		b = append(append(b, label...), orcNames[r]...)
+		switch r {
+		case ORCUndefined:
+		case ORCBPIndirect, ORCSPIndirect: // the offset belongs inside
+			b = b[:len(b)-len(orcNames[r])]
+			b = append(b, '(')
+			b = append(b, orcNames[r][:2]...)
+			b = appendSigned(b, off)
+			b = append(b, ')')
+		default:
+			b = appendSigned(b, off)
+		}
+	}
+	if e.version >= ORC3 {
+		b = append(append(b, "type:"...), orcTypeNames[e.Rule.Type]...)
+		reg(" sp:", e.Rule.SP, e.Rule.SPOffset)
+		reg(" bp:", e.Rule.BP, e.Rule.BPOffset)
+		b = append(b, " signal:"...)
+		return string(appendBit(b, e.Rule.Signal))
+	}
+	reg(" sp:", e.Rule.SP, e.Rule.SPOffset)
+	reg(" bp:", e.Rule.BP, e.Rule.BPOffset)
+	b = append(append(b, " type:"...), e.oldType()...)
+	if e.version == ORC2 {
+		b = append(b, " signal:"...)
+		b = append(appendBit(b, e.Rule.Signal), " end:"...)
+		return string(appendBit(b, e.raw>>11&1 != 0))
+	}
+	b = append(b, " end:"...)
+	return string(appendBit(b, e.raw>>10&1 != 0))
+}
+
+// oldType is the type's field as layouts 1 and 2 have it.
+func (e ORCEntry) oldType() string {
+	return [...]string{"call", "regs", "regs (partial)", "?"}[e.raw>>8&3]
+}
+
+func appendBit(b []byte, v bool) []byte {
+	if v {
+		return append(b, '1')
+	}
+	return append(b, '0')
+}
+
+func appendSigned(b []byte, v int16) []byte {
+	if v >= 0 {
+		b = append(b, '+')
+	}
+	return strconv.AppendInt(b, int64(v), 10)
+}

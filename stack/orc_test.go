@@ -1,0 +1,341 @@
+package stack
+
+import (
+	"bytes"
+	"debug/elf"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"flag"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/borescope/borescope/internal/elfbuild"
+)
+
+var (
+	orcModules = flag.String("orc-modules", "", "compare the .ko files below this `directory` with objtool's dump")
+	orcObjtool = flag.String("objtool", "", "the objtool `program` of the modules' kernel version")
+)
+
+// orcBytes is one entry.
+func orcBytes(sp, bp int16, flags uint16) []byte {
+	b := binary.LittleEndian.AppendUint16(nil, uint16(sp))
+	b = binary.LittleEndian.AppendUint16(b, uint16(bp))
+	return binary.LittleEndian.AppendUint16(b, flags)
+}
+
+func TestDecodeORC(t *testing.T) {
+	for _, c := range []struct {
+		v    ORCVersion
+		raw  []byte
+		want string
+	}{
+		{ORC1, orcBytes(8, 0, 5), "0: sp:sp+8 bp:(und) type:call end:0"},
+		{ORC1, orcBytes(16, -16, 0x14), "0: sp:bp+16 bp:prevsp-16 type:call end:0"},
+		{ORC1, orcBytes(0, 0, 0x105), "0: sp:sp+0 bp:(und) type:regs end:0"},
+		{ORC1, orcBytes(0, 0, 0x205), "0: sp:sp+0 bp:(und) type:regs (partial) end:0"},
+		{ORC1, orcBytes(0, 0, 0x400), "0: sp:(und) bp:(und) type:call end:1"},
+		{ORC2, orcBytes(8, 0, 0x505), "0: sp:sp+8 bp:(und) type:regs signal:1 end:0"},
+		{ORC2, orcBytes(0, 0, 0x800), "0: sp:(und) bp:(und) type:call signal:0 end:1"},
+		{ORC3, orcBytes(8, 0, 0x205), "0:type:call sp:sp+8 bp:(und) signal:0"},
+		{ORC3, orcBytes(0, 0, 0x100), "0:type:end sp:(und) bp:(und) signal:0"},
+		{ORC3, orcBytes(-8, 0, 0xb08), "0:type:regs sp:(bp-8) bp:(und) signal:1"},
+		{ORC4, orcBytes(8, -16, 0x283), "0:type:call sp:sp+8 bp:prevsp-16 signal:0"},
+		{ORC4, orcBytes(0, 0, 0x203), "0:type:call sp:sp+0 bp:(und) signal:0"},
+		{ORC3, orcBytes(0, 0, 0x70f), "0:type:? sp:?+0 bp:(und) signal:0"},
+	} {
+		o, err := NewORC(make([]byte, 4), c.raw, 0, c.v)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for e := range o.All() {
+			if got := e.String(); got != c.want {
+				t.Errorf("layout %d, %x: got %q want %q", c.v, c.raw, got, c.want)
+			}
+		}
+	}
+	// Calls mean calls and ends mean ends in every layout.
+	for v, flags := range map[ORCVersion][2]uint16{ORC1: {5, 0x400}, ORC2: {5, 0x800}, ORC3: {0x205, 0x100}, ORC4: {0x203, 0x100}} {
+		call, end := decodeORC(orcBytes(8, 0, flags[0]), v), decodeORC(orcBytes(0, 0, flags[1]), v)
+		if call != (ORCRule{SP: ORCSP, SPOffset: 8, Type: ORCTypeCall}) || end.Type != ORCTypeEnd {
+			t.Errorf("layout %d: %+v, %+v", v, call, end)
+		}
+	}
+}
+
+func TestNewORCErrors(t *testing.T) {
+	for _, c := range []struct {
+		ip, entries int
+		v           ORCVersion
+	}{{3, 6, ORC3}, {4, 5, ORC3}, {8, 6, ORC3}, {4, 6, ORCUnknown}, {4, 6, 5}} {
+		if _, err := NewORC(make([]byte, c.ip), make([]byte, c.entries), 0, c.v); err == nil {
+			t.Errorf("%+v accepted", c)
+		}
+	}
+	if _, err := ReadORC([]byte("hello")); err == nil {
+		t.Error("text accepted")
+	}
+	if _, err := ReadORC((&elfbuild.File{Machine: elf.EM_X86_64}).Bytes()); !errors.Is(err, ErrNoORC) {
+		t.Errorf("ELF file without ORC: %v", err)
+	}
+	if _, err := ORCVersionOf(make([]byte, 20)); err == nil {
+		t.Error("unknown header accepted")
+	}
+}
+
+// orcKernel is an ELF file with ORC sections: entries begin at the addresses.
+func orcKernel(header string, types []byte, addrs []uint64, entries ...[]byte) []byte {
+	const ipAddr = 0x2000
+	var ip []byte
+	for i, a := range addrs {
+		ip = binary.LittleEndian.AppendUint32(ip, uint32(a-ipAddr-uint64(4*i)))
+	}
+	hdr, _ := hex.DecodeString(header)
+	f := elfbuild.File{Machine: elf.EM_X86_64, Sections: []elfbuild.Section{
+		{Name: ".orc_unwind_ip", Type: elf.SHT_PROGBITS, Flags: elf.SHF_ALLOC, Addr: ipAddr, Data: ip},
+		{Name: ".orc_unwind", Type: elf.SHT_PROGBITS, Data: slices.Concat(entries...)},
+	}}
+	if len(hdr) > 0 {
+		f.Sections = append(f.Sections, elfbuild.Section{Name: ".orc_header", Type: elf.SHT_PROGBITS, Data: hdr})
+	}
+	if types != nil {
+		f.Sections = append(f.Sections, elfbuild.Section{Name: ".BTF", Type: elf.SHT_PROGBITS, Data: types})
+	}
+	return f.Bytes()
+}
+
+// orcBTF describes struct orc_entry with the given members, behind an integer.
+func orcBTF(members ...string) []byte {
+	strs := []byte("\x00int\x00orc_entry\x00")
+	le := binary.LittleEndian
+	var types []byte
+	put := func(v ...uint32) {
+		for _, x := range v {
+			types = le.AppendUint32(types, x)
+		}
+	}
+	put(1, 1<<24, 4, 32)
+	put(5, 4<<24|uint32(len(members)), 6)
+	for _, m := range members {
+		put(uint32(len(strs)), 1, 0)
+		strs = append(append(strs, m...), 0)
+	}
+	hdr := le.AppendUint16(nil, 0xeb9f)
+	hdr = append(hdr, 1, 0)
+	for _, v := range []int{24, 0, len(types), len(types), len(strs)} {
+		hdr = le.AppendUint32(hdr, uint32(v))
+	}
+	return slices.Concat(hdr, types, strs)
+}
+
+func TestORCVersionDetection(t *testing.T) {
+	addrs := []uint64{0x1000}
+	v1call, v3call := orcBytes(8, 0, 5), orcBytes(8, 0, 0x205)
+	for _, c := range []struct {
+		name  string
+		image []byte
+		want  ORCVersion
+	}{
+		{"header2", orcKernel("db84aed4103b31dd51e017f8f79783ca985c2c51", nil, addrs, v1call), ORC2},
+		{"header3", orcKernel("fe5d32bf581bd63b2ca9a5c65ba5a625eab3fe24", orcBTF("end"), addrs, v3call), ORC3},
+		{"header4", orcKernel("137c36ad7627c4dd55932176bb0ecdbd5041fc82", nil, addrs, v3call), ORC4},
+		{"btf1", orcKernel("", orcBTF("sp_offset", "type", "end"), addrs, v1call), ORC1},
+		{"btf2", orcKernel("", orcBTF("type", "signal", "end"), addrs, v1call), ORC2},
+		{"btf3", orcKernel("", orcBTF("type", "signal"), addrs, v3call), ORC3},
+		{"entries1", orcKernel("", nil, addrs, v1call), ORC1},
+		{"entries3", orcKernel("", []byte("no BTF"), addrs, v3call), ORC3},
+	} {
+		o, err := ReadORC(c.image)
+		if err != nil || o.Version != c.want {
+			t.Errorf("%s: layout %v, %v; want %d", c.name, o, err, c.want)
+			continue
+		}
+		for e := range o.All() {
+			if e.Addr != 0x1000 || e.Rule.Type != ORCTypeCall {
+				t.Errorf("%s: %v", c.name, e)
+			}
+		}
+	}
+	if _, err := ReadORC(orcKernel(strings.Repeat("00", 20), nil, addrs, v1call)); err == nil {
+		t.Error("unknown layout accepted")
+	}
+}
+
+// kaddr is where test code lies.
+const (
+	kaddr  = 0xffffffff81000000
+	kstack = 0xffff888000000000
+)
+
+func orcTestTable(t testing.TB) *ORCTable {
+	t.Helper()
+	rows := []struct {
+		addr  uint32
+		entry []byte
+	}{
+		{0x000, orcBytes(0, 0, 0x100)},           // end of the stack
+		{0x100, orcBytes(8, 0, 0x205)},           // a call, nothing pushed
+		{0x200, orcBytes(16, -16, 0x215)},        // rbp pushed
+		{0x300, orcBytes(16, -16, 0x214)},        // rbp is the frame
+		{0x400, orcBytes(0, 0, 0xb05)},           // an exception's registers
+		{0x500, orcBytes(0, 0, 0xc05)},           // the processor's frame
+		{0x600, orcBytes(0, 0, 0x000)},           // not known
+		{0x700, orcBytes(8, 0, 0x209)},           // another stack: *(sp) + 8
+		{0x800, orcBytes(0, 0, 0x206)},           // r10
+		{0x900, orcBytes(0, 0, 0x70f)},           // nonsense
+		{0xa00, orcBytes(0, 0, 0x205)},           // no progress
+		{0xb00, orcBytes(8, 0, 0x205)},           // two for one address: the last counts
+		{0xb00, orcBytes(24, 0, 0x205)},          //
+		{0xb00, orcBytes(0, 0, 0)},               // but for the one that ends a function
+		{0xc00, slices.Clone(orcBytes(0, 0, 0))}, //
+	}
+	var ip, entries []byte
+	for i, r := range rows {
+		ip = binary.LittleEndian.AppendUint32(ip, r.addr-uint32(4*i))
+		entries = append(entries, r.entry...)
+	}
+	o, err := NewORC(ip, entries, kaddr, ORC3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return o.Table(kaddr, kaddr+0x2000, 0, nil)
+}
+
+func TestORCWalker(t *testing.T) {
+	table := orcTestTable(t)
+	regs := func(off uint64) *Regs { return fpRegs(elf.EM_X86_64, kaddr+off, kstack+0x1000, kstack+0x1100) }
+	mem := func(w ...uint64) Memory { return NewRanges(words(kstack+0x1000, w...)) }
+	ptregs := make([]uint64, 23)
+	ptregs[16], ptregs[17], ptregs[19], ptregs[7] = kaddr+0x800, 0x10, kstack+0x1200, kstack+0x1300 // ip, cs, sp, r10
+	user := slices.Clone(ptregs)
+	user[17] = 0x33
+	for _, c := range []struct {
+		name string
+		r    *Regs
+		mem  Memory
+		want []uint64
+		end  End
+	}{
+		{"call", regs(0x110), mem(kaddr + 0x10), []uint64{0x110, 0x10}, EndBottom},
+		{"pushed_rbp", regs(0x210), mem(kstack+0x1018, kaddr+0x310, 0, kstack+0x1020, kaddr+0x10), []uint64{0x210, 0x310, 0x10}, EndBottom},
+		{"exception", regs(0x400), NewRanges(words(kstack+0x1000, ptregs...), words(kstack+0x12f8, kaddr+0x10)), []uint64{0x400, 0x800, 0x10}, EndBottom},
+		{"user", regs(0x400), mem(user...), []uint64{0x400}, EndBottom},
+		{"partial", regs(0x500), NewRanges(words(kstack+0x1000, kaddr+0x100, 0x10, 0, kstack+0x1100, 0), words(kstack+0x1100, kaddr+0x10)), []uint64{0x500, 0x100, 0x10}, EndBottom},
+		{"partial_user", regs(0x500), mem(0x400000, 0x33, 0, 0, 0), []uint64{0x500}, EndBottom},
+		{"undefined", regs(0x610), mem(1), []uint64{0x610}, EndNoRule},
+		{"other_stack", regs(0x710), NewRanges(words(kstack+0x1000, kstack-0x10000), words(kstack-0x10000, kaddr+0x10)), []uint64{0x710, 0x10}, EndBottom},
+		{"unknown_register", regs(0x810), mem(1), []uint64{0x810}, EndNoRule},
+		{"nonsense", regs(0x910), mem(1), []uint64{0x910}, EndNoRule},
+		{"no_progress", regs(0xa10), NewRanges(words(kstack+0xff8, kaddr+0xa10)), []uint64{0xa10}, EndLoop},
+		{"duplicate", regs(0xb10), mem(0, 0, kaddr+0x10), []uint64{0xb10, 0x10}, EndBottom},
+		{"no_memory", regs(0x110), mem(), []uint64{0x110}, EndBadMemory},
+		{"into_nowhere", regs(0x110), mem(0x1234), []uint64{0x110}, EndNoMapping},
+		{"null_call", fpRegs(elf.EM_X86_64, 0, kstack+0x1000, 0), mem(kaddr + 0x10), nil, EndBottom},
+		{"bpf_program", fpRegs(elf.EM_X86_64, kaddr+0x4000_0000, kstack+0x1000, kstack+0x1008), mem(0, 0, kaddr+0x10), nil, EndBottom},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w := ORCWalker{Tables: []*ORCTable{table}}
+			var frames [20]Frame
+			n, end := w.Walk(frames[:], c.r, c.mem)
+			var got []uint64
+			for _, f := range frames[:n] {
+				got = append(got, f.PC-kaddr)
+			}
+			if end != c.end || c.want != nil && !slices.Equal(got, c.want) || c.want == nil && n != 2 {
+				t.Errorf("got %#x %v, want %#x %v", got, end, c.want, c.end)
+			}
+		})
+	}
+	if _, end := (&ORCWalker{}).Walk(make([]Frame, 2), &Regs{Machine: elf.EM_AARCH64}, mem(1)); end != EndNone {
+		t.Errorf("arm64: %v", end)
+	}
+	w := ORCWalker{Tables: []*ORCTable{table}}
+	frames := make([]Frame, 20)
+	m := mem(kaddr + 0x10)
+	r := regs(0x110)
+	if n := testing.AllocsPerRun(100, func() { w.Walk(frames, r, m) }); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
+func TestORCTableOfModule(t *testing.T) {
+	o := &ORCFile{
+		Version: ORC3, entries: slices.Concat(orcBytes(8, 0, 0x205), orcBytes(16, 0, 0x205)),
+		places: []orcPlace{{".text", 0x10}, {".init.text", 0}},
+	}
+	table := o.Table(kaddr, kaddr+0x100, 0, func(s string) (uint64, bool) { return kaddr, s == ".text" })
+	if r, ok := table.lookup(kaddr + 0x20); !ok || r.SPOffset != 8 {
+		t.Errorf("%+v %v", r, ok)
+	}
+	for _, addr := range []uint64{kaddr, kaddr - 1, kaddr + 0x100} {
+		if _, ok := table.lookup(addr); ok {
+			t.Errorf("%#x has a rule", addr)
+		}
+	}
+}
+
+// TestORCMatchesObjtool is run by hand: with -orc-modules and -objtool.
+func TestORCMatchesObjtool(t *testing.T) {
+	if *orcModules == "" || *orcObjtool == "" {
+		t.Skip("needs -orc-modules and -objtool")
+	}
+	files, entries := 0, 0
+	for _, path := range elfFiles(*orcModules, 1<<30) {
+		if filepath.Ext(path) != ".ko" {
+			continue
+		}
+		out, err := exec.Command(*orcObjtool, "--dump=orc", path).Output()
+		if err != nil {
+			t.Errorf("%s: objtool: %v", path, err)
+			continue
+		}
+		o, err := OpenORC(path)
+		if errors.Is(err, ErrNoORC) && len(out) == 0 {
+			continue
+		}
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		var b bytes.Buffer
+		for e := range o.All() {
+			fmt.Fprintln(&b, e)
+		}
+		files++
+		entries += o.Len()
+		if !bytes.Equal(b.Bytes(), out) {
+			t.Errorf("%s: dump differs", path)
+		}
+	}
+	t.Logf("%d modules, %d entries equal", files, entries)
+}
+
+func FuzzReadORC(f *testing.F) {
+	f.Add(orcKernel("fe5d32bf581bd63b2ca9a5c65ba5a625eab3fe24", nil, []uint64{0x1000, 0x1010}, orcBytes(8, 0, 0x205), orcBytes(0, 0, 0x100)))
+	f.Add(orcKernel("", orcBTF("type", "end"), []uint64{0x1000}, orcBytes(8, 0, 5)))
+	f.Add(append(make([]byte, 0x202), "HdrS"...))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		o, err := ReadORC(b)
+		if err != nil {
+			return
+		}
+		n := 0
+		for e := range o.All() {
+			_ = e.String()
+			n++
+		}
+		if n != o.Len() {
+			t.Fatalf("%d entries of %d", n, o.Len())
+		}
+		w := ORCWalker{Tables: []*ORCTable{o.Table(0, 1<<32, 0, func(string) (uint64, bool) { return 0, true })}}
+		var frames [50]Frame
+		if _, end := w.Walk(frames[:], fpRegs(elf.EM_X86_64, 0x1008, 0, 0), MemoryRange{0, b}); end == EndUnknown {
+			t.Fatal("no reason")
+		}
+	})
+}

@@ -1,0 +1,301 @@
+package stack
+
+import (
+	"cmp"
+	"debug/elf"
+	"encoding/binary"
+	"slices"
+)
+
+// ORCTable is ORC data ready to walk by: addresses in order, and each distinct
+// rule once, six bytes an entry. It is immutable and safe for concurrent use.
+type ORCTable struct {
+	base  uint64
+	pcs   []uint32
+	index []uint16
+	rules []ORCRule
+	// Start and End bound the addresses that the table is for; End is exclusive.
+	Start, End uint64
+}
+
+// Table prepares the entries for addresses from start to end, the kernel's or
+// the module's text. address gives where a module's section was loaded
+// (/sys/module/NAME/sections); entries of sections that it does not know are left
+// out. It is not used, and may be nil, for a kernel. slide is what KASLR added to
+// a kernel's addresses.
+func (o *ORCFile) Table(start, end, slide uint64, address func(section string) (uint64, bool)) *ORCTable {
+	type row struct {
+		addr uint64
+		rule ORCRule
+	}
+	var rows []row
+	for e := range o.All() {
+		addr := e.Addr + slide
+		if e.Section != "" {
+			at, ok := uint64(0), false
+			if address != nil {
+				at, ok = address(e.Section)
+			}
+			if !ok {
+				continue
+			}
+			addr = e.Addr + at
+		}
+		if addr >= start && addr < end {
+			rows = append(rows, row{addr, e.Rule})
+		}
+	}
+	// Of entries for one address the last counts; what ends a function comes
+	// first (scripts/sorttable.h, orc_sort_cmp).
+	ends := func(r row) int {
+		if r.rule.SP == ORCUndefined && r.rule.Type != ORCTypeEnd {
+			return 0
+		}
+		return 1
+	}
+	slices.SortStableFunc(rows, func(a, b row) int { return cmp.Or(cmp.Compare(a.addr, b.addr), cmp.Compare(ends(a), ends(b))) })
+	t := &ORCTable{base: start, Start: start, End: end}
+	ids := make(map[ORCRule]uint16)
+	for _, r := range rows {
+		if r.addr-start > 1<<32-1 || len(ids) == maxRules {
+			continue
+		}
+		id, ok := ids[r.rule]
+		if !ok {
+			id = uint16(len(t.rules))
+			ids[r.rule] = id
+			t.rules = append(t.rules, r.rule)
+		}
+		if n := len(t.pcs); n > 0 && t.pcs[n-1] == uint32(r.addr-start) {
+			t.index[n-1] = id
+			continue
+		}
+		t.pcs = append(t.pcs, uint32(r.addr-start))
+		t.index = append(t.index, id)
+	}
+	return t
+}
+
+// lookup returns the rule for an address.
+func (t *ORCTable) lookup(addr uint64) (*ORCRule, bool) {
+	if addr < t.Start || addr >= t.End {
+		return nil, false
+	}
+	i, found := slices.BinarySearch(t.pcs, uint32(addr-t.base))
+	if !found {
+		i--
+	}
+	if i < 0 {
+		return nil, false
+	}
+	return &t.rules[t.index[i]], true
+}
+
+var _ Walker = (*ORCWalker)(nil)
+
+// ORCWalker walks kernel stacks of amd64 by ORC, as the kernel does itself
+// (arch/x86/kernel/unwind_orc.c): through interrupts and exceptions, from one of
+// the kernel's stacks to another, until the user's registers or the bottom of a
+// kernel thread's stack, which are both EndBottom. Code that no table covers (BPF
+// programs) is walked by frame pointer, as the kernel does.
+//
+// Return addresses that a kretprobe or the function graph tracer replaced are
+// shown as they are unless Return is set.
+type ORCWalker struct {
+	// Tables are the kernel's and the modules'.
+	Tables []*ORCTable
+	// Return, if set, gives the true return address for the one found at an
+	// address of the stack: how recorded kretprobes are undone.
+	Return func(addr, slot uint64) uint64
+
+	regs  Regs
+	exact bool
+	buf   [amd64Regs]byte
+}
+
+// kernelEntry is struct pt_regs in DWARF numbers; -1 is no register.
+var kernelEntry = [...]int{
+	AMD64R15, AMD64R14, AMD64R13, AMD64R12, AMD64RBP, AMD64RBX, AMD64R11, AMD64R10, AMD64R9, AMD64R8,
+	AMD64RAX, AMD64RCX, AMD64RDX, AMD64RSI, AMD64RDI, -1, AMD64RIP, -1, -1, AMD64RSP,
+}
+
+// The rules that the kernel uses where there is none of its own: a call of a
+// null pointer, and code without entries.
+var (
+	orcNull = ORCRule{SP: ORCSP, SPOffset: 8, Type: ORCTypeCall}
+	orcFP   = ORCRule{SP: ORCBP, SPOffset: 16, BP: ORCPrevSP, BPOffset: -16, Type: ORCTypeCall}
+)
+
+// Walk implements Walker.
+func (w *ORCWalker) Walk(dst []Frame, r *Regs, mem Memory) (int, End) {
+	pc, ok := r.Reg(AMD64RIP)
+	switch {
+	case !ok || r.Machine != elf.EM_X86_64:
+		return 0, EndNone
+	case len(dst) == 0:
+		return 0, EndLimit
+	}
+	w.regs, w.exact = *r, true
+	dst[0] = Frame{PC: pc, How: HowRegs}
+	for n := 1; ; n++ {
+		how, end := w.step(mem)
+		if end != EndUnknown {
+			return n, end
+		}
+		if n == len(dst) {
+			return n, EndLimit
+		}
+		dst[n] = Frame{PC: w.regs.R[AMD64RIP], Return: !w.exact, How: how}
+	}
+}
+
+func (w *ORCWalker) rule(pc uint64) (*ORCRule, How) {
+	if pc == 0 {
+		return &orcNull, HowGuess
+	}
+	if !w.exact {
+		pc--
+	}
+	for _, t := range w.Tables {
+		if r, ok := t.lookup(pc); ok {
+			return r, HowORC
+		}
+	}
+	return &orcFP, HowFP
+}
+
+func (w *ORCWalker) step(mem Memory) (How, End) {
+	rule, how := w.rule(w.regs.PC())
+	switch rule.Type {
+	case ORCTypeEnd:
+		return how, EndBottom
+	case ORCTypeCall, ORCTypeRegs, ORCTypeRegsPartial:
+	default:
+		return how, EndNoRule
+	}
+	cfa, end := w.cfa(rule, mem)
+	if end != EndUnknown {
+		return how, end
+	}
+	bp, known := w.regs.Reg(AMD64RBP)
+	oldSP := w.regs.SP()
+	if end := w.enter(rule, cfa, mem); end != EndUnknown {
+		return how, end
+	}
+	switch rule.BP {
+	case ORCUndefined: // unchanged, or in the registers just read
+		if rule.Type == ORCTypeCall && known || rule.Type == ORCTypeRegsPartial && known {
+			w.regs.SetFP(bp)
+		}
+	case ORCPrevSP, ORCBP:
+		addr := cfa
+		if rule.BP == ORCBP {
+			addr = bp
+		}
+		v, ok := w.word(addr+uint64(int64(rule.BPOffset)), mem)
+		if !ok {
+			return how, EndBadMemory
+		}
+		w.regs.SetFP(v)
+	default:
+		return how, EndNoRule
+	}
+	// On one stack it only goes up; stacks are 16 KiB, aligned.
+	if sp := w.regs.SP(); sp <= oldSP && sp/threadSize == oldSP/threadSize {
+		return how, EndLoop
+	}
+	if w.regs.PC() < 1<<63 && w.regs.PC() != 0 {
+		return how, EndNoMapping
+	}
+	return how, EndUnknown
+}
+
+// cfa computes the stack pointer before the call, or where the registers are.
+func (w *ORCWalker) cfa(rule *ORCRule, mem Memory) (uint64, End) {
+	reg, indirect := 0, false
+	off := uint64(int64(rule.SPOffset))
+	switch rule.SP {
+	case ORCSP:
+		reg = AMD64RSP
+	case ORCBP:
+		reg = AMD64RBP
+	case ORCSPIndirect:
+		reg, indirect = AMD64RSP, true
+	case ORCBPIndirect:
+		reg, indirect = AMD64RBP, true
+	case ORCR10:
+		reg, off = AMD64R10, 0
+	case ORCR13:
+		reg, off = AMD64R13, 0
+	case ORCDI:
+		reg, off = AMD64RDI, 0
+	case ORCDX:
+		reg, off = AMD64RDX, 0
+	case ORCAX:
+		reg, off = AMD64RAX, 0
+	default:
+		return 0, EndNoRule
+	}
+	v, ok := w.regs.Reg(reg)
+	if !ok {
+		return 0, EndNoRule
+	}
+	if !indirect {
+		return v + off, EndUnknown
+	}
+	if rule.SP == ORCBPIndirect { // *(bp + offset); *(sp) + offset
+		v, off = v+off, 0
+	}
+	word, ok := w.word(v, mem)
+	if !ok {
+		return 0, EndBadMemory
+	}
+	return word + off, EndUnknown
+}
+
+// enter goes to the caller, or to what was interrupted.
+func (w *ORCWalker) enter(rule *ORCRule, cfa uint64, mem Memory) End {
+	switch rule.Type {
+	case ORCTypeCall:
+		ip, ok := w.word(cfa-8, mem)
+		if !ok {
+			return EndBadMemory
+		}
+		if w.Return != nil {
+			ip = w.Return(ip, cfa-8)
+		}
+		w.regs.Have = 0
+		w.regs.SetPC(ip)
+		w.regs.SetSP(cfa)
+	case ORCTypeRegs:
+		if mem.ReadMemory(w.buf[:], cfa) != nil {
+			return EndBadMemory
+		}
+		if binary.LittleEndian.Uint64(w.buf[amd64RegsCS:])&3 != 0 {
+			return EndBottom // the user's registers
+		}
+		for i, n := range kernelEntry {
+			if n >= 0 {
+				w.regs.Set(n, binary.LittleEndian.Uint64(w.buf[8*i:]))
+			}
+		}
+	case ORCTypeRegsPartial:
+		if mem.ReadMemory(w.buf[:40], cfa) != nil { // ip, cs, flags, sp, ss
+			return EndBadMemory
+		}
+		if binary.LittleEndian.Uint64(w.buf[8:])&3 != 0 {
+			return EndBottom
+		}
+		w.regs.SetPC(binary.LittleEndian.Uint64(w.buf[:]))
+		w.regs.SetSP(binary.LittleEndian.Uint64(w.buf[24:]))
+	}
+	// Layout 1 says it by the type; the others have a bit for the entry code,
+	// where it differs.
+	w.exact = rule.Signal
+	return EndUnknown
+}
+
+func (w *ORCWalker) word(addr uint64, mem Memory) (uint64, bool) {
+	err := mem.ReadMemory(w.buf[:8], addr)
+	return binary.LittleEndian.Uint64(w.buf[:8]), err == nil
+}

@@ -1,0 +1,490 @@
+package stack
+
+import (
+	"cmp"
+	"debug/elf"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"iter"
+	"math/bits"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/borescope/borescope/internal/perfring"
+)
+
+// PerfData is a file that "perf record" wrote: samples with call chains, with
+// branch stacks, or with registers and a piece of the stack (--call-graph dwarf)
+// that are walked here. Records are brought into the order of time, so that every
+// sample is seen with the mappings its process had then. Compressed (-z) and
+// piped files are not read. One goroutine at a time.
+type PerfData struct {
+	// Machine is the architecture that registers are numbered by: elf.EM_X86_64
+	// if the file does not say.
+	Machine elf.Machine
+	// Root is where the files that were mapped are looked up; nil is this machine's root.
+	Root fs.FS
+
+	r      io.ReaderAt
+	closer io.Closer
+	events []perfEvent
+	byID   map[uint64]int
+	data   section
+	index  []perfRecord
+	procs  map[uint32]*perfProcess
+	files  map[string]*coreFile
+	errs   []error
+}
+
+type section struct{ off, size uint64 }
+
+// perfEvent is one event that was recorded.
+type perfEvent struct {
+	format   perfring.Format
+	typ      uint32
+	config   uint64
+	regsUser uint64
+}
+
+// perfRecord is where a record is, and when it happened.
+type perfRecord struct {
+	time uint64
+	off  int64
+}
+
+// perfProcess is what is known of a process at a moment.
+type perfProcess struct {
+	comm map[uint32]string // by thread
+	maps []perfring.Mmap
+	mods *Modules // nil after a change
+}
+
+// PerfSample is one sample of a PerfData. It is valid until the next one is read.
+type PerfSample struct {
+	PID, TID, CPU int
+	Comm          string
+	Time          time.Duration // of the machine's clock
+	Period        uint64
+	// Event is the index of the event.
+	Event int
+	// IP is the interrupted instruction.
+	IP uint64
+	// Kernel is set if the sample was taken in the kernel.
+	Kernel bool
+	// Chain is the call chain as the kernel recorded it, innermost first, and
+	// KernelFrames how many of it are the kernel's.
+	Chain        []uint64
+	KernelFrames int
+	// Branches is the branch stack, newest first: from, to.
+	Branches [][2]uint64
+	// Regs and Stack are the user's registers and stack, to walk over; Regs is
+	// nil if there are none.
+	Regs  *Regs
+	Stack MemoryRange
+	// Modules are the process's executable mappings.
+	Modules *Modules
+}
+
+// OpenPerfData opens a perf.data file. The caller closes it.
+func OpenPerfData(path string) (*PerfData, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	st, err := f.Stat()
+	if err == nil {
+		var p *PerfData
+		if p, err = NewPerfData(f, st.Size()); err == nil {
+			p.closer = f
+			return p, nil
+		}
+	}
+	f.Close()
+	return nil, fmt.Errorf("%s: %w", path, err)
+}
+
+// Close closes the file that OpenPerfData opened.
+func (p *PerfData) Close() error {
+	if p == nil || p.closer == nil {
+		return nil
+	}
+	f := p.closer
+	p.closer = nil
+	return f.Close()
+}
+
+// Layout: tools/perf/util/header.h, struct perf_file_header and perf_file_attr.
+const (
+	perfMagic      = "PERFILE2"
+	perfHeaderSize = 104
+	perfAttrMin    = 64 // the first published struct perf_event_attr
+	perfMaxAttrs   = 10000
+	perfFeatArch   = 6
+	perfCompressed = 81 // PERF_RECORD_COMPRESSED
+	perfUserType   = 64 // records from here on are perf's own
+)
+
+// NewPerfData reads the header of a perf.data file of the given size through r,
+// which must stay readable.
+func NewPerfData(r io.ReaderAt, size int64) (*PerfData, error) {
+	var h [perfHeaderSize]byte
+	if _, err := r.ReadAt(h[:], 0); err != nil || string(h[:8]) != perfMagic {
+		return nil, errors.New("not a perf.data file")
+	}
+	le := binary.LittleEndian
+	attrSize := le.Uint64(h[16:])
+	attrs := section{le.Uint64(h[24:]), le.Uint64(h[32:])}
+	p := &PerfData{
+		Machine: elf.EM_X86_64, r: r, byID: make(map[uint64]int), procs: make(map[uint32]*perfProcess), files: make(map[string]*coreFile),
+		data: section{le.Uint64(h[40:]), le.Uint64(h[48:])},
+	}
+	if err := checkSections(size, attrs, p.data); err != nil {
+		return nil, err
+	}
+	if attrSize < perfAttrMin+16 || attrs.size/attrSize > perfMaxAttrs || attrs.size < attrSize {
+		return nil, fmt.Errorf("perf.data: attributes of %d bytes", attrSize)
+	}
+	for off := attrs.off; off+attrSize <= attrs.off+attrs.size; off += attrSize {
+		if err := p.readAttr(off, attrSize, size); err != nil {
+			return nil, err
+		}
+	}
+	p.readArch(h[72:], size)
+	return p, p.readIndex()
+}
+
+func checkSections(size int64, list ...section) error {
+	for _, s := range list {
+		if s.off > uint64(size) || s.size > uint64(size)-s.off {
+			return errors.New("perf.data: a section lies outside of the file")
+		}
+	}
+	return nil
+}
+
+// readAttr reads one struct perf_event_attr and its ids.
+func (p *PerfData) readAttr(off, attrSize uint64, size int64) error {
+	b := make([]byte, max(attrSize, 160)) // what a short one lacks is zero
+	if _, err := p.r.ReadAt(b[:attrSize], int64(off)); err != nil {
+		return fmt.Errorf("perf.data: %w", err)
+	}
+	le := binary.LittleEndian
+	ids := section{le.Uint64(b[attrSize-16:]), le.Uint64(b[attrSize-8:])}
+	clear(b[attrSize-16:])
+	if err := checkSections(size, ids); err != nil {
+		return err
+	}
+	const sampleIDAll = 1 << 18
+	e := perfEvent{typ: le.Uint32(b), config: le.Uint64(b[8:]), regsUser: le.Uint64(b[80:]), format: perfring.Format{
+		SampleType: le.Uint64(b[24:]), ReadFormat: le.Uint64(b[32:]), BranchSampleType: le.Uint64(b[72:]),
+		RegsUser: le.Uint64(b[80:]), RegsIntr: le.Uint64(b[96:]), SampleIDAll: le.Uint64(b[40:])&sampleIDAll != 0,
+	}}
+	list := make([]byte, ids.size&^7)
+	if _, err := p.r.ReadAt(list, int64(ids.off)); err != nil && len(list) > 0 {
+		return fmt.Errorf("perf.data: ids: %w", err)
+	}
+	for i := 0; i < len(list); i += 8 {
+		p.byID[le.Uint64(list[i:])] = len(p.events)
+	}
+	p.events = append(p.events, e)
+	return nil
+}
+
+// readArch reads the feature that names the machine; features stand behind the
+// data, one section for each bit that is set.
+func (p *PerfData) readArch(features []byte, size int64) {
+	word := binary.LittleEndian.Uint64(features)
+	if word&(1<<perfFeatArch) == 0 {
+		return
+	}
+	n := bits.OnesCount64(word & (1<<perfFeatArch - 1))
+	var s [16]byte
+	if _, err := p.r.ReadAt(s[:], int64(p.data.off+p.data.size)+int64(16*n)); err != nil {
+		return
+	}
+	sec := section{binary.LittleEndian.Uint64(s[:]), binary.LittleEndian.Uint64(s[8:])}
+	if checkSections(size, sec) != nil || sec.size < 4 || sec.size > 4096 {
+		return
+	}
+	b := make([]byte, sec.size)
+	if _, err := p.r.ReadAt(b, int64(sec.off)); err == nil && strings.HasPrefix(string(b[4:]), "aarch64") {
+		p.Machine = elf.EM_AARCH64
+	}
+}
+
+// event returns the number of the event that an id stands for.
+func (p *PerfData) event(id uint64) int {
+	return p.byID[id] // unknown ids, and files without ids, mean the first
+}
+
+// readIndex notes all records and sorts them by time: perf writes a buffer of
+// one processor after the other.
+func (p *PerfData) readIndex() error {
+	var rec perfring.Record
+	var buf []byte
+	end := p.data.off + p.data.size
+	last := uint64(0)
+	for off := p.data.off; off+8 <= end; {
+		raw, next, err := p.raw(off, &buf)
+		if err != nil {
+			return err
+		}
+		if next > end {
+			break // the recording was cut short
+		}
+		if raw.Type == perfCompressed {
+			return fmt.Errorf("perf.data: compressed records: %w", errors.ErrUnsupported)
+		}
+		if raw.Type < perfUserType {
+			t := last
+			if p.decode(&raw, &rec) == nil {
+				if t = rec.ID.Time; raw.Type == perfring.TypeSample {
+					t = rec.Sample.Time
+				}
+			}
+			if t == 0 {
+				t = last // what perf made up itself: before all that follows
+			}
+			p.index = append(p.index, perfRecord{t, int64(off)})
+		}
+		off = next
+	}
+	slices.SortStableFunc(p.index, func(a, b perfRecord) int { return cmp.Compare(a.time, b.time) })
+	return nil
+}
+
+// raw reads a record and returns the offset of the next.
+func (p *PerfData) raw(off uint64, buf *[]byte) (perfring.Raw, uint64, error) {
+	var h [8]byte
+	if _, err := p.r.ReadAt(h[:], int64(off)); err != nil {
+		return perfring.Raw{}, 0, fmt.Errorf("perf.data: %w", err)
+	}
+	le := binary.LittleEndian
+	raw := perfring.Raw{Type: le.Uint32(h[:]), Misc: le.Uint16(h[4:])}
+	n := uint64(le.Uint16(h[6:]))
+	if n < 8 {
+		return raw, 0, fmt.Errorf("perf.data: record of %d bytes at %#x", n, off)
+	}
+	next := off + n
+	if next > p.data.off+p.data.size {
+		return raw, next, nil
+	}
+	*buf = slices.Grow((*buf)[:0], int(n))[:n-8]
+	raw.Data = *buf
+	if _, err := p.r.ReadAt(raw.Data, int64(off+8)); err != nil && n > 8 {
+		return raw, 0, fmt.Errorf("perf.data: %w", err)
+	}
+	return raw, next, nil
+}
+
+// decode decodes a record by its event's format. Where events differ in it,
+// perf has put the id where it can be found without knowing the event: first in
+// samples, last in other records.
+func (p *PerfData) decode(raw *perfring.Raw, rec *perfring.Record) error {
+	const identifier = 1 << 16
+	n := 0
+	if f := &p.events[0].format; len(p.events) > 1 && f.SampleType&identifier != 0 && len(raw.Data) >= 8 {
+		at := 0
+		if raw.Type != perfring.TypeSample {
+			at = len(raw.Data) - 8
+		}
+		n = p.event(binary.LittleEndian.Uint64(raw.Data[at:]))
+	}
+	return p.events[n].format.Decode(raw, rec)
+}
+
+// Samples yields the samples in the order of time, and after the loop says what
+// could not be read: a malformed record ends it, files whose call frame
+// information is missing do not.
+func (p *PerfData) Samples() (iter.Seq[*PerfSample], func() error) {
+	var failed error
+	return func(yield func(*PerfSample) bool) {
+			p.procs = make(map[uint32]*perfProcess)
+			p.errs = nil
+			var rec perfring.Record
+			var buf []byte
+			var s PerfSample
+			var regs Regs
+			for _, at := range p.index {
+				raw, _, err := p.raw(uint64(at.off), &buf)
+				if err == nil {
+					err = p.decode(&raw, &rec)
+				}
+				if err != nil {
+					failed = fmt.Errorf("perf.data: record at %#x: %w", at.off, err)
+					return
+				}
+				if rec.Type != perfring.TypeSample {
+					p.follow(&rec)
+					continue
+				}
+				p.fill(&s, &regs, &rec)
+				if !yield(&s) {
+					return
+				}
+			}
+		}, func() error {
+			return errors.Join(append(p.errs, failed)...)
+		}
+}
+
+func (p *PerfData) process(pid uint32) *perfProcess {
+	proc := p.procs[pid]
+	if proc == nil {
+		proc = &perfProcess{comm: make(map[uint32]string)}
+		p.procs[pid] = proc
+	}
+	return proc
+}
+
+// follow keeps track of processes.
+func (p *PerfData) follow(rec *perfring.Record) {
+	switch rec.Type {
+	case perfring.TypeMmap, perfring.TypeMmap2:
+		m := rec.Mmap
+		const protExec = 4
+		if rec.Misc&perfring.MiscMmapData != 0 || m.PID == ^uint32(0) || rec.Type == perfring.TypeMmap2 && m.Protection&protExec == 0 {
+			return
+		}
+		proc := p.process(m.PID)
+		m.BuildID = nil // it lies in the record
+		proc.maps = append(proc.maps, m)
+		proc.mods = nil
+	case perfring.TypeComm:
+		proc := p.process(rec.Comm.PID)
+		if rec.Comm.Exec {
+			proc.maps, proc.mods = nil, nil
+		}
+		proc.comm[rec.Comm.TID] = rec.Comm.Name
+	case perfring.TypeFork:
+		t := &rec.Task
+		parent, child := p.process(t.PPID), p.process(t.PID)
+		if t.PID != t.PPID {
+			child.maps, child.mods = slices.Clone(parent.maps), parent.mods
+		}
+		child.comm[t.TID] = parent.comm[t.PTID]
+	}
+}
+
+// fill makes a sample of a record.
+func (p *PerfData) fill(s *PerfSample, regs *Regs, rec *perfring.Record) {
+	r := &rec.Sample
+	proc := p.process(r.PID)
+	*s = PerfSample{
+		PID: int(r.PID), TID: int(r.TID), CPU: int(r.CPU), Comm: proc.comm[r.TID], Time: time.Duration(r.Time), Period: r.Period,
+		Event: p.event(r.ID), IP: r.IP, Kernel: rec.Misc&perfring.MiscCPUMode == perfring.MiscKernel,
+		Chain: s.Chain[:0], Branches: s.Branches[:0],
+	}
+	// Markers stand before the parts of a call chain (enum perf_callchain_context).
+	const contextMax, contextKernel = ^uint64(4094), ^uint64(127)
+	kernel := s.Kernel
+	for _, pc := range r.Callchain {
+		if pc >= contextMax {
+			kernel = pc == contextKernel
+			continue
+		}
+		s.Chain = append(s.Chain, pc)
+		if kernel {
+			s.KernelFrames++
+		}
+	}
+	for _, b := range r.Branches {
+		s.Branches = append(s.Branches, [2]uint64{b.From, b.To})
+	}
+	if s.Modules = p.modules(proc); r.UserABI == 2 {
+		p.userRegs(regs, p.events[s.Event].regsUser, r.UserRegs)
+		s.Regs = regs
+		s.Stack = MemoryRange{regs.SP(), r.UserStack}
+	}
+}
+
+// amd64PerfRegs gives the DWARF numbers of enum perf_event_x86_regs.
+var amd64PerfRegs = [24]int{
+	AMD64RAX, AMD64RBX, AMD64RCX, AMD64RDX, AMD64RSI, AMD64RDI, AMD64RBP, AMD64RSP, AMD64RIP, -1, -1, -1, -1, -1, -1, -1,
+	AMD64R8, AMD64R9, AMD64R10, AMD64R11, AMD64R12, AMD64R13, AMD64R14, AMD64R15,
+}
+
+func (p *PerfData) userRegs(regs *Regs, mask uint64, values []uint64) {
+	*regs = Regs{Machine: p.Machine}
+	for _, v := range values {
+		if mask == 0 {
+			return
+		}
+		n := trailingZeros(mask)
+		mask &= mask - 1
+		if p.Machine == elf.EM_X86_64 {
+			if n >= len(amd64PerfRegs) {
+				return
+			}
+			n = amd64PerfRegs[n]
+		}
+		regs.Set(n, v) // arm64's numbers are DWARF's
+	}
+}
+
+// modules returns the mappings of a process as they are now. A later mapping
+// hides what was there before.
+func (p *PerfData) modules(proc *perfProcess) *Modules {
+	if proc.mods != nil {
+		return proc.mods
+	}
+	var list []Module
+	for i := range proc.maps {
+		m := &proc.maps[i]
+		end := m.Addr + m.Len
+		if end <= m.Addr {
+			continue
+		}
+		list = cutModules(list, m.Addr, end)
+		mod := Module{Start: m.Addr, End: end, Name: m.Path}
+		if strings.HasPrefix(m.Path, "/") && !strings.HasPrefix(m.Path, "//") {
+			p.loadModule(m, &mod)
+		}
+		list = append(list, mod)
+	}
+	proc.mods = NewModules(list...)
+	return proc.mods
+}
+
+// cutModules takes a range out of a list.
+func cutModules(list []Module, from, to uint64) []Module {
+	var out []Module
+	for _, m := range list {
+		if m.End <= from || m.Start >= to {
+			out = append(out, m)
+			continue
+		}
+		left, right := m, m
+		left.End, right.Start = from, to
+		if left.Start < left.End {
+			out = append(out, left)
+		}
+		if right.Start < right.End {
+			out = append(out, right)
+		}
+	}
+	return out
+}
+
+func (p *PerfData) loadModule(m *perfring.Mmap, mod *Module) {
+	t := p.files[m.Path]
+	if t == nil {
+		t = &coreFile{}
+		t.cachedCFI, t.err = readRootCFI(p.Root, m.Path, "")
+		p.files[m.Path] = t
+		if t.err != nil {
+			p.errs = append(p.errs, fmt.Errorf("%s: %w", m.Path, t.err))
+		}
+	}
+	for _, s := range t.bias {
+		if m.PageOff+m.Len > s.offset && m.PageOff < s.offset+s.size {
+			mod.CFI, mod.Bias = t.table, m.Addr-m.PageOff+s.offset-s.vaddr
+			return
+		}
+	}
+}

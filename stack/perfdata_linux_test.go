@@ -1,0 +1,216 @@
+package stack
+
+import (
+	"bytes"
+	"debug/elf"
+	"encoding/binary"
+	"flag"
+	"io/fs"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/borescope/borescope/internal/testenv"
+)
+
+var perfSeconds = flag.String("perf-seconds", "0.3", "record each program for so many `seconds` in the comparison with perf script")
+
+// TestPerfDataMatchesPerfScript records programs with perf, and compares every
+// stack with the one that perf unwinds from the same file.
+func TestPerfDataMatchesPerfScript(t *testing.T) {
+	testenv.Need(t, testenv.Root, testenv.Perf)
+	perf, err := exec.LookPath("perf")
+	if err != nil || testing.Short() {
+		t.Skip("no perf, or -short")
+	}
+	for _, w := range workloads {
+		t.Run(w.name, func(t *testing.T) {
+			pid := startWorkload(t, w.name, w.argv)
+			file := filepath.Join(t.TempDir(), "perf.data")
+			if out, err := exec.Command(perf, "record", "-e", "cpu-clock:u", "-F", "997", "--call-graph", "dwarf,65528", "-o", file,
+				"-p", strconv.Itoa(pid), "--", "sleep", *perfSeconds).CombinedOutput(); err != nil {
+				t.Skipf("perf record: %v: %s", err, out)
+			}
+			want := perfScript(t, perf, file)
+			p, err := OpenPerfData(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer p.Close()
+			samples, errOf := p.Samples()
+			n, same, whole := 0, 0, 0
+			var dst [MaxFrames]Frame
+			for s := range samples {
+				if s.Regs == nil {
+					continue
+				}
+				walker := CFIWalker{Modules: s.Modules}
+				k, end := walker.Walk(dst[:], s.Regs, s.Stack)
+				if end == EndBottom || end == EndLimit {
+					whole++
+				}
+				if n >= len(want) {
+					t.Fatalf("more samples than the %d of perf script", len(want))
+				}
+				if matchPerf(dst[:k], s.Modules, want[n]) {
+					same++
+				} else if n-same < 4 {
+					t.Logf("%d: %v\n got %#x\nwant %#x", n, end, pcs(dst[:k]), want[n])
+				}
+				n++
+				if s.Comm == "" || s.PID != pid {
+					t.Fatalf("sample of %d %q", s.PID, s.Comm)
+				}
+			}
+			if err := errOf(); err != nil {
+				t.Log(err)
+			}
+			t.Logf("%d samples, %d the same as perf's, %d whole", n, same, whole)
+			if n != len(want) || n == 0 || same < n {
+				t.Errorf("%d samples, %d the same, perf has %d", n, same, len(want))
+			}
+		})
+	}
+}
+
+// matchPerf compares a chain of ours with perf's, which shows the addresses
+// that it looks up, in the files' own numbering.
+func matchPerf(got []Frame, mods *Modules, want []uint64) bool {
+	return slices.EqualFunc(got, want, func(f Frame, w uint64) bool {
+		m := mods.Find(f.LookupPC())
+		return m != nil && f.LookupPC()-m.Bias == w
+	})
+}
+
+func perfScript(t *testing.T, perf, file string) [][]uint64 {
+	t.Helper()
+	out, err := exec.Command(perf, "script", "-i", file, "-F", "tid,time,ip", "--no-inline", "--max-stack", strconv.Itoa(MaxFrames)).Output()
+	if err != nil {
+		t.Skipf("perf script: %v", err)
+	}
+	var list [][]uint64
+	for line := range strings.Lines(string(out)) {
+		f := strings.Fields(line)
+		switch {
+		case len(f) >= 2 && strings.HasSuffix(f[1], ":"):
+			list = append(list, nil)
+		case len(f) == 1 && len(list) > 0:
+			pc, err := strconv.ParseUint(f[0], 16, 64)
+			if err != nil {
+				t.Fatalf("perf script: %q", line)
+			}
+			list[len(list)-1] = append(list[len(list)-1], pc)
+		}
+	}
+	return list
+}
+
+func FuzzPerfData(f *testing.F) {
+	f.Add(tinyPerfData())
+	f.Add(tinyPerfData()[:150])
+	f.Fuzz(func(t *testing.T, b []byte) {
+		p, err := NewPerfData(bytes.NewReader(b), int64(len(b)))
+		if err != nil {
+			return
+		}
+		p.Root = emptyFS{}
+		samples, errOf := p.Samples()
+		n := 0
+		for s := range samples {
+			n++
+			if s.Regs != nil {
+				w := CFIWalker{Modules: s.Modules}
+				var dst [50]Frame
+				if _, end := w.Walk(dst[:], s.Regs, s.Stack); end == EndUnknown {
+					t.Fatal("no reason")
+				}
+			}
+		}
+		_ = errOf()
+		if n > len(b)/8 {
+			t.Fatalf("%d samples in %d bytes", n, len(b))
+		}
+	})
+}
+
+// tinyPerfData is a file of one event with call chains, registers and stack, a
+// mapping and a sample.
+func tinyPerfData() []byte {
+	le := binary.LittleEndian
+	attr := make([]byte, 128)
+	le.PutUint32(attr, 1)
+	le.PutUint32(attr[4:], 112)
+	const ip, tid, tm, chain, regs, stack = 1, 2, 4, 1 << 5, 1 << 12, 1 << 13
+	le.PutUint64(attr[24:], ip|tid|tm|chain|regs|stack)
+	le.PutUint64(attr[40:], 1<<18)
+	le.PutUint64(attr[80:], 1<<6|1<<7|1<<8)
+	rec := func(typ uint32, misc uint16, words ...uint64) []byte {
+		b := le.AppendUint32(nil, typ)
+		b = le.AppendUint16(b, misc)
+		b = le.AppendUint16(b, uint16(8+8*len(words)))
+		for _, w := range words {
+			b = le.AppendUint64(b, w)
+		}
+		return b
+	}
+	const id = 7<<32 | 7
+	mmap := rec(1, 0, id, 0x1000, 0x1000, 0, 0x6e69622f, id, 5)
+	comm := rec(3, 0, id, 0x68736162, id, 4)
+	kernel, user := ^uint64(127), ^uint64(511)
+	sample := rec(9, 2, 0x1010, id, 10, 5, kernel, ^uint64(0xfff), user, 0x1010, 0x1020, 2, 0, 0x7000, 0x1010, 16, 0x1030, 0, 16)
+	data := slices.Concat(sample, mmap, comm)
+	h := make([]byte, perfHeaderSize)
+	copy(h, perfMagic)
+	le.PutUint64(h[8:], perfHeaderSize)
+	le.PutUint64(h[16:], 128)
+	le.PutUint64(h[24:], perfHeaderSize)
+	le.PutUint64(h[32:], 128)
+	le.PutUint64(h[40:], perfHeaderSize+128)
+	le.PutUint64(h[48:], uint64(len(data)))
+	return slices.Concat(h, attr, data)
+}
+
+func TestPerfData(t *testing.T) {
+	b := tinyPerfData()
+	p, err := NewPerfData(bytes.NewReader(b), int64(len(b)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Root = emptyFS{}
+	samples, errOf := p.Samples()
+	n := 0
+	for s := range samples {
+		n++
+		// The mapping and the name are older than the sample, though later in the file.
+		if s.PID != 7 || s.Comm != "bash" || s.Time != 10 || s.Modules.Find(0x1010) == nil || s.Modules.Find(0x1010).Name != "/bin" {
+			t.Errorf("%+v", s)
+		}
+		if !slices.Equal(s.Chain, []uint64{^uint64(0xfff), 0x1010, 0x1020}) || s.KernelFrames != 1 {
+			t.Errorf("chain %#x, %d of the kernel", s.Chain, s.KernelFrames)
+		}
+		if s.Regs == nil || s.Regs.Machine != elf.EM_X86_64 || s.Regs.PC() != 0x1010 || s.Regs.SP() != 0x7000 || s.Stack.Addr != 0x7000 || len(s.Stack.Data) != 16 {
+			t.Errorf("registers %+v, stack %+v", s.Regs, s.Stack)
+		}
+	}
+	if err := errOf(); n != 1 || err == nil || !strings.Contains(err.Error(), "/bin") {
+		t.Errorf("%d samples, %v", n, err)
+	}
+	for _, bad := range [][]byte{nil, []byte("PERFILE2"), b[:120], append([]byte("PERFFILE"), b[8:]...)} {
+		if _, err := NewPerfData(bytes.NewReader(bad), int64(len(bad))); err == nil {
+			t.Errorf("%d bytes accepted", len(bad))
+		}
+	}
+	if err := (*PerfData)(nil).Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// emptyFS has no files.
+type emptyFS struct{}
+
+func (emptyFS) Open(name string) (fs.File, error) {
+	return nil, &fs.PathError{Op: "open", Path: name, Err: fs.ErrNotExist}
+}

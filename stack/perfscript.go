@@ -1,0 +1,70 @@
+package stack
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+)
+
+// WritePerfScript writes the profile as "perf script" prints samples, which
+// FlameScope, speedscope, stackcollapse-perf.pl and others read. The event is
+// named event ("cpu-clock" if empty), its period is the value of index value,
+// and times are the samples' (FlameScope needs samples that were not merged).
+func (p *Profile) WritePerfScript(w io.Writer, event string, value int) error {
+	if err := p.check(); err != nil {
+		return err
+	}
+	if value < 0 || value >= len(p.types()) {
+		return fmt.Errorf("perf script: no value %d", value)
+	}
+	if event == "" {
+		event = "cpu-clock"
+	}
+	event = strings.ReplaceAll(oneLine(event), " ", "_")
+	bw := bufio.NewWriter(w)
+	for i := range p.Samples {
+		s := &p.Samples[i]
+		fmt.Fprintf(bw, "%s %7d/%d [%03d] %d.%06d: %10d %s: \n", oneLine(s.title(&FoldOptions{})), s.PID, s.TID, s.CPU,
+			s.Time/time.Second, s.Time%time.Second/time.Microsecond, s.Values[value], event)
+		for _, fr := range s.Frames {
+			fr.perfScript(bw)
+		}
+		_ = bw.WriteByte('\n')
+	}
+	return bw.Flush()
+}
+
+func (fr *NamedFrame) perfScript(w io.Writer) {
+	module := fr.module()
+	switch {
+	case module == "":
+		module = "[unknown]"
+	case fr.Kind == FrameKernel && module == "[kernel]":
+		module = "[kernel.kallsyms]" // what the readers of this format look for
+	}
+	for i, fn := range fr.Functions {
+		if fn.Name == "" {
+			fn.Name = UnknownFrame
+		}
+		if i < len(fr.Functions)-1 {
+			fmt.Fprintf(w, "\t%16x %s (inlined)\n", fr.PC, oneLine(fn.Name))
+		} else {
+			fmt.Fprintf(w, "\t%16x %s+0x%x (%s)\n", fr.PC, oneLine(fn.Name), fn.Offset, oneLine(module))
+		}
+	}
+	if len(fr.Functions) == 0 {
+		fmt.Fprintf(w, "\t%16x [unknown] (%s)\n", fr.PC, oneLine(module))
+	}
+}
+
+// oneLine keeps a name from breaking the line, leaving all else as it is.
+func oneLine(s string) string { return strings.Map(lineRune, s) }
+
+func lineRune(r rune) rune {
+	if r < ' ' || r == 0x7f {
+		return ' '
+	}
+	return r
+}

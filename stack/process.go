@@ -1,0 +1,263 @@
+package stack
+
+import (
+	"bytes"
+	"debug/elf"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/borescope/borescope/internal/elffile"
+	"github.com/borescope/borescope/internal/feature"
+	"github.com/borescope/borescope/internal/procfs"
+)
+
+// UnsupportedError says what this system cannot do, and why.
+type UnsupportedError = feature.UnsupportedError
+
+// ProcessMemory is the memory of a live process. Reading needs Linux and ptrace
+// read permission (the same user, or CAP_SYS_PTRACE). It holds no resource and
+// is safe for concurrent use; the number may come to mean another process once
+// this one has ended.
+type ProcessMemory int
+
+// ReadMemory implements Memory by process_vm_readv.
+func (pid ProcessMemory) ReadMemory(dst []byte, addr uint64) error {
+	return procfs.ReadMemory(int(pid), dst, addr)
+}
+
+// CFICache compiles the call frame information of the files that processes map,
+// once per file. The zero value is ready for use. It is safe for concurrent use
+// and holds no file open.
+type CFICache struct {
+	// MaxBytes bounds the tables that are kept; 0 stands for 256 MiB. A table
+	// that had to go is compiled again when it is next needed; modules that were
+	// handed out keep theirs.
+	MaxBytes int64
+
+	mu     sync.Mutex
+	tables map[fileKey]cachedCFI
+	order  []fileKey // oldest first
+	size   int64
+}
+
+type fileKey struct {
+	dev, inode  uint64
+	size, mtime int64
+}
+
+type cachedCFI struct {
+	table *CFITable // nil: the file has none that can be read
+	bias  []segment
+}
+
+// segment is a loaded part of a file, to find a mapping's bias by.
+type segment struct{ offset, vaddr, size uint64 }
+
+// Modules reads the executable mappings of a process. A file that can't be
+// opened or has no call frame information is a module without any; why is in
+// the second result, which joins an error for each of them and does not mean
+// that the first can't be used. It needs Linux and ptrace read permission.
+func (c *CFICache) Modules(pid int) (*Modules, error) {
+	data, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/maps")
+	if err != nil {
+		return nil, err
+	}
+	var list []Module
+	var errs []error
+	err = procfs.ReadMaps(bytes.NewReader(data), func(m *procfs.Mapping) bool {
+		if m.Perm&procfs.Exec == 0 {
+			return true
+		}
+		mod := Module{Start: m.Start, End: m.End, Name: m.Path}
+		if err := c.load(pid, m, &mod); err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", m.Path, err))
+		}
+		list = append(list, mod)
+		return true
+	})
+	if err != nil {
+		return nil, err
+	}
+	return NewModules(list...), errors.Join(errs...)
+}
+
+// load finds the module's table and bias.
+func (c *CFICache) load(pid int, m *procfs.Mapping, mod *Module) error {
+	switch {
+	case m.Path == "[vdso]":
+		return loadVDSO(pid, m, mod)
+	case m.Inode == 0 || m.Path == "" || m.Path[0] != '/':
+		return nil // JIT code, or something of the kernel's
+	}
+	f, err := openMapped(pid, m)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	st, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	key := fileKey{m.Dev, m.Inode, st.Size(), st.ModTime().UnixNano()}
+	cached, ok := c.get(key)
+	if !ok {
+		cached, err = readCFI(f)
+		if err != nil {
+			return err
+		}
+		c.put(key, cached)
+	}
+	for _, s := range cached.bias {
+		if m.Offset+(m.End-m.Start) > s.offset && m.Offset < s.offset+s.size {
+			mod.CFI, mod.Bias = cached.table, m.Start-m.Offset+s.offset-s.vaddr
+			break
+		}
+	}
+	return nil
+}
+
+// openMapped opens the file itself if that is allowed, else by its path.
+func openMapped(pid int, m *procfs.Mapping) (*os.File, error) {
+	if f, err := procfs.OpenMapping(pid, m); err == nil {
+		return f, nil
+	}
+	f, err := procfs.OpenInRoot(pid, m.Path)
+	if err != nil {
+		return nil, err
+	}
+	if dev, inode, err := procfs.FileID(f); err != nil || inode != m.Inode || dev != m.Dev {
+		f.Close()
+		return nil, fmt.Errorf("the file at this path is another: %w", os.ErrNotExist)
+	}
+	return f, nil
+}
+
+func readCFI(f *os.File) (cachedCFI, error) {
+	ef, err := elffile.NewBorrowed(f)
+	if err != nil {
+		return cachedCFI{}, err
+	}
+	defer ef.Close()
+	return cfiOf(ef)
+}
+
+// cfiOf compiles a file; one that has no call frame information is no error.
+func cfiOf(f *elffile.File) (cachedCFI, error) {
+	c := cachedCFI{bias: executableSegments(f)}
+	var err error
+	if c.table, err = compileCFI(f); errors.Is(err, ErrNoCFI) {
+		err = nil
+	}
+	return c, err
+}
+
+// readRootCFI compiles the file at a path of a tree (nil: this machine's), if its
+// build-id is the one that is wanted (empty: any).
+func readRootCFI(root fs.FS, path, buildID string) (cachedCFI, error) {
+	if root == nil {
+		root = os.DirFS("/")
+	}
+	f, err := root.Open(strings.TrimPrefix(path, "/"))
+	if err != nil {
+		return cachedCFI{}, err
+	}
+	defer f.Close()
+	st, err := f.Stat()
+	if err != nil {
+		return cachedCFI{}, err
+	}
+	r, ok := f.(io.ReaderAt)
+	if !ok {
+		return cachedCFI{}, fmt.Errorf("no random access: %w", errors.ErrUnsupported)
+	}
+	ef, err := elffile.New(r, st.Size())
+	if err != nil {
+		return cachedCFI{}, err
+	}
+	defer ef.Close()
+	if have := ef.BuildID(); buildID != "" && have != buildID {
+		return cachedCFI{}, fmt.Errorf("another file than was mapped: build-id %s instead of %s", have, buildID)
+	}
+	return cfiOf(ef)
+}
+
+func executableSegments(f *elffile.File) []segment {
+	var out []segment
+	for _, p := range f.Progs {
+		if p.Type == elf.PT_LOAD && p.Flags&elf.PF_X != 0 {
+			out = append(out, segment{p.Offset, p.Vaddr, p.Filesz})
+		}
+	}
+	return out
+}
+
+// maxVDSO is far above the two or three pages that it has.
+const maxVDSO = 1 << 20
+
+func loadVDSO(pid int, m *procfs.Mapping, mod *Module) error {
+	if m.End-m.Start > maxVDSO {
+		return fmt.Errorf("vdso of %d bytes", m.End-m.Start)
+	}
+	image := make([]byte, m.End-m.Start)
+	if err := procfs.ReadMemory(pid, image, m.Start); err != nil {
+		return err
+	}
+	return mod.loadImage(image)
+}
+
+// loadImage takes the table from an ELF image as it lies in memory at the
+// module's start.
+func (mod *Module) loadImage(image []byte) error {
+	f, err := elffile.NewBytes(image)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	mod.Bias = mod.Start - lowestAddress(f)
+	mod.CFI, err = compileCFI(f)
+	return err
+}
+
+func (c *CFICache) get(key fileKey) (cachedCFI, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	cached, ok := c.tables[key]
+	return cached, ok
+}
+
+func (c *CFICache) put(key fileKey, cached cachedCFI) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if _, ok := c.tables[key]; ok {
+		return
+	}
+	if c.tables == nil {
+		c.tables = make(map[fileKey]cachedCFI)
+	}
+	limit := c.MaxBytes
+	if limit == 0 {
+		limit = 256 << 20
+	}
+	c.tables[key] = cached
+	c.order = append(c.order, key)
+	c.size += cached.bytes()
+	for c.size > limit && len(c.order) > 1 {
+		c.size -= c.tables[c.order[0]].bytes()
+		delete(c.tables, c.order[0])
+		c.order = c.order[1:]
+	}
+}
+
+func (c cachedCFI) bytes() int64 {
+	const fixed = 200
+	if c.table == nil {
+		return fixed
+	}
+	return fixed + int64(c.table.stats.Size)
+}

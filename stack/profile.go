@@ -1,0 +1,284 @@
+package stack
+
+import (
+	"fmt"
+	"path"
+	"slices"
+	"strconv"
+	"time"
+)
+
+// Profile is a set of samples with named stacks: what every output format of
+// this package is written from. Whoever walks the stacks and names the
+// addresses fills it in. It is plain data.
+type Profile struct {
+	// SampleTypes say what a sample's values are; one count of samples if
+	// empty.
+	SampleTypes []ValueType
+	// Samples are the stacks, in any order; equal ones may be merged or not.
+	Samples []Sample
+	// PeriodType and Period say how often a sample was taken: {"cpu",
+	// "nanoseconds"} and 10101010 at 99 Hz.
+	PeriodType ValueType
+	Period     int64
+	// Time is when the measurement began, Duration how long it took.
+	Time     time.Time
+	Duration time.Duration
+	// Comments are kept by formats that have a place for them.
+	Comments []string
+}
+
+// ValueType is a kind of value and its unit, in pprof's words: {"samples",
+// "count"}, {"cpu", "nanoseconds"}, {"alloc_space", "bytes"}.
+type ValueType struct{ Type, Unit string }
+
+// Sample is one stack and what was measured on it.
+type Sample struct {
+	// Frames is the stack, innermost first. Frames may be shared between
+	// samples, which makes all formats smaller.
+	Frames []*NamedFrame
+	// Values has one value per sample type.
+	Values []int64
+	// Comm is the name of the thread, or of the process, as the caller likes.
+	Comm string
+	// PID and TID are the process's and the thread's number, 0 if not known.
+	PID, TID int
+	// CPU is the processor. Only perf-script text shows it.
+	CPU int
+	// Time is the moment relative to some fixed point (the machine's start, in
+	// perf's samples); 0 where equal stacks were merged.
+	Time time.Duration
+	// End says why the stack ends.
+	End End
+	// Labels are kept by pprof.
+	Labels []Label
+}
+
+// Label is a property of a sample: a text, or a number if Str is empty.
+type Label struct {
+	Key  string
+	Str  string
+	Num  int64
+	Unit string
+}
+
+// NamedFrame is a frame and the functions at its address.
+type NamedFrame struct {
+	Frame
+	// Functions are the functions at the address, innermost first: all but the
+	// last are inlined into the one that follows. None means no name is known.
+	Functions []Function
+	// Mapping is where the address lies, nil if not known. Frames of one
+	// mapping share it by pointer.
+	Mapping *Mapping
+	// Kind says what kind of code it is.
+	Kind FrameKind
+}
+
+// Function is a name and a source position.
+type Function struct {
+	// Name is the demangled name.
+	Name string
+	// SystemName is the name in the symbol table, empty if it is Name.
+	SystemName string
+	// Offset is the distance of the address from the function's start.
+	Offset uint64
+	// File, Line and Column are the source position; Line is 0 if not known.
+	File   string
+	Line   int
+	Column int
+}
+
+// Mapping is a file, or a piece of the kernel, in an address space.
+type Mapping struct {
+	// Start and Limit bound the addresses; both 0 if not known.
+	Start, Limit uint64
+	// Offset is the file offset that Start maps.
+	Offset uint64
+	// File is the file's path, or a name in brackets: "[kernel]", "[vdso]".
+	File string
+	// BuildID is the GNU build-id in lower-case hex, if known.
+	BuildID string
+}
+
+// FrameKind is the kind of code of a frame.
+type FrameKind uint8
+
+// The kinds of frame.
+const (
+	FrameUser   FrameKind = iota // a program's or a library's code
+	FrameKernel                  // the kernel's
+	FrameJIT                     // generated at run time
+	FrameWaker                   // of the stack that woke the sampled thread up
+)
+
+// suffix is FlameGraph's annotation of a kind.
+func (k FrameKind) suffix() string {
+	switch k {
+	case FrameKernel:
+		return SuffixKernel
+	case FrameJIT:
+		return SuffixJIT
+	case FrameWaker:
+		return SuffixWaker
+	}
+	return ""
+}
+
+// String is "user", "kernel", "jit" or "waker".
+func (k FrameKind) String() string {
+	return nameOf([]string{"user", "kernel", "jit", "waker"}, "kind", uint8(k))
+}
+
+// FoldOptions choose what Profile.Folded writes. The zero value and nil begin
+// every stack with the command name and annotate nothing.
+type FoldOptions struct {
+	// Value is the index of the value that is counted.
+	Value int
+	// NoComm leaves the command name out.
+	NoComm bool
+	// PID and TID append the numbers to the command name: "bash-12/13".
+	PID, TID bool
+	// Annotate marks frames by SuffixKernel, SuffixInlined, SuffixJIT and
+	// SuffixWaker.
+	Annotate bool
+	// NoInline leaves inlined functions out.
+	NoInline bool
+	// Delimit puts a frame "-" between the kernel's frames and the program's.
+	Delimit bool
+	// Addresses shows frames without a name by address, "[libc.so.6+0x1234]",
+	// instead of by file, "[libc.so.6]", which merges.
+	Addresses bool
+	// Incomplete puts a frame "[truncated]" below the outermost frame of stacks
+	// that end before the thread's start, so that they can't be mistaken for
+	// whole ones.
+	Incomplete bool
+}
+
+// Folded merges the profile's samples into folded stacks. Samples that lack the
+// value are left out.
+func (p *Profile) Folded(opts *FoldOptions) *Folded {
+	var o FoldOptions
+	if opts != nil {
+		o = *opts
+	}
+	f := new(Folded)
+	var names []string
+	for i := range p.Samples {
+		s := &p.Samples[i]
+		if o.Value < 0 || o.Value >= len(s.Values) {
+			continue
+		}
+		names = s.fold(names[:0], &o)
+		f.Add(names, s.Values[o.Value])
+	}
+	return f
+}
+
+// fold appends the names of a stack, root first.
+func (s *Sample) fold(dst []string, o *FoldOptions) []string {
+	if !o.NoComm {
+		dst = append(dst, s.title(o))
+	}
+	if o.Incomplete && len(s.Frames) > 0 && !s.End.Whole() && s.End != EndUnknown {
+		dst = append(dst, "[truncated]")
+	}
+	var last *NamedFrame
+	for _, fr := range slices.Backward(s.Frames) {
+		if o.Delimit && last != nil && (last.Kind == FrameKernel) != (fr.Kind == FrameKernel) {
+			dst = append(dst, "-")
+		}
+		last = fr
+		if len(fr.Functions) == 0 {
+			dst = append(dst, fr.annotate(fr.unknown(o.Addresses), o))
+		}
+		for i, fn := range slices.Backward(fr.Functions) {
+			inlined := i < len(fr.Functions)-1
+			switch {
+			case inlined && o.NoInline:
+			case inlined && o.Annotate:
+				dst = append(dst, fn.Name+SuffixInlined)
+			case fn.Name == "":
+				dst = append(dst, fr.annotate(fr.unknown(o.Addresses), o))
+			default:
+				dst = append(dst, fr.annotate(fn.Name, o))
+			}
+		}
+	}
+	return dst
+}
+
+func (s *Sample) title(o *FoldOptions) string {
+	name := s.Comm
+	if name == "" {
+		name = "[unknown]"
+	}
+	switch {
+	case o.TID:
+		return name + "-" + strconv.Itoa(s.PID) + "/" + strconv.Itoa(s.TID)
+	case o.PID:
+		return name + "-" + strconv.Itoa(s.PID)
+	}
+	return name
+}
+
+func (fr *NamedFrame) annotate(name string, o *FoldOptions) string {
+	if o.Annotate {
+		return name + fr.Kind.suffix()
+	}
+	return name
+}
+
+// unknown names a frame without a name by its file.
+func (fr *NamedFrame) unknown(address bool) string {
+	m := fr.Mapping
+	if m == nil || m.File == "" {
+		if address {
+			return fmt.Sprintf("[0x%x]", fr.PC)
+		}
+		return UnknownFrame
+	}
+	base := trimBrackets(path.Base(m.File))
+	if address {
+		return fmt.Sprintf("[%s+0x%x]", base, fr.LookupPC()-m.Start+m.Offset)
+	}
+	return "[" + base + "]"
+}
+
+func (fr *NamedFrame) module() string {
+	if fr.Mapping == nil {
+		return ""
+	}
+	return fr.Mapping.File
+}
+
+func trimBrackets(s string) string {
+	if len(s) > 2 && s[0] == '[' && s[len(s)-1] == ']' {
+		return s[1 : len(s)-1]
+	}
+	return s
+}
+
+// types returns the sample types, never none.
+func (p *Profile) types() []ValueType {
+	if len(p.SampleTypes) == 0 {
+		return []ValueType{{"samples", "count"}}
+	}
+	return p.SampleTypes
+}
+
+// check reports samples that do not fit the sample types.
+func (p *Profile) check() error {
+	want := len(p.types())
+	for i := range p.Samples {
+		if got := len(p.Samples[i].Values); got != want {
+			return fmt.Errorf("profile: sample %d has %d values for %d sample types", i, got, want)
+		}
+		for _, fr := range p.Samples[i].Frames {
+			if fr == nil {
+				return fmt.Errorf("profile: sample %d has a nil frame", i)
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,230 @@
+package stack
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/pprof/profile"
+)
+
+// testProfile has kernel, inlined, unnamed and JIT frames in two processes.
+func testProfile() *Profile {
+	kernel := &Mapping{Start: 0xffffffff81000000, Limit: 0xffffffff82000000, File: "[kernel]"}
+	libc := &Mapping{Start: 0x7f0000000000, Limit: 0x7f0000200000, Offset: 0x1000, File: "/usr/lib/libc.so.6", BuildID: "abcdef"}
+	bin := &Mapping{Start: 0x400000, Limit: 0x500000, File: "/usr/bin/serve"}
+	sys := &NamedFrame{Frame{0xffffffff81000010, false, HowKernel}, []Function{{Name: "do_syscall_64", Offset: 0x10}}, kernel, FrameKernel}
+	write := &NamedFrame{Frame{0x7f0000000105, true, HowFP}, []Function{{Name: "write", Offset: 5}}, libc, FrameUser}
+	anon := &NamedFrame{Frame{0x7f0000000999, true, HowFP}, nil, libc, FrameUser}
+	loop := &NamedFrame{Frame{0x400123, true, HowFP}, []Function{
+		{Name: "std::move<int>(int&)", SystemName: "_ZSt4moveIiEvRi", File: "move.h", Line: 7},
+		{Name: "loop", File: "serve.cc", Line: 42, Column: 3, Offset: 0x23},
+	}, bin, FrameUser}
+	main := &NamedFrame{Frame{0x400200, true, HowFP}, []Function{{Name: "main", File: "serve.cc", Line: 90}}, bin, FrameUser}
+	jit := &NamedFrame{Frame{0x31000, false, HowFP}, []Function{{Name: "Lorg/Main;::run"}}, nil, FrameJIT}
+	lost := &NamedFrame{Frame: Frame{PC: 0x1234}}
+	return &Profile{
+		SampleTypes: []ValueType{{"samples", "count"}, {"cpu", "nanoseconds"}},
+		PeriodType:  ValueType{"cpu", "nanoseconds"},
+		Period:      10101010,
+		Time:        time.Unix(1700000000, 0).UTC(),
+		Duration:    10 * time.Second,
+		Comments:    []string{"test"},
+		Samples: []Sample{
+			{Frames: []*NamedFrame{sys, write, loop, main}, Values: []int64{5, 50505050}, Comm: "serve", PID: 12, TID: 13, CPU: 1, Time: 1500 * time.Millisecond, End: EndBottom},
+			{Frames: []*NamedFrame{loop, main}, Values: []int64{3, 30303030}, Comm: "serve", PID: 12, TID: 12, End: EndBottom},
+			{Frames: []*NamedFrame{anon, loop, loop, main}, Values: []int64{2, 20202020}, Comm: "serve", PID: 12, TID: 12, End: EndSuspect, Labels: []Label{{Key: "cgroup", Str: "/a"}, {Key: "size", Num: 7, Unit: "bytes"}}},
+			{Frames: []*NamedFrame{jit, lost}, Values: []int64{4, 40404040}, Comm: "java; x", PID: 20, TID: 21, End: EndNoMapping},
+			{Values: []int64{1, 10101010}, Comm: "", End: EndFault},
+		},
+	}
+}
+
+func TestProfileFolded(t *testing.T) {
+	p := testProfile()
+	for _, c := range []struct {
+		name string
+		o    *FoldOptions
+		want string
+	}{
+		{"default", nil, `[unknown] 1
+java: x;[unknown];Lorg/Main:::run 4
+serve;main;loop;std::move<int>(int&) 3
+serve;main;loop;std::move<int>(int&);loop;std::move<int>(int&);[libc.so.6] 2
+serve;main;loop;std::move<int>(int&);write;do_syscall_64 5
+`},
+		{"all", &FoldOptions{Value: 1, TID: true, Annotate: true, NoInline: false, Delimit: true, Addresses: true, Incomplete: true}, `[unknown]-0/0 10101010
+java: x-20/21;[truncated];[0x1234];Lorg/Main:::run_[j] 40404040
+serve-12/12;[truncated];main;loop;std::move<int>(int&)_[i];loop;std::move<int>(int&)_[i];[libc.so.6+0x1998] 20202020
+serve-12/12;main;loop;std::move<int>(int&)_[i] 30303030
+serve-12/13;main;loop;std::move<int>(int&)_[i];write;-;do_syscall_64_[k] 50505050
+`},
+		{"bare", &FoldOptions{NoComm: true, NoInline: true}, `[unknown] 1
+[unknown];Lorg/Main:::run 4
+main;loop 3
+main;loop;loop;[libc.so.6] 2
+main;loop;write;do_syscall_64 5
+`},
+	} {
+		if got := p.Folded(c.o).String(); got != c.want {
+			t.Errorf("%s: got\n%swant\n%s", c.name, got, c.want)
+		}
+	}
+	if n := p.Folded(&FoldOptions{Value: 2}).Len(); n != 0 {
+		t.Errorf("value that is not there gives %d stacks", n)
+	}
+}
+
+func TestProfileWritePprof(t *testing.T) {
+	p := testProfile()
+	var b, again bytes.Buffer
+	if err := p.WritePprof(&b); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.WritePprof(&again); err != nil || !bytes.Equal(b.Bytes(), again.Bytes()) {
+		t.Errorf("not deterministic, error %v", err)
+	}
+	raw := b.Bytes()
+	q, err := profile.Parse(&b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "profile.pprof.txt", []byte(q.String()))
+	// shared frames are written once
+	if len(q.Location) != 7 || len(q.Mapping) != 3 {
+		t.Errorf("%d locations, %d mappings", len(q.Location), len(q.Mapping))
+	}
+	pprofTop(t, raw)
+}
+
+// pprofTop compares with what "go tool pprof -top" says, where there is one.
+func pprofTop(t *testing.T, raw []byte) {
+	t.Helper()
+	goTool, err := exec.LookPath("go")
+	if err != nil {
+		t.Log("no go tool to compare with")
+		return
+	}
+	file := filepath.Join(t.TempDir(), "p.pb.gz")
+	if err := os.WriteFile(file, raw, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(goTool, "tool", "pprof", "-top", "-sample_index=samples", "-nodecount=100", "-nodefraction=0", file)
+	cmd.Env = append(os.Environ(), "PPROF_TMPDIR="+t.TempDir(), "PPROF_BINARY_PATH="+t.TempDir())
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	for _, line := range []string{
+		`(?m)^\s+5 33\.33% .* 5 33\.33%\s+do_syscall_64$`,
+		`(?m)^\s+3 20\.00% .* 10 66\.67%\s+std::move.*\(inline\)$`,
+		`(?m)^\s+0 .* 10 66\.67%\s+main$`,
+	} {
+		if !regexp.MustCompile(line).Match(out) {
+			t.Errorf("go tool pprof -top: no line %s in\n%s", line, out)
+		}
+	}
+}
+
+func TestProfileWriteSpeedscope(t *testing.T) {
+	var b bytes.Buffer
+	if err := testProfile().WriteSpeedscope(&b, "test"); err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "profile.speedscope.json", b.Bytes())
+	var f speedscopeFile
+	if err := json.Unmarshal(b.Bytes(), &f); err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range f.Profiles {
+		var sum int64
+		for i, s := range p.Samples {
+			sum += p.Weights[i]
+			for _, n := range s {
+				if n < 0 || n >= len(f.Shared.Frames) {
+					t.Fatalf("%s: frame %d of %d", p.Name, n, len(f.Shared.Frames))
+				}
+			}
+		}
+		if sum != p.End {
+			t.Errorf("%s: weights sum to %d, end is %d", p.Name, sum, p.End)
+		}
+	}
+}
+
+func TestProfileWritePerfScript(t *testing.T) {
+	var b bytes.Buffer
+	if err := testProfile().WritePerfScript(&b, "", 1); err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "profile.perf.txt", b.Bytes())
+	if err := testProfile().WritePerfScript(&b, "", 2); err == nil {
+		t.Error("value that is not there accepted")
+	}
+}
+
+func TestProfileTop(t *testing.T) {
+	p := testProfile()
+	top := p.Top(nil)
+	golden(t, "profile.top.txt", []byte(top.String()+"\n"+p.Top(&TopOptions{ByTotal: true, N: 3, Callers: -1}).String()))
+	if top.Total != 14 {
+		t.Errorf("total %d, want 14: the sample without a stack has no function", top.Total)
+	}
+	var self int64
+	byName := make(map[string]TopFunction)
+	for _, fn := range top.Functions {
+		self += fn.Self
+		byName[fn.Name] = fn
+		if fn.Total < fn.Self || fn.Total > top.Total {
+			t.Errorf("%s: self %d, total %d of %d", fn.Name, fn.Self, fn.Total, top.Total)
+		}
+	}
+	if self != top.Total {
+		t.Errorf("self sums to %d of %d", self, top.Total)
+	}
+	if loop := byName["loop"]; loop.Total != 10 || loop.Self != 0 {
+		t.Errorf("a recursive function counts twice: %+v", loop)
+	}
+	if got := strings.Join(byName["do_syscall_64"].Callers, " "); got != "write std::move<int>(int&) loop main" {
+		t.Errorf("callers of do_syscall_64: %s", got)
+	}
+}
+
+func TestProfileErrors(t *testing.T) {
+	for _, p := range []*Profile{
+		{Samples: []Sample{{Values: []int64{1, 2}}}},
+		{Samples: []Sample{{Values: []int64{1}, Frames: []*NamedFrame{nil}}}},
+	} {
+		var b bytes.Buffer
+		if p.WritePprof(&b) == nil || p.WriteSpeedscope(&b, "") == nil || p.WritePerfScript(&b, "", 0) == nil {
+			t.Errorf("%+v accepted", p)
+		}
+	}
+}
+
+func TestTextForms(t *testing.T) {
+	for h := How(0); h < 20; h++ {
+		b, _ := h.MarshalText()
+		var back How
+		if err := back.UnmarshalText(b); err != nil || back != h {
+			t.Errorf("how %q: %v, %v", b, back, err)
+		}
+	}
+	for e := End(0); e < 20; e++ {
+		b, _ := e.MarshalText()
+		var back End
+		if err := back.UnmarshalText(b); err != nil || back != e {
+			t.Errorf("end %q: %v, %v", b, back, err)
+		}
+	}
+	var h How
+	if h.UnmarshalText([]byte("nonsense")) == nil {
+		t.Error("nonsense accepted")
+	}
+}

@@ -1,0 +1,115 @@
+package stack
+
+import "debug/elf"
+
+// Register numbers of the DWARF register mapping of each architecture's
+// psABI: System V AMD64 ABI, figure 3.36, and DWARF for the Arm 64-bit
+// Architecture (AADWARF64), section 4.1.
+const (
+	AMD64RAX = 0
+	AMD64RDX = 1
+	AMD64RCX = 2
+	AMD64RBX = 3
+	AMD64RSI = 4
+	AMD64RDI = 5
+	AMD64RBP = 6
+	AMD64RSP = 7
+	AMD64R8  = 8
+	AMD64R9  = 9
+	AMD64R10 = 10
+	AMD64R11 = 11
+	AMD64R12 = 12
+	AMD64R13 = 13
+	AMD64R14 = 14
+	AMD64R15 = 15
+	AMD64RIP = 16
+
+	ARM64FP = 29 // x0 … x28 are 0 … 28
+	ARM64LR = 30
+	ARM64SP = 31
+	ARM64PC = 32
+)
+
+// numRegs holds the general registers, the stack pointer and the program
+// counter of both architectures.
+const numRegs = 33
+
+// Regs is the register state of one thread at one moment, by DWARF number, so
+// that call frame information, USDT operands and core files index it alike.
+// The zero value of Have knows no register. Regs is a plain value; copying it
+// copies the state.
+type Regs struct {
+	// Machine says which numbering R follows: elf.EM_X86_64 or elf.EM_AARCH64.
+	Machine elf.Machine
+	// R holds the registers by DWARF number.
+	R [numRegs]uint64
+	// Have has bit n set where R[n] is known. A frame unwound by frame pointer
+	// knows three registers, a sample taken by the kernel all of them.
+	Have uint64
+	// TLS is the thread pointer (FS base on amd64, TPIDR_EL0 on arm64), 0 if
+	// not known.
+	TLS uint64
+}
+
+// Reg returns register n (DWARF number) and whether it is known.
+func (r *Regs) Reg(n int) (uint64, bool) {
+	if n < 0 || n >= numRegs || r.Have&(1<<n) == 0 {
+		return 0, false
+	}
+	return r.R[n], true
+}
+
+// Set makes register n known. It ignores numbers that Regs does not hold.
+func (r *Regs) Set(n int, v uint64) {
+	if n >= 0 && n < numRegs {
+		r.R[n] = v
+		r.Have |= 1 << n
+	}
+}
+
+// Forget makes register n unknown.
+func (r *Regs) Forget(n int) {
+	if n >= 0 && n < numRegs {
+		r.R[n] = 0
+		r.Have &^= 1 << n
+	}
+}
+
+// PC returns the program counter, 0 if it is not known.
+func (r *Regs) PC() uint64 { return r.R[r.pcNum()] }
+
+// SP returns the stack pointer, 0 if it is not known.
+func (r *Regs) SP() uint64 { return r.R[r.spNum()] }
+
+// FP returns the frame pointer register (rbp, x29), 0 if it is not known.
+func (r *Regs) FP() uint64 { return r.R[r.fpNum()] }
+
+// SetPC sets the program counter.
+func (r *Regs) SetPC(v uint64) { r.Set(r.pcNum(), v) }
+
+// SetSP sets the stack pointer.
+func (r *Regs) SetSP(v uint64) { r.Set(r.spNum(), v) }
+
+// SetFP sets the frame pointer register.
+func (r *Regs) SetFP(v uint64) { r.Set(r.fpNum(), v) }
+
+func (r *Regs) pcNum() int {
+	if r.Machine == elf.EM_AARCH64 {
+		return ARM64PC
+	}
+	return AMD64RIP
+}
+
+func (r *Regs) spNum() int {
+	if r.Machine == elf.EM_AARCH64 {
+		return ARM64SP
+	}
+	return AMD64RSP
+}
+
+func (r *Regs) fpNum() int {
+	if r.Machine == elf.EM_AARCH64 {
+		return ARM64FP
+	}
+	return AMD64RBP
+}

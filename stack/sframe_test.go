@@ -1,0 +1,162 @@
+package stack
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"testing"
+)
+
+// sframeSection builds a section of one function with one-byte offsets.
+func sframeSection(version, flags, abi uint8, fixedRA int8, start int32, size uint32, info, repeat uint8, fres ...[]byte) []byte {
+	le := binary.LittleEndian
+	body := slices.Concat(fres...)
+	b := le.AppendUint16(nil, sframeMagic)
+	b = append(b, version, flags, abi, 0, byte(fixedRA), 0)
+	fde := sframeFDE2
+	if version == 1 {
+		fde = sframeFDE1
+	}
+	for _, v := range []int{1, len(fres), len(body), 0, fde} {
+		b = le.AppendUint32(b, uint32(v))
+	}
+	b = le.AppendUint32(b, uint32(start))
+	for _, v := range []uint32{size, 0, uint32(len(fres))} {
+		b = le.AppendUint32(b, v)
+	}
+	b = append(b, info)
+	if version == 2 {
+		b = append(b, repeat, 0, 0)
+	}
+	return append(b, body...)
+}
+
+// fre is a row with one-byte numbers.
+func fre(start byte, sp bool, offs ...int8) []byte {
+	info := byte(len(offs) << 1)
+	if sp {
+		info |= 1
+	}
+	b := []byte{start, info}
+	for _, o := range offs {
+		b = append(b, byte(o))
+	}
+	return b
+}
+
+func TestSFrame(t *testing.T) {
+	const addr = 0x4000
+	for _, c := range []struct {
+		name string
+		b    []byte
+		want map[uint64]string // CFA, frame pointer, return address
+	}{
+		{
+			"v1_amd64", sframeSection(1, 0, sframeAMD64, -8, -0x3000, 0x20, 0, 0, fre(0, true, 8), fre(1, true, 16, -16), fre(4, false, 16, -16)),
+			map[uint64]string{0xfff: "- s s", 0x1000: "rsp+8 s c-8", 0x1001: "rsp+16 c-16 c-8", 0x101f: "rbp+16 c-16 c-8", 0x1020: "- s s"},
+		},
+		{
+			"v2_amd64_pcrel", sframeSection(2, sframePCRel, sframeAMD64, -8, -0x3000-sframeHeaderLen, 0x20, 0, 0, fre(0, true, 8)),
+			map[uint64]string{0x1000: "rsp+8 s c-8", 0x1020: "- s s"},
+		},
+		{
+			"plt", sframeSection(2, 0, sframeAMD64, -8, -0x3000, 0x30, 1<<4, 16, fre(0, true, 8), fre(11, true, 16)),
+			map[uint64]string{0x100a: "rsp+8 s c-8", 0x100b: "rsp+16 s c-8", 0x1010: "rsp+8 s c-8", 0x102f: "rsp+16 s c-8"},
+		},
+		{
+			"v2_arm64", sframeSection(2, 0, sframeARM64, 0, -0x3000, 0x20, 0, 0, fre(0, true, 0), fre(4, true, 32, -24, -32)),
+			map[uint64]string{0x1000: "sp+0 s s", 0x1004: "sp+32 c-32 c-24"},
+		},
+		{"outermost", sframeSection(2, 0, sframeAMD64, -8, -0x3000, 0x20, 0, 0, fre(0, true)), map[uint64]string{0x1000: "rsp+0 s u"}},
+	} {
+		table, err := parseSFrame(c.b, addr, 0)
+		if err != nil {
+			t.Errorf("%s: %v", c.name, err)
+			continue
+		}
+		for pc, want := range c.want {
+			r, m := table.lookup(pc), table.machine
+			fp := uint8(AMD64RBP)
+			if m != 62 {
+				fp = ARM64FP
+			}
+			if got := r.cfa.text(regName(m)) + " " + r.text(fp, m) + " " + r.text(uint8(returnReg(m)), m); got != want {
+				t.Errorf("%s: %#x: got %q want %q", c.name, pc, got, want)
+			}
+		}
+	}
+	if _, err := parseSFrame(sframeSection(3, 0, sframeAMD64, -8, 0, 1, 0, 0), 0, 0); !errors.Is(err, errors.ErrUnsupported) {
+		t.Errorf("version 3: %v", err)
+	}
+	if _, err := parseSFrame([]byte("hello"), 0, 0); err == nil {
+		t.Error("text accepted")
+	}
+}
+
+// TestSFrameMatchesCFI has the assembler write both, and compares them address
+// by address.
+func TestSFrameMatchesCFI(t *testing.T) {
+	dir := t.TempDir()
+	src := filepath.Join(dir, "a.c")
+	if err := os.WriteFile(src, []byte(`
+int g(int *p, int n);
+int f(int n) { int a[100]; for (int i = 0; i < 100; i++) a[i] = n + i; return g(a, n) + a[n % 100]; }
+int g(int *p, int n) { if (n > 0) return f(n - 1) * p[0]; return n; }
+int h(int a, int b, int c, int d, int e, int f, int g2, int h2) { int v[a + 1]; v[0] = b; return g(v, c) + d + e + f + g2 + h2; }
+int main(int argc, char **argv) { return f(argc) + h(argc, 2, 3, 4, 5, 6, 7, 8); }
+`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	bin := filepath.Join(dir, "a")
+	if out, err := exec.Command("gcc", "-O2", "-fno-inline", "-Wa,--gsframe", "-o", bin, src).CombinedOutput(); err != nil {
+		t.Skipf("no compiler with SFrame: %v %.100s", err, out)
+	}
+	s, err := OpenSFrame(bin)
+	if errors.Is(err, ErrNoSFrame) || errors.Is(err, errors.ErrUnsupported) {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := OpenCFI(bin)
+	if err != nil {
+		t.Fatal(err)
+	}
+	compared := 0
+	for off := range c.pcs[len(c.pcs)-1] {
+		addr := c.base + uint64(off)
+		a, b := s.lookup(addr), c.lookup(addr)
+		if a.cfa.kind == cfaNone || b.cfa.kind == cfaPLT { // PLTs are described by mask there
+			continue
+		}
+		compared++
+		name := regName(c.machine)
+		if a.cfa != b.cfa || a.text(AMD64RBP, c.machine) != b.text(AMD64RBP, c.machine) || a.text(AMD64RIP, c.machine) != b.text(AMD64RIP, c.machine) {
+			t.Errorf("%#x: %s %v, CFI has %s %v", addr, a.cfa.text(name), a.saved, b.cfa.text(name), b.saved)
+		}
+	}
+	if compared < 100 {
+		t.Errorf("only %d addresses compared", compared)
+	}
+	t.Logf("%d addresses the same, %+v", compared, s.Stats())
+}
+
+func FuzzSFrame(f *testing.F) {
+	f.Add(sframeSection(1, 0, sframeAMD64, -8, -0x3000, 0x20, 0, 0, fre(0, true, 8), fre(1, true, 16, -16)))
+	f.Add(sframeSection(2, 0, sframeARM64, 0, -0x3000, 0x30, 1<<4, 16, fre(0, true, 0), fre(4, true, 32, -24, -32)))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		table, err := parseSFrame(bytes.Clone(b), 0x4000, 0)
+		if err != nil {
+			return
+		}
+		for i := 1; i < len(table.pcs); i++ {
+			if table.pcs[i] <= table.pcs[i-1] {
+				t.Fatalf("rows out of order: %#x after %#x", table.pcs[i], table.pcs[i-1])
+			}
+		}
+	})
+}

@@ -1,0 +1,170 @@
+package symbol
+
+import (
+	"bytes"
+	"encoding/hex"
+	"path"
+	"sync"
+
+	"github.com/borescope/borescope/internal/dwarf"
+	"github.com/borescope/borescope/internal/elffile"
+)
+
+// dwarfIndex is the DWARF of a file.
+type dwarfIndex struct {
+	mu  sync.Mutex
+	d   *dwarf.Data   // guarded by mu
+	buf []dwarf.Call  // guarded by mu
+	alt *elffile.File // what dwz moved common parts to; may be nil
+	// split are the files that hold what was split off; guarded by mu.
+	split []*elffile.File
+}
+
+func (x *dwarfIndex) bytes() int64 {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	n := x.d.Bytes()
+	if x.alt != nil {
+		n += x.alt.Heap()
+	}
+	for _, f := range x.split {
+		n += f.Heap() + splitCost
+	}
+	return n
+}
+
+// splitCost is what an open .dwo file takes, about.
+const splitCost = 4096
+
+// close closes the files besides the program's own.
+func (x *dwarfIndex) close() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.alt.Close()
+	for _, f := range x.split {
+		f.Close()
+	}
+	x.split = nil
+}
+
+// openSplit lets the DWARF find what was split off: in PROGRAM.dwp, else in the
+// .dwo files where the compiler left them.
+func (e *ELF) openSplit(x *dwarfIndex) {
+	find := &e.opts.find
+	if find.open == nil {
+		return
+	}
+	open := func(name string) *elffile.File {
+		f := find.try(name)
+		if f != nil {
+			x.split = append(x.split, f)
+		}
+		return f
+	}
+	var pkg *elffile.File
+	if find.path != "" {
+		pkg = open(find.path + ".dwp")
+	}
+	x.d.Split(pkg, func(dir, name string) *elffile.File {
+		if !path.IsAbs(name) {
+			name = path.Join(dir, name)
+		}
+		return open(name)
+	})
+}
+
+// openDWARF opens the DWARF of the file, or of its separate debug file; nil if
+// there is none. The caller holds mu.
+func (e *ELF) openDWARF() *dwarfIndex {
+	f := e.f
+	if !hasDWARF(f) {
+		if f = e.debugFile(); f == nil || !hasDWARF(f) {
+			return nil
+		}
+	}
+	x := &dwarfIndex{}
+	var alt *dwarf.Data
+	if x.alt = e.altFile(f); x.alt != nil {
+		alt, _ = dwarf.New(x.alt, nil)
+	}
+	var err error
+	if x.d, err = dwarf.New(f, alt); err != nil {
+		x.alt.Close()
+		return nil
+	}
+	e.openSplit(x)
+	if e.grown != nil {
+		e.grown.Store(true)
+	}
+	return x
+}
+
+func hasDWARF(f *elffile.File) bool {
+	return f.Section(".debug_info") != nil || f.Section(".zdebug_info") != nil
+}
+
+// altFile opens the file of .gnu_debugaltlink: its path, NUL, its build-id.
+func (e *ELF) altFile(f *elffile.File) *elffile.File {
+	b, err := f.Data(f.Section(".gnu_debugaltlink"))
+	i := bytes.IndexByte(b, 0)
+	if err != nil || i <= 0 || e.opts.find.open == nil {
+		return nil
+	}
+	id := hex.EncodeToString(b[i+1:])
+	paths := []string{string(b[:i])}
+	if len(id) > 2 {
+		for _, dir := range e.opts.find.dirs {
+			paths = append(paths, dir+"/.build-id/"+id[:2]+"/"+id[2:]+".debug")
+		}
+	}
+	for _, p := range paths {
+		if p[0] != '/' {
+			continue
+		}
+		if alt := e.opts.find.try(p); alt != nil {
+			if alt.BuildID() == id {
+				return alt
+			}
+			alt.Close()
+		}
+	}
+	return nil
+}
+
+// appendDWARF appends the frames of an address that fr names by its symbol, with
+// positions and inlined calls.
+func (e *ELF) appendDWARF(x *dwarfIndex, dst []Frame, fr Frame) []Frame {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	before := x.d.Bytes()
+	calls := x.d.Calls(x.buf[:0], fr.ModuleOffset)
+	x.buf = calls
+	if e.grown != nil && x.d.Bytes() != before {
+		e.grown.Store(true)
+	}
+	if e.opts.noInline && len(calls) > 1 {
+		calls = calls[len(calls)-1:]
+	}
+	for i := range calls {
+		c := &calls[i]
+		out := fr
+		out.File, out.Line, out.Column = c.File, c.Line, c.Column
+		if i < len(calls)-1 {
+			out.Inlined = true
+			out.Name = e.names.demangler.Demangle(c.Name)
+			out.Confidence, out.Reason = ConfidenceExact, ReasonNone
+			if out.Name == "" {
+				out.Confidence, out.Reason = ConfidenceNone, ReasonNoSymbol
+			}
+		} else if fr.Name == "" && c.Name != "" {
+			out.Name = e.names.demangler.Demangle(c.Name)
+			out.Confidence, out.Reason = ConfidenceExact, ReasonNone
+			out.Offset, out.Size = fr.ModuleOffset-c.Entry, c.End-c.Entry
+		}
+		dst = append(dst, out)
+	}
+	if len(calls) == 0 {
+		dst = append(dst, fr)
+	}
+	return dst
+}

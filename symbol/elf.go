@@ -1,0 +1,474 @@
+package symbol
+
+import (
+	"debug/elf"
+	"io"
+	"os"
+	"runtime/debug"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/borescope/borescope/internal/elffile"
+	"github.com/borescope/borescope/internal/pclntab"
+)
+
+// ELF names the addresses of one ELF file: a program, a library, a separate
+// debug file. Addresses are virtual addresses as the file numbers them; see
+// VAddr and Offset for file offsets. Nothing is read before the first question,
+// and names stay in the file: the table takes 15 bytes for each symbol. A Go
+// program is named by its own function table, with source positions and inlined
+// calls, even if it is stripped.
+//
+// Of symbols that enclose each other the innermost is given, of aliases a
+// global before a weak before a local one, then that with fewer leading
+// underscores, then the shorter, then the alphabetically first.
+//
+// It is safe for concurrent use, except Close, which must come last.
+type ELF struct {
+	f       *elffile.File
+	path    string
+	buildID string
+	names   *names
+	id      uint32       // of this file in names
+	refs    int          // images that share it; guarded by Processes.mu
+	grown   *atomic.Bool // set when a table is made; may be nil
+	opts    sourceOptions
+	text    elffile.Section // the largest section of code, for a quick answer
+
+	code   atomic.Pointer[symTable]
+	data   atomic.Pointer[symTable]
+	source atomic.Pointer[source] // nil: not looked for yet
+	strs   atomic.Pointer[[2][]byte]
+	mu     sync.Mutex // held while one of these is made
+	// debug is the separate debug file, nil if none was found or looked for.
+	debug      *elffile.File
+	debugTried bool
+	// broken is set when the file turned out to be unreadable.
+	broken atomic.Bool
+}
+
+// sourceOptions says what is read besides symbols, and from where.
+type sourceOptions struct {
+	dwarf    bool
+	noInline bool
+	find     debugFinder
+}
+
+// source is where a file's source positions come from.
+type source struct {
+	goTab *pclntab.Table // nil: not a Go program
+	dwarf *dwarfIndex    // nil: not wanted, or there is none
+}
+
+// ELFOptions says how a file is read. The zero value, or nil, is the default.
+type ELFOptions struct {
+	// Path is the module name in frames; empty is the path that was opened.
+	Path string
+	// Source also reads DWARF, of the file or of its separate debug file, for
+	// file, line, column and inlined calls. Go programs need no option for that.
+	Source bool
+	// NoInline leaves inlined calls out: one frame for each address.
+	NoInline bool
+	// DebugDirs are the directories where separate debug files are looked for;
+	// nil is /usr/lib/debug. An empty, non-nil list looks for none.
+	DebugDirs []string
+	// RawNames leaves C++ and Rust names mangled.
+	RawNames bool
+	// Demangle says how names are written if they are not raw.
+	Demangle DemangleOptions
+	// NameCache is the most memory for remembered names, in bytes; 0 is 4 MiB.
+	NameCache int64
+}
+
+// OpenELF opens the file at path; opts may be nil. The caller closes it.
+func OpenELF(path string, opts *ELFOptions) (*ELF, error) {
+	f, err := elffile.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	e := newELF(f, opts)
+	if e.path == "" {
+		e.path = path
+	}
+	e.opts.find.path = path
+	return e, nil
+}
+
+// NewELF reads a file of the given size through r, which must stay readable
+// until Close and is not closed by it; opts may be nil. An *os.File is mapped;
+// of any other reader the sections that are needed are copied.
+func NewELF(r io.ReaderAt, size int64, opts *ELFOptions) (*ELF, error) {
+	if file, ok := r.(*os.File); ok {
+		// The mapping lives on its own; the descriptor stays the caller's.
+		f, err := elffile.NewBorrowed(file)
+		if err != nil {
+			return nil, err
+		}
+		return newELF(f, opts), nil
+	}
+	f, err := elffile.New(r, size)
+	if err != nil {
+		return nil, err
+	}
+	return newELF(f, opts), nil
+}
+
+func newELF(f *elffile.File, opts *ELFOptions) *ELF {
+	if opts == nil {
+		opts = &ELFOptions{}
+	}
+	var d *Demangler
+	if !opts.RawNames {
+		d = NewDemangler(&opts.Demangle)
+	}
+	e := &ELF{f: f, path: opts.Path, buildID: f.BuildID(), names: newNames(d, opts.NameCache)}
+	e.opts = sourceOptions{dwarf: opts.Source, noInline: opts.NoInline}
+	e.opts.find = debugFinder{dirs: debugDirs(opts.DebugDirs), open: openHost}
+	e.init()
+	return e
+}
+
+// init finds the largest section of code.
+func (e *ELF) init() {
+	for i := range e.f.Sections {
+		if s := &e.f.Sections[i]; s.Flags&elf.SHF_EXECINSTR != 0 && s.Size > e.text.Size {
+			e.text = *s
+		}
+	}
+}
+
+// Close unmaps the file. It may be called again.
+func (e *ELF) Close() error {
+	if e == nil {
+		return nil
+	}
+	e.dropTables()
+	if e.debug != nil {
+		e.debug.Close()
+		e.debug = nil
+	}
+	return e.f.Close()
+}
+
+// BuildID is the file's GNU build-id in lower-case hex, empty if it has none.
+func (e *ELF) BuildID() string { return e.buildID }
+
+// Machine is the architecture that the file is for.
+func (e *ELF) Machine() elf.Machine { return e.f.Machine }
+
+// Offset returns where in the file the byte at a virtual address lies; ok is
+// false if no loaded segment holds it.
+func (e *ELF) Offset(vaddr uint64) (off uint64, ok bool) { return e.f.Offset(vaddr) }
+
+// VAddr returns the virtual address of a file offset; where segments share a
+// page it is the executable one's. ok is false if no segment loads it.
+func (e *ELF) VAddr(off uint64) (vaddr uint64, ok bool) { return e.f.VAddr(off, true) }
+
+// Resolve implements Resolver for virtual addresses of the file.
+func (e *ELF) Resolve(dst []Frame, pcs []uint64) []Frame {
+	for i, pc := range pcs {
+		dst = e.append(dst, i, pc)
+	}
+	return dst
+}
+
+// append appends the frames of one virtual address.
+func (e *ELF) append(dst []Frame, index int, vaddr uint64) []Frame {
+	n := len(dst)
+	if !e.broken.Load() {
+		out, err := e.guarded(dst, index, vaddr)
+		if err == nil {
+			return out
+		}
+		e.broken.Store(true)
+	}
+	return append(dst[:n], Frame{
+		Index: index, Module: e.path, ModuleOffset: vaddr, BuildID: e.buildID,
+		Kind: KindUser, Reason: ReasonBadFile,
+	})
+}
+
+// guarded reads the mapped file, which may be truncated meanwhile.
+func (e *ELF) guarded(dst []Frame, index int, vaddr uint64) (out []Frame, err error) {
+	defer elffile.Catch(debug.SetPanicOnFault(true), &err)
+	src := e.source.Load()
+	if src == nil {
+		src = e.findSource()
+	}
+	if src.goTab == nil && src.dwarf == nil {
+		dst = append(dst, Frame{})
+		return dst, e.symbol(&dst[len(dst)-1], index, vaddr)
+	}
+	key := frameKey{e.id, vaddr}
+	if frames, ok := e.names.getFrames(key); ok {
+		return appendIndexed(dst, frames, index), nil
+	}
+	n := len(dst)
+	if dst, err = e.appendSource(src, dst, index, vaddr); err != nil {
+		return nil, err
+	}
+	e.names.putFrames(key, slices.Clone(dst[n:]))
+	return dst, nil
+}
+
+func appendIndexed(dst, frames []Frame, index int) []Frame {
+	n := len(dst)
+	dst = append(dst, frames...)
+	for i := n; i < len(dst); i++ {
+		dst[i].Index = index
+	}
+	return dst
+}
+
+// appendSource appends the frames of an address whose source position may be
+// known.
+func (e *ELF) appendSource(src *source, dst []Frame, index int, vaddr uint64) ([]Frame, error) {
+	if src.goTab != nil {
+		if out, ok := e.appendGo(src.goTab, dst, index, vaddr); ok {
+			return out, nil
+		}
+	}
+	var fr Frame
+	if err := e.symbol(&fr, index, vaddr); err != nil {
+		return nil, err
+	}
+	if src.dwarf == nil || fr.Kind == KindData {
+		return append(dst, fr), nil
+	}
+	return e.appendDWARF(src.dwarf, dst, fr), nil
+}
+
+// appendGo names an address by the Go function table.
+func (e *ELF) appendGo(t *pclntab.Table, dst []Frame, index int, vaddr uint64) ([]Frame, bool) {
+	fn, ok := t.Find(vaddr)
+	if !ok {
+		return dst, false
+	}
+	if _, ok := fn.Line(vaddr); !ok {
+		return dst, false // padding, or the end of the Go code
+	}
+	var buf [16]pclntab.Call
+	calls := fn.Calls(buf[:0], vaddr)
+	if e.opts.noInline {
+		calls = calls[len(calls)-1:]
+	}
+	for i, c := range calls {
+		fr := Frame{
+			Index: index, Inlined: i < len(calls)-1, Module: e.path, ModuleOffset: vaddr, BuildID: e.buildID,
+			Kind: KindGo, Confidence: ConfidenceExact, Offset: vaddr - fn.Entry, Size: fn.End - fn.Entry,
+		}
+		fr.Name = e.names.get(newNameKey(e.id, tabGoFunc, c.Name), e)
+		if off, ok := fn.FileOffset(c.PC); ok {
+			fr.File = e.names.get(newNameKey(e.id, tabGoFile, off), e)
+		}
+		if line, ok := fn.Line(c.PC); ok && line > 0 {
+			fr.Line = line
+		}
+		if fr.Name == "" {
+			return dst[:len(dst)-i], false
+		}
+		dst = append(dst, fr)
+	}
+	return dst, true
+}
+
+// findSource looks for a Go function table and for DWARF, once.
+func (e *ELF) findSource() *source {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if s := e.source.Load(); s != nil {
+		return s
+	}
+	s := &source{}
+	if t, err := pclntab.New(e.f); err == nil {
+		s.goTab = t
+	}
+	if e.opts.dwarf {
+		s.dwarf = e.openDWARF()
+	}
+	e.source.Store(s)
+	return s
+}
+
+// symbol names an address by the symbol tables.
+func (e *ELF) symbol(fr *Frame, index int, vaddr uint64) error {
+	*fr = Frame{
+		Index: index, Module: e.path, ModuleOffset: vaddr, BuildID: e.buildID,
+		Kind: KindUser,
+	}
+	isData := !e.text.Contains(vaddr) && e.inDataSection(vaddr)
+	t, err := e.table(isData)
+	if err != nil {
+		return err
+	}
+	if isData {
+		fr.Kind = KindData
+	}
+	i, sized := t.lookup(vaddr)
+	if i == noSym || !sized && !e.sameSection(t.at(i), vaddr) {
+		fr.Reason = ReasonNoSymbol
+		if len(t.kind) == 0 {
+			fr.Reason = ReasonNoSymbols
+		}
+		return nil
+	}
+	table := tabSym
+	if t.kind[i]&symMask == symPLT {
+		table = tabPLT
+	}
+	fr.Name = e.names.get(newNameKey(e.id, table, t.name[i]), e)
+	fr.Offset, fr.Size = vaddr-t.at(i), uint64(t.size[i])
+	fr.Confidence = ConfidenceExact
+	if !sized {
+		fr.Confidence = ConfidenceNoSize
+	}
+	switch t.kind[i] & symMask {
+	case symObject:
+		fr.Kind = KindData
+	case symPLT:
+		fr.Kind = KindPLT
+	}
+	if fr.Name == "" {
+		fr.Reason, fr.Confidence = ReasonBadFile, ConfidenceNone
+	}
+	return nil
+}
+
+// inDataSection reports whether an address lies in a section that holds no code.
+func (e *ELF) inDataSection(vaddr uint64) bool {
+	s := e.sectionAt(vaddr)
+	return s != nil && s.Flags&elf.SHF_EXECINSTR == 0
+}
+
+// sameSection reports whether a symbol without a size may still be meant at an
+// address: both lie in one section.
+func (e *ELF) sameSection(a, b uint64) bool {
+	s := e.sectionAt(a)
+	return s != nil && s.Contains(b)
+}
+
+// sectionAt returns the section that is loaded at an address.
+func (e *ELF) sectionAt(vaddr uint64) *elffile.Section {
+	for i := range e.f.Sections {
+		s := &e.f.Sections[i]
+		if s.Flags&elf.SHF_ALLOC != 0 && s.Flags&elf.SHF_TLS == 0 && s.Contains(vaddr) {
+			return s
+		}
+	}
+	return nil
+}
+
+// table returns the code or the data symbols, read at the first call.
+func (e *ELF) table(data bool) (*symTable, error) {
+	p := &e.code
+	if data {
+		p = &e.data
+	}
+	if t := p.Load(); t != nil {
+		return t, nil
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if t := p.Load(); t != nil {
+		return t, nil
+	}
+	r := &symReader{data: data}
+	if err := e.readSymbols(r); err != nil {
+		return nil, err
+	}
+	if !data {
+		e.addPLT(r)
+	}
+	t := r.table()
+	strs := r.strs
+	e.strs.Store(&strs)
+	p.Store(t)
+	if e.grown != nil {
+		e.grown.Store(true)
+	}
+	return t, nil
+}
+
+// readSymbols reads the symbol table of the file, or, if it was stripped, of
+// its separate debug file or of what .gnu_debugdata holds; and the dynamic one.
+func (e *ELF) readSymbols(r *symReader) error {
+	f := e.symbolFile()
+	sym, dyn := f.SectionOfType(elf.SHT_SYMTAB), e.f.SectionOfType(elf.SHT_DYNSYM)
+	if !r.data {
+		r.out = make([]rawSym, 0, max(count(f, sym), count(e.f, dyn)))
+	}
+	r.file(f)
+	if err := r.read(sym, false); err != nil {
+		return err
+	}
+	n := len(r.out)
+	r.file(e.f)
+	// The linker puts every dynamic symbol into .symtab as well: reading it again
+	// would double the work. A .symtab that lost some has fewer global ones.
+	if r.holdsAll(dyn, n) {
+		return r.open(dyn)
+	}
+	return r.read(dyn, true)
+}
+
+// count is the number of symbols in a table, as far as the file can hold them.
+func count(f *elffile.File, tab *elffile.Section) uint64 {
+	if tab == nil {
+		return 0
+	}
+	return min(tab.Size, uint64(f.Size())) / 24
+}
+
+// rawName returns the bytes of a name in the mapped file.
+func (e *ELF) rawName(table stringTable, off uint32) []byte {
+	switch table {
+	case tabGoFunc:
+		return e.source.Load().goTab.NameAt(off)
+	case tabGoFile:
+		return e.source.Load().goTab.FileAt(off)
+	}
+	strs := e.strs.Load()
+	if strs == nil {
+		return nil
+	}
+	if off&fromDyn == 0 {
+		return elffile.String(strs[0], uint64(off))
+	}
+	return elffile.String(strs[1], uint64(off&^fromDyn))
+}
+
+// dropTables frees the tables; they are read again when needed.
+func (e *ELF) dropTables() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.code.Store(nil)
+	e.data.Store(nil)
+	if s := e.source.Swap(nil); s != nil && s.dwarf != nil {
+		s.dwarf.close()
+	}
+	e.f.Forget()
+	if e.debug != nil {
+		e.debug.Forget()
+	}
+}
+
+func (e *ELF) hasTables() bool { return e.code.Load() != nil || e.data.Load() != nil }
+
+// Bytes is the memory that the file's tables hold at the moment, without the
+// remembered names and without mapped pages.
+func (e *ELF) Bytes() int64 {
+	n := e.code.Load().bytes() + e.data.Load().bytes() + e.f.Heap() +
+		int64(120*len(e.f.Sections)+64*len(e.f.Progs))
+	e.mu.Lock()
+	if e.debug != nil {
+		n += e.debug.Heap() + int64(120*len(e.debug.Sections))
+	}
+	e.mu.Unlock()
+	if s := e.source.Load(); s != nil && s.dwarf != nil {
+		n += s.dwarf.bytes()
+	}
+	return n
+}
+
+var _ Resolver = (*ELF)(nil)

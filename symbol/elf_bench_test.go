@@ -1,0 +1,90 @@
+package symbol
+
+import (
+	"debug/elf"
+	"math/rand/v2"
+	"os"
+	"sort"
+	"testing"
+)
+
+// benchFile is a large file with both tables, where there is one.
+func benchFile(tb testing.TB) string {
+	for _, p := range []string{"/usr/bin/node", "/usr/lib/x86_64-linux-gnu/libLLVM-14.so.1", "/usr/local/go/bin/go"} {
+		if _, err := os.Stat(p); err == nil {
+			return p
+		}
+	}
+	exe, err := os.Executable()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return exe
+}
+
+func BenchmarkELFLoad(b *testing.B) {
+	path := benchFile(b)
+	for b.Loop() {
+		e, err := OpenELF(path, nil)
+		if err != nil {
+			b.Fatal(err)
+		}
+		t, err := e.table(false)
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.ReportMetric(float64(len(t.kind)), "symbols")
+		b.ReportMetric(float64(t.bytes())/float64(len(t.kind)), "B/symbol")
+		e.Close()
+	}
+}
+
+// BenchmarkELFLoadDebugELF is the plain Go way: debug/elf and sort.
+func BenchmarkELFLoadDebugELF(b *testing.B) {
+	path := benchFile(b)
+	for b.Loop() {
+		f, err := elf.Open(path)
+		if err != nil {
+			b.Fatal(err)
+		}
+		syms, _ := f.Symbols()
+		dyn, _ := f.DynamicSymbols()
+		syms = append(syms, dyn...)
+		sort.Slice(syms, func(i, j int) bool { return syms[i].Value < syms[j].Value })
+		f.Close()
+	}
+}
+
+// randomAddrs draws addresses uniformly over functions, then over the function.
+func randomAddrs(e *ELF, n int) []uint64 {
+	t, err := e.table(false)
+	if err != nil || len(t.kind) == 0 {
+		return nil
+	}
+	rng := rand.New(rand.NewPCG(1, 2))
+	out := make([]uint64, n)
+	for i := range out {
+		k := rng.IntN(len(t.kind))
+		out[i] = t.at(k) + rng.Uint64N(uint64(max(t.size[k], 1)))
+	}
+	return out
+}
+
+func BenchmarkELFResolve(b *testing.B) {
+	e, err := OpenELF(benchFile(b), &ELFOptions{NameCache: 64 << 20})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer e.Close()
+	pcs := randomAddrs(e, 65536)
+	var dst []Frame
+	for _, pc := range pcs {
+		dst = e.Resolve(dst[:0], []uint64{pc})
+	}
+	b.ReportAllocs()
+	i := 0
+	for b.Loop() {
+		dst = e.Resolve(dst[:0], pcs[i&65535:i&65535+1])
+		i++
+	}
+}

@@ -1,0 +1,484 @@
+package symbol
+
+import (
+	"bytes"
+	"cmp"
+	"debug/elf"
+	"encoding/binary"
+	"math"
+	"slices"
+
+	"github.com/borescope/borescope/internal/elffile"
+)
+
+// symTable is the sorted table of a file's code or data symbols: for each 4
+// bytes of address (and 2 of index), 4 of size, 4 of name and 1 of kind. Names
+// stay in the file's string tables.
+type symTable struct {
+	addrs
+	size []uint32 // saturates at 4 GiB - 1
+	name []uint32 // offset in .strtab, or in .dynstr with fromDyn set
+	kind []uint8  // symFunc … and hasOuter
+	// outer holds, for every symbol marked hasOuter, the nearest earlier symbol
+	// that reaches beyond its end. Few symbols have one.
+	outer []outerSym
+}
+
+type outerSym struct{ sym, outer uint32 }
+
+// The kinds of symbols; the higher is preferred among aliases.
+const (
+	symNone uint8 = iota
+	symNoType
+	symObject
+	symPLT
+	symIFunc
+	symFunc
+	symMask  = 7
+	hasOuter = 1 << 7
+)
+
+// fromDyn marks a name that lies in .dynstr.
+const fromDyn = 1 << 31
+
+// noSym is the index that stands for no symbol.
+const noSym = -1
+
+// lookup returns the index of the innermost symbol whose bounds hold v; sized
+// is false where that symbol states no size. Bounds of symbols without a size
+// end at the next symbol; that they end at their section as well is the
+// caller's part.
+func (t *symTable) lookup(v uint64) (i int, sized bool) {
+	i = t.find(v)
+	if i < 0 {
+		return noSym, false
+	}
+	if t.size[i] == 0 {
+		return i, false
+	}
+	// A chain of enclosing symbols is as long as the nesting is deep.
+	for v-t.at(i) >= uint64(t.size[i]) {
+		if t.kind[i]&hasOuter == 0 {
+			return noSym, false
+		}
+		k, _ := slices.BinarySearchFunc(t.outer, uint32(i), func(o outerSym, i uint32) int {
+			return cmp.Compare(o.sym, i)
+		})
+		i = int(t.outer[k].outer)
+	}
+	return i, true
+}
+
+func (t *symTable) bytes() int64 {
+	if t == nil {
+		return 0
+	}
+	return t.addrs.bytes() + int64(4*cap(t.size)+4*cap(t.name)+cap(t.kind)+8*cap(t.outer))
+}
+
+// rawSym is a symbol on its way into the table.
+type rawSym struct {
+	value uint64
+	size  uint32
+	name  uint32
+	kind  uint8
+	bind  uint8 // rank: global 2, weak 1, local 0
+}
+
+// symReader reads symbol tables of one file into raw symbols. All its methods
+// read mapped memory: the caller catches faults.
+type symReader struct {
+	f    *elffile.File
+	data bool   // wanted: data symbols, else code
+	exec []bool // by section index: holds code
+	strs [2][]byte
+	out  []rawSym
+}
+
+// file makes f the file that read reads from.
+func (r *symReader) file(f *elffile.File) {
+	if r.f == f {
+		return
+	}
+	r.f, r.exec = f, make([]bool, len(f.Sections))
+	for i := range f.Sections {
+		r.exec[i] = f.Sections[i].Flags&elf.SHF_EXECINSTR != 0
+	}
+}
+
+// strTab returns the string table that belongs to a symbol table.
+func strTab(f *elffile.File, tab *elffile.Section) []byte {
+	if tab == nil || int(tab.Link) >= len(f.Sections) || tab.Link == 0 {
+		return nil
+	}
+	b, err := f.Data(&f.Sections[tab.Link])
+	if err != nil || uint64(len(b)) >= fromDyn {
+		return nil
+	}
+	return b
+}
+
+// read appends the symbols of one table.
+func (r *symReader) read(tab *elffile.Section, dyn bool) error {
+	if tab == nil {
+		return nil
+	}
+	b, err := r.f.Data(tab)
+	if err != nil {
+		return err
+	}
+	which, mark := 0, uint32(0)
+	if dyn {
+		which, mark = 1, fromDyn
+	}
+	if r.strs[which] = strTab(r.f, tab); r.strs[which] == nil {
+		return nil
+	}
+	var x []byte // extended section indices
+	for i := range r.f.Sections {
+		s := &r.f.Sections[i]
+		if s.Type == elf.SHT_SYMTAB_SHNDX && int(s.Link) < len(r.f.Sections) && &r.f.Sections[s.Link] == tab {
+			x, _ = r.f.Data(s)
+		}
+	}
+	if r.f.Class == elf.ELFCLASS64 && r.f.Order == binary.LittleEndian {
+		r.read64le(b, x, mark)
+	} else {
+		r.readAny(b, x, mark)
+	}
+	r.f.Release(b)
+	return nil
+}
+
+// open makes the names of a table known without reading its symbols.
+func (r *symReader) open(dyn *elffile.Section) error {
+	r.strs[1] = strTab(r.f, dyn)
+	return nil
+}
+
+// samples is how many dynamic symbols are looked up before .dynsym is left out.
+const samples = 64
+
+// holdsAll reports whether the n symbols that were read hold the dynamic ones
+// too: there are as many global ones, and each of a sample is among them.
+func (r *symReader) holdsAll(dyn *elffile.Section, n int) bool {
+	if dyn == nil || n == 0 || r.f.Class != elf.ELFCLASS64 || r.f.Synthetic {
+		return false
+	}
+	global := 0
+	for i := range r.out[:n] {
+		if r.out[i].bind > 0 {
+			global++
+		}
+	}
+	d := symReader{f: r.f, exec: r.exec, data: r.data}
+	b, err := r.f.Data(dyn)
+	if err != nil {
+		return false
+	}
+	for i := 0; i+24 <= len(b); i += 24 {
+		typ, shndx := elf.SymType(b[i+4]&15), r.f.Order.Uint16(b[i+6:])
+		if (typ <= elf.STT_FUNC || typ == elf.STT_GNU_IFUNC) && int(shndx) < len(r.exec) && shndx != 0 && r.exec[shndx] != r.data {
+			global--
+		}
+	}
+	if global < 0 {
+		return false
+	}
+	step := max(len(b)/24/samples, 1) * 24
+	for i := 0; i+24 <= len(b); i += step {
+		d.readAny(b[i:i+24], nil, fromDyn)
+	}
+	want := map[rawSym]bool{}
+	var maybe [64]uint64 // bits of the values in want, so that most need no map
+	for _, s := range d.out {
+		s.name = 0
+		want[s] = true
+		maybe[s.value>>10&63] |= 1 << (s.value >> 4 & 63)
+	}
+	for i := range r.out[:n] {
+		if s := r.out[i]; maybe[s.value>>10&63]>>(s.value>>4&63)&1 != 0 {
+			s.name = 0
+			delete(want, s)
+		}
+	}
+	return len(want) == 0
+}
+
+// read64le is readAny for the files that nearly everybody has.
+func (r *symReader) read64le(b, x []byte, mark uint32) {
+	for i := 0; len(b) >= 24; i, b = i+1, b[24:] {
+		e := b[:24:24]
+		typ := e[4] & 15
+		if typ > uint8(elf.STT_FUNC) && typ != uint8(elf.STT_GNU_IFUNC) {
+			continue
+		}
+		r.add(binary.LittleEndian.Uint64(e[8:]), binary.LittleEndian.Uint64(e[16:]),
+			binary.LittleEndian.Uint32(e), mark, e[4], binary.LittleEndian.Uint16(e[6:]), i, x)
+	}
+}
+
+func (r *symReader) readAny(b, x []byte, mark uint32) {
+	o := r.f.Order
+	if r.f.Class == elf.ELFCLASS64 {
+		for i := 0; len(b) >= 24; i, b = i+1, b[24:] {
+			r.add(o.Uint64(b[8:]), o.Uint64(b[16:]), o.Uint32(b), mark, b[4], o.Uint16(b[6:]), i, x)
+		}
+		return
+	}
+	for i := 0; len(b) >= 16; i, b = i+1, b[16:] {
+		r.add(uint64(o.Uint32(b[4:])), uint64(o.Uint32(b[8:])), o.Uint32(b), mark, b[12], o.Uint16(b[14:]), i, x)
+	}
+}
+
+// add appends symbol number i if it is wanted.
+func (r *symReader) add(value, size uint64, name, mark uint32, info uint8, shndx uint16, i int, x []byte) {
+	sec := uint32(shndx)
+	switch {
+	case shndx == uint16(elf.SHN_UNDEF) || name == 0:
+		return
+	case shndx == uint16(elf.SHN_XINDEX):
+		if len(x) < 4*i+4 {
+			return
+		}
+		sec = r.f.Order.Uint32(x[4*i:])
+	case shndx >= uint16(elf.SHN_LORESERVE):
+		return // absolute and common symbols are no places in this file
+	}
+	if r.f.Synthetic {
+		sec = 0
+		for i := range r.f.Sections {
+			if r.f.Sections[i].Contains(value) {
+				sec = uint32(i)
+				break
+			}
+		}
+	}
+	if int(sec) >= len(r.exec) || r.exec[sec] == r.data {
+		return
+	}
+	s := rawSym{value: value, size: uint32(min(size, math.MaxUint32)), name: name | mark}
+	switch elf.SymType(info & 15) {
+	case elf.STT_FUNC:
+		s.kind = symFunc
+	case elf.STT_GNU_IFUNC:
+		s.kind = symIFunc
+	case elf.STT_OBJECT:
+		s.kind = symObject
+	case elf.STT_NOTYPE:
+		s.kind = symNoType
+	default:
+		return // sections, files, thread-local offsets
+	}
+	switch elf.SymBind(info >> 4) {
+	case elf.STB_GLOBAL, elf.SymBind(10): // 10 is STB_GNU_UNIQUE
+		s.bind = 2
+	case elf.STB_WEAK:
+		s.bind = 1
+	}
+	if s.kind == symNoType && s.bind == 0 && r.isLabel(s.name) {
+		return
+	}
+	if r.f.Machine == elf.EM_ARM && s.kind == symFunc {
+		s.value &^= 1 // the Thumb bit
+	}
+	if r.f.Type == elf.ET_REL {
+		s.value += r.f.Sections[sec].Addr
+	}
+	r.out = append(r.out, s)
+}
+
+// isLabel reports whether a local symbol without a type marks a place for tools
+// only: mapping symbols ("$x", "$d.1": ELF for the Arm Architecture, and the
+// RISC-V psABI) and compilers' local labels.
+func (r *symReader) isLabel(name uint32) bool {
+	n := r.nameBytes(name)
+	return len(n) == 0 || n[0] == '$' || bytes.HasPrefix(n, []byte(".L"))
+}
+
+func (r *symReader) nameBytes(name uint32) []byte {
+	if name&fromDyn != 0 {
+		return elffile.String(r.strs[1], uint64(name&^fromDyn))
+	}
+	return elffile.String(r.strs[0], uint64(name))
+}
+
+// table sorts the symbols that were read and makes the table of them.
+func (r *symReader) table() *symTable {
+	order, exact := r.order()
+	// same reports whether two neighbours have one value. The keys say so, if
+	// they hold all of it: the symbols themselves lie scattered.
+	same := func(a, b uint64) bool {
+		if exact {
+			return a>>32 == b>>32
+		}
+		return r.out[uint32(a)].value == r.out[uint32(b)].value
+	}
+	distinct := 0
+	for i := range order {
+		if i == 0 || !same(order[i-1], order[i]) {
+			distinct++
+		}
+	}
+	b := newTableBuilder(distinct)
+	var buf [8]rawSym
+	for i := 0; i < len(order); {
+		first := i
+		group := append(buf[:0], r.out[uint32(order[i])])
+		for i++; i < len(order) && same(order[first], order[i]); i++ {
+			group = append(group, r.out[uint32(order[i])])
+		}
+		for _, s := range r.aliases(group) {
+			b.add(&s)
+		}
+	}
+	return b.table()
+}
+
+// order returns the symbols' numbers (in the lower 32 bits) in the order of
+// their values; the order of equal values does not matter. If exact is set, the
+// upper 32 bits tell values apart.
+func (r *symReader) order() (order []uint64, exact bool) {
+	if len(r.out) == 0 {
+		return nil, true
+	}
+	lo, hi := r.out[0].value, r.out[0].value
+	for i := range r.out {
+		v := r.out[i].value
+		lo, hi = min(lo, v), max(hi, v)
+	}
+	keys := make([]uint64, 2*len(r.out))
+	keys, tmp := keys[:len(r.out)], keys[len(r.out):]
+	if hi-lo >= 1<<32 {
+		for i := range keys {
+			keys[i] = uint64(i)
+		}
+		slices.SortFunc(keys, func(a, b uint64) int { return cmp.Compare(r.out[a].value, r.out[b].value) })
+		return keys, false
+	}
+	for i := range r.out {
+		keys[i] = (r.out[i].value-lo)<<32 | uint64(i)
+	}
+	return sortKeys(keys, tmp), true
+}
+
+// aliases reduces symbols of one address to one for each size, in place, the
+// largest first, so that the innermost comes last; a symbol without a size
+// stays only if it is alone.
+func (r *symReader) aliases(g []rawSym) []rawSym {
+	if len(g) == 1 {
+		return g
+	}
+	if slices.ContainsFunc(g[1:], func(s rawSym) bool { return s.size != g[0].size }) {
+		slices.SortFunc(g, func(a, b rawSym) int { return r.compare(&a, &b) })
+	} else { // nearly always
+		best := 0
+		for i := range g[1:] {
+			if r.prefer(&g[i+1], &g[best]) < 0 {
+				best = i + 1
+			}
+		}
+		g[0] = g[best]
+		return g[:1]
+	}
+	n := 1
+	for i := 1; i < len(g); i++ {
+		if g[i].size == g[n-1].size || g[i].size == 0 {
+			continue
+		}
+		g[n] = g[i]
+		n++
+	}
+	return g[:n]
+}
+
+// compare orders symbols of one address, the larger first, then the better.
+func (r *symReader) compare(a, b *rawSym) int {
+	if c := cmp.Compare(b.size, a.size); c != 0 {
+		return c
+	}
+	return r.prefer(a, b)
+}
+
+// prefer orders aliases, the better first: by kind, then by binding, then those
+// of .symtab, then names with fewer leading underscores, then the shorter, then
+// by the name itself, so that the choice does not depend on the order of the
+// file's tables.
+func (r *symReader) prefer(a, b *rawSym) int {
+	if c := cmp.Compare(b.kind, a.kind); c != 0 {
+		return c
+	}
+	if c := cmp.Compare(b.bind, a.bind); c != 0 {
+		return c
+	}
+	if c := cmp.Compare(a.name&fromDyn, b.name&fromDyn); c != 0 || a.name == b.name {
+		return c
+	}
+	an, bn := r.nameBytes(a.name), r.nameBytes(b.name)
+	// glibc's internal aliases of its own functions (include/libc-symbols.h).
+	if c := cmpBool(bytes.HasPrefix(an, []byte("__GI_")), bytes.HasPrefix(bn, []byte("__GI_"))); c != 0 {
+		return c
+	}
+	if c := cmp.Compare(underscores(an), underscores(bn)); c != 0 {
+		return c
+	}
+	if c := cmp.Compare(len(an), len(bn)); c != 0 {
+		return c
+	}
+	if c := bytes.Compare(an, bn); c != 0 {
+		return c
+	}
+	return cmp.Compare(a.name, b.name)
+}
+
+func underscores(b []byte) int {
+	for i, c := range b {
+		if c != '_' {
+			return i
+		}
+	}
+	return len(b)
+}
+
+// tableBuilder lays sorted symbols out and finds what encloses what.
+type tableBuilder struct {
+	t      *symTable
+	values []uint64
+	end    uint64   // the furthest end of a sized symbol so far
+	open   []uint32 // symbols that later ones may lie in, their ends descending
+}
+
+func newTableBuilder(n int) *tableBuilder {
+	return &tableBuilder{values: make([]uint64, 0, n), t: &symTable{
+		size: make([]uint32, 0, n), name: make([]uint32, 0, n), kind: make([]uint8, 0, n),
+	}}
+}
+
+// add appends a symbol that begins at or after all before it.
+func (b *tableBuilder) add(s *rawSym) {
+	t, i := b.t, uint32(len(b.values))
+	kind, end := s.kind, s.value+uint64(s.size)
+	if s.size == 0 && s.value < b.end {
+		return // a label inside a function does not divide it
+	}
+	if s.size > 0 {
+		b.end = max(b.end, end)
+		for len(b.open) > 0 && b.endOf(b.open[len(b.open)-1]) <= end {
+			b.open = b.open[:len(b.open)-1]
+		}
+		if len(b.open) > 0 {
+			kind |= hasOuter
+			t.outer = append(t.outer, outerSym{i, b.open[len(b.open)-1]})
+		}
+		b.open = append(b.open, i)
+	}
+	b.values = append(b.values, s.value)
+	t.size, t.name, t.kind = append(t.size, s.size), append(t.name, s.name), append(t.kind, kind)
+}
+
+func (b *tableBuilder) endOf(i uint32) uint64 { return b.values[i] + uint64(b.t.size[i]) }
+
+func (b *tableBuilder) table() *symTable {
+	b.t.addrs = newAddrs(b.values)
+	return b.t
+}

@@ -1,0 +1,101 @@
+package symbol
+
+// Frame is the name of one address, or of one of the functions that were
+// inlined there. It is plain data; its strings stay valid for as long as they
+// are held.
+type Frame struct {
+	// Index is the position of the address in the slice given to Resolve.
+	// Every address yields at least one frame; frames of one address stand
+	// together, innermost (most deeply inlined) first.
+	Index int
+	// Inlined is set on every frame of an address but the last: the function
+	// has no call frame of its own and is part of the frame that follows.
+	Inlined bool
+
+	// Name is the function's name, demangled unless the resolver was told not
+	// to; empty where there is none, and then Reason says why.
+	Name string
+	// Offset is the distance of the address from the function's start, in
+	// bytes; of an inlined frame it is that of the enclosing function.
+	Offset uint64
+	// Size is the function's size in bytes, 0 if not known.
+	Size uint64
+
+	// Module is where the address lies: a file's path as the target sees it,
+	// "[kernel]", a kernel module as "[ext4]", "[vdso]", "[bpf]", or empty.
+	Module string
+	// ModuleOffset is the address relative to its module: the virtual address
+	// in an ELF file's own numbering. It lets an unnamed frame be looked up later.
+	ModuleOffset uint64
+	// BuildID is the module's GNU build-id in lower-case hex, if known.
+	BuildID string
+
+	// File, Line and Column are the source position; Line is 0 if not known.
+	File   string
+	Line   int
+	Column int
+
+	// Kind says what kind of code it is.
+	Kind Kind
+	// Confidence says how sure the name is.
+	Confidence Confidence
+	// Reason says why Name is empty; ReasonNone otherwise.
+	Reason Reason
+}
+
+// Kind is the kind of code at an address.
+type Kind uint8
+
+// The kinds.
+const (
+	KindUnknown Kind = iota
+	KindUser         // an ELF file's function
+	KindKernel       // the kernel's, or a kernel module's
+	KindBPF          // a BPF program or trampoline
+	KindJIT          // generated at run time, named by a perf map or jitdump
+	KindGo           // a Go function, named by pclntab
+	KindPLT          // a procedure linkage table entry
+	KindData         // an object, not a function
+	KindVDSO         // the kernel's code mapped into a process
+	KindScript       // an interpreter's function
+)
+
+// Confidence says how a name was arrived at.
+type Confidence uint8
+
+// The levels, from none to certain.
+const (
+	ConfidenceNone   Confidence = iota
+	ConfidenceGuess             // the nearest symbol before a symbol-less gap
+	ConfidenceNoSize            // inside a symbol that states no size
+	ConfidenceExact             // inside the symbol's stated bounds
+)
+
+// Reason says why an address has no name.
+type Reason uint8
+
+// The reasons.
+const (
+	ReasonNone       Reason = iota
+	ReasonNoMapping         // the address lies in no mapping of the process
+	ReasonNoSymbols         // the file has no symbols
+	ReasonNoSymbol          // the file has symbols, none covers the address
+	ReasonNoFile            // the mapped file is gone or cannot be read
+	ReasonBadFile           // the mapped file is malformed
+	ReasonAnonymous         // anonymous executable memory without a perf map
+	ReasonExited            // the process ended before it was seen
+	ReasonHidden            // kernel addresses are hidden: kptr_restrict
+	ReasonNoKallsyms        // /proc/kallsyms cannot be read
+	ReasonBudget            // the resolver's byte budget was used up
+	ReasonTruncated         // no address: the stack ended early
+)
+
+// Resolver names addresses.
+//
+// Resolve appends the frames of every address of pcs to dst and returns it.
+// It looks addresses up exactly as given: whoever holds return addresses
+// subtracts one first (stack.Frame.LookupPC does).
+// An address that cannot be named yields one frame with a Reason.
+type Resolver interface {
+	Resolve(dst []Frame, pcs []uint64) []Frame
+}

@@ -1,0 +1,204 @@
+package symbol
+
+import (
+	"errors"
+	"io"
+	"io/fs"
+	"math"
+	"os"
+
+	"github.com/borescope/borescope/internal/elffile"
+	"github.com/borescope/borescope/internal/procfs"
+)
+
+// imageKey tells mapped files apart. An inode's device and number come from
+// /proc/PID/maps; path is empty there, and used where a recorded tree has no
+// inodes and for the vdso.
+type imageKey struct {
+	dev, inode uint64
+	path       string
+}
+
+// image is one mapped file, shared by all processes that map it. It is opened
+// when a process that maps it is first seen, so that it can be read after the
+// process, and the path, are gone; it is read when an address in it is named.
+// Guarded by Processes.mu.
+type image struct {
+	key    imageKey
+	path   string
+	file   fs.File     // open since the image was first seen; nil if not held
+	stat   fs.FileInfo // of file when it was opened
+	elf    *ELF        // nil until an address in it is named
+	reason Reason      // why there is no elf
+	used   uint64      // Processes.tick of the last use
+}
+
+// held reports whether the image holds resources.
+func (img *image) held() bool { return img.file != nil || img.elf != nil }
+
+var errReplaced = errors.New("the mapped file was replaced")
+
+// open opens the file behind a mapping of a process. The order is: the mapping's
+// own link, which is right even for files that are deleted or replaced, but
+// needs privileges; then the path below the process's root, checked to be the
+// same inode.
+func (ps *Processes) open(pid int, m *procfs.Mapping) (fs.File, error) {
+	if !ps.live {
+		return ps.openRecorded(pid, m.Path)
+	}
+	if f, err := procfs.OpenMapping(pid, m); err == nil {
+		return f, nil
+	}
+	if m.Path == "" || m.Path[0] != '/' || m.Deleted {
+		return nil, fs.ErrNotExist
+	}
+	f, err := procfs.OpenInRoot(pid, m.Path)
+	if errors.Is(err, fs.ErrNotExist) {
+		// The process may be gone; if the inode is right, so is the file.
+		f, err = os.OpenFile(m.Path, os.O_RDONLY|openFlags, 0)
+	}
+	if err != nil {
+		return nil, err
+	}
+	// The device is not compared: overlayfs and btrfs show another one here.
+	if _, inode, err := procfs.FileID(f); err != nil || m.Inode != 0 && inode != m.Inode {
+		f.Close()
+		return nil, errReplaced
+	}
+	return f, nil
+}
+
+// openRecorded opens a mapped file in a recorded tree, where a container's files
+// are below proc/PID/root.
+func (ps *Processes) openRecorded(pid int, path string) (fs.File, error) {
+	if len(path) < 2 || path[0] != '/' || !fs.ValidPath(path[1:]) {
+		return nil, fs.ErrNotExist
+	}
+	if f, err := ps.root.Open(procPath(pid, "root") + path); err == nil {
+		return f, nil
+	}
+	return ps.root.Open(path[1:])
+}
+
+// hold opens the image's file, if that can be done.
+func (ps *Processes) hold(img *image, pid int, m *procfs.Mapping) {
+	if img.held() {
+		return
+	}
+	ps.limitFiles(img)
+	img.reason = ReasonNoFile
+	f, err := ps.open(pid, m)
+	if err != nil {
+		return
+	}
+	st, err := f.Stat()
+	if err != nil || !st.Mode().IsRegular() {
+		f.Close()
+		return
+	}
+	img.file, img.stat, img.reason = f, st, ReasonNone
+	ps.holding++
+}
+
+// load makes the image's ELF from its file.
+func (ps *Processes) load(img *image, pid int, m *procfs.Mapping) {
+	ps.hold(img, pid, m)
+	if img.file == nil {
+		return
+	}
+	ef, err := readELF(img.file, img.stat.Size())
+	if err != nil {
+		img.reason = ReasonBadFile
+		return
+	}
+	ps.adopt(img, pid, ef)
+}
+
+// stale reports whether the image's file was overwritten in place: its mapping
+// shows the new contents, so that the table is wrong.
+func (img *image) stale() bool {
+	if img.file == nil {
+		return false
+	}
+	st, err := img.file.Stat()
+	return err == nil && (st.Size() != img.stat.Size() || !st.ModTime().Equal(img.stat.ModTime()))
+}
+
+// readELF reads an open file of the machine or of a recorded tree.
+func readELF(f fs.File, size int64) (*elffile.File, error) {
+	if of, ok := f.(*os.File); ok {
+		return elffile.NewBorrowed(of)
+	}
+	if r, ok := f.(io.ReaderAt); ok {
+		return elffile.New(r, size)
+	}
+	if size > math.MaxInt32 {
+		return nil, errors.New("file is too large to be read whole")
+	}
+	b, err := io.ReadAll(io.LimitReader(f, size))
+	if err != nil {
+		return nil, err
+	}
+	return elffile.NewBytes(b)
+}
+
+// adopt gives the image an ELF: the one that another image of the same build-id
+// has, or a new one.
+func (ps *Processes) adopt(img *image, pid int, ef *elffile.File) {
+	id := ef.BuildID()
+	if other := ps.byID[id]; id != "" && other != nil && other.f.Size() == ef.Size() {
+		ef.Close()
+		other.refs++
+		img.elf = other
+		return
+	}
+	if !img.held() { // the vdso
+		ps.holding++
+	}
+	ps.nextID++
+	e := &ELF{f: ef, path: img.path, buildID: id, names: ps.names, id: ps.nextID, refs: 1, grown: &ps.grown}
+	e.opts = sourceOptions{dwarf: ps.opts.Source, noInline: ps.opts.NoInline}
+	e.opts.find = debugFinder{
+		path: img.path, dirs: debugDirs(ps.opts.DebugDirs),
+		open: func(path string) (fs.File, error) { return ps.openDebug(pid, path) },
+	}
+	e.init()
+	img.elf = e
+	if id != "" {
+		ps.byID[id] = e
+	}
+}
+
+// openDebug opens a debug file: the target's own if it has one, else the host's.
+func (ps *Processes) openDebug(pid int, path string) (fs.File, error) {
+	if !ps.live {
+		return ps.openRecorded(pid, path)
+	}
+	if f, err := procfs.OpenInRoot(pid, path); err == nil {
+		return f, nil
+	}
+	return openHost(path)
+}
+
+// release drops what an image holds; it is read again when needed, if it is
+// still to be had.
+func (ps *Processes) release(img *image) {
+	if img.held() {
+		ps.holding--
+	}
+	if img.file != nil {
+		img.file.Close()
+		img.file = nil
+	}
+	e := img.elf
+	img.elf = nil
+	if e == nil {
+		return
+	}
+	if e.refs--; e.refs == 0 {
+		if ps.byID[e.buildID] == e {
+			delete(ps.byID, e.buildID)
+		}
+		e.Close()
+	}
+}

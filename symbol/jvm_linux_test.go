@@ -1,0 +1,95 @@
+package symbol
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestJVM has a Java virtual machine write its perf map and names a method of it.
+func TestJVM(t *testing.T) {
+	java, err := exec.LookPath("java")
+	if err != nil || testing.Short() {
+		t.Skip("no java")
+	}
+	src := filepath.Join(t.TempDir(), "Spin.java")
+	code := `public class Spin {
+	static long hotMethod(long n) { long s = 0; for (long i = 0; i < n; i++) s += i * 31 % 7; return s; }
+	public static void main(String[] a) { System.out.println("up"); long s = 0; while (s != 42) s += hotMethod(100000); }
+}`
+	if err := os.WriteFile(src, []byte(code), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(java, "-Xmx64m", src)
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Skip(err)
+	}
+	pid := cmd.Process.Pid
+	defer func() {
+		cmd.Process.Kill()
+		cmd.Wait()
+		os.Remove("/tmp/perf-" + strconv.Itoa(pid) + ".map")
+	}()
+	if _, err := out.Read(make([]byte, 2)); err != nil {
+		t.Skip("java did not start")
+	}
+	time.Sleep(500 * time.Millisecond) // to be compiled
+	ps := NewProcesses(nil)
+	defer ps.Close()
+	p, err := ps.Process(pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	if err := p.WritePerfMap(ctx); err != nil {
+		if strings.Contains(err.Error(), "answered") {
+			t.Skip(err) // before JDK 17
+		}
+		t.Fatal(err)
+	}
+	f, err := os.Open("/tmp/perf-" + strconv.Itoa(pid) + ".map")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	m, err := ParsePerfMap(f)
+	if err != nil || m.Bad != 0 {
+		t.Fatalf("%v, %d bad lines", err, m.Bad)
+	}
+	found := 0
+	for i := range m.ents {
+		e := &m.ents[i]
+		if !strings.Contains(m.arena[e.name:e.name+e.len], "Spin.hotMethod") {
+			continue
+		}
+		fr := p.Resolve(nil, []uint64{e.start + e.size/2})[0]
+		if fr.Kind == KindJIT && fr.Name != "" {
+			found++
+		}
+	}
+	if found == 0 {
+		t.Errorf("hotMethod is not named; %d entries", m.Len())
+	}
+}
+
+// TestJVMRefused does not send a signal to a process that is no Java machine.
+func TestJVMRefused(t *testing.T) {
+	p, err := OpenProcess(os.Getpid(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	if err := p.WritePerfMap(context.Background()); err == nil || !strings.Contains(err.Error(), "not a HotSpot") {
+		t.Errorf("got %v", err)
+	}
+}

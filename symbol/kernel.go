@@ -1,0 +1,269 @@
+package symbol
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"sync"
+	"sync/atomic"
+
+	"github.com/borescope/borescope/internal/procfs"
+)
+
+// Kernel names kernel addresses: functions of the kernel, of its modules
+// ("[ext4]"), and BPF programs and trampolines ("[bpf]"), from /proc/kallsyms.
+// It is a snapshot: what is loaded later is known to the Kernel that Reload
+// returns. It is safe for concurrent use.
+type Kernel struct {
+	opts KernelOptions
+
+	load func() (*kernelTable, error)
+	size atomic.Int64 // of the table, once it is loaded
+
+	// live is what With was told, by address, and in order.
+	live   map[uint64]KernelSymbol
+	sorted []KernelSymbol
+
+	mu       sync.Mutex
+	memo     memo[uint32, string] // names of symbols, by index; guarded by mu
+	cacheErr error                // guarded by mu
+}
+
+// KernelOptions says where kernel symbols are read from. The zero value, or
+// nil, is this machine's /proc/kallsyms and code only.
+type KernelOptions struct {
+	// Root is the host tree that holds proc/kallsyms; nil is this machine's.
+	Root fs.FS
+	// Data keeps variables too. Some kernels list twice as many symbols then.
+	Data bool
+	// Cache is the path of a file that keeps the table between runs: read instead
+	// of /proc/kallsyms if this is the same boot with the same modules, else
+	// written, for its owner only. Code that comes and goes without a module
+	// (BPF programs, trampolines) is not kept: With adds it. Empty is no cache.
+	Cache string
+	// NameCache is the most memory for names made into strings, in bytes; 0 is
+	// 1 MiB.
+	NameCache int64
+}
+
+// ErrHidden says that /proc/kallsyms shows no addresses to this process:
+// kernel.kptr_restrict is 2, or is 1 (or kernel.perf_event_paranoid above 1)
+// without CAP_SYSLOG.
+var ErrHidden = errors.New("kernel addresses are hidden: kernel.kptr_restrict, or no CAP_SYSLOG")
+
+// OpenKernel returns the kernel's symbols; opts may be nil. Nothing is read
+// before the first question, which takes as long as the kernel needs to print
+// its table (40 ms for 120,000 symbols on the development machine).
+func OpenKernel(opts *KernelOptions) (*Kernel, error) {
+	k := newKernel(opts)
+	f, err := procfs.Root(k.opts.Root).Open("proc/kallsyms")
+	if err != nil {
+		return nil, err
+	}
+	return k, f.Close()
+}
+
+func newKernel(opts *KernelOptions) *Kernel {
+	k := &Kernel{}
+	if opts != nil {
+		k.opts = *opts
+	}
+	k.memo.limit = k.opts.NameCache
+	if k.memo.limit <= 0 {
+		k.memo.limit = 1 << 20
+	}
+	k.memo.costFunc = func(s string) int64 { return int64(len(s)) }
+	k.load = sync.OnceValues(func() (*kernelTable, error) { return k.loaded(k.read()) })
+	return k
+}
+
+func (k *Kernel) loaded(t *kernelTable, err error) (*kernelTable, error) {
+	if t != nil {
+		k.size.Store(t.bytes())
+	}
+	return t, err
+}
+
+// ParseKallsyms reads a table in the format of /proc/kallsyms, code and data.
+func ParseKallsyms(r io.Reader) (*Kernel, error) {
+	k := newKernel(&KernelOptions{Data: true})
+	t, err := parseKallsyms(r, true)
+	if err != nil {
+		return nil, err
+	}
+	k.load = func() (*kernelTable, error) { return t, nil }
+	_, _ = k.loaded(t, nil)
+	return k, nil
+}
+
+// Reload returns a new snapshot, to be read at its first use; k stays as it is.
+func (k *Kernel) Reload() (*Kernel, error) { return OpenKernel(&k.opts) }
+
+func (k *Kernel) read() (*kernelTable, error) {
+	if k.opts.Cache == "" {
+		return k.readKallsyms()
+	}
+	key, err := k.cacheKey()
+	if err != nil {
+		k.setCacheErr(err)
+		return k.readKallsyms()
+	}
+	t, err := readKernelCache(k.opts.Cache, key)
+	if err == nil {
+		return t, nil
+	}
+	if t, err = k.readKallsyms(); err == nil && !t.hidden {
+		k.setCacheErr(writeKernelCache(k.opts.Cache, key, t))
+	}
+	return t, err
+}
+
+func (k *Kernel) readKallsyms() (*kernelTable, error) {
+	f, err := procfs.Root(k.opts.Root).Open("proc/kallsyms")
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return parseKallsyms(f, k.opts.Data)
+}
+
+// Err reads the table if that was not done yet and says what is wrong with it:
+// ErrHidden, or that it could not be read. Resolve gives the same as reasons.
+func (k *Kernel) Err() error {
+	t, err := k.load()
+	if err != nil {
+		return fmt.Errorf("kernel symbols: %w", err)
+	}
+	if t.hidden {
+		return ErrHidden
+	}
+	return nil
+}
+
+// CacheErr says why KernelOptions.Cache could not be used or written, once the
+// table was read; symbols are named all the same.
+func (k *Kernel) CacheErr() error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.cacheErr
+}
+
+func (k *Kernel) setCacheErr(err error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.cacheErr = err
+}
+
+// Len is the number of symbols, 0 if they cannot be read.
+func (k *Kernel) Len() int {
+	if t, _ := k.load(); t != nil {
+		return len(t.typ)
+	}
+	return 0
+}
+
+// Bytes is the memory that the table and the remembered names hold; the table
+// is not read for it.
+func (k *Kernel) Bytes() int64 {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.memo.bytes() + k.size.Load()
+}
+
+// Resolve implements Resolver.
+func (k *Kernel) Resolve(dst []Frame, pcs []uint64) []Frame {
+	t, err := k.load()
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for i, pc := range pcs {
+		dst = append(dst, Frame{Index: i, Module: "[kernel]", ModuleOffset: pc, Kind: KindKernel})
+		fr := &dst[len(dst)-1]
+		switch {
+		case len(k.sorted) > 0 && k.nameLive(fr, pc):
+		case err != nil:
+			fr.Reason = ReasonNoKallsyms
+		case t.hidden:
+			fr.Reason = ReasonHidden
+		case len(t.typ) == 0:
+			fr.Reason = ReasonNoSymbols
+		default:
+			k.name(t, fr, pc)
+		}
+	}
+	return dst
+}
+
+// maxLastSize is how far beyond the last symbol of the kernel or of a module an
+// address may lie and still be given to it: kallsyms states no sizes.
+const maxLastSize = 1 << 16
+
+// name names one address. The caller holds mu.
+func (k *Kernel) name(t *kernelTable, fr *Frame, pc uint64) {
+	i := t.find(pc)
+	if i < 0 {
+		fr.Reason, fr.Module = ReasonNoSymbol, ""
+		return
+	}
+	start := t.at(i)
+	mod := t.module(i)
+	// A symbol ends where the next one of another address begins. Past the
+	// last one of a module there is no telling.
+	size, exact := uint64(0), false
+	next := t.next(i)
+	if next < len(t.typ) {
+		if end := t.at(next); end-start < maxLastSize || t.module(next) == mod {
+			size, exact = end-start, t.module(next) == mod
+		}
+	}
+	if !exact && pc-start >= maxLastSize {
+		fr.Reason, fr.Module = ReasonNoSymbol, ""
+		return
+	}
+	if t.typ[i]&isMarker != 0 && pc != start {
+		fr.Reason = ReasonNoSymbol
+		return
+	}
+	fr.Name, fr.Module, fr.Offset, fr.Size = k.str(t, i), mod, pc-start, size
+	fr.Confidence = ConfidenceExact
+	if !exact {
+		fr.Confidence, fr.Size = ConfidenceNoSize, 0
+	}
+	fr.Kind = kernelKind(mod, t.typ[i]&^isMarker)
+}
+
+func kernelKind(mod string, typ byte) Kind {
+	switch {
+	case mod == "[bpf]" || mod == "[__builtin__bpf]":
+		return KindBPF
+	case !isCode(typ):
+		return KindData
+	}
+	return KindKernel
+}
+
+// marker reports whether a symbol marks the end of a section of the kernel
+// (include/asm-generic/sections.h): what follows is not code of it.
+func marker(name []byte) bool {
+	if len(name) < 4 || name[0] != '_' {
+		return false
+	}
+	switch string(name) {
+	case "_etext", "_einittext", "__end_rodata", "_end":
+		return true
+	}
+	return name[1] == '_' && bytes.HasSuffix(name, []byte("_text_end"))
+}
+
+// str returns the name of symbol i. The caller holds mu.
+func (k *Kernel) str(t *kernelTable, i int) string {
+	if s, ok := k.memo.get(uint32(i)); ok {
+		return s
+	}
+	s := string(t.rawName(i))
+	k.memo.put(uint32(i), s)
+	return s
+}
+
+var _ Resolver = (*Kernel)(nil)

@@ -1,0 +1,316 @@
+package symbol
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"reflect"
+	"runtime"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// spin is called by address only.
+//
+//go:noinline
+func spin(n int) int { return n + 1 }
+
+// TestThisProcess names a function of this test, which is stripped, and one of
+// the vdso.
+func TestThisProcess(t *testing.T) {
+	p, err := OpenProcess(os.Getpid(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	f := p.Resolve(nil, []uint64{uint64(reflect.ValueOf(spin).Pointer())})[0]
+	_, file, line, _ := runtime.Caller(0)
+	if f.Name != "github.com/borescope/borescope/symbol.spin" || f.Kind != KindGo || f.File != file || f.Line < 5 || f.Line > line {
+		t.Errorf("got %+v", f)
+	}
+	for i := range p.maps {
+		if m := &p.maps[i]; m.path == "[vdso]" {
+			list, err := p.Match(Exact("__vdso_clock_gettime"))
+			if runtime.GOARCH == "amd64" && (err != nil || len(list) != 1) {
+				t.Fatalf("vdso: %+v %v", list, err)
+			}
+			if len(list) == 1 {
+				f := p.Resolve(nil, []uint64{list[0].Addr})[0]
+				if !strings.Contains(f.Name, "clock_gettime") || f.Kind != KindVDSO || f.Module != "[vdso]" {
+					t.Errorf("got %+v", f)
+				}
+			}
+		}
+	}
+	if p.Comm() == "" || p.StartTime() == 0 {
+		t.Errorf("comm %q, start %d", p.Comm(), p.StartTime())
+	}
+}
+
+// start runs a program that stays, and waits until it runs its own code.
+func start(t *testing.T, name string, args ...string) *exec.Cmd {
+	t.Helper()
+	cmd := exec.Command(name, args...)
+	if err := cmd.Start(); err != nil {
+		t.Skip(err)
+	}
+	t.Cleanup(func() { cmd.Process.Kill(); cmd.Wait() })
+	for range 200 {
+		maps, _ := os.ReadFile(fmt.Sprintf("/proc/%d/maps", cmd.Process.Pid))
+		if bytes.Contains(maps, []byte("libc.so")) && bytes.Contains(maps, []byte(filepath.Base(name))) {
+			time.Sleep(10 * time.Millisecond)
+			return cmd
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	t.Skip("the program did not start")
+	return nil
+}
+
+// lookupIn returns the address of a function in a live process.
+func lookupIn(t *testing.T, p *Process, name string) uint64 {
+	t.Helper()
+	list, err := p.Match(Exact(name))
+	if err != nil || len(list) == 0 {
+		t.Fatalf("%s: %v %v", name, list, err)
+	}
+	return list[0].Addr
+}
+
+// TestDeadProcess names what ran in a process that ended, from a program whose
+// file was deleted while it ran.
+func TestDeadProcess(t *testing.T) {
+	src, err := exec.LookPath("sleep")
+	if err != nil {
+		t.Skip(err)
+	}
+	b, err := os.ReadFile(src)
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "sleepy (deleted) x")
+	if err := os.WriteFile(path, b, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	cmd := start(t, path, "100")
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	ps := NewProcesses(nil)
+	defer ps.Close()
+	if err := ps.Observe(cmd.Process.Pid); err != nil {
+		t.Fatal(err)
+	}
+	cmd.Process.Kill()
+	cmd.Wait()
+	p, err := ps.Process(cmd.Process.Pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pc := lookupIn(t, p, "nanosleep")
+	f := p.Resolve(nil, []uint64{pc + 1})[0]
+	if !strings.Contains(f.Name, "nanosleep") || !strings.Contains(f.Module, "libc.so") || f.Offset != 1 {
+		t.Errorf("got %+v", f)
+	}
+	var own *mapping
+	for i := range p.maps {
+		if p.maps[i].path == path {
+			own = &p.maps[i]
+		}
+	}
+	if own == nil {
+		t.Fatal("the deleted program has no mapping")
+	}
+	f = p.Resolve(nil, []uint64{own.start + 0x100})[0]
+	canOpen := unix.Access("/proc/self/map_files", unix.R_OK) == nil && os.Geteuid() == 0
+	if canOpen && (f.BuildID == "" || f.Reason == ReasonNoFile) {
+		t.Errorf("the deleted program cannot be read: %+v", f)
+	}
+}
+
+// TestOverwrittenLibrary sees that a file that was replaced in place is read
+// again.
+func TestOverwrittenLibrary(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "lib")
+	first := buildELF(t, testFile{syms: testSyms})
+	if err := os.WriteFile(path, first, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	mem, err := unix.Mmap(int(f.Fd()), 0x1000, 0x1000, unix.PROT_READ|unix.PROT_EXEC, unix.MAP_PRIVATE)
+	if err != nil {
+		t.Skip(err)
+	}
+	defer unix.Munmap(mem)
+	addr := uint64(uintptr(unsafe.Pointer(&mem[0])))
+	ps := NewProcesses(nil)
+	defer ps.Close()
+	p, err := ps.Process(os.Getpid())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := frameNames(p.Resolve(nil, []uint64{addr + 0x14})); got != "innermost" {
+		t.Fatalf("got %s", got)
+	}
+	second := bytes.ReplaceAll(first, []byte("innermost"), []byte("INNERMOST"))
+	if err := os.WriteFile(path, second, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	later := time.Now().Add(time.Hour)
+	if err := os.Chtimes(path, later, later); err != nil {
+		t.Fatal(err)
+	}
+	ps.now = func() time.Time { return time.Now().Add(time.Minute) }
+	if p, err = ps.Process(os.Getpid()); err != nil {
+		t.Fatal(err)
+	}
+	if got := frameNames(p.Resolve(nil, []uint64{addr + 0x14})); got != "INNERMOST" {
+		t.Errorf("got %s", got)
+	}
+}
+
+// TestMemfd names code in a file that never had a path.
+func TestMemfd(t *testing.T) {
+	fd, err := unix.MemfdCreate("jit-code", unix.MFD_CLOEXEC)
+	if err != nil {
+		t.Skip(err)
+	}
+	f := os.NewFile(uintptr(fd), "memfd")
+	defer f.Close()
+	if _, err := f.Write(buildELF(t, testFile{syms: testSyms})); err != nil {
+		t.Fatal(err)
+	}
+	mem, err := unix.Mmap(fd, 0x1000, 0x1000, unix.PROT_READ|unix.PROT_EXEC, unix.MAP_SHARED)
+	if err != nil {
+		t.Skip(err)
+	}
+	defer unix.Munmap(mem)
+	p, err := OpenProcess(os.Getpid(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	fr := p.Resolve(nil, []uint64{uint64(uintptr(unsafe.Pointer(&mem[0]))) + 0x14})[0]
+	if os.Geteuid() != 0 && fr.Reason == ReasonNoFile {
+		t.Skip("map_files needs privileges")
+	}
+	if fr.Name != "innermost" || fr.Module != "/memfd:jit-code" {
+		t.Errorf("got %+v", fr)
+	}
+}
+
+// TestPerfMapOfThisProcess reads a map that grows while it is used, and is not
+// kept waiting by one that is a FIFO.
+func TestPerfMapOfThisProcess(t *testing.T) {
+	path := "/tmp/perf-" + strconv.Itoa(os.Getpid()) + ".map"
+	mem, err := unix.Mmap(-1, 0, 0x1000, unix.PROT_READ|unix.PROT_EXEC, unix.MAP_PRIVATE|unix.MAP_ANON)
+	if err != nil {
+		t.Skip(err)
+	}
+	defer unix.Munmap(mem)
+	addr := uint64(uintptr(unsafe.Pointer(&mem[0])))
+	ps := NewProcesses(nil)
+	defer ps.Close()
+	now := time.Now()
+	ps.now = func() time.Time { return now }
+	p, err := ps.Process(os.Getpid())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Mkfifo(path, 0o600); err != nil {
+		t.Skip(err)
+	}
+	defer os.Remove(path)
+	if got := frameNames(p.Resolve(nil, []uint64{addr})); got != "(anonymous memory)" {
+		t.Errorf("with a FIFO: %s", got)
+	}
+	os.Remove(path)
+	write := func(s string) {
+		if err := os.WriteFile(path, []byte(s), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		now = now.Add(time.Second)
+	}
+	write(fmt.Sprintf("%x 10 LazyCompile:*f a.js:1\n", addr))
+	if got := frameNames(p.Resolve(nil, []uint64{addr + 4, addr + 0x20})); got != "LazyCompile:*f a.js:1 (anonymous memory)" {
+		t.Errorf("got %s", got)
+	}
+	write(fmt.Sprintf("%x 10 f\n%x 10 g\n", addr, addr+0x20))
+	if got := frameNames(p.Resolve(nil, []uint64{addr + 0x20})); got != "g" {
+		t.Errorf("after it grew: %s", got)
+	}
+}
+
+// TestOtherRoot names code of a program in another root directory, whose path
+// /proc shows as it is seen from here.
+func TestOtherRoot(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("chroot needs root")
+	}
+	self := staticProgram(t)
+	root := t.TempDir()
+	b, err := os.ReadFile(self)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(root, "prog"), b, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command("/prog", "-test.run=TestSleepForever")
+	cmd.SysProcAttr = &unix.SysProcAttr{Chroot: root}
+	cmd.Env = []string{"SYMBOL_TEST_SLEEP=1"}
+	cmd.Dir = "/"
+	if err := cmd.Start(); err != nil {
+		t.Skip(err)
+	}
+	defer func() { cmd.Process.Kill(); cmd.Wait() }()
+	ps := NewProcesses(nil)
+	defer ps.Close()
+	p, err := ps.Process(cmd.Process.Pid)
+	for range 100 {
+		if err == nil && len(p.maps) > 0 && strings.HasSuffix(p.maps[0].path, "/prog") {
+			break
+		}
+		time.Sleep(5 * time.Millisecond)
+		ps.now = func() time.Time { return time.Now().Add(time.Hour) }
+		p, err = ps.Process(cmd.Process.Pid)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	list, err := p.Match(Exact("runtime.main"))
+	if err != nil || len(list) != 1 || !strings.HasSuffix(list[0].Module, "/prog") {
+		t.Fatalf("got %+v %v", list, err)
+	}
+	if f := p.Resolve(nil, []uint64{list[0].Addr})[0]; f.Name != "runtime.main" {
+		t.Errorf("got %+v", f)
+	}
+}
+
+// staticProgram returns this test if it is linked statically.
+func staticProgram(t *testing.T) string {
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return exe
+}
+
+// TestSleepForever is the program that TestOtherRoot runs.
+func TestSleepForever(t *testing.T) {
+	if os.Getenv("SYMBOL_TEST_SLEEP") == "" {
+		t.Skip("for TestOtherRoot")
+	}
+	time.Sleep(time.Minute)
+}

@@ -1,0 +1,29 @@
+//go:build unix
+
+package symbol
+
+import (
+	"io/fs"
+	"os"
+	"syscall"
+)
+
+// openFlags keep a FIFO from blocking whoever wants a name.
+const openFlags = syscall.O_NONBLOCK | syscall.O_CLOEXEC
+
+// defaultMaxFiles leaves the program that uses this package half of the files
+// that it may open.
+func defaultMaxFiles() int {
+	var l syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &l); err != nil || l.Cur >= 2*1024 {
+		return 1024
+	}
+	return max(int(l.Cur)/2, 16)
+}
+
+// ownFile reports whether a file belongs to this user or to root, and nobody
+// else may write to it.
+func ownFile(st fs.FileInfo) bool {
+	sys, ok := st.Sys().(*syscall.Stat_t)
+	return ok && (sys.Uid == 0 || int(sys.Uid) == os.Geteuid()) && st.Mode().Perm()&0o022 == 0
+}

@@ -1,0 +1,158 @@
+package symbol
+
+import (
+	"bytes"
+	"fmt"
+	"regexp"
+	"strings"
+)
+
+// Pattern says which names are wanted. It is immutable.
+type Pattern struct {
+	text    string
+	exact   bool
+	re      *regexp.Regexp
+	literal []byte // what every raw name that can match contains
+}
+
+// Exact matches one name.
+func Exact(name string) *Pattern {
+	return &Pattern{text: name, exact: true, literal: []byte(lastIdentifier(name))}
+}
+
+// Glob matches names by a shell-like pattern: * for any characters, ? for one,
+// [a-z] and [!a-z] for one of a set, \ before a character that means itself.
+func Glob(pattern string) (*Pattern, error) {
+	expr, literal, special, err := globExpr(pattern)
+	if err != nil {
+		return nil, err
+	}
+	if !special {
+		p := Exact(literal)
+		p.text = literal
+		return p, nil
+	}
+	re, err := regexp.Compile("^(?s:" + expr + ")$")
+	if err != nil {
+		return nil, fmt.Errorf("pattern %q: %w", pattern, err)
+	}
+	return &Pattern{text: pattern, re: re}, nil
+}
+
+// Regexp matches names in which re finds a match.
+func Regexp(re *regexp.Regexp) *Pattern { return &Pattern{text: "/" + re.String() + "/", re: re} }
+
+// ParsePattern reads "/re/" as a regular expression and anything else as a glob.
+func ParsePattern(s string) (*Pattern, error) {
+	if len(s) > 2 && s[0] == '/' && s[len(s)-1] == '/' {
+		re, err := regexp.Compile(s[1 : len(s)-1])
+		if err != nil {
+			return nil, fmt.Errorf("pattern %q: %w", s, err)
+		}
+		return Regexp(re), nil
+	}
+	return Glob(s)
+}
+
+// String returns the pattern as ParsePattern reads it.
+func (p *Pattern) String() string {
+	if !p.exact {
+		return p.text
+	}
+	var b strings.Builder
+	for i := range len(p.text) {
+		if strings.IndexByte(`*?[\`, p.text[i]) >= 0 {
+			b.WriteByte('\\')
+		}
+		b.WriteByte(p.text[i])
+	}
+	return b.String()
+}
+
+// globExpr turns a glob into a regular expression; literal is the text that it
+// stands for if special is false.
+func globExpr(p string) (expr, literal string, special bool, err error) {
+	var e, lit strings.Builder
+	for i := 0; i < len(p); i++ {
+		switch c := p[i]; c {
+		case '*':
+			special = true
+			e.WriteString(".*")
+		case '?':
+			special = true
+			e.WriteByte('.')
+		case '[':
+			end := strings.IndexByte(p[i+1:], ']')
+			if end <= 0 {
+				return "", "", false, fmt.Errorf("pattern %q: [ without ]", p)
+			}
+			set := p[i+1 : i+1+end]
+			special = true
+			if set[0] == '!' || set[0] == '^' {
+				e.WriteString("[^" + strings.ReplaceAll(set[1:], `\`, `\\`) + "]")
+			} else {
+				e.WriteString("[" + strings.ReplaceAll(set, `\`, `\\`) + "]")
+			}
+			i += end + 1
+		case '\\':
+			if i++; i == len(p) {
+				return "", "", false, fmt.Errorf("pattern %q: \\ at the end", p)
+			}
+			c = p[i]
+			e.WriteString(regexp.QuoteMeta(string(c)))
+			lit.WriteByte(c)
+		default:
+			e.WriteString(regexp.QuoteMeta(p[i : i+1]))
+			lit.WriteByte(c)
+		}
+	}
+	return e.String(), lit.String(), special, nil
+}
+
+// lastIdentifier returns the last identifier of a name, without parameters and
+// template arguments: every mangled form contains it.
+func lastIdentifier(name string) string {
+	if i := strings.IndexAny(name, "(<["); i > 0 {
+		name = name[:i]
+	}
+	i := len(name)
+	for i > 0 && isIdent(name[i-1]) {
+		i--
+	}
+	return name[i:]
+}
+
+func isIdent(c byte) bool {
+	return c == '_' || c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z'
+}
+
+// text reports whether a readable name matches.
+func (p *Pattern) matchString(s string) bool {
+	if p.exact {
+		return s == p.text
+	}
+	return p.re.MatchString(s)
+}
+
+// match reports whether a raw name, without its version, matches as it is or in
+// its readable form, with or without parameters.
+func (p *Pattern) match(raw []byte, full, short *Demangler) bool {
+	if p == nil {
+		return true
+	}
+	if p.exact {
+		if string(raw) == p.text {
+			return true
+		}
+		if len(p.literal) > 0 && !bytes.Contains(raw, p.literal) {
+			return false
+		}
+	} else if p.re.Match(raw) {
+		return true
+	}
+	if !mangled(string(raw)) {
+		return false
+	}
+	name := string(raw)
+	return p.matchString(short.demangle(name)) || p.matchString(full.demangle(name))
+}

@@ -1,0 +1,221 @@
+package symbol
+
+import (
+	"bytes"
+	"cmp"
+	"container/heap"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+)
+
+// PerfMap names generated code by a perf map, the file /tmp/perf-PID.map that
+// JIT compilers write: lines of "START SIZE NAME", addresses and sizes in
+// hexadecimal (tools/perf/Documentation/jit-interface.txt). Where entries
+// overlap, the later line is right: compilers reuse memory. It is immutable.
+type PerfMap struct {
+	addrs          // where the pieces begin
+	end   []uint64 // where they end
+	entry []uint32 // which entry they are part of
+	ents  []perfEntry
+	arena string
+	// Bad is the number of lines that could not be read.
+	Bad int
+}
+
+type perfEntry struct {
+	start, size uint64
+	name        uint32 // in arena
+	len         uint32
+}
+
+// maxPerfLine is the longest line of a perf map that is read; Java methods with
+// their signatures can be long.
+const maxPerfLine = 64 << 10
+
+// maxPerfMap is the most of a perf map's text that is read.
+const maxPerfMap = 256 << 20
+
+// ParsePerfMap reads a perf map. Lines that cannot be read are left out and
+// counted in Bad; of more than 256 MiB the rest is left out. The error is the
+// reader's.
+func ParsePerfMap(r io.Reader) (*PerfMap, error) {
+	p := &PerfMap{}
+	var arena strings.Builder
+	buf := make([]byte, 2*maxPerfLine)
+	n, total := 0, 0
+	tooLong := false
+	for total < maxPerfMap {
+		m, err := r.Read(buf[n:])
+		n += m
+		total += m
+		for {
+			i := bytes.IndexByte(buf[:n], '\n')
+			if i < 0 {
+				break
+			}
+			if !tooLong {
+				p.line(&arena, buf[:i])
+			}
+			tooLong = false
+			n = copy(buf, buf[i+1:n])
+		}
+		if n >= maxPerfLine {
+			if !tooLong {
+				p.Bad++
+			}
+			tooLong, n = true, 0
+		}
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			return nil, fmt.Errorf("perf map: %w", err)
+		}
+	}
+	// The last line may still be being written: it counts if it is whole.
+	if n > 0 && !tooLong {
+		p.line(&arena, buf[:n])
+	}
+	p.arena = arena.String()
+	p.build()
+	return p, nil
+}
+
+func (p *PerfMap) line(arena *strings.Builder, b []byte) {
+	b = bytes.TrimRight(b, "\r ")
+	if len(b) == 0 {
+		return
+	}
+	start, rest, ok1 := hexField(b)
+	size, name, ok2 := hexField(rest)
+	if !ok1 || !ok2 || len(name) == 0 || start+size < start || len(p.ents) >= maxKernelSymbols {
+		p.Bad++
+		return
+	}
+	if size == 0 {
+		size = 1 // some writers do not know it
+	}
+	p.ents = append(p.ents, perfEntry{start, size, uint32(arena.Len()), uint32(len(name))})
+	arena.Write(name)
+}
+
+// hexField reads a hexadecimal number, with or without 0x, and the blanks after it.
+func hexField(b []byte) (v uint64, rest []byte, ok bool) {
+	if len(b) > 2 && b[0] == '0' && (b[1] == 'x' || b[1] == 'X') {
+		b = b[2:]
+	}
+	i := 0
+	for ; i < len(b) && hexDigit[b[i]] != 0xff; i++ {
+		if i == 16 {
+			return 0, nil, false
+		}
+		v = v<<4 | uint64(hexDigit[b[i]])
+	}
+	if i == 0 || i == len(b) || b[i] != ' ' && b[i] != '\t' {
+		return 0, nil, false
+	}
+	return v, bytes.TrimLeft(b[i:], " \t"), true
+}
+
+// build cuts the entries into pieces that do not overlap.
+func (p *PerfMap) build() {
+	order := make([]uint32, len(p.ents))
+	for i := range order {
+		order[i] = uint32(i)
+	}
+	slices.SortFunc(order, func(a, b uint32) int {
+		if c := cmp.Compare(p.ents[a].start, p.ents[b].start); c != 0 {
+			return c
+		}
+		return cmp.Compare(a, b)
+	})
+	var starts []uint64
+	piece := func(from, to uint64, e uint32) {
+		if from >= to {
+			return
+		}
+		n := len(starts)
+		if n > 0 && p.entry[n-1] == e && p.end[n-1] == from {
+			p.end[n-1] = to
+			return
+		}
+		starts = append(starts, from)
+		p.end = append(p.end, to)
+		p.entry = append(p.entry, e)
+	}
+	var active latest // entries that hold the sweep's address, the last line on top
+	at := uint64(0)
+	advance := func(to uint64) {
+		for len(active) > 0 && at < to {
+			e := active[0]
+			end := p.ents[e].start + p.ents[e].size
+			if end <= at {
+				heap.Pop(&active)
+				continue
+			}
+			next := min(end, to)
+			piece(at, next, e)
+			at = next
+		}
+		at = to
+	}
+	for _, e := range order {
+		advance(p.ents[e].start)
+		heap.Push(&active, e)
+	}
+	advance(1<<64 - 1)
+	p.addrs = newAddrs(starts)
+}
+
+// latest is a heap of entry numbers, the highest first.
+type latest []uint32
+
+func (h latest) Len() int           { return len(h) }
+func (h latest) Less(i, j int) bool { return h[i] > h[j] }
+func (h latest) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
+
+// Push implements heap.Interface.
+func (h *latest) Push(x any) { *h = append(*h, x.(uint32)) }
+
+// Pop implements heap.Interface.
+func (h *latest) Pop() any {
+	old := *h
+	x := old[len(old)-1]
+	*h = old[:len(old)-1]
+	return x
+}
+
+// Len is the number of entries.
+func (p *PerfMap) Len() int { return len(p.ents) }
+
+// Resolve implements Resolver.
+func (p *PerfMap) Resolve(dst []Frame, pcs []uint64) []Frame {
+	for i, pc := range pcs {
+		fr := Frame{Index: i, ModuleOffset: pc, Kind: KindUser, Reason: ReasonAnonymous}
+		p.name(&fr, pc)
+		dst = append(dst, fr)
+	}
+	return dst
+}
+
+// name fills in the name of an address, if the map has it.
+func (p *PerfMap) name(fr *Frame, pc uint64) bool {
+	i := p.find(pc)
+	if i < 0 || pc >= p.end[i] {
+		return false
+	}
+	e := &p.ents[p.entry[i]]
+	fr.Name = p.arena[e.name : e.name+e.len]
+	fr.Offset, fr.Size = pc-e.start, e.size
+	fr.Kind, fr.Confidence, fr.Reason = KindJIT, ConfidenceExact, ReasonNone
+	fr.Module = "[jit]"
+	return true
+}
+
+func (p *PerfMap) bytes() int64 {
+	return p.addrs.bytes() + int64(8*cap(p.end)+4*cap(p.entry)+24*cap(p.ents)+len(p.arena))
+}
+
+var _ Resolver = (*PerfMap)(nil)

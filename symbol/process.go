@@ -1,0 +1,299 @@
+package symbol
+
+import (
+	"errors"
+	"io/fs"
+	"slices"
+	"time"
+
+	"github.com/borescope/borescope/internal/procfs"
+)
+
+// Process names the addresses of one process, also after it ended, as far as it
+// was seen alive. It belongs to its Processes, by which it is guarded: it is
+// safe for concurrent use.
+type Process struct {
+	ps    *Processes
+	pid   int
+	start uint64
+	own   bool // Close closes ps
+
+	comm   string
+	exited bool
+	read   time.Time // when maps was read
+	used   uint64
+	maps   []mapping
+	// old are earlier states of maps, the newest first: a sample may have been
+	// taken before an exec or a dlclose.
+	old   [][]mapping
+	jit   *jitFiles // nil: not looked for yet
+	nspid int
+}
+
+// maxOld is how many earlier states of its mappings a process keeps.
+const maxOld = 4
+
+// mapping is a range of a process's memory.
+type mapping struct {
+	start, end uint64
+	offset     uint64
+	bias       uint64 // address - bias is the file's virtual address, once known
+	path       string
+	img        *image // nil: not a file
+	biasKnown  bool
+	exec       bool
+	deleted    bool
+}
+
+// OpenProcess returns the process that has the number now; opts may be nil. The
+// caller closes it. Who names more than one process uses a Processes.
+func OpenProcess(pid int, opts *Options) (*Process, error) {
+	ps := NewProcesses(opts)
+	p, err := ps.Process(pid)
+	if err != nil {
+		ps.Close()
+		return nil, err
+	}
+	p.own = true
+	return p, nil
+}
+
+// Close frees what OpenProcess opened; of a process that a Processes gave out
+// it frees nothing.
+func (p *Process) Close() error {
+	if p == nil || !p.own {
+		return nil
+	}
+	return p.ps.Close()
+}
+
+// PID is the process's number in the initial pid namespace.
+func (p *Process) PID() int { return p.pid }
+
+// StartTime is when the process started, in clock ticks after boot; 0 if it was
+// only known from events. With PID it names the process for good.
+func (p *Process) StartTime() uint64 { return p.start }
+
+// Comm is the process's name when it was last looked at.
+func (p *Process) Comm() string {
+	p.ps.mu.Lock()
+	defer p.ps.mu.Unlock()
+	return p.comm
+}
+
+// Exited reports whether the process is known to have ended.
+func (p *Process) Exited() bool {
+	p.ps.mu.Lock()
+	defer p.ps.mu.Unlock()
+	return p.exited
+}
+
+// refresh reads the mappings again. Mappings that are kept on keep what is
+// known of them.
+func (p *Process) refresh() error {
+	p.read = p.ps.now()
+	f, err := p.ps.root.Open(procPath(p.pid, "maps"))
+	if err != nil {
+		p.exited = p.exited || isGone(err)
+		return err
+	}
+	defer f.Close()
+	var fresh []mapping
+	err = procfs.ReadMaps(f, func(m *procfs.Mapping) bool {
+		if m.Perm&procfs.Exec != 0 || p.ps.opts.Data {
+			fresh = append(fresh, p.mapping(m))
+		}
+		return len(fresh) < maxMappings
+	})
+	if err != nil && len(fresh) == 0 {
+		return err
+	}
+	// A process that is on its way out has no mappings left.
+	if len(fresh) == 0 || p.sameMaps(fresh) {
+		return nil
+	}
+	if len(p.maps) > 0 && !p.covers(fresh) {
+		p.retire()
+	}
+	p.maps = slices.Clip(fresh)
+	return nil
+}
+
+// maxMappings is far above vm.max_map_count's default, 65,530.
+const maxMappings = 1 << 20
+
+func (p *Process) mapping(m *procfs.Mapping) mapping {
+	out := mapping{
+		start: m.Start, end: m.End, offset: m.Offset, path: m.Path,
+		exec: m.Perm&procfs.Exec != 0, deleted: m.Deleted,
+	}
+	out.img = p.ps.image(p.pid, m)
+	if out.img != nil && out.img.path == out.path {
+		out.path = out.img.path // one string for all
+	}
+	return out
+}
+
+// image returns the image of a mapping, opened if it is new; nil if the mapping
+// is not of a file.
+func (ps *Processes) image(pid int, m *procfs.Mapping) *image {
+	key := imageKey{dev: m.Dev, inode: m.Inode}
+	switch {
+	case m.Path == "[vdso]":
+		key = imageKey{inode: m.End - m.Start, path: vdsoName(m)}
+	case isAnonymous(m):
+		return nil
+	case m.Inode == 0:
+		if m.Path == "" || m.Path[0] != '/' {
+			return nil
+		}
+		key.path = m.Path
+	}
+	img := ps.images[key]
+	if img == nil {
+		img = &image{key: key, path: m.Path}
+		ps.images[key] = img
+	} else if img.stale() {
+		ps.release(img)
+	}
+	if ps.live && key.path == "" {
+		ps.hold(img, pid, m)
+	}
+	return img
+}
+
+// isAnonymous reports whether a mapping that has an inode is memory after all:
+// shared anonymous memory and System V segments are files of a hidden tmpfs.
+func isAnonymous(m *procfs.Mapping) bool {
+	return m.Path == "/dev/zero" || len(m.Path) > 5 && m.Path[:5] == "/SYSV" || m.Path == "//anon"
+}
+
+// sameMaps reports whether fresh is what is known already.
+func (p *Process) sameMaps(fresh []mapping) bool {
+	return slices.EqualFunc(p.maps, fresh, func(a, b mapping) bool {
+		return a.start == b.start && a.end == b.end && a.offset == b.offset && a.img == b.img
+	})
+}
+
+// covers reports whether every known mapping is still there, so that nothing is
+// lost with the old state.
+func (p *Process) covers(fresh []mapping) bool {
+	for i := range p.maps {
+		m := &p.maps[i]
+		n := findMapping(fresh, m.start)
+		if n == nil || n.img != m.img || n.end < m.end {
+			return false
+		}
+	}
+	return true
+}
+
+// retire makes the mappings an earlier state.
+func (p *Process) retire() {
+	p.old = append([][]mapping{p.maps}, p.old...)
+	if len(p.old) > maxOld {
+		p.old = p.old[:maxOld]
+	}
+	p.maps = nil
+}
+
+// exec begins a new program.
+func (p *Process) exec(comm string) {
+	if comm != "" {
+		p.comm = comm
+	}
+	before := p.maps
+	if len(before) > 0 {
+		p.retire()
+	}
+	p.jit = nil
+	if !p.exited {
+		_ = p.refresh() // mmap events and later reads bring what is missing now
+	}
+}
+
+// mmap adds a mapping that an event told of.
+func (p *Process) mmap(ev *Event) {
+	if ev.Len == 0 || ev.Addr+ev.Len < ev.Addr {
+		return
+	}
+	m := procfs.Mapping{
+		Start: ev.Addr, End: ev.Addr + ev.Len, Offset: ev.Offset, Dev: ev.Dev, Inode: ev.Inode,
+		Path: ev.Path, Perm: procfs.Read | procfs.Exec,
+	}
+	if n := findMapping(p.maps, m.Start); n != nil && n.end >= m.End && n.path == m.Path {
+		return // read from /proc already
+	}
+	// What lay there before is replaced (MAP_FIXED).
+	var keep []mapping
+	for _, o := range p.maps {
+		if o.end <= m.Start || o.start >= m.End {
+			keep = append(keep, o)
+			continue
+		}
+		if o.start < m.Start {
+			left := o
+			left.end = m.Start
+			keep = append(keep, left)
+		}
+		if o.end > m.End {
+			right := o
+			right.start, right.offset = m.End, o.offset+(m.End-o.start)
+			right.biasKnown = false
+			keep = append(keep, right)
+		}
+	}
+	keep = append(keep, p.mapping(&m))
+	slices.SortFunc(keep, func(a, b mapping) int {
+		if a.start < b.start {
+			return -1
+		}
+		return 1
+	})
+	p.maps = keep
+}
+
+func (p *Process) forget() { p.maps, p.old, p.jit = nil, nil, nil }
+
+func (p *Process) bytes() int64 {
+	n := int64(200 + 72*cap(p.maps))
+	for _, o := range p.old {
+		n += int64(72 * cap(o))
+	}
+	if p.jit != nil {
+		n += p.jit.bytes()
+	}
+	return n
+}
+
+// findMapping returns the mapping that holds an address.
+func findMapping(maps []mapping, addr uint64) *mapping {
+	lo, hi := 0, len(maps)
+	for lo < hi {
+		m := int(uint(lo+hi) >> 1)
+		if maps[m].end <= addr {
+			lo = m + 1
+		} else {
+			hi = m
+		}
+	}
+	if lo < len(maps) && maps[lo].start <= addr {
+		return &maps[lo]
+	}
+	return nil
+}
+
+// find returns the mapping of an address, the newest state first.
+func (p *Process) find(pc uint64) *mapping {
+	if m := findMapping(p.maps, pc); m != nil {
+		return m
+	}
+	for _, o := range p.old {
+		if m := findMapping(o, pc); m != nil {
+			return m
+		}
+	}
+	return nil
+}
+
+func isGone(err error) bool { return err != nil && errors.Is(err, fs.ErrNotExist) }

@@ -1,0 +1,328 @@
+package symbol
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/borescope/borescope/internal/procfs"
+)
+
+// Options says how processes are named. The zero value, or nil, is the default.
+type Options struct {
+	// Root is the host tree: proc/PID/maps and the mapped files. Nil is this
+	// machine, which needs Linux.
+	Root fs.FS
+	// Budget is the most memory, in bytes, for symbol tables and names; what
+	// was used longest ago is dropped and read again when it is needed. 0 is 32 MiB.
+	Budget int64
+	// MaxFiles is the most files that are held open, or mapped, at a time; 0 is
+	// 1024, or half of what the process may open.
+	MaxFiles int
+	// MaxProcesses is the most processes that are remembered; the one that was
+	// used longest ago goes first. 0 is 16384.
+	MaxProcesses int
+	// Data keeps mappings that are not executable too, so that the addresses of
+	// variables are named.
+	Data bool
+	// Source also reads DWARF, of files or of their separate debug files, for
+	// file, line, column and inlined calls. Go programs need no option for that.
+	Source bool
+	// NoInline leaves inlined calls out: one frame for each address.
+	NoInline bool
+	// DebugDirs are the directories where separate debug files are looked for,
+	// in the process's root and then in this machine's; nil is /usr/lib/debug. An
+	// empty, non-nil list looks for none.
+	DebugDirs []string
+	// RawNames leaves C++ and Rust names mangled.
+	RawNames bool
+	// Demangle says how names are written if they are not raw.
+	Demangle DemangleOptions
+}
+
+// Processes names the addresses of user processes. It reads a process's
+// mappings when it is first asked or told about it, shares each mapped file
+// among all processes that map it (by device and inode, then by build-id), and
+// keeps both after the process ended, so that what was sampled while it ran can
+// be named later. Tables are made when the first address of a file is named.
+//
+// It is safe for concurrent use. It holds mapped files; Close frees them.
+type Processes struct {
+	opts Options
+	root fs.FS
+	live bool
+	// now is the clock that limits how often mappings are read again.
+	now func() time.Time
+
+	names *names
+
+	mu      sync.Mutex // guards what follows, and every Process and image
+	byPID   map[int]*Process
+	gone    map[procKey]*Process // earlier owners of a pid
+	images  map[imageKey]*image
+	byID    map[string]*ELF
+	nextID  uint32
+	holding int // images that hold a file
+	tick    uint64
+	closed  bool
+	grown   atomic.Bool // memory was added since the budget was last checked
+}
+
+type procKey struct {
+	pid   int
+	start uint64
+}
+
+// NewProcesses returns an empty cache; opts may be nil. The caller closes it.
+func NewProcesses(opts *Options) *Processes {
+	if opts == nil {
+		opts = &Options{}
+	}
+	ps := &Processes{
+		opts: *opts, root: procfs.Root(opts.Root), live: opts.Root == nil, now: time.Now,
+		byPID: map[int]*Process{}, gone: map[procKey]*Process{},
+		images: map[imageKey]*image{}, byID: map[string]*ELF{},
+	}
+	if ps.opts.Budget <= 0 {
+		ps.opts.Budget = 32 << 20
+	}
+	if ps.opts.MaxFiles <= 0 {
+		ps.opts.MaxFiles = defaultMaxFiles()
+	}
+	if ps.opts.MaxProcesses <= 0 {
+		ps.opts.MaxProcesses = 16384
+	}
+	var d *Demangler
+	if !opts.RawNames {
+		d = NewDemangler(&opts.Demangle)
+	}
+	ps.names = newNames(d, min(ps.opts.Budget/4, 8<<20))
+	return ps
+}
+
+// Close frees all that is held. Processes that it gave out name nothing any
+// more. It may be called again.
+func (ps *Processes) Close() error {
+	if ps == nil {
+		return nil
+	}
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	ps.closed = true
+	for _, img := range ps.images {
+		ps.release(img)
+	}
+	clear(ps.images)
+	clear(ps.byPID)
+	clear(ps.gone)
+	return nil
+}
+
+// procPath returns proc/PID/name.
+func procPath(pid int, name string) string { return "proc/" + strconv.Itoa(pid) + "/" + name }
+
+// refreshAfter is how old the mappings of a living process may be when it is
+// asked for, and missGap how soon they are read again for an address that they
+// do not hold.
+const (
+	refreshAfter = time.Second
+	missGap      = 50 * time.Millisecond
+)
+
+// Observe reads the mappings of a process, and opens the files that no other
+// process had mapped before, so that its addresses can be named after it ended.
+// It costs some 50 µs. Of a process that was observed within the last second it
+// does nothing. The error says that the process is gone or may not be read.
+func (ps *Processes) Observe(pid int) error {
+	_, err := ps.Process(pid)
+	return err
+}
+
+// Process returns the process that has the number now, or that had it last if
+// none has. The error wraps fs.ErrNotExist if there is none and none was seen.
+func (ps *Processes) Process(pid int) (*Process, error) {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	return ps.process(pid)
+}
+
+func (ps *Processes) process(pid int) (*Process, error) {
+	if ps.closed {
+		return nil, fs.ErrClosed
+	}
+	p := ps.byPID[pid]
+	if p != nil && (p.exited || ps.now().Sub(p.read) < refreshAfter) {
+		ps.tick++
+		p.used = ps.tick
+		if !p.exited {
+			return p, nil
+		}
+		// Somebody else may have the number by now.
+	}
+	st, err := procfs.ReadStat(ps.root, pid)
+	if err != nil {
+		if p != nil {
+			p.exited = true
+			return p, nil
+		}
+		return nil, fmt.Errorf("process %d: %w", pid, err)
+	}
+	if p != nil && p.start != st.StartTime {
+		p.exited = true
+		ps.gone[procKey{pid, p.start}] = p
+		p = nil
+	}
+	if p == nil {
+		p = &Process{ps: ps, pid: pid, start: st.StartTime}
+		ps.byPID[pid] = p
+		ps.limitProcesses(p)
+		ps.grown.Store(true)
+	}
+	p.comm = st.Comm
+	p.exited = p.exited || st.State == 'Z'
+	ps.tick++
+	p.used = ps.tick
+	if err := p.refresh(); err != nil && len(p.maps) == 0 {
+		return p, fmt.Errorf("process %d: %w", pid, err)
+	}
+	return p, nil
+}
+
+// ProcessAt returns the process that had the number and the start time (in
+// clock ticks after boot: /proc/PID/stat, field 22), whether it still runs or
+// not; start 0 is any. The error wraps fs.ErrNotExist if it was not seen.
+func (ps *Processes) ProcessAt(pid int, start uint64) (*Process, error) {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	p, err := ps.process(pid)
+	if start == 0 || err == nil && p.start == start {
+		return p, err
+	}
+	if p := ps.gone[procKey{pid, start}]; p != nil {
+		return p, nil
+	}
+	return nil, fmt.Errorf("process %d, started at %d: %w", pid, start, fs.ErrNotExist)
+}
+
+// limitProcesses makes room for one more process.
+func (ps *Processes) limitProcesses(keep *Process) {
+	for len(ps.byPID)+len(ps.gone) > ps.opts.MaxProcesses {
+		var oldest *Process
+		for _, p := range ps.gone {
+			if oldest == nil || p.used < oldest.used {
+				oldest = p
+			}
+		}
+		if oldest == nil {
+			for _, p := range ps.byPID {
+				if p != keep && (oldest == nil || p.used < oldest.used) {
+					oldest = p
+				}
+			}
+		}
+		if oldest == nil {
+			return
+		}
+		delete(ps.gone, procKey{oldest.pid, oldest.start})
+		if ps.byPID[oldest.pid] == oldest {
+			delete(ps.byPID, oldest.pid)
+		}
+		oldest.forget()
+	}
+}
+
+// Handle takes a step in the life of a process into account. Processes that
+// were neither observed nor asked for before are observed by their fork, exec
+// and mmap events.
+func (ps *Processes) Handle(ev *Event) {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	if ps.closed {
+		return
+	}
+	p := ps.byPID[ev.PID]
+	switch ev.Kind {
+	case EventExit:
+		if p != nil {
+			p.exited = true
+		}
+		return
+	case EventFork:
+		ps.fork(ev)
+		return
+	}
+	if p == nil || p.exited {
+		var err error
+		if p, err = ps.process(ev.PID); err != nil && p == nil {
+			if !errors.Is(err, fs.ErrNotExist) {
+				return
+			}
+			// It is gone already: what the events say is all there is.
+			p = &Process{ps: ps, pid: ev.PID, exited: true}
+			ps.byPID[ev.PID] = p
+			ps.limitProcesses(p)
+		}
+	}
+	switch ev.Kind {
+	case EventExec:
+		p.exec(ev.Comm)
+	case EventMmap:
+		p.mmap(ev)
+	}
+}
+
+// fork lets a new process begin with its parent's mappings.
+func (ps *Processes) fork(ev *Event) {
+	parent := ps.byPID[ev.Parent]
+	if p, err := ps.process(ev.PID); err == nil && len(p.maps) > 0 || parent == nil {
+		return
+	}
+	p := ps.byPID[ev.PID]
+	if p == nil {
+		p = &Process{ps: ps, pid: ev.PID, exited: true}
+		ps.byPID[ev.PID] = p
+		ps.limitProcesses(p)
+	}
+	p.comm, p.maps = parent.comm, parent.maps
+}
+
+// Stats is what a Processes holds at the moment.
+type Stats struct {
+	Processes int   // remembered
+	Files     int   // distinct mapped files known
+	Open      int   // of them held open or mapped
+	Bytes     int64 // memory of tables, mappings and names
+}
+
+// Stats counts what is held.
+func (ps *Processes) Stats() Stats {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	s := Stats{Processes: len(ps.byPID) + len(ps.gone), Bytes: ps.bytes()}
+	s.Files, s.Open = len(ps.images), ps.holding
+	return s
+}
+
+// bytes is the memory in use.
+func (ps *Processes) bytes() int64 {
+	n := ps.names.bytes()
+	seen := map[*ELF]bool{}
+	for _, img := range ps.images {
+		n += 400 // with what an open file takes
+		if img.elf != nil && !seen[img.elf] {
+			seen[img.elf] = true
+			n += img.elf.Bytes()
+		}
+	}
+	for _, p := range ps.byPID {
+		n += p.bytes()
+	}
+	for _, p := range ps.gone {
+		n += p.bytes()
+	}
+	return n
+}

@@ -1,0 +1,364 @@
+package symbol
+
+import (
+	"bufio"
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+)
+
+// Recording holds the frames that resolvers gave, by process and address, so
+// that the same frames can be given again, on any machine, without the files
+// and processes they came from. A live tool wraps its resolvers with Record and
+// writes the recording at its end; a replay reads it and asks Kernel and
+// Process. The zero value is an empty recording. It is safe for concurrent use.
+//
+// The format is JSON lines. The first is
+//
+//	{"format":"borescope-symbols","version":1}
+//
+// and each other one holds the frames of one address: "p" the pid and "s" the
+// start time (both left out for the kernel), "a" the address in hexadecimal, "f"
+// the frames, innermost first, with the fields of Frame in short:
+//
+//	n name   o offset   z size     m module   x module offset (hex)   b build-id
+//	f file   l line     c column   k kind     q confidence   r reason  i inlined
+//
+// Numbers are written in decimal, and fields that are zero left out. Lines are in
+// the order of kernel, then pid, start time and address, so that equal
+// recordings are equal bytes.
+type Recording struct {
+	mu     sync.Mutex
+	spaces map[spaceKey]*space // guarded by mu
+}
+
+// spaceKey is an address space: pid 0 is the kernel.
+type spaceKey struct {
+	pid   int
+	start uint64
+}
+
+// space holds the frames of the addresses of one address space. Index is that
+// of the caller and not kept.
+type space struct{ frames map[uint64][]Frame }
+
+// RecordKernel returns a resolver that gives what r gives, and records it as
+// the kernel's.
+func (rec *Recording) RecordKernel(r Resolver) Resolver {
+	return &recorder{rec, spaceKey{}, r}
+}
+
+// RecordProcess returns a resolver that gives what r gives, and records it as
+// that of a process: its pid, above 0, and its start time, or 0.
+func (rec *Recording) RecordProcess(pid int, start uint64, r Resolver) Resolver {
+	return &recorder{rec, spaceKey{pid, start}, r}
+}
+
+type recorder struct {
+	rec *Recording
+	key spaceKey
+	r   Resolver
+}
+
+// Resolve implements Resolver.
+func (r *recorder) Resolve(dst []Frame, pcs []uint64) []Frame {
+	n := len(dst)
+	dst = r.r.Resolve(dst, pcs)
+	r.rec.mu.Lock()
+	defer r.rec.mu.Unlock()
+	s := r.rec.space(r.key)
+	for i := n; i < len(dst); {
+		j := i + 1
+		for j < len(dst) && dst[j].Index == dst[i].Index {
+			j++
+		}
+		if k := dst[i].Index; k >= 0 && k < len(pcs) {
+			s.add(pcs[k], dst[i:j])
+		}
+		i = j
+	}
+	return dst
+}
+
+// space returns a space, made if it is new. The caller holds mu.
+func (rec *Recording) space(k spaceKey) *space {
+	if rec.spaces == nil {
+		rec.spaces = map[spaceKey]*space{}
+	}
+	s := rec.spaces[k]
+	if s == nil {
+		s = &space{map[uint64][]Frame{}}
+		rec.spaces[k] = s
+	}
+	return s
+}
+
+// add keeps the frames of an address, the first ones that were given: a replay
+// cannot tell the first question from the second.
+func (s *space) add(pc uint64, frames []Frame) {
+	if _, ok := s.frames[pc]; ok {
+		return
+	}
+	frames = slices.Clone(frames)
+	for i := range frames {
+		frames[i].Index = 0
+	}
+	s.frames[pc] = frames
+}
+
+// Kernel returns a resolver that gives the recorded frames of kernel addresses.
+func (rec *Recording) Kernel() Resolver { return &replay{rec, spaceKey{}} }
+
+// Process returns a resolver that gives the recorded frames of a process. If
+// start is 0, or nothing was recorded for that start time, the process that was
+// recorded with that pid and the latest start time is meant.
+func (rec *Recording) Process(pid int, start uint64) Resolver {
+	rec.mu.Lock()
+	defer rec.mu.Unlock()
+	key := spaceKey{pid, start}
+	if rec.spaces[key] == nil {
+		for k := range rec.spaces {
+			if k.pid == pid && (rec.spaces[key] == nil || k.start > key.start) {
+				key = k
+			}
+		}
+	}
+	return &replay{rec, key}
+}
+
+type replay struct {
+	rec *Recording
+	key spaceKey
+}
+
+// Resolve implements Resolver. An address that was not recorded has no mapping.
+func (r *replay) Resolve(dst []Frame, pcs []uint64) []Frame {
+	r.rec.mu.Lock()
+	defer r.rec.mu.Unlock()
+	s := r.rec.spaces[r.key]
+	for i, pc := range pcs {
+		var frames []Frame
+		if s != nil {
+			frames = s.frames[pc]
+		}
+		if frames == nil {
+			dst = append(dst, Frame{Index: i, ModuleOffset: pc, Reason: ReasonNoMapping})
+			continue
+		}
+		n := len(dst)
+		dst = append(dst, frames...)
+		for k := n; k < len(dst); k++ {
+			dst[k].Index = i
+		}
+	}
+	return dst
+}
+
+const (
+	recordingFormat  = "borescope-symbols"
+	recordingVersion = 1
+)
+
+type recordingHeader struct {
+	Format  string `json:"format"`
+	Version int    `json:"version"`
+}
+
+// recordLine is one address of a recording.
+type recordLine struct {
+	PID    int           `json:"p,omitempty"`
+	Start  uint64        `json:"s,omitempty"`
+	Addr   string        `json:"a"`
+	Frames []recordFrame `json:"f"`
+}
+
+type recordFrame struct {
+	Name         string     `json:"n,omitempty"`
+	Offset       uint64     `json:"o,omitempty"`
+	Size         uint64     `json:"z,omitempty"`
+	Module       string     `json:"m,omitempty"`
+	ModuleOffset string     `json:"x,omitempty"`
+	BuildID      string     `json:"b,omitempty"`
+	File         string     `json:"f,omitempty"`
+	Line         int        `json:"l,omitempty"`
+	Column       int        `json:"c,omitempty"`
+	Kind         Kind       `json:"k,omitempty"`
+	Confidence   Confidence `json:"q,omitempty"`
+	Reason       Reason     `json:"r,omitempty"`
+	Inlined      bool       `json:"i,omitempty"`
+}
+
+// WriteTo writes the recording. It implements io.WriterTo.
+func (rec *Recording) WriteTo(w io.Writer) (int64, error) {
+	rec.mu.Lock()
+	defer rec.mu.Unlock()
+	cw := &countWriter{w: w}
+	bw := bufio.NewWriter(cw)
+	enc := json.NewEncoder(bw)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(recordingHeader{recordingFormat, recordingVersion}); err != nil {
+		return cw.n, err
+	}
+	for _, k := range rec.keys() {
+		s := rec.spaces[k]
+		addrs := make([]uint64, 0, len(s.frames))
+		for a := range s.frames {
+			addrs = append(addrs, a)
+		}
+		slices.Sort(addrs)
+		for _, a := range addrs {
+			if err := enc.Encode(newRecordLine(k, a, s.frames[a])); err != nil {
+				return cw.n, err
+			}
+		}
+	}
+	err := bw.Flush()
+	return cw.n, err
+}
+
+func (rec *Recording) keys() []spaceKey {
+	keys := make([]spaceKey, 0, len(rec.spaces))
+	for k := range rec.spaces {
+		keys = append(keys, k)
+	}
+	slices.SortFunc(keys, func(a, b spaceKey) int {
+		return cmp.Or(cmp.Compare(a.pid, b.pid), cmp.Compare(a.start, b.start))
+	})
+	return keys
+}
+
+func newRecordLine(k spaceKey, addr uint64, frames []Frame) *recordLine {
+	l := &recordLine{PID: k.pid, Start: k.start, Addr: strconv.FormatUint(addr, 16)}
+	for i := range frames {
+		f := &frames[i]
+		r := recordFrame{
+			Name: valid(f.Name), Offset: f.Offset, Size: f.Size, Module: valid(f.Module), BuildID: f.BuildID,
+			File: valid(f.File), Line: f.Line, Column: f.Column,
+			Kind: f.Kind, Confidence: f.Confidence, Reason: f.Reason, Inlined: f.Inlined,
+		}
+		if f.ModuleOffset != 0 {
+			r.ModuleOffset = strconv.FormatUint(f.ModuleOffset, 16)
+		}
+		l.Frames = append(l.Frames, r)
+	}
+	return l
+}
+
+// rawPrefix marks a string that is not UTF-8 and is written byte for byte as
+// the Unicode code points of the same numbers.
+const rawPrefix = "\x00"
+
+// valid keeps bytes that JSON cannot: names and paths are any bytes.
+func valid(s string) string {
+	if strings.ToValidUTF8(s, "") == s && !strings.HasPrefix(s, rawPrefix) {
+		return s
+	}
+	r := make([]rune, 0, len(s)+1)
+	r = append(r, 0)
+	for i := range len(s) {
+		r = append(r, rune(s[i]))
+	}
+	return string(r)
+}
+
+// invalid is the inverse of valid.
+func invalid(s string) string {
+	if !strings.HasPrefix(s, rawPrefix) {
+		return s
+	}
+	var b []byte
+	for _, r := range s[1:] {
+		b = append(b, byte(r))
+	}
+	return string(b)
+}
+
+type countWriter struct {
+	w io.Writer
+	n int64
+}
+
+func (c *countWriter) Write(p []byte) (int, error) {
+	n, err := c.w.Write(p)
+	c.n += int64(n)
+	return n, err
+}
+
+// maxRecordLine bounds a line of a recording.
+const maxRecordLine = 1 << 20
+
+// ReadRecorded reads what WriteTo wrote. Later versions of the format are an
+// error; every earlier one is read.
+func ReadRecorded(r io.Reader) (*Recording, error) {
+	sc := bufio.NewScanner(r)
+	sc.Buffer(make([]byte, 0, 64<<10), maxRecordLine)
+	rec := &Recording{spaces: map[spaceKey]*space{}}
+	intern := map[string]string{}
+	n := 1
+	for ; sc.Scan(); n++ {
+		if n == 1 {
+			var h recordingHeader
+			if err := json.Unmarshal(sc.Bytes(), &h); err != nil || h.Format != recordingFormat {
+				return nil, fmt.Errorf("symbol recording:1: not a recording of symbols")
+			}
+			if h.Version < 1 || h.Version > recordingVersion {
+				return nil, fmt.Errorf("symbol recording:1: version %d is not known", h.Version)
+			}
+			continue
+		}
+		if err := rec.readLine(sc.Bytes(), intern); err != nil {
+			return nil, fmt.Errorf("symbol recording:%d: %w", n, err)
+		}
+	}
+	if err := sc.Err(); err != nil {
+		return nil, fmt.Errorf("symbol recording: %w", err)
+	}
+	if n == 1 {
+		return nil, fmt.Errorf("symbol recording: %w", io.ErrUnexpectedEOF)
+	}
+	return rec, nil
+}
+
+func (rec *Recording) readLine(b []byte, intern map[string]string) error {
+	var l recordLine
+	if err := json.Unmarshal(b, &l); err != nil {
+		return err
+	}
+	addr, err := strconv.ParseUint(l.Addr, 16, 64)
+	if err != nil {
+		return fmt.Errorf("bad address %q", l.Addr)
+	}
+	if len(l.Frames) == 0 || l.PID < 0 {
+		return fmt.Errorf("address %s of process %d has no frames", l.Addr, l.PID)
+	}
+	str := func(s string) string {
+		if t, ok := intern[s]; ok {
+			return t
+		}
+		t := invalid(s)
+		intern[s] = t
+		return t
+	}
+	frames := make([]Frame, len(l.Frames))
+	for i := range l.Frames {
+		r := &l.Frames[i]
+		var x uint64
+		if r.ModuleOffset != "" {
+			if x, err = strconv.ParseUint(r.ModuleOffset, 16, 64); err != nil {
+				return fmt.Errorf("bad module offset %q", r.ModuleOffset)
+			}
+		}
+		frames[i] = Frame{
+			Inlined: r.Inlined, Name: str(r.Name), Offset: r.Offset, Size: r.Size, Module: str(r.Module),
+			ModuleOffset: x, BuildID: str(r.BuildID), File: str(r.File), Line: r.Line, Column: r.Column,
+			Kind: r.Kind, Confidence: r.Confidence, Reason: r.Reason,
+		}
+	}
+	rec.space(spaceKey{l.PID, l.Start}).frames[addr] = frames
+	return nil
+}

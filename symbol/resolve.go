@@ -1,0 +1,211 @@
+package symbol
+
+import (
+	"strings"
+
+	"github.com/borescope/borescope/internal/elffile"
+	"github.com/borescope/borescope/internal/procfs"
+)
+
+// Resolve implements Resolver for the process's addresses.
+func (p *Process) Resolve(dst []Frame, pcs []uint64) []Frame {
+	p.ps.mu.Lock()
+	defer p.ps.mu.Unlock()
+	p.ps.tick++
+	p.used = p.ps.tick
+	for i, pc := range pcs {
+		dst = p.append(dst, i, pc)
+	}
+	if len(pcs) >= manyAddresses {
+		p.releasePages()
+	}
+	p.ps.trim()
+	return dst
+}
+
+// manyAddresses is the size of a batch that is worth giving pages back after.
+const manyAddresses = 16
+
+// releasePages lets the kernel take back what the batch that just ended has
+// read of mapped files. The files of many processes would otherwise add up to
+// far more resident memory than the tables, which is what the budget bounds.
+func (p *Process) releasePages() {
+	for i := range p.maps {
+		if img := p.maps[i].img; img != nil && img.elf != nil && img.used == p.ps.tick {
+			img.elf.f.ReleaseAll()
+		}
+	}
+}
+
+func (p *Process) append(dst []Frame, index int, pc uint64) []Frame {
+	m := p.find(pc)
+	if m == nil && p.mayReread() {
+		m = p.find(pc)
+	}
+	if m == nil {
+		return append(dst, Frame{Index: index, ModuleOffset: pc, Kind: KindUser, Reason: p.unmapped()})
+	}
+	if m.img == nil {
+		return p.appendMemory(dst, index, pc, m)
+	}
+	e := p.elf(m)
+	if e == nil {
+		return append(dst, Frame{
+			Index: index, Module: m.path, ModuleOffset: pc - m.start + m.offset,
+			Kind: KindUser, Reason: m.img.reason,
+		})
+	}
+	n := len(dst)
+	dst = e.append(dst, index, pc-m.bias)
+	for i := n; i < len(dst); i++ {
+		dst[i].Module = m.path
+		if m.img.isVDSO() && dst[i].Kind == KindUser {
+			dst[i].Kind = KindVDSO
+		}
+	}
+	return dst
+}
+
+// elf returns the file of a mapping and sees to it that the mapping's bias is
+// known; nil if the file cannot be read.
+func (p *Process) elf(m *mapping) *ELF {
+	m.img.used = p.ps.tick
+	if m.img.elf == nil {
+		p.ps.loadImage(p.pid, m)
+	}
+	e := m.img.elf
+	if e != nil && !m.biasKnown {
+		m.bias, m.biasKnown = e.f.Bias(m.start, m.offset, m.end-m.start, m.exec)
+		if !m.biasKnown {
+			m.bias, m.biasKnown = m.start-m.offset, true // no segments: offsets are all there is
+		}
+	}
+	return e
+}
+
+// mayReread reads the mappings again if the process lives and that was not done
+// a moment ago.
+func (p *Process) mayReread() bool {
+	if p.exited || p.ps.closed || p.ps.now().Sub(p.read) < missGap {
+		return false
+	}
+	st, err := procfs.ReadStat(p.ps.root, p.pid)
+	if err != nil || st.StartTime != p.start {
+		p.exited = true
+		return false
+	}
+	return p.refresh() == nil
+}
+
+// unmapped is the reason for an address in no mapping.
+func (p *Process) unmapped() Reason {
+	if p.exited && len(p.maps) == 0 {
+		return ReasonExited
+	}
+	return ReasonNoMapping
+}
+
+// appendMemory names an address in memory that is no file's.
+func (p *Process) appendMemory(dst []Frame, index int, pc uint64, m *mapping) []Frame {
+	fr := Frame{Index: index, Module: m.path, ModuleOffset: pc, Kind: KindUser, Reason: ReasonAnonymous}
+	if m.path == "[uprobes]" || m.path == "[vsyscall]" {
+		return append(dst, fr)
+	}
+	p.nameJIT(&fr, pc)
+	return append(dst, fr)
+}
+
+const vdsoPrefix = "[vdso]"
+
+func (img *image) isVDSO() bool { return strings.HasPrefix(img.key.path, vdsoPrefix) }
+
+// vdsoName tells the vdso of 64-bit processes from that of 32-bit ones, which
+// lies below 4 GiB.
+func vdsoName(m *procfs.Mapping) string {
+	if m.End <= 1<<32 {
+		return vdsoPrefix + "32"
+	}
+	return vdsoPrefix
+}
+
+// loadImage makes the ELF of a mapping's image. A file that could not be opened
+// is tried again: another process that maps it may be permitted to.
+func (ps *Processes) loadImage(pid int, m *mapping) {
+	img := m.img
+	if img.reason == ReasonBadFile {
+		return
+	}
+	pm := &procfs.Mapping{
+		Start: m.start, End: m.end, Offset: m.offset, Path: m.path, Deleted: m.deleted,
+		Dev: img.key.dev, Inode: img.key.inode,
+	}
+	if img.isVDSO() {
+		ps.loadVDSO(img, pid, pm)
+		return
+	}
+	ps.load(img, pid, pm)
+}
+
+// maxVDSO is far above any vdso's size.
+const maxVDSO = 1 << 20
+
+// loadVDSO reads the vdso from the target's memory, or from this process's,
+// which has the same one.
+func (ps *Processes) loadVDSO(img *image, pid int, m *procfs.Mapping) {
+	img.reason = ReasonNoFile
+	size := m.End - m.Start
+	if !ps.live || size > maxVDSO {
+		return
+	}
+	b := make([]byte, size)
+	if procfs.ReadMemory(pid, b, m.Start) != nil {
+		if b = ownVDSO(size); b == nil {
+			return
+		}
+	}
+	ef, err := elffile.NewBytes(b)
+	if err != nil {
+		img.reason = ReasonBadFile
+		return
+	}
+	img.reason = ReasonNone
+	ps.adopt(img, pid, ef)
+}
+
+// limitFiles closes the files used longest ago until one more may be opened.
+func (ps *Processes) limitFiles(keep *image) {
+	for ps.holding >= ps.opts.MaxFiles {
+		img := ps.oldest(keep, (*image).held)
+		if img == nil {
+			return
+		}
+		ps.release(img)
+	}
+}
+
+// oldest returns the image that was used longest ago among those that fit.
+func (ps *Processes) oldest(keep *image, fits func(*image) bool) (oldest *image) {
+	for _, img := range ps.images {
+		if img != keep && fits(img) && (oldest == nil || img.used < oldest.used) {
+			oldest = img
+		}
+	}
+	return oldest
+}
+
+// trim drops tables until the budget holds. Files stay open: the tables can be
+// made again.
+func (ps *Processes) trim() {
+	if !ps.grown.Swap(false) {
+		return
+	}
+	for over := ps.bytes() - ps.opts.Budget; over > 0; {
+		img := ps.oldest(nil, func(img *image) bool { return img.elf != nil && img.elf.hasTables() })
+		if img == nil {
+			return
+		}
+		before := img.elf.Bytes()
+		img.elf.dropTables()
+		over -= before - img.elf.Bytes()
+	}
+}

@@ -1,0 +1,5 @@
+//go:build !linux
+
+package symbol
+
+func ownVDSO(uint64) []byte { return nil }

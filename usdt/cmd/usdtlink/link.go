@@ -1,0 +1,222 @@
+package main
+
+import (
+	"bytes"
+	"debug/elf"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/borescope/borescope/elfnotes"
+	"github.com/borescope/borescope/internal/usdtfire"
+)
+
+// probe is a static.Probe that was found in the file.
+type probe struct {
+	addr uint64
+	name string // "PROVIDER:NAME"
+	spec string
+}
+
+// program is the file that is linked. Go writes 64-bit little-endian ELF on
+// both machines.
+type program struct {
+	b      []byte
+	f      *elf.File
+	target usdtfire.Target
+	// relocated has what the dynamic linker adds its base to, by address: in a
+	// position-independent program, pointers are not in the data itself.
+	relocated map[uint64]uint64
+}
+
+// link returns the file with notes for its static probes.
+func link(b []byte) ([]byte, []probe, error) {
+	f, err := elf.NewFile(bytes.NewReader(b))
+	if err != nil {
+		return nil, nil, err
+	}
+	p := &program{b: bytes.Clone(b), f: f}
+	for _, t := range usdtfire.Targets {
+		if t.Machine == f.Machine {
+			p.target = t
+		}
+	}
+	switch {
+	case p.target.Stub == nil || f.Class != elf.ELFCLASS64 || f.ByteOrder != binary.LittleEndian:
+		return nil, nil, fmt.Errorf("%v, %v: probes need amd64 or arm64", f.Machine, f.Class)
+	case len(f.Sections) == 0:
+		return nil, nil, errors.New("file has no section headers")
+	case f.Section(".note.stapsdt") != nil:
+		return nil, nil, errors.New("file has USDT notes already")
+	}
+	for _, g := range f.Progs {
+		if g.Type == elf.PT_LOAD && (g.Off > uint64(len(b)) || g.Filesz > uint64(len(b))-g.Off) {
+			return nil, nil, errors.New("segment lies outside the file")
+		}
+	}
+	if err := p.readRelocations(); err != nil {
+		return nil, nil, err
+	}
+	pool := p.find(elf.PF_X, usdtfire.PoolMark0, usdtfire.PoolMark1, usdtfire.StubSize)
+	marks := p.find(elf.PF_W, usdtfire.ProbeMark0, usdtfire.ProbeMark1, 8)
+	switch {
+	case len(marks) == 0:
+		return nil, nil, errors.New("no static probes found: they must be package-level variables initialised by static.New, in a build with inlining")
+	case len(pool) != 1:
+		return nil, nil, fmt.Errorf("%d sets of stubs found, want 1", len(pool))
+	case len(marks) > usdtfire.PoolSize:
+		return nil, nil, fmt.Errorf("%d probes are more than %d", len(marks), usdtfire.PoolSize)
+	}
+	probes := make([]probe, len(marks))
+	for i, addr := range marks {
+		if probes[i], err = p.readProbe(addr); err != nil {
+			return nil, nil, err
+		}
+	}
+	out, err := p.write(pool[0], probes)
+	return out, probes, err
+}
+
+// find returns the addresses of a mark in the file's segments of a kind.
+func (p *program) find(flag elf.ProgFlag, mark0, mark1 uint64, align int) []uint64 {
+	mark := binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint64(nil, mark0), mark1)
+	var found []uint64
+	for _, g := range p.f.Progs {
+		if g.Type != elf.PT_LOAD || g.Flags&flag == 0 {
+			continue
+		}
+		b := p.b[g.Off : g.Off+g.Filesz]
+		for at := 0; ; at++ {
+			i := bytes.Index(b[at:], mark)
+			if i < 0 {
+				break
+			}
+			at += i
+			if (g.Vaddr+uint64(at))%uint64(align) == 0 {
+				found = append(found, g.Vaddr+uint64(at))
+			}
+		}
+	}
+	return found
+}
+
+// readRelocations notes every pointer that the dynamic linker writes.
+func (p *program) readRelocations() error {
+	relative := uint32(elf.R_X86_64_RELATIVE)
+	if p.f.Machine == elf.EM_AARCH64 {
+		relative = uint32(elf.R_AARCH64_RELATIVE)
+	}
+	p.relocated = map[uint64]uint64{}
+	for _, s := range p.f.Sections {
+		if s.Type != elf.SHT_RELA {
+			continue
+		}
+		b, err := s.Data()
+		if err != nil {
+			return err
+		}
+		for ; len(b) >= 24; b = b[24:] {
+			if uint32(binary.LittleEndian.Uint64(b[8:])) == relative {
+				p.relocated[binary.LittleEndian.Uint64(b)] = binary.LittleEndian.Uint64(b[16:])
+			}
+		}
+	}
+	return nil
+}
+
+// at returns size bytes at an address.
+func (p *program) at(addr, size uint64) ([]byte, error) {
+	for _, g := range p.f.Progs {
+		if g.Type == elf.PT_LOAD && addr >= g.Vaddr && addr-g.Vaddr <= g.Filesz && size <= g.Filesz-(addr-g.Vaddr) {
+			off := addr - g.Vaddr + g.Off
+			return p.b[off : off+size], nil
+		}
+	}
+	return nil, fmt.Errorf("%d bytes at %#x are not in the file", size, addr)
+}
+
+// offset returns the file offset of an address that at has returned bytes of.
+func (p *program) offset(addr uint64) uint64 {
+	for _, g := range p.f.Progs {
+		if g.Type == elf.PT_LOAD && addr >= g.Vaddr && addr-g.Vaddr < g.Filesz {
+			return addr - g.Vaddr + g.Off
+		}
+	}
+	return 0
+}
+
+// pointed returns what a string or slice header at addr refers to.
+func (p *program) pointed(addr uint64) ([]byte, error) {
+	header, err := p.at(addr, 16)
+	if err != nil {
+		return nil, err
+	}
+	data, size := binary.LittleEndian.Uint64(header), binary.LittleEndian.Uint64(header[8:])
+	if moved, ok := p.relocated[addr]; ok {
+		data = moved
+	}
+	if size == 0 {
+		return nil, nil
+	}
+	return p.at(data, size)
+}
+
+// readProbe reads a static.Probe.
+func (p *program) readProbe(addr uint64) (probe, error) {
+	fail := func(err error) (probe, error) { return probe{}, fmt.Errorf("probe at %#x: %w", addr, err) }
+	name, err := p.pointed(addr + usdtfire.ProbeName)
+	if err != nil {
+		return fail(err)
+	}
+	provider, short, ok := strings.Cut(string(name), ":")
+	if !ok || len(name) > 512 {
+		return fail(errors.New("name is missing"))
+	}
+	for _, s := range []string{provider, short} {
+		if err := usdtfire.CheckName(s); err != nil {
+			return fail(fmt.Errorf("%s: %w", name, err))
+		}
+	}
+	b, err := p.pointed(addr + usdtfire.ProbeTypes)
+	if err != nil {
+		return fail(err)
+	}
+	types := make([]usdtfire.Type, len(b))
+	for i, t := range b {
+		types[i] = usdtfire.Type(t)
+	}
+	if err := usdtfire.Check(types); err != nil {
+		return fail(fmt.Errorf("%s: %w", name, err))
+	}
+	return probe{addr, string(name), p.target.Spec(types)}, nil
+}
+
+// write sets the probes' indexes and appends the sections to the file:
+// everything that is there stays where it is.
+func (p *program) write(pool uint64, probes []probe) ([]byte, error) {
+	le := binary.LittleEndian
+	var notes []byte
+	first, last := probes[0].addr, probes[0].addr
+	for i, pr := range probes {
+		first, last = min(first, pr.addr), max(last, pr.addr)
+		index, err := p.at(pr.addr+usdtfire.ProbeIndex, 4)
+		if err != nil {
+			return nil, err
+		}
+		le.PutUint32(index, uint32(i+1))
+		desc := le.AppendUint64(nil, pool+usdtfire.StubSize*uint64(i+1))
+		desc = le.AppendUint64(desc, pool)
+		desc = le.AppendUint64(desc, pr.addr+usdtfire.ProbeSemaphore)
+		desc = append(desc, strings.Replace(pr.name, ":", "\x00", 1)+"\x00"+pr.spec+"\x00"...)
+		notes = elfnotes.Append(notes, elfnotes.Note{Owner: "stapsdt", Type: 3, Desc: desc}, 4)
+	}
+	first, last = first+usdtfire.ProbeSemaphore, last+usdtfire.ProbeSemaphore
+	// BCC and bpftrace 0.17 find semaphores by the header of .probes, which
+	// must stand in front of the notes'.
+	return p.appendSections([]newSection{
+		{name: ".stapsdt.base", typ: elf.SHT_PROGBITS, flags: elf.SHF_ALLOC, addr: pool, offset: p.offset(pool), size: 1, align: 1},
+		{name: ".probes", typ: elf.SHT_PROGBITS, flags: elf.SHF_ALLOC | elf.SHF_WRITE, addr: first, offset: p.offset(first), size: last - first + 4, align: 8},
+		{name: ".note.stapsdt", typ: elf.SHT_NOTE, data: notes, align: 4},
+	})
+}

@@ -1,0 +1,21 @@
+// Command usdtlink makes the static probes of a Go program visible: it writes
+// the ELF notes that tracers look for into the program's file.
+//
+//	usdtlink [-o FILE] BINARY
+//
+// Without -o the binary itself is replaced, in one step. See package
+// usdt/static for what to put into the source.
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+)
+
+func main() {
+	if err := run(context.Background(), os.Args[1:], os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, "usdtlink:", err)
+		os.Exit(1)
+	}
+}

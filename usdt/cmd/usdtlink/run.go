@@ -1,0 +1,65 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+)
+
+// run links one file.
+func run(_ context.Context, args []string, stdout io.Writer) error {
+	flags := flag.NewFlagSet("usdtlink", flag.ContinueOnError)
+	out := flags.String("o", "", "write the result to this file")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	if flags.NArg() != 1 {
+		return errors.New("usage: usdtlink [-o FILE] BINARY")
+	}
+	in := flags.Arg(0)
+	if *out == "" {
+		*out = in
+	}
+	b, err := os.ReadFile(in)
+	if err != nil {
+		return err
+	}
+	st, err := os.Stat(in)
+	if err != nil {
+		return err
+	}
+	linked, probes, err := link(b)
+	if err != nil {
+		return fmt.Errorf("%s: %w", in, err)
+	}
+	if err := replace(*out, linked, st.Mode().Perm()); err != nil {
+		return err
+	}
+	for _, p := range probes {
+		fmt.Fprintf(stdout, "%s %s\n", p.name, p.spec)
+	}
+	return nil
+}
+
+// replace writes a file so that it is there whole or not at all; a running
+// program can't be written to anyway.
+func replace(path string, b []byte, mode os.FileMode) (err error) {
+	f, err := os.CreateTemp(filepath.Dir(path), ".usdtlink-*")
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, os.Remove(f.Name()))
+		}
+	}()
+	_, err = f.Write(b)
+	if err = errors.Join(err, f.Chmod(mode), f.Close()); err != nil {
+		return err
+	}
+	return os.Rename(f.Name(), path)
+}

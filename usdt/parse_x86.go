@@ -1,0 +1,346 @@
+package usdt
+
+import "debug/elf"
+
+// x86 parses an operand in AT&T syntax: "%rdi", "$5", "$sym", "-8(%rbp)",
+// "(%rax,%rcx,8)", "sym+4(%rip)", "%fs:x@tpoff", "arr(,%rdi,8)".
+func (p *parser) x86(a *Arg) error {
+	switch {
+	case p.peek() == '$':
+		p.i++
+		return p.x86Immediate(a)
+	case p.peek() == '%':
+		start := p.i
+		r, ok := p.x86Register(a.Machine)
+		if !ok {
+			return p.errorAt(start, "unknown register")
+		}
+		if !p.take(':') {
+			a.Kind, a.Reg = KindReg, r
+			return nil
+		}
+		switch p.s[start+1 : p.i-1] {
+		case "fs":
+			a.Addr.Segment = SegmentFS
+		case "gs":
+			a.Addr.Segment = SegmentGS
+		case "cs", "ds", "es", "ss": // flat
+		default:
+			return p.errorAt(start, "not a segment register")
+		}
+	}
+	return p.x86Memory(a)
+}
+
+func (p *parser) x86Immediate(a *Arg) error {
+	if c := p.peek(); isDigit(c) || c == '-' {
+		start := p.i
+		if err := p.constant(a); err != nil {
+			return err
+		}
+		if c := p.peek(); c != '+' && c != '-' {
+			return nil
+		}
+		p.i = start // "$8+sym"
+		a.Operand = Operand{}
+	}
+	a.Kind = KindAddr
+	if err := p.expression(&a.Addr); err != nil {
+		return err
+	}
+	if a.Addr.Symbol == "" {
+		a.Kind, a.Const, a.Addr = KindConst, a.Addr.Disp, Addr{}
+	}
+	return nil
+}
+
+// x86Memory parses disp(base,index,scale) with all its parts optional.
+func (p *parser) x86Memory(a *Arg) error {
+	a.Kind = KindMem
+	start := p.i
+	p.take('*') // an indirect jump's operand, as %P and %a print it
+	if p.peek() != '(' {
+		if err := p.expression(&a.Addr); err != nil {
+			return err
+		}
+		if p.peek() == '(' && a.Addr.Symbol == "" && p.i == start {
+			return p.errorf("want an operand")
+		}
+	}
+	if !p.take('(') {
+		if a.Addr.Symbol == "" && a.Addr.Segment == SegmentNone {
+			// "123" alone would be an absolute address, which no compiler
+			// emits for data: it is a specification for another machine.
+			return p.errorAt(start, "want an operand")
+		}
+		return nil
+	}
+	rip, err := p.x86Base(a)
+	if err != nil {
+		return err
+	}
+	switch {
+	case rip && a.Addr.Symbol == "":
+		a.Kind, a.Reason = KindUnknown, ReasonLabel // relative to an instruction that is not there
+	case a.Machine == elf.EM_386 && a.Addr.Reloc == RelocGOT:
+		a.Addr.Base = Reg{} // the table's address
+	}
+	return nil
+}
+
+// x86Base parses what stands in parentheses. A base register that only makes
+// the symbol position-independent (%rip, and the table register of @GOTOFF)
+// is dropped: the symbol's address says it all.
+func (p *parser) x86Base(a *Arg) (rip bool, err error) {
+	gotoff := a.Addr.Reloc == RelocGOTOff
+	if p.peek() == '%' {
+		start := p.i
+		r, ok := p.x86Register(a.Machine)
+		if !ok || r.Class != ClassGeneral || r.Bytes < 4 {
+			return false, p.errorAt(start, "not a base register")
+		}
+		rip = p.s[start:p.i] == "%rip" || p.s[start:p.i] == "%eip"
+		if !rip && !gotoff {
+			a.Addr.Base = r
+		}
+	}
+	if p.take(',') {
+		if err := p.x86Index(a); err != nil {
+			return rip, err
+		}
+	} else if !a.Addr.Base.Ok() && !rip && !gotoff {
+		return rip, p.errorf("want a register")
+	}
+	return rip, p.expect(')')
+}
+
+func (p *parser) x86Index(a *Arg) error {
+	start := p.i
+	r, ok := p.x86Register(a.Machine)
+	if !ok || r.Class != ClassGeneral || r.Bytes < 4 || p.s[start:p.i] == "%rip" {
+		return p.errorAt(start, "not an index register")
+	}
+	a.Addr.Index, a.Addr.Scale = r, 1
+	if !p.take(',') {
+		return nil
+	}
+	switch c := p.peek(); c {
+	case '1', '2', '4', '8':
+		a.Addr.Scale = c - '0'
+		p.i++
+		return nil
+	}
+	return p.errorf("scale is not 1, 2, 4 or 8")
+}
+
+// x86Register parses "%rdi".
+func (p *parser) x86Register(machine elf.Machine) (Reg, bool) {
+	if !p.take('%') {
+		return Reg{}, false
+	}
+	start := p.i
+	for !p.end() && isSymbol(p.peek(), false) {
+		p.i++
+	}
+	name := p.s[start:p.i]
+	if name == "st" && p.peek() == '(' && p.i+2 < len(p.s) && p.s[p.i+2] == ')' {
+		n := p.s[p.i+1] - '0'
+		p.i += 3
+		return Reg{Num: x87(machine, int16(n)), Bytes: 10, Class: ClassVector}, n < 8
+	}
+	if r, ok := x86General(name); ok {
+		if machine == elf.EM_386 {
+			return i386Number(r)
+		}
+		return r, true
+	}
+	return x86Special(machine, name)
+}
+
+func x87(machine elf.Machine, n int16) int16 {
+	if machine == elf.EM_386 {
+		return 11 + n
+	}
+	return 33 + n
+}
+
+// i386Number turns a register numbered for amd64 into i386's numbering, which
+// differs: System V ABI, Intel386 supplement, figure 2.14.
+func i386Number(r Reg) (Reg, bool) {
+	// rax rdx rcx rbx rsi rdi rbp rsp
+	numbers := [...]int16{0, 2, 1, 3, 6, 7, 5, 4}
+	switch {
+	case r.Bytes == 8:
+		return Reg{}, false
+	case r.Num == 16:
+		r.Num = 8
+	case int(r.Num) < len(numbers):
+		r.Num = numbers[r.Num]
+	default:
+		return Reg{}, false
+	}
+	return r, true
+}
+
+// x86General knows the general registers: System V ABI, AMD64 supplement,
+// figure 3.36.
+func x86General(name string) (Reg, bool) {
+	switch name {
+	case "rax":
+		return Reg{Num: 0, Bytes: 8}, true
+	case "rdx":
+		return Reg{Num: 1, Bytes: 8}, true
+	case "rcx":
+		return Reg{Num: 2, Bytes: 8}, true
+	case "rbx":
+		return Reg{Num: 3, Bytes: 8}, true
+	case "rsi":
+		return Reg{Num: 4, Bytes: 8}, true
+	case "rdi":
+		return Reg{Num: 5, Bytes: 8}, true
+	case "rbp":
+		return Reg{Num: 6, Bytes: 8}, true
+	case "rsp":
+		return Reg{Num: 7, Bytes: 8}, true
+	case "rip":
+		return Reg{Num: 16, Bytes: 8}, true
+	case "eax":
+		return Reg{Num: 0, Bytes: 4}, true
+	case "edx":
+		return Reg{Num: 1, Bytes: 4}, true
+	case "ecx":
+		return Reg{Num: 2, Bytes: 4}, true
+	case "ebx":
+		return Reg{Num: 3, Bytes: 4}, true
+	case "esi":
+		return Reg{Num: 4, Bytes: 4}, true
+	case "edi":
+		return Reg{Num: 5, Bytes: 4}, true
+	case "ebp":
+		return Reg{Num: 6, Bytes: 4}, true
+	case "esp":
+		return Reg{Num: 7, Bytes: 4}, true
+	case "eip":
+		return Reg{Num: 16, Bytes: 4}, true
+	case "ax":
+		return Reg{Num: 0, Bytes: 2}, true
+	case "dx":
+		return Reg{Num: 1, Bytes: 2}, true
+	case "cx":
+		return Reg{Num: 2, Bytes: 2}, true
+	case "bx":
+		return Reg{Num: 3, Bytes: 2}, true
+	case "si":
+		return Reg{Num: 4, Bytes: 2}, true
+	case "di":
+		return Reg{Num: 5, Bytes: 2}, true
+	case "bp":
+		return Reg{Num: 6, Bytes: 2}, true
+	case "sp":
+		return Reg{Num: 7, Bytes: 2}, true
+	case "al":
+		return Reg{Num: 0, Bytes: 1}, true
+	case "dl":
+		return Reg{Num: 1, Bytes: 1}, true
+	case "cl":
+		return Reg{Num: 2, Bytes: 1}, true
+	case "bl":
+		return Reg{Num: 3, Bytes: 1}, true
+	case "sil":
+		return Reg{Num: 4, Bytes: 1}, true
+	case "dil":
+		return Reg{Num: 5, Bytes: 1}, true
+	case "bpl":
+		return Reg{Num: 6, Bytes: 1}, true
+	case "spl":
+		return Reg{Num: 7, Bytes: 1}, true
+	case "ah":
+		return Reg{Num: 0, Bytes: 1, Shift: 8}, true
+	case "dh":
+		return Reg{Num: 1, Bytes: 1, Shift: 8}, true
+	case "ch":
+		return Reg{Num: 2, Bytes: 1, Shift: 8}, true
+	case "bh":
+		return Reg{Num: 3, Bytes: 1, Shift: 8}, true
+	}
+	// r8 … r15 with d, w, b; r16 … r31 of APX have DWARF numbers 130 and up,
+	// and no place in pt_regs.
+	n, rest := numbered(name, "r")
+	if n < 8 || n > 15 {
+		return Reg{}, false
+	}
+	r := Reg{Num: n}
+	switch rest {
+	case "":
+		r.Bytes = 8
+	case "d":
+		r.Bytes = 4
+	case "w":
+		r.Bytes = 2
+	case "b", "l":
+		r.Bytes = 1
+	}
+	return r, r.Ok()
+}
+
+// numbered splits "xmm12d" into 12 and "d"; the number is -1 if the name
+// doesn't begin with prefix and a number below 1000.
+func numbered(name, prefix string) (int16, string) {
+	if len(name) <= len(prefix) || name[:len(prefix)] != prefix {
+		return -1, ""
+	}
+	rest := name[len(prefix):]
+	n, i := int16(0), 0
+	for ; i < len(rest) && i < 3 && isDigit(rest[i]); i++ {
+		n = n*10 + int16(rest[i]-'0')
+	}
+	if i == 0 || i > 1 && rest[0] == '0' {
+		return -1, ""
+	}
+	return n, rest[i:]
+}
+
+// x86Special knows the registers that a value may be in and a probe doesn't
+// see.
+func x86Special(machine elf.Machine, name string) (Reg, bool) {
+	for _, vec := range []struct {
+		prefix string
+		bytes  uint8
+	}{{"xmm", 16}, {"ymm", 32}, {"zmm", 64}} {
+		n, rest := numbered(name, vec.prefix)
+		if n < 0 || n > 31 || rest != "" || machine == elf.EM_386 && n > 7 {
+			continue
+		}
+		num := 17 + n
+		switch {
+		case machine == elf.EM_386:
+			num = 21 + n
+		case n > 15:
+			num = 67 + n - 16
+		}
+		return Reg{Num: num, Bytes: vec.bytes, Class: ClassVector}, true
+	}
+	if n, rest := numbered(name, "mm"); n >= 0 && n <= 7 && rest == "" {
+		num := 41 + n
+		if machine == elf.EM_386 {
+			num = 29 + n
+		}
+		return Reg{Num: num, Bytes: 8, Class: ClassVector}, true
+	}
+	if n, rest := numbered(name, "k"); n >= 0 && n <= 7 && rest == "" {
+		return Reg{Num: 118 + n, Bytes: 8, Class: ClassOther}, true
+	}
+	if n, rest := numbered(name, "cr"); n >= 0 && n <= 15 && rest == "" {
+		return Reg{Num: -1, Bytes: 8, Class: ClassOther}, true
+	}
+	if n, rest := numbered(name, "r"); n >= 16 && n <= 31 && (rest == "" || rest == "d" || rest == "w" || rest == "b") {
+		return Reg{Num: 130 + n - 16, Bytes: 8, Class: ClassOther}, machine != elf.EM_386
+	}
+	switch name {
+	case "st":
+		return Reg{Num: x87(machine, 0), Bytes: 10, Class: ClassVector}, true
+	case "cs", "ds", "es", "fs", "gs", "ss":
+		return Reg{Num: -1, Bytes: 2, Class: ClassOther}, true
+	}
+	return Reg{}, false
+}

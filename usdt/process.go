@@ -1,0 +1,205 @@
+package usdt
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"strings"
+
+	"github.com/borescope/borescope/internal/elffile"
+	"github.com/borescope/borescope/internal/procfs"
+)
+
+// Options says where to look. The zero value and nil mean this machine.
+type Options struct {
+	// Root is a recorded host: a tree with proc/PID/maps and the files that
+	// are mapped. Nil is this machine.
+	Root fs.FS
+}
+
+// Module is a file that a process has mapped to execute, with its probes.
+type Module struct {
+	// Path is the file as the process sees it, without " (deleted)". It need
+	// not exist: the process may be in a container, the file may be replaced
+	// or anonymous ("/memfd:…").
+	Path string
+	// Attach is a path under which this process can open the very file: in the
+	// other's root, among its open files, or among its mappings. It is what to
+	// attach a uprobe to, and empty for a recorded host.
+	Attach string
+	// Bias is what to add to a site's PC or semaphore, modulo 2^64, for the
+	// address in the process.
+	Bias  uint64
+	Sites []Site
+	// Err says what could not be read, nil if all of it could.
+	Err error
+}
+
+// Modules returns the files with USDT probes that a process has mapped: its
+// program, libraries, and what it loaded or made at run time. A file is
+// recognised by device and inode, so that one that was deleted or replaced
+// since, lies in another mount namespace, or has no name is found all the same.
+// Files without probes are left out, files that can't be read are there with
+// their Err.
+//
+// It needs the right to trace the process (PTRACE_MODE_READ), and for files
+// that are gone CAP_CHECKPOINT_RESTORE (Linux 5.9) or CAP_SYS_ADMIN.
+func Modules(pid int, opts *Options) ([]Module, error) {
+	var o Options
+	if opts != nil {
+		o = *opts
+	}
+	maps, err := executable(o.Root, pid)
+	if err != nil {
+		return nil, fmt.Errorf("usdt probes of process %d: %w", pid, err)
+	}
+	var modules []Module
+	for i := range maps {
+		m := &maps[i]
+		mod := Module{Path: m.Path}
+		f, attach, err := openMapped(o.Root, pid, m)
+		if err != nil {
+			mod.Err = err
+			modules = append(modules, mod)
+			continue
+		}
+		mod.Attach = attach
+		mod.Sites, mod.Err = f.Sites()
+		mod.Bias, _ = f.f.Bias(m.Start, m.Offset, m.End-m.Start, true)
+		f.Close()
+		if len(mod.Sites) > 0 || mod.Err != nil {
+			modules = append(modules, mod)
+		}
+	}
+	return modules, nil
+}
+
+// executable returns the first executable mapping of every file.
+func executable(root fs.FS, pid int) ([]procfs.Mapping, error) {
+	r, err := procfs.Root(root).Open(fmt.Sprintf("proc/%d/maps", pid))
+	if err != nil {
+		return nil, err
+	}
+	defer r.Close()
+	type file struct{ dev, inode uint64 }
+	seen := map[file]bool{}
+	var maps []procfs.Mapping
+	err = procfs.ReadMaps(r, func(m *procfs.Mapping) bool {
+		id := file{m.Dev, m.Inode}
+		if m.Perm&procfs.Exec != 0 && m.Inode != 0 && strings.HasPrefix(m.Path, "/") && !seen[id] {
+			seen[id] = true
+			maps = append(maps, *m)
+		}
+		return true
+	})
+	return maps, err
+}
+
+// openMapped opens the file behind a mapping and says where it found it.
+func openMapped(root fs.FS, pid int, m *procfs.Mapping) (*File, string, error) {
+	if root != nil {
+		f, err := openRecorded(root, m.Path)
+		return f, "", err
+	}
+	file, attach, err := openLive(pid, m)
+	if err != nil {
+		return nil, "", err
+	}
+	f, err := elffile.NewFile(file)
+	if err != nil {
+		file.Close()
+		return nil, "", fmt.Errorf("%s: %w", m.Path, err)
+	}
+	return newFile(f), attach, nil
+}
+
+// openRecorded reads a file of a recorded tree.
+func openRecorded(root fs.FS, path string) (*File, error) {
+	b, err := fs.ReadFile(root, strings.TrimPrefix(path, "/"))
+	if err != nil {
+		return nil, err
+	}
+	f, err := elffile.NewBytes(b)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return newFile(f), nil
+}
+
+// openLive tries the path in the process's root and in ours (the kernel prints
+// it as seen from here where it can, which a chroot is no obstacle to), an open
+// file, and the mapping itself, and takes what has the mapping's inode. The device is not compared
+// for a path: overlay and btrfs report another one in maps than stat does.
+func openLive(pid int, m *procfs.Mapping) (*os.File, string, error) {
+	anonymous := strings.HasPrefix(m.Path, "/memfd:")
+	if !anonymous && !m.Deleted {
+		if f := openPath(pid, m); f != nil {
+			return f, fmt.Sprintf("/proc/%d/root%s", pid, m.Path), nil
+		}
+		if f := openPath(os.Getpid(), m); f != nil {
+			return f, m.Path, nil
+		}
+	}
+	if anonymous {
+		if f := openDescriptor(pid, m); f != nil {
+			return f, f.Name(), nil
+		}
+	}
+	f, err := procfs.OpenMapping(pid, m)
+	if err != nil {
+		return nil, "", fmt.Errorf("%s: %w", m.Path, err)
+	}
+	return f, fmt.Sprintf("/proc/%d/map_files/%x-%x", pid, m.Start, m.End), nil
+}
+
+// openPath opens the mapping's path in the root of a process, nil if that isn't
+// the file that is mapped.
+func openPath(pid int, m *procfs.Mapping) *os.File {
+	f, err := procfs.OpenInRoot(pid, m.Path)
+	if err != nil {
+		return nil
+	}
+	if _, inode, err := procfs.FileID(f); err == nil && inode == m.Inode {
+		return f
+	}
+	f.Close()
+	return nil
+}
+
+// openDescriptor finds an anonymous file among the files that the process has
+// open, nil if it isn't: tracers of other makes find it only there.
+func openDescriptor(pid int, m *procfs.Mapping) *os.File {
+	dir := fmt.Sprintf("/proc/%d/fd", pid)
+	list, err := os.ReadDir(dir)
+	if err != nil {
+		return nil
+	}
+	for _, e := range list {
+		name := dir + "/" + e.Name()
+		if target, err := os.Readlink(name); err != nil || !strings.HasPrefix(target, m.Path) {
+			continue
+		}
+		f, err := os.Open(name)
+		if err != nil {
+			continue
+		}
+		if dev, inode, err := procfs.FileID(f); err == nil && dev == m.Dev && inode == m.Inode {
+			return f
+		}
+		f.Close()
+	}
+	return nil
+}
+
+// Find returns the sites of one probe in the file. The error matches
+// os.ErrNotExist if there is none, joined with what could not be read.
+func (f *File) Find(provider, name string) (Probe, error) {
+	probes, err := f.Probes()
+	for _, p := range probes {
+		if p.Provider == provider && p.Name == name {
+			return p, nil
+		}
+	}
+	return Probe{}, errors.Join(fmt.Errorf("usdt probe %s:%s: %w", provider, name, os.ErrNotExist), err)
+}

@@ -1,0 +1,106 @@
+//go:build amd64 || arm64
+
+package provider
+
+import (
+	"bufio"
+	"io"
+	"os/exec"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/borescope/borescope/internal/testenv"
+	"github.com/borescope/borescope/usdt"
+)
+
+// batch is how many fires are measured at a time: some milliseconds, so that
+// many batches see the machine undisturbed.
+const batch = 5000
+
+// startC starts the same probe in a C program built with <sys/sdt.h>, with the
+// same BPF program attached. The function that it returns measures one batch.
+func startC(b *testing.B) func() time.Duration {
+	exe := b.TempDir() + "/fire"
+	if out, err := exec.Command("cc", "-O2", "-o", exe, "testdata/fire.c").CombinedOutput(); err != nil {
+		b.Skipf("cc: %v %s", err, out)
+	}
+	f, err := usdt.Open(exe)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer f.Close()
+	sites, err := f.Sites()
+	if err != nil || len(sites) != 1 {
+		b.Fatal(sites, err)
+	}
+	site := sites[0]
+	for i := range site.Args {
+		site.Args[i].Reg.Num = int16(i) // which registers is of no matter here
+	}
+	attach(b, exe, site, nil)
+	cmd := exec.Command(exe, strconv.Itoa(batch))
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		b.Fatal(err)
+	}
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		b.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() {
+		stdin.Close()
+		_ = cmd.Wait()
+	})
+	lines := bufio.NewScanner(stdout)
+	return func() time.Duration {
+		if _, err := io.WriteString(stdin, "x"); err != nil || !lines.Scan() {
+			b.Fatal(err, lines.Err())
+		}
+		ns, err := strconv.Atoi(lines.Text())
+		if err != nil {
+			b.Fatal(err)
+		}
+		return time.Duration(ns)
+	}
+}
+
+// BenchmarkFireTraced compares a traced probe of a Go program with one of a C
+// program in batches that alternate. It reports the fastest batch of each, and
+// the median of their ratios, because the machine may be shared.
+func BenchmarkFireTraced(b *testing.B) {
+	testenv.Need(b, testenv.Root, testenv.Uprobes, testenv.Tool("cc"))
+	p, probes := all(b)
+	if err := p.Load(); err != nil {
+		b.Fatal(err)
+	}
+	defer p.Unload()
+	req := probes[1]
+	tr := attach(b, p.Path(), siteOf(b, p, "signed"), nil)
+	measureC := startC(b)
+	bestGo, bestC := time.Hour, time.Hour
+	var ratios []float64
+	for b.Loop() {
+		c := measureC()
+		begin := time.Now()
+		for i := range batch {
+			if req.Enabled() {
+				_ = req.Fire(i, i, i, i)
+			}
+		}
+		g := time.Since(begin)
+		bestGo, bestC = min(bestGo, g), min(bestC, c)
+		ratios = append(ratios, float64(g)/float64(c))
+	}
+	if got := tr.read(b).Count; got != uint64(len(ratios))*batch {
+		b.Errorf("counted %d of %d", got, len(ratios)*batch)
+	}
+	slices.Sort(ratios)
+	b.ReportMetric(float64(bestGo.Nanoseconds())/batch, "ns/fire-go")
+	b.ReportMetric(float64(bestC.Nanoseconds())/batch, "ns/fire-c")
+	b.ReportMetric(ratios[len(ratios)/2], "go/c")
+}

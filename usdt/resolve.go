@@ -1,0 +1,317 @@
+package usdt
+
+import (
+	"cmp"
+	"debug/elf"
+	"slices"
+
+	"github.com/borescope/borescope/internal/elffile"
+)
+
+// resolve turns the symbols in the sites' operands into constants: offsets
+// from the site's PC, which hold wherever the file is loaded, and offsets in
+// thread-local storage. What can't be resolved keeps a Reason.
+func (f *File) resolve(sites []Site) {
+	names := map[string]*candidates{}
+	var pcs []uint64
+	for i := range sites {
+		needs := false
+		for _, a := range sites[i].Args {
+			if a.Addr.Symbol != "" && a.Kind != KindUnknown {
+				names[a.Addr.Symbol] = &candidates{}
+				needs = true
+			}
+		}
+		if needs {
+			pcs = append(pcs, sites[i].PC)
+		}
+	}
+	if len(names) == 0 {
+		return
+	}
+	slices.Sort(pcs)
+	t := symbolScan{f: f, names: names, pcs: pcs, groupOf: map[uint64]int{}}
+	t.scan(".symtab", ".strtab")
+	t.scan(".dynsym", ".dynstr")
+	t.slots()
+	for i := range sites {
+		for j := range sites[i].Args {
+			if a := &sites[i].Args[j]; a.Addr.Symbol != "" && a.Kind != KindUnknown {
+				t.resolve(a, sites[i].PC)
+			}
+		}
+	}
+}
+
+// candidates are the definitions of one name.
+type candidates struct {
+	global []symbol
+	local  []symbol
+	slot   uint64 // address of its GOT entry, 0 if not known
+}
+
+type symbol struct {
+	value uint64
+	group int // number of the STT_FILE symbol above it, for a local one
+	tls   bool
+}
+
+// symbolScan reads symbol tables once for all names of interest.
+type symbolScan struct {
+	f     *File
+	names map[string]*candidates
+	pcs   []uint64 // sorted
+	// groupOf has, for a PC inside a local function, the source file group
+	// that the function is in.
+	groupOf map[uint64]int
+}
+
+// rawSymbol is Elf32_Sym or Elf64_Sym.
+type rawSymbol struct {
+	name        uint32
+	info        byte
+	shndx       uint16
+	value, size uint64
+}
+
+func (t *symbolScan) symbolSize() int {
+	if t.f.Class == elf.ELFCLASS64 {
+		return 24
+	}
+	return 16
+}
+
+func (t *symbolScan) parse(b []byte) rawSymbol {
+	o := t.f.f.Order
+	if t.f.Class == elf.ELFCLASS64 {
+		return rawSymbol{o.Uint32(b), b[4], o.Uint16(b[6:]), o.Uint64(b[8:]), o.Uint64(b[16:])}
+	}
+	return rawSymbol{o.Uint32(b), b[12], o.Uint16(b[14:]), uint64(o.Uint32(b[4:])), uint64(o.Uint32(b[8:]))}
+}
+
+// scan collects the definitions of one symbol table.
+func (t *symbolScan) scan(table, strings string) {
+	b, err := t.f.f.Data(t.f.f.Section(table))
+	if err != nil {
+		return
+	}
+	strtab, err := t.f.f.Data(t.f.f.Section(strings))
+	if err != nil {
+		return
+	}
+	group := 0
+	for size := t.symbolSize(); len(b) >= size; b = b[size:] {
+		s := t.parse(b)
+		switch typ := elf.SymType(s.info & 0xf); {
+		case typ == elf.STT_FILE:
+			group++
+			continue
+		case s.shndx == uint16(elf.SHN_UNDEF):
+			continue
+		case typ == elf.STT_FUNC && elf.SymBind(s.info>>4) == elf.STB_LOCAL:
+			t.function(s, group)
+		}
+		c := t.names[string(elffile.String(strtab, uint64(s.name)))]
+		if c == nil {
+			continue
+		}
+		sym := symbol{s.value, group, elf.SymType(s.info&0xf) == elf.STT_TLS}
+		if elf.SymBind(s.info>>4) == elf.STB_LOCAL {
+			c.local = append(c.local, sym)
+		} else {
+			c.global = append(c.global, sym)
+		}
+	}
+}
+
+// function notes which sites a local function has.
+func (t *symbolScan) function(s rawSymbol, group int) {
+	i, _ := slices.BinarySearch(t.pcs, s.value)
+	for ; i < len(t.pcs) && t.pcs[i]-s.value < s.size; i++ {
+		t.groupOf[t.pcs[i]] = group
+	}
+}
+
+// slots finds the entries of the global offset table by the dynamic
+// relocations that fill them.
+func (t *symbolScan) slots() {
+	wanted := uint32(0)
+	switch t.f.Machine {
+	case elf.EM_X86_64:
+		wanted = uint32(elf.R_X86_64_GLOB_DAT)
+	case elf.EM_386:
+		wanted = uint32(elf.R_386_GLOB_DAT)
+	case elf.EM_AARCH64:
+		wanted = uint32(elf.R_AARCH64_GLOB_DAT)
+	case elf.EM_ARM:
+		wanted = uint32(elf.R_ARM_GLOB_DAT)
+	default:
+		return
+	}
+	dynsym, err1 := t.f.f.Data(t.f.f.Section(".dynsym"))
+	dynstr, err2 := t.f.f.Data(t.f.f.Section(".dynstr"))
+	if err1 != nil || err2 != nil {
+		return
+	}
+	for _, name := range []string{".rela.dyn", ".rel.dyn"} {
+		s := t.f.f.Section(name)
+		b, err := t.f.f.Data(s)
+		if err != nil || s == nil {
+			continue
+		}
+		t.relocations(b, s.Type == elf.SHT_RELA, wanted, dynsym, dynstr)
+	}
+}
+
+func (t *symbolScan) relocations(b []byte, addend bool, wanted uint32, dynsym, dynstr []byte) {
+	o, wide := t.f.f.Order, t.f.Class == elf.ELFCLASS64
+	size := 8
+	if wide {
+		size = 16
+	}
+	if addend {
+		size += size / 2
+	}
+	for ; len(b) >= size; b = b[size:] {
+		var off, index uint64
+		var typ uint32
+		if wide {
+			info := o.Uint64(b[8:])
+			off, index, typ = o.Uint64(b), info>>32, uint32(info)
+		} else {
+			info := o.Uint32(b[4:])
+			off, index, typ = uint64(o.Uint32(b)), uint64(info>>8), info&0xff
+		}
+		at := index * uint64(t.symbolSize())
+		if typ != wanted || at+uint64(t.symbolSize()) > uint64(len(dynsym)) {
+			continue
+		}
+		if c := t.names[string(elffile.String(dynstr, uint64(t.parse(dynsym[at:]).name)))]; c != nil {
+			c.slot = off
+		}
+	}
+}
+
+// choose finds the definition that a name means in the function around pc: a
+// static one of the same source file, else the global one, else a static one
+// that is the only one.
+func (t *symbolScan) choose(name string, pc uint64) (symbol, Reason) {
+	c := t.names[name]
+	group, known := t.groupOf[pc]
+	if known {
+		var same []symbol
+		for _, s := range c.local {
+			if s.group == group {
+				same = append(same, s)
+			}
+		}
+		if len(same) > 0 {
+			return only(same)
+		}
+	}
+	switch {
+	case len(c.global) > 0 && (known || len(c.local) == 0):
+		return only(c.global)
+	case len(c.global)+len(c.local) == 0:
+		return symbol{}, ReasonSymbol
+	}
+	return only(append(slices.Clone(c.local), c.global...))
+}
+
+// only returns the one address that all definitions have.
+func only(s []symbol) (symbol, Reason) {
+	if slices.ContainsFunc(s, func(o symbol) bool { return cmp.Compare(o.value, s[0].value) != 0 }) {
+		return symbol{}, ReasonAmbiguous
+	}
+	return s[0], ReasonNone
+}
+
+// resolve resolves one operand.
+func (t *symbolScan) resolve(a *Arg, pc uint64) {
+	addr := &a.Addr
+	if addr.Reloc == RelocGOTTP {
+		return // ReasonTLS stays
+	}
+	s, reason := t.choose(addr.Symbol, pc)
+	if slot := t.names[addr.Symbol].slot; addr.Reloc == RelocGOT && slot != 0 {
+		addr.Disp += int64(slot - pc)
+		addr.PCRel = true
+		a.resolved()
+		return
+	}
+	if reason != ReasonNone {
+		if a.Reason != ReasonLabel || reason == ReasonAmbiguous {
+			a.Reason = reason
+		}
+		return
+	}
+	switch addr.Reloc {
+	case RelocAbs, RelocGOTOff:
+		addr.Disp += int64(s.value - pc)
+		addr.PCRel = true
+	case RelocGOT:
+		// The linker did without the slot; what it would hold is known.
+		addr.Disp += int64(s.value - pc)
+		addr.PCRel, a.Kind = true, KindAddr
+	case RelocLo12:
+		addr.Disp = int64((s.value + uint64(addr.Disp)) & 0xfff)
+	case RelocLoSext:
+		addr.Disp = int64(lowSigned(s.value + uint64(addr.Disp)))
+	case RelocDTPOff:
+		addr.Disp += int64(s.value)
+	case RelocTPOff, RelocTPLo12:
+		off, ok := t.f.tpOffset(s.value)
+		if !ok {
+			a.Reason = ReasonTLS
+			return
+		}
+		if addr.Disp += off; addr.Reloc == RelocTPLo12 {
+			addr.Disp &= 0xfff
+		}
+	}
+	a.resolved()
+}
+
+// resolved clears the reason and sets what else there is to say.
+func (a *Arg) resolved() {
+	a.Addr.Resolved = true
+	a.Reason = ReasonNone
+	switch {
+	case a.Size != 1 && a.Size != 2 && a.Size != 4 && a.Size != 8:
+		a.Reason = ReasonSize
+	case a.Addr.Segment != SegmentNone:
+		a.Reason = ReasonSegment
+	}
+}
+
+// tpOffset returns a thread-local symbol's distance from the thread pointer,
+// which the static linker knows for the program itself, and nobody for a
+// library: Ulrich Drepper, ELF Handling For Thread-Local Storage, section 3.
+func (f *File) tpOffset(value uint64) (int64, bool) {
+	for i := range f.f.Progs {
+		p := &f.f.Progs[i]
+		if p.Type != elf.PT_TLS {
+			continue
+		}
+		if !f.program() {
+			return 0, false
+		}
+		align := max(p.Align, 1)
+		switch f.Machine {
+		case elf.EM_X86_64, elf.EM_386, elf.EM_S390: // variant II: the block ends at the pointer
+			return int64(value) - int64((p.Memsz+align-1)/align*align), true
+		case elf.EM_AARCH64: // variant I: it begins after two words
+			return int64(value + (16+align-1)/align*align), true
+		}
+	}
+	return 0, false
+}
+
+// program reports whether the file is a program rather than a library: it has
+// a fixed address or asks for an interpreter.
+func (f *File) program() bool {
+	if f.Type == elf.ET_EXEC {
+		return true
+	}
+	return slices.ContainsFunc(f.f.Progs, func(p elffile.Prog) bool { return p.Type == elf.PT_INTERP })
+}
