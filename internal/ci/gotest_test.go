@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"io"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -62,11 +64,45 @@ func TestStepsAllRun(t *testing.T) {
 	} {
 		vs = append(vs, c.do(context.Background(), s, &out))
 	}
-	if conclude(&out, c.table, vs) {
+	if c.conclude(&out, vs) {
 		t.Error("success in spite of failed steps")
 	}
 	if got := out.String(); !strings.HasSuffix(got, "\nfailed: fails, late\n6 passed, 2 failed, 2 skipped\n") ||
 		!strings.Contains(got, "was here") || !strings.Contains(got, "not done within 1ms") {
 		t.Errorf("%s", got)
+	}
+}
+
+// TestSecondChance: a package that fails once and then passes is unsteady, one
+// that fails twice has failed.
+func TestSecondChance(t *testing.T) {
+	t.Chdir(t.TempDir())
+	for name, text := range map[string]string{
+		"go.mod": "module " + module + "\n\ngo 1.26\n",
+		"once/x_test.go": `package x
+import ("os"; "testing")
+func TestOnce(t *testing.T) {
+	if _, err := os.Stat("mark"); err != nil {
+		os.WriteFile("mark", nil, 0o644)
+		t.Fatal("the first time")
+	}
+}`,
+		"always/x_test.go": "package x\nimport \"testing\"\nfunc TestAlways(t *testing.T) { t.Fatal(\"each time\") }\n",
+	} {
+		os.MkdirAll(filepath.Dir(name), 0o755)
+		if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c := &check{out: io.Discard, table: newTable(nil)}
+	n, err := c.goTest(t.Context(), "here", "-count=1", "./...")
+	if err == nil || !strings.Contains(err.Error(), "always: TestAlways") || strings.Contains(err.Error(), "once") {
+		t.Errorf("error %v", err)
+	}
+	if n != (testlog.Counts{Passed: 1, Failed: 1}) {
+		t.Errorf("counts %+v", n)
+	}
+	if len(c.unsteady) != 1 || c.unsteady[0] != "here once: TestOnce" {
+		t.Errorf("unsteady %q", c.unsteady)
 	}
 }

@@ -62,10 +62,10 @@ func (c *check) guest(ctx context.Context, column string, tests *guest.Tests) (t
 		return sum, err
 	}
 	c.table.ran[column] = true
-	o := guest.Options{Kernel: k, Log: c.out}
-	tests.Only(c.matrix.packagesFor(column)).AddTo(&o, 5*time.Minute)
-	fmt.Fprintf(c.out, "\n===== %s, %d packages\n", k, len(o.Jobs))
-	r, err := guest.Run(ctx, o)
+	r, err := c.boot(ctx, k, tests.Only(c.matrix.packagesFor(column)))
+	if err == nil {
+		err = c.bootAgain(ctx, column, k, tests, r)
+	}
 	if err != nil {
 		sum.Failed++
 		return sum, err
@@ -84,11 +84,50 @@ func (c *check) guest(ctx context.Context, column string, tests *guest.Tests) (t
 		sum.Failed += len(broken)
 		problems = append(problems, broken...)
 	}
-	fmt.Fprintf(c.out, "===== %s ended after %.1f s\n", k, r.Wall.Seconds())
 	if len(problems) > 0 {
 		return sum, errors.New(strings.Join(problems, "\n"))
 	}
 	return sum, nil
+}
+
+// boot runs the tests in a guest.
+func (c *check) boot(ctx context.Context, k *kernel.Kernel, tests *guest.Tests) (*guest.Report, error) {
+	o := guest.Options{Kernel: k, Log: c.out}
+	tests.AddTo(&o, 5*time.Minute)
+	fmt.Fprintf(c.out, "\n===== %s, %d packages\n", k, len(o.Jobs))
+	r, err := guest.Run(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	fmt.Fprintf(c.out, "===== %s ended after %.1f s\n", k, r.Wall.Seconds())
+	return r, nil
+}
+
+// bootAgain gives packages of which tests failed a second guest, and puts what
+// passes there in the place of the first report. It is as with goTestEnv; what
+// was left behind or what the kernel complained of has no second chance.
+func (c *check) bootAgain(ctx context.Context, column string, k *kernel.Kernel, tests *guest.Tests, r *guest.Report) error {
+	var rels []string
+	for _, j := range r.Jobs {
+		if j.Status != "0" && len(j.Left) == 0 && len(j.Warnings) == 0 {
+			rels = append(rels, j.Name)
+		}
+	}
+	if len(rels) == 0 || len(rels) > secondChances || r.Trouble != "" || ctx.Err() != nil {
+		return nil
+	}
+	second, err := c.boot(ctx, k, tests.Only(rels))
+	if err != nil {
+		return err
+	}
+	for _, j := range second.Jobs {
+		i := slices.IndexFunc(r.Jobs, func(first guest.JobReport) bool { return first.Name == j.Name })
+		if j.Status == "0" && i >= 0 {
+			c.noteUnsteady(column, j.Name, failures(r.Jobs[i].Tests))
+			r.Jobs[i] = j
+		}
+	}
+	return nil
 }
 
 // buildTests builds every test binary that a guest of the architecture needs,

@@ -65,6 +65,8 @@ type check struct {
 	tmp    string
 	matrix matrix
 	table  *table
+
+	unsteady []string // what passed only when it was run again
 }
 
 // verdict is what became of a step.
@@ -120,7 +122,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) (bool, error) {
 	for _, s := range chosen {
 		vs = append(vs, c.do(ctx, s, stdout))
 	}
-	return conclude(stdout, c.table, vs), nil
+	return c.conclude(stdout, vs), nil
 }
 
 func choose(only string) ([]step, error) {
@@ -233,8 +235,8 @@ func (c *check) showFailures(where string, rs []testlog.Result, tail string) {
 }
 
 // conclude prints the table, the steps and the last line.
-func conclude(w io.Writer, t *table, vs []verdict) bool {
-	t.print(w)
+func (c *check) conclude(w io.Writer, vs []verdict) bool {
+	c.table.print(w)
 	fmt.Fprintln(w)
 	var sum testlog.Counts
 	var failed []string
@@ -253,6 +255,9 @@ func conclude(w io.Writer, t *table, vs []verdict) bool {
 		if v.err != nil {
 			fmt.Fprintf(w, "%s: %s\n", v.name, firstLines(v.err.Error(), 20))
 		}
+	}
+	for _, line := range c.unsteady {
+		fmt.Fprintf(w, "passed only when run again: %s\n", line)
 	}
 	if len(failed) > 0 {
 		fmt.Fprintf(w, "failed: %s\n", strings.Join(failed, ", "))
