@@ -426,6 +426,14 @@ func TestCutOff(t *testing.T) {
 func FuzzELF(f *testing.F) {
 	f.Add(buildELF(f, testFile{syms: testSyms, dyn: testSyms, buildID: []byte("12345678")}))
 	f.Add(buildELF(f, testFile{class: elf.ELFCLASS32, order: binary.BigEndian, machine: elf.EM_PPC, xindex: true, syms: testSyms}))
+	plt, _ := filepath.Glob("testdata/plt/*.elf")
+	for _, path := range plt {
+		b, err := os.ReadFile(path)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(b)
+	}
 	f.Fuzz(func(t *testing.T, b []byte) {
 		e, err := NewELF(bytes.NewReader(b), int64(len(b)), &ELFOptions{Source: true, DebugDirs: []string{}})
 		if err != nil {

@@ -1,49 +1,63 @@
 package symbol
 
 import (
+	"cmp"
 	"debug/elf"
 	"encoding/binary"
 	"slices"
 )
 
+// pltArch is how an architecture's procedure linkage table looks: little pieces
+// of code that jump to where a slot of the global offset table points.
+type pltArch struct {
+	size uint64 // of an entry of .plt and .plt.sec
+	step uint64 // how far entries are apart at least
+	// slot decodes the entry at an address: where is its slot, and how many bytes
+	// more than size does the entry have? got is DT_PLTGOT.
+	slot func(code []byte, at, got uint64) (slot, more uint64, ok bool)
+	// The relocations that fill slots: the psABI of the architecture.
+	globDat, jumpSlot uint32
+}
+
+var pltArchs = map[elf.Machine]pltArch{
+	elf.EM_X86_64:  {size: 16, step: 16, slot: slotX86, globDat: 6, jumpSlot: 7},
+	elf.EM_386:     {size: 16, step: 16, slot: slot386, globDat: 6, jumpSlot: 7},
+	elf.EM_AARCH64: {size: 16, step: 16, slot: slotARM64, globDat: 1025, jumpSlot: 1026},
+	elf.EM_ARM:     {size: 12, step: 4, slot: slotARM, globDat: 21, jumpSlot: 22},
+	elf.EM_RISCV:   {size: 16, step: 16, slot: slotRISCV, globDat: 2, jumpSlot: 5},
+	elf.EM_S390:    {size: 32, step: 32, slot: slotS390, globDat: 10, jumpSlot: 11},
+	elf.EM_PPC64:   {size: 4, globDat: 20, jumpSlot: 21}, // see addGlink
+}
+
 // pltSlot is a slot of the global offset table that holds a function's address.
 type pltSlot struct {
 	at   uint64
 	name uint32 // offset in .dynstr
+	jump bool   // of the linkage table
 }
 
-// The relocations that fill such slots: the psABIs of x86-64 and of arm64.
-const (
-	relX86GlobDat, relX86JumpSlot = 6, 7
-	relARMGlobDat, relARMJumpSlot = 1025, 1026
-)
-
-// addPLT adds the entries of the procedure linkage table, which no symbol
-// table lists: little pieces of code that jump to where a slot points. Which
-// slot is read from the code itself, as entries need not be in the order of
-// the relocations.
+// addPLT adds the entries of the procedure linkage table, which no symbol table
+// lists. Which slot an entry uses is read from its code, as entries need not be
+// in the order of the relocations.
 func (e *ELF) addPLT(r *symReader) {
-	if e.f.Class != elf.ELFCLASS64 || e.f.Order != binary.LittleEndian {
+	arch, ok := pltArchs[e.f.Machine]
+	if !ok || e.f.Machine == elf.EM_386 && e.f.Class != elf.ELFCLASS32 {
 		return
 	}
-	var slot func(code []byte, at uint64) (uint64, bool)
-	switch e.f.Machine {
-	case elf.EM_X86_64:
-		slot = slotX86
-	case elf.EM_AARCH64:
-		slot = slotARM64
-	default:
+	if e.f.Machine == elf.EM_PPC64 {
+		e.addGlink(r, &arch)
 		return
 	}
 	var slots []pltSlot
+	tags := e.f.Dynamic()
 	for i := range e.f.Sections {
 		s := &e.f.Sections[i]
-		var size uint64
+		size, step := arch.size, arch.step
 		switch s.Name {
 		case ".plt", ".plt.sec":
-			size = 16
 		case ".plt.got":
 			size = max(s.Entsize, 8)
+			step = size
 		default:
 			continue
 		}
@@ -52,91 +66,121 @@ func (e *ELF) addPLT(r *symReader) {
 			continue
 		}
 		if slots == nil {
-			slots = e.pltSlots()
+			slots = e.pltSlots(&arch, tags)
 		}
-		for off := uint64(0); off+size <= uint64(len(b)); off += size {
-			if at, ok := slot(b[off:off+size], s.Addr+off); ok {
-				r.addPLT(slots, at, s.Addr+off, size)
+		for off := uint64(0); off+size <= uint64(len(b)); {
+			at, more, ok := arch.slot(b[off:], s.Addr+off, tags[elf.DT_PLTGOT])
+			if !ok || !r.addPLT(slots, at, s.Addr+off, size+more) {
+				off += step
+				continue
 			}
+			off += size + more
 		}
 	}
 }
 
-func (r *symReader) addPLT(slots []pltSlot, at, vaddr, size uint64) {
-	i, ok := slices.BinarySearchFunc(slots, at, func(s pltSlot, at uint64) int {
-		if s.at < at {
-			return -1
-		}
-		if s.at > at {
-			return 1
-		}
-		return 0
-	})
+// addPLT adds an entry, if its slot is that of a symbol.
+func (r *symReader) addPLT(slots []pltSlot, at, vaddr, size uint64) bool {
+	i, ok := slices.BinarySearchFunc(slots, at, func(s pltSlot, at uint64) int { return cmp.Compare(s.at, at) })
 	if ok {
 		r.out = append(r.out, rawSym{value: vaddr, size: uint32(size), name: slots[i].name | fromDyn, kind: symPLT})
+	}
+	return ok
+}
+
+// Glink: DT_PPC64_GLINK points 32 bytes before the first branch, one for each
+// slot in the order of their addresses (Power ELF V2 ABI, "DT_PPC64_GLINK").
+const (
+	dtPPC64Glink = elf.DynTag(0x70000000)
+	glinkHeader  = 32
+)
+
+// addGlink adds the branches that bind functions on 64-bit PowerPC with the
+// second ABI.
+func (e *ELF) addGlink(r *symReader, arch *pltArch) {
+	tags := e.f.Dynamic()
+	glink := tags[dtPPC64Glink]
+	if glink == 0 || e.f.Order != binary.LittleEndian {
+		return
+	}
+	at := glink + glinkHeader
+	for _, s := range e.pltSlots(arch, tags) {
+		if s.jump {
+			r.out = append(r.out, rawSym{value: at, size: uint32(arch.size), name: s.name | fromDyn, kind: symPLT})
+			at += arch.size
+		}
 	}
 }
 
 // pltSlots returns the slots by address.
-func (e *ELF) pltSlots() []pltSlot {
-	dyn := e.f.SectionOfType(elf.SHT_DYNSYM)
-	syms, err := e.f.Data(dyn)
+func (e *ELF) pltSlots(arch *pltArch, tags map[elf.DynTag]uint64) []pltSlot {
+	syms, err := e.f.Data(e.f.SectionOfType(elf.SHT_DYNSYM))
 	if err != nil {
 		return nil
 	}
-	glob, jump := uint32(relX86GlobDat), uint32(relX86JumpSlot)
-	if e.f.Machine == elf.EM_AARCH64 {
-		glob, jump = relARMGlobDat, relARMJumpSlot
+	symSize, relaSize := uint64(24), uint64(24)
+	if e.f.Class == elf.ELFCLASS32 {
+		symSize, relaSize = 16, 12
 	}
 	slots := []pltSlot{}
 	for i := range e.f.Sections {
-		s := &e.f.Sections[i]
-		if s.Type != elf.SHT_RELA || s.Flags&elf.SHF_ALLOC == 0 || s.Name != ".rela.plt" && e.f.Section(".plt.got") == nil {
+		s := e.f.Sections[i]
+		isRela := s.Type == elf.SHT_RELA
+		if !isRela && s.Type != elf.SHT_REL || s.Flags&elf.SHF_ALLOC == 0 {
 			continue
 		}
-		b, err := e.f.Data(s)
-		if err != nil {
-			continue
+		if s.Name != ".rela.plt" && s.Name != ".rel.plt" {
+			if e.f.Section(".plt.got") == nil {
+				continue
+			}
+			// The relative relocations come first and are many.
+			if skip := min(tags[elf.DT_RELACOUNT]*relaSize, s.Size); isRela && s.Addr == tags[elf.DT_RELA] {
+				s.Offset, s.Size = s.Offset+skip, s.Size-skip
+			}
 		}
-		for ; len(b) >= 24; b = b[24:] {
-			info := binary.LittleEndian.Uint64(b[8:])
-			if t := uint32(info); t != glob && t != jump {
+		for rel := range e.f.Relocs(&s) {
+			if rel.Type != arch.globDat && rel.Type != arch.jumpSlot || rel.Sym == 0 || uint64(rel.Sym) >= uint64(len(syms))/symSize {
 				continue
 			}
-			sym := info >> 32
-			if sym == 0 || sym >= uint64(len(syms)/24) {
-				continue
-			}
-			name := binary.LittleEndian.Uint32(syms[sym*24:])
-			slots = append(slots, pltSlot{binary.LittleEndian.Uint64(b), name &^ fromDyn})
+			name := e.f.Order.Uint32(syms[uint64(rel.Sym)*symSize:])
+			slots = append(slots, pltSlot{rel.Offset, name &^ fromDyn, rel.Type == arch.jumpSlot})
 		}
 	}
-	slices.SortStableFunc(slots, func(a, b pltSlot) int {
-		if a.at < b.at {
-			return -1
-		}
-		if a.at > b.at {
-			return 1
-		}
-		return 0
-	})
+	slices.SortStableFunc(slots, func(a, b pltSlot) int { return cmp.Compare(a.at, b.at) })
 	return slots
 }
 
 // slotX86 finds "jmp *disp(%rip)" in an entry, after an endbr64 or with a bnd
 // prefix perhaps.
-func slotX86(code []byte, at uint64) (uint64, bool) {
+func slotX86(code []byte, at, _ uint64) (slot, more uint64, ok bool) {
 	for i := 0; i+6 <= len(code) && i <= 5; i++ {
 		if code[i] == 0xff && code[i+1] == 0x25 {
 			disp := int32(binary.LittleEndian.Uint32(code[i+2:]))
-			return at + uint64(i) + 6 + uint64(int64(disp)), true
+			return at + uint64(i) + 6 + uint64(int64(disp)), 0, true
 		}
 	}
-	return 0, false
+	return 0, 0, false
+}
+
+// slot386 finds "jmp *slot", or "jmp *disp(%ebx)" in position independent code.
+func slot386(code []byte, _, got uint64) (slot, more uint64, ok bool) {
+	for i := 0; i+6 <= len(code) && i <= 5; i++ {
+		if code[i] != 0xff {
+			continue
+		}
+		v := uint64(binary.LittleEndian.Uint32(code[i+2:]))
+		switch code[i+1] {
+		case 0x25:
+			return v, 0, true
+		case 0xa3:
+			return uint64(uint32(got + v)), 0, true
+		}
+	}
+	return 0, 0, false
 }
 
 // slotARM64 decodes "adrp x16, page; ldr x17, [x16, #off]", after a bti perhaps.
-func slotARM64(code []byte, at uint64) (uint64, bool) {
+func slotARM64(code []byte, at, _ uint64) (slot, more uint64, ok bool) {
 	for i := 0; i+8 <= len(code) && i <= 4; i += 4 {
 		adrp, ldr := binary.LittleEndian.Uint32(code[i:]), binary.LittleEndian.Uint32(code[i+4:])
 		if adrp&0x9f00001f != 0x90000010 || ldr&0xffc003ff != 0xf9400211 {
@@ -145,7 +189,51 @@ func slotARM64(code []byte, at uint64) (uint64, bool) {
 		imm := int64(adrp>>5&0x7ffff)<<2 | int64(adrp>>29&3)
 		imm = imm << 43 >> 43 // 21 bits, signed
 		page := (at+uint64(i))&^0xfff + uint64(imm<<12)
-		return page + uint64(ldr>>10&0xfff)*8, true
+		return page + uint64(ldr>>10&0xfff)*8, 0, true
 	}
-	return 0, false
+	return 0, 0, false
+}
+
+// slotARM decodes "add ip, pc, #a; add ip, ip, #b; ldr pc, [ip, #c]!". Tail
+// calls from Thumb code need "bx pc" and padding in front.
+func slotARM(code []byte, at, _ uint64) (slot, more uint64, ok bool) {
+	if len(code) >= 16 && binary.LittleEndian.Uint16(code) == 0x4778 {
+		more = 4
+		code = code[more:]
+	}
+	if len(code) < 12 {
+		return 0, 0, false
+	}
+	one, two, three := binary.LittleEndian.Uint32(code), binary.LittleEndian.Uint32(code[4:]), binary.LittleEndian.Uint32(code[8:])
+	if one&0xfffff000 != 0xe28fc000 || two&0xfffff000 != 0xe28cc000 || three&0xfffff000 != 0xe5bcf000 {
+		return 0, 0, false
+	}
+	pc := uint32(at+more) + 8
+	return uint64(pc + armImmediate(one) + armImmediate(two) + three&0xfff), more, true
+}
+
+// armImmediate decodes the 8 bits and the rotation of an instruction.
+func armImmediate(ins uint32) uint32 {
+	v, rot := ins&0xff, ins>>8&15*2
+	return v>>rot | v<<(32-rot)
+}
+
+// slotRISCV decodes "auipc t3, hi; l[wd] t3, lo(t3)".
+func slotRISCV(code []byte, at, _ uint64) (slot, more uint64, ok bool) {
+	if len(code) < 8 {
+		return 0, 0, false
+	}
+	auipc, load := binary.LittleEndian.Uint32(code), binary.LittleEndian.Uint32(code[4:])
+	if auipc&0xfff != 0xe17 || load&0xfefff != 0xe2e03 && load&0xfefff != 0xe3e03 {
+		return 0, 0, false
+	}
+	return at + uint64(int64(int32(auipc&0xfffff000))) + uint64(int64(int32(load)>>20)), 0, true
+}
+
+// slotS390 decodes "larl %r1, slot".
+func slotS390(code []byte, at, _ uint64) (slot, more uint64, ok bool) {
+	if len(code) < 6 || code[0] != 0xc0 || code[1] != 0x10 {
+		return 0, 0, false
+	}
+	return at + uint64(2*int64(int32(binary.BigEndian.Uint32(code[2:])))), 0, true
 }

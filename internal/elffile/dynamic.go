@@ -19,17 +19,18 @@ func (f *File) sectionsFromSegments() {
 		if p.Flags&elf.PF_X != 0 {
 			s.Flags |= elf.SHF_EXECINSTR
 		}
+		if p.Flags&elf.PF_W != 0 {
+			s.Flags |= elf.SHF_WRITE
+		}
 		out = append(out, s)
 	}
 	loads := len(out)
-	for i := range f.Progs {
-		if f.Progs[i].Type == elf.PT_DYNAMIC {
-			out = append(out, f.dynamicSections(&f.Progs[i])...)
-			break
+	if tags := f.Dynamic(); tags != nil {
+		out = append(out, f.dynamicSections(tags)...)
+		if len(out) > loads {
+			out[loads].Link = uint32(loads + 1)
 		}
-	}
-	if len(out) > loads {
-		out[loads].Link = uint32(loads + 1)
+		out = append(out, f.relocSections(tags)...)
 	}
 	if len(out) > 1 {
 		f.Sections, f.Synthetic = out, true
@@ -39,9 +40,18 @@ func (f *File) sectionsFromSegments() {
 // maxDynamic bounds the entries of a dynamic segment.
 const maxDynamic = 4096
 
-// dynamicSections returns .dynsym and .dynstr as the dynamic segment describes
-// them, nothing if it does not.
-func (f *File) dynamicSections(p *Prog) []Section {
+// Dynamic returns the entries of the dynamic segment, the last of each tag; nil
+// if the file has none.
+func (f *File) Dynamic() map[elf.DynTag]uint64 {
+	for i := range f.Progs {
+		if f.Progs[i].Type == elf.PT_DYNAMIC {
+			return f.dynamic(&f.Progs[i])
+		}
+	}
+	return nil
+}
+
+func (f *File) dynamic(p *Prog) map[elf.DynTag]uint64 {
 	word := uint64(8)
 	if f.Class == elf.ELFCLASS32 {
 		word = 4
@@ -58,6 +68,12 @@ func (f *File) dynamicSections(p *Prog) []Section {
 		}
 		tags[tag] = f.word(b[word:])
 	}
+	return tags
+}
+
+// dynamicSections returns .dynsym and .dynstr as the dynamic segment describes
+// them, nothing if it does not.
+func (f *File) dynamicSections(tags map[elf.DynTag]uint64) []Section {
 	symOff, ok1 := f.dynOffset(tags[elf.DT_SYMTAB])
 	strOff, ok2 := f.dynOffset(tags[elf.DT_STRTAB])
 	n := f.dynCount(tags)
@@ -72,6 +88,29 @@ func (f *File) dynamicSections(p *Prog) []Section {
 		{Name: ".dynsym", Type: elf.SHT_DYNSYM, Addr: tags[elf.DT_SYMTAB], Offset: symOff, Size: n * size, Entsize: size},
 		{Name: ".dynstr", Type: elf.SHT_STRTAB, Addr: tags[elf.DT_STRTAB], Offset: strOff, Size: tags[elf.DT_STRSZ]},
 	}
+}
+
+// relocSections returns the tables of relocations.
+func (f *File) relocSections(tags map[elf.DynTag]uint64) (out []Section) {
+	plt := elf.SHT_RELA
+	if elf.DynTag(tags[elf.DT_PLTREL]) == elf.DT_REL {
+		plt = elf.SHT_REL
+	}
+	for _, t := range []struct {
+		addr, size elf.DynTag
+		typ        elf.SectionType
+	}{
+		{elf.DT_RELA, elf.DT_RELASZ, elf.SHT_RELA},
+		{elf.DT_REL, elf.DT_RELSZ, elf.SHT_REL},
+		{elf.DT_JMPREL, elf.DT_PLTRELSZ, plt},
+	} {
+		if off, ok := f.dynOffset(tags[t.addr]); ok && tags[t.size] > 0 {
+			out = append(out, Section{
+				Type: t.typ, Flags: elf.SHF_ALLOC, Addr: tags[t.addr], Offset: off, Size: tags[t.size],
+			})
+		}
+	}
+	return out
 }
 
 func (f *File) word(b []byte) uint64 {
