@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -14,6 +15,7 @@ import (
 	"testing"
 
 	"github.com/borescope/borescope/elfnotes"
+	"github.com/borescope/borescope/internal/testenv"
 )
 
 // le builds a little-endian descriptor: numbers by their Go type, strings and
@@ -215,7 +217,7 @@ func TestPRStatusRegisters(t *testing.T) {
 // TestKernelCore reads a core file that this machine's kernel writes.
 func TestKernelCore(t *testing.T) {
 	if pattern, err := os.ReadFile("/proc/sys/kernel/core_pattern"); err != nil || strings.TrimSpace(string(pattern)) != "core" {
-		t.Skip("kernel.core_pattern is not \"core\"")
+		testenv.Need(t, testenv.Got("core files", fmt.Errorf("kernel.core_pattern is %q, not \"core\" (%v)", pattern, err)))
 	}
 	dir := t.TempDir()
 	// The parent that a core names is the thread that forked, not its process:
@@ -233,7 +235,7 @@ func TestKernelCore(t *testing.T) {
 	if _, err := os.Stat(path); err != nil {
 		paths, _ := filepath.Glob(path + ".*")
 		if len(paths) == 0 {
-			t.Skip("the kernel wrote no core file")
+			testenv.Need(t, testenv.Got("core files", errors.New("the kernel wrote none")))
 		}
 		path = paths[0]
 	}

@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"github.com/borescope/borescope/elfnotes"
+	"github.com/borescope/borescope/internal/testenv"
 )
 
 var full = flag.Bool("full", false, "compare every file of /usr/bin and /usr/lib with readelf, not a sample")
@@ -23,9 +24,7 @@ var full = flag.Bool("full", false, "compare every file of /usr/bin and /usr/lib
 // prints: where, owner, size of the descriptor, and the values of build-ids,
 // ABI tags and probes. Run it with -args -full for every file.
 func TestReadelf(t *testing.T) {
-	if _, err := exec.LookPath("readelf"); err != nil {
-		t.Skip("readelf is not installed")
-	}
+	testenv.Need(t, testenv.Tool("readelf"))
 	files := elfFiles(t, "/usr/bin", "/usr/lib")
 	if !*full {
 		var sample []string
@@ -77,7 +76,7 @@ func elfFiles(t *testing.T, dirs ...string) []string {
 		})
 	}
 	if len(files) == 0 {
-		t.Skip("no ELF files on this machine")
+		testenv.Need(t, testenv.Got("ELF files", errors.New("none on this machine")))
 	}
 	return files
 }

@@ -14,7 +14,7 @@ func TestFullDisk(t *testing.T) {
 	testenv.Need(t, testenv.Root)
 	dir := t.TempDir()
 	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=256k"); err != nil {
-		t.Skip("mount:", err)
+		testenv.Need(t, testenv.Got("mount", err))
 	}
 	defer syscall.Unmount(dir, 0)
 	rec, err := CreateRecording(dir+"/rec", nil)

@@ -36,7 +36,7 @@ func newMap(t testing.TB, spec *ebpf.MapSpec) *ebpf.Map {
 	needBPF(t)
 	m, err := ebpf.NewMap(spec)
 	if errors.Is(err, ebpf.ErrNotSupported) {
-		t.Skip(err)
+		testenv.Need(t, testenv.Got(spec.Type.String()+" maps", err))
 	}
 	if err != nil {
 		t.Fatal(err)

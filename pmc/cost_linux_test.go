@@ -1,6 +1,7 @@
 package pmc
 
 import (
+	"errors"
 	"testing"
 	"time"
 
@@ -45,11 +46,11 @@ func needClock(t *testing.T) {
 	t.Helper()
 	switch {
 	case testing.Short():
-		t.Skip("SKIP-NEED: time: -short")
+		testenv.Need(t, testenv.Got("time", errors.New("-short")))
 	case raceDetector:
-		t.Skip("SKIP-NEED: time: the race detector slows it down")
+		testenv.Need(t, testenv.Got("time", errors.New("the race detector slows it down")))
 	case testenv.InGuest():
-		t.Skip("SKIP-NEED: time: a guest's is not the machine's")
+		testenv.Need(t, testenv.Got("time", errors.New("a guest's is not the machine's")))
 	}
 }
 

@@ -85,10 +85,7 @@ func TestInstructionsExact(t *testing.T) {
 // TestMultiplexing: twelve events share fewer counters; each is counted part of
 // the time, says so, and is scaled to within 0.1 % of the others.
 func TestMultiplexing(t *testing.T) {
-	testenv.Need(t, testenv.Root, testenv.PMU)
-	if runtime.GOARCH != "arm64" {
-		t.Skip("SKIP-NEED: PMUv3: event numbers of arm64")
-	}
+	testenv.Need(t, testenv.Root, testenv.PMU, testenv.Arch("arm64")) // event numbers of PMUv3
 	quiet(t)
 	events := make([]Event, 12)
 	for i := range events {
@@ -97,7 +94,7 @@ func TestMultiplexing(t *testing.T) {
 	}
 	c := openAll(t, Scope{}, &CountOptions{Disabled: true}, events...)
 	if c.Groups() < 2 {
-		t.Skipf("SKIP-NEED: few counters: all twelve fit")
+		testenv.Need(t, testenv.Got("few counters", errors.New("all twelve fit")))
 	}
 	if err := c.Enable(); err != nil {
 		t.Fatal(err)
@@ -193,7 +190,7 @@ func TestUserReads(t *testing.T) {
 	}
 	defer m.Close()
 	if !m.UserReads() {
-		t.Skip("SKIP-NEED: user-space counter reads: not permitted by this kernel or PMU")
+		testenv.Need(t, testenv.Got("user-space counter reads", errors.New("not permitted by this kernel or PMU")))
 	}
 	var k Counts
 	var v, last [2]uint64

@@ -24,7 +24,7 @@ func TestModulesInContainer(t *testing.T) {
 		t.Fatal(err)
 	}
 	if out, err := exec.Command("cc", "-static", "-o", filepath.Join(root, "prog"), source).CombinedOutput(); err != nil {
-		t.Skipf("cc -static: %s", out)
+		testenv.Need(t, testenv.Got("cc -static with sys/sdt.h", fmt.Errorf("%w: %s", err, out)))
 	}
 	cmd := exec.Command("/prog")
 	cmd.Dir = "/"
@@ -34,7 +34,7 @@ func TestModulesInContainer(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := cmd.Start(); err != nil {
-		t.Skip(err)
+		testenv.Need(t, testenv.Got("namespaces", err))
 	}
 	defer cmd.Wait()
 	defer cmd.Process.Kill()

@@ -4,7 +4,6 @@ package usdt_test
 
 import (
 	"bufio"
-	"bytes"
 	"debug/elf"
 	"encoding/binary"
 	"errors"
@@ -150,10 +149,8 @@ func TestValues(t *testing.T) {
 			t.Run(cc+strings.Join(flags, ""), func(t *testing.T) {
 				exe := filepath.Join(t.TempDir(), "values")
 				out, err := exec.Command(cc, append(flags, "-o", exe, "testdata/values.c")...).CombinedOutput()
-				if bytes.Contains(out, []byte("sys/sdt.h")) {
-					t.Skip("no sys/sdt.h")
-				} else if err != nil {
-					t.Skipf("%s", out) // the compiler can't do this combination
+				if err != nil { // no sys/sdt.h, or the compiler can't do this combination
+					testenv.Need(t, testenv.Got(cc+" with sys/sdt.h", fmt.Errorf("%w: %s", err, out)))
 				}
 				n := values(t, exe, shapes, unread)
 				read += n
@@ -279,13 +276,9 @@ func TestPython(t *testing.T) {
 	}
 	defer f.Close()
 	audit, err := f.Find("python", "audit")
-	if err != nil {
-		t.Skip(err)
-	}
+	testenv.Need(t, testenv.Got("python:audit", err))
 	collect, err := f.Find("python", "gc__start")
-	if err != nil {
-		t.Skip(err)
-	}
+	testenv.Need(t, testenv.Got("python:gc__start", err))
 	cmd := exec.Command(path, "-c", "import gc, os, signal, sys\nprint('ready', flush=True)\nsys.stdin.read(1)\ngc.collect(1)\nos.kill(os.getpid(), signal.SIGSTOP)\n")
 	stdin, err := cmd.StdinPipe()
 	if err != nil {

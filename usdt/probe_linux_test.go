@@ -3,8 +3,10 @@
 package usdt_test
 
 import (
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -69,7 +71,7 @@ func TestValuesThroughProbe(t *testing.T) {
 	testenv.Need(t, testenv.Root, testenv.Uprobes, testenv.Tool("cc"))
 	exe := filepath.Join(t.TempDir(), "values")
 	if out, err := exec.Command("cc", "-O2", "-fPIE", "-pie", "-o", exe, "testdata/values.c").CombinedOutput(); err != nil {
-		t.Skipf("cc: %s", out)
+		testenv.Need(t, testenv.Got("cc with sys/sdt.h", fmt.Errorf("%w: %s", err, out)))
 	}
 	f, err := usdt.Open(exe)
 	if err != nil {
@@ -178,11 +180,11 @@ func TestExceptions(t *testing.T) {
 		t.Fatal(err)
 	}
 	if out, err := exec.Command("c++", "-o", exe, source).CombinedOutput(); err != nil {
-		t.Skipf("c++: %s", out)
+		testenv.Need(t, testenv.Got("c++", fmt.Errorf("%w: %s", err, out)))
 	}
 	libs, _ := filepath.Glob("/usr/lib/*/libstdc++.so.6")
 	if len(libs) == 0 {
-		t.Skip("no libstdc++.so.6")
+		testenv.Need(t, testenv.Got("libstdc++.so.6", fs.ErrNotExist))
 	}
 	thrown := trace(t, probe.USDT{Path: libs[0], Provider: "libstdcxx", Name: "throw"}, []int{0, 1})
 	defer thrown.session.Close()
@@ -208,7 +210,7 @@ func TestPostgres(t *testing.T) {
 	}
 	testenv.Need(t, testenv.Root, testenv.Uprobes, testenv.File(paths[0]), testenv.Tool("setpriv"))
 	if testing.Short() {
-		t.Skip("short")
+		testenv.Need(t, testenv.Got("time", errors.New("-short")))
 	}
 	dir, err := os.MkdirTemp("", "usdt-postgres")
 	if err != nil {
@@ -225,7 +227,7 @@ func TestPostgres(t *testing.T) {
 	}
 	bin, data := filepath.Dir(paths[0]), dir+"/data"
 	if out, err := asNobody(bin+"/initdb", "-D", data, "-N", "-U", "postgres", "-A", "trust").CombinedOutput(); err != nil {
-		t.Skipf("initdb: %s", out)
+		testenv.Need(t, testenv.Got("initdb", fmt.Errorf("%w: %s", err, out)))
 	}
 	server := asNobody(paths[0], "-D", data, "-k", dir, "-c", "listen_addresses=", "-c", "shared_buffers=1234")
 	if err := server.Start(); err != nil {
@@ -243,7 +245,7 @@ func TestPostgres(t *testing.T) {
 	}
 	for begin := time.Now(); psql("select 1") != "1"; time.Sleep(100 * time.Millisecond) {
 		if time.Since(begin) > 20*time.Second {
-			t.Skipf("the server doesn't answer: %s", psql("select 1"))
+			testenv.Need(t, testenv.Got("postgres", fmt.Errorf("the server doesn't answer: %s", psql("select 1"))))
 		}
 	}
 	if out := psql("create table x as select generate_series(1, 1000)"); !strings.HasPrefix(out, "SELECT") {
@@ -262,9 +264,7 @@ func TestPostgres(t *testing.T) {
 // starts, and their lengths.
 func TestJava(t *testing.T) {
 	java, err := filepath.EvalSymlinks("/usr/bin/java")
-	if err != nil {
-		t.Skip(err)
-	}
+	testenv.Need(t, testenv.Got("java", err))
 	jvm := filepath.Join(filepath.Dir(java), "../lib/server/libjvm.so")
 	testenv.Need(t, testenv.Root, testenv.Uprobes, testenv.File(jvm))
 	f, err := usdt.Open(jvm)
@@ -274,7 +274,7 @@ func TestJava(t *testing.T) {
 	defer f.Close()
 	p, err := f.Find("hotspot", "thread__start")
 	if err != nil || len(p.Sites[0].Args) != 5 {
-		t.Skipf("%+v, %v", p, err)
+		testenv.Need(t, testenv.Got("hotspot:thread__start", fmt.Errorf("%+v, %w", p, err)))
 	}
 	names := action.NewCounter[[16]byte]("names", 64)
 	lengths := action.NewCounter[int64]("lengths", 64)
@@ -289,7 +289,7 @@ func TestJava(t *testing.T) {
 	}
 	defer session.Close()
 	if out, err := exec.Command(java, "-version").CombinedOutput(); err != nil {
-		t.Skipf("java: %s", out)
+		testenv.Need(t, testenv.Got("java", fmt.Errorf("%w: %s", err, out)))
 	}
 	table, err := names.Table(session)
 	if err != nil {

@@ -58,7 +58,7 @@ func TestModulesOfThisProcess(t *testing.T) {
 	p.Probe("one", provider.Int64)
 	var unsupported *provider.UnsupportedError
 	if err := p.Load(); errors.As(err, &unsupported) {
-		t.Skip(err)
+		testenv.Need(t, testenv.Got("provider", errors.New(err.Error())))
 	} else if err != nil {
 		t.Fatal(err)
 	}
@@ -88,7 +88,7 @@ func TestModulesDeleted(t *testing.T) {
 		t.Fatal(err)
 	}
 	if out, err := exec.Command("cc", "-o", exe, dir+"/prog.c").CombinedOutput(); err != nil {
-		t.Skipf("cc: %s", out)
+		testenv.Need(t, testenv.Got("cc with sys/sdt.h", fmt.Errorf("%w: %s", err, out)))
 	}
 	cmd := exec.Command(exe)
 	stdout, err := cmd.StdoutPipe()

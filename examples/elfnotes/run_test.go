@@ -13,6 +13,7 @@ import (
 
 	"github.com/borescope/borescope/elfnotes"
 	"github.com/borescope/borescope/internal/elfbuild"
+	"github.com/borescope/borescope/internal/testenv"
 )
 
 var update = flag.Bool("update", false, "rewrite golden files")
@@ -98,9 +99,7 @@ func TestErrors(t *testing.T) {
 }
 
 func TestThisMachine(t *testing.T) {
-	if _, err := os.Stat("/sys/kernel/notes"); err != nil {
-		t.Skip(err)
-	}
+	testenv.Need(t, testenv.File("/sys/kernel/notes"))
 	var out bytes.Buffer
 	if err := run(t.Context(), []string{"/sys/kernel/notes"}, &out); err != nil || !strings.Contains(out.String(), "raw+0x0:") {
 		t.Errorf("%v: %q", err, out.String())

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"flag"
 	"os"
 	"os/exec"
@@ -199,7 +200,7 @@ func TestFailures(t *testing.T) {
 
 func TestCheck(t *testing.T) {
 	if runtime.GOOS != "linux" {
-		t.Skip("SKIP-NEED: linux: perf events")
+		testenv.Need(t, testenv.Got("perf events", errors.New("this is "+runtime.GOOS)))
 	}
 	var out bytes.Buffer
 	if err := run(context.Background(), []string{"--check"}, &out); err != nil {

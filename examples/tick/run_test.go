@@ -7,7 +7,6 @@ import (
 	"io"
 	"os/exec"
 	"regexp"
-	"runtime"
 	"strconv"
 	"strings"
 	"testing"
@@ -22,7 +21,7 @@ func TestRun(t *testing.T) {
 	err := run(t.Context(), []string{"-i", "1ms", "-n", "3"}, &out)
 	var unsupported *provider.UnsupportedError
 	if errors.As(err, &unsupported) {
-		t.Skip(err)
+		testenv.Need(t, testenv.Got("provider", errors.New(err.Error())))
 	}
 	if err != nil || !regexp.MustCompile(`^pid \d+ fires tick:loop in /.*\n0 ticks were traced\n$`).MatchString(out.String()) {
 		t.Errorf("%v: %q", err, out.String())
@@ -50,10 +49,7 @@ func (l *lines) Write(b []byte) (int, error) {
 
 // TestBpftrace runs the book's example with the distribution's bpftrace.
 func TestBpftrace(t *testing.T) {
-	testenv.Need(t, testenv.Root, testenv.Uprobes, testenv.Tracefs, testenv.Tool("bpftrace"))
-	if runtime.GOARCH != "amd64" && runtime.GOARCH != "arm64" {
-		t.Skip("no provider on " + runtime.GOARCH)
-	}
+	testenv.Need(t, testenv.Root, testenv.Uprobes, testenv.Tracefs, testenv.Tool("bpftrace"), testenv.Arch("amd64", "arm64"))
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	out := &lines{first: make(chan string, 1)}

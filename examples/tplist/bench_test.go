@@ -1,10 +1,13 @@
 package main
 
 import (
+	"errors"
 	"io"
 	"os/exec"
 	"path/filepath"
 	"testing"
+
+	"github.com/borescope/borescope/internal/testenv"
 )
 
 // probed are files of this machine that have many probes.
@@ -15,7 +18,7 @@ func probed(b *testing.B) []string {
 		files = append(files, found...)
 	}
 	if len(files) == 0 {
-		b.Skip("no files with probes here")
+		testenv.Need(b, testenv.Got("files with probes", errors.New("none here")))
 	}
 	return files
 }
@@ -31,9 +34,7 @@ func BenchmarkList(b *testing.B) {
 
 func BenchmarkReadelf(b *testing.B) {
 	files := append([]string{"-nW"}, probed(b)...)
-	if _, err := exec.LookPath("readelf"); err != nil {
-		b.Skip(err)
-	}
+	testenv.Need(b, testenv.Tool("readelf"))
 	for b.Loop() {
 		cmd := exec.Command("readelf", files...)
 		cmd.Stdout = io.Discard

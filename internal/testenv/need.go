@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -121,6 +122,21 @@ func File(path string) Requirement {
 		}
 		return f.Close()
 	}}
+}
+
+// Arch is the requirement of one of these architectures, as GOARCH names them.
+func Arch(names ...string) Requirement {
+	return Requirement{strings.Join(names, " or "), func() error {
+		if !slices.Contains(names, runtime.GOARCH) {
+			return errors.New("this is " + runtime.GOARCH)
+		}
+		return nil
+	}}
+}
+
+// Got is the requirement that something could be made or was found: err is nil.
+func Got(name string, err error) Requirement {
+	return Requirement{name, func() error { return err }}
 }
 
 // InGuest reports whether this is a guest of internal/vmtest.

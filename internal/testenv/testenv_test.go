@@ -6,6 +6,7 @@ import (
 	"errors"
 	"os"
 	"os/exec"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -114,13 +115,14 @@ func TestSkipsAreProven(t *testing.T) {
 func TestNeedNamesAllThatIsMissing(t *testing.T) {
 	if role() != "" {
 		testenv.Need(t, testenv.Tool("no-such-tool"), testenv.CPUs(1), testenv.CPUs(1<<20),
-			testenv.File("/no/such/file"))
+			testenv.File("/no/such/file"), testenv.Arch(runtime.GOARCH), testenv.Arch("pdp11", "vax"),
+			testenv.Got("cake", nil), testenv.Got("tea", errors.New("sold out")))
 		return
 	}
 	out, ok := child(t, "TestNeedNamesAllThatIsMissing", "need")
 	for _, want := range []string{
 		testenv.SkipPrefix + "tool no-such-tool: not found; 1048576 CPUs: there are ",
-		"; /no/such/file: no such file or directory",
+		"; /no/such/file: no such file or directory; pdp11 or vax: this is " + runtime.GOARCH + "; tea: sold out",
 	} {
 		if !ok || !strings.Contains(out, want) {
 			t.Errorf("no %q in:\n%s", want, out)

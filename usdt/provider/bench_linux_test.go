@@ -4,6 +4,7 @@ package provider
 
 import (
 	"bufio"
+	"fmt"
 	"io"
 	"os/exec"
 	"slices"
@@ -24,7 +25,7 @@ const batch = 5000
 func startC(b *testing.B) func() time.Duration {
 	exe := b.TempDir() + "/fire"
 	if out, err := exec.Command("cc", "-O2", "-o", exe, "testdata/fire.c").CombinedOutput(); err != nil {
-		b.Skipf("cc: %v %s", err, out)
+		testenv.Need(b, testenv.Got("cc with sys/sdt.h", fmt.Errorf("%w: %s", err, out)))
 	}
 	f, err := usdt.Open(exe)
 	if err != nil {

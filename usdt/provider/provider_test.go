@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/borescope/borescope/internal/testenv"
 	"github.com/borescope/borescope/internal/usdtfire"
 	"github.com/borescope/borescope/usdt"
 )
@@ -38,7 +39,7 @@ var long = flag.Bool("long", false, "fire 10 million times in TestExactUnderPres
 
 func supported(t testing.TB) {
 	if _, ok := usdtfire.Targets[runtime.GOARCH]; !ok || runtime.GOOS != "linux" {
-		t.Skip("no provider on " + runtime.GOOS + "/" + runtime.GOARCH)
+		testenv.Need(t, testenv.Got("provider", errors.New("none on "+runtime.GOOS+"/"+runtime.GOARCH)))
 	}
 }
 

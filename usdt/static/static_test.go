@@ -1,10 +1,13 @@
 package static_test
 
 import (
+	"errors"
 	"fmt"
+	"runtime"
 	"testing"
 	"unsafe"
 
+	"github.com/borescope/borescope/internal/testenv"
 	"github.com/borescope/borescope/internal/usdtfire"
 	"github.com/borescope/borescope/usdt/static"
 )
@@ -23,7 +26,7 @@ func Example() {
 // TestLayout pins what usdtlink reads out of a file.
 func TestLayout(t *testing.T) {
 	if unsafe.Sizeof(uintptr(0)) != 8 {
-		t.Skip("probes are for 64-bit machines")
+		testenv.Need(t, testenv.Got("64-bit machine", errors.New("this is "+runtime.GOARCH)))
 	}
 	p := (*[8]uint64)(unsafe.Pointer(&request))
 	name := (*string)(unsafe.Add(unsafe.Pointer(&request), usdtfire.ProbeName))
@@ -44,7 +47,7 @@ func TestLayout(t *testing.T) {
 // TestStubs fires every stub of this program, as if usdtlink had been here.
 func TestStubs(t *testing.T) {
 	if usdtfire.Stub(1) == 0 {
-		t.Skip("no stubs on this machine")
+		testenv.Need(t, testenv.Got("stubs", errors.New("none on "+runtime.GOARCH)))
 	}
 	if usdtfire.Stub(0) != 0 || usdtfire.Stub(usdtfire.PoolSize+1) != 0 {
 		t.Error("stubs out of range")

@@ -5,6 +5,7 @@ import (
 	"context"
 	"debug/elf"
 	"encoding/binary"
+	"errors"
 	"flag"
 	"io"
 	"os"
@@ -66,7 +67,7 @@ func TestLink(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			if test.goarch != runtime.GOARCH && !*cross {
-				t.Skip("-cross is not given: the standard library would be built")
+				testenv.Need(t, testenv.Got("-cross", errors.New("not given: the standard library would be built")))
 			}
 			exe := build(t, test.goarch, test.flags...)
 			before := tool(t, "go", "version", "-m", exe)
@@ -165,10 +166,7 @@ func TestDamaged(t *testing.T) {
 // TestBpftrace traces two runs of one binary with the distribution's bpftrace,
 // which is not told a process.
 func TestBpftrace(t *testing.T) {
-	testenv.Need(t, testenv.Root, testenv.Uprobes, testenv.Tracefs, testenv.Tool("bpftrace"))
-	if runtime.GOARCH != "amd64" && runtime.GOARCH != "arm64" {
-		t.Skip("no static probes on " + runtime.GOARCH)
-	}
+	testenv.Need(t, testenv.Root, testenv.Uprobes, testenv.Tracefs, testenv.Tool("bpftrace"), testenv.Arch("amd64", "arm64"))
 	for _, mode := range []string{"exe", "pie"} {
 		t.Run(mode, func(t *testing.T) {
 			exe := build(t, runtime.GOARCH, "-buildmode="+mode)
