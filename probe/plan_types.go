@@ -1,0 +1,279 @@
+package probe
+
+import (
+	"fmt"
+
+	"github.com/cilium/ebpf/btf"
+)
+
+// typeJSON is a type of a plan's table. Others are named by index plus one; 0
+// is none.
+type typeJSON struct {
+	Kind string `json:"kind"`
+	Name string `json:"name,omitempty"`
+	Size uint32 `json:"size,omitempty"`
+	// Kernel is set on what is to be found by name in the kernel's own types.
+	Kernel   bool         `json:"kernel,omitempty"`
+	To       int          `json:"to,omitempty"`
+	Encoding uint8        `json:"encoding,omitempty"`
+	Nelems   uint32       `json:"nelems,omitempty"`
+	Signed   bool         `json:"signed,omitempty"`
+	Members  []memberJSON `json:"members,omitempty"`
+	Values   []valueJSON  `json:"values,omitempty"`
+}
+
+type memberJSON struct {
+	Name string `json:"name,omitempty"`
+	Type int    `json:"type,omitempty"`
+	// Offset and Bits are in bits, as BTF has them.
+	Offset uint32 `json:"offset,omitempty"`
+	Bits   uint32 `json:"bits,omitempty"`
+}
+
+type valueJSON struct {
+	Name  string `json:"name"`
+	Value uint64 `json:"value"`
+}
+
+// typeEncoder collects the types that a plan's arguments have.
+type typeEncoder struct {
+	kernel *btf.Spec
+	list   []typeJSON
+	seen   map[btf.Type]int
+}
+
+// index is the type's number in the list, plus one; 0 for nil.
+func (e *typeEncoder) index(t btf.Type) int {
+	if t == nil {
+		return 0
+	}
+	if i, ok := e.seen[t]; ok {
+		return i
+	}
+	if e.seen == nil {
+		e.seen = map[btf.Type]int{}
+	}
+	e.list = append(e.list, typeJSON{})
+	i := len(e.list)
+	e.seen[t] = i
+	e.list[i-1] = e.encode(t) // after what it refers to, which may be itself
+	return i
+}
+
+func (e *typeEncoder) encode(t btf.Type) typeJSON {
+	switch v := t.(type) {
+	case *btf.Void:
+		return typeJSON{Kind: "void"}
+	case *btf.Int:
+		return typeJSON{Kind: "int", Name: v.Name, Size: v.Size, Encoding: uint8(v.Encoding)}
+	case *btf.Float:
+		return typeJSON{Kind: "float", Name: v.Name, Size: v.Size}
+	case *btf.Pointer:
+		return typeJSON{Kind: "ptr", To: e.index(v.Target)}
+	case *btf.Const:
+		return typeJSON{Kind: "const", To: e.index(v.Type)}
+	case *btf.Volatile:
+		return typeJSON{Kind: "volatile", To: e.index(v.Type)}
+	case *btf.Restrict:
+		return typeJSON{Kind: "restrict", To: e.index(v.Type)}
+	case *btf.TypeTag:
+		return typeJSON{Kind: "tag", Name: v.Value, To: e.index(v.Type)}
+	case *btf.Typedef:
+		return typeJSON{Kind: "typedef", Name: v.Name, To: e.index(v.Type)}
+	case *btf.Array:
+		return typeJSON{Kind: "array", To: e.index(v.Type), Nelems: v.Nelems}
+	case *btf.Fwd:
+		return typeJSON{Kind: "fwd " + v.Kind.String(), Name: v.Name}
+	case *btf.FuncProto:
+		out := typeJSON{Kind: "func", To: e.index(v.Return)}
+		for _, p := range v.Params {
+			out.Members = append(out.Members, memberJSON{Name: p.Name, Type: e.index(p.Type)})
+		}
+		return out
+	}
+	return e.composite(t)
+}
+
+// composite encodes what has members or values: those of the kernel by name.
+func (e *typeEncoder) composite(t btf.Type) typeJSON {
+	kernel := false
+	if e.kernel != nil && t.TypeName() != "" {
+		_, err := e.kernel.TypeID(t)
+		kernel = err == nil
+	}
+	switch v := t.(type) {
+	case *btf.Struct:
+		out := typeJSON{Kind: "struct", Name: v.Name, Size: v.Size, Kernel: kernel}
+		return e.members(out, v.Members)
+	case *btf.Union:
+		out := typeJSON{Kind: "union", Name: v.Name, Size: v.Size, Kernel: kernel}
+		return e.members(out, v.Members)
+	case *btf.Enum:
+		out := typeJSON{Kind: "enum", Name: v.Name, Size: v.Size, Signed: v.Signed, Kernel: kernel}
+		for _, x := range v.Values {
+			if !kernel {
+				out.Values = append(out.Values, valueJSON{x.Name, x.Value})
+			}
+		}
+		return out
+	}
+	return typeJSON{Kind: "void", Name: t.TypeName()}
+}
+
+func (e *typeEncoder) members(out typeJSON, list []btf.Member) typeJSON {
+	if out.Kernel {
+		return out
+	}
+	for _, m := range list {
+		out.Members = append(out.Members, memberJSON{m.Name, e.index(m.Type), uint32(m.Offset), uint32(m.BitfieldSize)})
+	}
+	return out
+}
+
+// decodedType is a type of the table, as far as it is made.
+type decodedType struct{ t btf.Type }
+
+// decodeTypes makes the types of a table again: first each for itself, then
+// what they refer to, which may lie behind them.
+func decodeTypes(list []typeJSON, kernel *btf.Spec) ([]decodedType, error) {
+	out := make([]decodedType, len(list))
+	for i := range list {
+		t, err := bareType(&list[i], kernel)
+		if err != nil {
+			return nil, fmt.Errorf("type %d: %w", i, err)
+		}
+		out[i].t = t
+	}
+	at := func(n int) (btf.Type, error) {
+		if n <= 0 || n > len(out) {
+			return nil, fmt.Errorf("it refers to type %d of %d", n, len(out))
+		}
+		return out[n-1].t, nil
+	}
+	for i := range list {
+		if err := linkType(out[i].t, &list[i], at); err != nil {
+			return nil, fmt.Errorf("type %d: %w", i, err)
+		}
+	}
+	return out, nil
+}
+
+// bareType is a type without what it refers to.
+func bareType(j *typeJSON, kernel *btf.Spec) (btf.Type, error) {
+	if j.Kernel && kernel != nil {
+		return kernelType(j, kernel)
+	}
+	switch j.Kind {
+	case "void":
+		return &btf.Void{}, nil
+	case "int":
+		return &btf.Int{Name: j.Name, Size: j.Size, Encoding: btf.IntEncoding(j.Encoding)}, nil
+	case "float":
+		return &btf.Float{Name: j.Name, Size: j.Size}, nil
+	case "ptr":
+		return &btf.Pointer{}, nil
+	case "const":
+		return &btf.Const{}, nil
+	case "volatile":
+		return &btf.Volatile{}, nil
+	case "restrict":
+		return &btf.Restrict{}, nil
+	case "tag":
+		return &btf.TypeTag{Value: j.Name}, nil
+	case "typedef":
+		return &btf.Typedef{Name: j.Name}, nil
+	case "array":
+		return &btf.Array{Index: &btf.Int{Name: "unsigned int", Size: 4}, Nelems: j.Nelems}, nil
+	case "fwd struct":
+		return &btf.Fwd{Name: j.Name, Kind: btf.FwdStruct}, nil
+	case "fwd union":
+		return &btf.Fwd{Name: j.Name, Kind: btf.FwdUnion}, nil
+	case "func":
+		return &btf.FuncProto{}, nil
+	case "struct":
+		return &btf.Struct{Name: j.Name, Size: j.Size}, nil
+	case "union":
+		return &btf.Union{Name: j.Name, Size: j.Size}, nil
+	case "enum":
+		return &btf.Enum{Name: j.Name, Size: j.Size, Signed: j.Signed}, nil
+	}
+	return nil, fmt.Errorf("no kind of type is called %q", j.Kind)
+}
+
+// kernelType finds a recorded type among the kernel's.
+func kernelType(j *typeJSON, kernel *btf.Spec) (btf.Type, error) {
+	list, _ := kernel.AnyTypesByName(j.Name)
+	for _, t := range list {
+		kind, size := "", uint32(0)
+		switch v := t.(type) {
+		case *btf.Struct:
+			kind, size = "struct", v.Size
+		case *btf.Union:
+			kind, size = "union", v.Size
+		case *btf.Enum:
+			kind, size = "enum", v.Size
+		}
+		if kind == j.Kind && size == j.Size {
+			return t, nil
+		}
+	}
+	return nil, fmt.Errorf("the kernel's types have no %s %s of %d bytes: the plan is for another kernel", j.Kind, j.Name, j.Size)
+}
+
+// linkType fills in what a type refers to.
+func linkType(t btf.Type, j *typeJSON, at func(int) (btf.Type, error)) error {
+	var err error
+	switch v := t.(type) {
+	case *btf.Pointer:
+		v.Target, err = at(j.To)
+	case *btf.Const:
+		v.Type, err = at(j.To)
+	case *btf.Volatile:
+		v.Type, err = at(j.To)
+	case *btf.Restrict:
+		v.Type, err = at(j.To)
+	case *btf.TypeTag:
+		v.Type, err = at(j.To)
+	case *btf.Typedef:
+		v.Type, err = at(j.To)
+	case *btf.Array:
+		v.Type, err = at(j.To)
+	}
+	if err != nil || j.Kernel {
+		return err
+	}
+	switch v := t.(type) {
+	case *btf.FuncProto:
+		if v.Return, err = at(j.To); err != nil {
+			return err
+		}
+		for _, m := range j.Members {
+			p := btf.FuncParam{Name: m.Name}
+			if p.Type, err = at(m.Type); err != nil {
+				return err
+			}
+			v.Params = append(v.Params, p)
+		}
+	case *btf.Struct:
+		v.Members, err = linkMembers(j, at)
+	case *btf.Union:
+		v.Members, err = linkMembers(j, at)
+	case *btf.Enum:
+		for _, x := range j.Values {
+			v.Values = append(v.Values, btf.EnumValue{Name: x.Name, Value: x.Value})
+		}
+	}
+	return err
+}
+
+func linkMembers(j *typeJSON, at func(int) (btf.Type, error)) ([]btf.Member, error) {
+	var out []btf.Member
+	for _, m := range j.Members {
+		t, err := at(m.Type)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, btf.Member{Name: m.Name, Type: t, Offset: btf.Bits(m.Offset), BitfieldSize: btf.Bits(m.Bits)})
+	}
+	return out, nil
+}
