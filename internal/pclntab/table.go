@@ -51,16 +51,8 @@ type Func struct {
 
 // New finds and checks the function table of a file; ErrNone if there is none.
 func New(f *elffile.File) (*Table, error) {
-	s := section(f)
-	if s == nil {
-		return nil, ErrNone
-	}
-	b, err := f.Data(s)
-	if err != nil {
-		return nil, err
-	}
-	t := &Table{f: f, addr: s.Addr, le: f.Order == binary.LittleEndian}
-	if err := t.header(b); err != nil {
+	t := &Table{f: f, le: f.Order == binary.LittleEndian}
+	if err := t.locate(); err != nil {
 		return nil, err
 	}
 	m, haveModule := findModule(t)
@@ -75,13 +67,74 @@ func New(f *elffile.File) (*Table, error) {
 		case haveModule:
 			t.text = m.text
 		case t.text == 0:
-			t.text, err = textSymbol(f)
+			text, err := textSymbol(f)
 			if err != nil {
 				return nil, err
 			}
+			t.text = text
 		}
 	}
 	return t, nil
+}
+
+// locate finds the table and reads its header.
+func (t *Table) locate() error {
+	if t.f.Synthetic {
+		return t.search()
+	}
+	s := section(t.f)
+	if s == nil {
+		return ErrNone
+	}
+	b, err := t.f.Data(s)
+	if err != nil {
+		return err
+	}
+	t.addr = s.Addr
+	return t.header(b)
+}
+
+// search looks for the table in the segments of a file without sections: it
+// begins with a magic number, two zeros and two small numbers, aligned to 8
+// bytes (internal/abi/symtab.go).
+func (t *Table) search() error {
+	const align = 8
+	left := uint64(maxScan)
+	for i := range t.f.Progs {
+		p := &t.f.Progs[i]
+		if p.Type != elf.PT_LOAD || p.Filesz > left {
+			continue
+		}
+		left -= p.Filesz
+		b, err := t.f.Bytes(p.Offset, p.Filesz)
+		if err != nil {
+			continue
+		}
+		for off := (-p.Vaddr) % align; off+align <= uint64(len(b)); off += align {
+			if magic := t.u32(b[off:]); magic != magic120 && magic != magic118 && magic != magic116 {
+				continue
+			}
+			t.addr = p.Vaddr + off
+			if t.header(b[off:]) == nil && t.plausible() {
+				return nil
+			}
+		}
+	}
+	return ErrNone
+}
+
+// plausible reports whether what was found by search is a table: its functions
+// are in order, and have names.
+func (t *Table) plausible() bool {
+	for i := range min(t.nfunc, 64) {
+		if t.entry(i) > t.entry(i+1) {
+			return false
+		}
+		if fn, ok := t.Func(i); !ok || len(fn.Name()) == 0 {
+			return false
+		}
+	}
+	return true
 }
 
 // section returns the section of the table. In position independent programs

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/borescope/borescope/internal/elffile"
 )
 
 // build builds the program of testdata with a version of Go, "" being this one.
@@ -87,7 +89,29 @@ func checkBuild(t *testing.T, path string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	tab := open(t, path)
+	compareStack(t, out, open(t, path))
+	// And once more without a section table, as sstrip leaves it.
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	clear(b[40:48]) // e_shoff
+	clear(b[60:64]) // e_shnum, e_shstrndx
+	f, err := elffile.NewBytes(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	tab, err := New(f)
+	if err != nil {
+		t.Fatalf("without sections: %v", err)
+	}
+	compareStack(t, out, tab)
+}
+
+// compareStack compares with a stack that a program printed of itself.
+func compareStack(t *testing.T, out []byte, tab *Table) {
+	t.Helper()
 	var want, got []string
 	var slide uint64
 	for line := range strings.Lines(string(out)) {
