@@ -159,6 +159,9 @@ func (r *Recorded) EBPFMap(*Map) *ebpf.Map { return nil }
 
 func (r *Recorded) source() source { return source{replay: r.rec} }
 
+// Plan is what the program was loaded for. It is shared: do not change it.
+func (l *Loaded) Plan() *probe.Plan { return l.plan }
+
 // Programs are the loaded programs by their name in the plan: what Plan.Attach
 // wants. They are owned by l.
 func (l *Loaded) Programs() map[string]*ebpf.Program { return l.coll.Programs }
