@@ -1,6 +1,9 @@
 package pmc
 
-import "slices"
+import (
+	"math/bits"
+	"slices"
+)
 
 // Leaf is one answer of the x86 CPUID instruction.
 type Leaf struct{ EAX, EBX, ECX, EDX uint32 }
@@ -101,7 +104,11 @@ func (c *CPUCounters) intel(a Leaf) {
 	}
 	c.Counters, c.Width = int(a.EAX>>8&0xff), int(a.EAX>>16&0xff)
 	if c.Version > 1 {
-		c.Fixed, c.FixedWidth = int(a.EDX&0x1f), int(a.EDX>>5&0xff)
+		fixed := uint32(1)<<(a.EDX&0x1f) - 1
+		if c.Version >= 5 {
+			fixed |= a.ECX // a bitmap, for counters that are not the first ones
+		}
+		c.Fixed, c.FixedWidth = bits.OnesCount32(fixed), int(a.EDX>>5&0xff)
 	}
 	known := int(a.EAX >> 24)
 	c.Events = slices.Clone(archEvents[:])

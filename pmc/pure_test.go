@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io/fs"
 	"math"
 	"os"
@@ -214,6 +215,35 @@ func TestVendorEvents(t *testing.T) {
 	}
 }
 
+// FuzzVendorEvents: the events of any list have a name, a PMU and terms that a
+// PMU either refuses or reads, prints and reads again as the same; a list that
+// is written anew has the same events.
+func FuzzVendorEvents(f *testing.F) {
+	f.Add([]byte(perfmonJSON))
+	f.Add([]byte(`[{"EventName":"L1D_CACHE_REFILL","EventCode":"0x03","Unit":"cpu_atom"}]`))
+	f.Add([]byte(`{"Events":[{"EventName":"X","EventCode":"0x1/,name=y","UMask":"0x1,0x2"}]}`))
+	spr := host(f, "doc-intel-spr")
+	f.Fuzz(func(t *testing.T, data []byte) {
+		events, err := ParseVendorEvents(data, "cpu")
+		if err != nil {
+			return
+		}
+		opts := &Options{Root: spr, Events: fstest.MapFS{"core.json": {Data: data}}}
+		for _, e := range events {
+			if e.Name == "" || e.PMU == "" || !strings.HasPrefix(e.Terms, "event=") {
+				t.Fatalf("%+v", e)
+			}
+			got, err := ParseEvent(e.Name, opts)
+			if err != nil {
+				continue
+			}
+			if back, err := ParseEvent(got.String(), opts); err != nil || back != got {
+				t.Fatalf("%+v is %+v, prints %q and reads as %+v (%v)", e, got, got.String(), back, err)
+			}
+		}
+	})
+}
+
 func TestList(t *testing.T) {
 	all := List(&Options{Root: host(t, "doc-intel-spr")})
 	kinds := map[string]int{}
@@ -231,8 +261,60 @@ func TestList(t *testing.T) {
 	}
 }
 
-// TestCPUID decodes leaves that are made from the manuals' tables; none was
-// recorded on a machine.
+// TestRecordedCPUID decodes the leaves of machines.
+func TestRecordedCPUID(t *testing.T) {
+	b, err := os.ReadFile("testdata/cpuid.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	name, leaves, machines := "", Leaves{}, 0
+	for line := range strings.Lines(string(b)) {
+		line = strings.TrimSuffix(line, "\n")
+		if want, ok := strings.CutPrefix(line, "want "); ok {
+			if got := DecodeCPUID(leaves); inOneLine(got) != want {
+				t.Errorf("%s: %s\nwant %s", name, inOneLine(got), want)
+			}
+			machines++
+			continue
+		}
+		if first, _, ok := strings.Cut(line, "\t"); ok {
+			name, leaves = first, Leaves{}
+			continue
+		}
+		var n uint32
+		var l Leaf
+		if _, err := fmt.Sscanf(line, "0x%x: %x %x %x %x", &n, &l.EAX, &l.EBX, &l.ECX, &l.EDX); err == nil {
+			leaves[n] = l
+		} else if line != "" && line[0] != '#' {
+			t.Errorf("%q: %v", line, err)
+		}
+	}
+	if machines < 8 {
+		t.Errorf("%d machines", machines)
+	}
+	if here := RecordCPUID(); here != nil {
+		t.Logf("this machine: %x: %s", here, inOneLine(DecodeCPUID(here)))
+	}
+}
+
+// inOneLine is the line of testdata/cpuid.txt.
+func inOneLine(c CPUCounters) string {
+	names := []string{"cycles", "instructions", "ref-cycles", "llc-refs", "llc-misses", "branches", "branch-misses"}
+	var there []string
+	for i, e := range c.Events {
+		if e.Available {
+			there = append(there, names[i])
+		}
+	}
+	if there == nil {
+		there = []string{"-"}
+	}
+	return fmt.Sprintf("%s %v %d %d/%d %d/%d %d %s", c.Vendor, c.Hypervisor, c.Version, c.Counters, c.Width,
+		c.Fixed, c.FixedWidth, c.Northbridge, strings.Join(there, ","))
+}
+
+// TestCPUID decodes leaves that are made from the manuals' tables, for what no
+// recorded machine has.
 func TestCPUID(t *testing.T) {
 	intel := Leaf{EAX: 0x1f, EBX: 0x756e6547, EDX: 0x49656e69, ECX: 0x6c65746e}
 	amd := Leaf{EAX: 0x10, EBX: 0x68747541, EDX: 0x69746e65, ECX: 0x444d4163}
@@ -247,6 +329,10 @@ func TestCPUID(t *testing.T) {
 		if e.Config != want[i] || !e.Available {
 			t.Errorf("event %d: %+v", i, e)
 		}
+	}
+	// A fourth fixed counter that is only in version 5's bitmap.
+	if c := DecodeCPUID(Leaves{0: intel, 1: {}, 0xa: {EAX: 0x07300605, ECX: 1 << 3, EDX: 0x8603}}); c.Fixed != 4 {
+		t.Errorf("%+v", c)
 	}
 	// A hypervisor that hides the LLC events (bits 3 and 4) and says 6 of 7.
 	sub := DecodeCPUID(Leaves{0: intel, 1: vm, 0xa: {EAX: 0x06300402, EBX: 0b0011000, EDX: 0x603}})
