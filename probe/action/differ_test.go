@@ -160,3 +160,29 @@ func runningKernel(t testing.TB) string {
 	}
 	return unix.ByteSliceToString(u.Release[:])
 }
+
+// TestCopyMeetsHelper: one branch copies text to where the other has a helper
+// write it. Linux 6.18 refused the program with EFAULT, a bug of the verifier:
+// see copyWidth. It was seed 5169 of TestDifferential.
+func TestCopyMeetsHelper(t *testing.T) {
+	needRoot(t)
+	setComm(t, testComm)
+	out := &Map{Name: "out", Kind: MapArray, Key: u32, Value: u64, Entries: 1}
+	arg := func(i int64) *Expr { return &Expr{Op: OpArg, Int: i} }
+	short := &Expr{Op: OpCast, Type: StringType(9), Args: []*Expr{NewBuiltin("comm")}}
+	text := NewExpr(OpCond, arg(1), short, NewBuiltin("comm"))
+	p := one(&Stmt{Op: StmtIf, X: arg(0), Else: []*Stmt{{Op: StmtIf, X: arg(1), Else: []*Stmt{{
+		Op: StmtSet, Map: out, Key: NewConst(0), X: &Expr{Op: OpStrncmp, Int: 9, Args: []*Expr{NewString("b"), text}},
+	}}}}})
+	p.IncludeSelf = true
+	spec, err := Compile(p, rawPlan(runningKernel(t), runtime.GOARCH, argTypes[5], argTypes[1]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	coll := loadSpec(t, spec)
+	runRaw(t, coll.Programs["p0"], 0, 0)
+	var got uint64
+	if err := coll.Maps["out"].Lookup(uint32(0), &got); err != nil || got == 0 {
+		t.Errorf("strncmp(%q, comm) = %d, %v", "b", got, err)
+	}
+}

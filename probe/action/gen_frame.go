@@ -294,10 +294,25 @@ func (g *gen) zero(l loc, n int) {
 	}
 }
 
+// copyWidth is the widest access with which a value is copied to a place. In the
+// frame, 8 bytes stored from a register are a spilled register to the verifier,
+// and Linux 6.10 and later take an unknown one for the same as 8 bytes of any
+// kind (stacksafe, kernel/bpf/verifier.c). Where one branch copies there and the
+// other has a helper write there, it then looks for the register behind the
+// helper's call, which it does not know to be a write, up to where the frame was
+// smaller, and gives up with EFAULT ("verifier bug: stack slot", 6.18). Halves
+// are no register.
+func copyWidth(dst loc) int {
+	if dst.kind == inFrame {
+		return 4
+	}
+	return 8
+}
+
 // copyMem copies n bytes through R through.
 func (g *gen) copyMem(dst, src loc, n int, through asm.Register) {
 	for i := 0; i < n; {
-		s := min(chunk(dst.off+i, n-i), chunk(src.off+i, n-i))
+		s := min(chunk(dst.off+i, n-i), chunk(src.off+i, n-i), copyWidth(dst))
 		g.load(through, src.at(i), s)
 		g.store(dst.at(i), through, s)
 		i += s

@@ -196,7 +196,7 @@ func (g *gen) setFrom(v *Var, ptr asm.Register) {
 // copyFrom copies from an address in a register, through R5.
 func (g *gen) copyFrom(to loc, ptr asm.Register, n int) {
 	for i := 0; i < n; {
-		s := min(chunk(to.off+i, n-i), chunk(i, n-i))
+		s := min(chunk(to.off+i, n-i), chunk(i, n-i), copyWidth(to))
 		g.emit(asm.LoadMem(asm.R5, ptr, int16(i), sizeOf(s)))
 		g.store(to.at(i), asm.R5, s)
 		i += s
