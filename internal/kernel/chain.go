@@ -1,0 +1,165 @@
+package kernel
+
+import (
+	"fmt"
+
+	"github.com/cilium/ebpf/asm"
+)
+
+// ChainSlots is how many programs a chain holds. The kernel follows at most 33
+// tail calls (MAX_TAIL_CALL_CNT, 32 before 5.16), and counts those to empty slots.
+const ChainSlots = 16
+
+// ChainState is what a program of a chain keeps in the one value of its array.
+type ChainState struct {
+	// Runs are the events that the program saw, Dropped those over its budget.
+	Runs, Dropped uint64
+	// Window is the second that Used counts in.
+	Window, Used uint64
+}
+
+const (
+	chainEnd  = "chain.end"
+	chainSame = "chain.same"
+	chainPass = "chain.pass"
+)
+
+// Dispatcher is the program that is attached: it hands its context to the first
+// program of the chain in a prog array with n slots.
+func Dispatcher(slots, n int) asm.Instructions {
+	return append(asm.Instructions{asm.Mov.Reg(asm.R6, asm.R1)}, tailCalls(slots, 0, n)...)
+}
+
+// tailCalls tries the slots from the first to the last, and returns 0. A tail
+// call to an empty slot falls through.
+func tailCalls(slots, first, last int) asm.Instructions {
+	var out asm.Instructions
+	for i := first; i < last; i++ {
+		out = append(out,
+			asm.Mov.Reg(asm.R1, asm.R6),
+			asm.LoadMapPtr(asm.R2, slots),
+			asm.Mov.Imm(asm.R3, int32(i)),
+			asm.FnTailCall.Call())
+	}
+	return append(out, asm.Mov.Imm(asm.R0, 0), asm.Return())
+}
+
+// Chain makes a program one of a chain: it counts, keeps to a budget of events
+// per second (0 is none), and where it would exit it hands its context on to the
+// slots behind its own. state is the descriptor of an array with one ChainState.
+//
+// The program's own return value is lost: it is for types that return nothing.
+func Chain(ins asm.Instructions, slots, slot, state int, perSecond uint64) (asm.Instructions, error) {
+	if len(ins) == 0 {
+		return nil, fmt.Errorf("no instructions")
+	}
+	end := mainEnd(ins)
+	save := stackBottom(ins[:end]) - 8 // where the context is kept
+	if save < -512 {
+		return nil, fmt.Errorf("the program uses all of its 512 bytes of stack; sharing takes 8")
+	}
+	out := asm.Instructions{asm.StoreMem(asm.RFP, save, asm.R1, asm.DWord)}
+	out[0].Metadata = ins[0].Metadata // it is the function's first instruction now
+	out = append(out, chainBudget(state, perSecond)...)
+	out = append(out, asm.LoadMem(asm.R1, asm.RFP, save, asm.DWord))
+	for i := range ins[:end] {
+		n := ins[i]
+		switch {
+		case n.OpCode.JumpOp() == asm.Exit:
+			n = asm.Ja.Label(chainEnd)
+			if s := ins[i].Symbol(); s != "" && i > 0 {
+				n = n.WithSymbol(s)
+			}
+			n = withSource(n, ins[i])
+		case i == 0:
+			n.Metadata = asm.Metadata{}
+			if ref := ins[0].Reference(); ref != "" {
+				n = n.WithReference(ref)
+			}
+			if m := ins[0].Map(); m != nil {
+				if err := n.AssociateMap(m); err != nil {
+					return nil, err
+				}
+			}
+			n = withSource(n, ins[0])
+		}
+		out = append(out, n)
+	}
+	out = append(out, asm.LoadMem(asm.R6, asm.RFP, save, asm.DWord).WithSymbol(chainEnd))
+	out = append(out, tailCalls(slots, slot+1, ChainSlots)...)
+	return append(out, ins[end:]...), nil
+}
+
+func withSource(n, from asm.Instruction) asm.Instruction {
+	if s := from.Source(); s != nil {
+		return n.WithSource(s)
+	}
+	return n
+}
+
+// chainBudget counts an event, and leaves where the second's are used up. Two
+// CPUs may both begin a second and let some events more pass.
+func chainBudget(state int, perSecond uint64) asm.Instructions {
+	const runs, dropped, window, used = 0, 8, 16, 24
+	ins := asm.Instructions{asm.LoadMapValue(asm.R2, state, 0), asm.Mov.Imm(asm.R3, 1)}
+	if perSecond == 0 {
+		return append(ins, asm.AddAtomic.Mem(asm.R2, asm.R3, asm.DWord, runs))
+	}
+	return asm.Instructions{
+		asm.FnKtimeGetNs.Call(),
+		asm.Div.Imm(asm.R0, 1e9),
+		ins[0],
+		asm.LoadMem(asm.R3, asm.R2, window, asm.DWord),
+		asm.JEq.Reg(asm.R3, asm.R0, chainSame),
+		asm.StoreMem(asm.R2, window, asm.R0, asm.DWord),
+		asm.Mov.Imm(asm.R3, 0),
+		asm.StoreMem(asm.R2, used, asm.R3, asm.DWord),
+		ins[1].WithSymbol(chainSame),
+		asm.AddAtomic.Mem(asm.R2, asm.R3, asm.DWord, used),
+		asm.LoadMem(asm.R4, asm.R2, used, asm.DWord),
+		asm.LoadImm(asm.R5, int64(min(perSecond, 1<<62)), asm.DWord),
+		asm.JLE.Reg(asm.R4, asm.R5, chainPass),
+		asm.AddAtomic.Mem(asm.R2, asm.R3, asm.DWord, dropped),
+		asm.Ja.Label(chainEnd),
+		asm.AddAtomic.Mem(asm.R2, asm.R3, asm.DWord, runs).WithSymbol(chainPass),
+	}
+}
+
+// mainEnd is the index behind a program's first function.
+func mainEnd(ins asm.Instructions) int {
+	called := map[string]bool{}
+	for i := range ins {
+		if ins[i].IsFunctionReference() {
+			called[ins[i].Reference()] = true
+		}
+	}
+	for i := 1; i < len(ins); i++ {
+		if s := ins[i].Symbol(); s != "" && called[s] {
+			return i
+		}
+	}
+	return len(ins)
+}
+
+// stackBottom is the lowest offset from the frame pointer that instructions may
+// mean: any constant that is added to a register is taken for one.
+func stackBottom(ins asm.Instructions) int16 {
+	low := int64(0)
+	for i := range ins {
+		n := &ins[i]
+		class := n.OpCode.Class()
+		at := int64(0)
+		switch {
+		case class.IsALU() && n.OpCode.ALUOp() == asm.Add && n.OpCode.Source() == asm.ImmSource:
+			at = n.Constant
+		case class.IsALU() && n.OpCode.ALUOp() == asm.Sub && n.OpCode.Source() == asm.ImmSource:
+			at = -n.Constant
+		case class.IsStore() && n.Dst == asm.RFP, class.IsLoad() && n.Src == asm.RFP && !n.OpCode.IsDWordLoad():
+			at = int64(n.Offset)
+		}
+		if at >= -512 {
+			low = min(low, at)
+		}
+	}
+	return int16(low &^ 7)
+}
