@@ -57,6 +57,9 @@ func (e *ELF) debugFile() *elffile.File {
 	if e.debug = e.opts.find.find(e.f, e.buildID); e.debug == nil {
 		e.debug = miniDebug(e.f)
 	}
+	if e.debug != nil {
+		e.debug.LayOutAs(e.f)
+	}
 	return e.debug
 }
 

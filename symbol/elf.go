@@ -15,7 +15,8 @@ import (
 
 // ELF names the addresses of one ELF file: a program, a library, a separate
 // debug file. Addresses are virtual addresses as the file numbers them; see
-// VAddr and Offset for file offsets. Nothing is read before the first question,
+// VAddr and Offset for file offsets; of an object file, which has no addresses
+// yet, they are offsets in the file. Nothing is read before the first question,
 // and names stay in the file: the table takes 15 bytes for each symbol. A Go
 // program is named by its own function table, with source positions and inlined
 // calls, even if it is stripped.

@@ -55,7 +55,7 @@ func New(f *elffile.File, alt *Data) (*Data, error) {
 		if sec == nil {
 			sec = f.Section(".zdebug_" + s.name)
 		}
-		b, err := f.Data(sec)
+		b, err := f.Relocated(sec)
 		if err != nil {
 			return nil, err
 		}

@@ -16,7 +16,25 @@ func (f *File) Offset(vaddr uint64) (off uint64, ok bool) {
 			return vaddr - p.Vaddr + p.Offset, true
 		}
 	}
+	if f.inObject(vaddr) {
+		return vaddr, true
+	}
 	return 0, false
+}
+
+// inObject reports whether an address is one of an object file, where addresses
+// are offsets: see layOut.
+func (f *File) inObject(addr uint64) bool {
+	if f.Type != elf.ET_REL || len(f.Progs) > 0 {
+		return false
+	}
+	for i := range f.Sections {
+		s := &f.Sections[i]
+		if s.Flags&elf.SHF_ALLOC != 0 && s.Type != elf.SHT_NOBITS && s.Addr == s.Offset && s.Contains(addr) {
+			return true
+		}
+	}
+	return false
 }
 
 // VAddr returns the virtual address that the byte at a file offset is loaded
@@ -32,6 +50,9 @@ func (f *File) VAddr(off uint64, exec bool) (vaddr uint64, ok bool) {
 		} else if !ok {
 			vaddr, ok = v, true
 		}
+	}
+	if !ok && f.inObject(off) {
+		return off, true
 	}
 	return vaddr, ok
 }

@@ -62,6 +62,7 @@ func (f *File) parse() (err error) {
 	if len(f.Sections) == 0 {
 		f.sectionsFromSegments()
 	}
+	f.layOut()
 	return nil
 }
 

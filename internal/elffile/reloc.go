@@ -1,6 +1,7 @@
 package elffile
 
 import (
+	"bytes"
 	"debug/elf"
 	"iter"
 )
@@ -53,5 +54,190 @@ func (f *File) Relocs(s *Section) iter.Seq[Reloc] {
 				return
 			}
 		}
+	}
+}
+
+// relocOp is what a relocation of debug sections does: it sets size bytes to the
+// symbol's address and the addend, or adds or subtracts that.
+type relocOp struct {
+	size int
+	sign int // 0: set
+}
+
+// relocOps has the relocations that compilers use in debug sections; those of
+// thread-local variables, whose places no address has, among them. The numbers
+// are those of each architecture's psABI.
+var relocOps = map[elf.Machine]map[uint32]relocOp{
+	elf.EM_X86_64:  {1: {8, 0}, 10: {4, 0}, 11: {4, 0}, 17: {8, 0}, 21: {4, 0}},
+	elf.EM_386:     {1: {4, 0}, 32: {4, 0}},
+	elf.EM_AARCH64: {257: {8, 0}, 258: {4, 0}, 1029: {8, 0}},
+	elf.EM_ARM:     {2: {4, 0}, 106: {4, 0}},
+	elf.EM_PPC64:   {1: {4, 0}, 38: {8, 0}, 78: {8, 0}},
+	elf.EM_S390:    {4: {4, 0}, 22: {8, 0}, 52: {4, 0}, 53: {8, 0}},
+	elf.EM_RISCV: {
+		1: {4, 0}, 2: {8, 0}, 9: {8, 0}, 54: {1, 0}, 55: {2, 0}, 56: {4, 0},
+		33: {1, 1}, 34: {2, 1}, 35: {4, 1}, 36: {8, 1}, 37: {1, -1}, 38: {2, -1}, 39: {4, -1}, 40: {8, -1},
+	},
+}
+
+// layOut gives the sections of an object file addresses, which they have none of
+// before they are linked: those of their bytes in the file.
+func (f *File) layOut() {
+	if f.Type != elf.ET_REL || len(f.Progs) > 0 {
+		return
+	}
+	for i := range f.Sections {
+		if f.Sections[i].Flags&elf.SHF_ALLOC != 0 && f.Sections[i].Addr != 0 {
+			return // somebody did that already
+		}
+	}
+	for i := range f.Sections {
+		if s := &f.Sections[i]; s.Flags&elf.SHF_ALLOC != 0 && s.Type != elf.SHT_NOBITS {
+			s.Addr = s.Offset
+		}
+	}
+}
+
+// LayOutAs gives the sections of an object file's separate debug file, whose
+// bytes are elsewhere, the addresses that they have in the object file. It comes
+// before anything else is asked of f.
+func (f *File) LayOutAs(object *File) {
+	if f.Type != elf.ET_REL || object.Type != elf.ET_REL || len(f.Sections) < len(object.Sections) {
+		return
+	}
+	for i := range object.Sections {
+		if f.Sections[i].Flags&elf.SHF_ALLOC != 0 && f.Sections[i].Name == object.Sections[i].Name {
+			f.Sections[i].Addr = object.Sections[i].Addr
+		}
+	}
+}
+
+// Relocated is Data, but in an object file with the section's relocations
+// applied, as far as that can be done: a section that has others is an error.
+func (f *File) Relocated(s *Section) ([]byte, error) {
+	b, err := f.Data(s)
+	if err != nil || f.Type != elf.ET_REL || len(b) == 0 {
+		return b, err
+	}
+	index := f.indexOf(s)
+	for i := range f.Sections {
+		r := &f.Sections[i]
+		if r.Type != elf.SHT_REL && r.Type != elf.SHT_RELA || int(r.Info) != index {
+			continue
+		}
+		key := ^index
+		f.mu.Lock()
+		done, ok := f.cache[key]
+		f.mu.Unlock()
+		if ok {
+			return done, nil
+		}
+		done = bytes.Clone(b)
+		if err := f.relocate(done, r); err != nil {
+			return nil, err
+		}
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		if f.cache == nil {
+			f.cache = map[int][]byte{}
+		}
+		f.cache[key] = done
+		return done, nil
+	}
+	return b, nil
+}
+
+// relocate applies a table of relocations to the bytes of a section.
+func (f *File) relocate(b []byte, table *Section) error {
+	ops := relocOps[f.Machine]
+	syms, err := f.symbolAddrs(table)
+	if err != nil {
+		return err
+	}
+	inPlace := table.Type == elf.SHT_REL
+	for r := range f.Relocs(table) {
+		if r.Type == 0 { // R_…_NONE
+			continue
+		}
+		op, ok := ops[r.Type]
+		if !ok {
+			return bad(table.Offset, "relocation %d of %v in %s is not known", r.Type, f.Machine, table.Name)
+		}
+		if r.Offset > uint64(len(b)) || uint64(op.size) > uint64(len(b))-r.Offset {
+			return bad(table.Offset, "relocation of a byte outside of the section")
+		}
+		v := uint64(r.Addend)
+		if uint64(r.Sym) < uint64(len(syms)) {
+			v += syms[r.Sym]
+		}
+		p := b[r.Offset : r.Offset+uint64(op.size)]
+		switch {
+		case op.sign > 0 || inPlace:
+			v += f.get(p)
+		case op.sign < 0:
+			v = f.get(p) - v
+		}
+		f.put(p, v)
+	}
+	return nil
+}
+
+// symbolAddrs returns the addresses of the symbols that a table refers to.
+func (f *File) symbolAddrs(table *Section) ([]uint64, error) {
+	if int(table.Link) >= len(f.Sections) {
+		return nil, bad(table.Offset, "relocations without symbols")
+	}
+	tab := &f.Sections[table.Link]
+	b, err := f.Data(tab)
+	if err != nil {
+		return nil, err
+	}
+	var ext []byte // section numbers that do not fit 16 bits
+	for i := range f.Sections {
+		if s := &f.Sections[i]; s.Type == elf.SHT_SYMTAB_SHNDX && s.Link == table.Link {
+			ext, _ = f.Data(s)
+		}
+	}
+	size, value, shndx := 24, 8, 6
+	if f.Class == elf.ELFCLASS32 {
+		size, value, shndx = 16, 4, 14
+	}
+	out := make([]uint64, len(b)/size)
+	for i := range out {
+		e := b[i*size:]
+		sec := uint32(f.Order.Uint16(e[shndx:]))
+		if sec == uint32(elf.SHN_XINDEX) && len(ext) >= 4*i+4 {
+			sec = f.Order.Uint32(ext[4*i:])
+		}
+		out[i] = f.word(e[value:])
+		if sec < uint32(len(f.Sections)) {
+			out[i] += f.Sections[sec].Addr
+		}
+	}
+	return out, nil
+}
+
+func (f *File) get(p []byte) uint64 {
+	switch len(p) {
+	case 1:
+		return uint64(p[0])
+	case 2:
+		return uint64(f.Order.Uint16(p))
+	case 4:
+		return uint64(f.Order.Uint32(p))
+	}
+	return f.Order.Uint64(p)
+}
+
+func (f *File) put(p []byte, v uint64) {
+	switch len(p) {
+	case 1:
+		p[0] = byte(v)
+	case 2:
+		f.Order.PutUint16(p, uint16(v))
+	case 4:
+		f.Order.PutUint32(p, uint32(v))
+	default:
+		f.Order.PutUint64(p, v)
 	}
 }

@@ -1,0 +1,149 @@
+package symbol
+
+import (
+	"debug/elf"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/borescope/borescope/internal/testenv"
+)
+
+// chainOf writes frames as addr2line does: "function file:line …".
+func chainOf(frames []Frame) string {
+	var b strings.Builder
+	for _, f := range frames {
+		fmt.Fprintf(&b, "%s %s:%d ", f.Name, filepath.Base(f.File), f.Line)
+	}
+	return strings.TrimSpace(b.String())
+}
+
+// textAddr is the address of a file's code: where the offsets in .text of an
+// object file begin.
+func textAddr(t *testing.T, path string) uint64 {
+	t.Helper()
+	f, err := elf.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if f.Type != elf.ET_REL {
+		return 0
+	}
+	return f.Section(".text").Offset
+}
+
+// TestArchitectures compares names, lines and inlined calls with those that
+// addr2line gives, in programs and in object files of either class and byte
+// order: testdata/dwarf/build.sh.
+func TestArchitectures(t *testing.T) {
+	goldens, err := filepath.Glob("testdata/dwarf/*.txt")
+	if err != nil || len(goldens) != 16 {
+		t.Fatalf("%d files: %v", len(goldens), err)
+	}
+	for _, golden := range goldens {
+		path := strings.TrimSuffix(golden, ".txt")
+		t.Run(filepath.Base(path), func(t *testing.T) {
+			base := textAddr(t, path)
+			e, err := OpenELF(path, &ELFOptions{Source: true, DebugDirs: []string{}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer e.Close()
+			b, err := os.ReadFile(golden)
+			if err != nil {
+				t.Fatal(err)
+			}
+			inlined := 0
+			for line := range strings.Lines(string(b)) {
+				addr, want, _ := strings.Cut(strings.TrimSpace(line), " ")
+				var pc uint64
+				if _, err := fmt.Sscanf(addr, "%x", &pc); err != nil {
+					t.Fatal(err)
+				}
+				frames := e.Resolve(nil, []uint64{base + pc})
+				if got := chainOf(frames); got != want {
+					t.Errorf("%s: got %s\naddr2line says %s", addr, got, want)
+				}
+				inlined += len(frames) - 1
+			}
+			if inlined < 10 {
+				t.Errorf("only %d inlined calls", inlined)
+			}
+			// And back: the address of a name is one that has the name.
+			s, err := e.Lookup("outer")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if f := e.Resolve(nil, []uint64{s.Addr}); f[len(f)-1].Name != "outer" || f[len(f)-1].Offset != 0 || !s.HasOffset {
+				t.Errorf("outer is at %#x, where there is %s", s.Addr, chainOf(f))
+			}
+			if off, ok := e.Offset(s.Addr); !ok || off != s.Offset {
+				t.Errorf("offset of %#x is %#x", s.Addr, off)
+			}
+			if v, ok := e.VAddr(s.Offset); !ok || v != s.Addr {
+				t.Errorf("address of %#x is %#x", s.Offset, v)
+			}
+		})
+	}
+}
+
+// TestObjectSections asks for functions in sections of their own, each of which
+// begins at 0, of an object file and of one whose debug information is in
+// another file: the linked program says the same of them.
+func TestObjectSections(t *testing.T) {
+	testenv.Need(t, testenv.Tool("gcc"), testenv.Tool("objcopy"))
+	dir := t.TempDir()
+	src, err := filepath.Abs("testdata/dwarf/inline.c")
+	if err != nil {
+		t.Fatal(err)
+	}
+	run := func(name string, args ...string) {
+		t.Helper()
+		cmd := exec.Command(name, args...)
+		cmd.Dir = dir
+		if msg, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("%s %v: %v\n%s", name, args, err, msg)
+		}
+	}
+	run("gcc", "-O2", "-g", "-ffunction-sections", "-ffreestanding", "-c", "-o", "full.o", src)
+	run("gcc", "-nostdlib", "-static", "-Wl,-e,entry", "-o", "linked", "full.o")
+	run("objcopy", "--only-keep-debug", "full.o", "stripped.debug")
+	run("objcopy", "--strip-debug", "--add-gnu-debuglink=stripped.debug", "full.o", "stripped.o")
+	linked, err := OpenELF(filepath.Join(dir, "linked"), &ELFOptions{Source: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer linked.Close()
+	for _, name := range []string{"full.o", "stripped.o"} {
+		e, err := OpenELF(filepath.Join(dir, name), &ELFOptions{Source: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer e.Close()
+		n := 0
+		for _, fn := range []string{"outer", "entry"} {
+			from, err := linked.Lookup(fn)
+			if err != nil {
+				t.Fatal(err)
+			}
+			to, err := e.Lookup(fn)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for off := range from.Size {
+				want := chainOf(linked.Resolve(nil, []uint64{from.Addr + off}))
+				if got := chainOf(e.Resolve(nil, []uint64{to.Addr + off})); got != want {
+					t.Fatalf("%s: %s+%#x: got %s, want %s", name, fn, off, got, want)
+				}
+				n++
+			}
+		}
+		if n < 50 {
+			t.Errorf("%s: only %d addresses", name, n)
+		}
+	}
+}
