@@ -34,6 +34,7 @@ type Link struct {
 	mu     sync.Mutex
 	held   []held          // guarded by mu
 	progs  []*ebpf.Program // guarded by mu: clones
+	names  []string        // of progs, in the plan
 	ends   []*ebpf.Program // guarded by mu: of progs, to run before closing
 	closed bool            // guarded by mu
 }
@@ -43,8 +44,9 @@ type held struct {
 	fd int
 	// link is set on bpf_links, which can tell how they fare and be pinned.
 	link bool
-	// method is how it was attached.
+	// method is how it was attached, prog the program's name in the plan.
 	method Method
+	prog   string
 	// sites are the indices of the sites that it serves, from first to last.
 	first, last int
 	// undo is what closing takes besides closing the descriptor.

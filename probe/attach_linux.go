@@ -24,6 +24,8 @@ type attacher struct {
 	// drop holds the events whose descriptor is no longer needed once they are
 	// started, because a bpf_link keeps them.
 	drop []int
+	// name is the program that is being attached.
+	name string
 	// types are the numbers of dynamic PMUs.
 	types map[string]pmuType
 }
@@ -47,7 +49,8 @@ func (a *attacher) attachAll(p *Plan, progs map[string]*ebpf.Program) error {
 		if err != nil {
 			return fmt.Errorf("attach %s: %w", g.first(), err)
 		}
-		a.link.progs = append(a.link.progs, prog)
+		a.name = g.Name
+		a.link.progs, a.link.names = append(a.link.progs, prog), append(a.link.names, g.Name)
 		if g.Method == MethodRun {
 			begins = append(begins, a.runner(g, prog)...)
 			continue
@@ -165,6 +168,7 @@ func (a *attacher) keep(h held, sites ...Site) {
 	h.first = len(a.link.sites)
 	a.link.sites = append(a.link.sites, sites...)
 	h.last = len(a.link.sites)
+	h.prog = a.name
 	a.link.held = append(a.link.held, h)
 }
 

@@ -30,3 +30,7 @@ func (l *Link) openIter() (io.ReadCloser, error) { return nil, errors.ErrUnsuppo
 func (h *held) pin(string) error { return errors.ErrUnsupported }
 
 func openPinnedLink(string) (held, error) { return held{}, errors.ErrUnsupported }
+
+func (h *held) update(*ebpf.Program) error { return errors.ErrUnsupported }
+
+func lockDir(string) (func(), error) { return nil, errors.ErrUnsupported }

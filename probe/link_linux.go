@@ -4,7 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"runtime"
+	"syscall"
+
+	"github.com/cilium/ebpf"
 
 	"github.com/borescope/borescope/internal/kernel"
 )
@@ -74,4 +78,36 @@ func (h *held) pin(name string) error { return kernel.Pin(h.fd, name) }
 func openPinnedLink(name string) (held, error) {
 	fd, err := kernel.OpenPinned(name)
 	return held{fd: fd, link: true}, err
+}
+
+// update replaces the program of a bpf_link.
+func (h *held) update(prog *ebpf.Program) error {
+	if !h.link {
+		return &UnsupportedError{
+			Feature: "replacing a program attached by " + h.method.String(), Err: errors.ErrUnsupported,
+			Hint: "no bpf_link owns it: attach the new program, then close this Link",
+		}
+	}
+	err := kernel.UpdateLink(h.fd, prog.FD())
+	// link_update of kernel/bpf/syscall.c: EINVAL where the type has no update_prog.
+	if errors.Is(err, syscall.EINVAL) {
+		return &UnsupportedError{
+			Feature: "replacing the program of a " + h.method.String() + " link", Err: err,
+			Hint: "the kernel does so for iterators only: use Deploy, or attach the new program, then close this Link",
+		}
+	}
+	return err
+}
+
+// lockDir keeps other processes from deploying to the directory meanwhile.
+func lockDir(dir string) (unlock func(), err error) {
+	f, err := os.Open(dir)
+	if err != nil {
+		return nil, err
+	}
+	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX); err != nil {
+		f.Close()
+		return nil, fmt.Errorf("lock: %w", err)
+	}
+	return func() { f.Close() }, nil
 }

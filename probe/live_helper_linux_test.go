@@ -80,6 +80,8 @@ type counting struct {
 	equal  int32
 	// sites counts by site, through the cookie.
 	sites bool
+	// key is where events are counted if not by site.
+	key int32
 }
 
 // loadCounter loads, for every program of the plan, one that counts.
@@ -112,6 +114,7 @@ func loadCounterOn(t testing.TB, plan *Plan, c counting, on *ebpf.Program) *coun
 	return out
 }
 
+// instructions count in m, or with nil in the collection's map "hits".
 func (c counting) instructions(m *ebpf.Map) asm.Instructions {
 	ins := asm.Instructions{asm.Mov.Reg(asm.R6, asm.R1), asm.Mov.Imm(asm.R7, 0)}
 	if c.pid != 0 {
@@ -135,11 +138,15 @@ func (c counting) instructions(m *ebpf.Map) asm.Instructions {
 			asm.And.Imm(asm.R0, 0xff), // site + 1
 			asm.Sub.Imm(asm.R0, 1))
 	} else {
-		ins = append(ins, asm.Mov.Imm(asm.R0, 0))
+		ins = append(ins, asm.Mov.Imm(asm.R0, c.key))
+	}
+	load := asm.LoadMapPtr(asm.R1, 0).WithReference("hits")
+	if m != nil {
+		load = asm.LoadMapPtr(asm.R1, m.FD())
 	}
 	return append(ins,
 		asm.StoreMem(asm.RFP, -4, asm.R0, asm.Word),
-		asm.LoadMapPtr(asm.R1, m.FD()),
+		load,
 		asm.Mov.Reg(asm.R2, asm.RFP),
 		asm.Add.Imm(asm.R2, -4),
 		asm.FnMapLookupElem.Call(),

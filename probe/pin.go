@@ -41,18 +41,25 @@ func (l *Link) Pin(dir string) error {
 }
 
 // Unpin removes a directory that Pin made, and with it, unless a Link still
-// holds them, the attachments.
+// holds them, the attachments: they are gone when it returns.
 func Unpin(dir string) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return fmt.Errorf("unpin: %w", err)
 	}
+	// The kernel frees a link at its leisure when its file goes, and at once
+	// when its last descriptor does (bpf_link_put_direct, kernel/bpf/syscall.c).
+	last := &Link{}
 	for _, d := range entries {
-		if err := os.Remove(filepath.Join(dir, d.Name())); err != nil {
-			return fmt.Errorf("unpin: %w", err)
+		name := filepath.Join(dir, d.Name())
+		if h, err := openPinnedLink(name); err == nil {
+			last.held = append(last.held, h)
+		}
+		if err := os.Remove(name); err != nil {
+			return errors.Join(fmt.Errorf("unpin: %w", err), last.Close())
 		}
 	}
-	if err := os.Remove(dir); err != nil {
+	if err := errors.Join(os.Remove(dir), last.Close()); err != nil {
 		return fmt.Errorf("unpin: %w", err)
 	}
 	return nil

@@ -1,0 +1,337 @@
+package probe
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+	"github.com/cilium/ebpf/btf"
+
+	"github.com/borescope/borescope/internal/feature"
+	"github.com/borescope/borescope/internal/testenv"
+)
+
+// deploySpec is version v of a program: it counts its events under its number.
+func deploySpec(plan *Plan, v int) *ebpf.CollectionSpec {
+	spec := userSpec(plan, counting{value: -1, key: int32(v)}, nil)
+	spec.Maps["hits"] = &ebpf.MapSpec{Name: "hits", Type: ebpf.Array, KeySize: 4, ValueSize: 16, MaxEntries: 256}
+	return spec
+}
+
+func deployDir(t *testing.T, name string) string {
+	t.Helper()
+	testenv.Need(t, testenv.Root, testenv.Uprobes, testenv.BPFFS, testenv.Feature(feature.PerfLink))
+	dir := fmt.Sprintf("/sys/fs/bpf/probe_%s_%d", name, os.Getpid())
+	t.Cleanup(func() {
+		if _, err := os.Stat(dir); err != nil {
+			return
+		}
+		if err := RemoveDeployment(dir); err != nil {
+			t.Error(err)
+		}
+		if _, err := os.Stat(dir); err == nil {
+			t.Error("the directory is still there")
+		}
+	})
+	return dir
+}
+
+// TestDeployChild is a process of TestDeployUpgrades: version BORESCOPE_VERSION
+// of the program.
+func TestDeployChild(t *testing.T) {
+	dir, version := os.Getenv("BORESCOPE_DEPLOY"), os.Getenv("BORESCOPE_VERSION")
+	if dir == "" {
+		return // it is of use to its parent only
+	}
+	v, err := strconv.Atoi(version)
+	if err != nil {
+		t.Fatal(err)
+	}
+	plan := mustResolve(t, nil, "uprobe:"+targetPath()+":add")
+	d, err := Deploy(dir, plan, deploySpec(plan, v), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	if !d.Adopted() {
+		t.Error("not adopted")
+	}
+}
+
+// TestDeployUpgrades: 20 processes, each with another version of the program,
+// take over from the one before under load, and every event is counted once.
+func TestDeployUpgrades(t *testing.T) {
+	dir := deployDir(t, "upgrades")
+	plan := mustResolve(t, nil, "uprobe:"+targetPath()+":add")
+	d, err := Deploy(dir, plan, deploySpec(plan, 0), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	if d.Adopted() {
+		t.Error("adopted what was not there")
+	}
+	hits := &counter{m: d.Map("hits")}
+
+	w := startTarget(t)
+	var stop atomic.Bool
+	runs := make(chan uint64)
+	go func() {
+		n := uint64(0)
+		for !stop.Load() {
+			w.run()
+			n++
+		}
+		runs <- n
+	}()
+	const upgrades = 20
+	for v := 1; v <= upgrades; v++ {
+		cmd := exec.Command("/proc/self/exe", "-test.run=^TestDeployChild$")
+		cmd.Env = append(os.Environ(), "BORESCOPE_DEPLOY="+dir, "BORESCOPE_VERSION="+strconv.Itoa(v))
+		if out, err := cmd.CombinedOutput(); err != nil {
+			stop.Store(true)
+			<-runs
+			t.Fatalf("version %d: %v\n%s", v, err, out)
+		}
+		for hits.read(t, v).Count == 0 { // it is at work, without its process
+			time.Sleep(time.Millisecond)
+		}
+	}
+	stop.Store(true)
+	want := times * <-runs
+	sum := uint64(0)
+	for v := range upgrades + 1 {
+		n := hits.read(t, v).Count
+		if n == 0 {
+			t.Errorf("version %d counted nothing", v)
+		}
+		sum += n
+	}
+	if sum != want {
+		t.Errorf("%d events counted, %d happened", sum, want)
+	}
+	t.Logf("%d events, %d versions", sum, upgrades+1)
+}
+
+// TestDeployRemoved: the probes end with their directory.
+func TestDeployRemoved(t *testing.T) {
+	dir := deployDir(t, "removed")
+	w := startTarget(t)
+	plan := mustResolve(t, nil, "uprobe:"+targetPath()+":add")
+	d, err := Deploy(dir, plan, deploySpec(plan, 0), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	hits := &counter{m: d.Map("hits")}
+	l, err := d.Link()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ids := linkIDs(t, l)
+	l.Close()
+	w.run()
+	expectTally(t, hits.read(t, 0), tally{Count: times})
+	if err := RemoveDeployment(dir); err != nil {
+		t.Fatal(err)
+	}
+	for _, id := range ids {
+		expectGone(t, id)
+	}
+	w.run()
+	expectTally(t, hits.read(t, 0), tally{Count: times})
+	if err := RemoveDeployment(dir); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("removing it again: %v", err)
+	}
+}
+
+// TestDeployIncompatible: what differs is named, and what is deployed goes on.
+func TestDeployIncompatible(t *testing.T) {
+	dir := deployDir(t, "incompatible")
+	w := startTarget(t)
+	plan := mustResolve(t, nil, "uprobe:"+targetPath()+":add")
+	u64 := &btf.Int{Name: "u64", Size: 8}
+	pair := func(second string) btf.Type {
+		return &btf.Struct{Name: "tally", Size: 16, Members: []btf.Member{{Name: "count", Type: u64}, {Name: second, Type: u64, Offset: 64}}}
+	}
+	typed := func(spec *ebpf.CollectionSpec, second string) *ebpf.CollectionSpec {
+		spec.Maps["hits"].Key, spec.Maps["hits"].Value = &btf.Int{Name: "u32", Size: 4}, pair(second)
+		return spec
+	}
+	o := &DeployOptions{Layouts: map[string]string{"hits": "v1"}}
+	d, err := Deploy(dir, plan, typed(deploySpec(plan, 0), "sum"), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	other := mustResolve(t, nil, "uprobe:"+targetPath()+":helper_one")
+	for name, c := range map[string]struct {
+		plan   *Plan
+		o      *DeployOptions
+		change func(*ebpf.CollectionSpec)
+		want   string
+	}{
+		"place":  {other, o, func(*ebpf.CollectionSpec) {}, "the plan is another one: - program add_0"},
+		"size":   {plan, o, func(s *ebpf.CollectionSpec) { s.Maps["hits"].ValueSize = 24 }, "map hits: size of the values: 16 there, 24 here"},
+		"type":   {plan, o, func(s *ebpf.CollectionSpec) { s.Maps["hits"].Type = ebpf.Hash }, "map hits: type: Array there, Hash here"},
+		"fields": {plan, o, func(s *ebpf.CollectionSpec) { typed(s, "total") }, "map hits: values: struct tally {0: unsigned 64 count, 64: unsigned 64 sum} there, struct tally {0: unsigned 64 count, 64: unsigned 64 total} here"},
+		"layout": {plan, nil, func(s *ebpf.CollectionSpec) {}, "map hits: layout: v1 there, not said here"},
+	} {
+		spec := typed(deploySpec(c.plan, 1), "sum")
+		c.change(spec)
+		again, err := Deploy(dir, c.plan, spec, c.o)
+		if !errors.Is(err, ErrIncompatible) || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v\nwant %s", name, err, c.want)
+		}
+		again.Close()
+	}
+	bad := typed(deploySpec(plan, 1), "sum")
+	bad.Programs[plan.Programs[0].Name].Instructions = asm.Instructions{asm.Return()} // R0 is not set
+	var verdict *ebpf.VerifierError
+	if _, err := Deploy(dir, plan, bad, o); !errors.As(err, &verdict) {
+		t.Errorf("a program that the verifier refuses: %v", err)
+	}
+	w.run()
+	expectTally(t, (&counter{m: d.Map("hits")}).read(t, 0), tally{Count: times})
+}
+
+// TestDeployMaps: versions may add maps and drop them; a half-made deployment
+// is made again.
+func TestDeployMaps(t *testing.T) {
+	dir := deployDir(t, "maps")
+	plan := mustResolve(t, nil, "uprobe:"+targetPath()+":add")
+	with := func(names ...string) *ebpf.CollectionSpec {
+		spec := deploySpec(plan, 0)
+		for _, n := range names {
+			spec.Maps[n] = &ebpf.MapSpec{Name: "x", Type: ebpf.Array, KeySize: 4, ValueSize: 8, MaxEntries: 1}
+		}
+		spec.Maps["const"] = &ebpf.MapSpec{
+			Name: "const", Type: ebpf.Array, KeySize: 4, ValueSize: 8, MaxEntries: 1,
+			Contents: []ebpf.MapKV{{Key: uint32(0), Value: uint64(len(names))}},
+		}
+		return spec
+	}
+	if err := os.Mkdir(dir, 0o700); err != nil { // by a process that was killed
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(dir+"/maps", 0o700); err != nil {
+		t.Fatal(err)
+	}
+	var value uint64
+	for i, names := range [][]string{{".a"}, {".a", "b"}, {"b"}} {
+		d, err := Deploy(dir, plan, with(names...), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d.Adopted() != (i > 0) {
+			t.Errorf("step %d: adopted %v", i, d.Adopted())
+		}
+		if err := d.Map(names[0]).Lookup(uint32(0), &value); err != nil || i < 2 && value != uint64(i) || i == 2 && value != 77 {
+			t.Errorf("step %d: %s holds %d, %v", i, names[0], value, err)
+		}
+		if err := d.Map(names[0]).Put(uint32(0), uint64(i+1)); err != nil {
+			t.Fatal(err)
+		}
+		if i == 1 {
+			if err := d.Map("b").Put(uint32(0), uint64(77)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := d.Map("const").Lookup(uint32(0), &value); err != nil || value != uint64(len(names)) {
+			t.Errorf("step %d: the constant is %d, %v", i, value, err)
+		}
+		_, gone := os.Stat(mapPath(dir, ".a"))
+		if (gone != nil) != (i == 2) {
+			t.Errorf("step %d: .a: %v", i, gone)
+		}
+		d.Close()
+	}
+}
+
+// TestDeployRefuses: what can't be deployed leaves nothing behind.
+func TestDeployRefuses(t *testing.T) {
+	dir := deployDir(t, "refuses")
+	for _, target := range []string{"begin", "iter:task", "socket:lo"} {
+		plan := mustResolve(t, nil, target)
+		if _, err := Deploy(dir, plan, deploySpec(plan, 0), nil); !errors.Is(err, errors.ErrUnsupported) {
+			t.Errorf("%s: %v", target, err)
+		}
+	}
+	plan := mustResolve(t, nil, "uprobe:"+targetPath()+":add")
+	if _, err := Deploy("/proc/self/nosuch/dir", plan, deploySpec(plan, 0), nil); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a directory that can't be: %v", err)
+	}
+	elsewhere := t.TempDir() + "/d"
+	if _, err := Deploy(elsewhere, plan, deploySpec(plan, 0), nil); err == nil {
+		t.Error("deployed to a file system that is none of BPF's")
+	}
+	if _, err := os.Stat(elsewhere); err == nil {
+		t.Error("a failed deployment leaves its directory")
+	}
+}
+
+// TestUpdate: which links take another program: iterators. The error of the
+// others says what to do.
+func TestUpdate(t *testing.T) {
+	testenv.Need(t, testenv.Root, testenv.Tracefs)
+	for _, c := range []struct {
+		target string
+		needs  []testenv.Requirement
+	}{
+		{"iter:bpf_map", []testenv.Requirement{testenv.Feature(feature.Iter)}},
+		{"uprobe:" + targetPath() + ":add", []testenv.Requirement{testenv.Uprobes}},
+		{"uprobe:" + targetPath() + ":helper_*", []testenv.Requirement{testenv.Uprobes}},
+		{"tracepoint:syscalls:sys_enter_write", nil},
+		{"rawtracepoint:sys_enter", nil},
+		{"profile:hz:49", []testenv.Requirement{testenv.Perf}},
+		{"kprobe:ksys_write", []testenv.Requirement{testenv.Kprobes}},
+		{"kprobe:ksys_write,kprobe:ksys_read", []testenv.Requirement{testenv.KprobeMulti}},
+		{"fentry:ksys_write", []testenv.Requirement{testenv.Fentry}},
+	} {
+		t.Run(strings.ReplaceAll(c.target, "/", "_"), func(t *testing.T) {
+			testenv.Need(t, c.needs...)
+			plan := mustResolve(t, nil, c.target)
+			count := counting{value: -1}
+			iter := plan.Programs[0].Method == MethodIter
+			_, l := attachCounter(t, plan, count)
+			count.key = 1
+			next := loadCounter(t, plan, count)
+			err := l.Update(next.progs)
+			if !iter {
+				if !errors.Is(err, errors.ErrUnsupported) || !strings.Contains(err.Error(), "attach the new program") {
+					t.Errorf("%v", err)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			r, err := l.OpenIter()
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer r.Close()
+			if _, err := r.Read(make([]byte, 8)); err != nil && !strings.Contains(err.Error(), "EOF") {
+				t.Fatal(err)
+			}
+			if next.read(t, 1).Count == 0 {
+				t.Error("the new program has not run")
+			}
+			if err := l.Update(map[string]*ebpf.Program{"nosuch": nil}); err == nil {
+				t.Error("a program that the link does not have")
+			}
+			l.Close()
+			if err := l.Update(next.progs); !errors.Is(err, os.ErrClosed) {
+				t.Errorf("after Close: %v", err)
+			}
+		})
+	}
+}
