@@ -2,8 +2,12 @@ package collect
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/cilium/ebpf/asm"
+	"github.com/cilium/ebpf/btf"
+
+	"github.com/borescope/borescope/probe"
 )
 
 // Flags of bpf_map_update_elem, include/uapi/linux/bpf.h.
@@ -15,6 +19,7 @@ const (
 // builder collects instructions; a label names the next one added.
 type builder struct {
 	insns   asm.Instructions
+	key     int16 // where in the scratch slot the key lies that is being built
 	pending string
 	labels  int
 }
@@ -63,18 +68,63 @@ func (b *builder) lookupIndex(name string, index int32) {
 	b.lookup(name, asm.RFP, slotIndex)
 }
 
-// update stores the value in slotValue under the key at base+off: R0 is 0, or
-// a negative errno.
-func (b *builder) update(name string, base asm.Register, off, flags int32) {
+// update stores the value at from+at under the key at base+off: R0 is 0, or a
+// negative errno.
+func (b *builder) update(name string, base asm.Register, off int32, from asm.Register, at, flags int32) {
 	b.loadMap(asm.R1, name)
 	b.add(
 		asm.Mov.Reg(asm.R2, base),
 		asm.Add.Imm(asm.R2, off),
-		asm.Mov.Reg(asm.R3, asm.RFP),
-		asm.Add.Imm(asm.R3, slotValue),
+		asm.Mov.Reg(asm.R3, from),
+		asm.Add.Imm(asm.R3, at),
 		asm.Mov.Imm(asm.R4, flags),
 		asm.FnMapUpdateElem.Call(),
 	)
+}
+
+// remove deletes the key at base+off.
+func (b *builder) remove(name string, base asm.Register, off int32) {
+	b.loadMap(asm.R1, name)
+	b.add(
+		asm.Mov.Reg(asm.R2, base),
+		asm.Add.Imm(asm.R2, off),
+		asm.FnMapDeleteElem.Call(),
+	)
+}
+
+// move copies size bytes, a multiple of 8, from one place to another. It changes R1.
+func (b *builder) move(to asm.Register, toOff int16, from asm.Register, fromOff int16, size int) {
+	for i := int16(0); i < int16(size); i += 8 {
+		b.add(
+			asm.LoadMem(asm.R1, from, fromOff+i, asm.DWord),
+			asm.StoreMem(to, toOff+i, asm.R1, asm.DWord),
+		)
+	}
+}
+
+// loadField loads a field of the event's context, extended to 64 bits by its
+// type. It changes nothing but r.
+func (b *builder) loadField(r asm.Register, p *probe.Program, name string) error {
+	i := slices.IndexFunc(p.Fields, func(a probe.Arg) bool { return a.Name == name })
+	if i < 0 {
+		have := make([]string, len(p.Fields))
+		for i := range p.Fields {
+			have[i] = p.Fields[i].Name
+		}
+		return fmt.Errorf("collect: %v has no field %q: it has %q", p.Sites[0].Target, name, have)
+	}
+	a := &p.Fields[i]
+	sizes := map[int]asm.Size{1: asm.Byte, 2: asm.Half, 4: asm.Word, 8: asm.DWord}
+	size, ok := sizes[a.Loc.Size]
+	if a.Loc.Kind != probe.LocationContext || a.Loc.Reason != "" || !ok {
+		return fmt.Errorf("collect: field %q of %v is not a number that can be read: %v", name, p.Sites[0].Target, a.Loc)
+	}
+	b.add(asm.LoadMem(r, regCtx, int16(a.Loc.Offset), size))
+	if t, ok := btf.UnderlyingType(a.Type).(*btf.Int); ok && t.Encoding == btf.Signed && size != asm.DWord {
+		bits := int32(64 - 8*a.Loc.Size)
+		b.add(asm.LSh.Imm(r, bits), asm.ArSh.Imm(r, bits))
+	}
+	return nil
 }
 
 // count adds one to a counter of this CPU. The add is atomic because an

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"sync"
 
 	"github.com/cilium/ebpf"
 
@@ -34,6 +35,11 @@ type Options struct {
 	// room for; 0 is 16,384, which takes about 12 MiB of kernel memory. What
 	// finds no room is counted in Stats.
 	MaxStacks int
+	// Value names a field of the targets that is added up besides the number of
+	// events, in Sample.Value: "sample_period" of a perf event, which is how many
+	// events the sample stands for (nanoseconds, page faults, cycles), or a number
+	// in a tracepoint's record, as "bytes_alloc" of kmem:kmalloc.
+	Value string
 	// Env is what the targets are resolved against; nil is this machine.
 	Env *probe.Env
 }
@@ -50,8 +56,11 @@ type Collector struct {
 	filter *filter
 	spec   *ebpf.CollectionSpec
 	coll   *ebpf.Collection
-	link   *probe.Link
 	ring   *mapx.Ring
+
+	mu     sync.Mutex
+	link   *probe.Link // guarded by mu, nil after Detach
+	missed uint64      // guarded by mu: events that earlier links missed
 
 	// From LoadWalker to Detach:
 	walker *ebpf.Collection
@@ -61,7 +70,11 @@ type Collector struct {
 
 // handles are what live and replayed collectors have in common.
 type handles struct {
-	counts   mapx.Table[Key, uint64]
+	// One of the two, the other is nil: the first where events are counted and
+	// nothing is added up.
+	counts mapx.Table[Key, uint64]
+	totals mapx.Table[WaitKey, Total]
+
 	segments mapx.Table[Segment, uint64]
 	counters mapx.Table[uint32, []uint64]
 	first    mapx.Source
@@ -69,7 +82,8 @@ type handles struct {
 
 // Stats says what was counted and what was lost.
 type Stats struct {
-	// Samples is the number of samples that passed the filters.
+	// Samples is the number of samples that passed the filters: events, or waits
+	// that ended.
 	Samples uint64
 	// LostFull were not counted because there was no room for another key.
 	LostFull uint64
@@ -82,10 +96,21 @@ type Stats struct {
 	// Unannounced are processes that Processes did not report, because its
 	// ring was full.
 	Unannounced uint64
+	// LostWaits were not counted because there was no room for another thread
+	// that waits; these are not part of Samples.
+	LostWaits uint64
+	// Unwoken are waits that Wakeups does not count because their waker was not
+	// seen: it was faster on its CPU than the sleeper on its own, or woke it
+	// while another BPF program ran there. These are not part of Samples.
+	Unwoken uint64
+	// Missed are events that the kernel gave to no program, most often because
+	// another BPF program, or a call that reads a BPF map, was interrupted on the
+	// CPU. Kernels before 6.7 do not count them, and recordings have 0.
+	Missed uint64
 }
 
-// Lost is the number of samples that are in no count.
-func (s Stats) Lost() uint64 { return s.LostFull + s.LostNested }
+// Lost is the number of samples that are in no count, but for those missed.
+func (s Stats) Lost() uint64 { return s.LostFull + s.LostNested + s.LostWaits + s.Unwoken }
 
 // Attach resolves the targets, loads a program for each kind among them, and
 // starts to collect. The caller closes the Collector.
@@ -96,9 +121,14 @@ func Attach(targets []probe.Target, o *Options) (*Collector, error) {
 	if o == nil {
 		o = new(Options)
 	}
-	if err := o.check(); err != nil {
+	f, err := o.filter()
+	if err != nil {
 		return nil, fmt.Errorf("collect: %w", err)
 	}
+	return attach(targets, o, f)
+}
+
+func attach(targets []probe.Target, o *Options, f *filter) (*Collector, error) {
 	env := o.Env
 	if env == nil {
 		env = probe.NewEnv(nil)
@@ -107,32 +137,41 @@ func Attach(targets []probe.Target, o *Options) (*Collector, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Collector{plan: plan}
+	c := &Collector{plan: plan, filter: f}
 	if err := c.load(o); err != nil {
 		return nil, errors.Join(err, c.Close())
 	}
 	if err := c.open(); err != nil {
 		return nil, errors.Join(err, c.Close())
 	}
-	if c.link, err = plan.Attach(c.coll.Programs, nil); err != nil {
+	link, err := plan.Attach(c.coll.Programs, nil)
+	if err != nil {
 		return nil, errors.Join(err, c.Close())
 	}
-	return c, nil
+	return c, c.replaceLink(link)
 }
 
-func (o *Options) check() error {
+// filter checks the options and says what the programs filter.
+func (o *Options) filter() (*filter, error) {
 	switch {
 	case o.NoKernel && o.NoUser:
-		return errors.New("neither kernel nor user stacks are asked for")
+		return nil, errors.New("neither kernel nor user stacks are asked for")
 	case o.MaxStacks < 0 || int64(o.MaxStacks) > math.MaxInt32:
-		return fmt.Errorf("MaxStacks %d is out of range", o.MaxStacks)
+		return nil, fmt.Errorf("MaxStacks %d is out of range", o.MaxStacks)
 	}
 	for _, pid := range o.PIDs {
 		if pid <= 0 {
-			return fmt.Errorf("process id %d is not positive", pid)
+			return nil, fmt.Errorf("process id %d is not positive", pid)
 		}
 	}
-	return nil
+	f := &filter{
+		noKernel: o.NoKernel, noUser: o.NoUser, idle: o.Idle,
+		perThread: o.PerThread, pids: len(o.PIDs) > 0, comm: o.Comm, value: o.Value,
+	}
+	if !o.Self {
+		f.self = uint32(os.Getpid())
+	}
+	return f, nil
 }
 
 // load creates the maps and loads a program for each of the plan's.
@@ -142,24 +181,19 @@ func (c *Collector) load(o *Options) error {
 		maxStacks = defaultMaxStacks
 	}
 	spec := &ebpf.CollectionSpec{
-		Maps:     mapSpecs(uint32(maxStacks)),
+		Maps:     c.filter.mapSpecs(uint32(maxStacks)),
 		Programs: make(map[string]*ebpf.ProgramSpec),
 	}
 	c.spec = spec
-	f := &filter{
-		noKernel: o.NoKernel, noUser: o.NoUser, idle: o.Idle,
-		perThread: o.PerThread, pids: len(o.PIDs) > 0, comm: o.Comm,
-	}
-	c.filter = f
-	if !o.Self {
-		f.self = uint32(os.Getpid())
-	}
-	if f.pids {
+	if c.filter.pids {
 		spec.Maps[mapPIDs] = pidsSpec(len(o.PIDs))
 	}
 	for i := range c.plan.Programs {
 		p := c.plan.ProgramSpec(i)
-		p.Instructions = f.program(i, false)
+		var err error
+		if p.Instructions, err = c.filter.program(&c.plan.Programs[i], i, false); err != nil {
+			return err
+		}
 		p.License = license
 		spec.Programs[c.plan.Programs[i].Name] = p
 	}
@@ -192,10 +226,6 @@ func refusal(err error) error {
 
 // open makes typed readers of the maps.
 func (c *Collector) open() error {
-	counts, err := mapx.New[Key, uint64](c.coll.Maps[mapCounts])
-	if err != nil {
-		return err
-	}
 	segments, err := mapx.New[Segment, uint64](c.coll.Maps[mapSegments])
 	if err != nil {
 		return err
@@ -210,8 +240,13 @@ func (c *Collector) open() error {
 	if err != nil {
 		return err
 	}
-	c.handles = handles{counts, segments, counters, c.ring}
-	return nil
+	c.handles = handles{segments: segments, counters: counters, first: c.ring}
+	if c.filter.sums() {
+		c.totals, err = mapx.New[WaitKey, Total](c.coll.Maps[mapTotals])
+	} else {
+		c.counts, err = mapx.New[Key, uint64](c.coll.Maps[mapCounts])
+	}
+	return err
 }
 
 // Plan returns how the targets were attached. It is nil for a replay.
@@ -220,7 +255,7 @@ func (c *Collector) Plan() *probe.Plan { return c.plan }
 // Samples returns what has been counted so far, in a fixed order.
 func (c *Collector) Samples() ([]Sample, error) {
 	// The counts first: every stack that they name is then among the segments.
-	counts, err := c.counts.Snapshot()
+	totals, err := c.read()
 	if err != nil {
 		return nil, fmt.Errorf("collect: read counts: %w", err)
 	}
@@ -228,7 +263,22 @@ func (c *Collector) Samples() ([]Sample, error) {
 	if err != nil {
 		return nil, fmt.Errorf("collect: read stacks: %w", err)
 	}
-	return samples(counts, segments), nil
+	return samples(totals, segments), nil
+}
+
+// read reads the table of totals, or that of counts as if it were one.
+func (h *handles) read() ([]mapx.Entry[WaitKey, Total], error) {
+	if h.totals != nil {
+		snap, err := h.totals.Snapshot()
+		return snap.Entries, err
+	}
+	snap, err := h.counts.Snapshot()
+	out := make([]mapx.Entry[WaitKey, Total], len(snap.Entries))
+	for i, e := range snap.Entries {
+		out[i].Key.Task = e.Key
+		out[i].Value = Total{Count: e.Value, Sum: int64(e.Value)}
+	}
+	return out, err
 }
 
 // Stats returns what was counted and lost so far.
@@ -245,12 +295,19 @@ func (c *Collector) Stats() (Stats, error) {
 			}
 		}
 	}
+	missed, err := c.missedEvents()
+	if err != nil {
+		return Stats{}, fmt.Errorf("collect: %w", err)
+	}
 	return Stats{
+		Missed:      missed,
 		Samples:     total[counterSamples],
 		LostFull:    total[counterFull],
 		LostNested:  total[counterNested],
 		CutShort:    total[counterSegments],
 		Unannounced: total[counterRing],
+		LostWaits:   total[counterWaits],
+		Unwoken:     total[counterUnwoken],
 	}, nil
 }
 
@@ -263,15 +320,40 @@ func (c *Collector) Processes() mapx.Source { return c.first }
 // Detach stops collecting, and frees what only collecting needs. What was
 // counted can still be read.
 func (c *Collector) Detach() error {
-	if c == nil || c.link == nil {
+	if c == nil {
 		return nil
 	}
-	err := c.link.Close()
+	err := c.replaceLink(nil)
 	if c.walker != nil {
 		c.walker.Close()
 	}
-	c.tables, c.cfi = nil, nil
+	c.walker, c.tables, c.cfi = nil, nil, nil
 	return err
+}
+
+// replaceLink detaches what is attached, and keeps what it missed.
+func (c *Collector) replaceLink(next *probe.Link) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	old := c.link
+	c.link = next
+	if old == nil {
+		return nil
+	}
+	n, err := old.Missed()
+	c.missed += n
+	return errors.Join(err, old.Close())
+}
+
+// missedEvents counts what all links missed.
+func (c *Collector) missedEvents() (uint64, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.link == nil {
+		return c.missed, nil
+	}
+	n, err := c.link.Missed()
+	return c.missed + n, err
 }
 
 // Close stops collecting and frees the maps. Readers of Processes get

@@ -15,6 +15,16 @@
 // so every count belongs to exactly one pair of stacks. What could not be
 // counted is in Stats.
 //
+// AttachWaits collects time instead of events: off the CPU by the stacks with
+// which threads left it, until a wakeup by the stacks of whoever did it, or
+// by both joined.
+//
+//	c, err := collect.AttachWaits(collect.OffWake, &collect.WaitOptions{Min: time.Millisecond})
+//
+// Options.Value adds up a field of the event: bytes allocated, or the period of
+// a perf event, so that page faults, cycles and instructions by stack come out in
+// their own unit.
+//
 // User stacks are walked by the kernel along frame pointers, which most
 // programs were built without. LoadWalker has them walked by call frame
 // information instead, in BPF, for the processes given to AddProcess.

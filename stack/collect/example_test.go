@@ -2,7 +2,9 @@ package collect_test
 
 import (
 	"fmt"
+	"time"
 
+	"github.com/borescope/borescope/pmc"
 	"github.com/borescope/borescope/probe"
 	"github.com/borescope/borescope/stack/collect"
 )
@@ -18,4 +20,79 @@ func ExampleAttach() {
 	defer c.Close()
 	// Output:
 	// collect: neither kernel nor user stacks are asked for
+}
+
+// The cost of an instruction, by stack: two hardware events are sampled, each by
+// its own period, and a sample's Program says which of them it is of.
+func ExampleAttach_value() {
+	cycles, err := pmc.ParseEvent("cycles", nil)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	instructions, err := pmc.ParseEvent("instructions", nil)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	c, err := collect.Attach([]probe.Target{
+		probe.Perf{Event: cycles, Period: 1_000_000},
+		probe.Perf{Event: instructions, Period: 1_000_000},
+	}, &collect.Options{Value: "sample_period", NoKernel: true})
+	if err != nil {
+		fmt.Println(err) // needs privileges, and a PMU
+		return
+	}
+	defer c.Close()
+	time.Sleep(10 * time.Second)
+	samples, err := c.Samples()
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	type counts struct{ cycles, instructions int64 }
+	byLeaf := make(map[uint64]*counts)
+	for _, s := range samples {
+		if len(s.User.Frames) == 0 {
+			continue
+		}
+		leaf := s.User.Frames[0].PC
+		if byLeaf[leaf] == nil {
+			byLeaf[leaf] = new(counts)
+		}
+		if c.Plan().Programs[s.Program].Group == 0 {
+			byLeaf[leaf].cycles += s.Value
+		} else {
+			byLeaf[leaf].instructions += s.Value
+		}
+	}
+	for pc, n := range byLeaf {
+		fmt.Printf("%#x: %.2f cycles per instruction\n", pc, float64(n.cycles)/float64(n.instructions))
+	}
+}
+
+// What was waited for, for how long, and who ended it. The stacks are named by
+// package symbol, as in examples/profile.
+func ExampleAttachWaits() {
+	c, err := collect.AttachWaits(collect.OffWake, &collect.WaitOptions{
+		Min:    time.Millisecond,
+		States: collect.Interruptible | collect.Uninterruptible,
+	})
+	if err != nil {
+		fmt.Println(err) // needs privileges
+		return
+	}
+	defer c.Close()
+	time.Sleep(10 * time.Second)
+	samples, err := c.Samples()
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	for _, s := range samples {
+		if s.Waker != nil {
+			fmt.Printf("%s waited %d times, %v together, for %s\n",
+				s.Comm, s.Count, time.Duration(s.Value), s.Waker.Comm)
+		}
+	}
 }

@@ -49,6 +49,18 @@ type Key struct {
 	UserEnd uint32
 }
 
+// WaitKey identifies what is added up where there is more than a number of
+// events: a sleeper and whoever woke it, each as far as the collector's kind
+// knows them, or an event's task alone.
+type WaitKey struct{ Task, Waker Key }
+
+// Total is what is added up under a WaitKey: the number of events or waits, and
+// the sum of their values. The kernel adds to them one after the other.
+type Total struct {
+	Count uint64
+	Sum   int64
+}
+
 const (
 	keyKernel  = 0
 	keyUser    = 8
@@ -64,13 +76,23 @@ const (
 
 	segmentSize = 8 + 8*segmentPCs
 
+	totalSize = 16
+
+	// What is known of a thread that is off its CPU: since when, and a WaitKey.
+	waitStart = 0
+	waitTask  = 8
+	waitWaker = waitTask + keySize
+	waitSize  = waitWaker + keySize
+
 	// A scratch slot: the counter it is claimed by, the last id it gave out,
-	// the key being built, zeros, then the state of package stack's walker, which
+	// the wait being built, whose first key an event's is, zeros, then the state of package stack's walker, which
 	// ends with the stack's addresses. The helper's stack lies in the same place.
 	scratchClaims = 0
 	scratchLastID = 8
-	scratchKey    = 16
-	scratchZeros  = scratchKey + keySize
+	scratchWait   = 16
+	scratchKey    = scratchWait + waitTask
+	scratchWaker  = scratchWait + waitWaker
+	scratchZeros  = scratchWait + waitSize
 	scratchState  = scratchZeros + 8*segmentPCs
 	// scratchSlots bounds how deep one CPU's samples may nest: task, soft
 	// interrupt, interrupt, NMI.
@@ -96,5 +118,7 @@ const (
 	counterNested          // lost: all scratch slots of a CPU in use
 	counterSegments        // stacks cut short: no room for another segment
 	counterRing            // first sights of a process that were not sent
+	counterWaits           // lost: no room for another thread that is off its CPU
+	counterUnwoken         // waits whose waker was not seen
 	numCounters
 )

@@ -9,6 +9,8 @@ import (
 func TestLayout(t *testing.T) {
 	var k Key
 	var s Segment
+	var w WaitKey
+	var total Total
 	for _, c := range []struct {
 		name      string
 		got, want uintptr
@@ -21,6 +23,10 @@ func TestLayout(t *testing.T) {
 		{"Key.Program", unsafe.Offsetof(k.Program), keyProgram},
 		{"Key.UserEnd", unsafe.Offsetof(k.UserEnd), keyUserEnd},
 		{"Key", unsafe.Sizeof(k), keySize},
+		{"WaitKey.Waker", unsafe.Offsetof(w.Waker), waitWaker - waitTask},
+		{"WaitKey", unsafe.Sizeof(w), waitSize - waitTask},
+		{"Total.Sum", unsafe.Offsetof(total.Sum), 8},
+		{"Total", unsafe.Sizeof(total), totalSize},
 		{"Segment", unsafe.Sizeof(s), segmentSize},
 	} {
 		if c.got != c.want {

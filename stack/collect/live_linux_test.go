@@ -8,12 +8,16 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/borescope/borescope/internal/testenv"
 	"github.com/borescope/borescope/mapx"
+	"github.com/borescope/borescope/pmc"
 	"github.com/borescope/borescope/probe"
 	"github.com/borescope/borescope/stack"
 	"github.com/borescope/borescope/stack/collect"
@@ -217,18 +221,23 @@ func TestKprobe(t *testing.T) {
 // Without room for the stacks, what is lost is counted.
 func TestLossIsCounted(t *testing.T) {
 	testenv.Need(t, testenv.Root, testenv.Perf)
-	c := attach(t, probe.Perf{Freq: 4999}, &collect.Options{MaxStacks: 1, Idle: true, Self: true})
+	clock, err := pmc.ParseEvent("cpu-clock", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// By period: kernel.perf_event_max_sample_rate, which bounds frequencies,
+	// falls on slow machines.
+	c := attach(t, probe.Perf{Event: clock, Period: 200_000}, &collect.Options{MaxStacks: 1, Idle: true, Self: true})
 	defer c.Close()
-	stop := time.After(300 * time.Millisecond)
-	for busy := true; busy; {
-		select {
-		case <-stop:
-			busy = false
-		default:
-			for range 100 {
-				caller()
-			}
+	for lost := uint64(0); lost == 0; {
+		for range 100 {
+			caller()
 		}
+		stats, err := c.Stats()
+		if err != nil {
+			t.Fatal(err)
+		}
+		lost = stats.LostFull
 	}
 	if err := c.Detach(); err != nil {
 		t.Fatal(err)
@@ -247,6 +256,75 @@ func TestLossIsCounted(t *testing.T) {
 	}
 	if len(samples) != 1 || stats.LostFull == 0 || stats.Samples != n+stats.LostFull {
 		t.Errorf("%d keys with %d samples, stats %+v: counted + lost must be all", len(samples), n, stats)
+	}
+}
+
+// The period of a perf event is what a sample stands for.
+func TestValueOfPeriod(t *testing.T) {
+	testenv.Need(t, testenv.Root, testenv.Perf)
+	faults, err := pmc.ParseEvent("page-faults", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := attach(t, probe.Perf{Event: faults, Period: 7}, &collect.Options{Self: true, Value: "sample_period"})
+	defer c.Close()
+	const pages = 7 * 64
+	mem, err := unix.Mmap(-1, 0, pages*os.Getpagesize(), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Munmap(mem)
+	if err := unix.Madvise(mem, unix.MADV_NOHUGEPAGE); err != nil {
+		t.Logf("huge pages: %v", err)
+	}
+	for i := 0; i < len(mem); i += os.Getpagesize() {
+		mem[i] = 1
+	}
+	if err := c.Detach(); err != nil {
+		t.Fatal(err)
+	}
+	samples, err := c.Samples()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var mine int64
+	for _, s := range samples {
+		if s.Value != 7*int64(s.Count) {
+			t.Errorf("%d samples stand for %d faults, want 7 each", s.Count, s.Value)
+		}
+		if s.PID == os.Getpid() {
+			mine += s.Value
+		}
+	}
+	// One CPU's count of others' faults may end this process's last round.
+	if mine < pages/2 {
+		t.Errorf("%d page faults of this process, want about %d", mine, pages)
+	}
+}
+
+// A field of a tracepoint's record is added up; one that is not there is named.
+func TestValueOfField(t *testing.T) {
+	testenv.Need(t, testenv.Root, testenv.Tracefs, testenv.File("/sys/kernel/tracing/events/syscalls/sys_enter_getppid/id"))
+	target := probe.Tracepoint{Group: "syscalls", Name: "sys_enter_read"}
+	_, err := collect.Attach([]probe.Target{target}, &collect.Options{Value: "cuont"})
+	if err == nil || !strings.Contains(err.Error(), `"cuont"`) || !strings.Contains(err.Error(), `"count"`) {
+		t.Errorf("error %v, want one with the name and the fields that there are", err)
+	}
+	n := startReader(t)
+	n.waitBlocked()
+	c := attach(t, target, &collect.Options{PIDs: []int{n.pid}, PerThread: true, Value: "count"})
+	n.feed()
+	var count uint64
+	var sum int64
+	for _, s := range n.samplesOf(c) {
+		count += s.Count
+		sum += s.Value
+	}
+	if err := c.Close(); err != nil {
+		t.Error(err)
+	}
+	if count != workload+1 || sum != readSize*(workload+1) {
+		t.Errorf("%d reads of %d bytes together, want %d of %d each", count, sum, workload+1, readSize)
 	}
 }
 
@@ -328,5 +406,23 @@ func TestAttachErrors(t *testing.T) {
 		if _, err := collect.Attach([]probe.Target{probe.Perf{Freq: 99}}, o); err == nil {
 			t.Errorf("%s: no error", name)
 		}
+		if _, err := collect.AttachWaits(collect.OffCPU, &collect.WaitOptions{Options: *o}); err == nil {
+			t.Errorf("waits, %s: no error", name)
+		}
+	}
+	for name, o := range map[string]*collect.WaitOptions{
+		"value":        {Options: collect.Options{Value: "x"}},
+		"idle":         {Options: collect.Options{Idle: true}},
+		"negative":     {Min: -1},
+		"empty range":  {Min: 2, Max: 1},
+		"no state":     {States: 0x30},
+		"not a wakeup": {States: collect.Preempted},
+	} {
+		if _, err := collect.AttachWaits(collect.Wakeups, o); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+	if _, err := collect.AttachWaits(0, nil); err == nil {
+		t.Error("no kind: no error")
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
 
+	"github.com/borescope/borescope/probe"
 	"github.com/borescope/borescope/stack"
 )
 
@@ -16,6 +17,8 @@ const license = "Dual MIT/GPL"
 // Names of the maps in the collection.
 const (
 	mapCounts   = "counts"
+	mapTotals   = "totals"
+	mapWaits    = "waits"
 	mapSegments = "segments"
 	mapScratch  = "scratch"
 	mapCounters = "counters"
@@ -26,12 +29,8 @@ const (
 )
 
 // mapSpecs returns the maps of a collector with room for maxStacks stacks.
-func mapSpecs(maxStacks uint32) map[string]*ebpf.MapSpec {
-	return map[string]*ebpf.MapSpec{
-		mapCounts: {
-			Name: mapCounts, Type: ebpf.Hash,
-			KeySize: keySize, ValueSize: 8, MaxEntries: maxStacks,
-		},
+func (f *filter) mapSpecs(maxStacks uint32) map[string]*ebpf.MapSpec {
+	specs := map[string]*ebpf.MapSpec{
 		mapSegments: {
 			Name: mapSegments, Type: ebpf.Hash,
 			KeySize: segmentSize, ValueSize: 8, MaxEntries: maxStacks,
@@ -51,6 +50,24 @@ func mapSpecs(maxStacks uint32) map[string]*ebpf.MapSpec {
 		mapMode:  {Name: mapMode, Type: ebpf.Array, KeySize: 4, ValueSize: 4, MaxEntries: 1},
 		mapFirst: {Name: mapFirst, Type: ebpf.RingBuf, MaxEntries: 1 << 16},
 	}
+	if f.sums() {
+		specs[mapTotals] = &ebpf.MapSpec{
+			Name: mapTotals, Type: ebpf.Hash,
+			KeySize: 2 * keySize, ValueSize: totalSize, MaxEntries: maxStacks,
+		}
+	} else {
+		specs[mapCounts] = &ebpf.MapSpec{
+			Name: mapCounts, Type: ebpf.Hash,
+			KeySize: keySize, ValueSize: 8, MaxEntries: maxStacks,
+		}
+	}
+	if f.waits != 0 {
+		specs[mapWaits] = &ebpf.MapSpec{
+			Name: mapWaits, Type: ebpf.Hash,
+			KeySize: 4, ValueSize: waitSize, MaxEntries: maxStacks,
+		}
+	}
+	return specs
 }
 
 // pidsSpec is the map of the processes to keep.
@@ -74,6 +91,9 @@ const (
 	slotIndex = -4  // u32 key of array lookups
 	slotClaim = -8  // u32 index of the claimed scratch slot
 	slotValue = -16 // u64 value for map updates; the record of mapFirst
+	slotTask  = -20 // u32 key of mapWaits
+	slotTotal = -40 // Total to add
+	slotNow   = -48 // u64 time of the event
 )
 
 // A new segment's id: the count above the CPU above the scratch slot. It stays
@@ -91,30 +111,70 @@ type filter struct {
 	self             uint32 // this process, 0 to keep it
 	pids             bool   // only those in mapPIDs
 	comm             string
+
+	value    string // Options.Value
+	waits    Waits  // 0: events are counted
+	min, max uint64
+	states   State
 }
 
-// program returns the instructions that count the current stacks. index is the
-// program's place in its plan.
-//
-// Filter, claim a scratch slot, find both stacks' ids, count the key, release
-// the slot. With walk, the user's stack is walked by package stack's walker,
-// which the caller adds; without, by the kernel's helper. Both forms are
-// attached for a moment when one takes over from the other, and mapMode says
-// which of them counts.
-func (f *filter) program(index int, walk bool) asm.Instructions {
-	var b builder
+// sums says whether there is more to add up than the number of events.
+func (f *filter) sums() bool { return f.value != "" || f.waits != 0 }
+
+// program returns the instructions of the plan's program with this index. With
+// walk, the user's stack is walked by package stack's walker, which the caller
+// adds; without, by the kernel's helper.
+func (f *filter) program(p *probe.Program, index int, walk bool) (asm.Instructions, error) {
+	b := builder{key: scratchKey}
 	b.add(asm.Mov.Reg(regCtx, asm.R1))
 	if !f.noUser {
-		b.exitUnlessMode(walk)
+		b.returnUnlessMode(walk)
 	}
+	var err error
+	switch {
+	case f.waits == 0:
+		err = f.event(&b, p, index, walk)
+	case p.Group == groupSwitch:
+		err = f.switched(&b, p, index, walk)
+	default:
+		err = f.waking(&b, p, index, walk)
+	}
+	b.label("return")
+	b.add(asm.Mov.Imm(asm.R0, 0), asm.Return())
+	return b.insns, err
+}
+
+// event counts the current stacks: filter, claim a scratch slot, find both
+// stacks' ids, count the key, release the slot.
+func (f *filter) event(b *builder, p *probe.Program, index int, walk bool) error {
 	b.add(
 		asm.FnGetCurrentPidTgid.Call(),
 		asm.Mov.Reg(regID, asm.R0),
 	)
-	f.filterTask(&b)
+	f.filterTask(b)
 	b.claimScratch()
-	f.fillKey(&b, index)
+	f.fillKey(b, index)
+	f.filterComm(b)
 	b.count(counterSamples)
+	f.findStacks(b, walk)
+	if f.value != "" {
+		b.clearWaker()
+		if err := b.loadField(asm.R1, p, f.value); err != nil {
+			return err
+		}
+		b.setTotal(asm.R1)
+		b.addTotal(regScratch, scratchKey, "release")
+	} else {
+		b.countKey("release")
+	}
+	b.firstSight()
+	b.release()
+	b.label("exit")
+	return nil
+}
+
+// findStacks writes the ids of the current task's stacks to the key.
+func (f *filter) findStacks(b *builder, walk bool) {
 	if !f.noKernel {
 		b.askHelper(0)
 		b.stackID(keyKernel, helperFrames)
@@ -129,27 +189,21 @@ func (f *filter) program(index int, walk bool) asm.Instructions {
 		b.askHelper(bpfFUserStack)
 		b.stackID(keyUser, helperFrames)
 	}
-	b.countKey()
-	b.firstSight()
-	b.label("release")
-	b.add(asm.Mov.Imm(asm.R1, -1), asm.AddAtomic.Mem(regScratch, asm.R1, asm.DWord, scratchClaims))
-	b.label("exit")
-	b.add(asm.Mov.Imm(asm.R0, 0), asm.Return())
-	return b.insns
 }
 
-// exitUnlessMode leaves when it is the other form's turn: 0 in mapMode is the
-// helper's, 1 the walker's.
-func (b *builder) exitUnlessMode(walk bool) {
+// returnUnlessMode leaves when it is the other form's turn. Both forms, with
+// the walker and without, are attached for a moment when one takes over from the
+// other; 0 in mapMode lets the helper's count, 1 the walker's.
+func (b *builder) returnUnlessMode(walk bool) {
 	mode := int32(0)
 	if walk {
 		mode = 1
 	}
 	b.lookupIndex(mapMode, 0)
 	b.add(
-		asm.JEq.Imm(asm.R0, 0, "exit"),
+		asm.JEq.Imm(asm.R0, 0, "return"),
 		asm.LoadMem(asm.R1, asm.R0, 0, asm.Word),
-		asm.JNE.Imm(asm.R1, mode, "exit"),
+		asm.JNE.Imm(asm.R1, mode, "return"),
 	)
 }
 
@@ -200,29 +254,39 @@ func (b *builder) claimScratch() {
 	b.label("claimed")
 }
 
+// release gives the slot back. Paths that end early come here too.
+func (b *builder) release() {
+	b.label("release")
+	b.add(asm.Mov.Imm(asm.R1, -1), asm.AddAtomic.Mem(regScratch, asm.R1, asm.DWord, scratchClaims))
+}
+
 // fillKey writes the key but for the stacks.
 func (f *filter) fillKey(b *builder, index int) {
 	b.add(
 		asm.Mov.Imm(asm.R1, 0),
-		asm.StoreMem(regScratch, scratchKey+keyKernel, asm.R1, asm.DWord),
-		asm.StoreMem(regScratch, scratchKey+keyUser, asm.R1, asm.DWord),
+		asm.StoreMem(regScratch, b.key+keyKernel, asm.R1, asm.DWord),
+		asm.StoreMem(regScratch, b.key+keyUser, asm.R1, asm.DWord),
 		asm.Mov.Reg(asm.R2, regID),
 		asm.RSh.Imm(asm.R2, 32),
-		asm.StoreMem(regScratch, scratchKey+keyPID, asm.R2, asm.Word),
+		asm.StoreMem(regScratch, b.key+keyPID, asm.R2, asm.Word),
 	)
 	if f.perThread {
-		b.add(asm.StoreMem(regScratch, scratchKey+keyTID, regID, asm.Word))
+		b.add(asm.StoreMem(regScratch, b.key+keyTID, regID, asm.Word))
 	} else {
-		b.add(asm.StoreMem(regScratch, scratchKey+keyTID, asm.R1, asm.Word))
+		b.add(asm.StoreMem(regScratch, b.key+keyTID, asm.R1, asm.Word))
 	}
 	b.add(
 		asm.Mov.Imm(asm.R1, int32(index)),
-		asm.StoreMem(regScratch, scratchKey+keyProgram, asm.R1, asm.DWord), // and UserEnd
+		asm.StoreMem(regScratch, b.key+keyProgram, asm.R1, asm.DWord), // and UserEnd
 		asm.Mov.Reg(asm.R1, regScratch),
-		asm.Add.Imm(asm.R1, scratchKey+keyComm),
+		asm.Add.Imm(asm.R1, int32(b.key+keyComm)),
 		asm.Mov.Imm(asm.R2, 16),
 		asm.FnGetCurrentComm.Call(),
 	)
+}
+
+// filterComm releases the slot of a task whose name is not the wanted one.
+func (f *filter) filterComm(b *builder) {
 	if f.comm == "" {
 		return
 	}
@@ -230,7 +294,7 @@ func (f *filter) fillKey(b *builder, index int) {
 	copy(want[:15], f.comm)
 	for i := 0; i < len(want); i += 8 {
 		b.add(
-			asm.LoadMem(asm.R1, regScratch, int16(scratchKey+keyComm+i), asm.DWord),
+			asm.LoadMem(asm.R1, regScratch, b.key+keyComm+int16(i), asm.DWord),
 			asm.LoadImm(asm.R2, int64(binary.NativeEndian.Uint64(want[i:])), asm.DWord),
 			asm.JNE.Reg(asm.R1, asm.R2, "release"),
 		)
@@ -259,13 +323,13 @@ func (b *builder) walkUser() {
 		asm.LSh.Imm(asm.R0, 3),
 		asm.LoadMem(asm.R1, regScratch, int16(scratchState+walker.EndOffset()), asm.Word),
 		asm.Or.Imm(asm.R1, userWalked),
-		asm.StoreMem(regScratch, scratchKey+keyUserEnd, asm.R1, asm.Word),
+		asm.StoreMem(regScratch, b.key+keyUserEnd, asm.R1, asm.Word),
 	)
 }
 
 // stackID writes the id of the stack in the scratch slot, R0 bytes long, to the
 // key's field, or R0 itself if that is an error.
-func (b *builder) stackID(field int32, frames int) {
+func (b *builder) stackID(field int16, frames int) {
 	done, refused := b.unique("stack"), b.unique("refused")
 	b.add(
 		asm.JSLE.Imm(asm.R0, 0, refused),
@@ -289,13 +353,13 @@ func (b *builder) stackID(field int32, frames int) {
 		b.add(asm.StoreMem(regScratch, int16(at), asm.R0, asm.DWord))
 		b.segmentID(at, done)
 		b.add(
-			asm.StoreMem(regScratch, int16(scratchKey+field), asm.R0, asm.DWord),
+			asm.StoreMem(regScratch, b.key+field, asm.R0, asm.DWord),
 			asm.JLE.Imm(regTmp, int32(8*(from+segmentPCs)), done),
 		)
 	}
 	b.add(asm.Ja.Label(done))
 	b.label(refused)
-	b.add(asm.StoreMem(regScratch, int16(scratchKey+field), asm.R0, asm.DWord))
+	b.add(asm.StoreMem(regScratch, b.key+field, asm.R0, asm.DWord))
 	b.label(done)
 }
 
@@ -320,7 +384,7 @@ func (b *builder) segmentID(off int32, full string) {
 		asm.Or.Reg(asm.R0, asm.R1),
 		asm.StoreMem(asm.RFP, slotValue, asm.R0, asm.DWord),
 	)
-	b.update(mapSegments, regScratch, off, bpfNoExist)
+	b.update(mapSegments, regScratch, off, asm.RFP, slotValue, bpfNoExist)
 	b.add(
 		asm.JNE.Imm(asm.R0, 0, raced),
 		asm.LoadMem(asm.R0, asm.RFP, slotValue, asm.DWord),
@@ -336,40 +400,49 @@ func (b *builder) segmentID(off int32, full string) {
 	b.label(got)
 }
 
-// countKey adds one to the key's count.
-func (b *builder) countKey() {
-	b.lookup(mapCounts, regScratch, scratchKey)
+// countKey adds one to the key's count. Without room for it, it counts that
+// and goes to full.
+func (b *builder) countKey(full string) {
 	b.add(
-		asm.JNE.Imm(asm.R0, 0, "add"),
 		asm.Mov.Imm(asm.R1, 1),
 		asm.StoreMem(asm.RFP, slotValue, asm.R1, asm.DWord),
 	)
-	b.update(mapCounts, regScratch, scratchKey, bpfNoExist)
-	b.add(asm.JEq.Imm(asm.R0, 0, "counted"))
+	b.accumulate(mapCounts, regScratch, scratchKey, slotValue, 1, full)
+}
+
+// accumulate adds words numbers, on the stack at slot, to those that a map has
+// under the key at base+off.
+func (b *builder) accumulate(name string, base asm.Register, off, slot int32, words int, full string) {
+	known, done := b.unique("known"), b.unique("done")
+	b.lookup(name, base, off)
+	b.add(asm.JNE.Imm(asm.R0, 0, known))
+	b.update(name, base, off, asm.RFP, slot, bpfNoExist)
+	b.add(asm.JEq.Imm(asm.R0, 0, done))
 	// Another CPU was faster, or the map is full.
-	b.lookup(mapCounts, regScratch, scratchKey)
-	b.add(asm.JNE.Imm(asm.R0, 0, "add"))
+	b.lookup(name, base, off)
+	b.add(asm.JNE.Imm(asm.R0, 0, known))
 	b.count(counterFull)
-	b.add(asm.Ja.Label("release"))
-	b.label("add")
-	b.add(
-		asm.Mov.Imm(asm.R1, 1),
-		asm.AddAtomic.Mem(asm.R0, asm.R1, asm.DWord, 0),
-		asm.Ja.Label("release"),
-	)
-	b.label("counted")
+	b.add(asm.Ja.Label(full))
+	b.label(known)
+	for i := range words {
+		b.add(
+			asm.LoadMem(asm.R1, asm.RFP, int16(slot)+int16(8*i), asm.DWord),
+			asm.AddAtomic.Mem(asm.R0, asm.R1, asm.DWord, int16(8*i)),
+		)
+	}
+	b.label(done)
 }
 
 // firstSight sends the process's ids when it is seen for the first time under
 // a name, so that a reader can look at it while it lives, and again when it
 // runs another program.
 func (b *builder) firstSight() {
-	b.lookup(mapSeen, regScratch, scratchKey+keyPID)
+	b.lookup(mapSeen, regScratch, int32(b.key+keyPID))
 	b.add(
 		asm.JNE.Imm(asm.R0, 0, "release"),
 		asm.StoreMem(asm.RFP, slotValue, regID, asm.DWord),
 	)
-	b.update(mapSeen, regScratch, scratchKey+keyPID, bpfAny)
+	b.update(mapSeen, regScratch, int32(b.key+keyPID), asm.RFP, slotValue, bpfAny)
 	b.loadMap(asm.R1, mapFirst)
 	b.add(
 		asm.Mov.Reg(asm.R2, asm.RFP),

@@ -3,6 +3,7 @@ package collect
 import (
 	"encoding/binary"
 	"fmt"
+	"slices"
 
 	"github.com/borescope/borescope/mapx"
 )
@@ -10,6 +11,7 @@ import (
 // Names of the streams and tables in a recording.
 const (
 	recCounts    = "counts"
+	recTotals    = "totals"
 	recSegments  = "segments"
 	recCounters  = "counters"
 	recProcesses = "processes"
@@ -18,7 +20,11 @@ const (
 // Record has rec keep what is read from now on, so that Replay gives it back.
 // It is called before the first read. The caller closes rec after the last.
 func (c *Collector) Record(rec *mapx.Recorder) {
-	c.counts = mapx.RecordTable(rec, recCounts, c.counts)
+	if c.totals != nil {
+		c.totals = mapx.RecordTable(rec, recTotals, c.totals)
+	} else {
+		c.counts = mapx.RecordTable(rec, recCounts, c.counts)
+	}
 	c.segments = mapx.RecordTable(rec, recSegments, c.segments)
 	c.counters = mapx.RecordTable(rec, recCounters, c.counters)
 	c.first = rec.Stream(recProcesses, c.first)
@@ -27,23 +33,32 @@ func (c *Collector) Record(rec *mapx.Recorder) {
 // Replay returns a Collector that reads from a recording what a live one read.
 // It works on every system.
 func Replay(rec *mapx.Recording) (*Collector, error) {
-	counts, err := mapx.ReplayTable[Key, uint64](rec, recCounts)
+	tables, err := rec.Tables()
 	if err != nil {
 		return nil, fmt.Errorf("collect: %w", err)
 	}
-	segments, err := mapx.ReplayTable[Segment, uint64](rec, recSegments)
+	var h handles
+	if slices.Contains(tables, recTotals) {
+		h.totals, err = mapx.ReplayTable[WaitKey, Total](rec, recTotals)
+	} else {
+		h.counts, err = mapx.ReplayTable[Key, uint64](rec, recCounts)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("collect: %w", err)
 	}
-	counters, err := mapx.ReplayTable[uint32, []uint64](rec, recCounters)
+	h.segments, err = mapx.ReplayTable[Segment, uint64](rec, recSegments)
 	if err != nil {
 		return nil, fmt.Errorf("collect: %w", err)
 	}
-	first, err := rec.Stream(recProcesses, nil)
+	h.counters, err = mapx.ReplayTable[uint32, []uint64](rec, recCounters)
 	if err != nil {
 		return nil, fmt.Errorf("collect: %w", err)
 	}
-	return &Collector{handles: handles{counts, segments, counters, first}}, nil
+	h.first, err = rec.Stream(recProcesses, nil)
+	if err != nil {
+		return nil, fmt.Errorf("collect: %w", err)
+	}
+	return &Collector{handles: h}, nil
 }
 
 // ParseProcess reads a record of Processes: the process, and the thread that

@@ -24,30 +24,60 @@ type Sample struct {
 	// start, so its End is EndUnknown, EndLimit, or EndFault where there is none
 	// to walk; after LoadWalker it is what the walker found.
 	Kernel, User stack.Stack
-	// Count is the number of samples.
+	// Count is the number of samples: of events, or of waits.
 	Count uint64
+	// Value is the sum of what Options.Value names, or the nanoseconds of waits,
+	// or Count where neither was asked for. While collecting goes on, Count may be
+	// one ahead of it for each CPU.
+	Value int64
+	// Waker is who ended the waits; nil where that was not asked for, not seen, or
+	// nobody (a thread that was preempted comes back by itself).
+	Waker *Waker
+}
+
+// Waker is who woke a thread: the task that ran on the CPU, or in whose time an
+// interrupt came ("swapper/0" where the CPU was idle).
+type Waker struct {
+	// PID is the process, TID the thread (0 unless Options.PerThread); both 0 for
+	// an idle CPU.
+	PID, TID int
+	// Comm is the thread's name.
+	Comm string
+	// Kernel and User are the stacks, as a Sample's.
+	Kernel, User stack.Stack
 }
 
 // samples joins the two tables. Samples come in a fixed order: by process,
-// thread, command, program and stacks.
-func samples(counts mapx.Snapshot[Key, uint64], segments mapx.Snapshot[Segment, uint64]) []Sample {
+// thread, command, program and stacks, then by waker.
+func samples(totals []mapx.Entry[WaitKey, Total], segments mapx.Snapshot[Segment, uint64]) []Sample {
 	byID := make(map[uint64]*Segment, len(segments.Entries))
 	for i := range segments.Entries {
 		e := &segments.Entries[i]
 		byID[e.Value] = &e.Key
 	}
-	out := make([]Sample, 0, len(counts.Entries))
-	for i := range counts.Entries {
-		k := &counts.Entries[i].Key
-		out = append(out, Sample{
+	out := make([]Sample, 0, len(totals))
+	for i := range totals {
+		k, w := &totals[i].Key.Task, &totals[i].Key.Waker
+		s := Sample{
 			PID:     int(k.PID),
 			TID:     int(k.TID),
 			Comm:    commString(k.Comm[:]),
 			Program: int(k.Program),
 			Kernel:  helperStack(byID, k.Kernel, stack.EndBottom),
 			User:    userStack(byID, k),
-			Count:   counts.Entries[i].Value,
-		})
+			Count:   totals[i].Value.Count,
+			Value:   totals[i].Value.Sum,
+		}
+		if *w != (Key{}) {
+			s.Waker = &Waker{
+				PID:    int(w.PID),
+				TID:    int(w.TID),
+				Comm:   commString(w.Comm[:]),
+				Kernel: helperStack(byID, w.Kernel, stack.EndBottom),
+				User:   userStack(byID, w),
+			}
+		}
+		out = append(out, s)
 	}
 	slices.SortFunc(out, compare)
 	return out
@@ -132,6 +162,20 @@ func compare(a, b Sample) int {
 		cmp.Compare(a.TID, b.TID),
 		cmp.Compare(a.Comm, b.Comm),
 		cmp.Compare(a.Program, b.Program),
+		slices.CompareFunc(a.User.Frames, b.User.Frames, comparePC),
+		slices.CompareFunc(a.Kernel.Frames, b.Kernel.Frames, comparePC),
+		compareWakers(a.Waker, b.Waker),
+	)
+}
+
+// compareWakers sorts a sample without a waker first.
+func compareWakers(a, b *Waker) int {
+	var none Waker
+	a, b = cmp.Or(a, &none), cmp.Or(b, &none)
+	return cmp.Or(
+		cmp.Compare(a.PID, b.PID),
+		cmp.Compare(a.TID, b.TID),
+		cmp.Compare(a.Comm, b.Comm),
 		slices.CompareFunc(a.User.Frames, b.User.Frames, comparePC),
 		slices.CompareFunc(a.Kernel.Frames, b.Kernel.Frames, comparePC),
 	)

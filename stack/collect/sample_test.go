@@ -44,12 +44,12 @@ func TestSamplesJoinsSegments(t *testing.T) {
 	for _, n := range []int{1, 2, segmentPCs - 1, segmentPCs, segmentPCs + 1, helperFrames - 1, helperFrames} {
 		pcs, segs := deep(0x1000, n, 7)
 		slices.Reverse(segs) // a map's order is arbitrary
-		counts := mapx.Snapshot[Key, uint64]{Entries: []mapx.Entry[Key, uint64]{{
-			Key:   Key{Kernel: -14, User: StackID(7 + len(segs) - 1), PID: 42, Comm: comm("sh")},
-			Value: 3,
-		}}}
+		counts := []mapx.Entry[WaitKey, Total]{{
+			Key:   WaitKey{Task: Key{Kernel: -14, User: StackID(7 + len(segs) - 1), PID: 42, Comm: comm("sh")}},
+			Value: Total{Count: 3, Sum: 99},
+		}}
 		got := samples(counts, mapx.Snapshot[Segment, uint64]{Entries: segs})
-		if len(got) != 1 || got[0].PID != 42 || got[0].Comm != "sh" || got[0].Count != 3 {
+		if len(got) != 1 || got[0].PID != 42 || got[0].Comm != "sh" || got[0].Count != 3 || got[0].Value != 99 || got[0].Waker != nil {
 			t.Fatalf("%d frames: got %+v", n, got)
 		}
 		if g := pcsOf(got[0].User); !slices.Equal(g, pcs) {
@@ -76,7 +76,7 @@ func TestSamplesOfBrokenSegments(t *testing.T) {
 		{Key: Segment{Parent: 1, PCs: [segmentPCs]uint64{2}}, Value: 2},
 	}
 	for name, segs := range map[string][]mapx.Entry[Segment, uint64]{"missing": nil, "circle": loop} {
-		counts := mapx.Snapshot[Key, uint64]{Entries: []mapx.Entry[Key, uint64]{{Key: Key{User: 1}, Value: 1}}}
+		counts := []mapx.Entry[WaitKey, Total]{{Key: WaitKey{Task: Key{User: 1}}}}
 		got := samples(counts, mapx.Snapshot[Segment, uint64]{Entries: segs})
 		if len(got) != 1 || got[0].User.End != stack.EndBadMemory || len(got[0].User.Frames) != 0 {
 			t.Errorf("%s: got %+v, want no frames and EndBadMemory", name, got)
@@ -88,17 +88,17 @@ func TestSamplesOrder(t *testing.T) {
 	_, segs := deep(0x10, 1, 1)
 	_, more := deep(0x20, 1, 2)
 	segs = append(segs, more...)
-	counts := mapx.Snapshot[Key, uint64]{}
+	var counts []mapx.Entry[WaitKey, Total]
 	for _, k := range []Key{
 		{PID: 9, Comm: comm("b"), User: 2},
 		{PID: 9, Comm: comm("b"), User: 1},
 		{PID: 9, Comm: comm("a"), User: 2},
 		{PID: 3, Comm: comm("z"), User: 2},
 	} {
-		counts.Entries = append(counts.Entries, mapx.Entry[Key, uint64]{Key: k, Value: 1})
+		counts = append(counts, mapx.Entry[WaitKey, Total]{Key: WaitKey{Task: k}})
 	}
 	want := samples(counts, mapx.Snapshot[Segment, uint64]{Entries: segs})
-	slices.Reverse(counts.Entries)
+	slices.Reverse(counts)
 	got := samples(counts, mapx.Snapshot[Segment, uint64]{Entries: segs})
 	if !slices.EqualFunc(got, want, func(a, b Sample) bool { return compare(a, b) == 0 }) {
 		t.Errorf("order depends on the map's: %+v and %+v", got, want)

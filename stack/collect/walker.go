@@ -51,7 +51,11 @@ func (c *Collector) LoadWalker() error {
 	}
 	for i := range c.plan.Programs {
 		p := c.plan.ProgramSpec(i)
-		p.Instructions = withFuncInfo(p.Name, append(c.filter.program(i, true), walker.Instructions()...))
+		insns, err := c.filter.program(&c.plan.Programs[i], i, true)
+		if err != nil {
+			return err
+		}
+		p.Instructions = withFuncInfo(p.Name, append(insns, walker.Instructions()...))
 		p.License = license
 		spec.Programs[p.Name] = p
 	}
@@ -85,9 +89,7 @@ func (c *Collector) takeOver(coll *ebpf.Collection) error {
 	if err := coll.Maps[mapMode].Put(uint32(0), uint32(1)); err != nil {
 		return errors.Join(fmt.Errorf("collect: switch to the stack walker: %w", err), link.Close())
 	}
-	old := c.link
-	c.link = link
-	return old.Close()
+	return c.replaceLink(link)
 }
 
 // AddProcess gives the walker the rules for a process's files, which are

@@ -1,0 +1,202 @@
+package collect
+
+import (
+	"github.com/cilium/ebpf/asm"
+
+	"github.com/borescope/borescope/probe"
+)
+
+// The targets of a collector of waits, in this order (probe.Program.Group).
+const (
+	groupSwitch = iota // sched:sched_switch
+	groupWaking        // sched:sched_waking
+)
+
+// States that sched_switch reports and State does not name:
+// __trace_sched_switch_state, include/trace/events/sched.h.
+const (
+	stateRunning = 0    // gave way while it could run on
+	stateDead    = 0x30 // EXIT_DEAD, EXIT_ZOMBIE: it will not come back
+)
+
+// switched is the program of sched_switch: the next thread's wait ends, the
+// previous one's begins. Both by the same clock reading, so that the times add up.
+func (f *filter) switched(b *builder, p *probe.Program, index int, walk bool) error {
+	b.now()
+	if err := f.arrive(b, p); err != nil {
+		return err
+	}
+	return f.leave(b, p, index, walk)
+}
+
+// now notes the time of the event.
+func (b *builder) now() {
+	b.add(asm.FnKtimeGetNs.Call(), asm.StoreMem(asm.RFP, slotNow, asm.R0, asm.DWord))
+}
+
+// findWait leaves in regTmp what is known of the thread that a field names, or
+// goes to unknown.
+func (b *builder) findWait(p *probe.Program, field, unknown string) error {
+	if err := b.loadField(asm.R1, p, field); err != nil {
+		return err
+	}
+	b.add(asm.StoreMem(asm.RFP, slotTask, asm.R1, asm.Word))
+	b.lookup(mapWaits, asm.RFP, slotTask)
+	b.add(asm.JEq.Imm(asm.R0, 0, unknown), asm.Mov.Reg(regTmp, asm.R0))
+	return nil
+}
+
+// arrive adds the next thread's time off the CPU to its total.
+func (f *filter) arrive(b *builder, p *probe.Program) error {
+	if err := b.findWait(p, "next_pid", "leave"); err != nil {
+		return err
+	}
+	if f.waits == Wakeups {
+		b.count(counterUnwoken) // the waker would have removed it
+	} else {
+		f.elapsed(b, "arrived")
+		b.count(counterSamples)
+		b.addTotal(regTmp, waitTask, "arrived")
+	}
+	b.label("arrived")
+	b.remove(mapWaits, asm.RFP, slotTask)
+	b.label("leave")
+	return nil
+}
+
+// elapsed leaves the time since the wait in regTmp began in slotTotal, or goes
+// to skip if it is not of the wanted length.
+func (f *filter) elapsed(b *builder, skip string) {
+	b.add(
+		asm.LoadMem(asm.R1, asm.RFP, slotNow, asm.DWord),
+		asm.LoadMem(asm.R2, regTmp, waitStart, asm.DWord),
+		asm.Sub.Reg(asm.R1, asm.R2),
+	)
+	if f.min > 0 {
+		b.add(asm.LoadImm(asm.R2, int64(f.min), asm.DWord), asm.JLT.Reg(asm.R1, asm.R2, skip))
+	}
+	if f.max > 0 {
+		b.add(asm.LoadImm(asm.R2, int64(f.max), asm.DWord), asm.JGT.Reg(asm.R1, asm.R2, skip))
+	}
+	b.setTotal(asm.R1)
+}
+
+// setTotal prepares one event with a value, which is in r, not R2.
+func (b *builder) setTotal(r asm.Register) {
+	b.add(
+		asm.StoreMem(asm.RFP, slotTotal+8, r, asm.DWord),
+		asm.Mov.Imm(asm.R2, 1),
+		asm.StoreMem(asm.RFP, slotTotal, asm.R2, asm.DWord),
+	)
+}
+
+// addTotal adds what setTotal prepared under the WaitKey at base+off. Without
+// room for it, it counts that and goes to full.
+func (b *builder) addTotal(base asm.Register, off int32, full string) {
+	b.accumulate(mapTotals, base, off, slotTotal, totalSize/8, full)
+}
+
+// clearWaker says that no waker is known.
+func (b *builder) clearWaker() {
+	b.add(asm.Mov.Imm(asm.R1, 0))
+	for i := int16(0); i < keySize; i += 8 {
+		b.add(asm.StoreMem(regScratch, scratchWaker+i, asm.R1, asm.DWord))
+	}
+}
+
+// leave notes since when, and with which stacks, the current thread is off its
+// CPU.
+func (f *filter) leave(b *builder, p *probe.Program, index int, walk bool) error {
+	b.add(
+		asm.FnGetCurrentPidTgid.Call(),
+		asm.Mov.Reg(regID, asm.R0),
+	)
+	f.filterTask(b)
+	if err := f.filterState(b, p); err != nil {
+		return err
+	}
+	b.claimScratch()
+	f.fillKey(b, index)
+	f.filterComm(b)
+	b.clearWaker()
+	if f.waits != Wakeups {
+		f.findStacks(b, walk)
+	}
+	b.move(regScratch, scratchWait+waitStart, asm.RFP, slotNow, 8)
+	b.add(asm.StoreMem(asm.RFP, slotTask, regID, asm.Word))
+	b.update(mapWaits, asm.RFP, slotTask, regScratch, scratchWait, bpfAny)
+	noted := b.unique("noted")
+	b.add(asm.JEq.Imm(asm.R0, 0, noted))
+	b.count(counterWaits)
+	b.label(noted)
+	if f.waits != Wakeups {
+		b.firstSight()
+	}
+	b.release()
+	b.label("exit")
+	return nil
+}
+
+// filterState leaves when the thread does not wait in one of the wanted states.
+func (f *filter) filterState(b *builder, p *probe.Program) error {
+	if err := b.loadField(asm.R1, p, "prev_state"); err != nil {
+		return err
+	}
+	stopped := b.unique("stopped")
+	b.add(
+		asm.JNE.Imm(asm.R1, stateRunning, stopped),
+		asm.Mov.Imm(asm.R1, int32(Preempted)),
+	)
+	b.label(stopped)
+	b.add(
+		asm.Mov.Reg(asm.R2, asm.R1),
+		asm.And.Imm(asm.R2, stateDead),
+		asm.JNE.Imm(asm.R2, 0, "exit"),
+		asm.And.Imm(asm.R1, int32(f.states)),
+		asm.JEq.Imm(asm.R1, 0, "exit"),
+	)
+	return nil
+}
+
+// waking is the program of sched_waking, which runs in whoever wakes a thread.
+// It finds the waker's stacks, and either adds the wait to the total of both, or
+// leaves them for the moment when the thread runs.
+//
+// Waking may overtake sched_switch on another CPU: then nothing is known of the
+// thread yet, and arrive sees a wait without a waker.
+func (f *filter) waking(b *builder, p *probe.Program, index int, walk bool) error {
+	b.now()
+	if err := b.findWait(p, "pid", "return"); err != nil {
+		return err
+	}
+	if f.waits == Wakeups {
+		f.elapsed(b, "exit")
+	}
+	b.add(
+		asm.FnGetCurrentPidTgid.Call(),
+		asm.Mov.Reg(regID, asm.R0),
+	)
+	b.claimScratch()
+	if f.waits == Wakeups {
+		b.count(counterSamples)
+	}
+	b.move(regScratch, scratchKey, regTmp, waitTask, keySize)
+	b.key = scratchWaker
+	f.fillKey(b, index)
+	f.findStacks(b, walk)
+	if f.waits == Wakeups {
+		b.addTotal(regScratch, scratchKey, "release")
+	} else {
+		// The walk has used regTmp.
+		b.lookup(mapWaits, asm.RFP, slotTask)
+		b.add(asm.JEq.Imm(asm.R0, 0, "release"))
+		b.move(asm.R0, waitWaker, regScratch, scratchWaker, keySize)
+	}
+	b.firstSight()
+	b.release()
+	b.label("exit")
+	if f.waits == Wakeups {
+		b.remove(mapWaits, asm.RFP, slotTask)
+	}
+	return nil
+}
