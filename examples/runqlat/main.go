@@ -1,0 +1,102 @@
+// Runqlat shows how long threads that could run waited for a CPU, as a histogram.
+//
+//	# runqlat 10 1
+//	Tracing run queue latency... Hit Ctrl-C to end.
+//
+//	     usecs               : count     distribution
+//	         0 -> 1          : 233      |***********                             |
+//	         2 -> 3          : 742      |************************************    |
+//
+// See README.md.
+package main
+
+import (
+	"context"
+	"io"
+	"os"
+
+	"github.com/borescope/borescope/probe"
+	"github.com/borescope/borescope/probe/action"
+	"github.com/borescope/borescope/probe/tool"
+)
+
+func main() { os.Exit(tool.Main("runqlat", run)) }
+
+func run(ctx context.Context, args []string, stdout io.Writer) error {
+	t := tool.New("runqlat", "Measure how long threads that could run waited for a CPU, as a histogram.",
+		"runqlat 1 10", "a histogram every second, ten times",
+		"runqlat -P", "a histogram for each process, on Ctrl-C")
+	pid := t.PID()
+	times := t.Bool("T", "with the time of day")
+	millis := t.Bool("m", "in milliseconds instead of microseconds")
+	byPID := t.Bool("P", "a histogram for each process")
+	byTID := t.Bool("L", "a histogram for each thread")
+	t.Interval(0)
+	if err := t.Parse(args, stdout); err != nil {
+		return err
+	}
+	unit, label, per := "usecs", "", int64(1000)
+	if *millis {
+		unit, per = "msecs", 1_000_000
+	}
+	switch {
+	case *byTID:
+		label = "tid"
+	case *byPID:
+		label = "pid"
+	}
+
+	starts := action.NewHash[uint32, uint64]("starts", 0)
+	waits := action.NewHistBy[uint32]("waits", 0)
+	// program measures the time from when a thread could run, because it was
+	// woken or because it was switched out while running, to when it runs.
+	// state is task_struct's field, __state since Linux 5.14.
+	program := func(state string) *action.Program {
+		p := action.NewProgram("runqlat")
+		ready := func(c *action.Ctx, task action.Ptr) {
+			mine := task.Member("pid").Ne(0) // the idle thread waits for nothing
+			if *pid != 0 {
+				mine = task.Member("tgid").Eq(*pid)
+			}
+			c.If(mine, func() { starts.Set(c, task.Member("pid"), c.Nsecs()) })
+		}
+		for _, name := range []string{"sched_wakeup", "sched_wakeup_new"} {
+			p.On(probe.RawTracepoint{Name: name}, func(c *action.Ctx) { ready(c, c.Arg(0).Ptr()) })
+		}
+		p.On(probe.RawTracepoint{Name: "sched_switch"}, func(c *action.Ctx) {
+			prev, next := c.Arg(1).Ptr(), c.Arg(2).Ptr()
+			c.If(prev.Member(state).Eq(0), func() { ready(c, prev) })
+			starts.Take(c, next.Member("pid"), func(t0 action.Int) {
+				key := c.Const(0)
+				switch {
+				case *byTID:
+					key = next.Member("pid")
+				case *byPID:
+					key = next.Member("tgid")
+				}
+				waits.Observe(c, c.Nsecs().Sub(t0).Div(per), key)
+			})
+		})
+		return p
+	}
+	return t.Run(ctx, stdout, "Tracing run queue latency", func(s *tool.Session) error {
+		read, err := tool.Hists(s, waits)
+		if err != nil {
+			return err
+		}
+		return s.Every(func() error {
+			hists, err := read()
+			if err != nil {
+				return err
+			}
+			s.Printf("\n")
+			if *times {
+				s.Clock()
+			}
+			for _, h := range hists {
+				s.Hist(h.Value, unit, label, h.Key)
+			}
+			return nil
+		})
+	}, program("__state"), program("state"))
+}

@@ -1,0 +1,55 @@
+package tool_test
+
+import (
+	"context"
+	"io"
+	"os"
+
+	"github.com/borescope/borescope/probe"
+	"github.com/borescope/borescope/probe/action"
+	"github.com/borescope/borescope/probe/tool"
+)
+
+// A whole tool: this is what main gives to tool.Main.
+func Example() {
+	run := func(ctx context.Context, args []string, stdout io.Writer) error {
+		t := tool.New("switches", "Count context switches by thread name.",
+			"switches 1", "every second",
+			"switches -json 1 5", "five times, as JSON")
+		t.Interval(0)
+		if err := t.Parse(args, stdout); err != nil {
+			return err
+		}
+		count := action.NewCounter[action.Comm]("switches", 0)
+		p := action.NewProgram("switches")
+		p.On(probe.RawTracepoint{Name: "sched_switch"}, func(c *action.Ctx) { count.Inc(c, c.Comm()) })
+		return t.Run(ctx, stdout, "Counting context switches", func(s *tool.Session) error {
+			read, err := tool.Counts(s, count)
+			if err != nil {
+				return err
+			}
+			tab := s.Table("COMM %-16s", "SWITCHES %8d")
+			return s.Every(func() error {
+				entries, err := read()
+				tab.Header()
+				for _, e := range entries {
+					tab.Row(e.Key, e.Value)
+				}
+				return err
+			})
+		}, p)
+	}
+	run(context.Background(), []string{"-h"}, os.Stdout)
+	// Output:
+	// Usage: switches [flags] [interval [count]]
+	// Count context switches by thread name.
+	//
+	//   -json        one JSON object per line
+	//   -record DIR  also write down what the result is made from
+	//   -replay DIR  show a recording instead; needs no root
+	//   -v           say how the probes are attached
+	//
+	// Examples:
+	//   switches 1          every second
+	//   switches -json 1 5  five times, as JSON
+}

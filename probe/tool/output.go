@@ -1,0 +1,310 @@
+package tool
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"reflect"
+	"strings"
+
+	"github.com/borescope/borescope/hist"
+)
+
+// output writes text or JSON lines, and keeps the first error.
+type output struct {
+	w        *bufio.Writer
+	json     bool
+	terminal bool
+	colour   bool
+	err      error
+}
+
+func (o *output) init(w io.Writer, asJSON bool) {
+	o.w, o.json = bufio.NewWriter(w), asJSON
+	o.terminal = !asJSON && isTerminal(w)
+	o.colour = o.terminal && os.Getenv("NO_COLOR") == ""
+}
+
+func isTerminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	if !ok {
+		return false
+	}
+	info, err := f.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0 && os.Getenv("TERM") != "" && os.Getenv("TERM") != "dumb"
+}
+
+func (o *output) Write(b []byte) (int, error) {
+	n, err := o.w.Write(b)
+	o.keep(err)
+	return n, err
+}
+
+func (o *output) keep(err error) {
+	if o.err == nil {
+		o.err = err
+	}
+}
+
+// clear empties the terminal.
+func (o *output) clear() {
+	if o.terminal {
+		io.WriteString(o, "\x1b[H\x1b[2J")
+	}
+}
+
+func (s *Session) flush() {
+	if s.out.err == nil {
+		s.out.keep(s.out.w.Flush())
+	}
+}
+
+// Printf prints text; with -json it prints nothing. A write error ends the run,
+// and is Run's.
+func (s *Session) Printf(format string, args ...any) {
+	if !s.out.json {
+		fmt.Fprintf(&s.out, format, args...)
+	}
+}
+
+// JSON prints a value as one line; without -json it prints nothing.
+func (s *Session) JSON(v any) {
+	if !s.out.json {
+		return
+	}
+	b, err := json.Marshal(v)
+	s.out.keep(err)
+	s.out.Write(append(b, '\n'))
+}
+
+// Clock prints the time of day of Now on a line of its own, as BCC's -T does.
+func (s *Session) Clock() { s.Printf("%s\n", s.Now().Format("15:04:05")) }
+
+// Hist prints a histogram as BCC prints it, values headed by unit ("usecs"),
+// under a heading "LABEL = KEY" unless label is empty. With -json it is an object
+// with label and key, unit and the buckets that are not empty.
+func (s *Session) Hist(d hist.Distribution, unit, label string, key any) {
+	if s.out.json {
+		s.JSON(histJSON(d, unit, label, key))
+		return
+	}
+	o := &hist.BCCOptions{ValType: unit}
+	if label != "" {
+		o.Section, o.Name = label, plain(key)
+	}
+	if d, ok := d.(interface {
+		WriteBCC(io.Writer, *hist.BCCOptions) error
+	}); ok {
+		s.out.keep(d.WriteBCC(&s.out, o))
+		return
+	}
+	s.out.keep(hist.Print(&s.out, unit, d, nil))
+}
+
+func histJSON(d hist.Distribution, unit, label string, key any) any {
+	type bucket struct {
+		Lo    int64  `json:"lo"`
+		Hi    int64  `json:"hi"`
+		Count uint64 `json:"count"`
+	}
+	buckets := []bucket{}
+	for _, b := range d.Buckets() {
+		if b.Count > 0 {
+			buckets = append(buckets, bucket{b.Lo, b.Hi - 1, b.Count})
+		}
+	}
+	var o object
+	if label != "" {
+		o.add(label, key)
+	}
+	o.add("unit", unit)
+	o.add("buckets", buckets)
+	return &o
+}
+
+// Table prints rows of columns, or JSON objects.
+type Table struct {
+	s    *Session
+	cols []column
+}
+
+type column struct {
+	name, key string
+	verb      string // of a value
+	head      string // of its heading
+	hidden    bool
+}
+
+// Table returns a table with columns like "PID %-7d" or "LAT(ms) %10.3f": a
+// heading with its unit, and how values are formatted. The object's key with
+// -json is the heading in lower case: pid, lat_ms. It prints nothing.
+func (s *Session) Table(columns ...string) *Table {
+	t := &Table{s: s}
+	for _, c := range columns {
+		name, verb, ok := strings.Cut(c, " %")
+		if !ok {
+			verb = "v"
+		}
+		width := strings.TrimRight(verb, "abcdefghijklmnopqrstuvwxyz+#")
+		width, _, _ = strings.Cut(strings.TrimLeft(width, "+#0"), ".")
+		t.cols = append(t.cols, column{name: name, key: jsonKey(name), verb: "%" + verb, head: "%" + width + "s"})
+	}
+	return t
+}
+
+// Show says whether the column with that heading is shown, as flags decide; rows
+// have a value for it all the same, and objects have all columns. It returns t.
+func (t *Table) Show(name string, shown bool) *Table {
+	for i := range t.cols {
+		if t.cols[i].name == name {
+			t.cols[i].hidden = !shown
+		}
+	}
+	return t
+}
+
+// jsonKey is "lat_ms" for "LAT(ms)".
+func jsonKey(name string) string {
+	return strings.Trim(strings.Map(func(r rune) rune {
+		switch {
+		case r >= 'A' && r <= 'Z':
+			return r - 'A' + 'a'
+		case r >= 'a' && r <= 'z', r >= '0' && r <= '9':
+			return r
+		case r == '%':
+			return 'p'
+		}
+		return '_'
+	}, name), "_")
+}
+
+// Header prints the headings; with -json nothing.
+func (t *Table) Header() {
+	if t.s.out.json {
+		return
+	}
+	t.line(func(b *bytes.Buffer) {
+		for _, c := range t.cols {
+			c.cell(b, c.head, c.name)
+		}
+	}, "1")
+}
+
+// Row prints values, one for each column. It returns nil, so that it can be what
+// Each's function returns; write errors are Run's.
+func (t *Table) Row(values ...any) error { return t.row("", values) }
+
+// Alert is Row, in red on a terminal: for what failed.
+func (t *Table) Alert(values ...any) error { return t.row("31", values) }
+
+func (t *Table) row(colour string, values []any) error {
+	if len(values) != len(t.cols) {
+		return fmt.Errorf("table of %d columns: row of %d values", len(t.cols), len(values))
+	}
+	if t.s.out.json {
+		var o object
+		for i, c := range t.cols {
+			o.add(c.key, values[i])
+		}
+		t.s.JSON(&o)
+		return nil
+	}
+	t.line(func(b *bytes.Buffer) {
+		for i, c := range t.cols {
+			c.cell(b, c.verb, values[i])
+		}
+	}, colour)
+	return nil
+}
+
+func (c *column) cell(b *bytes.Buffer, verb string, v any) {
+	if c.hidden {
+		return
+	}
+	if b.Len() > 0 {
+		b.WriteByte(' ')
+	}
+	if s, ok := text(v); ok {
+		v = s
+	}
+	fmt.Fprintf(b, verb, v)
+}
+
+// line writes a line without blanks at its end.
+func (t *Table) line(fill func(*bytes.Buffer), colour string) {
+	var b bytes.Buffer
+	fill(&b)
+	line := bytes.TrimRight(b.Bytes(), " ")
+	if colour != "" && t.s.out.colour {
+		line = fmt.Appendf(nil, "\x1b[%sm%s\x1b[0m", colour, line)
+	}
+	t.s.out.Write(append(line, '\n'))
+}
+
+// text is v as text if it is some: a string, a Stringer, or bytes that a program
+// filled in up to a NUL. What a terminal would act on is made visible.
+func text(v any) (string, bool) {
+	switch v := v.(type) {
+	case string:
+		return printable(v), true
+	case fmt.Stringer:
+		return printable(v.String()), true
+	case []byte:
+		return printable(string(v)), true
+	}
+	if r := reflect.ValueOf(v); r.Kind() == reflect.Array && r.Type().Elem().Kind() == reflect.Uint8 {
+		b := make([]byte, r.Len())
+		reflect.Copy(reflect.ValueOf(b), r)
+		if i := bytes.IndexByte(b, 0); i >= 0 {
+			b = b[:i]
+		}
+		return printable(string(b)), true
+	}
+	return "", false
+}
+
+// printable replaces control characters: names of files and threads are whatever
+// their owners like.
+func printable(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r < ' ' || r == 0x7f {
+			return '?'
+		}
+		return r
+	}, s)
+}
+
+func plain(v any) string {
+	if s, ok := text(v); ok {
+		return s
+	}
+	return fmt.Sprint(v)
+}
+
+// object is a JSON object with its keys in order.
+type object struct{ buf bytes.Buffer }
+
+func (o *object) add(key string, v any) {
+	if s, ok := text(v); ok {
+		v = s
+	}
+	k, _ := json.Marshal(key) // a string can't fail
+	val, err := json.Marshal(v)
+	if err != nil {
+		val, _ = json.Marshal(err.Error())
+	}
+	if o.buf.Len() > 0 {
+		o.buf.WriteByte(',')
+	}
+	o.buf.Write(k)
+	o.buf.WriteByte(':')
+	o.buf.Write(val)
+}
+
+// MarshalJSON returns the object.
+func (o *object) MarshalJSON() ([]byte, error) {
+	return append(append([]byte{'{'}, o.buf.Bytes()...), '}'), nil
+}

@@ -1,0 +1,100 @@
+package tool
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/borescope/borescope/hist"
+	"github.com/borescope/borescope/mapx"
+	"github.com/borescope/borescope/probe/action"
+)
+
+// Counts opens a counter. The function that it returns gives what was counted
+// since its last call, largest first: no update is lost between two calls. Keys
+// stay in the map until the run ends; where they are many, open the counter's
+// Table and use ReadAndClear.
+func Counts[K comparable](s *Session, c *action.Counter[K]) (func() ([]mapx.Entry[K, uint64], error), error) {
+	tab, err := c.Table(s)
+	if err != nil {
+		return nil, err
+	}
+	var before mapx.Snapshot[K, uint64]
+	return func() ([]mapx.Entry[K, uint64], error) {
+		now, err := tab.Snapshot()
+		if err != nil {
+			return nil, err
+		}
+		d := mapx.Delta(before, now)
+		before = now
+		slices.SortStableFunc(d.Entries, func(a, b mapx.Entry[K, uint64]) int { return cmp.Compare(b.Value, a.Value) })
+		return d.Entries, nil
+	}, nil
+}
+
+// Sums is Counts for numbers that only grow: sums of times or bytes.
+func Sums[K comparable](s *Session, n *action.Number[K]) (func() (map[K]int64, error), error) {
+	tab, err := n.Table(s)
+	if err != nil {
+		return nil, err
+	}
+	var before mapx.Snapshot[K, int64]
+	return func() (map[K]int64, error) {
+		now, err := tab.Snapshot()
+		if err != nil {
+			return nil, err
+		}
+		d := mapx.Delta(before, now)
+		before = now
+		return mapx.Values(d), nil
+	}, nil
+}
+
+// Hists opens histograms whose buckets are powers of two. The function that it
+// returns gives what was counted since its last call, by key; the order is that
+// of the totals, smallest first, as bpftrace prints it.
+func Hists[K comparable](s *Session, h *action.Hist[K]) (func() ([]mapx.Entry[K, *hist.Log2], error), error) {
+	tab, err := h.Table(s)
+	if err != nil {
+		return nil, err
+	}
+	before := map[K]*hist.Log2{}
+	return func() ([]mapx.Entry[K, *hist.Log2], error) {
+		now, err := tab.Snapshot()
+		if err != nil {
+			return nil, err
+		}
+		var out []mapx.Entry[K, *hist.Log2]
+		for _, e := range now.Entries {
+			d, err := log2(e.Value, h.Map().Bits)
+			if err != nil {
+				return nil, err
+			}
+			total := d.Clone()
+			if old := before[e.Key]; old != nil {
+				if err := d.Sub(old); err != nil {
+					return nil, err
+				}
+			}
+			before[e.Key] = total
+			if d.Count() > 0 {
+				out = append(out, mapx.Entry[K, *hist.Log2]{Key: e.Key, Value: d})
+			}
+		}
+		slices.SortStableFunc(out, func(a, b mapx.Entry[K, *hist.Log2]) int {
+			return cmp.Compare(a.Value.Count(), b.Value.Count())
+		})
+		return out, nil
+	}, nil
+}
+
+// log2 is the histogram of a table's buckets.
+func log2(buckets []action.Bucket, k int) (*hist.Log2, error) {
+	h, err := hist.NewLog2(k)
+	if err != nil {
+		return nil, err
+	}
+	for _, b := range buckets {
+		h.AddBucket(hist.Log2Index(b.Lo, k), b.Count)
+	}
+	return h, nil
+}

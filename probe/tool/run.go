@@ -1,0 +1,299 @@
+package tool
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/borescope/borescope/mapx"
+	"github.com/borescope/borescope/probe"
+	"github.com/borescope/borescope/probe/action"
+)
+
+// Run attaches the first of the programs that this kernel can run, prints
+// "START... Hit Ctrl-C to end.", calls body, and says what was lost. body reads
+// until the session ends: with Each, Session.Every, or by itself until
+// Session.Context is done. With -replay nothing is attached, and the handles
+// give what they gave when the recording was made.
+//
+// An alternative is taken when the kernel cannot run the one before it, or has
+// not what it is attached to; programs share the maps that body reads.
+func (t *Tool) Run(ctx context.Context, stdout io.Writer, start string, body func(s *Session) error, programs ...*action.Program) (err error) {
+	s := newSession(t, stdout)
+	defer func() { err = errors.Join(err, s.close()) }()
+	if err := s.open(ctx, programs); err != nil {
+		return err
+	}
+	s.begin(start)
+	if fn, ok := ctx.Value(startKey{}).(func()); ok {
+		fn()
+	}
+	if err := body(s); err != nil {
+		return err
+	}
+	return s.finish()
+}
+
+type startKey struct{}
+
+// OnStart returns a context for tests: Run calls fn when all is attached and the
+// start line is written, before it calls its body. What happens in fn is traced,
+// and read by the body afterwards.
+func OnStart(ctx context.Context, fn func()) context.Context {
+	return context.WithValue(ctx, startKey{}, fn)
+}
+
+// recorded is what a recording keeps besides tables, streams and symbols.
+type recorded struct {
+	// Zero is the moment at which CLOCK_MONOTONIC was 0.
+	Zero time.Time `json:"zero"`
+	// Ticks are the moments at which Every called its function.
+	Ticks []time.Time `json:"ticks,omitempty"`
+	// Probes are the sites, by the builtin probe less one.
+	Probes []string `json:"probes,omitempty"`
+	Lost   Lost     `json:"lost,omitzero"`
+}
+
+// Lost is what a run has lost, as its last line says. The zero value is nothing.
+type Lost struct {
+	// Events found no room in a stream, Entries none in a map.
+	Events  uint64 `json:"events,omitempty"`
+	Entries uint64 `json:"entries,omitempty"`
+	// Firings are probes that the kernel left out, or a Budget.
+	Firings uint64 `json:"firings,omitempty"`
+	// Faults are reads of memory that failed and gave zeros.
+	Faults uint64 `json:"faults,omitempty"`
+}
+
+// String is one line, empty if nothing was lost.
+func (l Lost) String() string {
+	var parts []string
+	for _, p := range []struct {
+		n    uint64
+		what string
+	}{
+		{l.Events, "events (the buffer was full)"},
+		{l.Entries, "map entries (the map was full)"},
+		{l.Firings, "probe firings (left out by the kernel)"},
+		{l.Faults, "memory reads (not resident)"},
+	} {
+		if p.n > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", p.n, p.what))
+		}
+	}
+	if parts == nil {
+		return ""
+	}
+	return "Lost: " + strings.Join(parts, ", ")
+}
+
+// open opens the recording, or attaches.
+func (s *Session) open(ctx context.Context, programs []*action.Program) error {
+	t := s.tool
+	if t.recording != nil {
+		if err := json.Unmarshal(t.recording.Meta().Data, &s.data); err != nil {
+			return fmt.Errorf("-replay %s: not a complete recording: %w", t.replay, err)
+		}
+		h, err := action.Open(programs[0], t.recording)
+		if err != nil {
+			return err
+		}
+		s.Handles = h
+		s.ctx = ctx
+		return nil
+	}
+	live, err := t.attach(programs)
+	if err != nil {
+		return t.explain(programs, err)
+	}
+	s.live, s.Handles = live, live
+	s.data.Zero = monotonicZero()
+	for _, p := range live.Plan().Programs {
+		for _, site := range p.Sites {
+			s.data.Probes = append(s.data.Probes, site.Target.String())
+		}
+	}
+	if t.record != "" {
+		if s.rec, err = mapx.CreateRecording(t.record, &mapx.Meta{Tool: t.name, Args: t.args}); err != nil {
+			return fmt.Errorf("-record %s: %w", t.record, err)
+		}
+		live.Record(s.rec)
+	}
+	s.ctx = ctx
+	if t.duration > 0 {
+		s.ctx, s.cancel = context.WithTimeout(ctx, t.duration)
+	}
+	return nil
+}
+
+// attach attaches the first program that this kernel can run.
+func (t *Tool) attach(programs []*action.Program) (*action.Session, error) {
+	o := t.Options
+	o.Env = t.Env()
+	ro := probe.Options{}
+	if o.Resolve != nil {
+		ro = *o.Resolve
+	}
+	ro.Fallback = true
+	o.Resolve = &ro
+	var errs []error
+	for i, p := range programs {
+		s, err := action.Attach(p, &o)
+		if err == nil {
+			t.explainPlan(s.Plan())
+			return s, nil
+		}
+		errs = append(errs, err)
+		if !missing(err) {
+			break
+		}
+		if i < len(programs)-1 {
+			t.verbosef("%s: the next best is tried", oneLine(err))
+		}
+	}
+	return nil, errors.Join(errs...)
+}
+
+// missing says whether the kernel has not what a program needs: a feature, a
+// probe, or a field of its types (an *action.Error of the compiler).
+func missing(err error) bool {
+	var compile *action.Error
+	return errors.Is(err, errors.ErrUnsupported) || errors.Is(err, fs.ErrNotExist) || errors.As(err, &compile)
+}
+
+// explainPlan says under -v how probes are attached.
+func (t *Tool) explainPlan(p *probe.Plan) {
+	for i := range p.Programs {
+		pr := &p.Programs[i]
+		if len(pr.Sites) == 0 {
+			continue
+		}
+		more := ""
+		if len(pr.Sites) > 1 {
+			more = fmt.Sprintf(" and %d more", len(pr.Sites)-1)
+		}
+		why := ""
+		if pr.Why != "" {
+			why = " (" + pr.Why + ")"
+		}
+		t.verbosef("%s%s: by %v%s", pr.Sites[0].Target, more, pr.Method, why)
+	}
+	for _, m := range p.Missing {
+		t.verbosef("%v: left out: %v", m.Target, m.Err)
+	}
+}
+
+func (t *Tool) verbosef(format string, args ...any) {
+	if t.verbose {
+		fmt.Fprintf(t.Stderr, t.name+": "+format+"\n", args...)
+	}
+}
+
+// explain says, where the process may not trace, what it lacks instead of what
+// went wrong first because of that.
+func (t *Tool) explain(programs []*action.Program, err error) error {
+	if runtime.GOOS != "linux" {
+		return fmt.Errorf("%w; -replay DIR works everywhere", err)
+	}
+	var lacks []string
+	for _, p := range programs {
+		for _, r := range probe.Requires(t.Env(), p.Targets()) {
+			if r.Kind == "capability" && !r.Met() && !slices.Contains(lacks, r.Name) {
+				lacks = append(lacks, r.Name)
+			}
+		}
+	}
+	if lacks == nil {
+		return err
+	}
+	return fmt.Errorf("needs root, or %s: sudo %s (-replay DIR needs neither): %w",
+		strings.Join(lacks, " and "), t.name, os.ErrPermission)
+}
+
+// begin prints the start line.
+func (s *Session) begin(start string) {
+	line := start + "... Hit Ctrl-C to end.\n"
+	if s.tool.json && isTerminal(s.tool.Stderr) {
+		fmt.Fprint(s.tool.Stderr, line)
+	}
+	s.Printf("%s", line)
+	s.flush()
+}
+
+// finish prints what was lost, and completes the recording.
+func (s *Session) finish() error {
+	if s.live != nil {
+		if err := s.Detach(); err != nil {
+			return err
+		}
+		if err := s.countLost(); err != nil {
+			return err
+		}
+	}
+	if err := s.names.write(s.rec); err != nil {
+		return err
+	}
+	if s.rec != nil {
+		data, err := json.Marshal(&s.data)
+		if err != nil {
+			return err
+		}
+		s.rec.SetData(data)
+	}
+	if line := s.data.Lost.String(); line != "" {
+		s.JSON(map[string]Lost{"lost": s.data.Lost})
+		s.Printf("%s\n", line)
+	}
+	s.flush()
+	return s.out.err
+}
+
+// countLost asks the streams and the program what they lost.
+func (s *Session) countLost() error {
+	l := &s.data.Lost
+	for _, st := range s.streams {
+		stats, err := st.Stats()
+		if err != nil {
+			return err
+		}
+		l.Events += stats.Lost
+	}
+	st, err := s.live.Stats()
+	if err != nil {
+		return err
+	}
+	for _, m := range st.Maps {
+		l.Entries += m.Full
+	}
+	// A full buffer counts as a full map, too.
+	l.Entries -= min(l.Entries, l.Events)
+	l.Firings = st.NoScratch + st.Throttled + st.Limited + st.Missed
+	l.Faults = st.Faults
+	return nil
+}
+
+// close frees everything; it may be called with a session that is not open.
+func (s *Session) close() error {
+	s.flush()
+	var errs []error
+	errs = append(errs, s.rec.Close()) // before its sources, which it borrows
+	for _, st := range s.streams {
+		errs = append(errs, st.Close())
+	}
+	errs = append(errs, s.names.close(), s.live.Close())
+	if s.tool.recording != nil {
+		errs = append(errs, s.tool.recording.Close())
+	}
+	if s.cancel != nil {
+		s.cancel()
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,396 @@
+package tool
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/borescope/borescope/mapx"
+	"github.com/borescope/borescope/probe"
+	"github.com/borescope/borescope/probe/action"
+)
+
+// Tool is a command-line tracer: its flags, and Run. Declare flags, Parse, then
+// Run. It is used by one goroutine.
+type Tool struct {
+	// Stderr is where -v, and on a terminal with -json the start line, are written;
+	// New sets it to os.Stderr.
+	Stderr io.Writer
+	// Options says how programs are attached. Run adds Fallback to
+	// Options.Resolve. The zero value is the default.
+	Options action.Options
+
+	name, doc string
+	examples  []string
+	fs        *flag.FlagSet
+	lines     []flagLine
+
+	args                   []string // as given to Parse
+	operands               string   // what stands behind the flags, for the usage line
+	takesInterval, clears  bool
+	interval, duration     time.Duration
+	count, fewest, most    int
+	rest                   []string
+	json, verbose, noClear bool
+	record, replay         string
+	recording              *mapx.Recording
+}
+
+type flagLine struct{ flag, usage string }
+
+// New returns a tool. doc is one or two lines that say what it shows; examples
+// are pairs of a command and what it does.
+func New(name, doc string, examples ...string) *Tool {
+	t := &Tool{Stderr: os.Stderr, name: name, doc: doc, examples: examples}
+	t.fs = flag.NewFlagSet(name, flag.ContinueOnError)
+	t.fs.SetOutput(io.Discard)
+	return t
+}
+
+// Bool declares a flag that is on or off.
+func (t *Tool) Bool(name, usage string) *bool {
+	t.lines = append(t.lines, flagLine{"-" + name, usage})
+	return t.fs.Bool(name, false, "")
+}
+
+// Int declares a flag with a number of at least 0; value is its name in the usage.
+func (t *Tool) Int(name, value string, def int, usage string) *int {
+	n := def
+	t.Func(name, value, usage, func(s string) (err error) {
+		if n, err = strconv.Atoi(s); err != nil || n < 0 {
+			return fmt.Errorf("%q is not a number of at least 0", s)
+		}
+		return nil
+	})
+	return &n
+}
+
+// String declares a flag with text.
+func (t *Tool) String(name, value, usage string) *string {
+	t.lines = append(t.lines, flagLine{"-" + name + " " + value, usage})
+	return t.fs.String(name, "", "")
+}
+
+// Func declares a flag whose value is given to parse, each time it is used.
+func (t *Tool) Func(name, value, usage string, parse func(string) error) {
+	t.lines = append(t.lines, flagLine{"-" + name + " " + value, usage})
+	t.fs.Func(name, "", parse)
+}
+
+// PID declares -p: a process id, 0 if it is not given. See FilterPID.
+func (t *Tool) PID() *int {
+	pid := new(int)
+	t.Func("p", "PID", "only this process", func(s string) (err error) {
+		if *pid, err = strconv.Atoi(s); err != nil || *pid <= 0 {
+			return fmt.Errorf("%q is not a process id", s)
+		}
+		return nil
+	})
+	return pid
+}
+
+// Duration declares -d: the run ends after that time, as by Ctrl-C.
+func (t *Tool) Duration() {
+	t.Func("d", "TIME", "end after this time: 10s, 1m, or seconds", func(s string) (err error) {
+		t.duration, err = parseTime(s)
+		return err
+	})
+}
+
+// Interval has the tool take [interval [count]] behind its flags; see
+// Session.Every. def is the interval without one, 0 for one result at the end.
+func (t *Tool) Interval(def time.Duration) {
+	t.takesInterval, t.interval = true, def
+}
+
+// Redraw has tables that follow each other replace each other on a terminal; it
+// declares -C, which turns that off.
+func (t *Tool) Redraw() {
+	t.clears = true
+	t.lines = append(t.lines, flagLine{"-C", "don't clear the screen"})
+	t.fs.BoolVar(&t.noClear, "C", false, "")
+}
+
+// Operands has the tool take words behind its flags, at least fewest and at most
+// most (-1: any number) of them; usage names them in the usage line. See Args.
+// With Interval too, words at the end that are times are the interval and count.
+func (t *Tool) Operands(usage string, fewest, most int) {
+	t.operands, t.fewest, t.most = usage, fewest, most
+}
+
+// Args returns the words behind the flags, without interval and count.
+func (t *Tool) Args() []string { return t.rest }
+
+// JSON reports whether -json was given.
+func (t *Tool) JSON() bool { return t.json }
+
+// Replaying reports whether -replay was given.
+func (t *Tool) Replaying() bool { return t.recording != nil }
+
+// UsageError is a mistake on the command line: exit status 2.
+type UsageError struct {
+	Tool string
+	Err  error
+}
+
+// Error reads "CAUSE (TOOL -h lists the flags)".
+func (e *UsageError) Error() string { return fmt.Sprintf("%v (%s -h lists the flags)", e.Err, e.Tool) }
+
+// Unwrap returns the cause.
+func (e *UsageError) Unwrap() error { return e.Err }
+
+// Usagef is a mistake on the command line that the tool itself has found.
+func (t *Tool) Usagef(format string, args ...any) error {
+	return &UsageError{t.name, fmt.Errorf(format, args...)}
+}
+
+// Parse reads the command line. With -h it writes the usage to stdout and
+// returns flag.ErrHelp; a mistake is a *UsageError. With -replay the flags of
+// the recorded run hold, where args does not say otherwise, because what was
+// recorded depends on them.
+func (t *Tool) Parse(args []string, stdout io.Writer) error {
+	for _, c := range []struct {
+		to          any
+		name, usage string
+	}{
+		{&t.json, "json", "one JSON object per line"},
+		{&t.record, "record DIR", "also write down what the result is made from"},
+		{&t.replay, "replay DIR", "show a recording instead; needs no root"},
+		{&t.verbose, "v", "say how the probes are attached"},
+	} {
+		t.lines = append(t.lines, flagLine{"-" + c.name, c.usage})
+		name, _, _ := strings.Cut(c.name, " ")
+		switch to := c.to.(type) {
+		case *bool:
+			t.fs.BoolVar(to, name, false, "")
+		case *string:
+			t.fs.StringVar(to, name, "", "")
+		}
+	}
+	args = t.split(args)
+	err := t.fs.Parse(args)
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		_, werr := io.WriteString(stdout, t.usage())
+		return errors.Join(err, werr)
+	case err != nil:
+		return &UsageError{t.name, err}
+	case t.record != "" && t.replay != "":
+		return t.Usagef("-record and -replay exclude each other")
+	case t.replay != "":
+		return t.parseRecorded(args)
+	}
+	t.args = forReplay(args)
+	return t.parseRest(t.fs.Args())
+}
+
+// forReplay is a command line as a recording keeps it: without what is said about
+// this run's files and output.
+func forReplay(args []string) (out []string) {
+	for i := 0; i < len(args); i++ {
+		name := strings.TrimLeft(args[i], "-")
+		if args[i] == "--" {
+			return append(out, args[i:]...)
+		}
+		isFlag := len(name) < len(args[i])
+		switch {
+		case isFlag && name == "record":
+			i++
+		case isFlag && (strings.HasPrefix(name, "record=") || name == "json" || name == "v"):
+		default:
+			out = append(out, args[i])
+		}
+	}
+	return out
+}
+
+// split takes -mT apart, which is -m -T, as BCC's tools do.
+func (t *Tool) split(args []string) []string {
+	var out []string
+	for i, a := range args {
+		if a == "--" {
+			return append(out, args[i:]...)
+		}
+		out = append(out, t.letters(a)...)
+	}
+	return out
+}
+
+func (t *Tool) letters(arg string) []string {
+	if len(arg) < 3 || arg[0] != '-' || t.fs.Lookup(arg[1:]) != nil {
+		return []string{arg}
+	}
+	var out []string
+	for _, r := range arg[1:] {
+		f := t.fs.Lookup(string(r))
+		if f == nil {
+			return []string{arg}
+		}
+		if b, ok := f.Value.(interface{ IsBoolFlag() bool }); !ok || !b.IsBoolFlag() {
+			return []string{arg}
+		}
+		out = append(out, "-"+string(r))
+	}
+	return out
+}
+
+// parseRecorded opens the recording, and reads the command line of the recorded
+// run before this one's.
+func (t *Tool) parseRecorded(args []string) (err error) {
+	if t.recording, err = mapx.OpenRecording(os.DirFS(t.replay)); err != nil {
+		return fmt.Errorf("-replay %s: %w", t.replay, err)
+	}
+	m := t.recording.Meta()
+	if m.Tool != t.name {
+		return errors.Join(fmt.Errorf("-replay %s: a recording of %s", t.replay, m.Tool), t.recording.Close())
+	}
+	if err := t.fs.Parse(m.Args); err != nil {
+		return errors.Join(fmt.Errorf("-replay %s: recorded flags: %w", t.replay, err), t.recording.Close())
+	}
+	rest := t.fs.Args()
+	if err := t.fs.Parse(args); err != nil {
+		return &UsageError{t.name, err}
+	}
+	if t.fs.NArg() > 0 {
+		rest = t.fs.Args()
+	}
+	t.record = ""
+	return t.parseRest(rest)
+}
+
+// parseRest reads what stands behind the flags.
+func (t *Tool) parseRest(rest []string) error {
+	t.rest = slices.Clone(rest)
+	if t.takesInterval {
+		if err := t.parseInterval(); err != nil {
+			return err
+		}
+	}
+	switch n := len(t.rest); {
+	case n < t.fewest:
+		return t.Usagef("%s is missing", t.operands)
+	case t.most >= 0 && n > t.most:
+		return t.Usagef("unexpected argument %q", t.rest[t.most])
+	}
+	return nil
+}
+
+// parseInterval takes the interval and the count from the end of the words.
+func (t *Tool) parseInterval() error {
+	words := 0
+	for words < 2 && len(t.rest)-words > t.fewest && isTime(t.rest[len(t.rest)-words-1]) {
+		words++
+	}
+	given := t.rest[len(t.rest)-words:]
+	t.rest = t.rest[:len(t.rest)-words]
+	if words > 0 {
+		var err error
+		if t.interval, err = parseTime(given[0]); err != nil {
+			return t.Usagef("interval %s: %w", given[0], err)
+		}
+	}
+	if words > 1 {
+		n, err := strconv.Atoi(given[1])
+		if err != nil || n <= 0 {
+			return t.Usagef("count %s: not a number of at least 1", given[1])
+		}
+		t.count = n
+	}
+	return nil
+}
+
+func isTime(s string) bool { return s != "" && (s[0] >= '0' && s[0] <= '9' || s[0] == '-') }
+
+func parseTime(s string) (d time.Duration, err error) {
+	if n, ferr := strconv.ParseFloat(s, 64); ferr == nil {
+		d = time.Duration(n * float64(time.Second))
+	} else if d, err = time.ParseDuration(s); err != nil {
+		return 0, fmt.Errorf("%q is not a time", s)
+	}
+	if d <= 0 {
+		return 0, fmt.Errorf("%q is not a positive time", s)
+	}
+	return d, nil
+}
+
+// usage is what -h prints.
+func (t *Tool) usage() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "Usage: %s [flags]", t.name)
+	if t.operands != "" {
+		b.WriteString(" " + t.operands)
+	}
+	if t.takesInterval {
+		b.WriteString(" [interval [count]]")
+	}
+	fmt.Fprintf(&b, "\n%s\n\n", t.doc)
+	width := 0
+	for _, l := range t.lines {
+		width = max(width, len(l.flag))
+	}
+	for _, l := range t.lines {
+		fmt.Fprintf(&b, "  %-*s  %s\n", width, l.flag, l.usage)
+	}
+	b.WriteString("\nExamples:\n")
+	width = 0
+	for i := 0; i+1 < len(t.examples); i += 2 {
+		width = max(width, len(t.examples[i]))
+	}
+	for i := 0; i+1 < len(t.examples); i += 2 {
+		fmt.Fprintf(&b, "  %-*s  %s\n", width, t.examples[i], t.examples[i+1])
+	}
+	return b.String()
+}
+
+// Env is the machine that the tool runs on, for decisions that depend on it.
+// See Symbol.
+func (t *Tool) Env() *probe.Env {
+	if t.Options.Env == nil {
+		t.Options.Env = probe.NewEnv(nil)
+	}
+	return t.Options.Env
+}
+
+// Symbol returns the first of names that is a function of this kernel; functions
+// are renamed now and then. If there is none, and at replay, it is the first.
+func (t *Tool) Symbol(names ...string) string {
+	if t.Replaying() {
+		return names[0]
+	}
+	for _, name := range names {
+		if syms, err := t.Env().KernelSymbols("", name); err == nil && len(syms) > 0 {
+			return name
+		}
+	}
+	return names[0]
+}
+
+// Tracepoints is tracepoints of a group that share one action.
+func Tracepoints(group string, names ...string) probe.Set {
+	set := make(probe.Set, len(names))
+	for i, name := range names {
+		set[i] = probe.Tracepoint{Group: group, Name: name}
+	}
+	return set
+}
+
+// FilterPID ends an action unless it runs for that process; 0 is all of them.
+func FilterPID(c *action.Ctx, pid int) {
+	if pid != 0 {
+		c.ReturnUnless(c.PID().Eq(pid))
+	}
+}
+
+// FilterComm ends an action unless the thread's name has name in it; "" is all
+// of them.
+func FilterComm(c *action.Ctx, name string) {
+	if name != "" {
+		c.ReturnUnless(c.Comm().Contains(name))
+	}
+}

@@ -1,0 +1,244 @@
+package tool
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"flag"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/borescope/borescope/hist"
+	"github.com/borescope/borescope/internal/testenv"
+	"github.com/borescope/borescope/probe"
+	"github.com/borescope/borescope/probe/action"
+)
+
+func TestMain(m *testing.M) { testenv.Main(m) }
+
+// parse gives a tool with one flag of each kind its command line.
+func parse(args ...string) (t *Tool, pid *int, x *bool, err error) {
+	t = New("demo", "Show nothing.", "demo", "all", "demo -x", "some")
+	pid, x = t.PID(), t.Bool("x", "some")
+	t.Bool("T", "times")
+	t.Duration()
+	t.Interval(time.Second)
+	t.Operands("[WORD]", 0, 1)
+	return t, pid, x, t.Parse(args, io.Discard)
+}
+
+func TestParse(t *testing.T) {
+	for _, c := range []struct {
+		args     string
+		interval time.Duration
+		count    int
+		rest     string
+	}{
+		{"", time.Second, 0, ""},
+		{"5", 5 * time.Second, 0, ""},
+		{"0.5 10", time.Second / 2, 10, ""},
+		{"100ms 3", time.Second / 10, 3, ""},
+		{"-x word 2 3", 2 * time.Second, 3, "word"},
+		{"-xT -p 7 word", time.Second, 0, "word"},
+	} {
+		tl, pid, x, err := parse(strings.Fields(c.args)...)
+		if err != nil {
+			t.Errorf("%q: %v", c.args, err)
+			continue
+		}
+		if tl.interval != c.interval || tl.count != c.count || strings.Join(tl.Args(), " ") != c.rest {
+			t.Errorf("%q: every %v, %d times, %q", c.args, tl.interval, tl.count, tl.Args())
+		}
+		if strings.Contains(c.args, "-x") != *x || strings.Contains(c.args, "7") != (*pid == 7) {
+			t.Errorf("%q: -x %v, -p %d", c.args, *x, *pid)
+		}
+	}
+}
+
+// Mistakes are one line and status 2; other errors are one line and status 1.
+func TestStatus(t *testing.T) {
+	for _, args := range []string{"-z", "-p x", "-p 0", "-p", "a b", "1 0", "1 x", "0", "-d -3", "-x=7", "-xz", "a b c"} {
+		_, _, _, err := parse(strings.Fields(args)...)
+		var out bytes.Buffer
+		if s := Status("demo", err, &out); s != 2 || strings.Count(out.String(), "\n") != 1 {
+			t.Errorf("%q: status %d, %q", args, s, out.String())
+		}
+	}
+	var out bytes.Buffer
+	if s := Status("demo", errors.New("two\nlines"), &out); s != 1 || out.String() != "demo: two lines\n" {
+		t.Errorf("status %d, %q", s, out.String())
+	}
+	if Status("demo", nil, &out) != 0 || Status("demo", flag.ErrHelp, &out) != 0 {
+		t.Error("success and -h are no success")
+	}
+}
+
+func TestForReplay(t *testing.T) {
+	got := forReplay(strings.Fields("-json -record x -p 7 --record=y -v word -- -record"))
+	if s := strings.Join(got, " "); s != "-p 7 word -- -record" {
+		t.Errorf("%q", s)
+	}
+}
+
+func print(asJSON bool, fn func(s *Session)) string {
+	var out bytes.Buffer
+	s := newSession(&Tool{json: asJSON}, &out)
+	fn(s)
+	s.flush()
+	return out.String()
+}
+
+func TestTable(t *testing.T) {
+	rows := func(s *Session) {
+		tab := s.Table("PID %-6d", "COMM %-8s", "LAT(ms) %8.3f", "FLAGS %06o", "PATH %s").Show("FLAGS", false)
+		tab.Header()
+		tab.Row(uint32(7), action.Comm{'c', 'a', 't'}, 1.5, 8, [8]byte{'/', '\x1b', 'a'})
+		tab.Alert(8, "sh", 0.25, 0, "")
+		if tab.Row(1) == nil {
+			t.Error("a row with too few values is accepted")
+		}
+	}
+	want := "PID    COMM      LAT(ms) PATH\n" +
+		"7      cat         1.500 /?a\n" +
+		"8      sh          0.250\n"
+	if got := print(false, rows); got != want {
+		t.Errorf("%s\nwant\n%s", got, want)
+	}
+	want = `{"pid":7,"comm":"cat","lat_ms":1.5,"flags":8,"path":"/?a"}` + "\n" +
+		`{"pid":8,"comm":"sh","lat_ms":0.25,"flags":0,"path":""}` + "\n"
+	if got := print(true, rows); got != want {
+		t.Errorf("%s\nwant\n%s", got, want)
+	}
+}
+
+func TestHist(t *testing.T) {
+	var h hist.Log2
+	h.AddN(3, 5)
+	h.Add(9)
+	draw := func(s *Session) { s.Hist(&h, "usecs", "disk", "sda") }
+	text := print(false, draw)
+	if !regexp.MustCompile(`^\ndisk = sda\n +usecs +: count +distribution\n(.*\n)* +2 -> 3 +: 5 +\|\*{40}\|\n`).MatchString(text) {
+		t.Errorf("%s", text)
+	}
+	want := `{"disk":"sda","unit":"usecs","buckets":[{"lo":2,"hi":3,"count":5},{"lo":8,"hi":15,"count":1}]}` + "\n"
+	if got := print(true, draw); got != want {
+		t.Errorf("%s\nwant\n%s", got, want)
+	}
+}
+
+func TestLost(t *testing.T) {
+	if s := (Lost{}).String(); s != "" {
+		t.Errorf("nothing lost is %q", s)
+	}
+	got := Lost{Events: 3, Firings: 1}.String()
+	if got != "Lost: 3 events (the buffer was full), 1 probe firings (left out by the kernel)" {
+		t.Errorf("%q", got)
+	}
+}
+
+// A full disk is an error of the run, not a short output.
+func TestFullDisk(t *testing.T) {
+	testenv.Need(t, testenv.File("/dev/full"))
+	f, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	s := newSession(&Tool{}, f)
+	s.Printf("x\n")
+	if err := s.finish(); err == nil {
+		t.Error("no error")
+	}
+}
+
+// The tables of names are those of golang.org/x/sys.
+func TestSyscallNames(t *testing.T) {
+	testenv.Need(t, testenv.Go)
+	dir, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "golang.org/x/sys").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, arch := range []string{"amd64", "arm64"} {
+		file := filepath.Join(strings.TrimSpace(string(dir)), "unix", "zsysnum_linux_"+arch+".go")
+		src, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all := regexp.MustCompile(`(?m)^\tSYS_(\w+)\s*=\s*(\d+)`).FindAllStringSubmatch(string(src), -1)
+		if len(all) < 300 {
+			t.Fatalf("%s has %d system calls", file, len(all))
+		}
+		for _, m := range all {
+			nr, _ := strconv.Atoi(m[2])
+			name := strings.ToLower(m[1])
+			if back, ok := SyscallNumber(arch, name); SyscallName(arch, nr) != name || !ok || back != nr {
+				t.Errorf("%s: %d is %q, and %s is %d", arch, nr, SyscallName(arch, nr), name, back)
+			}
+		}
+	}
+	if s := SyscallName("amd64", 9999); s != "[9999]" {
+		t.Errorf("%q", s)
+	}
+}
+
+// A module of somebody else's builds a tool on this package, with what is public.
+func TestForeignModule(t *testing.T) {
+	testenv.Need(t, testenv.Go)
+	exe := filepath.Join(t.TempDir(), "forks")
+	build := exec.Command("go", "build", "-C", "testdata/foreign", "-o", exe, ".")
+	build.Env = append(os.Environ(), "GOFLAGS=-mod=readonly", "GOPROXY=off", "GOWORK=off")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	out, err := exec.Command(exe, "-h").Output()
+	if err != nil || !strings.Contains(string(out), "forks -p 181") {
+		t.Errorf("%v: %s", err, out)
+	}
+}
+
+// The first program that the kernel can run is used, and -v says why the others
+// were not.
+func TestAlternatives(t *testing.T) {
+	testenv.Need(t, testenv.Root)
+	count := action.NewCount("calls")
+	program := func(name string) *action.Program {
+		p := action.NewProgram("demo")
+		p.On(probe.Tracepoint{Group: "sched", Name: name}, func(c *action.Ctx) { count.Inc(c) })
+		return p
+	}
+	tl := New("demo", "Count.", "demo", "all")
+	var stderr, out bytes.Buffer
+	tl.Stderr = &stderr
+	if err := tl.Parse([]string{"-v"}, io.Discard); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	read := false
+	body := func(s *Session) error {
+		counts, err := Counts(s, count)
+		if err != nil {
+			return err
+		}
+		return s.Every(func() error { read = true; _, err := counts(); return err })
+	}
+	if err := tl.Run(ctx, &out, "Counting", body, program("no_such"), program("sched_switch")); err != nil {
+		t.Fatal(err)
+	}
+	if !read || out.String() != "Counting... Hit Ctrl-C to end.\n" {
+		t.Errorf("read %v, printed %q", read, out.String())
+	}
+	if s := stderr.String(); !strings.Contains(s, "no_such") || !strings.Contains(s, "tracepoint:sched:sched_switch: by ") {
+		t.Errorf("-v says %q", s)
+	}
+	if err := tl.Run(ctx, &out, "Counting", body, program("no_such")); err == nil || !strings.Contains(err.Error(), "no_such") {
+		t.Errorf("no program fits: %v", err)
+	}
+}

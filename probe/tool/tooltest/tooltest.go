@@ -1,0 +1,251 @@
+package tooltest
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/borescope/borescope/internal/testenv"
+	"github.com/borescope/borescope/probe/tool"
+)
+
+// Run is a tool's entry: what its main gives to tool.Main.
+type Run = func(ctx context.Context, args []string, stdout io.Writer) error
+
+var (
+	update = flag.Bool("update", false, "write the golden files of replays anew")
+	record = flag.String("record", "", "have Live record into this `directory`, which must not exist")
+)
+
+// Replay replays the recording in dir with the given flags, in UTC, as text and
+// with -json, and compares what is printed with the files DIR.golden and
+// DIR.json.golden beside it; the flag -update of the test writes them anew. Lines
+// wider than 79 columns fail the test, unless only the last word does not fit:
+// names are not cut.
+func Replay(t *testing.T, run Run, dir string, flags ...string) {
+	t.Helper()
+	local := time.Local
+	time.Local = time.UTC
+	defer func() { time.Local = local }()
+	for _, g := range []struct {
+		file string
+		args []string
+	}{
+		{dir + ".golden", nil},
+		{dir + ".json.golden", []string{"-json"}},
+	} {
+		args := append([]string{"-replay", dir}, append(flags, g.args...)...)
+		var out bytes.Buffer
+		if err := run(t.Context(), args, &out); err != nil {
+			t.Errorf("%v: %v", args, err)
+			continue
+		}
+		golden(t, g.file, out.Bytes())
+		if g.args == nil {
+			narrow(t, out.String())
+		}
+	}
+}
+
+func golden(t *testing.T, file string, got []byte) {
+	t.Helper()
+	if *update {
+		if err := os.WriteFile(file, got, 0o644); err != nil {
+			t.Error(err)
+		}
+		return
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Errorf("%v (-update writes it)", err)
+		return
+	}
+	if !bytes.Equal(got, want) {
+		t.Errorf("%s differs:\n%s\nwant:\n%s", file, got, want)
+	}
+}
+
+// narrow fails the test for lines whose last word begins behind column 79.
+func narrow(t *testing.T, out string) {
+	t.Helper()
+	for line := range strings.Lines(out) {
+		line = strings.TrimRight(line, "\n")
+		if len(line) < 80 {
+			continue
+		}
+		if i := strings.LastIndexByte(line, ' '); i < 0 || i > 79 {
+			t.Errorf("wider than 79 columns: %q", line)
+		}
+	}
+}
+
+// Live runs the tool with args, has work do what it should see once all is
+// attached, ends the tool as Ctrl-C does, and returns what it printed. The tool
+// reads after the work: what it emits must fit its buffers. Live skips
+// the test where this machine cannot trace, with the reason. The tool leaves its
+// own process out, which is the test's: work is done by a Child.
+func Live(t *testing.T, run Run, args []string, work func()) string {
+	t.Helper()
+	testenv.Need(t, testenv.Root)
+	if *record != "" {
+		args = append([]string{"-record", *record}, args...)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	traced := false
+	var out bytes.Buffer
+	err := run(tool.OnStart(ctx, func() { traced = true; work(); cancel() }), args, &out)
+	switch {
+	case !traced:
+		testenv.SkipUnsupported(t, err)
+		t.Fatalf("%v ended before it traced: %v\n%s", args, err, out.String())
+	case err != nil:
+		t.Fatalf("%v: %v", args, err)
+	}
+	return out.String()
+}
+
+// Objects decodes what a tool printed with -json.
+func Objects[T any](t *testing.T, out string) []T {
+	t.Helper()
+	var all []T
+	for line := range strings.Lines(out) {
+		var v T
+		if err := json.Unmarshal([]byte(line), &v); err != nil {
+			t.Fatalf("%v: %q", err, line)
+		}
+		all = append(all, v)
+	}
+	return all
+}
+
+// workEnv names the work that a Child does.
+const workEnv = "TOOLTEST_WORK"
+
+// Main is for TestMain: it runs the tests, and fails if they left a file or a
+// goroutine. In a process that Child started it does that work instead.
+func Main(m *testing.M, works map[string]func()) {
+	if name := os.Getenv(workEnv); name != "" {
+		runtime.LockOSThread() // to the thread whose id is the process's
+		os.Stdin.Read(make([]byte, 1))
+		works[name]()
+		os.Stdout.Write([]byte{'\n'})
+		os.Stdin.Read(make([]byte, 1)) // stays to be looked at, until the test ends
+		return
+	}
+	testenv.Main(m)
+}
+
+// Child is a process that waits to do some work.
+type Child struct {
+	// PID is its process id.
+	PID int
+
+	t        *testing.T
+	cmd      *exec.Cmd
+	to, from *os.File
+}
+
+// Start starts a process that will do the work of that name, one of those given
+// to Main, when Work is called. The process ends with the test.
+func Start(t *testing.T, work string) *Child {
+	t.Helper()
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	in, to, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close()
+	from, out, err := os.Pipe()
+	if err != nil {
+		t.Fatal(errors.Join(err, to.Close()))
+	}
+	defer out.Close()
+	c := &Child{t: t, cmd: exec.Command(exe), to: to, from: from}
+	c.cmd.Env = append(os.Environ(), workEnv+"="+work)
+	c.cmd.Stdin, c.cmd.Stdout, c.cmd.Stderr = in, out, os.Stderr
+	t.Cleanup(func() { to.Close(); from.Close() })
+	if err := c.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.cmd.Process.Kill(); c.cmd.Wait() })
+	c.PID = c.cmd.Process.Pid
+	return c
+}
+
+// Work has the process do its work, and returns when it is done.
+func (c *Child) Work() {
+	c.t.Helper()
+	if _, err := c.to.Write([]byte{'\n'}); err != nil {
+		c.t.Errorf("begin work: %v", err)
+	}
+	if _, err := c.from.Read(make([]byte, 1)); err != nil {
+		c.t.Errorf("the child ended in its work: %v", err)
+	}
+}
+
+// Interrupted runs the tool with a context that has ended already, as a Ctrl-C
+// before anything is attached leaves it, and returns what it printed: the
+// summary must be there. It needs root.
+func Interrupted(t *testing.T, run Run, args ...string) string {
+	t.Helper()
+	testenv.Need(t, testenv.Root)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	var out bytes.Buffer
+	if err := run(ctx, args, &out); err != nil {
+		testenv.SkipUnsupported(t, err)
+		t.Fatalf("%v: %v", args, err)
+	}
+	return out.String()
+}
+
+// CommandLine tests what all tools have in common and what needs no kernel: -h
+// shows the flags and two examples in less than 80 columns, and bad flags are
+// one line and status 2. name is the tool's.
+func CommandLine(t *testing.T, name string, run Run) {
+	t.Helper()
+	var out bytes.Buffer
+	if err := run(t.Context(), []string{"-h"}, &out); !errors.Is(err, flag.ErrHelp) {
+		t.Errorf("-h: %v", err)
+	}
+	help := out.String()
+	_, examples, ok := strings.Cut(help, "\nExamples:\n")
+	if n := len(regexp.MustCompile(`(?m)^  `+name).FindAllString(examples, -1)); !ok || n < 2 {
+		t.Errorf("-h has %d examples:\n%s", n, help)
+	}
+	for line := range strings.Lines(help) {
+		if len(line) > 80 {
+			t.Errorf("-h is wider than 79 columns: %q", line)
+		}
+	}
+	for _, f := range []string{"-json", "-record DIR", "-replay DIR", "-v"} {
+		if !strings.Contains(help, "\n  "+f+" ") {
+			t.Errorf("-h does not list %s", f)
+		}
+	}
+	for _, bad := range [][]string{{"-no-such-flag"}, {"-replay", "a", "-record", "b"}} {
+		err := run(t.Context(), bad, &out)
+		var stderr bytes.Buffer
+		if status := tool.Status(name, err, &stderr); status != 2 || strings.Count(stderr.String(), "\n") != 1 {
+			t.Errorf("%v: status %d, %q", bad, status, stderr.String())
+		}
+	}
+	if dir := filepath.Join(t.TempDir(), "none"); run(t.Context(), []string{"-replay", dir}, &out) == nil {
+		t.Error("a recording that is not there replays")
+	}
+}
