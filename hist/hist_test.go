@@ -267,6 +267,58 @@ func TestMergeSubFold(t *testing.T) {
 	}
 }
 
+// TestMergeMany: any number of histograms of any length at once are the sum of
+// all, whatever the groups that they are added in.
+func TestMergeMany(t *testing.T) {
+	r := rand.New(rand.NewPCG(3, 4))
+	for n := range 40 {
+		want, got := log2(t, 5).Track(), log2(t, 5).Track()
+		parts := make([]*Log2, n)
+		for i := range parts {
+			parts[i] = log2(t, 5).Track()
+			for range r.IntN(50) {
+				v := int64(r.Uint64() >> r.IntN(64))
+				parts[i].Add(v)
+				want.Add(v)
+			}
+		}
+		if err := got.Merge(parts...); err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Equal(got.Buckets(), want.Buckets()) || got.m != want.m {
+			t.Fatalf("%d histograms:\n%v\nwant\n%v", n, got.Buckets(), want.Buckets())
+		}
+		coarse := log2(t, 0)
+		if err := coarse.Merge(parts...); err != nil || !slices.Equal(coarse.Buckets(), want.Fold(0).Buckets()) {
+			t.Fatal(coarse.Buckets(), err)
+		}
+		if err := got.Merge(append(parts, coarse)...); !errors.Is(err, ErrMismatch) || !slices.Equal(got.Buckets(), want.Buckets()) {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestAddGroup: the machine's own addition is that of the portable one, for every
+// length and start in memory, and touches nothing behind the end.
+func TestAddGroup(t *testing.T) {
+	r := rand.New(rand.NewPCG(5, 6))
+	for n := range 20 {
+		var s [together][]uint64
+		for i := range s {
+			s[i] = make([]uint64, n+40)[r.IntN(3):]
+			for j := range s[i] {
+				s[i][j] = r.Uint64()
+			}
+		}
+		want, got := make([]uint64, n+1), make([]uint64, n+1)
+		addGroupGo(want[:n], &s)
+		addGroup(got[:n], &s)
+		if !slices.Equal(got, want) {
+			t.Fatalf("%d: %v, want %v", n, got, want)
+		}
+	}
+}
+
 func TestAtomicLog2(t *testing.T) {
 	h, err := NewAtomicLog2(3)
 	if err != nil {
@@ -410,13 +462,24 @@ func BenchmarkAdd(b *testing.B) {
 	})
 }
 
+// BenchmarkMerge64 merges 64 histograms as 64 CPUs would fill them.
 func BenchmarkMerge64(b *testing.B) {
-	values := benchValues()
 	for _, k := range []int{0, 5} {
+		cpus := make([]*Log2, 64)
+		for i := range cpus {
+			cpus[i] = log2(b, k, benchValues()[i*1024:][:1024]...)
+		}
+		sum := log2(b, k, benchValues()...)
 		b.Run(fmt.Sprint("k", k), func(b *testing.B) {
-			h, sum := log2(b, k, values...), log2(b, k, values...)
 			for range b.N {
-				for range 64 {
+				if err := sum.Merge(cpus...); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+		b.Run(fmt.Sprint("one_by_one/k", k), func(b *testing.B) {
+			for range b.N {
+				for _, h := range cpus {
 					if err := sum.Merge(h); err != nil {
 						b.Fatal(err)
 					}

@@ -94,11 +94,19 @@ func (m *moments) json(exact bool) *jsonMoments {
 	return &jsonMoments{SumHi: m.sumHi, SumLo: m.sumLo, Min: m.min, Max: m.max}
 }
 
-func (j *jsonMoments) moments(n uint64) moments {
-	if j == nil {
-		return moments{}
+// fill takes the counts, of a histogram with size buckets, and the moments over.
+func (f *jsonForm) fill(c *counted, size int, add func(index int, n uint64)) error {
+	for _, pair := range f.Counts {
+		if pair[0] >= uint64(size) {
+			return fmt.Errorf("%s histogram: bucket %d of %d", f.Type, pair[0], size)
+		}
+		add(int(pair[0]), pair[1])
 	}
-	return moments{sumHi: j.SumHi, sumLo: j.SumLo, min: j.Min, max: j.Max, n: n}
+	if x := f.Exact; x != nil {
+		c.track = true
+		c.m = moments{sumHi: x.SumHi, sumLo: x.SumLo, min: x.Min, max: x.Max, n: c.Count()}
+	}
+	return nil
 }
 
 // MarshalJSON returns the histogram with its parameters, so that UnmarshalJSON
@@ -118,14 +126,11 @@ func (h *Log2) UnmarshalJSON(b []byte) error {
 	if f.Type != "log2" || f.K < 0 || f.K > MaxK {
 		return fmt.Errorf("histogram %q with k %d: not a log2 histogram", f.Type, f.K)
 	}
-	*h = Log2{k: uint8(f.K), track: f.Exact != nil}
-	for _, c := range f.Counts {
-		if c[0] >= uint64(Log2Size(f.K)) {
-			return fmt.Errorf("log2 histogram: bucket %d of %d", c[0], Log2Size(f.K))
-		}
-		h.AddBucket(int(c[0]), c[1])
+	n := Log2{k: uint8(f.K)}
+	if err := f.fill(&n.counted, Log2Size(f.K), n.AddBucket); err != nil {
+		return err
 	}
-	h.m = f.Exact.moments(h.Count())
+	*h = n
 	return nil
 }
 
@@ -151,13 +156,9 @@ func (h *Linear) UnmarshalJSON(b []byte) error {
 	if err != nil {
 		return err
 	}
-	for _, c := range f.Counts {
-		if c[0] >= uint64(len(n.counts)) {
-			return fmt.Errorf("linear histogram: bucket %d of %d", c[0], len(n.counts))
-		}
-		n.AddBucket(int(c[0]), c[1])
+	if err := f.fill(&n.counted, len(n.counts), n.AddBucket); err != nil {
+		return err
 	}
-	n.track, n.m = f.Exact != nil, f.Exact.moments(n.Count())
 	*h = *n
 	return nil
 }

@@ -17,10 +17,8 @@ const maxLinear = 1 << 20
 // A Linear is used by one goroutine at a time. Copies share their counts: use
 // Clone.
 type Linear struct {
+	counted
 	min, max, step int64
-	track          bool
-	counts         []uint64
-	m              moments
 }
 
 // NewLinear returns an empty histogram of at most 1,048,576 buckets. max must be
@@ -34,7 +32,7 @@ func NewLinear(min, max, step int64) (*Linear, error) {
 		return nil, fmt.Errorf("linear histogram from %d to %d by %d: more than %d buckets",
 			min, max, step, maxLinear)
 	}
-	return &Linear{min: min, max: max, step: step, counts: make([]uint64, n+2)}, nil
+	return &Linear{min: min, max: max, step: step, counted: counted{counts: make([]uint64, n+2)}}, nil
 }
 
 // Track makes an empty histogram keep the exact sum, smallest and largest value
@@ -82,34 +80,9 @@ func (h *Linear) AddBucket(index int, n uint64) {
 	}
 }
 
-// BucketCount returns the count of a bucket.
-func (h *Linear) BucketCount(index int) uint64 {
-	if index < 0 || index >= len(h.counts) {
-		return 0
-	}
-	return h.counts[index]
-}
-
-// Count returns the number of values.
-func (h *Linear) Count() uint64 {
-	sum := uint64(0)
-	for _, n := range h.counts {
-		sum += n
-	}
-	return sum
-}
-
-// Reset removes all values and keeps the memory.
-func (h *Linear) Reset() {
-	clear(h.counts)
-	h.m = moments{}
-}
-
 // Clone returns a copy that shares nothing.
 func (h *Linear) Clone() *Linear {
-	c := *h
-	c.counts = append([]uint64(nil), h.counts...)
-	return &c
+	return &Linear{counted: h.clone(), min: h.min, max: h.max, step: h.step}
 }
 
 func (h *Linear) sameAs(op string, o *Linear) error {
@@ -120,15 +93,18 @@ func (h *Linear) sameAs(op string, o *Linear) error {
 	return nil
 }
 
-// Merge adds the counts of o, which must have the same buckets.
-func (h *Linear) Merge(o *Linear) error {
-	if err := h.sameAs("merge", o); err != nil {
-		return err
+// Merge adds the counts of other histograms, which must have the same buckets:
+// else the error is ErrMismatch, and nothing was added.
+func (h *Linear) Merge(others ...*Linear) error {
+	for _, o := range others {
+		if err := h.sameAs("merge", o); err != nil {
+			return err
+		}
 	}
-	for i, n := range o.counts {
-		h.counts[i] += n
+	for _, o := range others {
+		addOne(h.counts, o.counts)
+		h.m.merge(&o.m)
 	}
-	h.m.merge(&o.m)
 	return nil
 }
 
@@ -138,11 +114,7 @@ func (h *Linear) Sub(o *Linear) error {
 	if err := h.sameAs("subtract", o); err != nil {
 		return err
 	}
-	for i, n := range o.counts {
-		if n <= h.counts[i] {
-			h.counts[i] -= n
-		}
-	}
+	h.sub(&o.counted)
 	return nil
 }
 
@@ -159,29 +131,12 @@ func (h *Linear) bounds(index int) (lo, hi int64) {
 }
 
 // Buckets returns the buckets from the first to the last that is not empty.
-func (h *Linear) Buckets() []Bucket {
-	first, last := span(h.counts)
-	if first < 0 {
-		return nil
-	}
-	out := make([]Bucket, 0, last-first+1)
-	for i := first; i <= last; i++ {
-		lo, hi := h.bounds(i)
-		out = append(out, Bucket{Lo: lo, Hi: hi, Count: h.counts[i]})
-	}
-	return out
-}
+func (h *Linear) Buckets() []Bucket { return h.buckets(h.bounds) }
 
 // Quantile returns the value at or below which the share q, 0 to 1, of all
 // values lies, with its bounds: the estimate is off by at most half a step,
 // without bound below the minimum and above the last edge unless tracked.
-func (h *Linear) Quantile(q float64) (Quantile, error) {
-	lo, hi := int64(math.MinInt64), int64(math.MaxInt64)
-	if h.exact() {
-		lo, hi = h.m.min, h.m.max
-	}
-	return quantile(h.Buckets(), h.Count(), q, lo, hi)
-}
+func (h *Linear) Quantile(q float64) (Quantile, error) { return h.quantile(h.Buckets(), q) }
 
 // Mean returns the mean: exact if tracked, else of the middles of the buckets.
 // It is NaN for an empty histogram and for untracked values out of range.
@@ -193,13 +148,4 @@ func (h *Linear) Mean() float64 {
 		return math.NaN()
 	}
 	return middleMean(h.Buckets())
-}
-
-// exact reports whether the moments are those of all values.
-func (h *Linear) exact() bool { return h.m.n > 0 && h.m.n == h.Count() }
-
-// Range returns the smallest and largest value; ok is false if they were not
-// tracked, or there are none.
-func (h *Linear) Range() (smallest, largest int64, ok bool) {
-	return h.m.min, h.m.max, h.exact()
 }

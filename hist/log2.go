@@ -20,10 +20,8 @@ const MaxK = 5
 // goroutine at a time; AtomicLog2 is the one that many write. Copies of a Log2
 // share their counts: use Clone.
 type Log2 struct {
-	k      uint8
-	track  bool
-	counts []uint64
-	m      moments
+	counted
+	k uint8
 }
 
 // NewLog2 returns an empty histogram with 2^k buckets per power of two; k is 0
@@ -120,53 +118,36 @@ func (h *Log2) grow(index int) {
 	h.counts = append(h.counts, make([]uint64, n-len(h.counts))...)
 }
 
-// BucketCount returns the count of a bucket.
-func (h *Log2) BucketCount(index int) uint64 {
-	if index < 0 || index >= len(h.counts) {
-		return 0
-	}
-	return h.counts[index]
-}
-
-// Count returns the number of values.
-func (h *Log2) Count() uint64 {
-	sum := uint64(0)
-	for _, n := range h.counts {
-		sum += n
-	}
-	return sum
-}
-
-// Reset removes all values and keeps the memory.
-func (h *Log2) Reset() {
-	clear(h.counts)
-	h.m = moments{}
-}
-
 // Clone returns a copy that shares nothing.
 func (h *Log2) Clone() *Log2 {
-	c := *h
-	c.counts = append([]uint64(nil), h.counts...)
-	return &c
+	return &Log2{counted: h.clone(), k: h.k}
 }
 
-// Merge adds the counts of o. A larger k of o is folded down to h's; a smaller
-// one is ErrMismatch.
-func (h *Log2) Merge(o *Log2) error {
-	if o.k < h.k {
-		return fmt.Errorf("merge log2 histograms with k %d and %d: %w", h.k, o.k, ErrMismatch)
+// Merge adds the counts of other histograms; many at once take less time than
+// one after the other. A larger k is folded down to h's; a smaller one is
+// ErrMismatch, and then nothing was added.
+func (h *Log2) Merge(others ...*Log2) error {
+	for _, o := range others {
+		if o.k < h.k {
+			return fmt.Errorf("merge log2 histograms with k %d and %d: %w", h.k, o.k, ErrMismatch)
+		}
 	}
-	if o.k > h.k {
-		o = o.Fold(int(h.k))
+	for len(others) > 0 {
+		var group [together][]uint64
+		n := min(len(others), together)
+		for i, o := range others[:n] {
+			if o.k > h.k {
+				o = o.Fold(int(h.k))
+			}
+			if len(o.counts) > len(h.counts) {
+				h.grow(len(o.counts) - 1)
+			}
+			group[i] = o.counts
+			h.m.merge(&o.m)
+		}
+		addCounts(h.counts, &group, n)
+		others = others[n:]
 	}
-	if n := len(o.counts); n > len(h.counts) {
-		h.grow(n - 1)
-	}
-	dst := h.counts[:len(o.counts)]
-	for i, n := range o.counts {
-		dst[i] += n
-	}
-	h.m.merge(&o.m)
 	return nil
 }
 
@@ -176,11 +157,7 @@ func (h *Log2) Sub(o *Log2) error {
 	if o.k != h.k {
 		return fmt.Errorf("subtract log2 histograms with k %d and %d: %w", h.k, o.k, ErrMismatch)
 	}
-	for i := range min(len(h.counts), len(o.counts)) {
-		if o.counts[i] <= h.counts[i] {
-			h.counts[i] -= o.counts[i]
-		}
-	}
+	h.sub(&o.counted)
 	return nil
 }
 
@@ -190,7 +167,7 @@ func (h *Log2) Fold(k int) *Log2 {
 	if k >= int(h.k) || k < 0 {
 		return h.Clone()
 	}
-	f := &Log2{k: uint8(k), track: h.track, m: h.m}
+	f := &Log2{k: uint8(k), counted: counted{track: h.track, m: h.m}}
 	for i, n := range h.counts {
 		if n > 0 {
 			lo, _ := Log2Bounds(i, int(h.k))
@@ -200,44 +177,15 @@ func (h *Log2) Fold(k int) *Log2 {
 	return f
 }
 
-// span returns the first and last bucket that is not empty, -1 if all are.
-func span(counts []uint64) (first, last int) {
-	first, last = -1, -1
-	for i, n := range counts {
-		if n > 0 {
-			if first < 0 {
-				first = i
-			}
-			last = i
-		}
-	}
-	return first, last
-}
-
 // Buckets returns the buckets from the first to the last that is not empty.
 func (h *Log2) Buckets() []Bucket {
-	first, last := span(h.counts)
-	if first < 0 {
-		return nil
-	}
-	out := make([]Bucket, 0, last-first+1)
-	for i := first; i <= last; i++ {
-		lo, hi := Log2Bounds(i, int(h.k))
-		out = append(out, Bucket{Lo: lo, Hi: hi, Count: h.counts[i]})
-	}
-	return out
+	return h.buckets(func(i int) (int64, int64) { return Log2Bounds(i, int(h.k)) })
 }
 
 // Quantile returns the value at or below which the share q, 0 to 1, of all
 // values lies, with its bounds. The estimate is off by at most half a bucket:
 // 1/2^(k+1) of the value. Negative values have no lower bound unless tracked.
-func (h *Log2) Quantile(q float64) (Quantile, error) {
-	lo, hi := int64(math.MinInt64), int64(math.MaxInt64)
-	if h.exact() {
-		lo, hi = h.m.min, h.m.max
-	}
-	return quantile(h.Buckets(), h.Count(), q, lo, hi)
-}
+func (h *Log2) Quantile(q float64) (Quantile, error) { return h.quantile(h.Buckets(), q) }
 
 // Mean returns the mean: exact if tracked, else of the middles of the buckets.
 // It is NaN for an empty histogram and for untracked negative values.
@@ -258,16 +206,6 @@ func middleMean(buckets []Bucket) float64 {
 		n += float64(b.Count)
 	}
 	return sum / n
-}
-
-// exact reports whether the moments are those of all values: counts that came
-// as buckets have none, and those that were subtracted can't be taken out.
-func (h *Log2) exact() bool { return h.m.n > 0 && h.m.n == h.Count() }
-
-// Range returns the smallest and largest value; ok is false if they were not
-// tracked, or there are none.
-func (h *Log2) Range() (smallest, largest int64, ok bool) {
-	return h.m.min, h.m.max, h.exact()
 }
 
 // AtomicLog2 is a Log2 that any number of goroutines add to at once. It takes
