@@ -305,11 +305,26 @@ const (
 // userRegs finds the registers that the task entered the kernel with; tasks
 // that have none (kernel threads) end the walk with EndNone.
 func (g *bpfGen) userRegs() {
-	size, total := int32(amd64Regs), int32(amd64Regs)
+	g.readUserRegs(stBuf, g.w.TaskStackOffset, "stack_walk_none")
+	g.takeRegs(g.regsInEntry())
+	g.add(asm.Ja.Label("stack_walk_regs"))
+	g.label("stack_walk_none")
+	g.add(
+		asm.Mov.Imm(asm.R1, int32(EndNone)),
+		asm.StoreMem(asm.R6, stEnd, asm.R1, asm.Word),
+		asm.Ja.Label("stack_walk_done"),
+	)
+	g.label("stack_walk_regs")
+}
+
+// readUserRegs copies the user's struct pt_regs to an offset of the state, or
+// goes to none if the task has no 64-bit ones.
+func (g *bpfGen) readUserRegs(off int16, taskStack int, none string) {
+	size, total := g.userRegsLen(), int32(amd64Regs)
 	if g.arm {
-		size, total = arm64RegsLen, arm64Regs
+		total = arm64Regs
 	}
-	if g.w.TaskStackOffset == 0 {
+	if taskStack == 0 {
 		g.add(
 			asm.FnGetCurrentTaskBtf.Call(),
 			asm.Mov.Reg(asm.R1, asm.R0),
@@ -320,40 +335,38 @@ func (g *bpfGen) userRegs() {
 		g.add(
 			asm.FnGetCurrentTask.Call(),
 			asm.Mov.Reg(asm.R3, asm.R0),
-			asm.Add.Imm(asm.R3, int32(g.w.TaskStackOffset)),
+			asm.Add.Imm(asm.R3, int32(taskStack)),
 			asm.Mov.Reg(asm.R1, asm.R6),
-			asm.Add.Imm(asm.R1, stBuf),
+			asm.Add.Imm(asm.R1, int32(off)),
 			asm.Mov.Imm(asm.R2, 8),
 			asm.FnProbeReadKernel.Call(),
-			asm.JNE.Imm(asm.R0, 0, "stack_walk_none"),
+			asm.JNE.Imm(asm.R0, 0, none),
 		)
-		g.load(asm.R3, stBuf)
+		g.load(asm.R3, off)
 		g.add(asm.Add.Imm(asm.R3, threadSize-total))
 	}
 	g.add(
 		asm.Mov.Reg(asm.R1, asm.R6),
-		asm.Add.Imm(asm.R1, stBuf),
+		asm.Add.Imm(asm.R1, int32(off)),
 		asm.Mov.Imm(asm.R2, size),
 		asm.FnProbeReadKernel.Call(),
-		asm.JNE.Imm(asm.R0, 0, "stack_walk_none"),
+		asm.JNE.Imm(asm.R0, 0, none),
 	)
 	if g.arm {
-		g.load(asm.R1, stBuf+33*8) // pstate: the exception level, and the bit of 32-bit code
-		g.add(asm.And.Imm(asm.R1, 0x1f), asm.JNE.Imm(asm.R1, 0, "stack_walk_none"))
+		g.load(asm.R1, off+33*8) // pstate: the exception level, and the bit of 32-bit code
+		g.add(asm.And.Imm(asm.R1, 0x1f), asm.JNE.Imm(asm.R1, 0, none))
 	} else {
 		const userCS = 0x33 // __USER_CS; 32-bit code has another
-		g.load(asm.R1, stBuf+amd64RegsCS)
-		g.add(asm.And.Imm(asm.R1, 0xffff), asm.JNE.Imm(asm.R1, userCS, "stack_walk_none"))
+		g.load(asm.R1, off+amd64RegsCS)
+		g.add(asm.And.Imm(asm.R1, 0xffff), asm.JNE.Imm(asm.R1, userCS, none))
 	}
-	g.takeRegs(g.regsInEntry())
-	g.add(asm.Ja.Label("stack_walk_regs"))
-	g.label("stack_walk_none")
-	g.add(
-		asm.Mov.Imm(asm.R1, int32(EndNone)),
-		asm.StoreMem(asm.R6, stEnd, asm.R1, asm.Word),
-		asm.Ja.Label("stack_walk_done"),
-	)
-	g.label("stack_walk_regs")
+}
+
+func (g *bpfGen) userRegsLen() int32 {
+	if g.arm {
+		return arm64RegsLen
+	}
+	return amd64Regs
 }
 
 // regPlace says where in the buffer a register of the state lies.

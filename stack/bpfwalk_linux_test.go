@@ -36,7 +36,6 @@ var (
 const (
 	snapChunk  = 1024
 	snapChunks = 28
-	redZone    = 128
 )
 
 func snapLayout(w *BPFWalker) (regs, count, mem, size int16) {

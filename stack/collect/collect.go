@@ -205,7 +205,12 @@ func (c *Collector) load(o *Options) error {
 		return refusal(err)
 	}
 	c.coll = coll
-	for _, pid := range o.PIDs {
+	return fillPIDs(coll, o.PIDs)
+}
+
+// fillPIDs says which processes to keep.
+func fillPIDs(coll *ebpf.Collection, pids []int) error {
+	for _, pid := range pids {
 		if err := coll.Maps[mapPIDs].Put(uint32(pid), uint32(0)); err != nil {
 			return fmt.Errorf("collect: filter process %d: %w", pid, err)
 		}
@@ -287,14 +292,7 @@ func (c *Collector) Stats() (Stats, error) {
 	if err != nil {
 		return Stats{}, fmt.Errorf("collect: read counters: %w", err)
 	}
-	var total [numCounters]uint64
-	for _, e := range snap.Entries {
-		if e.Key < numCounters {
-			for _, n := range e.Value {
-				total[e.Key] += n
-			}
-		}
-	}
+	total := addUp(snap)
 	missed, err := c.missedEvents()
 	if err != nil {
 		return Stats{}, fmt.Errorf("collect: %w", err)
@@ -309,6 +307,18 @@ func (c *Collector) Stats() (Stats, error) {
 		LostWaits:   total[counterWaits],
 		Unwoken:     total[counterUnwoken],
 	}, nil
+}
+
+// addUp adds each counter's CPUs.
+func addUp(snap mapx.Snapshot[uint32, []uint64]) (total [numCounters]uint64) {
+	for _, e := range snap.Entries {
+		if e.Key < numCounters {
+			for _, n := range e.Value {
+				total[e.Key] += n
+			}
+		}
+	}
+	return total
 }
 
 // Processes is the stream of first sights: a record when a process is sampled

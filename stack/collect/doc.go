@@ -29,6 +29,9 @@
 // programs were built without. LoadWalker has them walked by call frame
 // information instead, in BPF, for the processes given to AddProcess.
 //
+// AttachCopies copies the registers and the top of the user's stack instead, to
+// be walked in Go, for events that are rare and stacks that must be exact.
+//
 // Stacks come out as addresses with the reason they end; package symbol names
 // them. A Collector must be closed, which detaches it and frees its maps; if
 // the process is killed, the kernel does the same.

@@ -1,11 +1,13 @@
 package collect_test
 
 import (
+	"context"
 	"fmt"
 	"time"
 
 	"github.com/borescope/borescope/pmc"
 	"github.com/borescope/borescope/probe"
+	"github.com/borescope/borescope/stack"
 	"github.com/borescope/borescope/stack/collect"
 )
 
@@ -94,5 +96,35 @@ func ExampleAttachWaits() {
 			fmt.Printf("%s waited %d times, %v together, for %s\n",
 				s.Comm, s.Count, time.Duration(s.Value), s.Waker.Comm)
 		}
+	}
+}
+
+// Whole user stacks of an event, walked in Go by every rule that there is.
+func ExampleAttachCopies() {
+	c, err := collect.AttachCopies([]probe.Target{
+		probe.Tracepoint{Group: "syscalls", Name: "sys_enter_fsync"},
+	}, nil)
+	if err != nil {
+		fmt.Println(err) // needs privileges
+		return
+	}
+	defer c.Close()
+	var (
+		cache  stack.CFICache
+		cp     collect.Copy
+		frames = make([]stack.Frame, stack.MaxFrames)
+	)
+	for {
+		if err := c.ReadInto(context.Background(), &cp); err != nil {
+			fmt.Println(err)
+			return
+		}
+		mods, err := cache.Modules(cp.PID)
+		if mods == nil {
+			fmt.Println(err) // the process has ended
+			continue
+		}
+		n, end := cp.User.Walk(frames, &stack.CFIWalker{Modules: mods})
+		fmt.Println(cp.Comm, frames[:n], end)
 	}
 }

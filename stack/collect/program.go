@@ -176,7 +176,7 @@ func (f *filter) event(b *builder, p *probe.Program, index int, walk bool) error
 // findStacks writes the ids of the current task's stacks to the key.
 func (f *filter) findStacks(b *builder, walk bool) {
 	if !f.noKernel {
-		b.askHelper(0)
+		b.askHelper(regScratch, scratchPCs, 0)
 		b.stackID(keyKernel, helperFrames)
 	}
 	switch {
@@ -186,7 +186,7 @@ func (f *filter) findStacks(b *builder, walk bool) {
 		b.stackID(keyUser, walkerFrames)
 	default:
 		const bpfFUserStack = 1 << 8 // BPF_F_USER_STACK, include/uapi/linux/bpf.h
-		b.askHelper(bpfFUserStack)
+		b.askHelper(regScratch, scratchPCs, bpfFUserStack)
 		b.stackID(keyUser, helperFrames)
 	}
 }
@@ -301,13 +301,13 @@ func (f *filter) filterComm(b *builder) {
 	}
 }
 
-// askHelper has the kernel walk a stack into the scratch slot; R0 is its size
-// in bytes, or a negative errno.
-func (b *builder) askHelper(flags int32) {
+// askHelper has the kernel walk a stack to base+off; R0 is its size in bytes,
+// or a negative errno.
+func (b *builder) askHelper(base asm.Register, off, flags int32) {
 	b.add(
 		asm.Mov.Reg(asm.R1, regCtx),
-		asm.Mov.Reg(asm.R2, regScratch),
-		asm.Add.Imm(asm.R2, scratchPCs),
+		asm.Mov.Reg(asm.R2, base),
+		asm.Add.Imm(asm.R2, off),
 		asm.Mov.Imm(asm.R3, 8*helperFrames),
 		asm.Mov.Imm(asm.R4, flags),
 		asm.FnGetStack.Call(),

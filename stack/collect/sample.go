@@ -84,11 +84,13 @@ func samples(totals []mapx.Entry[WaitKey, Total], segments mapx.Snapshot[Segment
 }
 
 // commString cuts a NUL-padded name.
-func commString(b []byte) string {
+func commString(b []byte) string { return string(cut(b)) }
+
+func cut(b []byte) []byte {
 	if i := bytes.IndexByte(b, 0); i >= 0 {
 		b = b[:i]
 	}
-	return string(b)
+	return b
 }
 
 // helperStack is a stack that the kernel walked. whole is the reason given for

@@ -118,6 +118,7 @@ func withFuncInfo(name string, insns asm.Instructions) asm.Instructions {
 	funcs := map[string][]btf.FuncParam{
 		name:              {{Name: "ctx", Type: ptr}},
 		stack.BPFWalkFunc: {{Name: "state", Type: ptr}},
+		stack.BPFCopyFunc: {{Name: "state", Type: ptr}},
 		stack.BPFStepFunc: {{Name: "index", Type: u64}, {Name: "context", Type: ptr}},
 	}
 	insns[0] = insns[0].WithSymbol(name)

@@ -1,0 +1,365 @@
+package collect
+
+import (
+	"context"
+	"debug/elf"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+	"github.com/cilium/ebpf/btf"
+
+	"github.com/borescope/borescope/internal/feature"
+	"github.com/borescope/borescope/internal/kernel"
+	"github.com/borescope/borescope/mapx"
+	"github.com/borescope/borescope/probe"
+	"github.com/borescope/borescope/stack"
+)
+
+// CopyOptions says what to copy. The zero value, and nil, copies 16 KiB of the
+// stack of every process but this one.
+type CopyOptions struct {
+	// Options filter as they do for Attach. MaxStacks and Value have no meaning
+	// here, and NoUser is an error.
+	Options
+	// Bytes is how much of a user stack is copied, rounded up to pages of 4,096;
+	// 16,384 if 0, at most 65,536.
+	Bytes int
+	// RingBytes is the room for copies that were not read yet, a power of two of
+	// at least 4,096; 8 MiB if 0.
+	RingBytes int
+}
+
+// Copies is a stream of copied stacks: registers and raw stack memory, to be
+// walked in Go. It is the other way to have whole stacks of programs without
+// frame pointers: copying costs the event two to three microseconds however deep
+// the stack is, and knows every rule (LoadWalker's walker, in BPF, takes five to
+// twenty and leaves out the few that need a DWARF expression), but each event is
+// sent out, 5 to 17 kB of it, where LoadWalker counts in the kernel. It suits rare
+// events and stacks that must be exact.
+//
+// One goroutine at a time reads; Close may be called by any.
+type Copies struct {
+	source mapx.Source
+	rec    mapx.Record
+	copier stack.BPFCopier
+
+	// Nil in a replay:
+	plan *probe.Plan
+	coll *ebpf.Collection
+	link *probe.Link
+	ring *mapx.Ring
+}
+
+// Copy is one event: the kernel's stack as addresses, and the user's as it was.
+// Both are overwritten by the next read into the same Copy.
+type Copy struct {
+	// PID is the process, TID the thread.
+	PID, TID int
+	// Comm is the thread's name.
+	Comm string
+	// Program is the index of the plan's program that took the sample.
+	Program int
+	// Time is the event's, in nanoseconds of CLOCK_MONOTONIC.
+	Time uint64
+	// Kernel is the kernel's stack.
+	Kernel stack.Stack
+	// User is what was copied; its Walk walks it.
+	User stack.CopiedStack
+}
+
+// The layout of a record.
+const (
+	copyKey    = 0
+	copyTime   = keySize
+	copyKernel = copyTime + 8   // int64: bytes of kernel addresses, or a negative errno
+	copyPCs    = copyKernel + 8 // uint64[helperFrames]
+	copyState  = copyPCs + 8*helperFrames
+)
+
+const (
+	mapCopies = "copies"
+	mapCopied = "copied"
+)
+
+// AttachCopies resolves the targets and starts to copy. The caller closes the
+// Copies. Its errors are those of Attach; besides, it needs the kernel's BTF.
+func AttachCopies(targets []probe.Target, o *CopyOptions) (*Copies, error) {
+	if o == nil {
+		o = new(CopyOptions)
+	}
+	f, err := o.filter()
+	if err != nil {
+		return nil, fmt.Errorf("collect: %w", err)
+	}
+	env := o.Env
+	if env == nil {
+		env = probe.NewEnv(nil)
+	}
+	plan, err := probe.Resolve(env, targets, nil)
+	if err != nil {
+		return nil, err
+	}
+	f.perThread = true
+	c := &Copies{plan: plan, copier: stack.BPFCopier{Machine: machine, Bytes: o.Bytes}}
+	if c.copier.TaskStackOffset, err = taskStack(env); err != nil {
+		return nil, err
+	}
+	if err := c.load(o, f); err != nil {
+		return nil, errors.Join(err, c.Close())
+	}
+	if c.ring, err = mapx.OpenRing(c.coll.Maps[mapCopied], &mapx.RingOptions{
+		Lost: c.coll.Maps[mapCounters], LostSlot: counterRing,
+	}); err != nil {
+		return nil, errors.Join(err, c.Close())
+	}
+	c.source = c.ring
+	if c.link, err = plan.Attach(c.coll.Programs, nil); err != nil {
+		return nil, errors.Join(err, c.Close())
+	}
+	return c, nil
+}
+
+func (o *CopyOptions) filter() (*filter, error) {
+	f, err := o.Options.filter()
+	switch {
+	case err != nil:
+		return nil, err
+	case o.NoUser || o.MaxStacks != 0 || o.Value != "":
+		return nil, errors.New("NoUser, MaxStacks and Value are for Attach: copies are of user stacks, and not counted")
+	case o.Bytes < 0 || o.Bytes > 64<<10:
+		return nil, fmt.Errorf("%d bytes of stack are out of range: at most 65,536 can be copied", o.Bytes)
+	case o.RingBytes < 0 || o.RingBytes&(o.RingBytes-1) != 0 || o.RingBytes > 1<<30:
+		return nil, fmt.Errorf("a ring of %d bytes: it must be a power of two, at most 1 GiB", o.RingBytes)
+	}
+	return f, nil
+}
+
+// taskStack finds out how the program gets at the user's registers: 0 by a
+// helper, else the offset of task_struct.stack.
+func taskStack(env *probe.Env) (int, error) {
+	if feature.Test(feature.TaskPtRegs) == nil && feature.Test(feature.TaskBTF) == nil {
+		return 0, nil
+	}
+	spec, err := env.BTF()
+	if err != nil {
+		return 0, fmt.Errorf("collect: find the user's registers: %w", err)
+	}
+	var task *btf.Struct
+	if err := spec.TypeByName("task_struct", &task); err != nil {
+		return 0, fmt.Errorf("collect: find the user's registers: %w", err)
+	}
+	for _, m := range task.Members {
+		if m.Name == "stack" {
+			return int(m.Offset.Bytes()), nil
+		}
+	}
+	return 0, errors.New("collect: the kernel's task_struct has no member stack")
+}
+
+// load creates the maps and loads a program for each of the plan's.
+func (c *Copies) load(o *CopyOptions, f *filter) error {
+	cpus, err := ebpf.PossibleCPU()
+	if err != nil {
+		return fmt.Errorf("collect: %w", err)
+	}
+	ring := o.RingBytes
+	if ring == 0 {
+		ring = 8 << 20
+	}
+	spec := &ebpf.CollectionSpec{Maps: f.mapSpecs(1), Programs: make(map[string]*ebpf.ProgramSpec)}
+	for _, name := range []string{mapCounts, mapSegments, mapSeen, mapMode, mapFirst} {
+		delete(spec.Maps, name)
+	}
+	if f.pids {
+		spec.Maps[mapPIDs] = pidsSpec(len(o.PIDs))
+	}
+	// An array by CPU and slot: a per-CPU array's values end at 32 KiB.
+	spec.Maps[mapCopies] = &ebpf.MapSpec{
+		Name: mapCopies, Type: ebpf.Array, KeySize: 4,
+		ValueSize: uint32(copyState + c.copier.StateSize()), MaxEntries: uint32(cpus * scratchSlots),
+	}
+	spec.Maps[mapCopied] = &ebpf.MapSpec{Name: mapCopied, Type: ebpf.RingBuf, MaxEntries: uint32(ring)}
+	for i := range c.plan.Programs {
+		p := c.plan.ProgramSpec(i)
+		p.Instructions = withFuncInfo(p.Name, append(f.copying(i, &c.copier), c.copier.Instructions()...))
+		p.License = license
+		spec.Programs[p.Name] = p
+	}
+	_ = kernel.RaiseMemlock() // as in Collector.load
+	if c.coll, err = ebpf.NewCollection(spec); err != nil {
+		return refusal(err)
+	}
+	return fillPIDs(c.coll, o.PIDs)
+}
+
+// copying returns the instructions of program index: filter, claim a scratch
+// slot, build the record in the slot's copy, send it.
+func (f *filter) copying(index int, c *stack.BPFCopier) asm.Instructions {
+	b := builder{key: scratchKey}
+	b.add(
+		asm.Mov.Reg(regCtx, asm.R1),
+		asm.FnGetCurrentPidTgid.Call(),
+		asm.Mov.Reg(regID, asm.R0),
+	)
+	f.filterTask(&b)
+	b.claimScratch()
+	f.fillKey(&b, index)
+	f.filterComm(&b)
+	b.count(counterSamples)
+	b.add(
+		asm.FnGetSmpProcessorId.Call(),
+		asm.Mul.Imm(asm.R0, scratchSlots),
+		asm.LoadMem(asm.R1, asm.RFP, slotClaim, asm.Word),
+		asm.Add.Reg(asm.R0, asm.R1),
+		asm.StoreMem(asm.RFP, slotIndex, asm.R0, asm.Word),
+	)
+	b.lookup(mapCopies, asm.RFP, slotIndex)
+	b.add(
+		asm.JEq.Imm(asm.R0, 0, "release"),
+		asm.Mov.Reg(regTmp, asm.R0),
+	)
+	b.move(regTmp, copyKey, regScratch, scratchKey, keySize)
+	b.add(
+		asm.FnKtimeGetNs.Call(),
+		asm.StoreMem(regTmp, copyTime, asm.R0, asm.DWord),
+		asm.Mov.Imm(asm.R0, 0),
+	)
+	if !f.noKernel {
+		b.askHelper(regTmp, copyPCs, 0)
+	}
+	b.add(
+		asm.StoreMem(regTmp, copyKernel, asm.R0, asm.DWord),
+		asm.Mov.Reg(asm.R1, regTmp),
+		asm.Add.Imm(asm.R1, copyState),
+		asm.Call.Label(stack.BPFCopyFunc),
+		asm.JGT.Imm(asm.R0, int32(c.StateSize()), "release"), // for the verifier
+		asm.Mov.Reg(asm.R3, asm.R0),
+		asm.Add.Imm(asm.R3, copyState),
+	)
+	b.loadMap(asm.R1, mapCopied)
+	b.add(
+		asm.Mov.Reg(asm.R2, regTmp),
+		asm.Mov.Imm(asm.R4, 0),
+		asm.FnRingbufOutput.Call(),
+		asm.JEq.Imm(asm.R0, 0, "release"),
+	)
+	b.count(counterRing)
+	b.release()
+	b.label("exit")
+	b.add(asm.Mov.Imm(asm.R0, 0), asm.Return())
+	return b.insns
+}
+
+// ReadInto reads the next copy. It waits for one; the errors are those of
+// mapx.Source: ctx's, os.ErrClosed after Close, io.EOF at a recording's end.
+func (c *Copies) ReadInto(ctx context.Context, dst *Copy) error {
+	if err := c.source.ReadInto(ctx, &c.rec); err != nil {
+		return err
+	}
+	return c.parse(dst)
+}
+
+// parse decodes the record that was read last.
+func (c *Copies) parse(dst *Copy) error {
+	b, o := c.rec.Data, binary.NativeEndian
+	if len(b) < copyState {
+		return fmt.Errorf("collect: copy of %d bytes, want %d or more", len(b), copyState)
+	}
+	dst.PID, dst.TID = int(o.Uint32(b[keyPID:])), int(o.Uint32(b[keyTID:]))
+	dst.Program = int(o.Uint32(b[keyProgram:]))
+	if name := cut(b[keyComm:keyProgram]); string(name) != dst.Comm { // a new string only if it has to be
+		dst.Comm = string(name)
+	}
+	dst.Time = o.Uint64(b[copyTime:])
+	frames, end := dst.Kernel.Frames[:0], stack.EndNone
+	switch n := int64(o.Uint64(b[copyKernel:])); {
+	case n < 0:
+		end = stack.EndFault
+	case n > 0:
+		end = stack.EndBottom
+		for i := range min(int(n/8), helperFrames) {
+			frames = append(frames, stack.Frame{PC: o.Uint64(b[copyPCs+8*i:]), Return: i > 0, How: stack.HowKernel})
+		}
+		if len(frames) == helperFrames {
+			end = stack.EndLimit
+		}
+	}
+	dst.Kernel = stack.Stack{Frames: frames, End: end}
+	dst.User = c.copier.Decode(b[copyState:])
+	return nil
+}
+
+// Stats returns what was copied and lost so far: LostFull are copies for which
+// the ring had no room.
+func (c *Copies) Stats() (Stats, error) {
+	if c.coll == nil {
+		return Stats{}, fmt.Errorf("collect: statistics of a recording of copies: %w", errors.ErrUnsupported)
+	}
+	counters, err := mapx.NewPerCPU[uint32, uint64](c.coll.Maps[mapCounters])
+	if err != nil {
+		return Stats{}, fmt.Errorf("collect: read counters: %w", err)
+	}
+	snap, err := counters.Snapshot()
+	if err != nil {
+		return Stats{}, fmt.Errorf("collect: read counters: %w", err)
+	}
+	total := addUp(snap)
+	missed, err := c.link.Missed()
+	if err != nil && !errors.Is(err, os.ErrClosed) {
+		return Stats{}, fmt.Errorf("collect: %w", err)
+	}
+	return Stats{
+		Samples: total[counterSamples], LostFull: total[counterRing], LostNested: total[counterNested],
+		Missed: missed,
+	}, nil
+}
+
+// Plan returns how the targets were attached. It is nil for a replay.
+func (c *Copies) Plan() *probe.Plan { return c.plan }
+
+// Detach stops copying. What was copied can still be read.
+func (c *Copies) Detach() error {
+	if c == nil {
+		return nil
+	}
+	return c.link.Close()
+}
+
+// Close stops copying and frees the maps. Readers get os.ErrClosed. Closing
+// twice, or a nil Copies, does nothing.
+func (c *Copies) Close() error {
+	if c == nil {
+		return nil
+	}
+	err := c.Detach()
+	if c.ring != nil {
+		err = errors.Join(err, c.ring.Close())
+	}
+	if c.coll != nil {
+		c.coll.Close()
+	}
+	return err
+}
+
+// Record has rec keep what is read from now on, so that ReplayCopies gives it
+// back. It is called before the first read. The caller closes rec after the last.
+func (c *Copies) Record(rec *mapx.Recorder) { c.source = rec.Stream(mapCopied, c.source) }
+
+// ReplayCopies returns Copies that reads from a recording what live ones read,
+// on every system of the same byte order.
+func ReplayCopies(rec *mapx.Recording) (*Copies, error) {
+	source, err := rec.Stream(mapCopied, nil)
+	if err != nil {
+		return nil, fmt.Errorf("collect: %w", err)
+	}
+	c := &Copies{source: source}
+	c.copier.Machine = elf.EM_X86_64
+	if rec.Meta().Arch == "arm64" {
+		c.copier.Machine = elf.EM_AARCH64
+	}
+	return c, nil
+}
