@@ -177,17 +177,10 @@ func (c *BPFCopier) Decode(state []byte) (s CopiedStack) {
 		return s
 	}
 	s.Regs.Machine = elf.EM_X86_64
-	for i, num := range amd64PtRegs {
+	for i, num := range kernelEntry {
 		if num >= 0 {
 			s.Regs.Set(num, o.Uint64(state[copyRegs+8*i:]))
 		}
 	}
 	return s
-}
-
-// amd64PtRegs gives the DWARF numbers of struct pt_regs' words
-// (arch/x86/include/asm/ptrace.h).
-var amd64PtRegs = [amd64Regs / 8]int{
-	AMD64R15, AMD64R14, AMD64R13, AMD64R12, AMD64RBP, AMD64RBX, AMD64R11, AMD64R10, AMD64R9, AMD64R8,
-	AMD64RAX, AMD64RCX, AMD64RDX, AMD64RSI, AMD64RDI, -1, AMD64RIP, -1, -1, AMD64RSP, -1,
 }

@@ -86,7 +86,9 @@ func copyShell(t *testing.T, pid, bytes int, want stack.End) {
 	owned.WaitGone(t)
 }
 
-// Every event is copied once, in time order on its thread, kernel stack included.
+// Every event is copied once, in time order on its thread. (Kernels of 5.10 find
+// no kernel stack in system call tracepoints: perf_call_bpf_enter hands the user's
+// registers on.)
 func TestCopiesAreExact(t *testing.T) {
 	n := startReader(t)
 	n.waitBlocked()
@@ -109,8 +111,9 @@ func TestCopiesAreExact(t *testing.T) {
 			continue
 		}
 		got++
-		if cp.Time <= last || len(cp.Kernel.Frames) == 0 || cp.User.Regs.PC() == 0 || len(cp.User.Memory.Data) == 0 {
-			t.Errorf("copy %d: %+v after %d", got, cp, last)
+		if cp.Time <= last || cp.User.Regs.PC() == 0 || len(cp.User.Memory.Data) == 0 {
+			t.Errorf("copy %d at %d after %d, program counter %#x, %d bytes",
+				got, cp.Time, last, cp.User.Regs.PC(), len(cp.User.Memory.Data))
 		}
 		last = cp.Time
 	}
