@@ -46,6 +46,7 @@ var imports = map[string][]string{
 	"pmc":          {"golang.org/x/sys/unix"},
 	"mapx":         {cilium, btf, "hist"}, // btf: what the kernel says of a map's key and value
 	"probe":        {cilium, btf, "usdt", "pmc", "symbol", "golang.org/x/arch/..."},
+	"probe/broker": {"probe", cilium},
 	"probe/action": {"probe", "mapx", "stack", "usdt", "pmc", "symbol", cilium, asm, btf, "golang.org/x/arch/..."},
 	// Until actions make the program, collect holds hand-written asm.
 	"stack/collect": {"stack", "probe", "probe/action", "mapx", cilium, asm, btf},

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"os"
 	"runtime"
 	"time"
 
@@ -34,3 +35,7 @@ func openPinnedLink(string) (held, error) { return held{}, errors.ErrUnsupported
 func (h *held) update(*ebpf.Program) error { return errors.ErrUnsupported }
 
 func lockDir(string) (func(), error) { return nil, errors.ErrUnsupported }
+
+func (h *held) file() (*os.File, error) { return nil, errors.ErrUnsupported }
+
+func linkFromFile(*os.File) (held, error) { return held{}, errors.ErrUnsupported }

@@ -2,6 +2,14 @@ package probe
 
 import "strings"
 
+// Match reports whether a name is meant by a pattern in the syntax that targets
+// have: * any run, ? any byte, [a-z] a byte of a set, [!a-z] a byte not in it.
+// Every name matches itself.
+func Match(pattern, name string) bool {
+	g := compileGlob(pattern)
+	return pattern == name || g.match(name)
+}
+
 // isPattern tells whether a name holds wildcards.
 func isPattern(t string) bool { return strings.ContainsAny(t, "*?[") }
 

@@ -80,6 +80,27 @@ func openPinnedLink(name string) (held, error) {
 	return held{fd: fd, link: true}, err
 }
 
+// file duplicates a bpf_link's descriptor.
+func (h *held) file() (*os.File, error) {
+	fd, err := kernel.Dup(h.fd)
+	if err != nil {
+		return nil, err
+	}
+	return os.NewFile(uintptr(fd), "bpf_link"), nil
+}
+
+// linkFromFile is what a file that Files made holds.
+func linkFromFile(f *os.File) (held, error) {
+	fd, err := kernel.Dup(int(f.Fd()))
+	if err != nil {
+		return held{}, err
+	}
+	if _, err := kernel.Info(fd); err != nil {
+		return held{}, errors.Join(fmt.Errorf("%s is no bpf_link: %w", f.Name(), err), kernel.Close(fd))
+	}
+	return held{fd: fd, link: true}, nil
+}
+
 // update replaces the program of a bpf_link.
 func (h *held) update(prog *ebpf.Program) error {
 	if !h.link {

@@ -65,6 +65,50 @@ func Unpin(dir string) error {
 	return nil
 }
 
+// Files returns descriptors of the attachments, to hand to another process,
+// which makes a Link of them by LinkFromFiles: the probes then fire until both
+// have let go. The caller closes the files. It fails for attachments that no
+// bpf_link owns, as Pin does.
+func (l *Link) Files() ([]*os.File, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		return nil, l.errClosed("files")
+	}
+	var out []*os.File
+	for i := range l.held {
+		h := &l.held[i]
+		err := fmt.Errorf("%s is attached by %s, which no bpf_link owns: %w", l.siteName(h), h.method, errors.ErrUnsupported)
+		if h.link {
+			var f *os.File
+			if f, err = h.file(); err == nil {
+				out = append(out, f)
+				continue
+			}
+		}
+		for _, f := range out {
+			f.Close()
+		}
+		return nil, fmt.Errorf("files: %w", err)
+	}
+	return out, nil
+}
+
+// LinkFromFiles makes a Link of descriptors that Files returned, in whatever
+// process. The Link knows its attachments' statistics but not their targets:
+// Sites is empty. The files stay the caller's; the caller closes the Link.
+func LinkFromFiles(files []*os.File) (*Link, error) {
+	l := &Link{}
+	for _, f := range files {
+		h, err := linkFromFile(f)
+		if err != nil {
+			return nil, errors.Join(fmt.Errorf("link from files: %w", err), l.Close())
+		}
+		l.held = append(l.held, h)
+	}
+	return l, nil
+}
+
 // OpenPinned opens what Pin left in a directory, also from another process.
 // The Link knows its attachments' statistics but not their targets: Sites is
 // empty. Closing it does not detach what is still pinned; Unpin does that.

@@ -93,6 +93,19 @@ func UpdateLink(fd, prog int) error {
 // Close closes a descriptor of this package.
 func Close(fd int) error { return os.NewSyscallError("close", unix.Close(fd)) }
 
+// Dup duplicates a descriptor, close-on-exec.
+func Dup(fd int) (int, error) {
+	n, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
+	return n, os.NewSyscallError("fcntl F_DUPFD_CLOEXEC", err)
+}
+
+// ReadOnlyMap opens a map by its id with a descriptor that can't change it
+// (BPF_F_RDONLY). It needs CAP_SYS_ADMIN.
+func ReadOnlyMap(id uint32) (int, error) {
+	attr := struct{ id, next, flags uint32 }{id, 0, unix.BPF_F_RDONLY}
+	return bpf(cmdMapGetFDByID, unsafe.Pointer(&attr), unsafe.Sizeof(attr))
+}
+
 // PacketFilter opens a packet socket on an interface with a program as its
 // filter, which sees every packet in and out. Filters that return 0 keep the
 // packets out of the socket, which nobody reads.

@@ -8,18 +8,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// bpf(2) commands, from enum bpf_cmd in include/uapi/linux/bpf.h.
-const (
-	cmdObjPin            = 6
-	cmdObjGet            = 7
-	cmdProgTestRun       = 10
-	cmdObjGetInfoByFD    = 15
-	cmdRawTracepointOpen = 17
-	cmdLinkCreate        = 28
-	cmdLinkUpdate        = 29
-	cmdIterCreate        = 33
-)
-
 // Attach types, from enum bpf_attach_type. cilium exports no constant for the
 // uprobe session.
 const (
@@ -36,28 +24,8 @@ const (
 	AttachTypeUprobeSession = 57
 )
 
-// ENOTSUPP is an errno that the kernel keeps for itself (include/linux/errno.h)
-// but lets out of some of these calls all the same.
-const ENOTSUPP = unix.Errno(524)
-
 // Flags of multi links: BPF_F_KPROBE_MULTI_RETURN and BPF_F_UPROBE_MULTI_RETURN.
 const MultiReturn = 1
-
-// bpf makes the system call. attr must hold its pointers as unsafe.Pointer or
-// be kept alive and in place by the caller.
-func bpf(cmd uintptr, attr unsafe.Pointer, size uintptr) (int, error) {
-	for {
-		r, _, errno := unix.Syscall(unix.SYS_BPF, cmd, uintptr(attr), size)
-		switch errno {
-		case 0:
-			return int(r), nil
-		case unix.EINTR, unix.EAGAIN:
-			// BPF_PROG_LOAD's kin restart after signals (kernel/bpf/verifier.c).
-			continue
-		}
-		return -1, os.NewSyscallError("bpf", errno)
-	}
-}
 
 type perfMember struct{ cookie uint64 }
 

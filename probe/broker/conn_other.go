@@ -1,0 +1,35 @@
+//go:build !linux
+
+package broker
+
+import (
+	"net"
+	"runtime"
+
+	"github.com/cilium/ebpf"
+
+	"github.com/borescope/borescope/probe"
+)
+
+// unsupported is what everything here says off Linux.
+func unsupported() error {
+	return &probe.UnsupportedError{Feature: "broker", Hint: "probes are for Linux, this is " + runtime.GOOS}
+}
+
+func peerOf(*net.UnixConn) (Peer, error) { return Peer{}, unsupported() }
+
+type process struct{ uid uint32 }
+
+func processOf(int) (process, error) { return process{}, unsupported() }
+
+func readMessage(*net.UnixConn, []byte, int) (int, []int, error) { return 0, nil, unsupported() }
+
+func writeMessage(*net.UnixConn, []byte, []int) error { return unsupported() }
+
+func closeFiles([]int) error { return nil }
+
+func gone(error) bool { return true }
+
+func openMap(*ebpf.Map, bool) (int, error) { return -1, unsupported() }
+
+func mapFrom(int) (*ebpf.Map, error) { return nil, unsupported() }

@@ -1,0 +1,50 @@
+package broker_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net"
+
+	"github.com/cilium/ebpf"
+
+	"github.com/borescope/borescope/probe"
+	"github.com/borescope/borescope/probe/broker"
+)
+
+// The helper's side: a policy, what it offers, and a loop.
+func ExampleServer() {
+	policy := broker.Policy{Rules: []broker.Rule{{
+		UIDs:            []uint32{65534},
+		Offers:          []string{"count"},
+		Targets:         []string{"uprobe:/usr/bin/*:*", "uprobe::*"},
+		EventsPerSecond: 1000,
+		MaxMapBytes:     64 << 10,
+	}}}
+	compile := func(plan *probe.Plan, l broker.Limits) (*ebpf.CollectionSpec, error) {
+		return ebpf.LoadCollectionSpec("/usr/lib/example/count.o") // or action.Compile(program, plan)
+	}
+	server, err := broker.NewServer(policy, map[string]broker.Offer{"count": {Compile: compile}})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	serve := func(l *net.UnixListener) error { // of net.ListenUnix("unixpacket", …)
+		for {
+			conn, err := l.AcceptUnix()
+			if err != nil {
+				return err
+			}
+			go server.ServeConn(conn)
+		}
+	}
+	_ = serve
+	b, _ := json.Marshal(policy.Rules[0])
+	fmt.Println(string(b))
+
+	policy.Rules[0].Targets = nil
+	_, err = broker.NewServer(policy, nil)
+	fmt.Println(err)
+	// Output:
+	// {"uids":[65534],"offers":["count"],"targets":["uprobe:/usr/bin/*:*","uprobe::*"],"max_map_bytes":65536,"events_per_second":1000}
+	// broker: policy: rule 0: it allows no target
+}

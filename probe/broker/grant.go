@@ -1,0 +1,114 @@
+package broker
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+
+	"github.com/cilium/ebpf"
+
+	"github.com/borescope/borescope/probe"
+)
+
+var errNotExist = fs.ErrNotExist
+
+// grant is one request as it is carried out. It holds what is only needed until
+// the answer is sent.
+type grant struct {
+	rule  *Rule
+	offer *Offer
+	plan  *probe.Plan
+	spec  *ebpf.CollectionSpec
+
+	sites int
+	names []string // of the maps
+	maps  []int    // their descriptors
+	links []*os.File
+	coll  *ebpf.Collection // with HandOver
+	link  *probe.Link      // with HandOver
+}
+
+// carryOut loads and attaches.
+func (g *grant) carryOut(a *attachment) error {
+	if g.rule.HandOver {
+		return g.handOver()
+	}
+	var err error
+	if a.shared, err = g.plan.Share(nil); err != nil {
+		return err
+	}
+	o := &probe.ShareOptions{EventsPerSecond: g.rule.eventsPerSecond()}
+	if a.share, err = a.shared.Join(g.spec, o); err != nil {
+		return err
+	}
+	g.sites = len(a.shared.Link().Sites())
+	return g.openMaps(a.share.Map)
+}
+
+// handOver attaches with nothing in between, for the client to own.
+func (g *grant) handOver() error {
+	var err error
+	if g.coll, err = ebpf.NewCollection(g.spec); err != nil {
+		return err
+	}
+	if g.link, err = g.plan.Attach(g.coll.Programs, nil); err != nil {
+		return err
+	}
+	if g.links, err = g.link.Files(); err != nil {
+		return err
+	}
+	g.sites = len(g.link.Sites())
+	return g.openMaps(func(name string) *ebpf.Map { return g.coll.Maps[name] })
+}
+
+// openMaps opens the descriptors that the client is given.
+func (g *grant) openMaps(find func(string) *ebpf.Map) error {
+	names := slices.Clone(g.offer.Maps)
+	if names == nil {
+		for name := range g.spec.Maps {
+			if !isOwn(name) {
+				names = append(names, name)
+			}
+		}
+		slices.Sort(names)
+	}
+	for _, name := range names {
+		m := find(name)
+		if m == nil {
+			return fmt.Errorf("the offer has no map %s", name)
+		}
+		writable := m.Type() == ebpf.RingBuf || slices.Contains(g.offer.Writable, name)
+		fd, err := openMap(m, writable)
+		if err != nil {
+			return fmt.Errorf("map %s: %w", name, err)
+		}
+		g.names, g.maps = append(g.names, name), append(g.maps, fd)
+	}
+	return nil
+}
+
+// files are the descriptors to send: maps, then links.
+func (g *grant) files() ([]int, error) {
+	out := slices.Clone(g.maps)
+	for _, f := range g.links {
+		out = append(out, int(f.Fd()))
+	}
+	if most := maxFiles * maxParts; len(out) > most {
+		return nil, fmt.Errorf("%d descriptors, %d can be handed over", len(out), most)
+	}
+	return out, nil
+}
+
+// close closes what the client now has descriptors of its own for.
+func (g *grant) close() error {
+	errs := []error{closeFiles(g.maps), g.link.Close()}
+	for _, f := range g.links {
+		errs = append(errs, f.Close())
+	}
+	if g.coll != nil {
+		g.coll.Close()
+	}
+	return errors.Join(errs...)
+}

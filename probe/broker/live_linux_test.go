@@ -1,0 +1,510 @@
+package broker
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+	"github.com/cilium/ebpf/link"
+
+	"github.com/borescope/borescope/internal/feature"
+	"github.com/borescope/borescope/internal/testenv"
+	"github.com/borescope/borescope/mapx"
+	"github.com/borescope/borescope/probe"
+)
+
+// times is how often the service calls the function that it has probed.
+const times = 23
+
+const nobody = 65534
+
+// marker is what is probed. Go must neither inline it nor grow the stack in it.
+//
+//go:noinline
+//go:nosplit
+func marker(n int) int { return n + 1 }
+
+const markerTarget = "uprobe::github.com/borescope/borescope/probe/broker.marker"
+
+// compile makes programs that count and write each event to a ring.
+func compile(plan *probe.Plan, _ Limits) (*ebpf.CollectionSpec, error) {
+	spec := &ebpf.CollectionSpec{
+		Maps: map[string]*ebpf.MapSpec{
+			"counts":  {Name: "counts", Type: ebpf.Array, KeySize: 4, ValueSize: 8, MaxEntries: 1},
+			"events":  {Name: "events", Type: ebpf.RingBuf, MaxEntries: 4096},
+			".hidden": {Name: "hidden", Type: ebpf.Array, KeySize: 4, ValueSize: 8, MaxEntries: 1},
+		},
+		Programs: map[string]*ebpf.ProgramSpec{},
+	}
+	for i := range plan.Programs {
+		p := plan.ProgramSpec(i)
+		p.License = "GPL"
+		p.Instructions = asm.Instructions{
+			asm.LoadMapValue(asm.R1, 0, 0).WithReference("counts"),
+			asm.Mov.Imm(asm.R2, 1),
+			asm.AddAtomic.Mem(asm.R1, asm.R2, asm.DWord, 0),
+			asm.FnGetCurrentUidGid.Call(),
+			asm.StoreMem(asm.RFP, -8, asm.R0, asm.DWord),
+			asm.LoadMapPtr(asm.R1, 0).WithReference("events"),
+			asm.Mov.Reg(asm.R2, asm.RFP),
+			asm.Add.Imm(asm.R2, -8),
+			asm.Mov.Imm(asm.R3, 8),
+			asm.Mov.Imm(asm.R4, 0),
+			asm.FnRingbufOutput.Call(),
+			asm.Mov.Imm(asm.R0, 0),
+			asm.Return(),
+		}
+		spec.Programs[p.Name] = p
+	}
+	return spec, nil
+}
+
+// broker is a server at work.
+type testBroker struct {
+	path string
+	mu   sync.Mutex
+	seen []Decision // guarded by mu
+}
+
+// start runs a server whose socket everybody may open.
+func start(t *testing.T, rules ...Rule) *testBroker {
+	t.Helper()
+	testenv.Need(t, testenv.Root, testenv.Uprobes, testenv.Ringbuf)
+	dir, err := os.MkdirTemp("", "broker")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	b := &testBroker{path: filepath.Join(dir, "sock")}
+	server, err := NewServer(Policy{Rules: rules}, map[string]Offer{"count": {Compile: compile}, "secret": {Compile: compile}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	server.Audit = func(d Decision) {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.seen = append(b.seen, d)
+	}
+	l, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: b.path, Net: "unixpacket"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(os.Chmod(dir, 0o755), os.Chmod(b.path, 0o666)); err != nil {
+		t.Fatal(err)
+	}
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for {
+			conn, err := l.AcceptUnix()
+			if err != nil {
+				return
+			}
+			wg.Go(func() { server.ServeConn(conn) })
+		}
+	})
+	t.Cleanup(func() {
+		l.Close()
+		wg.Wait()
+		for a, u := range server.usage {
+			if u != (usage{}) {
+				t.Errorf("account %+v still holds %+v", a, u)
+			}
+		}
+	})
+	return b
+}
+
+func (b *testBroker) dial(t *testing.T) *Client {
+	t.Helper()
+	c, err := Dial(b.path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+// report is what the service found out.
+type report struct {
+	UID          int
+	Capabilities string
+	Offers       []string
+	Sites        int
+	Maps         []string
+	Count        uint64
+	Events       int
+	Owner        uint32
+	Seen         uint64
+	WriteErr     string
+	Unsupported  string
+	Refused      map[string]string
+}
+
+// TestServiceChild is the service of TestService: a process of nobody's.
+func TestServiceChild(t *testing.T) {
+	path := os.Getenv("BORESCOPE_BROKER")
+	if path == "" {
+		return // it is of use to its parent only
+	}
+	r, err := service(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := json.Marshal(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fmt.Printf("REPORT %s\n", b)
+}
+
+// service has itself probed.
+func service(path string) (*report, error) {
+	r := &report{UID: os.Getuid(), Capabilities: effective(), Refused: map[string]string{}}
+	c, err := Dial(path)
+	if err != nil {
+		return nil, err
+	}
+	defer c.Close()
+	if r.Offers, err = c.Offers(); err != nil {
+		return nil, err
+	}
+	for name, req := range refused() {
+		_, err := c.Attach(req)
+		if !errors.Is(err, fs.ErrPermission) {
+			return nil, fmt.Errorf("%s: %v, want a refusal", name, err)
+		}
+		r.Refused[name] = err.Error()
+	}
+	a, err := c.Attach(Request{Offer: "count", Targets: []string{markerTarget}, Self: true})
+	if errors.Is(err, errors.ErrUnsupported) {
+		r.Unsupported = err.Error()
+		return r, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer a.Close()
+	r.Sites = a.Sites
+	for name := range a.Maps {
+		r.Maps = append(r.Maps, name)
+	}
+	return r, r.count(a)
+}
+
+// count calls the function that is probed, and reads what was counted.
+func (r *report) count(a *Attachment) error {
+	for i := range times {
+		marker(i)
+	}
+	if err := a.Maps["counts"].Lookup(uint32(0), &r.Count); err != nil {
+		return err
+	}
+	if err := a.Maps["counts"].Put(uint32(0), uint64(0)); err != nil {
+		r.WriteErr = err.Error()
+	}
+	ring, err := mapx.OpenRing(a.Maps["events"], nil)
+	if err != nil {
+		return err
+	}
+	defer ring.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	var rec mapx.Record
+	for r.Events < times {
+		if err := ring.ReadInto(ctx, &rec); err != nil {
+			return err
+		}
+		r.Events++
+		r.Owner = uint32(rec.Data[0]) | uint32(rec.Data[1])<<8
+	}
+	st, err := a.Stats()
+	r.Seen = st.Events
+	return err
+}
+
+// effective is this process's effective capabilities, in hexadecimal.
+func effective() string {
+	b, _ := os.ReadFile("/proc/self/status")
+	_, rest, _ := strings.Cut(string(b), "CapEff:\t")
+	line, _, _ := strings.Cut(rest, "\n")
+	return line
+}
+
+// refused are requests that the policy of TestService does not allow.
+func refused() map[string]Request {
+	self := []string{markerTarget}
+	return map[string]Request{
+		"offer":     {Offer: "secret", Targets: self, Self: true},
+		"target":    {Offer: "count", Targets: []string{"uprobe::runtime.mallocgc"}, Self: true},
+		"kernel":    {Offer: "count", Targets: []string{"kprobe:vfs_read"}},
+		"everybody": {Offer: "count", Targets: self},
+		"root's":    {Offer: "count", Targets: []string{markerTarget + " pid=1"}},
+	}
+}
+
+// TestService: a process of nobody's, without capabilities, has itself probed
+// by the broker, and counts 23 events.
+func TestService(t *testing.T) {
+	b := start(t, Rule{UIDs: []uint32{nobody}, Offers: []string{"count"}, Targets: []string{markerTarget}})
+	before := links(t)
+	cmd := exec.Command("/proc/self/exe", "-test.run=^TestServiceChild$")
+	cmd.Env = append(os.Environ(), "BORESCOPE_BROKER="+b.path)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
+	cmd.Dir = "/"
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	_, text, _ := strings.Cut(string(out), "REPORT ")
+	text, _, _ = strings.Cut(text, "\n")
+	var r report
+	if err := json.Unmarshal([]byte(text), &r); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	if r.UID != nobody || strings.Trim(r.Capabilities, "0") != "" {
+		t.Errorf("the service is user %d with capabilities %s", r.UID, r.Capabilities)
+	}
+	if len(r.Offers) != 1 || r.Offers[0] != "count" || len(r.Refused) != len(refused()) {
+		t.Errorf("%+v", r)
+	}
+	if r.Unsupported != "" {
+		if feature.KernelAtLeast("5.19") || !strings.Contains(r.Unsupported, "unprivileged_bpf_disabled") {
+			t.Errorf("refused on this kernel: %s", r.Unsupported)
+		}
+	} else if r.Sites != 1 || r.Count != times || r.Events != times || r.Owner != nobody || r.Seen != times || len(r.Maps) != 2 || r.WriteErr == "" {
+		t.Errorf("%+v", r)
+	}
+	b.mu.Lock()
+	last := b.seen[1] // after the list of offers
+	b.mu.Unlock()
+	if last.Peer.UID != nobody || last.Peer.PID != cmd.Process.Pid || last.Err == nil {
+		t.Errorf("the audit has %+v", last)
+	}
+	expectLinks(t, before) // the service is dead
+}
+
+// links are the ids of this machine's BPF links.
+func links(t *testing.T) map[link.ID]bool {
+	t.Helper()
+	out := map[link.ID]bool{}
+	it := &link.Iterator{}
+	defer it.Close()
+	for it.Next() {
+		out[it.ID] = true
+	}
+	if err := it.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// expectLinks waits until no link of this test's target is left: the test
+// counts only links that it can tell from others', by being new.
+func expectLinks(t *testing.T, before map[link.ID]bool) {
+	t.Helper()
+	var left []link.ID
+	for range 1000 {
+		left = nil
+		for id := range links(t) {
+			if !before[id] && isOurs(id) {
+				left = append(left, id)
+			}
+		}
+		if len(left) == 0 {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	t.Errorf("links %v are still there", left)
+}
+
+// isOurs tells a link of a program that this package's dispatcher is: other
+// tests run at the same time.
+func isOurs(id link.ID) bool {
+	l, err := link.NewFromID(id)
+	if err != nil {
+		return false
+	}
+	defer l.Close()
+	info, err := l.Info()
+	if err != nil {
+		return false
+	}
+	p, err := ebpf.NewProgramFromID(info.Program)
+	if err != nil {
+		return false
+	}
+	defer p.Close()
+	pi, err := p.Info()
+	return err == nil && strings.HasPrefix(pi.Name, "githubcom")
+}
+
+// TestDisconnect: a client that goes without a word leaves nothing behind.
+func TestDisconnect(t *testing.T) {
+	b := start(t, Rule{Anyone: true, Offers: []string{"count"}, Targets: []string{markerTarget}})
+	before := links(t)
+	c := b.dial(t)
+	a, err := c.Attach(Request{Offer: "count", Targets: []string{markerTarget}, Self: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	marker(1)
+	if st, err := a.Stats(); err != nil || st.Events != 1 {
+		t.Errorf("%+v, %v", st, err)
+	}
+	ours := 0
+	for id := range links(t) {
+		if !before[id] && isOurs(id) {
+			ours++
+		}
+	}
+	if ours != 1 && feature.Test(feature.PerfLink) == nil {
+		t.Errorf("%d links of ours", ours)
+	}
+	c.Close()
+	expectLinks(t, before)
+	if err := a.Close(); err != nil {
+		t.Errorf("closing what the broker has closed: %v", err)
+	}
+	if _, err := c.Attach(Request{Offer: "count", Targets: []string{markerTarget}}); err == nil {
+		t.Error("a closed client attaches")
+	}
+}
+
+// TestLimits: what a rule's numbers allow, and that what is given back can be
+// had again.
+func TestLimits(t *testing.T) {
+	rule := Rule{Anyone: true, Offers: []string{"count"}, Targets: []string{"uprobe::*"}, MaxSites: 1, MaxAttachments: 2, EventsPerSecond: 1}
+	b := start(t, rule)
+	c := b.dial(t)
+	req := Request{Offer: "count", Targets: []string{markerTarget}, Self: true}
+	two := Request{Offer: "count", Targets: []string{markerTarget, "uprobe::github.com/borescope/borescope/probe/broker.compile"}, Self: true}
+	if _, err := c.Attach(two); !errors.Is(err, fs.ErrPermission) || !strings.Contains(err.Error(), "2 places, 1 are allowed") {
+		t.Errorf("too many places: %v", err)
+	}
+	a, err := c.Attach(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := b.dial(t) // the limit is the user's, not the connection's
+	if _, err := other.Attach(req); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := other.Attach(req); !errors.Is(err, fs.ErrPermission) || !strings.Contains(err.Error(), "has 2 attachments") {
+		t.Errorf("too many attachments: %v", err)
+	}
+	for i := range times {
+		marker(i)
+	}
+	if st, err := a.Stats(); err != nil || st.Events == 0 || st.Dropped == 0 || st.Events+st.Dropped != times {
+		t.Errorf("one event a second is allowed: %+v, %v", st, err)
+	}
+	if err := a.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := a.Close(); err != nil {
+		t.Error(err)
+	}
+	if _, err := other.Attach(req); err != nil {
+		t.Errorf("after one was closed: %v", err)
+	}
+
+	small := start(t, Rule{Anyone: true, Offers: []string{"*"}, Targets: []string{"*"}, MaxMapBytes: 5000, AllProcesses: true})
+	c = small.dial(t)
+	if _, err := c.Attach(req); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Attach(req); !errors.Is(err, fs.ErrPermission) || !strings.Contains(err.Error(), "bytes") {
+		t.Errorf("too much memory: %v", err)
+	}
+	for want, r := range map[string]Request{
+		"no offer is called x": {Offer: "x", Targets: []string{markerTarget}},
+		"nosuch":               {Offer: "count", Targets: []string{"uprobe::nosuch"}, Self: true},
+		"no process 4194304":   {Offer: "count", Targets: []string{markerTarget + " pid=4194304"}},
+	} {
+		if _, err := c.Attach(r); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v: %v, want %s", r, err, want)
+		}
+	}
+}
+
+// TestHandOver: links that outlive the connection.
+func TestHandOver(t *testing.T) {
+	b := start(t, Rule{Anyone: true, Offers: []string{"count"}, Targets: []string{markerTarget}, HandOver: true})
+	testenv.Need(t, testenv.Feature(feature.PerfLink))
+	before := links(t)
+	c := b.dial(t)
+	a, err := c.Attach(Request{Offer: "count", Targets: []string{markerTarget}, Self: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := a.Stats(); !errors.Is(err, errors.ErrUnsupported) {
+		t.Errorf("statistics of the broker: %v", err)
+	}
+	c.Close()
+	for i := range times {
+		marker(i)
+	}
+	var n uint64
+	if err := a.Maps["counts"].Lookup(uint32(0), &n); err != nil || n != times {
+		t.Errorf("%d events, %v", n, err)
+	}
+	if _, err := a.Link.Stats(); err != nil {
+		t.Error(err)
+	}
+	if err := a.Close(); err != nil {
+		t.Error(err)
+	}
+	expectLinks(t, before)
+}
+
+// TestRude: clients that don't keep to the protocol are dropped, and others
+// served.
+func TestRude(t *testing.T) {
+	b := start(t, Rule{Anyone: true, Offers: []string{"count"}, Targets: []string{markerTarget}})
+	polite := b.dial(t)
+	null, err := os.Open("/dev/null")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer null.Close()
+	for name, message := range map[string]string{
+		"nonsense": "hello", "large": strings.Repeat("x", maxMessage+1), "version": `{"v":7,"op":"offers"}`,
+	} {
+		conn, err := net.DialUnix("unixpacket", nil, &net.UnixAddr{Name: b.path, Net: "unixpacket"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := writeMessage(conn, []byte(message), []int{int(null.Fd())}); err != nil {
+			t.Fatal(err)
+		}
+		buf := make([]byte, maxMessage)
+		n, _, err := readMessage(conn, buf, 0)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+		} else if r, err := decodeReply(buf[:n], 0); err != nil || !errors.Is(r.err(), errMessage) {
+			t.Errorf("%s: answered %s", name, buf[:n])
+		}
+		if _, _, err := readMessage(conn, buf, 0); !errors.Is(err, io.EOF) && !errors.Is(err, syscall.ECONNRESET) {
+			t.Errorf("%s: not dropped: %v", name, err)
+		}
+		conn.Close()
+	}
+	if offers, err := polite.Offers(); err != nil || len(offers) != 1 {
+		t.Errorf("%v, %v", offers, err)
+	}
+}

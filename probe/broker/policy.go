@@ -1,0 +1,247 @@
+package broker
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/borescope/borescope/probe"
+)
+
+// Policy says who may have what. It is plain data, to be kept as JSON or made
+// in Go. What no rule allows is refused.
+type Policy struct {
+	// Rules are tried in order; the first that holds for the peer and the offer
+	// decides.
+	Rules []Rule `json:"rules"`
+}
+
+// Rule allows some offers to some users. Zero limits are the defaults that the
+// fields state, never "none".
+type Rule struct {
+	// UIDs and GIDs are the users, and primary groups, that the rule is for;
+	// Anyone makes it hold for every peer that can open the socket.
+	UIDs   []uint32 `json:"uids,omitempty"`
+	GIDs   []uint32 `json:"gids,omitempty"`
+	Anyone bool     `json:"anyone,omitempty"`
+	// Offers are the names of offers, or patterns of them (probe.Match).
+	Offers []string `json:"offers"`
+	// Targets are patterns of what may be probed, in the spelling of
+	// probe.Target's String without a pid: "uprobe:/usr/lib/*:malloc",
+	// "tracepoint:syscalls:*". A request with wildcards must match as it is
+	// written, and so must everything that it stands for.
+	Targets []string `json:"targets"`
+	// AllProcesses allows targets that fire in every process, and in others'.
+	// Otherwise each target must name a process (its pid, or Request.Self) that
+	// belongs to the peer's user; kernel targets can't.
+	AllProcesses bool `json:"all_processes,omitempty"`
+	// MaxSites is the number of places that one request may attach to; 0 is 64.
+	MaxSites int `json:"max_sites,omitempty"`
+	// MaxAttachments is how many a user may have at a time under this rule, over
+	// all connections; 0 is 4. At most 16 are possible on one connection.
+	MaxAttachments int `json:"max_attachments,omitempty"`
+	// MaxMapBytes is the memory of the maps of all these attachments together;
+	// 0 is 4 MiB.
+	MaxMapBytes int64 `json:"max_map_bytes,omitempty"`
+	// EventsPerSecond is the rate up to which each program runs; events beyond
+	// are dropped and counted. 0 is 10,000. With HandOver it is not enforced and
+	// must be 0.
+	EventsPerSecond uint64 `json:"events_per_second,omitempty"`
+	// HandOver gives the client the links, so that they last beyond the
+	// connection, for as long as it holds them.
+	HandOver bool `json:"hand_over,omitempty"`
+}
+
+// Limits are what a rule leaves a program.
+type Limits struct {
+	// EventsPerSecond is enforced by the broker, unless it is 0 (HandOver).
+	EventsPerSecond uint64
+	// MapBytes is what is left for maps: more is refused after compiling.
+	MapBytes int64
+}
+
+func (r *Rule) maxSites() int       { return orDefault(r.MaxSites, 64) }
+func (r *Rule) maxAttachments() int { return orDefault(r.MaxAttachments, 4) }
+func (r *Rule) maxMapBytes() int64  { return orDefault(r.MaxMapBytes, 4<<20) }
+
+func (r *Rule) eventsPerSecond() uint64 {
+	if r.HandOver {
+		return 0
+	}
+	return orDefault(r.EventsPerSecond, 10_000)
+}
+
+func orDefault[T int | int64 | uint64](v, otherwise T) T {
+	if v == 0 {
+		return otherwise
+	}
+	return v
+}
+
+// Validate reports rules that can't have been meant.
+func (p *Policy) Validate() error {
+	for i := range p.Rules {
+		r := &p.Rules[i]
+		var problem string
+		switch {
+		case !r.Anyone && len(r.UIDs) == 0 && len(r.GIDs) == 0:
+			problem = "it is for nobody: give uids, gids or anyone"
+		case r.Anyone && len(r.UIDs)+len(r.GIDs) > 0:
+			problem = "anyone, and uids or gids"
+		case len(r.Offers) == 0:
+			problem = "it allows no offer"
+		case len(r.Targets) == 0:
+			problem = "it allows no target"
+		case r.MaxSites < 0 || r.MaxAttachments < 0 || r.MaxMapBytes < 0:
+			problem = "a limit is negative"
+		case r.HandOver && r.EventsPerSecond != 0:
+			problem = "a rate can't be enforced on links that are handed over"
+		}
+		if problem != "" {
+			return fmt.Errorf("policy: rule %d: %s", i, problem)
+		}
+	}
+	return nil
+}
+
+// refuse is the error for what the policy does not allow.
+func refuse(format string, args ...any) error {
+	return fmt.Errorf("policy: %s: %w", fmt.Sprintf(format, args...), fs.ErrPermission)
+}
+
+// Peer is who is at the other end of a connection, as the kernel says
+// (SO_PEERCRED): who it was when it connected.
+type Peer struct {
+	PID      int
+	UID, GID uint32
+}
+
+// rule finds the rule for a peer and an offer, and its index.
+func (p *Policy) rule(peer Peer, offer string) (int, *Rule, error) {
+	known := false
+	for i := range p.Rules {
+		r := &p.Rules[i]
+		if !r.Anyone && !slices.Contains(r.UIDs, peer.UID) && !slices.Contains(r.GIDs, peer.GID) {
+			continue
+		}
+		known = true
+		if matchAny(r.Offers, offer) {
+			return i, r, nil
+		}
+	}
+	if !known {
+		return 0, nil, refuse("no rule is for user %d, group %d", peer.UID, peer.GID)
+	}
+	return 0, nil, refuse("no rule gives user %d the offer %s", peer.UID, offer)
+}
+
+func matchAny(patterns []string, name string) bool {
+	return slices.ContainsFunc(patterns, func(p string) bool { return probe.Match(p, name) })
+}
+
+// targets parses a request's targets and checks them against the rule as they
+// are written.
+func (r *Rule) targets(texts []string, self int) ([]probe.Target, error) {
+	var out []probe.Target
+	for _, text := range texts {
+		t, err := probe.ParseTarget(text)
+		if err != nil {
+			return nil, err
+		}
+		members := probe.Set{t}
+		if set, ok := t.(probe.Set); ok {
+			members = set
+		}
+		for _, m := range members {
+			if self != 0 {
+				if m, err = withPID(m, self); err != nil {
+					return nil, err
+				}
+			}
+			if err := r.allows(m); err != nil {
+				return nil, err
+			}
+			out = append(out, m)
+		}
+	}
+	return out, nil
+}
+
+// allows checks one target.
+func (r *Rule) allows(t probe.Target) error {
+	name := spelling(t)
+	if !matchAny(r.Targets, name) {
+		return refuse("%s is not among the targets allowed: %s", name, strings.Join(r.Targets, ", "))
+	}
+	if file := fileOf(t); strings.Contains(file, "/") && path.Clean(file) != file || strings.HasPrefix(file, ".") {
+		return refuse("%s: the path has to be absolute and without . or ..", name)
+	}
+	if !r.AllProcesses && pidOf(t) == 0 {
+		return refuse("%s fires in every process: name a process by pid, or ask for the own", name)
+	}
+	return nil
+}
+
+// spelling is the target without its process.
+func spelling(t probe.Target) string {
+	if n, err := withPID(t, 0); err == nil {
+		t = n
+	}
+	return t.String()
+}
+
+// errNoProcess says that a kind of target can't be restricted to a process.
+var errNoProcess = errors.New("it can't be restricted to one process")
+
+// withPID is the target in one process.
+func withPID(t probe.Target, pid int) (probe.Target, error) {
+	switch t := t.(type) {
+	case probe.Uprobe:
+		t.PID = pid
+		return t, nil
+	case probe.Uretprobe:
+		t.PID = pid
+		return t, nil
+	case probe.USDT:
+		t.PID = pid
+		return t, nil
+	case probe.Perf:
+		t.PID = pid
+		return t, nil
+	case probe.Watchpoint:
+		t.PID = pid
+		return t, nil
+	}
+	return nil, fmt.Errorf("%s: %w", t, errNoProcess)
+}
+
+func pidOf(t probe.Target) int {
+	switch t := t.(type) {
+	case probe.Uprobe:
+		return t.PID
+	case probe.Uretprobe:
+		return t.PID
+	case probe.USDT:
+		return t.PID
+	case probe.Perf:
+		return t.PID
+	case probe.Watchpoint:
+		return t.PID
+	}
+	return 0
+}
+
+func fileOf(t probe.Target) string {
+	switch t := t.(type) {
+	case probe.Uprobe:
+		return t.Path
+	case probe.Uretprobe:
+		return t.Path
+	case probe.USDT:
+		return t.Path
+	}
+	return ""
+}

@@ -1,0 +1,147 @@
+package broker
+
+import (
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/cilium/ebpf"
+
+	"github.com/borescope/borescope/probe"
+)
+
+func TestPolicyValidate(t *testing.T) {
+	ok := Rule{Anyone: true, Offers: []string{"*"}, Targets: []string{"*"}}
+	for want, change := range map[string]func(*Rule){
+		"":                       func(*Rule) {},
+		"for nobody":             func(r *Rule) { r.Anyone = false },
+		"anyone, and uids":       func(r *Rule) { r.UIDs = []uint32{1} },
+		"no offer":               func(r *Rule) { r.Offers = nil },
+		"no target":              func(r *Rule) { r.Targets = nil },
+		"limit is negative":      func(r *Rule) { r.MaxMapBytes = -1 },
+		"rate can't be enforced": func(r *Rule) { r.HandOver, r.EventsPerSecond = true, 1 },
+	} {
+		r := ok
+		change(&r)
+		_, err := NewServer(Policy{Rules: []Rule{ok, r}}, nil)
+		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), "rule 1: ") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v", want, err)
+		}
+	}
+	if _, err := NewServer(Policy{}, map[string]Offer{"x": {}}); err == nil || !strings.Contains(err.Error(), "offer x") {
+		t.Errorf("an offer of nothing: %v", err)
+	}
+	lax := Offer{Compile: func(*probe.Plan, Limits) (*ebpf.CollectionSpec, error) { return nil, nil }, Resolve: &probe.Options{Missing: probe.MissingWarn}}
+	if _, err := NewServer(Policy{}, map[string]Offer{"x": lax}); err == nil {
+		t.Error("an offer that leaves out what is missing")
+	}
+}
+
+// TestPolicyJSON: a policy is plain data.
+func TestPolicyJSON(t *testing.T) {
+	want := Policy{Rules: []Rule{{
+		UIDs: []uint32{1000}, Offers: []string{"malloc"}, Targets: []string{"uprobe:libc:malloc"}, MaxSites: 3,
+		EventsPerSecond: 100, MaxMapBytes: 1 << 20, MaxAttachments: 2,
+	}}}
+	b, err := json.Marshal(want)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got Policy
+	if err := json.Unmarshal(b, &got); err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("%+v, %v", got, err)
+	}
+}
+
+func TestPolicyRule(t *testing.T) {
+	p := Policy{Rules: []Rule{
+		{UIDs: []uint32{1000}, Offers: []string{"a"}, Targets: []string{"x"}},
+		{GIDs: []uint32{50}, Offers: []string{"b*"}, Targets: []string{"y"}},
+		{Anyone: true, Offers: []string{"c"}, Targets: []string{"z"}},
+	}}
+	for _, c := range []struct {
+		peer  Peer
+		offer string
+		want  int
+	}{
+		{Peer{UID: 1000, GID: 1000}, "a", 0},
+		{Peer{UID: 1000, GID: 50}, "bcd", 1},
+		{Peer{UID: 7, GID: 50}, "a", -1},
+		{Peer{UID: 7, GID: 7}, "c", 2},
+		{Peer{UID: 0, GID: 0}, "a", -1}, // root is a user like others
+	} {
+		i, _, err := p.rule(c.peer, c.offer)
+		if (err == nil) != (c.want >= 0) || err == nil && i != c.want || err != nil && !errors.Is(err, fs.ErrPermission) {
+			t.Errorf("%+v %s: rule %d, %v", c.peer, c.offer, i, err)
+		}
+	}
+	if _, _, err := (&Policy{Rules: p.Rules[:1]}).rule(Peer{UID: 1}, "a"); err == nil || !strings.Contains(err.Error(), "no rule is for user 1") {
+		t.Errorf("%v", err)
+	}
+}
+
+// TestPolicyTargets: what a rule lets pass and what it does not.
+func TestPolicyTargets(t *testing.T) {
+	own := Rule{Targets: []string{"uprobe:/usr/*:*", "uprobe::*", "uprobe:libc:malloc", "profile:hz:99", "usdt:/usr/bin/a:p:n"}}
+	all := Rule{Targets: []string{"kprobe:vfs_*", "tracepoint:syscalls:sys_enter_?", "begin"}, AllProcesses: true}
+	for _, c := range []struct {
+		rule *Rule
+		text string
+		self int
+		want string
+	}{
+		{&own, "uprobe:/usr/bin/a:main", 5, ""},
+		{&own, "uprobe:/usr/bin/a:main pid=7", 0, ""},
+		{&own, "uprobe::main", 5, ""},
+		{&own, "uprobe:libc:malloc", 5, ""},
+		{&own, "usdt:/usr/bin/a:p:n", 5, ""},
+		{&own, "profile:hz:99", 5, ""},
+		{&own, "uprobe:/usr/bin/a:main", 0, "fires in every process"},
+		{&own, "uprobe:libc:free", 5, "not among the targets allowed"},
+		{&own, "uprobe:/bin/a:main", 5, "not among the targets allowed"},
+		{&own, "uprobe:/usr/../etc/a:main", 5, "without . or .."},
+		{&own, "uprobe:/usr/bin/a:main,kprobe:vfs_read", 5, "can't be restricted to one process"},
+		{&own, "profile:hz:9999", 5, "not among the targets allowed"},
+		{&own, "profile:hz:99 cpus=0", 5, "not among the targets allowed"},
+		{&own, "kprobe:vfs_read", 0, "not among the targets allowed"},
+		{&own, "what:ever", 5, "what"},
+		{&all, "kprobe:vfs_read", 0, ""},
+		{&all, "kprobe:vfs_*", 0, ""},
+		{&all, "begin,kprobe:vfs_read", 0, ""},
+		{&all, "kprobe:*", 0, "not among the targets allowed"},
+		{&all, "kprobe:vfs_read", 5, "can't be restricted"},
+		{&all, "kretprobe:vfs_read", 0, "not among the targets allowed"},
+	} {
+		targets, err := c.rule.targets([]string{c.text}, c.self)
+		switch {
+		case c.want == "" && err != nil, c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)):
+			t.Errorf("%s: %v, want %q", c.text, err, c.want)
+		case c.want == "" && c.self != 0 && pidOf(targets[0]) != c.self:
+			t.Errorf("%s: not restricted to the own process: %v", c.text, targets)
+		}
+	}
+}
+
+func TestMapBytes(t *testing.T) {
+	cpus, err := ebpf.PossibleCPU()
+	if err != nil {
+		t.Skip(err)
+	}
+	spec := &ebpf.CollectionSpec{Maps: map[string]*ebpf.MapSpec{
+		"ring":   {Type: ebpf.RingBuf, MaxEntries: 4096},
+		"array":  {Type: ebpf.Array, KeySize: 4, ValueSize: 5, MaxEntries: 10},
+		"hash":   {Type: ebpf.Hash, KeySize: 4, ValueSize: 8, MaxEntries: 10},
+		"percpu": {Type: ebpf.PerCPUHash, KeySize: 8, ValueSize: 8, MaxEntries: 2},
+	}}
+	got, err := mapBytes(spec)
+	if want := int64(4096 + 80 + 10*(72+8) + 2*(72+8*cpus)); err != nil || got != want {
+		t.Errorf("%d, %v, want %d", got, err, want)
+	}
+	spec.Maps["odd"] = &ebpf.MapSpec{Type: ebpf.XSKMap, MaxEntries: 1}
+	if _, err := mapBytes(spec); !errors.Is(err, errors.ErrUnsupported) {
+		t.Errorf("a map of a type that is not known: %v", err)
+	}
+}
