@@ -18,6 +18,7 @@ type names struct {
 	recorded  *symbol.Recording
 	kernel    symbol.Resolver
 	processes *symbol.Processes
+	byPID     map[int]symbol.Resolver // of stacks
 	host      fs.FS
 }
 

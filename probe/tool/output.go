@@ -156,7 +156,7 @@ func (s *Session) Table(columns ...string) *Table {
 }
 
 // Show says whether the column with that heading is shown, as flags decide; rows
-// have a value for it all the same, and objects have all columns. It returns t.
+// have a value for it all the same. It returns t.
 func (t *Table) Show(name string, shown bool) *Table {
 	for i := range t.cols {
 		if t.cols[i].name == name {
@@ -207,7 +207,9 @@ func (t *Table) row(colour string, values []any) error {
 	if t.s.out.json {
 		var o object
 		for i, c := range t.cols {
-			o.add(c.key, values[i])
+			if !c.hidden {
+				o.add(c.key, values[i])
+			}
 		}
 		t.s.JSON(&o)
 		return nil

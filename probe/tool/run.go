@@ -26,10 +26,29 @@ import (
 //
 // An alternative is taken when the kernel cannot run the one before it, or has
 // not what it is attached to; programs share the maps that body reads.
-func (t *Tool) Run(ctx context.Context, stdout io.Writer, start string, body func(s *Session) error, programs ...*action.Program) (err error) {
+func (t *Tool) Run(ctx context.Context, stdout io.Writer, start string, body func(s *Session) error, programs ...*action.Program) error {
+	return t.run(ctx, stdout, start, &programRun{programs: programs}, body)
+}
+
+// source is what a run attaches, live, and reads from.
+type source interface {
+	// open attaches; replay opens the recording instead.
+	open(s *Session) error
+	replay(s *Session) error
+	// lost counts what was lost, but for what the streams count.
+	lost(l *Lost) error
+
+	Plan() *probe.Plan
+	Record(rec *mapx.Recorder)
+	Detach() error
+	Close() error
+}
+
+// run is Run for any source.
+func (t *Tool) run(ctx context.Context, stdout io.Writer, start string, src source, body func(s *Session) error) (err error) {
 	s := newSession(t, stdout)
 	defer func() { err = errors.Join(err, s.close()) }()
-	if err := s.open(ctx, programs); err != nil {
+	if err := s.open(ctx, src); err != nil {
 		return err
 	}
 	s.begin(start)
@@ -96,41 +115,80 @@ func (l Lost) String() string {
 }
 
 // open opens the recording, or attaches.
-func (s *Session) open(ctx context.Context, programs []*action.Program) error {
+func (s *Session) open(ctx context.Context, src source) error {
 	t := s.tool
+	s.ctx = ctx
 	if t.recording != nil {
 		if err := json.Unmarshal(t.recording.Meta().Data, &s.data); err != nil {
 			return fmt.Errorf("-replay %s: not a complete recording: %w", t.replay, err)
 		}
-		h, err := action.Open(programs[0], t.recording)
-		if err != nil {
-			return err
-		}
-		s.Handles = h
-		s.ctx = ctx
-		return nil
+		return src.replay(s)
 	}
-	live, err := t.attach(programs)
-	if err != nil {
-		return t.explain(programs, err)
+	if err := src.open(s); err != nil {
+		return err
 	}
-	s.live, s.Handles = live, live
+	s.live = src
 	s.data.Zero = monotonicZero()
-	for _, p := range live.Plan().Programs {
+	for _, p := range src.Plan().Programs {
 		for _, site := range p.Sites {
 			s.data.Probes = append(s.data.Probes, site.Target.String())
 		}
 	}
 	if t.record != "" {
+		var err error
 		if s.rec, err = mapx.CreateRecording(t.record, &mapx.Meta{Tool: t.name, Args: t.args}); err != nil {
 			return fmt.Errorf("-record %s: %w", t.record, err)
 		}
-		live.Record(s.rec)
+		src.Record(s.rec)
 	}
-	s.ctx = ctx
 	if t.duration > 0 {
 		s.ctx, s.cancel = context.WithTimeout(ctx, t.duration)
 	}
+	return nil
+}
+
+// programRun is the source of Run: the best program that the kernel can run.
+type programRun struct {
+	*action.Session
+	programs []*action.Program
+}
+
+func (r *programRun) replay(s *Session) error {
+	h, err := action.Open(r.programs[0], s.tool.recording)
+	if err != nil {
+		return err
+	}
+	s.Handles = h
+	return nil
+}
+
+func (r *programRun) open(s *Session) (err error) {
+	if r.Session, err = s.tool.attach(r.programs); err != nil {
+		return s.tool.explain(r.targets(), err)
+	}
+	s.Handles = r.Session
+	return nil
+}
+
+func (r *programRun) targets() (all []probe.Target) {
+	for _, p := range r.programs {
+		all = append(all, p.Targets()...)
+	}
+	return all
+}
+
+func (r *programRun) lost(l *Lost) error {
+	st, err := r.Stats()
+	if err != nil {
+		return err
+	}
+	for _, m := range st.Maps {
+		l.Entries += m.Full
+	}
+	// A full buffer counts as a full map, too.
+	l.Entries -= min(l.Entries, l.Events)
+	l.Firings = st.NoScratch + st.Throttled + st.Limited + st.Missed
+	l.Faults = st.Faults
 	return nil
 }
 
@@ -199,16 +257,14 @@ func (t *Tool) verbosef(format string, args ...any) {
 
 // explain says, where the process may not trace, what it lacks instead of what
 // went wrong first because of that.
-func (t *Tool) explain(programs []*action.Program, err error) error {
+func (t *Tool) explain(targets []probe.Target, err error) error {
 	if runtime.GOOS != "linux" {
 		return fmt.Errorf("%w; -replay DIR works everywhere", err)
 	}
 	var lacks []string
-	for _, p := range programs {
-		for _, r := range probe.Requires(t.Env(), p.Targets()) {
-			if r.Kind == "capability" && !r.Met() && !slices.Contains(lacks, r.Name) {
-				lacks = append(lacks, r.Name)
-			}
+	for _, r := range probe.Requires(t.Env(), targets) {
+		if r.Kind == "capability" && !r.Met() && !slices.Contains(lacks, r.Name) {
+			lacks = append(lacks, r.Name)
 		}
 	}
 	if lacks == nil {
@@ -266,18 +322,7 @@ func (s *Session) countLost() error {
 		}
 		l.Events += stats.Lost
 	}
-	st, err := s.live.Stats()
-	if err != nil {
-		return err
-	}
-	for _, m := range st.Maps {
-		l.Entries += m.Full
-	}
-	// A full buffer counts as a full map, too.
-	l.Entries -= min(l.Entries, l.Events)
-	l.Firings = st.NoScratch + st.Throttled + st.Limited + st.Missed
-	l.Faults = st.Faults
-	return nil
+	return s.live.lost(l)
 }
 
 // close frees everything; it may be called with a session that is not open.
@@ -288,7 +333,10 @@ func (s *Session) close() error {
 	for _, st := range s.streams {
 		errs = append(errs, st.Close())
 	}
-	errs = append(errs, s.names.close(), s.live.Close())
+	if s.live != nil {
+		errs = append(errs, s.live.Close())
+	}
+	errs = append(errs, s.names.close())
 	if s.tool.recording != nil {
 		errs = append(errs, s.tool.recording.Close())
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"runtime"
 	"time"
 
 	"github.com/borescope/borescope/mapx"
@@ -20,8 +21,8 @@ type Session struct {
 	tool    *Tool
 	ctx     context.Context
 	cancel  context.CancelFunc
-	live    *action.Session // nil at replay
-	rec     *mapx.Recorder  // nil unless recording
+	live    source         // nil at replay
+	rec     *mapx.Recorder // nil unless recording
 	out     output
 	streams []eventStream
 	names   names
@@ -54,6 +55,15 @@ func (s *Session) Now() time.Time { return s.tick }
 // Time is the moment of an event, of its time by Ctx.Nsecs.
 func (s *Session) Time(nsecs uint64) time.Time {
 	return s.data.Zero.Add(time.Duration(nsecs))
+}
+
+// Arch is the architecture of the machine that is or was traced, as GOARCH spells
+// it.
+func (s *Session) Arch() string {
+	if s.live == nil {
+		return s.tool.recording.Meta().Arch
+	}
+	return runtime.GOARCH
 }
 
 // Probe is the target that fired, of the value of Ctx.Probe: "kprobe:vfs_read".

@@ -10,7 +10,7 @@ import (
 // them on that architecture (GOARCH's spelling; amd64 and arm64 are known), or
 // "[number]".
 func SyscallName(arch string, nr int) string {
-	if name, ok := syscallTables()[arch][nr]; ok {
+	if name, ok := syscalls(arch)[nr]; ok {
 		return name
 	}
 	return "[" + strconv.Itoa(nr) + "]"
@@ -18,7 +18,7 @@ func SyscallName(arch string, nr int) string {
 
 // SyscallNumber is the inverse of SyscallName, for names.
 func SyscallNumber(arch, name string) (nr int, ok bool) {
-	for nr, n := range syscallTables()[arch] {
+	for nr, n := range syscalls(arch) {
 		if n == name {
 			return nr, true
 		}
@@ -26,14 +26,25 @@ func SyscallNumber(arch, name string) (nr int, ok bool) {
 	return 0, false
 }
 
-// syscallTables are made when they are first needed.
-var syscallTables = sync.OnceValue(func() map[string]map[int]string {
-	return map[string]map[int]string{"amd64": syscallTable(syscallsAMD64), "arm64": syscallTable(syscallsARM64)}
-})
+func syscalls(arch string) map[int]string {
+	switch arch {
+	case "amd64":
+		return syscallNames.amd64()
+	case "arm64":
+		return syscallNames.arm64()
+	}
+	return nil
+}
 
-// syscallTable reads names in the order of their numbers; a number says where
-// the next name is.
-func syscallTable(text string) map[int]string {
+// syscallNames are read when they are first needed.
+var syscallNames = struct{ amd64, arm64 func() map[int]string }{
+	sync.OnceValue(func() map[int]string { return numbered(syscallsAMD64) }),
+	sync.OnceValue(func() map[int]string { return numbered(syscallsARM64) }),
+}
+
+// numbered reads a table of names in the order of their numbers; a number says
+// where the next name is.
+func numbered(text string) map[int]string {
 	names, nr := map[int]string{}, 0
 	for word := range strings.FieldsSeq(text) {
 		if n, err := strconv.Atoi(word); err == nil {

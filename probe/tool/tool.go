@@ -1,6 +1,7 @@
 package tool
 
 import (
+	"cmp"
 	"errors"
 	"flag"
 	"fmt"
@@ -103,10 +104,15 @@ func (t *Tool) Duration() {
 	})
 }
 
-// Interval has the tool take [interval [count]] behind its flags; see
-// Session.Every. def is the interval without one, 0 for one result at the end.
+// Interval has the tool take [interval [count]] behind its flags, or -i interval;
+// see Session.Every. def is the interval without one, 0 for one result at the
+// end.
 func (t *Tool) Interval(def time.Duration) {
 	t.takesInterval, t.interval = true, def
+	t.Func("i", "TIME", "print every so often: 1, 5s, 100ms; as the interval does", func(s string) (err error) {
+		t.interval, err = parseTime(s)
+		return err
+	})
 }
 
 // Redraw has tables that follow each other replace each other on a terminal; it
@@ -369,6 +375,38 @@ func (t *Tool) Symbol(names ...string) string {
 		}
 	}
 	return names[0]
+}
+
+// ParseTarget reads a target in bpftrace's syntax (probe.ParseTarget). A name
+// without a kind is a kernel function. User probes that name no process are
+// restricted to pid, unless it is 0.
+func ParseTarget(text string, pid int) (probe.Target, error) {
+	if !strings.Contains(text, ":") && text != "begin" && text != "end" {
+		text = "kprobe:" + text
+	}
+	target, err := probe.ParseTarget(text)
+	return restrict(target, pid), err
+}
+
+func restrict(target probe.Target, pid int) probe.Target {
+	switch t := target.(type) {
+	case probe.Uprobe:
+		t.PID = cmp.Or(t.PID, pid)
+		return t
+	case probe.Uretprobe:
+		t.PID = cmp.Or(t.PID, pid)
+		return t
+	case probe.USDT:
+		t.PID = cmp.Or(t.PID, pid)
+		return t
+	case probe.Set:
+		set := slices.Clone(t)
+		for i := range set {
+			set[i] = restrict(set[i], pid)
+		}
+		return set
+	}
+	return target
 }
 
 // Tracepoints is tracepoints of a group that share one action.

@@ -111,8 +111,8 @@ func TestTable(t *testing.T) {
 	if got := print(false, rows); got != want {
 		t.Errorf("%s\nwant\n%s", got, want)
 	}
-	want = `{"pid":7,"comm":"cat","lat_ms":1.5,"flags":8,"path":"/?a"}` + "\n" +
-		`{"pid":8,"comm":"sh","lat_ms":0.25,"flags":0,"path":""}` + "\n"
+	want = `{"pid":7,"comm":"cat","lat_ms":1.5,"path":"/?a"}` + "\n" +
+		`{"pid":8,"comm":"sh","lat_ms":0.25,"path":""}` + "\n"
 	if got := print(true, rows); got != want {
 		t.Errorf("%s\nwant\n%s", got, want)
 	}
@@ -185,6 +185,24 @@ func TestSyscallNames(t *testing.T) {
 	}
 	if s := SyscallName("amd64", 9999); s != "[9999]" {
 		t.Errorf("%q", s)
+	}
+}
+
+func TestErrnoNames(t *testing.T) {
+	for n := 1; n <= 133; n++ {
+		alias := n == 95 || n == 117 // EOPNOTSUPP is ENOTSUP, too, and EUCLEAN EFSCORRUPTED
+		if want := errnoName(n); want != "" && ErrnoName(n) != want && !alias {
+			t.Errorf("%d is %s, want %s", n, ErrnoName(n), want)
+		}
+	}
+	if n, ok := ParseErrno("EPERM"); n != 1 || !ok {
+		t.Errorf("EPERM is %d", n)
+	}
+	if n, ok := ParseErrno("13"); n != 13 || !ok {
+		t.Errorf("13 is %d", n)
+	}
+	if _, ok := ParseErrno("EVERYTHING"); ok {
+		t.Error("EVERYTHING is an error")
 	}
 }
 

@@ -1,0 +1,130 @@
+// Execsnoop prints every program that is started, with its arguments: also those
+// that end at once, which top and ps never show.
+//
+//	# execsnoop
+//	Tracing exec calls... Hit Ctrl-C to end.
+//	PCOMM            PID     PPID    RET ARGS
+//	man              15887   15880     0 /usr/bin/man ls
+//	preconv          15894   15887     0 /usr/bin/preconv -e UTF-8
+//
+// See README.md.
+package main
+
+import (
+	"context"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/borescope/borescope/probe"
+	"github.com/borescope/borescope/probe/action"
+	"github.com/borescope/borescope/probe/tool"
+)
+
+func main() { os.Exit(tool.Main("execsnoop", run)) }
+
+// part is an argument of an exec call, or its end.
+type part struct {
+	Nsecs          uint64
+	PID, PPID, UID uint32
+	End            bool // the call has returned Ret
+	More           bool // there are more arguments than are shown
+	Ret            int64
+	Comm           action.Comm
+	Arg            [128]byte
+}
+
+func run(ctx context.Context, args []string, stdout io.Writer) error {
+	t := tool.New("execsnoop", "Trace exec calls: every program that is started, with its arguments.",
+		"execsnoop -T", "with the time of day",
+		"execsnoop -x -n mount", "commands with mount in them, also those that failed")
+	clock := t.Bool("T", "with the time of day")
+	times := t.Bool("t", "with seconds since the first event")
+	users := t.Bool("U", "with the user's id")
+	failed := t.Bool("x", "also calls that failed")
+	quote := t.Bool("q", "arguments in quotes")
+	uid := t.Int("u", "UID", -1, "only this user")
+	match := t.String("n", "NAME", "only commands with this in their file name")
+	line := t.String("l", "LINE", "only commands with this in an argument")
+	most := t.Int("max-args", "N", 20, "show so many arguments")
+	t.Duration()
+	if err := t.Parse(args, stdout); err != nil {
+		return err
+	}
+
+	events := action.NewEvents[part]("execs", 1<<20)
+	p := action.NewProgram("execsnoop")
+	p.On(probe.Tracepoint{Group: "syscalls", Name: "sys_enter_execve"}, func(c *action.Ctx) {
+		if *uid >= 0 {
+			c.ReturnUnless(c.UID().Eq(*uid))
+		}
+		emit := func(arg action.Str, more bool) {
+			events.Emit(c, func(e *part, b *action.Bind) {
+				b.Set(&e.PID, c.PID())
+				b.Set(&e.Arg, arg)
+				b.Set(&e.More, more)
+			})
+		}
+		emit(c.Field("filename").UserStr(128), false)
+		argv := c.Field("argv").Ptr()
+		c.Loop(*most, 64, func(i action.Int) {
+			arg := c.Let(argv.Index(i.Add(1)))
+			c.If(arg.Eq(0), func() { c.Break() })
+			c.If(i.Eq(*most-1), func() { emit(arg.UserStr(1), true) }, func() { emit(arg.UserStr(128), false) })
+		})
+	})
+	p.On(probe.Tracepoint{Group: "syscalls", Name: "sys_exit_execve"}, func(c *action.Ctx) {
+		if *uid >= 0 {
+			c.ReturnUnless(c.UID().Eq(*uid))
+		}
+		events.Emit(c, func(e *part, b *action.Bind) {
+			b.Set(&e.Nsecs, c.Nsecs())
+			b.Set(&e.PID, c.PID())
+			b.Set(&e.PPID, c.PPID())
+			b.Set(&e.UID, c.UID())
+			b.Set(&e.End, true)
+			b.Set(&e.Ret, c.Field("ret"))
+			b.Set(&e.Comm, c.Comm())
+		})
+	})
+
+	return t.Run(ctx, stdout, "Tracing exec calls", func(s *tool.Session) error {
+		tab := s.Table("TIME %-8s", "TIME(s) %-10.3f", "UID %-6d", "PCOMM %-16s", "PID %-7d", "PPID %-7d", "RET %3d", "ARGS %s")
+		tab.Show("TIME", *clock).Show("TIME(s)", *times).Show("UID", *users).Header()
+		begun := map[uint32][]string{}
+		var first uint64
+		return tool.Each(s, events, func(e *part) error {
+			if !e.End {
+				begun[e.PID] = append(begun[e.PID], argument(e, *quote))
+				return nil
+			}
+			words := begun[e.PID]
+			delete(begun, e.PID)
+			if words == nil || e.Ret < 0 && !*failed || !strings.Contains(words[0], *match) ||
+				!strings.Contains(strings.Join(words, " "), *line) {
+				return nil
+			}
+			if first == 0 {
+				first = e.Nsecs
+			}
+			row := tab.Row
+			if e.Ret < 0 {
+				row = tab.Alert
+			}
+			return row(s.Time(e.Nsecs).Format("15:04:05"), float64(e.Nsecs-first)/1e9, e.UID, e.Comm, e.PID, e.PPID, e.Ret, strings.Join(words, " "))
+		})
+	}, p)
+}
+
+// argument is one word of the command as it is printed.
+func argument(e *part, quote bool) string {
+	switch arg := action.Text(e.Arg[:]); {
+	case e.More:
+		return "..."
+	case quote:
+		return strconv.Quote(arg)
+	default:
+		return arg
+	}
+}

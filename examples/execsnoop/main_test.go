@@ -1,0 +1,57 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"testing"
+
+	"github.com/borescope/borescope/probe/tool/tooltest"
+)
+
+// argument of the commands that the child starts: the test itself, which then
+// has nothing to do.
+const nothing = "-test.run=^$"
+
+func TestMain(m *testing.M) {
+	tooltest.Main(m, map[string]func(){"exec": func() {
+		os.Unsetenv("TOOLTEST_WORK")
+		for i := range 23 {
+			exec.Command("/proc/self/exe", nothing, fmt.Sprint("-test.count=", i+1), "two words").Run()
+		}
+		for range 7 {
+			(&exec.Cmd{Path: "/nowhere/to/be/found", Args: []string{"found"}}).Run()
+		}
+	}})
+}
+
+func TestCommandLine(t *testing.T) { tooltest.CommandLine(t, "execsnoop", run) }
+
+func TestReplay(t *testing.T) { tooltest.Replay(t, run, "testdata/execs", "-Ut") }
+
+// A child's 23 commands are 23 rows with their arguments, its 7 failures 7 with
+// ENOENT.
+func TestLive(t *testing.T) {
+	type row struct {
+		PCOMM          string
+		PID, PPID, Ret int
+		Args           string
+	}
+	child := tooltest.Start(t, "exec")
+	out := tooltest.Live(t, run, []string{"-json", "-x", "-max-args", "3"}, child.Work)
+	var worked, failed int
+	for _, r := range tooltest.Objects[row](t, out) {
+		switch {
+		case r.PPID != child.PID:
+		case r.Ret == -2 && r.Args == "/nowhere/to/be/found":
+			failed++
+		case r.Ret == 0 && r.Args == fmt.Sprintf("/proc/self/exe %s -test.count=%d ...", nothing, worked+1):
+			worked++
+		default:
+			t.Errorf("unexpected: %+v", r)
+		}
+	}
+	if worked != 23 || failed != 7 {
+		t.Errorf("%d of 23 commands, %d of 7 failures:\n%s", worked, failed, out)
+	}
+}

@@ -1,0 +1,10 @@
+package tool
+
+// EndAfter has the run end after a time, as -d does, where a tool takes it as a
+// word behind its flags: "5", "5s", "1m". Call it between Parse and Run.
+func (t *Tool) EndAfter(time string) (err error) {
+	if t.duration, err = parseTime(time); err != nil {
+		return &UsageError{t.name, err}
+	}
+	return nil
+}
