@@ -103,15 +103,50 @@ func hasDWARF(f *elffile.File) bool {
 	return f.Section(".debug_info") != nil || f.Section(".zdebug_info") != nil
 }
 
-// altFile opens the file of .gnu_debugaltlink: its path, NUL, its build-id.
-func (e *ELF) altFile(f *elffile.File) *elffile.File {
+// altLink reads which file dwz moved common parts to: .gnu_debugaltlink has its
+// path, NUL and its build-id.
+func altLink(f *elffile.File) (name string, id []byte) {
 	b, err := f.Data(f.Section(".gnu_debugaltlink"))
+	if i := bytes.IndexByte(b, 0); err == nil && i > 0 {
+		return string(b[:i]), b[i+1:]
+	}
+	name, id, own := supplement(f)
+	if own {
+		return "", nil
+	}
+	return name, id
+}
+
+// supplement reads .debug_sup, which DWARF 5 (7.3.6) has for that: a version of 2
+// bytes, a flag that is set in the file of common parts itself, the path, NUL, and
+// an identifier after its length.
+func supplement(f *elffile.File) (name string, id []byte, own bool) {
+	b, err := f.Data(f.Section(".debug_sup"))
+	if err != nil || len(b) < 5 {
+		return "", nil, false
+	}
+	own, b = b[2] != 0, b[3:]
 	i := bytes.IndexByte(b, 0)
-	if err != nil || i <= 0 || e.opts.find.open == nil {
+	if i < 0 || i+1 >= len(b) || int(b[i+1]) != len(b)-i-2 {
+		return "", nil, false
+	}
+	return string(b[:i]), b[i+2:], own
+}
+
+// isAlt reports whether a file is the one with that identifier.
+func isAlt(f *elffile.File, id []byte) bool {
+	_, sup, own := supplement(f)
+	return len(id) > 0 && (f.BuildID() == hex.EncodeToString(id) || own && bytes.Equal(sup, id))
+}
+
+// altFile opens the file that altLink names.
+func (e *ELF) altFile(f *elffile.File) *elffile.File {
+	name, sum := altLink(f)
+	if name == "" || e.opts.find.open == nil {
 		return nil
 	}
-	id := hex.EncodeToString(b[i+1:])
-	paths := []string{string(b[:i])}
+	id := hex.EncodeToString(sum)
+	paths := []string{name}
 	if len(id) > 2 {
 		for _, dir := range e.opts.find.dirs {
 			paths = append(paths, dir+"/.build-id/"+id[:2]+"/"+id[2:]+".debug")
@@ -122,7 +157,7 @@ func (e *ELF) altFile(f *elffile.File) *elffile.File {
 			continue
 		}
 		if alt := e.opts.find.try(p); alt != nil {
-			if alt.BuildID() == id {
+			if isAlt(alt, sum) {
 				return alt
 			}
 			alt.Close()

@@ -175,7 +175,6 @@ func TestCompiled(t *testing.T) {
 		{"-gdwarf-4", "-gsplit-dwarf"},
 		{"-gdwarf-5", "-gsplit-dwarf"},
 		{"-gdwarf-4", "-gsplit-dwarf", "dwp"},
-		{"-gdwarf-5", "-gsplit-dwarf", "dwp"},
 		{"-g", "-flto"},
 		{"-g", "-fdebug-types-section"},
 		{"-g", "-no-pie"},
