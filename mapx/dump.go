@@ -13,6 +13,8 @@ import (
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/btf"
+
+	"github.com/borescope/borescope/internal/kernel"
 )
 
 // MapRecorder writes down snapshots of a map whose types the program does not
@@ -93,8 +95,8 @@ func describe(m *ebpf.Map, key, value *layout) {
 
 // mapTypes returns the BTF types of key and value, nil where there are none.
 func mapTypes(m *ebpf.Map) (types [2]btf.Type, err error) {
-	info, err := readMapInfo(m.FD())
-	if err != nil || info.btfID == 0 || info.btfKeyType == 0 && info.btfValueType == 0 {
+	info, err := kernel.GetMapInfo(m.FD())
+	if err != nil || info.BTFID == 0 || info.BTFKeyType == 0 && info.BTFValueType == 0 {
 		return types, err
 	}
 	h, err := m.Handle()
@@ -106,7 +108,7 @@ func mapTypes(m *ebpf.Map) (types [2]btf.Type, err error) {
 	if err != nil {
 		return types, fmt.Errorf("BTF of %v: %w", m, err)
 	}
-	for i, id := range []uint32{info.btfKeyType, info.btfValueType} {
+	for i, id := range []uint32{info.BTFKeyType, info.BTFValueType} {
 		if id == 0 {
 			continue
 		}

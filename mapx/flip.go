@@ -6,6 +6,8 @@ import (
 	"sync"
 
 	"github.com/cilium/ebpf"
+
+	"github.com/borescope/borescope/internal/kernel"
 )
 
 // Flip is a table whose ReadAndClear loses nothing, for maps of every kind,
@@ -77,7 +79,7 @@ func (f *Flip[K, V]) point(i int) error {
 	var key, value [4]byte
 	binary.NativeEndian.PutUint32(key[:], f.slot)
 	binary.NativeEndian.PutUint32(value[:], uint32(f.fds[i]))
-	if err := elemCall(cmdUpdate, f.outer.FD(), key[:], value[:], 0); err != nil {
+	if err := kernel.MapElem(kernel.MapUpdate, f.outer.FD(), key[:], value[:], 0); err != nil {
 		return fmt.Errorf("flip %v: %w", f.outer, err)
 	}
 	f.active = i

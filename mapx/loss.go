@@ -5,6 +5,8 @@ import (
 	"fmt"
 
 	"github.com/cilium/ebpf"
+
+	"github.com/borescope/borescope/internal/kernel"
 )
 
 // lossCounter reads the slot in which a program counts the records it could not
@@ -47,7 +49,7 @@ func (l *lossCounter) read() (uint64, error) {
 	if l.m == nil {
 		return 0, nil
 	}
-	if err := elemCall(cmdLookup, l.m.FD(), l.key, l.value, 0); err != nil {
+	if err := kernel.MapElem(kernel.MapLookup, l.m.FD(), l.key, l.value, 0); err != nil {
 		return 0, fmt.Errorf("lost counter %v: %w", l.m, err)
 	}
 	sum := uint64(0)

@@ -9,6 +9,8 @@ import (
 	"unsafe"
 
 	"github.com/cilium/ebpf"
+
+	"github.com/borescope/borescope/internal/kernel"
 )
 
 // Map reads a BPF map whose entries have one value each as Go values: a hash,
@@ -218,7 +220,7 @@ func (t *Map[K, V]) Lookup(key K) (V, bool, error) {
 
 // Put inserts or replaces an entry.
 func (t *Map[K, V]) Put(key K, value V) error {
-	err := elemCall(cmdUpdate, t.raw.m.FD(), t.key.encode(nil, unsafe.Pointer(&key)),
+	err := kernel.MapElem(kernel.MapUpdate, t.raw.m.FD(), t.key.encode(nil, unsafe.Pointer(&key)),
 		t.value.encode(nil, unsafe.Pointer(&value)), 0)
 	if err != nil {
 		return t.raw.error("update", err)
@@ -232,7 +234,7 @@ func (t *Map[K, V]) Delete(key K) error {
 }
 
 func (r *rawMap) delete(key []byte) error {
-	err := elemCall(cmdDelete, r.m.FD(), key, nil, 0)
+	err := kernel.MapElem(kernel.MapDelete, r.m.FD(), key, nil, 0)
 	if err != nil && err != syscall.ENOENT {
 		return r.error("delete", err)
 	}
@@ -268,7 +270,7 @@ func (r *rawMap) zero() error {
 	}
 	zero := alignedBytes(r.valueSize)
 	for ; len(keys) > 0; keys = keys[r.keySize:] {
-		err := elemCall(cmdUpdate, r.m.FD(), keys[:r.keySize], zero, uint64(ebpf.UpdateExist))
+		err := kernel.MapElem(kernel.MapUpdate, r.m.FD(), keys[:r.keySize], zero, uint64(ebpf.UpdateExist))
 		if err != nil && err != syscall.ENOENT {
 			return r.error("zero", err)
 		}

@@ -14,6 +14,8 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
 	"github.com/cilium/ebpf/btf"
+
+	"github.com/borescope/borescope/internal/kernel"
 )
 
 type key struct {
@@ -38,7 +40,7 @@ func hashTypes() []ebpf.MapType { return []ebpf.MapType{ebpf.Hash, ebpf.LRUHash}
 
 // withoutBatches makes t read as on a kernel without batches.
 func withoutBatches(r *rawMap) {
-	for _, cmd := range []int{cmdLookupBatch, cmdLookupDelBatch, cmdUpdateBatch} {
+	for _, cmd := range []kernel.MapCommand{kernel.MapLookupBatch, kernel.MapLookupDelBatch} {
 		r.setLacks(cmd)
 	}
 }

@@ -6,6 +6,8 @@ import (
 	"unsafe"
 
 	"github.com/cilium/ebpf"
+
+	"github.com/borescope/borescope/internal/kernel"
 )
 
 // PerCPU reads a BPF map whose entries have a value per CPU: a per-CPU hash, LRU
@@ -156,7 +158,7 @@ func (t *PerCPU[K, V]) Put(key K, values []V) error {
 	for i := range values {
 		t.value.encode(b[i*t.stride:i*t.stride], unsafe.Pointer(&values[i]))
 	}
-	err := elemCall(cmdUpdate, t.raw.m.FD(), t.key.encode(nil, unsafe.Pointer(&key)), b, 0)
+	err := kernel.MapElem(kernel.MapUpdate, t.raw.m.FD(), t.key.encode(nil, unsafe.Pointer(&key)), b, 0)
 	if err != nil {
 		return t.raw.error("update", err)
 	}

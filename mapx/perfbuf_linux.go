@@ -9,7 +9,6 @@ import (
 	"math/bits"
 	"os"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"time"
 	"unsafe"
@@ -17,6 +16,7 @@ import (
 	"github.com/cilium/ebpf"
 
 	"github.com/borescope/borescope/internal/cpus"
+	"github.com/borescope/borescope/internal/kernel"
 )
 
 type perfBuffer struct {
@@ -99,7 +99,7 @@ func (p *perfBuffer) addCPU(cpu int, opts *PerfBufferOptions) error {
 	var key, value [4]byte
 	binary.NativeEndian.PutUint32(key[:], uint32(cpu))
 	binary.NativeEndian.PutUint32(value[:], uint32(c.fd))
-	if err := elemCall(cmdUpdate, p.array.FD(), key[:], value[:], 0); err != nil {
+	if err := kernel.MapElem(kernel.MapUpdate, p.array.FD(), key[:], value[:], 0); err != nil {
 		return fmt.Errorf("cpu %d: %w", cpu, err)
 	}
 	return nil
@@ -110,7 +110,7 @@ func (p *perfBuffer) release() error {
 	for _, c := range p.cpus {
 		var key [4]byte
 		binary.NativeEndian.PutUint32(key[:], uint32(c.cpu))
-		_ = elemCall(cmdDelete, p.array.FD(), key[:], nil, 0) // the map may be closed
+		_ = kernel.MapElem(kernel.MapDelete, p.array.FD(), key[:], nil, 0) // the map may be closed
 		errs = append(errs, c.close())
 	}
 	p.cpus = nil
@@ -147,76 +147,76 @@ func (p *perfBuffer) copyNext(rec *Record, last bool) (bool, error) {
 		p.lookAll()
 		p.barrier = math.MaxUint64
 	}
-	c, data, next := p.pick()
+	c, data := p.pick()
 	if c == nil {
 		return false, nil
 	}
 	rec.Data = append(rec.Data[:0], data...)
-	rec.CPU, rec.Lost = c.cpu, c.pending
-	c.pending = 0
-	c.pass(next)
+	rec.CPU, rec.Lost = c.cpu, c.news()
+	c.pass()
 	p.counts.Read++
 	p.counts.Bytes += uint64(len(data))
-	if rec.Remaining = int(c.head - c.tail); rec.Remaining == 0 {
+	if rec.Remaining = c.ring.Seen(); rec.Remaining == 0 {
 		rec.Remaining = p.remaining()
 	}
 	return true, nil
 }
 
 // pick chooses the record to read next.
-func (p *perfBuffer) pick() (*perfCPU, []byte, uint64) {
+func (p *perfBuffer) pick() (*perfCPU, []byte) {
 	if p.order > 0 {
 		return p.pickOldest()
 	}
 	for range p.cpus { // each CPU once, and the first again with what is new
 		c := p.cpus[p.turn]
-		if _, data, next, ok := c.peek(); ok {
-			return c, data, next
+		if _, data, ok := c.peek(); ok {
+			return c, data
 		}
 		p.turn = (p.turn + 1) % len(p.cpus)
-		p.cpus[p.turn].look()
+		p.cpus[p.turn].ring.Look()
 	}
 	c := p.cpus[p.turn]
-	_, data, next, ok := c.peek()
-	if !ok {
-		return nil, nil, 0
+	if _, data, ok := c.peek(); ok {
+		return c, data
 	}
-	return c, data, next
+	return nil, nil
 }
 
 func (p *perfBuffer) lookAll() {
 	for _, c := range p.cpus {
-		c.look()
+		c.ring.Look()
 	}
 }
 
 // pickOldest chooses the oldest record of all CPUs that is old enough: the
 // heads are looked up after the barrier was set into the past, so whatever is
 // older than it is in its buffer.
-func (p *perfBuffer) pickOldest() (*perfCPU, []byte, uint64) {
+func (p *perfBuffer) pickOldest() (*perfCPU, []byte) {
 	for round := range 2 {
 		var best *perfCPU
 		var data []byte
-		var next, when uint64
+		var when uint64
 		p.held = false
 		for _, c := range p.cpus {
-			t, d, n, ok := c.peek()
+			t, d, ok := c.peek()
 			switch {
 			case !ok:
 			case t > p.barrier:
 				p.held = true
 			case best == nil || t < when:
-				best, data, next, when = c, d, n, t
+				best, data, when = c, d, t
 			}
 		}
 		if best != nil || round > 0 {
-			return best, data, next
+			return best, data
 		}
 		p.barrier = monotonic() - uint64(p.order)
 		p.lookAll()
 	}
-	return nil, nil, 0
+	return nil, nil
 }
+
+const clockMonotonic = 1
 
 // monotonic is CLOCK_MONOTONIC, the clock of the records.
 func monotonic() uint64 {
@@ -228,7 +228,7 @@ func monotonic() uint64 {
 func (p *perfBuffer) remaining() int {
 	n := 0
 	for _, c := range p.cpus {
-		n += int(atomic.LoadUint64(c.headPtr()) - c.tail)
+		n += int(c.ring.Unread())
 	}
 	return n
 }
@@ -269,7 +269,7 @@ func (p *perfBuffer) refresh() error {
 	p.counts.Fill = p.remaining()
 	p.counts.Corrupt = 0
 	for _, c := range p.cpus {
-		p.counts.Corrupt += c.corrupt
+		p.counts.Corrupt += c.corrupt + c.ring.Stats().Corrupt
 	}
 	if p.lost.m != nil {
 		var err error

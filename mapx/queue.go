@@ -6,6 +6,8 @@ import (
 	"unsafe"
 
 	"github.com/cilium/ebpf"
+
+	"github.com/borescope/borescope/internal/kernel"
 )
 
 // Queue reads and writes a BPF queue or stack map, which has values and no keys.
@@ -33,7 +35,7 @@ func NewQueue[V any](m *ebpf.Map) (*Queue[V], error) {
 
 // Push adds a value. A full map is an error that wraps syscall.E2BIG.
 func (q *Queue[V]) Push(v V) error {
-	err := elemCall(cmdUpdate, q.raw.m.FD(), nil, q.value.encode(nil, unsafe.Pointer(&v)), 0)
+	err := kernel.MapElem(kernel.MapUpdate, q.raw.m.FD(), nil, q.value.encode(nil, unsafe.Pointer(&v)), 0)
 	if err != nil {
 		return q.raw.error("push", err)
 	}
@@ -42,15 +44,15 @@ func (q *Queue[V]) Push(v V) error {
 
 // Pop removes and returns the oldest value of a queue, the newest of a stack;
 // false says that there is none.
-func (q *Queue[V]) Pop() (V, bool, error) { return q.take("pop", cmdLookupAndDelete) }
+func (q *Queue[V]) Pop() (V, bool, error) { return q.take("pop", kernel.MapLookupAndDelete) }
 
 // Peek is Pop without removing.
-func (q *Queue[V]) Peek() (V, bool, error) { return q.take("peek", cmdLookup) }
+func (q *Queue[V]) Peek() (V, bool, error) { return q.take("peek", kernel.MapLookup) }
 
-func (q *Queue[V]) take(op string, cmd int) (V, bool, error) {
+func (q *Queue[V]) take(op string, cmd kernel.MapCommand) (V, bool, error) {
 	var v V
 	b := alignedBytes(q.value.size)
-	err := elemCall(cmd, q.raw.m.FD(), nil, b, 0)
+	err := kernel.MapElem(cmd, q.raw.m.FD(), nil, b, 0)
 	if err == syscall.ENOENT {
 		return v, false, nil
 	}
@@ -100,7 +102,7 @@ func NewBloom[V any](m *ebpf.Map) (*Bloom[V], error) {
 
 // Add adds a value.
 func (b *Bloom[V]) Add(v V) error {
-	err := elemCall(cmdUpdate, b.raw.m.FD(), nil, b.value.encode(nil, unsafe.Pointer(&v)), 0)
+	err := kernel.MapElem(kernel.MapUpdate, b.raw.m.FD(), nil, b.value.encode(nil, unsafe.Pointer(&v)), 0)
 	if err != nil {
 		return b.raw.error("add", err)
 	}

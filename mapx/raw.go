@@ -6,9 +6,10 @@ import (
 	"fmt"
 	"sync"
 	"syscall"
-	"unsafe"
 
 	"github.com/cilium/ebpf"
+
+	"github.com/borescope/borescope/internal/kernel"
 )
 
 const (
@@ -35,7 +36,7 @@ type rawMap struct {
 
 	mu      sync.Mutex
 	spare   *rawBuffers
-	noBatch map[int]bool // commands this kernel lacks for this map
+	noBatch map[kernel.MapCommand]bool // commands this kernel lacks for this map
 }
 
 // rawBuffers is what one reader needs.
@@ -48,7 +49,7 @@ type rawBuffers struct {
 func newRawMap(m *ebpf.Map, valueSize int) *rawMap {
 	r := &rawMap{
 		m: m, name: m.String(), typ: m.Type(), keySize: int(m.KeySize()),
-		valueSize: valueSize, maxEntries: int(m.MaxEntries()), noBatch: map[int]bool{},
+		valueSize: valueSize, maxEntries: int(m.MaxEntries()), noBatch: map[kernel.MapCommand]bool{},
 	}
 	return r
 }
@@ -78,13 +79,13 @@ func (b *rawBuffers) resize(r *rawMap, count int) {
 	b.keys, b.values = alignedBytes(count*r.keySize), alignedBytes(count*r.valueSize)
 }
 
-func (r *rawMap) lacks(cmd int) bool {
+func (r *rawMap) lacks(cmd kernel.MapCommand) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.noBatch[cmd]
 }
 
-func (r *rawMap) setLacks(cmd int) {
+func (r *rawMap) setLacks(cmd kernel.MapCommand) {
 	r.mu.Lock()
 	r.noBatch[cmd] = true
 	r.mu.Unlock()
@@ -112,9 +113,9 @@ func (r *rawMap) isHash() bool {
 func (r *rawMap) each(del bool, fn func(keys, values []byte, n int) bool) error {
 	b := r.take()
 	defer r.put(b)
-	cmd := cmdLookupBatch
+	cmd := kernel.MapLookupBatch
 	if del {
-		cmd = cmdLookupDelBatch
+		cmd = kernel.MapLookupDelBatch
 	}
 	// Generic batches (LPM tries) restart when a key is deleted under them.
 	if (r.isHash() || r.isArray()) && !r.lacks(cmd) {
@@ -141,23 +142,18 @@ func (r *rawMap) each(del bool, fn func(keys, values []byte, n int) bool) error 
 
 var errNoBatch = errors.New("no batches")
 
-func (r *rawMap) eachBatch(b *rawBuffers, cmd int, fn func(keys, values []byte, n int) bool) error {
+func (r *rawMap) eachBatch(b *rawBuffers, cmd kernel.MapCommand, fn func(keys, values []byte, n int) bool) error {
 	var in []byte
 	for first := true; ; first = false {
-		attr := batchAttr{
-			in: bytesPointer(in), out: bytesPointer(b.next), keys: bytesPointer(b.keys),
-			values: bytesPointer(b.values), count: uint32(b.count), fd: uint32(r.m.FD()),
-		}
-		err := bpf(cmd, unsafe.Pointer(&attr), unsafe.Sizeof(attr))
+		n, err := kernel.MapBatch(cmd, r.m.FD(), in, b.next, b.keys, b.values, b.count)
 		switch {
 		case err == syscall.ENOSPC && r.grow(b):
 			continue // a bucket holds more than the buffers do; same cursor again
-		case first && (err == errNotSupp || err == syscall.EINVAL):
+		case first && (err == kernel.ENOTSUPP || err == syscall.EINVAL):
 			return errNoBatch
 		case err != nil && err != syscall.ENOENT:
 			return r.error("read", err)
 		}
-		n := min(int(attr.count), b.count)
 		if n > 0 && !fn(b.keys[:n*r.keySize], b.values[:n*r.valueSize], n) {
 			return nil
 		}
@@ -206,11 +202,11 @@ func (r *rawMap) walk(b *rawBuffers, fn func(key []byte) (bool, error)) error {
 		if steps > 8*r.maxEntries+1024 {
 			return r.error("walk", ErrUnsettled)
 		}
-		err := elemCall(cmdNextKey, r.m.FD(), key, next, 0)
+		err := kernel.MapElem(kernel.MapNextKey, r.m.FD(), key, next, 0)
 		if err == syscall.ENOENT {
 			return nil
 		}
-		if err == errNotSupp {
+		if err == kernel.ENOTSUPP {
 			return &UnsupportedError{
 				Feature: "listing of " + r.name,
 				Hint:    "the kernel does not list this kind of map: look its keys up, or iterate in a BPF program",
@@ -243,7 +239,7 @@ func (r *rawMap) takeEach(b *rawBuffers, fn func(keys, values []byte, n int) boo
 	value := b.values[:r.valueSize]
 	for ; len(keys) > 0; keys = keys[r.keySize:] {
 		key := append(b.cursor[:0], keys[:r.keySize]...)
-		err := elemCall(cmdLookupAndDelete, r.m.FD(), key, value, 0)
+		err := kernel.MapElem(kernel.MapLookupAndDelete, r.m.FD(), key, value, 0)
 		if err != nil && err != syscall.ENOENT { // Linux 5.14 has it for hash maps
 			var found bool
 			if found, err = r.lookup(key, value); err != nil {
@@ -252,7 +248,7 @@ func (r *rawMap) takeEach(b *rawBuffers, fn func(keys, values []byte, n int) boo
 			if !found {
 				continue
 			}
-			err = elemCall(cmdDelete, r.m.FD(), key, nil, 0)
+			err = kernel.MapElem(kernel.MapDelete, r.m.FD(), key, nil, 0)
 		}
 		switch {
 		case err == syscall.ENOENT:
@@ -268,7 +264,7 @@ func (r *rawMap) takeEach(b *rawBuffers, fn func(keys, values []byte, n int) boo
 
 // lookup reads one value; false says that the key is not there.
 func (r *rawMap) lookup(key, value []byte) (bool, error) {
-	err := elemCall(cmdLookup, r.m.FD(), key, value, 0)
+	err := kernel.MapElem(kernel.MapLookup, r.m.FD(), key, value, 0)
 	if err == syscall.ENOENT {
 		return false, nil
 	}
@@ -283,7 +279,7 @@ func (r *rawMap) zeroAll() error {
 	zero, key := alignedBytes(r.valueSize), alignedBytes(4)
 	for i := range r.maxEntries {
 		binary.NativeEndian.PutUint32(key, uint32(i))
-		if err := elemCall(cmdUpdate, r.m.FD(), key, zero, 0); err != nil {
+		if err := kernel.MapElem(kernel.MapUpdate, r.m.FD(), key, zero, 0); err != nil {
 			return r.error("zero", err)
 		}
 	}

@@ -7,10 +7,12 @@ import (
 	"encoding/json"
 	"errors"
 	"flag"
+	"math"
 	"os"
 	"os/exec"
 	"regexp"
 	"runtime"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -21,7 +23,19 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the golden files")
 
-func TestMain(m *testing.M) { testenv.Main(m) }
+// TestMain is also the child whose instructions TestHardware counts.
+func TestMain(m *testing.M) {
+	if n, err := strconv.Atoi(os.Getenv("PERFSTAT_ROUNDS")); err == nil {
+		for range n {
+			rounds++
+		}
+		os.Exit(0)
+	}
+	testenv.Main(m)
+}
+
+// rounds is in memory, so that the loop is not optimised away.
+var rounds uint64
 
 // recorded is a run with everything a table can have: exact, scaled, missing
 // and never counted events.
@@ -129,6 +143,37 @@ func TestCommand(t *testing.T) {
 	hardware := pmc.Hardware(nil) == nil
 	if (got["cycles:u"].Value == "<not supported>") == hardware || hardware != (got["cycles:u"].Error == "") {
 		t.Errorf("with a PMU %v: %+v", hardware, got["cycles:u"])
+	}
+}
+
+// TestHardware: the rows of a PMU: a child's instructions grow by as much for
+// each million rounds of a loop, wherever one begins to count.
+func TestHardware(t *testing.T) {
+	testenv.Need(t, testenv.Root, testenv.PMU)
+	count := func(rounds string) float64 {
+		t.Setenv("PERFSTAT_ROUNDS", rounds)
+		exe, err := os.Executable()
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := values(t, "-e", "instructions:u,cycles:u", "--", exe)
+		for event, l := range got {
+			if l.Error != "" || l.Running != 100 {
+				t.Errorf("%s: %+v", event, l)
+			}
+		}
+		n, err := strconv.ParseFloat(got["instructions:u"].Value, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	// The runtime's own instructions differ from run to run by some 100,000.
+	a, b, c := count("1000000"), count("11000000"), count("31000000")
+	per, again := (b-a)/10e6, (c-b)/20e6
+	t.Logf("%.4f and %.4f instructions a round", per, again)
+	if per < 2 || per > 20 || math.Abs(per-again) > 0.05*per {
+		t.Errorf("%.4f, then %.4f instructions a round", per, again)
 	}
 }
 

@@ -1,7 +1,8 @@
 // Package kernel is the thin layer over bpf(2) and perf_event_open(2) for what
 // cilium/ebpf's link package does not offer: cookies on perf event links
 // (cilium/ebpf#873 keeps perf events out of it) and on raw tracepoints,
-// uprobe.session, and links on a perf event whose attributes are our own. Each
+// uprobe.session, links on a perf event whose attributes are our own, and the
+// elements and batches of maps as the bytes they are. Each
 // function is one system call and gives the errno as it came; descriptors are
 // the caller's to close.
 //

@@ -38,7 +38,8 @@ type Raw struct {
 	// Type is PERF_RECORD_… (the Type constants), Misc the header's flags.
 	Type uint32
 	Misc uint16
-	// Data is the record without its header. Ring.Next reuses its memory.
+	// Data is the record without its header. Ring.Next reuses its memory; that of
+	// Ring.Peek is the ring's.
 	Data []byte
 }
 
@@ -53,10 +54,16 @@ type Stats struct {
 }
 
 // Ring is the reader's end of one perf ring buffer. One goroutine at a time.
+//
+// Next is for one record after the other. Look, Peek and Pass are its parts, for
+// readers that compare the next records of several rings, or that copy less.
 type Ring struct {
 	mem   []byte // the metadata page and what follows
 	data  []byte
 	tail  uint64
+	head  uint64 // as Look saw it
+	next  uint64 // behind the record that Peek returned
+	split []byte // a record that wraps around the end
 	stats Stats
 }
 
@@ -77,6 +84,7 @@ func New(mem []byte) (*Ring, error) {
 	}
 	r := &Ring{mem: mem, data: mem[off : off+size]}
 	r.tail = atomic.LoadUint64(r.word(offDataTail))
+	r.head = r.tail
 	return r, nil
 }
 
@@ -85,49 +93,81 @@ func (r *Ring) word(off int) *uint64 { return (*uint64)(unsafe.Pointer(&r.mem[of
 // Stats returns the counts so far.
 func (r *Ring) Stats() Stats { return r.stats }
 
-// Pending reports whether there is something to read.
-func (r *Ring) Pending() bool { return atomic.LoadUint64(r.word(offDataHead)) != r.tail }
+// Unread returns how many bytes there are to read now.
+func (r *Ring) Unread() uint64 { return atomic.LoadUint64(r.word(offDataHead)) - r.tail }
+
+// Seen returns how many of those bytes Look saw.
+func (r *Ring) Seen() int { return int(r.head - r.tail) }
 
 // Next copies the next record out of the ring into rec, reusing rec.Data, and
 // frees its place for the kernel. It is false when the ring is drained.
 func (r *Ring) Next(rec *Raw) bool {
-	// The kernel writes a record before it moves the head: kernel/events/
-	// ring_buffer.c, perf_output_put_handle. Go's atomic load is an acquire.
-	head := atomic.LoadUint64(r.word(offDataHead))
-	if head == r.tail {
+	r.Look()
+	var in Raw
+	if !r.Peek(&in) {
 		return false
 	}
-	avail := head - r.tail
-	if avail > uint64(len(r.data)) || avail < headerSize {
-		r.skip(head, avail)
-		return false
+	rec.Type, rec.Misc = in.Type, in.Misc
+	if cap(rec.Data) < len(in.Data) {
+		rec.Data = make([]byte, 0, max(len(in.Data), 512))
 	}
-	var h [headerSize]byte
-	r.copyOut(h[:], r.tail)
-	rec.Type = binary.NativeEndian.Uint32(h[0:])
-	rec.Misc = binary.NativeEndian.Uint16(h[4:])
-	size := uint64(binary.NativeEndian.Uint16(h[6:]))
-	if size < headerSize || size > avail || size%8 != 0 {
-		// Without a length there is no way to find the next record.
-		r.skip(head, avail)
-		return false
-	}
-	n := int(size) - headerSize
-	if cap(rec.Data) < n {
-		rec.Data = make([]byte, n, max(n, 512))
-	}
-	rec.Data = rec.Data[:n]
-	r.copyOut(rec.Data, r.tail+headerSize)
-	r.release(r.tail + size)
-	r.stats.Records++
-	r.countLost(rec)
+	rec.Data = append(rec.Data[:0], in.Data...)
+	r.Pass(&in)
 	return true
 }
 
-// copyOut copies from the ring at a position, around its end.
-func (r *Ring) copyOut(dst []byte, at uint64) {
-	n := copy(dst, r.data[at&uint64(len(r.data)-1):])
-	copy(dst[n:], r.data)
+// Look takes in what the kernel wrote since: Peek sees the records up to there.
+func (r *Ring) Look() {
+	// The kernel writes a record before it moves the head: kernel/events/
+	// ring_buffer.c, perf_output_put_handle. Go's atomic load is an acquire.
+	r.head = atomic.LoadUint64(r.word(offDataHead))
+}
+
+// Peek returns the next record where it lies, without moving behind it: it is
+// there until Pass. It is false when there is none up to where Look saw.
+func (r *Ring) Peek(rec *Raw) bool {
+	avail := r.head - r.tail
+	if avail == 0 {
+		return false
+	}
+	if avail > uint64(len(r.data)) || avail < headerSize {
+		r.skip(avail)
+		return false
+	}
+	h := r.at(headerSize)
+	size := uint64(binary.NativeEndian.Uint16(h[6:]))
+	if size < headerSize || size > avail || size%8 != 0 {
+		// Without a length there is no way to find the next record.
+		r.skip(avail)
+		return false
+	}
+	rec.Type = binary.NativeEndian.Uint32(h)
+	rec.Misc = binary.NativeEndian.Uint16(h[4:])
+	rec.Data = r.at(int(size))[headerSize:]
+	r.next = r.tail + size
+	return true
+}
+
+// Pass frees the place of the record that Peek returned last, and counts it.
+func (r *Ring) Pass(rec *Raw) {
+	r.stats.Records++
+	switch {
+	case rec.Type == TypeLost && len(rec.Data) >= 16:
+		r.stats.Lost += binary.NativeEndian.Uint64(rec.Data[8:])
+	case rec.Type == TypeLostSamples && len(rec.Data) >= 8:
+		r.stats.Lost += binary.NativeEndian.Uint64(rec.Data)
+	}
+	r.release(r.next)
+}
+
+// at returns the next n bytes, copied only if they wrap around the end.
+func (r *Ring) at(n int) []byte {
+	i := int(r.tail & uint64(len(r.data)-1))
+	if i+n <= len(r.data) {
+		return r.data[i : i+n]
+	}
+	r.split = append(append(r.split[:0], r.data[i:]...), r.data[:n-(len(r.data)-i)]...)
+	return r.split
 }
 
 // release gives the place up to tail back. The store is after the copies:
@@ -137,17 +177,8 @@ func (r *Ring) release(tail uint64) {
 	atomic.StoreUint64(r.word(offDataTail), tail)
 }
 
-func (r *Ring) skip(head, bytes uint64) {
+func (r *Ring) skip(bytes uint64) {
 	r.stats.Corrupt++
 	r.stats.CorruptBytes += bytes
-	r.release(head)
-}
-
-func (r *Ring) countLost(rec *Raw) {
-	switch {
-	case rec.Type == TypeLost && len(rec.Data) >= 16:
-		r.stats.Lost += binary.NativeEndian.Uint64(rec.Data[8:])
-	case rec.Type == TypeLostSamples && len(rec.Data) >= 8:
-		r.stats.Lost += binary.NativeEndian.Uint64(rec.Data)
-	}
+	r.release(r.head)
 }

@@ -1,13 +1,13 @@
 //go:build amd64 || arm64 || riscv64 || ppc64 || ppc64le || s390x || loong64 || mips64 || mips64le || wasm
 
-package mapx
+package kernel
 
 import "unsafe"
 
-// pointer is a pointer in a bpf_attr, 8 bytes wide on every machine; as a
+// addr is a pointer in a bpf_attr, 8 bytes wide on every machine; as a
 // pointer rather than a number it stays right when the stack moves.
-type pointer struct {
+type addr struct {
 	p unsafe.Pointer
 }
 
-func newPointer(p unsafe.Pointer) pointer { return pointer{p: p} }
+func newAddr(p unsafe.Pointer) addr { return addr{p: p} }

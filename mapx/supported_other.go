@@ -2,11 +2,7 @@
 
 package mapx
 
-import (
-	"errors"
-	"runtime"
-	"unsafe"
-)
+import "runtime"
 
 // supported is nil where live maps can be read.
 func supported(feature string) error {
@@ -15,5 +11,3 @@ func supported(feature string) error {
 		Hint:    "live BPF maps are Linux's; on " + runtime.GOOS + " open a recording",
 	}
 }
-
-func bpf(int, unsafe.Pointer, uintptr) error { return errors.ErrUnsupported }

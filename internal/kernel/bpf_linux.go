@@ -1,0 +1,49 @@
+package kernel
+
+import (
+	"os"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// bpf(2) commands, from enum bpf_cmd in include/uapi/linux/bpf.h.
+const (
+	cmdObjPin            = 6
+	cmdObjGet            = 7
+	cmdProgTestRun       = 10
+	cmdMapGetFDByID      = 14
+	cmdRawTracepointOpen = 17
+	cmdLinkCreate        = 28
+	cmdLinkUpdate        = 29
+	cmdIterCreate        = 33
+)
+
+// bpf makes the system call. attr must hold its pointers as unsafe.Pointer or
+// be kept alive and in place by the caller.
+func bpf(cmd uintptr, attr unsafe.Pointer, size uintptr) (int, error) {
+	r, errno := call(cmd, attr, size)
+	if errno != 0 {
+		return -1, os.NewSyscallError("bpf", errno)
+	}
+	return r, nil
+}
+
+func mapCall(cmd MapCommand, attr unsafe.Pointer, size uintptr) error {
+	if _, errno := call(uintptr(cmd), attr, size); errno != 0 {
+		return errno
+	}
+	return nil
+}
+
+func call(cmd uintptr, attr unsafe.Pointer, size uintptr) (int, unix.Errno) {
+	for {
+		r, _, errno := unix.Syscall(unix.SYS_BPF, cmd, uintptr(attr), size)
+		switch errno {
+		case unix.EINTR, unix.EAGAIN:
+			// BPF_PROG_LOAD's kin restart after signals (kernel/bpf/verifier.c).
+			continue
+		}
+		return int(r), errno
+	}
+}

@@ -1,0 +1,13 @@
+package mapx
+
+import "unsafe"
+
+// alignedBytes returns n bytes that start on an 8-byte boundary, so that any
+// fixed-size value may be read in place.
+func alignedBytes(n int) []byte {
+	if n == 0 {
+		return nil
+	}
+	words := make([]uint64, (n+7)/8)
+	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(words))), n)
+}
