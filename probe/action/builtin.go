@@ -58,6 +58,7 @@ var builtins = map[string]Builtin{
 	"probe":   {Type: u64.WithFormat(FormatProbe), helper: asm.FnGetAttachCookie, Since: [2]int{5, 15}, Doc: "which probe fired: index of the site in the plan, plus one"},
 	"cookie":  {Type: u64, helper: asm.FnGetAttachCookie, Since: [2]int{5, 15}, Doc: "the site's whole attach cookie"},
 	"call_id": {Type: u64, Doc: "who is in a call: the goroutine in Go programs, else the thread, or the CPU where it idles"},
+	"goframe": {Type: u64, Doc: "a call's place in its goroutine's stack, counted from the stack's top, which stays when the stack moves; 0 in what is no Go program"},
 	"goid":    {Type: u64, GPL: true, Doc: "goroutine id, in probes on Go programs"},
 	"ctx":     {Type: PtrType(nil, false), Doc: "the context's address"},
 	"ip":      {Type: u64.WithFormat(FormatUsym), Doc: "instruction pointer of the context's registers"},

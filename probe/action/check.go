@@ -322,6 +322,8 @@ func (c *checker) builtin(e *Expr) (*Expr, error) {
 		return c.register(c.specialReg(e.Str), b.Type)
 	case "goid":
 		return c.goid()
+	case "goframe":
+		return c.goFrame()
 	case "call_id":
 		return c.callID()
 	case "func":

@@ -271,6 +271,29 @@ func (c *checker) goid() (*Expr, error) {
 	return &Expr{Op: opLoad, Type: Uint64Type(), Args: []*Expr{ptr}, Int: g.GoidOffset}, nil
 }
 
+// stackHi is the offset of stack.hi in the runtime's g, whose first field is
+// struct stack { lo, hi uintptr } (runtime/runtime2.go).
+const stackHi = 8
+
+// goFrame tells the calls of a goroutine apart: how far the stack pointer is
+// from the stack's top.
+func (c *checker) goFrame() (*Expr, error) {
+	g := c.pp.Go
+	if g == nil {
+		return constOf(u64, 0), nil
+	}
+	ptr, err := c.register(g.GReg, PtrType(nil, true))
+	if err != nil {
+		return nil, err
+	}
+	sp, err := c.register(c.specialReg("sp"), u64)
+	if err != nil {
+		return nil, err
+	}
+	top := &Expr{Op: opLoad, Type: u64, Args: []*Expr{ptr}, Int: stackHi}
+	return &Expr{Op: OpSub, Type: u64, Args: []*Expr{top, sp}}, nil
+}
+
 // callID is who makes a call. The idle threads of all CPUs have the id 0; they
 // are told apart by the CPU they never leave.
 func (c *checker) callID() (*Expr, error) {

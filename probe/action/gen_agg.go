@@ -89,25 +89,36 @@ func (g *gen) update(a Agg, signed bool, x func(asm.Register)) {
 		g.emit(asm.AddAtomic.Mem(asm.R0, asm.R1, asm.DWord, off))
 	}
 	one := func(r asm.Register) { g.emit(asm.Mov.Imm(r, 1)) }
+	tick := func(off int16) {
+		one(asm.R1)
+		if g.plan.Arch == "arm64" && g.atomics() {
+			// Without a result an addition orders nothing there (STADD); with one
+			// it is LDADDAL, a full barrier: a reader on another CPU sees begun
+			// before the fields, and the fields before done.
+			g.emit(atomic(asm.FetchAdd, asm.R0, asm.R1, off))
+			return
+		}
+		g.emit(asm.AddAtomic.Mem(asm.R0, asm.R1, asm.DWord, off))
+	}
 	switch a {
 	case AggSum:
 		add(0, x)
 	case AggMin, AggMax:
 		x(asm.R1)
 		g.extreme(a == AggMin, signed, aggFirst)
-		add(aggDone, one)
+		tick(aggDone)
 	case AggAvg:
-		add(16, one)
+		tick(16)
 		add(aggFirst, x)
-		add(aggDone, one)
+		tick(aggDone)
 	case AggStats:
-		add(32, one)
+		tick(32)
 		add(aggFirst, x)
 		x(asm.R1)
 		g.extreme(true, signed, 16)
 		x(asm.R1)
 		g.extreme(false, signed, 24)
-		add(aggDone, one)
+		tick(aggDone)
 	default:
 		add(0, one)
 	}

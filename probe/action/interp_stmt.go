@@ -31,9 +31,10 @@ func (r *run) stmt(s *Stmt) (control, error) {
 	case StmtDelete:
 		delete(r.table(s.Map), r.key(s.Map, s.Key))
 	case StmtAdd:
+		x := r.expr(s.X).n // before the entry is made: x may ask whether it is there
 		b := r.findOrCreate(s.Map, r.key(s.Map, s.Key), s.Map.Value.Size)
 		if b != nil {
-			sum := fromBytes(s.Map.Value, b).n + r.expr(s.X).n
+			sum := fromBytes(s.Map.Value, b).n + x
 			copy(b, toBytes(s.Map.Value, val{n: sum}))
 		}
 	case StmtAgg:

@@ -3,10 +3,13 @@ package action
 import "reflect"
 
 // Pair joins the entry of a call with its return: Enter keeps a value, Leave
-// gives it back. Calls are told apart by goroutine in programs written in Go
-// (the goroutine may be on another thread when it returns), else by thread, and
-// by how deep they are nested, so that recursion and calls from interrupts pair
-// rightly. A return without an entry (the call began before the probe was
+// gives it back. Calls are told apart by thread and by how deep they are nested,
+// so that recursion and calls from interrupts pair rightly; in programs written
+// in Go by goroutine (which may be on another thread when it returns) and by the
+// frame's place in its stack, because there an entry may be seen twice: a
+// function whose prologue has to grow the stack, or finds that the goroutine
+// shall make room for others, begins anew. Enter then takes the place of the
+// Enter before it. A return without an entry (the call began before the probe was
 // attached, or an entry found no room) is counted (Missed).
 type Pair[V any] struct {
 	depth *Hash[uint64, uint32]
@@ -14,7 +17,8 @@ type Pair[V any] struct {
 	miss  *Hash[None, uint64]
 }
 
-// pairKey is a call in progress.
+// pairKey is a call in progress. Depth counts the calls, or is the frame's place
+// in a goroutine's stack.
 type pairKey struct {
 	ID    uint64
 	Depth uint64
@@ -43,19 +47,29 @@ func (p *Pair[V]) Enter(c *Ctx, value any) {
 		v = c.read(v).e
 	}
 	id := p.id(c)
-	d := p.depth.Get(c, id).Add(1)
-	depth := c.Let(d)
-	p.depth.Set(c, id, depth)
-	p.calls.Set(c, Key(id, depth), v)
+	frame := c.Builtin("goframe")
+	c.If(frame.Ne(0), func() {
+		p.calls.Set(c, Key(id, frame), v)
+	}, func() {
+		depth := c.Let(p.depth.Get(c, id).Add(1))
+		p.depth.Set(c, id, depth)
+		p.calls.Set(c, Key(id, depth), v)
+	})
 }
 
 // Leave gives back what Enter kept, at the return of the same call.
 func (p *Pair[V]) Leave(c *Ctx, body func(v Int)) {
 	id := p.id(c)
-	p.depth.Find(c, id, func(d Int) {
-		c.If(d.Le(1), func() { p.depth.Delete(c, id) }, func() { p.depth.Set(c, id, d.Sub(1)) })
-		p.calls.Take(c, Key(id, d), body, func() { p.miss.Add(c, nil, 1) })
-	}, func() { p.miss.Add(c, nil, 1) })
+	missed := func() { p.miss.Add(c, nil, 1) }
+	frame := c.Builtin("goframe")
+	c.If(frame.Ne(0), func() {
+		p.calls.Take(c, Key(id, frame), body, missed)
+	}, func() {
+		p.depth.Find(c, id, func(d Int) {
+			c.If(d.Le(1), func() { p.depth.Delete(c, id) }, func() { p.depth.Set(c, id, d.Sub(1)) })
+			p.calls.Take(c, Key(id, d), body, missed)
+		}, missed)
+	})
 }
 
 // Missed is how many returns had no entry.

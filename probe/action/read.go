@@ -2,9 +2,11 @@ package action
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
+	"time"
 	"unsafe"
 
 	"github.com/cilium/ebpf"
@@ -98,8 +100,20 @@ func perCPU[K comparable, V, R any](s Handles, g *agg[K], reduce func([]V) (R, b
 	return perCPUWhole(s, g, reduce, func(V) bool { return true })
 }
 
-// rereads bounds how often a value that is being updated is read again.
-const rereads = 100
+// A value in the middle of an update is read again: at once so many times, then,
+// because the program may have been preempted or its virtual CPU be waiting for a
+// real one, with pauses that grow, until the time is up.
+const (
+	rereads     = 100
+	settleFirst = 50 * time.Microsecond
+	settleMost  = 10 * time.Millisecond
+	settleTime  = 5 * time.Second
+)
+
+// ErrTorn says that an aggregation of several fields was in the middle of an
+// update for seconds, so that no whole value of it could be read. It means that
+// a CPU stands still.
+var ErrTorn = errors.New("value is being updated all the time")
 
 // wholeTable reads values again that are in the middle of an update.
 type wholeTable[K comparable, V any] struct {
@@ -111,23 +125,34 @@ type wholeTable[K comparable, V any] struct {
 func (t *wholeTable[K, V]) Snapshot() (mapx.Snapshot[K, []V], error) {
 	s, err := t.PerCPU.Snapshot()
 	for i, e := range s.Entries {
-		s.Entries[i].Value = t.settled(e.Key, e.Value)
+		v, serr := t.settled(e.Key, e.Value)
+		s.Entries[i].Value, err = v, errors.Join(err, serr)
 	}
 	return s, err
 }
 
-func (t *wholeTable[K, V]) settled(key K, cpus []V) []V {
-	for range rereads {
-		if !slices.ContainsFunc(cpus, func(v V) bool { return !t.whole(v) }) {
-			break
+func (t *wholeTable[K, V]) settled(key K, cpus []V) ([]V, error) {
+	torn := func(v V) bool { return !t.whole(v) }
+	pause := settleFirst
+	var end time.Time
+	for n := 0; slices.ContainsFunc(cpus, torn); n++ {
+		if n == rereads {
+			end = time.Now().Add(settleTime)
+		}
+		if n >= rereads {
+			if time.Now().After(end) {
+				return cpus, fmt.Errorf("key %v: %w", key, ErrTorn)
+			}
+			time.Sleep(pause)
+			pause = min(2*pause, settleMost)
 		}
 		again, ok, err := t.Lookup(key)
 		if err != nil || !ok { // gone meanwhile: what was read is all there is
-			break
+			return cpus, err
 		}
 		cpus = again
 	}
-	return cpus
+	return cpus, nil
 }
 
 // perCPUWhole is perCPU for values of several fields: whole says whether one is

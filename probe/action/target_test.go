@@ -6,7 +6,6 @@ import (
 	"errors"
 	"os"
 	"runtime"
-	"runtime/debug"
 	"strings"
 	"sync"
 	"testing"
@@ -174,76 +173,101 @@ func TestRawTracepointTyped(t *testing.T) {
 	}
 }
 
-// recurse calls itself n times, and lets other goroutines run in between, so
-// that it returns on other threads than it was called on.
+// recurse calls itself n times, with frames that make its stack grow. If it is
+// asked to, it lets other goroutines run in between, so that it returns on other
+// threads than it was called on.
 //
 //go:noinline
-func recurse(n int) int {
+func recurse(n int, yield bool) int {
+	var frame [512]byte
 	if n == 0 {
-		return 1
+		return 1 + int(frame[runtime.NumCPU()%len(frame)])
 	}
-	runtime.Gosched()
-	time.Sleep(time.Microsecond)
-	return 1 + recurse(n-1)
-}
-
-// growStack makes the goroutine's stack larger than the test needs. Where a
-// function's prologue grows the stack it begins anew, and a probe on its entry
-// fires a second time.
-//
-//go:noinline
-func growStack() byte {
-	var frame [64 << 10]byte
-	return frame[len(frame)-1-runtime.NumCPU()]
+	if yield {
+		runtime.Gosched()
+		time.Sleep(time.Microsecond)
+	}
+	return 1 + recurse(n-1, yield) + int(frame[runtime.NumCPU()%len(frame)])
 }
 
 // TestGoroutinesPair pairs recursive calls of goroutines that migrate between
-// threads: every return finds its own entry.
+// threads: every return finds its own entry, which kept the call's argument.
+//
+// A prologue that is asked to let others run begins anew afterwards, and the
+// probe on it fires a second time, with the same frame: that is the whole
+// difference between how often it fires and how often recurse is called. Stopping
+// the world asks every goroutine, again and again.
 func TestGoroutinesPair(t *testing.T) {
 	const name = "github.com/borescope/borescope/probe/action_test.recurse"
 	entries, returns := action.NewCount("entries"), action.NewCount("returns")
+	again, wrong := action.NewCount("again"), action.NewCount("wrong")
 	ids := action.NewCounter[uint64]("ids", 1024)
 	other := action.NewCount("other")
 	pair := action.NewPair[uint64]("pair", 4096)
+	tids := action.NewPair[uint64]("tids", 4096)
+	latest := action.NewHash[uint64, uint64]("latest", 1024) // the frame entered last, by goroutine
 	p := action.NewProgram("goroutines")
 	p.IncludeSelf = true
 	p.On(probe.Uprobe{Path: "/proc/self/exe", Symbol: name}, func(c *action.Ctx) {
-		entries.Inc(c)
+		c.If(latest.Get(c, c.Goid()).Eq(c.Builtin("goframe")), func() { again.Inc(c) }, func() { entries.Inc(c) })
+		latest.Set(c, c.Goid(), c.Builtin("goframe"))
 		ids.Inc(c, c.Goid())
-		pair.Enter(c, c.TID())
+		pair.Enter(c, c.Arg(0))
+		tids.Enter(c, c.TID())
 	})
 	p.On(probe.Uretprobe{Path: "/proc/self/exe", Symbol: name}, func(c *action.Ctx) {
-		pair.Leave(c, func(tid action.Int) {
-			returns.Inc(c)
+		latest.Delete(c, c.Goid())
+		tids.Leave(c, func(tid action.Int) {
 			c.If(tid.Ne(c.TID()), func() { other.Inc(c) })
+		})
+		pair.Leave(c, func(n action.Int) {
+			returns.Inc(c)
+			c.If(n.Add(1).Ne(c.Ret()), func() { wrong.Inc(c) })
 		})
 	})
 	s := attachOrSkip(t, p, nil)
-	const goroutines, depth = 16, 30
-	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // which would shrink stacks again
+	const goroutines, depth, rounds = 16, 30, 8
+	stop, stopped := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(stopped)
+		var m runtime.MemStats
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+				runtime.ReadMemStats(&m)
+				time.Sleep(100 * time.Microsecond)
+			}
+		}
+	}()
 	var wg sync.WaitGroup
 	for range goroutines {
 		wg.Go(func() {
-			growStack()
-			if recurse(depth) != depth+1 {
-				t.Error("wrong result")
+			for i := range rounds {
+				if recurse(depth, i%rounds == 0) != depth+1 {
+					t.Error("wrong result")
+				}
 			}
 		})
 	}
 	wg.Wait()
-	const calls = goroutines * (depth + 1)
-	// Under QEMU, and now and then in a binary built with the race detector, a
-	// uprobe fires once too often: a signal of Go's own preemption may meet its
-	// single step.
-	most := uint64(calls)
-	if testenv.InGuest() || raceEnabled {
-		most += 2
-	}
-	if n := total(t, s, entries); n < calls || n > most {
-		t.Errorf("%d entries, want %d", n, calls)
-	}
-	if n := total(t, s, returns); n < calls || n > most {
-		t.Errorf("%d returns, want %d", n, calls)
+	close(stop)
+	<-stopped
+	const calls = goroutines * (depth + 1) * rounds
+	for _, c := range []struct {
+		what string
+		got  uint64
+		want uint64
+	}{
+		{"entries", total(t, s, entries), calls},
+		{"returns", total(t, s, returns), calls},
+		{"returns with another call's entry", total(t, s, wrong), 0},
+		{"firings at entries", total(t, s, ids), calls + total(t, s, again)},
+	} {
+		if c.got != c.want {
+			t.Errorf("%d %s, want %d", c.got, c.what, c.want)
+		}
 	}
 	if n, err := pair.Missed(s); err != nil || n != 0 {
 		t.Errorf("%d missed, %v", n, err)
@@ -256,5 +280,5 @@ func TestGoroutinesPair(t *testing.T) {
 	if err != nil || len(snap.Entries) != goroutines {
 		t.Errorf("%d goroutines, %v; want %d", len(snap.Entries), err, goroutines)
 	}
-	t.Logf("%d of %d calls returned on another thread", total(t, s, other), calls)
+	t.Logf("%d of %d calls returned on another thread, %d prologues began anew", total(t, s, other), calls, total(t, s, again))
 }
