@@ -417,7 +417,7 @@ cp prog.real inside/prog && cp prog.debug inside/.debug/ && mount -t tmpfs none 
 		cmd.Wait()
 		t.Fatalf("the program did not start: %v %s", err, errs.String())
 	}
-	if _, err := os.Stat(inside+"/prog"); err == nil {
+	if _, err := os.Stat(inside + "/prog"); err == nil {
 		t.Fatal("the program's file is visible from here")
 	}
 	p, err := OpenProcess(cmd.Process.Pid, &Options{Source: true})
