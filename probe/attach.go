@@ -141,6 +141,9 @@ func AttachAll(prog *ebpf.Program, targets []Target, o *Options) (*Link, error) 
 	c.Session = c.AttachType == ebpf.AttachTraceKprobeSession || c.AttachType == attachUprobeSession
 	c.PreferBTF = prog.Type() == ebpf.Tracing
 	c.NoTypes = c.NoTypes || prog.Type() != ebpf.Tracing && prog.Type() != ebpf.LSM
+	if c.Filter != nil {
+		return nil, fmt.Errorf("attach %s: the program is loaded, so a filter can't be put into it: use Resolve, Plan.ApplyFilter and Plan.Attach", targets[0])
+	}
 	if c.Env == nil {
 		c.Env = NewEnv(nil)
 	}

@@ -30,6 +30,14 @@ type workload struct {
 func startTarget(t testing.TB) *workload {
 	t.Helper()
 	w := &workload{t: t, cmd: exec.Command(targetPath())}
+	w.start()
+	return w
+}
+
+// start starts the target, which ends with the test.
+func (w *workload) start() {
+	t := w.t
+	t.Helper()
 	var err error
 	if w.in, err = w.cmd.StdinPipe(); err != nil {
 		t.Fatal(err)
@@ -44,7 +52,6 @@ func startTarget(t testing.TB) *workload {
 		w.in.Close()
 		w.cmd.Wait()
 	})
-	return w
 }
 
 func (w *workload) pid() int { return w.cmd.Process.Pid }

@@ -24,6 +24,8 @@ type Plan struct {
 	// Missing are targets, or matches of a wildcard, that cannot be attached
 	// and that the caller's policy lets pass.
 	Missing []Missing
+	// Filter is for which tasks the programs run, nil for all: Options.Filter.
+	Filter *TaskFilter
 
 	// BTF is the kernel's type information (Env.BTF), which compilers resolve
 	// field paths and named types against; nil where there is none. It is not

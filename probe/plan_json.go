@@ -23,6 +23,7 @@ type planJSON struct {
 	Types    []typeJSON    `json:"types,omitempty"`
 	Programs []programJSON `json:"programs"`
 	Missing  []missingJSON `json:"missing,omitempty"`
+	Filter   *TaskFilter   `json:"filter,omitempty"`
 }
 
 type missingJSON struct {
@@ -88,7 +89,7 @@ var locationNames = []string{
 // and size if p.BTF has them, other types in full.
 func (p *Plan) MarshalJSON() ([]byte, error) {
 	types := typeEncoder{kernel: p.BTF}
-	out := planJSON{Format: planFormat, Arch: p.Arch, Kernel: p.Kernel, Programs: []programJSON{}}
+	out := planJSON{Format: planFormat, Arch: p.Arch, Kernel: p.Kernel, Programs: []programJSON{}, Filter: p.Filter}
 	for i := range p.Programs {
 		out.Programs = append(out.Programs, encodeProgram(&p.Programs[i], &types))
 	}
@@ -114,7 +115,7 @@ func (p *Plan) UnmarshalJSON(b []byte) error {
 	if err != nil {
 		return fmt.Errorf("read plan: %w", err)
 	}
-	out := Plan{Arch: in.Arch, Kernel: in.Kernel, BTF: p.BTF, Symbols: p.Symbols}
+	out := Plan{Arch: in.Arch, Kernel: in.Kernel, BTF: p.BTF, Symbols: p.Symbols, Filter: in.Filter}
 	for i := range in.Programs {
 		g, err := decodeProgram(&in.Programs[i], types)
 		if err != nil {
@@ -332,6 +333,9 @@ func (p *Plan) Diff(q *Plan) []string {
 // planLines are the lines of a plan's programs.
 func planLines(p *Plan) []string {
 	var b strings.Builder
+	if p.Filter != nil {
+		fmt.Fprintf(&b, "filter %s\n", p.Filter)
+	}
 	for i := range p.Programs {
 		p.Programs[i].print(&b)
 	}

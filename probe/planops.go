@@ -171,6 +171,9 @@ func anonymous(name string) string {
 func (p *Plan) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "plan for %s, Linux %s\n", p.Arch, p.Kernel)
+	if p.Filter != nil {
+		fmt.Fprintf(&b, "filter %s\n", p.Filter)
+	}
 	for i := range p.Programs {
 		p.Programs[i].print(&b)
 	}

@@ -60,6 +60,11 @@ type Options struct {
 	// AttachType is the attach type that the program at hand was loaded with,
 	// for Attach and AttachAll of programs from elsewhere; 0 is none.
 	AttachType ebpf.AttachType
+	// Filter restricts probes to some processes, control groups or namespaces;
+	// nil is all. Programs carry it in themselves: action.Compile and
+	// Plan.ApplyFilter put it there, so Attach and AttachAll, whose program is
+	// loaded already, refuse it.
+	Filter *Filter
 	// Tag is put into the upper 16 bits of every cookie.
 	Tag uint16
 	// Env is what Attach and AttachAll decide by; nil is this machine. Resolve
@@ -103,6 +108,9 @@ func Resolve(env *Env, targets []Target, o *Options) (*Plan, error) {
 	}
 	if len(targets) == 0 {
 		return nil, errors.New("resolve: no targets")
+	}
+	if err := r.filter(); err != nil {
+		return nil, fmt.Errorf("resolve: %w", err)
 	}
 	r.finish()
 	r.plan.BTF = env.btfHere.Load()

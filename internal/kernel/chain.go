@@ -72,16 +72,10 @@ func Chain(ins asm.Instructions, slots, slot, state int, perSecond uint64) (asm.
 			}
 			n = withSource(n, ins[i])
 		case i == 0:
-			n.Metadata = asm.Metadata{}
-			if ref := ins[0].Reference(); ref != "" {
-				n = n.WithReference(ref)
+			var err error
+			if n, err = bare(n); err != nil {
+				return nil, err
 			}
-			if m := ins[0].Map(); m != nil {
-				if err := n.AssociateMap(m); err != nil {
-					return nil, err
-				}
-			}
-			n = withSource(n, ins[0])
 		}
 		out = append(out, n)
 	}

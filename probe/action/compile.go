@@ -86,6 +86,9 @@ func compile(p *Program, plan *probe.Plan) (*ebpf.CollectionSpec, error) {
 			spec.Maps[class.Name] = class
 		}
 	}
+	if err := plan.ApplyFilter(spec); err != nil {
+		return nil, err
+	}
 	return spec, checkBytes(p, spec)
 }
 

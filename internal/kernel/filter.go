@@ -1,0 +1,159 @@
+package kernel
+
+import (
+	"fmt"
+
+	"github.com/cilium/ebpf/asm"
+)
+
+// TaskFilter says for which tasks a program runs: all that is set must hold.
+type TaskFilter struct {
+	// Tgids are process ids in the initial namespace; one of them must be the task's.
+	Tgids []uint32
+	// Cgroups are cgroups of version 2; the task must be in one of them or below.
+	Cgroups []CgroupAt
+	// PIDNamespace is the device and inode of a process namespace, nil for any.
+	PIDNamespace *[2]uint64
+	// MountNamespace is the inode of a mount namespace, 0 for any, and Offsets
+	// where task_struct has nsproxy, nsproxy mnt_ns, and mnt_namespace its number.
+	MountNamespace uint32
+	Offsets        [3]uint32
+}
+
+// CgroupAt is a cgroup by its id. Level is its depth in the hierarchy (0 is the
+// root), -1 if that is not known.
+type CgroupAt struct {
+	ID    uint64
+	Level int
+}
+
+// maxCgroupLevel is how deep cgroups of unknown level are looked for.
+const maxCgroupLevel = 16
+
+const filterPass = "filter.pass."
+
+// Filter puts the filter in front of a program, which then does nothing for
+// other tasks and returns 0. A mount namespace takes a GPL-compatible licence.
+func Filter(ins asm.Instructions, f *TaskFilter) (asm.Instructions, error) {
+	if len(ins) == 0 {
+		return nil, fmt.Errorf("no instructions")
+	}
+	out := asm.Instructions{asm.Mov.Reg(asm.R6, asm.R1)}
+	out[0].Metadata = ins[0].Metadata // it is the function's first instruction now
+	stage := 0
+	// check puts a condition: what it emits jumps to the label if it holds.
+	check := func(emit func(pass string) asm.Instructions) {
+		if stage > 0 {
+			out = append(out, asm.Mov.Reg(asm.R6, asm.R6).WithSymbol(fmt.Sprint(filterPass, stage-1)))
+		}
+		out = append(out, emit(fmt.Sprint(filterPass, stage))...)
+		out = append(out, asm.Mov.Imm(asm.R0, 0), asm.Return())
+		stage++
+	}
+	if len(f.Tgids) > 0 {
+		check(f.tgids)
+	}
+	if len(f.Cgroups) > 0 {
+		check(f.cgroups)
+	}
+	if f.PIDNamespace != nil {
+		check(f.pidNamespace)
+	}
+	if f.MountNamespace != 0 {
+		check(f.mountNamespace)
+	}
+	if stage == 0 {
+		return ins, nil
+	}
+	out = append(out, asm.Mov.Reg(asm.R1, asm.R6).WithSymbol(fmt.Sprint(filterPass, stage-1)))
+	first, err := bare(ins[0])
+	if err != nil {
+		return nil, err
+	}
+	return append(append(out, first), ins[1:]...), nil
+}
+
+// bare is a function's first instruction without what made it that.
+func bare(from asm.Instruction) (asm.Instruction, error) {
+	n := from
+	n.Metadata = asm.Metadata{}
+	if ref := from.Reference(); ref != "" {
+		n = n.WithReference(ref)
+	}
+	if m := from.Map(); m != nil {
+		if err := n.AssociateMap(m); err != nil {
+			return n, err
+		}
+	}
+	return withSource(n, from), nil
+}
+
+func (f *TaskFilter) tgids(pass string) asm.Instructions {
+	out := asm.Instructions{asm.FnGetCurrentPidTgid.Call(), asm.RSh.Imm(asm.R0, 32)}
+	for _, id := range f.Tgids {
+		out = append(out, asm.JEq.Imm(asm.R0, int32(id), pass))
+	}
+	return out
+}
+
+func (f *TaskFilter) cgroups(pass string) asm.Instructions {
+	var out asm.Instructions
+	// By level, so that each level is asked for once.
+	for level := range maxCgroupLevel {
+		asked := false
+		for _, c := range f.Cgroups {
+			if c.Level != level && c.Level >= 0 {
+				continue
+			}
+			if !asked {
+				asked = true
+				out = append(out, asm.Mov.Imm(asm.R1, int32(level)), asm.FnGetCurrentAncestorCgroupId.Call())
+			}
+			out = append(out, asm.LoadImm(asm.R1, int64(c.ID), asm.DWord), asm.JEq.Reg(asm.R0, asm.R1, pass))
+		}
+	}
+	for _, c := range f.Cgroups {
+		if c.Level >= maxCgroupLevel {
+			out = append(out,
+				asm.Mov.Imm(asm.R1, int32(c.Level)), asm.FnGetCurrentAncestorCgroupId.Call(),
+				asm.LoadImm(asm.R1, int64(c.ID), asm.DWord), asm.JEq.Reg(asm.R0, asm.R1, pass))
+		}
+	}
+	return out
+}
+
+func (f *TaskFilter) pidNamespace(pass string) asm.Instructions {
+	return asm.Instructions{
+		asm.LoadImm(asm.R1, int64(f.PIDNamespace[0]), asm.DWord),
+		asm.LoadImm(asm.R2, int64(f.PIDNamespace[1]), asm.DWord),
+		asm.Mov.Reg(asm.R3, asm.RFP),
+		asm.Add.Imm(asm.R3, -8), // struct bpf_pidns_info: not looked at
+		asm.Mov.Imm(asm.R4, 8),
+		asm.FnGetNsCurrentPidTgid.Call(),
+		// The helper returns -EINVAL for tasks of another namespace.
+		asm.JEq.Imm(asm.R0, 0, pass),
+	}
+}
+
+func (f *TaskFilter) mountNamespace(pass string) asm.Instructions {
+	out := asm.Instructions{asm.FnGetCurrentTask.Call(), asm.Mov.Reg(asm.R3, asm.R0)}
+	for i, offset := range f.Offsets {
+		size := int32(8)
+		if i == len(f.Offsets)-1 {
+			size = 4
+		}
+		out = append(out,
+			asm.Add.Imm(asm.R3, int32(offset)),
+			asm.Mov.Reg(asm.R1, asm.RFP),
+			asm.Add.Imm(asm.R1, -8),
+			asm.Mov.Imm(asm.R2, size),
+			asm.FnProbeReadKernel.Call()) // zeroes what it can't read
+		if size == 8 {
+			out = append(out, asm.LoadMem(asm.R3, asm.RFP, -8, asm.DWord))
+		}
+	}
+	return append(out,
+		asm.LoadMem(asm.R0, asm.RFP, -8, asm.Word),
+		asm.LoadImm(asm.R1, int64(f.MountNamespace), asm.DWord),
+		asm.JEq.Reg(asm.R0, asm.R1, pass))
+}

@@ -1,0 +1,57 @@
+//go:build linux
+
+package action
+
+import (
+	"os"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/borescope/borescope/internal/testenv"
+	"github.com/borescope/borescope/probe"
+)
+
+// TestFilter: a plan's filter is compiled into the program.
+func TestFilter(t *testing.T) {
+	testenv.Need(t, testenv.Root, testenv.Tracefs)
+	const times = 23
+	for name, c := range map[string]struct {
+		f    *probe.Filter
+		want uint64
+	}{
+		"own":       {&probe.Filter{PIDs: []int{os.Getpid()}}, times},
+		"other":     {&probe.Filter{PIDs: []int{1}}, 0},
+		"namespace": {&probe.Filter{PIDNamespaceOf: os.Getpid(), MountNamespaceOf: os.Getpid(), PIDs: []int{os.Getpid()}}, times},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if c.f.MountNamespaceOf != 0 {
+				testenv.Need(t, testenv.BTF)
+			}
+			n := &Map{Name: "n", Agg: AggCount}
+			p := &Program{Name: "filtered", IncludeSelf: true, Actions: []Action{{
+				Target: probe.Tracepoint{Group: "syscalls", Name: "sys_enter_getppid"},
+				Body:   []*Stmt{{Op: StmtAgg, Map: n}},
+			}}}
+			s, err := Attach(p, &Options{Resolve: &probe.Options{Filter: c.f}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer s.Close()
+			for range times {
+				unix.Getppid()
+			}
+			var perCPU []uint64
+			if err := s.EBPFMap(n).Lookup(uint32(0), &perCPU); err != nil {
+				t.Fatal(err)
+			}
+			var got uint64
+			for _, v := range perCPU {
+				got += v
+			}
+			if got != c.want {
+				t.Errorf("counted %d, want %d", got, c.want)
+			}
+		})
+	}
+}

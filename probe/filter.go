@@ -1,0 +1,253 @@
+package probe
+
+import (
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/btf"
+
+	"github.com/borescope/borescope/internal/kernel"
+)
+
+// Filter says for which tasks probes of any kind fire: those that are current
+// when the event happens. All that is set must hold. It is checked at the very
+// start of each program, before it costs anything more.
+type Filter struct {
+	// PIDs are processes (thread group ids), as the initial namespace numbers
+	// them; nil is all.
+	PIDs []int
+	// Cgroups are paths of version 2 control groups, below its mount; tasks in
+	// them and below them are meant. nil is all.
+	Cgroups []string
+	// PIDNamespaceOf and MountNamespaceOf are processes whose namespaces the
+	// tasks must be in, as a container's all are; 0 is all. A task counts for the
+	// innermost process namespace that it is in.
+	PIDNamespaceOf   int
+	MountNamespaceOf int
+}
+
+// TaskFilter is a Filter as a plan has it: what programs compare with.
+type TaskFilter struct {
+	PIDs    []uint32 `json:"pids,omitempty"`
+	Cgroups []Cgroup `json:"cgroups,omitempty"`
+	// PIDNamespace and MountNamespace are the inodes of namespaces, 0 for any,
+	// and PIDDevice the device that the former is on.
+	PIDNamespace   uint64 `json:"pid_namespace,omitempty"`
+	PIDDevice      uint64 `json:"pid_device,omitempty"`
+	MountNamespace uint32 `json:"mount_namespace,omitempty"`
+	// Offsets are where task_struct has nsproxy, nsproxy mnt_ns, and
+	// mnt_namespace its number, in this kernel; for MountNamespace.
+	Offsets [3]uint32 `json:"offsets,omitzero"`
+}
+
+// Cgroup is a control group of version 2.
+type Cgroup struct {
+	// ID is its id, the inode of its directory.
+	ID uint64 `json:"id"`
+	// Level is its depth, 0 for the root, -1 if the mount does not show it.
+	Level int `json:"level"`
+	// Path is what it was called.
+	Path string `json:"path"`
+}
+
+// String is the filter in words: "pids 12, cgroups /a (77)".
+func (f *TaskFilter) String() string {
+	var parts []string
+	if len(f.PIDs) > 0 {
+		parts = append(parts, "pids "+strings.Trim(fmt.Sprint(f.PIDs), "[]"))
+	}
+	for _, c := range f.Cgroups {
+		parts = append(parts, fmt.Sprintf("cgroup %s (%d)", c.Path, c.ID))
+	}
+	if f.PIDNamespace != 0 {
+		parts = append(parts, fmt.Sprintf("pid namespace %d", f.PIDNamespace))
+	}
+	if f.MountNamespace != 0 {
+		parts = append(parts, fmt.Sprintf("mount namespace %d", f.MountNamespace))
+	}
+	return strings.Join(parts, ", ")
+}
+
+// ApplyFilter puts the plan's filter (Options.Filter) in front of the plan's
+// programs in spec. action.Compile has done so; it is for programs from
+// elsewhere, before they are loaded. Programs that run on behalf of no task are
+// left as they are: begin and end, iterators, socket filters. A mount namespace
+// takes programs of a GPL-compatible licence. Without a filter it does nothing.
+func (p *Plan) ApplyFilter(spec *ebpf.CollectionSpec) error {
+	if p.Filter == nil {
+		return nil
+	}
+	for i := range p.Programs {
+		g := &p.Programs[i]
+		prog := spec.Programs[g.Name]
+		if prog == nil || g.Method == MethodRun || g.Method == MethodIter || g.Method == MethodSocket {
+			continue
+		}
+		if p.Filter.MountNamespace != 0 && !strings.Contains(prog.License, "GPL") {
+			return fmt.Errorf("filter %s: mount namespaces are read by a helper for GPL-compatible programs, this one's licence is %q", g.first(), prog.License)
+		}
+		ins, err := kernel.Filter(prog.Instructions, p.Filter.kernel())
+		if err != nil {
+			return fmt.Errorf("filter %s: %w", g.first(), err)
+		}
+		prog.Instructions = ins
+	}
+	return nil
+}
+
+func (f *TaskFilter) kernel() *kernel.TaskFilter {
+	out := &kernel.TaskFilter{Tgids: f.PIDs, MountNamespace: f.MountNamespace, Offsets: f.Offsets}
+	for _, c := range f.Cgroups {
+		out.Cgroups = append(out.Cgroups, kernel.CgroupAt{ID: c.ID, Level: c.Level})
+	}
+	if f.PIDNamespace != 0 {
+		out.PIDNamespace = &[2]uint64{f.PIDDevice, f.PIDNamespace}
+	}
+	return out
+}
+
+// maxFilter bounds the values of each kind: each is a comparison for each event.
+const maxFilter = 256
+
+// filter resolves the filter, if there is one.
+func (r *resolver) filter() error {
+	f := r.o.Filter
+	if f == nil {
+		return nil
+	}
+	if len(f.PIDs) > maxFilter || len(f.Cgroups) > maxFilter {
+		return fmt.Errorf("filter: %d processes and %d cgroups, %d of each at most", len(f.PIDs), len(f.Cgroups), maxFilter)
+	}
+	out := &TaskFilter{}
+	for _, pid := range f.PIDs {
+		if pid <= 0 || pid > 1<<22 { // PID_MAX_LIMIT
+			return fmt.Errorf("filter: %d is no process id", pid)
+		}
+		out.PIDs = append(out.PIDs, uint32(pid))
+	}
+	for _, name := range f.Cgroups {
+		c, err := r.env.cgroup(name)
+		if err != nil {
+			return fmt.Errorf("filter: %w", err)
+		}
+		out.Cgroups = append(out.Cgroups, c)
+	}
+	if pid := f.PIDNamespaceOf; pid != 0 {
+		id, err := r.env.fileID(fmt.Sprintf("proc/%d/ns/pid", pid))
+		if err != nil {
+			return fmt.Errorf("filter: process namespace of %d: %w", pid, err)
+		}
+		out.PIDDevice, out.PIDNamespace = id.device, id.inode
+	}
+	if pid := f.MountNamespaceOf; pid != 0 {
+		id, err := r.env.fileID(fmt.Sprintf("proc/%d/ns/mnt", pid))
+		if err != nil {
+			return fmt.Errorf("filter: mount namespace of %d: %w", pid, err)
+		}
+		out.MountNamespace = uint32(id.inode)
+		if out.Offsets, err = r.env.namespaceOffsets(); err != nil {
+			return fmt.Errorf("filter: mount namespace: %w", err)
+		}
+	}
+	r.plan.Filter = out
+	return nil
+}
+
+// cgroup2Mounts are where version 2 of control groups is mounted.
+var cgroup2Mounts = []string{"sys/fs/cgroup", "sys/fs/cgroup/unified"}
+
+// cgroup finds a control group by its path.
+func (e *Env) cgroup(name string) (Cgroup, error) {
+	clean := path.Clean("/" + name)
+	mounted := false
+	for _, mount := range cgroup2Mounts {
+		if _, err := e.stat(mount + "/cgroup.controllers"); err != nil && !e.isCgroup2(mount) {
+			continue
+		}
+		mounted = true
+		rel := strings.TrimPrefix(clean, "/"+mount)
+		id, err := e.fileID(strings.TrimSuffix(mount+path.Clean("/"+rel), "/"))
+		if err != nil {
+			continue
+		}
+		c := Cgroup{ID: id.inode, Level: -1, Path: path.Clean("/" + rel)}
+		// The hierarchy's root has inode 1; a container may see a part of it as
+		// its root, whose depth is then unknown.
+		if root, err := e.fileID(mount); err == nil && root.inode == 1 {
+			c.Level = len(strings.FieldsFunc(rel, func(r rune) bool { return r == '/' }))
+		}
+		return c, nil
+	}
+	if !mounted {
+		return Cgroup{}, &UnsupportedError{
+			Feature: "filter by cgroup", Hint: "control groups of version 2 are not mounted on /" + strings.Join(cgroup2Mounts, " or /"),
+		}
+	}
+	return Cgroup{}, notFound("no cgroup %s of version 2", clean)
+}
+
+// isCgroup2 tells the root of a hierarchy without controllers.
+func (e *Env) isCgroup2(mount string) bool {
+	_, err := e.stat(mount + "/cgroup.procs")
+	if err != nil {
+		return false
+	}
+	_, err = e.stat(mount + "/tasks") // version 1 has it
+	return err != nil
+}
+
+// namespaceOffsets are where the number of a task's mount namespace is found.
+func (e *Env) namespaceOffsets() (out [3]uint32, err error) {
+	spec, err := e.BTF()
+	if err != nil {
+		return out, err
+	}
+	steps := []struct {
+		of   string
+		path []string
+	}{{"task_struct", []string{"nsproxy"}}, {"nsproxy", []string{"mnt_ns"}}, {"mnt_namespace", []string{"ns", "inum"}}}
+	for i, s := range steps {
+		var t *btf.Struct
+		if err := spec.TypeByName(s.of, &t); err != nil {
+			return out, fmt.Errorf("struct %s: %w", s.of, err)
+		}
+		bits, ok := memberOffset(t, s.path)
+		if !ok {
+			return out, fmt.Errorf("struct %s has no %s: %w", s.of, strings.Join(s.path, "."), errors.ErrUnsupported)
+		}
+		out[i] = bits / 8
+	}
+	return out, nil
+}
+
+// memberOffset is where a member lies, in bits, also within anonymous members.
+func memberOffset(t btf.Type, name []string) (uint32, bool) {
+	var members []btf.Member
+	switch v := btf.UnderlyingType(t).(type) {
+	case *btf.Struct:
+		members = v.Members
+	case *btf.Union:
+		members = v.Members
+	}
+	i := slices.IndexFunc(members, func(m btf.Member) bool { return m.Name == name[0] })
+	if i >= 0 {
+		at := uint32(members[i].Offset)
+		if len(name) == 1 {
+			return at, true
+		}
+		inner, ok := memberOffset(members[i].Type, name[1:])
+		return at + inner, ok
+	}
+	for _, m := range members {
+		if m.Name == "" {
+			if inner, ok := memberOffset(m.Type, name); ok {
+				return uint32(m.Offset) + inner, true
+			}
+		}
+	}
+	return 0, false
+}

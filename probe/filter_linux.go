@@ -1,0 +1,25 @@
+package probe
+
+import (
+	"io/fs"
+	"syscall"
+)
+
+// fileID is what tells a file, or a namespace, from others.
+type fileID struct{ device, inode uint64 }
+
+// fileID reads a file's device, as the kernel itself numbers it, and inode.
+func (e *Env) fileID(name string) (fileID, error) {
+	st, err := fs.Stat(e.root, name)
+	if err != nil {
+		return fileID{}, err
+	}
+	sys, ok := st.Sys().(*syscall.Stat_t)
+	if !ok {
+		return fileID{}, &UnsupportedError{Feature: "inode of " + name, Hint: "a recorded file system has none"}
+	}
+	// new_encode_dev, include/linux/kdev_t.h: the minor number is split.
+	dev := uint64(sys.Dev)
+	major, minor := dev>>8&0xfff, dev&0xff|dev>>12&0xfff00
+	return fileID{major<<20 | minor, sys.Ino}, nil
+}

@@ -1,0 +1,11 @@
+//go:build !linux
+
+package probe
+
+import "runtime"
+
+type fileID struct{ device, inode uint64 }
+
+func (e *Env) fileID(name string) (fileID, error) {
+	return fileID{}, &UnsupportedError{Feature: "inode of " + name, Hint: "this is " + runtime.GOOS}
+}
