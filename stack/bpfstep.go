@@ -250,6 +250,11 @@ func (g *bpfGen) callerRA() {
 		g.stripPAC(asm.R8)
 	}
 	g.add(asm.JEq.Imm(asm.R8, 0, "ss_bottom"))
+	if g.arm {
+		g.putBack(0, "ss_ret")
+	} else {
+		g.putBack(-8, "ss_ret")
+	}
 }
 
 // stripPAC is StripPAC with the default mask.
@@ -327,6 +332,9 @@ func (g *bpfGen) byFP() {
 	g.add(asm.JEq.Imm(asm.R8, 0, "ss_fpend"))
 	g.load(asm.R1, stBuf)
 	g.store(stFP, asm.R1)
+	if !g.arm { // where the stack pointer was is not known there
+		g.putBack(8, "ss_fpret")
+	}
 	g.add(asm.Add.Imm(asm.R9, 16), asm.LoadImm(asm.R1, bpfByFP, asm.DWord))
 	g.store(stTag, asm.R1)
 	g.enter(asm.R8, asm.R9)

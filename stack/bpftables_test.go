@@ -180,6 +180,7 @@ func TestBPFTablesBudget(t *testing.T) {
 func TestBPFWalkerInstructions(t *testing.T) {
 	for name, w := range map[string]*BPFWalker{
 		"amd64": {}, "plain": {PlainLoop: true, TaskStackOffset: 24}, "preset": {Preset: true}, "arm64": {Machine: elf.EM_AARCH64, MaxFrames: 512},
+		"returns": {Returns: &BPFReturnProbes{}}, "arm64 returns": {Machine: elf.EM_AARCH64, Returns: &BPFReturnProbes{}},
 	} {
 		ins := w.Instructions()
 		symbols := make(map[string]bool)

@@ -32,6 +32,21 @@ type BPFWalker struct {
 	// nine words instead of looking for the user's own: rip, rsp, rbp, r10, r13,
 	// rax, rsi, r11 and r9, or on arm64 pc, sp, x29 and x30 (zero: not known).
 	Preset bool
+	// Returns says where the kernel keeps the return addresses that uretprobes
+	// replaced, so that the walk puts them back; nil leaves them as they are,
+	// and the walk ends there. (The kernel's own walker puts them back since
+	// Linux 6.12.)
+	Returns *BPFReturnProbes
+}
+
+// BPFReturnProbes are offsets in kernel types, from BTF: the list of the return
+// probes that a thread is in.
+type BPFReturnProbes struct {
+	Task      int // task_struct.utask
+	Instances int // uprobe_task.return_instances
+	Next      int // return_instance.next
+	Stack     int // return_instance.stack
+	Addr      int // return_instance.orig_ret_vaddr
 }
 
 // Names of the generated functions.
@@ -66,7 +81,10 @@ const (
 	stN      = stTag + 20  // uint32: frames so far
 	stEnd    = stTag + 24  // uint32: End
 	stFlags  = stTag + 28  // uint32: bpfUnknownProcess
-	stBuf    = stTag + 32
+	stSlot   = stTag + 32  // uint64: the next return probe's stack pointer; all ones: none
+	stAddr   = stTag + 40  // uint64: the address that it replaced
+	stNext   = stTag + 48  // uint64: the kernel's address of the one after it
+	stBuf    = stTag + 56
 	stBufLen = 272
 	stPCs    = stBuf + stBufLen
 )
@@ -239,6 +257,9 @@ func (g *bpfGen) walk() {
 	)
 	if !g.w.Preset {
 		g.userRegs()
+	}
+	if g.w.Returns != nil {
+		g.firstReturn()
 	}
 	g.add(
 		asm.FnGetCurrentPidTgid.Call(),

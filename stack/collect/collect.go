@@ -52,6 +52,7 @@ const defaultMaxStacks = 16 << 10
 // rest is safe for concurrent use.
 type Collector struct {
 	handles
+	env    *probe.Env
 	plan   *probe.Plan
 	filter *filter
 	spec   *ebpf.CollectionSpec
@@ -137,7 +138,7 @@ func attach(targets []probe.Target, o *Options, f *filter) (*Collector, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Collector{plan: plan, filter: f}
+	c := &Collector{env: env, plan: plan, filter: f}
 	if err := c.load(o); err != nil {
 		return nil, errors.Join(err, c.Close())
 	}

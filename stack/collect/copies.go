@@ -10,7 +10,6 @@ import (
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
-	"github.com/cilium/ebpf/btf"
 
 	"github.com/borescope/borescope/internal/feature"
 	"github.com/borescope/borescope/internal/kernel"
@@ -148,14 +147,8 @@ func taskStack(env *probe.Env) (int, error) {
 	if err != nil {
 		return 0, fmt.Errorf("collect: find the user's registers: %w", err)
 	}
-	var task *btf.Struct
-	if err := spec.TypeByName("task_struct", &task); err != nil {
-		return 0, fmt.Errorf("collect: find the user's registers: %w", err)
-	}
-	for _, m := range task.Members {
-		if m.Name == "stack" {
-			return int(m.Offset.Bytes()), nil
-		}
+	if off, ok := memberOffset(spec, "task_struct", "stack"); ok {
+		return off, nil
 	}
 	return 0, errors.New("collect: the kernel's task_struct has no member stack")
 }

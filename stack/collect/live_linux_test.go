@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -424,5 +425,79 @@ func TestAttachErrors(t *testing.T) {
 	}
 	if _, err := collect.AttachWaits(0, nil); err == nil {
 		t.Error("no kind: no error")
+	}
+}
+
+// Uretprobes replace return addresses on the stack. The walker finds the true
+// ones in the kernel's list, so that stacks under a dozen of them are whole.
+func TestWalkerPutsReturnAddressesBack(t *testing.T) {
+	testenv.Need(t, testenv.Root, testenv.Perf, testenv.Uprobes, testenv.Tool("bash"))
+	bash, err := exec.LookPath("bash")
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The pattern takes seconds to match: a sample should not hit the probe itself.
+	sh := exec.Command(bash, "-c", `f() { if (( $1 > 0 )); then f $(( $1 - 1 )); else echo; while :; do [[ $s == +(+(a))b ]]; done; fi; }; shopt -s extglob; printf -v s a%.0s {1..26}; read; f 12`)
+	in, err := sh.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := sh.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := sh.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { sh.Process.Kill(); sh.Wait() }()
+	pid := sh.Process.Pid
+	returns := attach(t, probe.Uretprobe{Path: bash, Symbol: "execute_command_internal", PID: pid},
+		&collect.Options{PIDs: []int{pid}})
+	defer returns.Close()
+	c := attach(t, probe.Perf{Freq: 499}, &collect.Options{PIDs: []int{pid}, NoKernel: true})
+	defer c.Close()
+	if err := c.LoadWalker(); err != nil {
+		testenv.SkipUnsupported(t, err)
+		t.Fatal(err)
+	}
+	in.Write([]byte("go\n"))
+	if _, err := out.Read(make([]byte, 1)); err != nil {
+		t.Fatal(err)
+	}
+	maps, err := os.ReadFile(fmt.Sprintf("/proc/%d/maps", pid))
+	if err != nil || !strings.Contains(string(maps), "[uprobes]") {
+		t.Fatalf("the shell is in no return probe (%v):\n%s", err, maps)
+	}
+	if err := c.AddProcess(pid); err != nil {
+		t.Log(err) // the vsyscall page has no file
+	}
+	before, err := c.Samples()
+	if err != nil {
+		t.Fatal(err)
+	}
+	known := make(map[string]uint64)
+	for _, s := range before {
+		known[fmt.Sprint(s.User)] += s.Count
+	}
+	var whole, all, frames uint64
+	for all < 100 {
+		time.Sleep(10 * time.Millisecond)
+		samples, err := c.Samples()
+		if err != nil {
+			t.Fatal(err)
+		}
+		whole, all, frames = 0, 0, 0
+		for _, s := range samples {
+			n := s.Count - known[fmt.Sprint(s.User)]
+			all += n
+			frames += n * uint64(len(s.User.Frames))
+			if s.User.End == stack.EndBottom {
+				whole += n
+			}
+		}
+	}
+	if whole < all*99/100 || frames < 12*3*all {
+		t.Errorf("%d of %d stacks, of %d frames each, reach the thread's start; want 99 %% of them, of 36 frames or more",
+			whole, all, frames/all)
 	}
 }

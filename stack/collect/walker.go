@@ -3,12 +3,14 @@ package collect
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
 	"github.com/cilium/ebpf/btf"
 
 	"github.com/borescope/borescope/internal/feature"
+	"github.com/borescope/borescope/probe"
 	"github.com/borescope/borescope/stack"
 )
 
@@ -49,13 +51,15 @@ func (c *Collector) LoadWalker() error {
 		shared[name] = m
 		spec.Maps[name] = c.spec.Maps[name]
 	}
+	w := walker
+	w.Returns = returnProbes(c.env)
 	for i := range c.plan.Programs {
 		p := c.plan.ProgramSpec(i)
 		insns, err := c.filter.program(&c.plan.Programs[i], i, true)
 		if err != nil {
 			return err
 		}
-		p.Instructions = withFuncInfo(p.Name, append(insns, walker.Instructions()...))
+		p.Instructions = withFuncInfo(p.Name, append(insns, w.Instructions()...))
 		p.License = license
 		spec.Programs[p.Name] = p
 	}
@@ -73,6 +77,46 @@ func (c *Collector) LoadWalker() error {
 	}
 	c.cfi = &stack.CFICache{MaxBytes: cfiBytes}
 	return c.takeOver(coll)
+}
+
+// returnProbes finds out where the kernel keeps the return addresses that
+// uretprobes replaced; nil if its types do not say.
+func returnProbes(env *probe.Env) *stack.BPFReturnProbes {
+	spec, err := env.BTF()
+	if err != nil {
+		return nil
+	}
+	r := new(stack.BPFReturnProbes)
+	for _, f := range []struct {
+		name, member string
+		off          *int
+	}{
+		{"task_struct", "utask", &r.Task},
+		{"uprobe_task", "return_instances", &r.Instances},
+		{"return_instance", "next", &r.Next},
+		{"return_instance", "stack", &r.Stack},
+		{"return_instance", "orig_ret_vaddr", &r.Addr},
+	} {
+		off, ok := memberOffset(spec, f.name, f.member)
+		if !ok {
+			return nil
+		}
+		*f.off = off
+	}
+	return r
+}
+
+// memberOffset looks a member of a kernel struct up.
+func memberOffset(spec *btf.Spec, name, member string) (int, bool) {
+	var s *btf.Struct
+	if spec.TypeByName(name, &s) != nil {
+		return 0, false
+	}
+	i := slices.IndexFunc(s.Members, func(m btf.Member) bool { return m.Name == member })
+	if i < 0 {
+		return 0, false
+	}
+	return int(s.Members[i].Offset.Bytes()), true
 }
 
 // takeOver attaches the programs that walk beside those that ask the helper,
