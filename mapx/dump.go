@@ -1,6 +1,7 @@
 package mapx
 
 import (
+	"context"
 	"encoding/binary"
 	"fmt"
 	"io"
@@ -162,17 +163,18 @@ func (w *MapRecorder) Snapshot() (int, error) {
 // Dump reads a recorded table without knowing its types.
 type Dump struct {
 	in     *chunkReader
+	pace   *pacer
 	header tableHeader
 }
 
-// DumpTable returns the recorded table of that name for printing. The recording
-// closes it.
+// DumpTable returns the recorded table of that name for printing, at the speed
+// that Pace set. The recording closes it.
 func (r *Recording) DumpTable(name string) (*Dump, error) {
 	f, err := r.openFile(name, ".table")
 	if err != nil {
 		return nil, err
 	}
-	d := &Dump{}
+	d := &Dump{pace: r.pacer()}
 	if d.in, err = newChunkReader(name, "table", f, &d.header); err != nil {
 		return nil, err
 	}
@@ -229,6 +231,9 @@ func (d *Dump) Next() (at time.Time, op string, entries []Entry[string, string],
 			keys, values = keys[k:], values[v:]
 		}
 		if payload[0]&opMore == 0 {
+			if err := d.pace.wait(context.Background(), nil, time.Duration(at)); err != nil {
+				return time.Time{}, "", nil, err
+			}
 			return d.header.Start.Add(time.Duration(at)), opName(payload[0]), entries, nil
 		}
 	}

@@ -18,9 +18,12 @@ import (
 type Recording struct {
 	fsys fs.FS
 	meta Meta
+	done chan struct{} // closed by Close
 
-	mu   sync.Mutex
-	open []io.Closer
+	mu     sync.Mutex
+	open   []io.Closer
+	pace   *pacer
+	closed bool
 }
 
 // OpenRecording opens a recording: the directory that CreateRecording made, as
@@ -40,7 +43,7 @@ func OpenRecording(fsys fs.FS) (*Recording, error) {
 	if err == nil {
 		err = checkVersion(line, "recording")
 	}
-	r := &Recording{fsys: fsys}
+	r := &Recording{fsys: fsys, done: make(chan struct{})}
 	if err == nil {
 		err = json.NewDecoder(b).Decode(&r.meta)
 	}
@@ -96,14 +99,38 @@ func (r *Recording) openFile(name, ext string) (fs.File, error) {
 	return f, nil
 }
 
-// Stream returns the replay of a recorded stream; opts may be nil. The Recording
-// closes it if the caller has not.
+// Pace sets the speed of the handles that are opened from now on: streams
+// without options of their own, tables and dumps, all by one clock. Without it,
+// and with a Speed of 0, everything is there as fast as it is read.
+//
+// A table's snapshot waits until it is due: at Speed 1, as long after the first
+// read of any handle (or after Begin) as it was taken after the recording's
+// start. Close of the recording ends all waits, with os.ErrClosed.
+func (r *Recording) Pace(opts ReplayOptions) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.pace = newPacer(&opts, r.done)
+}
+
+// pacer is what Pace has set.
+func (r *Recording) pacer() *pacer {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.pace
+}
+
+// Stream returns the replay of a recorded stream; opts may be nil, then it goes
+// as fast as Pace says. The Recording closes it if the caller has not.
 func (r *Recording) Stream(name string, opts *ReplayOptions) (*Replay, error) {
 	f, err := r.openFile(name, ".stream")
 	if err != nil {
 		return nil, err
 	}
-	return newReplay(name, f, f, opts)
+	pace := r.pacer()
+	if opts != nil {
+		pace = newPacer(opts, r.done)
+	}
+	return newReplay(name, f, f, pace)
 }
 
 // Open opens a named file, as Recorder.Create wrote it. A file that was cut off
@@ -125,6 +152,10 @@ func (r *Recording) Open(name string) (io.ReadCloser, error) {
 func (r *Recording) Close() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if !r.closed {
+		r.closed = true
+		close(r.done)
+	}
 	var errs []error
 	for _, c := range r.open {
 		if err := c.Close(); !errors.Is(err, fs.ErrClosed) {

@@ -1,6 +1,7 @@
 package mapx
 
 import (
+	"context"
 	"encoding/binary"
 	"fmt"
 	"io"
@@ -203,6 +204,7 @@ type ReplayedTable[K, V any] struct {
 	name   string
 	header tableHeader
 	in     *chunkReader
+	pace   *pacer
 	swap   bool
 	at     time.Duration
 	err    error
@@ -211,8 +213,8 @@ type ReplayedTable[K, V any] struct {
 var _ Table[int32, []int32] = (*ReplayedTable[int32, []int32])(nil)
 
 // ReplayTable returns the recorded table of that name. K and V must have the
-// layout that was recorded; the error names the field that differs. The
-// recording closes it.
+// layout that was recorded; the error names the field that differs. Its snapshots
+// come at the speed that Recording.Pace set. The recording closes it.
 func ReplayTable[K, V any](rec *Recording, name string) (*ReplayedTable[K, V], error) {
 	key, err := keyLayoutOf[K]()
 	if err != nil {
@@ -226,7 +228,7 @@ func ReplayTable[K, V any](rec *Recording, name string) (*ReplayedTable[K, V], e
 	if err != nil {
 		return nil, err
 	}
-	t := &ReplayedTable[K, V]{name: name}
+	t := &ReplayedTable[K, V]{name: name, pace: rec.pacer()}
 	if t.in, err = newChunkReader(name, "table", f, &t.header); err != nil {
 		return nil, err
 	}
@@ -257,7 +259,19 @@ func (t *ReplayedTable[K, V]) Time() time.Time {
 	return t.header.Start.Add(t.at)
 }
 
-func (t *ReplayedTable[K, V]) next(op byte) (s Snapshot[K, V], err error) {
+func (t *ReplayedTable[K, V]) next(op byte) (Snapshot[K, V], error) {
+	s, at, err := t.read(op)
+	if err == nil {
+		err = t.pace.wait(context.Background(), nil, at)
+	}
+	if err != nil {
+		return Snapshot[K, V]{}, err
+	}
+	return s, nil
+}
+
+// read decodes the next snapshot, and says when it was taken.
+func (t *ReplayedTable[K, V]) read(op byte) (s Snapshot[K, V], at time.Duration, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for first := true; t.err == nil; first = false {
@@ -275,10 +289,10 @@ func (t *ReplayedTable[K, V]) next(op byte) (s Snapshot[K, V], err error) {
 			break
 		}
 		if s.Entries, t.err = t.decode(s.Entries, payload); t.err == nil && payload[0]&opMore == 0 {
-			return s, nil
+			return s, t.at, nil
 		}
 	}
-	return Snapshot[K, V]{}, t.err
+	return Snapshot[K, V]{}, 0, t.err
 }
 
 func opName(op byte) string {

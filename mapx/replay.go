@@ -17,7 +17,7 @@ type ReplayOptions struct {
 	// as fast as possible.
 	Speed float64
 	// Begin is the moment at which the recording's start is replayed, so that
-	// several streams keep step; zero is the first ReadInto.
+	// several streams keep step; zero is the first read.
 	Begin time.Time
 }
 
@@ -27,10 +27,11 @@ type ReplayOptions struct {
 //
 // One goroutine reads at a time; Stats and Close may be called from any.
 type Replay struct {
-	opts   ReplayOptions
+	pace   *pacer
 	in     *chunkReader
 	closer io.Closer // nil: the reader is the caller's
 	start  time.Time
+	done   chan struct{} // closed by Close
 
 	mu     sync.Mutex // guards what follows
 	heads  []recordHead
@@ -57,20 +58,16 @@ var _ StatsSource = (*Replay)(nil)
 // NewReplay replays what a recorder from NewRecorder wrote, or the stream file
 // of a recording. r is borrowed and read as the replay goes; opts may be nil.
 func NewReplay(r io.Reader, opts *ReplayOptions) (*Replay, error) {
-	return newReplay("stream", r, nil, opts)
+	return newReplay("stream", r, nil, newPacer(opts, nil))
 }
 
-func newReplay(name string, r io.Reader, closer io.Closer, opts *ReplayOptions) (*Replay, error) {
+func newReplay(name string, r io.Reader, closer io.Closer, pace *pacer) (*Replay, error) {
 	var h streamHeader
 	in, err := newChunkReader(name, "stream", r, &h)
 	if err != nil {
 		return nil, err
 	}
-	p := &Replay{in: in, closer: closer, start: h.Start}
-	if opts != nil {
-		p.opts = *opts
-	}
-	return p, nil
+	return &Replay{pace: pace, in: in, closer: closer, start: h.Start, done: make(chan struct{})}, nil
 }
 
 // ReadInto returns the next record; see Source. At the end of the recording it
@@ -89,10 +86,8 @@ func (p *Replay) ReadInto(ctx context.Context, rec *Record) error {
 	if len(p.heads) == 0 {
 		return p.err
 	}
-	if p.opts.Speed > 0 {
-		if err := p.pace(ctx, p.heads[0].at); err != nil {
-			return err
-		}
+	if err := p.untilDue(ctx, p.heads[0].at); err != nil {
+		return err
 	}
 	h := &p.heads[0]
 	rec.CPU, rec.Lost = h.cpu, h.lost
@@ -111,25 +106,14 @@ func (p *Replay) ReadInto(ctx context.Context, rec *Record) error {
 	return nil
 }
 
-// pace waits, with mu released, until at is due.
-func (p *Replay) pace(ctx context.Context, at time.Duration) error {
-	if p.opts.Begin.IsZero() {
-		p.opts.Begin = time.Now()
-	}
-	wait := time.Until(p.opts.Begin.Add(time.Duration(float64(at) / p.opts.Speed)))
-	if wait <= 0 {
+// untilDue waits with mu released.
+func (p *Replay) untilDue(ctx context.Context, at time.Duration) error {
+	if p.pace == nil {
 		return nil
 	}
 	p.mu.Unlock()
 	defer p.mu.Lock()
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	return p.pace.wait(ctx, p.done, at)
 }
 
 // fill decodes the next chunk. Counts that were written down at the end of the
@@ -211,7 +195,8 @@ func (p *Replay) Stats() (Stats, error) {
 	return p.stats, nil
 }
 
-// Close ends the replay. It is idempotent, and does nothing on a nil Replay.
+// Close ends the replay; a ReadInto that waits for its time returns os.ErrClosed.
+// It is idempotent, and does nothing on a nil Replay.
 func (p *Replay) Close() error {
 	if p == nil {
 		return nil
@@ -222,6 +207,7 @@ func (p *Replay) Close() error {
 		return nil
 	}
 	p.closed = true
+	close(p.done)
 	if p.closer != nil {
 		return p.closer.Close()
 	}

@@ -4,7 +4,7 @@
 //	replay DIR                    a summary
 //	replay -tables DIR            every snapshot of every table
 //	replay -stream events DIR     the records, as bytes
-//	replay -stream events -speed 1 DIR      at the pace they had
+//	replay -stream events -speed 1 DIR      at the pace they had; -tables as well
 //	replay -cat symbols DIR       a named file
 //	replay -cat host/proc/version DIR       a file of a recorded tree
 package main
@@ -42,7 +42,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	tables := f.Bool("tables", false, "print every snapshot of every table")
 	stream := f.String("stream", "", "print the records of this `stream`")
 	cat := f.String("cat", "", "print a named `file`, or TREE/PATH of a recorded tree")
-	speed := f.Float64("speed", 0, "pace of -stream: 1 as recorded, 0 as fast as possible")
+	speed := f.Float64("speed", 0, "pace of -stream and -tables: 1 as recorded, 0 as fast as possible")
 	if err := f.Parse(args); err != nil {
 		return err
 	}
@@ -54,10 +54,14 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		return err
 	}
 	defer rec.Close()
+	defer context.AfterFunc(ctx, func() { rec.Close() })() // ends a wait for a table's time
+	if *tables || *stream != "" {
+		rec.Pace(mapx.ReplayOptions{Speed: *speed})
+	}
 	w := bufio.NewWriter(stdout)
 	switch {
 	case *stream != "":
-		err = printStream(ctx, w, rec, *stream, *speed)
+		err = printStream(ctx, w, rec, *stream, *speed > 0)
 	case *cat != "":
 		err = printFile(w, rec, *cat)
 	default:
@@ -74,7 +78,7 @@ func cutOff(w io.Writer, err error) error {
 	return err
 }
 
-func summarize(ctx context.Context, w io.Writer, rec *mapx.Recording, all bool) error {
+func summarize(ctx context.Context, w *bufio.Writer, rec *mapx.Recording, all bool) error {
 	m := rec.Meta()
 	fmt.Fprintf(w, "%s %s, Linux %s %s, %d of %d CPUs, %s", m.Tool, strings.Join(m.Args, " "),
 		m.Kernel, m.Arch, len(m.Online), len(m.Possible), m.Start.UTC().Format(time.RFC3339))
@@ -104,7 +108,7 @@ func summarize(ctx context.Context, w io.Writer, rec *mapx.Recording, all bool) 
 	return nil
 }
 
-func printTable(w io.Writer, rec *mapx.Recording, name string, all bool) error {
+func printTable(w *bufio.Writer, rec *mapx.Recording, name string, all bool) error {
 	d, err := rec.DumpTable(name)
 	if err != nil {
 		return err
@@ -131,6 +135,7 @@ func printTable(w io.Writer, rec *mapx.Recording, name string, all bool) error {
 		for _, e := range entries {
 			fmt.Fprintf(w, "  %s: %s\n", e.Key, e.Value)
 		}
+		w.Flush() // at its pace; an error stays, and is the last Flush's too
 	}
 	fmt.Fprintf(w, "table %s: %d snapshots, %d entries\n", name, snapshots, total)
 	return nil
@@ -161,8 +166,8 @@ func countStream(ctx context.Context, w io.Writer, rec *mapx.Recording, name str
 	return cutOff(w, err)
 }
 
-func printStream(ctx context.Context, w *bufio.Writer, rec *mapx.Recording, name string, speed float64) error {
-	p, err := rec.Stream(name, &mapx.ReplayOptions{Speed: speed})
+func printStream(ctx context.Context, w *bufio.Writer, rec *mapx.Recording, name string, paced bool) error {
+	p, err := rec.Stream(name, nil)
 	if err != nil {
 		return err
 	}
@@ -173,7 +178,7 @@ func printStream(ctx context.Context, w *bufio.Writer, rec *mapx.Recording, name
 			fmt.Fprintf(w, " lost %d", r.Lost)
 		}
 		fmt.Fprintf(w, " %s\n", hex.EncodeToString(r.Data))
-		if speed > 0 {
+		if paced {
 			w.Flush() // an error stays, and is the last Flush's too
 		}
 	})

@@ -24,6 +24,7 @@ func TestReplay(t *testing.T) {
 		}},
 		{"-stream events", []string{" cpu 0 6669727374\n", " cpu 0 lost 5 74686972"}},
 		{"-stream events -speed 1000", []string{" cpu 0 6669727374\n"}},
+		{"-tables -speed 1000", []string{"counts: Snapshot at ", ", 2 entries\n"}},
 		{"-cat notes", []string{"a note\n"}},
 		{"-cat host/proc/version", []string{"Linux\n"}},
 	} {
