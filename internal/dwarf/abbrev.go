@@ -85,21 +85,11 @@ func (d *Data) parseAbbrevs(off uint64, u *unit) *abbrevTable {
 			if name == 0 && form == 0 || c.bad {
 				break
 			}
-			if name > 0xffff || form > 0xffff {
+			if name > 0xffff || form >= formSkip {
 				s.name, s.form = 0, 0xffff // not known: reading it fails
 			}
-			size := u.formSize(s.form)
-			switch size {
-			case 1, 2, 4, 8:
-				s.size = uint8(size)
-			}
-			d.attrs = append(d.attrs, s)
 			d.abbrevUsed++
-			if size < 0 || a.fixed < 0 {
-				a.fixed = -1
-			} else {
-				a.fixed += size
-			}
+			d.addAttr(&a, s, u.formSize(s.form), len(d.attrs) > first)
 		}
 		a.attrs = d.attrs[first:len(d.attrs):len(d.attrs)]
 		d.abbrevUsed++
@@ -114,6 +104,48 @@ func (d *Data) parseAbbrevs(off uint64, u *unit) *abbrevTable {
 	}
 	return t
 }
+
+// addAttr appends an attribute to those of an entry. What is of no use is only
+// kept as a number of bytes to skip, together with what is next to it.
+func (d *Data) addAttr(a *abbrev, s attrSpec, size int, more bool) {
+	if size < 0 || a.fixed < 0 {
+		a.fixed = -1
+	} else {
+		a.fixed += size
+	}
+	if size >= 0 && !wanted(a.tag, s.name) {
+		if last := len(d.attrs) - 1; more && d.attrs[last].form == formSkip {
+			d.attrs[last].implicit += int64(size)
+		} else if size > 0 {
+			d.attrs = append(d.attrs, attrSpec{form: formSkip, implicit: int64(size)})
+		}
+		return
+	}
+	switch size {
+	case 1, 2, 4, 8:
+		s.size = uint8(size)
+	}
+	d.attrs = append(d.attrs, s)
+}
+
+// wanted reports whether an attribute of an entry is ever asked for.
+func wanted(tag uint32, name uint16) bool {
+	switch tag {
+	case tagCompileUnit, tagPartialUnit, tagSkeletonUnit:
+		return true
+	case tagSubprogram, tagInlinedSubroutine:
+		switch name {
+		case attrSibling, attrName, attrLowPC, attrHighPC, attrRanges, attrAbstractOrigin, attrSpecification,
+			attrLinkageName, attrMIPSLinkage, attrCallFile, attrCallLine, attrCallColumn:
+			return true
+		}
+		return false
+	}
+	return name == attrSibling
+}
+
+// formSkip stands for values that are skipped, attrSpec.implicit bytes of them.
+const formSkip = 0xfffe
 
 // formSize is the size of a value of that form, -1 if it depends on the value.
 func (u *unit) formSize(form uint16) int {
@@ -171,6 +203,8 @@ func (u *unit) read(c *cursor, s attrSpec) value {
 		v.n = 1
 	case formImplicitConst:
 		v.n = uint64(s.implicit)
+	case formSkip:
+		c.skip(uint64(s.implicit))
 	case formSdata:
 		v.n = uint64(c.sleb())
 	case formUdata, formRefUdata, formStrx, formAddrx, formLoclistx, formRnglistx, formGNUAddrIndex, formGNUStrIndex:
@@ -210,6 +244,10 @@ func (u *unit) skipEntry(c *cursor, a *abbrev) {
 		if c.bad {
 			return
 		}
-		u.read(c, a.attrs[i])
+		if s := &a.attrs[i]; s.form == formSkip {
+			c.skip(uint64(s.implicit))
+		} else {
+			u.read(c, *s)
+		}
 	}
 }

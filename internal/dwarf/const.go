@@ -13,6 +13,8 @@ const (
 	tagEnumerationType   = 0x04
 	tagSubroutineType    = 0x15
 	tagArrayType         = 0x01
+	tagCallSite          = 0x48
+	tagGNUCallSite       = 0x4109
 )
 
 // Attributes (7.5.4).

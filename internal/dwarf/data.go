@@ -24,9 +24,11 @@ type Data struct {
 	ranges       []unitRange
 	reach        []uint64
 	abbrevTables map[abbrevKey]*abbrevTable
-	attrs        []attrSpec // what the tables' entries are cut from
-	abbrevUsed   int        // entries and attributes that were read
-	rangesRead   int        // entries of range lists that were read
+	attrs        []attrSpec        // what the tables' entries are cut from
+	names        map[uint64]string // of entries, by their offset
+	steps        lineSteps
+	abbrevUsed   int // entries and attributes that were read
+	rangesRead   int // entries of range lists that were read
 	bytes        int64
 }
 
@@ -132,7 +134,7 @@ func (u *unit) calls(dst []Call, pc uint64) []Call {
 		if call < 0 {
 			break
 		}
-		dst = append(dst, Call{Name: u.callName(&t.calls[call]), Line: int(call)}) // outermost first, for now
+		dst = append(dst, Call{Name: u.name(t.calls[call].origin), Line: int(call)}) // outermost first, for now
 	}
 	// Each call's position is in the function around it.
 	chain := dst[n:]
@@ -144,24 +146,22 @@ func (u *unit) calls(dst []Call, pc uint64) []Call {
 		chain[i].File, chain[i].Line, chain[i].Column = here.File, here.Line, here.Column
 		here = Call{File: u.path(uint64(call.file)), Line: int(call.line), Column: int(call.col)}
 	}
-	here.Name, here.Entry, here.End = u.funcName(f), fn.lo, fn.hi
+	here.Name, here.Entry, here.End = u.name(f.die), fn.lo, fn.hi
 	return append(dst, here)
 }
 
-func (u *unit) callName(c *inlined) string {
-	if !c.named {
-		c.name, c.named = u.d.nameOf(u, c.origin), true
-		u.d.grew(int64(len(c.name)))
+// name returns the name of an entry, remembered: what is inlined is so often.
+func (u *unit) name(off uint64) string {
+	s, ok := u.d.names[off]
+	if !ok {
+		s = u.d.nameOf(u, off)
+		if u.d.names == nil {
+			u.d.names = map[uint64]string{}
+		}
+		u.d.names[off] = s
+		u.d.grew(int64(64 + len(s)))
 	}
-	return c.name
-}
-
-func (u *unit) funcName(f *function) string {
-	if !f.named {
-		f.name, f.named = u.d.nameOf(u, f.die), true
-		u.d.grew(int64(len(f.name)))
-	}
-	return f.name
+	return s
 }
 
 // nameOf returns the name of an entry, following what it is an instance or a
@@ -181,7 +181,7 @@ func (d *Data) nameOf(u *unit, off uint64) string {
 				break
 			}
 		}
-		linkage, name, next := u.names(off)
+		linkage, name, next := u.namesAt(off)
 		if len(linkage) > 0 {
 			return string(linkage)
 		}
@@ -196,8 +196,8 @@ func (d *Data) nameOf(u *unit, off uint64) string {
 	return string(plain)
 }
 
-// names reads an entry's names and what it refers to.
-func (u *unit) names(off uint64) (linkage, name []byte, next uint64) {
+// namesAt reads an entry's names and what it refers to.
+func (u *unit) namesAt(off uint64) (linkage, name []byte, next uint64) {
 	c := u.cursorAt(off)
 	a := u.abbrev.get(c.uleb())
 	if a == nil || c.bad {

@@ -18,8 +18,6 @@ type funcTable struct {
 type function struct {
 	die        uint64 // its entry
 	first, end int32  // its spans
-	name       string // once known
-	named      bool
 }
 
 type funcRange struct {
@@ -33,8 +31,6 @@ type inlined struct {
 	file   uint32
 	line   uint32
 	col    uint32
-	name   string
-	named  bool
 }
 
 // callSpan is a range of an inlined call.
@@ -54,7 +50,7 @@ func (u *unit) funcTableOf() *funcTable {
 		w := funcWalker{u: u, t: u.funcs}
 		w.walk()
 		u.funcs.index()
-		u.d.grew(int64(64*cap(u.funcs.funcs) + 24*cap(u.funcs.ranges) + 48*cap(u.funcs.calls) + 24*cap(u.funcs.spans)))
+		u.d.grew(int64(16*cap(u.funcs.funcs) + 24*cap(u.funcs.ranges) + 24*cap(u.funcs.calls) + 24*cap(u.funcs.spans)))
 	}
 	return u.funcs
 }
@@ -100,7 +96,8 @@ func (w *funcWalker) walk() {
 			next, sibling = w.subprogram(&c, a, at)
 		case tagInlinedSubroutine:
 			next = w.inlined(&c, a, cur)
-		case tagStructureType, tagClassType, tagUnionType, tagEnumerationType, tagSubroutineType, tagArrayType:
+		case tagStructureType, tagClassType, tagUnionType, tagEnumerationType, tagSubroutineType, tagArrayType,
+			tagCallSite, tagGNUCallSite:
 			sibling = w.sibling(&c, a)
 		default:
 			u.skipEntry(&c, a)
@@ -183,7 +180,12 @@ func (w *funcWalker) subprogram(c *cursor, a *abbrev, at uint64) (level, uint64)
 		return level{fn: -1}, s
 	}
 	w.t.funcs = append(w.t.funcs, function{die: at})
-	w.open = append(w.open, nil)
+	if n := len(w.open); n < cap(w.open) {
+		w.open = w.open[:n+1]
+		w.open[n] = w.open[n][:0]
+	} else {
+		w.open = append(w.open, nil)
+	}
 	return level{fn: fn}, 0
 }
 
@@ -255,12 +257,14 @@ func (t *funcTable) index() {
 // lookup returns the range of an address and so its function, nil if there is
 // none.
 func (t *funcTable) lookup(pc uint64) *funcRange {
-	i, _ := slices.BinarySearchFunc(t.ranges, pc, func(r funcRange, pc uint64) int {
-		if r.lo <= pc {
-			return -1
+	i, j := 0, len(t.ranges)
+	for i < j {
+		if m := int(uint(i+j) >> 1); t.ranges[m].lo <= pc {
+			i = m + 1
+		} else {
+			j = m
 		}
-		return 1
-	})
+	}
 	for n := 0; i > 0 && n < 8; n++ {
 		if i--; pc < t.ranges[i].hi {
 			return &t.ranges[i]
@@ -272,12 +276,14 @@ func (t *funcTable) lookup(pc uint64) *funcRange {
 // callAt returns the inlined call of a depth at an address, -1 if there is none.
 func (t *funcTable) callAt(f *function, depth int32, pc uint64) int32 {
 	spans := t.spans[f.first:f.end]
-	i, _ := slices.BinarySearchFunc(spans, pc, func(s callSpan, pc uint64) int {
-		if s.depth < depth || s.depth == depth && s.lo <= pc {
-			return -1
+	i, j := 0, len(spans)
+	for i < j {
+		if m := int(uint(i+j) >> 1); spans[m].depth < depth || spans[m].depth == depth && spans[m].lo <= pc {
+			i = m + 1
+		} else {
+			j = m
 		}
-		return 1
-	})
+	}
 	// Several calls may share their code; the last that covers the address is it.
 	for n := 0; i > 0 && n < 8; n++ {
 		i--

@@ -54,12 +54,14 @@ func (u *unit) lineTableOf() *lineTable {
 
 // lookup returns the row of an address.
 func (t *lineTable) lookup(pc uint64) (row, bool) {
-	i, _ := slices.BinarySearchFunc(t.seqs, pc, func(s sequence, pc uint64) int {
-		if s.lo <= pc {
-			return -1
+	i, j := 0, len(t.seqs)
+	for i < j {
+		if m := int(uint(i+j) >> 1); t.seqs[m].lo <= pc {
+			i = m + 1
+		} else {
+			j = m
 		}
-		return 1
-	})
+	}
 	// Sequences rarely overlap; a few steps back find the one that covers.
 	for n := 0; i > 0 && n < 16; n++ {
 		i--
@@ -69,12 +71,14 @@ func (t *lineTable) lookup(pc uint64) (row, bool) {
 		}
 		rows := t.rows[s.first:s.end]
 		off := pc - s.lo
-		k, _ := slices.BinarySearchFunc(rows, off, func(r row, off uint64) int {
-			if uint64(r.off) <= off {
-				return -1
+		k, end := 0, len(rows)
+		for k < end {
+			if m := int(uint(k+end) >> 1); uint64(rows[m].off) <= off {
+				k = m + 1
+			} else {
+				end = m
 			}
-			return 1
-		})
+		}
 		if k == 0 {
 			continue
 		}
@@ -98,6 +102,8 @@ type lineProgram struct {
 	lineRange  uint64
 	opcodeBase uint8
 	lengths    []byte
+
+	s lineState
 }
 
 func (p *lineProgram) read() {
@@ -160,7 +166,7 @@ func (p *lineProgram) tables() {
 		}
 		t.dirs = append(t.dirs, s)
 	}
-	t.files = append(t.files, fileEntry{name: p.u.name})
+	t.files = append(t.files, fileEntry{name: p.u.file})
 	for !c.bad {
 		f := fileEntry{name: c.str()}
 		if len(f.name) == 0 {
@@ -212,95 +218,116 @@ func (p *lineProgram) entries(f func(fileEntry)) {
 	}
 }
 
+// lineSteps is what each special opcode does (6.2.5.1): how many operations and
+// lines it advances. Programs of one compiler have the same parameters, so that
+// it is kept from one to the next.
+type lineSteps struct {
+	lineBase  int64
+	lineRange uint64
+	base      uint8
+	ops       [256]uint8
+	lines     [256]int16
+}
+
+func (s *lineSteps) set(p *lineProgram) {
+	if s.base == p.opcodeBase && s.lineBase == p.lineBase && s.lineRange == p.lineRange {
+		return
+	}
+	s.base, s.lineBase, s.lineRange = p.opcodeBase, p.lineBase, p.lineRange
+	for op := int(p.opcodeBase); op < 256; op++ {
+		adj := uint64(op - int(p.opcodeBase))
+		s.ops[op] = uint8(adj / p.lineRange)
+		s.lines[op] = int16(p.lineBase + int64(adj%p.lineRange))
+	}
+}
+
+// lineState is the state of the line number machine (6.2.2).
+type lineState struct {
+	addr, opIndex, file, col uint64
+	line                     int64
+
+	lo      uint64 // of the sequence
+	first   int32  // its first row
+	started bool
+	skip    bool // the sequence is of no use
+}
+
+func (p *lineProgram) reset() {
+	p.s = lineState{file: 1, line: 1, first: int32(len(p.t.rows))}
+}
+
+func (p *lineProgram) advance(n uint64) {
+	s := &p.s
+	if p.maxOps == 1 {
+		s.addr += n * p.minInst
+		return
+	}
+	s.addr += p.minInst * ((s.opIndex + n) / p.maxOps)
+	s.opIndex = (s.opIndex + n) % p.maxOps
+}
+
+// emit appends a row.
+func (p *lineProgram) emit() {
+	s, t := &p.s, p.t
+	if !s.started {
+		s.lo, s.started = s.addr, true
+	}
+	off := s.addr - s.lo
+	if s.addr < s.lo || off > 1<<32-1 || len(t.rows) >= maxRows {
+		s.skip = true
+		return
+	}
+	r := row{uint32(off), uint32(s.file), uint32(max(s.line, 0)), uint16(min(s.col, 0xffff))}
+	if n := len(t.rows); n > int(s.first) {
+		last := &t.rows[n-1]
+		// Of rows at one address the last counts.
+		if last.off == r.off {
+			*last = r
+			return
+		}
+		// A row that says the same again marks a statement, for debuggers.
+		if last.line == r.line && last.file == r.file && last.col == r.col && last.off < r.off {
+			return
+		}
+	}
+	t.rows = append(t.rows, r)
+}
+
 // run executes the program.
 func (p *lineProgram) run() {
-	c := &p.c
-	var addr, opIndex uint64
-	file, line, col := uint64(1), int64(1), uint64(0)
-	first := int32(len(p.t.rows))
-	var lo uint64
-	started, skip := false, false
-	reset := func() {
-		addr, opIndex, file, line, col = 0, 0, 1, 1, 0
-		first, started, skip = int32(len(p.t.rows)), false, false
-	}
-	emit := func() {
-		if !started {
-			lo, started = addr, true
-		}
-		off := addr - lo
-		if addr < lo || off > 1<<32-1 || len(p.t.rows) >= maxRows {
-			skip = true
-			return
-		}
-		r := row{uint32(off), uint32(file), uint32(max(line, 0)), uint16(min(col, 0xffff))}
-		// Of rows at one address the last counts.
-		if n := len(p.t.rows); n > int(first) && p.t.rows[n-1].off == r.off {
-			p.t.rows[n-1] = r
-			return
-		}
-		p.t.rows = append(p.t.rows, r)
-	}
-	advance := func(n uint64) {
-		if p.maxOps == 1 {
-			addr += n * p.minInst
-			return
-		}
-		addr += p.minInst * ((opIndex + n) / p.maxOps)
-		opIndex = (opIndex + n) % p.maxOps
-	}
+	c, s := &p.c, &p.s
+	steps := &p.u.d.steps
+	steps.set(p)
+	p.reset()
 	for c.off < len(c.b) && !c.bad {
 		op := c.u8()
 		if op >= p.opcodeBase {
-			adj := uint64(op - p.opcodeBase)
-			advance(adj / p.lineRange)
-			line += p.lineBase + int64(adj%p.lineRange)
-			emit()
+			p.advance(uint64(steps.ops[op]))
+			s.line += int64(steps.lines[op])
+			p.emit()
 			continue
 		}
 		switch op {
-		case 0: // extended
-			n := c.uleb()
-			if n == 0 || n > uint64(len(c.b)-c.off) {
+		case 0:
+			if !p.extended() {
+				p.t.rows = p.t.rows[:s.first]
 				return
 			}
-			end := c.off + int(n)
-			switch c.u8() {
-			case 1: // end_sequence
-				if started && !skip && addr > lo && int(first) < len(p.t.rows) {
-					p.t.seqs = append(p.t.seqs, sequence{lo, addr, first, int32(len(p.t.rows))})
-				} else {
-					p.t.rows = p.t.rows[:first]
-				}
-				reset()
-			case 2: // set_address
-				addr, opIndex = c.uint(min(int(n)-1, 8)), 0
-				// Left out by the linker, or at the very start of a file that
-				// has its code elsewhere: see emit in unit.go.
-				if addr <= 1 || addr >= 1<<(8*uint(p.addrSize)-1)<<1-2 {
-					skip = true
-				}
-			case 3: // define_file
-				f := fileEntry{name: c.str()}
-				f.dir = c.uleb()
-				p.t.files = append(p.t.files, f)
-			}
-			c.off = end
 		case 1: // copy
-			emit()
+			p.emit()
 		case 2: // advance_pc
-			advance(c.uleb())
+			p.advance(c.uleb())
 		case 3: // advance_line
-			line += c.sleb()
+			s.line += c.sleb()
 		case 4: // set_file
-			file = c.uleb()
+			s.file = c.uleb()
 		case 5: // set_column
-			col = c.uleb()
+			s.col = c.uleb()
 		case 6, 7, 10, 11: // negate_stmt, set_basic_block, set_prologue_end, set_epilogue_begin
 		case 8: // const_add_pc
-			advance(uint64(255-p.opcodeBase) / p.lineRange)
+			p.advance(uint64(255-p.opcodeBase) / p.lineRange)
 		case 9: // fixed_advance_pc
-			addr, opIndex = addr+uint64(c.u16()), 0
+			s.addr, s.opIndex = s.addr+uint64(c.u16()), 0
 		case 12: // set_isa
 			c.uleb()
 		default:
@@ -309,7 +336,39 @@ func (p *lineProgram) run() {
 			}
 		}
 	}
-	p.t.rows = p.t.rows[:first] // a sequence without an end
+	p.t.rows = p.t.rows[:s.first] // a sequence without an end
+}
+
+// extended executes an extended opcode; false ends the program.
+func (p *lineProgram) extended() bool {
+	c, s, t := &p.c, &p.s, p.t
+	n := c.uleb()
+	if n == 0 || n > uint64(len(c.b)-c.off) {
+		return false
+	}
+	end := c.off + int(n)
+	switch c.u8() {
+	case 1: // end_sequence
+		if s.started && !s.skip && s.addr > s.lo && int(s.first) < len(t.rows) {
+			t.seqs = append(t.seqs, sequence{s.lo, s.addr, s.first, int32(len(t.rows))})
+		} else {
+			t.rows = t.rows[:s.first]
+		}
+		p.reset()
+	case 2: // set_address
+		s.addr, s.opIndex = c.uint(min(int(n)-1, 8)), 0
+		// Left out by the linker, or at the very start of a file that has its code
+		// elsewhere: see emit in unit.go.
+		if s.addr <= 1 || s.addr >= 1<<(8*uint(p.addrSize)-1)<<1-2 {
+			s.skip = true
+		}
+	case 3: // define_file
+		f := fileEntry{name: c.str()}
+		f.dir = c.uleb()
+		t.files = append(t.files, f)
+	}
+	c.off = end
+	return true
 }
 
 // finish puts the sequences in order.

@@ -87,7 +87,7 @@ func (u *unit) adopt(d *Data) *unit {
 			continue
 		}
 		s.lines, s.low, s.addrBase = u.lineTableOf(), u.low, u.addrBase
-		s.compDir, s.name = u.compDir, u.name
+		s.compDir, s.file = u.compDir, u.file
 		s.gnuRanges = u.gnuRanges
 		if s.version >= 5 {
 			// Behind the headers of the tables, of which there is one each.

@@ -21,7 +21,7 @@ type unit struct {
 	rnglists, gnuRanges  uint64
 	lineOff              uint64
 	hasLine              bool
-	compDir, name        []byte
+	compDir, file        []byte
 	dwoName              []byte
 	dwoID                uint64
 	inDWO                bool // it is a split unit
@@ -163,7 +163,7 @@ func (u *unit) readRoot(index int32) {
 		return
 	}
 	// What these mean depends on the bases, which may come after them.
-	u.name, u.compDir, u.dwoName = u.str(name), u.str(compDir), u.str(dwo)
+	u.file, u.compDir, u.dwoName = u.str(name), u.str(compDir), u.str(dwo)
 	u.low, _ = u.addr(low)
 	if a.tag == tagPartialUnit {
 		return
@@ -185,12 +185,14 @@ func (u *unit) readRoot(index int32) {
 // find calls f for the units that say they have code at an address, until it
 // returns true.
 func (d *Data) find(pc uint64, f func(*unit) bool) {
-	i, _ := slices.BinarySearchFunc(d.ranges, pc, func(r unitRange, pc uint64) int {
-		if r.lo <= pc {
-			return -1
+	i, j := 0, len(d.ranges)
+	for i < j {
+		if m := int(uint(i+j) >> 1); d.ranges[m].lo <= pc {
+			i = m + 1
+		} else {
+			j = m
 		}
-		return 1
-	})
+	}
 	for i--; i >= 0 && d.reach[i] > pc; i-- {
 		if r := &d.ranges[i]; pc < r.hi && f(d.units[r.unit]) {
 			return
