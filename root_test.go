@@ -38,16 +38,17 @@ const (
 // for all below it too. A package that is not listed may import what its
 // nearest listed parent may, and that parent.
 var imports = map[string][]string{
-	"elfnotes":     {},
-	"hist":         {},
-	"symbol":       {"elfnotes", "github.com/ianlancetaylor/demangle"},
-	"stack":        {"elfnotes", asm, "github.com/google/pprof/profile"},
-	"usdt":         {"elfnotes"},
-	"pmc":          {"golang.org/x/sys/unix"},
-	"mapx":         {cilium, btf, "hist"}, // btf: what the kernel says of a map's key and value
-	"probe":        {cilium, btf, "usdt", "pmc", "symbol", "golang.org/x/arch/..."},
-	"probe/broker": {"probe", cilium},
-	"probe/action": {"probe", "mapx", "stack", "usdt", "pmc", "symbol", cilium, asm, btf, "golang.org/x/arch/..."},
+	"elfnotes":        {},
+	"hist":            {},
+	"symbol":          {"elfnotes", "github.com/ianlancetaylor/demangle"},
+	"stack":           {"elfnotes", asm, "github.com/google/pprof/profile"},
+	"usdt":            {"elfnotes"},
+	"pmc":             {"golang.org/x/sys/unix"},
+	"mapx":            {cilium, btf, "hist"}, // btf: what the kernel says of a map's key and value
+	"probe":           {cilium, btf, "usdt", "pmc", "symbol", "golang.org/x/arch/..."},
+	"probe/broker":    {"probe", cilium},
+	"probe/container": {},
+	"probe/action":    {"probe", "mapx", "stack", "usdt", "pmc", "symbol", cilium, asm, btf, "golang.org/x/arch/..."},
 	// Until actions make the program, collect holds hand-written asm.
 	"stack/collect": {"stack", "probe", "probe/action", "mapx", cilium, asm, btf},
 	"probe/tool":    {"all"},
