@@ -277,6 +277,9 @@ func (t *Tool) explain(targets []probe.Target, err error) error {
 // begin prints the start line.
 func (s *Session) begin(start string) {
 	line := start + "... Hit Ctrl-C to end.\n"
+	if len(line) > 80 {
+		line = start + "...\nHit Ctrl-C to end.\n"
+	}
 	if s.tool.json && isTerminal(s.tool.Stderr) {
 		fmt.Fprint(s.tool.Stderr, line)
 	}

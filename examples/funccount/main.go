@@ -1,0 +1,94 @@
+// Funccount counts how often functions, tracepoints and user probes are hit.
+//
+//	# funccount 'vfs_*'
+//	Counting 66 probes of kprobe:vfs_*... Hit Ctrl-C to end.
+//	FUNC                                       COUNT
+//	vfs_fsync_range                               10
+//	vfs_statfs                                    10
+//	vfs_read                                    5041
+//
+// See README.md.
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/borescope/borescope/mapx"
+	"github.com/borescope/borescope/probe"
+	"github.com/borescope/borescope/probe/action"
+	"github.com/borescope/borescope/probe/tool"
+)
+
+func main() { os.Exit(tool.Main("funccount", run)) }
+
+func run(ctx context.Context, args []string, stdout io.Writer) error {
+	t := tool.New("funccount", "Count calls of functions, tracepoints and user probes, by name.\n"+
+		"A target is one of bpftrace's, with wildcards: vfs_*, tracepoint:sched:*,\n"+
+		"uprobe:libc:malloc, usdt:/path:provider:name",
+		"funccount 'vfs_*'", "kernel functions by name",
+		"funccount -T 't:syscalls:sys_enter_*' 1", "system calls, every second")
+	t.Operands("TARGET", 1, 1)
+	pid := t.PID()
+	cpu := t.Int("c", "CPU", -1, "only on this CPU")
+	times := t.Bool("T", "with the time of day")
+	t.Duration()
+	t.Interval(0)
+	if err := t.Parse(args, stdout); err != nil {
+		return err
+	}
+	target, err := tool.ParseTarget(t.Args()[0], *pid)
+	if err != nil {
+		return t.Usagef("%w", err)
+	}
+	// What a wildcard matches and the kernel refuses is left out.
+	t.Options.Resolve = &probe.Options{NoTypes: true}
+	t.Options.AttachTo = &probe.AttachOptions{Missing: probe.MissingWarn}
+
+	counts := action.NewCounter[uint32]("counts", 1<<16)
+	p := action.NewProgram("funccount")
+	p.On(target, func(c *action.Ctx) {
+		tool.FilterPID(c, *pid)
+		if *cpu >= 0 {
+			c.ReturnUnless(c.CPU().Eq(*cpu))
+		}
+		counts.Inc(c, c.Probe())
+	})
+	return t.Run(ctx, stdout, fmt.Sprintf("Counting %v", target), func(s *tool.Session) error {
+		read, err := tool.Counts(s, counts)
+		if err != nil {
+			return err
+		}
+		tab := s.Table("FUNC %-40s", "COUNT %8d")
+		return s.Every(func() error {
+			entries, err := read()
+			if err != nil {
+				return err
+			}
+			slices.SortFunc(entries, func(a, b mapx.Entry[uint32, uint64]) int {
+				return cmp.Or(cmp.Compare(a.Value, b.Value), cmp.Compare(a.Key, b.Key))
+			})
+			s.Printf("\n")
+			if *times {
+				s.Clock()
+			}
+			tab.Header()
+			for _, e := range entries {
+				tab.Row(name(s.Probe(uint64(e.Key))), e.Value)
+			}
+			return nil
+		})
+	}, p)
+}
+
+// name is a probe without its kind and process, which all have in common.
+func name(probe string) string {
+	_, name, _ := strings.Cut(probe, ":")
+	name, _, _ = strings.Cut(name, " pid=")
+	return name
+}
