@@ -16,8 +16,19 @@ import (
 	"github.com/borescope/borescope/internal/testenv"
 )
 
-// flooding is how many events the floods produce, on two CPUs.
-var flooding = flag.Int("flood", 1<<18, "events of each flood test")
+var flooding = flag.Int("flood", 0, "events of each flood (0: 10 million in one of each kind natively, 262144 elsewhere)")
+
+// floodOf is how many events a flood produces, on two CPUs. main is the one of
+// its kind in which 10 million are accounted for, where they take seconds.
+func floodOf(main bool) int {
+	switch {
+	case *flooding > 0:
+		return *flooding
+	case main && !testing.Short() && !testenv.InGuest():
+		return 10_000_000
+	}
+	return 1 << 18
+}
 
 func TestMain(m *testing.M) { testenv.Main(m) }
 

@@ -115,7 +115,7 @@ func TestRingFloodIsExact(t *testing.T) {
 		e := newRingEmitter(t, size, 0)
 		r := openRing(t, e, nil)
 		seq := newSequence()
-		total := *flooding
+		total := floodOf(size == 1<<16)
 		lost := uint64(0)
 		flood(t, e, r, total, func(ctx context.Context) error {
 			var rec Record
@@ -143,7 +143,7 @@ func TestRingDrainIsExact(t *testing.T) {
 	e := newRingEmitter(t, 1<<15, 0)
 	r := openRing(t, e, nil)
 	seq := newSequence()
-	flood(t, e, r, *flooding, func(ctx context.Context) error {
+	flood(t, e, r, floodOf(false), func(ctx context.Context) error {
 		for {
 			_, drained, err := r.Drain(100, func(rec *Record) error {
 				seq.add(t, rec.Data)
