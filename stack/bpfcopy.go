@@ -3,6 +3,7 @@ package stack
 import (
 	"debug/elf"
 	"encoding/binary"
+	"slices"
 
 	"github.com/cilium/ebpf/asm"
 )
@@ -20,8 +21,10 @@ type BPFCopier struct {
 	// at most 65,536. Up to one page more is copied, so that copying ends where a
 	// page does.
 	Bytes int
-	// TaskStackOffset is BPFWalker's.
+	// TaskStackOffset and Returns are BPFWalker's. The record has 1 KiB for a
+	// thread's return probes, of which the kernel allows 64.
 	TaskStackOffset int
+	Returns         *BPFReturnProbes
 }
 
 // BPFCopyFunc is the function to call: R1 is the state, a pointer to StateSize
@@ -41,11 +44,13 @@ const (
 	// where GCC's epilogues have just taken registers from.
 	redZone = 128
 
-	copyAddr = 0  // uint64: address of the first byte
-	copyLen  = 8  // uint32: bytes copied
-	copyWhy  = 12 // uint32: End of a walk that leaves what was copied
-	copyRegs = 16 // struct pt_regs, or user_pt_regs
-	copyData = copyRegs + arm64RegsLen
+	copyAddr = 0                       // uint64: address of the first byte
+	copyLen  = 8                       // uint32: bytes copied
+	copyWhy  = 12                      // uint32: End of a walk that leaves what was copied
+	copyRegs = 16                      // struct pt_regs, or user_pt_regs
+	copyRets = copyRegs + arm64RegsLen // uint64 pairs, then zeros: ReturnProbe
+	maxRets  = 64                      // MAX_URETPROBE_DEPTH
+	copyData = copyRets + 16*maxRets
 )
 
 // bytes is Bytes in its range.
@@ -62,7 +67,7 @@ func (c *BPFCopier) StateSize() int { return copyData + c.bytes() + pageSize }
 
 // Instructions returns the function.
 func (c *BPFCopier) Instructions() asm.Instructions {
-	g := &bpfGen{arm: c.Machine == elf.EM_AARCH64}
+	g := &bpfGen{w: &BPFWalker{Returns: c.Returns}, arm: c.Machine == elf.EM_AARCH64}
 	g.label(BPFCopyFunc)
 	g.add(
 		asm.Mov.Reg(asm.R6, asm.R1),
@@ -73,6 +78,7 @@ func (c *BPFCopier) Instructions() asm.Instructions {
 		asm.StoreMem(asm.R6, copyWhy, asm.R1, asm.Word),
 	)
 	g.readUserRegs(copyRegs, c.TaskStackOffset, "stack_copy_done")
+	g.copyReturns()
 	if g.arm {
 		g.load(asm.R8, copyRegs+31*8)
 	} else {
@@ -130,6 +136,26 @@ func (c *BPFCopier) Instructions() asm.Instructions {
 	return g.insns
 }
 
+// copyReturns copies the list of return probes that the thread is in.
+func (g *bpfGen) copyReturns() {
+	const none = "stack_copy_noret"
+	g.add(asm.Mov.Imm(asm.R1, 0))
+	g.store(copyRets, asm.R1)
+	if g.w.Returns == nil {
+		return
+	}
+	g.firstReturn(copyData, none)
+	for at := int16(copyRets); at < copyData; at += 16 {
+		g.readReturn(copyData, at, at+8, none)
+		if next := at + 16; next < copyData {
+			g.add(asm.Mov.Imm(asm.R1, 0))
+			g.store(next, asm.R1)
+		}
+		g.add(asm.JEq.Imm(asm.R3, 0, none))
+	}
+	g.label(none)
+}
+
 // CopiedStack is what the program copied.
 type CopiedStack struct {
 	// Regs are the user's registers.
@@ -141,14 +167,27 @@ type CopiedStack struct {
 	// have been copied, EndBadMemory if the stack could not be read further, and
 	// EndNone if there is no user stack.
 	End End
+
+	returns [maxRets]ReturnProbe
+}
+
+// Returns are the return probes that the thread was in, innermost first. The
+// slice is the receiver's.
+func (s *CopiedStack) Returns() []ReturnProbe {
+	i := slices.IndexFunc(s.returns[:], func(p ReturnProbe) bool { return p.Stack == 0 })
+	if i < 0 {
+		i = maxRets
+	}
+	return s.returns[:i]
 }
 
 // Walk walks the copied stack with w, whose Modules are those of the process
-// when it was copied.
-func (s *CopiedStack) Walk(dst []Frame, w Walker) (int, End) {
+// when it was copied. It sets w's Returns.
+func (s *CopiedStack) Walk(dst []Frame, w *CFIWalker) (int, End) {
 	if s.End == EndNone {
 		return 0, EndNone
 	}
+	w.Returns = s.Returns()
 	n, end := w.Walk(dst, &s.Regs, &s.Memory)
 	if end == EndBadMemory {
 		end = s.End
@@ -169,6 +208,13 @@ func (c *BPFCopier) Decode(state []byte) (s CopiedStack) {
 	}
 	n := min(uint64(o.Uint32(state[copyLen:])), uint64(len(state)-copyData))
 	s.Memory = MemoryRange{Addr: o.Uint64(state[copyAddr:]), Data: state[copyData:][:n]}
+	for i := range s.returns {
+		at := state[copyRets+16*i:]
+		s.returns[i] = ReturnProbe{Stack: o.Uint64(at), Addr: o.Uint64(at[8:])}
+		if s.returns[i].Stack == 0 {
+			break
+		}
+	}
 	if c.Machine == elf.EM_AARCH64 {
 		s.Regs.Machine = elf.EM_AARCH64
 		for i := range ARM64PC + 1 { // x0 … x30, sp, pc, as in struct user_pt_regs

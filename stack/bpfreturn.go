@@ -2,53 +2,64 @@ package stack
 
 import "github.com/cilium/ebpf/asm"
 
-// firstReturn finds the innermost return probe that the thread is in.
-func (g *bpfGen) firstReturn() {
-	r := g.w.Returns
+// walkReturns finds the innermost return probe that the thread is in.
+func (g *bpfGen) walkReturns() {
 	const none = "stack_walk_noret"
 	g.add(asm.Mov.Imm(asm.R1, -1))
 	g.store(stSlot, asm.R1)
+	g.firstReturn(stBuf, none)
+	g.takeReturn(none)
+	g.label(none)
+}
+
+// takeReturn makes the return probe whose address is in R3 the next to be met,
+// or goes to none.
+func (g *bpfGen) takeReturn(none string) {
+	g.add(asm.Mov.Imm(asm.R1, -1))
+	g.store(stSlot, asm.R1)
+	g.add(asm.JEq.Imm(asm.R3, 0, none))
+	g.readReturn(stBuf, stSlot, stAddr, none)
+	g.store(stNext, asm.R3)
+}
+
+// firstReturn leaves the address of the thread's innermost return probe in R3,
+// or goes to none. It uses 8 bytes of the state at buf.
+func (g *bpfGen) firstReturn(buf int16, none string) {
 	g.add(
 		asm.FnGetCurrentTask.Call(),
 		asm.Mov.Reg(asm.R3, asm.R0),
 	)
-	for _, off := range []int{r.Task, r.Instances} {
+	for _, off := range []int{g.w.Returns.Task, g.w.Returns.Instances} {
 		g.add(asm.Add.Imm(asm.R3, int32(off)))
-		g.readKernel(8, none)
-		g.load(asm.R3, stBuf)
+		g.readKernel(buf, 8, none)
+		g.load(asm.R3, buf)
 		g.add(asm.JEq.Imm(asm.R3, 0, none))
 	}
-	g.nextReturn(none)
-	g.label(none)
 }
 
-// readKernel copies size bytes of kernel memory at R3 to the state's buffer, or
-// goes to bad.
-func (g *bpfGen) readKernel(size int32, bad string) {
+// readReturn reads the return probe at R3 to two places of the state, and leaves
+// the address of the one after it, or 0, in R3. If it can't, it goes to bad.
+func (g *bpfGen) readReturn(buf, slot, addr int16, bad string) {
+	r := g.w.Returns
+	lo, hi := min(r.Next, r.Stack, r.Addr), max(r.Next, r.Stack, r.Addr)
+	g.add(asm.Add.Imm(asm.R3, int32(lo)))
+	g.readKernel(buf, int32(hi-lo+8), bad)
+	g.load(asm.R1, buf+int16(r.Stack-lo))
+	g.store(slot, asm.R1)
+	g.load(asm.R1, buf+int16(r.Addr-lo))
+	g.store(addr, asm.R1)
+	g.load(asm.R3, buf+int16(r.Next-lo))
+}
+
+// readKernel copies size bytes of kernel memory at R3 to the state, or goes to bad.
+func (g *bpfGen) readKernel(buf int16, size int32, bad string) {
 	g.add(
 		asm.Mov.Reg(asm.R1, asm.R6),
-		asm.Add.Imm(asm.R1, stBuf),
+		asm.Add.Imm(asm.R1, int32(buf)),
 		asm.Mov.Imm(asm.R2, size),
 		asm.FnProbeReadKernel.Call(),
 		asm.JNE.Imm(asm.R0, 0, bad),
 	)
-}
-
-// nextReturn reads the return probe whose address is in R3, or goes to none.
-func (g *bpfGen) nextReturn(none string) {
-	r := g.w.Returns
-	lo, hi := min(r.Next, r.Stack, r.Addr), max(r.Next, r.Stack, r.Addr)
-	g.add(asm.Mov.Imm(asm.R1, -1))
-	g.store(stSlot, asm.R1)
-	g.add(asm.JEq.Imm(asm.R3, 0, none), asm.Add.Imm(asm.R3, int32(lo)))
-	g.readKernel(int32(hi-lo+8), none)
-	for _, f := range []struct {
-		off int
-		at  int16
-	}{{r.Stack, stSlot}, {r.Addr, stAddr}, {r.Next, stNext}} {
-		g.load(asm.R1, int16(stBuf+f.off-lo))
-		g.store(f.at, asm.R1)
-	}
 }
 
 // putBack replaces R8, which was found where the return address lies, by the
@@ -71,6 +82,6 @@ func (g *bpfGen) putBack(off int32, label string) {
 	g.load(asm.R8, stAddr)
 	g.label(passed)
 	g.load(asm.R3, stNext)
-	g.nextReturn(done)
+	g.takeReturn(done)
 	g.label(done)
 }

@@ -259,7 +259,7 @@ func (g *bpfGen) walk() {
 		g.userRegs()
 	}
 	if g.w.Returns != nil {
-		g.firstReturn()
+		g.walkReturns()
 	}
 	g.add(
 		asm.FnGetCurrentPidTgid.Call(),

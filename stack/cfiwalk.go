@@ -31,6 +31,9 @@ type CFIWalker struct {
 	NoFP bool
 	// PACMask is FPWalker's.
 	PACMask uint64
+	// Returns are the return addresses that return probes have replaced,
+	// innermost first; the walk puts them back. It is borrowed for the walk.
+	Returns []ReturnProbe
 
 	regs  Regs
 	exact bool // regs' program counter is not a return address
@@ -38,6 +41,31 @@ type CFIWalker struct {
 	expr  exprMachine
 	buf   [maxBlock]byte
 	vals  [numRegs]uint64
+}
+
+// ReturnProbe is a return address that a uretprobe replaced while the function
+// runs: struct return_instance of the kernel (include/linux/uprobes.h).
+type ReturnProbe struct {
+	// Stack is the stack pointer at the function's entry: on amd64 where the
+	// return address lies.
+	Stack uint64
+	// Addr is the address that was replaced.
+	Addr uint64
+}
+
+// putBack returns the true return address of a function for the one found. cfa
+// is the stack pointer after the return.
+func (w *CFIWalker) putBack(ret, cfa uint64) uint64 {
+	entry := cfa
+	if w.regs.Machine != elf.EM_AARCH64 {
+		entry -= 8
+	}
+	for i := range w.Returns {
+		if w.Returns[i].Stack == entry {
+			return w.Returns[i].Addr
+		}
+	}
+	return ret
 }
 
 // maxBlock is the most that is read of a frame at once: the registers in
@@ -123,6 +151,9 @@ func (w *CFIWalker) byFP(mem Memory) End {
 		return EndNoRule
 	}
 	ret, next, end := w.fp.step(w.regs.Machine, mem, fp, w.regs.SP())
+	if w.regs.Machine != elf.EM_AARCH64 && end == EndUnknown { // there the stack pointer is not known
+		ret = w.putBack(ret, fp+16)
+	}
 	switch {
 	case end == EndBottom && !w.exact:
 		return EndBottom
@@ -202,6 +233,7 @@ func (w *CFIWalker) enter(rule *cfiRule, cfa uint64) End {
 	if ret == 0 {
 		return EndBottom
 	}
+	ret = w.putBack(ret, cfa)
 	if newSP == r.R[spNum] && !w.exact { // only a leaf may have no stack of its own
 		return EndLoop
 	}

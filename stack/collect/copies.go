@@ -107,6 +107,7 @@ func AttachCopies(targets []probe.Target, o *CopyOptions) (*Copies, error) {
 	if c.copier.TaskStackOffset, err = taskStack(env); err != nil {
 		return nil, err
 	}
+	c.copier.Returns = returnProbes(env)
 	if err := c.load(o, f); err != nil {
 		return nil, errors.Join(err, c.Close())
 	}

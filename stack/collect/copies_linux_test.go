@@ -124,3 +124,40 @@ func TestCopiesAreExact(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// The same, walked in Go: the return addresses come with the copy.
+func TestCopiesPutReturnAddressesBack(t *testing.T) {
+	pid := startReturns(t)
+	c, err := collect.AttachCopies([]probe.Target{probe.Perf{Freq: 499}}, &collect.CopyOptions{
+		Options: collect.Options{PIDs: []int{pid}}, Bytes: 64 << 10,
+	})
+	if err != nil {
+		testenv.SkipUnsupported(t, err)
+		t.Fatal(err)
+	}
+	defer c.Close()
+	var cache stack.CFICache
+	mods, err := cache.Modules(pid)
+	if err != nil {
+		t.Log(err) // the vsyscall page has no file
+	}
+	w := &stack.CFIWalker{Modules: mods}
+	frames := make([]stack.Frame, stack.MaxFrames)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	const all = 100
+	whole, probes := 0, 0
+	for range all {
+		var cp collect.Copy
+		if err := c.ReadInto(ctx, &cp); err != nil {
+			t.Fatal(err)
+		}
+		if _, end := cp.User.Walk(frames, w); end == stack.EndBottom {
+			whole++
+		}
+		probes += len(cp.User.Returns())
+	}
+	if whole < all*99/100 || probes < 12*all {
+		t.Errorf("%d of %d stacks reach the thread's start, %d return probes in all", whole, all, probes)
+	}
+}

@@ -428,9 +428,10 @@ func TestAttachErrors(t *testing.T) {
 	}
 }
 
-// Uretprobes replace return addresses on the stack. The walker finds the true
-// ones in the kernel's list, so that stacks under a dozen of them are whole.
-func TestWalkerPutsReturnAddressesBack(t *testing.T) {
+// startReturns starts a shell whose stack has a dozen return probes, and returns
+// when it is in them.
+func startReturns(t *testing.T) (pid int) {
+	t.Helper()
 	testenv.Need(t, testenv.Root, testenv.Perf, testenv.Uprobes, testenv.Tool("bash"))
 	bash, err := exec.LookPath("bash")
 	if err != nil {
@@ -449,17 +450,11 @@ func TestWalkerPutsReturnAddressesBack(t *testing.T) {
 	if err := sh.Start(); err != nil {
 		t.Fatal(err)
 	}
-	defer func() { sh.Process.Kill(); sh.Wait() }()
-	pid := sh.Process.Pid
+	t.Cleanup(func() { sh.Process.Kill(); sh.Wait() })
+	pid = sh.Process.Pid
 	returns := attach(t, probe.Uretprobe{Path: bash, Symbol: "execute_command_internal", PID: pid},
 		&collect.Options{PIDs: []int{pid}})
-	defer returns.Close()
-	c := attach(t, probe.Perf{Freq: 499}, &collect.Options{PIDs: []int{pid}, NoKernel: true})
-	defer c.Close()
-	if err := c.LoadWalker(); err != nil {
-		testenv.SkipUnsupported(t, err)
-		t.Fatal(err)
-	}
+	t.Cleanup(func() { returns.Close() })
 	in.Write([]byte("go\n"))
 	if _, err := out.Read(make([]byte, 1)); err != nil {
 		t.Fatal(err)
@@ -467,6 +462,19 @@ func TestWalkerPutsReturnAddressesBack(t *testing.T) {
 	maps, err := os.ReadFile(fmt.Sprintf("/proc/%d/maps", pid))
 	if err != nil || !strings.Contains(string(maps), "[uprobes]") {
 		t.Fatalf("the shell is in no return probe (%v):\n%s", err, maps)
+	}
+	return pid
+}
+
+// Uretprobes replace return addresses on the stack. The walker finds the true
+// ones in the kernel's list, so that stacks under a dozen of them are whole.
+func TestWalkerPutsReturnAddressesBack(t *testing.T) {
+	pid := startReturns(t)
+	c := attach(t, probe.Perf{Freq: 499}, &collect.Options{PIDs: []int{pid}, NoKernel: true})
+	defer c.Close()
+	if err := c.LoadWalker(); err != nil {
+		testenv.SkipUnsupported(t, err)
+		t.Fatal(err)
 	}
 	if err := c.AddProcess(pid); err != nil {
 		t.Log(err) // the vsyscall page has no file
