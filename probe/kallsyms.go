@@ -42,6 +42,15 @@ type ksym struct {
 const maxKallsyms = 200 << 20
 
 func (e *Env) loadKallsyms() (*kallsyms, error) {
+	f, err := e.openKallsyms()
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return parseKallsyms(f)
+}
+
+func (e *Env) openKallsyms() (fs.File, error) {
 	f, err := e.root.Open("proc/kallsyms")
 	if err != nil {
 		hint := "the kernel was built without CONFIG_KALLSYMS, or /proc is not mounted"
@@ -50,8 +59,7 @@ func (e *Env) loadKallsyms() (*kallsyms, error) {
 		}
 		return nil, &UnsupportedError{Feature: "kallsyms", Hint: hint, Err: err}
 	}
-	defer f.Close()
-	return parseKallsyms(f)
+	return f, nil
 }
 
 // parseKallsyms reads the functions of /proc/kallsyms: "ADDRESS TYPE NAME[\t[MODULE]]".
@@ -241,6 +249,52 @@ func (e *Env) KernelSymbols(module, name string) ([]KernelSymbol, error) {
 		return nil, err
 	}
 	return k.lookup(module, name), nil
+}
+
+// KernelAddresses returns the addresses of kernel symbols of any kind, functions
+// and data, by name; names that there are not are left out, and of several of
+// one name the kernel's own goes before those of modules. Data is listed by
+// kernels with CONFIG_KALLSYMS_ALL. Each call reads /proc/kallsyms (tens of
+// milliseconds). Where the kernel hides addresses, the error matches
+// errors.ErrUnsupported.
+func (e *Env) KernelAddresses(names ...string) (map[string]uint64, error) {
+	f, err := e.openKallsyms()
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	want := make(map[string]bool, len(names))
+	for _, n := range names {
+		want[n] = true
+	}
+	out := map[string]uint64{}
+	modular := map[string]bool{}
+	hidden := true
+	lines := newLineReader(io.LimitReader(f, maxKallsyms))
+	for n := 1; lines.next(); n++ {
+		addr, _, name, module, ok := kallsymsLine(lines.line)
+		if !ok {
+			return nil, fmt.Errorf("kallsyms:%d: bad line %.80q", n, lines.line)
+		}
+		hidden = hidden && addr == 0
+		if !want[string(name)] {
+			continue
+		}
+		if _, have := out[string(name)]; !have || modular[string(name)] && len(module) == 0 {
+			out[string(name)] = addr
+			modular[string(name)] = len(module) > 0
+		}
+	}
+	if lines.err != nil {
+		return nil, fmt.Errorf("kallsyms: %w", lines.err)
+	}
+	if hidden && len(out) > 0 {
+		return nil, &UnsupportedError{
+			Feature: "kernel addresses",
+			Hint:    "/proc/kallsyms shows zeros: kernel.kptr_restrict, or no CAP_SYSLOG",
+		}
+	}
+	return out, nil
 }
 
 // lineReader splits a stream into lines without allocating.

@@ -32,8 +32,9 @@ type Plan struct {
 	// part of the plan's printed or recorded form. Resolve fills it in if the
 	// environment has read it by then; it does not read it for this alone.
 	BTF *btf.Spec
-	// Symbols are addresses of kernel symbols that an action names, for the
-	// caller to fill in before Compile (Env looks them up); nil is none.
+	// Symbols are addresses of the symbols that an action names, for the caller
+	// to fill in before Compile (Env looks them up, action.ResolveSymbols does it
+	// for a program); nil is none.
 	Symbols map[string]uint64
 }
 

@@ -3,6 +3,7 @@ package action
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/cilium/ebpf/btf"
 
@@ -117,16 +118,17 @@ func (c *checker) exprDepth(e *Expr, depth int) (*Expr, error) {
 // arity is the number of operands by operation, least and most.
 func arity(op Op) (least, most int) {
 	switch op {
-	case OpConst, OpString, OpVar, OpBuiltin, OpArg, OpField, OpRet, OpReg, OpKaddr, OpKstack, OpUstack:
+	case OpConst, OpString, OpVar, OpBuiltin, OpArg, OpField, OpRet, OpReg, OpKaddr, OpKstack, OpUstack,
+		OpUaddr, OpBytes, OpEnum, OpSizeof:
 		return 0, 0
-	case OpNeg, OpNot, OpLNot, OpCast, OpBswap, OpDeref, OpMember, OpAddrOf,
-		OpHasPrefix, OpContains, OpLen, OpElem:
+	case OpNeg, OpNot, OpLNot, OpCast, OpBswap, OpDeref, OpMember, OpOffset, OpKptr, OpUptr,
+		OpHasPrefix, OpGlob, OpLen, OpElem:
 		return 1, 1
 	case OpCond:
 		return 3, 3
 	case OpTuple:
-		return 1, 64
-	case OpBuf, OpStr:
+		return 1, 256
+	case OpBuf, OpStr, OpAddrOf, OpContains, OpIndexOf, OpMapCPU:
 		return 1, 2
 	case OpMapGet, OpMapHas:
 		return 0, 1
@@ -155,7 +157,8 @@ func checkArity(e *Expr) error {
 // node types one node whose operands are typed.
 func (c *checker) node(e *Expr, args []*Expr) (*Expr, error) {
 	switch e.Op {
-	case OpConst, OpString, OpVar, OpBuiltin, OpArg, OpField, OpRet, OpReg, OpKaddr, OpKstack, OpUstack:
+	case OpConst, OpString, OpVar, OpBuiltin, OpArg, OpField, OpRet, OpReg, OpKaddr, OpKstack, OpUstack,
+		OpUaddr, OpBytes, OpEnum, OpSizeof:
 		return c.leaf(e)
 	case OpAdd, OpSub, OpMul, OpDiv, OpMod, OpAnd, OpOr, OpXor, OpShl, OpShr:
 		return c.arith(e, args)
@@ -171,14 +174,16 @@ func (c *checker) node(e *Expr, args []*Expr) (*Expr, error) {
 		return c.cast(e, args[0])
 	case OpBswap:
 		return c.bswap(e, args[0])
-	case OpDeref, OpMember, OpAddrOf, OpIndex, OpStr, OpBuf, OpPerCPU:
+	case OpDeref, OpMember, OpAddrOf, OpIndex, OpStr, OpBuf, OpPerCPU, OpOffset, OpKptr, OpUptr:
 		return c.memory(e, args)
-	case OpHasPrefix, OpContains, OpLen, OpStrncmp:
+	case OpHasPrefix, OpContains, OpIndexOf, OpGlob, OpLen, OpStrncmp, OpMemcmp:
 		return c.text(e, args)
 	case OpTuple, OpElem:
 		return c.tuple(e, args)
 	case OpMapGet, OpMapHas:
 		return c.mapRead(e, args)
+	case OpMapCPU:
+		return c.mapCPU(e, args)
 	}
 	return nil, errors.New("no such operation")
 }
@@ -204,6 +209,12 @@ func (c *checker) leaf(e *Expr) (*Expr, error) {
 		return &Expr{Op: OpConst, Type: e.Type, Int: int64(norm(e.Type, uint64(e.Int))), Pos: e.Pos}, nil
 	case OpString:
 		return c.stringConst(e)
+	case OpBytes:
+		return bytesConst(e)
+	case OpEnum:
+		return c.enumerator(e)
+	case OpSizeof:
+		return c.sizeof(e)
 	case OpVar:
 		v := c.vars[e.Var]
 		if v == nil {
@@ -285,19 +296,27 @@ func validType(t Type, depth int) error {
 	return validScalar(t)
 }
 
+// defaultFrames is how many frames a stack has for which nobody gave a number:
+// PERF_MAX_STACK_DEPTH, which is the most that the kernel's walker gives.
+const defaultFrames = 127
+
+// stackType is the type of a stack of n frames.
+func stackType(op Op, n int64) Type {
+	if op == OpUstack {
+		return BytesType(int(n) * 8).WithFormat(FormatUstack)
+	}
+	return BytesType(int(n) * 8).WithFormat(FormatKstack)
+}
+
 func (c *checker) stack(e *Expr) (*Expr, error) {
 	n := e.Int
 	if n == 0 {
-		n = 127
+		n = defaultFrames
 	}
 	if n < 1 || n > 512 || e.Skip < 0 || e.Skip > 255 {
 		return nil, fmt.Errorf("stack of %d frames, %d left out: 1 to 512 and 0 to 255 are possible", n, e.Skip)
 	}
-	t := BytesType(int(n) * 8).WithFormat(FormatKstack)
-	if e.Op == OpUstack {
-		t.Format = FormatUstack
-	}
-	return &Expr{Op: e.Op, Type: t, Int: n, Skip: e.Skip, Pos: e.Pos}, nil
+	return &Expr{Op: e.Op, Type: stackType(e.Op, n), Int: n, Skip: e.Skip, Pos: e.Pos}, nil
 }
 
 func (c *checker) builtin(e *Expr) (*Expr, error) {
@@ -318,6 +337,14 @@ func (c *checker) builtin(e *Expr) (*Expr, error) {
 		return c.expr(&Expr{Op: OpCast, Type: u32, Args: []*Expr{
 			{Op: OpMember, Str: "real_parent->tgid", Args: []*Expr{task}},
 		}})
+	case "pcomm":
+		task := &Expr{Op: OpBuiltin, Str: "curtask"}
+		return c.expr(&Expr{Op: OpMember, Str: "group_leader->comm", Args: []*Expr{task}})
+	case "usermode":
+		return c.userMode()
+	case "probetype":
+		name, _, _ := strings.Cut(c.targetName(), ":")
+		return c.stringConst(&Expr{Op: OpString, Str: name, Pos: e.Pos})
 	case "ip", "sp":
 		return c.register(c.specialReg(e.Str), b.Type)
 	case "goid":
@@ -348,7 +375,7 @@ func unsupported(what string, since Version, hint string) error {
 // kernelType finds a kernel type by name.
 func (c *checker) kernelType(name string) (btf.Type, error) {
 	if c.plan.BTF == nil {
-		return nil, unsupported("type "+name, Version{}, "the plan has no BTF: CONFIG_DEBUG_INFO_BTF is off, or give probe.EnvOptions a BTF tree")
+		return nil, unsupported("type "+name, Version{}, noBTF)
 	}
 	return lookupType(c.plan.BTF, name)
 }

@@ -38,11 +38,9 @@ func (c *checker) context(e *Expr) (*Expr, error) {
 		}
 		return c.register(int(e.Int), e.Type)
 	case OpKaddr:
-		addr, ok := c.plan.Symbols[e.Str]
-		if !ok {
-			return nil, fmt.Errorf("the plan does not name the kernel symbol %q", e.Str)
-		}
-		return constOf(PtrType(nil, false), addr), nil
+		return c.kernelAddr(e)
+	case OpUaddr:
+		return c.userAddr(e)
 	case OpRet:
 		if c.pp.Ret == nil {
 			return nil, errors.New("this probe has no return value")
@@ -198,6 +196,22 @@ func (c *checker) specialReg(name string) int {
 		return stack.AMD64RIP
 	}
 	return stack.AMD64RSP
+}
+
+// userMode says whether registers are those of user space: by the privilege
+// level in cs on amd64, by the exception level in pstate on arm64. Events
+// without registers, and kprobes, are in the kernel.
+func (c *checker) userMode() (*Expr, error) {
+	if c.pp.Context != probe.ContextPerf {
+		return constOf(BoolType(), b2u(c.pp.UserRegs)), nil
+	}
+	loc, mask, user := ctxLoc{kind: ctxLoad, off: 136, size: 8}, uint64(3), uint64(3)
+	if c.plan.Arch == "arm64" {
+		loc.off, mask, user = 264, 0xf, 0
+	}
+	reg := &Expr{Op: opCtx, Type: u64, ctx: loc}
+	level := &Expr{Op: OpAnd, Type: u64, Args: []*Expr{reg, constOf(u64, mask)}}
+	return &Expr{Op: OpEq, Type: BoolType(), Args: []*Expr{level, constOf(u64, user)}}, nil
 }
 
 // onStack is an argument in memory at the stack pointer.

@@ -190,7 +190,7 @@ func (c *checker) compareMem(e, a, b *Expr) (*Expr, error) {
 	if a.Op == OpString && b.Op == OpString {
 		return constOf(BoolType(), b2u((a.Str == b.Str) == (e.Op == OpEq))), nil
 	}
-	if a.Op == OpString {
+	if a.Op == OpString || a.Op == OpBytes {
 		a, b = b, a
 	}
 	return &Expr{Op: e.Op, Type: BoolType(), Args: []*Expr{a, b}, Pos: e.Pos}, nil
@@ -300,7 +300,7 @@ func (c *checker) cast(e, a *Expr) (*Expr, error) {
 		out.Type = e.Type
 		return &out, nil
 	}
-	if a.Type.Kind == KindString && e.Type.Kind == KindString && a.Op != OpString {
+	if a.Type.Kind == KindString && e.Type.Kind == KindString && a.Op != OpString || sameBits(a.Type, e.Type) {
 		return &Expr{Op: OpCast, Type: e.Type, Args: []*Expr{a}, Pos: e.Pos}, nil
 	}
 	x, err := convert(a, e.Type)
@@ -326,36 +326,6 @@ func (c *checker) bswap(e, a *Expr) (*Expr, error) {
 		return a, nil
 	}
 	return &Expr{Op: OpBswap, Type: a.Type, Args: []*Expr{a}, Pos: e.Pos}, nil
-}
-
-func (c *checker) text(e *Expr, args []*Expr) (*Expr, error) {
-	out := &Expr{Op: e.Op, Type: BoolType(), Str: e.Str, Int: e.Int, Args: make([]*Expr, len(args)), Pos: e.Pos}
-	for i, a := range args {
-		x := asText(a)
-		if x.Type.Kind != KindString {
-			return nil, fmt.Errorf("%s is %s, not text", shortString(x), x.Type)
-		}
-		out.Args[i] = x
-	}
-	switch e.Op {
-	case OpLen:
-		out.Type = u32
-	case OpStrncmp:
-		out.Type = u32
-		if e.Int < 1 || e.Int > maxMemory {
-			return nil, fmt.Errorf("strncmp of %d bytes", e.Int)
-		}
-	default:
-		if _, err := c.stringConst(&Expr{Str: e.Str}); err != nil {
-			return nil, err
-		}
-		if n := len(e.Str); n == 0 {
-			return constOf(BoolType(), 1), nil
-		} else if n >= out.Args[0].Type.Size {
-			return constOf(BoolType(), 0), nil
-		}
-	}
-	return out, nil
 }
 
 func (c *checker) tuple(e *Expr, args []*Expr) (*Expr, error) {

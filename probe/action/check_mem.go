@@ -27,15 +27,19 @@ func (c *checker) memory(e *Expr, args []*Expr) (*Expr, error) {
 		return c.buffer(e, args)
 	case OpPerCPU:
 		return c.perCPU(e, args)
+	case OpKptr, OpUptr:
+		return addressSpace(e, args[0])
+	case OpOffset:
+		return c.offsetOf(e, args[0])
 	}
-	if e.Op == OpIndex && args[0].Type.Kind == KindTuple {
-		return nil, errors.New("a tuple is not an array; use elem")
+	if e.Op == OpIndex && !inPlace(args[0]) {
+		return c.indexValue(e, args)
 	}
 	p, err := placeOf(args[0])
 	if err != nil {
 		return nil, err
 	}
-	if e.Op == OpIndex {
+	if len(args) == 2 {
 		p, err = c.index(p, args[0].Type.Kind == KindPtr, args[1])
 	} else {
 		p, err = c.member(p, e.Str)

@@ -66,8 +66,13 @@ func (c *checker) stmt(s *Stmt, depth int) (*Stmt, error) {
 			return nil, fmt.Errorf("%s outside of a loop", s.Op)
 		}
 		return out, nil
-	case StmtReturn, StmtExit:
+	case StmtReturn:
 		return out, nil
+	case StmtExit:
+		if s.X == nil {
+			return out, nil
+		}
+		return out, c.effect(out, s, IntType(4, true))
 	case StmtSkip:
 		return nil, errors.New("skip: the plan has no session program")
 	case StmtFind:

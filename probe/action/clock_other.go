@@ -2,5 +2,7 @@
 
 package action
 
-// monotonic is not needed where nothing is loaded.
-func monotonic() uint64 { return 0 }
+// Where nothing is loaded none of these is needed.
+func monotonic() uint64               { return 0 }
+func taiOffset() int64                { return 0 }
+func pidNamespace() (dev, ino uint64) { return 0, 0 }

@@ -67,6 +67,16 @@ func (c *Ctx) read(e *Expr) Int {
 		return Int{nil, e}
 	}
 	v := c.newVar("t")
+	switch e.Op { // types that are known before the plan is
+	case OpStr, OpBuf:
+		v.Type = e.Type
+	case OpKstack, OpUstack:
+		n := e.Int
+		if n == 0 {
+			n = defaultFrames
+		}
+		v.Type = stackType(e.Op, n)
+	}
 	c.Do(&Stmt{Op: StmtLet, Var: v, X: e})
 	return Int{c, NewVar(v)}
 }
@@ -117,6 +127,12 @@ func (l *LocalVar) Set(x any) { l.c.Do(&Stmt{Op: StmtLet, Var: l.v, X: lift(x)})
 // Int is the variable's value when it is used, not when Int is called.
 func (l *LocalVar) Int() Int { return Int{l.c, NewVar(l.v)} }
 
+// Str is the variable's text.
+func (l *LocalVar) Str() Str { return Str(l.Int()) }
+
+// Ptr is the variable's address.
+func (l *LocalVar) Ptr() Ptr { return Ptr(l.Int()) }
+
 // If does then if cond holds, and otherwise what the functions in els do.
 func (c *Ctx) If(cond Bool, then func(), els ...func()) {
 	s := &Stmt{Op: StmtIf, X: cond.Expr(), Pos: callerPos()}
@@ -155,6 +171,12 @@ func (c *Ctx) Signal(sig any) { c.Do(&Stmt{Op: StmtSignal, X: lift(sig)}) }
 
 // Exit asks whoever holds the session to end: Session.ExitRequested.
 func (c *Ctx) Exit() { c.Do(&Stmt{Op: StmtExit}) }
+
+// ExitWith is Exit with a code: Session.ExitCode.
+func (c *Ctx) ExitWith(code any) { c.Do(&Stmt{Op: StmtExit, X: lift(code)}) }
+
+// SignalThread sends a signal to the current thread.
+func (c *Ctx) SignalThread(sig any) { c.Do(&Stmt{Op: StmtSignal, X: lift(sig), Thread: true}) }
 
 // Override makes the probed kernel function return x without running, where the
 // kernel permits that (kprobe on functions marked for error injection,
@@ -199,6 +221,13 @@ func (c *Ctx) Probe() Int { return c.Builtin("probe") }
 // Goid is the goroutine's id, in probes on Go programs.
 func (c *Ctx) Goid() Int { return c.Builtin("goid") }
 
+// PComm is the name of the current process, which is that of its first thread;
+// it needs BTF.
+func (c *Ctx) PComm() Str { return Str(c.Builtin("pcomm")) }
+
+// UserMode says whether the event hit the process in its own code.
+func (c *Ctx) UserMode() Bool { return Bool(c.Builtin("usermode")) }
+
 // Comm is the name of the current thread.
 func (c *Ctx) Comm() Str { return Str(c.Builtin("comm")) }
 
@@ -240,10 +269,38 @@ func (c *Ctx) Ustack(frames int) Stack {
 	return Stack{c.read(&Expr{Op: OpUstack, Int: int64(frames), Pos: callerPos()}).e}
 }
 
+// While does body as long as cond, which is recorded anew for every turn, holds,
+// but not more than most times.
+func (c *Ctx) While(cond func() Bool, most int, body func()) {
+	c.Loop(most, most, func(Int) {
+		c.If(cond().Not(), c.Break)
+		body()
+	})
+}
+
+// Enum is the value of a kernel enumerator: "TCP_ESTABLISHED", or with its
+// enum, which is found sooner, "enum hrtimer_mode.HRTIMER_MODE_REL".
+func (c *Ctx) Enum(name string) Int {
+	return Int{c, &Expr{Op: OpEnum, Str: name, Pos: callerPos()}}
+}
+
+// Sizeof is the size of a kernel type in bytes: "struct sock".
+func (c *Ctx) Sizeof(typ string) Int {
+	return Int{c, &Expr{Op: OpSizeof, Str: typ, Pos: callerPos()}}
+}
+
+// UserAddr is the address of a symbol of the file that the probe is in, in the
+// process that it fires in. It is for uprobes and USDT probes; a pointer to 8
+// bytes, which Load reads as something else.
+func (c *Ctx) UserAddr(symbol string) Ptr {
+	return Ptr{c, &Expr{Op: OpUaddr, Str: symbol, Pos: callerPos()}}
+}
+
 // Const is a constant.
 func (c *Ctx) Const(v int64) Int { return Int{c, NewConst(v)} }
 
-// KernelAddr is the address of a kernel symbol that the plan names.
+// KernelAddr is the address of a kernel symbol, with its type where BTF has it
+// (per-CPU variables). Attach looks it up; who compiles by hand calls ResolveSymbols.
 func (c *Ctx) KernelAddr(symbol string) Ptr {
 	return Ptr{c, &Expr{Op: OpKaddr, Str: symbol, Pos: callerPos()}}
 }

@@ -16,7 +16,11 @@ const (
 	OpField   // the context's field named Str
 	OpRet     // the return value
 	OpReg     // register of the context, DWARF number Int
-	OpKaddr   // the address of the kernel symbol Str
+	OpKaddr   // the address of the kernel symbol Str, typed where BTF has its type
+	OpUaddr   // the address of the symbol Str of the file that the probe is in
+	OpBytes   // the bytes of Str
+	OpEnum    // the enumerator Str of the kernel: "NAME", or "enum type.NAME", which is found sooner
+	OpSizeof  // the size in bytes of the kernel type Str
 
 	// Arithmetic on integers. Where Type is given, both operands are converted
 	// to it and the result wraps around at its width; KindAuto computes in 64
@@ -56,17 +60,25 @@ const (
 	// reads as zeros and is counted (Stats.Faults).
 	OpDeref  // pointer: the value of Type it points to (KindAuto: its Elem)
 	OpMember // pointer or aggregate: the member with path Str, "a.b[2].c->d"
-	OpAddrOf // like OpMember, but the address
-	OpIndex  // pointer or array, index: the element
+	OpAddrOf // like OpMember, but the address; with an index behind the pointer, an element's
+	// OpIndex is an element of what is in memory (pointer, index), or of a value
+	// that is bytes, text or a tuple of equal types, zero behind its end.
+	OpIndex
+	OpOffset // pointer: the offset in bytes of the member Str of what it points to
+	OpKptr   // pointer: the same in kernel memory
+	OpUptr   // pointer: the same in user memory
 	OpStr    // pointer: the text there, at most Type.Size-1 bytes
 	OpBuf    // pointer, length (optional): Type.Size bytes
 	OpPerCPU // pointer to a per-CPU kernel variable, CPU: the address of that CPU's
 
 	// Text.
 	OpHasPrefix // text, and the constant Str
-	OpContains  // text, and the constant Str
-	OpLen       // text: bytes before the NUL
+	OpContains  // text, and the constant Str or more text
+	OpIndexOf   // text, and the constant Str or more text: where it is first, -1 if nowhere
+	OpGlob      // text, and the constant pattern Str of * ? [a-z] [!a-z]: whether all of it matches
+	OpLen       // text: bytes before the NUL; stack: frames
 	OpStrncmp   // text, text, up to Int bytes: 0 if equal, else 1
+	OpMemcmp    // two of text or bytes, Int bytes: -1, 0 or 1 by the first that differ
 
 	// Tuples.
 	OpTuple // elements, laid out as Type
@@ -75,6 +87,9 @@ const (
 	// Maps.
 	OpMapGet // key: the value in Map, or zero
 	OpMapHas // key: bool
+	// OpMapCPU is what a CPU holds of a per-CPU map: key (if the map has keys),
+	// CPU. Of an aggregation it is the 64-bit field at Int bytes.
+	OpMapCPU
 
 	// Stacks: KindBytes of 8 bytes per frame.
 	OpKstack // Int frames, after skipping Skip
@@ -151,15 +166,17 @@ func NewExpr(op Op, args ...*Expr) *Expr { return &Expr{Op: op, Args: args} }
 // opNames are the spellings in String.
 var opNames = [numOps]string{
 	OpConst: "const", OpString: "string", OpVar: "var", OpBuiltin: "builtin", OpArg: "arg",
-	OpField: "field", OpRet: "retval", OpReg: "reg", OpKaddr: "kaddr",
+	OpField: "field", OpRet: "retval", OpReg: "reg", OpKaddr: "kaddr", OpUaddr: "uaddr",
+	OpBytes: "bytes", OpEnum: "enum", OpSizeof: "sizeof", OpOffset: "offsetof", OpKptr: "kptr", OpUptr: "uptr",
 	OpAdd: "+", OpSub: "-", OpMul: "*", OpDiv: "/", OpMod: "%", OpAnd: "&", OpOr: "|", OpXor: "^",
 	OpShl: "<<", OpShr: ">>", OpNeg: "-", OpNot: "~",
 	OpEq: "==", OpNe: "!=", OpLt: "<", OpLe: "<=", OpGt: ">", OpGe: ">=",
 	OpLAnd: "&&", OpLOr: "||", OpLNot: "!",
 	OpCond: "?:", OpCast: "cast", OpBswap: "bswap",
 	OpDeref: "*", OpMember: "->", OpAddrOf: "&", OpIndex: "[]", OpStr: "str", OpBuf: "buf", OpPerCPU: "percpu",
-	OpHasPrefix: "has_prefix", OpContains: "contains", OpLen: "len", OpStrncmp: "strncmp",
-	OpTuple: "tuple", OpElem: "elem", OpMapGet: "get", OpMapHas: "has",
+	OpHasPrefix: "has_prefix", OpContains: "contains", OpIndexOf: "strstr", OpGlob: "globmatch",
+	OpLen: "len", OpStrncmp: "strncmp", OpMemcmp: "memcmp",
+	OpTuple: "tuple", OpElem: "elem", OpMapGet: "get", OpMapHas: "has", OpMapCPU: "get_cpu",
 	OpKstack: "kstack", OpUstack: "ustack", opLoad: "load", opCtx: "ctx",
 }
 

@@ -41,7 +41,7 @@ func (g *gen) branch(e *Expr, target string, when bool) {
 		} else {
 			g.memJump(e, target, when)
 		}
-	case OpHasPrefix, OpContains, OpStrncmp:
+	case OpHasPrefix, OpContains, OpGlob, OpStrncmp:
 		g.textJump(e, target, when)
 	case OpMapHas:
 		g.lookup(e.Map, keyArg(e))

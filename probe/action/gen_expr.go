@@ -21,7 +21,8 @@ func (g *gen) findCall(e *Expr) bool {
 	switch e.Op {
 	case OpBuiltin:
 		return e.Str != "ctx"
-	case opLoad, OpStr, OpBuf, OpMapGet, OpMapHas, OpKstack, OpUstack, OpHasPrefix, OpContains, OpLen, OpStrncmp:
+	case opLoad, OpStr, OpBuf, OpMapGet, OpMapHas, OpMapCPU, OpKstack, OpUstack, OpIndex,
+		OpHasPrefix, OpContains, OpIndexOf, OpGlob, OpLen, OpStrncmp, OpMemcmp:
 		return true
 	case OpElem:
 		_, ok := g.inMemory(e)
@@ -64,6 +65,14 @@ func (g *gen) scalar(e *Expr, dst asm.Register) {
 		g.scalarElem(e, dst)
 	case OpMapGet:
 		g.mapGet(e, dst)
+	case OpMapCPU:
+		g.mapCPU(e, dst)
+	case OpIndex:
+		g.valueIndex(e, dst)
+	case OpIndexOf:
+		g.indexOf(e, dst)
+	case OpMemcmp:
+		g.memcmp(e, dst)
 	case OpLen:
 		g.textLen(e, dst)
 	case OpStrncmp:
@@ -123,6 +132,12 @@ func (g *gen) castTo(e *Expr, dst asm.Register) {
 	a := e.Args[0]
 	if e.Type.Kind == KindBool {
 		g.truthValue(e, dst, false)
+		return
+	}
+	if !a.Type.Scalar() {
+		m := g.mark()
+		g.loadAny(dst, g.operand(a), e.Type)
+		g.release(m)
 		return
 	}
 	g.scalar(a, dst)

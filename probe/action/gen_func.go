@@ -17,7 +17,12 @@ const (
 	ctlSelf     = 4  // u32: the tracer's own process
 	ctlStart    = 8  // u64: CLOCK_MONOTONIC at load
 	ctlExit     = 16 // u32: set by StmtExit
-	ctlSize     = 24
+	ctlCode     = 20 // s32: what it was given
+	ctlNSDev    = 24 // u64: device and inode of the loader's pid namespace
+	ctlNSIno    = 32
+	ctlTAI      = 40 // s64: CLOCK_TAI less CLOCK_MONOTONIC at load
+	ctlCPUs     = 48 // u32: possible CPUs
+	ctlSize     = 56
 )
 
 // Offsets in the budget map's value, of one CPU.

@@ -70,6 +70,9 @@ func (g *gen) builtin(e *Expr, dst asm.Register) {
 		g.emit(asm.Mov.Reg(dst, g.ctxReg()))
 		return
 	}
+	if g.controlBuiltin(e, dst) {
+		return
+	}
 	b := builtins[e.Str]
 	if b.helper == 0 {
 		g.fail("internal error: builtin %s", e.Str)
@@ -85,11 +88,42 @@ func (g *gen) builtin(e *Expr, dst asm.Register) {
 	case b.width == 32:
 		g.emit(asm.Mov.Reg32(asm.R0, asm.R0))
 	}
-	if e.Str == "elapsed" {
+	switch e.Str {
+	case "elapsed":
 		g.control(asm.R1)
 		g.emit(asm.LoadMem(asm.R1, asm.R1, ctlStart, asm.DWord), asm.Sub.Reg(asm.R0, asm.R1))
+	case "nsecs_sw_tai":
+		g.control(asm.R1)
+		g.emit(asm.LoadMem(asm.R1, asm.R1, ctlTAI, asm.DWord), asm.Add.Reg(asm.R0, asm.R1))
 	}
 	g.move(dst, asm.R0)
+}
+
+// controlBuiltin evaluates the builtins that the control map has, or what they
+// need, and says whether e is one.
+func (g *gen) controlBuiltin(e *Expr, dst asm.Register) bool {
+	switch e.Str {
+	case "ncpus":
+		g.control(dst)
+		g.emit(asm.LoadMem(dst, dst, ctlCPUs, asm.Word))
+		return true
+	case "nspid", "nstid":
+	default:
+		return false
+	}
+	m := g.mark()
+	defer g.release(m)
+	ids := g.slot() // struct bpf_pidns_info: pid, tgid; zeros where the helper fails
+	g.control(asm.R2)
+	g.emit(asm.LoadMem(asm.R1, asm.R2, ctlNSDev, asm.DWord), asm.LoadMem(asm.R2, asm.R2, ctlNSIno, asm.DWord))
+	g.addr(asm.R3, ids)
+	g.emit(asm.Mov.Imm(asm.R4, 8))
+	g.call(asm.FnGetNsCurrentPidTgid)
+	if e.Str == "nspid" {
+		ids = ids.at(4)
+	}
+	g.load(dst, ids, 4)
+	return true
 }
 
 func (g *gen) move(dst, src asm.Register) {
@@ -208,7 +242,7 @@ func (g *gen) value(e *Expr, to loc) {
 		return
 	}
 	switch e.Op {
-	case OpString:
+	case OpString, OpBytes:
 		g.constant(e.Str, to, e.Type.Size)
 	case OpBuiltin: // comm
 		if !g.c.kern.AtLeast(commPadded) {
@@ -381,6 +415,13 @@ func (g *gen) resize(e *Expr, to loc) {
 	defer g.release(m)
 	from := e.Args[0]
 	n := min(from.Type.Size, e.Type.Size)
+	if from.Type.Scalar() { // an integer as its bytes
+		s := g.slot()
+		g.scalar(from, asm.R0)
+		g.store(s, asm.R0, n)
+		g.copyMem(to, s, n, asm.R0)
+		return
+	}
 	if from.Type.Size <= e.Type.Size {
 		if at, ok := g.inMemory(from); ok {
 			g.copyMem(to, at, n, asm.R0)

@@ -66,8 +66,7 @@ func (g *gen) stmt(s *Stmt) {
 	case StmtOverride:
 		g.overrideReturn(s)
 	case StmtExit:
-		g.control(asm.R1)
-		g.emit(storeImm(asm.R1, ctlExit, 1, asm.Word))
+		g.exitRequest(s)
 	case StmtEval:
 		if s.X.Type.Scalar() {
 			g.scalar(s.X, asm.R0)
@@ -75,6 +74,18 @@ func (g *gen) stmt(s *Stmt) {
 			g.operand(s.X)
 		}
 	}
+}
+
+// exitRequest leaves the exit code and then the request, which is read first.
+func (g *gen) exitRequest(s *Stmt) {
+	if s.X != nil {
+		g.scalar(s.X, asm.R0)
+		g.control(asm.R1)
+		g.emit(asm.StoreMem(asm.R1, ctlCode, asm.R0, asm.Word))
+	} else {
+		g.control(asm.R1)
+	}
+	g.emit(storeImm(asm.R1, ctlExit, 1, asm.Word))
 }
 
 func (g *gen) let(s *Stmt) {

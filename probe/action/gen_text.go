@@ -17,9 +17,14 @@ func (g *gen) memJump(e *Expr, target string, when bool) {
 	}
 	a, b := e.Args[0], e.Args[1]
 	at := g.operand(a)
-	if b.Op == OpString {
+	switch b.Op {
+	case OpString:
 		g.matchConst(at, a.Type.Size, b.Str, differ)
-	} else {
+	case OpBytes:
+		all := make([]byte, b.Type.Size)
+		copy(all, b.Str)
+		g.matchBytes(at, all, differ)
+	default:
 		g.matchMem(at, a.Type, g.operand(b), b.Type, differ)
 	}
 	if equal {
@@ -89,7 +94,12 @@ func (g *gen) textJump(e *Expr, target string, when bool) {
 			g.jump(yes)
 		}
 	case OpContains:
-		g.search(at, e.Args[0].Type.Size, e.Str, yes)
+		g.search(e, at, func(int) { g.jump(yes) })
+		if !when {
+			g.jump(no)
+		}
+	case OpGlob:
+		g.glob(e, at, yes)
 		if !when {
 			g.jump(no)
 		}
@@ -106,24 +116,6 @@ func (g *gen) textJump(e *Expr, target string, when bool) {
 	}
 }
 
-// search jumps to found if s is in the text. It is unrolled; its size bounds it.
-func (g *gen) search(at loc, size int, s, found string) {
-	last := size - 1 - len(s)
-	if (last+1)*len(s) > 1<<14 {
-		g.fail("contains: text of %d bytes in one of %d is too much to unroll", len(s), size)
-		return
-	}
-	for i := 0; i <= last; i++ {
-		next := g.label()
-		for j := range len(s) {
-			g.load(asm.R0, at.at(i+j), 1)
-			g.emit(asm.JNE.Imm(asm.R0, int32(s[j]), next))
-		}
-		g.jump(found)
-		g.place(next)
-	}
-}
-
 // strncmp compares up to Int bytes, and not behind a NUL. It falls through, or
 // jumps to no where a byte differs and to yes where both texts end.
 func (g *gen) strncmp(e *Expr, at loc, yes, no string) {
@@ -134,19 +126,4 @@ func (g *gen) strncmp(e *Expr, at loc, yes, no string) {
 		g.load(asm.R1, b.at(i), 1)
 		g.emit(asm.JNE.Reg(asm.R0, asm.R1, no), asm.JEq.Imm(asm.R0, 0, yes))
 	}
-}
-
-// textLen counts the bytes before the NUL.
-func (g *gen) textLen(e *Expr, dst asm.Register) {
-	m := g.mark()
-	defer g.release(m)
-	at := g.operand(e.Args[0])
-	done := g.label()
-	g.imm(asm.R1, 0)
-	for i := range e.Args[0].Type.Size - 1 {
-		g.load(asm.R0, at.at(i), 1)
-		g.emit(asm.JEq.Imm(asm.R0, 0, done), asm.Add.Imm(asm.R1, 1))
-	}
-	g.place(done)
-	g.move(dst, asm.R1)
 }

@@ -18,9 +18,10 @@ func (c Comm) String() string { return Text(c[:]) }
 func Text(b []byte) string { return string(b[:textLen(b)]) }
 
 // TypeFor is the type that programs give a Go type: integers, bool, [N]byte for
-// text or bytes, [N]uint64 for stacks, and structs of these. The layout is
+// text or bytes, [N]uint64 for stacks, other arrays of up to 256 elements, and
+// structs of these. The layout is
 // Go's own, so that memory written by a program is read by Go as it is. Types
-// with pointers, int, uint, floats and other arrays are refused.
+// with pointers, int, uint and floats are refused.
 func TypeFor(t reflect.Type) (Type, error) {
 	switch t.Kind() {
 	case reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
@@ -45,7 +46,18 @@ func arrayFor(t reflect.Type) (Type, error) {
 		b := BytesType(8 * t.Len()).WithFormat(FormatKstack)
 		return b, validType(b, 0)
 	}
-	return Type{}, fmt.Errorf("array of %s: only byte and uint64 are possible", t.Elem())
+	if t.Len() < 1 || t.Len() > 256 {
+		return Type{}, fmt.Errorf("%s: 1 to 256 elements are possible", t)
+	}
+	elem, err := TypeFor(t.Elem())
+	if err != nil {
+		return Type{}, err
+	}
+	out := Type{Kind: KindTuple, Size: int(t.Size())}
+	for i := range t.Len() {
+		out.Fields = append(out.Fields, Field{Offset: i * int(t.Elem().Size()), Type: elem})
+	}
+	return out, validType(out, 0)
 }
 
 func structFor(t reflect.Type) (Type, error) {
@@ -60,6 +72,8 @@ func structFor(t reflect.Type) (Type, error) {
 	}
 	return out, validType(out, 0)
 }
+
+func typeFor[T any]() (Type, error) { return TypeFor(reflect.TypeFor[T]()) }
 
 // keyType is the type of the keys of a map with Go keys K; None is none.
 func keyType[K any]() (Type, error) {

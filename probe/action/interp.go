@@ -1,6 +1,7 @@
 package action
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -40,6 +41,7 @@ type Machine struct {
 	Lost              map[*Map]uint64
 	// ExitRequested is set by StmtExit, Signal by StmtSignal.
 	ExitRequested bool
+	ExitCode      int32
 	Signal        uint32
 	// Return is the value of StmtOverride, and whether there was one.
 	Return     uint64
@@ -177,6 +179,10 @@ func (r *run) expr(e *Expr) val {
 		return fromBytes(e.Type, b[:e.Type.Size])
 	case OpMapHas:
 		return val{n: b2u(r.lookup(e.Map, keyArg(e)) != nil)}
+	case OpMapCPU:
+		return r.mapCPU(e)
+	case OpIndex:
+		return r.index(e)
 	}
 	return r.special(e)
 }
@@ -184,7 +190,7 @@ func (r *run) expr(e *Expr) val {
 // special evaluates what depends on the machine, and text.
 func (r *run) special(e *Expr) val {
 	switch e.Op {
-	case OpString:
+	case OpString, OpBytes:
 		b := make([]byte, e.Type.Size)
 		copy(b, e.Str)
 		return val{b: b}
@@ -200,8 +206,18 @@ func (r *run) special(e *Expr) val {
 		b := r.expr(e.Args[0]).b
 		return val{n: b2u(len(b) >= len(e.Str) && string(b[:len(e.Str)]) == e.Str)}
 	case OpContains:
-		return val{n: b2u(contains(r.expr(e.Args[0]).b, e.Str))}
+		return val{n: b2u(r.indexOf(e) >= 0)}
+	case OpIndexOf:
+		return val{n: uint64(r.indexOf(e))}
+	case OpGlob:
+		return val{n: b2u(r.glob(e))}
+	case OpMemcmp:
+		a, b := r.expr(e.Args[0]).b, r.expr(e.Args[1]).b
+		return val{n: uint64(bytes.Compare(a[:e.Int], b[:e.Int]))}
 	case OpLen:
+		if e.Args[0].Type.Kind == KindBytes {
+			return val{n: uint64(frames(r.expr(e.Args[0]).b))}
+		}
 		return val{n: uint64(textLen(r.expr(e.Args[0]).b))}
 	case OpStrncmp:
 		return val{n: b2u(!equalText(r.expr(e.Args[0]).b, r.expr(e.Args[1]).b, int(e.Int)))}
@@ -209,15 +225,6 @@ func (r *run) special(e *Expr) val {
 		return val{b: r.stack(e)}
 	}
 	return val{b: make([]byte, e.Type.Size)}
-}
-
-func contains(b []byte, s string) bool {
-	for i := 0; i+len(s) < len(b); i++ {
-		if string(b[i:i+len(s)]) == s {
-			return true
-		}
-	}
-	return false
 }
 
 func textLen(b []byte) int {
@@ -257,8 +264,13 @@ func (r *run) compare(e *Expr) bool {
 
 func (r *run) cast(e *Expr) val {
 	v := r.expr(e.Args[0])
-	if e.Type.Scalar() {
+	switch from := e.Args[0].Type; {
+	case e.Type.Scalar() && !from.Scalar():
+		return fromBytes(e.Type, v.b)
+	case e.Type.Scalar():
 		return val{n: norm(e.Type, v.n)}
+	case from.Scalar():
+		return val{b: toBytes(from, v)}
 	}
 	b := make([]byte, e.Type.Size)
 	copy(b, v.b)

@@ -48,6 +48,9 @@ func (r *run) stmt(s *Stmt) (control, error) {
 		r.Return, r.Overridden = r.expr(s.X).n, true
 	case StmtExit:
 		r.ExitRequested = true
+		if s.X != nil {
+			r.ExitCode = int32(r.expr(s.X).n)
+		}
 	case StmtEval:
 		r.expr(s.X)
 	}

@@ -69,12 +69,22 @@ func Load(p *Program, plan *probe.Plan) (*Loaded, error) {
 type controlValue struct {
 	Disabled, Self uint32
 	Start          uint64
-	Exit, _        uint32
+	Exit           uint32
+	Code           int32
+	NSDev, NSIno   uint64
+	TAI            int64
+	CPUs, _        uint32
 }
 
 // start fills the control map in.
 func (l *Loaded) start() error {
-	c := controlValue{Start: monotonic()}
+	c := controlValue{Start: monotonic(), TAI: taiOffset()}
+	cpus, err := ebpf.PossibleCPU()
+	if err != nil {
+		return err
+	}
+	c.CPUs = uint32(cpus)
+	c.NSDev, c.NSIno = pidNamespace()
 	if !l.prog.IncludeSelf {
 		self, err := selfTGID()
 		if err != nil {
@@ -194,6 +204,16 @@ func (l *Loaded) ExitRequested() (bool, error) {
 	return c.Exit != 0, nil
 }
 
+// ExitCode is the code that a program asked to end with (Ctx.ExitWith), 0 if
+// none did. Of several, it is one of them.
+func (l *Loaded) ExitCode() (int, error) {
+	var c controlValue
+	if err := l.coll.Maps[ctlMap].Lookup(uint32(0), &c); err != nil {
+		return 0, fmt.Errorf("read control: %w", err)
+	}
+	return int(c.Code), nil
+}
+
 // Close unloads the program and its maps. It may be called again, and on nil.
 func (l *Loaded) Close() error {
 	if l != nil && l.coll != nil {
@@ -248,10 +268,14 @@ func Attach(p *Program, o *Options) (*Session, error) {
 			return nil, fmt.Errorf("attach %s: %w", p.Name, err)
 		}
 	}
+	if err := ResolveSymbols(env, p, plan); err != nil {
+		return nil, fmt.Errorf("attach %s: %w", p.Name, err)
+	}
 	return AttachPlan(p, plan, o)
 }
 
-// AttachPlan loads and attaches a program for a plan that was made before.
+// AttachPlan loads and attaches a program for a plan that was made before, and
+// that names the symbols which the program needs (ResolveSymbols).
 func AttachPlan(p *Program, plan *probe.Plan, o *Options) (*Session, error) {
 	if o == nil {
 		o = &Options{}
@@ -282,12 +306,12 @@ func needsBTF(p *Program) bool {
 	need := false
 	p.visit(func(*Stmt) {}, func(e *Expr) {
 		switch e.Op {
-		case OpMember, OpAddrOf, OpIndex, OpDeref:
+		case OpMember, OpAddrOf, OpIndex, OpDeref, OpOffset, OpEnum, OpSizeof:
 			need = true
 		case OpCast:
 			need = need || e.Type.Kind == KindPtr && e.Str != ""
 		case OpBuiltin:
-			need = need || e.Str == "ppid" || e.Str == "curtask"
+			need = need || e.Str == "ppid" || e.Str == "curtask" || e.Str == "pcomm"
 		}
 	})
 	return need

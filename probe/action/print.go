@@ -215,6 +215,14 @@ func (e *Expr) print(depth int, left *int) string {
 		return fmt.Sprintf("reg(%d)", e.Int)
 	case OpKaddr:
 		return fmt.Sprintf("kaddr(%q)", e.Str)
+	case OpUaddr:
+		return fmt.Sprintf("uaddr(%q)", e.Str)
+	case OpBytes:
+		return fmt.Sprintf("bytes(%x)", e.Str)
+	case OpEnum:
+		return e.Str
+	case OpSizeof:
+		return "sizeof(" + e.Str + ")"
 	case OpKstack, OpUstack:
 		return fmt.Sprintf("%s(%d)", e.Op, e.Int)
 	case opCtx:
@@ -230,7 +238,12 @@ func (e *Expr) print(depth int, left *int) string {
 	case OpMember:
 		return args[0] + "->" + e.Str
 	case OpAddrOf:
+		if len(args) == 2 {
+			return "&" + args[0] + "[" + args[1] + "]"
+		}
 		return "&" + args[0] + "->" + e.Str
+	case OpOffset:
+		return "offsetof(" + args[0] + ", " + e.Str + ")"
 	case OpIndex:
 		return args[0] + "[" + args[1] + "]"
 	case OpTuple:
@@ -251,11 +264,16 @@ func (e *Expr) print(depth int, left *int) string {
 		return s
 	case OpStr, OpBuf:
 		return fmt.Sprintf("%s(%s, %d)", e.Op, strings.Join(args, ", "), e.Type.Size)
-	case OpHasPrefix, OpContains:
-		return fmt.Sprintf("%s(%s, %q)", e.Op, args[0], e.Str)
-	case OpStrncmp:
-		return fmt.Sprintf("strncmp(%s, %d)", strings.Join(args, ", "), e.Int)
-	case OpLen, OpBswap, OpPerCPU:
+	case OpMapCPU:
+		return mapName(e.Map) + "[" + strings.Join(args[:len(args)-1], ", ") + "].cpu(" + args[len(args)-1] + ")"
+	case OpHasPrefix, OpContains, OpIndexOf, OpGlob:
+		if len(args) == 1 {
+			args = append(args, strconv.Quote(e.Str))
+		}
+		return e.Op.String() + "(" + strings.Join(args, ", ") + ")"
+	case OpStrncmp, OpMemcmp:
+		return fmt.Sprintf("%s(%s, %d)", e.Op, strings.Join(args, ", "), e.Int)
+	case OpLen, OpBswap, OpPerCPU, OpKptr, OpUptr:
 		return e.Op.String() + "(" + strings.Join(args, ", ") + ")"
 	}
 	return "(" + strings.Join(args, " "+e.Op.String()+" ") + ")"

@@ -1,10 +1,13 @@
 package action
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"fmt"
 	"io"
+	"net"
+	"net/netip"
 	"strings"
 
 	"github.com/borescope/borescope/mapx"
@@ -41,8 +44,9 @@ func NewLog(name string, size int) *Log {
 func (l *Log) Map() *Map { return l.m }
 
 // Printf prints a line, by fmt's verbs: numbers are int64 (uint64 for unsigned
-// 64-bit values as their bits), text is string. A value may be text of at most
-// 128 bytes; up to 8 values fit a line.
+// 64-bit values as their bits), text is string, bytes are []byte, or what they
+// mean: netip.Addr (IPv4, IPv6), net.HardwareAddr (MAC), []uint64 (stacks). Text
+// is cut to 128 bytes; up to 8 values of 256 bytes together fit a line.
 func (l *Log) Printf(c *Ctx, format string, args ...any) {
 	if len(args) > 8 {
 		c.errorf("printf %q: %d values, at most 8", format, len(args))
@@ -51,12 +55,14 @@ func (l *Log) Printf(c *Ctx, format string, args ...any) {
 	slots := make([]Field, 0, len(args)+1)
 	vals := make([]*Expr, 0, len(args)+1)
 	for _, a := range args {
-		t := Int64Type()
-		if s, ok := a.(Str); ok {
-			t = StringType(textSize(s.Expr()))
+		x := lift(a)
+		t := printedType(a, x)
+		if _, text := a.(Str); text && x.Op != OpString {
+			x = &Expr{Op: OpCast, Type: t, Args: []*Expr{x}}
 		}
 		slots = append(slots, Field{Type: u64}, Field{Type: t})
-		vals = append(vals, &Expr{Op: OpConst, Type: u64, Int: int64(t.Size)<<8 | int64(t.Kind)}, lift(a))
+		head := int64(t.Format)<<32 | int64(t.Size)<<8 | int64(t.Kind)
+		vals = append(vals, &Expr{Op: OpConst, Type: u64, Int: head}, x)
 	}
 	values := TupleType(append(slots, Field{Type: u64})...)
 	if values.Size >= logMax {
@@ -76,11 +82,38 @@ func (l *Log) Printf(c *Ctx, format string, args ...any) {
 	c.Do(&Stmt{Op: StmtEmit, Map: l.m, X: x})
 }
 
+// printedType is the type in which a line holds a value: text and bytes in whole
+// words, so that numbers behind them stay aligned.
+func printedType(a any, x *Expr) Type {
+	t := x.Type
+	if x.Op == OpVar {
+		t = x.Var.Type
+	}
+	switch v := a.(type) {
+	case Str:
+		return StringType(textSize(x))
+	case string:
+		return StringType((len(v) + 8) / 8 * 8)
+	case Tuple, Stack:
+		if t.Kind == KindAuto && x.Op == OpBytes {
+			t = BytesType(len(x.Str))
+		}
+		if t.Kind == KindBytes {
+			return t
+		}
+	}
+	return Int64Type()
+}
+
 // textSize is the size of a text value as far as it is known when a program is
 // recorded.
 func textSize(e *Expr) int {
-	if e.Type.Kind == KindString {
-		return min((e.Type.Size+7)/8*8, 128)
+	t := e.Type
+	if e.Op == OpVar {
+		t = e.Var.Type
+	}
+	if t.Kind == KindString {
+		return min((t.Size+7)/8*8, 128)
 	}
 	return DefaultString
 }
@@ -125,17 +158,39 @@ func (l *Log) format(b []byte) (string, error) {
 		}
 		head := le.Uint64(b)
 		size := int(head >> 8 & 0xffff)
-		if size < 8 || 8+size > len(b) {
+		room := (size + 7) / 8 * 8
+		if size < 1 || 8+room > len(b) {
 			return "", io.ErrUnexpectedEOF
 		}
-		if Kind(head&0xff) == KindString {
-			args = append(args, Text(b[8:8+size]))
-		} else {
-			args = append(args, int64(le.Uint64(b[8:])))
-		}
-		b = b[8+size:]
+		args = append(args, printed(Kind(head&0xff), Format(head>>32), b[8:8+size]))
+		b = b[8+room:]
 	}
 	return strings.TrimSuffix(fmt.Sprintf(line.format, args...), "\n"), nil
+}
+
+// printed is a value of a line for fmt.
+func printed(k Kind, f Format, b []byte) any {
+	switch {
+	case k == KindString:
+		return Text(b)
+	case k != KindBytes:
+		return int64(binary.LittleEndian.Uint64(b))
+	}
+	switch f {
+	case FormatIP:
+		if a, ok := netip.AddrFromSlice(b); ok {
+			return a
+		}
+	case FormatMAC:
+		return net.HardwareAddr(bytes.Clone(b))
+	case FormatKstack, FormatUstack:
+		pcs := make([]uint64, frames(b))
+		for i := range pcs {
+			pcs[i] = binary.LittleEndian.Uint64(b[8*i:])
+		}
+		return pcs
+	}
+	return bytes.Clone(b)
 }
 
 // Close ends the stream.

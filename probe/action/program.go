@@ -118,7 +118,9 @@ func (p *Program) AllMaps() []*Map {
 
 // visit visits every statement and expression once, in program order. Unlike
 // walkStmts it is for programs that were not checked yet: nodes may be shared.
-func (p *Program) visit(stmt func(*Stmt), expr func(*Expr)) {
+func (p *Program) visit(stmt func(*Stmt), expr func(*Expr)) { visitActions(p.Actions, stmt, expr) }
+
+func visitActions(actions []Action, stmt func(*Stmt), expr func(*Expr)) {
 	seenExpr, seenStmt := map[*Expr]bool{}, map[*Stmt]bool{}
 	var exprs func(e *Expr, depth int)
 	exprs = func(e *Expr, depth int) {
@@ -145,7 +147,7 @@ func (p *Program) visit(stmt func(*Stmt), expr func(*Expr)) {
 			stmts(s.Else, depth+1)
 		}
 	}
-	for _, a := range p.Actions {
+	for _, a := range actions {
 		stmts(a.Body, 0)
 	}
 }

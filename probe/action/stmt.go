@@ -21,7 +21,7 @@ const (
 	StmtEmit            // Map: ring or perf buffer; X: the event
 	StmtSignal          // X: signal, to the current process
 	StmtOverride        // X: what the probed function returns instead
-	StmtExit            // ask the session's owner to end (Session.ExitRequested)
+	StmtExit            // ask the session's owner to end (Session.ExitRequested); X: with this code, 0 if nil
 	StmtSkip            // in a session program: leave out the return probe
 	StmtEval            // X, for its effect on counters only
 	numStmts

@@ -130,6 +130,16 @@ func (h *Hash[K, V]) ForEach(c *Ctx, body func(key, value Int)) {
 	c.Do(s)
 }
 
+// Len counts the entries (Linux 5.13).
+func (h *Hash[K, V]) Len(c *Ctx) Int {
+	n := c.NewVar(0)
+	h.check(c)
+	s := &Stmt{Op: StmtForEach, Map: h.m, Pos: callerPos()}
+	s.Body = c.block(func() { n.Set(n.Int().Add(1)) })
+	c.Do(s)
+	return n.Int()
+}
+
 // agg is what the aggregating maps have in common.
 type agg[K comparable] struct {
 	m   *Map
@@ -152,6 +162,36 @@ func (g *agg[K]) add(c *Ctx, value *Expr, key []any) {
 	c.Do(&Stmt{Op: StmtAgg, Map: g.m, Key: keyExpr(g.m, key), X: value})
 }
 
+// perCPU folds what each CPU holds of an aggregation, at an offset of its value.
+func (g *agg[K]) perCPU(c *Ctx, off int, key []any, fold func(acc *LocalVar, v Int)) Int {
+	acc := c.NewVar(0)
+	k := c.keyOnce(keyExpr(g.m, key))
+	c.Loop(c.Builtin("ncpus"), maxCPUs, func(cpu Int) {
+		e := &Expr{Op: OpMapCPU, Map: g.m, Int: int64(off), Pos: callerPos()}
+		if k != nil {
+			e.Args = append(e.Args, k)
+		}
+		e.Args = append(e.Args, cpu.Expr())
+		fold(acc, c.read(e))
+	})
+	return acc.Int()
+}
+
+// maxCPUs bounds a loop over all CPUs: CONFIG_NR_CPUS is at most 8192.
+const maxCPUs = 8192
+
+// keyOnce reads a key once for a loop.
+func (c *Ctx) keyOnce(k *Expr) *Expr {
+	if k == nil || k.Op == OpConst {
+		return k
+	}
+	return c.read(k).e
+}
+
+func (g *agg[K]) sumCPU(c *Ctx, off int, key []any) Int {
+	return g.perCPU(c, off, key, func(acc *LocalVar, v Int) { acc.Set(acc.Int().Add(v).As(Int64Type())) })
+}
+
 // Counter counts events by key.
 type Counter[K comparable] struct{ agg[K] }
 
@@ -165,6 +205,10 @@ func NewCount(name string) *Counter[None] { return NewCounter[None](name, 1) }
 
 // Inc counts an event. Of a key that is a struct, pass the fields in order.
 func (n *Counter[K]) Inc(c *Ctx, key ...any) { n.add(c, nil, key) }
+
+// Value is the count so far, over all CPUs, which are read one after the other
+// (Linux 5.19).
+func (n *Counter[K]) Value(c *Ctx, key ...any) Int { return n.sumCPU(c, 0, key) }
 
 // Number sums values by key, or keeps the least or the greatest.
 type Number[K comparable] struct{ agg[K] }
@@ -187,6 +231,23 @@ func NewMax[K comparable](name string, entries int) *Number[K] {
 // Observe adds a value. Of a key that is a struct, pass the fields in order.
 func (n *Number[K]) Observe(c *Ctx, value any, key ...any) { n.add(c, lift(value), key) }
 
+// Value is the sum, or the least or greatest value so far, over all CPUs, which
+// are read one after the other (Linux 5.19); 0 of nothing.
+func (n *Number[K]) Value(c *Ctx, key ...any) Int {
+	if n.m.Agg == AggSum {
+		return n.sumCPU(c, 0, key)
+	}
+	best := n.perCPU(c, aggFirst, key, func(acc *LocalVar, v Int) {
+		c.If(v.As(u64).Gt(acc.Int().As(u64)), func() { acc.Set(v.As(Int64Type())) })
+	})
+	flip := int64(-1 << 63)
+	if n.m.Agg == AggMin {
+		flip = 1<<63 - 1 // complement and sign: see measure
+	}
+	value := best.As(Int64Type()).Xor(flip).As(Int64Type())
+	return value.If(best.Ne(0), 0)
+}
+
 // Summary keeps count, sum, least and greatest value by key.
 type Summary[K comparable] struct{ agg[K] }
 
@@ -199,6 +260,13 @@ func NewAvg[K comparable](name string, entries int) *Summary[K] {
 // entries keys.
 func NewStats[K comparable](name string, entries int) *Summary[K] {
 	return &Summary[K]{newAgg[K](name, AggStats, entries)}
+}
+
+// Mean is the average so far, over all CPUs, which are read one after the other
+// (Linux 5.19); 0 of nothing.
+func (n *Summary[K]) Mean(c *Ctx, key ...any) Int {
+	count := n.sumCPU(c, aggDone, key)
+	return n.sumCPU(c, aggFirst, key).Div(count.As(Int64Type()))
 }
 
 // Observe adds a value. Of a key that is a struct, pass the fields in order.
@@ -274,17 +342,10 @@ func (ev *Events[T]) Emit(c *Ctx, build func(e *T, b *Bind)) {
 		return
 	}
 	var sample T
-	b := &Bind{c: c, base: reflect.ValueOf(&sample).Elem(), t: ev.m.Value, vals: make([]*Expr, len(ev.m.Value.Fields))}
+	b := &Bind{c: c, base: reflect.ValueOf(&sample).Elem(), vals: map[bound]*Expr{}}
 	pos := callerPos()
 	build(&sample, b)
-	x := &Expr{Op: OpTuple, Type: ev.m.Value, Pos: pos}
-	for i, v := range b.vals {
-		if v == nil {
-			v = zeroOf(ev.m.Value.Fields[i].Type)
-		}
-		x.Args = append(x.Args, v)
-	}
-	c.Do(&Stmt{Op: StmtEmit, Map: ev.m, X: x, Pos: pos})
+	c.Do(&Stmt{Op: StmtEmit, Map: ev.m, X: b.value(b.base, ev.m.Value, pos), Pos: pos})
 }
 
 // zeroOf is the zero value of a type.
@@ -306,25 +367,68 @@ func zeroOf(t Type) *Expr {
 type Bind struct {
 	c    *Ctx
 	base reflect.Value
-	t    Type
-	vals []*Expr
+	vals map[bound]*Expr
+}
+
+// bound is a field of the sample event: a struct and its first field have the
+// same address.
+type bound struct {
+	at  uintptr
+	typ reflect.Type
 }
 
 // Set binds the field that field points to, which is one of the event that
-// Emit's function was given. Numbers are converted to the field's width, text
-// must fit a [N]byte.
+// Emit's function was given, also of a struct or an array in it. Numbers are
+// converted to the field's width, text must fit a [N]byte.
 func (b *Bind) Set(field, value any) {
 	p := reflect.ValueOf(field)
 	if p.Kind() != reflect.Pointer || p.IsNil() {
 		b.c.errorf("event field: %T is not a pointer to a field", field)
 		return
 	}
-	for i := range b.base.NumField() {
-		f := b.base.Field(i)
-		if f.Addr().UnsafePointer() == p.UnsafePointer() && f.Type() == p.Type().Elem() {
-			b.vals[i] = lift(value)
-			return
+	if !holdsField(b.base, p) {
+		b.c.errorf("event field: %T does not point to a field of %s", field, b.base.Type())
+		return
+	}
+	b.vals[bound{p.Pointer(), p.Type().Elem()}] = lift(value)
+}
+
+// parts are the fields of a struct, or the elements of an array that programs
+// see as a tuple.
+func parts(v reflect.Value) (n int, part func(int) reflect.Value) {
+	switch k := v.Kind(); {
+	case k == reflect.Struct:
+		return v.NumField(), v.Field
+	case k == reflect.Array && v.Type().Elem().Kind() != reflect.Uint8 && v.Type().Elem().Kind() != reflect.Uint64:
+		return v.Len(), v.Index
+	}
+	return 0, nil
+}
+
+// holdsField says whether p points to a part of v, at any depth.
+func holdsField(v, p reflect.Value) bool {
+	n, part := parts(v)
+	for i := range n {
+		f := part(i)
+		if f.Addr().Pointer() == p.Pointer() && f.Type() == p.Type().Elem() || holdsField(f, p) {
+			return true
 		}
 	}
-	b.c.errorf("event field: %T does not point to a field of %s", field, b.base.Type())
+	return false
+}
+
+// value is the expression of a value: what was bound to it, or else its parts.
+func (b *Bind) value(v reflect.Value, t Type, pos Pos) *Expr {
+	if x := b.vals[bound{v.Addr().Pointer(), v.Type()}]; x != nil {
+		return x
+	}
+	n, part := parts(v)
+	if n == 0 {
+		return zeroOf(t)
+	}
+	x := &Expr{Op: OpTuple, Type: t, Pos: pos}
+	for i := range n {
+		x.Args = append(x.Args, b.value(part(i), t.Fields[i].Type, pos))
+	}
+	return x
 }

@@ -196,6 +196,20 @@ func (v Int) Elem(name string) Int {
 	return Int{v.c, &Expr{Op: OpElem, Str: name, Args: []*Expr{v.Expr()}, Pos: callerPos()}}
 }
 
+// Index is element i of the array that the value is; behind its end it is 0.
+// Where i is constant, elements may be of any type.
+func (v Int) Index(i any) Int {
+	return Int{v.c, &Expr{Op: OpIndex, Args: []*Expr{v.Expr(), lift(i)}, Pos: callerPos()}}
+}
+
+// Bytes is the value as size bytes in memory's order; size is its own width.
+func (v Int) Bytes(size int) Tuple {
+	return Tuple{&Expr{Op: OpCast, Type: BytesType(size), Args: []*Expr{v.Expr()}, Pos: callerPos()}}
+}
+
+// Int is 1 if v holds and 0 if not.
+func (v Bool) Int() Int { return Int{v.c, &Expr{Op: OpCast, Type: u32, Args: []*Expr{v.Expr()}}} }
+
 // Not returns whether v does not hold.
 func (v Bool) Not() Bool { return Bool{v.c, NewExpr(OpLNot, v.Expr())} }
 
@@ -220,10 +234,23 @@ func (v Str) HasPrefix(s string) Bool {
 	return Bool{v.c, &Expr{Op: OpHasPrefix, Str: s, Args: []*Expr{v.Expr()}, Pos: callerPos()}}
 }
 
-// Contains returns whether s is in the text. The search is unrolled: its size
-// is that of the text times that of s.
-func (v Str) Contains(s string) Bool {
-	return Bool{v.c, &Expr{Op: OpContains, Str: s, Args: []*Expr{v.Expr()}, Pos: callerPos()}}
+// Contains returns whether s, a string or a Str, is in the text. The search is
+// unrolled: its size is that of the text times that of s.
+func (v Str) Contains(s any) Bool { return v.test(OpContains, s) }
+
+// IndexOf is where s, a string or a Str, is first in the text, -1 if nowhere.
+// Its size is that of Contains.
+func (v Str) IndexOf(s any) Int { return Int(v.test(OpIndexOf, s)) }
+
+// Glob returns whether all of the text matches the pattern: * is any text, ? any
+// byte, [a-z] and [!a-z] one byte of a class.
+func (v Str) Glob(pattern string) Bool {
+	return Bool{v.c, &Expr{Op: OpGlob, Str: pattern, Args: []*Expr{v.Expr()}, Pos: callerPos()}}
+}
+
+// If returns v if cond holds and x, a string or a Str, if not.
+func (v Str) If(cond Bool, x any) Str {
+	return Str{v.c, &Expr{Op: OpCond, Args: []*Expr{cond.Expr(), v.Expr(), lift(x)}, Pos: callerPos()}}
 }
 
 // Len is the number of bytes in the text.
@@ -242,6 +269,36 @@ func (v Ptr) MemberPtr(path string) Ptr { return Ptr(v.Member(path)) }
 // Addr is the address of a member.
 func (v Ptr) Addr(path string) Ptr {
 	return Ptr{v.c, &Expr{Op: OpAddrOf, Str: path, Args: []*Expr{v.Expr()}, Pos: callerPos()}}
+}
+
+// Offset is where a member is in what the pointer points to, in bytes.
+func (v Ptr) Offset(path string) Int {
+	return Int{v.c, &Expr{Op: OpOffset, Str: path, Args: []*Expr{v.Expr()}, Pos: callerPos()}}
+}
+
+// Container is the object of the kernel type of that name whose member is what
+// the pointer points to: container_of.
+func (v Ptr) Container(typ, member string) Ptr {
+	off := Int{v.c, NewConst(0)}.PtrTo(typ, false).Offset(member)
+	return Int{v.c, &Expr{Op: OpSub, Type: u64, Args: []*Expr{v.Expr(), off.Expr()}, Pos: callerPos()}}.PtrTo(typ, false)
+}
+
+// User and Kernel are the same pointer into user or kernel memory, where it is
+// not known by its type.
+func (v Ptr) User() Ptr { return Ptr{v.c, NewExpr(OpUptr, v.Expr())} }
+
+// Kernel is the other of User.
+func (v Ptr) Kernel() Ptr { return Ptr{v.c, NewExpr(OpKptr, v.Expr())} }
+
+// At is the address of element i behind the pointer, or of the array there.
+func (v Ptr) At(i any) Ptr {
+	return Ptr{v.c, &Expr{Op: OpAddrOf, Args: []*Expr{v.Expr(), lift(i)}, Pos: callerPos()}}
+}
+
+// OnCPU is the address that a per-CPU variable's has on a CPU:
+// c.KernelAddr("runqueues").OnCPU(c.CPU()).
+func (v Ptr) OnCPU(cpu any) Ptr {
+	return Ptr{v.c, &Expr{Op: OpPerCPU, Args: []*Expr{v.Expr(), lift(cpu)}, Pos: callerPos()}}
 }
 
 // Index reads element i of the array that the pointer points to.

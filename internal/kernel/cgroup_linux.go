@@ -1,0 +1,80 @@
+package kernel
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// fileIDKernfs is FILEID_KERNFS (include/linux/exportfs.h): a handle that is a
+// node's 64-bit id, which of a cgroup is the cgroup's (kernfs_fh_to_dentry,
+// fs/kernfs/mount.c).
+const fileIDKernfs = 0xfe
+
+// CgroupPath is the path of a cgroup2 directory below its hierarchy's mount,
+// by the id that bpf_get_current_cgroup_id gives. It needs CAP_DAC_READ_SEARCH.
+// The error matches fs.ErrNotExist if there is no such cgroup (any more).
+func CgroupPath(id uint64) (string, error) {
+	mount, err := cgroup2Mount()
+	if err != nil {
+		return "", err
+	}
+	dir, err := unix.Open(mount, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return "", fmt.Errorf("open %s: %w", mount, err)
+	}
+	defer unix.Close(dir)
+	handle := unix.NewFileHandle(fileIDKernfs, binary.NativeEndian.AppendUint64(nil, id))
+	fd, err := unix.OpenByHandleAt(dir, handle, unix.O_RDONLY|unix.O_CLOEXEC)
+	if errors.Is(err, unix.ESTALE) {
+		err = fs.ErrNotExist
+	}
+	if err != nil {
+		return "", fmt.Errorf("cgroup %d: %w", id, err)
+	}
+	defer unix.Close(fd)
+	path, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", fd))
+	if err != nil {
+		return "", fmt.Errorf("cgroup %d: %w", id, err)
+	}
+	if path = strings.TrimPrefix(path, mount); path == "" {
+		path = "/"
+	}
+	return path, nil
+}
+
+// CgroupID is the inverse of CgroupPath; the path may also be one of the file
+// system, below the mount.
+func CgroupID(path string) (uint64, error) {
+	mount, err := cgroup2Mount()
+	if err != nil {
+		return 0, err
+	}
+	if !strings.HasPrefix(path+"/", mount+"/") {
+		path = mount + "/" + strings.TrimPrefix(path, "/")
+	}
+	var st unix.Stat_t
+	if err := unix.Stat(path, &st); err != nil {
+		return 0, fmt.Errorf("cgroup %s: %w", path, err)
+	}
+	return st.Ino, nil // the id, on 64-bit machines
+}
+
+// cgroup2Mount is where the cgroup2 hierarchy is mounted.
+func cgroup2Mount() (string, error) {
+	b, err := os.ReadFile("/proc/self/mounts")
+	if err != nil {
+		return "", err
+	}
+	for line := range strings.Lines(string(b)) {
+		if f := strings.Fields(line); len(f) > 2 && f[2] == "cgroup2" {
+			return f[1], nil
+		}
+	}
+	return "", fmt.Errorf("no cgroup2 is mounted: %w", errors.ErrUnsupported)
+}

@@ -1,0 +1,58 @@
+package action
+
+import (
+	"bytes"
+	"encoding/binary"
+)
+
+// indexOf is where text is in text, -1 if nowhere.
+func (r *run) indexOf(e *Expr) int {
+	b := r.expr(e.Args[0]).b
+	needle := []byte(e.Str)
+	if len(e.Args) == 2 {
+		n := r.expr(e.Args[1]).b
+		needle = n[:textLen(n)]
+	}
+	return bytes.Index(b[:textLen(b)], needle)
+}
+
+// glob matches text with a constant pattern.
+func (r *run) glob(e *Expr) bool {
+	b := r.expr(e.Args[0]).b
+	g, err := parseGlob(e.Str)
+	return err == nil && g.match(b[:textLen(b)])
+}
+
+// frames is how many program counters a stack has.
+func frames(b []byte) int {
+	for i := range len(b) / 8 {
+		if binary.LittleEndian.Uint64(b[8*i:]) == 0 {
+			return i
+		}
+	}
+	return len(b) / 8
+}
+
+// index is an element of a value, zero behind its end.
+func (r *run) index(e *Expr) val {
+	b, i := r.expr(e.Args[0]).b, r.expr(e.Args[1]).n
+	size := uint64(e.Type.Size)
+	if i >= uint64(len(b))/size {
+		return val{}
+	}
+	return fromBytes(e.Type, b[i*size:(i+1)*size])
+}
+
+// mapCPU is what a CPU holds; the machine is CPU 0.
+func (r *run) mapCPU(e *Expr) val {
+	var key *Expr
+	if len(e.Args) == 2 {
+		key = e.Args[0]
+	}
+	cpu := r.expr(e.Args[len(e.Args)-1]).n
+	b := r.lookup(e.Map, key)
+	if b == nil || cpu != 0 {
+		return val{}
+	}
+	return fromBytes(e.Type, b[e.Int:e.Int+int64(e.Type.Size)])
+}

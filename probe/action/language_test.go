@@ -1,0 +1,200 @@
+//go:build linux
+
+package action
+
+import (
+	"bytes"
+	"encoding/binary"
+	"net/netip"
+	"path"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/cilium/ebpf/btf"
+
+	"github.com/borescope/borescope/internal/testenv"
+)
+
+// evaluated computes expressions in the kernel and in the interpreter, with the
+// given arguments, and returns both lists of results.
+func evaluated(t *testing.T, release string, exprs []*Expr, vals ...uint64) (kernel, interpreted []uint64) {
+	t.Helper()
+	out := &Map{Name: "out", Kind: MapArray, Key: u32, Value: u64, Entries: len(exprs)}
+	p := one()
+	p.IncludeSelf = true
+	for i, x := range exprs {
+		p.Actions[0].Body = append(p.Actions[0].Body, &Stmt{Op: StmtSet, Map: out, Key: NewConst(int64(i)), X: x})
+	}
+	args := make([]btf.Type, len(vals))
+	plan := rawPlan(release, runtime.GOARCH, args...)
+	spec, err := Compile(p, plan)
+	if err != nil {
+		t.Fatalf("%v\n%s", err, p)
+	}
+	coll := loadSpec(t, spec)
+	runRaw(t, coll.Programs["p0"], vals...)
+	in, err := NewInterp(p, plan, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := &Machine{Comm: testComm, Builtin: func(string) uint64 { return 0 }}
+	for _, v := range vals {
+		m.Context = binary.LittleEndian.AppendUint64(m.Context, v)
+	}
+	if err := in.Run(m); err != nil {
+		t.Fatal(err)
+	}
+	for i := range exprs {
+		var v uint64
+		if err := coll.Maps["out"].Lookup(uint32(i), &v); err != nil {
+			t.Fatal(err)
+		}
+		kernel = append(kernel, v)
+		v = 0
+		if b := m.Maps[out][string(binary.LittleEndian.AppendUint32(nil, uint32(i)))]; b != nil {
+			v = binary.LittleEndian.Uint64(b)
+		}
+		interpreted = append(interpreted, v)
+	}
+	return kernel, interpreted
+}
+
+// TestTextOperations compares searches, patterns, orders and elements with Go's
+// own: of a text that the kernel gives (the thread's name) and of others.
+func TestTextOperations(t *testing.T) {
+	needRoot(t)
+	setComm(t, testComm)
+	comm := NewBuiltin("comm")
+	var exprs []*Expr
+	var want []uint64
+	add := func(x *Expr, v uint64) {
+		exprs = append(exprs, x)
+		want = append(want, v)
+	}
+	words := []string{"", "c", "comm", "of", "-", "x", "test-x", "comm-of-test-x", "comm-of-test-x-y", "zz", "ttest", "m-o"}
+	padded := func(s string) *Expr {
+		return &Expr{Op: OpCast, Type: StringType(20), Args: []*Expr{NewString(s)}}
+	}
+	for _, w := range words {
+		i := uint64(strings.Index(testComm, w))
+		add(&Expr{Op: OpIndexOf, Str: w, Args: []*Expr{comm}}, i)
+		add(NewExpr(OpIndexOf, comm, padded(w)), i)
+		add(NewExpr(OpContains, comm, padded(w)), b2u(i < 1<<63))
+		add(NewExpr(OpContains, padded(w), comm), b2u(strings.Contains(w, testComm)))
+		n := min(len(w), 16)
+		if n > 0 {
+			add(&Expr{Op: OpMemcmp, Int: int64(n), Args: []*Expr{comm, padded(w)}},
+				uint64(bytes.Compare([]byte(testComm + "\x00\x00")[:n], []byte(w)[:n])))
+		}
+	}
+	for _, p := range []string{
+		"*", "**", "comm*", "*x", "comm-of-test-x", "comm-of-test-?", "c*m*t*", "*of*", "x", "", "?", "[a-d]omm*", "[!a-d]omm*",
+		"comm[-]of[!-]test*", "*[w-z]", "*-*-*-*", "*-*-*-*-*", "comm-of-test-x?", "[c]*[x]", "*[ty]est*", "[]]*", "*?????????????*", "*???????????????*",
+	} {
+		// path.Match has ^ for ! and stops at /, of which there is none here.
+		ok, err := path.Match(strings.NewReplacer("[!", "[^", "[]]", "[\\]]", "[-]", "[\\-]", "[^-]", "[^\\-]").Replace(strings.ReplaceAll(p, "[!-]", "[^\\-]")), testComm)
+		if err != nil {
+			t.Fatal(p, err)
+		}
+		add(&Expr{Op: OpGlob, Str: p, Args: []*Expr{comm}}, b2u(ok))
+	}
+	for i := range 18 {
+		v := uint64(0)
+		if i < len(testComm) {
+			v = uint64(testComm[i])
+		}
+		add(NewExpr(OpIndex, &Expr{Op: OpCast, Type: StringType(16), Args: []*Expr{comm}}, NewExpr(OpAdd, &Expr{Op: OpArg}, NewConst(int64(i)))), v)
+	}
+	expectValues(t, exprs, want, 0)
+}
+
+// expectValues computes expressions in the kernel and in the interpreter, some
+// at a time.
+func expectValues(t *testing.T, exprs []*Expr, want []uint64, args ...uint64) {
+	t.Helper()
+	for _, release := range []string{runningKernel(t), "5.10.0"} {
+		for at := 0; at < len(exprs); at += 8 {
+			end := min(at+8, len(exprs))
+			got, in := evaluated(t, release, exprs[at:end], args...)
+			for i, x := range exprs[at:end] {
+				if w := want[at+i]; got[i] != w || in[i] != w {
+					t.Errorf("%s is %#x in the kernel, %#x in the interpreter, want %#x", x, got[i], in[i], w)
+				}
+			}
+		}
+	}
+}
+
+// TestArrays: bytes, integers and tuples are cast into each other, compared and
+// indexed.
+func TestArrays(t *testing.T) {
+	needRoot(t)
+	setComm(t, testComm)
+	arg := func(i int64) *Expr { return &Expr{Op: OpArg, Int: i} }
+	cast := func(typ Type, x *Expr) *Expr { return &Expr{Op: OpCast, Type: typ, Args: []*Expr{x}} }
+	local := Addr(netip.MustParseAddr("127.0.0.1")).Expr()
+	six := Addr(netip.MustParseAddr("fe80::1")).Expr()
+	list := NewExpr(OpTuple, cast(u32, arg(0)), cast(u32, arg(1)), cast(u32, NewConst(-1)))
+	odd := NewExpr(OpTuple, cast(IntType(1, false), NewConst(1)), cast(BytesType(4), cast(u32, arg(0))), cast(IntType(1, false), NewConst(2)))
+	exprs := []*Expr{
+		cast(u64, cast(BytesType(8), arg(0))),
+		cast(IntType(2, true), &Expr{Op: OpBytes, Str: "\xfe\xff"}),
+		NewExpr(OpEq, cast(BytesType(4), cast(u32, arg(1))), local),
+		NewExpr(OpEq, cast(u32, arg(1)), cast(u32, local)),
+		NewExpr(OpNe, six, &Expr{Op: OpBytes, Type: BytesType(16), Str: "\xfe\x80"}),
+		NewExpr(OpIndex, cast(BytesType(8), arg(0)), arg(2)),
+		NewExpr(OpIndex, cast(BytesType(8), arg(0)), NewConst(7)),
+		NewExpr(OpIndex, six, NewExpr(OpAdd, arg(2), NewConst(12))),
+		NewExpr(OpIndex, list, NewConst(2)),
+		NewExpr(OpIndex, list, arg(2)),
+		NewExpr(OpIndex, list, NewConst(1)),
+		cast(u32, &Expr{Op: OpElem, Int: 1, Args: []*Expr{odd}}),
+		NewExpr(OpIndex, list, NewExpr(OpSub, arg(2), NewConst(10))),
+	}
+	want := []uint64{
+		0x8877665544332211, ^uint64(1), 1, 1, 1, 0x44, 0x88, 1, 0xffffffff, 0, 0x0100007f, 0x44332211, 0,
+	}
+	expectValues(t, exprs, want, 0x8877665544332211, 0x0100007f, 3)
+}
+
+// TestKernelNames: sizes, offsets and enumerators are what BTF says.
+func TestKernelNames(t *testing.T) {
+	needRoot(t)
+	testenv.Need(t, testenv.BTF)
+	spec, err := btf.LoadKernelSpec()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var task *btf.Struct
+	if err := spec.TypeByName("task_struct", &task); err != nil {
+		t.Fatal(err)
+	}
+	m, off := findMember(task.Members, "comm", 0)
+	if m == nil {
+		t.Fatal("no comm")
+	}
+	plan := rawPlan(runningKernel(t), runtime.GOARCH, nil)
+	plan.BTF = spec
+	c := &checker{plan: plan, pp: &plan.Programs[0], kern: Version{6, 1}, vars: map[*Var]*Var{}, prog: one()}
+	null := Int{e: NewConst(0)}
+	for _, x := range []struct {
+		e    Value
+		want int64
+	}{
+		{(&Ctx{}).Sizeof("struct task_struct"), int64(task.Size)},
+		{null.PtrTo("task_struct", false).Offset("comm"), int64(off / 8)},
+		{(&Ctx{}).Enum("TCP_ESTABLISHED"), 1},
+		{(&Ctx{}).Enum("enum hrtimer_mode.HRTIMER_MODE_REL"), 1},
+	} {
+		got, err := c.expr(x.e.Expr())
+		if err != nil || got.Op != OpConst || got.Int != x.want {
+			t.Errorf("%s: %v, %v; want %d", x.e.Expr(), got, err, x.want)
+		}
+	}
+	for _, x := range []Value{(&Ctx{}).Enum("TCP_ESTABLISHT"), (&Ctx{}).Enum("enum hrtimer_mode.REL"), null.PtrTo("task_struct", false).Offset("mm->mmap_base")} {
+		if got, err := c.expr(x.Expr()); err == nil {
+			t.Errorf("%s is %v", x.Expr(), got)
+		}
+	}
+}

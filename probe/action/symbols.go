@@ -1,0 +1,153 @@
+package action
+
+import (
+	"debug/elf"
+	"errors"
+	"fmt"
+	"io/fs"
+
+	"github.com/borescope/borescope/probe"
+)
+
+// KernelSymbols are the kernel symbols whose addresses a program needs, in
+// order of first use: what a plan must name in Symbols before the program is
+// compiled for it. Attach and ResolveSymbols see to that.
+func (p *Program) KernelSymbols() []string {
+	var out []string
+	seen := map[string]bool{}
+	add := func(name string) {
+		if !seen[name] {
+			seen[name] = true
+			out = append(out, name)
+		}
+	}
+	p.visit(func(*Stmt) {}, func(e *Expr) {
+		switch e.Op {
+		case OpKaddr:
+			add(e.Str)
+		case OpPerCPU:
+			add(perCPUTable)
+		}
+	})
+	return out
+}
+
+// perCPUTable is the kernel's table of where each CPU's variables are.
+const perCPUTable = "__per_cpu_offset"
+
+// ResolveSymbols fills plan.Symbols in with the addresses that the program
+// needs: of kernel symbols, from the environment's kallsyms (which takes tens
+// of milliseconds to read), and of symbols of the files that user probes are
+// in. Programs that need none cost nothing. Addresses that the plan has already
+// stay as they are.
+//
+// Errors match fs.ErrNotExist for symbols that there are not, and
+// errors.ErrUnsupported where the kernel hides its addresses.
+func ResolveSymbols(env *probe.Env, p *Program, plan *probe.Plan) error {
+	if env == nil {
+		env = probe.NewEnv(nil)
+	}
+	var missing []string
+	for _, name := range p.KernelSymbols() {
+		if _, ok := plan.Symbols[name]; !ok {
+			missing = append(missing, name)
+		}
+	}
+	if len(missing) > 0 {
+		addrs, err := env.KernelAddresses(missing...)
+		if err != nil {
+			return fmt.Errorf("resolve symbols of %s: %w", p.Name, err)
+		}
+		for _, name := range missing {
+			addr, ok := addrs[name]
+			if !ok {
+				return fmt.Errorf("resolve symbols of %s: kernel symbol %s: %w (data is listed with CONFIG_KALLSYMS_ALL only)", p.Name, name, fs.ErrNotExist)
+			}
+			setSymbol(plan, name, addr)
+		}
+	}
+	return userSymbols(p, plan)
+}
+
+func setSymbol(plan *probe.Plan, name string, addr uint64) {
+	if plan.Symbols == nil {
+		plan.Symbols = map[string]uint64{}
+	}
+	plan.Symbols[name] = addr
+}
+
+// userSymbols resolves what OpUaddr names, for every site of its action.
+func userSymbols(p *Program, plan *probe.Plan) error {
+	for i, a := range p.Actions {
+		names := map[string]bool{}
+		visitActions([]Action{a}, func(*Stmt) {}, func(e *Expr) {
+			if e.Op == OpUaddr {
+				names[e.Str] = true
+			}
+		})
+		for name := range names {
+			for _, pp := range plan.Programs {
+				if pp.Group != i {
+					continue
+				}
+				if err := siteSymbols(plan, pp.Sites, name); err != nil {
+					return fmt.Errorf("resolve symbols of %s: %w", p.Name, err)
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// siteSymbols enters how far a symbol is from each site's instruction: both are
+// where the file's segments put them, moved by the same distance when the file
+// is mapped.
+func siteSymbols(plan *probe.Plan, sites []probe.Site, name string) error {
+	for _, s := range sites {
+		if s.Path == "" {
+			continue // no user probe: the checker says so
+		}
+		key := siteSymbol(s, name)
+		if _, ok := plan.Symbols[key]; ok {
+			continue
+		}
+		d, err := symbolDistance(s.Path, s.Offset, name)
+		if err != nil {
+			return fmt.Errorf("symbol %s of %s: %w", name, s.Path, err)
+		}
+		setSymbol(plan, key, d)
+	}
+	return nil
+}
+
+// symbolDistance is a symbol's address less that of the byte at a file offset.
+func symbolDistance(path string, offset uint64, name string) (uint64, error) {
+	f, err := elf.Open(path)
+	if err != nil {
+		return 0, err
+	}
+	defer f.Close()
+	for _, p := range f.Progs {
+		if p.Type != elf.PT_LOAD || offset < p.Off || offset-p.Off >= p.Filesz {
+			continue
+		}
+		addr, err := elfSymbol(f, name)
+		return addr - (p.Vaddr + offset - p.Off), err
+	}
+	return 0, fmt.Errorf("offset %#x is in no segment", offset)
+}
+
+func elfSymbol(f *elf.File, name string) (uint64, error) {
+	for _, list := range []func() ([]elf.Symbol, error){f.Symbols, f.DynamicSymbols} {
+		syms, err := list()
+		if err != nil && !errors.Is(err, elf.ErrNoSymbols) {
+			return 0, err
+		}
+		for _, s := range syms {
+			if s.Name == name && s.Section != elf.SHN_UNDEF {
+				return s.Value, nil
+			}
+		}
+	}
+	return 0, fs.ErrNotExist
+}
