@@ -1,0 +1,62 @@
+// Hardirqs shows the time that CPUs spend in the handlers of hardware interrupts,
+// by device.
+//
+//	# hardirqs 1 1
+//	Tracing hard irqs... Hit Ctrl-C to end.
+//
+//	HARDIRQ                    TOTAL_usecs
+//	virtio2-input.0                    174
+//	virtio1-req.0                      522
+//
+// See README.md.
+package main
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+
+	"github.com/borescope/borescope/probe"
+	"github.com/borescope/borescope/probe/action"
+	"github.com/borescope/borescope/probe/tool"
+)
+
+func main() { os.Exit(tool.Main("hardirqs", run)) }
+
+// device is the name of an interrupt's handler, as /proc/interrupts has it.
+type device [32]byte
+
+func run(ctx context.Context, args []string, stdout io.Writer) error {
+	t := tool.New("hardirqs", "Add up the time that CPUs spend in interrupt handlers, by device.",
+		"hardirqs -T 1 10", "every second, ten times, with the time of day",
+		"hardirqs -d", "how long they took each, as histograms, on Ctrl-C")
+	cpu := t.Int("c", "CPU", -1, "only on this CPU")
+	spent := tool.NewSpent[device](t, "hardirq", 256)
+	if err := errors.Join(t.Parse(args, stdout), spent.Check()); err != nil {
+		return err
+	}
+
+	// A CPU handles one hardware interrupt at a time.
+	starts := action.NewHash[uint32, uint64]("starts", 0)
+	p := spent.Program()
+	p.IncludeSelf = true // they are in the name of whatever thread they come upon
+	p.On(probe.RawTracepoint{Name: "irq_handler_entry"}, func(c *action.Ctx) {
+		if *cpu >= 0 {
+			c.ReturnUnless(c.CPU().Eq(*cpu))
+		}
+		starts.Set(c, c.CPU(), c.Nsecs())
+	})
+	// Its arguments are the number, struct irqaction and what the handler
+	// returned: of those that share an interrupt, each is asked whether it was its
+	// device (0: it was not).
+	p.On(probe.RawTracepoint{Name: "irq_handler_exit"}, func(c *action.Ctx) {
+		starts.Take(c, c.CPU(), func(t0 action.Int) {
+			c.ReturnUnless(c.Arg(2).Ne(0))
+			spent.Add(c, c.Nsecs().Sub(t0), c.Arg(1).Ptr().Member("name").Str(32))
+		})
+	})
+	return t.Run(ctx, stdout, "Tracing hard irqs", func(s *tool.Session) error {
+		return spent.Show(s, 26, func(d device) string { return action.Text(d[:]) })
+	}, p)
+}

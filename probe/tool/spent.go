@@ -1,0 +1,124 @@
+package tool
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/borescope/borescope/mapx"
+	"github.com/borescope/borescope/probe/action"
+)
+
+// Spent is time that is spent on things of a kind, as tools like softirqs show it:
+// in all by thing, as histograms (-d), or how often (-C), with -N in nanoseconds
+// and with -T under the time of day, every interval.
+type Spent[K comparable] struct {
+	tool                       *Tool
+	label                      string
+	clock, nanos, counts, dist *bool
+	totals                     *action.Number[K]
+	hists                      *action.Hist[K]
+}
+
+// NewSpent declares the flags. label is what the things are called: "softirq".
+// entries is how many there is room for.
+func NewSpent[K comparable](t *Tool, label string, entries int) *Spent[K] {
+	t.Interval(0)
+	return &Spent[K]{
+		tool: t, label: label,
+		clock:  t.Bool("T", "with the time of day"),
+		nanos:  t.Bool("N", "in nanoseconds instead of microseconds"),
+		counts: t.Bool("C", "how many there were instead of their time"),
+		dist:   t.Bool("d", "the distribution of the times, as histograms"),
+		totals: action.NewSum[K]("totals", entries),
+		hists:  action.NewHistBy[K]("times", entries*32),
+	}
+}
+
+// Check says, after Parse, whether the flags go together.
+func (sp *Spent[K]) Check() error {
+	if *sp.counts && (*sp.dist || *sp.nanos) {
+		return sp.tool.Usagef("-C counts, and has no times: not with -d and -N")
+	}
+	return nil
+}
+
+// Program returns a program that has the maps that Show reads.
+func (sp *Spent[K]) Program() *action.Program {
+	p := action.NewProgram(sp.tool.name)
+	p.Maps = []*action.Map{sp.totals.Map(), sp.hists.Map()}
+	return p
+}
+
+// Add notes, in a program, that something took so many nanoseconds. Of a key that
+// is a struct, pass the fields in order.
+func (sp *Spent[K]) Add(c *action.Ctx, nsecs action.Int, key ...any) {
+	unit, per := sp.unit()
+	switch {
+	case *sp.dist:
+		sp.hists.Observe(c, nsecs.Div(per), key...)
+	case unit == "count":
+		sp.totals.Observe(c, 1, key...)
+	default:
+		sp.totals.Observe(c, nsecs, key...)
+	}
+}
+
+func (sp *Spent[K]) unit() (name string, per int64) {
+	switch {
+	case *sp.counts:
+		return "count", 1
+	case *sp.nanos:
+		return "nsecs", 1
+	}
+	return "usecs", 1000
+}
+
+// Show prints the totals, the largest last, or the histograms: it is the body of
+// a run. name says what a key is called.
+func (sp *Spent[K]) Show(s *Session, width int, name func(K) string) error {
+	totals, err := Sums(s, sp.totals)
+	if err != nil {
+		return err
+	}
+	hists, err := Hists(s, sp.hists)
+	if err != nil {
+		return err
+	}
+	unit, per := sp.unit()
+	tab := s.Table(fmt.Sprintf("%s %%-%ds", strings.ToUpper(sp.label), width), "TOTAL_"+unit+" %11d")
+	return s.Every(func() error {
+		s.Printf("\n")
+		if *sp.clock {
+			s.Clock()
+		}
+		if *sp.dist {
+			rows, err := hists()
+			for _, r := range rows {
+				s.Hist(r.Value, unit, sp.label, name(r.Key))
+			}
+			return err
+		}
+		rows, err := totals()
+		tab.Header()
+		for _, r := range Ascending(rows) {
+			tab.Row(name(r.Key), r.Value/per)
+		}
+		return err
+	})
+}
+
+// Ascending are the entries of a map whose values are not 0, the largest last.
+func Ascending[K comparable](m map[K]int64) []mapx.Entry[K, int64] {
+	var out []mapx.Entry[K, int64]
+	for k, v := range m {
+		if v != 0 {
+			out = append(out, mapx.Entry[K, int64]{Key: k, Value: v})
+		}
+	}
+	slices.SortFunc(out, func(a, b mapx.Entry[K, int64]) int {
+		return cmp.Or(cmp.Compare(a.Value, b.Value), cmp.Compare(fmt.Sprint(a.Key), fmt.Sprint(b.Key)))
+	})
+	return out
+}
