@@ -18,6 +18,13 @@ type refusal struct {
 	grouped bool
 }
 
+// Explain says why the kernel refused an event that the caller opened itself,
+// with attributes a at a place: the error that OpenEvent would have returned.
+// err is the kernel's errno, or wraps it.
+func Explain(err error, e Event, at Place, a Attr) error {
+	return explain(refusal{err: err, event: e, place: at, attr: a}, readFacts(nil))
+}
+
 // explain turns the kernel's errno into an error that names the cause. The
 // conditions are those of perf_event_open (kernel/events/core.c) and of the PMU
 // drivers that it asks, in the order in which they are tried.
@@ -70,6 +77,10 @@ func explain(r refusal, f facts) error {
 func explainDenied(errno unix.Errno, r refusal, f facts) string {
 	const lift = "lift it with CAP_PERFMON (5.8) or root, or kernel.perf_event_paranoid="
 	if f.perfmon {
+		if errno == unix.EACCES && f.paranoid >= 3 {
+			return "kernel.perf_event_paranoid is " + strconv.Itoa(f.paranoid) +
+				", where Debian's kernels give events to CAP_SYS_ADMIN only: lower it to 2, or hold that"
+		}
 		if errno == unix.EPERM {
 			return "refused in spite of CAP_PERFMON: a seccomp filter (container), lockdown or a security module"
 		}

@@ -53,6 +53,7 @@ func TestExplain(t *testing.T) {
 		{"other-user", unix.EACCES, Cycles(), other, Attr{Flags: AttrExcludeKernel}, user, "CAP_SYS_PTRACE", true},
 		{"seccomp", unix.EPERM, Cycles(), self, Attr{}, with(func(f *facts) { f.perfmon = true }), "seccomp", true},
 		{"security-module", unix.EACCES, Cycles(), self, Attr{}, with(func(f *facts) { f.perfmon = true }), "security module", true},
+		{"debian", unix.EACCES, Cycles(), self, Attr{}, with(func(f *facts) { f.perfmon, f.paranoid = true, 3 }), "CAP_SYS_ADMIN", true},
 		{"rate", unix.EINVAL, Cycles(), self, freq, user, "perf_event_max_sample_rate = 100000", false},
 		{"no-place", unix.EINVAL, Cycles(), Place{-1, -1, nil}, Attr{}, user, "name the CPU", false},
 		{"breakpoint", unix.EINVAL, Breakpoint(1, 3, BPRead), self, Attr{}, user, "1, 2, 4 or 8 aligned bytes", false},

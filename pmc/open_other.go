@@ -12,6 +12,9 @@ func noPerf() error {
 // OpenEvent needs Linux.
 func OpenEvent(Event, Place, *OpenOptions) (*Handle, error) { return nil, noPerf() }
 
+// Explain needs Linux.
+func Explain(error, Event, Place, Attr) error { return noPerf() }
+
 // FD needs Linux.
 func (h *Handle) FD() int { return -1 }
 

@@ -23,6 +23,9 @@ type event struct {
 	path     string // goes into config1: kprobe_func, uprobe_path
 	pid, cpu int
 	flags    uint
+	// what and dir are the event and the cgroup, for explaining a refusal.
+	what pmc.Event
+	dir  *os.File
 	// lower is set where a lower precision will do if the one asked for is
 	// refused (the modifier P).
 	lower   bool
@@ -225,21 +228,23 @@ func (a *attacher) sampling(g *Program, prog *ebpf.Program, s *Site) error {
 			return err
 		}
 		defer dir.Close()
-		ev.pid, ev.flags = int(dir.Fd()), kernel.PerfPIDCgroup
+		ev.pid, ev.flags, ev.dir = int(dir.Fd()), kernel.PerfPIDCgroup, dir
 	}
 	return a.perfEvent(g, prog, s, ev)
 }
 
 // samplingEvent encodes what a sampling site counts.
 func (a *attacher) samplingEvent(s *Site) (*event, error) {
-	ev := &event{pid: -1, cpu: s.CPU, feature: feature.Perf}
+	ev := &event{pid: -1, cpu: s.CPU}
 	switch t := s.Target.(type) {
 	case Perf:
-		ev.attr = t.Event.Attr()
-		ev.path = t.Event.Path
+		ev.what = t.Event
+		if t.Every != 0 {
+			ev.what = pmc.CPUClock()
+		}
+		ev.attr, ev.path = ev.what.Attr(), ev.what.Path
 		switch {
 		case t.Every != 0:
-			ev.attr = pmc.CPUClock().Attr()
 			ev.attr.Sample = uint64(t.Every)
 		case t.Freq != 0:
 			ev.attr.Sample, ev.attr.Flags = t.Freq, ev.attr.Flags|pmc.AttrFreq
@@ -250,9 +255,6 @@ func (a *attacher) samplingEvent(s *Site) (*event, error) {
 			ev.lower = true
 			ev.attr.Flags = ev.attr.Flags.WithPrecise(3)
 		}
-		if t.Event.Hardware() {
-			ev.feature = feature.HardwarePMU
-		}
 	case Watchpoint:
 		access, err := watchMode(t)
 		if err != nil {
@@ -262,10 +264,10 @@ func (a *attacher) samplingEvent(s *Site) (*event, error) {
 		if access == pmc.BPExec {
 			length = 8 // sizeof(long), arch_build_bp_info of x86
 		}
-		ev.attr = pmc.Breakpoint(s.Address, length, access).Attr()
+		ev.what = pmc.Breakpoint(s.Address, length, access)
+		ev.attr = ev.what.Attr()
 		ev.attr.Flags &^= pmc.AttrExcludeGuest
 		ev.attr.Sample = 1
-		ev.feature = feature.Watchpoint
 	default:
 		return nil, fmt.Errorf("no perf event for %s", s.Target)
 	}

@@ -9,13 +9,16 @@ import (
 
 	"github.com/borescope/borescope/internal/feature"
 	"github.com/borescope/borescope/internal/kernel"
+	"github.com/borescope/borescope/pmc"
 )
 
 // explainOpen says why perf_event_open refused a site.
 func (a *attacher) explainOpen(s *Site, ev *event, err error) error {
+	switch s.Target.(type) {
+	case Perf, Watchpoint:
+		return explainPerf(ev, err)
+	}
 	switch {
-	case errors.Is(err, syscall.ENODEV) && s.CPU >= 0:
-		return fmt.Errorf("CPU %d is offline: %w", s.CPU, err)
 	case errors.Is(err, syscall.ESRCH):
 		return fmt.Errorf("no process %d: %w", ev.pid, err)
 	case errors.Is(err, syscall.EMFILE):
@@ -29,8 +32,6 @@ func (a *attacher) explainOpen(s *Site, ev *event, err error) error {
 		return a.explainKprobe(s, err)
 	case Uprobe, Uretprobe, USDT:
 		return a.explainUprobe(s, err)
-	case Perf, Watchpoint:
-		return a.explainPerf(s, ev, err)
 	}
 	return feature.Explain(ev.feature, err)
 }
@@ -90,27 +91,13 @@ func (a *attacher) explainUprobe(s *Site, err error) error {
 	return err
 }
 
-// explainPerf: what perf_event_open means for sampling.
-func (a *attacher) explainPerf(s *Site, ev *event, err error) error {
-	if t, ok := s.Target.(Perf); ok && t.Freq != 0 && errors.Is(err, syscall.EINVAL) {
-		if limit := readNumber("/proc/sys/kernel/perf_event_max_sample_rate"); limit > 0 && t.Freq > limit {
-			return fmt.Errorf("%d Hz is above kernel.perf_event_max_sample_rate, which is %d: %w", t.Freq, limit, err)
-		}
+// explainPerf: what perf_event_open means for sampling, which package pmc knows.
+func explainPerf(ev *event, err error) error {
+	at := pmc.Place{PID: ev.pid, CPU: ev.cpu}
+	if ev.dir != nil {
+		at.PID, at.Cgroup = 0, ev.dir
 	}
-	if why := feature.Explain(ev.feature, err); why != err {
-		return why
-	}
-	switch {
-	case errors.Is(err, syscall.ENOENT):
-		return fmt.Errorf("this CPU does not count that event: %w", err)
-	case errors.Is(err, syscall.EOPNOTSUPP):
-		return fmt.Errorf("the event cannot sample, or not with that precision: %w", err)
-	case errors.Is(err, syscall.ENOSPC):
-		return fmt.Errorf("no debug register is free: a CPU has four or so for all watchpoints: %w", err)
-	case errors.Is(err, syscall.EBUSY):
-		return fmt.Errorf("another user holds the counter: %w", err)
-	}
-	return err
+	return pmc.Explain(err, ev.what, at, ev.attr)
 }
 
 func readNumber(name string) uint64 {

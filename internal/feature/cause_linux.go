@@ -122,6 +122,11 @@ func denied(f Feature, err error) error {
 	if missing := MissingCaps(CapBPF, CapPerfmon); len(missing) > 0 {
 		return &UnknownError{name, "needs " + joinCaps(missing) + sysctlHint(err), err}
 	}
+	if level, ok := sysctl("kernel/perf_event_paranoid"); ok {
+		if hint := paranoidHint(level, HasCap(CapSysAdmin), err); hint != "" {
+			return &UnknownError{name, hint, err}
+		}
+	}
 	if status, rerr := os.ReadFile("/proc/thread-self/status"); rerr == nil {
 		if m := statusField(status, "Seccomp:"); m != "" && m != "0" {
 			return &UnknownError{name, "a seccomp filter is active in this process", err}
@@ -145,6 +150,16 @@ func memlockCounts() bool {
 	var l unix.Rlimit
 	return versionLess(Release(), "5.11") &&
 		unix.Getrlimit(unix.RLIMIT_MEMLOCK, &l) == nil && l.Cur != unix.RLIM_INFINITY
+}
+
+// paranoidHint is for Debian's and Ubuntu's kernels, which have a level above
+// the others' highest: there perf_event_open is for CAP_SYS_ADMIN only, whatever
+// else is held. It is empty where that is not the cause.
+func paranoidHint(level int, admin bool, err error) string {
+	if level < 3 || admin || !errors.Is(err, unix.EACCES) {
+		return ""
+	}
+	return fmt.Sprintf("kernel.perf_event_paranoid is %d, where this kernel gives perf events to CAP_SYS_ADMIN only: lower it to 2, or hold that", level)
 }
 
 func joinCaps(cs []Cap) string {

@@ -168,3 +168,23 @@ func FuzzFindBTF(f *testing.F) {
 		}
 	})
 }
+
+// TestParanoidHint: level 3 is a cause of its own, whatever else is held.
+func TestParanoidHint(t *testing.T) {
+	for _, c := range []struct {
+		level int
+		admin bool
+		err   error
+		want  bool
+	}{
+		{3, false, unix.EACCES, true},
+		{4, false, unix.EACCES, true},
+		{3, true, unix.EACCES, false},
+		{3, false, unix.EPERM, false},
+		{2, false, unix.EACCES, false},
+	} {
+		if got := paranoidHint(c.level, c.admin, c.err); (got != "") != c.want || c.want && !strings.Contains(got, "kernel.perf_event_paranoid is ") {
+			t.Errorf("%+v: %q", c, got)
+		}
+	}
+}
