@@ -46,7 +46,7 @@ func Print[K, V any](w io.Writer, name string, s Snapshot[K, V], opts *PrintOpti
 	for _, e := range p.order(s) {
 		label := name
 		if !p.scalar {
-			label += "[" + p.key(e.Key) + "]"
+			label += "[" + p.key(e.Key, textStyle) + "]"
 		}
 		if d, ok := any(e.Value).(hist.Distribution); ok {
 			if err := hist.Print(&b, label, d, &hist.TextOptions{Div: uint64(p.div)}); err != nil {
@@ -81,8 +81,7 @@ func PrintJSON[K, V any](w io.Writer, name string, s Snapshot[K, V], opts *Print
 			b = append(b, ", "...)
 		}
 		if !p.scalar {
-			key := bytes.ReplaceAll([]byte(p.key(e.Key)), []byte(" "), nil)
-			b = append(append(b, quote(string(key))...), ": "...)
+			b = append(append(b, quote(p.key(e.Key, keyStyle))...), ": "...)
 		}
 		if d, ok := any(e.Value).(hist.Distribution); ok {
 			b = hist.AppendJSON(b, d, uint64(p.div))
@@ -133,12 +132,12 @@ func newPrinter[K, V any](opts *PrintOptions[K]) *printer[K, V] {
 	return p
 }
 
-func (p *printer[K, V]) key(k K) string {
+func (p *printer[K, V]) key(k K, s style) string {
 	if p.Key != nil {
 		return p.Key(k)
 	}
 	// A tuple's parentheses are left out here.
-	text := appendText(nil, reflect.ValueOf(&k).Elem(), textStyle)
+	text := appendText(nil, reflect.ValueOf(&k).Elem(), s)
 	if len(text) >= 2 && text[0] == '(' && text[len(text)-1] == ')' {
 		text = text[1 : len(text)-1]
 	}
@@ -252,11 +251,12 @@ type named []struct {
 	value any
 }
 
-type style bool
+type style int
 
 const (
-	textStyle style = false
-	jsonStyle style = true
+	textStyle style = iota
+	jsonStyle
+	keyStyle // text of a key in JSON: no blanks between the parts of a tuple
 )
 
 // appendText appends one value as bpftrace does.
@@ -302,8 +302,11 @@ func appendText(b []byte, v reflect.Value, s style) []byte {
 
 func appendTuple(b []byte, v reflect.Value, s style) []byte {
 	open, sep, end := "(", ", ", ")"
-	if s == jsonStyle {
+	switch s {
+	case jsonStyle:
 		open, sep, end = "[", ",", "]"
+	case keyStyle:
+		sep = ","
 	}
 	b = append(b, open...)
 	first := true
@@ -321,7 +324,7 @@ func appendTuple(b []byte, v reflect.Value, s style) []byte {
 }
 
 func appendRecord(b []byte, r named, s style) []byte {
-	if s == textStyle {
+	if s != jsonStyle {
 		b = append(b, "{ "...)
 	} else {
 		b = append(b, '{')
@@ -330,14 +333,14 @@ func appendRecord(b []byte, r named, s style) []byte {
 		if i > 0 {
 			b = append(b, ", "...)
 		}
-		if s == textStyle {
+		if s != jsonStyle {
 			b = append(append(b, '.'), f.name+" = "...)
 		} else {
 			b = append(append(b, quote(f.name)...), ": "...)
 		}
 		b = appendText(b, reflect.ValueOf(f.value), s)
 	}
-	if s == textStyle {
+	if s != jsonStyle {
 		b = append(b, ' ')
 	}
 	return append(b, '}')

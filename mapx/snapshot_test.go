@@ -125,6 +125,12 @@ func TestPrint(t *testing.T) {
 			"@t[1, x]: 4\n", `{"type": "map", "data": {"@t": {"1,x": 4}}}` + "\n",
 			printOf("@t", snap[tuple, uint64](tuple{A: 1, B: str8("x")}, uint64(4)), nil),
 		},
+		// The blank of a string stays, which ours once took out with those of the
+		// tuple.
+		{
+			"@t[1, tmux: ab]: 4\n", `{"type": "map", "data": {"@t": {"1,tmux: ab": 4}}}` + "\n",
+			printOf("@t", snap[tuple, uint64](tuple{A: 1, B: str8("tmux: ab")}, uint64(4)), nil),
+		},
 		{
 			"@t: (1, x)\n", `{"type": "map", "data": {"@t": [1,"x"]}}` + "\n",
 			printOf("@t", snap[none, tuple](none{}, tuple{A: 1, B: str8("x")}), nil),

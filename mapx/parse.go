@@ -1,0 +1,326 @@
+package mapx
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"reflect"
+	"strconv"
+	"strings"
+
+	"github.com/borescope/borescope/hist"
+)
+
+// ParseOptions are the options of Parse and ParseJSON; the zero value is for all
+// but linear histograms.
+type ParseOptions[V any] struct {
+	// New makes the histogram that an entry's rows are added to. Without it a
+	// *hist.Log2 gets the smallest k that its buckets fit; a *hist.Linear needs
+	// it, because its rows don't tell its range.
+	New func() (V, error)
+}
+
+// Parse reads what Print and bpftrace print of a map of that name, and leaves
+// lines of other maps out. It is the inverse of Print, so that printing gives
+// the same text again: entries come in the printed order, an Average is its mean
+// counted once, and what Print divided stays so. K and V are as for Print, but
+// without text of their own (String methods, PrintOptions.Key).
+//
+// bpftrace's text has no quotes. A string that contains what separates keys
+// (", ", "]: ") or lines may be an error, or another string. opts may be nil.
+func Parse[K, V any](r io.Reader, name string, opts *ParseOptions[V]) (Snapshot[K, V], error) {
+	p := valueParser[K, V]{}
+	if opts != nil {
+		p.opts = *opts
+	}
+	var s Snapshot[K, V]
+	lines := bufio.NewScanner(r)
+	lines.Buffer(nil, maxRecord)
+	n := 0
+	for lines.Scan() {
+		n++
+		rest, ok := strings.CutPrefix(lines.Text(), name)
+		if !ok || rest == "" || rest[0] != '[' && rest[0] != ':' {
+			continue
+		}
+		key, value, err := splitEntry(rest, p.text())
+		at := n
+		if err == nil && p.isHist() {
+			if value != "" {
+				err = errors.New("not a histogram")
+			}
+			var rows strings.Builder
+			for err == nil && lines.Scan() && lines.Text() != "" {
+				n++
+				rows.WriteString(lines.Text() + "\n")
+			}
+			n++
+			value = rows.String()
+		}
+		var e Entry[K, V]
+		if err == nil {
+			err = p.entry(&e, key, value)
+		}
+		if err != nil {
+			return Snapshot[K, V]{}, fmt.Errorf("%s:%d: %w", name, at, err)
+		}
+		s.Entries = append(s.Entries, e)
+	}
+	return s, lines.Err()
+}
+
+// splitEntry takes "[key]: value" or ": value" apart; text says that the value
+// may be a string. The blank is missing, or alone, in front of a histogram.
+func splitEntry(rest string, text bool) (key, value string, err error) {
+	end := 0
+	if rest[0] == '[' {
+		if end = strings.Index(rest, "]: "); !text || end < 0 {
+			end = max(strings.LastIndex(rest, "]: "), 0)
+		}
+		if end == 0 && strings.HasSuffix(rest, "]:") {
+			end = len(rest) - 2
+		}
+		if end == 0 {
+			return "", "", errors.New("a key without an end")
+		}
+		key = rest[1:end]
+		end++
+	}
+	value = rest[end+1:]
+	if strings.TrimSpace(value) == "" {
+		return key, "", nil
+	}
+	return key, strings.TrimPrefix(value, " "), nil
+}
+
+// valueParser reads the text of one key and value.
+type valueParser[K, V any] struct{ opts ParseOptions[V] }
+
+func (p *valueParser[K, V]) isHist() bool {
+	return reflect.TypeFor[V]().Implements(reflect.TypeFor[hist.Distribution]())
+}
+
+// text reports whether a value prints as a string.
+func (p *valueParser[K, V]) text() bool { return isText(reflect.TypeFor[V]()) }
+
+// isText tells the types that print as strings.
+func isText(t reflect.Type) bool {
+	switch t.Kind() {
+	case reflect.String:
+		return true
+	case reflect.Array, reflect.Slice:
+		return t.Elem().Kind() == reflect.Uint8 || t.Elem().Kind() == reflect.Int8
+	}
+	return false
+}
+
+func (p *valueParser[K, V]) entry(e *Entry[K, V], key, value string) error {
+	k := reflect.ValueOf(&e.Key).Elem()
+	if k.Kind() == reflect.Struct {
+		key = "(" + key + ")"
+	}
+	if err := parseValue(k, key, ", "); err != nil {
+		return fmt.Errorf("key: %w", err)
+	}
+	v := reflect.ValueOf(&e.Value).Elem()
+	var err error
+	switch to := any(&e.Value).(type) {
+	case *Average:
+		*to, err = parseMean(value)
+	case *Totals:
+		_, err = fmt.Sscanf(value+"\n", "{ .count = %d, .average = %d, .total = %d }\n", &to.Count, new(int64), &to.Total)
+	case *Extreme:
+		to.Set = 1
+		to.Value, err = strconv.ParseInt(value, 10, 64)
+	default:
+		if p.isHist() {
+			var buckets []hist.Bucket
+			if buckets, err = hist.ParseText(value); err == nil {
+				e.Value, err = p.histogram(buckets)
+			}
+			break
+		}
+		err = parseValue(v, value, ", ")
+	}
+	return err
+}
+
+func parseMean(text string) (a Average, err error) {
+	a.Total, err = strconv.ParseInt(text, 10, 64)
+	a.Count = 1
+	return a, err
+}
+
+// histogram makes a V of buckets.
+func (p *valueParser[K, V]) histogram(buckets []hist.Bucket) (v V, err error) {
+	if p.opts.New == nil {
+		to, ok := any(&v).(**hist.Log2)
+		if !ok {
+			return v, fmt.Errorf("a %T needs ParseOptions.New", v)
+		}
+		*to, err = hist.Log2Of(buckets)
+		return v, err
+	}
+	if v, err = p.opts.New(); err != nil {
+		return v, err
+	}
+	to, ok := any(v).(interface{ AddBuckets([]hist.Bucket) error })
+	if !ok {
+		return v, fmt.Errorf("a %T takes no buckets", v)
+	}
+	return v, to.AddBuckets(buckets)
+}
+
+// parseValue reads what appendText wrote; sep is between the fields of a tuple.
+func parseValue(v reflect.Value, text, sep string) error {
+	t := v.Type()
+	switch {
+	case isText(t):
+		return setText(v, text)
+	case v.Kind() == reflect.Array || v.Kind() == reflect.Slice:
+		inner, ok := between(text, "[", "]")
+		if !ok {
+			return fmt.Errorf("%q is not an array", text)
+		}
+		if v.Kind() == reflect.Slice {
+			n := len(splitParts(inner, ","))
+			v.Set(reflect.MakeSlice(t, n, n))
+		}
+		return parseParts(elements(v), inner, ",")
+	case v.Kind() == reflect.Struct:
+		inner, ok := between(text, "(", ")")
+		if !ok {
+			return fmt.Errorf("%q is not a tuple", text)
+		}
+		return parseParts(fieldsOf(v), inner, sep)
+	}
+	if !v.CanSet() {
+		return fmt.Errorf("%v: a field that is not exported", t)
+	}
+	return setScalar(v, text)
+}
+
+func setScalar(v reflect.Value, text string) (err error) {
+	bits := v.Type().Bits
+	switch {
+	case v.CanInt():
+		var n int64
+		n, err = strconv.ParseInt(text, 10, bits())
+		v.SetInt(n)
+	case v.CanUint():
+		var n uint64
+		n, err = strconv.ParseUint(text, 10, bits())
+		v.SetUint(n)
+	case v.CanFloat():
+		var f float64
+		f, err = strconv.ParseFloat(text, bits())
+		v.SetFloat(f)
+	case v.Kind() == reflect.Bool:
+		var b bool
+		b, err = strconv.ParseBool(text)
+		v.SetBool(b)
+	default:
+		err = fmt.Errorf("%v can't be read from text", v.Type())
+	}
+	return err
+}
+
+func setText(v reflect.Value, text string) error {
+	switch {
+	case !v.CanSet():
+		return fmt.Errorf("%v: a field that is not exported", v.Type())
+	case v.Kind() == reflect.String:
+		v.SetString(text)
+		return nil
+	case v.Kind() == reflect.Slice:
+		v.Set(reflect.MakeSlice(v.Type(), len(text), len(text)))
+	case len(text) > v.Len():
+		return fmt.Errorf("%q does not fit %d bytes", text, v.Len())
+	}
+	if strings.IndexByte(text, 0) >= 0 {
+		return fmt.Errorf("%q has a zero byte", text)
+	}
+	for i := range len(text) {
+		if e := v.Index(i); e.CanInt() {
+			e.SetInt(int64(int8(text[i])))
+		} else {
+			e.SetUint(uint64(text[i]))
+		}
+	}
+	return nil
+}
+
+func between(text, open, end string) (string, bool) {
+	text, ok1 := strings.CutPrefix(text, open)
+	text, ok2 := strings.CutSuffix(text, end)
+	return text, ok1 && ok2
+}
+
+func elements(v reflect.Value) (out []reflect.Value) {
+	for i := range v.Len() {
+		out = append(out, v.Index(i))
+	}
+	return out
+}
+
+// fieldsOf are the fields that are printed: not the padding.
+func fieldsOf(v reflect.Value) (out []reflect.Value) {
+	for i := range v.NumField() {
+		if v.Type().Field(i).Name != "_" {
+			out = append(out, v.Field(i))
+		}
+	}
+	return out
+}
+
+// parseParts reads a list. Separators inside of brackets and parentheses don't
+// count; where there are too many, and one field is a string, it has them.
+func parseParts(to []reflect.Value, text, sep string) error {
+	parts := splitParts(text, sep)
+	if extra := len(parts) - len(to); extra > 0 {
+		at := -1
+		for i, v := range to {
+			switch {
+			case isText(v.Type()) && at < 0:
+				at = i
+			case isText(v.Type()):
+				return fmt.Errorf("%q has more than %d parts, and several are strings", text, len(to))
+			}
+		}
+		if at >= 0 {
+			whole := strings.Join(parts[at:at+extra+1], sep)
+			parts = append(append(append([]string{}, parts[:at]...), whole), parts[at+extra+1:]...)
+		}
+	}
+	if len(parts) != len(to) {
+		return fmt.Errorf("%q has %d parts, not %d", text, len(parts), len(to))
+	}
+	for i, v := range to {
+		if err := parseValue(v, parts[i], sep); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func splitParts(text, sep string) []string {
+	var parts []string
+	depth, from := 0, 0
+	for i := 0; i < len(text); i++ {
+		switch c := text[i]; {
+		case c == '(' || c == '[':
+			depth++
+		case c == ')' || c == ']':
+			depth--
+		case depth == 0 && strings.HasPrefix(text[i:], sep):
+			parts = append(parts, text[from:i])
+			from = i + len(sep)
+			i = from - 1
+		}
+	}
+	if from > 0 || text != "" {
+		parts = append(parts, text[from:])
+	}
+	return parts
+}
