@@ -335,8 +335,8 @@ func (t *BPFTables) file(c *CFITable) (*bpfFile, error) {
 // projectRows leaves out what the program does not restore: rows that differ
 // in other registers only become one.
 func projectRows(c *CFITable, rules []uint16) (pcs []uint32, index []uint16) {
-	for i, pc := range c.pcs {
-		r := rules[c.index[i]]
+	for pc, rule := range c.rows.all() {
+		r := rules[rule]
 		if n := len(index); n > 0 && index[n-1] == r {
 			continue
 		}

@@ -7,19 +7,18 @@ import (
 	"io"
 	"runtime/debug"
 	"slices"
-	"sort"
+	"unsafe"
 
 	"github.com/borescope/borescope/internal/elffile"
 )
 
 // CFITable is one file's call frame information (.eh_frame, .debug_frame),
-// compiled to rows of six bytes: where a rule begins, and which of the file's
+// compiled to rows of four bytes: where a rule begins, and which of the file's
 // few hundred distinct rules it is. It is immutable and safe for concurrent use.
 type CFITable struct {
 	machine elf.Machine
 	base    uint64
-	pcs     []uint32 // first address of each row, counted from base, ascending
-	index   []uint16 // rule of each row
+	rows    cfiRows
 	rules   []cfiRule
 	exprs   [][]byte
 	stats   CFIStats
@@ -92,20 +91,11 @@ func (t *CFITable) lookup(vaddr uint64) *cfiRule {
 	if off > uint64(^uint32(0)) {
 		return &t.rules[0]
 	}
-	pcs, want := t.pcs, uint32(off)
-	lo, n := 0, len(pcs) // the row is before lo+n, and if any is, not before lo-1
-	for n > 0 {
-		if half := n / 2; pcs[lo+half] <= want {
-			lo += half + 1
-			n -= half + 1
-		} else {
-			n = half
-		}
-	}
-	if lo == 0 {
+	i := t.rows.find(uint32(off))
+	if i < 0 {
 		return &t.rules[0]
 	}
-	return &t.rules[t.index[lo-1]]
+	return &t.rules[t.rows.index[i]]
 }
 
 func compileCFI(f *elffile.File) (t *CFITable, err error) {
@@ -255,69 +245,28 @@ func (b *cfiBuilder) expr(e []byte) int32 {
 	return id
 }
 
-// table puts the FDEs' rows in order, with rows for the gaps between.
+// table packs the FDEs' rows.
 func (b *cfiBuilder) table() *CFITable {
-	byStart := func(i, j int) bool { return b.segs[i].start < b.segs[j].start }
-	if !sort.SliceIsSorted(b.segs, byStart) {
-		sort.SliceStable(b.segs, byStart) // of equal ones, .eh_frame's stays first
-	}
-	t := &CFITable{machine: b.machine, base: b.base, rules: b.rules, exprs: b.exprs, stats: b.stats, how: HowCFI}
-	t.pcs = make([]uint32, 0, len(b.pcs)+len(b.pcs)/8)
-	t.index = make([]uint16, 0, cap(t.pcs))
-	end := uint32(0)
-	for i, s := range b.segs {
-		if i > 0 && s.end <= end {
-			continue // described twice
-		}
-		if i > 0 && s.start > end && s.start-end >= minGap {
-			t.row(end, 0)
-		}
-		for j := s.first; j < s.first+s.n; j++ {
-			next := s.end
-			if j+1 < s.first+s.n {
-				next = b.pcs[j+1]
-			}
-			if i == 0 || next > end {
-				t.row(max(b.pcs[j], end), b.index[j])
-			}
-		}
-		end = s.end
-	}
-	if len(b.segs) > 0 {
-		t.row(end, 0)
-	}
-	t.pcs, t.index = slices.Clip(slices.Clone(t.pcs)), slices.Clip(slices.Clone(t.index))
+	b.sortSegs()
+	t := &CFITable{machine: b.machine, base: b.base, rules: slices.Clip(b.rules), exprs: b.exprs, stats: b.stats, how: HowCFI}
+	t.rows = packRows(b.merged)
 	t.count()
 	return t
 }
 
-// row appends a row unless it repeats the one before.
-func (t *CFITable) row(pc uint32, rule uint16) {
-	n := len(t.pcs)
-	if n > 0 && t.index[n-1] == rule {
-		return
-	}
-	if n > 0 && t.pcs[n-1] == pc { // a row without an address
-		t.index[n-1] = rule
-		return
-	}
-	t.pcs = append(t.pcs, pc)
-	t.index = append(t.index, rule)
-}
-
 func (t *CFITable) count() {
 	s := &t.stats
-	s.Rows, s.Rules = len(t.pcs), len(t.rules)
-	s.Size = 6 * len(t.pcs)
+	s.Rows, s.Rules = len(t.rows.offs), len(t.rules)
+	s.Size = t.rows.bytes()
 	compact := make([]bool, len(t.rules))
 	for i := range t.rules {
 		compact[i] = t.rules[i].compact()
-		s.Size += 40 + 8*len(t.rules[i].saved)
+		s.Size += int(unsafe.Sizeof(cfiRule{})) + len(t.rules[i].saved)*int(unsafe.Sizeof(savedReg{}))
 	}
 	for _, e := range t.exprs {
 		s.Size += 24 + len(e)
 	}
-	for _, r := range t.index {
+	for _, r := range t.rows.index {
 		switch {
 		case r == 0:
 			s.Gaps++

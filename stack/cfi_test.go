@@ -281,8 +281,10 @@ func BenchmarkCFILookup(b *testing.B) {
 		b.Skip(err)
 	}
 	addr := uint64(0)
+	pcs, _ := t.rows.unpack()
+	last := pcs[len(pcs)-1]
 	for b.Loop() {
 		t.lookup(t.base + addr)
-		addr = (addr + 7919) % uint64(t.pcs[len(t.pcs)-1])
+		addr = (addr + 7919) % uint64(last)
 	}
 }

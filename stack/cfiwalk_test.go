@@ -331,9 +331,10 @@ func FuzzCFI(f *testing.F) {
 		if table.stats.Rows > len(section)+2*table.stats.FDEs+2 {
 			t.Fatalf("%d rows from %d bytes", table.stats.Rows, len(section))
 		}
-		for i := 1; i < len(table.pcs); i++ {
-			if table.pcs[i] <= table.pcs[i-1] || table.index[i] == table.index[i-1] {
-				t.Fatalf("row %d: %#x rule %d after %#x rule %d", i, table.pcs[i], table.index[i], table.pcs[i-1], table.index[i-1])
+		pcs, index := table.rows.unpack()
+		for i := 1; i < len(pcs); i++ {
+			if pcs[i] <= pcs[i-1] || index[i] == index[i-1] {
+				t.Fatalf("row %d: %#x rule %d after %#x rule %d", i, pcs[i], index[i], pcs[i-1], index[i-1])
 			}
 		}
 		w := CFIWalker{Modules: NewModules(Module{Start: 0, End: 1 << 32, CFI: table})}

@@ -127,7 +127,8 @@ int main(int argc, char **argv) { return f(argc) + h(argc, 2, 3, 4, 5, 6, 7, 8);
 		t.Fatal(err)
 	}
 	compared := 0
-	for off := range c.pcs[len(c.pcs)-1] {
+	pcs, _ := c.rows.unpack()
+	for off := range pcs[len(pcs)-1] {
 		addr := c.base + uint64(off)
 		a, b := s.lookup(addr), c.lookup(addr)
 		if a.cfa.kind == cfaNone || b.cfa.kind == cfaPLT { // PLTs are described by mask there
@@ -153,9 +154,10 @@ func FuzzSFrame(f *testing.F) {
 		if err != nil {
 			return
 		}
-		for i := 1; i < len(table.pcs); i++ {
-			if table.pcs[i] <= table.pcs[i-1] {
-				t.Fatalf("rows out of order: %#x after %#x", table.pcs[i], table.pcs[i-1])
+		pcs, _ := table.rows.unpack()
+		for i := 1; i < len(pcs); i++ {
+			if pcs[i] <= pcs[i-1] {
+				t.Fatalf("rows out of order: %#x after %#x", pcs[i], pcs[i-1])
 			}
 		}
 	})
