@@ -88,3 +88,31 @@ func BenchmarkELFResolve(b *testing.B) {
 		i++
 	}
 }
+
+// BenchmarkSourceCold opens a file with DWARF and names 10,000 addresses in its
+// functions, with lines and inlined calls.
+func BenchmarkSourceCold(b *testing.B) {
+	path := os.Getenv("SYMBOL_BENCH_DWARF") // a debug file, of libc for example
+	if path == "" {
+		b.Skip("SYMBOL_BENCH_DWARF names no file")
+	}
+	e, err := OpenELF(path, nil)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer e.Close()
+	pcs := randomAddrs(e, 10000)
+	b.ReportAllocs()
+	for b.Loop() {
+		e, err := OpenELF(path, &ELFOptions{Source: true, DebugDirs: []string{}})
+		if err != nil {
+			b.Fatal(err)
+		}
+		var dst []Frame
+		for i := range pcs {
+			dst = e.Resolve(dst[:0], pcs[i:i+1])
+		}
+		b.ReportMetric(float64(e.Bytes()), "retained-B")
+		e.Close()
+	}
+}

@@ -1,13 +1,20 @@
 package dwarf
 
-// abbrev describes entries of one shape.
+import (
+	"math"
+	"slices"
+)
+
+// abbrev describes entries of one shape. It holds no pointers, as a kernel has
+// millions of them.
 type abbrev struct {
 	tag      uint32
+	first    uint32 // its attributes in the table's
+	n        uint16
 	children bool
-	attrs    []attrSpec
 	// fixed is the size of the entry if it does not depend on its contents, -1
 	// if it does.
-	fixed int
+	fixed int32
 }
 
 type attrSpec struct {
@@ -22,6 +29,7 @@ type attrSpec struct {
 type abbrevTable struct {
 	dense  []abbrev
 	sparse map[uint64]*abbrev
+	attrs  []attrSpec
 }
 
 func (t *abbrevTable) get(code uint64) *abbrev {
@@ -31,18 +39,27 @@ func (t *abbrevTable) get(code uint64) *abbrev {
 	return t.sparse[code]
 }
 
+// attrsOf returns the attributes of an entry of that shape, which abbrevs gave.
+func (u *unit) attrsOf(a *abbrev) []attrSpec {
+	return u.abbrev.attrs[a.first : a.first+uint32(a.n)]
+}
+
 // maxAbbrevs bounds a table: a byte each is the least that one takes.
 const maxAbbrevs = 1 << 20
 
-// abbrevs returns the table at an offset of .debug_abbrev, parsed for a unit's
-// sizes of addresses and offsets.
-func (d *Data) abbrevs(off uint64, u *unit) *abbrevTable {
-	key := abbrevKey{off, u.addrSize, u.offSize, u.version == 2}
-	if t, ok := d.abbrevTables[key]; ok {
-		return t
+// abbrevs returns the unit's table, parsed when it is first asked for: for the
+// sizes of addresses and offsets that the unit has.
+func (u *unit) abbrevs() *abbrevTable {
+	if u.abbrev != nil {
+		return u.abbrev
 	}
-	t := d.parseAbbrevs(off, u)
-	d.abbrevTables[key] = t
+	key := abbrevKey{u.abbrevOff, u.addrSize, u.offSize, u.version == 2}
+	t, ok := u.d.abbrevTables[key]
+	if !ok {
+		t = u.d.parseAbbrevs(u)
+		u.d.abbrevTables[key] = t
+	}
+	u.abbrev = t
 	return t
 }
 
@@ -53,48 +70,18 @@ type abbrevKey struct {
 	refAddrIsAddress bool // DWARF 2
 }
 
-func (d *Data) parseAbbrevs(off uint64, u *unit) *abbrevTable {
+func (d *Data) parseAbbrevs(u *unit) *abbrevTable {
 	t := &abbrevTable{}
-	if off >= uint64(len(d.abbrev)) {
-		return t
-	}
-	c := cursor{b: d.abbrev, off: int(off), be: d.be}
+	c := cursor{b: d.abbrev, off: int(min(u.abbrevOff, uint64(len(d.abbrev)))), be: d.be}
+	list := d.abbrevBuf[:0]
+	d.attrBuf = d.attrBuf[:0]
 	for n := 0; n < maxAbbrevs; n++ {
-		// Tables that follow each other take each byte once; units of a malformed
-		// file that all begin elsewhere in one table must not multiply it.
-		if d.abbrevUsed > len(d.abbrev) {
-			return t
+		code, a, ok := d.parseAbbrev(u, &c)
+		if !ok {
+			break
 		}
-		code := c.uleb()
-		if code == 0 || c.bad {
-			return t
-		}
-		a := abbrev{tag: uint32(c.uleb()), children: c.u8() != 0}
-		// One array holds the attributes of many entries; where it has to grow,
-		// the earlier ones keep theirs.
-		if cap(d.attrs)-len(d.attrs) < 16 {
-			d.attrs = make([]attrSpec, 0, 1024)
-		}
-		first := len(d.attrs)
-		for {
-			name, form := c.uleb(), c.uleb()
-			s := attrSpec{name: uint16(name), form: uint16(form)}
-			if form == formImplicitConst {
-				s.implicit = c.sleb()
-			}
-			if name == 0 && form == 0 || c.bad {
-				break
-			}
-			if name > 0xffff || form >= formSkip {
-				s.name, s.form = 0, 0xffff // not known: reading it fails
-			}
-			d.abbrevUsed++
-			d.addAttr(&a, s, u.formSize(s.form), len(d.attrs) > first)
-		}
-		a.attrs = d.attrs[first:len(d.attrs):len(d.attrs)]
-		d.abbrevUsed++
-		if code == uint64(len(t.dense))+1 {
-			t.dense = append(t.dense, a)
+		if code == uint64(len(list))+1 {
+			list = append(list, a)
 			continue
 		}
 		if t.sparse == nil {
@@ -102,7 +89,87 @@ func (d *Data) parseAbbrevs(off uint64, u *unit) *abbrevTable {
 		}
 		t.sparse[code] = &a
 	}
+	t.dense, t.attrs, d.abbrevBuf = slices.Clone(list), slices.Clone(d.attrBuf), list
+	d.grew(int64(20*len(list) + 80*len(t.sparse) + 16*len(t.attrs)))
 	return t
+}
+
+// rootAttrs returns the shape of a unit's own entry, which may be anywhere in the
+// table, and its attributes, both valid until the next call. The rest of the table
+// is parsed when the unit is looked into.
+func (u *unit) rootAttrs(code uint64) (*abbrev, []attrSpec) {
+	d := u.d
+	// Units often share a table, and then the entry.
+	r := &d.lastRoot
+	key := abbrevKey{u.abbrevOff, u.addrSize, u.offSize, u.version == 2}
+	if r.key == key && r.code == code && r.attrs != nil {
+		return &r.a, r.attrs
+	}
+	c := cursor{b: d.abbrev, off: int(min(u.abbrevOff, uint64(len(d.abbrev)))), be: d.be}
+	for d.abbrevUsed <= abbrevUses*len(d.abbrev) {
+		at := c.off
+		got := c.uleb()
+		if got == 0 || c.bad {
+			break
+		}
+		if got == code {
+			c.off = at
+			d.attrBuf = d.attrBuf[:0]
+			_, r.a, _ = d.parseAbbrev(u, &c)
+			r.key, r.code, r.attrs = key, code, append(r.attrs[:0], d.attrBuf...)
+			return &r.a, r.attrs
+		}
+		c.uleb() // tag
+		c.u8()   // children
+		for !c.bad {
+			name, form := c.uleb(), c.uleb()
+			if form == formImplicitConst {
+				c.sleb()
+			}
+			if name == 0 && form == 0 {
+				break
+			}
+		}
+		d.abbrevUsed += c.off - at
+	}
+	return nil, nil
+}
+
+// abbrevUses is how often each byte of the tables may be read. Tables follow each
+// other, so that twice is enough; units of a malformed file that all begin
+// elsewhere in one table must not multiply it.
+const abbrevUses = 8
+
+// parseAbbrev parses one shape; its attributes are appended to attrBuf. It ends
+// with the table.
+func (d *Data) parseAbbrev(u *unit, c *cursor) (code uint64, a abbrev, ok bool) {
+	if d.abbrevUsed > abbrevUses*len(d.abbrev) || len(d.attrBuf) > math.MaxUint32/2 {
+		return 0, a, false
+	}
+	code = c.uleb()
+	if code == 0 || c.bad {
+		return 0, a, false
+	}
+	first := len(d.attrBuf)
+	a = abbrev{tag: uint32(c.uleb()), children: c.u8() != 0, first: uint32(first)}
+	for {
+		name, form := c.uleb(), c.uleb()
+		s := attrSpec{name: uint16(name), form: uint16(form)}
+		if form == formImplicitConst {
+			s.implicit = c.sleb()
+		}
+		if name == 0 && form == 0 || c.bad || len(d.attrBuf)-first >= math.MaxUint16 {
+			break
+		}
+		if name > 0xffff || form >= formSkip {
+			s.name, s.form = 0, 0xffff // not known: reading it fails
+		}
+		d.abbrevUsed++
+		d.addAttr(&a, s, u.formSize(s.form), len(d.attrBuf) > first)
+	}
+	a.n = uint16(len(d.attrBuf) - first)
+	d.abbrevUsed++
+	return code, a, true
 }
 
 // addAttr appends an attribute to those of an entry. What is of no use is only
@@ -111,13 +178,13 @@ func (d *Data) addAttr(a *abbrev, s attrSpec, size int, more bool) {
 	if size < 0 || a.fixed < 0 {
 		a.fixed = -1
 	} else {
-		a.fixed += size
+		a.fixed += int32(size)
 	}
 	if size >= 0 && !wanted(a.tag, s.name) {
-		if last := len(d.attrs) - 1; more && d.attrs[last].form == formSkip {
-			d.attrs[last].implicit += int64(size)
+		if last := len(d.attrBuf) - 1; more && d.attrBuf[last].form == formSkip {
+			d.attrBuf[last].implicit += int64(size)
 		} else if size > 0 {
-			d.attrs = append(d.attrs, attrSpec{form: formSkip, implicit: int64(size)})
+			d.attrBuf = append(d.attrBuf, attrSpec{form: formSkip, implicit: int64(size)})
 		}
 		return
 	}
@@ -125,7 +192,7 @@ func (d *Data) addAttr(a *abbrev, s attrSpec, size int, more bool) {
 	case 1, 2, 4, 8:
 		s.size = uint8(size)
 	}
-	d.attrs = append(d.attrs, s)
+	d.attrBuf = append(d.attrBuf, s)
 }
 
 // wanted reports whether an attribute of an entry is ever asked for.
@@ -240,11 +307,12 @@ func (u *unit) skipEntry(c *cursor, a *abbrev) {
 		c.skip(uint64(a.fixed))
 		return
 	}
-	for i := range a.attrs {
+	attrs := u.attrsOf(a)
+	for i := range attrs {
 		if c.bad {
 			return
 		}
-		if s := &a.attrs[i]; s.form == formSkip {
+		if s := &attrs[i]; s.form == formSkip {
 			c.skip(uint64(s.implicit))
 		} else {
 			u.read(c, *s)

@@ -24,12 +24,20 @@ type Data struct {
 	ranges       []unitRange
 	reach        []uint64
 	abbrevTables map[abbrevKey]*abbrevTable
-	attrs        []attrSpec        // what the tables' entries are cut from
-	names        map[uint64]string // of entries, by their offset
-	steps        lineSteps
-	abbrevUsed   int // entries and attributes that were read
-	rangesRead   int // entries of range lists that were read
-	bytes        int64
+	attrBuf      []attrSpec // for parseAbbrevs and rootAttrs
+	abbrevBuf    []abbrev   // for parseAbbrevs
+	lastRoot     struct {   // what rootAttrs returned last
+		key   abbrevKey
+		code  uint64
+		a     abbrev
+		attrs []attrSpec
+	}
+	rowBuf     []row             // for lineTableOf
+	names      map[uint64]string // of entries, by their offset
+	steps      lineSteps
+	abbrevUsed int // entries and attributes that were read
+	rangesRead int // entries of range lists that were read
+	bytes      int64
 }
 
 // ErrNone says that a file has no DWARF.
@@ -199,11 +207,11 @@ func (d *Data) nameOf(u *unit, off uint64) string {
 // namesAt reads an entry's names and what it refers to.
 func (u *unit) namesAt(off uint64) (linkage, name []byte, next uint64) {
 	c := u.cursorAt(off)
-	a := u.abbrev.get(c.uleb())
+	a := u.abbrevs().get(c.uleb())
 	if a == nil || c.bad {
 		return nil, nil, 0
 	}
-	for _, s := range a.attrs {
+	for _, s := range u.attrsOf(a) {
 		v := u.read(&c, s)
 		switch s.name {
 		case attrLinkageName, attrMIPSLinkage:

@@ -73,6 +73,7 @@ func (w *funcWalker) walk() {
 	u := w.u
 	c := u.cursorAt(u.die)
 	stack := make([]level, 0, 32)
+	abbrevs := u.abbrevs()
 	cur := level{fn: -1}
 	for !c.bad && c.off < len(c.b) {
 		at := uint64(c.off)
@@ -85,7 +86,7 @@ func (w *funcWalker) walk() {
 			cur, stack = stack[len(stack)-1], stack[:len(stack)-1]
 			continue
 		}
-		a := u.abbrev.get(code)
+		a := abbrevs.get(code)
 		if a == nil {
 			break
 		}
@@ -142,7 +143,7 @@ func (w *funcWalker) leave(from, to level) {
 // sibling reads an entry for its DW_AT_sibling, 0 if it has none.
 func (w *funcWalker) sibling(c *cursor, a *abbrev) uint64 {
 	var sib uint64
-	for _, s := range a.attrs {
+	for _, s := range w.u.attrsOf(a) {
 		v := w.u.read(c, s)
 		if s.name == attrSibling {
 			sib, _ = w.u.ref(v)
@@ -155,7 +156,7 @@ func (w *funcWalker) sibling(c *cursor, a *abbrev) uint64 {
 // inlined calls refer to, has nothing of use inside.
 func (w *funcWalker) subprogram(c *cursor, a *abbrev, at uint64) (level, uint64) {
 	var low, high, ranges, sib value
-	for _, s := range a.attrs {
+	for _, s := range w.u.attrsOf(a) {
 		v := w.u.read(c, s)
 		switch s.name {
 		case attrLowPC:
@@ -193,7 +194,7 @@ func (w *funcWalker) subprogram(c *cursor, a *abbrev, at uint64) (level, uint64)
 func (w *funcWalker) inlined(c *cursor, a *abbrev, in level) level {
 	var low, high, ranges value
 	var call inlined
-	for _, s := range a.attrs {
+	for _, s := range w.u.attrsOf(a) {
 		v := w.u.read(c, s)
 		switch s.name {
 		case attrLowPC:

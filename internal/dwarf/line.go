@@ -103,7 +103,8 @@ type lineProgram struct {
 	opcodeBase uint8
 	lengths    []byte
 
-	s lineState
+	s        lineState
+	unsorted bool // rows of a sequence go back
 }
 
 func (p *lineProgram) read() {
@@ -151,7 +152,9 @@ func (p *lineProgram) read() {
 		return
 	}
 	c.off = program
+	p.t.rows = p.u.d.rowBuf[:0]
 	p.run()
+	p.u.d.rowBuf = p.t.rows
 	p.finish()
 }
 
@@ -181,12 +184,15 @@ func (p *lineProgram) tables() {
 
 // tablesV5 reads those of version 5, whose layout the header describes.
 func (p *lineProgram) tablesV5() {
-	p.t.v5 = true
-	p.entries(func(f fileEntry) { p.t.dirs = append(p.t.dirs, f.name) })
-	p.entries(func(f fileEntry) { p.t.files = append(p.t.files, f) })
+	t := p.t
+	t.v5 = true
+	p.entries(func(n int) { t.dirs = make([][]byte, 0, n) }, func(f fileEntry) { t.dirs = append(t.dirs, f.name) })
+	p.entries(func(n int) { t.files = make([]fileEntry, 0, n) }, func(f fileEntry) { t.files = append(t.files, f) })
 }
 
-func (p *lineProgram) entries(f func(fileEntry)) {
+// entries reads a table: it tells how many entries there are, as far as that can
+// be true, and passes them on.
+func (p *lineProgram) entries(size func(int), f func(fileEntry)) {
 	const pathType, dirType = 1, 2 // DW_LNCT_path, DW_LNCT_directory_index
 	c := &p.c
 	var specs []attrSpec
@@ -200,6 +206,7 @@ func (p *lineProgram) entries(f func(fileEntry)) {
 	if len(specs) == 0 || n > uint64(len(c.b)) {
 		return
 	}
+	size(int(min(n, uint64(len(c.b)-c.off)/8+1)))
 	for range n {
 		var e fileEntry
 		for _, s := range specs {
@@ -285,6 +292,7 @@ func (p *lineProgram) emit() {
 			*last = r
 			return
 		}
+		p.unsorted = p.unsorted || r.off < last.off
 		// A row that says the same again marks a statement, for debuggers.
 		if last.line == r.line && last.file == r.file && last.col == r.col && last.off < r.off {
 			return
@@ -374,13 +382,11 @@ func (p *lineProgram) extended() bool {
 // finish puts the sequences in order.
 func (p *lineProgram) finish() {
 	t := p.t
-	t.rows = slices.Clip(t.rows)
+	t.rows = slices.Clone(t.rows) // out of the buffer
 	slices.SortFunc(t.seqs, func(a, b sequence) int { return cmp.Compare(a.lo, b.lo) })
 	for i := range t.seqs {
-		s := &t.seqs[i]
-		rows := t.rows[s.first:s.end]
-		if !slices.IsSortedFunc(rows, func(a, b row) int { return cmp.Compare(a.off, b.off) }) {
-			slices.SortStableFunc(rows, func(a, b row) int { return cmp.Compare(a.off, b.off) })
+		if s := &t.seqs[i]; p.unsorted {
+			slices.SortStableFunc(t.rows[s.first:s.end], func(a, b row) int { return cmp.Compare(a.off, b.off) })
 		}
 	}
 	t.paths = make([]string, len(t.files))

@@ -108,11 +108,11 @@ func (u *unit) adopt(d *Data) *unit {
 // rootID reads the number that GNU's split DWARF 4 has as an attribute.
 func (u *unit) rootID() uint64 {
 	c := u.cursorAt(u.die)
-	a := u.abbrev.get(c.uleb())
+	a := u.abbrevs().get(c.uleb())
 	if a == nil {
 		return 0
 	}
-	for _, s := range a.attrs {
+	for _, s := range u.attrsOf(a) {
 		if v := u.read(&c, s); s.name == attrGNUDwoID {
 			return v.n
 		}

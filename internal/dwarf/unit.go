@@ -13,8 +13,10 @@ type unit struct {
 	die      uint64 // of its first entry
 	version  uint16
 	addrSize int
-	offSize  int // 4, or 8 in the 64-bit format
-	abbrev   *abbrevTable
+	offSize  int          // 4, or 8 in the 64-bit format
+	abbrev   *abbrevTable // nil: not parsed yet
+
+	abbrevOff uint64
 
 	low                  uint64 // base of its ranges
 	strOffsets, addrBase uint64
@@ -110,7 +112,7 @@ func (d *Data) unitAt(c *cursor) (u *unit, ok bool) {
 		return nil, true
 	}
 	u.die = uint64(h.off)
-	u.abbrev = d.abbrevs(abbrevOff, u)
+	u.abbrevOff = abbrevOff
 	return u, true
 }
 
@@ -125,12 +127,12 @@ func (u *unit) cursorAt(off uint64) cursor {
 // readRoot reads the unit's own entry and notes its ranges.
 func (u *unit) readRoot(index int32) {
 	c := u.cursorAt(u.die)
-	a := u.abbrev.get(c.uleb())
+	a, attrs := u.rootAttrs(c.uleb())
 	if a == nil || c.bad {
 		return
 	}
 	var low, high, ranges, name, compDir, dwo value
-	for _, s := range a.attrs {
+	for _, s := range attrs {
 		v := u.read(&c, s)
 		switch s.name {
 		case attrLowPC:
