@@ -5,12 +5,15 @@ import (
 	"debug/dwarf"
 	"debug/elf"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 
+	"github.com/borescope/borescope/internal/elffile"
 	"github.com/borescope/borescope/internal/testenv"
 )
 
@@ -26,60 +29,142 @@ func buildGo(t testing.TB, flags ...string) string {
 	return out
 }
 
-// TestGoStripped: entries and returns of a function of a stripped Go program
-// with 100 goroutines whose stacks grow, against the program's own count.
+// TestGoStripped: entries and returns of functions of a stripped Go program
+// with 100 goroutines whose stacks grow, against the program's own counts.
 func TestGoStripped(t *testing.T) {
 	testenv.Need(t, testenv.Root, testenv.Uprobes)
-	path := buildGo(t, "-ldflags=-s -w")
-	cmd := exec.Command(path)
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
+	w := startGo(t, buildGo(t, "-ldflags=-s -w"))
+	for i, fn := range []string{"Work", "grow"} {
+		t.Run(fn, func(t *testing.T) {
+			plan := mustResolve(t, nil, fmt.Sprintf("uprobe::main.%s pid=%d", fn, w.pid()), fmt.Sprintf("uretprobe::main.%s pid=%d", fn, w.pid()))
+			ret := plan.Programs[1]
+			if len(ret.Sites) < 2 || ret.returnProbe() || ret.Go == nil || !strings.HasPrefix(ret.Go.Version, "go1.") {
+				t.Fatalf("want several return instructions of a Go program:\n%s", plan)
+			}
+			entries := loadCounter(t, &Plan{Programs: plan.Programs[:1]}, counting{value: -1})
+			exits := loadCounter(t, &Plan{Programs: plan.Programs[1:]}, counting{value: -1})
+			for name, p := range exits.progs {
+				entries.progs[name] = p
+			}
+			l, err := plan.Attach(entries.progs, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer l.Close()
+			total := uint64(0)
+			for range 5 {
+				total += w.round([]int{200, 8}[i])[i]
+			}
+			if got := entries.read(t, 0).Count; got != total {
+				t.Errorf("%d entries, the program counted %d", got, total)
+			}
+			if got := exits.read(t, 0).Count; got != total {
+				t.Errorf("%d returns, the program counted %d", got, total)
+			}
+		})
 	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	defer cmd.Wait()
-	defer in.Close()
-	answers := bufio.NewScanner(out)
+}
 
-	plan := mustResolve(t, nil, fmt.Sprintf("uprobe::main.Work pid=%d", cmd.Process.Pid), fmt.Sprintf("uretprobe::main.Work pid=%d", cmd.Process.Pid))
-	ret := plan.Programs[1]
-	if len(ret.Sites) < 2 || ret.returnProbe() || ret.Go == nil || !strings.HasPrefix(ret.Go.Version, "go1.") {
-		t.Fatalf("want several return instructions of a Go program:\n%s", plan)
+// TestGoArguments: behind the stack check the arguments are where they were.
+func TestGoArguments(t *testing.T) {
+	testenv.Need(t, testenv.Root, testenv.Uprobes)
+	path := buildGo(t)
+	w := startGo(t, path)
+	plan := mustResolve(t, &Options{DWARF: true}, fmt.Sprintf("uprobe::main.grow pid=%d", w.pid()))
+	p := &plan.Programs[0]
+	if p.Why == "" || len(p.Args) != 3 || p.Args[0].Name != "depth" || p.Args[0].Loc.Kind != LocationReg {
+		t.Fatalf("\n%s", plan)
 	}
-	entries := loadCounter(t, &Plan{Programs: plan.Programs[:1]}, counting{value: -1})
-	exits := loadCounter(t, &Plan{Programs: plan.Programs[1:]}, counting{value: -1})
-	for name, p := range exits.progs {
-		entries.progs[name] = p
+	n, _ := attachCounter(t, plan, counting{value: goFirstArg()})
+	// At the first instruction, where nobody puts a probe that asks by name.
+	at := plan.Programs[0].Sites[0].Address - behind(t, path, "main.grow")
+	first, _ := attachCounter(t, mustResolve(t, nil, fmt.Sprintf("uprobe::%#x pid=%d", at, w.pid())), counting{value: -1})
+	const each = 5
+	counts := w.round(each)
+	if got := first.read(t, 0).Count; got <= counts[1] {
+		t.Errorf("%d arrivals at the first instruction in %d calls: no stack has grown", got, counts[1])
 	}
-	l, err := plan.Attach(entries.progs, nil)
+	// Each of the calls from outside goes from depth (i*13+g)%60 to 0.
+	var sum uint64
+	for g := range 100 {
+		for i := range each {
+			d := uint64((i*13 + g) % 60)
+			sum += d * (d + 1) / 2
+		}
+	}
+	expectTally(t, n.read(t, 0), tally{counts[1], sum})
+}
+
+// behind is the length of a function's stack check.
+func behind(t *testing.T, path, name string) (n uint64) {
+	t.Helper()
+	f, err := elffile.Open(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close()
-	var total uint64
-	for range 5 {
-		fmt.Fprintln(in, 200)
-		if !answers.Scan() {
-			t.Fatal("the program died")
-		}
-		var n uint64
-		if _, err := fmt.Sscan(answers.Text(), &n); err != nil {
-			t.Fatal(err)
-		}
-		total += n
+	defer f.Close()
+	err = symbols(f, func(b []byte) bool { return string(b) == name }, func(s elfSymbol) error {
+		n = behindStackCheck(f, s)
+		return nil
+	})
+	if err != nil || n == 0 {
+		t.Fatalf("%s: %d, %v", name, n, err)
 	}
-	if got := entries.read(t, 0).Count; got != total {
-		t.Errorf("%d entries, the program counted %d", got, total)
+	return n
+}
+
+// goFirstArg is where the first integer argument of a Go function is in pt_regs.
+func goFirstArg() int16 {
+	if runtime.GOARCH == "arm64" {
+		return 0
 	}
-	if got := exits.read(t, 0).Count; got != total {
-		t.Errorf("%d returns, the program counted %d", got, total)
+	return 80 // rax
+}
+
+// goWorkload is the Go target at work.
+type goWorkload struct {
+	t   *testing.T
+	cmd *exec.Cmd
+	in  io.WriteCloser
+	out *bufio.Scanner
+}
+
+func startGo(t *testing.T, path string) *goWorkload {
+	t.Helper()
+	w := &goWorkload{t: t, cmd: exec.Command(path)}
+	var err error
+	if w.in, err = w.cmd.StdinPipe(); err != nil {
+		t.Fatal(err)
 	}
+	out, err := w.cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := w.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		w.in.Close()
+		w.cmd.Wait()
+	})
+	w.out = bufio.NewScanner(out)
+	return w
+}
+
+func (w *goWorkload) pid() int { return w.cmd.Process.Pid }
+
+// round has every goroutine call so many times, and returns what the program
+// counted: calls of Work and of grow.
+func (w *goWorkload) round(each int) (counts [2]uint64) {
+	w.t.Helper()
+	fmt.Fprintln(w.in, each)
+	if !w.out.Scan() {
+		w.t.Fatal("the program died")
+	}
+	if _, err := fmt.Sscan(w.out.Text(), &counts[0], &counts[1]); err != nil {
+		w.t.Fatal(err)
+	}
+	return counts
 }
 
 // TestGoidOffset compares the table with what the toolchain writes into DWARF.

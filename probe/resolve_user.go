@@ -208,10 +208,25 @@ func (r *resolver) userFunction(f *elffile.File, path, shown string, u userProbe
 		p.Args = withReason(p.Args, "arguments are known at a function's entry only")
 	default:
 		r.typeUser(&p, f, path, s, goProgram)
+		if goProgram && site.moveBehind(f, s) {
+			p.Why = "Go: behind the stack check, because a function that grows its stack begins twice"
+		}
 	}
 	p.Sites = []Site{site}
 	r.add(p)
 	return nil
+}
+
+// moveBehind moves a site at a Go function's entry behind its stack check; it is
+// false where there is none.
+func (s *Site) moveBehind(f *elffile.File, fn elfSymbol) bool {
+	skip := behindStackCheck(f, fn)
+	off, ok := f.Offset(fn.value + skip)
+	if skip == 0 || !ok {
+		return false
+	}
+	s.Address, s.Offset = fn.value+skip, off
+	return true
 }
 
 // boundaryIn checks an offset against the instructions of a function.

@@ -94,7 +94,10 @@ type Uprobe struct {
 	// for that process's executable. It may hold wildcards.
 	Path string
 	// Symbol is a function: ELF symbol, symbol@version, Go name, or demangled
-	// C++ or Rust name where Lang says so. It may hold wildcards.
+	// C++ or Rust name where Lang says so. It may hold wildcards. Go functions
+	// are probed behind the check of their stack's size, where they arrive once
+	// for each call; their first instruction, where they arrive again when the
+	// stack has grown, has an Address.
 	Symbol string
 	// Lang restricts Symbol to demangled names: "cpp", "rust", "go", or "".
 	Lang string

@@ -1,6 +1,7 @@
 // The Go workload of probe's live tests: goroutines that call a function again
 // and again on growing and shrinking stacks, and count the calls. Each line on
-// standard input starts a round; the answer is the number of calls in it.
+// standard input starts a round; the answer is the numbers of calls of Work and
+// of grow in it.
 package main
 
 import (
@@ -12,7 +13,7 @@ import (
 	"sync/atomic"
 )
 
-var calls atomic.Int64
+var calls, grown atomic.Int64
 
 // Work returns at several places.
 //
@@ -32,6 +33,7 @@ func Work(id, n int) int {
 //
 //go:noinline
 func grow(depth, id, n int) int {
+	grown.Add(1)
 	var pad [256]byte
 	pad[n%256] = byte(n)
 	if depth == 0 {
@@ -59,8 +61,9 @@ func main() {
 		if err != nil {
 			os.Exit(2)
 		}
-		before := calls.Load()
+		calls.Store(0)
+		grown.Store(0)
 		round(100, each)
-		fmt.Println(calls.Load() - before)
+		fmt.Println(calls.Load(), grown.Load())
 	}
 }
