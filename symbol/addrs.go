@@ -1,6 +1,9 @@
 package symbol
 
-import "slices"
+import (
+	"math/bits"
+	"slices"
+)
 
 // addrs is a sorted list of addresses that takes 4 bytes for each, and half of
 // that for an index that makes a search take few steps: the addresses of a file
@@ -115,19 +118,22 @@ func sortKeys(keys, tmp []uint64) []uint64 {
 		slices.SortStableFunc(keys, func(a, b uint64) int { return cmp32(uint32(a>>32), uint32(b>>32)) })
 		return keys
 	}
-	const bits, mask = 11, 1<<11 - 1
-	var count [3][1 << bits]uint32
+	// As few passes as digits of 13 bits need for the largest key.
+	largest := uint64(0)
 	for _, k := range keys {
-		k >>= 32
-		count[0][k&mask]++
-		count[1][k>>bits&mask]++
-		count[2][k>>(2*bits)]++
+		largest = max(largest, k>>32)
 	}
-	for pass := range count {
-		shift := 32 + pass*bits
-		c := &count[pass]
-		if c[keys[0]>>shift&mask] == uint32(len(keys)) {
-			continue // all the same here
+	width := bits.Len64(largest)
+	passes := max((width+maxDigit-1)/maxDigit, 1)
+	digit := (width + passes - 1) / passes
+	mask := uint64(1)<<digit - 1
+	var count [1 << maxDigit]uint32
+	for pass := range passes {
+		shift := 32 + pass*digit
+		c := count[:mask+1]
+		clear(c)
+		for _, k := range keys {
+			c[k>>shift&mask]++
 		}
 		sum := uint32(0)
 		for i, n := range c {
@@ -135,14 +141,18 @@ func sortKeys(keys, tmp []uint64) []uint64 {
 			sum += n
 		}
 		for _, k := range keys {
-			b := k >> shift & mask
-			tmp[c[b]] = k
-			c[b]++
+			d := k >> shift & mask
+			tmp[c[d]] = k
+			c[d]++
 		}
 		keys, tmp = tmp, keys
 	}
 	return keys
 }
+
+// maxDigit is how many bits sortKeys sorts by in one pass: its counters fit the
+// processor's first cache.
+const maxDigit = 13
 
 func cmp32(a, b uint32) int {
 	if a < b {

@@ -305,42 +305,36 @@ func (r *symReader) nameBytes(name uint32) []byte {
 
 // table sorts the symbols that were read and makes the table of them.
 func (r *symReader) table() *symTable {
-	order, exact := r.order()
-	// same reports whether two neighbours have one value. The keys say so, if
-	// they hold all of it: the symbols themselves lie scattered.
-	same := func(a, b uint64) bool {
-		if exact {
-			return a>>32 == b>>32
-		}
-		return r.out[uint32(a)].value == r.out[uint32(b)].value
-	}
+	order := r.order()
+	// The symbols lie scattered: moving them first, in a loop that does nothing
+	// else, lets the processor wait for many of them at a time.
+	sorted := make([]rawSym, len(order))
 	distinct := 0
-	for i := range order {
-		if i == 0 || !same(order[i-1], order[i]) {
+	for i, k := range order {
+		sorted[i] = r.out[uint32(k)]
+	}
+	for i := range sorted {
+		if i == 0 || sorted[i-1].value != sorted[i].value {
 			distinct++
 		}
 	}
 	b := newTableBuilder(distinct)
-	var buf [8]rawSym
-	for i := 0; i < len(order); {
-		first := i
-		group := append(buf[:0], r.out[uint32(order[i])])
-		for i++; i < len(order) && same(order[first], order[i]); i++ {
-			group = append(group, r.out[uint32(order[i])])
+	for i := 0; i < len(sorted); {
+		first, v := i, sorted[i].value
+		for i++; i < len(sorted) && sorted[i].value == v; i++ {
 		}
-		for _, s := range r.aliases(group) {
-			b.add(&s)
+		for k := range r.aliases(sorted[first:i]) {
+			b.add(&sorted[first+k])
 		}
 	}
 	return b.table()
 }
 
 // order returns the symbols' numbers (in the lower 32 bits) in the order of
-// their values; the order of equal values does not matter. If exact is set, the
-// upper 32 bits tell values apart.
-func (r *symReader) order() (order []uint64, exact bool) {
+// their values; the order of equal values does not matter.
+func (r *symReader) order() []uint64 {
 	if len(r.out) == 0 {
-		return nil, true
+		return nil
 	}
 	lo, hi := r.out[0].value, r.out[0].value
 	for i := range r.out {
@@ -354,12 +348,12 @@ func (r *symReader) order() (order []uint64, exact bool) {
 			keys[i] = uint64(i)
 		}
 		slices.SortFunc(keys, func(a, b uint64) int { return cmp.Compare(r.out[a].value, r.out[b].value) })
-		return keys, false
+		return keys
 	}
 	for i := range r.out {
 		keys[i] = (r.out[i].value-lo)<<32 | uint64(i)
 	}
-	return sortKeys(keys, tmp), true
+	return sortKeys(keys, tmp)
 }
 
 // aliases reduces symbols of one address to one for each size, in place, the
