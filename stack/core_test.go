@@ -132,7 +132,7 @@ func TestCore(t *testing.T) {
 			t.Errorf("reading what was left out: %v", err)
 		}
 		var out bytes.Buffer
-		if err := WriteCore(&out, c); err != nil {
+		if err := WriteCore(&out, c, mods); err != nil {
 			t.Fatal(err)
 		}
 		image = out.Bytes()
@@ -192,7 +192,7 @@ func FuzzCore(f *testing.F) {
 			}
 		}
 		var out bytes.Buffer
-		if err := WriteCore(&out, c); err != nil {
+		if err := WriteCore(&out, c, nil); err != nil {
 			t.Fatal(err)
 		}
 		if d, err := NewCore(bytes.NewReader(out.Bytes()), int64(out.Len())); err != nil || len(d.Threads) != len(c.Threads) {

@@ -13,20 +13,24 @@ import (
 
 // Sizes that WriteCore keeps by.
 const (
-	coreRedZone   = 256      // bytes below a stack pointer
-	coreStackMax  = 1 << 20  // bytes of a stack above it
-	coreDataMax   = 48 << 10 // writable segments up to this size are kept: the loader's lists
-	coreHeaderMax = 4 << 10  // of a mapped file: its ELF header and notes
+	coreRedZone   = 256     // bytes below a stack pointer
+	coreFrame     = 512     // bytes above it
+	coreGrain     = 64      // what is kept of a stack that can be walked begins and ends at multiples
+	coreStackMax  = 1 << 20 // bytes of a stack that can't
+	coreHeaderMax = 4 << 10 // of a mapped file: its ELF header and notes
+	coreFrames    = 10 * MaxFrames
 )
 
 // WriteCore writes a core file that holds only what walking the threads' stacks
-// needs: the notes, every stack from just below its stack pointer, the vDSO, and
-// for debuggers the first page of every mapped file, small writable segments and
-// the loader's list of libraries. It is a valid core file, which gdb and eu-stack
-// walk too, of a few hundred kilobytes that compress well.
-func WriteCore(w io.Writer, c *Core) error {
+// needs: the notes, what a walk over m (Core.Modules, or nil) reads of each stack,
+// whole stacks where it does not reach the thread's start, and for debuggers the
+// mapped files' headers and the loader's list of libraries. It is a valid core
+// file, which gdb walks too (eu-stack wants to see more of the libraries);
+// compressed it has some ten kilobytes.
+func WriteCore(w io.Writer, c *Core, m *Modules) error {
 	out := coreWriter{w: bufio.NewWriter(w), c: c}
-	wanted := append(c.stackRanges(), c.libraryList()...)
+	wanted := slices.Concat(c.stackRanges(m), c.libraryList(), c.headers())
+	wanted = mergeRanges(wanted)
 	for i := range c.segs {
 		out.keep(&c.segs[i], wanted)
 	}
@@ -45,26 +49,28 @@ type coreWriter struct {
 	parts []coreSegment // what is kept; off is in the old file
 }
 
+// mergeRanges sorts ranges, and joins those that overlap or nearly touch: a
+// segment of its own costs as much as a few words.
+func mergeRanges(list []addrRange) []addrRange {
+	slices.SortFunc(list, func(a, b addrRange) int { return cmp.Compare(a.from, b.from) })
+	out := list[:0]
+	for _, r := range list {
+		if n := len(out); n > 0 && r.from-min(r.from, out[n-1].to) < coreGrain {
+			out[n-1].to = max(out[n-1].to, r.to)
+			continue
+		}
+		out = append(out, r)
+	}
+	return out
+}
+
 // keep notes what to keep of a segment: parts with contents, and what is around
 // them without, so that the mappings stay whole.
 func (o *coreWriter) keep(s *coreSegment, wanted []addrRange) {
-	held := s.addr + s.size
-	var ranges []addrRange
-	switch {
-	case s.flags&elf.PF_W != 0 && s.size <= coreDataMax, o.c.vdso >= s.addr && o.c.vdso < s.end(),
-		s.flags&elf.PF_W == 0 && s.size <= coreHeaderMax:
-		ranges = []addrRange{{s.addr, held}}
-	default:
-		for _, w := range wanted {
-			if r := (addrRange{max(w.from&^4095, s.addr), min((w.to+4095)&^4095, held)}); w.to > w.from && r.from < r.to {
-				ranges = append(ranges, r)
-			}
-		}
-		slices.SortFunc(ranges, func(a, b addrRange) int { return cmp.Compare(a.from, b.from) })
-	}
-	at := s.addr
-	for _, r := range ranges {
-		if r.from = max(r.from, at); r.from >= r.to {
+	held, at := s.addr+s.size, s.addr
+	for _, r := range wanted {
+		r = addrRange{max(r.from, s.addr), min(r.to, held)}
+		if r.from >= r.to {
 			continue
 		}
 		if r.from > at {
@@ -79,12 +85,68 @@ func (o *coreWriter) keep(s *coreSegment, wanted []addrRange) {
 	}
 }
 
-// stackRanges are the used parts of the threads' stacks.
-func (c *Core) stackRanges() []addrRange {
+// stackRanges are the parts of the threads' stacks that a walk reads, and the
+// vDSO if it leads through it.
+func (c *Core) stackRanges(m *Modules) []addrRange {
 	var out []addrRange
+	frames := make([]Frame, coreFrames)
+	vdso := c.segment(c.vdso)
 	for i := range c.Threads {
-		sp := c.Threads[i].Regs.SP()
-		out = append(out, addrRange{sp - min(sp, coreRedZone), sp + min(coreStackMax, math.MaxUint64-sp)})
+		regs := &c.Threads[i].Regs
+		sp := regs.SP()
+		read := recordingMemory{mem: c}
+		n, end := c.Walker(m).Walk(frames, regs, &read)
+		size := uint64(coreFrame)
+		if end == EndBottom {
+			out = append(out, read.ranges...)
+		} else {
+			size = coreStackMax
+		}
+		out = append(out, addrRange{sp - min(sp, coreRedZone), sp + min(size, math.MaxUint64-sp)})
+		if vdso != nil && slices.ContainsFunc(frames[:n], func(f Frame) bool { return f.PC >= vdso.addr && f.PC < vdso.end() }) {
+			out = append(out, addrRange{vdso.addr, vdso.end()})
+		}
+	}
+	return out
+}
+
+// recordingMemory notes what is read.
+type recordingMemory struct {
+	mem    Memory
+	ranges []addrRange
+}
+
+func (r *recordingMemory) ReadMemory(dst []byte, addr uint64) error {
+	err := r.mem.ReadMemory(dst, addr)
+	if err == nil {
+		end := addr + uint64(len(dst))
+		r.ranges = append(r.ranges, addrRange{addr &^ (coreGrain - 1), (end + coreGrain - 1) &^ (coreGrain - 1)})
+	}
+	return err
+}
+
+// headers are the ELF headers and notes at the beginning of mapped files, by
+// which a debugger makes sure that it has the right ones.
+func (c *Core) headers() []addrRange {
+	const ehdrSize, phdrSize = 64, 56
+	var out []addrRange
+	var page [coreHeaderMax]byte
+	le := binary.LittleEndian
+	for i := range c.segs {
+		s := &c.segs[i]
+		b := page[:min(s.size, coreHeaderMax)]
+		if len(b) < ehdrSize || c.ReadMemory(b, s.addr) != nil || string(b[:4]) != elf.ELFMAG {
+			continue
+		}
+		end := uint64(ehdrSize)
+		for at, n := le.Uint64(b[32:]), le.Uint16(b[56:]); n > 0 && at <= uint64(len(b)-phdrSize); at, n = at+phdrSize, n-1 {
+			end = max(end, at+phdrSize)
+			if off, size := le.Uint64(b[at+8:]), le.Uint64(b[at+32:]); elf.ProgType(le.Uint32(b[at:])) == elf.PT_NOTE &&
+				off < uint64(len(b)) && size < uint64(len(b)) {
+				end = max(end, off+size)
+			}
+		}
+		out = append(out, addrRange{s.addr, s.addr + end})
 	}
 	return out
 }
@@ -96,11 +158,11 @@ const maxLibraries = 4096
 // libraryList is where the loader's list of libraries and their names lie: from
 // the program's DT_DEBUG through struct r_debug (link.h).
 func (c *Core) libraryList() []addrRange {
-	debug, ok := c.rDebug()
+	debug, dynamic, ok := c.rDebug()
 	if !ok {
 		return nil
 	}
-	out := []addrRange{{debug, debug + 40}}
+	out := append(dynamic, addrRange{debug, debug + 40})
 	at, ok := c.word(debug + 8) // r_map
 	for n := 0; ok && at != 0 && n < maxLibraries; n++ {
 		out = append(out, addrRange{at, at + 40})
@@ -112,14 +174,15 @@ func (c *Core) libraryList() []addrRange {
 	return out
 }
 
-// rDebug finds struct r_debug by the program's dynamic section.
-func (c *Core) rDebug() (uint64, bool) {
+// rDebug finds struct r_debug by the program's dynamic section, and says what it
+// read to find it.
+func (c *Core) rDebug() (debug uint64, read []addrRange, ok bool) {
 	const phdrSize, dtDebug = 56, 21
 	var bias, dynamic uint64
 	for i := range min(c.phnum, 128) {
 		var p [phdrSize]byte
 		if c.ReadMemory(p[:], c.phdr+i*phdrSize) != nil {
-			return 0, false
+			return 0, nil, false
 		}
 		vaddr := binary.LittleEndian.Uint64(p[16:])
 		switch elf.ProgType(binary.LittleEndian.Uint32(p[:])) {
@@ -130,18 +193,20 @@ func (c *Core) rDebug() (uint64, bool) {
 		}
 	}
 	if dynamic == 0 {
-		return 0, false
+		return 0, nil, false
 	}
-	for at, n := dynamic+bias, 0; n < 1000; at, n = at+16, n+1 {
-		tag, ok := c.word(at)
-		if !ok || tag == 0 {
-			return 0, false
+	from := dynamic + bias
+	read = append(read, addrRange{c.phdr, c.phdr + c.phnum*phdrSize})
+	for at, n := from, 0; n < 1000; at, n = at+16, n+1 {
+		tag, held := c.word(at)
+		if !held || tag == 0 {
+			return debug, append(read, addrRange{from, at + 16}), ok
 		}
 		if tag == dtDebug {
-			return c.word(at + 8)
+			debug, ok = c.word(at + 8)
 		}
 	}
-	return 0, false
+	return 0, nil, false
 }
 
 func (c *Core) word(addr uint64) (uint64, bool) {
