@@ -8,3 +8,8 @@ package usdtfire
 //
 //go:noescape
 func call(stub uintptr, f *frame)
+
+// callValues is call for values alone.
+//
+//go:noescape
+func callValues(stub uintptr, values *[MaxArgs]uint64)

@@ -27,3 +27,21 @@ TEXT ·call(SB), NOSPLIT, $0-16
 	LOAD(10, R13)
 	MOVQ 88(BX), BX
 	JMP R15
+
+// func callValues(stub uintptr, values *[12]uint64)
+TEXT ·callValues(SB), NOSPLIT, $0-16
+	MOVQ stub+0(FP), R15
+	MOVQ values+8(FP), BX
+	MOVQ 0(BX), DI
+	MOVQ 8(BX), SI
+	MOVQ 16(BX), DX
+	MOVQ 24(BX), CX
+	MOVQ 32(BX), R8
+	MOVQ 40(BX), R9
+	MOVQ 48(BX), AX
+	MOVQ 56(BX), R10
+	MOVQ 64(BX), R11
+	MOVQ 72(BX), R12
+	MOVQ 80(BX), R13
+	MOVQ 88(BX), BX
+	JMP R15

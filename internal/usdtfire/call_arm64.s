@@ -24,3 +24,15 @@ TEXT ·call(SB), NOSPLIT, $0-16
 	LOAD(10, R10)
 	LOAD(11, R11)
 	JMP (R16)
+
+// func callValues(stub uintptr, values *[12]uint64)
+TEXT ·callValues(SB), NOSPLIT, $0-16
+	MOVD stub+0(FP), R16
+	MOVD values+8(FP), R17
+	LDP 0(R17), (R0, R1)
+	LDP 16(R17), (R2, R3)
+	LDP 32(R17), (R4, R5)
+	LDP 48(R17), (R6, R7)
+	LDP 64(R17), (R8, R9)
+	LDP 80(R17), (R10, R11)
+	JMP (R16)

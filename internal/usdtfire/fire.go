@@ -110,25 +110,35 @@ type frame struct {
 	pointers [MaxArgs]unsafe.Pointer
 }
 
-// Fire converts arguments to what registers hold, and calls the stub. The frame
-// must be a variable of this function: through a pointer to one the arguments
-// would escape to the heap.
+// Fire converts arguments to what registers hold, and calls the stub.
 func (p *Probe) Fire(stub uintptr, args []any) error {
 	if len(args) != len(p.Types) {
 		return p.argumentError(len(args), fmt.Sprintf("the probe has %d arguments", len(p.Types)))
 	}
+	// Integers alone, the common case, need no frame of pointers. What follows the
+	// kernel's trap is cold, so that a few nanoseconds here are many there.
+	var values [MaxArgs]uint64
+	for i, t := range p.Types {
+		v, ok := args[i].(int)
+		u := uint64(v)
+		if !ok {
+			u, ok = integer(args[i])
+		}
+		if !ok || t >= Pointer {
+			return p.fireAny(stub, args)
+		}
+		values[i] = u
+	}
+	callValues(stub, &values)
+	return nil
+}
+
+// fireAny is Fire for arguments of any type. The frame must be a variable of
+// this function: through a pointer to one the arguments would escape to the heap.
+func (p *Probe) fireAny(stub uintptr, args []any) error {
 	var f frame
 	slot := 0
 	for i, t := range p.Types {
-		// After the kernel's trap branches are predicted wrong: the common case
-		// has two.
-		if t < Pointer {
-			if v, ok := args[i].(int); ok {
-				f.values[slot] = uint64(v)
-				slot++
-				continue
-			}
-		}
 		switch t {
 		case String:
 			b, n, ok := text(args[i])
