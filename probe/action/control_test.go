@@ -4,6 +4,7 @@ package action_test
 
 import (
 	"context"
+	"flag"
 	"os"
 	"os/exec"
 	"runtime"
@@ -177,7 +178,10 @@ type numbered struct {
 	Seq uint64
 }
 
-// TestEventsAreSeenOrLost floods a small ring from all CPUs.
+var flagEvents = flag.Int("events", 200_000, "events of the floods")
+
+// TestEventsAreSeenOrLost floods a small ring from all CPUs. With -events
+// 10000000 it takes half a minute.
 func TestEventsAreSeenOrLost(t *testing.T) {
 	t.Run("ring", func(t *testing.T) { flood(t, action.NewEvents[numbered]("ev", 64<<10)) })
 	t.Run("perf", func(t *testing.T) { flood(t, action.NewEvents[numbered]("ev", 64<<10).UsePerfBuffer()) })
@@ -195,7 +199,8 @@ func flood(t *testing.T, ev *action.Events[numbered]) {
 		t.Fatal(err)
 	}
 	defer r.Close()
-	const threads, calls = 4, 250_000
+	const threads = 4
+	calls := *flagEvents / threads
 	ctx, cancel := context.WithCancel(context.Background())
 	var seen atomic.Uint64
 	done := make(chan struct{})
@@ -225,9 +230,10 @@ func flood(t *testing.T, ev *action.Events[numbered]) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n+st.Full != threads*calls {
-		t.Errorf("seen %d, lost %d: together %d, want %d", n, st.Full, n+st.Full, threads*calls)
+	if want := uint64(threads * calls); n+st.Full != want {
+		t.Errorf("seen %d, lost %d: together %d, want %d", n, st.Full, n+st.Full, want)
 	}
+	t.Logf("produced %d, seen %d, lost %d", threads*calls, n, st.Full)
 }
 
 // TestBudget: events beyond the budget of a second are counted, not emitted.

@@ -57,10 +57,10 @@ type gen struct {
 	homes  map[*Var]home
 	calls  map[*Expr]bool
 	// Frame slots that callbacks need.
-	ctxSlot, scratchSlot, retSlot, levelSlot int
-	override                                 bool
-	started                                  loc
-	err                                      error
+	ctxSlot, scratchSlot, retSlot int
+	override                      bool
+	started                       loc
+	err                           error
 }
 
 // limits are what one attempt at generating may use. A program that does not

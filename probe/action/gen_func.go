@@ -41,6 +41,10 @@ const cpuWindow = 100_000_000
 // task, soft interrupt, interrupt, NMI, and as many again for preemption.
 const levels = 8
 
+// scratchUsed is the size of what stands before a scratch area: the word that
+// says that it is in use.
+const scratchUsed = 8
+
 // control loads the control value's address.
 func (g *gen) control(dst asm.Register) {
 	g.emit(asm.LoadMapValue(dst, 0, 0).WithReference(ctlMap))
@@ -136,64 +140,52 @@ func (g *gen) entry(name string, missing string) {
 }
 
 // acquire finds a scratch area that no program below this one on this CPU
-// uses. Where there are atomic exchanges, an area is claimed, so that programs
-// that preempt each other may leave in any order; older kernels run programs
-// without preemption, where counting nested programs is enough.
+// uses. The first word of an area says that it is in use; it is claimed by an
+// atomic exchange, so that programs that preempt each other may leave in any
+// order. Kernels without that run programs without preemption: what comes between
+// reading the word and writing it is an interrupt, which has left the area again.
 func (g *gen) acquire() {
-	g.levelSlot = -g.frame.take(8, 8)
-	level := loc{off: g.levelSlot}
-	g.entry(levelMap, ".level")
-	if g.atomics() {
-		got := g.label()
-		for i := range levels {
-			next := g.label()
-			g.emit(asm.Mov.Imm(asm.R1, 1), atomic(asm.Xchg, asm.R0, asm.R1, int16(8*i)))
-			g.emit(asm.JNE.Imm(asm.R1, 0, next))
-			// The level as a number that the verifier does not know, so that it
-			// walks the program once and not once per level.
-			g.emit(asm.LoadMem(asm.R2, asm.R0, int16(8*i), asm.DWord), asm.Mul.Imm(asm.R2, int32(i)))
-			g.jump(got)
-			g.place(next)
-		}
-		g.count(cntNoScratch)
-		g.jump(".level")
-		g.place(got)
-		g.emit(asm.And.Imm(asm.R2, levels-1))
-		g.store(level, asm.R2, 8)
-	} else {
-		deep := g.label()
-		g.emit(asm.LoadMem(asm.R2, asm.R0, 0, asm.DWord), asm.JGE.Imm(asm.R2, levels, deep))
-		g.store(level, asm.R2, 8)
-		g.emit(asm.Add.Imm(asm.R2, 1), asm.StoreMem(asm.R0, 0, asm.R2, asm.DWord))
-		g.later(deep, func() {
-			g.count(cntNoScratch)
-			g.jump(".level")
-		})
-	}
-	g.emit(asm.LoadMapPtr(asm.R1, 0).WithReference(scratchMap))
-	g.addr(asm.R2, level)
-	g.call(asm.FnMapLookupElem)
-	g.emit(asm.JEq.Imm(asm.R0, 0, ".exit"), asm.Mov.Reg(g.fn.scr, asm.R0))
+	got := g.label()
+	g.claim(0, got)
+	g.place(got)
+	g.emit(asm.Mov.Reg(g.fn.scr, asm.R0), asm.Add.Imm(g.fn.scr, scratchUsed))
 	if g.usesFn["callbacks"] {
 		g.store(loc{off: g.scratchSlot}, g.fn.scr, 8)
 	}
 }
 
+// claim tries to take an area, those behind it otherwise, which seldom happens,
+// and goes on at got with its address in R0.
+func (g *gen) claim(level int32, got string) {
+	m := g.mark()
+	taken, key := g.label(), g.slot()
+	g.storeImm(key, level, 4)
+	g.emit(asm.LoadMapPtr(asm.R1, 0).WithReference(scratchMap))
+	g.addr(asm.R2, key)
+	g.call(asm.FnMapLookupElem)
+	g.release(m)
+	g.emit(asm.JEq.Imm(asm.R0, 0, ".level"))
+	if g.atomics() {
+		g.emit(asm.Mov.Imm(asm.R1, 1), atomic(asm.Xchg, asm.R0, asm.R1, 0), asm.JNE.Imm(asm.R1, 0, taken))
+	} else {
+		g.emit(asm.LoadMem(asm.R1, asm.R0, 0, asm.DWord), asm.JNE.Imm(asm.R1, 0, taken), storeImm(asm.R0, 0, 1, asm.DWord))
+	}
+	if level > 0 {
+		g.jump(got)
+	}
+	g.later(taken, func() {
+		if level+1 < levels {
+			g.claim(level+1, got)
+			return
+		}
+		g.count(cntNoScratch)
+		g.jump(".level")
+	})
+}
+
 // releaseScratch gives the scratch area back.
 func (g *gen) releaseScratch() {
-	g.entry(levelMap, ".level")
-	if !g.atomics() {
-		g.emit(
-			asm.LoadMem(asm.R1, asm.R0, 0, asm.DWord), asm.Sub.Imm(asm.R1, 1),
-			asm.StoreMem(asm.R0, 0, asm.R1, asm.DWord),
-		)
-		return
-	}
-	g.load(asm.R1, loc{off: g.levelSlot}, 8)
-	g.emit(
-		asm.And.Imm(asm.R1, levels-1), asm.LSh.Imm(asm.R1, 3), asm.Add.Reg(asm.R0, asm.R1),
-		storeImm(asm.R0, 0, 0, asm.DWord),
-	)
+	g.emit(storeImm(g.fn.scr, -scratchUsed, 0, asm.DWord))
 }
 
 // cpuBudgetEnter leaves the program where its share of the CPU is used up.

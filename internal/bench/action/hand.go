@@ -1,19 +1,23 @@
 package main
 
 import (
+	"fmt"
+
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
+	"github.com/cilium/ebpf/btf"
 	"github.com/cilium/ebpf/link"
 )
 
 // handMaps are the maps of the hand-written programs.
 func handMaps() map[string]*ebpf.MapSpec {
 	return map[string]*ebpf.MapSpec{
-		"by_comm":  {Type: ebpf.PerCPUHash, KeySize: 16, ValueSize: 8, MaxEntries: 10240},
-		"start":    {Type: ebpf.Hash, KeySize: 4, ValueSize: 8, MaxEntries: 10240},
-		"hist":     {Type: ebpf.PerCPUArray, KeySize: 4, ValueSize: 8, MaxEntries: 65},
-		"stacks":   {Type: ebpf.StackTrace, KeySize: 4, ValueSize: 1016, MaxEntries: 10240},
-		"by_stack": {Type: ebpf.PerCPUHash, KeySize: 4, ValueSize: 8, MaxEntries: 10240},
+		"by_comm":   {Type: ebpf.PerCPUHash, KeySize: 16, ValueSize: 8, MaxEntries: 4096},
+		"by_parent": {Type: ebpf.PerCPUHash, KeySize: 4, ValueSize: 8, MaxEntries: 4096},
+		"start":     {Type: ebpf.Hash, KeySize: 4, ValueSize: 8, MaxEntries: 4096},
+		"hist":      {Type: ebpf.PerCPUArray, KeySize: 4, ValueSize: 8, MaxEntries: 65},
+		"stacks":    {Type: ebpf.StackTrace, KeySize: 4, ValueSize: 1016, MaxEntries: 4096},
+		"by_stack":  {Type: ebpf.PerCPUHash, KeySize: 4, ValueSize: 8, MaxEntries: 4096},
 	}
 }
 
@@ -46,6 +50,49 @@ func handComm() asm.Instructions {
 		asm.FnGetCurrentComm.Call(),
 	}
 	return append(append(ins, addOne("by_comm", -16)...), exit...)
+}
+
+// handFields counts by current->real_parent->tgid, at the offsets that a person
+// looked up.
+func handFields() (asm.Instructions, error) {
+	parent, err := taskOffset("real_parent")
+	if err != nil {
+		return nil, err
+	}
+	tgid, err := taskOffset("tgid")
+	if err != nil {
+		return nil, err
+	}
+	ins := asm.Instructions{
+		asm.FnGetCurrentTask.Call(),
+		asm.Mov.Reg(asm.R3, asm.R0), asm.Add.Imm(asm.R3, parent),
+		asm.Mov.Reg(asm.R1, asm.RFP), asm.Add.Imm(asm.R1, -16),
+		asm.Mov.Imm(asm.R2, 8),
+		asm.FnProbeReadKernel.Call(),
+		asm.LoadMem(asm.R3, asm.RFP, -16, asm.DWord), asm.Add.Imm(asm.R3, tgid),
+		asm.Mov.Reg(asm.R1, asm.RFP), asm.Add.Imm(asm.R1, -8),
+		asm.Mov.Imm(asm.R2, 4),
+		asm.FnProbeReadKernel.Call(),
+	}
+	return append(append(ins, addOne("by_parent", -8)...), exit...), nil
+}
+
+// taskOffset is where a member of struct task_struct is, in bytes.
+func taskOffset(member string) (int32, error) {
+	spec, err := btf.LoadKernelSpec()
+	if err != nil {
+		return 0, err
+	}
+	var task *btf.Struct
+	if err := spec.TypeByName("task_struct", &task); err != nil {
+		return 0, err
+	}
+	for _, m := range task.Members {
+		if m.Name == member {
+			return int32(m.Offset.Bytes()), nil
+		}
+	}
+	return 0, fmt.Errorf("task_struct has no %s", member)
 }
 
 func handStack() asm.Instructions {
@@ -109,9 +156,15 @@ func handLeave() asm.Instructions {
 }
 
 // handSpec is a collection of the hand-written programs of one action.
-func handSpec(action string) *ebpf.CollectionSpec {
+func handSpec(action string) (*ebpf.CollectionSpec, error) {
 	progs := map[string]asm.Instructions{
 		"empty": exit, "comm": handComm(), "stack": handStack(), "enter": handEnter(), "leave": handLeave(),
+	}
+	if action == "fields" {
+		var err error
+		if progs["fields"], err = handFields(); err != nil {
+			return nil, err
+		}
 	}
 	spec := &ebpf.CollectionSpec{Maps: map[string]*ebpf.MapSpec{}, Programs: map[string]*ebpf.ProgramSpec{}}
 	for _, n := range programsOf(action) {
@@ -132,7 +185,7 @@ func handSpec(action string) *ebpf.CollectionSpec {
 			}
 		}
 	}
-	return spec
+	return spec, nil
 }
 
 // programsOf are the programs that make an action.
@@ -144,6 +197,15 @@ func programsOf(action string) []string {
 		return []string{"stack"}
 	}
 	return []string{action}
+}
+
+// attachHand attaches the hand-written programs of an action.
+func attachHand(action string) (func(), error) {
+	spec, err := handSpec(action)
+	if err != nil {
+		return nil, err
+	}
+	return attachSpec(spec, action)
 }
 
 // attachSpec loads and attaches programs by name to sys_enter, or sys_exit for

@@ -33,6 +33,7 @@ var (
 	batches = flag.Int("batches", 2000, "batches of 1000 calls for each measurement")
 	rounds  = flag.Int("rounds", 3, "rounds of all measurements; the least counts")
 	role    = flag.String("role", "", "internal: what a child process does")
+	starts  = flag.Int("starts", 20, "starts of each tracer, 0 for none")
 	only    = flag.String("action", "", "measure this action only")
 )
 
@@ -91,7 +92,7 @@ type tracer struct {
 
 func run() error {
 	tracers := []tracer{
-		{"hand-written", func(a string) (func(), error) { return attachSpec(handSpec(a), a) }},
+		{"hand-written", attachHand},
 		{"ours", attachOurs},
 		{"ours, all", attachOursAll},
 	}
@@ -103,15 +104,20 @@ func run() error {
 	if _, err := exec.LookPath("bpftrace"); err == nil {
 		tracers = append(tracers, tracer{"bpftrace", attachBpftrace})
 	}
-	if err := perCall(tracers); err != nil {
-		return err
+	if *rounds > 0 {
+		if err := perCall(tracers); err != nil {
+			return err
+		}
+	}
+	if *starts == 0 {
+		return nil
 	}
 	return startup()
 }
 
 // perCall prints the added time per call by action and tracer.
 func perCall(tracers []tracer) error {
-	actions := []string{"empty", "comm", "latency", "stack", "tpstack"}
+	actions := []string{"empty", "comm", "fields", "latency", "stack", "tpstack"}
 	if *only != "" {
 		actions = []string{*only}
 	}
@@ -204,6 +210,7 @@ var bpftraceScripts = map[string]string{
 	"empty":   `tracepoint:raw_syscalls:sys_enter { }`,
 	"comm":    `tracepoint:raw_syscalls:sys_enter { @[comm] = count(); }`,
 	"tpstack": `tracepoint:raw_syscalls:sys_enter { @[kstack] = count(); }`,
+	"fields":  `tracepoint:raw_syscalls:sys_enter { @[((struct task_struct *)curtask)->real_parent->tgid] = count(); }`,
 	"stack":   `tracepoint:raw_syscalls:sys_enter { @[kstack] = count(); }`,
 	"latency": `tracepoint:raw_syscalls:sys_enter { @s[tid] = nsecs; } tracepoint:raw_syscalls:sys_exit /@s[tid]/ { @h = hist(nsecs - @s[tid]); delete(@s[tid]); }`,
 }
@@ -243,13 +250,17 @@ func attachBpftrace(action string) (func(), error) {
 	return nil, fmt.Errorf("bpftrace ended early")
 }
 
+// starters are what startup measures: programs that end as soon as they are
+// attached. The count by name is what hand-written assembly and bpftrace do too.
+var starters = map[string]func() (func(), error){
+	"hand":  func() (func(), error) { return attachHand("comm") },
+	"comm":  func() (func(), error) { return attachOurs("comm") },
+	"opens": func() (func(), error) { return attachOurs("opens") },
+}
+
 // attachOnce is a tracer that only starts: it says when it is attached.
 func attachOnce(who string) error {
-	attach := attachOurs
-	if who == "hand" {
-		attach = func(a string) (func(), error) { return attachSpec(handSpec(a), a) }
-	}
-	stop, err := attach("comm")
+	stop, err := starters[who]()
 	if err != nil {
 		return err
 	}
@@ -258,27 +269,53 @@ func attachOnce(who string) error {
 	return nil
 }
 
+// bpftraceStart says "attached" when the last of its probes, which comes after
+// the one it is about, has fired.
+const bpftraceStart = `tracepoint:raw_syscalls:sys_enter { @[comm] = count(); } interval:ms:1 { printf("attached\n"); exit(); }`
+
 // startup prints how long a fresh process takes until it is attached, and its
-// greatest resident size.
+// greatest resident size. The tracers take turns, so that a busy machine is busy
+// for all of them.
 func startup() error {
-	fmt.Printf("\nattached after (least of 20) and resident size\n")
-	for _, who := range []string{"hand", "ours"} {
-		least, rss := time.Duration(1<<62), int64(0)
-		for range 20 {
-			d, r, err := startOnce(who)
+	type row struct {
+		name  string
+		cmd   func() *exec.Cmd
+		least time.Duration
+		rss   int64
+	}
+	self := func(who string) func() *exec.Cmd {
+		return func() *exec.Cmd { return exec.Command("/proc/self/exe", "-role", "attach-"+who) }
+	}
+	rows := []*row{
+		{name: "hand-written, count by comm", cmd: self("hand")},
+		{name: "ours, count by comm", cmd: self("comm")},
+		{name: "ours, opensnoop with BTF", cmd: self("opens")},
+	}
+	if _, err := exec.LookPath("bpftrace"); err == nil {
+		rows = append(rows, &row{name: "bpftrace, count by comm", cmd: func() *exec.Cmd { return exec.Command("bpftrace", "-e", bpftraceStart) }})
+	}
+	for range *starts {
+		for _, r := range rows {
+			d, rss, err := startOnce(r.cmd())
 			if err != nil {
-				return err
+				return fmt.Errorf("%s: %w", r.name, err)
 			}
-			least, rss = min(least, d), max(rss, r)
+			if r.least == 0 || d < r.least {
+				r.least = d
+			}
+			r.rss = max(r.rss, rss)
 		}
-		fmt.Printf("%-12s %6.1f ms %6.1f MiB\n", who, float64(least.Microseconds())/1000, float64(rss)/1024)
+	}
+	fmt.Printf("\nattached after (least of %d), greatest resident size\n", *starts)
+	for _, r := range rows {
+		fmt.Printf("%-28s %6.1f ms %6.1f MiB   to hand-written: %.2f\n",
+			r.name, float64(r.least.Microseconds())/1000, float64(r.rss)/1024, float64(r.least)/float64(rows[0].least))
 	}
 	return nil
 }
 
-func startOnce(who string) (time.Duration, int64, error) {
-	cmd := exec.Command("/proc/self/exe", "-role", "attach-"+who)
-	cmd.Stderr = os.Stderr
+// startOnce runs a tracer until it says that it is attached.
+func startOnce(cmd *exec.Cmd) (time.Duration, int64, error) {
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		return 0, 0, err
@@ -287,13 +324,18 @@ func startOnce(who string) (time.Duration, int64, error) {
 	if err := cmd.Start(); err != nil {
 		return 0, 0, err
 	}
-	_, err = bufio.NewReader(out).ReadString('\n')
-	d := time.Since(t)
-	if werr := cmd.Wait(); err == nil {
-		err = werr
+	var d time.Duration
+	sc := bufio.NewScanner(out)
+	for sc.Scan() {
+		if d == 0 && sc.Text() == "attached" {
+			d = time.Since(t)
+		}
 	}
-	if err != nil {
+	if err := cmd.Wait(); err != nil {
 		return 0, 0, err
+	}
+	if d == 0 {
+		return 0, 0, fmt.Errorf("it was not attached")
 	}
 	return d, cmd.ProcessState.SysUsage().(*syscall.Rusage).Maxrss, nil
 }

@@ -14,15 +14,22 @@ static long (*bpf_map_delete_elem)(void *map, const void *key) = (void *)3;
 static u64 (*bpf_ktime_get_ns)(void) = (void *)5;
 static u64 (*bpf_get_current_pid_tgid)(void) = (void *)14;
 static long (*bpf_get_current_comm)(void *buf, u32 size) = (void *)16;
+static long (*bpf_probe_read_kernel)(void *dst, u32 size, const void *src) = (void *)113;
+static void *(*bpf_get_current_task)(void) = (void *)35;
 static long (*bpf_get_stackid)(void *ctx, void *map, u64 flags) = (void *)27;
 
 struct comm { char name[16]; };
 
-struct { __uint(type, 5); __uint(max_entries, 10240); __type(key, struct comm); __type(value, u64); } by_comm SEC(".maps");
-struct { __uint(type, 1); __uint(max_entries, 10240); __type(key, u32); __type(value, u64); } start SEC(".maps");
+/* Found in the kernel's BTF by name when the program is loaded (CO-RE). */
+struct task_struct { struct task_struct *real_parent; int tgid; } __attribute__((preserve_access_index));
+
+struct { __uint(type, 5); __uint(max_entries, 4096); __type(key, struct comm); __type(value, u64); } by_comm SEC(".maps");
+struct { __uint(type, 1); __uint(max_entries, 4096); __type(key, u32); __type(value, u64); } start SEC(".maps");
 struct { __uint(type, 6); __uint(max_entries, 65); __type(key, u32); __type(value, u64); } hist SEC(".maps");
-struct { __uint(type, 7); __uint(max_entries, 10240); __uint(key_size, 4); __uint(value_size, 1016); } stacks SEC(".maps");
-struct { __uint(type, 5); __uint(max_entries, 10240); __type(key, u32); __type(value, u64); } by_stack SEC(".maps");
+struct { __uint(type, 7); __uint(max_entries, 4096); __uint(key_size, 4); __uint(value_size, 1016); } stacks SEC(".maps");
+struct { __uint(type, 5); __uint(max_entries, 4096); __type(key, u32); __type(value, u64); } by_stack SEC(".maps");
+
+struct { __uint(type, 5); __uint(max_entries, 4096); __type(key, u32); __type(value, u64); } by_parent SEC(".maps");
 
 static __attribute__((always_inline)) void add(void *map, void *key)
 {
@@ -40,6 +47,16 @@ SEC("raw_tp/sys_enter") int comm(void *ctx)
 	struct comm key = {};
 	bpf_get_current_comm(&key, sizeof(key));
 	add(&by_comm, &key);
+	return 0;
+}
+
+SEC("raw_tp/sys_enter") int fields(void *ctx)
+{
+	struct task_struct *task = bpf_get_current_task(), *parent = 0;
+	u32 pid = 0;
+	bpf_probe_read_kernel(&parent, sizeof(parent), &task->real_parent);
+	bpf_probe_read_kernel(&pid, sizeof(pid), &parent->tgid);
+	add(&by_parent, &pid);
 	return 0;
 }
 
