@@ -74,6 +74,8 @@ func OnStart(ctx context.Context, fn func()) context.Context {
 type recorded struct {
 	// Zero is the moment at which CLOCK_MONOTONIC was 0.
 	Zero time.Time `json:"zero"`
+	// Began is when the probes were attached.
+	Began time.Time `json:"began,omitzero"`
 	// Ticks are the moments at which Every called its function.
 	Ticks []time.Time `json:"ticks,omitempty"`
 	// Probes are the sites, by the builtin probe less one.
@@ -122,13 +124,15 @@ func (s *Session) open(ctx context.Context, src source) error {
 		if err := json.Unmarshal(t.recording.Meta().Data, &s.data); err != nil {
 			return fmt.Errorf("-replay %s: not a complete recording: %w", t.replay, err)
 		}
+		s.tick = s.data.Began.Local()
 		return src.replay(s)
 	}
 	if err := src.open(s); err != nil {
 		return err
 	}
 	s.live = src
-	s.data.Zero = monotonicZero()
+	s.data.Zero, s.data.Began = monotonicZero(), time.Now()
+	s.tick = s.data.Began
 	for _, p := range src.Plan().Programs {
 		for _, site := range p.Sites {
 			s.data.Probes = append(s.data.Probes, site.Target.String())

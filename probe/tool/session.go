@@ -28,6 +28,7 @@ type Session struct {
 	names   names
 	data    recorded
 	tick    time.Time // the moment of the current call of Every's function
+	before  time.Time // that of the last call
 	ticks   int
 	drained bool // probes are detached, what is left in the buffers is being read
 }
@@ -51,6 +52,11 @@ func (s *Session) Context() context.Context { return s.ctx }
 // Now is the moment of the current call of Every's function, as recorded at
 // replay.
 func (s *Session) Now() time.Time { return s.tick }
+
+// Elapsed is the time that the current call of Every's function is about: since
+// its last call, or since the probes were attached. Rates are of this time, which
+// on a loaded machine is longer than the interval that was asked for.
+func (s *Session) Elapsed() time.Duration { return s.tick.Sub(s.before) }
 
 // Time is the moment of an event, of its time by Ctx.Nsecs.
 func (s *Session) Time(nsecs uint64) time.Time {
@@ -118,6 +124,7 @@ func (s *Session) Every(fn func() error) error {
 // nextTick waits for the end of the interval, and says whether there will be
 // another.
 func (s *Session) nextTick() (more bool, err error) {
+	s.before = s.tick
 	if s.live == nil {
 		if s.ticks == len(s.data.Ticks) {
 			return false, io.EOF

@@ -1,0 +1,118 @@
+// Tcplife prints a line for each TCP connection that ends: whose it was, between
+// whom, how much was sent and received, and how long it lived.
+//
+//	# tcplife
+//	Tracing TCP connections until they end... Hit Ctrl-C to end.
+//	PID     COMM       LADDR           LPORT RADDR           RPORT TX_KB RX_KB MS
+//	22597   recordProg 127.0.0.1       46644 127.0.0.1       28527     0     0 0.23
+//	3277    redis-serv 127.0.0.1       28527 127.0.0.1       46644     0     0 0.28
+//
+// See README.md.
+package main
+
+import (
+	"context"
+	"io"
+	"os"
+
+	"github.com/borescope/borescope/probe"
+	"github.com/borescope/borescope/probe/action"
+	"github.com/borescope/borescope/probe/tool"
+)
+
+func main() { os.Exit(tool.Main("tcplife", run)) }
+
+// session is a connection that has ended.
+type session struct {
+	Nsecs, Span, Received, Acked uint64
+	Local, Remote                [16]byte // IPv4 as IPv6
+	LocalPort, RemotePort        uint16
+	PID                          uint32
+	Comm                         action.Comm
+}
+
+// owner is who a connection belongs to.
+type owner struct {
+	PID  uint32
+	Comm action.Comm
+}
+
+// States of a connection: include/net/tcp_states.h.
+const (
+	synSent  = 2
+	finWait1 = 4
+	closed   = 7
+	lastAck  = 9
+)
+
+func run(ctx context.Context, args []string, stdout io.Writer) error {
+	t := tool.New("tcplife", "Trace TCP connections: between whom, how much, for how long.",
+		"tcplife -D 80,443", "those to these ports",
+		"tcplife -T -p 181", "those of process 181, with the time of day")
+	pid := t.PID()
+	clock := t.Bool("T", "with the time of day")
+	times := t.Bool("t", "with seconds since the first event")
+	wide := t.Bool("w", "wide columns, for IPv6 addresses")
+	v4 := t.Bool("4", "only IPv4")
+	v6 := t.Bool("6", "only IPv6")
+	locals, remotes := t.Ports("L", "only these local ports: 80,443"), t.Ports("D", "only these remote ports")
+	t.Duration()
+	if err := t.Parse(args, stdout); err != nil {
+		return err
+	}
+
+	births := action.NewLRU[uint64, uint64]("births", 0)
+	owners := action.NewLRU[uint64, owner]("owners", 0)
+	events := action.NewEvents[session]("sessions", 0)
+	p := action.NewProgram("tcplife")
+	p.IncludeSelf = true // a packet arrives in the name of whatever thread runs
+	p.On(probe.Tracepoint{Group: "sock", Name: "inet_sock_set_state"}, func(c *action.Ctx) {
+		c.ReturnUnless(c.Field("protocol").Eq(6)) // TCP
+		tool.FilterPorts(c, c.Field("sport"), *locals)
+		tool.FilterPorts(c, c.Field("dport"), *remotes)
+		if *v4 != *v6 {
+			family := map[bool]int{true: 2, false: 10}[*v4] // AF_INET, AF_INET6
+			c.ReturnUnless(c.Field("family").Eq(family))
+		}
+		sk, state := c.Field("skaddr"), c.Let(c.Field("newstate"))
+		c.If(state.Lt(finWait1), func() { births.Set(c, sk, c.Nsecs()) })
+		// Here, and nowhere else, the current thread is the connection's.
+		c.If(state.Eq(synSent).Or(state.Eq(lastAck)), func() { owners.Set(c, sk, action.Key(c.PID(), c.Comm())) })
+		c.ReturnUnless(state.Eq(closed))
+		births.Take(c, sk, func(born action.Int) {
+			end := func(owner action.Int, comm any) {
+				if *pid != 0 {
+					c.ReturnUnless(owner.Eq(*pid))
+				}
+				tcp := sk.PtrTo("struct tcp_sock", false)
+				events.Emit(c, func(e *session, b *action.Bind) {
+					b.Set(&e.Nsecs, c.Nsecs())
+					b.Set(&e.Span, c.Nsecs().Sub(born))
+					b.Set(&e.Received, tcp.Member("bytes_received"))
+					b.Set(&e.Acked, tcp.Member("bytes_acked"))
+					b.Set(&e.Local, c.Field("saddr_v6"))
+					b.Set(&e.Remote, c.Field("daddr_v6"))
+					b.Set(&e.LocalPort, c.Field("sport"))
+					b.Set(&e.RemotePort, c.Field("dport"))
+					b.Set(&e.PID, owner)
+					b.Set(&e.Comm, comm)
+				})
+			}
+			owners.Take(c, sk, func(o action.Int) { end(o.Elem("PID"), o.Elem("Comm")) }, func() { end(c.PID(), c.Comm()) })
+		})
+	})
+
+	return t.Run(ctx, stdout, "Tracing TCP connections until they end", func(s *tool.Session) error {
+		addr := map[bool]string{false: "ADDR %-15s", true: "ADDR %-39s"}[*wide]
+		tab := s.Table("TIME %-8s", "TIME(s) %-9.6f", "PID %-7d", "COMM %-10.10s", "L"+addr, "LPORT %-5d", "R"+addr, "RPORT %-5d", "TX_KB %5d", "RX_KB %5d", "MS %.2f")
+		tab.Show("TIME", *clock).Show("TIME(s)", *times).Header()
+		var first uint64
+		return tool.Each(s, events, func(e *session) error {
+			if first == 0 {
+				first = e.Nsecs
+			}
+			return tab.Row(s.Time(e.Nsecs).Format("15:04:05"), float64(e.Nsecs-first)/1e9, e.PID, e.Comm, tool.Addr(e.Local), e.LocalPort,
+				tool.Addr(e.Remote), e.RemotePort, e.Acked/1024, e.Received/1024, float64(e.Span)/1e6)
+		})
+	}, p)
+}
