@@ -16,12 +16,17 @@ import (
 // stay in the file's string tables.
 type symTable struct {
 	addrs
-	size []uint32 // saturates at 4 GiB - 1
-	name []uint32 // offset in .strtab, or in .dynstr with fromDyn set
-	kind []uint8  // symFunc … and hasOuter
+	spans []symSpan
+	kind  []uint8 // symFunc … and hasOuter
 	// outer holds, for every symbol marked hasOuter, the nearest earlier symbol
 	// that reaches beyond its end. Few symbols have one.
 	outer []outerSym
+}
+
+// symSpan is a symbol's extent and name.
+type symSpan struct {
+	size uint32 // saturates at 4 GiB - 1
+	name uint32 // offset in .strtab, or in .dynstr with fromDyn set
 }
 
 type outerSym struct{ sym, outer uint32 }
@@ -53,11 +58,11 @@ func (t *symTable) lookup(v uint64) (i int, sized bool) {
 	if i < 0 {
 		return noSym, false
 	}
-	if t.size[i] == 0 {
+	if t.spans[i].size == 0 {
 		return i, false
 	}
 	// A chain of enclosing symbols is as long as the nesting is deep.
-	for v-t.at(i) >= uint64(t.size[i]) {
+	for v-t.at(i) >= uint64(t.spans[i].size) {
 		if t.kind[i]&hasOuter == 0 {
 			return noSym, false
 		}
@@ -73,7 +78,7 @@ func (t *symTable) bytes() int64 {
 	if t == nil {
 		return 0
 	}
-	return t.addrs.bytes() + int64(4*cap(t.size)+4*cap(t.name)+cap(t.kind)+8*cap(t.outer))
+	return t.addrs.bytes() + int64(8*cap(t.spans)+cap(t.kind)+8*cap(t.outer))
 }
 
 // rawSym is a symbol on its way into the table.
@@ -444,7 +449,7 @@ type tableBuilder struct {
 
 func newTableBuilder(n int) *tableBuilder {
 	return &tableBuilder{values: make([]uint64, 0, n), t: &symTable{
-		size: make([]uint32, 0, n), name: make([]uint32, 0, n), kind: make([]uint8, 0, n),
+		spans: make([]symSpan, 0, n), kind: make([]uint8, 0, n),
 	}}
 }
 
@@ -467,10 +472,10 @@ func (b *tableBuilder) add(s *rawSym) {
 		b.open = append(b.open, i)
 	}
 	b.values = append(b.values, s.value)
-	t.size, t.name, t.kind = append(t.size, s.size), append(t.name, s.name), append(t.kind, kind)
+	t.spans, t.kind = append(t.spans, symSpan{s.size, s.name}), append(t.kind, kind)
 }
 
-func (b *tableBuilder) endOf(i uint32) uint64 { return b.values[i] + uint64(b.t.size[i]) }
+func (b *tableBuilder) endOf(i uint32) uint64 { return b.values[i] + uint64(b.t.spans[i].size) }
 
 func (b *tableBuilder) table() *symTable {
 	b.t.addrs = newAddrs(b.values)

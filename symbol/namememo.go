@@ -1,86 +1,105 @@
 package symbol
 
-// nameMemo is memo for names by nameKey, which is asked for every address: a
-// hash table with open addressing takes half the time of a map. One goroutine
-// at a time.
-type nameMemo struct {
-	limit      int64
-	young, old nameTable
+import "sync/atomic"
+
+// sharedMemo is memo for what is asked for every address. Readers take no lock:
+// the tables' slots, and the tables themselves, are replaced and never changed.
+// One goroutine at a time writes.
+type sharedMemo[V any] struct {
+	limit      int64 // bytes, as the caller counts them
+	cost       func(V) int64
+	young, old atomic.Pointer[memoTable[V]]
+	size       atomic.Int64 // of both tables, in bytes
 }
 
-// nameTable maps keys, which are never 0, to names.
-type nameTable struct {
-	slots []nameSlot // a power of two, half full at most
-	n     int
-	cost  int64
+// memoKey says what is remembered: something of a file, at a place in it.
+type memoKey struct{ what, at uint64 }
+
+// memoTable is a hash table with open addressing; there is a power of two of
+// slots, half of them full at most.
+type memoTable[V any] struct {
+	slots []atomic.Pointer[memoValue[V]]
+	n     int   // full slots
+	cost  int64 // in bytes
 }
 
-type nameSlot struct {
-	key  nameKey
-	name string
+type memoValue[V any] struct {
+	key memoKey
+	v   V
 }
 
-// nameSlotCost is what a name takes besides its bytes: a slot is 24 bytes, and
-// between a quarter and a half of them are full.
-const nameSlotCost = 96
+// sharedCost is what a value takes besides its own bytes: two to four slots of 8
+// bytes, the key, and what it is allocated in.
+const sharedCost = 80
 
-// slot returns the slot of a key, or the empty one where it belongs.
-func (t *nameTable) slot(k nameKey) *nameSlot {
+// slot returns the slot of a key, or the empty one where it belongs, with the
+// value that was found.
+func (t *memoTable[V]) slot(k memoKey) (*atomic.Pointer[memoValue[V]], *memoValue[V]) {
 	mask := uint64(len(t.slots) - 1)
 	// Fibonacci hashing: the upper bits of the product depend on all of the key.
-	for i := uint64(k) * 0x9e3779b97f4a7c15 >> 20; ; i++ {
-		if s := &t.slots[i&mask]; s.key == k || s.key == 0 {
-			return s
+	for i := (k.at ^ k.what<<40 ^ k.what) * 0x9e3779b97f4a7c15 >> 20; ; i++ {
+		s := &t.slots[i&mask]
+		if e := s.Load(); e == nil || e.key == k {
+			return s, e
 		}
 	}
 }
 
-func (t *nameTable) get(k nameKey) (string, bool) {
-	if t.n == 0 {
-		return "", false
+// get returns what is remembered under a key. If aged is set, the writer should
+// put it again, so that it is not forgotten.
+func (m *sharedMemo[V]) get(k memoKey) (v V, aged, ok bool) {
+	if t := m.young.Load(); t != nil {
+		if _, e := t.slot(k); e != nil {
+			return e.v, false, true
+		}
 	}
-	s := t.slot(k)
-	return s.name, s.key == k
+	if t := m.old.Load(); t != nil {
+		if _, e := t.slot(k); e != nil {
+			return e.v, true, true
+		}
+	}
+	return v, false, false
 }
 
-func (t *nameTable) put(k nameKey, name string) {
+// put remembers a value, unless it takes more than half of the limit.
+func (m *sharedMemo[V]) put(k memoKey, v V) {
+	c := sharedCost + m.cost(v)
+	t := m.young.Load()
+	if t == nil || t.cost+c > m.limit/2 {
+		m.old.Store(t)
+		t = &memoTable[V]{slots: make([]atomic.Pointer[memoValue[V]], 64)}
+		m.young.Store(t)
+	}
+	if c > m.limit/2 {
+		return
+	}
 	if 2*t.n >= len(t.slots) {
-		old := t.slots
-		t.slots = make([]nameSlot, max(2*len(old), 64))
-		for i := range old {
-			if old[i].key != 0 {
-				*t.slot(old[i].key) = old[i]
-			}
-		}
+		t = t.grown()
+		m.young.Store(t)
 	}
-	s := t.slot(k)
-	if s.key == 0 {
+	s, e := t.slot(k)
+	if e == nil {
 		t.n++
-		t.cost += nameSlotCost + int64(len(name))
+		t.cost += c
 	}
-	*s = nameSlot{k, name}
+	s.Store(&memoValue[V]{k, v})
+	size := t.cost
+	if old := m.old.Load(); old != nil {
+		size += old.cost
+	}
+	m.size.Store(size)
 }
 
-func (m *nameMemo) get(k nameKey) (string, bool) {
-	if s, ok := m.young.get(k); ok {
-		return s, true
-	}
-	s, ok := m.old.get(k)
-	if ok {
-		m.put(k, s)
-	}
-	return s, ok
-}
-
-func (m *nameMemo) put(k nameKey, name string) {
-	c := nameSlotCost + int64(len(name))
-	if m.young.cost+c > m.limit/2 {
-		m.old, m.young = m.young, nameTable{}
-		if c > m.limit/2 {
-			return
+// grown returns a copy of the table with twice as many slots.
+func (t *memoTable[V]) grown() *memoTable[V] {
+	out := &memoTable[V]{slots: make([]atomic.Pointer[memoValue[V]], 2*len(t.slots)), n: t.n, cost: t.cost}
+	for i := range t.slots {
+		if e := t.slots[i].Load(); e != nil {
+			s, _ := out.slot(e.key)
+			s.Store(e)
 		}
 	}
-	m.young.put(k, name)
+	return out
 }
 
-func (m *nameMemo) bytes() int64 { return m.young.cost + m.old.cost }
+func (m *sharedMemo[V]) bytes() int64 { return m.size.Load() }

@@ -9,27 +9,19 @@ import "sync"
 type names struct {
 	demangler *Demangler // nil: names as they are
 
-	mu     sync.Mutex
-	memo   nameMemo                // guarded by mu
-	frames memo[frameKey, []Frame] // guarded by mu
+	mu     sync.Mutex // held while something is put into one of these
+	memo   sharedMemo[string]
+	frames sharedMemo[[]Frame]
 }
 
 // nameKey is a name's place: which file, which of its string tables, and where
-// in that. It is one number because that is what maps are fastest with.
-type nameKey uint64
-
-func newNameKey(file uint32, t stringTable, off uint32) nameKey {
-	return nameKey(file)<<35 | nameKey(t)<<32 | nameKey(off)
+// in that.
+func nameKey(file uint32, t stringTable, off uint32) memoKey {
+	return memoKey{uint64(file)<<8 | uint64(t), uint64(off)}
 }
-
-func (k nameKey) table() stringTable { return stringTable(k >> 32 & 7) }
-func (k nameKey) off() uint32        { return uint32(k) }
 
 // frameKey is an address in a file.
-type frameKey struct {
-	file  uint32
-	vaddr uint64
-}
+func frameKey(file uint32, vaddr uint64) memoKey { return memoKey{uint64(file) << 8, vaddr} }
 
 // stringTable tells the string tables of a file apart.
 type stringTable uint8
@@ -49,25 +41,24 @@ func newNames(d *Demangler, limit int64) *names {
 		limit = defaultNames
 	}
 	n := &names{demangler: d}
-	n.memo.limit = limit / 2
-	n.frames.limit = limit / 2
-	n.frames.costFunc = func(f []Frame) int64 { return int64(len(f)) * frameSize }
+	n.memo.limit, n.frames.limit = limit/2, limit/2
+	n.memo.cost = func(s string) int64 { return int64(len(s)) }
+	n.frames.cost = func(f []Frame) int64 { return int64(len(f)) * frameSize }
 	return n
 }
 
 // frameSize is the size of a Frame, about.
 const frameSize = 176
 
-// get returns the name for k, made from what e has there if it is not remembered.
-func (n *names) get(k nameKey, e *ELF) string {
-	n.mu.Lock()
-	s, ok := n.memo.get(k)
-	n.mu.Unlock()
-	if ok {
+// get returns the name at a place in e, made from what is there if it is not
+// remembered.
+func (n *names) get(e *ELF, t stringTable, off uint32) string {
+	if s, ok := n.known(e.id, t, off); ok {
 		return s
 	}
-	raw := e.rawName(k.table(), k.off())
-	switch k.table() {
+	raw := e.rawName(t, off)
+	var s string
+	switch t {
 	case tabSym:
 		s = n.demangler.demangle(string(unversioned(raw)))
 	case tabPLT:
@@ -76,26 +67,36 @@ func (n *names) get(k nameKey, e *ELF) string {
 		s = string(raw)
 	}
 	n.mu.Lock()
-	n.memo.put(k, s)
+	n.memo.put(nameKey(e.id, t, off), s)
 	n.mu.Unlock()
 	return s
 }
 
-// getFrames returns what putFrames remembered.
-func (n *names) getFrames(k frameKey) ([]Frame, bool) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.frames.get(k)
+// known returns the name at a place if it is remembered.
+func (n *names) known(file uint32, t stringTable, off uint32) (string, bool) {
+	k := nameKey(file, t, off)
+	s, aged, ok := n.memo.get(k)
+	if aged {
+		n.mu.Lock()
+		n.memo.put(k, s)
+		n.mu.Unlock()
+	}
+	return s, ok
 }
 
-func (n *names) putFrames(k frameKey, f []Frame) {
+// getFrames returns what putFrames remembered.
+func (n *names) getFrames(k memoKey) ([]Frame, bool) {
+	f, aged, ok := n.frames.get(k)
+	if aged {
+		n.putFrames(k, f)
+	}
+	return f, ok
+}
+
+func (n *names) putFrames(k memoKey, f []Frame) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.frames.put(k, f)
 }
 
-func (n *names) bytes() int64 {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.memo.bytes() + n.frames.bytes()
-}
+func (n *names) bytes() int64 { return n.memo.bytes() + n.frames.bytes() }
