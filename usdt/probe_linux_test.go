@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/borescope/borescope/internal/testenv"
+	"github.com/borescope/borescope/mapx"
 	"github.com/borescope/borescope/probe"
 	"github.com/borescope/borescope/probe/action"
 	"github.com/borescope/borescope/usdt"
@@ -257,6 +258,59 @@ func TestPostgres(t *testing.T) {
 	got := sync.read()
 	if got[100] < 1 || got[0] != 1234 || got[1] < 1 || got[1] > 1234 {
 		t.Errorf("buffer__sync__start(NBuffers, written) is %v, want 1234 buffers", got)
+	}
+}
+
+// TestRuby counts the arrays that a script makes, by their length and by the file
+// that makes them: a probe of several sites with different operands, behind a
+// semaphore.
+func TestRuby(t *testing.T) {
+	libs, _ := filepath.Glob("/usr/lib/*/libruby-*.so.*.*.*")
+	if len(libs) == 0 {
+		libs = []string{"/usr/lib/libruby.so"}
+	}
+	testenv.Need(t, testenv.Root, testenv.Uprobes, testenv.Tool("ruby"), testenv.File(libs[0]))
+	f, err := usdt.Open(libs[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	found, err := f.Find("ruby", "array__create")
+	if err != nil || len(found.Sites) < 2 || found.Sites[0].Semaphore == 0 {
+		t.Fatalf("%+v, %v", found, err)
+	}
+	lengths := action.NewCounter[int64]("lengths", 4096)
+	files := action.NewCounter[[4]byte]("files", 4096)
+	program := action.NewProgram("arrays")
+	program.On(probe.USDT{Path: libs[0], Provider: "ruby", Name: "array__create"}, func(c *action.Ctx) {
+		lengths.Inc(c, c.Arg(0))
+		files.Inc(c, c.Arg(1).UserStr(4))
+	})
+	session, err := action.Attach(program, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer session.Close()
+	out, err := exec.Command("ruby", "-e", "23.times { [0] * 4242 }; 17.times { Array.new }; puts 'done'").CombinedOutput()
+	if err != nil || string(out) != "done\n" {
+		t.Fatalf("%v: %s", err, out)
+	}
+	byLength, err1 := lengths.Table(session)
+	byFile, err2 := files.Table(session)
+	if err := errors.Join(err1, err2); err != nil {
+		t.Fatal(err)
+	}
+	l, err1 := byLength.Snapshot()
+	n, err2 := byFile.Snapshot()
+	if err := errors.Join(err1, err2); err != nil {
+		t.Fatal(err)
+	}
+	got := mapx.Values(l)
+	if got[4242] != 23 || got[0] < 17 {
+		t.Errorf("%d arrays of 4242, %d empty ones, want 23 and 17 or more", got[4242], got[0])
+	}
+	if made := mapx.Values(n)[[4]byte{'-', 'e'}]; made < 40 {
+		t.Errorf("%d arrays made by -e, want 40 or more", made)
 	}
 }
 

@@ -5,11 +5,13 @@ import (
 	"bytes"
 	"debug/elf"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -147,4 +149,97 @@ func TestAgainstBpftrace(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestAgainstBCC compares the USDT probes of this machine's files, their
+// semaphores, sites and numbers of arguments with what BCC's tplist -v prints,
+// and the kernel's tracepoints with its list.
+func TestAgainstBCC(t *testing.T) {
+	testenv.Need(t, testenv.Root, testenv.Tracefs, testenv.Tool("tplist-bpfcc"), testenv.Tool("unshare"))
+	compared := 0
+	for _, pattern := range []string{
+		"/usr/lib/*/libruby-*.so.*.*.*", "/usr/bin/python3.*[0-9]", "/usr/lib/postgresql/*/bin/postgres",
+		"/usr/lib/jvm/*/lib/server/libjvm.so", "/usr/lib/*/libstdc++.so.6",
+	} {
+		paths, _ := filepath.Glob(pattern)
+		for _, path := range paths {
+			theirs, err := exec.Command("tplist-bpfcc", "-v", "-l", path).Output()
+			if err != nil {
+				t.Fatal(err)
+			}
+			want, got := bccProbes(string(theirs)), ourProbes(t, path)
+			for name, w := range want {
+				if g := got[name]; !slices.Equal(g, w) {
+					t.Errorf("%s %s: %v, BCC has %v", path, name, g, w)
+				}
+				delete(got, name)
+				compared++
+			}
+			for name := range got {
+				t.Errorf("%s %s: BCC has none", path, name)
+			}
+		}
+	}
+	testenv.Need(t, testenv.Got("files with probes", map[bool]error{true: errors.New("none on this machine")}[compared == 0]))
+	t.Logf("%d probes alike", compared)
+	theirs, err := exec.Command("unshare", "-m", "sh", "-c", "mount -t debugfs none /sys/kernel/debug && tplist-bpfcc").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var ours bytes.Buffer
+	if err := run(t.Context(), nil, &ours); err != nil {
+		t.Fatal(err)
+	}
+	want, got := slices.Sorted(strings.Lines(string(theirs))), slices.Sorted(strings.Lines(ours.String()))
+	if len(want) < 100 || !slices.Equal(got, want) {
+		t.Errorf("%d tracepoints, BCC has %d", len(got), len(want))
+	}
+}
+
+// bccProbes are the probes that tplist -v prints, each as its semaphore, the
+// number of sites and of arguments.
+func bccProbes(text string) map[string][]uint64 {
+	out := map[string][]uint64{}
+	name := ""
+	for line := range strings.Lines(text) {
+		var n uint64
+		switch f := strings.Fields(line); {
+		case strings.HasSuffix(line, " location(s)\n") || strings.HasSuffix(line, " argument(s)\n"):
+			fmt.Sscan(f[0], &n)
+			out[name] = append(out[name], n)
+		case line[0] != ' ' && len(f) == 3:
+			name = f[0]
+			fmt.Sscanf(f[2], "0x%x]", &n)
+			out[name] = []uint64{n}
+		}
+	}
+	return out
+}
+
+// ourProbes are the same, from the JSON lines.
+func ourProbes(t *testing.T, path string) map[string][]uint64 {
+	t.Helper()
+	var b bytes.Buffer
+	if err := run(t.Context(), []string{"-json", path}, &b); err != nil {
+		t.Fatal(err)
+	}
+	out := map[string][]uint64{}
+	for dec := json.NewDecoder(&b); dec.More(); {
+		var s struct {
+			Provider, Name string
+			Semaphore      json.RawMessage
+			Args           []struct{}
+		}
+		if err := dec.Decode(&s); err != nil {
+			t.Fatal(err)
+		}
+		name := s.Provider + ":" + s.Name
+		if out[name] == nil {
+			var sem uint64
+			fmt.Sscanf(strings.Trim(string(s.Semaphore), `"`), "%v", &sem)
+			out[name] = []uint64{sem, 0, uint64(len(s.Args))}
+		}
+		out[name][1]++
+	}
+	return out
 }
