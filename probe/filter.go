@@ -42,6 +42,10 @@ type TaskFilter struct {
 	// Offsets are where task_struct has nsproxy, nsproxy mnt_ns, and
 	// mnt_namespace its number, in this kernel; for MountNamespace.
 	Offsets [3]uint32 `json:"offsets,omitzero"`
+	// CgroupOffsets are set where the kernel's tracing programs can't ask for a
+	// task's control groups (before 5.15): where task_struct has cgroups, css_set
+	// dfl_cgrp, and cgroup level and ancestor_ids.
+	CgroupOffsets [4]uint32 `json:"cgroup_offsets,omitzero"`
 }
 
 // Cgroup is a control group of version 2.
@@ -76,7 +80,8 @@ func (f *TaskFilter) String() string {
 // programs in spec. action.Compile has done so; it is for programs from
 // elsewhere, before they are loaded. Programs that run on behalf of no task are
 // left as they are: begin and end, iterators, socket filters. A mount namespace
-// takes programs of a GPL-compatible licence. Without a filter it does nothing.
+// takes programs of a GPL-compatible licence, and so does a control group before
+// Linux 5.15. Without a filter it does nothing.
 func (p *Plan) ApplyFilter(spec *ebpf.CollectionSpec) error {
 	if p.Filter == nil {
 		return nil
@@ -87,8 +92,8 @@ func (p *Plan) ApplyFilter(spec *ebpf.CollectionSpec) error {
 		if prog == nil || g.Method == MethodRun || g.Method == MethodIter || g.Method == MethodSocket {
 			continue
 		}
-		if p.Filter.MountNamespace != 0 && !strings.Contains(prog.License, "GPL") {
-			return fmt.Errorf("filter %s: mount namespaces are read by a helper for GPL-compatible programs, this one's licence is %q", g.first(), prog.License)
+		if p.Filter.reads() && !strings.Contains(prog.License, "GPL") {
+			return fmt.Errorf("filter %s: namespaces and groups are read by a helper for GPL-compatible programs, this one's licence is %q", g.first(), prog.License)
 		}
 		ins, err := kernel.Filter(prog.Instructions, p.Filter.kernel())
 		if err != nil {
@@ -99,10 +104,18 @@ func (p *Plan) ApplyFilter(spec *ebpf.CollectionSpec) error {
 	return nil
 }
 
+// reads tells a filter that reads kernel memory.
+func (f *TaskFilter) reads() bool {
+	return f.MountNamespace != 0 || f.CgroupOffsets != [4]uint32{}
+}
+
 func (f *TaskFilter) kernel() *kernel.TaskFilter {
 	out := &kernel.TaskFilter{Tgids: f.PIDs, MountNamespace: f.MountNamespace, Offsets: f.Offsets}
 	for _, c := range f.Cgroups {
 		out.Cgroups = append(out.Cgroups, kernel.CgroupAt{ID: c.ID, Level: c.Level})
+	}
+	if f.CgroupOffsets != [4]uint32{} {
+		out.CgroupOffsets = &f.CgroupOffsets
 	}
 	if f.PIDNamespace != 0 {
 		out.PIDNamespace = &[2]uint64{f.PIDDevice, f.PIDNamespace}
@@ -136,6 +149,14 @@ func (r *resolver) filter() error {
 		}
 		out.Cgroups = append(out.Cgroups, c)
 	}
+	// bpf_get_current_ancestor_cgroup_id: commit 95b861a7935b, 5.15.
+	if v, ok := parseVersion(r.env.Release()); ok && len(f.Cgroups) > 0 && (v[0] < 5 || v[0] == 5 && v[1] < 15) {
+		offsets, err := r.env.offsets("task_struct.cgroups", "css_set.dfl_cgrp", "cgroup.level", "cgroup.ancestor_ids")
+		if err != nil {
+			return fmt.Errorf("filter: cgroup: %w", err)
+		}
+		out.CgroupOffsets = [4]uint32(offsets)
+	}
 	if pid := f.PIDNamespaceOf; pid != 0 {
 		id, err := r.env.fileID(fmt.Sprintf("proc/%d/ns/pid", pid))
 		if err != nil {
@@ -149,9 +170,11 @@ func (r *resolver) filter() error {
 			return fmt.Errorf("filter: mount namespace of %d: %w", pid, err)
 		}
 		out.MountNamespace = uint32(id.inode)
-		if out.Offsets, err = r.env.namespaceOffsets(); err != nil {
+		offsets, err := r.env.offsets("task_struct.nsproxy", "nsproxy.mnt_ns", "mnt_namespace.ns.inum")
+		if err != nil {
 			return fmt.Errorf("filter: mount namespace: %w", err)
 		}
+		out.Offsets = [3]uint32(offsets)
 	}
 	r.plan.Filter = out
 	return nil
@@ -200,26 +223,24 @@ func (e *Env) isCgroup2(mount string) bool {
 	return err != nil
 }
 
-// namespaceOffsets are where the number of a task's mount namespace is found.
-func (e *Env) namespaceOffsets() (out [3]uint32, err error) {
+// offsets are where members lie, in bytes: "task_struct.nsproxy".
+func (e *Env) offsets(names ...string) ([]uint32, error) {
 	spec, err := e.BTF()
 	if err != nil {
-		return out, err
+		return nil, err
 	}
-	steps := []struct {
-		of   string
-		path []string
-	}{{"task_struct", []string{"nsproxy"}}, {"nsproxy", []string{"mnt_ns"}}, {"mnt_namespace", []string{"ns", "inum"}}}
-	for i, s := range steps {
+	var out []uint32
+	for _, name := range names {
+		path := strings.Split(name, ".")
 		var t *btf.Struct
-		if err := spec.TypeByName(s.of, &t); err != nil {
-			return out, fmt.Errorf("struct %s: %w", s.of, err)
+		if err := spec.TypeByName(path[0], &t); err != nil {
+			return nil, fmt.Errorf("struct %s: %w", path[0], err)
 		}
-		bits, ok := memberOffset(t, s.path)
+		bits, ok := memberOffset(t, path[1:])
 		if !ok {
-			return out, fmt.Errorf("struct %s has no %s: %w", s.of, strings.Join(s.path, "."), errors.ErrUnsupported)
+			return nil, fmt.Errorf("this kernel has no %s: %w", name, errors.ErrUnsupported)
 		}
-		out[i] = bits / 8
+		out = append(out, bits/8)
 	}
 	return out, nil
 }

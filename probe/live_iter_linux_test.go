@@ -64,13 +64,7 @@ func TestIterPID(t *testing.T) {
 // for PROBE_SOAK (a duration; 1 s by default).
 func TestSoak(t *testing.T) {
 	testenv.Need(t, testenv.Root, testenv.Uprobes, testenv.Tracefs)
-	length := time.Second
-	if s := os.Getenv("PROBE_SOAK"); s != "" {
-		var err error
-		if length, err = time.ParseDuration(s); err != nil {
-			t.Fatal(err)
-		}
-	}
+	length := soakLength(t)
 	texts := []string{
 		"uprobe:" + targetPath() + ":add", "uretprobe:" + targetPath() + ":nested", "uprobe:" + targetPath() + ":helper_*",
 		"usdt:" + targetPath() + ":target:*", "profile:hz:99", "interval:ms:5", "software:page-faults:1",

@@ -12,6 +12,11 @@ type TaskFilter struct {
 	Tgids []uint32
 	// Cgroups are cgroups of version 2; the task must be in one of them or below.
 	Cgroups []CgroupAt
+	// CgroupOffsets are set for kernels whose tracing programs can't ask for a
+	// task's cgroups (before 5.15): where task_struct has cgroups, css_set
+	// dfl_cgrp, and cgroup its level and ancestor_ids. It takes a licence as
+	// MountNamespace does.
+	CgroupOffsets *[4]uint32
 	// PIDNamespace is the device and inode of a process namespace, nil for any.
 	PIDNamespace *[2]uint64
 	// MountNamespace is the inode of a mount namespace, 0 for any, and Offsets
@@ -54,7 +59,11 @@ func Filter(ins asm.Instructions, f *TaskFilter) (asm.Instructions, error) {
 		check(f.tgids)
 	}
 	if len(f.Cgroups) > 0 {
-		check(f.cgroups)
+		if f.CgroupOffsets != nil {
+			check(f.readCgroups)
+		} else {
+			check(f.cgroups)
+		}
 	}
 	if f.PIDNamespace != nil {
 		check(f.pidNamespace)
@@ -135,6 +144,51 @@ func (f *TaskFilter) pidNamespace(pass string) asm.Instructions {
 	}
 }
 
+// readCgroups follows the kernel's structures: task, css_set, cgroup.
+func (f *TaskFilter) readCgroups(pass string) asm.Instructions {
+	o := f.CgroupOffsets
+	out := asm.Instructions{asm.FnGetCurrentTask.Call(), asm.Mov.Reg(asm.R3, asm.R0)}
+	for _, offset := range o[:2] {
+		out = append(out, readKernel(int32(offset), 8)...)
+		out = append(out, asm.LoadMem(asm.R3, asm.RFP, -8, asm.DWord))
+	}
+	out = append(out, asm.Mov.Reg(asm.R7, asm.R3))
+	out = append(out, readKernel(int32(o[2]), 4)...)
+	out = append(out, asm.LoadMem(asm.R8, asm.RFP, -8, asm.Word)) // the group's own level
+	for level := range maxCgroupLevel {
+		var ids []uint64
+		for _, c := range f.Cgroups {
+			if c.Level == level || c.Level < 0 {
+				ids = append(ids, c.ID)
+			}
+		}
+		if len(ids) == 0 {
+			continue
+		}
+		deeper := fmt.Sprint(filterPass, "level.", level)
+		out = append(out, asm.JLT.Imm(asm.R8, int32(level), deeper), asm.Mov.Reg(asm.R3, asm.R7))
+		out = append(out, readKernel(int32(o[3])+8*int32(level), 8)...)
+		out = append(out, asm.LoadMem(asm.R0, asm.RFP, -8, asm.DWord))
+		for _, id := range ids {
+			out = append(out, asm.LoadImm(asm.R1, int64(id), asm.DWord), asm.JEq.Reg(asm.R0, asm.R1, pass))
+		}
+		out = append(out, asm.Mov.Imm(asm.R0, 0).WithSymbol(deeper))
+	}
+	return out
+}
+
+// readKernel reads size bytes at R3 plus an offset to the top of the stack;
+// what can't be read reads as zeros.
+func readKernel(offset, size int32) asm.Instructions {
+	return asm.Instructions{
+		asm.Add.Imm(asm.R3, offset),
+		asm.Mov.Reg(asm.R1, asm.RFP),
+		asm.Add.Imm(asm.R1, -8),
+		asm.Mov.Imm(asm.R2, size),
+		asm.FnProbeReadKernel.Call(),
+	}
+}
+
 func (f *TaskFilter) mountNamespace(pass string) asm.Instructions {
 	out := asm.Instructions{asm.FnGetCurrentTask.Call(), asm.Mov.Reg(asm.R3, asm.R0)}
 	for i, offset := range f.Offsets {
@@ -142,12 +196,7 @@ func (f *TaskFilter) mountNamespace(pass string) asm.Instructions {
 		if i == len(f.Offsets)-1 {
 			size = 4
 		}
-		out = append(out,
-			asm.Add.Imm(asm.R3, int32(offset)),
-			asm.Mov.Reg(asm.R1, asm.RFP),
-			asm.Add.Imm(asm.R1, -8),
-			asm.Mov.Imm(asm.R2, size),
-			asm.FnProbeReadKernel.Call()) // zeroes what it can't read
+		out = append(out, readKernel(int32(offset), size)...)
 		if size == 8 {
 			out = append(out, asm.LoadMem(asm.R3, asm.RFP, -8, asm.DWord))
 		}

@@ -1,0 +1,274 @@
+package probe
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/borescope/borescope/internal/feature"
+	"github.com/borescope/borescope/internal/testenv"
+)
+
+// soakLength is how long TestSoak and TestSoakCounts take: PROBE_SOAK, as in
+// PROBE_SOAK=30m go test -run TestSoak -timeout 2h ./probe; one second without.
+func soakLength(t testing.TB) time.Duration {
+	t.Helper()
+	s := os.Getenv("PROBE_SOAK")
+	if s == "" {
+		return time.Second
+	}
+	length, err := time.ParseDuration(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return length
+}
+
+// soaker attaches random targets under load.
+type soaker struct {
+	t      *testing.T
+	w      *workload // is asked by turns, and counted exactly
+	rnd    *rand.Rand
+	steps  []soakStep
+	env    *Env
+	rounds map[string]int
+}
+
+type soakStep struct {
+	name string
+	run  func(*soaker)
+}
+
+// TestSoakCounts loads, attaches, counts exactly and detaches random targets of
+// all kinds that this kernel has, shares and deploys them, on a busy machine,
+// and leaves nothing behind: descriptors, links, tracefs events, memory.
+func TestSoakCounts(t *testing.T) {
+	testenv.Need(t, testenv.Root, testenv.Uprobes, testenv.Tracefs)
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	s := &soaker{t: t, w: startTarget(t), rnd: rand.New(rand.NewPCG(seed, 1)), env: NewEnv(nil), rounds: map[string]int{}}
+	s.choose()
+	stop := s.load()
+	defer stop()
+	for _, step := range s.steps { // each once, so that what is opened for good is open
+		step.run(s)
+	}
+	fds, heap := openFiles(t), heapInUse()
+	end := time.Now().Add(soakLength(t))
+	for rounds := 0; time.Now().Before(end) && !t.Failed(); rounds++ {
+		step := s.steps[s.rnd.IntN(len(s.steps))]
+		step.run(s)
+		s.rounds[step.name]++
+	}
+	t.Logf("rounds: %v", s.rounds)
+	if n := openFiles(t); n > fds {
+		t.Errorf("%d descriptors, %d at the beginning", n, fds)
+	}
+	if n := heapInUse(); n > heap+16<<20 {
+		t.Errorf("%d bytes of heap, %d at the beginning", n, heap)
+	}
+	expectNoTracefsEvents(t)
+}
+
+// choose lists the steps that this kernel can do.
+func (s *soaker) choose() {
+	add := func(f Feature, name string, run func(*soaker)) {
+		if feature.Test(f) == nil {
+			s.steps = append(s.steps, soakStep{name, run})
+		}
+	}
+	path := targetPath()
+	for _, c := range []struct {
+		f      Feature
+		target string
+		want   uint64 // 0: not counted
+	}{
+		{feature.Uprobe, "uprobe:" + path + ":add", times},
+		{feature.Uprobe, "uretprobe:" + path + ":add", times},
+		{feature.Uprobe, "uprobe:" + path + ":helper_*", 2 * times},
+		{feature.Uprobe, "usdt:" + path + ":target:twice", 2 * times},
+		{feature.Tracepoint, "tracepoint:syscalls:sys_enter_write", 0},
+		{feature.RawTracepoint, "rawtracepoint:sys_enter", 0},
+		{feature.Perf, "profile:hz:99", 0},
+		{feature.Kprobe, "kprobe:ksys_write", 0},
+		{feature.Kprobe, "kretprobe:ksys_write", 0},
+		{feature.Kprobe, "kretprobe:ksys_write maxactive=7", 0},
+		{feature.Fentry, "fentry:ksys_write", 0},
+	} {
+		add(c.f, c.target, func(s *soaker) { s.attach(c.target, c.want) })
+	}
+	add(feature.Kprobe, "random kprobes", (*soaker).randomKprobes)
+	add(feature.Uprobe, "share", (*soaker).share)
+	if feature.Test(feature.PerfLink) == nil && feature.Test(feature.Uprobe) == nil && bpffs() {
+		s.steps = append(s.steps, soakStep{"deploy", (*soaker).deploy})
+	}
+}
+
+func bpffs() bool {
+	m, err := filepath.Glob("/sys/fs/bpf/*")
+	return err == nil && len(m) > 0 // bpf_preload or testenv put something there
+}
+
+// load keeps a second target busy, which is probed by whatever has no pid.
+func (s *soaker) load() (stop func()) {
+	busy := startTarget(s.t)
+	var end atomic.Bool
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for !end.Load() {
+			busy.run()
+		}
+	}()
+	return func() { end.Store(true); <-done }
+}
+
+// attach attaches one target, counts the workload and detaches.
+func (s *soaker) attach(text string, want uint64) {
+	t := s.t
+	target := mustParse(t, text)
+	plan, err := Resolve(s.env, []Target{target}, &Options{NoTypes: true})
+	if err != nil {
+		t.Fatalf("%s: %v", text, err)
+	}
+	s.counted(plan, want)
+}
+
+// counted carries a plan out with programs that are closed at once after it.
+func (s *soaker) counted(plan *Plan, want uint64) {
+	t := s.t
+	sub := &collector{TB: t}
+	defer sub.cleanup()
+	n := loadCounter(sub, plan, counting{pid: s.w.pid(), value: -1})
+	l, err := plan.Attach(n.progs, &AttachOptions{Missing: MissingWarn, Env: s.env})
+	if err != nil {
+		t.Fatalf("%v\n%s", err, plan)
+	}
+	ids := linkIDs(t, l)
+	s.w.run()
+	got := n.read(t, 0).Count
+	if err := l.Close(); err != nil {
+		t.Error(err)
+	}
+	if want != 0 && got != want {
+		t.Errorf("%s: counted %d, want %d", plan.Programs[0].first(), got, want)
+	}
+	for _, id := range ids {
+		expectGone(t, id)
+	}
+}
+
+// collector runs what a helper registers for the end of a test when a round ends.
+type collector struct {
+	testing.TB
+	list []func()
+}
+
+func (c *collector) Cleanup(f func()) { c.list = append(c.list, f) }
+
+func (c *collector) cleanup() {
+	for i := len(c.list) - 1; i >= 0; i-- {
+		c.list[i]()
+	}
+}
+
+// randomKprobes attaches to some functions, whichever they are.
+func (s *soaker) randomKprobes() {
+	list, err := s.env.traced()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	var set Set
+	for range 1 + s.rnd.IntN(20) {
+		set = append(set, Kprobe{Symbol: list.funcs[s.rnd.IntN(len(list.funcs))].Name})
+	}
+	plan, err := Resolve(s.env, []Target{set}, &Options{NoTypes: true, Missing: MissingWarn})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	if len(plan.Programs) > 0 {
+		s.counted(plan, 0)
+	}
+}
+
+// share has users come and go.
+func (s *soaker) share() {
+	t := s.t
+	sub := &collector{TB: t}
+	defer sub.cleanup()
+	plan, err := Resolve(s.env, []Target{Uprobe{Path: targetPath(), Symbol: "add"}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	shared, err := plan.Share(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer shared.Close()
+	m := loadCounter(sub, plan, counting{value: -1}).m
+	for range 1 + s.rnd.IntN(MaxShares) {
+		u, err := shared.Join(userSpec(plan, counting{value: -1}, m), &ShareOptions{EventsPerSecond: s.rnd.Uint64N(100)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		sub.Cleanup(func() { u.Close() })
+		if s.rnd.IntN(2) == 0 {
+			u.Close()
+		}
+	}
+	s.w.run()
+}
+
+// deploy deploys, upgrades and removes.
+func (s *soaker) deploy() {
+	t := s.t
+	dir := fmt.Sprintf("/sys/fs/bpf/probe_soak_%d", os.Getpid())
+	plan, err := Resolve(s.env, []Target{Uprobe{Path: targetPath(), Symbol: "add"}}, &Options{Filter: &Filter{PIDs: []int{s.w.pid()}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for v := range 3 {
+		spec := deploySpec(plan, v)
+		if err := plan.ApplyFilter(spec); err != nil {
+			t.Fatal(err)
+		}
+		d, err := Deploy(dir, plan, spec, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.w.run()
+		expectTally(t, (&counter{m: d.Map("hits")}).read(t, v), tally{Count: times})
+		d.Close()
+	}
+	if err := RemoveDeployment(dir); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func heapInUse() uint64 {
+	var m runtime.MemStats
+	runtime.GC()
+	runtime.GC() // what finalizers let go
+	runtime.ReadMemStats(&m)
+	return m.HeapInuse
+}
+
+// expectNoTracefsEvents checks that this process has no events of its own left.
+func expectNoTracefsEvents(t *testing.T) {
+	t.Helper()
+	for _, name := range []string{"kprobe_events", "uprobe_events"} {
+		b, err := os.ReadFile("/sys/kernel/tracing/" + name)
+		if err != nil {
+			continue // there are no such events in this kernel
+		}
+		if own := fmt.Sprintf(":%s/p%d_", tracefsGroup, os.Getpid()); strings.Contains(string(b), own) {
+			t.Errorf("%s holds\n%s", name, b)
+		}
+	}
+}
