@@ -46,7 +46,7 @@ func (t RawTracepoint) String() string {
 }
 
 // String is "uprobe:PATH:SYMBOL[+OFFSET]", "uprobe:PATH:LANG:SYMBOL",
-// "uprobe:PATH:FILE:LINE" or "uprobe:PATH:0xADDRESS", with " pid=N".
+// "uprobe:PATH:FILE:LINE[:COLUMN]" or "uprobe:PATH:0xADDRESS", with " pid=N".
 func (t Uprobe) String() string {
 	s := "uprobe:" + quotePart(t.Path) + ":"
 	switch {
@@ -54,6 +54,9 @@ func (t Uprobe) String() string {
 		s += userSymbol(t.Lang, t.Symbol) + plusOffset(t.Offset)
 	case t.File != "":
 		s += quoteFile(t.File) + ":" + strconv.Itoa(t.Line)
+		if t.Column != 0 {
+			s += ":" + strconv.Itoa(t.Column)
+		}
 	default:
 		s += fmt.Sprintf("0x%x", t.Address)
 	}

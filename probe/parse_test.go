@@ -42,6 +42,8 @@ var parseCases = []struct {
 	{`uprobe:/bin/x:cpp:"ns::f(int, char*)"`, Uprobe{Path: "/bin/x", Lang: "cpp", Symbol: "ns::f(int, char*)"}},
 	{`uprobe:/bin/x:cpp:"ns::operator+(ns::T)"+8`, Uprobe{Path: "/bin/x", Lang: "cpp", Symbol: "ns::operator+(ns::T)", Offset: 8}},
 	{"uprobe:/bin/x:main.c:42", Uprobe{Path: "/bin/x", File: "main.c", Line: 42}},
+	{"uprobe:/bin/x:main.c:42:7", Uprobe{Path: "/bin/x", File: "main.c", Line: 42, Column: 7}},
+	{`uprobe:/bin/x:"cpp":42:7 pid=3`, Uprobe{Path: "/bin/x", File: "cpp", Line: 42, Column: 7, PID: 3}},
 	{`uprobe:/bin/x:"cpp":42`, Uprobe{Path: "/bin/x", File: "cpp", Line: 42}},
 	{"uprobe:/bin/x:main.(*T).Do", Uprobe{Path: "/bin/x", Symbol: "main.(*T).Do"}},
 	{"uprobe::main pid=12", Uprobe{Symbol: "main", PID: 12}},

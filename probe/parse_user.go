@@ -11,7 +11,7 @@ import (
 // langs are the words between path and symbol that ask for a demangled name.
 var langs = map[string]bool{"cpp": true, "rust": true, "go": true}
 
-const uprobeForms = "uprobe:PATH:FUNCTION[+OFFSET], PATH:0xADDRESS, PATH:LANG:NAME or PATH:FILE:LINE"
+const uprobeForms = "uprobe:PATH:FUNCTION[+OFFSET], PATH:0xADDRESS, PATH:LANG:NAME or PATH:FILE:LINE[:COLUMN]"
 
 func (s *scanned) uprobe() (Target, error) {
 	if err := s.userParts(uprobeForms); err != nil {
@@ -28,7 +28,9 @@ func (s *scanned) uprobe() (Target, error) {
 		u.Lang, u.Symbol, u.Offset = p[0].text, sym, off
 		return u, err
 	case len(p) == 2:
-		return s.sourceLine(u, p[0], p[1])
+		return s.sourceLine(u, p[0], p[1], nil)
+	case len(p) == 3 && isNumber(p[1]):
+		return s.sourceLine(u, p[0], p[1], &p[2])
 	case len(p) > 2:
 		return nil, s.errorf(p[2].off-1, "too many parts: want %s; a part with a colon is written in quotes", uprobeForms)
 	case isAddress(p[0]):
@@ -57,7 +59,14 @@ func (s *scanned) userParts(want string) error {
 	return nil
 }
 
-func (s *scanned) sourceLine(u Uprobe, file, line part) (Target, error) {
+// isNumber tells a part that can be a line.
+func isNumber(p part) bool {
+	_, err := parseNumber(p.text, 31)
+	return err == nil && !p.quoted
+}
+
+// sourceLine is FILE:LINE[:COLUMN].
+func (s *scanned) sourceLine(u Uprobe, file, line part, column *part) (Target, error) {
 	if file.text == "" {
 		return nil, s.errorf(file.off, "empty part: want %s", uprobeForms)
 	}
@@ -73,6 +82,13 @@ func (s *scanned) sourceLine(u Uprobe, file, line part) (Target, error) {
 		return nil, s.errorf(line.off, "source lines begin at 1")
 	}
 	u.File, u.Line = file.text, int(n)
+	if column == nil {
+		return u, nil
+	}
+	if n, err = s.number(*column, 31); err != nil || n == 0 {
+		return nil, s.errorf(column.off, "%q is no column: they begin at 1", column.text)
+	}
+	u.Column = int(n)
 	return u, nil
 }
 

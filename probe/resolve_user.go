@@ -23,7 +23,7 @@ type userProbe struct {
 	lang, symbol    string
 	offset, address uint64
 	file            string
-	line            int
+	line, column    int
 	pid             int
 	returns         bool
 	// renamed is the target for one file and one function.
@@ -33,7 +33,7 @@ type userProbe struct {
 func (r *resolver) uprobe(t Uprobe) error {
 	u := userProbe{
 		lang: t.Lang, symbol: t.Symbol, offset: t.Offset, address: t.Address,
-		file: t.File, line: t.Line, pid: t.PID,
+		file: t.File, line: t.Line, column: t.Column, pid: t.PID,
 		renamed: func(path, symbol string) Target {
 			n := t
 			n.Path, n.Symbol = path, symbol

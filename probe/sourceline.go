@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -16,7 +17,7 @@ import (
 // userLine is a probe at a source line: at the first instruction of every
 // place that the compiler made of it (inlining makes several).
 func (r *resolver) userLine(f *elffile.File, name, shown string, u userProbe, goProgram bool) error {
-	addrs, err := r.lineAddresses(f, name, u.file, u.line)
+	addrs, err := r.lineAddresses(f, name, &u)
 	if err != nil {
 		return err
 	}
@@ -43,12 +44,14 @@ func (r *resolver) userLine(f *elffile.File, name, shown string, u userProbe, go
 type lineTable struct {
 	file    string
 	line    int
+	column  int          // 0 is any
+	columns map[int]bool // of the line, that have code
 	addrs   []uint64
 	after   int // the next line that has code
 	matched map[string]bool
 }
 
-func (r *resolver) lineAddresses(f *elffile.File, name, file string, line int) ([]uint64, error) {
+func (r *resolver) lineAddresses(f *elffile.File, name string, u *userProbe) ([]uint64, error) {
 	if f.Section(".debug_line") == nil && f.Section(".zdebug_line") == nil {
 		return nil, notFound("%s has no line table: build it with -g, or install its debug symbols", name)
 	}
@@ -69,7 +72,7 @@ func (r *resolver) lineAddresses(f *elffile.File, name, file string, line int) (
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
-	t := &lineTable{file: file, line: line, matched: map[string]bool{}}
+	t := &lineTable{file: u.file, line: u.line, column: u.column, matched: map[string]bool{}, columns: map[int]bool{}}
 	if err := t.read(d); err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
@@ -120,6 +123,10 @@ func (t *lineTable) unit(lr *dwarf.LineReader) error {
 			continue
 		}
 		hit := e.Line == t.line
+		if hit && t.column != 0 {
+			t.columns[e.Column] = true
+			hit = e.Column == t.column
+		}
 		if hit && !inside && e.IsStmt {
 			t.addrs = append(t.addrs, e.Address)
 		}
@@ -157,6 +164,9 @@ func (t *lineTable) result(name string) ([]uint64, error) {
 	}
 	slices.Sort(names)
 	switch {
+	case len(t.columns) > 0:
+		return nil, notFound("column %d of line %d of %s has no code of its own; the columns %s have",
+			t.column, t.line, t.file, strings.Trim(fmt.Sprint(slices.Sorted(maps.Keys(t.columns))), "[]"))
 	case !any:
 		return nil, notFound("no source file %s in %s%s", t.file, name, didYouMean(t.file, slices.Compact(names)))
 	case t.after > 0:

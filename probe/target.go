@@ -106,9 +106,11 @@ type Uprobe struct {
 	// Address is a virtual address in the file's own numbering, as nm and
 	// objdump print it; used without Symbol.
 	Address uint64
-	// File and Line name a source position (DWARF), used without Symbol.
-	File string
-	Line int
+	// File, Line and, if it is not 0, Column name a source position (DWARF), used
+	// without Symbol.
+	File   string
+	Line   int
+	Column int
 	// PID restricts the probe to one process (thread group); 0 is all.
 	PID int
 }
