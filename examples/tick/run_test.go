@@ -7,6 +7,8 @@ import (
 	"io"
 	"os/exec"
 	"regexp"
+	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -73,6 +75,56 @@ func TestBpftrace(t *testing.T) {
 		if err != nil || !strings.Contains(string(got), want) {
 			t.Errorf("%s: %v, %q", probe, err, got)
 		}
+	}
+	// The stub has a name of its own, and the stack goes on into this program.
+	stack, err := exec.CommandContext(ctx, "bpftrace", "-p", pid, "-e", "usdt::tick:loop { print(ustack(8)); exit(); }").Output()
+	if names := functions(string(stack)); err != nil || len(names) < 3 || names[0] != "usdt_tick_loop" ||
+		!slices.ContainsFunc(names, func(s string) bool { return strings.HasSuffix(s, "/tick.run") }) {
+		t.Errorf("ustack: %v, %s%q", err, stack, names)
+	}
+	stop()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}
+
+// functions are the names in a stack that bpftrace printed. A test's program has
+// no symbols, but knows its own addresses.
+func functions(stack string) []string {
+	var names []string
+	for line := range strings.Lines(stack) {
+		frame, ok := strings.CutPrefix(strings.TrimSuffix(line, "\n"), "        ")
+		if frame = strings.TrimSpace(frame); !ok || frame == "" {
+			continue
+		}
+		name, _, _ := strings.Cut(frame, "+")
+		if pc, err := strconv.ParseUint(frame, 0, 64); err == nil {
+			if f := runtime.FuncForPC(uintptr(pc)); f != nil {
+				name = f.Name()
+			}
+		}
+		names = append(names, name)
+	}
+	return names
+}
+
+// TestTrace runs the book's example with our own trace.
+func TestTrace(t *testing.T) {
+	testenv.Need(t, testenv.Root, testenv.Uprobes, testenv.Arch("amd64", "arm64"), testenv.Go, testenv.File("../trace/main.go"))
+	trace := t.TempDir() + "/trace"
+	if out, err := exec.Command("go", "build", "-o", trace, "../trace").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	out := &lines{first: make(chan string, 1)}
+	done := make(chan error, 1)
+	running, stop := context.WithCancel(ctx)
+	go func() { done <- run(running, []string{"-i", "20ms"}, out) }()
+	first := strings.Fields(<-out.first)
+	got, err := exec.CommandContext(ctx, trace, "-p", first[1], "-M", "3", "usdt:"+first[len(first)-1]+`:tick:loop "got: %d", arg0`).Output()
+	if err != nil || !regexp.MustCompile(`(?s) got: 0\n.* got: 1\n.* got: 2\n`).Match(got) {
+		t.Errorf("%v: %s", err, got)
 	}
 	stop()
 	if err := <-done; err != nil {
