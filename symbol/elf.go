@@ -5,7 +5,6 @@ import (
 	"io"
 	"os"
 	"runtime/debug"
-	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -271,16 +270,12 @@ func (e *ELF) guarded(dst []Frame, index int, vaddr uint64) (out []Frame, err er
 		dst = append(dst, Frame{})
 		return dst, e.symbol(&dst[len(dst)-1], index, vaddr)
 	}
-	key := frameKey(e.id, vaddr)
-	if frames, ok := e.names.getFrames(key); ok {
-		return appendIndexed(dst, frames, index), nil
-	}
 	n := len(dst)
-	if dst, err = e.appendSource(src, dst, index, vaddr); err != nil {
-		return nil, err
+	dst, err = e.appendSource(src, dst, index, vaddr)
+	if err == nil {
+		e.names.offerFrames(frameKey(e.id, vaddr), dst[n:])
 	}
-	e.names.putFrames(key, slices.Clone(dst[n:]))
-	return dst, nil
+	return dst, err
 }
 
 func appendIndexed(dst, frames []Frame, index int) []Frame {
@@ -292,8 +287,8 @@ func appendIndexed(dst, frames []Frame, index int) []Frame {
 	return dst
 }
 
-// appendSource appends the frames of an address whose source position may be
-// known.
+// appendSource appends the frames of an address that more may be known of than
+// its symbol.
 func (e *ELF) appendSource(src *source, dst []Frame, index int, vaddr uint64) ([]Frame, error) {
 	if src.goTab != nil {
 		if out, ok := e.appendGo(src.goTab, dst, index, vaddr); ok {
@@ -316,7 +311,8 @@ func (e *ELF) appendGo(t *pclntab.Table, dst []Frame, index int, vaddr uint64) (
 	if !ok {
 		return dst, false
 	}
-	if _, ok := fn.Line(vaddr); !ok {
+	first, ok := fn.Line(vaddr)
+	if !ok {
 		return dst, false // padding, or the end of the Go code
 	}
 	var buf [16]pclntab.Call
@@ -333,9 +329,11 @@ func (e *ELF) appendGo(t *pclntab.Table, dst []Frame, index int, vaddr uint64) (
 		if off, ok := fn.FileOffset(c.PC); ok {
 			fr.File = e.names.get(e, tabGoFile, off)
 		}
-		if line, ok := fn.Line(c.PC); ok && line > 0 {
-			fr.Line = line
+		line := first
+		if c.PC != vaddr {
+			line, _ = fn.Line(c.PC)
 		}
+		fr.Line = max(line, 0)
 		if fr.Name == "" {
 			return dst[:len(dst)-i], false
 		}

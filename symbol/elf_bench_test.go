@@ -116,3 +116,56 @@ func BenchmarkSourceCold(b *testing.B) {
 		e.Close()
 	}
 }
+
+// BenchmarkGoResolve names addresses of a Go program: function, file and line,
+// without and with inlined calls; of addresses that are asked for again, and of
+// those that are not, so that their tables are read.
+func BenchmarkGoResolve(b *testing.B) {
+	exe, err := os.Executable()
+	if err != nil {
+		b.Fatal(err)
+	}
+	for _, c := range []struct {
+		name     string
+		noInline bool
+		once     bool
+	}{
+		{"function/again", true, false},
+		{"inlines/again", false, false},
+		{"function/first", true, true},
+		{"inlines/first", false, true},
+	} {
+		b.Run(c.name, func(b *testing.B) {
+			e, err := OpenELF(exe, &ELFOptions{NoInline: c.noInline, NameCache: 128 << 20})
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer e.Close()
+			if e.goTable() == nil {
+				b.Skip("not a Go program")
+			}
+			t := e.goTable()
+			rng := rand.New(rand.NewPCG(1, 2))
+			pcs := make([]uint64, 65536)
+			for i := range pcs {
+				fn, _ := t.Func(rng.IntN(t.Len()))
+				pcs[i] = fn.Entry + rng.Uint64N(max(fn.End-fn.Entry, 1))
+			}
+			var dst []Frame
+			for i := range pcs {
+				if !c.once {
+					dst = e.Resolve(dst[:0], pcs[i:i+1])
+				}
+				dst = e.Resolve(dst[:0], pcs[i:i+1])
+			}
+			b.ReportAllocs()
+			i, frames := 0, 0
+			for b.Loop() {
+				dst = e.Resolve(dst[:0], pcs[i&65535:i&65535+1])
+				frames += len(dst)
+				i++
+			}
+			b.ReportMetric(float64(frames)/float64(i), "frames/op")
+		})
+	}
+}

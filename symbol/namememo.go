@@ -15,6 +15,27 @@ type sharedMemo[V any] struct {
 // memoKey says what is remembered: something of a file, at a place in it.
 type memoKey struct{ what, at uint64 }
 
+// hash is Fibonacci hashing: the upper bits of the product depend on all of the key.
+func (k memoKey) hash() uint64 { return (k.at ^ k.what<<40 ^ k.what) * 0x9e3779b97f4a7c15 }
+
+// seenFilter tells what was asked for a second time within a short while from
+// what was asked for once: only the former is worth remembering.
+type seenFilter [1 << seenBits]atomic.Uint32
+
+const seenBits = 12
+
+// again reports whether it was called with this key before, and not with too many
+// others since.
+func (s *seenFilter) again(k memoKey) bool {
+	h := k.hash()
+	slot, tag := &s[h>>(64-seenBits)], uint32(h>>20)|1
+	if slot.Load() == tag {
+		return true
+	}
+	slot.Store(tag)
+	return false
+}
+
 // memoTable is a hash table with open addressing; there is a power of two of
 // slots, half of them full at most.
 type memoTable[V any] struct {
@@ -36,8 +57,7 @@ const sharedCost = 80
 // value that was found.
 func (t *memoTable[V]) slot(k memoKey) (*atomic.Pointer[memoValue[V]], *memoValue[V]) {
 	mask := uint64(len(t.slots) - 1)
-	// Fibonacci hashing: the upper bits of the product depend on all of the key.
-	for i := (k.at ^ k.what<<40 ^ k.what) * 0x9e3779b97f4a7c15 >> 20; ; i++ {
+	for i := k.hash() >> 20; ; i++ {
 		s := &t.slots[i&mask]
 		if e := s.Load(); e == nil || e.key == k {
 			return s, e

@@ -1,6 +1,9 @@
 package symbol
 
-import "sync"
+import (
+	"slices"
+	"sync"
+)
 
 // names makes the strings that frames carry: copies of the bytes in a mapped
 // string table, demangled, each made once and remembered within a bound. Frames
@@ -12,6 +15,7 @@ type names struct {
 	mu     sync.Mutex // held while something is put into one of these
 	memo   sharedMemo[string]
 	frames sharedMemo[[]Frame]
+	seen   seenFilter // addresses whose frames are not remembered yet
 }
 
 // nameKey is a name's place: which file, which of its string tables, and where
@@ -84,13 +88,21 @@ func (n *names) known(file uint32, t stringTable, off uint32) (string, bool) {
 	return s, ok
 }
 
-// getFrames returns what putFrames remembered.
+// getFrames returns what offerFrames remembered.
 func (n *names) getFrames(k memoKey) ([]Frame, bool) {
 	f, aged, ok := n.frames.get(k)
 	if aged {
 		n.putFrames(k, f)
 	}
 	return f, ok
+}
+
+// offerFrames remembers a copy of the frames of an address if they are asked for
+// repeatedly.
+func (n *names) offerFrames(k memoKey, f []Frame) {
+	if n.seen.again(k) {
+		n.putFrames(k, slices.Clone(f))
+	}
 }
 
 func (n *names) putFrames(k memoKey, f []Frame) {

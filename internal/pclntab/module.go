@@ -11,12 +11,16 @@ import (
 type module struct {
 	text   uint64
 	gofunc uint64
+	find   uint64 // address of the runtime's own index of functions
+	minpc  uint64 // where that begins
 }
 
 // Words of moduledata (runtime/symtab.go), which begins with the address of
 // the table's header and six slices. Coverage counters came with 1.20.
 const (
 	wordFuncnames = 1
+	wordFind      = 19
+	wordMinPC     = 20
 	wordText      = 22
 	wordGofunc118 = 38
 	wordGofunc120 = 40
@@ -123,7 +127,7 @@ func (t *Table) module(at uint64) (m module, ok bool) {
 	if w[0] != t.addr || w[wordFuncnames] != t.addr+t.funcnamesOff() {
 		return m, false
 	}
-	m.text = w[wordText]
+	m.text, m.find, m.minpc = w[wordText], w[wordFind], w[wordMinPC]
 	switch t.version {
 	case 118:
 		m.gofunc = w[wordGofunc118]

@@ -38,6 +38,9 @@ type Table struct {
 
 	f      *elffile.File
 	gofunc uint64 // address that funcdata is relative to, since 1.18; 0: not known
+
+	buckets []byte // the runtime's index of functions, and what follows it; may be nil
+	minpc   uint64 // where the first bucket begins
 }
 
 // Func is a function of a Table.
@@ -57,7 +60,8 @@ func New(f *elffile.File) (*Table, error) {
 	}
 	m, haveModule := findModule(t)
 	if haveModule {
-		t.gofunc = m.gofunc
+		t.gofunc, t.minpc = m.gofunc, m.minpc
+		t.buckets = t.memory(m.find)
 	}
 	if t.version >= 118 {
 		// The header's text start is 0 since Go 1.26, and may be wrong before
@@ -233,6 +237,9 @@ func (t *Table) entry(i int) uint64 {
 
 // Find returns the function that an address lies in.
 func (t *Table) Find(pc uint64) (fn Func, ok bool) {
+	if i, ok := t.bucket(pc); ok {
+		return t.Func(i)
+	}
 	lo, hi := 0, t.nfunc+1
 	if t.version >= 118 && t.le {
 		// The usual case, without a call for every step.
@@ -259,6 +266,40 @@ func (t *Table) Find(pc uint64) (fn Func, ok bool) {
 		return Func{}, false
 	}
 	return t.Func(lo - 1)
+}
+
+// The runtime's index (runtime/symtab.go, findfuncbucket; internal/abi/symtab.go):
+// for each 4096 bytes of code the number of the first function, and in one byte
+// for each 256 of them how many more to skip.
+const (
+	bucketBytes = 4096
+	bucketPart  = bucketBytes / 16
+	bucketSize  = 4 + 16
+)
+
+// bucket returns the function of an address by the runtime's index; ok is false
+// if that is not there or does not agree with the table.
+func (t *Table) bucket(pc uint64) (i int, ok bool) {
+	off := pc - t.minpc
+	at := off / bucketBytes * bucketSize
+	if at+bucketSize > uint64(len(t.buckets)) {
+		return 0, false
+	}
+	b := t.buckets[at : at+bucketSize]
+	i = int(t.u32(b)) + int(b[4+off%bucketBytes/bucketPart])
+	if i >= t.nfunc || t.entry(i) > pc {
+		return 0, false
+	}
+	// A part holds the beginnings of 16 functions at most.
+	for range bucketPart/16 + 1 {
+		if t.entry(i+1) > pc {
+			return i, true
+		}
+		if i++; i >= t.nfunc {
+			break
+		}
+	}
+	return 0, false
 }
 
 // Func returns function i, 0 to Len - 1; ok is false if the table is malformed
