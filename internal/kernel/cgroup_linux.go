@@ -8,6 +8,7 @@ import (
 	"os"
 	"strings"
 
+	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
 )
 
@@ -78,3 +79,37 @@ func cgroup2Mount() (string, error) {
 	}
 	return "", fmt.Errorf("no cgroup2 is mounted: %w", errors.ErrUnsupported)
 }
+
+// OpenCgroup opens a cgroup's directory, by its path as CgroupID takes it, and
+// returns the descriptor and what closes it.
+func OpenCgroup(path string) (fd int, closeFD func(), err error) {
+	mount, err := cgroup2Mount()
+	if err != nil {
+		return -1, nil, err
+	}
+	if !strings.HasPrefix(path+"/", mount+"/") {
+		path = mount + "/" + strings.TrimPrefix(path, "/")
+	}
+	fd, err = unix.Open(path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return -1, nil, fmt.Errorf("cgroup %s: %w", path, err)
+	}
+	return fd, func() { unix.Close(fd) }, nil
+}
+
+// OpenThread opens a pidfd of a thread, and returns what closes it. A thread
+// that does not lead its process needs PIDFD_THREAD (Linux 6.9).
+func OpenThread(tid int) (fd int, closeFD func(), err error) {
+	const pidfdThread = unix.O_EXCL // include/uapi/linux/pidfd.h
+	fd, err = unix.PidfdOpen(tid, 0)
+	if err != nil {
+		fd, err = unix.PidfdOpen(tid, pidfdThread)
+	}
+	if err != nil {
+		return -1, nil, err
+	}
+	return fd, func() { unix.Close(fd) }, nil
+}
+
+// NoEntry says whether a look-up failed because there is no such entry.
+func NoEntry(err error) bool { return errors.Is(err, ebpf.ErrKeyNotExist) }

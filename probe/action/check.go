@@ -18,6 +18,8 @@ type checked struct {
 	vars []*Var
 	pp   *probe.Program
 	kern Version
+	// cgroup is where the current cgroup is found, for storage by cgroup.
+	cgroup cgroupPath
 }
 
 // checker types an action for one program of a plan.
@@ -31,6 +33,8 @@ type checker struct {
 	// scope are the variables of the enclosing blocks, in order of declaration.
 	scope []*Var
 	nodes int
+	// cgroup is where the current cgroup is found, for storage by cgroup.
+	cgroup cgroupPath
 	// loops is how many loops the current statement is inside of.
 	loops int
 }
@@ -46,7 +50,7 @@ func check(p *Program, plan *probe.Plan, i int) (*checked, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &checked{body: body, vars: c.list, pp: pp, kern: c.kern}, nil
+	return &checked{body: body, vars: c.list, pp: pp, kern: c.kern, cgroup: c.cgroup}, nil
 }
 
 // kernelVersion reads "6.1.0-56-cloud-amd64"; what cannot be read is the
@@ -342,6 +346,13 @@ func (c *checker) builtin(e *Expr) (*Expr, error) {
 		return c.expr(&Expr{Op: OpMember, Str: "group_leader->comm", Args: []*Expr{task}})
 	case "usermode":
 		return c.userMode()
+	case "is_return":
+		if !isSession(c.pp) {
+			return constOf(BoolType(), b2u(c.pp.Returns)), nil
+		}
+		return out, c.session(e.Str)
+	case "session_cookie":
+		return out, c.session(e.Str)
 	case "probetype":
 		name, _, _ := strings.Cut(c.targetName(), ":")
 		return c.stringConst(&Expr{Op: OpString, Str: name, Pos: e.Pos})

@@ -42,6 +42,9 @@ func (c *checker) context(e *Expr) (*Expr, error) {
 	case OpUaddr:
 		return c.userAddr(e)
 	case OpRet:
+		if c.pp.Ret == nil && isSession(c.pp) {
+			return c.register(c.specialReg("ret"), u64)
+		}
 		if c.pp.Ret == nil {
 			return nil, errors.New("this probe has no return value")
 		}
@@ -185,9 +188,14 @@ func (c *checker) register(reg int, t Type) (*Expr, error) {
 	return &Expr{Op: opCtx, Type: t, ctx: ctxLoc{kind: ctxLoad, off: off, size: 8}}, nil
 }
 
-// specialReg is the DWARF number of the instruction or stack pointer.
+// specialReg is the DWARF number of the instruction or stack pointer, or of the
+// register that holds a returned value.
 func (c *checker) specialReg(name string) int {
 	switch {
+	case c.plan.Arch == "arm64" && name == "ret":
+		return 0 // x0
+	case name == "ret":
+		return stack.AMD64RAX
 	case c.plan.Arch == "arm64" && name == "ip":
 		return stack.ARM64PC
 	case c.plan.Arch == "arm64":

@@ -403,6 +403,11 @@ func (c *checker) mapRead(e *Expr, args []*Expr) (*Expr, error) {
 
 // keyOf converts a typed key to a map's.
 func (c *checker) keyOf(m *Map, key *Expr) (*Expr, error) {
+	if m.storage() {
+		if err := c.storage(m); err != nil {
+			return nil, err
+		}
+	}
 	switch {
 	case m.Keyless() && key == nil:
 		return nil, nil

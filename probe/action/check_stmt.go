@@ -74,7 +74,12 @@ func (c *checker) stmt(s *Stmt, depth int) (*Stmt, error) {
 		}
 		return out, c.effect(out, s, IntType(4, true))
 	case StmtSkip:
-		return nil, errors.New("skip: the plan has no session program")
+		return out, c.session(s.Op.String())
+	case StmtCookie:
+		if err := c.session(s.Op.String()); err != nil {
+			return nil, err
+		}
+		return out, c.effect(out, s, u64)
 	case StmtFind:
 		return out, c.find(out, s, depth)
 	case StmtSet, StmtDelete, StmtAdd:
@@ -245,7 +250,7 @@ func (c *checker) find(out, s *Stmt, depth int) (err error) {
 	if out.Key, err = c.key(s); err != nil {
 		return err
 	}
-	if s.Delete && (s.Map.Keyless() || s.Map.Kind == MapArray || s.Map.Kind == MapPerCPUArray) {
+	if s.Delete && !s.Map.deletable() {
 		return fmt.Errorf("entries of %s %s cannot be deleted", s.Map.Kind, s.Map.Name)
 	}
 	n := len(c.scope)
@@ -270,7 +275,7 @@ func (c *checker) store(out, s *Stmt) (err error) {
 		return err
 	}
 	if s.Op == StmtDelete {
-		if s.Map.Keyless() || s.Map.Kind == MapArray || s.Map.Kind == MapPerCPUArray {
+		if !s.Map.deletable() {
 			return fmt.Errorf("entries of %s %s cannot be deleted", s.Map.Kind, s.Map.Name)
 		}
 		return nil

@@ -22,6 +22,16 @@ func (p *Program) On(target probe.Target, build func(c *Ctx)) {
 	p.Actions = append(p.Actions, Action{Target: target, Body: c.root, Pos: callerPos()})
 }
 
+// OnCall adds an action that runs at the entries and at the returns of functions
+// as one session program: entry, and then ret with the same session cookie,
+// unless the entry did Skip. Attach plans sessions where a program has nothing
+// else; otherwise set probe.Options.Session.
+func (p *Program) OnCall(target probe.Target, entry, ret func(c *Ctx)) {
+	p.On(target, func(c *Ctx) {
+		c.If(c.IsReturn(), func() { ret(c) }, func() { entry(c) })
+	})
+}
+
 // Ctx records an action. Its methods stand for what happens when the probe
 // fires, in the order in which they are called; a value that they return is
 // read at that moment, once. A Ctx is used by one goroutine.
@@ -182,6 +192,22 @@ func (c *Ctx) SignalThread(sig any) { c.Do(&Stmt{Op: StmtSignal, X: lift(sig), T
 // kernel permits that (kprobe on functions marked for error injection,
 // CONFIG_BPF_KPROBE_OVERRIDE; fmod_ret).
 func (c *Ctx) Override(x any) { c.Do(&Stmt{Op: StmtOverride, X: lift(x)}) }
+
+// IsReturn says whether the probe is at a function's return. In a session
+// program (probe.Options.Session, which Attach sets where every action is of
+// that kind), which sees entries and returns, that turns out when it fires.
+func (c *Ctx) IsReturn() Bool { return Bool(c.Builtin("is_return")) }
+
+// Skip has the probe left out at the return of this call. It is for the entry,
+// in session programs (kprobes Linux 6.10, uprobes 6.13).
+func (c *Ctx) Skip() { c.Do(&Stmt{Op: StmtSkip}) }
+
+// SetSessionCookie keeps a number for the return of the same call, in session
+// programs: what a Pair does elsewhere, without a map.
+func (c *Ctx) SetSessionCookie(x any) { c.Do(&Stmt{Op: StmtCookie, X: lift(x)}) }
+
+// SessionCookie is what the entry of the same call kept, 0 if nothing.
+func (c *Ctx) SessionCookie() Int { return c.Builtin("session_cookie") }
 
 // Builtin reads a builtin by name; Builtins lists them.
 func (c *Ctx) Builtin(name string) Int {

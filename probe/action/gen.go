@@ -55,10 +55,13 @@ type gen struct {
 	frame  space
 	aux    space
 	homes  map[*Var]home
-	calls  map[*Expr]bool
+	// typedVars are the variables that hold pointers whose type the verifier
+	// knows, with what they point to.
+	typedVars map[*Var]btf.Type
+	calls     map[*Expr]bool
 	// Frame slots that callbacks need.
 	ctxSlot, scratchSlot, retSlot int
-	override                      bool
+	resultSlot                    int // what the program returns, 0 for always 0
 	started                       loc
 	err                           error
 }
@@ -270,7 +273,11 @@ func (g *gen) prepare() {
 		g.scratchSlot = -g.frame.take(8, 8)
 		g.retSlot = -g.frame.take(8, 8)
 	}
+	if uses.result {
+		g.resultSlot = -g.frame.take(8, 8)
+	}
 	g.placeVars(uses)
+	g.findTypedVars(uses)
 	g.fn.callback = false
 	g.usesFn["scratch"] = uses.scratch
 	g.usesFn["callbacks"] = uses.callbacks

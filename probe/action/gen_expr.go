@@ -163,6 +163,12 @@ func holds(to, from Type) bool {
 // binary evaluates a binary operation on integers.
 func (g *gen) binary(e *Expr, dst asm.Register) {
 	a, b := e.Args[0], e.Args[1]
+	if e.Type.Kind == KindPtr && a.Type.Kind == KindPtr && isConst(b) && fitsImm(b.Int) {
+		g.scalar(a, dst)
+		g.launder(dst)
+		g.emit(asm.Add.Imm(dst, int32(b.Int)))
+		return
+	}
 	if isConst(b) {
 		if g.binaryImm(e, dst) {
 			return

@@ -9,6 +9,7 @@ import (
 // usage is what a program uses, found before generating.
 type usage struct {
 	ctx, callbacks, scratch, emits bool
+	result                         bool // what the program returns may not be 0
 	reads                          map[*Var]int
 }
 
@@ -50,8 +51,8 @@ func scan(g *gen) usage {
 				u.ctx = u.ctx || s.Map.Kind == MapPerf
 			case StmtLoop, StmtForEach:
 				u.callbacks = u.callbacks || g.asCallback(s)
-			case StmtOverride:
-				u.ctx = true
+			case StmtOverride, StmtSkip, StmtCookie:
+				u.ctx, u.result = true, true
 			case StmtSet, StmtFind:
 				big(s.Map.Value)
 			}
@@ -70,7 +71,7 @@ func scan(g *gen) usage {
 // ctxBuiltin says whether a builtin reads the context.
 func ctxBuiltin(name string) bool {
 	switch name {
-	case "func", "probe", "cookie", "ctx":
+	case "func", "probe", "cookie", "ctx", "is_return", "session_cookie":
 		return true
 	}
 	return false

@@ -60,6 +60,9 @@ func (g *gen) prologue() {
 		g.store(loc{off: g.ctxSlot}, g.fn.ctx, 8)
 		g.storeImm(loc{off: g.retSlot}, 0, 8)
 	}
+	if g.resultSlot != 0 {
+		g.storeImm(loc{off: g.resultSlot}, 0, 8)
+	}
 	g.control(asm.R1)
 	if g.filtersSelf() {
 		g.emit(asm.LoadMem(asm.R2, asm.R1, ctlDisabled, asm.Word))
@@ -108,12 +111,9 @@ func (g *gen) epilogue() {
 		g.place(".level")
 	}
 	g.cpuBudgetLeave()
-	if g.override && g.c.pp.AttachType == ebpf.AttachModifyReturn {
-		g.load(asm.R0, loc{off: g.retSlot}, 8)
+	if g.resultSlot != 0 {
+		g.load(asm.R0, loc{off: g.resultSlot}, 8)
 		g.emit(asm.Return())
-		g.place(".out")
-		g.emit(asm.Mov.Imm(asm.R0, 0), asm.Return())
-		return
 	}
 	g.place(".out")
 	g.emit(asm.Mov.Imm(asm.R0, 0), asm.Return())

@@ -44,6 +44,10 @@ func (g *gen) lookup(m *Map, key *Expr) loc {
 		g.emit(asm.LoadMapValue(asm.R0, 0, 0).WithReference(m.Name))
 		return loc{}
 	}
+	if m.storage() {
+		g.storageGet(m, nil, false)
+		return loc{}
+	}
 	at := g.keyTo(m, key, asm.R2)
 	g.mapCall(m, asm.FnMapLookupElem)
 	return at
@@ -89,8 +93,7 @@ func (g *gen) find(s *Stmt) {
 		g.setFrom(s.Var, asm.R0)
 	}
 	if s.Delete {
-		g.addr(asm.R2, key)
-		g.mapCall(s.Map, asm.FnMapDeleteElem)
+		g.deleteEntry(s.Map, key)
 	}
 	g.block(s.Body)
 	if len(s.Else) > 0 {
@@ -109,6 +112,10 @@ func (g *gen) set(s *Stmt) {
 	} else {
 		val = g.tempFor(s.X.Type)
 		g.value(s.X, val)
+	}
+	if s.Map.storage() {
+		g.storageSet(s, val)
+		return
 	}
 	g.keyTo(s.Map, s.Key, asm.R2)
 	g.addr(asm.R3, val)
@@ -157,6 +164,10 @@ func (g *gen) settled(e *Expr) func(dst asm.Register) {
 // the same at that moment, the second lookup finds what it made, so that no
 // update is lost. If there is no room, the loss is counted and done is next.
 func (g *gen) findOrCreate(m *Map, key *Expr, size int, hit, done string) {
+	if m.storage() {
+		g.storageCreate(m, done)
+		return
+	}
 	at := g.keyAt(m, key)
 	g.findOrCreateAt(m, at, size, hit, done)
 }

@@ -50,7 +50,7 @@ func (g *gen) dynamicAddr(e *Expr, dst asm.Register) {
 }
 
 // launder makes a pointer that the verifier knows the type of a plain number,
-// which any arithmetic is allowed on: an atomic addition to a zeroed slot is the
+// which any arithmetic is allowed on (on one that may be null, none is): an atomic addition to a zeroed slot is the
 // one way that needs no helper.
 func (g *gen) launder(r asm.Register) {
 	if g.c.pp.Context != probe.ContextTramp && g.c.pp.Context != probe.ContextIter {
@@ -103,6 +103,15 @@ func (g *gen) builtin(e *Expr, dst asm.Register) {
 // need, and says whether e is one.
 func (g *gen) controlBuiltin(e *Expr, dst asm.Register) bool {
 	switch e.Str {
+	case "is_return":
+		g.kfunc(kfuncIsReturn)
+		g.emit(asm.And.Imm(asm.R0, 1))
+		g.move(dst, asm.R0)
+		return true
+	case "session_cookie":
+		g.kfunc(kfuncCookie)
+		g.emit(asm.LoadMem(dst, asm.R0, 0, asm.DWord))
+		return true
 	case "ncpus":
 		g.control(dst)
 		g.emit(asm.LoadMem(dst, dst, ctlCPUs, asm.Word))
@@ -134,6 +143,10 @@ func (g *gen) move(dst, src asm.Register) {
 
 // loadMemory reads a scalar from kernel or user memory.
 func (g *gen) loadMemory(e *Expr, dst asm.Register) {
+	if root, off, ok := g.direct(e); ok {
+		g.loadDirect(e, root, off, dst)
+		return
+	}
 	m := g.mark()
 	defer g.release(m)
 	size := e.Type.Size
@@ -141,6 +154,9 @@ func (g *gen) loadMemory(e *Expr, dst asm.Register) {
 		size = e.word
 	}
 	g.scalar(e.Args[0], asm.R3)
+	if e.Int != 0 && e.Args[0].Type.Kind == KindPtr {
+		g.launder(asm.R3)
+	}
 	if !fitsImm(e.Int) {
 		g.emit(asm.LoadImm(asm.R1, e.Int, asm.DWord), asm.Add.Reg(asm.R3, asm.R1))
 	} else if e.Int != 0 {

@@ -48,6 +48,10 @@ func (g *gen) stmt(s *Stmt) {
 	case StmtSet:
 		g.set(s)
 	case StmtDelete:
+		if s.Map.storage() {
+			g.storageDelete(s.Map)
+			return
+		}
 		g.keyTo(s.Map, s.Key, asm.R2)
 		g.mapCall(s.Map, asm.FnMapDeleteElem)
 	case StmtAdd:
@@ -65,6 +69,15 @@ func (g *gen) stmt(s *Stmt) {
 		}
 	case StmtOverride:
 		g.overrideReturn(s)
+	case StmtSkip:
+		g.storeImm(loc{off: g.resultSlot}, 1, 8)
+	case StmtCookie:
+		m := g.mark()
+		x := g.settled(s.X)
+		g.kfunc(kfuncCookie)
+		x(asm.R1)
+		g.emit(asm.StoreMem(asm.R0, 0, asm.R1, asm.DWord))
+		g.release(m)
 	case StmtExit:
 		g.exitRequest(s)
 	case StmtEval:
@@ -256,12 +269,8 @@ func (g *gen) emitEvent(s *Stmt) {
 // overrideReturn makes the probed function return a value of ours.
 func (g *gen) overrideReturn(s *Stmt) {
 	if g.c.pp.AttachType == ebpf.AttachModifyReturn {
-		if g.retSlot == 0 {
-			g.retSlot = -g.frame.take(8, 8)
-		}
-		g.override = true
 		g.scalar(s.X, asm.R0)
-		g.store(loc{off: g.retSlot}, asm.R0, 8)
+		g.store(loc{off: g.resultSlot}, asm.R0, 8)
 		return
 	}
 	g.scalar(s.X, asm.R2)

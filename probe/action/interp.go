@@ -46,6 +46,10 @@ type Machine struct {
 	// Return is the value of StmtOverride, and whether there was one.
 	Return     uint64
 	Overridden bool
+	// Skipped is set by StmtSkip; Cookie is what StmtCookie keeps, and what the
+	// builtin session_cookie reads.
+	Skipped bool
+	Cookie  uint64
 }
 
 // Interp is a program ready to be interpreted for one program of a plan. It
@@ -316,6 +320,9 @@ func (r *run) builtin(e *Expr) val {
 		b := make([]byte, e.Type.Size)
 		copy(b[:len(b)-1], r.Comm)
 		return val{b: b}
+	}
+	if e.Str == "session_cookie" {
+		return val{n: r.Cookie}
 	}
 	if r.Builtin == nil {
 		return val{}

@@ -46,6 +46,10 @@ func (r *run) stmt(s *Stmt) (control, error) {
 		r.Signal = uint32(r.expr(s.X).n)
 	case StmtOverride:
 		r.Return, r.Overridden = r.expr(s.X).n, true
+	case StmtSkip:
+		r.Skipped = true
+	case StmtCookie:
+		r.Cookie = r.expr(s.X).n
 	case StmtExit:
 		r.ExitRequested = true
 		if s.X != nil {
@@ -114,6 +118,9 @@ func (r *run) table(m *Map) map[string][]byte {
 
 // key is the bytes of a key.
 func (r *run) key(m *Map, key *Expr) string {
+	if m.storage() {
+		return r.owner(m)
+	}
 	if key == nil {
 		return "\x00\x00\x00\x00"
 	}
@@ -147,7 +154,7 @@ func (r *run) findOrCreate(m *Map, key string, size int) []byte {
 // create adds an entry if there is room.
 func (r *run) create(m *Map, key string, b []byte) []byte {
 	t := r.table(m)
-	if uint32(len(t)) >= kernelEntries(m) {
+	if !m.storage() && uint32(len(t)) >= kernelEntries(m) {
 		r.Lost[m]++
 		return nil
 	}

@@ -6,6 +6,7 @@ import (
 	"context"
 	"net/netip"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -275,15 +276,7 @@ func TestPerCPUVariables(t *testing.T) {
 // builtin gives the id.
 func TestCgroupPaths(t *testing.T) {
 	testenv.Need(t, testenv.Root)
-	b, err := os.ReadFile("/proc/self/cgroup")
-	if err != nil {
-		t.Fatal(err)
-	}
-	path, ok := strings.CutPrefix(string(b[strings.LastIndex(string(b), "0::"):]), "0::")
-	if !ok {
-		t.Fatalf("no cgroup2 in %q", b)
-	}
-	path = strings.TrimSpace(path)
+	path := ownCgroup(t)
 	id, err := action.CgroupID(path)
 	if err != nil {
 		t.Fatal(err)
@@ -304,5 +297,62 @@ func TestCgroupPaths(t *testing.T) {
 	}
 	if _, err := action.CgroupPath(1 << 60); err == nil {
 		t.Error("a cgroup that there is not has a path")
+	}
+}
+
+// ownCgroup is the path of this process's cgroup in the cgroup2 hierarchy.
+func ownCgroup(t *testing.T) string {
+	t.Helper()
+	b, err := os.ReadFile("/proc/self/cgroup")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(b)) {
+		if path, ok := strings.CutPrefix(line, "0::"); ok {
+			return strings.TrimSpace(path)
+		}
+	}
+	t.Fatalf("no cgroup2 in %q", b)
+	return ""
+}
+
+// runTarget runs the C program once and waits until it is done.
+func runTarget(t *testing.T) {
+	t.Helper()
+	cmd := exec.Command(target)
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := in.Write([]byte{'g'}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := out.Read(make([]byte, 1)); err != nil {
+		t.Fatal(err)
+	}
+	in.Close()
+	_ = cmd.Wait()
+}
+
+// TestUserAddress knows where the probed function and another are, and reads
+// the code of that.
+func TestUserAddress(t *testing.T) {
+	testenv.Need(t, testenv.Root, testenv.File(target))
+	same := action.NewCount("same")
+	p := action.NewProgram("uaddr")
+	p.On(probe.Uprobe{Path: target, Symbol: "add"}, func(c *action.Ctx) {
+		c.If(c.UserAddr("add").Eq(c.Builtin("ip")).And(c.UserAddr("_start").Ne(c.Builtin("ip"))).And(c.UserAddr("_start").Deref().Ne(0)), func() { same.Inc(c) })
+	})
+	s := attachOrSkip(t, p, nil)
+	runTarget(t)
+	if n := total(t, s, same); n != 23 {
+		t.Errorf("%d calls at their own address, want 23", n)
 	}
 }

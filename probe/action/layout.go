@@ -6,7 +6,11 @@ import (
 	"strings"
 
 	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/btf"
 )
+
+// bpfNoPrealloc is BPF_F_NO_PREALLOC.
+const bpfNoPrealloc = 1
 
 // Names of the maps that every program has beside its own.
 const (
@@ -117,8 +121,8 @@ func validMap(m *Map) error {
 	if m.Kind >= numMapKinds || m.Agg >= numAggs {
 		return fmt.Errorf("no such kind of map")
 	}
-	if m.Kind == MapTaskStorage || m.Kind == MapCgroupStorage {
-		return unsupported("map kind "+m.Kind.String(), Version{}, "use a hash keyed by tid or cgroup")
+	if m.storage() && (!m.Keyless() || m.Agg != AggNone) {
+		return fmt.Errorf("a %s has neither keys nor aggregations", m.Kind)
 	}
 	if m.Entries < 0 || m.Entries > 1<<30 {
 		return fmt.Errorf("%d entries", m.Entries)
@@ -134,6 +138,7 @@ func validMap(m *Map) error {
 	switch {
 	case m.Agg != AggNone:
 		return validAgg(m)
+	case m.storage():
 	case m.Keyless() && m.Kind != MapArray && m.Kind != MapPerCPUArray && m.Kind != MapRing && m.Kind != MapPerf:
 		return fmt.Errorf("a %s needs keys", m.Kind)
 	case (m.Kind == MapArray || m.Kind == MapPerCPUArray) && !m.Keyless() && m.Key.Size != 4:
@@ -182,7 +187,7 @@ func kernelKind(m *Map) ebpf.MapType {
 	}
 	return [numMapKinds]ebpf.MapType{
 		ebpf.Hash, ebpf.LRUHash, ebpf.PerCPUHash, ebpf.LRUCPUHash, ebpf.Array, ebpf.PerCPUArray,
-		ebpf.TaskStorage, ebpf.CGroupStorage, ebpf.RingBuf, ebpf.PerfEventArray,
+		ebpf.TaskStorage, ebpf.CgroupStorage, ebpf.RingBuf, ebpf.PerfEventArray,
 	}[m.Kind]
 }
 
@@ -216,6 +221,8 @@ func kernelEntries(m *Map) uint32 {
 		return uint32(1) << bits.Len32(uint32(max(n, 4096)-1)) // a power of two, at least a page
 	case m.Kind == MapPerf:
 		return 0 // one per possible CPU, which cilium fills in
+	case m.storage():
+		return 0 // as many as there are tasks or cgroups
 	case m.Agg == AggHist && m.Keyless():
 		return uint32(HistBuckets(m.Bits))
 	case m.Agg == AggLinear && m.Keyless():
@@ -249,6 +256,11 @@ func mapSpec(m *Map) *ebpf.MapSpec {
 		return spec
 	}
 	spec.KeySize, spec.ValueSize = uint32(kernelKey(m).Size), uint32(valueSize(m))
+	if m.storage() { // which the kernel wants types for (bpf_local_storage_map_alloc_check)
+		spec.Flags = bpfNoPrealloc
+		spec.Key = &btf.Int{Name: "int", Size: 4, Encoding: btf.Signed}
+		spec.Value = &btf.Array{Index: uint32BTF(), Type: &btf.Int{Name: "unsigned char", Size: 1}, Nelems: spec.ValueSize}
+	}
 	return spec
 }
 

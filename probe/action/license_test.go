@@ -22,7 +22,7 @@ func TestLicence(t *testing.T) {
 	gpl := GPLOnly()
 	for _, b := range Builtins() {
 		switch b.Name {
-		case "ppid", "pcomm", "ip", "sp", "goid", "func", "probe", "cookie": // need what this plan has not
+		case "ppid", "pcomm", "session_cookie", "ip", "sp", "goid", "func", "probe", "cookie": // need what this plan has not
 			continue
 		}
 		p := &Program{Name: "licence", License: "Proprietary", IncludeSelf: true, Actions: []Action{{

@@ -259,6 +259,7 @@ func Attach(p *Program, o *Options) (*Session, error) {
 		ro = *o.Resolve
 	}
 	ro.NoTypes = ro.NoTypes || !usesArguments(p)
+	ro.Session = ro.Session || usesSession(p)
 	plan, err := probe.Resolve(env, p.Targets(), &ro)
 	if err != nil {
 		return nil, fmt.Errorf("attach %s: %w", p.Name, err)
@@ -301,10 +302,36 @@ func usesArguments(p *Program) bool {
 	return uses
 }
 
-// needsBTF says whether a program names kernel types.
+// usesSession says whether every action is one of a session program.
+func usesSession(p *Program) bool {
+	for _, a := range p.Actions {
+		if !sessionAction(a) {
+			return false
+		}
+	}
+	return len(p.Actions) > 0
+}
+
+func sessionAction(a Action) bool {
+	uses := false
+	visitActions([]Action{a}, func(s *Stmt) {
+		uses = uses || s.Op == StmtSkip || s.Op == StmtCookie
+	}, func(e *Expr) {
+		uses = uses || e.Op == OpBuiltin && (e.Str == "is_return" || e.Str == "session_cookie")
+	})
+	return uses
+}
+
+// needsBTF says whether a program names kernel types, or calls kernel functions.
 func needsBTF(p *Program) bool {
 	need := false
-	p.visit(func(*Stmt) {}, func(e *Expr) {
+	for _, a := range p.Actions {
+		need = need || sessionAction(a)
+	}
+	p.visit(func(s *Stmt) {
+		need = need || s.Map != nil && s.Map.Kind == MapCgroupStorage
+	}, func(e *Expr) {
+		need = need || e.Map != nil && e.Map.Kind == MapCgroupStorage
 		switch e.Op {
 		case OpMember, OpAddrOf, OpIndex, OpDeref, OpOffset, OpEnum, OpSizeof:
 			need = true

@@ -11,8 +11,8 @@ const (
 	MapPerCPULRU                    // one value per CPU, evicting
 	MapArray                        // keys 0 … Entries-1, always present
 	MapPerCPUArray                  //
-	MapTaskStorage                  // one value per thread, gone with it (5.11)
-	MapCgroupStorage                // one value per cgroup, gone with it (6.2)
+	MapTaskStorage                  // one value per thread, the current one's, gone with it (5.12)
+	MapCgroupStorage                // one value per cgroup, the current one's, gone with it (6.2)
 	MapRing                         // ring buffer: Entries is its size in bytes (5.8)
 	MapPerf                         // perf buffer: Entries is bytes per CPU
 	numMapKinds
@@ -64,6 +64,14 @@ type Map struct {
 	// Signed is set where an aggregation's values are signed.
 	Signed bool
 	Pos    Pos
+}
+
+// storage says whether the map's values belong to objects of the kernel.
+func (m *Map) storage() bool { return m.Kind == MapTaskStorage || m.Kind == MapCgroupStorage }
+
+// deletable says whether the map's entries can be removed.
+func (m *Map) deletable() bool {
+	return m.storage() || !m.Keyless() && m.Kind != MapArray && m.Kind != MapPerCPUArray
 }
 
 // Keyless says whether the map holds one entry without a key.

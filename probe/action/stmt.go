@@ -22,7 +22,8 @@ const (
 	StmtSignal          // X: signal, to the current process
 	StmtOverride        // X: what the probed function returns instead
 	StmtExit            // ask the session's owner to end (Session.ExitRequested); X: with this code, 0 if nil
-	StmtSkip            // in a session program: leave out the return probe
+	StmtSkip            // at the entry, in a session program: leave out the return
+	StmtCookie          // X: a number kept for the return of the same call (session programs)
 	StmtEval            // X, for its effect on counters only
 	numStmts
 )
@@ -62,7 +63,7 @@ var stmtNames = [numStmts]string{
 	StmtLet: "let", StmtIf: "if", StmtLoop: "loop", StmtForEach: "for", StmtBreak: "break",
 	StmtContinue: "continue", StmtReturn: "return", StmtFind: "find", StmtSet: "set",
 	StmtDelete: "delete", StmtAdd: "add", StmtAgg: "aggregate", StmtEmit: "emit",
-	StmtSignal: "signal", StmtOverride: "override", StmtExit: "exit", StmtSkip: "skip", StmtEval: "eval",
+	StmtSignal: "signal", StmtOverride: "override", StmtExit: "exit", StmtSkip: "skip", StmtCookie: "cookie", StmtEval: "eval",
 }
 
 // String is the statement's name.

@@ -1,0 +1,219 @@
+package action
+
+import (
+	"math"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+	"github.com/cilium/ebpf/btf"
+
+	"github.com/borescope/borescope/probe"
+)
+
+// Programs that the kernel types by BTF (fentry, fexit, tp_btf, LSM, iterators)
+// get pointers whose type the verifier knows. What they point to can be loaded
+// directly, and pointers loaded so are known in turn; the kernel makes a load
+// that faults give zeros. This file decides where the verifier agrees
+// (btf_struct_walk, kernel/bpf/btf.c); everything else goes through the helper
+// that reads any memory.
+
+// direct says how an opLoad is a direct load: from which pointer, at which
+// offset.
+func (g *gen) direct(e *Expr) (root *Expr, off int, ok bool) {
+	if e.Op != opLoad || e.bits != (bitField{}) || e.Args[0].Type.User || !g.typedContext() {
+		return nil, 0, false
+	}
+	root, at := pointerRoot(e.Args[0], e.Int)
+	if at < 0 || at > math.MaxInt16-8 {
+		return nil, 0, false
+	}
+	known := g.pointee(root)
+	if known == nil {
+		return nil, 0, false
+	}
+	part, exact := memberAt(known, int(at), e.Type.Size, 0)
+	if part == nil {
+		return nil, 0, false
+	}
+	if _, pointer := part.(*btf.Pointer); pointer && (!exact || e.Type.Kind != KindPtr) {
+		return nil, 0, false
+	}
+	return root, int(at), true
+}
+
+// typedContext says whether the verifier knows the types of the context's pointers.
+func (g *gen) typedContext() bool {
+	if g.c.pp.Context != probe.ContextTramp && g.c.pp.Context != probe.ContextIter {
+		return false
+	}
+	return g.progType(ebpf.Tracing, ebpf.LSM)
+}
+
+// pointerRoot removes constant offsets and changes of meaning from a pointer.
+func pointerRoot(e *Expr, off int64) (*Expr, int64) {
+	for {
+		switch {
+		case e.Op == OpCast && e.Type.Kind == KindPtr && e.Args[0].Type.Kind == KindPtr && e.Type.User == e.Args[0].Type.User:
+			e = e.Args[0]
+		case e.Op == OpAdd && e.Type.Kind == KindPtr && e.Args[0].Type.Kind == KindPtr && isConst(e.Args[1]):
+			off += e.Args[1].Int
+			e = e.Args[0]
+		default:
+			return e, off
+		}
+	}
+}
+
+// pointee is the struct that the verifier knows a pointer to point to, nil if it
+// knows none.
+func (g *gen) pointee(e *Expr) btf.Type {
+	switch e.Op {
+	case opCtx:
+		if e.ctx.kind == ctxLoad && e.ctx.size == 8 && e.Type.Kind == KindPtr && !e.Type.User {
+			return structOf(e.Type.Elem)
+		}
+	case OpVar:
+		return g.typedVars[e.Var]
+	case opLoad:
+		root, off, ok := g.direct(e)
+		if !ok {
+			return nil
+		}
+		if p, _ := memberAt(g.pointee(root), off, 8, 0); p != nil {
+			if ptr, ok := p.(*btf.Pointer); ok && !tagged(ptr) {
+				return structOf(ptr.Target)
+			}
+		}
+	}
+	return nil
+}
+
+// structOf is the struct or union that t is, nil if it is none.
+func structOf(t btf.Type) btf.Type {
+	if t == nil {
+		return nil
+	}
+	switch u := underlying(t).(type) {
+	case *btf.Struct, *btf.Union:
+		return u
+	}
+	return nil
+}
+
+// tagged says whether a pointer is declared to be not of plain kernel memory
+// (__user, __percpu), which the verifier heeds where BTF has the tags.
+func tagged(p *btf.Pointer) bool {
+	t := p.Target
+	for range 8 {
+		switch u := t.(type) {
+		case *btf.TypeTag:
+			if u.Value == "user" || u.Value == "percpu" {
+				return true
+			}
+			t = u.Type
+		case *btf.Const:
+			t = u.Type
+		case *btf.Volatile:
+			t = u.Type
+		default:
+			return false
+		}
+	}
+	return false
+}
+
+// memberAt is the scalar or the pointer in t that has size bytes at off, and
+// whether it is just those. It takes the first member that covers them, as the
+// kernel does, and gives up where the kernel's versions differ.
+func memberAt(t btf.Type, off, size, depth int) (part btf.Type, exact bool) {
+	if depth > 16 {
+		return nil, false
+	}
+	var members []btf.Member
+	switch u := underlying(t).(type) {
+	case *btf.Struct:
+		members = u.Members
+	case *btf.Union:
+		members = u.Members
+	case *btf.Array:
+		n, err := btf.Sizeof(u.Type)
+		if err != nil || n == 0 || off >= n*int(u.Nelems) {
+			return nil, false
+		}
+		return memberAt(u.Type, off%n, size, depth+1)
+	case *btf.Int, *btf.Enum, *btf.Pointer:
+		n, err := btf.Sizeof(u)
+		if err != nil || off+size > n {
+			return nil, false
+		}
+		return u, off == 0 && size == n
+	default:
+		return nil, false
+	}
+	for _, m := range members {
+		n, err := btf.Sizeof(m.Type)
+		if err != nil || m.BitfieldSize != 0 {
+			if m.BitfieldSize != 0 {
+				continue
+			}
+			return nil, false
+		}
+		at := int(m.Offset / 8)
+		if off < at || off >= at+n {
+			continue
+		}
+		return memberAt(m.Type, off-at, size, depth+1)
+	}
+	return nil, false
+}
+
+// findTypedVars finds the variables that hold pointers which the verifier
+// knows: set once, from such a pointer, and kept where it keeps track of them.
+func (g *gen) findTypedVars(u usage) {
+	if !g.typedContext() || u.callbacks {
+		return
+	}
+	sets := map[*Var]int{}
+	walkStmts(g.c.body, func(s *Stmt) {
+		for _, v := range []*Var{s.Var, s.Var2} {
+			if v != nil {
+				sets[v]++
+			}
+		}
+	}, func(*Expr) {})
+	g.typedVars = map[*Var]btf.Type{}
+	walkStmts(g.c.body, func(s *Stmt) {
+		if s.Op != StmtLet || sets[s.Var] != 1 || s.X.Type.Kind != KindPtr {
+			return
+		}
+		if h := g.homes[s.Var]; !h.inReg && h.at.kind != inFrame {
+			return
+		}
+		if root, off := pointerRoot(s.X, 0); off == 0 {
+			if t := g.pointee(root); t != nil {
+				g.typedVars[s.Var] = t
+			}
+		}
+	}, func(*Expr) {})
+}
+
+// loadDirect loads through a pointer that the verifier knows. Null is counted
+// as what cannot be read; it is also what some of these pointers must be
+// compared with before the verifier lets them be used.
+func (g *gen) loadDirect(e, root *Expr, off int, dst asm.Register) {
+	null, back := g.label(), g.label()
+	g.scalar(root, dst)
+	g.emit(asm.JEq.Imm(dst, 0, null), asm.LoadMem(dst, dst, int16(off), sizeOf(e.Type.Size)))
+	g.place(back)
+	g.later(null, func() {
+		g.count(cntFaults)
+		g.imm(dst, 0)
+		g.jump(back)
+	})
+	switch {
+	case e.Type.Kind == KindBool:
+		g.truth(dst)
+	case e.Type.Signed:
+		g.norm(dst, e.Type)
+	}
+}

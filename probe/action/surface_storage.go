@@ -1,0 +1,101 @@
+package action
+
+import (
+	"fmt"
+
+	"github.com/borescope/borescope/internal/kernel"
+)
+
+// Storage is a value that belongs to an object of the kernel and goes away with
+// it: one for each thread (NewTaskStorage), or one for each cgroup
+// (NewCgroupStorage). What a program does with it concerns the current thread,
+// or the cgroup that it is in. It takes no room of its own for threads that
+// have none, finds a value faster than a hash does, and never evicts one.
+//
+// Kernels that lack it give an *UnsupportedError: a Hash with the key c.TID() or
+// c.Cgroup() does the same there, but for entries that outlive their thread. It
+// needs the kernel's own BTF.
+type Storage[V any] struct{ h *Hash[None, V] }
+
+// NewTaskStorage returns storage by thread (Linux 5.12).
+func NewTaskStorage[V any](name string) *Storage[V] {
+	s := &Storage[V]{newHash[None, V](name, MapTaskStorage, 0)}
+	s.h.m.Pos = callerPos()
+	return s
+}
+
+// NewCgroupStorage returns storage by cgroup of the cgroup2 hierarchy (Linux 6.2).
+func NewCgroupStorage[V any](name string) *Storage[V] {
+	s := &Storage[V]{newHash[None, V](name, MapCgroupStorage, 0)}
+	s.h.m.Pos = callerPos()
+	return s
+}
+
+// Map is the IR's map.
+func (s *Storage[V]) Map() *Map { return s.h.m }
+
+// Set stores a value. One that the kernel has no memory for is counted (Stats.Full).
+func (s *Storage[V]) Set(c *Ctx, value any) { s.h.Set(c, nil, value) }
+
+// Create stores a value if there is none yet.
+func (s *Storage[V]) Create(c *Ctx, value any) { s.h.Create(c, nil, value) }
+
+// Get reads the value, zero if there is none.
+func (s *Storage[V]) Get(c *Ctx) Int { return s.h.Get(c, nil) }
+
+// Has says whether there is a value.
+func (s *Storage[V]) Has(c *Ctx) Bool { return s.h.Has(c, nil) }
+
+// Delete removes the value, if there is one.
+func (s *Storage[V]) Delete(c *Ctx) { s.h.Delete(c, nil) }
+
+// Add adds to the value atomically; where there is none it begins at 0.
+func (s *Storage[V]) Add(c *Ctx, delta any) { s.h.Add(c, nil, delta) }
+
+// Find does found with the value if there is one, and otherwise what the
+// functions in missing do.
+func (s *Storage[V]) Find(c *Ctx, found func(v Int), missing ...func()) {
+	s.h.Find(c, nil, found, missing...)
+}
+
+// Take is Find that removes the value.
+func (s *Storage[V]) Take(c *Ctx, found func(v Int), missing ...func()) {
+	s.h.Take(c, nil, found, missing...)
+}
+
+// OfThread reads the value of a thread, and says whether it has one. A thread
+// that is not the first of its process can be asked about since Linux 6.9.
+func (s *Storage[V]) OfThread(h Handles, tid int) (v V, ok bool, err error) {
+	fd, closeFD, err := kernel.OpenThread(tid)
+	if err != nil {
+		return v, false, fmt.Errorf("storage %s: thread %d: %w", s.h.m.Name, tid, err)
+	}
+	defer closeFD()
+	return lookupStorage[V](h, s.h.m, fd)
+}
+
+// OfCgroup reads the value of a cgroup, by its path in the file system, and says
+// whether it has one.
+func (s *Storage[V]) OfCgroup(h Handles, path string) (v V, ok bool, err error) {
+	fd, closeFD, err := kernel.OpenCgroup(path)
+	if err != nil {
+		return v, false, fmt.Errorf("storage %s: %w", s.h.m.Name, err)
+	}
+	defer closeFD()
+	return lookupStorage[V](h, s.h.m, fd)
+}
+
+func lookupStorage[V any](h Handles, m *Map, fd int) (v V, ok bool, err error) {
+	em := h.EBPFMap(m)
+	if em == nil {
+		return v, false, fmt.Errorf("storage %s is not one of the loaded program's", m.Name)
+	}
+	switch err := em.Lookup(int32(fd), &v); {
+	case err == nil:
+		return v, true, nil
+	case kernel.NoEntry(err):
+		return v, false, nil
+	default:
+		return v, false, fmt.Errorf("storage %s: %w", m.Name, err)
+	}
+}
