@@ -206,12 +206,17 @@ func (g *bpfGen) cfa() {
 		asm.Add.Reg(asm.R9, asm.R2),
 		asm.JEq.Imm(asm.R1, bpfCFARef, "ss_deref"),
 		asm.JEq.Imm(asm.R1, bpfCFAPLT, "ss_plt"),
+		asm.JEq.Imm(asm.R1, bpfCFAOver, "ss_over"),
 	)
 	g.load(asm.R1, stSP)
 	g.add(
 		asm.JLT.Reg(asm.R9, asm.R1, "ss_loop"),
 		asm.Ja.Label("ss_cfa"),
 	)
+	g.label("ss_over") // the stack pointer says nothing about the other stack
+	g.add(asm.Mov.Imm(asm.R1, 0))
+	g.store(stSP, asm.R1)
+	g.add(asm.Ja.Label("ss_cfa"))
 	g.label("ss_plt")
 	g.load(asm.R1, stIP)
 	g.add(

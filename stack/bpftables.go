@@ -73,6 +73,7 @@ const (
 	bpfCFAPLT  = 3
 	bpfCFASig  = 4
 	bpfCFAHard = 5 // needs a DWARF expression
+	bpfCFAOver = 6 // as bpfCFAReg, on another stack
 
 	bpfSame  = 0
 	bpfAtCFA = 1
@@ -438,6 +439,8 @@ func encodeBPFRule(m elf.Machine, r *cfiRule) (b [bpfRuleSize]byte) {
 		b[ruleCFA] = bpfCFARef
 	case cfaPLT:
 		b[ruleCFA] = bpfCFAPLT
+	case cfaSwitch:
+		b[ruleCFA] = bpfCFAOver
 	case cfaSignal:
 		b[ruleCFA] = bpfCFASig
 		return b

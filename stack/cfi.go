@@ -107,6 +107,9 @@ func compileCFI(f *elffile.File) (t *CFITable, err error) {
 		return nil, fmt.Errorf("call frame information of a relocatable file: %w", errors.ErrUnsupported)
 	}
 	b := newCFIBuilder(f.Machine, lowestAddress(f))
+	if err := b.goTable(f); err != nil {
+		return nil, err
+	}
 	for _, s := range cfiSections(f) {
 		data, err := s.read(f)
 		if err != nil {

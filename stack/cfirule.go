@@ -17,6 +17,7 @@ const (
 	cfaPLT                   // reg + off, and 8 more if pc&15 >= off2
 	cfaExpr                  // expression number off
 	cfaSignal                // the frame that the kernel pushed for a signal handler
+	cfaSwitch                // reg + off, on another stack
 )
 
 // cfaRule is how a frame's CFA is found.
@@ -56,6 +57,7 @@ type savedReg struct {
 
 // cfiRule is one distinct way to unwind. Tables hold each once.
 type cfiRule struct {
+	how   How // what frames found by it say; HowUnknown: what the table's do
 	cfa   cfaRule
 	saved []savedReg // by number; registers that are not here keep their value
 	// lo and hi bound the slots that are counted from the CFA.
@@ -64,6 +66,7 @@ type cfiRule struct {
 
 // cfiState is the row that call frame instructions work on.
 type cfiState struct {
+	how How
 	cfa cfaRule
 	// base is the last rule of the form reg + off: an instruction that changes
 	// one part of it after an expression means this one (libgcrypt does that).
@@ -86,7 +89,7 @@ func (s *cfiState) setReg(n uint64, r regRule) {
 
 // key appends a form of the state that is equal for equal rules.
 func (s *cfiState) key(b []byte) []byte {
-	b = append(b, byte(s.cfa.kind), s.cfa.reg)
+	b = append(b, byte(s.how), byte(s.cfa.kind), s.cfa.reg)
 	b = binary.LittleEndian.AppendUint32(b, uint32(s.cfa.off))
 	b = binary.LittleEndian.AppendUint32(b, uint32(s.cfa.off2))
 	for set := s.set; set != 0; set &= set - 1 {
@@ -99,7 +102,7 @@ func (s *cfiState) key(b []byte) []byte {
 }
 
 func (s *cfiState) rule() cfiRule {
-	r := cfiRule{cfa: s.cfa}
+	r := cfiRule{how: s.how, cfa: s.cfa}
 	for set := s.set; set != 0; set &= set - 1 {
 		n := trailingZeros(set)
 		r.saved = append(r.saved, savedReg{uint8(n), s.regs[n]})

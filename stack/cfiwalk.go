@@ -135,7 +135,11 @@ func (w *CFIWalker) step(mem Memory) (How, End) {
 	}
 	if m.CFI != nil {
 		if rule := m.CFI.lookup(at - m.Bias); rule.cfa.kind != cfaNone {
-			return m.CFI.how, w.apply(m.CFI, rule, mem)
+			how := rule.how
+			if how == HowUnknown {
+				how = m.CFI.how
+			}
+			return how, w.apply(m.CFI, rule, mem)
 		}
 	}
 	return HowFP, w.byFP(mem)
@@ -179,7 +183,10 @@ func (w *CFIWalker) apply(t *CFITable, rule *cfiRule, mem Memory) End {
 		return end
 	}
 	sp := r.SP()
-	if rule.cfa.kind == cfaReg && cfa < sp {
+	switch {
+	case rule.cfa.kind == cfaSwitch:
+		sp = 0 // it says nothing about the other stack
+	case rule.cfa.kind == cfaReg && cfa < sp:
 		return EndLoop
 	}
 	block := w.readBlock(rule, cfa, sp, mem)

@@ -11,6 +11,9 @@
 //		truncated++
 //	}
 //
+// Go programs, stripped ones too, are walked by the frame sizes in their function
+// table, across the runtime's changes to the thread's own stack on amd64.
+//
 // There are walkers by frame pointer (FPWalker), by call frame information with
 // frame pointers in between (CFIWalker: programs built without frame pointers,
 // as distributions' are), and by the kernel's ORC tables (ORCWalker). They take
