@@ -3,9 +3,7 @@ package probe
 import (
 	"debug/dwarf"
 	"debug/elf"
-	"errors"
 	"io"
-	"strings"
 
 	"github.com/cilium/ebpf/btf"
 
@@ -23,14 +21,9 @@ type signature struct {
 
 // userDWARF opens a file's DWARF; the caller closes the closer.
 func (e *Env) userDWARF(path string) (*dwarf.Data, io.Closer, error) {
-	g, err := e.root.Open(strings.TrimPrefix(path, "/"))
+	ra, _, g, err := e.openAt(path)
 	if err != nil {
 		return nil, nil, err
-	}
-	ra, ok := g.(io.ReaderAt)
-	if !ok {
-		g.Close()
-		return nil, nil, errors.New("the recorded file cannot be read at offsets")
 	}
 	f, err := elf.NewFile(ra)
 	if err != nil {

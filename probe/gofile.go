@@ -5,7 +5,6 @@ import (
 	"debug/buildinfo"
 	"debug/gosym"
 	"fmt"
-	"io"
 	"strings"
 
 	"github.com/borescope/borescope/internal/elffile"
@@ -25,15 +24,11 @@ func (r *resolver) goTarget(f *elffile.File, path string) *GoTarget {
 // goVersion reads the toolchain's version from the program's build info, ""
 // where it has none.
 func (r *resolver) goVersion(path string) string {
-	g, err := r.env.root.Open(strings.TrimPrefix(path, "/"))
+	ra, _, g, err := r.env.openAt(path)
 	if err != nil {
 		return ""
 	}
 	defer g.Close()
-	ra, ok := g.(io.ReaderAt)
-	if !ok {
-		return ""
-	}
 	info, err := buildinfo.Read(ra)
 	if err != nil {
 		return ""

@@ -136,6 +136,9 @@ func (r *resolver) resolveGroup(t Target) error {
 	if err := r.resolveMember(t); err != nil {
 		return err
 	}
+	if err := r.rebase(); err != nil {
+		return err
+	}
 	for _, p := range mergePrograms(r.parts) {
 		p.Group = r.group
 		if err := r.choose(&p); err != nil {

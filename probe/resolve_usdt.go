@@ -3,8 +3,6 @@ package probe
 import (
 	"errors"
 	"fmt"
-	"io"
-	"io/fs"
 	"slices"
 	"strings"
 
@@ -137,19 +135,15 @@ func (r *resolver) usdtPaths(t USDT) ([]string, error) {
 func (e *Env) usdtFile(path string) ([]usdt.Site, error) {
 	var f *usdt.File
 	var err error
-	if e.live {
+	if _, _, zipped := e.cutZip(path); e.live && !zipped {
 		f, err = usdt.Open(path)
 	} else {
-		var g fs.File
-		if g, err = e.root.Open(strings.TrimPrefix(path, "/")); err != nil {
-			return nil, err
+		r, _, c, oerr := e.openAt(path)
+		if oerr != nil {
+			return nil, oerr
 		}
-		defer g.Close()
-		ra, ok := g.(io.ReaderAt)
-		if !ok {
-			return nil, errors.New("the recorded file cannot be read at offsets")
-		}
-		f, err = usdt.NewFile(ra)
+		defer c.Close()
+		f, err = usdt.NewFile(r)
 	}
 	if err != nil {
 		return nil, notELF(path, err)

@@ -3,7 +3,6 @@ package probe
 import (
 	"debug/dwarf"
 	"debug/elf"
-	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -55,15 +54,11 @@ func (r *resolver) lineAddresses(f *elffile.File, name string, u *userProbe) ([]
 	if f.Section(".debug_line") == nil && f.Section(".zdebug_line") == nil {
 		return nil, notFound("%s has no line table: build it with -g, or install its debug symbols", name)
 	}
-	g, err := r.env.root.Open(strings.TrimPrefix(name, "/"))
+	ra, _, g, err := r.env.openAt(name)
 	if err != nil {
 		return nil, err
 	}
 	defer g.Close()
-	ra, ok := g.(io.ReaderAt)
-	if !ok {
-		return nil, errors.New("the recorded file cannot be read at offsets")
-	}
 	e, err := elf.NewFile(ra)
 	if err != nil {
 		return nil, err

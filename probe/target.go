@@ -91,7 +91,8 @@ type RawTracepoint struct {
 // "uprobe:/bin/x:main+4", "uprobe:/bin/x:cpp:ns::f(int)", "uprobe:/bin/x:main.c:42".
 type Uprobe struct {
 	// Path is the file: absolute, relative, a library's soname, or "" with PID
-	// for that process's executable. It may hold wildcards.
+	// for that process's executable. It may hold wildcards. ARCHIVE!/FILE is a
+	// file that is stored in a ZIP archive (Android's APK).
 	Path string
 	// Symbol is a function: ELF symbol, symbol@version, Go name, or demangled
 	// C++ or Rust name where Lang says so. It may hold wildcards. Go functions

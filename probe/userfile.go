@@ -45,6 +45,13 @@ func (nopCloser) Close() error { return nil }
 const maxRecorded = 1 << 30
 
 func (e *Env) openELF(path string) (*elffile.File, io.Closer, error) {
+	if _, _, zipped := e.cutZip(path); zipped {
+		r, _, c, err := e.openAt(path)
+		if err != nil {
+			return nil, nil, err
+		}
+		return newELF(path, r, r.Size(), c)
+	}
 	if e.live {
 		f, err := elffile.Open(path)
 		return f, nopCloser{}, notELF(path, err)
@@ -70,12 +77,17 @@ func (e *Env) openELF(path string) (*elffile.File, io.Closer, error) {
 		}
 		r = bytes.NewReader(b)
 	}
-	f, err := elffile.New(r, st.Size())
+	return newELF(path, r, st.Size(), g)
+}
+
+// newELF reads an ELF file through r, and closes c if there is none.
+func newELF(path string, r io.ReaderAt, size int64, c io.Closer) (*elffile.File, io.Closer, error) {
+	f, err := elffile.New(r, size)
 	if err != nil {
-		g.Close()
+		c.Close()
 		return nil, nil, notELF(path, err)
 	}
-	return f, g, nil
+	return f, c, nil
 }
 
 // notELF puts a format error into words: most often the path is a script.

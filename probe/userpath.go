@@ -32,6 +32,10 @@ func (e *Env) userPaths(name string, pid int) ([]string, error) {
 		return nil, errors.New("it names no file: give a path, or a pid for that process's program")
 	case name == "":
 		return []string{procPath(pid) + "/exe"}, nil
+	case strings.Contains(name, zipSeparator):
+		if paths, err := e.zipPaths(name, pid); paths != nil || err != nil {
+			return paths, err
+		}
 	case !strings.Contains(name, "/"):
 		p, err := e.findByName(name, pid)
 		return []string{p}, err
@@ -61,6 +65,25 @@ func (e *Env) userPaths(name string, pid int) ([]string, error) {
 		return nil, e.noFile(name, pid, err)
 	}
 	return []string{root + name}, nil
+}
+
+// zipPaths are the paths of a file in archives; none if the archive is none.
+func (e *Env) zipPaths(name string, pid int) ([]string, error) {
+	archive, member, _ := strings.Cut(name, zipSeparator)
+	paths, err := e.userPaths(archive, pid)
+	if err != nil {
+		if _, plain := e.stat(name); plain == nil {
+			return nil, nil
+		}
+		return nil, err
+	}
+	var out []string
+	for _, p := range paths {
+		if _, _, ok := e.cutZip(p + zipSeparator + member); ok {
+			out = append(out, p+zipSeparator+member)
+		}
+	}
+	return out, nil
 }
 
 func procPath(pid int) string { return "/proc/" + strconv.Itoa(pid) }
