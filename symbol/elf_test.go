@@ -228,6 +228,35 @@ func compareWithDebugELF(t *testing.T, path string) {
 	t.Logf("%d of 400 named, %d wrong, %d symbols", named, wrong, len(syms))
 }
 
+// TestBytesPerSymbol holds the tables of this machine's files, names included, to
+// 16 bytes for each symbol.
+func TestBytesPerSymbol(t *testing.T) {
+	n := 0
+	for _, path := range hostFiles(t) {
+		e, err := OpenELF(path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, data := range []bool{false, true} {
+			tab, err := e.table(data)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(tab.kind) < 500 {
+				continue
+			}
+			n++
+			if per := float64(tab.bytes()) / float64(len(tab.kind)); per > 16 {
+				t.Errorf("%s, data %v: %.1f bytes for each of %d symbols", path, data, per, len(tab.kind))
+			}
+		}
+		e.Close()
+	}
+	if n == 0 {
+		t.Skip("no file with 500 symbols")
+	}
+}
+
 // TestNoSections names the functions of a library whose section table was cut
 // off, by its dynamic segment.
 func TestNoSections(t *testing.T) {

@@ -478,6 +478,17 @@ func (b *tableBuilder) add(s *rawSym) {
 func (b *tableBuilder) endOf(i uint32) uint64 { return b.values[i] + uint64(b.t.spans[i].size) }
 
 func (b *tableBuilder) table() *symTable {
-	b.t.addrs = newAddrs(b.values)
-	return b.t
+	t := b.t
+	t.addrs = newAddrs(b.values)
+	t.spans, t.kind, t.outer = fitted(t.spans), fitted(t.kind), fitted(t.outer)
+	return t
+}
+
+// fitted returns s in memory of about its size: there may have been fewer symbols
+// than were expected, or more.
+func fitted[T any](s []T) []T {
+	if cap(s)-len(s) <= len(s)/32 {
+		return s
+	}
+	return append(make([]T, 0, len(s)), s...)
 }

@@ -19,8 +19,9 @@ import (
 type Kernel struct {
 	opts KernelOptions
 
-	load func() (*kernelTable, error)
-	size atomic.Int64 // of the table, once it is loaded
+	load   func() (*kernelTable, error)
+	source func() *kernelSource // nil if that is not wanted
+	size   atomic.Int64         // of the table, once it is loaded
 
 	// live is what With was told, by address, and in order.
 	live   map[uint64]KernelSymbol
@@ -46,6 +47,13 @@ type KernelOptions struct {
 	// NameCache is the most memory for names made into strings, in bytes; 0 is
 	// 1 MiB.
 	NameCache int64
+	// Source also reads the kernel's DWARF, for file, line, column and inlined
+	// calls, from a vmlinux with the running kernel's build-id where one is
+	// installed (a debug package of the distribution's); SourceErr says if there
+	// is none. Close frees it. Modules' frames have names only.
+	Source bool
+	// VMLinux is the path of that file; empty looks where distributions put it.
+	VMLinux string
 }
 
 // ErrHidden says that /proc/kallsyms shows no addresses to this process:
@@ -76,6 +84,9 @@ func newKernel(opts *KernelOptions) *Kernel {
 	}
 	k.memo.costFunc = func(s string) int64 { return int64(len(s)) }
 	k.load = sync.OnceValues(func() (*kernelTable, error) { return k.loaded(k.read()) })
+	if k.opts.Source {
+		k.source = sync.OnceValue(k.openSource)
+	}
 	return k
 }
 
@@ -164,8 +175,8 @@ func (k *Kernel) Len() int {
 	return 0
 }
 
-// Bytes is the memory that the table and the remembered names hold; the table
-// is not read for it.
+// Bytes is the memory that the table and the remembered names hold, without
+// what Source takes; the table is not read for it.
 func (k *Kernel) Bytes() int64 {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -175,6 +186,10 @@ func (k *Kernel) Bytes() int64 {
 // Resolve implements Resolver.
 func (k *Kernel) Resolve(dst []Frame, pcs []uint64) []Frame {
 	t, err := k.load()
+	var src *kernelSource
+	if k.source != nil {
+		src = k.source()
+	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for i, pc := range pcs {
@@ -190,6 +205,9 @@ func (k *Kernel) Resolve(dst []Frame, pcs []uint64) []Frame {
 			fr.Reason = ReasonNoSymbols
 		default:
 			k.name(t, fr, pc)
+			if src != nil && src.elf != nil && fr.Kind == KindKernel && fr.Module == t.mods[0] && fr.Name != "" {
+				dst = src.append(dst[:len(dst)-1], *fr)
+			}
 		}
 	}
 	return dst

@@ -23,7 +23,7 @@ type KernelSymbol struct {
 // so that who resolves with it is not disturbed.
 func (k *Kernel) With(events ...KernelSymbol) *Kernel {
 	n := newKernel(&k.opts)
-	n.load = k.load
+	n.load, n.source = k.load, k.source
 	n.size.Store(k.size.Load())
 	all := maps.Clone(k.live)
 	if all == nil {

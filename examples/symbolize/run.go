@@ -139,11 +139,11 @@ func open(c *config) (r symbol.Resolver, done func(), err error) {
 		}
 		return p, func() { p.Close() }, nil
 	case c.kernel:
-		k, err := symbol.OpenKernel(&symbol.KernelOptions{Data: true})
+		k, err := symbol.OpenKernel(&symbol.KernelOptions{Data: true, Source: true})
 		if err != nil {
 			return nil, nil, err
 		}
-		return k, nothing, k.Err()
+		return k, func() { k.Close() }, k.Err()
 	}
 	f, err := os.Open(c.perfmap)
 	if err != nil {

@@ -30,7 +30,9 @@ func inflateTexts(tb testing.TB) [][]byte {
 		skewed[i] = byte(rng.ExpFloat64() * 6)
 	}
 	return [][]byte{
-		nil, {0}, []byte("hello"), []byte("hello hello hello hello"), noise, skewed,
+		nil,
+		{0},
+		[]byte("hello"), []byte("hello hello hello hello"), noise, skewed,
 		bytes.Repeat([]byte{7}, 100_000), bytes.Repeat([]byte("abcdefg"), 20_000), self[:min(len(self), 1<<20)],
 	}
 }
