@@ -1,6 +1,7 @@
 package stack
 
 import (
+	"bytes"
 	"cmp"
 	"debug/elf"
 	"encoding/binary"
@@ -9,20 +10,23 @@ import (
 	"io"
 	"io/fs"
 	"iter"
+	"math"
 	"math/bits"
 	"os"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/borescope/borescope/internal/decompress"
 	"github.com/borescope/borescope/internal/perfring"
 )
 
 // PerfData is a file that "perf record" wrote: samples with call chains, with
 // branch stacks, or with registers and a piece of the stack (--call-graph dwarf)
 // that are walked here. Records are brought into the order of time, so that every
-// sample is seen with the mappings its process had then. Compressed (-z) and
-// piped files are not read. One goroutine at a time.
+// sample is seen with the mappings its process had then. The records of compressed
+// files (-z) are held in memory, up to 1 GiB; piped files are not read. One
+// goroutine at a time.
 type PerfData struct {
 	// Machine is the architecture that registers are numbered by: elf.EM_X86_64
 	// if the file does not say.
@@ -36,9 +40,12 @@ type PerfData struct {
 	byID   map[uint64]int
 	data   section
 	index  []perfRecord
-	procs  map[uint32]*perfProcess
-	files  map[string]*coreFile
-	errs   []error
+	// expanded are the records that were compressed.
+	expanded []byte
+
+	procs map[uint32]*perfProcess
+	files map[string]*coreFile
+	errs  []error
 }
 
 type section struct{ off, size uint64 }
@@ -125,8 +132,14 @@ const (
 	perfAttrMin    = 64 // the first published struct perf_event_attr
 	perfMaxAttrs   = 10000
 	perfFeatArch   = 6
-	perfCompressed = 81 // PERF_RECORD_COMPRESSED
 	perfUserType   = 64 // records from here on are perf's own
+
+	perfCompressed  = 81 // PERF_RECORD_COMPRESSED: a piece of a zstd stream of records
+	perfCompressed2 = 83 // PERF_RECORD_COMPRESSED2: the same behind its uint64 length
+	// maxExpanded bounds what compressed records may become in memory.
+	maxExpanded = 1 << 30
+	// perfExpanded is added to the offsets of records that were compressed.
+	perfExpanded = 1 << 62
 )
 
 // NewPerfData reads the header of a perf.data file of the given size through r,
@@ -225,22 +238,66 @@ func (p *PerfData) event(id uint64) int {
 // readIndex notes all records and sorts them by time: perf writes a buffer of
 // one processor after the other.
 func (p *PerfData) readIndex() error {
+	packed, err := p.indexRange(p.data.off, p.data.off+p.data.size)
+	if err != nil {
+		return err
+	}
+	if len(packed) > 0 {
+		if p.expanded, err = expand(packed); err != nil {
+			return fmt.Errorf("perf.data: compressed records: %w", err)
+		}
+		if packed, err = p.indexRange(perfExpanded, perfExpanded+uint64(len(p.expanded))); err != nil {
+			return err
+		}
+		if len(packed) > 0 {
+			return errors.New("perf.data: compressed records within compressed records")
+		}
+	}
+	slices.SortStableFunc(p.index, func(a, b perfRecord) int { return cmp.Compare(a.time, b.time) })
+	return nil
+}
+
+// expand decompresses the stream that goes on from record to record, and that
+// nobody ends.
+func expand(packed []byte) ([]byte, error) {
+	r, err := decompress.NewReader(decompress.Zstd, bytes.NewReader(packed))
+	if err != nil {
+		return nil, err
+	}
+	defer r.Close()
+	b, err := io.ReadAll(io.LimitReader(r, maxExpanded+1))
+	if len(b) > maxExpanded {
+		return nil, decompress.ErrTooLarge
+	}
+	if errors.Is(err, io.ErrUnexpectedEOF) {
+		err = nil
+	}
+	return b, err
+}
+
+// indexRange notes the records from one offset to another, and returns what the
+// compressed ones hold, put together.
+func (p *PerfData) indexRange(from, end uint64) (packed []byte, err error) {
 	var rec perfring.Record
 	var buf []byte
-	end := p.data.off + p.data.size
 	last := uint64(0)
-	for off := p.data.off; off+8 <= end; {
-		raw, next, err := p.raw(off, &buf)
+	for off := from; off+8 <= end; {
+		raw, next, err := p.raw(off, end, &buf)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		if next > end {
 			break // the recording was cut short
 		}
-		if raw.Type == perfCompressed {
-			return fmt.Errorf("perf.data: compressed records: %w", errors.ErrUnsupported)
-		}
-		if raw.Type < perfUserType {
+		switch {
+		case raw.Type == perfCompressed:
+			packed = append(packed, raw.Data...)
+		case raw.Type == perfCompressed2:
+			if len(raw.Data) >= 8 {
+				n := min(binary.LittleEndian.Uint64(raw.Data), uint64(len(raw.Data)-8))
+				packed = append(packed, raw.Data[8:][:n]...)
+			}
+		case raw.Type < perfUserType:
 			t := last
 			if p.decode(&raw, &rec) == nil {
 				if t = rec.ID.Time; raw.Type == perfring.TypeSample {
@@ -254,14 +311,25 @@ func (p *PerfData) readIndex() error {
 		}
 		off = next
 	}
-	slices.SortStableFunc(p.index, func(a, b perfRecord) int { return cmp.Compare(a.time, b.time) })
+	return packed, nil
+}
+
+// readAt reads from the file, or from what was compressed in it.
+func (p *PerfData) readAt(b []byte, off uint64) error {
+	if off < perfExpanded {
+		_, err := p.r.ReadAt(b, int64(off))
+		return err
+	}
+	if off -= perfExpanded; off > uint64(len(p.expanded)) || copy(b, p.expanded[off:]) < len(b) {
+		return io.ErrUnexpectedEOF
+	}
 	return nil
 }
 
-// raw reads a record and returns the offset of the next.
-func (p *PerfData) raw(off uint64, buf *[]byte) (perfring.Raw, uint64, error) {
+// raw reads a record that lies before end, and returns the offset of the next.
+func (p *PerfData) raw(off, end uint64, buf *[]byte) (perfring.Raw, uint64, error) {
 	var h [8]byte
-	if _, err := p.r.ReadAt(h[:], int64(off)); err != nil {
+	if err := p.readAt(h[:], off); err != nil {
 		return perfring.Raw{}, 0, fmt.Errorf("perf.data: %w", err)
 	}
 	le := binary.LittleEndian
@@ -271,12 +339,12 @@ func (p *PerfData) raw(off uint64, buf *[]byte) (perfring.Raw, uint64, error) {
 		return raw, 0, fmt.Errorf("perf.data: record of %d bytes at %#x", n, off)
 	}
 	next := off + n
-	if next > p.data.off+p.data.size {
+	if next > end {
 		return raw, next, nil
 	}
 	*buf = slices.Grow((*buf)[:0], int(n))[:n-8]
 	raw.Data = *buf
-	if _, err := p.r.ReadAt(raw.Data, int64(off+8)); err != nil && n > 8 {
+	if err := p.readAt(raw.Data, off+8); err != nil && n > 8 {
 		return raw, 0, fmt.Errorf("perf.data: %w", err)
 	}
 	return raw, next, nil
@@ -311,7 +379,7 @@ func (p *PerfData) Samples() (iter.Seq[*PerfSample], func() error) {
 			var s PerfSample
 			var regs Regs
 			for _, at := range p.index {
-				raw, _, err := p.raw(uint64(at.off), &buf)
+				raw, _, err := p.raw(uint64(at.off), math.MaxUint64, &buf)
 				if err == nil {
 					err = p.decode(&raw, &rec)
 				}

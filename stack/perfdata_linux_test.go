@@ -27,52 +27,56 @@ func TestPerfDataMatchesPerfScript(t *testing.T) {
 		t.Skip("no perf, or -short")
 	}
 	for _, w := range workloads {
-		t.Run(w.name, func(t *testing.T) {
-			pid := startWorkload(t, w.name, w.argv)
-			file := filepath.Join(t.TempDir(), "perf.data")
-			if out, err := exec.Command(perf, "record", "-e", "cpu-clock:u", "-F", "997", "--call-graph", "dwarf,65528", "-o", file,
-				"-p", strconv.Itoa(pid), "--", "sleep", *perfSeconds).CombinedOutput(); err != nil {
-				t.Skipf("perf record: %v: %s", err, out)
-			}
-			want := perfScript(t, perf, file)
-			p, err := OpenPerfData(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer p.Close()
-			samples, errOf := p.Samples()
-			n, same, whole := 0, 0, 0
-			var dst [MaxFrames]Frame
-			for s := range samples {
-				if s.Regs == nil {
-					continue
-				}
-				walker := CFIWalker{Modules: s.Modules}
-				k, end := walker.Walk(dst[:], s.Regs, s.Stack)
-				if end == EndBottom || end == EndLimit {
-					whole++
-				}
-				if n >= len(want) {
-					t.Fatalf("more samples than the %d of perf script", len(want))
-				}
-				if matchPerf(dst[:k], s.Modules, want[n]) {
-					same++
-				} else if n-same < 4 {
-					t.Logf("%d: %v\n got %#x\nwant %#x", n, end, pcs(dst[:k]), want[n])
-				}
-				n++
-				if s.Comm == "" || s.PID != pid {
-					t.Fatalf("sample of %d %q", s.PID, s.Comm)
-				}
-			}
-			if err := errOf(); err != nil {
-				t.Log(err)
-			}
-			t.Logf("%d samples, %d the same as perf's, %d whole", n, same, whole)
-			if n != len(want) || n == 0 || same < n {
-				t.Errorf("%d samples, %d the same, perf has %d", n, same, len(want))
-			}
-		})
+		t.Run(w.name, func(t *testing.T) { comparePerfScript(t, perf, w) })
+	}
+	// Records of a deep stack, compressed.
+	t.Run("compressed", func(t *testing.T) { comparePerfScript(t, perf, workloads[0], "-z") })
+}
+
+func comparePerfScript(t *testing.T, perf string, w workload, args ...string) {
+	pid := startWorkload(t, w.name, w.argv)
+	file := filepath.Join(t.TempDir(), "perf.data")
+	if out, err := exec.Command(perf, append(append([]string{"record"}, args...), "-e", "cpu-clock:u", "-F", "997", "--call-graph", "dwarf,65528", "-o", file,
+		"-p", strconv.Itoa(pid), "--", "sleep", *perfSeconds)...).CombinedOutput(); err != nil {
+		t.Skipf("perf record: %v: %s", err, out)
+	}
+	want := perfScript(t, perf, file)
+	p, err := OpenPerfData(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	samples, errOf := p.Samples()
+	n, same, whole := 0, 0, 0
+	var dst [MaxFrames]Frame
+	for s := range samples {
+		if s.Regs == nil {
+			continue
+		}
+		walker := CFIWalker{Modules: s.Modules}
+		k, end := walker.Walk(dst[:], s.Regs, s.Stack)
+		if end == EndBottom || end == EndLimit {
+			whole++
+		}
+		if n >= len(want) {
+			t.Fatalf("more samples than the %d of perf script", len(want))
+		}
+		if matchPerf(dst[:k], s.Modules, want[n]) {
+			same++
+		} else if n-same < 4 {
+			t.Logf("%d: %v\n got %#x\nwant %#x", n, end, pcs(dst[:k]), want[n])
+		}
+		n++
+		if s.Comm == "" || s.PID != pid {
+			t.Fatalf("sample of %d %q", s.PID, s.Comm)
+		}
+	}
+	if err := errOf(); err != nil {
+		t.Log(err)
+	}
+	t.Logf("%d samples, %d the same as perf's, %d whole", n, same, whole)
+	if n != len(want) || n == 0 || same < n {
+		t.Errorf("%d samples, %d the same, perf has %d", n, same, len(want))
 	}
 }
 
