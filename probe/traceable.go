@@ -8,8 +8,6 @@ import (
 	"io/fs"
 	"slices"
 	"strings"
-
-	"github.com/cilium/ebpf/btf"
 )
 
 // traceable is the list of kernel functions that probes may be put on.
@@ -113,21 +111,16 @@ func (e *Env) guessTraceable() (*traceable, error) {
 	if err != nil {
 		return nil, err
 	}
-	spec, err := e.BTF()
+	names, err := e.kernelFuncs()
 	if err != nil {
 		return nil, err
 	}
 	t := &traceable{}
 	bad := e.blacklist()
-	for typ, err := range spec.All() {
-		if err != nil {
-			return nil, err
+	for _, name := range names {
+		if !bad[name] {
+			t.funcs = append(t.funcs, k.lookup("vmlinux", name)...)
 		}
-		fn, ok := typ.(*btf.Func)
-		if !ok || bad[fn.Name] {
-			continue
-		}
-		t.funcs = append(t.funcs, k.lookup("vmlinux", fn.Name)...)
 	}
 	slices.SortFunc(t.funcs, func(a, b KernelSymbol) int {
 		return cmp.Or(strings.Compare(a.Name, b.Name), cmp.Compare(a.Address, b.Address))

@@ -1,0 +1,71 @@
+package probe
+
+import (
+	"maps"
+	"os"
+	"slices"
+	"testing"
+
+	"github.com/cilium/ebpf/btf"
+
+	"github.com/borescope/borescope/internal/testenv"
+)
+
+// TestBTFFuncs: the same names as cilium's reader finds, in this kernel's types.
+func TestBTFFuncs(t *testing.T) {
+	testenv.Need(t, testenv.BTF)
+	b, err := os.ReadFile("/sys/kernel/btf/vmlinux")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := btfFuncs(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	spec, err := btf.LoadKernelSpec()
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]bool{}
+	for typ, err := range spec.All() {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if fn, ok := typ.(*btf.Func); ok {
+			want[fn.Name] = true
+		}
+	}
+	slices.Sort(got)
+	if all := slices.Sorted(maps.Keys(want)); !slices.Equal(slices.Compact(got), all) {
+		t.Errorf("%d names, cilium finds %d", len(got), len(all))
+	}
+}
+
+func FuzzBTFFuncs(f *testing.F) {
+	f.Add([]byte{0x9f, 0xeb, 1, 0, 24, 0, 0, 0, 0, 0, 0, 0, 12, 0, 0, 0, 12, 0, 0, 0, 3, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 12, 1, 0, 0, 0, 0, 'f', 0})
+	f.Fuzz(func(t *testing.T, b []byte) {
+		names, err := btfFuncs(b)
+		if (err == nil) != (len(names) > 0) {
+			t.Errorf("%d names, %v", len(names), err)
+		}
+	})
+}
+
+// BenchmarkGuessTraceable is the list of traceable functions where the kernel's
+// own can't be read; most of it is the kernel writing /proc/kallsyms.
+func BenchmarkGuessTraceable(b *testing.B) {
+	testenv.Need(b, testenv.BTF)
+	for b.Loop() {
+		if _, err := NewEnv(nil).guessTraceable(); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func BenchmarkReadKallsyms(b *testing.B) {
+	for b.Loop() {
+		if _, err := os.ReadFile("/proc/kallsyms"); err != nil {
+			b.Skip(err)
+		}
+	}
+}
