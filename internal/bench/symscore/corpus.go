@@ -81,11 +81,12 @@ func debugFileOf(path string) string {
 type testCase struct {
 	path string
 	pcs  []uint64
+	runs int
 	syms []elf.Symbol // functions by address
 }
 
 // openCase draws two addresses in functions for each one anywhere in the code.
-func openCase(path string, n int) (*testCase, error) {
+func openCase(path string, n, runs int) (*testCase, error) {
 	f, err := elf.Open(path)
 	if err != nil {
 		return nil, err
@@ -95,7 +96,7 @@ func openCase(path string, n int) (*testCase, error) {
 	if text == nil || text.Size == 0 {
 		return nil, errors.New("no .text")
 	}
-	c := &testCase{path: path}
+	c := &testCase{path: path, runs: runs}
 	syms, _ := f.Symbols()
 	dyn, _ := f.DynamicSymbols()
 	syms = append(syms, dyn...)

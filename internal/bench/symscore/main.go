@@ -1,13 +1,16 @@
 // Command symscore scores symbolizers: for each file of a corpus, what is on
 // this machine, it draws addresses, takes the answers of a reference tool, and
-// counts how many of each tool's answers are right, wrong and missing.
+// counts how many of each tool's answers are right, wrong and missing, and what
+// they cost: each tool is a process of its own.
 //
-//	go -C internal/bench run ./symscore [-n 2000]
+//	go -C internal/bench run ./symscore [-n 2000] [-runs 3]
+//	go -C internal/bench run ./symscore -speed
 //
 // Functions are scored against eu-addr2line, the only tool of those that honours
 // symbols' sizes and nesting; an alias (a symbol of the same address and size) is
 // as right as the name itself. Chains of inlined calls with their lines are
-// scored against llvm-symbolizer.
+// scored against llvm-symbolizer. With -speed it measures what a program that
+// imports the package pays, next to what it would pay otherwise.
 package main
 
 import (
@@ -35,31 +38,43 @@ func (s *score) add(got, want string, same func(a, b string) bool) {
 
 func main() {
 	n := flag.Int("n", 2000, "addresses per file")
+	runs := flag.Int("runs", 3, "how often each tool is run; the best counts")
 	verbose := flag.Bool("v", false, "print our wrong answers")
+	speed := flag.Bool("speed", false, "measure the package inside a program")
+	name := flag.String("child", "", "answer for FILE as this tool: for symscore itself")
 	flag.Parse()
-	if err := run(*n, *verbose); err != nil {
+	var err error
+	switch {
+	case *name != "":
+		err = runChild(*name, flag.Arg(0), os.Stdin, os.Stdout)
+	case *speed:
+		err = measure(os.Stdout)
+	default:
+		err = run(*n, *runs, *verbose)
+	}
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "symscore:", err)
 		os.Exit(1)
 	}
 }
 
-func run(n int, verbose bool) error {
+func run(n, runs int, verbose bool) error {
 	w := tabwriter.NewWriter(os.Stdout, 0, 8, 2, ' ', 0)
 	defer w.Flush()
-	fmt.Fprintln(w, "FUNCTIONS (reference eu-addr2line)\ttool\tright\twrong\tmissing\tms")
+	fmt.Fprintln(w, "FUNCTIONS (reference eu-addr2line)\ttool\tright\twrong\tmissing\tms\tcpu ms\tMB")
 	for _, path := range corpus() {
-		if err := functions(w, path, n, verbose); err != nil {
+		if err := functions(w, path, n, runs, verbose); err != nil {
 			fmt.Fprintf(w, "%s\t%v\n", filepath.Base(path), err)
 		}
 	}
-	fmt.Fprintln(w, "\t\t\t\t\t\nINLINED CALLS AND LINES (reference llvm-symbolizer)\ttool\tright\twrong\tmissing\tms")
+	fmt.Fprintln(w, "\t\t\t\t\t\t\t\nINLINED CALLS AND LINES (reference llvm-symbolizer)\ttool\tright\twrong\tmissing\tms\tcpu ms\tMB")
 	dir, err := os.MkdirTemp("", "symscore")
 	if err != nil {
 		return err
 	}
 	defer os.RemoveAll(dir)
 	for _, path := range debugCorpus(dir) {
-		if err := inlines(w, path, n, verbose); err != nil {
+		if err := inlines(w, path, n, runs, verbose); err != nil {
 			fmt.Fprintf(w, "%s\t%v\n", filepath.Base(path), err)
 		}
 	}
@@ -67,16 +82,23 @@ func run(n int, verbose bool) error {
 }
 
 // functions scores all tools on one file.
-func functions(w *tabwriter.Writer, path string, n int, verbose bool) error {
-	c, err := openCase(path, n)
+func functions(w *tabwriter.Writer, path string, n, runs int, verbose bool) error {
+	c, err := openCase(path, n, runs)
 	if err != nil {
 		return err
 	}
-	want, _, err := euAddr2line(c)
+	want, took, err := euAddr2line(c)
 	if err != nil {
 		return err
 	}
-	for _, t := range []tool{{"borescope", borescope}, {"llvm-symbolizer", llvmFunctions}, {"addr2line", addr2line}} {
+	report(w, path, "eu-addr2line", score{right: len(want)}, took)
+	for _, t := range []tool{
+		{"borescope", child("borescope")},
+		{"llvm-symbolizer", llvmFunctions},
+		{"addr2line", addr2line},
+		{"libbcc", libbcc},
+		{"debug/elf", child("debug/elf")},
+	} {
 		got, took, err := t.ask(c)
 		if err != nil {
 			fmt.Fprintf(w, "%s\t%s\t%v\n", filepath.Base(path), t.name, err)
@@ -90,14 +112,14 @@ func functions(w *tabwriter.Writer, path string, n int, verbose bool) error {
 				fmt.Fprintf(os.Stderr, "%s %#x: got %q, want %q\n", path, c.pcs[i], got[i], want[i])
 			}
 		}
-		fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%d\t%.0f\n", filepath.Base(path), t.name, s.right, s.wrong, s.missing, ms(took))
+		report(w, path, t.name, s, took)
 	}
 	return w.Flush()
 }
 
 // inlines scores us, and GNU addr2line, on chains of calls.
-func inlines(w *tabwriter.Writer, path string, n int, verbose bool) error {
-	c, err := openCase(path, n)
+func inlines(w *tabwriter.Writer, path string, n, runs int, verbose bool) error {
+	c, err := openCase(path, n, runs)
 	if err != nil {
 		return err
 	}
@@ -105,8 +127,12 @@ func inlines(w *tabwriter.Writer, path string, n int, verbose bool) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(w, "%s\tllvm-symbolizer\t%d\t0\t0\t%.0f\n", filepath.Base(path), len(want), ms(took))
-	for _, t := range []tool{{"borescope", borescopeChains}, {"addr2line", addr2lineChains}} {
+	report(w, path, "llvm-symbolizer", score{right: len(want)}, took)
+	for _, t := range []tool{
+		{"borescope", child("borescope-chains")},
+		{"addr2line", addr2lineChains},
+		{"debug/dwarf", child("debug/dwarf")},
+	} {
 		got, took, err := t.ask(c)
 		if err != nil {
 			fmt.Fprintf(w, "%s\t%s\t%v\n", filepath.Base(path), t.name, err)
@@ -123,9 +149,14 @@ func inlines(w *tabwriter.Writer, path string, n int, verbose bool) error {
 				fmt.Fprintf(os.Stderr, "%s %#x: got %q, want %q\n", path, c.pcs[i], got[i], want[i])
 			}
 		}
-		fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%d\t%.0f\n", filepath.Base(path), t.name, s.right, s.wrong, s.missing, ms(took))
+		report(w, path, t.name, s, took)
 	}
 	return w.Flush()
+}
+
+func report(w *tabwriter.Writer, path, name string, s score, c cost) {
+	fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%d\t%.0f\t%.0f\t%d\n", filepath.Base(path), name, s.right, s.wrong, s.missing,
+		ms(c.wall), ms(c.cpu), c.rss>>20)
 }
 
 func ms(d time.Duration) float64 { return float64(d) / 1e6 }

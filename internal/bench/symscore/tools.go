@@ -1,54 +1,115 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
+	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/borescope/borescope/symbol"
 )
 
-// tool names the addresses of a case, one answer each, and says how long it
-// took, with its own start.
+// tool names the addresses of a case, one answer each, in a process of its own.
 type tool struct {
 	name string
-	ask  func(c *testCase) ([]string, time.Duration, error)
+	ask  func(c *testCase) ([]string, cost, error)
 }
 
-// borescope gives the name of the function that the code belongs to.
-func borescope(c *testCase) ([]string, time.Duration, error) {
-	start := time.Now()
-	e, err := symbol.OpenELF(c.path, &symbol.ELFOptions{RawNames: true})
+// cost is what an answer took: wall time with the process's start, CPU time and
+// memory.
+type cost struct {
+	wall, cpu time.Duration
+	rss       int64 // bytes
+}
+
+// children are the ways to answer that are part of this program: it runs itself
+// with "-child NAME FILE", so that all tools pay for their start.
+var children = map[string]func(path string, pcs []uint64) ([]string, error){
+	"borescope":        borescopeNames,
+	"borescope-chains": borescopeChains,
+	"debug/elf":        debugELF,
+	"debug/dwarf":      debugDWARF,
+}
+
+func child(name string) func(c *testCase) ([]string, cost, error) {
+	return func(c *testCase) ([]string, cost, error) {
+		exe, err := os.Executable()
+		if err != nil {
+			return nil, cost{}, err
+		}
+		out, took, err := feed(c, exe, "-child", name, c.path)
+		if err != nil {
+			return nil, cost{}, err
+		}
+		lines := strings.Split(strings.TrimSuffix(out, "\n"), "\n")
+		if len(lines) != len(c.pcs) {
+			return nil, cost{}, fmt.Errorf("%d lines for %d addresses", len(lines), len(c.pcs))
+		}
+		return lines, took, nil
+	}
+}
+
+// runChild answers for child.
+func runChild(name, path string, in io.Reader, w io.Writer) error {
+	var pcs []uint64
+	for s := bufio.NewScanner(in); s.Scan(); {
+		pc, err := strconv.ParseUint(s.Text(), 0, 64)
+		if err != nil {
+			return err
+		}
+		pcs = append(pcs, pc)
+	}
+	answer := children[name]
+	if answer == nil {
+		return fmt.Errorf("no tool %q", name)
+	}
+	names, err := answer(path, pcs)
 	if err != nil {
-		return nil, 0, err
+		return err
+	}
+	out := bufio.NewWriter(w)
+	for _, n := range names {
+		fmt.Fprintln(out, n)
+	}
+	return out.Flush()
+}
+
+// borescopeNames gives the name of the function that the code belongs to.
+func borescopeNames(path string, pcs []uint64) ([]string, error) {
+	e, err := symbol.OpenELF(path, &symbol.ELFOptions{RawNames: true})
+	if err != nil {
+		return nil, err
 	}
 	defer e.Close()
-	out := make([]string, len(c.pcs))
+	out := make([]string, len(pcs))
 	var frames []symbol.Frame
-	for i, pc := range c.pcs {
-		frames = e.Resolve(frames[:0], []uint64{pc})
+	for i := range pcs {
+		frames = e.Resolve(frames[:0], pcs[i:i+1])
 		out[i] = clean(frames[len(frames)-1].Name)
 	}
-	return out, time.Since(start), nil
+	return out, nil
 }
 
 // borescopeChains gives chains of inlined calls with their lines.
-func borescopeChains(c *testCase) ([]string, time.Duration, error) {
-	start := time.Now()
-	e, err := symbol.OpenELF(c.path, &symbol.ELFOptions{RawNames: true, Source: true, DebugDirs: []string{}})
+func borescopeChains(path string, pcs []uint64) ([]string, error) {
+	e, err := symbol.OpenELF(path, &symbol.ELFOptions{RawNames: true, Source: true, DebugDirs: []string{}})
 	if err != nil {
-		return nil, 0, err
+		return nil, err
 	}
 	defer e.Close()
-	out := make([]string, len(c.pcs))
+	out := make([]string, len(pcs))
 	var frames []symbol.Frame
-	for i, pc := range c.pcs {
+	for i := range pcs {
 		var b strings.Builder
-		frames = e.Resolve(frames[:0], []uint64{pc})
+		frames = e.Resolve(frames[:0], pcs[i:i+1])
 		for k, f := range frames {
 			name := f.Name
 			if k == len(frames)-1 {
@@ -58,7 +119,7 @@ func borescopeChains(c *testCase) ([]string, time.Duration, error) {
 		}
 		out[i] = chain(b.String())
 	}
-	return out, time.Since(start), nil
+	return out, nil
 }
 
 // link is one call of a chain; chain is empty if nothing is known.
@@ -73,21 +134,33 @@ func chain(s string) string {
 	return s
 }
 
-// feed runs a tool with all addresses on its standard input.
-func feed(c *testCase, name string, args ...string) (string, time.Duration, error) {
+// feed runs a tool with all addresses on its standard input, some times; the
+// cost is the best of them.
+func feed(c *testCase, name string, args ...string) (string, cost, error) {
 	path, err := exec.LookPath(name)
 	if err != nil {
-		return "", 0, errors.New("not installed")
+		return "", cost{}, errors.New("not installed")
 	}
 	var in bytes.Buffer
 	for _, pc := range c.pcs {
 		fmt.Fprintf(&in, "%#x\n", pc)
 	}
-	start := time.Now()
-	cmd := exec.Command(path, args...)
-	cmd.Stdin = &in
-	out, err := cmd.Output()
-	return string(out), time.Since(start), err
+	var out []byte
+	best := cost{wall: 1 << 62, cpu: 1 << 62}
+	for range c.runs {
+		cmd := exec.Command(path, args...)
+		cmd.Stdin = bytes.NewReader(in.Bytes())
+		start := time.Now()
+		if out, err = cmd.Output(); err != nil {
+			return "", cost{}, fmt.Errorf("%s: %w", name, err)
+		}
+		best.wall = min(best.wall, time.Since(start))
+		best.cpu = min(best.cpu, cmd.ProcessState.UserTime()+cmd.ProcessState.SystemTime())
+		if u, ok := cmd.ProcessState.SysUsage().(*syscall.Rusage); ok {
+			best.rss = u.Maxrss << 10
+		}
+	}
+	return string(out), best, nil
 }
 
 // clean takes off what tools add to names.
@@ -113,11 +186,11 @@ func pairs(out string, n int) ([]string, error) {
 	return names, nil
 }
 
-func euAddr2line(c *testCase) ([]string, time.Duration, error) {
+func euAddr2line(c *testCase) ([]string, cost, error) {
 	// -S would add offsets; the symbol is what -f prints where there is no DWARF.
 	out, took, err := feed(c, "eu-addr2line", "-S", "-e", c.path)
 	if err != nil {
-		return nil, 0, err
+		return nil, cost{}, err
 	}
 	names, err := pairs(out, len(c.pcs))
 	for i := range names {
@@ -136,10 +209,10 @@ func euAddr2line(c *testCase) ([]string, time.Duration, error) {
 	return names, took, err
 }
 
-func addr2line(c *testCase) ([]string, time.Duration, error) {
+func addr2line(c *testCase) ([]string, cost, error) {
 	out, took, err := feed(c, "addr2line", "-f", "-e", c.path)
 	if err != nil {
-		return nil, 0, err
+		return nil, cost{}, err
 	}
 	names, err := pairs(out, len(c.pcs))
 	return names, took, err
@@ -158,14 +231,14 @@ func blocks(out string, n int) ([][]string, error) {
 	return all, nil
 }
 
-func llvmFunctions(c *testCase) ([]string, time.Duration, error) {
+func llvmFunctions(c *testCase) ([]string, cost, error) {
 	out, took, err := feed(c, "llvm-symbolizer", "--no-inlines", "--functions=linkage", "--no-demangle", "-e", c.path)
 	if err != nil {
-		return nil, 0, err
+		return nil, cost{}, err
 	}
 	all, err := blocks(out, len(c.pcs))
 	if err != nil {
-		return nil, 0, err
+		return nil, cost{}, err
 	}
 	names := make([]string, len(all))
 	for i, b := range all {
@@ -174,14 +247,14 @@ func llvmFunctions(c *testCase) ([]string, time.Duration, error) {
 	return names, took, nil
 }
 
-func llvmChains(c *testCase) ([]string, time.Duration, error) {
+func llvmChains(c *testCase) ([]string, cost, error) {
 	out, took, err := feed(c, "llvm-symbolizer", "--inlines", "--functions=linkage", "--no-demangle", "-e", c.path)
 	if err != nil {
-		return nil, 0, err
+		return nil, cost{}, err
 	}
 	all, err := blocks(out, len(c.pcs))
 	if err != nil {
-		return nil, 0, err
+		return nil, cost{}, err
 	}
 	chains := make([]string, len(all))
 	for i, b := range all {
@@ -211,10 +284,10 @@ func splitLine(s string) (file string, line int) {
 	return f[0], line
 }
 
-func addr2lineChains(c *testCase) ([]string, time.Duration, error) {
+func addr2lineChains(c *testCase) ([]string, cost, error) {
 	out, took, err := feed(c, "addr2line", "-a", "-f", "-i", "-e", c.path)
 	if err != nil {
-		return nil, 0, err
+		return nil, cost{}, err
 	}
 	var chains []string
 	var calls []string
@@ -246,7 +319,7 @@ func addr2lineChains(c *testCase) ([]string, time.Duration, error) {
 	}
 	flush()
 	if len(chains) != len(c.pcs) {
-		return nil, 0, fmt.Errorf("%d answers for %d addresses", len(chains), len(c.pcs))
+		return nil, cost{}, fmt.Errorf("%d answers for %d addresses", len(chains), len(c.pcs))
 	}
 	return chains, took, nil
 }

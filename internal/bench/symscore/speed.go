@@ -1,0 +1,223 @@
+package main
+
+import (
+	"bytes"
+	"debug/elf"
+	"debug/gosym"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"runtime"
+	"sort"
+	"text/tabwriter"
+	"time"
+
+	"github.com/borescope/borescope/symbol"
+)
+
+// best returns the shortest of some runs.
+func best(runs int, f func() error) (time.Duration, error) {
+	b := time.Duration(1 << 62)
+	for range runs {
+		start := time.Now()
+		if err := f(); err != nil {
+			return 0, err
+		}
+		b = min(b, time.Since(start))
+	}
+	return b, nil
+}
+
+// measure prints times and their ratios, each pair measured in turn in this run.
+func measure(out io.Writer) error {
+	w := tabwriter.NewWriter(out, 0, 8, 2, ' ', tabwriter.AlignRight)
+	defer w.Flush()
+	fmt.Fprintln(w, "what\tborescope\tthe other\tratio\t")
+	row := func(what string, unit time.Duration, name string, ours, other time.Duration) {
+		fmt.Fprintf(w, "%s\t%.4g %s\t%.4g %s\t%.2f\t\n", what, float64(ours)/float64(unit), name,
+			float64(other)/float64(unit), name, float64(other)/float64(ours))
+	}
+	for _, path := range existing("/usr/bin/node", "/usr/lib/*-linux-gnu/libLLVM-14.so.1", "/usr/local/go/bin/go") {
+		if err := measureELF(path, row); err != nil {
+			return fmt.Errorf("%s: %w", path, err)
+		}
+	}
+	if err := measureGo(row); err != nil {
+		return err
+	}
+	return measureKernel(row)
+}
+
+type rowFunc func(what string, unit time.Duration, name string, ours, other time.Duration)
+
+// measureELF compares loading and warm lookups with debug/elf and sort.Search.
+func measureELF(path string, row rowFunc) error {
+	c, err := openCase(path, 65536, 1)
+	if err != nil {
+		return err
+	}
+	ours, err := best(9, func() error {
+		e, err := symbol.OpenELF(path, &symbol.ELFOptions{DebugDirs: []string{}})
+		if err != nil {
+			return err
+		}
+		e.Resolve(nil, c.pcs[1:2])
+		return e.Close()
+	})
+	if err != nil {
+		return err
+	}
+	var funcs []elf.Symbol
+	theirs, err := best(5, func() error {
+		f, err := elf.Open(path)
+		if err != nil {
+			return err
+		}
+		syms, _ := f.Symbols()
+		dyn, _ := f.DynamicSymbols()
+		funcs = append(syms, dyn...)
+		sort.Slice(funcs, func(i, j int) bool { return funcs[i].Value < funcs[j].Value })
+		return f.Close()
+	})
+	if err != nil {
+		return err
+	}
+	row(path+": load (debug/elf)", time.Millisecond, "ms", ours, theirs)
+	e, err := symbol.OpenELF(path, &symbol.ELFOptions{DebugDirs: []string{}, NameCache: 256 << 20})
+	if err != nil {
+		return err
+	}
+	defer e.Close()
+	var dst []symbol.Frame
+	pass := func() error {
+		for i := range c.pcs {
+			dst = e.Resolve(dst[:0], c.pcs[i:i+1])
+		}
+		return nil
+	}
+	_, _ = best(2, pass)
+	ours, _ = best(9, pass)
+	var name string
+	theirs, _ = best(9, func() error {
+		for _, pc := range c.pcs {
+			if k := sort.Search(len(funcs), func(k int) bool { return funcs[k].Value > pc }); k > 0 {
+				name = funcs[k-1].Name
+			}
+		}
+		return nil
+	})
+	runtime.KeepAlive(name)
+	n := time.Duration(len(c.pcs))
+	row(path+": warm lookup (sort.Search)", 1, "ns", ours/n, theirs/n)
+	return nil
+}
+
+// measureGo compares function, file and line of this program with debug/gosym,
+// which knows of no inlined calls.
+func measureGo(row rowFunc) error {
+	exe, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	f, err := elf.Open(exe)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	text := f.Section(".text")
+	data, err := f.Section(".gopclntab").Data()
+	if err != nil {
+		return err
+	}
+	tab, err := gosym.NewTable(nil, gosym.NewLineTable(data, text.Addr))
+	if err != nil {
+		return err
+	}
+	rng := rand.New(rand.NewPCG(1, 2))
+	pcs := make([]uint64, 65536)
+	for i := range pcs {
+		fn := &tab.Funcs[rng.IntN(len(tab.Funcs))]
+		pcs[i] = fn.Entry + rng.Uint64N(max(fn.End-fn.Entry, 1))
+	}
+	n := time.Duration(len(pcs))
+	theirs, _ := best(5, func() error {
+		for _, pc := range pcs {
+			tab.PCToLine(pc)
+		}
+		return nil
+	})
+	for _, noInline := range []bool{true, false} {
+		what := "Go: function, file, line"
+		if !noInline {
+			what += ", inlined calls"
+		}
+		e, err := symbol.OpenELF(exe, &symbol.ELFOptions{NoInline: noInline, NameCache: 256 << 20})
+		if err != nil {
+			return err
+		}
+		var dst []symbol.Frame
+		pass := func() error {
+			for i := range pcs {
+				dst = e.Resolve(dst[:0], pcs[i:i+1])
+			}
+			return nil
+		}
+		_, _ = best(1, pass)
+		first, _ := best(5, pass)
+		for i := range pcs {
+			dst = e.Resolve(dst[:0], []uint64{pcs[i]})
+			dst = e.Resolve(dst[:0], []uint64{pcs[i]})
+		}
+		again, _ := best(5, pass)
+		row(what+" (debug/gosym)", 1, "ns", first/n, theirs/n)
+		row(what+", asked again", 1, "ns", again/n, theirs/n)
+		e.Close()
+	}
+	return nil
+}
+
+// measureKernel compares reading /proc/kallsyms into a table with reading it.
+func measureKernel(row rowFunc) error {
+	var text []byte
+	ours, theirs := time.Duration(1<<62), time.Duration(1<<62)
+	for range 7 {
+		raw, err := best(1, func() error {
+			f, err := os.Open("/proc/kallsyms")
+			if err != nil {
+				return err
+			}
+			defer f.Close()
+			buf := make([]byte, 1<<20)
+			text = text[:0]
+			for {
+				n, err := f.Read(buf)
+				text = append(text, buf[:n]...)
+				if err != nil {
+					return nil
+				}
+			}
+		})
+		if err != nil {
+			return nil // not Linux
+		}
+		full, err := best(1, func() error {
+			k, err := symbol.OpenKernel(nil)
+			if err == nil {
+				err = k.Err()
+			}
+			return err
+		})
+		if err != nil {
+			return nil // addresses are hidden
+		}
+		ours, theirs = min(ours, full), min(theirs, raw)
+	}
+	row("kallsyms (raw read)", time.Millisecond, "ms", ours, theirs)
+	parse, err := best(7, func() error {
+		_, err := symbol.ParseKallsyms(bytes.NewReader(text))
+		return err
+	})
+	row("kallsyms from memory (raw read)", time.Millisecond, "ms", parse, theirs)
+	return err
+}
