@@ -1,0 +1,125 @@
+// Javagc prints the garbage collections of a Java process: when, for how long, and
+// what they freed in each pool.
+//
+//	# javagc 4711
+//	Tracing garbage collections... Hit Ctrl-C to end.
+//	START(s)  TIME(us)   DESCRIPTION
+//	0.011     31.10      MarkSweepCompact Eden Space: 5122K -> 0K of 69952K
+//	0.000     11482.02   full collection
+//
+// See README.md.
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/borescope/borescope/probe"
+	"github.com/borescope/borescope/probe/action"
+	"github.com/borescope/borescope/probe/tool"
+)
+
+func main() { os.Exit(tool.Main("javagc", run)) }
+
+// collection is a garbage collection, or the part of it that is one pool.
+type collection struct {
+	Begin, Took       uint64
+	Value, After, Max int64 // Value is begun's
+	Manager, Pool     [48]byte
+}
+
+// begun is what is kept until the end.
+type begun struct {
+	Nsecs uint64
+	Value int64 // bytes used in a pool, or whether a collection is full
+}
+
+// part is a collection (0, 0) or a manager's part of it in a pool, by the addresses of
+// their names, on a thread.
+type part struct {
+	TID           uint64
+	Manager, Pool uint64
+}
+
+func run(ctx context.Context, args []string, stdout io.Writer) error {
+	t := tool.New("javagc", "Trace the garbage collections of a Java process.",
+		"javagc 4711", "those of process 4711",
+		"javagc -M 10 4711", "those that took 10 ms or more")
+	t.Operands("PID", 1, 1)
+	least := t.Int("M", "MSECS", 0, "only those that took so long")
+	millis := t.Bool("m", "in milliseconds instead of microseconds")
+	filter := t.String("F", "TEXT", "only with this text in the description")
+	t.Duration()
+	if err := t.Parse(args, stdout); err != nil {
+		return err
+	}
+	pid, err := strconv.Atoi(t.Args()[0])
+	if err != nil || pid <= 0 {
+		return t.Usagef("%q is not a process id", t.Args()[0])
+	}
+
+	starts := action.NewHash[part, begun]("starts", 0)
+	events := action.NewEvents[collection]("collections", 0)
+	p := action.NewProgram("javagc")
+	at := func(name string) probe.Target {
+		return probe.USDT{Path: "libjvm.so", Provider: "hotspot", Name: name, PID: pid}
+	}
+	// watch keeps at a begin what there is, by key, and emits it at the end.
+	watch := func(name string, key func(c *action.Ctx) action.Tuple, value int, pool bool) {
+		p.On(at(name+"__begin"), func(c *action.Ctx) { starts.Set(c, key(c), action.Key(c.Nsecs(), c.Arg(value))) })
+		p.On(at(name+"__end"), func(c *action.Ctx) {
+			starts.Take(c, key(c), func(v action.Int) {
+				events.Emit(c, func(e *collection, b *action.Bind) {
+					b.Set(&e.Begin, v.Elem("Nsecs"))
+					b.Set(&e.Took, c.Nsecs().Sub(v.Elem("Nsecs")))
+					b.Set(&e.Value, v.Elem("Value"))
+					if pool {
+						b.Set(&e.After, c.Arg(5))
+						b.Set(&e.Max, c.Arg(7))
+						b.Set(&e.Manager, c.Arg(0).UserStr(48))
+						b.Set(&e.Pool, c.Arg(2).UserStr(48))
+					}
+				})
+			})
+		})
+	}
+	watch("gc", func(c *action.Ctx) action.Tuple { return action.Key(c.TID(), 0, 0) }, 0, false)
+	// Arguments: manager, length of its name, pool, length of its name, bytes at
+	// first, used, committed, at most.
+	watch("mem__pool__gc", func(c *action.Ctx) action.Tuple { return action.Key(c.TID(), c.Arg(0), c.Arg(2)) }, 5, true)
+
+	unit, per := "us", time.Microsecond
+	if *millis {
+		unit, per = "ms", time.Millisecond
+	}
+	return t.Run(ctx, stdout, "Tracing garbage collections", func(s *tool.Session) error {
+		tab := s.Table("START(s) %-9.3f", "TIME("+unit+") %-10.2f", "DESCRIPTION %s")
+		tab.Header()
+		return tool.Each(s, events, func(e *collection) error {
+			what := e.describe()
+			if e.Took < uint64(*least)*1e6 || !strings.Contains(what, *filter) {
+				return nil
+			}
+			return tab.Row(s.Time(e.Begin).Sub(s.Now()).Seconds(), float64(e.Took)/float64(per), what)
+		})
+	}, p)
+}
+
+func (e *collection) describe() string {
+	switch pool := action.Text(e.Pool[:]); {
+	case pool != "":
+		text := fmt.Sprintf("%s %s: %dK -> %dK", action.Text(e.Manager[:]), pool, e.Value/1024, e.After/1024)
+		if e.Max > 0 { // -1 is no limit
+			text += fmt.Sprintf(" of %dK", e.Max/1024)
+		}
+		return text
+	case e.Value != 0:
+		return "full collection"
+	}
+	return "collection"
+}
