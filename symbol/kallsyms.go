@@ -3,6 +3,7 @@ package symbol
 import (
 	"bytes"
 	"cmp"
+	"encoding/binary"
 	"fmt"
 	"io"
 	"slices"
@@ -41,6 +42,10 @@ type kallsymsParser struct {
 	all    bool // also data symbols
 	zero   bool // no address was other than 0 so far
 	n      int  // lines
+
+	high      uint64 // the first 8 digits of the last address, as they are written
+	highValue uint64 // and what they mean
+	highKnown bool
 }
 
 // maxKallsymsLine is far above KSYM_NAME_LEN (512) and MODULE_NAME_LEN (56).
@@ -121,12 +126,18 @@ var hexDigit = func() (t [256]uint8) {
 func (p *kallsymsParser) line(line []byte) error {
 	var v uint64
 	i := 0
+	if len(line) > 16 && binary.LittleEndian.Uint64(line) == p.high && p.highKnown {
+		i, v = 8, p.highValue // the upper half is that of the line before, nearly always
+	}
 	for ; i < len(line) && i < 17; i++ {
 		d := hexDigit[line[i]]
 		if d == 0xff {
 			break
 		}
 		v = v<<4 | uint64(d)
+	}
+	if i == 16 {
+		p.high, p.highValue, p.highKnown = binary.LittleEndian.Uint64(line), v>>32, true
 	}
 	if i == 0 || i > 16 || len(line) < i+4 || line[i] != ' ' || line[i+2] != ' ' {
 		return p.bad("want ADDRESS TYPE NAME, got %q", line)
@@ -236,7 +247,12 @@ func (p *kallsymsParser) table() *kernelTable {
 	if t.hidden {
 		return t
 	}
-	order := p.order()
+	var order []uint32
+	if slices.IsSorted(p.values) {
+		p.orderAliases()
+	} else {
+		order = p.order()
+	}
 	if order == nil {
 		t.typ, t.arena = slices.Clip(p.typ), p.arena
 	} else {
@@ -272,17 +288,46 @@ func (p *kallsymsParser) table() *kernelTable {
 	return t
 }
 
+// orderAliases puts symbols of one address in the order of preference, the best
+// last, where all addresses ascend already. Their names take the same bytes of the
+// arena in any order.
+func (p *kallsymsParser) orderAliases() {
+	var order []uint32
+	var names, types []byte
+	var mods []uint16
+	for i := 0; i < len(p.values); {
+		first := i
+		sorted := true
+		for i++; i < len(p.values) && p.values[i] == p.values[first]; i++ {
+			sorted = sorted && p.compare(uint32(i-1), uint32(i)) <= 0
+		}
+		if sorted {
+			continue
+		}
+		order, names, types, mods = order[:0], names[:0], types[:0], mods[:0]
+		for k := first; k < i; k++ {
+			order = append(order, uint32(k))
+		}
+		slices.SortFunc(order, p.compare)
+		for _, k := range order {
+			name, _ := nameAt(p.arena, int(p.offs[k]))
+			names = appendName(names, name)
+			types, mods = append(types, p.typ[k]), append(mods, p.mod[k])
+		}
+		at := int(p.offs[first])
+		copy(p.arena[at:], names)
+		copy(p.typ[first:], types)
+		copy(p.mod[first:], mods)
+		for k := first; k < i; k++ {
+			p.offs[k] = uint32(at)
+			_, at = nameAt(p.arena, at)
+		}
+	}
+}
+
 // order returns the symbols' order by address and preference, the best of
-// aliases last; nil if it is that of the file.
+// aliases last.
 func (p *kallsymsParser) order() []uint32 {
-	inOrder := true
-	for i := 1; i < len(p.values) && inOrder; i++ {
-		inOrder = p.values[i-1] < p.values[i] ||
-			p.values[i-1] == p.values[i] && p.compare(uint32(i-1), uint32(i)) <= 0
-	}
-	if inOrder {
-		return nil
-	}
 	order := make([]uint32, len(p.values))
 	for i := range order {
 		order[i] = uint32(i)
