@@ -206,9 +206,13 @@ func decodeStapsdt(n Note) (Value, error) {
 	if err := r.err(); err != nil {
 		return nil, err
 	}
-	s.Provider, s.Name, s.Args = r.cstring(), r.cstring(), r.cstring()
-	if r.short {
-		return nil, errors.New("provider, name or arguments are not terminated")
+	// One copy for all three: there are thousands of these in a file.
+	text := string(r.b)
+	for _, to := range []*string{&s.Provider, &s.Name, &s.Args} {
+		var ok bool
+		if *to, text, ok = strings.Cut(text, "\x00"); !ok {
+			return nil, errors.New("provider, name or arguments are not terminated")
+		}
 	}
 	if s.Provider == "" || s.Name == "" {
 		return nil, errors.New("provider or name is empty")

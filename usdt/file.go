@@ -196,6 +196,13 @@ func (r noteReader) ReadAt(p []byte, off int64) (int, error) {
 	return int(n), nil
 }
 
+// A note has some 80 bytes, which tells how many there are; a section that says
+// to be huge is believed only so far.
+const (
+	typicalNote = 80
+	maxGuess    = 4096
+)
+
 // Sites returns every probe site of the file, in the order of its notes. Sites
 // that are partly wrong are among them, with their Err; what could not be read
 // as a site at all is in the error, which doesn't keep the others from being
@@ -211,6 +218,9 @@ func (f *File) Sites() (sites []Site, err error) {
 		base = s.Addr
 	}
 	var bad errorList
+	if s := f.f.Section(".note.stapsdt"); s != nil {
+		sites = make([]Site, 0, min(s.Size/typicalNote, maxGuess))
+	}
 	notes, errOf := nf.Notes()
 	for n := range notes {
 		if n.Kind() != "stapsdt" {
@@ -316,18 +326,20 @@ func (f *File) Probes() ([]Probe, error) {
 	return Merge(sites), err
 }
 
-// Merge groups sites by provider and name, in the order of first appearance.
+// Merge groups sites by provider and name, in the order of first appearance. A
+// probe of one site has it where it is in sites, which is borrowed.
 func Merge(sites []Site) []Probe {
 	type key struct{ provider, name string }
-	index := map[key]int{}
+	index := make(map[key]int, len(sites))
 	var probes []Probe
-	for _, s := range sites {
+	for n, s := range sites {
 		k := key{s.Provider, s.Name}
 		i, ok := index[k]
 		if !ok {
-			i = len(probes)
-			index[k] = i
-			probes = append(probes, Probe{Provider: s.Provider, Name: s.Name})
+			index[k] = len(probes)
+			// Most probes have one site: it stays where it is.
+			probes = append(probes, Probe{Provider: s.Provider, Name: s.Name, Sites: sites[n : n+1 : n+1]})
+			continue
 		}
 		probes[i].Sites = append(probes[i].Sites, s)
 	}

@@ -12,6 +12,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"strconv"
 	"strings"
 
 	"github.com/borescope/borescope/usdt"
@@ -53,6 +54,7 @@ type lister struct {
 	verbose bool
 	pattern string
 	errs    []error
+	line    []byte // that is being put together
 }
 
 // run lists probes: those of the files, directories and process that args
@@ -111,6 +113,9 @@ func (l *lister) fail(err error) {
 // matches reports whether the pattern is that of "provider:name", or of the
 // name alone.
 func (l *lister) matches(provider, name string) bool {
+	if l.pattern == "*" {
+		return true
+	}
 	whole, _ := path.Match(l.pattern, provider+":"+name)
 	part, _ := path.Match(l.pattern, name)
 	return whole || part
@@ -190,34 +195,48 @@ func (l *lister) sites(path string, sites []usdt.Site) {
 		if !l.matches(p.Provider, p.Name) {
 			continue
 		}
-		fmt.Fprintf(l.w, "%s %s:%s [sema %#x]\n", path, p.Provider, p.Name, p.Sites[0].Semaphore)
+		b := append(append(l.line[:0], path...), ' ')
+		b = append(append(append(b, p.Provider...), ':'), p.Name...)
+		b = strconv.AppendUint(append(b, " [sema 0x"...), p.Sites[0].Semaphore, 16)
+		l.line = append(b, "]\n"...)
+		l.w.Write(l.line)
 		if l.verbose {
 			l.locations(p)
 		}
 	}
 }
 
-// locations prints the sites of a probe.
+// locations prints the sites of a probe. There are thousands in some files, so
+// the lines are put together by hand.
 func (l *lister) locations(p usdt.Probe) {
 	for i, s := range p.Sites {
-		fmt.Fprintf(l.w, "  location #%d %#x (%v at offset %#x)\n", i+1, s.PC, s.Nop, s.Offset)
+		b := append(l.line[:0], "  location #"...)
+		b = strconv.AppendInt(b, int64(i+1), 10)
+		b = strconv.AppendUint(append(b, " 0x"...), s.PC, 16)
+		b = append(append(b, " ("...), s.Nop.String()...)
+		b = strconv.AppendUint(append(b, " at offset 0x"...), s.Offset, 16)
+		b = append(b, ")\n"...)
 		if s.Err != nil {
-			fmt.Fprintf(l.w, "    error: %v\n", s.Err)
+			b = fmt.Appendf(b, "    error: %v\n", s.Err)
 		}
 		for j, a := range s.Args {
-			sign := "unsigned"
+			sign := " unsigned bytes @ "
 			switch {
 			case a.Float:
-				sign = "float"
+				sign = " float bytes @ "
 			case a.Signed:
-				sign = "signed"
+				sign = " signed bytes @ "
 			}
-			fmt.Fprintf(l.w, "    argument #%d %d %s bytes @ %s", j+1, a.Size, sign, a)
+			b = strconv.AppendInt(append(b, "    argument #"...), int64(j+1), 10)
+			b = strconv.AppendInt(append(b, ' '), int64(a.Size), 10)
+			b = append(append(b, sign...), a.String()...)
 			if a.Reason != usdt.ReasonNone {
-				fmt.Fprintf(l.w, " (%v)", a.Reason)
+				b = fmt.Appendf(b, " (%v)", a.Reason)
 			}
-			fmt.Fprintln(l.w)
+			b = append(b, '\n')
 		}
+		l.line = b
+		l.w.Write(b) // an error stays, and is the last Flush's too
 	}
 }
 
