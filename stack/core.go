@@ -253,7 +253,7 @@ func (c *Core) Modules(opts *CoreOptions) (*Modules, error) {
 		if s := c.segment(f.Start); s != nil && s.flags&elf.PF_X == 0 {
 			continue
 		}
-		m := Module{Start: f.Start, End: f.End, Name: f.Path}
+		m := Module{Start: f.Start, End: f.End, Offset: f.Offset, Name: f.Path}
 		code, err := c.loadModule(root, tables, f, &m)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", m.Name, err))

@@ -12,6 +12,9 @@ type Module struct {
 	// Bias is what to subtract from an address, modulo 2^64, to get the file's
 	// own numbering.
 	Bias uint64
+	// Offset is where in the file Start lies. The walker does not use it;
+	// WritePerfData does.
+	Offset uint64
 	// CFI is the file's call frame information; nil if it has none, as JIT code.
 	CFI *CFITable
 	// Name is the file's path; the walker does not use it.

@@ -509,7 +509,7 @@ func (p *PerfData) modules(proc *perfProcess) *Modules {
 			continue
 		}
 		list = cutModules(list, m.Addr, end)
-		mod := Module{Start: m.Addr, End: end, Name: m.Path}
+		mod := Module{Start: m.Addr, End: end, Offset: m.PageOff, Name: m.Path}
 		if strings.HasPrefix(m.Path, "/") && !strings.HasPrefix(m.Path, "//") {
 			p.loadModule(m, &mod)
 		}
@@ -529,6 +529,7 @@ func cutModules(list []Module, from, to uint64) []Module {
 		}
 		left, right := m, m
 		left.End, right.Start = from, to
+		right.Offset += to - m.Start
 		if left.Start < left.End {
 			out = append(out, left)
 		}

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"flag"
 	"io/fs"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -77,6 +78,67 @@ func comparePerfScript(t *testing.T, perf string, w workload, args ...string) {
 	t.Logf("%d samples, %d the same as perf's, %d whole", n, same, whole)
 	if n != len(want) || n == 0 || same < n {
 		t.Errorf("%d samples, %d the same, perf has %d", n, same, len(want))
+	}
+}
+
+// TestPerfReadsPerfData has perf script and perf report read what WritePerfData
+// wrote: the chains that were walked here are those that perf walks itself.
+func TestPerfReadsPerfData(t *testing.T) {
+	testenv.Need(t, testenv.Root, testenv.Perf, testenv.Tool("perf"))
+	perf, err := exec.LookPath("perf")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := workloads[0]
+	pid := startWorkload(t, w.name, w.argv)
+	dir := t.TempDir()
+	file := filepath.Join(dir, "perf.data")
+	if out, err := exec.Command(perf, "record", "-e", "cpu-clock:u", "-F", "997", "--call-graph", "dwarf,32768", "-o", file,
+		"-p", strconv.Itoa(pid), "--", "sleep", *perfSeconds).CombinedOutput(); err != nil {
+		t.Skipf("perf record: %v: %s", err, out)
+	}
+	want := perfScript(t, perf, file)
+	out := filepath.Join(dir, "written")
+	rewritePerfData(t, file, out)
+	got := perfScript(t, perf, out)
+	same := slices.EqualFunc(got, want, func(g, w []uint64) bool {
+		return slices.EqualFunc(g, w, func(g, w uint64) bool { return g == w || g == w+1 }) // perf looks up the call
+	})
+	if len(got) == 0 || !same {
+		t.Errorf("perf script has %d samples, want %d", len(got), len(want))
+	}
+	report, err := exec.Command(perf, "report", "-i", out, "--stdio", "--no-children", "-g", "none").CombinedOutput()
+	if err != nil || !strings.Contains(string(report), "bash") {
+		t.Errorf("perf report: %v\n%s", err, report)
+	}
+}
+
+// rewritePerfData writes the samples of one file to another.
+func rewritePerfData(t *testing.T, from, to string) {
+	t.Helper()
+	p, err := OpenPerfData(from)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	samples, _ := p.Samples()
+	var dst [MaxFrames]Frame
+	walked := func(yield func(*PerfSample) bool) {
+		for s := range samples {
+			walker := CFIWalker{Modules: s.Modules}
+			n, _ := walker.Walk(dst[:], s.Regs, s.Stack)
+			s.Chain = pcs(dst[:n])
+			if !yield(s) {
+				return
+			}
+		}
+	}
+	var b bytes.Buffer
+	if err := WritePerfData(&b, walked, nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(to, b.Bytes(), 0o600); err != nil {
+		t.Fatal(err)
 	}
 }
 

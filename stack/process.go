@@ -74,7 +74,7 @@ func (c *CFICache) Modules(pid int) (*Modules, error) {
 		if m.Perm&procfs.Exec == 0 {
 			return true
 		}
-		mod := Module{Start: m.Start, End: m.End, Name: m.Path}
+		mod := Module{Start: m.Start, End: m.End, Offset: m.Offset, Name: m.Path}
 		if err := c.load(pid, m, &mod); err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", m.Path, err))
 		}

@@ -1,0 +1,207 @@
+package stack
+
+import (
+	"debug/elf"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"slices"
+)
+
+// PerfDataOptions say what WritePerfData's event is. The zero value and nil are
+// call chains of cpu-clock.
+type PerfDataOptions struct {
+	// Machine is elf.EM_X86_64 (also if 0) or elf.EM_AARCH64.
+	Machine elf.Machine
+	// Type and Config are the event's, as in struct perf_event_attr; both 0 is
+	// cpu-clock.
+	Type   uint32
+	Config uint64
+}
+
+// The layout of what is written: include/uapi/linux/perf_event.h.
+const (
+	perfAttrSize = 128
+	perfTypeSW   = 1 // PERF_TYPE_SOFTWARE; its event 0 is cpu-clock
+
+	perfSampleIP, perfSampleTID, perfSampleTime = 1 << 0, 1 << 1, 1 << 2
+	perfSampleCallchain, perfSampleCPU          = 1 << 5, 1 << 7
+	perfSamplePeriod                            = 1 << 8
+
+	perfFlagMmap, perfFlagComm, perfFlagIDAll, perfFlagMmap2 = 1 << 8, 1 << 9, 1 << 18, 1 << 23
+
+	perfRecComm, perfRecSample, perfRecMmap2 = 3, 9, 10
+	perfMiscKernel, perfMiscUser             = 1, 2
+)
+
+// perfContextKernel and User stand before the parts of a call chain.
+const perfContextKernel, perfContextUser = ^uint64(127), ^uint64(511)
+
+// WritePerfData writes a perf.data file that perf script and perf report read:
+// the samples in their order, and before a process's first one, and where they
+// change, its name and its modules. The samples' records are held in memory until
+// all are there.
+//
+// Of a sample, Chain and KernelFrames are written, or IP alone: stacks have to be
+// walked before. (To walk them itself perf would have to be told of all mappings
+// that are read; Modules has those that are executed.)
+func WritePerfData(w io.Writer, samples iter.Seq[*PerfSample], o *PerfDataOptions) error {
+	var opts PerfDataOptions
+	if o != nil {
+		opts = *o
+	}
+	if opts.Type == 0 && opts.Config == 0 {
+		opts.Type = perfTypeSW
+	}
+	if opts.Machine == 0 {
+		opts.Machine = elf.EM_X86_64
+	}
+	arch, ok := map[elf.Machine]string{elf.EM_X86_64: "x86_64", elf.EM_AARCH64: "aarch64"}[opts.Machine]
+	if !ok {
+		return fmt.Errorf("perf.data of %v: %w", opts.Machine, errors.ErrUnsupported)
+	}
+	p := perfWriter{opts: opts, comms: make(map[[2]int]string), mods: make(map[int]*Modules)}
+	for s := range samples {
+		p.follow(s)
+		p.sample(s)
+	}
+	_, err := w.Write(slices.Concat(p.header(len(p.data)), p.attr(), p.data, p.arch(arch)))
+	return err
+}
+
+// perfWriter builds the records.
+type perfWriter struct {
+	opts  PerfDataOptions
+	data  []byte
+	comms map[[2]int]string // by process and thread
+	mods  map[int]*Modules  // what was written of a process
+}
+
+// record appends a record whose body fill appends.
+func (p *perfWriter) record(typ uint32, misc uint16, fill func(b []byte) []byte) {
+	at := len(p.data)
+	b := binary.LittleEndian.AppendUint32(p.data, typ)
+	b = binary.LittleEndian.AppendUint16(b, misc)
+	b = fill(append(b, 0, 0))
+	for len(b)%8 != 0 {
+		b = append(b, 0)
+	}
+	binary.LittleEndian.PutUint16(b[at+6:], uint16(len(b)-at))
+	p.data = b
+}
+
+func words64(b []byte, words ...uint64) []byte {
+	for _, w := range words {
+		b = binary.LittleEndian.AppendUint64(b, w)
+	}
+	return b
+}
+
+func pair32(lo, hi int) uint64 { return uint64(uint32(lo)) | uint64(uint32(hi))<<32 }
+
+// text appends a string that ends with a zero, filled up to words.
+func text(b []byte, s string, most int) []byte {
+	b = append(append(b, s[:min(len(s), most)]...), 0)
+	for len(b)%8 != 0 {
+		b = append(b, 0)
+	}
+	return b
+}
+
+// id appends what all records but samples end with (sample_id_all).
+func (p *perfWriter) id(b []byte, s *PerfSample) []byte {
+	return words64(b, pair32(s.PID, s.TID), uint64(s.Time), pair32(s.CPU, 0))
+}
+
+// follow writes what perf does not know yet of the sample's process.
+func (p *perfWriter) follow(s *PerfSample) {
+	thread := [2]int{s.PID, s.TID}
+	if name, ok := p.comms[thread]; s.Comm != "" && (!ok || name != s.Comm) {
+		p.comms[thread] = s.Comm
+		p.record(perfRecComm, 0, func(b []byte) []byte {
+			return p.id(text(words64(b, pair32(s.PID, s.TID)), s.Comm, 15), s)
+		})
+	}
+	if s.Modules == nil || p.mods[s.PID] == s.Modules {
+		return
+	}
+	p.mods[s.PID] = s.Modules
+	for i := range s.Modules.list {
+		m := &s.Modules.list[i]
+		if m.Name == "" {
+			continue
+		}
+		p.record(perfRecMmap2, perfMiscUser, func(b []byte) []byte {
+			const device, inode, exec = 0, 0, 5 // perf then goes by the name
+			b = words64(b, pair32(s.PID, s.TID), m.Start, m.End-m.Start, m.Offset, device, inode, 0, pair32(exec, 2))
+			return p.id(text(b, m.Name, 4096), s)
+		})
+	}
+}
+
+func (p *perfWriter) sample(s *PerfSample) {
+	misc := uint16(perfMiscUser)
+	if s.Kernel {
+		misc = perfMiscKernel
+	}
+	p.record(perfRecSample, misc, func(b []byte) []byte {
+		return p.chain(words64(b, s.IP, pair32(s.PID, s.TID), uint64(s.Time), pair32(s.CPU, 0), max(s.Period, 1)), s)
+	})
+}
+
+// chain appends the call chain, no longer than a record can be.
+func (p *perfWriter) chain(b []byte, s *PerfSample) []byte {
+	const most = 4096
+	chain, kernel := s.Chain, min(s.KernelFrames, len(s.Chain))
+	if len(chain) == 0 && s.IP != 0 {
+		chain = []uint64{s.IP}
+		if s.Kernel {
+			kernel = 1
+		}
+	}
+	chain = chain[:min(len(chain), most)]
+	kernel = min(kernel, len(chain))
+	at := len(b)
+	b = words64(b, 0)
+	if kernel > 0 {
+		b = words64(words64(b, perfContextKernel), chain[:kernel]...)
+	}
+	if kernel < len(chain) {
+		b = words64(words64(b, perfContextUser), chain[kernel:]...)
+	}
+	binary.LittleEndian.PutUint64(b[at:], uint64((len(b)-at)/8-1))
+	return b
+}
+
+// header is struct perf_file_header, for data of n bytes.
+func (p *perfWriter) header(n int) []byte {
+	b := []byte(perfMagic)
+	const attr = perfAttrSize + 16
+	b = words64(b, perfHeaderSize, attr, perfHeaderSize, attr, perfHeaderSize+attr, uint64(n), 0, 0)
+	return words64(b, 1<<perfFeatArch, 0, 0, 0)
+}
+
+// attr is struct perf_event_attr and the section of its ids, which has none.
+func (p *perfWriter) attr() []byte {
+	b := make([]byte, perfAttrSize+16)
+	le := binary.LittleEndian
+	le.PutUint32(b, p.opts.Type)
+	le.PutUint32(b[4:], perfAttrSize)
+	le.PutUint64(b[8:], p.opts.Config)
+	le.PutUint64(b[16:], 1) // period; each sample has its own
+	kind := uint64(perfSampleIP | perfSampleTID | perfSampleTime | perfSampleCPU | perfSamplePeriod | perfSampleCallchain)
+	le.PutUint64(b[24:], kind)
+	le.PutUint64(b[40:], perfFlagMmap|perfFlagComm|perfFlagIDAll|perfFlagMmap2)
+	return b
+}
+
+// arch is the table of features, with one: the machine's name.
+func (p *perfWriter) arch(name string) []byte {
+	const size = 4 + 64
+	at := uint64(perfHeaderSize + perfAttrSize + 16 + len(p.data) + 16)
+	b := words64(nil, at, size)
+	b = binary.LittleEndian.AppendUint32(b, size-4)
+	return append(append(b, name...), make([]byte, size-4-len(name))...)
+}
