@@ -1,0 +1,33 @@
+package stack
+
+// LBRFrames appends the stack that a branch stack in call stack mode has
+// (PERF_SAMPLE_BRANCH_CALL_STACK, "perf record --call-graph lbr"): ip, and the
+// calls that have not returned, innermost first. branches are pairs of from and
+// to, newest first, as in PerfSample; an event that came while the kernel ran has
+// an ip of the kernel's, and 0 is to be given instead.
+//
+// The processor keeps 16 to 32 calls and only of the program's own code. Whether
+// there are more nobody knows: End is EndLimit with limit of them (what the
+// processor keeps, 0 if that is not known), else EndUnknown, and EndNone without
+// any.
+func LBRFrames(dst []Frame, ip uint64, branches [][2]uint64, limit int) ([]Frame, End) {
+	const from, to = 0, 1
+	if ip == 0 && len(branches) > 0 {
+		ip = branches[0][to] // where the last call went
+	}
+	if ip == 0 {
+		return dst, EndNone
+	}
+	dst = append(dst, Frame{PC: ip, How: HowRegs})
+	for _, b := range branches {
+		if b[from] == 0 {
+			break
+		}
+		// The call's own address, not the one that it returns to.
+		dst = append(dst, Frame{PC: b[from], How: HowLBR})
+	}
+	if limit > 0 && len(branches) >= limit {
+		return dst, EndLimit
+	}
+	return dst, EndUnknown
+}
