@@ -81,6 +81,11 @@ func (m *sharedMemo[V]) get(k memoKey) (v V, aged, ok bool) {
 	return v, false, false
 }
 
+// hasRoom reports whether a value can be put without anything being forgotten.
+func (m *sharedMemo[V]) hasRoom(v V) bool {
+	return m.old.Load() == nil && m.size.Load()+sharedCost+m.cost(v) <= m.limit/2
+}
+
 // put remembers a value, unless it takes more than half of the limit.
 func (m *sharedMemo[V]) put(k memoKey, v V) {
 	c := sharedCost + m.cost(v)

@@ -97,10 +97,10 @@ func (n *names) getFrames(k memoKey) ([]Frame, bool) {
 	return f, ok
 }
 
-// offerFrames remembers a copy of the frames of an address if they are asked for
-// repeatedly.
+// offerFrames remembers a copy of the frames of an address, while there is room;
+// then only if they are asked for repeatedly.
 func (n *names) offerFrames(k memoKey, f []Frame) {
-	if n.seen.again(k) {
+	if n.frames.hasRoom(f) || n.seen.again(k) {
 		n.putFrames(k, slices.Clone(f))
 	}
 }

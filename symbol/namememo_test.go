@@ -1,0 +1,71 @@
+package symbol
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+)
+
+// TestSharedMemo holds the limit, forgets what was not used for long, keeps what
+// is used, and is read while it is written.
+func TestSharedMemo(t *testing.T) {
+	const limit = 64 << 10
+	m := &sharedMemo[string]{limit: limit, cost: func(s string) int64 { return int64(len(s)) }}
+	value := func(i uint64) string { return fmt.Sprintf("value %d", i) }
+	stop := make(chan struct{})
+	var readers sync.WaitGroup
+	for range 2 {
+		readers.Go(func() {
+			for i := uint64(0); ; i = (i + 1) % 5000 {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				if s, _, ok := m.get(memoKey{1, i}); ok && s != value(i) {
+					t.Errorf("%d is %q", i, s)
+					return
+				}
+			}
+		})
+	}
+	for i := range uint64(5000) {
+		m.put(memoKey{1, i}, value(i))
+		if n := m.bytes(); n > limit {
+			t.Fatalf("%d bytes after %d values", n, i)
+		}
+		// What is asked for all the time stays.
+		s, aged, ok := m.get(memoKey{1, 7})
+		if i >= 7 && (!ok || s != value(7)) {
+			t.Fatalf("after %d values the one in use is %q, %v", i, s, ok)
+		}
+		if aged {
+			m.put(memoKey{1, 7}, s)
+		}
+	}
+	close(stop)
+	readers.Wait()
+	if _, _, ok := m.get(memoKey{1, 8}); ok {
+		t.Error("nothing was forgotten")
+	}
+	if _, _, ok := m.get(memoKey{2, 4999}); ok {
+		t.Error("another file's value was found")
+	}
+	m.put(memoKey{1, 9999}, string(make([]byte, limit)))
+	if _, _, ok := m.get(memoKey{1, 9999}); ok || m.bytes() > limit {
+		t.Errorf("a value above the limit was kept: %d bytes", m.bytes())
+	}
+}
+
+// TestSeenFilter tells second sights from first ones.
+func TestSeenFilter(t *testing.T) {
+	var s seenFilter
+	for i := range uint64(100) {
+		if s.again(memoKey{1, i << 12}) {
+			t.Errorf("%d was not seen before", i)
+		}
+		if !s.again(memoKey{1, i << 12}) {
+			t.Errorf("%d was seen", i)
+		}
+	}
+}
