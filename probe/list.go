@@ -178,12 +178,9 @@ func (l *lister) functions(module, pattern string, target func(KernelSymbol) Tar
 		return err
 	}
 	matches := list.match(module, pattern)
-	count := make(map[string]int, len(matches))
+	again := repeated(matches)
 	for _, s := range matches {
-		count[s.Name]++
-	}
-	for _, s := range matches {
-		x := Listed{Target: target(s), Module: s.Module, Duplicate: count[s.Name] > 1, Source: list.why}
+		x := Listed{Target: target(s), Module: s.Module, Duplicate: again[s.Name], Source: list.why}
 		if x.Duplicate && s.Address != 0 {
 			if _, ok := x.Target.(Kprobe); ok {
 				x.Target = Kprobe{Address: s.Address}
@@ -197,6 +194,19 @@ func (l *lister) functions(module, pattern string, target func(KernelSymbol) Tar
 		}
 	}
 	return nil
+}
+
+// repeated are the names that more than one of the functions has.
+func repeated(list []KernelSymbol) map[string]bool {
+	seen := make(map[string]struct{}, len(list))
+	again := map[string]bool{}
+	for i := range list {
+		before := len(seen)
+		if seen[list[i].Name] = struct{}{}; len(seen) == before {
+			again[list[i].Name] = true
+		}
+	}
+	return again
 }
 
 // possible says why targets of a kind cannot be attached here at all.

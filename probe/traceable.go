@@ -45,40 +45,44 @@ func (e *Env) loadTraceable() (*traceable, error) {
 }
 
 // parseFilterFunctions reads "NAME [MODULE]" lines, with the address before
-// them if addrs is set. Sections of other annotations are cut off.
+// them if addrs is set. Sections of other annotations are cut off. The names
+// are parts of one string.
 func parseFilterFunctions(r io.Reader, addrs bool) (*traceable, error) {
-	t := &traceable{}
-	modules := map[string]string{}
-	lines := newLineReader(io.LimitReader(r, maxKallsyms))
-	for lines.next() {
-		b := lines.line
+	var blob strings.Builder
+	blob.Grow(2 << 20)
+	if _, err := io.CopyBuffer(&blob, onlyReader{io.LimitReader(r, maxKallsyms)}, make([]byte, 256<<10)); err != nil {
+		return nil, err
+	}
+	text := blob.String()
+	t := &traceable{funcs: make([]KernelSymbol, 0, len(text)/24)}
+	for line := range strings.Lines(text) {
+		line = strings.TrimSuffix(line, "\n")
 		var s KernelSymbol
 		if addrs {
-			addr, rest, ok := bytes.Cut(b, []byte(" "))
+			addr, rest, ok := strings.Cut(line, " ")
 			if !ok {
 				continue
 			}
-			for _, c := range addr {
-				s.Address = s.Address<<4 | uint64(hexDigit(c)&15)
+			for i := range len(addr) {
+				s.Address = s.Address<<4 | uint64(hexDigit(addr[i])&15)
 			}
-			b = rest
+			line = rest
 		}
-		name, rest, _ := bytes.Cut(b, []byte(" "))
-		if len(name) == 0 || bytes.HasPrefix(name, []byte("__ftrace_invalid_address__")) {
+		name, rest, _ := strings.Cut(line, " ")
+		if len(name) == 0 || strings.HasPrefix(name, "__ftrace_invalid_address__") {
 			continue
 		}
-		s.Name = string(name)
-		if i := bytes.IndexByte(rest, '['); i >= 0 {
-			m, _, _ := bytes.Cut(rest[i+1:], []byte("]"))
-			if s.Module = modules[string(m)]; s.Module == "" {
-				s.Module = string(m)
-				modules[s.Module] = s.Module
-			}
+		s.Name = name
+		if i := strings.IndexByte(rest, '['); i >= 0 {
+			s.Module, _, _ = strings.Cut(rest[i+1:], "]")
 		}
 		t.funcs = append(t.funcs, s)
 	}
-	return t, lines.err
+	return t, nil
 }
+
+// onlyReader hides the other methods of a reader, so that the buffer is used.
+type onlyReader struct{ io.Reader }
 
 // blacklist reads debugfs's list of functions that kprobes refuse; nil where
 // it can't be read.
@@ -129,8 +133,12 @@ func (e *Env) guessTraceable() (*traceable, error) {
 	return t, nil
 }
 
-// match returns the functions that a pattern of module and name stands for.
+// match returns the functions that a pattern of module and name stands for. The
+// slice is not to be changed.
 func (t *traceable) match(module, pattern string) []KernelSymbol {
+	if module == "" && pattern == "*" {
+		return t.funcs
+	}
 	g := compileGlob(pattern)
 	m := compileGlob(module)
 	var out []KernelSymbol
