@@ -96,10 +96,7 @@ func (e *Env) hubBTF() ([]byte, error) {
 	if e.release == "" {
 		return nil, notFound("BTF tree: the kernel's release is not known")
 	}
-	arch := map[string]string{"amd64": "x86_64", "arm64": "arm64"}[e.arch]
-	if arch == "" {
-		arch = e.arch
-	}
+	arch := e.hubArch()
 	id, version := e.osRelease()
 	patterns := []string{
 		fmt.Sprintf("%s/%s/%s/%s.btf", id, version, arch, e.release),
@@ -115,6 +112,14 @@ func (e *Env) hubBTF() ([]byte, error) {
 		}
 	}
 	return nil, notFound("BTF tree: no %s/%s/%s/%s.btf[.tar.xz]", id, version, arch, e.release)
+}
+
+// hubArch is the architecture as BTFHub spells it.
+func (e *Env) hubArch() string {
+	if e.arch == "amd64" {
+		return "x86_64"
+	}
+	return e.arch
 }
 
 // osRelease returns ID and VERSION_ID of os-release(5).

@@ -265,7 +265,7 @@ func Attach(p *Program, o *Options) (*Session, error) {
 		return nil, fmt.Errorf("attach %s: %w", p.Name, err)
 	}
 	if plan.BTF == nil && needsBTF(p) {
-		if plan.BTF, err = env.BTF(); err != nil {
+		if plan.BTF, err = kernelTypes(env, p, plan); err != nil {
 			return nil, fmt.Errorf("attach %s: %w", p.Name, err)
 		}
 	}

@@ -1,0 +1,85 @@
+package action_test
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"testing"
+
+	"github.com/cilium/ebpf/btf"
+
+	"github.com/borescope/borescope/internal/testenv"
+	"github.com/borescope/borescope/probe"
+	"github.com/borescope/borescope/probe/action"
+)
+
+// TestMinimalBTFIsEnough compiles the action of every tool with all of the
+// kernel's types and with those that capture would embed: to the same
+// instructions.
+func TestMinimalBTFIsEnough(t *testing.T) {
+	const kernel = "/sys/kernel/btf/vmlinux"
+	raw, err := os.ReadFile(kernel)
+	if err != nil {
+		testenv.SkipUnsupported(t, &probe.UnsupportedError{Feature: "btf", Hint: "CONFIG_DEBUG_INFO_BTF is not set", Err: err})
+	}
+	full, err := btf.LoadSpec(kernel)
+	if err != nil {
+		t.Fatal(err)
+	}
+	env := func(types *btf.Spec) *probe.Env {
+		return probe.NewEnv(&probe.EnvOptions{Root: os.DirFS("/"), Release: "6.12.0", BTF: types})
+	}
+	compiled := 0
+	for _, tl := range corpus() {
+		p := action.NewProgram(tl.name)
+		tl.build(p)
+		want, err := compileIn(env(full), p)
+		if err != nil {
+			t.Logf("%s: %v", tl.name, err) // of a function or a file that is not here
+			continue
+		}
+		small, err := probe.MinimalBTF(raw, action.BTFNeeds(p))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(small) > 64<<10 {
+			t.Errorf("%s: %d bytes are not minimal", tl.name, len(small))
+		}
+		types, err := loadBTF(small)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := compileIn(env(types), p)
+		if err != nil || got != want {
+			t.Errorf("%s: with minimal BTF: %v\n%s\nwith all:\n%s", tl.name, err, got, want)
+		}
+		compiled++
+	}
+	if compiled < 3 {
+		t.Errorf("only %d programs were compared", compiled)
+	}
+	t.Logf("%d programs", compiled)
+}
+
+func loadBTF(raw []byte) (*btf.Spec, error) { return btf.LoadSpecFromReader(bytes.NewReader(raw)) }
+
+func compileIn(env *probe.Env, p *action.Program) (string, error) {
+	plan, err := probe.Resolve(env, p.Targets(), &probe.Options{Missing: probe.MissingIgnore})
+	if err != nil {
+		return "", err
+	}
+	if plan.BTF == nil {
+		if plan.BTF, err = env.BTF(); err != nil {
+			return "", err
+		}
+	}
+	spec, err := action.Compile(p, plan)
+	if err != nil {
+		return "", err
+	}
+	out := ""
+	for i := range plan.Programs {
+		out += fmt.Sprintln(spec.Programs[plan.Programs[i].Name].Instructions)
+	}
+	return out, nil
+}
