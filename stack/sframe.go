@@ -15,9 +15,11 @@ import (
 var ErrNoSFrame = errors.New("no SFrame data")
 
 // OpenSFrame reads the .sframe section of the ELF file at path (SFrame format
-// versions 1 and 2, as binutils 2.40 to 2.45 write it) into the same table as
+// versions 1 to 3, as binutils 2.40 and later write it) into the same table as
 // call frame information, for the same walkers; frames found by it say
 // HowSFrame. It knows the CFA, the frame pointer and the return address only.
+// Functions with version 3's flexible rows (those that align their stack) are
+// left out and counted as bad.
 // The file is not used after OpenSFrame returns.
 func OpenSFrame(path string) (*CFITable, error) {
 	f, err := elffile.Open(path)
@@ -45,12 +47,13 @@ func readSFrame(f *elffile.File) (t *CFITable, err error) {
 	return parseSFrame(data, s.Addr, lowestAddress(f))
 }
 
-// The format: binutils' include/sframe.h and "The SFrame format", versions 1 and 2.
+// The format: binutils' include/sframe.h and "The SFrame format", versions 1 to 3.
 const (
 	sframeMagic     = 0xdee2
 	sframeHeaderLen = 28
 	sframeFDE1      = 17
 	sframeFDE2      = 20
+	sframeFDE3      = 16
 	sframePCRel     = 4 // flag: function addresses count from their own field
 	sframeARM64     = 2
 	sframeAMD64     = 3
@@ -84,7 +87,7 @@ func parseSFrame(data []byte, addr, base uint64) (*CFITable, error) {
 		return nil, errBadSFrame
 	}
 	s := &sframe{data: data, addr: addr, version: data[2], flags: data[3], fixedFP: int8(data[5]), fixedRA: int8(data[6])}
-	if s.version != 1 && s.version != 2 {
+	if s.version < 1 || s.version > 3 {
 		return nil, fmt.Errorf("SFrame version %d: %w", s.version, errors.ErrUnsupported)
 	}
 	machine := elf.EM_X86_64
@@ -99,10 +102,7 @@ func parseSFrame(data []byte, addr, base uint64) (*CFITable, error) {
 	body := uint64(sframeHeaderLen) + uint64(data[7])
 	fdes, freLen := uint64(le.Uint32(data[8:])), uint64(le.Uint32(data[16:]))
 	fdeOff, freOff := body+uint64(le.Uint32(data[20:])), body+uint64(le.Uint32(data[24:]))
-	size := uint64(sframeFDE2)
-	if s.version == 1 {
-		size = sframeFDE1
-	}
+	size := [...]uint64{1: sframeFDE1, 2: sframeFDE2, 3: sframeFDE3}[s.version]
 	if fdes > uint64(len(data))/size || fdeOff+fdes*size > uint64(len(data)) || freOff+freLen > uint64(len(data)) {
 		return nil, errBadSFrame
 	}
@@ -123,15 +123,43 @@ func parseSFrame(data []byte, addr, base uint64) (*CFITable, error) {
 func (s *sframe) fde(at uint64) bool {
 	le := binary.LittleEndian
 	b := s.data[at:]
-	start := s.addr + uint64(int64(int32(le.Uint32(b))))
-	if s.flags&sframePCRel != 0 {
-		start += at
+	if s.version == 3 {
+		return s.fde3(at, int64(le.Uint64(b)), uint64(le.Uint32(b[8:])), uint64(le.Uint32(b[12:])))
 	}
-	size, freAt, n, info := uint64(le.Uint32(b[4:])), uint64(le.Uint32(b[8:])), le.Uint32(b[12:]), b[16]
 	repeat := uint64(sframePLT)
 	if s.version == 2 {
 		repeat = uint64(b[17])
 	}
+	start := s.start(at, int64(int32(le.Uint32(b))))
+	return s.function(start, uint64(le.Uint32(b[4:])), uint64(le.Uint32(b[8:])), le.Uint32(b[12:]), b[16], repeat)
+}
+
+// start is the address of a function whose description is at an offset of the
+// section.
+func (s *sframe) start(at uint64, off int64) uint64 {
+	start := s.addr + uint64(off)
+	if s.flags&sframePCRel != 0 {
+		start += at
+	}
+	return start
+}
+
+// fde3 reads the second part of a description of version 3, which stands before
+// the function's rows.
+func (s *sframe) fde3(at uint64, off int64, size, rows uint64) bool {
+	const attrLen, typeMask = 5, 0x1f
+	if rows > uint64(len(s.fres.b)) || uint64(len(s.fres.b))-rows < attrLen {
+		return false
+	}
+	b := s.fres.b[rows:]
+	if b[3]&typeMask != 0 { // flexible rows
+		return false
+	}
+	return s.function(s.start(at, off), size, rows+attrLen, uint32(binary.LittleEndian.Uint16(b)), b[2], uint64(b[4]))
+}
+
+// function reads the n rows of a function at an offset of the rows.
+func (s *sframe) function(start, size, freAt uint64, n uint32, info uint8, repeat uint64) bool {
 	if freAt > uint64(len(s.fres.b)) || uint64(n) > uint64(len(s.fres.b)) {
 		return false
 	}

@@ -11,18 +11,24 @@ import (
 	"testing"
 )
 
-// sframeSection builds a section of one function with one-byte offsets.
+// sframeSection builds a section of one function with one-byte offsets. In version
+// 3 the top bit of info makes its rows flexible.
 func sframeSection(version, flags, abi uint8, fixedRA int8, start int32, size uint32, info, repeat uint8, fres ...[]byte) []byte {
 	le := binary.LittleEndian
 	body := slices.Concat(fres...)
 	b := le.AppendUint16(nil, sframeMagic)
 	b = append(b, version, flags, abi, 0, byte(fixedRA), 0)
-	fde := sframeFDE2
-	if version == 1 {
-		fde = sframeFDE1
+	fde := []int{1: sframeFDE1, 2: sframeFDE2, 3: sframeFDE3, 4: 0}[version]
+	if version == 3 { // rows, kind of the description, repetition
+		body = append([]byte{byte(len(fres)), 0, info & 0x7f, info >> 7, repeat}, body...)
 	}
 	for _, v := range []int{1, len(fres), len(body), 0, fde} {
 		b = le.AppendUint32(b, uint32(v))
+	}
+	if version == 3 {
+		b = le.AppendUint64(b, uint64(int64(start)))
+		b = le.AppendUint32(b, size)
+		return append(le.AppendUint32(b, 0), body...)
 	}
 	b = le.AppendUint32(b, uint32(start))
 	for _, v := range []uint32{size, 0, uint32(len(fres))} {
@@ -55,6 +61,18 @@ func TestSFrame(t *testing.T) {
 		b    []byte
 		want map[uint64]string // CFA, frame pointer, return address
 	}{
+		{
+			"v3_amd64", sframeSection(3, sframePCRel, sframeAMD64, -8, -0x3000-sframeHeaderLen, 0x20, 0, 0, fre(0, true, 8), fre(1, true, 16, -16), fre(4, false, 16, -16)),
+			map[uint64]string{0xfff: "- s s", 0x1000: "rsp+8 s c-8", 0x1001: "rsp+16 c-16 c-8", 0x101f: "rbp+16 c-16 c-8", 0x1020: "- s s"},
+		},
+		{
+			"v3_flexible", sframeSection(3, 0, sframeAMD64, -8, -0x3000, 0x20, 1<<7, 0, fre(0, true, 8)),
+			map[uint64]string{0x1000: "- s s"},
+		},
+		{
+			"v3_plt", sframeSection(3, 0, sframeAMD64, -8, -0x3000, 0x20, 1<<4, 16, fre(0, true, 8), fre(11, true, 16)),
+			map[uint64]string{0x100a: "rsp+8 s c-8", 0x100b: "rsp+16 s c-8", 0x1010: "rsp+8 s c-8", 0x101b: "rsp+16 s c-8"},
+		},
 		{
 			"v1_amd64", sframeSection(1, 0, sframeAMD64, -8, -0x3000, 0x20, 0, 0, fre(0, true, 8), fre(1, true, 16, -16), fre(4, false, 16, -16)),
 			map[uint64]string{0xfff: "- s s", 0x1000: "rsp+8 s c-8", 0x1001: "rsp+16 c-16 c-8", 0x101f: "rbp+16 c-16 c-8", 0x1020: "- s s"},
@@ -89,8 +107,8 @@ func TestSFrame(t *testing.T) {
 			}
 		}
 	}
-	if _, err := parseSFrame(sframeSection(3, 0, sframeAMD64, -8, 0, 1, 0, 0), 0, 0); !errors.Is(err, errors.ErrUnsupported) {
-		t.Errorf("version 3: %v", err)
+	if _, err := parseSFrame(sframeSection(4, 0, sframeAMD64, -8, 0, 1, 0, 0), 0, 0); !errors.Is(err, errors.ErrUnsupported) {
+		t.Errorf("version 4: %v", err)
 	}
 	if _, err := parseSFrame([]byte("hello"), 0, 0); err == nil {
 		t.Error("text accepted")
@@ -148,6 +166,7 @@ int main(int argc, char **argv) { return f(argc) + h(argc, 2, 3, 4, 5, 6, 7, 8);
 
 func FuzzSFrame(f *testing.F) {
 	f.Add(sframeSection(1, 0, sframeAMD64, -8, -0x3000, 0x20, 0, 0, fre(0, true, 8), fre(1, true, 16, -16)))
+	f.Add(sframeSection(3, 0, sframeAMD64, -8, -0x3000, 0x20, 0, 0, fre(0, true, 8), fre(1, true, 16, -16)))
 	f.Add(sframeSection(2, 0, sframeARM64, 0, -0x3000, 0x30, 1<<4, 16, fre(0, true, 0), fre(4, true, 32, -24, -32)))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		table, err := parseSFrame(bytes.Clone(b), 0x4000, 0)
