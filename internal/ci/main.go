@@ -51,7 +51,7 @@ var steps = []step{
 	{"fuzz", "every fuzz target for a few seconds", 10 * time.Minute, fuzz},
 	{"bench", "every benchmark once", 5 * time.Minute, bench},
 	{"vmtest", "the guests' own test: jobs that fail, hang, leave things and crash", 3 * time.Minute, vmtest},
-	{"guests", "the declared packages on other kernels", 25 * time.Minute, guests},
+	{"guests", "the declared packages on other kernels", 35 * time.Minute, guests},
 }
 
 // total is the time within which all of it has to end.
