@@ -3,8 +3,8 @@ package symbol
 import "sync/atomic"
 
 // sharedMemo is memo for what is asked for every address. Readers take no lock:
-// the tables' slots, and the tables themselves, are replaced and never changed.
-// One goroutine at a time writes.
+// slots are filled once, and whole tables are replaced. One goroutine at a time
+// writes.
 type sharedMemo[V any] struct {
 	limit      int64 // bytes, as the caller counts them
 	cost       func(V) int64
@@ -12,7 +12,8 @@ type sharedMemo[V any] struct {
 	size       atomic.Int64 // of both tables, in bytes
 }
 
-// memoKey says what is remembered: something of a file, at a place in it.
+// memoKey says what is remembered: something of a file, at a place in it. what is
+// never 0.
 type memoKey struct{ what, at uint64 }
 
 // hash is Fibonacci hashing: the upper bits of the product depend on all of the key.
@@ -39,28 +40,33 @@ func (s *seenFilter) again(k memoKey) bool {
 // memoTable is a hash table with open addressing; there is a power of two of
 // slots, half of them full at most.
 type memoTable[V any] struct {
-	slots []atomic.Pointer[memoValue[V]]
+	slots []memoSlot[V]
 	n     int   // full slots
 	cost  int64 // in bytes
 }
 
-type memoValue[V any] struct {
-	key memoKey
-	v   V
+// memoSlot is empty while what is 0. It is written last, so that who sees it sees
+// the rest.
+type memoSlot[V any] struct {
+	what atomic.Uint64
+	at   uint64
+	v    V
 }
 
-// sharedCost is what a value takes besides its own bytes: two to four slots of 8
-// bytes, the key, and what it is allocated in.
-const sharedCost = 80
+// sharedCost is what a value takes besides its own bytes: a slot is 32 or 40 bytes,
+// and between a quarter and a half of them are full.
+const sharedCost = 112
 
-// slot returns the slot of a key, or the empty one where it belongs, with the
-// value that was found.
-func (t *memoTable[V]) slot(k memoKey) (*atomic.Pointer[memoValue[V]], *memoValue[V]) {
+// slot returns the slot of a key, or the empty one where it belongs.
+func (t *memoTable[V]) slot(k memoKey) (s *memoSlot[V], full bool) {
 	mask := uint64(len(t.slots) - 1)
 	for i := k.hash() >> 20; ; i++ {
 		s := &t.slots[i&mask]
-		if e := s.Load(); e == nil || e.key == k {
-			return s, e
+		switch what := s.what.Load(); {
+		case what == 0:
+			return s, false
+		case what == k.what && s.at == k.at:
+			return s, true
 		}
 	}
 }
@@ -69,13 +75,13 @@ func (t *memoTable[V]) slot(k memoKey) (*atomic.Pointer[memoValue[V]], *memoValu
 // put it again, so that it is not forgotten.
 func (m *sharedMemo[V]) get(k memoKey) (v V, aged, ok bool) {
 	if t := m.young.Load(); t != nil {
-		if _, e := t.slot(k); e != nil {
-			return e.v, false, true
+		if s, full := t.slot(k); full {
+			return s.v, false, true
 		}
 	}
 	if t := m.old.Load(); t != nil {
-		if _, e := t.slot(k); e != nil {
-			return e.v, true, true
+		if s, full := t.slot(k); full {
+			return s.v, true, true
 		}
 	}
 	return v, false, false
@@ -86,13 +92,14 @@ func (m *sharedMemo[V]) hasRoom(v V) bool {
 	return m.old.Load() == nil && m.size.Load()+sharedCost+m.cost(v) <= m.limit/2
 }
 
-// put remembers a value, unless it takes more than half of the limit.
+// put remembers a value, unless one is under that key already, or it takes more
+// than half of the limit.
 func (m *sharedMemo[V]) put(k memoKey, v V) {
 	c := sharedCost + m.cost(v)
 	t := m.young.Load()
 	if t == nil || t.cost+c > m.limit/2 {
 		m.old.Store(t)
-		t = &memoTable[V]{slots: make([]atomic.Pointer[memoValue[V]], 64)}
+		t = &memoTable[V]{slots: make([]memoSlot[V], 64)}
 		m.young.Store(t)
 	}
 	if c > m.limit/2 {
@@ -102,12 +109,7 @@ func (m *sharedMemo[V]) put(k memoKey, v V) {
 		t = t.grown()
 		m.young.Store(t)
 	}
-	s, e := t.slot(k)
-	if e == nil {
-		t.n++
-		t.cost += c
-	}
-	s.Store(&memoValue[V]{k, v})
+	t.fill(k, v, c)
 	size := t.cost
 	if old := m.old.Load(); old != nil {
 		size += old.cost
@@ -115,15 +117,26 @@ func (m *sharedMemo[V]) put(k memoKey, v V) {
 	m.size.Store(size)
 }
 
+func (t *memoTable[V]) fill(k memoKey, v V, cost int64) {
+	s, full := t.slot(k)
+	if full {
+		return
+	}
+	s.at, s.v = k.at, v
+	s.what.Store(k.what)
+	t.n++
+	t.cost += cost
+}
+
 // grown returns a copy of the table with twice as many slots.
 func (t *memoTable[V]) grown() *memoTable[V] {
-	out := &memoTable[V]{slots: make([]atomic.Pointer[memoValue[V]], 2*len(t.slots)), n: t.n, cost: t.cost}
+	out := &memoTable[V]{slots: make([]memoSlot[V], 2*len(t.slots))}
 	for i := range t.slots {
-		if e := t.slots[i].Load(); e != nil {
-			s, _ := out.slot(e.key)
-			s.Store(e)
+		if s := &t.slots[i]; s.what.Load() != 0 {
+			out.fill(memoKey{s.what.Load(), s.at}, s.v, 0)
 		}
 	}
+	out.cost = t.cost
 	return out
 }
 

@@ -21,11 +21,11 @@ type names struct {
 // nameKey is a name's place: which file, which of its string tables, and where
 // in that.
 func nameKey(file uint32, t stringTable, off uint32) memoKey {
-	return memoKey{uint64(file)<<8 | uint64(t), uint64(off)}
+	return memoKey{(uint64(file)+1)<<8 | uint64(t), uint64(off)}
 }
 
 // frameKey is an address in a file.
-func frameKey(file uint32, vaddr uint64) memoKey { return memoKey{uint64(file) << 8, vaddr} }
+func frameKey(file uint32, vaddr uint64) memoKey { return memoKey{(uint64(file) + 1) << 8, vaddr} }
 
 // stringTable tells the string tables of a file apart.
 type stringTable uint8
