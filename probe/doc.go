@@ -32,6 +32,25 @@
 // one perf event for each function, where it has no attach cookies one program
 // for each set of arguments, and Program.Why says so.
 //
+// A plan is recorded as JSON (Plan.MarshalJSON), read back on any machine, and
+// compared with another (Plan.Diff).
+//
+// # Whose events
+//
+// Options.Filter restricts probes of every kind to processes, control groups or
+// a container's namespaces; programs check it first of all. Package container
+// names the control groups that events come from.
+//
+// # Several users, several versions
+//
+// Plan.Share attaches once for several users in a process, each with programs,
+// maps and a budget of its own. Deploy attaches for good: the next process, or
+// the next version of it, takes over attachments and maps, and swaps the
+// programs in place without losing an event. Both put a small program at each
+// site that tail calls those of the users, because Linux replaces the program of
+// no tracing link but an iterator's (Link.Update). Package broker attaches for
+// services that may not.
+//
 // # Lifetime
 //
 // Attachments belong to file descriptors that a Link owns. Close takes all of
