@@ -86,7 +86,8 @@ type Reason uint8
 const (
 	ReasonNone Reason = iota
 	// ReasonSymbol: the operand names a symbol whose address is not known: it
-	// was parsed without a file, or the file has no such symbol (stripped).
+	// was parsed without a file, or neither the file (stripped) nor its debug
+	// file has such a symbol.
 	ReasonSymbol
 	// ReasonAmbiguous: several local symbols have the name and none of them
 	// belongs to the source file that the probe is in.

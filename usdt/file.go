@@ -107,15 +107,21 @@ type File struct {
 	Type    elf.Type
 
 	f *elffile.File
+	// debugDir has separate debug files by build-id; empty is not to look.
+	debugDir string
 }
 
-// Open maps a file of the machine by path. Close it when done.
+// Open maps a file of the machine by path. Symbols of a stripped file are looked
+// up in its separate debug file too, where /usr/lib/debug has it by build-id.
+// Close it when done.
 func Open(path string) (*File, error) {
 	f, err := elffile.Open(path)
 	if err != nil {
 		return nil, err
 	}
-	return newFile(f), nil
+	opened := newFile(f)
+	opened.debugDir = "/usr/lib/debug"
+	return opened, nil
 }
 
 // NewFile reads an ELF file through r, which stays the caller's and must be

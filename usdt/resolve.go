@@ -3,6 +3,7 @@ package usdt
 import (
 	"cmp"
 	"debug/elf"
+	"path/filepath"
 	"slices"
 
 	"github.com/borescope/borescope/internal/elffile"
@@ -31,8 +32,11 @@ func (f *File) resolve(sites []Site) {
 	}
 	slices.Sort(pcs)
 	t := symbolScan{f: f, names: names, pcs: pcs, groupOf: map[uint64]int{}}
-	t.scan(".symtab", ".strtab")
-	t.scan(".dynsym", ".dynstr")
+	t.scan(f.f, ".symtab", ".strtab")
+	t.scan(f.f, ".dynsym", ".dynstr")
+	if f.f.Section(".symtab") == nil && t.missing() {
+		f.debugFile(func(d *elffile.File) { t.scan(d, ".symtab", ".strtab") })
+	}
 	t.slots()
 	for i := range sites {
 		for j := range sites[i].Args {
@@ -74,6 +78,33 @@ type rawSymbol struct {
 	value, size uint64
 }
 
+// missing reports whether a name was not found.
+func (t *symbolScan) missing() bool {
+	for _, c := range t.names {
+		if len(c.local) == 0 && len(c.global) == 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// debugFile calls fn with the separate debug file of a stripped file, found by
+// its build-id where distributions put it. Addresses are the same in both.
+func (f *File) debugFile(fn func(*elffile.File)) {
+	id := f.f.BuildID()
+	if f.debugDir == "" || len(id) < 3 {
+		return
+	}
+	d, err := elffile.Open(filepath.Join(f.debugDir, ".build-id", id[:2], id[2:]+".debug"))
+	if err != nil {
+		return // most files have none
+	}
+	defer d.Close()
+	if d.Class == f.Class && d.Machine == f.Machine && d.Order == f.f.Order && d.BuildID() == id {
+		fn(d)
+	}
+}
+
 func (t *symbolScan) symbolSize() int {
 	if t.f.Class == elf.ELFCLASS64 {
 		return 24
@@ -90,12 +121,12 @@ func (t *symbolScan) parse(b []byte) rawSymbol {
 }
 
 // scan collects the definitions of one symbol table.
-func (t *symbolScan) scan(table, strings string) {
-	b, err := t.f.f.Data(t.f.f.Section(table))
+func (t *symbolScan) scan(f *elffile.File, table, strings string) {
+	b, err := f.Data(f.Section(table))
 	if err != nil {
 		return
 	}
-	strtab, err := t.f.f.Data(t.f.f.Section(strings))
+	strtab, err := f.Data(f.Section(strings))
 	if err != nil {
 		return
 	}
