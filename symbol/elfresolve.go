@@ -1,0 +1,240 @@
+package symbol
+
+import (
+	"debug/elf"
+	"runtime/debug"
+
+	"github.com/borescope/borescope/internal/elffile"
+	"github.com/borescope/borescope/internal/pclntab"
+)
+
+// Resolve implements Resolver for virtual addresses of the file.
+func (e *ELF) Resolve(dst []Frame, pcs []uint64) []Frame {
+	for i, pc := range pcs {
+		dst = e.append(dst, i, pc)
+	}
+	return dst
+}
+
+// append appends the frames of one virtual address.
+func (e *ELF) append(dst []Frame, index int, vaddr uint64) []Frame {
+	if out, ok := e.remembered(dst, index, vaddr); ok {
+		return out
+	}
+	n := len(dst)
+	if !e.broken.Load() {
+		out, err := e.guarded(dst, index, vaddr)
+		if err == nil {
+			return out
+		}
+		e.broken.Store(true)
+	}
+	return append(dst[:n], Frame{
+		Index: index, Module: e.path, ModuleOffset: vaddr, BuildID: e.buildID,
+		Kind: KindUser, Reason: ReasonBadFile,
+	})
+}
+
+// remembered is append for what needs nothing of the mapped file: most of what
+// is asked was asked before.
+func (e *ELF) remembered(dst []Frame, index int, vaddr uint64) ([]Frame, bool) {
+	src := e.source.Load()
+	if src == nil || e.broken.Load() {
+		return nil, false
+	}
+	if src.goTab != nil || src.dwarf != nil {
+		frames, ok := e.names.getFrames(frameKey(e.id, vaddr))
+		if !ok {
+			return nil, false
+		}
+		return appendIndexed(dst, frames, index), true
+	}
+	t := e.code.Load()
+	if t == nil || !e.text.Contains(vaddr) {
+		return nil, false
+	}
+	i, sized := t.lookup(vaddr)
+	if !sized {
+		return nil, false
+	}
+	name, ok := e.names.known(e.id, nameTable(t.kind[i]), t.spans[i].name)
+	if !ok || name == "" {
+		return nil, false
+	}
+	n := len(dst)
+	if n == cap(dst) {
+		dst = append(dst, Frame{})
+	}
+	dst = dst[:n+1]
+	e.fill(&dst[n], t, i, sized, name)
+	dst[n].Index, dst[n].ModuleOffset, dst[n].Offset = index, vaddr, vaddr-t.at(i)
+	return dst, true
+}
+
+// fill sets all fields of a frame that is in symbol i, but those of the address.
+// One by one, they take half the time of a new Frame.
+func (e *ELF) fill(fr *Frame, t *symTable, i int, sized bool, name string) {
+	fr.Inlined = false
+	fr.Name = name
+	fr.Size = uint64(t.spans[i].size)
+	fr.Module, fr.BuildID = e.path, e.buildID
+	fr.File, fr.Line, fr.Column = "", 0, 0
+	fr.Kind, fr.Confidence, fr.Reason = KindUser, ConfidenceExact, ReasonNone
+	if !sized {
+		fr.Confidence = ConfidenceNoSize
+	}
+	switch t.kind[i] & symMask {
+	case symObject:
+		fr.Kind = KindData
+	case symPLT:
+		fr.Kind = KindPLT
+	}
+	if name == "" {
+		fr.Reason, fr.Confidence = ReasonBadFile, ConfidenceNone
+	}
+}
+
+// nameTable is where the name of a symbol of that kind is.
+func nameTable(kind uint8) stringTable {
+	if kind&symMask == symPLT {
+		return tabPLT
+	}
+	return tabSym
+}
+
+// guarded reads the mapped file, which may be truncated meanwhile.
+func (e *ELF) guarded(dst []Frame, index int, vaddr uint64) (out []Frame, err error) {
+	defer elffile.Catch(debug.SetPanicOnFault(true), &err)
+	src := e.source.Load()
+	if src == nil {
+		src = e.findSource()
+	}
+	if src.goTab == nil && src.dwarf == nil {
+		dst = append(dst, Frame{})
+		return dst, e.symbol(&dst[len(dst)-1], index, vaddr)
+	}
+	n := len(dst)
+	dst, err = e.appendSource(src, dst, index, vaddr)
+	if err == nil {
+		e.names.offerFrames(frameKey(e.id, vaddr), dst[n:])
+	}
+	return dst, err
+}
+
+func appendIndexed(dst, frames []Frame, index int) []Frame {
+	n := len(dst)
+	dst = append(dst, frames...)
+	for i := n; i < len(dst); i++ {
+		dst[i].Index = index
+	}
+	return dst
+}
+
+// appendSource appends the frames of an address that more may be known of than
+// its symbol.
+func (e *ELF) appendSource(src *source, dst []Frame, index int, vaddr uint64) ([]Frame, error) {
+	if src.goTab != nil {
+		if out, ok := e.appendGo(src.goTab, dst, index, vaddr); ok {
+			return out, nil
+		}
+	}
+	var fr Frame
+	if err := e.symbol(&fr, index, vaddr); err != nil {
+		return nil, err
+	}
+	if src.dwarf == nil || fr.Kind == KindData {
+		return append(dst, fr), nil
+	}
+	return e.appendDWARF(src.dwarf, dst, fr), nil
+}
+
+// appendGo names an address by the Go function table.
+func (e *ELF) appendGo(t *pclntab.Table, dst []Frame, index int, vaddr uint64) ([]Frame, bool) {
+	fn, ok := t.Find(vaddr)
+	if !ok {
+		return dst, false
+	}
+	first, ok := fn.Line(vaddr)
+	if !ok {
+		return dst, false // padding, or the end of the Go code
+	}
+	var buf [16]pclntab.Call
+	calls := fn.Calls(buf[:0], vaddr)
+	if e.opts.noInline {
+		calls = calls[len(calls)-1:]
+	}
+	for i, c := range calls {
+		fr := Frame{
+			Index: index, Inlined: i < len(calls)-1, Module: e.path, ModuleOffset: vaddr, BuildID: e.buildID,
+			Kind: KindGo, Confidence: ConfidenceExact, Offset: vaddr - fn.Entry, Size: fn.End - fn.Entry,
+		}
+		fr.Name = e.names.get(e, tabGoFunc, c.Name)
+		if off, ok := fn.FileOffset(c.PC); ok {
+			fr.File = e.names.get(e, tabGoFile, off)
+		}
+		line := first
+		if c.PC != vaddr {
+			line, _ = fn.Line(c.PC)
+		}
+		fr.Line = max(line, 0)
+		if fr.Name == "" {
+			return dst[:len(dst)-i], false
+		}
+		dst = append(dst, fr)
+	}
+	return dst, true
+}
+
+// symbol names an address by the symbol tables.
+func (e *ELF) symbol(fr *Frame, index int, vaddr uint64) error {
+	*fr = Frame{
+		Index: index, Module: e.path, ModuleOffset: vaddr, BuildID: e.buildID,
+		Kind: KindUser,
+	}
+	isData := !e.text.Contains(vaddr) && e.inDataSection(vaddr)
+	t, err := e.table(isData)
+	if err != nil {
+		return err
+	}
+	i, sized := t.lookup(vaddr)
+	if i == noSym || !sized && !e.sameSection(t.at(i), vaddr) {
+		fr.Reason = ReasonNoSymbol
+		if isData {
+			fr.Kind = KindData
+		}
+		if len(t.kind) == 0 {
+			fr.Reason = ReasonNoSymbols
+		}
+		return nil
+	}
+	e.fill(fr, t, i, sized, e.names.get(e, nameTable(t.kind[i]), t.spans[i].name))
+	fr.Offset = vaddr - t.at(i)
+	if isData {
+		fr.Kind = KindData
+	}
+	return nil
+}
+
+// inDataSection reports whether an address lies in a section that holds no code.
+func (e *ELF) inDataSection(vaddr uint64) bool {
+	s := e.sectionAt(vaddr)
+	return s != nil && s.Flags&elf.SHF_EXECINSTR == 0
+}
+
+// sameSection reports whether a symbol without a size may still be meant at an
+// address: both lie in one section.
+func (e *ELF) sameSection(a, b uint64) bool {
+	s := e.sectionAt(a)
+	return s != nil && s.Contains(b)
+}
+
+// sectionAt returns the section that is loaded at an address.
+func (e *ELF) sectionAt(vaddr uint64) *elffile.Section {
+	for i := range e.f.Sections {
+		s := &e.f.Sections[i]
+		if s.Flags&elf.SHF_ALLOC != 0 && s.Flags&elf.SHF_TLS == 0 && s.Contains(vaddr) {
+			return s
+		}
+	}
+	return nil
+}
