@@ -20,6 +20,7 @@ type names struct {
 	processes *symbol.Processes
 	byPID     map[int]symbol.Resolver // of stacks
 	host      fs.FS
+	disks     map[string]string // by number, nil until asked for
 }
 
 const (

@@ -41,3 +41,11 @@ func FilterPorts(c *action.Ctx, port action.Int, list []int) {
 
 // Addr is an address that the kernel keeps as IPv6: one of IPv4 as it is written.
 func Addr(a [16]byte) netip.Addr { return netip.AddrFrom16(a).Unmap() }
+
+// IPVersion is 4 or 6, of such an address.
+func IPVersion(a [16]byte) int {
+	if Addr(a).Is4() {
+		return 4
+	}
+	return 6
+}

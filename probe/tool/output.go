@@ -75,9 +75,18 @@ func (s *Session) JSON(v any) {
 	if !s.out.json {
 		return
 	}
-	b, err := json.Marshal(v)
+	b, err := marshal(v)
 	s.out.keep(err)
 	s.out.Write(append(b, '\n'))
+}
+
+// marshal is json.Marshal that leaves <, > and & as they are.
+func marshal(v any) ([]byte, error) {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	err := e.Encode(v)
+	return bytes.TrimRight(b.Bytes(), "\n"), err
 }
 
 // Clock prints the time of day of Now on a line of its own, as BCC's -T does.
@@ -293,10 +302,10 @@ func (o *object) add(key string, v any) {
 	if s, ok := text(v); ok {
 		v = s
 	}
-	k, _ := json.Marshal(key) // a string can't fail
-	val, err := json.Marshal(v)
+	k, _ := marshal(key) // a string can't fail
+	val, err := marshal(v)
 	if err != nil {
-		val, _ = json.Marshal(err.Error())
+		val, _ = marshal(err.Error())
 	}
 	if o.buf.Len() > 0 {
 		o.buf.WriteByte(',')

@@ -50,7 +50,7 @@ func newSession(t *Tool, stdout io.Writer) *Session {
 func (s *Session) Context() context.Context { return s.ctx }
 
 // Now is the moment of the current call of Every's function, as recorded at
-// replay.
+// replay; before the first it is when the probes were attached.
 func (s *Session) Now() time.Time { return s.tick }
 
 // Elapsed is the time that the current call of Every's function is about: since

@@ -377,6 +377,18 @@ func (t *Tool) Symbol(names ...string) string {
 	return names[0]
 }
 
+// Tracepoint is Symbol for tracepoints of a group.
+func (t *Tool) Tracepoint(group string, names ...string) probe.Tracepoint {
+	if !t.Replaying() {
+		for _, name := range names {
+			if _, err := t.Env().Tracepoint(group, name); err == nil {
+				return probe.Tracepoint{Group: group, Name: name}
+			}
+		}
+	}
+	return probe.Tracepoint{Group: group, Name: names[0]}
+}
+
 // ParseTarget reads a target in bpftrace's syntax (probe.ParseTarget). A name
 // without a kind is a kernel function. User probes that name no process are
 // restricted to pid, unless it is 0.

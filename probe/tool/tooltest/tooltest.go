@@ -25,7 +25,7 @@ type Run = func(ctx context.Context, args []string, stdout io.Writer) error
 
 var (
 	update = flag.Bool("update", false, "write the golden files of replays anew")
-	record = flag.String("record", "", "have Live record into this `directory`, which must not exist")
+	record = flag.String("record", "", "have Live record into this `directory`, which must not exist; into one below it if it ends with a slash")
 )
 
 // Replay replays the recording in dir with the given flags, in UTC, as text and
@@ -104,7 +104,11 @@ func Live(t *testing.T, run Run, args []string, work func()) string {
 	t.Helper()
 	testenv.Need(t, testenv.Root)
 	if *record != "" {
-		args = append([]string{"-record", *record}, args...)
+		dir := *record
+		if strings.HasSuffix(dir, "/") { // one for each package that a guest tests
+			dir += strings.TrimSuffix(filepath.Base(os.Args[0]), ".test")
+		}
+		args = append([]string{"-record", dir}, args...)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()

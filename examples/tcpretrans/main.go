@@ -1,0 +1,114 @@
+// Tcpretrans prints every TCP segment that is sent again: where packets are lost.
+//
+//	# tcpretrans
+//	Tracing TCP retransmits... Hit Ctrl-C to end.
+//	TIME     PID     IP LADDR:LPORT          T> RADDR:RPORT          STATE
+//	01:55:05 0       4  10.153.223.157:22    R> 69.53.245.40:34619   ESTABLISHED
+//
+// See README.md.
+package main
+
+import (
+	"cmp"
+	"context"
+	"io"
+	"net"
+	"os"
+	"slices"
+	"strconv"
+
+	"github.com/borescope/borescope/mapx"
+	"github.com/borescope/borescope/probe"
+	"github.com/borescope/borescope/probe/action"
+	"github.com/borescope/borescope/probe/tool"
+)
+
+func main() { os.Exit(tool.Main("tcpretrans", run)) }
+
+// flow is one direction of a connection. Addresses are IPv6, or IPv4 mapped into
+// it.
+type flow struct {
+	Local, Remote [16]byte
+	LPort, RPort  uint16
+}
+
+// retransmit is a segment that is sent again.
+type retransmit struct {
+	Nsecs      uint64
+	Flow       flow
+	PID, State uint32
+}
+
+// states are those of include/net/tcp_states.h.
+var states = []string{
+	1: "ESTABLISHED", "SYN_SENT", "SYN_RECV", "FIN_WAIT1", "FIN_WAIT2", "TIME_WAIT",
+	"CLOSE", "CLOSE_WAIT", "LAST_ACK", "LISTEN", "CLOSING", "NEW_SYN_RECV",
+}
+
+func run(ctx context.Context, args []string, stdout io.Writer) error {
+	t := tool.New("tcpretrans", "Trace TCP segments that are sent again, because no answer came.",
+		"tcpretrans", "every retransmit",
+		"tcpretrans -c", "count by connection")
+	count := t.Bool("c", "count by connection")
+	if err := t.Parse(args, stdout); err != nil {
+		return err
+	}
+
+	events := action.NewEvents[retransmit]("retransmits", 0)
+	counts := action.NewCounter[flow]("counts", 0)
+	p := action.NewProgram("tcpretrans")
+	p.On(probe.Tracepoint{Group: "tcp", Name: "tcp_retransmit_skb"}, func(c *action.Ctx) {
+		parts := []any{c.Field("saddr_v6"), c.Field("daddr_v6"), c.Field("sport"), c.Field("dport")}
+		if *count {
+			counts.Inc(c, parts...)
+			return
+		}
+		events.Emit(c, func(e *retransmit, b *action.Bind) {
+			b.Set(&e.Nsecs, c.Nsecs())
+			b.Set(&e.Flow, action.Key(parts...))
+			b.Set(&e.PID, c.PID())
+			b.Set(&e.State, c.Field("state"))
+		})
+	})
+
+	return t.Run(ctx, stdout, "Tracing TCP retransmits", func(s *tool.Session) error {
+		if *count {
+			return showCounts(s, counts)
+		}
+		tab := s.Table("TIME %-8s", "PID %-7d", "IP %-2d", "LADDR:LPORT %-20s", "T> %-2s", "RADDR:RPORT %-20s", "STATE %s")
+		tab.Header()
+		return tool.Each(s, events, func(e *retransmit) error {
+			return tab.Row(s.Time(e.Nsecs).Format("15:04:05"), e.PID, tool.IPVersion(e.Flow.Remote),
+				place(e.Flow.Local, e.Flow.LPort), "R>", place(e.Flow.Remote, e.Flow.RPort), state(e.State))
+		})
+	}, p)
+}
+
+func showCounts(s *tool.Session, counts *action.Counter[flow]) error {
+	read, err := tool.Counts(s, counts)
+	if err != nil {
+		return err
+	}
+	tab := s.Table("LADDR:LPORT %-25s", "RADDR:RPORT %-25s", "RETRANSMITS %11d")
+	return s.Every(func() error {
+		entries, err := read()
+		slices.SortStableFunc(entries, func(a, b mapx.Entry[flow, uint64]) int { return cmp.Compare(a.Value, b.Value) })
+		s.Printf("\n")
+		tab.Header()
+		for _, e := range entries {
+			tab.Row(place(e.Key.Local, e.Key.LPort), place(e.Key.Remote, e.Key.RPort), e.Value)
+		}
+		return err
+	})
+}
+
+func place(addr [16]byte, port uint16) string {
+	return net.JoinHostPort(tool.Addr(addr).String(), strconv.Itoa(int(port)))
+}
+
+func state(n uint32) string {
+	if n > 0 && int(n) < len(states) {
+		return states[n]
+	}
+	return strconv.Itoa(int(n))
+}

@@ -1,0 +1,61 @@
+package main
+
+import (
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/borescope/borescope/internal/testenv"
+	"github.com/borescope/borescope/probe/tool"
+	"github.com/borescope/borescope/probe/tool/tooltest"
+)
+
+func TestMain(m *testing.M) {
+	tooltest.Main(m, map[string]func(){"mkdir": func() {
+		for i := range 46 {
+			os.Mkdir("/nowhere/to/be/found", os.FileMode(i%2))
+		}
+	}})
+}
+
+func TestCommandLine(t *testing.T) { tooltest.CommandLine(t, "trace", run) }
+
+func TestReplay(t *testing.T) { tooltest.Replay(t, run, "testdata/mkdirs", "-tC") }
+
+func TestMessageMistakes(t *testing.T) {
+	for _, probe := range []string{
+		`vfs_read "%d"`, `vfs_read "x", arg0`, `vfs_read arg0`, `vfs_read "%y", arg0`, `vfs_read "%d", comm`,
+		`vfs_read "%d" arg0`, `vfs_read /arg0`, `vfs_read "%s%s%s%s", comm, comm, comm, comm`,
+	} {
+		var errs strings.Builder
+		if s := tool.Status("trace", run(t.Context(), []string{probe}, os.Stdout), &errs); s != 2 {
+			t.Errorf("%s: status %d, %s", probe, s, errs.String())
+		}
+	}
+}
+
+// live runs the tool on a child's 46 calls, and counts the lines with that
+// message.
+func live(t *testing.T, message string, probes ...string) int {
+	t.Helper()
+	child := tooltest.Start(t, "mkdir")
+	out := tooltest.Live(t, run, append([]string{"-p", strconv.Itoa(child.PID)}, probes...), child.Work)
+	return strings.Count(out, " "+message+"\n")
+}
+
+// Of a child's 46 calls the 23 with mode 1 pass the filter.
+func TestLive(t *testing.T) {
+	n := live(t, "/nowhere/to/be/found 0x1 -2", `t:syscalls:sys_enter_mkdirat /args.mode == 1/ "%s %p %d", str(args.pathname), args.mode, 1-3`)
+	if n != 23 {
+		t.Errorf("%d lines of 23", n)
+	}
+}
+
+// Both kinds of probes of one run.
+func TestLiveFunctions(t *testing.T) {
+	testenv.Need(t, testenv.Root, testenv.Kprobes)
+	if n := live(t, "mode 1 dfd -100", `kprobe:do_mkdirat /arg2 == 1/ "mode %d dfd %d", args.mode, args.dfd`, "t:syscalls:sys_exit_mkdirat"); n != 23 {
+		t.Errorf("%d lines of 23", n)
+	}
+}

@@ -1,0 +1,128 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/borescope/borescope/probe/action"
+	"github.com/borescope/borescope/probe/tool/expr"
+)
+
+// message is a format with its values.
+type message struct {
+	goFormat string // in Go's verbs
+	values   []value
+}
+
+// value is one value of a message: text, or a number in slot of its kind.
+type value struct {
+	expr           *action.Expr
+	text, unsigned bool
+	slot           int
+}
+
+// verb matches what printf does, with its flags and width in the first group.
+var verb = regexp.MustCompile(`%([-+ #0]*[0-9]*(?:\.[0-9]+)?)[hlqjzt]*([a-zA-Z%])`)
+
+// parseMessage reads `"FORMAT", VALUE, ...`; nothing is an empty message.
+func parseMessage(spec expr.Spec) (*message, error) {
+	m := new(message)
+	if spec.Rest == "" {
+		return m, nil
+	}
+	quoted, err := strconv.QuotedPrefix(spec.Rest)
+	if err != nil {
+		return nil, fmt.Errorf(`%s: a message begins with its "format"`, spec.Rest)
+	}
+	format, err := strconv.Unquote(quoted)
+	if err != nil {
+		return nil, err
+	}
+	rest := strings.TrimSpace(spec.Rest[len(quoted):])
+	if rest != "" && rest[0] != ',' {
+		return nil, fmt.Errorf("%s: a comma is wanted behind the format", rest)
+	}
+	values, err := expr.ParseList(strings.TrimPrefix(rest, ","), spec.Target)
+	if err != nil {
+		return nil, err
+	}
+	return m, m.convert(format, values)
+}
+
+// convert turns printf's verbs into Go's, and gives every value its slot.
+func (m *message) convert(format string, values []*action.Expr) error {
+	var errs []error
+	numbers, texts := 0, 0
+	m.goFormat = verb.ReplaceAllStringFunc(format, func(s string) string {
+		part := verb.FindStringSubmatch(s)
+		flags, kind := part[1], part[2]
+		if kind == "%" {
+			return "%%"
+		}
+		if len(m.values) == len(values) {
+			errs = append(errs, fmt.Errorf("%s has no value", s))
+			return s
+		}
+		v := value{expr: values[len(m.values)], text: kind == "s", unsigned: kind != "d" && kind != "i"}
+		switch kind {
+		case "s":
+			if !expr.Text(v.expr) {
+				v.expr = &action.Expr{Op: action.OpStr, Type: action.StringType(expr.DefaultText), Args: []*action.Expr{v.expr}}
+			}
+			v.slot, texts = texts, texts+1
+		case "d", "i", "u", "x", "X", "o", "c", "p":
+			if expr.Text(v.expr) {
+				errs = append(errs, fmt.Errorf("%s: %v is text", s, v.expr))
+			}
+			v.slot, numbers = numbers, numbers+1
+		default:
+			errs = append(errs, fmt.Errorf("%s is not known", s))
+		}
+		m.values = append(m.values, v)
+		switch kind {
+		case "i", "u":
+			kind = "d"
+		case "p":
+			flags, kind = "#"+flags, "x"
+		}
+		return "%" + flags + kind
+	})
+	var h hit
+	switch {
+	case len(m.values) < len(values):
+		errs = append(errs, fmt.Errorf("%v has no place in the format", values[len(m.values)]))
+	case numbers > len(h.numbers()) || texts > len(h.texts()):
+		errs = append(errs, fmt.Errorf("more than %d numbers or %d texts", len(h.numbers()), len(h.texts())))
+	}
+	return errors.Join(errs...)
+}
+
+// bind has the values put into an event.
+func (m *message) bind(h *hit, b *action.Bind) {
+	for _, v := range m.values {
+		if v.text {
+			b.Set(h.texts()[v.slot], v.expr)
+		} else {
+			b.Set(h.numbers()[v.slot], v.expr)
+		}
+	}
+}
+
+// format is the message of an event.
+func (m *message) format(h *hit) string {
+	var args []any
+	for _, v := range m.values {
+		switch {
+		case v.text:
+			args = append(args, action.Text(h.texts()[v.slot][:]))
+		case v.unsigned:
+			args = append(args, *h.numbers()[v.slot])
+		default:
+			args = append(args, int64(*h.numbers()[v.slot]))
+		}
+	}
+	return fmt.Sprintf(m.goFormat, args...)
+}

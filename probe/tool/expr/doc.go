@@ -1,0 +1,20 @@
+// Package expr reads the expressions that trace and argdist take on the command
+// line: filters and values, each node of which is one of package probe/action.
+//
+//	e, err := expr.Parse(`args.count > 100 && comm == "cat"`, target)
+//	// program.On(target, func(c *action.Ctx) { expr.Filter(c, e); ... })
+//
+// They are C's, as bpftrace has them:
+//
+//	arg0 args.count args->file    arguments, by number and by name; fields of a tracepoint
+//	retval                        the return value, in return probes
+//	pid tid uid comm cpu nsecs    what package action calls builtins
+//	10 0x1f "text"                constants
+//	+ - * / % & | ^ << >> ~       arithmetic
+//	== != < <= > >= && || ! ?:    conditions; == compares text, too
+//	p->a.b[2] *p p[i]             memory, by the kernel's types
+//	(struct sock *)arg0 (u32)x    casts
+//	str(p) str(p, 32) ustr(p)     text at an address, of at most 63 bytes or so many;
+//	                              ustr where it is not known to be the user's
+//	contains(s, "x") prefix(s, "x") len(s) bswap(x)
+package expr

@@ -1,0 +1,445 @@
+package expr
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/borescope/borescope/probe"
+	"github.com/borescope/borescope/probe/action"
+)
+
+// SyntaxError says where an expression is wrong.
+type SyntaxError struct {
+	// Input is the whole text, Offset the byte in it at which the fault lies.
+	Input  string
+	Offset int
+	Msg    string
+}
+
+// Error reads `"INPUT": column 3: MSG`; columns count bytes from one.
+func (e *SyntaxError) Error() string {
+	return fmt.Sprintf("%q: column %d: %s", e.Input, e.Offset+1, e.Msg)
+}
+
+// Parse reads an expression for a target, of whose kind it depends what names
+// mean. Whether arguments and members exist is for action.Compile to say. The
+// error is a *SyntaxError.
+func Parse(text string, target probe.Target) (*action.Expr, error) {
+	list, err := ParseList(text, target)
+	if err == nil && len(list) != 1 {
+		err = &SyntaxError{text, len(text), "one expression is wanted"}
+	}
+	if err != nil {
+		return nil, err
+	}
+	return list[0], nil
+}
+
+// ParseList reads expressions that are separated by commas; an empty text is none.
+func ParseList(text string, target probe.Target) (list []*action.Expr, err error) {
+	p := &parser{text: text, fields: hasFields(target)}
+	defer func() {
+		// The parser's own errors unwind it; nothing else panics here.
+		if r := recover(); r != nil {
+			se, ok := r.(*SyntaxError)
+			if !ok {
+				panic(r)
+			}
+			list, err = nil, se
+		}
+	}()
+	p.next()
+	for p.tok.kind != end {
+		list = append(list, p.ternary())
+		if p.tok.kind == end {
+			break
+		}
+		p.want(",")
+		if p.tok.kind == end {
+			p.fail(p.tok.pos, "an expression is missing")
+		}
+	}
+	return list, nil
+}
+
+// hasFields says whether a target's values are the fields of a record.
+func hasFields(target probe.Target) bool {
+	switch t := target.(type) {
+	case probe.Tracepoint, probe.Perf, probe.Iter:
+		return true
+	case probe.Set:
+		return len(t) > 0 && hasFields(t[0])
+	}
+	return false
+}
+
+// DefaultText is the size of the text that str reads, with the NUL at its end.
+const DefaultText = 64
+
+// maxDepth bounds the nesting of expressions.
+const maxDepth = 100
+
+type kind uint8
+
+const (
+	end kind = iota
+	number
+	text
+	name
+	sign
+)
+
+type token struct {
+	kind kind
+	pos  int
+	str  string // as written; of text what it says
+	num  int64
+}
+
+type parser struct {
+	text   string
+	pos    int
+	tok    token
+	fields bool
+	depth  int
+}
+
+func (p *parser) fail(pos int, format string, args ...any) {
+	panic(&SyntaxError{p.text, pos, fmt.Sprintf(format, args...)})
+}
+
+// signs are the operators, longest first.
+var signs = []string{
+	"->", "<<", ">>", "<=", ">=", "==", "!=", "&&", "||",
+	"+", "-", "*", "/", "%", "&", "|", "^", "~", "!", "<", ">", "?", ":", "(", ")", "[", "]", ".", ",",
+}
+
+// next reads a token.
+func (p *parser) next() {
+	rest := strings.TrimLeft(p.text[p.pos:], " \t\n")
+	p.pos = len(p.text) - len(rest)
+	p.tok = token{pos: p.pos}
+	if rest == "" {
+		return
+	}
+	switch c := rest[0]; {
+	case c >= '0' && c <= '9':
+		p.word(number, rest)
+		n, err := strconv.ParseUint(p.tok.str, 0, 64)
+		if err != nil {
+			p.fail(p.tok.pos, "%q is not a number", p.tok.str)
+		}
+		p.tok.num = int64(n)
+	case isLetter(c):
+		p.word(name, rest)
+	case c == '"':
+		quoted, err := strconv.QuotedPrefix(rest)
+		if err != nil {
+			p.fail(p.pos, "the text has no end")
+		}
+		p.tok.kind = text
+		p.tok.str, _ = strconv.Unquote(quoted) // QuotedPrefix has seen to it
+		p.pos += len(quoted)
+	default:
+		for _, s := range signs {
+			if strings.HasPrefix(rest, s) {
+				p.tok.kind, p.tok.str = sign, s
+				p.pos += len(s)
+				return
+			}
+		}
+		p.fail(p.pos, "unexpected %q", string(c))
+	}
+}
+
+func isLetter(c byte) bool {
+	return c == '_' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z'
+}
+
+func (p *parser) word(k kind, rest string) {
+	n := 0
+	for n < len(rest) && (isLetter(rest[n]) || rest[n] >= '0' && rest[n] <= '9') {
+		n++
+	}
+	p.tok.kind, p.tok.str = k, rest[:n]
+	p.pos += n
+}
+
+// is says whether the token is that sign.
+func (p *parser) is(s string) bool { return p.tok.kind == sign && p.tok.str == s }
+
+// take reads on if the token is that sign.
+func (p *parser) take(s string) bool {
+	if !p.is(s) {
+		return false
+	}
+	p.next()
+	return true
+}
+
+func (p *parser) want(s string) {
+	if !p.take(s) {
+		p.fail(p.tok.pos, "%q is wanted here", s)
+	}
+}
+
+func (p *parser) ternary() *action.Expr {
+	if p.depth++; p.depth > maxDepth {
+		p.fail(p.tok.pos, "too deeply nested")
+	}
+	defer func() { p.depth-- }()
+	cond := p.binary(0)
+	if !p.take("?") {
+		return cond
+	}
+	then := p.ternary()
+	p.want(":")
+	return action.NewExpr(action.OpCond, truth(cond), then, p.ternary())
+}
+
+// levels are C's binary operators, those that bind least first.
+var levels = []map[string]action.Op{
+	{"||": action.OpLOr},
+	{"&&": action.OpLAnd},
+	{"|": action.OpOr},
+	{"^": action.OpXor},
+	{"&": action.OpAnd},
+	{"==": action.OpEq, "!=": action.OpNe},
+	{"<": action.OpLt, "<=": action.OpLe, ">": action.OpGt, ">=": action.OpGe},
+	{"<<": action.OpShl, ">>": action.OpShr},
+	{"+": action.OpAdd, "-": action.OpSub},
+	{"*": action.OpMul, "/": action.OpDiv, "%": action.OpMod},
+}
+
+func (p *parser) binary(level int) *action.Expr {
+	if level == len(levels) {
+		return p.unary()
+	}
+	x := p.binary(level + 1)
+	for p.tok.kind == sign {
+		op, ok := levels[level][p.tok.str]
+		if !ok {
+			break
+		}
+		p.next()
+		y := p.binary(level + 1)
+		if op == action.OpLAnd || op == action.OpLOr {
+			x, y = truth(x), truth(y)
+		}
+		x = action.NewExpr(op, x, y)
+	}
+	return x
+}
+
+func (p *parser) unary() *action.Expr {
+	if p.depth++; p.depth > maxDepth {
+		p.fail(p.tok.pos, "too deeply nested")
+	}
+	defer func() { p.depth-- }()
+	switch {
+	case p.take("!"):
+		return action.NewExpr(action.OpLNot, truth(p.unary()))
+	case p.take("-"):
+		return action.NewExpr(action.OpNeg, p.unary())
+	case p.take("~"):
+		return action.NewExpr(action.OpNot, p.unary())
+	case p.take("*"):
+		return action.NewExpr(action.OpDeref, p.unary())
+	case p.is("("):
+		if t := p.cast(); t != nil {
+			t.Args = []*action.Expr{p.unary()}
+			return t
+		}
+	}
+	return p.postfix(p.primary())
+}
+
+// ints are the integer types that casts name.
+var ints = map[string]action.Type{
+	"u8": action.IntType(1, false), "u16": action.IntType(2, false), "u32": action.IntType(4, false), "u64": action.IntType(8, false),
+	"s8": action.IntType(1, true), "s16": action.IntType(2, true), "s32": action.IntType(4, true), "s64": action.IntType(8, true),
+	"int": action.IntType(4, true), "long": action.IntType(8, true),
+}
+
+// cast reads "(struct NAME *)", "(NAME *)" or "(u32)"; if there is something
+// else, it reads nothing and returns nil.
+func (p *parser) cast() *action.Expr {
+	pos, tok := p.pos, p.tok
+	p.next()
+	if p.tok.kind == name {
+		typ := p.tok.str
+		p.next()
+		if typ == "struct" || typ == "union" || typ == "enum" {
+			typ += " " + p.tok.str
+			p.next()
+		}
+		if p.take("*") {
+			if p.take(")") {
+				return &action.Expr{Op: action.OpCast, Str: typ, Type: action.PtrType(nil, false)}
+			}
+		} else if t, ok := ints[typ]; ok && p.take(")") {
+			return &action.Expr{Op: action.OpCast, Type: t}
+		}
+	}
+	p.pos, p.tok = pos, tok
+	return nil
+}
+
+// postfix reads what follows a value: members, which are one path, and indexes.
+func (p *parser) postfix(x *action.Expr) *action.Expr {
+	for {
+		switch {
+		case p.is(".") || p.is("->"):
+			step := p.tok.str
+			p.next()
+			member := p.ident()
+			if x.Op == action.OpMember {
+				x.Str += step + member
+			} else {
+				x = &action.Expr{Op: action.OpMember, Str: member, Args: []*action.Expr{x}}
+			}
+		case p.take("["):
+			i := p.ternary()
+			p.want("]")
+			x = action.NewExpr(action.OpIndex, x, i)
+		default:
+			return x
+		}
+	}
+}
+
+func (p *parser) ident() string {
+	if p.tok.kind != name {
+		p.fail(p.tok.pos, "a name is wanted here")
+	}
+	s := p.tok.str
+	p.next()
+	return s
+}
+
+func (p *parser) primary() *action.Expr {
+	t := p.tok
+	switch t.kind {
+	case number:
+		p.next()
+		return action.NewConst(t.num)
+	case text:
+		p.next()
+		return action.NewString(t.str)
+	case name:
+		p.next()
+		if p.is("(") {
+			return p.call(t)
+		}
+		return p.value(t)
+	}
+	if p.take("(") {
+		x := p.ternary()
+		p.want(")")
+		return x
+	}
+	p.fail(t.pos, "a value is wanted here")
+	return nil
+}
+
+// value is what a name stands for.
+func (p *parser) value(t token) *action.Expr {
+	if n, err := strconv.Atoi(strings.TrimPrefix(t.str, "arg")); err == nil && strings.HasPrefix(t.str, "arg") && n >= 0 {
+		return &action.Expr{Op: action.OpArg, Int: int64(n)}
+	}
+	switch t.str {
+	case "retval":
+		return &action.Expr{Op: action.OpRet}
+	case "args":
+		if !p.take(".") && !p.take("->") {
+			p.fail(p.tok.pos, "args is followed by an argument: args.count")
+		}
+		op := action.OpArg
+		if p.fields {
+			op = action.OpField
+		}
+		return &action.Expr{Op: op, Str: p.ident()}
+	}
+	for _, b := range action.Builtins() {
+		if b.Name == t.str {
+			return action.NewBuiltin(t.str)
+		}
+	}
+	p.fail(t.pos, "%s is nothing known; arguments are arg0 and args.%s", t.str, t.str)
+	return nil
+}
+
+// call is a function.
+func (p *parser) call(t token) *action.Expr {
+	p.want("(")
+	x := p.ternary()
+	switch t.str {
+	case "str", "ustr":
+		size := int64(DefaultText)
+		if p.take(",") {
+			if size = p.tok.num + 1; p.tok.kind != number || size < 2 || size > 1024 {
+				p.fail(p.tok.pos, "the length of a text is a number from 1 to 1023")
+			}
+			p.next()
+		}
+		if t.str == "ustr" {
+			x = &action.Expr{Op: action.OpCast, Type: action.PtrType(nil, true), Args: []*action.Expr{x}}
+		}
+		x = &action.Expr{Op: action.OpStr, Type: action.StringType(int(size)), Args: []*action.Expr{x}}
+	case "contains", "prefix":
+		p.want(",")
+		if p.tok.kind != text {
+			p.fail(p.tok.pos, "%s compares with a constant text", t.str)
+		}
+		op := action.OpContains
+		if t.str == "prefix" {
+			op = action.OpHasPrefix
+		}
+		x = &action.Expr{Op: op, Str: p.tok.str, Args: []*action.Expr{x}}
+		p.next()
+	case "len":
+		x = action.NewExpr(action.OpLen, x)
+	case "bswap":
+		x = action.NewExpr(action.OpBswap, x)
+	default:
+		p.fail(t.pos, "%s is no function: str, ustr, contains, prefix, len and bswap are", t.str)
+	}
+	p.want(")")
+	return x
+}
+
+// truth is x as a condition: a number is true if it is not 0.
+func truth(x *action.Expr) *action.Expr {
+	switch x.Op {
+	case action.OpEq, action.OpNe, action.OpLt, action.OpLe, action.OpGt, action.OpGe,
+		action.OpLAnd, action.OpLOr, action.OpLNot, action.OpHasPrefix, action.OpContains:
+		return x
+	}
+	return action.NewExpr(action.OpNe, x, action.NewConst(0))
+}
+
+// Filter ends an action unless the expression holds; nil always does.
+func Filter(c *action.Ctx, e *action.Expr) {
+	if e == nil {
+		return
+	}
+	c.Do(&action.Stmt{
+		Op: action.StmtIf, X: action.NewExpr(action.OpLNot, truth(e)),
+		Body: []*action.Stmt{{Op: action.StmtReturn}},
+	})
+}
+
+// Text says whether an expression is text, whatever the target: str(...), comm,
+// or a constant. Fields of a tracepoint that are text need str(args.field).
+func Text(e *action.Expr) bool {
+	switch e.Op {
+	case action.OpStr, action.OpString:
+		return true
+	case action.OpBuiltin:
+		return e.Str == "comm"
+	case action.OpCond:
+		return Text(e.Args[1])
+	}
+	return false
+}

@@ -1,0 +1,57 @@
+package expr
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/borescope/borescope/probe"
+	"github.com/borescope/borescope/probe/action"
+	"github.com/borescope/borescope/probe/tool"
+)
+
+// Spec is a probe as trace and argdist take it: TARGET [/FILTER/] [REST].
+type Spec struct {
+	Target probe.Target
+	// Filter is nil where there is none, FilterText how it was written.
+	Filter     *action.Expr
+	FilterText string
+	// Rest is what follows, for the tool.
+	Rest string
+}
+
+// ParseSpec reads a probe. The target is tool.ParseTarget's, and ends at the
+// first blank outside of quotes; the filter ends at the first slash that a blank
+// or nothing follows, so that a division in it is written without a blank after
+// its slash. User probes are restricted to pid, unless it is 0.
+func ParseSpec(text string, pid int) (s Spec, err error) {
+	text = strings.TrimSpace(text)
+	target := text[:blank(text)]
+	if s.Target, err = tool.ParseTarget(target, pid); err != nil {
+		return s, err
+	}
+	s.Rest = strings.TrimSpace(text[len(target):])
+	if !strings.HasPrefix(s.Rest, "/") {
+		return s, nil
+	}
+	n := strings.Index(s.Rest[1:]+" ", "/ ")
+	if n < 0 {
+		return s, fmt.Errorf("%s: the filter has no end: a slash and a blank", s.Rest)
+	}
+	s.FilterText, s.Rest = s.Rest[1:n+1], strings.TrimSpace(s.Rest[n+2:])
+	s.Filter, err = Parse(s.FilterText, s.Target)
+	return s, err
+}
+
+// blank is where the first blank outside of quotes is, or the end.
+func blank(s string) int {
+	quoted := false
+	for i := range len(s) {
+		switch {
+		case s[i] == '"':
+			quoted = !quoted
+		case s[i] == ' ' && !quoted:
+			return i
+		}
+	}
+	return len(s)
+}

@@ -1,0 +1,63 @@
+package tool
+
+import (
+	"bufio"
+	"fmt"
+	"io/fs"
+	"strings"
+)
+
+// Disk is the name of a block device by the kernel's number of it, as
+// tracepoints have it: "sda", or major:minor where it has none.
+func (s *Session) Disk(dev uint32) string {
+	if s.names.disks == nil {
+		s.names.disks = s.readDisks()
+	}
+	// MKDEV of include/linux/kdev_t.h: 20 bits of minor.
+	number := fmt.Sprintf("%d:%d", dev>>20, dev&(1<<20-1))
+	if name, ok := s.names.disks[number]; ok {
+		return name
+	}
+	return number
+}
+
+// readDisks reads names by number from /proc/diskstats; without it there are none.
+func (s *Session) readDisks() map[string]string {
+	disks := map[string]string{}
+	host, err := s.Host()
+	if err != nil {
+		return disks
+	}
+	f, err := host.Open("proc/diskstats")
+	if err != nil {
+		return disks
+	}
+	defer f.Close()
+	for sc := bufio.NewScanner(f); sc.Scan(); {
+		if w := strings.Fields(sc.Text()); len(w) > 2 {
+			disks[w[0]+":"+w[1]] = w[2]
+		}
+	}
+	return disks
+}
+
+// Meminfo reads /proc/meminfo: bytes by name, "MemTotal", "Cached".
+func (s *Session) Meminfo() (map[string]uint64, error) {
+	host, err := s.Host()
+	if err != nil {
+		return nil, err
+	}
+	text, err := fs.ReadFile(host, "proc/meminfo")
+	if err != nil {
+		return nil, err
+	}
+	info := map[string]uint64{}
+	for line := range strings.Lines(string(text)) {
+		name, rest, _ := strings.Cut(line, ":")
+		var kb uint64
+		if _, err := fmt.Sscan(rest, &kb); err == nil {
+			info[name] = kb << 10
+		}
+	}
+	return info, nil
+}
