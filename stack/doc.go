@@ -11,8 +11,9 @@
 //		truncated++
 //	}
 //
-// Go programs, stripped ones too, are walked by the frame sizes in their function
-// table, across the runtime's changes to the thread's own stack on amd64.
+// Go programs, stripped ones too, are walked on amd64 by the frame sizes in their
+// function table, across the runtime's changes to the thread's own stack; on
+// arm64 by frame pointers.
 //
 // There are walkers by frame pointer (FPWalker), by call frame information with
 // frame pointers in between (CFIWalker: programs built without frame pointers,

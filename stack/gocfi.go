@@ -12,7 +12,13 @@ import (
 // the frame sizes in its function table (runtime/symtab.go). They come before
 // other descriptions of the same functions, which do not know where the runtime
 // changes stacks.
+//
+// On arm64 frame pointers are followed instead: Go keeps them below the stack
+// pointer there, where the walkers take a slot to be given back already.
 func (b *cfiBuilder) goTable(f *elffile.File) error {
+	if b.machine != elf.EM_X86_64 {
+		return nil
+	}
 	t, err := pclntab.New(f)
 	if errors.Is(err, pclntab.ErrNone) {
 		return nil
@@ -74,34 +80,24 @@ func goKindOf(name string) goKind {
 }
 
 // goRule is the rule for an instruction that has the stack pointer delta bytes
-// below where it was at the function's entry. amd64 has the frame pointer's slot
-// below the return address (cmd/internal/obj/x86/obj6.go); arm64 keeps the return
-// address at the stack pointer, and the frame pointer where this package takes a
-// slot to be given back already (cmd/internal/obj/arm64/obj7.go).
+// below where it was at the function's entry. The frame pointer's slot is below
+// the return address (cmd/internal/obj/x86/obj6.go).
 func (b *cfiBuilder) goRule(kind goKind, delta int64) uint16 {
-	var s cfiState
-	switch {
-	case !fitsInt32(delta) || !fitsInt32(-delta) || kind == goLost:
+	if kind == goLost || !fitsInt32(delta) || !fitsInt32(-delta) {
 		return 0 // no rule
-	case kind == goBottom:
-		s.setReg(returnReg(b.machine), regRule{kind: regUndef})
-	case b.machine == elf.EM_AARCH64 && delta > 0:
-		s.setReg(returnReg(b.machine), regRule{kind: regAtCFA, off: int32(-delta)})
-	case b.machine == elf.EM_X86_64:
-		s.setReg(returnReg(b.machine), regRule{kind: regAtCFA, off: -8})
-		if delta >= 8 {
-			s.setReg(AMD64RBP, regRule{kind: regAtCFA, off: -16})
-		}
 	}
-	s.cfa = cfaRule{kind: cfaReg, reg: AMD64RSP, off: int32(delta) + 8}
+	s := cfiState{how: HowGo, cfa: cfaRule{kind: cfaReg, reg: AMD64RSP, off: int32(delta) + 8}}
+	s.setReg(AMD64RIP, regRule{kind: regAtCFA, off: -8})
+	if delta >= 8 {
+		s.setReg(AMD64RBP, regRule{kind: regAtCFA, off: -16})
+	}
 	switch {
-	case b.machine == elf.EM_AARCH64:
-		s.cfa = cfaRule{kind: cfaReg, reg: ARM64SP, off: int32(delta)}
+	case kind == goBottom:
+		s.setReg(AMD64RIP, regRule{kind: regUndef})
 	case kind == goSwitch && delta >= 8:
 		// The stack pointer may be another stack's. The frame pointer stays
 		// ("The original frame pointer is stored in BP", runtime/asm_amd64.s).
 		s.cfa = cfaRule{kind: cfaSwitch, reg: AMD64RBP, off: 16}
 	}
-	s.how = HowGo
 	return b.intern(&s)
 }

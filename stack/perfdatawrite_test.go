@@ -6,6 +6,7 @@ import (
 	"iter"
 	"slices"
 	"testing"
+	"testing/fstest"
 )
 
 // perfSamples are two samples of one process, between which it maps another file.
@@ -32,7 +33,7 @@ func TestWritePerfData(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		p.Root = emptyFS{}
+		p.Root = fstest.MapFS{}
 		want := slices.Collect(perfSamples())
 		samples, _ := p.Samples()
 		n := 0
