@@ -53,7 +53,7 @@ func TestGoStripped(t *testing.T) {
 			defer l.Close()
 			total := uint64(0)
 			for range 5 {
-				total += w.round([]int{200, 8}[i])[i]
+				total += w.round([]int{100, 2}[i])[i]
 			}
 			if got := entries.read(t, 0).Count; got != total {
 				t.Errorf("%d entries, the program counted %d", got, total)
