@@ -43,6 +43,10 @@ func differ(t *testing.T, seed uint64, release string) {
 	if r.IntN(3) == 0 {
 		g.get = &Map{Name: "get", Kind: MapHash, Key: u32, Value: IntType(4, true), Entries: 64}
 	}
+	if kernelVersion(release).AtLeast(taskStorageSince) && r.IntN(3) == 0 {
+		g.store = &Map{Name: "store", Kind: MapTaskStorage, Value: g.intType()}
+		g.store.Value.Size = max(g.store.Value.Size, 4) // what StmtAdd can add to
+	}
 	p := &Program{Name: "differ", IncludeSelf: true, Maps: []*Map{out}}
 	p.Actions = []Action{{Target: probe.RawTracepoint{Name: "sys_enter"}, Body: g.program(out)}}
 	plan := rawPlan(release, runtime.GOARCH, args...)
@@ -123,6 +127,34 @@ func (p *randProg) stmts(out *Map, slot *int64, depth int) []*Stmt {
 		if p.r.IntN(3) == 0 {
 			s.Body = append(s.Body, &Stmt{Op: StmtIf, X: p.boolean(1), Body: []*Stmt{{Op: []StmtOp{StmtBreak, StmtContinue}[p.r.IntN(2)]}}})
 		}
+		p.vars = p.vars[:was]
+		return []*Stmt{s}
+	case n == 8 && len(p.vars) > 0:
+		// A variable that is set already, perhaps from a loop around this.
+		v := p.vars[p.r.IntN(len(p.vars))]
+		if v.Name == "i" {
+			break
+		}
+		s := &Stmt{Op: StmtLet, Var: v, X: NewExpr([]Op{OpAdd, OpSub, OpXor, OpMul}[p.r.IntN(4)], NewVar(v), p.integer(2))}
+		if p.r.IntN(2) == 0 {
+			s = &Stmt{Op: StmtIf, X: p.boolean(2), Body: []*Stmt{s}}
+		}
+		return []*Stmt{s, {Op: StmtSet, Map: out, Key: next(), X: NewVar(v)}}
+	case n == 9 && p.store != nil:
+		switch p.r.IntN(4) {
+		case 0:
+			return []*Stmt{{Op: StmtDelete, Map: p.store}}
+		case 1:
+			return []*Stmt{{Op: StmtAdd, Map: p.store, X: p.integer(2)}}
+		case 2:
+			return []*Stmt{{Op: StmtSet, Flag: MapFlag(p.r.IntN(3)), Map: p.store, X: p.integer(2)}}
+		}
+		v := &Var{Name: "s"}
+		was := len(p.vars)
+		p.vars = append(p.vars, v)
+		s := &Stmt{Op: StmtFind, Map: p.store, Var: v, Delete: p.r.IntN(2) == 0, Body: p.stmts(out, slot, 0)}
+		p.vars = p.vars[:was]
+		s.Else = p.stmts(out, slot, 0)
 		p.vars = p.vars[:was]
 		return []*Stmt{s}
 	case n == 6 && p.get != nil:

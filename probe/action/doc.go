@@ -45,30 +45,41 @@
 // # What bpftrace 0.26 can do, and where it is here
 //
 //	pid tid uid gid comm cpu numaid cgroup ...  Builtins, Ctx.PID, Ctx.Builtin
-//	nsecs, nsecs(boot|tai), elapsed, jiffies    Builtins nsecs, nsecs_boot, nsecs_tai, elapsed, jiffies
-//	curtask, ppid, rand, func, probe            Builtins, Ctx.CurTask, Ctx.Func, Ctx.Probe
+//	pid(curr_ns), pcomm, ncpus, usermode        builtins nspid, nstid, pcomm, ncpus, usermode
+//	nsecs, nsecs(boot|tai|sw_tai), elapsed      builtins nsecs, nsecs_boot, nsecs_tai, nsecs_sw_tai, elapsed, jiffies
+//	curtask, ppid, rand, func, probe, probetype Builtins, Ctx.CurTask, Ctx.Func, Ctx.Probe
 //	arg0, args.name, args->field, retval        Ctx.Arg, Ctx.ArgNamed, Ctx.Field, Ctx.Ret
 //	reg("sp")                                   Ctx.Reg, builtins ip and sp
-//	kstack(n), ustack(n)                        Ctx.Kstack, Ctx.Ustack: program counters, in keys and events
+//	kstack(n), ustack(n), len(kstack)           Ctx.Kstack, Ctx.Ustack: program counters, in keys and events; Stack.Len
 //	$x = ..., ++                                Go variables, Ctx.NewVar
-//	+ - * / % & | ^ << >> ~ !, ?:               methods of Int and Bool, Int.If
-//	casts, (struct sock *)x                     Int.As, Int.PtrTo
-//	x->a.b[2].c, *x, &x->y, x[i]                Ptr.Member, Ptr.Deref, Ptr.Addr, Ptr.Index
-//	str, buf, ntop, macaddr, ksym, usym         Int.Str, Int.UserStr, Ptr.Bytes; naming is the reader's
-//	strcontains, strncmp, ==                    Str.Contains, Str.HasPrefix, Str.Eq, OpStrncmp
-//	bswap, kptr, uptr, kaddr                    Int.Bswap, Type.User, Ctx.KernelAddr
-//	percpu_kaddr                                OpPerCPU
-//	(a, b), .0                                  Key, Int.Elem
-//	if, else, unroll, while, for, break         Ctx.If, Ctx.Loop, Ctx.Break, Ctx.Continue, Hash.ForEach
+//	+ - * / % & | ^ << >> ~ !, ?:               methods of Int and Bool; Int.If, Str.If
+//	casts, (struct sock *)x, (uint8[8])x        Int.As, Int.PtrTo; Int.Bytes, Tuple.Int
+//	x->a.b[2].c, *x, &x->y, x[i], x + i         Ptr.Member, Ptr.Deref, Ptr.Addr, Ptr.Index, Ptr.At
+//	user-defined structs                        Ptr.Load with TypeOf of a Go struct, Int.Elem
+//	enums, sizeof, offsetof, container_of       Ctx.Enum, Ctx.Sizeof, Ptr.Offset, Ptr.Container
+//	str, buf, ksym, usym                        Int.Str, Int.UserStr, Ptr.Bytes; naming is the reader's
+//	ntop, macaddr, pton                         IPv4, IPv6, MAC in a Log or an event; Addr
+//	strcontains, strstr, globmatch, strlen      Str.Contains, Str.IndexOf, Str.Glob, Str.Len
+//	strncmp, memcmp, ==                         OpStrncmp, Memcmp, Str.Eq, Str.HasPrefix, Tuple.Eq
+//	bswap, kptr, uptr                           Int.Bswap, Ptr.Kernel, Ptr.User
+//	kaddr, percpu_kaddr, uaddr                  Ctx.KernelAddr, Ptr.OnCPU, Ctx.UserAddr
+//	cgroupid, cgroup_path                       CgroupID, CgroupPath
+//	(a, b), .0, [i]                             Key, Tuple.Elem, Tuple.Index, Int.Index
+//	if, else, unroll, while, for, break         Ctx.If, Ctx.Loop, Ctx.While, Ctx.Break, Ctx.Continue, Hash.ForEach
 //	return, /filter/                            Ctx.Return, Ctx.ReturnUnless
-//	@x[k] = v, delete, has_key                  Hash.Set, Delete, Has, Get, Add, Find, Take
+//	@x[k] = v, delete, has_key, find, len(@x)   Hash.Set, Delete, Has, Get, Add, Find, Take, Len
 //	count sum min max avg stats                 NewCounter, NewSum, NewMin, NewMax, NewAvg, NewStats
+//	reading them: if (@x > 10)                  Counter.Value, Number.Value, Summary.Mean (Linux 5.19)
 //	hist(x, k), lhist, tseries                  NewHist, Hist.Sub, NewLinear, NewSeries
 //	printf, print, join, time, cat              Events, Log.Printf
-//	signal, exit, override                      Ctx.Signal, Ctx.Exit, Ctx.Override
+//	signal, signal_thread, exit(n), override    Ctx.Signal, Ctx.SignalThread, Ctx.ExitWith, Ctx.Override
 //	clear, zero, print(@, top, div)             the reader's: mapx tables
-//	system                                      the reader's: an event
-//	entry and return by hand with @start[tid]   Pair
+//	system, strftime, strerror, username        the reader's: an event
+//	entry and return by hand with @start[tid]   Pair; NewTaskStorage; Program.OnCall (sessions)
+//	macros, parameters, imports                 Go's own
+//
+// Not there: path (bpf_d_path), socket_cookie, skboutput, and calls of other
+// kernel functions.
 //
 // # Lifetime, privileges, overhead
 //

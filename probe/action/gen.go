@@ -55,6 +55,8 @@ type gen struct {
 	frame  space
 	aux    space
 	homes  map[*Var]home
+	// assigned are the variables that were set so far, in order of generation.
+	assigned map[*Var]bool
 	// typedVars are the variables that hold pointers whose type the verifier
 	// knows, with what they point to.
 	typedVars map[*Var]btf.Type
@@ -159,7 +161,7 @@ const maxFrame = 512 - 64
 
 // program generates the main function and what it calls.
 func (g *gen) program() (asm.Instructions, error) {
-	g.alias, g.homes = map[string]string{}, map[*Var]home{}
+	g.alias, g.homes, g.assigned = map[string]string{}, map[*Var]home{}, map[*Var]bool{}
 	g.calls, g.usesFn = map[*Expr]bool{}, map[string]bool{}
 	g.fn = &function{name: g.c.pp.Name, fp: asm.R10, ctx: asm.R6, scr: asm.R9, evnt: asm.R8, exit: ".exit"}
 	g.prepare()

@@ -22,7 +22,8 @@ const (
 	ctlNSIno    = 32
 	ctlTAI      = 40 // s64: CLOCK_TAI less CLOCK_MONOTONIC at load
 	ctlCPUs     = 48 // u32: possible CPUs
-	ctlSize     = 56
+	ctlZero     = 56 // u64: always 0, which the verifier does not know
+	ctlSize     = 64
 )
 
 // Offsets in the budget map's value, of one CPU.

@@ -103,6 +103,7 @@ func (g *gen) exitRequest(s *Stmt) {
 
 func (g *gen) let(s *Stmt) {
 	h := g.homes[s.Var]
+	g.assigned[s.Var] = true
 	if !s.Var.Type.Scalar() {
 		g.value(s.X, h.at)
 		return
@@ -139,7 +140,9 @@ func (g *gen) ifStmt(s *Stmt) {
 // or with bpf_loop.
 func (g *gen) loop(s *Stmt) {
 	if g.asCallback(s) {
+		g.forget(s.Body)
 		g.loopHelper(s)
+		g.forgetAfter(s.Body)
 		return
 	}
 	n := g.slot()
@@ -187,6 +190,8 @@ func (g *gen) afterCallback() {
 
 // forEach calls bpf_for_each_map_elem(map, body, frame, 0).
 func (g *gen) forEach(s *Stmt) {
+	g.forget(s.Body)
+	defer g.forgetAfter(s.Body)
 	name := g.subName()
 	g.callback(name, 4, asm.R4, func() {
 		if s.Var != nil {

@@ -74,6 +74,7 @@ type controlValue struct {
 	NSDev, NSIno   uint64
 	TAI            int64
 	CPUs, _        uint32
+	Zero           uint64
 }
 
 // start fills the control map in.

@@ -18,6 +18,7 @@ type randProg struct {
 	text  bool   // text and memory may be used
 	get   *Map   // a map to read, nil for none
 	turns int    // the most turns of a loop
+	store *Map   // storage of the thread, nil for none
 }
 
 // argTypes are the types that arguments of random programs have.
@@ -62,7 +63,7 @@ func (p *randProg) integer(depth int) *Expr {
 	if depth <= 0 || p.r.IntN(8) == 0 {
 		return p.leaf()
 	}
-	switch p.r.IntN(14) {
+	switch p.r.IntN(15) {
 	case 0, 1, 2, 3, 4:
 		op := []Op{OpAdd, OpSub, OpMul, OpDiv, OpMod, OpAnd, OpOr, OpXor, OpShl, OpShr}[p.r.IntN(10)]
 		return &Expr{Op: op, Type: p.intType(), Args: []*Expr{p.integer(depth - 1), p.integer(depth - 1)}}
@@ -85,9 +86,22 @@ func (p *randProg) integer(depth int) *Expr {
 		fallthrough
 	case 12:
 		if p.text {
-			return NewExpr(OpLen, p.str(depth-1))
+			return p.textNumber(depth - 1)
 		}
 		fallthrough
+	case 13:
+		if p.store != nil && p.r.IntN(2) == 0 {
+			return (&Expr{Op: OpMapGet}).withMap(p.store)
+		}
+		t := p.intType()
+		bytes := &Expr{Op: OpCast, Type: BytesType(t.Size), Args: []*Expr{p.typed(t, depth-1)}}
+		if p.r.IntN(2) == 0 {
+			return NewExpr(OpIndex, bytes, NewConst(int64(p.r.IntN(t.Size))))
+		}
+		if p.r.IntN(2) == 0 {
+			return NewExpr(OpIndex, bytes, p.index(9))
+		}
+		return &Expr{Op: OpCast, Type: IntType(t.Size, p.r.IntN(2) == 0), Args: []*Expr{bytes}}
 	default:
 		return p.boolean(depth - 1)
 	}
@@ -158,8 +172,35 @@ func (p *randProg) str(depth int) *Expr {
 	return NewString(p.word())
 }
 
-func (p *randProg) textTest(depth int) *Expr {
+// index is an index below n that is not constant: a constant one must be right.
+func (p *randProg) index(n int64) *Expr {
+	arg := &Expr{Op: OpArg, Int: int64(p.r.IntN(len(p.args)))}
+	return NewExpr(OpMod, &Expr{Op: OpCast, Type: u32, Args: []*Expr{arg}}, NewConst(n))
+}
+
+// textNumber is a number that text gives.
+func (p *randProg) textNumber(depth int) *Expr {
 	switch p.r.IntN(4) {
+	case 0:
+		return &Expr{Op: OpIndexOf, Str: p.word(), Args: []*Expr{p.str(depth)}}
+	case 1:
+		a := &Expr{Op: OpCast, Type: StringType(16), Args: []*Expr{NewBuiltin("comm")}}
+		b := &Expr{Op: OpCast, Type: StringType(24), Args: []*Expr{NewString(p.word())}}
+		return &Expr{Op: OpMemcmp, Int: int64(1 + p.r.IntN(16)), Args: []*Expr{a, b}}
+	case 2:
+		return NewExpr(OpIndex, &Expr{Op: OpCast, Type: StringType(12), Args: []*Expr{NewBuiltin("comm")}}, p.index(14))
+	}
+	return NewExpr(OpLen, p.str(depth))
+}
+
+var patterns = []string{"*", "a*", "*a*", "comm*x", "?*?", "[a-c]*", "[!a-c]*", "*-*-*", "", "ab?", "*0123*"}
+
+func (p *randProg) textTest(depth int) *Expr {
+	switch p.r.IntN(6) {
+	case 4:
+		return &Expr{Op: OpGlob, Str: patterns[p.r.IntN(len(patterns))], Args: []*Expr{p.str(depth)}}
+	case 5:
+		return NewExpr(OpContains, p.str(0), p.str(0))
 	case 0:
 		return &Expr{Op: OpHasPrefix, Str: p.word(), Args: []*Expr{p.str(depth)}}
 	case 1:
