@@ -61,13 +61,13 @@ func main() {
 func run(n, runs int, verbose bool) error {
 	w := tabwriter.NewWriter(os.Stdout, 0, 8, 2, ' ', 0)
 	defer w.Flush()
-	fmt.Fprintln(w, "FUNCTIONS (reference eu-addr2line)\ttool\tright\twrong\tmissing\tms\tcpu ms\tMB")
+	fmt.Fprintln(w, "FUNCTIONS (reference eu-addr2line)\ttool\tright\twrong\tmissing\tms\tcpu ms")
 	for _, path := range corpus() {
 		if err := functions(w, path, n, runs, verbose); err != nil {
 			fmt.Fprintf(w, "%s\t%v\n", filepath.Base(path), err)
 		}
 	}
-	fmt.Fprintln(w, "\t\t\t\t\t\t\t\nINLINED CALLS AND LINES (reference llvm-symbolizer)\ttool\tright\twrong\tmissing\tms\tcpu ms\tMB")
+	fmt.Fprintln(w, "\t\t\t\t\t\t\nINLINED CALLS AND LINES (reference llvm-symbolizer)\ttool\tright\twrong\tmissing\tms\tcpu ms")
 	dir, err := os.MkdirTemp("", "symscore")
 	if err != nil {
 		return err
@@ -155,8 +155,8 @@ func inlines(w *tabwriter.Writer, path string, n, runs int, verbose bool) error 
 }
 
 func report(w *tabwriter.Writer, path, name string, s score, c cost) {
-	fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%d\t%.0f\t%.0f\t%d\n", filepath.Base(path), name, s.right, s.wrong, s.missing,
-		ms(c.wall), ms(c.cpu), c.rss>>20)
+	fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%d\t%.0f\t%.0f\n", filepath.Base(path), name, s.right, s.wrong, s.missing,
+		ms(c.wall), ms(c.cpu))
 }
 
 func ms(d time.Duration) float64 { return float64(d) / 1e6 }

@@ -147,12 +147,17 @@ func measureGo(row rowFunc) error {
 		}
 		return nil
 	})
-	for _, noInline := range []bool{true, false} {
-		what := "Go: function, file, line"
-		if !noInline {
-			what += ", inlined calls"
-		}
-		e, err := symbol.OpenELF(exe, &symbol.ELFOptions{NoInline: noInline, NameCache: 256 << 20})
+	for _, c := range []struct {
+		what     string
+		noInline bool
+		cache    int64 // for all names and few frames, or for all of both
+	}{
+		{"Go: function, file, line (debug/gosym)", true, 8 << 20},
+		{"Go: the same, asked again", true, 256 << 20},
+		{"Go: and inlined calls (debug/gosym)", false, 8 << 20},
+		{"Go: the same, asked again", false, 256 << 20},
+	} {
+		e, err := symbol.OpenELF(exe, &symbol.ELFOptions{NoInline: c.noInline, NameCache: c.cache})
 		if err != nil {
 			return err
 		}
@@ -163,15 +168,9 @@ func measureGo(row rowFunc) error {
 			}
 			return nil
 		}
-		_, _ = best(1, pass)
-		first, _ := best(5, pass)
-		for i := range pcs {
-			dst = e.Resolve(dst[:0], []uint64{pcs[i]})
-			dst = e.Resolve(dst[:0], []uint64{pcs[i]})
-		}
-		again, _ := best(5, pass)
-		row(what+" (debug/gosym)", 1, "ns", first/n, theirs/n)
-		row(what+", asked again", 1, "ns", again/n, theirs/n)
+		_, _ = best(2, pass)
+		ours, _ := best(5, pass)
+		row(c.what, 1, "ns", ours/n, theirs/n)
 		e.Close()
 	}
 	return nil

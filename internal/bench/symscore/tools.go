@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/borescope/borescope/symbol"
@@ -23,12 +22,8 @@ type tool struct {
 	ask  func(c *testCase) ([]string, cost, error)
 }
 
-// cost is what an answer took: wall time with the process's start, CPU time and
-// memory.
-type cost struct {
-	wall, cpu time.Duration
-	rss       int64 // bytes
-}
+// cost is what an answer took: wall time with the process's start, and CPU time.
+type cost struct{ wall, cpu time.Duration }
 
 // children are the ways to answer that are part of this program: it runs itself
 // with "-child NAME FILE", so that all tools pay for their start.
@@ -156,9 +151,6 @@ func feed(c *testCase, name string, args ...string) (string, cost, error) {
 		}
 		best.wall = min(best.wall, time.Since(start))
 		best.cpu = min(best.cpu, cmd.ProcessState.UserTime()+cmd.ProcessState.SystemTime())
-		if u, ok := cmd.ProcessState.SysUsage().(*syscall.Rusage); ok {
-			best.rss = u.Maxrss << 10
-		}
 	}
 	return string(out), best, nil
 }
