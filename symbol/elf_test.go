@@ -456,7 +456,7 @@ func FuzzELF(f *testing.F) {
 	f.Add(buildELF(f, testFile{syms: testSyms, dyn: testSyms, buildID: []byte("12345678")}))
 	f.Add(buildELF(f, testFile{class: elf.ELFCLASS32, order: binary.BigEndian, machine: elf.EM_PPC, xindex: true, syms: testSyms}))
 	plt, _ := filepath.Glob("testdata/plt/*.elf")
-	for _, path := range plt {
+	for _, path := range append(plt, "testdata/dwarf/amd64.o", "testdata/dwarf/riscv64.o", "testdata/dwarf/s390-dwarf4.o") {
 		b, err := os.ReadFile(path)
 		if err != nil {
 			f.Fatal(err)
