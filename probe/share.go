@@ -21,8 +21,8 @@ const MaxShares = kernel.ChainSlots
 // attaching anything anew and without disturbing the others.
 //
 // The kernel sees one small program at each site, which hands its context to
-// the users' programs one after the other by tail calls (some 10 ns each). That
-// needs Linux 5.10, on arm64 6.0 for programs with functions of their own.
+// the users' programs one after the other by tail calls. That needs Linux 5.10,
+// on arm64 6.0 for programs with functions of their own.
 //
 // A Shared is safe for concurrent use.
 type Shared struct {

@@ -61,7 +61,7 @@
 //
 // # Overhead
 //
-// A request takes what attaching takes and some 100 µs. Each event costs a tail
-// call more than without the broker (some 10 ns), which is how budgets hold
-// whatever the program does; Rule.HandOver spares it, and has no budget.
+// A request takes what resolving, loading and attaching take. Each event costs a
+// tail call and a counter more than without the broker, which is how budgets
+// hold whatever the program does; Rule.HandOver spares it, and has no budget.
 package broker

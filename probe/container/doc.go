@@ -29,6 +29,6 @@
 //
 // # Overhead
 //
-// A known id costs a map look-up and no allocation, an unknown one some 50 µs
-// and the reading of a few small files.
+// A known id costs a map look-up and no allocation (0.2 µs), an unknown one some
+// 80 µs on a 2-core virtual machine, and the reading of a few small files.
 package container

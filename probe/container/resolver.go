@@ -21,8 +21,8 @@ type Options struct {
 	// Dir is where Root is on this machine, for a node's file system that is
 	// mounted in a container: "/host". It replaces Root.
 	Dir string
-	// Max is how many groups are remembered; 0 is 16384, of some 400 bytes each.
-	// The oldest go first.
+	// Max is how many groups are remembered; 0 is 16384. The oldest go
+	// first.
 	Max int
 }
 
