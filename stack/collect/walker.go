@@ -21,7 +21,8 @@ const cfiBytes = 16 << 20
 // LoadWalker has user stacks walked by call frame information from now on,
 // inside BPF, so that they are whole in programs that were built without frame
 // pointers, which is most of them. It applies to the processes given to
-// AddProcess; others are walked by frame pointers, as before.
+// AddProcess; others are walked by frame pointers, as before. Return addresses
+// that uretprobes replaced are put back, where the kernel's BTF says how.
 //
 // Collecting goes on meanwhile: loading takes some ten milliseconds. It needs
 // Linux 5.17 and the kernel's BTF; where they are missing it returns an
