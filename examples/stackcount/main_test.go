@@ -1,38 +1,11 @@
 package main
 
 import (
-	"slices"
-	"strconv"
-	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/borescope/borescope/probe/tool/tooltest"
 )
 
-//go:noinline
-func caller() { syscall.Getpriority(0, 0) }
-
-func TestMain(m *testing.M) {
-	tooltest.Main(m, map[string]func(){"calls": func() {
-		for range 23 {
-			caller()
-		}
-	}})
-}
-
 func TestCommandLine(t *testing.T) { tooltest.CommandLine(t, "stackcount", run) }
 
 func TestReplay(t *testing.T) { tooltest.Replay(t, run, "testdata/calls", "-s") }
-
-// A child's 23 calls are one user stack with its caller, counted 23 times.
-func TestLive(t *testing.T) {
-	child := tooltest.Start(t, "calls")
-	args := []string{"-json", "-p", strconv.Itoa(child.PID), "t:syscalls:sys_enter_getpriority"}
-	out := tooltest.Live(t, run, args, child.Work)
-	got := tooltest.Objects[counted](t, out)
-	in := func(name string) bool { return strings.HasSuffix(name, ".caller") }
-	if len(got) != 1 || got[0].Count != 23 || got[0].PID != child.PID || !slices.ContainsFunc(got[0].User, in) || len(got[0].Kernel) == 0 {
-		t.Errorf("%s", out)
-	}
-}

@@ -1,0 +1,59 @@
+package main
+
+import (
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/borescope/borescope/probe/tool/tooltest"
+)
+
+func TestMain(m *testing.M) {
+	tooltest.Main(m, map[string]func(){"getpriority": func() {
+		for range 23 {
+			syscall.Getpriority(0, 0)
+		}
+		for range 7 {
+			syscall.Setpriority(99, 0, 0)
+		}
+	}})
+}
+
+func TestInterrupted(t *testing.T) {
+	if out := tooltest.Interrupted(t, run); !strings.Contains(out, "SYSCALL") {
+		t.Errorf("no summary:\n%s", out)
+	}
+}
+
+type row struct {
+	Syscall string
+	PID     int
+	Count   int
+	Time    float64 `json:"time_us"`
+}
+
+// A child's 23 and 7 calls are counted exactly, and took some time.
+func TestLive(t *testing.T) {
+	child := tooltest.Start(t, "getpriority")
+	out := tooltest.Live(t, run, []string{"-json", "-L", "-p", strconv.Itoa(child.PID)}, child.Work)
+	got := map[string]row{}
+	for _, r := range tooltest.Objects[row](t, out) {
+		got[r.Syscall] = r
+	}
+	for name, want := range map[string]int{"getpriority": 23, "setpriority": 7} {
+		if r := got[name]; r.Count != want || r.Time <= 0 {
+			t.Errorf("%s: %d in %v us, want %d", name, r.Count, r.Time, want)
+		}
+	}
+}
+
+// By process, and only what failed with EINVAL.
+func TestLiveErrors(t *testing.T) {
+	child := tooltest.Start(t, "getpriority")
+	out := tooltest.Live(t, run, []string{"-json", "-P", "-e", "EINVAL", "-p", strconv.Itoa(child.PID)}, child.Work)
+	rows := tooltest.Objects[row](t, out)
+	if len(rows) != 1 || rows[0].PID != child.PID || rows[0].Count != 7 {
+		t.Errorf("%s", out)
+	}
+}
