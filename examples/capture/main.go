@@ -6,6 +6,11 @@
 //	capture -map id:42 -map pin:/sys/fs/bpf/x DIR
 //	capture -ring events -d 10s DIR               a ring buffer: takes its records
 //	capture -file proc/version -file proc/cpuinfo DIR
+//	capture -btf task_struct.real_parent.tgid -btf vfs_read DIR
+//
+// -btf extracts kernel types, for programs that run where the kernel has none:
+// a type or function, and the members that are used, of whatever struct. DIR/btf
+// becomes a tree in BTFHub's layout (probe.EnvOptions.BTFDir).
 //
 // Maps of other processes take CAP_SYS_ADMIN. DIR is made; one that is not empty
 // is refused.
@@ -20,6 +25,7 @@ import (
 	"io/fs"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
@@ -28,6 +34,7 @@ import (
 	"github.com/cilium/ebpf"
 
 	"github.com/borescope/borescope/mapx"
+	"github.com/borescope/borescope/probe"
 )
 
 func main() {
@@ -52,6 +59,7 @@ func (l *list) Set(s string) error {
 
 type options struct {
 	maps, rings, files list
+	types              list
 	interval, duration time.Duration
 	count              int
 	dir                string
@@ -64,6 +72,7 @@ func parse(args []string, stderr io.Writer) (*options, error) {
 	f.Var(&o.maps, "map", "record a `map`: its name, id:N or pin:PATH; may be repeated")
 	f.Var(&o.rings, "ring", "record a ring `buffer`'s records, which its reader then misses; may be repeated")
 	f.Var(&o.files, "file", "record a `file`, without the leading /; may be repeated")
+	f.Var(&o.types, "btf", "extract a kernel `type`, or a function's, with the members behind it: task_struct.real_parent.tgid; may be repeated")
 	f.DurationVar(&o.interval, "i", time.Second, "time between snapshots")
 	f.IntVar(&o.count, "n", 1, "number of snapshots, 0 until Ctrl-C")
 	f.DurationVar(&o.duration, "d", 0, "how long to read rings; 0 until the snapshots are done")
@@ -73,8 +82,8 @@ func parse(args []string, stderr io.Writer) (*options, error) {
 	if f.NArg() != 1 {
 		return nil, errors.New("want one argument: the directory to write")
 	}
-	if len(o.maps)+len(o.rings)+len(o.files) == 0 {
-		return nil, errors.New("nothing to record: give -map, -ring or -file")
+	if len(o.maps)+len(o.rings)+len(o.files)+len(o.types) == 0 {
+		return nil, errors.New("nothing to record: give -map, -ring, -file or -btf")
 	}
 	o.dir = f.Arg(0)
 	return o, nil
@@ -103,7 +112,35 @@ func run(ctx context.Context, args []string, stderr io.Writer) (err error) {
 	if err := o.recordFiles(rec); err != nil {
 		return err
 	}
+	if err := o.recordBTF(); err != nil {
+		return err
+	}
 	return o.record(ctx, rec, maps, stderr)
+}
+
+// recordBTF writes the kernel types that were asked for beside the recording.
+func (o *options) recordBTF() error {
+	if len(o.types) == 0 {
+		return nil
+	}
+	need := &probe.BTFNeeds{}
+	for _, path := range o.types {
+		words := strings.FieldsFunc(path, func(r rune) bool { return r == '.' || r == '-' || r == '>' })
+		if len(words) == 0 {
+			return fmt.Errorf("-btf %q: no type", path)
+		}
+		need.Types, need.Funcs = append(need.Types, words[0]), append(need.Funcs, words[0])
+		need.Members = append(need.Members, words[1:]...)
+	}
+	raw, name, err := probe.NewEnv(nil).CaptureBTF(need)
+	if err != nil {
+		return err
+	}
+	file := filepath.Join(o.dir, "btf", filepath.FromSlash(name))
+	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+		return err
+	}
+	return os.WriteFile(file, raw, 0o644)
 }
 
 func openAll(names []string) ([]*ebpf.Map, error) {

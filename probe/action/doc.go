@@ -36,7 +36,10 @@
 // Counters and sums are never lossy: aggregations live in per-CPU entries and
 // are changed by atomic operations, because a perf event's NMI may fire inside a
 // tracepoint's program. Aggregations of several fields are marked so that a
-// reader notices an update in its middle. What finds no room (a full map or
+// reader notices an update in its middle, and reads again. One thing is not exact
+// on kernels without atomic exchange (5.10; arm64 before 5.18): a minimum or
+// maximum that a program in an interrupt observes in the very middle of another's
+// update of the same key on the same CPU may be overwritten. What finds no room (a full map or
 // ring), text that was cut, memory that could not be read and events left out by
 // a Budget are counted: Stats. Values that do not fit the 512 bytes of stack live
 // in per-CPU scratch memory, in an area of their own for every program that is

@@ -128,7 +128,9 @@ func (g *gen) update(a Agg, signed bool, x func(asm.Register)) {
 // number itself for a maximum, its complement for a minimum, with the sign bit
 // flipped for signed values. Between reading and writing a nested program may
 // have raised it, so it is written by compare-and-exchange where the kernel has
-// that; older kernels run most programs without nesting.
+// that. Older kernels (5.10; arm64 before 5.18) may lose an extreme there: that of
+// a program in an interrupt or NMI that comes between the two instructions. The
+// package doc says so; count, sum and average are exact in every kernel.
 func (g *gen) extreme(smallest, signed bool, off int16) {
 	if signed {
 		g.emit(asm.LoadImm(asm.R2, -1<<63, asm.DWord), asm.Xor.Reg(asm.R1, asm.R2))

@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"fmt"
 	"os"
+	"strings"
 	"testing"
+	"testing/fstest"
 
 	"github.com/cilium/ebpf/btf"
 
@@ -82,4 +84,33 @@ func compileIn(env *probe.Env, p *action.Program) (string, error) {
 		out += fmt.Sprintln(spec.Programs[plan.Programs[i].Name].Instructions)
 	}
 	return out, nil
+}
+
+// TestCapturedBTFLive: a program that is compiled with what was captured of the
+// running kernel's types reads what it should.
+func TestCapturedBTFLive(t *testing.T) {
+	testenv.Need(t, testenv.Root)
+	n := action.NewCounter[int32]("n", 64)
+	p := marked("captured", func(c *action.Ctx) { n.Inc(c, c.CurTask().Member("group_leader->tgid")) })
+	raw, path, err := action.CaptureBTF(p, probe.NewEnv(nil))
+	if err != nil {
+		testenv.SkipUnsupported(t, err)
+	}
+	hub := probe.NewEnv(&probe.EnvOptions{Root: fstest.MapFS{}, Release: probe.NewEnv(nil).Release(), BTFDir: fstest.MapFS{
+		"x/1/" + path[strings.LastIndex(path[:strings.LastIndex(path, "/")], "/")+1:]: {Data: raw},
+	}})
+	types, err := hub.BTF()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := attachOrSkip(t, p, &action.Options{Env: probe.NewEnv(&probe.EnvOptions{BTF: types})})
+	marks(23)
+	tab, err := n.Table(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	snap, err := tab.Snapshot()
+	if err != nil || len(snap.Entries) != 1 || snap.Entries[0].Key != int32(os.Getpid()) || snap.Entries[0].Value != 23 {
+		t.Errorf("%+v, %v; want 23 of process %d", snap, err, os.Getpid())
+	}
 }
