@@ -325,6 +325,20 @@ func TestTiny(t *testing.T) {
 	}
 }
 
+// TestLineHeaderCutOff asks for an inlined call in a file that the line table
+// names before it breaks off.
+func TestLineHeaderCutOff(t *testing.T) {
+	info, abbrev, line := tiny()
+	files := bytes.Index(line, []byte("a.c\x00"))
+	line = line[:files+len("a.c")+4] // with the numbers behind the name, and no end
+	line[0], line[6] = byte(len(line)-4), 1
+	d := &Data{info: info, abbrev: abbrev, line: line, abbrevTables: map[abbrevKey]*abbrevTable{}}
+	d.index()
+	if calls := d.Calls(nil, 0x1012); len(calls) != 2 || calls[0].Line != 0 || calls[1].Line != 7 {
+		t.Errorf("got %+v", calls)
+	}
+}
+
 func BenchmarkLibcCold(b *testing.B) {
 	path := libcDebug(b)
 	ref, err := elf.Open(path)

@@ -12,7 +12,7 @@ type lineTable struct {
 	rows  []row
 	files []fileEntry
 	dirs  [][]byte
-	paths []string // joined paths of files, made when asked for
+	paths []string // joined paths of files; nil until one is asked for
 	v5    bool     // files count from 0
 }
 
@@ -389,7 +389,6 @@ func (p *lineProgram) finish() {
 			slices.SortStableFunc(t.rows[s.first:s.end], func(a, b row) int { return cmp.Compare(a.off, b.off) })
 		}
 	}
-	t.paths = make([]string, len(t.files))
 }
 
 // path returns the path of a file, joined from the compilation directory, the
@@ -398,6 +397,9 @@ func (u *unit) path(file uint64) string {
 	t := u.lineTableOf()
 	if file >= uint64(len(t.files)) {
 		return ""
+	}
+	if t.paths == nil {
+		t.paths = make([]string, len(t.files))
 	}
 	if t.paths[file] == "" {
 		f := t.files[file]
