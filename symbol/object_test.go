@@ -167,7 +167,7 @@ func TestDamaged(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for range 400 {
+		for range 150 {
 			b := bytes.Clone(whole)
 			for range 1 + rng.IntN(4) {
 				b[rng.IntN(len(b))] = byte(rng.Uint32())
