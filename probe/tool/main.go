@@ -11,18 +11,21 @@ import (
 	"runtime/debug"
 	"strings"
 	"syscall"
+	"time"
 )
 
 // Main runs a tool as the process's whole work, and returns the exit status for
 // main to exit with: 0, 2 after a mistake on the command line, 1 after any other
 // error, which is printed as one line. Interrupt and SIGTERM end run's context,
 // also before anything is attached, so that an early Ctrl-C still prints the
-// summary; a second one ends the process.
+// summary; another one, a second later, ends the process.
 func Main(name string, run func(ctx context.Context, args []string, stdout io.Writer) error) int {
 	// A tool that attaches, waits and ends wants little memory more than speed.
 	debug.SetGCPercent(40)
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop)
+	// timeout(1) sends its signal twice, to the process and to its group: what
+	// comes within a second of the first one is the same Ctrl-C.
+	context.AfterFunc(ctx, func() { time.AfterFunc(time.Second, stop) })
 	return Status(name, run(ctx, os.Args[1:], os.Stdout), os.Stderr)
 }
 

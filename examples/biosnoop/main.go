@@ -1,0 +1,109 @@
+// Biosnoop prints every disk I/O, with its latency: who did it, where, how much.
+//
+//	# biosnoop
+//	Tracing block device I/O... Hit Ctrl-C to end.
+//	TIME(s)     COMM           PID     DISK      T SECTOR     BYTES   LAT(ms)
+//	0.000000    postgres       1184    sda       W 14329344   8192      0.412
+//
+// See README.md.
+package main
+
+import (
+	"context"
+	"io"
+	"os"
+
+	"github.com/borescope/borescope/probe"
+	"github.com/borescope/borescope/probe/action"
+	"github.com/borescope/borescope/probe/tool"
+)
+
+func main() { os.Exit(tool.Main("biosnoop", run)) }
+
+// request tells I/O requests apart while they are under way.
+type request struct {
+	Sector uint64
+	Dev    uint32
+}
+
+// start is what is known of a request when it is issued.
+type start struct {
+	Inserted, Issued uint64
+	PID              uint32
+	Bytes            uint32
+	Comm             action.Comm
+}
+
+// done is a request that has completed.
+type done struct {
+	Start  start
+	Nsecs  uint64
+	Sector uint64
+	Dev    uint32
+	Flags  [12]byte
+}
+
+func run(ctx context.Context, args []string, stdout io.Writer) error {
+	t := tool.New("biosnoop", "Trace block device I/O: who reads and writes what, and how long it takes.",
+		"biosnoop", "every request",
+		"biosnoop -Q -d sda", "of sda, with the time in the queue")
+	queued := t.Bool("Q", "with the time in the operating system's queue")
+	disk := t.String("d", "DISK", "only this disk")
+	if err := t.Parse(args, stdout); err != nil {
+		return err
+	}
+
+	starts := action.NewLRU[request, start]("starts", 0)
+	events := action.NewEvents[done]("ios", 1<<20)
+	p := action.NewProgram("biosnoop")
+	key := func(c *action.Ctx) action.Tuple { return action.Key(c.Field("sector"), c.Field("dev")) }
+	p.On(probe.Tracepoint{Group: "block", Name: "block_rq_insert"}, func(c *action.Ctx) {
+		starts.Set(c, key(c), action.Key(c.Nsecs(), uint64(0), c.PID(), c.Field("bytes"), c.Comm()))
+	})
+	p.On(probe.Tracepoint{Group: "block", Name: "block_rq_issue"}, func(c *action.Ctx) {
+		now := c.Nsecs()
+		starts.Find(c, key(c), func(v action.Int) {
+			starts.Set(c, key(c), action.Key(v.Elem("Inserted"), now, v.Elem("PID"), c.Field("bytes"), v.Elem("Comm")))
+		}, func() { // it was not queued
+			starts.Set(c, key(c), action.Key(now, now, c.PID(), c.Field("bytes"), c.Comm()))
+		})
+	})
+	p.On(probe.Tracepoint{Group: "block", Name: "block_rq_complete"}, func(c *action.Ctx) {
+		starts.Take(c, key(c), func(v action.Int) {
+			events.Emit(c, func(e *done, b *action.Bind) {
+				b.Set(&e.Start, v)
+				b.Set(&e.Nsecs, c.Nsecs())
+				b.Set(&e.Sector, c.Field("sector"))
+				b.Set(&e.Dev, c.Field("dev"))
+				b.Set(&e.Flags, c.FieldStr("rwbs", 12))
+			})
+		})
+	})
+
+	return t.Run(ctx, stdout, "Tracing block device I/O", func(s *tool.Session) error {
+		tab := s.Table("TIME(s) %-11.6f", "COMM %-14s", "PID %-7d", "DISK %-8s", "T %-1s", "SECTOR %-10d", "BYTES %-7d", "QUE(ms) %8.3f", "LAT(ms) %8.3f")
+		tab.Show("QUE(ms)", *queued).Header()
+		var first uint64
+		return tool.Each(s, events, func(e *done) error {
+			if first == 0 {
+				first = e.Nsecs
+			}
+			name := s.Disk(e.Dev)
+			if *disk != "" && name != *disk {
+				return nil
+			}
+			return tab.Row(float64(e.Nsecs-first)/1e9, e.Start.Comm, e.Start.PID, name, direction(e.Flags), e.Sector, e.Start.Bytes,
+				float64(e.Start.Issued-e.Start.Inserted)/1e6, float64(e.Nsecs-e.Start.Issued)/1e6)
+		})
+	}, p)
+}
+
+// direction is R, W, D or F (discard, flush) of the flags that blk_fill_rwbs of
+// the kernel writes, which begin with F for a flush before a write.
+func direction(flags [12]byte) string {
+	text := action.Text(flags[:])
+	if len(text) > 1 && text[0] == 'F' {
+		text = text[1:]
+	}
+	return text[:min(1, len(text))]
+}
