@@ -385,6 +385,11 @@ func TestLibraryManners(t *testing.T) {
 				continue
 			}
 			for _, problem := range badManners(f) {
+				// The frame of a command is the one that runs it: Tool.Run may
+				// have a goroutine, which ends before it returns.
+				if p.dir == "probe/tool" && strings.HasSuffix(problem, startsGoroutine) {
+					continue
+				}
 				t.Error(problem)
 			}
 		}
@@ -392,6 +397,8 @@ func TestLibraryManners(t *testing.T) {
 }
 
 var rude = []string{"os.Exit", "fmt.Print", "fmt.Println", "fmt.Printf", "log.Print", "log.Fatal", "log.Printf", "log.Println", "log.Fatalf"}
+
+const startsGoroutine = "starts a goroutine"
 
 func badManners(f *ast.File) []string {
 	var problems []string
@@ -405,7 +412,7 @@ func badManners(f *ast.File) []string {
 				report(n, "init function")
 			}
 		case *ast.GoStmt:
-			report(n, "starts a goroutine")
+			report(n, startsGoroutine)
 		case *ast.SelectorExpr:
 			if x, ok := n.X.(*ast.Ident); ok && slices.Contains(rude, x.Name+"."+n.Sel.Name) {
 				report(n, x.Name+"."+n.Sel.Name)

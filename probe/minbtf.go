@@ -7,6 +7,8 @@ import (
 	"io/fs"
 
 	"github.com/cilium/ebpf/btf"
+
+	"github.com/borescope/borescope/internal/kernel"
 )
 
 // BTFNeeds names what a program uses of a kernel's types.
@@ -91,7 +93,7 @@ func (e *Env) CaptureBTF(need *BTFNeeds) (raw []byte, path string, err error) {
 // rawBTF gives the kernel's BTF, or its replacement in a tree, until done is called.
 func (e *Env) rawBTF() (raw []byte, done func(), err error) {
 	if e.live {
-		if raw, done, ok := mapBTF(); ok {
+		if raw, done, ok := kernel.MapBTF(maxBTF); ok {
 			return raw, done, nil
 		}
 	}

@@ -28,7 +28,7 @@ const testComm = "comm-of-test-x"
 // interpreter on the same inputs, and compares what both leave in the maps.
 func differ(t *testing.T, seed uint64, release string) {
 	r := rand.New(rand.NewPCG(seed, 1))
-	g := &randProg{r: r, text: r.IntN(2) == 0, turns: 90}
+	g := &randProg{r: r, text: r.IntN(2) == 0, turns: 90, lists: true}
 	if release < "5.17" && release[0] == '5' {
 		g.turns = 5 // the verifier walks every turn there
 	}

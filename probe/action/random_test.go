@@ -19,6 +19,7 @@ type randProg struct {
 	get   *Map   // a map to read, nil for none
 	turns int    // the most turns of a loop
 	store *Map   // storage of the thread, nil for none
+	lists bool   // bytes and their elements may be used
 }
 
 // argTypes are the types that arguments of random programs have.
@@ -92,6 +93,9 @@ func (p *randProg) integer(depth int) *Expr {
 	case 13:
 		if p.store != nil && p.r.IntN(2) == 0 {
 			return (&Expr{Op: OpMapGet}).withMap(p.store)
+		}
+		if !p.lists {
+			return p.boolean(depth - 1)
 		}
 		t := p.intType()
 		bytes := &Expr{Op: OpCast, Type: BytesType(t.Size), Args: []*Expr{p.typed(t, depth-1)}}
