@@ -2,21 +2,11 @@ package main
 
 import (
 	"bytes"
-	"fmt"
-	"os"
-	"os/exec"
-	"os/user"
-	"path/filepath"
-	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 
-	"github.com/borescope/borescope/internal/testenv"
 	"github.com/borescope/borescope/probe/tool/tooltest"
 )
-
-func TestMain(m *testing.M) { tooltest.Main(m, nil) }
 
 func TestCommandLine(t *testing.T) { tooltest.CommandLine(t, "dbslower", run) }
 
@@ -25,76 +15,5 @@ func TestReplay(t *testing.T) { tooltest.Replay(t, run, "testdata/queries") }
 func TestServer(t *testing.T) {
 	if err := run(t.Context(), []string{"oracle"}, new(bytes.Buffer)); err == nil || !strings.Contains(err.Error(), "neither") {
 		t.Errorf("oracle: %v", err)
-	}
-}
-
-// database is a PostgreSQL database that no server serves.
-type database struct {
-	t    *testing.T
-	bin  string
-	dir  string
-	cred *syscall.Credential
-}
-
-// newDatabase makes a database of the user postgres, because the server refuses
-// to run as root.
-func newDatabase(t *testing.T) *database {
-	exes, _ := filepath.Glob(servers["postgres"])
-	exe := "/usr/lib/postgresql/15/bin/postgres"
-	if len(exes) > 0 {
-		exe = exes[len(exes)-1]
-	}
-	testenv.Need(t, testenv.Root, testenv.Tool(exe))
-	u, err := user.Lookup("postgres")
-	if err != nil {
-		t.Fatal(err)
-	}
-	uid, _ := strconv.Atoi(u.Uid)
-	gid, _ := strconv.Atoi(u.Gid)
-	dir, err := os.MkdirTemp("", "dbslower")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
-	if err := os.Chown(dir, uid, gid); err != nil {
-		t.Fatal(err)
-	}
-	d := &database{t, filepath.Dir(exe), dir, &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}}
-	d.do("", "initdb", "--no-sync", "-D", dir)
-	return d
-}
-
-// do runs a program of PostgreSQL.
-func (d *database) do(stdin, name string, args ...string) {
-	d.t.Helper()
-	cmd := exec.Command(filepath.Join(d.bin, name), args...)
-	cmd.Dir, cmd.Stdin = d.dir, strings.NewReader(stdin)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: d.cred}
-	if out, err := cmd.CombinedOutput(); err != nil {
-		d.t.Fatalf("%s: %v\n%s", name, err, out)
-	}
-}
-
-// 23 queries of a server that serves standard input are 23 rows, in order.
-func TestLive(t *testing.T) {
-	d := newDatabase(t)
-	var queries strings.Builder
-	for i := range 23 {
-		fmt.Fprintf(&queries, "select %d;\n", i)
-	}
-	out := tooltest.Live(t, run, []string{"-json", "-m", "0", "-x", filepath.Join(d.bin, "postgres"), "postgres"}, func() {
-		d.do(queries.String(), "postgres", "--single", "-D", d.dir, "postgres")
-	})
-	n := 0
-	for _, r := range tooltest.Objects[struct {
-		MS    float64
-		Query string
-	}](t, out) {
-		if r.MS > 0 && r.Query == fmt.Sprintf("select %d;", n) {
-			n++
-		}
-	}
-	if n != 23 {
-		t.Errorf("%d queries of 23:\n%s", n, out)
 	}
 }

@@ -1,0 +1,64 @@
+// Vfsstat counts the common calls of the file system layer, once a second.
+//
+//	# vfsstat
+//	Counting VFS calls... Hit Ctrl-C to end.
+//	TIME         READ/s  WRITE/s  FSYNC/s   OPEN/s CREATE/s
+//	18:35:32        231       12        4       98        0
+//	18:35:33        274       13        4      106        0
+//
+// See README.md.
+package main
+
+import (
+	"context"
+	"io"
+	"os"
+	"time"
+
+	"github.com/borescope/borescope/mapx"
+	"github.com/borescope/borescope/probe"
+	"github.com/borescope/borescope/probe/action"
+	"github.com/borescope/borescope/probe/tool"
+)
+
+func main() { os.Exit(tool.Main("vfsstat", run)) }
+
+// calls are the functions that are counted, in the order of the columns.
+var calls = []string{"vfs_read", "vfs_write", "vfs_fsync_range", "vfs_open", "vfs_create"}
+
+func run(ctx context.Context, args []string, stdout io.Writer) error {
+	t := tool.New("vfsstat", "Count reads, writes, fsyncs, opens and creates of files of all kinds.",
+		"vfsstat 2 5", "every two seconds, five times",
+		"vfsstat -p 185", "those of process 185")
+	pid := t.PID()
+	t.Interval(time.Second)
+	if err := t.Parse(args, stdout); err != nil {
+		return err
+	}
+
+	counts := action.NewCounter[uint32]("counts", len(calls))
+	p := action.NewProgram("vfsstat")
+	for i, name := range calls {
+		p.On(probe.Fentry{Symbol: name}, func(c *action.Ctx) {
+			tool.FilterPID(c, *pid)
+			counts.Inc(c, i)
+		})
+	}
+
+	return t.Run(ctx, stdout, "Counting VFS calls", func(s *tool.Session) error {
+		read, err := tool.Counts(s, counts)
+		if err != nil {
+			return err
+		}
+		tab := s.Table("TIME %-10s", "SECONDS %8.3f", "READ/s %8.0f", "WRITE/s %8.0f", "FSYNC/s %8.0f", "OPEN/s %8.0f", "CREATE/s %8.0f")
+		tab.Show("SECONDS", t.JSON()).Header()
+		return s.Every(func() error {
+			rows, err := read()
+			n := mapx.Values(mapx.Snapshot[uint32, uint64]{Entries: rows})
+			secs := s.Elapsed().Seconds()
+			rate := func(i uint32) float64 { return float64(n[i]) / secs }
+			tab.Row(s.Now().Format("15:04:05"), secs, rate(0), rate(1), rate(2), rate(3), rate(4))
+			return err
+		})
+	}, p)
+}
