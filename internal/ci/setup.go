@@ -19,7 +19,7 @@ import (
 // test whose tool is missing is skipped, so here they are installed.
 var packages = []string{
 	"binutils", "elfutils", "llvm", "gdb", "gcc", "g++", "libc6-dev", "cpio", "zstd", "xz-utils", "systemtap-sdt-dev",
-	"bpftrace", "linux-perf",
+	"bpftrace", "linux-perf", "dwz", "ruby",
 }
 
 var qemuPackages = []string{"qemu-system-x86", "qemu-system-arm"}
