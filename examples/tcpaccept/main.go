@@ -1,0 +1,96 @@
+// Tcpaccept prints every TCP connection that a program of this machine accepts.
+//
+//	# tcpaccept
+//	Tracing TCP accepts... Hit Ctrl-C to end.
+//	PID     COMM         IP RADDR            RPORT LADDR            LPORT
+//	907     sshd         4  192.168.56.1     32324 192.168.56.102   22
+//
+// See README.md.
+package main
+
+import (
+	"cmp"
+	"context"
+	"io"
+	"os"
+
+	"github.com/borescope/borescope/probe"
+	"github.com/borescope/borescope/probe/action"
+	"github.com/borescope/borescope/probe/tool"
+)
+
+func main() { os.Exit(tool.Main("tcpaccept", run)) }
+
+// accepted is a connection that accept has returned. Of an IPv4 socket the
+// addresses are in V4.
+type accepted struct {
+	Nsecs        uint64
+	PID          uint32
+	Family       uint16
+	LPort, RPort uint16
+	LocalV4      [4]byte
+	RemoteV4     [4]byte
+	Local        [16]byte
+	Remote       [16]byte
+	Comm         action.Comm
+}
+
+const familyIPv4 = 2 // AF_INET
+
+func run(ctx context.Context, args []string, stdout io.Writer) error {
+	t := tool.New("tcpaccept", "Trace TCP connections that are accepted: who is connected to, by whom.",
+		"tcpaccept -T", "with the time of day",
+		"tcpaccept -P 22,80", "on these ports of this machine")
+	pid := t.PID()
+	ports := t.Ports("P", "only these ports")
+	clock := t.Bool("T", "with the time of day")
+	times := t.Bool("t", "with seconds since the first event")
+	if err := t.Parse(args, stdout); err != nil {
+		return err
+	}
+
+	events := action.NewEvents[accepted]("accepts", 0)
+	program := func(target probe.Target) *action.Program {
+		p := action.NewProgram("tcpaccept")
+		p.On(target, func(c *action.Ctx) {
+			tool.FilterPID(c, *pid)
+			sk := c.Let(c.Ret()).PtrTo("struct sock", false)
+			c.ReturnUnless(sk.Ne(0))
+			lport := sk.Member("__sk_common.skc_num")
+			tool.FilterPorts(c, lport, *ports)
+			events.Emit(c, func(e *accepted, b *action.Bind) {
+				b.Set(&e.Nsecs, c.Nsecs())
+				b.Set(&e.PID, c.PID())
+				b.Set(&e.Family, sk.Member("__sk_common.skc_family"))
+				b.Set(&e.LPort, lport)
+				b.Set(&e.RPort, sk.Member("__sk_common.skc_dport").Bswap())
+				b.Set(&e.LocalV4, sk.Addr("__sk_common.skc_rcv_saddr").Bytes(4))
+				b.Set(&e.RemoteV4, sk.Addr("__sk_common.skc_daddr").Bytes(4))
+				b.Set(&e.Local, sk.Addr("__sk_common.skc_v6_rcv_saddr").Bytes(16))
+				b.Set(&e.Remote, sk.Addr("__sk_common.skc_v6_daddr").Bytes(16))
+				b.Set(&e.Comm, c.Comm())
+			})
+		})
+		return p
+	}
+
+	return t.Run(ctx, stdout, "Tracing TCP accepts", func(s *tool.Session) error {
+		tab := s.Table("TIME %-8s", "TIME(s) %-9.3f", "PID %-7d", "COMM %-12.12s", "IP %-2d", "RADDR %-16s", "RPORT %-5d", "LADDR %-16s", "LPORT %d")
+		tab.Show("TIME", *clock).Show("TIME(s)", *times).Header()
+		var first uint64
+		return tool.Each(s, events, func(e *accepted) error {
+			first = cmp.Or(first, e.Nsecs)
+			local, remote := e.Local, e.Remote
+			if e.Family == familyIPv4 {
+				local, remote = mapped(e.LocalV4), mapped(e.RemoteV4)
+			}
+			return tab.Row(s.Time(e.Nsecs).Format("15:04:05"), float64(e.Nsecs-first)/1e9, e.PID, e.Comm,
+				tool.IPVersion(remote), tool.Addr(remote), e.RPort, tool.Addr(local), e.LPort)
+		})
+	}, program(probe.Fexit{Symbol: "inet_csk_accept"}), program(probe.Kretprobe{Symbol: "inet_csk_accept"}))
+}
+
+// mapped is an IPv4 address mapped into IPv6.
+func mapped(v4 [4]byte) [16]byte {
+	return [16]byte{10: 0xff, 11: 0xff, 12: v4[0], 13: v4[1], 14: v4[2], 15: v4[3]}
+}
