@@ -198,6 +198,11 @@ func vmtest(ctx context.Context, c *check) (testlog.Counts, error) {
 		"-count=1", "-run=TestGuest", "./internal/vmtest/guest")
 }
 
+// soak has what go test ./... does for a second done for a minute.
+func soak(ctx context.Context, c *check) (testlog.Counts, error) {
+	return c.goTestEnv(ctx, "", []string{"PROBE_SOAK=30s"}, "-count=1", "-run=^TestSoak", "-timeout=4m", "./probe")
+}
+
 func race(ctx context.Context, c *check) (testlog.Counts, error) {
 	return c.goTest(ctx, "race", "-race", "-short", "-count=1", "-timeout=10m", "./...")
 }

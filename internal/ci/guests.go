@@ -103,6 +103,46 @@ func (c *check) boot(ctx context.Context, k *kernel.Kernel, tests *guest.Tests) 
 	return r, nil
 }
 
+// sparse runs the readers of per-CPU data on a machine that has 8 CPUs and room
+// for 64: possible CPUs are not those that are online.
+func sparse(ctx context.Context, c *check) (testlog.Counts, error) {
+	var n testlog.Counts
+	k, err := kernel.Get("6.1", "amd64")
+	var gone *kernel.UnavailableError
+	if errors.As(err, &gone) {
+		fmt.Fprintln(c.out, gone)
+		n.Skipped = 1
+		return n, nil
+	}
+	if err != nil {
+		return n, err
+	}
+	tests, err := guest.BuildTests(filepath.Join(c.tmp, "sparse"), "amd64", "./mapx")
+	if err != nil {
+		return n, err
+	}
+	o := guest.Options{Kernel: k, Log: c.out, SMP: "8,maxcpus=64"}
+	tests.AddTo(&o, 3*time.Minute, "-test.run=PerCPU|PerfBuffer(Reads|Refuses|Waits)|Reduce|CPU")
+	r, err := guest.Run(ctx, o)
+	if err != nil {
+		return n, err
+	}
+	for _, j := range r.Jobs {
+		n.Add(testlog.Count(j.Tests))
+		if j.Status != "0" {
+			c.showFailures("8 of 64 CPUs "+j.Name, j.Tests, j.Tail)
+			err = fmt.Errorf("%s ended with %s", j.Name, j.Status)
+		}
+	}
+	if r.Trouble != "" {
+		err = errors.Join(err, errors.New(r.Trouble))
+	}
+	if err == nil && n.Passed == 0 {
+		err = errors.New("no test ran")
+	}
+	return n, err
+}
+
 // bootAgain gives packages of which tests failed a second guest, and puts what
 // passes there in the place of the first report. It is as with goTestEnv; what
 // was left behind or what the kernel complained of has no second chance.
