@@ -1,0 +1,98 @@
+package main
+
+import (
+	"bufio"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"testing"
+
+	"github.com/borescope/borescope/internal/testenv"
+	"github.com/borescope/borescope/probe/tool/tooltest"
+)
+
+func TestMain(m *testing.M) { tooltest.Main(m, nil) }
+
+// 23 blocks of 100 bytes are kept, by malloc, calloc, realloc and
+// posix_memalign; as many are freed, and one is grown by realloc and then freed.
+const source = `
+#include <stdio.h>
+#include <stdlib.h>
+void *kept[23];
+void __attribute__((noinline)) keep(void) {
+	for (int i = 0; i < 23; i++) {
+		switch (i % 4) {
+		case 0: kept[i] = malloc(100); break;
+		case 1: kept[i] = calloc(10, 10); break;
+		case 2: kept[i] = realloc(malloc(7), 100); break;
+		case 3: if (posix_memalign(&kept[i], 64, 100)) exit(1);
+		}
+	}
+}
+void __attribute__((noinline)) drop(void) {
+	void *p[23];
+	for (int i = 0; i < 23; i++) p[i] = malloc(50 + i);
+	for (int i = 0; i < 23; i++) free(p[i]);
+	free(realloc(malloc(10), 100000));
+}
+int main(void) {
+	setbuf(stdin, NULL);
+	setbuf(stdout, NULL);
+	getchar();
+	keep();
+	drop();
+	putchar('.');
+	getchar();
+	return 0;
+}
+`
+
+// Of a program that keeps 23 blocks and frees others, these 23 are shown, by the
+// function that has allocated them.
+func TestLive(t *testing.T) {
+	testenv.Need(t, testenv.Root, testenv.Uprobes, testenv.Tool("gcc"))
+	dir := t.TempDir()
+	file := filepath.Join(dir, "leaks.c")
+	if err := os.WriteFile(file, []byte(source), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	program := filepath.Join(dir, "leaks")
+	build := exec.Command("gcc", "-O1", "-fno-omit-frame-pointer", "-fno-builtin", "-o", program, file)
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("gcc: %v\n%s", err, out)
+	}
+	child := exec.Command(program)
+	in, err := child.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	said, err := child.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := child.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer child.Wait()
+	defer in.Close()
+
+	out := tooltest.Live(t, run, []string{"-json", "-o", "0", "-p", strconv.Itoa(child.Process.Pid), "1000"}, func() {
+		io.WriteString(in, "x")
+		if _, err := bufio.NewReader(said).ReadByte(); err != nil {
+			t.Error(err)
+		}
+	})
+	blocks, bytes := 0, uint64(0)
+	for _, l := range tooltest.Objects[leak](t, out) {
+		if i := slices.Index(l.Stack, "keep"); i < 0 || i+1 == len(l.Stack) || l.Stack[i+1] != "main" {
+			t.Errorf("stack %q", l.Stack)
+		}
+		blocks, bytes = blocks+l.Allocs, bytes+l.Bytes
+	}
+	if blocks != 23 || bytes != 2300 {
+		t.Errorf("%d blocks, %d bytes of 23, 2300:\n%s", blocks, bytes, out)
+	}
+}
