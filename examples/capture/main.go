@@ -33,6 +33,7 @@ import (
 
 	"github.com/cilium/ebpf"
 
+	"github.com/borescope/borescope/internal/cli"
 	"github.com/borescope/borescope/mapx"
 	"github.com/borescope/borescope/probe"
 )
@@ -40,10 +41,8 @@ import (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	err := run(ctx, os.Args[1:], os.Stderr)
-	if err != nil && !errors.Is(err, flag.ErrHelp) {
-		fmt.Fprintln(os.Stderr, "capture:", err)
-		os.Exit(1)
+	if status := cli.Status("capture", run(ctx, os.Args[1:], os.Stderr), os.Stderr); status != 0 {
+		os.Exit(status)
 	}
 }
 
@@ -68,7 +67,6 @@ type options struct {
 func parse(args []string, stderr io.Writer) (*options, error) {
 	o := &options{}
 	f := flag.NewFlagSet("capture", flag.ContinueOnError)
-	f.SetOutput(stderr)
 	f.Var(&o.maps, "map", "record a `map`: its name, id:N or pin:PATH; may be repeated")
 	f.Var(&o.rings, "ring", "record a ring `buffer`'s records, which its reader then misses; may be repeated")
 	f.Var(&o.files, "file", "record a `file`, without the leading /; may be repeated")
@@ -76,7 +74,7 @@ func parse(args []string, stderr io.Writer) (*options, error) {
 	f.DurationVar(&o.interval, "i", time.Second, "time between snapshots")
 	f.IntVar(&o.count, "n", 1, "number of snapshots, 0 until Ctrl-C")
 	f.DurationVar(&o.duration, "d", 0, "how long to read rings; 0 until the snapshots are done")
-	if err := f.Parse(args); err != nil {
+	if err := cli.Parse(f, args, stderr); err != nil {
 		return nil, err
 	}
 	if f.NArg() != 1 {

@@ -9,13 +9,13 @@
 package main
 
 import (
-	"fmt"
 	"os"
+
+	"github.com/borescope/borescope/internal/cli"
 )
 
 func main() {
-	if err := run(os.Args[1:], os.Stdout, os.Stderr); err != nil {
-		fmt.Fprintln(os.Stderr, "corestack:", err)
-		os.Exit(1)
+	if status := cli.Status("corestack", run(os.Args[1:], os.Stdout, os.Stderr), os.Stderr); status != 0 {
+		os.Exit(status)
 	}
 }

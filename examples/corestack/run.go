@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/borescope/borescope/internal/cli"
 	"github.com/borescope/borescope/stack"
 	"github.com/borescope/borescope/symbol"
 )
@@ -37,13 +38,9 @@ type frame struct {
 
 func run(args []string, stdout, stderr io.Writer) error {
 	fs := flag.NewFlagSet("corestack", flag.ContinueOnError)
-	fs.SetOutput(stderr)
 	asJSON := fs.Bool("json", false, "print a JSON object per thread")
 	root := fs.String("root", "/", "look programs and libraries up below this `directory`")
-	if err := fs.Parse(args); err != nil {
-		if errors.Is(err, flag.ErrHelp) {
-			return nil
-		}
+	if err := cli.Parse(fs, args, stdout); err != nil {
 		return err
 	}
 	if fs.NArg() == 0 {

@@ -13,6 +13,7 @@ import (
 	"os"
 
 	"github.com/borescope/borescope/elfnotes"
+	"github.com/borescope/borescope/internal/cli"
 )
 
 // maxStream bounds what is read from standard input and from raw streams.
@@ -35,7 +36,7 @@ type line struct {
 func run(ctx context.Context, args []string, stdout io.Writer) error {
 	flags := flag.NewFlagSet("elfnotes", flag.ContinueOnError)
 	asJSON := flags.Bool("json", false, "print one JSON object per note")
-	if err := flags.Parse(args); err != nil {
+	if err := cli.Parse(flags, args, stdout); err != nil {
 		return err
 	}
 	if flags.NArg() == 0 {

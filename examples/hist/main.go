@@ -25,13 +25,12 @@ import (
 	"time"
 
 	"github.com/borescope/borescope/hist"
+	"github.com/borescope/borescope/internal/cli"
 )
 
 func main() {
-	err := run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr)
-	if err != nil && !errors.Is(err, flag.ErrHelp) {
-		fmt.Fprintln(os.Stderr, "hist:", err)
-		os.Exit(1)
+	if status := cli.Status("hist", run(os.Args[1:], os.Stdin, os.Stdout), os.Stderr); status != 0 {
+		os.Exit(status)
 	}
 }
 
@@ -50,10 +49,9 @@ type options struct {
 	width     int
 }
 
-func parse(args []string, stderr io.Writer) (*options, error) {
+func parse(args []string, help io.Writer) (*options, error) {
 	o := &options{}
 	f := flag.NewFlagSet("hist", flag.ContinueOnError)
-	f.SetOutput(stderr)
 	f.IntVar(&o.k, "k", 0, "divide each power of two into 2^`k` buckets, 0 to 5")
 	f.StringVar(&o.linear, "linear", "", "linear buckets: `min,max,step`")
 	f.StringVar(&o.unit, "unit", "", "unit of the values: ns, us, ms, s; durations are counted in it")
@@ -65,7 +63,7 @@ func parse(args []string, stderr io.Writer) (*options, error) {
 	f.StringVar(&o.title, "title", "", "title of the heat map")
 	f.BoolVar(&o.unicode, "unicode", false, "draw bars with blocks")
 	f.IntVar(&o.width, "width", 0, "columns of the bars or the terminal")
-	if err := f.Parse(args); err != nil {
+	if err := cli.Parse(f, args, help); err != nil {
 		return nil, err
 	}
 	if f.NArg() > 0 {
@@ -74,8 +72,8 @@ func parse(args []string, stderr io.Writer) (*options, error) {
 	return o, nil
 }
 
-func run(args []string, in io.Reader, out, stderr io.Writer) error {
-	o, err := parse(args, stderr)
+func run(args []string, in io.Reader, out io.Writer) error {
+	o, err := parse(args, out)
 	if err != nil {
 		return err
 	}

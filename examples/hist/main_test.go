@@ -24,7 +24,7 @@ func TestRun(t *testing.T) {
 		{"-style prometheus", "1\n", "# TYPE values histogram\nvalues_bucket{le=\"0\"} 0\nvalues_bucket{le=\"1\"} 1\nvalues_bucket{le=\"+Inf\"} 1\nvalues_sum 1\nvalues_count 1\n"},
 	} {
 		var out bytes.Buffer
-		if err := run(strings.Fields(c.args), strings.NewReader(c.in), &out, io.Discard); err != nil || out.String() != c.want {
+		if err := run(strings.Fields(c.args), strings.NewReader(c.in), &out); err != nil || out.String() != c.want {
 			t.Errorf("hist %s: %v\n%s\nwant\n%s", c.args, err, out.String(), c.want)
 		}
 	}
@@ -34,14 +34,14 @@ func TestHeat(t *testing.T) {
 	svg := filepath.Join(t.TempDir(), "h.svg")
 	var out bytes.Buffer
 	in := "1000.1 5\n1001.2 700\n1003 5\n"
-	if err := run([]string{"-heat", "1s", "-svg", svg, "-unit", "us"}, strings.NewReader(in), &out, io.Discard); err != nil {
+	if err := run([]string{"-heat", "1s", "-svg", svg, "-unit", "us"}, strings.NewReader(in), &out); err != nil {
 		t.Fatal(err)
 	}
 	b, err := os.ReadFile(svg)
 	if err != nil || strings.Count(string(b), "<title>") != 3 {
 		t.Error(string(b), err)
 	}
-	if err := run([]string{"-offset", "10", "-unicode"}, strings.NewReader("5.05\n5.95\n"), &out, io.Discard); err != nil ||
+	if err := run([]string{"-offset", "10", "-unicode"}, strings.NewReader("5.05\n5.95\n"), &out); err != nil ||
 		strings.Count(out.String(), "█") != 2 || strings.Count(out.String(), "\n") != 11 {
 		t.Error(out.String(), err)
 	}
@@ -59,7 +59,7 @@ func TestErrors(t *testing.T) {
 		{"-heat 1s", "0 1\n1e9 1\n", "too far away"},
 		{"file", "", "unexpected argument"},
 	} {
-		err := run(strings.Fields(c.args), strings.NewReader(c.in), io.Discard, io.Discard)
+		err := run(strings.Fields(c.args), strings.NewReader(c.in), io.Discard)
 		if err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("hist %s: %v, want %q", c.args, err, c.want)
 		}

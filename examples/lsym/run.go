@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/borescope/borescope/internal/cli"
 	"github.com/borescope/borescope/symbol"
 )
 
@@ -34,9 +35,8 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	var pid int
 	var kernel, asJSON, data bool
 	fs := flag.NewFlagSet("lsym", flag.ContinueOnError)
-	fs.SetOutput(stdout)
 	fs.Usage = func() {
-		fmt.Fprint(stdout, usage)
+		fmt.Fprint(fs.Output(), usage)
 		fs.PrintDefaults()
 	}
 	fs.StringVar(&file, "e", "", "ELF `FILE`")
@@ -44,10 +44,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	fs.BoolVar(&kernel, "k", false, "the kernel")
 	fs.BoolVar(&data, "d", false, "variables too")
 	fs.BoolVar(&asJSON, "json", false, "one JSON object for each symbol")
-	if err := fs.Parse(args); err != nil {
-		if errors.Is(err, flag.ErrHelp) {
-			return nil
-		}
+	if err := cli.Parse(fs, args, stdout); err != nil {
 		return err
 	}
 	if fs.NArg() == 0 {

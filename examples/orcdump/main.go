@@ -15,23 +15,22 @@ import (
 	"io"
 	"os"
 
+	"github.com/borescope/borescope/internal/cli"
 	"github.com/borescope/borescope/stack"
 )
 
 func main() {
-	if err := run(os.Args[1:], os.Stdout, os.Stderr); err != nil {
-		fmt.Fprintln(os.Stderr, "orcdump:", err)
-		os.Exit(1)
+	if status := cli.Status("orcdump", run(os.Args[1:], os.Stdout), os.Stderr); status != 0 {
+		os.Exit(status)
 	}
 }
 
-func run(args []string, stdout, stderr io.Writer) error {
+func run(args []string, stdout io.Writer) error {
 	fs := flag.NewFlagSet("orcdump", flag.ContinueOnError)
-	fs.SetOutput(stderr)
-	if err := fs.Parse(args); err != nil {
-		if errors.Is(err, flag.ErrHelp) {
-			return nil
-		}
+	fs.Usage = func() {
+		fmt.Fprintln(fs.Output(), "Usage: orcdump FILE…\nPrints the ORC unwind data of vmlinux, vmlinuz and .ko files.")
+	}
+	if err := cli.Parse(fs, args, stdout); err != nil {
 		return err
 	}
 	if fs.NArg() == 0 {

@@ -24,7 +24,7 @@ func TestRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	var out bytes.Buffer
-	if err := run([]string{path}, &out, io.Discard); err != nil {
+	if err := run([]string{path}, &out); err != nil {
 		t.Fatal(err)
 	}
 	if got, want := out.String(), "2100:type:call sp:sp+8 bp:(und) signal:0\n"; got != want {
@@ -37,7 +37,7 @@ func TestErrors(t *testing.T) {
 		args []string
 		want string
 	}{{nil, "no file"}, {[]string{"/nonexistent"}, "no such file"}, {[]string{"main.go"}, "main.go"}, {[]string{"-x"}, "-x"}} {
-		if err := run(c.args, io.Discard, io.Discard); err == nil || !strings.Contains(err.Error(), c.want) {
+		if err := run(c.args, io.Discard); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%q: %v", c.args, err)
 		}
 	}

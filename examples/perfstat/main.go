@@ -4,17 +4,17 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"os"
 	"os/signal"
 	"syscall"
+
+	"github.com/borescope/borescope/internal/cli"
 )
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := run(ctx, os.Args[1:], os.Stdout); err != nil {
-		fmt.Fprintln(os.Stderr, "perfstat:", err)
-		os.Exit(1)
+	if status := cli.Status("perfstat", run(ctx, os.Args[1:], os.Stdout), os.Stderr); status != 0 {
+		os.Exit(status)
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/borescope/borescope/internal/cli"
 	"github.com/borescope/borescope/pmc"
 )
 
@@ -43,7 +44,10 @@ type options struct {
 
 func run(ctx context.Context, args []string, stdout io.Writer) error {
 	fs := flag.NewFlagSet("perfstat", flag.ContinueOnError)
-	fs.SetOutput(io.Discard)
+	fs.Usage = func() {
+		fmt.Fprint(fs.Output(), usage)
+		fs.PrintDefaults()
+	}
 	var o options
 	fs.StringVar(&o.events, "e", "", "events, as perf spells them: `LIST`")
 	fs.IntVar(&o.scope.Process, "p", 0, "count process `PID`")
@@ -54,14 +58,8 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	fs.IntVar(&o.repeat, "r", 1, "run COMMAND `N` times; print mean and deviation")
 	fs.BoolVar(&o.json, "json", false, "print JSON lines with perf's keys")
 	check := fs.Bool("check", false, "say what this machine can count, and why not the rest")
-	if err := fs.Parse(args); err != nil {
-		if errors.Is(err, flag.ErrHelp) {
-			fmt.Fprint(stdout, usage)
-			fs.SetOutput(stdout)
-			fs.PrintDefaults()
-			return nil
-		}
-		return fmt.Errorf("%w (-h for help)", err)
+	if err := cli.Parse(fs, args, stdout); err != nil {
+		return err
 	}
 	o.command, o.interval = fs.Args(), time.Duration(*ms)*time.Millisecond
 	out := bufio.NewWriter(stdout)

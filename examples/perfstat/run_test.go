@@ -110,7 +110,7 @@ func TestBadArguments(t *testing.T) {
 		}
 	}
 	var out bytes.Buffer
-	if err := run(context.Background(), []string{"-h"}, &out); err != nil || !strings.Contains(out.String(), "usage: perfstat") || !strings.Contains(out.String(), "-json") {
+	if err := run(context.Background(), []string{"-h"}, &out); !errors.Is(err, flag.ErrHelp) || !strings.Contains(out.String(), "usage: perfstat") || !strings.Contains(out.String(), "-json") {
 		t.Errorf("-h: %v\n%s", err, out.String())
 	}
 }

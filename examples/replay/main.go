@@ -23,27 +23,25 @@ import (
 	"strings"
 	"time"
 
+	"github.com/borescope/borescope/internal/cli"
 	"github.com/borescope/borescope/mapx"
 )
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	err := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
-	if err != nil && !errors.Is(err, flag.ErrHelp) {
-		fmt.Fprintln(os.Stderr, "replay:", err)
-		os.Exit(1)
+	if status := cli.Status("replay", run(ctx, os.Args[1:], os.Stdout), os.Stderr); status != 0 {
+		os.Exit(status)
 	}
 }
 
-func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+func run(ctx context.Context, args []string, stdout io.Writer) error {
 	f := flag.NewFlagSet("replay", flag.ContinueOnError)
-	f.SetOutput(stderr)
 	tables := f.Bool("tables", false, "print every snapshot of every table")
 	stream := f.String("stream", "", "print the records of this `stream`")
 	cat := f.String("cat", "", "print a named `file`, or TREE/PATH of a recorded tree")
 	speed := f.Float64("speed", 0, "pace of -stream and -tables: 1 as recorded, 0 as fast as possible")
-	if err := f.Parse(args); err != nil {
+	if err := cli.Parse(f, args, stdout); err != nil {
 		return err
 	}
 	if f.NArg() != 1 {

@@ -29,7 +29,7 @@ func TestReplay(t *testing.T) {
 		{"-cat host/proc/version", []string{"Linux\n"}},
 	} {
 		var out bytes.Buffer
-		if err := run(t.Context(), append(strings.Fields(c.args), fixture), &out, io.Discard); err != nil {
+		if err := run(t.Context(), append(strings.Fields(c.args), fixture), &out); err != nil {
 			t.Fatal(c.args, err)
 		}
 		for _, want := range c.want {
@@ -48,7 +48,7 @@ func TestReplay(t *testing.T) {
 		{"-cat", "notes/x", fixture},
 		{"-cat", "../x", fixture},
 	} {
-		if err := run(t.Context(), args, io.Discard, io.Discard); err == nil {
+		if err := run(t.Context(), args, io.Discard); err == nil {
 			t.Error(args)
 		}
 	}

@@ -6,13 +6,13 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"os"
+
+	"github.com/borescope/borescope/internal/cli"
 )
 
 func main() {
-	if err := run(context.Background(), os.Args[1:], os.Stdout); err != nil {
-		fmt.Fprintln(os.Stderr, "symbolize:", err)
-		os.Exit(1)
+	if status := cli.Status("symbolize", run(context.Background(), os.Args[1:], os.Stdout), os.Stderr); status != 0 {
+		os.Exit(status)
 	}
 }

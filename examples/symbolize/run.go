@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/borescope/borescope/internal/cli"
 	"github.com/borescope/borescope/symbol"
 )
 
@@ -39,9 +40,8 @@ Flags:
 func run(ctx context.Context, args []string, stdout io.Writer) error {
 	c := config{stdin: os.Stdin}
 	fs := flag.NewFlagSet("symbolize", flag.ContinueOnError)
-	fs.SetOutput(stdout)
 	fs.Usage = func() {
-		fmt.Fprint(stdout, usage)
+		fmt.Fprint(fs.Output(), usage)
 		fs.PrintDefaults()
 	}
 	fs.StringVar(&c.file, "e", "", "ELF `FILE`; its separate debug file is found by build-id or link")
@@ -52,10 +52,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	fs.BoolVar(&c.raw, "a", false, "leave C++ and Rust names as they are: mangled")
 	fs.BoolVar(&c.json, "json", false, "one JSON object for each address")
 	fs.StringVar(&c.style, "style", "", "write like addr2line -f (`gnu`) or like llvm-symbolizer (llvm)")
-	if err := fs.Parse(args); err != nil {
-		if errors.Is(err, flag.ErrHelp) {
-			return nil
-		}
+	if err := cli.Parse(fs, args, stdout); err != nil {
 		return err
 	}
 	return symbolize(ctx, &c, fs.Args(), stdout)

@@ -7,16 +7,16 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"os"
 	"os/signal"
+
+	"github.com/borescope/borescope/internal/cli"
 )
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	if err := run(ctx, os.Args[1:], os.Stdout); err != nil {
-		fmt.Fprintln(os.Stderr, "tick:", err)
-		os.Exit(1)
+	if status := cli.Status("tick", run(ctx, os.Args[1:], os.Stdout), os.Stderr); status != 0 {
+		os.Exit(status)
 	}
 }

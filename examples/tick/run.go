@@ -8,6 +8,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/borescope/borescope/internal/cli"
 	"github.com/borescope/borescope/usdt/provider"
 )
 
@@ -16,7 +17,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) (err error) {
 	flags := flag.NewFlagSet("tick", flag.ContinueOnError)
 	interval := flags.Duration("i", time.Second, "time between ticks")
 	count := flags.Int("n", 0, "number of ticks; 0 is without end")
-	if err := flags.Parse(args); err != nil {
+	if err := cli.Parse(flags, args, stdout); err != nil {
 		return err
 	}
 	if flags.NArg() > 0 || *interval <= 0 || *count < 0 {

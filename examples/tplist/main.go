@@ -6,10 +6,11 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"os"
 	"os/signal"
 	"runtime/debug"
+
+	"github.com/borescope/borescope/internal/cli"
 )
 
 // fewCollections suits a process that lists and ends: a thousand probes are a
@@ -20,8 +21,7 @@ func main() {
 	fewCollections()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	if err := run(ctx, os.Args[1:], os.Stdout); err != nil {
-		fmt.Fprintln(os.Stderr, "tplist:", err)
-		os.Exit(1)
+	if status := cli.Status("tplist", run(ctx, os.Args[1:], os.Stdout), os.Stderr); status != 0 {
+		os.Exit(status)
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/borescope/borescope/internal/cli"
 	"github.com/borescope/borescope/usdt"
 )
 
@@ -65,7 +66,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	asJSON := flags.Bool("json", false, "print one JSON object per site or tracepoint")
 	verbose := flags.Bool("v", false, "print sites and arguments; fields of tracepoints")
 	pid := flags.Int("p", 0, "list the probes of a process")
-	if err := flags.Parse(args); err != nil {
+	if err := cli.Parse(flags, args, stdout); err != nil {
 		return err
 	}
 	l := &lister{w: bufio.NewWriter(stdout), verbose: *verbose, pattern: "*"}

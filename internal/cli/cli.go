@@ -1,0 +1,54 @@
+// Package cli is the command line of the small programs that trace nothing, as
+// package tool is that of the tracers: with the same exit statuses.
+package cli
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+)
+
+// UsageError is a mistake on the command line.
+type UsageError struct {
+	program string
+	err     error
+}
+
+// Error reads "CAUSE (PROGRAM -h lists the flags)".
+func (e *UsageError) Error() string {
+	return fmt.Sprintf("%v (%s -h lists the flags)", e.err, e.program)
+}
+
+// Unwrap returns the cause.
+func (e *UsageError) Unwrap() error { return e.err }
+
+// Parse parses args with fs, which continues on errors. With -h it writes the
+// usage to help and returns flag.ErrHelp; a mistake is a *UsageError, and
+// nothing is printed.
+func Parse(fs *flag.FlagSet, args []string, help io.Writer) error {
+	fs.SetOutput(io.Discard)
+	err := fs.Parse(args)
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		fs.SetOutput(help)
+		return fs.Parse([]string{"-h"})
+	case err != nil:
+		return &UsageError{fs.Name(), err}
+	}
+	return nil
+}
+
+// Status prints a program's error, and returns its exit status: 0 also after -h,
+// 2 for a *UsageError, 1 for any other error.
+func Status(program string, err error, stderr io.Writer) int {
+	if err == nil || errors.Is(err, flag.ErrHelp) {
+		return 0
+	}
+	fmt.Fprintf(stderr, "%s: %v\n", program, err)
+	var usage *UsageError
+	if errors.As(err, &usage) {
+		return 2
+	}
+	return 1
+}
