@@ -7,6 +7,7 @@ import (
 	"errors"
 	"flag"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -17,6 +18,7 @@ import (
 	"time"
 
 	"github.com/borescope/borescope/internal/testenv"
+	"github.com/borescope/borescope/mapx"
 	"github.com/borescope/borescope/probe/tool"
 )
 
@@ -224,8 +226,9 @@ func Interrupted(t *testing.T, run Run, args ...string) string {
 }
 
 // CommandLine tests what all tools have in common and what needs no kernel: -h
-// shows the flags and two examples in less than 80 columns, and bad flags are
-// one line and status 2. name is the tool's.
+// shows the flags and two examples in less than 80 columns, bad flags are one
+// line and status 2, and the commands of ../README.md, if it is there, are none
+// of these mistakes. name is the tool's.
 func CommandLine(t *testing.T, name string, run Run) {
 	t.Helper()
 	var out bytes.Buffer
@@ -257,4 +260,42 @@ func CommandLine(t *testing.T, name string, run Run) {
 	if dir := filepath.Join(t.TempDir(), "none"); run(t.Context(), []string{"-replay", dir}, &out) == nil {
 		t.Error("a recording that is not there replays")
 	}
+	pageCommands(t, name, run)
 }
+
+// pageCommands parses the commands of ../README.md that call the tool: in the
+// replay of a recording with nothing in it, so that nothing is attached.
+func pageCommands(t *testing.T, name string, run Run) {
+	page, err := os.ReadFile("../README.md")
+	if errors.Is(err, fs.ErrNotExist) {
+		return // a tool somewhere else, or a guest, which has no sources
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	rec, err := mapx.CreateRecording(dir, &mapx.Meta{Tool: name})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := rec.Close(); err != nil {
+		t.Fatal(err)
+	}
+	command := regexp.MustCompile("(?m)go run (?:-exec sudo )?\\./examples/" + name + "( [^`\n]*)?(?:`|$)")
+	for _, m := range command.FindAllStringSubmatch(string(page), -1) {
+		args := []string{"-replay", dir}
+		for _, a := range words.FindAllString(m[1], -1) {
+			args = append(args, strings.Trim(output.ReplaceAllString(a, "1"), "'"))
+		}
+		var usage *tool.UsageError
+		if err := run(t.Context(), args, io.Discard); errors.As(err, &usage) {
+			t.Errorf("../README.md: %s: %v", m[0], err)
+		}
+	}
+}
+
+// words matches a shell's words: quoted, of a command's output, or plain.
+var words = regexp.MustCompile(`'[^']*'|\$\([^)]*\)|[^ ]+`)
+
+// output matches what stands for a command's output, which is a process id.
+var output = regexp.MustCompile(`^\$\(.*\)$`)
