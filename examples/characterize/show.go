@@ -1,0 +1,117 @@
+package main
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/borescope/borescope/mapx"
+	"github.com/borescope/borescope/probe/action"
+	"github.com/borescope/borescope/probe/tool"
+	"github.com/borescope/borescope/probe/tool/expr"
+)
+
+// reason is a path as -json prints it.
+type reason struct {
+	Count  uint64   `json:"count"`
+	PID    uint64   `json:"pid"`
+	Kernel []string `json:"kernel,omitempty"`
+	User   []string `json:"user,omitempty"`
+}
+
+// answer opens a counter and returns what reads it at the end and prints it, the
+// most frequent first, with the sum.
+func answer[K comparable](s *tool.Session, c *action.Counter[K], show func(entries []mapx.Entry[K, uint64], sum uint64) error) func() error {
+	read, err := tool.Counts(s, c)
+	return func() error {
+		if err != nil {
+			return err
+		}
+		entries, err := read()
+		if err != nil {
+			return err
+		}
+		var sum uint64
+		for _, e := range entries {
+			sum += e.Value
+		}
+		return show(entries, sum)
+	}
+}
+
+// percent is for a part of a sum that is not 0.
+func percent(part, sum uint64) float64 { return 100 * float64(part) / float64(sum) }
+
+func showWho(s *tool.Session, who *action.Counter[process], top int) func() error {
+	return answer(s, who, func(entries []mapx.Entry[process, uint64], sum uint64) error {
+		s.Printf("WHO: %d events\n", sum)
+		tab := s.Table("COUNT %-9d", "PCT %5.1f", "PID %-7d", "COMM %s")
+		tab.Header()
+		for _, e := range entries[:min(top, len(entries))] {
+			tab.Row(e.Value, percent(e.Value, sum), e.Key.PID, e.Key.Comm)
+		}
+		return nil
+	})
+}
+
+func showWhy(s *tool.Session, why *action.Counter[path], top int) func() error {
+	return answer(s, why, func(entries []mapx.Entry[path, uint64], sum uint64) error {
+		s.Printf("\nWHY: stacks, %d in all\n", len(entries))
+		for _, e := range entries[:min(top, len(entries))] {
+			kernel, err := s.KernelNames(e.Key.Kernel[:])
+			if err != nil {
+				return err
+			}
+			user, err := s.UserNames(int(e.Key.PID), e.Key.User[:])
+			if err != nil {
+				return err
+			}
+			s.JSON(reason{e.Value, e.Key.PID, kernel, user})
+			s.Printf("%d (%.1f %%) by process %d\n", e.Value, percent(e.Value, sum), e.Key.PID)
+			s.Stack(kernel)
+			s.Stack(user)
+		}
+		return nil
+	})
+}
+
+func showWhat(s *tool.Session, what *action.Counter[value], v *action.Expr, top int) func() error {
+	return answer(s, what, func(entries []mapx.Entry[value, uint64], sum uint64) error {
+		s.Printf("\nWHAT: %v, values: %d in all\n", v, len(entries))
+		tab := s.Table("COUNT %-9d", "PCT %5.1f", "VALUE %v")
+		tab.Header()
+		for _, e := range entries[:min(top, len(entries))] {
+			var val any = int64(e.Key.N)
+			if expr.Text(v) {
+				val = action.Text(e.Key.S[:])
+			}
+			tab.Row(e.Value, percent(e.Value, sum), val)
+		}
+		return nil
+	})
+}
+
+// barWidth is how long the bar of the second with the most events is.
+const barWidth = 40
+
+func showWhen(s *tool.Session, json bool, when *action.Counter[uint64]) func() error {
+	return answer(s, when, func(entries []mapx.Entry[uint64, uint64], _ uint64) error {
+		s.Printf("\nHOW over time: events in each second\n")
+		tab := s.Table("TIME %-9s", "COUNT %-9d", "BAR %s").Show("BAR", !json)
+		tab.Header()
+		if len(entries) == 0 {
+			return nil
+		}
+		most := entries[0].Value
+		counts := map[uint64]uint64{}
+		for _, e := range entries {
+			counts[e.Key] = e.Value
+		}
+		seconds := slices.Sorted(maps.Keys(counts))
+		for sec := seconds[0]; sec <= seconds[len(seconds)-1]; sec++ {
+			bar := strings.Repeat("*", int(counts[sec]*barWidth/most))
+			tab.Row(s.Time(sec*1e9).Format("15:04:05"), counts[sec], bar)
+		}
+		return nil
+	})
+}
