@@ -4,8 +4,9 @@
 //	# bashreadline
 //	Tracing bash commands... Hit Ctrl-C to end.
 //	TIME      PID     COMMAND
-//	10:42:17  21176   ls -l
-//	10:42:23  21176   cd /nowhere
+//	17:06:52  3018    ls -l /
+//	17:06:53  3018    cd /nowhere
+//	17:06:53  3018    exit
 //
 // See README.md.
 package main

@@ -1,9 +1,11 @@
 // Biosnoop prints every disk I/O, with its latency: who did it, where, how much.
 //
-//	# biosnoop
+//	# biosnoop -replay testdata/reads
 //	Tracing block device I/O... Hit Ctrl-C to end.
-//	TIME(s)     COMM           PID     DISK      T SECTOR     BYTES   LAT(ms)
-//	0.000000    postgres       1184    sda       W 14329344   8192      0.412
+//	TIME(s)     COMM           PID     DISK     T SECTOR     BYTES    QUE(ms)  LAT(ms)
+//	0.000000    dd             17184   vda      R 58243072   4096       0.015    0.179
+//	0.002284    dd             17184   vda      R 58243080   4096       0.007    0.068
+//	0.006277    dd             17184   vda      R 58243088   4096       0.008    0.061
 //
 // See README.md.
 package main

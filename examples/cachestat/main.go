@@ -1,10 +1,10 @@
 // Cachestat shows how well the page cache works: how often what a program reads is
 // in memory already.
 //
-//	# cachestat
+//	# cachestat -replay testdata/reads
 //	Counting page cache accesses... Hit Ctrl-C to end.
 //	    HITS   MISSES  DIRTIES HITRATIO(%) BUFFERS(MB)  CACHED(MB)
-//	    1132        4        5       99.65         277        4367
+//	    1472        0        0      100.00           0          56
 //
 // See README.md.
 package main

@@ -4,8 +4,11 @@
 //	# execsnoop
 //	Tracing exec calls... Hit Ctrl-C to end.
 //	PCOMM            PID     PPID    RET ARGS
-//	man              15887   15880     0 /usr/bin/man ls
-//	preconv          15894   15887     0 /usr/bin/preconv -e UTF-8
+//	bash             3206    2966      0 /usr/bin/bash -c sh -c 'git --version; ls /nowhere; true | wc -l'
+//	sh               3206    2966      0 /usr/bin/sh -c git --version; ls /nowhere; true | wc -l
+//	git              3207    3206      0 /usr/bin/git --version
+//	ls               3208    3206      0 /usr/bin/ls /nowhere
+//	wc               3210    3206      0 /usr/bin/wc -l
 //
 // See README.md.
 package main

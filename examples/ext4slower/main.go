@@ -1,10 +1,13 @@
 // Ext4slower prints reads, writes, opens and syncs of files on ext4 that took
 // longer than a threshold.
 //
-//	# ext4slower 1
-//	Tracing ext4 operations slower than 1 ms... Hit Ctrl-C to end.
+//	# ext4slower -replay testdata/writes
+//	Tracing ext4 operations slower than 0 ms... Hit Ctrl-C to end.
 //	TIME     COMM           PID     T BYTES   OFF_KB   LAT(ms) FILENAME
-//	06:49:17 bash           3616    R 128     0           7.75 cksum
+//	16:53:37 examples_ext4sl 206     O 0       0           2.68 known
+//	16:53:37 examples_ext4sl 206     W 100     0           6.53 known
+//	16:53:37 examples_ext4sl 206     R 50      0           1.77 known
+//	16:53:37 examples_ext4sl 206     S 0       0          40.05 known
 //
 // See README.md.
 package main

@@ -1,11 +1,22 @@
 // Funclatency shows how long calls of a function take, as a histogram.
 //
-//	# funclatency -u vfs_read
-//	Timing kprobe:vfs_read... Hit Ctrl-C to end.
+//	# funclatency -u uprobe:libc:getaddrinfo
+//	Timing uprobe:libc:getaddrinfo... Hit Ctrl-C to end.
 //
 //	     usecs               : count     distribution
-//	         0 -> 1          : 1143     |****************************************|
-//	         2 -> 3          : 420      |**************                          |
+//	         0 -> 1          : 0        |                                        |
+//	         2 -> 3          : 0        |                                        |
+//	         4 -> 7          : 0        |                                        |
+//	         8 -> 15         : 0        |                                        |
+//	        16 -> 31         : 0        |                                        |
+//	        32 -> 63         : 0        |                                        |
+//	        64 -> 127        : 0        |                                        |
+//	       128 -> 255        : 0        |                                        |
+//	       256 -> 511        : 3        |************                            |
+//	       512 -> 1023       : 10       |****************************************|
+//	      1024 -> 2047       : 1        |****                                    |
+//	      2048 -> 4095       : 0        |                                        |
+//	      4096 -> 8191       : 2        |********                                |
 //
 // See README.md.
 package main

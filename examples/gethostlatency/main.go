@@ -3,8 +3,9 @@
 //	# gethostlatency
 //	Tracing host name lookups... Hit Ctrl-C to end.
 //	TIME      PID     COMM               LATms HOST
-//	10:42:17  28011   wget               90.00 www.iovisor.org
-//	10:42:19  28127   curl                0.71 localhost
+//	17:07:08  3401    getent              0.54 localhost
+//	17:07:08  3402    getent              0.97 nowhere.invalid
+//	17:07:08  3402    getent              0.57 nowhere.invalid
 //
 // See README.md.
 package main

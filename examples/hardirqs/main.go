@@ -1,12 +1,13 @@
 // Hardirqs shows the time that CPUs spend in the handlers of hardware interrupts,
 // by device.
 //
-//	# hardirqs 1 1
+//	# hardirqs
 //	Tracing hard irqs... Hit Ctrl-C to end.
 //
 //	HARDIRQ                    TOTAL_usecs
-//	virtio2-input.0                    174
-//	virtio1-req.0                      522
+//	virtio1-req.0                        8
+//	virtio0-stats                       11
+//	virtio3-tx                          18
 //
 // See README.md.
 package main

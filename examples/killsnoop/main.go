@@ -4,8 +4,8 @@
 //	# killsnoop
 //	Tracing kill calls... Hit Ctrl-C to end.
 //	TIME      PID     COMM             SIG  TPID    RESULT
-//	10:42:17  21176   bash             9    28142   0
-//	10:42:19  21176   bash             15   99999   -3
+//	17:07:06  3360    bash             9    3361    0
+//	17:07:06  3360    bash             15   99999   -3
 //
 // See README.md.
 package main

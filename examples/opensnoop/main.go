@@ -1,10 +1,11 @@
 // Opensnoop prints every file that is opened: by whom, and what came of it.
 //
-//	# opensnoop
+//	# opensnoop -T -n cat
 //	Tracing file opens... Hit Ctrl-C to end.
-//	PID    COMM               FD ERR PATH
-//	18372  cat                 3   0 /etc/passwd
-//	18372  cat                -1   2 /nowhere
+//	TIME(s)      PID    COMM               FD ERR PATH
+//	0.000000     3266   cat                 3   0 /etc/ld.so.cache
+//	0.000047     3266   cat                 3   0 /lib/x86_64-linux-gnu/libc.so.6
+//	0.000258     3266   cat                -1   2 /usr/lib/locale/locale-archive
 //
 // FD is the descriptor, -1 where the call failed, and ERR then its errno. See
 // README.md.

@@ -1,12 +1,14 @@
 // Softirqs shows the time that CPUs spend in soft interrupts, by kind: the part of
 // network, block and timer work that the kernel does behind an interrupt.
 //
-//	# softirqs 1 1
+//	# softirqs
 //	Tracing soft irqs... Hit Ctrl-C to end.
 //
 //	SOFTIRQ          TOTAL_usecs
-//	net_rx                   174
-//	rcu                      522
+//	block                     28
+//	timer                   1258
+//	sched                   2392
+//	rcu                     3562
 //
 // See README.md.
 package main

@@ -1,12 +1,20 @@
 // Syscount counts system calls by name, or by process, and with -L says how long
 // they took.
 //
-//	# syscount
+//	# syscount -L
 //	Counting system calls, printing the top 10... Hit Ctrl-C to end.
-//	[09:39:04]
-//	SYSCALL                   COUNT
-//	write                     10739
-//	read                      10584
+//	[17:07:32]
+//	SYSCALL                   COUNT       TIME(us)
+//	futex                     17427   19537130.179
+//	nanosleep                  2443    6360222.107
+//	epoll_pwait                 289    5869451.395
+//	ppoll                      4933    3158807.287
+//	clock_nanosleep               8    1960536.716
+//	wait4                        53    1936710.970
+//	sched_yield                 269     348988.949
+//	bpf                       98180     176311.067
+//	mmap                        900      29943.882
+//	madvise                    1228      11708.378
 //
 // See README.md.
 package main

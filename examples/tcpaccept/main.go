@@ -1,9 +1,10 @@
 // Tcpaccept prints every TCP connection that a program of this machine accepts.
 //
-//	# tcpaccept
+//	# tcpaccept -replay testdata/accepts
 //	Tracing TCP accepts... Hit Ctrl-C to end.
 //	PID     COMM         IP RADDR            RPORT LADDR            LPORT
-//	907     sshd         4  192.168.56.1     32324 192.168.56.102   22
+//	154     examples_tcp 4  127.0.0.1        56668 127.0.0.1        18423
+//	154     examples_tcp 4  127.0.0.1        56674 127.0.0.1        18423
 //
 // See README.md.
 package main

@@ -1,9 +1,11 @@
 // Tcpconnect prints every TCP connection that this machine opens, and who does it.
 //
-//	# tcpconnect
+//	# tcpconnect -t
 //	Tracing TCP connects... Hit Ctrl-C to end.
-//	PID     COMM             IP SADDR            DADDR            DPORT
-//	1479    telnet           4  127.0.0.1        127.0.0.1        23
+//	TIME(s)   PID     COMM             IP SADDR            DADDR            DPORT
+//	0.000     3522    python3          4  127.0.0.1        127.0.0.1        56809
+//	0.071     3522    python3          4  127.0.0.1        127.0.0.1        56809
+//	0.132     3522    python3          4  127.0.0.1        127.0.0.1        56809
 //
 // See README.md.
 package main

@@ -4,8 +4,8 @@
 //	# tcplife
 //	Tracing TCP connections until they end... Hit Ctrl-C to end.
 //	PID     COMM       LADDR           LPORT RADDR           RPORT TX_KB RX_KB MS
-//	22597   recordProg 127.0.0.1       46644 127.0.0.1       28527     0     0 0.23
-//	3277    redis-serv 127.0.0.1       28527 127.0.0.1       46644     0     0 0.28
+//	3685    python3    127.0.0.1       44478 127.0.0.1       44893    64     0 11.25
+//	3685    python3    127.0.0.1       44893 127.0.0.1       44478     0    64 11.30
 //
 // See README.md.
 package main

@@ -2,10 +2,12 @@
 // for one, or waiting for something else, and in which system call. It is where
 // to begin: each state has a tool that goes on from there.
 //
-//	# tsa -p 4711 10 1
+//	# tsa -p 4149
 //	Tracing the states of threads... Hit Ctrl-C to end.
 //	TID     COMM          ONCPU(ms)  RUNQ(ms) SLEEP(ms)  DISK(ms) OTHER(ms) IN
-//	4711    worker           6011.2    2950.1    1002.7       0.0       0.0 futex
+//	4149    python3           704.8     416.5    2950.8       0.0       0.0 clock_nanosleep
+//	4198    python3           634.5     443.1    2365.0       0.0       0.0 clock_nanosleep
+//	Lost: 501 probe firings (left out by the kernel)
 //
 // See README.md.
 package main

@@ -1,10 +1,9 @@
 // Vfsstat counts the common calls of the file system layer, once a second.
 //
-//	# vfsstat
+//	# vfsstat -replay testdata/calls
 //	Counting VFS calls... Hit Ctrl-C to end.
 //	TIME         READ/s  WRITE/s  FSYNC/s   OPEN/s CREATE/s
-//	18:35:32        231       12        4       98        0
-//	18:35:33        274       13        4      106        0
+//	16:01:31         32       47       16       16        0
 //
 // See README.md.
 package main
