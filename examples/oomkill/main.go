@@ -1,0 +1,106 @@
+// Oomkill prints a line whenever the kernel kills a process because memory has run
+// out: who needed memory, who was killed, and how much that had.
+//
+//	# oomkill
+//	Tracing OOM kills... Hit Ctrl-C to end.
+//	21:03:39 Triggered by PID 3297 ("ntpd"), OOM kill of PID 22516 ("perl"),
+//	  1512448 kB resident, loadavg: 0.99 0.39 0.30 3/282 22724
+//
+// See README.md.
+package main
+
+import (
+	"context"
+	"io"
+	"io/fs"
+	"os"
+	"strings"
+
+	"github.com/borescope/borescope/probe"
+	"github.com/borescope/borescope/probe/action"
+	"github.com/borescope/borescope/probe/tool"
+)
+
+func main() { os.Exit(tool.Main("oomkill", run)) }
+
+// kill is a process that was chosen.
+type kill struct {
+	Nsecs, TotalVM, Anon, File, Shmem uint64 // sizes in kB
+	PID, Victim                       uint32
+	Detailed                          uint32 // whether the kernel says more than the victim's number
+	Comm, VictimComm                  action.Comm
+}
+
+// killed is what -json prints.
+type killed struct {
+	Time       string `json:"time"`
+	PID        uint32 `json:"pid"`
+	Comm       string `json:"comm"`
+	Victim     uint32 `json:"victim"`
+	VictimComm string `json:"victim_comm,omitempty"`
+	TotalVM    uint64 `json:"total_vm_kb,omitempty"`
+	Resident   uint64 `json:"resident_kb,omitempty"`
+	Load       string `json:"loadavg"`
+}
+
+func run(ctx context.Context, args []string, stdout io.Writer) error {
+	t := tool.New("oomkill", "Trace kills by the kernel when memory has run out, in the machine or in a\n"+
+		"memory cgroup: who needed memory, and who was killed.",
+		"oomkill", "until Ctrl-C",
+		"oomkill -d 3600", "for an hour")
+	t.Duration()
+	if err := t.Parse(args, stdout); err != nil {
+		return err
+	}
+	events := action.NewEvents[kill]("kills", 0)
+	// Older kernels say only who is killed.
+	detailed, plain := program(events, true), program(events, false)
+
+	return t.Run(ctx, stdout, "Tracing OOM kills", func(s *tool.Session) error {
+		host, err := s.Host()
+		if err != nil {
+			return err
+		}
+		return tool.Each(s, events, func(e *kill) error {
+			load, err := fs.ReadFile(host, "proc/loadavg")
+			if err != nil {
+				return err
+			}
+			k := killed{
+				Time: s.Time(e.Nsecs).Format("15:04:05"), PID: e.PID, Comm: e.Comm.String(), Victim: e.Victim,
+				VictimComm: e.VictimComm.String(), TotalVM: e.TotalVM, Resident: e.Anon + e.File + e.Shmem,
+				Load: strings.TrimSpace(string(load)),
+			}
+			s.JSON(k)
+			s.Printf("%s Triggered by PID %d (%q), OOM kill of PID %d", k.Time, k.PID, k.Comm, k.Victim)
+			if e.Detailed != 0 {
+				s.Printf(" (%q),\n  %d kB resident", k.VictimComm, k.Resident)
+			}
+			s.Printf(", loadavg: %s\n", k.Load)
+			return nil
+		})
+	}, detailed, plain)
+}
+
+func program(events *action.Events[kill], detailed bool) *action.Program {
+	p := action.NewProgram("oomkill")
+	// It fires in the thread that needed memory.
+	p.On(probe.Tracepoint{Group: "oom", Name: "mark_victim"}, func(c *action.Ctx) {
+		events.Emit(c, func(e *kill, b *action.Bind) {
+			b.Set(&e.Nsecs, c.Nsecs())
+			b.Set(&e.PID, c.PID())
+			b.Set(&e.Comm, c.Comm())
+			b.Set(&e.Victim, c.Field("pid"))
+			if !detailed {
+				return
+			}
+			b.Set(&e.Detailed, 1)
+			b.Set(&e.VictimComm, c.FieldStr("comm", 16))
+			b.Set(&e.TotalVM, c.Field("total_vm"))
+			b.Set(&e.Anon, c.Field("anon_rss"))
+			b.Set(&e.File, c.Field("file_rss"))
+			b.Set(&e.Shmem, c.Field("shmem_rss"))
+		})
+	})
+	return p
+}
