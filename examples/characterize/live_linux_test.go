@@ -67,3 +67,13 @@ func TestLive(t *testing.T) {
 		t.Errorf("who %d, when %d, often %d, seldom %d, values %v:\n%s", who, when, often, seldom, values, out)
 	}
 }
+
+// A Ctrl-C before anything is attached still gets the four headings.
+func TestInterrupted(t *testing.T) {
+	out := tooltest.Interrupted(t, run, "t:syscalls:sys_enter_getpriority args.who")
+	for _, heading := range []string{"WHO:", "WHY:", "WHAT:", "HOW "} {
+		if !strings.Contains(out, heading) {
+			t.Errorf("no %q:\n%s", heading, out)
+		}
+	}
+}

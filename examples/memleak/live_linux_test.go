@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/borescope/borescope/internal/testenv"
@@ -94,5 +95,11 @@ func TestLive(t *testing.T) {
 	}
 	if blocks != 23 || bytes != 2300 {
 		t.Errorf("%d blocks, %d bytes of 23, 2300:\n%s", blocks, bytes, out)
+	}
+
+	// A Ctrl-C before anything is attached still gets the summary.
+	out = tooltest.Interrupted(t, run, "-p", strconv.Itoa(child.Process.Pid))
+	if !strings.Contains(out, "Top 10 stacks") {
+		t.Errorf("no summary:\n%s", out)
 	}
 }
