@@ -126,9 +126,10 @@ func TestContextSwitches(t *testing.T) {
 	}
 	k1, r1 := read(t, c), rusage(t)
 	d := k1.Sub(k0)
-	// An involuntary switch may fall between reading the one and the other.
+	// An involuntary switch may fall between reading the one and the other, and
+	// on a slow machine the time may be over before the thread is off its CPU.
 	want := uint64(r1.Nvcsw - r0.Nvcsw + r1.Nivcsw - r0.Nivcsw)
-	if got := d.Totals()[0].Count; got > want || got+2 < want || got < 50 {
+	if got := d.Totals()[0].Count; got > want || got+2 < want || got == 0 {
 		t.Errorf("%d context switches, getrusage says %d", got, want)
 	}
 }

@@ -304,8 +304,10 @@ func TestSamplerEnds(t *testing.T) {
 		}
 		tid <- unix.Gettid()
 		<-open
-		ts := unix.Timespec{Nsec: 1000}
-		unix.Nanosleep(&ts, nil)
+		for range 10 { // one may be over before the thread is off its CPU
+			ts := unix.Timespec{Nsec: 1_000_000}
+			unix.Nanosleep(&ts, nil)
+		}
 	}
 	go thread()
 	s, err := OpenSampler(ContextSwitches(), Scope{Thread: <-tid}, SamplingSpec{Period: 1, Type: SampleTID, Wakeup: 1}, nil)

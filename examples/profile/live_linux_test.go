@@ -177,7 +177,7 @@ func TestRecordReplay(t *testing.T) {
 func TestExitedProcess(t *testing.T) {
 	testenv.Need(t, testenv.Root, testenv.Perf)
 	var out, errs bytes.Buffer
-	cmd := self("-d", "2s", "-F", "999", "-f")
+	cmd := self("-d", "4s", "-F", "999", "-f")
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -187,7 +187,8 @@ func TestExitedProcess(t *testing.T) {
 	if err := child.Start(); err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(500 * time.Millisecond)
+	// Long enough for a slow machine to notice it, and over before the end.
+	time.Sleep(2 * time.Second)
 	child.Process.Kill()
 	child.Wait()
 	if err := cmd.Wait(); err != nil {

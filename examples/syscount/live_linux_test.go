@@ -14,8 +14,8 @@ func TestMain(m *testing.M) {
 		for range 23 {
 			syscall.Getpriority(0, 0)
 		}
-		for range 7 {
-			syscall.Setpriority(99, 0, 0)
+		for range 7 { // ESRCH, which nothing else here gets
+			syscall.Setpriority(syscall.PRIO_PROCESS, 1<<30-1, 0)
 		}
 	}})
 }
@@ -36,7 +36,7 @@ type row struct {
 // A child's 23 and 7 calls are counted exactly, and took some time.
 func TestLive(t *testing.T) {
 	child := tooltest.Start(t, "getpriority")
-	out := tooltest.Live(t, run, []string{"-json", "-L", "-p", strconv.Itoa(child.PID)}, child.Work)
+	out := tooltest.Live(t, run, []string{"-json", "-L", "-T", "100", "-p", strconv.Itoa(child.PID)}, child.Work)
 	got := map[string]row{}
 	for _, r := range tooltest.Objects[row](t, out) {
 		got[r.Syscall] = r
@@ -48,10 +48,10 @@ func TestLive(t *testing.T) {
 	}
 }
 
-// By process, and only what failed with EINVAL.
+// By process, and only what failed with ESRCH.
 func TestLiveErrors(t *testing.T) {
 	child := tooltest.Start(t, "getpriority")
-	out := tooltest.Live(t, run, []string{"-json", "-P", "-e", "EINVAL", "-p", strconv.Itoa(child.PID)}, child.Work)
+	out := tooltest.Live(t, run, []string{"-json", "-P", "-e", "ESRCH", "-p", strconv.Itoa(child.PID)}, child.Work)
 	rows := tooltest.Objects[row](t, out)
 	if len(rows) != 1 || rows[0].PID != child.PID || rows[0].Count != 7 {
 		t.Errorf("%s", out)

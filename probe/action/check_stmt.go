@@ -180,6 +180,9 @@ func (c *checker) loop(out, s *Stmt, depth int) error {
 	if c.kern.AtLeast(bpfLoopSince) {
 		limit = maxLoop
 	}
+	if out.Max > limit && out.Max <= maxLoop {
+		return unsupported(fmt.Sprintf("loop of more than %d turns", limit), bpfLoopSince, "Linux "+c.plan.Kernel+" is too old")
+	}
 	if out.Max > limit {
 		return fmt.Errorf("loop of %d turns: at most %d", out.Max, limit)
 	}

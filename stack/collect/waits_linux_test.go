@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/borescope/borescope/internal/feature"
 	"github.com/borescope/borescope/internal/testenv"
 	"github.com/borescope/borescope/stack"
 	"github.com/borescope/borescope/stack/collect"
@@ -156,8 +157,10 @@ func (n *reader) finishWaits(c *collect.Collector, count uint64, least, most tim
 		got += s.Count
 		sum += time.Duration(s.Value)
 	}
-	if stats.Missed > 0 { // other tests' programs on this machine
-		n.t.Logf("the kernel missed %d events", stats.Missed)
+	// Where other programs run on the same CPU the kernel leaves events out,
+	// which it counts since 6.7.
+	if uncounted := !feature.KernelAtLeast("6.7"); stats.Missed > 0 || uncounted && got >= count*3/4 {
+		n.t.Logf("the kernel missed %d events; %d of %d seen", stats.Missed, got, count)
 		count, least = min(count, got), min(least, sum)
 	}
 	if got != count || sum < least || sum > most {

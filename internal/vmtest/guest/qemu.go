@@ -116,6 +116,9 @@ func (m *machine) arguments(drives []string) error {
 	switch o.Kernel.Arch {
 	case "amd64":
 		m.args = append(m.args, "-cpu", "max")
+		// On a busy host the kernel's watchdog distrusts the emulated TSC, and
+		// all clocks fall back to ticks of some milliseconds.
+		console += " tsc=reliable"
 	case "arm64":
 		console = "console=ttyAMA0"
 		// Counting instructions makes the emulated PMU count exactly.
