@@ -1,9 +1,7 @@
 package pmc
 
 import (
-	"errors"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -24,102 +22,78 @@ func TestReadAllocatesNothing(t *testing.T) {
 	}
 }
 
-// TestReadCost: reading a group of four costs at most one read(2) and 200 ns.
-// The fastest of many batches is compared, since the machine is shared.
-func TestReadCost(t *testing.T) {
-	testenv.Need(t, testenv.Root)
-	needClock(t)
-	onThread(t)
-	c := openAll(t, Scope{}, nil, TaskClock(), CPUClock(), PageFaults(), ContextSwitches())
-	k := read(t, c)
+// BenchmarkRead compares reading a group of four with the bare read(2).
+func BenchmarkRead(b *testing.B) {
+	testenv.Need(b, testenv.Root)
+	onThread(b)
+	c := openAll(b, Scope{}, nil, TaskClock(), CPUClock(), PageFaults(), ContextSwitches())
+	k := read(b, c)
 	fd, buf := c.groups[0].handles[0].fd, make([]byte, 256)
-	bare := fastest(func() { unix.Read(fd, buf) })
-	ours := fastest(func() { c.Read(&k) })
-	t.Logf("read(2) %v, Counters.Read %v", bare, ours)
-	if ours > bare+200*time.Nanosecond {
-		t.Errorf("Counters.Read %v, read(2) %v", ours, bare)
-	}
-}
-
-// needClock skips what compares times where they mean nothing.
-func needClock(t *testing.T) {
-	t.Helper()
-	switch {
-	case testing.Short():
-		testenv.Need(t, testenv.Got("time", errors.New("-short")))
-	case raceDetector:
-		testenv.Need(t, testenv.Got("time", errors.New("the race detector slows it down")))
-	case testenv.InGuest():
-		testenv.Need(t, testenv.Got("time", errors.New("a guest's is not the machine's")))
-	}
-}
-
-// fastest is the time of one call in the fastest of many batches.
-func fastest(f func()) time.Duration {
-	const batch = 200
-	best := time.Hour
-	for range 300 {
-		t0 := time.Now()
-		for range batch {
-			f()
+	b.Run("read2", func(b *testing.B) {
+		for b.Loop() {
+			if _, err := unix.Read(fd, buf); err != nil {
+				b.Fatal(err)
+			}
 		}
-		best = min(best, time.Since(t0)/batch)
-	}
-	return best
+	})
+	b.Run("Counters", func(b *testing.B) {
+		for b.Loop() {
+			if err := c.Read(&k); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
 }
 
-// TestOpenCost: opening four events on all CPUs takes at most twice what the
-// system calls take.
-func TestOpenCost(t *testing.T) {
-	testenv.Need(t, testenv.Root)
-	needClock(t)
+// BenchmarkOpen compares opening four events on all CPUs with the bare system
+// calls.
+func BenchmarkOpen(b *testing.B) {
+	testenv.Need(b, testenv.Root)
 	events := []Event{CPUClock(), PageFaults(), ContextSwitches(), CPUMigrations()}
 	online, err := OnlineCPUs(nil)
 	if err != nil {
-		t.Fatal(err)
+		b.Fatal(err)
 	}
-	bare := func() {
-		var fds []int
-		for _, cpu := range online {
-			leader := -1
-			for _, e := range events {
-				a := e.Attr()
-				a.ReadFormat = 0x1f
-				if leader < 0 {
-					a.Flags |= AttrDisabled
-				}
-				fd, err := perfEventOpen(&a, OnCPU(cpu), leader)
-				if err != nil {
-					t.Fatal(err)
-				}
-				if leader < 0 {
-					leader = fd
-				}
-				fds = append(fds, fd)
+	b.Run("syscalls", func(b *testing.B) {
+		for b.Loop() {
+			openBare(b, events, online)
+		}
+	})
+	b.Run("Open", func(b *testing.B) {
+		for b.Loop() {
+			c, err := Open(events, Scope{AllCPUs: true}, nil)
+			if err != nil {
+				b.Fatal(err)
 			}
-			unix.IoctlSetInt(leader, unix.PERF_EVENT_IOC_ENABLE, 1)
+			c.Close()
 		}
-		for _, fd := range fds {
-			unix.Close(fd)
+	})
+}
+
+func openBare(b *testing.B, events []Event, cpus []int) {
+	var fds []int
+	for _, cpu := range cpus {
+		leader := -1
+		for _, e := range events {
+			a := e.Attr()
+			a.ReadFormat = 0x1f
+			if leader < 0 {
+				a.Flags |= AttrDisabled
+			}
+			fd, err := perfEventOpen(&a, OnCPU(cpu), leader)
+			if err != nil {
+				b.Fatal(err)
+			}
+			if leader < 0 {
+				leader = fd
+			}
+			fds = append(fds, fd)
+		}
+		if err := unix.IoctlSetInt(leader, unix.PERF_EVENT_IOC_ENABLE, 1); err != nil {
+			b.Fatal(err)
 		}
 	}
-	ours := func() {
-		c, err := Open(events, Scope{AllCPUs: true}, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		c.Close()
-	}
-	best := [2]time.Duration{time.Hour, time.Hour}
-	for range 50 {
-		for i, f := range []func(){bare, ours} {
-			t0 := time.Now()
-			f()
-			best[i] = min(best[i], time.Since(t0))
-		}
-	}
-	t.Logf("system calls %v, Open and Close %v", best[0], best[1])
-	if best[1] > 2*best[0] {
-		t.Errorf("Open and Close take %v, the system calls %v", best[1], best[0])
+	for _, fd := range fds {
+		unix.Close(fd)
 	}
 }

@@ -22,14 +22,14 @@ import (
 )
 
 // onThread runs a test on one thread that nothing else uses.
-func onThread(t *testing.T) {
+func onThread(t testing.TB) {
 	t.Helper()
 	runtime.LockOSThread()
 	t.Cleanup(runtime.UnlockOSThread)
 }
 
 // openAll opens events for this thread.
-func openAll(t *testing.T, s Scope, o *CountOptions, events ...Event) *Counters {
+func openAll(t testing.TB, s Scope, o *CountOptions, events ...Event) *Counters {
 	t.Helper()
 	c, err := Open(events, s, o)
 	if err != nil {
@@ -43,7 +43,7 @@ func openAll(t *testing.T, s Scope, o *CountOptions, events ...Event) *Counters 
 	return c
 }
 
-func read(t *testing.T, c *Counters) Counts {
+func read(t testing.TB, c *Counters) Counts {
 	t.Helper()
 	var k Counts
 	if err := c.Read(&k); err != nil {

@@ -1,5 +1,0 @@
-//go:build race
-
-package pmc
-
-const raceDetector = true
