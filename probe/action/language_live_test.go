@@ -241,7 +241,7 @@ func TestKernelAddresses(t *testing.T) {
 func TestPerCPUVariables(t *testing.T) {
 	testenv.Need(t, testenv.Root, testenv.BTF)
 	env := probe.NewEnv(nil)
-	addrs, err := env.KernelAddresses("__per_cpu_offset", "cpu_number")
+	addrs, err := env.KernelAddresses("__per_cpu_offset", "runqueues")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -253,7 +253,7 @@ func TestPerCPUVariables(t *testing.T) {
 	got := action.NewArray[uint32]("got", 64)
 	s := attachOrSkip(t, marked("percpu", func(c *action.Ctx) {
 		c.Loop(c.Builtin("ncpus"), 64, func(cpu action.Int) {
-			got.Set(c, cpu, c.KernelAddr("cpu_number").OnCPU(cpu).Load(0, action.IntType(4, false)).Add(1))
+			got.Set(c, cpu, c.KernelAddr("runqueues").OnCPU(cpu).Member("cpu").Add(1))
 		})
 	}), nil)
 	marks(1)
