@@ -49,7 +49,7 @@ var steps = []step{
 	{"nested", "build and vet of the nested modules", 5 * time.Minute, nested},
 	{"race", "go test -race -short ./...", 15 * time.Minute, race},
 	{"fuzz", "every fuzz target for a few seconds", 12 * time.Minute, fuzz},
-	{"bench", "every benchmark once", 5 * time.Minute, bench},
+	{"bench", "every benchmark once", 8 * time.Minute, bench},
 	{"vmtest", "the guests' own test: jobs that fail, hang, leave things and crash", 3 * time.Minute, vmtest},
 	{"soak", "attach and detach at random for a minute", 5 * time.Minute, soak},
 	{"sparse", "per-CPU data where possible CPUs are not online", 6 * time.Minute, sparse},
