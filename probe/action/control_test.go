@@ -114,29 +114,45 @@ func TestSumsAreExact(t *testing.T) {
 	}))
 	const threads, calls = 8, 20000
 	parallel(threads, func(int) { marks(calls) })
+	st, err := stats.Table(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ss, err := st.Snapshot()
+	if err != nil || len(ss.Entries) != 1 || ss.Entries[0].Value.Max > 1023 {
+		t.Fatalf("stats %v, %v", ss, err)
+	}
+	ran := ss.Entries[0].Value.Count
+	checkRan(t, s, ran, threads*calls)
 	tab, err := sum.Table(s)
 	if err != nil {
 		t.Fatal(err)
 	}
 	snap, err := tab.Snapshot()
-	if err != nil || len(snap.Entries) != 1 || snap.Entries[0].Value != 3*threads*calls {
-		t.Errorf("sum %v, %v; want %d", snap, err, 3*threads*calls)
+	if err != nil || len(snap.Entries) != 1 || snap.Entries[0].Value != 3*int64(ran) {
+		t.Errorf("sum %v, %v; want %d", snap, err, 3*ran)
 	}
 	ht, err := shared.Table(s)
 	if err != nil {
 		t.Fatal(err)
 	}
 	hs, err := ht.Snapshot()
-	if err != nil || len(hs.Entries) != 1 || hs.Entries[0].Value != 3*threads*calls {
-		t.Errorf("shared %v, %v; want %d", hs, err, 3*threads*calls)
+	if err != nil || len(hs.Entries) != 1 || hs.Entries[0].Value != 3*ran {
+		t.Errorf("shared %v, %v; want %d", hs, err, 3*ran)
 	}
-	st, err := stats.Table(s)
+}
+
+// checkRan checks that the program ran for each call, but for those that the
+// kernel says it left out: since 6.13 system call tracepoints can be preempted,
+// and a program is not entered twice on a CPU.
+func checkRan(t *testing.T, s *action.Session, ran, calls uint64) {
+	t.Helper()
+	st, err := s.Stats()
 	if err != nil {
 		t.Fatal(err)
 	}
-	ss, err := st.Snapshot()
-	if err != nil || len(ss.Entries) != 1 || ss.Entries[0].Value.Count != threads*calls || ss.Entries[0].Value.Max > 1023 {
-		t.Errorf("stats %v, %v", ss, err)
+	if ran > calls || ran+st.Missed < calls {
+		t.Errorf("ran %d times and was left out %d times for %d calls", ran, st.Missed, calls)
 	}
 }
 
@@ -230,9 +246,7 @@ func flood(t *testing.T, ev *action.Events[numbered]) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := uint64(threads * calls); n+st.Full != want {
-		t.Errorf("seen %d, lost %d: together %d, want %d", n, st.Full, n+st.Full, want)
-	}
+	checkRan(t, s, n+st.Full, uint64(threads*calls))
 	t.Logf("produced %d, seen %d, lost %d", threads*calls, n, st.Full)
 }
 
