@@ -102,7 +102,7 @@ func cgroup2(t *testing.T) string {
 		}
 		return dir
 	}
-	t.Skip(testenv.SkipPrefix + "cgroup2: not mounted")
+	testenv.Need(t, testenv.Got("cgroup2", errors.New("not mounted")))
 	return ""
 }
 

@@ -26,6 +26,7 @@ import (
 	"io"
 	"os"
 
+	"github.com/borescope/borescope/hist"
 	"github.com/borescope/borescope/probe/action"
 	"github.com/borescope/borescope/probe/tool"
 )
@@ -90,33 +91,18 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	})
 
 	return t.Run(ctx, stdout, "Tracing block device I/O", func(s *tool.Session) error {
-		read, err := tool.Hists(s, lats)
-		if err != nil {
-			return err
-		}
-		return s.Every(func() error {
-			hists, err := read()
-			if err != nil {
-				return err
+		return tool.EachHist(s, lats, *times, func(key kind, d *hist.Log2) {
+			disk, how := s.Disk(key.Dev), action.Text(key.Flags[:])
+			switch {
+			case *disks && *flags:
+				s.Hist(d, unit, "disk", fmt.Sprintf("%s flags = %s", disk, how))
+			case *disks:
+				s.Hist(d, unit, "disk", disk)
+			case *flags:
+				s.Hist(d, unit, "flags", how)
+			default:
+				s.Hist(d, unit, "", nil)
 			}
-			s.Printf("\n")
-			if *times {
-				s.Clock()
-			}
-			for _, h := range hists {
-				disk, how := s.Disk(h.Key.Dev), action.Text(h.Key.Flags[:])
-				switch {
-				case *disks && *flags:
-					s.Hist(h.Value, unit, "disk", fmt.Sprintf("%s flags = %s", disk, how))
-				case *disks:
-					s.Hist(h.Value, unit, "disk", disk)
-				case *flags:
-					s.Hist(h.Value, unit, "flags", how)
-				default:
-					s.Hist(h.Value, unit, "", nil)
-				}
-			}
-			return nil
 		})
 	}, p)
 }

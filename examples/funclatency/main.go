@@ -29,6 +29,7 @@ import (
 	"os"
 	"strings"
 
+	"github.com/borescope/borescope/hist"
 	"github.com/borescope/borescope/probe"
 	"github.com/borescope/borescope/probe/action"
 	"github.com/borescope/borescope/probe/tool"
@@ -87,28 +88,13 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 		})
 	})
 	return t.Run(ctx, stdout, fmt.Sprintf("Timing %v", entry), func(s *tool.Session) error {
-		read, err := tool.Hists(s, lats)
-		if err != nil {
-			return err
-		}
-		return s.Every(func() error {
-			hists, err := read()
-			if err != nil {
-				return err
+		return tool.EachHist(s, lats, *times, func(key uint32, d *hist.Log2) {
+			label := ""
+			name, _, _ := strings.Cut(s.Probe(uint64(key)), " pid=")
+			if *each {
+				label = "function"
 			}
-			s.Printf("\n")
-			if *times {
-				s.Clock()
-			}
-			for _, h := range hists {
-				label := ""
-				name, _, _ := strings.Cut(s.Probe(uint64(h.Key)), " pid=")
-				if *each {
-					label = "function"
-				}
-				s.Hist(h.Value, unit, label, name[strings.LastIndexByte(name, ':')+1:])
-			}
-			return nil
+			s.Hist(d, unit, label, name[strings.LastIndexByte(name, ':')+1:])
 		})
 	}, p)
 }

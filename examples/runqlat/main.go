@@ -30,6 +30,7 @@ import (
 	"io"
 	"os"
 
+	"github.com/borescope/borescope/hist"
 	"github.com/borescope/borescope/probe"
 	"github.com/borescope/borescope/probe/action"
 	"github.com/borescope/borescope/probe/tool"
@@ -95,23 +96,8 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 		return p
 	}
 	return t.Run(ctx, stdout, "Tracing run queue latency", func(s *tool.Session) error {
-		read, err := tool.Hists(s, waits)
-		if err != nil {
-			return err
-		}
-		return s.Every(func() error {
-			hists, err := read()
-			if err != nil {
-				return err
-			}
-			s.Printf("\n")
-			if *times {
-				s.Clock()
-			}
-			for _, h := range hists {
-				s.Hist(h.Value, unit, label, h.Key)
-			}
-			return nil
+		return tool.EachHist(s, waits, *times, func(key uint32, d *hist.Log2) {
+			s.Hist(d, unit, label, key)
 		})
 	}, program("__state"), program("state"))
 }

@@ -21,7 +21,7 @@ func cgroup2(t *testing.T) string {
 		return "/" + m
 	}
 	if !testenv.InGuest() {
-		t.Skip(testenv.SkipPrefix + err.Error())
+		testenv.Need(t, testenv.Got("cgroup2", err))
 	}
 	const dir = "/sys/fs/cgroup"
 	if err := syscall.Mount("cgroup2", dir, "cgroup2", 0, ""); err != nil {

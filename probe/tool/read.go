@@ -87,6 +87,29 @@ func Hists[K comparable](s *Session, h *action.Hist[K]) (func() ([]mapx.Entry[K,
 	}, nil
 }
 
+// EachHist prints the histograms of every interval: a blank line, the time of day
+// if clock is set, and what show prints of each, in the order of Hists.
+func EachHist[K comparable](s *Session, h *action.Hist[K], clock bool, show func(key K, d *hist.Log2)) error {
+	read, err := Hists(s, h)
+	if err != nil {
+		return err
+	}
+	return s.Every(func() error {
+		hists, err := read()
+		if err != nil {
+			return err
+		}
+		s.Printf("\n")
+		if clock {
+			s.Clock()
+		}
+		for _, e := range hists {
+			show(e.Key, e.Value)
+		}
+		return nil
+	})
+}
+
 // log2 is the histogram of a table's buckets.
 func log2(buckets []action.Bucket, k int) (*hist.Log2, error) {
 	h, err := hist.NewLog2(k)
