@@ -5,6 +5,7 @@ import (
 	"debug/elf"
 	"encoding/binary"
 	"flag"
+	"fmt"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -39,7 +40,7 @@ func comparePerfScript(t *testing.T, perf string, w workload, args ...string) {
 	file := filepath.Join(t.TempDir(), "perf.data")
 	if out, err := exec.Command(perf, append(append([]string{"record"}, args...), "-e", "cpu-clock:u", "-F", "997", "--call-graph", "dwarf,65528", "-o", file,
 		"-p", strconv.Itoa(pid), "--", "sleep", *perfSeconds)...).CombinedOutput(); err != nil {
-		t.Skipf("perf record: %v: %s", err, out)
+		testenv.Need(t, testenv.Got("perf record", fmt.Errorf("%w: %s", err, out)))
 	}
 	want := perfScript(t, perf, file)
 	p, err := OpenPerfData(file)
@@ -95,7 +96,7 @@ func TestPerfReadsPerfData(t *testing.T) {
 	file := filepath.Join(dir, "perf.data")
 	if out, err := exec.Command(perf, "record", "-e", "cpu-clock:u", "-F", "997", "--call-graph", "dwarf,32768", "-o", file,
 		"-p", strconv.Itoa(pid), "--", "sleep", *perfSeconds).CombinedOutput(); err != nil {
-		t.Skipf("perf record: %v: %s", err, out)
+		testenv.Need(t, testenv.Got("perf record", fmt.Errorf("%w: %s", err, out)))
 	}
 	want := perfScript(t, perf, file)
 	out := filepath.Join(dir, "written")
@@ -155,7 +156,7 @@ func perfScript(t *testing.T, perf, file string) [][]uint64 {
 	t.Helper()
 	out, err := exec.Command(perf, "script", "-i", file, "-F", "tid,time,ip", "--no-inline", "--max-stack", strconv.Itoa(MaxFrames)).Output()
 	if err != nil {
-		t.Skipf("perf script: %v", err)
+		testenv.Need(t, testenv.Got("perf script", err))
 	}
 	var list [][]uint64
 	for line := range strings.Lines(string(out)) {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/cilium/ebpf"
 
+	"github.com/borescope/borescope/internal/testenv"
 	"github.com/borescope/borescope/probe"
 )
 
@@ -128,7 +129,7 @@ func TestPolicyTargets(t *testing.T) {
 func TestMapBytes(t *testing.T) {
 	cpus, err := ebpf.PossibleCPU()
 	if err != nil {
-		t.Skip(err)
+		testenv.Need(t, testenv.Got("possible CPUs", err))
 	}
 	spec := &ebpf.CollectionSpec{Maps: map[string]*ebpf.MapSpec{
 		"ring":   {Type: ebpf.RingBuf, MaxEntries: 4096},
