@@ -550,7 +550,9 @@ func TestFlipLosesNothing(t *testing.T) {
 				sum += n
 			}
 		}
-		for range 5 {
+		// Five reads, and on until one met updates: the first ones may end
+		// before a slow machine has run the program at all.
+		for i := 0; i < 5 || sum == 0 && !t.Failed(); i++ {
 			read()
 		}
 		stop.Store(true)
@@ -561,10 +563,10 @@ func TestFlipLosesNothing(t *testing.T) {
 		if err := total.Lookup(uint32(0), &updates); err != nil {
 			t.Fatal(err)
 		}
-		if sum != updates || during == 0 {
+		if sum != updates {
 			t.Fatalf("%d of %d updates, %d while they arrived", sum, updates, during)
 		}
-		t.Logf("%d updates, %d of them in five reads meanwhile", sum, during)
+		t.Logf("%d updates, %d of them in reads meanwhile", sum, during)
 	}
 	for _, typ := range []ebpf.MapType{ebpf.Hash, ebpf.Array} {
 		t.Run(typ.String(), func(t *testing.T) {

@@ -141,7 +141,8 @@ func userSymbol(lang, symbol string) string {
 	if lang == "" {
 		return quoteName(symbol)
 	}
-	if plain(symbol, true) {
+	// A colon at the end would be read as an empty part.
+	if plain(symbol, true) && !strings.HasSuffix(symbol, ":") {
 		return lang + ":" + symbol
 	}
 	return lang + ":" + strconv.Quote(symbol)

@@ -119,6 +119,7 @@ func TestParseAliases(t *testing.T) {
 		{"END", "end"},
 		{"  kprobe:a ,\n kprobe:b+0x10 ", "kprobe:a,kprobe:b+16"},
 		{"uprobe:/bin/x:cpp:f(int, char)", `uprobe:/bin/x:cpp:"f(int, char)"`},
+		{`uprobe:/bin/x:cpp:"f:"`, `uprobe:/bin/x:cpp:"f:"`},
 		{"uprobe:/bin/x:4660", "uprobe:/bin/x:0x1234"},
 	} {
 		got, err := ParseTarget(c.text)
@@ -183,6 +184,7 @@ func FuzzParseTarget(f *testing.F) {
 		f.Add(c.text)
 	}
 	f.Add("U:/x:y,k:z+0x1 pid=1")
+	f.Add(`u::cpp:":"`)
 	f.Fuzz(func(t *testing.T, text string) {
 		got, err := ParseTarget(text)
 		if err != nil {
