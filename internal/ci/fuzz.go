@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 
@@ -68,19 +69,41 @@ func (c *check) fuzzOne(ctx context.Context, t target, d time.Duration, binaries
 	}
 	before := t.crashers()
 	err := run()
-	if err != nil && t.crashers() == before {
+	if err != nil && len(t.crashers()) == len(before) {
 		// Nothing was found: now and then the engine itself fails with "context
 		// deadline exceeded" when its time ends while a worker is busy.
 		err = run()
 	}
-	return err
+	return errors.Join(err, c.keepCrashers(t, before))
 }
 
-// crashers is the number of inputs in the target's seed corpus, to which the
-// engine adds what fails.
-func (t target) crashers() int {
-	files, _ := os.ReadDir(filepath.Join(t.dir, "testdata", "fuzz", t.name))
-	return len(files)
+// crashers lists the inputs in the target's seed corpus, to which the engine
+// adds what fails.
+func (t target) crashers() []string {
+	files, _ := filepath.Glob(filepath.Join(t.dir, "testdata", "fuzz", t.name, "*"))
+	return files
+}
+
+// keepCrashers moves what the engine added to the seed corpus to the logs: as
+// part of the tree it would fail the steps that follow as well.
+func (c *check) keepCrashers(t target, before []string) error {
+	var errs []error
+	for _, file := range t.crashers() {
+		if slices.Contains(before, file) {
+			continue
+		}
+		b, err := os.ReadFile(file)
+		to := filepath.Join(c.logs, t.name+"-"+filepath.Base(file))
+		if err == nil {
+			err = os.WriteFile(to, b, 0o644)
+		}
+		if err == nil {
+			err = os.Remove(file)
+		}
+		fmt.Fprintf(c.out, "the input that failed is %s:\n%s", to, b)
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
 }
 
 var fuzzFunc = regexp.MustCompile(`(?m)^func (Fuzz\w+)\(\w+ \*testing\.F\)`)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/borescope/borescope/internal/testlog"
+	"github.com/borescope/borescope/internal/vmtest/guest"
 )
 
 // TestEvents feeds what go test -json prints for a failed test and a package
@@ -104,5 +105,36 @@ func TestOnce(t *testing.T) {
 	}
 	if len(c.unsteady) != 1 || c.unsteady[0] != "here once: TestOnce" {
 		t.Errorf("unsteady %q", c.unsteady)
+	}
+}
+
+// TestSecondGuest: tests that failed are run again by name, and what they did
+// there replaces the first results; what crashed or left things is not.
+func TestSecondGuest(t *testing.T) {
+	result := func(name string, s testlog.Status) testlog.Result { return testlog.Result{Name: name, Status: s} }
+	job := guest.JobReport{Status: "exit:1", Tests: []testlog.Result{
+		result("TestA", testlog.Pass),
+		result("TestB", testlog.Fail), result("TestB/x.y", testlog.Fail), result("TestB/z", testlog.Pass),
+		result("FuzzC", testlog.Fail),
+	}}
+	if got, want := secondRun(&job), "^(FuzzC|TestB)$"; got != want {
+		t.Errorf("run again: %q, want %q", got, want)
+	}
+	for _, j := range []guest.JobReport{
+		{Status: "exit:2", Tests: job.Tests},
+		{Status: "exit:1", Tests: job.Tests, Left: []string{"a map"}},
+		{Status: "exit:1", Tests: job.Tests, Warnings: []string{"BUG"}},
+		{Status: "exit:1"},
+		{Status: "0"},
+	} {
+		if got := secondRun(&j); got != "" {
+			t.Errorf("%+v has a second chance: %q", j, got)
+		}
+	}
+	replace(&job, &guest.JobReport{Status: "0", Tests: []testlog.Result{
+		result("TestB", testlog.Pass), result("TestB/z", testlog.Pass), result("FuzzC", testlog.Pass),
+	}})
+	if n := testlog.Count(job.Tests); n != (testlog.Counts{Passed: 4}) || job.Status != "0" {
+		t.Errorf("after the second run: %+v", job)
 	}
 }

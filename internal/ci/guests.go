@@ -1,12 +1,16 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/borescope/borescope/internal/testlog"
@@ -28,19 +32,35 @@ func guests(ctx context.Context, c *check) (testlog.Counts, error) {
 			errs = append(errs, fmt.Errorf("%s test binaries: %w", arch, err))
 		}
 	}
+	columns := make(chan string)
+	var lanes sync.WaitGroup
+	for range guestLanes {
+		lanes.Go(func() {
+			for column := range columns {
+				_, arch, _ := kernelOf(column)
+				n, err := c.guest(ctx, column, built[arch])
+				c.mu.Lock()
+				sum.Add(n)
+				if err != nil {
+					errs = append(errs, fmt.Errorf("%s: %w", column, err))
+				}
+				c.mu.Unlock()
+			}
+		})
+	}
 	for _, column := range c.matrix.guestColumns() {
-		_, arch, _ := kernelOf(column)
-		if built[arch] == nil {
-			continue // said above
-		}
-		n, err := c.guest(ctx, column, built[arch])
-		sum.Add(n)
-		if err != nil {
-			errs = append(errs, fmt.Errorf("%s: %w", column, err))
+		if _, arch, _ := kernelOf(column); built[arch] != nil { // else said above
+			columns <- column
 		}
 	}
+	close(columns)
+	lanes.Wait()
 	return sum, errors.Join(errs...)
 }
+
+// guestLanes is how many guests run side by side: most of their tests keep one
+// CPU busy or wait.
+const guestLanes = 2
 
 // guest boots one kernel with all that is declared for it.
 func (c *check) guest(ctx context.Context, column string, tests *guest.Tests) (testlog.Counts, error) {
@@ -49,20 +69,14 @@ func (c *check) guest(ctx context.Context, column string, tests *guest.Tests) (t
 		sum.Failed++
 		return sum, context.Cause(ctx)
 	}
-	version, arch, _ := kernelOf(column)
-	k, err := kernel.Get(version, arch)
-	var gone *kernel.UnavailableError
-	if errors.As(err, &gone) {
-		fmt.Fprintln(c.out, gone)
-		c.table.unavailable[column] = gone.Err.Error()
+	k, err := c.kernelFor(column)
+	if k == nil && err == nil {
 		return sum, nil
 	}
-	if err != nil {
-		sum.Failed++
-		return sum, err
+	var r *guest.Report
+	if err == nil {
+		r, err = c.boot(ctx, k, tests.Only(c.matrix.packagesFor(column)), nil)
 	}
-	c.table.ran[column] = true
-	r, err := c.boot(ctx, k, tests.Only(c.matrix.packagesFor(column)))
 	if err == nil {
 		err = c.bootAgain(ctx, column, k, tests, r)
 	}
@@ -70,6 +84,8 @@ func (c *check) guest(ctx context.Context, column string, tests *guest.Tests) (t
 		sum.Failed++
 		return sum, err
 	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	var problems []string
 	for i := range r.Jobs {
 		n, p := c.record(column, &r.Jobs[i])
@@ -90,15 +106,42 @@ func (c *check) guest(ctx context.Context, column string, tests *guest.Tests) (t
 	return sum, nil
 }
 
+// kernelFor gets a column's kernel, or nil if it can't be had, which it says.
+func (c *check) kernelFor(column string) (*kernel.Kernel, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	version, arch, _ := kernelOf(column)
+	k, err := kernel.Get(version, arch)
+	var gone *kernel.UnavailableError
+	if errors.As(err, &gone) {
+		fmt.Fprintln(c.out, gone)
+		c.table.unavailable[column] = gone.Err.Error()
+		return nil, nil
+	}
+	if err == nil {
+		c.table.ran[column] = true
+	}
+	return k, err
+}
+
 // pure are tests that depend on no kernel and take long in an emulated machine.
 const pure = "^(TestMinimalBTFIsEnough|TestWriteSVGDeep|TestStreamCut|TestMapSnapshot)$"
 
-// boot runs the tests in a guest.
-func (c *check) boot(ctx context.Context, k *kernel.Kernel, tests *guest.Tests) (*guest.Report, error) {
-	o := guest.Options{Kernel: k, Log: c.out}
+// boot runs the tests in a guest: of the packages in only, those that match
+// its expression.
+func (c *check) boot(ctx context.Context, k *kernel.Kernel, tests *guest.Tests, only map[string]string) (*guest.Report, error) {
+	var log bytes.Buffer
+	o := guest.Options{Kernel: k, Log: &log}
 	tests.AddTo(&o, 5*time.Minute, "-test.skip="+pure)
-	fmt.Fprintf(c.out, "\n===== %s, %d packages\n", k, len(o.Jobs))
+	for i := range o.Jobs {
+		if run := only[o.Jobs[i].Name]; run != "" {
+			o.Jobs[i].Argv = append(o.Jobs[i].Argv, "-test.run="+run)
+		}
+	}
 	r, err := guest.Run(ctx, o)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	fmt.Fprintf(c.out, "\n===== %s, %d packages\n%s", k, len(o.Jobs), &log)
 	if err != nil {
 		return nil, err
 	}
@@ -146,31 +189,65 @@ func sparse(ctx context.Context, c *check) (testlog.Counts, error) {
 	return n, err
 }
 
-// bootAgain gives packages of which tests failed a second guest, and puts what
-// passes there in the place of the first report. It is as with goTestEnv; what
-// was left behind or what the kernel complained of has no second chance.
+// bootAgain gives tests that failed a second guest, and puts what passes there
+// in the place of the first result. It is as with goTestEnv; what hung or
+// crashed, was left behind or made the kernel complain has no second chance.
 func (c *check) bootAgain(ctx context.Context, column string, k *kernel.Kernel, tests *guest.Tests, r *guest.Report) error {
-	var rels []string
-	for _, j := range r.Jobs {
-		if j.Status != "0" && len(j.Left) == 0 && len(j.Warnings) == 0 {
-			rels = append(rels, j.Name)
+	only := map[string]string{}
+	for i := range r.Jobs {
+		if run := secondRun(&r.Jobs[i]); run != "" {
+			only[r.Jobs[i].Name] = run
 		}
 	}
-	if len(rels) == 0 || len(rels) > secondChances || r.Trouble != "" || ctx.Err() != nil {
+	if len(only) == 0 || len(only) > secondChances || r.Trouble != "" || ctx.Err() != nil {
 		return nil
 	}
-	second, err := c.boot(ctx, k, tests.Only(rels))
+	second, err := c.boot(ctx, k, tests.Only(slices.Collect(maps.Keys(only))), only)
 	if err != nil {
 		return err
 	}
-	for _, j := range second.Jobs {
-		i := slices.IndexFunc(r.Jobs, func(first guest.JobReport) bool { return first.Name == j.Name })
-		if j.Status == "0" && i >= 0 {
-			c.noteUnsteady(column, j.Name, failures(r.Jobs[i].Tests))
-			r.Jobs[i] = j
+	for i := range second.Jobs {
+		again := &second.Jobs[i]
+		j := slices.IndexFunc(r.Jobs, func(first guest.JobReport) bool { return first.Name == again.Name })
+		if j >= 0 && again.OK() && testlog.Count(again.Tests).Passed > 0 {
+			c.mu.Lock()
+			c.noteUnsteady(column, again.Name, failures(r.Jobs[j].Tests))
+			c.mu.Unlock()
+			replace(&r.Jobs[j], again)
 		}
 	}
 	return nil
+}
+
+// secondRun is the expression for the tests of a job that get a second chance,
+// "" for none.
+func secondRun(j *guest.JobReport) string {
+	if j.Status != "exit:1" || len(j.Left) > 0 || len(j.Warnings) > 0 {
+		return ""
+	}
+	var names []string
+	for _, name := range failures(j.Tests) {
+		top, _, _ := strings.Cut(name, "/")
+		names = append(names, regexp.QuoteMeta(top))
+	}
+	if len(names) == 0 {
+		return ""
+	}
+	slices.Sort(names)
+	return "^(" + strings.Join(slices.Compact(names), "|") + ")$"
+}
+
+// replace takes the results of a second run of some tests over those of the first.
+func replace(first, again *guest.JobReport) {
+	rerun := map[string]bool{}
+	for _, t := range again.Tests {
+		rerun[t.Name] = true
+	}
+	first.Tests = slices.DeleteFunc(first.Tests, func(t testlog.Result) bool {
+		return rerun[t.Name] || t.Status == testlog.Fail
+	})
+	first.Tests = append(first.Tests, again.Tests...)
+	first.Status = again.Status
 }
 
 // buildTests builds every test binary that a guest of the architecture needs,

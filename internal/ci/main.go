@@ -22,6 +22,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/borescope/borescope/internal/testlog"
@@ -66,8 +67,10 @@ type check struct {
 	logs   string          // the directory of the logs
 	tmp    string
 	matrix matrix
-	table  *table
 
+	// mu guards what follows, out and worth while guests run side by side.
+	mu       sync.Mutex
+	table    *table
 	unsteady []string // what passed only when it was run again
 }
 
