@@ -271,6 +271,9 @@ func (p *parser) base(s string) (events []Event, mods string, err error) {
 		return events, mods, err
 	}
 	if e, rest, ok := parseNumeric(s); ok {
+		if e.Type == TypeBreakpoint {
+			return nil, "", errors.New("a number can't say what a breakpoint watches: want mem:ADDRESS[/LENGTH][:ACCESS]")
+		}
 		return []Event{p.onePMU(e)}, rest, nil
 	}
 	if e, ok := parseRaw(name); ok {

@@ -125,6 +125,7 @@ func TestParseRefuses(t *testing.T) {
 		"cpu/call-graph=fp/":           "belongs to perf record",
 		"gpu/event=1/":                 "there are breakpoint, cpu,",
 		"mem:zz:w":                     "bad address",
+		"5:0":                          "want mem:ADDRESS",
 		"mem:0x1000/16:w":              "bad length",
 		"mem:0x1000:ww":                "repeats w",
 		"cpu/cach-misses/":             "did you mean cache-misses",
