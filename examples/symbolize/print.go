@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -10,7 +11,7 @@ import (
 )
 
 // printFunc writes the frames of one address.
-type printFunc func(w io.Writer, pc uint64, frames []symbol.Frame) error
+type printFunc func(w *bufio.Writer, pc uint64, frames []symbol.Frame) error
 
 func printer(c *config) (printFunc, error) {
 	// Without inlined calls both tools give the innermost position, addr2line
@@ -28,11 +29,11 @@ func printer(c *config) (printFunc, error) {
 	case c.json && c.style != "":
 		return nil, fmt.Errorf("-json and -style exclude each other")
 	case c.json:
-		return func(w io.Writer, pc uint64, frames []symbol.Frame) error {
+		return func(w *bufio.Writer, pc uint64, frames []symbol.Frame) error {
 			return printJSON(w, pc, frames, c.inlines)
 		}, nil
 	case c.style == "gnu":
-		return func(w io.Writer, _ uint64, frames []symbol.Frame) error {
+		return func(w *bufio.Writer, _ uint64, frames []symbol.Frame) error {
 			for _, f := range shown(frames) {
 				if _, err := fmt.Fprintf(w, "%s\n%s:%s\n", or(f.Name, "??"), or(f.File, "??"), gnuLine(f)); err != nil {
 					return err
@@ -41,7 +42,7 @@ func printer(c *config) (printFunc, error) {
 			return nil
 		}, nil
 	case c.style == "llvm":
-		return func(w io.Writer, _ uint64, frames []symbol.Frame) error {
+		return func(w *bufio.Writer, _ uint64, frames []symbol.Frame) error {
 			for _, f := range shown(frames) {
 				if _, err := fmt.Fprintf(w, "%s\n%s:%d:%d\n", or(f.Name, "??"), or(f.File, "??"), f.Line, f.Column); err != nil {
 					return err
@@ -51,7 +52,7 @@ func printer(c *config) (printFunc, error) {
 			return err
 		}, nil
 	case c.style == "":
-		return func(w io.Writer, pc uint64, frames []symbol.Frame) error {
+		return func(w *bufio.Writer, pc uint64, frames []symbol.Frame) error {
 			return printText(w, pc, frames, c.inlines)
 		}, nil
 	}
@@ -74,42 +75,37 @@ func gnuLine(f symbol.Frame) string {
 }
 
 // printText writes a line for an address, and one for each function that its
-// code is inlined in.
-func printText(w io.Writer, pc uint64, frames []symbol.Frame, inlines bool) error {
-	if _, err := fmt.Fprintf(w, "%#x", pc); err != nil {
-		return err
-	}
+// code is inlined in. There may be millions, so it does without fmt.
+func printText(w *bufio.Writer, pc uint64, frames []symbol.Frame, inlines bool) error {
 	if !inlines {
 		frames = frames[len(frames)-1:]
 	}
-	for i, f := range frames {
-		sep := " "
+	b := strconv.AppendUint(append(w.AvailableBuffer(), "0x"...), pc, 16)
+	for i := range frames {
+		f, sep := &frames[i], " "
 		if i > 0 {
 			sep = "    in "
 		}
-		var err error
+		b = append(append(b, sep...), f.Name...)
 		switch {
 		case f.Name == "":
-			_, err = fmt.Fprintf(w, "%s?? (%s)", sep, f.Reason)
+			b = append(append(append(b, "?? ("...), f.Reason.String()...), ')')
 		case f.Inlined:
-			_, err = fmt.Fprintf(w, "%s%s (inlined)", sep, f.Name)
+			b = append(b, " (inlined)"...)
 		default:
-			_, err = fmt.Fprintf(w, "%s%s+%#x", sep, f.Name, f.Offset)
+			b = strconv.AppendUint(append(b, "+0x"...), f.Offset, 16)
 		}
-		if err == nil && f.File != "" {
-			_, err = fmt.Fprintf(w, " %s:%d", f.File, f.Line)
+		if f.File != "" {
+			b = append(append(append(b, ' '), f.File...), ':')
+			b = strconv.AppendInt(b, int64(f.Line), 10)
 		}
-		if err == nil && i == len(frames)-1 && f.Module != "" {
-			_, err = fmt.Fprintf(w, " (%s)", f.Module)
+		if i == len(frames)-1 && f.Module != "" {
+			b = append(append(append(b, " ("...), f.Module...), ')')
 		}
-		if err == nil {
-			_, err = fmt.Fprintln(w)
-		}
-		if err != nil {
-			return err
-		}
+		b = append(b, '\n')
 	}
-	return nil
+	_, err := w.Write(b)
+	return err
 }
 
 // object is the JSON form of an address: the function that the code belongs to,

@@ -12,16 +12,44 @@ type abbrev struct {
 	first    uint32 // its attributes in the table's
 	n        uint16
 	children bool
+	kind     entryKind
 	// fixed is the size of the entry if it does not depend on its contents, -1
 	// if it does.
 	fixed int32
 }
 
+// entryKind is what an entry is for funcWalker.
+type entryKind uint8
+
+const (
+	kindOther      entryKind = iota // nothing of its own; functions may be inside
+	kindLeaf                        // no functions inside
+	kindSubprogram                  // a function
+	kindInlined                     // an inlined call
+	kindUnit                        // a unit's own entry
+)
+
+func kindOf(tag uint64) entryKind {
+	switch tag {
+	case tagSubprogram:
+		return kindSubprogram
+	case tagInlinedSubroutine:
+		return kindInlined
+	case tagStructureType, tagClassType, tagUnionType, tagEnumerationType, tagSubroutineType, tagArrayType,
+		tagCallSite, tagGNUCallSite:
+		return kindLeaf
+	case tagCompileUnit, tagPartialUnit, tagSkeletonUnit:
+		return kindUnit
+	}
+	return kindOther
+}
+
+// attrSpec is an attribute of a shape, in 8 bytes, as there are many.
 type attrSpec struct {
-	name     uint16
-	form     uint16
-	size     uint8 // 1, 2, 4 or 8 if that is the value's size and all there is to it
-	implicit int64
+	name uint16
+	form form
+	size uint8 // 1, 2, 4 or 8 if that is the value's size and all there is to it
+	n    int32 // the value of formImplicitConst, the bytes of formSkip
 }
 
 // abbrevTable holds the abbreviations of a unit by code; codes are nearly
@@ -87,10 +115,11 @@ func (d *Data) parseAbbrevs(u *unit) *abbrevTable {
 		if t.sparse == nil {
 			t.sparse = map[uint64]*abbrev{}
 		}
-		t.sparse[code] = &a
+		other := a // so that not every shape is moved to the heap
+		t.sparse[code] = &other
 	}
 	t.dense, t.attrs, d.abbrevBuf = slices.Clone(list), slices.Clone(d.attrBuf), list
-	d.grew(int64(20*len(list) + 80*len(t.sparse) + 16*len(t.attrs)))
+	d.grew(int64(16*len(list) + 80*len(t.sparse) + 8*len(t.attrs)))
 	return t
 }
 
@@ -123,7 +152,7 @@ func (u *unit) rootAttrs(code uint64) (*abbrev, []attrSpec) {
 		c.u8()   // children
 		for !c.bad {
 			name, form := c.uleb(), c.uleb()
-			if form == formImplicitConst {
+			if form == uint64(formImplicitConst) {
 				c.sleb()
 			}
 			if name == 0 && form == 0 {
@@ -146,77 +175,102 @@ func (d *Data) parseAbbrev(u *unit, c *cursor) (code uint64, a abbrev, ok bool) 
 	if d.abbrevUsed > abbrevUses*len(d.abbrev) || len(d.attrBuf) > math.MaxUint32/2 {
 		return 0, a, false
 	}
-	code = c.uleb()
-	if code == 0 || c.bad {
+	b := c.b
+	code, i := leb(b, c.off)
+	if code == 0 || i > len(b) {
 		return 0, a, false
 	}
 	first := len(d.attrBuf)
-	a = abbrev{tag: uint32(c.uleb()), children: c.u8() != 0, first: uint32(first)}
-	for {
-		name, form := c.uleb(), c.uleb()
-		s := attrSpec{name: uint16(name), form: uint16(form)}
-		if form == formImplicitConst {
-			s.implicit = c.sleb()
+	tag, i := leb(b, i)
+	a = abbrev{tag: uint32(tag), kind: kindOf(tag), first: uint32(first)}
+	if i < len(b) {
+		a.children = b[i] != 0
+	}
+	i++
+	sizes := d.formSizes(u)
+	fixed, skip := 0, 0 // bytes; fixed is below 0 if they depend on the contents
+	for n := 0; n < math.MaxUint16/2; n++ {
+		var name, what uint64
+		name, i = leb(b, i)
+		what, i = leb(b, i)
+		f, value := formOf(what), int64(0)
+		if f == formImplicitConst {
+			value, i = sleb(b, i)
 		}
-		if name == 0 && form == 0 || c.bad || len(d.attrBuf)-first >= math.MaxUint16 {
+		if name == 0 && what == 0 || i > len(b) {
 			break
 		}
-		if name > 0xffff || form >= formSkip {
-			s.name, s.form = 0, 0xffff // not known: reading it fails
+		size := int(sizes[f])
+		if name > 0xffff {
+			name, f, size = 0, formUnknown, -1 // reading it fails
 		}
 		d.abbrevUsed++
-		d.addAttr(&a, s, u.formSize(s.form), len(d.attrBuf) > first)
+		if size >= 0 && !wanted(a.kind, name) {
+			skip += size // of no use
+			continue
+		}
+		if fixed += skip; skip > 0 {
+			d.attrBuf = append(d.attrBuf, attrSpec{form: formSkip, n: int32(skip)})
+			skip = 0
+		}
+		// No implicit value that is asked for (files, lines) takes more than 32 bits.
+		d.attrBuf = append(d.attrBuf, attrSpec{uint16(name), f, plainSize(size), int32(value)})
+		if fixed += size; size < 0 {
+			fixed = math.MinInt32
+		}
 	}
+	if fixed += skip; skip > 0 {
+		d.attrBuf = append(d.attrBuf, attrSpec{form: formSkip, n: int32(skip)})
+	}
+	a.fixed = int32(max(fixed, -1))
+	c.off = min(i, len(b))
 	a.n = uint16(len(d.attrBuf) - first)
 	d.abbrevUsed++
 	return code, a, true
 }
 
-// addAttr appends an attribute to those of an entry. What is of no use is only
-// kept as a number of bytes to skip, together with what is next to it.
-func (d *Data) addAttr(a *abbrev, s attrSpec, size int, more bool) {
-	if size < 0 || a.fixed < 0 {
-		a.fixed = -1
-	} else {
-		a.fixed += int32(size)
-	}
-	if size >= 0 && !wanted(a.tag, s.name) {
-		if last := len(d.attrBuf) - 1; more && d.attrBuf[last].form == formSkip {
-			d.attrBuf[last].implicit += int64(size)
-		} else if size > 0 {
-			d.attrBuf = append(d.attrBuf, attrSpec{form: formSkip, implicit: int64(size)})
-		}
-		return
-	}
+// plainSize is attrSpec.size for a form of that size.
+func plainSize(size int) uint8 {
 	switch size {
 	case 1, 2, 4, 8:
-		s.size = uint8(size)
+		return uint8(size)
 	}
-	d.attrBuf = append(d.attrBuf, s)
+	return 0
 }
 
 // wanted reports whether an attribute of an entry is ever asked for.
-func wanted(tag uint32, name uint16) bool {
-	switch tag {
-	case tagCompileUnit, tagPartialUnit, tagSkeletonUnit:
+func wanted(kind entryKind, name uint64) bool {
+	switch kind {
+	case kindUnit:
 		return true
-	case tagSubprogram, tagInlinedSubroutine:
+	case kindLeaf:
+		return name == attrSibling
+	case kindSubprogram, kindInlined:
 		switch name {
 		case attrSibling, attrName, attrLowPC, attrHighPC, attrRanges, attrAbstractOrigin, attrSpecification,
 			attrLinkageName, attrMIPSLinkage, attrCallFile, attrCallLine, attrCallColumn:
 			return true
 		}
-		return false
 	}
-	return name == attrSibling
+	return false
 }
 
-// formSkip stands for values that are skipped, attrSpec.implicit bytes of them.
-const formSkip = 0xfffe
+// formSizes are the sizes of all forms in a unit; units of one file nearly always
+// agree in them.
+func (d *Data) formSizes(u *unit) *[256]int8 {
+	key := abbrevKey{0, u.addrSize, u.offSize, u.version == 2}
+	if d.sizesOf != key {
+		d.sizesOf = key
+		for f := range d.sizes {
+			d.sizes[f] = int8(u.formSize(form(f)))
+		}
+	}
+	return &d.sizes
+}
 
 // formSize is the size of a value of that form, -1 if it depends on the value.
-func (u *unit) formSize(form uint16) int {
-	switch form {
+func (u *unit) formSize(f form) int {
+	switch f {
 	case formFlagPresent, formImplicitConst:
 		return 0
 	case formData1, formFlag, formRef1, formStrx1, formAddrx1:
@@ -244,40 +298,40 @@ func (u *unit) formSize(form uint16) int {
 	return -1
 }
 
-// value is an attribute's value: a number, or bytes, with the form that says
-// what the number means.
+// value is an attribute's value: a number, or where a string lies, with the form
+// that says what the number means.
 type value struct {
-	form uint16
-	n    uint64
-	b    []byte // of formString
+	form form
+	n    uint64 // of formString its offset in what was read
 }
 
 // read reads one attribute.
 func (u *unit) read(c *cursor, s attrSpec) value {
-	form := s.form
 	if s.size > 0 { // nearly always
-		return value{form: form, n: c.uint(int(s.size))}
+		return value{form: s.form, n: c.uint(int(s.size))}
 	}
-	if form == formIndirect {
-		form = uint16(c.uleb())
-		if form == formIndirect || form == formImplicitConst {
+	f := s.form
+	if f == formIndirect {
+		f = formOf(c.uleb())
+		if f == formIndirect || f == formImplicitConst {
 			c.bad = true
 		}
 	}
-	v := value{form: form}
-	switch form {
+	v := value{form: f}
+	switch f {
 	case formFlagPresent:
 		v.n = 1
 	case formImplicitConst:
-		v.n = uint64(s.implicit)
+		v.n = uint64(s.n)
 	case formSkip:
-		c.skip(uint64(s.implicit))
+		c.skip(uint64(s.n))
 	case formSdata:
 		v.n = uint64(c.sleb())
 	case formUdata, formRefUdata, formStrx, formAddrx, formLoclistx, formRnglistx, formGNUAddrIndex, formGNUStrIndex:
 		v.n = c.uleb()
 	case formString:
-		v.b = c.str()
+		v.n = uint64(c.off)
+		c.str()
 	case formBlock, formExprloc:
 		c.skip(c.uleb())
 	case formBlock1:
@@ -291,7 +345,7 @@ func (u *unit) read(c *cursor, s attrSpec) value {
 	case formData16:
 		c.skip(16)
 	default:
-		size := u.formSize(form)
+		size := u.formSize(f)
 		if size < 0 {
 			c.bad = true // not known: what follows cannot be found
 			return v
@@ -301,21 +355,29 @@ func (u *unit) read(c *cursor, s attrSpec) value {
 	return v
 }
 
-// skipEntry skips the attributes of an entry.
-func (u *unit) skipEntry(c *cursor, a *abbrev) {
-	if a.fixed >= 0 {
-		c.skip(uint64(a.fixed))
-		return
-	}
+// skipEntry returns the offset behind the attributes of an entry, which begin at
+// b[off:]; it is beyond b if they break off.
+func (u *unit) skipEntry(b []byte, off int, a *abbrev) int {
 	attrs := u.attrsOf(a)
 	for i := range attrs {
-		if c.bad {
-			return
-		}
-		if s := &attrs[i]; s.form == formSkip {
-			c.skip(uint64(s.implicit))
-		} else {
-			u.read(c, *s)
+		switch s := &attrs[i]; s.form {
+		case formSkip:
+			off += int(s.n)
+		case formExprloc, formBlock:
+			var n uint64
+			if n, off = leb(b, off); n > uint64(len(b)) {
+				return len(b) + 1
+			}
+			off += int(n)
+		case formUdata:
+			_, off = leb(b, off)
+		default:
+			c := cursor{b: b, off: min(off, len(b)), be: u.d.be, bad: off > len(b)}
+			if u.read(&c, *s); c.bad {
+				return len(b) + 1
+			}
+			off = c.off
 		}
 	}
+	return off
 }

@@ -43,55 +43,78 @@ const (
 	attrGNUAddrBase    = 0x2133
 )
 
-// Forms (7.5.6), and the GNU extensions of split DWARF and dwz.
+// form is how a value is written (7.5.6): the number that the standard gives it,
+// and our own for the GNU extensions of split DWARF and dwz.
+type form uint8
+
+// formOf returns the form with that number in a file.
+func formOf(n uint64) form {
+	if n <= uint64(formAddrx4) {
+		return form(n)
+	}
+	switch n {
+	case 0x1f01: // DW_FORM_GNU_addr_index
+		return formGNUAddrIndex
+	case 0x1f02: // DW_FORM_GNU_str_index
+		return formGNUStrIndex
+	case 0x1f20: // DW_FORM_GNU_ref_alt
+		return formGNURefAlt
+	case 0x1f21: // DW_FORM_GNU_strp_alt
+		return formGNUStrpAlt
+	}
+	return formUnknown
+}
+
 const (
-	formAddr          = 0x01
-	formBlock2        = 0x03
-	formBlock4        = 0x04
-	formData2         = 0x05
-	formData4         = 0x06
-	formData8         = 0x07
-	formString        = 0x08
-	formBlock         = 0x09
-	formBlock1        = 0x0a
-	formData1         = 0x0b
-	formFlag          = 0x0c
-	formSdata         = 0x0d
-	formStrp          = 0x0e
-	formUdata         = 0x0f
-	formRefAddr       = 0x10
-	formRef1          = 0x11
-	formRef2          = 0x12
-	formRef4          = 0x13
-	formRef8          = 0x14
-	formRefUdata      = 0x15
-	formIndirect      = 0x16
-	formSecOffset     = 0x17
-	formExprloc       = 0x18
-	formFlagPresent   = 0x19
-	formStrx          = 0x1a
-	formAddrx         = 0x1b
-	formRefSup4       = 0x1c
-	formStrpSup       = 0x1d
-	formData16        = 0x1e
-	formLineStrp      = 0x1f
-	formRefSig8       = 0x20
-	formImplicitConst = 0x21
-	formLoclistx      = 0x22
-	formRnglistx      = 0x23
-	formRefSup8       = 0x24
-	formStrx1         = 0x25
-	formStrx2         = 0x26
-	formStrx3         = 0x27
-	formStrx4         = 0x28
-	formAddrx1        = 0x29
-	formAddrx2        = 0x2a
-	formAddrx3        = 0x2b
-	formAddrx4        = 0x2c
-	formGNUAddrIndex  = 0x1f01
-	formGNUStrIndex   = 0x1f02
-	formGNURefAlt     = 0x1f20
-	formGNUStrpAlt    = 0x1f21
+	formAddr          form = 0x01
+	formBlock2        form = 0x03
+	formBlock4        form = 0x04
+	formData2         form = 0x05
+	formData4         form = 0x06
+	formData8         form = 0x07
+	formString        form = 0x08
+	formBlock         form = 0x09
+	formBlock1        form = 0x0a
+	formData1         form = 0x0b
+	formFlag          form = 0x0c
+	formSdata         form = 0x0d
+	formStrp          form = 0x0e
+	formUdata         form = 0x0f
+	formRefAddr       form = 0x10
+	formRef1          form = 0x11
+	formRef2          form = 0x12
+	formRef4          form = 0x13
+	formRef8          form = 0x14
+	formRefUdata      form = 0x15
+	formIndirect      form = 0x16
+	formSecOffset     form = 0x17
+	formExprloc       form = 0x18
+	formFlagPresent   form = 0x19
+	formStrx          form = 0x1a
+	formAddrx         form = 0x1b
+	formRefSup4       form = 0x1c
+	formStrpSup       form = 0x1d
+	formData16        form = 0x1e
+	formLineStrp      form = 0x1f
+	formRefSig8       form = 0x20
+	formImplicitConst form = 0x21
+	formLoclistx      form = 0x22
+	formRnglistx      form = 0x23
+	formRefSup8       form = 0x24
+	formStrx1         form = 0x25
+	formStrx2         form = 0x26
+	formStrx3         form = 0x27
+	formStrx4         form = 0x28
+	formAddrx1        form = 0x29
+	formAddrx2        form = 0x2a
+	formAddrx3        form = 0x2b
+	formAddrx4        form = 0x2c
+	formGNUAddrIndex  form = 0xf1
+	formGNUStrIndex   form = 0xf2
+	formGNURefAlt     form = 0xf3
+	formGNUStrpAlt    form = 0xf4
+	formSkip          form = 0xfe // values that are of no use: attrSpec.n bytes
+	formUnknown       form = 0xff
 )
 
 // Unit types (7.5.1).

@@ -108,28 +108,53 @@ func (c *cursor) uint(n int) uint64 {
 }
 
 func (c *cursor) uleb() uint64 {
-	if c.off < len(c.b) && c.b[c.off] < 0x80 {
-		c.off++
-		return uint64(c.b[c.off-1])
+	v, next := leb(c.b, c.off)
+	if next > len(c.b) {
+		c.bad, next = true, len(c.b)
 	}
-	var v uint64
-	for shift := 0; shift < 70; shift += 7 {
-		x := c.u8()
+	c.off = next
+	return v
+}
+
+// leb reads an unsigned number of base 128 at b[i:] and returns the offset behind
+// it, which is len(b)+1 if the number, or what came before it, breaks off.
+func leb(b []byte, i int) (v uint64, next int) {
+	if i < len(b) {
+		if v = uint64(b[i]); v < 0x80 {
+			return v, i + 1
+		}
+	}
+	return longLEB(b, i)
+}
+
+func longLEB(b []byte, i int) (v uint64, next int) {
+	for shift := 0; shift < 70 && i < len(b); shift += 7 {
+		x := b[i]
+		i++
 		if shift < 64 {
 			v |= uint64(x&0x7f) << shift
 		}
 		if x < 0x80 {
-			return v
+			return v, i
 		}
 	}
-	c.bad = true
-	return 0
+	return 0, len(b) + 1
 }
 
 func (c *cursor) sleb() int64 {
-	var v int64
-	for shift := 0; shift < 70; shift += 7 {
-		x := c.u8()
+	v, next := sleb(c.b, c.off)
+	if next > len(c.b) {
+		c.bad, next = true, len(c.b)
+	}
+	c.off = next
+	return v
+}
+
+// sleb is leb for signed numbers.
+func sleb(b []byte, i int) (v int64, next int) {
+	for shift := 0; shift < 70 && i < len(b); shift += 7 {
+		x := b[i]
+		i++
 		if shift < 64 {
 			v |= int64(x&0x7f) << shift
 		}
@@ -137,11 +162,10 @@ func (c *cursor) sleb() int64 {
 			if x&0x40 != 0 && shift+7 < 64 {
 				v |= -1 << (shift + 7)
 			}
-			return v
+			return v, i
 		}
 	}
-	c.bad = true
-	return 0
+	return 0, len(b) + 1
 }
 
 // str reads a string that ends with NUL.

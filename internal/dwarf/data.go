@@ -32,7 +32,10 @@ type Data struct {
 		a     abbrev
 		attrs []attrSpec
 	}
+	sizesOf    abbrevKey         // what sizes was made for
+	sizes      [256]int8         // for formSizes
 	rowBuf     []row             // for lineTableOf
+	paths      []string          // of files: fileEntry.path
 	names      map[uint64]string // of entries, by their offset
 	steps      lineSteps
 	abbrevUsed int // entries and attributes that were read
@@ -215,9 +218,9 @@ func (u *unit) namesAt(off uint64) (linkage, name []byte, next uint64) {
 		v := u.read(&c, s)
 		switch s.name {
 		case attrLinkageName, attrMIPSLinkage:
-			linkage = u.str(v)
+			linkage = u.str(v, c.b)
 		case attrName:
-			name = u.str(v)
+			name = u.str(v, c.b)
 		case attrAbstractOrigin, attrSpecification:
 			next, _ = u.ref(v)
 			if u.isAlt(v) {

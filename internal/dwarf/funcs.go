@@ -75,9 +75,11 @@ func (w *funcWalker) walk() {
 	stack := make([]level, 0, 32)
 	abbrevs := u.abbrevs()
 	cur := level{fn: -1}
-	for !c.bad && c.off < len(c.b) {
-		at := uint64(c.off)
-		code := c.uleb()
+	b, off := c.b, c.off
+	for off < len(b) {
+		at := off
+		var code uint64
+		code, off = leb(b, off)
 		if code == 0 {
 			if len(stack) == 0 {
 				break
@@ -90,25 +92,26 @@ func (w *funcWalker) walk() {
 		if a == nil {
 			break
 		}
-		next := cur
-		var sibling uint64
-		switch a.tag {
-		case tagSubprogram:
-			next, sibling = w.subprogram(&c, a, at)
-		case tagInlinedSubroutine:
-			next = w.inlined(&c, a, cur)
-		case tagStructureType, tagClassType, tagUnionType, tagEnumerationType, tagSubroutineType, tagArrayType,
-			tagCallSite, tagGNUCallSite:
-			sibling = w.sibling(&c, a)
-		default:
-			u.skipEntry(&c, a)
+		next, sibling := cur, uint64(0)
+		if a.kind == kindOther {
+			if a.fixed >= 0 {
+				off += int(a.fixed)
+			} else {
+				off = u.skipEntry(b, off, a)
+			}
+		} else {
+			c.off = off
+			next, sibling = w.entry(&c, a, cur, at)
+			off = c.off
 		}
 		if !a.children {
-			w.leave(next, cur)
+			if next.fn != cur.fn {
+				w.leave(next, cur)
+			}
 			continue
 		}
-		if sibling > uint64(c.off) && sibling < u.end {
-			c.off = int(sibling)
+		if sibling > uint64(off) && sibling < u.end {
+			off = int(sibling)
 			continue
 		}
 		if len(stack) >= maxDepth {
@@ -122,6 +125,23 @@ func (w *funcWalker) walk() {
 		w.leave(cur, stack[len(stack)-1])
 		cur = stack[len(stack)-1]
 	}
+}
+
+// entry reads an entry that is of interest: it returns what its children are in,
+// or where the next entry is if they need not be read.
+func (w *funcWalker) entry(c *cursor, a *abbrev, cur level, at int) (next level, sibling uint64) {
+	switch a.kind {
+	case kindSubprogram:
+		next, sibling = w.subprogram(c, a, uint64(at))
+	case kindInlined:
+		next = w.inlined(c, a, cur)
+	default:
+		next, sibling = cur, w.sibling(c, a)
+	}
+	if c.bad {
+		c.off = len(c.b) // what follows cannot be found
+	}
+	return next, sibling
 }
 
 // leave ends a function: its spans are complete and are put in order.

@@ -8,12 +8,11 @@ import (
 // lineTable is a unit's decoded line program: sequences of rows, and the files
 // that they name.
 type lineTable struct {
+	unit  *unit // whose it is; a split unit has that of its skeleton
 	seqs  []sequence
 	rows  []row
 	files []fileEntry
-	dirs  [][]byte
-	paths []string // joined paths of files; nil until one is asked for
-	v5    bool     // files count from 0
+	dirs  []value
 }
 
 // sequence is a run of rows with ascending addresses.
@@ -30,9 +29,12 @@ type row struct {
 	col  uint16
 }
 
+// fileEntry is a file. Names of files and directories are only looked up when they
+// are asked for; where their form is 0 they are the unit's own.
 type fileEntry struct {
-	name []byte
-	dir  uint64
+	name value
+	dir  uint32
+	path uint32 // number of its joined path in Data.paths, counted from 1; 0: not made yet
 }
 
 // maxRows bounds the rows of one unit: an opcode of one byte makes at most one.
@@ -42,11 +44,11 @@ const maxRows = 1 << 26
 // it has none.
 func (u *unit) lineTableOf() *lineTable {
 	if u.lines == nil {
-		u.lines = &lineTable{}
+		u.lines = &lineTable{unit: u}
 		if u.hasLine && u.lineOff < uint64(len(u.d.line)) {
 			p := lineProgram{u: u, t: u.lines, c: cursor{b: u.d.line, off: int(u.lineOff), be: u.d.be}}
 			p.read()
-			u.d.grew(int64(24*cap(u.lines.seqs)+16*cap(u.lines.rows)+32*cap(u.lines.files)) + 24*int64(cap(u.lines.dirs)))
+			u.d.grew(int64(24*cap(u.lines.seqs) + 16*cap(u.lines.rows) + 24*cap(u.lines.files) + 16*cap(u.lines.dirs)))
 		}
 	}
 	return u.lines
@@ -103,8 +105,17 @@ type lineProgram struct {
 	opcodeBase uint8
 	lengths    []byte
 
-	s        lineState
+	lineSeq
 	unsorted bool // rows of a sequence go back
+}
+
+// lineSeq is the sequence that is being decoded.
+type lineSeq struct {
+	lo      uint64 // its first address
+	opIndex uint64
+	first   int // its first row
+	started bool
+	skip    bool // it is of no use
 }
 
 func (p *lineProgram) read() {
@@ -161,32 +172,40 @@ func (p *lineProgram) read() {
 // tables reads the directories and files of versions 2 to 4; both count from 1.
 func (p *lineProgram) tables() {
 	t, c := p.t, &p.c
-	t.dirs = append(t.dirs, p.u.compDir)
+	t.dirs = append(t.dirs, value{})
 	for !c.bad {
-		s := c.str()
-		if len(s) == 0 {
+		at := c.off
+		if len(c.str()) == 0 {
 			break
 		}
-		t.dirs = append(t.dirs, s)
+		t.dirs = append(t.dirs, value{formString, uint64(at)})
 	}
-	t.files = append(t.files, fileEntry{name: p.u.file})
-	for !c.bad {
-		f := fileEntry{name: c.str()}
-		if len(f.name) == 0 {
-			return
-		}
-		f.dir = c.uleb()
+	t.files = append(t.files, fileEntry{})
+	for !c.bad && p.file() {
 		c.uleb() // time
 		c.uleb() // length
-		t.files = append(t.files, f)
 	}
 }
+
+// file reads a file's name and directory; false if there is none.
+func (p *lineProgram) file() bool {
+	c := &p.c
+	f := fileEntry{name: value{formString, uint64(c.off)}}
+	if len(c.str()) == 0 {
+		return false
+	}
+	f.dir = uint32(min(c.uleb(), noDir))
+	p.t.files = append(p.t.files, f)
+	return true
+}
+
+// noDir is the number of a directory that no table has.
+const noDir = 1<<32 - 1
 
 // tablesV5 reads those of version 5, whose layout the header describes.
 func (p *lineProgram) tablesV5() {
 	t := p.t
-	t.v5 = true
-	p.entries(func(n int) { t.dirs = make([][]byte, 0, n) }, func(f fileEntry) { t.dirs = append(t.dirs, f.name) })
+	p.entries(func(n int) { t.dirs = make([]value, 0, n) }, func(f fileEntry) { t.dirs = append(t.dirs, f.name) })
 	p.entries(func(n int) { t.files = make([]fileEntry, 0, n) }, func(f fileEntry) { t.files = append(t.files, f) })
 }
 
@@ -197,7 +216,7 @@ func (p *lineProgram) entries(size func(int), f func(fileEntry)) {
 	c := &p.c
 	var specs []attrSpec
 	for range c.u8() {
-		specs = append(specs, attrSpec{name: uint16(c.uleb()), form: uint16(c.uleb())})
+		specs = append(specs, attrSpec{name: uint16(c.uleb()), form: formOf(c.uleb())})
 	}
 	// The forms are read as those of the unit, but with this table's sizes.
 	u := *p.u
@@ -213,9 +232,9 @@ func (p *lineProgram) entries(size func(int), f func(fileEntry)) {
 			v := u.read(c, s)
 			switch s.name {
 			case pathType:
-				e.name = u.str(v)
+				e.name = v
 			case dirType:
-				e.dir = v.n
+				e.dir = uint32(min(v.n, noDir))
 			}
 		}
 		if c.bad {
@@ -248,44 +267,85 @@ func (s *lineSteps) set(p *lineProgram) {
 	}
 }
 
-// lineState is the state of the line number machine (6.2.2).
-type lineState struct {
-	addr, opIndex, file, col uint64
-	line                     int64
-
-	lo      uint64 // of the sequence
-	first   int32  // its first row
-	started bool
-	skip    bool // the sequence is of no use
-}
-
-func (p *lineProgram) reset() {
-	p.s = lineState{file: 1, line: 1, first: int32(len(p.t.rows))}
-}
-
-func (p *lineProgram) advance(n uint64) {
-	s := &p.s
+// advance returns the address after n operations; opIndex counts those within one
+// instruction, where a processor has several.
+func (p *lineProgram) advance(addr, n uint64) uint64 {
 	if p.maxOps == 1 {
-		s.addr += n * p.minInst
-		return
+		return addr + n*p.minInst
 	}
-	s.addr += p.minInst * ((s.opIndex + n) / p.maxOps)
-	s.opIndex = (s.opIndex + n) % p.maxOps
+	n += p.opIndex
+	p.opIndex = n % p.maxOps
+	return addr + p.minInst*(n/p.maxOps)
+}
+
+// run executes the program: the line number machine of 6.2.2.
+func (p *lineProgram) run() {
+	b, i := p.c.b, p.c.off
+	steps := &p.u.d.steps
+	steps.set(p)
+	base, special := p.opcodeBase, uint64(255-p.opcodeBase)/p.lineRange
+	addr, file, line, col := uint64(0), uint64(1), int64(1), uint64(0)
+	for i < len(b) {
+		op := b[i]
+		i++
+		if op >= base {
+			addr = p.advance(addr, uint64(steps.ops[op]))
+			line += int64(steps.lines[op])
+			p.emit(addr, file, line, col)
+			continue
+		}
+		var n uint64
+		switch op {
+		case 0:
+			var kind uint8
+			if kind, n, i = p.extended(i); kind == endSequence {
+				p.end(addr)
+				addr, file, line, col = 0, 1, 1, 0
+			} else if kind == setAddress {
+				addr = n
+			}
+		case 1: // copy
+			p.emit(addr, file, line, col)
+		case 2: // advance_pc
+			n, i = leb(b, i)
+			addr = p.advance(addr, n)
+		case 3: // advance_line
+			var d int64
+			d, i = sleb(b, i)
+			line += d
+		case 4: // set_file
+			file, i = leb(b, i)
+		case 5: // set_column
+			col, i = leb(b, i)
+		case 6, 7, 10, 11: // negate_stmt, set_basic_block, set_prologue_end, set_epilogue_begin
+		case 8: // const_add_pc
+			addr = p.advance(addr, special)
+		case 9: // fixed_advance_pc
+			c := cursor{b: b, off: min(i, len(b)), be: p.c.be}
+			addr, p.opIndex = addr+uint64(c.u16()), 0
+			i = c.off
+		default: // set_isa, and what is not known
+			for range p.lengths[op-1] {
+				_, i = leb(b, i)
+			}
+		}
+	}
+	p.t.rows = p.t.rows[:p.first] // a sequence without an end
 }
 
 // emit appends a row.
-func (p *lineProgram) emit() {
-	s, t := &p.s, p.t
-	if !s.started {
-		s.lo, s.started = s.addr, true
+func (p *lineProgram) emit(addr, file uint64, line int64, col uint64) {
+	t := p.t
+	if !p.started {
+		p.lo, p.started = addr, true
 	}
-	off := s.addr - s.lo
-	if s.addr < s.lo || off > 1<<32-1 || len(t.rows) >= maxRows {
-		s.skip = true
+	off := addr - p.lo
+	if addr < p.lo || off > 1<<32-1 || len(t.rows) >= maxRows {
+		p.skip = true
 		return
 	}
-	r := row{uint32(off), uint32(s.file), uint32(max(s.line, 0)), uint16(min(s.col, 0xffff))}
-	if n := len(t.rows); n > int(s.first) {
+	r := row{uint32(off), uint32(file), uint32(max(line, 0)), uint16(min(col, 0xffff))}
+	if n := len(t.rows); n > p.first {
 		last := &t.rows[n-1]
 		// Of rows at one address the last counts.
 		if last.off == r.off {
@@ -301,82 +361,46 @@ func (p *lineProgram) emit() {
 	t.rows = append(t.rows, r)
 }
 
-// run executes the program.
-func (p *lineProgram) run() {
-	c, s := &p.c, &p.s
-	steps := &p.u.d.steps
-	steps.set(p)
-	p.reset()
-	for c.off < len(c.b) && !c.bad {
-		op := c.u8()
-		if op >= p.opcodeBase {
-			p.advance(uint64(steps.ops[op]))
-			s.line += int64(steps.lines[op])
-			p.emit()
-			continue
-		}
-		switch op {
-		case 0:
-			if !p.extended() {
-				p.t.rows = p.t.rows[:s.first]
-				return
-			}
-		case 1: // copy
-			p.emit()
-		case 2: // advance_pc
-			p.advance(c.uleb())
-		case 3: // advance_line
-			s.line += c.sleb()
-		case 4: // set_file
-			s.file = c.uleb()
-		case 5: // set_column
-			s.col = c.uleb()
-		case 6, 7, 10, 11: // negate_stmt, set_basic_block, set_prologue_end, set_epilogue_begin
-		case 8: // const_add_pc
-			p.advance(uint64(255-p.opcodeBase) / p.lineRange)
-		case 9: // fixed_advance_pc
-			s.addr, s.opIndex = s.addr+uint64(c.u16()), 0
-		case 12: // set_isa
-			c.uleb()
-		default:
-			for range p.lengths[op-1] {
-				c.uleb()
-			}
-		}
-	}
-	p.t.rows = p.t.rows[:s.first] // a sequence without an end
-}
+// Extended opcodes that change the state (6.2.5.3).
+const (
+	endSequence = 1
+	setAddress  = 2
+	defineFile  = 3
+)
 
-// extended executes an extended opcode; false ends the program.
-func (p *lineProgram) extended() bool {
-	c, s, t := &p.c, &p.s, p.t
-	n := c.uleb()
-	if n == 0 || n > uint64(len(c.b)-c.off) {
-		return false
+// extended reads an extended opcode, and an address with setAddress, and returns
+// the offset behind it, which is that of the program's end if it is malformed.
+func (p *lineProgram) extended(i int) (kind uint8, addr uint64, next int) {
+	n, i := leb(p.c.b, i)
+	if i > len(p.c.b) || n == 0 || n > uint64(len(p.c.b)-i) {
+		return 0, 0, len(p.c.b)
 	}
-	end := c.off + int(n)
-	switch c.u8() {
-	case 1: // end_sequence
-		if s.started && !s.skip && s.addr > s.lo && int(s.first) < len(t.rows) {
-			t.seqs = append(t.seqs, sequence{s.lo, s.addr, s.first, int32(len(t.rows))})
-		} else {
-			t.rows = t.rows[:s.first]
-		}
-		p.reset()
-	case 2: // set_address
-		s.addr, s.opIndex = c.uint(min(int(n)-1, 8)), 0
+	kind, next = p.c.b[i], i+int(n)
+	c := cursor{b: p.c.b, off: i + 1, be: p.c.be}
+	switch kind {
+	case setAddress:
+		addr, p.opIndex = c.uint(min(int(n)-1, 8)), 0
 		// Left out by the linker, or at the very start of a file that has its code
 		// elsewhere: see emit in unit.go.
-		if s.addr <= 1 || s.addr >= 1<<(8*uint(p.addrSize)-1)<<1-2 {
-			s.skip = true
+		if addr <= 1 || addr >= 1<<(8*uint(p.addrSize)-1)<<1-2 {
+			p.skip = true
 		}
-	case 3: // define_file
-		f := fileEntry{name: c.str()}
-		f.dir = c.uleb()
-		t.files = append(t.files, f)
+	case defineFile:
+		p.c.off = i + 1
+		p.file()
 	}
-	c.off = end
-	return true
+	return kind, addr, next
+}
+
+// end ends a sequence at an address.
+func (p *lineProgram) end(addr uint64) {
+	t := p.t
+	if p.started && !p.skip && addr > p.lo && p.first < len(t.rows) {
+		t.seqs = append(t.seqs, sequence{p.lo, addr, int32(p.first), int32(len(t.rows))})
+	} else {
+		t.rows = t.rows[:p.first]
+	}
+	p.lineSeq = lineSeq{first: len(t.rows)}
 }
 
 // finish puts the sequences in order.
@@ -398,19 +422,27 @@ func (u *unit) path(file uint64) string {
 	if file >= uint64(len(t.files)) {
 		return ""
 	}
-	if t.paths == nil {
-		t.paths = make([]string, len(t.files))
-	}
-	if t.paths[file] == "" {
-		f := t.files[file]
+	f := &t.files[file]
+	u = t.unit
+	d := u.d
+	if f.path == 0 {
 		var dir []byte
-		if f.dir < uint64(len(t.dirs)) {
-			dir = t.dirs[f.dir]
+		if uint64(f.dir) < uint64(len(t.dirs)) {
+			dir = u.lineStr(t.dirs[f.dir], u.compDir)
 		}
-		t.paths[file] = join(u.compDir, dir, f.name)
-		u.d.grew(int64(len(t.paths[file])))
+		d.paths = append(d.paths, join(u.compDir, dir, u.lineStr(f.name, u.file)))
+		f.path = uint32(len(d.paths))
+		d.grew(int64(16 + len(d.paths[f.path-1])))
 	}
-	return t.paths[file]
+	return d.paths[f.path-1]
+}
+
+// lineStr returns a name of a line table; own is what stands for one without a form.
+func (u *unit) lineStr(v value, own []byte) []byte {
+	if v.form == 0 {
+		return own
+	}
+	return u.str(v, u.d.line)
 }
 
 func join(comp, dir, name []byte) string {

@@ -165,7 +165,7 @@ func (u *unit) readRoot(index int32) {
 		return
 	}
 	// What these mean depends on the bases, which may come after them.
-	u.file, u.compDir, u.dwoName = u.str(name), u.str(compDir), u.str(dwo)
+	u.file, u.compDir, u.dwoName = u.str(name, c.b), u.str(compDir, c.b), u.str(dwo, c.b)
 	u.low, _ = u.addr(low)
 	if a.tag == tagPartialUnit {
 		return
@@ -214,11 +214,11 @@ func (d *Data) unitOf(off uint64) *unit {
 	return d.units[i]
 }
 
-// str returns the string of a value, nil if it is none.
-func (u *unit) str(v value) []byte {
+// str returns the string of a value that was read from b, nil if it is none.
+func (u *unit) str(v value, b []byte) []byte {
 	switch v.form {
 	case formString:
-		return v.b
+		return strAt(b, v.n)
 	case formStrp:
 		return strAt(u.d.str, v.n)
 	case formLineStrp:
