@@ -1,9 +1,12 @@
 package probe
 
 import (
+	"fmt"
 	"io"
+	"os"
 	"os/exec"
 	"runtime"
+	"strings"
 	"testing"
 	"time"
 
@@ -11,6 +14,7 @@ import (
 	"github.com/cilium/ebpf/asm"
 	"github.com/cilium/ebpf/btf"
 	"github.com/cilium/ebpf/link"
+	"golang.org/x/sys/unix"
 
 	"github.com/borescope/borescope/internal/feature"
 	"github.com/borescope/borescope/internal/kernel"
@@ -65,6 +69,23 @@ func (w *workload) run() {
 	var b [1]byte
 	if _, err := io.ReadFull(w.out, b[:]); err != nil {
 		w.t.Fatal(err)
+	}
+}
+
+// waitBlocked returns when the target waits for its next byte: the read that it
+// waits in has begun, and will be over only after the next run has.
+func (w *workload) waitBlocked() {
+	w.t.Helper()
+	want := fmt.Sprintf("%d 0x0 ", unix.SYS_READ) // read(0, …)
+	for {
+		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/syscall", w.pid()))
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		if strings.HasPrefix(string(b), want) {
+			return
+		}
+		time.Sleep(100 * time.Microsecond)
 	}
 }
 
