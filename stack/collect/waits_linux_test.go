@@ -87,17 +87,24 @@ func startReader(t *testing.T) *reader {
 	return n
 }
 
-// waitBlocked returns when the thread waits in read.
+// waitBlocked returns when the thread has taken what it was fed and waits in
+// read. A thread that is being woken looks blocked still (its state is neither 0
+// nor is it in a queue: task_current_syscall, lib/syscall.c), on a slow machine
+// for long: fed again then, it would take two bytes in one read.
 func (n *reader) waitBlocked() {
 	n.t.Helper()
 	path := fmt.Sprintf("/proc/%d/task/%d/syscall", n.pid, n.tid)
 	want := fmt.Sprintf("%d 0x0 ", unix.SYS_READ)
 	for {
+		left, err := unix.IoctlGetInt(int(n.in.Fd()), unix.TIOCINQ)
+		if err != nil {
+			n.t.Fatal(err)
+		}
 		b, err := os.ReadFile(path)
 		if err != nil {
 			n.t.Fatal(err)
 		}
-		if strings.HasPrefix(string(b), want) {
+		if left == 0 && strings.HasPrefix(string(b), want) {
 			return
 		}
 		time.Sleep(100 * time.Microsecond)
