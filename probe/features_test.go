@@ -6,6 +6,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/borescope/borescope/internal/testenv"
 )
 
 // testsIn notes the tests of this package, or those of one below it as DIR.TestX.
@@ -35,9 +37,7 @@ func testsIn(t *testing.T, dir string, tests map[string]bool) {
 
 // TestFeatures: FEATURES.md claims nothing without a test of that name.
 func TestFeatures(t *testing.T) {
-	if _, err := os.Stat("FEATURES.md"); err != nil {
-		t.Skip("no sources here") // a guest has only the binary
-	}
+	testenv.Need(t, testenv.File("FEATURES.md")) // a guest has only the binary
 	tests := map[string]bool{}
 	for _, dir := range []string{"", "broker", "container"} {
 		testsIn(t, dir, tests)

@@ -14,6 +14,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/borescope/borescope/internal/testenv"
 )
 
 func openBytes(tb testing.TB, b []byte, opts *ELFOptions) *ELF {
@@ -155,7 +157,7 @@ func TestRawNames(t *testing.T) {
 // hostFiles are files of this machine that differ in how they were made.
 func hostFiles(t *testing.T) []string {
 	if runtime.GOOS != "linux" {
-		t.Skip("no ELF files here")
+		testenv.Need(t, testenv.Got("ELF files", errors.New("this is "+runtime.GOOS)))
 	}
 	var files []string
 	exe, err := os.Executable()
@@ -200,7 +202,7 @@ func compareWithDebugELF(t *testing.T, path string) {
 	text := ref.Section(".text")
 	isGo := ref.Section(".gopclntab") != nil
 	if len(syms)+len(dyn) == 0 || isGo && len(syms) == 0 {
-		t.Skip("stripped")
+		testenv.Need(t, testenv.Got("symbols in "+path, errors.New("stripped")))
 	}
 	rng := rand.New(rand.NewPCG(3, 4))
 	wrong, named := 0, 0
@@ -253,7 +255,7 @@ func TestBytesPerSymbol(t *testing.T) {
 		e.Close()
 	}
 	if n == 0 {
-		t.Skip("no file with 500 symbols")
+		testenv.Need(t, testenv.Got("a file with 500 symbols", errors.New("not found")))
 	}
 }
 
@@ -261,8 +263,8 @@ func TestBytesPerSymbol(t *testing.T) {
 // off, by its dynamic segment.
 func TestNoSections(t *testing.T) {
 	m, _ := filepath.Glob("/usr/lib/*-linux-gnu/libstdc++.so.6")
-	if len(m) == 0 || runtime.GOOS != "linux" {
-		t.Skip("no libstdc++")
+	if len(m) == 0 {
+		testenv.Need(t, testenv.Got("libstdc++", errors.New("not found")))
 	}
 	b, err := os.ReadFile(m[0])
 	if err != nil {
@@ -291,12 +293,9 @@ func TestNoSections(t *testing.T) {
 
 // TestPLT compares with the names that objdump gives the entries.
 func TestPLT(t *testing.T) {
-	objdump, err := exec.LookPath("objdump")
-	if err != nil {
-		t.Skip(err)
-	}
+	testenv.Need(t, testenv.Tool("objdump"))
 	for _, path := range []string{"/bin/bash", "/usr/bin/env", "/usr/bin/gdb"} {
-		out, err := exec.Command(objdump, "-d", "-j", ".plt", "-j", ".plt.sec", "-j", ".plt.got", path).Output()
+		out, err := exec.Command("objdump", "-d", "-j", ".plt", "-j", ".plt.sec", "-j", ".plt.got", path).Output()
 		if err != nil {
 			continue
 		}
@@ -330,7 +329,7 @@ func TestHostile(t *testing.T) {
 	m, _ := filepath.Glob("/lib*/ld-linux-*.so.*")
 	exe, err := os.Executable()
 	if err != nil || len(m) == 0 {
-		t.Skip("no files")
+		testenv.Need(t, testenv.Got("a dynamic linker to read", errors.Join(err, errors.New("not found"))))
 	}
 	rng := rand.New(rand.NewPCG(7, 8))
 	for _, path := range []string{m[0], exe} {
@@ -396,7 +395,7 @@ func covering(f *elf.File, syms []elf.Symbol, addr uint64) (names []string) {
 // process must live, and the answer be a reason.
 func TestTruncatedWhileMapped(t *testing.T) {
 	if runtime.GOOS == "windows" {
-		t.Skip("mapped files cannot be truncated")
+		testenv.Need(t, testenv.Got("truncating mapped files", errors.New("Windows refuses it")))
 	}
 	image := buildELF(t, testFile{syms: testSyms})
 	big := append(slices.Clone(image), make([]byte, 1<<16)...)
