@@ -157,7 +157,7 @@ func (r *Rule) targets(texts []string, self int) ([]probe.Target, error) {
 		}
 		for _, m := range members {
 			if self != 0 {
-				if m, err = withPID(m, self); err != nil {
+				if m, _, err = inProcess(m, self); err != nil {
 					return nil, err
 				}
 			}
@@ -187,7 +187,7 @@ func (r *Rule) allows(t probe.Target) error {
 
 // spelling is the target without its process.
 func spelling(t probe.Target) string {
-	if n, err := withPID(t, 0); err == nil {
+	if n, _, err := inProcess(t, 0); err == nil {
 		t = n
 	}
 	return t.String()
@@ -196,42 +196,32 @@ func spelling(t probe.Target) string {
 // errNoProcess says that a kind of target can't be restricted to a process.
 var errNoProcess = errors.New("it can't be restricted to one process")
 
-// withPID is the target in one process.
-func withPID(t probe.Target, pid int) (probe.Target, error) {
+// inProcess is the target in another process, and the process that it was in;
+// 0 is every one.
+func inProcess(t probe.Target, pid int) (probe.Target, int, error) {
 	switch t := t.(type) {
 	case probe.Uprobe:
-		t.PID = pid
-		return t, nil
+		t.PID, pid = pid, t.PID
+		return t, pid, nil
 	case probe.Uretprobe:
-		t.PID = pid
-		return t, nil
+		t.PID, pid = pid, t.PID
+		return t, pid, nil
 	case probe.USDT:
-		t.PID = pid
-		return t, nil
+		t.PID, pid = pid, t.PID
+		return t, pid, nil
 	case probe.Perf:
-		t.PID = pid
-		return t, nil
+		t.PID, pid = pid, t.PID
+		return t, pid, nil
 	case probe.Watchpoint:
-		t.PID = pid
-		return t, nil
+		t.PID, pid = pid, t.PID
+		return t, pid, nil
 	}
-	return nil, fmt.Errorf("%s: %w", t, errNoProcess)
+	return nil, 0, fmt.Errorf("%s: %w", t, errNoProcess)
 }
 
 func pidOf(t probe.Target) int {
-	switch t := t.(type) {
-	case probe.Uprobe:
-		return t.PID
-	case probe.Uretprobe:
-		return t.PID
-	case probe.USDT:
-		return t.PID
-	case probe.Perf:
-		return t.PID
-	case probe.Watchpoint:
-		return t.PID
-	}
-	return 0
+	_, pid, _ := inProcess(t, 0)
+	return pid
 }
 
 func fileOf(t probe.Target) string {
