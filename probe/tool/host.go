@@ -61,3 +61,19 @@ func (s *Session) Meminfo() (map[string]uint64, error) {
 	}
 	return info, nil
 }
+
+// Loadavg prints the time of day and the load of the machine, as BCC's tools do
+// above a table that is shown again and again, and a blank line; with -json it
+// prints nothing.
+func (s *Session) Loadavg() error {
+	host, err := s.Host()
+	if err != nil {
+		return err
+	}
+	load, err := fs.ReadFile(host, "proc/loadavg")
+	if err != nil {
+		return err
+	}
+	s.Printf("%s loadavg: %s\n\n", s.Now().Format("15:04:05"), strings.TrimSpace(string(load)))
+	return nil
+}

@@ -42,6 +42,36 @@ func FilterPorts(c *action.Ctx, port action.Int, list []int) {
 // Addr is an address that the kernel keeps as IPv6: one of IPv4 as it is written.
 func Addr(a [16]byte) netip.Addr { return netip.AddrFrom16(a).Unmap() }
 
+// SockAddr is an address of a socket, as SockAddrs gives it to a map's key or an
+// event: one of IPv4 is mapped into IPv6.
+type SockAddr struct {
+	First [12]byte
+	Last  [4]byte
+}
+
+// Addr is the address, one of IPv4 as it is written.
+func (a SockAddr) Addr() netip.Addr { return Addr([16]byte(append(a.First[:], a.Last[:]...))) }
+
+// SockAddrs has an action do what use records with the local and the remote
+// address, both SockAddr, of a pointer to struct sock. It does nothing for a
+// socket that is neither of IPv4, if that is wanted, nor of IPv6, if that is.
+func SockAddrs(c *action.Ctx, sk action.Ptr, ipv4, ipv6 bool, use func(local, remote action.Tuple)) {
+	const inet, inet6 = 2, 10 // AF_INET, AF_INET6
+	family := c.Let(sk.Member("__sk_common.skc_family"))
+	mapped := func(member string) action.Tuple {
+		return action.Key(action.Bytes([]byte{10: 0xff, 11: 0xff}), sk.Addr(member).Bytes(4))
+	}
+	whole := func(member string) action.Tuple {
+		return action.Key(sk.Addr(member).Bytes(12), sk.Addr(member+".in6_u.u6_addr8[12]").Bytes(4))
+	}
+	if ipv4 {
+		c.If(family.Eq(inet), func() { use(mapped("__sk_common.skc_rcv_saddr"), mapped("__sk_common.skc_daddr")) })
+	}
+	if ipv6 {
+		c.If(family.Eq(inet6), func() { use(whole("__sk_common.skc_v6_rcv_saddr"), whole("__sk_common.skc_v6_daddr")) })
+	}
+}
+
 // IPVersion is 4 or 6, of such an address.
 func IPVersion(a [16]byte) int {
 	if Addr(a).Is4() {

@@ -49,6 +49,19 @@ func Sums[K comparable](s *Session, n *action.Number[K]) (func() (map[K]int64, e
 	}, nil
 }
 
+// TakeSums is Sums for keys that come and go, as connections do: what is read is
+// removed, and makes room. An update at that very moment may be lost.
+func TakeSums[K comparable](s *Session, n *action.Number[K]) (func() (map[K]int64, error), error) {
+	tab, err := n.Table(s)
+	if err != nil {
+		return nil, err
+	}
+	return func() (map[K]int64, error) {
+		now, err := tab.ReadAndClear()
+		return mapx.Values(now), err
+	}, nil
+}
+
 // Hists opens histograms whose buckets are powers of two. The function that it
 // returns gives what was counted since its last call, by key; the order is that
 // of the totals, smallest first, as bpftrace prints it.

@@ -1,0 +1,143 @@
+// Filetop shows which files are read and written most, and by whom, once a second.
+//
+//	# filetop
+//	Tracing reads and writes of files... Hit Ctrl-C to end.
+//	19:31:56 loadavg: 18.89 17.93 13.81 15/216 5007
+//
+//	TID     COMM             READS  WRITES R_Kb    W_Kb    T FILE
+//	5003    filetop.test     46     23     46      92      R borescope-filetop
+//
+// See README.md.
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/borescope/borescope/probe"
+	"github.com/borescope/borescope/probe/action"
+	"github.com/borescope/borescope/probe/tool"
+)
+
+func main() { os.Exit(tool.Main("filetop", run)) }
+
+// file is a file as one thread uses it, and what of its use is added up.
+type file struct {
+	Inode     uint64
+	Dev, TID  uint32
+	Type, Sum uint32 // S_IFMT of its mode; an index into use
+	Comm      action.Comm
+	Name      [40]byte
+}
+
+// use is what a thread does with a file: how often it reads and writes, and how
+// much.
+type use struct{ reads, rbytes, writes, wbytes int64 }
+
+// S_IFMT, S_IFREG and S_IFSOCK of include/uapi/linux/stat.h.
+const format, regular, socket = 0o170000, 0o100000, 0o140000
+
+// orders are what -s sorts by.
+var orders = map[string]func(u use) int64{
+	"all":   func(u use) int64 { return u.reads + u.writes + u.rbytes + u.wbytes },
+	"reads": func(u use) int64 { return u.reads }, "writes": func(u use) int64 { return u.writes },
+	"rbytes": func(u use) int64 { return u.rbytes }, "wbytes": func(u use) int64 { return u.wbytes },
+}
+
+func run(ctx context.Context, args []string, stdout io.Writer) error {
+	t := tool.New("filetop", "Show which files are read and written, by thread, the most used first.",
+		"filetop -C 5 12", "every five seconds for a minute, one below the other",
+		"filetop -s reads -r 5", "the five files that are read most often")
+	pid := t.PID()
+	all := t.Bool("a", "with sockets, pipes and all that is no regular file")
+	most := t.Int("r", "ROWS", 20, "so many rows")
+	order := "all"
+	t.Func("s", "COLUMN", "sort by all, reads, writes, rbytes or wbytes", func(s string) error {
+		order = s
+		if _, ok := orders[s]; !ok {
+			return fmt.Errorf("%q is no column", s)
+		}
+		return nil
+	})
+	t.Redraw()
+	t.Interval(time.Second)
+	if err := t.Parse(args, stdout); err != nil {
+		return err
+	}
+
+	sums := action.NewSum[file]("sums", 1<<14)
+	add := func(c *action.Ctx, f action.Ptr, sum int, bytes action.Int) {
+		kind := c.Let(f.Member("f_inode->i_mode").And(format))
+		if !*all {
+			c.ReturnUnless(kind.Eq(regular))
+		}
+		inode, dev, name := f.Member("f_inode->i_ino"), f.Member("f_inode->i_sb->s_dev"), f.Member("f_path.dentry->d_name.name").Str(40)
+		for i, n := range []action.Int{c.Const(1), bytes} {
+			sums.Observe(c, n, inode, dev, c.TID(), kind, sum+i, c.Comm(), name)
+		}
+	}
+	functions, calls := action.NewProgram("filetop"), action.NewProgram("filetop")
+	for i, does := range []string{"read", "write"} {
+		functions.On(probe.Fentry{Symbol: "vfs_" + does}, func(c *action.Ctx) {
+			tool.FilterPID(c, *pid)
+			add(c, c.Arg(0).Ptr(), 2*i, c.Arg(2))
+		})
+		calls.On(tool.Tracepoints("syscalls", "sys_enter_"+does, "sys_enter_p"+does+"64"), func(c *action.Ctx) {
+			tool.FilterPID(c, *pid)
+			table, fd := c.CurTask().MemberPtr("files->fdt"), c.Let(c.Field("fd"))
+			c.ReturnUnless(fd.Ge(0).And(fd.Lt(table.Member("max_fds"))))
+			f := table.MemberPtr("fd").Index(fd).Ptr()
+			c.ReturnUnless(f.Ne(0)) // not an open file
+			add(c, f, 2*i, c.Field("count"))
+		})
+	}
+
+	return t.Run(ctx, stdout, "Tracing reads and writes of files", func(s *tool.Session) error {
+		tab := s.Table("TID %-7d", "COMM %-16s", "READS %-6d", "WRITES %-6d", "R_Kb %-7d", "W_Kb %-7d", "T %-1s", "FILE %s")
+		read, err := tool.TakeSums(s, sums)
+		if err != nil {
+			return err
+		}
+		return s.Every(func() error {
+			rows, err := read()
+			if err == nil {
+				err = s.Loadavg()
+			}
+			tab.Header()
+			files := group(rows)
+			for _, f := range first(files, *most, orders[order]) {
+				u, kind := files[f], map[uint32]string{regular: "R", socket: "S"}[f.Type]
+				tab.Row(f.TID, f.Comm, u.reads, u.writes, u.rbytes/1024, u.wbytes/1024, cmp.Or(kind, "O"), action.Text(f.Name[:]))
+			}
+			s.Printf("\n")
+			return err
+		})
+	}, functions, calls)
+}
+
+// group puts the sums of a file together.
+func group(sums map[file]int64) map[file]use {
+	files := map[file]use{}
+	for f, n := range sums {
+		sum := f.Sum
+		f.Sum = 0
+		u := files[f]
+		*[]*int64{&u.reads, &u.rbytes, &u.writes, &u.wbytes}[sum] += n
+		files[f] = u
+	}
+	return files
+}
+
+// first are the files with the largest values, at most so many.
+func first(files map[file]use, most int, value func(use) int64) []file {
+	sorted := slices.SortedFunc(maps.Keys(files), func(a, b file) int {
+		return cmp.Or(cmp.Compare(value(files[b]), value(files[a])), cmp.Compare(a.TID, b.TID), cmp.Compare(a.Inode, b.Inode))
+	})
+	return sorted[:min(most, len(sorted))]
+}
