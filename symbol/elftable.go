@@ -90,6 +90,9 @@ type rawSym struct {
 	bind  uint8 // rank: global 2, weak 1, local 0
 }
 
+// bindRank is rawSym.bind by STB_…; 10 is STB_GNU_UNIQUE.
+var bindRank = [16]uint8{elf.STB_GLOBAL: 2, elf.STB_WEAK: 1, 10: 2}
+
 // symReader reads symbol tables of one file into raw symbols. All its methods
 // read mapped memory: the caller catches faults.
 type symReader struct {
@@ -212,14 +215,22 @@ func (r *symReader) holdsAll(dyn *elffile.Section, n int) bool {
 
 // read64le is readAny for the files that nearly everybody has.
 func (r *symReader) read64le(b, x []byte, mark uint32) {
+	plain := !r.f.Synthetic && r.f.Type != elf.ET_REL
 	for i := 0; len(b) >= 24; i, b = i+1, b[24:] {
 		e := b[:24:24]
-		typ := e[4] & 15
+		typ, shndx := e[4]&15, binary.LittleEndian.Uint16(e[6:])
 		if typ > uint8(elf.STT_FUNC) && typ != uint8(elf.STT_GNU_IFUNC) {
 			continue
 		}
-		r.add(binary.LittleEndian.Uint64(e[8:]), binary.LittleEndian.Uint64(e[16:]),
-			binary.LittleEndian.Uint32(e), mark, e[4], binary.LittleEndian.Uint16(e[6:]), i, x)
+		value, size, name := binary.LittleEndian.Uint64(e[8:]), binary.LittleEndian.Uint64(e[16:]), binary.LittleEndian.Uint32(e)
+		if !plain || typ != uint8(elf.STT_FUNC) || shndx >= uint16(elf.SHN_LORESERVE) {
+			r.add(value, size, name, mark, e[4], shndx, i, x)
+			continue
+		}
+		if shndx == 0 || name == 0 || int(shndx) >= len(r.exec) || r.exec[shndx] == r.data {
+			continue
+		}
+		r.out = append(r.out, rawSym{value, uint32(min(size, math.MaxUint32)), name | mark, symFunc, bindRank[e[4]>>4]})
 	}
 }
 
@@ -275,12 +286,7 @@ func (r *symReader) add(value, size uint64, name, mark uint32, info uint8, shndx
 	default:
 		return // sections, files, thread-local offsets
 	}
-	switch elf.SymBind(info >> 4) {
-	case elf.STB_GLOBAL, elf.SymBind(10): // 10 is STB_GNU_UNIQUE
-		s.bind = 2
-	case elf.STB_WEAK:
-		s.bind = 1
-	}
+	s.bind = bindRank[info>>4]
 	if s.kind == symNoType && s.bind == 0 && r.isLabel(s.name) {
 		return
 	}
@@ -310,36 +316,54 @@ func (r *symReader) nameBytes(name uint32) []byte {
 
 // table sorts the symbols that were read and makes the table of them.
 func (r *symReader) table() *symTable {
-	order := r.order()
-	// The symbols lie scattered: moving them first, in a loop that does nothing
-	// else, lets the processor wait for many of them at a time.
-	sorted := make([]rawSym, len(order))
-	distinct := 0
-	for i, k := range order {
-		sorted[i] = r.out[uint32(k)]
-	}
-	for i := range sorted {
-		if i == 0 || sorted[i-1].value != sorted[i].value {
-			distinct++
+	order, free := r.order()
+	b := newTableBuilder(distinct(order), free)
+	// The symbols lie scattered: moving some of them first, in a loop that does
+	// nothing else, lets the processor wait for many of them at a time.
+	buf := make([]rawSym, 0, 256)
+	for len(order) > 0 {
+		n := min(cap(buf)-len(buf), len(order))
+		if n == 0 {
+			buf, n = slices.Grow(buf, 1), 1 // so many aliases
 		}
-	}
-	b := newTableBuilder(distinct)
-	for i := 0; i < len(sorted); {
-		first, v := i, sorted[i].value
-		for i++; i < len(sorted) && sorted[i].value == v; i++ {
+		for _, k := range order[:n] {
+			buf = append(buf, r.out[uint32(k)])
 		}
-		for k := range r.aliases(sorted[first:i]) {
-			b.add(&sorted[first+k])
-		}
+		order = order[n:]
+		buf = buf[:copy(buf, r.addTo(b, buf, len(order) == 0))]
 	}
 	return b.table()
 }
 
+// addTo appends sorted symbols to a table and returns what is left: the last
+// address's, to which more may come, unless it is the end.
+func (r *symReader) addTo(b *tableBuilder, sorted []rawSym, end bool) []rawSym {
+	for len(sorted) > 0 {
+		n, v := 1, sorted[0].value
+		for n < len(sorted) && sorted[n].value == v {
+			n++
+		}
+		if n == len(sorted) && !end {
+			break
+		}
+		group := sorted[:1]
+		if n > 1 {
+			group = r.aliases(sorted[:n])
+		}
+		for k := range group {
+			b.add(&group[k])
+		}
+		sorted = sorted[n:]
+	}
+	return sorted
+}
+
 // order returns the symbols' numbers (in the lower 32 bits) in the order of
-// their values; the order of equal values does not matter.
-func (r *symReader) order() []uint64 {
+// their values; the order of equal values does not matter. free is memory for as
+// many values.
+func (r *symReader) order() (order, free []uint64) {
 	if len(r.out) == 0 {
-		return nil
+		return nil, nil
 	}
 	lo, hi := r.out[0].value, r.out[0].value
 	for i := range r.out {
@@ -353,21 +377,34 @@ func (r *symReader) order() []uint64 {
 			keys[i] = uint64(i)
 		}
 		slices.SortFunc(keys, func(a, b uint64) int { return cmp.Compare(r.out[a].value, r.out[b].value) })
-		return keys
+		return keys, tmp
 	}
 	for i := range r.out {
 		keys[i] = (r.out[i].value-lo)<<32 | uint64(i)
 	}
-	return sortKeys(keys, tmp)
+	if order = sortKeys(keys, tmp); &order[0] == &tmp[0] {
+		return order, keys
+	}
+	return order, tmp
+}
+
+// distinct is how many values symbols in that order have, or an estimate above it.
+func distinct(order []uint64) (n int) {
+	for i := range order {
+		if i == 0 || order[i]>>32 != order[i-1]>>32 {
+			n++
+		}
+	}
+	if n < len(order)/8 {
+		return len(order) // the values are not in the keys
+	}
+	return n
 }
 
 // aliases reduces symbols of one address to one for each size, in place, the
 // largest first, so that the innermost comes last; a symbol without a size
 // stays only if it is alone.
 func (r *symReader) aliases(g []rawSym) []rawSym {
-	if len(g) == 1 {
-		return g
-	}
 	if slices.ContainsFunc(g[1:], func(s rawSym) bool { return s.size != g[0].size }) {
 		slices.SortFunc(g, func(a, b rawSym) int { return r.compare(&a, &b) })
 	} else { // nearly always
@@ -447,8 +484,9 @@ type tableBuilder struct {
 	open   []uint32 // symbols that later ones may lie in, their ends descending
 }
 
-func newTableBuilder(n int) *tableBuilder {
-	return &tableBuilder{values: make([]uint64, 0, n), t: &symTable{
+// newTableBuilder expects n symbols, and gets memory for all their values.
+func newTableBuilder(n int, values []uint64) *tableBuilder {
+	return &tableBuilder{values: values[:0], t: &symTable{
 		spans: make([]symSpan, 0, n), kind: make([]uint8, 0, n),
 	}}
 }
@@ -472,7 +510,8 @@ func (b *tableBuilder) add(s *rawSym) {
 		b.open = append(b.open, i)
 	}
 	b.values = append(b.values, s.value)
-	t.spans, t.kind = append(t.spans, symSpan{s.size, s.name}), append(t.kind, kind)
+	t.spans = append(t.spans, symSpan{s.size, s.name})
+	t.kind = append(t.kind, kind)
 }
 
 func (b *tableBuilder) endOf(i uint32) uint64 { return b.values[i] + uint64(b.t.spans[i].size) }
