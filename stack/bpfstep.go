@@ -39,6 +39,7 @@ func (g *bpfGen) step() {
 	g.callerFP()
 	g.byFP()
 	g.signalFrame()
+	g.growGo()
 	g.ends()
 }
 
@@ -193,6 +194,7 @@ func (g *bpfGen) cfa() {
 		asm.LoadMem(asm.R1, asm.R7, ruleCFA, asm.Byte),
 		asm.JEq.Imm(asm.R1, bpfCFANone, "ss_fp"),
 		asm.JEq.Imm(asm.R1, bpfCFASig, "ss_signal"),
+		asm.JEq.Imm(asm.R1, bpfCFAGrow, "ss_grow"),
 		asm.JEq.Imm(asm.R1, bpfCFAHard, "ss_norule"),
 		asm.LoadMem(asm.R2, asm.R7, ruleReg, asm.Byte),
 		asm.And.Imm(asm.R2, int32(len(bpfRegs)-1)),
@@ -286,8 +288,12 @@ func (g *bpfGen) callerFP() {
 	)
 	g.label("ss_slot")
 	g.add(asm.Add.Reg(asm.R3, asm.R2))
+	if g.arm {
+		g.add(asm.JEq.Imm(asm.R1, bpfKept, "ss_kept"))
+	}
 	g.load(asm.R2, stSP)
 	g.add(asm.JLT.Reg(asm.R3, asm.R2, "ss_caller")) // popped already: see CFIWalker.value
+	g.label("ss_kept")
 	g.read(asm.R3, 8, "ss_badmem")
 	g.load(asm.R2, stBuf)
 	g.label("ss_newfp")
@@ -301,11 +307,17 @@ func (g *bpfGen) callerFP() {
 // enter makes the caller's program counter and stack pointer current, and
 // forgets registers that a call does not keep.
 func (g *bpfGen) enter(pc, sp asm.Register) {
-	g.store(stIP, pc)
-	g.store(stSP, sp)
 	if g.arm {
 		g.store(stLR, pc)
-	} else {
+	}
+	g.enterAt(pc, sp)
+}
+
+// enterAt is enter without a call.
+func (g *bpfGen) enterAt(pc, sp asm.Register) {
+	g.store(stIP, pc)
+	g.store(stSP, sp)
+	if !g.arm {
 		g.add(asm.Mov.Imm(asm.R1, 0))
 		for i := 2; i < len(bpfRegs); i++ {
 			g.store(int16(stRegs+8*i), asm.R1)
@@ -366,6 +378,48 @@ func (g *bpfGen) signalFrame() {
 	g.add(asm.LoadImm(asm.R1, int64(-1)<<63, asm.DWord)) // bpfExact
 	g.store(stTag, asm.R1)
 	g.add(asm.Mov.Imm(asm.R0, 0), asm.Return())
+}
+
+// growGo goes on where a goroutine's descriptor says: see CFIWalker.grow.
+func (g *bpfGen) growGo() {
+	g.label("ss_grow")
+	g.load(asm.R8, stG)
+	g.add(
+		asm.JEq.Imm(asm.R8, 0, "ss_norule"),
+		asm.Mov.Reg(asm.R3, asm.R8),
+		asm.Add.Imm(asm.R3, goMOfG),
+	)
+	g.read(asm.R3, 8, "ss_badmem")
+	g.load(asm.R9, stBuf)
+	g.read(asm.R9, 8, "ss_badmem") // m.g0
+	g.load(asm.R1, stBuf)
+	g.add(asm.JNE.Reg(asm.R1, asm.R8, "ss_sched"))
+	g.signed(asm.R3, ruleOff)
+	g.add(asm.Add.Reg(asm.R3, asm.R9))
+	g.read(asm.R3, 8, "ss_badmem") // m.curg
+	g.load(asm.R8, stBuf)
+	g.add(asm.JEq.Imm(asm.R8, 0, "ss_bottom"))
+	g.label("ss_sched")
+	g.store(stG, asm.R8)
+	g.add(asm.Mov.Reg(asm.R3, asm.R8), asm.Add.Imm(asm.R3, goSchedOfG))
+	g.read(asm.R3, 16, "ss_badmem")
+	g.load(asm.R9, stBuf)
+	g.load(asm.R1, stBuf+8)
+	g.add(asm.JEq.Imm(asm.R1, 0, "ss_norule"))
+	g.store(stIP, asm.R1)
+	g.signed(asm.R3, ruleOff2)
+	g.add(asm.Add.Reg(asm.R3, asm.R8), asm.Add.Imm(asm.R3, -8))
+	g.read(asm.R3, 16, "ss_badmem") // lr, bp
+	if g.arm {
+		g.load(asm.R1, stBuf)
+		g.store(stLR, asm.R1)
+	}
+	g.load(asm.R1, stBuf+8)
+	g.store(stFP, asm.R1)
+	g.add(asm.LoadImm(asm.R1, int64(-1)<<63, asm.DWord)) // bpfExact
+	g.store(stTag, asm.R1)
+	g.load(asm.R8, stIP)
+	g.enterAt(asm.R8, asm.R9)
 }
 
 // ends notes why there is no caller.

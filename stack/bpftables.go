@@ -74,11 +74,13 @@ const (
 	bpfCFASig  = 4
 	bpfCFAHard = 5 // needs a DWARF expression
 	bpfCFAOver = 6 // as bpfCFAReg, on another stack
+	bpfCFAGrow = 7 // as Go's descriptor of the goroutine says
 
 	bpfSame  = 0
 	bpfAtCFA = 1
 	bpfAtFP  = 2
 	bpfUndef = 3
+	bpfKept  = 4 // as bpfAtCFA, also below the stack pointer: Go's on arm64
 )
 
 // BPFLimits bound what the tables of the walker inside BPF take up in the
@@ -441,6 +443,9 @@ func encodeBPFRule(m elf.Machine, r *cfiRule) (b [bpfRuleSize]byte) {
 		b[ruleCFA] = bpfCFAPLT
 	case cfaSwitch:
 		b[ruleCFA] = bpfCFAOver
+	case cfaGrow:
+		b[ruleCFA] = bpfCFAGrow
+		ok = true
 	case cfaSignal:
 		b[ruleCFA] = bpfCFASig
 		return b
@@ -458,6 +463,9 @@ func encodeBPFRule(m elf.Machine, r *cfiRule) (b [bpfRuleSize]byte) {
 		switch s.num {
 		case fp:
 			b[ruleFP] = bpfSaved(s.regRule, fp)
+			if r.how == HowGo && m == elf.EM_AARCH64 {
+				b[ruleFP] = bpfKept
+			}
 			o.PutUint32(b[ruleFPOff:], uint32(s.off))
 			ok = ok && b[ruleFP] != bpfCFAHard
 		case ra:

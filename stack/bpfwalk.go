@@ -31,6 +31,7 @@ type BPFWalker struct {
 	// Preset takes the registers that the caller has put into the state's first
 	// nine words instead of looking for the user's own: rip, rsp, rbp, r10, r13,
 	// rax, rsi, r11 and r9, or on arm64 pc, sp, x29 and x30 (zero: not known).
+	// Stacks of Go programs then end where a goroutine's stack is being grown.
 	Preset bool
 	// Returns says where the kernel keeps the return addresses that uretprobes
 	// replaced, so that the walk puts them back; nil leaves them as they are,
@@ -84,7 +85,8 @@ const (
 	stSlot   = stTag + 32  // uint64: the next return probe's stack pointer; all ones: none
 	stAddr   = stTag + 40  // uint64: the address that it replaced
 	stNext   = stTag + 48  // uint64: the kernel's address of the one after it
-	stBuf    = stTag + 56
+	stG      = stTag + 56  // uint64: r14 or x28 of the leaf, in Go the goroutine's descriptor
+	stBuf    = stTag + 64
 	stBufLen = 272
 	stPCs    = stBuf + stBufLen
 )
@@ -255,7 +257,10 @@ func (g *bpfGen) walk() {
 		asm.LoadImm(asm.R1, int64(-1)<<63, asm.DWord),     // bpfExact
 		asm.StoreMem(asm.R6, stTag, asm.R1, asm.DWord),
 	)
-	if !g.w.Preset {
+	if g.w.Preset {
+		g.add(asm.Mov.Imm(asm.R1, 0))
+		g.store(stG, asm.R1)
+	} else {
 		g.userRegs()
 	}
 	if g.w.Returns != nil {
@@ -316,6 +321,7 @@ func (g *bpfGen) plainLoop() {
 const (
 	threadSize   = 16384
 	amd64Regs    = 168
+	amd64RegsR14 = 8
 	amd64RegsIP  = 128
 	amd64RegsCS  = 136
 	amd64RegsSP  = 152
@@ -395,9 +401,9 @@ type regPlace struct{ state, buf int16 }
 
 func (g *bpfGen) regsInEntry() []regPlace {
 	if g.arm {
-		return []regPlace{{stIP, 32 * 8}, {stSP, 31 * 8}, {stFP, 29 * 8}, {stLR, 30 * 8}}
+		return []regPlace{{stIP, 32 * 8}, {stSP, 31 * 8}, {stFP, 29 * 8}, {stLR, 30 * 8}, {stG, 28 * 8}}
 	}
-	out := []regPlace{{stIP, amd64RegsIP}}
+	out := []regPlace{{stIP, amd64RegsIP}, {stG, amd64RegsR14}}
 	for i, r := range bpfRegs {
 		out = append(out, regPlace{int16(stRegs + 8*i), r.entry})
 	}
@@ -409,9 +415,10 @@ func (g *bpfGen) regsInSignal() []regPlace {
 	if g.arm {
 		return g.regsInEntry() // sigcontext has the order of user_pt_regs
 	}
-	out := []regPlace{{stIP, int16(8 * slices.Index(amd64SigOrder[:], AMD64RIP))}}
+	place := func(reg int) int16 { return int16(8 * slices.Index(amd64SigOrder[:], reg)) }
+	out := []regPlace{{stIP, place(AMD64RIP)}, {stG, place(AMD64R14)}}
 	for i, r := range bpfRegs {
-		out = append(out, regPlace{int16(stRegs + 8*i), int16(8 * slices.Index(amd64SigOrder[:], r.num))})
+		out = append(out, regPlace{int16(stRegs + 8*i), place(r.num)})
 	}
 	return out
 }

@@ -18,6 +18,7 @@ const (
 	cfaExpr                  // expression number off
 	cfaSignal                // the frame that the kernel pushed for a signal handler
 	cfaSwitch                // reg + off, on another stack
+	cfaGrow                  // as Go's descriptor of the goroutine says: see goGrow
 )
 
 // cfaRule is how a frame's CFA is found.

@@ -175,8 +175,11 @@ func (w *CFIWalker) byFP(mem Memory) End {
 // apply unwinds by a rule.
 func (w *CFIWalker) apply(t *CFITable, rule *cfiRule, mem Memory) End {
 	r := &w.regs
-	if rule.cfa.kind == cfaSignal {
+	switch rule.cfa.kind {
+	case cfaSignal:
 		return w.signal(mem)
+	case cfaGrow:
+		return w.grow(&rule.cfa, mem)
 	}
 	cfa, end := w.cfa(t, rule, mem)
 	if end != EndUnknown {
@@ -188,6 +191,8 @@ func (w *CFIWalker) apply(t *CFITable, rule *cfiRule, mem Memory) End {
 		sp = 0 // it says nothing about the other stack
 	case rule.cfa.kind == cfaReg && cfa < sp:
 		return EndLoop
+	case rule.how == HowGo:
+		sp = 0 // its table knows when a slot is given back, and has slots below the stack pointer
 	}
 	block := w.readBlock(rule, cfa, sp, mem)
 	for i := range rule.saved {

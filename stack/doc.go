@@ -11,9 +11,9 @@
 //		truncated++
 //	}
 //
-// Go programs, stripped ones too, are walked on amd64 by the frame sizes in their
-// function table, across the runtime's changes to the thread's own stack; on
-// arm64 by frame pointers.
+// Go programs, stripped ones too, are walked by the frame sizes in their function
+// table, across the runtime's changes to the thread's own stack: systemstack, the
+// growth of a goroutine's stack, calls of the vDSO.
 //
 // There are walkers by frame pointer (FPWalker), by call frame information with
 // frame pointers in between (CFIWalker: programs built without frame pointers,

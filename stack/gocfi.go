@@ -3,6 +3,7 @@ package stack
 import (
 	"debug/elf"
 	"errors"
+	"strings"
 
 	"github.com/borescope/borescope/internal/elffile"
 	"github.com/borescope/borescope/internal/pclntab"
@@ -12,13 +13,7 @@ import (
 // the frame sizes in its function table (runtime/symtab.go). They come before
 // other descriptions of the same functions, which do not know where the runtime
 // changes stacks.
-//
-// On arm64 frame pointers are followed instead: Go keeps them below the stack
-// pointer there, where the walkers take a slot to be given back already.
 func (b *cfiBuilder) goTable(f *elffile.File) error {
-	if b.machine != elf.EM_X86_64 {
-		return nil
-	}
 	t, err := pclntab.New(f)
 	if errors.Is(err, pclntab.ErrNone) {
 		return nil
@@ -26,24 +21,31 @@ func (b *cfiBuilder) goTable(f *elffile.File) error {
 	if err != nil {
 		return err
 	}
+	grow := findGoGrow(f, t)
 	for i := range t.Len() {
 		fn, ok := t.Func(i)
 		if !ok || fn.Entry < b.base || fn.End <= fn.Entry || fn.End-b.base > 1<<32-1 {
 			b.stats.Bad++
 			continue
 		}
-		b.goFunc(&fn)
+		b.goFunc(&fn, &grow)
 	}
 	return nil
 }
 
 // goFunc adds the rows of one function.
-func (b *cfiBuilder) goFunc(fn *pclntab.Func) {
+func (b *cfiBuilder) goFunc(fn *pclntab.Func, grow *goGrow) {
 	kind := goKindOf(string(fn.Name()))
 	first := len(b.pcs)
-	fn.SPDeltas(func(from, _ uint64, delta int64) bool {
+	row := func(from uint64, rule uint16) {
 		b.pcs = append(b.pcs, uint32(from-b.base))
-		b.index = append(b.index, b.goRule(kind, delta))
+		b.index = append(b.index, rule)
+	}
+	fn.SPDeltas(func(from, to uint64, delta int64) bool {
+		row(from, b.goRule(kind, delta))
+		if kind == goLost && grow.from > from && grow.from < to {
+			row(grow.from, b.goGrowRule(grow))
+		}
 		return true
 	})
 	n := len(b.pcs) - first
@@ -61,34 +63,37 @@ const (
 	goOrdinary goKind = iota
 	goBottom          // begins a goroutine or a thread, or the scheduler's work between goroutines
 	goSwitch          // goes on on the thread's own stack, by the frame pointer
-	goLost            // goes on on the thread's own stack, and keeps nothing
+	goLost            // goes on on the thread's own stack, and keeps nothing there
 )
 
 // goKindOf knows the functions by name. Assembly has the ABI in it where there
 // are wrappers.
 func goKindOf(name string) goKind {
-	switch name {
-	case "runtime.goexit", "runtime.goexit.abi0", "runtime.mstart", "runtime.mstart.abi0",
-		"runtime.rt0_go", "runtime.rt0_go.abi0", "runtime.mcall", "runtime.mcall.abi0":
+	switch strings.TrimSuffix(name, ".abi0") {
+	case "runtime.goexit", "runtime.mstart", "runtime.rt0_go", "runtime.mcall":
 		return goBottom
-	case "runtime.systemstack", "runtime.systemstack.abi0", "runtime.asmcgocall", "runtime.asmcgocall.abi0":
+	case "runtime.systemstack", "runtime.asmcgocall",
+		// The vDSO needs more stack than a goroutine may have.
+		"time.now", "runtime.walltime", "runtime.nanotime1", "runtime.vgetrandom1":
 		return goSwitch
-	case "runtime.morestack", "runtime.morestack.abi0":
+	case "runtime.morestack":
 		return goLost
 	}
 	return goOrdinary
 }
 
 // goRule is the rule for an instruction that has the stack pointer delta bytes
-// below where it was at the function's entry. The frame pointer's slot is below
-// the return address (cmd/internal/obj/x86/obj6.go).
+// below where it was at the function's entry.
 func (b *cfiBuilder) goRule(kind goKind, delta int64) uint16 {
-	if kind == goLost || !fitsInt32(delta) || !fitsInt32(-delta) {
+	if !fitsInt32(delta+16) || !fitsInt32(-delta-16) {
 		return 0 // no rule
+	}
+	if b.machine == elf.EM_AARCH64 {
+		return b.goRuleARM64(kind, int32(delta))
 	}
 	s := cfiState{how: HowGo, cfa: cfaRule{kind: cfaReg, reg: AMD64RSP, off: int32(delta) + 8}}
 	s.setReg(AMD64RIP, regRule{kind: regAtCFA, off: -8})
-	if delta >= 8 {
+	if delta >= 8 { // below the return address (cmd/internal/obj/x86/obj6.go)
 		s.setReg(AMD64RBP, regRule{kind: regAtCFA, off: -16})
 	}
 	switch {
@@ -98,6 +103,26 @@ func (b *cfiBuilder) goRule(kind goKind, delta int64) uint16 {
 		// The stack pointer may be another stack's. The frame pointer stays
 		// ("The original frame pointer is stored in BP", runtime/asm_amd64.s).
 		s.cfa = cfaRule{kind: cfaSwitch, reg: AMD64RBP, off: 16}
+	}
+	return b.intern(&s)
+}
+
+// goRuleARM64 is goRule for arm64, where a frame has the return address at its
+// lower end, and the frame pointer's slot below that, outside of it
+// (cmd/internal/obj/arm64/obj7.go).
+func (b *cfiBuilder) goRuleARM64(kind goKind, delta int32) uint16 {
+	s := cfiState{how: HowGo, cfa: cfaRule{kind: cfaReg, reg: ARM64SP, off: delta}}
+	if delta > 0 {
+		s.setReg(ARM64LR, regRule{kind: regAtCFA, off: -delta})
+		s.setReg(ARM64FP, regRule{kind: regAtCFA, off: -delta - 8})
+	}
+	switch {
+	case kind == goLost:
+		return 0 // the caller's return address is in R3
+	case kind == goBottom:
+		s.setReg(ARM64LR, regRule{kind: regUndef})
+	case kind == goSwitch && delta > 0:
+		s.cfa = cfaRule{kind: cfaSwitch, reg: ARM64FP, off: delta + 8}
 	}
 	return b.intern(&s)
 }

@@ -2,9 +2,12 @@ package stack
 
 import (
 	"debug/elf"
+	"encoding/binary"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/borescope/borescope/internal/elffile"
@@ -12,8 +15,11 @@ import (
 	"github.com/borescope/borescope/internal/testenv"
 )
 
-// buildGo builds a small program for amd64, with DWARF.
-func buildGo(t *testing.T) string {
+// goArchs are the architectures whose Go programs are walked by function table.
+var goArchs = map[string]elf.Machine{"amd64": elf.EM_X86_64, "arm64": elf.EM_AARCH64}
+
+// buildGo builds a small program, with DWARF.
+func buildGo(t *testing.T, arch string) string {
 	t.Helper()
 	testenv.Need(t, testenv.Go)
 	dir := t.TempDir()
@@ -23,7 +29,7 @@ func buildGo(t *testing.T) string {
 	}
 	out := filepath.Join(dir, "prog")
 	cmd := exec.Command("go", "build", "-o", out, src)
-	cmd.Env = append(os.Environ(), "GOOS=linux", "CGO_ENABLED=0", "GOFLAGS=", "GOPROXY=off", "GOARCH=amd64")
+	cmd.Env = append(os.Environ(), "GOOS=linux", "CGO_ENABLED=0", "GOFLAGS=", "GOPROXY=off", "GOARCH="+arch)
 	if b, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("go build: %v\n%s", err, b)
 	}
@@ -33,25 +39,29 @@ func buildGo(t *testing.T) string {
 // The rows made of a Go program's function table find the same callers as those
 // that the linker writes to .debug_frame.
 func TestGoTableMatchesDebugFrame(t *testing.T) {
-	f, err := elffile.Open(buildGo(t))
-	if err != nil {
-		t.Fatal(err)
+	for arch, machine := range goArchs {
+		t.Run(arch, func(t *testing.T) {
+			f, err := elffile.Open(buildGo(t, arch))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer f.Close()
+			b := newCFIBuilder(machine, lowestAddress(f))
+			if err := b.goTable(f); err != nil {
+				t.Fatal(err)
+			}
+			got := b.table()
+			b = newCFIBuilder(machine, lowestAddress(f))
+			for _, s := range cfiSections(f) {
+				data, err := s.read(f)
+				if err != nil {
+					t.Fatal(err)
+				}
+				b.section(data, s.addr, s.debug)
+			}
+			compareGoTable(t, f, got, b.table())
+		})
 	}
-	defer f.Close()
-	b := newCFIBuilder(elf.EM_X86_64, lowestAddress(f))
-	if err := b.goTable(f); err != nil {
-		t.Fatal(err)
-	}
-	got := b.table()
-	b = newCFIBuilder(elf.EM_X86_64, lowestAddress(f))
-	for _, s := range cfiSections(f) {
-		data, err := s.read(f)
-		if err != nil {
-			t.Fatal(err)
-		}
-		b.section(data, s.addr, s.debug)
-	}
-	compareGoTable(t, f, got, b.table())
 }
 
 func compareGoTable(t *testing.T, f *elffile.File, got, want *CFITable) {
@@ -77,6 +87,9 @@ func compareGoTable(t *testing.T, f *elffile.File, got, want *CFITable) {
 			}
 			continue
 		}
+		if string(fn.Name()) == "runtime.sigtramp" {
+			continue // an end for the linker, on arm64; the kernel's frame for the handler comes next
+		}
 		compared++
 		name := regName(got.machine)
 		if g.cfa != w.cfa || g.text(ra, got.machine) != w.text(ra, got.machine) {
@@ -91,4 +104,96 @@ func compareGoTable(t *testing.T, f *elffile.File, got, want *CFITable) {
 		t.Errorf("%d rows compared, %d switch stacks", compared, switches)
 	}
 	t.Logf("%d rows the same", compared)
+}
+
+// A walk from what runtime.morestack calls on the thread's own stack goes on at
+// the function whose stack is too small, and ends where the scheduler has taken
+// the goroutine away.
+func TestGoStackGrowth(t *testing.T) {
+	for arch, machine := range goArchs {
+		t.Run(arch, func(t *testing.T) {
+			path := buildGo(t, arch)
+			f, err := elffile.Open(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer f.Close()
+			names, err := pclntab.New(f)
+			if err != nil {
+				t.Fatal(err)
+			}
+			entry := make(map[string]uint64)
+			for i := range names.Len() {
+				fn, _ := names.Func(i)
+				entry[strings.TrimSuffix(string(fn.Name()), ".abi0")] = fn.Entry
+			}
+			grow := findGoGrow(f, names)
+			table, err := OpenCFI(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if grow.from <= entry["runtime.morestack"] {
+				t.Fatalf("%+v: not in runtime.morestack", grow)
+			}
+			mods := NewModules(Module{Start: 0x1000, End: 1 << 32, CFI: table})
+			s := newGrown(machine, &grow, entry["main.main"], entry["runtime.goexit"])
+			var dst [8]Frame
+			var mem Memory = s.mem
+			for _, c := range []struct {
+				name string
+				curg uint64
+				pcs  []uint64
+				end  End
+			}{
+				{"running", grownG, []uint64{grow.from, entry["main.main"], entry["runtime.goexit"] + 1}, EndBottom},
+				{"scheduler", 0, []uint64{grow.from}, EndBottom},
+				{"damaged", 8, []uint64{grow.from}, EndBadMemory},
+			} {
+				s.put(grownM+uint64(grow.curg), c.curg)
+				w := CFIWalker{Modules: mods}
+				n, end := w.Walk(dst[:], &s.regs, mem)
+				if got := pcs(dst[:n]); !slices.Equal(got, c.pcs) || end != c.end {
+					t.Errorf("%s: %#x %v, want %#x %v", c.name, got, end, c.pcs, c.end)
+				}
+				if allocs := testing.AllocsPerRun(10, func() { w.Walk(dst[:], &s.regs, mem) }); allocs != 0 {
+					t.Errorf("%s: %v allocations", c.name, allocs)
+				}
+			}
+		})
+	}
+}
+
+// Where the descriptors of TestGoStackGrowth are.
+const (
+	grownBase  = 0x1_0000_0000
+	grownG0    = grownBase
+	grownG     = grownBase + 0x400
+	grownM     = grownBase + 0x800
+	grownStack = grownBase + 0xc00
+)
+
+// grown is a thread that grows a goroutine's stack.
+type grown struct {
+	regs Regs
+	mem  MemoryRange
+}
+
+func (s *grown) put(addr, v uint64) { binary.LittleEndian.PutUint64(s.mem.Data[addr-grownBase:], v) }
+
+func newGrown(machine elf.Machine, grow *goGrow, pc, caller uint64) *grown {
+	s := &grown{regs: Regs{Machine: machine}, mem: MemoryRange{grownBase, make([]byte, 0x1000)}}
+	g := AMD64R14
+	if machine == elf.EM_AARCH64 {
+		g = 28
+	}
+	s.regs.Set(g, grownG0)
+	s.regs.SetPC(grow.from)
+	s.regs.SetSP(grownStack)
+	s.put(grownG0+goMOfG, grownM)
+	s.put(grownM+goG0OfM, grownG0)
+	s.put(grownG+goSchedOfG, grownStack+0x100)
+	s.put(grownG+goSchedOfG+8, pc)
+	s.put(grownG+uint64(grow.bp)-8, caller+1) // g.sched.lr, arm64's return address
+	s.put(grownStack+0x100, caller+1)         // amd64's
+	return s
 }

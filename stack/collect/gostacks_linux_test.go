@@ -5,7 +5,9 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -16,30 +18,63 @@ import (
 	"github.com/borescope/borescope/symbol"
 )
 
-// TestCollecting is the child of TestGoStacks: it works the garbage collector,
-// much of which runs on the threads' own stacks.
-func TestCollecting(t *testing.T) {
-	if os.Getenv("COLLECT_WORKLOAD") != "gc" {
-		return
-	}
-	for {
-		garbage = append(garbage[:0], make([]*[64]byte, 1000)...)
-		for i := range garbage {
-			garbage[i] = new([64]byte)
+// TestGoWork is the child of TestGoStacks.
+func TestGoWork(t *testing.T) {
+	switch os.Getenv("COLLECT_WORKLOAD") {
+	case "gc": // much of which runs on the threads' own stacks
+		for {
+			garbage = append(garbage[:0], make([]*[64]byte, 1000)...)
+			for i := range garbage {
+				garbage[i] = new([64]byte)
+			}
+			runtime.GC()
 		}
-		runtime.GC()
+	case "grow": // copying a stack takes longer than filling it
+		for {
+			var wg sync.WaitGroup
+			wg.Go(func() { deepen(50) })
+			wg.Wait()
+		}
+	case "clock":
+		for {
+			sink += time.Now().Nanosecond() & 1
+		}
 	}
 }
 
 var garbage []*[64]byte
 
+//go:noinline
+func deepen(n int) byte {
+	var frame [4096]byte
+	if n > 0 {
+		frame[n%len(frame)] = deepen(n - 1)
+	}
+	return frame[n/2%len(frame)]
+}
+
 // Stacks of a Go program without symbols or call frame information, as go test
 // links its tests: they are whole, also where the runtime has changed to the
 // thread's own stack.
 func TestGoStacks(t *testing.T) {
-	testenv.Need(t, testenv.Root, testenv.Perf, testenv.Arch("amd64"))
-	cmd := exec.Command("/proc/self/exe", "-test.run=^TestCollecting$")
-	cmd.Env = append(os.Environ(), "COLLECT_WORKLOAD=gc")
+	testenv.Need(t, testenv.Root, testenv.Perf, testenv.Arch("amd64", "arm64"))
+	for _, w := range []struct{ name, function string }{
+		{"gc", "runtime.systemstack"},
+		{"grow", "runtime.morestack"},
+		{"clock", "time.now"},
+	} {
+		if w.name == "clock" && runtime.GOARCH != "amd64" {
+			continue // arm64's vDSO has no call frame information
+		}
+		t.Run(w.name, func(t *testing.T) { goStacks(t, w.name, w.function) })
+	}
+}
+
+// goStacks samples a workload and looks for whole stacks from a goroutine's
+// beginning through a function that changes to the thread's own stack.
+func goStacks(t *testing.T, name, function string) {
+	cmd := exec.Command("/proc/self/exe", "-test.run=^TestGoWork$")
+	cmd.Env = append(os.Environ(), "COLLECT_WORKLOAD="+name)
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -82,28 +117,30 @@ func TestGoStacks(t *testing.T) {
 				continue
 			}
 			whole += n
-			if crossesStacks(p, s.User.Frames) {
+			if crossesStacks(p, s.User.Frames, function) {
 				crossed += n
 			}
 		}
 	}
-	t.Logf("%d of %d whole, %d through systemstack", whole, all, crossed)
+	t.Logf("%d of %d whole, %d through %s", whole, all, crossed, function)
 	if whole < all*95/100 || crossed == 0 {
-		t.Errorf("%d of %d stacks reach the goroutine's or thread's start, %d of them through systemstack", whole, all, crossed)
+		t.Errorf("%d of %d stacks reach the goroutine's or thread's start, %d of them through %s", whole, all, crossed, function)
 	}
 }
 
-// crossesStacks says whether a stack leads from the thread's own stack to a
-// goroutine's beginning.
-func crossesStacks(p *symbol.Process, frames []stack.Frame) bool {
-	name := func(i int) string { return p.Resolve(nil, []uint64{frames[i].LookupPC()})[0].Name }
-	if !strings.HasPrefix(name(len(frames)-1), "runtime.goexit") {
+func names(p *symbol.Process, frames []stack.Frame) (out []string) {
+	for _, f := range frames {
+		out = append(out, p.Resolve(nil, []uint64{f.LookupPC()})[0].Name)
+	}
+	return out
+}
+
+// crossesStacks says whether a stack leads from the thread's own stack, through
+// a function, to a goroutine's beginning.
+func crossesStacks(p *symbol.Process, frames []stack.Frame, function string) bool {
+	all := names(p, frames)
+	if !strings.HasPrefix(all[len(all)-1], "runtime.goexit") {
 		return false
 	}
-	for i := range frames {
-		if strings.HasPrefix(name(i), "runtime.systemstack") {
-			return i < len(frames)-1
-		}
-	}
-	return false
+	return slices.ContainsFunc(all[:len(all)-1], func(name string) bool { return strings.HasPrefix(name, function) })
 }
