@@ -20,6 +20,7 @@ var machines = []struct {
 	{"5.10-amd64", "amd64", "5.10.0-32-cloud-amd64", []feature.Feature{
 		feature.AttachCookie, feature.PerfLink, feature.KprobeMulti, feature.KprobeSession, feature.UprobeMulti,
 		feature.UprobeSession, feature.SyscallProg, feature.RawTracepointCookie, feature.HardwarePMU, feature.GetFuncIP,
+		feature.SleepableUprobe,
 	}},
 	{"6.1-amd64", "amd64", "6.1.0-50-cloud-amd64", []feature.Feature{
 		feature.KprobeMulti, feature.KprobeSession, feature.UprobeMulti, feature.UprobeSession, feature.RawTracepointCookie, feature.HardwarePMU,
@@ -160,6 +161,29 @@ func TestSession(t *testing.T) {
 	p, err = Resolve(testEnv(t, feature.KprobeSession), []Target{Kprobe{Symbol: "vfs_read"}}, &Options{Session: true})
 	if err != nil || p.Programs[0].Method != MethodPerfLink || !strings.Contains(p.Programs[0].Why, "CONFIG_EXAMPLE") {
 		t.Errorf("%v\n%v", err, p)
+	}
+}
+
+// TestSleepable: programs that may sleep, on one link or on several, or a reason
+// why they may not.
+func TestSleepable(t *testing.T) {
+	for _, c := range []struct {
+		without []feature.Feature
+		method  Method
+		flags   uint32
+		why     string
+	}{
+		{nil, MethodUprobeMulti, flagSleepable, ""},
+		{[]feature.Feature{feature.UprobeMulti}, MethodPerfLink, flagSleepable, "CONFIG_EXAMPLE"},
+		{[]feature.Feature{feature.SleepableUprobe}, MethodPerfLink, 0, "sleepable-uprobe: CONFIG_EXAMPLE"},
+	} {
+		p, err := Resolve(testEnv(t, c.without...), []Target{mustParse(t, "uprobe:/bin/target:add")}, &Options{Sleepable: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if g := p.Programs[0]; g.Method != c.method || g.Flags != c.flags || !strings.Contains(g.Why, c.why) {
+			t.Errorf("without %v:\n%s", c.without, p)
+		}
 	}
 }
 

@@ -55,7 +55,8 @@ type Options struct {
 	// and return (kprobe.session, 6.10; uprobe.session, 6.13).
 	Session bool
 	// Sleepable plans user probes as programs that may sleep, and so may read
-	// user memory that is not resident (uprobe.multi: 6.6).
+	// user memory that is not resident (6.0). Older kernels get programs that
+	// may not, and Program.Why says so.
 	Sleepable bool
 	// AttachType is the attach type that the program at hand was loaded with,
 	// for Attach and AttachAll of programs from elsewhere; 0 is none.

@@ -445,7 +445,13 @@ func imported(f *elffile.File, name string) bool {
 // or to see entry and return, and for processes without CAP_SYS_ADMIN, which
 // perf_uprobe_event_init (kernel/events/core.c) asks for, but multi links do not.
 func (r *resolver) chooseUser(p *Program) {
-	want := len(p.Sites) > 1 || r.o.Session || r.o.Sleepable || isMultiType(r.o.AttachType) || r.env.lacks("CAP_SYS_ADMIN")
+	if p.Flags&flagSleepable != 0 {
+		if err := r.env.Supports(feature.SleepableUprobe); err != nil {
+			p.why(feature.SleepableUprobe.String(), err)
+			p.Flags &^= flagSleepable
+		}
+	}
+	want := len(p.Sites) > 1 || r.o.Session || p.Flags&flagSleepable != 0 || isMultiType(r.o.AttachType) || r.env.lacks("CAP_SYS_ADMIN")
 	if !want || r.o.NoMulti {
 		r.perfMethod(p)
 		return
@@ -456,7 +462,6 @@ func (r *resolver) chooseUser(p *Program) {
 	}
 	if err := r.env.Supports(f); err != nil {
 		p.why(f.String(), err)
-		p.Flags &^= flagSleepable
 		r.perfMethod(p)
 		return
 	}

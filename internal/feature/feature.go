@@ -41,6 +41,8 @@ const (
 	UprobeMulti
 	// UprobeSession: one program sees the entry and the return.
 	UprobeSession
+	// SleepableUprobe: programs for user probes may sleep.
+	SleepableUprobe
 	// PerfLink: a bpf_link owns the program's attachment to a perf event.
 	PerfLink
 	// Fentry: a tracing program was attached to a function's entry.
@@ -118,6 +120,7 @@ var specs = [count]spec{
 	UprobeRefCtr:        {"uprobe-refctr", "4.20", []string{"UPROBE_EVENTS"}},
 	UprobeMulti:         {"uprobe-multi", "6.6", []string{"UPROBES"}},
 	UprobeSession:       {"uprobe-session", "6.13", []string{"UPROBES"}},
+	SleepableUprobe:     {"sleepable-uprobe", "6.0", nil},
 	PerfLink:            {"perf-link", "5.15", []string{"PERF_EVENTS"}},
 	Fentry:              {"fentry", "5.5", tracingConfig},
 	Fexit:               {"fexit", "5.5", tracingConfig},

@@ -14,6 +14,8 @@ const (
 	traceKprobeSession = 56
 	traceUprobeSession = 57
 
+	flagSleepable = 1 << 4 // BPF_F_SLEEPABLE
+
 	// enotsupp is the kernel-internal "operation is not supported" that
 	// bpf(2) lets through to user space (include/linux/errno.h).
 	enotsupp = unix.Errno(524)
@@ -37,13 +39,14 @@ var probes = [count]func(Feature) error{
 	UprobeRefCtr:        pmuProbe("uprobe", "ref_ctr_offset"),
 	UprobeMulti:         uprobeMultiProbe(unix.BPF_TRACE_UPROBE_MULTI),
 	UprobeSession:       uprobeMultiProbe(traceUprobeSession),
+	SleepableUprobe:     sleepableProbe(unix.BPF_PROG_TYPE_KPROBE),
 	PerfLink:            probePerfLink,
 	Fentry:              trampolineProbe(unix.BPF_TRACE_FENTRY),
 	Fexit:               trampolineProbe(unix.BPF_TRACE_FEXIT),
 	TPBTF:               probeTPBTF,
 	Iter:                probeIter,
 	LSM:                 probeLSM,
-	SyscallProg:         probeSyscallProg,
+	SyscallProg:         sleepableProbe(unix.BPF_PROG_TYPE_SYSCALL),
 	TestRunRawTP:        probeTestRun,
 	Ringbuf:             probeRingbuf,
 	BatchOps:            batchProbe(unix.BPF_MAP_TYPE_HASH, unix.BPF_MAP_UPDATE_BATCH),
@@ -322,13 +325,16 @@ func probeLSM(f Feature) error {
 	return absent(f, "bpf is not among the active security modules ("+active+"); boot with lsm=…,bpf", nil)
 }
 
-func probeSyscallProg(f Feature) error {
-	// Such programs must be sleepable: BPF_F_SLEEPABLE, 1<<4.
-	fd, _, err := load(prog{typ: unix.BPF_PROG_TYPE_SYSCALL, flags: 1 << 4})
-	if err != nil {
-		return unknownAttachType(f, err)
+// sleepableProbe loads a program that may sleep, as those of the syscall type
+// must.
+func sleepableProbe(typ uint32) func(Feature) error {
+	return func(f Feature) error {
+		fd, _, err := load(prog{typ: typ, flags: flagSleepable})
+		if err != nil {
+			return unknownAttachType(f, err)
+		}
+		return unix.Close(fd)
 	}
-	return unix.Close(fd)
 }
 
 func probeTestRun(f Feature) error {
