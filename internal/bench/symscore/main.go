@@ -3,7 +3,7 @@
 // counts how many of each tool's answers are right, wrong and missing, and what
 // they cost: each tool is a process of its own.
 //
-//	go -C internal/bench run ./symscore [-n 2000] [-runs 3]
+//	go -C internal/bench run ./symscore [-n 2000] [-runs 3] [-match libm]
 //	go -C internal/bench run ./symscore -speed
 //
 // Functions are scored against eu-addr2line, the only tool of those that honours
@@ -18,6 +18,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"text/tabwriter"
 	"time"
 )
@@ -40,6 +42,7 @@ func main() {
 	n := flag.Int("n", 2000, "addresses per file")
 	runs := flag.Int("runs", 3, "how often each tool is run; the best counts")
 	verbose := flag.Bool("v", false, "print our wrong answers")
+	match := flag.String("match", "", "only files whose name holds this")
 	speed := flag.Bool("speed", false, "measure the package inside a program")
 	name := flag.String("child", "", "answer for FILE as this tool: for symscore itself")
 	flag.Parse()
@@ -50,7 +53,7 @@ func main() {
 	case *speed:
 		err = measure(os.Stdout)
 	default:
-		err = run(*n, *runs, *verbose)
+		err = run(*n, *runs, *verbose, *match)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "symscore:", err)
@@ -58,11 +61,11 @@ func main() {
 	}
 }
 
-func run(n, runs int, verbose bool) error {
+func run(n, runs int, verbose bool, match string) error {
 	w := tabwriter.NewWriter(os.Stdout, 0, 8, 2, ' ', 0)
 	defer w.Flush()
 	fmt.Fprintln(w, "FUNCTIONS (reference eu-addr2line)\ttool\tright\twrong\tmissing\tms\tcpu ms")
-	for _, path := range corpus() {
+	for _, path := range matching(corpus(), match) {
 		if err := functions(w, path, n, runs, verbose); err != nil {
 			fmt.Fprintf(w, "%s\t%v\n", filepath.Base(path), err)
 		}
@@ -73,12 +76,17 @@ func run(n, runs int, verbose bool) error {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	for _, path := range debugCorpus(dir) {
+	for _, path := range matching(debugCorpus(dir), match) {
 		if err := inlines(w, path, n, runs, verbose); err != nil {
 			fmt.Fprintf(w, "%s\t%v\n", filepath.Base(path), err)
 		}
 	}
 	return nil
+}
+
+// matching returns the files whose names hold a text.
+func matching(files []string, text string) []string {
+	return slices.DeleteFunc(files, func(f string) bool { return !strings.Contains(f, text) })
 }
 
 // functions scores all tools on one file.
