@@ -8,6 +8,7 @@ import (
 	"github.com/cilium/ebpf/btf"
 
 	"github.com/borescope/borescope/probe"
+	"github.com/borescope/borescope/stack"
 )
 
 // checked is an action made ready for one program of a plan: every node is
@@ -20,6 +21,8 @@ type checked struct {
 	kern Version
 	// cgroup is where the current cgroup is found, for storage by cgroup.
 	cgroup cgroupPath
+	// walk is the walker of user stacks, nil if the action asks for none.
+	walk *stack.BPFWalker
 }
 
 // checker types an action for one program of a plan.
@@ -37,6 +40,8 @@ type checker struct {
 	cgroup cgroupPath
 	// loops is how many loops the current statement is inside of.
 	loops int
+	// walk is the walker of user stacks, nil if there is none so far.
+	walk *stack.BPFWalker
 }
 
 // check makes an action ready for program i of the plan.
@@ -50,7 +55,7 @@ func check(p *Program, plan *probe.Plan, i int) (*checked, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &checked{body: body, vars: c.list, pp: pp, kern: c.kern, cgroup: c.cgroup}, nil
+	return &checked{body: body, vars: c.list, pp: pp, kern: c.kern, cgroup: c.cgroup, walk: c.walk}, nil
 }
 
 // kernelVersion reads "6.1.0-56-cloud-amd64"; what cannot be read is the
@@ -123,7 +128,7 @@ func (c *checker) exprDepth(e *Expr, depth int) (*Expr, error) {
 func arity(op Op) (least, most int) {
 	switch op {
 	case OpConst, OpString, OpVar, OpBuiltin, OpArg, OpField, OpRet, OpReg, OpKaddr, OpKstack, OpUstack,
-		OpUaddr, OpBytes, OpEnum, OpSizeof:
+		OpUstackWalk, OpUaddr, OpBytes, OpEnum, OpSizeof:
 		return 0, 0
 	case OpNeg, OpNot, OpLNot, OpCast, OpBswap, OpDeref, OpMember, OpOffset, OpKptr, OpUptr,
 		OpHasPrefix, OpGlob, OpLen, OpElem:
@@ -162,7 +167,7 @@ func checkArity(e *Expr) error {
 func (c *checker) node(e *Expr, args []*Expr) (*Expr, error) {
 	switch e.Op {
 	case OpConst, OpString, OpVar, OpBuiltin, OpArg, OpField, OpRet, OpReg, OpKaddr, OpKstack, OpUstack,
-		OpUaddr, OpBytes, OpEnum, OpSizeof:
+		OpUstackWalk, OpUaddr, OpBytes, OpEnum, OpSizeof:
 		return c.leaf(e)
 	case OpAdd, OpSub, OpMul, OpDiv, OpMod, OpAnd, OpOr, OpXor, OpShl, OpShr:
 		return c.arith(e, args)
@@ -227,7 +232,7 @@ func (c *checker) leaf(e *Expr) (*Expr, error) {
 		return &Expr{Op: OpVar, Type: v.Type, Var: v, Pos: e.Pos}, nil
 	case OpBuiltin:
 		return c.builtin(e)
-	case OpKstack, OpUstack:
+	case OpKstack, OpUstack, OpUstackWalk:
 		return c.stack(e)
 	}
 	return c.context(e)
@@ -306,7 +311,7 @@ const defaultFrames = 127
 
 // stackType is the type of a stack of n frames.
 func stackType(op Op, n int64) Type {
-	if op == OpUstack {
+	if op != OpKstack {
 		return BytesType(int(n) * 8).WithFormat(FormatUstack)
 	}
 	return BytesType(int(n) * 8).WithFormat(FormatKstack)
@@ -319,6 +324,11 @@ func (c *checker) stack(e *Expr) (*Expr, error) {
 	}
 	if n < 1 || n > 512 || e.Skip < 0 || e.Skip > 255 {
 		return nil, fmt.Errorf("stack of %d frames, %d left out: 1 to 512 and 0 to 255 are possible", n, e.Skip)
+	}
+	if e.Op == OpUstackWalk {
+		if err := c.walked(int(n) + e.Skip); err != nil {
+			return nil, err
+		}
 	}
 	return &Expr{Op: e.Op, Type: stackType(e.Op, n), Int: n, Skip: e.Skip, Pos: e.Pos}, nil
 }

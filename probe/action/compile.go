@@ -46,7 +46,7 @@ func compile(p *Program, plan *probe.Plan) (*ebpf.CollectionSpec, error) {
 		Maps: map[string]*ebpf.MapSpec{}, Programs: map[string]*ebpf.ProgramSpec{},
 		ByteOrder: binary.LittleEndian,
 	}
-	scratch := 0
+	scratch, walks := 0, false
 	for i := range plan.Programs {
 		pp := &plan.Programs[i]
 		if spec.Programs[pp.Name] != nil {
@@ -62,6 +62,7 @@ func compile(p *Program, plan *probe.Plan) (*ebpf.CollectionSpec, error) {
 			return nil, at(p.Actions[pp.Group].Pos, pp.Name, err)
 		}
 		scratch = max(scratch, need)
+		walks = walks || c.walk != nil
 		spec.Programs[pp.Name] = &ebpf.ProgramSpec{
 			Name: pp.Name, Type: pp.Type, AttachType: pp.AttachType, AttachTo: pp.AttachTo, Flags: pp.Flags,
 			License: p.license(), Instructions: insns, ByteOrder: binary.LittleEndian,
@@ -84,6 +85,11 @@ func compile(p *Program, plan *probe.Plan) (*ebpf.CollectionSpec, error) {
 			class := mapSpec(m)
 			class.Name, class.KeySize = className(m, n), uint32(8*n)
 			spec.Maps[class.Name] = class
+		}
+	}
+	if walks {
+		if err := addWalkMaps(p, spec); err != nil {
+			return nil, err
 		}
 	}
 	if err := plan.ApplyFilter(spec); err != nil {

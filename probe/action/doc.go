@@ -54,6 +54,7 @@
 //	arg0, args.name, args->field, retval        Ctx.Arg, Ctx.ArgNamed, Ctx.Field, Ctx.Ret
 //	reg("sp")                                   Ctx.Reg, builtins ip and sp
 //	kstack(n), ustack(n), len(kstack)           Ctx.Kstack, Ctx.Ustack: program counters, in keys and events; Stack.Len
+//	ustack of code without frame pointers       Ctx.UstackWalk, after Loaded.AddProcess (bpftrace has no such thing)
 //	$x = ..., ++                                Go variables, Ctx.NewVar
 //	+ - * / % & | ^ << >> ~ !, ?:               methods of Int and Bool; Int.If, Str.If
 //	casts, (struct sock *)x, (uint8[8])x        Int.As, Int.PtrTo; Int.Bytes, Tuple.Int

@@ -93,7 +93,10 @@ const (
 
 	// Stacks: KindBytes of 8 bytes per frame.
 	OpKstack // Int frames, after skipping Skip
-	OpUstack
+	OpUstack // by frame pointers
+	// OpUstackWalk is OpUstack by call frame information, in the processes that
+	// were given to Loaded.AddProcess; in others it is by frame pointers.
+	OpUstackWalk
 
 	opLoad // address: scalar at Int bytes behind it; made by the checker
 	opCtx  // Int bytes into the context; made by the checker
@@ -177,7 +180,7 @@ var opNames = [numOps]string{
 	OpHasPrefix: "has_prefix", OpContains: "contains", OpIndexOf: "strstr", OpGlob: "globmatch",
 	OpLen: "len", OpStrncmp: "strncmp", OpMemcmp: "memcmp",
 	OpTuple: "tuple", OpElem: "elem", OpMapGet: "get", OpMapHas: "has", OpMapCPU: "get_cpu",
-	OpKstack: "kstack", OpUstack: "ustack", opLoad: "load", opCtx: "ctx",
+	OpKstack: "kstack", OpUstack: "ustack", OpUstackWalk: "ustack_walk", opLoad: "load", opCtx: "ctx",
 }
 
 // String is the operation's name or sign.

@@ -8,6 +8,7 @@ import (
 	"github.com/cilium/ebpf/btf"
 
 	"github.com/borescope/borescope/probe"
+	"github.com/borescope/borescope/stack"
 )
 
 // Kernel versions that decide what is generated.
@@ -64,6 +65,7 @@ type gen struct {
 	// Frame slots that callbacks need.
 	ctxSlot, scratchSlot, retSlot int
 	resultSlot                    int // what the program returns, 0 for always 0
+	depth                         int // how deep callbacks nest
 	started                       loc
 	err                           error
 }
@@ -146,18 +148,32 @@ func generate(p *Program, plan *probe.Plan, c *checked, lay *layout) (asm.Instru
 }
 
 // frameError says that a frame is larger than the kernel allows.
-type frameError struct{ size int }
+type frameError struct{ size, limit int }
 
 func (e *frameError) Error() string {
-	return fmt.Sprintf("program needs %d bytes of stack: at most %d (MAX_BPF_STACK)", e.size, maxFrame)
+	return fmt.Sprintf("program needs %d bytes of stack: at most %d (MAX_BPF_STACK)", e.size, e.limit)
 }
 
 // maxInsns bounds a program's instructions: jumps reach 32767 of them.
 const maxInsns = 1 << 16
 
-// maxFrame is MAX_BPF_STACK less what the counting function and callbacks may
-// round up to.
-const maxFrame = 512 - 64
+// maxFrame is MAX_BPF_STACK less what the counting function and a callback may
+// round up to: a function takes 32 bytes at least (check_max_stack_depth,
+// kernel/bpf/verifier.c).
+const (
+	maxFrame   = 512 - 2*leastFrame
+	leastFrame = 32
+)
+
+// frameLimit is what the program's frame may take of the 512 bytes, which it
+// shares with the callbacks that are active and with the deepest function.
+func (g *gen) frameLimit() int {
+	deepest := leastFrame // the counting function
+	if g.c.walk != nil {
+		deepest = stack.BPFStackNeed
+	}
+	return min(maxFrame, 512-leastFrame*g.depth-deepest)
+}
 
 // program generates the main function and what it calls.
 func (g *gen) program() (asm.Instructions, error) {
@@ -178,11 +194,14 @@ func (g *gen) program() (asm.Instructions, error) {
 	if g.usesFn["count"] {
 		g.countFunction()
 	}
+	if g.c.walk != nil {
+		g.walkFunctions()
+	}
 	if g.err != nil {
 		return nil, g.err
 	}
-	if g.frame.peak > maxFrame {
-		return nil, &frameError{g.frame.peak}
+	if limit := g.frameLimit(); g.frame.peak > limit {
+		return nil, &frameError{g.frame.peak, limit}
 	}
 	g.finish()
 	return g.insns, nil
@@ -278,6 +297,7 @@ func (g *gen) prepare() {
 	if uses.result {
 		g.resultSlot = -g.frame.take(8, 8)
 	}
+	g.depth = uses.depth
 	g.placeVars(uses)
 	g.findTypedVars(uses)
 	g.fn.callback = false

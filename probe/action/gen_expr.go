@@ -21,7 +21,7 @@ func (g *gen) findCall(e *Expr) bool {
 	switch e.Op {
 	case OpBuiltin:
 		return e.Str != "ctx"
-	case opLoad, OpStr, OpBuf, OpMapGet, OpMapHas, OpMapCPU, OpKstack, OpUstack, OpIndex,
+	case opLoad, OpStr, OpBuf, OpMapGet, OpMapHas, OpMapCPU, OpKstack, OpUstack, OpUstackWalk, OpIndex,
 		OpHasPrefix, OpContains, OpIndexOf, OpGlob, OpLen, OpStrncmp, OpMemcmp:
 		return true
 	case OpElem:

@@ -10,6 +10,7 @@ import (
 type usage struct {
 	ctx, callbacks, scratch, emits bool
 	result                         bool // what the program returns may not be 0
+	depth                          int  // how deep callbacks nest
 	reads                          map[*Var]int
 }
 
@@ -21,12 +22,14 @@ func scan(g *gen) usage {
 			u.scratch = true
 		}
 	}
-	weight := 1
+	weight, depth := 1, 0
 	var stmts func(list []*Stmt)
 	expr := func(e *Expr) {
 		switch e.Op {
 		case opCtx, OpKstack, OpUstack:
 			u.ctx = true
+		case OpUstackWalk:
+			u.scratch = true
 		case OpBuiltin:
 			u.ctx = u.ctx || ctxBuiltin(e.Str)
 		case OpVar:
@@ -44,13 +47,18 @@ func scan(g *gen) usage {
 					u.reads[v] += weight
 				}
 			}
+			inner := false
 			switch s.Op {
 			case StmtEmit:
 				u.emits = true
 				u.scratch = u.scratch || s.Map.Kind == MapPerf && s.Map.Value.Size > g.lim.inline
 				u.ctx = u.ctx || s.Map.Kind == MapPerf
 			case StmtLoop, StmtForEach:
-				u.callbacks = u.callbacks || g.asCallback(s)
+				if inner = g.asCallback(s); inner {
+					u.callbacks = true
+					depth++
+					u.depth = max(u.depth, depth)
+				}
 			case StmtOverride, StmtSkip, StmtCookie:
 				u.ctx, u.result = true, true
 			case StmtSet, StmtFind:
@@ -61,6 +69,9 @@ func scan(g *gen) usage {
 			}
 			stmts(s.Body)
 			stmts(s.Else)
+			if inner {
+				depth--
+			}
 		}
 	}
 	stmts(g.c.body)

@@ -283,6 +283,8 @@ func (g *gen) value(e *Expr, to loc) {
 		g.mapGetValue(e, to)
 	case OpKstack, OpUstack:
 		g.stackValue(e, to)
+	case OpUstackWalk:
+		g.walkedStack(e, to)
 	default:
 		g.fail("internal error: %s in memory", e.Op)
 	}

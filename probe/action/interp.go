@@ -28,7 +28,7 @@ type Machine struct {
 	Builtin func(name string) uint64
 	// Comm is the builtin comm.
 	Comm string
-	// Stack gives the PCs of kstack (user false) or ustack; nil gives none.
+	// Stack gives the PCs of kstack (user false) or of ustack, however it is walked; nil gives none.
 	Stack func(user bool) []uint64
 
 	// Maps are the entries of plain maps and aggregations, by the kernel's
@@ -225,7 +225,7 @@ func (r *run) special(e *Expr) val {
 		return val{n: uint64(textLen(r.expr(e.Args[0]).b))}
 	case OpStrncmp:
 		return val{n: b2u(!equalText(r.expr(e.Args[0]).b, r.expr(e.Args[1]).b, int(e.Int)))}
-	case OpKstack, OpUstack:
+	case OpKstack, OpUstack, OpUstackWalk:
 		return val{b: r.stack(e)}
 	}
 	return val{b: make([]byte, e.Type.Size)}
@@ -433,7 +433,7 @@ func (r *run) stack(e *Expr) []byte {
 	if r.Stack == nil {
 		return b
 	}
-	pcs := r.Stack(e.Op == OpUstack)
+	pcs := r.Stack(e.Op != OpKstack)
 	for i := range min(len(pcs)-e.Skip, int(e.Int)) {
 		binary.LittleEndian.PutUint64(b[8*i:], pcs[e.Skip+i])
 	}

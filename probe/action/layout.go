@@ -28,6 +28,8 @@ const (
 	cntNoScratch
 	cntLimited
 	cntThrottled
+	cntUnwalked
+	cntBroken
 	cntMaps
 )
 

@@ -30,6 +30,7 @@ type Loaded struct {
 	lay  *layout
 	coll *ebpf.Collection
 	rec  *mapx.Recorder
+	walk *walkTables // nil if the program walks no stacks
 }
 
 var _ Handles = (*Loaded)(nil)
@@ -92,6 +93,9 @@ func (l *Loaded) start() error {
 			return fmt.Errorf("find the own process: %w", err)
 		}
 		c.Self = self
+	}
+	if l.walk, err = newWalkTables(l.prog, l.coll.Maps); err != nil {
+		return err
 	}
 	return l.coll.Maps[ctlMap].Put(uint32(0), &c)
 }
@@ -329,6 +333,7 @@ func needsBTF(p *Program) bool {
 	for _, a := range p.Actions {
 		need = need || sessionAction(a)
 	}
+	need = need || walksStacks(p)
 	p.visit(func(s *Stmt) {
 		need = need || s.Map != nil && s.Map.Kind == MapCgroupStorage
 	}, func(e *Expr) {

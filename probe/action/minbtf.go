@@ -18,6 +18,11 @@ func BTFNeeds(p *Program) *probe.BTFNeeds {
 		members[m] = true
 	}
 	types["task_struct"] = true
+	if walksStacks(p) {
+		for _, f := range walkFields {
+			types[f.name], members[f.member] = true, true
+		}
+	}
 	p.visit(func(*Stmt) {}, func(e *Expr) {
 		if e.Op == OpString || e.Op == OpBuiltin {
 			return

@@ -223,7 +223,7 @@ func (e *Expr) print(depth int, left *int) string {
 		return e.Str
 	case OpSizeof:
 		return "sizeof(" + e.Str + ")"
-	case OpKstack, OpUstack:
+	case OpKstack, OpUstack, OpUstackWalk:
 		return fmt.Sprintf("%s(%d)", e.Op, e.Int)
 	case opCtx:
 		return fmt.Sprintf("ctx+%d", e.ctx.off)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/borescope/borescope/probe"
+	"github.com/borescope/borescope/stack"
 )
 
 // Program is what a set of probes does when they fire. It is plain data: a
@@ -25,6 +26,9 @@ type Program struct {
 	// IncludeSelf makes the probes fire for the tracing process too, which is
 	// left out by default.
 	IncludeSelf bool
+	// WalkLimits bound the tables of Ctx.UstackWalk; nil is the default. They do
+	// not matter to programs that don't use it.
+	WalkLimits *stack.BPFLimits
 	// Maps are maps to create although no statement uses them. Maps that
 	// statements use need not be listed.
 	Maps []*Map

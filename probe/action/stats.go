@@ -25,6 +25,11 @@ type Stats struct {
 	NoScratch uint64
 	// Limited counts events, Throttled firings left out because of the Budget.
 	Limited, Throttled uint64
+	// Unwalked counts stacks of Ctx.UstackWalk that were walked by frame pointers
+	// alone because the process was not given to AddProcess, Broken those of other
+	// processes that end before the thread's start: a file without call frame
+	// information, memory that is not there.
+	Unwalked, Broken uint64
 	// Missed counts firings that the kernel left out because a program was
 	// active on the CPU already, as far as it counts them.
 	Missed uint64
@@ -67,6 +72,7 @@ func (l *Loaded) Stats() (Stats, error) {
 	st := Stats{
 		Faults: counts[cntFaults], Truncated: counts[cntTruncated], NoScratch: counts[cntNoScratch],
 		Limited: counts[cntLimited], Throttled: counts[cntThrottled],
+		Unwalked: counts[cntUnwalked], Broken: counts[cntBroken],
 	}
 	for i, m := range l.lay.maps {
 		em := l.coll.Maps[m.Name]
