@@ -45,7 +45,10 @@ var capabilities = map[string]uint{
 // Requires says which capabilities, mounts and kernel features attaching to the
 // targets needs, and which of them this process or machine lacks. It attaches
 // nothing. Capabilities are needed until all is attached; they may be dropped
-// before events are read. Root in the initial user namespace has them all.
+// before events are read. Root in the initial user namespace has them all; in
+// another, a BPF file system that gives tokens is needed (Linux 6.9), and
+// kprobes, tracepoints and perf events, which perf_event_open makes, are not to
+// be had: multi links, raw tracepoints and trampolines are.
 func Requires(env *Env, targets []Target) []Requirement {
 	if env == nil {
 		env = NewEnv(nil)
@@ -53,6 +56,9 @@ func Requires(env *Env, targets []Target) []Requirement {
 	q := &requirer{env: env}
 	q.held, q.known = env.heldCapabilities()
 	q.capability("CAP_BPF", "loading programs and making maps")
+	if env.namespaced() {
+		q.token()
+	}
 	for _, t := range targets {
 		q.target(t)
 	}
@@ -81,10 +87,18 @@ func (e *Env) heldCapabilities() (held uint64, known bool) {
 	return 0, false
 }
 
-// lacks reports whether this process is known not to hold a capability.
+// lacks reports whether this process is known not to hold a capability. Those of
+// a user namespace count for nothing but its BPF tokens.
 func (e *Env) lacks(name string) bool {
 	held, known := e.heldCapabilities()
-	return known && held&(1<<capabilities[name]) == 0
+	return known && (held&(1<<capabilities[name]) == 0 || e.namespaced())
+}
+
+// namespaced reports whether this process is known to be in a user namespace
+// other than the initial one, which alone maps all ids to themselves.
+func (e *Env) namespaced() bool {
+	b, err := fs.ReadFile(e.root, "proc/self/uid_map")
+	return err == nil && e.live && !slices.Equal(strings.Fields(string(b)), []string{"0", "0", "4294967295"})
 }
 
 type requirer struct {
@@ -107,6 +121,16 @@ func (q *requirer) capability(name, what string) {
 	admin := (name == "CAP_BPF" || name == "CAP_PERFMON" || name == "CAP_SYSLOG") && has("CAP_SYS_ADMIN")
 	if q.known && !has(name) && !admin {
 		r.Missing = "not held: run as root, or grant it (setcap, AmbientCapabilities=, securityContext.capabilities)"
+	}
+	q.add(r)
+}
+
+// token adds what makes the capabilities of a user namespace count.
+func (q *requirer) token() {
+	r := Requirement{Kind: "mount", Name: "bpf", For: "BPF tokens, which let a user namespace load programs"}
+	if q.env.Supports(feature.RawTracepoint) != nil {
+		r.Missing = "no BPF file system of this user namespace gives tokens: let it be mounted with delegate_cmds, delegate_maps, " +
+			"delegate_progs and delegate_attachs (Linux 6.9), or run in the initial namespace"
 	}
 	q.add(r)
 }

@@ -27,8 +27,16 @@ type (
 		expectedAttachType uint32
 		_                  [36]byte // prog_btf_fd to line_info_cnt
 		attachBtfID        uint32
+		_                  [32]byte // attach_prog_fd to log_true_size
+		token              uint32
+		_                  uint32 // fd_array_cnt
 	}
-	mapAttr   struct{ mapType, keySize, valueSize, maxEntries uint32 }
+	mapAttr struct {
+		mapType, keySize, valueSize, maxEntries uint32
+		flags                                   uint32
+		_                                       [56]byte // inner_map_fd to value_type_btf_obj_fd
+		token                                   uint32
+	}
 	batchAttr struct {
 		_     [36]byte // in_batch to count
 		mapFd uint32
@@ -107,11 +115,26 @@ func load(p prog) (fd int, log string, err error) {
 		logLevel: 1, logSize: uint32(len(buf)), logBuf: ptr(&pin, &buf[0]),
 		progFlags: p.flags, expectedAttachType: p.attach, attachBtfID: p.btfID,
 	}
-	fd, err = bpf(unix.BPF_PROG_LOAD, &attr)
+	fd, err = withToken(func(token uint32) (int, error) {
+		if attr.token = token; token != 0 {
+			attr.progFlags |= flagTokenFD
+		}
+		return bpf(unix.BPF_PROG_LOAD, &attr)
+	})
 	if i := bytes.IndexByte(buf, 0); i >= 0 {
 		buf = buf[:i]
 	}
 	return fd, string(buf), err
+}
+
+// createMap makes a map for a moment's use.
+func createMap(attr mapAttr) (int, error) {
+	return withToken(func(token uint32) (int, error) {
+		if attr.token = token; token != 0 {
+			attr.flags |= flagTokenFD
+		}
+		return bpf(unix.BPF_MAP_CREATE, &attr)
+	})
 }
 
 func ptr[T any](pin *runtime.Pinner, p *T) uint64 {

@@ -59,6 +59,8 @@ const (
 	SyscallProg
 	// TestRunRawTP: a raw tracepoint program can be run by BPF_PROG_TEST_RUN.
 	TestRunRawTP
+	// Token: a user namespace may be given BPF tokens.
+	Token
 	// Ringbuf: BPF ring buffers.
 	Ringbuf
 	// BatchOps: batched update and lookup of hash maps.
@@ -129,6 +131,7 @@ var specs = [count]spec{
 	LSM:                 {"lsm", "5.7", append([]string{"BPF_LSM"}, tracingConfig...)},
 	SyscallProg:         {"syscall-prog", "5.14", nil},
 	TestRunRawTP:        {"test-run-rawtp", "5.10", []string{"BPF_EVENTS"}},
+	Token:               {"token", "6.9", nil},
 	Ringbuf:             {"ringbuf", "5.8", nil},
 	BatchOps:            {"batch-ops", "5.6", nil},
 	BatchPerCPUArray:    {"batch-percpu-array", "5.13", nil},

@@ -48,6 +48,7 @@ var probes = [count]func(Feature) error{
 	LSM:                 probeLSM,
 	SyscallProg:         sleepableProbe(unix.BPF_PROG_TYPE_SYSCALL),
 	TestRunRawTP:        probeTestRun,
+	Token:               probeToken,
 	Ringbuf:             probeRingbuf,
 	BatchOps:            batchProbe(unix.BPF_MAP_TYPE_HASH, unix.BPF_MAP_UPDATE_BATCH),
 	BatchPerCPUArray:    batchProbe(unix.BPF_MAP_TYPE_PERCPU_ARRAY, unix.BPF_MAP_LOOKUP_BATCH),
@@ -351,7 +352,7 @@ func probeTestRun(f Feature) error {
 }
 
 func probeRingbuf(f Feature) error {
-	fd, err := bpf(unix.BPF_MAP_CREATE, &mapAttr{
+	fd, err := createMap(mapAttr{
 		mapType: unix.BPF_MAP_TYPE_RINGBUF, maxEntries: uint32(os.Getpagesize()),
 	})
 	if oneOf(err, unix.EINVAL) {
@@ -367,7 +368,7 @@ func probeRingbuf(f Feature) error {
 // accepts or answers with ENOENT (nothing there).
 func batchProbe(mapType uint32, cmd int) func(Feature) error {
 	return func(f Feature) error {
-		m, err := bpf(unix.BPF_MAP_CREATE, &mapAttr{
+		m, err := createMap(mapAttr{
 			mapType: mapType, keySize: 4, valueSize: 8, maxEntries: 1,
 		})
 		if err != nil {
