@@ -92,9 +92,10 @@ func TestBulkMulti(t *testing.T) {
 }
 
 // TestBulkSingles: the same by one perf event each, where there is no multi link.
+// Each costs an emulated machine a few tenths of a second: so there are few.
 func TestBulkSingles(t *testing.T) {
 	testenv.Need(t, testenv.Root, testenv.Kprobes, testenv.Tracefs)
-	const n = 300
+	const n = 40
 	attach, detach, sites := bulk(t, n, &Options{Missing: MissingWarn})
 	t.Logf("%d of %d functions: attached in %v, detached in %v", sites, n, attach, detach)
 	if sites < n*9/10 {
