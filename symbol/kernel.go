@@ -47,10 +47,11 @@ type KernelOptions struct {
 	// NameCache is the most memory for names made into strings, in bytes; 0 is
 	// 1 MiB.
 	NameCache int64
-	// Source also reads the kernel's DWARF, for file, line, column and inlined
-	// calls, from a vmlinux with the running kernel's build-id where one is
-	// installed (a debug package of the distribution's); SourceErr says if there
-	// is none. Close frees it. Modules' frames have names only.
+	// Source also reads the kernel's and its modules' DWARF, for file, line,
+	// column and inlined calls, from a vmlinux, modules and debug files with the
+	// running ones' build-ids, where they are installed (the distribution's debug
+	// package; a kernel's own build). SourceErr says if there is no vmlinux. Close
+	// frees them. Modules' section addresses in /sys need root.
 	Source bool
 	// VMLinux is the path of that file; empty looks where distributions put it.
 	VMLinux string
@@ -205,8 +206,8 @@ func (k *Kernel) Resolve(dst []Frame, pcs []uint64) []Frame {
 			fr.Reason = ReasonNoSymbols
 		default:
 			k.name(t, fr, pc)
-			if src != nil && src.elf != nil && fr.Kind == KindKernel && fr.Module == t.mods[0] && fr.Name != "" {
-				dst = src.append(dst[:len(dst)-1], *fr)
+			if src != nil && fr.Kind == KindKernel && fr.Name != "" {
+				dst = src.append(dst[:len(dst)-1], *fr, fr.Module != t.mods[0])
 			}
 		}
 	}

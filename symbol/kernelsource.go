@@ -8,17 +8,23 @@ import (
 	"io/fs"
 	"runtime/debug"
 	"strings"
+	"sync"
 
 	"github.com/borescope/borescope/elfnotes"
 	"github.com/borescope/borescope/internal/elffile"
 	"github.com/borescope/borescope/internal/procfs"
 )
 
-// kernelSource is a vmlinux with DWARF that is the running kernel's.
+// kernelSource is the running kernel's DWARF: a vmlinux, and modules.
 type kernelSource struct {
-	elf   *ELF
-	slide uint64 // address in the kernel - address in the file (KASLR)
-	err   error  // why there is none
+	root    fs.FS
+	release string // uname -r
+	elf     *ELF   // nil if there is no vmlinux with DWARF
+	slide   uint64 // address in the kernel - address in the file (KASLR)
+	err     error  // why there is none
+
+	mu      sync.Mutex
+	modules map[string]*ELF // by "[name]", nil if there is none; guarded by mu
 }
 
 // vmlinuxPaths are where distributions install the kernel with its debug
@@ -30,7 +36,7 @@ var vmlinuxPaths = []string{
 
 // openSource finds the kernel's DWARF.
 func (k *Kernel) openSource() *kernelSource {
-	s := &kernelSource{}
+	s := &kernelSource{root: procfs.Root(k.opts.Root), modules: map[string]*ELF{}}
 	if s.err = s.open(k); s.err != nil {
 		s.elf.Close()
 		s.elf = nil
@@ -40,24 +46,24 @@ func (k *Kernel) openSource() *kernelSource {
 
 func (s *kernelSource) open(k *Kernel) (err error) {
 	defer elffile.Catch(debug.SetPanicOnFault(true), &err)
-	root := procfs.Root(k.opts.Root)
-	id, err := kernelBuildID(root)
+	release, err := fs.ReadFile(s.root, "proc/sys/kernel/osrelease")
 	if err != nil {
 		return err
 	}
-	release, err := fs.ReadFile(root, "proc/sys/kernel/osrelease")
+	s.release = strings.TrimSpace(string(release))
+	id, err := buildIDIn(s.root, "sys/kernel/notes")
 	if err != nil {
 		return err
 	}
 	paths := []string{k.opts.VMLinux}
 	if k.opts.VMLinux == "" {
-		paths = []string{"usr/lib/debug/.build-id/" + id[:2] + "/" + id[2:] + ".debug"}
+		paths = []string{debugDirOf(id)}
 		for _, p := range vmlinuxPaths {
-			paths = append(paths, fmt.Sprintf(p, strings.TrimSpace(string(release))))
+			paths = append(paths, fmt.Sprintf(p, s.release))
 		}
 	}
 	for _, p := range paths {
-		if s.elf = openVMLinux(root, strings.TrimPrefix(p, "/"), id); s.elf != nil {
+		if s.elf = openKernelFile(s.root, strings.TrimPrefix(p, "/"), id, nil); s.elf != nil {
 			break
 		}
 	}
@@ -77,20 +83,25 @@ func (s *kernelSource) open(k *Kernel) (err error) {
 	return nil
 }
 
-// openVMLinux opens a file that has DWARF and that build-id, nil if it is another.
-func openVMLinux(root fs.FS, path, id string) *ELF {
+// debugDirOf is where the debug file of a build-id is installed.
+func debugDirOf(id string) string {
+	return "usr/lib/debug/.build-id/" + id[:2] + "/" + id[2:] + ".debug"
+}
+
+// openKernelFile opens a file that has DWARF and that build-id, nil if it is
+// another; place, which may be nil, gives its sections addresses.
+func openKernelFile(root fs.FS, path, id string, place func(*elffile.File)) *ELF {
 	f, err := root.Open(path)
 	if err != nil {
 		return nil
 	}
 	defer f.Close()
-	st, err := f.Stat()
-	if err != nil || !st.Mode().IsRegular() {
-		return nil
-	}
-	ef, err := readELF(f, st.Size())
+	ef, err := readKernelFile(f)
 	if err != nil {
 		return nil
+	}
+	if place != nil {
+		place(ef)
 	}
 	e := newELF(ef, &ELFOptions{Source: true, RawNames: true, DebugDirs: []string{}, Path: path})
 	if e.BuildID() != id || e.findSource().dwarf == nil {
@@ -100,9 +111,9 @@ func openVMLinux(root fs.FS, path, id string) *ELF {
 	return e
 }
 
-// kernelBuildID reads the running kernel's build-id from its notes.
-func kernelBuildID(root fs.FS) (string, error) {
-	b, err := fs.ReadFile(root, "sys/kernel/notes")
+// buildIDIn reads the build-id in a file of notes, as /sys has them.
+func buildIDIn(root fs.FS, path string) (string, error) {
+	b, err := fs.ReadFile(root, path)
 	if err != nil {
 		return "", err
 	}
@@ -114,12 +125,12 @@ func kernelBuildID(root fs.FS) (string, error) {
 			}
 		}
 	}
-	return "", errors.Join(errors.New("the kernel has no build-id"), errOf())
+	return "", errors.Join(fmt.Errorf("no build-id in %s", path), errOf())
 }
 
 // append appends the frames of an address that fr names by kallsyms, with
 // positions and inlined calls.
-func (s *kernelSource) append(dst []Frame, fr Frame) (out []Frame) {
+func (s *kernelSource) append(dst []Frame, fr Frame, isModule bool) (out []Frame) {
 	n := len(dst)
 	var err error
 	defer func() {
@@ -128,16 +139,16 @@ func (s *kernelSource) append(dst []Frame, fr Frame) (out []Frame) {
 		}
 	}()
 	defer elffile.Catch(debug.SetPanicOnFault(true), &err)
-	src := s.elf.source.Load()
-	if src == nil {
-		src = s.elf.findSource()
+	e, slide := s.elf, s.slide
+	if isModule {
+		e, slide = s.module(&fr), 0
 	}
-	if src.dwarf == nil {
+	if e == nil {
 		return append(dst, fr)
 	}
 	pc := fr.ModuleOffset
-	fr.ModuleOffset = pc - s.slide
-	out = s.elf.appendDWARF(src.dwarf, dst, fr)
+	fr.ModuleOffset = pc - slide
+	out = e.appendDWARF(e.findSource().dwarf, dst, fr) // it has some, else it were not open
 	fr.ModuleOffset = pc
 	for i := n; i < len(out); i++ {
 		out[i].ModuleOffset = pc
@@ -145,9 +156,10 @@ func (s *kernelSource) append(dst []Frame, fr Frame) (out []Frame) {
 	return out
 }
 
-// SourceErr says why frames have no source positions although
+// SourceErr says why the kernel's frames have no source positions although
 // KernelOptions.Source is set; nil if they have, or if it is not set. It reads
-// what is needed for that.
+// what is needed for that. Modules have files of their own, and their frames
+// positions where those are found.
 func (k *Kernel) SourceErr() error {
 	if k.source == nil {
 		return nil
@@ -158,16 +170,19 @@ func (k *Kernel) SourceErr() error {
 	return nil
 }
 
-// Close frees the vmlinux that KernelOptions.Source opened; without that option
-// there is nothing to close. Kernels that With returned share it. It may be
+// Close frees the files that KernelOptions.Source opened; without that option
+// there is nothing to close. Kernels that With returned share them. It may be
 // called again, and must come last.
 func (k *Kernel) Close() error {
 	if k == nil || k.source == nil {
 		return nil
 	}
 	s := k.source()
-	if s.elf == nil {
-		return nil
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	errs := []error{s.elf.Close()}
+	for _, e := range s.modules {
+		errs = append(errs, e.Close())
 	}
-	return s.elf.Close()
+	return errors.Join(errs...)
 }

@@ -112,6 +112,22 @@ func (f *File) LayOutAs(object *File) {
 	}
 }
 
+// LayOutAt gives the sections of an object file the addresses at which they were
+// loaded, as far as addr knows them by name. It comes before anything else is
+// asked of f.
+func (f *File) LayOutAt(addr func(name string) (uint64, bool)) {
+	if f.Type != elf.ET_REL {
+		return
+	}
+	for i := range f.Sections {
+		if s := &f.Sections[i]; s.Flags&elf.SHF_ALLOC != 0 {
+			if v, ok := addr(s.Name); ok {
+				s.Addr = v
+			}
+		}
+	}
+}
+
 // Relocated is Data, but in an object file with the section's relocations
 // applied, as far as that can be done: a section that has others is an error.
 func (f *File) Relocated(s *Section) ([]byte, error) {
