@@ -35,105 +35,131 @@ import (
 
 func main() { os.Exit(tool.Main("syscount", run)) }
 
-// key is a system call, or a process with its name.
-type key struct {
-	ID   uint32
-	Comm action.Comm
+// options are the flags.
+type options struct {
+	pid, top, errno         *int
+	failed, latency, millis *bool
 }
 
 func run(ctx context.Context, args []string, stdout io.Writer) error {
 	t := tool.New("syscount", "Count system calls by name or process, with their time.",
 		"syscount -d 10 -L", "of ten seconds, with times, the longest first",
 		"syscount -P -e EPERM", "who may not do what it tries")
-	pid := t.PID()
-	top := t.Int("T", "TOP", 10, "print so many")
-	failed := t.Bool("x", "only calls that failed")
-	errno := 0
+	o := options{pid: t.PID(), errno: new(int)}
+	o.top = t.Int("T", "TOP", 10, "print so many")
+	o.failed = t.Bool("x", "only calls that failed")
 	t.Func("e", "ERRNO", "only calls that failed so: EPERM, or 1", func(s string) (err error) {
 		var ok bool
-		if errno, ok = tool.ParseErrno(s); !ok {
+		if *o.errno, ok = tool.ParseErrno(s); !ok {
 			err = fmt.Errorf("%q is not an error", s)
 		}
 		return err
 	})
-	latency := t.Bool("L", "with the time that the calls took")
-	millis := t.Bool("m", "times in milliseconds instead of microseconds")
+	o.latency = t.Bool("L", "with the time that the calls took")
+	o.millis = t.Bool("m", "times in milliseconds instead of microseconds")
 	byPID := t.Bool("P", "by process instead of call")
 	t.Duration()
 	t.Interval(0)
 	if err := t.Parse(args, stdout); err != nil {
 		return err
 	}
+	if *byPID {
+		return count(ctx, stdout, t, o, byProcess)
+	}
+	return count(ctx, stdout, t, o, byCall)
+}
 
-	counts := action.NewCounter[key]("counts", 0)
-	times := action.NewSum[key]("times", 0)
+// by is what is counted: its key in the program, and the columns of a key.
+type by[K comparable] struct {
+	key     func(*action.Ctx) []any
+	columns []string
+	cells   func(*tool.Session, K) []any
+}
+
+var byCall = by[uint32]{
+	func(c *action.Ctx) []any { return []any{c.Field("id")} },
+	[]string{"SYSCALL %-22s"},
+	func(s *tool.Session, id uint32) []any { return []any{tool.SyscallName(s.Arch(), int(int32(id)))} },
+}
+
+type process struct {
+	PID  uint32
+	Comm action.Comm
+}
+
+var byProcess = by[process]{
+	func(c *action.Ctx) []any { return []any{c.PID(), c.Comm()} },
+	[]string{"PID %-7d", "COMM %-16s"},
+	func(_ *tool.Session, p process) []any { return []any{p.PID, p.Comm} },
+}
+
+func count[K comparable](ctx context.Context, stdout io.Writer, t *tool.Tool, o options, by by[K]) error {
+	counts := action.NewCounter[K]("counts", 0)
+	times := action.NewSum[K]("times", 0)
 	starts := action.NewLRU[uint32, uint64]("starts", 0)
 	p := action.NewProgram("syscount")
-	if *latency {
+	if *o.latency {
 		p.On(probe.Tracepoint{Group: "raw_syscalls", Name: "sys_enter"}, func(c *action.Ctx) {
-			tool.FilterPID(c, *pid)
+			tool.FilterPID(c, *o.pid)
 			starts.Set(c, c.TID(), c.Nsecs())
 		})
 	}
 	p.On(probe.Tracepoint{Group: "raw_syscalls", Name: "sys_exit"}, func(c *action.Ctx) {
-		tool.FilterPID(c, *pid)
+		tool.FilterPID(c, *o.pid)
 		switch ret := c.Field("ret"); {
-		case errno != 0:
-			c.ReturnUnless(ret.Eq(-errno))
-		case *failed:
+		case *o.errno != 0:
+			c.ReturnUnless(ret.Eq(-*o.errno))
+		case *o.failed:
 			c.ReturnUnless(ret.Lt(0))
 		}
-		k := []any{c.Field("id"), ""}
-		if *byPID {
-			k = []any{c.PID(), c.Comm()}
-		}
-		if !*latency {
-			counts.Inc(c, k...)
+		if !*o.latency {
+			counts.Inc(c, by.key(c)...)
 			return
 		}
 		starts.Take(c, c.TID(), func(t0 action.Int) {
-			counts.Inc(c, k...)
-			times.Observe(c, c.Nsecs().Sub(t0), k...)
+			counts.Inc(c, by.key(c)...)
+			times.Observe(c, c.Nsecs().Sub(t0), by.key(c)...)
 		})
 	})
+	return t.Run(ctx, stdout, fmt.Sprintf("Counting system calls, printing the top %d", *o.top), func(s *tool.Session) error {
+		return show(s, o, by, counts, times)
+	}, p)
+}
 
-	return t.Run(ctx, stdout, fmt.Sprintf("Counting system calls, printing the top %d", *top), func(s *tool.Session) error {
-		unit, per := "TIME(us) %14.3f", 1e3
-		if *millis {
-			unit, per = "TIME(ms) %14.3f", 1e6
+func show[K comparable](s *tool.Session, o options, by by[K], counts *action.Counter[K], times *action.Number[K]) error {
+	unit, per := "TIME(us) %14.3f", 1e3
+	if *o.millis {
+		unit, per = "TIME(ms) %14.3f", 1e6
+	}
+	tab := s.Table(slices.Concat(by.columns, []string{"COUNT %8d", unit})...).Show(unit[:8], *o.latency)
+	readCounts, err := tool.Counts(s, counts)
+	if err != nil {
+		return err
+	}
+	readTimes := func() (map[K]int64, error) { return nil, nil }
+	if *o.latency {
+		if readTimes, err = tool.Sums(s, times); err != nil {
+			return err
 		}
-		tab := s.Table("SYSCALL %-22s", "PID %-7d", "COMM %-16s", "COUNT %8d", unit)
-		tab.Show("SYSCALL", !*byPID).Show("PID", *byPID).Show("COMM", *byPID).Show(unit[:8], *latency)
-		readCounts, err := tool.Counts(s, counts)
+	}
+	return s.Every(func() error {
+		entries, err := readCounts()
 		if err != nil {
 			return err
 		}
-		readTimes := func() (map[key]int64, error) { return nil, nil }
-		if *latency {
-			if readTimes, err = tool.Sums(s, times); err != nil {
-				return err
-			}
+		nsecs, err := readTimes()
+		if err != nil {
+			return err
 		}
-		return s.Every(func() error {
-			entries, err := readCounts()
-			if err != nil {
-				return err
-			}
-			nsecs, err := readTimes()
-			if err != nil {
-				return err
-			}
-			slices.SortStableFunc(entries, func(a, b mapx.Entry[key, uint64]) int {
-				return cmp.Compare(nsecs[b.Key], nsecs[a.Key])
-			})
-			s.Printf("[%s]\n", s.Now().Format("15:04:05"))
-			tab.Header()
-			for _, e := range entries[:min(*top, len(entries))] {
-				name := tool.SyscallName(s.Arch(), int(int32(e.Key.ID)))
-				tab.Row(name, e.Key.ID, e.Key.Comm, e.Value, float64(nsecs[e.Key])/per)
-			}
-			s.Printf("\n")
-			return nil
+		slices.SortStableFunc(entries, func(a, b mapx.Entry[K, uint64]) int {
+			return cmp.Compare(nsecs[b.Key], nsecs[a.Key])
 		})
-	}, p)
+		s.Printf("[%s]\n", s.Now().Format("15:04:05"))
+		tab.Header()
+		for _, e := range entries[:min(*o.top, len(entries))] {
+			tab.Row(append(by.cells(s, e.Key), e.Value, float64(nsecs[e.Key])/per)...)
+		}
+		s.Printf("\n")
+		return nil
+	})
 }
