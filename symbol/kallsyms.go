@@ -31,13 +31,12 @@ const nameSkip = 16
 
 // kallsymsParser builds a kernelTable from a stream.
 type kallsymsParser struct {
-	values []uint64
-	typ    []byte
-	mod    []uint16
-	offs   []uint32 // of each name in arena; dropped when the order is kept
+	syms   []kallsym
 	arena  []byte
 	mods   []string
-	last   []byte // name of the last module, with brackets
+	names  []byte    // for put
+	group  []kallsym // for orderAliases
+	last   []byte    // name of the last module, with brackets
 	lastID uint16
 	all    bool // also data symbols
 	zero   bool // no address was other than 0 so far
@@ -46,6 +45,14 @@ type kallsymsParser struct {
 	high      uint64 // the first 8 digits of the last address, as they are written
 	highValue uint64 // and what they mean
 	highKnown bool
+}
+
+// kallsym is a symbol on its way into the table.
+type kallsym struct {
+	value uint64
+	off   uint32 // of its name in arena
+	mod   uint16
+	typ   uint8
 }
 
 // maxKallsymsLine is far above KSYM_NAME_LEN (512) and MODULE_NAME_LEN (56).
@@ -160,34 +167,22 @@ func (p *kallsymsParser) line(line []byte) error {
 	if !p.all && !isCode(typ) {
 		return nil
 	}
-	if len(p.values) >= maxKernelSymbols {
+	if len(p.syms) >= maxKernelSymbols {
 		return p.bad("more than %d symbols", maxKernelSymbols)
 	}
-	if p.values == nil {
-		p.grow(1 << 17)
+	if p.syms == nil { // so that they are not copied over and over
+		p.syms, p.arena = make([]kallsym, 0, 1<<17), make([]byte, 0, 24<<17)
 	}
 	id := uint16(0)
 	if mod != nil {
 		id = p.module(mod)
 	}
-	p.values = append(p.values, v)
 	if marker(name) {
 		typ |= isMarker
 	}
-	p.typ = append(p.typ, typ)
-	p.mod = append(p.mod, id)
-	p.offs = append(p.offs, uint32(len(p.arena)))
+	p.syms = append(p.syms, kallsym{v, uint32(len(p.arena)), id, typ})
 	p.arena = appendName(p.arena, name)
 	return nil
-}
-
-// grow makes room for n symbols, so that the slices are not copied over and over.
-func (p *kallsymsParser) grow(n int) {
-	p.values = slices.Grow(p.values, n)
-	p.typ = slices.Grow(p.typ, n)
-	p.mod = slices.Grow(p.mod, n)
-	p.offs = slices.Grow(p.offs, n)
-	p.arena = slices.Grow(p.arena, 24*n)
 }
 
 func (p *kallsymsParser) bad(format string, args ...any) error {
@@ -240,47 +235,27 @@ func nameAt(arena []byte, off int) (name []byte, next int) {
 	return arena[off : off+n], off + n
 }
 
-// table sorts what was read. Kallsyms is sorted but for a few symbols (per-CPU
-// data, ftrace's trampolines), which costs a second arena for a moment.
+// table sorts what was read and makes the table of it.
 func (p *kallsymsParser) table() *kernelTable {
 	t := &kernelTable{mods: p.mods, hidden: p.zero && p.n > 0}
 	if t.hidden {
 		return t
 	}
-	var order []uint32
-	if slices.IsSorted(p.values) {
-		p.orderAliases()
-	} else {
-		order = p.order()
+	p.sort()
+	t.typ, t.arena = make([]byte, len(p.syms)), p.arena
+	if cap(t.arena)-len(t.arena) > len(t.arena)/64 {
+		t.arena = append(make([]byte, 0, len(p.arena)), p.arena...)
 	}
-	if order == nil {
-		t.typ, t.arena = slices.Clip(p.typ), p.arena
-	} else {
-		t.typ = make([]byte, len(order))
-		t.arena = make([]byte, 0, len(p.arena))
-	}
-	if cap(t.arena)-len(p.arena) > len(p.arena)/64 {
-		t.arena = append(make([]byte, 0, len(p.arena)), t.arena...)
-	}
-	values := p.values
-	if order != nil {
-		values = make([]uint64, len(order))
-	}
+	values := make([]uint64, len(p.syms))
 	last := -1
-	for i := range values {
-		k, off := i, p.offs[i]
-		if order != nil {
-			k = int(order[i])
-			values[i], t.typ[i] = p.values[k], p.typ[k]
-			off = uint32(len(t.arena))
-			name, _ := nameAt(p.arena, int(p.offs[k]))
-			t.arena = appendName(t.arena, name)
-		}
+	for i := range p.syms {
+		s := &p.syms[i]
+		values[i], t.typ[i] = s.value, s.typ
 		if i%nameSkip == 0 {
-			t.skip = append(t.skip, off)
+			t.skip = append(t.skip, s.off)
 		}
-		if m := int(p.mod[k]); m != last {
-			t.modRuns = append(t.modRuns, modRun{uint32(i), uint16(m)})
+		if m := int(s.mod); m != last {
+			t.modRuns = append(t.modRuns, modRun{uint32(i), s.mod})
 			last = m
 		}
 	}
@@ -288,67 +263,76 @@ func (p *kallsymsParser) table() *kernelTable {
 	return t
 }
 
+// sort puts the symbols, and their names, in the order of addresses, the best of
+// aliases last. The kernel's own come in that order already; those of modules,
+// BPF programs and trampolines behind them do not.
+func (p *kallsymsParser) sort() {
+	n := 1
+	for n < len(p.syms) && p.syms[n].value >= p.syms[n-1].value {
+		n++
+	}
+	if n = min(n, len(p.syms)); n == len(p.syms) {
+		p.orderAliases(n)
+		return
+	}
+	rest := slices.Clone(p.syms[n:])
+	least := slices.MinFunc(rest, func(a, b kallsym) int { return cmp.Compare(a.value, b.value) }).value
+	from, _ := slices.BinarySearchFunc(p.syms[:n], least, func(s kallsym, v uint64) int { return cmp.Compare(s.value, v) })
+	p.orderAliases(from)
+	all := append(slices.Clone(p.syms[from:n]), rest...)
+	slices.SortFunc(all, func(a, b kallsym) int {
+		if c := cmp.Compare(a.value, b.value); c != 0 {
+			return c
+		}
+		return p.compare(&a, &b)
+	})
+	p.put(from, all)
+}
+
+// put makes syms the symbols from number first on, with their names behind each
+// other in that order: they are the ones that were there before, in another.
+func (p *kallsymsParser) put(first int, syms []kallsym) {
+	lo, hi := syms[0].off, 0
+	for i := range syms {
+		_, end := nameAt(p.arena, int(syms[i].off))
+		lo, hi = min(lo, syms[i].off), max(hi, end)
+	}
+	p.names = append(p.names[:0], p.arena[lo:hi]...)
+	arena := p.arena[:lo]
+	for i, s := range syms {
+		name, _ := nameAt(p.names, int(s.off-lo))
+		s.off = uint32(len(arena))
+		arena = appendName(arena, name)
+		p.syms[first+i] = s
+	}
+}
+
 // orderAliases puts symbols of one address in the order of preference, the best
-// last, where all addresses ascend already. Their names take the same bytes of the
-// arena in any order.
-func (p *kallsymsParser) orderAliases() {
-	var order []uint32
-	var names, types []byte
-	var mods []uint16
-	for i := 0; i < len(p.values); {
+// last, among the first n, whose addresses ascend already. Their names take the
+// same bytes of the arena in any order.
+func (p *kallsymsParser) orderAliases(n int) {
+	for i := 0; i < n; {
 		first := i
 		sorted := true
-		for i++; i < len(p.values) && p.values[i] == p.values[first]; i++ {
-			sorted = sorted && p.compare(uint32(i-1), uint32(i)) <= 0
+		for i++; i < n && p.syms[i].value == p.syms[first].value; i++ {
+			sorted = sorted && p.compare(&p.syms[i-1], &p.syms[i]) <= 0
 		}
 		if sorted {
 			continue
 		}
-		order, names, types, mods = order[:0], names[:0], types[:0], mods[:0]
-		for k := first; k < i; k++ {
-			order = append(order, uint32(k))
-		}
-		slices.SortFunc(order, p.compare)
-		for _, k := range order {
-			name, _ := nameAt(p.arena, int(p.offs[k]))
-			names = appendName(names, name)
-			types, mods = append(types, p.typ[k]), append(mods, p.mod[k])
-		}
-		at := int(p.offs[first])
-		copy(p.arena[at:], names)
-		copy(p.typ[first:], types)
-		copy(p.mod[first:], mods)
-		for k := first; k < i; k++ {
-			p.offs[k] = uint32(at)
-			_, at = nameAt(p.arena, at)
-		}
+		p.group = append(p.group[:0], p.syms[first:i]...)
+		slices.SortFunc(p.group, func(a, b kallsym) int { return p.compare(&a, &b) })
+		p.put(first, p.group)
 	}
-}
-
-// order returns the symbols' order by address and preference, the best of
-// aliases last.
-func (p *kallsymsParser) order() []uint32 {
-	order := make([]uint32, len(p.values))
-	for i := range order {
-		order[i] = uint32(i)
-	}
-	// The file is nearly sorted, which pdqsort makes use of.
-	slices.SortFunc(order, func(a, b uint32) int {
-		if c := cmp.Compare(p.values[a], p.values[b]); c != 0 {
-			return c
-		}
-		return p.compare(a, b)
-	})
-	return order
 }
 
 // compare orders two symbols of one address, the better name last.
-func (p *kallsymsParser) compare(a, b uint32) int {
-	if c := cmp.Compare(typeRank(p.typ[a]), typeRank(p.typ[b])); c != 0 {
+func (p *kallsymsParser) compare(a, b *kallsym) int {
+	if c := cmp.Compare(typeRank(a.typ), typeRank(b.typ)); c != 0 {
 		return c
 	}
-	an, _ := nameAt(p.arena, int(p.offs[a]))
-	bn, _ := nameAt(p.arena, int(p.offs[b]))
+	an, _ := nameAt(p.arena, int(a.off))
+	bn, _ := nameAt(p.arena, int(b.off))
 	if c := cmp.Compare(underscores(bn), underscores(an)); c != 0 {
 		return c
 	}
@@ -358,7 +342,7 @@ func (p *kallsymsParser) compare(a, b uint32) int {
 	if c := bytes.Compare(bn, an); c != 0 {
 		return c
 	}
-	return cmp.Compare(p.mod[a], p.mod[b])
+	return cmp.Compare(a.mod, b.mod)
 }
 
 // typeRank prefers code to data and global to weak to local symbols.
