@@ -31,7 +31,7 @@ func (g *bpfGen) firstReturn(buf int16, none string) {
 	)
 	for _, off := range []int{g.w.Returns.Task, g.w.Returns.Instances} {
 		g.add(asm.Add.Imm(asm.R3, int32(off)))
-		g.readKernel(buf, 8, none)
+		g.readKernel(int32(buf), 8, none)
 		g.load(asm.R3, buf)
 		g.add(asm.JEq.Imm(asm.R3, 0, none))
 	}
@@ -43,7 +43,7 @@ func (g *bpfGen) readReturn(buf, slot, addr int16, bad string) {
 	r := g.w.Returns
 	lo, hi := min(r.Next, r.Stack, r.Addr), max(r.Next, r.Stack, r.Addr)
 	g.add(asm.Add.Imm(asm.R3, int32(lo)))
-	g.readKernel(buf, int32(hi-lo+8), bad)
+	g.readKernel(int32(buf), int32(hi-lo+8), bad)
 	g.load(asm.R1, buf+int16(r.Stack-lo))
 	g.store(slot, asm.R1)
 	g.load(asm.R1, buf+int16(r.Addr-lo))
@@ -52,10 +52,10 @@ func (g *bpfGen) readReturn(buf, slot, addr int16, bad string) {
 }
 
 // readKernel copies size bytes of kernel memory at R3 to the state, or goes to bad.
-func (g *bpfGen) readKernel(buf int16, size int32, bad string) {
+func (g *bpfGen) readKernel(buf, size int32, bad string) {
 	g.add(
 		asm.Mov.Reg(asm.R1, asm.R6),
-		asm.Add.Imm(asm.R1, int32(buf)),
+		asm.Add.Imm(asm.R1, buf),
 		asm.Mov.Imm(asm.R2, size),
 		asm.FnProbeReadKernel.Call(),
 		asm.JNE.Imm(asm.R0, 0, bad),

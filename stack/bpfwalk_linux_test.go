@@ -213,23 +213,15 @@ func loadBPF(t testing.TB, scratch int, ins asm.Instructions, limits *BPFLimits)
 
 func tail(s []string, n int) []string { return s[max(0, len(s)-n):] }
 
-// sample runs the program on a process's CPU clock until the event is closed.
+// sample runs the program on a process's CPU clock until the event is closed. It
+// attaches by ioctl, which every kernel has.
 func (b *bpfBench) sample(t testing.TB, pid, hz int) *os.File {
-	t.Helper()
-	return b.sampleOn(t, pid, -1, hz)
-}
-
-// sampleCPU runs it on one processor.
-func (b *bpfBench) sampleCPU(t testing.TB, cpu, hz int) { b.sampleOn(t, -1, cpu, hz) }
-
-// sampleOn attaches by ioctl, which every kernel has.
-func (b *bpfBench) sampleOn(t testing.TB, pid, cpu, hz int) *os.File {
 	t.Helper()
 	attr := unix.PerfEventAttr{
 		Type: unix.PERF_TYPE_SOFTWARE, Config: unix.PERF_COUNT_SW_CPU_CLOCK, Size: uint32(unsafe.Sizeof(unix.PerfEventAttr{})),
 		Sample: uint64(hz), Bits: unix.PerfBitFreq,
 	}
-	fd, err := unix.PerfEventOpen(&attr, pid, cpu, -1, unix.PERF_FLAG_FD_CLOEXEC)
+	fd, err := unix.PerfEventOpen(&attr, pid, -1, -1, unix.PERF_FLAG_FD_CLOEXEC)
 	if err != nil {
 		t.Fatalf("perf_event_open: %v", err)
 	}

@@ -27,6 +27,10 @@ type CopyOptions struct {
 	// Bytes is how much of a user stack is copied, rounded up to pages of 4,096;
 	// 16,384 if 0, at most 65,536.
 	Bytes int
+	// KernelStacks copies the kernel's registers and stacks instead of the
+	// user's, of events that hit the kernel's code, to be walked by its own
+	// tables (ReadORC): amd64, and targets that are perf events or kprobes.
+	KernelStacks bool
 	// RingBytes is the room for copies that were not read yet, a power of two of
 	// at least 4,096; 8 MiB if 0.
 	RingBytes int
@@ -45,6 +49,7 @@ type Copies struct {
 	source mapx.Source
 	rec    mapx.Record
 	copier stack.BPFCopier
+	kernel *stack.BPFKernelCopier // instead of copier
 
 	// Nil in a replay:
 	plan *probe.Plan
@@ -68,6 +73,8 @@ type Copy struct {
 	Kernel stack.Stack
 	// User is what was copied; its Walk walks it.
 	User stack.CopiedStack
+	// Copied is what was copied with CopyOptions.KernelStacks, instead of User.
+	Copied stack.CopiedKernel
 }
 
 // The layout of a record.
@@ -82,6 +89,8 @@ const (
 const (
 	mapCopies = "copies"
 	mapCopied = "copied"
+	// mapKernel is mapCopied in recordings of CopyOptions.KernelStacks.
+	mapKernel = "kernel_copied"
 )
 
 // AttachCopies resolves the targets and starts to copy. The caller closes the
@@ -104,10 +113,9 @@ func AttachCopies(targets []probe.Target, o *CopyOptions) (*Copies, error) {
 	}
 	f.perThread = true
 	c := &Copies{plan: plan, copier: stack.BPFCopier{Machine: machine, Bytes: o.Bytes}}
-	if c.copier.TaskStackOffset, err = taskStack(env); err != nil {
+	if err := c.choose(o, env); err != nil {
 		return nil, err
 	}
-	c.copier.Returns = returnProbes(env)
 	if err := c.load(o, f); err != nil {
 		return nil, errors.Join(err, c.Close())
 	}
@@ -121,6 +129,51 @@ func AttachCopies(targets []probe.Target, o *CopyOptions) (*Copies, error) {
 		return nil, errors.Join(err, c.Close())
 	}
 	return c, nil
+}
+
+// choose settles what is copied, and by which offsets of the kernel's.
+func (c *Copies) choose(o *CopyOptions, env *probe.Env) (err error) {
+	if !o.KernelStacks {
+		if c.copier.TaskStackOffset, err = taskStack(env); err != nil {
+			return err
+		}
+		c.copier.Returns = returnProbes(env)
+		return nil
+	}
+	if machine != elf.EM_X86_64 {
+		return fmt.Errorf("collect: copy the kernel's stacks: ORC is amd64's: %w", errors.ErrUnsupported)
+	}
+	for i := range c.plan.Programs {
+		if p := c.plan.ProgramSpec(i); p.Type != ebpf.PerfEvent && p.Type != ebpf.Kprobe {
+			return fmt.Errorf("collect: copy the kernel's stacks: a %v program has no registers: give perf events or kprobes", p.Type)
+		}
+	}
+	c.kernel = new(stack.BPFKernelCopier)
+	c.kernel.TaskStackOffset, err = taskStackOffset(env)
+	return err
+}
+
+// stateSize and instructions are those of what is copied.
+func (c *Copies) stateSize() int {
+	if c.kernel != nil {
+		return c.kernel.StateSize()
+	}
+	return c.copier.StateSize()
+}
+
+func (c *Copies) instructions() (function string, insns asm.Instructions) {
+	if c.kernel != nil {
+		return stack.BPFKernelCopyFunc, c.kernel.Instructions()
+	}
+	return stack.BPFCopyFunc, c.copier.Instructions()
+}
+
+// stream is the name under which copies are recorded.
+func (c *Copies) stream() string {
+	if c.kernel != nil {
+		return mapKernel
+	}
+	return mapCopied
 }
 
 func (o *CopyOptions) filter() (*filter, error) {
@@ -144,9 +197,14 @@ func taskStack(env *probe.Env) (int, error) {
 	if feature.Test(feature.TaskPtRegs) == nil && feature.Test(feature.TaskBTF) == nil {
 		return 0, nil
 	}
+	return taskStackOffset(env)
+}
+
+// taskStackOffset is the offset of task_struct.stack.
+func taskStackOffset(env *probe.Env) (int, error) {
 	spec, err := env.BTF()
 	if err != nil {
-		return 0, fmt.Errorf("collect: find the user's registers: %w", err)
+		return 0, fmt.Errorf("collect: find the task's stack: %w", err)
 	}
 	if off, ok := memberOffset(spec, "task_struct", "stack"); ok {
 		return off, nil
@@ -174,12 +232,13 @@ func (c *Copies) load(o *CopyOptions, f *filter) error {
 	// An array by CPU and slot: a per-CPU array's values end at 32 KiB.
 	spec.Maps[mapCopies] = &ebpf.MapSpec{
 		Name: mapCopies, Type: ebpf.Array, KeySize: 4,
-		ValueSize: uint32(copyState + c.copier.StateSize()), MaxEntries: uint32(cpus * scratchSlots),
+		ValueSize: uint32(copyState + c.stateSize()), MaxEntries: uint32(cpus * scratchSlots),
 	}
 	spec.Maps[mapCopied] = &ebpf.MapSpec{Name: mapCopied, Type: ebpf.RingBuf, MaxEntries: uint32(ring)}
 	for i := range c.plan.Programs {
 		p := c.plan.ProgramSpec(i)
-		p.Instructions = withFuncInfo(p.Name, append(f.copying(i, &c.copier), c.copier.Instructions()...))
+		function, insns := c.instructions()
+		p.Instructions = withFuncInfo(p.Name, append(f.copying(i, function, c.stateSize()), insns...))
 		p.License = license
 		spec.Programs[p.Name] = p
 	}
@@ -191,8 +250,8 @@ func (c *Copies) load(o *CopyOptions, f *filter) error {
 }
 
 // copying returns the instructions of program index: filter, claim a scratch
-// slot, build the record in the slot's copy, send it.
-func (f *filter) copying(index int, c *stack.BPFCopier) asm.Instructions {
+// slot, build the record in the slot's copy by the function given, send it.
+func (f *filter) copying(index int, function string, stateSize int) asm.Instructions {
 	b := builder{key: scratchKey}
 	b.add(
 		asm.Mov.Reg(regCtx, asm.R1),
@@ -229,8 +288,9 @@ func (f *filter) copying(index int, c *stack.BPFCopier) asm.Instructions {
 		asm.StoreMem(regTmp, copyKernel, asm.R0, asm.DWord),
 		asm.Mov.Reg(asm.R1, regTmp),
 		asm.Add.Imm(asm.R1, copyState),
-		asm.Call.Label(stack.BPFCopyFunc),
-		asm.JGT.Imm(asm.R0, int32(c.StateSize()), "release"), // for the verifier
+		asm.Mov.Reg(asm.R2, regCtx), // for the kernel's
+		asm.Call.Label(function),
+		asm.JGT.Imm(asm.R0, int32(stateSize), "release"), // for the verifier
 		asm.Mov.Reg(asm.R3, asm.R0),
 		asm.Add.Imm(asm.R3, copyState),
 	)
@@ -283,7 +343,11 @@ func (c *Copies) parse(dst *Copy) error {
 		}
 	}
 	dst.Kernel = stack.Stack{Frames: frames, End: end}
-	dst.User = c.copier.Decode(b[copyState:])
+	if c.kernel != nil {
+		dst.Copied = c.kernel.Decode(b[copyState:])
+	} else {
+		dst.User = c.copier.Decode(b[copyState:])
+	}
 	return nil
 }
 
@@ -341,16 +405,20 @@ func (c *Copies) Close() error {
 
 // Record has rec keep what is read from now on, so that ReplayCopies gives it
 // back. It is called before the first read. The caller closes rec after the last.
-func (c *Copies) Record(rec *mapx.Recorder) { c.source = rec.Stream(mapCopied, c.source) }
+func (c *Copies) Record(rec *mapx.Recorder) { c.source = rec.Stream(c.stream(), c.source) }
 
 // ReplayCopies returns Copies that reads from a recording what live ones read,
 // on every system of the same byte order.
 func ReplayCopies(rec *mapx.Recording) (*Copies, error) {
-	source, err := rec.Stream(mapCopied, nil)
-	if err != nil {
-		return nil, fmt.Errorf("collect: %w", err)
+	c := new(Copies)
+	var err error
+	if c.source, err = rec.Stream(mapCopied, nil); err != nil {
+		c.kernel = new(stack.BPFKernelCopier)
+		var kerr error
+		if c.source, kerr = rec.Stream(mapKernel, nil); kerr != nil {
+			return nil, fmt.Errorf("collect: %w", err)
+		}
 	}
-	c := &Copies{source: source}
 	c.copier.Machine = elf.EM_X86_64
 	if rec.Meta().Arch == "arm64" {
 		c.copier.Machine = elf.EM_AARCH64

@@ -30,14 +30,15 @@
 // information instead, in BPF, for the processes given to AddProcess.
 //
 // AttachCopies copies the registers and the top of the user's stack instead, to
-// be walked in Go, for events that are rare and stacks that must be exact.
+// be walked in Go, for events that are rare and stacks that must be exact. With
+// KernelStacks it copies the kernel's, for the running kernel's own ORC tables,
+// which ReadORC reads out of its memory.
 //
 // Stacks come out as addresses with the reason they end; package symbol names
 // them. A Collector must be closed, which detaches it and frees its maps; if
 // the process is killed, the kernel does the same.
 //
 // It needs CAP_BPF and CAP_PERFMON and Linux 5.10; no BTF (the walker needs both
-// 5.17 and BTF). A sample costs one
-// to three microseconds, most of it the kernel's walk; the overhead of 99
-// samples a second and CPU is below 0.1 %.
+// 5.17 and BTF). A sample costs one to three microseconds, most of it the kernel's
+// walk; the overhead of 99 samples a second and CPU is below 0.1 %.
 package collect

@@ -161,10 +161,11 @@ func withFuncInfo(name string, insns asm.Instructions) asm.Instructions {
 	u64 := &btf.Int{Name: "unsigned long", Size: 8}
 	ptr := &btf.Pointer{Target: &btf.Void{}}
 	funcs := map[string][]btf.FuncParam{
-		name:              {{Name: "ctx", Type: ptr}},
-		stack.BPFWalkFunc: {{Name: "state", Type: ptr}},
-		stack.BPFCopyFunc: {{Name: "state", Type: ptr}},
-		stack.BPFStepFunc: {{Name: "index", Type: u64}, {Name: "context", Type: ptr}},
+		name:                    {{Name: "ctx", Type: ptr}},
+		stack.BPFWalkFunc:       {{Name: "state", Type: ptr}},
+		stack.BPFCopyFunc:       {{Name: "state", Type: ptr}},
+		stack.BPFKernelCopyFunc: {{Name: "state", Type: ptr}, {Name: "ctx", Type: ptr}},
+		stack.BPFStepFunc:       {{Name: "index", Type: u64}, {Name: "context", Type: ptr}},
 	}
 	insns[0] = insns[0].WithSymbol(name)
 	for i, ins := range insns {

@@ -1,0 +1,187 @@
+package collect_test
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/borescope/borescope/internal/testenv"
+	"github.com/borescope/borescope/mapx"
+	"github.com/borescope/borescope/probe"
+	"github.com/borescope/borescope/stack"
+	"github.com/borescope/borescope/stack/collect"
+)
+
+var orcSamples = flag.Int("orc-samples", 300, "compare so many kernel `samples` with bpf_get_stack")
+
+// TestKernelWork is the child of TestORCMatchesKernel: it has the kernel work,
+// on whatever is there.
+func TestKernelWork(t *testing.T) {
+	if os.Getenv("COLLECT_WORKLOAD") != "kernel" {
+		return
+	}
+	zero, err := os.Open("/dev/zero")
+	if err != nil {
+		t.Fatal(err)
+	}
+	buf := make([]byte, 1<<16)
+	for {
+		if _, err := zero.Read(buf); err != nil {
+			t.Fatal(err)
+		}
+		_, _ = os.ReadDir("/proc/self/fd")
+		_, _ = os.ReadFile("/proc/self/maps")
+		m, err := syscall.Mmap(-1, 0, 1<<18, syscall.PROT_WRITE, syscall.MAP_PRIVATE|syscall.MAP_ANON)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := 0; i < len(m); i += 4096 {
+			m[i] = 1
+		}
+		_ = syscall.Munmap(m)
+	}
+}
+
+// Kernel stacks walked by the running kernel's own tables are those that its own
+// walker gives for the same events, through interrupts on stacks of their own.
+func TestORCMatchesKernel(t *testing.T) {
+	testenv.Need(t, testenv.Root, testenv.Perf, testenv.Ringbuf, testenv.Arch("amd64"))
+	start := time.Now()
+	tables, err := collect.ReadORC(nil)
+	if err != nil {
+		testenv.SkipUnsupported(t, err)
+		t.Fatal(err)
+	}
+	t.Logf("%d tables read in %v", len(tables), time.Since(start).Round(time.Millisecond))
+	cmd := exec.Command("/proc/self/exe", "-test.run=^TestKernelWork$")
+	cmd.Env = append(os.Environ(), "COLLECT_WORKLOAD=kernel")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { cmd.Process.Kill(); cmd.Wait() }()
+	c, err := collect.AttachCopies([]probe.Target{probe.Perf{Freq: 1999}}, &collect.CopyOptions{KernelStacks: true})
+	if err != nil {
+		testenv.SkipUnsupported(t, err)
+		t.Fatal(err)
+	}
+	defer c.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	defer cancel()
+	s := orcScore{tables: tables, walker: stack.ORCWalker{Tables: tables}}
+	var cp collect.Copy
+	for s.samples < *orcSamples {
+		if err := c.ReadInto(ctx, &cp); err != nil {
+			t.Fatal(err)
+		}
+		s.compare(t, &cp)
+	}
+	t.Logf("%d samples, %.1f frames each, %d on two stacks, %d identical (%.2f%%), %d more with BPF programs that the kernel leaves out",
+		s.samples, float64(s.frames)/float64(s.samples), s.two, s.same, 100*float64(s.same)/float64(s.samples), s.bpf)
+	if differ := s.samples - s.same - s.bpf; differ > max(3, s.samples/1000) {
+		t.Errorf("%d of %d differ", differ, s.samples)
+	}
+	if n := testing.AllocsPerRun(20, func() { cp.Copied.Walk(s.dst[:], &s.walker) }); n != 0 {
+		t.Errorf("walking a copy allocates %v times", n)
+	}
+}
+
+// orcScore counts how stacks compare.
+type orcScore struct {
+	tables                          []*stack.ORCTable
+	walker                          stack.ORCWalker
+	dst                             [stack.MaxFrames]stack.Frame
+	samples, frames, two, same, bpf int
+}
+
+func (s *orcScore) compare(t *testing.T, cp *collect.Copy) {
+	if cp.Copied.Regs.Have == 0 {
+		return // in the program's own code
+	}
+	pcs := func(frames []stack.Frame) (out []uint64) {
+		for _, f := range frames {
+			out = append(out, f.PC)
+		}
+		return out
+	}
+	n, end := cp.Copied.Walk(s.dst[:], &s.walker)
+	got, want := pcs(s.dst[:n]), pcs(cp.Kernel.Frames)
+	s.samples++
+	s.frames += n
+	if len(cp.Copied.Thread.Data) > 0 {
+		s.two++
+	}
+	known := func(pc uint64) bool {
+		return slices.ContainsFunc(s.tables, func(t *stack.ORCTable) bool { return pc >= t.Start && pc < t.End })
+	}
+	switch text := slices.DeleteFunc(slices.Clone(got), func(pc uint64) bool { return !known(pc) }); {
+	case slices.Equal(got, want) && end != stack.EndBadMemory:
+		s.same++ // also where both stop at code that has no rule
+	case len(text) < len(got) && slices.Equal(text, want):
+		s.bpf++
+	case s.samples-s.same-s.bpf < 5:
+		t.Logf("%v on %d and %d bytes of stack\n got %#x\nwant %#x", end, len(cp.Copied.Stack.Data), len(cp.Copied.Thread.Data), got, want)
+	}
+}
+
+// Copies of the kernel's stacks need a program that is given registers.
+func TestKernelStacksNeedRegisters(t *testing.T) {
+	testenv.Need(t, testenv.Root, testenv.Perf, testenv.Arch("amd64"))
+	c, err := collect.AttachCopies([]probe.Target{probe.Tracepoint{Group: "sched", Name: "sched_switch"}}, &collect.CopyOptions{KernelStacks: true})
+	if err == nil {
+		c.Close()
+		t.Error("a tracepoint was accepted")
+	}
+}
+
+// Recorded copies of the kernel's stacks replay as what they were.
+func TestKernelStacksReplay(t *testing.T) {
+	testenv.Need(t, testenv.Root, testenv.Perf, testenv.Ringbuf, testenv.Arch("amd64"))
+	dir := filepath.Join(t.TempDir(), "recording")
+	rec, err := mapx.CreateRecording(dir, &mapx.Meta{Tool: "test"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := collect.AttachCopies([]probe.Target{probe.Perf{Freq: 999}}, &collect.CopyOptions{
+		Options: collect.Options{Idle: true, Self: true}, KernelStacks: true,
+	})
+	if err != nil {
+		testenv.SkipUnsupported(t, err)
+		t.Fatal(err)
+	}
+	defer c.Close()
+	c.Record(rec)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	defer cancel()
+	read := func(c *collect.Copies) (all []string) {
+		var cp collect.Copy
+		for range 20 {
+			if err := c.ReadInto(ctx, &cp); err != nil {
+				t.Fatal(err)
+			}
+			all = append(all, fmt.Sprint(cp.Time, cp.TID, cp.Comm, cp.Kernel, cp.Copied.Regs, len(cp.Copied.Stack.Data), len(cp.Copied.Thread.Data)))
+		}
+		return all
+	}
+	live := read(c)
+	if err := rec.Close(); err != nil {
+		t.Fatal(err)
+	}
+	recording, err := mapx.OpenRecording(os.DirFS(dir))
+	if err != nil {
+		t.Fatal(err)
+	}
+	replay, err := collect.ReplayCopies(recording)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := read(replay); !slices.Equal(got, live) {
+		t.Errorf("replayed\n%q, recorded\n%q", got, live)
+	}
+}
