@@ -38,6 +38,9 @@ type Options struct {
 	Out string
 	// SMP is QEMU's -smp, "2" when empty.
 	SMP string
+	// Nodes is how many NUMA nodes there are, each with some of the memory and
+	// one CPU; 0 is a machine without. It takes the place of SMP.
+	Nodes int
 	// MemoryMiB is the guest's memory on top of what the initramfs takes;
 	// 0 means 1024.
 	MemoryMiB int

@@ -79,6 +79,16 @@ func newMachine(o *Options, tmp string) (*machine, error) {
 	return m, m.arguments(drives)
 }
 
+// numa has QEMU make a machine of so many nodes, with a CPU each; memory, in MiB,
+// is a multiple of their number.
+func numa(nodes, memory int) (args []string) {
+	for i := range nodes {
+		args = append(args, "-object", fmt.Sprintf("memory-backend-ram,id=node%d,size=%dM", i, memory/nodes),
+			"-numa", fmt.Sprintf("node,nodeid=%d,memdev=node%d,cpus=%d", i, i, i))
+	}
+	return args
+}
+
 func driveArg(path string) string { return "if=virtio,format=raw,file=" + path }
 
 func device(n int) string { return "/dev/vd" + string(rune('a'+n)) }
@@ -107,10 +117,14 @@ func (m *machine) arguments(drives []string) error {
 	if smp == "" {
 		smp = "2"
 	}
+	if o.Nodes > 0 {
+		smp = strconv.Itoa(o.Nodes)
+		memory -= memory % o.Nodes
+	}
 	console := "console=ttyS0"
 	m.args = []string{
 		"-accel", "tcg", "-nographic", "-no-reboot", "-net", "none",
-		"-m", strconv.Itoa(memory), "-smp", smp,
+		"-m", strconv.Itoa(memory) + "M", "-smp", smp,
 		"-kernel", o.Kernel.Image, "-initrd", m.initrd,
 	}
 	switch o.Kernel.Arch {
@@ -131,6 +145,7 @@ func (m *machine) arguments(drives []string) error {
 		}
 		m.args = append(m.args, "-M", "virt", "-cpu", "neoverse-n1", "-icount", icount)
 	}
+	m.args = append(m.args, numa(o.Nodes, memory)...)
 	for _, d := range drives {
 		m.args = append(m.args, "-drive", d)
 	}

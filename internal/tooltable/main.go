@@ -1,0 +1,318 @@
+// Command tooltable runs the live tests of the tools below examples on several
+// kernels, and writes what became of them into the table of examples/KERNELS.md.
+//
+//	go run ./internal/tooltable                             # all: half an hour
+//	go run ./internal/tooltable -on 6.12,arm64-6.12 tcptop filetop
+//
+// Places are native, which is this machine as root, and the guests of
+// internal/vmtest: 5.10, 6.1, 6.12 and arm64-6.12. Cells of places and tools that
+// are not run stay as they are. It fails if a test fails.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/borescope/borescope/internal/testlog"
+	"github.com/borescope/borescope/internal/vmtest/guest"
+	"github.com/borescope/borescope/internal/vmtest/kernel"
+	"github.com/borescope/borescope/internal/vmtest/wire"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	if err := run(ctx, os.Args[1:], os.Stdout); err != nil && !errors.Is(err, flag.ErrHelp) {
+		fmt.Fprintln(os.Stderr, "tooltable:", err)
+		os.Exit(1)
+	}
+}
+
+// places are the columns, in their order.
+var places = []string{"native", "5.10", "6.1", "6.12", "arm64-6.12"}
+
+// needs is what a guest has for a tool, besides the tool's test.
+type needs int
+
+const (
+	nothing needs = iota
+	disk          // an ext4 file system on /dev/vda
+	debian        // programs, and a C library
+	nodes         // two NUMA nodes
+)
+
+// special are tools that need more than a kernel.
+var special = map[string]needs{
+	"biolatency": disk, "biosnoop": disk, "ext4slower": disk,
+	"bashreadline": debian, "execsnoop": debian, "gethostlatency": debian, "memleak": debian, "oomkill": debian,
+	"numamove": nodes,
+}
+
+// programs are the Debian packages that debian stands for.
+var programs = []string{"libc-bin", "gcc", "libc6-dev"}
+
+// tests are the tests of tools whose live test has another name.
+var tests = map[string]string{"capture": "^TestCapture$", "perfstat": "^TestStops$", "profile": "^TestAttribution$", "tick": "^TestRun$"}
+
+// table is the work at hand.
+type table struct {
+	out    io.Writer
+	page   *page
+	file   string
+	lock   string
+	failed []string
+}
+
+func run(ctx context.Context, args []string, out io.Writer) error {
+	f := flag.NewFlagSet("tooltable", flag.ContinueOnError)
+	on := f.String("on", strings.Join(places, ","), "run in these `places`")
+	t := &table{out: out}
+	f.StringVar(&t.file, "page", "examples/KERNELS.md", "the `file` with the table")
+	f.StringVar(&t.lock, "lock", "", "hold the lock of this `file`, as flock(1) does, while a guest runs")
+	if err := f.Parse(args); err != nil {
+		return err
+	}
+	tools := f.Args()
+	if len(tools) == 0 {
+		var err error
+		if tools, err = allTools(); err != nil {
+			return err
+		}
+	}
+	var err error
+	if t.page, err = readPage(t.file); err != nil {
+		return err
+	}
+	var arch string
+	var built *guest.Tests
+	for _, place := range strings.Split(*on, ",") {
+		if !slices.Contains(places, place) {
+			return fmt.Errorf("there is no place %q, only %s", place, strings.Join(places, ", "))
+		}
+		if place == "native" {
+			err = t.native(ctx, tools)
+		} else {
+			if a, _ := kernelOf(place); a != arch {
+				arch = a
+				tmp, err := os.MkdirTemp("", "tooltable")
+				if err != nil {
+					return err
+				}
+				defer os.RemoveAll(tmp)
+				if built, err = guest.BuildTests(tmp, arch, folders(tools)...); err != nil {
+					return err
+				}
+			}
+			err = t.guests(ctx, place, tools, built)
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", place, err)
+		}
+	}
+	if len(t.failed) > 0 {
+		return fmt.Errorf("failed: %s", strings.Join(t.failed, ", "))
+	}
+	return nil
+}
+
+// allTools are the folders with a live test.
+func allTools() ([]string, error) {
+	files, err := filepath.Glob("examples/*/*_test.go")
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for _, file := range files {
+		b, err := os.ReadFile(file)
+		if err != nil {
+			return nil, err
+		}
+		name := filepath.Base(filepath.Dir(file))
+		if strings.Contains(string(b), "func TestLive(") || tests[name] != "" {
+			names = append(names, name)
+		}
+	}
+	if len(names) == 0 {
+		return nil, errors.New("no tools: run it at the root of the module")
+	}
+	slices.Sort(names)
+	return slices.Compact(names), nil
+}
+
+func folders(tools []string) (dirs []string) {
+	for _, name := range tools {
+		dirs = append(dirs, "./examples/"+name)
+	}
+	return dirs
+}
+
+// testsOf is the expression for a tool's live tests.
+func testsOf(tool string) string {
+	if run := tests[tool]; run != "" {
+		return run
+	}
+	return "^TestLive"
+}
+
+func kernelOf(place string) (arch, version string) {
+	if v, ok := strings.CutPrefix(place, "arm64-"); ok {
+		return "arm64", v
+	}
+	return "amd64", place
+}
+
+func (t *table) native(ctx context.Context, tools []string) error {
+	if os.Getuid() != 0 {
+		return errors.New("live tests need root")
+	}
+	for _, tool := range tools {
+		var p testlog.Parser
+		cmd := exec.CommandContext(ctx, "go", "test", "-v", "-count=1", "-run", testsOf(tool), "./examples/"+tool)
+		cmd.Stdout, cmd.Stderr = &p, &p
+		err := cmd.Run()
+		if err != nil && testlog.Count(p.Results()).Failed == 0 {
+			return fmt.Errorf("%s: %w\n%s", tool, err, p.Tail())
+		}
+		t.set(tool, "native", p.Results(), p.Tail())
+	}
+	return t.page.write(t.file)
+}
+
+// perGuest is how many tools share a guest: a few minutes of work on a slow host.
+const perGuest = 12
+
+func (t *table) guests(ctx context.Context, place string, tools []string, built *guest.Tests) error {
+	arch, version := kernelOf(place)
+	k, err := kernel.Get(version, arch)
+	if err != nil {
+		return err
+	}
+	kinds := map[needs][]string{}
+	for _, tool := range tools {
+		kinds[special[tool]] = append(kinds[special[tool]], tool)
+	}
+	for kind := nothing; kind <= nodes; kind++ {
+		for some := range slices.Chunk(kinds[kind], perGuest) {
+			o, err := options(k, kind, some, built)
+			if err != nil {
+				return err
+			}
+			r, err := t.boot(ctx, o)
+			if err != nil {
+				return err
+			}
+			if err := t.report(place, r); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func options(k *kernel.Kernel, kind needs, tools []string, built *guest.Tests) (guest.Options, error) {
+	o := guest.Options{Kernel: k}
+	var err error
+	switch kind {
+	case disk:
+		var image string
+		image, err = emptyExt4()
+		o.Disks, o.Modules = []string{image}, []string{"crc32c_generic", "ext4"}
+	case debian:
+		o.Root, err = kernel.DebianImage("trixie", k.Arch, programs...)
+	case nodes:
+		o.Nodes = 2
+	}
+	if err != nil {
+		return o, err
+	}
+	for _, tool := range tools {
+		built.Only([]string{"examples/" + tool}).AddTo(&o, 3*time.Minute, "-test.run="+testsOf(tool))
+	}
+	if kind == debian { // whose files are seen there in /vmtest
+		for i := range o.Jobs {
+			inChroot(&o, &o.Jobs[i])
+		}
+	}
+	return o, nil
+}
+
+// inChroot has a job run in the Debian system, which sees what is in the guest's
+// /bin as /vmtest.
+func inChroot(o *guest.Options, j *wire.Job) {
+	name := filepath.Base(j.Argv[0])
+	o.Files["/bin/"+name] = o.Files[j.Argv[0]]
+	delete(o.Files, j.Argv[0])
+	j.Argv[0], j.Dir, j.Chroot = "/vmtest/"+name, "/root", guest.RootDir
+}
+
+// boot runs a guest, under the lock.
+func (t *table) boot(ctx context.Context, o guest.Options) (*guest.Report, error) {
+	if t.lock != "" {
+		f, err := os.OpenFile(t.lock, os.O_RDWR|os.O_CREATE, 0o666)
+		if err != nil {
+			return nil, err
+		}
+		defer f.Close()
+		if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX); err != nil {
+			return nil, fmt.Errorf("lock %s: %w", t.lock, err)
+		}
+	}
+	r, err := guest.Run(ctx, o)
+	if err == nil && r.Trouble != "" {
+		err = errors.New(r.Trouble)
+	}
+	return r, err
+}
+
+// report writes down what became of a guest.
+func (t *table) report(place string, r *guest.Report) error {
+	for i := range r.Jobs {
+		j := &r.Jobs[i]
+		tool := strings.TrimPrefix(j.Name, "examples/")
+		if !j.OK() && testlog.Count(j.Tests).Failed == 0 {
+			j.Tests = append(j.Tests, testlog.Result{Name: strings.Join(append([]string{j.Status}, append(j.Left, j.Warnings...)...), " "), Status: testlog.Fail})
+		}
+		t.set(tool, place, j.Tests, j.Tail)
+	}
+	return t.page.write(t.file)
+}
+
+// set writes down and prints what became of a tool.
+func (t *table) set(tool, place string, results []testlog.Result, tail string) {
+	c, failed := verdict(results)
+	t.page.set(tool, place, c)
+	fmt.Fprintf(t.out, "%-16s %-11s %s\n", tool, place, c)
+	if failed {
+		t.failed = append(t.failed, tool+" on "+place)
+		fmt.Fprintln(t.out, tail)
+	}
+}
+
+// emptyExt4 is an image with an empty file system.
+func emptyExt4() (string, error) {
+	cache, err := kernel.CacheDir()
+	if err != nil {
+		return "", err
+	}
+	name := filepath.Join(cache, "tooltable.ext4")
+	if _, err := os.Stat(name); err == nil {
+		return name, nil
+	}
+	cmd := exec.Command("mkfs.ext4", "-q", name+".new", "32M")
+	cmd.Env = append(os.Environ(), "PATH="+os.Getenv("PATH")+":/sbin:/usr/sbin")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("mkfs.ext4: %w\n%s", err, out)
+	}
+	return name, os.Rename(name+".new", name)
+}

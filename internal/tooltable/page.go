@@ -1,0 +1,140 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/borescope/borescope/internal/testenv"
+	"github.com/borescope/borescope/internal/testlog"
+)
+
+// cell is what became of a tool in a place: a word, and why.
+type cell struct{ word, why string }
+
+func (c cell) String() string { return strings.TrimSuffix(c.word+": "+c.why, ": ") }
+
+// verdict is a cell, of a tool's live tests.
+func verdict(results []testlog.Result) (c cell, failed bool) {
+	var passed int
+	var bad, whys []string
+	for _, r := range results {
+		if strings.Contains(r.Name, "/") {
+			continue // part of another
+		}
+		switch r.Status {
+		case testlog.Pass:
+			passed++
+		case testlog.Fail:
+			bad = append(bad, r.Name)
+		case testlog.Skip:
+			whys = append(whys, strings.TrimPrefix(r.Reason, testenv.SkipPrefix))
+		}
+	}
+	slices.Sort(whys)
+	why := strings.Join(slices.Compact(whys), "; ")
+	switch {
+	case len(bad) > 0:
+		return cell{"fails", strings.Join(bad, ", ")}, true
+	case passed > 0 && len(whys) > 0:
+		return cell{"in part", why}, false
+	case passed > 0:
+		return cell{"works", ""}, false
+	case len(whys) > 0:
+		return cell{"no", why}, false
+	}
+	return cell{"fails", "no test ran"}, true
+}
+
+// page is examples/KERNELS.md: the text before the table, which is kept, and the
+// table by tool and place.
+type page struct {
+	head  string
+	cells map[string]map[string]cell
+}
+
+var (
+	row  = regexp.MustCompile(`^\| \[([\w-]+)\]\([\w-]+\) \|(.*)\|$`)
+	mark = regexp.MustCompile(`^(.*?)(?: \((\d+)\))?$`)
+	note = regexp.MustCompile(`^(\d+)\. (.*)$`)
+)
+
+// readPage reads the page, or begins one.
+func readPage(file string) (*page, error) {
+	b, err := os.ReadFile(file)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	return parsePage(string(b)), nil
+}
+
+func parsePage(text string) *page {
+	p := &page{cells: map[string]map[string]cell{}}
+	p.head, _, _ = strings.Cut(text, "\n| tool |")
+	notes := map[string]string{}
+	for line := range strings.Lines(strings.TrimPrefix(text, p.head)) {
+		if m := note.FindStringSubmatch(strings.TrimSpace(line)); m != nil {
+			notes[m[1]] = m[2]
+		}
+	}
+	for line := range strings.Lines(text) {
+		m := row.FindStringSubmatch(strings.TrimSpace(line))
+		if m == nil {
+			continue
+		}
+		for i, text := range strings.Split(m[2], "|") {
+			parts := mark.FindStringSubmatch(strings.TrimSpace(text))
+			if i < len(places) && parts[1] != "" {
+				p.set(m[1], places[i], cell{parts[1], notes[parts[2]]})
+			}
+		}
+	}
+	return p
+}
+
+func (p *page) set(tool, place string, c cell) {
+	if p.cells[tool] == nil {
+		p.cells[tool] = map[string]cell{}
+	}
+	p.cells[tool][place] = c
+}
+
+// String is the page: reasons are notes, numbered in the order of the table.
+func (p *page) String() string {
+	var b strings.Builder
+	b.WriteString(p.head + "\n| tool |")
+	for _, place := range places {
+		fmt.Fprintf(&b, " %s |", place)
+	}
+	b.WriteString("\n" + strings.Repeat("|---", len(places)+1) + "|\n")
+	var notes []string
+	for _, tool := range slices.Sorted(maps.Keys(p.cells)) {
+		fmt.Fprintf(&b, "| [%s](%s) |", tool, tool)
+		for _, place := range places {
+			c := p.cells[tool][place]
+			text := c.word
+			if c.why != "" {
+				i := slices.Index(notes, c.why)
+				if i < 0 {
+					i = len(notes)
+					notes = append(notes, c.why)
+				}
+				text = fmt.Sprintf("%s (%d)", c.word, i+1)
+			}
+			fmt.Fprintf(&b, " %s |", text)
+		}
+		b.WriteString("\n")
+	}
+	b.WriteString("\n")
+	for i, why := range notes {
+		fmt.Fprintf(&b, "%d. %s\n", i+1, why)
+	}
+	return b.String()
+}
+
+func (p *page) write(file string) error { return os.WriteFile(file, []byte(p.String()), 0o644) }
