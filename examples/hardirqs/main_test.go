@@ -84,6 +84,11 @@ func TestLive(t *testing.T) {
 		lost += r.Lost.Firings
 	}
 	for name, n := range after {
+		// The console often has written all itself when its interrupt comes, which
+		// the handler then does not claim: the kernel counts it, and we don't.
+		if strings.HasPrefix(name, "ttyS") {
+			least[name] = min(least[name], 1)
+		}
 		// Interrupts that have begun are counted by the kernel already, by us at
 		// their end: one for each device may be under way.
 		if c := counted[name]; c+lost+1 < least[name] || c > n-before[name] {
