@@ -436,3 +436,29 @@ cp prog.real inside/prog && cp prog.debug inside/.debug/ && mount -t tmpfs none 
 		t.Errorf("got %+v", f)
 	}
 }
+
+// TestManySections looks names up in an object file with more sections than a
+// symbol has room to number, as -ffunction-sections makes them.
+func TestManySections(t *testing.T) {
+	w := newWorkshop(t, "as")
+	var src strings.Builder
+	const n = 0x10000 + 100
+	for i := range n {
+		fmt.Fprintf(&src, ".section .text.f%d,\"ax\"\n.globl f%d\n.type f%d,@function\nf%d: .byte 0,0,0,0\n.size f%d,4\n", i, i, i, i, i)
+	}
+	w.write("many.s", src.String())
+	w.run("as", "-o", "many.o", "many.s")
+	e := w.open("many.o", ELFOptions{DebugDirs: []string{}})
+	ref, err := elf.Open(w.path("many.o"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ref.Close()
+	for _, i := range []int{0, 1, 0xff00, 0xffff, n - 1} {
+		name := fmt.Sprint("f", i)
+		at, want := mustLookup(t, e, name), ref.Section(".text."+name).Offset
+		if f := e.Resolve(nil, []uint64{want + 3})[0]; at != want || f.Name != name || f.Offset != 3 {
+			t.Errorf("%s is at %#x, not %#x, where there is %s+%d", name, want, at, f.Name, f.Offset)
+		}
+	}
+}

@@ -142,19 +142,26 @@ func (r *symReader) read(tab *elffile.Section, dyn bool) error {
 	if r.strs[which] = strTab(r.f, tab); r.strs[which] == nil {
 		return nil
 	}
-	var x []byte // extended section indices
-	for i := range r.f.Sections {
-		s := &r.f.Sections[i]
-		if s.Type == elf.SHT_SYMTAB_SHNDX && int(s.Link) < len(r.f.Sections) && &r.f.Sections[s.Link] == tab {
-			x, _ = r.f.Data(s)
-		}
-	}
+	x := extended(r.f, tab)
 	if r.f.Class == elf.ELFCLASS64 && r.f.Order == binary.LittleEndian {
 		r.read64le(b, x, mark)
 	} else {
 		r.readAny(b, x, mark)
 	}
 	r.f.Release(b)
+	return nil
+}
+
+// extended returns the section numbers of a table's symbols that do not fit into
+// the symbols: 4 bytes each, nil if the file has none.
+func extended(f *elffile.File, tab *elffile.Section) []byte {
+	for i := range f.Sections {
+		s := &f.Sections[i]
+		if s.Type == elf.SHT_SYMTAB_SHNDX && int(s.Link) < len(f.Sections) && &f.Sections[s.Link] == tab {
+			x, _ := f.Data(s)
+			return x
+		}
+	}
 	return nil
 }
 

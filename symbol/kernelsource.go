@@ -103,7 +103,9 @@ func openKernelFile(root fs.FS, path, id string, place func(*elffile.File)) *ELF
 	if place != nil {
 		place(ef)
 	}
-	e := newELF(ef, &ELFOptions{Source: true, RawNames: true, DebugDirs: []string{}, Path: path})
+	e := newELF(ef, &ELFOptions{Source: true, RawNames: true, Path: path})
+	// What dwz moved elsewhere, or what was split off, is in the same tree.
+	e.opts.find.open = func(name string) (fs.File, error) { return root.Open(strings.TrimPrefix(name, "/")) }
 	if e.BuildID() != id || e.findSource().dwarf == nil {
 		e.Close()
 		return nil

@@ -113,31 +113,35 @@ func (s *symbolScan) table(f *elffile.File, tab *elffile.Section) error {
 	if err != nil || b == nil {
 		return err
 	}
-	strs := strTab(f, tab)
+	strs, x := strTab(f, tab), extended(f, tab)
 	o := f.Order
 	if f.Class == elf.ELFCLASS64 {
-		for ; len(b) >= 24; b = b[24:] {
+		for i := 0; len(b) >= 24; i, b = i+1, b[24:] {
 			if name := s.wanted(strs, o.Uint32(b), b[4], o.Uint16(b[6:])); name != nil {
-				s.add(name, o.Uint64(b[8:])+objectBase(f, o.Uint16(b[6:])), o.Uint64(b[16:]), b[4])
+				s.add(name, o.Uint64(b[8:])+objectBase(f, o.Uint16(b[6:]), x, i), o.Uint64(b[16:]), b[4])
 			}
 		}
 		return nil
 	}
-	for ; len(b) >= 16; b = b[16:] {
+	for i := 0; len(b) >= 16; i, b = i+1, b[16:] {
 		if name := s.wanted(strs, o.Uint32(b), b[12], o.Uint16(b[14:])); name != nil {
-			s.add(name, uint64(o.Uint32(b[4:]))+objectBase(f, o.Uint16(b[14:])), uint64(o.Uint32(b[8:])), b[12])
+			s.add(name, uint64(o.Uint32(b[4:]))+objectBase(f, o.Uint16(b[14:]), x, i), uint64(o.Uint32(b[8:])), b[12])
 		}
 	}
 	return nil
 }
 
-// objectBase is the address of a section in an object file, where symbols are
-// relative to it, else 0.
-func objectBase(f *elffile.File, shndx uint16) uint64 {
-	if f.Type != elf.ET_REL || int(shndx) >= len(f.Sections) {
+// objectBase is the address of the section of symbol i in an object file, where
+// symbols are relative to it, else 0.
+func objectBase(f *elffile.File, shndx uint16, x []byte, i int) uint64 {
+	sec := uint32(shndx)
+	if shndx == uint16(elf.SHN_XINDEX) && len(x) >= 4*i+4 {
+		sec = f.Order.Uint32(x[4*i:])
+	}
+	if f.Type != elf.ET_REL || uint64(sec) >= uint64(len(f.Sections)) {
 		return 0
 	}
-	return f.Sections[shndx].Addr
+	return f.Sections[sec].Addr
 }
 
 // wanted returns the name of a symbol that is a place and matches.
