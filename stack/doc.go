@@ -45,6 +45,7 @@
 //
 //	folded := profile.Folded(nil)
 //	err := stack.WriteSVG(w, folded, &stack.SVGOptions{Title: "CPU"})
+//	err = stack.WriteFlameChart(w, profile.Timeline(nil), nil) // in the order of time
 //
 // # Lifetime, privileges, overhead
 //

@@ -1,7 +1,9 @@
 package stack
 
 import (
+	"cmp"
 	"fmt"
+	"iter"
 	"path"
 	"slices"
 	"strconv"
@@ -173,6 +175,34 @@ func (p *Profile) Folded(opts *FoldOptions) *Folded {
 		f.Add(names, s.Values[o.Value])
 	}
 	return f
+}
+
+// Timeline yields the profile's samples one by one in the order of their times,
+// as folded stacks, for WriteFlameChart. The frames of a stack are valid until
+// the next one. Samples that lack the value are left out.
+func (p *Profile) Timeline(opts *FoldOptions) iter.Seq[FoldedStack] {
+	var o FoldOptions
+	if opts != nil {
+		o = *opts
+	}
+	order := make([]int, len(p.Samples))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(p.Samples[a].Time, p.Samples[b].Time) })
+	return func(yield func(FoldedStack) bool) {
+		var names []string
+		for _, i := range order {
+			s := &p.Samples[i]
+			if o.Value < 0 || o.Value >= len(s.Values) {
+				continue
+			}
+			names = s.fold(names[:0], &o)
+			if !yield(FoldedStack{Frames: names, Count: s.Values[o.Value]}) {
+				return
+			}
+		}
+	}
 }
 
 // fold appends the names of a stack, root first.

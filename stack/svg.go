@@ -3,8 +3,10 @@ package stack
 import (
 	"bufio"
 	_ "embed" // the picture's script
+	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"math"
 	"slices"
 	"strconv"
@@ -74,8 +76,61 @@ func WriteSVG(w io.Writer, f *Folded, opts *SVGOptions) error {
 	if o.Reverse {
 		f = f.Reverse()
 	}
-	d := &svgDrawing{o: o, w: bufio.NewWriter(w), diff: f.Differential()}
-	d.layout(newTree(f))
+	return drawSVGTree(w, newTree(f), &o, f.Differential())
+}
+
+// WriteFlameChart draws stacks in the order in which they come, left to right,
+// instead of merging them: with Profile.Timeline the x axis is time. Of stacks
+// that follow each other what they have in common is drawn as one. The picture is
+// WriteSVG's otherwise; Reverse has no meaning here and is an error, as are
+// stacks of a differential set.
+func WriteFlameChart(w io.Writer, stacks iter.Seq[FoldedStack], opts *SVGOptions) error {
+	var o SVGOptions
+	if opts != nil {
+		o = *opts
+	}
+	if o.Reverse {
+		return errors.New("flame chart: stacks in the order of time can't be merged from the leaves")
+	}
+	if o.Title == "" {
+		o.Title = "Flame Chart"
+	}
+	if err := o.setDefaults(false); err != nil {
+		return err
+	}
+	root := &node{name: "all"}
+	for s := range stacks {
+		if s.Base != 0 {
+			return errors.New("flame chart: a differential set has no order of time")
+		}
+		root.follow(s)
+	}
+	return drawSVGTree(w, root, &o, false)
+}
+
+// follow adds a stack to the right of those that are there.
+func (n *node) follow(s FoldedStack) {
+	if s.Count <= 0 {
+		return
+	}
+	if len(s.Frames) == 0 {
+		s.Frames = []string{UnknownFrame}
+	}
+	n.add(s)
+	for i, name := range s.Frames {
+		name = cleanFrame(name, i == len(s.Frames)-1)
+		if k := len(n.children); k == 0 || n.children[k-1].name != name {
+			n.children = append(n.children, &node{name: name})
+		}
+		n = n.children[len(n.children)-1]
+		n.add(s)
+	}
+	n.self = addSaturated(n.self, s.Count)
+}
+
+func drawSVGTree(w io.Writer, root *node, o *SVGOptions, diff bool) error {
+	d := &svgDrawing{o: *o, w: bufio.NewWriter(w), diff: diff}
+	d.layout(root)
 	d.header()
 	for i := range d.boxes {
 		d.box(&d.boxes[i])

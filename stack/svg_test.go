@@ -4,11 +4,14 @@ import (
 	"bytes"
 	"encoding/xml"
 	"errors"
+	"fmt"
 	"io"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 )
 
 func drawSVG(t testing.TB, f *Folded, o *SVGOptions) []byte {
@@ -234,4 +237,50 @@ func FuzzWriteSVG(f *testing.F) {
 			t.Fatalf("root is %d wide, total %d", frames[0].W, p.Total())
 		}
 	})
+}
+
+// A flame chart keeps the order of time: what stacks in a row have in common is
+// one box, and what comes again later is another.
+func TestWriteFlameChart(t *testing.T) {
+	frame := func(name string) *NamedFrame { return &NamedFrame{Functions: []Function{{Name: name}}} }
+	mainFrame, read, write := frame("main"), frame("read"), frame("write")
+	sample := func(at time.Duration, n int64, frames ...*NamedFrame) Sample {
+		return Sample{Comm: "app", Time: at, Values: []int64{n}, Frames: frames}
+	}
+	p := &Profile{Samples: []Sample{
+		sample(30, 4, read, mainFrame), sample(10, 1, read, mainFrame), sample(40, 0, write, mainFrame),
+		sample(20, 2, write, mainFrame), sample(15, 1, read, mainFrame), sample(50, 3, mainFrame),
+		{Comm: "app", Time: 60}, // without a value
+	}}
+	var b bytes.Buffer
+	if err := WriteFlameChart(&b, p.Timeline(nil), nil); err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "svg/chart.svg", b.Bytes())
+	_, _, frames := parseSVG(t, b.Bytes())
+	var got []string
+	for _, f := range frames {
+		name, _, _ := strings.Cut(f.Title, " ")
+		got = append(got, fmt.Sprintf("%s %d+%d", name, f.X, f.W))
+	}
+	want := []string{"all 0+11", "app 0+11", "main 0+11", "read 0+2", "write 2+2", "read 4+4"}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	for name, c := range map[string]struct {
+		o *SVGOptions
+		s FoldedStack
+	}{
+		"reverse":      {&SVGOptions{Reverse: true}, FoldedStack{}},
+		"differential": {nil, FoldedStack{Frames: []string{"a"}, Count: 1, Base: 1}},
+		"width":        {&SVGOptions{Width: 1}, FoldedStack{}},
+	} {
+		if err := WriteFlameChart(io.Discard, slices.Values([]FoldedStack{c.s}), c.o); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+	b.Reset()
+	if err := WriteFlameChart(&b, slices.Values([]FoldedStack(nil)), nil); err != nil || !strings.Contains(b.String(), "no samples") {
+		t.Errorf("nothing: %v\n%s", err, b.String())
+	}
 }
