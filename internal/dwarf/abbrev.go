@@ -191,8 +191,12 @@ func (d *Data) parseAbbrev(u *unit, c *cursor) (code uint64, a abbrev, ok bool) 
 	fixed, skip := 0, 0 // bytes; fixed is below 0 if they depend on the contents
 	for n := 0; n < math.MaxUint16/2; n++ {
 		var name, what uint64
-		name, i = leb(b, i)
-		what, i = leb(b, i)
+		if i+1 < len(b) && b[i]|b[i+1] < 0x80 { // one byte each: nearly always
+			name, what, i = uint64(b[i]), uint64(b[i+1]), i+2
+		} else {
+			name, i = leb(b, i)
+			what, i = leb(b, i)
+		}
 		f, value := formOf(what), int64(0)
 		if f == formImplicitConst {
 			value, i = sleb(b, i)

@@ -77,9 +77,10 @@ func (w *funcWalker) walk() {
 	cur := level{fn: -1}
 	b, off := c.b, c.off
 	for off < len(b) {
-		at := off
-		var code uint64
-		code, off = leb(b, off)
+		at, code := off, uint64(b[off])
+		if off++; code >= 0x80 {
+			code, off = leb(b, at)
+		}
 		if code == 0 {
 			if len(stack) == 0 {
 				break
