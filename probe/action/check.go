@@ -165,6 +165,9 @@ func checkArity(e *Expr) error {
 
 // node types one node whose operands are typed.
 func (c *checker) node(e *Expr, args []*Expr) (*Expr, error) {
+	if err := flippedMap(e.Map); err != nil {
+		return nil, err
+	}
 	switch e.Op {
 	case OpConst, OpString, OpVar, OpBuiltin, OpArg, OpField, OpRet, OpReg, OpKaddr, OpKstack, OpUstack,
 		OpUstackWalk, OpUaddr, OpBytes, OpEnum, OpSizeof:

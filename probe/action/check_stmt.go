@@ -49,6 +49,11 @@ func (c *checker) closeScope(n int) {
 func (c *checker) stmt(s *Stmt, depth int) (*Stmt, error) {
 	out := &Stmt{Op: s.Op, Map: s.Map, Delete: s.Delete, Flag: s.Flag, Max: s.Max, Thread: s.Thread, Pos: s.Pos}
 	var err error
+	if s.Op != StmtAgg {
+		if err := flippedMap(s.Map); err != nil {
+			return nil, err
+		}
+	}
 	switch s.Op {
 	case StmtLet:
 		return out, c.let(out, s)

@@ -80,11 +80,11 @@ func compile(p *Program, plan *probe.Plan) (*ebpf.CollectionSpec, error) {
 			}
 			ms.KeySize = uint32(limit)
 		}
-		spec.Maps[m.Name] = ms
+		addMap(spec, m, ms)
 		for _, n := range classesOf(m) {
 			class := mapSpec(m)
 			class.Name, class.KeySize = className(m, n), uint32(8*n)
-			spec.Maps[class.Name] = class
+			addMap(spec, m, class)
 		}
 	}
 	if walks {

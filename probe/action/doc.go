@@ -77,7 +77,7 @@
 //	hist(x, k), lhist, tseries                  NewHist, Hist.Sub, NewLinear, NewSeries
 //	printf, print, join, time, cat              Events, Log.Printf
 //	signal, signal_thread, exit(n), override    Ctx.Signal, Ctx.SignalThread, Ctx.ExitWith, Ctx.Override
-//	clear, zero, print(@, top, div)             the reader's: mapx tables
+//	clear, zero, print(@, top, div)             the reader's: mapx tables; Map.Flip clears without a loss
 //	system, strftime, strerror, username        the reader's: an event
 //	entry and return by hand with @start[tid]   Pair; NewTaskStorage; Program.OnCall (sessions)
 //	macros, parameters, imports                 Go's own

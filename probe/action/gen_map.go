@@ -178,8 +178,12 @@ func (g *gen) findOrCreateAt(m *Map, at loc, size int, hit, done string) {
 
 // findOrCreateIn is findOrCreate in the kernel's map of that name, one of m's.
 func (g *gen) findOrCreateIn(name string, m *Map, at loc, size int, hit, done string) {
+	load := func() { g.emit(asm.LoadMapPtr(asm.R1, 0).WithReference(name)) }
+	if m.Flip {
+		load = g.flipped(name, m, done)
+	}
 	call := func(fn asm.BuiltinFunc) {
-		g.emit(asm.LoadMapPtr(asm.R1, 0).WithReference(name))
+		load()
 		g.call(fn)
 	}
 	miss := g.label()

@@ -1,6 +1,7 @@
 package action
 
 import (
+	"errors"
 	"fmt"
 	"math/bits"
 	"strings"
@@ -140,6 +141,8 @@ func validMap(m *Map) error {
 	switch {
 	case m.Agg != AggNone:
 		return validAgg(m)
+	case m.Flip:
+		return errors.New("only aggregations flip")
 	case m.storage():
 	case m.Keyless() && m.Kind != MapArray && m.Kind != MapPerCPUArray && m.Kind != MapRing && m.Kind != MapPerf:
 		return fmt.Errorf("a %s needs keys", m.Kind)

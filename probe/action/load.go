@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"sync"
 	"time"
 
 	"github.com/cilium/ebpf"
@@ -31,6 +32,9 @@ type Loaded struct {
 	coll *ebpf.Collection
 	rec  *mapx.Recorder
 	walk *walkTables // nil if the program walks no stacks
+
+	mu    sync.Mutex
+	flips map[string]any // guarded by mu: *mapx.Flip by the name of the map
 }
 
 var _ Handles = (*Loaded)(nil)
@@ -94,6 +98,9 @@ func (l *Loaded) start() error {
 		}
 		c.Self = self
 	}
+	if err := l.startFlips(); err != nil {
+		return err
+	}
 	if l.walk, err = newWalkTables(l.prog, l.coll.Maps); err != nil {
 		return err
 	}
@@ -134,8 +141,8 @@ func selfTGID() (uint32, error) {
 	return uint32(v >> 32), nil
 }
 
-// EBPFMap is the kernel's map behind one of the program's, nil if it has none.
-// It is owned by l.
+// EBPFMap is the kernel's map behind one of the program's, nil if it has none;
+// of a map with Flip, the array of maps. It is owned by l.
 func (l *Loaded) EBPFMap(m *Map) *ebpf.Map {
 	if _, ok := l.lay.index[m]; !ok {
 		return nil

@@ -40,6 +40,9 @@ func (m *Map) String() string {
 	if m.Entries != 0 {
 		fmt.Fprintf(&b, " entries %d", m.Entries)
 	}
+	if m.Flip {
+		b.WriteString(" flip")
+	}
 	return b.String()
 }
 

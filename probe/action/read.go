@@ -45,7 +45,12 @@ func openPlain[K comparable, V any](h Handles, name string) (mapx.Table[K, V], e
 }
 
 func openPerCPU[K comparable, V any](h Handles, name string) (mapx.Table[K, []V], error) {
-	return openTable(h, name, func(em *ebpf.Map) (mapx.Table[K, []V], error) { return mapx.NewPerCPU[K, V](em) })
+	return openTable(h, name, func(em *ebpf.Map) (mapx.Table[K, []V], error) {
+		if em.Type() == ebpf.ArrayOfMaps {
+			return openFlip[K, V](h.source().live, name)
+		}
+		return mapx.NewPerCPU[K, V](em)
+	})
 }
 
 // table adapts a table in the kernel's form to the caller's. It drops entries
@@ -115,6 +120,30 @@ const (
 // a CPU stands still.
 var ErrTorn = errors.New("value is being updated all the time")
 
+// pacer spaces the readings of a value in the middle of an update.
+type pacer struct {
+	n     int
+	pause time.Duration
+	end   time.Time
+}
+
+// next waits until the value should be read again; false says that it is time to
+// give up.
+func (p *pacer) next() bool {
+	if p.n++; p.n <= rereads {
+		return true
+	}
+	if p.end.IsZero() {
+		p.end, p.pause = time.Now().Add(settleTime), settleFirst
+	}
+	if time.Now().After(p.end) {
+		return false
+	}
+	time.Sleep(p.pause)
+	p.pause = min(2*p.pause, settleMost)
+	return true
+}
+
 // wholeTable reads values again that are in the middle of an update.
 type wholeTable[K comparable, V any] struct {
 	*mapx.PerCPU[K, V]
@@ -133,18 +162,10 @@ func (t *wholeTable[K, V]) Snapshot() (mapx.Snapshot[K, []V], error) {
 
 func (t *wholeTable[K, V]) settled(key K, cpus []V) ([]V, error) {
 	torn := func(v V) bool { return !t.whole(v) }
-	pause := settleFirst
-	var end time.Time
-	for n := 0; slices.ContainsFunc(cpus, torn); n++ {
-		if n == rereads {
-			end = time.Now().Add(settleTime)
-		}
-		if n >= rereads {
-			if time.Now().After(end) {
-				return cpus, fmt.Errorf("key %v: %w", key, ErrTorn)
-			}
-			time.Sleep(pause)
-			pause = min(2*pause, settleMost)
+	var p pacer
+	for slices.ContainsFunc(cpus, torn) {
+		if !p.next() {
+			return cpus, fmt.Errorf("key %v: %w", key, ErrTorn)
 		}
 		again, ok, err := t.Lookup(key)
 		if err != nil || !ok { // gone meanwhile: what was read is all there is
@@ -183,6 +204,10 @@ func perCPUWhole[K comparable, V, R any](s Handles, g *agg[K], reduce func([]V) 
 
 func openWhole[K comparable, V any](s Handles, name string, whole func(V) bool) (mapx.Table[K, []V], error) {
 	return openTable(s, name, func(em *ebpf.Map) (mapx.Table[K, []V], error) {
+		if em.Type() == ebpf.ArrayOfMaps {
+			f, err := openFlip[K, V](s.source().live, name)
+			return &wholeFlip[K, V]{f, whole}, err
+		}
 		t, err := mapx.NewPerCPU[K, V](em)
 		if err != nil {
 			return nil, err

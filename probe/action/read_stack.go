@@ -34,7 +34,7 @@ func (j joined[K, V]) all(read func(mapx.Table[K, V]) (mapx.Snapshot[K, V], erro
 // stackTable opens an aggregation by stack, whose entries are in a map by depth.
 func stackTable[K comparable, V, R any](s Handles, g *agg[K], reduce func([]V) (R, bool)) (mapx.Table[K, R], error) {
 	open := classTable[K, K, V, R]
-	if em := s.EBPFMap(g.m); em != nil && em.KeySize() == maxKey { // perhaps shorter than K: see keyLimit
+	if em := tableMap(s, g.m); em != nil && em.KeySize() == maxKey { // perhaps shorter than K: see keyLimit
 		open = classTable[K, [maxKey / 8]uint64, V, R]
 	}
 	deep, err := open(s, g.m.Name, reduce)

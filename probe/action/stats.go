@@ -75,11 +75,14 @@ func (l *Loaded) Stats() (Stats, error) {
 		Unwalked: counts[cntUnwalked], Broken: counts[cntBroken],
 	}
 	for i, m := range l.lay.maps {
-		em := l.coll.Maps[m.Name]
+		em := tableMap(l, m)
 		ms := MapStats{Name: m.Name, Full: counts[cntMaps+i], Capacity: em.MaxEntries()}
 		if info, err := em.Info(); err == nil {
 			ms.ID, _ = info.ID()
 			ms.Bytes, _ = info.Memlock()
+			if m.Flip {
+				ms.Bytes *= 2
+			}
 		}
 		st.Full += ms.Full
 		st.Maps = append(st.Maps, ms)

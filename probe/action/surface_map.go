@@ -192,6 +192,9 @@ func (g *agg[K]) sumCPU(c *Ctx, off int, key []any) Int {
 	return g.perCPU(c, off, key, func(acc *LocalVar, v Int) { acc.Set(acc.Int().Add(v).As(Int64Type())) })
 }
 
+// Flip makes ReadAndClear of the aggregation's table exact: see Map.Flip.
+func (g *agg[K]) Flip() { g.m.Flip = true }
+
 // Counter counts events by key.
 type Counter[K comparable] struct{ agg[K] }
 
