@@ -1,0 +1,131 @@
+// Attach measures how long it takes to attach one program to thousands of
+// functions, and to detach it, with package probe and with bpftrace, on this
+// machine in one run.
+//
+//	go -C internal/bench run ./attach [-rounds 3] [PATTERN]      (as root)
+//
+// bpftrace is timed from its start to its end, less a run of it that attaches
+// nothing; ours is timed from a fresh environment, which has to read the lists of
+// functions again, to the end of Close. Rounds are interleaved and the best of
+// each counts.
+package main
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+
+	"github.com/borescope/borescope/probe"
+)
+
+func main() {
+	rounds := flag.Int("rounds", 3, "interleaved rounds")
+	flag.Parse()
+	pattern := flag.Arg(0)
+	if pattern == "" {
+		pattern = "kprobe:[adeh]*"
+	}
+	if err := run(pattern, *rounds); err != nil {
+		fmt.Fprintln(os.Stderr, "bench attach:", err)
+		os.Exit(1)
+	}
+}
+
+func run(pattern string, rounds int) error {
+	var ours times
+	var theirs, nothing time.Duration
+	for range rounds {
+		t, err := attach(pattern)
+		if err != nil {
+			return err
+		}
+		ours = ours.least(t)
+		all, err := bpftrace("BEGIN { exit(); } " + pattern + " { @ = 1; }")
+		if err != nil {
+			return err
+		}
+		idle, err := bpftrace("BEGIN { exit(); }")
+		if err != nil {
+			return err
+		}
+		theirs, nothing = least(theirs, all), least(nothing, idle)
+	}
+	fmt.Printf("%s: %d functions\n", pattern, ours.sites)
+	fmt.Printf("%-10s %8s resolved, %8s attached, %8s detached: %8s\n", "ours",
+		round(ours.resolve), round(ours.attach), round(ours.detach), round(ours.resolve+ours.attach+ours.detach))
+	fmt.Printf("%-10s %8s altogether, %s of them without probes: %8s\n", "bpftrace", round(theirs), round(nothing), round(theirs-nothing))
+	return nil
+}
+
+func round(d time.Duration) time.Duration { return d.Round(time.Millisecond / 10) }
+
+func least(a, b time.Duration) time.Duration {
+	if a == 0 {
+		return b
+	}
+	return min(a, b)
+}
+
+type times struct {
+	resolve, attach, detach time.Duration
+	sites                   int
+}
+
+// least takes the best of each step.
+func (a times) least(b times) times {
+	return times{least(a.resolve, b.resolve), least(a.attach, b.attach), least(a.detach, b.detach), b.sites}
+}
+
+// attach resolves, attaches and detaches; loading the one program is left out, as
+// bpftrace's compiling is.
+func attach(pattern string) (t times, err error) {
+	target, err := probe.ParseTarget(pattern)
+	if err != nil {
+		return t, err
+	}
+	start := time.Now()
+	env := probe.NewEnv(nil)
+	plan, err := probe.Resolve(env, []probe.Target{target}, &probe.Options{NoTypes: true, Missing: probe.MissingIgnore})
+	if err != nil {
+		return t, err
+	}
+	t.resolve = time.Since(start)
+	progs := map[string]*ebpf.Program{}
+	for i := range plan.Programs {
+		spec := plan.ProgramSpec(i)
+		spec.License = "GPL"
+		spec.Instructions = asm.Instructions{asm.Mov.Imm(asm.R0, 0), asm.Return()}
+		p, err := ebpf.NewProgram(spec)
+		if err != nil {
+			return t, err
+		}
+		defer p.Close()
+		progs[spec.Name] = p
+	}
+	start = time.Now()
+	l, err := plan.Attach(progs, &probe.AttachOptions{Env: env, Missing: probe.MissingIgnore})
+	if err != nil {
+		return t, err
+	}
+	t.attach, t.sites = time.Since(start), len(l.Sites())
+	start = time.Now()
+	err = l.Close()
+	t.detach = time.Since(start)
+	return t, err
+}
+
+func bpftrace(program string) (time.Duration, error) {
+	cmd := exec.Command("bpftrace", "-e", program)
+	cmd.Env = append(os.Environ(), "BPFTRACE_MAX_PROBES=100000", "BPFTRACE_MISSING_PROBES=ignore")
+	start := time.Now()
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return 0, fmt.Errorf("bpftrace: %w: %s", err, strings.TrimSpace(string(out)))
+	}
+	return time.Since(start), nil
+}
