@@ -14,7 +14,7 @@ const (
 	flagTokenFD    = 1 << 16 // BPF_F_TOKEN_FD
 )
 
-type tokenAttr struct{ flags, bpffsFd uint32 }
+type tokenAttr struct{ _, bpffsFd uint32 } // flags first
 
 // probeToken asks for a token of no file: EBADF if the kernel has the command.
 func probeToken(f Feature) error {
