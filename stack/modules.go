@@ -23,14 +23,37 @@ type Module struct {
 
 // Modules are a process's executable mappings. It is immutable and safe for
 // concurrent use.
-type Modules struct{ list []Module }
+type Modules struct {
+	list []Module
+	data []Module // mappings of files that hold no code: see WithData
+}
 
 // NewModules returns the mappings in order. Where two overlap, the one that
 // begins last counts.
 func NewModules(list ...Module) *Modules {
-	m := &Modules{slices.DeleteFunc(slices.Clone(list), func(m Module) bool { return m.End <= m.Start })}
-	slices.SortStableFunc(m.list, func(a, b Module) int { return cmp.Compare(a.Start, b.Start) })
-	return m
+	return &Modules{list: ordered(list)}
+}
+
+func ordered(list []Module) []Module {
+	list = slices.DeleteFunc(slices.Clone(list), func(m Module) bool { return m.End <= m.Start })
+	slices.SortStableFunc(list, func(a, b Module) int { return cmp.Compare(a.Start, b.Start) })
+	return list
+}
+
+// WithData returns the same modules and mappings of files that hold no code. The
+// walkers of this package have no use for them; others read call frame
+// information through them, so WritePerfData writes them.
+func (m *Modules) WithData(data ...Module) *Modules {
+	return &Modules{list: m.All(), data: ordered(data)}
+}
+
+// Data returns the mappings that hold no code, by address. The slice is the
+// receiver's; it must not be changed.
+func (m *Modules) Data() []Module {
+	if m == nil {
+		return nil
+	}
+	return m.data
 }
 
 // Find returns the module that holds an address, nil if there is none.

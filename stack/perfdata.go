@@ -65,7 +65,8 @@ type perfRecord struct {
 type perfProcess struct {
 	comm map[uint32]string // by thread
 	maps []perfring.Mmap
-	mods *Modules // nil after a change
+	data []perfring.Mmap // of files, without code
+	mods *Modules        // nil after a change
 }
 
 // PerfSample is one sample of a PerfData. It is valid until the next one is read.
@@ -298,24 +299,29 @@ func (p *PerfData) follow(rec *perfring.Record) {
 	case perfring.TypeMmap, perfring.TypeMmap2:
 		m := rec.Mmap
 		const protExec = 4
-		if rec.Misc&perfring.MiscMmapData != 0 || m.PID == ^uint32(0) || rec.Type == perfring.TypeMmap2 && m.Protection&protExec == 0 {
+		data := rec.Misc&perfring.MiscMmapData != 0 || rec.Type == perfring.TypeMmap2 && m.Protection&protExec == 0
+		if m.PID == ^uint32(0) || data && !isFile(m.Path) {
 			return
 		}
 		proc := p.process(m.PID)
 		m.BuildID = nil // it lies in the record
-		proc.maps = append(proc.maps, m)
+		if data {
+			proc.data = append(proc.data, m)
+		} else {
+			proc.maps = append(proc.maps, m)
+		}
 		proc.mods = nil
 	case perfring.TypeComm:
 		proc := p.process(rec.Comm.PID)
 		if rec.Comm.Exec {
-			proc.maps, proc.mods = nil, nil
+			proc.maps, proc.data, proc.mods = nil, nil, nil
 		}
 		proc.comm[rec.Comm.TID] = rec.Comm.Name
 	case perfring.TypeFork:
 		t := &rec.Task
 		parent, child := p.process(t.PPID), p.process(t.PID)
 		if t.PID != t.PPID {
-			child.maps, child.mods = slices.Clone(parent.maps), parent.mods
+			child.maps, child.data, child.mods = slices.Clone(parent.maps), slices.Clone(parent.data), parent.mods
 		}
 		child.comm[t.TID] = parent.comm[t.PTID]
 	}
@@ -383,23 +389,31 @@ func (p *PerfData) modules(proc *perfProcess) *Modules {
 	if proc.mods != nil {
 		return proc.mods
 	}
-	var list []Module
-	for i := range proc.maps {
-		m := &proc.maps[i]
+	proc.mods = NewModules(p.mapped(proc.maps, true)...).WithData(p.mapped(proc.data, false)...)
+	return proc.mods
+}
+
+// mapped makes modules of mappings in the order of their making.
+func (p *PerfData) mapped(maps []perfring.Mmap, code bool) (list []Module) {
+	for i := range maps {
+		m := &maps[i]
 		end := m.Addr + m.Len
 		if end <= m.Addr {
 			continue
 		}
 		list = cutModules(list, m.Addr, end)
 		mod := Module{Start: m.Addr, End: end, Offset: m.PageOff, Name: m.Path}
-		if strings.HasPrefix(m.Path, "/") && !strings.HasPrefix(m.Path, "//") {
+		if code && isFile(m.Path) {
 			p.loadModule(m, &mod)
 		}
 		list = append(list, mod)
 	}
-	proc.mods = NewModules(list...)
-	return proc.mods
+	return list
 }
+
+// isFile says whether a mapping is a file's: perf calls others "//anon" and
+// "[stack]".
+func isFile(path string) bool { return strings.HasPrefix(path, "/") && !strings.HasPrefix(path, "//") }
 
 // cutModules takes a range out of a list.
 func cutModules(list []Module, from, to uint64) []Module {

@@ -19,6 +19,11 @@ type PerfDataOptions struct {
 	// cpu-clock.
 	Type   uint32
 	Config uint64
+	// UserStacks writes Regs and Stack instead of the chain's user part, where a
+	// sample has them: perf then walks the stack itself, as after perf record
+	// --call-graph dwarf. It reads call frame information through the mappings
+	// of Modules.Data.
+	UserStacks bool
 }
 
 // The layout of what is written: include/uapi/linux/perf_event.h.
@@ -30,10 +35,16 @@ const (
 	perfSampleCallchain, perfSampleCPU          = 1 << 5, 1 << 7
 	perfSamplePeriod                            = 1 << 8
 
+	perfSampleRegsUser, perfSampleStackUser = 1 << 12, 1 << 13
+
 	perfFlagMmap, perfFlagComm, perfFlagIDAll, perfFlagMmap2 = 1 << 8, 1 << 9, 1 << 18, 1 << 23
+	perfFlagMmapData                                         = 1 << 17
 
 	perfRecComm, perfRecSample, perfRecMmap2 = 3, 9, 10
 	perfMiscKernel, perfMiscUser             = 1, 2
+	perfMiscMmapData                         = 1 << 13
+
+	perfMaxRecord = 65528 // a record's length is 16 bits
 )
 
 // perfContextKernel and User stand before the parts of a call chain.
@@ -45,8 +56,7 @@ const perfContextKernel, perfContextUser = ^uint64(127), ^uint64(511)
 // all are there.
 //
 // Of a sample, Chain and KernelFrames are written, or IP alone: stacks have to be
-// walked before. (To walk them itself perf would have to be told of all mappings
-// that are read; Modules has those that are executed.)
+// walked before, or left to perf by PerfDataOptions.UserStacks.
 func WritePerfData(w io.Writer, samples iter.Seq[*PerfSample], o *PerfDataOptions) error {
 	var opts PerfDataOptions
 	if o != nil {
@@ -128,34 +138,91 @@ func (p *perfWriter) follow(s *PerfSample) {
 		return
 	}
 	p.mods[s.PID] = s.Modules
-	for i := range s.Modules.list {
-		m := &s.Modules.list[i]
-		if m.Name == "" {
-			continue
+	const read, exec = 1, 5
+	if p.opts.UserStacks {
+		for i := range s.Modules.data {
+			p.mapping(s, &s.Modules.data[i], perfMiscUser|perfMiscMmapData, read)
 		}
-		p.record(perfRecMmap2, perfMiscUser, func(b []byte) []byte {
-			const device, inode, exec = 0, 0, 5 // perf then goes by the name
-			b = words64(b, pair32(s.PID, s.TID), m.Start, m.End-m.Start, m.Offset, device, inode, 0, pair32(exec, 2))
-			return p.id(text(b, m.Name, 4096), s)
-		})
+	}
+	for i := range s.Modules.list {
+		p.mapping(s, &s.Modules.list[i], perfMiscUser, exec)
 	}
 }
 
+func (p *perfWriter) mapping(s *PerfSample, m *Module, misc uint16, prot int) {
+	if m.Name == "" {
+		return
+	}
+	p.record(perfRecMmap2, misc, func(b []byte) []byte {
+		const device, inode, private = 0, 0, 2 // perf then goes by the name
+		b = words64(b, pair32(s.PID, s.TID), m.Start, m.End-m.Start, m.Offset, device, inode, 0, pair32(prot, private))
+		return p.id(text(b, m.Name, 4096), s)
+	})
+}
+
 func (p *perfWriter) sample(s *PerfSample) {
+	at := len(p.data)
 	misc := uint16(perfMiscUser)
 	if s.Kernel {
 		misc = perfMiscKernel
 	}
 	p.record(perfRecSample, misc, func(b []byte) []byte {
-		return p.chain(words64(b, s.IP, pair32(s.PID, s.TID), uint64(s.Time), pair32(s.CPU, 0), max(s.Period, 1)), s)
+		b = p.chain(words64(b, s.IP, pair32(s.PID, s.TID), uint64(s.Time), pair32(s.CPU, 0), max(s.Period, 1)), s)
+		if p.opts.UserStacks {
+			b = p.userStack(b, s, len(b)-at)
+		}
+		return b
 	})
 }
 
-// chain appends the call chain, no longer than a record can be.
+// userStack appends the registers and the stack, as much as a record of which n
+// bytes are used can hold.
+func (p *perfWriter) userStack(b []byte, s *PerfSample, n int) []byte {
+	const none, abi64 = 0, 2 // enum perf_sample_regs_abi
+	if s.Regs == nil {
+		return words64(b, none, 0)
+	}
+	at := len(b)
+	b = words64(b, abi64)
+	for mask := p.regsMask(); mask != 0; mask &= mask - 1 {
+		num := trailingZeros(mask)
+		if p.opts.Machine == elf.EM_X86_64 {
+			num = amd64PerfRegs[num]
+		}
+		v, _ := s.Regs.Reg(num)
+		b = words64(b, v)
+	}
+	var data []byte
+	if below := s.Regs.SP() - s.Stack.Addr; below < uint64(len(s.Stack.Data)) { // perf counts from the stack pointer
+		data = s.Stack.Data[below:]
+	}
+	room := perfMaxRecord - n - (len(b) - at) - 16 // the two lengths
+	data = data[:min(len(data), room)&^7]
+	b = append(words64(b, uint64(len(data))), data...)
+	if len(data) > 0 {
+		b = words64(b, uint64(len(data)))
+	}
+	return b
+}
+
+// regsMask is the set of registers that are written, in perf's numbers.
+func (p *perfWriter) regsMask() uint64 {
+	if p.opts.Machine == elf.EM_AARCH64 {
+		return 1<<(ARM64PC+1) - 1
+	}
+	const general, extended = 0x1ff, 0xff << 16 // enum perf_event_x86_regs
+	return general | extended
+}
+
+// chain appends the call chain, no longer than a record can be; of the kernel
+// only where perf walks the rest.
 func (p *perfWriter) chain(b []byte, s *PerfSample) []byte {
 	const most = 4096
 	chain, kernel := s.Chain, min(s.KernelFrames, len(s.Chain))
-	if len(chain) == 0 && s.IP != 0 {
+	switch {
+	case p.opts.UserStacks && s.Regs != nil:
+		chain = chain[:kernel]
+	case len(chain) == 0 && s.IP != 0:
 		chain = []uint64{s.IP}
 		if s.Kernel {
 			kernel = 1
@@ -192,8 +259,15 @@ func (p *perfWriter) attr() []byte {
 	le.PutUint64(b[8:], p.opts.Config)
 	le.PutUint64(b[16:], 1) // period; each sample has its own
 	kind := uint64(perfSampleIP | perfSampleTID | perfSampleTime | perfSampleCPU | perfSamplePeriod | perfSampleCallchain)
+	flags := uint64(perfFlagMmap | perfFlagComm | perfFlagIDAll | perfFlagMmap2)
+	if p.opts.UserStacks {
+		kind |= perfSampleRegsUser | perfSampleStackUser
+		flags |= perfFlagMmapData
+		le.PutUint64(b[80:], p.regsMask())
+		le.PutUint32(b[88:], perfMaxRecord)
+	}
 	le.PutUint64(b[24:], kind)
-	le.PutUint64(b[40:], perfFlagMmap|perfFlagComm|perfFlagIDAll|perfFlagMmap2)
+	le.PutUint64(b[40:], flags)
 	return b
 }
 

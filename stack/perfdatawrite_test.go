@@ -62,3 +62,71 @@ func TestWritePerfData(t *testing.T) {
 		t.Error("riscv accepted")
 	}
 }
+
+// Registers and stacks are read back as they were written, cut off where a
+// record ends; the chain is then the kernel's part.
+func TestWritePerfDataUserStacks(t *testing.T) {
+	mods := NewModules(Module{Start: 0x1000, End: 0x2000, Name: "/bin/one"}).WithData(
+		Module{Start: 0x3000, End: 0x4000, Offset: 0x2000, Name: "/bin/one"}, Module{Start: 0x800, End: 0x1000, Name: "/bin/one"})
+	for _, m := range []elf.Machine{elf.EM_X86_64, elf.EM_AARCH64} {
+		regs := fpRegs(m, 0x1010, 0x7080, 0x7100)
+		long := make([]byte, 70_000)
+		for i := range long {
+			long[i] = byte(i)
+		}
+		written := []*PerfSample{
+			{PID: 7, TID: 7, Comm: "a", IP: 0x1010, Time: 1, Regs: regs, Stack: MemoryRange{0x7000, long[:1024]}, Modules: mods},
+			{PID: 7, TID: 7, Comm: "a", IP: 0x1010, Time: 2, Regs: regs, Stack: MemoryRange{0x7080, long}, Modules: mods},
+			{PID: 7, TID: 7, Comm: "a", IP: 0x1010, Time: 3, Regs: regs, Stack: MemoryRange{0x8000, long}, Modules: mods},
+			{
+				PID: 7, TID: 7, Comm: "a", IP: ^uint64(0xfff), Time: 4, Kernel: true, Modules: mods,
+				Regs: regs, Stack: MemoryRange{0x7080, long[:8]}, Chain: []uint64{^uint64(0xfff), 0x1010}, KernelFrames: 1,
+			},
+			{PID: 7, TID: 7, Comm: "a", IP: 0x1010, Time: 5, Chain: []uint64{0x1010, 0x1020}, Modules: mods},
+		}
+		var b bytes.Buffer
+		if err := WritePerfData(&b, slices.Values(written), &PerfDataOptions{Machine: m, UserStacks: true}); err != nil {
+			t.Fatal(err)
+		}
+		p, err := NewPerfData(bytes.NewReader(b.Bytes()), int64(b.Len()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.Root = fstest.MapFS{}
+		samples, _ := p.Samples()
+		n := 0
+		for s := range samples {
+			w := written[n]
+			n++
+			if s.Time != w.Time || s.KernelFrames != w.KernelFrames || (s.Regs == nil) != (w.Regs == nil) {
+				t.Fatalf("%v: got %+v, want %+v", m, s, w)
+			}
+			if data := s.Modules.Data(); len(data) != 2 || data[1].Start != 0x3000 || data[1].Offset != 0x2000 || data[1].Name != "/bin/one" {
+				t.Errorf("%v: data %+v", m, data)
+			}
+			if s.Regs == nil {
+				if !slices.Equal(s.Chain, w.Chain) {
+					t.Errorf("%v: chain %#x", m, s.Chain)
+				}
+				continue
+			}
+			if s.Regs.PC() != regs.PC() || s.Regs.SP() != regs.SP() || s.Regs.FP() != regs.FP() || !slices.Equal(s.Chain, w.Chain[:w.KernelFrames]) {
+				t.Errorf("%v: registers %+v, chain %#x", m, s.Regs, s.Chain)
+			}
+			if n == 3 { // perf has no place for a stack that begins further up
+				w.Stack = MemoryRange{}
+			}
+			// What lies at an address is what lay there.
+			got, want := make([]byte, 8), make([]byte, 8)
+			for _, off := range []uint64{0, 8, 888, 60_000} {
+				errGot, errWant := s.Stack.ReadMemory(got, regs.SP()+off), w.Stack.ReadMemory(want, regs.SP()+off)
+				if (errGot == nil) != (errWant == nil) || errGot == nil && !bytes.Equal(got, want) {
+					t.Errorf("%v: sample %d: at %d %x %v, want %x %v", m, n, off, got, errGot, want, errWant)
+				}
+			}
+		}
+		if n != len(written) {
+			t.Errorf("%v: %d samples", m, n)
+		}
+	}
+}

@@ -68,10 +68,13 @@ func (c *CFICache) Modules(pid int) (*Modules, error) {
 	if err != nil {
 		return nil, err
 	}
-	var list []Module
+	var list, other []Module
 	var errs []error
 	err = procfs.ReadMaps(bytes.NewReader(data), func(m *procfs.Mapping) bool {
 		if m.Perm&procfs.Exec == 0 {
+			if m.Perm&procfs.Read != 0 && m.Inode != 0 && strings.HasPrefix(m.Path, "/") {
+				other = append(other, Module{Start: m.Start, End: m.End, Offset: m.Offset, Name: m.Path})
+			}
 			return true
 		}
 		mod := Module{Start: m.Start, End: m.End, Offset: m.Offset, Name: m.Path}
@@ -84,7 +87,7 @@ func (c *CFICache) Modules(pid int) (*Modules, error) {
 	if err != nil {
 		return nil, err
 	}
-	return NewModules(list...), errors.Join(errs...)
+	return NewModules(list...).WithData(other...), errors.Join(errs...)
 }
 
 // load finds the module's table and bias.
