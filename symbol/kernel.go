@@ -20,8 +20,8 @@ type Kernel struct {
 	opts KernelOptions
 
 	load   func() (*kernelTable, error)
-	source func() *kernelSource // nil if that is not wanted
-	size   atomic.Int64         // of the table, once it is loaded
+	source *lazySource  // nil if that is not wanted
+	size   atomic.Int64 // of the table, once it is loaded
 
 	// live is what With was told, by address, and in order.
 	live   map[uint64]KernelSymbol
@@ -86,7 +86,7 @@ func newKernel(opts *KernelOptions) *Kernel {
 	k.memo.costFunc = func(s string) int64 { return int64(len(s)) }
 	k.load = sync.OnceValues(func() (*kernelTable, error) { return k.loaded(k.read()) })
 	if k.opts.Source {
-		k.source = sync.OnceValue(k.openSource)
+		k.source = &lazySource{open: k.openSource}
 	}
 	return k
 }
@@ -189,7 +189,7 @@ func (k *Kernel) Resolve(dst []Frame, pcs []uint64) []Frame {
 	t, err := k.load()
 	var src *kernelSource
 	if k.source != nil {
-		src = k.source()
+		src = k.source.get()
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -260,6 +260,15 @@ func TestKernelLazy(t *testing.T) {
 	if tr.opened != before+1 {
 		t.Errorf("opened %d times", tr.opened-before)
 	}
+
+	// Nor to close what was never asked for its DWARF.
+	if k, err = OpenKernel(&KernelOptions{Root: tr, Source: true}); err != nil {
+		t.Fatal(err)
+	}
+	before = tr.opened
+	if err := k.Close(); err != nil || tr.opened != before {
+		t.Errorf("closing opened %d files: %v", tr.opened-before, err)
+	}
 }
 
 // TestThisKernel compares with a search of the text for every 997th symbol.

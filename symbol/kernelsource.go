@@ -27,6 +27,32 @@ type kernelSource struct {
 	modules map[string]*ELF // by "[name]", nil if there is none; guarded by mu
 }
 
+// lazySource is a kernelSource that is opened when it is first asked for.
+type lazySource struct {
+	open func() *kernelSource
+	mu   sync.Mutex
+	s    *kernelSource // nil: not asked for yet; guarded by mu
+}
+
+func (l *lazySource) get() *kernelSource {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.s == nil {
+		l.s = l.open()
+	}
+	return l.s
+}
+
+// close closes what was opened.
+func (l *lazySource) close() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.s == nil {
+		return nil
+	}
+	return l.s.close()
+}
+
 // vmlinuxPaths are where distributions install the kernel with its debug
 // information: %s is the release. The order is that of perf and libdw.
 var vmlinuxPaths = []string{
@@ -166,7 +192,7 @@ func (k *Kernel) SourceErr() error {
 	if k.source == nil {
 		return nil
 	}
-	if err := k.source().err; err != nil {
+	if err := k.source.get().err; err != nil {
 		return fmt.Errorf("kernel source positions: %w", err)
 	}
 	return nil
@@ -179,7 +205,10 @@ func (k *Kernel) Close() error {
 	if k == nil || k.source == nil {
 		return nil
 	}
-	s := k.source()
+	return k.source.close()
+}
+
+func (s *kernelSource) close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	errs := []error{s.elf.Close()}
