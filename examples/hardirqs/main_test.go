@@ -84,8 +84,10 @@ func TestLive(t *testing.T) {
 		lost += r.Lost.Firings
 	}
 	for name, n := range after {
-		// The console often has written all itself when its interrupt comes, which
-		// the handler then does not claim: the kernel counts it, and we don't.
+		// An interrupt of which the work was done by the one before is not claimed by
+		// the handler: the kernel counts it, and we don't. Disks have few of these;
+		// the console often has written all itself when its interrupt comes.
+		least[name] -= least[name] / 20
 		if strings.HasPrefix(name, "ttyS") {
 			least[name] = min(least[name], 1)
 		}

@@ -77,10 +77,11 @@ func TestAttribution(t *testing.T) {
 			}
 		}
 	}
-	if spins == 0 || float64(spinIn) < 0.95*float64(spins) {
+	// 95 %, and two more while they start, which counts on a busy machine.
+	if spins == 0 || spins-spinIn > 2+spins/20 {
 		t.Errorf("%d of %d samples of the Go program are in spin, want 95 %%", spinIn, spins)
 	}
-	if shellName != "" && (sh == 0 || float64(shIn) < 0.95*float64(sh)) {
+	if shellName != "" && (sh == 0 || sh-shIn > 2+sh/20) {
 		t.Errorf("%d of %d samples of the shell have a stack, want 95 %%", shIn, sh)
 	}
 	t.Logf("shell %d/%d, spin %d/%d; %s", shIn, sh, spinIn, spins, note)
