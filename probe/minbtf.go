@@ -21,6 +21,9 @@ type BTFNeeds struct {
 	// Members are the names of the members that are used, of whatever struct.
 	// Anonymous members are kept where one inside them is.
 	Members []string
+	// Enumerators are the names of enumerators: the enums that have one of them
+	// are kept, those without a name too.
+	Enumerators []string
 }
 
 // MinimalBTF reduces a kernel's BTF, or a part of it, to what is needed: structs
@@ -235,6 +238,7 @@ type minBTF struct {
 const (
 	wantType = 1 << iota
 	wantFunc
+	wantEnumerator
 )
 
 // roots marks the types and functions that are named. The names are looked for
@@ -254,10 +258,28 @@ func (m *minBTF) roots(need *BTFNeeds) {
 		default:
 			continue
 		}
-		if name := m.word(off); wanted[name]&want != 0 {
+		if name := m.word(off); wanted[name]&want != 0 || len(need.Enumerators) > 0 && m.enumerates(off, wanted) {
 			m.mark(uint32(id))
 		}
 	}
+}
+
+// enumerates says whether a type is an enum with an enumerator that is wanted.
+func (m *minBTF) enumerates(off uint32, wanted map[uint32]uint8) bool {
+	size := uint32(8)
+	switch m.kind(off) {
+	case btfEnum:
+	case btfEnum64:
+		size = 12
+	default:
+		return false
+	}
+	for i := range uint32(m.vlen(off)) {
+		if wanted[m.word(off+btfType+size*i)]&wantEnumerator != 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // offsets are where in the strings the names are, and what they are wanted as.
@@ -268,6 +290,9 @@ func (m *minBTF) offsets(need *BTFNeeds) map[uint32]uint8 {
 	}
 	for _, n := range need.Funcs {
 		names[n] |= wantFunc
+	}
+	for _, n := range need.Enumerators {
+		names[n] |= wantEnumerator
 	}
 	var maybe [256]uint64 // by first byte, a bit by length: most strings end here
 	for n := range names {

@@ -173,8 +173,10 @@ func BenchmarkFlip(b *testing.B) {
 func TestFlipRefused(t *testing.T) {
 	n := action.NewCounter[uint32]("n", 64)
 	n.Flip()
+	plan := rawPlan2()
+	plan.Kernel = "6.12.0" // older ones cannot read other CPUs' values at all
 	p := marked("refused", func(c *action.Ctx) { n.Value(c, 1) })
-	if _, err := action.Compile(p, rawPlan2()); err == nil || !strings.Contains(err.Error(), "map n flips") {
+	if _, err := action.Compile(p, plan); err == nil || !strings.Contains(err.Error(), "map n flips") {
 		t.Errorf("reading: %v", err)
 	}
 	p = marked("refused", func(c *action.Ctx) {

@@ -13,7 +13,7 @@ import (
 // BTFNeeds names what a program uses of a kernel's types: the types, members and
 // functions that its expressions and targets name, and some that they don't.
 func BTFNeeds(p *Program) *probe.BTFNeeds {
-	types, funcs, members := map[string]bool{}, map[string]bool{}, map[string]bool{}
+	types, funcs, members, enumerators := map[string]bool{}, map[string]bool{}, map[string]bool{}, map[string]bool{}
 	for _, m := range []string{"real_parent", "tgid", "ent"} { // of builtins, and a tracepoint's record
 		members[m] = true
 	}
@@ -29,6 +29,9 @@ func BTFNeeds(p *Program) *probe.BTFNeeds {
 		}
 		for _, word := range identifiers(e.Str) {
 			types[word] = true
+			if e.Op == OpEnum {
+				enumerators[word] = true
+			}
 			for _, prefix := range []string{"", "__data_loc_", "__rel_loc_"} {
 				members[prefix+word] = true
 			}
@@ -44,7 +47,7 @@ func BTFNeeds(p *Program) *probe.BTFNeeds {
 			}
 		}
 	}
-	return &probe.BTFNeeds{Types: sorted(types), Funcs: sorted(funcs), Members: sorted(members)}
+	return &probe.BTFNeeds{Types: sorted(types), Funcs: sorted(funcs), Members: sorted(members), Enumerators: sorted(enumerators)}
 }
 
 func sorted(set map[string]bool) []string {
