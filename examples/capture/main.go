@@ -9,8 +9,8 @@
 //	capture -btf task_struct.real_parent.tgid -btf vfs_read DIR
 //
 // -btf extracts kernel types, for programs that run where the kernel has none:
-// a type or function, and the members that are used, of whatever struct. DIR/btf
-// becomes a tree in BTFHub's layout (probe.EnvOptions.BTFDir).
+// a type, function or enumerator, and the members that are used, of whatever
+// struct. DIR/btf becomes a tree in BTFHub's layout (probe.EnvOptions.BTFDir).
 //
 // Maps of other processes take CAP_SYS_ADMIN. DIR is made; one that is not empty
 // is refused.
@@ -70,7 +70,7 @@ func parse(args []string, stderr io.Writer) (*options, error) {
 	f.Var(&o.maps, "map", "record a `map`: its name, id:N or pin:PATH; may be repeated")
 	f.Var(&o.rings, "ring", "record a ring `buffer`'s records, which its reader then misses; may be repeated")
 	f.Var(&o.files, "file", "record a `file`, without the leading /; may be repeated")
-	f.Var(&o.types, "btf", "extract a kernel `type`, or a function's, with the members behind it: task_struct.real_parent.tgid; may be repeated")
+	f.Var(&o.types, "btf", "extract a kernel `type`, a function's or an enumerator's, with the members behind it: task_struct.real_parent.tgid; may be repeated")
 	f.DurationVar(&o.interval, "i", time.Second, "time between snapshots")
 	f.IntVar(&o.count, "n", 1, "number of snapshots, 0 until Ctrl-C")
 	f.DurationVar(&o.duration, "d", 0, "how long to read rings; 0 until the snapshots are done")
@@ -128,6 +128,7 @@ func (o *options) recordBTF() error {
 			return fmt.Errorf("-btf %q: no type", path)
 		}
 		need.Types, need.Funcs = append(need.Types, words[0]), append(need.Funcs, words[0])
+		need.Enumerators = append(need.Enumerators, words[0])
 		need.Members = append(need.Members, words[1:]...)
 	}
 	raw, name, err := probe.NewEnv(nil).CaptureBTF(need)

@@ -5,16 +5,21 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+	"testing/fstest"
 
 	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/btf"
 
 	"github.com/borescope/borescope/internal/testenv"
 	"github.com/borescope/borescope/mapx"
+	"github.com/borescope/borescope/probe"
 )
 
 func TestMain(m *testing.M) { testenv.Main(m) }
@@ -73,6 +78,66 @@ func TestCapture(t *testing.T) {
 	}
 	if _, err := os.Stat(other); !errors.Is(err, fs.ErrNotExist) {
 		t.Error("a misspelt name left a directory behind")
+	}
+}
+
+// TestCaptureBTF: what -btf takes of the kernel's types is what they are, found
+// again as a tree in BTFHub's layout, and nothing else.
+func TestCaptureBTF(t *testing.T) {
+	testenv.Need(t, testenv.BTF)
+	dir := filepath.Join(t.TempDir(), "rec")
+	err := run(t.Context(), []string{
+		"-btf", "task_struct.real_parent->tgid", "-btf", "vfs_read", "-btf", "TCP_SYN_SENT", dir,
+	}, io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := probe.NewEnv(&probe.EnvOptions{
+		Root: fstest.MapFS{}, Release: probe.NewEnv(nil).Release(), BTFDir: os.DirFS(filepath.Join(dir, "btf")),
+	}).BTF()
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, err := btf.LoadKernelSpec()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var small, all *btf.Struct
+	if err := errors.Join(got.TypeByName("task_struct", &small), want.TypeByName("task_struct", &all)); err != nil {
+		t.Fatal(err)
+	}
+	offsets := map[string]btf.Bits{}
+	for _, m := range all.Members {
+		offsets[m.Name] = m.Offset
+	}
+	if small.Size != all.Size || len(small.Members) != 2 {
+		t.Errorf("task_struct of %d bytes with %d members, want %d bytes and two members", small.Size, len(small.Members), all.Size)
+	}
+	for _, m := range small.Members {
+		if (m.Name != "tgid" && m.Name != "real_parent") || m.Offset != offsets[m.Name] {
+			t.Errorf("member %s at %d, want it at %d", m.Name, m.Offset, offsets[m.Name])
+		}
+	}
+	var fn *btf.Func
+	if err := got.TypeByName("vfs_read", &fn); err != nil || len(fn.Type.(*btf.FuncProto).Params) != 4 {
+		t.Errorf("vfs_read: %v, %v", fn, err)
+	}
+	states := 0
+	for typ, err := range got.All() {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if e, ok := typ.(*btf.Enum); ok && slices.ContainsFunc(e.Values, func(v btf.EnumValue) bool {
+			return v.Name == "TCP_SYN_SENT" && v.Value == 2
+		}) {
+			states++
+		}
+	}
+	if states != 1 {
+		t.Errorf("%d enums have TCP_SYN_SENT, want one", states)
+	}
+	if err := run(t.Context(), []string{"-btf", "->", filepath.Join(t.TempDir(), "other")}, io.Discard); err == nil {
+		t.Error("a path without a type: no error")
 	}
 }
 
