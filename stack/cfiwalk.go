@@ -40,6 +40,7 @@ type CFIWalker struct {
 	fp    FPWalker
 	expr  exprMachine
 	buf   [maxBlock]byte
+	one   [8]byte // not buf, which may hold a block meanwhile
 	vals  [numRegs]uint64
 }
 
@@ -290,10 +291,10 @@ func endOf(err error) End {
 }
 
 func (w *CFIWalker) word(addr uint64, mem Memory) (uint64, error) {
-	if err := mem.ReadMemory(w.buf[:8], addr); err != nil {
+	if err := mem.ReadMemory(w.one[:], addr); err != nil {
 		return 0, err
 	}
-	return binary.LittleEndian.Uint64(w.buf[:8]), nil
+	return binary.LittleEndian.Uint64(w.one[:]), nil
 }
 
 // readBlock reads all slots of a frame at once, which most frames allow.
