@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net"
 	"os"
 	"strconv"
@@ -51,6 +52,15 @@ func processOf(pid int) (process, error) {
 		return process{}, err
 	}
 	return process{st.Uid, stat.StartTime}, nil
+}
+
+// inodeOf names the file that a path stands for now.
+func inodeOf(f fs.FileInfo) string {
+	st, ok := f.Sys().(*syscall.Stat_t)
+	if !ok {
+		return ""
+	}
+	return fmt.Sprintf("%d:%d ", st.Dev, st.Ino)
 }
 
 // readMessage reads one message into b, and takes up to so many descriptors.

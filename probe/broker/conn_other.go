@@ -3,6 +3,7 @@
 package broker
 
 import (
+	"io/fs"
 	"net"
 	"runtime"
 
@@ -21,6 +22,8 @@ func peerOf(*net.UnixConn) (Peer, error) { return Peer{}, unsupported() }
 type process struct{ uid uint32 }
 
 func processOf(int) (process, error) { return process{}, unsupported() }
+
+func inodeOf(fs.FileInfo) string { return "" }
 
 func readMessage(*net.UnixConn, []byte, int) (int, []int, error) { return 0, nil, unsupported() }
 

@@ -48,6 +48,10 @@
 // closes the connection, or dies, and when the helper ends. With Rule.HandOver
 // the client owns the links instead, and the helper may end.
 //
+// Clients that ask for the same places in all processes share one attachment,
+// each with programs, maps and a budget of its own; those that name a process
+// have one each.
+//
 // The package starts no goroutine: the caller of ServeConn does.
 //
 // # Privileges and kernels

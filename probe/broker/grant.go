@@ -31,19 +31,16 @@ type grant struct {
 }
 
 // carryOut loads and attaches.
-func (g *grant) carryOut(a *attachment) error {
+func (g *grant) carryOut(commons *commons, a *attachment) error {
 	if g.rule.HandOver {
 		return g.handOver()
 	}
 	var err error
-	if a.shared, err = g.plan.Share(nil); err != nil {
-		return err
-	}
 	o := &probe.ShareOptions{EventsPerSecond: g.rule.eventsPerSecond()}
-	if a.share, err = a.shared.Join(g.spec, o); err != nil {
+	if a.common, a.share, err = commons.join(g.plan, g.spec, o); err != nil {
 		return err
 	}
-	g.sites = len(a.shared.Link().Sites())
+	g.sites = len(a.common.shared.Link().Sites())
 	return g.openMaps(a.share.Map)
 }
 

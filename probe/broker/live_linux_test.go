@@ -77,9 +77,10 @@ func compile(plan *probe.Plan, _ Limits) (*ebpf.CollectionSpec, error) {
 
 // broker is a server at work.
 type testBroker struct {
-	path string
-	mu   sync.Mutex
-	seen []Decision // guarded by mu
+	path    string
+	clients []*Client
+	mu      sync.Mutex
+	seen    []Decision // guarded by mu
 }
 
 // start runs a server whose socket everybody may open.
@@ -137,6 +138,7 @@ func (b *testBroker) dial(t *testing.T) *Client {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { c.Close() })
+	b.clients = append(b.clients, c)
 	return c
 }
 
@@ -385,6 +387,70 @@ func TestDisconnect(t *testing.T) {
 	if _, err := c.Attach(Request{Offer: "count", Targets: []string{markerTarget}}); err == nil {
 		t.Error("a closed client attaches")
 	}
+}
+
+// TestCommon: clients that ask for the same place in all processes share one
+// link, each with counts of its own; who goes disturbs nobody, and the last one
+// takes the link along.
+func TestCommon(t *testing.T) {
+	b := start(t, Rule{Anyone: true, Offers: []string{"count"}, Targets: []string{"uprobe:*"}, AllProcesses: true, MaxAttachments: 2 * probe.MaxShares})
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := links(t)
+	req := Request{Offer: "count", Targets: []string{strings.Replace(markerTarget, "uprobe:", "uprobe:"+exe, 1)}}
+	attach := func() (*Client, *Attachment) {
+		c := b.dial(t)
+		a, err := c.Attach(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c, a
+	}
+	expect := func(a *Attachment, want uint64) {
+		t.Helper()
+		if st, err := a.Stats(); err != nil || st.Events != want {
+			t.Errorf("%+v, %v, want %d events", st, err, want)
+		}
+	}
+	expectOurs := func(want int) {
+		t.Helper()
+		ours := 0
+		for id := range links(t) {
+			if !before[id] && isOurs(id) {
+				ours++
+			}
+		}
+		if ours != want && feature.Test(feature.PerfLink) == nil {
+			t.Errorf("%d links of ours, want %d", ours, want)
+		}
+	}
+	first, a := attach()
+	marker(1)
+	_, second := attach()
+	marker(2)
+	expect(a, 2)
+	expect(second, 1)
+	expectOurs(1)
+	first.Close()
+	var n uint64
+	if err := second.Maps["counts"].Lookup(uint32(0), &n); err != nil || n != 1 {
+		t.Errorf("%d counted, %v", n, err)
+	}
+	marker(3)
+	expect(second, 2)
+	// More than there is room for in one.
+	for range probe.MaxShares {
+		attach()
+	}
+	expectOurs(2)
+	marker(4)
+	expect(second, 3)
+	for _, c := range b.clients {
+		c.Close()
+	}
+	expectLinks(t, before)
 }
 
 // TestLimits: what a rule's numbers allow, and that what is given back can be

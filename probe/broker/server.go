@@ -57,6 +57,8 @@ type Server struct {
 	policy Policy
 	offers map[string]Offer
 
+	commons commons
+
 	mu    sync.Mutex
 	usage map[account]usage // guarded by mu
 }
@@ -127,8 +129,8 @@ type session struct {
 type attachment struct {
 	account account
 	bytes   int64
-	// shared and share are set on those that belong to the connection.
-	shared *probe.Shared
+	// common and share are set on those that belong to the connection.
+	common *common
 	share  *probe.Share
 }
 
@@ -263,7 +265,7 @@ func (c *session) attach(req *request) (r *reply, files []int, done func(), err 
 		return fail(err)
 	}
 	g := &grant{rule: rule, offer: &offer, plan: plan, spec: spec}
-	err = g.carryOut(a)
+	err = g.carryOut(&c.server.commons, a)
 	if err == nil {
 		err = c.sameOwners(owners)
 	}
@@ -346,7 +348,10 @@ func (s *Server) release(a *attachment) error {
 	u := s.usage[a.account]
 	s.usage[a.account] = usage{u.attachments - 1, u.bytes - a.bytes}
 	s.mu.Unlock()
-	return errors.Join(a.share.Close(), a.shared.Close())
+	if a.share == nil {
+		return nil
+	}
+	return s.commons.leave(a.common, a.share)
 }
 
 // mapBytes estimates the memory of a collection's maps.
