@@ -143,7 +143,7 @@ func (a *attacher) missing(s *Site, err error) error {
 func (a *attacher) site(g *Program, prog *ebpf.Program, s *Site) error {
 	switch g.Method {
 	case MethodRawTracepoint:
-		return a.rawTracepoint(prog, s)
+		return a.rawTracepoint(g, prog, s)
 	case MethodTracing:
 		return a.tracing(g, prog, s)
 	case MethodIter:
@@ -172,26 +172,28 @@ func (a *attacher) keep(h held, sites ...Site) {
 	a.link.held = append(a.link.held, h)
 }
 
-func (a *attacher) rawTracepoint(prog *ebpf.Program, s *Site) error {
+func (a *attacher) rawTracepoint(g *Program, prog *ebpf.Program, s *Site) error {
 	cookie := uint64(s.Cookie)
 	if cookie != 0 && !a.env.has(feature.RawTracepointCookie) {
 		cookie = 0
 	}
 	fd, err := kernel.RawTracepoint(prog.FD(), s.Symbol, cookie)
 	if err != nil {
-		return a.explainRaw(s, err)
+		return a.explainRaw(g, s, err)
 	}
 	a.keep(held{fd: fd, link: true, method: MethodRawTracepoint}, *s)
 	return nil
 }
 
-func (a *attacher) explainRaw(s *Site, err error) error {
+func (a *attacher) explainRaw(g *Program, s *Site, err error) error {
 	switch {
 	case errors.Is(err, syscall.ENOENT):
 		if spec, berr := a.env.BTF(); berr == nil {
 			return (&resolver{env: a.env, o: &Options{}}).noRaw(spec, s.Symbol)
 		}
 		return notFound("no raw tracepoint %s", s.Symbol)
+	case errors.Is(err, syscall.EINVAL) && g.Flags&flagSleepable != 0:
+		return fmt.Errorf("%s: %w", onlySyscalls, err)
 	case errors.Is(err, syscall.EINVAL):
 		return fmt.Errorf("the program reads more arguments than the tracepoint has: %w", err)
 	}

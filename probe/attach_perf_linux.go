@@ -78,6 +78,9 @@ func (a *attacher) perfEvent(g *Program, prog *ebpf.Program, s *Site, ev *event)
 	return nil
 }
 
+// onlySyscalls is why a tracepoint takes no program that may sleep.
+const onlySyscalls = "only the tracepoints of system calls, sys_enter and sys_exit take programs that may sleep"
+
 // explainSet says why a program was refused by an event that is open.
 func (a *attacher) explainSet(g *Program, s *Site, err error) error {
 	switch {
@@ -88,6 +91,8 @@ func (a *attacher) explainSet(g *Program, s *Site, err error) error {
 		return fmt.Errorf("the program is there already: the kernel takes each program once for a tracepoint; load it a second time: %w", err)
 	case errors.Is(err, syscall.E2BIG):
 		return fmt.Errorf("64 programs on one event is the kernel's limit (BPF_TRACE_MAX_PROGS): %w", err)
+	case errors.Is(err, syscall.EINVAL) && g.Type == ebpf.TracePoint && g.Flags&flagSleepable != 0:
+		return fmt.Errorf("%s: %w", onlySyscalls, err)
 	case errors.Is(err, syscall.EINVAL) && g.Type == ebpf.Kprobe:
 		return fmt.Errorf("the program is of another type than the event, or was loaded with an attach type for multi links: %w", err)
 	}

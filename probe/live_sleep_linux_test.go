@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"os"
 	"runtime"
+	"strings"
 	"testing"
 	"unsafe"
 
@@ -24,9 +25,9 @@ var shown uintptr
 //go:nosplit
 func show(p uintptr) { shown = p }
 
-// showPages calls show with 23 pages that hold 0, 1, 2, … and that this process
-// has not touched.
-func showPages(t *testing.T) {
+// onPages calls f with 23 pages that hold 0, 1, 2, … and that this process has
+// not touched.
+func onPages(t *testing.T, f func(page uintptr)) {
 	t.Helper()
 	size := os.Getpagesize()
 	content := make([]byte, times*size)
@@ -56,21 +57,32 @@ func showPages(t *testing.T) {
 	}
 	defer unix.PthreadSigmask(unix.SIG_SETMASK, &before, nil)
 	for i := range times {
-		show(uintptr(unsafe.Pointer(&mem[i*size])))
+		f(uintptr(unsafe.Pointer(&mem[i*size])))
+		// Whoever touched the page had its neighbours mapped too.
+		if err := unix.Madvise(mem, unix.MADV_DONTNEED); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 
-// readUser adds up the u64 that the first argument points to, by the helper.
-func readUser(hits *ebpf.Map, helper asm.BuiltinFunc) asm.Instructions {
-	return asm.Instructions{
-		asm.LoadMem(asm.R3, asm.R1, retOffset(), asm.DWord), // Go's first argument
+// readUser adds up the u64 at the user's address that load puts into R3 (R6 is the
+// context), read by the helper. Only events of this process count.
+func readUser(hits *ebpf.Map, load asm.Instructions, helper asm.BuiltinFunc) asm.Instructions {
+	ins := asm.Instructions{
+		asm.Mov.Reg(asm.R6, asm.R1),
+		asm.FnGetCurrentPidTgid.Call(),
+		asm.RSh.Imm(asm.R0, 32),
+		asm.JNE.Imm(asm.R0, int32(os.Getpid()), "exit"),
+	}
+	ins = append(ins, load...)
+	return append(ins,
 		asm.Mov.Reg(asm.R1, asm.RFP),
 		asm.Add.Imm(asm.R1, -8),
 		asm.Mov.Imm(asm.R2, 8),
 		helper.Call(),
-		asm.Mov.Imm(asm.R6, 0),
+		asm.Mov.Imm(asm.R7, 0),
 		asm.JNE.Imm(asm.R0, 0, "count"),
-		asm.LoadMem(asm.R6, asm.RFP, -8, asm.DWord),
+		asm.LoadMem(asm.R7, asm.RFP, -8, asm.DWord),
 		asm.StoreImm(asm.RFP, -12, 0, asm.Word).WithSymbol("count"),
 		asm.LoadMapPtr(asm.R1, hits.FD()),
 		asm.Mov.Reg(asm.R2, asm.RFP),
@@ -80,23 +92,22 @@ func readUser(hits *ebpf.Map, helper asm.BuiltinFunc) asm.Instructions {
 		asm.Mov.Imm(asm.R1, 1),
 		asm.StoreXAdd(asm.R0, asm.R1, asm.DWord),
 		asm.Add.Imm(asm.R0, 8),
-		asm.StoreXAdd(asm.R0, asm.R6, asm.DWord),
+		asm.StoreXAdd(asm.R0, asm.R7, asm.DWord),
 		asm.Mov.Imm(asm.R0, 0).WithSymbol("exit"),
 		asm.Return(),
-	}
+	)
 }
 
-// attachReader attaches one program that reads what show is given.
-func attachReader(t *testing.T, o *Options, helper asm.BuiltinFunc) *counter {
+// attachReader loads and attaches the plan's one program.
+func attachReader(t *testing.T, plan *Plan, load asm.Instructions, helper asm.BuiltinFunc) *counter {
 	t.Helper()
-	plan := mustResolve(t, o, "uprobe:/proc/self/exe:github.com/borescope/borescope/probe.show")
 	m, err := ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.Array, KeySize: 4, ValueSize: 16, MaxEntries: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { m.Close() })
 	spec := plan.ProgramSpec(0)
-	spec.License, spec.Instructions = "GPL", readUser(m, helper)
+	spec.License, spec.Instructions = "GPL", readUser(m, load, helper)
 	prog, err := ebpf.NewProgram(spec)
 	if err != nil {
 		t.Fatalf("%+v\n%s", err, plan)
@@ -129,9 +140,57 @@ func TestSleepableUprobe(t *testing.T) {
 		{"best", Options{Sleepable: true}, asm.FnCopyFromUser, sumTo},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			n := attachReader(t, &c.o, c.helper)
-			showPages(t)
+			plan := mustResolve(t, &c.o, "uprobe:/proc/self/exe:github.com/borescope/borescope/probe.show")
+			load := asm.Instructions{asm.LoadMem(asm.R3, asm.R6, goFirstArg(), asm.DWord)}
+			n := attachReader(t, plan, load, c.helper)
+			onPages(t, show)
 			expectTally(t, n.read(t, 0), tally{times, c.sum})
 		})
+	}
+}
+
+// TestSleepableTracepoint: the same, of a path that a system call is given. That
+// nobody else in this process uses chroot makes the count exact.
+func TestSleepableTracepoint(t *testing.T) {
+	testenv.Need(t, testenv.Root, testenv.Tracefs, testenv.Feature(feature.SleepableTracepoint), testenv.Arch("amd64"))
+	const rdi, path = 112, 16 // of pt_regs, and of the record of a call with one argument
+	record := asm.Instructions{asm.LoadMem(asm.R3, asm.R6, path, asm.DWord)}
+	// args: struct pt_regs *regs, long id
+	raw := asm.Instructions{
+		asm.LoadMem(asm.R1, asm.R6, 8, asm.DWord),
+		asm.JNE.Imm(asm.R1, unix.SYS_CHROOT, "exit"),
+		asm.LoadMem(asm.R3, asm.R6, 0, asm.DWord),
+		asm.Add.Imm(asm.R3, rdi),
+		asm.Mov.Reg(asm.R1, asm.RFP),
+		asm.Add.Imm(asm.R1, -8),
+		asm.Mov.Imm(asm.R2, 8),
+		asm.FnProbeReadKernel.Call(),
+		asm.LoadMem(asm.R3, asm.RFP, -8, asm.DWord),
+	}
+	for _, c := range []struct {
+		name, target string
+		o            Options
+		load         asm.Instructions
+		helper       asm.BuiltinFunc
+		sum          uint64
+	}{
+		{"blind", "tracepoint:syscalls:sys_enter_chroot", Options{}, record, asm.FnProbeReadUser, 0},
+		{"record", "tracepoint:syscalls:sys_enter_chroot sleepable", Options{}, record, asm.FnCopyFromUser, sumTo},
+		{"raw", "rawtracepoint:sys_enter sleepable", Options{NoTypes: true}, raw, asm.FnCopyFromUser, sumTo},
+		{"typed", "rawtracepoint:sys_enter sleepable", Options{PreferBTF: true}, raw, asm.FnCopyFromUser, sumTo},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			n := attachReader(t, mustResolve(t, &c.o, c.target), c.load, c.helper)
+			onPages(t, func(page uintptr) { unix.RawSyscall(unix.SYS_CHROOT, page, 0, 0) })
+			expectTally(t, n.read(t, 0), tally{times, c.sum})
+		})
+	}
+	for _, target := range []string{"tracepoint:sched:sched_switch sleepable", "rawtracepoint:sched_switch sleepable"} {
+		plan := mustResolve(t, &Options{NoTypes: true}, target)
+		n := loadCounter(t, plan, counting{value: -1})
+		if l, err := plan.Attach(n.progs, nil); err == nil || !strings.Contains(err.Error(), onlySyscalls) {
+			t.Errorf("%s: %v", target, err)
+			l.Close()
+		}
 	}
 }

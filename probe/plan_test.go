@@ -185,6 +185,15 @@ func TestSleepable(t *testing.T) {
 			t.Errorf("without %v:\n%s", c.without, p)
 		}
 	}
+	for _, text := range []string{"tracepoint:syscalls:sys_enter_openat sleepable", "rawtracepoint:sched_switch sleepable"} {
+		p, err := Resolve(testEnv(t), []Target{mustParse(t, text)}, nil)
+		if err != nil || p.Programs[0].Flags != flagSleepable {
+			t.Errorf("%s: %v\n%s", text, err, p)
+		}
+		if _, err := Resolve(testEnv(t, feature.SleepableTracepoint), []Target{mustParse(t, text)}, nil); !isUnsupportedErr(err) {
+			t.Errorf("%s: %v, want that it is not supported", text, err)
+		}
+	}
 }
 
 // TestFallback: fentry as a kprobe, where the caller allows that.

@@ -24,7 +24,9 @@ func (r *resolver) tracepoint(t Tracepoint) error {
 	}
 	p := Program{Type: ebpf.TracePoint, Context: ContextRecord, Method: MethodPerfLink}
 	if t.Sleepable {
-		p.Flags = flagSleepable
+		if err := r.sleepable(&p); err != nil {
+			return err
+		}
 	}
 	f, err := r.env.Tracepoint(t.Group, t.Name)
 	if err != nil {
@@ -44,6 +46,15 @@ func (r *resolver) tracepoint(t Tracepoint) error {
 	}
 	p.Sites = []Site{{Target: t, CPU: -1}}
 	r.add(p)
+	return nil
+}
+
+// sleepable lets a tracepoint's program sleep, where the kernel can.
+func (r *resolver) sleepable(p *Program) error {
+	if err := r.env.Supports(feature.SleepableTracepoint); errors.Is(err, errors.ErrUnsupported) {
+		return err
+	}
+	p.Flags = flagSleepable
 	return nil
 }
 
@@ -121,7 +132,9 @@ func (r *resolver) rawTracepoint(t RawTracepoint) error {
 	}
 	p := Program{Type: ebpf.RawTracepoint, Context: ContextRawArgs, Method: MethodRawTracepoint}
 	if t.Sleepable {
-		p.Flags = flagSleepable
+		if err := r.sleepable(&p); err != nil {
+			return err
+		}
 	}
 	p.Sites = []Site{{Target: t, Symbol: t.Name, Module: t.Module, CPU: -1}}
 	if r.o.NoTypes {

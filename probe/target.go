@@ -72,8 +72,8 @@ type LSM struct {
 type Tracepoint struct {
 	Group string
 	Name  string
-	// Sleepable asks for a program that may sleep (faultable tracepoints, 6.13+
-	// syscall tracepoints).
+	// Sleepable asks for a program that may sleep, and so may read user memory
+	// that is not resident. Only the tracepoints of system calls take such (7.2).
 	Sleepable bool
 }
 
@@ -81,8 +81,9 @@ type Tracepoint struct {
 // tracepoint's own arguments; typed by BTF where the kernel has it (tp_btf).
 // "rawtracepoint:sched_switch".
 type RawTracepoint struct {
-	Module    string
-	Name      string
+	Module string
+	Name   string
+	// Sleepable is as for a Tracepoint; sys_enter and sys_exit take it (7.2).
 	Sleepable bool
 }
 

@@ -43,6 +43,8 @@ const (
 	UprobeSession
 	// SleepableUprobe: programs for user probes may sleep.
 	SleepableUprobe
+	// SleepableTracepoint: programs for the tracepoints of system calls may sleep.
+	SleepableTracepoint
 	// PerfLink: a bpf_link owns the program's attachment to a perf event.
 	PerfLink
 	// Fentry: a tracing program was attached to a function's entry.
@@ -123,6 +125,7 @@ var specs = [count]spec{
 	UprobeMulti:         {"uprobe-multi", "6.6", []string{"UPROBES"}},
 	UprobeSession:       {"uprobe-session", "6.13", []string{"UPROBES"}},
 	SleepableUprobe:     {"sleepable-uprobe", "6.0", nil},
+	SleepableTracepoint: {"sleepable-tracepoint", "7.2", nil}, // 6.18 has it not; between them nobody looked
 	PerfLink:            {"perf-link", "5.15", []string{"PERF_EVENTS"}},
 	Fentry:              {"fentry", "5.5", tracingConfig},
 	Fexit:               {"fexit", "5.5", tracingConfig},

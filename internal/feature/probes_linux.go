@@ -40,6 +40,7 @@ var probes = [count]func(Feature) error{
 	UprobeMulti:         uprobeMultiProbe(unix.BPF_TRACE_UPROBE_MULTI),
 	UprobeSession:       uprobeMultiProbe(traceUprobeSession),
 	SleepableUprobe:     sleepableProbe(unix.BPF_PROG_TYPE_KPROBE),
+	SleepableTracepoint: sleepableProbe(unix.BPF_PROG_TYPE_TRACEPOINT),
 	PerfLink:            probePerfLink,
 	Fentry:              trampolineProbe(unix.BPF_TRACE_FENTRY),
 	Fexit:               trampolineProbe(unix.BPF_TRACE_FEXIT),
