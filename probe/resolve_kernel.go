@@ -100,13 +100,21 @@ func (r *resolver) kernelMatches(p Program, module, pattern string, offset uint6
 	if len(matches) == 0 {
 		return notFound("no traceable kernel function matches")
 	}
-	for _, fn := range matches {
+	typed := !r.o.NoTypes && len(matches) <= maxTyped
+	for i, fn := range matches {
+		s := kernelSite(fn, offset, site(fn.Module, fn.Name))
+		// Without types, one function's program is like the next one's.
+		if i > 0 && !typed && isClone(fn.Name) == isClone(matches[i-1].Name) {
+			last := &r.parts[len(r.parts)-1]
+			last.Sites = append(last.Sites, s)
+			continue
+		}
 		q := p
-		if err := r.typeKernel(&q, fn, offset, len(matches) <= maxTyped); err != nil {
+		if err := r.typeKernel(&q, fn, offset, typed); err != nil {
 			return err
 		}
 		q.Why = list.why
-		q.Sites = []Site{kernelSite(fn, offset, site(fn.Module, fn.Name))}
+		q.Sites = []Site{s}
 		r.add(q)
 	}
 	return nil
@@ -393,10 +401,15 @@ func isMultiType(t ebpf.AttachType) bool {
 // canMulti says why sites can't be put into one link, which takes the addresses
 // of functions' entries.
 func (r *resolver) canMulti(p *Program) error {
+	known := true
 	for i := range p.Sites {
 		if p.Sites[i].Offset != 0 {
 			return errors.New("it takes functions' entries only")
 		}
+		known = known && p.Sites[i].Address != 0
+	}
+	if known {
+		return nil
 	}
 	k, err := r.env.syms()
 	if err == nil && k.hidden {
@@ -408,13 +421,13 @@ func (r *resolver) canMulti(p *Program) error {
 // addresses fills in the addresses that a multi link needs, and leaves sites
 // that have none, or several, to the caller's policy.
 func (r *resolver) addresses(p *Program) error {
-	k, err := r.env.syms()
-	if err != nil {
-		return err
-	}
 	kept := p.Sites[:0]
 	for _, s := range p.Sites {
 		if s.Address == 0 {
+			k, err := r.env.syms()
+			if err != nil {
+				return err
+			}
 			found := k.lookup(s.Module, s.Symbol)
 			var bad error
 			switch len(found) {
