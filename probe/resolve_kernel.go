@@ -101,10 +101,12 @@ func (r *resolver) kernelMatches(p Program, module, pattern string, offset uint6
 		return notFound("no traceable kernel function matches")
 	}
 	typed := !r.o.NoTypes && len(matches) <= maxTyped
+	// Without types, one function's program is like the next one's, and a cookie
+	// tells them apart.
+	alike := !typed && r.env.has(feature.AttachCookie)
 	for i, fn := range matches {
 		s := kernelSite(fn, offset, site(fn.Module, fn.Name))
-		// Without types, one function's program is like the next one's.
-		if i > 0 && !typed && isClone(fn.Name) == isClone(matches[i-1].Name) {
+		if i > 0 && alike && isClone(fn.Name) == isClone(matches[i-1].Name) {
 			last := &r.parts[len(r.parts)-1]
 			last.Sites = append(last.Sites, s)
 			continue
