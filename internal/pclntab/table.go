@@ -385,30 +385,33 @@ func (fn *Func) value(off uint32, pc uint64) (v int32, ok bool) {
 		return -1, false
 	}
 	b := t.pctab[off:]
-	v, at := -1, fn.Entry
-	for first := true; ; first = false {
+	// Instructions are counted, not bytes: that spares a multiplication a step.
+	left := (pc - fn.Entry) / t.minLC
+	v = -1
+	for i := 0; ; {
 		var dv, dpc uint32
-		if len(b) >= 2 && b[0]|b[1] < 0x80 { // one byte each: nearly always
-			dv, dpc, b = uint32(b[0]), uint32(b[1]), b[2:]
-			if dv == 0 && !first {
+		if i+1 < len(b) && b[i]|b[i+1] < 0x80 { // one byte each: nearly always
+			dv, dpc = uint32(b[i]), uint32(b[i+1])
+			if dv == 0 && i > 0 {
 				return -1, false
 			}
+			i += 2
 		} else {
-			n := 0
-			if dv, n = varint(b); n == 0 || dv == 0 && !first {
+			first, n := i == 0, 0
+			if dv, n = varint(b[i:]); n == 0 || dv == 0 && !first {
 				return -1, false
 			}
-			b = b[n:]
-			if dpc, n = varint(b); n == 0 {
+			i += n
+			if dpc, n = varint(b[i:]); n == 0 {
 				return -1, false
 			}
-			b = b[n:]
+			i += n
 		}
 		v += int32(dv>>1) ^ -int32(dv&1)
-		at += uint64(dpc) * t.minLC
-		if pc < at {
+		if left < uint64(dpc) {
 			return v, true
 		}
+		left -= uint64(dpc)
 	}
 }
 
