@@ -4,6 +4,7 @@ package action
 
 import (
 	"encoding/binary"
+	"errors"
 	"flag"
 	"math/rand/v2"
 	"runtime"
@@ -46,6 +47,11 @@ func differ(t *testing.T, seed uint64, release string) {
 	if kernelVersion(release).AtLeast(taskStorageSince) && r.IntN(3) == 0 {
 		g.store = &Map{Name: "store", Kind: MapTaskStorage, Value: g.intType()}
 		g.store.Value.Size = max(g.store.Value.Size, 4) // what StmtAdd can add to
+	}
+	// Drawn apart, so that seeds without it are the programs that they were.
+	if apart := rand.New(rand.NewPCG(seed, 2)); kernelVersion(release).AtLeast(perCPULookup) && apart.IntN(3) == 0 {
+		kind := []MapKind{MapPerCPUHash, MapPerCPUArray, MapPerCPULRU}[apart.IntN(3)]
+		g.cpus = &Map{Name: "cpus", Kind: kind, Key: u32, Value: []Type{IntType(4, true), u32, u64}[apart.IntN(3)], Entries: 16}
 	}
 	p := &Program{Name: "differ", IncludeSelf: true, Maps: []*Map{out}}
 	p.Actions = []Action{{Target: probe.RawTracepoint{Name: "sys_enter"}, Body: g.program(out)}}
@@ -104,6 +110,13 @@ func (p *randProg) program(out *Map) []*Stmt {
 
 func (p *randProg) stmts(out *Map, slot *int64, depth int) []*Stmt {
 	next := func() *Expr { *slot++; return NewConst((*slot - 1) % 64) }
+	if p.cpus != nil && p.r.IntN(4) == 0 {
+		key := NewExpr(OpMod, p.typed(u32, 1), NewConst(16))
+		if p.r.IntN(2) == 0 {
+			return []*Stmt{{Op: StmtAdd, Map: p.cpus, Key: key, X: p.integer(2)}}
+		}
+		return []*Stmt{{Op: StmtSet, Map: p.cpus, Key: key, X: p.integer(2)}}
+	}
 	switch n := p.r.IntN(10); {
 	case n < 3:
 		v := &Var{Name: "v" + string(rune('a'+len(p.vars)))}
@@ -168,6 +181,7 @@ func (p *randProg) stmts(out *Map, slot *int64, depth int) []*Stmt {
 func TestDifferential(t *testing.T) {
 	needRoot(t)
 	setComm(t, testComm)
+	onFirstCPU(t)
 	if err := kernel.RaiseMemlock(); err != nil {
 		t.Fatal(err)
 	}
@@ -181,6 +195,18 @@ func TestDifferential(t *testing.T) {
 	for i := range *flagCases {
 		differ(t, uint64(i+1), kernels[i%len(kernels)])
 	}
+}
+
+// onFirstCPU keeps the current thread, which is locked, on CPU 0, whose values
+// are all that the interpreter has of per-CPU maps.
+func onFirstCPU(t *testing.T) {
+	t.Helper()
+	var old, first unix.CPUSet
+	first.Set(0)
+	if err := errors.Join(unix.SchedGetaffinity(0, &old), unix.SchedSetaffinity(0, &first)); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = unix.SchedSetaffinity(0, &old) })
 }
 
 // runningKernel is the release of the kernel that the test runs on.

@@ -272,6 +272,7 @@ func Attach(p *Program, o *Options) (*Session, error) {
 	}
 	ro.NoTypes = ro.NoTypes || !usesArguments(p)
 	ro.Session = ro.Session || usesSession(p)
+	ro.Apart = ro.Apart || usesCookie(p)
 	plan, err := probe.Resolve(env, p.Targets(), &ro)
 	if err != nil {
 		return nil, fmt.Errorf("attach %s: %w", p.Name, err)
@@ -330,6 +331,15 @@ func sessionAction(a Action) bool {
 		uses = uses || s.Op == StmtSkip || s.Op == StmtCookie
 	}, func(e *Expr) {
 		uses = uses || e.Op == OpBuiltin && (e.Str == "is_return" || e.Str == "session_cookie")
+	})
+	return uses
+}
+
+// usesCookie says whether a program asks which of its sites has fired.
+func usesCookie(p *Program) bool {
+	uses := false
+	visitActions(p.Actions, func(*Stmt) {}, func(e *Expr) {
+		uses = uses || e.Op == OpBuiltin && (e.Str == "probe" || e.Str == "cookie")
 	})
 	return uses
 }

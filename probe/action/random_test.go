@@ -20,6 +20,7 @@ type randProg struct {
 	turns int    // the most turns of a loop
 	store *Map   // storage of the thread, nil for none
 	lists bool   // bytes and their elements may be used
+	cpus  *Map   // a per-CPU map to read of any CPU, nil for none
 }
 
 // argTypes are the types that arguments of random programs have.
@@ -63,6 +64,9 @@ func (p *randProg) typed(t Type, depth int) *Expr {
 func (p *randProg) integer(depth int) *Expr {
 	if depth <= 0 || p.r.IntN(8) == 0 {
 		return p.leaf()
+	}
+	if p.cpus != nil && p.r.IntN(8) == 0 {
+		return NewExpr(OpMapCPU, p.perCPUKey(), p.whichCPU(depth-1)).withMap(p.cpus)
 	}
 	switch p.r.IntN(15) {
 	case 0, 1, 2, 3, 4:
@@ -114,6 +118,23 @@ func (p *randProg) integer(depth int) *Expr {
 func (e *Expr) withMap(m *Map) *Expr {
 	e.Map = m
 	return e
+}
+
+// perCPUKey is a key of the per-CPU map, most of them there, and whichCPU a CPU:
+// the one that the test runs on, which is 0, one that never ran it, or one that is
+// not there.
+func (p *randProg) perCPUKey() *Expr { return NewExpr(OpMod, p.typed(u32, 1), NewConst(18)) }
+
+func (p *randProg) whichCPU(depth int) *Expr {
+	switch p.r.IntN(4) {
+	case 0:
+		return p.typed(u32, depth)
+	case 1:
+		return NewConst(1)
+	case 2:
+		return NewConst(0)
+	}
+	return NewBuiltin("cpu")
 }
 
 func (p *randProg) leaf() *Expr {
