@@ -9,6 +9,8 @@ import (
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/btf"
+
+	"github.com/borescope/borescope/internal/feature"
 )
 
 // MissingPolicy says what is done about a target, or a match of a wildcard,
@@ -54,6 +56,11 @@ type Options struct {
 	// Session plans a group's function entries as one program that sees entry
 	// and return (kprobe.session, 6.10; uprobe.session, 6.13).
 	Session bool
+	// Apart plans a program for each site where the kernel has no cookies by
+	// which one program tells its sites apart (before 5.15; raw tracepoints
+	// before 6.10), at the cost of loading each. action.Attach sets it for
+	// programs that ask which probe has fired.
+	Apart bool
 	// Sleepable plans user probes as programs that may sleep, and so may read
 	// user memory that is not resident (6.0). Older kernels get programs that
 	// may not, and Program.Why says so.
@@ -140,7 +147,7 @@ func (r *resolver) resolveGroup(t Target) error {
 	if err := r.rebase(); err != nil {
 		return err
 	}
-	for _, p := range mergePrograms(r.parts) {
+	for _, p := range r.mergePrograms() {
 		p.Group = r.group
 		if err := r.choose(&p); err != nil {
 			return err
@@ -249,10 +256,10 @@ func (r *resolver) add(p Program) { r.parts = append(r.parts, p) }
 
 // mergePrograms joins the programs of a group that one program can stand for:
 // the same type at several sites, told apart by cookie.
-func mergePrograms(parts []Program) []Program {
+func (r *resolver) mergePrograms() []Program {
 	var out []Program
-	for _, p := range parts {
-		i := slices.IndexFunc(out, func(q Program) bool { return canMerge(&q, &p) })
+	for _, p := range r.parts {
+		i := slices.IndexFunc(out, func(q Program) bool { return canMerge(&q, &p) && !(r.o.Apart && r.noCookies(&p)) })
 		if i < 0 {
 			out = append(out, p)
 			continue
@@ -299,6 +306,14 @@ func distinct(sites []Site) []Site {
 		}
 		return again
 	})
+}
+
+// noCookies says whether the kernel has none for a program of several sites.
+func (r *resolver) noCookies(p *Program) bool {
+	if p.Method == MethodRawTracepoint {
+		return !r.env.has(feature.RawTracepointCookie)
+	}
+	return !r.env.has(feature.AttachCookie)
 }
 
 // canMerge tells whether p's sites can run q's program. Programs bound to
