@@ -355,6 +355,10 @@ type node struct {
 	selfBase    int64
 	children    []*node
 	byName      map[string]*node // while the tree is built
+
+	// In the order of time: the caller's own count between the child before and
+	// this one, and where the last child ends, counted from this node's start.
+	gap, end int64
 }
 
 // newTree returns the root, children in name order.

@@ -116,13 +116,16 @@ func (n *node) follow(s FoldedStack) {
 	if len(s.Frames) == 0 {
 		s.Frames = []string{UnknownFrame}
 	}
+	before := n.count
 	n.add(s)
 	for i, name := range s.Frames {
 		name = cleanFrame(name, i == len(s.Frames)-1)
-		if k := len(n.children); k == 0 || n.children[k-1].name != name {
-			n.children = append(n.children, &node{name: name})
+		if k := len(n.children); k == 0 || n.children[k-1].name != name || n.end != before {
+			n.children = append(n.children, &node{name: name, gap: before - n.end})
 		}
+		n.end = n.count
 		n = n.children[len(n.children)-1]
+		before = n.count
 		n.add(s)
 	}
 	n.self = addSaturated(n.self, s.Count)
@@ -224,6 +227,7 @@ func (d *svgDrawing) layout(root *node) {
 		start := b.start
 		first := len(todo)
 		for _, c := range b.n.children {
+			start += c.gap
 			if c.count > 0 && float64(c.count)*d.perUnit >= d.o.MinWidth {
 				todo = append(todo, svgBox{c, start, b.depth + 1})
 			}

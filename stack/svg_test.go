@@ -249,7 +249,7 @@ func TestWriteFlameChart(t *testing.T) {
 	}
 	p := &Profile{Samples: []Sample{
 		sample(30, 4, read, mainFrame), sample(10, 1, read, mainFrame), sample(40, 0, write, mainFrame),
-		sample(20, 2, write, mainFrame), sample(15, 1, read, mainFrame), sample(50, 3, mainFrame),
+		sample(20, 2, write, mainFrame), sample(15, 1, read, mainFrame), sample(50, 3, mainFrame), sample(55, 5, read, mainFrame),
 		{Comm: "app", Time: 60}, // without a value
 	}}
 	var b bytes.Buffer
@@ -263,7 +263,7 @@ func TestWriteFlameChart(t *testing.T) {
 		name, _, _ := strings.Cut(f.Title, " ")
 		got = append(got, fmt.Sprintf("%s %d+%d", name, f.X, f.W))
 	}
-	want := []string{"all 0+11", "app 0+11", "main 0+11", "read 0+2", "write 2+2", "read 4+4"}
+	want := []string{"all 0+16", "app 0+16", "main 0+16", "read 0+2", "write 2+2", "read 4+4", "read 11+5"}
 	if !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
