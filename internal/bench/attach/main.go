@@ -46,11 +46,12 @@ func run(pattern string, rounds int) error {
 			return err
 		}
 		ours = ours.least(t)
-		all, err := bpftrace("BEGIN { exit(); } " + pattern + " { @ = 1; }")
+		// Attached last, the timer fires when all the rest is.
+		all, err := bpftrace(pattern + " { @ = 1; } interval:ms:1 { exit(); }")
 		if err != nil {
 			return err
 		}
-		idle, err := bpftrace("BEGIN { exit(); }")
+		idle, err := bpftrace("interval:ms:1 { exit(); }")
 		if err != nil {
 			return err
 		}
