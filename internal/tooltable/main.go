@@ -42,24 +42,15 @@ func main() {
 // places are the columns, in their order.
 var places = []string{"native", "5.10", "6.1", "6.12", "arm64-6.12"}
 
-// needs is what a guest has for a tool, besides the tool's test.
-type needs int
-
-const (
-	nothing needs = iota
-	disk          // an ext4 file system on /dev/vda
-	debian        // programs, and a C library
-	nodes         // two NUMA nodes
+// Tools that need more of a guest than its kernel: an ext4 file system on
+// /dev/vda, Debian's programs and C library, or two NUMA nodes.
+var (
+	disk   = []string{"biolatency", "biosnoop", "ext4slower"}
+	debian = []string{"bashreadline", "execsnoop", "gethostlatency", "memleak", "oomkill"}
+	nodes  = []string{"numamove"}
 )
 
-// special are tools that need more than a kernel.
-var special = map[string]needs{
-	"biolatency": disk, "biosnoop": disk, "ext4slower": disk,
-	"bashreadline": debian, "execsnoop": debian, "gethostlatency": debian, "memleak": debian, "oomkill": debian,
-	"numamove": nodes,
-}
-
-// programs are the Debian packages that debian stands for.
+// programs are the Debian packages that these tools need.
 var programs = []string{"libc-bin", "gcc", "libc6-dev"}
 
 // tests are the tests of tools whose live test has another name.
@@ -189,8 +180,9 @@ func (t *table) native(ctx context.Context, tools []string) error {
 	return t.page.write(t.file)
 }
 
-// perGuest is how many tools share a guest: a few minutes of work on a slow host.
-const perGuest = 12
+// perGuest is how many tools share a guest: less than four minutes of work on a
+// slow host.
+const perGuest = 24
 
 func (t *table) guests(ctx context.Context, place string, tools []string, built *guest.Tests) error {
 	arch, version := kernelOf(place)
@@ -198,50 +190,48 @@ func (t *table) guests(ctx context.Context, place string, tools []string, built 
 	if err != nil {
 		return err
 	}
-	kinds := map[needs][]string{}
-	for _, tool := range tools {
-		kinds[special[tool]] = append(kinds[special[tool]], tool)
-	}
-	for kind := nothing; kind <= nodes; kind++ {
-		for some := range slices.Chunk(kinds[kind], perGuest) {
-			o, err := options(k, kind, some, built)
-			if err != nil {
-				return err
-			}
-			r, err := t.boot(ctx, o)
-			if err != nil {
-				return err
-			}
-			if err := t.report(place, r); err != nil {
-				return err
-			}
+	for some := range slices.Chunk(tools, perGuest) {
+		o, err := options(k, some, built)
+		if err != nil {
+			return err
+		}
+		r, err := t.boot(ctx, o)
+		if err != nil {
+			return err
+		}
+		if err := t.report(place, r); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
-func options(k *kernel.Kernel, kind needs, tools []string, built *guest.Tests) (guest.Options, error) {
+// options describes a guest with what these tools need.
+func options(k *kernel.Kernel, tools []string, built *guest.Tests) (guest.Options, error) {
 	o := guest.Options{Kernel: k}
-	var err error
-	switch kind {
-	case disk:
-		var image string
-		image, err = emptyExt4()
-		o.Disks, o.Modules = []string{image}, []string{"crc32c_generic", "ext4"}
-	case debian:
-		o.Root, err = kernel.DebianImage("trixie", k.Arch, programs...)
-	case nodes:
-		o.Nodes = 2
+	need := func(list []string) bool {
+		return slices.ContainsFunc(tools, func(tool string) bool { return slices.Contains(list, tool) })
 	}
-	if err != nil {
-		return o, err
+	if need(disk) {
+		image, err := emptyExt4()
+		if err != nil {
+			return o, err
+		}
+		o.Disks, o.Modules = []string{image}, []string{"crc32c_generic", "ext4"}
+	}
+	if need(debian) {
+		var err error
+		if o.Root, err = kernel.DebianImage("trixie", k.Arch, programs...); err != nil {
+			return o, err
+		}
+	}
+	if need(nodes) {
+		o.Nodes = 2
 	}
 	for _, tool := range tools {
 		built.Only([]string{"examples/" + tool}).AddTo(&o, 3*time.Minute, "-test.run="+testsOf(tool))
-	}
-	if kind == debian { // whose files are seen there in /vmtest
-		for i := range o.Jobs {
-			inChroot(&o, &o.Jobs[i])
+		if slices.Contains(debian, tool) {
+			inChroot(&o, &o.Jobs[len(o.Jobs)-1])
 		}
 	}
 	return o, nil
