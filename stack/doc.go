@@ -37,6 +37,9 @@
 //
 // A process that was not added is walked by frame pointers, and says so.
 //
+// BPFCopier and BPFKernelCopier copy registers and stacks instead, to be walked
+// in Go: the user's, and the kernel's for ORCWalker.
+//
 // # Out
 //
 // Profile is what samples become once their addresses are named: plain data,

@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -60,6 +61,7 @@ func TestORCMatchesKernel(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Logf("%d tables read in %v", len(tables), time.Since(start).Round(time.Millisecond))
+	checkModules(t, tables[1:])
 	cmd := exec.Command("/proc/self/exe", "-test.run=^TestKernelWork$")
 	cmd.Env = append(os.Environ(), "COLLECT_WORKLOAD=kernel")
 	if err := cmd.Start(); err != nil {
@@ -89,6 +91,32 @@ func TestORCMatchesKernel(t *testing.T) {
 	}
 	if n := testing.AllocsPerRun(20, func() { cp.Copied.Walk(s.dst[:], &s.walker) }); n != 0 {
 		t.Errorf("walking a copy allocates %v times", n)
+	}
+}
+
+// checkModules compares where the modules' tables begin with where the kernel
+// says that its modules are.
+func checkModules(t *testing.T, tables []*stack.ORCTable) {
+	b, err := os.ReadFile("/proc/modules")
+	if err != nil {
+		return // a kernel without modules
+	}
+	var starts []uint64
+	for line := range strings.Lines(string(b)) {
+		var start uint64
+		if f := strings.Fields(line); len(f) >= 6 {
+			_, _ = fmt.Sscanf(f[5], "0x%x", &start)
+		}
+		starts = append(starts, start)
+	}
+	for _, o := range tables {
+		if !slices.Contains(starts, o.Start) || o.End <= o.Start {
+			t.Errorf("a table for %#x to %#x; modules begin at %#x", o.Start, o.End, starts)
+		}
+	}
+	t.Logf("tables of %d modules of %d", len(tables), len(starts))
+	if len(starts) > 0 && len(tables) == 0 {
+		t.Errorf("no table of a module, of %d", len(starts))
 	}
 }
 
