@@ -49,17 +49,7 @@ func kernelWalker(t *testing.T) *BPFWalker {
 
 // stateProgram walks and sends the state.
 func stateProgram(w *BPFWalker) asm.Instructions {
-	return append(asm.Instructions{
-		asm.Mov.Imm(asm.R1, 0),
-		asm.StoreMem(asm.RFP, -4, asm.R1, asm.Word),
-		asm.Mov.Reg(asm.R2, asm.RFP),
-		asm.Add.Imm(asm.R2, -4),
-		asm.LoadMapPtr(asm.R1, 0).WithReference("scratch"),
-		asm.FnMapLookupElem.Call(),
-		asm.JEq.Imm(asm.R0, 0, "out"),
-		asm.Mov.Reg(asm.R6, asm.R0),
-		asm.Mov.Reg(asm.R1, asm.R6),
-		asm.Call.Label(BPFWalkFunc),
+	ins := append(walkedState(),
 		asm.LoadMapPtr(asm.R1, 0).WithReference("ring"),
 		asm.Mov.Reg(asm.R2, asm.R6),
 		asm.Mov.Imm(asm.R3, int32(w.StateSize())),
@@ -67,7 +57,8 @@ func stateProgram(w *BPFWalker) asm.Instructions {
 		asm.FnRingbufOutput.Call(),
 		asm.Mov.Imm(asm.R0, 0).WithSymbol("out"),
 		asm.Return(),
-	}, w.Instructions()...)
+	)
+	return append(ins, w.Instructions()...)
 }
 
 // TestBPFWalkerSelf walks this process on whatever kernel and machine the test

@@ -50,11 +50,10 @@ func snapSize(w *BPFWalker) int {
 	return int(size)
 }
 
-// snapProgram walks and sends what it walked over, so that the walk can be
-// done again.
-func snapProgram(w *BPFWalker) asm.Instructions {
-	regs, count, mem, size := snapLayout(w)
-	ins := asm.Instructions{
+// walkedState begins the test programs: R6 is the scratch map's element, with the
+// state of a walk.
+func walkedState() asm.Instructions {
+	return asm.Instructions{
 		asm.Mov.Imm(asm.R1, 0),
 		asm.StoreMem(asm.RFP, -4, asm.R1, asm.Word),
 		asm.Mov.Reg(asm.R2, asm.RFP),
@@ -65,6 +64,14 @@ func snapProgram(w *BPFWalker) asm.Instructions {
 		asm.Mov.Reg(asm.R6, asm.R0),
 		asm.Mov.Reg(asm.R1, asm.R6),
 		asm.Call.Label(BPFWalkFunc),
+	}
+}
+
+// snapProgram walks and sends what it walked over, so that the walk can be
+// done again.
+func snapProgram(w *BPFWalker) asm.Instructions {
+	regs, count, mem, size := snapLayout(w)
+	ins := append(walkedState(),
 		asm.FnGetCurrentTaskBtf.Call(),
 		asm.Mov.Reg(asm.R1, asm.R0),
 		asm.FnTaskPtRegs.Call(),
@@ -76,7 +83,7 @@ func snapProgram(w *BPFWalker) asm.Instructions {
 		asm.LoadMem(asm.R8, asm.R6, regs+amd64RegsSP, asm.DWord),
 		asm.Add.Imm(asm.R8, -redZone),
 		asm.Mov.Imm(asm.R9, 0),
-	}
+	)
 	for i := range int32(snapChunks) {
 		ins = append(ins,
 			asm.Mov.Reg(asm.R1, asm.R6),
@@ -104,17 +111,7 @@ func snapProgram(w *BPFWalker) asm.Instructions {
 
 // walkOnlyProgram does nothing but walk, to see what that costs.
 func walkOnlyProgram(w *BPFWalker) asm.Instructions {
-	return append(asm.Instructions{
-		asm.Mov.Imm(asm.R1, 0),
-		asm.StoreMem(asm.RFP, -4, asm.R1, asm.Word),
-		asm.Mov.Reg(asm.R2, asm.RFP),
-		asm.Add.Imm(asm.R2, -4),
-		asm.LoadMapPtr(asm.R1, 0).WithReference("scratch"),
-		asm.FnMapLookupElem.Call(),
-		asm.JEq.Imm(asm.R0, 0, "out"),
-		asm.Mov.Reg(asm.R6, asm.R0),
-		asm.Mov.Reg(asm.R1, asm.R6),
-		asm.Call.Label(BPFWalkFunc),
+	ins := append(walkedState(),
 		asm.LoadMapPtr(asm.R1, 0).WithReference("frames"),
 		asm.StoreMem(asm.RFP, -16, asm.R0, asm.DWord),
 		asm.Mov.Imm(asm.R2, 0),
@@ -127,7 +124,8 @@ func walkOnlyProgram(w *BPFWalker) asm.Instructions {
 		asm.AddAtomic.Mem(asm.R0, asm.R1, asm.DWord, 0),
 		asm.Mov.Imm(asm.R0, 0).WithSymbol("out"),
 		asm.Return(),
-	}, w.Instructions()...)
+	)
+	return append(ins, w.Instructions()...)
 }
 
 // addBTF gives every function the prototype that bpf_loop asks for.
