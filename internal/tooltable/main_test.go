@@ -49,6 +49,7 @@ What it is.
 func TestVerdict(t *testing.T) {
 	pass, fail := testlog.Result{Name: "TestLive", Status: testlog.Pass}, testlog.Result{Name: "TestLiveX", Status: testlog.Fail}
 	skip := testlog.Result{Name: "TestLiveY", Status: testlog.Skip, Reason: "SKIP-NEED: kprobe: not here"}
+	program := testlog.Result{Name: "TestLiveZ", Status: testlog.Skip, Reason: "SKIP-NEED: tool perf: not found"}
 	sub := testlog.Result{Name: "TestLive/part", Status: testlog.Skip, Reason: "part"}
 	for _, c := range []struct {
 		results []testlog.Result
@@ -57,6 +58,8 @@ func TestVerdict(t *testing.T) {
 	}{
 		{[]testlog.Result{pass, sub}, "works", false},
 		{[]testlog.Result{pass, skip}, "in part: kprobe: not here", false},
+		{[]testlog.Result{pass, program}, "works", false},
+		{[]testlog.Result{program}, "no: tool perf: not found", false},
 		{[]testlog.Result{skip, skip}, "no: kprobe: not here", false},
 		{[]testlog.Result{pass, skip, fail}, "fails: TestLiveX", true},
 		{nil, "fails: no test ran", true},

@@ -19,6 +19,9 @@ type cell struct{ word, why string }
 
 func (c cell) String() string { return strings.TrimSuffix(c.word+": "+c.why, ": ") }
 
+// absent matches the cause of a test that needs a program which is not there.
+var absent = regexp.MustCompile(`^(tool \S+|go): not found$`)
+
 // verdict is a cell, of a tool's live tests.
 func verdict(results []testlog.Result) (c cell, failed bool) {
 	var passed int
@@ -35,6 +38,9 @@ func verdict(results []testlog.Result) (c cell, failed bool) {
 		case testlog.Skip:
 			whys = append(whys, strings.TrimPrefix(r.Reason, testenv.SkipPrefix))
 		}
+	}
+	if passed > 0 { // a test is missing a program, and not the tool
+		whys = slices.DeleteFunc(whys, absent.MatchString)
 	}
 	slices.Sort(whys)
 	why := strings.Join(slices.Compact(whys), "; ")
