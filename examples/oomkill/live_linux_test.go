@@ -65,7 +65,7 @@ func memoryGroup(t *testing.T) (dir, kills string, err error) {
 // 23 processes that exceed the limit of their cgroup are 23 lines, and as many
 // kills by the cgroup's own count.
 func TestLive(t *testing.T) {
-	testenv.Need(t, testenv.Root, testenv.Tool("tail"))
+	testenv.Need(t, testenv.Root, testenv.Tool("sh"), testenv.Tool("tail"))
 	dir, kills, err := memoryGroup(t)
 	testenv.Need(t, testenv.Got("memory cgroup", err))
 	t.Setenv(groupVar, dir)

@@ -21,7 +21,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/borescope/borescope/internal/testlog"
@@ -248,16 +247,11 @@ func inChroot(o *guest.Options, j *wire.Job) {
 
 // boot runs a guest, under the lock.
 func (t *table) boot(ctx context.Context, o guest.Options) (*guest.Report, error) {
-	if t.lock != "" {
-		f, err := os.OpenFile(t.lock, os.O_RDWR|os.O_CREATE, 0o666)
-		if err != nil {
-			return nil, err
-		}
-		defer f.Close()
-		if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX); err != nil {
-			return nil, fmt.Errorf("lock %s: %w", t.lock, err)
-		}
+	unlock, err := lock(t.lock)
+	if err != nil {
+		return nil, err
 	}
+	defer unlock()
 	r, err := guest.Run(ctx, o)
 	if err == nil && r.Trouble != "" {
 		err = errors.New(r.Trouble)
