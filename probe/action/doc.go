@@ -68,6 +68,7 @@
 //	bswap, kptr, uptr                           Int.Bswap, Ptr.Kernel, Ptr.User
 //	kaddr, percpu_kaddr, uaddr                  Ctx.KernelAddr, Ptr.OnCPU, Ctx.UserAddr
 //	cgroupid, cgroup_path                       CgroupID, CgroupPath
+//	socket_cookie                               Ptr.SocketCookie
 //	(a, b), .0, [i]                             Key, Tuple.Elem, Tuple.Index, Int.Index
 //	if, else, unroll, while, for, break         Ctx.If, Ctx.Loop, Ctx.While, Ctx.Break, Ctx.Continue, Hash.ForEach
 //	return, /filter/                            Ctx.Return, Ctx.ReturnUnless
@@ -82,8 +83,7 @@
 //	entry and return by hand with @start[tid]   Pair; NewTaskStorage; Program.OnCall (sessions)
 //	macros, parameters, imports                 Go's own
 //
-// Not there: path (bpf_d_path), socket_cookie, skboutput, and calls of other
-// kernel functions.
+// Not there: path (bpf_d_path), skboutput, and calls of other kernel functions.
 //
 // # Lifetime, privileges, overhead
 //

@@ -70,6 +70,10 @@ const (
 	OpStr    // pointer: the text there, at most Type.Size-1 bytes
 	OpBuf    // pointer, length (optional): Type.Size bytes
 	OpPerCPU // pointer to a per-CPU kernel variable, CPU: the address of that CPU's
+	// OpSocketCookie is the cookie of a socket, which names it for as long as the
+	// machine is up: pointer to a struct sock that is an argument (5.12; fentry,
+	// fexit and typed tracepoints). The interpreter has no sockets: it gives 0.
+	OpSocketCookie
 
 	// Text.
 	OpHasPrefix // text, and the constant Str
@@ -176,7 +180,7 @@ var opNames = [numOps]string{
 	OpEq: "==", OpNe: "!=", OpLt: "<", OpLe: "<=", OpGt: ">", OpGe: ">=",
 	OpLAnd: "&&", OpLOr: "||", OpLNot: "!",
 	OpCond: "?:", OpCast: "cast", OpBswap: "bswap",
-	OpDeref: "*", OpMember: "->", OpAddrOf: "&", OpIndex: "[]", OpStr: "str", OpBuf: "buf", OpPerCPU: "percpu",
+	OpDeref: "*", OpMember: "->", OpAddrOf: "&", OpIndex: "[]", OpStr: "str", OpBuf: "buf", OpPerCPU: "percpu", OpSocketCookie: "socket_cookie",
 	OpHasPrefix: "has_prefix", OpContains: "contains", OpIndexOf: "strstr", OpGlob: "globmatch",
 	OpLen: "len", OpStrncmp: "strncmp", OpMemcmp: "memcmp",
 	OpTuple: "tuple", OpElem: "elem", OpMapGet: "get", OpMapHas: "has", OpMapCPU: "get_cpu",

@@ -61,6 +61,7 @@ type gen struct {
 	// typedVars are the variables that hold pointers whose type the verifier
 	// knows, with what they point to.
 	typedVars map[*Var]btf.Type
+	argVars   map[*Var]bool // those among them that hold the context's own
 	calls     map[*Expr]bool
 	// Frame slots that callbacks need.
 	ctxSlot, scratchSlot, retSlot int

@@ -181,7 +181,7 @@ func (g *gen) findTypedVars(u usage) {
 			}
 		}
 	}, func(*Expr) {})
-	g.typedVars = map[*Var]btf.Type{}
+	g.typedVars, g.argVars = map[*Var]btf.Type{}, map[*Var]bool{}
 	walkStmts(g.c.body, func(s *Stmt) {
 		if s.Op != StmtLet || sets[s.Var] != 1 || s.X.Type.Kind != KindPtr {
 			return
@@ -192,6 +192,7 @@ func (g *gen) findTypedVars(u usage) {
 		if root, off := pointerRoot(s.X, 0); off == 0 {
 			if t := g.pointee(root); t != nil {
 				g.typedVars[s.Var] = t
+				g.argVars[s.Var] = root.Op == opCtx
 			}
 		}
 	}, func(*Expr) {})

@@ -21,7 +21,7 @@ func (g *gen) findCall(e *Expr) bool {
 	switch e.Op {
 	case OpBuiltin:
 		return e.Str != "ctx"
-	case opLoad, OpStr, OpBuf, OpMapGet, OpMapHas, OpMapCPU, OpKstack, OpUstack, OpUstackWalk, OpIndex,
+	case opLoad, OpStr, OpBuf, OpMapGet, OpMapHas, OpMapCPU, OpKstack, OpUstack, OpUstackWalk, OpIndex, OpSocketCookie,
 		OpHasPrefix, OpContains, OpIndexOf, OpGlob, OpLen, OpStrncmp, OpMemcmp:
 		return true
 	case OpElem:
@@ -69,6 +69,8 @@ func (g *gen) scalar(e *Expr, dst asm.Register) {
 		g.mapCPU(e, dst)
 	case OpIndex:
 		g.valueIndex(e, dst)
+	case OpSocketCookie:
+		g.socketCookie(e, dst)
 	case OpIndexOf:
 		g.indexOf(e, dst)
 	case OpMemcmp:

@@ -301,6 +301,14 @@ func (v Ptr) OnCPU(cpu any) Ptr {
 	return Ptr{v.c, &Expr{Op: OpPerCPU, Args: []*Expr{v.Expr(), lift(cpu)}, Pos: callerPos()}}
 }
 
+// SocketCookie is the cookie of the socket that v points to, an argument of the
+// probe that the kernel types (fentry, fexit, tracepoints with
+// probe.Options.PreferBTF; Linux 5.12). It names the socket for as long as the
+// machine is up, as getsockopt(SO_COOKIE) does, and is 0 of a null pointer.
+func (v Ptr) SocketCookie() Int {
+	return Int{v.c, NewExpr(OpSocketCookie, v.Expr())}
+}
+
 // Index reads element i of the array that the pointer points to.
 func (v Ptr) Index(i any) Int {
 	return v.c.read(&Expr{Op: OpIndex, Args: []*Expr{v.Expr(), lift(i)}, Pos: callerPos()})
