@@ -50,7 +50,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	t.Options.Resolve = &probe.Options{NoTypes: true}
 	t.Options.AttachTo = &probe.AttachOptions{Missing: probe.MissingWarn}
 
-	counts := action.NewCounter[uint32]("counts", 1<<16)
+	counts := action.NewCounter[uint32]("counts", action.EachProbe)
 	p := action.NewProgram("funccount")
 	p.On(target, func(c *action.Ctx) {
 		tool.FilterPID(c, *pid)

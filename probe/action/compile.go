@@ -33,12 +33,12 @@ func (p *Program) Validate() error {
 	if err := p.Err(); err != nil {
 		return err
 	}
-	_, err := newLayout(p)
+	_, err := newLayout(p, nil)
 	return err
 }
 
 func compile(p *Program, plan *probe.Plan) (*ebpf.CollectionSpec, error) {
-	lay, err := newLayout(p)
+	lay, err := newLayout(p, plan)
 	if err != nil {
 		return nil, err
 	}
@@ -72,7 +72,7 @@ func compile(p *Program, plan *probe.Plan) (*ebpf.CollectionSpec, error) {
 		spec.Maps[m.Name] = m
 	}
 	for _, m := range lay.maps {
-		ms := mapSpec(m)
+		ms := lay.mapSpec(m)
 		if m.Kind != MapRing && m.Kind != MapPerf {
 			limit, err := keyLimit(m, kernelVersion(plan.Kernel))
 			if err != nil {
@@ -82,7 +82,7 @@ func compile(p *Program, plan *probe.Plan) (*ebpf.CollectionSpec, error) {
 		}
 		addMap(spec, m, ms)
 		for _, n := range classesOf(m) {
-			class := mapSpec(m)
+			class := lay.mapSpec(m)
 			class.Name, class.KeySize = className(m, n), uint32(8*n)
 			addMap(spec, m, class)
 		}

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -185,6 +186,45 @@ func TestMapPressure(t *testing.T) {
 	}
 	if seen+st.Full != 10000 || st.Full == 0 || seen == 0 {
 		t.Errorf("seen %d, lost %d, produced 10000", seen, st.Full)
+	}
+}
+
+// TestEachProbe: a map for what is kept by probe has room for all of the plan's
+// probes, and only for them.
+func TestEachProbe(t *testing.T) {
+	n := action.NewCounter[uint32]("n", action.EachProbe)
+	p := action.NewProgram("each")
+	p.IncludeSelf = true
+	p.On(probe.Set{probe.RawTracepoint{Name: "sys_enter"}, probe.RawTracepoint{Name: "sys_exit"}}, func(c *action.Ctx) {
+		n.Inc(c, c.Probe())
+	})
+	s := attach(t, p)
+	marks(23)
+	st, err := s.Stats()
+	if err != nil {
+		t.Fatal(err)
+	}
+	i := slices.IndexFunc(st.Maps, func(m action.MapStats) bool { return m.Name == "n" })
+	if i < 0 || st.Maps[i].Capacity != 2 || st.Full != 0 {
+		t.Errorf("%+v", st)
+	}
+	table, err := n.Table(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	snap, err := table.Snapshot()
+	if err != nil || len(snap.Entries) != 2 {
+		t.Errorf("%+v, %v", snap.Entries, err)
+	}
+}
+
+// TestEachProbeOfArray: an array has all of its keys, so its size must be known.
+func TestEachProbeOfArray(t *testing.T) {
+	a := action.NewArray[uint64]("a", action.EachProbe)
+	p := action.NewProgram("array")
+	p.On(probe.RawTracepoint{Name: "sys_enter"}, func(c *action.Ctx) { a.Set(c, c.Probe(), 1) })
+	if err := p.Validate(); err == nil || !strings.Contains(err.Error(), "map a") {
+		t.Errorf("error %v", err)
 	}
 }
 

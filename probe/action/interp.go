@@ -67,7 +67,7 @@ func NewInterp(p *Program, plan *probe.Plan, i int) (*Interp, error) {
 	if err := p.Err(); err != nil {
 		return nil, err
 	}
-	lay, err := newLayout(p)
+	lay, err := newLayout(p, plan)
 	if err != nil {
 		return nil, err
 	}

@@ -134,7 +134,7 @@ func (r *run) lookup(m *Map, key *Expr) []byte { return r.entry(m, r.key(m, key)
 func (r *run) entry(m *Map, key string) []byte {
 	t := r.table(m)
 	b := t[key]
-	if b == nil && r.in.lay.array(m) && int64(binary.LittleEndian.Uint32([]byte(key))) < int64(kernelEntries(m)) {
+	if b == nil && r.in.lay.array(m) && int64(binary.LittleEndian.Uint32([]byte(key))) < int64(r.in.lay.kernelEntries(m)) {
 		b = make([]byte, valueSize(m))
 		t[key] = b
 	}
@@ -154,7 +154,7 @@ func (r *run) findOrCreate(m *Map, key string, size int) []byte {
 // create adds an entry if there is room.
 func (r *run) create(m *Map, key string, b []byte) []byte {
 	t := r.table(m)
-	if !m.storage() && uint32(len(t)) >= kernelEntries(m) {
+	if !m.storage() && uint32(len(t)) >= r.in.lay.kernelEntries(m) {
 		r.Lost[m]++
 		return nil
 	}

@@ -8,6 +8,8 @@ import (
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/btf"
+
+	"github.com/borescope/borescope/probe"
 )
 
 // bpfNoPrealloc is BPF_F_NO_PREALLOC.
@@ -42,14 +44,26 @@ const (
 	DefaultBuffer  = 256 << 10
 )
 
+// EachProbe, as the entries of a hash or an aggregation, makes room for as many
+// keys as the plan has probes: for what is kept by Ctx.Probe.
+const EachProbe = -1
+
 // layout says which maps a program has and where their counters are.
 type layout struct {
-	maps  []*Map
-	index map[*Map]int
+	maps   []*Map
+	index  map[*Map]int
+	probes int // of the plan
 }
 
-func newLayout(p *Program) (*layout, error) {
+// newLayout lays out the maps of a program; without a plan only their
+// declarations are checked.
+func newLayout(p *Program, plan *probe.Plan) (*layout, error) {
 	l := &layout{maps: p.AllMaps(), index: map[*Map]int{}}
+	if plan != nil {
+		for i := range plan.Programs {
+			l.probes += len(plan.Programs[i].Sites)
+		}
+	}
 	names := map[string]bool{ctlMap: true, statsMap: true, scratchMap: true, budgetMap: true}
 	for i, m := range l.maps {
 		if err := validMap(m); err != nil {
@@ -127,7 +141,7 @@ func validMap(m *Map) error {
 	if m.storage() && (!m.Keyless() || m.Agg != AggNone) {
 		return fmt.Errorf("a %s has neither keys nor aggregations", m.Kind)
 	}
-	if m.Entries < 0 || m.Entries > 1<<30 {
+	if m.Entries == EachProbe && (m.Keyless() || m.Kind == MapArray) || m.Entries < EachProbe || m.Entries > 1<<30 {
 		return fmt.Errorf("%d entries", m.Entries)
 	}
 	if !m.Keyless() {
@@ -213,10 +227,13 @@ func kernelKey(m *Map) Type {
 }
 
 // kernelEntries is how many entries the kernel's map has.
-func kernelEntries(m *Map) uint32 {
+func (l *layout) kernelEntries(m *Map) uint32 {
 	n := m.Entries
-	if n == 0 {
+	switch n {
+	case 0:
 		n = DefaultEntries
+	case EachProbe:
+		n = max(l.probes, 1)
 	}
 	switch {
 	case m.Kind == MapRing:
@@ -251,8 +268,8 @@ func valueSize(m *Map) int {
 }
 
 // mapSpec is the kernel's map.
-func mapSpec(m *Map) *ebpf.MapSpec {
-	spec := &ebpf.MapSpec{Name: m.Name, Type: kernelKind(m), MaxEntries: kernelEntries(m)}
+func (l *layout) mapSpec(m *Map) *ebpf.MapSpec {
+	spec := &ebpf.MapSpec{Name: m.Name, Type: kernelKind(m), MaxEntries: l.kernelEntries(m)}
 	switch m.Kind {
 	case MapRing:
 		return spec

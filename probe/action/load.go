@@ -52,7 +52,7 @@ func Load(p *Program, plan *probe.Plan) (*Loaded, error) {
 	if len(spec.Programs) == 0 {
 		return nil, fmt.Errorf("load %s: %w", p.Name, errNoPrograms)
 	}
-	lay, err := newLayout(p)
+	lay, err := newLayout(p, plan)
 	if err != nil {
 		return nil, err
 	}

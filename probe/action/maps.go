@@ -48,7 +48,7 @@ type Map struct {
 	// Value is the type of the values, or of the events of a buffer.
 	Value Type
 	// Entries is how many keys there is room for, or the size of a buffer in
-	// bytes. 0 is DefaultEntries, or 256 KiB.
+	// bytes. 0 is DefaultEntries, or 256 KiB; see also EachProbe.
 	Entries int
 
 	Agg Agg

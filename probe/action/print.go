@@ -37,7 +37,11 @@ func (m *Map) String() string {
 	} else {
 		b.WriteString(" " + m.Value.String())
 	}
-	if m.Entries != 0 {
+	switch m.Entries {
+	case 0:
+	case EachProbe:
+		b.WriteString(" entries of each probe")
+	default:
 		fmt.Fprintf(&b, " entries %d", m.Entries)
 	}
 	if m.Flip {
