@@ -390,6 +390,10 @@ func TestLibraryManners(t *testing.T) {
 				if p.dir == "probe/tool" && strings.HasSuffix(problem, startsGoroutine) {
 					continue
 				}
+				// What tests import may have one that does nothing elsewhere.
+				if p.dir == "probe/tool/tooltest" && strings.HasSuffix(problem, "init function") {
+					continue
+				}
 				t.Error(problem)
 			}
 		}

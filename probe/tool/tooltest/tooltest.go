@@ -148,11 +148,18 @@ func Objects[T any](t *testing.T, out string) []T {
 // workEnv names the work that a Child does.
 const workEnv = "TOOLTEST_WORK"
 
+// A process that works does so on the thread whose id is the process's: only
+// while packages are initialised is the main goroutine sure to be there.
+func init() {
+	if os.Getenv(workEnv) != "" {
+		runtime.LockOSThread()
+	}
+}
+
 // Main is for TestMain: it runs the tests, and fails if they left a file or a
 // goroutine. In a process that Child started it does that work instead.
 func Main(m *testing.M, works map[string]func()) {
 	if name := os.Getenv(workEnv); name != "" {
-		runtime.LockOSThread() // to the thread whose id is the process's
 		os.Stdin.Read(make([]byte, 1))
 		works[name]()
 		os.Stdout.Write([]byte{'\n'})
