@@ -15,6 +15,7 @@ import (
 type comparison struct {
 	name, what             string
 	pulseEvent, burstEvent string
+	loads                  string // the program that causes them
 	tools                  []*tool
 
 	alone time.Duration // an event of the burst that nobody traces
@@ -24,10 +25,10 @@ func (c *comparison) burst() int { return kinds[c.name].batches * kinds[c.name].
 
 // comparisons lists what is measured. What bpftrace runs is what its own tools
 // of that name run, without the limits of their output.
-func comparisons(dir, self string) []*comparison {
+func comparisons(dir, loads string) []*comparison {
 	ours := func(name string, args ...string) []string { return append([]string{filepath.Join(dir, name)}, args...) }
-	functions := self + ":main.*ed"
-	return []*comparison{
+	functions := loads + ":main.*ed"
+	list := []*comparison{
 		{
 			name: "syscount", what: "system calls by name, of all processes",
 			pulseEvent: "getppid", burstEvent: "getpgid",
@@ -62,6 +63,10 @@ func comparisons(dir, self string) []*comparison {
 			},
 		},
 	}
+	for _, c := range list {
+		c.loads = loads
+	}
+	return list
 }
 
 const syscountBT = "tracepoint:raw_syscalls:sys_enter { @syscall[args->id] = count(); @process[comm] = count(); }"

@@ -118,12 +118,9 @@ type load struct {
 	out *json.Decoder
 }
 
-func startLoad(name string) (*load, error) {
-	self, err := os.Executable()
-	if err != nil {
-		return nil, err
-	}
-	l := &load{cmd: exec.Command(self, "load", name)}
+func startLoad(program, name string) (*load, error) {
+	l := &load{cmd: exec.Command(program, "load", name)}
+	var err error
 	if l.in, err = l.cmd.StdinPipe(); err != nil {
 		return nil, err
 	}
