@@ -17,7 +17,7 @@ import (
 )
 
 // fuzzBudget is shared among all targets; each gets 2 to 10 seconds.
-const fuzzBudget = 4 * time.Minute
+const fuzzBudget = 2 * time.Minute
 
 // target is one fuzz function.
 type target struct{ dir, name string }

@@ -46,7 +46,7 @@ var steps = []step{
 	{"vet", "go vet ./...", 5 * time.Minute, command("go", "vet", "./...")},
 	{"staticcheck", "staticcheck ./...", 8 * time.Minute, tool("staticcheck", "./...")},
 	{"gofumpt", "gofumpt -l finds nothing", 3 * time.Minute, gofumpt},
-	{"cross", "build and vet for other systems, tests included", 15 * time.Minute, cross},
+	{"cross", "compile and vet for other systems, tests included", 15 * time.Minute, cross},
 	{"nested", "build and vet of the nested modules", 5 * time.Minute, nested},
 	{"race", "go test -race -short ./...", 15 * time.Minute, race},
 	{"fuzz", "every fuzz target for a few seconds", 12 * time.Minute, fuzz},
