@@ -152,6 +152,9 @@ func TestHardware(t *testing.T) {
 	testenv.Need(t, testenv.Root, testenv.PMU)
 	count := func(rounds string) float64 {
 		t.Setenv("PERFSTAT_ROUNDS", rounds)
+		// Other threads of the runtime would look for work for as long as the loop
+		// takes, which is no multiple of its rounds.
+		t.Setenv("GOMAXPROCS", "1")
 		exe, err := os.Executable()
 		if err != nil {
 			t.Fatal(err)
@@ -168,13 +171,22 @@ func TestHardware(t *testing.T) {
 		}
 		return n
 	}
-	// The runtime's own instructions differ from run to run by some 100,000.
-	a, b, c := count("1000000"), count("11000000"), count("31000000")
-	per, again := (b-a)/10e6, (c-b)/20e6
-	t.Logf("%.4f and %.4f instructions a round", per, again)
-	if per < 2 || per > 20 || math.Abs(per-again) > 0.05*per {
-		t.Errorf("%.4f, then %.4f instructions a round", per, again)
+	// The runtime's own instructions differ from run to run by some 100,000, and
+	// the PMU of QEMU counts those of the other CPU too, should it do something:
+	// the least counts are right.
+	var per, again float64
+	least := [3]float64{math.MaxFloat64, math.MaxFloat64, math.MaxFloat64}
+	for range 30 {
+		for i, rounds := range []string{"1000000", "11000000", "31000000"} {
+			least[i] = min(least[i], count(rounds))
+		}
+		per, again = (least[1]-least[0])/10e6, (least[2]-least[1])/20e6
+		if per >= 2 && per <= 20 && math.Abs(per-again) <= 0.05*per {
+			t.Logf("%.4f and %.4f instructions a round", per, again)
+			return
+		}
 	}
+	t.Errorf("%.4f, then %.4f instructions a round", per, again)
 }
 
 // TestAgainstPerf: page faults of the same command, next to perf stat's.
