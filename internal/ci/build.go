@@ -17,7 +17,7 @@ var platforms = []string{"linux/arm64", "darwin/arm64", "windows/amd64"}
 // cross compiles the library, links one command and vets everything with its
 // tests for every platform. Linking all of the commands would take minutes.
 func cross(ctx context.Context, c *check) (testlog.Counts, error) {
-	const library = `{{if ne .Name "main"}}{{.ImportPath}}{{end}}`
+	const library = `{{if and .GoFiles (ne .Name "main")}}{{.ImportPath}}{{end}}`
 	var n testlog.Counts
 	var errs []error
 	for _, p := range platforms {
