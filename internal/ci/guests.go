@@ -187,7 +187,8 @@ func sparse(ctx context.Context, c *check) (testlog.Counts, error) {
 
 // tornPatch is how an emulated amd64 machine dies now and then: a CPU meets the
 // breakpoint of a change to the kernel's or a BPF program's text (text_poke,
-// arch/x86/kernel/alternative.c) that is over, which on real CPUs cannot be.
+// arch/x86/kernel/alternative.c) that is over. It is taken for the emulator's
+// mistake, which is not proven; hence it is shown whenever it happens.
 const tornPatch = "Oops: int3"
 
 // bootAgain gives tests that failed a second guest, and puts what passes there
