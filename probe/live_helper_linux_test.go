@@ -172,11 +172,16 @@ func (c counting) instructions(m *ebpf.Map) asm.Instructions {
 	if m != nil {
 		load = asm.LoadMapPtr(asm.R1, m.FD())
 	}
-	return append(ins,
-		asm.StoreMem(asm.RFP, -4, asm.R0, asm.Word),
+	return append(append(ins, asm.StoreMem(asm.RFP, -4, asm.R0, asm.Word)), tallyUp(load, -4)...)
+}
+
+// tallyUp counts one, and adds up R7, in the map that load puts into R1, at the
+// key in the frame; programs that count nothing go on at "exit".
+func tallyUp(load asm.Instruction, key int32) asm.Instructions {
+	return asm.Instructions{
 		load,
 		asm.Mov.Reg(asm.R2, asm.RFP),
-		asm.Add.Imm(asm.R2, -4),
+		asm.Add.Imm(asm.R2, key),
 		asm.FnMapLookupElem.Call(),
 		asm.JEq.Imm(asm.R0, 0, "exit"),
 		asm.Mov.Imm(asm.R1, 1),
@@ -185,7 +190,7 @@ func (c counting) instructions(m *ebpf.Map) asm.Instructions {
 		asm.StoreXAdd(asm.R0, asm.R7, asm.DWord),
 		asm.Mov.Imm(asm.R0, 0).WithSymbol("exit"),
 		asm.Return(),
-	)
+	}
 }
 
 // withFunc gives a program's first instruction a function of BTF.

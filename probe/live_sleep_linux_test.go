@@ -75,7 +75,7 @@ func readUser(hits *ebpf.Map, load asm.Instructions, helper asm.BuiltinFunc) asm
 		asm.JNE.Imm(asm.R0, int32(os.Getpid()), "exit"),
 	}
 	ins = append(ins, load...)
-	return append(ins,
+	ins = append(ins,
 		asm.Mov.Reg(asm.R1, asm.RFP),
 		asm.Add.Imm(asm.R1, -8),
 		asm.Mov.Imm(asm.R2, 8),
@@ -84,18 +84,8 @@ func readUser(hits *ebpf.Map, load asm.Instructions, helper asm.BuiltinFunc) asm
 		asm.JNE.Imm(asm.R0, 0, "count"),
 		asm.LoadMem(asm.R7, asm.RFP, -8, asm.DWord),
 		asm.StoreImm(asm.RFP, -12, 0, asm.Word).WithSymbol("count"),
-		asm.LoadMapPtr(asm.R1, hits.FD()),
-		asm.Mov.Reg(asm.R2, asm.RFP),
-		asm.Add.Imm(asm.R2, -12),
-		asm.FnMapLookupElem.Call(),
-		asm.JEq.Imm(asm.R0, 0, "exit"),
-		asm.Mov.Imm(asm.R1, 1),
-		asm.StoreXAdd(asm.R0, asm.R1, asm.DWord),
-		asm.Add.Imm(asm.R0, 8),
-		asm.StoreXAdd(asm.R0, asm.R7, asm.DWord),
-		asm.Mov.Imm(asm.R0, 0).WithSymbol("exit"),
-		asm.Return(),
 	)
+	return append(ins, tallyUp(asm.LoadMapPtr(asm.R1, hits.FD()), -12)...)
 }
 
 // attachReader loads and attaches the plan's one program.

@@ -109,11 +109,16 @@ func (c *cursor) uint(n int) uint64 {
 
 func (c *cursor) uleb() uint64 {
 	v, next := leb(c.b, c.off)
+	c.moveTo(next)
+	return v
+}
+
+// moveTo goes on behind a number; beyond the end it had none.
+func (c *cursor) moveTo(next int) {
 	if next > len(c.b) {
 		c.bad, next = true, len(c.b)
 	}
 	c.off = next
-	return v
 }
 
 // leb reads an unsigned number of base 128 at b[i:] and returns the offset behind
@@ -143,10 +148,7 @@ func longLEB(b []byte, i int) (v uint64, next int) {
 
 func (c *cursor) sleb() int64 {
 	v, next := sleb(c.b, c.off)
-	if next > len(c.b) {
-		c.bad, next = true, len(c.b)
-	}
-	c.off = next
+	c.moveTo(next)
 	return v
 }
 

@@ -197,43 +197,10 @@ func (e *Expr) print(depth int, left *int) string {
 	if least, most := arity(e.Op); len(args) < least || len(args) > most {
 		return e.Op.String() + "(" + strings.Join(args, ", ") + ")"
 	}
+	if leaf, ok := e.printLeaf(); ok {
+		return leaf
+	}
 	switch e.Op {
-	case OpConst:
-		if e.Type.Kind == KindInt && !e.Type.Signed {
-			return strconv.FormatUint(uint64(e.Int), 10)
-		}
-		return strconv.FormatInt(e.Int, 10)
-	case OpString:
-		return strconv.Quote(e.Str)
-	case OpVar:
-		return varName(e.Var)
-	case OpBuiltin:
-		return e.Str
-	case OpArg:
-		if e.Str == "" {
-			return fmt.Sprintf("arg%d", e.Int)
-		}
-		return "args." + e.Str
-	case OpField:
-		return "args." + e.Str
-	case OpRet:
-		return "retval"
-	case OpReg:
-		return fmt.Sprintf("reg(%d)", e.Int)
-	case OpKaddr:
-		return fmt.Sprintf("kaddr(%q)", e.Str)
-	case OpUaddr:
-		return fmt.Sprintf("uaddr(%q)", e.Str)
-	case OpBytes:
-		return fmt.Sprintf("bytes(%x)", e.Str)
-	case OpEnum:
-		return e.Str
-	case OpSizeof:
-		return "sizeof(" + e.Str + ")"
-	case OpKstack, OpUstack, OpUstackWalk:
-		return fmt.Sprintf("%s(%d)", e.Op, e.Int)
-	case opCtx:
-		return fmt.Sprintf("ctx+%d", e.ctx.off)
 	case opLoad:
 		return fmt.Sprintf("*(%s)(%s+%d)", e.Type, args[0], e.Int)
 	case OpCond:
@@ -284,4 +251,48 @@ func (e *Expr) print(depth int, left *int) string {
 		return e.Op.String() + "(" + strings.Join(args, ", ") + ")"
 	}
 	return "(" + strings.Join(args, " "+e.Op.String()+" ") + ")"
+}
+
+// printLeaf prints an expression of a kind that has no operands; ok is false for
+// the others.
+func (e *Expr) printLeaf() (s string, ok bool) {
+	switch e.Op {
+	case OpConst:
+		if e.Type.Kind == KindInt && !e.Type.Signed {
+			return strconv.FormatUint(uint64(e.Int), 10), true
+		}
+		return strconv.FormatInt(e.Int, 10), true
+	case OpString:
+		return strconv.Quote(e.Str), true
+	case OpVar:
+		return varName(e.Var), true
+	case OpBuiltin:
+		return e.Str, true
+	case OpArg:
+		if e.Str == "" {
+			return fmt.Sprintf("arg%d", e.Int), true
+		}
+		return "args." + e.Str, true
+	case OpField:
+		return "args." + e.Str, true
+	case OpRet:
+		return "retval", true
+	case OpReg:
+		return fmt.Sprintf("reg(%d)", e.Int), true
+	case OpKaddr:
+		return fmt.Sprintf("kaddr(%q)", e.Str), true
+	case OpUaddr:
+		return fmt.Sprintf("uaddr(%q)", e.Str), true
+	case OpBytes:
+		return fmt.Sprintf("bytes(%x)", e.Str), true
+	case OpEnum:
+		return e.Str, true
+	case OpSizeof:
+		return "sizeof(" + e.Str + ")", true
+	case OpKstack, OpUstack, OpUstackWalk:
+		return fmt.Sprintf("%s(%d)", e.Op, e.Int), true
+	case opCtx:
+		return fmt.Sprintf("ctx+%d", e.ctx.off), true
+	}
+	return "", false
 }
