@@ -41,7 +41,7 @@ func guests(ctx context.Context, c *check) (testlog.Counts, error) {
 		}
 		lanes.Go(func() {
 			for _, column := range c.matrix.guestColumns() {
-				if _, a, _ := kernelOf(column); a != arch {
+				if _, a, _ := kernel.Of(column); a != arch {
 					continue
 				}
 				n, err := c.guest(ctx, column, tests)
@@ -106,7 +106,7 @@ func (c *check) guest(ctx context.Context, column string, tests *guest.Tests) (t
 func (c *check) kernelFor(column string) (*kernel.Kernel, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	version, arch, _ := kernelOf(column)
+	version, arch, _ := kernel.Of(column)
 	k, err := kernel.Get(version, arch)
 	var gone *kernel.UnavailableError
 	if errors.As(err, &gone) {
@@ -271,7 +271,7 @@ func (c *check) buildTests(arch string) (*guest.Tests, error) {
 	for entry, columns := range c.matrix {
 		pkg, _, _ := strings.Cut(entry, ":")
 		needed := slices.ContainsFunc(columns, func(col string) bool {
-			_, a, ok := kernelOf(col)
+			_, a, ok := kernel.Of(col)
 			return ok && a == arch
 		})
 		if needed {

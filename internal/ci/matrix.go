@@ -12,18 +12,8 @@ import (
 )
 
 // matrix says what runs where: "PACKAGE", or "PACKAGE:TEST" for a test that has
-// to pass there, to columns.
+// to pass there, to columns: "native", "user", "race", or a kernel (kernel.Of).
 type matrix map[string][]string
-
-// column is a place to run: "native", "user", "race", or a kernel like "6.12"
-// or "arm64-6.12".
-func kernelOf(column string) (version, arch string, ok bool) {
-	version, arch = column, "amd64"
-	if v, found := strings.CutPrefix(column, "arm64-"); found {
-		version, arch = v, "arm64"
-	}
-	return version, arch, slices.Contains(kernel.Versions(), version)
-}
 
 // readMatrix reads lines of "PACKAGE[:TEST] COLUMN…"; "#" begins a comment, and a
 // word "$NAME" stands for the columns of an earlier line "$NAME = COLUMN…".
@@ -76,7 +66,7 @@ func expand(words []string, sets map[string][]string, isSet bool) ([]string, err
 			columns = append(columns, set...)
 			continue
 		}
-		if _, _, ok := kernelOf(w); !ok && w != "native" && w != "user" && w != "race" {
+		if _, _, ok := kernel.Of(w); !ok && w != "native" && w != "user" && w != "race" {
 			return nil, fmt.Errorf("no column %q", w)
 		}
 		columns = append(columns, w)
@@ -112,7 +102,7 @@ func (m matrix) guestColumns() []string {
 	var found []string
 	for _, columns := range m {
 		for _, col := range columns {
-			if _, _, ok := kernelOf(col); ok && !slices.Contains(found, col) {
+			if _, _, ok := kernel.Of(col); ok && !slices.Contains(found, col) {
 				found = append(found, col)
 			}
 		}
@@ -128,7 +118,7 @@ func rank(column string) int {
 	if i := slices.Index([]string{"native", "user", "race"}, column); i >= 0 {
 		return i
 	}
-	version, arch, _ := kernelOf(column)
+	version, arch, _ := kernel.Of(column)
 	r := 10 + slices.Index(kernel.Versions(), version)
 	if arch == "arm64" {
 		r += 100

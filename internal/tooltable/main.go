@@ -93,7 +93,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		if place == "native" {
 			err = t.native(ctx, tools)
 		} else {
-			if a, _ := kernelOf(place); a != arch {
+			if _, a, _ := kernel.Of(place); a != arch {
 				arch = a
 				tmp, err := os.MkdirTemp("", "tooltable")
 				if err != nil {
@@ -155,13 +155,6 @@ func testsOf(tool string) string {
 	return "^TestLive"
 }
 
-func kernelOf(place string) (arch, version string) {
-	if v, ok := strings.CutPrefix(place, "arm64-"); ok {
-		return "arm64", v
-	}
-	return "amd64", place
-}
-
 func (t *table) native(ctx context.Context, tools []string) error {
 	if os.Getuid() != 0 {
 		return errors.New("live tests need root")
@@ -184,7 +177,7 @@ func (t *table) native(ctx context.Context, tools []string) error {
 const perGuest = 24
 
 func (t *table) guests(ctx context.Context, place string, tools []string, built *guest.Tests) error {
-	arch, version := kernelOf(place)
+	version, arch, _ := kernel.Of(place)
 	k, err := kernel.Get(version, arch)
 	if err != nil {
 		return err
@@ -247,11 +240,13 @@ func inChroot(o *guest.Options, j *wire.Job) {
 
 // boot runs a guest, under the lock.
 func (t *table) boot(ctx context.Context, o guest.Options) (*guest.Report, error) {
-	unlock, err := lock(t.lock)
-	if err != nil {
-		return nil, err
+	if t.lock != "" {
+		unlock, err := kernel.Lock(t.lock)
+		if err != nil {
+			return nil, fmt.Errorf("lock %s: %w", t.lock, err)
+		}
+		defer unlock()
 	}
-	defer unlock()
 	r, err := guest.Run(ctx, o)
 	if err == nil && r.Trouble != "" {
 		err = errors.New(r.Trouble)

@@ -27,7 +27,7 @@ func DebianImage(suite, arch string, packages ...string) (string, error) {
 	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
 		return "", err
 	}
-	unlock, err := lock(name + ".lock")
+	unlock, err := Lock(name + ".lock")
 	if err != nil {
 		return "", err
 	}

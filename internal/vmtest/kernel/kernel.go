@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -59,6 +60,16 @@ var sources = map[string][]source{
 // Versions lists the kernel versions that Get knows where to find.
 func Versions() []string { return []string{"5.10", "6.1", "6.12", "6.18", "7.2"} }
 
+// Of reads a place to run: "6.12" is a kernel on amd64, "arm64-6.12" one on arm64;
+// ok is false if there is no such version.
+func Of(place string) (version, arch string, ok bool) {
+	version, arch = place, "amd64"
+	if v, found := strings.CutPrefix(place, "arm64-"); found {
+		version, arch = v, "arm64"
+	}
+	return version, arch, slices.Contains(Versions(), version)
+}
+
 // CacheDir is where kernels, package lists and built images are kept:
 // $XDG_CACHE_HOME/borescope or ~/.cache/borescope.
 func CacheDir() (string, error) {
@@ -84,7 +95,7 @@ func Get(version, arch string) (*Kernel, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, err
 	}
-	unlock, err := lock(dir + ".lock")
+	unlock, err := Lock(dir + ".lock")
 	if err != nil {
 		return nil, err
 	}

@@ -4,5 +4,5 @@ package kernel
 
 import "errors"
 
-// lock fails: without apt there is nothing to download either.
-func lock(string) (func(), error) { return nil, errors.ErrUnsupported }
+// Lock fails: without apt there is nothing to download either.
+func Lock(string) (func(), error) { return nil, errors.ErrUnsupported }

@@ -7,8 +7,8 @@ import (
 	"syscall"
 )
 
-// lock holds an exclusive lock on a file until the returned function is called.
-func lock(path string) (func(), error) {
+// Lock holds an exclusive lock on a file until the returned function is called.
+func Lock(path string) (func(), error) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {
 		return nil, err
