@@ -271,7 +271,7 @@ func TestKernelLazy(t *testing.T) {
 	}
 }
 
-// TestThisKernel compares with a search of the text for every 997th symbol.
+// TestThisKernel names the address of every 997th line and finds it by its name.
 func TestThisKernel(t *testing.T) {
 	text, err := os.ReadFile("/proc/kallsyms")
 	if err != nil {
@@ -297,7 +297,7 @@ func TestThisKernel(t *testing.T) {
 			t.Fatalf("%s: %+v %v", lines[i], list, err)
 		}
 		f := k.Resolve(nil, []uint64{addr})[0]
-		if f.Offset != 0 || !strings.Contains(string(text), fmt.Sprintf("%016x %s %s", addr, "", "")[:17]) {
+		if f.Offset != 0 {
 			t.Errorf("%s: got %+v", lines[i], f)
 		}
 		if same, _ := k.Lookup(f.Name); !slices.ContainsFunc(same, func(s Symbol) bool { return s.Addr == addr }) {

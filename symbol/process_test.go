@@ -212,9 +212,9 @@ func TestEventsOnly(t *testing.T) {
 	}
 }
 
-// TestBudget names addresses in 500 processes of 100 files each, and holds the
+// TestModulesBudget names addresses in 500 processes of 100 files each, and holds the
 // budget all the time.
-func TestBudget(t *testing.T) {
+func TestModulesBudget(t *testing.T) {
 	tr := tree{}
 	const files, procs, budget = 300, 500, 1 << 20
 	for i := range files {
