@@ -67,9 +67,7 @@ func TestDWARFConvention(t *testing.T) {
 	}
 	root := os.DirFS(dir)
 	env := NewEnv(&EnvOptions{Root: root, Arch: "amd64", Release: "6.12.0", Features: all()})
-	if archOf(machineOf("amd64")) != NewEnv(nil).Arch() {
-		t.Skip("gcc makes programs for another machine")
-	}
+	testenv.Need(t, testenv.Arch("amd64"))
 	for name, want := range map[string]string{
 		"f1": "float x @ - (in a floating point register); long int a @ reg 5 (user); double y @ - (in a floating point register); int b @ reg 4 (user)",
 		"f2": "struct point p @ - (struct by value); long int a @ reg 5 (user)",

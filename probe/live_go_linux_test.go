@@ -6,7 +6,6 @@ import (
 	"debug/elf"
 	"fmt"
 	"io"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
@@ -202,9 +201,7 @@ func TestGoidOffset(t *testing.T) {
 	abs, _ := filepath.Abs(path)
 	plan, err := Resolve(nil, []Target{Uprobe{Path: abs, Symbol: "main.Work"}}, nil)
 	if err != nil {
-		if isUnsupportedErr(err) && os.Geteuid() != 0 {
-			t.Skip(err)
-		}
+		testenv.SkipUnsupported(t, err)
 		t.Fatal(err)
 	}
 	if got := plan.Programs[0].Go.GoidOffset; got != want {

@@ -17,7 +17,7 @@ func TestLinkStats(t *testing.T) {
 	testenv.Need(t, testenv.Root, testenv.Uprobes)
 	stats, err := ebpf.EnableStats(0) // BPF_STATS_RUN_TIME
 	if err != nil {
-		t.Skipf("run statistics: %v", err)
+		testenv.Need(t, testenv.Got("run statistics", err))
 	}
 	defer stats.Close()
 	w := startTarget(t)
@@ -50,12 +50,12 @@ func TestKprobeMissed(t *testing.T) {
 	// the second: hit while a kprobe is handled, it is missed.
 	inner, err := Resolve(nil, []Target{mustParse(t, "kprobe:bpf_get_current_pid_tgid")}, nil)
 	if err != nil {
-		t.Skip(err)
+		t.Fatal(err)
 	}
 	n := loadCounter(t, inner, counting{value: -1})
 	l, err := inner.Attach(n.progs, nil)
 	if err != nil {
-		t.Skip(err) // blacklisted on some kernels
+		testenv.Need(t, testenv.Got("kprobe:bpf_get_current_pid_tgid, blacklisted on some kernels", err))
 	}
 	defer l.Close()
 	_, _ = attachCounter(t, mustResolve(t, nil, "kprobe:ksys_write"), counting{pid: w.pid(), value: -1})

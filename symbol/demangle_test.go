@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/borescope/borescope/internal/testenv"
 )
 
 func TestDemangle(t *testing.T) {
@@ -59,14 +61,8 @@ func TestDemangleBound(t *testing.T) {
 
 // TestDemangleFilt compares with c++filt for the names of a C++ library.
 func TestDemangleFilt(t *testing.T) {
-	filt, err := exec.LookPath("c++filt")
-	if err != nil {
-		t.Skip(err)
-	}
 	m, _ := filepath.Glob("/usr/lib/*-linux-gnu/libstdc++.so.6")
-	if len(m) == 0 {
-		t.Skip("no libstdc++")
-	}
+	testenv.Need(t, testenv.Tool("c++filt"), testenv.File(append(m, "libstdc++.so.6")[0]))
 	f, err := elf.Open(m[0])
 	if err != nil {
 		t.Fatal(err)
@@ -84,7 +80,7 @@ func TestDemangleFilt(t *testing.T) {
 			fmt.Fprintln(&in, s.Name)
 		}
 	}
-	cmd := exec.Command(filt)
+	cmd := exec.Command("c++filt")
 	cmd.Stdin = &in
 	out, err := cmd.Output()
 	if err != nil {

@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/borescope/borescope/internal/testenv"
 )
 
 // jitWriter makes a jitdump.
@@ -111,25 +113,22 @@ func TestJITDump(t *testing.T) {
 
 // TestNodeJIT compares node's two descriptions of its code with each other.
 func TestNodeJIT(t *testing.T) {
-	node, err := exec.LookPath("node")
-	if err != nil || testing.Short() {
-		t.Skip("no node")
-	}
+	testenv.Need(t, testenv.Tool("node"), testenv.Long)
 	dir := t.TempDir()
 	script := `let s = 0; function hotLoop(n) { for (let i = 0; i < n; i++) s += i % 7; return s }
 for (let k = 0; k < 300; k++) hotLoop(10000); console.log(process.pid)`
-	cmd := exec.Command(node, "--perf-prof", "--perf-basic-prof", "-e", script)
+	cmd := exec.Command("node", "--perf-prof", "--perf-basic-prof", "-e", script)
 	cmd.Dir = dir
 	out, err := cmd.Output()
 	if err != nil {
-		t.Skip(err)
+		t.Fatal(err)
 	}
 	pid := strings.TrimSpace(string(out))
 	mapPath := "/tmp/perf-" + pid + ".map"
 	defer os.Remove(mapPath)
 	mf, err := os.Open(mapPath)
 	if err != nil {
-		t.Skip(err)
+		t.Fatal(err)
 	}
 	defer mf.Close()
 	m, err := ParsePerfMap(mf)
@@ -138,7 +137,7 @@ for (let k = 0; k < 300; k++) hotLoop(10000); console.log(process.pid)`
 	}
 	df, err := os.Open(filepath.Join(dir, "jit-"+pid+".dump"))
 	if err != nil {
-		t.Skip(err)
+		t.Fatal(err)
 	}
 	defer df.Close()
 	d, err := ParseJITDump(df)

@@ -9,14 +9,13 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/borescope/borescope/internal/testenv"
 )
 
 // TestJVM has a Java virtual machine write its perf map and names a method of it.
 func TestJVM(t *testing.T) {
-	java, err := exec.LookPath("java")
-	if err != nil || testing.Short() {
-		t.Skip("no java")
-	}
+	testenv.Need(t, testenv.Tool("java"), testenv.Long)
 	src := filepath.Join(t.TempDir(), "Spin.java")
 	code := `public class Spin {
 	static long hotMethod(long n) { long s = 0; for (long i = 0; i < n; i++) s += i * 31 % 7; return s; }
@@ -25,13 +24,13 @@ func TestJVM(t *testing.T) {
 	if err := os.WriteFile(src, []byte(code), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(java, "-Xmx64m", src)
+	cmd := exec.Command("java", "-Xmx64m", src)
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := cmd.Start(); err != nil {
-		t.Skip(err)
+		t.Fatal(err)
 	}
 	pid := cmd.Process.Pid
 	defer func() {
@@ -40,7 +39,7 @@ func TestJVM(t *testing.T) {
 		os.Remove("/tmp/perf-" + strconv.Itoa(pid) + ".map")
 	}()
 	if _, err := out.Read(make([]byte, 2)); err != nil {
-		t.Skip("java did not start")
+		t.Fatalf("java did not start: %v", err)
 	}
 	time.Sleep(500 * time.Millisecond) // to be compiled
 	ps := NewProcesses(nil)
@@ -53,7 +52,7 @@ func TestJVM(t *testing.T) {
 	defer cancel()
 	if err := p.WritePerfMap(ctx); err != nil {
 		if strings.Contains(err.Error(), "answered") {
-			t.Skip(err) // before JDK 17
+			testenv.Need(t, testenv.Got("perf maps of JDK 17", err))
 		}
 		t.Fatal(err)
 	}

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"testing"
 	"testing/fstest"
+
+	"github.com/borescope/borescope/internal/testenv"
 )
 
 const kallsymsText = `0000000000000000 A fixed_percpu_data
@@ -273,16 +275,17 @@ func TestKernelLazy(t *testing.T) {
 
 // TestThisKernel names the address of every 997th line and finds it by its name.
 func TestThisKernel(t *testing.T) {
+	testenv.Need(t, testenv.File("/proc/kallsyms"))
 	text, err := os.ReadFile("/proc/kallsyms")
 	if err != nil {
-		t.Skip(err)
+		t.Fatal(err)
 	}
 	k, err := ParseKallsyms(bytes.NewReader(text))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if errors.Is(k.Err(), ErrHidden) {
-		t.Skip("needs CAP_SYSLOG")
+		testenv.Need(t, testenv.Root)
 	}
 	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
 	if k.Len() != len(lines) {
@@ -386,7 +389,7 @@ func BenchmarkKallsymsRaw(b *testing.B) {
 	for b.Loop() {
 		f, err := os.Open("/proc/kallsyms")
 		if err != nil {
-			b.Skip(err)
+			b.Fatal(err)
 		}
 		for {
 			if _, err := f.Read(buf); err != nil {
@@ -401,10 +404,10 @@ func BenchmarkKallsymsCold(b *testing.B) {
 	for b.Loop() {
 		k, err := OpenKernel(nil)
 		if err != nil {
-			b.Skip(err)
+			b.Fatal(err)
 		}
 		if err := k.Err(); err != nil {
-			b.Skip(err)
+			b.Fatal(err)
 		}
 	}
 }
@@ -414,7 +417,7 @@ func BenchmarkKallsymsCached(b *testing.B) {
 	for b.Loop() {
 		k, err := OpenKernel(opts)
 		if err != nil || k.Err() != nil {
-			b.Skip("no kernel symbols")
+			b.Fatal("no kernel symbols")
 		}
 		if err := k.CacheErr(); err != nil {
 			b.Fatal(err)
@@ -425,7 +428,7 @@ func BenchmarkKallsymsCached(b *testing.B) {
 func BenchmarkKallsymsParse(b *testing.B) {
 	text, err := os.ReadFile("/proc/kallsyms")
 	if err != nil {
-		b.Skip(err)
+		b.Fatal(err)
 	}
 	b.ReportAllocs()
 	for b.Loop() {
@@ -440,7 +443,7 @@ func BenchmarkKallsymsParse(b *testing.B) {
 func BenchmarkKernelResolve(b *testing.B) {
 	k, err := OpenKernel(&KernelOptions{NameCache: 32 << 20})
 	if err != nil || k.Err() != nil {
-		b.Skip("no kernel symbols")
+		b.Fatal("no kernel symbols")
 	}
 	t, _ := k.load()
 	pcs := make([]uint64, 65536)

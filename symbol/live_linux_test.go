@@ -15,6 +15,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/borescope/borescope/internal/testenv"
 )
 
 // spin is called by address only.
@@ -57,9 +59,10 @@ func TestThisProcess(t *testing.T) {
 // start runs a program that stays, and waits until it runs its own code.
 func start(t *testing.T, name string, args ...string) *exec.Cmd {
 	t.Helper()
+	testenv.Need(t, testenv.Tool(name))
 	cmd := exec.Command(name, args...)
 	if err := cmd.Start(); err != nil {
-		t.Skip(err)
+		t.Fatal(err)
 	}
 	t.Cleanup(func() { cmd.Process.Kill(); cmd.Wait() })
 	for range 200 {
@@ -70,7 +73,7 @@ func start(t *testing.T, name string, args ...string) *exec.Cmd {
 		}
 		time.Sleep(5 * time.Millisecond)
 	}
-	t.Skip("the program did not start")
+	t.Fatal("the program did not start")
 	return nil
 }
 
@@ -87,9 +90,10 @@ func lookupIn(t *testing.T, p *Process, name string) uint64 {
 // TestDeadProcess names what ran in a process that ended, from a program whose
 // file was deleted while it ran.
 func TestDeadProcess(t *testing.T) {
+	testenv.Need(t, testenv.Tool("sleep"))
 	src, err := exec.LookPath("sleep")
 	if err != nil {
-		t.Skip(err)
+		t.Fatal(err)
 	}
 	b, err := os.ReadFile(src)
 	if err != nil {
@@ -150,7 +154,7 @@ func TestOverwrittenLibrary(t *testing.T) {
 	defer f.Close()
 	mem, err := unix.Mmap(int(f.Fd()), 0x1000, 0x1000, unix.PROT_READ|unix.PROT_EXEC, unix.MAP_PRIVATE)
 	if err != nil {
-		t.Skip(err)
+		t.Fatal(err)
 	}
 	defer unix.Munmap(mem)
 	addr := uint64(uintptr(unsafe.Pointer(&mem[0])))
@@ -184,7 +188,7 @@ func TestOverwrittenLibrary(t *testing.T) {
 func TestMemfd(t *testing.T) {
 	fd, err := unix.MemfdCreate("jit-code", unix.MFD_CLOEXEC)
 	if err != nil {
-		t.Skip(err)
+		t.Fatal(err)
 	}
 	f := os.NewFile(uintptr(fd), "memfd")
 	defer f.Close()
@@ -193,7 +197,7 @@ func TestMemfd(t *testing.T) {
 	}
 	mem, err := unix.Mmap(fd, 0x1000, 0x1000, unix.PROT_READ|unix.PROT_EXEC, unix.MAP_SHARED)
 	if err != nil {
-		t.Skip(err)
+		t.Fatal(err)
 	}
 	defer unix.Munmap(mem)
 	p, err := OpenProcess(os.Getpid(), nil)
@@ -202,8 +206,8 @@ func TestMemfd(t *testing.T) {
 	}
 	defer p.Close()
 	fr := p.Resolve(nil, []uint64{uint64(uintptr(unsafe.Pointer(&mem[0]))) + 0x14})[0]
-	if os.Geteuid() != 0 && fr.Reason == ReasonNoFile {
-		t.Skip("map_files needs privileges")
+	if fr.Reason == ReasonNoFile {
+		testenv.Need(t, testenv.Root) // for map_files
 	}
 	if fr.Name != "innermost" || fr.Module != "/memfd:jit-code" {
 		t.Errorf("got %+v", fr)
@@ -216,7 +220,7 @@ func TestPerfMapOfThisProcess(t *testing.T) {
 	path := "/tmp/perf-" + strconv.Itoa(os.Getpid()) + ".map"
 	mem, err := unix.Mmap(-1, 0, 0x1000, unix.PROT_READ|unix.PROT_EXEC, unix.MAP_PRIVATE|unix.MAP_ANON)
 	if err != nil {
-		t.Skip(err)
+		t.Fatal(err)
 	}
 	defer unix.Munmap(mem)
 	addr := uint64(uintptr(unsafe.Pointer(&mem[0])))
@@ -229,7 +233,7 @@ func TestPerfMapOfThisProcess(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := unix.Mkfifo(path, 0o600); err != nil {
-		t.Skip(err)
+		t.Fatal(err)
 	}
 	defer os.Remove(path)
 	if got := frameNames(p.Resolve(nil, []uint64{addr})); got != "(anonymous memory)" {
@@ -255,9 +259,7 @@ func TestPerfMapOfThisProcess(t *testing.T) {
 // TestOtherRoot names code of a program in another root directory, whose path
 // /proc shows as it is seen from here.
 func TestOtherRoot(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("chroot needs root")
-	}
+	testenv.Need(t, testenv.Root)
 	self := staticProgram(t)
 	root := t.TempDir()
 	b, err := os.ReadFile(self)
@@ -267,12 +269,11 @@ func TestOtherRoot(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(root, "prog"), b, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command("/prog", "-test.run=TestSleepForever")
+	cmd := exec.Command("/prog")
 	cmd.SysProcAttr = &unix.SysProcAttr{Chroot: root}
-	cmd.Env = []string{"SYMBOL_TEST_SLEEP=1"}
 	cmd.Dir = "/"
 	if err := cmd.Start(); err != nil {
-		t.Skip(err)
+		t.Fatal(err)
 	}
 	defer func() { cmd.Process.Kill(); cmd.Wait() }()
 	ps := NewProcesses(nil)
@@ -298,19 +299,19 @@ func TestOtherRoot(t *testing.T) {
 	}
 }
 
-// staticProgram returns this test if it is linked statically.
+// staticProgram returns a program that sleeps and needs no other file.
 func staticProgram(t *testing.T) string {
-	exe, err := os.Executable()
-	if err != nil {
+	testenv.Need(t, testenv.Go)
+	dir := t.TempDir()
+	src := "package main\n\nimport \"time\"\n\nfunc main() { time.Sleep(time.Minute) }\n"
+	if err := os.WriteFile(filepath.Join(dir, "main.go"), []byte(src), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	return exe
-}
-
-// TestSleepForever is the program that TestOtherRoot runs.
-func TestSleepForever(t *testing.T) {
-	if os.Getenv("SYMBOL_TEST_SLEEP") == "" {
-		t.Skip("for TestOtherRoot")
+	path := filepath.Join(dir, "sleeper")
+	cmd := exec.Command("go", "build", "-o", path, filepath.Join(dir, "main.go"))
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
 	}
-	time.Sleep(time.Minute)
+	return path
 }

@@ -6,10 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"runtime"
 	"strings"
 	"testing"
 
+	"github.com/borescope/borescope/internal/testenv"
 	"github.com/borescope/borescope/symbol"
 )
 
@@ -36,9 +36,7 @@ func TestFile(t *testing.T) {
 }
 
 func TestProcess(t *testing.T) {
-	if runtime.GOOS != "linux" {
-		t.Skip("needs /proc")
-	}
+	testenv.Need(t, testenv.OS("linux"))
 	got, err := runTool("-p", fmt.Sprint(os.Getpid()), "runtime.main")
 	if err != nil || !strings.Contains(got, " runtime.main ") {
 		t.Errorf("got %q %v", got, err)
@@ -46,12 +44,10 @@ func TestProcess(t *testing.T) {
 }
 
 func TestKernel(t *testing.T) {
-	if runtime.GOOS != "linux" {
-		t.Skip("needs /proc")
-	}
+	testenv.Need(t, testenv.OS("linux"))
 	got, err := runTool("-k", "vfs_rea?")
 	if errors.Is(err, symbol.ErrHidden) {
-		t.Skip(err)
+		testenv.Need(t, testenv.Root)
 	}
 	if err != nil || !strings.Contains(got, " vfs_read [kernel]\n") {
 		t.Errorf("got %q %v", got, err)

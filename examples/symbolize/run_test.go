@@ -9,10 +9,11 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"runtime"
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/borescope/borescope/internal/testenv"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
@@ -105,9 +106,7 @@ func TestStdin(t *testing.T) {
 }
 
 func TestProcess(t *testing.T) {
-	if runtime.GOOS != "linux" {
-		t.Skip("needs /proc")
-	}
+	testenv.Need(t, testenv.OS("linux"))
 	if out := runTool(t, "-p", strconv.Itoa(os.Getpid()), "10"); out != "0x10 ?? (no mapping)\n" {
 		t.Errorf("got %q", out)
 	}

@@ -9,7 +9,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -17,6 +16,7 @@ import (
 	"time"
 
 	"github.com/borescope/borescope/internal/elffile"
+	"github.com/borescope/borescope/internal/testenv"
 )
 
 // source is compiled in every way that a test needs; deep inlines make the
@@ -45,14 +45,12 @@ func tool(t *testing.T, names ...string) string {
 			return p
 		}
 	}
-	t.Skipf("needs one of %v", names)
+	testenv.Need(t, testenv.Tool(strings.Join(names, " or ")))
 	return ""
 }
 
 func compile(t *testing.T, args ...string) string {
-	if runtime.GOOS != "linux" {
-		t.Skip("no ELF files are made here")
-	}
+	testenv.Need(t, testenv.OS("linux"))
 	cc := tool(t, "gcc", "cc")
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "prog.c"), []byte(source), 0o600); err != nil {
@@ -65,7 +63,7 @@ func compile(t *testing.T, args ...string) string {
 	cmd := exec.Command(cc, append(slices.Clone(args), "-O2", "-o", "prog", "prog.c")...)
 	cmd.Dir = dir
 	if msg, err := cmd.CombinedOutput(); err != nil {
-		t.Skipf("gcc %v: %v %s", args, err, msg)
+		testenv.Need(t, testenv.Got(fmt.Sprintf("gcc %v", args), fmt.Errorf("%w: %s", err, msg)))
 	}
 	if pkg {
 		// The package is all that is left of what was split off.
@@ -76,7 +74,7 @@ func compile(t *testing.T, args ...string) string {
 		cmd := exec.CommandContext(ctx, tool(t, "dwp"), append(slices.Clone(m), "-o", "prog.dwp")...)
 		cmd.Dir = dir
 		if msg, err := cmd.CombinedOutput(); err != nil {
-			t.Skipf("dwp: %v %s", err, msg)
+			testenv.Need(t, testenv.Got("dwp", fmt.Errorf("%w: %s", err, msg)))
 		}
 		for _, name := range m {
 			os.Remove(name)
@@ -212,9 +210,7 @@ func TestLibc(t *testing.T) {
 	}
 	defer f.Close()
 	syms, err := f.Symbols()
-	if err != nil {
-		t.Skip(err)
-	}
+	testenv.Need(t, testenv.Got("symbols", err))
 	rng := rand.New(rand.NewPCG(5, 6))
 	var pcs []uint64
 	for len(pcs) < 2000 {
@@ -227,9 +223,7 @@ func TestLibc(t *testing.T) {
 
 func libcDebug(tb testing.TB) string {
 	m, _ := filepath.Glob("/lib/*-linux-gnu/libc.so.6")
-	if len(m) == 0 {
-		tb.Skip("no libc")
-	}
+	testenv.Need(tb, testenv.File(append(m, "libc.so.6")[0]))
 	f, err := elffile.Open(m[0])
 	if err != nil {
 		tb.Fatal(err)
@@ -237,12 +231,10 @@ func libcDebug(tb testing.TB) string {
 	defer f.Close()
 	id := f.BuildID()
 	if len(id) < 3 {
-		tb.Skip("libc has no build-id")
+		tb.Fatal("libc has no build-id")
 	}
 	path := "/usr/lib/debug/.build-id/" + id[:2] + "/" + id[2:] + ".debug"
-	if _, err := os.Stat(path); err != nil {
-		tb.Skip("no debug file of libc")
-	}
+	testenv.Need(tb, testenv.File(path))
 	return path
 }
 

@@ -4,21 +4,21 @@ import (
 	"bytes"
 	"debug/elf"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"runtime/debug"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/borescope/borescope/internal/testenv"
 )
 
 // self is this test's own file, or another ELF file of the machine.
 func self(tb testing.TB) string {
-	if runtime.GOOS != "linux" {
-		tb.Skip("no ELF files here")
-	}
+	testenv.Need(tb, testenv.OS("linux"))
 	exe, err := os.Executable()
 	if err != nil {
 		tb.Fatal(err)
@@ -68,10 +68,7 @@ func TestAgainstDebugELF(t *testing.T) {
 
 // TestCompressed reads sections that objcopy compressed in each way.
 func TestCompressed(t *testing.T) {
-	objcopy, err := exec.LookPath("objcopy")
-	if err != nil {
-		t.Skip(err)
-	}
+	testenv.Need(t, testenv.Tool("objcopy"))
 	exe := self(t)
 	plain, err := Open(exe)
 	if err != nil {
@@ -90,13 +87,13 @@ func TestCompressed(t *testing.T) {
 	for _, kind := range []string{"none", "zlib-gnu", "zlib-gabi", "zstd"} {
 		t.Run(kind, func(t *testing.T) {
 			out := filepath.Join(dir, kind)
-			msg, err := exec.Command(objcopy, "--add-section", ".debug_test="+dir+"/data",
+			msg, err := exec.Command("objcopy", "--add-section", ".debug_test="+dir+"/data",
 				"--set-section-flags", ".debug_test=debug", exe, out+".tmp").CombinedOutput()
 			if err == nil {
-				msg, err = exec.Command(objcopy, "--compress-debug-sections="+kind, out+".tmp", out).CombinedOutput()
+				msg, err = exec.Command("objcopy", "--compress-debug-sections="+kind, out+".tmp", out).CombinedOutput()
 			}
 			if err != nil {
-				t.Skipf("objcopy: %v %s", err, msg)
+				testenv.Need(t, testenv.Got("objcopy", fmt.Errorf("%w: %s", err, msg)))
 			}
 			f, err := Open(out)
 			if err != nil {
@@ -123,13 +120,10 @@ func TestCompressed(t *testing.T) {
 }
 
 func TestBuildID(t *testing.T) {
-	readelf, err := exec.LookPath("readelf")
-	if err != nil {
-		t.Skip(err)
-	}
+	testenv.Need(t, testenv.Tool("readelf"))
 	self(t)
 	for _, path := range []string{"/bin/bash", "/usr/bin/env", "/usr/bin/python3"} {
-		out, err := exec.Command(readelf, "-n", path).Output()
+		out, err := exec.Command("readelf", "-n", path).Output()
 		if err != nil {
 			continue
 		}

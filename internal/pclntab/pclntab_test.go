@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/borescope/borescope/internal/elffile"
+	"github.com/borescope/borescope/internal/testenv"
 )
 
 func open(tb testing.TB, path string) *Table {
@@ -26,9 +27,7 @@ func open(tb testing.TB, path string) *Table {
 }
 
 func self(tb testing.TB) *Table {
-	if runtime.GOOS != "linux" {
-		tb.Skip("the test binary is no ELF file")
-	}
+	testenv.Need(tb, testenv.OS("linux"))
 	exe, err := os.Executable()
 	if err != nil {
 		tb.Fatal(err)
@@ -138,13 +137,13 @@ func BenchmarkGosym(b *testing.B) {
 	exe, _ := os.Executable()
 	f, err := elf.Open(exe)
 	if err != nil {
-		b.Skip(err)
+		b.Fatal(err)
 	}
 	defer f.Close()
 	data, _ := f.Section(".gopclntab").Data()
 	gt, err := gosym.NewTable(nil, gosym.NewLineTable(data, f.Section(".text").Addr))
 	if err != nil {
-		b.Skip(err)
+		b.Fatal(err)
 	}
 	i := 0
 	for b.Loop() {

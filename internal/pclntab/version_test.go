@@ -11,16 +11,12 @@ import (
 	"testing"
 
 	"github.com/borescope/borescope/internal/elffile"
+	"github.com/borescope/borescope/internal/testenv"
 )
 
 // build builds the program of testdata with a version of Go, "" being this one.
 func build(t *testing.T, version string, cgo bool, args ...string) string {
-	if runtime.GOOS != "linux" {
-		t.Skip("no ELF files are made here")
-	}
-	if testing.Short() {
-		t.Skip("builds programs")
-	}
+	testenv.Need(t, testenv.OS("linux"), testenv.Tool("go"), testenv.Long)
 	dir := t.TempDir()
 	src, err := os.ReadFile("testdata/inline/main.go")
 	if err != nil {
@@ -49,7 +45,7 @@ func build(t *testing.T, version string, cgo bool, args ...string) string {
 	cmd := exec.Command("go", append(append([]string{"build", "-o", out}, args...), ".")...)
 	cmd.Dir, cmd.Env = dir, env
 	if msg, err := cmd.CombinedOutput(); err != nil {
-		t.Skipf("cannot build with Go %s %v: %v\n%s", version, args, err, msg)
+		testenv.Need(t, testenv.Got(fmt.Sprintf("Go %s %v", version, args), fmt.Errorf("%w: %s", err, msg)))
 	}
 	return out
 }

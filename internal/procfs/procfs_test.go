@@ -3,11 +3,12 @@ package procfs
 import (
 	"bytes"
 	"os"
-	"runtime"
 	"slices"
 	"strings"
 	"testing"
 	"testing/fstest"
+
+	"github.com/borescope/borescope/internal/testenv"
 )
 
 const mapsText = `00400000-0048a000 r-xp 00000000 fd:03 960637                             /bin/bash
@@ -117,9 +118,7 @@ func TestNSpid(t *testing.T) {
 }
 
 func TestThisProcess(t *testing.T) {
-	if runtime.GOOS != "linux" {
-		t.Skip("no /proc")
-	}
+	testenv.Need(t, testenv.OS("linux"))
 	root := Root(nil)
 	s, err := ReadStat(root, os.Getpid())
 	if err != nil || s.StartTime == 0 || s.Comm == "" {

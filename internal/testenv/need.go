@@ -65,6 +65,13 @@ var (
 		}
 		return nil
 	}}
+	// Long: not -short, for what takes long.
+	Long = Requirement{"no -short", func() error {
+		if testing.Short() {
+			return errors.New("it is set")
+		}
+		return nil
+	}}
 	// Go: a go command that can build this module, with its dependencies at
 	// hand. Guests have none, and another user may not read the cache.
 	Go = Requirement{"go", sync.OnceValue(checkGo)}
@@ -121,6 +128,16 @@ func File(path string) Requirement {
 			return err
 		}
 		return f.Close()
+	}}
+}
+
+// OS is the requirement of one of these systems, as GOOS names them.
+func OS(names ...string) Requirement {
+	return Requirement{strings.Join(names, " or "), func() error {
+		if !slices.Contains(names, runtime.GOOS) {
+			return errors.New("this is " + runtime.GOOS)
+		}
+		return nil
 	}}
 }
 

@@ -18,7 +18,7 @@ func BenchmarkResolve(b *testing.B) {
 	})
 	b.Run("new", func(b *testing.B) {
 		if _, err := New(nil).mount(); err != nil {
-			b.Skip(err)
+			b.Fatal(err)
 		}
 		for b.Loop() {
 			if _, ok := New(nil).Resolve(1); !ok {
