@@ -54,8 +54,9 @@ func (c cell) text() string {
 	return fmt.Sprint(n.Passed)
 }
 
-// broken lists the combinations that are declared to run and did not: of a
-// package no test passed, or a test that is declared by name did not pass.
+// broken lists the combinations that are declared to run and did not (of a
+// package no test passed, or a test that is declared by name did not pass), and
+// the skips that prove nothing.
 func (t *table) broken(column string) []string {
 	var problems []string
 	for _, declared := range t.matrix.entriesFor(column) {
@@ -68,6 +69,13 @@ func (t *table) broken(column string) []string {
 			problems = append(problems, declared+" on "+column+": declared to pass, but it did not")
 		case c.counts.Passed == 0:
 			problems = append(problems, declared+" on "+column+": declared to run, but no test passed")
+		}
+	}
+	for _, pkg := range slices.Sorted(maps.Keys(t.cells)) {
+		for _, r := range t.cells[pkg][column].results {
+			if r.Status == testlog.Skip && !strings.HasPrefix(r.Reason, testenv.SkipPrefix) {
+				problems = append(problems, fmt.Sprintf("%s:%s on %s: skipped without a proven cause, use testenv.Need: %s", pkg, r.Name, column, r.Reason))
+			}
 		}
 	}
 	return problems
@@ -117,7 +125,6 @@ func (t *table) cellText(pkg, col string) string {
 }
 
 func (t *table) printReasons(w io.Writer) {
-	unproven := 0
 	places := map[string][]string{} // package and reason to columns
 	counts := map[string]int{}
 	for pkg, row := range t.cells {
@@ -126,12 +133,7 @@ func (t *table) printReasons(w io.Writer) {
 				if r.Status != testlog.Skip {
 					continue
 				}
-				reason, proven := strings.CutPrefix(r.Reason, testenv.SkipPrefix)
-				if !proven {
-					reason += " [cause not proven]"
-					unproven++
-				}
-				key := pkg + ": " + reason
+				key := pkg + ": " + strings.TrimPrefix(r.Reason, testenv.SkipPrefix)
 				counts[key]++
 				if !slices.Contains(places[key], col) {
 					places[key] = append(places[key], col)
@@ -146,8 +148,5 @@ func (t *table) printReasons(w io.Writer) {
 	for _, key := range slices.Sorted(maps.Keys(places)) {
 		slices.SortFunc(places[key], compareColumns)
 		fmt.Fprintf(w, "  %s (%d× on %s)\n", key, counts[key], strings.Join(places[key], ", "))
-	}
-	if unproven > 0 {
-		fmt.Fprintf(w, "  %d skips without a proven cause: use testenv.Need\n", unproven)
 	}
 }

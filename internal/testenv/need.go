@@ -196,7 +196,7 @@ func SkipUnsupported(t testing.TB, err error) {
 	t.Skip(SkipPrefix + no.Feature + ": " + cause(err))
 }
 
-// cause is the part of the error that says why.
+// cause is the part of the error that says why, in one line.
 func cause(err error) string {
 	var no *feature.UnsupportedError
 	var dunno *feature.UnknownError
@@ -206,7 +206,7 @@ func cause(err error) string {
 	case errors.As(err, &dunno) && dunno.Hint != "":
 		return dunno.Hint
 	}
-	return err.Error()
+	return strings.Join(strings.Fields(err.Error()), " ")
 }
 
 // unproven says what is wrong with the reason to skip, or nothing.
