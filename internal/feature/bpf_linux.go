@@ -61,6 +61,11 @@ type (
 		_                        [16]byte // ref_ctr_offsets, cookies
 		cnt                      uint32
 	}
+	tracingMultiAttr struct {
+		progFd, _, attachType, _ uint32 // target_fd, flags
+		ids, _                   uint64 // cookies
+		cnt, _                   uint32
+	}
 )
 
 // bpf runs the system call. Whatever attr points to is kept alive by the

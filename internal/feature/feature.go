@@ -53,6 +53,10 @@ const (
 	Fexit
 	// TPBTF: a tracing program was attached to a typed raw tracepoint.
 	TPBTF
+	// Fsession: one tracing program was attached to a function's entry and exit.
+	Fsession
+	// TracingMulti: one link attaches a tracing program to many functions.
+	TracingMulti
 	// Iter: BPF iterators over tasks load.
 	Iter
 	// LSM: a program attaches to a security hook and the hooks are in use.
@@ -130,6 +134,8 @@ var specs = [count]spec{
 	Fentry:              {"fentry", "5.5", tracingConfig},
 	Fexit:               {"fexit", "5.5", tracingConfig},
 	TPBTF:               {"tp-btf", "5.5", []string{"DEBUG_INFO_BTF", "BPF_EVENTS"}},
+	Fsession:            {"fsession", "7.0", tracingConfig},
+	TracingMulti:        {"tracing-multi", "7.2", tracingConfig}, // of the architectures, amd64 alone has it
 	Iter:                {"iter", "5.8", []string{"DEBUG_INFO_BTF"}},
 	LSM:                 {"lsm", "5.7", append([]string{"BPF_LSM"}, tracingConfig...)},
 	SyscallProg:         {"syscall-prog", "5.14", nil},

@@ -15,13 +15,13 @@ import (
 // (not by these probes): what may be there or not by kernel and architecture.
 // The rest follows from Since.
 var expected = map[string]map[Feature]State{
-	"5.10 amd64": {Kprobe: Yes, KprobeMulti: No, Fentry: Yes, Fexit: Yes, TPBTF: Yes, HardwarePMU: No},
-	"6.1 amd64":  {Kprobe: Yes, KprobeMulti: No, Fentry: Yes, Fexit: Yes, TPBTF: Yes, HardwarePMU: No},
-	"6.12 amd64": {Kprobe: Yes, KprobeMulti: Yes, Fentry: Yes, Fexit: Yes, TPBTF: Yes, HardwarePMU: No},
-	"6.18 amd64": {Kprobe: Yes, KprobeMulti: Yes, Fentry: Yes, Fexit: Yes, TPBTF: Yes, HardwarePMU: No},
-	"7.2 amd64":  {Kprobe: Yes, KprobeMulti: Yes, Fentry: Yes, Fexit: Yes, TPBTF: Yes, HardwarePMU: No},
+	"5.10 amd64": {Kprobe: Yes, KprobeMulti: No, Fentry: Yes, Fexit: Yes, TPBTF: Yes, Fsession: No, TracingMulti: No, HardwarePMU: No},
+	"6.1 amd64":  {Kprobe: Yes, KprobeMulti: No, Fentry: Yes, Fexit: Yes, TPBTF: Yes, Fsession: No, TracingMulti: No, HardwarePMU: No},
+	"6.12 amd64": {Kprobe: Yes, KprobeMulti: Yes, Fentry: Yes, Fexit: Yes, TPBTF: Yes, Fsession: No, TracingMulti: No, HardwarePMU: No},
+	"6.18 amd64": {Kprobe: Yes, KprobeMulti: Yes, Fentry: Yes, Fexit: Yes, TPBTF: Yes, Fsession: No, TracingMulti: No, HardwarePMU: No},
+	"7.2 amd64":  {Kprobe: Yes, KprobeMulti: Yes, Fentry: Yes, Fexit: Yes, TPBTF: Yes, Fsession: Yes, TracingMulti: Yes, HardwarePMU: No},
 	"6.1 arm64":  {Kprobe: Yes, KprobeMulti: No, Fentry: No, Fexit: No, HardwarePMU: Yes},
-	"6.12 arm64": {Kprobe: Yes, KprobeMulti: No, Fentry: Yes, Fexit: Yes, HardwarePMU: Yes},
+	"6.12 arm64": {Kprobe: Yes, KprobeMulti: No, Fentry: Yes, Fexit: Yes, Fsession: No, TracingMulti: No, HardwarePMU: Yes},
 }
 
 // TestGuestsAreAsKnown compares the probes with what is known of the guests:

@@ -13,6 +13,8 @@ import (
 const (
 	traceKprobeSession = 56
 	traceUprobeSession = 57
+	traceFsession      = 58
+	traceFentryMulti   = 59
 
 	flagSleepable = 1 << 4 // BPF_F_SLEEPABLE
 
@@ -45,6 +47,8 @@ var probes = [count]func(Feature) error{
 	Fentry:              trampolineProbe(unix.BPF_TRACE_FENTRY),
 	Fexit:               trampolineProbe(unix.BPF_TRACE_FEXIT),
 	TPBTF:               probeTPBTF,
+	Fsession:            trampolineProbe(traceFsession),
+	TracingMulti:        probeTracingMulti,
 	Iter:                probeIter,
 	LSM:                 probeLSM,
 	SyscallProg:         sleepableProbe(unix.BPF_PROG_TYPE_SYSCALL),
@@ -289,12 +293,40 @@ func tracing(f Feature, p prog, kind uint32, name string) error {
 	return err
 }
 
-// trampolineProbe uses a function that exists for testing and is never called
-// (net/bpf/test_run.c).
+// testFunction exists for testing and is never called (net/bpf/test_run.c).
+const testFunction = "bpf_fentry_test1"
+
+// trampolineProbe attaches to that function for a moment.
 func trampolineProbe(attach uint32) func(Feature) error {
 	return func(f Feature) error {
-		return tracing(f, prog{typ: unix.BPF_PROG_TYPE_TRACING, attach: attach}, kindFunc, "bpf_fentry_test1")
+		return tracing(f, prog{typ: unix.BPF_PROG_TYPE_TRACING, attach: attach}, kindFunc, testFunction)
 	}
+}
+
+// probeTracingMulti attaches to the same function by its id: such programs are
+// loaded for no function.
+func probeTracingMulti(f Feature) error {
+	id, err := btfID(kindFunc, testFunction)
+	if errors.Is(err, os.ErrNotExist) {
+		return absent(f, "the kernel has no BTF ("+vmlinuxBTF+")", err)
+	}
+	if err != nil {
+		return err
+	}
+	fd, _, err := load(prog{typ: unix.BPF_PROG_TYPE_TRACING, attach: traceFentryMulti})
+	if err != nil {
+		return unknownAttachType(f, err)
+	}
+	defer unix.Close(fd)
+	var pin runtime.Pinner
+	defer pin.Unpin()
+	err = linkCreate(&tracingMultiAttr{
+		progFd: uint32(fd), attachType: traceFentryMulti, cnt: 1, ids: ptr(&pin, &id),
+	})
+	if oneOf(err, unix.EINVAL, unix.E2BIG, unix.EOPNOTSUPP, enotsupp) {
+		return absent(f, "", err)
+	}
+	return err
 }
 
 func probeTPBTF(f Feature) error {
