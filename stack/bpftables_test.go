@@ -221,7 +221,7 @@ func TestBPFWalkerInstructions(t *testing.T) {
 	for i, v := range []uint64{1<<63 | 0x10, 1<<62 | 0x20, 1<<63 | 0x30} {
 		binary.NativeEndian.PutUint64(state[stPCs+8*i:], v)
 	}
-	want := []Frame{{0x10, false, HowRegs}, {0x20, true, HowFP}, {0x30, false, HowCFI}}
+	want := []Frame{{PC: 0x10, Return: false, How: HowRegs}, {PC: 0x20, Return: true, How: HowFP}, {PC: 0x30, Return: false, How: HowCFI}}
 	if s := w.Decode(nil, state); fmt.Sprint(s.Frames) != fmt.Sprint(want) {
 		t.Errorf("got %v want %v", s.Frames, want)
 	}

@@ -34,6 +34,7 @@ type Core struct {
 	segs   []coreSegment
 	files  []elfnotes.Mapping
 	vdso   uint64
+	python *Python // once Python has found it
 
 	phdr, phnum uint64 // the program's own headers in memory
 }

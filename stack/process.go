@@ -162,32 +162,41 @@ func cfiOf(f *elffile.File) (cachedCFI, error) {
 
 // readRootCFI compiles the file at a path of a tree (nil: this machine's), if its
 // build-id is the one that is wanted (empty: any).
-func readRootCFI(root fs.FS, path, buildID string) (cachedCFI, error) {
+func readRootCFI(root fs.FS, path, buildID string) (c cachedCFI, err error) {
+	err = withRootELF(root, path, func(ef *elffile.File) (err error) {
+		if have := ef.BuildID(); buildID != "" && have != buildID {
+			return fmt.Errorf("another file than was mapped: build-id %s instead of %s", have, buildID)
+		}
+		c, err = cfiOf(ef)
+		return err
+	})
+	return c, err
+}
+
+// withRootELF calls f with the ELF file at a path of a tree (nil: this machine's).
+func withRootELF(root fs.FS, path string, f func(*elffile.File) error) error {
 	if root == nil {
 		root = os.DirFS("/")
 	}
-	f, err := root.Open(strings.TrimPrefix(path, "/"))
+	file, err := root.Open(strings.TrimPrefix(path, "/"))
 	if err != nil {
-		return cachedCFI{}, err
+		return err
 	}
-	defer f.Close()
-	st, err := f.Stat()
+	defer file.Close()
+	st, err := file.Stat()
 	if err != nil {
-		return cachedCFI{}, err
+		return err
 	}
-	r, ok := f.(io.ReaderAt)
+	r, ok := file.(io.ReaderAt)
 	if !ok {
-		return cachedCFI{}, fmt.Errorf("no random access: %w", errors.ErrUnsupported)
+		return fmt.Errorf("no random access: %w", errors.ErrUnsupported)
 	}
 	ef, err := elffile.New(r, st.Size())
 	if err != nil {
-		return cachedCFI{}, err
+		return err
 	}
 	defer ef.Close()
-	if have := ef.BuildID(); buildID != "" && have != buildID {
-		return cachedCFI{}, fmt.Errorf("another file than was mapped: build-id %s instead of %s", have, buildID)
-	}
-	return cfiOf(ef)
+	return f(ef)
 }
 
 func executableSegments(f *elffile.File) []segment {

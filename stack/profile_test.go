@@ -19,15 +19,15 @@ func testProfile() *Profile {
 	kernel := &Mapping{Start: 0xffffffff81000000, Limit: 0xffffffff82000000, File: "[kernel]"}
 	libc := &Mapping{Start: 0x7f0000000000, Limit: 0x7f0000200000, Offset: 0x1000, File: "/usr/lib/libc.so.6", BuildID: "abcdef"}
 	bin := &Mapping{Start: 0x400000, Limit: 0x500000, File: "/usr/bin/serve"}
-	sys := &NamedFrame{Frame{0xffffffff81000010, false, HowKernel}, []Function{{Name: "do_syscall_64", Offset: 0x10}}, kernel, FrameKernel}
-	write := &NamedFrame{Frame{0x7f0000000105, true, HowFP}, []Function{{Name: "write", Offset: 5}}, libc, FrameUser}
-	anon := &NamedFrame{Frame{0x7f0000000999, true, HowFP}, nil, libc, FrameUser}
-	loop := &NamedFrame{Frame{0x400123, true, HowFP}, []Function{
+	sys := &NamedFrame{Frame{PC: 0xffffffff81000010, Return: false, How: HowKernel}, []Function{{Name: "do_syscall_64", Offset: 0x10}}, kernel, FrameKernel}
+	write := &NamedFrame{Frame{PC: 0x7f0000000105, Return: true, How: HowFP}, []Function{{Name: "write", Offset: 5}}, libc, FrameUser}
+	anon := &NamedFrame{Frame{PC: 0x7f0000000999, Return: true, How: HowFP}, nil, libc, FrameUser}
+	loop := &NamedFrame{Frame{PC: 0x400123, Return: true, How: HowFP}, []Function{
 		{Name: "std::move<int>(int&)", SystemName: "_ZSt4moveIiEvRi", File: "move.h", Line: 7},
 		{Name: "loop", File: "serve.cc", Line: 42, Column: 3, Offset: 0x23},
 	}, bin, FrameUser}
-	main := &NamedFrame{Frame{0x400200, true, HowFP}, []Function{{Name: "main", File: "serve.cc", Line: 90}}, bin, FrameUser}
-	jit := &NamedFrame{Frame{0x31000, false, HowFP}, []Function{{Name: "Lorg/Main;::run"}}, nil, FrameJIT}
+	main := &NamedFrame{Frame{PC: 0x400200, Return: true, How: HowFP}, []Function{{Name: "main", File: "serve.cc", Line: 90}}, bin, FrameUser}
+	jit := &NamedFrame{Frame{PC: 0x31000, Return: false, How: HowFP}, []Function{{Name: "Lorg/Main;::run"}}, nil, FrameJIT}
 	lost := &NamedFrame{Frame: Frame{PC: 0x1234}}
 	return &Profile{
 		SampleTypes: []ValueType{{"samples", "count"}, {"cpu", "nanoseconds"}},

@@ -39,13 +39,20 @@ const (
 // Frame is one frame of a walked stack, innermost first.
 type Frame struct {
 	// PC is the address as found: the interrupted instruction in the leaf and
-	// below a signal, else a return address.
+	// below a signal, else a return address. Of an interpreted frame
+	// (HowInterpreter) it is the address of the code object.
 	PC uint64
 	// Return is set where PC is a return address: the call it belongs to is
 	// the instruction before. See LookupPC.
 	Return bool
 	// How says how the frame was found.
 	How How
+	// Entry is set in an interpreted frame that native code entered the
+	// interpreter for; those inside it were called by interpreted code.
+	Entry bool
+	// Line is the source line that an interpreted frame is at, 0 if it is not
+	// known; native frames have their addresses.
+	Line uint32
 }
 
 // LookupPC is the address to name a frame by: PC itself, or one byte before a

@@ -1,0 +1,204 @@
+package stack
+
+import (
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// recordedPython is what reading the frames of a process reads, and what its
+// interpreter said of them. TestPython makes it.
+type recordedPython struct {
+	Recipe            string
+	Oracle            string
+	Version           uint64
+	Runtime, CodeType uint64
+	Memory            []recordedMemory
+	Threads           map[string][]pythonFrame
+}
+
+type pythonFrame struct {
+	Name, File string
+	Line       int
+}
+
+// TestRecordedPython reads the frames of recorded processes of each version.
+func TestRecordedPython(t *testing.T) {
+	files, err := filepath.Glob("testdata/python/*.json")
+	if err != nil || len(files) < 3 {
+		t.Fatalf("%q, %v", files, err)
+	}
+	for _, file := range files {
+		b, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var rec recordedPython
+		if err := json.Unmarshal(b, &rec); err != nil {
+			t.Fatalf("%s: %v", file, err)
+		}
+		t.Run(filepath.Base(file), func(t *testing.T) {
+			var ranges []MemoryRange
+			for _, m := range rec.Memory {
+				data, err := hex.DecodeString(m.Data)
+				if err != nil {
+					t.Fatal(err)
+				}
+				ranges = append(ranges, MemoryRange{m.Addr, data})
+			}
+			p := &Python{Version: rec.Version, mem: NewRanges(ranges...), runtime: rec.Runtime, codeType: rec.CodeType}
+			if p.layout, err = layoutOfPython(p.Version, p.mem, p.runtime); err != nil {
+				t.Fatal(err)
+			}
+			comparePython(t, p, rec.Threads)
+			damagePython(t, p, ranges, rec.Threads)
+		})
+	}
+}
+
+// comparePython wants the frames of all threads to be those.
+func comparePython(t *testing.T, p *Python, want map[string][]pythonFrame) {
+	t.Helper()
+	for id, frames := range want {
+		tid, err := strconv.Atoi(id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := p.Frames(nil, tid)
+		if err != nil {
+			t.Errorf("thread %d: %v", tid, err)
+		}
+		var named []pythonFrame
+		for _, f := range got {
+			c, err := p.Code(f.PC)
+			if err != nil {
+				t.Fatalf("thread %d: %v", tid, err)
+			}
+			named = append(named, pythonFrame{c.Name, c.File, int(f.Line)})
+		}
+		if !slices.Equal(named, frames) {
+			t.Errorf("thread %d:\n got %s\nwant %s", tid, brief(named), brief(frames))
+		}
+		if n := len(got); n > 0 && !got[n-1].Entry {
+			t.Errorf("thread %d: its first frame is no entry", tid)
+		}
+	}
+	if got, err := p.Frames(nil, 1<<30); err != nil || len(got) != 0 {
+		t.Errorf("a thread that is not there: %d frames, %v", len(got), err)
+	}
+}
+
+func brief(frames []pythonFrame) string {
+	var out []string
+	for _, f := range frames[:min(len(frames), 20)] {
+		out = append(out, fmt.Sprintf("%s:%d", f.Name, f.Line))
+	}
+	return strings.Join(out, " ")
+}
+
+// damagePython makes every word of the memory that is read something else:
+// reading ends, whatever it finds.
+func damagePython(t *testing.T, p *Python, ranges []MemoryRange, threads map[string][]pythonFrame) {
+	t.Helper()
+	ids := make([]int, 0, len(threads))
+	for id := range threads {
+		tid, _ := strconv.Atoi(id)
+		ids = append(ids, tid)
+	}
+	for _, r := range ranges {
+		for at := 0; at+8 <= len(r.Data); at += 8 {
+			word := r.Data[at:][:8]
+			was := [8]byte(word)
+			for _, v := range []uint64{0, ^uint64(0), r.Addr + uint64(at)} {
+				copy(word, words(0, v).Data)
+				for _, tid := range ids[:1] {
+					if got, err := p.Frames(nil, tid); err == nil && len(got) > 1000 {
+						t.Fatalf("%#x at %#x: %d frames", v, r.Addr+uint64(at), len(got))
+					}
+				}
+			}
+			copy(word, was[:])
+		}
+	}
+}
+
+// The example of CPython's Objects/locations.md and Lib/test/test_code.py's
+// kinds: short, one line, no columns, long, none.
+func TestPythonLine(t *testing.T) {
+	table := []byte{
+		0x80 | 11<<3 | 1, 0x01, 0x02, // units 0 and 1: the next line
+		0x80 | 3<<3, 0x12, // unit 2: the same line
+		0x80 | 13<<3 | 2, 0x07, // units 3 to 5: three lines back
+		0x80 | 14<<3, 0x40 | 0x20, 0x03, 0x01, 0x02, 0x03, // unit 6: (3<<6|32)/2 lines on
+		0x80 | 15<<3 | 7, // units 7 to 14: none
+		0x80 | 10<<3, 0x01, 0x02,
+	}
+	for _, c := range []struct {
+		unit uint64
+		line int
+		ok   bool
+	}{{0, 11, true}, {1, 11, true}, {2, 11, true}, {3, 8, true}, {5, 8, true}, {6, 120, true}, {7, 120, false}, {14, 120, false}, {15, 120, true}, {16, 0, false}} {
+		if line, ok := pythonLine(table, 10, c.unit); ok != c.ok || line != c.line {
+			t.Errorf("unit %d: line %d, %v; want %d, %v", c.unit, line, ok, c.line, c.ok)
+		}
+	}
+	for _, bad := range [][]byte{nil, {0}, {0x7f}, {0x80 | 13<<3}, {0x80 | 14<<3, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff}} {
+		pythonLine(bad, 1, 1<<40)
+	}
+}
+
+func TestPythonText(t *testing.T) {
+	for want, b := range map[string][]byte{"abc": []byte("abc"), "größe": {'g', 'r', 0xf6, 0xdf, 'e'}} {
+		if got := decodeText(b, 1, want == "abc"); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+	if got := decodeText([]byte{0xac, 0x20, 'x', 0}, 2, false); got != "€x" {
+		t.Errorf("%q", got)
+	}
+	if got := decodeText([]byte{0x0d, 0xf4, 1, 0}, 4, false); got != "🐍" {
+		t.Errorf("%q", got)
+	}
+}
+
+// Runs of interpreted frames go inside the loops that ran them.
+func TestMergeInterpreted(t *testing.T) {
+	for _, c := range []struct {
+		frames, want string // n native, L a loop, p interpreted, E an entry
+		whole        bool
+	}{
+		{"nLnLn pEppE", "n|pE|L|n|ppE|L|n", true},
+		{"nLnLn pEppE", "n|pE|L|n|ppE|L|n", false},
+		{"LnLn pE", "L|n|pE|L|n", true},        // the leaf has not begun
+		{"LnLn pE", "pE|L|n|L|n", false},       // the walk ended early
+		{"nLn EpEE", "n|E|pE|E|L|n", true},     // loops that have no name
+		{"nLnL EpEE", "n|E|pE|L|n|E|L", true},  // the leaf's
+		{"nLnL EpEE", "n|E|L|n|pE|E|L", false}, // the outermost
+		{"nn pE", "n|n|pE", true},              // no loop is known
+		{"nLn", "n|L|n", true},                 // no frame
+		{"nLn pp", "n|pp|L|n", true},           // no entry: the limit of frames
+		{"", "", true},
+	} {
+		var frames []Frame
+		for i, r := range strings.ReplaceAll(c.frames, " ", "") {
+			f := Frame{PC: uint64(r) | uint64(i)<<8, How: HowCFI}
+			if r == 'p' || r == 'E' {
+				f.How, f.Entry = HowInterpreter, r == 'E'
+			}
+			frames = append(frames, f)
+		}
+		var got strings.Builder
+		for _, f := range MergeInterpreted(nil, frames, c.whole, func(f Frame) bool { return f.PC&0xff == 'L' }) {
+			got.WriteByte(byte(f.PC))
+		}
+		if want := strings.ReplaceAll(c.want, "|", ""); got.String() != want {
+			t.Errorf("%s, whole %v: got %s want %s", c.frames, c.whole, got.String(), want)
+		}
+	}
+}
