@@ -3,6 +3,7 @@ package stack
 import (
 	"bytes"
 	"compress/gzip"
+	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
@@ -67,6 +68,82 @@ f(5)`})
 		if tid == pid {
 			if g := gdbBacktrace(t, exe, small); !slices.Equal(g, chain) {
 				t.Errorf("gdb on the small core: %#x, want %#x", g, chain)
+			}
+		}
+	}
+}
+
+// TestCorePython reads the interpreted frames of core files, gcore's and the
+// small one made of it, and has as many native frames of the interpreter's loop as
+// there are entries to it.
+func TestCorePython(t *testing.T) {
+	testenv.Need(t, testenv.Root, testenv.Tool("gcore"))
+	python := pythons(t)[0] // TestPython has the others
+	program := strings.Replace(pythonProgram, "deep(700)", "deep(7)", 1)
+	pid, line := startPython(t, python, program)
+	want := make(map[string][]pythonFrame)
+	if err := json.Unmarshal([]byte(line), &want); err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	out, err := exec.Command("gcore", "-o", filepath.Join(dir, "core"), strconv.Itoa(pid)).CombinedOutput()
+	testenv.Need(t, testenv.Got("gcore of another process: "+string(out), err))
+	c, err := OpenCore(filepath.Join(dir, "core."+strconv.Itoa(pid)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	compareCorePython(t, c, want)
+	mods, err := c.Modules(nil)
+	if err != nil {
+		t.Log(err)
+	}
+	var small bytes.Buffer
+	if err := WriteCore(&small, c, mods); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%s: small core of %d bytes", python, small.Len())
+	again, err := NewCore(bytes.NewReader(small.Bytes()), int64(small.Len()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	compareCorePython(t, again, want)
+}
+
+func compareCorePython(t *testing.T, c *Core, want map[string][]pythonFrame) {
+	t.Helper()
+	p, err := c.Python(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	comparePython(t, p, want)
+	mods, err := c.Modules(nil)
+	if err != nil {
+		t.Log(err)
+	}
+	dst := make([]Frame, 4096)
+	for i := range c.Threads {
+		thread := &c.Threads[i]
+		n, end := c.Walker(mods).Walk(dst, &thread.Regs, c)
+		all, err := p.Frames(dst[:n], thread.TID)
+		if err != nil {
+			t.Error(err)
+		}
+		native, runs := splitInterpreted(all)
+		inLoop := func(f Frame) bool { return p.InLoop(f.LookupPC()) }
+		loops := 0
+		for _, f := range native {
+			if inLoop(f) {
+				loops++
+			}
+		}
+		if end != EndBottom || len(want[strconv.Itoa(thread.TID)]) > 0 && loops != len(runs) {
+			t.Errorf("thread %d: %v, %d loops, %d entries", thread.TID, end, loops, len(runs))
+		}
+		merged := MergeInterpreted(nil, all, true, inLoop)
+		for i, f := range merged {
+			if f.Entry && (i+1 == len(merged) || !inLoop(merged[i+1])) {
+				t.Errorf("thread %d: frame %d is an entry that no loop is below", thread.TID, i)
 			}
 		}
 	}

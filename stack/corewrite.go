@@ -26,10 +26,11 @@ const (
 // whole stacks where it does not reach the thread's start, and for debuggers the
 // mapped files' headers and the loader's list of libraries. It is a valid core
 // file, which gdb walks too (eu-stack wants to see more of the libraries);
-// compressed it has some ten kilobytes.
+// compressed it has some ten kilobytes. Where Core.Python was called, it keeps the
+// interpreted frames and their names too.
 func WriteCore(w io.Writer, c *Core, m *Modules) error {
 	out := coreWriter{w: bufio.NewWriter(w), c: c}
-	wanted := slices.Concat(c.stackRanges(m), c.libraryList(), c.headers())
+	wanted := slices.Concat(c.stackRanges(m), c.libraryList(), c.headers(), c.pythonRanges())
 	wanted = mergeRanges(wanted)
 	for i := range c.segs {
 		out.keep(&c.segs[i], wanted)
@@ -108,6 +109,22 @@ func (c *Core) stackRanges(m *Modules) []addrRange {
 		}
 	}
 	return out
+}
+
+// pythonRanges are the parts of the memory that reading interpreted frames reads.
+func (c *Core) pythonRanges() []addrRange {
+	if c.python == nil {
+		return nil
+	}
+	read := recordingMemory{mem: c}
+	p := *c.python
+	p.mem = &read
+	_, _ = layoutOfPython(p.Version, p.mem, p.runtime)
+	for i := range c.Threads {
+		_, _ = p.Frames(nil, c.Threads[i].TID) // what can't be read is not there
+	}
+	_, _ = p.thread(0) // there is none: it reads the whole list
+	return read.ranges
 }
 
 // recordingMemory notes what is read.

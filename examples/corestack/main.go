@@ -1,10 +1,11 @@
 // Command corestack prints the stacks of all threads in core files.
 //
-//	corestack [-json] [-root DIR] CORE…
+//	corestack [-json] [-python] [-root DIR] CORE…
 //
 // It walks by call frame information, as debuggers do, and by frame pointers
 // where there is none. Programs and libraries are looked up at the paths that
-// the core file names, below -root. With -json it prints an object per thread:
+// the core file names, below -root. With -python the frames of CPython 3.11 to 3.13
+// stand where its interpreter ran them. With -json it prints an object per thread:
 // {"core", "tid", "frames": [{"pc", "name", "module", "how"}], "reason"}.
 package main
 

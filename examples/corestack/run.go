@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/borescope/borescope/internal/cli"
 	"github.com/borescope/borescope/stack"
@@ -39,6 +40,7 @@ type frame struct {
 func run(args []string, stdout, stderr io.Writer) error {
 	fs := flag.NewFlagSet("corestack", flag.ContinueOnError)
 	asJSON := fs.Bool("json", false, "print a JSON object per thread")
+	python := fs.Bool("python", false, "show the frames of CPython 3.11 to 3.13 where its interpreter ran them")
 	root := fs.String("root", "/", "look programs and libraries up below this `directory`")
 	if err := cli.Parse(fs, args, stdout); err != nil {
 		return err
@@ -50,22 +52,29 @@ func run(args []string, stdout, stderr io.Writer) error {
 	names := newNamer(*root)
 	defer names.close()
 	for _, path := range fs.Args() {
-		if err := printCore(w, stderr, path, *root, names, *asJSON); err != nil {
+		if err := printCore(w, stderr, path, names, *asJSON, *python); err != nil {
 			return errors.Join(err, w.Flush())
 		}
 	}
 	return w.Flush()
 }
 
-func printCore(w, stderr io.Writer, path, root string, names *namer, asJSON bool) error {
+func printCore(w, stderr io.Writer, path string, names *namer, asJSON, interpreted bool) error {
 	c, err := stack.OpenCore(path)
 	if err != nil {
 		return err
 	}
 	defer c.Close()
-	mods, err := c.Modules(&stack.CoreOptions{Root: os.DirFS(root)})
+	o := &stack.CoreOptions{Root: os.DirFS(names.root)}
+	mods, err := c.Modules(o)
 	if err != nil {
 		fmt.Fprintln(stderr, "corestack:", err)
+	}
+	var python *stack.Python
+	if interpreted {
+		if python, err = c.Python(o); err != nil {
+			fmt.Fprintln(stderr, "corestack:", err)
+		}
 	}
 	enc := json.NewEncoder(w)
 	if !asJSON {
@@ -76,7 +85,11 @@ func printCore(w, stderr io.Writer, path, root string, names *namer, asJSON bool
 	for i := range c.Threads {
 		t := &c.Threads[i]
 		n, end := walker.Walk(frames, &t.Regs, c)
-		out := thread{Core: path, TID: t.TID, Reason: end, Frames: names.name(frames[:n], mods)}
+		all := frames[:n]
+		if python != nil {
+			all = withPython(all, t.TID, python, end == stack.EndBottom, stderr)
+		}
+		out := thread{Core: path, TID: t.TID, Reason: end, Frames: names.name(all, mods, python)}
 		if asJSON {
 			if err := enc.Encode(out); err != nil {
 				return err
@@ -86,6 +99,16 @@ func printCore(w, stderr io.Writer, path, root string, names *namer, asJSON bool
 		printThread(w, &out)
 	}
 	return nil
+}
+
+// withPython puts a thread's interpreted frames among the native ones.
+func withPython(native []stack.Frame, tid int, p *stack.Python, whole bool, stderr io.Writer) []stack.Frame {
+	all, err := p.Frames(slices.Clone(native), tid)
+	if err != nil {
+		fmt.Fprintln(stderr, "corestack:", err)
+	}
+	inLoop := func(f stack.Frame) bool { return p.InLoop(f.LookupPC()) }
+	return stack.MergeInterpreted(nil, all, whole, inLoop)
 }
 
 func printThread(w io.Writer, t *thread) {
@@ -127,10 +150,17 @@ func (n *namer) close() {
 	}
 }
 
-func (n *namer) name(frames []stack.Frame, mods *stack.Modules) []frame {
+func (n *namer) name(frames []stack.Frame, mods *stack.Modules, python *stack.Python) []frame {
 	var out []frame
 	for _, f := range frames {
 		one := frame{PC: fmt.Sprintf("0x%016x", f.PC), How: f.How}
+		if f.How == stack.HowInterpreter {
+			if code, err := python.Code(f.PC); err == nil {
+				one.Name, one.File, one.Line = code.Name, code.File, int(f.Line)
+			}
+			out = append(out, one)
+			continue
+		}
 		m := mods.Find(f.LookupPC())
 		if m == nil {
 			out = append(out, one)

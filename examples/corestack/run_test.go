@@ -34,9 +34,7 @@ func TestErrors(t *testing.T) {
 // TestSleep prints the stack of a program that sleeps, whole and named.
 func TestSleep(t *testing.T) {
 	testenv.Need(t, testenv.Root)
-	if _, err := exec.LookPath("gcore"); err != nil || testing.Short() {
-		t.Skip("no gcore, or -short")
-	}
+	testenv.Need(t, testenv.Tool("gcore"))
 	cmd := exec.Command("sleep", "1000")
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -72,5 +70,58 @@ func TestSleep(t *testing.T) {
 	}
 	if n := strings.Count(text.String(), "\n#"); n != len(got.Frames) {
 		t.Errorf("%d frames as text, %d as JSON", n, len(got.Frames))
+	}
+}
+
+// TestPython shows interpreted frames inside the loop that ran them, with
+// -python only.
+func TestPython(t *testing.T) {
+	testenv.Need(t, testenv.Root, testenv.Tool("gcore"), testenv.File("/usr/bin/python3.11"))
+	cmd := exec.Command("/usr/bin/python3.11", "-c", `
+def inner(v):
+    print("here", flush=True)
+    input()
+def outer(): sorted([1], key=inner)
+outer()`)
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close()
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = cmd.Process.Kill(); _ = cmd.Wait() }()
+	if _, err := io.ReadFull(out, make([]byte, 5)); err != nil {
+		t.Fatal(err)
+	}
+	prefix := filepath.Join(t.TempDir(), "core")
+	pid := strconv.Itoa(cmd.Process.Pid)
+	text, err := exec.Command("gcore", "-o", prefix, pid).CombinedOutput()
+	testenv.Need(t, testenv.Got("gcore of another process: "+string(text), err))
+
+	var with, without bytes.Buffer
+	if err := run([]string{"-python", prefix + "." + pid}, &with, io.Discard); err != nil {
+		t.Fatal(err)
+	}
+	if err := run([]string{prefix + "." + pid}, &without, io.Discard); err != nil {
+		t.Fatal(err)
+	}
+	rest := with.String()
+	for _, want := range []string{
+		" inner <string>:", " _PyEval_EvalFrameDefault - ", " outer <string>:5\n", " <module> <string>:6\n", " _PyEval_EvalFrameDefault - ", " _start - ",
+	} {
+		_, after, ok := strings.Cut(rest, want)
+		if !ok {
+			t.Fatalf("no %q in this order in\n%s", want, with.String())
+		}
+		rest = after
+	}
+	if strings.Contains(without.String(), "<string>") || strings.Count(with.String(), "\n#") != strings.Count(without.String(), "\n#")+3 {
+		t.Errorf("without -python:\n%s", without.String())
 	}
 }
