@@ -143,6 +143,7 @@ type BPFTables struct {
 	chunks []*bpfChunk
 	free   []span // of mappings, in order
 	procs  map[int]*bpfProc
+	python map[int]bool // processes in BPFMapPython
 	rows   int
 }
 
@@ -177,6 +178,7 @@ func NewBPFTables(maps map[string]BPFMap, limits *BPFLimits) (*BPFTables, error)
 	t := &BPFTables{
 		limits: limits.withDefaults(), maps: maps,
 		rules: make(map[[bpfRuleSize]byte]uint16), files: make(map[*CFITable]*bpfFile), procs: make(map[int]*bpfProc),
+		python: make(map[int]bool),
 	}
 	for _, s := range BPFMaps(limits) {
 		if maps[s.Name] == nil {
@@ -232,6 +234,9 @@ func (t *BPFTables) RemoveProcess(pid int) error {
 	delete(t.procs, pid)
 	err := t.maps[BPFMapProcesses].Delete(uint32(pid))
 	t.drop(p)
+	if t.python[pid] {
+		err = errors.Join(err, t.SetPython(pid, nil))
+	}
 	return err
 }
 

@@ -38,6 +38,11 @@ type BPFWalker struct {
 	// and the walk ends there. (The kernel's own walker puts them back since
 	// Linux 6.12.)
 	Returns *BPFReturnProbes
+	// Python reads the interpreted frames of CPython 3.11 to 3.13 too, in the
+	// processes given to BPFTables.SetPython, and puts them behind the native
+	// ones: MergeInterpreted puts them where they ran. It needs BPFMapPython, and
+	// bpf_loop; the threads of a process are searched through, up to 256.
+	Python bool
 }
 
 // BPFReturnProbes are offsets in kernel types, from BTF: the list of the return
@@ -156,11 +161,13 @@ func (w *BPFWalker) Decode(dst []Frame, state []byte) BPFStack {
 	}
 }
 
-// DecodeBPFFrame reads one frame of the program's. The two top bits of the
-// address say how it was found.
+// DecodeBPFFrame reads one frame of the program's. The top bits of the address
+// say how it was found.
 func DecodeBPFFrame(v uint64, innermost bool) Frame {
 	f := Frame{PC: v &^ (bpfExact | bpfByFP), Return: v&bpfExact == 0, How: HowCFI}
 	switch {
+	case v&bpfInterpreted == bpfInterpreted:
+		f = Frame{PC: v &^ (bpfInterpreted | bpfEntry), How: HowInterpreter, Entry: v&bpfEntry != 0}
 	case innermost:
 		f.How = HowRegs
 	case v&bpfByFP != 0:
@@ -171,12 +178,15 @@ func DecodeBPFFrame(v uint64, innermost bool) Frame {
 
 // Instructions returns the two functions. They refer to the maps by the names
 // that BPFMaps gives them. With bpf_loop the kernel wants BTF for all functions
-// of the program: give them the prototypes that BPFWalkFunc and BPFStepFunc
-// state.
+// of the program: give them the prototypes that BPFWalkFunc, BPFStepFunc and
+// BPFPythonFunc state.
 func (w *BPFWalker) Instructions() asm.Instructions {
 	g := &bpfGen{w: w, arm: w.Machine == elf.EM_AARCH64}
 	g.walk()
 	g.step()
+	if w.Python {
+		g.pythonStep()
+	}
 	return g.insns
 }
 
@@ -298,6 +308,9 @@ func (g *bpfGen) walk() {
 		)
 	}
 	g.label("stack_walk_done")
+	if g.w.Python {
+		g.python()
+	}
 	g.add(asm.LoadMem(asm.R0, asm.R6, stN, asm.Word), asm.Return())
 }
 

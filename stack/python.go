@@ -243,7 +243,7 @@ func (p *Python) Frames(dst []Frame, tid int) ([]Frame, error) {
 		f := Frame{PC: binary.LittleEndian.Uint64(b[l.frameCode:]), How: HowInterpreter}
 		f.Entry = l.frameEntry != 0 && b[l.frameEntry] != 0
 		code, err := p.Code(f.PC)
-		if err == nil && code.shim {
+		if err == nil && code.Shim {
 			if f.Entry && len(dst) > first {
 				dst[len(dst)-1].Entry = true
 			}

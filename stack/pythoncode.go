@@ -16,10 +16,12 @@ type PythonCode struct {
 	File string
 	// FirstLine is the line where the function begins.
 	FirstLine int
+	// Shim is set for the interpreter's own code, which Frames leaves out: since
+	// 3.12 there is a frame of it where a class is called.
+	Shim bool
 
 	lines  []byte // co_linetable: the location table
 	instrs uint64 // address of the instructions
-	shim   bool   // the interpreter's own
 }
 
 // Bounds of a code object's parts.
@@ -49,7 +51,7 @@ func (p *Python) Code(addr uint64) (*PythonCode, error) {
 	c := &PythonCode{
 		FirstLine: int(int32(binary.LittleEndian.Uint32(b[l.codeFirstLine:]))),
 		instrs:    addr + l.codeInstrs,
-		shim:      word(l.codeFile) == word(l.codeName),
+		Shim:      word(l.codeFile) == word(l.codeName),
 	}
 	var err error
 	if c.Name, err = p.text(word(l.codeQualname)); err != nil {

@@ -48,7 +48,7 @@ type Options struct {
 const defaultMaxStacks = 16 << 10
 
 // Collector counts stacks until it is closed. One goroutine at a time calls
-// LoadWalker, AddProcess, Detach and Close, and one reads from Processes; the
+// LoadWalker, AddProcess, Python, Detach and Close, and one reads from Processes; the
 // rest is safe for concurrent use.
 type Collector struct {
 	handles
@@ -67,6 +67,8 @@ type Collector struct {
 	walker *ebpf.Collection
 	tables *stack.BPFTables
 	cfi    *stack.CFICache
+
+	pythons map[int]*stack.Python // since LoadWalker
 }
 
 // handles are what live and replayed collectors have in common.

@@ -41,7 +41,7 @@ func (c *Collector) LoadWalker() error {
 		Maps:     make(map[string]*ebpf.MapSpec),
 		Programs: make(map[string]*ebpf.ProgramSpec),
 	}
-	for _, m := range stack.BPFMaps(nil) {
+	for _, m := range append(stack.BPFMaps(nil), stack.BPFPythonMap(nil)) {
 		spec.Maps[m.Name] = &ebpf.MapSpec{
 			Name: m.Name, Type: ebpf.MapType(m.Type),
 			KeySize: m.KeySize, ValueSize: m.ValueSize, MaxEntries: m.MaxEntries,
@@ -54,6 +54,7 @@ func (c *Collector) LoadWalker() error {
 	}
 	w := walker
 	w.Returns = returnProbes(c.env)
+	w.Python = true
 	for i := range c.plan.Programs {
 		p := c.plan.ProgramSpec(i)
 		insns, err := c.filter.program(&c.plan.Programs[i], i, true)
@@ -77,6 +78,7 @@ func (c *Collector) LoadWalker() error {
 		return err
 	}
 	c.cfi = &stack.CFICache{MaxBytes: cfiBytes}
+	c.pythons = make(map[int]*stack.Python)
 	return c.takeOver(coll)
 }
 
@@ -141,6 +143,11 @@ func (c *Collector) takeOver(coll *ebpf.Collection) error {
 // compiled once for each file and shared. A process that maps other files
 // later is added again. Without LoadWalker it does nothing.
 //
+// If the process runs CPython 3.11 to 3.13, its interpreted frames are read with
+// every sample from then on, in the kernel, while the thread stands still: in
+// Sample.User they are behind the native ones (stack.HowInterpreter), for
+// stack.MergeInterpreted to put where they ran and for Python to name.
+//
 // The error says what could not be read; the process's other files are walked
 // by their rules all the same.
 func (c *Collector) AddProcess(pid int) error {
@@ -151,8 +158,22 @@ func (c *Collector) AddProcess(pid int) error {
 	if mods == nil {
 		return err
 	}
-	return errors.Join(err, c.tables.SetProcess(pid, mods))
+	err = errors.Join(err, c.tables.SetProcess(pid, mods))
+	p, pyErr := stack.OpenPython(pid)
+	switch {
+	case pyErr == nil:
+		c.pythons[pid] = p
+	case errors.Is(pyErr, stack.ErrNoPython):
+		delete(c.pythons, pid) // another program was executed
+	default:
+		err = errors.Join(err, pyErr)
+	}
+	return errors.Join(err, c.tables.SetPython(pid, c.pythons[pid]))
 }
+
+// Python is the interpreter of a process that AddProcess found one in, nil if it
+// did not: it names interpreted frames, while the process lives.
+func (c *Collector) Python(pid int) *stack.Python { return c.pythons[pid] }
 
 // withFuncInfo names the functions of a program by BTF, which bpf_loop's
 // callbacks need.
@@ -166,6 +187,7 @@ func withFuncInfo(name string, insns asm.Instructions) asm.Instructions {
 		stack.BPFCopyFunc:       {{Name: "state", Type: ptr}},
 		stack.BPFKernelCopyFunc: {{Name: "state", Type: ptr}, {Name: "ctx", Type: ptr}},
 		stack.BPFStepFunc:       {{Name: "index", Type: u64}, {Name: "context", Type: ptr}},
+		stack.BPFPythonFunc:     {{Name: "index", Type: u64}, {Name: "context", Type: ptr}},
 	}
 	insns[0] = insns[0].WithSymbol(name)
 	for i, ins := range insns {
