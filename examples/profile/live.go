@@ -81,7 +81,7 @@ func measureLive(ctx context.Context, c *config, stderr io.Writer) (r *result, e
 		collector: col, meta: m, kernel: kernel,
 		process: func(pid int) symbol.Resolver {
 			if p, err := processes.Process(pid); err == nil {
-				return p
+				return withPython(p, col.Python(pid))
 			}
 			return unnamed{symbol.ReasonExited}
 		},

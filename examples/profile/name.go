@@ -42,10 +42,13 @@ func (n *names) samples(in []collect.Sample) []stack.Sample {
 		s := &in[i]
 		frames := make([]*stack.NamedFrame, 0, len(s.Kernel.Frames)+len(s.User.Frames))
 		for _, f := range s.Kernel.Frames {
-			frames = append(frames, n.frames[place{kernelPID, f.LookupPC()}])
+			frames = append(frames, n.frames[place{kernelPID, lookupPC(f)}])
 		}
-		for _, f := range s.User.Frames {
-			frames = append(frames, n.frames[place{s.PID, f.LookupPC()}])
+		for _, f := range n.merged(s) {
+			named := n.frames[place{s.PID, lookupPC(f)}]
+			if !isFunction(named, pythonShim) {
+				frames = append(frames, named)
+			}
 		}
 		out = append(out, stack.Sample{
 			Frames: frames,
@@ -59,13 +62,28 @@ func (n *names) samples(in []collect.Sample) []stack.Sample {
 	return out
 }
 
+// merged puts a sample's interpreted frames where they ran.
+func (n *names) merged(s *collect.Sample) []stack.Frame {
+	frames := s.User.Frames
+	if len(frames) == 0 || frames[len(frames)-1].How != stack.HowInterpreter {
+		return frames
+	}
+	inLoop := func(f stack.Frame) bool { return isFunction(n.frames[place{s.PID, lookupPC(f)}], pythonLoop) }
+	return stack.MergeInterpreted(nil, frames, s.User.End == stack.EndBottom, inLoop)
+}
+
+// isFunction says whether a frame is one of this function.
+func isFunction(f *stack.NamedFrame, name string) bool {
+	return len(f.Functions) > 0 && strings.HasPrefix(f.Functions[0].Name, name) // the cold part has a suffix
+}
+
 // resolve names every address of the samples, one process at a time.
 func (n *names) resolve(in []collect.Sample) {
 	pcs := make(map[int][]stack.Frame)
 	seen := make(map[place]bool)
 	collectPCs := func(pid int, frames []stack.Frame) {
 		for _, f := range frames {
-			p := place{pid, f.LookupPC()}
+			p := place{pid, lookupPC(f)}
 			if !seen[p] {
 				seen[p] = true
 				pcs[pid] = append(pcs[pid], f)
@@ -88,7 +106,7 @@ func (n *names) resolveIn(pid int, frames []stack.Frame) {
 	}
 	lookup := make([]uint64, len(frames))
 	for i, f := range frames {
-		lookup[i] = f.LookupPC()
+		lookup[i] = lookupPC(f)
 	}
 	n.buf = r.Resolve(n.buf[:0], lookup)
 	for rest := n.buf; len(rest) > 0; {
