@@ -45,11 +45,14 @@ func main() {
 	match := flag.String("match", "", "only files whose name holds this")
 	speed := flag.Bool("speed", false, "measure the package inside a program")
 	name := flag.String("child", "", "answer for FILE as this tool: for symscore itself")
+	own := flag.Bool("callers", false, "print what the runtime says of this program: for symscore itself")
 	flag.Parse()
 	var err error
 	switch {
 	case *name != "":
 		err = runChild(*name, flag.Arg(0), os.Stdin, os.Stdout)
+	case *own:
+		err = callers(os.Stdout, *n)
 	case *speed:
 		err = measure(os.Stdout)
 	default:
@@ -81,6 +84,16 @@ func run(n, runs int, verbose bool, match string) error {
 			fmt.Fprintf(w, "%s\t%v\n", filepath.Base(path), err)
 		}
 	}
+	if strings.Contains("go callers", match) {
+		fmt.Fprintln(w, "\t\t\t\t\t\t\nGO CALLERS (reference runtime.CallersFrames)\ttool\tright\twrong\tmissing\tms\tcpu ms")
+		if err := goCallers(w, n, runs, verbose); err != nil {
+			return err
+		}
+	}
+	if strings.Contains("jit", match) {
+		fmt.Fprintln(w, "\t\t\t\t\t\t\nGENERATED CODE (reference perf script)\ttool\tright\twrong\tmissing\tms\tcpu ms")
+		return jit(w, verbose)
+	}
 	return nil
 }
 
@@ -104,6 +117,7 @@ func functions(w *tabwriter.Writer, path string, n, runs int, verbose bool) erro
 		{"borescope", child("borescope")},
 		{"llvm-symbolizer", llvmFunctions},
 		{"addr2line", addr2line},
+		{"blazesym", blazesym("names")},
 		{"libbcc", libbcc},
 		{"debug/elf", child("debug/elf")},
 	} {
@@ -139,6 +153,7 @@ func inlines(w *tabwriter.Writer, path string, n, runs int, verbose bool) error 
 	for _, t := range []tool{
 		{"borescope", child("borescope-chains")},
 		{"addr2line", addr2lineChains},
+		{"blazesym", blazesym("chains")},
 		{"debug/dwarf", child("debug/dwarf")},
 	} {
 		got, took, err := t.ask(c)

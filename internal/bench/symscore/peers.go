@@ -69,6 +69,28 @@ func libbcc(c *testCase) ([]string, cost, error) {
 	return names, took, nil
 }
 
+// blazesym asks the program in the folder of that name, if it is installed.
+func blazesym(what string) func(c *testCase) ([]string, cost, error) {
+	return func(c *testCase) ([]string, cost, error) {
+		out, took, err := feed(c, "symscore-blazesym", what, c.path)
+		if err != nil {
+			return nil, cost{}, err
+		}
+		answers := strings.Split(strings.TrimSuffix(out, "\n"), "\n")
+		if len(answers) != len(c.pcs) {
+			return nil, cost{}, errors.New("an answer is missing")
+		}
+		for i, a := range answers {
+			if what == "names" {
+				answers[i] = clean(a)
+			} else {
+				answers[i] = chain(a)
+			}
+		}
+		return answers, took, nil
+	}
+}
+
 // debugELF is the plain Go way: all symbols, sorted, and a binary search.
 func debugELF(path string, pcs []uint64) ([]string, error) {
 	f, err := elf.Open(path)

@@ -30,6 +30,8 @@ type cost struct{ wall, cpu time.Duration }
 var children = map[string]func(path string, pcs []uint64) ([]string, error){
 	"borescope":        borescopeNames,
 	"borescope-chains": borescopeChains,
+	"borescope-go":     borescopeGo,
+	"debug/gosym":      debugGosym,
 	"debug/elf":        debugELF,
 	"debug/dwarf":      debugDWARF,
 }
