@@ -34,7 +34,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	t := tool.New("bashreadline", "Print the lines that are typed into interactive bash shells.",
 		"bashreadline", "of all shells",
 		"bashreadline -s /opt/bin/bash", "of a bash, or a libreadline.so, elsewhere")
-	shared := t.String("s", "FILE", "the bash or libreadline.so to trace instead of /bin/bash")
+	shared := t.String("s,shared", "FILE", "the bash or libreadline.so to trace instead of /bin/bash")
 	pid := t.PID()
 	t.Duration()
 	if err := t.Parse(args, stdout); err != nil {

@@ -35,7 +35,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	t := tool.New("cachestat", "Count hits and misses of the page cache.",
 		"cachestat", "every second",
 		"cachestat -T 5 12", "every 5 seconds for a minute, with the time")
-	times := t.Bool("T", "with the time of day")
+	times := t.Bool("T,timestamp", "with the time of day")
 	t.Interval(time.Second)
 	if err := t.Parse(args, stdout); err != nil {
 		return err

@@ -48,8 +48,8 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 		"dbslower -m 30 -p 480 mysql", "of the MySQL server 480, 30 ms or more")
 	t.Operands("postgres|mysql", 1, 1)
 	pid := t.PID()
-	path := t.String("x", "FILE", "the server's executable")
-	least := t.Int("m", "MSECS", 1, "only queries that took so long")
+	path := t.String("x,exe", "FILE", "the server's executable")
+	least := t.Int("m,threshold", "MSECS", 1, "only queries that took so long")
 	t.Duration()
 	if err := t.Parse(args, stdout); err != nil {
 		return err

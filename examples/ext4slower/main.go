@@ -61,7 +61,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 		"ext4slower -j 0", "all, as comma-separated values")
 	t.Operands("[MIN_MS]", 0, 1)
 	pid := t.PID()
-	csv := t.Bool("j", "comma-separated values, times in microseconds")
+	csv := t.Bool("j,csv", "comma-separated values, times in microseconds")
 	t.Duration()
 	if err := t.Parse(args, stdout); err != nil {
 		return err

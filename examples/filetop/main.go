@@ -15,9 +15,7 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"maps"
 	"os"
-	"slices"
 	"time"
 
 	"github.com/borescope/borescope/probe"
@@ -31,23 +29,28 @@ func main() { os.Exit(tool.Main("filetop", run)) }
 type file struct {
 	Inode     uint64
 	Dev, TID  uint32
-	Type, Sum uint32 // S_IFMT of its mode; an index into use
+	Type, Sum uint32 // S_IFMT of its mode; which of its sums
 	Comm      action.Comm
 	Name      [40]byte
 }
 
-// use is what a thread does with a file: how often it reads and writes, and how
-// much.
-type use struct{ reads, rbytes, writes, wbytes int64 }
+// The sums of a file.
+const (
+	reads = iota
+	rbytes
+	writes
+	wbytes
+	sumsOfFile
+)
 
 // S_IFMT, S_IFREG and S_IFSOCK of include/uapi/linux/stat.h.
 const format, regular, socket = 0o170000, 0o100000, 0o140000
 
 // orders are what -s sorts by.
-var orders = map[string]func(u use) int64{
-	"all":   func(u use) int64 { return u.reads + u.writes + u.rbytes + u.wbytes },
-	"reads": func(u use) int64 { return u.reads }, "writes": func(u use) int64 { return u.writes },
-	"rbytes": func(u use) int64 { return u.rbytes }, "wbytes": func(u use) int64 { return u.wbytes },
+var orders = map[string]func(u []int64) int64{
+	"all":   func(u []int64) int64 { return u[reads] + u[writes] + u[rbytes] + u[wbytes] },
+	"reads": func(u []int64) int64 { return u[reads] }, "writes": func(u []int64) int64 { return u[writes] },
+	"rbytes": func(u []int64) int64 { return u[rbytes] }, "wbytes": func(u []int64) int64 { return u[wbytes] },
 }
 
 func run(ctx context.Context, args []string, stdout io.Writer) error {
@@ -55,10 +58,10 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 		"filetop -C 5 12", "every five seconds for a minute, one below the other",
 		"filetop -s reads -r 5", "the five files that are read most often")
 	pid := t.PID()
-	all := t.Bool("a", "with sockets, pipes and all that is no regular file")
-	most := t.Int("r", "ROWS", 20, "so many rows")
+	all := t.Bool("a,all-files", "with sockets, pipes and all that is no regular file")
+	most := t.Int("r,maxrows", "ROWS", 20, "so many rows")
 	order := "all"
-	t.Func("s", "COLUMN", "sort by all, reads, writes, rbytes or wbytes", func(s string) error {
+	t.Func("s,sort", "COLUMN", "sort by all, reads, writes, rbytes or wbytes", func(s string) error {
 		order = s
 		if _, ok := orders[s]; !ok {
 			return fmt.Errorf("%q is no column", s)
@@ -72,6 +75,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	}
 
 	sums := action.NewSum[file]("sums", 1<<14)
+	sums.Flip()
 	add := func(c *action.Ctx, f action.Ptr, sum int, bytes action.Int) {
 		kind := c.Let(f.Member("f_inode->i_mode").And(format))
 		if !*all {
@@ -105,39 +109,19 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 			return err
 		}
 		return s.Every(func() error {
-			rows, err := read()
+			now, err := read()
 			if err == nil {
 				err = s.Loadavg()
 			}
 			tab.Header()
-			files := group(rows)
-			for _, f := range first(files, *most, orders[order]) {
-				u, kind := files[f], map[uint32]string{regular: "R", socket: "S"}[f.Type]
-				tab.Row(f.TID, f.Comm, u.reads, u.writes, u.rbytes/1024, u.wbytes/1024, cmp.Or(kind, "O"), action.Text(f.Name[:]))
+			rows := tool.Rows(now, sumsOfFile, func(f *file) *uint32 { return &f.Sum })
+			files := tool.Largest(rows, orders[order])
+			for _, f := range files[:min(*most, len(files))] {
+				u, kind := rows[f], map[uint32]string{regular: "R", socket: "S"}[f.Type]
+				tab.Row(f.TID, f.Comm, u[reads], u[writes], u[rbytes]/1024, u[wbytes]/1024, cmp.Or(kind, "O"), action.Text(f.Name[:]))
 			}
 			s.Printf("\n")
 			return err
 		})
 	}, functions, calls)
-}
-
-// group puts the sums of a file together.
-func group(sums map[file]int64) map[file]use {
-	files := map[file]use{}
-	for f, n := range sums {
-		sum := f.Sum
-		f.Sum = 0
-		u := files[f]
-		*[]*int64{&u.reads, &u.rbytes, &u.writes, &u.wbytes}[sum] += n
-		files[f] = u
-	}
-	return files
-}
-
-// first are the files with the largest values, at most so many.
-func first(files map[file]use, most int, value func(use) int64) []file {
-	sorted := slices.SortedFunc(maps.Keys(files), func(a, b file) int {
-		return cmp.Or(cmp.Compare(value(files[b]), value(files[a])), cmp.Compare(a.TID, b.TID), cmp.Compare(a.Inode, b.Inode))
-	})
-	return sorted[:min(most, len(sorted))]
 }

@@ -35,16 +35,17 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 		"funccount -T 't:syscalls:sys_enter_*' 1", "system calls, every second")
 	t.Operands("TARGET", 1, 1)
 	pid := t.PID()
-	cpu := t.Int("c", "CPU", -1, "only on this CPU")
-	times := t.Bool("T", "with the time of day")
+	cpu := t.CPU("c,cpu")
+	times := t.Bool("T,timestamp", "with the time of day")
+	regexps := t.Bool("r,regexp", "the target's last part is a regular expression")
 	t.Duration()
 	t.Interval(0)
 	if err := t.Parse(args, stdout); err != nil {
 		return err
 	}
-	target, err := tool.ParseTarget(t.Args()[0], *pid)
+	target, err := t.Target(t.Args()[0], *regexps, *pid)
 	if err != nil {
-		return t.Usagef("%w", err)
+		return err
 	}
 	// What a wildcard matches and the kernel refuses is left out.
 	t.Options.Resolve = &probe.Options{NoTypes: true}
@@ -54,9 +55,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	p := action.NewProgram("funccount")
 	p.On(target, func(c *action.Ctx) {
 		tool.FilterPID(c, *pid)
-		if *cpu >= 0 {
-			c.ReturnUnless(c.CPU().Eq(*cpu))
-		}
+		tool.FilterCPU(c, *cpu)
 		counts.Inc(c, c.Probe())
 	})
 	return t.Run(ctx, stdout, fmt.Sprintf("Counting %v", target), func(s *tool.Session) error {

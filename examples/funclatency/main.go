@@ -44,18 +44,19 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 		"funclatency -F -p 181 'uprobe:libc:*alloc'", "for each function")
 	t.Operands("TARGET", 1, 1)
 	pid := t.PID()
-	micros := t.Bool("u", "in microseconds instead of nanoseconds")
-	millis := t.Bool("m", "in milliseconds")
-	each := t.Bool("F", "a histogram for each function")
-	times := t.Bool("T", "with the time of day")
+	micros := t.Bool("u,microseconds", "in microseconds instead of nanoseconds")
+	millis := t.Bool("m,milliseconds", "in milliseconds")
+	each := t.Bool("F,function", "a histogram for each function")
+	times := t.Bool("T,timestamp", "with the time of day")
+	regexps := t.Bool("r,regexp", "the target's last part is a regular expression")
 	t.Duration()
 	t.Interval(0)
 	if err := t.Parse(args, stdout); err != nil {
 		return err
 	}
-	entry, err := tool.ParseTarget(t.Args()[0], *pid)
+	entry, err := t.Target(t.Args()[0], *regexps, *pid)
 	if err != nil {
-		return t.Usagef("%w", err)
+		return err
 	}
 	back, err := returns(entry)
 	if err != nil {
@@ -106,6 +107,15 @@ func returns(entry probe.Target) (probe.Target, error) {
 		if t.Offset == 0 && t.Address == 0 {
 			return probe.Kretprobe{Module: t.Module, Symbol: t.Symbol}, nil
 		}
+	case probe.Set:
+		set := make(probe.Set, len(t))
+		for i := range t {
+			var err error
+			if set[i], err = returns(t[i]); err != nil {
+				return nil, err
+			}
+		}
+		return set, nil
 	case probe.Fentry:
 		return probe.Fexit(t), nil
 	case probe.Uprobe:

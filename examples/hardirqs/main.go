@@ -32,7 +32,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	t := tool.New("hardirqs", "Add up the time that CPUs spend in interrupt handlers, by device.",
 		"hardirqs -T 1 10", "every second, ten times, with the time of day",
 		"hardirqs -d", "how long they took each, as histograms, on Ctrl-C")
-	cpu := t.Int("c", "CPU", -1, "only on this CPU")
+	cpu := t.CPU("c,cpu")
 	spent := tool.NewSpent[device](t, "hardirq", 256)
 	if err := errors.Join(t.Parse(args, stdout), spent.Check()); err != nil {
 		return err
@@ -43,9 +43,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	p := spent.Program()
 	p.IncludeSelf = true // they are in the name of whatever thread they come upon
 	p.On(probe.RawTracepoint{Name: "irq_handler_entry"}, func(c *action.Ctx) {
-		if *cpu >= 0 {
-			c.ReturnUnless(c.CPU().Eq(*cpu))
-		}
+		tool.FilterCPU(c, *cpu)
 		starts.Set(c, c.CPU(), c.Nsecs())
 	})
 	// Its arguments are the number, struct irqaction and what the handler

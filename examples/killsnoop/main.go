@@ -39,9 +39,9 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 		"killsnoop -x", "only those that failed",
 		"killsnoop -s 9", "only SIGKILL")
 	pid := t.PID()
-	failed := t.Bool("x", "only calls that failed")
-	target := t.Int("T", "PID", 0, "only signals to this process")
-	signal := t.Int("s", "SIGNAL", 0, "only this signal, by number")
+	failed := t.Bool("x,failed", "only calls that failed")
+	target := t.Int("T,tpid", "PID", 0, "only signals to this process")
+	signal := t.Int("s,signal", "SIGNAL", 0, "only this signal, by number")
 	t.Duration()
 	if err := t.Parse(args, stdout); err != nil {
 		return err

@@ -50,10 +50,10 @@ type row struct {
 
 // counted adds up the rows of a child's process, of which there is one by CPU.
 func counted(t *testing.T, child *tooltest.Child, flags ...string) (sum row) {
-	for _, r := range tooltest.Objects[row](t, tooltest.Live(t, run, append(flags, "-json"), child.Work)) {
+	for _, r := range tooltest.Objects[row](t, tooltest.Live(t, run, append(flags, "-json", "600"), child.Work)) {
 		if r.PID == child.PID {
 			sum.Reference, sum.Miss = sum.Reference+r.Reference, sum.Miss+r.Miss
-			if want := hits(uint64(r.Reference), uint64(r.Miss)); r.Hit-want > 0.01 || want-r.Hit > 0.01 {
+			if want := hits(int64(r.Reference), int64(r.Miss)); r.Hit-want > 0.01 || want-r.Hit > 0.01 {
 				t.Errorf("%+v: hits are %v%%", r, want)
 			}
 		}

@@ -11,13 +11,10 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"io"
-	"maps"
 	"os"
-	"slices"
 	"strings"
 
 	"github.com/borescope/borescope/pmc"
@@ -37,12 +34,12 @@ type where struct {
 
 func run(ctx context.Context, args []string, stdout io.Writer) error {
 	t := tool.New("llcstat", "Count references and misses of the last level cache, by process and CPU.",
-		"llcstat -d 10", "for ten seconds",
-		"llcstat -e branches,branch-misses -d 10", "how well branches are predicted")
-	period := t.Int("c", "N", 10000, "count by so many, which is what an interrupt costs")
-	threads := t.Bool("t", "by thread")
+		"llcstat 20", "for twenty seconds",
+		"llcstat -e branches,branch-misses 5", "how well branches are predicted")
+	period := t.Int("c,sample_period", "N", 10000, "count by so many, which is what an interrupt costs")
+	threads := t.Bool("t,tid", "by thread")
 	events := []pmc.Event{pmc.CacheReferences(), pmc.CacheMisses()}
-	t.Func("e", "EVENTS", "another pair of events, separated by a comma, in perf's spelling", func(list string) error {
+	t.Func("e", "EVENTS", "another pair of events, as perf spells them", func(list string) error {
 		refs, misses, ok := strings.Cut(list, ",")
 		if !ok {
 			return errors.New("not two events")
@@ -52,9 +49,11 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 		events[1], err2 = pmc.ParseEvent(misses, nil)
 		return errors.Join(err, err2)
 	})
-	t.Duration()
-	t.Interval(0)
+	t.Operands("[duration]", 0, 1)
 	if err := t.Parse(args, stdout); err != nil {
+		return err
+	}
+	if err := t.EndAfter(append(t.Args(), "10")[0]); err != nil {
 		return err
 	}
 	if *period == 0 {
@@ -83,24 +82,19 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 		tab.Show("TID", *threads)
 		return s.Every(func() error {
 			entries, err := read()
-			refs, misses := map[where]uint64{}, map[where]uint64{}
-			var all, missed uint64
+			sums := map[where]int64{}
 			for _, e := range entries {
-				n := e.Value * uint64(*period)
-				if e.Key.Missed == 0 {
-					refs[e.Key] = n
-					all += n
-					continue
-				}
-				e.Key.Missed = 0
-				misses[e.Key] = n
-				missed += n
+				sums[e.Key] = int64(e.Value) * int64(*period)
 			}
+			rows := tool.Rows(sums, 2, func(k *where) *uint32 { return &k.Missed })
+			var all, missed int64
 			tab.Header()
-			for _, k := range slices.SortedFunc(maps.Keys(refs), func(a, b where) int {
-				return cmp.Or(cmp.Compare(refs[b], refs[a]), cmp.Compare(a.PID, b.PID), cmp.Compare(a.TID, b.TID), cmp.Compare(a.CPU, b.CPU))
-			}) {
-				tab.Row(k.PID, k.TID, k.Comm, k.CPU, refs[k], misses[k], hits(refs[k], misses[k]))
+			for _, k := range tool.Largest(rows, func(n []int64) int64 { return n[0] }) {
+				n := rows[k]
+				all, missed = all+n[0], missed+n[1]
+				if n[0] > 0 {
+					tab.Row(k.PID, k.TID, k.Comm, k.CPU, n[0], n[1], hits(n[0], n[1]))
+				}
 			}
 			s.Printf("Total References: %d Total Misses: %d Hit Rate: %.2f%%\n", all, missed, hits(all, missed))
 			return err
@@ -109,7 +103,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 }
 
 // hits is the part of the references, in percent, that were no misses.
-func hits(refs, misses uint64) float64 {
+func hits(refs, misses int64) float64 {
 	if refs == 0 {
 		return 0
 	}

@@ -43,10 +43,11 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 		"runqlat 1 10", "a histogram every second, ten times",
 		"runqlat -P", "a histogram for each process, on Ctrl-C")
 	pid := t.PID()
-	times := t.Bool("T", "with the time of day")
-	millis := t.Bool("m", "in milliseconds instead of microseconds")
-	byPID := t.Bool("P", "a histogram for each process")
-	byTID := t.Bool("L", "a histogram for each thread")
+	times := t.Bool("T,timestamp", "with the time of day")
+	millis := t.Bool("m,milliseconds", "in milliseconds instead of microseconds")
+	byPID := t.Bool("P,pids", "a histogram for each process")
+	byTID := t.Bool("L,tids", "a histogram for each thread")
+	byNS := t.Bool("pidnss", "a histogram for each PID namespace")
 	t.Interval(0)
 	if err := t.Parse(args, stdout); err != nil {
 		return err
@@ -60,6 +61,8 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 		label = "tid"
 	case *byPID:
 		label = "pid"
+	case *byNS:
+		label = "pidns"
 	}
 
 	starts := action.NewHash[uint32, uint64]("starts", 0)
@@ -89,6 +92,8 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 					key = next.Member("pid")
 				case *byPID:
 					key = next.Member("tgid")
+				case *byNS:
+					key = next.Member("nsproxy->pid_ns_for_children->ns.inum")
 				}
 				waits.Observe(c, c.Nsecs().Sub(t0).Div(per), key)
 			})

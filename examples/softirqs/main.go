@@ -42,7 +42,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	t := tool.New("softirqs", "Add up the time that CPUs spend in soft interrupts, by kind.",
 		"softirqs -T 1 10", "every second, ten times, with the time of day",
 		"softirqs -d", "how long they took each, as histograms, on Ctrl-C")
-	cpu := t.Int("c", "CPU", -1, "only on this CPU")
+	cpu := t.CPU("c,cpu")
 	spent := tool.NewSpent[uint32](t, "softirq", 64)
 	if err := errors.Join(t.Parse(args, stdout), spent.Check()); err != nil {
 		return err
@@ -53,9 +53,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	p := spent.Program()
 	p.IncludeSelf = true // they are in the name of whatever thread they come upon
 	p.On(probe.RawTracepoint{Name: "softirq_entry"}, func(c *action.Ctx) {
-		if *cpu >= 0 {
-			c.ReturnUnless(c.CPU().Eq(*cpu))
-		}
+		tool.FilterCPU(c, *cpu)
 		starts.Set(c, c.CPU(), c.Nsecs())
 	})
 	p.On(probe.RawTracepoint{Name: "softirq_exit"}, func(c *action.Ctx) {

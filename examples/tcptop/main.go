@@ -12,10 +12,8 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"io"
-	"maps"
 	"net/netip"
 	"os"
 	"slices"
@@ -47,8 +45,8 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 		"tcptop -C 1 10", "ten tables, one each second",
 		"tcptop -p 181", "of process 181")
 	pid := t.PID()
-	silent := t.Bool("S", "without the line with the load")
-	only4, only6 := t.Bool("4", "only IPv4"), t.Bool("6", "only IPv6")
+	silent := t.Bool("S,nosummary", "without the line with the load")
+	versions := t.IPVersions()
 	t.Redraw()
 	t.Interval(time.Second)
 	if err := t.Parse(args, stdout); err != nil {
@@ -56,10 +54,11 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	}
 
 	bytes := action.NewSum[conn]("bytes", 1<<14)
+	bytes.Flip()
 	add := func(c *action.Ctx, sk action.Ptr, sent int, n action.Int) {
 		c.ReturnUnless(n.Gt(0))
 		port, peer := sk.Member("__sk_common.skc_num"), sk.Member("__sk_common.skc_dport").Bswap()
-		tool.SockAddrs(c, sk, *only4 || !*only6, *only6 || !*only4, func(local, remote action.Tuple) {
+		tool.SockAddrs(c, sk, versions, func(local, remote action.Tuple) {
 			bytes.Observe(c, n, c.PID(), port, peer, local, remote, c.Comm(), sent)
 		})
 	}
@@ -99,29 +98,14 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 			if err == nil && !*silent {
 				err = s.Loadavg()
 			}
-			both := map[conn][2]int64{}
-			for k, n := range sums {
-				sent := k.Sent
-				k.Sent = 0 // the connection
-				v := both[k]
-				v[sent] = n
-				both[k] = v
-			}
+			rows := tool.Rows(sums, 2, func(k *conn) *uint32 { return &k.Sent })
 			tab.Header()
-			for _, k := range busiest(both) {
+			for _, k := range tool.Largest(rows, func(n []int64) int64 { return n[0] + n[1] }) {
 				local, remote := netip.AddrPortFrom(k.Local.Addr(), k.LPort), netip.AddrPortFrom(k.Remote.Addr(), k.RPort)
-				tab.Row(k.PID, k.Comm, local, remote, both[k][0]/1024, both[k][1]/1024)
+				tab.Row(k.PID, k.Comm, local, remote, rows[k][0]/1024, rows[k][1]/1024)
 			}
 			s.Printf("\n")
 			return err
 		})
 	}, functions, sockets)
-}
-
-// busiest are the connections, those with the largest sum of both directions first.
-func busiest(both map[conn][2]int64) []conn {
-	return slices.SortedFunc(maps.Keys(both), func(a, b conn) int {
-		x, y := both[a], both[b]
-		return cmp.Or(cmp.Compare(y[0]+y[1], x[0]+x[1]), cmp.Compare(a.LPort, b.LPort), cmp.Compare(a.RPort, b.RPort), cmp.Compare(a.PID, b.PID))
-	})
 }

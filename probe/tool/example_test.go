@@ -44,11 +44,11 @@ func Example() {
 	// Usage: switches [flags] [interval [count]]
 	// Count context switches by thread name.
 	//
-	//   -i TIME      print every so often: 1, 5s, 100ms; as the interval does
-	//   -json        one JSON object per line
-	//   -record DIR  also write down what the result is made from
-	//   -replay DIR  show a recording instead; needs no root
-	//   -v           say how the probes are attached
+	//   -i, --interval TIME  print every so often: 1, 5s, 100ms
+	//   -json                one JSON object per line
+	//   -record DIR          also write down what the result is made from
+	//   -replay DIR          show a recording instead; needs no root
+	//   -v                   say how the probes are attached
 	//
 	// Examples:
 	//   switches 1          every second

@@ -39,6 +39,34 @@ func FilterPorts(c *action.Ctx, port action.Int, list []int) {
 	c.ReturnUnless(one)
 }
 
+// IPVersions are the versions of IP that -4 and -6 leave.
+type IPVersions struct{ only4, only6 *bool }
+
+// IPVersions declares -4 and -6; neither and both are all.
+func (t *Tool) IPVersions() *IPVersions {
+	return &IPVersions{t.Bool("4,ipv4", "only IPv4"), t.Bool("6,ipv6", "only IPv6")}
+}
+
+// V4 says whether IPv4 is wanted.
+func (v *IPVersions) V4() bool { return *v.only4 || !*v.only6 }
+
+// V6 says whether IPv6 is wanted.
+func (v *IPVersions) V6() bool { return *v.only6 || !*v.only4 }
+
+// Filter ends an action unless a socket's family, AF_INET or AF_INET6, is of a
+// version that is wanted.
+func (v *IPVersions) Filter(c *action.Ctx, family action.Int) {
+	switch {
+	case !v.V6():
+		c.ReturnUnless(family.Eq(familyIPv4))
+	case !v.V4():
+		c.ReturnUnless(family.Eq(familyIPv6))
+	}
+}
+
+// AF_INET and AF_INET6 of Linux.
+const familyIPv4, familyIPv6 = 2, 10
+
 // Addr is an address that the kernel keeps as IPv6: one of IPv4 as it is written.
 func Addr(a [16]byte) netip.Addr { return netip.AddrFrom16(a).Unmap() }
 
@@ -54,9 +82,8 @@ func (a SockAddr) Addr() netip.Addr { return Addr([16]byte(append(a.First[:], a.
 
 // SockAddrs has an action do what use records with the local and the remote
 // address, both SockAddr, of a pointer to struct sock. It does nothing for a
-// socket that is neither of IPv4, if that is wanted, nor of IPv6, if that is.
-func SockAddrs(c *action.Ctx, sk action.Ptr, ipv4, ipv6 bool, use func(local, remote action.Tuple)) {
-	const inet, inet6 = 2, 10 // AF_INET, AF_INET6
+// socket that is of no version of IP that is wanted.
+func SockAddrs(c *action.Ctx, sk action.Ptr, wanted *IPVersions, use func(local, remote action.Tuple)) {
 	family := c.Let(sk.Member("__sk_common.skc_family"))
 	mapped := func(member string) action.Tuple {
 		return action.Key(action.Bytes([]byte{10: 0xff, 11: 0xff}), sk.Addr(member).Bytes(4))
@@ -64,11 +91,11 @@ func SockAddrs(c *action.Ctx, sk action.Ptr, ipv4, ipv6 bool, use func(local, re
 	whole := func(member string) action.Tuple {
 		return action.Key(sk.Addr(member).Bytes(12), sk.Addr(member+".in6_u.u6_addr8[12]").Bytes(4))
 	}
-	if ipv4 {
-		c.If(family.Eq(inet), func() { use(mapped("__sk_common.skc_rcv_saddr"), mapped("__sk_common.skc_daddr")) })
+	if wanted.V4() {
+		c.If(family.Eq(familyIPv4), func() { use(mapped("__sk_common.skc_rcv_saddr"), mapped("__sk_common.skc_daddr")) })
 	}
-	if ipv6 {
-		c.If(family.Eq(inet6), func() { use(whole("__sk_common.skc_v6_rcv_saddr"), whole("__sk_common.skc_v6_daddr")) })
+	if wanted.V6() {
+		c.If(family.Eq(familyIPv6), func() { use(whole("__sk_common.skc_v6_rcv_saddr"), whole("__sk_common.skc_v6_daddr")) })
 	}
 }
 

@@ -138,6 +138,7 @@ func histJSON(d hist.Distribution, unit, label string, key any) any {
 type Table struct {
 	s    *Session
 	cols []column
+	csv  bool
 }
 
 type column struct {
@@ -175,6 +176,13 @@ func (t *Table) Show(name string, shown bool) *Table {
 	return t
 }
 
+// CSV has the headings and rows printed as comma-separated values, if on. It
+// returns t.
+func (t *Table) CSV(on bool) *Table {
+	t.csv = on
+	return t
+}
+
 // jsonKey is "lat_ms" for "LAT(ms)".
 func jsonKey(name string) string {
 	return strings.Trim(strings.Map(func(r rune) rune {
@@ -197,7 +205,7 @@ func (t *Table) Header() {
 	}
 	t.line(func(b *bytes.Buffer) {
 		for _, c := range t.cols {
-			c.cell(b, c.head, c.name)
+			t.cell(b, &c, c.head, c.name)
 		}
 	}, "1")
 }
@@ -225,23 +233,39 @@ func (t *Table) row(colour string, values []any) error {
 	}
 	t.line(func(b *bytes.Buffer) {
 		for i, c := range t.cols {
-			c.cell(b, c.verb, values[i])
+			t.cell(b, &c, c.verb, values[i])
 		}
 	}, colour)
 	return nil
 }
 
-func (c *column) cell(b *bytes.Buffer, verb string, v any) {
+func (t *Table) cell(b *bytes.Buffer, c *column, verb string, v any) {
 	if c.hidden {
 		return
-	}
-	if b.Len() > 0 {
-		b.WriteByte(' ')
 	}
 	if s, ok := text(v); ok {
 		v = s
 	}
-	fmt.Fprintf(b, verb, v)
+	switch {
+	case t.csv:
+		if b.Len() > 0 {
+			b.WriteByte(',')
+		}
+		b.WriteString(quoteCSV(strings.TrimSpace(fmt.Sprintf(verb, v))))
+	default:
+		if b.Len() > 0 {
+			b.WriteByte(' ')
+		}
+		fmt.Fprintf(b, verb, v)
+	}
+}
+
+// quoteCSV is a value as RFC 4180 writes it.
+func quoteCSV(s string) string {
+	if !strings.ContainsAny(s, `,"`) {
+		return s
+	}
+	return `"` + strings.ReplaceAll(s, `"`, `""`) + `"`
 }
 
 // line writes a line without blanks at its end.

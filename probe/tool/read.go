@@ -2,6 +2,8 @@ package tool
 
 import (
 	"cmp"
+	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/borescope/borescope/hist"
@@ -50,8 +52,11 @@ func Sums[K comparable](s *Session, n *action.Number[K]) (func() (map[K]int64, e
 }
 
 // TakeSums is Sums for keys that come and go, as connections do: what is read is
-// removed, and makes room. An update at that very moment may be lost.
+// removed, and makes room. n is to have Flip, so that no update is lost.
 func TakeSums[K comparable](s *Session, n *action.Number[K]) (func() (map[K]int64, error), error) {
+	if !n.Map().Flip {
+		return nil, fmt.Errorf("map %s is read and cleared, and has no Flip", n.Map().Name)
+	}
 	tab, err := n.Table(s)
 	if err != nil {
 		return nil, err
@@ -60,6 +65,32 @@ func TakeSums[K comparable](s *Session, n *action.Number[K]) (func() (map[K]int6
 		now, err := tab.ReadAndClear()
 		return mapx.Values(now), err
 	}, nil
+}
+
+// Rows puts the sums together that a thing has n of: their keys differ in nothing
+// but the field which returns, an index into the row.
+func Rows[K comparable](sums map[K]int64, n int, which func(*K) *uint32) map[K][]int64 {
+	rows := map[K][]int64{}
+	for k, v := range sums {
+		i := *which(&k)
+		*which(&k) = 0
+		if rows[k] == nil {
+			rows[k] = make([]int64, n)
+		}
+		rows[k][i] += v
+	}
+	return rows
+}
+
+// Largest is the keys of a map, those first for which by gives the most. The order
+// of others is that of their text.
+func Largest[K comparable, V any](m map[K]V, by func(V) int64) []K {
+	return slices.SortedFunc(maps.Keys(m), func(a, b K) int {
+		if c := cmp.Compare(by(m[b]), by(m[a])); c != 0 {
+			return c
+		}
+		return cmp.Compare(fmt.Sprint(a), fmt.Sprint(b))
+	})
 }
 
 // Hists opens histograms whose buckets are powers of two. The function that it

@@ -27,10 +27,10 @@ func NewSpent[K comparable](t *Tool, label string, entries int) *Spent[K] {
 	t.Interval(0)
 	return &Spent[K]{
 		tool: t, label: label,
-		clock:  t.Bool("T", "with the time of day"),
-		nanos:  t.Bool("N", "in nanoseconds instead of microseconds"),
-		counts: t.Bool("C", "how many there were instead of their time"),
-		dist:   t.Bool("d", "the distribution of the times, as histograms"),
+		clock:  t.Bool("T,timestamp", "with the time of day"),
+		nanos:  t.Bool("N,nanoseconds", "in nanoseconds instead of microseconds"),
+		counts: t.Bool("C,count", "how many there were instead of their time"),
+		dist:   t.Bool("d,dist", "the distribution of the times, as histograms"),
 		totals: action.NewSum[K]("totals", entries),
 		hists:  action.NewHistBy[K]("times", entries*32),
 	}

@@ -1,7 +1,6 @@
 package tool
 
 import (
-	"cmp"
 	"errors"
 	"flag"
 	"fmt"
@@ -54,10 +53,29 @@ func New(name, doc string, examples ...string) *Tool {
 	return t
 }
 
-// Bool declares a flag that is on or off.
+// Bool declares a flag that is on or off. Like all flags it may have a second
+// name, behind a comma: "T,timestamp" is -T and --timestamp.
 func (t *Tool) Bool(name, usage string) *bool {
-	t.lines = append(t.lines, flagLine{"-" + name, usage})
-	return t.fs.Bool(name, false, "")
+	on := new(bool)
+	t.bool(on, name, usage)
+	return on
+}
+
+func (t *Tool) bool(on *bool, name, usage string) {
+	for _, n := range t.declare(name, "", usage) {
+		t.fs.BoolVar(on, n, false, "")
+	}
+}
+
+// declare adds a flag's line to the usage, and returns its names.
+func (t *Tool) declare(name, value, usage string) []string {
+	names := strings.Split(name, ",")
+	line := "-" + strings.Join(names, ", --")
+	if value != "" {
+		line += " " + value
+	}
+	t.lines = append(t.lines, flagLine{line, usage})
+	return names
 }
 
 // Int declares a flag with a number of at least 0; value is its name in the usage.
@@ -74,20 +92,24 @@ func (t *Tool) Int(name, value string, def int, usage string) *int {
 
 // String declares a flag with text.
 func (t *Tool) String(name, value, usage string) *string {
-	t.lines = append(t.lines, flagLine{"-" + name + " " + value, usage})
-	return t.fs.String(name, "", "")
+	text := new(string)
+	for _, n := range t.declare(name, value, usage) {
+		t.fs.StringVar(text, n, "", "")
+	}
+	return text
 }
 
 // Func declares a flag whose value is given to parse, each time it is used.
 func (t *Tool) Func(name, value, usage string, parse func(string) error) {
-	t.lines = append(t.lines, flagLine{"-" + name + " " + value, usage})
-	t.fs.Func(name, "", parse)
+	for _, n := range t.declare(name, value, usage) {
+		t.fs.Func(n, "", parse)
+	}
 }
 
 // PID declares -p: a process id, 0 if it is not given. See FilterPID.
 func (t *Tool) PID() *int {
 	pid := new(int)
-	t.Func("p", "PID", "only this process", func(s string) (err error) {
+	t.Func("p,pid", "PID", "only this process", func(s string) (err error) {
 		if *pid, err = strconv.Atoi(s); err != nil || *pid <= 0 {
 			return fmt.Errorf("%q is not a process id", s)
 		}
@@ -97,8 +119,11 @@ func (t *Tool) PID() *int {
 }
 
 // Duration declares -d: the run ends after that time, as by Ctrl-C.
-func (t *Tool) Duration() {
-	t.Func("d", "TIME", "end after this time: 10s, 1m, or seconds", func(s string) (err error) {
+func (t *Tool) Duration() { t.DurationFlag("d,duration") }
+
+// DurationFlag is Duration by another name, for tools whose -d is something else.
+func (t *Tool) DurationFlag(name string) {
+	t.Func(name, "TIME", "end after this time: 10s, 1m, or seconds", func(s string) (err error) {
 		t.duration, err = parseTime(s)
 		return err
 	})
@@ -109,7 +134,7 @@ func (t *Tool) Duration() {
 // end.
 func (t *Tool) Interval(def time.Duration) {
 	t.takesInterval, t.interval = true, def
-	t.Func("i", "TIME", "print every so often: 1, 5s, 100ms; as the interval does", func(s string) (err error) {
+	t.Func("i,interval", "TIME", "print every so often: 1, 5s, 100ms", func(s string) (err error) {
 		t.interval, err = parseTime(s)
 		return err
 	})
@@ -119,8 +144,7 @@ func (t *Tool) Interval(def time.Duration) {
 // declares -C, which turns that off.
 func (t *Tool) Redraw() {
 	t.clears = true
-	t.lines = append(t.lines, flagLine{"-C", "don't clear the screen"})
-	t.fs.BoolVar(&t.noClear, "C", false, "")
+	t.bool(&t.noClear, "C,noclear", "don't clear the screen")
 }
 
 // Operands has the tool take words behind its flags, at least fewest and at most
@@ -132,6 +156,9 @@ func (t *Tool) Operands(usage string, fewest, most int) {
 
 // Args returns the words behind the flags, without interval and count.
 func (t *Tool) Args() []string { return t.rest }
+
+// JSONFlag declares another name of -json, where BCC's tool has one.
+func (t *Tool) JSONFlag(name string) { t.bool(&t.json, name, "as -json") }
 
 // JSON reports whether -json was given.
 func (t *Tool) JSON() bool { return t.json }
@@ -216,7 +243,8 @@ func forReplay(args []string) (out []string) {
 	return out
 }
 
-// split takes -mT apart, which is -m -T, as BCC's tools do.
+// split takes -mT apart, which is -m -T, and -p181, which is -p 181, as BCC's
+// tools do.
 func (t *Tool) split(args []string) []string {
 	var out []string
 	for i, a := range args {
@@ -233,15 +261,19 @@ func (t *Tool) letters(arg string) []string {
 		return []string{arg}
 	}
 	var out []string
-	for _, r := range arg[1:] {
+	for i, r := range arg[1:] {
 		f := t.fs.Lookup(string(r))
 		if f == nil {
 			return []string{arg}
 		}
-		if b, ok := f.Value.(interface{ IsBoolFlag() bool }); !ok || !b.IsBoolFlag() {
-			return []string{arg}
-		}
 		out = append(out, "-"+string(r))
+		if b, ok := f.Value.(interface{ IsBoolFlag() bool }); !ok || !b.IsBoolFlag() {
+			value := arg[1+i+1:]
+			if value == "" || value[0] < '0' || value[0] > '9' {
+				return []string{arg} // not a number: more likely a mistake
+			}
+			return append(out, value)
+		}
 	}
 	return out
 }
@@ -389,38 +421,6 @@ func (t *Tool) Tracepoint(group string, names ...string) probe.Tracepoint {
 	return probe.Tracepoint{Group: group, Name: names[0]}
 }
 
-// ParseTarget reads a target in bpftrace's syntax (probe.ParseTarget). A name
-// without a kind is a kernel function. User probes that name no process are
-// restricted to pid, unless it is 0.
-func ParseTarget(text string, pid int) (probe.Target, error) {
-	if !strings.Contains(text, ":") && text != "begin" && text != "end" {
-		text = "kprobe:" + text
-	}
-	target, err := probe.ParseTarget(text)
-	return restrict(target, pid), err
-}
-
-func restrict(target probe.Target, pid int) probe.Target {
-	switch t := target.(type) {
-	case probe.Uprobe:
-		t.PID = cmp.Or(t.PID, pid)
-		return t
-	case probe.Uretprobe:
-		t.PID = cmp.Or(t.PID, pid)
-		return t
-	case probe.USDT:
-		t.PID = cmp.Or(t.PID, pid)
-		return t
-	case probe.Set:
-		set := slices.Clone(t)
-		for i := range set {
-			set[i] = restrict(set[i], pid)
-		}
-		return set
-	}
-	return target
-}
-
 // Tracepoints is tracepoints of a group that share one action.
 func Tracepoints(group string, names ...string) probe.Set {
 	set := make(probe.Set, len(names))
@@ -428,19 +428,4 @@ func Tracepoints(group string, names ...string) probe.Set {
 		set[i] = probe.Tracepoint{Group: group, Name: name}
 	}
 	return set
-}
-
-// FilterPID ends an action unless it runs for that process; 0 is all of them.
-func FilterPID(c *action.Ctx, pid int) {
-	if pid != 0 {
-		c.ReturnUnless(c.PID().Eq(pid))
-	}
-}
-
-// FilterComm ends an action unless the thread's name has name in it; "" is all
-// of them.
-func FilterComm(c *action.Ctx, name string) {
-	if name != "" {
-		c.ReturnUnless(c.Comm().Contains(name))
-	}
 }

@@ -27,7 +27,7 @@ func TestMain(m *testing.M) { testenv.Main(m) }
 func parse(args ...string) (t *Tool, pid *int, x *bool, err error) {
 	t = New("demo", "Show nothing.", "demo", "all", "demo -x", "some")
 	pid, x = t.PID(), t.Bool("x", "some")
-	t.Bool("T", "times")
+	t.Bool("T,timestamp", "times")
 	t.Duration()
 	t.Interval(time.Second)
 	t.Operands("[WORD]", 0, 1)
@@ -47,6 +47,9 @@ func TestParse(t *testing.T) {
 		{"100ms 3", time.Second / 10, 3, ""},
 		{"-x word 2 3", 2 * time.Second, 3, "word"},
 		{"-xT -p 7 word", time.Second, 0, "word"},
+		{"-xTp7 word", time.Second, 0, "word"},
+		{"-p7 --timestamp", time.Second, 0, ""},
+		{"--pid 7 --interval 3", 3 * time.Second, 0, ""},
 	} {
 		tl, pid, x, err := parse(strings.Fields(c.args)...)
 		if err != nil {
@@ -64,7 +67,7 @@ func TestParse(t *testing.T) {
 
 // Mistakes are one line and status 2; other errors are one line and status 1.
 func TestStatus(t *testing.T) {
-	for _, args := range []string{"-z", "-p x", "-p 0", "-p", "a b", "1 0", "1 x", "0", "-d -3", "-x=7", "-xz", "a b c"} {
+	for _, args := range []string{"-z", "-p x", "-p 0", "-p", "a b", "1 0", "1 x", "0", "-d -3", "-x=7", "-xz", "-pword", "--pid", "-Tp", "a b c"} {
 		_, _, _, err := parse(strings.Fields(args)...)
 		var out bytes.Buffer
 		if s := Status("demo", err, &out); s != 2 || strings.Count(out.String(), "\n") != 1 {

@@ -1,0 +1,99 @@
+package tool
+
+import (
+	"fmt"
+	"os"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/borescope/borescope/probe/action"
+)
+
+// TID declares a flag with a thread's id, 0 if it is not given. See FilterTID.
+func (t *Tool) TID(name string) *int { return t.Int(name, "TID", 0, "only this thread") }
+
+// UID declares a flag with a user, by number or name, -1 if it is not given. See
+// FilterUID.
+func (t *Tool) UID(name string) *int {
+	uid := -1
+	t.Func(name, "USER", "only this user, by number or name", func(s string) (err error) {
+		if uid, err = strconv.Atoi(s); err != nil {
+			uid, err = userID(s)
+		} else if uid < 0 {
+			err = fmt.Errorf("%q is not a user", s)
+		}
+		return err
+	})
+	return &uid
+}
+
+// userID looks a user up in /etc/passwd; package os/user would need cgo.
+func userID(name string) (int, error) {
+	b, err := os.ReadFile("/etc/passwd")
+	for line := range strings.Lines(string(b)) {
+		if f := strings.Split(line, ":"); len(f) > 2 && f[0] == name {
+			return strconv.Atoi(f[2])
+		}
+	}
+	if err == nil {
+		err = fmt.Errorf("%q is not a user", name)
+	}
+	return -1, err
+}
+
+// CPU declares a flag with the number of a CPU, -1 if it is not given. See
+// FilterCPU.
+func (t *Tool) CPU(name string) *int { return t.Int(name, "CPU", -1, "only on this CPU") }
+
+// Regexp declares a flag with a regular expression, which matches all if it is
+// not given.
+func (t *Tool) Regexp(name, value, usage string) *regexp.Regexp {
+	re := regexp.MustCompile("")
+	t.Func(name, value, usage, func(s string) error {
+		given, err := regexp.Compile(s)
+		if err == nil {
+			*re = *given
+		}
+		return err
+	})
+	return re
+}
+
+// FilterPID ends an action unless it runs for that process; 0 is all of them.
+func FilterPID(c *action.Ctx, pid int) {
+	if pid != 0 {
+		c.ReturnUnless(c.PID().Eq(pid))
+	}
+}
+
+// FilterComm ends an action unless the thread's name has name in it; "" is all
+// of them.
+func FilterComm(c *action.Ctx, name string) {
+	if name != "" {
+		c.ReturnUnless(c.Comm().Contains(name))
+	}
+}
+
+// FilterTID ends an action unless it runs for that thread; 0 is all of them.
+func FilterTID(c *action.Ctx, tid int) {
+	if tid != 0 {
+		c.ReturnUnless(c.TID().Eq(tid))
+	}
+}
+
+// FilterUID ends an action unless it runs for that user; a negative one is all of
+// them.
+func FilterUID(c *action.Ctx, uid int) {
+	if uid >= 0 {
+		c.ReturnUnless(c.UID().Eq(uid))
+	}
+}
+
+// FilterCPU ends an action unless it runs on that CPU; a negative one is all of
+// them.
+func FilterCPU(c *action.Ctx, cpu int) {
+	if cpu >= 0 {
+		c.ReturnUnless(c.CPU().Eq(cpu))
+	}
+}

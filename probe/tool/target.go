@@ -1,0 +1,110 @@
+package tool
+
+import (
+	"cmp"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/borescope/borescope/probe"
+)
+
+// ParseTarget reads a target in bpftrace's syntax (probe.ParseTarget). A name
+// without a kind is a kernel function. User probes that name no process are
+// restricted to pid, unless it is 0.
+func ParseTarget(text string, pid int) (probe.Target, error) {
+	if !strings.Contains(text, ":") && text != "begin" && text != "end" {
+		text = "kprobe:" + text
+	}
+	target, err := probe.ParseTarget(text)
+	return restrict(target, pid), err
+}
+
+func restrict(target probe.Target, pid int) probe.Target {
+	switch t := target.(type) {
+	case probe.Uprobe:
+		t.PID = cmp.Or(t.PID, pid)
+		return t
+	case probe.Uretprobe:
+		t.PID = cmp.Or(t.PID, pid)
+		return t
+	case probe.USDT:
+		t.PID = cmp.Or(t.PID, pid)
+		return t
+	case probe.Set:
+		set := slices.Clone(t)
+		for i := range set {
+			set[i] = restrict(set[i], pid)
+		}
+		return set
+	}
+	return target
+}
+
+// Target is ParseTarget, or with regexps ParseRegexp. A mistake is a *UsageError.
+func (t *Tool) Target(text string, regexps bool, pid int) (target probe.Target, err error) {
+	if regexps {
+		target, err = t.ParseRegexp(text, pid)
+	} else {
+		target, err = ParseTarget(text, pid)
+	}
+	if err != nil {
+		return nil, t.Usagef("%w", err)
+	}
+	return target, nil
+}
+
+// ParseRegexp is ParseTarget for a target whose last part is a regular
+// expression: "^vfs_(read|write)$", "tracepoint:sched:.*wake". It lists what the
+// machine has; at replay it is all of that kind.
+func (t *Tool) ParseRegexp(text string, pid int) (probe.Target, error) {
+	place, expression := cutPattern(text)
+	re, err := regexp.Compile(expression)
+	if err != nil {
+		return nil, err
+	}
+	if t.Replaying() {
+		return ParseTarget(place+"*", pid)
+	}
+	all, failed := probe.List(place+"*", &probe.ListOptions{Env: t.Env()})
+	var set probe.Set
+	for l := range all {
+		// A name that several functions have stands for none of them.
+		if !l.Duplicate && re.MatchString(lastPart(l.Target)) {
+			set = append(set, restrict(l.Target, pid))
+		}
+	}
+	if err := failed(); err != nil {
+		return nil, err
+	}
+	if set == nil {
+		return nil, fmt.Errorf("%s: nothing matches", text)
+	}
+	return set, nil
+}
+
+// cutPattern cuts the part that is a pattern off a target.
+func cutPattern(text string) (place, pattern string) {
+	kind, _, _ := strings.Cut(text, ":")
+	parts := 1 + strings.Count(text, ":")
+	switch kind {
+	case "k", "kr", "f", "fr", "kprobe", "kretprobe", "fentry", "fexit", "rt", "rawtracepoint":
+		parts = min(parts, 2)
+	case "t", "u", "ur", "tracepoint", "uprobe", "uretprobe":
+		parts = min(parts, 3)
+	case "U", "usdt":
+		parts = min(parts, 4)
+	default:
+		return "kprobe:", text
+	}
+	split := strings.SplitN(text, ":", parts)
+	last := len(split) - 1
+	return strings.Join(split[:last], ":") + ":", split[last]
+}
+
+// lastPart is the name behind the last colon of a target: a function, or an event.
+func lastPart(target probe.Target) string {
+	name, _, _ := strings.Cut(target.String(), " pid=")
+	return name[strings.LastIndexByte(name, ':')+1:]
+}
