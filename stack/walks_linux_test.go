@@ -28,7 +28,18 @@ type walkRecipe struct {
 	argv    []string
 	compile string
 	source  string
+	thread  int // which of its threads, 0 the first
+	// recursion is how often the program goes through one call in code that gdb
+	// can't walk: deep(20) calls itself, main calls down(20), and down(0) sum.
+	recursion int
 }
+
+// javaSource runs compiled code after a while.
+const javaSource = `class Main {
+	static long down(int n) { return n > 0 ? down(n - 1) + 1 : sum(); }
+	static long sum() { long s = 0; for (int i = 0; i < 9999; i++) s += Math.sin(i) > 0.5 ? 1 : 2; return s; }
+	public static void main(String[] a) { long s = 0; while (s >= 0) s += down(20); }
+}`
 
 // walkRecipes are the programs of testdata/walks. Each is stopped at random.
 var walkRecipes = []walkRecipe{
@@ -68,6 +79,10 @@ var walkRecipes = []walkRecipe{
 	{name: "gdb-python", argv: []string{"gdb", "-nx", "-batch", "-ex", "python\nwhile True: gdb.parse_and_eval('1 + 2 * 3')"}},
 	{name: "make", argv: []string{"sh", "-c", "echo 'a:; sleep 60' | exec make -f -"}},
 	{name: "curl", argv: []string{"curl", "-s", "-T", "-", "file:///dev/null"}},
+	{name: "java", compile: "javac -d OUT SRC", source: javaSource, argv: []string{"java", "-cp", "OUT", "Main"}},
+	{name: "java-interpreted", compile: "javac -d OUT SRC", source: javaSource, argv: []string{"java", "-Xint", "-cp", "OUT", "Main"}, thread: 1, recursion: 22},
+	{name: "node-jit", argv: jitWorkload.argv, recursion: 20},
+	{name: "node-idle", argv: []string{"node", "-e", "setTimeout(() => {}, 60000)"}},
 	{name: "signals", compile: "gcc -O2 -o OUT SRC", source: `
 #include <signal.h>
 #include <unistd.h>
@@ -149,6 +164,8 @@ func (r *walkRecipe) record(t *testing.T) {
 		switch {
 		case strings.HasPrefix(r.compile, "g++"):
 			src = filepath.Join(dir, "main.cc")
+		case strings.HasPrefix(r.compile, "javac"):
+			src = filepath.Join(dir, "main.java")
 		case strings.HasPrefix(r.compile, "rustc"):
 			src = filepath.Join(dir, "main.rs")
 		case strings.HasPrefix(r.compile, "go"):
@@ -161,11 +178,26 @@ func (r *walkRecipe) record(t *testing.T) {
 		if b, err := exec.Command(args[0], args[1:]...).CombinedOutput(); err != nil {
 			t.Fatalf("%v: %s", err, b)
 		}
-		argv = []string{out}
+		if argv == nil {
+			argv = []string{"OUT"}
+		}
+		argv = slices.Clone(argv)
+		for i := range argv {
+			argv[i] = strings.Replace(argv[i], "OUT", out, 1)
+		}
 	}
 	pid := r.start(t, argv)
-	for range 5 {
-		if walk := recordWalk(t, pid); walk != nil {
+	if r.thread > 0 {
+		tasks, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if pid, err = strconv.Atoi(tasks[r.thread].Name()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 10 {
+		if walk := recordWalk(t, pid, r.recursion); walk != nil {
 			walk.Recipe = recipe
 			b, err := json.Marshal(walk)
 			if err != nil {
@@ -203,8 +235,9 @@ func (r *walkRecipe) start(t *testing.T, argv []string) int {
 	return cmd.Process.Pid
 }
 
-// recordWalk stops the process; nil if gdb sees it otherwise.
-func recordWalk(t *testing.T, pid int) (out *recordedWalk) {
+// recordWalk stops the process; nil if gdb sees it otherwise. Frames of generated
+// code, which gdb gets lost in, it counts.
+func recordWalk(t *testing.T, pid, recursion int) (out *recordedWalk) {
 	var cache CFICache
 	stopped(t, pid, func(r *Regs) {
 		mods, err := cache.Modules(pid)
@@ -223,6 +256,14 @@ func recordWalk(t *testing.T, pid int) (out *recordedWalk) {
 		if end == EndNoRule && n < len(want) {
 			oracle, want = "gdb, which goes on by looking at the instructions", want[:n]
 		}
+		if i := slices.IndexFunc(dst[:n], func(f Frame) bool { m := mods.Find(f.PC); return m != nil && m.Name == "" }); recursion > 0 && i >= 0 && i < len(want) {
+			if most := repeated(dst[i:n]); most != recursion || end != EndBottom {
+				t.Logf("%v: the same return address %d times, want %d", end, most, recursion)
+				return
+			}
+			oracle = fmt.Sprintf("gdb down to the generated code; the program, which goes through one call %d times there", recursion)
+			want = append(want[:i], pcs(dst[i:n])...)
+		}
 		if got := pcs(dst[:n]); !slices.Equal(got, want) {
 			t.Logf("%v: got %#x, gdb %#x", end, got, want)
 			return
@@ -237,6 +278,19 @@ func recordWalk(t *testing.T, pid int) (out *recordedWalk) {
 		t.Logf("%d frames, %v", n, end)
 	})
 	return out
+}
+
+// repeated counts the most frequent address among those of one recursion.
+func repeated(frames []Frame) (most int) {
+	for i := 0; i < len(frames); {
+		n := 1
+		for i+n < len(frames) && frames[i+n].PC == frames[i].PC {
+			n++
+		}
+		most = max(most, n)
+		i += n
+	}
+	return most
 }
 
 // recordModules keeps the rules for the frames' addresses.
