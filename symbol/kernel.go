@@ -138,7 +138,9 @@ func (k *Kernel) readKallsyms() (*kernelTable, error) {
 		return nil, err
 	}
 	defer f.Close()
-	return parseKallsyms(f, k.opts.Data)
+	ahead := newReadAhead(f)
+	defer ahead.stop()
+	return parseKallsyms(ahead, k.opts.Data)
 }
 
 // Err reads the table if that was not done yet and says what is wrong with it:
