@@ -121,7 +121,9 @@ func Attach(prog *ebpf.Program, target Target, o *Options) (*Link, error) {
 
 // AttachAll attaches one program, loaded elsewhere, to many targets of a kind:
 // with one multi link where the program's attach type (o.AttachType) and the
-// kernel allow that, else one by one. Names are resolved to addresses, and
+// kernel allow that, else one by one. Tracing programs of the types
+// AttachFentryMulti and AttachFexitMulti are told by themselves; others are
+// bound to one function. Names are resolved to addresses, and
 // duplicates dropped. What cannot be attached is treated as o.Missing says; on
 // failure everything is undone. The caller closes the Link.
 func AttachAll(prog *ebpf.Program, targets []Target, o *Options) (*Link, error) {
@@ -138,20 +140,23 @@ func AttachAll(prog *ebpf.Program, targets []Target, o *Options) (*Link, error) 
 	if !isMultiType(c.AttachType) && prog.Type() == ebpf.Kprobe {
 		c.NoMulti = true
 	}
-	c.Session = c.AttachType == ebpf.AttachTraceKprobeSession || c.AttachType == attachUprobeSession
+	if c.Env == nil {
+		c.Env = NewEnv(nil)
+	}
+	if prog.Type() == ebpf.Tracing && c.AttachType == ebpf.AttachNone {
+		c.AttachType = tracingMultiType(c.Env, prog, targets[0])
+	}
+	c.Session = isSessionType(c.AttachType)
 	c.PreferBTF = prog.Type() == ebpf.Tracing
 	c.NoTypes = c.NoTypes || prog.Type() != ebpf.Tracing && prog.Type() != ebpf.LSM
 	if c.Filter != nil {
 		return nil, fmt.Errorf("attach %s: the program is loaded, so a filter can't be put into it: use Resolve, Plan.ApplyFilter and Plan.Attach", targets[0])
 	}
-	if c.Env == nil {
-		c.Env = NewEnv(nil)
-	}
 	plan, err := Resolve(c.Env, []Target{Set(targets)}, &c)
 	if err != nil {
 		return nil, err
 	}
-	if err := plan.fits(prog); err != nil {
+	if err := plan.fits(prog, c.AttachType); err != nil {
 		return nil, err
 	}
 	progs := make(map[string]*ebpf.Program, len(plan.Programs))
@@ -165,12 +170,20 @@ func AttachAll(prog *ebpf.Program, targets []Target, o *Options) (*Link, error) 
 	return link, err
 }
 
-// fits checks that one program can serve the whole plan.
-func (p *Plan) fits(prog *ebpf.Program) error {
+// fits checks that one program, loaded with the attach type at if that is said,
+// can serve the whole plan.
+func (p *Plan) fits(prog *ebpf.Program, at ebpf.AttachType) error {
 	for i := range p.Programs {
 		g := &p.Programs[i]
-		if g.Type != prog.Type() {
+		switch {
+		case g.Type != prog.Type():
 			return fmt.Errorf("attach %s: the program is of type %s, the target needs %s", g.first(), prog.Type(), g.Type)
+		case g.Type != ebpf.Tracing:
+		case at != ebpf.AttachNone && at != g.AttachType:
+			return fmt.Errorf("attach %s: the program is of attach type %s, the target needs %s", g.first(), attachTypeName(at), attachTypeName(g.AttachType))
+		case i > 0 && g.Method == MethodTracing:
+			return fmt.Errorf("attach %s: the program was loaded for one function, and this is another: load it with attach type %s, or one for each with Resolve and Plan.Attach",
+				g.first(), attachTypeName(AttachFentryMulti))
 		}
 	}
 	return nil

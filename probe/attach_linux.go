@@ -100,6 +100,8 @@ func (a *attacher) program(g *Program, prog *ebpf.Program) error {
 		return a.kprobeMulti(g, prog, g.Sites)
 	case MethodUprobeMulti:
 		return a.uprobeMulti(g, prog)
+	case MethodTracingMulti:
+		return a.tracingMulti(g, prog, g.Sites)
 	case MethodPerfLink, MethodPerfIoctl, MethodRawTracepoint, MethodTracing, MethodIter, MethodSocket, MethodTracefs:
 	default:
 		return fmt.Errorf("attach %s: the plan has no method", g.first())
@@ -219,6 +221,8 @@ func (a *attacher) explainTracing(g *Program, err error) error {
 	switch g.AttachType {
 	case ebpf.AttachTraceFExit, ebpf.AttachModifyReturn:
 		f = feature.Fexit
+	case AttachFsession:
+		f = feature.Fsession
 	case ebpf.AttachTraceRawTp:
 		f = feature.TPBTF
 	case ebpf.AttachLSMMac:
@@ -376,7 +380,7 @@ func (a *attacher) uprobeFile(g *Program, prog *ebpf.Program, sites []Site) erro
 
 func (a *attacher) explainUprobeMulti(g *Program, s *Site, err error) error {
 	f := feature.UprobeMulti
-	if g.AttachType == attachUprobeSession {
+	if g.AttachType == AttachUprobeSession {
 		f = feature.UprobeSession
 	}
 	if why := feature.Explain(f, err); why != err {
@@ -387,7 +391,7 @@ func (a *attacher) explainUprobeMulti(g *Program, s *Site, err error) error {
 		return notFound("no process %d", s.PID)
 	case errors.Is(err, syscall.EINVAL):
 		return fmt.Errorf("the program was not loaded with attach type %s, or the file's system takes no uprobes: %w",
-			strings.ToLower(g.AttachType.String()), err)
+			strings.ToLower(attachTypeName(g.AttachType)), err)
 	}
 	return err
 }

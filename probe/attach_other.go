@@ -18,6 +18,8 @@ func attachPlan(*Plan, map[string]*ebpf.Program, *Env, *AttachOptions) (*Link, e
 	return nil, &UnsupportedError{Feature: "attach", Hint: "probes are for Linux, this is " + runtime.GOOS}
 }
 
+func tracingMultiType(*Env, *ebpf.Program, Target) ebpf.AttachType { return ebpf.AttachNone }
+
 func (l *Link) release() error { return nil }
 
 func (h *held) missed() (uint64, bool, error) { return 0, false, errors.ErrUnsupported }

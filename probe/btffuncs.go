@@ -1,96 +1,175 @@
 package probe
 
 import (
-	"bytes"
-	"encoding/binary"
-	"errors"
 	"fmt"
 	"io/fs"
 
 	"github.com/cilium/ebpf/btf"
 )
 
-// kernelFuncs are the names of the functions that the kernel's BTF knows.
+// kernelFuncs calls f with the name of each function that the kernel's BTF knows.
 // Making each type only to look at its name takes a second; the headers of
 // 150,000 types are read in a few milliseconds.
-func (e *Env) kernelFuncs() ([]string, error) {
+func (e *Env) kernelFuncs(f func(name []byte)) error {
 	if b, err := fs.ReadFile(e.root, "sys/kernel/btf/vmlinux"); err == nil {
-		if names, err := btfFuncs(b); err == nil {
-			return names, nil
+		r, err := newBTFBlob(b)
+		if err != nil {
+			return fmt.Errorf("kernel BTF: %w", err)
 		}
+		for _, name := range r.funcs {
+			f(name)
+		}
+		return nil
 	}
 	spec, err := e.BTF() // given by the caller, or from BTFHub's tree
 	if err != nil {
-		return nil, err
+		return err
 	}
-	var names []string
 	for typ, err := range spec.All() {
 		if err != nil {
-			return nil, err
+			return err
 		}
 		if fn, ok := typ.(*btf.Func); ok {
-			names = append(names, fn.Name)
+			f([]byte(fn.Name))
 		}
 	}
-	return names, nil
+	return nil
 }
 
-// errBTF is a blob that is not as Documentation/bpf/btf.rst has it.
-var errBTF = errors.New("BTF: truncated or damaged")
+// funcs yields the functions, by id.
+func (r *btfBlob) funcs(yield func(id uint32, name []byte) bool) {
+	for id := 1; id < len(r.at); id++ {
+		if off := r.at[id]; r.kind(off) == btfFunc && !yield(uint32(id), r.name(r.word(off))) {
+			return
+		}
+	}
+}
 
-// btfFuncs reads the names of functions from a blob of BTF.
-func btfFuncs(b []byte) ([]string, error) {
-	le := binary.LittleEndian
-	if len(b) < 24 || le.Uint16(b) != 0xeb9f {
-		return nil, errBTF
+// loadTrampolines finds the kernel's functions by name: their ids for a
+// trampoline for many of them, 0 of those that it does not take.
+func (e *Env) loadTrampolines() (map[string]uint32, error) {
+	b, err := fs.ReadFile(e.root, "sys/kernel/btf/vmlinux")
+	if err != nil {
+		return e.specTrampolines()
 	}
-	section := func(off, n uint32) []byte {
-		from := uint64(le.Uint32(b[4:])) + uint64(off) // behind the header
-		if from > uint64(len(b)) || uint64(n) > uint64(len(b))-from {
-			return nil
-		}
-		return b[from : from+uint64(n)]
+	r, err := newBTFBlob(b)
+	if err != nil {
+		return nil, fmt.Errorf("kernel BTF: %w", err)
 	}
-	types, text := section(le.Uint32(b[8:]), le.Uint32(b[12:])), section(le.Uint32(b[16:]), le.Uint32(b[20:]))
-	var out []string
-	for len(types) >= 12 {
-		name, info := le.Uint32(types), le.Uint32(types[4:])
-		kind, vlen := info>>24&0x1f, info&0xffff
-		extra, ok := btfExtra(kind, vlen)
-		if !ok || 12+extra > len(types) {
-			return nil, fmt.Errorf("%w: a type of kind %d", errBTF, kind)
+	out := make(map[string]uint32, len(r.at)/4)
+	for id, name := range r.funcs {
+		if _, again := out[string(name)]; again || !r.traceable(id) {
+			id = 0 // of namesakes, a name does not say which one is meant
 		}
-		if kind == btfKindFunc {
-			if uint64(name) >= uint64(len(text)) {
-				return nil, errBTF
-			}
-			s, _, _ := bytes.Cut(text[name:], []byte{0})
-			out = append(out, string(s))
-		}
-		types = types[12+extra:]
-	}
-	if len(out) == 0 {
-		return nil, errBTF
+		out[string(name)] = id
 	}
 	return out, nil
 }
 
-const btfKindFunc = 12 // BTF_KIND_FUNC
-
-// btfExtra is the number of bytes behind the header of a type (include/uapi/linux/btf.h).
-func btfExtra(kind, vlen uint32) (int, bool) {
-	n := int(vlen)
-	switch kind {
-	case 1, 14, 17: // int, var, decl_tag
-		return 4, true
-	case 3: // array
-		return 12, true
-	case 4, 5, 15, 19: // struct, union, datasec, enum64
-		return 12 * n, true
-	case 6, 13: // enum, func_proto
-		return 8 * n, true
-	case 2, 7, 8, 9, 10, 11, btfKindFunc, 16, 18: // ptr, fwd, typedef, qualifiers, float, type_tag
-		return 0, true
+// specTrampolines is the same by types that the caller gave, or that are from
+// BTFHub's tree.
+func (e *Env) specTrampolines() (map[string]uint32, error) {
+	spec, err := e.BTF()
+	if err != nil {
+		return nil, err
 	}
-	return 0, false
+	out := map[string]uint32{}
+	for typ, err := range spec.All() {
+		if err != nil {
+			return nil, err
+		}
+		fn, ok := typ.(*btf.Func)
+		if !ok {
+			continue
+		}
+		id, err := spec.TypeID(fn)
+		if err != nil {
+			return nil, err
+		}
+		proto, ok := fn.Type.(*btf.FuncProto)
+		if _, again := out[fn.Name]; again || !ok || !traceableProto(proto) {
+			id = 0
+		}
+		out[fn.Name] = uint32(id)
+	}
+	return out, nil
+}
+
+// traceableProto is btfBlob.traceable of a type.
+func traceableProto(p *btf.FuncProto) bool {
+	size := func(t btf.Type) (n int, aggregate bool) {
+		switch u := btf.UnderlyingType(t).(type) {
+		case *btf.Void:
+			return 0, false
+		case *btf.Pointer:
+			return 8, false
+		case *btf.Int:
+			return int(u.Size), false
+		case *btf.Enum:
+			return int(u.Size), false
+		case *btf.Struct:
+			return int(u.Size), true
+		case *btf.Union:
+			return int(u.Size), true
+		}
+		return -1, false
+	}
+	if n, aggregate := size(p.Return); n < 0 || aggregate || len(p.Params) > maxRawArgs {
+		return false
+	}
+	for _, a := range p.Params {
+		if n, _ := size(a.Type); n <= 0 || n > 16 {
+			return false
+		}
+	}
+	return true
+}
+
+// traceable says whether a trampoline can hold a function's arguments and value,
+// as btf_distill_func_proto of kernel/bpf/btf.c decides.
+func (r *btfBlob) traceable(id uint32) bool {
+	proto := r.word(r.at[id] + 8)
+	if proto == 0 || uint64(proto) >= uint64(len(r.at)) {
+		return false
+	}
+	off := r.at[proto]
+	if r.kind(off) != btfFuncProto || r.vlen(off) > maxRawArgs {
+		return false
+	}
+	if size, aggregate := r.size(r.word(off + 8)); size < 0 || aggregate {
+		return false
+	}
+	for i := range uint32(r.vlen(off)) {
+		if size, _ := r.size(r.word(off + btfType + 8*i + 4)); size <= 0 || size > 16 {
+			return false
+		}
+	}
+	return true
+}
+
+// size is the size of an argument of a type: 0 of void, negative where it can
+// be none.
+func (r *btfBlob) size(id uint32) (size int64, aggregate bool) {
+	for range 32 { // qualifiers and typedefs
+		if id == 0 {
+			return 0, false
+		}
+		if uint64(id) >= uint64(len(r.at)) {
+			break
+		}
+		off := r.at[id]
+		switch r.kind(off) {
+		case btfPtr:
+			return 8, false
+		case btfInt, btfEnum, btfEnum64:
+			return int64(r.word(off + 8)), false
+		case btfStruct, btfUnion:
+			return int64(r.word(off + 8)), true
+		case btfTypedef, btfVolatile, btfConst, btfRestrict, btfTypeTag:
+			id = r.word(off + 8)
+		default:
+			return -1, false
+		}
+	}
+	return -1, false
 }

@@ -14,12 +14,8 @@ import (
 // TestBTFFuncs: the same names as cilium's reader finds, in this kernel's types.
 func TestBTFFuncs(t *testing.T) {
 	testenv.Need(t, testenv.BTF)
-	b, err := os.ReadFile("/sys/kernel/btf/vmlinux")
-	if err != nil {
-		t.Fatal(err)
-	}
-	got, err := btfFuncs(b)
-	if err != nil {
+	var got []string
+	if err := NewEnv(nil).kernelFuncs(func(name []byte) { got = append(got, string(name)) }); err != nil {
 		t.Fatal(err)
 	}
 	spec, err := btf.LoadKernelSpec()
@@ -41,12 +37,38 @@ func TestBTFFuncs(t *testing.T) {
 	}
 }
 
+// TestTrampolineFuncs: the blob's own types say the same as cilium's reader.
+func TestTrampolineFuncs(t *testing.T) {
+	testenv.Need(t, testenv.BTF)
+	env := NewEnv(nil)
+	got, err := env.loadTrampolines()
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, err := env.specTrampolines()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !maps.Equal(got, want) {
+		t.Errorf("%d functions, cilium's reader finds %d", len(got), len(want))
+	}
+	if got["vfs_read"] == 0 || got["_printk"] != 0 {
+		t.Errorf("vfs_read is type %d, and _printk, which has a variable number of arguments, %d", got["vfs_read"], got["_printk"])
+	}
+}
+
 func FuzzBTFFuncs(f *testing.F) {
 	f.Add([]byte{0x9f, 0xeb, 1, 0, 24, 0, 0, 0, 0, 0, 0, 0, 12, 0, 0, 0, 12, 0, 0, 0, 3, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 12, 1, 0, 0, 0, 0, 'f', 0})
 	f.Fuzz(func(t *testing.T, b []byte) {
-		names, err := btfFuncs(b)
-		if (err == nil) != (len(names) > 0) {
-			t.Errorf("%d names, %v", len(names), err)
+		r, err := newBTFBlob(b)
+		if err != nil {
+			return
+		}
+		for id, name := range r.funcs {
+			r.traceable(id) // within the blob, whatever it says
+			if len(name) > len(b) || int(id) >= len(r.at) {
+				t.Errorf("type %d is %q", id, name)
+			}
 		}
 	})
 }

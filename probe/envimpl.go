@@ -40,6 +40,7 @@ type Env struct {
 	formats memo[string, *Format]
 	syms    func() (*kallsyms, error)
 	traced  func() (*traceable, error)
+	tramps  func() (map[string]uint32, error) // functions for tracing.multi, by their ids in BTF
 	tracefs func() (string, error)
 }
 
@@ -98,6 +99,7 @@ func NewEnv(o *EnvOptions) *Env {
 	}
 	e.syms = sync.OnceValues(e.loadKallsyms)
 	e.traced = sync.OnceValues(e.loadTraceable)
+	e.tramps = sync.OnceValues(e.loadTrampolines)
 	e.tracefs = sync.OnceValues(e.findTracefs)
 	return e
 }

@@ -64,7 +64,12 @@ func (e *Env) openKallsyms() (fs.File, error) {
 
 // parseKallsyms reads the functions of /proc/kallsyms: "ADDRESS TYPE NAME[\t[MODULE]]".
 func parseKallsyms(r io.Reader) (*kallsyms, error) {
-	k := &kallsyms{seed: maphash.MakeSeed(), hidden: true}
+	// As large as a distribution's kernel with its modules needs: growing costs
+	// more than the reading.
+	k := &kallsyms{
+		seed: maphash.MakeSeed(), hidden: true,
+		names: make([]byte, 0, 3<<20), syms: make([]ksym, 0, 120_000),
+	}
 	moduleIndex := map[string]uint16{}
 	lines := newLineReader(io.LimitReader(r, maxKallsyms))
 	for n := 1; lines.next(); n++ {
@@ -157,19 +162,27 @@ func (k *kallsyms) symbol(i int) KernelSymbol {
 	return out
 }
 
+// named yields the indices of the functions of a name, in the order of the file.
+func (k *kallsyms) named(name []byte) iter.Seq[int] {
+	return func(yield func(int) bool) {
+		if len(k.buckets) == 0 {
+			return
+		}
+		mask := uint64(len(k.buckets) - 1)
+		for h := maphash.Bytes(k.seed, name) & mask; k.buckets[h] != 0; h = (h + 1) & mask {
+			i := int(k.buckets[h] - 1)
+			if bytes.Equal(k.nameOf(i), name) && !yield(i) {
+				return
+			}
+		}
+	}
+}
+
 // lookup returns every function of that name, in the order of the file;
 // module "" is any.
 func (k *kallsyms) lookup(module, name string) []KernelSymbol {
-	if len(k.buckets) == 0 {
-		return nil
-	}
 	var out []KernelSymbol
-	mask := uint64(len(k.buckets) - 1)
-	for h := maphash.String(k.seed, name) & mask; k.buckets[h] != 0; h = (h + 1) & mask {
-		i := int(k.buckets[h] - 1)
-		if string(k.nameOf(i)) != name {
-			continue
-		}
+	for i := range k.named([]byte(name)) {
 		if s := k.symbol(i); module == "" || s.Module == module || module == "vmlinux" && s.Module == "" {
 			out = append(out, s)
 		}

@@ -213,7 +213,7 @@ func TestUprobeSession(t *testing.T) {
 	testenv.Need(t, testenv.Root, testenv.Feature(featureUprobeSession))
 	w := startTarget(t)
 	plan := mustResolve(t, &Options{Session: true}, "uprobe:"+targetPath()+":add")
-	if plan.Programs[0].AttachType != attachUprobeSession {
+	if plan.Programs[0].AttachType != AttachUprobeSession {
 		t.Fatalf("no session:\n%s", plan)
 	}
 	n, _ := attachCounter(t, plan, counting{value: -1, sites: true})

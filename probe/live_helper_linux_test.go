@@ -110,6 +110,9 @@ type counting struct {
 	sites bool
 	// key is where events are counted if not by site.
 	key int32
+	// helper has the value come from bpf_get_func_arg, by the number in value, or
+	// from bpf_get_func_ret.
+	helper asm.BuiltinFunc
 }
 
 // loadCounter loads, for every program of the plan, one that counts.
@@ -132,7 +135,7 @@ func loadCounterOn(t testing.TB, plan *Plan, c counting, on *ebpf.Program) *coun
 		spec.License = "GPL"
 		spec.AttachTarget = on
 		spec.Instructions = c.instructions(m)
-		prog, err := ebpf.NewProgram(spec)
+		prog, err := LoadProgram(spec, ebpf.ProgramOptions{})
 		if err != nil {
 			t.Fatalf("load %s: %+v", plan.Programs[i].Name, err)
 		}
@@ -156,7 +159,16 @@ func (c counting) instructions(m *ebpf.Map) asm.Instructions {
 			asm.LoadMem(asm.R1, asm.R6, c.filter, asm.DWord),
 			asm.JNE.Imm(asm.R1, c.equal, "exit"))
 	}
-	if c.value >= 0 {
+	switch {
+	case c.helper != 0:
+		ins = append(ins,
+			asm.StoreMem(asm.RFP, -16, asm.R7, asm.DWord), // 0
+			asm.Mov.Reg(asm.R1, asm.R6), asm.Mov.Reg(asm.R2, asm.RFP), asm.Add.Imm(asm.R2, -16))
+		if c.helper == asm.FnGetFuncArg {
+			ins = append(ins, asm.Mov.Reg(asm.R3, asm.R2), asm.Mov.Imm(asm.R2, int32(c.value)))
+		}
+		ins = append(ins, c.helper.Call(), asm.LoadMem(asm.R7, asm.RFP, -16, asm.DWord))
+	case c.value >= 0:
 		ins = append(ins, asm.LoadMem(asm.R7, asm.R6, c.value, asm.DWord))
 	}
 	if c.sites {

@@ -193,8 +193,10 @@ func (r *btfBlob) index() error {
 }
 
 func (r *btfBlob) word(off uint32) uint32 { return r.order.Uint32(r.types[off:]) }
-func (r *btfBlob) kind(off uint32) uint32 { return r.word(off+4) >> 24 & 0x1f }
-func (r *btfBlob) vlen(off uint32) int    { return int(r.word(off+4) & 0xffff) }
+
+// kind and vlen are read with the bits that Linux 7.2 gave them, zero before.
+func (r *btfBlob) kind(off uint32) uint32 { return r.word(off+4) >> 24 & 0x7f }
+func (r *btfBlob) vlen(off uint32) int    { return int(r.word(off+4) & 0xffffff) }
 
 // extra is the size of what follows a type's struct btf_type.
 func (r *btfBlob) extra(off uint32) (int, bool) {
@@ -442,7 +444,7 @@ func (w *btfWriter) one(id uint32) {
 	info, kind, body := w.word(off+4), w.kind(off), off+btfType
 	members, cut := w.kept[id]
 	if cut {
-		info = info&^0xffff | uint32(len(members))
+		info = info&^0xffffff | uint32(len(members))
 	}
 	w.str(w.word(off))
 	w.put(info)

@@ -174,6 +174,7 @@ const (
 	MethodIter                 // an iterator link
 	MethodRun                  // run once by BPF_PROG_TEST_RUN: begin, end
 	MethodSocket               // SO_ATTACH_BPF
+	MethodTracingMulti         // one trampoline link for all sites (7.2)
 )
 
 // Arg is an argument, a field or a return value of a probe: name, type and
@@ -219,6 +220,8 @@ const (
 	LocationRelLoc               // a __rel_loc: the same, relative to the end of the u32
 	LocationUSDT                 // Operand
 	LocationConst                // the constant Offset
+	LocationFuncArg              // what bpf_get_func_arg has by the number Offset
+	LocationFuncRet              // what bpf_get_func_ret has, when the function returns
 )
 
 // GoTarget is what a probe needs to know of the Go program it is in.

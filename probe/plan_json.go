@@ -82,6 +82,7 @@ type argJSON struct {
 var locationNames = []string{
 	LocationNone: "none", LocationReg: "reg", LocationStack: "stack", LocationContext: "context",
 	LocationDataLoc: "data_loc", LocationRelLoc: "rel_loc", LocationUSDT: "usdt", LocationConst: "const",
+	LocationFuncArg: "func_arg", LocationFuncRet: "func_ret",
 }
 
 // MarshalJSON records the plan: everything but BTF and Symbols, which belong to

@@ -27,7 +27,7 @@ var methodNames = [...]string{
 	MethodNone: "none", MethodPerfLink: "perf link", MethodPerfIoctl: "perf ioctl",
 	MethodKprobeMulti: "kprobe.multi", MethodUprobeMulti: "uprobe.multi", MethodTracing: "trampoline",
 	MethodRawTracepoint: "raw tracepoint", MethodTracefs: "tracefs", MethodIter: "iterator",
-	MethodRun: "run", MethodSocket: "socket",
+	MethodRun: "run", MethodSocket: "socket", MethodTracingMulti: "tracing.multi",
 }
 
 // String is the method in words: "kprobe.multi".
@@ -74,6 +74,10 @@ func (l Location) String() string {
 		s = l.operand()
 	case LocationConst:
 		s = fmt.Sprintf("%d", l.Offset)
+	case LocationFuncArg:
+		s = fmt.Sprintf("func_arg(%d)", l.Offset)
+	case LocationFuncRet:
+		s = "func_ret"
 	default:
 		return "-"
 	}
@@ -186,7 +190,7 @@ func (p *Plan) String() string {
 func (p *Program) print(w io.Writer) {
 	fmt.Fprintf(w, "program %s: group %d, %s", p.Name, p.Group, p.Type)
 	if p.AttachType != ebpf.AttachNone {
-		fmt.Fprintf(w, "/%s", p.AttachType)
+		fmt.Fprintf(w, "/%s", attachTypeName(p.AttachType))
 	}
 	if p.AttachTo != "" {
 		fmt.Fprintf(w, " on %s", p.AttachTo)

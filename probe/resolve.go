@@ -54,8 +54,16 @@ type Options struct {
 	// the kernel permits them, so that programs may follow pointers directly.
 	PreferBTF bool
 	// Session plans a group's function entries as one program that sees entry
-	// and return (kprobe.session, 6.10; uprobe.session, 6.13).
+	// and return (kprobe.session, 6.10; uprobe.session, 6.13; fsession for
+	// Fentry, 7.0, a program for each function unless TracingMulti is set).
+	// Program.Why says why it is none.
 	Session bool
+	// TracingMulti plans all of a group's Fentry targets, or Fexit targets, as
+	// one program with one link, where the kernel can (7.2, on amd64): loading a
+	// program for each function is what takes the time otherwise. Arguments are
+	// then had by helpers (LocationFuncArg), as plain numbers. Functions of
+	// modules keep programs of their own.
+	TracingMulti bool
 	// Apart plans a program for each site where the kernel has no cookies by
 	// which one program tells its sites apart (before 5.15; raw tracepoints
 	// before 6.10), at the cost of loading each. action.Attach sets it for
@@ -134,6 +142,8 @@ type resolver struct {
 	// parts are the group's programs so far, before those that can share one
 	// are merged.
 	parts []Program
+	// lacksAdmin is what unprivileged has found out, nil before.
+	lacksAdmin *bool
 	// untyped are the kernel functions' argument registers, shared by all
 	// programs that know no more.
 	untyped []Arg
@@ -220,11 +230,11 @@ func (r *resolver) resolveOne(t Target) error {
 	case Kretprobe:
 		return r.kretprobe(t)
 	case Fentry:
-		return r.tracing(trampoline{t, t.Module, t.Symbol, t.BPF, ebpf.AttachTraceFEntry})
+		return r.tracing(trampoline{t, t.Module, t.Symbol, t.BPF, ebpf.AttachTraceFEntry, ""})
 	case Fexit:
-		return r.tracing(trampoline{t, t.Module, t.Symbol, t.BPF, ebpf.AttachTraceFExit})
+		return r.tracing(trampoline{t, t.Module, t.Symbol, t.BPF, ebpf.AttachTraceFExit, ""})
 	case FmodRet:
-		return r.tracing(trampoline{t, t.Module, t.Symbol, 0, ebpf.AttachModifyReturn})
+		return r.tracing(trampoline{t, t.Module, t.Symbol, 0, ebpf.AttachModifyReturn, ""})
 	case LSM:
 		return r.lsm(t)
 	case Tracepoint:
@@ -320,7 +330,7 @@ func (r *resolver) noCookies(p *Program) bool {
 // their target when they are loaded cannot, nor can records of different layout.
 func canMerge(q, p *Program) bool {
 	switch q.Method {
-	case MethodPerfLink, MethodRawTracepoint:
+	case MethodPerfLink, MethodRawTracepoint, MethodTracingMulti:
 	default:
 		return false
 	}

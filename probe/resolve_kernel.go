@@ -397,7 +397,7 @@ func (r *resolver) chooseKernel(p *Program) error {
 
 func isMultiType(t ebpf.AttachType) bool {
 	return t == ebpf.AttachTraceKprobeMulti || t == ebpf.AttachTraceKprobeSession ||
-		t == ebpf.AttachTraceUprobeMulti || t == attachUprobeSession
+		t == ebpf.AttachTraceUprobeMulti || t == AttachUprobeSession || isTracingMulti(t)
 }
 
 // canMulti says why sites can't be put into one link, which takes the addresses

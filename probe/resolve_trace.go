@@ -273,6 +273,7 @@ type trampoline struct {
 	module, symbol string
 	bpf            uint32
 	at             ebpf.AttachType
+	why            string // why it is not of the kind that was asked for
 }
 
 func (t trampoline) renamed(name string) Target {
@@ -304,8 +305,14 @@ func (r *resolver) tracing(t trampoline) error {
 	if t.bpf != 0 {
 		return r.tracingBPF(t)
 	}
+	if err := r.trampolineType(&t); err != nil {
+		return err
+	}
 	if isPattern(t.symbol) {
 		return r.tracingMatches(t)
+	}
+	if isTracingMulti(t.at) {
+		return r.tracingMulti(t)
 	}
 	proto, err := r.prototype(t.module, t.symbol)
 	if err != nil {
@@ -319,12 +326,12 @@ func (r *resolver) tracing(t trampoline) error {
 func tracingProgram(t trampoline, proto *btf.FuncProto) Program {
 	p := Program{
 		Type: ebpf.Tracing, AttachType: t.at, AttachTo: t.symbol,
-		Context: ContextTramp, Method: MethodTracing,
+		Context: ContextTramp, Method: MethodTracing, Why: t.why,
 		Sites: []Site{{Target: t.target, Symbol: t.symbol, Module: t.module, CPU: -1}},
 	}
 	var slots int
 	p.Args, slots = trampArgs(proto.Params)
-	if t.at == ebpf.AttachTraceFEntry {
+	if t.at == ebpf.AttachTraceFEntry || t.at == AttachFentryMulti {
 		return p
 	}
 	p.Returns = t.at == ebpf.AttachTraceFExit
@@ -361,7 +368,16 @@ func (r *resolver) tracingMatches(t trampoline) error {
 		return err
 	}
 	n := 0
-	for _, fn := range list.match(t.module, t.symbol) {
+	matches := list.match(t.module, t.symbol)
+	for _, fn := range matches {
+		if isTracingMulti(t.at) {
+			m := t
+			m.symbol, m.module, m.target = fn.Name, fn.Module, t.renamed(fn.Name)
+			if r.addTracingMulti(m, len(matches) <= maxTyped) == nil {
+				n++
+			}
+			continue
+		}
 		proto, err := r.prototype(fn.Module, fn.Name)
 		if err != nil {
 			continue // a match of a wildcard that cannot be had

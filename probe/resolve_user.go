@@ -14,10 +14,6 @@ import (
 	"github.com/borescope/borescope/symbol"
 )
 
-// attachUprobeSession is BPF_TRACE_UPROBE_SESSION, for which cilium has no
-// exported constant.
-const attachUprobeSession = ebpf.AttachType(57)
-
 // userProbe is what uprobes and uretprobes have in common.
 type userProbe struct {
 	lang, symbol    string
@@ -441,6 +437,16 @@ func imported(f *elffile.File, name string) bool {
 	return false
 }
 
+// unprivileged reports whether this process lacks CAP_SYS_ADMIN, which is looked
+// up once for all targets.
+func (r *resolver) unprivileged() bool {
+	if r.lacksAdmin == nil {
+		lacks := r.env.lacks("CAP_SYS_ADMIN")
+		r.lacksAdmin = &lacks
+	}
+	return *r.lacksAdmin
+}
+
 // chooseUser picks uprobe.multi for several sites, where a program is to sleep
 // or to see entry and return, and for processes without CAP_SYS_ADMIN, which
 // perf_uprobe_event_init (kernel/events/core.c) asks for, but multi links do not.
@@ -451,14 +457,14 @@ func (r *resolver) chooseUser(p *Program) {
 			p.Flags &^= flagSleepable
 		}
 	}
-	want := len(p.Sites) > 1 || r.o.Session || p.Flags&flagSleepable != 0 || isMultiType(r.o.AttachType) || r.env.lacks("CAP_SYS_ADMIN")
+	want := len(p.Sites) > 1 || r.o.Session || p.Flags&flagSleepable != 0 || isMultiType(r.o.AttachType) || r.unprivileged()
 	if !want || r.o.NoMulti {
 		r.perfMethod(p)
 		return
 	}
 	f, at := feature.UprobeMulti, ebpf.AttachTraceUprobeMulti
-	if !p.Returns && p.Specs == nil && (r.o.Session || r.o.AttachType == attachUprobeSession) {
-		f, at = feature.UprobeSession, attachUprobeSession
+	if !p.Returns && p.Specs == nil && (r.o.Session || r.o.AttachType == AttachUprobeSession) {
+		f, at = feature.UprobeSession, AttachUprobeSession
 	}
 	if err := r.env.Supports(f); err != nil {
 		p.why(f.String(), err)

@@ -96,8 +96,7 @@ func (p *Program) shareable() error {
 		why = "the kernel has no tail calls for programs that may sleep"
 	case p.AttachTarget != 0:
 		why = "it is attached to one BPF program, which only a program loaded for that can be"
-	case p.AttachType == ebpf.AttachTraceKprobeSession, p.AttachType == attachUprobeSession,
-		p.AttachType == ebpf.AttachModifyReturn, p.Type == ebpf.LSM:
+	case isSessionType(p.AttachType), p.AttachType == ebpf.AttachModifyReturn, p.Type == ebpf.LSM:
 		why = "what its programs return has a meaning, and there is one value for all"
 	case p.Method == MethodIter, p.Method == MethodSocket, p.Method == MethodRun, p.Method == MethodNone:
 		why = "it is of a kind that has one user"

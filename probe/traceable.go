@@ -2,7 +2,6 @@ package probe
 
 import (
 	"bytes"
-	"cmp"
 	"errors"
 	"io"
 	"io/fs"
@@ -109,27 +108,38 @@ func (e *Env) dropBlacklisted(t *traceable) error {
 	return nil
 }
 
-// guessTraceable is BTF's functions that kallsyms has too.
+// guessTraceable is BTF's functions that kallsyms has too, in its order, which is
+// that of addresses, as in the kernel's own list.
 func (e *Env) guessTraceable() (*traceable, error) {
 	k, err := e.syms()
 	if err != nil {
 		return nil, err
 	}
-	names, err := e.kernelFuncs()
+	have := make([]bool, len(k.syms))
+	n := 0
+	err = e.kernelFuncs(func(name []byte) {
+		for i := range k.named(name) {
+			if k.syms[i].module == 0 && !have[i] {
+				have[i] = true
+				n++
+			}
+		}
+	})
 	if err != nil {
 		return nil, err
 	}
-	t := &traceable{}
 	bad := e.blacklist()
-	for _, name := range names {
-		if !bad[name] {
-			t.funcs = append(t.funcs, k.lookup("vmlinux", name)...)
+	t := &traceable{funcs: make([]KernelSymbol, 0, n)}
+	names := string(k.names) // one for all
+	for i, ok := range have {
+		if !ok {
+			continue
+		}
+		s := &k.syms[i]
+		if name := names[s.name : s.name+uint32(s.length)]; !bad[name] {
+			t.funcs = append(t.funcs, KernelSymbol{Name: name, Address: s.addr})
 		}
 	}
-	slices.SortFunc(t.funcs, func(a, b KernelSymbol) int {
-		return cmp.Or(strings.Compare(a.Name, b.Name), cmp.Compare(a.Address, b.Address))
-	})
-	t.funcs = slices.Compact(t.funcs)
 	return t, nil
 }
 

@@ -9,6 +9,7 @@ import (
 
 // bpf(2) commands, from enum bpf_cmd in include/uapi/linux/bpf.h.
 const (
+	cmdProgLoad          = 5
 	cmdObjPin            = 6
 	cmdObjGet            = 7
 	cmdProgTestRun       = 10

@@ -53,6 +53,22 @@ func Info(fd int) (*LinkInfo, error) {
 	return out, nil
 }
 
+// ProgramTarget asks for the id of the function, in the kernel's types, that a
+// tracing program was loaded for; 0 is none.
+func ProgramTarget(fd int) (uint32, error) {
+	var info struct {
+		_     [224]byte
+		btfID uint32 // struct bpf_prog_info.attach_btf_id (5.17, commit b79c9fc9551b)
+		_     uint32
+	}
+	attr := struct {
+		fd, len uint32
+		info    unsafe.Pointer
+	}{uint32(fd), uint32(unsafe.Sizeof(info)), unsafe.Pointer(&info)}
+	_, err := bpf(cmdObjGetInfoByFD, unsafe.Pointer(&attr), unsafe.Sizeof(attr))
+	return info.btfID, err
+}
+
 // Pin puts a link (or any BPF object) into the BPF file system.
 func Pin(fd int, name string) error {
 	p, err := unix.BytePtrFromString(name)

@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Attach types, from enum bpf_attach_type. cilium exports no constant for the
-// uprobe session.
+// Attach types, from enum bpf_attach_type. cilium exports no constant for those
+// from the uprobe session on.
 const (
 	AttachTypeRawTP         = 23
 	AttachTypeFentry        = 24
@@ -22,6 +22,10 @@ const (
 	AttachTypeUprobeMulti   = 48
 	AttachTypeKprobeSession = 56
 	AttachTypeUprobeSession = 57
+	AttachTypeFsession      = 58
+	AttachTypeFentryMulti   = 59
+	AttachTypeFexitMulti    = 60
+	AttachTypeFsessionMulti = 61
 )
 
 // Flags of multi links: BPF_F_KPROBE_MULTI_RETURN and BPF_F_UPROBE_MULTI_RETURN.
@@ -51,6 +55,13 @@ type uprobeMultiMember struct {
 type tracingMember struct {
 	_      [2]uint32 // target_btf_id and its object: set when the program was loaded
 	cookie uint64
+}
+
+type tracingMultiMember struct {
+	ids     unsafe.Pointer
+	cookies unsafe.Pointer
+	count   uint32
+	_       uint32
 }
 
 type iterMember struct {
@@ -130,7 +141,7 @@ func UprobeMulti(prog int, attachType uint32, path string, offsets, refs, cookie
 }
 
 // Tracing attaches a program that was loaded for its target: fentry, fexit,
-// fmod_ret, tp_btf, LSM. Kernels before 5.19 (which take no cookie here) know
+// fsession, fmod_ret, tp_btf, LSM. Kernels before 5.19 (which take no cookie here) know
 // only BPF_RAW_TRACEPOINT_OPEN for this, commit 2fcc82411e74.
 func Tracing(prog int, attachType uint32, cookie uint64) (int, error) {
 	fd, err := create(&linkAttr[tracingMember]{
@@ -140,6 +151,17 @@ func Tracing(prog int, attachType uint32, cookie uint64) (int, error) {
 		return fd, err
 	}
 	return RawTracepoint(prog, "", 0)
+}
+
+// TracingMulti attaches a program to many functions, which ids name in the BTF
+// that the program was loaded with (Linux 7.2, on amd64). attachType is one of
+// AttachTypeFentryMulti, AttachTypeFexitMulti and AttachTypeFsessionMulti;
+// cookies is empty or as long as ids. To be dropped for cilium/ebpf#2078.
+func TracingMulti(prog int, attachType uint32, ids []uint32, cookies []uint64) (int, error) {
+	return create(&linkAttr[tracingMultiMember]{
+		prog: uint32(prog), attachType: attachType,
+		m: tracingMultiMember{ids: pointer(ids), cookies: pointer(cookies), count: uint32(len(ids))},
+	})
 }
 
 func isInvalid(err error) bool {

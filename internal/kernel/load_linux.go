@@ -1,0 +1,156 @@
+package kernel
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"strings"
+	"unsafe"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+	"github.com/cilium/ebpf/btf"
+	"golang.org/x/sys/unix"
+)
+
+// progLoadAttr is union bpf_attr's part for BPF_PROG_LOAD.
+type progLoadAttr struct {
+	progType, insnCnt                         uint32
+	insns, license                            unsafe.Pointer
+	logLevel, logSize                         uint32
+	logBuf                                    unsafe.Pointer
+	_, flags                                  uint32 // kern_version
+	name                                      [16]byte
+	_, attachType, btf, funcInfoSize          uint32 // prog_ifindex
+	funcInfo                                  unsafe.Pointer
+	funcInfoCnt, lineInfoSize                 uint32
+	lineInfo                                  unsafe.Pointer
+	lineInfoCnt, attachBTFID, attachBTFObj, _ uint32 // core_relo_cnt
+}
+
+// verifierLog bounds what is kept of the verifier's log when it refuses a program.
+const verifierLog = 1 << 20
+
+// LoadTracing loads a tracing program for a function that the caller has found:
+// id is the function's in the BTF object, 0 for the kernel's own. It is
+// for attach types that cilium/ebpf can't find functions for, and to be dropped
+// for cilium/ebpf#2108. Maps must be in the instructions, and kernel functions
+// in object files are those of the kernel itself, which types describe.
+func LoadTracing(spec *ebpf.ProgramSpec, types *btf.Spec, id uint32, object int) (*ebpf.Program, error) {
+	ins := append(asm.Instructions(nil), spec.Instructions...)
+	var b btf.Builder
+	if err := relocate(ins, types, &b); err != nil {
+		return nil, err
+	}
+	funcs, lines, err := btf.MarshalExtInfos(ins, &b)
+	if err != nil {
+		return nil, fmt.Errorf("function and line information: %w", err)
+	}
+	attr := progLoadAttr{
+		progType: uint32(spec.Type), license: pointer(append([]byte(spec.License), 0)), flags: spec.Flags,
+		attachType: uint32(spec.AttachType), attachBTFID: id, attachBTFObj: uint32(object),
+	}
+	copy(attr.name[:15], spec.Name)
+	if !b.Empty() {
+		h, err := btf.NewHandle(&b)
+		if err != nil {
+			return nil, fmt.Errorf("load BTF: %w", err)
+		}
+		defer h.Close()
+		attr.btf = uint32(h.FD())
+		attr.funcInfo, attr.funcInfoSize, attr.funcInfoCnt = pointer(funcs), btf.FuncInfoSize, uint32(len(funcs))/btf.FuncInfoSize
+		attr.lineInfo, attr.lineInfoSize, attr.lineInfoCnt = pointer(lines), btf.LineInfoSize, uint32(len(lines))/btf.LineInfoSize
+	}
+	var buf bytes.Buffer
+	if err := ins.Marshal(&buf, byteOrder()); err != nil {
+		return nil, err
+	}
+	attr.insns, attr.insnCnt = pointer(buf.Bytes()), uint32(buf.Len()/asm.InstructionSize)
+	fd, err := load(&attr)
+	if err != nil {
+		return nil, err
+	}
+	return ebpf.NewProgramFromFD(fd) // owns the descriptor, also if it fails
+}
+
+// load loads, and again with the verifier's log if that fails.
+func load(attr *progLoadAttr) (int, error) {
+	fd, err := bpf(cmdProgLoad, unsafe.Pointer(attr), unsafe.Sizeof(*attr))
+	if err == nil || errors.Is(err, unix.EPERM) {
+		return fd, err
+	}
+	log := make([]byte, verifierLog)
+	attr.logLevel, attr.logSize, attr.logBuf = 1, uint32(len(log)), pointer(log)
+	if fd, lerr := bpf(cmdProgLoad, unsafe.Pointer(attr), unsafe.Sizeof(*attr)); lerr == nil {
+		return fd, nil // EAGAIN's kin
+	}
+	text, _, _ := bytes.Cut(log, []byte{0})
+	if said := strings.TrimSpace(string(text)); said != "" {
+		return -1, &VerifierError{Err: err, Log: strings.Split(said, "\n")}
+	}
+	return -1, err
+}
+
+// VerifierError is a program that the verifier refused, with its log.
+type VerifierError struct {
+	Err error
+	Log []string
+}
+
+// Error is the errno and the log's last line that is no statistics.
+func (e *VerifierError) Error() string {
+	for i := len(e.Log) - 1; i >= 0; i-- {
+		if !strings.HasPrefix(e.Log[i], "processed ") {
+			return e.Err.Error() + ": " + e.Log[i]
+		}
+	}
+	return e.Err.Error()
+}
+
+// Unwrap returns the errno.
+func (e *VerifierError) Unwrap() error { return e.Err }
+
+// byteOrder is the machine's, in the one of two values that cilium/ebpf takes.
+func byteOrder() binary.ByteOrder {
+	if binary.NativeEndian.Uint16([]byte{1, 0}) == 1 {
+		return binary.LittleEndian
+	}
+	return binary.BigEndian
+}
+
+// relocate fits instructions from an object file to the kernel: fields and
+// types by CO-RE, and calls of kernel functions, which are there by name.
+func relocate(ins asm.Instructions, types *btf.Spec, b *btf.Builder) error {
+	var relos []*btf.CORERelocation
+	var at []*asm.Instruction
+	for it := ins.Iterate(); it.Next(); {
+		if r := btf.CORERelocationMetadata(it.Ins); r != nil {
+			relos, at = append(relos, r), append(at, it.Ins)
+		}
+		if it.Ins.IsKfuncCall() && it.Ins.Constant < 0 {
+			var f *btf.Func
+			if err := types.TypeByName(it.Ins.Reference(), &f); err != nil {
+				return fmt.Errorf("kernel function %q: %w", it.Ins.Reference(), err)
+			}
+			id, err := types.TypeID(f)
+			if err != nil {
+				return err
+			}
+			it.Ins.Constant, it.Ins.Offset = int64(id), 0
+		}
+	}
+	if len(relos) == 0 {
+		return nil
+	}
+	fixups, err := btf.CORERelocate(relos, []*btf.Spec{types}, byteOrder(), b.Add)
+	if err != nil {
+		return fmt.Errorf("CO-RE: %w", err)
+	}
+	for i := range fixups {
+		if err := fixups[i].Apply(at[i]); err != nil {
+			return fmt.Errorf("CO-RE: %s: %w", relos[i], err)
+		}
+	}
+	return nil
+}

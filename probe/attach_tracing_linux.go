@@ -1,0 +1,78 @@
+package probe
+
+import (
+	"errors"
+	"fmt"
+	"syscall"
+
+	"github.com/cilium/ebpf"
+
+	"github.com/borescope/borescope/internal/feature"
+	"github.com/borescope/borescope/internal/kernel"
+)
+
+// tracingMulti attaches at many functions with one link, and finds those at
+// fault as kprobeMulti does.
+func (a *attacher) tracingMulti(g *Program, prog *ebpf.Program, sites []Site) error {
+	ids, err := a.env.tramps()
+	if err != nil {
+		return fmt.Errorf("attach %s: %w", firstOf(sites), err)
+	}
+	which := make([]uint32, len(sites))
+	cookies := make([]uint64, len(sites))
+	for i := range sites {
+		which[i], cookies[i] = ids[sites[i].Symbol], uint64(sites[i].Cookie)
+	}
+	fd, err := kernel.TracingMulti(prog.FD(), uint32(g.AttachType), which, cookies)
+	if err == nil {
+		a.keep(held{fd: fd, link: true, method: MethodTracingMulti}, sites...)
+		return nil
+	}
+	if len(sites) > 1 && a.o.Missing != MissingError && !errors.Is(err, syscall.EPERM) {
+		h := len(sites) / 2
+		if err := a.tracingMulti(g, prog, sites[:h]); err != nil {
+			return err
+		}
+		return a.tracingMulti(g, prog, sites[h:])
+	}
+	return a.missing(&sites[0], fmt.Errorf("attach %s: %w", firstOf(sites), explainTracingMulti(g, err)))
+}
+
+func explainTracingMulti(g *Program, err error) error {
+	if why := feature.Explain(feature.TracingMulti, err); why != err {
+		return why
+	}
+	switch {
+	case errors.Is(err, syscall.EINVAL):
+		return fmt.Errorf("the program was not loaded with attach type %s, or a function is not traceable: %w", attachTypeName(g.AttachType), err)
+	case errors.Is(err, syscall.ENOENT), errors.Is(err, syscall.EBUSY):
+		return fmt.Errorf("the entry of a function is not patchable (notrace), or another user has replaced it: %w", err)
+	case errors.Is(err, syscall.E2BIG):
+		return fmt.Errorf("38 programs on one function is the kernel's limit: %w", err)
+	}
+	return err
+}
+
+// multiFunc is the function that programs for many are loaded for, by the
+// kernel itself (kernel/bpf/syscall.c).
+const multiFunc = "bpf_multi_func"
+
+// tracingMultiType is the attach type of a tracing program that is bound to no
+// function, 0 if it is, or if that can't be told. That it is a session can't.
+func tracingMultiType(env *Env, prog *ebpf.Program, t Target) ebpf.AttachType {
+	if !env.has(feature.TracingMulti) {
+		return ebpf.AttachNone
+	}
+	id, err := kernel.ProgramTarget(prog.FD())
+	ids, berr := env.tramps()
+	if err != nil || berr != nil || id == 0 || id != ids[multiFunc] {
+		return ebpf.AttachNone
+	}
+	switch t.(type) {
+	case Fentry:
+		return AttachFentryMulti
+	case Fexit:
+		return AttachFexitMulti
+	}
+	return ebpf.AttachNone
+}

@@ -1,0 +1,188 @@
+package probe
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+
+	"github.com/borescope/borescope/internal/feature"
+	"github.com/borescope/borescope/internal/testenv"
+)
+
+// TestFsessionCounts: one program at entry and return, which sees the value at
+// the return and 0 before; loaded alone and in a collection.
+func TestFsessionCounts(t *testing.T) {
+	testenv.Need(t, testenv.Root, testenv.Feature(feature.Fsession))
+	w := startTarget(t)
+	// ksys_write(fd, buf, count): the third argument is 1, and so is the result.
+	plan := mustResolve(t, &Options{Session: true}, "fentry:ksys_write")
+	p := &plan.Programs[0]
+	if p.AttachType != AttachFsession || p.Ret == nil || p.Ret.Loc.Offset != 24 {
+		t.Fatalf("a session is\n%s", plan)
+	}
+	for _, c := range []struct {
+		value int16
+		sum   uint64
+	}{{16, 2}, {24, 1}} {
+		n, l := attachCounter(t, plan, counting{pid: w.pid(), value: c.value})
+		for range times {
+			w.run()
+		}
+		expectSoon(t, n, 0, tally{2 * times, times * c.sum})
+		l.Close()
+	}
+	spec := plan.ProgramSpec(0)
+	spec.License = "GPL"
+	spec.Instructions = counting{pid: w.pid(), value: 24}.instructions(nil)
+	coll, err := LoadCollection(&ebpf.CollectionSpec{
+		Maps:     map[string]*ebpf.MapSpec{"hits": {Type: ebpf.Array, KeySize: 4, ValueSize: 16, MaxEntries: 1}},
+		Programs: map[string]*ebpf.ProgramSpec{spec.Name: spec},
+	}, ebpf.CollectionOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer coll.Close()
+	l, err := plan.Attach(coll.Programs, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	w.run()
+	expectSoon(t, &counter{m: coll.Maps["hits"]}, 0, tally{2, 1})
+}
+
+// TestFsessionRefused: the verifier's own words.
+func TestFsessionRefused(t *testing.T) {
+	testenv.Need(t, testenv.Root, testenv.Feature(feature.Fsession))
+	spec := &ebpf.ProgramSpec{
+		Name: "bad", Type: ebpf.Tracing, AttachType: AttachFsession, AttachTo: "ksys_write", License: "GPL",
+		Instructions: asm.Instructions{asm.LoadMem(asm.R0, asm.R1, 4096, asm.DWord), asm.Mov.Imm(asm.R0, 0), asm.Return()},
+	}
+	if _, err := LoadProgram(spec, ebpf.ProgramOptions{}); err == nil || !strings.Contains(err.Error(), "context access") {
+		t.Errorf("%v, want what the verifier says", err)
+	}
+	spec.AttachTo = "nosuch_function"
+	if _, err := LoadProgram(spec, ebpf.ProgramOptions{}); err == nil || !strings.Contains(err.Error(), "nosuch_function") {
+		t.Errorf("%v, want that there is no such function", err)
+	}
+}
+
+// TestTracingMultiCounts: entries, returns and sessions of two functions by one
+// program each, told apart by cookies, with arguments and values.
+func TestTracingMultiCounts(t *testing.T) {
+	testenv.Need(t, testenv.Root, testenv.Feature(feature.TracingMulti))
+	w := startTarget(t)
+	env := NewEnv(nil)
+	for _, c := range []struct {
+		kind        string
+		session     bool
+		c           counting
+		write, read tally
+	}{
+		// Of the reads, each of one byte, the first has begun before, and the last
+		// is not over.
+		{"fentry", false, counting{helper: asm.FnGetFuncArg, value: 2}, tally{times, times}, tally{times, times}},
+		{"fexit", false, counting{helper: asm.FnGetFuncRet}, tally{times, times}, tally{times - 1, times - 1}},
+		{"fentry", true, counting{helper: asm.FnGetFuncRet}, tally{2 * times, times}, tally{2*times - 1, times - 1}},
+	} {
+		set := mustParse(t, c.kind+":ksys_write,"+c.kind+":ksys_read,"+c.kind+":ksys_write")
+		plan, err := Resolve(env, []Target{set}, &Options{TracingMulti: true, Session: c.session})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(plan.Programs) != 1 || plan.Programs[0].Method != MethodTracingMulti || len(plan.Programs[0].Sites) != 2 {
+			t.Fatalf("two functions make\n%s", plan)
+		}
+		w.waitBlocked() // its first read has begun
+		c.c.pid, c.c.sites = w.pid(), true
+		n, l := attachCounter(t, plan, c.c)
+		for range times {
+			w.run()
+			w.waitBlocked()
+		}
+		expectSoon(t, n, 0, c.write)
+		expectSoon(t, n, 1, c.read)
+		if l.Method(0) != MethodTracingMulti || l.Method(1) != MethodTracingMulti {
+			t.Errorf("attached by %s and %s", l.Method(0), l.Method(1))
+		}
+		l.Close()
+	}
+}
+
+// TestTracingMultiBulk: AttachAll finds out by itself that a program is for many
+// functions, leaves out what can't be had, and detaches all.
+func TestTracingMultiBulk(t *testing.T) {
+	testenv.Need(t, testenv.Root, testenv.Feature(feature.TracingMulti), testenv.Tracefs)
+	prog, err := ebpf.NewProgram(&ebpf.ProgramSpec{
+		Type: ebpf.Tracing, AttachType: AttachFentryMulti, License: "GPL",
+		Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, 0), asm.Return()},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer prog.Close()
+	const n = 100
+	var targets []Target
+	for _, k := range manyFunctions(t, n) {
+		targets = append(targets, Fentry{Symbol: k.(Kprobe).Symbol})
+	}
+	targets = append(targets, Fentry{Symbol: "_printk"}) // its arguments are variable
+	t0 := time.Now()
+	l, err := AttachAll(prog, targets, &Options{Missing: MissingWarn, NoTypes: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	attach := time.Since(t0)
+	ids := linkIDs(t, l)
+	if got := len(l.Sites()); got < n/2 || l.Method(0) != MethodTracingMulti {
+		t.Errorf("%d of %d functions attached by %s", got, n, l.Method(0))
+	}
+	missing := l.Missing()
+	if len(missing)+len(l.Sites()) != len(targets) || len(missing) == 0 || missing[len(missing)-1].Target != targets[n] {
+		t.Errorf("%d sites and %d missing of %d", len(l.Sites()), len(missing), len(targets))
+	}
+	t0 = time.Now()
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%d links, %d of %d functions: attached in %v, detached in %v", len(ids), len(l.Sites()), n, attach, time.Since(t0))
+	for _, m := range missing[:min(3, len(missing))] {
+		t.Logf("missing %s: %v", m.Target, m.Err)
+	}
+	for _, id := range ids {
+		expectGone(t, id)
+	}
+}
+
+// TestTracingProgramIsBound: a program that was loaded for one function is
+// refused for two, and told how it is done.
+func TestTracingProgramIsBound(t *testing.T) {
+	testenv.Need(t, testenv.Root, testenv.Fentry)
+	prog, err := ebpf.NewProgram(&ebpf.ProgramSpec{
+		Type: ebpf.Tracing, AttachType: ebpf.AttachTraceFEntry, AttachTo: "ksys_write", License: "GPL",
+		Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, 0), asm.Return()},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer prog.Close()
+	env := NewEnv(nil)
+	two := []Target{Fentry{Symbol: "ksys_write"}, Fentry{Symbol: "ksys_read"}}
+	if _, err := AttachAll(prog, two, &Options{Env: env}); err == nil || !strings.Contains(err.Error(), "TraceFentryMulti") {
+		t.Errorf("%v", err)
+	}
+	if _, err := AttachAll(prog, two[:1], &Options{AttachType: AttachFentryMulti, Env: env}); err == nil {
+		t.Error("attached with an attach type that it was not loaded with")
+	} else if feature.Test(feature.TracingMulti) != nil && !errors.Is(err, errors.ErrUnsupported) {
+		t.Errorf("%v, want that this kernel has no tracing.multi", err)
+	}
+	l, err := AttachAll(prog, two[:1], &Options{Env: env})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Close()
+}

@@ -1,0 +1,77 @@
+package probe
+
+import (
+	"fmt"
+
+	"github.com/cilium/ebpf"
+)
+
+// LoadProgram loads a program as ebpf.NewProgramWithOptions does, and also what
+// cilium/ebpf cannot: tracing programs of the type AttachFsession, whose
+// instructions must hold their maps. To be dropped for cilium/ebpf#2108. The
+// caller closes the program.
+func LoadProgram(spec *ebpf.ProgramSpec, o ebpf.ProgramOptions) (*ebpf.Program, error) {
+	if spec == nil || spec.AttachType != AttachFsession {
+		return ebpf.NewProgramWithOptions(spec, o)
+	}
+	prog, err := loadFsession(spec)
+	if err != nil {
+		return nil, fmt.Errorf("load %s for %s: %w", spec.Name, spec.AttachTo, err)
+	}
+	return prog, nil
+}
+
+// LoadCollection loads a collection as ebpf.NewCollectionWithOptions does, and
+// the programs in it that need LoadProgram. The caller closes the collection.
+func LoadCollection(spec *ebpf.CollectionSpec, o ebpf.CollectionOptions) (*ebpf.Collection, error) {
+	own := map[string]*ebpf.ProgramSpec{}
+	if spec != nil {
+		for name, p := range spec.Programs {
+			if p.AttachType == AttachFsession {
+				own[name] = p
+			}
+		}
+	}
+	if len(own) == 0 {
+		return ebpf.NewCollectionWithOptions(spec, o)
+	}
+	rest := spec.Copy()
+	for name := range own {
+		delete(rest.Programs, name)
+	}
+	coll, err := ebpf.NewCollectionWithOptions(rest, o)
+	if err != nil {
+		return nil, err
+	}
+	for name, p := range own {
+		if err := addProgram(coll, name, p, o.Programs); err != nil {
+			coll.Close()
+			return nil, fmt.Errorf("program %s: %w", name, err)
+		}
+	}
+	return coll, nil
+}
+
+// addProgram loads a program with the collection's maps and puts it there.
+func addProgram(coll *ebpf.Collection, name string, spec *ebpf.ProgramSpec, o ebpf.ProgramOptions) error {
+	p := spec.Copy()
+	for i := range p.Instructions {
+		ins := &p.Instructions[i]
+		if !ins.IsLoadFromMap() || ins.Reference() == "" || ins.Map() != nil {
+			continue
+		}
+		m := coll.Maps[ins.Reference()]
+		if m == nil {
+			return fmt.Errorf("the collection has no map %s", ins.Reference())
+		}
+		if err := ins.AssociateMap(m); err != nil {
+			return err
+		}
+	}
+	prog, err := LoadProgram(p, o)
+	if err != nil {
+		return err
+	}
+	coll.Programs[name] = prog
+	return nil
+}

@@ -1,0 +1,13 @@
+//go:build !linux
+
+package probe
+
+import (
+	"github.com/cilium/ebpf"
+
+	"github.com/borescope/borescope/internal/feature"
+)
+
+func loadFsession(*ebpf.ProgramSpec) (*ebpf.Program, error) {
+	return nil, &UnsupportedError{Feature: feature.Fsession.String(), Since: feature.Fsession.Since(), Hint: "it is Linux's"}
+}

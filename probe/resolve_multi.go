@@ -1,0 +1,145 @@
+package probe
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/btf"
+
+	"github.com/borescope/borescope/internal/feature"
+)
+
+// trampolineType settles whether an fentry or fexit becomes a session, or one
+// of the places of a tracing.multi link.
+func (r *resolver) trampolineType(t *trampoline) error {
+	entry := t.at == ebpf.AttachTraceFEntry
+	if !entry && t.at != ebpf.AttachTraceFExit {
+		return nil
+	}
+	session := entry && r.o.Session
+	multi := r.o.TracingMulti || isTracingMulti(r.o.AttachType)
+	if session {
+		if ok, err := r.better(t, feature.Fsession); !ok {
+			return err
+		}
+		t.at = AttachFsession
+	}
+	if !multi {
+		return nil
+	}
+	if ok, err := r.better(t, feature.TracingMulti); !ok {
+		return err
+	}
+	switch {
+	case session:
+		t.at = AttachFsessionMulti
+	case entry:
+		t.at = AttachFentryMulti
+	default:
+		t.at = AttachFexitMulti
+	}
+	return nil
+}
+
+// better says whether the kernel has what is better than a plain trampoline. If
+// not, the plan does without, unless the program is loaded already.
+func (r *resolver) better(t *trampoline, f Feature) (bool, error) {
+	err := r.env.Supports(f)
+	loaded := r.o.AttachType != ebpf.AttachNone
+	switch {
+	case err == nil:
+		return true, nil
+	case loaded && errors.Is(err, errors.ErrUnsupported):
+		return false, err
+	case loaded:
+		return true, nil // the kernel will tell
+	}
+	t.why = f.String() + ": " + reasonOf(err)
+	return false, nil
+}
+
+// inModule says whether a function is of a module, whose types are its own.
+func (t *trampoline) inModule() bool { return t.module != "" && t.module != "vmlinux" }
+
+// tracingMulti resolves one function by name.
+func (r *resolver) tracingMulti(t trampoline) error {
+	return r.addTracingMulti(t, len(r.parts) < maxTyped)
+}
+
+// addTracingMulti adds one function to the program for many.
+func (r *resolver) addTracingMulti(t trampoline, typed bool) error {
+	if t.inModule() {
+		return r.addSingle(t)
+	}
+	ids, err := r.env.tramps()
+	if err != nil {
+		return err
+	}
+	switch id, known := ids[t.symbol]; {
+	case !known:
+		return r.noTrampoline(t, btf.ErrNotFound)
+	case id == 0:
+		return fmt.Errorf("%s has arguments or a value that a trampoline does not take (more than 12, larger than 16 bytes, or variable), or namesakes; kprobe:%s does", t.symbol, t.symbol)
+	}
+	p := Program{
+		Type: ebpf.Tracing, AttachType: t.at, Context: ContextTramp, Method: MethodTracingMulti,
+		Returns: t.at == AttachFexitMulti,
+		Sites:   []Site{{Target: t.target, Symbol: t.symbol, CPU: -1}},
+	}
+	if err := r.helperArgs(&p, t, typed && !r.o.NoTypes); err != nil {
+		return err
+	}
+	r.add(p)
+	return nil
+}
+
+// addSingle gives a function of a module a program of its own: programs for many
+// functions can't be loaded for a module's types by cilium/ebpf (its #2078).
+func (r *resolver) addSingle(t trampoline) error {
+	if r.o.AttachType != ebpf.AttachNone {
+		return fmt.Errorf("it is in module %s, and the program was loaded for functions of the kernel itself", t.module)
+	}
+	proto, err := r.prototype(t.module, t.symbol)
+	if err != nil {
+		return r.noTrampoline(t, err)
+	}
+	switch t.at {
+	case AttachFentryMulti:
+		t.at = ebpf.AttachTraceFEntry
+	case AttachFexitMulti:
+		t.at = ebpf.AttachTraceFExit
+	case AttachFsessionMulti:
+		t.at = AttachFsession
+	}
+	t.why = fmt.Sprintf("%s: module %s has types of its own", feature.TracingMulti, t.module)
+	r.add(tracingProgram(t, proto))
+	return nil
+}
+
+// helperArgs gives a program for many functions its arguments: typed by the
+// prototype, or as many as there can be, of which a function has the first few.
+func (r *resolver) helperArgs(p *Program, t trampoline, typed bool) error {
+	if typed {
+		proto, err := r.prototype(t.module, t.symbol)
+		if err != nil {
+			return err
+		}
+		single := tracingProgram(t, proto)
+		p.Args, p.Ret = single.Args, single.Ret
+	} else {
+		p.Args = rawSlots()
+		if t.at != AttachFentryMulti {
+			p.Ret = &Arg{Name: "retval", Loc: Location{Kind: LocationContext, Size: 8}}
+		}
+	}
+	for i := range p.Args {
+		if l := &p.Args[i].Loc; l.Kind == LocationContext {
+			l.Kind, l.Offset = LocationFuncArg, l.Offset/8
+		}
+	}
+	if p.Ret != nil && p.Ret.Loc.Kind == LocationContext {
+		p.Ret.Loc.Kind, p.Ret.Loc.Offset = LocationFuncRet, 0
+	}
+	return nil
+}
