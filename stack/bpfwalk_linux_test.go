@@ -234,10 +234,7 @@ func (b *bpfBench) sample(t testing.TB, pid, hz int) *os.File {
 // TestBPFWalkerMatchesGoWalker walks each sample twice: in BPF, and in Go over
 // the registers and the stack that the same program run copied.
 func TestBPFWalkerMatchesGoWalker(t *testing.T) {
-	testenv.Need(t, testenv.Root, testenv.Perf, testenv.Ringbuf, bpfLoop, taskPtRegs)
-	if runtime.GOARCH != "amd64" {
-		t.Skip("the test program copies amd64's registers")
-	}
+	testenv.Need(t, testenv.Root, testenv.Perf, testenv.Ringbuf, bpfLoop, taskPtRegs, testenv.Arch("amd64")) // whose registers the test program copies
 	var w BPFWalker
 	b := loadBPF(t, snapSize(&w), snapProgram(&w), nil)
 	var cache CFICache
@@ -345,13 +342,13 @@ func amd64Entry(b []byte) *Regs {
 func TestBPFWalkerCost(t *testing.T) {
 	testenv.Need(t, testenv.Root, testenv.Perf, bpfLoop, taskPtRegs)
 	if *bpfSeconds < 1 {
-		t.Skip("a measurement: run it with -bpf-seconds=5")
+		return // a measurement: run it with -bpf-seconds=5
 	}
 	w := BPFWalker{MaxFrames: 512}
 	b := loadBPF(t, w.StateSize(), walkOnlyProgram(&w), nil)
 	stats, err := ebpf.EnableStats(uint32(unix.BPF_STATS_RUN_TIME))
 	if err != nil {
-		t.Skip(err)
+		t.Fatal(err)
 	}
 	defer stats.Close()
 	var cache CFICache
@@ -392,10 +389,7 @@ func (b *bpfBench) totals(t *testing.T) (frames, runs, ns uint64) {
 // TestBPFWalkerUnknownProcess walks a process that was not added by frame
 // pointers and says so.
 func TestBPFWalkerUnknownProcess(t *testing.T) {
-	testenv.Need(t, testenv.Root, testenv.Perf, testenv.Ringbuf, bpfLoop, taskPtRegs)
-	if runtime.GOARCH != "amd64" {
-		t.Skip("amd64")
-	}
+	testenv.Need(t, testenv.Root, testenv.Perf, testenv.Ringbuf, bpfLoop, taskPtRegs, testenv.Arch("amd64"))
 	var w BPFWalker
 	b := loadBPF(t, snapSize(&w), snapProgram(&w), &BPFLimits{Rows: 1})
 	rd, err := ringbuf.NewReader(b.maps["ring"])
@@ -446,9 +440,6 @@ var spinSum uint64
 // TestBPFWalkerPlainLoop loads the form for kernels without bpf_loop.
 func TestBPFWalkerPlainLoop(t *testing.T) {
 	testenv.Need(t, testenv.Root, testenv.Perf, bpfLoop, taskPtRegs)
-	if testing.Short() {
-		t.Skip("-short")
-	}
 	w := BPFWalker{PlainLoop: true}
 	loadBPF(t, w.StateSize(), walkOnlyProgram(&w), &BPFLimits{Rows: 1})
 }

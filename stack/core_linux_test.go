@@ -20,15 +20,7 @@ import (
 // and compares all stacks with eu-stack's, and those of the small core file made
 // of it with gdb's.
 func TestCoreMatchesEuStack(t *testing.T) {
-	testenv.Need(t, testenv.Root)
-	for _, tool := range []string{"gcore", "eu-stack", "gdb"} {
-		if _, err := exec.LookPath(tool); err != nil {
-			t.Skip(err)
-		}
-	}
-	if testing.Short() {
-		t.Skip("-short")
-	}
+	testenv.Need(t, testenv.Root, testenv.Tool("gcore"), testenv.Tool("eu-stack"), testenv.Tool("gdb"))
 	pid := startWorkload(t, "python3", []string{"python3", "-c", `
 import threading, json, time
 def f(n):
@@ -38,9 +30,7 @@ threading.Thread(target=f, args=(20,), daemon=True).start()
 threading.Thread(target=lambda: time.sleep(1000), daemon=True).start()
 f(5)`})
 	dir := t.TempDir()
-	if out, err := exec.Command("gcore", "-o", filepath.Join(dir, "core"), strconv.Itoa(pid)).CombinedOutput(); err != nil {
-		t.Skipf("gcore: %v: %s", err, out)
-	}
+	takeCore(t, filepath.Join(dir, "core"), pid)
 	path := filepath.Join(dir, "core."+strconv.Itoa(pid))
 	want := euStack(t, path)
 	got := coreStacks(t, path)
@@ -86,8 +76,7 @@ func TestCorePython(t *testing.T) {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	out, err := exec.Command("gcore", "-o", filepath.Join(dir, "core"), strconv.Itoa(pid)).CombinedOutput()
-	testenv.Need(t, testenv.Got("gcore of another process: "+string(out), err))
+	takeCore(t, filepath.Join(dir, "core"), pid)
 	c, err := OpenCore(filepath.Join(dir, "core."+strconv.Itoa(pid)))
 	if err != nil {
 		t.Fatal(err)
@@ -146,6 +135,14 @@ func compareCorePython(t *testing.T, c *Core, want map[string][]pythonFrame) {
 				t.Errorf("thread %d: frame %d is an entry that no loop is below", thread.TID, i)
 			}
 		}
+	}
+}
+
+// takeCore writes a process's core file to prefix.PID.
+func takeCore(t *testing.T, prefix string, pid int) {
+	t.Helper()
+	if out, err := exec.Command("gcore", "-o", prefix, strconv.Itoa(pid)).CombinedOutput(); err != nil {
+		t.Fatalf("gcore: %v: %s", err, out)
 	}
 }
 
@@ -217,7 +214,7 @@ func euStack(t *testing.T, core string) map[int][]uint64 {
 	t.Helper()
 	b, err := exec.Command("eu-stack", "--core", core).Output()
 	if len(b) == 0 {
-		t.Skipf("eu-stack: %v", err)
+		t.Fatal(err)
 	}
 	out := make(map[int][]uint64)
 	tid := 0

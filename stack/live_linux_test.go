@@ -47,9 +47,7 @@ while True: deep(20)`}},
 // startWorkload starts a program and returns the process to look at.
 func startWorkload(t *testing.T, name string, argv []string) int {
 	t.Helper()
-	if _, err := exec.LookPath(name); err != nil {
-		t.Skip(err)
-	}
+	testenv.Need(t, testenv.Tool(name))
 	cmd := exec.Command(argv[0], argv[1:]...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	if err := cmd.Start(); err != nil {
@@ -93,9 +91,7 @@ func stopped(t *testing.T, pid int, f func(*Regs)) {
 	defer func() { _ = syscall.Kill(pid, syscall.SIGCONT) }()
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	if err := syscall.PtraceAttach(pid); err != nil {
-		t.Skipf("ptrace: %v", err)
-	}
+	testenv.Need(t, testenv.Got("ptrace of a child", syscall.PtraceAttach(pid)))
 	var ws syscall.WaitStatus
 	if _, err := syscall.Wait4(pid, &ws, syscall.WALL, nil); err != nil {
 		t.Fatal(err)
@@ -158,10 +154,7 @@ while f is not None:
 // TestCFIWalkerMatchesGDB stops programs at random moments and compares the
 // walk with gdb's, frame by frame.
 func TestCFIWalkerMatchesGDB(t *testing.T) {
-	testenv.Need(t, testenv.Root)
-	if _, err := exec.LookPath("gdb"); err != nil || testing.Short() {
-		t.Skip("no gdb, or -short")
-	}
+	testenv.Need(t, testenv.Root, testenv.Arch("amd64"), testenv.Tool("gdb"))
 	var cache CFICache
 	for _, w := range workloads {
 		t.Run(w.name, func(t *testing.T) {
@@ -195,9 +188,7 @@ func TestCFIWalkerMatchesGDB(t *testing.T) {
 }
 
 func TestCFICacheSharesTables(t *testing.T) {
-	if runtime.GOARCH != "amd64" && runtime.GOARCH != "arm64" {
-		t.Skip(runtime.GOARCH)
-	}
+	testenv.Need(t, testenv.Arch("amd64", "arm64"))
 	var c CFICache
 	a, _ := c.Modules(os.Getpid())
 	b, _ := c.Modules(os.Getpid())

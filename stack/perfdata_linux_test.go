@@ -23,10 +23,10 @@ var perfSeconds = flag.String("perf-seconds", "0.3", "record each program for so
 // TestPerfDataMatchesPerfScript records programs with perf, and compares every
 // stack with the one that perf unwinds from the same file.
 func TestPerfDataMatchesPerfScript(t *testing.T) {
-	testenv.Need(t, testenv.Root, testenv.Perf)
+	testenv.Need(t, testenv.Root, testenv.Perf, testenv.Tool("perf"))
 	perf, err := exec.LookPath("perf")
-	if err != nil || testing.Short() {
-		t.Skip("no perf, or -short")
+	if err != nil {
+		t.Fatal(err)
 	}
 	for _, w := range workloads {
 		t.Run(w.name, func(t *testing.T) { comparePerfScript(t, perf, w) })

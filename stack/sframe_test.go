@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
+
+	"github.com/borescope/borescope/internal/testenv"
 )
 
 // sframeSection builds a section of one function with one-byte offsets. In version
@@ -130,12 +132,11 @@ int main(int argc, char **argv) { return f(argc) + h(argc, 2, 3, 4, 5, 6, 7, 8);
 		t.Fatal(err)
 	}
 	bin := filepath.Join(dir, "a")
-	if out, err := exec.Command("gcc", "-O2", "-fno-inline", "-Wa,--gsframe", "-o", bin, src).CombinedOutput(); err != nil {
-		t.Skipf("no compiler with SFrame: %v %.100s", err, out)
-	}
+	err := exec.Command("gcc", "-O2", "-fno-inline", "-Wa,--gsframe", "-o", bin, src).Run()
+	testenv.Need(t, testenv.Got("gcc that writes SFrame", err))
 	s, err := OpenSFrame(bin)
 	if errors.Is(err, ErrNoSFrame) || errors.Is(err, errors.ErrUnsupported) {
-		t.Skip(err)
+		testenv.Need(t, testenv.Got("linker that keeps SFrame", err))
 	}
 	if err != nil {
 		t.Fatal(err)
