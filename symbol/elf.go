@@ -69,8 +69,10 @@ type ELFOptions struct {
 	Source bool
 	// NoInline leaves inlined calls out: one frame for each address.
 	NoInline bool
-	// DebugDirs are the directories where separate debug files are looked for;
-	// nil is /usr/lib/debug. An empty, non-nil list looks for none.
+	// DebugDirs are the directories where separate debug files are looked for,
+	// laid out as GDB has them or as the cache of a debuginfod client, which is
+	// ~/.cache/debuginfod_client if nobody set it otherwise; nil is /usr/lib/debug.
+	// An empty, non-nil list looks for none.
 	DebugDirs []string
 	// RawNames leaves C++ and Rust names mangled.
 	RawNames bool

@@ -35,8 +35,8 @@ type Options struct {
 	// NoInline leaves inlined calls out: one frame for each address.
 	NoInline bool
 	// DebugDirs are the directories where separate debug files are looked for,
-	// in the process's root and then in this machine's; nil is /usr/lib/debug. An
-	// empty, non-nil list looks for none.
+	// in the process's root and then in this machine's, as ELFOptions.DebugDirs
+	// says; nil is /usr/lib/debug. An empty, non-nil list looks for none.
 	DebugDirs []string
 	// RawNames leaves C++ and Rust names mangled.
 	RawNames bool

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 
@@ -110,6 +111,25 @@ func parseAddr(s string) (uint64, error) {
 	return pc, nil
 }
 
+// debugDirs are the directories of debug files: where distributions install them,
+// and what a debuginfod client has fetched (debuginfod_find_debuginfo(3)).
+func debugDirs(getenv func(string) string) []string {
+	cache := getenv("DEBUGINFOD_CACHE_PATH")
+	if cache == "" {
+		dir := getenv("XDG_CACHE_HOME")
+		if dir == "" && getenv("HOME") != "" {
+			dir = filepath.Join(getenv("HOME"), ".cache")
+		}
+		if dir != "" {
+			cache = filepath.Join(dir, "debuginfod_client")
+		}
+	}
+	if cache == "" {
+		return nil
+	}
+	return []string{"/usr/lib/debug", cache}
+}
+
 // open opens what the addresses belong to.
 func open(c *config) (r symbol.Resolver, done func(), err error) {
 	n := 0
@@ -124,13 +144,17 @@ func open(c *config) (r symbol.Resolver, done func(), err error) {
 	nothing := func() {}
 	switch {
 	case c.file != "":
-		e, err := symbol.OpenELF(c.file, &symbol.ELFOptions{Source: true, RawNames: c.raw})
+		e, err := symbol.OpenELF(c.file, &symbol.ELFOptions{
+			Source: true, RawNames: c.raw, DebugDirs: debugDirs(os.Getenv),
+		})
 		if err != nil {
 			return nil, nil, err
 		}
 		return e, func() { e.Close() }, nil
 	case c.pid != 0:
-		p, err := symbol.OpenProcess(c.pid, &symbol.Options{Source: true, RawNames: c.raw})
+		p, err := symbol.OpenProcess(c.pid, &symbol.Options{
+			Source: true, RawNames: c.raw, DebugDirs: debugDirs(os.Getenv),
+		})
 		if err != nil {
 			return nil, nil, err
 		}

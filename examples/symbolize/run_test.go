@@ -128,3 +128,25 @@ func TestErrors(t *testing.T) {
 		}
 	}
 }
+
+// TestDebugDirs takes a debuginfod client's cache from where the client keeps it.
+func TestDebugDirs(t *testing.T) {
+	for _, c := range []struct{ env, want string }{
+		{"", ""},
+		{"HOME=/home/a", "/usr/lib/debug /home/a/.cache/debuginfod_client"},
+		{"HOME=/home/a XDG_CACHE_HOME=/c", "/usr/lib/debug /c/debuginfod_client"},
+		{"HOME=/home/a DEBUGINFOD_CACHE_PATH=/d XDG_CACHE_HOME=/c", "/usr/lib/debug /d"},
+	} {
+		dirs := debugDirs(func(name string) string {
+			for _, e := range strings.Fields(c.env) {
+				if v, ok := strings.CutPrefix(e, name+"="); ok {
+					return v
+				}
+			}
+			return ""
+		})
+		if got := strings.Join(dirs, " "); got != c.want {
+			t.Errorf("%s: got %q, want %q", c.env, got, c.want)
+		}
+	}
+}
