@@ -226,6 +226,9 @@ func (q *requirer) target(t Target) {
 	case Watchpoint:
 		q.perf()
 		q.feature(feature.Watchpoint, "watchpoints")
+		if t.Symbol != "" {
+			q.capability("CAP_SYSLOG", "the address of a kernel variable in /proc/kallsyms")
+		}
 	}
 }
 

@@ -1,6 +1,7 @@
 package probe
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -61,6 +62,9 @@ func TestExactCapabilities(t *testing.T) {
 		"profile:hz:49", "rawtracepoint:sys_enter", "uprobe:" + target + ":add", "usdt:" + target + ":twice",
 		"uprobe:" + target + ":helper_*", "tracepoint:sched:sched_switch", "socket:lo", "begin", "kprobe:ksys_write",
 		"fentry:ksys_write", "kprobe:ksys_w*,kprobe:ksys_r*",
+		// Kinds whose programs are loaded and attached as those of one above.
+		"uretprobe:" + target + ":add", "interval:s:1", "software:page-faults:100", fmt.Sprintf("watchpoint:0x10000:8:w pid=%d", os.Getpid()), "iter:task", "end",
+		"kretprobe:ksys_write", "fexit:ksys_write", "fmod_ret:security_file_open", "lsm:file_open",
 	} {
 		t.Run(text, func(t *testing.T) {
 			var caps []uintptr
