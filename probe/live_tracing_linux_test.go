@@ -24,17 +24,8 @@ func TestFsessionCounts(t *testing.T) {
 	if p.AttachType != AttachFsession || p.Ret == nil || p.Ret.Loc.Offset != 24 {
 		t.Fatalf("a session is\n%s", plan)
 	}
-	for _, c := range []struct {
-		value int16
-		sum   uint64
-	}{{16, 2}, {24, 1}} {
-		n, l := attachCounter(t, plan, counting{pid: w.pid(), value: c.value})
-		for range times {
-			w.run()
-		}
-		expectSoon(t, n, 0, tally{2 * times, times * c.sum})
-		l.Close()
-	}
+	third, _ := attachCounter(t, plan, counting{pid: w.pid(), value: 16})
+	result, _ := attachCounter(t, plan, counting{pid: w.pid(), value: 24})
 	spec := plan.ProgramSpec(0)
 	spec.License = "GPL"
 	spec.Instructions = counting{pid: w.pid(), value: 24}.instructions(nil)
@@ -51,8 +42,12 @@ func TestFsessionCounts(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	w.run()
-	expectSoon(t, &counter{m: coll.Maps["hits"]}, 0, tally{2, 1})
+	for range times {
+		w.run()
+	}
+	expectSoon(t, third, 0, tally{2 * times, 2 * times})
+	expectSoon(t, result, 0, tally{2 * times, times})
+	expectSoon(t, &counter{m: coll.Maps["hits"]}, 0, tally{2 * times, times})
 }
 
 // TestFsessionRefused: the verifier's own words.
@@ -77,7 +72,9 @@ func TestTracingMultiCounts(t *testing.T) {
 	testenv.Need(t, testenv.Root, testenv.Feature(feature.TracingMulti))
 	w := startTarget(t)
 	env := NewEnv(nil)
-	for _, c := range []struct {
+	w.waitBlocked() // its first read has begun
+	var counters []*counter
+	kinds := []struct {
 		kind        string
 		session     bool
 		c           counting
@@ -88,28 +85,31 @@ func TestTracingMultiCounts(t *testing.T) {
 		{"fentry", false, counting{helper: asm.FnGetFuncArg, value: 2}, tally{times, times}, tally{times, times}},
 		{"fexit", false, counting{helper: asm.FnGetFuncRet}, tally{times, times}, tally{times - 1, times - 1}},
 		{"fentry", true, counting{helper: asm.FnGetFuncRet}, tally{2 * times, times}, tally{2*times - 1, times - 1}},
-	} {
-		set := mustParse(t, c.kind+":ksys_write,"+c.kind+":ksys_read,"+c.kind+":ksys_write")
-		plan, err := Resolve(env, []Target{set}, &Options{TracingMulti: true, Session: c.session})
+	}
+	for _, k := range kinds {
+		set := mustParse(t, k.kind+":ksys_write,"+k.kind+":ksys_read,"+k.kind+":ksys_write")
+		plan, err := Resolve(env, []Target{set}, &Options{TracingMulti: true, Session: k.session})
 		if err != nil {
 			t.Fatal(err)
 		}
 		if len(plan.Programs) != 1 || plan.Programs[0].Method != MethodTracingMulti || len(plan.Programs[0].Sites) != 2 {
 			t.Fatalf("two functions make\n%s", plan)
 		}
-		w.waitBlocked() // its first read has begun
-		c.c.pid, c.c.sites = w.pid(), true
-		n, l := attachCounter(t, plan, c.c)
-		for range times {
-			w.run()
-			w.waitBlocked()
-		}
-		expectSoon(t, n, 0, c.write)
-		expectSoon(t, n, 1, c.read)
+		k.c.pid, k.c.sites = w.pid(), true
+		n, l := attachCounter(t, plan, k.c)
 		if l.Method(0) != MethodTracingMulti || l.Method(1) != MethodTracingMulti {
 			t.Errorf("attached by %s and %s", l.Method(0), l.Method(1))
 		}
-		l.Close()
+		counters = append(counters, n)
+	}
+	for range times {
+		w.run()
+	}
+	w.waitBlocked()
+	for i, k := range kinds {
+		t.Logf("%s, session %t", k.kind, k.session)
+		expectSoon(t, counters[i], 0, k.write)
+		expectSoon(t, counters[i], 1, k.read)
 	}
 }
 
