@@ -100,12 +100,15 @@ func narrow(t *testing.T, out string) {
 
 // Live runs the tool with args, has work do what it should see once all is
 // attached, ends the tool as Ctrl-C does, and returns what it printed. The tool
-// reads after the work: what it emits must fit its buffers. Live skips
+// reads after the work: what it emits must fit its buffers. Then the tool runs
+// once more, as a program that gets a Ctrl-C at its start line and has to end in
+// good order; for that the test's TestCommandLine has to call CommandLine. Live skips
 // the test where this machine cannot trace, with the reason. The tool leaves its
 // own process out, which is the test's: work is done by a Child.
 func Live(t *testing.T, run Run, args []string, work func()) string {
 	t.Helper()
 	testenv.Need(t, testenv.Root)
+	plain := args
 	if *record != "" {
 		dir := *record
 		if strings.HasSuffix(dir, "/") { // one for each package that a guest tests
@@ -128,6 +131,7 @@ func Live(t *testing.T, run Run, args []string, work func()) string {
 	case err != nil:
 		t.Fatalf("%v: %v", args, err)
 	}
+	interruptEarly(t, plain)
 	return out.String()
 }
 
@@ -239,9 +243,14 @@ func Interrupted(t *testing.T, run Run, args ...string) string {
 // CommandLine tests what all tools have in common and what needs no kernel: -h
 // shows the flags and two examples in less than 80 columns, bad flags are one
 // line and status 2, and the commands of ../README.md, if it is there, are none
-// of these mistakes. name is the tool's.
+// of these mistakes, but need root: without, one line says so, and status 1. name
+// is the tool's.
 func CommandLine(t *testing.T, name string, run Run) {
 	t.Helper()
+	if args := os.Getenv(mainEnv); args != "" {
+		runMain(t, name, run, args)
+		return
+	}
 	var out bytes.Buffer
 	if err := run(t.Context(), []string{"-h"}, &out); !errors.Is(err, flag.ErrHelp) {
 		t.Errorf("-h: %v", err)
@@ -298,6 +307,7 @@ func pageCommands(t *testing.T, name string, run Run) {
 		for _, a := range words.FindAllString(m[1], -1) {
 			args = append(args, strings.Trim(output.ReplaceAllString(a, "1"), "'"))
 		}
+		needsRoot(t, name, run, args[2:])
 		var usage *tool.UsageError
 		if err := run(t.Context(), args, io.Discard); errors.As(err, &usage) {
 			t.Errorf("../README.md: %s: %v", m[0], err)

@@ -1,0 +1,103 @@
+package tooltest
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"io"
+	"os"
+	"os/exec"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/borescope/borescope/probe/tool"
+)
+
+// mainEnv holds the arguments, in JSON, with which CommandLine is to be the tool's
+// main function.
+const mainEnv = "TOOLTEST_MAIN"
+
+// statusMark stands before the status with which main ended.
+const statusMark = "tooltest: status "
+
+func runMain(t *testing.T, name string, run Run, args string) {
+	var list []string
+	if err := json.Unmarshal([]byte(args), &list); err != nil {
+		t.Fatal(err)
+	}
+	os.Args = append([]string{name}, list...)
+	status := tool.Main(name, run)
+	os.Stdout.WriteString("\n" + statusMark + strconv.Itoa(status) + "\n")
+}
+
+// interruptEarly runs the tool as a program of its own, and sends it a Ctrl-C when
+// it has printed its start line: it has to end by that one, with status 0, which
+// it does only after its summary.
+func interruptEarly(t *testing.T, args []string) {
+	t.Helper()
+	list, err := json.Marshal(slices.DeleteFunc(slices.Clone(args), func(a string) bool { return a == "-json" }))
+	if err != nil {
+		t.Fatal(err)
+	}
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), exe, "-test.run=^TestCommandLine$")
+	cmd.Env = append(os.Environ(), mainEnv+"="+string(list))
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	var text strings.Builder
+	sent := false
+	for lines := bufio.NewReader(out); !strings.Contains(text.String(), statusMark); {
+		line, err := lines.ReadString('\n')
+		text.WriteString(line)
+		if err != nil {
+			break
+		}
+		if !sent && strings.HasSuffix(line, "Hit Ctrl-C to end.\n") {
+			sent = true
+			if err := cmd.Process.Signal(os.Interrupt); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	cmd.Process.Kill() // what it would say of itself as a test is nobody's concern
+	cmd.Wait()
+	_, status, ended := strings.Cut(text.String(), statusMark)
+	if (sent || ended) && strings.TrimSpace(status) != "0" {
+		t.Errorf("%v, interrupted at the start line (%v), ended with status %q:\n%s%s", args, sent, status, &text, &stderr)
+	}
+}
+
+// needsRoot runs the tool without root, where that is so.
+func needsRoot(t *testing.T, name string, run Run, args []string) {
+	t.Helper()
+	if runtime.GOOS != "linux" || os.Geteuid() == 0 {
+		return
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel() // for one that needs nothing
+	var stderr bytes.Buffer
+	err := run(ctx, args, io.Discard)
+	if errors.Is(err, flag.ErrHelp) {
+		return
+	}
+	status := tool.Status(name, err, &stderr)
+	if line := stderr.String(); status != 1 || strings.Count(line, "\n") != 1 || !strings.Contains(line, "root") {
+		t.Errorf("%v without root: status %d, %q", args, status, line)
+	}
+}
