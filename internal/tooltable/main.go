@@ -50,7 +50,7 @@ var (
 )
 
 // programs are the Debian packages that these tools need.
-var programs = []string{"libc-bin", "gcc", "libc6-dev"}
+var programs = []string{"dash", "libc-bin", "gcc", "libc6-dev"}
 
 // tests are the tests of tools whose live test has another name.
 var tests = map[string]string{"capture": "^TestCapture$", "perfstat": "^TestStops$", "profile": "^TestAttribution$", "tick": "^TestRun$"}
@@ -60,7 +60,6 @@ type table struct {
 	out    io.Writer
 	page   *page
 	file   string
-	lock   string
 	failed []string
 }
 
@@ -69,7 +68,6 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	on := f.String("on", strings.Join(places, ","), "run in these `places`")
 	t := &table{out: out}
 	f.StringVar(&t.file, "page", "examples/KERNELS.md", "the `file` with the table")
-	f.StringVar(&t.lock, "lock", "", "hold the lock of this `file`, as flock(1) does, while a guest runs")
 	if err := f.Parse(args); err != nil {
 		return err
 	}
@@ -187,7 +185,7 @@ func (t *table) guests(ctx context.Context, place string, tools []string, built 
 		if err != nil {
 			return err
 		}
-		r, err := t.boot(ctx, o)
+		r, err := boot(ctx, o)
 		if err != nil {
 			return err
 		}
@@ -238,15 +236,8 @@ func inChroot(o *guest.Options, j *wire.Job) {
 	j.Argv[0], j.Dir, j.Chroot = "/vmtest/"+name, "/root", guest.RootDir
 }
 
-// boot runs a guest, under the lock.
-func (t *table) boot(ctx context.Context, o guest.Options) (*guest.Report, error) {
-	if t.lock != "" {
-		unlock, err := kernel.Lock(t.lock)
-		if err != nil {
-			return nil, fmt.Errorf("lock %s: %w", t.lock, err)
-		}
-		defer unlock()
-	}
+// boot runs a guest.
+func boot(ctx context.Context, o guest.Options) (*guest.Report, error) {
 	r, err := guest.Run(ctx, o)
 	if err == nil && r.Trouble != "" {
 		err = errors.New(r.Trouble)
