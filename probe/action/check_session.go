@@ -47,26 +47,32 @@ func kernelFunc(plan *probe.Plan, name string) (*btf.Func, error) {
 	return f, nil
 }
 
-// kfunc calls a kernel function by its id in the plan's BTF, which is that of
-// the kernel that the plan is for. Those called here take nothing, or the
-// context (bpf_session_is_return and bpf_session_cookie do since Linux 7.0).
+// kfunc calls a kernel function with the context, which those of session
+// programs take since Linux 7.0; before, they take nothing.
 func (g *gen) kfunc(name string) {
+	g.emit(asm.Mov.Reg(asm.R1, g.ctxReg()))
+	g.kernelCall(name)
+}
+
+// kernelCall calls a kernel function, whose arguments are in place, by its id in
+// the plan's BTF, which is that of the kernel that the plan is for.
+func (g *gen) kernelCall(name string) {
 	f, err := kernelFunc(g.plan, name)
-	if err == nil {
-		var id btf.TypeID
-		if id, err = g.plan.BTF.TypeID(f); err == nil {
-			if !gplCompatible(g.prog.license()) {
-				err = fmt.Errorf("%s needs a licence that is compatible with the GPL, which %q is not", name, g.prog.license())
-			}
-			g.emit(asm.Mov.Reg(asm.R1, g.ctxReg()))
-			g.emit(asm.Instruction{
-				OpCode: asm.OpCode(asm.JumpClass).SetJumpOp(asm.Call), Src: asm.PseudoKfuncCall, Constant: int64(id),
-			})
-		}
-	}
 	if err != nil {
 		g.fail("%w", err)
+		return
 	}
+	id, err := g.plan.BTF.TypeID(f)
+	if err != nil {
+		g.fail("%w", err)
+		return
+	}
+	if !gplCompatible(g.prog.license()) {
+		g.fail("%s needs a licence that is compatible with the GPL, which %q is not", name, g.prog.license())
+	}
+	g.emit(asm.Instruction{
+		OpCode: asm.OpCode(asm.JumpClass).SetJumpOp(asm.Call), Src: asm.PseudoKfuncCall, Constant: int64(id),
+	})
 }
 
 // cgroupPath is where the current task's cgroup is: the offset of its css_set in

@@ -7,13 +7,6 @@ import (
 	"github.com/cilium/ebpf"
 )
 
-// maxLoop bounds a loop's turns: BPF_MAX_LOOPS of bpf_loop (kernel/bpf/bpf_iter.c).
-const maxLoop = 1 << 23
-
-// maxUnrolled bounds a loop's turns where the kernel has no bpf_loop, because
-// its verifier then walks every turn.
-const maxUnrolled = 4096
-
 func (c *checker) block(list []*Stmt) ([]*Stmt, error) {
 	return c.blockDepth(list, 0)
 }
@@ -181,15 +174,8 @@ func (c *checker) loop(out, s *Stmt, depth int) error {
 	case s.Max <= 0:
 		return errors.New("a loop whose count is not constant needs Max")
 	}
-	limit := maxUnrolled
-	if c.kern.AtLeast(bpfLoopSince) {
-		limit = maxLoop
-	}
-	if out.Max > limit && out.Max <= maxLoop {
-		return unsupported(fmt.Sprintf("loop of more than %d turns", limit), bpfLoopSince, "Linux "+c.plan.Kernel+" is too old")
-	}
-	if out.Max > limit {
-		return fmt.Errorf("loop of %d turns: at most %d", out.Max, limit)
+	if err := c.turns(out.Max); err != nil {
+		return err
 	}
 	if s.Var == nil {
 		out.Var = &Var{Name: "i", Type: u32}

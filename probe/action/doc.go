@@ -70,7 +70,8 @@
 //	cgroupid, cgroup_path                       CgroupID, CgroupPath
 //	socket_cookie                               Ptr.SocketCookie
 //	(a, b), .0, [i]                             Key, Tuple.Elem, Tuple.Index, Int.Index
-//	if, else, unroll, while, for, break         Ctx.If, Ctx.Loop, Ctx.While, Ctx.Break, Ctx.Continue, Hash.ForEach
+//	if, else, unroll, while, for, break         Ctx.If, Ctx.Loop, Ctx.While, Ctx.Break, Ctx.Continue, Hash.ForEach;
+//	                                            Program.Loops chooses how loops are compiled
 //	return, /filter/                            Ctx.Return, Ctx.ReturnUnless
 //	@x[k] = v, delete, has_key, find, len(@x)   Hash.Set, Delete, Has, Get, Add, Find, Take, Len
 //	count sum min max avg stats                 NewCounter, NewSum, NewMin, NewMax, NewAvg, NewStats

@@ -15,15 +15,13 @@ import (
 var (
 	atomicsSince = Version{5, 12} // BPF_FETCH, XCHG, CMPXCHG (arm64 JIT: 5.18)
 	forEachSince = Version{5, 13} // bpf_for_each_map_elem
-	bpfLoopSince = Version{5, 17} // bpf_loop
 	arm64Atomics = Version{5, 18}
 	// Keys of hashes are at most MAX_BPF_STACK bytes on 5.10 (htab_map_alloc_check,
 	// kernel/bpf/hashtab.c), and may be longer on 6.1.
 	longKeys = Version{6, 1}
 	// bpf_get_current_comm does not pad the name with zeros on 6.1 (strscpy), does
 	// on 5.10 (strncpy) and on 6.12.
-	commPadded    = Version{6, 12}
-	bpfLoopWorths = 8 // turns from which bpf_loop beats a plain loop's verification
+	commPadded = Version{6, 12}
 )
 
 // gen generates one program. Its invariants:
@@ -67,6 +65,7 @@ type gen struct {
 	ctxSlot, scratchSlot, retSlot int
 	resultSlot                    int // what the program returns, 0 for always 0
 	depth                         int // how deep callbacks nest
+	loops                         LoopForm
 	started                       loc
 	err                           error
 }
@@ -173,7 +172,11 @@ func (g *gen) frameLimit() int {
 	if g.c.walk != nil {
 		deepest = stack.BPFStackNeed
 	}
-	return min(maxFrame, 512-leastFrame*g.depth-deepest)
+	limit := min(maxFrame, 512-leastFrame*g.depth-deepest)
+	if g.loops == LoopsMayGoto {
+		limit -= mayGotoStack
+	}
+	return limit
 }
 
 // program generates the main function and what it calls.
@@ -181,6 +184,7 @@ func (g *gen) program() (asm.Instructions, error) {
 	g.alias, g.homes, g.assigned = map[string]string{}, map[*Var]home{}, map[*Var]bool{}
 	g.calls, g.usesFn = map[*Expr]bool{}, map[string]bool{}
 	g.fn = &function{name: g.c.pp.Name, fp: asm.R10, ctx: asm.R6, scr: asm.R9, evnt: asm.R8, exit: ".exit"}
+	g.loops = loopForm(g.prog, g.c)
 	g.prepare()
 	g.note = "probe " + g.c.pp.Name
 	g.prologue()

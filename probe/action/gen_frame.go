@@ -54,7 +54,7 @@ func scan(g *gen) usage {
 				u.scratch = u.scratch || s.Map.Kind == MapPerf && s.Map.Value.Size > g.lim.inline
 				u.ctx = u.ctx || s.Map.Kind == MapPerf
 			case StmtLoop, StmtForEach:
-				if inner = g.asCallback(s); inner {
+				if inner = g.formOf(s, depth > 0) == LoopsHelper; inner {
 					u.callbacks = true
 					depth++
 					u.depth = max(u.depth, depth)
@@ -86,11 +86,6 @@ func ctxBuiltin(name string) bool {
 		return true
 	}
 	return false
-}
-
-// asCallback says whether a loop becomes a callback of bpf_loop.
-func (g *gen) asCallback(s *Stmt) bool {
-	return s.Op == StmtForEach || s.Op == StmtLoop && s.Max > bpfLoopWorths && g.c.kern.AtLeast(bpfLoopSince)
 }
 
 // placeVars gives every variable its home: the most used scalars get the

@@ -136,58 +136,6 @@ func (g *gen) ifStmt(s *Stmt) {
 	g.place(end)
 }
 
-// loop generates a counted loop: plain, which the verifier walks turn by turn,
-// or with bpf_loop.
-func (g *gen) loop(s *Stmt) {
-	if g.asCallback(s) {
-		g.forget(s.Body)
-		g.loopHelper(s)
-		g.forgetAfter(s.Body)
-		return
-	}
-	n := g.slot()
-	g.scalar(s.X, asm.R0)
-	g.store(n, asm.R0, 8)
-	g.imm(asm.R0, 0)
-	g.setVar(s.Var, asm.R0)
-	top, next, end := g.label(), g.label(), g.label()
-	g.place(top)
-	g.readVar(s.Var, asm.R0)
-	g.load(asm.R1, n, 8)
-	g.emit(asm.JGE.Reg(asm.R0, asm.R1, end), asm.JGE.Imm(asm.R0, int32(s.Max), end))
-	g.fn.loops = append(g.fn.loops, loopLabels{next, end})
-	g.block(s.Body)
-	g.fn.loops = g.fn.loops[:len(g.fn.loops)-1]
-	g.place(next)
-	g.readVar(s.Var, asm.R0)
-	g.emit(asm.Add.Imm(asm.R0, 1))
-	g.setVar(s.Var, asm.R0)
-	g.jump(top)
-	g.place(end)
-}
-
-// loopHelper calls bpf_loop(turns, body, frame, 0).
-func (g *gen) loopHelper(s *Stmt) {
-	name := g.subName()
-	g.callback(name, 2, asm.R2, func() {
-		g.emit(asm.Mov.Reg32(asm.R1, asm.R1))
-		g.setVar(s.Var, asm.R1)
-	}, s.Body)
-	l := g.label()
-	g.scalar(s.X, asm.R1)
-	g.emit(asm.JLE.Imm(asm.R1, int32(s.Max), l), asm.Mov.Imm(asm.R1, int32(s.Max)))
-	g.place(l)
-	g.emit(funcPtr(asm.R2, name), asm.Mov.Reg(asm.R3, g.fn.fp), asm.Mov.Imm(asm.R4, 0))
-	g.call(asm.FnLoop)
-	g.afterCallback()
-}
-
-// afterCallback leaves the action where the loop's body said so.
-func (g *gen) afterCallback() {
-	g.load(asm.R1, loc{off: g.retSlot}, 8)
-	g.emit(asm.JNE.Imm(asm.R1, 0, g.fn.exit))
-}
-
 // forEach calls bpf_for_each_map_elem(map, body, frame, 0).
 func (g *gen) forEach(s *Stmt) {
 	g.forget(s.Body)

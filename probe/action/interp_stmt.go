@@ -79,12 +79,7 @@ func (r *run) loop(s *Stmt) (control, error) {
 // forEach visits entries in the order of their keys; the kernel's order is its own.
 func (r *run) forEach(s *Stmt) (control, error) {
 	t := r.table(s.Map)
-	keys := make([]string, 0, len(t))
-	for k := range t {
-		keys = append(keys, k)
-	}
-	sort.Strings(keys)
-	for _, k := range keys {
+	for _, k := range r.keys(s.Map) {
 		v, ok := t[k]
 		if !ok {
 			continue
@@ -104,6 +99,23 @@ func (r *run) forEach(s *Stmt) (control, error) {
 		}
 	}
 	return goOn, nil
+}
+
+// keys are a map's keys: of an array all there are, in its order, else sorted.
+func (r *run) keys(m *Map) []string {
+	var keys []string
+	if r.in.lay.array(m) {
+		for i := range r.in.lay.kernelEntries(m) {
+			keys = append(keys, string(binary.LittleEndian.AppendUint32(nil, i)))
+			r.entry(m, keys[i])
+		}
+		return keys
+	}
+	for k := range r.table(m) {
+		keys = append(keys, k)
+	}
+	sort.Strings(keys)
+	return keys
 }
 
 // table is a map's entries.

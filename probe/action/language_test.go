@@ -13,7 +13,6 @@ import (
 
 	"github.com/cilium/ebpf/btf"
 
-	"github.com/borescope/borescope/internal/feature"
 	"github.com/borescope/borescope/internal/testenv"
 )
 
@@ -196,71 +195,6 @@ func TestKernelNames(t *testing.T) {
 	for _, x := range []Value{(&Ctx{}).Enum("TCP_ESTABLISHT"), (&Ctx{}).Enum("enum hrtimer_mode.REL"), null.PtrTo("task_struct", false).Offset("mm->mmap_base")} {
 		if got, err := c.expr(x.Expr()); err == nil {
 			t.Errorf("%s is %v", x.Expr(), got)
-		}
-	}
-}
-
-// TestLoopsConverge: loops whose variables begin as known numbers and decide
-// branches are verified at a cost that the number of turns does not change, and
-// compute what the interpreter does.
-func TestLoopsConverge(t *testing.T) {
-	needRoot(t)
-	v, i := &Var{Name: "v"}, &Var{Name: "i"}
-	let := func(x *Expr) *Stmt { return &Stmt{Op: StmtLet, Var: v, X: x} }
-	plus := func(n int64) *Stmt { return let(NewExpr(OpAdd, NewVar(v), NewConst(n))) }
-	when := func(op Op, x *Expr, n int64, then, or []*Stmt) *Stmt {
-		return &Stmt{Op: StmtIf, X: NewExpr(op, x, NewConst(n)), Body: then, Else: or}
-	}
-	for n, body := range [][]*Stmt{
-		{plus(1)},
-		{plus(1), when(OpGt, NewVar(v), 50, []*Stmt{{Op: StmtBreak}}, nil)},
-		{when(OpEq, NewExpr(OpMod, NewVar(v), NewConst(3)), 0, []*Stmt{plus(5)}, []*Stmt{plus(1)})},
-		{when(OpEq, NewVar(i), 70, []*Stmt{{Op: StmtBreak}}, []*Stmt{plus(2)})},
-		{let(NewExpr(OpAdd, NewVar(v), NewVar(i))), when(OpLt, NewVar(v), 10, []*Stmt{plus(100)}, nil)},
-		{when(OpLt, NewVar(v), 5, []*Stmt{let(NewConst(9))}, []*Stmt{let(NewConst(2))})},
-	} {
-		var costs []uint32
-		for _, most := range []int{100, 100_000} {
-			out := &Map{Name: "out", Kind: MapArray, Key: u32, Value: u64, Entries: 1}
-			p := one(let(NewConst(0)),
-				&Stmt{Op: StmtLoop, Var: i, X: &Expr{Op: OpArg}, Max: most, Body: body},
-				&Stmt{Op: StmtSet, Map: out, Key: NewConst(0), X: NewVar(v)})
-			p.IncludeSelf = true
-			release := runningKernel(t)
-			if !kernelVersion(release).AtLeast(bpfLoopSince) {
-				testenv.Need(t, testenv.Feature(feature.BPFLoop))
-			}
-			plan := rawPlan(release, runtime.GOARCH, argTypes[1])
-			spec, err := Compile(p, plan)
-			if err != nil {
-				t.Fatal(err)
-			}
-			coll := loadSpec(t, spec)
-			runRaw(t, coll.Programs["p0"], 93)
-			in, err := NewInterp(p, plan, 0)
-			if err != nil {
-				t.Fatal(err)
-			}
-			m := &Machine{Context: binary.LittleEndian.AppendUint64(nil, 93)}
-			if err := in.Run(m); err != nil {
-				t.Fatal(err)
-			}
-			var got uint64
-			if err := coll.Maps["out"].Lookup(uint32(0), &got); err != nil {
-				t.Fatal(err)
-			}
-			if want := binary.LittleEndian.Uint64(m.Maps[out]["\x00\x00\x00\x00"]); got != want {
-				t.Errorf("body %d: %d in the kernel, %d in the interpreter", n, got, want)
-			}
-			info, err := coll.Programs["p0"].Info()
-			if err != nil {
-				t.Fatal(err)
-			}
-			cost, _ := info.VerifiedInstructions()
-			costs = append(costs, cost)
-		}
-		if costs[0] != costs[1] {
-			t.Errorf("body %d: verified %d instructions for 100 turns, %d for 100,000", n, costs[0], costs[1])
 		}
 	}
 }

@@ -9,7 +9,11 @@ import (
 // String is the program as a person reads it: maps, then actions.
 func (p *Program) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "program %s license %q\n", p.Name, p.license())
+	fmt.Fprintf(&b, "program %s license %q", p.Name, p.license())
+	if p.Loops != LoopsBest {
+		fmt.Fprintf(&b, " loops %s", p.Loops)
+	}
+	b.WriteByte('\n')
 	for _, m := range p.AllMaps() {
 		fmt.Fprintf(&b, "map %s\n", m)
 	}

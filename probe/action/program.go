@@ -26,6 +26,8 @@ type Program struct {
 	// IncludeSelf makes the probes fire for the tracing process too, which is
 	// left out by default.
 	IncludeSelf bool
+	// Loops is how counted loops are compiled; the zero value leaves it to Compile.
+	Loops LoopForm
 	// WalkLimits bound the tables of Ctx.UstackWalk; nil is the default. They do
 	// not matter to programs that don't use it.
 	WalkLimits *stack.BPFLimits
