@@ -40,8 +40,10 @@ type Env struct {
 	formats memo[string, *Format]
 	syms    func() (*kallsyms, error)
 	traced  func() (*traceable, error)
-	tramps  func() (map[string]uint32, error) // functions for tracing.multi, by their ids in BTF
-	tracefs func() (string, error)
+	// patchable is the kernel's own list, of which traced leaves some out.
+	patchable func() (*traceable, error)
+	tramps    func() (map[string]uint32, error) // functions for tracing.multi, by their ids in BTF
+	tracefs   func() (string, error)
 }
 
 // memo remembers the answers to questions by key.
@@ -99,6 +101,7 @@ func NewEnv(o *EnvOptions) *Env {
 	}
 	e.syms = sync.OnceValues(e.loadKallsyms)
 	e.traced = sync.OnceValues(e.loadTraceable)
+	e.patchable = sync.OnceValues(e.loadPatchable)
 	e.tramps = sync.OnceValues(e.loadTrampolines)
 	e.tracefs = sync.OnceValues(e.findTracefs)
 	return e

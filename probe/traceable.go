@@ -16,10 +16,25 @@ type traceable struct {
 	why string
 }
 
-// loadTraceable reads which functions can be traced: the kernel's list, with
-// addresses where it gives them (available_filter_functions_addrs, 6.5), or,
-// where that may not be read, functions known to both BTF and kallsyms.
+// loadTraceable finds which functions can be traced: those of the kernel's list
+// less those that kprobes refuse, or, where it may not be read, functions known
+// to both BTF and kallsyms.
 func (e *Env) loadTraceable() (*traceable, error) {
+	t, err := e.patchable()
+	if err == nil {
+		return e.lessBlacklisted(t), nil
+	}
+	t, ferr := e.guessTraceable()
+	if ferr != nil {
+		return nil, errors.Join(ferr, err)
+	}
+	t.why = "functions in BTF and kallsyms, less the kprobe blacklist: available_filter_functions: " + reasonOf(err)
+	return t, nil
+}
+
+// loadPatchable reads the kernel's list of the functions that begin with a place
+// to patch, with addresses where it gives them (available_filter_functions_addrs, 6.5).
+func (e *Env) loadPatchable() (*traceable, error) {
 	dir, err := e.tracefs()
 	if err == nil {
 		for _, name := range []string{"available_filter_functions_addrs", "available_filter_functions"} {
@@ -30,17 +45,29 @@ func (e *Env) loadTraceable() (*traceable, error) {
 			t, perr := parseFilterFunctions(f, strings.HasSuffix(name, "_addrs"))
 			f.Close()
 			if perr == nil {
-				return t, e.dropBlacklisted(t)
+				return t, nil
 			}
 			err = perr
 		}
 	}
-	t, ferr := e.guessTraceable()
-	if ferr != nil {
-		return nil, errors.Join(ferr, err)
+	return nil, err
+}
+
+// byName finds the functions by name, nil where the list has no addresses.
+func (t *traceable) byName() map[string][]KernelSymbol {
+	if len(t.funcs) == 0 || t.funcs[0].Address == 0 {
+		return nil
 	}
-	t.why = "functions in BTF and kallsyms, less the kprobe blacklist: available_filter_functions: " + reasonOf(err)
-	return t, nil
+	out := make(map[string][]KernelSymbol, len(t.funcs))
+	for i := range t.funcs {
+		name := t.funcs[i].Name
+		if have := out[name]; have != nil {
+			out[name] = append(slices.Clone(have), t.funcs[i])
+			continue
+		}
+		out[name] = t.funcs[i : i+1 : i+1]
+	}
+	return out
 }
 
 // parseFilterFunctions reads "NAME [MODULE]" lines, with the address before
@@ -101,11 +128,19 @@ func (e *Env) blacklist() map[string]bool {
 	return out
 }
 
-func (e *Env) dropBlacklisted(t *traceable) error {
-	if list := e.blacklist(); list != nil {
-		t.funcs = slices.DeleteFunc(t.funcs, func(s KernelSymbol) bool { return list[s.Name] })
+// lessBlacklisted is the list without the functions that kprobes refuse.
+func (e *Env) lessBlacklisted(t *traceable) *traceable {
+	bad := e.blacklist()
+	if len(bad) == 0 {
+		return t
 	}
-	return nil
+	out := &traceable{funcs: make([]KernelSymbol, 0, len(t.funcs))}
+	for _, s := range t.funcs {
+		if !bad[s.Name] {
+			out.funcs = append(out.funcs, s)
+		}
+	}
+	return out
 }
 
 // guessTraceable is BTF's functions that kallsyms has too, in its order, which is
