@@ -133,8 +133,8 @@ func BenchmarkGoResolve(b *testing.B) {
 	}{
 		{"function/again", true, 128 << 20},
 		{"inlines/again", false, 128 << 20},
-		{"function/first", true, 2 << 20},
-		{"inlines/first", false, 2 << 20},
+		{"function/first", true, 8 << 20},
+		{"inlines/first", false, 8 << 20},
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			e, err := OpenELF(exe, &ELFOptions{NoInline: c.noInline, NameCache: c.cache})
@@ -145,7 +145,7 @@ func BenchmarkGoResolve(b *testing.B) {
 			if e.goTable() == nil {
 				b.Skip("not a Go program")
 			}
-			t := e.goTable()
+			t := e.goTable().Table
 			rng := rand.New(rand.NewPCG(1, 2))
 			pcs := make([]uint64, 65536)
 			for i := range pcs {

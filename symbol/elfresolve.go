@@ -5,7 +5,6 @@ import (
 	"runtime/debug"
 
 	"github.com/borescope/borescope/internal/elffile"
-	"github.com/borescope/borescope/internal/pclntab"
 )
 
 // Resolve implements Resolver for virtual addresses of the file.
@@ -146,43 +145,6 @@ func (e *ELF) appendSource(src *source, dst []Frame, index int, vaddr uint64) ([
 		return append(dst, fr), nil
 	}
 	return e.appendDWARF(src.dwarf, dst, fr), nil
-}
-
-// appendGo names an address by the Go function table.
-func (e *ELF) appendGo(t *pclntab.Table, dst []Frame, index int, vaddr uint64) ([]Frame, bool) {
-	fn, ok := t.Find(vaddr)
-	if !ok {
-		return dst, false
-	}
-	first, ok := fn.Line(vaddr)
-	if !ok {
-		return dst, false // padding, or the end of the Go code
-	}
-	var buf [16]pclntab.Call
-	calls := fn.Calls(buf[:0], vaddr)
-	if e.opts.noInline {
-		calls = calls[len(calls)-1:]
-	}
-	for i, c := range calls {
-		fr := Frame{
-			Index: index, Inlined: i < len(calls)-1, Module: e.path, ModuleOffset: vaddr, BuildID: e.buildID,
-			Kind: KindGo, Confidence: ConfidenceExact, Offset: vaddr - fn.Entry, Size: fn.End - fn.Entry,
-		}
-		fr.Name = e.names.get(e, tabGoFunc, c.Name)
-		if off, ok := fn.FileOffset(c.PC); ok {
-			fr.File = e.names.get(e, tabGoFile, off)
-		}
-		line := first
-		if c.PC != vaddr {
-			line, _ = fn.Line(c.PC)
-		}
-		fr.Line = max(line, 0)
-		if fr.Name == "" {
-			return dst[:len(dst)-i], false
-		}
-		dst = append(dst, fr)
-	}
-	return dst, true
 }
 
 // symbol names an address by the symbol tables.

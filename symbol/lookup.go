@@ -83,8 +83,8 @@ func (e *ELF) Match(p *Pattern) (list []Symbol, err error) {
 	if err := s.table(e.f, e.f.SectionOfType(elf.SHT_DYNSYM)); err != nil {
 		return nil, err
 	}
-	if t := e.goTable(); t != nil {
-		s.goTable(t)
+	if g := e.goTable(); g != nil {
+		s.goTable(g.Table)
 	}
 	slices.SortStableFunc(s.out, func(a, b Symbol) int {
 		return cmp.Or(cmp.Compare(a.Addr, b.Addr), cmp.Compare(a.Name, b.Name))
@@ -92,7 +92,7 @@ func (e *ELF) Match(p *Pattern) (list []Symbol, err error) {
 	return slices.CompactFunc(s.out, func(a, b Symbol) bool { return a.Addr == b.Addr && a.Name == b.Name }), nil
 }
 
-func (e *ELF) goTable() *pclntab.Table {
+func (e *ELF) goTable() *goTable {
 	if s := e.source.Load(); s != nil {
 		return s.goTab
 	}

@@ -38,7 +38,8 @@ func (s *seenFilter) again(k memoKey) bool {
 }
 
 // memoTable is a hash table with open addressing; there is a power of two of
-// slots, half of them full at most.
+// slots, three quarters of them full at most: the fewer of the processor's cache
+// it takes, the better.
 type memoTable[V any] struct {
 	slots []memoSlot[V]
 	n     int   // full slots
@@ -54,7 +55,7 @@ type memoSlot[V any] struct {
 }
 
 // sharedCost is what a value takes besides its own bytes: a slot is 32 or 40 bytes,
-// and between a quarter and a half of them are full.
+// and between three eighths and three quarters of them are full.
 const sharedCost = 112
 
 // slot returns the slot of a key, or the empty one where it belongs.
@@ -105,7 +106,7 @@ func (m *sharedMemo[V]) put(k memoKey, v V) {
 	if c > m.limit/2 {
 		return
 	}
-	if 2*t.n >= len(t.slots) {
+	if 4*t.n >= 3*len(t.slots) {
 		t = t.grown()
 		m.young.Store(t)
 	}

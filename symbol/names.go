@@ -11,6 +11,7 @@ import (
 // addresses whose source position took some work.
 type names struct {
 	demangler *Demangler // nil: names as they are
+	limit     int64      // bytes
 
 	mu     sync.Mutex // held while something is put into one of these
 	memo   sharedMemo[string]
@@ -44,15 +45,15 @@ func newNames(d *Demangler, limit int64) *names {
 	if limit <= 0 {
 		limit = defaultNames
 	}
-	n := &names{demangler: d}
+	n := &names{demangler: d, limit: limit}
 	n.memo.limit, n.frames.limit = limit/2, limit/2
 	n.memo.cost = func(s string) int64 { return int64(len(s)) }
 	n.frames.cost = func(f []Frame) int64 { return int64(len(f)) * frameSize }
 	return n
 }
 
-// frameSize is the size of a Frame, about.
-const frameSize = 176
+// frameSize is the size of a Frame.
+const frameSize = 128
 
 // get returns the name at a place in e, made from what is there if it is not
 // remembered.

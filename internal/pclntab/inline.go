@@ -41,6 +41,9 @@ func (fn *Func) Calls(dst []Call, pc uint64) []Call {
 	return append(dst, Call{fn.NameOffset(), at})
 }
 
+// Inlines reports whether anything was inlined in the function.
+func (fn *Func) Inlines() bool { return fn.inlineTree() != nil }
+
 // pcdata returns the offset of pcdata table i, 0 if the function has none.
 func (fn *Func) pcdata(i int) uint32 {
 	at := fn.fixed() + 4*i

@@ -47,16 +47,27 @@ func TestSelf(t *testing.T) {
 			slide = uint64(reflect.ValueOf(TestSelf).Pointer()) - fn.Entry
 		}
 	}
-	checked, inlined := 0, 0
+	checked, inlined, oneFile := 0, 0, 0
 	var calls []Call
 	for i := range tab.Len() {
 		fn, ok := tab.Func(i)
 		if !ok {
 			t.Fatalf("function %d is malformed", i)
 		}
+		one, ok := fn.OneFile()
+		if ok {
+			oneFile++
+		}
 		for pc := fn.Entry; pc+1 < fn.End; pc += 7 {
-			if _, ok := fn.Line(pc); !ok {
+			line, known := fn.Line(pc)
+			if again, ok := fn.LineIn(fn.Lines(), pc); again != line || ok != known {
+				t.Fatalf("%#x is on lines %d and %d", pc, line, again)
+			}
+			if !known {
 				continue // padding
+			}
+			if off, found := fn.FileOffset(pc); ok && (!found || off != one) {
+				t.Fatalf("%#x is in %s, but all of the function in %s", pc, tab.FileAt(off), tab.FileAt(one))
 			}
 			calls = fn.Calls(calls[:0], pc)
 			// CallersFrames subtracts one from return addresses, and expands
@@ -84,7 +95,10 @@ func TestSelf(t *testing.T) {
 			inlined += len(calls) - 1
 		}
 	}
-	t.Logf("%d addresses, %d inlined calls", checked, inlined)
+	t.Logf("%d addresses, %d inlined calls, %d of %d functions from one file", checked, inlined, oneFile, tab.Len())
+	if oneFile < tab.Len()/10 || oneFile == tab.Len() {
+		t.Errorf("%d of %d functions are from one file", oneFile, tab.Len())
+	}
 	if checked < 10000 || inlined < 10000 {
 		t.Errorf("only %d addresses and %d inlined calls were compared", checked, inlined)
 	}

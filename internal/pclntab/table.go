@@ -49,7 +49,9 @@ type Func struct {
 	// Entry is the address of the first instruction, End that of the next
 	// function: there may be padding before it.
 	Entry, End uint64
-	b          []byte // the _func structure and all that follows it
+	// Index is the function's number in the table.
+	Index int
+	b     []byte // the _func structure and all that follows it
 }
 
 // New finds and checks the function table of a file; ErrNone if there is none.
@@ -313,7 +315,7 @@ func (t *Table) Func(i int) (fn Func, ok bool) {
 	if at >= uint64(len(t.funcs)) {
 		return Func{}, false
 	}
-	fn = Func{t: t, Entry: t.entry(i), End: t.entry(i + 1), b: t.funcs[at:]}
+	fn = Func{t: t, Entry: t.entry(i), End: t.entry(i + 1), Index: i, b: t.funcs[at:]}
 	return fn, len(fn.b) >= fn.fixed() && fn.End >= fn.Entry
 }
 
@@ -436,10 +438,46 @@ func (fn *Func) Line(pc uint64) (line int, ok bool) {
 	return int(v), ok
 }
 
+// Lines is where the function's table of lines is, for LineIn.
+func (fn *Func) Lines() uint32 { return fn.field(fieldPCLine) }
+
+// LineIn is Line for who keeps Lines: it reads nothing else of the function.
+func (fn *Func) LineIn(lines uint32, pc uint64) (line int, ok bool) {
+	v, ok := fn.value(lines, pc)
+	return int(v), ok
+}
+
 // FileOffset identifies the source file of an instruction within the table.
 func (fn *Func) FileOffset(pc uint64) (off uint32, ok bool) {
 	v, ok := fn.value(fn.field(fieldPCFile), pc)
-	if !ok || v < 0 {
+	if !ok {
+		return 0, false
+	}
+	return fn.file(v)
+}
+
+// OneFile is FileOffset for functions whose code all comes from one file; ok is
+// false for others.
+func (fn *Func) OneFile() (off uint32, ok bool) {
+	at := uint64(fn.field(fieldPCFile))
+	if at == 0 || at >= uint64(len(fn.t.pctab)) {
+		return 0, false
+	}
+	b := fn.t.pctab[at:]
+	dv, n := varint(b)
+	if n == 0 {
+		return 0, false
+	}
+	dpc, m := varint(b[n:])
+	if m == 0 || uint64(dpc)*fn.t.minLC < fn.End-fn.Entry && (n+m >= len(b) || b[n+m] != 0) {
+		return 0, false
+	}
+	return fn.file((int32(dv>>1) ^ -int32(dv&1)) - 1)
+}
+
+// file identifies file number v of the function's unit within the table.
+func (fn *Func) file(v int32) (off uint32, ok bool) {
+	if v < 0 {
 		return 0, false
 	}
 	i := (uint64(fn.field(fieldCU)) + uint64(v)) * 4
