@@ -47,11 +47,17 @@ func measureLive(ctx context.Context, c *config, stderr io.Writer) (r *result, e
 	col, err := collect.Attach([]probe.Target{c.target()}, &collect.Options{
 		NoKernel: c.user, NoUser: c.kernel, PIDs: c.pids, Comm: c.comm,
 		Idle: c.idle, Self: c.idle, // all of the time, or what others use of it
+		Hold: len(c.pids) > 0,
 	})
 	if err != nil {
 		return nil, explain(err)
 	}
 	defer col.Close()
+	if len(c.pids) > 0 { // all of their stacks are to be whole, the first ones too
+		if err := col.LoadWalker(); err != nil && !errors.Is(err, errors.ErrUnsupported) {
+			return nil, err
+		}
+	}
 	m := describe(col.Plan())
 
 	var rec *recording

@@ -35,6 +35,11 @@ type Options struct {
 	// room for; 0 is 16,384, which takes about 12 MiB of kernel memory. What
 	// finds no room is counted in Stats.
 	MaxStacks int
+	// Hold counts nothing until LoadWalker has loaded the walker and the rules for
+	// the files of PIDs, so that no stack of theirs is walked by the kernel's
+	// helper; where the walker can't be had, until LoadWalker has said so. It does
+	// nothing with NoUser.
+	Hold bool
 	// Value names a field of the targets that is added up besides the number of
 	// events, in Sample.Value: "sample_period" of a perf event, which is how many
 	// events the sample stands for (nanoseconds, page faults, cycles), or a number
@@ -58,6 +63,8 @@ type Collector struct {
 	spec   *ebpf.CollectionSpec
 	coll   *ebpf.Collection
 	ring   *mapx.Ring
+	mode   uint32 // what mapMode has
+	pids   []int  // with Options.Hold: whose rules come first
 
 	mu     sync.Mutex
 	link   *probe.Link // guarded by mu, nil after Detach
@@ -208,7 +215,22 @@ func (c *Collector) load(o *Options) error {
 		return refusal(err)
 	}
 	c.coll = coll
+	if o.Hold {
+		c.pids = o.PIDs
+		if err := c.setMode(modeHold); err != nil {
+			return err
+		}
+	}
 	return fillPIDs(coll, o.PIDs)
+}
+
+// setMode says whose turn it is to count.
+func (c *Collector) setMode(mode uint32) error {
+	if err := c.coll.Maps[mapMode].Put(uint32(0), mode); err != nil {
+		return fmt.Errorf("collect: switch programs: %w", err)
+	}
+	c.mode = mode
+	return nil
 }
 
 // fillPIDs says which processes to keep.

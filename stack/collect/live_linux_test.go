@@ -397,6 +397,44 @@ func TestWalkerSeesWholeStacks(t *testing.T) {
 	}
 }
 
+// With Hold nothing is counted before the walker is there, and all by it.
+func TestHold(t *testing.T) {
+	testenv.Need(t, testenv.Root, testenv.Perf, testenv.Tool("sh"))
+	sh := exec.Command("sh", "-c", "while :; do :; done")
+	if err := sh.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { sh.Process.Kill(); sh.Wait() }()
+	c := attach(t, probe.Perf{Freq: 999}, &collect.Options{PIDs: []int{sh.Process.Pid}, NoKernel: true, Hold: true})
+	defer c.Close()
+	time.Sleep(20 * time.Millisecond)
+	if samples, err := c.Samples(); err != nil || len(samples) != 0 {
+		t.Errorf("%d stacks before LoadWalker, %v", len(samples), err)
+	}
+	err := c.LoadWalker()
+	if err != nil && !errors.Is(err, errors.ErrUnsupported) {
+		t.Fatal(err)
+	}
+	var all, helper uint64
+	for all < 100 {
+		time.Sleep(10 * time.Millisecond)
+		samples, err := c.Samples()
+		if err != nil {
+			t.Fatal(err)
+		}
+		all, helper = 0, 0
+		for _, s := range samples {
+			all += s.Count
+			if s.User.End == stack.EndUnknown {
+				helper += s.Count
+			}
+		}
+	}
+	if err == nil && helper > 0 {
+		t.Errorf("%d of %d samples were not walked", helper, all)
+	}
+}
+
 func TestAttachErrors(t *testing.T) {
 	for name, o := range map[string]*collect.Options{
 		"no stacks":    {NoKernel: true, NoUser: true},

@@ -191,13 +191,20 @@ func (f *filter) findStacks(b *builder, walk bool) {
 	}
 }
 
+// Values of mapMode.
+const (
+	modeHelper = iota // those that ask the kernel's helper for user stacks count
+	modeWalker        // those with the walker do
+	modeHold          // none does yet
+)
+
 // returnUnlessMode leaves when it is the other form's turn. Both forms, with
 // the walker and without, are attached for a moment when one takes over from the
-// other; 0 in mapMode lets the helper's count, 1 the walker's.
+// other; mapMode says which counts.
 func (b *builder) returnUnlessMode(walk bool) {
-	mode := int32(0)
+	mode := int32(modeHelper)
 	if walk {
-		mode = 1
+		mode = modeWalker
 	}
 	b.lookupIndex(mapMode, 0)
 	b.add(

@@ -32,6 +32,14 @@ func (c *Collector) LoadWalker() error {
 	if c.link == nil || c.filter.noUser || c.tables != nil {
 		return nil
 	}
+	err := c.loadWalker()
+	if err != nil && c.mode == modeHold {
+		err = errors.Join(err, c.setMode(modeHelper))
+	}
+	return err
+}
+
+func (c *Collector) loadWalker() error {
 	for _, f := range []feature.Feature{feature.BPFLoop, feature.TaskBTF, feature.TaskPtRegs} {
 		if err := feature.Test(f); err != nil {
 			return err
@@ -79,6 +87,9 @@ func (c *Collector) LoadWalker() error {
 	}
 	c.cfi = &stack.CFICache{MaxBytes: cfiBytes}
 	c.pythons = make(map[int]*stack.Python)
+	for _, pid := range c.pids {
+		_ = c.AddProcess(pid) // what can't be read is walked by frame pointers
+	}
 	return c.takeOver(coll)
 }
 
@@ -133,8 +144,8 @@ func (c *Collector) takeOver(coll *ebpf.Collection) error {
 	if err != nil {
 		return err
 	}
-	if err := coll.Maps[mapMode].Put(uint32(0), uint32(1)); err != nil {
-		return errors.Join(fmt.Errorf("collect: switch to the stack walker: %w", err), link.Close())
+	if err := c.setMode(modeWalker); err != nil {
+		return errors.Join(err, link.Close())
 	}
 	return c.replaceLink(link)
 }

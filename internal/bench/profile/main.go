@@ -3,6 +3,10 @@
 // sampling begins, and the tool's peak memory.
 //
 //	go -C internal/bench run ./profile [-rounds 5] [-procs 2000]      (as root)
+//	go -C internal/bench run ./profile -stacks
+//
+// With -stacks it prints instead how many samples of stripped programs reach the
+// program's start, as each of the three sees them at the same time.
 //
 // The cost is what a pinned, busy program loses: its throughput under each
 // tracer against its throughput alone, divided by the samples taken. Rounds
@@ -49,7 +53,15 @@ func main() {
 	}
 	rounds := flag.Int("rounds", 5, "interleaved rounds")
 	procs := flag.Int("procs", 2000, "processes alive while peak memory is taken; 0 leaves that out")
+	stacks := flag.Bool("stacks", false, "count the samples that reach the program's start instead")
 	flag.Parse()
+	if *stacks {
+		if err := wholeStacks(); err != nil {
+			fmt.Fprintln(os.Stderr, "bench profile:", err)
+			os.Exit(1)
+		}
+		return
+	}
 	if err := run(*rounds, *procs); err != nil {
 		fmt.Fprintln(os.Stderr, "bench profile:", err)
 		os.Exit(1)
