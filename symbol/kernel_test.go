@@ -218,11 +218,12 @@ func FuzzKernelCache(f *testing.F) {
 	tab, _ := k.load()
 	f.Add(encodeKernelTable(tab))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		tab, err := decodeKernelTable(b)
+		tab, err := decodeKernelTable(bytes.NewReader(b), int64(len(b)))
 		if err != nil {
 			return
 		}
-		again, err := decodeKernelTable(encodeKernelTable(tab))
+		b = encodeKernelTable(tab)
+		again, err := decodeKernelTable(bytes.NewReader(b), int64(len(b)))
 		if err != nil {
 			t.Fatal(err)
 		}

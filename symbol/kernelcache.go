@@ -127,47 +127,71 @@ func readKernelCache(path, key string) (*kernelTable, error) {
 	if !st.Mode().IsRegular() || st.Size() > maxKernelCache || !ownFile(st) {
 		return nil, errCache
 	}
-	b := make([]byte, st.Size())
-	if _, err := io.ReadFull(f, b); err != nil {
+	const sumLen = 9 // 8 digits and a line end
+	want := cacheFormat + key
+	head := make([]byte, len(want)+sumLen)
+	if _, err := io.ReadFull(f, head); err != nil || string(head[:len(want)]) != want {
+		return nil, errCache
+	}
+	body := &sumReader{r: f}
+	t, err := decodeKernelTable(body, st.Size()-int64(len(head)))
+	if err == nil && string(head[len(want):]) != fmt.Sprintf("%08x\n", body.sum) {
+		err = errCache
+	}
+	if err != nil {
 		return nil, err
 	}
-	head := cacheFormat + key
-	if len(b) < len(head)+9 || string(b[:len(head)]) != head {
-		return nil, errCache
-	}
-	sum, body := string(b[len(head):len(head)+9]), b[len(head)+9:]
-	if sum != fmt.Sprintf("%08x\n", crc32.Checksum(body, castagnoli)) {
-		return nil, errCache
-	}
-	return decodeKernelTable(body)
+	return t, nil
 }
 
-// decodeKernelTable reads what encodeKernelTable wrote. The sum guards against
+// sumReader sums up what is read.
+type sumReader struct {
+	r   io.Reader
+	sum uint32
+}
+
+// Read implements io.Reader.
+func (s *sumReader) Read(b []byte) (int, error) {
+	n, err := s.r.Read(b)
+	s.sum = crc32.Update(s.sum, castagnoli, b[:n])
+	return n, err
+}
+
+// decodeKernelTable reads what encodeKernelTable wrote, of that size, each part
+// into memory of its own, where the larger ones stay. The sum guards against
 // accidents; what is checked here guards against the rest.
-func decodeKernelTable(b []byte) (*kernelTable, error) {
+func decodeKernelTable(r io.Reader, size int64) (*kernelTable, error) {
 	le := binary.LittleEndian
-	var parts [6][]byte
-	if len(b) < 4*len(parts) {
+	var parts [6][]byte // without the first
+	var lens [4 * len(parts)]byte
+	if _, err := io.ReadFull(r, lens[:]); err != nil {
 		return nil, errCache
 	}
-	rest := b[4*len(parts):]
+	left := size - int64(len(lens))
 	for i := range parts {
-		n := uint64(le.Uint32(b[4*i:]))
-		if n > uint64(len(rest)) {
+		left -= int64(le.Uint32(lens[4*i:]))
+	}
+	if left != 0 {
+		return nil, errCache
+	}
+	values, err := readValues(r, le.Uint32(lens[:]))
+	if err != nil {
+		return nil, err
+	}
+	for i := 1; i < len(parts); i++ {
+		parts[i] = make([]byte, le.Uint32(lens[4*i:]))
+		if _, err := io.ReadFull(r, parts[i]); err != nil {
 			return nil, errCache
 		}
-		parts[i], rest = rest[:n:n], rest[n:]
 	}
 	n := len(parts[1])
-	if len(parts[0]) != 8*n || len(parts[2]) != 4*((n+nameSkip-1)/nameSkip) || len(parts[3])%6 != 0 || len(rest) != 0 {
+	if len(values) != n || len(parts[2]) != 4*((n+nameSkip-1)/nameSkip) || len(parts[3])%6 != 0 {
 		return nil, errCache
 	}
-	t := &kernelTable{typ: slices.Clone(parts[1]), arena: slices.Clone(parts[4])}
+	t := &kernelTable{typ: parts[1], arena: parts[4], skip: make([]uint32, 0, len(parts[2])/4)}
 	t.mods = strings.Split(string(parts[5]), "\n")
-	values := make([]uint64, n)
 	off := uint64(0)
 	for i := range values {
-		values[i] = le.Uint64(parts[0][8*i:])
 		if i%nameSkip == 0 {
 			t.skip = append(t.skip, le.Uint32(parts[2][4*(i/nameSkip):]))
 		}
@@ -190,6 +214,23 @@ func decodeKernelTable(b []byte) (*kernelTable, error) {
 	}
 	t.addrs = newAddrs(values)
 	return t, nil
+}
+
+// readValues reads numbers of 8 bytes, size bytes in all.
+func readValues(r io.Reader, size uint32) ([]uint64, error) {
+	values := make([]uint64, 0, size/8)
+	buf := make([]byte, 32<<10)
+	for size > 0 {
+		b := buf[:min(size, uint32(len(buf)))]
+		if _, err := io.ReadFull(r, b); err != nil || len(b)%8 != 0 {
+			return nil, errCache
+		}
+		size -= uint32(len(b))
+		for ; len(b) > 0; b = b[8:] {
+			values = append(values, binary.LittleEndian.Uint64(b))
+		}
+	}
+	return values, nil
 }
 
 // skipName returns the offset after the name at off, beyond the arena if there

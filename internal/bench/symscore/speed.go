@@ -4,10 +4,12 @@ import (
 	"bytes"
 	"debug/elf"
 	"debug/gosym"
+	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
 	"os"
+	"path/filepath"
 	"runtime"
 	"sort"
 	"syscall"
@@ -233,6 +235,22 @@ func measureKernel(row rowFunc) error {
 		_, err := symbol.ParseKallsyms(bytes.NewReader(text))
 		return err
 	})
+	if err != nil {
+		return err
+	}
 	row("kallsyms from memory (raw read)", time.Millisecond, "ms", parse, theirs)
+	dir, err := os.MkdirTemp("", "symscore")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	cached, err := best(15, func() error {
+		k, err := symbol.OpenKernel(&symbol.KernelOptions{Cache: filepath.Join(dir, "cache")})
+		if err != nil {
+			return err
+		}
+		return errors.Join(k.Err(), k.CacheErr())
+	})
+	row("kallsyms from the cache (raw read)", time.Millisecond, "ms", cached, theirs)
 	return err
 }
