@@ -14,12 +14,15 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"strings"
 	"time"
 
+	"github.com/borescope/borescope/hist"
+	"github.com/borescope/borescope/mapx"
 	"github.com/borescope/borescope/probe/action"
 	"github.com/borescope/borescope/probe/tool"
 	"github.com/borescope/borescope/probe/tool/expr"
@@ -47,16 +50,17 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 		"argdist -H 'kr:vfs_read /retval > 0/ retval'", "sizes of reads",
 		"argdist -C 't:syscalls:sys_enter_openat comm, args.flags' 5", "")
 	pid := t.PID()
-	tid := t.Int("t", "TID", 0, "only this thread")
-	top := t.Int("T", "N", 0, "show only so many values, the most frequent")
+	tid := t.TID("t,tid")
+	top := t.Int("T,top", "N", 0, "show only so many values, the most frequent")
 	var probes, kinds []string
-	for _, kind := range []string{"C", "H"} {
-		what := map[string]string{"C": "count the values", "H": "a histogram of the value"}[kind]
-		t.Func(kind, "PROBE", what, func(s string) error {
-			probes, kinds = append(probes, s), append(kinds, kind)
+	for _, kind := range [][2]string{{"C,count", "count the values"}, {"H,histogram", "a histogram of the value"}} {
+		t.Func(kind[0], "PROBE", kind[1], func(s string) error {
+			probes, kinds = append(probes, s), append(kinds, kind[0][:1])
 			return nil
 		})
 	}
+	cumulative := t.Bool("c,cumulative", "count on from interval to interval")
+	t.CountFlag("n,number")
 	t.Duration()
 	t.Interval(time.Second)
 	if err := t.Parse(args, stdout); err != nil {
@@ -80,9 +84,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 		dists = append(dists, d)
 		p.On(spec.Target, func(c *action.Ctx) {
 			tool.FilterPID(c, *pid)
-			if *tid != 0 {
-				c.ReturnUnless(c.TID().Eq(*tid))
-			}
+			tool.FilterTID(c, *tid)
 			expr.Filter(c, spec.Filter)
 			d.observe(c)
 		})
@@ -91,7 +93,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 		shows := make([]func() error, len(dists))
 		for i, d := range dists {
 			var err error
-			if shows[i], err = d.open(s, *top); err != nil {
+			if shows[i], err = d.open(s, *top, *cumulative); err != nil {
 				return err
 			}
 		}
@@ -108,7 +110,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	}, p)
 }
 
-func newDist(text string, spec expr.Spec, hist bool, i int) (*dist, error) {
+func newDist(text string, spec expr.Spec, histogram bool, i int) (*dist, error) {
 	values, err := expr.ParseList(spec.Rest, spec.Target)
 	if err != nil {
 		return nil, err
@@ -121,11 +123,11 @@ func newDist(text string, spec expr.Spec, hist bool, i int) (*dist, error) {
 		}
 	}
 	switch {
-	case hist && (len(values) != 1 || texts > 0):
+	case histogram && (len(values) != 1 || texts > 0):
 		return nil, fmt.Errorf("-H takes one number")
 	case len(values) == 0 || texts > 2 || len(values)-texts > 4:
 		return nil, fmt.Errorf("-C takes from one to four numbers and two texts")
-	case hist:
+	case histogram:
 		d.hist = action.NewHist(fmt.Sprintf("hist%d", i))
 	default:
 		d.counts = action.NewCounter[key](fmt.Sprintf("counts%d", i), 0)
@@ -154,20 +156,36 @@ func (d *dist) observe(c *action.Ctx) {
 }
 
 // open returns what shows the values of an interval.
-func (d *dist) open(s *tool.Session, top int) (func() error, error) {
+func (d *dist) open(s *tool.Session, top int, cumulative bool) (func() error, error) {
 	if d.hist != nil {
 		read, err := tool.Hists(s, d.hist)
+		sum := new(hist.Log2)
 		return func() error {
 			hists, err := read()
 			for _, h := range hists {
-				s.Hist(h.Value, d.values[0].String(), "", nil)
+				shown := h.Value
+				if cumulative {
+					err = errors.Join(err, sum.Merge(shown))
+					shown = sum
+				}
+				s.Hist(shown, d.values[0].String(), "", nil)
 			}
 			return err
 		}, err
 	}
 	read, err := tool.Counts(s, d.counts)
+	sums := map[key]uint64{}
 	return func() error {
 		entries, err := read()
+		if cumulative {
+			for _, e := range entries {
+				sums[e.Key] += e.Value
+			}
+			entries = entries[:0]
+			for _, k := range tool.Largest(sums, func(n uint64) int64 { return int64(n) }) {
+				entries = append(entries, mapx.Entry[key, uint64]{Key: k, Value: sums[k]})
+			}
+		}
 		if top > 0 {
 			entries = entries[:min(top, len(entries))]
 		}

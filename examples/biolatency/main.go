@@ -22,11 +22,11 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 
-	"github.com/borescope/borescope/hist"
 	"github.com/borescope/borescope/probe/action"
 	"github.com/borescope/borescope/probe/tool"
 )
@@ -49,11 +49,14 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	t := tool.New("biolatency", "Measure how long block device I/O takes, as a histogram.",
 		"biolatency -D 1 10", "for each disk, every second, ten times",
 		"biolatency -mTQ 5", "in ms, with the time in the queue, every 5 s")
-	queued := t.Bool("Q", "with the time in the operating system's queue")
-	millis := t.Bool("m", "in milliseconds instead of microseconds")
-	times := t.Bool("T", "with the time of day")
-	disks := t.Bool("D", "a histogram for each disk")
-	flags := t.Bool("F", "a histogram for each kind: R, W, WS, ...")
+	queued := t.Bool("Q,queued", "with the time in the operating system's queue")
+	millis := t.Bool("m,milliseconds", "in milliseconds instead of microseconds")
+	times := t.Bool("T,timestamp", "with the time of day")
+	disks := t.Bool("D,disks", "a histogram for each disk")
+	flags := t.Bool("F,flags", "a histogram for each kind: R, W, WS, ...")
+	only := t.String("d,disk", "DISK", "only this disk")
+	extended := t.Bool("e,extension", "with the average and the total")
+	t.JSONFlag("j")
 	t.Interval(0)
 	if err := t.Parse(args, stdout); err != nil {
 		return err
@@ -65,6 +68,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 
 	starts := action.NewLRU[request, uint64]("starts", 0)
 	lats := action.NewHistBy[kind]("lats", 0)
+	sums := action.NewSum[kind]("sums", 0)
 	p := action.NewProgram("biolatency")
 	key := func(c *action.Ctx) action.Tuple { return action.Key(c.Field("sector"), c.Field("dev")) }
 	if *queued {
@@ -80,29 +84,67 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	p.On(tool.Tracepoints("block", "block_rq_complete"), func(c *action.Ctx) {
 		starts.Take(c, key(c), func(t0 action.Int) {
 			of := []any{0, ""}
-			if *disks {
+			if *disks || *only != "" {
 				of[0] = c.Field("dev")
 			}
 			if *flags {
 				of[1] = c.FieldStr("rwbs", 8)
 			}
-			lats.Observe(c, c.Nsecs().Sub(t0).Div(per), of...)
+			took := c.Let(c.Nsecs().Sub(t0).Div(per))
+			lats.Observe(c, took, of...)
+			if *extended {
+				sums.Observe(c, took, of...)
+			}
 		})
 	})
 
 	return t.Run(ctx, stdout, "Tracing block device I/O", func(s *tool.Session) error {
-		return tool.EachHist(s, lats, *times, func(key kind, d *hist.Log2) {
-			disk, how := s.Disk(key.Dev), action.Text(key.Flags[:])
-			switch {
-			case *disks && *flags:
-				s.Hist(d, unit, "disk", fmt.Sprintf("%s flags = %s", disk, how))
-			case *disks:
-				s.Hist(d, unit, "disk", disk)
-			case *flags:
-				s.Hist(d, unit, "flags", how)
-			default:
-				s.Hist(d, unit, "", nil)
+		readHists, err := tool.Hists(s, lats)
+		if err != nil {
+			return err
+		}
+		readSums := func() (map[kind]int64, error) { return nil, nil }
+		if *extended {
+			if readSums, err = tool.Sums(s, sums); err != nil {
+				return err
 			}
+		}
+		return s.Every(func() error {
+			hists, err := readHists()
+			total, err2 := readSums()
+			s.Printf("\n")
+			if *times {
+				s.Clock()
+			}
+			for _, h := range hists {
+				disk, how := s.Disk(h.Key.Dev), action.Text(h.Key.Flags[:])
+				switch {
+				case *only != "" && disk != *only:
+					continue
+				case *disks && *flags:
+					s.Hist(h.Value, unit, "disk", fmt.Sprintf("%s flags = %s", disk, how))
+				case *disks:
+					s.Hist(h.Value, unit, "disk", disk)
+				case *flags:
+					s.Hist(h.Value, unit, "flags", how)
+				default:
+					s.Hist(h.Value, unit, "", nil)
+				}
+				if *extended {
+					a := average{total[h.Key] / int64(h.Value.Count()), total[h.Key], h.Value.Count(), unit}
+					s.Printf("\navg = %d %s, total: %d %s, count: %d\n", a.Avg, unit, a.Total, unit, a.Count)
+					s.JSON(a)
+				}
+			}
+			return errors.Join(err, err2)
 		})
 	}, p)
+}
+
+// average is what -e adds with -json.
+type average struct {
+	Avg   int64  `json:"avg"`
+	Total int64  `json:"total"`
+	Count uint64 `json:"count"`
+	Unit  string `json:"unit"`
 }

@@ -14,6 +14,7 @@ import (
 	"context"
 	"io"
 	"os"
+	"strconv"
 
 	"github.com/borescope/borescope/probe"
 	"github.com/borescope/borescope/probe/action"
@@ -49,8 +50,9 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	t := tool.New("biosnoop", "Trace block device I/O: who reads and writes what, and how long it takes.",
 		"biosnoop", "every request",
 		"biosnoop -Q -d sda", "of sda, with the time in the queue")
-	queued := t.Bool("Q", "with the time in the operating system's queue")
-	disk := t.String("d", "DISK", "only this disk")
+	queued := t.Bool("Q,queue", "with the time in the operating system's queue")
+	disk := t.String("d,disk", "DISK", "only this disk")
+	pattern := t.Bool("P,pattern", "with the pattern: sequential (S) or random (R)")
 	if err := t.Parse(args, stdout); err != nil {
 		return err
 	}
@@ -83,9 +85,10 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	})
 
 	return t.Run(ctx, stdout, "Tracing block device I/O", func(s *tool.Session) error {
-		tab := s.Table("TIME(s) %-11.6f", "COMM %-14s", "PID %-7d", "DISK %-8s", "T %-1s", "SECTOR %-10d", "BYTES %-7d", "QUE(ms) %8.3f", "LAT(ms) %8.3f")
-		tab.Show("QUE(ms)", *queued).Header()
+		tab := s.Table("TIME(s) %-11.6f", "COMM %-14s", "PID %-7d", "DISK %-8s", "T %-1s", "P %-1s", "SECTOR %-10d", "BYTES %-7d", "QUE(ms) %8.3f", "LAT(ms) %8.3f")
+		tab.Show("QUE(ms)", *queued).Show("P", *pattern).Header()
 		var first uint64
+		ends := stream{}
 		return tool.Each(s, events, func(e *done) error {
 			if first == 0 {
 				first = e.Nsecs
@@ -94,10 +97,28 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 			if *disk != "" && name != *disk {
 				return nil
 			}
-			return tab.Row(float64(e.Nsecs-first)/1e9, e.Start.Comm, e.Start.PID, name, direction(e.Flags), e.Sector, e.Start.Bytes,
+			return tab.Row(float64(e.Nsecs-first)/1e9, e.Start.Comm, e.Start.PID, name, direction(e.Flags), ends.pattern(e), e.Sector, e.Start.Bytes,
 				float64(e.Start.Issued-e.Start.Inserted)/1e6, float64(e.Nsecs-e.Start.Issued)/1e6)
 		})
 	}, p)
+}
+
+// stream is where the last request ended, by disk and direction.
+type stream map[[2]string]uint64
+
+// pattern is S where a request begins at the end of the one before it, R where it
+// does not, and ? for the first.
+func (s stream) pattern(e *done) string {
+	of := [2]string{strconv.Itoa(int(e.Dev)), direction(e.Flags)}
+	end, ok := s[of]
+	s[of] = e.Sector + uint64(e.Start.Bytes)/512
+	switch {
+	case !ok:
+		return "?"
+	case e.Sector == end:
+		return "S"
+	}
+	return "R"
 }
 
 // direction is R, W, D or F (discard, flush) of the flags that blk_fill_rwbs of

@@ -41,15 +41,16 @@ type part struct {
 func run(ctx context.Context, args []string, stdout io.Writer) error {
 	t := tool.New("execsnoop", "Trace exec calls: every program that is started, with its arguments.",
 		"execsnoop -T", "with the time of day",
-		"execsnoop -x -n mount", "commands with mount in them, also those that failed")
-	clock := t.Bool("T", "with the time of day")
-	times := t.Bool("t", "with seconds since the first event")
-	users := t.Bool("U", "with the user's id")
-	failed := t.Bool("x", "also calls that failed")
-	quote := t.Bool("q", "arguments in quotes")
-	uid := t.Int("u", "UID", -1, "only this user")
-	match := t.String("n", "NAME", "only commands with this in their file name")
-	line := t.String("l", "LINE", "only commands with this in an argument")
+		"execsnoop -x -n mount", "commands named so, also those that failed")
+	clock := t.Bool("T,time", "with the time of day")
+	times := t.Bool("t,timestamp", "with seconds since the first event")
+	users := t.Bool("U,print-uid", "with the user's id")
+	failed := t.Bool("x,fails", "also calls that failed")
+	quote := t.Bool("q,quote", "arguments in quotes")
+	uid := t.UID("u,uid")
+	parent := t.Int("P,ppid", "PID", 0, "only children of this process")
+	match := t.Regexp("n,name", "REGEX", "only commands whose name or file matches")
+	line := t.Regexp("l,line", "REGEX", "only commands whose line matches")
 	most := t.Int("max-args", "N", 20, "show so many arguments")
 	t.Duration()
 	if err := t.Parse(args, stdout); err != nil {
@@ -58,10 +59,14 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 
 	events := action.NewEvents[part]("execs", 1<<20)
 	p := action.NewProgram("execsnoop")
-	p.On(probe.Tracepoint{Group: "syscalls", Name: "sys_enter_execve"}, func(c *action.Ctx) {
-		if *uid >= 0 {
-			c.ReturnUnless(c.UID().Eq(*uid))
+	filter := func(c *action.Ctx) {
+		tool.FilterUID(c, *uid)
+		if *parent != 0 {
+			c.ReturnUnless(c.PPID().Eq(*parent))
 		}
+	}
+	p.On(probe.Tracepoint{Group: "syscalls", Name: "sys_enter_execve"}, func(c *action.Ctx) {
+		filter(c)
 		emit := func(arg action.Str, more bool) {
 			events.Emit(c, func(e *part, b *action.Bind) {
 				b.Set(&e.PID, c.PID())
@@ -78,9 +83,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 		})
 	})
 	p.On(probe.Tracepoint{Group: "syscalls", Name: "sys_exit_execve"}, func(c *action.Ctx) {
-		if *uid >= 0 {
-			c.ReturnUnless(c.UID().Eq(*uid))
-		}
+		filter(c)
 		events.Emit(c, func(e *part, b *action.Bind) {
 			b.Set(&e.Nsecs, c.Nsecs())
 			b.Set(&e.PID, c.PID())
@@ -104,8 +107,8 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 			}
 			words := begun[e.PID]
 			delete(begun, e.PID)
-			if words == nil || e.Ret < 0 && !*failed || !strings.Contains(words[0], *match) ||
-				!strings.Contains(strings.Join(words, " "), *line) {
+			if words == nil || e.Ret < 0 && !*failed || !line.MatchString(strings.Join(words, " ")) ||
+				!match.MatchString(e.Comm.String()) && !match.MatchString(words[0]) {
 				return nil
 			}
 			if first == 0 {

@@ -11,11 +11,21 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/borescope/borescope/internal/testenv"
 	"github.com/borescope/borescope/probe/tool/tooltest"
 )
 
-func TestMain(m *testing.M) { tooltest.Main(m, nil) }
+func TestMain(m *testing.M) {
+	tooltest.Main(m, map[string]func(){"pipes": func() {
+		for range 23 {
+			if err := unix.Pipe2(make([]int, 2), 0); err != nil { // stay open
+				panic(err)
+			}
+		}
+	}})
+}
 
 // 23 blocks of 100 bytes are kept, by malloc, calloc, realloc and
 // posix_memalign; as many are freed, and one is grown by realloc and then freed.
@@ -51,20 +61,80 @@ int main(void) {
 }
 `
 
-// Of a program that keeps 23 blocks and frees others, these 23 are shown, by the
-// function that has allocated them.
-func TestLive(t *testing.T) {
+// leaks compiles the program.
+func leaks(t *testing.T) (program string) {
 	testenv.Need(t, testenv.Root, testenv.Uprobes, testenv.Tool("gcc"))
 	dir := t.TempDir()
 	file := filepath.Join(dir, "leaks.c")
 	if err := os.WriteFile(file, []byte(source), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	program := filepath.Join(dir, "leaks")
+	program = filepath.Join(dir, "leaks")
 	build := exec.Command("gcc", "-O1", "-fno-omit-frame-pointer", "-fno-builtin", "-o", program, file)
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("gcc: %v\n%s", err, out)
 	}
+	return program
+}
+
+// check fails the test unless the 23 blocks are shown.
+func check(t *testing.T, out string) {
+	t.Helper()
+	blocks, bytes := 0, uint64(0)
+	for _, l := range tooltest.Objects[leak](t, out) {
+		if i := slices.Index(l.Stack, "keep"); i < 0 || i+1 == len(l.Stack) || l.Stack[i+1] != "main" {
+			t.Errorf("stack %q", l.Stack)
+		}
+		blocks, bytes = blocks+l.Allocs, bytes+l.Bytes
+	}
+	if blocks != 23 || bytes != 2300 {
+		t.Errorf("%d blocks, %d bytes of 23, 2300:\n%s", blocks, bytes, out)
+	}
+}
+
+// The same program, started by memleak: it waits for what is written to a pipe.
+func TestLiveCommand(t *testing.T) {
+	program := leaks(t)
+	in, out := program+".in", program+".out"
+	for _, fifo := range []string{in, out} {
+		if err := unix.Mkfifo(fifo, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	check(t, tooltest.Live(t, run, []string{"-json", "-o", "0", "-c", program + " <>" + in + " >" + out, "1000"}, func() {
+		said, err := os.Open(out) // waits for the program
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer said.Close()
+		if err := os.WriteFile(in, []byte("x"), 0); err != nil {
+			t.Error(err)
+		}
+		if _, err := said.Read(make([]byte, 1)); err != nil {
+			t.Error(err)
+		}
+	}))
+}
+
+// What a child has the kernel allocate, and keeps, is shown by the system call.
+func TestLiveKernel(t *testing.T) {
+	child := tooltest.Start(t, "pipes")
+	out := tooltest.Live(t, run, []string{"-json", "-o", "0", "-T", "100000", "-n", "1000000", "1000"}, child.Work)
+	pipes := 0
+	for _, l := range tooltest.Objects[leak](t, out) {
+		if slices.Contains(l.Stack, "alloc_pipe_info") {
+			pipes += l.Allocs
+		}
+	}
+	if pipes < 2*23 { // an object and an array for each
+		t.Errorf("%d allocations of 23 pipes", pipes)
+	}
+}
+
+// Of a program that keeps 23 blocks and frees others, these 23 are shown, by the
+// function that has allocated them.
+func TestLive(t *testing.T) {
+	program := leaks(t)
 	child := exec.Command(program)
 	in, err := child.StdinPipe()
 	if err != nil {
@@ -86,16 +156,7 @@ func TestLive(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	blocks, bytes := 0, uint64(0)
-	for _, l := range tooltest.Objects[leak](t, out) {
-		if i := slices.Index(l.Stack, "keep"); i < 0 || i+1 == len(l.Stack) || l.Stack[i+1] != "main" {
-			t.Errorf("stack %q", l.Stack)
-		}
-		blocks, bytes = blocks+l.Allocs, bytes+l.Bytes
-	}
-	if blocks != 23 || bytes != 2300 {
-		t.Errorf("%d blocks, %d bytes of 23, 2300:\n%s", blocks, bytes, out)
-	}
+	check(t, out)
 
 	// A Ctrl-C before anything is attached still gets the summary.
 	out = tooltest.Interrupted(t, run, "-p", strconv.Itoa(child.Process.Pid))

@@ -22,6 +22,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/borescope/borescope/mapx"
 	"github.com/borescope/borescope/probe"
 	"github.com/borescope/borescope/probe/action"
 	"github.com/borescope/borescope/probe/tool"
@@ -38,28 +39,53 @@ type leak struct {
 }
 
 func run(ctx context.Context, args []string, stdout io.Writer) error {
-	t := tool.New("memleak", "Show the memory that a process has allocated by malloc and its kind and\n"+
-		"not freed since memleak was started, by stack.",
+	t := tool.New("memleak", "Show the memory that a process has allocated by malloc and its kind, or the\n"+
+		"kernel by its own, and not freed since memleak was started, by stack.",
 		"memleak -p 5193", "every 5 seconds",
-		"memleak -p 5193 -o 60000 10 3", "what is older than a minute, three times")
+		"memleak -p 5193 -o 60000 10 3", "what is older than a minute, three times",
+		"memleak -c 'sort big' 1", "of a program that is started",
+		"memleak -z 4096", "of the kernel, from 4 KiB on")
 	pid := t.PID()
-	all := t.Bool("a", "with the address and size of each allocation")
-	older := t.Int("o", "MS", 500, "only allocations that are older than so many milliseconds")
-	top := t.Int("T", "N", 10, "only so many stacks, those with the most bytes")
-	least := t.Int("z", "BYTES", 0, "only allocations of at least this size")
-	most := t.Int("Z", "BYTES", 0, "only allocations of at most this size")
-	library := t.String("O", "FILE", "the library with malloc, instead of the C library")
+	all := t.Bool("a,show-allocs", "with the address and size of each allocation")
+	older := t.Int("o,older", "MS", 500, "only allocations that are so many milliseconds old")
+	top := t.Int("T,top", "N", 10, "only so many stacks, those with the most bytes")
+	least := t.Int("z,min-size", "BYTES", 0, "only allocations of at least this size")
+	most := t.Int("Z,max-size", "BYTES", 0, "only allocations of at most this size")
+	library := t.String("O,obj", "FILE", "the library with malloc, not the C library")
 	room := t.Int("n", "BLOCKS", 1<<16, "room for so many allocations")
+	every := t.Int("s,sample-rate", "N", 1, "only one allocation in so many, by chance")
+	command := t.String("c,command", "CMD", "start this, and show what it does not free")
+	percpu := t.Bool("percpu", "without -p: what the kernel allocates for each CPU")
 	t.Duration()
 	t.Interval(5 * time.Second)
 	if err := t.Parse(args, stdout); err != nil {
 		return err
 	}
-	if *pid == 0 || *room == 0 {
-		return t.Usagef("-p is missing, or -n is 0")
+	switch {
+	case *room == 0 || *every == 0:
+		return t.Usagef("-n and -s are at least 1")
+	case *pid != 0 && *command != "" && !t.Replaying():
+		return t.Usagef("-p and -c exclude each other")
+	}
+	if *command != "" && !t.Replaying() {
+		child, err := t.Command(*command)
+		if err != nil {
+			return err
+		}
+		defer child.Close()
+		*pid, ctx = child.PID, child.OnStart(ctx)
 	}
 	live := action.NewHash[uint64, block]("live", *room)
-	p := program(live, cmp.Or(*library, "libc.so.6"), *pid, uint64(*least), uint64(*most))
+	k := &keeper{live: live, least: *least, most: *most, every: *every}
+	p := k.kernel(*percpu)
+	names := (*tool.Session).KernelNames
+	if *pid != 0 {
+		p = k.process(cmp.Or(*library, "libc.so.6"), *pid)
+		names = func(s *tool.Session, stack []uint64) ([]string, error) {
+			stack[0]-- // the allocator has returned: it is a return address, too
+			return s.UserNames(*pid, stack)
+		}
+	}
 	t.Options.Resolve = &probe.Options{Missing: probe.MissingIgnore} // not every library has all of them
 
 	return t.Run(ctx, stdout, "Tracing outstanding allocations", func(s *tool.Session) error {
@@ -67,19 +93,21 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 		if err != nil {
 			return err
 		}
-		s.Observe(*pid)
 		return s.Every(func() error {
+			if *pid != 0 {
+				s.Observe(*pid) // to have its names when it has ended
+			}
 			leaks := map[string]*leak{}
 			blocks, err := tab.Snapshot()
 			if err != nil {
 				return err
 			}
+			began := mapx.Values(blocks)[execed].Nsecs
 			for _, b := range blocks.Entries {
-				if s.Now().Sub(s.Time(b.Value.Nsecs)) < time.Duration(*older)*time.Millisecond {
+				if b.Key == execed || b.Value.Nsecs < began || s.Now().Sub(s.Time(b.Value.Nsecs)) < time.Duration(*older)*time.Millisecond {
 					continue
 				}
-				b.Value.Stack[0]-- // the allocator has returned: it is a return address, too
-				stack, err := s.UserNames(*pid, b.Value.Stack[:])
+				stack, err := names(s, b.Value.Stack[:])
 				if err != nil {
 					return err
 				}

@@ -13,8 +13,11 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"os"
+	"runtime"
+	"strings"
 
 	"github.com/borescope/borescope/probe"
 	"github.com/borescope/borescope/probe/action"
@@ -29,25 +32,44 @@ type opened struct {
 	Ret      int64
 	Flags    uint64
 	PID, UID uint32
+	TID      uint32
+	Dir      bool // Path is a directory on the way to what TID opens, for -F
 	Comm     action.Comm
 	Path     [256]byte
 }
 
 // call is what is kept from the call to its return.
-type call struct{ Path, Flags uint64 }
+type call struct {
+	Path, Flags uint64
+	Dir         int64 // what a relative path begins at
+}
+
+const workingDir = -100 // AT_FDCWD
 
 func run(ctx context.Context, args []string, stdout io.Writer) error {
 	t := tool.New("opensnoop", "Trace file opens: who opens which file, and what comes of it.",
 		"opensnoop -x", "only opens that failed",
-		"opensnoop -T -n ssh", "those of threads with ssh in their name, with times")
+		"opensnoop -T -n ssh", "those of threads with ssh in their name, with times",
+		"opensnoop -F -f O_CREAT", "files that may be made, with their full paths")
 	pid := t.PID()
-	tid := t.Int("t", "TID", 0, "only this thread")
-	uid := t.Int("u", "UID", -1, "only this user")
-	comm := t.String("n", "NAME", "only threads with this in their name")
-	failed := t.Bool("x", "only opens that failed")
-	times := t.Bool("T", "with seconds since the first event")
-	users := t.Bool("U", "with the user's id")
-	flags := t.Bool("e", "with the flags of the open, in octal")
+	tid := t.TID("t,tid")
+	uid := t.UID("u,uid")
+	comm := t.String("n,name", "NAME", "only threads with this in their name")
+	failed := t.Bool("x,failed", "only opens that failed")
+	times := t.Bool("T,timestamp", "with seconds since the first event")
+	users := t.Bool("U,print-uid", "with the user's id")
+	flags := t.Bool("e,extended_fields", "with the flags of the open, in octal")
+	full := t.Bool("F,full-path", "full paths, also of relative ones")
+	var only []int
+	t.Func("f,flag_filter", "FLAG", "only opens with this flag: O_CREAT", func(name string) error {
+		n, ok := openFlag(runtime.GOARCH, name)
+		if !ok {
+			return fmt.Errorf("%q is not a flag of open", name)
+		}
+		only = append(only, n)
+		return nil
+	})
+	pages := t.Int("b,buffer-pages", "N", 256, "a buffer of so many pages of 4 KiB")
 	t.Duration()
 	// Not every architecture has open, not every kernel openat2.
 	t.Options.Resolve = &probe.Options{Missing: probe.MissingIgnore}
@@ -56,33 +78,46 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	}
 
 	calls := action.NewPair[call]("calls", 0)
-	events := action.NewEvents[opened]("opens", 1<<20)
+	events := action.NewEvents[opened]("opens", *pages<<12)
 	p := action.NewProgram("opensnoop")
-	enter := func(name string, flags func(c *action.Ctx) action.Int) {
+	enter := func(name string, flags, dir func(c *action.Ctx) action.Int) {
 		p.On(probe.Tracepoint{Group: "syscalls", Name: "sys_enter_" + name}, func(c *action.Ctx) {
 			tool.FilterPID(c, *pid)
 			tool.FilterComm(c, *comm)
-			if *tid != 0 {
-				c.ReturnUnless(c.TID().Eq(*tid))
+			tool.FilterTID(c, *tid)
+			tool.FilterUID(c, *uid)
+			how := c.Let(flags(c))
+			for _, flag := range only {
+				c.ReturnUnless(how.And(flag).Eq(flag))
 			}
-			if *uid >= 0 {
-				c.ReturnUnless(c.UID().Eq(*uid))
-			}
-			calls.Enter(c, action.Key(c.Field("filename").As(action.Uint64Type()), flags(c).As(action.Uint64Type())))
+			calls.Enter(c, action.Key(c.Field("filename").As(action.Uint64Type()), how.As(action.Uint64Type()), dir(c)))
 		})
 	}
 	flagsField := func(c *action.Ctx) action.Int { return c.Field("flags") }
-	enter("open", flagsField)
-	enter("openat", flagsField)
+	dirField := func(c *action.Ctx) action.Int { return c.Field("dfd").As(action.IntType(4, true)) }
+	enter("open", flagsField, func(c *action.Ctx) action.Int { return c.Const(workingDir) })
+	enter("openat", flagsField, dirField)
 	enter("openat2", func(c *action.Ctx) action.Int { // struct open_how begins with them
 		return c.Field("how").Ptr().Load(0, action.Uint64Type())
-	})
+	}, dirField)
 	p.On(tool.Tracepoints("syscalls", "sys_exit_open", "sys_exit_openat", "sys_exit_openat2"), func(c *action.Ctx) {
 		calls.Leave(c, func(v action.Int) {
 			if *failed {
 				c.ReturnUnless(c.Field("ret").Lt(0))
 			}
+			if *full {
+				c.If(v.Elem("Path").Ptr().User().Load(0, action.IntType(1, false)).Ne('/'), func() {
+					directories(c, v.Elem("Dir"), func(name action.Str) {
+						events.Emit(c, func(e *opened, b *action.Bind) {
+							b.Set(&e.TID, c.TID())
+							b.Set(&e.Dir, true)
+							b.Set(&e.Path, name)
+						})
+					})
+				})
+			}
 			events.Emit(c, func(e *opened, b *action.Bind) {
+				b.Set(&e.TID, c.TID())
 				b.Set(&e.Nsecs, c.Nsecs())
 				b.Set(&e.Ret, c.Field("ret"))
 				b.Set(&e.Flags, v.Elem("Flags"))
@@ -99,7 +134,17 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 		tab := s.Table("TIME(s) %-12.6f", "UID %-6d", "PID %-6d", "COMM %-16s", "FD %4d", "ERR %3d", "FLAGS %08o", "PATH %s")
 		tab.Show("TIME(s)", *times).Show("UID", *users).Show("FLAGS", *flags).Header()
 		var first uint64
+		dirs := map[uint32][]string{}
 		return tool.Each(s, events, func(e *opened) error {
+			name := action.Text(e.Path[:])
+			if e.Dir {
+				dirs[e.TID] = append(dirs[e.TID], name)
+				return nil
+			}
+			if up := dirs[e.TID]; up != nil {
+				name = "/" + strings.Join(append(tool.Outermost(up), name), "/")
+				delete(dirs, e.TID)
+			}
 			if first == 0 {
 				first = e.Nsecs
 			}
@@ -107,7 +152,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 			if e.Ret < 0 {
 				fd, errno, row = -1, -e.Ret, tab.Alert
 			}
-			return row(float64(e.Nsecs-first)/1e9, e.UID, e.PID, e.Comm, fd, errno, e.Flags, e.Path)
+			return row(float64(e.Nsecs-first)/1e9, e.UID, e.PID, e.Comm, fd, errno, e.Flags, name)
 		})
 	}, p)
 }

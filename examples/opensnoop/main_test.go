@@ -9,11 +9,22 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	tooltest.Main(m, map[string]func(){"open": func() {
-		for range 23 {
-			os.Open("/nowhere/to/be/found")
-		}
-	}})
+	tooltest.Main(m, map[string]func(){
+		"open": func() {
+			for range 23 {
+				os.Open("/nowhere/to/be/found")
+			}
+		},
+		"open beside": func() {
+			if err := os.Chdir("/proc/sys/kernel"); err != nil {
+				panic(err)
+			}
+			for range 23 {
+				os.Open("../none")
+				os.OpenFile("none", os.O_WRONLY|os.O_APPEND, 0)
+			}
+		},
+	})
 }
 
 func TestCommandLine(t *testing.T) { tooltest.CommandLine(t, "opensnoop", run) }
@@ -38,5 +49,34 @@ func TestLive(t *testing.T) {
 	}
 	if n != 23 {
 		t.Errorf("%d opens of 23:\n%s", n, out)
+	}
+}
+
+// Of relative paths -F shows where they begin, across mounts, and -f leaves those
+// opens that have all of the flags.
+func TestLiveFullPath(t *testing.T) {
+	child := tooltest.Start(t, "open beside")
+	out := tooltest.Live(t, run, []string{"-json", "-F", "-f", "O_WRONLY", "-f", "O_APPEND", "-p", strconv.Itoa(child.PID)}, child.Work)
+	n := 0
+	for _, r := range tooltest.Objects[struct{ Path string }](t, out) {
+		if r.Path != "/proc/sys/kernel/none" {
+			t.Errorf("%s", r.Path)
+		}
+		n++
+	}
+	if n != 23 {
+		t.Errorf("%d opens of 23:\n%s", n, out)
+	}
+}
+
+func TestOpenFlag(t *testing.T) {
+	for _, arch := range []string{"amd64", "arm64"} {
+		n, ok := openFlag(arch, "O_DIRECTORY")
+		if want := map[string]int{"amd64": 0o200000, "arm64": 0o40000}[arch]; !ok || n != want {
+			t.Errorf("%s: %#o", arch, n)
+		}
+	}
+	if _, ok := openFlag("amd64", "O_NOTHING"); ok {
+		t.Error("O_NOTHING is a flag")
 	}
 }

@@ -42,16 +42,18 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 		"A target is one of bpftrace's, with wildcards: submit_bio, tracepoint:sched:*,\n"+
 		"uprobe:libc:malloc, usdt:/path:provider:name",
 		"stackcount submit_bio", "who starts disk I/O",
-		"stackcount -f -d 10 t:sched:sched_switch", "folded, for a flame graph")
+		"stackcount -f -D 10 t:sched:sched_switch", "folded, for a flame graph")
 	t.Operands("TARGET", 1, 1)
 	pid := t.PID()
-	kernel := t.Bool("K", "only kernel stacks")
-	user := t.Bool("U", "only user stacks")
-	byPID := t.Bool("P", "by process, too")
-	delimit := t.Bool("s", "with a line between the kernel's part and the user's")
-	folded := t.Bool("f", "folded: a line for each stack")
-	times := t.Bool("T", "with the time of day")
-	t.Duration()
+	kernel := t.Bool("K,kernel-stacks-only", "only kernel stacks")
+	user := t.Bool("U,user-stacks-only", "only user stacks")
+	byPID := t.Bool("P,perpid", "by process, too")
+	delimit := t.Bool("d,delimited", "with a line between kernel and user frames")
+	folded := t.Bool("f,folded", "folded: a line for each stack")
+	times := t.Bool("T,timestamp", "with the time of day")
+	regexps := t.Bool("r,regexp", "the target's last part is a regular expression")
+	offsets := t.Bool("s,offset", "with offsets in functions")
+	t.DurationFlag("D,duration")
 	t.Interval(0)
 	if err := t.Parse(args, stdout); err != nil {
 		return err
@@ -59,10 +61,11 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	if *kernel && *user {
 		return t.Usagef("-K and -U exclude each other")
 	}
-	target, err := tool.ParseTarget(t.Args()[0], *pid)
+	target, err := t.Target(t.Args()[0], *regexps, *pid)
 	if err != nil {
-		return t.Usagef("%w", err)
+		return err
 	}
+	t.Offsets = *offsets
 	attach := func(env *probe.Env) (*collect.Collector, error) {
 		o := &collect.Options{NoKernel: *user, NoUser: *kernel, Env: env}
 		if *pid != 0 {

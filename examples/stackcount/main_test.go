@@ -8,4 +8,4 @@ import (
 
 func TestCommandLine(t *testing.T) { tooltest.CommandLine(t, "stackcount", run) }
 
-func TestReplay(t *testing.T) { tooltest.Replay(t, run, "testdata/calls", "-s") }
+func TestReplay(t *testing.T) { tooltest.Replay(t, run, "testdata/calls", "-d") }

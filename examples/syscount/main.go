@@ -25,7 +25,9 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"runtime"
 	"slices"
+	"strings"
 
 	"github.com/borescope/borescope/mapx"
 	"github.com/borescope/borescope/probe"
@@ -37,7 +39,8 @@ func main() { os.Exit(tool.Main("syscount", run)) }
 
 // options are the flags.
 type options struct {
-	pid, top, errno         *int
+	pid, tid, parent, top   *int
+	errno, call             int // call is -1 for all
 	failed, latency, millis *bool
 }
 
@@ -45,22 +48,36 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	t := tool.New("syscount", "Count system calls by name or process, with their time.",
 		"syscount -d 10 -L", "of ten seconds, with times, the longest first",
 		"syscount -P -e EPERM", "who may not do what it tries")
-	o := options{pid: t.PID(), errno: new(int)}
-	o.top = t.Int("T", "TOP", 10, "print so many")
-	o.failed = t.Bool("x", "only calls that failed")
-	t.Func("e", "ERRNO", "only calls that failed so: EPERM, or 1", func(s string) (err error) {
+	o := options{pid: t.PID(), call: -1}
+	o.tid = t.TID("t,tid")
+	o.parent = t.Int("c,ppid", "PID", 0, "only children of this process")
+	o.top = t.Int("T,top", "TOP", 10, "print so many")
+	o.failed = t.Bool("x,failures", "only calls that failed")
+	t.Func("e,errno", "ERRNO", "only calls that failed so: EPERM, or 1", func(s string) (err error) {
 		var ok bool
-		if *o.errno, ok = tool.ParseErrno(s); !ok {
+		if o.errno, ok = tool.ParseErrno(s); !ok {
 			err = fmt.Errorf("%q is not an error", s)
 		}
 		return err
 	})
-	o.latency = t.Bool("L", "with the time that the calls took")
-	o.millis = t.Bool("m", "times in milliseconds instead of microseconds")
-	byPID := t.Bool("P", "by process instead of call")
+	o.latency = t.Bool("L,latency", "with the time that the calls took")
+	o.millis = t.Bool("m,milliseconds", "times in milliseconds instead of microseconds")
+	byPID := t.Bool("P,process", "by process instead of call")
+	t.Func("syscall", "NAME", "only this system call; -l lists them", func(s string) (err error) {
+		var ok bool
+		if o.call, ok = tool.SyscallNumber(runtime.GOARCH, s); !ok {
+			err = fmt.Errorf("%q is not a system call", s)
+		}
+		return err
+	})
+	list := t.Bool("l,list", "print the names of all system calls, and end")
 	t.Duration()
 	t.Interval(0)
 	if err := t.Parse(args, stdout); err != nil {
+		return err
+	}
+	if *list {
+		_, err := fmt.Fprintln(stdout, strings.Join(tool.SyscallNames(runtime.GOARCH), "\n"))
 		return err
 	}
 	if *byPID {
@@ -98,17 +115,27 @@ func count[K comparable](ctx context.Context, stdout io.Writer, t *tool.Tool, o 
 	times := action.NewSum[K]("times", 0)
 	starts := action.NewLRU[uint32, uint64]("starts", 0)
 	p := action.NewProgram("syscount")
+	filter := func(c *action.Ctx) {
+		tool.FilterPID(c, *o.pid)
+		tool.FilterTID(c, *o.tid)
+		if *o.parent != 0 {
+			c.ReturnUnless(c.PPID().Eq(*o.parent))
+		}
+		if o.call >= 0 {
+			c.ReturnUnless(c.Field("id").Eq(o.call))
+		}
+	}
 	if *o.latency {
 		p.On(probe.Tracepoint{Group: "raw_syscalls", Name: "sys_enter"}, func(c *action.Ctx) {
-			tool.FilterPID(c, *o.pid)
+			filter(c)
 			starts.Set(c, c.TID(), c.Nsecs())
 		})
 	}
 	p.On(probe.Tracepoint{Group: "raw_syscalls", Name: "sys_exit"}, func(c *action.Ctx) {
-		tool.FilterPID(c, *o.pid)
+		filter(c)
 		switch ret := c.Field("ret"); {
-		case *o.errno != 0:
-			c.ReturnUnless(ret.Eq(-*o.errno))
+		case o.errno != 0:
+			c.ReturnUnless(ret.Eq(-o.errno))
 		case *o.failed:
 			c.ReturnUnless(ret.Lt(0))
 		}

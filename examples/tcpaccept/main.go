@@ -43,9 +43,10 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 		"tcpaccept -T", "with the time of day",
 		"tcpaccept -P 22,80", "on these ports of this machine")
 	pid := t.PID()
-	ports := t.Ports("P", "only these ports")
-	clock := t.Bool("T", "with the time of day")
-	times := t.Bool("t", "with seconds since the first event")
+	ports := t.Ports("P,port", "only these ports")
+	clock := t.Bool("T,time", "with the time of day")
+	times := t.Bool("t,timestamp", "with seconds since the first event")
+	versions := t.IPVersions()
 	if err := t.Parse(args, stdout); err != nil {
 		return err
 	}
@@ -57,6 +58,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 			tool.FilterPID(c, *pid)
 			sk := c.Let(c.Ret()).PtrTo("struct sock", false)
 			c.ReturnUnless(sk.Ne(0))
+			versions.Filter(c, sk.Member("__sk_common.skc_family"))
 			lport := sk.Member("__sk_common.skc_num")
 			tool.FilterPorts(c, lport, *ports)
 			events.Emit(c, func(e *accepted, b *action.Bind) {

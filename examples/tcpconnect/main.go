@@ -14,6 +14,7 @@ import (
 	"cmp"
 	"context"
 	"io"
+	"net/netip"
 	"os"
 	"slices"
 
@@ -25,14 +26,23 @@ import (
 
 func main() { os.Exit(tool.Main("tcpconnect", run)) }
 
-// connect is a connection that is being opened. Addresses are IPv6, or IPv4
-// mapped into it.
+// connect is a connection that is being opened, or with -d an answer of a name
+// server. Addresses are IPv6, or IPv4 mapped into it.
 type connect struct {
 	Nsecs        uint64
 	PID, UID     uint32
 	SAddr, DAddr [16]byte
-	DPort        uint16
+	SPort, DPort uint16
+	Size         uint32 // of the answer; 0 is a connection
 	Comm         action.Comm
+	Answer       [answerSize]byte
+}
+
+// caller is who opens a connection, kept until it is open for -L.
+type caller struct {
+	Nsecs    uint64
+	PID, UID uint32
+	Comm     action.Comm
 }
 
 // flow is what -c counts.
@@ -49,52 +59,93 @@ const (
 func run(ctx context.Context, args []string, stdout io.Writer) error {
 	t := tool.New("tcpconnect", "Trace TCP connections that are opened: who connects to where.",
 		"tcpconnect -t -P 80,443", "to these ports, with times",
-		"tcpconnect -c", "count by address and port")
+		"tcpconnect -c", "count by address and port",
+		"tcpconnect -d -L", "with the name that was looked up, and both ports")
 	pid := t.PID()
-	uid := t.Int("u", "UID", -1, "only this user")
-	ports := t.Ports("P", "only these ports")
-	times := t.Bool("t", "with seconds since the first event")
-	users := t.Bool("U", "with the user's id")
-	count := t.Bool("c", "count connections by address and port")
+	uid := t.UID("u,uid")
+	ports := t.Ports("P,port", "only these ports")
+	times := t.Bool("t,timestamp", "with seconds since the first event")
+	users := t.Bool("U,print-uid", "with the user's id")
+	lports := t.Bool("L,lport", "with the local port, once the connection is open")
+	names := t.Bool("d,dns", "with the name that DNS gave the address for")
+	count := t.Bool("c,count", "count connections by address and port")
+	versions := t.IPVersions()
 	if err := t.Parse(args, stdout); err != nil {
 		return err
+	}
+	if *count && (*names || *lports) {
+		return t.Usagef("-c counts, and has neither names nor local ports: not with -d and -L")
 	}
 
 	events := action.NewEvents[connect]("connects", 0)
 	counts := action.NewCounter[flow]("counts", 0)
 	p := action.NewProgram("tcpconnect")
-	p.On(probe.Tracepoint{Group: "sock", Name: "inet_sock_set_state"}, func(c *action.Ctx) {
-		tool.FilterPID(c, *pid)
-		c.ReturnUnless(c.Field("newstate").Eq(synSent).And(c.Field("protocol").Eq(protocolTCP)))
-		if *uid >= 0 {
-			c.ReturnUnless(c.UID().Eq(*uid))
-		}
-		tool.FilterPorts(c, c.Field("dport"), *ports)
-		if *count {
-			counts.Inc(c, c.Field("saddr_v6"), c.Field("daddr_v6"), c.Field("dport"))
-			return
-		}
+	emit := func(c *action.Ctx, nsecs, pid, uid action.Int, comm any) {
 		events.Emit(c, func(e *connect, b *action.Bind) {
-			b.Set(&e.Nsecs, c.Nsecs())
-			b.Set(&e.PID, c.PID())
-			b.Set(&e.UID, c.UID())
+			b.Set(&e.Nsecs, nsecs)
+			b.Set(&e.PID, pid)
+			b.Set(&e.UID, uid)
 			b.Set(&e.SAddr, c.Field("saddr_v6"))
 			b.Set(&e.DAddr, c.Field("daddr_v6"))
+			b.Set(&e.SPort, c.Field("sport"))
 			b.Set(&e.DPort, c.Field("dport"))
-			b.Set(&e.Comm, c.Comm())
+			b.Set(&e.Comm, comm)
 		})
+	}
+	callers := action.NewLRU[uint64, caller]("callers", 0)
+	p.IncludeSelf = *lports || *names // what arrives does so in the name of whatever runs
+	p.On(probe.Tracepoint{Group: "sock", Name: "inet_sock_set_state"}, func(c *action.Ctx) {
+		c.ReturnUnless(c.Field("protocol").Eq(protocolTCP))
+		if *lports { // there is no local port before this state is left
+			c.If(c.Field("oldstate").Eq(synSent), func() {
+				callers.Take(c, c.Field("skaddr"), func(v action.Int) { emit(c, v.Elem("Nsecs"), v.Elem("PID"), v.Elem("UID"), v.Elem("Comm")) })
+			})
+		}
+		c.ReturnUnless(c.Field("newstate").Eq(synSent))
+		tool.FilterPID(c, *pid)
+		tool.FilterUID(c, *uid)
+		versions.Filter(c, c.Field("family"))
+		tool.FilterPorts(c, c.Field("dport"), *ports)
+		switch {
+		case *count:
+			counts.Inc(c, c.Field("saddr_v6"), c.Field("daddr_v6"), c.Field("dport"))
+		case *lports:
+			callers.Set(c, c.Field("skaddr"), action.Key(c.Nsecs(), c.PID(), c.UID(), c.Comm()))
+		default:
+			emit(c, c.Nsecs(), c.PID(), c.UID(), c.Comm())
+		}
 	})
+	if *names {
+		p.On(probe.RawTracepoint{Name: "netif_receive_skb"}, func(c *action.Ctx) {
+			answers(c, c.Arg(0).PtrTo("struct sk_buff", false), func(payload action.Ptr, size action.Int) {
+				events.Emit(c, func(e *connect, b *action.Bind) {
+					b.Set(&e.Size, size)
+					b.Set(&e.Answer, payload.Bytes(answerSize))
+				})
+			})
+		})
+	}
 
 	return t.Run(ctx, stdout, "Tracing TCP connects", func(s *tool.Session) error {
 		if *count {
 			return showCounts(s, counts)
 		}
-		tab := s.Table("TIME(s) %-9.3f", "UID %-6d", "PID %-7d", "COMM %-16s", "IP %-2d", "SADDR %-16s", "DADDR %-16s", "DPORT %d")
-		tab.Show("TIME(s)", *times).Show("UID", *users).Header()
+		tab := s.Table("TIME(s) %-9.3f", "UID %-6d", "PID %-7d", "COMM %-16s", "IP %-2d", "SADDR %-16s", "LPORT %-5d", "DADDR %-16s", "DPORT %-5d", "QUERY %s")
+		tab.Show("TIME(s)", *times).Show("UID", *users).Show("LPORT", *lports).Show("QUERY", *names).Header()
+		looked := map[netip.Addr]string{}
 		var first uint64
 		return tool.Each(s, events, func(e *connect) error {
+			if e.Size > 0 {
+				if name, addrs := parseAnswer(e.Answer[:min(e.Size, answerSize)]); name != "" {
+					for _, a := range addrs {
+						looked[a] = name
+					}
+				}
+				return nil
+			}
 			first = cmp.Or(first, e.Nsecs)
-			return tab.Row(float64(e.Nsecs-first)/1e9, e.UID, e.PID, e.Comm, tool.IPVersion(e.DAddr), tool.Addr(e.SAddr), tool.Addr(e.DAddr), e.DPort)
+			return tab.Row(float64(e.Nsecs-first)/1e9, e.UID, e.PID, e.Comm, tool.IPVersion(e.DAddr), tool.Addr(e.SAddr), e.SPort,
+				tool.Addr(e.DAddr), e.DPort, cmp.Or(looked[tool.Addr(e.DAddr)], "No DNS Query"))
 		})
 	}, p)
 }

@@ -50,12 +50,12 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 		"tcplife -D 80,443", "those to these ports",
 		"tcplife -T -p 181", "those of process 181, with the time of day")
 	pid := t.PID()
-	clock := t.Bool("T", "with the time of day")
-	times := t.Bool("t", "with seconds since the first event")
-	wide := t.Bool("w", "wide columns, for IPv6 addresses")
-	v4 := t.Bool("4", "only IPv4")
-	v6 := t.Bool("6", "only IPv6")
-	locals, remotes := t.Ports("L", "only these local ports: 80,443"), t.Ports("D", "only these remote ports")
+	clock := t.Bool("T,time", "with the time of day")
+	times := t.Bool("t,timestamp", "with seconds since the first event")
+	wide := t.Bool("w,wide", "wide columns, for IPv6 addresses")
+	csv := t.Bool("s,csv", "comma-separated values")
+	versions := t.IPVersions()
+	locals, remotes := t.Ports("L,localport", "only these local ports: 80,443"), t.Ports("D,remoteport", "only these remote ports")
 	t.Duration()
 	if err := t.Parse(args, stdout); err != nil {
 		return err
@@ -70,10 +70,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 		c.ReturnUnless(c.Field("protocol").Eq(6)) // TCP
 		tool.FilterPorts(c, c.Field("sport"), *locals)
 		tool.FilterPorts(c, c.Field("dport"), *remotes)
-		if *v4 != *v6 {
-			family := map[bool]int{true: 2, false: 10}[*v4] // AF_INET, AF_INET6
-			c.ReturnUnless(c.Field("family").Eq(family))
-		}
+		versions.Filter(c, c.Field("family"))
 		sk, state := c.Field("skaddr"), c.Let(c.Field("newstate"))
 		c.If(state.Lt(finWait1), func() { births.Set(c, sk, c.Nsecs()) })
 		// Here, and nowhere else, the current thread is the connection's.
@@ -104,14 +101,14 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 
 	return t.Run(ctx, stdout, "Tracing TCP connections until they end", func(s *tool.Session) error {
 		addr := map[bool]string{false: "ADDR %-15s", true: "ADDR %-39s"}[*wide]
-		tab := s.Table("TIME %-8s", "TIME(s) %-9.6f", "PID %-7d", "COMM %-10.10s", "L"+addr, "LPORT %-5d", "R"+addr, "RPORT %-5d", "TX_KB %5d", "RX_KB %5d", "MS %.2f")
-		tab.Show("TIME", *clock).Show("TIME(s)", *times).Header()
+		tab := s.Table("TIME %-8s", "TIME(s) %-9.6f", "PID %-7d", "COMM %-10.10s", "IP %-2d", "L"+addr, "LPORT %-5d", "R"+addr, "RPORT %-5d", "TX_KB %5d", "RX_KB %5d", "MS %.2f")
+		tab.Show("TIME", *clock).Show("TIME(s)", *times).Show("IP", *wide || *csv).CSV(*csv).Header()
 		var first uint64
 		return tool.Each(s, events, func(e *session) error {
 			if first == 0 {
 				first = e.Nsecs
 			}
-			return tab.Row(s.Time(e.Nsecs).Format("15:04:05"), float64(e.Nsecs-first)/1e9, e.PID, e.Comm, tool.Addr(e.Local), e.LocalPort,
+			return tab.Row(s.Time(e.Nsecs).Format("15:04:05"), float64(e.Nsecs-first)/1e9, e.PID, e.Comm, tool.IPVersion(e.Remote), tool.Addr(e.Local), e.LocalPort,
 				tool.Addr(e.Remote), e.RemotePort, e.Acked/1024, e.Received/1024, float64(e.Span)/1e6)
 		})
 	}, p)

@@ -37,6 +37,8 @@ type retransmit struct {
 	Nsecs      uint64
 	Flow       flow
 	PID, State uint32
+	Seq        uint32
+	LossProbe  bool // an attempt to send the last segment again, before it is due
 }
 
 // states are those of include/net/tcp_states.h.
@@ -49,7 +51,10 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	t := tool.New("tcpretrans", "Trace TCP segments that are sent again, because no answer came.",
 		"tcpretrans", "every retransmit",
 		"tcpretrans -c", "count by connection")
-	count := t.Bool("c", "count by connection")
+	count := t.Bool("c,count", "count by connection")
+	probes := t.Bool("l,lossprobe", "with tail loss probes (L>)")
+	sequence := t.Bool("s,sequence", "with TCP sequence numbers")
+	versions := t.IPVersions()
 	if err := t.Parse(args, stdout); err != nil {
 		return err
 	}
@@ -68,23 +73,46 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 			b.Set(&e.Flow, action.Key(parts...))
 			b.Set(&e.PID, c.PID())
 			b.Set(&e.State, c.Field("state"))
+			// A segment's control block, struct tcp_skb_cb, begins with seq.
+			b.Set(&e.Seq, c.Field("skbaddr").PtrTo("struct sk_buff", false).Addr("cb").Load(0, action.IntType(4, false)))
 		})
 	})
+	if *probes && !*count {
+		p.On(probe.Fentry{Symbol: "tcp_send_loss_probe"}, func(c *action.Ctx) {
+			sk := c.Arg(0).PtrTo("struct sock", false)
+			tool.SockAddrs(c, sk, versions, func(local, remote action.Tuple) {
+				events.Emit(c, func(e *retransmit, b *action.Bind) {
+					b.Set(&e.Nsecs, c.Nsecs())
+					b.Set(&e.Flow, action.Key(local, remote, sk.Member("__sk_common.skc_num"), sk.Member("__sk_common.skc_dport").Bswap()))
+					b.Set(&e.PID, c.PID())
+					b.Set(&e.State, sk.Member("__sk_common.skc_state"))
+					b.Set(&e.LossProbe, true)
+				})
+			})
+		})
+	}
 
 	return t.Run(ctx, stdout, "Tracing TCP retransmits", func(s *tool.Session) error {
 		if *count {
-			return showCounts(s, counts)
+			return showCounts(s, counts, versions)
 		}
-		tab := s.Table("TIME %-8s", "PID %-7d", "IP %-2d", "LADDR:LPORT %-20s", "T> %-2s", "RADDR:RPORT %-20s", "STATE %s")
-		tab.Header()
+		tab := s.Table("TIME %-8s", "PID %-7d", "IP %-2d", "LADDR:LPORT %-20s", "T> %-2s", "RADDR:RPORT %-20s", "STATE %-12s", "SEQ %-10d")
+		tab.Show("SEQ", *sequence).Header()
 		return tool.Each(s, events, func(e *retransmit) error {
+			if !versions.Has(e.Flow.Remote) {
+				return nil
+			}
+			kind := "R>"
+			if e.LossProbe {
+				kind = "L>"
+			}
 			return tab.Row(s.Time(e.Nsecs).Format("15:04:05"), e.PID, tool.IPVersion(e.Flow.Remote),
-				place(e.Flow.Local, e.Flow.LPort), "R>", place(e.Flow.Remote, e.Flow.RPort), state(e.State))
+				place(e.Flow.Local, e.Flow.LPort), kind, place(e.Flow.Remote, e.Flow.RPort), state(e.State), e.Seq)
 		})
 	}, p)
 }
 
-func showCounts(s *tool.Session, counts *action.Counter[flow]) error {
+func showCounts(s *tool.Session, counts *action.Counter[flow], versions *tool.IPVersions) error {
 	read, err := tool.Counts(s, counts)
 	if err != nil {
 		return err
@@ -96,6 +124,9 @@ func showCounts(s *tool.Session, counts *action.Counter[flow]) error {
 		s.Printf("\n")
 		tab.Header()
 		for _, e := range entries {
+			if !versions.Has(e.Key.Remote) {
+				continue
+			}
 			tab.Row(place(e.Key.Local, e.Key.LPort), place(e.Key.Remote, e.Key.RPort), e.Value)
 		}
 		return err

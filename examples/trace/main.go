@@ -11,6 +11,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"os"
 	"strings"
@@ -31,7 +32,11 @@ type hit struct {
 	PID, TID, CPU, Spec    uint32
 	Comm                   action.Comm
 	S0, S1, S2             [128]byte
+	Kernel, User           [frames]uint64 // of -K and -U
 }
+
+// frames is how deep stacks are shown.
+const frames = 24
 
 func (h *hit) numbers() []*uint64  { return []*uint64{&h.N0, &h.N1, &h.N2, &h.N3, &h.N4, &h.N5} }
 func (h *hit) texts() []*[128]byte { return []*[128]byte{&h.S0, &h.S1, &h.S2} }
@@ -44,21 +49,38 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 		`trace 'kr:do_sys_openat2 /retval < 0/ "%d", retval'`, "opens that fail")
 	t.Operands("PROBE...", 1, -1)
 	pid := t.PID()
-	tid := t.Int("L", "TID", 0, "only this thread")
-	uid := t.Int("uid", "UID", -1, "only this user")
-	comm := t.String("n", "NAME", "only threads with this in their name")
-	match := t.String("f", "TEXT", "only messages with this in them")
-	most := t.Int("M", "N", 0, "end after so many messages")
-	clock := t.Bool("T", "with the time of day")
-	times := t.Bool("t", "with seconds since the first message")
-	cpus := t.Bool("C", "with the CPU")
+	tid := t.TID("L,tid")
+	uid := t.UID("uid")
+	comm := t.String("n,name", "NAME", "only threads with this in their name")
+	match := t.String("f,msg-filter", "TEXT", "only messages with this in them")
+	most := t.Int("M,max-events", "N", 0, "end after so many messages")
+	clock := t.Bool("T,time", "with the time of day")
+	times := t.Bool("t,timestamp", "with seconds since the first message")
+	cpus := t.Bool("C,print_cpu", "with the CPU")
+	unix := t.Bool("u,unix-timestamp", "-t with the time since 1970")
+	kernel := t.Bool("K,kernel-stack", "with the kernel's stack")
+	user := t.Bool("U,user-stack", "with the user's stack")
+	addresses := t.Bool("a,address", "with addresses in stacks")
+	aggregate := t.Bool("A,aggregate", "count messages that are the same, until the end")
+	self := t.Bool("S,include-self", "also what trace itself does")
+	cgroup := t.String("c,cgroup-path", "PATH", "only in this cgroup")
+	pages := t.Int("b,buffer-pages", "N", 256, "a buffer of so many pages of 4 KiB")
 	t.Duration()
 	if err := t.Parse(args, stdout); err != nil {
 		return err
 	}
 
-	events := action.NewEvents[hit]("hits", 1<<20)
+	group := uint64(0)
+	if *cgroup != "" && !t.Replaying() {
+		var err error
+		if group, err = action.CgroupID(*cgroup); err != nil {
+			return err
+		}
+	}
+
+	events := action.NewEvents[hit]("hits", *pages<<12)
 	p := action.NewProgram("trace")
+	p.IncludeSelf = *self
 	var messages []*message
 	for i, arg := range t.Args() {
 		spec, err := expr.ParseSpec(arg, *pid)
@@ -73,11 +95,10 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 		p.On(spec.Target, func(c *action.Ctx) {
 			tool.FilterPID(c, *pid)
 			tool.FilterComm(c, *comm)
-			if *tid != 0 {
-				c.ReturnUnless(c.TID().Eq(*tid))
-			}
-			if *uid >= 0 {
-				c.ReturnUnless(c.UID().Eq(*uid))
+			tool.FilterTID(c, *tid)
+			tool.FilterUID(c, *uid)
+			if *cgroup != "" {
+				c.ReturnUnless(c.Cgroup().Eq(group))
 			}
 			expr.Filter(c, spec.Filter)
 			events.Emit(c, func(h *hit, b *action.Bind) {
@@ -89,30 +110,99 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 				b.Set(&h.Spec, i)
 				b.Set(&h.Comm, c.Comm())
 				m.bind(h, b)
+				if *kernel {
+					b.Set(&h.Kernel, c.Kstack(frames))
+				}
+				if *user {
+					b.Set(&h.User, c.Ustack(frames))
+				}
 			})
 		})
 	}
 
 	return t.Run(ctx, stdout, "Tracing", func(s *tool.Session) error {
-		tab := s.Table("TIME %-8s", "TIME(s) %-10.6f", "CPU %-3d", "PID %-7d", "TID %-7d", "COMM %-15s", "FUNC %-16s", "MESSAGE %s")
-		tab.Show("TIME", *clock).Show("TIME(s)", *times).Show("CPU", *cpus).Header()
+		tab := s.Table("TIME %-8s", "TIME(s) %-10.6f", "CPU %-3d", "COUNT %-7d", "PID %-7d", "TID %-7d", "COMM %-15s", "FUNC %-16s", "MESSAGE %s")
+		tab.Show("TIME", *clock && !*aggregate).Show("TIME(s)", *times && !*aggregate).Show("CPU", *cpus).Show("COUNT", *aggregate).Header()
 		var first uint64
 		shown := 0
-		return tool.Each(s, events, func(h *hit) error {
+		same := map[line]int{}
+		err := tool.Each(s, events, func(h *hit) error {
 			text := messages[h.Spec].format(h)
 			if !strings.Contains(text, *match) {
 				return nil
 			}
-			if first == 0 {
+			if first == 0 && !*unix {
 				first = h.Nsecs
 			}
-			tab.Row(s.Time(h.Nsecs).Format("15:04:05"), float64(h.Nsecs-first)/1e9, h.CPU, h.PID, h.TID, h.Comm, function(s.Probe(h.Probe)), text)
+			at := float64(h.Nsecs-first) / 1e9
+			if *unix {
+				at = float64(s.Time(h.Nsecs).UnixMicro()) / 1e6
+			}
+			l := line{pid: h.PID, tid: h.TID, comm: h.Comm, function: function(s.Probe(h.Probe)), text: text}
+			if *aggregate {
+				l.cpu = h.CPU
+				same[l]++
+			} else {
+				tab.Row(s.Time(h.Nsecs).Format("15:04:05"), at, h.CPU, 1, h.PID, h.TID, h.Comm, l.function, text)
+				if err := stacks(s, h, *addresses); err != nil {
+					return err
+				}
+			}
 			if shown++; shown == *most {
 				return io.EOF
 			}
 			return nil
 		})
+		for _, l := range tool.Largest(same, func(n int) int64 { return int64(n) }) {
+			tab.Row("", 0.0, l.cpu, same[l], l.pid, l.tid, l.comm, l.function, l.text)
+		}
+		return err
 	}, p)
+}
+
+// line is what -A counts.
+type line struct {
+	pid, tid       uint32
+	comm           action.Comm
+	function, text string
+	cpu            uint32
+}
+
+// stacks prints the stacks of an event below its line.
+func stacks(s *tool.Session, h *hit, addresses bool) error {
+	for _, part := range []struct {
+		what  string
+		pcs   []uint64
+		names func([]uint64) ([]string, error)
+	}{
+		{"kernel", h.Kernel[:], s.KernelNames},
+		{"user", h.User[:], func(pcs []uint64) ([]string, error) { return s.UserNames(int(h.PID), pcs) }},
+	} {
+		var names []string
+		for i, pc := range part.pcs {
+			if pc == 0 {
+				break
+			}
+			call := pc
+			if i > 0 {
+				call-- // a return address may be the next function's first
+			}
+			// One by one, because functions that are inlined have no address.
+			more, err := part.names([]uint64{call})
+			if err != nil {
+				return err
+			}
+			if addresses && len(more) > 0 {
+				more[len(more)-1] = fmt.Sprintf("%016x %s", pc, more[len(more)-1])
+			}
+			names = append(names, more...)
+		}
+		s.Stack(names)
+		if names != nil {
+			s.JSON(map[string][]string{part.what: names})
+		}
+	}
+	return nil
 }
 
 // function is the last part of a probe's name.

@@ -47,10 +47,10 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 		"wakeuptime -f -m 1000 10", "waits of 1 ms and more, folded")
 	t.Operands("[duration]", 0, 1)
 	pid := t.PID()
-	users := t.Bool("u", "only user threads")
-	folded := t.Bool("f", "folded: a line for each stack")
-	shortest := t.Int("m", "USECS", 1, "only waits of at least this time")
-	longest := t.Int("M", "USECS", 0, "only waits of at most this time")
+	users := t.Bool("u,useronly", "only user threads")
+	folded := t.Bool("f,folded", "folded: a line for each stack")
+	shortest := t.Int("m,min-block-time", "USECS", 1, "only waits of at least this time")
+	longest := t.Int("M,max-block-time", "USECS", 0, "only waits of at most this time")
 	room := t.Int("stack-storage-size", "N", 0, "room for so many stacks (16384)")
 	if err := t.Parse(args, stdout); err != nil {
 		return err

@@ -21,10 +21,11 @@ func (s *Session) pcNames(pid int, pcs []uint64) (names []string, err error) {
 			names = append(names, "[unknown]")
 			continue
 		}
+		back := uint64(0)
 		if i > 0 {
-			pc-- // a return address may be the next function's first
+			back = 1 // a return address may be the next function's first
 		}
-		names = append(names, frameNames(resolver.Resolve(nil, []uint64{pc}))...)
+		names = append(names, s.frameNames(resolver.Resolve(nil, []uint64{pc - back}), back)...)
 	}
 	return names, nil
 }

@@ -63,9 +63,9 @@ func (t *Tool) run(ctx context.Context, stdout io.Writer, start string, src sour
 
 type startKey struct{}
 
-// OnStart returns a context for tests: Run calls fn when all is attached and the
-// start line is written, before it calls its body. What happens in fn is traced,
-// and read by the body afterwards.
+// OnStart returns a context for tests and for Command: Run calls fn when all is
+// attached and the start line is written, before it calls its body. What happens
+// in fn is traced, and read by the body afterwards.
 func OnStart(ctx context.Context, fn func()) context.Context {
 	return context.WithValue(ctx, startKey{}, fn)
 }

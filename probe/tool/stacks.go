@@ -53,8 +53,9 @@ type stacks struct {
 
 // place is an address in a process; the kernel is process -1.
 type place struct {
-	pid int
-	pc  uint64
+	pid  int
+	pc   uint64
+	back uint64 // how far before the address: a return address is looked up in its call
 }
 
 const kernelPID = -1
@@ -204,7 +205,7 @@ func (st *stacks) name(s *Session, sample *StackSample) (err error) {
 	frames := func(pid int, frames []stack.Frame) (names []string) {
 		for _, f := range frames {
 			var more []string
-			if more, err = st.frame(s, pid, f.LookupPC()); err != nil {
+			if more, err = st.frame(s, place{pid, f.LookupPC(), f.PC - f.LookupPC()}); err != nil {
 				return nil
 			}
 			names = append(names, more...)
@@ -221,18 +222,17 @@ func (st *stacks) name(s *Session, sample *StackSample) (err error) {
 }
 
 // frame names an address, innermost function first.
-func (st *stacks) frame(s *Session, pid int, pc uint64) ([]string, error) {
-	at := place{pid, pc}
+func (st *stacks) frame(s *Session, at place) ([]string, error) {
 	if names, ok := st.names[at]; ok {
 		return names, nil
 	}
-	resolver, err := s.resolver(pid)
+	resolver, err := s.resolver(at.pid)
 	if err != nil {
 		return nil, err
 	}
 	names := []string{"[unknown]"}
 	if resolver != nil {
-		names = frameNames(resolver.Resolve(nil, []uint64{pc}))
+		names = s.frameNames(resolver.Resolve(nil, []uint64{at.pc}), at.back)
 	}
 	st.names[at] = names
 	return names, nil
@@ -258,9 +258,12 @@ func (s *Session) resolver(pid int) (symbol.Resolver, error) {
 	return r, nil
 }
 
-func frameNames(frames []symbol.Frame) (names []string) {
+// frameNames are the names of an address that was looked up so many bytes before.
+func (s *Session) frameNames(frames []symbol.Frame, back uint64) (names []string) {
 	for _, f := range frames {
 		switch {
+		case f.Name != "" && s.tool.Offsets && !f.Inlined:
+			names = append(names, fmt.Sprintf("%s+%#x", f.Name, f.Offset+back))
 		case f.Name != "":
 			names = append(names, f.Name)
 		case f.Module != "":

@@ -1,6 +1,8 @@
 package tool
 
 import (
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -25,6 +27,9 @@ func SyscallNumber(arch, name string) (nr int, ok bool) {
 	}
 	return 0, false
 }
+
+// SyscallNames are all names of an architecture, sorted.
+func SyscallNames(arch string) []string { return slices.Sorted(maps.Values(syscalls(arch))) }
 
 func syscalls(arch string) map[int]string {
 	switch arch {

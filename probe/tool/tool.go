@@ -26,6 +26,10 @@ type Tool struct {
 	// Options.Resolve. The zero value is the default.
 	Options action.Options
 
+	// Offsets has frames of stacks named with their distance from the function's
+	// start: "vfs_read+0x1c". Set it before Run.
+	Offsets bool
+
 	name, doc string
 	examples  []string
 	fs        *flag.FlagSet
@@ -136,6 +140,16 @@ func (t *Tool) Interval(def time.Duration) {
 	t.takesInterval, t.interval = true, def
 	t.Func("i,interval", "TIME", "print every so often: 1, 5s, 100ms", func(s string) (err error) {
 		t.interval, err = parseTime(s)
+		return err
+	})
+}
+
+// CountFlag declares a flag for the count, how often Every calls its function.
+func (t *Tool) CountFlag(name string) {
+	t.Func(name, "N", "end after so many intervals", func(s string) (err error) {
+		if t.count, err = strconv.Atoi(s); err != nil || t.count <= 0 {
+			err = fmt.Errorf("%q is not a number of at least 1", s)
+		}
 		return err
 	})
 }
