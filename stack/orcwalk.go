@@ -76,6 +76,15 @@ func (o *ORCFile) Table(start, end, slide uint64, address func(section string) (
 	return t
 }
 
+// Rule returns the rule for an address, if the table has one.
+func (t *ORCTable) Rule(addr uint64) (ORCRule, bool) {
+	r, ok := t.lookup(addr)
+	if !ok {
+		return ORCRule{}, false
+	}
+	return *r, true
+}
+
 // lookup returns the rule for an address.
 func (t *ORCTable) lookup(addr uint64) (*ORCRule, bool) {
 	if addr < t.Start || addr >= t.End {

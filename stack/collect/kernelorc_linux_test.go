@@ -2,6 +2,8 @@ package collect_test
 
 import (
 	"context"
+	"encoding/hex"
+	"encoding/json"
 	"flag"
 	"fmt"
 	"os"
@@ -19,6 +21,8 @@ import (
 	"github.com/borescope/borescope/stack"
 	"github.com/borescope/borescope/stack/collect"
 )
+
+var recordKernel = flag.String("record-kernel", "", "record kernel stacks of TestORCMatchesKernel to this `file`")
 
 var orcSamples = flag.Int("orc-samples", 300, "compare so many kernel `samples` with bpf_get_stack")
 
@@ -77,13 +81,17 @@ func TestORCMatchesKernel(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
 	s := orcScore{tables: tables, walker: stack.ORCWalker{Tables: tables}}
+	var rec kernelRecorder
 	var cp collect.Copy
 	for s.samples < *orcSamples {
 		if err := c.ReadInto(ctx, &cp); err != nil {
 			t.Fatal(err)
 		}
-		s.compare(t, &cp)
+		if s.compare(t, &cp) && *recordKernel != "" {
+			rec.add(&cp, tables)
+		}
 	}
+	rec.write(t)
 	t.Logf("%d samples, %.1f frames each, %d on two stacks, %d identical (%.2f%%), %d more with BPF programs that the kernel leaves out",
 		s.samples, float64(s.frames)/float64(s.samples), s.two, s.same, 100*float64(s.same)/float64(s.samples), s.bpf)
 	if differ := s.samples - s.same - s.bpf; differ > max(3, s.samples/1000) {
@@ -128,9 +136,10 @@ type orcScore struct {
 	samples, frames, two, same, bpf int
 }
 
-func (s *orcScore) compare(t *testing.T, cp *collect.Copy) {
+// compare says whether a sample's stacks are the same.
+func (s *orcScore) compare(t *testing.T, cp *collect.Copy) bool {
 	if cp.Copied.Regs.Have == 0 {
-		return // in the program's own code
+		return false // in the program's own code
 	}
 	pcs := func(frames []stack.Frame) (out []uint64) {
 		for _, f := range frames {
@@ -151,11 +160,91 @@ func (s *orcScore) compare(t *testing.T, cp *collect.Copy) {
 	switch text := slices.DeleteFunc(slices.Clone(got), func(pc uint64) bool { return !known(pc) }); {
 	case slices.Equal(got, want) && end != stack.EndBadMemory:
 		s.same++ // also where both stop at code that has no rule
+		return true
 	case len(text) < len(got) && slices.Equal(text, want):
 		s.bpf++
 	case s.samples-s.same-s.bpf < 5:
 		t.Logf("%v on %d and %d bytes of stack\n got %#x\nwant %#x", end, len(cp.Copied.Stack.Data), len(cp.Copied.Thread.Data), got, want)
 	}
+	return false
+}
+
+// kernelRecorder keeps stacks for testdata/kernel of package stack: a few on one
+// stack, and a few that lead from an interrupt's stack to the thread's own.
+type kernelRecorder struct {
+	walks [2][]recordedKernel
+}
+
+// recordedKernel is read by package stack's TestRecordedKernelWalks.
+type recordedKernel struct {
+	Recipe, Oracle string
+	Regs           map[int]uint64
+	Memory         map[string]string // words of the stacks by address, in hex
+	Rules          map[string]stack.ORCRule
+	Frames         []string
+	End            stack.End
+}
+
+func (r *kernelRecorder) add(cp *collect.Copy, tables []*stack.ORCTable) {
+	const each = 4
+	kind := 0
+	if len(cp.Copied.Thread.Data) > 0 {
+		kind = 1
+	}
+	if len(r.walks[kind]) == each || len(cp.Kernel.Frames) < 4 || len(cp.Kernel.Frames) > 30 {
+		return
+	}
+	w := recordedKernel{
+		Oracle: "bpf_get_stack", Regs: make(map[int]uint64), Memory: make(map[string]string), Rules: make(map[string]stack.ORCRule),
+	}
+	release, _ := os.ReadFile("/proc/sys/kernel/osrelease")
+	w.Recipe = "TestORCMatchesKernel on Linux " + strings.TrimSpace(string(release))
+	for i := range 64 {
+		if v, ok := cp.Copied.Regs.Reg(i); ok {
+			w.Regs[i] = v
+		}
+	}
+	var dst [stack.MaxFrames]stack.Frame
+	walker := stack.ORCWalker{Tables: tables}
+	n, end := walker.Walk(dst[:], &cp.Copied.Regs, wordRecorder{&cp.Copied, w.Memory})
+	w.End = end
+	for _, f := range dst[:n] {
+		w.Frames = append(w.Frames, fmt.Sprintf("%x", f.PC))
+		for _, t := range tables {
+			if rule, ok := t.Rule(f.LookupPC()); ok {
+				w.Rules[fmt.Sprintf("%x", f.LookupPC())] = rule
+				break
+			}
+		}
+	}
+	r.walks[kind] = append(r.walks[kind], w)
+}
+
+func (r *kernelRecorder) write(t *testing.T) {
+	if *recordKernel == "" {
+		return
+	}
+	b, err := json.MarshalIndent(slices.Concat(r.walks[0], r.walks[1]), "", " ")
+	if err == nil {
+		err = os.WriteFile(*recordKernel, append(b, '\n'), 0o644)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// wordRecorder keeps what is read.
+type wordRecorder struct {
+	mem   stack.Memory
+	bytes map[string]string
+}
+
+func (w wordRecorder) ReadMemory(dst []byte, addr uint64) error {
+	err := w.mem.ReadMemory(dst, addr)
+	if err == nil {
+		w.bytes[fmt.Sprintf("%x", addr)] = hex.EncodeToString(dst)
+	}
+	return err
 }
 
 // Copies of the kernel's stacks need a program that is given registers.
