@@ -206,6 +206,10 @@ func FuzzTable(f *testing.F) {
 			}
 			tab.NameAt(c.Name)
 		}
+		if off, ok := fn.OneFile(); ok && len(tab.FileAt(off)) > len(b) {
+			t.Error("a path is longer than the table")
+		}
+		fn.LineIn(fn.Lines(), pc)
 		fn.SPDelta(pc)
 		fn.StartLine()
 	})
