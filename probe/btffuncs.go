@@ -56,12 +56,17 @@ func (e *Env) loadTrampolines() (map[string]uint32, error) {
 	if err != nil {
 		return nil, fmt.Errorf("kernel BTF: %w", err)
 	}
-	out := make(map[string]uint32, len(r.at)/4)
-	for id, name := range r.funcs {
-		if _, again := out[string(name)]; again || !r.traceable(id) {
+	out := make(map[string]uint32, len(r.at)/3)
+	names := string(r.strings) // one for all
+	for id, b := range r.funcs {
+		name := ""
+		if at := r.word(r.at[id]); len(b) > 0 {
+			name = names[at : at+uint32(len(b))]
+		}
+		if _, again := out[name]; again || !r.traceable(id) {
 			id = 0 // of namesakes, a name does not say which one is meant
 		}
-		out[string(name)] = id
+		out[name] = id
 	}
 	return out, nil
 }

@@ -145,8 +145,8 @@ type resolver struct {
 	// lacksAdmin is what unprivileged has found out, nil before.
 	lacksAdmin *bool
 	// untyped are the kernel functions' argument registers, shared by all
-	// programs that know no more.
-	untyped []Arg
+	// programs that know no more; slots are those of trampolines for many.
+	untyped, slots []Arg
 }
 
 func (r *resolver) resolveGroup(t Target) error {
@@ -264,12 +264,31 @@ func (r *resolver) resolveOne(t Target) error {
 // add records a program of the group.
 func (r *resolver) add(p Program) { r.parts = append(r.parts, p) }
 
+// addAlike records a program, or only its sites where it is the last one's twin:
+// of many functions without types, one need not be merged with the next.
+func (r *resolver) addAlike(p Program) {
+	if n := len(r.parts); n > 0 {
+		q := &r.parts[n-1]
+		args := len(q.Args) == len(p.Args) && (len(p.Args) == 0 || &q.Args[0] == &p.Args[0])
+		if args && q.Ret == nil && p.Ret == nil && q.Why == p.Why && r.joins(q, &p) {
+			q.Sites = append(q.Sites, p.Sites...)
+			return
+		}
+	}
+	r.add(p)
+}
+
+// joins says whether p's sites can run q's program.
+func (r *resolver) joins(q, p *Program) bool {
+	return canMerge(q, p) && !(r.o.Apart && r.noCookies(p))
+}
+
 // mergePrograms joins the programs of a group that one program can stand for:
 // the same type at several sites, told apart by cookie.
 func (r *resolver) mergePrograms() []Program {
 	var out []Program
 	for _, p := range r.parts {
-		i := slices.IndexFunc(out, func(q Program) bool { return canMerge(&q, &p) && !(r.o.Apart && r.noCookies(&p)) })
+		i := slices.IndexFunc(out, func(q Program) bool { return r.joins(&q, &p) })
 		if i < 0 {
 			out = append(out, p)
 			continue

@@ -78,7 +78,7 @@ func (r *resolver) kernelSites(p Program, t Target, module, symbol string, offse
 		target = site(module, fn.Name) // a system call's wrapper
 	}
 	p.Sites = []Site{kernelSite(fn, offset, target)}
-	r.add(p)
+	r.addAlike(p)
 	return nil
 }
 

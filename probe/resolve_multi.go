@@ -90,7 +90,7 @@ func (r *resolver) addTracingMulti(t trampoline, typed bool) error {
 	if err := r.helperArgs(&p, t, typed && !r.o.NoTypes); err != nil {
 		return err
 	}
-	r.add(p)
+	r.addAlike(p)
 	return nil
 }
 
@@ -126,20 +126,28 @@ func (r *resolver) helperArgs(p *Program, t trampoline, typed bool) error {
 			return err
 		}
 		single := tracingProgram(t, proto)
-		p.Args, p.Ret = single.Args, single.Ret
-	} else {
-		p.Args = rawSlots()
-		if t.at != AttachFentryMulti {
-			p.Ret = &Arg{Name: "retval", Loc: Location{Kind: LocationContext, Size: 8}}
+		p.Args, p.Ret = byHelper(single.Args), single.Ret
+		if p.Ret != nil && p.Ret.Loc.Kind == LocationContext {
+			p.Ret.Loc.Kind, p.Ret.Loc.Offset = LocationFuncRet, 0
 		}
+		return nil
 	}
-	for i := range p.Args {
-		if l := &p.Args[i].Loc; l.Kind == LocationContext {
+	if r.slots == nil {
+		r.slots = byHelper(rawSlots())
+	}
+	p.Args = r.slots
+	if t.at != AttachFentryMulti {
+		p.Ret = &Arg{Name: "retval", Loc: Location{Kind: LocationFuncRet, Size: 8}}
+	}
+	return nil
+}
+
+// byHelper has arguments of a trampoline's context come from bpf_get_func_arg.
+func byHelper(args []Arg) []Arg {
+	for i := range args {
+		if l := &args[i].Loc; l.Kind == LocationContext {
 			l.Kind, l.Offset = LocationFuncArg, l.Offset/8
 		}
 	}
-	if p.Ret != nil && p.Ret.Loc.Kind == LocationContext {
-		p.Ret.Loc.Kind, p.Ret.Loc.Offset = LocationFuncRet, 0
-	}
-	return nil
+	return args
 }
