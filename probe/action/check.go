@@ -130,7 +130,7 @@ func arity(op Op) (least, most int) {
 	case OpConst, OpString, OpVar, OpBuiltin, OpArg, OpField, OpRet, OpReg, OpKaddr, OpKstack, OpUstack,
 		OpUstackWalk, OpUaddr, OpBytes, OpEnum, OpSizeof:
 		return 0, 0
-	case OpNeg, OpNot, OpLNot, OpCast, OpBswap, OpDeref, OpMember, OpOffset, OpKptr, OpUptr, OpSocketCookie,
+	case OpNeg, OpNot, OpLNot, OpCast, OpBswap, OpDeref, OpMember, OpOffset, OpKptr, OpUptr, OpSocketCookie, OpPath,
 		OpHasPrefix, OpGlob, OpLen, OpElem:
 		return 1, 1
 	case OpCond:
@@ -190,6 +190,8 @@ func (c *checker) node(e *Expr, args []*Expr) (*Expr, error) {
 		return c.memory(e, args)
 	case OpSocketCookie:
 		return c.socketCookie(e, args[0])
+	case OpPath:
+		return c.path(e, args[0])
 	case OpHasPrefix, OpContains, OpIndexOf, OpGlob, OpLen, OpStrncmp, OpMemcmp:
 		return c.text(e, args)
 	case OpTuple, OpElem:

@@ -78,7 +78,7 @@ func (c *Ctx) read(e *Expr) Int {
 	}
 	v := c.newVar("t")
 	switch e.Op { // types that are known before the plan is
-	case OpStr, OpBuf:
+	case OpStr, OpBuf, OpPath:
 		v.Type = e.Type
 	case OpKstack, OpUstack, OpUstackWalk:
 		n := e.Int

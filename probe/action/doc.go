@@ -68,7 +68,7 @@
 //	bswap, kptr, uptr                           Int.Bswap, Ptr.Kernel, Ptr.User
 //	kaddr, percpu_kaddr, uaddr                  Ctx.KernelAddr, Ptr.OnCPU, Ctx.UserAddr
 //	cgroupid, cgroup_path                       CgroupID, CgroupPath
-//	socket_cookie                               Ptr.SocketCookie
+//	socket_cookie, path                         Ptr.SocketCookie, Ptr.Path
 //	(a, b), .0, [i]                             Key, Tuple.Elem, Tuple.Index, Int.Index
 //	if, else, unroll, while, for, break         Ctx.If, Ctx.Loop, Ctx.While, Ctx.Break, Ctx.Continue, Hash.ForEach;
 //	                                            Program.Loops chooses how loops are compiled
@@ -84,7 +84,9 @@
 //	entry and return by hand with @start[tid]   Pair; NewTaskStorage; Program.OnCall (sessions)
 //	macros, parameters, imports                 Go's own
 //
-// Not there: path (bpf_d_path), skboutput, and calls of other kernel functions.
+// Not there: skboutput, for which an event with Ptr.Bytes of the socket buffer's
+// data serves as far as the packet lies in one piece, and calls of other kernel
+// functions.
 //
 // # Lifetime, privileges, overhead
 //

@@ -74,6 +74,11 @@ const (
 	// machine is up: pointer to a struct sock that is an argument (5.12; fentry,
 	// fexit and typed tracepoints). The interpreter has no sockets: it gives 0.
 	OpSocketCookie
+	// OpPath is the text of a struct path, as the process sees it: pointer to it, in
+	// an argument that the kernel types; at most Type.Size-1 bytes, none if it is
+	// longer. The kernel has it in few programs; see Ptr.Path. The interpreter has no
+	// mounts: it gives no text.
+	OpPath
 
 	// Text.
 	OpHasPrefix // text, and the constant Str
@@ -180,7 +185,7 @@ var opNames = [numOps]string{
 	OpEq: "==", OpNe: "!=", OpLt: "<", OpLe: "<=", OpGt: ">", OpGe: ">=",
 	OpLAnd: "&&", OpLOr: "||", OpLNot: "!",
 	OpCond: "?:", OpCast: "cast", OpBswap: "bswap",
-	OpDeref: "*", OpMember: "->", OpAddrOf: "&", OpIndex: "[]", OpStr: "str", OpBuf: "buf", OpPerCPU: "percpu", OpSocketCookie: "socket_cookie",
+	OpDeref: "*", OpMember: "->", OpAddrOf: "&", OpIndex: "[]", OpStr: "str", OpBuf: "buf", OpPerCPU: "percpu", OpSocketCookie: "socket_cookie", OpPath: "path",
 	OpHasPrefix: "has_prefix", OpContains: "contains", OpIndexOf: "strstr", OpGlob: "globmatch",
 	OpLen: "len", OpStrncmp: "strncmp", OpMemcmp: "memcmp",
 	OpTuple: "tuple", OpElem: "elem", OpMapGet: "get", OpMapHas: "has", OpMapCPU: "get_cpu",

@@ -21,7 +21,7 @@ func (g *gen) findCall(e *Expr) bool {
 	switch e.Op {
 	case OpBuiltin:
 		return e.Str != "ctx"
-	case opLoad, OpStr, OpBuf, OpMapGet, OpMapHas, OpMapCPU, OpKstack, OpUstack, OpUstackWalk, OpIndex, OpSocketCookie,
+	case opLoad, OpStr, OpBuf, OpMapGet, OpMapHas, OpMapCPU, OpKstack, OpUstack, OpUstackWalk, OpIndex, OpSocketCookie, OpPath,
 		OpHasPrefix, OpContains, OpIndexOf, OpGlob, OpLen, OpStrncmp, OpMemcmp:
 		return true
 	case OpElem:

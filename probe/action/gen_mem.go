@@ -269,6 +269,8 @@ func (g *gen) value(e *Expr, to loc) {
 		g.call(asm.FnGetCurrentComm)
 	case OpStr:
 		g.readText(e, to)
+	case OpPath:
+		g.pathText(e, to)
 	case OpBuf:
 		g.readBytes(e, to)
 	case OpTuple:

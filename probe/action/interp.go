@@ -206,6 +206,8 @@ func (r *run) special(e *Expr) val {
 		return val{n: r.load(e)}
 	case OpStr, OpBuf:
 		return val{b: r.read(e)}
+	case OpPath:
+		return val{b: make([]byte, e.Type.Size)}
 	case OpHasPrefix:
 		b := r.expr(e.Args[0]).b
 		return val{n: b2u(len(b) >= len(e.Str) && string(b[:len(e.Str)]) == e.Str)}

@@ -357,7 +357,7 @@ func needsBTF(p *Program) bool {
 	}, func(e *Expr) {
 		need = need || e.Map != nil && e.Map.Kind == MapCgroupStorage
 		switch e.Op {
-		case OpMember, OpAddrOf, OpIndex, OpDeref, OpOffset, OpEnum, OpSizeof:
+		case OpPath, OpMember, OpAddrOf, OpIndex, OpDeref, OpOffset, OpEnum, OpSizeof:
 			need = true
 		case OpCast:
 			need = need || e.Type.Kind == KindPtr && e.Str != ""

@@ -309,6 +309,16 @@ func (v Ptr) SocketCookie() Int {
 	return Int{v.c, NewExpr(OpSocketCookie, v.Expr())}
 }
 
+// Path is the path that the struct path which v points to names, as the current
+// process sees it, in at most size-1 bytes; of a longer one it is empty, and
+// counted (Stats.Truncated). The struct must be in an argument of the probe:
+// c.ArgNamed("file").Ptr().Addr("f_path").Path(256). The kernel permits it in
+// iterators, in LSM hooks that may sleep, and in fentry and fexit of some
+// functions, which the error for all others lists (Linux 5.10).
+func (v Ptr) Path(size int) Str {
+	return Str(v.c.read(&Expr{Op: OpPath, Type: StringType(size), Args: []*Expr{v.Expr()}, Pos: callerPos()}))
+}
+
 // Index reads element i of the array that the pointer points to.
 func (v Ptr) Index(i any) Int {
 	return v.c.read(&Expr{Op: OpIndex, Args: []*Expr{v.Expr(), lift(i)}, Pos: callerPos()})
