@@ -32,6 +32,16 @@
 // one perf event for each function, where it has no attach cookies one program
 // for each set of arguments, and Program.Why says so.
 //
+// One program may serve many functions, and see their entries and returns:
+// kprobe.multi and uprobe.multi links are planned by themselves where there are
+// several sites, sessions with Options.Session, trampolines for many functions
+// with Options.TracingMulti. What cilium/ebpf has no name or loader for yet
+// (uprobe.session, fsession, tracing.multi) is here: AttachFsession and its
+// neighbours, LoadProgram, LoadCollection.
+//
+// FEATURES.md compares what can be attached with other systems, row by row, and
+// names the test that proves each.
+//
 // A plan is recorded as JSON (Plan.MarshalJSON), read back on any machine, and
 // compared with another (Plan.Diff).
 //
