@@ -24,6 +24,7 @@ func TestDemangle(t *testing.T) {
 		{"main.main", "main.main", "main.main", "main.main"},
 		{"_Zbroken", "_Zbroken", "_Zbroken", "_Zbroken"},
 		{"_D3std5stdio7writelnFZv", "_D3std5stdio7writelnFZv", "_D3std5stdio7writelnFZv", "_D3std5stdio7writelnFZv"},
+		{"$s4main3fooyyF", "$s4main3fooyyF", "$s4main3fooyyF", "$s4main3fooyyF"}, // Swift
 		{"", "", "", ""},
 	} {
 		if got := full.Demangle(c.in); got != c.full {

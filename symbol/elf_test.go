@@ -59,6 +59,10 @@ var testSyms = []testSym{
 	{"_ZN2ns3addEii", at + 0x500, 0x10, fn, global, false},
 	{"_RNvCs5F6nG8_4demo4main", at + 0x520, 0x10, fn, global, false},
 	{"memcpy@@GLIBC_2.14", at + 0x540, 0x10, fn, global, false},
+	{"indirect", at + 0x560, 0x10, elf.STT_GNU_IFUNC, global, false},
+	{"parted", at + 0x580, 0x10, fn, global, false},
+	{"parted.cold", at + 0x5a0, 0x8, fn, local, false},
+	{"parted.part.0", at + 0x5b0, 0x8, fn, local, false},
 }
 
 var symbolCases = []struct {
@@ -90,6 +94,11 @@ var symbolCases = []struct {
 	{at + 0x408, "table", 8, exact},
 	{at + 0x504, "ns::add(int, int)", 4, exact},
 	{at + 0x544, "memcpy", 4, exact},
+	{at + 0x564, "indirect", 4, exact},
+	{at + 0x58f, "parted", 0xf, exact},
+	{at + 0x590, "", 0, no_},
+	{at + 0x5a7, "parted.cold", 7, exact},
+	{at + 0x5b0, "parted.part.0", 0, exact},
 	{at + 0xfff, "last", 0xf, nosize},
 	{at + 0x1000, "", 0, no_}, // past the section
 	{at - 1, "", 0, no_},

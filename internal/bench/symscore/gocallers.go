@@ -135,7 +135,7 @@ func callers(out io.Writer, n int) error {
 			}
 			line = f.Line
 			if b.Len() == 0 || !elided(f.Function, f.File) {
-				b.WriteString(link(goName(f.Function), f.File, f.Line))
+				b.WriteString(link(f.Function, f.File, f.Line))
 			}
 		}
 		if line == 0 {
@@ -228,7 +228,7 @@ func borescopeGo(path string, pcs []uint64) ([]string, error) {
 		frames = e.Resolve(frames[:0], pcs[i:i+1])
 		for _, f := range frames {
 			if f.Name != "" && (b.Len() == 0 || !elided(f.Name, f.File)) {
-				b.WriteString(link(goName(f.Name), f.File, f.Line))
+				b.WriteString(link(f.Name, f.File, f.Line))
 			}
 		}
 		out[i] = b.String()

@@ -121,7 +121,7 @@ func borescopeChains(path string, pcs []uint64) ([]string, error) {
 
 // link is one call of a chain; chain is empty if nothing is known.
 func link(name, file string, line int) string {
-	return fmt.Sprintf("%s %s:%d; ", name, filepath.Base(file), line)
+	return fmt.Sprintf("%s %s:%d; ", goName(name), filepath.Base(file), line)
 }
 
 // A function without a line is that as well: llvm-symbolizer takes the file of
