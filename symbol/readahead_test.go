@@ -30,9 +30,9 @@ func TestReadAhead(t *testing.T) {
 			}
 		}
 	}
-	for n := range 3 * aheadSize / 1000 {
+	for n := range 3 * aheadSize / 4000 {
 		a := newReadAhead(bytes.NewReader(text))
-		if _, err := io.ReadFull(a, make([]byte, n*1000)); err != nil {
+		if _, err := io.ReadFull(a, make([]byte, n*4000)); err != nil {
 			t.Fatal(err)
 		}
 		a.stop()
