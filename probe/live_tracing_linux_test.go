@@ -57,7 +57,8 @@ func TestFsessionRefused(t *testing.T) {
 		Name: "bad", Type: ebpf.Tracing, AttachType: AttachFsession, AttachTo: "ksys_write", License: "GPL",
 		Instructions: asm.Instructions{asm.LoadMem(asm.R0, asm.R1, 4096, asm.DWord), asm.Mov.Imm(asm.R0, 0), asm.Return()},
 	}
-	if _, err := LoadProgram(spec, ebpf.ProgramOptions{}); err == nil || !strings.Contains(err.Error(), "context access") {
+	var refused *ebpf.VerifierError
+	if _, err := LoadProgram(spec, ebpf.ProgramOptions{}); !errors.As(err, &refused) || !strings.Contains(err.Error(), "context access") {
 		t.Errorf("%v, want what the verifier says", err)
 	}
 	spec.AttachTo = "nosuch_function"

@@ -51,7 +51,7 @@ func LoadTracing(spec *ebpf.ProgramSpec, types *btf.Spec, id uint32, object int)
 		progType: uint32(spec.Type), license: pointer(append([]byte(spec.License), 0)), flags: spec.Flags,
 		attachType: uint32(spec.AttachType), attachBTFID: id, attachBTFObj: uint32(object),
 	}
-	copy(attr.name[:15], spec.Name)
+	copy(attr.name[:15], strings.Map(objectName, spec.Name))
 	if !b.Empty() {
 		h, err := btf.NewHandle(&b)
 		if err != nil {
@@ -74,6 +74,15 @@ func LoadTracing(spec *ebpf.ProgramSpec, types *btf.Spec, id uint32, object int)
 	return ebpf.NewProgramFromFD(fd) // owns the descriptor, also if it fails
 }
 
+// objectName leaves what the kernel takes in the names of objects.
+func objectName(c rune) rune {
+	switch {
+	case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9', c == '_', c == '.':
+		return c
+	}
+	return -1
+}
+
 // load loads, and again with the verifier's log if that fails.
 func load(attr *progLoadAttr) (int, error) {
 	fd, err := bpf(cmdProgLoad, unsafe.Pointer(attr), unsafe.Sizeof(*attr))
@@ -87,29 +96,11 @@ func load(attr *progLoadAttr) (int, error) {
 	}
 	text, _, _ := bytes.Cut(log, []byte{0})
 	if said := strings.TrimSpace(string(text)); said != "" {
-		return -1, &VerifierError{Err: err, Log: strings.Split(said, "\n")}
+		// As cilium's own says it: callers look for this type.
+		return -1, fmt.Errorf("load program%w", &ebpf.VerifierError{Cause: err, Log: strings.Split(said, "\n")})
 	}
 	return -1, err
 }
-
-// VerifierError is a program that the verifier refused, with its log.
-type VerifierError struct {
-	Err error
-	Log []string
-}
-
-// Error is the errno and the log's last line that is no statistics.
-func (e *VerifierError) Error() string {
-	for i := len(e.Log) - 1; i >= 0; i-- {
-		if !strings.HasPrefix(e.Log[i], "processed ") {
-			return e.Err.Error() + ": " + e.Log[i]
-		}
-	}
-	return e.Err.Error()
-}
-
-// Unwrap returns the errno.
-func (e *VerifierError) Unwrap() error { return e.Err }
 
 // byteOrder is the machine's, in the one of two values that cilium/ebpf takes.
 func byteOrder() binary.ByteOrder {
