@@ -76,7 +76,8 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	}
 	p.On(tool.Tracepoints("block", "block_rq_issue"), func(c *action.Ctx) {
 		if *queued { // requests without a queue are only issued
-			starts.Create(c, key(c), c.Nsecs())
+			// Not Create, which takes an entry of the map's before it looks.
+			c.If(starts.Has(c, key(c)).Not(), func() { starts.Set(c, key(c), c.Nsecs()) })
 			return
 		}
 		starts.Set(c, key(c), c.Nsecs())
