@@ -36,7 +36,7 @@ func hexNumber(t *testing.T, s string) uint64 {
 // Recorded kernel stacks of each kernel have the frames that it found itself.
 func TestRecordedKernelWalks(t *testing.T) {
 	files, err := filepath.Glob("testdata/kernel/*.json")
-	if err != nil || len(files) < 3 {
+	if err != nil || len(files) < 4 {
 		t.Fatalf("%q, %v", files, err)
 	}
 	for _, file := range files {
