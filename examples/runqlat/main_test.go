@@ -1,6 +1,8 @@
 package main
 
 import (
+	"fmt"
+	"os"
 	"runtime"
 	"strconv"
 	"strings"
@@ -49,4 +51,22 @@ func TestLive(t *testing.T) {
 		}
 	}
 	t.Errorf("the child %d did not wait 23 times:\n%s", child.PID, out)
+}
+
+// By namespace of processes, the child's waits are in that of its link in /proc.
+func TestLiveNamespaces(t *testing.T) {
+	child := tooltest.Start(t, "sleep")
+	out := tooltest.Live(t, run, []string{"-json", "-pidnss", "-p", strconv.Itoa(child.PID)}, child.Work)
+	ns, err := os.Readlink("/proc/self/ns/pid")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, h := range tooltest.Objects[struct{ PIDNS int }](t, out) {
+		if ns != fmt.Sprintf("pid:[%d]", h.PIDNS) {
+			t.Errorf("%d is not %s", h.PIDNS, ns)
+		}
+	}
+	if out == "" {
+		t.Error("no waits")
+	}
 }

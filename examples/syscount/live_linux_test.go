@@ -1,6 +1,7 @@
 package main
 
 import (
+	"os"
 	"strconv"
 	"strings"
 	"syscall"
@@ -55,5 +56,22 @@ func TestLiveErrors(t *testing.T) {
 	rows := tooltest.Objects[row](t, out)
 	if len(rows) != 1 || rows[0].PID != child.PID || rows[0].Count != 7 {
 		t.Errorf("%s", out)
+	}
+}
+
+// Of a thread only one call is counted.
+func TestLiveCall(t *testing.T) {
+	child := tooltest.Start(t, "getpriority")
+	out := tooltest.Live(t, run, []string{"-json", "-syscall", "getpriority", "-t", strconv.Itoa(child.PID), "-c", strconv.Itoa(os.Getpid())}, child.Work)
+	rows := tooltest.Objects[row](t, out)
+	if len(rows) != 1 || rows[0].Syscall != "getpriority" || rows[0].Count != 23 {
+		t.Errorf("%s", out)
+	}
+}
+
+func TestList(t *testing.T) {
+	var out strings.Builder
+	if err := run(t.Context(), []string{"-l"}, &out); err != nil || !strings.Contains(out.String(), "\ngetpriority\n") {
+		t.Errorf("%v:\n%s", err, out.String())
 	}
 }

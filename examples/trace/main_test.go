@@ -2,6 +2,7 @@ package main
 
 import (
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -49,6 +50,34 @@ func TestLive(t *testing.T) {
 	n := live(t, "/nowhere/to/be/found 0x1 -2", `t:syscalls:sys_enter_mkdirat /args.mode == 1/ "%s %p %d", str(args.pathname), args.mode, 1-3`)
 	if n != 23 {
 		t.Errorf("%d lines of 23", n)
+	}
+}
+
+// With -A they are one line with their number, and with -U each has the stack of
+// its call.
+func TestLiveStacks(t *testing.T) {
+	const probe = `t:syscalls:sys_enter_mkdirat /args.mode == 1/ "mode %d", args.mode`
+	child := tooltest.Start(t, "mkdir")
+	out := tooltest.Live(t, run, []string{"-json", "-A", "-p", strconv.Itoa(child.PID), probe}, child.Work)
+	rows := tooltest.Objects[struct {
+		Count   int
+		Message string
+	}](t, out)
+	if len(rows) != 1 || rows[0].Count != 23 || rows[0].Message != "mode 1" {
+		t.Errorf("%s", out)
+	}
+	child = tooltest.Start(t, "mkdir")
+	out = tooltest.Live(t, run, []string{"-json", "-Ua", "-p", strconv.Itoa(child.PID), probe}, child.Work)
+	stacks := 0
+	for _, r := range tooltest.Objects[struct{ User []string }](t, out) {
+		if slices.ContainsFunc(r.User, func(f string) bool {
+			return strings.HasSuffix(f, " syscall.Mkdir") || strings.HasSuffix(f, " os.Mkdir")
+		}) {
+			stacks++
+		}
+	}
+	if stacks != 23 {
+		t.Errorf("%d stacks of 23:\n%s", stacks, out)
 	}
 }
 
