@@ -54,7 +54,7 @@ func goCallers(w *tabwriter.Writer, n, runs int, verbose bool) error {
 			continue
 		}
 		if err := goBuild(w, b.name, exe, n, runs, verbose); err != nil {
-			return fmt.Errorf("Go program, %s: %w", b.name, err)
+			return fmt.Errorf("go program, %s: %w", b.name, err)
 		}
 	}
 	return w.Flush()
