@@ -18,7 +18,8 @@
 // Files are mapped and read in place; Frames hold copies of names and outlive
 // everything. ELF, Process (from OpenProcess) and Processes hold mapped files
 // until Close, and so does a Kernel with the Source option; PerfMap and Recording
-// hold memory only. Nothing runs in the background.
+// hold memory only. Nothing runs in the background: the goroutine that reads the
+// kernel's symbols ahead ends before the call does.
 //
 // # Privileges
 //
