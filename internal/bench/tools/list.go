@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"os"
 	"path/filepath"
 	"regexp"
 	"strconv"
@@ -17,17 +18,32 @@ type comparison struct {
 	pulseEvent, burstEvent string
 	loads                  string // the program that causes them
 	tools                  []*tool
+	guest                  bool              // only in a guest
+	prepare                func() error      // what has to be there, or nil
+	rows                   func(string) hist // of a tool's histogram, or nil
+	each                   int               // events of each burst
 
 	alone time.Duration // an event of the burst that nobody traces
 }
 
-func (c *comparison) burst() int { return kinds[c.name].batches * kinds[c.name].batch }
+func (c *comparison) burst() int { return kinds[c.name].batches * kinds[c.name].batch * max(c.each, 1) }
+
+// names are the comparisons that can be made: all, or those for which the peers
+// need no kprobes and the load no driver.
+func names(guest bool) (list []string) {
+	for _, c := range comparisons("", "") {
+		if guest || !c.guest {
+			list = append(list, c.name)
+		}
+	}
+	return list
+}
 
 // comparisons lists what is measured. What bpftrace runs is what its own tools
 // of that name run, without the limits of their output.
-func comparisons(dir, loads string) []*comparison {
+func comparisons(dir, loads string) (all []*comparison) {
 	ours := func(name string, args ...string) []string { return append([]string{filepath.Join(dir, name)}, args...) }
-	functions := loads + ":main.*ed"
+	functions := loads + ":main.event*"
 	list := []*comparison{
 		{
 			name: "syscount", what: "system calls by name, of all processes",
@@ -55,7 +71,7 @@ func comparisons(dir, loads string) []*comparison {
 			},
 		}, {
 			name: "funccount", what: "calls of two Go functions, by uprobes",
-			pulseEvent: "main.pulsed", burstEvent: "main.bursted",
+			pulseEvent: "main.eventPulse", burstEvent: "main.eventBurst",
 			tools: []*tool{
 				{name: "borescope", args: ours("funccount", "uprobe:"+functions), seen: row},
 				{name: "BCC", args: []string{"funccount-bpfcc", functions}, seen: row},
@@ -63,10 +79,101 @@ func comparisons(dir, loads string) []*comparison {
 			},
 		},
 	}
-	for _, c := range list {
+	for _, c := range append(list, newer(ours)...) {
 		c.loads = loads
+		all = append(all, c)
 	}
-	return list
+	return all
+}
+
+// newer are those whose events last for a known time, or need kprobes.
+func newer(ours func(name string, args ...string) []string) []*comparison {
+	return []*comparison{
+		{
+			name: "killsnoop", what: "every signal that is sent",
+			pulseEvent: strconv.Itoa(pulsePID), burstEvent: strconv.Itoa(burstPID),
+			tools: []*tool{
+				{name: "borescope", args: ours("killsnoop"), seen: strings.Count},
+				{name: "BCC", args: []string{"killsnoop-bpfcc"}, seen: strings.Count},
+				{name: "bpftrace", args: []string{"bpftrace", "/usr/sbin/killsnoop.bt"}, seen: strings.Count},
+			},
+		}, {
+			name: "runqlat", what: "how long a process of low priority waits for its CPU",
+			pulseEvent: bucketsOf(lasts[0]), burstEvent: bucketsOf(lasts[1:]...), each: 2, rows: parseHist,
+			tools: []*tool{
+				{name: "borescope", args: ours("runqlat", "-p", victim), seen: buckets},
+				{name: "BCC", args: []string{"runqlat-bpfcc", "-p", victim}, seen: buckets},
+				// Without kernel headers it does not know the state's name.
+				{name: "bpftrace", args: script("runqlat",
+					"#include <linux/sched.h>", "", "TASK_RUNNING", "0", "if ($ns)", "if ($ns && args->next_pid == "+victim+")"), seen: buckets},
+			},
+		}, {
+			name: "tcpconnect", what: "every TCP connection that is opened", guest: true,
+			pulseEvent: strconv.Itoa(pulsePort), burstEvent: strconv.Itoa(burstPort),
+			tools: []*tool{
+				{name: "borescope", args: ours("tcpconnect"), seen: strings.Count},
+				{name: "BCC", args: []string{"tcpconnect-bpfcc"}, seen: strings.Count},
+				// Nor that of the address family.
+				{name: "bpftrace", args: script("tcpconnect", "#include <sys/socket.h>", "", "AF_INET6", "10", "AF_INET", "2"), seen: strings.Count},
+			},
+		}, {
+			name: "biolatency", what: "how long reads of disks take", guest: true, prepare: makeDisks,
+			pulseEvent: bucketsOf(lasts[0]), burstEvent: bucketsOf(lasts[1:]...), each: 2, rows: parseHist,
+			tools: []*tool{
+				{name: "borescope", args: ours("biolatency", "-Q"), seen: buckets},
+				{name: "BCC", args: []string{"biolatency-bpfcc", "-Q"}, seen: buckets},
+				{name: "bpftrace", args: script("biolatency"), seen: buckets},
+			},
+		},
+	}
+}
+
+// victim stands for the process that is traced.
+const victim = "@VICTIM@"
+
+// script runs a tool of bpftrace's with some words replaced by others. Where it
+// is not installed, running it says so.
+func script(name string, oldnew ...string) []string {
+	file := "/usr/sbin/" + name + ".bt"
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return []string{"bpftrace", file}
+	}
+	return []string{"bpftrace", "-e", strings.NewReplacer(oldnew...).Replace(string(text))}
+}
+
+// hist is a histogram in microseconds: the count of each bucket, by its lowest
+// value.
+type hist map[int]int
+
+// bucketRow is a row as we and BCC print it, "4 -> 7 : 12 |**|", or as bpftrace
+// does, "[4, 8) 12 |@@|".
+var bucketRow = regexp.MustCompile(`(?m)^(?: +(\d+) -> \d+ +:|\[(\d+)(K?)(?:, \d+K?\)|\])) +(\d+) +\|`)
+
+func parseHist(out string) hist {
+	h := hist{}
+	for _, m := range bucketRow.FindAllStringSubmatch(out, -1) {
+		low, _ := strconv.Atoi(m[1] + m[2]) // one of them, digits
+		if m[3] != "" {
+			low <<= 10
+		}
+		if low == 1 {
+			low = 0 // only bpftrace tells these apart
+		}
+		n, _ := strconv.Atoi(m[4])
+		h[low] += n
+	}
+	return h
+}
+
+// buckets is how many events the buckets have whose lowest values are given.
+func buckets(out, lows string) (n int) {
+	h := parseHist(out)
+	for low := range strings.FieldsSeq(lows) {
+		i, _ := strconv.Atoi(low) // digits
+		n += h[i]
+	}
+	return n
 }
 
 const syscountBT = "tracepoint:raw_syscalls:sys_enter { @syscall[args->id] = count(); @process[comm] = count(); }"

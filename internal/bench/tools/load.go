@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -19,19 +20,40 @@ type kind struct {
 	pulse, burst   func()
 	batches, batch int           // of the burst
 	every          time.Duration // of the pulse
+
+	// Where a burst's events are made to last, cost is one that takes no time
+	// of its own, and of which there are as many batches more.
+	cost                   func()
+	costBatches, costBatch int
+	costEach               int                 // events of one cost; 0 is 1
+	victim                 func() (int, error) // the process that is traced, if one is
+}
+
+// timed is the event whose cost is measured.
+func (k *kind) timed() (event func(), batches, batch int) {
+	if k.cost != nil {
+		return k.cost, k.costBatches, k.costBatch
+	}
+	return k.burst, k.batches, k.batch
 }
 
 // The burst's files and arguments, which the tools print.
 const (
 	pulseName = "/nonexistent/borescope-pulse"
 	burstName = "/nonexistent/borescope-burst"
+	// More than the kernel gives to any process.
+	pulsePID, burstPID = 1<<22 + 1, 1<<22 + 2
 )
 
-var kinds = map[string]kind{
-	"syscount":  {func() { unix.Getppid() }, func() { unix.Getpgid(0) }, 200, 500, time.Millisecond},
-	"opensnoop": {func() { open(pulseName) }, func() { open(burstName) }, 200, 50, time.Millisecond},
-	"execsnoop": {func() { execTrue(pulseName) }, func() { execTrue(burstName) }, 200, 1, 10 * time.Millisecond},
-	"funccount": {pulsed, bursted, 200, 500, time.Millisecond},
+var kinds = map[string]*kind{
+	"syscount":   {pulse: func() { unix.Getppid() }, burst: func() { unix.Getpgid(0) }, batches: 200, batch: 500, every: time.Millisecond},
+	"opensnoop":  {pulse: func() { open(pulseName) }, burst: func() { open(burstName) }, batches: 200, batch: 50, every: time.Millisecond},
+	"execsnoop":  {pulse: func() { execTrue(pulseName) }, burst: func() { execTrue(burstName) }, batches: 200, batch: 1, every: 10 * time.Millisecond},
+	"funccount":  {pulse: eventPulse, burst: eventBurst, batches: 200, batch: 500, every: time.Millisecond},
+	"killsnoop":  {pulse: func() { unix.Kill(pulsePID, 0) }, burst: func() { unix.Kill(burstPID, 0) }, batches: 200, batch: 50, every: time.Millisecond},
+	"tcpconnect": connects(),
+	"runqlat":    waits(),
+	"biolatency": reads(),
 }
 
 func open(path string) {
@@ -42,18 +64,18 @@ func open(path string) {
 
 func execTrue(arg string) { exec.Command("/bin/true", arg).Run() }
 
-// pulsed and bursted are what uprobes are set on.
+// eventPulse and eventBurst are what uprobes are set on.
 //
 //go:noinline
-func pulsed() { calls++ }
+func eventPulse() { calls++ }
 
 //go:noinline
-func bursted() { calls += 2 }
+func eventBurst() { calls += 2 }
 
 var calls int
 
 // serveLoad does on standard input's commands ('p' to pulse, 's' to stop, 'b'
-// for a burst) and answers with a line of JSON.
+// for a burst, 'v' for the victim) and answers with a line of JSON.
 func serveLoad(name string) error {
 	k, ok := kinds[name]
 	if !ok {
@@ -77,6 +99,12 @@ func serveLoad(name string) error {
 			err = out.Encode(<-pulses)
 		case 'b':
 			err = out.Encode(k.bursts())
+		case 'v':
+			var pid int
+			if k.victim != nil {
+				pid, err = k.victim()
+			}
+			err = errors.Join(err, out.Encode(pid))
 		}
 		if err != nil {
 			return err
@@ -85,7 +113,7 @@ func serveLoad(name string) error {
 }
 
 // pulses causes events until it is stopped, and returns when each was.
-func (k kind) pulses(stop *atomic.Bool) []time.Time {
+func (k *kind) pulses(stop *atomic.Bool) []time.Time {
 	var at []time.Time
 	for ; !stop.Load(); time.Sleep(k.every) {
 		at = append(at, time.Now())
@@ -96,19 +124,25 @@ func (k kind) pulses(stop *atomic.Bool) []time.Time {
 
 // bursts causes the known number of events, and returns what one takes in the
 // quickest batch.
-func (k kind) bursts() time.Duration {
+func (k *kind) bursts() time.Duration {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	var best time.Duration
-	for range k.batches {
-		begin := time.Now()
-		for range k.batch {
+	if k.cost != nil {
+		for range k.batches * k.batch {
 			k.burst()
+		}
+	}
+	event, batches, batch := k.timed()
+	var best time.Duration
+	for range batches {
+		begin := time.Now()
+		for range batch {
+			event()
 		}
 		best = least(best, time.Since(begin))
 		time.Sleep(2 * time.Millisecond) // readers of buffers keep up
 	}
-	return best / time.Duration(k.batch)
+	return best / time.Duration(batch*max(k.costEach, 1))
 }
 
 // load is the other side of serveLoad.
@@ -153,6 +187,11 @@ func (l *load) stop() (at []time.Time, err error) {
 func (l *load) burst() (each time.Duration, err error) {
 	err = l.do("b", &each)
 	return each, err
+}
+
+func (l *load) victim() (pid int, err error) {
+	err = l.do("v", &pid)
+	return pid, err
 }
 
 func (l *load) end() error {

@@ -2,12 +2,15 @@
 // purpose: how long a start takes until events are seen, whether all count the
 // same, what an event costs, and the peak memory.
 //
-//	go -C internal/bench run ./tools [-rounds 3]      (as root)
+//	go -C internal/bench run ./tools                        (as root)
+//	go -C internal/bench run ./tools -guest 5.10 tcpconnect biolatency
+//	go -C internal/bench run ./tools -cost
 //
 // Every tool is run in the same way. A load of this command causes an event
 // every millisecond or so and writes down when; the first that the tool counted
 // tells when it was ready. Then comes a known number of other events, of which
-// the quickest batches tell the cost. A peer that is not installed, or does not
+// the quickest batches tell the cost. Then all tools run side by side on one more
+// burst, and what each saw of it is printed. A peer that is not installed, or does not
 // run on this kernel, is left out and said so. BCC needs kernel headers: where
 // they are not in place, BCC_KERNEL_SOURCE names them.
 package main
@@ -16,12 +19,16 @@ import (
 	"bufio"
 	"bytes"
 	"cmp"
+	"context"
 	"errors"
 	"flag"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -47,14 +54,27 @@ type run struct {
 	peak    int64         // KiB resident
 }
 
+// settings are the command line's.
+type settings struct {
+	rounds     int
+	guest, bin string
+	costs      bool
+	names      []string
+}
+
 func main() {
-	rounds := flag.Int("rounds", 3, "interleaved `rounds`; the best of each tool counts")
+	var s settings
+	flag.IntVar(&s.rounds, "rounds", 3, "interleaved `rounds`; the best of each tool counts")
+	flag.StringVar(&s.guest, "guest", "", "do it in a guest of this kernel `version`, with bpftrace for a peer")
+	flag.StringVar(&s.bin, "bin", "", "the tools are in this `directory` already")
+	flag.BoolVar(&s.costs, "cost", false, "only what further tools of ours cost")
 	flag.Parse()
+	s.names = flag.Args()
 	var err error
-	if flag.NArg() == 2 && flag.Arg(0) == "load" {
-		err = serveLoad(flag.Arg(1))
+	if len(s.names) == 2 && s.names[0] == "load" {
+		err = serveLoad(s.names[1])
 	} else {
-		err = compare(*rounds)
+		err = s.run()
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "bench tools:", err)
@@ -62,32 +82,72 @@ func main() {
 	}
 }
 
-func compare(rounds int) error {
-	dir, err := os.MkdirTemp("", "bench-tools")
-	if err != nil {
+// loadsName is the file of this command among the tools.
+const loadsName = "bench"
+
+func (s *settings) run() error {
+	known := names(s.guest != "" || s.bin != "")
+	if len(s.names) == 0 {
+		s.names = known
+	}
+	for _, name := range s.names {
+		if !slices.Contains(known, name) {
+			return fmt.Errorf("%s is not compared here, only %s", name, strings.Join(known, ", "))
+		}
+	}
+	if s.bin != "" {
+		settle, gap = 3*time.Second, 2*time.Second // an emulated machine is slow
+		return s.compare()
+	}
+	var err error
+	if s.bin, err = os.MkdirTemp("", "bench-tools"); err != nil {
 		return err
 	}
-	defer os.RemoveAll(dir)
+	defer os.RemoveAll(s.bin)
 	// Built, because what go run makes has no symbols, and not all tools can do
 	// without.
-	loads := filepath.Join(dir, "loads")
-	if err := build(loads, "github.com/borescope/borescope/internal/bench/tools"); err != nil {
+	if err := build(filepath.Join(s.bin, loadsName), "internal/bench/tools"); err != nil {
 		return err
 	}
-	for _, c := range comparisons(dir, loads) {
-		if err := build(filepath.Join(dir, c.name), "github.com/borescope/borescope/examples/"+c.name); err != nil {
+	if s.costs {
+		return s.cost()
+	}
+	for _, name := range s.names {
+		if err := build(filepath.Join(s.bin, name), "examples/"+name); err != nil {
 			return err
 		}
-		if err := c.measure(rounds); err != nil {
+	}
+	if s.guest != "" {
+		return inGuest(context.Background(), s.guest, s.bin, s.names, s.rounds)
+	}
+	return s.compare()
+}
+
+func (s *settings) compare() error {
+	for _, c := range comparisons(s.bin, filepath.Join(s.bin, loadsName)) {
+		if !slices.Contains(s.names, c.name) {
+			continue
+		}
+		if c.prepare != nil {
+			if err := c.prepare(); err != nil {
+				return fmt.Errorf("%s: %w", c.name, err)
+			}
+		}
+		if err := c.measure(s.rounds); err != nil {
 			return fmt.Errorf("%s: %w", c.name, err)
 		}
 		c.print()
+		if err := c.together(); err != nil {
+			return fmt.Errorf("%s side by side: %w", c.name, err)
+		}
 	}
 	return nil
 }
 
 func build(to, pkg string) error {
-	if out, err := exec.Command("go", "build", "-o", to, pkg).CombinedOutput(); err != nil {
+	cmd := exec.Command("go", "build", "-o", to, "github.com/borescope/borescope/"+pkg)
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("build %s: %w\n%s", pkg, err, out)
 	}
 	return nil
@@ -130,69 +190,191 @@ func (c *comparison) round(t *tool) {
 }
 
 // patience is how long a tool may take until it is attached.
-const patience = 40 * time.Second
+const patience = 2 * time.Minute
 
-func (c *comparison) once(t *tool) (r run, err error) {
-	if _, err := exec.LookPath(t.args[0]); err != nil {
-		return r, err
-	}
-	l, err := startLoad(c.loads, c.name)
-	if err != nil {
-		return r, err
-	}
-	defer func() { err = errors.Join(err, l.end()) }()
-	if err := l.pulse(); err != nil {
-		return r, err
-	}
-	cmd := exec.Command(t.args[0], t.args[1:]...)
-	var out, stderr bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &stderr
-	begin := time.Now()
-	if err := cmd.Start(); err != nil {
-		return r, err
-	}
-	ended := make(chan error, 1)
-	go func() { ended <- cmd.Wait() }()
-	if err := attached(cmd.Process.Pid, ended); err != nil {
-		cmd.Process.Kill()
-		return r, fmt.Errorf("%w: %s", err, lastLine(stderr.String()))
-	}
-	time.Sleep(time.Second) // the rest of its probes
-	pulses, err := l.stop()
-	if err == nil {
-		r.event, err = l.burst()
-	}
-	time.Sleep(500 * time.Millisecond) // it reads its buffers
-	cmd.Process.Signal(os.Interrupt)
-	<-ended
-	if err != nil {
-		return r, err
-	}
-	r.peak = cmd.ProcessState.SysUsage().(*syscall.Rusage).Maxrss
-	r.counted = t.seen(out.String(), c.burstEvent)
-	n := t.seen(out.String(), c.pulseEvent)
-	if n == 0 || n > len(pulses) {
-		return r, fmt.Errorf("saw %d of %d events: %s", n, len(pulses), lastLine(stderr.String()))
-	}
-	r.start = pulses[len(pulses)-n].Sub(begin)
-	return r, nil
+// settle is how long a tool has attached nothing more when it has attached all,
+// and gap how long it takes to read its buffers.
+var settle, gap = time.Second, 500 * time.Millisecond
+
+// process is a tool that runs.
+type process struct {
+	cmd         *exec.Cmd
+	out, stderr bytes.Buffer
+	begin       time.Time
+	ended       chan error
 }
 
-// attached waits until the process holds a perf event or a link.
+// start starts a tool, and returns when it has attached all.
+func (t *tool) start(pid int) (*process, error) {
+	if _, err := exec.LookPath(t.args[0]); err != nil {
+		return nil, err
+	}
+	p := &process{ended: make(chan error, 1)}
+	args := slices.Clone(t.args[1:])
+	for i := range args {
+		args[i] = strings.ReplaceAll(args[i], victim, strconv.Itoa(pid))
+	}
+	p.cmd = exec.Command(t.args[0], args...)
+	p.cmd.Stdout, p.cmd.Stderr = &p.out, &p.stderr
+	p.begin = time.Now()
+	if err := p.cmd.Start(); err != nil {
+		return nil, err
+	}
+	go func() { p.ended <- p.cmd.Wait() }()
+	if err := attached(p.cmd.Process.Pid, p.ended); err != nil {
+		p.cmd.Process.Kill()
+		return nil, fmt.Errorf("%w: %s", err, lastLine(p.stderr.String()))
+	}
+	return p, nil
+}
+
+// end interrupts the tool, and returns what it printed. bpftrace 0.17 now and then
+// misses it, and is interrupted again.
+func (p *process) end() string {
+	for {
+		p.cmd.Process.Signal(os.Interrupt)
+		select {
+		case <-p.ended:
+			return p.out.String()
+		case <-time.After(5 * time.Second):
+		}
+	}
+}
+
+// withLoad calls do with the load and its victim.
+func (c *comparison) withLoad(do func(l *load, pid int) error) (err error) {
+	l, err := startLoad(c.loads, c.name)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, l.end()) }()
+	pid, err := l.victim()
+	if err != nil {
+		return err
+	}
+	return do(l, pid)
+}
+
+func (c *comparison) once(t *tool) (r run, err error) {
+	return r, c.withLoad(func(l *load, pid int) error {
+		if err := l.pulse(); err != nil {
+			return err
+		}
+		p, err := t.start(pid)
+		if err != nil {
+			return err
+		}
+		pulses, err := l.stop()
+		if err == nil {
+			r.event, err = l.burst()
+		}
+		time.Sleep(gap)
+		out := p.end()
+		if err != nil {
+			return err
+		}
+		r.peak = p.cmd.ProcessState.SysUsage().(*syscall.Rusage).Maxrss
+		r.counted = t.seen(out, c.burstEvent)
+		n := t.seen(out, c.pulseEvent)
+		if n == 0 || n > len(pulses) {
+			return fmt.Errorf("saw %d of %d events: %s", n, len(pulses), lastLine(p.stderr.String()))
+		}
+		r.start = pulses[len(pulses)-n].Sub(p.begin)
+		return nil
+	})
+}
+
+// together runs all tools at once on one burst, and prints what each counted.
+func (c *comparison) together() error {
+	return c.withLoad(func(l *load, pid int) error {
+		var tools []*tool
+		var running []*process
+		for _, t := range c.tools {
+			if t.gone != nil {
+				continue
+			}
+			p, err := t.start(pid)
+			if err != nil {
+				for _, p := range running {
+					p.end()
+				}
+				return err
+			}
+			tools, running = append(tools, t), append(running, p)
+		}
+		_, err := l.burst()
+		time.Sleep(gap)
+		var outs []string
+		for _, p := range running {
+			outs = append(outs, p.end())
+		}
+		if err != nil {
+			return err
+		}
+		fmt.Printf("side by side, of %d:", c.burst())
+		for i, t := range tools {
+			fmt.Printf("  %s %d", t.name, t.seen(outs[i], c.burstEvent))
+			for _, m := range lost.FindAllString(outs[i]+running[i].stderr.String(), -1) {
+				fmt.Printf(" (%s)", m)
+			}
+		}
+		fmt.Println()
+		if c.rows != nil {
+			c.printRows(tools, outs)
+		}
+		return nil
+	})
+}
+
+// lost matches what a tool says of events that it could not take.
+var lost = regexp.MustCompile(`(?m)^(Lost:? \d+ events|Possibly lost \d+ samples)`)
+
+// printRows prints histograms beside each other.
+func (c *comparison) printRows(tools []*tool, outs []string) {
+	all := hist{}
+	fmt.Printf("%12s", "usecs from")
+	for i, t := range tools {
+		fmt.Printf(" %10s", t.name)
+		for low, n := range c.rows(outs[i]) {
+			all[low] += n
+		}
+	}
+	fmt.Println()
+	for _, low := range slices.Sorted(maps.Keys(all)) {
+		if all[low] == 0 {
+			continue
+		}
+		fmt.Printf("%12d", low)
+		for _, out := range outs {
+			fmt.Printf(" %10d", c.rows(out)[low])
+		}
+		fmt.Println()
+	}
+}
+
+// attached waits until the process holds a perf event or a link, and for some
+// time no more of them.
 func attached(pid int, ended <-chan error) error {
 	dir := fmt.Sprintf("/proc/%d/fd", pid)
+	held, since := 0, time.Now()
 	for begin := time.Now(); time.Since(begin) < patience; time.Sleep(5 * time.Millisecond) {
 		select {
 		case err := <-ended:
 			return fmt.Errorf("ended at once: %v", err)
 		default:
 		}
+		n := 0
 		fds, _ := os.ReadDir(dir)
 		for _, fd := range fds {
 			to, _ := os.Readlink(filepath.Join(dir, fd.Name()))
 			if strings.Contains(to, "perf_event") || strings.Contains(to, "bpf_link") || strings.Contains(to, "bpf-raw-tracepoint") {
-				return nil
+				n++
 			}
+		}
+		if n != held {
+			held, since = n, time.Now()
+		} else if held > 0 && time.Since(since) > settle {
+			return nil
 		}
 	}
 	return fmt.Errorf("not attached after %v", patience)
@@ -209,7 +391,8 @@ func (c *comparison) print() {
 		}
 		b := t.best
 		added := "-" // starting a program takes too long, and never the same
-		if kinds[c.name].batch > 1 {
+		k := kinds[c.name]
+		if _, _, batch := k.timed(); batch*max(k.costEach, 1) > 1 {
 			added = strconv.FormatInt((b.event - c.alone).Nanoseconds(), 10)
 		}
 		fmt.Printf("%-12s %12.1f %9d/%6d %12s %10.1f %10.1f\n", t.name, b.start.Seconds()*1e3, b.counted, c.burst(),
