@@ -34,7 +34,7 @@ func TestBulkAddresses(t *testing.T) {
 		p.Sites = append(p.Sites, Site{Target: k, Symbol: k.Symbol, Module: k.Module})
 	}
 	r := &resolver{env: env, o: &Options{Missing: MissingWarn, AttachType: ebpf.AttachTraceKprobeMulti}, plan: &Plan{}}
-	if err := r.addresses(&p); err != nil {
+	if err := r.addresses(&p, r.listed(&p)); err != nil {
 		t.Fatal(err)
 	}
 	if len(p.Sites) != n+2 || p.Sites[0].Address != 0xffffffff81000000 || p.Sites[n].Address != 0xffffffff83000000 || p.Sites[n+1].Address != 0xffffffffc0000000 {
@@ -46,5 +46,14 @@ func TestBulkAddresses(t *testing.T) {
 	}
 	if len(missing) != 3 || !strings.Contains(missing[0], "2 functions are called twin") || !strings.Contains(missing[1], "nosuch") || !strings.Contains(missing[2], "helper") {
 		t.Errorf("missing %q", missing)
+	}
+
+	// With none that is missing, kallsyms is not needed at all.
+	delete(root, "proc/kallsyms")
+	env = NewEnv(&EnvOptions{Root: root, Arch: "amd64", Release: "6.12.0", Features: all()})
+	env.live = true
+	plan, err := Resolve(env, []Target{targets[:n]}, &Options{NoTypes: true, AttachType: ebpf.AttachTraceKprobeMulti})
+	if err != nil || plan.Programs[0].Method != MethodKprobeMulti || len(plan.Programs[0].Sites) != n || plan.Programs[0].Sites[n-1].Address == 0 {
+		t.Errorf("%v", err)
 	}
 }

@@ -386,13 +386,14 @@ func (r *resolver) chooseKernel(p *Program) error {
 		r.perfMethod(p)
 		return nil
 	}
-	if err := r.canMulti(p); err != nil {
+	listed := r.listed(p)
+	if err := r.canMulti(p, listed != nil); err != nil {
 		p.why(f.String(), err)
 		r.perfMethod(p)
 		return nil
 	}
 	p.Method, p.AttachType = MethodKprobeMulti, at
-	return r.addresses(p)
+	return r.addresses(p, listed)
 }
 
 func isMultiType(t ebpf.AttachType) bool {
@@ -401,16 +402,17 @@ func isMultiType(t ebpf.AttachType) bool {
 }
 
 // canMulti says why sites can't be put into one link, which takes the addresses
-// of functions' entries.
-func (r *resolver) canMulti(p *Program) error {
-	known := true
+// of functions' entries. known says that there are addresses besides those of
+// kallsyms.
+func (r *resolver) canMulti(p *Program, known bool) error {
+	all := true
 	for i := range p.Sites {
 		if p.Sites[i].Offset != 0 {
 			return errors.New("it takes functions' entries only")
 		}
-		known = known && p.Sites[i].Address != 0
+		all = all && p.Sites[i].Address != 0
 	}
-	if known {
+	if all || known {
 		return nil
 	}
 	k, err := r.env.syms()
@@ -422,9 +424,8 @@ func (r *resolver) canMulti(p *Program) error {
 
 // addresses fills in the addresses that a multi link needs, and leaves sites
 // that have none, or several, to the caller's policy.
-func (r *resolver) addresses(p *Program) error {
+func (r *resolver) addresses(p *Program, listed map[string][]KernelSymbol) error {
 	kept := p.Sites[:0]
-	listed := r.listed(p)
 	for _, s := range p.Sites {
 		if s.Address == 0 {
 			found, err := r.functionsOf(listed, s.Module, s.Symbol)
