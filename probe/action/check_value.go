@@ -218,7 +218,8 @@ func (c *checker) mapCPU(e *Expr, args []*Expr) (*Expr, error) {
 		return nil, fmt.Errorf("map %s: the program cannot read values of other CPUs", m.Name)
 	}
 	if !c.kern.AtLeast(perCPULookup) {
-		return nil, unsupported("reading other CPUs' values", perCPULookup, "this plan is for Linux "+c.plan.Kernel)
+		return nil, unsupported("reading other CPUs' values", perCPULookup, "on Linux "+c.plan.Kernel+
+			" a program reaches only what its own CPU has of a map (bpf_map_lookup_percpu_elem is missing): let the reader add the CPUs up")
 	}
 	var key *Expr
 	if len(args) == 2 {

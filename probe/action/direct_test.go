@@ -3,13 +3,21 @@
 package action_test
 
 import (
+	"errors"
+	"flag"
 	"fmt"
+	"io"
+	"math/rand/v2"
 	"os"
 	"runtime"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/btf"
 
+	"github.com/borescope/borescope/internal/feature"
 	"github.com/borescope/borescope/internal/testenv"
 	"github.com/borescope/borescope/probe"
 	"github.com/borescope/borescope/probe/action"
@@ -135,6 +143,110 @@ func TestDirectNull(t *testing.T) {
 	st, err := s.Stats()
 	if err != nil || st.Faults == 0 {
 		t.Errorf("%+v, %v: no faults although there were null pointers", st, err)
+	}
+}
+
+var flagDirect = flag.Uint64("direct", 4, "programs of the test of random direct loads")
+
+// numbers are the members of a struct that are whole numbers, by their paths.
+func numbers(t btf.Type, path string, depth int) []string {
+	var members []btf.Member
+	switch s := btf.UnderlyingType(t).(type) {
+	case *btf.Struct:
+		members = s.Members
+	case *btf.Int, *btf.Enum:
+		return []string{path}
+	}
+	var out []string
+	for _, m := range members {
+		if m.BitfieldSize != 0 || depth == 0 {
+			continue
+		}
+		to := path
+		if m.Name != "" {
+			to = strings.TrimPrefix(path+"."+m.Name, ".")
+			if strings.HasSuffix(path, "->") {
+				to = path + m.Name
+			}
+		}
+		out = append(out, numbers(m.Type, to, depth-1)...)
+	}
+	return out
+}
+
+// TestDirectRandom: random members of this task, and of what it points to, are by
+// direct loads what they are by the helper. A member that changes meanwhile, as
+// times do, is left out by reading it directly twice.
+func TestDirectRandom(t *testing.T) {
+	testenv.Need(t, testenv.Root, testenv.Feature(feature.Iter))
+	env := probe.NewEnv(nil)
+	types, err := env.BTF()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var paths []string
+	for to, name := range map[string]string{"": "task_struct", "mm->": "mm_struct", "real_parent->": "task_struct", "signal->": "signal_struct", "group_leader->": "task_struct"} {
+		var s *btf.Struct
+		if err := types.TypeByName(name, &s); err != nil {
+			t.Fatal(err)
+		}
+		paths = append(paths, numbers(s, to, 4)...)
+	}
+	// The helper itself counts up the task's pagefault_disabled while it reads.
+	paths = slices.DeleteFunc(paths, func(p string) bool { return strings.HasSuffix(p, "pagefault_disabled") })
+	slices.Sort(paths)
+	for seed := range *flagDirect {
+		r := rand.New(rand.NewPCG(seed, 7))
+		wrong, right := action.NewCounter[uint32]("wrong", 64), action.NewCount("right")
+		p := action.NewProgram("random")
+		var chosen []string
+		p.On(probe.Iter{Name: "task", PID: os.Getpid()}, func(c *action.Ctx) {
+			task := c.Field("task").Ptr()
+			c.ReturnUnless(task.Ne(0).And(task.Member("pid").Eq(os.Getpid())))
+			other := c.Field("task").Xor(0).PtrTo("struct task_struct", false)
+			for i := range uint32(24) {
+				path := paths[r.IntN(len(paths))]
+				chosen = append(chosen, path)
+				a, b, again := task.Member(path), other.Member(path), task.Member(path)
+				c.If(a.Eq(b), func() { right.Inc(c) })
+				c.If(a.Eq(again).And(a.Ne(b)), func() { wrong.Inc(c, i) })
+			}
+		})
+		plan, err := probe.Resolve(env, p.Targets(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		plan.BTF = types
+		spec, err := action.Compile(p, plan)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := helperCalls(spec); n < 24 || n > 2*24 { // once for the member, once for the pointer to it
+			t.Errorf("seed %d: %d calls of the helper: not one of three members by it, the others directly", seed, n)
+		}
+		s := attachOrSkip(t, p, nil)
+		it, err := s.Link().OpenIter()
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = io.Copy(io.Discard, it)
+		if err := errors.Join(err, it.Close()); err != nil {
+			t.Fatal(err)
+		}
+		tab, err := wrong.Table(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		snap, err := tab.Snapshot()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range snap.Entries {
+			t.Errorf("seed %d: %s is not directly what it is by the helper", seed, chosen[e.Key])
+		}
+		if n := total(t, s, right); n < 12 {
+			t.Errorf("seed %d: %d of %v were compared", seed, n, chosen)
+		}
 	}
 }
 
