@@ -26,7 +26,7 @@ type kind struct {
 	cost                   func()
 	costBatches, costBatch int
 	costEach               int                 // events of one cost; 0 is 1
-	victim                 func() (int, error) // the process that is traced, if one is
+	victim                 func() (int, error) // the process that is traced, if not this one
 }
 
 // timed is the event whose cost is measured.
@@ -100,7 +100,7 @@ func serveLoad(name string) error {
 		case 'b':
 			err = out.Encode(k.bursts())
 		case 'v':
-			var pid int
+			pid := os.Getpid()
 			if k.victim != nil {
 				pid, err = k.victim()
 			}
