@@ -87,6 +87,7 @@ func parse(args []string) (*config, error) {
 	f.StringVar(&c.guest.SMP, "smp", "2", "QEMU's -smp, for example 8,maxcpus=64")
 	f.IntVar(&c.guest.Nodes, "nodes", 0, "this `many` NUMA nodes, of one CPU each, instead of -smp")
 	f.IntVar(&c.guest.MemoryMiB, "memory", 1024, "guest memory in `MiB`, besides what the files take")
+	f.StringVar(&c.guest.Threads, "threads", "", "QEMU's `threads`: multi, one for each CPU, or single")
 	f.StringVar(&c.guest.Append, "append", "", "further kernel `arguments`")
 	f.Var(&c.modules, "mod", "load these kernel `modules` first")
 	f.Var(&c.disks, "disk", "attach a raw disk `image` as /dev/vda and so on; writes are dropped")

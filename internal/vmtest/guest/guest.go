@@ -41,6 +41,9 @@ type Options struct {
 	// Nodes is how many NUMA nodes there are, each with some of the memory and
 	// one CPU; 0 is a machine without. It takes the place of SMP.
 	Nodes int
+	// Threads is QEMU's: "multi" is one for each CPU, "single" one for all, and
+	// empty what QEMU takes by itself.
+	Threads string
 	// MemoryMiB is the guest's memory on top of what the initramfs takes;
 	// 0 means 1024.
 	MemoryMiB int

@@ -121,9 +121,13 @@ func (m *machine) arguments(drives []string) error {
 		smp = strconv.Itoa(o.Nodes)
 		memory -= memory % o.Nodes
 	}
+	accel := "tcg"
+	if o.Threads != "" {
+		accel += ",thread=" + o.Threads
+	}
 	console := "console=ttyS0"
 	m.args = []string{
-		"-accel", "tcg", "-nographic", "-no-reboot", "-net", "none",
+		"-accel", accel, "-nographic", "-no-reboot", "-net", "none",
 		"-m", strconv.Itoa(memory) + "M", "-smp", smp,
 		"-kernel", o.Kernel.Image, "-initrd", m.initrd,
 	}
