@@ -21,6 +21,9 @@
 // live processes (ProcessMemory, CFICache), core files (Core) and perf.data files
 // (PerfData) alike.
 //
+// Python reads the interpreted frames of CPython 3.11 to 3.13 out of the same
+// memory, and MergeInterpreted puts them among the native frames that ran them.
+//
 // # Inside BPF
 //
 // BPFWalker generates the instructions of a walker that does the work of

@@ -27,7 +27,9 @@
 //
 // User stacks are walked by the kernel along frame pointers, which most
 // programs were built without. LoadWalker has them walked by call frame
-// information instead, in BPF, for the processes given to AddProcess.
+// information instead, in BPF, for the processes given to AddProcess, and the
+// frames of Python programs (CPython 3.11 to 3.13) read with them. Options.Hold
+// counts nothing before that is so.
 //
 // AttachCopies copies the registers and the top of the user's stack instead, to
 // be walked in Go, for events that are rare and stacks that must be exact. With
