@@ -50,7 +50,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 		"characterize -d 10 't:block:block_rq_issue comm'", "disk I/O, by whom")
 	t.Operands("EVENT", 1, 1)
 	pid := t.PID()
-	top := t.Int("n", "N", 5, "only so many processes, stacks and values, the most frequent")
+	top := t.Int("n", "N", 5, "so many processes, stacks and values, the most frequent")
 	t.Duration()
 	if err := t.Parse(args, stdout); err != nil {
 		return err
