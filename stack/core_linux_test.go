@@ -20,7 +20,7 @@ import (
 // and compares all stacks with eu-stack's, and those of the small core file made
 // of it with gdb's.
 func TestCoreMatchesEuStack(t *testing.T) {
-	testenv.Need(t, testenv.Root, testenv.Tool("gcore"), testenv.Tool("eu-stack"), testenv.Tool("gdb"))
+	testenv.Need(t, testenv.Root, testenv.Long, testenv.Tool("gcore"), testenv.Tool("eu-stack"), testenv.Tool("gdb"))
 	pid := startWorkload(t, "python3", []string{"python3", "-c", `
 import threading, json, time
 def f(n):

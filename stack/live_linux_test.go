@@ -154,7 +154,7 @@ while f is not None:
 // TestCFIWalkerMatchesGDB stops programs at random moments and compares the
 // walk with gdb's, frame by frame.
 func TestCFIWalkerMatchesGDB(t *testing.T) {
-	testenv.Need(t, testenv.Root, testenv.Arch("amd64"), testenv.Tool("gdb"))
+	testenv.Need(t, testenv.Root, testenv.Long, testenv.Arch("amd64"), testenv.Tool("gdb"))
 	var cache CFICache
 	for _, w := range workloads {
 		t.Run(w.name, func(t *testing.T) {

@@ -23,7 +23,7 @@ var perfSeconds = flag.String("perf-seconds", "0.3", "record each program for so
 // TestPerfDataMatchesPerfScript records programs with perf, and compares every
 // stack with the one that perf unwinds from the same file.
 func TestPerfDataMatchesPerfScript(t *testing.T) {
-	testenv.Need(t, testenv.Root, testenv.Perf, testenv.Tool("perf"))
+	testenv.Need(t, testenv.Root, testenv.Long, testenv.Perf, testenv.Tool("perf"))
 	perf, err := exec.LookPath("perf")
 	if err != nil {
 		t.Fatal(err)
