@@ -41,14 +41,27 @@ func (c *checker) path(e, ptr *Expr) (*Expr, error) {
 	return &Expr{Op: e.Op, Type: t.WithFormat(FormatPath), Args: []*Expr{ptr}, Pos: e.Pos}, nil
 }
 
+// The first kernels that permit bpf_d_path in LSM hooks that may sleep
+// (6f100640ca5b), and in iterators (3d06f34aa89e).
+var pathInLSM, pathInIter = Version{5, 11}, Version{5, 12}
+
 // pathPlace refuses bpf_d_path where the kernel does (bpf_d_path_allowed): which
 // LSM hooks may sleep, and so have it, the kernel knows.
 func (c *checker) pathPlace() error {
-	if c.pp.Type == ebpf.LSM || c.pp.Type == ebpf.Tracing && (c.pp.AttachType == ebpf.AttachTraceIter || slices.Contains(pathFuncs, c.pp.AttachTo)) {
-		return nil
+	since := Version{5, 10}
+	switch {
+	case c.pp.Type == ebpf.LSM:
+		since = pathInLSM
+	case c.pp.Type == ebpf.Tracing && c.pp.AttachType == ebpf.AttachTraceIter:
+		since = pathInIter
+	case c.pp.Type != ebpf.Tracing || !slices.Contains(pathFuncs, c.pp.AttachTo):
+		return unsupported("path", since, "in "+c.targetName()+" the kernel does not permit bpf_d_path: take an iterator, an LSM hook that may sleep, or fentry or fexit of "+
+			strings.Join(pathFuncs, ", "))
 	}
-	return unsupported("path", Version{5, 10}, "in "+c.targetName()+" the kernel does not permit bpf_d_path: take an iterator, an LSM hook that may sleep, or fentry or fexit of "+
-		strings.Join(pathFuncs, ", "))
+	if !c.kern.AtLeast(since) {
+		return unsupported("path in "+c.targetName(), since, "Linux "+c.plan.Kernel+" permits it in fentry and fexit of some functions only")
+	}
+	return nil
 }
 
 // errPathNotArgument says that the verifier does not trust a pointer.

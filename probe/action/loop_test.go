@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"sync"
 	"testing"
 
 	"github.com/cilium/ebpf"
@@ -32,12 +33,15 @@ func loopForms(t testing.TB) []LoopForm {
 	return forms
 }
 
+// kernelBTFOnce are the running kernel's types, read once.
+var kernelBTFOnce = sync.OnceValues(func() (*btf.Spec, error) { return probe.NewEnv(nil).BTF() })
+
 // loopPlan is a plan for the running kernel, with its types where a form needs them.
 func loopPlan(t testing.TB, form LoopForm, args ...btf.Type) *probe.Plan {
 	t.Helper()
 	plan := rawPlan(runningKernel(t), runtime.GOARCH, args...)
 	if form == LoopsIter {
-		types, err := probe.NewEnv(nil).BTF()
+		types, err := kernelBTFOnce()
 		if err != nil {
 			t.Fatal(err)
 		}

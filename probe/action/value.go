@@ -313,8 +313,8 @@ func (v Ptr) SocketCookie() Int {
 // process sees it, in at most size-1 bytes; of a longer one it is empty, and
 // counted (Stats.Truncated). The struct must be in an argument of the probe:
 // c.ArgNamed("file").Ptr().Addr("f_path").Path(256). The kernel permits it in
-// iterators, in LSM hooks that may sleep, and in fentry and fexit of some
-// functions, which the error for all others lists (Linux 5.10).
+// iterators (5.12), in LSM hooks that may sleep (5.11), and in fentry and fexit of
+// some functions, which the error for all others lists (5.10).
 func (v Ptr) Path(size int) Str {
 	return Str(v.c.read(&Expr{Op: OpPath, Type: StringType(size), Args: []*Expr{v.Expr()}, Pos: callerPos()}))
 }
