@@ -118,7 +118,7 @@ func TestLoopForms(t *testing.T) {
 			add(v, NewExpr(OpAdd, NewConst(1), NewExpr(OpLen, &Expr{Op: OpCond, Args: []*Expr{NewExpr(OpGt, NewVar(i), NewConst(4)), NewString("abc"), NewString("")}}))))},
 	} {
 		for _, form := range loopForms(t) {
-			if form == LoopsPlain && name == "text" {
+			if name == "text" && (form == LoopsPlain || !kernelVersion(runningKernel(t)).AtLeast(bpfLoopSince)) {
 				continue // the verifier gives up on 30 times this body's branches
 			}
 			t.Run(name+"/"+form.String(), func(t *testing.T) {
