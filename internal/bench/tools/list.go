@@ -114,7 +114,7 @@ func newer(ours func(name string, args ...string) []string) []*comparison {
 				{name: "borescope", args: ours("tcpconnect"), seen: strings.Count},
 				{name: "BCC", args: []string{"tcpconnect-bpfcc"}, seen: strings.Count},
 				// Nor that of the address family.
-				{name: "bpftrace", args: script("tcpconnect", "#include <sys/socket.h>", "", "AF_INET6", "10", "AF_INET", "2"), seen: strings.Count},
+				{name: "bpftrace", args: script("tcpconnect", "#include <linux/socket.h>", "", "#include <net/sock.h>", "", "#include <sys/socket.h>", "", "AF_INET6", "10", "AF_INET", "2"), seen: strings.Count},
 			},
 		}, {
 			name: "biolatency", what: "how long reads of disks take", guest: true, prepare: makeDisks,
