@@ -76,16 +76,16 @@ func TestPathIterated(t *testing.T) {
 	}
 }
 
-// TestPathClosed: 23 files closed, by the path of what the function is given.
-func TestPathClosed(t *testing.T) {
+// TestPathOpened: 23 files opened, by the path of what the function is given.
+func TestPathOpened(t *testing.T) {
 	testenv.Need(t, testenv.Root, testenv.BTF)
-	name := filepath.Join(t.TempDir(), "closed")
+	name := filepath.Join(t.TempDir(), "opened")
 	paths := action.NewCounter[[128]byte]("paths", 4096)
-	p := action.NewProgram("closed")
+	p := action.NewProgram("opened")
 	p.IncludeSelf = true
-	p.On(probe.Fentry{Symbol: "filp_close"}, func(c *action.Ctx) {
+	p.On(probe.Fentry{Symbol: "security_file_open"}, func(c *action.Ctx) {
 		c.ReturnUnless(c.PID().Eq(os.Getpid()))
-		paths.Inc(c, c.ArgNamed("filp").Ptr().Addr("f_path").Path(128))
+		paths.Inc(c, c.ArgNamed("file").Ptr().Addr("f_path").Path(128))
 	})
 	s := attachOrSkip(t, p, nil)
 	for range 23 {
