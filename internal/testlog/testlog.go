@@ -60,6 +60,7 @@ type Parser struct {
 	partial []byte
 	current string              // the test whose output this is
 	reason  map[string]string   // the last line that each test logged
+	logged  string              // what the line before logged, if it did
 	printed map[string][]string // the last lines that each test printed
 	tail    []string            // the last lines of all
 	results []Result
@@ -92,8 +93,10 @@ func (p *Parser) line(s string) {
 		p.reason, p.printed = map[string]string{}, map[string][]string{}
 	}
 	p.tail = keep(p.tail, s)
+	before := p.logged
+	p.logged = ""
 	if m := endLine.FindStringSubmatch(s); m != nil {
-		p.end(m[2], Status(m[1]))
+		p.end(m[2], Status(m[1]), before)
 		return
 	}
 	if m := nameLine.FindStringSubmatch(s); m != nil {
@@ -101,16 +104,20 @@ func (p *Parser) line(s string) {
 		return
 	}
 	if m := logLine.FindStringSubmatch(s); m != nil {
-		p.reason[p.current] = m[1]
+		p.reason[p.current], p.logged = m[1], m[1]
 	}
 	p.printed[p.current] = keep(p.printed[p.current], s)
 }
 
-func (p *Parser) end(name string, status Status) {
+// end takes a result and what the line before it logged: where tests run side by
+// side, a skip's last line may follow the name of another test.
+func (p *Parser) end(name string, status Status, before string) {
 	r := Result{Name: name, Status: status}
 	switch status {
 	case Skip:
-		r.Reason = p.reason[name]
+		if r.Reason = p.reason[name]; r.Reason == "" {
+			r.Reason = before
+		}
 	case Fail:
 		r.Output = strings.Join(p.printed[name], "\n")
 	}

@@ -26,6 +26,11 @@ const sample = `=== RUN   TestA
 === NAME  TestC
     b_test.go:1: not now
 --- SKIP: TestC (1.25s)
+=== CONT  TestD
+=== CONT  TestE
+    b_test.go:2: SKIP-NEED: tool perf: not found
+--- SKIP: TestD (0.00s)
+--- PASS: TestE (0.00s)
 === RUN   ExampleX
 --- PASS: ExampleX (0.00s)
 FAIL
@@ -38,6 +43,8 @@ func TestParser(t *testing.T) {
 		{Name: "TestB/one", Status: testlog.Skip, Reason: "SKIP-NEED: kprobe: CONFIG_KPROBES is not set"},
 		{Name: "TestB/two", Status: testlog.Fail, Output: "    a_test.go:22: wrong"},
 		{Name: "TestC", Status: testlog.Skip, Reason: "not now"},
+		{Name: "TestD", Status: testlog.Skip, Reason: "SKIP-NEED: tool perf: not found"},
+		{Name: "TestE", Status: testlog.Pass},
 		{Name: "ExampleX", Status: testlog.Pass},
 	}
 	for _, size := range []int{1, 7, len(sample)} {
@@ -52,7 +59,7 @@ func TestParser(t *testing.T) {
 			t.Errorf("in pieces of %d: %+v", size, p.Results())
 		}
 	}
-	if c := testlog.Count(want); c != (testlog.Counts{Passed: 2, Failed: 2, Skipped: 2}) {
+	if c := testlog.Count(want); c != (testlog.Counts{Passed: 3, Failed: 2, Skipped: 3}) {
 		t.Errorf("counted %+v", c)
 	}
 }
