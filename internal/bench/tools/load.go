@@ -67,12 +67,12 @@ func execTrue(arg string) { exec.Command("/bin/true", arg).Run() }
 // eventPulse and eventBurst are what uprobes are set on.
 //
 //go:noinline
-func eventPulse() { calls++ }
+func eventPulse() { calls.Add(1) }
 
 //go:noinline
-func eventBurst() { calls += 2 }
+func eventBurst() { calls.Add(2) }
 
-var calls int
+var calls atomic.Int64
 
 // serveLoad does on standard input's commands ('p' to pulse, 's' to stop, 'b'
 // for a burst, 'v' for the victim) and answers with a line of JSON.
