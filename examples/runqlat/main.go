@@ -100,6 +100,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 		})
 		return p
 	}
+	t.Options.Resolve = &probe.Options{PreferBTF: true} // fields of tasks are then loaded, not copied by calls
 	return t.Run(ctx, stdout, "Tracing run queue latency", func(s *tool.Session) error {
 		return tool.EachHist(s, waits, *times, func(key uint32, d *hist.Log2) {
 			s.Hist(d, unit, label, key)
