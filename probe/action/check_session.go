@@ -12,12 +12,13 @@ import (
 	"github.com/borescope/borescope/probe"
 )
 
-// attachUprobeSession is BPF_TRACE_UPROBE_SESSION, for which cilium/ebpf has no name.
-const attachUprobeSession = ebpf.AttachType(57)
-
 // isSession says whether a program sees entries and returns of functions.
 func isSession(pp *probe.Program) bool {
-	return pp.AttachType == ebpf.AttachTraceKprobeSession || pp.AttachType == attachUprobeSession
+	switch pp.AttachType {
+	case ebpf.AttachTraceKprobeSession, probe.AttachUprobeSession, probe.AttachFsession:
+		return true
+	}
+	return false
 }
 
 // Kernel functions of session programs.
@@ -29,7 +30,10 @@ const (
 // session refuses what only session programs have.
 func (c *checker) session(what string) error {
 	if !isSession(c.pp) {
-		return unsupported(what, Version{6, 10}, c.targetName()+" has no session program: it needs probe.Options.Session, and Linux 6.10 for kprobes, 6.13 for uprobes")
+		return unsupported(what, Version{6, 10}, c.targetName()+" has no session program: it needs probe.Options.Session, and Linux 6.10 for kprobes, 6.13 for uprobes, 7.0 for fentry")
+	}
+	if what == StmtSkip.String() && c.pp.AttachType == probe.AttachFsession {
+		return unsupported(what, Version{}, c.targetName()+" is a tracing session, whose returns the kernel does not leave out: test what SetSessionCookie kept")
 	}
 	_, err := kernelFunc(c.plan, kfuncIsReturn)
 	return err

@@ -199,7 +199,7 @@ func (c *Ctx) Override(x any) { c.Do(&Stmt{Op: StmtOverride, X: lift(x)}) }
 func (c *Ctx) IsReturn() Bool { return Bool(c.Builtin("is_return")) }
 
 // Skip has the probe left out at the return of this call. It is for the entry,
-// in session programs (kprobes Linux 6.10, uprobes 6.13).
+// in session programs (kprobes Linux 6.10, uprobes 6.13, fentry 7.0).
 func (c *Ctx) Skip() { c.Do(&Stmt{Op: StmtSkip}) }
 
 // SetSessionCookie keeps a number for the return of the same call, in session

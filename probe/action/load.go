@@ -59,7 +59,7 @@ func Load(p *Program, plan *probe.Plan) (*Loaded, error) {
 	if err := kernel.RaiseMemlock(); err != nil {
 		return nil, fmt.Errorf("load %s: %w", p.Name, err)
 	}
-	coll, err := ebpf.NewCollection(spec)
+	coll, err := probe.LoadCollection(spec, ebpf.CollectionOptions{})
 	if err != nil {
 		return nil, fmt.Errorf("load %s: %w", p.Name, explain(err))
 	}

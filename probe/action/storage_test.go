@@ -187,6 +187,34 @@ func TestKprobeSession(t *testing.T) {
 	}
 }
 
+// TestFsession: 23 reads by a tracing session, which has the arguments at the
+// return too.
+func TestFsession(t *testing.T) {
+	testenv.Need(t, testenv.Root, testenv.Feature(feature.Fsession))
+	entries, returns := action.NewCount("entries"), action.NewCount("returns")
+	p := action.NewProgram("fsession")
+	p.IncludeSelf = true
+	p.OnCall(probe.Fentry{Symbol: "vfs_read"}, func(c *action.Ctx) {
+		c.If(c.PID().Eq(os.Getpid()).And(c.ArgNamed("count").Eq(777)), func() {
+			c.SetSessionCookie(777)
+			entries.Inc(c)
+		})
+	}, func(c *action.Ctx) {
+		mine := c.SessionCookie().Eq(c.Ret()).And(c.ArgNamed("count").Eq(c.Ret()))
+		c.If(mine, func() { returns.Inc(c) })
+	})
+	s := attachOrSkip(t, p, nil)
+	reads(t, 23, 777)
+	if e, r := total(t, s, entries), total(t, s, returns); e != 23 || r != 23 {
+		t.Errorf("%d entries, %d returns, want 23", e, r)
+	}
+	p = action.NewProgram("skips")
+	p.OnCall(probe.Fentry{Symbol: "vfs_read"}, func(c *action.Ctx) { c.Skip() }, func(*action.Ctx) {})
+	if _, err := action.Attach(p, nil); !errors.Is(err, errors.ErrUnsupported) {
+		t.Errorf("skip: %v", err)
+	}
+}
+
 // TestSessionElsewhere: what needs a session is refused where there is none, and
 // whether it is a return is known.
 func TestSessionElsewhere(t *testing.T) {
