@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -71,7 +72,7 @@ func (c *check) guest(ctx context.Context, column string, tests *guest.Tests) (t
 	}
 	var r *guest.Report
 	if err == nil {
-		r, err = c.boot(ctx, k, tests.Only(c.matrix.packagesFor(column)), nil)
+		r, err = c.boot(ctx, k, tests.Only(c.matrix.packagesFor(column)), c.matrix.onlyFor(column))
 	}
 	if err == nil {
 		err = c.bootAgain(ctx, column, k, tests, r)
@@ -129,6 +130,10 @@ const pure = "^(TestMinimalBTFIsEnough|TestWriteSVGDeep|TestStreamCut|TestMapSna
 func (c *check) boot(ctx context.Context, k *kernel.Kernel, tests *guest.Tests, only map[string]string) (*guest.Report, error) {
 	var log bytes.Buffer
 	o := guest.Options{Kernel: k, Log: &log}
+	if k.Arch == "amd64" {
+		// One core for each lane, as it is for arm64.
+		o.Threads = "single"
+	}
 	tests.AddTo(&o, 8*time.Minute, "-test.skip="+pure)
 	for i := range o.Jobs {
 		if run := only[o.Jobs[i].Name]; run != "" {
@@ -201,7 +206,7 @@ func (c *check) bootAgain(ctx context.Context, column string, k *kernel.Kernel, 
 	only := map[string]string{}
 	for i := range r.Jobs {
 		if torn && r.Jobs[i].Status == "unfinished" {
-			only[r.Jobs[i].Name] = "."
+			only[r.Jobs[i].Name] = cmp.Or(c.matrix.onlyFor(column)[r.Jobs[i].Name], ".")
 		} else if run := secondRun(&r.Jobs[i]); run != "" {
 			only[r.Jobs[i].Name] = run
 		}

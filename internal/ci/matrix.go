@@ -96,6 +96,28 @@ func (m matrix) packagesFor(column string) []string {
 	return slices.Compact(ps)
 }
 
+// onlyFor has, for the packages of which a column declares nothing but tests by
+// name, the expression for these.
+func (m matrix) onlyFor(column string) map[string]string {
+	names := map[string][]string{}
+	whole := map[string]bool{}
+	for _, entry := range m.entriesFor(column) {
+		pkg, test, byName := strings.Cut(entry, ":")
+		if byName {
+			names[pkg] = append(names[pkg], test)
+		} else {
+			whole[pkg] = true
+		}
+	}
+	only := map[string]string{}
+	for pkg, tests := range names {
+		if !whole[pkg] {
+			only[pkg] = "^(" + strings.Join(tests, "|") + ")$"
+		}
+	}
+	return only
+}
+
 // guestColumns lists the kernels that anything is declared to run on, in the
 // order of columnOrder.
 func (m matrix) guestColumns() []string {

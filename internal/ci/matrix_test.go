@@ -66,3 +66,16 @@ func TestBroken(t *testing.T) {
 		}
 	}
 }
+
+func TestOnlyFor(t *testing.T) {
+	m, err := parseMatrix(strings.NewReader("a 6.12\na:TestX 6.12 6.1\na:TestY 6.1\nb 6.1\nb:TestZ native\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := m.onlyFor("6.12"); len(got) != 0 {
+		t.Errorf("6.12: %v", got)
+	}
+	if got := m.onlyFor("6.1"); len(got) != 1 || got["a"] != "^(TestX|TestY)$" {
+		t.Errorf("6.1: %v", got)
+	}
+}
