@@ -10,6 +10,8 @@ import (
 	"testing"
 	"testing/fstest"
 	"time"
+
+	"github.com/borescope/borescope/internal/testenv"
 )
 
 // tree makes a recorded host tree.
@@ -215,6 +217,7 @@ func TestEventsOnly(t *testing.T) {
 // TestModulesBudget names addresses in 500 processes of 100 files each, and holds the
 // budget all the time.
 func TestModulesBudget(t *testing.T) {
+	testenv.Need(t, testenv.Long)
 	tr := tree{}
 	const files, procs, budget = 300, 500, 1 << 20
 	for i := range files {

@@ -8,6 +8,8 @@ import (
 	"math/rand/v2"
 	"os"
 	"testing"
+
+	"github.com/borescope/borescope/internal/testenv"
 )
 
 // inflateTexts are texts that make blocks of all kinds.
@@ -39,6 +41,7 @@ func inflateTexts(tb testing.TB) [][]byte {
 
 // TestInflate compares with compress/zlib at all its levels.
 func TestInflate(t *testing.T) {
+	testenv.Need(t, testenv.Long)
 	for i, text := range inflateTexts(t) {
 		for level := zlib.HuffmanOnly; level <= zlib.BestCompression; level++ {
 			var b bytes.Buffer
