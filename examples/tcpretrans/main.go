@@ -28,7 +28,7 @@ func main() { os.Exit(tool.Main("tcpretrans", run)) }
 // flow is one direction of a connection. Addresses are IPv6, or IPv4 mapped into
 // it.
 type flow struct {
-	Local, Remote [16]byte
+	Local, Remote tool.SockAddr
 	LPort, RPort  uint16
 }
 
@@ -62,57 +62,52 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	events := action.NewEvents[retransmit]("retransmits", 0)
 	counts := action.NewCounter[flow]("counts", 0)
 	p := action.NewProgram("tcpretrans")
+	note := func(c *action.Ctx, sk action.Ptr, more func(e *retransmit, b *action.Bind)) {
+		tool.SockAddrs(c, sk, versions, func(local, remote action.Tuple) {
+			parts := []any{local, remote, sk.Member("__sk_common.skc_num"), sk.Member("__sk_common.skc_dport").Bswap()}
+			if *count {
+				counts.Inc(c, parts...)
+				return
+			}
+			events.Emit(c, func(e *retransmit, b *action.Bind) {
+				b.Set(&e.Nsecs, c.Nsecs())
+				b.Set(&e.Flow, action.Key(parts...))
+				b.Set(&e.PID, c.PID())
+				b.Set(&e.State, sk.Member("__sk_common.skc_state"))
+				more(e, b)
+			})
+		})
+	}
 	p.On(probe.Tracepoint{Group: "tcp", Name: "tcp_retransmit_skb"}, func(c *action.Ctx) {
-		parts := []any{c.Field("saddr_v6"), c.Field("daddr_v6"), c.Field("sport"), c.Field("dport")}
-		if *count {
-			counts.Inc(c, parts...)
-			return
-		}
-		events.Emit(c, func(e *retransmit, b *action.Bind) {
-			b.Set(&e.Nsecs, c.Nsecs())
-			b.Set(&e.Flow, action.Key(parts...))
-			b.Set(&e.PID, c.PID())
-			b.Set(&e.State, c.Field("state"))
+		note(c, c.Field("skaddr").PtrTo("struct sock", false), func(e *retransmit, b *action.Bind) {
 			// A segment's control block, struct tcp_skb_cb, begins with seq.
 			b.Set(&e.Seq, c.Field("skbaddr").PtrTo("struct sk_buff", false).Addr("cb").Load(0, action.IntType(4, false)))
 		})
 	})
 	if *probes && !*count {
 		p.On(probe.Fentry{Symbol: "tcp_send_loss_probe"}, func(c *action.Ctx) {
-			sk := c.Arg(0).PtrTo("struct sock", false)
-			tool.SockAddrs(c, sk, versions, func(local, remote action.Tuple) {
-				events.Emit(c, func(e *retransmit, b *action.Bind) {
-					b.Set(&e.Nsecs, c.Nsecs())
-					b.Set(&e.Flow, action.Key(local, remote, sk.Member("__sk_common.skc_num"), sk.Member("__sk_common.skc_dport").Bswap()))
-					b.Set(&e.PID, c.PID())
-					b.Set(&e.State, sk.Member("__sk_common.skc_state"))
-					b.Set(&e.LossProbe, true)
-				})
-			})
+			note(c, c.Arg(0).PtrTo("struct sock", false), func(e *retransmit, b *action.Bind) { b.Set(&e.LossProbe, true) })
 		})
 	}
 
 	return t.Run(ctx, stdout, "Tracing TCP retransmits", func(s *tool.Session) error {
 		if *count {
-			return showCounts(s, counts, versions)
+			return showCounts(s, counts)
 		}
 		tab := s.Table("TIME %-8s", "PID %-7d", "IP %-2d", "LADDR:LPORT %-20s", "T> %-2s", "RADDR:RPORT %-20s", "STATE %-12s", "SEQ %-10d")
 		tab.Show("SEQ", *sequence).Header()
 		return tool.Each(s, events, func(e *retransmit) error {
-			if !versions.Has(e.Flow.Remote) {
-				return nil
-			}
 			kind := "R>"
 			if e.LossProbe {
 				kind = "L>"
 			}
-			return tab.Row(s.Time(e.Nsecs).Format("15:04:05"), e.PID, tool.IPVersion(e.Flow.Remote),
+			return tab.Row(s.Time(e.Nsecs).Format("15:04:05"), e.PID, tool.IPVersion(e.Flow.Remote.Addr().As16()),
 				place(e.Flow.Local, e.Flow.LPort), kind, place(e.Flow.Remote, e.Flow.RPort), state(e.State), e.Seq)
 		})
 	}, p)
 }
 
-func showCounts(s *tool.Session, counts *action.Counter[flow], versions *tool.IPVersions) error {
+func showCounts(s *tool.Session, counts *action.Counter[flow]) error {
 	read, err := tool.Counts(s, counts)
 	if err != nil {
 		return err
@@ -124,17 +119,14 @@ func showCounts(s *tool.Session, counts *action.Counter[flow], versions *tool.IP
 		s.Printf("\n")
 		tab.Header()
 		for _, e := range entries {
-			if !versions.Has(e.Key.Remote) {
-				continue
-			}
 			tab.Row(place(e.Key.Local, e.Key.LPort), place(e.Key.Remote, e.Key.RPort), e.Value)
 		}
 		return err
 	})
 }
 
-func place(addr [16]byte, port uint16) string {
-	return net.JoinHostPort(tool.Addr(addr).String(), strconv.Itoa(int(port)))
+func place(addr tool.SockAddr, port uint16) string {
+	return net.JoinHostPort(addr.Addr().String(), strconv.Itoa(int(port)))
 }
 
 func state(n uint32) string {

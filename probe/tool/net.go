@@ -64,15 +64,6 @@ func (v *IPVersions) Filter(c *action.Ctx, family action.Int) {
 	}
 }
 
-// Has says whether an address, of IPv6 or mapped into it, is of a version that is
-// wanted.
-func (v *IPVersions) Has(addr [16]byte) bool {
-	if IPVersion(addr) == 4 {
-		return v.V4()
-	}
-	return v.V6()
-}
-
 // AF_INET and AF_INET6 of Linux.
 const familyIPv4, familyIPv6 = 2, 10
 
