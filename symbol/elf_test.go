@@ -230,6 +230,9 @@ func compareWithDebugELF(t *testing.T, path string) {
 		case isGo && f.Kind == KindGo && len(want) == 0:
 			t.Errorf("%#x: %s, but it is padding", addr, f.Name)
 		case len(want) == 0 && f.Name == "" || slices.Contains(want, f.Name):
+		case isGo && slices.Contains(want, strings.ReplaceAll(f.Name, "·", ".")):
+			// The runtime's tables keep the dot of a local type, which the linker
+			// replaces in symbols.
 		default:
 			if wrong++; wrong < 5 {
 				t.Errorf("%#x: got %q+%#x, want one of %q", addr, f.Name, f.Offset, want)
