@@ -131,28 +131,33 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	})
 
 	return t.Run(ctx, stdout, "Tracing file opens", func(s *tool.Session) error {
-		tab := s.Table("TIME(s) %-12.6f", "UID %-6d", "PID %-6d", "COMM %-16s", "FD %4d", "ERR %3d", "FLAGS %08o", "PATH %s")
-		tab.Show("TIME(s)", *times).Show("UID", *users).Show("FLAGS", *flags).Header()
-		var first uint64
-		dirs := map[uint32][]string{}
-		return tool.Each(s, events, func(e *opened) error {
-			name := action.Text(e.Path[:])
-			if e.Dir {
-				dirs[e.TID] = append(dirs[e.TID], name)
-				return nil
-			}
-			if up := dirs[e.TID]; up != nil {
-				name = "/" + strings.Join(append(tool.Outermost(up), name), "/")
-				delete(dirs, e.TID)
-			}
-			if first == 0 {
-				first = e.Nsecs
-			}
-			fd, errno, row := e.Ret, int64(0), tab.Row
-			if e.Ret < 0 {
-				fd, errno, row = -1, -e.Ret, tab.Alert
-			}
-			return row(float64(e.Nsecs-first)/1e9, e.UID, e.PID, e.Comm, fd, errno, e.Flags, name)
-		})
+		return show(s, events, *times, *users, *flags)
 	}, p)
+}
+
+// show prints opens as they come, with the columns that were asked for.
+func show(s *tool.Session, events *action.Events[opened], times, users, flags bool) error {
+	tab := s.Table("TIME(s) %-12.6f", "UID %-6d", "PID %-6d", "COMM %-16s", "FD %4d", "ERR %3d", "FLAGS %08o", "PATH %s")
+	tab.Show("TIME(s)", times).Show("UID", users).Show("FLAGS", flags).Header()
+	var first uint64
+	dirs := map[uint32][]string{}
+	return tool.Each(s, events, func(e *opened) error {
+		name := action.Text(e.Path[:])
+		if e.Dir {
+			dirs[e.TID] = append(dirs[e.TID], name)
+			return nil
+		}
+		if up := dirs[e.TID]; up != nil {
+			name = "/" + strings.Join(append(tool.Outermost(up), name), "/")
+			delete(dirs, e.TID)
+		}
+		if first == 0 {
+			first = e.Nsecs
+		}
+		fd, errno, row := e.Ret, int64(0), tab.Row
+		if e.Ret < 0 {
+			fd, errno, row = -1, -e.Ret, tab.Alert
+		}
+		return row(float64(e.Nsecs-first)/1e9, e.UID, e.PID, e.Comm, fd, errno, e.Flags, name)
+	})
 }

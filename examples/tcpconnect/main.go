@@ -130,24 +130,29 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 		if *count {
 			return showCounts(s, counts)
 		}
-		tab := s.Table("TIME(s) %-9.3f", "UID %-6d", "PID %-7d", "COMM %-16s", "IP %-2d", "SADDR %-16s", "LPORT %-5d", "DADDR %-16s", "DPORT %-5d", "QUERY %s")
-		tab.Show("TIME(s)", *times).Show("UID", *users).Show("LPORT", *lports).Show("QUERY", *names).Header()
-		looked := map[netip.Addr]string{}
-		var first uint64
-		return tool.Each(s, events, func(e *connect) error {
-			if e.Size > 0 {
-				if name, addrs := parseAnswer(e.Answer[:min(e.Size, answerSize)]); name != "" {
-					for _, a := range addrs {
-						looked[a] = name
-					}
-				}
-				return nil
-			}
-			first = cmp.Or(first, e.Nsecs)
-			return tab.Row(float64(e.Nsecs-first)/1e9, e.UID, e.PID, e.Comm, tool.IPVersion(e.DAddr), tool.Addr(e.SAddr), e.SPort,
-				tool.Addr(e.DAddr), e.DPort, cmp.Or(looked[tool.Addr(e.DAddr)], "No DNS Query"))
-		})
+		return show(s, events, *times, *users, *lports, *names)
 	}, p)
+}
+
+// show prints connections as they come, with the columns that were asked for.
+func show(s *tool.Session, events *action.Events[connect], times, users, lports, names bool) error {
+	tab := s.Table("TIME(s) %-9.3f", "UID %-6d", "PID %-7d", "COMM %-16s", "IP %-2d", "SADDR %-16s", "LPORT %-5d", "DADDR %-16s", "DPORT %-5d", "QUERY %s")
+	tab.Show("TIME(s)", times).Show("UID", users).Show("LPORT", lports).Show("QUERY", names).Header()
+	looked := map[netip.Addr]string{}
+	var first uint64
+	return tool.Each(s, events, func(e *connect) error {
+		if e.Size > 0 {
+			if name, addrs := parseAnswer(e.Answer[:min(e.Size, answerSize)]); name != "" {
+				for _, a := range addrs {
+					looked[a] = name
+				}
+			}
+			return nil
+		}
+		first = cmp.Or(first, e.Nsecs)
+		return tab.Row(float64(e.Nsecs-first)/1e9, e.UID, e.PID, e.Comm, tool.IPVersion(e.DAddr), tool.Addr(e.SAddr), e.SPort,
+			tool.Addr(e.DAddr), e.DPort, cmp.Or(looked[tool.Addr(e.DAddr)], "No DNS Query"))
+	})
 }
 
 func showCounts(s *tool.Session, counts *action.Counter[flow]) error {

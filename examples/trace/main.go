@@ -121,43 +121,57 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	}
 
 	return t.Run(ctx, stdout, "Tracing", func(s *tool.Session) error {
-		tab := s.Table("TIME %-8s", "TIME(s) %-10.6f", "CPU %-3d", "COUNT %-7d", "PID %-7d", "TID %-7d", "COMM %-15s", "FUNC %-16s", "MESSAGE %s")
-		tab.Show("TIME", *clock && !*aggregate).Show("TIME(s)", *times && !*aggregate).Show("CPU", *cpus).Show("COUNT", *aggregate).Header()
-		var first uint64
-		shown := 0
-		same := map[line]int{}
-		err := tool.Each(s, events, func(h *hit) error {
-			text := messages[h.Spec].format(h)
-			if !strings.Contains(text, *match) {
-				return nil
-			}
-			if first == 0 && !*unix {
-				first = h.Nsecs
-			}
-			at := float64(h.Nsecs-first) / 1e9
-			if *unix {
-				at = float64(s.Time(h.Nsecs).UnixMicro()) / 1e6
-			}
-			l := line{pid: h.PID, tid: h.TID, comm: h.Comm, function: function(s.Probe(h.Probe)), text: text}
-			if *aggregate {
-				l.cpu = h.CPU
-				same[l]++
-			} else {
-				tab.Row(s.Time(h.Nsecs).Format("15:04:05"), at, h.CPU, 1, h.PID, h.TID, h.Comm, l.function, text)
-				if err := stacks(s, h, *addresses); err != nil {
-					return err
-				}
-			}
-			if shown++; shown == *most {
-				return io.EOF
-			}
-			return nil
+		return show(s, events, messages, &shown{
+			match: *match, most: *most, clock: *clock, times: *times, cpus: *cpus, unix: *unix,
+			addresses: *addresses, aggregate: *aggregate,
 		})
-		for _, l := range tool.Largest(same, func(n int) int64 { return int64(n) }) {
-			tab.Row("", 0.0, l.cpu, same[l], l.pid, l.tid, l.comm, l.function, l.text)
-		}
-		return err
 	}, p)
+}
+
+// shown is which messages are printed, and what of them.
+type shown struct {
+	match                                          string // that is in the text
+	most                                           int
+	clock, times, cpus, unix, addresses, aggregate bool
+}
+
+func show(s *tool.Session, events *action.Events[hit], messages []*message, o *shown) error {
+	tab := s.Table("TIME %-8s", "TIME(s) %-10.6f", "CPU %-3d", "COUNT %-7d", "PID %-7d", "TID %-7d", "COMM %-15s", "FUNC %-16s", "MESSAGE %s")
+	tab.Show("TIME", o.clock && !o.aggregate).Show("TIME(s)", o.times && !o.aggregate).Show("CPU", o.cpus).Show("COUNT", o.aggregate).Header()
+	var first uint64
+	lines := 0
+	same := map[line]int{}
+	err := tool.Each(s, events, func(h *hit) error {
+		text := messages[h.Spec].format(h)
+		if !strings.Contains(text, o.match) {
+			return nil
+		}
+		if first == 0 && !o.unix {
+			first = h.Nsecs
+		}
+		at := float64(h.Nsecs-first) / 1e9
+		if o.unix {
+			at = float64(s.Time(h.Nsecs).UnixMicro()) / 1e6
+		}
+		l := line{pid: h.PID, tid: h.TID, comm: h.Comm, function: function(s.Probe(h.Probe)), text: text}
+		if o.aggregate {
+			l.cpu = h.CPU
+			same[l]++
+		} else {
+			tab.Row(s.Time(h.Nsecs).Format("15:04:05"), at, h.CPU, 1, h.PID, h.TID, h.Comm, l.function, text)
+			if err := stacks(s, h, o.addresses); err != nil {
+				return err
+			}
+		}
+		if lines++; lines == o.most {
+			return io.EOF
+		}
+		return nil
+	})
+	for _, l := range tool.Largest(same, func(n int) int64 { return int64(n) }) {
+		tab.Row("", 0.0, l.cpu, same[l], l.pid, l.tid, l.comm, l.function, l.text)
+	}
+	return err
 }
 
 // line is what -A counts.
