@@ -21,17 +21,9 @@ import (
 // pathsOf are how often each path was counted.
 func pathsOf(t *testing.T, s *action.Session, n *action.Counter[[128]byte]) map[string]uint64 {
 	t.Helper()
-	tab, err := n.Table(s)
-	if err != nil {
-		t.Fatal(err)
-	}
-	snap, err := tab.Snapshot()
-	if err != nil {
-		t.Fatal(err)
-	}
 	out := map[string]uint64{}
-	for _, e := range snap.Entries {
-		out[action.Text(e.Key[:])] = e.Value
+	for path, n := range tableOf(t, s, n) {
+		out[action.Text(path[:])] = n
 	}
 	return out
 }

@@ -72,7 +72,7 @@ func TestTaskStorage(t *testing.T) {
 	}
 }
 
-func tableOf(t *testing.T, s *action.Session, n *action.Counter[uint64]) map[uint64]uint64 {
+func tableOf[K comparable](t *testing.T, s *action.Session, n *action.Counter[K]) map[K]uint64 {
 	t.Helper()
 	tab, err := n.Table(s)
 	if err != nil {
@@ -82,7 +82,7 @@ func tableOf(t *testing.T, s *action.Session, n *action.Counter[uint64]) map[uin
 	if err != nil {
 		t.Fatal(err)
 	}
-	out := map[uint64]uint64{}
+	out := map[K]uint64{}
 	for _, e := range snap.Entries {
 		out[e.Key] = e.Value
 	}
