@@ -78,15 +78,24 @@ type tracer struct {
 	maxRSS int64 // KiB
 }
 
+// buildProfile builds examples/profile in a directory, and says where.
+func buildProfile(dir string) (string, error) {
+	path := filepath.Join(dir, "profile")
+	if out, err := exec.Command("go", "build", "-o", path, "github.com/borescope/borescope/examples/profile").CombinedOutput(); err != nil {
+		return "", fmt.Errorf("build examples/profile: %w\n%s", err, out)
+	}
+	return path, nil
+}
+
 func run(rounds, procs int) error {
 	dir, err := os.MkdirTemp("", "bench-profile")
 	if err != nil {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	ours := filepath.Join(dir, "profile")
-	if out, err := exec.Command("go", "build", "-o", ours, "github.com/borescope/borescope/examples/profile").CombinedOutput(); err != nil {
-		return fmt.Errorf("build examples/profile: %w\n%s", err, out)
+	ours, err := buildProfile(dir)
+	if err != nil {
+		return err
 	}
 	hz := strconv.Itoa(freq)
 	tracers := []*tracer{

@@ -38,9 +38,9 @@ func wholeStacks() error {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	ours := filepath.Join(dir, "profile")
-	if out, err := exec.Command("go", "build", "-o", ours, "github.com/borescope/borescope/examples/profile").CombinedOutput(); err != nil {
-		return fmt.Errorf("build examples/profile: %w\n%s", err, out)
+	ours, err := buildProfile(dir)
+	if err != nil {
+		return err
 	}
 	fmt.Printf("%-16s %24s %24s %24s\n", "program", "borescope profile", "bpftrace ustack", "perf record -g")
 	for _, p := range programs {
