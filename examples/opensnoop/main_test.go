@@ -5,6 +5,8 @@ import (
 	"strconv"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/borescope/borescope/probe/tool/tooltest"
 )
 
@@ -22,6 +24,13 @@ func TestMain(m *testing.M) {
 			for range 23 {
 				os.Open("../none")
 				os.OpenFile("none", os.O_WRONLY|os.O_APPEND, 0)
+			}
+		},
+		"open beside no file": func() {
+			for range 23 {
+				for _, dir := range []int{-1, 1 << 10, 1 << 30} { // never, not now, above what there is room for
+					unix.Openat(dir, "none", 0, 0)
+				}
 			}
 		},
 	})
@@ -66,6 +75,26 @@ func TestLiveFullPath(t *testing.T) {
 	}
 	if n != 23 {
 		t.Errorf("%d opens of 23:\n%s", n, out)
+	}
+}
+
+// With -F, too, a relative path is shown where its call failed because of the
+// descriptor that it was to begin at.
+func TestLiveFullPathOfNoFile(t *testing.T) {
+	type row struct {
+		FD, Err int
+		Path    string
+	}
+	child := tooltest.Start(t, "open beside no file")
+	out := tooltest.Live(t, run, []string{"-json", "-F", "-p", strconv.Itoa(child.PID)}, child.Work)
+	n := 0
+	for _, r := range tooltest.Objects[row](t, out) {
+		if r == (row{-1, int(unix.EBADF), "none"}) {
+			n++
+		}
+	}
+	if n != 3*23 {
+		t.Errorf("%d opens of %d:\n%s", n, 3*23, out)
 	}
 }
 

@@ -7,20 +7,25 @@ const depth = 32
 
 // directories has an action do what emit records with the name of the directory
 // that a relative path begins at, the working directory or a descriptor, and of
-// those above it, up to the root of the machine's mounts.
+// those above it, up to the root of the machine's mounts. A descriptor that is not
+// an open file has none.
 func directories(c *action.Ctx, descriptor action.Int, emit func(name action.Str)) {
+	none := c.Const(0).As(action.Uint64Type())
+	mnt, dentry := c.NewVar(none), c.NewVar(none)
+	begin := func(at action.Ptr, path string) {
+		mnt.Set(at.Member(path + ".mnt").As(action.Uint64Type()))
+		dentry.Set(at.Member(path + ".dentry").As(action.Uint64Type()))
+	}
 	task := c.CurTask()
-	mnt := c.NewVar(task.Member("fs->pwd.mnt").As(action.Uint64Type()))
-	dentry := c.NewVar(task.Member("fs->pwd.dentry").As(action.Uint64Type()))
-	c.If(descriptor.Ne(workingDir), func() {
+	c.If(descriptor.Eq(workingDir), func() { begin(task, "fs->pwd") }, func() {
 		table := task.MemberPtr("files->fdt")
-		c.If(descriptor.Lt(0).Or(descriptor.Ge(table.Member("max_fds"))), func() { c.Return() })
-		file := table.MemberPtr("fd").Index(descriptor).Ptr()
-		c.If(file.Eq(0), func() { c.Return() }) // not an open file
-		mnt.Set(file.Member("f_path.mnt"))
-		dentry.Set(file.Member("f_path.dentry"))
+		c.If(descriptor.Ge(0).And(descriptor.Lt(table.Member("max_fds"))), func() {
+			file := table.MemberPtr("fd").Index(descriptor).Ptr()
+			c.If(file.Ne(0), func() { begin(file, "f_path") })
+		})
 	})
 	c.Loop(depth, depth, func(action.Int) {
+		c.If(dentry.Int().Eq(0), func() { c.Break() })
 		vfs, d := mnt.Int().PtrTo("struct vfsmount", false), dentry.Int().PtrTo("struct dentry", false)
 		c.If(d.Eq(vfs.Member("mnt_root")), func() {
 			mount := vfs.Container("struct mount", "mnt")
