@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"flag"
+	"fmt"
 	"math/rand/v2"
 	"runtime"
 	"testing"
@@ -95,18 +96,26 @@ func differ(t *testing.T, seed uint64, release string) {
 			t.Fatal(err)
 		}
 		runRaw(t, coll.Programs["p0"], vals...)
-		for i := range uint32(64) {
-			var got, want uint64
-			if err := coll.Maps["out"].Lookup(i, &got); err != nil {
-				t.Fatal(err)
-			}
-			if b := m.Maps[out][string(binary.LittleEndian.AppendUint32(nil, i))]; b != nil {
-				want = binary.LittleEndian.Uint64(b)
-			}
-			if got != want {
-				t.Fatalf("%s: out[%d] is %#x in the kernel, %#x in the interpreter; args %#x\n%s\n%v",
-					seedName(seed), i, got, want, vals, p, spec.Programs["p0"].Instructions)
-			}
+		agree(t, coll, m, out, func() string {
+			return fmt.Sprintf("%s; args %#x\n%s\n%v", seedName(seed), vals, p, spec.Programs["p0"].Instructions)
+		})
+	}
+}
+
+// agree fails the test if a slot of an array is not what the interpreter left in
+// it; what says where.
+func agree(t *testing.T, coll *ebpf.Collection, m *Machine, out *Map, what func() string) {
+	t.Helper()
+	for i := range uint32(out.Entries) {
+		var got, want uint64
+		if err := coll.Maps[out.Name].Lookup(i, &got); err != nil {
+			t.Fatal(err)
+		}
+		if b := m.Maps[out][string(binary.LittleEndian.AppendUint32(nil, i))]; b != nil {
+			want = binary.LittleEndian.Uint64(b)
+		}
+		if got != want {
+			t.Fatalf("%s[%d] is %#x in the kernel, %#x in the interpreter: %s", out.Name, i, got, want, what())
 		}
 	}
 }

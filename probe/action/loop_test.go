@@ -70,18 +70,7 @@ func runLoop(t *testing.T, p *Program, form LoopForm, out *Map, arg uint64) uint
 	if err := in.Run(m); err != nil {
 		t.Fatal(err)
 	}
-	for i := range uint32(out.Entries) {
-		var got, want uint64
-		if err := coll.Maps["out"].Lookup(i, &got); err != nil {
-			t.Fatal(err)
-		}
-		if b := m.Maps[out][string(binary.LittleEndian.AppendUint32(nil, i))]; b != nil {
-			want = binary.LittleEndian.Uint64(b)
-		}
-		if got != want {
-			t.Errorf("%s: out[%d] is %d in the kernel, %d in the interpreter\n%s", form, i, got, want, p)
-		}
-	}
+	agree(t, coll, m, out, func() string { return fmt.Sprintf("%s\n%s", form, p) })
 	info, err := coll.Programs["p0"].Info()
 	if err != nil {
 		t.Fatal(err)
