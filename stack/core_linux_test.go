@@ -68,7 +68,7 @@ f(5)`})
 // there are entries to it.
 func TestCorePython(t *testing.T) {
 	testenv.Need(t, testenv.Root, testenv.Tool("gcore"))
-	python := pythons(t)[0] // TestPython has the others
+	python := testenv.Pythons(t)[0] // TestPython has the others
 	program := strings.Replace(pythonProgram, "deep(700)", "deep(7)", 1)
 	pid, line := startPython(t, python, program)
 	want := make(map[string][]pythonFrame)

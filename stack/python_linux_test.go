@@ -2,14 +2,12 @@ package stack
 
 import (
 	"bufio"
-	"debug/elf"
 	"encoding/json"
 	"flag"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -108,45 +106,6 @@ threading.Thread(target=report, daemon=True).start()
 stay()
 `
 
-// pythons are the interpreters of this machine whose frames can be read: those on
-// the path and pyenv's.
-func pythons(t *testing.T) []string {
-	t.Helper()
-	var paths []string
-	for _, name := range []string{"python3", "python3.11", "python3.12", "python3.13"} {
-		for _, dir := range filepath.SplitList(os.Getenv("PATH")) {
-			paths = append(paths, filepath.Join(dir, name))
-		}
-	}
-	home, _ := os.UserHomeDir()
-	root := os.Getenv("PYENV_ROOT")
-	if root == "" {
-		root = filepath.Join(home, ".pyenv")
-	}
-	installed, _ := filepath.Glob(filepath.Join(root, "versions", "*", "bin", "python3.1?"))
-	paths = append(paths, installed...)
-	name := regexp.MustCompile(`/python3\.1[123]$`)
-	var out []string
-	seen := make(map[string]bool)
-	for _, p := range paths {
-		p, err := filepath.EvalSymlinks(p)
-		if err != nil || seen[p] || !name.MatchString(p) {
-			continue
-		}
-		if f, err := elf.Open(p); err == nil { // and no script that chooses one
-			f.Close()
-			seen[p] = true
-			out = append(out, p)
-		}
-	}
-	var err error
-	if len(out) == 0 {
-		err = fmt.Errorf("no python3.11 to python3.13: %w", exec.ErrNotFound)
-	}
-	testenv.Need(t, testenv.Got("CPython 3.11 to 3.13", err))
-	return out
-}
-
 // startPython runs a program until it has printed its first line.
 func startPython(t *testing.T, python, program string) (pid int, line string) {
 	t.Helper()
@@ -172,7 +131,7 @@ func startPython(t *testing.T, python, program string) (pid int, line string) {
 // itself says of them: sys._current_frames.
 func TestPython(t *testing.T) {
 	testenv.Need(t, testenv.Root)
-	for _, python := range pythons(t) {
+	for _, python := range testenv.Pythons(t) {
 		t.Run(filepath.Base(filepath.Dir(filepath.Dir(python)))+"_"+filepath.Base(python), func(t *testing.T) {
 			program := pythonProgram
 			if *recordPython {

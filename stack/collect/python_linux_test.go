@@ -2,14 +2,12 @@ package collect_test
 
 import (
 	"bufio"
-	"debug/elf"
 	"encoding/json"
 	"fmt"
 	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -57,7 +55,8 @@ sum(numbers())
 by_sort()
 in_thread(deep, 3)
 in_thread(functools.partial(deep, 5))
-exec("call()")
+kept = compile("call()", "<string>", "exec") # what is freed is another code object soon
+exec(kept)
 print(json.dumps(counts), flush=True)
 sys.stdin.readline()
 `
@@ -66,7 +65,7 @@ sys.stdin.readline()
 // exactly as the program itself counts.
 func TestPythonFrames(t *testing.T) {
 	testenv.Need(t, testenv.Root, testenv.Perf)
-	for _, python := range pythons(t) {
+	for _, python := range testenv.Pythons(t) {
 		t.Run(filepath.Base(filepath.Dir(filepath.Dir(python)))+"_"+filepath.Base(python), func(t *testing.T) {
 			cmd := exec.Command(python, "-c", pythonProgram)
 			cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
@@ -165,32 +164,4 @@ func pythonCounts(t *testing.T, c *collect.Collector, pid int) map[string]int64 
 		got[strings.Join(names, ";")] += int64(s.Count)
 	}
 	return got
-}
-
-// pythons are the interpreters on the path whose frames can be read.
-func pythons(t *testing.T) []string {
-	t.Helper()
-	name := regexp.MustCompile(`/python3\.1[123]$`)
-	var out []string
-	seen := make(map[string]bool)
-	for _, dir := range filepath.SplitList(os.Getenv("PATH")) {
-		files, _ := filepath.Glob(filepath.Join(dir, "python3.1?"))
-		for _, f := range files {
-			f, err := filepath.EvalSymlinks(f)
-			if err != nil || seen[f] || !name.MatchString(f) {
-				continue
-			}
-			if e, err := elf.Open(f); err == nil { // and no script that chooses one
-				e.Close()
-				seen[f] = true
-				out = append(out, f)
-			}
-		}
-	}
-	var err error
-	if len(out) == 0 {
-		err = fmt.Errorf("no python3.11 to python3.13: %w", exec.ErrNotFound)
-	}
-	testenv.Need(t, testenv.Got("CPython 3.11 to 3.13", err))
-	return out
 }
