@@ -63,6 +63,7 @@ func TestSoakCounts(t *testing.T) {
 		step.run(s)
 	}
 	fds, heap := openFiles(t), heapInUse()
+	t.Logf("at the beginning: %d descriptors, %d KiB of heap; kernel: %s", fds, heap>>10, kernelMemory())
 	end := time.Now().Add(soakLength(t))
 	for rounds := 0; time.Now().Before(end) && !t.Failed(); rounds++ {
 		step := s.steps[s.rnd.IntN(len(s.steps))]
@@ -70,11 +71,13 @@ func TestSoakCounts(t *testing.T) {
 		s.rounds[step.name]++
 	}
 	t.Logf("rounds: %v", s.rounds)
-	if n := openFiles(t); n > fds {
-		t.Errorf("%d descriptors, %d at the beginning", n, fds)
+	fdsNow, heapNow := openFiles(t), heapInUse()
+	t.Logf("at the end: %d descriptors, %d KiB of heap; kernel: %s", fdsNow, heapNow>>10, kernelMemory())
+	if fdsNow > fds {
+		t.Errorf("%d descriptors, %d at the beginning", fdsNow, fds)
 	}
-	if n := heapInUse(); n > heap+16<<20 {
-		t.Errorf("%d bytes of heap, %d at the beginning", n, heap)
+	if heapNow > heap+16<<20 {
+		t.Errorf("%d bytes of heap, %d at the beginning", heapNow, heap)
 	}
 	expectNoTracefsEvents(t)
 }
@@ -262,6 +265,19 @@ func heapInUse() uint64 {
 	runtime.GC() // what finalizers let go
 	runtime.ReadMemStats(&m)
 	return m.HeapInuse
+}
+
+// kernelMemory is what the kernel has taken for itself. Others take some too: it is
+// logged, to be compared over a long run on a machine of its own.
+func kernelMemory() string {
+	b, _ := os.ReadFile("/proc/meminfo")
+	var out []string
+	for line := range strings.Lines(string(b)) {
+		if name, _, _ := strings.Cut(line, ":"); name == "SUnreclaim" || name == "VmallocUsed" || name == "Percpu" {
+			out = append(out, strings.Join(strings.Fields(line), " "))
+		}
+	}
+	return strings.Join(out, ", ")
 }
 
 // expectNoTracefsEvents checks that this process has no events of its own left.

@@ -54,20 +54,20 @@ func (l *list) Set(s string) error {
 
 type config struct {
 	kernels, modules, disks, files, bins, cmds list
-	execs                                      execs
+	execs, env                                 verbatim
 	arch, run, flags, out, debian              string
 	timeout                                    time.Duration
 	patterns                                   []string
 	guest                                      guest.Options
 }
 
-// execs are command lines, which may hold commas.
-type execs []string
+// verbatim is a flag that may be given more than once, and may hold commas.
+type verbatim []string
 
-func (e *execs) String() string { return strings.Join(*e, "; ") }
+func (v *verbatim) String() string { return strings.Join(*v, "; ") }
 
-func (e *execs) Set(s string) error {
-	*e = append(*e, s)
+func (v *verbatim) Set(s string) error {
+	*v = append(*v, s)
 	return nil
 }
 
@@ -82,6 +82,7 @@ func parse(args []string) (*config, error) {
 	f.Var(&c.cmds, "cmd", "build this main `package` and put it into the guest's /bin")
 	f.Var(&c.bins, "bin", "put this static `program` into the guest's /bin")
 	f.Var(&c.execs, "exec", "run this `command` after the tests; words may be 'quoted' (repeatable)")
+	f.Var(&c.env, "env", "add `NAME=VALUE` to the environment of tests and commands (repeatable)")
 	f.Var(&c.files, "file", "put a file or directory into the guest, `GUEST:HERE`")
 	f.StringVar(&c.out, "out", "", "receive the guest's /out in this `directory`")
 	f.StringVar(&c.guest.SMP, "smp", "2", "QEMU's -smp, for example 8,maxcpus=64")
@@ -178,6 +179,7 @@ func (c *config) runOn(ctx context.Context, version string, tests *guest.Tests, 
 	}
 	o := c.guest
 	o.Kernel, o.Modules, o.Disks, o.Out, o.Log = k, c.modules, c.disks, c.out, stdout
+	o.Env = c.env
 	o.Files = map[string]string{}
 	for to, from := range programs {
 		o.Files[to] = from

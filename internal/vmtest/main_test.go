@@ -21,11 +21,11 @@ func TestSplit(t *testing.T) {
 }
 
 func TestParse(t *testing.T) {
-	c, err := parse([]string{"-kernel", "5.10,6.1", "-run", "X", "-exec", "a b,c", "./probe", "./mapx"})
+	c, err := parse([]string{"-kernel", "5.10,6.1", "-run", "X", "-exec", "a b,c", "-env", "A=1,2", "-env", "B=", "./probe", "./mapx"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !slices.Equal(c.kernels, list{"5.10", "6.1"}) || !slices.Equal(c.execs, execs{"a b,c"}) ||
+	if !slices.Equal(c.kernels, list{"5.10", "6.1"}) || !slices.Equal(c.execs, verbatim{"a b,c"}) || !slices.Equal(c.env, verbatim{"A=1,2", "B="}) ||
 		!slices.Equal(c.patterns, []string{"./probe", "./mapx"}) || c.run != "X" {
 		t.Errorf("%+v", c)
 	}

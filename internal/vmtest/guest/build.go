@@ -160,8 +160,8 @@ func exists(path string) bool {
 
 // Environment is what a job in the guest sees.
 func Environment(o *Options) []string {
-	return []string{
+	return append([]string{
 		"PATH=/bin:/usr/bin:/sbin:/usr/sbin:/vmtest", "HOME=/root", "USER=root", "TMPDIR=/tmp",
 		"LANG=C.UTF-8", "BORESCOPE_GUEST=" + o.Kernel.Version,
-	}
+	}, o.Env...)
 }

@@ -47,6 +47,8 @@ type Options struct {
 	// MemoryMiB is the guest's memory on top of what the initramfs takes;
 	// 0 means 1024.
 	MemoryMiB int
+	// Env is added to the jobs' environment, as NAME=VALUE.
+	Env []string
 	// Append is added to the kernel's arguments.
 	Append string
 	// Timeout ends a guest that hangs; 0 means the jobs' timeouts and two
