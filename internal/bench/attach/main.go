@@ -15,6 +15,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"time"
 
@@ -28,6 +29,10 @@ func main() {
 	rounds := flag.Int("rounds", 3, "interleaved rounds")
 	flag.Parse()
 	pattern := flag.Arg(0)
+	if *rounds < 1 {
+		fmt.Fprintln(os.Stderr, "bench attach: at least one round")
+		os.Exit(2)
+	}
 	if pattern == "" {
 		pattern = "kprobe:[adeh]*"
 	}
@@ -39,13 +44,11 @@ func main() {
 
 func run(pattern string, rounds int) error {
 	var ours times
-	var theirs, nothing time.Duration
+	var theirs, nothing []time.Duration
 	for range rounds {
-		t, err := attach(pattern)
-		if err != nil {
+		if err := ours.round(pattern); err != nil {
 			return err
 		}
-		ours = ours.least(t)
 		// Attached last, the timer fires when all the rest is.
 		all, err := bpftrace(pattern + " { @ = 1; } interval:ms:1 { exit(); }")
 		if err != nil {
@@ -55,48 +58,39 @@ func run(pattern string, rounds int) error {
 		if err != nil {
 			return err
 		}
-		theirs, nothing = least(theirs, all), least(nothing, idle)
+		theirs, nothing = append(theirs, all), append(nothing, idle)
 	}
+	resolve, attach, detach := slices.Min(ours.resolve), slices.Min(ours.attach), slices.Min(ours.detach)
+	all, idle := slices.Min(theirs), slices.Min(nothing)
 	fmt.Printf("%s: %d functions\n", pattern, ours.sites)
 	fmt.Printf("%-10s %8s resolved, %8s attached, %8s detached: %8s\n", "ours",
-		round(ours.resolve), round(ours.attach), round(ours.detach), round(ours.resolve+ours.attach+ours.detach))
-	fmt.Printf("%-10s %8s altogether, %s of them without probes: %8s\n", "bpftrace", round(theirs), round(nothing), round(theirs-nothing))
+		tenths(resolve), tenths(attach), tenths(detach), tenths(resolve+attach+detach))
+	fmt.Printf("%-10s %8s altogether, %s of them without probes: %8s\n", "bpftrace", tenths(all), tenths(idle), tenths(all-idle))
 	return nil
 }
 
-func round(d time.Duration) time.Duration { return d.Round(time.Millisecond / 10) }
+func tenths(d time.Duration) time.Duration { return d.Round(time.Millisecond / 10) }
 
-func least(a, b time.Duration) time.Duration {
-	if a == 0 {
-		return b
-	}
-	return min(a, b)
-}
-
+// times are what each step took, by round.
 type times struct {
-	resolve, attach, detach time.Duration
+	resolve, attach, detach []time.Duration
 	sites                   int
 }
 
-// least takes the best of each step.
-func (a times) least(b times) times {
-	return times{least(a.resolve, b.resolve), least(a.attach, b.attach), least(a.detach, b.detach), b.sites}
-}
-
-// attach resolves, attaches and detaches; loading the one program is left out, as
+// round resolves, attaches and detaches; loading the one program is left out, as
 // bpftrace's compiling is.
-func attach(pattern string) (t times, err error) {
+func (t *times) round(pattern string) error {
 	target, err := probe.ParseTarget(pattern)
 	if err != nil {
-		return t, err
+		return err
 	}
 	start := time.Now()
 	env := probe.NewEnv(nil)
 	plan, err := probe.Resolve(env, []probe.Target{target}, &probe.Options{NoTypes: true, Missing: probe.MissingIgnore})
 	if err != nil {
-		return t, err
+		return err
 	}
-	t.resolve = time.Since(start)
+	t.resolve = append(t.resolve, time.Since(start))
 	progs := map[string]*ebpf.Program{}
 	for i := range plan.Programs {
 		spec := plan.ProgramSpec(i)
@@ -104,7 +98,7 @@ func attach(pattern string) (t times, err error) {
 		spec.Instructions = asm.Instructions{asm.Mov.Imm(asm.R0, 0), asm.Return()}
 		p, err := ebpf.NewProgram(spec)
 		if err != nil {
-			return t, err
+			return err
 		}
 		defer p.Close()
 		progs[spec.Name] = p
@@ -112,13 +106,13 @@ func attach(pattern string) (t times, err error) {
 	start = time.Now()
 	l, err := plan.Attach(progs, &probe.AttachOptions{Env: env, Missing: probe.MissingIgnore})
 	if err != nil {
-		return t, err
+		return err
 	}
-	t.attach, t.sites = time.Since(start), len(l.Sites())
+	t.attach, t.sites = append(t.attach, time.Since(start)), len(l.Sites())
 	start = time.Now()
 	err = l.Close()
-	t.detach = time.Since(start)
-	return t, err
+	t.detach = append(t.detach, time.Since(start))
+	return err
 }
 
 func bpftrace(program string) (time.Duration, error) {
