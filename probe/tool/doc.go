@@ -5,6 +5,11 @@
 //
 //	func main() { os.Exit(tool.Main("forks", run)) }
 //
+//	type event struct {
+//		Comm  action.Comm
+//		Child uint32
+//	}
+//
 //	func run(ctx context.Context, args []string, stdout io.Writer) error {
 //		t := tool.New("forks", "Trace forks: who starts whom.",
 //			"forks", "forks of all processes",
