@@ -79,7 +79,8 @@ type ELFOptions struct {
 	// Demangle says how names are written if they are not raw.
 	Demangle DemangleOptions
 	// NameCache is the most memory for remembered names, in bytes; 0 is 4 MiB. Of
-	// a Go program's functions a quarter more is kept.
+	// a Go program's functions, which take 400 bytes each, half as much is kept
+	// besides.
 	NameCache int64
 }
 

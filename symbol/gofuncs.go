@@ -6,32 +6,67 @@ import (
 	"github.com/borescope/borescope/internal/pclntab"
 )
 
-// goTable is the function table of a Go program, with what is asked for again and
-// again of a function: finding its name and file takes as long as everything else.
+// goTable is the function table of a Go program. What it says of functions that
+// are asked for again is kept decoded: reading the tables of a function takes
+// several times as long as everything else.
 type goTable struct {
 	*pclntab.Table
 	known []atomic.Pointer[goFunc] // by number; made once, so that readers take no lock
 	size  atomic.Int64             // bytes of known functions
 	limit int64
+	full  atomic.Bool // a function was not kept
 }
 
-// goFunc is what is known of a function.
+// goFunc is a decoded function; it is not changed once others see it.
 type goFunc struct {
-	name  string
-	file  string // of all its code; empty if it comes from several files
-	lines uint32 // pclntab.Func.Lines
-	flat  bool   // nothing was inlined in it
+	// Its runs of instructions with one source position: first where each begins
+	// in the function, in order, then as many goPositions.
+	runs  []uint32
+	sites []goSite
 }
 
-// goFuncSize is the memory of a goFunc without the strings.
-const goFuncSize = 48
+// goPosition is a line and a site, in 22 and 10 bits.
+type goPosition uint32
 
-// newGoTable keeps what is known of functions within a quarter of limit bytes.
+// The bounds of what a goPosition holds; the last site stands for no line: padding.
+const (
+	goSiteBits = 10
+	noGoSite   = 1<<goSiteBits - 1
+	maxGoLine  = 1<<(32-goSiteBits) - 1
+)
+
+func (p goPosition) line() int   { return int(p >> goSiteBits) }
+func (p goPosition) site() int16 { return int16(p & noGoSite) }
+
+// goSite is what runs have in common: a function, its file, and where that is
+// inlined.
+type goSite struct {
+	name, file string
+	line       int32 // of the call in the caller
+	caller     int16 // the site of that; -1 if this is not inlined
+}
+
+// The memory of a goFunc without strings.
+const (
+	goFuncSize = 48
+	goRunSize  = 8
+	goSiteSize = 40
+)
+
+// What stands in goTable.known for functions that are not decoded.
+var (
+	seenGoFunc  goFunc // asked for once
+	plainGoFunc goFunc // too large or malformed: read in place for ever
+)
+
+// newGoTable keeps functions within half of limit bytes.
 func newGoTable(t *pclntab.Table, limit int64) *goTable {
-	g := &goTable{Table: t, limit: limit / 4}
+	g := &goTable{Table: t, limit: limit / 2}
 	if int64(8*t.Len()) < g.limit {
 		g.known = make([]atomic.Pointer[goFunc], t.Len())
 		g.size.Store(int64(8 * t.Len()))
+	} else {
+		g.full.Store(true)
 	}
 	return g
 }
@@ -43,86 +78,127 @@ func (g *goTable) bytes() int64 {
 	return g.size.Load()
 }
 
-// get returns what is known of a function; e is the file that it is in.
-func (g *goTable) get(e *ELF, fn *pclntab.Func) goFunc {
-	if g.known == nil {
-		return g.read(e, fn)
+// get returns function i of e decoded, from the second time on that it is asked
+// for; nil if it is not kept, or not yet.
+func (g *goTable) get(e *ELF, i int) *goFunc {
+	if i >= len(g.known) {
+		return nil
 	}
-	if f := g.known[fn.Index].Load(); f != nil {
-		return *f
+	p := &g.known[i]
+	f := p.Load()
+	switch {
+	case f == &plainGoFunc:
+		return nil
+	case f != nil && f != &seenGoFunc:
+		return f
+	case g.full.Load():
+		return nil
+	case f == nil:
+		p.CompareAndSwap(nil, &seenGoFunc)
+		return nil
 	}
-	f := g.read(e, fn)
-	// Names are shared with the memory of names, but may outlive their place there.
-	n := int64(goFuncSize + len(f.name))
-	if g.size.Load()+n <= g.limit && g.known[fn.Index].CompareAndSwap(nil, &f) {
-		g.size.Add(n)
+	f, size := decodeGoFunc(e, g.Table, i)
+	if g.size.Load()+size > g.limit {
+		g.full.Store(true)
+		return nil
+	}
+	if p.CompareAndSwap(&seenGoFunc, f) {
+		g.size.Add(size)
 		if e.grown != nil {
 			e.grown.Store(true)
 		}
 	}
-	return f
-}
-
-func (g *goTable) read(e *ELF, fn *pclntab.Func) goFunc {
-	f := goFunc{name: e.names.get(e, tabGoFunc, fn.NameOffset()), lines: fn.Lines(), flat: !fn.Inlines()}
-	if off, ok := fn.OneFile(); ok {
-		f.file = e.names.get(e, tabGoFile, off)
+	if f == &plainGoFunc {
+		return nil
 	}
 	return f
-}
-
-// goPlace is an address in a Go program.
-type goPlace struct {
-	e     *ELF
-	index int
-	vaddr uint64
-	line  int // of the innermost call
-	fn    pclntab.Func
-	known goFunc
 }
 
 // appendGo names an address by the Go function table.
 func (e *ELF) appendGo(g *goTable, dst []Frame, index int, vaddr uint64) ([]Frame, bool) {
-	p := goPlace{e: e, index: index, vaddr: vaddr}
-	var ok bool
-	if p.fn, ok = g.Find(vaddr); !ok {
+	i, ok := g.Index(vaddr)
+	if !ok {
 		return dst, false
 	}
-	if p.known = g.get(e, &p.fn); p.known.name == "" {
-		return dst, false
+	f := g.get(e, i)
+	if f == nil {
+		return e.appendGoInPlace(g, dst, index, vaddr)
 	}
-	if p.line, ok = p.fn.LineIn(p.known.lines, vaddr); !ok {
+	entry, end := g.Bounds(i)
+	pos := f.at(vaddr - entry)
+	k, line := pos.site(), pos.line()
+	if k == noGoSite {
 		return dst, false // padding, or the end of the Go code
 	}
-	if p.known.flat {
-		return p.append(dst, p.known.name, vaddr), true
+	p := goPlace{e: e, index: index, vaddr: vaddr, entry: entry, end: end}
+	for {
+		s := &f.sites[k]
+		dst = p.append(dst, s.name, s.file, line)
+		if s.caller < 0 {
+			return dst, true
+		}
+		dst[len(dst)-1].Inlined = true
+		k, line = s.caller, int(s.line)
 	}
-	return p.appendCalls(dst)
 }
 
-// appendCalls appends the frames of an address that calls may be inlined at.
-func (p *goPlace) appendCalls(dst []Frame) ([]Frame, bool) {
+// at returns the position of the run that an offset lies in.
+func (f *goFunc) at(off uint64) goPosition {
+	all := len(f.runs) / 2
+	offs, first := f.runs[:all], 0
+	for n := all; n > 1; {
+		half := n >> 1
+		// Adds half where that run begins at or before off, without a branch, which
+		// nobody could foretell.
+		first += half &^ int(int64(off-uint64(offs[first+half]))>>63)
+		n -= half
+	}
+	return goPosition(f.runs[all+first])
+}
+
+// goPlace is an address in a Go program, and the function that it lies in.
+type goPlace struct {
+	e          *ELF
+	index      int
+	vaddr      uint64
+	entry, end uint64
+}
+
+// appendGoInPlace is appendGo for functions that are not kept.
+func (e *ELF) appendGoInPlace(g *goTable, dst []Frame, index int, vaddr uint64) ([]Frame, bool) {
+	fn, ok := g.Find(vaddr)
+	if !ok {
+		return dst, false
+	}
+	if _, ok := fn.Line(vaddr); !ok {
+		return dst, false // padding, or the end of the Go code
+	}
+	p := goPlace{e: e, index: index, vaddr: vaddr, entry: fn.Entry, end: fn.End}
 	var buf [16]pclntab.Call
-	calls := p.fn.Calls(buf[:0], p.vaddr)
-	last := len(calls) - 1
+	calls := fn.Calls(buf[:0], vaddr)
+	if e.opts.noInline {
+		calls = calls[len(calls)-1:]
+	}
 	n := len(dst)
-	for i, c := range calls[:last] {
-		if p.e.opts.noInline {
-			break
-		}
-		name := p.e.names.get(p.e, tabGoFunc, c.Name)
+	for i, c := range calls {
+		name := e.names.get(e, tabGoFunc, c.Name)
 		if name == "" {
 			return dst[:n], false
 		}
-		dst = p.append(dst, name, c.PC)
-		dst[n+i].Inlined = true
+		file := ""
+		if off, ok := fn.FileOffset(c.PC); ok {
+			file = e.names.get(e, tabGoFile, off)
+		}
+		line, _ := fn.Line(c.PC)
+		dst = p.append(dst, name, file, max(line, 0))
+		dst[n+i].Inlined = i < len(calls)-1
 	}
-	return p.append(dst, p.known.name, calls[last].PC), true
+	return dst, true
 }
 
-// append appends the frame of a function whose file and line are those of pc. It
-// sets the fields one by one, which takes half the time of a new Frame.
-func (p *goPlace) append(dst []Frame, name string, pc uint64) []Frame {
+// append appends a frame that is not inlined. It sets the fields one by one, which
+// takes half the time of a new Frame.
+func (p *goPlace) append(dst []Frame, name, file string, line int) []Frame {
 	n := len(dst)
 	if n == cap(dst) {
 		dst = append(dst, Frame{})
@@ -130,18 +206,9 @@ func (p *goPlace) append(dst []Frame, name string, pc uint64) []Frame {
 	dst = dst[:n+1]
 	fr := &dst[n]
 	fr.Index, fr.Inlined = p.index, false
-	fr.Name, fr.Offset, fr.Size = name, p.vaddr-p.fn.Entry, p.fn.End-p.fn.Entry
+	fr.Name, fr.Offset, fr.Size = name, p.vaddr-p.entry, p.end-p.entry
 	fr.Module, fr.ModuleOffset, fr.BuildID = p.e.path, p.vaddr, p.e.buildID
-	fr.File, fr.Line, fr.Column = p.known.file, p.line, 0
+	fr.File, fr.Line, fr.Column = file, line, 0
 	fr.Kind, fr.Confidence, fr.Reason = KindGo, ConfidenceExact, ReasonNone
-	if fr.File == "" {
-		if off, ok := p.fn.FileOffset(pc); ok {
-			fr.File = p.e.names.get(p.e, tabGoFile, off)
-		}
-	}
-	if pc != p.vaddr {
-		fr.Line, _ = p.fn.LineIn(p.known.lines, pc)
-	}
-	fr.Line = max(fr.Line, 0)
 	return dst
 }

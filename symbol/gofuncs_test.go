@@ -9,8 +9,9 @@ import (
 	"github.com/borescope/borescope/internal/testenv"
 )
 
-// TestGoFunctions names addresses of this program with and without anything being
-// kept of its functions, once and again, and holds the limit of what is kept.
+// TestGoFunctions names addresses in every function of this program with and without
+// functions being kept, of which there are too many: the first time in place, then
+// decoded, then from memory. It holds the limit of what is kept.
 func TestGoFunctions(t *testing.T) {
 	testenv.Need(t, testenv.OS("linux"))
 	exe, err := os.Executable()
@@ -25,7 +26,7 @@ func TestGoFunctions(t *testing.T) {
 		t.Cleanup(func() { e.Close() })
 		return e
 	}
-	kept, none := open(ELFOptions{}), open(ELFOptions{NameCache: 1})
+	kept, none := open(ELFOptions{NameCache: 2 << 20}), open(ELFOptions{NameCache: 1})
 	alone, noneAlone := open(ELFOptions{NoInline: true}), open(ELFOptions{NoInline: true, NameCache: 1})
 	tab := kept.goTable()
 	if tab == nil {
@@ -33,8 +34,8 @@ func TestGoFunctions(t *testing.T) {
 	}
 	rng := rand.New(rand.NewPCG(5, 6))
 	var pcs []uint64
-	for range 2000 {
-		fn, ok := tab.Func(rng.IntN(tab.Len()))
+	for i := range 2 * tab.Len() {
+		fn, ok := tab.Func(i / 2)
 		if !ok {
 			t.Fatal("a malformed function")
 		}
@@ -42,7 +43,7 @@ func TestGoFunctions(t *testing.T) {
 	}
 	want := none.Resolve(nil, pcs)
 	wantAlone := noneAlone.Resolve(nil, pcs)
-	for range 2 {
+	for range 3 {
 		if got := kept.Resolve(nil, pcs); !slices.Equal(got, want) {
 			t.Error("the answers differ")
 		}
@@ -59,8 +60,17 @@ func TestGoFunctions(t *testing.T) {
 	if inlined < 100 {
 		t.Errorf("only %d inlined calls", inlined)
 	}
-	if n := tab.bytes(); n <= int64(8*tab.Len()) || n > tab.limit {
+	if n := tab.bytes(); n <= int64(8*tab.Len()) || n > tab.limit || !tab.full.Load() {
 		t.Errorf("%d bytes are kept, of %d", n, tab.limit)
+	}
+	decoded := 0
+	for i := range tab.known {
+		if f := tab.known[i].Load(); f != nil && f != &seenGoFunc && f != &plainGoFunc {
+			decoded++
+		}
+	}
+	if decoded < 1000 || decoded == tab.Len() {
+		t.Errorf("%d of %d functions are kept", decoded, tab.Len())
 	}
 	if n := none.goTable().bytes(); n != 0 {
 		t.Errorf("%d bytes are kept, where nothing should be", n)

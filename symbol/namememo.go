@@ -1,6 +1,9 @@
 package symbol
 
-import "sync/atomic"
+import (
+	"math/bits"
+	"sync/atomic"
+)
 
 // sharedMemo is memo for what is asked for every address. Readers take no lock:
 // slots are filled once, and whole tables are replaced. One goroutine at a time
@@ -12,8 +15,7 @@ type sharedMemo[V any] struct {
 	size       atomic.Int64 // of both tables, in bytes
 }
 
-// memoKey says what is remembered: something of a file, at a place in it. what is
-// never 0.
+// memoKey says what is remembered: something of a file, at a place in it.
 type memoKey struct{ what, at uint64 }
 
 // hash is Fibonacci hashing: the upper bits of the product depend on all of the key.
@@ -37,37 +39,55 @@ func (s *seenFilter) again(k memoKey) bool {
 	return false
 }
 
-// memoTable is a hash table with open addressing; there is a power of two of
-// slots, three quarters of them full at most: the fewer of the processor's cache
-// it takes, the better.
+// memoTable is a hash table with open addressing, in groups of 8 slots; there is a
+// power of two of groups, three quarters of the slots full at most. A group has one
+// word of tags, a byte for each slot: 0 if it is empty, else 7 bits of the key's
+// hash and the highest bit set. So who asks for what is not there reads the word
+// only, and others one slot: the slots are too many for the processor's caches.
 type memoTable[V any] struct {
+	tags  []atomic.Uint64
 	slots []memoSlot[V]
 	n     int   // full slots
 	cost  int64 // in bytes
 }
 
-// memoSlot is empty while what is 0. It is written last, so that who sees it sees
-// the rest.
+// memoSlot is written before its tag, so that who sees the tag sees it whole.
 type memoSlot[V any] struct {
-	what atomic.Uint64
-	at   uint64
-	v    V
+	key memoKey
+	v   V
 }
 
-// sharedCost is what a value takes besides its own bytes: a slot is 32 or 40 bytes,
-// and between three eighths and three quarters of them are full.
+// sharedCost is what a value takes besides its own bytes: a slot and its tag are 33
+// or 41 bytes, and between three eighths and three quarters of them are full.
 const sharedCost = 112
 
-// slot returns the slot of a key, or the empty one where it belongs.
-func (t *memoTable[V]) slot(k memoKey) (s *memoSlot[V], full bool) {
-	mask := uint64(len(t.slots) - 1)
-	for i := k.hash() >> 20; ; i++ {
-		s := &t.slots[i&mask]
-		switch what := s.what.Load(); {
-		case what == 0:
-			return s, false
-		case what == k.what && s.at == k.at:
-			return s, true
+func newMemoTable[V any](groups int) *memoTable[V] {
+	return &memoTable[V]{tags: make([]atomic.Uint64, groups), slots: make([]memoSlot[V], memoGroup*groups)}
+}
+
+const (
+	memoGroup = 8
+	everyByte = 0x0101010101010101
+	highBits  = 0x80 * everyByte
+)
+
+// slot returns the slot of a key; if it is not there, full is false, and s is the
+// empty one where it belongs.
+func (t *memoTable[V]) slot(k memoKey) (s int, full bool) {
+	h, mask := k.hash(), uint64(len(t.tags)-1)
+	tag := (h>>57 | 0x80) * everyByte
+	for g := h >> 20 & mask; ; g = (g + 1) & mask {
+		w := t.tags[g].Load()
+		// Sets the highest bit of each byte that is 0 in x, and rarely of another.
+		x := w ^ tag
+		for m := (x - everyByte) &^ x & highBits; m != 0; m &= m - 1 {
+			s := int(g)*memoGroup + bits.TrailingZeros64(m)/8
+			if t.slots[s].key == k {
+				return s, true
+			}
+		}
+		if empty := ^w & highBits; empty != 0 {
+			return int(g)*memoGroup + bits.TrailingZeros64(empty)/8, false
 		}
 	}
 }
@@ -77,12 +97,12 @@ func (t *memoTable[V]) slot(k memoKey) (s *memoSlot[V], full bool) {
 func (m *sharedMemo[V]) get(k memoKey) (v V, aged, ok bool) {
 	if t := m.young.Load(); t != nil {
 		if s, full := t.slot(k); full {
-			return s.v, false, true
+			return t.slots[s].v, false, true
 		}
 	}
 	if t := m.old.Load(); t != nil {
 		if s, full := t.slot(k); full {
-			return s.v, true, true
+			return t.slots[s].v, true, true
 		}
 	}
 	return v, false, false
@@ -100,7 +120,7 @@ func (m *sharedMemo[V]) put(k memoKey, v V) {
 	t := m.young.Load()
 	if t == nil || t.cost+c > m.limit/2 {
 		m.old.Store(t)
-		t = &memoTable[V]{slots: make([]memoSlot[V], 64)}
+		t = newMemoTable[V](8)
 		m.young.Store(t)
 	}
 	if c > m.limit/2 {
@@ -123,18 +143,20 @@ func (t *memoTable[V]) fill(k memoKey, v V, cost int64) {
 	if full {
 		return
 	}
-	s.at, s.v = k.at, v
-	s.what.Store(k.what)
+	t.slots[s] = memoSlot[V]{k, v}
+	tags := &t.tags[s/memoGroup]
+	tags.Store(tags.Load() | (k.hash()>>57|0x80)<<(s%memoGroup*8))
 	t.n++
 	t.cost += cost
 }
 
 // grown returns a copy of the table with twice as many slots.
 func (t *memoTable[V]) grown() *memoTable[V] {
-	out := &memoTable[V]{slots: make([]memoSlot[V], 2*len(t.slots))}
-	for i := range t.slots {
-		if s := &t.slots[i]; s.what.Load() != 0 {
-			out.fill(memoKey{s.what.Load(), s.at}, s.v, 0)
+	out := newMemoTable[V](2 * len(t.tags))
+	for g := range t.tags {
+		for m := t.tags[g].Load() & highBits; m != 0; m &= m - 1 {
+			s := &t.slots[g*memoGroup+bits.TrailingZeros64(m)/8]
+			out.fill(s.key, s.v, 0)
 		}
 	}
 	out.cost = t.cost

@@ -41,8 +41,15 @@ func (fn *Func) Calls(dst []Call, pc uint64) []Call {
 	return append(dst, Call{fn.NameOffset(), at})
 }
 
-// Inlines reports whether anything was inlined in the function.
-func (fn *Func) Inlines() bool { return fn.inlineTree() != nil }
+// Inlined returns the name (for Table.NameAt) of the call that a Run numbers, and
+// the place in the function, from its entry, that it was inlined at: that one's Run
+// is the caller's.
+func (fn *Func) Inlined(call int32) (name, parent uint32, ok bool) {
+	if call < 0 {
+		return 0, 0, false
+	}
+	return fn.t.inlined(fn.inlineTree(), int(call))
+}
 
 // pcdata returns the offset of pcdata table i, 0 if the function has none.
 func (fn *Func) pcdata(i int) uint32 {

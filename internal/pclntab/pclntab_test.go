@@ -47,29 +47,25 @@ func TestSelf(t *testing.T) {
 			slide = uint64(reflect.ValueOf(TestSelf).Pointer()) - fn.Entry
 		}
 	}
-	checked, inlined, oneFile := 0, 0, 0
+	checked, inlined := 0, 0
 	var calls []Call
+	var runs []Run
 	for i := range tab.Len() {
 		fn, ok := tab.Func(i)
 		if !ok {
 			t.Fatalf("function %d is malformed", i)
 		}
-		one, ok := fn.OneFile()
-		if ok {
-			oneFile++
+		runs, ok := fn.Runs(runs[:0], 1<<16)
+		if !ok || runs[len(runs)-1].Line >= 0 {
+			t.Fatalf("%s has malformed runs", fn.Name())
 		}
 		for pc := fn.Entry; pc+1 < fn.End; pc += 7 {
-			line, known := fn.Line(pc)
-			if again, ok := fn.LineIn(fn.Lines(), pc); again != line || ok != known {
-				t.Fatalf("%#x is on lines %d and %d", pc, line, again)
-			}
+			_, known := fn.Line(pc)
+			calls = fn.Calls(calls[:0], pc)
+			compareRun(t, &fn, runAt(runs, pc-fn.Entry), calls)
 			if !known {
 				continue // padding
 			}
-			if off, found := fn.FileOffset(pc); ok && (!found || off != one) {
-				t.Fatalf("%#x is in %s, but all of the function in %s", pc, tab.FileAt(off), tab.FileAt(one))
-			}
-			calls = fn.Calls(calls[:0], pc)
 			// CallersFrames subtracts one from return addresses, and expands
 			// inlined calls only of addresses that are not the last.
 			frames := runtime.CallersFrames([]uintptr{uintptr(pc+slide) + 1, 1})
@@ -95,12 +91,40 @@ func TestSelf(t *testing.T) {
 			inlined += len(calls) - 1
 		}
 	}
-	t.Logf("%d addresses, %d inlined calls, %d of %d functions from one file", checked, inlined, oneFile, tab.Len())
-	if oneFile < tab.Len()/10 || oneFile == tab.Len() {
-		t.Errorf("%d of %d functions are from one file", oneFile, tab.Len())
-	}
+	t.Logf("%d addresses, %d inlined calls of %d functions", checked, inlined, tab.Len())
 	if checked < 10000 || inlined < 10000 {
 		t.Errorf("only %d addresses and %d inlined calls were compared", checked, inlined)
+	}
+}
+
+// runAt returns the run that an offset in a function lies in.
+func runAt(runs []Run, off uint64) Run {
+	for i := len(runs) - 1; ; i-- {
+		if uint64(runs[i].Off) <= off {
+			return runs[i]
+		}
+	}
+}
+
+// compareRun compares a run with what is at its addresses by the other methods,
+// calls[0].PC being one of them.
+func compareRun(t *testing.T, fn *Func, r Run, calls []Call) {
+	t.Helper()
+	pc := calls[0].PC
+	line, known := fn.Line(pc)
+	if known != (r.Line >= 0) || known && max(line, 0) != int(r.Line) {
+		t.Fatalf("%#x is on line %d, %v; its run on %d", pc, line, known, r.Line)
+	}
+	if !known {
+		return
+	}
+	off, ok := fn.FileOffset(pc)
+	if again, found := fn.File(r.File); ok != found || again != off {
+		t.Fatalf("%#x is in %s; its run in %s", pc, fn.t.FileAt(off), fn.t.FileAt(again))
+	}
+	name, parent, inlined := fn.Inlined(r.Call)
+	if inlined != (len(calls) > 1) || inlined && (name != calls[0].Name || fn.Entry+uint64(parent) != calls[1].PC) {
+		t.Fatalf("%#x is at calls %v; its run at %s, %v, from %#x", pc, calls, fn.t.NameAt(name), inlined, parent)
 	}
 }
 

@@ -239,8 +239,17 @@ func (t *Table) entry(i int) uint64 {
 
 // Find returns the function that an address lies in.
 func (t *Table) Find(pc uint64) (fn Func, ok bool) {
+	i, ok := t.Index(pc)
+	if !ok {
+		return Func{}, false
+	}
+	return t.Func(i)
+}
+
+// Index returns the number of the function that an address lies in.
+func (t *Table) Index(pc uint64) (i int, ok bool) {
 	if i, ok := t.bucket(pc); ok {
-		return t.Func(i)
+		return i, true
 	}
 	lo, hi := 0, t.nfunc+1
 	if t.version >= 118 && t.le {
@@ -264,10 +273,7 @@ func (t *Table) Find(pc uint64) (fn Func, ok bool) {
 			}
 		}
 	}
-	if lo == 0 || lo > t.nfunc {
-		return Func{}, false
-	}
-	return t.Func(lo - 1)
+	return lo - 1, lo > 0 && lo <= t.nfunc
 }
 
 // The runtime's index (runtime/symtab.go, findfuncbucket; internal/abi/symtab.go):
@@ -293,16 +299,26 @@ func (t *Table) bucket(pc uint64) (i int, ok bool) {
 		return 0, false
 	}
 	// A part holds the beginnings of 16 functions at most.
-	for range bucketPart/16 + 1 {
+	last := min(i+bucketPart/16+1, t.nfunc)
+	if t.version >= 118 && t.le {
+		// The usual case, with as little as can be for every step.
+		for off := pc - t.text; i < last; i++ {
+			if uint64(binary.LittleEndian.Uint32(t.funcs[8*i+8:])) > off {
+				return i, true
+			}
+		}
+		return 0, false
+	}
+	for ; i < last; i++ {
 		if t.entry(i+1) > pc {
 			return i, true
-		}
-		if i++; i >= t.nfunc {
-			break
 		}
 	}
 	return 0, false
 }
+
+// Bounds returns Func.Entry and Func.End of function i.
+func (t *Table) Bounds(i int) (entry, end uint64) { return t.entry(i), t.entry(i + 1) }
 
 // Func returns function i, 0 to Len - 1; ok is false if the table is malformed
 // there.
@@ -438,45 +454,17 @@ func (fn *Func) Line(pc uint64) (line int, ok bool) {
 	return int(v), ok
 }
 
-// Lines is where the function's table of lines is, for LineIn.
-func (fn *Func) Lines() uint32 { return fn.field(fieldPCLine) }
-
-// LineIn is Line for who keeps Lines: it reads nothing else of the function.
-func (fn *Func) LineIn(lines uint32, pc uint64) (line int, ok bool) {
-	v, ok := fn.value(lines, pc)
-	return int(v), ok
-}
-
 // FileOffset identifies the source file of an instruction within the table.
 func (fn *Func) FileOffset(pc uint64) (off uint32, ok bool) {
 	v, ok := fn.value(fn.field(fieldPCFile), pc)
 	if !ok {
 		return 0, false
 	}
-	return fn.file(v)
+	return fn.File(v)
 }
 
-// OneFile is FileOffset for functions whose code all comes from one file; ok is
-// false for others.
-func (fn *Func) OneFile() (off uint32, ok bool) {
-	at := uint64(fn.field(fieldPCFile))
-	if at == 0 || at >= uint64(len(fn.t.pctab)) {
-		return 0, false
-	}
-	b := fn.t.pctab[at:]
-	dv, n := varint(b)
-	if n == 0 {
-		return 0, false
-	}
-	dpc, m := varint(b[n:])
-	if m == 0 || uint64(dpc)*fn.t.minLC < fn.End-fn.Entry && (n+m >= len(b) || b[n+m] != 0) {
-		return 0, false
-	}
-	return fn.file((int32(dv>>1) ^ -int32(dv&1)) - 1)
-}
-
-// file identifies file number v of the function's unit within the table.
-func (fn *Func) file(v int32) (off uint32, ok bool) {
+// File identifies the file that a Run numbers within the table.
+func (fn *Func) File(v int32) (off uint32, ok bool) {
 	if v < 0 {
 		return 0, false
 	}

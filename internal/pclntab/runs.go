@@ -1,0 +1,89 @@
+package pclntab
+
+// Run is a run of instructions of a function with one source position.
+type Run struct {
+	Off  uint32 // of the first instruction, from the function's entry
+	Line int32
+	File int32 // for Func.File
+	Call int32 // for Func.Inlined; negative if nothing is inlined there
+}
+
+// Runs appends the function's runs in order; the last, whose Line is -1, is where
+// the code with lines ends. ok is false for functions that are malformed, that
+// have more than limit runs, or tables out of all proportion.
+func (fn *Func) Runs(dst []Run, limit int) (_ []Run, ok bool) {
+	size := fn.End - fn.Entry
+	if size > 1<<31 {
+		return dst, false
+	}
+	steps := 4 * limit
+	line := fn.steps(fn.field(fieldPCLine), &steps)
+	file := fn.steps(fn.field(fieldPCFile), &steps)
+	call := fn.steps(fn.pcdata(pcdataInlTree), &steps)
+	n := len(dst)
+	at := uint64(0)
+	for at < size {
+		line.to(at)
+		file.to(at)
+		call.to(at)
+		if !line.ok {
+			break
+		}
+		r := Run{Off: uint32(at), Line: max(line.v, 0), File: file.v, Call: call.v}
+		at = min(line.end, file.end, call.end)
+		if k := len(dst) - 1; k >= n && dst[k].Line == r.Line && dst[k].File == r.File && dst[k].Call == r.Call {
+			continue
+		}
+		if len(dst)-n >= limit {
+			return dst[:n], false
+		}
+		dst = append(dst, r)
+	}
+	return append(dst, Run{uint32(min(at, size)), -1, -1, -1}), steps >= 0
+}
+
+// stepper walks a pc-value table from run to run. Where the table says nothing, v
+// is -1.
+type stepper struct {
+	b     []byte
+	minLC uint64
+	left  *int // steps that may be taken yet
+	end   uint64
+	v     int32
+	sum   int32
+	begun bool
+	ok    bool
+}
+
+func (fn *Func) steps(off uint32, left *int) stepper {
+	s := stepper{minLC: fn.t.minLC, left: left, v: -1, sum: -1, ok: true}
+	if off != 0 && uint64(off) < uint64(len(fn.t.pctab)) {
+		s.b = fn.t.pctab[off:]
+	}
+	return s
+}
+
+// to goes to the run that an offset in the function lies in, which is in this one
+// or behind it.
+func (s *stepper) to(at uint64) {
+	for s.ok && s.end <= at {
+		dv, n := varint(s.b)
+		s.ok = n > 0 && (dv != 0 || !s.begun)
+		s.begun = true
+		if !s.ok {
+			break
+		}
+		dpc, m := varint(s.b[n:])
+		if *s.left--; m == 0 || *s.left < 0 {
+			s.ok = false
+			break
+		}
+		s.b = s.b[n+m:]
+		s.sum += int32(dv>>1) ^ -int32(dv&1)
+		s.end += uint64(dpc) * s.minLC
+		s.v = s.sum
+	}
+	if !s.ok {
+		s.v, s.end = -1, 1<<63
+	}
+}
