@@ -47,7 +47,7 @@ func (g *grant) carryOut(commons *commons, a *attachment) error {
 // handOver attaches with nothing in between, for the client to own.
 func (g *grant) handOver() error {
 	var err error
-	if g.coll, err = ebpf.NewCollection(g.spec); err != nil {
+	if g.coll, err = probe.LoadCollection(g.spec, ebpf.CollectionOptions{}); err != nil {
 		return err
 	}
 	if g.link, err = g.plan.Attach(g.coll.Programs, nil); err != nil {

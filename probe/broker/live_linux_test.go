@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"syscall"
@@ -93,7 +94,10 @@ func start(t *testing.T, rules ...Rule) *testBroker {
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	b := &testBroker{path: filepath.Join(dir, "sock")}
-	server, err := NewServer(Policy{Rules: rules}, map[string]Offer{"count": {Compile: compile}, "secret": {Compile: compile}})
+	server, err := NewServer(Policy{Rules: rules}, map[string]Offer{
+		"count": {Compile: compile}, "secret": {Compile: compile},
+		"sessions": {Compile: compile, Resolve: &probe.Options{Session: true}},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -538,6 +542,35 @@ func TestHandOver(t *testing.T) {
 		t.Error(err)
 	}
 	expectLinks(t, before)
+}
+
+// TestHandOverFsession: programs that cilium/ebpf can't load; entry and return
+// of each call are counted by one of them.
+func TestHandOverFsession(t *testing.T) {
+	testenv.Need(t, testenv.Root, testenv.Feature(feature.Fsession))
+	target := map[string]string{"amd64": "fentry:__x64_sys_getpgid", "arm64": "fentry:__arm64_sys_getpgid"}[runtime.GOARCH]
+	b := start(t, Rule{Anyone: true, Offers: []string{"sessions"}, Targets: []string{target}, AllProcesses: true, HandOver: true})
+	a, err := b.dial(t).Attach(Request{Offer: "sessions", Targets: []string{target}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range times {
+		if _, err := syscall.Getpgid(0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var n uint64
+	if err := a.Maps["counts"].Lookup(uint32(0), &n); err != nil || n != 2*times {
+		t.Errorf("%d entries and returns, %v, want %d", n, err, 2*times)
+	}
+	if err := a.Close(); err != nil {
+		t.Error(err)
+	}
+	// What can't be shared says so where it is not handed over.
+	b = start(t, Rule{Anyone: true, Offers: []string{"sessions"}, Targets: []string{target}, AllProcesses: true})
+	if _, err := b.dial(t).Attach(Request{Offer: "sessions", Targets: []string{target}}); !errors.Is(err, errors.ErrUnsupported) || !strings.Contains(err.Error(), "shared") {
+		t.Errorf("shared: %v", err)
+	}
 }
 
 // TestRude: clients that don't keep to the protocol are dropped, and others
