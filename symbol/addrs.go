@@ -5,52 +5,51 @@ import (
 	"slices"
 )
 
-// addrs is a sorted list of addresses that takes 4 bytes for each, and half of
-// that for an index that makes a search take few steps: the addresses of a file
-// or of the kernel lie in few ranges of 4 GiB (nearly always in one), and each
-// range is cut into buckets of equal width.
-type addrs struct {
-	lo   []uint32 // address - base of its range
+// addrIndex makes a search in a sorted list of addresses take few steps, at 2 bytes
+// for each: the addresses of a file or of the kernel lie in few ranges of 4 GiB
+// (nearly always in one), and each range is cut into buckets of equal width. The
+// list itself has the distance of each from the base of its range.
+type addrIndex struct {
 	segs []addrSeg
 }
 
-// addrSeg is the range [base, base+4 GiB) of addrs.
+// addrSeg is the range [base, base+4 GiB) of an addrIndex.
 type addrSeg struct {
 	base    uint64
-	first   int      // index in lo of the range's first address
+	first   int      // index of the range's first address
 	end     int      // index after its last
 	shift   uint8    // width of a bucket is 1<<shift
-	buckets []uint32 // bucket k begins at lo[buckets[k]]; one more marks the end
+	buckets []uint32 // bucket k begins at address number buckets[k]; one more marks the end
 }
 
-// newAddrs takes addresses in ascending order; equal ones may follow each other.
-func newAddrs(sorted []uint64) addrs {
-	a := addrs{lo: make([]uint32, len(sorted))}
+// newAddrIndex takes addresses in ascending order; equal ones may follow each other.
+func newAddrIndex(sorted []uint64) (x addrIndex) {
 	for i, v := range sorted {
-		if n := len(a.segs); n == 0 || v-a.segs[n-1].base > 1<<32-1 {
-			a.segs = append(a.segs, addrSeg{base: v, first: i})
+		if n := len(x.segs); n == 0 || v-x.segs[n-1].base > maxDistance {
+			x.segs = append(x.segs, addrSeg{base: v, first: i})
 		}
-		s := &a.segs[len(a.segs)-1]
-		a.lo[i] = uint32(v - s.base)
-		s.end = i + 1
+		x.segs[len(x.segs)-1].end = i + 1
 	}
-	for i := range a.segs {
-		a.segs[i].index(a.lo)
+	for i := range x.segs {
+		x.segs[i].index(sorted)
 	}
-	return a
+	return x
 }
+
+// maxDistance is how far an address may be from the base of its range.
+const maxDistance = 1<<32 - 1
 
 // index fills the range's buckets, about one for every two addresses.
-func (s *addrSeg) index(lo []uint32) {
+func (s *addrSeg) index(sorted []uint64) {
 	n := s.end - s.first
-	span := uint64(lo[s.end-1]) + 1
+	span := sorted[s.end-1] - s.base + 1
 	for span>>s.shift > uint64(n/2+1) {
 		s.shift++
 	}
 	s.buckets = make([]uint32, span>>s.shift+2)
 	k := 0
 	for i := s.first; i < s.end; i++ {
-		for b := int(lo[i] >> s.shift); k <= b; k++ {
+		for b := int((sorted[i] - s.base) >> s.shift); k <= b; k++ {
 			s.buckets[k] = uint32(i)
 		}
 	}
@@ -59,32 +58,80 @@ func (s *addrSeg) index(lo []uint32) {
 	}
 }
 
+// seg returns the range that v lies in or behind, nil if there is none.
+func (x *addrIndex) seg(v uint64) *addrSeg {
+	for i := len(x.segs) - 1; i >= 0; i-- {
+		if s := &x.segs[i]; v >= s.base {
+			return s
+		}
+	}
+	return nil
+}
+
+// bucket returns between which indices the first address of the range lies that is
+// above base+off: those before from are not, those from to on are.
+func (s *addrSeg) bucket(off uint64) (from, to int) {
+	k := off >> s.shift
+	if k >= uint64(len(s.buckets)-1) {
+		return s.end, s.end
+	}
+	return int(s.buckets[k]), int(s.buckets[k+1])
+}
+
+// base returns the base of the range of the address with index i.
+func (x *addrIndex) base(i int) uint64 {
+	for k := len(x.segs) - 1; k > 0; k-- {
+		if i >= x.segs[k].first {
+			return x.segs[k].base
+		}
+	}
+	return x.segs[0].base
+}
+
+// bytes is the memory that the index holds.
+func (x *addrIndex) bytes() (n int64) {
+	for i := range x.segs {
+		n += 64 + int64(4*cap(x.segs[i].buckets))
+	}
+	return n
+}
+
+// addrs is a sorted list of addresses with its index.
+type addrs struct {
+	addrIndex
+	lo []uint32 // address - base of its range
+}
+
+// newAddrs takes addresses in ascending order; equal ones may follow each other.
+func newAddrs(sorted []uint64) addrs {
+	a := addrs{newAddrIndex(sorted), make([]uint32, len(sorted))}
+	for k := range a.segs {
+		s := &a.segs[k]
+		for i := s.first; i < s.end; i++ {
+			a.lo[i] = uint32(sorted[i] - s.base)
+		}
+	}
+	return a
+}
+
 // find returns the index of the last address that is not above v, -1 if there
 // is none.
 func (a *addrs) find(v uint64) int {
-	for i := len(a.segs) - 1; i >= 0; i-- {
-		if s := &a.segs[i]; v >= s.base {
-			return s.find(a.lo, v-s.base)
-		}
+	s := a.seg(v)
+	if s == nil {
+		return -1
 	}
-	return -1
-}
-
-func (s *addrSeg) find(lo []uint32, off uint64) int {
-	k := off >> s.shift
-	if k >= uint64(len(s.buckets)-1) {
-		return s.end - 1
-	}
-	i, j := int(s.buckets[k]), int(s.buckets[k+1])
+	off := v - s.base
+	i, j := s.bucket(off)
 	for j-i > 8 {
 		m := int(uint(i+j) >> 1)
-		if uint64(lo[m]) <= off {
+		if uint64(a.lo[m]) <= off {
 			i = m + 1
 		} else {
 			j = m
 		}
 	}
-	for i < j && uint64(lo[i]) <= off {
+	for i < j && uint64(a.lo[i]) <= off {
 		i++
 	}
 	// The first address of the range is its base, which is not above v.
@@ -92,23 +139,10 @@ func (s *addrSeg) find(lo []uint32, off uint64) int {
 }
 
 // at returns the address with index i.
-func (a *addrs) at(i int) uint64 {
-	for k := len(a.segs) - 1; k > 0; k-- {
-		if i >= a.segs[k].first {
-			return a.segs[k].base + uint64(a.lo[i])
-		}
-	}
-	return a.segs[0].base + uint64(a.lo[i])
-}
+func (a *addrs) at(i int) uint64 { return a.base(i) + uint64(a.lo[i]) }
 
 // bytes is the memory that the list holds.
-func (a *addrs) bytes() int64 {
-	n := int64(4*cap(a.lo)) + int64(64*len(a.segs))
-	for i := range a.segs {
-		n += int64(4 * cap(a.segs[i].buckets))
-	}
-	return n
-}
+func (a *addrs) bytes() int64 { return a.addrIndex.bytes() + int64(4*cap(a.lo)) }
 
 // sortKeys sorts keys, whose upper 32 bits count, and keeps the order of equal
 // ones. It uses tmp, which must be as long, and returns whichever of the two

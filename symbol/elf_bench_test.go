@@ -66,7 +66,7 @@ func randomAddrs(e *ELF, n int) []uint64 {
 	out := make([]uint64, n)
 	for i := range out {
 		k := rng.IntN(len(t.kind))
-		out[i] = t.at(k) + rng.Uint64N(uint64(max(t.spans[k].size, 1)))
+		out[i] = t.at(k) + rng.Uint64N(uint64(max(t.syms[k].size, 1)))
 	}
 	return out
 }

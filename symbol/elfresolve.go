@@ -56,7 +56,7 @@ func (e *ELF) remembered(dst []Frame, index int, vaddr uint64) ([]Frame, bool) {
 	if !sized {
 		return nil, false
 	}
-	name, ok := e.names.known(e.id, nameTable(t.kind[i]), t.spans[i].name)
+	name, ok := e.names.known(e.id, nameTable(t.kind[i]), t.syms[i].name)
 	if !ok || name == "" {
 		return nil, false
 	}
@@ -75,7 +75,7 @@ func (e *ELF) remembered(dst []Frame, index int, vaddr uint64) ([]Frame, bool) {
 func (e *ELF) fill(fr *Frame, t *symTable, i int, sized bool, name string) {
 	fr.Inlined = false
 	fr.Name = name
-	fr.Size = uint64(t.spans[i].size)
+	fr.Size = uint64(t.syms[i].size)
 	fr.Module, fr.BuildID = e.path, e.buildID
 	fr.File, fr.Line, fr.Column = "", 0, 0
 	fr.Kind, fr.Confidence, fr.Reason = KindUser, ConfidenceExact, ReasonNone
@@ -169,7 +169,7 @@ func (e *ELF) symbol(fr *Frame, index int, vaddr uint64) error {
 		}
 		return nil
 	}
-	e.fill(fr, t, i, sized, e.names.get(e, nameTable(t.kind[i]), t.spans[i].name))
+	e.fill(fr, t, i, sized, e.names.get(e, nameTable(t.kind[i]), t.syms[i].name))
 	fr.Offset = vaddr - t.at(i)
 	if isData {
 		fr.Kind = KindData

@@ -11,20 +11,22 @@ import (
 	"github.com/borescope/borescope/internal/elffile"
 )
 
-// symTable is the sorted table of a file's code or data symbols: for each 4
-// bytes of address (and 2 of index), 4 of size, 4 of name and 1 of kind. Names
-// stay in the file's string tables.
+// symTable is the sorted table of a file's code or data symbols: for each 12 bytes
+// of address, size and name, 2 of index and 1 of kind. Names stay in the file's
+// string tables.
 type symTable struct {
-	addrs
-	spans []symSpan
-	kind  []uint8 // symFunc … and hasOuter
+	addrIndex
+	syms []sym
+	kind []uint8 // symFunc … and hasOuter
 	// outer holds, for every symbol marked hasOuter, the nearest earlier symbol
 	// that reaches beyond its end. Few symbols have one.
 	outer []outerSym
 }
 
-// symSpan is a symbol's extent and name.
-type symSpan struct {
+// sym is a symbol's extent and name: who looks for one needs all of it, and it
+// lies in one line of the processor's cache.
+type sym struct {
+	lo   uint32 // address - base of its range
 	size uint32 // saturates at 4 GiB - 1
 	name uint32 // offset in .strtab, or in .dynstr with fromDyn set
 }
@@ -58,11 +60,11 @@ func (t *symTable) lookup(v uint64) (i int, sized bool) {
 	if i < 0 {
 		return noSym, false
 	}
-	if t.spans[i].size == 0 {
+	if t.syms[i].size == 0 {
 		return i, false
 	}
 	// A chain of enclosing symbols is as long as the nesting is deep.
-	for v-t.at(i) >= uint64(t.spans[i].size) {
+	for v-t.at(i) >= uint64(t.syms[i].size) {
 		if t.kind[i]&hasOuter == 0 {
 			return noSym, false
 		}
@@ -74,11 +76,50 @@ func (t *symTable) lookup(v uint64) (i int, sized bool) {
 	return i, true
 }
 
+// find returns the index of the last symbol that does not begin above v, noSym if
+// there is none.
+func (t *symTable) find(v uint64) int {
+	s := t.seg(v)
+	if s == nil {
+		return noSym
+	}
+	off := v - s.base
+	i, j := s.bucket(off)
+	for j-i > 8 {
+		m := int(uint(i+j) >> 1)
+		if uint64(t.syms[m].lo) <= off {
+			i = m + 1
+		} else {
+			j = m
+		}
+	}
+	// Counts 4 at a time: where the bucket ends need not be known, and a branch for
+	// each could not be foretold.
+	for i+4 <= s.end {
+		four := t.syms[i : i+4 : i+4]
+		n := notAbove(four[0].lo, off) + notAbove(four[1].lo, off) + notAbove(four[2].lo, off) + notAbove(four[3].lo, off)
+		if i += n; n < 4 {
+			return i - 1
+		}
+	}
+	for i < s.end && uint64(t.syms[i].lo) <= off {
+		i++
+	}
+	// The first symbol of the range is at its base, which is not above v.
+	return i - 1
+}
+
+// notAbove is 1 if lo is not above off, else 0.
+func notAbove(lo uint32, off uint64) int { return int((uint64(lo) - off - 1) >> 63) }
+
+// at returns the address of symbol i.
+func (t *symTable) at(i int) uint64 { return t.base(i) + uint64(t.syms[i].lo) }
+
 func (t *symTable) bytes() int64 {
 	if t == nil {
 		return 0
 	}
-	return t.addrs.bytes() + int64(8*cap(t.spans)+cap(t.kind)+8*cap(t.outer))
+	return t.addrIndex.bytes() + int64(12*cap(t.syms)+cap(t.kind)+8*cap(t.outer))
 }
 
 // rawSym is a symbol on its way into the table.
@@ -487,6 +528,7 @@ func underscores(b []byte) int {
 type tableBuilder struct {
 	t      *symTable
 	values []uint64
+	base   uint64   // of the range, as addrIndex has it
 	end    uint64   // the furthest end of a sized symbol so far
 	open   []uint32 // symbols that later ones may lie in, their ends descending
 }
@@ -494,7 +536,7 @@ type tableBuilder struct {
 // newTableBuilder expects n symbols, and gets memory for all their values.
 func newTableBuilder(n int, values []uint64) *tableBuilder {
 	return &tableBuilder{values: values[:0], t: &symTable{
-		spans: make([]symSpan, 0, n), kind: make([]uint8, 0, n),
+		syms: make([]sym, 0, n), kind: make([]uint8, 0, n),
 	}}
 }
 
@@ -516,17 +558,20 @@ func (b *tableBuilder) add(s *rawSym) {
 		}
 		b.open = append(b.open, i)
 	}
+	if i == 0 || s.value-b.base > maxDistance {
+		b.base = s.value
+	}
 	b.values = append(b.values, s.value)
-	t.spans = append(t.spans, symSpan{s.size, s.name})
+	t.syms = append(t.syms, sym{uint32(s.value - b.base), s.size, s.name})
 	t.kind = append(t.kind, kind)
 }
 
-func (b *tableBuilder) endOf(i uint32) uint64 { return b.values[i] + uint64(b.t.spans[i].size) }
+func (b *tableBuilder) endOf(i uint32) uint64 { return b.values[i] + uint64(b.t.syms[i].size) }
 
 func (b *tableBuilder) table() *symTable {
 	t := b.t
-	t.addrs = newAddrs(b.values)
-	t.spans, t.kind, t.outer = fitted(t.spans), fitted(t.kind), fitted(t.outer)
+	t.addrIndex = newAddrIndex(b.values)
+	t.syms, t.kind, t.outer = fitted(t.syms), fitted(t.kind), fitted(t.outer)
 	return t
 }
 
