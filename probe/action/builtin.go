@@ -106,6 +106,7 @@ func GPLOnly() []string {
 var gplHelpers = map[asm.BuiltinFunc]bool{
 	asm.FnProbeReadKernel: true, asm.FnProbeReadKernelStr: true, asm.FnProbeReadUser: true, asm.FnProbeReadUserStr: true,
 	asm.FnGetStack: true, asm.FnGetCurrentTask: true, asm.FnGetCurrentTaskBtf: true, asm.FnGetFuncIp: true, asm.FnPerfEventOutput: true,
+	asm.FnSkbOutput:      true,
 	asm.FnOverrideReturn: true,
 }
 

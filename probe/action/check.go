@@ -38,6 +38,8 @@ type checker struct {
 	nodes int
 	// cgroup is where the current cgroup is found, for storage by cgroup.
 	cgroup cgroupPath
+	// before are assignments that the current statement wants made before it.
+	before []*Stmt
 	// loops is how many loops the current statement is inside of.
 	loops int
 	// walk is the walker of user stacks, nil if there is none so far.

@@ -25,7 +25,8 @@ func (c *checker) blockDepth(list []*Stmt, depth int) ([]*Stmt, error) {
 		if err != nil {
 			return nil, at(s.Pos, firstLine(s), err)
 		}
-		out = append(out, x)
+		out = append(append(out, c.before...), x)
+		c.before = c.before[:0]
 	}
 	return out, nil
 }
@@ -86,6 +87,8 @@ func (c *checker) stmt(s *Stmt, depth int) (*Stmt, error) {
 		return out, c.aggregate(out, s)
 	case StmtEmit:
 		return out, c.emit(out, s)
+	case StmtPacket:
+		return out, c.packet(out, s)
 	case StmtSignal:
 		return out, c.effect(out, s, u32)
 	case StmtOverride:

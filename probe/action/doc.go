@@ -78,15 +78,14 @@
 //	reading them: if (@x > 10)                  Counter.Value, Number.Value, Summary.Mean (Linux 5.19)
 //	hist(x, k), lhist, tseries                  NewHist, Hist.Sub, NewLinear, NewSeries
 //	printf, print, join, time, cat              Events, Log.Printf
+//	skboutput                                   Packets.Emit, Pcap
 //	signal, signal_thread, exit(n), override    Ctx.Signal, Ctx.SignalThread, Ctx.ExitWith, Ctx.Override
 //	clear, zero, print(@, top, div)             the reader's: mapx tables; Map.Flip clears without a loss
 //	system, strftime, strerror, username        the reader's: an event
 //	entry and return by hand with @start[tid]   Pair; NewTaskStorage; Program.OnCall (sessions)
 //	macros, parameters, imports                 Go's own
 //
-// Not there: skboutput, for which an event with Ptr.Bytes of the socket buffer's
-// data serves as far as the packet lies in one piece, and calls of other kernel
-// functions.
+// Not there: calls of other kernel functions.
 //
 // # Lifetime, privileges, overhead
 //

@@ -35,13 +35,13 @@ func (c *checker) socketCookie(e, ptr *Expr) (*Expr, error) {
 }
 
 // errNotArgument says that the verifier does not trust a pointer.
-var errNotArgument = errors.New("socket_cookie: the kernel takes a socket that is an argument of the probe, not one that was found through pointers")
+var errNotArgument = errors.New("the kernel takes one that is an argument of the probe, not one that was found through pointers")
 
 // socketCookie asks the kernel for a socket's cookie; of none it is 0.
 func (g *gen) socketCookie(e *Expr, dst asm.Register) {
 	root, off := pointerRoot(e.Args[0], 0)
-	if off != 0 || g.pointee(root) == nil || root.Op != opCtx && (root.Op != OpVar || !g.argVars[root.Var]) {
-		g.fail("%w", errNotArgument)
+	if !g.isArgument(root, off) {
+		g.fail("%s: %w", e.Op, errNotArgument)
 		return
 	}
 	null, back := g.label(), g.label()

@@ -60,6 +60,8 @@ func (g *gen) stmt(s *Stmt) {
 		g.aggregate(s)
 	case StmtEmit:
 		g.emitEvent(s)
+	case StmtPacket:
+		g.emitPacket(s)
 	case StmtSignal:
 		g.scalar(s.X, asm.R1)
 		if s.Thread {
@@ -180,10 +182,10 @@ func (g *gen) copyFrom(to loc, ptr asm.Register, n int) {
 	}
 }
 
-// emitEvent writes an event straight into the ring, or into memory for a perf
-// buffer. What finds no room is counted under the map.
-func (g *gen) emitEvent(s *Stmt) {
-	done, lost := g.label(), g.label()
+// eventEnds are where to jump to behind an event and where one is lost, which is
+// counted under the map; what is beyond the budget ends here.
+func (g *gen) eventEnds(s *Stmt) (done, lost string) {
+	done, lost = g.label(), g.label()
 	if g.prog.Budget.EventsPerSecond > 0 {
 		over := g.label()
 		g.eventBudget(over)
@@ -196,6 +198,13 @@ func (g *gen) emitEvent(s *Stmt) {
 		g.count(g.lay.lost(s.Map))
 		g.jump(done)
 	})
+	return done, lost
+}
+
+// emitEvent writes an event straight into the ring, or into memory for a perf
+// buffer. What finds no room is counted under the map.
+func (g *gen) emitEvent(s *Stmt) {
+	done, lost := g.eventEnds(s)
 	if s.Map.Kind == MapPerf {
 		at := g.operand(s.X)
 		g.emit(asm.Mov.Reg(asm.R1, g.ctxReg()), asm.LoadMapPtr(asm.R2, 0).WithReference(s.Map.Name))

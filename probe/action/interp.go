@@ -31,6 +31,10 @@ type Machine struct {
 	// Stack gives the PCs of kstack (user false) or of ustack, however it is walked; nil gives none.
 	Stack func(user bool) []uint64
 
+	// Packet gives the bytes of the struct sk_buff at an address, at most n of them;
+	// what it does not give, or if it is nil, is zeros.
+	Packet func(skb uint64, n int) []byte
+
 	// Maps are the entries of plain maps and aggregations, by the kernel's
 	// key bytes, values as the kernel holds them on one CPU.
 	Maps map[*Map]map[string][]byte

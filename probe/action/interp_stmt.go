@@ -42,6 +42,8 @@ func (r *run) stmt(s *Stmt) (control, error) {
 	case StmtEmit:
 		b := append([]byte(nil), toBytes(s.Map.Value, r.expr(s.X))...)
 		r.Events[s.Map] = append(r.Events[s.Map], b)
+	case StmtPacket:
+		r.packet(s)
 	case StmtSignal:
 		r.Signal = uint32(r.expr(s.X).n)
 	case StmtOverride:

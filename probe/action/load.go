@@ -352,6 +352,7 @@ func needsBTF(p *Program) bool {
 	}
 	need = need || walksStacks(p)
 	p.visit(func(s *Stmt) {
+		need = need || s.Op == StmtPacket
 		need = need || s.Op == StmtLoop && p.Loops == LoopsIter
 		need = need || s.Map != nil && s.Map.Kind == MapCgroupStorage
 	}, func(e *Expr) {

@@ -23,7 +23,11 @@ func BTFNeeds(p *Program) *probe.BTFNeeds {
 			types[f.name], members[f.member] = true, true
 		}
 	}
-	p.visit(func(*Stmt) {}, func(e *Expr) {
+	p.visit(func(s *Stmt) {
+		if s.Op == StmtPacket {
+			types["sk_buff"], members["len"] = true, true
+		}
+	}, func(e *Expr) {
 		if e.Op == OpString || e.Op == OpBuiltin {
 			return
 		}

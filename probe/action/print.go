@@ -140,6 +140,12 @@ func firstLine(s *Stmt) string {
 		return mapAt(s.Map, s.Key) + " = " + name + "(" + arg + ")"
 	case StmtEmit:
 		return "emit " + mapName(s.Map) + " " + s.X.String()
+	case StmtPacket:
+		line := "packet " + mapAt(s.Map, s.Key)
+		if s.X != nil {
+			line += " " + s.X.String()
+		}
+		return line
 	}
 	if s.X != nil {
 		return s.Op.String() + " " + s.X.String()

@@ -127,7 +127,7 @@ type LogReader struct {
 
 // Open opens the stream. The caller closes the reader.
 func (l *Log) Open(s Handles) (*LogReader, error) {
-	in, err := openStream(s, l.m)
+	in, err := openStream(s, l.m, 0)
 	if err != nil {
 		return nil, fmt.Errorf("log %s: %w", l.m.Name, err)
 	}

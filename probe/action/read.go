@@ -354,27 +354,32 @@ type recorded struct {
 	io.Closer
 }
 
-// openStream opens the buffer behind a map, with its counter of losses.
-func openStream(h Handles, m *Map) (stream, error) {
+// openStream opens the buffer behind a map, with its counter of losses. Of a perf
+// buffer, order is that of mapx.PerfBufferOptions.
+func openStream(h Handles, m *Map, order time.Duration) (stream, error) {
 	src := h.source()
 	if src.replay != nil {
 		return src.replay.Stream(m.Name, nil)
 	}
-	in, err := src.live.openBuffer(m)
+	in, err := src.live.openBuffer(m, order)
 	if err != nil || src.rec == nil {
 		return in, err
 	}
 	return recorded{src.rec.Stream(m.Name, in), in}, nil
 }
 
-func (l *Loaded) openBuffer(m *Map) (stream, error) {
+func (l *Loaded) openBuffer(m *Map, order time.Duration) (stream, error) {
 	em := l.EBPFMap(m)
 	if em == nil {
 		return nil, fmt.Errorf("map %s is not one of the loaded program's", m.Name)
 	}
 	lost, slot := l.coll.Maps[statsMap], uint32(l.lay.lost(m))
 	if m.Kind == MapPerf {
-		return mapx.OpenPerfBuffer(em, &mapx.PerfBufferOptions{PerCPU: m.Entries, Lost: lost, LostSlot: slot})
+		o := &mapx.PerfBufferOptions{PerCPU: m.Entries, Lost: lost, LostSlot: slot, Order: order}
+		if o.PerCPU == 0 {
+			o.PerCPU = DefaultBuffer
+		}
+		return mapx.OpenPerfBuffer(em, o)
 	}
 	return mapx.OpenRing(em, &mapx.RingOptions{Lost: lost, LostSlot: slot})
 }
@@ -388,7 +393,7 @@ type EventReader[T any] struct {
 
 // Open opens the stream. The caller closes the reader.
 func (ev *Events[T]) Open(s Handles) (*EventReader[T], error) {
-	in, err := openStream(s, ev.m)
+	in, err := openStream(s, ev.m, 0)
 	if err != nil {
 		return nil, fmt.Errorf("events %s: %w", ev.m.Name, err)
 	}

@@ -19,6 +19,7 @@ const (
 	StmtAdd             // Map, Key (nil for a map without keys), X: atomic addition
 	StmtAgg             // Map, Key (may be nil), X: what the map aggregates (nil for count)
 	StmtEmit            // Map: ring or perf buffer; X: the event
+	StmtPacket          // Map: that of a Packets; Key: the struct sk_buff; X: how many bytes of it at most, nil is all
 	StmtSignal          // X: signal, to the current process
 	StmtOverride        // X: what the probed function returns instead
 	StmtExit            // ask the session's owner to end (Session.ExitRequested); X: with this code, 0 if nil
@@ -62,7 +63,7 @@ type Stmt struct {
 var stmtNames = [numStmts]string{
 	StmtLet: "let", StmtIf: "if", StmtLoop: "loop", StmtForEach: "for", StmtBreak: "break",
 	StmtContinue: "continue", StmtReturn: "return", StmtFind: "find", StmtSet: "set",
-	StmtDelete: "delete", StmtAdd: "add", StmtAgg: "aggregate", StmtEmit: "emit",
+	StmtDelete: "delete", StmtAdd: "add", StmtAgg: "aggregate", StmtEmit: "emit", StmtPacket: "packet",
 	StmtSignal: "signal", StmtOverride: "override", StmtExit: "exit", StmtSkip: "skip", StmtCookie: "cookie", StmtEval: "eval",
 }
 

@@ -1,0 +1,159 @@
+package action
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/borescope/borescope/mapx"
+)
+
+// MaxPacket is how many bytes of a packet are captured at most, because a record
+// of a perf buffer has 64 KiB at most, head included (perf_event_header, size).
+const MaxPacket = 65488
+
+// Packets is a stream of network packets, whole or their beginnings, over a perf
+// buffer: what bpftrace's skboutput writes to a file. What finds no room in it is
+// counted, by CPU. The program needs a GPL-compatible licence.
+type Packets struct{ m *Map }
+
+// NewPackets returns a stream over perf buffers, one for each CPU, of size bytes
+// each (0: DefaultBuffer), rounded up to a power of two.
+func NewPackets(name string, size int) *Packets {
+	return &Packets{&Map{Name: name, Kind: MapPerf, Entries: size, Value: TypeOf[packetHead](), Pos: callerPos()}}
+}
+
+// Map is the IR's map. Its records are a head (CLOCK_MONOTONIC in 8 bytes, the
+// packet's length and the captured length in 4 each) and the captured bytes.
+func (p *Packets) Map() *Map { return p.m }
+
+// Emit emits the packet of a struct sk_buff, which is an argument of the probe:
+// from skb->data on, its first most bytes (nil, or more than MaxPacket: MaxPacket),
+// also those outside of the buffer's linear part. Where skb->data is depends on
+// the probe: at the Ethernet header where packets leave (net_dev_queue), behind it
+// where they arrive (netif_receive_skb).
+//
+// The kernel has it for programs whose arguments it types (5.5): fentry, fexit,
+// and tracepoints with probe.Options.PreferBTF.
+func (p *Packets) Emit(c *Ctx, skb Ptr, most any) {
+	s := &Stmt{Op: StmtPacket, Map: p.m, Key: skb.Expr()}
+	if most != nil {
+		s.X = lift(most)
+	}
+	c.Do(s)
+}
+
+// Packet is a captured packet.
+type Packet struct {
+	// Time is CLOCK_MONOTONIC in nanoseconds.
+	Time uint64
+	// CPU is the one that the probe fired on.
+	CPU int
+	// Len is the length of the packet in bytes, of which Data is the beginning.
+	Len int
+	// Data is the captured bytes. They are valid until the next Read.
+	Data []byte
+}
+
+// Skip leaves the packet's first n bytes out, such as the 14 of an Ethernet header.
+func (p *Packet) Skip(n int) {
+	p.Data, p.Len = p.Data[min(n, len(p.Data)):], max(p.Len-n, 0)
+}
+
+// PacketReader reads packets, in the order of their times over all CPUs: each is
+// held back for a millisecond, or until the context ends. One goroutine reads at a
+// time; Close and Stats may be called from any.
+type PacketReader struct {
+	in  stream
+	rec mapx.Record
+}
+
+// Open opens the stream. The caller closes the reader.
+func (p *Packets) Open(s Handles) (*PacketReader, error) {
+	in, err := openStream(s, p.m, time.Millisecond)
+	if err != nil {
+		return nil, fmt.Errorf("packets %s: %w", p.m.Name, err)
+	}
+	return &PacketReader{in: in}, nil
+}
+
+// Read waits for the next packet and describes it in p, whose Data is the
+// reader's. It returns how many packets were lost before it on its CPU, as far as
+// is known (Stats knows all), and allocates nothing once it had the largest.
+func (r *PacketReader) Read(ctx context.Context, p *Packet) (lost uint64, err error) {
+	if err := r.in.ReadInto(ctx, &r.rec); err != nil {
+		return 0, err
+	}
+	le, b := binary.LittleEndian, r.rec.Data
+	if len(b) < packetHeadSize || int64(le.Uint32(b[packetCaptured:])) > int64(len(b)-packetHeadSize) {
+		return r.rec.Lost, fmt.Errorf("packet's record of %d bytes: %w", len(b), io.ErrUnexpectedEOF)
+	}
+	*p = Packet{
+		Time: le.Uint64(b), CPU: r.rec.CPU, Len: int(le.Uint32(b[8:])),
+		Data: b[packetHeadSize:][:le.Uint32(b[packetCaptured:])],
+	}
+	return r.rec.Lost, nil
+}
+
+// Source is the stream of undecoded records, for recording.
+func (r *PacketReader) Source() mapx.Source { return r.in }
+
+// Stats are the counts of the stream.
+func (r *PacketReader) Stats() (mapx.Stats, error) { return r.in.Stats() }
+
+// Close ends the stream; a Read that waits returns os.ErrClosed.
+func (r *PacketReader) Close() error { return r.in.Close() }
+
+// LinkType says what packets begin with, as pcap files number it (LINKTYPE_…).
+type LinkType uint32
+
+// The types of links.
+const (
+	LinkEthernet LinkType = 1
+	LinkIP       LinkType = 101 // IPv4 or IPv6
+)
+
+// Pcap writes packets in the format that tcpdump and Wireshark read (pcap, with
+// nanoseconds). It is used by one goroutine at a time.
+type Pcap struct {
+	w    io.Writer
+	zero int64
+	head [16]byte
+}
+
+// NewPcap writes a file's header to w. zero is when CLOCK_MONOTONIC was 0 on the
+// machine that the packets are from; if it is the zero Time, they are from this
+// one. Each packet is written to w in two calls; buffering and closing are the
+// caller's.
+func NewPcap(w io.Writer, link LinkType, zero time.Time) (*Pcap, error) {
+	if zero.IsZero() {
+		zero = time.Unix(0, time.Now().UnixNano()-int64(monotonic()))
+	}
+	le := binary.LittleEndian
+	b := le.AppendUint32(nil, 0xa1b23c4d) // times are in nanoseconds
+	b = le.AppendUint32(b, 2|4<<16)       // version 2.4
+	b = append(b, make([]byte, 8)...)     // UTC
+	b = le.AppendUint32(b, 256<<10)       // the most of a packet, as tcpdump has it
+	b = le.AppendUint32(b, uint32(link))  // what follows is by this
+	if _, err := w.Write(b); err != nil {
+		return nil, fmt.Errorf("write pcap header: %w", err)
+	}
+	return &Pcap{w: w, zero: zero.UnixNano()}, nil
+}
+
+// Write writes a packet, which must begin as NewPcap was told: see Packet.Skip.
+func (f *Pcap) Write(p *Packet) error {
+	le, t := binary.LittleEndian, uint64(f.zero)+p.Time
+	le.PutUint32(f.head[0:], uint32(t/1e9))
+	le.PutUint32(f.head[4:], uint32(t%1e9))
+	le.PutUint32(f.head[8:], uint32(len(p.Data)))
+	le.PutUint32(f.head[12:], uint32(p.Len))
+	for _, b := range [][]byte{f.head[:], p.Data} {
+		if _, err := f.w.Write(b); err != nil {
+			return fmt.Errorf("write packet: %w", err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,242 @@
+package action
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/btf"
+
+	"github.com/borescope/borescope/mapx"
+	"github.com/borescope/borescope/probe"
+)
+
+// skbType is a small struct sk_buff.
+func skbType() *btf.Struct {
+	uw := &btf.Int{Name: "unsigned int", Size: 4}
+	skb := &btf.Struct{Name: "sk_buff", Size: 16}
+	skb.Members = []btf.Member{{Name: "next", Type: &btf.Pointer{Target: skb}}, {Name: "len", Type: uw, Offset: 64}}
+	return skb
+}
+
+// packetPlan is a plan for a typed tracepoint with a struct sk_buff and a number.
+func packetPlan(release, arch string) *probe.Plan {
+	plan := rawPlan(release, arch, &btf.Pointer{Target: skbType()}, kernelBTF()["int"])
+	pp := &plan.Programs[0]
+	pp.Type, pp.AttachType, pp.AttachTo, pp.Context = ebpf.Tracing, ebpf.AttachTraceRawTp, "net_dev_queue", probe.ContextTramp
+	return plan
+}
+
+// packetProgram emits packets up to most bytes.
+func packetProgram(most *Expr) (*Packets, *Program) {
+	ps := NewPackets("pkts", 0)
+	return ps, one(&Stmt{Op: StmtPacket, Map: ps.Map(), Key: &Expr{Op: OpArg}, X: most, Pos: Pos{File: "x.bt", Line: 3}})
+}
+
+func TestPacketGolden(t *testing.T) {
+	for _, arch := range []string{"amd64", "arm64"} {
+		for _, release := range []string{"5.10.0", "6.18.0"} {
+			for name, most := range map[string]*Expr{"packet": nil, "packet64": NewConst(64), "packetn": {Op: OpArg, Int: 1}} {
+				_, p := packetProgram(most)
+				clearPos(p.Actions[0].Body)
+				got := p.String() + compileText(t, p, packetPlan(release, arch))
+				file := filepath.Join("testdata", "golden", arch+"-"+release, name+".txt")
+				if *flagUpdate {
+					if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
+						t.Fatal(err)
+					}
+				}
+				want, err := os.ReadFile(file)
+				if err != nil || string(want) != got {
+					t.Errorf("%s differs, or %v; if that is meant, run with -update\n%s", file, err, got)
+				}
+			}
+		}
+	}
+}
+
+// TestPacketInterpreted: how much of a packet is captured, by its length and the
+// limit, which may be out of any range.
+func TestPacketInterpreted(t *testing.T) {
+	kernel := memory{0x1000: binary.LittleEndian.AppendUint32(make([]byte, 8), 100_000), 0x2000: binary.LittleEndian.AppendUint32(make([]byte, 8), 90)}
+	for _, c := range []struct {
+		skb, limit uint64
+		most       *Expr
+		want       int // captured
+	}{
+		{0x1000, 0, nil, MaxPacket},
+		{0x2000, 0, nil, 90},
+		{0x2000, 0, NewConst(64), 64},
+		{0x2000, 0, NewConst(0), 0},
+		{0x1000, 0, NewConst(1 << 40), MaxPacket},
+		{0x2000, 64, &Expr{Op: OpArg, Int: 1}, 64},
+		{0x2000, 91, &Expr{Op: OpArg, Int: 1}, 90},
+		{0x1000, 70_000, &Expr{Op: OpArg, Int: 1}, MaxPacket},
+		{0x1000, 1<<64 - 1, &Expr{Op: OpArg, Int: 1}, MaxPacket},
+	} {
+		ps, p := packetProgram(c.most)
+		in, err := NewInterp(p, packetPlan("6.12.0", "amd64"), 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m := &Machine{
+			Context: binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint64(nil, c.skb), c.limit),
+			Kernel:  kernel, Builtin: func(string) uint64 { return 77 },
+			Packet: func(skb uint64, n int) []byte { return bytes.Repeat([]byte{byte(skb >> 12)}, min(n, 80)) },
+		}
+		if err := in.Run(m); err != nil {
+			t.Fatal(err)
+		}
+		if len(m.Events[ps.Map()]) != 1 {
+			t.Fatalf("%d packets", len(m.Events[ps.Map()]))
+		}
+		var pk Packet
+		r := &PacketReader{in: &records{list: m.Events[ps.Map()]}}
+		if _, err := r.Read(context.Background(), &pk); err != nil {
+			t.Fatal(err)
+		}
+		length := int(binary.LittleEndian.Uint32(kernel[c.skb][8:]))
+		data := append(bytes.Repeat([]byte{byte(c.skb >> 12)}, 80), make([]byte, MaxPacket)...)[:c.want]
+		if pk.Time != 77 || pk.CPU != 3 || pk.Len != length || !bytes.Equal(pk.Data, data) {
+			t.Errorf("%d of %d bytes at %d on CPU %d, want %d of %d", len(pk.Data), pk.Len, pk.Time, pk.CPU, c.want, length)
+		}
+	}
+	ps, p := packetProgram(nil)
+	in, err := NewInterp(p, packetPlan("6.12.0", "amd64"), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m := (&Machine{Context: make([]byte, 16)}); in.Run(m) != nil || len(m.Events[ps.Map()]) != 0 {
+		t.Errorf("without a packet: %v", m.Events)
+	}
+}
+
+// memory is kernel memory that begins at addresses.
+type memory map[uint64][]byte
+
+func (m memory) ReadMemory(dst []byte, addr uint64) error {
+	for at, b := range m {
+		if addr >= at && addr+uint64(len(dst)) <= at+uint64(len(b)) {
+			copy(dst, b[addr-at:])
+			return nil
+		}
+	}
+	return io.ErrUnexpectedEOF
+}
+
+// records is a stream of records that are there, over and over.
+type records struct {
+	list [][]byte
+	at   int
+}
+
+func (r *records) ReadInto(_ context.Context, rec *mapx.Record) error {
+	rec.Data = append(rec.Data[:0], r.list[r.at%len(r.list)]...)
+	rec.CPU, rec.Lost = 3, 0
+	r.at++
+	return nil
+}
+
+func (r *records) Stats() (mapx.Stats, error) { return mapx.Stats{}, nil }
+
+func (r *records) Close() error { return nil }
+
+func TestPacketReaderAllocates(t *testing.T) {
+	rec := append(make([]byte, packetHeadSize), "packet"...)
+	rec[packetCaptured] = 6
+	r := &PacketReader{in: &records{list: [][]byte{rec}}}
+	var p Packet
+	ctx := context.Background()
+	if _, err := r.Read(ctx, &p); err != nil || string(p.Data) != "packet" {
+		t.Fatalf("%q, %v", p.Data, err)
+	}
+	pcap, err := NewPcap(io.Discard, LinkIP, time.Unix(1, 0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := testing.AllocsPerRun(1000, func() {
+		_, _ = r.Read(ctx, &p)
+		_ = pcap.Write(&p)
+	}); n != 0 {
+		t.Errorf("%v allocations for each packet", n)
+	}
+	for _, bad := range [][]byte{rec[:15], rec[:20]} {
+		r.in = &records{list: [][]byte{bad}}
+		if _, err := r.Read(ctx, &p); !errors.Is(err, io.ErrUnexpectedEOF) {
+			t.Errorf("a record of %d bytes: %v", len(bad), err)
+		}
+	}
+}
+
+// TestPcap compares a file with one by hand, by the format's description
+// (draft-ietf-opsawg-pcap).
+func TestPcap(t *testing.T) {
+	var b bytes.Buffer
+	f, err := NewPcap(&b, LinkIP, time.Unix(1000, 5))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &Packet{Time: 2_999_999_999, Len: 60, Data: []byte("ethernetETHERNETX-ip")}
+	p.Skip(16)
+	if err := f.Write(p); err != nil {
+		t.Fatal(err)
+	}
+	want := "4d3cb2a1" + "02000400" + "00000000" + "00000000" + "00000400" + "65000000" + // header
+		"eb030000" + "04000000" + "04000000" + "2c000000" + hex.EncodeToString([]byte("X-ip"))
+	if got := hex.EncodeToString(b.Bytes()); got != want {
+		t.Errorf("file is %s, want %s", got, want)
+	}
+	if p.Skip(100); p.Len != 0 || len(p.Data) != 0 {
+		t.Errorf("%d and %d bytes left", p.Len, len(p.Data))
+	}
+}
+
+// TestPacketRefused: what cannot give packets is told, with its place.
+func TestPacketRefused(t *testing.T) {
+	ps, whole := packetProgram(nil)
+	other := &Map{Name: "other", Kind: MapPerf, Value: u64}
+	pos := Pos{File: "x.bt", Line: 3, Col: 7}
+	stmt := func(m *Map, skb, most *Expr) *Program {
+		return one(&Stmt{Op: StmtPacket, Map: m, Key: skb, X: most, Pos: pos})
+	}
+	arg := &Expr{Op: OpArg}
+	raw := rawPlan("6.12.0", "amd64", &btf.Pointer{Target: skbType()})
+	proprietary := *whole
+	proprietary.License = "Proprietary"
+	for _, c := range []struct {
+		name        string
+		p           *Program
+		plan        *probe.Plan
+		want        string
+		unsupported bool
+	}{
+		{"kind", whole, raw, "x.bt:3: packet @pkts[arg0]: ", true},
+		{"kindhint", whole, raw, "PreferBTF", true},
+		{"kernel", whole, packetPlan("5.4.0", "amd64"), "5.5", true},
+		{"type", stmt(ps.Map(), &Expr{Op: OpArg, Int: 1}, nil), nil, "x.bt:3:7: packet @pkts[arg1]: s32 is no pointer to a struct sk_buff", false},
+		{"map", stmt(other, arg, nil), nil, "not that of a Packets", false},
+		{"nomap", stmt(nil, arg, nil), nil, "not that of a Packets", false},
+		{"noskb", stmt(ps.Map(), nil, nil), nil, "missing expression", false},
+		{"length", stmt(ps.Map(), arg, NewConst(-1)), nil, "a packet of -1 bytes", false},
+		{"text", stmt(ps.Map(), arg, NewString("x")), nil, "not a number", false},
+		{"found", stmt(ps.Map(), &Expr{Op: OpMember, Str: "next", Args: []*Expr{arg}}, nil), nil, "argument of the probe", false},
+		{"licence", &proprietary, nil, "GPL", false},
+	} {
+		if c.plan == nil {
+			c.plan = packetPlan("6.12.0", "amd64")
+		}
+		_, err := Compile(c.p, c.plan)
+		if err == nil || !strings.Contains(err.Error(), c.want) || errors.Is(err, errors.ErrUnsupported) != c.unsupported {
+			t.Errorf("%s: %v; want %s", c.name, err, c.want)
+		}
+	}
+}
