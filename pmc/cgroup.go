@@ -2,10 +2,11 @@ package pmc
 
 import (
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/borescope/borescope/internal/notexist"
 )
 
 // OpenCgroup opens a cgroup's directory for Place.Cgroup. The path is absolute
@@ -22,7 +23,7 @@ func OpenCgroup(path string) (*os.File, error) {
 		return os.Open(path)
 	}
 	if at == "" {
-		return nil, fmt.Errorf("cgroup %s: neither cgroup v1's perf_event hierarchy nor cgroup2 is mounted: %w", path, fs.ErrNotExist)
+		return nil, notexist.Errorf("cgroup %s: neither cgroup v1's perf_event hierarchy nor cgroup2 is mounted", path)
 	}
 	return os.Open(filepath.Join(at, filepath.Clean("/"+path)))
 }

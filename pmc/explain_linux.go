@@ -3,10 +3,13 @@ package pmc
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/borescope/borescope/internal/cpus"
 )
 
 // refusal is what the kernel would not open.
@@ -182,6 +185,8 @@ func explainInvalid(r refusal, f facts) string {
 		return "all tasks on any CPU: name the CPU, and open the event on each"
 	case r.place.CPU < -1:
 		return fmt.Sprintf("no such CPU: %d", r.place.CPU)
+	case f.possible != nil && r.place.CPU >= 0 && !slices.Contains(f.possible, r.place.CPU):
+		return fmt.Sprintf("no such CPU: %d; this machine can have %s", r.place.CPU, cpus.Format(f.possible))
 	case r.event.Type == TypeBreakpoint:
 		return "a breakpoint that this CPU can't do: 1, 2, 4 or 8 aligned bytes; x86 watches w, rw or x (8 bytes)"
 	case r.grouped:

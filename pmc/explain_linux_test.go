@@ -56,6 +56,7 @@ func TestExplain(t *testing.T) {
 		{"debian", unix.EACCES, Cycles(), self, Attr{}, with(func(f *facts) { f.perfmon, f.paranoid = true, 3 }), "CAP_SYS_ADMIN", true},
 		{"rate", unix.EINVAL, Cycles(), self, freq, user, "perf_event_max_sample_rate = 100000", false},
 		{"no-place", unix.EINVAL, Cycles(), Place{-1, -1, nil}, Attr{}, user, "name the CPU", false},
+		{"no-such-cpu", unix.EINVAL, CPUClock(), OnCPU(9), Attr{}, with(func(f *facts) { f.possible = []int{0, 1, 2, 3} }), "no such CPU: 9; this machine can have 0-3", false},
 		{"breakpoint", unix.EINVAL, Breakpoint(1, 3, BPRead), self, Attr{}, user, "1, 2, 4 or 8 aligned bytes", false},
 		{"msr-user", unix.EINVAL, userMode(msr), self, Attr{}, user, "leave the modifiers out", false},
 		{"uncore-thread", unix.EINVAL, Event{PMU: "uncore_imc_0", Type: 20}, self, Attr{}, user, "whole CPUs only", false},
@@ -130,7 +131,7 @@ func TestRefusals(t *testing.T) {
 		{"rate", CPUClock(), OnThread(0), &OpenOptions{Sampling: &SamplingSpec{Freq: 1 << 30}}, "perf_event_max_sample_rate"},
 		{"gone", CPUClock(), OnThread(1 << 22), nil, "no such thread"},
 		{"no-place", CPUClock(), Place{PID: -1, CPU: -1}, nil, "name the CPU"},
-		{"no-such-cpu", CPUClock(), OnCPU(1 << 14), nil, "event cpu-clock on CPU 16384"},
+		{"no-such-cpu", CPUClock(), OnCPU(1 << 14), nil, "event cpu-clock on CPU 16384: no such CPU: 16384; this machine can have 0"},
 		{"branches", CPUClock(), OnThread(0), &OpenOptions{Sampling: &SamplingSpec{Period: 1000, Type: SampleBranchStack, Branches: 9}}, "records no branches"},
 		{"type", Event{Type: 4096}, OnThread(0), nil, "no PMU has type 4096"},
 		{"both", CPUClock(), OnThread(0), &OpenOptions{Sampling: &SamplingSpec{Freq: 1, Period: 1}}, "both a period and a frequency"},
@@ -210,5 +211,50 @@ func TestMissingTracefs(t *testing.T) {
 	_, err := Tracepoint("sched", "sched_switch", noHost)
 	if !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), "mount -t tracefs") {
 		t.Error(err)
+	}
+}
+
+// TestMissingTracepoint offers the nearest names, without "file does not exist".
+func TestMissingTracepoint(t *testing.T) {
+	root := &Options{Root: fstest.MapFS{
+		"sys/kernel/tracing/events/sched/sched_switch/id": {Data: []byte("316\n")},
+		"sys/kernel/tracing/events/sched/sched_wakeup/id": {Data: []byte("318\n")},
+		"sys/kernel/tracing/events/irq/softirq_entry/id":  {Data: []byte("120\n")},
+		"sys/kernel/tracing/events/header_page":           {Data: []byte("x")},
+	}}
+	for in, want := range map[string]string{
+		"sched:sched_swich":  `event "sched:sched_swich": column 1: no tracepoint "sched_swich" in group sched; did you mean sched_switch?`,
+		"sched:nothing_near": `event "sched:nothing_near": column 1: no tracepoint "nothing_near" in group sched`,
+		"shed:sched_switch":  `event "shed:sched_switch": column 1: no tracepoint group "shed"; did you mean sched?`,
+		"zzzzzz:x":           `event "zzzzzz:x": column 1: no tracepoint group "zzzzzz"`,
+		"sched:x*":           `event "sched:x*": column 1: no tracepoint matches "sched:x*"`,
+	} {
+		_, err := ParseEvent(in, root)
+		if err == nil || err.Error() != want || !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("%s: %v\nwant %s, which matches fs.ErrNotExist", in, err, want)
+		}
+	}
+}
+
+// TestSilentSampler: what would never give a record is refused.
+func TestSilentSampler(t *testing.T) {
+	for _, tt := range []struct {
+		event Event
+		spec  SamplingSpec
+		want  bool
+	}{
+		{CPUClock(), SamplingSpec{Type: SampleIP}, true},
+		{CPUClock(), SamplingSpec{Freq: 99}, false},
+		{CPUClock(), SamplingSpec{Period: 1000}, false},
+		{CPUClock(), SamplingSpec{Records: AttrComm}, false},
+		{Event{Name: "cpu/event=1,period=9/", Period: 9}, SamplingSpec{}, false},
+		{Dummy(), SamplingSpec{}, false},
+		{BPFOutput(), SamplingSpec{}, false},
+	} {
+		s, err := OpenSampler(tt.event, Scope{Thread: -5}, tt.spec, nil)
+		s.Close()
+		if got := err != nil && strings.Contains(err.Error(), "needs a period or a frequency"); got != tt.want {
+			t.Errorf("%s %+v: %v", tt.event, tt.spec, err)
+		}
 	}
 }

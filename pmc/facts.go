@@ -5,6 +5,8 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
+
+	"github.com/borescope/borescope/internal/cpus"
 )
 
 // facts are what an explanation depends on, read when there is something to explain.
@@ -20,6 +22,7 @@ type facts struct {
 	cgroup2    string // where cgroup2 is mounted, if it is
 	subtree    bool   // a controller is enabled in its root's cgroup.subtree_control
 	arch       string
+	possible   []int // the CPUs that there may be; nil if that can't be read
 }
 
 const unknownLevel = -100
@@ -52,6 +55,7 @@ func readFacts(root fs.FS) facts {
 		f.perfmon = effectiveCap(string(b), capPerfmon) || effectiveCap(string(b), capSysAdmin)
 	}
 	f.hypervisor = hypervisor(fsys)
+	f.possible, _ = cpus.Possible(fsys)
 	f.cgroup2, f.subtree = cgroup2State(fsys)
 	return f
 }

@@ -65,7 +65,7 @@ func (e *Event) applyModifiers(mods string, machine *bool) error {
 		default:
 			flag := flagOf(c)
 			if flag == 0 {
-				return fmt.Errorf("no modifier %q: there are %s", c, modifierLetters)
+				return fmt.Errorf("no modifier %q: they are the letters %s", c, modifierLetters)
 			}
 			e.Flags |= flag
 		}

@@ -152,6 +152,16 @@ const recordFlags = AttrMmap | AttrComm | AttrTask | AttrMmapData | AttrMmap2 | 
 	AttrContextSwitch | AttrNamespaces | AttrKsymbol | AttrBPFEvent | AttrCgroup | AttrTextPoke |
 	AttrExcludeCallchainKernel | AttrExcludeCallchainUser | AttrSampleIDAll | AttrBuildID | AttrInheritStat
 
+// silent reports whether no record can ever come of the spec: the kernel takes
+// a period of 0 for an event that only counts.
+func (s *SamplingSpec) silent(e Event) bool {
+	switch e.Name {
+	case Dummy().Name, BPFOutput().Name:
+		return false
+	}
+	return s.Period|s.Freq|e.Period|e.Freq == 0 && s.Records == 0
+}
+
 // apply writes the spec into a.
 func (s *SamplingSpec) apply(a *Attr, e Event) error {
 	period, freq := s.Period, s.Freq

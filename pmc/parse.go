@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/borescope/borescope/internal/notexist"
 )
 
 // Options says where names are looked up. A nil *Options is the zero value.
@@ -24,17 +26,19 @@ const maxEventString = 64 << 10
 
 // SyntaxError is a place in an event string that can't be read.
 type SyntaxError struct {
-	// Input is the whole string, Offset the byte at which it goes wrong.
+	// Input is the whole string, Offset the byte, from 0, at which the event
+	// begins that can't be read, or the brace of its group.
 	Input  string
 	Offset int
-	Msg    string
+	// Msg says what is wrong there, and what would be right.
+	Msg string
 	// Err is the cause, where there is one: fs.ErrNotExist for an unknown name.
 	Err error
 }
 
-// Error names the event and the offending part.
+// Error reads `event "INPUT": column 3: MSG`; columns count bytes from one.
 func (e *SyntaxError) Error() string {
-	return fmt.Sprintf("event %.200q at %d: %s", e.Input, e.Offset, e.Msg)
+	return fmt.Sprintf("event %.200q: column %d: %s", e.Input, e.Offset+1, e.Msg)
 }
 
 // Unwrap returns the cause.
@@ -219,7 +223,8 @@ func (p *parser) item(it listItem) ([]Event, error) {
 	mods := it.mods
 	if mods != "" {
 		if mods = strings.TrimPrefix(mods, ":"); mods == it.mods || mods == "" || !validModifiers(mods) {
-			return nil, &SyntaxError{Input: p.input, Offset: it.offset, Msg: fmt.Sprintf("bad group modifiers %.20q", it.mods)}
+			return nil, &SyntaxError{Input: p.input, Offset: it.offset, Msg: fmt.Sprintf(
+				"bad group modifiers %.20q: want }:LETTERS, of %s", it.mods, modifierLetters)}
 		}
 	}
 	var out []Event
@@ -251,7 +256,7 @@ func (p *parser) events(it listItem, groupMods string) ([]Event, error) {
 	return events, nil
 }
 
-var errEmpty = errors.New("no event")
+var errEmpty = errors.New("no event here: want a name such as cycles, PMU/TERMS/ or GROUP:TRACEPOINT")
 
 // base parses an event without its modifiers, which it returns.
 func (p *parser) base(s string) (events []Event, mods string, err error) {
@@ -387,7 +392,7 @@ func parseBreakpoint(s string) (e Event, mods string, err error) {
 	addr, length, hasLen := strings.Cut(parts[0], "/")
 	at, err := parseUint(addr)
 	if err != nil {
-		return Event{}, "", fmt.Errorf("bad address %.40q", addr)
+		return Event{}, "", fmt.Errorf("bad address %.40q: want mem:ADDRESS[/LENGTH][:ACCESS]", addr)
 	}
 	access := BPRead | BPWrite
 	rest := parts[1:]
@@ -471,9 +476,9 @@ func (p *parser) bareName(name string) ([]Event, error) {
 // unknownEvent says that a name does not exist, with the nearest ones that do.
 func unknownEvent(name string, known []string) error {
 	if near := nearest(name, known); len(near) > 0 {
-		return fmt.Errorf("%w: no event is called %.60q; did you mean %s?", fs.ErrNotExist, name, strings.Join(near, ", "))
+		return notexist.Errorf("no event is called %.60q; did you mean %s?", name, strings.Join(near, ", "))
 	}
-	return fmt.Errorf("%w: no event is called %.60q", fs.ErrNotExist, name)
+	return notexist.Errorf("no event is called %.60q", name)
 }
 
 func (p *parser) knownNames(pmus []string) []string {

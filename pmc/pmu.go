@@ -39,7 +39,7 @@ func ParseFormat(name, text string) (Format, error) {
 	case "config1", "config2", "config3":
 		f.Word = int(word[6] - '0')
 	default:
-		return Format{}, fmt.Errorf("format %s: no such word: %.40q", name, word)
+		return Format{}, fmt.Errorf("format %s: no such word: %.40q: want config, config1, config2 or config3", name, word)
 	}
 	if !some {
 		f.Bits = ^uint64(0)
@@ -63,7 +63,7 @@ func parseBits(r string) (uint64, error) {
 	lo, err1 := strconv.ParseUint(first, 10, 8)
 	hi, err2 := strconv.ParseUint(last, 10, 8)
 	if err1 != nil || err2 != nil || lo > hi || hi > 63 {
-		return 0, fmt.Errorf("bad bits %.20q", r)
+		return 0, fmt.Errorf("bad bits %.20q: want numbers and ranges from 0 to 63, as 0-7,32-35", r)
 	}
 	return ^uint64(0) >> (63 - (hi - lo)) << lo, nil
 }

@@ -111,10 +111,10 @@ func TestHybridNeedsAKind(t *testing.T) {
 func TestParseRefuses(t *testing.T) {
 	spr := &Options{Root: host(t, "doc-intel-spr")}
 	for s, want := range map[string]string{
-		"":                             "no event",
-		"cycles,":                      "no event",
+		"":                             "column 1: no event here: want",
+		"cycles,":                      "column 8: no event here",
 		"{cycles":                      "no closing }",
-		"{cycles}:z":                   "bad group modifiers",
+		"{cycles}:z":                   "bad group modifiers \":z\": want }:LETTERS",
 		"cycles:pppp":                  "at most three p",
 		"cpu/event=0x3c":               "no closing /",
 		"cpu/event=0x1ff/":             "too big for config:0-7, at most 0xff",
@@ -129,7 +129,7 @@ func TestParseRefuses(t *testing.T) {
 		"mem:0x1000/16:w":              "bad length",
 		"mem:0x1000:ww":                "repeats w",
 		"cpu/cach-misses/":             "did you mean cache-misses",
-		"inst_retired.any":             "no event is called",
+		"inst_retired.any":             `column 1: no event is called "inst_retired.any"`,
 		"../type/event=1/":             "no PMU",
 		"uncore_imc/cas_count_read/":   "means 4 events here",
 		strings.Repeat("cycles,", 2e4): "longer than",

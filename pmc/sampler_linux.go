@@ -45,6 +45,9 @@ func OpenSampler(e Event, s Scope, spec SamplingSpec, o *SamplerOptions) (sm *Sa
 	if pages == 0 {
 		pages = 64
 	}
+	if spec.silent(e) {
+		return nil, fmt.Errorf("event %s: a sampler needs a period or a frequency: set SamplingSpec.Period or Freq", e)
+	}
 	fsys := rootOf(&Options{Root: o.Root})
 	places, err := s.places(fsys)
 	if err != nil {

@@ -7,6 +7,8 @@ import (
 	"path"
 	"slices"
 	"strings"
+
+	"github.com/borescope/borescope/internal/notexist"
 )
 
 // pmuEvent parses "PMU/TERMS/MODIFIERS". Where several PMUs go by the name, it
@@ -24,7 +26,7 @@ func (p *parser) pmuEvent(s string) (events []Event, mods string, err error) {
 		if err != nil {
 			return nil, "", fmt.Errorf("PMU %s: %w", name, err)
 		}
-		return nil, "", fmt.Errorf("%w: no PMU %.60q here; there are %s", fs.ErrNotExist, name, strings.Join(all, ", "))
+		return nil, "", notexist.Errorf("no PMU %.60q here; there are %s", name, strings.Join(all, ", "))
 	}
 	for _, n := range names {
 		pmu, err := lookPMU(p.fsys, n)
@@ -279,7 +281,7 @@ func (p sysfsPMU) unknownTerm(t term) error {
 	if near := nearest(t.name, append(events, formats...)); len(near) > 0 {
 		msg += "; did you mean " + strings.Join(near, ", ") + "?"
 	}
-	return fmt.Errorf("%w: %s", fs.ErrNotExist, msg)
+	return notexist.Error(msg)
 }
 
 // list returns the names in a directory of the PMU.

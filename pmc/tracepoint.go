@@ -7,6 +7,8 @@ import (
 	"path"
 	"strconv"
 	"strings"
+
+	"github.com/borescope/borescope/internal/notexist"
 )
 
 // tracefsDirs are where tracefs is mounted: by itself, or inside debugfs.
@@ -19,7 +21,7 @@ var tracefsDirs = [...]string{"sys/kernel/tracing", "sys/kernel/debug/tracing"}
 func Tracepoint(group, name string, opts *Options) (Event, error) {
 	fsys := rootOf(opts)
 	if !validPMUName(group) || !validPMUName(name) {
-		return Event{}, fmt.Errorf("%w: no tracepoint %.60q", fs.ErrNotExist, group+":"+name)
+		return Event{}, notexist.Errorf("no tracepoint %.60q", group+":"+name)
 	}
 	dir, err := tracefs(fsys)
 	if err != nil {
@@ -28,7 +30,7 @@ func Tracepoint(group, name string, opts *Options) (Event, error) {
 	b, err := readSmall(fsys, path.Join(dir, "events", group, name, "id"))
 	if err != nil {
 		if errors.Is(err, fs.ErrNotExist) {
-			err = fmt.Errorf("%w: no such tracepoint", fs.ErrNotExist)
+			return Event{}, noTracepoint(fsys, path.Join(dir, "events"), group, name)
 		}
 		return Event{}, fmt.Errorf("tracepoint %s:%s: %w", group, name, err)
 	}
@@ -37,6 +39,28 @@ func Tracepoint(group, name string, opts *Options) (Event, error) {
 		return Event{}, fmt.Errorf("tracepoint %s:%s: bad id %.20q", group, name, b)
 	}
 	return Event{Name: group + ":" + name, Type: TypeTracepoint, Config: id}, nil
+}
+
+// noTracepoint says that there is none of the name, with the nearest ones.
+func noTracepoint(fsys fs.FS, dir, group, name string) error {
+	var known []string
+	if entries, err := fs.ReadDir(fsys, path.Join(dir, group)); err == nil {
+		for _, e := range entries {
+			known = append(known, e.Name())
+		}
+		if near := nearest(name, known); len(near) > 0 {
+			return notexist.Errorf("no tracepoint %q in group %s; did you mean %s?", name, group, strings.Join(near, ", "))
+		}
+		return notexist.Errorf("no tracepoint %q in group %s", name, group)
+	}
+	entries, _ := fs.ReadDir(fsys, dir)
+	for _, e := range entries {
+		known = append(known, e.Name())
+	}
+	if near := nearest(group, known); len(near) > 0 {
+		return notexist.Errorf("no tracepoint group %q; did you mean %s?", group, strings.Join(near, ", "))
+	}
+	return notexist.Errorf("no tracepoint group %q", group)
 }
 
 // tracefs finds where tracefs is mounted.
@@ -54,7 +78,7 @@ func tracefs(fsys fs.FS) (string, error) {
 	if denied != nil {
 		return "", fmt.Errorf("tracefs is for root (CAP_DAC_READ_SEARCH): %w", denied)
 	}
-	return "", fmt.Errorf("%w: tracefs is not mounted (mount -t tracefs tracefs /sys/kernel/tracing)", fs.ErrNotExist)
+	return "", notexist.Error("tracefs is not mounted (mount -t tracefs tracefs /sys/kernel/tracing)")
 }
 
 // tracepoints resolves a tracepoint, or those that a wildcard matches.
@@ -82,7 +106,7 @@ func (p *parser) tracepoints(group, name string) ([]Event, error) {
 		out = append(out, e)
 	}
 	if len(out) == 0 {
-		return nil, fmt.Errorf("%w: no tracepoint matches %.60q", fs.ErrNotExist, group+":"+name)
+		return nil, notexist.Errorf("no tracepoint matches %.60q", group+":"+name)
 	}
 	return out, nil
 }

@@ -12,6 +12,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/borescope/borescope/internal/notexist"
 )
 
 // VendorEvent is one event of a vendor's list, in the JSON that Intel's perfmon
@@ -68,7 +70,7 @@ func vendorFiles(events, root fs.FS) ([]vendorFile, error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		names, err := fs.Glob(events, "*.json")
 		if err == nil && len(names) == 0 {
-			err = fmt.Errorf("vendor events: neither mapfile.csv nor a .json file: %w", fs.ErrNotExist)
+			err = notexist.Error("vendor events: neither mapfile.csv nor a .json file")
 		}
 		var out []vendorFile
 		for _, n := range names {
@@ -85,7 +87,7 @@ func vendorFiles(events, root fs.FS) ([]vendorFile, error) {
 	}
 	out, err := parseMapfile(string(b), id)
 	if err == nil && len(out) == 0 {
-		err = fmt.Errorf("vendor events: mapfile.csv has none for %s: %w", id, fs.ErrNotExist)
+		err = notexist.Errorf("vendor events: mapfile.csv has none for %s", id)
 	}
 	return out, err
 }

@@ -95,7 +95,7 @@ func parseRange(s string) (lo, hi int, err error) {
 func number(s string) (int, error) {
 	n, err := strconv.ParseUint(s, 10, 32)
 	if err != nil || n >= Max {
-		return 0, fmt.Errorf("bad CPU %.20q", s)
+		return 0, fmt.Errorf("bad CPU %.20q: want numbers and ranges, as 0-3,5", s)
 	}
 	return int(n), nil
 }
