@@ -31,7 +31,9 @@ func TestCopies(t *testing.T) {
 	}
 }
 
-func copyShell(t *testing.T, pid, bytes int, want stack.End) {
+// copyProcess starts to copy the stacks of a process, and knows how to walk them.
+func copyProcess(t *testing.T, pid, bytes int) (*collect.Copies, *stack.CFIWalker) {
+	t.Helper()
 	c, err := collect.AttachCopies([]probe.Target{probe.Perf{Freq: 199}}, &collect.CopyOptions{
 		Options: collect.Options{PIDs: []int{pid}}, Bytes: bytes,
 	})
@@ -39,13 +41,17 @@ func copyShell(t *testing.T, pid, bytes int, want stack.End) {
 		testenv.SkipUnsupported(t, err)
 		t.Fatal(err)
 	}
-	defer c.Close()
+	t.Cleanup(func() { c.Close() })
 	var cache stack.CFICache
 	mods, err := cache.Modules(pid)
 	if err != nil {
 		t.Log(err) // the vsyscall page has no file
 	}
-	w := &stack.CFIWalker{Modules: mods}
+	return c, &stack.CFIWalker{Modules: mods}
+}
+
+func copyShell(t *testing.T, pid, bytes int, want stack.End) {
+	c, w := copyProcess(t, pid, bytes)
 	frames := make([]stack.Frame, stack.MaxFrames)
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
@@ -133,20 +139,7 @@ func TestCopiesAreExact(t *testing.T) {
 // The same, walked in Go: the return addresses come with the copy.
 func TestCopiesPutReturnAddressesBack(t *testing.T) {
 	pid := startReturns(t)
-	c, err := collect.AttachCopies([]probe.Target{probe.Perf{Freq: 499}}, &collect.CopyOptions{
-		Options: collect.Options{PIDs: []int{pid}}, Bytes: 64 << 10,
-	})
-	if err != nil {
-		testenv.SkipUnsupported(t, err)
-		t.Fatal(err)
-	}
-	defer c.Close()
-	var cache stack.CFICache
-	mods, err := cache.Modules(pid)
-	if err != nil {
-		t.Log(err) // the vsyscall page has no file
-	}
-	w := &stack.CFIWalker{Modules: mods}
+	c, w := copyProcess(t, pid, 64<<10)
 	frames := make([]stack.Frame, stack.MaxFrames)
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()

@@ -1,7 +1,6 @@
 package collect_test
 
 import (
-	"fmt"
 	"os"
 	"os/exec"
 	"runtime"
@@ -92,44 +91,20 @@ func goStacks(t *testing.T, name, function string) {
 	pid := cmd.Process.Pid
 	c := attach(t, probe.Perf{Freq: 499}, &collect.Options{PIDs: []int{pid}, NoKernel: true})
 	defer c.Close()
-	if err := c.LoadWalker(); err != nil {
-		testenv.SkipUnsupported(t, err)
-		t.Fatal(err)
-	}
-	if err := c.AddProcess(pid); err != nil {
-		t.Log(err) // the vsyscall page has no file
-	}
 	p, err := symbol.OpenProcess(pid, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer p.Close()
-	before, err := c.Samples()
-	if err != nil {
-		t.Fatal(err)
-	}
-	known := make(map[string]uint64)
-	for _, s := range before {
-		known[fmt.Sprint(s.User)] += s.Count
-	}
 	var whole, crossed, all uint64
-	for all < 300 {
-		time.Sleep(10 * time.Millisecond)
-		samples, err := c.Samples()
-		if err != nil {
-			t.Fatal(err)
+	for _, s := range walkedStacks(t, c, pid, 300) {
+		all += s.count
+		if s.End != stack.EndBottom {
+			continue
 		}
-		whole, crossed, all = 0, 0, 0
-		for _, s := range samples {
-			n := s.Count - known[fmt.Sprint(s.User)]
-			all += n
-			if s.User.End != stack.EndBottom {
-				continue
-			}
-			whole += n
-			if crossesStacks(p, s.User.Frames, function) {
-				crossed += n
-			}
+		whole += s.count
+		if crossesStacks(p, s.Frames, function) {
+			crossed += s.count
 		}
 	}
 	t.Logf("%d of %d whole, %d through %s", whole, all, crossed, function)

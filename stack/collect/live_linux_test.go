@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -70,24 +71,31 @@ type child struct {
 
 func startChild(t *testing.T) *child {
 	t.Helper()
-	cmd := exec.Command("/proc/self/exe", "-test.run=^TestWorkload$")
+	cmd, in, out := startWork(t, "TestWorkload", "1")
+	return &child{t, cmd, in, bufio.NewReader(out)}
+}
+
+// startWork starts a test of this package as a child, which the end of its input
+// ends.
+func startWork(t *testing.T, test, workload string) (cmd *exec.Cmd, in *os.File, out io.Reader) {
+	t.Helper()
+	cmd = exec.Command("/proc/self/exe", "-test.run=^"+test+"$")
 	// A signal for preemption may step over a probed instruction twice.
-	cmd.Env = append(os.Environ(), "COLLECT_WORKLOAD=1", "GODEBUG=asyncpreemptoff=1")
-	r, w, err := os.Pipe()
+	cmd.Env = append(os.Environ(), "COLLECT_WORKLOAD="+workload, "GODEBUG=asyncpreemptoff=1")
+	r, in, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
 	}
 	cmd.Stdin = r
-	out, err := cmd.StdoutPipe()
-	if err != nil {
+	if out, err = cmd.StdoutPipe(); err != nil {
 		t.Fatal(err)
 	}
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
 	r.Close()
-	t.Cleanup(func() { w.Close(); cmd.Wait() })
-	return &child{t, cmd, w, bufio.NewReader(out)}
+	t.Cleanup(func() { in.Close(); cmd.Wait() })
+	return cmd, in, out
 }
 
 func (c *child) work() {
@@ -107,22 +115,27 @@ func attach(t *testing.T, target probe.Target, o *collect.Options) *collect.Coll
 	return c
 }
 
-// finish checks that 23 samples were counted and nothing was lost, and that
-// nothing is left after Close.
-func finish(t *testing.T, c *collect.Collector) []collect.Sample {
+// counted reads the samples, how many they are, and the statistics.
+func counted(t *testing.T, c *collect.Collector) (samples []collect.Sample, n uint64, stats collect.Stats) {
 	t.Helper()
 	samples, err := c.Samples()
 	if err != nil {
 		t.Fatal(err)
 	}
-	stats, err := c.Stats()
-	if err != nil {
+	if stats, err = c.Stats(); err != nil {
 		t.Fatal(err)
 	}
-	var n uint64
 	for _, s := range samples {
 		n += s.Count
 	}
+	return samples, n, stats
+}
+
+// finish checks that 23 samples were counted and nothing was lost, and that
+// nothing is left after Close.
+func finish(t *testing.T, c *collect.Collector) []collect.Sample {
+	t.Helper()
+	samples, n, stats := counted(t, c)
 	if n != workload || stats.Samples != workload || stats.Lost() != 0 || stats.CutShort != 0 {
 		t.Errorf("counted %d of %d, stats %+v", n, workload, stats)
 	}
@@ -243,18 +256,7 @@ func TestLossIsCounted(t *testing.T) {
 	if err := c.Detach(); err != nil {
 		t.Fatal(err)
 	}
-	samples, err := c.Samples()
-	if err != nil {
-		t.Fatal(err)
-	}
-	stats, err := c.Stats()
-	if err != nil {
-		t.Fatal(err)
-	}
-	var n uint64
-	for _, s := range samples {
-		n += s.Count
-	}
+	samples, n, stats := counted(t, c)
 	if len(samples) != 1 || stats.LostFull == 0 || stats.Samples != n+stats.LostFull {
 		t.Errorf("%d keys with %d samples, stats %+v: counted + lost must be all", len(samples), n, stats)
 	}
@@ -362,39 +364,65 @@ func TestWalkerSeesWholeStacks(t *testing.T) {
 	defer func() { sh.Process.Kill(); sh.Wait() }()
 	c := attach(t, probe.Perf{Freq: 999}, &collect.Options{PIDs: []int{sh.Process.Pid}})
 	defer c.Close()
+	var whole, all uint64
+	for _, s := range walkedStacks(t, c, sh.Process.Pid, 300) {
+		all += s.count
+		if s.End == stack.EndBottom {
+			whole += s.count
+		}
+	}
+	if whole < all*99/100 {
+		t.Errorf("%d of %d user stacks reach the thread's start, want 99 %%", whole, all)
+	}
+}
+
+// userStack is a stack and how often it was seen.
+type userStack struct {
+	stack.Stack
+	count uint64
+}
+
+// walkedStacks has the walker walk a process and waits for at least so many
+// samples. What was counted before the walker knew the process is left out.
+func walkedStacks(t *testing.T, c *collect.Collector, pid int, least uint64) []userStack {
+	t.Helper()
 	if err := c.LoadWalker(); err != nil {
 		testenv.SkipUnsupported(t, err)
 		t.Fatal(err)
 	}
-	if err := c.AddProcess(sh.Process.Pid); err != nil {
+	if err := c.AddProcess(pid); err != nil {
 		t.Log(err) // the vsyscall page has no file
 	}
-	before, err := c.Samples()
+	before := userStacks(t, c)
+	for {
+		time.Sleep(10 * time.Millisecond)
+		var out []userStack
+		var all uint64
+		for key, s := range userStacks(t, c) {
+			if s.count -= before[key].count; s.count > 0 {
+				out = append(out, s)
+				all += s.count
+			}
+		}
+		if all >= least {
+			return out
+		}
+	}
+}
+
+// userStacks are the user stacks of what was counted so far, by how they print.
+func userStacks(t *testing.T, c *collect.Collector) map[string]userStack {
+	t.Helper()
+	samples, err := c.Samples()
 	if err != nil {
 		t.Fatal(err)
 	}
-	var whole, all int64
-	count := func(samples []collect.Sample, sign int64) {
-		for _, s := range samples {
-			all += sign * int64(s.Count)
-			if s.User.End == stack.EndBottom {
-				whole += sign * int64(s.Count)
-			}
-		}
+	out := make(map[string]userStack)
+	for _, s := range samples {
+		key := fmt.Sprint(s.User)
+		out[key] = userStack{s.User, out[key].count + s.Count}
 	}
-	for all < 300 {
-		time.Sleep(10 * time.Millisecond)
-		samples, err := c.Samples()
-		if err != nil {
-			t.Fatal(err)
-		}
-		whole, all = 0, 0
-		count(samples, 1)
-		count(before, -1)
-	}
-	if float64(whole) < 0.99*float64(all) {
-		t.Errorf("%d of %d user stacks reach the thread's start, want 99 %%", whole, all)
-	}
+	return out
 }
 
 // With Hold nothing is counted before the walker is there, and all by it.
@@ -510,36 +538,12 @@ func TestWalkerPutsReturnAddressesBack(t *testing.T) {
 	pid := startReturns(t)
 	c := attach(t, probe.Perf{Freq: 499}, &collect.Options{PIDs: []int{pid}, NoKernel: true})
 	defer c.Close()
-	if err := c.LoadWalker(); err != nil {
-		testenv.SkipUnsupported(t, err)
-		t.Fatal(err)
-	}
-	if err := c.AddProcess(pid); err != nil {
-		t.Log(err) // the vsyscall page has no file
-	}
-	before, err := c.Samples()
-	if err != nil {
-		t.Fatal(err)
-	}
-	known := make(map[string]uint64)
-	for _, s := range before {
-		known[fmt.Sprint(s.User)] += s.Count
-	}
 	var whole, all, frames uint64
-	for all < 100 {
-		time.Sleep(10 * time.Millisecond)
-		samples, err := c.Samples()
-		if err != nil {
-			t.Fatal(err)
-		}
-		whole, all, frames = 0, 0, 0
-		for _, s := range samples {
-			n := s.Count - known[fmt.Sprint(s.User)]
-			all += n
-			frames += n * uint64(len(s.User.Frames))
-			if s.User.End == stack.EndBottom {
-				whole += n
-			}
+	for _, s := range walkedStacks(t, c, pid, 100) {
+		all += s.count
+		frames += s.count * uint64(len(s.Frames))
+		if s.End == stack.EndBottom {
+			whole += s.count
 		}
 	}
 	if whole < all*99/100 || frames < 12*3*all {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"runtime"
 	"slices"
 	"strings"
@@ -62,23 +61,8 @@ type reader struct {
 func startReader(t *testing.T) *reader {
 	t.Helper()
 	testenv.Need(t, testenv.Root, testenv.Tracefs, testenv.File("/sys/kernel/tracing/events/sched/sched_waking/id"))
-	cmd := exec.Command("/proc/self/exe", "-test.run=^TestReader$")
-	cmd.Env = append(os.Environ(), "COLLECT_WORKLOAD=read", "GODEBUG=asyncpreemptoff=1")
-	r, w, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd.Stdin = r
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	r.Close()
-	t.Cleanup(func() { w.Close(); cmd.Wait() })
-	n := &reader{t: t, pid: cmd.Process.Pid, in: w}
+	cmd, in, out := startWork(t, "TestReader", "read")
+	n := &reader{t: t, pid: cmd.Process.Pid, in: in}
 	var tid uint64
 	if err := binary.Read(out, binary.NativeEndian, &tid); err != nil {
 		t.Fatal(err)
