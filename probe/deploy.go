@@ -66,6 +66,9 @@ func Deploy(dir string, plan *Plan, spec *ebpf.CollectionSpec, o *DeployOptions)
 		o = &DeployOptions{}
 	}
 	fail := func(err error) (*Deployment, error) { return nil, fmt.Errorf("deploy %s: %w", dir, err) }
+	if plan == nil || spec == nil {
+		return fail(errors.New("no plan, or no collection"))
+	}
 	for i := range plan.Programs {
 		g := &plan.Programs[i]
 		if err := g.shareable(); err != nil {

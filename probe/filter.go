@@ -86,6 +86,9 @@ func (p *Plan) ApplyFilter(spec *ebpf.CollectionSpec) error {
 	if p.Filter == nil {
 		return nil
 	}
+	if spec == nil {
+		return errors.New("filter: no collection")
+	}
 	for i := range p.Programs {
 		g := &p.Programs[i]
 		prog := spec.Programs[g.Name]

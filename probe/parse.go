@@ -99,13 +99,21 @@ func (s *scanned) target() (Target, error) {
 	case s.kind == "" && len(s.parts) == 0:
 		return nil, s.errorf(s.base, "empty target: want KIND:…, such as kprobe:vfs_read")
 	case !ok:
-		return nil, s.errorf(s.base, "unknown kind %q%s", s.kind, didYouMean(s.kind, kindList))
+		return nil, s.errorf(s.base, "unknown kind %q%s", s.kind, kindHint(s.kind))
 	}
 	t, err := s.parse(k)
 	if err != nil {
 		return nil, err
 	}
 	return s.applyOptions(t)
+}
+
+// kindHint offers the kinds that are near to the name, or all of them.
+func kindHint(name string) string {
+	if near := didYouMean(name, kindList); near != "" {
+		return near
+	}
+	return ": want KIND:…, such as kprobe:vfs_read; kinds are " + strings.Join(kindList, ", ")
 }
 
 // kindList is the names offered when a kind is misspelled.

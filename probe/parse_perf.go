@@ -1,6 +1,7 @@
 package probe
 
 import (
+	"errors"
 	"math"
 	"slices"
 	"strconv"
@@ -167,10 +168,14 @@ func (s *scanned) event(p part, name string) (pmc.Event, error) {
 		return pmc.Event{}, nil
 	}
 	ev, err := pmc.ParseEvent(name, nil)
-	if err != nil {
-		return ev, s.errorf(p.off, "%s", err)
+	var bad *pmc.SyntaxError
+	switch {
+	case err == nil:
+		return ev, nil
+	case errors.As(err, &bad):
+		return ev, s.errorf(p.off, "%s", bad.Msg)
 	}
-	return ev, nil
+	return ev, s.errorf(p.off, "%s", err)
 }
 
 // String is the shortest spelling of the sampling: profile, interval, software

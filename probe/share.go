@@ -140,6 +140,9 @@ type ShareStats struct {
 // from now on. Programs must hold one main function; spec is not changed. The
 // caller closes the Share, which unloads its programs and maps.
 func (s *Shared) Join(spec *ebpf.CollectionSpec, o *ShareOptions) (*Share, error) {
+	if spec == nil {
+		return nil, errors.New("join: no collection")
+	}
 	if o == nil {
 		o = &ShareOptions{}
 	}
