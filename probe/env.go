@@ -8,7 +8,10 @@ import (
 	"github.com/borescope/borescope/internal/feature"
 )
 
-// UnsupportedError says what a kernel cannot do, and the true cause.
+// UnsupportedError says what a kernel, machine or process cannot do: Feature,
+// the kernel that has it (Since), the true cause and its remedy (Hint: a CONFIG_
+// option, sysctl, lockdown level or capability), and the system's own answer
+// (Err). It matches errors.ErrUnsupported and ebpf.ErrNotSupported.
 type UnsupportedError = feature.UnsupportedError
 
 // EnvOptions says what an Env is made from. The zero value, and nil, is this machine.
@@ -21,9 +24,9 @@ type EnvOptions struct {
 	Arch string
 	// Release is the kernel release; "" reads proc/sys/kernel/osrelease.
 	Release string
-	// Features are recorded feature answers; nil asks the running kernel, and
-	// with a Root that is not this machine, infers from Release.
-	Features feature.Set
+	// Features are recorded feature answers (RecordFeatures); nil asks the running
+	// kernel, and with a Root that is not this machine, infers from Release.
+	Features FeatureSet
 	// BTF is the kernel's type information, for kernels without their own; nil
 	// reads it from Root.
 	BTF *btf.Spec

@@ -3,6 +3,7 @@ package probe
 import (
 	"archive/tar"
 	"bytes"
+	"encoding/json"
 	"errors"
 	"io/fs"
 	"slices"
@@ -265,4 +266,29 @@ func FuzzMinimalBTF(f *testing.F) {
 			t.Fatalf("the result is no BTF: %v", err)
 		}
 	})
+}
+
+// TestFeatureSet: what is recorded and kept as JSON answers as the machine did.
+func TestFeatureSet(t *testing.T) {
+	b, err := json.Marshal(RecordFeatures())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var set FeatureSet
+	if err := json.Unmarshal(b, &set); err != nil {
+		t.Fatal(err)
+	}
+	if len(set) != len(Features()) || len(set) < 30 {
+		t.Errorf("%d features recorded of %d", len(set), len(Features()))
+	}
+	live, recorded := NewEnv(nil), NewEnv(&EnvOptions{Root: fstest.MapFS{}, Features: set})
+	for _, f := range Features() {
+		if g, err := ParseFeature(f.String()); g != f || err != nil {
+			t.Errorf("%s: ParseFeature gives %s, %v", f, g, err)
+		}
+		want, got := live.Supports(f), recorded.Supports(f)
+		if (want == nil) != (got == nil) || errors.Is(want, errors.ErrUnsupported) != errors.Is(got, errors.ErrUnsupported) {
+			t.Errorf("%s: recorded %v, here %v", f, got, want)
+		}
+	}
 }

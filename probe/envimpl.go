@@ -17,10 +17,6 @@ import (
 	"github.com/borescope/borescope/internal/feature"
 )
 
-// Feature is one thing that a kernel may be able to do; features print as
-// "kprobe-multi".
-type Feature = feature.Feature
-
 // Env is what the decisions of a plan depend on: the kernel's types,
 // tracepoint formats, symbols and features, and the architecture, live or
 // recorded. Whatever it reads, it reads when it is first asked for, and keeps.

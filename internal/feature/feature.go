@@ -198,7 +198,7 @@ func Parse(name string) (Feature, error) {
 			return f, nil
 		}
 	}
-	return invalid, fmt.Errorf("unknown feature %q", name)
+	return invalid, fmt.Errorf("unknown feature %q: names are such as %s", name, KprobeMulti)
 }
 
 // UnknownError says that a probe could not tell whether a feature is there,
