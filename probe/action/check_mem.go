@@ -149,7 +149,7 @@ func (c *checker) member(p place, path string) (place, error) {
 
 // follow is the object that a pointer in memory points to.
 func follow(p place, ptr *btf.Pointer) (place, error) {
-	user := p.user || userTagged(ptr)
+	user := p.user || tagged(ptr, "user")
 	if _, void := underlying(ptr.Target).(*btf.Void); void {
 		return p, errors.New("a void pointer points to nothing that has members; cast it first")
 	}

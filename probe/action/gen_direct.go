@@ -80,7 +80,7 @@ func (g *gen) pointee(e *Expr) btf.Type {
 			return nil
 		}
 		if p, _ := memberAt(g.pointee(root), off, 8, 0); p != nil {
-			if ptr, ok := p.(*btf.Pointer); ok && !tagged(ptr) {
+			if ptr, ok := p.(*btf.Pointer); ok && !tagged(ptr, "user", "percpu") {
 				return structOf(ptr.Target)
 			}
 		}
@@ -98,28 +98,6 @@ func structOf(t btf.Type) btf.Type {
 		return u
 	}
 	return nil
-}
-
-// tagged says whether a pointer is declared to be not of plain kernel memory
-// (__user, __percpu), which the verifier heeds where BTF has the tags.
-func tagged(p *btf.Pointer) bool {
-	t := p.Target
-	for range 8 {
-		switch u := t.(type) {
-		case *btf.TypeTag:
-			if u.Value == "user" || u.Value == "percpu" {
-				return true
-			}
-			t = u.Type
-		case *btf.Const:
-			t = u.Type
-		case *btf.Volatile:
-			t = u.Type
-		default:
-			return false
-		}
-	}
-	return false
 }
 
 // memberAt is the scalar or the pointer in t that has size bytes at off, and

@@ -2,6 +2,7 @@ package action
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/cilium/ebpf/btf"
@@ -239,7 +240,7 @@ func fromBTF(t btf.Type, user bool) (Type, error) {
 		if _, void := underlying(elem).(*btf.Void); void {
 			elem = nil
 		}
-		return PtrType(elem, user || userTagged(u)), nil
+		return PtrType(elem, user || tagged(u, "user")), nil
 	case *btf.Array:
 		n, err := btf.Sizeof(u)
 		if err != nil {
@@ -270,14 +271,15 @@ func underlying(t btf.Type) btf.Type {
 	return u
 }
 
-// userTagged says whether a pointer is declared __user: a type tag, which
-// BTF carries where the kernel was built with clang or a recent pahole.
-func userTagged(p *btf.Pointer) bool {
+// tagged says whether a pointer is declared to be not of plain kernel memory
+// (__user, __percpu), by one of these type tags: BTF carries them where the kernel
+// was built with clang or a recent pahole.
+func tagged(p *btf.Pointer, tags ...string) bool {
 	t := p.Target
 	for range 8 {
 		switch u := t.(type) {
 		case *btf.TypeTag:
-			if u.Value == "user" {
+			if slices.Contains(tags, u.Value) {
 				return true
 			}
 			t = u.Type
