@@ -17,10 +17,11 @@ import (
 // peersSuite is the Debian release whose bpftrace is the peer, version 0.17.
 const peersSuite = "bookworm"
 
-// inGuest does the same in a guest of that kernel, with Debian's bpftrace. BCC,
-// which would have to compile there, is not installed. bpftrace needs a shell and headers.
-func inGuest(ctx context.Context, version, bin string, names []string, rounds int) error {
-	k, err := kernel.Get(version, "amd64")
+// inGuest runs this command in a guest of that kernel, with tools that are built
+// and with Debian's bpftrace. BCC, which would have to compile there, is not
+// installed. bpftrace needs a shell and headers.
+func (s *settings) inGuest(ctx context.Context, tools []string, args ...string) error {
+	k, err := kernel.Get(s.guest, "amd64")
 	if err != nil {
 		return err
 	}
@@ -30,17 +31,17 @@ func inGuest(ctx context.Context, version, bin string, names []string, rounds in
 	}
 	o := guest.Options{
 		Kernel: k, Root: root, Log: os.Stdout, MemoryMiB: 2048,
-		Files: map[string]string{"/bin/bench": filepath.Join(bin, loadsName)},
+		Files: map[string]string{"/bin/bench": filepath.Join(s.bin, loadsName)},
 	}
-	if slices.Contains(names, "biolatency") {
+	if slices.Contains(tools, "biolatency") {
 		o.Modules = []string{"null_blk"}
 	}
-	for _, name := range names {
-		o.Files["/bin/"+name] = filepath.Join(bin, name)
+	for _, name := range tools {
+		o.Files["/bin/"+name] = filepath.Join(s.bin, name)
 	}
-	argv := []string{"/vmtest/bench", "-bin", "/vmtest", "-rounds", strconv.Itoa(rounds)}
+	argv := []string{"/vmtest/bench", "-bin", "/vmtest", "-rounds", strconv.Itoa(s.rounds)}
 	o.Jobs = []wire.Job{{
-		Name: "tools", Argv: append(argv, names...), Chroot: guest.RootDir, Dir: "/root",
+		Name: "tools", Argv: append(argv, args...), Chroot: guest.RootDir, Dir: "/root",
 		Env: guest.Environment(&o), Timeout: 20 * time.Minute,
 	}}
 	r, err := guest.Run(ctx, o)

@@ -47,7 +47,7 @@ func comparisons(dir, loads string) (all []*comparison) {
 	list := []*comparison{
 		{
 			name: "syscount", what: "system calls by name, of all processes",
-			pulseEvent: "getppid", burstEvent: "getpgid",
+			pulseEvent: "sched_get_priority_max", burstEvent: "getpgid",
 			tools: []*tool{
 				{name: "borescope", args: ours("syscount", "-T", "500"), seen: row},
 				{name: "BCC", args: []string{"syscount-bpfcc", "-T", "500"}, seen: row},
@@ -190,7 +190,7 @@ func mapKey(out, event string) int {
 }
 
 func systemCall(out, event string) int {
-	id := map[string]int{"getppid": unix.SYS_GETPPID, "getpgid": unix.SYS_GETPGID}[event]
+	id := map[string]int{"sched_get_priority_max": unix.SYS_SCHED_GET_PRIORITY_MAX, "getpgid": unix.SYS_GETPGID}[event]
 	return mapKey(out, strconv.Itoa(id))
 }
 

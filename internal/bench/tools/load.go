@@ -37,6 +37,15 @@ func (k *kind) timed() (event func(), batches, batch int) {
 	return k.burst, k.batches, k.batch
 }
 
+// events is how many a burst has.
+func (k *kind) events() int {
+	n := k.batches * k.batch
+	if k.cost != nil {
+		n += k.costBatches * k.costBatch * max(k.costEach, 1)
+	}
+	return n
+}
+
 // The burst's files and arguments, which the tools print.
 const (
 	pulseName = "/nonexistent/borescope-pulse"
@@ -46,7 +55,7 @@ const (
 )
 
 var kinds = map[string]*kind{
-	"syscount":   {pulse: func() { unix.Getppid() }, burst: func() { unix.Getpgid(0) }, batches: 200, batch: 500, every: time.Millisecond},
+	"syscount":   {pulse: func() { unix.Syscall(unix.SYS_SCHED_GET_PRIORITY_MAX, 0, 0, 0) }, burst: func() { unix.Getpgid(0) }, batches: 200, batch: 500, every: time.Millisecond},
 	"opensnoop":  {pulse: func() { open(pulseName) }, burst: func() { open(burstName) }, batches: 200, batch: 50, every: time.Millisecond},
 	"execsnoop":  {pulse: func() { execTrue(pulseName) }, burst: func() { execTrue(burstName) }, batches: 200, batch: 1, every: 10 * time.Millisecond},
 	"funccount":  {pulse: eventPulse, burst: eventBurst, batches: 200, batch: 500, every: time.Millisecond},
@@ -54,6 +63,7 @@ var kinds = map[string]*kind{
 	"tcpconnect": connects(),
 	"runqlat":    waits(),
 	"biolatency": reads(),
+	"read":       cached(),
 }
 
 func open(path string) {
@@ -62,7 +72,27 @@ func open(path string) {
 	}
 }
 
-func execTrue(arg string) { exec.Command("/bin/true", arg).Run() }
+// cached reads pages of a file that the page cache has, each another one than the
+// last.
+func cached() *kind {
+	fd, page, at := -1, make([]byte, 4096), int64(0)
+	read := func() {
+		if fd < 0 {
+			var err error
+			fd, err = unix.Open(trueFile, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+			must(err)
+		}
+		at = int64(len(page)) - at
+		_, err := unix.Pread(fd, page, at)
+		must(err)
+	}
+	return &kind{pulse: read, burst: read, batches: 200, batch: 500, every: time.Millisecond}
+}
+
+// trueFile is a program of more than two pages.
+const trueFile = "/bin/true"
+
+func execTrue(arg string) { exec.Command(trueFile, arg).Run() }
 
 // eventPulse and eventBurst are what uprobes are set on.
 //

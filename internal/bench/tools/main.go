@@ -4,13 +4,14 @@
 //
 //	go -C internal/bench run ./tools                        (as root)
 //	go -C internal/bench run ./tools -guest 5.10 tcpconnect biolatency
-//	go -C internal/bench run ./tools -cost
+//	go -C internal/bench run ./tools -cost [-guest 6.12]
 //
 // Every tool is run in the same way. A load of this command causes an event
 // every millisecond or so and writes down when; the first that the tool counted
 // tells when it was ready. Then comes a known number of other events, of which
 // the quickest batches tell the cost. Then all tools run side by side on one more
-// burst, and what each saw of it is printed. A peer that is not installed, or does not
+// burst, and what each saw of it is printed, and for how long the programs of each
+// ran, which the kernel counts then (as with the sysctl kernel.bpf_stats_enabled). A peer that is not installed, or does not
 // run on this kernel, is left out and said so. BCC needs kernel headers: where
 // they are not in place, BCC_KERNEL_SOURCE names them.
 package main
@@ -86,6 +87,9 @@ func main() {
 const loadsName = "bench"
 
 func (s *settings) run() error {
+	if s.costs {
+		return s.runCosts()
+	}
 	known := names(s.guest != "" || s.bin != "")
 	if len(s.names) == 0 {
 		s.names = known
@@ -99,28 +103,33 @@ func (s *settings) run() error {
 		settle, gap = 3*time.Second, 2*time.Second // an emulated machine is slow
 		return s.compare()
 	}
-	var err error
-	if s.bin, err = os.MkdirTemp("", "bench-tools"); err != nil {
+	clean, err := s.build(s.names)
+	defer clean()
+	if err != nil {
 		return err
-	}
-	defer os.RemoveAll(s.bin)
-	// Built, because what go run makes has no symbols, and not all tools can do
-	// without.
-	if err := build(filepath.Join(s.bin, loadsName), "internal/bench/tools"); err != nil {
-		return err
-	}
-	if s.costs {
-		return s.cost()
-	}
-	for _, name := range s.names {
-		if err := build(filepath.Join(s.bin, name), "examples/"+name); err != nil {
-			return err
-		}
 	}
 	if s.guest != "" {
-		return inGuest(context.Background(), s.guest, s.bin, s.names, s.rounds)
+		return s.inGuest(context.Background(), s.names, s.names...)
 	}
 	return s.compare()
+}
+
+// build builds the load and tools into a directory, which clean removes: built,
+// because what go run makes has no symbols, and not all tools can do without.
+func (s *settings) build(names []string) (clean func(), err error) {
+	if s.bin, err = os.MkdirTemp("", "bench-tools"); err != nil {
+		return func() {}, err
+	}
+	clean = func() { os.RemoveAll(s.bin) }
+	if err := build(filepath.Join(s.bin, loadsName), "internal/bench/tools"); err != nil {
+		return clean, err
+	}
+	for _, name := range names {
+		if err := build(filepath.Join(s.bin, name), "examples/"+name); err != nil {
+			return clean, err
+		}
+	}
+	return clean, nil
 }
 
 func (s *settings) compare() error {
@@ -302,7 +311,7 @@ func (c *comparison) together() error {
 			}
 			tools, running = append(tools, t), append(running, p)
 		}
-		_, err := l.burst()
+		spent, err := l.accounted(running)
 		time.Sleep(gap)
 		var outs []string
 		for _, p := range running {
@@ -317,6 +326,10 @@ func (c *comparison) together() error {
 			for _, m := range lost.FindAllString(outs[i]+running[i].stderr.String(), -1) {
 				fmt.Printf(" (%s)", m)
 			}
+		}
+		fmt.Printf("\nin programs, by the kernel's count, each of %d:", kinds[c.name].events())
+		for i, t := range tools {
+			fmt.Printf("  %s %s", t.name, spent[i].each(kinds[c.name].events()))
 		}
 		fmt.Println()
 		if c.rows != nil {
