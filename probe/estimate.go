@@ -9,6 +9,7 @@ import (
 
 // Estimated is how often a target fires, as plain data.
 type Estimated struct {
+	// Target is the one that was asked about.
 	Target Target
 	// Sites is the number of places that the target stands for.
 	Sites int

@@ -32,6 +32,8 @@ type Filter struct {
 
 // TaskFilter is a Filter as a plan has it: what programs compare with.
 type TaskFilter struct {
+	// PIDs are processes and Cgroups control groups; a task is to be of one of
+	// each that is not empty.
 	PIDs    []uint32 `json:"pids,omitempty"`
 	Cgroups []Cgroup `json:"cgroups,omitempty"`
 	// PIDNamespace and MountNamespace are the inodes of namespaces, 0 for any,

@@ -14,9 +14,9 @@ import (
 
 // KernelSymbol is a function of the running kernel.
 type KernelSymbol struct {
-	Name    string
+	Name    string // as /proc/kallsyms has it
 	Module  string // "" for the kernel itself
-	Address uint64
+	Address uint64 // where it begins
 }
 
 // kallsyms holds the kernel's functions, indexed by name. Names lie in one

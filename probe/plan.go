@@ -38,10 +38,11 @@ type Plan struct {
 	Symbols map[string]uint64
 }
 
-// Missing is a target that the plan leaves out, and why.
+// Missing is a target that a plan leaves out (Plan.Missing) or that the kernel
+// refused (Link.Missing), and why.
 type Missing struct {
-	Target Target
-	Err    error
+	Target Target // what is missing: of a wildcard, the match
+	Err    error  // why; never nil
 }
 
 // Program is one BPF program of a plan.
@@ -55,6 +56,7 @@ type Program struct {
 	Group int
 
 	// Type, AttachType, AttachTo and Flags go into ebpf.ProgramSpec as they are.
+	// Flags are those of BPF_PROG_LOAD (BPF_F_SLEEPABLE).
 	Type       ebpf.ProgramType
 	AttachType ebpf.AttachType
 	AttachTo   string
@@ -191,11 +193,14 @@ type Arg struct {
 
 // Location says where a value is when the probe fires.
 type Location struct {
+	// Kind says which of the other fields count; LocationNone has a Reason.
 	Kind LocationKind
 	// Reg is the DWARF register number (LocationReg), as in stack.Regs.
 	Reg int
 	// Offset is, by kind: bytes from the context's start (LocationContext,
-	// LocationDataLoc), bytes from the stack pointer (LocationStack).
+	// LocationDataLoc, LocationRelLoc), bytes from the stack pointer
+	// (LocationStack), the value itself (LocationConst), the argument's number
+	// (LocationFuncArg).
 	Offset int64
 	// Size is how many bytes the value has where it lies.
 	Size int

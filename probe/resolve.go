@@ -21,7 +21,8 @@ type MissingPolicy uint8
 const (
 	// MissingError makes it an error of the call.
 	MissingError MissingPolicy = iota
-	// MissingWarn leaves it out and lists it, with the reason, in Plan.Missing.
+	// MissingWarn leaves it out and lists it, with the reason, in Plan.Missing or,
+	// where the kernel refuses it as late as that, in Link.Missing.
 	MissingWarn
 	// MissingIgnore leaves it out without a word.
 	MissingIgnore

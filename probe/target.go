@@ -31,8 +31,8 @@ type Kprobe struct {
 
 // Kretprobe fires when a kernel function returns. "kretprobe:vfs_read".
 type Kretprobe struct {
-	Module string
-	Symbol string
+	Module string // kernel module, "" for any
+	Symbol string // function; may hold wildcards
 	// MaxActive bounds the calls in flight that are seen, on kernels that
 	// allocate return instances up front; 0 is the kernel's choice.
 	MaxActive int
@@ -42,36 +42,39 @@ type Kretprobe struct {
 // a trampoline, with typed arguments. "fentry:vfs_read", "fentry:ext4:ext4_sync_fs",
 // "fentry:bpf:123:name".
 type Fentry struct {
-	Module string
-	Symbol string
+	Module string // kernel module, "" for any
+	Symbol string // function; may hold wildcards
 	// BPF is the id of the BPF program whose function Symbol is; 0 for a kernel function.
 	BPF uint32
 }
 
 // Fexit fires at the return of a function with its arguments and return value.
+// "fexit:vfs_read", and otherwise as Fentry.
 type Fexit struct {
-	Module string
-	Symbol string
-	BPF    uint32
+	Module string // kernel module, "" for any
+	Symbol string // function; may hold wildcards
+	BPF    uint32 // id of the BPF program whose function Symbol is; 0 for a kernel function
 }
 
 // FmodRet may replace a function's return value, where the kernel permits it
 // (ALLOW_ERROR_INJECTION and security_*). "fmod_ret:…".
 type FmodRet struct {
-	Module string
-	Symbol string
+	Module string // kernel module, "" for any
+	Symbol string // function; may hold wildcards
 }
 
-// LSM fires at a security hook. "lsm:file_open".
+// LSM fires at a security hook, and may refuse what is asked there.
+// "lsm:file_open". The kernel needs "bpf" among its security modules (lsm= on
+// its command line).
 type LSM struct {
-	Hook string
+	Hook string // without "security_"; no wildcards, but List takes them
 }
 
 // Tracepoint fires at a static kernel tracepoint.
 // "tracepoint:sched:sched_switch".
 type Tracepoint struct {
-	Group string
-	Name  string
+	Group string // a directory of tracefs' events; may hold wildcards
+	Name  string // a tracepoint in it; may hold wildcards
 	// Sleepable asks for a program that may sleep, and so may read user memory
 	// that is not resident. Only the tracepoints of system calls take such (7.2).
 	Sleepable bool
@@ -81,8 +84,8 @@ type Tracepoint struct {
 // tracepoint's own arguments; typed by BTF where the kernel has it (tp_btf).
 // "rawtracepoint:sched_switch".
 type RawTracepoint struct {
-	Module string
-	Name   string
+	Module string // kernel module, "" for any
+	Name   string // without a group; may hold wildcards
 	// Sleepable is as for a Tracepoint; sys_enter and sys_exit take it (7.2).
 	Sleepable bool
 }
@@ -121,19 +124,19 @@ type Uprobe struct {
 // to every return instruction, because return probes that replace the return
 // address break goroutine stacks. "uretprobe:/bin/bash:readline".
 type Uretprobe struct {
-	Path   string
-	Symbol string
-	Lang   string
-	PID    int
+	Path   string // as a Uprobe's
+	Symbol string // as a Uprobe's
+	Lang   string // as a Uprobe's
+	PID    int    // restricts the probe to one process; 0 is all
 }
 
 // USDT fires at a user statically defined tracepoint, at all of its sites.
 // "usdt:/usr/bin/postgres:postgresql:query__start", "usdt:/path:name".
 type USDT struct {
-	Path     string
-	Provider string // "" is any
-	Name     string
-	PID      int
+	Path     string // as a Uprobe's
+	Provider string // "" is any; may hold wildcards
+	Name     string // may hold wildcards
+	PID      int    // restricts the probe to one process; 0 is all
 }
 
 // Perf fires when a performance event overflows or a timer expires. All
@@ -163,6 +166,7 @@ type Perf struct {
 // Watchpoint fires when memory is read, written or executed.
 // "watchpoint:0x10000:8:rw".
 type Watchpoint struct {
+	// Address is of the process PID, or of the kernel; a multiple of Length.
 	Address uint64
 	// Symbol is a kernel data symbol, instead of Address.
 	Symbol string
@@ -174,14 +178,16 @@ type Watchpoint struct {
 // Iter runs once for each object that the kernel holds, when it is read.
 // "iter:task", "iter:task_file", "iter:bpf_map".
 type Iter struct {
+	// Name is the kernel's, without "bpf_iter_"; no wildcards, but List takes them.
 	Name string
 	// PID restricts the task iterators to one process; 0 is all.
 	PID int
 }
 
-// SocketFilter fires for every packet of a socket.
+// SocketFilter fires for every packet that an interface sends or receives: it is
+// the filter of a packet socket that is bound to it. "socket:eth0".
 type SocketFilter struct {
-	Interface string
+	Interface string // its name, in this process's network namespace
 }
 
 // Begin fires once, when all else is attached. "begin".

@@ -15,6 +15,8 @@ import (
 // (/sys/kernel/tracing/events/GROUP/NAME/format, written by f_show in
 // kernel/trace/trace_events.c). It is plain data.
 type Format struct {
+	// Group and Name are the tracepoint's; Group is empty where ParseFormat has
+	// read a file, which does not say it.
 	Group, Name string
 	// ID is the event's number, which perf_event_open takes.
 	ID int
@@ -27,6 +29,7 @@ type Format struct {
 
 // Field is a field of a tracepoint's record.
 type Field struct {
+	// Name is the field's, without array bounds.
 	Name string
 	// Type is the C type as the file spells it, without array bounds:
 	// "char", "unsigned long", "const char *".
@@ -36,7 +39,8 @@ type Field struct {
 	// Offset and Size are where the field lies, in bytes. Of a dynamic array
 	// it is the descriptor: a u32 with offset and length.
 	Offset, Size int
-	Signed       bool
+	// Signed is set on signed integers, as the kernel's compiler saw them.
+	Signed bool
 	// Common is set on the fields that all tracepoints share. BPF programs
 	// may not read them.
 	Common bool
