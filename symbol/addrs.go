@@ -3,6 +3,7 @@ package symbol
 import (
 	"math/bits"
 	"slices"
+	"sort"
 )
 
 // addrIndex makes a search in a sorted list of addresses take few steps, at 2 bytes
@@ -24,14 +25,14 @@ type addrSeg struct {
 
 // newAddrIndex takes addresses in ascending order; equal ones may follow each other.
 func newAddrIndex(sorted []uint64) (x addrIndex) {
-	for i, v := range sorted {
-		if n := len(x.segs); n == 0 || v-x.segs[n-1].base > maxDistance {
-			x.segs = append(x.segs, addrSeg{base: v, first: i})
+	for i := 0; i < len(sorted); {
+		s := addrSeg{base: sorted[i], first: i, end: len(sorted)}
+		if sorted[len(sorted)-1]-s.base > maxDistance {
+			s.end = i + sort.Search(len(sorted)-i, func(k int) bool { return sorted[i+k]-s.base > maxDistance })
 		}
-		x.segs[len(x.segs)-1].end = i + 1
-	}
-	for i := range x.segs {
-		x.segs[i].index(sorted)
+		s.index(sorted)
+		x.segs = append(x.segs, s)
+		i = s.end
 	}
 	return x
 }
