@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"compress/zlib"
 	"errors"
+	"hash/adler32"
 	"io"
 	"math/rand/v2"
 	"os"
@@ -116,4 +117,25 @@ func BenchmarkInflate(b *testing.B) {
 			}
 		}
 	})
+}
+
+// TestAdler compares with hash/adler32: short texts of all lengths, the largest
+// sums, and more than is summed up at once.
+func TestAdler(t *testing.T) {
+	most := bytes.Repeat([]byte{255}, 3<<20+5)
+	rng := rand.New(rand.NewPCG(3, 4))
+	some := make([]byte, 100)
+	for i := range some {
+		some[i] = byte(rng.Uint32())
+	}
+	for n := range some {
+		if got, want := adler(some[n:]), adler32.Checksum(some[n:]); got != want {
+			t.Errorf("%d bytes: %#x instead of %#x", len(some)-n, got, want)
+		}
+	}
+	for _, n := range []int{0, 1 << 20, 1<<20 + 7, len(most)} {
+		if got, want := adler(most[:n]), adler32.Checksum(most[:n]); got != want {
+			t.Errorf("%d bytes of 255: %#x instead of %#x", n, got, want)
+		}
+	}
 }
