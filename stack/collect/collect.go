@@ -313,11 +313,10 @@ func (h *handles) read() ([]mapx.Entry[WaitKey, Total], error) {
 
 // Stats returns what was counted and lost so far.
 func (c *Collector) Stats() (Stats, error) {
-	snap, err := c.counters.Snapshot()
+	total, err := addUp(c.counters)
 	if err != nil {
-		return Stats{}, fmt.Errorf("collect: read counters: %w", err)
+		return Stats{}, err
 	}
-	total := addUp(snap)
 	missed, err := c.missedEvents()
 	if err != nil {
 		return Stats{}, fmt.Errorf("collect: %w", err)
@@ -334,8 +333,12 @@ func (c *Collector) Stats() (Stats, error) {
 	}, nil
 }
 
-// addUp adds each counter's CPUs.
-func addUp(snap mapx.Snapshot[uint32, []uint64]) (total [numCounters]uint64) {
+// addUp reads the counters, each of which is its CPUs' sum.
+func addUp(counters mapx.Table[uint32, []uint64]) (total [numCounters]uint64, err error) {
+	snap, err := counters.Snapshot()
+	if err != nil {
+		return total, fmt.Errorf("collect: read counters: %w", err)
+	}
 	for _, e := range snap.Entries {
 		if e.Key < numCounters {
 			for _, n := range e.Value {
@@ -343,7 +346,7 @@ func addUp(snap mapx.Snapshot[uint32, []uint64]) (total [numCounters]uint64) {
 			}
 		}
 	}
-	return total
+	return total, nil
 }
 
 // Processes is the stream of first sights: a record when a process is sampled
@@ -397,12 +400,14 @@ func (c *Collector) Close() error {
 	if c == nil {
 		return nil
 	}
-	err := c.Detach()
-	if c.ring != nil {
-		err = errors.Join(err, c.ring.Close())
-	}
-	if c.coll != nil {
-		c.coll.Close()
+	return errors.Join(c.Detach(), release(c.ring, c.coll))
+}
+
+// release closes a ring and the maps, as far as there are any.
+func release(ring *mapx.Ring, coll *ebpf.Collection) error {
+	err := ring.Close()
+	if coll != nil {
+		coll.Close()
 	}
 	return err
 }

@@ -361,11 +361,10 @@ func (c *Copies) Stats() (Stats, error) {
 	if err != nil {
 		return Stats{}, fmt.Errorf("collect: read counters: %w", err)
 	}
-	snap, err := counters.Snapshot()
+	total, err := addUp(counters)
 	if err != nil {
-		return Stats{}, fmt.Errorf("collect: read counters: %w", err)
+		return Stats{}, err
 	}
-	total := addUp(snap)
 	missed, err := c.link.Missed()
 	if err != nil && !errors.Is(err, os.ErrClosed) {
 		return Stats{}, fmt.Errorf("collect: %w", err)
@@ -393,14 +392,7 @@ func (c *Copies) Close() error {
 	if c == nil {
 		return nil
 	}
-	err := c.Detach()
-	if c.ring != nil {
-		err = errors.Join(err, c.ring.Close())
-	}
-	if c.coll != nil {
-		c.coll.Close()
-	}
-	return err
+	return errors.Join(c.Detach(), release(c.ring, c.coll))
 }
 
 // Record has rec keep what is read from now on, so that ReplayCopies gives it
