@@ -142,17 +142,9 @@ func TestPeriodSampling(t *testing.T) {
 	if err := s.Disable(); err != nil {
 		t.Fatal(err)
 	}
-	var rec Record
 	var samples, inLoop int
 	var count uint64
-	for {
-		ok, err := s.TryRead(&rec)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if !ok {
-			break
-		}
+	for rec := range records(t, s) {
 		if rec.Type != RecordSample {
 			continue
 		}

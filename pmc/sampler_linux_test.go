@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"iter"
 	"os"
 	"os/exec"
 	"runtime"
@@ -18,6 +19,23 @@ import (
 	"github.com/borescope/borescope/internal/kernel"
 	"github.com/borescope/borescope/internal/testenv"
 )
+
+// records are those that a sampler has ready. Each is valid until the next.
+func records(t *testing.T, s *Sampler) iter.Seq[*Record] {
+	return func(yield func(*Record) bool) {
+		t.Helper()
+		var rec Record
+		for {
+			ok, err := s.TryRead(&rec)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !ok || !yield(&rec) {
+				return
+			}
+		}
+	}
+}
 
 // TestSampleContextSwitches: one record for each event at period 1, with its
 // fields, and none lost.
@@ -47,16 +65,8 @@ func TestSampleContextSwitches(t *testing.T) {
 		t.Fatal(err)
 	}
 	end := now()
-	var rec Record
 	var samples, value, last uint64
-	for {
-		ok, err := s.TryRead(&rec)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if !ok {
-			break
-		}
+	for rec := range records(t, s) {
 		if rec.Type != RecordSample {
 			continue
 		}
@@ -94,13 +104,7 @@ func TestSampleClock(t *testing.T) {
 	if err := s.Handles()[0].SetBPF(prog.FD()); err != nil {
 		t.Fatal(err)
 	}
-	var rec Record
-	for { // of the time before the program was attached
-		if ok, err := s.TryRead(&rec); err != nil {
-			t.Fatal(err)
-		} else if !ok {
-			break
-		}
+	for range records(t, s) { // of the time before the program was attached
 	}
 	lost := s.Stats().Lost
 	if err := s.Enable(); err != nil {
@@ -119,14 +123,7 @@ func TestSampleClock(t *testing.T) {
 		t.Fatal(err)
 	}
 	samples, last := uint64(0), uint64(0)
-	for {
-		ok, err := s.TryRead(&rec)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if !ok {
-			break
-		}
+	for rec := range records(t, s) {
 		if rec.Type == RecordSample {
 			samples++
 			if v := rec.Sample.Read[0].Value; v <= last {
@@ -197,16 +194,8 @@ func TestTaskRecords(t *testing.T) {
 		t.Fatal(err)
 	}
 	pid := uint32(cmd.Process.Pid)
-	var rec Record
 	seen := map[string]bool{}
-	for {
-		ok, err := s.TryRead(&rec)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if !ok {
-			break
-		}
+	for rec := range records(t, s) {
 		switch {
 		case rec.Type == RecordFork && rec.Task.PID == pid:
 			seen["fork"] = seen["fork"] || rec.Task.PPID == uint32(os.Getpid())
@@ -243,17 +232,9 @@ func TestSamplerLoss(t *testing.T) {
 			unix.Nanosleep(&ts, nil)
 		}
 	}
-	var rec Record
 	samples, value := uint64(0), uint64(0)
 	drain := func() {
-		for {
-			ok, err := s.TryRead(&rec)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if !ok {
-				return
-			}
+		for rec := range records(t, s) {
 			if rec.Type == RecordSample {
 				samples++
 				value = rec.Sample.Read[0].Value
