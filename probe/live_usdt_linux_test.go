@@ -2,9 +2,11 @@ package probe
 
 import (
 	"fmt"
+	"os"
 	"testing"
 
 	"github.com/borescope/borescope/internal/testenv"
+	"github.com/borescope/borescope/usdt/provider"
 )
 
 // TestUSDTCounts: both sites of a probe, each with operands of its own.
@@ -60,5 +62,40 @@ func TestUSDTSemaphore(t *testing.T) {
 				expectTally(t, n.read(t, 0), tally{Count: want})
 			})
 		}
+	}
+}
+
+// TestUSDTInMemory: probes that a process has defined in memory are found by its
+// pid alone; two providers' files have one name. Before, the first file without
+// a path made the target fail: "/proc/PID/root/memfd:…: no such file".
+func TestUSDTInMemory(t *testing.T) {
+	testenv.Need(t, testenv.Root, testenv.Uprobes)
+	var fire []*provider.Probe
+	for _, name := range []string{"one", "two"} {
+		p, err := provider.New("borescopetest")
+		if err != nil {
+			t.Fatal(err)
+		}
+		fire = append(fire, p.Probe(name, provider.Int64))
+		if err := p.Load(); err != nil {
+			t.Fatal(err)
+		}
+		defer p.Unload()
+	}
+	for i, name := range []string{"one", "two"} {
+		plan := mustResolve(t, nil, fmt.Sprintf("usdt::borescopetest:%s pid=%d", name, os.Getpid()))
+		n, l := attachCounter(t, plan, counting{value: -1})
+		if !fire[i].Enabled() {
+			t.Errorf("%s: the semaphore is down", name)
+		}
+		for range times {
+			if err := fire[i].Fire(1); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := l.Close(); err != nil {
+			t.Fatal(err)
+		}
+		expectTally(t, n.read(t, 0), tally{Count: times})
 	}
 }

@@ -103,7 +103,8 @@ func (r *resolver) noUSDT(t USDT, paths, known []string) error {
 }
 
 // usdtPaths are the files to look into: those of the path, or, without one,
-// all that the process has mapped executable.
+// all that the process has mapped executable. What has no path (any more), such
+// as the probes of package usdt/provider, is opened by its mapping.
 func (r *resolver) usdtPaths(t USDT) ([]string, error) {
 	paths, err := r.env.userPaths(t.Path, t.PID)
 	if err != nil || t.Path != "" {
@@ -115,14 +116,23 @@ func (r *resolver) usdtPaths(t USDT) ([]string, error) {
 		return paths, nil
 	}
 	defer f.Close()
-	seen := map[string]bool{}
+	type file struct {
+		path  string
+		inode uint64 // files in memory may have one name
+	}
+	seen := map[file]bool{}
 	first := true
 	err = procfs.ReadMaps(f, func(m *procfs.Mapping) bool {
-		if m.Perm&procfs.Exec == 0 || !strings.HasPrefix(m.Path, "/") || seen[m.Path] {
+		is := file{m.Path, m.Inode}
+		if m.Perm&procfs.Exec == 0 || !strings.HasPrefix(m.Path, "/") || seen[is] {
 			return true
 		}
-		seen[m.Path] = true
-		if !first { // the first is the program, which is there as exe
+		seen[is] = true
+		switch {
+		case first: // the program, which is there as exe
+		case r.env.live && (m.Deleted || strings.HasPrefix(m.Path, "/memfd:")):
+			paths = append(paths, fmt.Sprintf("%s/map_files/%x-%x", procPath(t.PID), m.Start, m.End))
+		default:
 			paths = append(paths, root+m.Path)
 		}
 		first = false
