@@ -83,23 +83,36 @@ func symbolize(ctx context.Context, c *config, args []string, stdout io.Writer) 
 	if len(args) > 0 {
 		for _, a := range args {
 			if err := one(a); err != nil {
-				return err
+				return errors.Join(err, w.Flush())
 			}
 		}
 		return w.Flush()
 	}
-	sc := bufio.NewScanner(c.stdin)
+	// A script that writes an address and waits for the answer must get it: whatever
+	// is written is given out before more input is waited for.
+	sc := bufio.NewScanner(flushed{c.stdin, w})
 	for sc.Scan() && ctx.Err() == nil {
 		if line := strings.TrimSpace(sc.Text()); line != "" {
 			if err := one(line); err != nil {
-				return err
+				return errors.Join(err, w.Flush())
 			}
 		}
 	}
-	if err := sc.Err(); err != nil {
-		return err
+	return errors.Join(sc.Err(), w.Flush())
+}
+
+// flushed is a reader that flushes w before it reads.
+type flushed struct {
+	io.Reader
+	w *bufio.Writer
+}
+
+// Read implements io.Reader.
+func (f flushed) Read(b []byte) (int, error) {
+	if err := f.w.Flush(); err != nil {
+		return 0, err
 	}
-	return w.Flush()
+	return f.Reader.Read(b)
 }
 
 func parseAddr(s string) (uint64, error) {

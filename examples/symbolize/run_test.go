@@ -1,10 +1,12 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -102,6 +104,35 @@ func TestStdin(t *testing.T) {
 	}
 	if want := "first\n??:0\nsecond one\n??:0\n"; b.String() != want {
 		t.Errorf("got %q, want %q", b.String(), want)
+	}
+}
+
+// TestConversation asks, gets the answer, and asks again, as a script does that
+// keeps the program running.
+func TestConversation(t *testing.T) {
+	in, ask := io.Pipe()
+	answer, out := io.Pipe()
+	done := make(chan error, 1)
+	go func() {
+		c := &config{perfmap: "testdata/perf-1.map", style: "gnu", stdin: in}
+		err := symbolize(context.Background(), c, nil, out)
+		out.Close()
+		done <- err
+	}()
+	sc := bufio.NewScanner(answer)
+	for _, addr := range []string{"1000", "1015", "2000"} {
+		if _, err := io.WriteString(ask, addr+"\n"); err != nil {
+			t.Fatal(err)
+		}
+		for range 2 { // a name and a place
+			if !sc.Scan() {
+				t.Fatalf("no answer for %s: %v", addr, sc.Err())
+			}
+		}
+	}
+	ask.Close()
+	if err := <-done; err != nil {
+		t.Error(err)
 	}
 }
 
