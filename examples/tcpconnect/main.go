@@ -27,15 +27,17 @@ import (
 func main() { os.Exit(tool.Main("tcpconnect", run)) }
 
 // connect is a connection that is being opened, or with -d an answer of a name
-// server. Addresses are IPv6, or IPv4 mapped into it.
+// server. Addresses are IPv6, or IPv4 mapped into it; where SAddr4 and DAddr4 are
+// not 0, these are the addresses.
 type connect struct {
-	Nsecs        uint64
-	PID, UID     uint32
-	SAddr, DAddr [16]byte
-	SPort, DPort uint16
-	Size         uint32 // of the answer; 0 is a connection
-	Comm         action.Comm
-	Answer       [answerSize]byte
+	Nsecs          uint64
+	PID, UID       uint32
+	SAddr, DAddr   [16]byte
+	SAddr4, DAddr4 [4]byte
+	SPort, DPort   uint16
+	Size           uint32 // of the answer; 0 is a connection
+	Comm           action.Comm
+	Answer         [answerSize]byte
 }
 
 // caller is who opens a connection, kept until it is open for -L.
@@ -79,7 +81,12 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 
 	events := action.NewEvents[connect]("connects", 0)
 	counts := action.NewCounter[flow]("counts", 0)
-	p := action.NewProgram("tcpconnect")
+	filter := func(c *action.Ctx, family, dport action.Int) {
+		tool.FilterPID(c, *pid)
+		tool.FilterUID(c, *uid)
+		versions.Filter(c, family)
+		tool.FilterPorts(c, dport, *ports)
+	}
 	emit := func(c *action.Ctx, nsecs, pid, uid action.Int, comm any) {
 		events.Emit(c, func(e *connect, b *action.Bind) {
 			b.Set(&e.Nsecs, nsecs)
@@ -93,6 +100,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 		})
 	}
 	callers := action.NewLRU[uint64, caller]("callers", 0)
+	p := action.NewProgram("tcpconnect")
 	p.IncludeSelf = *lports || *names // what arrives does so in the name of whatever runs
 	p.On(probe.Tracepoint{Group: "sock", Name: "inet_sock_set_state"}, func(c *action.Ctx) {
 		c.ReturnUnless(c.Field("protocol").Eq(protocolTCP))
@@ -102,10 +110,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 			})
 		}
 		c.ReturnUnless(c.Field("newstate").Eq(synSent))
-		tool.FilterPID(c, *pid)
-		tool.FilterUID(c, *uid)
-		versions.Filter(c, c.Field("family"))
-		tool.FilterPorts(c, c.Field("dport"), *ports)
+		filter(c, c.Field("family"), c.Field("dport"))
 		switch {
 		case *count:
 			counts.Inc(c, c.Field("saddr_v6"), c.Field("daddr_v6"), c.Field("dport"))
@@ -115,6 +120,10 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 			emit(c, c.Nsecs(), c.PID(), c.UID(), c.Comm())
 		}
 	})
+	programs := []*action.Program{p}
+	if !*lports && !*names && !*count {
+		programs = []*action.Program{function(events, filter), p}
+	}
 	if *names {
 		p.On(probe.RawTracepoint{Name: "netif_receive_skb"}, func(c *action.Ctx) {
 			answers(c, c.Arg(0).PtrTo("struct sk_buff", false), func(payload action.Ptr, size action.Int) {
@@ -131,7 +140,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 			return showCounts(s, counts)
 		}
 		return show(s, events, *times, *users, *lports, *names)
-	}, p)
+	}, programs...)
 }
 
 // show prints connections as they come, with the columns that were asked for.
@@ -150,8 +159,9 @@ func show(s *tool.Session, events *action.Events[connect], times, users, lports,
 			return nil
 		}
 		first = cmp.Or(first, e.Nsecs)
-		return tab.Row(float64(e.Nsecs-first)/1e9, e.UID, e.PID, e.Comm, tool.IPVersion(e.DAddr), tool.Addr(e.SAddr), e.SPort,
-			tool.Addr(e.DAddr), e.DPort, cmp.Or(looked[tool.Addr(e.DAddr)], "No DNS Query"))
+		local, remote := e.addrs()
+		return tab.Row(float64(e.Nsecs-first)/1e9, e.UID, e.PID, e.Comm, tool.IPVersion(remote.As16()), local, e.SPort,
+			remote, e.DPort, cmp.Or(looked[remote], "No DNS Query"))
 	})
 }
 
