@@ -71,6 +71,9 @@ func codecs[K, V any](m *ebpf.Map) (key, value codec, err error) {
 }
 
 func checkKind(m *ebpf.Map, perCPU bool) error {
+	if m == nil {
+		return errNoMap
+	}
 	switch m.Type() {
 	case ebpf.PerCPUHash, ebpf.PerCPUArray, ebpf.LRUCPUHash, ebpf.PerCPUCGroupStorage:
 		if !perCPU {

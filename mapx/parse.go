@@ -132,7 +132,7 @@ func (p *valueParser[K, V]) entry(e *Entry[K, V], key, value string) error {
 		_, err = fmt.Sscanf(value+"\n", "{ .count = %d, .average = %d, .total = %d }\n", &to.Count, new(int64), &to.Total)
 	case *Extreme:
 		to.Set = 1
-		to.Value, err = strconv.ParseInt(value, 10, 64)
+		to.Value, err = parseInt(value)
 	default:
 		if p.isHist() {
 			var buckets []hist.Bucket
@@ -147,7 +147,7 @@ func (p *valueParser[K, V]) entry(e *Entry[K, V], key, value string) error {
 }
 
 func parseMean(text string) (a Average, err error) {
-	a.Total, err = strconv.ParseInt(text, 10, 64)
+	a.Total, err = parseInt(text)
 	a.Count = 1
 	return a, err
 }
@@ -221,9 +221,25 @@ func setScalar(v reflect.Value, text string) (err error) {
 		b, err = strconv.ParseBool(text)
 		v.SetBool(b)
 	default:
-		err = fmt.Errorf("%v can't be read from text", v.Type())
+		return fmt.Errorf("%v can't be read from text", v.Type())
 	}
-	return err
+	return notScalar(text, v.Type(), err)
+}
+
+func parseInt(text string) (int64, error) {
+	n, err := strconv.ParseInt(text, 10, 64)
+	return n, notScalar(text, reflect.TypeFor[int64](), err)
+}
+
+// notScalar says what a text should have been, without naming strconv.
+func notScalar(text string, t reflect.Type, err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, strconv.ErrRange):
+		return fmt.Errorf("%.40q does not fit %v", text, t)
+	}
+	return fmt.Errorf("%.40q is no %v", text, t)
 }
 
 func setText(v reflect.Value, text string) error {

@@ -27,6 +27,9 @@ func ParseJSON[K, V any](r io.Reader, name string, opts *ParseOptions[V]) (Snaps
 			Data json.RawMessage
 		}
 		if err := dec.Decode(&line); err != nil {
+			if !errors.Is(err, io.EOF) {
+				err = fmt.Errorf("%s: byte %d: %w", name, dec.InputOffset(), err)
+			}
 			return Snapshot[K, V]{}, err
 		}
 		var data map[string]json.RawMessage
@@ -90,7 +93,7 @@ func (p *valueParser[K, V]) jsonValue(to *V, raw json.RawMessage) (err error) {
 		return nil
 	case *Extreme:
 		v.Set = 1
-		v.Value, err = strconv.ParseInt(unquoted, 10, 64)
+		v.Value, err = parseInt(unquoted)
 		return err
 	}
 	if p.isHist() {
@@ -116,7 +119,7 @@ func (n *jsonInt) UnmarshalJSON(b []byte) error {
 		v = int64(u)
 	}
 	*n = jsonInt(v)
-	return err
+	return notScalar(text, reflect.TypeFor[int64](), err)
 }
 
 func parseJSONValue(v reflect.Value, raw json.RawMessage) error {

@@ -2,6 +2,7 @@ package mapx
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/cilium/ebpf"
@@ -58,6 +59,9 @@ var _ StatsSource = (*PerfBuffer)(nil)
 func OpenPerfBuffer(m *ebpf.Map, opts *PerfBufferOptions) (*PerfBuffer, error) {
 	if opts == nil {
 		opts = &PerfBufferOptions{}
+	}
+	if m == nil {
+		return nil, fmt.Errorf("open perf buffer: %w", errNoMap)
 	}
 	p := new(PerfBuffer)
 	if err := p.open(m, opts); err != nil {

@@ -23,6 +23,9 @@ func NewQueue[V any](m *ebpf.Map) (*Queue[V], error) {
 	if err := supported("queue reading"); err != nil {
 		return nil, err
 	}
+	if m == nil {
+		return nil, errNoMap
+	}
 	if m.Type() != ebpf.Queue && m.Type() != ebpf.Stack {
 		return nil, fmt.Errorf("map %v is neither a queue nor a stack", m)
 	}
@@ -89,6 +92,9 @@ type Bloom[V any] struct {
 func NewBloom[V any](m *ebpf.Map) (*Bloom[V], error) {
 	if err := supported("bloom filter reading"); err != nil {
 		return nil, err
+	}
+	if m == nil {
+		return nil, errNoMap
 	}
 	if m.Type() != ebpf.BloomFilter {
 		return nil, fmt.Errorf("map %v is no bloom filter", m)

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"sync"
+
+	"github.com/borescope/borescope/internal/notexist"
 )
 
 // Recording is a recording that is read: the handles it gives are what the tool
@@ -34,6 +36,9 @@ type Recording struct {
 // an error that says so, and something else is one that wraps ErrCorrupt.
 func OpenRecording(fsys fs.FS) (*Recording, error) {
 	f, err := fsys.Open(manifestName)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("open recording: want a directory that CreateRecording made, with its %s: %w", manifestName, err)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("open recording: %w", err)
 	}
@@ -90,6 +95,9 @@ func (r *Recording) openFile(name, ext string) (fs.File, error) {
 		return nil, fmt.Errorf("recording: %w", err)
 	}
 	f, err := r.fsys.Open(name + ext)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, r.noFile(name, ext)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("recording: %w", err)
 	}
@@ -97,6 +105,19 @@ func (r *Recording) openFile(name, ext string) (fs.File, error) {
 	r.open = append(r.open, f)
 	r.mu.Unlock()
 	return f, nil
+}
+
+// noFile says that nothing of the name was recorded, and what was.
+func (r *Recording) noFile(name, ext string) error {
+	what := strings.TrimPrefix(ext, ".")
+	names, err := r.list(ext)
+	switch {
+	case err != nil:
+		return err
+	case len(names) == 0:
+		return notexist.Errorf("recording: no %s %q; it has no %s at all", what, name, what)
+	}
+	return notexist.Errorf("recording: no %s %q; it has %s", what, name, strings.Join(names, ", "))
 }
 
 // Pace sets the speed of the handles that are opened from now on: streams

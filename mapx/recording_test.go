@@ -609,6 +609,7 @@ func TestReplayTableChecksTheLayout(t *testing.T) {
 	_, err = ok.ReadAndClear()
 	check(err, "the recording has a Snapshot here")
 	_, err = ReplayTable[k, uint64](r, "missing")
+	check(err, `no table "missing"; it has t`)
 	if !errors.Is(err, fs.ErrNotExist) {
 		t.Error(err)
 	}

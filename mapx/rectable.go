@@ -184,6 +184,8 @@ func (w *tableWriter) valueBytes(p unsafe.Pointer, width int) ([]byte, bool) {
 // sliceLen is the length of a V that is known to be a slice.
 func sliceLen[V any](v *V) int { return len(*(*[]struct{})(unsafe.Pointer(v))) }
 
+// Close writes down the rest, and closes the table's file. It returns the first
+// error of all writing, and is idempotent; Close of the Recorder does it too.
 func (w *tableWriter) Close() error {
 	w.out.mu.Lock()
 	defer w.out.mu.Unlock()

@@ -2,6 +2,7 @@ package mapx
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/cilium/ebpf"
@@ -69,6 +70,9 @@ var _ StatsSource = (*Ring)(nil)
 func OpenRing(m *ebpf.Map, opts *RingOptions) (*Ring, error) {
 	if opts == nil {
 		opts = &RingOptions{}
+	}
+	if m == nil {
+		return nil, fmt.Errorf("open ring: %w", errNoMap)
 	}
 	r := new(Ring)
 	if err := r.open(m, opts); err != nil {

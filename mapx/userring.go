@@ -3,6 +3,7 @@ package mapx
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"github.com/cilium/ebpf"
 )
@@ -23,6 +24,9 @@ type UserRing struct {
 // only. The caller closes the UserRing. Elsewhere than on Linux it returns
 // *UnsupportedError.
 func OpenUserRing(m *ebpf.Map) (*UserRing, error) {
+	if m == nil {
+		return nil, fmt.Errorf("open user ring: %w", errNoMap)
+	}
 	u := new(UserRing)
 	if err := u.open(m); err != nil {
 		return nil, err
