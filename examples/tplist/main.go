@@ -1,7 +1,7 @@
 // Command tplist lists USDT probes of files and processes with their arguments,
 // and the kernel's tracepoints.
 //
-//	tplist [-json] [-v] [-p PID] [FILE…] [PATTERN]
+//	tplist [-json] [-v] [-p PID] [-l LIB] [FILE…] [PATTERN]
 package main
 
 import (

@@ -10,8 +10,10 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -65,7 +67,9 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	flags := flag.NewFlagSet("tplist", flag.ContinueOnError)
 	asJSON := flags.Bool("json", false, "print one JSON object per site or tracepoint")
 	verbose := flags.Bool("v", false, "print sites and arguments; fields of tracepoints")
+	flags.BoolVar(verbose, "vv", false, "the same, as BCC's tool has it")
 	pid := flags.Int("p", 0, "list the probes of a process")
+	lib := flags.String("l", "", "list those of a `library` or program: a path, or a name that is looked up")
 	if err := cli.Parse(flags, args, stdout); err != nil {
 		return err
 	}
@@ -81,6 +85,13 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	if _, err := path.Match(l.pattern, ""); err != nil {
 		return fmt.Errorf("pattern %q: %w", l.pattern, err)
 	}
+	if *lib != "" {
+		path, err := lookUp(*lib, libraries)
+		if err != nil {
+			return fmt.Errorf("-l %s: no such library or program: %w", *lib, err)
+		}
+		files = append(files, path)
+	}
 	switch {
 	case *pid != 0:
 		l.process(*pid)
@@ -94,6 +105,29 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 		l.file(f)
 	}
 	return errors.Join(append(l.errs, l.w.Flush())...)
+}
+
+// libraries are where libraries are, Debian's directories among them.
+var libraries = []string{"/lib/*-linux-gnu", "/usr/lib/*-linux-gnu", "/lib64", "/usr/lib64", "/lib", "/usr/lib", "/usr/local/lib"}
+
+// lookUp is the path of a library in dirs ("stdc++", "libc.so.6") or else of a
+// program.
+func lookUp(name string, dirs []string) (string, error) {
+	if strings.Contains(name, "/") {
+		return name, nil
+	}
+	for _, dir := range dirs {
+		for _, file := range []string{name, "lib" + name + ".so.*", "lib" + name + ".so"} {
+			paths, err := filepath.Glob(dir + "/" + file)
+			if err != nil {
+				return "", err
+			}
+			if i := slices.IndexFunc(paths, hasMagic); i >= 0 {
+				return paths[i], nil
+			}
+		}
+	}
+	return exec.LookPath(name)
 }
 
 // isFile tells a file from a pattern: patterns have no '/'.

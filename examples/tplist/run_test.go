@@ -75,6 +75,7 @@ func TestFiles(t *testing.T) {
 		"sites.json":  {"-json", path},
 		"pattern.txt": {path, "app:d*"},
 		"dir.txt":     {filepath.Dir(path) + "/", "request"},
+		"library.txt": {"-vv", "-l", path, "app:d*"},
 	} {
 		var out bytes.Buffer
 		if err := run(t.Context(), args, &out); err != nil {
@@ -82,9 +83,33 @@ func TestFiles(t *testing.T) {
 		}
 		golden(t, name, strings.ReplaceAll(out.String(), path, "/bin/app"))
 	}
-	for _, args := range [][]string{{"/nonexistent"}, {"./run.go"}, {"-x"}, {path, "["}} {
+	for _, args := range [][]string{{"/nonexistent"}, {"-l", "nonexistent"}, {"-l", "["}, {"./run.go"}, {"-x"}, {path, "["}} {
 		if err := run(t.Context(), args, &bytes.Buffer{}); err == nil {
 			t.Errorf("%v: no error", args)
+		}
+	}
+}
+
+// A library is found by its name, before a program of that name; a program is, too.
+func TestLookUp(t *testing.T) {
+	dir := t.TempDir()
+	t.Setenv("PATH", dir)
+	app, err := os.ReadFile(image(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, data := range map[string]string{
+		"libone.so": "/* GNU ld script", "libone.so.1": string(app), "two": string(app), "libtwo.so.2": string(app), "three": "#!/bin/sh",
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(data), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, want := range map[string]string{
+		"one": "libone.so.1", "libone.so.1": "libone.so.1", "two": "two", "three": "three",
+	} {
+		if got, err := lookUp(name, []string{dir}); got != filepath.Join(dir, want) || err != nil {
+			t.Errorf("%s: %s, %v; want %s", name, got, err, want)
 		}
 	}
 }
