@@ -137,7 +137,7 @@ func (f *File) Find(owner string, typ uint32) (Note, error) {
 	if err := errOf(); err != nil {
 		return Note{}, err
 	}
-	return Note{}, fmt.Errorf("note %s/%#x: %w", owner, typ, os.ErrNotExist)
+	return Note{}, fmt.Errorf("no note of owner %q and type %#x: %w", owner, typ, os.ErrNotExist)
 }
 
 // BuildID returns the GNU build-id of the file; see the function BuildID.
@@ -165,7 +165,13 @@ func BuildID(r io.ReaderAt) (ID, error) {
 // GoBuildInfo returns the module information that the Go linker put into the
 // file, as "go version -m" prints it. It is kept in a section of its own and
 // not in a note, but belongs to what the note with Go's build ID says.
-func (f *File) GoBuildInfo() (*buildinfo.BuildInfo, error) { return buildinfo.Read(f.r) }
+func (f *File) GoBuildInfo() (*buildinfo.BuildInfo, error) {
+	info, err := buildinfo.Read(f.r)
+	if err != nil {
+		return nil, fmt.Errorf("read Go's build information: %w", err)
+	}
+	return info, nil
+}
 
 // walk yields the notes of one region.
 func (f *File) walk(g region, yield func(Note) bool) (bool, error) {

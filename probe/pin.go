@@ -3,7 +3,6 @@ package probe
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -126,7 +125,7 @@ func OpenPinned(dir string) (*Link, error) {
 		l.held = append(l.held, h)
 	}
 	if len(l.held) == 0 {
-		return nil, fmt.Errorf("open pinned: %s is empty: %w", dir, fs.ErrNotExist)
+		return nil, notFound("open pinned: %s is empty", dir)
 	}
 	return l, nil
 }

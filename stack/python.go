@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/borescope/borescope/internal/elffile"
+	"github.com/borescope/borescope/internal/notexist"
 	"github.com/borescope/borescope/internal/procfs"
 )
 
@@ -37,7 +38,8 @@ type Python struct {
 }
 
 // ErrNoPython says that a process runs no CPython interpreter that can be found.
-var ErrNoPython = fmt.Errorf("no CPython interpreter is mapped: %w", os.ErrNotExist)
+// It matches os.ErrNotExist.
+var ErrNoPython = notexist.Errorf("no CPython interpreter is mapped")
 
 // Bounds of what is followed in a process's memory.
 const (

@@ -58,7 +58,7 @@ func ExampleELF_Lookup() {
 	fmt.Println(err)
 	// Output:
 	// 0x401000 41 0x1000 <nil>
-	// absent in testdata/prog: no such symbol: file does not exist
+	// absent in testdata/prog: no such symbol
 }
 
 func ExampleParseKallsyms() {

@@ -5,11 +5,11 @@ import (
 	"debug/elf"
 	"errors"
 	"fmt"
-	"io/fs"
 	"runtime/debug"
 	"slices"
 
 	"github.com/borescope/borescope/internal/elffile"
+	"github.com/borescope/borescope/internal/notexist"
 	"github.com/borescope/borescope/internal/pclntab"
 )
 
@@ -37,7 +37,7 @@ type Symbol struct {
 }
 
 // ErrNoSymbol says that there is no symbol of a name. It matches fs.ErrNotExist.
-var ErrNoSymbol = fmt.Errorf("no such symbol: %w", fs.ErrNotExist)
+var ErrNoSymbol = notexist.Errorf("no such symbol")
 
 // Lookup returns the function or variable of that name, mangled or readable
 // (with or without parameters), of the symbol tables, of the separate debug file

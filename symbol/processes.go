@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/borescope/borescope/internal/notexist"
 	"github.com/borescope/borescope/internal/procfs"
 )
 
@@ -205,7 +206,7 @@ func (ps *Processes) ProcessAt(pid int, start uint64) (*Process, error) {
 	if p := ps.gone[procKey{pid, start}]; p != nil {
 		return p, nil
 	}
-	return nil, fmt.Errorf("process %d, started at %d: %w", pid, start, fs.ErrNotExist)
+	return nil, notexist.Errorf("process %d, started at %d, was not seen", pid, start)
 }
 
 // limitProcesses makes room for one more process.

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/borescope/borescope/internal/elffile"
+	"github.com/borescope/borescope/internal/notexist"
 	"github.com/borescope/borescope/internal/procfs"
 )
 
@@ -201,5 +202,6 @@ func (f *File) Find(provider, name string) (Probe, error) {
 			return p, nil
 		}
 	}
-	return Probe{}, errors.Join(fmt.Errorf("usdt probe %s:%s: %w", provider, name, os.ErrNotExist), err)
+	missing := notexist.Errorf("no USDT probe %s:%s in the file, which has %d", provider, name, len(probes))
+	return Probe{}, errors.Join(missing, err)
 }

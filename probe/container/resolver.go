@@ -3,13 +3,14 @@ package container
 import (
 	"cmp"
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 	"path"
 	"slices"
 	"strings"
 	"sync"
+
+	"github.com/borescope/borescope/internal/notexist"
 )
 
 // Options are what a Resolver reads. The zero value, and nil, is this machine.
@@ -143,7 +144,7 @@ func (r *Resolver) mount() (string, error) {
 			return m, nil
 		}
 	}
-	return "", fmt.Errorf("control groups of version 2: not mounted on %s: %w", path.Join("/", r.dir, mounts[1]), fs.ErrNotExist)
+	return "", notexist.Errorf("control groups of version 2 are not mounted on %s", path.Join("/", r.dir, mounts[1]))
 }
 
 // maxMisses bounds what is remembered of ids that were not found.
