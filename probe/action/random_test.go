@@ -13,14 +13,15 @@ import (
 // randProg generates random well-typed expressions.
 type randProg struct {
 	r     *rand.Rand
-	args  []Type // of the probe
-	vars  []*Var // set so far
-	text  bool   // text and memory may be used
-	get   *Map   // a map to read, nil for none
-	turns int    // the most turns of a loop
-	store *Map   // storage of the thread, nil for none
-	lists bool   // bytes and their elements may be used
-	cpus  *Map   // a per-CPU map to read of any CPU, nil for none
+	args  []Type  // of the probe
+	vars  []*Var  // set so far
+	text  bool    // text and memory may be used
+	get   *Map    // a map to read, nil for none
+	turns int     // the most turns of a loop
+	store *Map    // storage of the thread, nil for none
+	lists bool    // bytes and their elements may be used
+	cpus  *Map    // a per-CPU map to read of any CPU, nil for none
+	known []*Expr // what stands in place of arguments, nil for those of args
 }
 
 // argTypes are the types that arguments of random programs have.
@@ -146,6 +147,14 @@ func (p *randProg) leaf() *Expr {
 	case n == 2 && len(p.vars) > 0:
 		return NewVar(p.vars[p.r.IntN(len(p.vars))])
 	}
+	return p.arg()
+}
+
+// arg is an argument, or something else that the test knows.
+func (p *randProg) arg() *Expr {
+	if p.known != nil {
+		return p.known[p.r.IntN(len(p.known))]
+	}
 	return &Expr{Op: OpArg, Int: int64(p.r.IntN(len(p.args)))}
 }
 
@@ -199,8 +208,7 @@ func (p *randProg) str(depth int) *Expr {
 
 // index is an index below n that is not constant: a constant one must be right.
 func (p *randProg) index(n int64) *Expr {
-	arg := &Expr{Op: OpArg, Int: int64(p.r.IntN(len(p.args)))}
-	return NewExpr(OpMod, &Expr{Op: OpCast, Type: u32, Args: []*Expr{arg}}, NewConst(n))
+	return NewExpr(OpMod, &Expr{Op: OpCast, Type: u32, Args: []*Expr{p.arg()}}, NewConst(n))
 }
 
 // textNumber is a number that text gives.
