@@ -171,7 +171,7 @@ func (h *Log2) ToPrometheusNative(scale float64) (PrometheusNative, error) {
 	return p, nil
 }
 
-// ExponentialBuckets are the buckets of an ExponentialHistogram on one side of
+// ExponentialBuckets are the buckets of an Exponential on one side of
 // zero.
 type ExponentialBuckets struct {
 	// Offset is the index of the first bucket.

@@ -197,7 +197,7 @@ func DecodeHDR(b []byte, k int) (*Log2, error) {
 		return nil, err
 	}
 	if len(b) < 8 || binary.BigEndian.Uint32(b) != hdrCompressedCookie {
-		return nil, errors.New("HDR histogram: not compressed V2")
+		return nil, errors.New("HDR histogram: not in the compressed V2 encoding")
 	}
 	b = b[8:min(len(b), 8+int(min(binary.BigEndian.Uint32(b[4:]), 1<<30)))]
 	z, err := zlib.NewReader(bytes.NewReader(b))
@@ -286,15 +286,15 @@ func parseHDRLine(line string, base float64, k int) (HDRInterval, error) {
 		fields = fields[1:]
 	}
 	if len(fields) != 4 {
-		return HDRInterval{}, fmt.Errorf("%d fields, not 4", len(fields))
+		return HDRInterval{}, fmt.Errorf("%d fields, not 4: want [Tag=TEXT,]START,LENGTH,MAX,HISTOGRAM", len(fields))
 	}
 	start, err := strconv.ParseFloat(fields[0], 64)
 	if err != nil {
-		return HDRInterval{}, err
+		return HDRInterval{}, fmt.Errorf("start %.40q: not a number of seconds", fields[0])
 	}
 	length, err := strconv.ParseFloat(fields[1], 64)
 	if err != nil {
-		return HDRInterval{}, err
+		return HDRInterval{}, fmt.Errorf("length %.40q: not a number of seconds", fields[1])
 	}
 	if start += base; !(math.Abs(start) < 1e12) || !(length >= 0 && length < 1e9) {
 		return HDRInterval{}, errors.New("time out of range")

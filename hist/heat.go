@@ -24,7 +24,7 @@ type Heat struct {
 // same buckets as like, a *Log2 or *Linear, whose counts don't matter.
 func NewHeat(interval time.Duration, like Distribution) (*Heat, error) {
 	if interval <= 0 {
-		return nil, fmt.Errorf("heat map: columns of %v", interval)
+		return nil, fmt.Errorf("heat map: columns of %v: want longer than 0", interval)
 	}
 	h := &Heat{interval: interval}
 	switch d := like.(type) {
@@ -35,7 +35,7 @@ func NewHeat(interval time.Duration, like Distribution) (*Heat, error) {
 		c.Reset()
 		h.empty = c
 	default:
-		return nil, fmt.Errorf("heat map: no rows like %T", like)
+		return nil, fmt.Errorf("heat map: no rows like %T: want a *Log2 or *Linear", like)
 	}
 	return h, nil
 }
@@ -45,7 +45,7 @@ func NewHeat(interval time.Duration, like Distribution) (*Heat, error) {
 // usual; 1 to 1000 are possible. AddTime counts an event.
 func NewOffsetHeat(rows int) (*Heat, error) {
 	if rows < 1 || rows > 1000 {
-		return nil, fmt.Errorf("heat map: %d rows of a second", rows)
+		return nil, fmt.Errorf("heat map: %d rows of a second: want 1 to 1000", rows)
 	}
 	step := (int64(time.Second) + int64(rows) - 1) / int64(rows)
 	like, err := NewLinear(0, int64(time.Second), step)

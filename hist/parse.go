@@ -112,6 +112,10 @@ func ParseJSON(data []byte) ([]Bucket, error) {
 		Count    uint64
 	}
 	if err := json.Unmarshal(data, &rows); err != nil {
+		var wrong *json.UnmarshalTypeError
+		if errors.As(err, &wrong) {
+			return nil, fmt.Errorf("histogram: byte %d: want an array of {\"min\": …, \"max\": …, \"count\": …}, got %s", wrong.Offset, wrong.Value)
+		}
 		return nil, fmt.Errorf("histogram: %w", err)
 	}
 	var out []Bucket
@@ -137,8 +141,10 @@ func jsonEdge(raw *json.RawMessage, to *int64) (err error) {
 	if raw == nil {
 		return nil
 	}
-	*to, err = strconv.ParseInt(strings.Trim(string(*raw), `"`), 10, 64)
-	return err
+	if *to, err = strconv.ParseInt(strings.Trim(string(*raw), `"`), 10, 64); err != nil {
+		return fmt.Errorf("edge %.40s: not a number of 64 bits", *raw)
+	}
+	return nil
 }
 
 // Log2Of returns the Log2 that has these buckets, with the smallest k that does;

@@ -91,3 +91,20 @@ func FuzzParse(f *testing.F) {
 		}
 	})
 }
+
+// TestParseJSONRefuses: mistakes are told in the format's words, not in Go's.
+func TestParseJSONRefuses(t *testing.T) {
+	for in, want := range map[string]string{
+		"{}":                                     `byte 1: want an array of {"min": …, "max": …, "count": …}, got object`,
+		`[{"count":"x"}]`:                        "want an array of",
+		`[{"min":"x"}]`:                          `bucket 0: edge "x": not a number`,
+		`[{"min":3,"max":1,"count":1}]`:          "bucket 0: out of order",
+		`[{"min":1,"max":3},{"min":2,"max":9}]`:  "bucket 1: out of order",
+		`[{"min":1,"max":99999999999999999999}]`: "not a number of 64 bits",
+		"":                                       "unexpected end",
+	} {
+		if _, err := ParseJSON([]byte(in)); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "Go value") {
+			t.Errorf("%s: %v, want … %s …", in, err, want)
+		}
+	}
+}

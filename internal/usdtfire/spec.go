@@ -71,7 +71,7 @@ func CheckName(name string) error {
 	}
 	for _, c := range []byte(name) {
 		if !(c|0x20 >= 'a' && c|0x20 <= 'z' || c >= '0' && c <= '9' || strings.IndexByte("_-.", c) >= 0) {
-			return fmt.Errorf("byte %q in name", c)
+			return fmt.Errorf("byte %q in name: want letters, digits, '_', '-' and '.'", c)
 		}
 	}
 	return nil

@@ -11,10 +11,12 @@ import (
 
 // SyntaxError says where an expression is wrong.
 type SyntaxError struct {
-	// Input is the whole text, Offset the byte in it at which the fault lies.
+	// Input is the whole text, Offset the byte in it, from 0, at which the fault
+	// lies.
 	Input  string
 	Offset int
-	Msg    string
+	// Msg says what is wrong there, and what would be right.
+	Msg string
 }
 
 // Error reads `"INPUT": column 3: MSG`; columns count bytes from one.
@@ -55,7 +57,9 @@ func ParseList(text string, target probe.Target) (list []*action.Expr, err error
 		if p.tok.kind == end {
 			break
 		}
-		p.want(",")
+		if !p.take(",") {
+			p.fail(p.tok.pos, "an operator, a comma or the end is wanted here")
+		}
 		if p.tok.kind == end {
 			p.fail(p.tok.pos, "an expression is missing")
 		}
@@ -149,7 +153,8 @@ func (p *parser) next() {
 				return
 			}
 		}
-		p.fail(p.pos, "unexpected %q", string(c))
+		hint := map[byte]string{'=': ": == compares", '\'': `: text is in double quotes`}[c]
+		p.fail(p.pos, "unexpected %q%s", string(c), hint)
 	}
 }
 
@@ -366,7 +371,7 @@ func (p *parser) value(t token) *action.Expr {
 			return action.NewBuiltin(t.str)
 		}
 	}
-	p.fail(t.pos, "%s is nothing known; arguments are arg0 and args.%s", t.str, t.str)
+	p.fail(t.pos, "%s is nothing known; arguments are arg0 and args.%s, builtins such as pid, comm, cpu and nsecs", t.str, t.str)
 	return nil
 }
 

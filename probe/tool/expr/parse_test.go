@@ -113,9 +113,16 @@ func TestParseSpec(t *testing.T) {
 			t.Errorf("%s is %s, want %s", in, got, want)
 		}
 	}
-	for _, in := range []string{"", "no:such:kind", "vfs_read /arg2", "vfs_read /arg2 >/ x"} {
-		if _, err := expr.ParseSpec(in, 0); err == nil {
-			t.Errorf("%q is accepted", in)
+	for in, want := range map[string]string{
+		"":                    "want a probe: TARGET [/FILTER/] [REST]",
+		"no:such:kind":        "unknown kind",
+		"vfs_read /arg2":      `"vfs_read /arg2": column 10: the filter that begins here has no end`,
+		"vfs_read /arg2 >/ x": "a value is wanted here",
+		"vfs_read /pid = 3/":  `column 5: unexpected "=": == compares`,
+		"vfs_read /pid 3/":    "column 5: an operator, a comma or the end is wanted here",
+	} {
+		if _, err := expr.ParseSpec(in, 0); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want … %s …", in, err, want)
 		}
 	}
 }
@@ -156,5 +163,5 @@ func Example() {
 	fmt.Println(err)
 	// Output:
 	// ((retval < 0) && (comm == "cat")) <nil>
-	// "count > 100": column 1: count is nothing known; arguments are arg0 and args.count
+	// "count > 100": column 1: count is nothing known; arguments are arg0 and args.count, builtins such as pid, comm, cpu and nsecs
 }

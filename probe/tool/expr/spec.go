@@ -1,7 +1,6 @@
 package expr
 
 import (
-	"fmt"
 	"strings"
 
 	"github.com/borescope/borescope/probe"
@@ -11,6 +10,7 @@ import (
 
 // Spec is a probe as trace and argdist take it: TARGET [/FILTER/] [REST].
 type Spec struct {
+	// Target is what the probe is attached to.
 	Target probe.Target
 	// Filter is nil where there is none, FilterText how it was written.
 	Filter     *action.Expr
@@ -22,9 +22,12 @@ type Spec struct {
 // ParseSpec reads a probe. The target is tool.ParseTarget's, and ends at the
 // first blank outside of quotes; the filter ends at the first slash that a blank
 // or nothing follows, so that a division in it is written without a blank after
-// its slash. User probes are restricted to pid, unless it is 0.
+// its slash. User probes are restricted to pid, unless it is 0. The error is a
+// *SyntaxError, of the filter or the whole, or the target's *probe.SyntaxError.
 func ParseSpec(text string, pid int) (s Spec, err error) {
-	text = strings.TrimSpace(text)
+	if text = strings.TrimSpace(text); text == "" {
+		return s, &SyntaxError{text, 0, "want a probe: TARGET [/FILTER/] [REST]"}
+	}
 	target := text[:blank(text)]
 	if s.Target, err = tool.ParseTarget(target, pid); err != nil {
 		return s, err
@@ -35,7 +38,7 @@ func ParseSpec(text string, pid int) (s Spec, err error) {
 	}
 	n := strings.Index(s.Rest[1:]+" ", "/ ")
 	if n < 0 {
-		return s, fmt.Errorf("%s: the filter has no end: a slash and a blank", s.Rest)
+		return s, &SyntaxError{text, len(text) - len(s.Rest), "the filter that begins here has no end: a slash, before a blank or the text's end"}
 	}
 	s.FilterText, s.Rest = s.Rest[1:n+1], strings.TrimSpace(s.Rest[n+2:])
 	s.Filter, err = Parse(s.FilterText, s.Target)
