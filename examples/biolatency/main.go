@@ -33,16 +33,33 @@ import (
 
 func main() { os.Exit(tool.Main("biolatency", run)) }
 
-// request tells I/O requests apart while they are under way.
+// request tells I/O requests apart while they are under way: by where they are in
+// memory, or where they are on a disk.
 type request struct {
-	Sector uint64
-	Dev    uint32
+	Place uint64
+	Dev   uint32
 }
 
 // kind is what a histogram is of: a disk (-D), flags (-F), both or all.
 type kind struct {
 	Dev   uint32
 	Flags [8]byte
+}
+
+// options are the command line's.
+type options struct {
+	queued, times, disks, flags, extended bool
+
+	only string
+	unit string
+	per  int64 // nanoseconds
+}
+
+// maps are what programs write, whichever the kernel runs.
+type maps struct {
+	starts *action.Hash[request, uint64]
+	lats   *action.Hist[kind]
+	sums   *action.Number[kind]
 }
 
 func run(ctx context.Context, args []string, stdout io.Writer) error {
@@ -61,85 +78,57 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	if err := t.Parse(args, stdout); err != nil {
 		return err
 	}
-	unit, per := "usecs", int64(1000)
+	o := &options{*queued, *times, *disks, *flags, *extended, *only, "usecs", 1000}
 	if *millis {
-		unit, per = "msecs", 1_000_000
+		o.unit, o.per = "msecs", 1_000_000
 	}
-
-	starts := action.NewLRU[request, uint64]("starts", 0)
-	lats := action.NewHistBy[kind]("lats", 0)
-	sums := action.NewSum[kind]("sums", 0)
-	p := action.NewProgram("biolatency")
-	key := func(c *action.Ctx) action.Tuple { return action.Key(c.Field("sector"), c.Field("dev")) }
-	if *queued {
-		p.On(tool.Tracepoints("block", "block_rq_insert"), func(c *action.Ctx) { starts.Set(c, key(c), c.Nsecs()) })
-	}
-	p.On(tool.Tracepoints("block", "block_rq_issue"), func(c *action.Ctx) {
-		if *queued { // requests without a queue are only issued
-			// Not Create, which takes an entry of the map's before it looks.
-			c.If(starts.Has(c, key(c)).Not(), func() { starts.Set(c, key(c), c.Nsecs()) })
-			return
-		}
-		starts.Set(c, key(c), c.Nsecs())
-	})
-	p.On(tool.Tracepoints("block", "block_rq_complete"), func(c *action.Ctx) {
-		starts.Take(c, key(c), func(t0 action.Int) {
-			of := []any{0, ""}
-			if *disks || *only != "" {
-				of[0] = c.Field("dev")
-			}
-			if *flags {
-				of[1] = c.FieldStr("rwbs", 8)
-			}
-			took := c.Let(c.Nsecs().Sub(t0).Div(per))
-			lats.Observe(c, took, of...)
-			if *extended {
-				sums.Observe(c, took, of...)
-			}
-		})
-	})
-
+	m := &maps{action.NewLRU[request, uint64]("starts", 0), action.NewHistBy[kind]("lats", 0), action.NewSum[kind]("sums", 0)}
 	return t.Run(ctx, stdout, "Tracing block device I/O", func(s *tool.Session) error {
-		readHists, err := tool.Hists(s, lats)
-		if err != nil {
+		return show(s, m, o)
+	}, programs(m, o)...)
+}
+
+// show prints histograms every interval.
+func show(s *tool.Session, m *maps, o *options) error {
+	readHists, err := tool.Hists(s, m.lats)
+	if err != nil {
+		return err
+	}
+	readSums := func() (map[kind]int64, error) { return nil, nil }
+	if o.extended {
+		if readSums, err = tool.Sums(s, m.sums); err != nil {
 			return err
 		}
-		readSums := func() (map[kind]int64, error) { return nil, nil }
-		if *extended {
-			if readSums, err = tool.Sums(s, sums); err != nil {
-				return err
+	}
+	return s.Every(func() error {
+		hists, err := readHists()
+		total, err2 := readSums()
+		s.Printf("\n")
+		if o.times {
+			s.Clock()
+		}
+		for _, h := range hists {
+			disk, how := s.Disk(h.Key.Dev), action.Text(h.Key.Flags[:])
+			switch {
+			case o.only != "" && disk != o.only:
+				continue
+			case o.disks && o.flags:
+				s.Hist(h.Value, o.unit, "disk", fmt.Sprintf("%s flags = %s", disk, how))
+			case o.disks:
+				s.Hist(h.Value, o.unit, "disk", disk)
+			case o.flags:
+				s.Hist(h.Value, o.unit, "flags", how)
+			default:
+				s.Hist(h.Value, o.unit, "", nil)
+			}
+			if o.extended {
+				a := average{total[h.Key] / int64(h.Value.Count()), total[h.Key], h.Value.Count(), o.unit}
+				s.Printf("\navg = %d %s, total: %d %s, count: %d\n", a.Avg, o.unit, a.Total, o.unit, a.Count)
+				s.JSON(a)
 			}
 		}
-		return s.Every(func() error {
-			hists, err := readHists()
-			total, err2 := readSums()
-			s.Printf("\n")
-			if *times {
-				s.Clock()
-			}
-			for _, h := range hists {
-				disk, how := s.Disk(h.Key.Dev), action.Text(h.Key.Flags[:])
-				switch {
-				case *only != "" && disk != *only:
-					continue
-				case *disks && *flags:
-					s.Hist(h.Value, unit, "disk", fmt.Sprintf("%s flags = %s", disk, how))
-				case *disks:
-					s.Hist(h.Value, unit, "disk", disk)
-				case *flags:
-					s.Hist(h.Value, unit, "flags", how)
-				default:
-					s.Hist(h.Value, unit, "", nil)
-				}
-				if *extended {
-					a := average{total[h.Key] / int64(h.Value.Count()), total[h.Key], h.Value.Count(), unit}
-					s.Printf("\navg = %d %s, total: %d %s, count: %d\n", a.Avg, unit, a.Total, unit, a.Count)
-					s.JSON(a)
-				}
-			}
-			return errors.Join(err, err2)
-		})
-	}, p)
+		return errors.Join(err, err2)
+	})
 }
 
 // average is what -e adds with -json.
