@@ -82,10 +82,10 @@ type Collector struct {
 type handles struct {
 	// One of the two, the other is nil: the first where events are counted and
 	// nothing is added up.
-	counts mapx.Table[Key, uint64]
-	totals mapx.Table[WaitKey, Total]
+	counts mapx.Table[taskKey, uint64]
+	totals mapx.Table[waitKey, Total]
 
-	segments mapx.Table[Segment, uint64]
+	segments mapx.Table[segment, uint64]
 	counters mapx.Table[uint32, []uint64]
 	first    mapx.Source
 }
@@ -256,7 +256,7 @@ func refusal(err error) error {
 
 // open makes typed readers of the maps.
 func (c *Collector) open() error {
-	segments, err := mapx.New[Segment, uint64](c.coll.Maps[mapSegments])
+	segments, err := mapx.New[segment, uint64](c.coll.Maps[mapSegments])
 	if err != nil {
 		return err
 	}
@@ -272,9 +272,9 @@ func (c *Collector) open() error {
 	}
 	c.handles = handles{segments: segments, counters: counters, first: c.ring}
 	if c.filter.sums() {
-		c.totals, err = mapx.New[WaitKey, Total](c.coll.Maps[mapTotals])
+		c.totals, err = mapx.New[waitKey, Total](c.coll.Maps[mapTotals])
 	} else {
-		c.counts, err = mapx.New[Key, uint64](c.coll.Maps[mapCounts])
+		c.counts, err = mapx.New[taskKey, uint64](c.coll.Maps[mapCounts])
 	}
 	return err
 }
@@ -297,13 +297,13 @@ func (c *Collector) Samples() ([]Sample, error) {
 }
 
 // read reads the table of totals, or that of counts as if it were one.
-func (h *handles) read() ([]mapx.Entry[WaitKey, Total], error) {
+func (h *handles) read() ([]mapx.Entry[waitKey, Total], error) {
 	if h.totals != nil {
 		snap, err := h.totals.Snapshot()
 		return snap.Entries, err
 	}
 	snap, err := h.counts.Snapshot()
-	out := make([]mapx.Entry[WaitKey, Total], len(snap.Entries))
+	out := make([]mapx.Entry[waitKey, Total], len(snap.Entries))
 	for i, e := range snap.Entries {
 		out[i].Key.Task = e.Key
 		out[i].Value = Total{Count: e.Value, Sum: int64(e.Value)}

@@ -6,7 +6,7 @@ import "github.com/borescope/borescope/stack"
 // offsets against the Go structs.
 
 const (
-	// segmentPCs is how many addresses a Segment holds: a hash map's key is at
+	// segmentPCs is how many addresses a segment holds: a hash map's key is at
 	// most 512 bytes (MAX_BPF_STACK, kernel/bpf/hashtab.c).
 	segmentPCs = 63
 	// helperFrames is how many frames of a stack the kernel's helper is asked
@@ -16,10 +16,10 @@ const (
 	walkerFrames = 8 * segmentPCs
 )
 
-// Segment is a part of a stack, and the key under which the kernel knows it.
+// segment is a part of a stack, and the key under which the kernel knows it.
 // The program looks stacks up by their addresses themselves, so two stacks
 // never share an id, whatever their hashes: the map compares whole keys.
-type Segment struct {
+type segment struct {
 	// Parent is the id of the segment that holds the frames further in, 0 for
 	// the innermost.
 	Parent uint64
@@ -27,15 +27,15 @@ type Segment struct {
 	PCs [segmentPCs]uint64
 }
 
-// StackID names a stack: the id of its outermost segment, or, as a negative
+// stackID names a stack: the id of its outermost segment, or, as a negative
 // number, the errno with which the kernel refused to walk; 0 is a stack that
 // was not asked for or is empty.
-type StackID int64
+type stackID int64
 
-// Key identifies what is counted: a process or thread, and its stacks.
-type Key struct {
-	Kernel StackID
-	User   StackID
+// taskKey identifies what is counted: a process or thread, and its stacks.
+type taskKey struct {
+	Kernel stackID
+	User   stackID
 	// PID is the process (thread group), TID the thread, 0 unless asked for.
 	PID uint32
 	TID uint32
@@ -49,16 +49,16 @@ type Key struct {
 	UserEnd uint32
 }
 
-// WaitKey identifies what is added up where there is more than a number of
+// waitKey identifies what is added up where there is more than a number of
 // events: a sleeper and whoever woke it, each as far as the collector's kind
 // knows them, or an event's task alone.
-type WaitKey struct{ Task, Waker Key }
+type waitKey struct{ Task, Waker taskKey }
 
-// Total is what is added up under a WaitKey: the number of events or waits, and
-// the sum of their values. The kernel adds to them one after the other.
+// Total is what is added up for a Sample: the number of events or waits, and the
+// sum of their values. The kernel adds to them one after the other.
 type Total struct {
-	Count uint64
-	Sum   int64
+	Count uint64 // events, or waits
+	Sum   int64  // of what Options.Value names, or nanoseconds
 }
 
 const (
@@ -78,7 +78,7 @@ const (
 
 	totalSize = 16
 
-	// What is known of a thread that is off its CPU: since when, and a WaitKey.
+	// What is known of a thread that is off its CPU: since when, and a waitKey.
 	waitStart = 0
 	waitTask  = 8
 	waitWaker = waitTask + keySize
@@ -99,7 +99,7 @@ const (
 	scratchSlots = 4
 )
 
-// userWalked is the bit of Key.UserEnd that is always set with the walker.
+// userWalked is the bit of taskKey.UserEnd that is always set with the walker.
 const userWalked = 1 << 8
 
 // walker is the walker of user stacks, as it is built into programs.

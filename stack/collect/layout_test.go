@@ -7,9 +7,9 @@ import (
 
 // The program writes these structs by offset.
 func TestLayout(t *testing.T) {
-	var k Key
-	var s Segment
-	var w WaitKey
+	var k taskKey
+	var s segment
+	var w waitKey
 	var total Total
 	for _, c := range []struct {
 		name      string
@@ -23,11 +23,11 @@ func TestLayout(t *testing.T) {
 		{"Key.Program", unsafe.Offsetof(k.Program), keyProgram},
 		{"Key.UserEnd", unsafe.Offsetof(k.UserEnd), keyUserEnd},
 		{"Key", unsafe.Sizeof(k), keySize},
-		{"WaitKey.Waker", unsafe.Offsetof(w.Waker), waitWaker - waitTask},
-		{"WaitKey", unsafe.Sizeof(w), waitSize - waitTask},
+		{"waitKey.Waker", unsafe.Offsetof(w.Waker), waitWaker - waitTask},
+		{"waitKey", unsafe.Sizeof(w), waitSize - waitTask},
 		{"Total.Sum", unsafe.Offsetof(total.Sum), 8},
 		{"Total", unsafe.Sizeof(total), totalSize},
-		{"Segment", unsafe.Sizeof(s), segmentSize},
+		{"segment", unsafe.Sizeof(s), segmentSize},
 	} {
 		if c.got != c.want {
 			t.Errorf("%s is at or of %d, the program uses %d", c.name, c.got, c.want)

@@ -39,14 +39,14 @@ func Replay(rec *mapx.Recording) (*Collector, error) {
 	}
 	var h handles
 	if slices.Contains(tables, recTotals) {
-		h.totals, err = mapx.ReplayTable[WaitKey, Total](rec, recTotals)
+		h.totals, err = mapx.ReplayTable[waitKey, Total](rec, recTotals)
 	} else {
-		h.counts, err = mapx.ReplayTable[Key, uint64](rec, recCounts)
+		h.counts, err = mapx.ReplayTable[taskKey, uint64](rec, recCounts)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("collect: %w", err)
 	}
-	h.segments, err = mapx.ReplayTable[Segment, uint64](rec, recSegments)
+	h.segments, err = mapx.ReplayTable[segment, uint64](rec, recSegments)
 	if err != nil {
 		return nil, fmt.Errorf("collect: %w", err)
 	}

@@ -49,8 +49,8 @@ type Waker struct {
 
 // samples joins the two tables. Samples come in a fixed order: by process,
 // thread, command, program and stacks, then by waker.
-func samples(totals []mapx.Entry[WaitKey, Total], segments mapx.Snapshot[Segment, uint64]) []Sample {
-	byID := make(map[uint64]*Segment, len(segments.Entries))
+func samples(totals []mapx.Entry[waitKey, Total], segments mapx.Snapshot[segment, uint64]) []Sample {
+	byID := make(map[uint64]*segment, len(segments.Entries))
 	for i := range segments.Entries {
 		e := &segments.Entries[i]
 		byID[e.Value] = &e.Key
@@ -68,7 +68,7 @@ func samples(totals []mapx.Entry[WaitKey, Total], segments mapx.Snapshot[Segment
 			Count:   totals[i].Value.Count,
 			Value:   totals[i].Value.Sum,
 		}
-		if *w != (Key{}) {
+		if *w != (taskKey{}) {
 			s.Waker = &Waker{
 				PID:    int(w.PID),
 				TID:    int(w.TID),
@@ -95,7 +95,7 @@ func cut(b []byte) []byte {
 
 // helperStack is a stack that the kernel walked. whole is the reason given for
 // one that ends before the frame limit.
-func helperStack(byID map[uint64]*Segment, id StackID, whole stack.End) stack.Stack {
+func helperStack(byID map[uint64]*segment, id stackID, whole stack.End) stack.Stack {
 	pcs, end := addresses(byID, id)
 	if end != stack.EndUnknown {
 		return stack.Stack{End: end}
@@ -111,7 +111,7 @@ func helperStack(byID map[uint64]*Segment, id StackID, whole stack.End) stack.St
 }
 
 // userStack is the user stack of a key, whoever walked it.
-func userStack(byID map[uint64]*Segment, k *Key) stack.Stack {
+func userStack(byID map[uint64]*segment, k *taskKey) stack.Stack {
 	if k.UserEnd == 0 {
 		return helperStack(byID, k.User, stack.EndUnknown)
 	}
@@ -128,7 +128,7 @@ func userStack(byID map[uint64]*Segment, k *Key) stack.Stack {
 
 // addresses puts a stack together from its segments, innermost first. If there
 // is none, it says why.
-func addresses(byID map[uint64]*Segment, id StackID) (pcs []uint64, none stack.End) {
+func addresses(byID map[uint64]*segment, id stackID) (pcs []uint64, none stack.End) {
 	switch {
 	case id < 0:
 		return nil, stack.EndFault
@@ -137,7 +137,7 @@ func addresses(byID map[uint64]*Segment, id StackID) (pcs []uint64, none stack.E
 	}
 	// Segments are linked from the outside in, and a corrupt recording may
 	// link them in a circle.
-	var chain [walkerFrames / segmentPCs]*Segment
+	var chain [walkerFrames / segmentPCs]*segment
 	n := 0
 	for next := uint64(id); next != 0; n++ {
 		seg := byID[next]

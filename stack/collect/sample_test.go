@@ -10,17 +10,17 @@ import (
 
 // deep returns n addresses from start, and the segments the program would
 // have stored them in, under ids counted from id.
-func deep(start uint64, n int, id uint64) (pcs []uint64, segs []mapx.Entry[Segment, uint64]) {
+func deep(start uint64, n int, id uint64) (pcs []uint64, segs []mapx.Entry[segment, uint64]) {
 	var parent uint64
 	for n > 0 {
-		var seg Segment
+		var seg segment
 		seg.Parent = parent
 		for i := range min(n, segmentPCs) {
 			seg.PCs[i] = start + uint64(len(pcs))
 			pcs = append(pcs, seg.PCs[i])
 			n--
 		}
-		segs = append(segs, mapx.Entry[Segment, uint64]{Key: seg, Value: id})
+		segs = append(segs, mapx.Entry[segment, uint64]{Key: seg, Value: id})
 		parent = id
 		id++
 	}
@@ -44,11 +44,11 @@ func TestSamplesJoinsSegments(t *testing.T) {
 	for _, n := range []int{1, 2, segmentPCs - 1, segmentPCs, segmentPCs + 1, helperFrames - 1, helperFrames} {
 		pcs, segs := deep(0x1000, n, 7)
 		slices.Reverse(segs) // a map's order is arbitrary
-		counts := []mapx.Entry[WaitKey, Total]{{
-			Key:   WaitKey{Task: Key{Kernel: -14, User: StackID(7 + len(segs) - 1), PID: 42, Comm: comm("sh")}},
+		counts := []mapx.Entry[waitKey, Total]{{
+			Key:   waitKey{Task: taskKey{Kernel: -14, User: stackID(7 + len(segs) - 1), PID: 42, Comm: comm("sh")}},
 			Value: Total{Count: 3, Sum: 99},
 		}}
-		got := samples(counts, mapx.Snapshot[Segment, uint64]{Entries: segs})
+		got := samples(counts, mapx.Snapshot[segment, uint64]{Entries: segs})
 		if len(got) != 1 || got[0].PID != 42 || got[0].Comm != "sh" || got[0].Count != 3 || got[0].Value != 99 || got[0].Waker != nil {
 			t.Fatalf("%d frames: got %+v", n, got)
 		}
@@ -71,13 +71,13 @@ func TestSamplesJoinsSegments(t *testing.T) {
 
 // A recording may be damaged: segments missing, or linked in a circle.
 func TestSamplesOfBrokenSegments(t *testing.T) {
-	loop := []mapx.Entry[Segment, uint64]{
-		{Key: Segment{Parent: 2, PCs: [segmentPCs]uint64{1}}, Value: 1},
-		{Key: Segment{Parent: 1, PCs: [segmentPCs]uint64{2}}, Value: 2},
+	loop := []mapx.Entry[segment, uint64]{
+		{Key: segment{Parent: 2, PCs: [segmentPCs]uint64{1}}, Value: 1},
+		{Key: segment{Parent: 1, PCs: [segmentPCs]uint64{2}}, Value: 2},
 	}
-	for name, segs := range map[string][]mapx.Entry[Segment, uint64]{"missing": nil, "circle": loop} {
-		counts := []mapx.Entry[WaitKey, Total]{{Key: WaitKey{Task: Key{User: 1}}}}
-		got := samples(counts, mapx.Snapshot[Segment, uint64]{Entries: segs})
+	for name, segs := range map[string][]mapx.Entry[segment, uint64]{"missing": nil, "circle": loop} {
+		counts := []mapx.Entry[waitKey, Total]{{Key: waitKey{Task: taskKey{User: 1}}}}
+		got := samples(counts, mapx.Snapshot[segment, uint64]{Entries: segs})
 		if len(got) != 1 || got[0].User.End != stack.EndBadMemory || len(got[0].User.Frames) != 0 {
 			t.Errorf("%s: got %+v, want no frames and EndBadMemory", name, got)
 		}
@@ -88,18 +88,18 @@ func TestSamplesOrder(t *testing.T) {
 	_, segs := deep(0x10, 1, 1)
 	_, more := deep(0x20, 1, 2)
 	segs = append(segs, more...)
-	var counts []mapx.Entry[WaitKey, Total]
-	for _, k := range []Key{
+	var counts []mapx.Entry[waitKey, Total]
+	for _, k := range []taskKey{
 		{PID: 9, Comm: comm("b"), User: 2},
 		{PID: 9, Comm: comm("b"), User: 1},
 		{PID: 9, Comm: comm("a"), User: 2},
 		{PID: 3, Comm: comm("z"), User: 2},
 	} {
-		counts = append(counts, mapx.Entry[WaitKey, Total]{Key: WaitKey{Task: k}})
+		counts = append(counts, mapx.Entry[waitKey, Total]{Key: waitKey{Task: k}})
 	}
-	want := samples(counts, mapx.Snapshot[Segment, uint64]{Entries: segs})
+	want := samples(counts, mapx.Snapshot[segment, uint64]{Entries: segs})
 	slices.Reverse(counts)
-	got := samples(counts, mapx.Snapshot[Segment, uint64]{Entries: segs})
+	got := samples(counts, mapx.Snapshot[segment, uint64]{Entries: segs})
 	if !slices.EqualFunc(got, want, func(a, b Sample) bool { return compare(a, b) == 0 }) {
 		t.Errorf("order depends on the map's: %+v and %+v", got, want)
 	}

@@ -90,7 +90,7 @@ func (b *builder) setTotal(r asm.Register) {
 	)
 }
 
-// addTotal adds what setTotal prepared under the WaitKey at base+off. Without
+// addTotal adds what setTotal prepared under the waitKey at base+off. Without
 // room for it, it counts that and goes to full.
 func (b *builder) addTotal(base asm.Register, off int32, full string) {
 	b.accumulate(mapTotals, base, off, slotTotal, totalSize/8, full)
