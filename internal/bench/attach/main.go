@@ -1,6 +1,6 @@
 // Attach measures how long it takes to attach one program to thousands of
 // functions, and to detach it, with package probe and with bpftrace, on this
-// machine in one run.
+// machine in one run. The pattern may be several, with commas in between.
 //
 //	go -C internal/bench run ./attach [-rounds 3] [PATTERN]      (as root)
 //
@@ -34,7 +34,7 @@ func main() {
 		os.Exit(2)
 	}
 	if pattern == "" {
-		pattern = "kprobe:[adeh]*"
+		pattern = "kprobe:a*,kprobe:d*,kprobe:e*,kprobe:h*" // bpftrace has no [adeh]
 	}
 	if err := run(pattern, *rounds); err != nil {
 		fmt.Fprintln(os.Stderr, "bench attach:", err)
@@ -45,6 +45,10 @@ func main() {
 func run(pattern string, rounds int) error {
 	var ours times
 	var theirs, nothing []time.Duration
+	listed, err := bpftraceLists(pattern)
+	if err != nil {
+		return err
+	}
 	for range rounds {
 		if err := ours.round(pattern); err != nil {
 			return err
@@ -62,7 +66,7 @@ func run(pattern string, rounds int) error {
 	}
 	resolve, attach, detach := slices.Min(ours.resolve), slices.Min(ours.attach), slices.Min(ours.detach)
 	all, idle := slices.Min(theirs), slices.Min(nothing)
-	fmt.Printf("%s: %d functions\n", pattern, ours.sites)
+	fmt.Printf("%s: %d functions, %d for bpftrace\n", pattern, ours.sites, listed)
 	fmt.Printf("%-10s %8s resolved, %8s attached, %8s detached: %8s\n", "ours",
 		tenths(resolve), tenths(attach), tenths(detach), tenths(resolve+attach+detach))
 	fmt.Printf("%-10s %8s altogether, %s of them without probes: %8s\n", "bpftrace", tenths(all), tenths(idle), tenths(all-idle))
@@ -113,6 +117,21 @@ func (t *times) round(pattern string) error {
 	err = l.Close()
 	t.detach = append(t.detach, time.Since(start))
 	return err
+}
+
+// bpftraceLists is how many functions a pattern stands for as bpftrace takes it.
+func bpftraceLists(pattern string) (n int, err error) {
+	for p := range strings.SplitSeq(pattern, ",") {
+		out, err := exec.Command("bpftrace", "-l", p).Output()
+		if err != nil {
+			return 0, fmt.Errorf("bpftrace -l %s: %w", p, err)
+		}
+		n += strings.Count(string(out), "\n")
+	}
+	if n == 0 {
+		return 0, fmt.Errorf("bpftrace knows no function %s", pattern)
+	}
+	return n, nil
 }
 
 func bpftrace(program string) (time.Duration, error) {
