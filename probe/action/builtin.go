@@ -8,10 +8,12 @@ import (
 
 // Builtin describes a builtin value.
 type Builtin struct {
+	// Name is what NewBuiltin and Ctx.Builtin take.
 	Name string
+	// Type is the value's; KindBytes of no size where the use decides (stacks).
 	Type Type
 	// Since is the first kernel that has it natively, {0, 0} for 5.10 or older.
-	Since [2]int
+	Since Version
 	// GPL says that a program that uses it needs a GPL-compatible licence.
 	GPL bool
 	// Doc is one line for people.

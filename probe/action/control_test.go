@@ -5,6 +5,7 @@ package action_test
 import (
 	"context"
 	"flag"
+	"math"
 	"os"
 	"os/exec"
 	"runtime"
@@ -141,6 +142,58 @@ func TestSumsAreExact(t *testing.T) {
 	if err != nil || len(hs.Entries) != 1 || hs.Entries[0].Value != 3*ran {
 		t.Errorf("shared %v, %v; want %d", hs, err, 3*ran)
 	}
+}
+
+// TestExtremesAreExact: eight threads on all CPUs observe values that nobody else
+// has, on every kernel: what is kept are the least and the greatest of them. The
+// first and the last time of each CPU, whose programs come one after the other
+// there, say which those are.
+func TestExtremesAreExact(t *testing.T) {
+	least, most := action.NewMin[action.None]("least", 1), action.NewMax[uint32]("most", 8)
+	both := action.NewStats[uint32]("both", 8)
+	first, last := action.NewArray[int64]("first", 256), action.NewArray[int64]("last", 256)
+	s := attach(t, marked("extremes", func(c *action.Ctx) {
+		now := c.Nsecs().As(action.Int64Type())
+		c.If(first.Get(c, c.CPU()).Eq(0), func() { first.Set(c, c.CPU(), now) })
+		last.Set(c, c.CPU(), now)
+		least.Observe(c, now)
+		most.Observe(c, now, 7)
+		both.Observe(c, c.Const(0).Sub(now), 7)
+	}))
+	parallel(8, func(int) { marks(20000) })
+	lo, hi := int64(math.MaxInt64), int64(0)
+	for _, v := range values(t, s, first.Table) {
+		if v != 0 {
+			lo = min(lo, v)
+		}
+	}
+	for _, v := range values(t, s, last.Table) {
+		hi = max(hi, v)
+	}
+	if l, m := values(t, s, least.Table)[action.None{}], values(t, s, most.Table)[7]; l != lo || m != hi || lo >= hi {
+		t.Errorf("least %d and greatest %d, want %d and %d", l, m, lo, hi)
+	}
+	if st := values(t, s, both.Table)[7]; st.Min != -hi || st.Max != -lo {
+		t.Errorf("negative: %d to %d, want %d to %d", st.Min, st.Max, -hi, -lo)
+	}
+}
+
+// values are a table's values by key.
+func values[K comparable, V any](t *testing.T, s *action.Session, open func(action.Handles) (mapx.Table[K, V], error)) map[K]V {
+	t.Helper()
+	tab, err := open(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	snap, err := tab.Snapshot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := map[K]V{}
+	for _, e := range snap.Entries {
+		out[e.Key] = e.Value
+	}
+	return out
 }
 
 // checkRan checks that the program ran for each call, but for those that the

@@ -120,7 +120,8 @@ func bswap(t Type, v uint64) uint64 {
 
 // HistBucket is the bucket of a value in a log2 histogram whose powers of two
 // are each divided in 2^k (0 <= k <= 5): 0 for negative values, n+1 for n below
-// 2^k, and then by the k bits behind the leading one. It is bpftrace's rule.
+// 2^k, and then by the k bits behind the leading one. It is bpftrace's rule, and
+// package hist's Log2Index.
 func HistBucket(v int64, k int) int {
 	if v < 0 {
 		return 0
@@ -132,11 +133,13 @@ func HistBucket(v int64, k int) int {
 	return 1 + ((msb-k+1)<<k | int(v>>(msb-k))&(1<<k-1))
 }
 
-// HistBuckets is how many buckets there are: the largest index plus one.
+// HistBuckets is how many buckets there are: the largest index plus one. Package
+// hist has it as Log2Size.
 func HistBuckets(k int) int { return 1 + (63-k+1)<<k }
 
 // HistRange is the range of a bucket, lowest and highest value inclusive.
-// Bucket 0 reaches from the lowest integer to -1.
+// Bucket 0 reaches from the lowest integer to -1. Package hist's Log2Bounds has
+// the first value above the bucket instead of the highest in it.
 func HistRange(i, k int) (lo, hi int64) {
 	switch {
 	case i <= 0:
@@ -151,7 +154,7 @@ func HistRange(i, k int) (lo, hi int64) {
 }
 
 // LinearBucket is the bucket of a value in a linear histogram: 0 below lo, the
-// last one for hi and above, by bpftrace's rule.
+// last one for hi and above, by bpftrace's rule. It is package hist's LinearIndex.
 func LinearBucket(v, lo, hi, step int64) int {
 	switch {
 	case v < lo:

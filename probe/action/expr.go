@@ -116,15 +116,18 @@ const (
 // end's language, or of Go for the typed surface. The zero Pos is unknown.
 type Pos struct {
 	File string
-	Line int
-	Col  int
+	Line int // from 1; 0 is unknown
+	Col  int // from 1, in bytes; 0 is unknown
 }
 
 // Expr is an expression: a node of a tree. Front ends make them as literals
 // or with the New functions and may share nodes between trees. The package
 // never writes to a node that it was given.
 type Expr struct {
-	Op   Op
+	// Op says which of the other fields are used, and what Args are.
+	Op Op
+	// Type is what the expression is to have, where Op leaves a choice; the zero
+	// Type leaves it to the checker.
 	Type Type
 	Args []*Expr
 	// Int is the constant, index, register or length, as Op says.
@@ -133,8 +136,10 @@ type Expr struct {
 	Skip int
 	// Str is the text or the name, as Op says.
 	Str string
+	// Var is of OpVar, Map of the operations on maps.
 	Var *Var
 	Map *Map
+	// Pos is where the expression is in its source, for errors.
 	Pos Pos
 
 	// loose marks a constant without a type of its own, which the checker has
@@ -156,7 +161,9 @@ type bitField struct {
 // Var is a temporary of a program: set by StmtLet, StmtFind or a loop, and
 // read with OpVar. A variable belongs to one action.
 type Var struct {
+	// Name is for people; variables are told apart by their addresses.
 	Name string
+	// Type is decided by the first assignment where it is the zero Type.
 	Type Type
 }
 

@@ -43,7 +43,8 @@ type Machine struct {
 	// Faults and Truncated count as Stats does. Lost counts by map.
 	Faults, Truncated uint64
 	Lost              map[*Map]uint64
-	// ExitRequested is set by StmtExit, Signal by StmtSignal.
+	// ExitRequested is set by StmtExit, with its code, Signal by StmtSignal: the
+	// signal's number.
 	ExitRequested bool
 	ExitCode      int32
 	Signal        uint32

@@ -12,6 +12,7 @@ import (
 // LoadedProgram describes a BPF program that is loaded on this machine, by
 // whomever.
 type LoadedProgram struct {
+	// ID, Name (at most 15 bytes) and Type are the kernel's.
 	ID   ebpf.ProgramID
 	Name string
 	Type ebpf.ProgramType

@@ -40,9 +40,11 @@ type Program struct {
 
 // Action is what one target does.
 type Action struct {
+	// Target is where Body runs, statement by statement.
 	Target probe.Target
 	Body   []*Stmt
-	Pos    Pos
+	// Pos is where the action is in its source, for errors.
+	Pos Pos
 }
 
 // Budget bounds what a program may cost; the generated code enforces it, and
@@ -52,9 +54,10 @@ type Budget struct {
 	// those beyond are not emitted and counted (Stats.Limited). 0 is no bound.
 	EventsPerSecond uint32
 	// CPUPercent bounds the share of each CPU that the program's own
-	// instructions may take, in percent, measured in windows of 100 ms; probes that fire when
-	// a window's share is used up do nothing and are counted (Stats.Throttled).
-	// 0 is no bound. Measuring costs two clock readings per firing.
+	// instructions may take, in percent, measured in windows of 100 ms; probes
+	// that fire when a window's share is used up do nothing and are counted
+	// (Stats.Throttled). 0 is no bound. Measuring costs two clock readings per
+	// firing.
 	CPUPercent float64
 	// MapBytes bounds the memory of all maps and buffers; Compile fails if the
 	// declared sizes need more. 0 is no bound.
@@ -63,10 +66,12 @@ type Budget struct {
 
 // Error is an error in a program, at the place where the program is wrong.
 type Error struct {
+	// Pos is the place in the source that the program was made from.
 	Pos Pos
 	// Where is the statement or expression, as String prints it.
 	Where string
-	Err   error
+	// Err is the cause.
+	Err error
 }
 
 // Error reads "file:line: where: cause", leaving out what is not known.

@@ -251,6 +251,7 @@ func (n *Number[K]) Table(s Handles) (mapx.Table[K, int64], error) {
 
 // Stat is what a Summary keeps of a key.
 type Stat struct {
+	// Count is how many values were observed, Sum their sum, which wraps.
 	Count uint64
 	Sum   int64
 	// Min and Max are 0 in averages (NewAvg), which do not keep them.
@@ -272,7 +273,7 @@ type (
 )
 
 // Table is the summaries by key. A value that a probe was in the middle of
-// updating while it was copied is read again (Done and Begun differ then).
+// updating while it was copied is read again, for seconds at most: ErrTorn.
 func (n *Summary[K]) Table(s Handles) (mapx.Table[K, Stat], error) {
 	if n.m.Agg == AggAvg {
 		return perCPUWhole(s, &n.agg, func(cpus []avgValue) (st Stat, some bool) {
@@ -296,8 +297,10 @@ func (n *Summary[K]) Table(s Handles) (mapx.Table[K, Stat], error) {
 }
 
 // Bucket is a bucket of a histogram: how many values were from Lo to Hi, both
-// included.
+// included. (Hi of a hist.Bucket is the first value above it: Hi+1.)
 type Bucket struct {
+	// Lo and Hi are the lowest and the highest value of the bucket;
+	// math.MinInt64 and math.MaxInt64 where it has no such end.
 	Lo, Hi int64
 	Count  uint64
 }

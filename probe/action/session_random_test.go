@@ -37,6 +37,7 @@ type sessionSubject struct {
 	calls  []call  // that run makes, on one thread
 	run    func(t *testing.T)
 	skips  bool // the kernel has Skip here
+	plan   *probe.Plan
 }
 
 // program is a random program for entries and returns: it adds up what it
@@ -145,22 +146,32 @@ func interpretCalls(t *testing.T, in *Interp, m *Machine, plan *probe.Plan, call
 	}
 }
 
+// session is a plan for the target, which is the same for every program.
+func (s *sessionSubject) session(t *testing.T, p *Program) *probe.Plan {
+	t.Helper()
+	if s.plan != nil {
+		return s.plan
+	}
+	env := probe.NewEnv(nil)
+	plan, err := probe.Resolve(env, p.Targets(), &probe.Options{Session: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !isSession(&plan.Programs[0]) {
+		t.Fatalf("no session: %s", plan)
+	}
+	if plan.BTF, err = kernelTypes(env, p, plan); err != nil {
+		t.Fatal(err)
+	}
+	s.plan = plan
+	return plan
+}
+
 // differ compares the kernel and the interpreter on one random program.
 func (s *sessionSubject) differ(t *testing.T, seed uint64) {
 	t.Helper()
 	p, out := s.program(rand.New(rand.NewPCG(seed, 4)))
-	types, err := kernelBTFOnce()
-	if err != nil {
-		t.Fatal(err)
-	}
-	plan, err := probe.Resolve(probe.NewEnv(nil), p.Targets(), &probe.Options{Session: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	plan.BTF = types
-	if !isSession(&plan.Programs[0]) {
-		t.Fatalf("no session: %s", plan)
-	}
+	plan := s.session(t, p)
 	l, err := Load(p, plan)
 	if err != nil {
 		t.Fatalf("%s: %+v\n%s", seedName(seed), err, p)
@@ -299,7 +310,7 @@ func TestKprobeSessionRandom(t *testing.T) {
 	testenv.Need(t, testenv.Root, testenv.Feature(feature.KprobeSession))
 	s := readSubject(t, probe.Kprobe{Symbol: "vfs_read"})
 	s.skips = true
-	for seed := range uint64(max(*flagCases/20, 1)) {
+	for seed := range uint64(max(*flagCases/50, 1)) {
 		s.differ(t, seed+101)
 	}
 }
@@ -308,7 +319,7 @@ func TestKprobeSessionRandom(t *testing.T) {
 func TestFsessionRandom(t *testing.T) {
 	testenv.Need(t, testenv.Root, testenv.Feature(feature.Fsession))
 	s := readSubject(t, probe.Fentry{Symbol: "vfs_read"})
-	for seed := range uint64(max(*flagCases/20, 1)) {
+	for seed := range uint64(max(*flagCases/50, 1)) {
 		s.differ(t, seed+201)
 	}
 }

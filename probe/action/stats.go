@@ -37,6 +37,7 @@ type Stats struct {
 
 // ProgramStats is one program's cost.
 type ProgramStats struct {
+	// Name is the program's in the plan, ID the kernel's number of it.
 	Name string
 	ID   ebpf.ProgramID
 	// Runs and Time are how often and how long it ran; both are 0 unless the
@@ -53,6 +54,7 @@ type ProgramStats struct {
 
 // MapStats is one map's fill.
 type MapStats struct {
+	// Name is the map's in the program, ID the kernel's number of it.
 	Name string
 	ID   ebpf.MapID
 	// Full counts what found no room.

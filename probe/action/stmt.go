@@ -41,6 +41,7 @@ const (
 
 // Stmt is a statement. The package never writes to one that it was given.
 type Stmt struct {
+	// Op says which of the other fields are used, and what for.
 	Op   StmtOp
 	X    *Expr
 	Key  *Expr
@@ -57,7 +58,8 @@ type Stmt struct {
 	Flag MapFlag
 	// Thread sends StmtSignal to the thread instead of the process.
 	Thread bool
-	Pos    Pos
+	// Pos is where the statement is in its source, for errors.
+	Pos Pos
 }
 
 var stmtNames = [numStmts]string{

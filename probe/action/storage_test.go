@@ -74,19 +74,7 @@ func TestTaskStorage(t *testing.T) {
 
 func tableOf[K comparable](t *testing.T, s *action.Session, n *action.Counter[K]) map[K]uint64 {
 	t.Helper()
-	tab, err := n.Table(s)
-	if err != nil {
-		t.Fatal(err)
-	}
-	snap, err := tab.Snapshot()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out := map[K]uint64{}
-	for _, e := range snap.Entries {
-		out[e.Key] = e.Value
-	}
-	return out
+	return values(t, s, n.Table)
 }
 
 // TestStorageIsRead reads values of this process's first thread, and of its cgroup.

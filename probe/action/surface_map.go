@@ -221,12 +221,16 @@ func NewSum[K comparable](name string, entries int) *Number[K] {
 	return &Number[K]{newAgg[K](name, AggSum, entries)}
 }
 
-// NewMin returns least values with room for entries keys.
+// NewMin returns least values with room for entries keys (0: DefaultEntries).
+// They are exact over all threads and CPUs on every kernel, but for one case on
+// kernels without atomic exchange (before Linux 5.12, on arm64 before 5.18): a value
+// that a program in an interrupt or NMI observes between two instructions of another
+// program's update of the same key on the same CPU may be overwritten.
 func NewMin[K comparable](name string, entries int) *Number[K] {
 	return &Number[K]{newAgg[K](name, AggMin, entries)}
 }
 
-// NewMax returns greatest values with room for entries keys.
+// NewMax returns greatest values with room for entries keys; it is as exact as NewMin.
 func NewMax[K comparable](name string, entries int) *Number[K] {
 	return &Number[K]{newAgg[K](name, AggMax, entries)}
 }
@@ -260,7 +264,7 @@ func NewAvg[K comparable](name string, entries int) *Summary[K] {
 }
 
 // NewStats returns counts, sums, least and greatest values with room for
-// entries keys.
+// entries keys. Counts and sums are exact, extremes as those of NewMin.
 func NewStats[K comparable](name string, entries int) *Summary[K] {
 	return &Summary[K]{newAgg[K](name, AggStats, entries)}
 }

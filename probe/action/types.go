@@ -53,6 +53,7 @@ const (
 // Type is the type of a value. It is plain data; treat it as immutable. The
 // zero Type is KindAuto.
 type Type struct {
+	// Kind says which of the other fields count.
 	Kind Kind
 	// Size is the value's width in bytes. For KindTuple it includes padding.
 	Size int
@@ -71,8 +72,8 @@ type Type struct {
 
 // Field is an element of a tuple.
 type Field struct {
-	Name   string
-	Offset int
+	Name   string // may be empty
+	Offset int    // from the tuple's start, in bytes
 	Type   Type
 }
 
