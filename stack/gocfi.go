@@ -1,9 +1,9 @@
 package stack
 
 import (
+	"bytes"
 	"debug/elf"
 	"errors"
-	"strings"
 
 	"github.com/borescope/borescope/internal/elffile"
 	"github.com/borescope/borescope/internal/pclntab"
@@ -21,21 +21,21 @@ func (b *cfiBuilder) goTable(f *elffile.File) error {
 	if err != nil {
 		return err
 	}
-	grow := findGoGrow(f, t)
+	kinds := goKinds(t)
+	grow := findGoGrow(f, t, kinds)
 	for i := range t.Len() {
 		fn, ok := t.Func(i)
 		if !ok || fn.Entry < b.base || fn.End <= fn.Entry || fn.End-b.base > 1<<32-1 {
 			b.stats.Bad++
 			continue
 		}
-		b.goFunc(&fn, &grow)
+		b.goFunc(&fn, kinds[i], &grow)
 	}
 	return nil
 }
 
 // goFunc adds the rows of one function.
-func (b *cfiBuilder) goFunc(fn *pclntab.Func, grow *goGrow) {
-	kind := goKindOf(string(fn.Name()))
+func (b *cfiBuilder) goFunc(fn *pclntab.Func, kind goKind, grow *goGrow) {
 	first := len(b.pcs)
 	row := func(from uint64, rule uint16) {
 		b.pcs = append(b.pcs, uint32(from-b.base))
@@ -66,10 +66,21 @@ const (
 	goLost            // goes on on the thread's own stack, and keeps nothing there
 )
 
+// goKinds returns the kinds of a program's functions, by their numbers.
+func goKinds(t *pclntab.Table) []goKind {
+	kinds := make([]goKind, t.Len())
+	for i := range kinds {
+		if fn, ok := t.Func(i); ok {
+			kinds[i] = goKindOf(fn.Name())
+		}
+	}
+	return kinds
+}
+
 // goKindOf knows the functions by name. Assembly has the ABI in it where there
 // are wrappers.
-func goKindOf(name string) goKind {
-	switch strings.TrimSuffix(name, ".abi0") {
+func goKindOf(name []byte) goKind {
+	switch string(bytes.TrimSuffix(name, []byte(".abi0"))) {
 	case "runtime.goexit", "runtime.mstart", "runtime.rt0_go", "runtime.mcall":
 		return goBottom
 	case "runtime.systemstack", "runtime.asmcgocall",

@@ -81,7 +81,7 @@ func compareGoTable(t *testing.T, f *elffile.File, got, want *CFITable) {
 		if w.cfa.kind == cfaNone || !ok {
 			continue
 		}
-		if kind := goKindOf(string(fn.Name())); kind != goOrdinary {
+		if kind := goKindOf(fn.Name()); kind != goOrdinary {
 			if g.cfa.kind == cfaSwitch {
 				switches++
 			}
@@ -127,7 +127,7 @@ func TestGoStackGrowth(t *testing.T) {
 				fn, _ := names.Func(i)
 				entry[strings.TrimSuffix(string(fn.Name()), ".abi0")] = fn.Entry
 			}
-			grow := findGoGrow(f, names)
+			grow := findGoGrow(f, names, goKinds(names))
 			table, err := OpenCFI(path)
 			if err != nil {
 				t.Fatal(err)

@@ -1,6 +1,7 @@
 package stack
 
 import (
+	"bytes"
 	"debug/elf"
 	"encoding/binary"
 
@@ -32,23 +33,20 @@ type goGrow struct {
 }
 
 // findGoGrow reads the instructions of runtime.morestack and runtime.systemstack
-// (runtime/asm_amd64.s, asm_arm64.s).
-func findGoGrow(f *elffile.File, t *pclntab.Table) goGrow {
+// (runtime/asm_amd64.s, asm_arm64.s), which are among the functions of some kinds.
+func findGoGrow(f *elffile.File, t *pclntab.Table, kinds []goKind) goGrow {
 	code := make(map[goKind][]byte)
 	var entry uint64
-	for i := range t.Len() {
-		fn, ok := t.Func(i)
-		if !ok {
+	for i, kind := range kinds {
+		if kind != goLost && kind != goSwitch {
 			continue
 		}
-		var kind goKind
-		switch string(fn.Name()) {
-		case "runtime.morestack", "runtime.morestack.abi0":
-			kind, entry = goLost, fn.Entry
-		case "runtime.systemstack", "runtime.systemstack.abi0":
-			kind = goSwitch
-		default:
+		fn, ok := t.Func(i)
+		if !ok || kind == goSwitch && !bytes.HasPrefix(fn.Name(), []byte("runtime.systemstack")) {
 			continue
+		}
+		if kind == goLost {
+			entry = fn.Entry
 		}
 		if off, ok := f.Offset(fn.Entry); ok && fn.End > fn.Entry {
 			code[kind], _ = f.Bytes(off, min(fn.End-fn.Entry, 1024))
