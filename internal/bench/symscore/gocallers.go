@@ -216,24 +216,15 @@ func ownCode() (lo uintptr, code []byte, bias uint64, err error) {
 
 // borescopeGo gives chains with all names.
 func borescopeGo(path string, pcs []uint64) ([]string, error) {
-	e, err := symbol.OpenELF(path, nil)
-	if err != nil {
-		return nil, err
-	}
-	defer e.Close()
-	out := make([]string, len(pcs))
-	var frames []symbol.Frame
-	for i := range pcs {
+	return resolved(path, nil, pcs, func(frames []symbol.Frame) string {
 		var b strings.Builder
-		frames = e.Resolve(frames[:0], pcs[i:i+1])
 		for _, f := range frames {
 			if f.Name != "" && (b.Len() == 0 || !elided(f.Name, f.File)) {
 				b.WriteString(link(f.Name, f.File, f.Line))
 			}
 		}
-		out[i] = b.String()
-	}
-	return out, nil
+		return b.String()
+	})
 }
 
 // debugGosym gives the function that the code belongs to: it has no more.

@@ -81,32 +81,16 @@ func runChild(name, path string, in io.Reader, w io.Writer) error {
 
 // borescopeNames gives the name of the function that the code belongs to.
 func borescopeNames(path string, pcs []uint64) ([]string, error) {
-	e, err := symbol.OpenELF(path, &symbol.ELFOptions{RawNames: true})
-	if err != nil {
-		return nil, err
-	}
-	defer e.Close()
-	out := make([]string, len(pcs))
-	var frames []symbol.Frame
-	for i := range pcs {
-		frames = e.Resolve(frames[:0], pcs[i:i+1])
-		out[i] = clean(frames[len(frames)-1].Name)
-	}
-	return out, nil
+	return resolved(path, &symbol.ELFOptions{RawNames: true}, pcs, func(frames []symbol.Frame) string {
+		return clean(frames[len(frames)-1].Name)
+	})
 }
 
 // borescopeChains gives chains of inlined calls with their lines.
 func borescopeChains(path string, pcs []uint64) ([]string, error) {
-	e, err := symbol.OpenELF(path, &symbol.ELFOptions{RawNames: true, Source: true, DebugDirs: []string{}})
-	if err != nil {
-		return nil, err
-	}
-	defer e.Close()
-	out := make([]string, len(pcs))
-	var frames []symbol.Frame
-	for i := range pcs {
+	opts := &symbol.ELFOptions{RawNames: true, Source: true, DebugDirs: []string{}}
+	return resolved(path, opts, pcs, func(frames []symbol.Frame) string {
 		var b strings.Builder
-		frames = e.Resolve(frames[:0], pcs[i:i+1])
 		for k, f := range frames {
 			name := f.Name
 			if k == len(frames)-1 {
@@ -114,7 +98,22 @@ func borescopeChains(path string, pcs []uint64) ([]string, error) {
 			}
 			b.WriteString(link(clean(name), f.File, f.Line))
 		}
-		out[i] = chain(b.String())
+		return chain(b.String())
+	})
+}
+
+// resolved returns what text makes of the frames of each address.
+func resolved(path string, opts *symbol.ELFOptions, pcs []uint64, text func([]symbol.Frame) string) ([]string, error) {
+	e, err := symbol.OpenELF(path, opts)
+	if err != nil {
+		return nil, err
+	}
+	defer e.Close()
+	out := make([]string, len(pcs))
+	var frames []symbol.Frame
+	for i := range pcs {
+		frames = e.Resolve(frames[:0], pcs[i:i+1])
+		out[i] = text(frames)
 	}
 	return out, nil
 }
