@@ -10,7 +10,7 @@ import (
 type Builtin struct {
 	// Name is what NewBuiltin and Ctx.Builtin take.
 	Name string
-	// Type is the value's; KindBytes of no size where the use decides (stacks).
+	// Type is the type of the value.
 	Type Type
 	// Since is the first kernel that has it natively, {0, 0} for 5.10 or older.
 	Since Version

@@ -48,44 +48,56 @@
 // # What bpftrace 0.26 can do, and where it is here
 //
 //	pid tid uid gid comm cpu numaid cgroup ...  Builtins, Ctx.PID, Ctx.Builtin
-//	pid(curr_ns), pcomm, ncpus, usermode        builtins nspid, nstid, pcomm, ncpus, usermode
+//	pid(curr_ns), ncpus, usermode               builtins nspid, nstid, ncpus, usermode
+//	leader_comm, leader_tid, pcomm              Ctx.PComm; Ctx.CurTask: group_leader->pid, real_parent->comm
 //	nsecs, nsecs(boot|tai|sw_tai), elapsed      builtins nsecs, nsecs_boot, nsecs_tai, nsecs_sw_tai, elapsed, jiffies
 //	curtask, ppid, rand, func, probe, probetype Builtins, Ctx.CurTask, Ctx.Func, Ctx.Probe
 //	arg0, args.name, args->field, retval        Ctx.Arg, Ctx.ArgNamed, Ctx.Field, Ctx.Ret
 //	reg("sp")                                   Ctx.Reg, builtins ip and sp
 //	kstack(n), ustack(n), len(kstack)           Ctx.Kstack, Ctx.Ustack: program counters, in keys and events; Stack.Len
-//	ustack of code without frame pointers       Ctx.UstackWalk, after Loaded.AddProcess (bpftrace has no such thing)
+//	dw_ustack                                   Ctx.UstackWalk, after Loaded.AddProcess
 //	$x = ..., ++                                Go variables, Ctx.NewVar
 //	+ - * / % & | ^ << >> ~ !, ?:               methods of Int and Bool; Int.If, Str.If
 //	casts, (struct sock *)x, (uint8[8])x        Int.As, Int.PtrTo; Int.Bytes, Tuple.Int
 //	x->a.b[2].c, *x, &x->y, x[i], x + i         Ptr.Member, Ptr.Deref, Ptr.Addr, Ptr.Index, Ptr.At
 //	user-defined structs                        Ptr.Load with TypeOf of a Go struct, Int.Elem
 //	enums, sizeof, offsetof, container_of       Ctx.Enum, Ctx.Sizeof, Ptr.Offset, Ptr.Container
+//	is_err                                      Ptr.IsErr
 //	str, buf, ksym, usym                        Int.Str, Int.UserStr, Ptr.Bytes; naming is the reader's
 //	ntop, macaddr, pton                         IPv4, IPv6, MAC in a Log or an event; Addr
-//	strcontains, strstr, globmatch, strlen      Str.Contains, Str.IndexOf, Str.Glob, Str.Len
+//	strcontains, strstr, strlen                 Str.Contains, Str.IndexOf, Str.Len, and Str.Glob
 //	strncmp, memcmp, ==                         OpStrncmp, Memcmp, Str.Eq, Str.HasPrefix, Tuple.Eq
 //	bswap, kptr, uptr                           Int.Bswap, Ptr.Kernel, Ptr.User
 //	kaddr, percpu_kaddr, uaddr                  Ctx.KernelAddr, Ptr.OnCPU, Ctx.UserAddr
 //	cgroupid, cgroup_path                       CgroupID, CgroupPath
 //	socket_cookie, path                         Ptr.SocketCookie, Ptr.Path
-//	(a, b), .0, [i]                             Key, Tuple.Elem, Tuple.Index, Int.Index
+//	(a, b), .0, records, [i]                    Key, Tuple.Elem, Tuple.Index, Int.Index
 //	if, else, unroll, while, for, break         Ctx.If, Ctx.Loop, Ctx.While, Ctx.Break, Ctx.Continue, Hash.ForEach;
 //	                                            Program.Loops chooses how loops are compiled
 //	return, /filter/                            Ctx.Return, Ctx.ReturnUnless
 //	@x[k] = v, delete, has_key, find, len(@x)   Hash.Set, Delete, Has, Get, Add, Find, Take, Len
+//	let @x = hash(n), lruhash, percpuhash ...   NewHash, NewLRU, NewArray, NewCell; MapKind
 //	count sum min max avg stats                 NewCounter, NewSum, NewMin, NewMax, NewAvg, NewStats
 //	reading them: if (@x > 10)                  Counter.Value, Number.Value, Summary.Mean (Linux 5.19)
 //	hist(x, k), lhist, tseries                  NewHist, Hist.Sub, NewLinear, NewSeries
-//	printf, print, join, time, cat              Events, Log.Printf
+//	printf, errorf, warnf, print, join, time    Events, Log.Printf
+//	assert                                      Ctx.If with Log.Printf and Ctx.ExitWith
 //	skboutput                                   Packets.Emit, Pcap
 //	signal, signal_thread, exit(n), override    Ctx.Signal, Ctx.SignalThread, Ctx.ExitWith, Ctx.Override
 //	clear, zero, print(@, top, div)             the reader's: mapx tables; Map.Flip clears without a loss
-//	system, strftime, strerror, username        the reader's: an event
+//	system, cat, strftime, strerror, username,  the reader's: an event
+//	signal_name, syscall_name, comm(pid), %gr
 //	entry and return by hand with @start[tid]   Pair; NewTaskStorage; Program.OnCall (sessions)
-//	macros, parameters, imports                 Go's own
+//	macros, $1, getopt, imports, block          Go's own
+//	expressions, cpid, typeof, is_ptr, strcap,
+//	static_assert, fail, config
+//	kfunc_exist, kfunc_allowed                  an error of Compile that matches errors.ErrUnsupported
 //
-// Not there: calls of other kernel functions.
+// Not there: write_user, because probes must not change the memory of whom they
+// observe (the kernel warns of every program that can); Ctx.Signal and Ctx.Override
+// are what they may do. unwatch: a watchpoint ends with its Session, so give it one of
+// its own. &$x and &@x: values are passed by Go variables, and Find gives those of a
+// map. Calls of functions of an imported C file, and of other kernel functions.
 //
 // # Lifetime, privileges, overhead
 //

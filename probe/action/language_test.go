@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"path"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
@@ -58,6 +59,24 @@ func evaluated(t *testing.T, release string, exprs []*Expr, vals ...uint64) (ker
 		interpreted = append(interpreted, v)
 	}
 	return kernel, interpreted
+}
+
+// TestIsErr: the last 4095 addresses are errors, and no others.
+func TestIsErr(t *testing.T) {
+	needRoot(t)
+	ends := []int64{-1, -4095, -4096, 0, 1, 4095, -1 << 63}
+	want := []uint64{1, 1, 0, 0, 0, 0, 0}
+	var exprs []*Expr
+	var vals []uint64
+	for i, v := range ends {
+		exprs = append(exprs, Int{e: &Expr{Op: OpArg, Int: int64(i)}}.PtrTo("", false).IsErr().Expr())
+		vals = append(vals, uint64(v))
+	}
+	for _, release := range []string{runningKernel(t), "5.10.0"} {
+		if kernel, interpreted := evaluated(t, release, exprs, vals...); !slices.Equal(kernel, want) || !slices.Equal(interpreted, want) {
+			t.Errorf("%s: %v in the kernel, %v in the interpreter, want %v", release, kernel, interpreted, want)
+		}
+	}
 }
 
 // TestTextOperations compares searches, patterns, orders and elements with Go's

@@ -287,6 +287,10 @@ func (v Ptr) Container(typ, member string) Ptr {
 // not known by its type.
 func (v Ptr) User() Ptr { return Ptr{v.c, NewExpr(OpUptr, v.Expr())} }
 
+// IsErr says whether the pointer is an error that the kernel returned in place of
+// one (IS_ERR, include/linux/err.h): -4095 to -1.
+func (v Ptr) IsErr() Bool { return v.Int().As(u64).Ge(&Expr{Op: OpConst, Type: u64, Int: -4095}) }
+
 // Kernel is the other of User.
 func (v Ptr) Kernel() Ptr { return Ptr{v.c, NewExpr(OpKptr, v.Expr())} }
 
