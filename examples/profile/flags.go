@@ -33,16 +33,17 @@ type config struct {
 	replay string
 }
 
-const usage = `Usage: profile [flags]
+const usage = `Usage: profile [flags] [duration]
 Samples every CPU and says where the time goes: a table of the busiest
 functions, folded stacks, a flame graph, a pprof profile.
 
   -F HZ         samples per second and CPU (99)
-  -d TIME       how long: 10s, 1m, or seconds (10s); Ctrl-C ends early
+  -d TIME       how long: 10s, 1m, or seconds (10s), which may also stand
+                behind the flags; Ctrl-C ends early
   -p PID,...    only these processes
   -c COMM       only threads of this name
   -U | -K       user or kernel stacks only
-  -idle         count all of the time: idle CPUs and this tool, too
+  -I, -idle     count all of the time: idle CPUs and this tool, too
   -e EVENT      what to sample: cpu-clock, page-faults, cache-misses, ...
                 (cycles where there is a PMU, else cpu-clock); with -e,
                 -c N takes a sample every N events
@@ -72,6 +73,7 @@ func parseFlags(args []string) (*config, error) {
 	fs.BoolVar(&c.user, "U", false, "")
 	fs.BoolVar(&c.kernel, "K", false, "")
 	fs.BoolVar(&c.idle, "idle", false, "")
+	fs.BoolVar(&c.idle, "I", false, "")
 	fs.Func("e", "", func(s string) (err error) { c.event, err = pmc.ParseEvent(s, nil); return err })
 	fs.BoolVar(&c.folded, "f", false, "")
 	fs.BoolVar(&c.json, "json", false, "")
@@ -99,6 +101,11 @@ func (c *config) check(rest []string) error {
 			c.period, c.freq, c.comm = n, 0, ""
 		}
 	}
+	if len(rest) == 1 { // as in BCC's
+		if d, err := parseTime(rest[0]); err == nil {
+			c.duration, rest = d, nil
+		}
+	}
 	switch {
 	case len(rest) > 0:
 		return fmt.Errorf("unexpected argument %q", rest[0])
@@ -111,7 +118,7 @@ func (c *config) check(rest []string) error {
 	case c.freq == 0 && c.period == 0:
 		return errors.New("-F 0: a frequency is at least 1")
 	case c.duration <= 0:
-		return fmt.Errorf("-d %v: a duration is positive", c.duration)
+		return fmt.Errorf("duration %v: it has to be positive", c.duration)
 	}
 	return nil
 }

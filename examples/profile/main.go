@@ -5,7 +5,9 @@
 //	go run ./examples/profile -replay demo          a recorded machine, no root needed
 //
 // It stands in for BCC's and bpftrace's profile and for perf record -g with
-// perf report. It needs CAP_BPF and CAP_PERFMON (or root) and Linux 5.10.
+// perf report. It needs CAP_BPF and CAP_PERFMON (or root) and Linux 5.10. Of BCC's
+// flags it has not -C, -L, -a, and -d for a line between the parts of a stack; -c and
+// -e are perf's.
 package main
 
 import (

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/pprof/profile"
 
@@ -119,7 +120,7 @@ func TestBadArguments(t *testing.T) {
 		{"-x", 2, "flag provided but not defined: -x"},
 		{"-F 0", 2, "-F 0: a frequency is at least 1"},
 		{"-F many", 2, `invalid value "many" for flag -F`},
-		{"-d 0", 2, "a duration is positive"},
+		{"-d 0", 2, "it has to be positive"},
 		{"-d soon", 2, `invalid value "soon" for flag -d`},
 		{"-p x", 2, `"x" is not a process id`},
 		{"-p 1,-2", 2, `"-2" is not a process id`},
@@ -180,6 +181,16 @@ func TestFullDisk(t *testing.T) {
 	for _, args := range []string{"", "-f", "-json"} {
 		if err := run(ctx, strings.Fields("-replay demo "+args), full, new(bytes.Buffer)); err == nil {
 			t.Errorf("no error for %q to a full disk", args)
+		}
+	}
+}
+
+// The time may stand behind the flags, as in BCC's, whose -I is -idle.
+func TestDuration(t *testing.T) {
+	for args, want := range map[string]time.Duration{"": 10 * time.Second, "-d 2m": 2 * time.Minute, "-I 5": 5 * time.Second} {
+		c, err := parseFlags(strings.Fields(args))
+		if err != nil || c.duration != want || c.idle != (args == "-I 5") {
+			t.Errorf("%q: %+v, %v", args, c, err)
 		}
 	}
 }
