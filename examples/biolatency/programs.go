@@ -26,7 +26,7 @@ func programs(m *maps, o *options) (all []*action.Program) {
 		end := raw(complete, 0)
 		if o.queued { // one event instead of two: since Linux 6.5, and in old ones
 			all = append(all, program(m, o, end, raw("block_io_start", 0)),
-				program(m, o, end, event{probe.Fentry{Symbol: "blk_account_io_start"}, address(0)}))
+				program(m, o, end, event{probe.Kprobe{Symbol: "blk_account_io_start"}, address(0)}))
 		}
 		// Before Linux 5.11 the queue is the first argument (commit a54895fa057c).
 		for i := range 2 {

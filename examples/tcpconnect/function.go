@@ -14,7 +14,8 @@ const familyIPv4 = 2 // AF_INET
 // called for every other change of a connection's state.
 func function(events *action.Events[connect], filter func(c *action.Ctx, family, dport action.Int)) *action.Program {
 	p := action.NewProgram("tcpconnect")
-	p.On(probe.Fentry{Symbol: "tcp_connect"}, func(c *action.Ctx) {
+	// Not fentry: it takes the kernel's whole BTF to attach, and so ten times as long.
+	p.On(probe.Kprobe{Symbol: "tcp_connect"}, func(c *action.Ctx) {
 		sk := c.Arg(0).Ptr()
 		family, dport := c.Let(sk.Member("__sk_common.skc_family")), c.Let(sk.Member("__sk_common.skc_dport").Bswap())
 		filter(c, family, dport)
