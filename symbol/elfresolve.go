@@ -41,12 +41,11 @@ func (e *ELF) remembered(dst []Frame, index int, vaddr uint64) ([]Frame, bool) {
 	if src == nil || e.broken.Load() {
 		return nil, false
 	}
+	if src.goTab != nil && e.names.frames.nearlyFull() {
+		return nil, false // functions that are kept cost less than looking in vain
+	}
 	if src.goTab != nil || src.dwarf != nil {
-		frames, ok := e.names.getFrames(frameKey(e.id, vaddr))
-		if !ok {
-			return nil, false
-		}
-		return appendIndexed(dst, frames, index), true
+		return e.appendFrames(dst, index, vaddr)
 	}
 	t := e.code.Load()
 	if t == nil || !e.text.Contains(vaddr) {
@@ -113,6 +112,20 @@ func (e *ELF) guarded(dst []Frame, index int, vaddr uint64) (out []Frame, err er
 		return dst, e.symbol(&dst[len(dst)-1], index, vaddr)
 	}
 	n := len(dst)
+	if g := src.goTab; g != nil {
+		full := e.names.frames.nearlyFull()
+		if out, ok := e.appendKnown(g, dst, index, vaddr); ok {
+			if !full {
+				e.names.offerFrames(frameKey(e.id, vaddr), out[n:])
+			}
+			return out, nil
+		}
+		if full {
+			if out, ok := e.appendFrames(dst, index, vaddr); ok {
+				return out, nil
+			}
+		}
+	}
 	dst, err = e.appendSource(src, dst, index, vaddr)
 	if err == nil {
 		e.names.offerFrames(frameKey(e.id, vaddr), dst[n:])
@@ -120,13 +133,18 @@ func (e *ELF) guarded(dst []Frame, index int, vaddr uint64) (out []Frame, err er
 	return dst, err
 }
 
-func appendIndexed(dst, frames []Frame, index int) []Frame {
+// appendFrames appends the frames of an address if they are remembered.
+func (e *ELF) appendFrames(dst []Frame, index int, vaddr uint64) ([]Frame, bool) {
+	frames, ok := e.names.getFrames(frameKey(e.id, vaddr))
+	if !ok {
+		return nil, false
+	}
 	n := len(dst)
 	dst = append(dst, frames...)
 	for i := n; i < len(dst); i++ {
 		dst[i].Index = index
 	}
-	return dst
+	return dst, true
 }
 
 // appendSource appends the frames of an address that more may be known of than

@@ -114,15 +114,15 @@ func (g *goTable) get(e *ELF, i int) *goFunc {
 	return f
 }
 
-// appendGo names an address by the Go function table.
-func (e *ELF) appendGo(g *goTable, dst []Frame, index int, vaddr uint64) ([]Frame, bool) {
+// appendKnown names an address by a function that is kept.
+func (e *ELF) appendKnown(g *goTable, dst []Frame, index int, vaddr uint64) ([]Frame, bool) {
 	i, ok := g.Index(vaddr)
 	if !ok {
 		return dst, false
 	}
 	f := g.get(e, i)
 	if f == nil {
-		return e.appendGoInPlace(g, dst, index, vaddr)
+		return dst, false
 	}
 	entry, end := g.Bounds(i)
 	pos := f.at(vaddr - entry)
@@ -164,8 +164,8 @@ type goPlace struct {
 	entry, end uint64
 }
 
-// appendGoInPlace is appendGo for functions that are not kept.
-func (e *ELF) appendGoInPlace(g *goTable, dst []Frame, index int, vaddr uint64) ([]Frame, bool) {
+// appendGo names an address by the Go function table, in place.
+func (e *ELF) appendGo(g *goTable, dst []Frame, index int, vaddr uint64) ([]Frame, bool) {
 	fn, ok := g.Find(vaddr)
 	if !ok {
 		return dst, false

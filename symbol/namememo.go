@@ -108,6 +108,12 @@ func (m *sharedMemo[V]) get(k memoKey) (v V, aged, ok bool) {
 	return v, false, false
 }
 
+// nearlyFull reports whether there is room for little more without anything being
+// forgotten.
+func (m *sharedMemo[V]) nearlyFull() bool {
+	return m.old.Load() != nil || m.size.Load() > m.limit/2-m.limit/64
+}
+
 // hasRoom reports whether a value can be put without anything being forgotten.
 func (m *sharedMemo[V]) hasRoom(v V) bool {
 	return m.old.Load() == nil && m.size.Load()+sharedCost+m.cost(v) <= m.limit/2
