@@ -70,7 +70,7 @@ func measureELF(path string, row rowFunc) error {
 	if err != nil {
 		return err
 	}
-	ours, err := best(9, func() error {
+	ours, err := best(25, func() error {
 		e, err := symbol.OpenELF(path, &symbol.ELFOptions{DebugDirs: []string{}})
 		if err != nil {
 			return err
@@ -82,7 +82,7 @@ func measureELF(path string, row rowFunc) error {
 		return err
 	}
 	var funcs []elf.Symbol
-	theirs, err := best(5, func() error {
+	theirs, err := best(9, func() error {
 		f, err := elf.Open(path)
 		if err != nil {
 			return err
@@ -154,7 +154,7 @@ func measureGo(row rowFunc) error {
 		pcs[i] = fn.Entry + rng.Uint64N(max(fn.End-fn.Entry, 1))
 	}
 	n := time.Duration(len(pcs))
-	theirs, _ := best(5, func() error {
+	theirs, _ := best(9, func() error {
 		for _, pc := range pcs {
 			tab.PCToLine(pc)
 		}
@@ -182,7 +182,7 @@ func measureGo(row rowFunc) error {
 			return nil
 		}
 		_, _ = best(2, pass)
-		ours, _ := best(5, pass)
+		ours, _ := best(9, pass)
 		row(c.what, 1, "ns", ours/n, theirs/n)
 		e.Close()
 	}
