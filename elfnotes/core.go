@@ -59,6 +59,9 @@ var armKinds = map[uint32]string{
 // PRStatus is the state of one thread in a core file: NT_PRSTATUS. The notes
 // that follow it, up to the next PRStatus, belong to the same thread.
 type PRStatus struct {
+	// Signal and CurSig are the signal that ended the process: the kernel writes
+	// it for every thread, and leaves Code and Errno 0 (SigInfo has them). Pending
+	// and Held, the blocked ones, are sets of signals, signal n at bit n-1.
 	Signal  int32  `json:"signal"`
 	Code    int32  `json:"code"`
 	Errno   int32  `json:"errno"`
@@ -261,6 +264,7 @@ type Auxv []AuxEntry
 
 // AuxEntry is one of its entries: AT_* and its value.
 type AuxEntry struct {
+	// Type is AT_*, Value what it says: a number or an address.
 	Type  uint64 `json:"type"`
 	Value uint64 `json:"value"`
 }

@@ -35,7 +35,7 @@ func summary(d Distribution) (sum float64, exact bool) {
 // PrometheusBucket is a bucket of a classic histogram: how many values are at
 // most LE.
 type PrometheusBucket struct {
-	LE    float64
+	LE    float64 // in the metric's unit
 	Count uint64
 }
 

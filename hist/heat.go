@@ -142,6 +142,7 @@ func (h *Heat) Count() uint64 {
 
 // Column is a column of a heat map.
 type Column struct {
+	// Start is when its interval begins.
 	Start time.Time
 	// Counts are by row, lowest first; nil for an interval without values.
 	Counts []uint64
@@ -149,6 +150,7 @@ type Column struct {
 
 // Grid is a heat map as plain data: every value is in one cell.
 type Grid struct {
+	// Interval is the width of a column.
 	Interval time.Duration
 	// Offset says that the rows are places within the second.
 	Offset bool

@@ -13,6 +13,7 @@ import (
 // HeatOptions are the options of drawing a heat map; the zero value is a red
 // SVG without a title.
 type HeatOptions struct {
+	// Title stands above the picture; empty is none.
 	Title string
 	// Unit is that of the values: "ns", "us", "ms" or "s" give times in readable
 	// units, "bytes" sizes, anything else is printed behind the number.

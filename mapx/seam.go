@@ -45,11 +45,12 @@ type Table[K, V any] interface {
 // Entry is a key and its value.
 type Entry[K, V any] struct {
 	Key   K
-	Value V
+	Value V // of a per-CPU table a slice, by possible CPU
 }
 
 // Snapshot is the plain data of a table at one moment. Its order is the
 // map's own, which is arbitrary, unless a method says otherwise.
 type Snapshot[K, V any] struct {
+	// Entries are the entries; nil, or empty, if there are none.
 	Entries []Entry[K, V]
 }

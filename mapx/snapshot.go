@@ -141,8 +141,8 @@ func Max[K any, V cmp.Ordered](t Table[K, []V]) Table[K, V] {
 //
 //	avg := mapx.SumOf(perCPU, (*mapx.Average).Add)
 type Average struct {
-	Total int64
-	Count uint64
+	Total int64  // the sum of the values, which wraps
+	Count uint64 // how many they are
 }
 
 // Add adds what another CPU counted.
@@ -162,8 +162,8 @@ func (a Average) Mean() int64 {
 // Totals is an Average whose text has count, average and total, as bpftrace's
 // stats().
 type Totals struct {
-	Total int64
-	Count uint64
+	Total int64  // the sum of the values, which wraps
+	Count uint64 // how many they are
 }
 
 // Add adds what another CPU counted.
@@ -181,7 +181,7 @@ func (a Totals) Mean() int64 { return Average(a).Mean() }
 //	largest := mapx.SumOf(perCPU, (*mapx.Extreme).KeepMax)
 type Extreme struct {
 	Value int64
-	Set   uint64
+	Set   uint64 // 0 if there was no value
 }
 
 // KeepMin takes over b's value if it is set and smaller, or the only one.

@@ -90,6 +90,7 @@ func (c Confidence) MarshalText() ([]byte, error) { return []byte(c.String()), n
 // Value is one event's count over several rows, scaled where it had to share
 // the counters, which Confidence and Coverage state.
 type Value struct {
+	// Event is what was counted.
 	Event Event
 	// Raw is what was counted, Count what it is extrapolated to: the sum of
 	// Row.Scaled.
@@ -98,10 +99,11 @@ type Value struct {
 	// Enabled and Running are summed over the rows: CPU-seconds, not seconds.
 	Enabled time.Duration
 	Running time.Duration
-	// Coverage is Running ÷ Enabled, 0 to 1.
+	// Coverage is Running ÷ Enabled, 0 to 1; Confidence what follows from it.
 	Coverage   float64
 	Confidence Confidence
-	Lost       uint64
+	// Lost are samples that the event lost (0 before Linux 6.0).
+	Lost uint64
 	// Error says why the event is NotSupported.
 	Error string
 }

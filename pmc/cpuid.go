@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// Leaf is one answer of the x86 CPUID instruction.
+// Leaf is one answer of the x86 CPUID instruction, by register.
 type Leaf struct{ EAX, EBX, ECX, EDX uint32 }
 
 // Leaves are recorded answers by leaf number (of sub-leaf 0).
@@ -25,10 +25,10 @@ const (
 // with architectural performance monitoring encodes alike (SDM volume 3B,
 // table 20-1; the seven of CPUID leaf 0xA).
 type ArchEvent struct {
-	Name  string
-	Event uint8 // the event select field
-	UMask uint8
-	// Event as raw config: UMask<<8 | Event.
+	Name  string // "instructions retired"
+	Event uint8  // the event select field
+	UMask uint8  // the unit mask field
+	// Config is both as raw config: UMask<<8 | Event.
 	Config uint64
 	// Available is false where leaf 0xA says that the event is missing.
 	Available bool

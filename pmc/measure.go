@@ -42,6 +42,7 @@ func DefaultEvents(opts *Options) []Event {
 
 // Reporter is what ReportMetrics needs of a *testing.B.
 type Reporter interface {
+	// ReportMetric adds a number with its unit to the benchmark's line.
 	ReportMetric(n float64, unit string)
 }
 

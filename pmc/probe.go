@@ -15,6 +15,7 @@ import (
 
 // PMU is one performance monitoring unit as sysfs shows it.
 type PMU struct {
+	// Name is its directory in sysfs, Type what attr.type has for its events.
 	Name string
 	Type uint32
 	// Core is set for the CPUs' own PMUs.
@@ -32,7 +33,7 @@ type PMU struct {
 
 // NamedEvent is one event that a PMU has a name for.
 type NamedEvent struct {
-	Name  string
+	Name  string // "cache-misses"
 	Terms string // "event=0x3c,umask=0x0"
 	Scale string // "6.103515625e-5", "" for none
 	Unit  string // "MiB"
@@ -103,8 +104,8 @@ type Ability struct {
 
 // Machine is what this machine can count, as plain data.
 type Machine struct {
-	Arch   string
-	Kernel string
+	Arch   string // as GOARCH spells it
+	Kernel string // the release: "6.12.48+deb13-amd64"
 	// CPU is the model's name, if the kernel has one.
 	CPU        string
 	Online     string // CPU list: "0-3"

@@ -10,16 +10,18 @@ import (
 // BPFMapSpec describes a map that the walker inside BPF needs, in the words of
 // bpf(2), for whoever creates it.
 type BPFMapSpec struct {
-	Name       string
+	Name       string // that the instructions refer to
 	Type       uint32 // BPF_MAP_TYPE_ARRAY or BPF_MAP_TYPE_HASH
-	KeySize    uint32
-	ValueSize  uint32
+	KeySize    uint32 // bytes
+	ValueSize  uint32 // bytes
 	MaxEntries uint32
 }
 
 // BPFMap is a created map. *ebpf.Map of github.com/cilium/ebpf is one.
 type BPFMap interface {
+	// Put stores a value, in place of one that is there.
 	Put(key, value any) error
+	// Delete removes an entry; one that is not there is an error.
 	Delete(key any) error
 }
 

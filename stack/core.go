@@ -41,8 +41,8 @@ type Core struct {
 
 // CoreThread is a thread's state.
 type CoreThread struct {
-	TID  int
-	Regs Regs
+	TID  int  // as the process's pid namespace numbers it
+	Regs Regs // as they were when it stopped
 }
 
 // coreSegment is a stretch of the process's memory; size bytes of it are in the

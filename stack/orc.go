@@ -80,9 +80,13 @@ var orcTypeNames = [...]string{"(und)", "end", "call", "regs", "regs (partial)",
 
 // ORCRule is how to walk from one stretch of kernel code to its caller.
 type ORCRule struct {
+	// SP and SPOffset, in bytes, give the stack pointer before the call, BP and
+	// BPOffset where the caller's frame pointer was saved (ORCUndefined: it is
+	// unchanged).
 	SPOffset, BPOffset int16
 	SP, BP             ORCReg
-	Type               ORCType
+	// Type is what lies there: a call's frame, or registers.
+	Type ORCType
 	// Signal is set where what comes next is an interrupted instruction, not a
 	// return address.
 	Signal bool
@@ -129,6 +133,7 @@ func decodeORC(b []byte, v ORCVersion) ORCRule {
 
 // ORCFile is the ORC data of a kernel or a kernel module.
 type ORCFile struct {
+	// Version is the layout of the entries, which differs by kernel.
 	Version ORCVersion
 
 	entries []byte
@@ -149,7 +154,8 @@ type ORCEntry struct {
 	// empty.
 	Section string
 	Addr    uint64
-	Rule    ORCRule
+	// Rule holds from there up to the next entry.
+	Rule ORCRule
 
 	raw     uint16
 	version ORCVersion

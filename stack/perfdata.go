@@ -71,10 +71,14 @@ type perfProcess struct {
 
 // PerfSample is one sample of a PerfData. It is valid until the next one is read.
 type PerfSample struct {
+	// PID and TID are the process and the thread, CPU is where it ran.
 	PID, TID, CPU int
-	Comm          string
-	Time          time.Duration // of the machine's clock
-	Period        uint64
+	// Comm is the thread's name at that time, empty if it is not known.
+	Comm string
+	// Time is of the clock that was recorded with: the machine's, as a rule.
+	Time time.Duration
+	// Period is how many events the sample stands for.
+	Period uint64
 	// Event is the index of the event.
 	Event int
 	// IP is the interrupted instruction.

@@ -61,7 +61,7 @@ type Label struct {
 	Key  string
 	Str  string
 	Num  int64
-	Unit string
+	Unit string // of Num: "bytes"
 }
 
 // NamedFrame is a frame and the functions at its address.

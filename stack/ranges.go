@@ -9,8 +9,8 @@ import (
 
 // MemoryRange is a piece of recorded memory.
 type MemoryRange struct {
-	Addr uint64
-	Data []byte
+	Addr uint64 // of the first byte
+	Data []byte // borrowed
 }
 
 // ReadMemory implements Memory.

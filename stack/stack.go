@@ -67,6 +67,6 @@ func (f Frame) LookupPC() uint64 {
 
 // Stack is a walked stack, innermost frame first, with the reason it ends.
 type Stack struct {
-	Frames []Frame
-	End    End
+	Frames []Frame // innermost first
+	End    End     // why there are no more
 }

@@ -20,10 +20,10 @@ const (
 // Processes knows at once what it would find out by reading /proc again, and
 // processes are named that are too short-lived for that. It is plain data.
 type Event struct {
-	Kind   EventKind
-	PID    int    // the process (thread group), in the initial pid namespace
-	Parent int    // EventFork
-	Comm   string // EventExec, if known
+	Kind   EventKind // says which of the other fields count
+	PID    int       // the process (thread group), in the initial pid namespace
+	Parent int       // EventFork
+	Comm   string    // EventExec, if known
 
 	// EventMmap: the mapping.
 	Addr   uint64

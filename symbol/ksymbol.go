@@ -10,7 +10,7 @@ import (
 // trampoline, an ftrace trampoline, what perf's PERF_RECORD_KSYMBOL tells of
 // (include/uapi/linux/perf_event.h; since Linux 5.1, with attr.ksymbol set).
 type KernelSymbol struct {
-	Addr   uint64
+	Addr   uint64 // of its first byte
 	Len    uint32 // bytes
 	Name   string
 	BPF    bool // KSYM_TYPE_BPF; otherwise KSYM_TYPE_OOL: trampolines

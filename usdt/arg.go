@@ -37,6 +37,7 @@ func (a Arg) String() string { return a.Text }
 
 // Operand is where a value is.
 type Operand struct {
+	// Kind says which of the other fields count; KindUnknown has a Reason.
 	Kind Kind
 	// Const is the value of a KindConst. For a Float argument it holds the
 	// bits of a float of the argument's size.
@@ -169,6 +170,7 @@ const (
 // Addr is an address: Base + Index*Scale + Disp, plus the segment's base, plus
 // the program counter if PCRel is set.
 type Addr struct {
+	// Base and Index are the registers, the zero Reg where there is none.
 	Base, Index Reg
 	// Scale is 1, 2, 4, 8 or 16 with an Index, else 0.
 	Scale uint8
@@ -179,14 +181,16 @@ type Addr struct {
 	// PCRel is set on an address that was resolved from a symbol: it is Disp
 	// bytes from the site's PC, wherever the file is loaded. No process is
 	// needed to know it.
-	PCRel   bool
+	PCRel bool
+	// Segment is whose base is added.
 	Segment Segment
 	// Disp is in bytes. Before the symbol is resolved it is the offset to it
 	// as written.
 	Disp int64
 	// Symbol is the symbol's name, empty if there is none. It stays after the
 	// symbol was resolved; Resolved tells.
-	Symbol   string
+	Symbol string
+	// Reloc says what of the symbol is meant, and Resolved that it is in Disp.
 	Reloc    Reloc
 	Resolved bool
 }

@@ -12,17 +12,20 @@ import (
 // file's elfnotes.PRStatus. Reg returns the value and whether it is known. For
 // numbers of vector registers it is the low 64 bits.
 type Registers interface {
+	// Reg returns a register's value, and false if it is not known.
 	Reg(dwarf int) (uint64, bool)
 }
 
 // Memory reads a target's memory: stack.Memory. ReadMemory fills dst with the
 // bytes at addr or returns an error.
 type Memory interface {
+	// ReadMemory fills dst with the len(dst) bytes at addr.
 	ReadMemory(dst []byte, addr uint64) error
 }
 
 // Symbols says where a symbol of the probe's file is in the target's memory.
 type Symbols interface {
+	// SymbolAddress returns the address in the target, and false if it is not known.
 	SymbolAddress(name string) (uint64, bool)
 }
 

@@ -16,6 +16,7 @@ import (
 
 // Site is one place of a probe: a nop in the text of a file. It is plain data.
 type Site struct {
+	// Provider and Name are what tracers call the probe by.
 	Provider string
 	Name     string
 	// PC is the virtual address of the nop in the file's own numbering, after
@@ -56,9 +57,11 @@ func (e *AddressError) Error() string {
 
 // Probe is all sites of a probe in one file.
 type Probe struct {
+	// Provider and Name are what tracers call it by.
 	Provider string
 	Name     string
-	Sites    []Site
+	// Sites are its places, at least one, in the order of the file's notes.
+	Sites []Site
 }
 
 // ArgType is what is known about an argument over all sites of its probe.
@@ -102,6 +105,7 @@ func (p *Probe) ArgTypes() []ArgType {
 // File is an ELF file whose probes can be read. Its methods are safe for
 // concurrent use, but for Close, which must come last.
 type File struct {
+	// Machine, Class and Type are from the ELF header.
 	Machine elf.Machine
 	Class   elf.Class
 	Type    elf.Type
