@@ -160,7 +160,7 @@ func TestExtremesAreExact(t *testing.T) {
 		most.Observe(c, now, 7)
 		both.Observe(c, c.Const(0).Sub(now), 7)
 	}))
-	parallel(8, func(int) { marks(20000) })
+	parallel(8, func(int) { marks(4000) })
 	lo, hi := int64(math.MaxInt64), int64(0)
 	for _, v := range values(t, s, first.Table) {
 		if v != 0 {

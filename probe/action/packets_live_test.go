@@ -8,8 +8,10 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"os"
+	"slices"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -25,7 +27,7 @@ import (
 func datagrams() [][]byte {
 	out := make([][]byte, 23)
 	for i := range out {
-		n := 40 + i
+		n := 400 + i
 		switch i {
 		case 7:
 			n = 40_000
@@ -72,12 +74,12 @@ func readAll(t *testing.T, r *action.PacketReader) (out []action.Packet) {
 	cancel()
 	for {
 		var p action.Packet
-		lost, err := r.Read(ctx, &p)
+		_, err := r.Read(ctx, &p)
 		if errors.Is(err, context.Canceled) {
 			return out
 		}
-		if err != nil || lost != 0 {
-			t.Fatalf("%d lost, %v", lost, err)
+		if err != nil {
+			t.Fatal(err)
 		}
 		p.Data = bytes.Clone(p.Data)
 		out = append(out, p)
@@ -100,17 +102,29 @@ func udpPayload(t *testing.T, p action.Packet, from, to, size int) []byte {
 	return b[28:]
 }
 
-// packetProgram captures this process's packets at a target, whole and by their
-// first 50 bytes, and counts those that are not in one piece.
-func packetProgram(target probe.Target, whole, begin *action.Packets, pieces *action.Counter[action.None]) *action.Program {
+// captures are streams of the same packets.
+type captures struct {
+	whole, begin  *action.Packets // all of them, and their first 50 bytes
+	small, unread *action.Packets // whole without room for all, and without a reader
+	pieces        *action.Counter[action.None]
+}
+
+// program captures this process's packets at a target, and counts those that are
+// not in one piece.
+func (s *captures) program(target probe.Target) *action.Program {
+	s.whole, s.begin = action.NewPackets("whole", 0), action.NewPackets("begin", 4096)
+	s.small, s.unread = action.NewPackets("small", 4096), action.NewPackets("unread", 4096)
+	s.pieces = action.NewCount("pieces")
 	p := action.NewProgram("packets")
 	p.IncludeSelf = true
 	p.On(target, func(c *action.Ctx) {
 		c.ReturnUnless(c.PID().Eq(os.Getpid()))
 		skb := c.ArgNamed("skb").Ptr()
-		c.If(skb.Member("data_len").Ne(0), func() { pieces.Inc(c) })
-		whole.Emit(c, skb, nil)
-		begin.Emit(c, skb, c.Const(40).Add(c.PID().Gt(0).Int().Mul(10)))
+		c.If(skb.Member("data_len").Ne(0), func() { s.pieces.Inc(c) })
+		s.whole.Emit(c, skb, nil)
+		s.begin.Emit(c, skb, c.Const(40).Add(c.PID().Gt(0).Int().Mul(10)))
+		s.small.Emit(c, skb, nil)
+		s.unread.Emit(c, skb, 1)
 	})
 	return p
 }
@@ -118,24 +132,22 @@ func packetProgram(target probe.Target, whole, begin *action.Packets, pieces *ac
 // testPackets sends datagrams and compares what is captured of them, behind
 // header bytes of the link, with what was sent.
 func testPackets(t *testing.T, target probe.Target, o *probe.Options, header int) {
-	whole, begin := action.NewPackets("whole", 0), action.NewPackets("begin", 4096)
-	pieces := action.NewCount("pieces")
-	s := attachOrSkip(t, packetProgram(target, whole, begin, pieces), &action.Options{Resolve: o})
-	wholes, err := whole.Open(s)
-	if err != nil {
-		t.Fatal(err)
+	var streams captures
+	s := attachOrSkip(t, streams.program(target), &action.Options{Resolve: o})
+	var readers []*action.PacketReader
+	for _, stream := range []*action.Packets{streams.whole, streams.begin, streams.small} {
+		r, err := stream.Open(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer r.Close()
+		readers = append(readers, r)
 	}
-	defer wholes.Close()
-	begins, err := begin.Open(s)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer begins.Close()
 	sent := datagrams()
 	before := monotonic(t)
 	from, to := sendUDP(t, sent)
 	after := monotonic(t)
-	got, starts := readAll(t, wholes), readAll(t, begins)
+	got, starts, some := readAll(t, readers[0]), readAll(t, readers[1]), readAll(t, readers[2])
 	if len(got) != len(sent) || len(starts) != len(sent) {
 		t.Fatalf("%d packets and %d beginnings of %d", len(got), len(starts), len(sent))
 	}
@@ -155,11 +167,29 @@ func testPackets(t *testing.T, target probe.Target, o *probe.Options, header int
 			t.Errorf("packet %d has other bytes than what was sent", i)
 		}
 	}
-	if n := tableOf(t, s, pieces)[action.None{}]; n != 2 {
+	if n := tableOf(t, s, streams.pieces)[action.None{}]; n != 2 {
 		t.Errorf("%d packets were not in one piece, want 2", n)
 	}
-	if st, err := s.Stats(); err != nil || st.Full != 0 || st.Faults != 0 {
-		t.Errorf("stats %+v, %v", st, err)
+	for _, p := range some {
+		p.Skip(header)
+		if i := slices.IndexFunc(sent, func(b []byte) bool { return len(b) == p.Len-28 }); i < 0 || !bytes.Equal(udpPayload(t, p, from, to, p.Len-28), sent[i]) {
+			t.Errorf("a packet of %d bytes that found room has other bytes than what was sent", p.Len)
+		}
+	}
+	st, err := s.Stats()
+	if err != nil || st.Faults != 0 {
+		t.Errorf("%+v, %v", st, err)
+	}
+	lost := map[string]uint64{}
+	for _, m := range st.Maps {
+		lost[m.Name] = m.Full
+	}
+	rs, err := readers[2].Stats()
+	if err != nil || len(some) == 0 || rs.Read != uint64(len(some)) || rs.Read+rs.Lost != 23 {
+		t.Errorf("%d packets found room: %+v, %v; want 23 with those lost", len(some), rs, err)
+	}
+	if want := map[string]uint64{"whole": 0, "begin": 0, "pieces": 0, "unread": 23, "small": rs.Lost}; !maps.Equal(lost, want) {
+		t.Errorf("lost %v, want %v", lost, want)
 	}
 }
 
@@ -174,57 +204,6 @@ func TestPackets(t *testing.T) {
 func TestPacketsFentry(t *testing.T) {
 	testenv.Need(t, testenv.Root, testenv.Fentry)
 	testPackets(t, probe.Fentry{Symbol: "ip_output"}, nil, 0)
-}
-
-// TestPacketsLost: packets that find no room in a buffer, or no buffer because
-// nobody reads, are counted, and those that were captured are whole.
-func TestPacketsLost(t *testing.T) {
-	testenv.Need(t, testenv.Root, testenv.TPBTF)
-	read, unread := action.NewPackets("read", 4096), action.NewPackets("unread", 4096)
-	p := action.NewProgram("lost")
-	p.IncludeSelf = true
-	p.On(probe.RawTracepoint{Name: "net_dev_queue"}, func(c *action.Ctx) {
-		c.ReturnUnless(c.PID().Eq(os.Getpid()))
-		read.Emit(c, c.Arg(0).Ptr(), nil)
-		unread.Emit(c, c.Arg(0).Ptr(), 1)
-	})
-	s := attachOrSkip(t, p, &action.Options{Resolve: &probe.Options{PreferBTF: true}})
-	r, err := read.Open(s)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer r.Close()
-	sent := make([][]byte, 23)
-	for i := range sent {
-		sent[i] = bytes.Repeat([]byte{byte(i)}, 1500)
-	}
-	from, to := sendUDP(t, sent)
-	ctx, cancel := context.WithCancel(context.Background())
-	cancel()
-	var pk action.Packet
-	seen := uint64(0)
-	for ; ; seen++ {
-		if _, err := r.Read(ctx, &pk); errors.Is(err, context.Canceled) {
-			break
-		} else if err != nil {
-			t.Fatal(err)
-		}
-		pk.Skip(14)
-		if data := udpPayload(t, pk, from, to, 1500); !bytes.Equal(data, sent[data[0]]) {
-			t.Errorf("packet %d has other bytes than what was sent", seen)
-		}
-	}
-	st, err := s.Stats()
-	if err != nil {
-		t.Fatal(err)
-	}
-	rs, err := r.Stats()
-	if err != nil || rs.Read != seen || rs.Lost != 23-seen {
-		t.Errorf("reader: %+v, %v; %d seen", rs, err, seen)
-	}
-	if seen == 0 || seen >= 23 || seen+st.Maps[0].Full != 23 || st.Maps[1].Full != 23 {
-		t.Errorf("%d packets seen, lost %+v; want 23 together, and 23", seen, st.Maps)
-	}
 }
 
 // monotonic is CLOCK_MONOTONIC.
