@@ -33,19 +33,15 @@ func guests(ctx context.Context, c *check) (testlog.Counts, error) {
 			errs = append(errs, fmt.Errorf("%s test binaries: %w", arch, err))
 		}
 	}
-	// Side by side: an arm64 guest, whose instructions are counted, keeps one CPU
-	// busy. Two of amd64 would take as long as one after the other.
+	// Two at a time, as each keeps one CPU busy (boot). What takes longest, arm64,
+	// comes first, so that neither lane is left with it.
+	columns := make(chan string)
 	var lanes sync.WaitGroup
-	for arch, tests := range built {
-		if tests == nil {
-			continue // said above
-		}
+	for range 2 {
 		lanes.Go(func() {
-			for _, column := range c.matrix.guestColumns() {
-				if _, a, _ := kernel.Of(column); a != arch {
-					continue
-				}
-				n, err := c.guest(ctx, column, tests)
+			for column := range columns {
+				_, arch, _ := kernel.Of(column)
+				n, err := c.guest(ctx, column, built[arch])
 				c.mu.Lock()
 				sum.Add(n)
 				if err != nil {
@@ -55,6 +51,12 @@ func guests(ctx context.Context, c *check) (testlog.Counts, error) {
 			}
 		})
 	}
+	for _, column := range slices.Backward(c.matrix.guestColumns()) {
+		if _, arch, _ := kernel.Of(column); built[arch] != nil { // why not is said above
+			columns <- column
+		}
+	}
+	close(columns)
 	lanes.Wait()
 	return sum, errors.Join(errs...)
 }
@@ -131,7 +133,7 @@ func (c *check) boot(ctx context.Context, k *kernel.Kernel, tests *guest.Tests, 
 	var log bytes.Buffer
 	o := guest.Options{Kernel: k, Log: &log}
 	if k.Arch == "amd64" {
-		// One core for each lane, as it is for arm64.
+		// One core for each guest, as it is for arm64.
 		o.Threads = "single"
 	}
 	tests.AddTo(&o, 8*time.Minute, "-test.skip="+pure)
