@@ -131,17 +131,8 @@ type goWorkload struct {
 func startGo(t *testing.T, path string) *goWorkload {
 	t.Helper()
 	w := &goWorkload{t: t, cmd: exec.Command(path)}
-	var err error
-	if w.in, err = w.cmd.StdinPipe(); err != nil {
-		t.Fatal(err)
-	}
-	out, err := w.cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := w.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	in, out := testenv.Piped(t, w.cmd)
+	w.in = in
 	t.Cleanup(func() {
 		w.in.Close()
 		w.cmd.Wait()

@@ -18,6 +18,7 @@ import (
 
 	"github.com/borescope/borescope/internal/feature"
 	"github.com/borescope/borescope/internal/kernel"
+	"github.com/borescope/borescope/internal/testenv"
 )
 
 // times is how often the target does everything in one run.
@@ -42,16 +43,7 @@ func startTarget(t testing.TB) *workload {
 func (w *workload) start() {
 	t := w.t
 	t.Helper()
-	var err error
-	if w.in, err = w.cmd.StdinPipe(); err != nil {
-		t.Fatal(err)
-	}
-	if w.out, err = w.cmd.StdoutPipe(); err != nil {
-		t.Fatal(err)
-	}
-	if err := w.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	w.in, w.out = testenv.Piped(t, w.cmd)
 	t.Cleanup(func() {
 		w.in.Close()
 		w.cmd.Wait()

@@ -280,17 +280,7 @@ func TestPython(t *testing.T) {
 	collect, err := f.Find("python", "gc__start")
 	testenv.Need(t, testenv.Got("python:gc__start", err))
 	cmd := exec.Command(path, "-c", "import gc, os, signal, sys\nprint('ready', flush=True)\nsys.stdin.read(1)\ngc.collect(1)\nos.kill(os.getpid(), signal.SIGSTOP)\n")
-	stdin, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	stdout, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	stdin, stdout := testenv.Piped(t, cmd)
 	defer cmd.Wait()
 	defer cmd.Process.Kill()
 	if _, err := io.ReadFull(stdout, make([]byte, 6)); err != nil {

@@ -83,18 +83,8 @@ def inner(v):
     input()
 def outer(): sorted([1], key=inner)
 outer()`)
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	in, out := testenv.Piped(t, cmd)
 	defer in.Close()
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
 	defer func() { _ = cmd.Process.Kill(); _ = cmd.Wait() }()
 	if _, err := io.ReadFull(out, make([]byte, 5)); err != nil {
 		t.Fatal(err)

@@ -38,17 +38,8 @@ func startService(t testing.TB) *service {
 		t.Fatalf("%v: %v\n%s", build, err, b)
 	}
 	s := &service{t: t, cmd: exec.Command(path)}
-	var err error
-	if s.in, err = s.cmd.StdinPipe(); err != nil {
-		t.Fatal(err)
-	}
-	out, err := s.cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := s.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	in, out := testenv.Piped(t, s.cmd)
+	s.in = in
 	s.out = bufio.NewScanner(out)
 	t.Cleanup(func() {
 		s.in.Close()

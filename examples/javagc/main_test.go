@@ -28,17 +28,7 @@ type java struct {
 func startJava(t *testing.T) *java {
 	testenv.Need(t, testenv.Root, testenv.Tool("java"))
 	cmd := exec.Command("java", "-XX:+UseSerialGC", "-Xmx64m", "Collect.java")
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	in, out := testenv.Piped(t, cmd)
 	t.Cleanup(func() { cmd.Process.Kill(); cmd.Wait() })
 	j := &java{t, cmd.Process.Pid, in, bufio.NewReader(out)}
 	j.expect("ready\n")

@@ -136,17 +136,7 @@ func TestLiveKernel(t *testing.T) {
 func TestLive(t *testing.T) {
 	program := leaks(t)
 	child := exec.Command(program)
-	in, err := child.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	said, err := child.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := child.Start(); err != nil {
-		t.Fatal(err)
-	}
+	in, said := testenv.Piped(t, child)
 	defer child.Wait()
 	defer in.Close()
 

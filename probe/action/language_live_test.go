@@ -325,17 +325,7 @@ func ownCgroup(t *testing.T) string {
 func runTarget(t *testing.T) {
 	t.Helper()
 	cmd := exec.Command(target)
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	in, out := testenv.Piped(t, cmd)
 	if _, err := in.Write([]byte{'g'}); err != nil {
 		t.Fatal(err)
 	}

@@ -228,17 +228,7 @@ func TestUprobeSessionRandom(t *testing.T) {
 		t.Fatal(err)
 	}
 	cmd := exec.Command(path)
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	in, out := testenv.Piped(t, cmd)
 	t.Cleanup(func() {
 		in.Close()
 		_ = cmd.Wait()

@@ -505,17 +505,7 @@ func startReturns(t *testing.T) (pid int) {
 	}
 	// The pattern takes seconds to match: a sample should not hit the probe itself.
 	sh := exec.Command(bash, "-c", `f() { if (( $1 > 0 )); then f $(( $1 - 1 )); else echo; while :; do [[ $s == +(+(a))b ]]; done; fi; }; shopt -s extglob; printf -v s a%.0s {1..26}; read; f 12`)
-	in, err := sh.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := sh.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := sh.Start(); err != nil {
-		t.Fatal(err)
-	}
+	in, out := testenv.Piped(t, sh)
 	t.Cleanup(func() { sh.Process.Kill(); sh.Wait() })
 	pid = sh.Process.Pid
 	returns := attach(t, probe.Uretprobe{Path: bash, Symbol: "execute_command_internal", PID: pid},

@@ -70,17 +70,7 @@ func TestPythonFrames(t *testing.T) {
 			cmd := exec.Command(python, "-c", pythonProgram)
 			cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 			cmd.Stderr = os.Stderr
-			in, err := cmd.StdinPipe()
-			if err != nil {
-				t.Fatal(err)
-			}
-			out, err := cmd.StdoutPipe()
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := cmd.Start(); err != nil {
-				t.Fatal(err)
-			}
+			in, out := testenv.Piped(t, cmd)
 			defer func() { in.Close(); _ = cmd.Wait() }()
 			lines := bufio.NewReaderSize(out, 1<<20)
 			line := func() []byte {

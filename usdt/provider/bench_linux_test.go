@@ -42,17 +42,7 @@ func startC(b *testing.B) func() time.Duration {
 	}
 	attach(b, exe, site, nil)
 	cmd := exec.Command(exe, strconv.Itoa(batch))
-	stdin, err := cmd.StdinPipe()
-	if err != nil {
-		b.Fatal(err)
-	}
-	stdout, err := cmd.StdoutPipe()
-	if err != nil {
-		b.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		b.Fatal(err)
-	}
+	stdin, stdout := testenv.Piped(b, cmd)
 	b.Cleanup(func() {
 		stdin.Close()
 		_ = cmd.Wait()
