@@ -32,7 +32,7 @@ func (c *checker) session(what string) error {
 	if !isSession(c.pp) {
 		return unsupported(what, Version{6, 10}, c.targetName()+" has no session program: it needs probe.Options.Session, and Linux 6.10 for kprobes, 6.13 for uprobes, 7.0 for fentry")
 	}
-	if what == StmtSkip.String() && (c.pp.AttachType == probe.AttachFsession || c.pp.AttachType == probe.AttachFsessionMulti) {
+	if what == StmtSkip.String() && c.pp.Type == ebpf.Tracing {
 		return unsupported(what, Version{}, c.targetName()+" is a tracing session, whose returns the kernel does not leave out: test what SetSessionCookie kept")
 	}
 	_, err := kernelFunc(c.plan, kfuncIsReturn)
