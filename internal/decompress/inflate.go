@@ -328,27 +328,18 @@ func (d *inflater) fast(dst []byte, out int) (_ int, end bool, err error) {
 		pos += int(63-n) >> 3
 		n |= 56
 		e := lit[buf&(1<<litBits-1)]
-		if e&kindMask == kindLiteral {
+		before := out
+		for e&kindMask == kindLiteral && out < before+3 {
 			buf >>= e & 63
 			n -= uint(e & 63)
 			dst[out] = byte(e >> 16)
 			out++
 			e = lit[buf&(1<<litBits-1)]
-			if e&kindMask == kindLiteral {
-				buf >>= e & 63
-				n -= uint(e & 63)
-				dst[out] = byte(e >> 16)
-				out++
-				e = lit[buf&(1<<litBits-1)]
-				if e&kindMask == kindLiteral {
-					buf >>= e & 63
-					n -= uint(e & 63)
-					dst[out] = byte(e >> 16)
-					out++
-					continue
-				}
-			}
-			// 34 bits are left at least, and a match may take 48.
+		}
+		switch out - before {
+		case 3:
+			continue
+		case 1, 2: // 34 bits are left at least, and a match may take 48
 			buf |= binary.LittleEndian.Uint64(src[pos:]) << (n & 63)
 			pos += int(63-n) >> 3
 			n |= 56
