@@ -85,34 +85,32 @@ func (in *inliner) remove(list []*Stmt, i int) {
 }
 
 // forward moves the value of statement i to the statement behind it that reads
-// it, if only assignments stand between: they change nothing that it reads. A
-// clock is not moved behind another.
+// it, if only assignments stand between: they change nothing that it reads. What
+// changes by itself is moved neither before nor behind another reading of that
+// kind, nor what takes long: their order is what a program measures by.
 func (in *inliner) forward(list []*Stmt, i int) {
-	clock := readsClock(list[i].X)
+	x, v := list[i].X, list[i].Var
+	fast, timed := quick(x), readsClock(x)
 	for j := i + 1; j < len(list); j++ {
 		s := list[j]
 		if s == nil {
 			continue
 		}
-		if n := countVar(s.Key, list[i].Var) + countVar(s.X, list[i].Var); n > 0 {
-			if clock && s.Op != StmtLet && takesLong(s) {
+		if n := countVar(s.Key, v) + countVar(s.X, v); n > 0 {
+			if timed && (s.Op == StmtEmit || !quick(s.Key) || !quick(s.X)) || !fast && (readsClock(s.Key) || readsClock(s.X)) {
 				return
 			}
 			n := *s
-			n.Key, n.X = replaceVar(s.Key, list[i].Var, list[i].X), replaceVar(s.X, list[i].Var, list[i].X)
+			n.Key, n.X = replaceVar(s.Key, v, x), replaceVar(s.X, v, x)
 			list[j] = &n
 			in.remove(list, i)
 			return
 		}
-		if s.Op != StmtLet || in.sets[s.Var] != 1 || clock && readsClock(s.X) || readsVarSetTwice(list[i].X, in.sets) {
+		if s.Op != StmtLet || in.sets[s.Var] != 1 || timed && !quick(s.X) || !fast && readsClock(s.X) || readsVarSetTwice(x, in.sets) {
 			return
 		}
 	}
 }
-
-// takesLong says whether a statement does much before it evaluates its value:
-// an event's other fields, for one.
-func takesLong(s *Stmt) bool { return s.Op == StmtEmit }
 
 func readsVarSetTwice(e *Expr, sets map[*Var]int) bool {
 	found := false
@@ -120,18 +118,33 @@ func readsVarSetTwice(e *Expr, sets map[*Var]int) bool {
 	return found
 }
 
+// clocks are the builtins that change by themselves while a probe runs.
+var clocks = map[string]bool{
+	"nsecs": true, "nsecs_boot": true, "nsecs_tai": true, "nsecs_sw_tai": true, "elapsed": true, "jiffies": true, "rand": true,
+}
+
 // readsClock says whether e reads what changes by itself.
 func readsClock(e *Expr) bool {
 	found := false
+	walkExpr(e, func(e *Expr) { found = found || e.Op == OpBuiltin && clocks[e.Str] })
+	return found
+}
+
+// quick says whether e is a handful of instructions that are always run: neither
+// a clock, nor memory, text, maps or stacks, nor a choice.
+func quick(e *Expr) bool {
+	q := true
 	walkExpr(e, func(e *Expr) {
-		if e.Op == OpBuiltin {
-			switch e.Str {
-			case "nsecs", "nsecs_boot", "nsecs_tai", "elapsed", "jiffies":
-				found = true
-			}
+		switch e.Op {
+		case OpConst, OpVar, opCtx, OpAdd, OpSub, OpMul, OpDiv, OpMod, OpAnd, OpOr, OpXor, OpShl, OpShr, OpNeg, OpNot,
+			OpEq, OpNe, OpLt, OpLe, OpGt, OpGe, OpLNot, OpCast, OpBswap, OpTuple, OpElem:
+		case OpBuiltin:
+			q = q && !clocks[e.Str]
+		default:
+			q = false
 		}
 	})
-	return found
+	return q
 }
 
 func countVar(e *Expr, v *Var) int {

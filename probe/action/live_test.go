@@ -105,3 +105,31 @@ func setComm(t testing.TB, name string) {
 		t.Fatal(err)
 	}
 }
+
+// TestClockDifferences: of two readings the later one is not the smaller one.
+// It was in every run: see TestClocksKeepOrder.
+func TestClockDifferences(t *testing.T) {
+	needRoot(t)
+	out := &Map{Name: "out", Kind: MapArray, Key: u32, Value: u64, Entries: 1}
+	for _, clock := range []string{"nsecs", "nsecs_boot", "nsecs_sw_tai", "elapsed"} {
+		first, second := &Var{Name: "first"}, &Var{Name: "second"}
+		p := one(
+			&Stmt{Op: StmtLet, Var: first, X: NewBuiltin(clock)},
+			&Stmt{Op: StmtLet, Var: second, X: NewBuiltin(clock)},
+			&Stmt{Op: StmtSet, Map: out, Key: NewConst(0), X: NewExpr(OpSub, NewVar(second), NewVar(first))},
+		)
+		p.IncludeSelf = true
+		spec, err := Compile(p, rawPlan(runningKernel(t), runtime.GOARCH, nil))
+		if err != nil {
+			t.Fatal(err)
+		}
+		coll := loadSpec(t, spec)
+		for range 100 {
+			runRaw(t, coll.Programs["p0"], 0)
+			var d int64
+			if err := coll.Maps["out"].Lookup(uint32(0), &d); err != nil || d < 0 {
+				t.Fatalf("%s: the second reading is %d ns after the first, %v", clock, d, err)
+			}
+		}
+	}
+}
