@@ -50,20 +50,27 @@ func tool(t *testing.T, names ...string) string {
 }
 
 func compile(t *testing.T, args ...string) string {
+	return compileSource(t, "prog.c", source, args...)
+}
+
+func compileSource(t *testing.T, name, source string, args ...string) string {
 	testenv.Need(t, testenv.OS("linux"))
 	cc := tool(t, "gcc", "cc")
+	if strings.HasSuffix(name, ".cc") {
+		cc = tool(t, "g++")
+	}
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "prog.c"), []byte(source), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, name), []byte(source), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	pkg := args[len(args)-1] == "dwp"
 	if pkg {
 		args = args[:len(args)-1]
 	}
-	cmd := exec.Command(cc, append(slices.Clone(args), "-O2", "-o", "prog", "prog.c")...)
+	cmd := exec.Command(cc, append(slices.Clone(args), "-O2", "-o", "prog", name)...)
 	cmd.Dir = dir
 	if msg, err := cmd.CombinedOutput(); err != nil {
-		testenv.Need(t, testenv.Got(fmt.Sprintf("gcc %v", args), fmt.Errorf("%w: %s", err, msg)))
+		testenv.Need(t, testenv.Got(fmt.Sprintf("%s %v", cc, args), fmt.Errorf("%w: %s", err, msg)))
 	}
 	if pkg {
 		// The package is all that is left of what was split off.
@@ -179,26 +186,32 @@ func TestCompiled(t *testing.T) {
 	} {
 		t.Run(strings.Join(args, "_"), func(t *testing.T) {
 			path := compile(t, args...)
-			ref, err := elf.Open(path)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer ref.Close()
-			syms, err := ref.Symbols()
-			if err != nil {
-				t.Fatal(err)
-			}
-			var pcs []uint64
-			for _, s := range syms {
-				if s.Name == "main" || s.Name == "outer" {
-					for pc := s.Value; pc < s.Value+s.Size; pc++ {
-						pcs = append(pcs, pc)
-					}
-				}
-			}
-			compare(t, path, pcs)
+			compare(t, path, addresses(t, path, "main", "outer"))
 		})
 	}
+}
+
+// addresses returns every address of the functions whose names contain one of
+// the words.
+func addresses(t *testing.T, path string, words ...string) (pcs []uint64) {
+	t.Helper()
+	f, err := elf.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	syms, err := f.Symbols()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range syms {
+		if slices.ContainsFunc(words, func(w string) bool { return elf.ST_TYPE(s.Info) == elf.STT_FUNC && strings.Contains(s.Name, w) }) {
+			for pc := s.Value; pc < s.Value+s.Size; pc++ {
+				pcs = append(pcs, pc)
+			}
+		}
+	}
+	return pcs
 }
 
 // TestLibc compares random addresses of libc's debug file, where it is.

@@ -61,12 +61,21 @@ type funcWalker struct {
 	t *funcTable
 	// open holds the spans of the functions that are being read: they may nest.
 	open [][]callSpan
+	// around holds the inlined calls that are being read, outermost first, of one
+	// function after the other.
+	around  []aroundCall
+	widened int // spans that widen gave to calls
 }
+
+// aroundCall is an inlined call around others, with its spans in open.
+type aroundCall struct{ call, first, end int32 }
 
 // level is an entry whose children are being read.
 type level struct {
 	fn    int32 // enclosing function with code, -1 if none
 	depth int32 // of inlined calls in it
+	local bool  // inside of a function, so that types may have functions with code
+	calls int32 // end of these calls in funcWalker.around
 }
 
 func (w *funcWalker) walk() {
@@ -133,11 +142,14 @@ func (w *funcWalker) walk() {
 func (w *funcWalker) entry(c *cursor, a *abbrev, cur level, at int) (next level, sibling uint64) {
 	switch a.kind {
 	case kindSubprogram:
-		next, sibling = w.subprogram(c, a, uint64(at))
+		next = w.subprogram(c, a, cur, uint64(at))
 	case kindInlined:
 		next = w.inlined(c, a, cur)
 	default:
 		next, sibling = cur, w.sibling(c, a)
+		if cur.local && isClass(a.tag) {
+			sibling = 0
+		}
 	}
 	if c.bad {
 		c.off = len(c.b) // what follows cannot be found
@@ -173,10 +185,15 @@ func (w *funcWalker) sibling(c *cursor, a *abbrev) uint64 {
 	return sib
 }
 
-// subprogram reads a function's entry. One without code, a declaration or what
-// inlined calls refer to, has nothing of use inside.
-func (w *funcWalker) subprogram(c *cursor, a *abbrev, at uint64) (level, uint64) {
-	var low, high, ranges, sib value
+// isClass reports whether functions may be inside of an entry of a type.
+func isClass(tag uint32) bool {
+	return tag == tagStructureType || tag == tagClassType || tag == tagUnionType
+}
+
+// subprogram reads a function's entry. One without code, which inlined calls
+// refer to, may have functions with code inside: methods of its local types.
+func (w *funcWalker) subprogram(c *cursor, a *abbrev, in level, at uint64) level {
+	var low, high, ranges value
 	for _, s := range w.u.attrsOf(a) {
 		v := w.u.read(c, s)
 		switch s.name {
@@ -186,20 +203,17 @@ func (w *funcWalker) subprogram(c *cursor, a *abbrev, at uint64) (level, uint64)
 			high = v
 		case attrRanges:
 			ranges = v
-		case attrSibling:
-			sib = v
 		}
 	}
 	if c.bad {
-		return level{fn: -1}, 0
+		return level{fn: -1, calls: in.calls}
 	}
 	n, fn := len(w.t.ranges), int32(len(w.t.funcs))
 	w.u.ranges(low, high, ranges, func(lo, hi uint64) {
 		w.t.ranges = append(w.t.ranges, funcRange{lo, hi, fn})
 	})
 	if len(w.t.ranges) == n {
-		s, _ := w.u.ref(sib)
-		return level{fn: -1}, s
+		return level{fn: -1, local: true, calls: in.calls}
 	}
 	w.t.funcs = append(w.t.funcs, function{die: at})
 	if n := len(w.open); n < cap(w.open) {
@@ -208,7 +222,7 @@ func (w *funcWalker) subprogram(c *cursor, a *abbrev, at uint64) (level, uint64)
 	} else {
 		w.open = append(w.open, nil)
 	}
-	return level{fn: fn}, 0
+	return level{fn: fn, local: true, calls: in.calls}
 }
 
 // inlined reads the entry of an inlined call.
@@ -240,17 +254,52 @@ func (w *funcWalker) inlined(c *cursor, a *abbrev, in level) level {
 	if in.fn < 0 || c.bad {
 		return in
 	}
-	n := int32(len(w.t.calls))
-	any := false
+	n, top := int32(len(w.t.calls)), len(w.open)-1
+	w.t.calls = append(w.t.calls, call)
+	first := len(w.open[top])
 	w.u.ranges(low, high, ranges, func(lo, hi uint64) {
-		top := len(w.open) - 1
 		w.open[top] = append(w.open[top], callSpan{lo, hi, n, in.depth})
-		any = true
 	})
-	if any {
-		w.t.calls = append(w.t.calls, call)
+	end := len(w.open[top])
+	for i := first; i < end; i++ {
+		w.widen(in, w.open[top][i])
 	}
-	return level{in.fn, in.depth + 1}
+	w.around = append(w.around[:in.calls], aroundCall{n, int32(first), int32(end)})
+	in.depth++
+	in.calls++
+	return in
+}
+
+// widen gives the code of an inlined call to what is around it where that does not
+// say that it has it: DWARF 2 cannot say that code is in several places, and so
+// calls have one of these or none.
+func (w *funcWalker) widen(in level, s callSpan) {
+	top := len(w.open) - 1
+	for i := int32(1); i <= in.depth; i++ {
+		c := w.around[in.calls-i]
+		if covers(w.open[top][c.first:c.end], s) || w.widened > int(w.u.end-w.u.off)/8 {
+			return // a malformed unit must not widen many calls for each of many
+		}
+		w.widened++
+		w.open[top] = append(w.open[top], callSpan{s.lo, s.hi, c.call, in.depth - i})
+	}
+	r := w.t.ranges
+	for i := len(r) - 1; i >= 0 && r[i].fn >= in.fn; i-- {
+		if r[i].fn == in.fn && s.lo >= r[i].lo && s.hi <= r[i].hi || len(r)-i > maxWidened {
+			return
+		}
+	}
+	w.widened++
+	w.t.ranges = append(r, funcRange{s.lo, s.hi, in.fn})
+}
+
+// maxWidened is how many ranges are looked through: what has more of them is not
+// what widen is for.
+const maxWidened = 64
+
+// covers reports whether a span lies in one of these.
+func covers(spans []callSpan, s callSpan) bool {
+	return len(spans) > maxWidened || slices.ContainsFunc(spans, func(c callSpan) bool { return s.lo >= c.lo && s.hi <= c.hi })
 }
 
 // altRef marks a reference into the alternate file that dwz made.

@@ -55,14 +55,33 @@ func (u *unit) findSplit() *unit {
 // newDWO reads the sections of a .dwo file.
 func newDWO(f *elffile.File) (*Data, error) {
 	d := &Data{be: f.Order == binary.BigEndian, abbrevTables: map[abbrevKey]*abbrevTable{}}
-	for name, to := range d.dwoSections() {
-		b, err := f.Data(f.Section(name))
+	sections := d.dwoSections()
+	for i := range f.Sections {
+		s := &f.Sections[i]
+		to := sections[s.Name]
+		if to == nil || *to != nil && to != &d.info {
+			continue
+		}
+		// Types that were split off have sections of the same name before the unit's.
+		if to == &d.info && d.hasUnit() {
+			continue
+		}
+		b, err := f.Data(s)
 		if err != nil {
 			return nil, err
 		}
 		*to = b
 	}
 	return d, nil
+}
+
+// hasUnit reports whether .debug_info has a unit that is not of types alone.
+func (d *Data) hasUnit() bool {
+	for c := (cursor{b: d.info, be: d.be}); ; {
+		if u, ok := d.unitAt(&c); !ok || u != nil {
+			return ok
+		}
+	}
 }
 
 func (d *Data) dwoSections() map[string]*[]byte {
