@@ -43,7 +43,8 @@ func (e *UnavailableError) Unwrap() error { return e.Err }
 
 // source is where a kernel version may be found: package names that match
 // "linux-<part>-<version>…-cloud-<arch>" in a suite. Newer packagings split
-// the image ("binary") from the modules.
+// the image ("binary") from the modules, and both from the configuration and
+// the lists of what is built in ("base").
 type source struct {
 	suite string
 	parts []string // the package with the image first
@@ -54,7 +55,7 @@ var sources = map[string][]source{
 	"6.1":  {{"bookworm", []string{"image"}}},
 	"6.12": {{"trixie", []string{"image"}}, {"bookworm-backports", []string{"image"}}},
 	"6.18": {{"trixie-backports", []string{"image"}}},
-	"7.2":  {{"trixie-backports", []string{"binary", "modules"}}, {"sid", []string{"binary", "modules"}}},
+	"7.2":  {{"trixie-backports", []string{"binary", "modules", "base"}}, {"sid", []string{"binary", "modules", "base"}}},
 }
 
 // Versions lists the kernel versions that Get knows where to find.
@@ -123,8 +124,20 @@ func readMeta(dir string) (*Kernel, error) {
 	if err := json.Unmarshal(b, k); err != nil {
 		return nil, err
 	}
-	_, err = os.Stat(k.Image)
-	return k, err
+	if _, err := os.Stat(k.Image); err != nil {
+		return nil, err
+	}
+	return k, k.whole()
+}
+
+// whole says what a kernel's packages lack: a cache may have been filled when
+// fewer packages held everything.
+func (k *Kernel) whole() error {
+	if k.Config == "" {
+		return errors.New("the packages hold no configuration")
+	}
+	_, err := os.Stat(filepath.Join(k.Modules, "modules.builtin"))
+	return err
 }
 
 // writeMeta comes last: a directory without it is an unfinished download.
@@ -160,5 +173,5 @@ func find(root, version, arch string) (*Kernel, error) {
 	if k.Release == "" {
 		k.Release = strings.TrimPrefix(filepath.Base(k.Image), "vmlinuz-")
 	}
-	return k, nil
+	return k, k.whole()
 }

@@ -53,6 +53,37 @@ func TestFind(t *testing.T) {
 	}
 }
 
+// TestHalfAKernelIsFetchedAgain: Debian's 7.2 moved the configuration and
+// modules.builtin to a package of their own. The kernel was kept without them,
+// and no module could be loaded.
+func TestHalfAKernelIsFetchedAgain(t *testing.T) {
+	dir := t.TempDir()
+	mods := filepath.Join(dir, "root/usr/lib/modules/7.2.1")
+	k := &Kernel{Image: filepath.Join(mods, "vmlinuz"), Config: filepath.Join(mods, "config"), Modules: mods}
+	if err := errors.Join(os.MkdirAll(mods, 0o755), os.WriteFile(k.Image, nil, 0o644), os.WriteFile(k.Config, nil, 0o644), writeMeta(dir, k)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := readMeta(dir); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("without modules.builtin: %v", err)
+	}
+	if _, err := find(filepath.Join(dir, "root"), "7.2", "amd64"); err == nil {
+		t.Error("packages without modules.builtin are taken")
+	}
+	if err := os.WriteFile(filepath.Join(mods, "modules.builtin"), nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := readMeta(dir); err != nil {
+		t.Error(err)
+	}
+	for v, places := range sources {
+		for _, s := range places {
+			if s.parts[0] != "image" && !slices.Contains(s.parts, "base") {
+				t.Errorf("%s of %s comes without its base: %q", v, s.suite, s.parts)
+			}
+		}
+	}
+}
+
 func TestUnknownVersion(t *testing.T) {
 	var gone *UnavailableError
 	if _, err := Get("2.6", "amd64"); err == nil || errors.As(err, &gone) {
