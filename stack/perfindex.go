@@ -1,7 +1,6 @@
 package stack
 
 import (
-	"bytes"
 	"cmp"
 	"encoding/binary"
 	"errors"
@@ -38,7 +37,7 @@ func (p *PerfData) readIndex() error {
 // expand decompresses the stream that goes on from record to record, and that
 // nobody ends.
 func expand(packed []byte) ([]byte, error) {
-	r, err := decompress.NewReader(decompress.Zstd, bytes.NewReader(packed))
+	r, err := decompress.NewReader(decompress.Zstd, packed, maxExpanded)
 	if err != nil {
 		return nil, err
 	}

@@ -180,11 +180,11 @@ func miniDebug(f *elffile.File) *elffile.File {
 	if format != decompress.XZ && format != decompress.LZMA && format != decompress.Zstd {
 		return nil
 	}
-	b, err = decompress.All(format, b, maxMiniDebug)
+	b, err = decompress.All(format, b, min(maxMiniDebug, f.Left()))
 	if err != nil {
 		return nil
 	}
-	ef, err := elffile.NewBytes(b)
+	ef, err := f.Inner(b)
 	if err != nil {
 		return nil
 	}

@@ -2,11 +2,12 @@
 // zlib and zstd debug sections, xz .gnu_debugdata and kernel modules, gzip,
 // zstd, xz and lz4 (also its legacy frames) inside vmlinuz.
 //
-// Output is bounded by what the caller allows, not by what the input claims:
-// memory grows with what was really decompressed.
+// Output and dictionaries are bounded by what the caller allows, not by what the
+// input claims: memory grows with what was really decompressed.
 package decompress
 
 import (
+	"bufio"
 	"bytes"
 	"compress/gzip"
 	"encoding/binary"
@@ -75,13 +76,33 @@ var ErrTooLarge = errors.New("decompressed data is larger than allowed")
 // errShort says that less came out than the input claimed.
 var errShort = errors.New("decompressed data is shorter than stated")
 
-// maxWindow is the most that a zstd or xz stream may ask for its dictionary.
+// maxWindow is the most that a zstd stream may ask for its window, which is what
+// the kernel's build asks for.
 const maxWindow = 128 << 20
 
-// NewReader returns a reader of the decompressed data. Close frees what the
-// decoder holds; it does not close r. For LZ4Legacy, reading ends at the first
-// byte that cannot be a block, as the kernel appends the size to its images.
-func NewReader(f Format, r io.Reader) (io.ReadCloser, error) {
+// NewReader returns a reader of the data that b holds compressed. Close frees what
+// the decoder holds, which takes memory for the format's own needs and at most
+// limit besides; who reads more than limit may get an error. For LZ4Legacy,
+// reading ends at the first byte that cannot be a block, as the kernel appends the
+// size to its images.
+func NewReader(f Format, b []byte, limit int64) (io.ReadCloser, error) {
+	var parts []io.Reader
+	var err error
+	switch f {
+	case XZ:
+		parts, err = xzParts(b, limit)
+	case LZMA:
+		parts, err = lzmaParts(b, limit)
+	default:
+		return newReader(f, bytes.NewReader(b), limit)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return newReader(f, bufio.NewReader(io.MultiReader(parts...)), limit)
+}
+
+func newReader(f Format, r io.Reader, limit int64) (io.ReadCloser, error) {
 	switch f {
 	case None:
 		return io.NopCloser(r), nil
@@ -97,13 +118,13 @@ func NewReader(f Format, r io.Reader) (io.ReadCloser, error) {
 	case Zstd:
 		// One decoder goroutine at most: none is started for concurrency 1.
 		z, err := zstd.NewReader(r, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true),
-			zstd.WithDecoderMaxWindow(maxWindow))
+			zstd.WithDecoderMaxWindow(window(limit)))
 		if err != nil {
 			return nil, err
 		}
 		return z.IOReadCloser(), nil
 	case XZ:
-		z, err := xz.ReaderConfig{DictCap: 1 << 20, SingleStream: true}.NewReader(r)
+		z, err := xz.ReaderConfig{DictCap: lzma.MinDictCap, SingleStream: true}.NewReader(r)
 		if err != nil {
 			return nil, err
 		}
@@ -151,7 +172,7 @@ func All(f Format, b []byte, limit int64) ([]byte, error) {
 // appendAll decompresses b into memory that starts at the hint, though never
 // at more than 8 times the input, and grows with the output.
 func appendAll(f Format, b []byte, hint, limit int64) ([]byte, error) {
-	r, err := NewReader(f, bytes.NewReader(b))
+	r, err := NewReader(f, b, limit)
 	if err != nil {
 		return nil, err
 	}

@@ -3,20 +3,63 @@ package elffile
 import (
 	"debug/elf"
 	"encoding/binary"
+	"errors"
 	"strings"
 
 	"github.com/borescope/borescope/internal/decompress"
 )
 
-// maxInflate is the largest section that is decompressed. The debug sections
-// of a kernel with DWARF are some 400 MB.
-const maxInflate = 1 << 30
+// ErrTooLarge says that a section is larger than the file has storage for, in
+// proportion, or larger than whoever reads the file allows.
+var ErrTooLarge = errors.New("too large for what the file takes up")
+
+// Bounds of what sections may come to, in proportion to the storage that the file
+// takes up: holes and zeros that compress to nothing cost whoever writes a file
+// nothing. Debug sections of real programs come to 2 to 5 times of what they are
+// compressed to, and file systems that compress get to 3.
+const (
+	maxExpansion = 16
+	leastRoom    = 4 << 20 // tables of zeros, in small object files
+)
+
+// maxInflate is the most that all of a file's sections take decompressed. The
+// debug sections of a kernel with DWARF are some 400 MB, of a browser 2 GB.
+const maxInflate = 4 << 30
+
+// room is how large sections may be.
+func (f *File) room() int64 { return max(leastRoom, maxExpansion*f.stored) }
+
+// Stored is how many bytes of storage the file takes up: less than its size where
+// it has holes.
+func (f *File) Stored() int64 { return f.stored }
+
+// Bound sets how many bytes all sections together may take decompressed or copied:
+// a section that leads beyond is ErrTooLarge. What the file's storage allows, it
+// never raises. It comes before anything else is asked of f.
+func (f *File) Bound(n int64) { f.most = min(f.most, n) }
+
+// Inner reads an ELF file that was found compressed in f; together they are bounded
+// as f is. It is read from b, which must not change until Close.
+func (f *File) Inner(b []byte) (*File, error) {
+	in := &File{r: bytesAt(b), size: int64(len(b)), stored: f.stored, most: max(f.most-int64(len(b)), 0)}
+	if err := in.parse(); err != nil {
+		return nil, err
+	}
+	return in, nil
+}
+
+// Left is how many more bytes sections may take decompressed or copied.
+func (f *File) Left() int64 {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.most - f.heap
+}
 
 // gnuCompressed reports whether the section is compressed in the way that came
 // before SHF_COMPRESSED: ".zdebug_info", "ZLIB" and a big-endian size.
 func gnuCompressed(s *Section) bool { return strings.HasPrefix(s.Name, ".zdebug") }
 
-// load reads a section into memory, decompressed.
+// load reads a section into memory, decompressed. The caller holds mu.
 func (f *File) load(s *Section) ([]byte, error) {
 	raw, err := f.Bytes(s.Offset, s.Size)
 	if err != nil {
@@ -24,9 +67,13 @@ func (f *File) load(s *Section) ([]byte, error) {
 	}
 	if s.Flags&elf.SHF_COMPRESSED == 0 {
 		if len(raw) >= 12 && gnuCompressed(s) && string(raw[:4]) == "ZLIB" {
-			return inflate(s, decompress.Zlib, raw[12:], binary.BigEndian.Uint64(raw[4:]))
+			return f.inflate(s, decompress.Zlib, raw[12:], binary.BigEndian.Uint64(raw[4:]))
 		}
 		return raw, nil
+	}
+	// gABI, "Section Compression": what is loaded is not compressed.
+	if s.Flags&elf.SHF_ALLOC != 0 {
+		return nil, bad(s.Offset, "section %s is loaded and compressed", s.Name)
 	}
 	var typ uint32
 	var size uint64
@@ -45,18 +92,18 @@ func (f *File) load(s *Section) ([]byte, error) {
 	}
 	switch elf.CompressionType(typ) {
 	case elf.COMPRESS_ZLIB:
-		return inflate(s, decompress.Zlib, raw[hdr:], size)
+		return f.inflate(s, decompress.Zlib, raw[hdr:], size)
 	case elf.COMPRESS_ZSTD:
-		return inflate(s, decompress.Zstd, raw[hdr:], size)
+		return f.inflate(s, decompress.Zstd, raw[hdr:], size)
 	}
 	return nil, bad(s.Offset, "unknown compression %d", typ)
 }
 
-func inflate(s *Section, f decompress.Format, b []byte, size uint64) ([]byte, error) {
-	if size > maxInflate {
-		return nil, bad(s.Offset, "section %s claims %d bytes", s.Name, size)
+func (f *File) inflate(s *Section, format decompress.Format, b []byte, size uint64) ([]byte, error) {
+	if size > uint64(max(f.most-f.heap, 0)) {
+		return nil, tooLarge(s, size)
 	}
-	out, err := decompress.Bytes(f, b, int64(size))
+	out, err := decompress.Bytes(format, b, int64(size))
 	if err != nil {
 		return nil, bad(s.Offset, "section %s: %v", s.Name, err)
 	}

@@ -1,7 +1,8 @@
 // Package elffile reads ELF files in place: the file is mapped, headers are
 // checked once, and sections are handed out as slices of the mapping. Every
 // offset and size is bounded by the file's size before it is used, so that a
-// hostile file yields an error and never an allocation larger than itself.
+// hostile file yields an error and never an allocation out of proportion to the
+// storage that it takes up, which holes do not: see Stored and Bound.
 //
 //	f, err := elffile.Open("/usr/bin/node")
 //	if err != nil {

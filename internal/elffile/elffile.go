@@ -64,11 +64,14 @@ type File struct {
 
 	r      io.ReaderAt
 	size   int64
+	stored int64  // bytes of storage: see Stored
+	most   int64  // of heap: see Bound
 	mapped []byte // nil: read through r
 	file   *os.File
 
 	mu    sync.Mutex
 	cache map[int][]byte // decompressed and copied sections, by index; guarded by mu
+	heap  int64          // bytes of cache; guarded by mu
 }
 
 // FormatError is malformed ELF.
@@ -79,6 +82,10 @@ type FormatError struct {
 
 // Error reads "elf: offset 0x40: MSG".
 func (e *FormatError) Error() string { return fmt.Sprintf("elf: offset %#x: %s", e.Offset, e.Msg) }
+
+func tooLarge(s *Section, size uint64) error {
+	return fmt.Errorf("elf: section %s of %d bytes: %w", s.Name, size, ErrTooLarge)
+}
 
 func bad(off uint64, format string, args ...any) error {
 	return &FormatError{int64(off), fmt.Sprintf(format, args...)}
@@ -124,7 +131,8 @@ func NewBorrowed(f *os.File) (*File, error) {
 	if !st.Mode().IsRegular() {
 		return nil, errors.New("not a regular file")
 	}
-	ef := &File{r: f, size: st.Size()}
+	ef := &File{r: f, size: st.Size(), stored: storage(st)}
+	ef.most = min(ef.room(), maxInflate)
 	if m, err := mapFile(f, ef.size); err == nil {
 		ef.mapped, ef.r = m, nil
 	}
@@ -138,7 +146,13 @@ func NewBorrowed(f *os.File) (*File, error) {
 // New reads an ELF file of the given size through r, which must stay readable
 // until Close; Close does not close it.
 func New(r io.ReaderAt, size int64) (*File, error) {
-	f := &File{r: r, size: size}
+	f := &File{r: r, size: size, stored: size}
+	if file, ok := r.(interface{ Stat() (os.FileInfo, error) }); ok {
+		if st, err := file.Stat(); err == nil && st.Mode().IsRegular() {
+			f.stored = storage(st)
+		}
+	}
+	f.most = min(f.room(), maxInflate)
 	if err := f.parse(); err != nil {
 		return nil, err
 	}
@@ -171,11 +185,7 @@ func (f *File) Size() int64 { return f.size }
 func (f *File) Heap() int64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	var n int64
-	for _, b := range f.cache {
-		n += int64(cap(b))
-	}
-	return n
+	return f.heap
 }
 
 // Close unmaps the file. No slice that it handed out may be read afterwards.
@@ -195,7 +205,7 @@ func (f *File) Close() error {
 	}
 	f.r = bytesAt(nil)
 	f.size = 0
-	f.cache = nil
+	f.cache, f.heap = nil, 0
 	return errors.Join(errs...)
 }
 
@@ -240,10 +250,14 @@ func (f *File) SectionOfType(t elf.SectionType) *Section {
 
 // Data returns a section's bytes, decompressed where it is compressed. It
 // returns nil without an error for nil and for sections that occupy no file
-// space. The rule of Bytes holds for the result.
+// space, and ErrTooLarge where it is out of proportion to the file's storage. The
+// rule of Bytes holds for the result.
 func (f *File) Data(s *Section) (b []byte, err error) {
 	if s == nil || s.Type == elf.SHT_NOBITS || s.Size == 0 {
 		return nil, nil
+	}
+	if s.Size > uint64(f.room()) {
+		return nil, tooLarge(s, s.Size)
 	}
 	if s.Flags&elf.SHF_COMPRESSED == 0 && (f.mapped != nil || isBytes(f.r)) {
 		if !gnuCompressed(s) {
@@ -256,21 +270,30 @@ func (f *File) Data(s *Section) (b []byte, err error) {
 	if b, ok := f.cache[key]; ok {
 		return b, nil
 	}
+	if f.mapped == nil && !isBytes(f.r) && s.Size > uint64(max(f.most-f.heap, 0)) {
+		return nil, tooLarge(s, s.Size) // it would be copied
+	}
 	b, err = f.load(s)
 	if err == nil && key >= 0 {
-		if f.cache == nil {
-			f.cache = map[int][]byte{}
-		}
-		f.cache[key] = b
+		f.keep(key, b)
 	}
 	return b, err
+}
+
+// keep puts a section into the cache. The caller holds mu.
+func (f *File) keep(key int, b []byte) {
+	if f.cache == nil {
+		f.cache = map[int][]byte{}
+	}
+	f.cache[key] = b
+	f.heap += int64(cap(b))
 }
 
 // Forget drops the copies of sections that Data made.
 func (f *File) Forget() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.cache = nil
+	f.cache, f.heap = nil, 0
 }
 
 func isBytes(r io.ReaderAt) bool {

@@ -11,3 +11,12 @@ import (
 func openRegular(path string) (*os.File, error) {
 	return os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_CLOEXEC, 0)
 }
+
+// storage is how many bytes of storage a file takes up, its size where the file
+// system does not say.
+func storage(st os.FileInfo) int64 {
+	if s, ok := st.Sys().(*syscall.Stat_t); ok && s.Blocks > 0 { // of 512 bytes: stat(2)
+		return min(int64(s.Blocks)*512, st.Size())
+	}
+	return st.Size()
+}

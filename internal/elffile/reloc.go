@@ -148,16 +148,16 @@ func (f *File) Relocated(s *Section) ([]byte, error) {
 		if ok {
 			return done, nil
 		}
+		if int64(len(b)) > f.Left() {
+			return nil, tooLarge(s, uint64(len(b)))
+		}
 		done = bytes.Clone(b)
 		if err := f.relocate(done, r); err != nil {
 			return nil, err
 		}
 		f.mu.Lock()
 		defer f.mu.Unlock()
-		if f.cache == nil {
-			f.cache = map[int][]byte{}
-		}
-		f.cache[key] = done
+		f.keep(key, done)
 		return done, nil
 	}
 	return b, nil

@@ -1,0 +1,114 @@
+package elfbuild
+
+import (
+	"bytes"
+	"compress/zlib"
+	"debug/elf"
+	"encoding/binary"
+	"io"
+)
+
+// This file builds files that are small and ask for much: what anybody may write
+// and run, and a tool of root's meets.
+
+// Compressed returns what a section with SHF_COMPRESSED holds: a header for 64
+// bits, little-endian, and head followed by n zeros, or by n bytes of repeat where
+// that is given, as a zlib stream.
+func Compressed(head []byte, n int, repeat ...byte) []byte {
+	if len(repeat) == 0 {
+		repeat = []byte{0}
+	}
+	n -= n % len(repeat)
+	b := binary.LittleEndian.AppendUint32(nil, uint32(elf.COMPRESS_ZLIB))
+	b = binary.LittleEndian.AppendUint32(b, 0)
+	b = binary.LittleEndian.AppendUint64(b, uint64(len(head)+n))
+	b = binary.LittleEndian.AppendUint64(b, 1)
+	out := bytes.NewBuffer(b)
+	// Errors of a buffer there are none.
+	w, _ := zlib.NewWriterLevel(out, zlib.BestCompression)
+	_, _ = w.Write(head)
+	_, _ = io.CopyN(w, &repeater{b: repeat}, int64(n))
+	_ = w.Close()
+	return out.Bytes()
+}
+
+// repeater reads as bytes again and again.
+type repeater struct {
+	b  []byte
+	at int
+}
+
+func (r *repeater) Read(p []byte) (int, error) {
+	for n := 0; n < len(p); {
+		m := copy(p[n:], r.b[r.at:])
+		n += m
+		r.at = (r.at + m) % len(r.b)
+	}
+	return len(p), nil
+}
+
+// spinner is a program for amd64 Linux: it counts to a million, sleeps for some
+// milliseconds, and begins again.
+var spinner = []byte{
+	0xb9, 0x40, 0x42, 0x0f, 0x00, // mov $1000000, %ecx
+	0xff, 0xc9, // dec %ecx
+	0x75, 0xfc, // jnz
+	0xb8, 0x23, 0, 0, 0, // mov $35, %eax: nanosleep
+	0x48, 0x8d, 0x3d, 11, 0, 0, 0, // lea 11(%rip), %rdi
+	0x31, 0xf6, // xor %esi, %esi
+	0x0f, 0x05, // syscall
+	0xeb, 0xe5, // jmp
+	0, 0, 0, 0, 0,
+	0, 0, 0, 0, 0, 0, 0, 0, // seconds
+	0x80, 0x96, 0x98, 0, 0, 0, 0, 0, // 10,000,000 ns
+}
+
+// The addresses of Program's sections.
+const (
+	ProgramText  = 0x1000
+	ProgramFrame = 0x10000
+)
+
+// Program is a program for amd64 Linux that computes and sleeps in turn until it is
+// killed. What it is made of is in the file's .text, at ProgramText; the given
+// sections come after.
+func Program(sections ...Section) *File {
+	return &File{Machine: elf.EM_X86_64, Entry: ProgramText, Sections: append([]Section{{
+		Name: ".text", Type: elf.SHT_PROGBITS, Flags: elf.SHF_ALLOC | elf.SHF_EXECINSTR, Addr: ProgramText, Data: spinner,
+	}}, sections...)}
+}
+
+// Frames returns an .eh_frame with n descriptions of one byte of code each, the
+// first of which is for the byte at text; the section is for the address ProgramFrame.
+// The rules repeat after 16.
+func Frames(text uint64, n int) []byte {
+	cie := []byte{
+		20, 0, 0, 0, 0, 0, 0, 0, 1, 'z', 'R', 0, 1, 0x78, 16, 1, 0x1b, // pc-relative, sdata4
+		0x0c, 7, 8, 0x90, 1, 0, 0, // CFA = rsp+8, rip at -8
+	}
+	b := append(make([]byte, 0, len(cie)+24*n+4), cie...)
+	for i := range n {
+		at := len(b)
+		b = binary.LittleEndian.AppendUint32(b, 20)
+		b = binary.LittleEndian.AppendUint32(b, uint32(at+4))
+		b = binary.LittleEndian.AppendUint32(b, uint32(text+uint64(i)-ProgramFrame-uint64(at+8)))
+		b = binary.LittleEndian.AppendUint32(b, 1)
+		b = append(b, 0, 0x0e, byte(8+8*(i%16)), 0, 0, 0, 0, 0)
+	}
+	return append(b, 0, 0, 0, 0)
+}
+
+// FrameSection is an .eh_frame of Program.
+func FrameSection(data []byte) Section {
+	return Section{Name: ".eh_frame", Type: elf.SHT_PROGBITS, Flags: elf.SHF_ALLOC, Addr: ProgramFrame, Data: data, Align: 8}
+}
+
+// Sparse moves a section of 64-bit little-endian file to the file's end and makes it
+// size bytes long. Who writes the result appends a hole of that length.
+func Sparse(image []byte, section int, size uint64) []byte {
+	o := binary.LittleEndian
+	header := image[o.Uint64(image[40:])+uint64(64*section):]
+	o.PutUint64(header[24:], uint64(len(image)))
+	o.PutUint64(header[32:], size)
+	return image
+}
