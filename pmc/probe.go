@@ -290,8 +290,9 @@ func List(opts *Options) []Description {
 		}
 	}
 	fsys := rootOf(opts)
-	if dir, err := tracefs(fsys); err == nil {
-		ids, _ := fs.Glob(fsys, dir+"/events/*/*/id")
+	if dir, err := findTracefs(opts); err == nil {
+		defer dir.Close()
+		ids, _ := fs.Glob(fsys, dir.Path+"/events/*/*/id")
 		for _, id := range ids {
 			parts := strings.Split(id, "/")
 			out = append(out, Description{parts[len(parts)-3] + ":" + parts[len(parts)-2], "tracepoint", ""})

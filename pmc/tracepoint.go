@@ -9,28 +9,41 @@ import (
 	"strings"
 
 	"github.com/borescope/borescope/internal/notexist"
+	"github.com/borescope/borescope/internal/tracefs"
 )
 
-// tracefsDirs are where tracefs is mounted: by itself, or inside debugfs.
-var tracefsDirs = [...]string{"sys/kernel/tracing", "sys/kernel/debug/tracing"}
-
 // Tracepoint returns the event of a kernel tracepoint: its id is read from
-// tracefs under opts.Root. The error matches fs.ErrNotExist if there is no such
-// tracepoint, and fs.ErrPermission if tracefs can't be read; where tracefs is
-// not mounted it says so.
+// tracefs under opts.Root, or on this machine, where that isn't mounted, from
+// one of its own (Linux 5.2, CAP_SYS_ADMIN). The error matches fs.ErrNotExist
+// if there is no such tracepoint or no tracefs, and fs.ErrPermission if that
+// can't be read.
 func Tracepoint(group, name string, opts *Options) (Event, error) {
-	fsys := rootOf(opts)
 	if !validPMUName(group) || !validPMUName(name) {
 		return Event{}, notexist.Errorf("no tracepoint %.60q", group+":"+name)
 	}
-	dir, err := tracefs(fsys)
+	dir, err := findTracefs(opts)
 	if err != nil {
 		return Event{}, fmt.Errorf("tracepoint %s:%s: %w", group, name, err)
 	}
-	b, err := readSmall(fsys, path.Join(dir, "events", group, name, "id"))
+	defer dir.Close()
+	return tracepointIn(rootOf(opts), path.Join(dir.Path, "events"), group, name)
+}
+
+// findTracefs finds tracefs under opts.Root, which the caller closes.
+func findTracefs(opts *Options) (*tracefs.Dir, error) {
+	dir, err := tracefs.Find(rootOf(opts), opts == nil || opts.Root == nil)
+	if err != nil {
+		return nil, fmt.Errorf("tracefs: %w", err)
+	}
+	return dir, nil
+}
+
+// tracepointIn reads the event's id in the directory of all events.
+func tracepointIn(fsys fs.FS, dir, group, name string) (Event, error) {
+	b, err := readSmall(fsys, path.Join(dir, group, name, "id"))
 	if err != nil {
 		if errors.Is(err, fs.ErrNotExist) {
-			return Event{}, noTracepoint(fsys, path.Join(dir, "events"), group, name)
+			return Event{}, noTracepoint(fsys, dir, group, name)
 		}
 		return Event{}, fmt.Errorf("tracepoint %s:%s: %w", group, name, err)
 	}
@@ -63,43 +76,26 @@ func noTracepoint(fsys fs.FS, dir, group, name string) error {
 	return notexist.Errorf("no tracepoint group %q", group)
 }
 
-// tracefs finds where tracefs is mounted.
-func tracefs(fsys fs.FS) (string, error) {
-	var denied error
-	for _, dir := range tracefsDirs {
-		_, err := fs.Stat(fsys, dir+"/events")
-		if err == nil {
-			return dir, nil
-		}
-		if errors.Is(err, fs.ErrPermission) {
-			denied = err
-		}
-	}
-	if denied != nil {
-		return "", fmt.Errorf("tracefs is for root (CAP_DAC_READ_SEARCH): %w", denied)
-	}
-	return "", notexist.Error("tracefs is not mounted (mount -t tracefs tracefs /sys/kernel/tracing)")
-}
-
 // tracepoints resolves a tracepoint, or those that a wildcard matches.
 func (p *parser) tracepoints(group, name string) ([]Event, error) {
-	opts := &Options{Root: p.fsys}
 	if !strings.ContainsAny(group+name, "*?[") {
-		e, err := Tracepoint(group, name, opts)
+		e, err := Tracepoint(group, name, p.opts)
 		return []Event{e}, err
 	}
-	dir, err := tracefs(p.fsys)
+	dir, err := findTracefs(p.opts)
 	if err != nil {
 		return nil, err
 	}
-	matches, err := fs.Glob(p.fsys, path.Join(dir, "events", group, name, "id"))
+	defer dir.Close()
+	events := path.Join(dir.Path, "events")
+	matches, err := fs.Glob(p.fsys, path.Join(events, group, name, "id"))
 	if err != nil {
 		return nil, fmt.Errorf("pattern %.60q: %w", group+":"+name, err)
 	}
 	var out []Event
 	for _, m := range matches {
 		parts := strings.Split(m, "/")
-		e, err := Tracepoint(parts[len(parts)-3], parts[len(parts)-2], opts)
+		e, err := tracepointIn(p.fsys, events, parts[len(parts)-3], parts[len(parts)-2])
 		if err != nil {
 			return nil, err
 		}

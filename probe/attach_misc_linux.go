@@ -71,7 +71,8 @@ func (a *attacher) tracefs(g *Program, prog *ebpf.Program, s *Site) error {
 	if err != nil {
 		return err
 	}
-	events := "/" + dir + "/kprobe_events"
+	defer dir.Close()
+	events := "/" + dir.Path + "/kprobe_events"
 	sweepTracefs(events)
 	// One process may hold several Links of a plan: the time tells them apart.
 	name := fmt.Sprintf("p%d_%d_%x", os.Getpid(), s.Cookie.Site(), time.Now().UnixNano())
@@ -86,8 +87,8 @@ func (a *attacher) tracefs(g *Program, prog *ebpf.Program, s *Site) error {
 		}
 		return a.explainKprobe(s, err)
 	}
-	undo := func() error { return appendLine(events, fmt.Sprintf("-:%s/%s", tracefsGroup, name)) }
-	if err := a.tracefsEvent(g, prog, s, path.Join("/", dir, "events", tracefsGroup, name, "id"), undo); err != nil {
+	undo := func() error { return a.env.removeEvent("kprobe_events", tracefsGroup+"/"+name) }
+	if err := a.tracefsEvent(g, prog, s, path.Join("/", dir.Path, "events", tracefsGroup, name, "id"), undo); err != nil {
 		return errors.Join(err, undo())
 	}
 	return nil
@@ -113,6 +114,16 @@ func (a *attacher) tracefsEvent(g *Program, prog *ebpf.Program, s *Site, idFile 
 	h := &a.link.held[len(a.link.held)-1]
 	h.method, h.undo = MethodTracefs, undo
 	return nil
+}
+
+// removeEvent removes an event that one of tracefs' lists has.
+func (e *Env) removeEvent(list, name string) error {
+	dir, err := e.tracefs()
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	return appendLine("/"+dir.Path+"/"+list, "-:"+name)
 }
 
 func appendLine(name, line string) error {

@@ -132,10 +132,11 @@ func (a *attacher) tracepointID(t Tracepoint) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	b, err := fs.ReadFile(a.env.root, path.Join(dir, "events", t.Group, t.Name, "id"))
+	defer dir.Close()
+	b, err := fs.ReadFile(a.env.root, path.Join(dir.Path, "events", t.Group, t.Name, "id"))
 	if err != nil {
 		if errors.Is(err, fs.ErrNotExist) {
-			return 0, a.env.noTracepoint(dir, t.Group, t.Name)
+			return 0, a.env.noTracepoint(dir.Path, t.Group, t.Name)
 		}
 		return 0, err
 	}

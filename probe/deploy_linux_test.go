@@ -2,9 +2,9 @@ package probe
 
 import (
 	"errors"
-	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -28,8 +28,8 @@ func deploySpec(plan *Plan, v int) *ebpf.CollectionSpec {
 
 func deployDir(t *testing.T, name string) string {
 	t.Helper()
-	testenv.Need(t, testenv.Root, testenv.Uprobes, testenv.BPFFS, testenv.Feature(feature.PerfLink))
-	dir := fmt.Sprintf("/sys/fs/bpf/probe_%s_%d", name, os.Getpid())
+	testenv.Need(t, testenv.Root, testenv.Uprobes, testenv.Mounts, testenv.Feature(feature.PerfLink))
+	dir := filepath.Join(testenv.BPFFSDir(t), name)
 	t.Cleanup(func() {
 		if _, err := os.Stat(dir); err != nil {
 			return

@@ -1,7 +1,6 @@
 package probe
 
 import (
-	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/borescope/borescope/internal/cpus"
 	"github.com/borescope/borescope/internal/feature"
+	"github.com/borescope/borescope/internal/tracefs"
 )
 
 // Env is what the decisions of a plan depend on: the kernel's types,
@@ -39,7 +39,6 @@ type Env struct {
 	// patchable is the kernel's own list, of which traced leaves some out.
 	patchable func() (*traceable, error)
 	tramps    func() (map[string]uint32, error) // functions for tracing.multi, by their ids in BTF
-	tracefs   func() (string, error)
 }
 
 // memo remembers the answers to questions by key.
@@ -99,7 +98,6 @@ func NewEnv(o *EnvOptions) *Env {
 	e.traced = sync.OnceValues(e.loadTraceable)
 	e.patchable = sync.OnceValues(e.loadPatchable)
 	e.tramps = sync.OnceValues(e.loadTrampolines)
-	e.tracefs = sync.OnceValues(e.findTracefs)
 	return e
 }
 
@@ -167,52 +165,12 @@ func (e *Env) OnlineCPUs() ([]int, error) {
 	return list, nil
 }
 
-// tracefsDirs are where tracefs is mounted, by custom and by the kernel's
-// automount below debugfs.
-var tracefsDirs = []string{"sys/kernel/tracing", "sys/kernel/debug/tracing"}
-
-// findTracefs finds the mount, and says what to do where there is none.
-func (e *Env) findTracefs() (string, error) {
-	var denied error
-	for _, dir := range tracefsDirs {
-		_, err := fs.Stat(e.root, dir+"/events")
-		if err == nil {
-			return dir, nil
-		}
-		if errors.Is(err, fs.ErrPermission) {
-			denied = err
-		}
-	}
-	if dir := e.mountedTracefs(); dir != "" {
-		return dir, nil
-	}
-	if denied != nil {
-		return "", &UnsupportedError{
-			Feature: "tracefs", Err: denied,
-			Hint: "/sys/kernel/tracing is readable by root only; run as root or remount it with gid= or mode=755",
-		}
-	}
-	return "", &UnsupportedError{
-		Feature: "tracefs",
-		Hint:    "it is not mounted: mount -t tracefs tracefs /sys/kernel/tracing (in a container, bind-mount the host's)",
-		Err:     fs.ErrNotExist,
-	}
-}
-
-// mountedTracefs looks for another mount point in /proc/self/mounts.
-func (e *Env) mountedTracefs() string {
-	b, err := fs.ReadFile(e.root, "proc/self/mounts")
+// tracefs finds tracefs, which the caller closes, or says what to do where
+// there is none.
+func (e *Env) tracefs() (*tracefs.Dir, error) {
+	dir, err := tracefs.Find(e.root, e.live)
 	if err != nil {
-		return ""
+		return nil, &UnsupportedError{Feature: "tracefs", Err: err}
 	}
-	for line := range strings.Lines(string(b)) {
-		f := strings.Fields(line)
-		if len(f) >= 3 && f[2] == "tracefs" {
-			dir := strings.TrimPrefix(f[1], "/")
-			if _, err := fs.Stat(e.root, dir+"/events"); err == nil {
-				return dir
-			}
-		}
-	}
-	return ""
+	return dir, nil
 }

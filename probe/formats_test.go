@@ -85,7 +85,7 @@ func TestFieldTypes(t *testing.T) {
 // TestLiveFormats reads every format file of this machine.
 func TestLiveFormats(t *testing.T) {
 	testenv.Need(t, testenv.Root, testenv.Tracefs)
-	files, err := filepath.Glob("/sys/kernel/tracing/events/*/*/format")
+	files, err := filepath.Glob(testenv.TracefsDir(t) + "/events/*/*/format")
 	if err != nil || len(files) < 100 {
 		t.Fatalf("%d files, %v", len(files), err)
 	}

@@ -47,7 +47,7 @@ func TestListUser(t *testing.T) {
 // TestListTracepoints compares with what is in the directory.
 func TestListTracepoints(t *testing.T) {
 	testenv.Need(t, testenv.Root, testenv.Tracefs)
-	dirs, err := filepath.Glob("/sys/kernel/tracing/events/syscalls/sys_enter_*")
+	dirs, err := filepath.Glob(testenv.TracefsDir(t) + "/events/syscalls/sys_enter_*")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -84,7 +84,7 @@ func TestListKernel(t *testing.T) {
 	if list[i].Source != "" {
 		t.Errorf("not by the kernel's list: %s", list[i].Source)
 	}
-	b, err := os.ReadFile("/sys/kernel/tracing/available_filter_functions")
+	b, err := os.ReadFile(testenv.TracefsDir(t) + "/available_filter_functions")
 	if err != nil {
 		t.Fatal(err)
 	}

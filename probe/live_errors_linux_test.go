@@ -127,7 +127,7 @@ func TestAttachWrongPrograms(t *testing.T) {
 // TestSweep: tracefs events of dead processes are removed, others stay.
 func TestSweep(t *testing.T) {
 	testenv.Need(t, testenv.Root, testenv.Kprobes, testenv.Tracefs)
-	const events = "/sys/kernel/tracing/kprobe_events"
+	events := testenv.TracefsDir(t) + "/kprobe_events"
 	dead, alive := "p4194302_0_1", fmt.Sprintf("p%d_99_1", os.Getpid())
 	for _, name := range []string{dead, alive} {
 		if err := appendLine(events, "r4:"+tracefsGroup+"/"+name+" ksys_read"); err != nil {

@@ -88,7 +88,8 @@ func TestSoak(t *testing.T) {
 		plans = append(plans, ready{plan, loadCounter(t, plan, counting{value: -1})})
 	}
 	w := startTarget(t)
-	before, events := openFiles(t), tracefsEvents()
+	dir := testenv.TracefsDir(t)
+	before, events := openFiles(t), tracefsEvents(dir)
 	end := time.Now().Add(length)
 	var wg sync.WaitGroup
 	var mu sync.Mutex
@@ -128,7 +129,7 @@ func TestSoak(t *testing.T) {
 	if after := openFiles(t); after != before {
 		t.Errorf("%d descriptors before, %d after", before, after)
 	}
-	if after := tracefsEvents(); after != events {
+	if after := tracefsEvents(dir); after != events {
 		t.Errorf("tracefs events before:\n%s\nafter:\n%s", events, after)
 	}
 }
@@ -142,10 +143,10 @@ func openFiles(t testing.TB) int {
 	return len(list)
 }
 
-func tracefsEvents() string {
+func tracefsEvents(dir string) string {
 	var s string
 	for _, name := range []string{"kprobe_events", "uprobe_events"} {
-		b, _ := os.ReadFile("/sys/kernel/tracing/" + name)
+		b, _ := os.ReadFile(dir + "/" + name)
 		s += string(b)
 	}
 	return s

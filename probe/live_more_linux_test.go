@@ -268,7 +268,7 @@ func TestHardwareSamples(t *testing.T) {
 
 // TestPin: probes that outlive their Link, taken up again, and removed.
 func TestPin(t *testing.T) {
-	testenv.Need(t, testenv.Root, testenv.Uprobes, testenv.BPFFS, testenv.Feature(feature.PerfLink))
+	testenv.Need(t, testenv.Root, testenv.Uprobes, testenv.Mounts, testenv.Feature(feature.PerfLink))
 	w := startTarget(t)
 	plan := mustResolve(t, nil, "uprobe:"+targetPath()+":add")
 	n := loadCounter(t, plan, counting{value: -1})
@@ -276,7 +276,7 @@ func TestPin(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir := fmt.Sprintf("/sys/fs/bpf/probe_test_%d", os.Getpid())
+	dir := filepath.Join(testenv.BPFFSDir(t), "pinned")
 	if err := l.Pin(dir); err != nil {
 		t.Fatal(err)
 	}

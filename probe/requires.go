@@ -145,9 +145,14 @@ func (q *requirer) feature(f Feature, what string) {
 
 func (q *requirer) mount() {
 	r := Requirement{Kind: "mount", Name: "/sys/kernel/tracing", For: "tracepoints' numbers and formats, and the list of traceable functions"}
-	_, err := q.env.tracefs()
+	dir, err := q.env.tracefs()
 	if err != nil {
 		r.Missing = reasonOf(err)
+	} else {
+		defer dir.Close()
+	}
+	if err == nil && dir.Own() || errors.Is(err, fs.ErrNotExist) {
+		q.capability("CAP_SYS_ADMIN", "a tracefs of one's own (Linux 5.2), while none is mounted")
 	}
 	q.add(r)
 	q.capability("CAP_DAC_READ_SEARCH", "reading tracefs, which is the superuser's unless it is mounted with another mode")

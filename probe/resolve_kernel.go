@@ -362,10 +362,15 @@ func (p *Program) why(what string, err error) {
 // reasonOf is the hint of an UnsupportedError, or the error's text.
 func reasonOf(err error) string {
 	var no *UnsupportedError
-	if errors.As(err, &no) && no.Hint != "" {
-		return no.Hint
+	switch {
+	case !errors.As(err, &no):
+		return err.Error()
+	case no.Hint == "" && no.Err != nil:
+		return no.Err.Error()
+	case no.Hint == "":
+		return err.Error()
 	}
-	return err.Error()
+	return no.Hint
 }
 
 // chooseKernel picks kprobe.multi for several functions, and for one where

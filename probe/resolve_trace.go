@@ -104,10 +104,12 @@ func (r *resolver) tracepointMatches(t Tracepoint) error {
 
 // tracepoints lists the tracepoints that two patterns match, sorted.
 func (e *Env) tracepoints(group, name string) ([]Tracepoint, error) {
-	dir, err := e.tracefs()
+	tracefs, err := e.tracefs()
 	if err != nil {
 		return nil, err
 	}
+	defer tracefs.Close()
+	dir := tracefs.Path
 	g, n := compileGlob(group), compileGlob(name)
 	var out []Tracepoint
 	for _, d := range e.dirNames(path.Join(dir, "events")) {

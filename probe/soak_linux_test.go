@@ -38,6 +38,7 @@ type soaker struct {
 	steps  []soakStep
 	env    *Env
 	rounds map[string]int
+	bpffs  string // where to deploy
 	// functions are what randomKprobes chooses from.
 	functions []Target
 }
@@ -51,7 +52,7 @@ type soakStep struct {
 // all kinds that this kernel has, shares and deploys them, on a busy machine,
 // and leaves nothing behind: descriptors, links, tracefs events, memory.
 func TestSoakCounts(t *testing.T) {
-	testenv.Need(t, testenv.Root, testenv.Uprobes, testenv.Tracefs)
+	testenv.Need(t, testenv.Root, testenv.Mounts, testenv.Uprobes, testenv.Tracefs)
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
 	s := &soaker{t: t, w: startTarget(t), rnd: rand.New(rand.NewPCG(seed, 1)), env: NewEnv(nil), rounds: map[string]int{}}
@@ -113,14 +114,10 @@ func (s *soaker) choose() {
 	// emulated guest took minutes; TestBulkSingles does that once.
 	add(feature.KprobeMulti, "random kprobes", (*soaker).randomKprobes)
 	add(feature.Uprobe, "share", (*soaker).share)
-	if feature.Test(feature.PerfLink) == nil && feature.Test(feature.Uprobe) == nil && bpffs() {
+	if feature.Test(feature.PerfLink) == nil && feature.Test(feature.Uprobe) == nil {
+		s.bpffs = testenv.BPFFSDir(s.t)
 		s.steps = append(s.steps, soakStep{"deploy", (*soaker).deploy})
 	}
-}
-
-func bpffs() bool {
-	m, err := filepath.Glob("/sys/fs/bpf/*")
-	return err == nil && len(m) > 0 // bpf_preload or testenv put something there
 }
 
 // load keeps a second target busy, which is probed by whatever has no pid.
@@ -236,7 +233,7 @@ func (s *soaker) share() {
 // deploy deploys, upgrades and removes.
 func (s *soaker) deploy() {
 	t := s.t
-	dir := fmt.Sprintf("/sys/fs/bpf/probe_soak_%d", os.Getpid())
+	dir := filepath.Join(s.bpffs, "deployed")
 	plan, err := Resolve(s.env, []Target{Uprobe{Path: targetPath(), Symbol: "add"}}, &Options{Filter: &Filter{PIDs: []int{s.w.pid()}}})
 	if err != nil {
 		t.Fatal(err)
@@ -283,8 +280,9 @@ func kernelMemory() string {
 // expectNoTracefsEvents checks that this process has no events of its own left.
 func expectNoTracefsEvents(t *testing.T) {
 	t.Helper()
+	dir := testenv.TracefsDir(t)
 	for _, name := range []string{"kprobe_events", "uprobe_events"} {
-		b, err := os.ReadFile("/sys/kernel/tracing/" + name)
+		b, err := os.ReadFile(dir + "/" + name)
 		if err != nil {
 			continue // there are no such events in this kernel
 		}

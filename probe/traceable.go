@@ -37,9 +37,10 @@ func (e *Env) loadTraceable() (*traceable, error) {
 func (e *Env) loadPatchable() (*traceable, error) {
 	dir, err := e.tracefs()
 	if err == nil {
+		defer dir.Close()
 		for _, name := range []string{"available_filter_functions_addrs", "available_filter_functions"} {
 			var f fs.File
-			if f, err = e.root.Open(dir + "/" + name); err != nil {
+			if f, err = e.root.Open(dir.Path + "/" + name); err != nil {
 				continue
 			}
 			t, perr := parseFilterFunctions(f, strings.HasSuffix(name, "_addrs"))

@@ -184,10 +184,12 @@ func (e *Env) Tracepoint(group, name string) (*Format, error) {
 }
 
 func (e *Env) readFormat(group, name string) (*Format, error) {
-	dir, err := e.tracefs()
+	tracefs, err := e.tracefs()
 	if err != nil {
 		return nil, err
 	}
+	defer tracefs.Close()
+	dir := tracefs.Path
 	if !fs.ValidPath(group+"/"+name) || strings.Contains(group, "/") || strings.Contains(name, "/") {
 		return nil, notFound("no such tracepoint")
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os/exec"
 	"regexp"
@@ -51,7 +52,11 @@ func (l *lines) Write(b []byte) (int, error) {
 
 // TestBpftrace runs the book's example with the distribution's bpftrace.
 func TestBpftrace(t *testing.T) {
-	testenv.Need(t, testenv.Root, testenv.Uprobes, testenv.Tracefs, testenv.Tool("bpftrace"), testenv.Arch("amd64", "arm64"))
+	testenv.Need(t, testenv.Root, testenv.Uprobes, testenv.Tracefs, testenv.Mounts, testenv.Tool("bpftrace"), testenv.Arch("amd64", "arm64"))
+	if !testenv.OwnMounts(t) {
+		return
+	}
+	testenv.MountTracefs(t)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	out := &lines{first: make(chan string, 1)}
@@ -64,21 +69,31 @@ func TestBpftrace(t *testing.T) {
 		t.Fatal(first)
 	}
 
-	list, err := exec.CommandContext(ctx, "bpftrace", "-l", "-p", pid, "usdt:*:tick:*").Output()
-	if err != nil || !strings.Contains(string(list), ":tick:loop") {
+	bpftrace := func(args ...string) (string, error) {
+		cmd := exec.CommandContext(ctx, "bpftrace", args...)
+		var stderr bytes.Buffer
+		cmd.Stderr = &stderr
+		out, err := cmd.Output()
+		if err != nil {
+			err = fmt.Errorf("%w: %s", err, &stderr)
+		}
+		return string(out), err
+	}
+	list, err := bpftrace("-l", "-p", pid, "usdt:*:tick:*")
+	if err != nil || !strings.Contains(list, ":tick:loop") {
 		t.Errorf("bpftrace -l: %v, %q", err, list)
 	}
 	const script = ` { printf("got: %d\n", arg0); if (arg0 == 2) { exit(); } }`
 	const want = "got: 0\ngot: 1\ngot: 2\n"
 	for _, probe := range []string{"usdt::tick:loop", "usdt:*:tick:loop", "usdt:" + path + ":tick:loop"} {
-		got, err := exec.CommandContext(ctx, "bpftrace", "-p", pid, "-e", probe+script).Output()
-		if err != nil || !strings.Contains(string(got), want) {
+		got, err := bpftrace("-p", pid, "-e", probe+script)
+		if err != nil || !strings.Contains(got, want) {
 			t.Errorf("%s: %v, %q", probe, err, got)
 		}
 	}
 	// The stub has a name of its own, and the stack goes on into this program.
-	stack, err := exec.CommandContext(ctx, "bpftrace", "-p", pid, "-e", "usdt::tick:loop { print(ustack(8)); exit(); }").Output()
-	if names := functions(string(stack)); err != nil || len(names) < 3 || names[0] != "usdt_tick_loop" ||
+	stack, err := bpftrace("-p", pid, "-e", "usdt::tick:loop { print(ustack(8)); exit(); }")
+	if names := functions(stack); err != nil || len(names) < 3 || names[0] != "usdt_tick_loop" ||
 		!slices.ContainsFunc(names, func(s string) bool { return strings.HasSuffix(s, "/tick.run") }) {
 		t.Errorf("ustack: %v, %s%q", err, stack, names)
 	}

@@ -18,6 +18,7 @@ import (
 	"strings"
 
 	"github.com/borescope/borescope/internal/cli"
+	"github.com/borescope/borescope/internal/tracefs"
 	"github.com/borescope/borescope/usdt"
 )
 
@@ -96,7 +97,12 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	case *pid != 0:
 		l.process(*pid)
 	case len(files) == 0:
-		l.kernel(os.DirFS("/sys/kernel/tracing"))
+		dir, err := tracefs.Here()
+		if err != nil {
+			return fmt.Errorf("kernel tracepoints: tracefs: %w", err)
+		}
+		defer dir.Close()
+		l.kernel(os.DirFS("/" + dir.Path))
 	}
 	for _, f := range files {
 		if err := ctx.Err(); err != nil {
@@ -290,11 +296,11 @@ func describe(path string, s usdt.Site) site {
 	return d
 }
 
-// kernel lists the tracepoints of a mounted tracefs.
+// kernel lists the tracepoints of tracefs.
 func (l *lister) kernel(tracefs fs.FS) {
 	categories, err := fs.ReadDir(tracefs, "events")
 	if err != nil {
-		l.fail(fmt.Errorf("kernel tracepoints: %w (tracefs must be mounted, and readable: root)", err))
+		l.fail(fmt.Errorf("kernel tracepoints: %w (tracefs is root's to read)", err))
 		return
 	}
 	for _, c := range categories {

@@ -136,7 +136,11 @@ func TestKernel(t *testing.T) {
 // TestAgainstBpftrace compares the kernel's tracepoints, and the USDT probes of
 // this machine's files, with what bpftrace lists.
 func TestAgainstBpftrace(t *testing.T) {
-	testenv.Need(t, testenv.Root, testenv.Tracefs, testenv.Tool("bpftrace"))
+	testenv.Need(t, testenv.Root, testenv.Tracefs, testenv.Mounts, testenv.Tool("bpftrace"))
+	if !testenv.OwnMounts(t) {
+		return
+	}
+	testenv.MountTracefs(t)
 	count := func(target string) int {
 		b, err := exec.Command("bpftrace", "-l", target).Output()
 		if err != nil {

@@ -1,9 +1,13 @@
 package testenv
 
 import (
+	"bytes"
 	"fmt"
 	"os"
-	"path/filepath"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
 
 	"golang.org/x/sys/unix"
 
@@ -20,43 +24,81 @@ func checkRoot() error {
 	return nil
 }
 
-// mounted checks that a file system is there, and mounts it for root. The
-// mount stays: these are places that the kernel made for nothing else, and the
-// next test would need it too.
-func mounted(fstype, target, file string) func() error {
-	return func() error {
-		if usable(fstype, target, file) == nil {
-			return nil
+func checkMounts() error {
+	if missing := feature.MissingCaps(feature.CapSysAdmin); len(missing) > 0 {
+		return fmt.Errorf("without %v", missing)
+	}
+	return nil
+}
+
+// BPFFSDir returns a directory with a BPF file system of its own, until the
+// test ends. The test needs Root and Mounts.
+func BPFFSDir(t testing.TB) string {
+	t.Helper()
+	dir := t.TempDir()
+	if err := unix.Mount("bpf", dir, "bpf", 0, "mode=0700"); err != nil {
+		t.Fatalf("mount bpf on %s: %v", dir, err)
+	}
+	t.Cleanup(func() {
+		if err := unix.Unmount(dir, unix.MNT_DETACH); err != nil {
+			t.Errorf("unmount %s: %v", dir, err)
 		}
-		if os.Geteuid() == 0 {
-			if err := unix.Mount(fstype, target, fstype, 0, ""); err != nil {
-				return fmt.Errorf("mount on %s: %w", target, err)
+	})
+	return dir
+}
+
+// inOwnMounts names the test that runs in a namespace of mounts of its own.
+const inOwnMounts = "BORESCOPE_OWN_MOUNTS"
+
+// OwnMounts runs the test, which is no subtest, again in a process with a
+// namespace of mounts of its own, and returns true there: what it mounts and
+// unmounts nobody else sees. Outside it returns false, and the test ends. The
+// test needs Root and Mounts.
+func OwnMounts(t *testing.T) bool {
+	t.Helper()
+	if os.Getenv(inOwnMounts) == t.Name() {
+		return true
+	}
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), self, "-test.run=^"+t.Name()+"$", "-test.v")
+	cmd.Env = append(os.Environ(), inOwnMounts+"="+t.Name())
+	// With this flag package syscall makes the new namespace's mounts private.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS}
+	if out, err := cmd.CombinedOutput(); err != nil || !bytes.Contains(out, []byte("--- PASS: "+t.Name()+" ")) {
+		t.Errorf("in a namespace of mounts: %v\n%s", err, out)
+	}
+	return false
+}
+
+// MountTracefs mounts tracefs where other tracers look for it, if it is not
+// there. The test runs in OwnMounts.
+func MountTracefs(t testing.TB) {
+	t.Helper()
+	const dir = "/sys/kernel/tracing"
+	var st unix.Statfs_t
+	if err := unix.Statfs(dir, &st); err == nil && st.Type == unix.TRACEFS_MAGIC {
+		return
+	}
+	if err := unix.Mount("tracefs", dir, "tracefs", 0, ""); err != nil {
+		t.Fatalf("mount tracefs: %v", err)
+	}
+}
+
+// UnmountAll unmounts every file system of the type. The test runs in OwnMounts.
+func UnmountAll(t testing.TB, fstype string) {
+	t.Helper()
+	table, err := os.ReadFile("/proc/self/mounts")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(table)) {
+		if f := strings.Fields(line); f[2] == fstype {
+			if err := unix.Unmount(f[1], unix.MNT_DETACH); err != nil {
+				t.Fatalf("unmount %s: %v", f[1], err)
 			}
 		}
-		return usable(fstype, target, file)
 	}
-}
-
-var magics = map[string]int64{
-	"tracefs":    unix.TRACEFS_MAGIC,
-	"bpf":        unix.BPF_FS_MAGIC,
-	"securityfs": unix.SECURITYFS_MAGIC,
-}
-
-func usable(fstype, target, file string) error {
-	var st unix.Statfs_t
-	if err := unix.Statfs(target, &st); err != nil {
-		return fmt.Errorf("%s: %w", target, err)
-	}
-	if int64(st.Type) != magics[fstype] {
-		return fmt.Errorf("not mounted on %s", target)
-	}
-	if file == "" {
-		return nil
-	}
-	f, err := os.Open(filepath.Join(target, file))
-	if err != nil {
-		return err
-	}
-	return f.Close()
 }

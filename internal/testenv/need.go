@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/borescope/borescope/internal/feature"
+	"github.com/borescope/borescope/internal/tracefs"
 )
 
 // SkipPrefix begins the reason of every test that Need skips.
@@ -28,12 +29,10 @@ type Requirement struct {
 var (
 	// Root: user 0, with the capabilities that BPF and perf events ask for.
 	Root = Requirement{"root", checkRoot}
-	// Tracefs: mounted on /sys/kernel/tracing; Need mounts it for root.
-	Tracefs = Requirement{"tracefs", mounted("tracefs", "/sys/kernel/tracing", "README")}
-	// BPFFS: mounted on /sys/fs/bpf; Need mounts it for root.
-	BPFFS = Requirement{"bpffs", mounted("bpf", "/sys/fs/bpf", "")}
-	// Securityfs: mounted on /sys/kernel/security; Need mounts it for root.
-	Securityfs = Requirement{"securityfs", mounted("securityfs", "/sys/kernel/security", "lsm")}
+	// Tracefs: mounted, or to be had without (TracefsDir).
+	Tracefs = Requirement{"tracefs", checkTracefs}
+	// Mounts: leave to mount, and to make a namespace of mounts.
+	Mounts = Requirement{"mounting", checkMounts}
 
 	// BTF: the kernel's own type information.
 	BTF = Feature(feature.BTF)
@@ -104,6 +103,38 @@ func checkGo() error {
 		return fmt.Errorf("can't build this module: %s", first)
 	}
 	return nil
+}
+
+// Tracepoint is the requirement that tracefs can be had and lists the event.
+func Tracepoint(group, name string) Requirement {
+	return Requirement{"tracepoint " + group + ":" + name, func() error {
+		d, err := tracefs.Here()
+		if err != nil {
+			return err
+		}
+		defer d.Close()
+		return File("/" + d.Path + "/events/" + group + "/" + name + "/id").check()
+	}}
+}
+
+func checkTracefs() error {
+	d, err := tracefs.Here()
+	if err != nil {
+		return err
+	}
+	return d.Close()
+}
+
+// TracefsDir returns the directory of tracefs, until the test ends: where it is
+// mounted, or one that only this process sees. The test needs Tracefs.
+func TracefsDir(t testing.TB) string {
+	t.Helper()
+	d, err := tracefs.Here()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { d.Close() })
+	return "/" + d.Path
 }
 
 // CPUs is the requirement of so many CPUs that this process may use.

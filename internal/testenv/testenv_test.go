@@ -129,12 +129,3 @@ func TestNeedNamesAllThatIsMissing(t *testing.T) {
 		}
 	}
 }
-
-func TestMountsForRoot(t *testing.T) {
-	testenv.Need(t, testenv.Root, testenv.Tracefs, testenv.BPFFS, testenv.Securityfs)
-	for _, file := range []string{"/sys/kernel/tracing/trace", "/sys/kernel/security/lsm"} {
-		if _, err := os.Stat(file); err != nil {
-			t.Error(err)
-		}
-	}
-}

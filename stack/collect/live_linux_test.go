@@ -192,7 +192,7 @@ func TestUprobe(t *testing.T) {
 
 // A tracepoint, by thread, with user stacks only.
 func TestTracepoint(t *testing.T) {
-	testenv.Need(t, testenv.Root, testenv.Tracefs, testenv.File("/sys/kernel/tracing/events/syscalls/sys_enter_getppid/id"))
+	testenv.Need(t, testenv.Root, testenv.Tracepoint("syscalls", "sys_enter_getppid"))
 	w := startChild(t)
 	c := attach(t, probe.Tracepoint{Group: "syscalls", Name: "sys_enter_getppid"},
 		&collect.Options{PIDs: []int{w.cmd.Process.Pid}, PerThread: true, NoKernel: true})
@@ -307,7 +307,7 @@ func TestValueOfPeriod(t *testing.T) {
 
 // A field of a tracepoint's record is added up; one that is not there is named.
 func TestValueOfField(t *testing.T) {
-	testenv.Need(t, testenv.Root, testenv.Tracefs, testenv.File("/sys/kernel/tracing/events/syscalls/sys_enter_getppid/id"))
+	testenv.Need(t, testenv.Root, testenv.Tracepoint("syscalls", "sys_enter_getppid"))
 	target := probe.Tracepoint{Group: "syscalls", Name: "sys_enter_read"}
 	_, err := collect.Attach([]probe.Target{target}, &collect.Options{Value: "cuont"})
 	if err == nil || !strings.Contains(err.Error(), `"cuont"`) || !strings.Contains(err.Error(), `"count"`) {

@@ -60,7 +60,7 @@ type reader struct {
 
 func startReader(t *testing.T) *reader {
 	t.Helper()
-	testenv.Need(t, testenv.Root, testenv.Tracefs, testenv.File("/sys/kernel/tracing/events/sched/sched_waking/id"))
+	testenv.Need(t, testenv.Root, testenv.Tracepoint("sched", "sched_waking"))
 	cmd, in, out := startWork(t, "TestReader", "read")
 	n := &reader{t: t, pid: cmd.Process.Pid, in: in}
 	var tid uint64

@@ -166,7 +166,11 @@ func TestDamaged(t *testing.T) {
 // TestBpftrace traces two runs of one binary with the distribution's bpftrace,
 // which is not told a process.
 func TestBpftrace(t *testing.T) {
-	testenv.Need(t, testenv.Root, testenv.Uprobes, testenv.Tracefs, testenv.Tool("bpftrace"), testenv.Arch("amd64", "arm64"))
+	testenv.Need(t, testenv.Root, testenv.Uprobes, testenv.Tracefs, testenv.Mounts, testenv.Tool("bpftrace"), testenv.Arch("amd64", "arm64"))
+	if !testenv.OwnMounts(t) {
+		return
+	}
+	testenv.MountTracefs(t)
 	for _, mode := range []string{"exe", "pie"} {
 		t.Run(mode, func(t *testing.T) {
 			exe := build(t, runtime.GOARCH, "-buildmode="+mode)

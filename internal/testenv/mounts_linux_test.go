@@ -1,0 +1,56 @@
+package testenv_test
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/borescope/borescope/internal/testenv"
+)
+
+// TestMounts: what tests get of file systems is there, and nothing of it stays.
+func TestMounts(t *testing.T) {
+	testenv.Need(t, testenv.Root, testenv.Mounts, testenv.Tracefs)
+	before := mounts(t)
+	t.Run("while", func(t *testing.T) {
+		if _, err := os.Stat(testenv.TracefsDir(t) + "/events/sched"); err != nil {
+			t.Error(err)
+		}
+		dir := testenv.BPFFSDir(t)
+		if now := mounts(t); !strings.Contains(now, dir+" bpf ") {
+			t.Errorf("no bpf on %s:\n%s", dir, now)
+		}
+	})
+	if after := mounts(t); after != before {
+		t.Errorf("mounts before:\n%s\nafter:\n%s", before, after)
+	}
+}
+
+// TestOwnMounts: what is mounted and unmounted there stays there.
+func TestOwnMounts(t *testing.T) {
+	testenv.Need(t, testenv.Root, testenv.Mounts, testenv.Tracefs)
+	before := mounts(t)
+	if testenv.OwnMounts(t) {
+		testenv.MountTracefs(t)
+		if now := mounts(t); !strings.Contains(now, " /sys/kernel/tracing tracefs ") {
+			t.Errorf("not mounted:\n%s", now)
+		}
+		testenv.UnmountAll(t, "tracefs")
+		if now := mounts(t); strings.Contains(now, " tracefs ") {
+			t.Errorf("not unmounted:\n%s", now)
+		}
+		return
+	}
+	if after := mounts(t); after != before {
+		t.Errorf("mounts before:\n%s\nafter:\n%s", before, after)
+	}
+}
+
+func mounts(t *testing.T) string {
+	t.Helper()
+	b, err := os.ReadFile("/proc/self/mounts")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}

@@ -1,0 +1,27 @@
+package tracefs
+
+import (
+	"fmt"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// detached mounts tracefs nowhere: the descriptor is all there is of it
+// (fs/fsopen.c; Linux 5.2).
+func detached() (*os.File, error) {
+	ctx, err := unix.Fsopen("tracefs", unix.FSOPEN_CLOEXEC)
+	if err != nil {
+		return nil, fmt.Errorf("fsopen: %w", err)
+	}
+	defer unix.Close(ctx)
+	if err := unix.FsconfigCreate(ctx); err != nil {
+		return nil, fmt.Errorf("fsconfig: %w", err)
+	}
+	const attrs = unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV | unix.MOUNT_ATTR_NOEXEC
+	fd, err := unix.Fsmount(ctx, unix.FSMOUNT_CLOEXEC, attrs)
+	if err != nil {
+		return nil, fmt.Errorf("fsmount: %w", err)
+	}
+	return os.NewFile(uintptr(fd), "tracefs"), nil
+}

@@ -1,0 +1,92 @@
+// Package tracefs finds the kernel's tracefs, which holds the numbers and
+// formats of tracepoints and the lists of functions and events. Where nobody
+// mounted it, it opens one that only this process sees.
+package tracefs
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"strings"
+
+	"github.com/borescope/borescope/internal/notexist"
+)
+
+// mountpoints are where tracefs is mounted, by custom and by the kernel's
+// automount below debugfs.
+var mountpoints = [...]string{"sys/kernel/tracing", "sys/kernel/debug/tracing"}
+
+// remedy ends the errors of Find.
+const remedy = "mount -t tracefs tracefs /sys/kernel/tracing (in a container, bind-mount the host's)"
+
+// Dir is a tracefs that was found.
+type Dir struct {
+	// Path is below the root that was searched, without a leading slash. That
+	// of a mount of the process's own is proc/self/fd/N.
+	Path string
+	own  *os.File
+}
+
+// Own tells whether it is a mount of the process's own.
+func (d *Dir) Own() bool { return d.own != nil }
+
+// Close gives up the mount that Find may have opened; Path is void then.
+func (d *Dir) Close() error {
+	if d.own == nil {
+		return nil
+	}
+	return d.own.Close()
+}
+
+// Find finds tracefs below root: a mount, or, if root is this machine's and
+// own is set, one of its own (Linux 5.2, CAP_SYS_ADMIN), which appears in no
+// mount table and is gone with the last descriptor. It and Close take a tenth
+// of a millisecond then. The error matches fs.ErrPermission where tracefs is
+// mounted and can't be read, and else fs.ErrNotExist; it says what to do.
+func Find(root fs.FS, own bool) (*Dir, error) {
+	dir, denied := mounted(root)
+	switch {
+	case dir != "":
+		return &Dir{Path: dir}, nil
+	case denied != nil:
+		return nil, fmt.Errorf("/sys/kernel/tracing is readable by root only; run as root or remount it with gid= or mode=755: %w", denied)
+	case !own:
+		return nil, notexist.Error("it is not mounted: " + remedy)
+	}
+	f, err := detached()
+	if err != nil {
+		return nil, notexist.Errorf("it is not mounted, and a mount of one's own takes CAP_SYS_ADMIN and Linux 5.2 (%v): %s", err, remedy)
+	}
+	d := &Dir{Path: fmt.Sprintf("proc/self/fd/%d", f.Fd()), own: f}
+	if _, err := fs.Stat(root, d.Path+"/events"); err != nil {
+		f.Close()
+		return nil, notexist.Errorf("it is not mounted, and a mount of one's own can't be read without /proc (%v): %s", err, remedy)
+	}
+	return d, nil
+}
+
+// Here finds tracefs on this machine, mounted or not.
+func Here() (*Dir, error) { return Find(os.DirFS("/"), true) }
+
+// mounted looks in the usual places, then in the table of mounts.
+func mounted(root fs.FS) (dir string, denied error) {
+	places := mountpoints[:]
+	table, _ := fs.ReadFile(root, "proc/self/mounts")
+	for line := range strings.Lines(string(table)) {
+		if f := strings.Fields(line); len(f) >= 3 && f[2] == "tracefs" {
+			places = append(places, path.Clean(strings.TrimPrefix(f[1], "/")))
+		}
+	}
+	for _, dir := range places {
+		_, err := fs.Stat(root, dir+"/events")
+		if err == nil {
+			return dir, nil
+		}
+		if errors.Is(err, fs.ErrPermission) {
+			denied = err
+		}
+	}
+	return "", denied
+}
