@@ -1,7 +1,9 @@
 package procfs
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"strconv"
 	"strings"
@@ -10,37 +12,145 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// OpenInRoot opens a path as the process sees it, below its root directory and
-// in its mount namespace. Symbolic links, absolute ones too, are resolved
-// inside that root, and special files are opened without waiting (openat2 with
-// RESOLVE_IN_ROOT, since Linux 5.6). The caller closes the file.
+const readOnly = unix.O_RDONLY | unix.O_CLOEXEC | unix.O_NOCTTY
+
+// Open opens a regular file for reading; a path of a process (TargetPath) is
+// resolved in that process's root, as by OpenInRoot. The file is looked at before
+// it is opened, and it is the very file looked at that is opened: what is no
+// regular file is not touched, and the error holds a *NotRegularError. Reads block
+// their thread: the file is never handed to epoll, which would ask a file system
+// in user space, and wait for its answer with the whole Go runtime. The caller
+// closes it.
+func Open(path string) (*os.File, error) { return open(path, false) }
+
+// OpenInRoot opens a regular file, as Open does, by its path as the process sees
+// it, below its root directory and in its mount namespace: symbolic links,
+// absolute ones too, are resolved inside that root.
 func OpenInRoot(pid int, name string) (*os.File, error) {
-	dir := "/proc/" + strconv.Itoa(pid) + "/root"
-	root, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	fd, err := lookupIn(pid, name)
 	if err != nil {
-		return nil, &os.PathError{Op: "open", Path: dir, Err: err}
+		return nil, err
 	}
-	defer unix.Close(root)
-	fd, err := unix.Openat2(root, strings.TrimLeft(name, "/"), &unix.OpenHow{
-		Flags:   unix.O_RDONLY | unix.O_CLOEXEC | unix.O_NONBLOCK | unix.O_NOCTTY,
-		Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS,
-	})
-	if err != nil {
-		return nil, &os.PathError{Op: "open", Path: dir + name, Err: err}
-	}
-	return os.NewFile(uintptr(fd), name), nil
+	defer unix.Close(fd)
+	return reopen(fd, name, false)
 }
 
 // OpenMapping opens the file behind a mapping itself, whatever became of its
 // path: /proc/PID/map_files, which needs CAP_CHECKPOINT_RESTORE (Linux 5.9) or
-// CAP_SYS_ADMIN. The caller closes the file.
+// CAP_SYS_ADMIN. A device is not opened. The caller closes the file.
 func OpenMapping(pid int, m *Mapping) (*os.File, error) {
-	name := fmt.Sprintf("/proc/%d/map_files/%x-%x", pid, m.Start, m.End)
-	fd, err := unix.Open(name, unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
+	return Open(fmt.Sprintf("/proc/%d/map_files/%x-%x", pid, m.Start, m.End))
+}
+
+// open opens a regular file, or, if that is allowed, a directory.
+func open(path string, dir bool) (*os.File, error) {
+	fd, err := lookup(path)
+	if err != nil {
+		return nil, err
+	}
+	defer unix.Close(fd)
+	f, err := reopen(fd, path, dir)
+	if _, _, target := TargetPath(path); errors.Is(err, unix.ENOENT) && !target {
+		return openAgain(fd, path) // no /proc here
+	}
+	return f, err
+}
+
+func stat(path string) (fs.FileInfo, error) {
+	fd, err := lookup(path)
+	if err != nil {
+		return nil, err
+	}
+	f := os.NewFile(uintptr(fd), path)
+	defer f.Close()
+	return f.Stat()
+}
+
+// lookup resolves a path to a descriptor that can't be read (O_PATH).
+func lookup(path string) (int, error) {
+	if pid, name, ok := TargetPath(path); ok {
+		return lookupIn(pid, name)
+	}
+	fd, err := unix.Open(path, unix.O_PATH|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return -1, &os.PathError{Op: "open", Path: path, Err: err}
+	}
+	return fd, nil
+}
+
+// lookupIn resolves a path in a process's root. Only openat2 does that without a
+// race (RESOLVE_IN_ROOT, since Linux 5.6): where a seccomp filter hides it,
+// nothing is resolved by other means.
+func lookupIn(pid int, name string) (int, error) {
+	dir := "/proc/" + strconv.Itoa(pid) + "/root"
+	root, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return -1, &os.PathError{Op: "open", Path: dir, Err: err}
+	}
+	defer unix.Close(root)
+	rel := strings.TrimLeft(name, "/")
+	fd, err := unix.Openat2(root, "./"+rel, &unix.OpenHow{
+		Flags:   unix.O_PATH | unix.O_CLOEXEC,
+		Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS,
+	})
+	if err != nil {
+		return -1, &os.PathError{Op: "open", Path: dir + "/" + rel, Err: err}
+	}
+	return fd, nil
+}
+
+// reopen opens the file of an O_PATH descriptor for reading.
+func reopen(fd int, name string, dir bool) (*os.File, error) {
+	var st unix.Stat_t
+	err := unix.Fstat(fd, &st)
+	kind := st.Mode & unix.S_IFMT
+	n := -1
+	switch {
+	case err != nil:
+	case kind == unix.S_IFREG:
+		n, err = unix.Open("/proc/self/fd/"+strconv.Itoa(fd), readOnly, 0)
+	case kind == unix.S_IFDIR && dir:
+		n, err = unix.Openat(fd, ".", readOnly|unix.O_DIRECTORY, 0)
+	default:
+		err = &NotRegularError{modeOf(kind)}
+	}
 	if err != nil {
 		return nil, &os.PathError{Op: "open", Path: name, Err: err}
 	}
-	return os.NewFile(uintptr(fd), m.Path), nil
+	return os.NewFile(uintptr(n), name), nil
+}
+
+// openAgain opens the path of an O_PATH descriptor a second time, and takes what
+// it finds if it is the same file.
+func openAgain(fd int, path string) (*os.File, error) {
+	n, err := unix.Open(path, readOnly|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, &os.PathError{Op: "open", Path: path, Err: err}
+	}
+	var was, is unix.Stat_t
+	err = errors.Join(unix.Fstat(fd, &was), unix.Fstat(n, &is), unix.SetNonblock(n, false))
+	if err == nil && (was.Dev != is.Dev || was.Ino != is.Ino) {
+		err = errors.New("replaced while it was opened")
+	}
+	if err != nil {
+		unix.Close(n)
+		return nil, &os.PathError{Op: "open", Path: path, Err: err}
+	}
+	return os.NewFile(uintptr(n), path), nil
+}
+
+func modeOf(kind uint32) fs.FileMode {
+	switch kind {
+	case unix.S_IFDIR:
+		return fs.ModeDir
+	case unix.S_IFIFO:
+		return fs.ModeNamedPipe
+	case unix.S_IFSOCK:
+		return fs.ModeSocket
+	case unix.S_IFCHR, unix.S_IFBLK:
+		return fs.ModeDevice
+	}
+	return fs.ModeIrregular
 }
 
 // FileID returns the device, as Mapping.Dev has it, and the inode of an open file.

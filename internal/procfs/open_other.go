@@ -3,6 +3,7 @@
 package procfs
 
 import (
+	"io/fs"
 	"os"
 
 	"github.com/borescope/borescope/internal/feature"
@@ -11,6 +12,28 @@ import (
 func unsupported(what string) error {
 	return &feature.UnsupportedError{Feature: what, Hint: "processes can be inspected on Linux only"}
 }
+
+// Open opens a regular file for reading, without waiting where it is none. The
+// caller closes it.
+func Open(path string) (*os.File, error) { return open(path, false) }
+
+func open(path string, dir bool) (*os.File, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|nonblock, 0)
+	if err != nil {
+		return nil, err
+	}
+	st, err := f.Stat()
+	if err == nil && !st.Mode().IsRegular() && !(dir && st.IsDir()) {
+		err = &os.PathError{Op: "open", Path: path, Err: &NotRegularError{st.Mode()}}
+	}
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+func stat(path string) (fs.FileInfo, error) { return os.Stat(path) }
 
 // OpenInRoot is for Linux.
 func OpenInRoot(int, string) (*os.File, error) {

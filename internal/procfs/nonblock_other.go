@@ -1,0 +1,5 @@
+//go:build !unix
+
+package procfs
+
+const nonblock = 0
