@@ -1,9 +1,12 @@
 package symbol
 
 import (
+	"strings"
 	"sync"
 
 	"github.com/ianlancetaylor/demangle"
+
+	"github.com/borescope/borescope/internal/rustv0"
 )
 
 // Demangler turns mangled C++ (Itanium ABI) and Rust (legacy and v0) names into
@@ -75,12 +78,55 @@ func (d *Demangler) demangle(name string) string {
 	if d == nil || !mangled(name) || len(name) > maxMangled {
 		return name
 	}
-	s, err := demangle.ToString(name, d.opts...)
+	if misread(name) {
+		return name
+	}
+	s, err := demangle.ToString(rustv0.Plain(name), d.opts...)
 	if err != nil || s == "" {
 		return name
 	}
 	return s
 }
+
+// misread reports whether the demangler would give a false name: it counts a
+// substitution too many where an expression refers to a member of a template
+// instance, as std::swap's does ("sr", names, arguments), and so takes others for
+// what later substitutions refer to.
+func misread(name string) bool {
+	for {
+		var ok bool
+		if _, name, ok = strings.Cut(name, "sr"); !ok {
+			return false
+		}
+		rest, instance := strings.CutPrefix(name, "N")
+		for !instance {
+			n, i := 0, 0
+			for ; i < len(rest) && rest[i]-'0' <= 9 && n < maxMangled; i++ {
+				n = 10*n + int(rest[i]-'0')
+			}
+			if n == 0 || n >= len(rest)-i {
+				break
+			}
+			rest = rest[i+n:]
+			instance = rest[0] == 'I'
+		}
+		if instance && substituted(rest) {
+			return true
+		}
+	}
+}
+
+// substituted reports whether a mangled name may have a numbered substitution.
+func substituted(name string) bool {
+	for ok := true; ok; {
+		if _, name, ok = strings.Cut(name, "S"); ok && strings.HasPrefix(strings.TrimLeft(name, base36), "_") {
+			return true
+		}
+	}
+	return false
+}
+
+const base36 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 // mangled is the cheap test that spares most names the demangler: C++ and
 // legacy Rust begin with _Z (after an underscore more on macOS), Rust v0 with _R.

@@ -42,6 +42,32 @@ func TestDemangle(t *testing.T) {
 	}
 }
 
+// TestDemangleMisread gives names that the demangler misreads. One that refers to a
+// member of a template instance, as all of GCC's std::swap do, had another type in
+// its parameters, "std::swap<A>(std::__is_tuple_like&, …)", and stays mangled; the
+// members that are not followed by a substitution are right. In Rust's, a closure in
+// a closure was another, and a static in a closure stayed mangled.
+func TestDemangleMisread(t *testing.T) {
+	d := NewDemangler(nil)
+	for _, c := range []struct{ in, want string }{
+		{"_ZSt4swapIN1n1AEENSt9enable_ifIXsr6__and_ISt6__not_ISt15__is_tuple_likeIT_EESt21is_move_constructibleIS4_ESt18is_move_assignableIS4_EEE5valueEvE4typeERS4_SD_", ""},
+		{"_ZN1n3addIiEENSt9enable_ifIXsr3std9is_signedIT_EE5valueES2_E4typeES2_S2_", ""},
+		{"_ZN1n3addIiEENS_1bIT_XsrNS_1tIS1_EE1vEE1cES1_", ""},
+		{"_ZN1n3addIiEENSt9enable_ifIXsr3std9is_signedIT_EE5valueEvE4typeEi", "std::enable_if<std::is_signed<int>::value, void>::type n::add<int>(int)"},
+		{"_ZN4disr3addERKNS_1aES2_", "disr::add(disr::a const&, disr::a const&)"},
+		{"_RNvNCNvC3std4hook011FIRST_PANIC", "std::hook::{closure#0}::FIRST_PANIC"},
+		{"_RNCNCNCNvC3std2rt00s_0B6_", "std::rt::{closure#0}::{closure#0}::{closure#1}"},
+		{"_RINvC1a1bNcNtC1c4None0NtB9_1dE", "a::b::<c::None, c::None::d>"},
+	} {
+		if c.want == "" {
+			c.want = c.in
+		}
+		if got := d.Demangle(c.in); got != c.want {
+			t.Errorf("%s: got %q, want %q", c.in, got, c.want)
+		}
+	}
+}
+
 // TestDemangleBound gives names that would grow without end.
 func TestDemangleBound(t *testing.T) {
 	d := NewDemangler(&DemangleOptions{Limit: 64 << 10})
