@@ -292,7 +292,7 @@ func (o *options) newHeat() (*hist.Heat, error) {
 }
 
 func (o *options) drawHeat(w io.Writer, g hist.Grid) error {
-	opts := &hist.HeatOptions{Title: o.title, Unit: o.unit, NoColour: os.Getenv("NO_COLOR") != "" || o.unicode}
+	opts := &hist.HeatOptions{Title: o.title, Unit: o.unit, NoColour: os.Getenv("NO_COLOR") != "" || !cli.Terminal(w) || o.unicode}
 	if o.svg == "" {
 		width := o.width
 		if width <= 0 {

@@ -47,6 +47,15 @@ func TestHeat(t *testing.T) {
 	}
 }
 
+// Colours are for terminals, not for files.
+func TestHeatWithoutColours(t *testing.T) {
+	var out bytes.Buffer
+	if err := run([]string{"-heat", "1s"}, strings.NewReader("1000.1 5\n1001.2 700\n"), &out); err != nil || out.Len() == 0 ||
+		bytes.ContainsRune(out.Bytes(), '\x1b') {
+		t.Errorf("%v, %q", err, out.String())
+	}
+}
+
 func TestErrors(t *testing.T) {
 	for _, c := range []struct{ args, in, want string }{
 		{"", "1\nx\n", `line 2: "x" is neither a number nor a duration`},

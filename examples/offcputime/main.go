@@ -75,7 +75,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 		}
 		o.Env, o.MaxStacks, o.PerThread = env, *room, *tid != 0
 		if *pid != 0 {
-			o.PIDs = []int{*pid}
+			o.PIDs, o.Hold = []int{*pid}, true // all of its stacks are to be whole
 		}
 		return collect.AttachWaits(collect.OffCPU, o)
 	}

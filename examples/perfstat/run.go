@@ -69,10 +69,10 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	}
 	var err error
 	if o.scope.CPUs, err = cpuNumbers(*cpuList); err != nil {
-		return err
+		return cli.Usage("perfstat", err)
 	}
 	if err := o.validate(*ms); err != nil {
-		return err
+		return cli.Usage("perfstat", err)
 	}
 	return stat(ctx, o, out)
 }
@@ -99,7 +99,7 @@ func (o *options) validate(ms int) error {
 	case scoped > 1 || len(o.scope.CPUs) > 0 && o.scope.Process != 0:
 		return errors.New("-p, -a and -G exclude each other, and -C goes with -a or -G")
 	case scoped == 0 && len(o.scope.CPUs) == 0 && len(o.command) == 0:
-		return errors.New("nothing to count: a command after --, or -p, -a, -C or -G (-h for help)")
+		return errors.New("nothing to count: a command after --, or -p, -a, -C or -G")
 	case o.repeat < 1:
 		return fmt.Errorf("-r %d: at least 1", o.repeat)
 	case o.repeat > 1 && len(o.command) == 0:

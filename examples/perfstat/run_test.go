@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"flag"
+	"io"
 	"math"
 	"os"
 	"os/exec"
@@ -17,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/borescope/borescope/internal/cli"
 	"github.com/borescope/borescope/internal/testenv"
 	"github.com/borescope/borescope/pmc"
 )
@@ -267,5 +269,13 @@ func TestCheck(t *testing.T) {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("no %q in:\n%s", want, out.String())
 		}
+	}
+}
+
+// Nothing to count is a mistake on the command line.
+func TestNothingToCount(t *testing.T) {
+	var stderr strings.Builder
+	if status := cli.Status("perfstat", run(t.Context(), nil, io.Discard), &stderr); status != 2 {
+		t.Errorf("status %d, %q", status, &stderr)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"runtime"
 	"time"
 
+	"github.com/borescope/borescope/internal/cli"
 	"github.com/borescope/borescope/mapx"
 	"github.com/borescope/borescope/probe"
 	"github.com/borescope/borescope/stack"
@@ -157,7 +158,7 @@ func walkUserStacks(ctx context.Context, col *collect.Collector) (add func(pid i
 // progress counts the seconds on a terminal until the returned function is
 // called.
 func progress(ctx context.Context, c *config, stderr io.Writer) (stop func()) {
-	if !isTerminal(stderr) {
+	if !cli.Terminal(stderr) {
 		return func() {}
 	}
 	ctx, cancel := context.WithCancel(ctx)
@@ -177,15 +178,6 @@ func progress(ctx context.Context, c *config, stderr io.Writer) (stop func()) {
 		}
 	}()
 	return func() { cancel(); <-done }
-}
-
-func isTerminal(w io.Writer) bool {
-	f, ok := w.(*os.File)
-	if !ok {
-		return false
-	}
-	info, err := f.Stat()
-	return err == nil && info.Mode()&os.ModeCharDevice != 0 && os.Getenv("TERM") != ""
 }
 
 // describe says what the plan samples.

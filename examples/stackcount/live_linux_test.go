@@ -26,7 +26,7 @@ func TestMain(m *testing.M) {
 // A child's 23 calls are one user stack with its caller, counted 23 times.
 func TestLive(t *testing.T) {
 	child := tooltest.Start(t, "calls")
-	args := []string{"-json", "-p", strconv.Itoa(child.PID), "t:syscalls:sys_enter_getpriority"}
+	args := []string{"-json", "-P", "-p", strconv.Itoa(child.PID), "t:syscalls:sys_enter_getpriority"}
 	out := tooltest.Live(t, run, args, child.Work)
 	got := tooltest.Objects[counted](t, out)
 	in := func(name string) bool { return strings.HasSuffix(name, ".caller") }

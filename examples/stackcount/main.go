@@ -30,8 +30,8 @@ func main() { os.Exit(tool.Main("stackcount", run)) }
 
 // counted is what -json prints.
 type counted struct {
-	Comm   string   `json:"comm"`
-	PID    int      `json:"pid"`
+	Comm   string   `json:"comm,omitempty"` // with -P
+	PID    int      `json:"pid,omitempty"`  // with -P
 	Kernel []string `json:"kernel,omitempty"`
 	User   []string `json:"user,omitempty"`
 	Count  uint64   `json:"count"`
@@ -69,7 +69,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	attach := func(env *probe.Env) (*collect.Collector, error) {
 		o := &collect.Options{NoKernel: *user, NoUser: *kernel, Env: env}
 		if *pid != 0 {
-			o.PIDs = []int{*pid}
+			o.PIDs, o.Hold = []int{*pid}, true // all of its stacks are to be whole
 		}
 		return collect.Attach([]probe.Target{target}, o)
 	}
@@ -83,28 +83,53 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 			if *times {
 				s.Clock()
 			}
-			show(s, samples, *byPID, *folded, *delimit)
+			show(s, sum(samples, *byPID), *folded, *delimit)
 			return nil
 		})
 	})
 }
 
-func show(s *tool.Session, samples []tool.StackSample, byPID, folded, delimit bool) {
-	slices.SortStableFunc(samples, func(a, b tool.StackSample) int { return cmp.Compare(a.Count, b.Count) })
+// sum adds up samples with the same stacks, of all processes or of each, the most
+// frequent last.
+func sum(samples []tool.StackSample, byPID bool) []counted {
+	var out []counted
+	at := map[string]int{}
 	for i := range samples {
-		c := &samples[i]
-		s.JSON(counted{c.Comm, c.PID, c.KernelNames, c.UserNames, c.Count})
+		s := &samples[i]
+		c := counted{Kernel: s.KernelNames, User: s.UserNames, Count: s.Count}
+		if byPID {
+			c.Comm, c.PID = s.Comm, s.PID
+		}
+		key := fmt.Sprintf("%q %d %q %q", c.Comm, c.PID, c.Kernel, c.User)
+		if i, ok := at[key]; ok {
+			out[i].Count += c.Count
+			continue
+		}
+		at[key] = len(out)
+		out = append(out, c)
+	}
+	slices.SortStableFunc(out, func(a, b counted) int { return cmp.Compare(a.Count, b.Count) })
+	return out
+}
+
+func show(s *tool.Session, stacks []counted, folded, delimit bool) {
+	for i := range stacks {
+		c := &stacks[i]
+		s.JSON(c)
 		if folded {
-			stack := append([]string{c.Comm}, append(tool.Outermost(c.UserNames), tool.Outermost(c.KernelNames)...)...)
+			stack := slices.Concat(tool.Outermost(c.User), tool.Outermost(c.Kernel))
+			if c.PID != 0 {
+				stack = slices.Insert(stack, 0, c.Comm)
+			}
 			s.Printf("%s %d\n", strings.Join(stack, ";"), c.Count)
 			continue
 		}
-		s.Stack(c.KernelNames)
-		if delimit && len(c.KernelNames) > 0 && len(c.UserNames) > 0 {
+		s.Stack(c.Kernel)
+		if delimit && len(c.Kernel) > 0 && len(c.User) > 0 {
 			s.Printf("    --\n")
 		}
-		s.Stack(c.UserNames)
-		if byPID {
+		s.Stack(c.User)
+		if c.PID != 0 {
 			s.Printf("      %s [%d]\n", c.Comm, c.PID)
 		}
 		s.Printf("      %d\n\n", c.Count)

@@ -101,7 +101,11 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 
 	return t.Run(ctx, stdout, "Tracing TCP connections until they end", func(s *tool.Session) error {
 		addr := map[bool]string{false: "ADDR %-15s", true: "ADDR %-39s"}[*wide]
-		tab := s.Table("TIME %-8s", "TIME(s) %-9.6f", "PID %-7d", "COMM %-10.10s", "IP %-2d", "L"+addr, "LPORT %-5d", "R"+addr, "RPORT %-5d", "TX_KB %5d", "RX_KB %5d", "MS %.2f")
+		owner, comm := "PID %-7d", "COMM %-10.10s"
+		if *clock || *times {
+			owner, comm = "PID %-5d", "COMM %-5.5s" // the line is to fit a terminal
+		}
+		tab := s.Table("TIME %-8s", "TIME(s) %-9.6f", owner, comm, "IP %-2d", "L"+addr, "LPORT %-5d", "R"+addr, "RPORT %-5d", "TX_KB %5d", "RX_KB %5d", "MS %.2f")
 		tab.Show("TIME", *clock).Show("TIME(s)", *times).Show("IP", *wide || *csv).CSV(*csv).Header()
 		var first uint64
 		return tool.Each(s, events, func(e *session) error {

@@ -93,3 +93,17 @@ func TestLive(t *testing.T) {
 		t.Errorf("%d clients and %d servers of 23:\n%s", len(clients), len(servers), out)
 	}
 }
+
+// With the time of day lines are not wider than others, but for the last column.
+func TestNarrowWithTime(t *testing.T) {
+	for _, flag := range []string{"-T", "-t"} {
+		var out strings.Builder
+		if err := run(t.Context(), []string{"-replay", "testdata/sessions", flag}, &out); err != nil {
+			t.Fatal(err)
+		}
+		heading := strings.Split(out.String(), "\n")[1]
+		if at := strings.LastIndex(heading, "MS"); at < 0 || at >= 79 {
+			t.Errorf("%s: the last column begins at %d: %q", flag, at, heading)
+		}
+	}
+}

@@ -7,6 +7,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"os"
 )
 
 // UsageError is a mistake on the command line.
@@ -22,6 +23,9 @@ func (e *UsageError) Error() string {
 
 // Unwrap returns the cause.
 func (e *UsageError) Unwrap() error { return e.err }
+
+// Usage is a mistake that the program itself has found.
+func Usage(program string, err error) error { return &UsageError{program, err} }
 
 // Parse parses args with fs, which continues on errors. With -h it writes the
 // usage to help and returns flag.ErrHelp; a mistake is a *UsageError, and
@@ -51,4 +55,14 @@ func Status(program string, err error, stderr io.Writer) int {
 		return 2
 	}
 	return 1
+}
+
+// Terminal says whether w is a terminal that understands colours and such.
+func Terminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	if !ok {
+		return false
+	}
+	info, err := f.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0 && os.Getenv("TERM") != "" && os.Getenv("TERM") != "dumb"
 }

@@ -1,17 +1,42 @@
 package tool
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"regexp"
 	"strconv"
 	"strings"
+	"syscall"
 
 	"github.com/borescope/borescope/probe/action"
 )
 
 // TID declares a flag with a thread's id, 0 if it is not given. See FilterTID.
-func (t *Tool) TID(name string) *int { return t.Int(name, "TID", 0, "only this thread") }
+func (t *Tool) TID(name string) *int {
+	tid := t.Int(name, "TID", 0, "only this thread")
+	t.tasks = append(t.tasks, tid)
+	return tid
+}
+
+// findTasks says which process or thread of the command line is not there.
+func (t *Tool) findTasks() error {
+	for _, id := range t.tasks {
+		if *id == 0 {
+			continue
+		}
+		p, err := os.FindProcess(*id)
+		if err != nil {
+			return err
+		}
+		err = p.Signal(syscall.Signal(0))
+		p.Release()
+		if errors.Is(err, os.ErrProcessDone) {
+			return fmt.Errorf("no process or thread has the number %d", *id)
+		}
+	}
+	return nil
+}
 
 // UID declares a flag with a user, by number or name, -1 if it is not given. See
 // FilterUID.

@@ -62,3 +62,19 @@ func TestRows(t *testing.T) {
 		t.Errorf("%s: %v", got, rows)
 	}
 }
+
+// A run that is about a process that is not there is an error, not silence.
+func TestNoSuchProcess(t *testing.T) {
+	for _, flag := range []string{"-p", "-t"} {
+		tl := New("demo", "Count.")
+		tl.PID()
+		tl.TID("t")
+		if err := tl.Parse([]string{flag, "4194305"}, io.Discard); err != nil { // one more than PID_MAX_LIMIT
+			t.Fatal(err)
+		}
+		err := tl.Run(t.Context(), io.Discard, "Counting", func(*Session) error { return nil })
+		if err == nil || !strings.Contains(err.Error(), "4194305") {
+			t.Errorf("%s: %v", flag, err)
+		}
+	}
+}

@@ -44,6 +44,13 @@ func Status(name string, err error, stderr io.Writer) int {
 	return 1
 }
 
+// oneLine puts what errors.Join has on lines of their own behind each other.
 func oneLine(err error) string {
-	return strings.Join(strings.Fields(err.Error()), " ")
+	var parts []string
+	for line := range strings.Lines(err.Error()) {
+		if words := strings.Fields(line); len(words) > 0 {
+			parts = append(parts, strings.Join(words, " "))
+		}
+	}
+	return strings.Join(parts, "; ")
 }

@@ -9,8 +9,10 @@ import (
 	"os"
 	"reflect"
 	"strings"
+	"time"
 
 	"github.com/borescope/borescope/hist"
+	"github.com/borescope/borescope/internal/cli"
 )
 
 // output writes text or JSON lines, and keeps the first error.
@@ -24,17 +26,8 @@ type output struct {
 
 func (o *output) init(w io.Writer, asJSON bool) {
 	o.w, o.json = bufio.NewWriter(w), asJSON
-	o.terminal = !asJSON && isTerminal(w)
+	o.terminal = !asJSON && cli.Terminal(w)
 	o.colour = o.terminal && os.Getenv("NO_COLOR") == ""
-}
-
-func isTerminal(w io.Writer) bool {
-	f, ok := w.(*os.File)
-	if !ok {
-		return false
-	}
-	info, err := f.Stat()
-	return err == nil && info.Mode()&os.ModeCharDevice != 0 && os.Getenv("TERM") != "" && os.Getenv("TERM") != "dumb"
 }
 
 func (o *output) Write(b []byte) (int, error) {
@@ -57,9 +50,7 @@ func (o *output) clear() {
 }
 
 func (s *Session) flush() {
-	if s.out.err == nil {
-		s.out.keep(s.out.w.Flush())
-	}
+	s.out.keep(s.out.w.Flush())
 }
 
 // Printf prints text; with -json it prints nothing. A write error ends the run,
@@ -70,13 +61,18 @@ func (s *Session) Printf(format string, args ...any) {
 	}
 }
 
-// JSON prints a value as one line; without -json it prints nothing.
+// JSON prints a value as one line; without -json it prints nothing. An object
+// that Every's function prints at the end of an interval has the member "interval_end"
+// before its own: that moment, Now, in UTC.
 func (s *Session) JSON(v any) {
 	if !s.out.json {
 		return
 	}
 	b, err := marshal(v)
 	s.out.keep(err)
+	if s.ticking && len(b) > 2 && b[0] == '{' {
+		b = append(s.tick.UTC().AppendFormat([]byte(`{"interval_end":"`), time.RFC3339Nano+`",`), b[1:]...)
+	}
 	s.out.Write(append(b, '\n'))
 }
 
@@ -211,7 +207,8 @@ func (t *Table) Header() {
 }
 
 // Row prints values, one for each column. It returns nil, so that it can be what
-// Each's function returns; write errors are Run's.
+// Each's function returns; write errors are Run's, and so is the error that it
+// returns where there are more or fewer values than columns.
 func (t *Table) Row(values ...any) error { return t.row("", values) }
 
 // Alert is Row, in red on a terminal: for what failed.
@@ -219,7 +216,9 @@ func (t *Table) Alert(values ...any) error { return t.row("31", values) }
 
 func (t *Table) row(colour string, values []any) error {
 	if len(values) != len(t.cols) {
-		return fmt.Errorf("table of %d columns: row of %d values", len(t.cols), len(values))
+		err := fmt.Errorf("table of %d columns: row of %d values", len(t.cols), len(values))
+		t.s.out.keep(err)
+		return err
 	}
 	if t.s.out.json {
 		var o object

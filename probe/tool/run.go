@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/borescope/borescope/internal/cli"
 	"github.com/borescope/borescope/mapx"
 	"github.com/borescope/borescope/probe"
 	"github.com/borescope/borescope/probe/action"
@@ -127,6 +128,9 @@ func (s *Session) open(ctx context.Context, src source) error {
 		s.tick = s.data.Began.Local()
 		return src.replay(s)
 	}
+	if err := t.findTasks(); err != nil {
+		return err
+	}
 	if err := src.open(s); err != nil {
 		return err
 	}
@@ -186,14 +190,35 @@ func (r *programRun) lost(l *Lost) error {
 	if err != nil {
 		return err
 	}
-	for _, m := range st.Maps {
-		l.Entries += m.Full
-	}
-	// A full buffer counts as a full map, too.
-	l.Entries -= min(l.Entries, l.Events)
+	l.add(st.Maps, r.buffers())
 	l.Firings = st.NoScratch + st.Throttled + st.Limited + st.Missed
 	l.Faults = st.Faults
 	return nil
+}
+
+// buffers are the names of the maps that are streams of events.
+func (r *programRun) buffers() map[string]bool {
+	names := map[string]bool{}
+	for _, p := range r.programs {
+		for _, m := range p.AllMaps() {
+			names[m.Name] = m.Kind == action.MapRing || m.Kind == action.MapPerf
+		}
+	}
+	return names
+}
+
+// add counts what found no room in maps: events where they are buffers, opened or
+// not, which an opened stream's own count may have been behind.
+func (l *Lost) add(maps []action.MapStats, buffers map[string]bool) {
+	var events uint64
+	for _, m := range maps {
+		if buffers[m.Name] {
+			events += m.Full
+		} else {
+			l.Entries += m.Full
+		}
+	}
+	l.Events = max(l.Events, events)
 }
 
 // attach attaches the first program that this kernel can run.
@@ -284,7 +309,7 @@ func (s *Session) begin(start string) {
 	if len(line) > 80 {
 		line = start + "...\nHit Ctrl-C to end.\n"
 	}
-	if s.tool.json && isTerminal(s.tool.Stderr) {
+	if s.tool.json && cli.Terminal(s.tool.Stderr) {
 		fmt.Fprint(s.tool.Stderr, line)
 	}
 	s.Printf("%s", line)

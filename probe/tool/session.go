@@ -30,6 +30,7 @@ type Session struct {
 	tick    time.Time // the moment of the current call of Every's function
 	before  time.Time // that of the last call
 	ticks   int
+	ticking bool // an interval has ended, and its results are being printed
 	drained bool // probes are detached, what is left in the buffers is being read
 }
 
@@ -105,7 +106,9 @@ func (s *Session) Every(fn func() error) error {
 			if s.tool.clears && !s.tool.noClear {
 				s.out.clear()
 			}
+			s.ticking = s.tool.interval > 0
 			err = fn()
+			s.ticking = false
 		}
 		s.flush()
 		switch {
@@ -168,18 +171,10 @@ func Each[T any](s *Session, ev *action.Events[T], fn func(e *T) error) error {
 	if err != nil {
 		return err
 	}
+	s.flush() // the headings, before the first event
+	e := new(T)
 	for {
-		e := new(T)
-		err := events.Next(s.ctx, e)
-		if err == nil {
-			err = fn(e)
-			if events.Record().Remaining == 0 {
-				s.flush()
-			}
-			if err == nil {
-				err = s.out.err
-			}
-		}
+		err := next(s, events, e, fn)
 		switch {
 		case err == nil:
 		case errors.Is(err, io.EOF), errors.Is(err, os.ErrClosed):
@@ -195,4 +190,19 @@ func Each[T any](s *Session, ev *action.Events[T], fn func(e *T) error) error {
 			return err
 		}
 	}
+}
+
+// next calls fn with the next event, in e. It allocates nothing.
+func next[T any](s *Session, events *mapx.Events[T], e *T, fn func(e *T) error) error {
+	if err := events.Next(s.ctx, e); err != nil {
+		return err
+	}
+	err := fn(e)
+	if events.Record().Remaining == 0 {
+		s.flush()
+	}
+	if err == nil {
+		err = s.out.err
+	}
+	return err
 }

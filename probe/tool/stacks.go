@@ -32,7 +32,8 @@ type StackSample struct {
 //
 // Processes are looked at when they are first seen, so that those that end
 // before the run does have names too, and where the kernel can (Linux 5.17),
-// their stacks are walked by call frame information from then on.
+// their stacks are walked by call frame information from then on. Those of
+// collect.Options.PIDs are from the first event on, with Options.Hold.
 func (t *Tool) RunStacks(ctx context.Context, stdout io.Writer, start string, attach func(env *probe.Env) (*collect.Collector, error),
 	body func(s *Session, read func() ([]StackSample, error)) error,
 ) error {
@@ -74,21 +75,22 @@ func (st *stacks) open(s *Session) (err error) {
 		s.names.processes = symbol.NewProcesses(nil)
 	}
 	s.tool.explainPlan(st.Plan())
+	// Before the run begins, so that with Options.Hold the first events count.
+	err = st.LoadWalker()
+	if err != nil && !errors.Is(err, errors.ErrUnsupported) {
+		return errors.Join(err, st.Collector.Close())
+	}
+	walks := err == nil
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
-	go func() { done <- watch(ctx, st.Collector, st.Processes(), s.names.processes) }()
+	go func() { done <- watch(ctx, st.Collector, walks, st.Processes(), s.names.processes) }()
 	st.stop = func() error { cancel(); return <-done }
 	return nil
 }
 
 // watch looks at processes when they are first seen. first is their stream,
 // taken before it is recorded: a replay has their names already.
-func watch(ctx context.Context, c *collect.Collector, first mapx.Source, processes *symbol.Processes) error {
-	err := c.LoadWalker()
-	walks := err == nil
-	if err != nil && !errors.Is(err, errors.ErrUnsupported) {
-		return err
-	}
+func watch(ctx context.Context, c *collect.Collector, walks bool, first mapx.Source, processes *symbol.Processes) error {
 	var rec mapx.Record
 	for {
 		if err := first.ReadInto(ctx, &rec); err != nil {
@@ -140,17 +142,17 @@ type sampleKey struct {
 
 func keyOf(s *collect.Sample) sampleKey {
 	k := sampleKey{pid: s.PID, tid: s.TID, program: s.Program, comm: s.Comm}
-	lists := [][]stack.Frame{s.Kernel.Frames, s.User.Frames}
+	stacks := []*stack.Stack{&s.Kernel, &s.User}
 	if w := s.Waker; w != nil {
 		k.wakerPID, k.wakerTID, k.wakerComm = w.PID, w.TID, w.Comm
-		lists = append(lists, w.Kernel.Frames, w.User.Frames)
+		stacks = append(stacks, &w.Kernel, &w.User)
 	}
 	var b []byte
-	for _, frames := range lists {
-		for _, f := range frames {
-			b = fmt.Appendf(b, "%x,", f.PC)
+	for _, s := range stacks {
+		for _, f := range s.Frames {
+			b = fmt.Appendf(b, "%x.%d,", f.PC, f.How)
 		}
-		b = append(b, '/')
+		b = fmt.Appendf(b, "%d/", s.End)
 	}
 	k.pcs = string(b)
 	return k
@@ -162,8 +164,18 @@ func (st *stacks) read(s *Session) ([]StackSample, error) {
 	if err != nil {
 		return nil, err
 	}
+	out := st.since(samples)
+	for i := range out {
+		if err := st.name(s, &out[i]); err != nil {
+			return nil, err
+		}
+	}
+	return merge(out), nil
+}
+
+// since takes what the last call was given off the samples.
+func (st *stacks) since(samples []collect.Sample) (out []StackSample) {
 	now := make(map[sampleKey]collect.Total, len(samples))
-	var out []StackSample
 	for _, sample := range samples {
 		k := keyOf(&sample)
 		now[k] = collect.Total{Count: sample.Count, Sum: sample.Value}
@@ -174,12 +186,7 @@ func (st *stacks) read(s *Session) ([]StackSample, error) {
 		}
 	}
 	st.before = now
-	for i := range out {
-		if err := st.name(s, &out[i]); err != nil {
-			return nil, err
-		}
-	}
-	return merge(out), nil
+	return out
 }
 
 // merge adds up samples that look the same: calls from several places of one

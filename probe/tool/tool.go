@@ -43,6 +43,7 @@ type Tool struct {
 	rest                   []string
 	json, verbose, noClear bool
 	record, replay         string
+	tasks                  []*int // processes and threads that are to be there
 	recording              *mapx.Recording
 }
 
@@ -110,9 +111,11 @@ func (t *Tool) Func(name, value, usage string, parse func(string) error) {
 	}
 }
 
-// PID declares -p: a process id, 0 if it is not given. See FilterPID.
+// PID declares -p: a process id, 0 if it is not given. That of no process is an
+// error of Run. See FilterPID.
 func (t *Tool) PID() *int {
 	pid := new(int)
+	t.tasks = append(t.tasks, pid)
 	t.Func("p,pid", "PID", "only this process", func(s string) (err error) {
 		if *pid, err = strconv.Atoi(s); err != nil || *pid <= 0 {
 			return fmt.Errorf("%q is not a process id", s)
@@ -335,6 +338,9 @@ func (t *Tool) parseRest(rest []string) error {
 
 // parseInterval takes the interval and the count from the end of the words.
 func (t *Tool) parseInterval() error {
+	if last := t.most + 2; t.most >= 0 && len(t.rest) > last {
+		return t.Usagef("unexpected argument %q", t.rest[last])
+	}
 	words := 0
 	for words < 2 && len(t.rest)-words > t.fewest && isTime(t.rest[len(t.rest)-words-1]) {
 		words++

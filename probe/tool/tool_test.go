@@ -17,6 +17,7 @@ import (
 
 	"github.com/borescope/borescope/hist"
 	"github.com/borescope/borescope/internal/testenv"
+	"github.com/borescope/borescope/mapx"
 	"github.com/borescope/borescope/probe"
 	"github.com/borescope/borescope/probe/action"
 )
@@ -45,6 +46,7 @@ func TestParse(t *testing.T) {
 		{"5", 5 * time.Second, 0, ""},
 		{"0.5 10", time.Second / 2, 10, ""},
 		{"100ms 3", time.Second / 10, 3, ""},
+		{"word 2 3", 2 * time.Second, 3, "word"},
 		{"-x word 2 3", 2 * time.Second, 3, "word"},
 		{"-xT -p 7 word", time.Second, 0, "word"},
 		{"-xTp7 word", time.Second, 0, "word"},
@@ -75,11 +77,21 @@ func TestStatus(t *testing.T) {
 		}
 	}
 	var out bytes.Buffer
-	if s := Status("demo", errors.New("two\nlines"), &out); s != 1 || out.String() != "demo: two lines\n" {
+	if s := Status("demo", errors.New("two\nlines"), &out); s != 1 || out.String() != "demo: two; lines\n" {
 		t.Errorf("status %d, %q", s, out.String())
 	}
 	if Status("demo", nil, &out) != 0 || Status("demo", flag.ErrHelp, &out) != 0 {
 		t.Error("success and -h are no success")
+	}
+}
+
+// Of too many words the first that is too many is named.
+func TestUnexpectedArgument(t *testing.T) {
+	for args, want := range map[string]string{"a 1 2 3": `"3"`, "a b": `"b"`, "a b c": `"b"`} {
+		_, _, _, err := parse(strings.Fields(args)...)
+		if err == nil || !strings.Contains(err.Error(), "unexpected argument "+want) {
+			t.Errorf("%q: %v, want one about %s", args, err, want)
+		}
 	}
 }
 
@@ -104,8 +116,8 @@ func TestTable(t *testing.T) {
 		tab.Header()
 		tab.Row(uint32(7), action.Comm{'c', 'a', 't'}, 1.5, 8, [8]byte{'/', '\x1b', 'a'})
 		tab.Alert(8, "sh", 0.25, 0, "")
-		if tab.Row(1) == nil {
-			t.Error("a row with too few values is accepted")
+		if tab.Row(1); s.out.err == nil || !strings.Contains(s.out.err.Error(), "5 columns: row of 1") {
+			t.Errorf("a row with too few values: error of the run %v", s.out.err)
 		}
 	}
 	want := "PID    COMM      LAT(ms) PATH\n" +
@@ -143,6 +155,62 @@ func TestLost(t *testing.T) {
 	got := Lost{Events: 3, Firings: 1}.String()
 	if got != "Lost: 3 events (the buffer was full), 1 probe firings (left out by the kernel)" {
 		t.Errorf("%q", got)
+	}
+}
+
+// What found no room in a stream is lost events, whether it was opened or not,
+// and all else lost entries.
+func TestLostOfMaps(t *testing.T) {
+	l := Lost{Events: 5} // of the stream that was opened
+	l.add([]action.MapStats{{Name: "opened", Full: 5}, {Name: "unread", Full: 3}, {Name: "counts", Full: 2}},
+		map[string]bool{"opened": true, "unread": true, "counts": false})
+	if want := (Lost{Events: 8, Entries: 2}); l != want {
+		t.Errorf("%+v, want %+v", l, want)
+	}
+}
+
+// Objects that are printed at the end of an interval say when that was.
+func TestIntervalJSON(t *testing.T) {
+	got := print(true, func(s *Session) {
+		tab := s.Table("PID %-6d")
+		tab.Row(1)
+		s.tick, s.ticking = time.Unix(1, 5e8), true
+		tab.Row(2)
+		s.JSON(struct{}{})
+	})
+	want := `{"pid":1}` + "\n" + `{"interval_end":"1970-01-01T00:00:01.5Z","pid":2}` + "\n{}\n"
+	if got != want {
+		t.Errorf("%s\nwant\n%s", got, want)
+	}
+}
+
+// events is a source of events without an end.
+type events struct{ data []byte }
+
+func (e *events) ReadInto(_ context.Context, rec *mapx.Record) error {
+	rec.Data, rec.Remaining = e.data, 1
+	return nil
+}
+
+func (e *events) Close() error { return nil }
+
+// Reading an event allocates nothing.
+func TestNextAllocates(t *testing.T) {
+	type event struct{ A, B uint64 }
+	s := newSession(&Tool{}, io.Discard)
+	s.ctx = t.Context()
+	in, err := mapx.NewEvents[event](&events{make([]byte, 16)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, seen := new(event), 0
+	fn := func(*event) error { seen++; return nil }
+	if n := testing.AllocsPerRun(100, func() {
+		if err := next(s, in, e, fn); err != nil {
+			t.Fatal(err)
+		}
+	}); n != 0 || seen != 101 {
+		t.Errorf("%v allocations an event, %d seen", n, seen)
 	}
 }
 

@@ -1,0 +1,36 @@
+package tool
+
+import (
+	"errors"
+	"testing"
+)
+
+// A command is one program: of a pipeline or a list nobody could say which one is
+// meant. What is quoted, and redirections, are the shell's affair.
+func TestCommandIsOneProgram(t *testing.T) {
+	for line, want := range map[string]string{
+		"a b c":                   "",
+		`a 'b | c; d' "e & $(f)"`: "",
+		`a \| b \; c`:             "",
+		"a <in >out 2>&1":         "",
+		"a <>fifo >|out <&3":      "",
+		`sh -c 'a | b; c && d'`:   "",
+		"a | b":                   "|",
+		"a; b":                    ";",
+		"a && b":                  "&",
+		"a &":                     "&",
+		"(a)":                     "(",
+		"a `b`":                   "`",
+		"a\nb":                    "\n",
+		`a "b" 'c' | d`:           "|",
+		`a '\' | b`:               "|",
+	} {
+		if got := operator(line); got != want {
+			t.Errorf("%q: %q, want %q", line, got, want)
+		}
+	}
+	var usage *UsageError
+	if _, err := New("demo", "").Command("true | cat"); !errors.As(err, &usage) {
+		t.Errorf("a pipeline: %v", err)
+	}
+}

@@ -1,0 +1,23 @@
+package tool
+
+import (
+	"testing"
+
+	"github.com/borescope/borescope/stack"
+	"github.com/borescope/borescope/stack/collect"
+)
+
+// Samples that differ only in how their stack ended are two: each has its own
+// count since the last reading.
+func TestSamplesSince(t *testing.T) {
+	frames := []stack.Frame{{PC: 0x1000}, {PC: 0x2000, Return: true}}
+	sample := func(end stack.End, count uint64) collect.Sample {
+		return collect.Sample{PID: 7, User: stack.Stack{Frames: frames, End: end}, Count: count, Value: int64(count)}
+	}
+	st := new(stacks)
+	st.since([]collect.Sample{sample(stack.EndUnknown, 193), sample(stack.EndBottom, 17)})
+	got := st.since([]collect.Sample{sample(stack.EndUnknown, 193), sample(stack.EndBottom, 27)})
+	if len(got) != 1 || got[0].Count != 10 || got[0].Value != 10 || got[0].User.End != stack.EndBottom {
+		t.Errorf("%+v, want 10 more that end at the bottom", got)
+	}
+}
