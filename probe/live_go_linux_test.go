@@ -220,3 +220,13 @@ func TestKprobeSession(t *testing.T) {
 	w.run()
 	expectSoon(t, n, 0, tally{Count: 2})
 }
+
+// TestKretprobeOfSessions: where sessions are asked for, a kretprobe is still none.
+func TestKretprobeOfSessions(t *testing.T) {
+	testenv.Need(t, testenv.Root, testenv.Feature(featureKprobeSession))
+	w := startTarget(t)
+	plan := mustResolve(t, &Options{Session: true}, "kretprobe:ksys_write")
+	n, _ := attachCounter(t, plan, counting{pid: w.pid(), value: -1, sites: true})
+	w.run()
+	expectSoon(t, n, 0, tally{Count: 1})
+}

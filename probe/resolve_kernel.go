@@ -383,7 +383,7 @@ func (r *resolver) chooseKernel(p *Program) error {
 		return nil
 	}
 	f, at := feature.KprobeMulti, ebpf.AttachTraceKprobeMulti
-	if r.o.Session || r.o.AttachType == ebpf.AttachTraceKprobeSession {
+	if !p.Returns && (r.o.Session || r.o.AttachType == ebpf.AttachTraceKprobeSession) {
 		f, at = feature.KprobeSession, ebpf.AttachTraceKprobeSession
 	}
 	if err := r.env.Supports(f); err != nil {
