@@ -26,6 +26,10 @@ type attacher struct {
 	drop []int
 	// name is the program that is being attached.
 	name string
+	// cpus are those online, nil before they were asked for.
+	cpus []int
+	// left is why the last site was left out.
+	left error
 	// types are the numbers of dynamic PMUs.
 	types map[string]pmuType
 }
@@ -59,8 +63,8 @@ func (a *attacher) attachAll(p *Plan, progs map[string]*ebpf.Program) error {
 			return err
 		}
 	}
-	if len(a.link.sites) == 0 && len(a.link.missing) > 0 {
-		return a.link.missing[0].Err
+	if len(a.link.sites) == 0 && a.left != nil {
+		return a.left
 	}
 	for _, fd := range a.start {
 		if err := kernel.EnablePerf(fd); err != nil {
@@ -132,6 +136,7 @@ func (a *attacher) isOffline(s *Site) bool {
 }
 
 func (a *attacher) missing(s *Site, err error) error {
+	a.left = err
 	switch a.o.Missing {
 	case MissingError:
 		return err

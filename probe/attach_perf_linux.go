@@ -119,11 +119,14 @@ func (a *attacher) siteEvent(g *Program, s *Site) (*event, error) {
 // anyCPU opens the event on the first CPU online: such events fire wherever
 // they are hit, but a CPU must be named, and CPU 0 may be offline.
 func (a *attacher) anyCPU(ev *event) (*event, error) {
-	list, err := a.env.OnlineCPUs()
-	if err != nil {
-		return nil, err
+	if a.cpus == nil {
+		list, err := a.env.OnlineCPUs()
+		if err != nil {
+			return nil, err
+		}
+		a.cpus = list
 	}
-	ev.pid, ev.cpu = -1, list[0]
+	ev.pid, ev.cpu = -1, a.cpus[0]
 	return ev, nil
 }
 

@@ -119,6 +119,12 @@ func TestMissingPolicy(t *testing.T) {
 	if err != nil || len(p.Programs) != 1 || len(p.Missing) != 0 {
 		t.Errorf("%v\n%v", err, p)
 	}
+	// Nothing is left: the plan was an empty one, and nobody learned why.
+	none := []Target{Kprobe{Symbol: "nosuch"}, Tracepoint{Group: "no", Name: "such"}}
+	_, err = Resolve(env, none, &Options{Missing: MissingIgnore})
+	if !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), "tracepoint:no:such") {
+		t.Errorf("%v, want why the last one is missing", err)
+	}
 }
 
 func TestCookie(t *testing.T) {
@@ -160,6 +166,11 @@ func TestSession(t *testing.T) {
 	}
 	p, err = Resolve(testEnv(t, feature.KprobeSession), []Target{Kprobe{Symbol: "vfs_read"}}, &Options{Session: true})
 	if err != nil || p.Programs[0].Method != MethodPerfLink || !strings.Contains(p.Programs[0].Why, "CONFIG_EXAMPLE") {
+		t.Errorf("%v\n%v", err, p)
+	}
+	// A kretprobe was one too, and fired at the entry as well.
+	p, err = Resolve(testEnv(t), []Target{Kretprobe{Symbol: "vfs_read"}}, &Options{Session: true})
+	if err != nil || p.Programs[0].Method != MethodKprobeMulti || p.Programs[0].AttachType != ebpf.AttachTraceKprobeMulti || !p.Programs[0].Returns {
 		t.Errorf("%v\n%v", err, p)
 	}
 }

@@ -24,7 +24,8 @@ const (
 	// MissingWarn leaves it out and lists it, with the reason, in Plan.Missing or,
 	// where the kernel refuses it as late as that, in Link.Missing.
 	MissingWarn
-	// MissingIgnore leaves it out without a word.
+	// MissingIgnore leaves it out without a word; if nothing is left, the error is
+	// why the last one was left out.
 	MissingIgnore
 )
 
@@ -126,6 +127,9 @@ func Resolve(env *Env, targets []Target, o *Options) (*Plan, error) {
 	if len(targets) == 0 {
 		return nil, errors.New("resolve: no targets")
 	}
+	if len(r.plan.Programs) == 0 && r.ignored != nil {
+		return nil, r.ignored
+	}
 	if err := r.filter(); err != nil {
 		return nil, fmt.Errorf("resolve: %w", err)
 	}
@@ -143,6 +147,8 @@ type resolver struct {
 	// parts are the group's programs so far, before those that can share one
 	// are merged.
 	parts []Program
+	// ignored is why the last target was left out by MissingIgnore.
+	ignored error
 	// lacksAdmin is what unprivileged has found out, nil before.
 	lacksAdmin *bool
 	// untyped are the kernel functions' argument registers, shared by all
@@ -220,6 +226,8 @@ func (r *resolver) missing(t Target, err error) error {
 		return err
 	case MissingWarn:
 		r.plan.Missing = append(r.plan.Missing, Missing{t, err})
+	case MissingIgnore:
+		r.ignored = err
 	}
 	return nil
 }

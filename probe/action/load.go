@@ -30,10 +30,10 @@ type Loaded struct {
 	plan *probe.Plan
 	lay  *layout
 	coll *ebpf.Collection
-	rec  *mapx.Recorder
 	walk *walkTables // nil if the program walks no stacks
 
 	mu    sync.Mutex
+	rec   *mapx.Recorder // guarded by mu
 	flips map[string]any // guarded by mu: *mapx.Flip by the name of the map
 }
 
@@ -48,6 +48,9 @@ func Load(p *Program, plan *probe.Plan) (*Loaded, error) {
 	spec, err := Compile(p, plan)
 	if err != nil {
 		return nil, err
+	}
+	if n := len(plan.Missing); len(spec.Programs) == 0 && n > 0 {
+		return nil, fmt.Errorf("load %s: %w", p.Name, plan.Missing[n-1].Err)
 	}
 	if len(spec.Programs) == 0 {
 		return nil, fmt.Errorf("load %s: %w", p.Name, errNoPrograms)
@@ -150,12 +153,20 @@ func (l *Loaded) EBPFMap(m *Map) *ebpf.Map {
 	return l.coll.Maps[m.Name]
 }
 
-func (l *Loaded) source() source { return source{live: l, rec: l.rec} }
+func (l *Loaded) source() source {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return source{live: l, rec: l.rec}
+}
 
 // Record has the tables and streams that are opened from now on record what is
 // read from them, under the names of their maps. Call it before they are opened;
 // rec stays the caller's, who closes it after the last read.
-func (l *Loaded) Record(rec *mapx.Recorder) { l.rec = rec }
+func (l *Loaded) Record(rec *mapx.Recorder) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.rec = rec
+}
 
 // Recorded is a recording of a program's tables and streams in place of the
 // program: Open's result. Reads give what they gave when it was recorded, in
@@ -238,7 +249,8 @@ func (l *Loaded) Close() error {
 type Options struct {
 	// Env is what decisions depend on; nil is this machine.
 	Env *probe.Env
-	// Resolve are the options of probe.Resolve, AttachTo those of Plan.Attach.
+	// Resolve are the options of probe.Resolve, AttachTo those of Plan.Attach,
+	// whose Env is this one if it has none.
 	Resolve  *probe.Options
 	AttachTo *probe.AttachOptions
 }
@@ -285,7 +297,7 @@ func Attach(p *Program, o *Options) (*Session, error) {
 	if err := ResolveSymbols(env, p, plan); err != nil {
 		return nil, fmt.Errorf("attach %s: %w", p.Name, err)
 	}
-	return AttachPlan(p, plan, o)
+	return attachPlan(p, plan, env, o.AttachTo)
 }
 
 // AttachPlan loads and attaches a program for a plan that was made before, and
@@ -294,11 +306,22 @@ func AttachPlan(p *Program, plan *probe.Plan, o *Options) (*Session, error) {
 	if o == nil {
 		o = &Options{}
 	}
+	return attachPlan(p, plan, o.Env, o.AttachTo)
+}
+
+func attachPlan(p *Program, plan *probe.Plan, env *probe.Env, o *probe.AttachOptions) (*Session, error) {
+	to := probe.AttachOptions{}
+	if o != nil {
+		to = *o
+	}
+	if to.Env == nil {
+		to.Env = env
+	}
 	l, err := Load(p, plan)
 	if err != nil {
 		return nil, err
 	}
-	link, err := plan.Attach(l.Programs(), o.AttachTo)
+	link, err := plan.Attach(l.Programs(), &to)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("attach %s: %w", p.Name, err), l.Close())
 	}
