@@ -202,7 +202,7 @@ func vmlinuzBTF(image []byte) ([]byte, error) {
 		if f == decompress.None {
 			continue
 		}
-		r, err := decompress.NewReader(f, bytes.NewReader(image[i:]))
+		r, err := decompress.NewReader(f, image[i:], 1<<30)
 		if err != nil {
 			continue
 		}
