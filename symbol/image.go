@@ -1,11 +1,13 @@
 package symbol
 
 import (
+	"debug/elf"
 	"errors"
 	"io"
 	"io/fs"
 	"math"
 	"os"
+	"strings"
 
 	"github.com/borescope/borescope/internal/elffile"
 	"github.com/borescope/borescope/internal/procfs"
@@ -109,9 +111,29 @@ func (ps *Processes) load(img *image, pid int, m *procfs.Mapping) {
 	ef, err := readELF(img.file, img.stat.Size())
 	if err != nil {
 		img.reason = ReasonBadFile
+		if isMemory(m.Path) && !hasMagic(img.file) {
+			img.reason = ReasonAnonymous
+		}
 		return
 	}
 	ps.adopt(img, pid, ef)
+}
+
+// isMemory reports whether a file is memory that programs give names to: a memfd
+// or one of POSIX's shared memory.
+func isMemory(path string) bool {
+	return strings.HasPrefix(path, "/memfd:") || strings.HasPrefix(path, "/dev/shm/")
+}
+
+// hasMagic reports whether a file begins as ELF files do.
+func hasMagic(f fs.File) bool {
+	r, ok := f.(io.ReaderAt)
+	if !ok {
+		return true
+	}
+	var b [len(elf.ELFMAG)]byte
+	_, err := r.ReadAt(b[:], 0)
+	return err == nil && string(b[:]) == elf.ELFMAG
 }
 
 // stale reports whether the image's file was overwritten in place: its mapping

@@ -13,13 +13,20 @@ import (
 )
 
 // jitFiles is what a process's JIT compilers wrote: a perf map and a jitdump,
-// each read again when it grew.
+// each read again when it changed.
 type jitFiles struct {
 	read     time.Time
+	cost     time.Duration // of reading them last
 	perf     *PerfMap
-	perfSize int64
+	perfSeen fileState
 	dump     *JITDump
-	dumpSize int64
+	dumpSeen fileState
+}
+
+// fileState is how far a file was read.
+type fileState struct {
+	size  int64
+	mtime time.Time
 }
 
 func (f *jitFiles) bytes() int64 {
@@ -38,20 +45,26 @@ func (f *jitFiles) name(fr *Frame, pc uint64) bool {
 	return f.dump != nil && f.dump.name(fr, pc) || f.perf != nil && f.perf.name(fr, pc)
 }
 
-// nameJIT names an address in memory that is no file's.
+// nameJIT names an address in memory that is no file's. What was named before may
+// be other code by now: the files are looked at for it as well, within a twentieth
+// of the time.
 func (p *Process) nameJIT(fr *Frame, pc uint64) {
-	if p.jit != nil && p.jit.name(fr, pc) {
-		return
-	}
-	if p.jit != nil && (p.exited || p.ps.now().Sub(p.jit.read) < missGap) {
-		return
-	}
-	if p.jit == nil {
+	known := p.jit != nil && p.jit.name(fr, pc)
+	if p.jit != nil {
+		gap := missGap
+		if known {
+			gap = max(gap, 20*p.jit.cost)
+		}
+		if p.exited || p.ps.now().Sub(p.jit.read) < gap {
+			return
+		}
+	} else {
 		p.jit = &jitFiles{}
 	}
 	p.jit.read = p.ps.now()
 	p.readPerfMap()
 	p.readJITDump()
+	p.jit.cost = p.ps.now().Sub(p.jit.read)
 	p.jit.name(fr, pc)
 }
 
@@ -61,7 +74,7 @@ func (p *Process) readPerfMap() {
 	if p.nspid == 0 {
 		p.nspid = procfs.NSpid(p.ps.root, p.pid)
 	}
-	p.readJITFile(fmt.Sprintf("/tmp/perf-%d.map", p.nspid), &p.jit.perfSize, func(r io.Reader) error {
+	p.readJITFile(fmt.Sprintf("/tmp/perf-%d.map", p.nspid), &p.jit.perfSeen, func(r io.Reader) error {
 		m, err := ParsePerfMap(r)
 		if err == nil {
 			p.jit.perf = m
@@ -79,7 +92,7 @@ func (p *Process) readJITDump() {
 		if !strings.HasPrefix(base, "jit-") || !strings.HasSuffix(base, ".dump") {
 			continue
 		}
-		p.readJITFile(path, &p.jit.dumpSize, func(r io.Reader) error {
+		p.readJITFile(path, &p.jit.dumpSeen, func(r io.Reader) error {
 			d, err := ParseJITDump(io.LimitReader(r, maxJITDump))
 			if err == nil {
 				p.jit.dump = d
@@ -93,19 +106,19 @@ func (p *Process) readJITDump() {
 // maxJITDump is the most of a jitdump that is read: it holds the code as well.
 const maxJITDump = 1 << 30
 
-// readJITFile reads a file of the process's root if its size changed.
-func (p *Process) readJITFile(path string, size *int64, read func(io.Reader) error) {
+// readJITFile reads a file of the process's root if it changed.
+func (p *Process) readJITFile(path string, seen *fileState, read func(io.Reader) error) {
 	f, err := p.ps.openInRoot(p.pid, path)
 	if err != nil {
 		return
 	}
 	defer f.Close()
 	st, err := f.Stat()
-	if err != nil || !st.Mode().IsRegular() || st.Size() == *size {
+	if err != nil || !st.Mode().IsRegular() {
 		return
 	}
-	if read(f) == nil {
-		*size = st.Size()
+	if now := (fileState{st.Size(), st.ModTime()}); now != *seen && read(f) == nil {
+		*seen = now
 		p.ps.grown.Store(true)
 	}
 }

@@ -254,6 +254,63 @@ func TestPerfMapOfThisProcess(t *testing.T) {
 	if got := frameNames(p.Resolve(nil, []uint64{addr + 0x20})); got != "g" {
 		t.Errorf("after it grew: %s", got)
 	}
+	// A name that is known is asked for again: compilers put other code there.
+	write(fmt.Sprintf("%x 10 f\n%x 10 g\n%x 10 later\n", addr, addr+0x20, addr+0x20))
+	if got := frameNames(p.Resolve(nil, []uint64{addr + 0x20})); got != "later" {
+		t.Errorf("after a later line for the same address: %s", got)
+	}
+	write(fmt.Sprintf("%x 10 f\n%x 10 g\n%x 10 again\n", addr, addr+0x20, addr+0x20))
+	if err := os.Chtimes(path, now, now); err != nil {
+		t.Fatal(err)
+	}
+	if got := frameNames(p.Resolve(nil, []uint64{addr + 0x20})); got != "again" {
+		t.Errorf("after as many other bytes: %s", got)
+	}
+}
+
+// TestMemoryFiles names code in files that are memory: they were said to be
+// malformed, and the perf map was not asked.
+func TestMemoryFiles(t *testing.T) {
+	testenv.Need(t, testenv.Root) // for map_files
+	t.Run("memfd", func(t *testing.T) {
+		fd, err := unix.MemfdCreate("jit-code", unix.MFD_CLOEXEC)
+		if err != nil {
+			t.Fatal(err)
+		}
+		memoryFile(t, os.NewFile(uintptr(fd), "memfd"))
+	})
+	t.Run("shm", func(t *testing.T) {
+		f, err := os.CreateTemp("/dev/shm", "borescope")
+		testenv.Need(t, testenv.Got("/dev/shm", err))
+		if err := os.Remove(f.Name()); err != nil {
+			t.Fatal(err)
+		}
+		memoryFile(t, f)
+	})
+}
+
+func memoryFile(t *testing.T, f *os.File) {
+	defer f.Close()
+	if err := f.Truncate(0x1000); err != nil {
+		t.Fatal(err)
+	}
+	mem, err := unix.Mmap(int(f.Fd()), 0, 0x1000, unix.PROT_READ|unix.PROT_EXEC, unix.MAP_SHARED)
+	testenv.Need(t, testenv.Got("code in "+f.Name(), err)) // may be mounted noexec
+	defer unix.Munmap(mem)
+	at := uint64(uintptr(unsafe.Pointer(&mem[0])))
+	path := "/tmp/perf-" + strconv.Itoa(os.Getpid()) + ".map"
+	if err := os.WriteFile(path, fmt.Appendf(nil, "%x 10 code\n", at), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	defer os.Remove(path)
+	p, err := OpenProcess(os.Getpid(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	if got := frameNames(p.Resolve(nil, []uint64{at + 4, at + 0x40})); got != "code (anonymous memory)" {
+		t.Errorf("got %s", got)
+	}
 }
 
 // TestOtherRoot names code of a program in another root directory, whose path

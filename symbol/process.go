@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io/fs"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/borescope/borescope/internal/procfs"
@@ -163,9 +164,14 @@ func (ps *Processes) image(pid int, m *procfs.Mapping) *image {
 }
 
 // isAnonymous reports whether a mapping that has an inode is memory after all:
-// shared anonymous memory and System V segments are files of a hidden tmpfs.
+// shared anonymous memory and System V segments are files of a hidden tmpfs, and
+// huge pages of a hidden hugetlbfs.
 func isAnonymous(m *procfs.Mapping) bool {
-	return m.Path == "/dev/zero" || len(m.Path) > 5 && m.Path[:5] == "/SYSV" || m.Path == "//anon"
+	switch m.Path {
+	case "/dev/zero", "//anon", "/anon_hugepage":
+		return true
+	}
+	return strings.HasPrefix(m.Path, "/SYSV")
 }
 
 // sameMaps reports whether fresh is what is known already.

@@ -115,6 +115,23 @@ func TestRecordedProcess(t *testing.T) {
 	}
 }
 
+// TestHugePages names generated code in anonymous huge pages, which /proc shows as
+// a deleted file. It was not looked up in the perf map.
+func TestHugePages(t *testing.T) {
+	tr := newTree(t)
+	tr.stat(7, "java", 99)
+	tr.maps(7, binMap, "7f1000000000-7f1000400000 rwxp 00000000 00:0f 5 /anon_hugepage (deleted)")
+	tr.add("tmp/perf-7.map", []byte("7f1000000000 100 Hot.work\n"))
+	ps, _ := testProcesses(t, tr, nil)
+	p, err := ps.Process(7)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := frameNames(p.Resolve(nil, []uint64{0x7f1000000010, 0x7f1000000200})); got != "Hot.work (anonymous memory)" {
+		t.Errorf("got %s", got)
+	}
+}
+
 func TestExitedProcess(t *testing.T) {
 	tr := newTree(t)
 	tr.stat(7, "app", 99)

@@ -50,10 +50,12 @@ func (p *Process) append(dst []Frame, index int, pc uint64) []Frame {
 	}
 	e := p.elf(m)
 	if e == nil {
-		return append(dst, Frame{
+		fr := Frame{
 			Index: index, Module: m.path, ModuleOffset: pc - m.start + m.offset,
 			Kind: KindUser, Reason: m.img.reason,
-		})
+		}
+		p.nameJIT(&fr, pc) // compilers map files of memory twice, to write and to execute
+		return append(dst, fr)
 	}
 	n := len(dst)
 	dst = e.append(dst, index, pc-m.bias)
@@ -132,7 +134,7 @@ func vdsoName(m *procfs.Mapping) string {
 // is tried again: another process that maps it may be permitted to.
 func (ps *Processes) loadImage(pid int, m *mapping) {
 	img := m.img
-	if img.reason == ReasonBadFile {
+	if img.reason == ReasonBadFile || img.reason == ReasonAnonymous {
 		return
 	}
 	pm := &procfs.Mapping{
