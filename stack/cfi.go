@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"runtime/debug"
 	"slices"
 	"unsafe"
@@ -57,7 +58,7 @@ func OpenCFI(path string) (*CFITable, error) {
 		return nil, err
 	}
 	defer f.Close()
-	t, err := compileCFI(f)
+	t, err := compileCFI(f, cfiRoom(f))
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
@@ -72,8 +73,12 @@ func NewCFI(r io.ReaderAt, size int64) (*CFITable, error) {
 		return nil, err
 	}
 	defer f.Close()
-	return compileCFI(f)
+	return compileCFI(f, cfiRoom(f))
 }
+
+// cfiRoom is the memory that compiling a file may take which somebody asked for by
+// name.
+func cfiRoom(f *elffile.File) int64 { return 64<<20 + 8*f.Stored() }
 
 // Stats returns what the table was compiled from.
 func (t *CFITable) Stats() CFIStats { return t.stats }
@@ -98,7 +103,9 @@ func (t *CFITable) lookup(vaddr uint64) *cfiRule {
 	return &t.rules[t.rows.index[i]]
 }
 
-func compileCFI(f *elffile.File) (t *CFITable, err error) {
+// compileCFI compiles a file within room bytes of memory; one that takes more is
+// elffile.ErrTooLarge. The work is bounded by that too.
+func compileCFI(f *elffile.File, room int64) (t *CFITable, err error) {
 	defer elffile.Catch(debug.SetPanicOnFault(true), &err)
 	switch {
 	case f.Class != elf.ELFCLASS64 || f.Machine != elf.EM_X86_64 && f.Machine != elf.EM_AARCH64:
@@ -106,7 +113,7 @@ func compileCFI(f *elffile.File) (t *CFITable, err error) {
 	case f.Type == elf.ET_REL:
 		return nil, fmt.Errorf("call frame information of a relocatable file: %w", errors.ErrUnsupported)
 	}
-	b := newCFIBuilder(f.Machine, lowestAddress(f))
+	b := newCFIBuilder(f.Machine, lowestAddress(f), room)
 	if err := b.goTable(f); err != nil {
 		return nil, err
 	}
@@ -115,7 +122,13 @@ func compileCFI(f *elffile.File) (t *CFITable, err error) {
 		if err != nil {
 			return nil, err
 		}
+		if b.left -= int64(len(data)) / 8; b.left < 0 { // several sections may be one
+			return nil, errTooMuch
+		}
 		b.section(data, s.addr, s.debug)
+		if b.full() {
+			return nil, errTooMuch
+		}
 	}
 	if len(b.segs) == 0 && b.stats.Bad == 0 {
 		return nil, ErrNoCFI
@@ -138,6 +151,17 @@ type cfiSection struct {
 	off, len uint64 // in the file, where there is no section
 	addr     uint64
 	debug    bool // .debug_frame's form
+}
+
+// size is that of the data, about.
+func (s *cfiSection) size() int64 {
+	switch {
+	case s.section == nil:
+		return int64(s.len)
+	case s.section.Flags&elf.SHF_COMPRESSED != 0:
+		return 4 * int64(s.section.Size)
+	}
+	return int64(s.section.Size)
 }
 
 func (s *cfiSection) read(f *elffile.File) ([]byte, error) {
@@ -194,8 +218,19 @@ func ehFrameByHeader(f *elffile.File) (cfiSection, bool) {
 // cfiSeg is one FDE's rows while the table is built.
 type cfiSeg struct {
 	start, end uint32 // counted from base; end is exclusive
-	first, n   int    // its rows
+	first, n   uint32 // its rows
 }
+
+var errTooMuch = fmt.Errorf("call frame information: %w", elffile.ErrTooLarge)
+
+// What things take while a table is built, about, in bytes.
+const (
+	rowCost  = 6
+	segCost  = 16
+	cieCost  = 700
+	ruleCost = 200 // and what is saved
+	exprCost = 120 // and the expression
+)
 
 // cfiBuilder compiles sections to a table.
 type cfiBuilder struct {
@@ -211,11 +246,17 @@ type cfiBuilder struct {
 	key     []byte
 	stats   CFIStats
 	cies    map[int]*cie
+	cieLeft int   // bytes of CIEs that may be parsed yet
+	left    int64 // memory that there is for other things than rows and FDEs
 	exec    cfiExec
 }
 
-func newCFIBuilder(m elf.Machine, base uint64) *cfiBuilder {
-	b := &cfiBuilder{machine: m, base: base, ids: make(map[string]uint16), exprIDs: make(map[string]int32)}
+// full reports whether the builder's memory is used up.
+func (b *cfiBuilder) full() bool { return int64(rowCost*len(b.pcs)+segCost*len(b.segs)) > b.left }
+
+func newCFIBuilder(m elf.Machine, base uint64, room int64) *cfiBuilder {
+	room = min(room, math.MaxUint32) // rows are counted in 32 bits
+	b := &cfiBuilder{machine: m, base: base, left: room, ids: make(map[string]uint16), exprIDs: make(map[string]int32)}
 	var none cfiState
 	b.intern(&none) // rule 0
 	return b
@@ -234,6 +275,7 @@ func (b *cfiBuilder) intern(s *cfiState) uint16 {
 	id = uint16(len(b.rules))
 	b.ids[string(b.key)] = id
 	b.rules = append(b.rules, s.rule())
+	b.left -= int64(ruleCost + 3*len(b.key))
 	return id
 }
 
@@ -244,6 +286,7 @@ func (b *cfiBuilder) expr(e []byte) int32 {
 		id = int32(len(b.exprs))
 		b.exprIDs[string(e)] = id
 		b.exprs = append(b.exprs, slices.Clone(e))
+		b.left -= int64(exprCost + 2*len(e))
 	}
 	return id
 }

@@ -29,6 +29,7 @@ var (
 // of the section ends it.
 func (b *cfiBuilder) section(data []byte, addr uint64, debugFrame bool) {
 	b.cies = make(map[int]*cie)
+	b.cieLeft = 2 * len(data)
 	for pos := 0; pos+4 <= len(data); {
 		rd := dwarfReader{b: data, pos: pos}
 		n, wide := uint64(rd.u32()), false
@@ -47,7 +48,9 @@ func (b *cfiBuilder) section(data []byte, addr uint64, debugFrame bool) {
 			b.stats.Bad++
 			return
 		}
-		b.entry(data[:rd.pos], body, addr, debugFrame, wide)
+		if b.entry(data[:rd.pos], body, addr, debugFrame, wide); b.full() {
+			return
+		}
 		pos = rd.pos
 	}
 }
@@ -91,6 +94,7 @@ func (b *cfiBuilder) cie(data []byte, at uint64, debugFrame bool) *cie {
 		return c
 	}
 	c := &cie{debugFrame: debugFrame}
+	b.left -= cieCost
 	c.bad = b.parseCIE(c, data, int(at), debugFrame) != nil
 	b.cies[int(at)] = c
 	return c
@@ -105,6 +109,11 @@ func (b *cfiBuilder) parseCIE(c *cie, data []byte, at int, debugFrame bool) erro
 	start := rd.pos
 	if rd.take(n); rd.err != nil {
 		return rd.err
+	}
+	// Each is parsed once, and they follow each other: what lies inside of others
+	// again and again must not multiply the work.
+	if b.cieLeft -= int(n); b.cieLeft < 0 {
+		return errBadCIE
 	}
 	rd = dwarfReader{b: data[:rd.pos], pos: start}
 	id, want := uint64(rd.u32()), uint64(0)
@@ -214,7 +223,7 @@ func (b *cfiBuilder) fde(rd *dwarfReader, c *cie, addr uint64) bool {
 		b.exec.flush(b.exec.end)
 	}
 	if n := len(b.pcs) - first; n > 0 {
-		b.segs = append(b.segs, cfiSeg{uint32(from), uint32(from + size), first, n})
+		b.segs = append(b.segs, cfiSeg{uint32(from), uint32(from + size), uint32(first), uint32(n)})
 	}
 	return err == nil
 }
@@ -235,7 +244,7 @@ type cfiExec struct {
 
 // advance moves on to a new address: what was said so far held up to there.
 func (x *cfiExec) advance(to uint64) error {
-	if !x.emit || to < uint64(x.pc) {
+	if !x.emit || to < uint64(x.pc) || x.b.full() {
 		return errBadCFA
 	}
 	if to >= uint64(x.end) {

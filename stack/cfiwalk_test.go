@@ -48,7 +48,7 @@ func (f *ehFrame) table() *CFITable {
 	if f.arm {
 		m = elf.EM_AARCH64
 	}
-	b := newCFIBuilder(m, 0)
+	b := newCFIBuilder(m, 0, 1<<30)
 	b.section(append(f.b, 0, 0, 0, 0), 0, false)
 	return b.table()
 }
@@ -325,7 +325,7 @@ func FuzzCFI(f *testing.F) {
 		if arm {
 			m = elf.EM_AARCH64
 		}
-		b := newCFIBuilder(m, 0)
+		b := newCFIBuilder(m, 0, 1<<30)
 		b.section(section, 0, debugFrame)
 		table := b.table()
 		if table.stats.Rows > len(section)+2*table.stats.FDEs+2 {

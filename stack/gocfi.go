@@ -29,7 +29,9 @@ func (b *cfiBuilder) goTable(f *elffile.File) error {
 			b.stats.Bad++
 			continue
 		}
-		b.goFunc(&fn, kinds[i], &grow)
+		if b.goFunc(&fn, kinds[i], &grow); b.full() {
+			return errTooMuch
+		}
 	}
 	return nil
 }
@@ -46,13 +48,13 @@ func (b *cfiBuilder) goFunc(fn *pclntab.Func, kind goKind, grow *goGrow) {
 		if kind == goLost && grow.from > from && grow.from < to {
 			row(grow.from, b.goGrowRule(grow))
 		}
-		return true
+		return !b.full()
 	})
 	n := len(b.pcs) - first
 	if n == 0 {
 		return // a mark, not a function
 	}
-	b.segs = append(b.segs, cfiSeg{uint32(fn.Entry - b.base), uint32(fn.End - b.base), first, n})
+	b.segs = append(b.segs, cfiSeg{uint32(fn.Entry - b.base), uint32(fn.End - b.base), uint32(first), uint32(n)})
 	b.stats.FDEs++
 }
 

@@ -46,12 +46,12 @@ func TestGoTableMatchesDebugFrame(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer f.Close()
-			b := newCFIBuilder(machine, lowestAddress(f))
+			b := newCFIBuilder(machine, lowestAddress(f), 1<<30)
 			if err := b.goTable(f); err != nil {
 				t.Fatal(err)
 			}
 			got := b.table()
-			b = newCFIBuilder(machine, lowestAddress(f))
+			b = newCFIBuilder(machine, lowestAddress(f), 1<<30)
 			for _, s := range cfiSections(f) {
 				data, err := s.read(f)
 				if err != nil {

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/borescope/borescope/internal/elffile"
 	"github.com/borescope/borescope/internal/feature"
@@ -37,13 +38,55 @@ func (pid ProcessMemory) ReadMemory(dst []byte, addr uint64) error {
 type CFICache struct {
 	// MaxBytes bounds the tables that are kept; 0 stands for 256 MiB. A table
 	// that had to go is compiled again when it is next needed; modules that were
-	// handed out keep theirs.
+	// handed out keep theirs. A file whose table takes more than twice as much while
+	// it is compiled has none.
+	//
+	// The work is bounded too, whatever processes map: all files together may have 32
+	// times as much of call frame information as this, and 10 MiB more for each
+	// second since the first one was read, which is a tenth of a processor's time.
 	MaxBytes int64
 
 	mu     sync.Mutex
 	tables map[fileKey]cachedCFI
 	order  []fileKey // oldest first
 	size   int64
+	work   int64     // bytes that were read since
+	since  time.Time // the first file was read
+}
+
+func (c *CFICache) maxBytes() int64 {
+	if c.MaxBytes == 0 {
+		return 256 << 20
+	}
+	return c.MaxBytes
+}
+
+// What CFICache.MaxBytes says of the work.
+const (
+	cacheWork  = 32
+	workSecond = 10 << 20
+)
+
+var errTooMuchWork = errors.New("reading call frame information has taken its share of the time")
+
+// start accounts for the work that a file's call frame information is.
+func (c *CFICache) start(f *elffile.File) error {
+	const open = 16 << 10 // what a file without any is like
+	n := int64(open)
+	for _, s := range cfiSections(f) {
+		n += s.size()
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.since.IsZero() {
+		c.since = time.Now()
+	}
+	allowed := cacheWork*c.maxBytes() + int64(time.Since(c.since).Seconds()*workSecond)
+	if c.work+n > allowed {
+		return errTooMuchWork
+	}
+	c.work += n
+	return nil
 }
 
 type fileKey struct {
@@ -54,6 +97,7 @@ type fileKey struct {
 type cachedCFI struct {
 	table *CFITable // nil: the file has none that can be read
 	bias  []segment
+	err   error // why
 }
 
 // segment is a loaded part of a file, to find a mapping's bias by.
@@ -110,11 +154,13 @@ func (c *CFICache) load(pid int, m *procfs.Mapping, mod *Module) error {
 	key := fileKey{m.Dev, m.Inode, st.Size(), st.ModTime().UnixNano()}
 	cached, ok := c.get(key)
 	if !ok {
-		cached, err = readCFI(f)
-		if err != nil {
-			return err
+		if cached = c.read(f); errors.Is(cached.err, errTooMuchWork) {
+			return cached.err // later, perhaps
 		}
 		c.put(key, cached)
+	}
+	if cached.err != nil {
+		return cached.err
 	}
 	for _, s := range cached.bias {
 		if m.Offset+(m.End-m.Start) > s.offset && m.Offset < s.offset+s.size {
@@ -141,20 +187,28 @@ func openMapped(pid int, m *procfs.Mapping) (*os.File, error) {
 	return f, nil
 }
 
-func readCFI(f *os.File) (cachedCFI, error) {
+// read compiles a process's file, which anybody may have written.
+func (c *CFICache) read(f *os.File) cachedCFI {
 	ef, err := elffile.NewBorrowed(f)
 	if err != nil {
-		return cachedCFI{}, err
+		return cachedCFI{err: err}
 	}
 	defer ef.Close()
-	return cfiOf(ef)
+	if err := c.start(ef); err != nil {
+		return cachedCFI{err: err}
+	}
+	room := 2 * c.maxBytes()
+	ef.Bound(room)
+	out, err := cfiOf(ef, room)
+	out.err = err
+	return out
 }
 
 // cfiOf compiles a file; one that has no call frame information is no error.
-func cfiOf(f *elffile.File) (cachedCFI, error) {
+func cfiOf(f *elffile.File, room int64) (cachedCFI, error) {
 	c := cachedCFI{bias: executableSegments(f)}
 	var err error
-	if c.table, err = compileCFI(f); errors.Is(err, ErrNoCFI) {
+	if c.table, err = compileCFI(f, room); errors.Is(err, ErrNoCFI) {
 		err = nil
 	}
 	return c, err
@@ -167,7 +221,7 @@ func readRootCFI(root fs.FS, path, buildID string) (c cachedCFI, err error) {
 		if have := ef.BuildID(); buildID != "" && have != buildID {
 			return fmt.Errorf("another file than was mapped: build-id %s instead of %s", have, buildID)
 		}
-		c, err = cfiOf(ef)
+		c, err = cfiOf(ef, cfiRoom(ef))
 		return err
 	})
 	return c, err
@@ -232,7 +286,7 @@ func (mod *Module) loadImage(image []byte) error {
 	}
 	defer f.Close()
 	mod.Bias = mod.Start - lowestAddress(f)
-	mod.CFI, err = compileCFI(f)
+	mod.CFI, err = compileCFI(f, cfiRoom(f))
 	return err
 }
 
@@ -252,10 +306,7 @@ func (c *CFICache) put(key fileKey, cached cachedCFI) {
 	if c.tables == nil {
 		c.tables = make(map[fileKey]cachedCFI)
 	}
-	limit := c.MaxBytes
-	if limit == 0 {
-		limit = 256 << 20
-	}
+	limit := c.maxBytes()
 	c.tables[key] = cached
 	c.order = append(c.order, key)
 	c.size += cached.bytes()

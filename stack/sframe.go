@@ -44,7 +44,7 @@ func readSFrame(f *elffile.File) (t *CFITable, err error) {
 	if err != nil {
 		return nil, err
 	}
-	return parseSFrame(data, s.Addr, lowestAddress(f))
+	return parseSFrame(data, s.Addr, lowestAddress(f), cfiRoom(f))
 }
 
 // The format: binutils' include/sframe.h and "The SFrame format", versions 1 to 3.
@@ -73,6 +73,7 @@ type sframe struct {
 	fixedRA int8
 	fixedFP int8
 	fres    dwarfReader
+	left    int // rows that may be read yet
 	rows    []sframeRow
 }
 
@@ -81,7 +82,7 @@ type sframeRow struct {
 	rule  uint16
 }
 
-func parseSFrame(data []byte, addr, base uint64) (*CFITable, error) {
+func parseSFrame(data []byte, addr, base uint64, room int64) (*CFITable, error) {
 	le := binary.LittleEndian
 	if len(data) < sframeHeaderLen || le.Uint16(data) != sframeMagic {
 		return nil, errBadSFrame
@@ -98,7 +99,7 @@ func parseSFrame(data []byte, addr, base uint64) (*CFITable, error) {
 	default:
 		return nil, fmt.Errorf("SFrame of machine %d: %w", data[4], errors.ErrUnsupported)
 	}
-	s.b = newCFIBuilder(machine, base)
+	s.b = newCFIBuilder(machine, base, room)
 	body := uint64(sframeHeaderLen) + uint64(data[7])
 	fdes, freLen := uint64(le.Uint32(data[8:])), uint64(le.Uint32(data[16:]))
 	fdeOff, freOff := body+uint64(le.Uint32(data[20:])), body+uint64(le.Uint32(data[24:]))
@@ -107,11 +108,15 @@ func parseSFrame(data []byte, addr, base uint64) (*CFITable, error) {
 		return nil, errBadSFrame
 	}
 	s.fres = dwarfReader{b: data[freOff : freOff+freLen]}
+	s.left = int(freLen) // a row takes two bytes or more, and belongs to one function
 	for i := range fdes {
 		if s.fde(fdeOff + i*size) {
 			s.b.stats.FDEs++
 		} else {
 			s.b.stats.Bad++
+		}
+		if s.left < 0 || s.b.full() {
+			return nil, errTooMuch
 		}
 	}
 	t := s.b.table()
@@ -166,7 +171,7 @@ func (s *sframe) function(start, size, freAt uint64, n uint32, info uint8, repea
 	rd := dwarfReader{b: s.fres.b, pos: int(freAt)}
 	s.rows = s.rows[:0]
 	for range n {
-		if !s.fre(&rd, info&15) {
+		if s.left--; s.left < 0 || !s.fre(&rd, info&15) {
 			return false
 		}
 	}
@@ -190,7 +195,7 @@ func (s *sframe) function(start, size, freAt uint64, n uint32, info uint8, repea
 func (s *sframe) emit(from, size, repeat uint64) bool {
 	first := len(s.b.pcs)
 	const most = 1 << 17 // rows of one function; a PLT of libLLVM has 20,000
-	if size/repeat*uint64(len(s.rows)) > most || first > 1<<22 {
+	if size/repeat*uint64(len(s.rows)) > most {
 		return false
 	}
 	if s.rows[0].start > 0 {
@@ -207,7 +212,7 @@ func (s *sframe) emit(from, size, repeat uint64) bool {
 			s.b.index = append(s.b.index, r.rule)
 		}
 	}
-	s.b.segs = append(s.b.segs, cfiSeg{uint32(from), uint32(from + size), first, len(s.b.pcs) - first})
+	s.b.segs = append(s.b.segs, cfiSeg{uint32(from), uint32(from + size), uint32(first), uint32(len(s.b.pcs) - first)})
 	return true
 }
 

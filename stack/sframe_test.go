@@ -93,7 +93,7 @@ func TestSFrame(t *testing.T) {
 		},
 		{"outermost", sframeSection(2, 0, sframeAMD64, -8, -0x3000, 0x20, 0, 0, fre(0, true)), map[uint64]string{0x1000: "rsp+0 s u"}},
 	} {
-		table, err := parseSFrame(c.b, addr, 0)
+		table, err := parseSFrame(c.b, addr, 0, 1<<30)
 		if err != nil {
 			t.Errorf("%s: %v", c.name, err)
 			continue
@@ -109,10 +109,10 @@ func TestSFrame(t *testing.T) {
 			}
 		}
 	}
-	if _, err := parseSFrame(sframeSection(4, 0, sframeAMD64, -8, 0, 1, 0, 0), 0, 0); !errors.Is(err, errors.ErrUnsupported) {
+	if _, err := parseSFrame(sframeSection(4, 0, sframeAMD64, -8, 0, 1, 0, 0), 0, 0, 1<<30); !errors.Is(err, errors.ErrUnsupported) {
 		t.Errorf("version 4: %v", err)
 	}
-	if _, err := parseSFrame([]byte("hello"), 0, 0); err == nil {
+	if _, err := parseSFrame([]byte("hello"), 0, 0, 1<<30); err == nil {
 		t.Error("text accepted")
 	}
 }
@@ -170,7 +170,7 @@ func FuzzSFrame(f *testing.F) {
 	f.Add(sframeSection(3, 0, sframeAMD64, -8, -0x3000, 0x20, 0, 0, fre(0, true, 8), fre(1, true, 16, -16)))
 	f.Add(sframeSection(2, 0, sframeARM64, 0, -0x3000, 0x30, 1<<4, 16, fre(0, true, 0), fre(4, true, 32, -24, -32)))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		table, err := parseSFrame(bytes.Clone(b), 0x4000, 0)
+		table, err := parseSFrame(bytes.Clone(b), 0x4000, 0, 1<<30)
 		if err != nil {
 			return
 		}

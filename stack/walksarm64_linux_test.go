@@ -148,7 +148,7 @@ func (g *armGDB) add(t *testing.T, path string, at uint64, section string) {
 	if section != "" {
 		vaddr = f.Section(section).Addr
 	}
-	c, err := cfiOf(f)
+	c, err := cfiOf(f, cfiRoom(f))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -27,7 +27,8 @@ func Compressed(head []byte, n int, repeat ...byte) []byte {
 	// Errors of a buffer there are none.
 	w, _ := zlib.NewWriterLevel(out, zlib.BestCompression)
 	_, _ = w.Write(head)
-	_, _ = io.CopyN(w, &repeater{b: repeat}, int64(n))
+	r := &repeater{b: bytes.Repeat(repeat, 64<<10/len(repeat)+1)}
+	_, _ = io.CopyN(w, r, int64(n))
 	_ = w.Close()
 	return out.Bytes()
 }
@@ -111,4 +112,51 @@ func Sparse(image []byte, section int, size uint64) []byte {
 	o.PutUint64(header[24:], uint64(len(image)))
 	o.PutUint64(header[32:], size)
 	return image
+}
+
+// NestedCIEs returns an .eh_frame of n descriptions, each of which refers to another
+// common entry: they lie inside each other, so that each reaches to the end of size
+// bytes.
+func NestedCIEs(n, size int) []byte {
+	o := binary.LittleEndian
+	const step = 24
+	var b []byte
+	for i := range n {
+		// Its operations begin with an expression, which reaches to that of the next.
+		b = o.AppendUint32(b, uint32(size-step*i-4))
+		b = append(b, 0, 0, 0, 0, 1, 'z', 'R', 0, 1, 0x78, 16, 1, 0x1b, 0x0f)
+		b = append(b, 22, 0, 0, 0, 0, 0)
+	}
+	b = append(b, make([]byte, size-len(b))...)
+	for i := range n {
+		at := len(b)
+		b = o.AppendUint32(b, 16)
+		b = o.AppendUint32(b, uint32(at+4-step*i))
+		b = o.AppendUint32(b, uint32(i))
+		b = o.AppendUint32(b, 1)
+		b = append(b, 0, 0, 0, 0)
+	}
+	return append(b, 0, 0, 0, 0)
+}
+
+// SharedSFrame returns an .sframe section of version 2 for amd64 with n functions of
+// one byte, each of which has the same rows, so many that they fill size bytes.
+func SharedSFrame(n, size int) []byte {
+	o := binary.LittleEndian
+	const header, fde, row = 28, 20, 3
+	rows := size / row
+	b := []byte{0xe2, 0xde, 2, 1, 3, 0, 0xf8, 0}
+	for _, v := range []int{n, rows, rows * row, 0, n * fde} {
+		b = o.AppendUint32(b, uint32(v))
+	}
+	for i := range n {
+		for _, v := range []int{ProgramText + i - ProgramFrame, 1, 0, rows} {
+			b = o.AppendUint32(b, uint32(v))
+		}
+		b = append(b, 0, 0, 0, 0)
+	}
+	for range rows {
+		b = append(b, 0, 3, 8) // from 0 on: sp+8
+	}
+	return b
 }

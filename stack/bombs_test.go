@@ -1,0 +1,106 @@
+package stack
+
+import (
+	"debug/elf"
+	"errors"
+	"os"
+	"path/filepath"
+	"runtime"
+	"testing"
+
+	"github.com/borescope/borescope/internal/elfbuild"
+	"github.com/borescope/borescope/internal/elffile"
+)
+
+// allocated is how many bytes f allocated.
+func allocated(f func()) uint64 {
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	f()
+	runtime.ReadMemStats(&after)
+	return after.TotalAlloc - before.TotalAlloc
+}
+
+func writeImage(tb testing.TB, image []byte) *os.File {
+	tb.Helper()
+	path := filepath.Join(tb.TempDir(), "file")
+	if err := os.WriteFile(path, image, 0o755); err != nil {
+		tb.Fatal(err)
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { f.Close() })
+	return f
+}
+
+// Files that anybody may run took root's tools gigabytes and minutes: what a
+// process's file may take is bounded before it is read.
+func TestBombs(t *testing.T) {
+	frames := func(data []byte, flags elf.SectionFlag) []byte {
+		s := elfbuild.FrameSection(data)
+		s.Flags |= flags
+		return elfbuild.Program(s).Bytes()
+	}
+	head := elfbuild.Frames(elfbuild.ProgramText, 1)
+	head = head[:len(head)-4]
+	debugFrame := elfbuild.Section{
+		Name: ".debug_frame", Type: elf.SHT_PROGBITS, Flags: elf.SHF_COMPRESSED,
+		Data: elfbuild.Compressed(head, 256<<20, head[len(head)-24:]...),
+	}
+	for _, tt := range []struct {
+		name  string
+		image []byte
+		want  error // nil: any
+		fine  bool  // or none
+	}{
+		{"compressed .eh_frame", frames(elfbuild.Compressed(head, 96<<20, head[len(head)-24:]...), elf.SHF_COMPRESSED), nil, false},
+		{"compressed .debug_frame", elfbuild.Program(debugFrame).Bytes(), elffile.ErrTooLarge, false},
+		{"many descriptions", frames(elfbuild.Frames(elfbuild.ProgramText, 4<<20), 0), elffile.ErrTooLarge, false},
+		{"nested CIEs", frames(elfbuild.NestedCIEs(40<<10, 4<<20), 0), nil, true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			file := writeImage(t, tt.image)
+			c := CFICache{MaxBytes: 16 << 20}
+			var got cachedCFI
+			n := allocated(func() { got = c.read(file) })
+			if !errors.Is(got.err, tt.want) && tt.want != nil || got.err == nil && !tt.fine {
+				t.Errorf("got %v, want an error: %v", got.err, tt.want)
+			}
+			if most := uint64(64<<20 + len(tt.image)); n > most {
+				t.Errorf("a file of %d bytes took %d of memory, want at most %d", len(tt.image), n, most)
+			}
+			t.Logf("%d bytes of file: %d of memory: %v", len(tt.image), n, got.err)
+		})
+	}
+}
+
+// A section of 1 MB whose functions have one long list of rows in common took more
+// than nine minutes.
+func TestSFrameBomb(t *testing.T) {
+	_, err := parseSFrame(elfbuild.SharedSFrame(25<<10, 512<<10), elfbuild.ProgramFrame, 0, 1<<30)
+	if !errors.Is(err, elffile.ErrTooLarge) {
+		t.Errorf("got %v, want %v", err, elffile.ErrTooLarge)
+	}
+}
+
+// However many files there are, together they get a bounded share of the work.
+func TestCFIWorkIsBounded(t *testing.T) {
+	file := writeImage(t, elfbuild.Program(elfbuild.FrameSection(elfbuild.Frames(elfbuild.ProgramText, 40<<10))).Bytes())
+	// 10 MiB a second are allowed besides, so that files of that size must be refused.
+	c := CFICache{MaxBytes: 64 << 10}
+	refused := false
+	for range 1000 {
+		got := c.read(file)
+		if refused = errors.Is(got.err, errTooMuchWork); refused {
+			break
+		}
+		if got.err != nil && !errors.Is(got.err, elffile.ErrTooLarge) {
+			t.Fatal(got.err)
+		}
+	}
+	if !refused {
+		t.Error("1,000 files were read at once")
+	}
+}
