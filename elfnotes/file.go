@@ -11,6 +11,8 @@ import (
 	"iter"
 	"os"
 	"slices"
+
+	"github.com/borescope/borescope/internal/procfs"
 )
 
 // DefaultMaxBytes is the most that one section or segment of notes may hold
@@ -53,7 +55,7 @@ func NewFile(r io.ReaderAt) (*File, error) {
 
 // Open opens a file of the machine by path. Close it when done.
 func Open(path string) (*File, error) {
-	file, err := os.Open(path)
+	file, err := procfs.Open(path)
 	if err != nil {
 		return nil, err
 	}

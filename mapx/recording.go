@@ -12,6 +12,7 @@ import (
 	"sync"
 
 	"github.com/borescope/borescope/internal/notexist"
+	"github.com/borescope/borescope/internal/procfs"
 )
 
 // Recording is a recording that is read: the handles it gives are what the tool
@@ -28,6 +29,17 @@ type Recording struct {
 	closed bool
 }
 
+// openRegular opens a file of a recording, which may be anybody's: a FIFO in it
+// would wait for its writer.
+func openRegular(fsys fs.FS, name string) (fs.File, error) {
+	if st, err := fs.Stat(fsys, name); err != nil {
+		return nil, err
+	} else if !st.Mode().IsRegular() {
+		return nil, &fs.PathError{Op: "open", Path: name, Err: &procfs.NotRegularError{Mode: st.Mode()}}
+	}
+	return fsys.Open(name)
+}
+
 // OpenRecording opens a recording: the directory that CreateRecording made, as
 // os.DirFS, an embed.FS, or any fs.FS. Nothing but the manifest is read yet.
 // The caller closes it when done with all its handles.
@@ -35,7 +47,7 @@ type Recording struct {
 // A recording of any released format version opens; one of a later version is
 // an error that says so, and something else is one that wraps ErrCorrupt.
 func OpenRecording(fsys fs.FS) (*Recording, error) {
-	f, err := fsys.Open(manifestName)
+	f, err := openRegular(fsys, manifestName)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("open recording: want a directory that CreateRecording made, with its %s: %w", manifestName, err)
 	}
@@ -94,7 +106,7 @@ func (r *Recording) openFile(name, ext string) (fs.File, error) {
 	if err := checkName(name); err != nil {
 		return nil, fmt.Errorf("recording: %w", err)
 	}
-	f, err := r.fsys.Open(name + ext)
+	f, err := openRegular(r.fsys, name+ext)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, r.noFile(name, ext)
 	}

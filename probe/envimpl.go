@@ -3,7 +3,6 @@ package probe
 import (
 	"fmt"
 	"io/fs"
-	"os"
 	"runtime"
 	"strconv"
 	"strings"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/borescope/borescope/internal/cpus"
 	"github.com/borescope/borescope/internal/feature"
+	"github.com/borescope/borescope/internal/procfs"
 	"github.com/borescope/borescope/internal/tracefs"
 )
 
@@ -78,7 +78,7 @@ func NewEnv(o *EnvOptions) *Env {
 		features: o.Features, btfDir: o.BTFDir,
 	}
 	if e.live {
-		e.root = os.DirFS("/")
+		e.root = procfs.DirFS("/")
 	}
 	if e.arch == "" {
 		e.arch = runtime.GOARCH

@@ -7,13 +7,13 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"os"
 	"slices"
 	"sort"
 
 	"github.com/borescope/borescope/elfnotes"
 	"github.com/borescope/borescope/internal/decompress"
 	"github.com/borescope/borescope/internal/elffile"
+	"github.com/borescope/borescope/internal/procfs"
 )
 
 // Core is a core file: the memory and the threads of a process as it was when
@@ -72,7 +72,7 @@ const maxCoreSize = 1 << 30
 // compressed (gzip, zstd, xz, lz4; then it is held in memory, up to 1 GiB). The
 // caller closes it.
 func OpenCore(path string) (*Core, error) {
-	f, err := os.Open(path)
+	f, err := procfs.Open(path)
 	if err != nil {
 		return nil, err
 	}
@@ -80,7 +80,7 @@ func OpenCore(path string) (*Core, error) {
 	_, _ = f.ReadAt(magic[:], 0)
 	if format := decompress.Detect(magic[:]); format != decompress.None {
 		defer f.Close()
-		data, err := os.ReadFile(path)
+		data, err := io.ReadAll(f)
 		if err == nil {
 			data, err = decompress.All(format, data, maxCoreSize)
 		}

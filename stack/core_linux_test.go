@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -11,7 +12,10 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
+
+	"github.com/borescope/borescope/internal/procfs"
 
 	"github.com/borescope/borescope/internal/testenv"
 )
@@ -228,4 +232,29 @@ func euStack(t *testing.T, core string) map[int][]uint64 {
 		}
 	}
 	return out
+}
+
+// TestCoreNamesFIFO: a core file may name any file as one of the process's, and
+// that of a FIFO made corestack wait for ever.
+func TestCoreNamesFIFO(t *testing.T) {
+	image, _ := testCore(t)
+	c, err := NewCore(bytes.NewReader(image), int64(len(image)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	root := t.TempDir()
+	fifo := root + "/bin/prog"
+	if err := errors.Join(os.Mkdir(root+"/bin", 0o755), syscall.Mkfifo(fifo, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	var no *procfs.NotRegularError
+	if _, err := c.Modules(&CoreOptions{Root: procfs.DirFS(root)}); !errors.As(err, &no) {
+		t.Errorf("modules: %v", err)
+	}
+	if _, err := OpenCore(fifo); !errors.As(err, &no) {
+		t.Errorf("core file: %v", err)
+	}
+	if _, err := OpenPerfData(fifo); !errors.As(err, &no) {
+		t.Errorf("perf.data: %v", err)
+	}
 }

@@ -10,12 +10,12 @@ import (
 	"iter"
 	"math"
 	"math/bits"
-	"os"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/borescope/borescope/internal/perfring"
+	"github.com/borescope/borescope/internal/procfs"
 )
 
 // PerfData is a file that "perf record" wrote: samples with call chains, with
@@ -101,7 +101,7 @@ type PerfSample struct {
 
 // OpenPerfData opens a perf.data file. The caller closes it.
 func OpenPerfData(path string) (*PerfData, error) {
-	f, err := os.Open(path)
+	f, err := procfs.Open(path)
 	if err != nil {
 		return nil, err
 	}

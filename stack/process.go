@@ -229,10 +229,7 @@ func readRootCFI(root fs.FS, path, buildID string) (c cachedCFI, err error) {
 
 // withRootELF calls f with the ELF file at a path of a tree (nil: this machine's).
 func withRootELF(root fs.FS, path string, f func(*elffile.File) error) error {
-	if root == nil {
-		root = os.DirFS("/")
-	}
-	file, err := root.Open(strings.TrimPrefix(path, "/"))
+	file, err := procfs.Root(root).Open(strings.TrimPrefix(path, "/"))
 	if err != nil {
 		return err
 	}

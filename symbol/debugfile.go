@@ -5,12 +5,12 @@ import (
 	"debug/elf"
 	"hash/crc32"
 	"io/fs"
-	"os"
 	"path"
 	"strings"
 
 	"github.com/borescope/borescope/internal/decompress"
 	"github.com/borescope/borescope/internal/elffile"
+	"github.com/borescope/borescope/internal/procfs"
 )
 
 // debugFinder finds the separate debug file of an ELF file.
@@ -32,7 +32,7 @@ func debugDirs(dirs []string) []string {
 }
 
 func openHost(path string) (fs.File, error) {
-	return os.OpenFile(path, os.O_RDONLY|openFlags, 0)
+	return procfs.Open(path)
 }
 
 // symbolFile returns the file that has the symbol table: this one, its debug

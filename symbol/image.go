@@ -57,7 +57,7 @@ func (ps *Processes) open(pid int, m *procfs.Mapping) (fs.File, error) {
 	f, err := procfs.OpenInRoot(pid, m.Path)
 	if errors.Is(err, fs.ErrNotExist) {
 		// The process may be gone; if the inode is right, so is the file.
-		f, err = os.OpenFile(m.Path, os.O_RDONLY|openFlags, 0)
+		f, err = procfs.Open(m.Path)
 	}
 	if err != nil {
 		return nil, err

@@ -136,5 +136,5 @@ func (ps *Processes) openInRoot(pid int, path string) (fs.File, error) {
 		return nil, err
 	}
 	// The process ended: it most likely had our root.
-	return os.OpenFile(path, os.O_RDONLY|openFlags, 0)
+	return procfs.Open(path)
 }

@@ -115,7 +115,7 @@ const maxKernelCache = 256 << 20
 // readKernelCache reads a table that was written under the same key by the same
 // user or by root: a table of somebody else's could say anything.
 func readKernelCache(path, key string) (*kernelTable, error) {
-	f, err := os.OpenFile(path, os.O_RDONLY|openFlags, 0)
+	f, err := procfs.Open(path)
 	if err != nil {
 		return nil, err
 	}

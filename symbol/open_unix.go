@@ -8,9 +8,6 @@ import (
 	"syscall"
 )
 
-// openFlags keep a FIFO from blocking whoever wants a name.
-const openFlags = syscall.O_NONBLOCK | syscall.O_CLOEXEC
-
 // defaultMaxFiles leaves the program that uses this package half of the files
 // that it may open.
 func defaultMaxFiles() int {

@@ -181,7 +181,7 @@ func openDescriptor(pid int, m *procfs.Mapping) *os.File {
 		if target, err := os.Readlink(name); err != nil || !strings.HasPrefix(target, m.Path) {
 			continue
 		}
-		f, err := os.Open(name)
+		f, err := procfs.Open(name)
 		if err != nil {
 			continue
 		}

@@ -7,11 +7,11 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"slices"
 
 	"github.com/borescope/borescope/internal/cli"
+	"github.com/borescope/borescope/internal/procfs"
 	"github.com/borescope/borescope/stack"
 	"github.com/borescope/borescope/symbol"
 )
@@ -65,7 +65,7 @@ func printCore(w, stderr io.Writer, path string, names *namer, asJSON, interpret
 		return err
 	}
 	defer c.Close()
-	o := &stack.CoreOptions{Root: os.DirFS(names.root)}
+	o := &stack.CoreOptions{Root: procfs.DirFS(names.root)}
 	mods, err := c.Modules(o)
 	if err != nil {
 		fmt.Fprintln(stderr, "corestack:", err)

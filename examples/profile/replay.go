@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 
+	"github.com/borescope/borescope/internal/procfs"
 	"github.com/borescope/borescope/mapx"
 	"github.com/borescope/borescope/stack/collect"
 	"github.com/borescope/borescope/symbol"
@@ -25,7 +26,7 @@ const symbolsFile = "symbols"
 // measureReplay makes the result from a recording instead of this machine. What
 // was sampled is fixed then; the flags that choose outputs count.
 func measureReplay(_ context.Context, c *config, _ io.Writer) (*result, error) {
-	fsys := os.DirFS(c.replay)
+	fsys := procfs.DirFS(c.replay)
 	if c.replay == "demo" {
 		if sub, err := fs.Sub(demo, "demo"); err == nil {
 			fsys = sub

@@ -24,6 +24,7 @@ import (
 	"time"
 
 	"github.com/borescope/borescope/internal/cli"
+	"github.com/borescope/borescope/internal/procfs"
 	"github.com/borescope/borescope/mapx"
 )
 
@@ -47,7 +48,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	if f.NArg() != 1 {
 		return errors.New("want one argument: the recording's directory")
 	}
-	rec, err := mapx.OpenRecording(os.DirFS(f.Arg(0)))
+	rec, err := mapx.OpenRecording(procfs.DirFS(f.Arg(0)))
 	if err != nil {
 		return err
 	}

@@ -18,6 +18,7 @@ import (
 	"strings"
 
 	"github.com/borescope/borescope/internal/cli"
+	"github.com/borescope/borescope/internal/procfs"
 	"github.com/borescope/borescope/internal/tracefs"
 	"github.com/borescope/borescope/usdt"
 )
@@ -202,7 +203,7 @@ func (l *lister) elf(name string, named bool) {
 }
 
 func hasMagic(name string) bool {
-	f, err := os.Open(name)
+	f, err := procfs.Open(name)
 	if err != nil {
 		return false
 	}

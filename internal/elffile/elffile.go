@@ -9,6 +9,8 @@ import (
 	"io"
 	"os"
 	"sync"
+
+	"github.com/borescope/borescope/internal/procfs"
 )
 
 // limits bound what a header may claim.
@@ -91,10 +93,10 @@ func bad(off uint64, format string, args ...any) error {
 	return &FormatError{int64(off), fmt.Sprintf(format, args...)}
 }
 
-// Open maps the file at path. The caller closes it.
+// Open maps the file at path, which may be one of a process (/proc/PID/root/…):
+// it is resolved in that process's root, links too. The caller closes it.
 func Open(path string) (*File, error) {
-	// A FIFO must not block whoever asks for a symbol.
-	f, err := openRegular(path)
+	f, err := procfs.Open(path)
 	if err != nil {
 		return nil, err
 	}

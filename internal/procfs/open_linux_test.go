@@ -114,19 +114,19 @@ func TestTargetRoot(t *testing.T) {
 	}
 	below := path(testenv.Rooted(t, root), "root")
 	for name, want := range map[string]string{"/link": "target's", "/up": "target's", "/dir/real": "target's", "/secret": ""} {
-		b, err := fs.ReadFile(Host(), below+name)
+		b, err := fs.ReadFile(Root(nil), below+name)
 		if string(b) != want || want == "" && !errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("%s: read %q, %v", name, b, err)
 		}
-		if st, err := fs.Stat(Host(), below+name); (err == nil) != (want != "") || err == nil && st.Size() != int64(len(want)) {
+		if st, err := fs.Stat(Root(nil), below+name); (err == nil) != (want != "") || err == nil && st.Size() != int64(len(want)) {
 			t.Errorf("%s: stat %v, %v", name, st, err)
 		}
 	}
-	list, err := fs.Glob(Host(), below+"/dir/*")
+	list, err := fs.Glob(Root(nil), below+"/dir/*")
 	if err != nil || len(list) != 1 || list[0] != below+"/dir/real" {
 		t.Errorf("listed %q, %v", list, err)
 	}
-	if es, err := fs.ReadDir(Host(), below); err != nil || len(es) != 5 {
+	if es, err := fs.ReadDir(Root(nil), below); err != nil || len(es) != 5 {
 		t.Errorf("root has %v, %v", es, err)
 	}
 }

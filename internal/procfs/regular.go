@@ -42,21 +42,20 @@ func TargetPath(path string) (pid int, name string, ok bool) {
 	return pid, name, true
 }
 
-// hostFS is this machine's file system.
-type hostFS struct{}
+// DirFS returns the tree below a directory, as os.DirFS does, but opens only
+// regular files and directories, and resolves the paths of processes (TargetPath)
+// in their roots. Of "/" it is this machine.
+func DirFS(dir string) fs.FS { return dirFS(strings.TrimRight(dir, "/")) }
 
-// Host returns this machine as a file system, as os.DirFS("/") does, but with
-// the paths of processes (TargetPath) resolved in their roots, and without
-// opening what is no regular file or directory.
-func Host() fs.FS { return hostFS{} }
+type dirFS string
 
-var _ fs.StatFS = hostFS{}
+var _ fs.StatFS = dirFS("")
 
-func (hostFS) Open(name string) (fs.File, error) {
+func (d dirFS) Open(name string) (fs.File, error) {
 	if !fs.ValidPath(name) {
 		return nil, &fs.PathError{Op: "open", Path: name, Err: fs.ErrInvalid}
 	}
-	f, err := open("/"+name, true)
+	f, err := open(string(d)+"/"+name, true)
 	if err != nil {
 		return nil, err
 	}
@@ -64,9 +63,9 @@ func (hostFS) Open(name string) (fs.File, error) {
 }
 
 // Stat describes a file, of whatever kind, without opening it.
-func (hostFS) Stat(name string) (fs.FileInfo, error) {
+func (d dirFS) Stat(name string) (fs.FileInfo, error) {
 	if !fs.ValidPath(name) {
 		return nil, &fs.PathError{Op: "stat", Path: name, Err: fs.ErrInvalid}
 	}
-	return stat("/" + name)
+	return stat(string(d) + "/" + name)
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"os"
 	"strconv"
 	"strings"
 )
@@ -14,7 +13,7 @@ import (
 // Root returns the tree that readers use for a nil one: this machine's.
 func Root(root fs.FS) fs.FS {
 	if root == nil {
-		return os.DirFS("/")
+		return DirFS("/")
 	}
 	return root
 }

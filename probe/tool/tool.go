@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/borescope/borescope/internal/procfs"
 	"github.com/borescope/borescope/mapx"
 	"github.com/borescope/borescope/probe"
 	"github.com/borescope/borescope/probe/action"
@@ -298,7 +299,7 @@ func (t *Tool) letters(arg string) []string {
 // parseRecorded opens the recording, and reads the command line of the recorded
 // run before this one's.
 func (t *Tool) parseRecorded(args []string) (err error) {
-	if t.recording, err = mapx.OpenRecording(os.DirFS(t.replay)); err != nil {
+	if t.recording, err = mapx.OpenRecording(procfs.DirFS(t.replay)); err != nil {
 		return fmt.Errorf("-replay %s: %w", t.replay, err)
 	}
 	m := t.recording.Meta()

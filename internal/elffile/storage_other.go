@@ -4,7 +4,5 @@ package elffile
 
 import "os"
 
-func openRegular(path string) (*os.File, error) { return os.Open(path) }
-
 // storage is how many bytes of storage a file takes up: its size, as far as known.
 func storage(st os.FileInfo) int64 { return st.Size() }

@@ -7,11 +7,6 @@ import (
 	"syscall"
 )
 
-// openRegular opens path without waiting for the writer of a FIFO.
-func openRegular(path string) (*os.File, error) {
-	return os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_CLOEXEC, 0)
-}
-
 // storage is how many bytes of storage a file takes up, its size where the file
 // system does not say.
 func storage(st os.FileInfo) int64 {

@@ -1,0 +1,42 @@
+package mapx
+
+import (
+	"errors"
+	"os"
+	"syscall"
+	"testing"
+
+	"github.com/borescope/borescope/internal/procfs"
+)
+
+// TestRecordingFIFO: a FIFO in a recording made replay wait for ever.
+func TestRecordingFIFO(t *testing.T) {
+	dir := t.TempDir()
+	var no *procfs.NotRegularError
+	if err := syscall.Mkfifo(dir+"/"+manifestName, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := OpenRecording(os.DirFS(dir)); !errors.As(err, &no) {
+		t.Errorf("manifest: %v", err)
+	}
+	text, err := os.ReadFile("testdata/recording-1/" + manifestName)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = errors.Join(os.Remove(dir+"/"+manifestName), os.WriteFile(dir+"/"+manifestName, text, 0o600),
+		syscall.Mkfifo(dir+"/notes.file", 0o600), syscall.Mkfifo(dir+"/events.stream", 0o600))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := OpenRecording(os.DirFS(dir))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	if _, err := r.Open("notes"); !errors.As(err, &no) {
+		t.Errorf("file: %v", err)
+	}
+	if _, err := r.Stream("events", nil); !errors.As(err, &no) {
+		t.Errorf("stream: %v", err)
+	}
+}
