@@ -55,15 +55,31 @@ func (g *bpfGen) sigreturn() {
 		insns := uint64(0xd4000001_d2801168)
 		g.add(
 			asm.LoadImm(asm.R2, int64(insns), asm.DWord), // mov x8, #139; svc #0
-			asm.JEq.Reg(asm.R1, asm.R2, "ss_signal"),
+			asm.JNE.Reg(asm.R1, asm.R2, "ss_mapping"),
 		)
+		g.trampoline()
 		return
 	}
 	g.add(
 		asm.LoadImm(asm.R2, 0x0f0000000fc0c748, asm.DWord), // mov $15, %rax; syscall
 		asm.JNE.Reg(asm.R1, asm.R2, "ss_mapping"),
 		asm.LoadMem(asm.R1, asm.R6, stBuf+8, asm.Byte),
-		asm.JEq.Imm(asm.R1, 5, "ss_signal"),
+		asm.JNE.Imm(asm.R1, 5, "ss_mapping"),
+	)
+	g.trampoline()
+}
+
+// trampoline says of the last frame, of which R7 is the number from 1, that its
+// address is no return address: no call comes before a trampoline.
+func (g *bpfGen) trampoline() {
+	g.add(
+		asm.LSh.Imm(asm.R7, 3),
+		asm.Add.Reg(asm.R7, asm.R6),
+		asm.LoadMem(asm.R1, asm.R7, stPCs-8, asm.DWord),
+		asm.LoadImm(asm.R2, -1<<bpfExactBit, asm.DWord),
+		asm.Or.Reg(asm.R1, asm.R2),
+		asm.StoreMem(asm.R7, stPCs-8, asm.R1, asm.DWord),
+		asm.Ja.Label("ss_signal"),
 	)
 }
 

@@ -37,11 +37,14 @@ type CFIWalker struct {
 
 	regs  Regs
 	exact bool // regs' program counter is not a return address
-	fp    FPWalker
-	expr  exprMachine
-	buf   [maxBlock]byte
-	one   [8]byte // not buf, which may hold a block meanwhile
-	vals  [numRegs]uint64
+	// trampoline says that the last step went on from that of a signal handler,
+	// which the kernel returned to: no call comes before it.
+	trampoline bool
+	fp         FPWalker
+	expr       exprMachine
+	buf        [maxBlock]byte
+	one        [8]byte // not buf, which may hold a block meanwhile
+	vals       [numRegs]uint64
 }
 
 // ReturnProbe is a return address that a uretprobe replaced while the function
@@ -109,6 +112,7 @@ func (w *CFIWalker) Walk(dst []Frame, r *Regs, mem Memory) (int, End) {
 	dst[0] = Frame{PC: pc, How: HowRegs}
 	for n := 1; ; n++ {
 		how, end := w.step(mem)
+		dst[n-1].Return = dst[n-1].Return && !w.trampoline
 		if end != EndUnknown {
 			return n, end
 		}
@@ -123,15 +127,18 @@ func (w *CFIWalker) Walk(dst []Frame, r *Regs, mem Memory) (int, End) {
 func (w *CFIWalker) step(mem Memory) (How, End) {
 	pc := w.regs.PC()
 	at := pc
+	w.trampoline = !w.exact && pc&15 == 0 && w.isSigreturn(mem, pc)
+	if w.trampoline {
+		return HowCFI, w.signal(mem)
+	}
 	if !w.exact {
-		// Trampolines of signal handlers are entered at their first byte.
-		if pc&15 == 0 && w.isSigreturn(mem, pc) {
-			return HowCFI, w.signal(mem)
-		}
 		at--
 	}
 	m := w.Modules.Find(at)
-	if m == nil {
+	switch {
+	case m == nil && w.exact && pc < lowestMapping:
+		return HowGuess, w.calledNothing(mem)
+	case m == nil:
 		return HowUnknown, EndNoMapping
 	}
 	if m.CFI != nil {
@@ -144,6 +151,39 @@ func (w *CFIWalker) step(mem Memory) (How, End) {
 		}
 	}
 	return HowFP, w.byFP(mem)
+}
+
+// strip removes arm64's pointer authentication code from a return address.
+func (w *CFIWalker) strip(ret uint64) uint64 {
+	if w.regs.Machine == elf.EM_AARCH64 {
+		return StripPAC(ret, w.PACMask)
+	}
+	return ret
+}
+
+// lowestMapping is below what any process maps, whatever vm.mmap_min_addr is:
+// addresses there are null pointers, or small offsets from them.
+const lowestMapping = 0x1000
+
+// calledNothing returns from a null pointer that was called: as at the entry of a
+// function, nothing is pushed but the return address.
+func (w *CFIWalker) calledNothing(mem Memory) End {
+	r := &w.regs
+	ret, ok := r.Reg(ARM64LR)
+	if r.Machine != elf.EM_AARCH64 {
+		var err error
+		ret, err = w.word(r.SP(), mem)
+		ok = err == nil
+	}
+	if ret = w.strip(ret); !ok || w.Modules.Find(ret-1) == nil {
+		return EndNoMapping // it was not called, or nobody knows from where
+	}
+	if r.Machine != elf.EM_AARCH64 {
+		r.SetSP(r.SP() + 8)
+	}
+	r.SetPC(ret)
+	w.exact = false
+	return EndUnknown
 }
 
 // byFP follows the frame pointer once.
@@ -240,10 +280,7 @@ func (w *CFIWalker) enter(rule *cfiRule, cfa uint64) End {
 	if !known {
 		return EndNoRule
 	}
-	if r.Machine == elf.EM_AARCH64 {
-		ret = StripPAC(ret, w.PACMask)
-	}
-	if ret == 0 {
+	if ret = w.strip(ret); ret == 0 {
 		return EndBottom
 	}
 	ret = w.putBack(ret, cfa)
@@ -350,8 +387,13 @@ func (w *CFIWalker) value(t *CFITable, s *savedReg, cfa, sp uint64, block []byte
 	return v, endOf(err)
 }
 
-// isSigreturn looks for the instructions of a signal trampoline.
+// isSigreturn looks for the instructions of a signal trampoline, which handlers
+// return to at its first byte, or for what the rules say of one: core files rarely
+// have programs' code.
 func (w *CFIWalker) isSigreturn(mem Memory, pc uint64) bool {
+	if m := w.Modules.Find(pc); m != nil && m.CFI != nil && m.CFI.lookup(pc-m.Bias).cfa.kind == cfaSignal {
+		return true
+	}
 	if w.regs.Machine == elf.EM_AARCH64 {
 		// mov x8, #139; svc #0
 		return mem.ReadMemory(w.buf[:8], pc) == nil && binary.LittleEndian.Uint64(w.buf[:8]) == 0xd4000001_d2801168

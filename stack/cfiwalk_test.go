@@ -200,8 +200,41 @@ func TestCFIWalkerSignal(t *testing.T) {
 			if got := pcs(frames[:n]); !slices.Equal(got, []uint64{0x2000, c.frame, 0x3000, 0x1010}) || end != EndBottom {
 				t.Fatalf("got %#x %v", got, end)
 			}
-			if frames[2].Return || !frames[1].Return || !frames[3].Return {
+			// The trampoline was not called: what lies before it is another function.
+			if frames[2].Return || frames[1].Return || !frames[3].Return {
 				t.Errorf("return addresses: %+v", frames[:n])
+			}
+		})
+	}
+}
+
+// TestCFIWalkerNull calls a null pointer: the return address is what was pushed
+// last, or in the link register. The stack was one frame.
+func TestCFIWalkerNull(t *testing.T) {
+	table := new(ehFrame).fde(0x1000, 0x100, "", cfaUndefined, AMD64RIP).table()
+	armTable := (&ehFrame{arm: true}).fde(0x1000, 0x100, "", cfaUndefined, ARM64LR).table()
+	arm := fpRegs(elf.EM_AARCH64, 0, 0x7000, 0)
+	arm.Set(ARM64LR, 0x1010)
+	for _, c := range []struct {
+		name  string
+		regs  *Regs
+		table *CFITable
+		mem   Memory
+		want  []uint64
+		end   End
+	}{
+		{"amd64", fpRegs(elf.EM_X86_64, 0, 0x7000, 0), table, words(0x7000, 0x1010), []uint64{0, 0x1010}, EndBottom},
+		{"offset", fpRegs(elf.EM_X86_64, 0x18, 0x7000, 0), table, words(0x7000, 0x1010), []uint64{0x18, 0x1010}, EndBottom},
+		{"arm64", arm, armTable, words(0x7000), []uint64{0, 0x1010}, EndBottom},
+		{"jumped", fpRegs(elf.EM_X86_64, 0, 0x7000, 0), table, words(0x7000, 5), []uint64{0}, EndNoMapping},
+		{"no_memory", fpRegs(elf.EM_X86_64, 0, 0x7000, 0), table, words(0), []uint64{0}, EndNoMapping},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w := CFIWalker{Modules: testModules(c.table)}
+			frames := make([]Frame, 20)
+			n, end := w.Walk(frames, c.regs, c.mem)
+			if got := pcs(frames[:n]); !slices.Equal(got, c.want) || end != c.end {
+				t.Errorf("got %#x %v, want %#x %v", got, end, c.want, c.end)
 			}
 		})
 	}

@@ -66,6 +66,7 @@ const (
 	goBottom          // begins a goroutine or a thread, or the scheduler's work between goroutines
 	goSwitch          // goes on on the thread's own stack, by the frame pointer
 	goLost            // goes on on the thread's own stack, and keeps nothing there
+	goSignal          // the trampoline that signal handlers return to
 )
 
 // goKinds returns the kinds of a program's functions, by their numbers.
@@ -91,6 +92,8 @@ func goKindOf(name []byte) goKind {
 		return goSwitch
 	case "runtime.morestack":
 		return goLost
+	case "runtime.sigreturn__sigaction", "runtime.sigreturn": // the latter before Go 1.20
+		return goSignal
 	}
 	return goOrdinary
 }
@@ -100,6 +103,9 @@ func goKindOf(name []byte) goKind {
 func (b *cfiBuilder) goRule(kind goKind, delta int64) uint16 {
 	if !fitsInt32(delta+16) || !fitsInt32(-delta-16) {
 		return 0 // no rule
+	}
+	if kind == goSignal {
+		return b.intern(&cfiState{how: HowGo, cfa: cfaRule{kind: cfaSignal}})
 	}
 	if b.machine == elf.EM_AARCH64 {
 		return b.goRuleARM64(kind, int32(delta))

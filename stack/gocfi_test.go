@@ -197,3 +197,45 @@ func newGrown(machine elf.Machine, grow *goGrow, pc, caller uint64) *grown {
 	s.put(grownStack+0x100, caller+1)         // amd64's
 	return s
 }
+
+// TestGoSignalTrampoline crosses a Go program's signal frame in memory that has no
+// code, as a kernel's core file: the walk ended at the trampoline, which was known
+// by its instructions alone.
+func TestGoSignalTrampoline(t *testing.T) {
+	f, err := elffile.Open(buildGo(t, "amd64"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	b := newCFIBuilder(elf.EM_X86_64, lowestAddress(f), 1<<30)
+	if err := b.goTable(f); err != nil {
+		t.Fatal(err)
+	}
+	names, err := pclntab.New(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	entries := make(map[string]uint64)
+	for i := range names.Len() {
+		if fn, ok := names.Func(i); ok {
+			entries[strings.TrimSuffix(string(fn.Name()), ".abi0")] = fn.Entry
+		}
+	}
+	tramp, main, bottom := entries["runtime.sigreturn__sigaction"], entries["main.main"], entries["runtime.goexit"]+1
+	if tramp == 0 || main == 0 || bottom == 1 {
+		t.Fatalf("the program has %#x %#x %#x", tramp, main, bottom)
+	}
+	frame := make([]uint64, 40)
+	frame[0] = tramp
+	frame[1+amd64SigRegs/8+15] = 0x8000 // rsp
+	frame[1+amd64SigRegs/8+16] = main
+	w := CFIWalker{Modules: NewModules(Module{Start: 0x400000, End: 0x8000000, CFI: b.table()})}
+	dst := make([]Frame, 10)
+	n, end := w.Walk(dst, fpRegs(elf.EM_X86_64, entries["runtime.sigtramp"], 0x7000, 0), NewRanges(words(0x7000, frame...), words(0x8000, bottom)))
+	if got := pcs(dst[:n]); !slices.Equal(got, []uint64{entries["runtime.sigtramp"], tramp, main, bottom}) || end != EndBottom {
+		t.Errorf("got %#x %v", got, end)
+	}
+	if dst[1].Return {
+		t.Error("the trampoline is named as the function before it")
+	}
+}
