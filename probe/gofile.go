@@ -1,13 +1,15 @@
 package probe
 
 import (
-	"bytes"
 	"debug/buildinfo"
-	"debug/gosym"
+	"errors"
 	"fmt"
+	"go/version"
 	"strings"
 
 	"github.com/borescope/borescope/internal/elffile"
+	"github.com/borescope/borescope/internal/insn"
+	"github.com/borescope/borescope/internal/pclntab"
 )
 
 // goRegs are the DWARF numbers of the register that holds the current g in
@@ -40,50 +42,59 @@ func (r *resolver) goVersion(path string) string {
 // words), stackguard0 and 1, _panic, _defer, m, sched (gobuf: 7 words up to Go
 // 1.24, 6 from 1.25, which dropped ret), syscallsp, syscallpc, and from 1.23
 // syscallbp, stktopsp, param, atomicstatus and stackLock (4 bytes each), goid.
-// TestGoidOffset compares it with the DWARF of a program of the running
-// toolchain.
-func goidOffset(version string) int64 {
-	minor := 0
-	if rest, ok := strings.CutPrefix(version, "go1."); ok {
-		v, ok := parseVersion("1." + rest)
-		if ok {
-			minor = v[1]
-		}
-	}
+// It is 0 for versions whose runtime is not known: those to come, and what was
+// built between two of them. TestGoidOffset compares it with the DWARF of a program
+// of the running toolchain.
+func goidOffset(v string) int64 {
+	v, _, _ = strings.Cut(v, " ") // "go1.25.1 X:nodwarf5"
+	lang := version.Lang(v)
 	switch {
-	case minor >= 25:
+	case lang == "" || version.Compare(lang, "go1.27") >= 0 || version.Compare(lang, "go1.17") < 0:
+		return 0
+	case version.Compare(lang, "go1.25") >= 0:
 		return 152
-	case minor >= 23:
+	case version.Compare(lang, "go1.23") >= 0:
 		return 160
 	}
 	return 152
 }
 
-// goSymbols finds functions of a stripped Go program by its function table.
+// goSymbols finds functions of a stripped Go program by its function table. Where
+// the code begins is not in every table: a function counts if what is at its
+// address are instructions, to its end.
 func (r *resolver) goSymbols(f *elffile.File, path string, want func([]byte) bool) ([]elfSymbol, error) {
-	tab := f.Section(".gopclntab")
-	if tab == nil {
-		tab = f.Section(".data.rel.ro.gopclntab")
-	}
-	text := f.Section(".text")
-	if tab == nil || text == nil {
+	t, err := pclntab.New(f)
+	if errors.Is(err, pclntab.ErrNone) {
 		return nil, nil
 	}
-	b, err := f.Data(tab)
-	if err != nil {
-		return nil, err
-	}
-	// gosym keeps slices of what it is given; the mapping must not outlive the file.
-	t, err := gosym.NewTable(nil, gosym.NewLineTable(bytes.Clone(b), text.Addr))
 	if err != nil {
 		return nil, fmt.Errorf("%s: Go function table: %w", path, err)
 	}
 	var out []elfSymbol
-	for i := range t.Funcs {
-		fn := &t.Funcs[i]
-		if want([]byte(fn.Name)) {
-			out = append(out, elfSymbol{name: fn.Name, value: fn.Entry, size: fn.End - fn.Entry, global: true})
+	var bad error
+	for i := range t.Len() {
+		fn, ok := t.Func(i)
+		if !ok || !want(fn.Name()) {
+			continue
 		}
+		s := elfSymbol{name: string(fn.Name()), value: fn.Entry, size: fn.End - fn.Entry, global: true}
+		if err := isFunction(f, s); err != nil && !r.o.Unsafe {
+			bad = fmt.Errorf("%s: the Go function table has %s at %#x, where none is: %w", path, s.name, s.value, err)
+			continue
+		}
+		out = append(out, s)
+	}
+	if len(out) == 0 {
+		return nil, bad
 	}
 	return out, nil
+}
+
+// isFunction says whether a function's bytes are whole instructions.
+func isFunction(f *elffile.File, s elfSymbol) error {
+	text, err := code(f, s.value, s.size)
+	if err != nil {
+		return err
+	}
+	return insn.Walk(f.Machine, text, func(int, insn.Inst) bool { return true })
 }

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/arch/x86/x86asm"
 
 	"github.com/borescope/borescope/internal/elffile"
+	"github.com/borescope/borescope/internal/insn"
 	"github.com/borescope/borescope/internal/testenv"
 )
 
@@ -78,15 +79,15 @@ func checkProgram(t *testing.T, f *elffile.File) {
 // calls tells whether a function calls one of the targets.
 func calls(m elf.Machine, text []byte, at uint64, targets map[uint64]bool) bool {
 	for off := 0; off < len(text); {
-		n, _, err := insnLen(m, text[off:])
-		if err != nil || n == 0 {
+		in, err := insn.Decode(m, text[off:])
+		if err != nil {
 			return false
 		}
 		to := uint64(0)
 		if m == elf.EM_X86_64 {
 			if i, err := x86asm.Decode(text[off:], 64); err == nil && i.Op == x86asm.CALL {
 				if rel, ok := i.Args[0].(x86asm.Rel); ok {
-					to = at + uint64(off+n) + uint64(int64(rel))
+					to = at + uint64(off+in.Len) + uint64(int64(rel))
 				}
 			}
 		} else if i, err := arm64asm.Decode(text[off:]); err == nil && i.Op == arm64asm.BL {
@@ -97,7 +98,7 @@ func calls(m elf.Machine, text []byte, at uint64, targets map[uint64]bool) bool 
 		if targets[to] {
 			return true
 		}
-		off += n
+		off += in.Len
 	}
 	return false
 }

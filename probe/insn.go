@@ -1,156 +1,213 @@
 package probe
 
 import (
+	"cmp"
 	"debug/elf"
 	"errors"
 	"fmt"
+	"slices"
+	"sort"
 
-	"golang.org/x/arch/arm64/arm64asm"
-	"golang.org/x/arch/x86/x86asm"
+	"github.com/borescope/borescope/internal/elffile"
+	"github.com/borescope/borescope/internal/insn"
+	"github.com/borescope/borescope/internal/pclntab"
 )
-
-// insnLen decodes the instruction that the code begins with and tells whether
-// it returns from the function.
-func insnLen(m elf.Machine, code []byte) (n int, ret bool, err error) {
-	switch m {
-	case elf.EM_X86_64:
-		n, ret, err = x86Insn(code)
-		return n, ret, err
-	case elf.EM_AARCH64:
-		if len(code) < 4 {
-			return 0, false, errors.New("truncated instruction")
-		}
-		// Unknown to the decoder or not, an instruction has 4 bytes.
-		inst, err := arm64asm.Decode(code)
-		return 4, err == nil && inst.Op == arm64asm.RET, nil
-	}
-	return 0, false, fmt.Errorf("no decoder for %s", m)
-}
-
-// x86Insn decodes one instruction; newer ones that x86asm doesn't know
-// (VEX and EVEX encodings, endbr64) are measured here.
-func x86Insn(code []byte) (int, bool, error) {
-	if len(code) >= 4 && code[0] == 0xf3 && code[1] == 0x0f && code[2] == 0x1e && code[3] == 0xfa {
-		return 4, false, nil // endbr64
-	}
-	if n := vexLen(code); n > 0 {
-		return n, false, nil
-	}
-	inst, err := x86asm.Decode(code, 64)
-	if err != nil {
-		return 0, false, err
-	}
-	return inst.Len, inst.Op == x86asm.RET, nil
-}
-
-// vexLen is the length of a VEX- or EVEX-encoded instruction, 0 if the code
-// begins with none or is too short. Intel SDM volume 2, 2.3 and 2.7.
-func vexLen(c []byte) int {
-	var m byte // opcode map
-	var i int
-	switch {
-	case len(c) >= 4 && c[0] == 0xc5:
-		m, i = 1, 2
-	case len(c) >= 5 && c[0] == 0xc4:
-		m, i = c[1]&0x1f, 3
-	case len(c) >= 6 && c[0] == 0x62:
-		m, i = c[1]&7, 4
-	default:
-		return 0
-	}
-	op := c[i]
-	i++
-	if m == 1 && op == 0x77 { // vzeroupper, vzeroall: no ModRM
-		return i
-	}
-	i = modrmLen(c, i)
-	if i == 0 {
-		return 0
-	}
-	if hasImm8(m, op) {
-		i++
-	}
-	if i > len(c) {
-		return 0
-	}
-	return i
-}
-
-// modrmLen returns the offset after ModRM, SIB and displacement; EVEX's
-// compressed displacement has one byte too.
-func modrmLen(c []byte, i int) int {
-	if i >= len(c) {
-		return 0
-	}
-	mod, rm := c[i]>>6, c[i]&7
-	i++
-	if mod == 3 {
-		return i
-	}
-	base := byte(0xff)
-	if rm == 4 {
-		if i >= len(c) {
-			return 0
-		}
-		base = c[i] & 7
-		i++
-	}
-	switch {
-	case mod == 1:
-		i++
-	case mod == 2, mod == 0 && (rm == 5 || base == 5):
-		i += 4
-	}
-	return i
-}
-
-// hasImm8 tells which VEX opcodes carry an immediate byte: all of map 3, and
-// the shuffles, shifts, compares and inserts of map 1.
-func hasImm8(m, op byte) bool {
-	if m == 3 {
-		return true
-	}
-	return m == 1 && (op >= 0x70 && op <= 0x73 || op == 0xc2 || op >= 0xc4 && op <= 0xc6)
-}
 
 // returns finds the offsets of the return instructions of a function, decoding
 // it from its start. An instruction that can't be decoded is an error: a probe
 // put into the middle of one would corrupt the program.
 func returns(m elf.Machine, code []byte) ([]uint64, error) {
 	var out []uint64
-	for off := 0; off < len(code); {
-		n, ret, err := insnLen(m, code[off:])
-		if err != nil || n == 0 {
-			return nil, fmt.Errorf("instruction at +%d (% x): %w", off, code[off:min(off+8, len(code))], err)
-		}
-		if ret {
+	err := insn.Walk(m, code, func(off int, in insn.Inst) bool {
+		if in.Ret {
 			out = append(out, uint64(off))
 		}
-		off += n
-	}
-	return out, nil
+		return true
+	})
+	return out, err
 }
 
-// checkBoundary says whether an instruction begins at the offset, and names
-// the ones around it if not.
+// insideError says that a place lies within an instruction: that of length n at the
+// offset at.
+type insideError struct{ offset, at, n uint64 }
+
+// Error reads "offset 3 lies within the instruction of 3 bytes at +1".
+func (e *insideError) Error() string {
+	return fmt.Sprintf("offset %d lies within the instruction of %d bytes at +%d", e.offset, e.n, e.at)
+}
+
+// checkBoundary says whether an instruction begins at the offset; the error is an
+// *insideError if not, and an *insn.Error where that cannot be told.
 func checkBoundary(m elf.Machine, code []byte, offset uint64) error {
 	if offset >= uint64(len(code)) {
 		return fmt.Errorf("offset %d lies beyond the function's %d bytes", offset, len(code))
 	}
-	before := 0
-	for off := 0; off < len(code); {
-		if uint64(off) == offset {
-			return nil
+	var inside error
+	err := insn.Walk(m, code, func(off int, in insn.Inst) bool {
+		at, n := uint64(off), uint64(in.Len)
+		if at < offset && offset < at+n {
+			inside = &insideError{offset, at, n}
 		}
-		if uint64(off) > offset {
-			return fmt.Errorf("offset %d lies within an instruction; those around it begin at +%d and +%d", offset, before, off)
-		}
-		n, _, err := insnLen(m, code[off:])
-		if err != nil || n == 0 {
-			return nil // beyond what can be told; the kernel checks too
-		}
-		before = off
-		off += n
+		return at+n <= offset
+	})
+	return cmp.Or(inside, err)
+}
+
+// boundaries tells where instructions begin in a file, by decoding functions from
+// their starts. It is made for one file and one goroutine; what it has to look up
+// it keeps.
+type boundaries struct {
+	f *elffile.File
+
+	read      bool
+	functions []span   // of the symbol tables, by start
+	labels    []uint64 // symbols of code without a size, ascending
+	table     *pclntab.Table
+}
+
+// span is a function's code.
+type span struct{ start, end uint64 }
+
+// check returns nil where it is sure that an instruction begins at an address.
+func (b *boundaries) check(addr uint64) error {
+	s := b.section(addr)
+	if s == nil {
+		return fmt.Errorf("address %#x is in no executable code", addr)
 	}
-	return fmt.Errorf("offset %d lies within the last instruction, which begins at +%d", offset, before)
+	if b.f.Machine == elf.EM_AARCH64 {
+		if addr%4 != 0 {
+			return fmt.Errorf("address %#x lies within the instruction of 4 bytes at %#x", addr, addr&^3)
+		}
+		return nil
+	}
+	start, err := b.start(s, addr)
+	if err != nil || start == addr {
+		return err
+	}
+	const longest = 15
+	text, err := code(b.f, start, min(addr+longest, s.Addr+s.Size)-start)
+	if err != nil {
+		return err
+	}
+	err = checkBoundary(b.f.Machine, text, addr-start)
+	var inside *insideError
+	var unknown *insn.Error
+	switch {
+	case errors.As(err, &inside):
+		return fmt.Errorf("address %#x lies within the instruction of %d bytes at %#x", addr, inside.n, start+inside.at)
+	case errors.As(err, &unknown):
+		return fmt.Errorf("whether an instruction begins at %#x can't be told: at %#x, %w", addr, start+uint64(unknown.Offset), err)
+	}
+	return err
+}
+
+// checkFunction is check for a place in a function that a symbol table names:
+// what such a table says of where functions begin is believed.
+func (b *boundaries) checkFunction(s elfSymbol, offset uint64) error {
+	switch {
+	case offset == 0 && b.section(s.value) == nil:
+		return fmt.Errorf("address %#x is in no executable code", s.value)
+	case offset == 0:
+		return nil
+	case s.size == 0:
+		return b.check(s.value + offset)
+	}
+	text, err := code(b.f, s.value, s.size)
+	if err != nil {
+		return err
+	}
+	return checkBoundary(b.f.Machine, text, offset)
+}
+
+// section returns the section of code that an address is in, nil if it is in none.
+func (b *boundaries) section(addr uint64) *elffile.Section {
+	for i := range b.f.Sections {
+		s := &b.f.Sections[i]
+		if s.Flags&elf.SHF_ALLOC != 0 && s.Flags&elf.SHF_EXECINSTR != 0 && s.Type != elf.SHT_NOBITS && s.Contains(addr) {
+			return s
+		}
+	}
+	return nil
+}
+
+// start returns the place from which the instructions at an address can be
+// followed: the start of the function that it is in, by the symbols, the unwind
+// table or Go's function table; a label behind the last function before it; or the
+// start of the section, where no function is known before it.
+func (b *boundaries) start(s *elffile.Section, addr uint64) (uint64, error) {
+	if err := b.readFunctions(); err != nil {
+		return 0, err
+	}
+	var in, last span // the innermost function that holds it; what ends last before it
+	take := func(f span) {
+		switch {
+		case f.start < s.Addr || f.start > addr:
+		case addr < f.end:
+			if f.start >= in.start {
+				in = f
+			}
+		case f.end > last.end:
+			last = f
+		}
+	}
+	if start, end, ok := b.f.FDE(addr); ok {
+		take(span{start, end})
+	}
+	if b.table != nil {
+		if i, ok := b.table.Index(addr); ok {
+			start, end := b.table.Bounds(i)
+			take(span{start, end})
+		}
+	}
+	// Functions within functions are few, and not deep.
+	const deep = 64
+	behind := sort.Search(len(b.functions), func(i int) bool { return b.functions[i].start > addr })
+	for i := behind - 1; i >= max(0, behind-deep); i-- {
+		take(b.functions[i])
+	}
+	if in.end != 0 {
+		return in.start, nil
+	}
+	if i := sort.Search(len(b.labels), func(i int) bool { return b.labels[i] > addr }); i > 0 && b.labels[i-1] >= max(s.Addr, last.end) {
+		return b.labels[i-1], nil
+	}
+	if last.end != 0 {
+		return 0, fmt.Errorf("whether an instruction begins at %#x can't be told: it is in no function that the file knows; Options.Unsafe, and -unsafe of the tools, probes it all the same", addr)
+	}
+	return s.Addr, nil
+}
+
+// readFunctions reads the symbol tables, and Go's function table, once.
+func (b *boundaries) readFunctions() error {
+	if b.read {
+		return nil
+	}
+	b.read = true
+	add := func(_ int, sym elf.Sym64, name []byte) error {
+		typ := elf.ST_TYPE(sym.Info)
+		switch end := sym.Value + sym.Size; {
+		case typ != elf.STT_FUNC && typ != elf.STT_GNU_IFUNC && typ != elf.STT_NOTYPE || len(name) == 0 || name[0] == '$':
+		case typ == elf.STT_NOTYPE || end <= sym.Value:
+			b.labels = append(b.labels, sym.Value)
+		default:
+			b.functions = append(b.functions, span{sym.Value, end})
+		}
+		return nil
+	}
+	var err error
+	for i := range b.f.Sections {
+		if s := &b.f.Sections[i]; err == nil && (s.Type == elf.SHT_SYMTAB || s.Type == elf.SHT_DYNSYM) {
+			err = eachOf(b.f, s, add)
+		}
+	}
+	slices.Sort(b.labels)
+	slices.SortFunc(b.functions, func(x, y span) int {
+		return cmp.Or(cmp.Compare(x.start, y.start), cmp.Compare(x.end, y.end))
+	})
+	b.functions = slices.Compact(b.functions)
+	if isGo(b.f) {
+		// One that can't be read tells nothing, and then nor does it forbid.
+		b.table, _ = pclntab.New(b.f)
+	}
+	return err
 }

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+
+	"github.com/borescope/borescope/internal/insn"
 )
 
 // checkOffset checks an offset into a kernel function against its size and,
@@ -37,7 +39,11 @@ func (r *resolver) checkOffset(fn KernelSymbol, offset uint64) error {
 	if err != nil {
 		return nil
 	}
-	return checkBoundary(machineOf(r.env.Arch()), text, offset)
+	var unknown *insn.Error
+	if err = checkBoundary(machineOf(r.env.Arch()), text, offset); errors.As(err, &unknown) {
+		return nil // the kernel, too, knows what it is; code that runs is patched
+	}
+	return err
 }
 
 func machineOf(arch string) elf.Machine {

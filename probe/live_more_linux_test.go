@@ -15,6 +15,7 @@ import (
 
 	"github.com/borescope/borescope/internal/elffile"
 	"github.com/borescope/borescope/internal/feature"
+	"github.com/borescope/borescope/internal/insn"
 	"github.com/borescope/borescope/internal/testenv"
 )
 
@@ -34,11 +35,11 @@ func TestKprobeOffset(t *testing.T) {
 	// The first instruction behind those that ftrace and CET keep at the entry.
 	var offset uint64
 	for offset < 12 {
-		n, _, err := insnLen(machineOf(env.Arch()), text[offset:])
+		in, err := insn.Decode(machineOf(env.Arch()), text[offset:])
 		if err != nil {
 			t.Fatal(err)
 		}
-		offset += uint64(n)
+		offset += uint64(in.Len)
 	}
 	for _, target := range []string{
 		fmt.Sprintf("kprobe:ksys_write+%d", offset), fmt.Sprintf("kprobe:%#x", syms[0].Address+offset),
@@ -56,9 +57,9 @@ func TestKprobeOffset(t *testing.T) {
 		})
 	}
 	if env.Arch() == "amd64" {
-		n, _, _ := insnLen(machineOf("amd64"), text)
-		if n > 1 {
-			_, err := Resolve(env, []Target{Kprobe{Symbol: "ksys_write", Offset: uint64(n) - 1}}, nil)
+		in, _ := insn.Decode(machineOf("amd64"), text)
+		if in.Len > 1 {
+			_, err := Resolve(env, []Target{Kprobe{Symbol: "ksys_write", Offset: uint64(in.Len) - 1}}, nil)
 			if err == nil {
 				t.Error("an offset within an instruction is accepted")
 			}

@@ -114,6 +114,12 @@ type Site struct {
 	// Offset is, in the kernel, from Symbol's start; in a file, the file
 	// offset of the instruction.
 	Offset uint64
+	// Boundary is set for user probes where the file shows that an instruction
+	// begins at Offset: its symbols, unwind table, or Go's function table say where
+	// a function does, and the instructions up to there can be told. It may be
+	// false only where Options.Unsafe was given, and in plans recorded before it
+	// was there.
+	Boundary bool
 	// Path is the file of a user probe, as this process can open it.
 	Path string
 	// RefCtrOffset is the file offset of a USDT semaphore, 0 for none.
@@ -236,6 +242,7 @@ type GoTarget struct {
 	// GReg is the DWARF number of the register that holds the current g:
 	// r14 on amd64, x28 on arm64 (ABIInternal).
 	GReg int
-	// GoidOffset is the offset of g.goid.
+	// GoidOffset is the offset of g.goid, 0 where this version's is not known:
+	// programs that ask for the goroutine's id are then refused.
 	GoidOffset int64
 }

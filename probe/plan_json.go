@@ -60,6 +60,7 @@ type siteJSON struct {
 	Module       string `json:"module,omitempty"`
 	Address      uint64 `json:"address,omitempty"`
 	Offset       uint64 `json:"offset,omitempty"`
+	Boundary     bool   `json:"boundary,omitempty"`
 	Path         string `json:"path,omitempty"`
 	RefCtrOffset uint64 `json:"ref_ctr_offset,omitempty"`
 	PID          int    `json:"pid,omitempty"`
@@ -190,7 +191,7 @@ func encodeProgram(g *Program, types *typeEncoder) programJSON {
 	for i := range g.Sites {
 		s := &g.Sites[i]
 		out.Sites = append(out.Sites, siteJSON{
-			s.Target.String(), uint64(s.Cookie), s.Symbol, s.Module, s.Address, s.Offset, s.Path, s.RefCtrOffset, s.PID, s.CPU,
+			s.Target.String(), uint64(s.Cookie), s.Symbol, s.Module, s.Address, s.Offset, s.Boundary, s.Path, s.RefCtrOffset, s.PID, s.CPU,
 		})
 	}
 	return out
@@ -269,7 +270,7 @@ func decodeSites(list []siteJSON) ([]Site, error) {
 			return nil, fmt.Errorf("site %d: %w", i, err)
 		}
 		out = append(out, Site{
-			t, Cookie(s.Cookie), s.Symbol, s.Module, s.Address, s.Offset, s.Path, s.RefCtrOffset, s.PID, s.CPU,
+			t, Cookie(s.Cookie), s.Symbol, s.Module, s.Address, s.Offset, s.Boundary, s.Path, s.RefCtrOffset, s.PID, s.CPU,
 		})
 	}
 	return out, nil

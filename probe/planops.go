@@ -209,6 +209,9 @@ func (p *Program) print(w io.Writer) {
 	if p.Why != "" {
 		fmt.Fprintf(w, "  because %s\n", p.Why)
 	}
+	if p.Go != nil && p.Go.GoidOffset == 0 {
+		fmt.Fprintf(w, "  of Go %q: where goroutines have their ids is not known\n", p.Go.Version)
+	}
 	for i, a := range p.Args {
 		fmt.Fprintf(w, "  arg%d %s\n", i, a)
 	}
@@ -238,6 +241,9 @@ func (s *Site) print(w io.Writer) {
 	}
 	if s.Offset != 0 {
 		fmt.Fprintf(w, " +%#x", s.Offset)
+	}
+	if s.Path != "" && !s.Boundary {
+		fmt.Fprint(w, " unsafe")
 	}
 	if s.RefCtrOffset != 0 {
 		fmt.Fprintf(w, " semaphore +%#x", s.RefCtrOffset)

@@ -75,6 +75,11 @@ type Options struct {
 	// user memory that is not resident (6.0). Older kernels get programs that
 	// may not, and Program.Why says so.
 	Sleepable bool
+	// Unsafe plans user probes also where the file does not show that an
+	// instruction begins (Site.Boundary): a breakpoint inside of one makes another
+	// instruction of it, in every process that runs the file. Without it such a
+	// target is an error.
+	Unsafe bool
 	// AttachType is the attach type that the program at hand was loaded with,
 	// for Attach and AttachAll of programs from elsewhere; 0 is none.
 	AttachType ebpf.AttachType
@@ -151,6 +156,8 @@ type resolver struct {
 	ignored error
 	// lacksAdmin is what unprivileged has found out, nil before.
 	lacksAdmin *bool
+	// bounds are the instructions of the file at hand.
+	bounds *boundaries
 	// untyped are the kernel functions' argument registers, shared by all
 	// programs that know no more; slots are those of trampolines for many.
 	untyped, slots []Arg

@@ -9,6 +9,7 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/btf"
 
+	"github.com/borescope/borescope/internal/elffile"
 	"github.com/borescope/borescope/internal/feature"
 	"github.com/borescope/borescope/internal/procfs"
 	"github.com/borescope/borescope/usdt"
@@ -18,6 +19,7 @@ import (
 type usdtSite struct {
 	usdt.Site
 	path, shown string
+	unsafe      error // why no instruction is known to begin there
 }
 
 // usdt resolves a probe to all of its sites: one program for each number of
@@ -37,10 +39,15 @@ func (r *resolver) usdt(t USDT) error {
 	var bad error
 	good := slices.DeleteFunc(sites, func(s usdtSite) bool {
 		var wrong *usdt.AddressError
-		if errors.As(s.Err, &wrong) {
+		switch {
+		case errors.As(s.Err, &wrong):
 			bad = s.Err
+			return true
+		case s.unsafe != nil && !r.o.Unsafe:
+			bad = s.unsafe
+			return true
 		}
-		return errors.As(s.Err, &wrong)
+		return false
 	})
 	if len(good) == 0 {
 		return bad
@@ -70,12 +77,16 @@ func (r *resolver) usdtSites(t USDT) ([]usdtSite, error) {
 		if err != nil && len(sites) == 0 && first == nil {
 			first = fmt.Errorf("%s: %w", p, err)
 		}
+		n := len(out)
 		for _, s := range sites {
 			if (t.Provider == "" || provider.match(s.Provider)) && name.match(s.Name) {
-				out = append(out, usdtSite{s, p, shown})
+				out = append(out, usdtSite{s, p, shown, nil})
 			} else {
 				known = append(known, s.Name)
 			}
+		}
+		if err := r.checkUSDT(p, out[n:]); err != nil {
+			return nil, fmt.Errorf("%s: %w", p, err)
 		}
 	}
 	if len(out) > 0 {
@@ -85,6 +96,20 @@ func (r *resolver) usdtSites(t USDT) ([]usdtSite, error) {
 		return nil, first
 	}
 	return nil, r.noUSDT(t, paths, known)
+}
+
+// checkUSDT asks of the sites of a file whether an instruction begins there.
+func (r *resolver) checkUSDT(path string, sites []usdtSite) error {
+	if len(sites) == 0 {
+		return nil
+	}
+	return r.env.withELF(path, func(f *elffile.File) error {
+		b := &boundaries{f: f}
+		for i := range sites {
+			sites[i].unsafe = b.check(sites[i].PC)
+		}
+		return nil
+	})
 }
 
 func (r *resolver) noUSDT(t USDT, paths, known []string) error {
@@ -199,7 +224,7 @@ func (r *resolver) usdtPrograms(t USDT, sites []usdtSite) []Program {
 		target := t
 		target.Path, target.Provider, target.Name = s.shown, s.Provider, s.Name
 		p.Sites = append(p.Sites, Site{
-			Target: target, Cookie: MakeCookie(0, spec, 0), Symbol: s.Name, Address: s.PC, Offset: s.Offset,
+			Target: target, Cookie: MakeCookie(0, spec, 0), Symbol: s.Name, Address: s.PC, Offset: s.Offset, Boundary: s.unsafe == nil,
 			Path: s.path, RefCtrOffset: s.SemaphoreOffset, PID: t.PID, CPU: -1,
 		})
 	}

@@ -93,6 +93,7 @@ func (r *resolver) userFile(f *elffile.File, path, shown string, u userProbe) er
 		return fmt.Errorf("%s is for %s %s; the registers of %s only are known here", path, f.Machine, f.Class, r.env.Arch())
 	}
 	goProgram := isGo(f)
+	r.bounds = &boundaries{f: f}
 	switch {
 	case u.symbol != "":
 		return r.userSymbols(f, path, shown, u, goProgram)
@@ -121,9 +122,22 @@ func (r *resolver) userAddress(f *elffile.File, path, shown string, u userProbe,
 	}
 	p := r.userProgram(f, goProgram)
 	p.Args = withReason(p.Args, "arguments are known at a function's entry only")
-	p.Sites = []Site{{Target: u.renamed(shown, ""), Offset: off, Address: u.address, Path: path, PID: u.pid, CPU: -1}}
+	site := Site{Target: u.renamed(shown, ""), Offset: off, Address: u.address, Path: path, PID: u.pid, CPU: -1}
+	if err := r.begins(&site, r.bounds.check(u.address)); err != nil {
+		return err
+	}
+	p.Sites = []Site{site}
 	r.add(p)
 	return nil
+}
+
+// begins records whether an instruction begins at a user site, by the error that
+// says why not; Options.Unsafe lets it pass.
+func (r *resolver) begins(s *Site, err error) error {
+	if s.Boundary = err == nil; r.o.Unsafe {
+		return nil
+	}
+	return err
 }
 
 // userProgram is the program of a user probe, with the arguments' registers.
@@ -185,6 +199,9 @@ func (r *resolver) userFunction(f *elffile.File, path, shown string, u userProbe
 		target = u.renamed(shown, s.name)
 	}
 	site := Site{Target: target, Symbol: s.name, Offset: off, Address: at, Path: path, PID: u.pid, CPU: -1}
+	if err := r.begins(&site, r.bounds.checkFunction(s, u.offset)); err != nil {
+		return err
+	}
 	p := r.userProgram(f, goProgram)
 	if goProgram {
 		p.Go = r.goTarget(f, path)
@@ -198,9 +215,6 @@ func (r *resolver) userFunction(f *elffile.File, path, shown string, u userProbe
 		p.Ret = abi.untypedRet(true)
 		r.typeUser(&p, f, path, s, false)
 	case u.offset != 0:
-		if err := boundaryIn(f, s, u.offset); err != nil {
-			return err
-		}
 		p.Args = withReason(p.Args, "arguments are known at a function's entry only")
 	default:
 		r.typeUser(&p, f, path, s, goProgram)
@@ -223,18 +237,6 @@ func (s *Site) moveBehind(f *elffile.File, fn elfSymbol) bool {
 	}
 	s.Address, s.Offset = fn.value+skip, off
 	return true
-}
-
-// boundaryIn checks an offset against the instructions of a function.
-func boundaryIn(f *elffile.File, s elfSymbol, offset uint64) error {
-	if s.size == 0 {
-		return nil
-	}
-	text, err := code(f, s.value, s.size)
-	if err != nil {
-		return err
-	}
-	return checkBoundary(f.Machine, text, offset)
 }
 
 // goReturns puts the probe on every return instruction.

@@ -25,12 +25,21 @@ func (r *resolver) userLine(f *elffile.File, name, shown string, u userProbe, go
 	if goProgram {
 		p.Go = r.goTarget(f, name)
 	}
+	var bad error
 	for _, a := range addrs {
 		off, ok := f.Offset(a)
 		if !ok {
 			continue
 		}
-		p.Sites = append(p.Sites, Site{Target: u.renamed(shown, ""), Offset: off, Address: a, Path: name, PID: u.pid, CPU: -1})
+		site := Site{Target: u.renamed(shown, ""), Offset: off, Address: a, Path: name, PID: u.pid, CPU: -1}
+		if err := r.begins(&site, r.bounds.check(a)); err != nil {
+			bad = err // of code that the linker has dropped, its lines remain
+			continue
+		}
+		p.Sites = append(p.Sites, site)
+	}
+	if len(p.Sites) == 0 && bad != nil {
+		return bad
 	}
 	if len(p.Sites) == 0 {
 		return notFound("the code of %s:%d lies in no loaded segment", u.file, u.line)

@@ -116,6 +116,22 @@ func symbols(f *elffile.File, want func(name []byte) bool, yield func(elfSymbol)
 }
 
 func symbolsOf(f *elffile.File, s *elffile.Section, want func([]byte) bool, yield func(elfSymbol) error) error {
+	versions := versionsOf(f, s)
+	return eachOf(f, s, func(i int, sym elf.Sym64, n []byte) error {
+		typ := elf.ST_TYPE(sym.Info)
+		if typ != elf.STT_FUNC && typ != elf.STT_GNU_IFUNC || len(n) == 0 || !want(n) {
+			return nil
+		}
+		return yield(elfSymbol{
+			name: string(n), value: sym.Value, size: sym.Size, section: sym.Shndx,
+			ifunc: typ == elf.STT_GNU_IFUNC, global: elf.ST_BIND(sym.Info) != elf.STB_LOCAL,
+			version: versions.of(i),
+		})
+	})
+}
+
+// eachOf yields the defined symbols of a table with their numbers.
+func eachOf(f *elffile.File, s *elffile.Section, yield func(i int, sym elf.Sym64, name []byte) error) error {
 	if int(s.Link) >= len(f.Sections) {
 		return fmt.Errorf("%s: it names no string table", s.Name)
 	}
@@ -127,27 +143,16 @@ func symbolsOf(f *elffile.File, s *elffile.Section, want func([]byte) bool, yiel
 	if err != nil {
 		return err
 	}
-	versions := versionsOf(f, s)
 	size := elf.Sym64Size
 	if f.Class == elf.ELFCLASS32 {
 		size = elf.Sym32Size
 	}
 	for i := 0; (i+1)*size <= len(tab); i++ {
 		sym, name := decodeSym(f, tab[i*size:(i+1)*size])
-		typ := elf.ST_TYPE(sym.Info)
-		if sym.Shndx == 0 || typ != elf.STT_FUNC && typ != elf.STT_GNU_IFUNC {
+		if sym.Shndx == 0 {
 			continue
 		}
-		n := elffile.String(names, uint64(name))
-		if len(n) == 0 || !want(n) {
-			continue
-		}
-		out := elfSymbol{
-			name: string(n), value: sym.Value, size: sym.Size, section: sym.Shndx,
-			ifunc: typ == elf.STT_GNU_IFUNC, global: elf.ST_BIND(sym.Info) != elf.STB_LOCAL,
-			version: versions.of(i),
-		}
-		if err := yield(out); err != nil {
+		if err := yield(i, sym, elffile.String(names, uint64(name))); err != nil {
 			return err
 		}
 	}

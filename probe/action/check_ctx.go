@@ -286,6 +286,9 @@ func (c *checker) goid() (*Expr, error) {
 	if g == nil {
 		return nil, fmt.Errorf("%s is no Go program", c.targetName())
 	}
+	if g.GoidOffset == 0 {
+		return nil, fmt.Errorf("%s is of Go %q: where that keeps a goroutine's id is not known", c.targetName(), g.Version)
+	}
 	ptr, err := c.register(g.GReg, PtrType(nil, true))
 	if err != nil {
 		return nil, err

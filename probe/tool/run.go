@@ -230,6 +230,7 @@ func (t *Tool) attach(programs []*action.Program) (*action.Session, error) {
 		ro = *o.Resolve
 	}
 	ro.Fallback = true
+	ro.Unsafe = ro.Unsafe || t.unsafe
 	o.Resolve = &ro
 	var errs []error
 	for i, p := range programs {
