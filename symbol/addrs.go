@@ -23,9 +23,13 @@ type addrSeg struct {
 	buckets []uint32 // bucket k begins at address number buckets[k]; one more marks the end
 }
 
+// maxSegs is the most ranges that are indexed: user space has so many. Addresses
+// beyond, of malformed files, are found no more.
+const maxSegs = 1 << 15
+
 // newAddrIndex takes addresses in ascending order; equal ones may follow each other.
 func newAddrIndex(sorted []uint64) (x addrIndex) {
-	for i := 0; i < len(sorted); {
+	for i := 0; i < len(sorted) && len(x.segs) < maxSegs; {
 		s := addrSeg{base: sorted[i], first: i, end: len(sorted)}
 		if sorted[len(sorted)-1]-s.base > maxDistance {
 			s.end = i + sort.Search(len(sorted)-i, func(k int) bool { return sorted[i+k]-s.base > maxDistance })
@@ -61,13 +65,20 @@ func (s *addrSeg) index(sorted []uint64) {
 
 // seg returns the range that v lies in or behind, nil if there is none.
 func (x *addrIndex) seg(v uint64) *addrSeg {
-	for i := len(x.segs) - 1; i >= 0; i-- {
-		if s := &x.segs[i]; v >= s.base {
+	n := len(x.segs)
+	if n > fewSegs {
+		n = sort.Search(n, func(i int) bool { return x.segs[i].base > v })
+	}
+	for n--; n >= 0; n-- {
+		if s := &x.segs[n]; v >= s.base {
 			return s
 		}
 	}
 	return nil
 }
+
+// fewSegs are looked through one by one.
+const fewSegs = 8
 
 // bucket returns between which indices the first address of the range lies that is
 // above base+off: those before from are not, those from to on are.
@@ -81,9 +92,13 @@ func (s *addrSeg) bucket(off uint64) (from, to int) {
 
 // base returns the base of the range of the address with index i.
 func (x *addrIndex) base(i int) uint64 {
-	for k := len(x.segs) - 1; k > 0; k-- {
-		if i >= x.segs[k].first {
-			return x.segs[k].base
+	n := len(x.segs)
+	if n > fewSegs {
+		n = sort.Search(n, func(k int) bool { return x.segs[k].first > i })
+	}
+	for n--; n > 0; n-- {
+		if i >= x.segs[n].first {
+			return x.segs[n].base
 		}
 	}
 	return x.segs[0].base

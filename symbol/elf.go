@@ -3,6 +3,7 @@ package symbol
 import (
 	"debug/elf"
 	"io"
+	"math"
 	"os"
 	"sync"
 	"sync/atomic"
@@ -43,8 +44,12 @@ type ELF struct {
 	// debug is the separate debug file, nil if none was found or looked for.
 	debug      *elffile.File
 	debugTried bool
-	// broken is set when the file turned out to be unreadable.
-	broken atomic.Bool
+	// broken is the Reason why nothing can be read, set once that is known.
+	broken atomic.Uint32
+	// room is the memory that a table may take; 0: as much as the file's storage allows.
+	room int64
+	// start is asked before a table is read, with its size in bytes; may be nil.
+	start func(size int64) error
 }
 
 // sourceOptions says what is read besides symbols, and from where.
@@ -200,7 +205,7 @@ func (e *ELF) table(data bool) (*symTable, error) {
 	if t := p.Load(); t != nil {
 		return t, nil
 	}
-	r := &symReader{data: data}
+	r := &symReader{data: data, most: e.maxSymbols()}
 	if err := e.readSymbols(r); err != nil {
 		return nil, err
 	}
@@ -222,18 +227,24 @@ func (e *ELF) table(data bool) (*symTable, error) {
 func (e *ELF) readSymbols(r *symReader) error {
 	f := e.symbolFile()
 	sym, dyn := f.SectionOfType(elf.SHT_SYMTAB), e.f.SectionOfType(elf.SHT_DYNSYM)
+	n := count(f, sym) + count(e.f, dyn)
+	if e.start != nil {
+		if err := e.start(int64(24 * n)); err != nil {
+			return err
+		}
+	}
 	if !r.data {
-		r.out = make([]rawSym, 0, max(count(f, sym), count(e.f, dyn)))
+		r.out = make([]rawSym, 0, min(max(count(f, sym), count(e.f, dyn)), uint64(r.most)+1))
 	}
 	r.file(f)
 	if err := r.read(sym, false); err != nil {
 		return err
 	}
-	n := len(r.out)
+	had := len(r.out)
 	r.file(e.f)
 	// The linker puts every dynamic symbol into .symtab as well: reading it again
 	// would double the work. A .symtab that lost some has fewer global ones.
-	if r.holdsAll(dyn, n) {
+	if r.holdsAll(dyn, had) {
 		return r.open(dyn)
 	}
 	return r.read(dyn, true)
@@ -244,7 +255,16 @@ func count(f *elffile.File, tab *elffile.Section) uint64 {
 	if tab == nil {
 		return 0
 	}
-	return min(tab.Size, uint64(f.Size())) / 24
+	return min(tab.Size, uint64(f.Stored())) / 24
+}
+
+// maxSymbols is how many symbols a table may have: one takes 15 bytes.
+func (e *ELF) maxSymbols() int {
+	const perSymbol = 16
+	if e.room > 0 {
+		return int(min(e.room/perSymbol, math.MaxInt32))
+	}
+	return math.MaxInt32
 }
 
 // rawName returns the bytes of a name in the mapped file.

@@ -2,6 +2,7 @@ package symbol
 
 import (
 	"debug/elf"
+	"errors"
 	"runtime/debug"
 
 	"github.com/borescope/borescope/internal/elffile"
@@ -21,24 +22,36 @@ func (e *ELF) append(dst []Frame, index int, vaddr uint64) []Frame {
 		return out
 	}
 	n := len(dst)
-	if !e.broken.Load() {
+	why := Reason(e.broken.Load())
+	if why == ReasonNone {
 		out, err := e.guarded(dst, index, vaddr)
 		if err == nil {
 			return out
 		}
-		e.broken.Store(true)
+		why = whyBroken(err)
+		if !errors.Is(err, errTooMuchWork) { // that passes
+			e.broken.Store(uint32(why))
+		}
 	}
 	return append(dst[:n], Frame{
 		Index: index, Module: e.path, ModuleOffset: vaddr, BuildID: e.buildID,
-		Kind: KindUser, Reason: ReasonBadFile,
+		Kind: KindUser, Reason: why,
 	})
+}
+
+// whyBroken is the reason that an error gives.
+func whyBroken(err error) Reason {
+	if errors.Is(err, elffile.ErrTooLarge) || errors.Is(err, errTooMuchWork) {
+		return ReasonBudget
+	}
+	return ReasonBadFile
 }
 
 // remembered is append for what needs nothing of the mapped file: most of what
 // is asked was asked before.
 func (e *ELF) remembered(dst []Frame, index int, vaddr uint64) ([]Frame, bool) {
 	src := e.source.Load()
-	if src == nil || e.broken.Load() {
+	if src == nil || e.broken.Load() != 0 {
 		return nil, false
 	}
 	if src.goTab != nil && e.names.frames.nearlyFull() {

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"debug/elf"
 	"encoding/binary"
+	"fmt"
 	"math"
 	"slices"
 
@@ -64,8 +65,8 @@ func (t *symTable) lookup(v uint64) (i int, sized bool) {
 		return i, false
 	}
 	// A chain of enclosing symbols is as long as the nesting is deep.
-	for v-t.at(i) >= uint64(t.syms[i].size) {
-		if t.kind[i]&hasOuter == 0 {
+	for depth := 0; v-t.at(i) >= uint64(t.syms[i].size); depth++ {
+		if t.kind[i]&hasOuter == 0 || depth == maxNesting {
 			return noSym, false
 		}
 		k, _ := slices.BinarySearchFunc(t.outer, uint32(i), func(o outerSym, i uint32) int {
@@ -75,6 +76,10 @@ func (t *symTable) lookup(v uint64) (i int, sized bool) {
 	}
 	return i, true
 }
+
+// maxNesting is how many symbols around each other a lookup goes through; real ones
+// are a few deep.
+const maxNesting = 1 << 10
 
 // find returns the index of the last symbol that does not begin above v, noSym if
 // there is none.
@@ -142,7 +147,14 @@ type symReader struct {
 	exec []bool // by section index: holds code
 	strs [2][]byte
 	out  []rawSym
+	most int // symbols that may be in out
+	// names is how many bytes of names may be looked through yet, to choose among
+	// aliases: storms of them, all with one long name, must not multiply it.
+	names int
 }
+
+// errManySymbols says that a table would be larger than it may be.
+var errManySymbols = fmt.Errorf("symbol table: %w", elffile.ErrTooLarge)
 
 // file makes f the file that read reads from.
 func (r *symReader) file(f *elffile.File) {
@@ -183,6 +195,7 @@ func (r *symReader) read(tab *elffile.Section, dyn bool) error {
 	if r.strs[which] = strTab(r.f, tab); r.strs[which] == nil {
 		return nil
 	}
+	r.names += 4*len(r.strs[which]) + 1<<20
 	x := extended(r.f, tab)
 	if r.f.Class == elf.ELFCLASS64 && r.f.Order == binary.LittleEndian {
 		r.read64le(b, x, mark)
@@ -190,6 +203,9 @@ func (r *symReader) read(tab *elffile.Section, dyn bool) error {
 		r.readAny(b, x, mark)
 	}
 	r.f.Release(b)
+	if len(r.out) > r.most {
+		return errManySymbols
+	}
 	return nil
 }
 
@@ -227,7 +243,7 @@ func (r *symReader) holdsAll(dyn *elffile.Section, n int) bool {
 			global++
 		}
 	}
-	d := symReader{f: r.f, exec: r.exec, data: r.data}
+	d := symReader{f: r.f, exec: r.exec, data: r.data, most: 2 * samples}
 	b, err := r.f.Data(dyn)
 	if err != nil {
 		return false
@@ -264,7 +280,7 @@ func (r *symReader) holdsAll(dyn *elffile.Section, n int) bool {
 // read64le is readAny for the files that nearly everybody has.
 func (r *symReader) read64le(b, x []byte, mark uint32) {
 	plain := !r.f.Synthetic && r.f.Type != elf.ET_REL
-	for i := 0; len(b) >= 24; i, b = i+1, b[24:] {
+	for i := 0; len(b) >= 24 && len(r.out) <= r.most; i, b = i+1, b[24:] {
 		e := b[:24:24]
 		typ, shndx := e[4]&15, binary.LittleEndian.Uint16(e[6:])
 		if typ > uint8(elf.STT_FUNC) && typ != uint8(elf.STT_GNU_IFUNC) {
@@ -285,12 +301,12 @@ func (r *symReader) read64le(b, x []byte, mark uint32) {
 func (r *symReader) readAny(b, x []byte, mark uint32) {
 	o := r.f.Order
 	if r.f.Class == elf.ELFCLASS64 {
-		for i := 0; len(b) >= 24; i, b = i+1, b[24:] {
+		for i := 0; len(b) >= 24 && len(r.out) <= r.most; i, b = i+1, b[24:] {
 			r.add(o.Uint64(b[8:]), o.Uint64(b[16:]), o.Uint32(b), mark, b[4], o.Uint16(b[6:]), i, x)
 		}
 		return
 	}
-	for i := 0; len(b) >= 16; i, b = i+1, b[16:] {
+	for i := 0; len(b) >= 16 && len(r.out) <= r.most; i, b = i+1, b[16:] {
 		r.add(uint64(o.Uint32(b[4:])), uint64(o.Uint32(b[8:])), o.Uint32(b), mark, b[12], o.Uint16(b[14:]), i, x)
 	}
 }
@@ -351,8 +367,15 @@ func (r *symReader) add(value, size uint64, name, mark uint32, info uint8, shndx
 // only: mapping symbols ("$x", "$d.1": ELF for the Arm Architecture, and the
 // RISC-V psABI) and compilers' local labels.
 func (r *symReader) isLabel(name uint32) bool {
-	n := r.nameBytes(name)
-	return len(n) == 0 || n[0] == '$' || bytes.HasPrefix(n, []byte(".L"))
+	n := r.strs[0]
+	if name&fromDyn != 0 {
+		n = r.strs[1]
+	}
+	if name &^= fromDyn; uint64(name) >= uint64(len(n)) {
+		return true
+	}
+	n = n[name:]
+	return n[0] == 0 || n[0] == '$' || bytes.HasPrefix(n, []byte(".L"))
 }
 
 func (r *symReader) nameBytes(name uint32) []byte {
@@ -361,6 +384,10 @@ func (r *symReader) nameBytes(name uint32) []byte {
 	}
 	return elffile.String(r.strs[0], uint64(name))
 }
+
+// maxSizes is how many symbols of different sizes a storm of aliases of one address
+// is reduced to; real ones have one or two.
+const maxSizes = 64
 
 // table sorts the symbols that were read and makes the table of them.
 func (r *symReader) table() *symTable {
@@ -371,8 +398,11 @@ func (r *symReader) table() *symTable {
 	buf := make([]rawSym, 0, 256)
 	for len(order) > 0 {
 		n := min(cap(buf)-len(buf), len(order))
-		if n == 0 {
-			buf, n = slices.Grow(buf, 1), 1 // so many aliases
+		if n == 0 { // so many aliases: those that are seen so far make room
+			kept := r.aliases(buf)
+			kept = kept[max(len(kept)-maxSizes, 0):]
+			buf = buf[:copy(buf, kept)]
+			n = min(cap(buf)-len(buf), len(order))
 		}
 		for _, k := range order[:n] {
 			buf = append(buf, r.out[uint32(k)])
@@ -498,7 +528,11 @@ func (r *symReader) prefer(a, b *rawSym) int {
 	if c := cmp.Compare(a.name&fromDyn, b.name&fromDyn); c != 0 || a.name == b.name {
 		return c
 	}
+	if r.names <= 0 {
+		return cmp.Compare(a.name, b.name)
+	}
 	an, bn := r.nameBytes(a.name), r.nameBytes(b.name)
+	r.names -= len(an) + len(bn)
 	// glibc's internal aliases of its own functions (include/libc-symbols.h).
 	if c := cmpBool(bytes.HasPrefix(an, []byte("__GI_")), bytes.HasPrefix(bn, []byte("__GI_"))); c != 0 {
 		return c

@@ -109,6 +109,9 @@ func (ps *Processes) load(img *image, pid int, m *procfs.Mapping) {
 		return
 	}
 	ef, err := readELF(img.file, img.stat.Size())
+	if err == nil {
+		ef.Bound(ps.opts.room())
+	}
 	if err != nil {
 		img.reason = ReasonBadFile
 		if isMemory(m.Path) && !hasMagic(img.file) {
@@ -179,6 +182,7 @@ func (ps *Processes) adopt(img *image, pid int, ef *elffile.File) {
 	}
 	ps.nextID++
 	e := &ELF{f: ef, path: img.path, buildID: id, names: ps.names, id: ps.nextID, refs: 1, grown: &ps.grown}
+	e.room, e.start = ps.opts.tableRoom(), ps.startTable
 	e.opts = sourceOptions{dwarf: ps.opts.Source, noInline: ps.opts.NoInline}
 	e.opts.find = debugFinder{
 		path: img.path, dirs: debugDirs(ps.opts.DebugDirs),

@@ -50,6 +50,7 @@ func (e *ELF) addPLT(r *symReader) {
 	}
 	var slots []pltSlot
 	tags := e.f.Dynamic()
+	left := e.f.Stored() // sections may lie over each other
 	for i := range e.f.Sections {
 		s := &e.f.Sections[i]
 		size, step := arch.size, arch.step
@@ -62,13 +63,14 @@ func (e *ELF) addPLT(r *symReader) {
 			continue
 		}
 		b, err := e.f.Data(s)
-		if err != nil || len(b) == 0 {
+		if err != nil || len(b) == 0 || int64(len(b)) > left {
 			continue
 		}
+		left -= int64(len(b))
 		if slots == nil {
 			slots = e.pltSlots(&arch, tags)
 		}
-		for off := uint64(0); off+size <= uint64(len(b)); {
+		for off := uint64(0); off+size <= uint64(len(b)) && len(r.out) < r.most; {
 			at, more, ok := arch.slot(b[off:], s.Addr+off, tags[elf.DT_PLTGOT])
 			if !ok || !r.addPLT(slots, at, s.Addr+off, size+more) {
 				off += step
@@ -105,7 +107,7 @@ func (e *ELF) addGlink(r *symReader, arch *pltArch) {
 	}
 	at := glink + glinkHeader
 	for _, s := range e.pltSlots(arch, tags) {
-		if s.jump {
+		if s.jump && len(r.out) < r.most {
 			r.out = append(r.out, rawSym{value: at, size: uint32(arch.size), name: s.name | fromDyn, kind: symPLT})
 			at += arch.size
 		}
@@ -123,6 +125,8 @@ func (e *ELF) pltSlots(arch *pltArch, tags map[elf.DynTag]uint64) []pltSlot {
 		symSize, relaSize = 16, 12
 	}
 	slots := []pltSlot{}
+	hasGot := e.f.Section(".plt.got") != nil
+	left := e.f.Stored() / int64(relaSize) // entries of all tables
 	for i := range e.f.Sections {
 		s := e.f.Sections[i]
 		isRela := s.Type == elf.SHT_RELA
@@ -130,7 +134,7 @@ func (e *ELF) pltSlots(arch *pltArch, tags map[elf.DynTag]uint64) []pltSlot {
 			continue
 		}
 		if s.Name != ".rela.plt" && s.Name != ".rel.plt" {
-			if e.f.Section(".plt.got") == nil {
+			if !hasGot {
 				continue
 			}
 			// The relative relocations come first and are many.
@@ -139,6 +143,9 @@ func (e *ELF) pltSlots(arch *pltArch, tags map[elf.DynTag]uint64) []pltSlot {
 			}
 		}
 		for rel := range e.f.Relocs(&s) {
+			if left--; left < 0 {
+				break
+			}
 			if rel.Type != arch.globDat && rel.Type != arch.jumpSlot || rel.Sym == 0 || uint64(rel.Sym) >= uint64(len(syms))/symSize {
 				continue
 			}

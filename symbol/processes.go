@@ -20,6 +20,13 @@ type Options struct {
 	Root fs.FS
 	// Budget is the most memory, in bytes, for symbol tables and names; what
 	// was used longest ago is dropped and read again when it is needed. 0 is 32 MiB.
+	// A file whose table of symbols, at 16 bytes each, would be larger has none, nor
+	// one whose sections are larger decompressed (with Source: 16 times as large):
+	// ReasonBudget. For a single file it is 1 MiB at least.
+	//
+	// The work is bounded too, whatever processes map: all tables together may have
+	// 512 MiB of symbols, and 10 MiB more for each second since the first one was
+	// read, which is a tenth of a processor's time.
 	Budget int64
 	// MaxFiles is the most files that are held open, or mapped, at a time; 0 is
 	// 1024, or half of what the process may open.
@@ -70,7 +77,41 @@ type Processes struct {
 	holding int // images that hold a file
 	tick    uint64
 	closed  bool
+	work    int64       // bytes of symbols that were read
+	since   time.Time   // the first of them
 	grown   atomic.Bool // memory was added since the budget was last checked
+}
+
+// tableRoom is what a table of symbols may take, room what a file's sections may
+// take decompressed.
+func (o *Options) tableRoom() int64 { return max(o.Budget, 1<<20) }
+
+func (o *Options) room() int64 {
+	if o.Source {
+		return 16 * o.tableRoom()
+	}
+	return o.tableRoom()
+}
+
+// What Options.Budget says of the work, in bytes of symbols.
+const (
+	tableWork  = 512 << 20
+	workSecond = 10 << 20
+)
+
+var errTooMuchWork = errors.New("reading symbols has taken its share of the time")
+
+// startTable accounts for the work of reading a table of that size. The caller
+// holds mu.
+func (ps *Processes) startTable(size int64) error {
+	if ps.since.IsZero() {
+		ps.since = ps.now()
+	}
+	if ps.work+size > tableWork+int64(ps.now().Sub(ps.since).Seconds()*workSecond) {
+		return errTooMuchWork
+	}
+	ps.work += size
+	return nil
 }
 
 type procKey struct {

@@ -160,3 +160,30 @@ func SharedSFrame(n, size int) []byte {
 	}
 	return b
 }
+
+// SymbolTable is what Symbols makes: n symbols for code, 64-bit little-endian.
+type SymbolTable struct {
+	N      int
+	Step   uint64 // from one's value to the next one's
+	Size   uint64 // of each
+	Shrink uint64 // each is so much smaller than the one before
+	Names  int    // each has a name of its own that is so long, all of them in one string
+}
+
+// Sections returns .symtab and .strtab; the symbols are in the first section, from
+// ProgramText on. The sections' link is by name.
+func (s SymbolTable) Sections() []Section {
+	o := binary.LittleEndian
+	b := make([]byte, 24, 24*(s.N+1))
+	for i := range s.N {
+		b = o.AppendUint32(b, uint32(1+i%max(s.Names, 1)))
+		b = append(b, 0x12, 0, 1, 0) // a global function in section 1
+		b = o.AppendUint64(b, ProgramText+uint64(i)*s.Step)
+		b = o.AppendUint64(b, s.Size-uint64(i)*s.Shrink)
+	}
+	names := append([]byte{0}, bytes.Repeat([]byte{'a'}, 2*s.Names+8)...)
+	return []Section{
+		{Name: ".symtab", Type: elf.SHT_SYMTAB, Data: b, Align: 8, Link: ".strtab", Entsize: 24},
+		{Name: ".strtab", Type: elf.SHT_STRTAB, Data: append(names, 0)},
+	}
+}

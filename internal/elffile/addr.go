@@ -85,20 +85,21 @@ func (f *File) Bias(start, offset, length uint64, exec bool) (bias uint64, ok bo
 // ntGNUBuildID is NT_GNU_BUILD_ID, elf.h.
 const ntGNUBuildID = 3
 
-// maxNotes bounds how much of a note segment is searched for the build-id.
-const maxNotes = 1 << 16
+// maxNotes bounds how much of the notes is searched for the build-id.
+const maxNotes = 1 << 18
 
 // BuildID returns the GNU build-id in lower-case hex, empty if the file has
 // none.
 func (f *File) BuildID() (id string) {
 	var err error
 	defer Catch(debug.SetPanicOnFault(true), &err)
+	left := uint64(maxNotes)
 	for i := range f.Progs {
 		p := &f.Progs[i]
 		if p.Type != elf.PT_NOTE {
 			continue
 		}
-		if id := f.buildID(p.Offset, p.Filesz, p.Align); id != "" {
+		if id := f.buildID(p.Offset, p.Filesz, p.Align, &left); id != "" {
 			return id
 		}
 	}
@@ -107,15 +108,17 @@ func (f *File) BuildID() (id string) {
 		if s.Type != elf.SHT_NOTE {
 			continue
 		}
-		if id := f.buildID(s.Offset, s.Size, s.Addralign); id != "" {
+		if id := f.buildID(s.Offset, s.Size, s.Addralign, &left); id != "" {
 			return id
 		}
 	}
 	return ""
 }
 
-func (f *File) buildID(off, size, align uint64) string {
-	b, err := f.Bytes(off, min(size, maxNotes))
+// buildID looks for the build-id in notes, of which all together may have left.
+func (f *File) buildID(off, size, align uint64, left *uint64) string {
+	b, err := f.Bytes(off, min(size, *left))
+	*left -= uint64(len(b))
 	if err != nil {
 		return ""
 	}

@@ -152,7 +152,7 @@ func (f *File) dynCount(tags map[elf.DynTag]uint64) uint64 {
 	if f.Class == elf.ELFCLASS32 {
 		word = 4
 	}
-	if !ok || nbuckets > uint64(f.size)/4 || bloom > uint64(f.size)/word {
+	if !ok || nbuckets > uint64(f.room())/4 || bloom > uint64(f.size)/word {
 		return 0
 	}
 	buckets := off + 16 + bloom*word
@@ -168,7 +168,7 @@ func (f *File) dynCount(tags map[elf.DynTag]uint64) uint64 {
 		return first
 	}
 	chains := buckets + 4*nbuckets
-	for {
+	for range f.room() / 4 {
 		v, ok := u32(chains + 4*(last-first))
 		if !ok {
 			return 0
@@ -178,4 +178,5 @@ func (f *File) dynCount(tags map[elf.DynTag]uint64) uint64 {
 			return last
 		}
 	}
+	return 0
 }

@@ -3,6 +3,7 @@ package elffile
 import (
 	"debug/elf"
 	"encoding/binary"
+	"math"
 	"runtime/debug"
 )
 
@@ -124,8 +125,8 @@ func (f *File) parseSections(t *tables) error {
 		return bad(t.shoff, "%d sections", t.shnum)
 	}
 	b, err := f.Bytes(t.shoff, t.shnum*t.shentsize)
-	if err != nil {
-		return nil
+	if err != nil || len(b) > int(min(f.room(), math.MaxInt32)) {
+		return nil // the latter are holes
 	}
 	f.Sections = make([]Section, t.shnum)
 	names := make([]uint32, t.shnum)
@@ -144,7 +145,7 @@ func (f *File) parseSections(t *tables) error {
 		name := String(strs, uint64(names[i]))
 		// Names may overlap without end; a whole table of long ones must not
 		// take more memory than the file.
-		if total += len(name); int64(total) > f.size {
+		if total += len(name); int64(total) > f.stored {
 			break
 		}
 		f.Sections[i].Name = string(name)

@@ -1,0 +1,138 @@
+package symbol
+
+import (
+	"bytes"
+	"debug/elf"
+	"os"
+	"path/filepath"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/ulikunitz/xz"
+
+	"github.com/borescope/borescope/internal/elfbuild"
+)
+
+// allocated is how many bytes f allocated.
+func allocated(f func()) uint64 {
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	f()
+	runtime.ReadMemStats(&after)
+	return after.TotalAlloc - before.TotalAlloc
+}
+
+// hostile returns the ELF that a process's mapping of an image gets, with a hole at
+// its end; nil if it gets none.
+func hostile(t *testing.T, ps *Processes, built []byte, hole int64) *ELF {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(path, built, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(path, int64(len(built))+hole); err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	st, err := f.Stat()
+	if err != nil {
+		t.Fatal(err)
+	}
+	img := &image{file: f, stat: st}
+	ps.load(img, 0, nil)
+	return img.elf
+}
+
+// Files that anybody may run took root's tools gigabytes and minutes to name an
+// address in: what a process's file may take is bounded before it is read.
+func TestBombs(t *testing.T) {
+	build := func(s ...elfbuild.Section) []byte { return elfbuild.Program(s...).Bytes() }
+	table := func(s elfbuild.SymbolTable) []byte { return build(s.Sections()...) }
+	compressed := elfbuild.SymbolTable{N: 1, Size: 16, Names: 4}.Sections()
+	for i := range compressed {
+		compressed[i].Flags = elf.SHF_COMPRESSED
+		compressed[i].Data = elfbuild.Compressed(compressed[i].Data, 96<<20, compressed[i].Data...)
+	}
+	var mini bytes.Buffer
+	w, err := xz.NewWriter(&mini)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.Write(make([]byte, 48<<20)); err != nil || w.Close() != nil {
+		t.Fatal(err)
+	}
+	const n = 1 << 20
+	for _, tt := range []struct {
+		name  string
+		image []byte
+		hole  int64
+		want  Reason
+	}{
+		{"compressed symbols", build(compressed...), 0, ReasonBudget},
+		{"hole", elfbuild.Sparse(table(elfbuild.SymbolTable{N: 8, Names: 4}), 2, 4<<30), 4 << 30, ReasonBudget},
+		{"many", table(elfbuild.SymbolTable{N: 5 * n / 2, Step: 16, Size: 16, Names: 8}), 0, ReasonBudget},
+		{"aliases", table(elfbuild.SymbolTable{N: n, Size: 16, Names: 30000}), 0, ReasonNone},
+		{"aliases of all sizes", table(elfbuild.SymbolTable{N: n, Size: n, Shrink: 1, Names: 30000}), 0, ReasonNone},
+		{"nested", table(elfbuild.SymbolTable{N: n / 2, Step: 1, Size: n, Shrink: 2, Names: 4}), 0, ReasonNone},
+		{"scattered", table(elfbuild.SymbolTable{N: n, Step: 1 << 33, Size: 16, Names: 4}), 0, ReasonNone},
+		{".gnu_debugdata", build(elfbuild.Section{Name: ".gnu_debugdata", Type: elf.SHT_PROGBITS, Data: mini.Bytes()}), 0, ReasonNoSymbols},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			ps := NewProcesses(nil)
+			defer ps.Close()
+			e := hostile(t, ps, tt.image, tt.hole)
+			if e == nil {
+				t.Fatal("no ELF")
+			}
+			defer e.Close()
+			if tt.hole > 0 && e.f.Stored() == e.f.Size() {
+				return // on this file system it is no hole
+			}
+			var frames []Frame
+			start := time.Now()
+			mem := allocated(func() {
+				frames = e.Resolve(frames, []uint64{elfbuild.ProgramText, elfbuild.ProgramText + 100})
+				for pc := uint64(0); pc < 1000; pc++ {
+					frames = e.Resolve(frames[:2], []uint64{elfbuild.ProgramText + n/2 + pc})
+				}
+			})
+			if frames[0].Reason != tt.want {
+				t.Errorf("reason %v, want %v", frames[0].Reason, tt.want)
+			}
+			if most := uint64(64<<20 + len(tt.image)); mem > most {
+				t.Errorf("a file of %d bytes took %d of memory, want at most %d", len(tt.image), mem, most)
+			}
+			t.Logf("%d bytes of file: %d of memory, %v: %v", len(tt.image), mem, time.Since(start).Round(time.Millisecond), frames[0].Reason)
+		})
+	}
+}
+
+// However many files there are, together they get a bounded share of the work.
+func TestSymbolWorkIsBounded(t *testing.T) {
+	now := time.Unix(1, 0)
+	ps := NewProcesses(nil)
+	defer ps.Close()
+	ps.now = func() time.Time { return now }
+	built := elfbuild.Program(elfbuild.SymbolTable{N: 1000, Step: 16, Size: 16, Names: 4}.Sections()...).Bytes()
+	reason := func() Reason {
+		e := hostile(t, ps, built, 0)
+		defer e.Close()
+		return e.Resolve(nil, []uint64{elfbuild.ProgramText})[0].Reason
+	}
+	if got := reason(); got != ReasonNone {
+		t.Fatalf("the first file: %v", got)
+	}
+	ps.work = tableWork
+	if got := reason(); got != ReasonBudget {
+		t.Errorf("with the work used up: %v, want %v", got, ReasonBudget)
+	}
+	now = now.Add(time.Second)
+	if got := reason(); got != ReasonNone {
+		t.Errorf("a second later: %v, want none", got)
+	}
+}
