@@ -29,8 +29,9 @@ func (c *check) exec(ctx context.Context, env []string, name string, args ...str
 }
 
 func (c *check) execTo(ctx context.Context, stdout io.Writer, env []string, name string, args ...string) error {
-	fmt.Fprintf(c.out, "$ %s %s %s\n", strings.Join(env, " "), name, strings.Join(args, " "))
-	cmd := exec.CommandContext(ctx, name, args...)
+	argv := append(append(c.via[:len(c.via):len(c.via)], name), args...)
+	fmt.Fprintf(c.out, "$ %s %s\n", strings.Join(env, " "), strings.Join(argv, " "))
+	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
 	// A test that is cut short shall say where it stands.
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	cmd.WaitDelay = 10 * time.Second

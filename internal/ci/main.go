@@ -42,6 +42,7 @@ var steps = []step{
 	{"setup", "install what the other steps need", 10 * time.Minute, setup},
 	{"native", "go test ./... on this machine, as the user that runs this", 10 * time.Minute, native},
 	{"user", "go test ./... as nobody, without a network", 10 * time.Minute, user},
+	{"bare", "the same, as root and as nobody, with Go alone and no tracefs", 12 * time.Minute, bare},
 	{"tidy", "go mod tidy changes nothing", 2 * time.Minute, command("go", "mod", "tidy", "-diff")},
 	{"vet", "go vet ./...", 5 * time.Minute, command("go", "vet", "./...")},
 	{"staticcheck", "staticcheck ./...", 8 * time.Minute, tool("staticcheck", "./...")},
@@ -67,6 +68,7 @@ type check struct {
 	logs   string          // the directory of the logs
 	tmp    string
 	matrix matrix
+	via    []string // what every command is given to as arguments, if anything
 
 	// mu guards what follows, out and worth while guests run side by side.
 	mu       sync.Mutex
@@ -85,6 +87,10 @@ type verdict struct {
 func main() {
 	if len(os.Args) > 2 && os.Args[1] == nobodyFlag {
 		os.Exit(asNobody(os.Args[2:]))
+	}
+	if len(os.Args) > 3 && os.Args[1] == bareFlag {
+		fmt.Fprintln(os.Stderr, "ci: bare machine:", onBareMachine(os.Args[2:]))
+		os.Exit(125)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()

@@ -12,7 +12,7 @@ import (
 )
 
 // matrix says what runs where: "PACKAGE", or "PACKAGE:TEST" for a test that has
-// to pass there, to columns: "native", "user", "race", or a kernel (kernel.Of).
+// to pass there, to columns: one of places, or a kernel (kernel.Of).
 type matrix map[string][]string
 
 // readMatrix reads lines of "PACKAGE[:TEST] COLUMN…"; "#" begins a comment, and a
@@ -66,7 +66,7 @@ func expand(words []string, sets map[string][]string, isSet bool) ([]string, err
 			columns = append(columns, set...)
 			continue
 		}
-		if _, _, ok := kernel.Of(w); !ok && w != "native" && w != "user" && w != "race" {
+		if _, _, ok := kernel.Of(w); !ok && !slices.Contains(places, w) {
 			return nil, fmt.Errorf("no column %q", w)
 		}
 		columns = append(columns, w)
@@ -119,7 +119,7 @@ func (m matrix) onlyFor(column string) map[string]string {
 }
 
 // guestColumns lists the kernels that anything is declared to run on, in the
-// order of columnOrder.
+// order of compareColumns.
 func (m matrix) guestColumns() []string {
 	var found []string
 	for _, columns := range m {
@@ -134,10 +134,13 @@ func (m matrix) guestColumns() []string {
 }
 
 // compareColumns puts this machine first, then amd64 and arm64 kernels by age.
+// places are the columns that are no guests, in the order of the table.
+var places = []string{"native", "user", "bare", "bare-user", "race"}
+
 func compareColumns(a, b string) int { return rank(a) - rank(b) }
 
 func rank(column string) int {
-	if i := slices.Index([]string{"native", "user", "race"}, column); i >= 0 {
+	if i := slices.Index(places, column); i >= 0 {
 		return i
 	}
 	version, arch, _ := kernel.Of(column)

@@ -1,0 +1,66 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// bareFlag makes this program run a command on what is left of this machine
+// without anything that nobody has to have installed or mounted.
+const bareFlag = "-bare"
+
+// bareTools are what such a machine has besides Go: git, a shell, coreutils,
+// grep, sed and find.
+const bareTools = `go git sh grep sed find
+	[ basename cat chgrp chmod chown cksum comm cp csplit cut date dd df dir dirname du echo env expand expr factor false
+	fmt fold groups head hostid id install join link ln logname ls md5sum mkdir mkfifo mknod mktemp mv nice nl nohup nproc
+	numfmt od paste pathchk pinky pr printenv printf ptx pwd readlink realpath rm rmdir sha1sum sha256sum sha512sum shred
+	shuf sleep sort split stat stdbuf stty sum sync tac tail tee test timeout touch tr true truncate tsort tty uname
+	unexpand uniq unlink users wc who whoami yes`
+
+// onBareMachine replaces this process by the command, in a namespace of mounts
+// without tracefs, bpffs and debugfs, with bareTools in PATH and without cgo.
+// The directory of links to them is the first word.
+func onBareMachine(argv []string) error {
+	dir, argv := argv[0], argv[1:]
+	for _, name := range strings.Fields(bareTools) {
+		path, err := exec.LookPath(name)
+		if err == nil {
+			err = os.Symlink(path, filepath.Join(dir, name))
+		}
+		if err != nil && !errors.Is(err, exec.ErrNotFound) && !errors.Is(err, fs.ErrExist) {
+			return err
+		}
+	}
+	runtime.LockOSThread() // the namespace is this thread's, and the command's
+	if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
+		return fmt.Errorf("new namespace of mounts: %w", err)
+	}
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+		return fmt.Errorf("make mounts private: %w", err)
+	}
+	table, err := os.ReadFile("/proc/self/mounts")
+	if err != nil {
+		return err
+	}
+	for line := range strings.Lines(string(table)) {
+		switch f := strings.Fields(line); f[2] {
+		case "tracefs", "bpf", "debugfs":
+			if err := unix.Unmount(f[1], unix.MNT_DETACH); err != nil {
+				return fmt.Errorf("unmount %s: %w", f[1], err)
+			}
+		}
+	}
+	os.Setenv("PATH", dir)
+	os.Setenv("CGO_ENABLED", "0")
+	return syscall.Exec(filepath.Join(dir, argv[0]), argv, os.Environ())
+}
