@@ -133,10 +133,10 @@ func (m matrix) guestColumns() []string {
 	return found
 }
 
-// compareColumns puts this machine first, then amd64 and arm64 kernels by age.
 // places are the columns that are no guests, in the order of the table.
 var places = []string{"native", "user", "bare", "bare-user", "race"}
 
+// compareColumns puts this machine first, then amd64 and arm64 kernels by age.
 func compareColumns(a, b string) int { return rank(a) - rank(b) }
 
 func rank(column string) int {
