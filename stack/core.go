@@ -255,7 +255,7 @@ func (c *Core) Modules(opts *CoreOptions) (*Modules, error) {
 			continue
 		}
 		m := Module{Start: f.Start, End: f.End, Offset: f.Offset, Name: f.Path}
-		code, err := c.loadModule(root, tables, f, &m)
+		code, err := c.loadModule(root, tables, f, &m, list)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", m.Name, err))
 		}
@@ -297,7 +297,7 @@ type coreFile struct {
 }
 
 // loadModule finds a mapped file's table, and says whether the mapping is code.
-func (c *Core) loadModule(root fs.FS, tables map[string]*coreFile, f *elfnotes.Mapping, m *Module) (bool, error) {
+func (c *Core) loadModule(root fs.FS, tables map[string]*coreFile, f *elfnotes.Mapping, m *Module, before []Module) (bool, error) {
 	t := tables[f.Path]
 	if t == nil {
 		t = &coreFile{}
@@ -318,11 +318,8 @@ func (c *Core) loadModule(root fs.FS, tables map[string]*coreFile, f *elfnotes.M
 		t.said = true
 		return code, err
 	}
-	for _, s := range t.bias {
-		if f.Offset+(f.End-f.Start) > s.offset && f.Offset < s.offset+s.size {
-			m.CFI, m.Bias = t.table, m.Start-f.Offset+s.offset-s.vaddr
-			return true, nil
-		}
+	if t.locate(m, before) {
+		return true, nil
 	}
 	s := c.segment(f.Start)
 	return s != nil && s.flags&elf.PF_X != 0, nil

@@ -408,7 +408,7 @@ func (p *PerfData) mapped(maps []perfring.Mmap, code bool) (list []Module) {
 		list = cutModules(list, m.Addr, end)
 		mod := Module{Start: m.Addr, End: end, Offset: m.PageOff, Name: m.Path}
 		if code && isFile(m.Path) {
-			p.loadModule(m, &mod)
+			p.loadModule(m, &mod, list)
 		}
 		list = append(list, mod)
 	}
@@ -440,7 +440,7 @@ func cutModules(list []Module, from, to uint64) []Module {
 	return out
 }
 
-func (p *PerfData) loadModule(m *perfring.Mmap, mod *Module) {
+func (p *PerfData) loadModule(m *perfring.Mmap, mod *Module, before []Module) {
 	t := p.files[m.Path]
 	if t == nil {
 		t = &coreFile{}
@@ -450,10 +450,5 @@ func (p *PerfData) loadModule(m *perfring.Mmap, mod *Module) {
 			p.errs = append(p.errs, fmt.Errorf("%s: %w", m.Path, t.err))
 		}
 	}
-	for _, s := range t.bias {
-		if m.PageOff+m.Len > s.offset && m.PageOff < s.offset+s.size {
-			mod.CFI, mod.Bias = t.table, m.Addr-m.PageOff+s.offset-s.vaddr
-			return
-		}
-	}
+	t.locate(mod, before)
 }

@@ -95,13 +95,24 @@ type fileKey struct {
 }
 
 type cachedCFI struct {
-	table *CFITable // nil: the file has none that can be read
-	bias  []segment
-	err   error // why
+	table *CFITable      // nil: the file has none that can be read
+	segs  []elffile.Prog // executable ones
+	err   error          // why
 }
 
-// segment is a loaded part of a file, to find a mapping's bias by.
-type segment struct{ offset, vaddr, size uint64 }
+// locate gives a mapping of the file its table and bias; false if no executable
+// segment is mapped there. before are the modules that lie below.
+func (c *cachedCFI) locate(m *Module, before []Module) bool {
+	var last uint64
+	if n := len(before); n > 0 && before[n-1].Name == m.Name {
+		last = before[n-1].Bias
+	}
+	bias, ok := elffile.Bias(c.segs, m.Start, m.Offset, m.End-m.Start, true, last)
+	if ok {
+		m.CFI, m.Bias = c.table, bias
+	}
+	return ok
+}
 
 // Modules reads the executable mappings of a process. A file that can't be
 // opened or has no call frame information is a module without any; why is in
@@ -122,7 +133,7 @@ func (c *CFICache) Modules(pid int) (*Modules, error) {
 			return true
 		}
 		mod := Module{Start: m.Start, End: m.End, Offset: m.Offset, Name: m.Path}
-		if err := c.load(pid, m, &mod); err != nil {
+		if err := c.load(pid, m, &mod, list); err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", m.Path, err))
 		}
 		list = append(list, mod)
@@ -135,7 +146,7 @@ func (c *CFICache) Modules(pid int) (*Modules, error) {
 }
 
 // load finds the module's table and bias.
-func (c *CFICache) load(pid int, m *procfs.Mapping, mod *Module) error {
+func (c *CFICache) load(pid int, m *procfs.Mapping, mod *Module, before []Module) error {
 	switch {
 	case m.Path == "[vdso]":
 		return loadVDSO(pid, m, mod)
@@ -162,12 +173,7 @@ func (c *CFICache) load(pid int, m *procfs.Mapping, mod *Module) error {
 	if cached.err != nil {
 		return cached.err
 	}
-	for _, s := range cached.bias {
-		if m.Offset+(m.End-m.Start) > s.offset && m.Offset < s.offset+s.size {
-			mod.CFI, mod.Bias = cached.table, m.Start-m.Offset+s.offset-s.vaddr
-			break
-		}
-	}
+	cached.locate(mod, before)
 	return nil
 }
 
@@ -206,7 +212,7 @@ func (c *CFICache) read(f *os.File) cachedCFI {
 
 // cfiOf compiles a file; one that has no call frame information is no error.
 func cfiOf(f *elffile.File, room int64) (cachedCFI, error) {
-	c := cachedCFI{bias: executableSegments(f)}
+	c := cachedCFI{segs: executableSegments(f)}
 	var err error
 	if c.table, err = compileCFI(f, room); errors.Is(err, ErrNoCFI) {
 		err = nil
@@ -250,11 +256,11 @@ func withRootELF(root fs.FS, path string, f func(*elffile.File) error) error {
 	return f(ef)
 }
 
-func executableSegments(f *elffile.File) []segment {
-	var out []segment
+func executableSegments(f *elffile.File) []elffile.Prog {
+	var out []elffile.Prog
 	for _, p := range f.Progs {
 		if p.Type == elf.PT_LOAD && p.Flags&elf.PF_X != 0 {
-			out = append(out, segment{p.Offset, p.Vaddr, p.Filesz})
+			out = append(out, p)
 		}
 	}
 	return out

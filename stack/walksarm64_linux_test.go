@@ -152,9 +152,9 @@ func (g *armGDB) add(t *testing.T, path string, at uint64, section string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, s := range c.bias {
-		start := at - vaddr + s.vaddr
-		g.mods = append(g.mods, Module{Start: start, End: start + s.size, Bias: at - vaddr, CFI: c.table, Name: path})
+	for _, s := range c.segs {
+		start := at - vaddr + s.Vaddr
+		g.mods = append(g.mods, Module{Start: start, End: start + s.Filesz, Bias: at - vaddr, CFI: c.table, Name: path})
 		g.files = append(g.files, f)
 	}
 }

@@ -1,6 +1,8 @@
 package symbol
 
 import (
+	"cmp"
+	"slices"
 	"strings"
 
 	"github.com/borescope/borescope/internal/elffile"
@@ -77,12 +79,26 @@ func (p *Process) elf(m *mapping) *ELF {
 	}
 	e := m.img.elf
 	if e != nil && !m.biasKnown {
-		m.bias, m.biasKnown = e.f.Bias(m.start, m.offset, m.end-m.start, m.exec)
+		m.bias, m.biasKnown = elffile.Bias(e.f.Progs, m.start, m.offset, m.end-m.start, m.exec, p.biasBefore(m, e))
 		if !m.biasKnown {
 			m.bias, m.biasKnown = m.start-m.offset, true // no segments: offsets are all there is
 		}
 	}
 	return e
+}
+
+// biasBefore returns the bias of the same file's executable mapping before another,
+// 0 if there is none.
+func (p *Process) biasBefore(m *mapping, e *ELF) uint64 {
+	i, _ := slices.BinarySearchFunc(p.maps, m.start, func(m mapping, addr uint64) int { return cmp.Compare(m.start, addr) })
+	for n := 0; i > 0 && n < 8; n++ {
+		i--
+		if o := &p.maps[i]; o.img == m.img && o.exec {
+			bias, _ := e.f.Bias(o.start, o.offset, o.end-o.start, true)
+			return bias
+		}
+	}
+	return 0
 }
 
 // mayReread reads the mappings again if the process lives and that was not done

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"debug/elf"
 	"encoding/hex"
+	"math"
 	"runtime/debug"
 )
 
@@ -57,26 +58,34 @@ func (f *File) VAddr(off uint64, exec bool) (vaddr uint64, ok bool) {
 	return vaddr, ok
 }
 
+// Bias is the method of that name for a file's program headers.
+func (f *File) Bias(start, offset, length uint64, exec bool) (bias uint64, ok bool) {
+	return Bias(f.Progs, start, offset, length, exec, 0)
+}
+
 // Bias returns what to subtract from an address in a process, modulo 2^64, to
 // get the file's own virtual address, for a mapping of the file at start with
-// the given file offset. The mapping begins on a page, its segment perhaps
-// later in that page; and two segments may be mapped from one page, where exec
-// picks the executable one.
-func (f *File) Bias(start, offset, length uint64, exec bool) (bias uint64, ok bool) {
-	for i := range f.Progs {
-		p := &f.Progs[i]
-		if p.Type != elf.PT_LOAD || p.Filesz == 0 {
+// the given file offset. The mapping begins and ends with pages, its segment
+// perhaps later and earlier in these: segments that share a page are both in it,
+// of which exec picks the executable one, and of two executable ones it is that
+// whose pages the mapping fits best. If it fits several as well, it is that with
+// the bias before, of the same file's mapping before this one, or else the first.
+func Bias(progs []Prog, start, offset, length uint64, exec bool, before uint64) (bias uint64, ok bool) {
+	const page = 0x1000
+	best := uint64(math.MaxUint64)
+	end := offset + length
+	for i := range progs {
+		p := &progs[i]
+		if p.Type != elf.PT_LOAD || p.Filesz == 0 || p.Offset+p.Filesz <= offset || p.Offset >= end {
 			continue
 		}
-		if p.Offset+p.Filesz <= offset || p.Offset >= offset+length {
-			continue
+		first, last := p.Offset&^(page-1), (p.Offset+p.Filesz+page-1)&^(page-1)
+		misfit := max(first, offset) - min(first, offset) + max(last, end) - min(last, end)
+		if exec != (p.Flags&elf.PF_X != 0) {
+			misfit |= 1 << 63
 		}
-		b := start - offset + p.Offset - p.Vaddr
-		if exec == (p.Flags&elf.PF_X != 0) {
-			return b, true
-		}
-		if !ok {
-			bias, ok = b, true
+		if b := start - offset + p.Offset - p.Vaddr; misfit < best || misfit == best && b == before {
+			best, bias, ok = misfit, b, true
 		}
 	}
 	return bias, ok

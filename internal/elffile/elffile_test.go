@@ -171,6 +171,50 @@ func TestSegments(t *testing.T) {
 	}
 }
 
+// TestBiasInOnePage has two executable segments in one page of the file, which fit
+// both mappings of it.
+func TestBiasInOnePage(t *testing.T) {
+	progs := []Prog{
+		{Type: elf.PT_LOAD, Flags: elf.PF_R | elf.PF_X, Offset: 0, Vaddr: 0, Filesz: 0x850},
+		{Type: elf.PT_LOAD, Flags: elf.PF_R | elf.PF_X, Offset: 0x850, Vaddr: 0x1850, Filesz: 0x2c},
+	}
+	const slide = 0x555555000000
+	before := uint64(0)
+	for i := range uint64(2) {
+		if before, _ = Bias(progs, slide+i*0x1000, 0, 0x1000, true, before); before != slide {
+			t.Errorf("mapping %d: got %#x", i, before)
+		}
+	}
+}
+
+// TestBiasOfTwoExecutables finds the biases of mappings that share a page of the
+// file, as gold lays out -z text-unlikely-segment: the first segment that overlaps
+// was taken.
+func TestBiasOfTwoExecutables(t *testing.T) {
+	progs := []Prog{
+		{Type: elf.PT_LOAD, Flags: elf.PF_R, Offset: 0, Vaddr: 0, Filesz: 0x400},
+		{Type: elf.PT_LOAD, Flags: elf.PF_R | elf.PF_X, Offset: 0x400, Vaddr: 0x1400, Filesz: 0x2300},
+		{Type: elf.PT_LOAD, Flags: elf.PF_R | elf.PF_X, Offset: 0x2700, Vaddr: 0x5700, Filesz: 0x3000},
+		{Type: elf.PT_LOAD, Flags: elf.PF_R | elf.PF_W, Offset: 0x5700, Vaddr: 0x9700, Filesz: 0x800},
+	}
+	const slide = 0x555555000000
+	for _, c := range []struct {
+		vaddr, offset, length uint64
+		exec                  bool
+	}{
+		{0, 0, 0x1000, false},
+		{0x1000, 0, 0x3000, true},
+		{0x5000, 0x2000, 0x4000, true},
+		{0x9000, 0x5000, 0x1000, false},
+		{0x2000, 0x1000, 0x1000, true}, // a part, with other permissions since
+		{0x7000, 0x4000, 0x2000, true},
+	} {
+		if bias, ok := Bias(progs, c.vaddr+slide, c.offset, c.length, c.exec, 0); !ok || bias != slide {
+			t.Errorf("%+v: got %#x %v", c, bias, ok)
+		}
+	}
+}
+
 func TestCatch(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "file")
 	b, err := os.ReadFile(self(t))
