@@ -17,8 +17,9 @@ import (
 // when the event happens. All that is set must hold. It is checked at the very
 // start of each program, before it costs anything more.
 type Filter struct {
-	// PIDs are processes (thread group ids), as the initial namespace numbers
-	// them; nil is all.
+	// PIDs are processes (thread group ids), nil is all. Programs that package
+	// action loads take them by their numbers in the pid namespace of the process
+	// that loads, others in the initial one.
 	PIDs []int
 	// Cgroups are paths of version 2 control groups, below its mount; tasks in
 	// them and below them are meant. nil is all.

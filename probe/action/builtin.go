@@ -33,8 +33,8 @@ func (v Version) AtLeast(o Version) bool { return v[0] > o[0] || v[0] == o[0] &&
 var u32, u64 = IntType(4, false), IntType(8, false)
 
 var builtins = map[string]Builtin{
-	"pid":     {Type: u32, helper: asm.FnGetCurrentPidTgid, shift: 32, Doc: "process id (thread group) of the current task, in the initial namespace"},
-	"tid":     {Type: u32, helper: asm.FnGetCurrentPidTgid, width: 32, Doc: "thread id of the current task"},
+	"pid":     {Type: u32, helper: asm.FnGetCurrentPidTgid, shift: 32, Doc: "process id (thread group) of the current task, in the pid namespace of whoever loads the program; with bit 31 set, in the initial one"},
+	"tid":     {Type: u32, helper: asm.FnGetCurrentPidTgid, width: 32, Doc: "thread id of the current task, in the namespace of pid"},
 	"pidtgid": {Type: u64, helper: asm.FnGetCurrentPidTgid, Doc: "process id in the upper half, thread id in the lower"},
 	"uid":     {Type: u32, helper: asm.FnGetCurrentUidGid, width: 32, Doc: "user id of the current task, in the initial namespace"},
 	"gid":     {Type: u32, helper: asm.FnGetCurrentUidGid, shift: 32, Doc: "group id of the current task"},

@@ -214,10 +214,15 @@ func (c *Ctx) Builtin(name string) Int {
 	return c.read(&Expr{Op: OpBuiltin, Str: name, Pos: callerPos()})
 }
 
-// PID is the process id (thread group id) of the current task.
+// PID is the process id (thread group id) of the current task, in the pid
+// namespace of the process that loads the program: in a container the number
+// that ps shows there. A task outside of that namespace has its number in the
+// initial one with bit 31 set, which no other has. Numbers in the records of
+// tracepoints (Field) and in the kernel's structures are the initial namespace's:
+// to meet them, read Member("tgid") or Member("pid") of the builtin curtask.
 func (c *Ctx) PID() Int { return c.Builtin("pid") }
 
-// TID is the thread id of the current task.
+// TID is the thread id of the current task, in the namespace of PID.
 func (c *Ctx) TID() Int { return c.Builtin("tid") }
 
 // UID is the user id of the current task.

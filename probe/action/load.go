@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/cilium/ebpf"
-	"github.com/cilium/ebpf/asm"
 
 	"github.com/borescope/borescope/internal/kernel"
 	"github.com/borescope/borescope/mapx"
@@ -41,6 +40,8 @@ var _ Handles = (*Loaded)(nil)
 
 // Load compiles a program for a plan and loads it. It needs CAP_BPF and
 // CAP_PERFMON, or CAP_SYS_ADMIN before 5.8. The caller closes what it returns.
+// The program knows tasks by their numbers in this process's pid namespace
+// (Ctx.PID).
 //
 // If the verifier refuses the program, that is a mistake of this package: the
 // error is a *VerifierError with the statement it refused.
@@ -61,6 +62,10 @@ func Load(p *Program, plan *probe.Plan) (*Loaded, error) {
 	}
 	if err := kernel.RaiseMemlock(); err != nil {
 		return nil, fmt.Errorf("load %s: %w", p.Name, err)
+	}
+	ns := kernel.OwnPIDNamespace()
+	for _, prog := range spec.Programs {
+		prog.Instructions = ns.OwnIDs(prog.Instructions, gplCompatible(prog.License))
 	}
 	coll, err := probe.LoadCollection(spec, ebpf.CollectionOptions{})
 	if err != nil {
@@ -95,11 +100,7 @@ func (l *Loaded) start() error {
 	c.CPUs = uint32(cpus)
 	c.NSDev, c.NSIno = pidNamespace()
 	if !l.prog.IncludeSelf {
-		self, err := selfTGID()
-		if err != nil {
-			return fmt.Errorf("find the own process: %w", err)
-		}
-		c.Self = self
+		c.Self = uint32(os.Getpid())
 	}
 	if err := l.startFlips(); err != nil {
 		return err
@@ -108,40 +109,6 @@ func (l *Loaded) start() error {
 		return err
 	}
 	return l.coll.Maps[ctlMap].Put(uint32(0), &c)
-}
-
-// selfTGID is this process's id in the initial pid namespace, which is the one
-// that programs see: a program that is run in this process tells.
-func selfTGID() (uint32, error) {
-	if ns, err := os.Readlink("/proc/self/ns/pid"); err == nil && ns == "pid:[4026531836]" { // PROC_PID_INIT_INO
-		return uint32(os.Getpid()), nil
-	}
-	m, err := ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.Array, KeySize: 4, ValueSize: 8, MaxEntries: 1})
-	if err != nil {
-		return 0, err
-	}
-	defer m.Close()
-	p, err := ebpf.NewProgram(&ebpf.ProgramSpec{
-		Type: ebpf.RawTracepoint, License: "Dual MIT/GPL",
-		Instructions: asm.Instructions{
-			asm.FnGetCurrentPidTgid.Call(),
-			asm.LoadMapValue(asm.R1, m.FD(), 0),
-			asm.StoreMem(asm.R1, 0, asm.R0, asm.DWord),
-			asm.Mov.Imm(asm.R0, 0), asm.Return(),
-		},
-	})
-	if err != nil {
-		return 0, err
-	}
-	defer p.Close()
-	if _, err := p.Run(&ebpf.RunOptions{}); err != nil {
-		return 0, err
-	}
-	var v uint64
-	if err := m.Lookup(uint32(0), &v); err != nil {
-		return 0, err
-	}
-	return uint32(v >> 32), nil
 }
 
 // EBPFMap is the kernel's map behind one of the program's, nil if it has none;

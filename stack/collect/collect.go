@@ -21,7 +21,8 @@ import (
 type Options struct {
 	// NoKernel and NoUser leave out one of the two stacks.
 	NoKernel, NoUser bool
-	// PIDs keeps only these processes (thread groups); empty keeps all.
+	// PIDs keeps only these processes (thread groups), by their numbers in this
+	// process's pid namespace; empty keeps all.
 	PIDs []int
 	// Comm keeps only threads of this name (the first 15 bytes count); "" keeps all.
 	Comm string
@@ -60,6 +61,7 @@ type Collector struct {
 	env    *probe.Env
 	plan   *probe.Plan
 	filter *filter
+	ns     *kernel.PIDNamespace // whose numbers are meant; nil: the initial one's
 	spec   *ebpf.CollectionSpec
 	coll   *ebpf.Collection
 	ring   *mapx.Ring
@@ -147,7 +149,7 @@ func attach(targets []probe.Target, o *Options, f *filter) (*Collector, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Collector{env: env, plan: plan, filter: f}
+	c := &Collector{env: env, plan: plan, filter: f, ns: kernel.OwnPIDNamespace()}
 	if err := c.load(o); err != nil {
 		return nil, errors.Join(err, c.Close())
 	}
@@ -205,6 +207,7 @@ func (c *Collector) load(o *Options) error {
 			return err
 		}
 		p.License = license
+		p.Instructions = c.ns.OwnIDs(p.Instructions, true)
 		spec.Programs[c.plan.Programs[i].Name] = p
 	}
 	// Kernels before 5.11 charge maps against a limit. Where it can't be

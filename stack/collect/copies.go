@@ -235,10 +235,12 @@ func (c *Copies) load(o *CopyOptions, f *filter) error {
 		ValueSize: uint32(copyState + c.stateSize()), MaxEntries: uint32(cpus * scratchSlots),
 	}
 	spec.Maps[mapCopied] = &ebpf.MapSpec{Name: mapCopied, Type: ebpf.RingBuf, MaxEntries: uint32(ring)}
+	ns := kernel.OwnPIDNamespace()
 	for i := range c.plan.Programs {
 		p := c.plan.ProgramSpec(i)
 		function, insns := c.instructions()
 		p.Instructions = withFuncInfo(p.Name, append(f.copying(i, function, c.stateSize()), insns...))
+		p.Instructions = ns.OwnIDs(p.Instructions, true)
 		p.License = license
 		spec.Programs[p.Name] = p
 	}

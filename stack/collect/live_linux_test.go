@@ -69,17 +69,21 @@ type child struct {
 	out *bufio.Reader
 }
 
-func startChild(t *testing.T) *child {
+func startChild(t *testing.T) *child { return startChildIn(t, 0) }
+
+// startChildIn is startChild in new namespaces.
+func startChildIn(t *testing.T, flags uintptr) *child {
 	t.Helper()
-	cmd, in, out := startWork(t, "TestWorkload", "1")
+	cmd, in, out := startWork(t, "TestWorkload", "1", flags)
 	return &child{t, cmd, in, bufio.NewReader(out)}
 }
 
-// startWork starts a test of this package as a child, which the end of its input
-// ends.
-func startWork(t *testing.T, test, workload string) (cmd *exec.Cmd, in *os.File, out io.Reader) {
+// startWork starts a test of this package as a child, in the new namespaces that
+// flags ask for, which the end of its input ends.
+func startWork(t *testing.T, test, workload string, flags uintptr) (cmd *exec.Cmd, in *os.File, out io.Reader) {
 	t.Helper()
 	cmd = exec.Command("/proc/self/exe", "-test.run=^"+test+"$")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: flags}
 	// A signal for preemption may step over a probed instruction twice.
 	cmd.Env = append(os.Environ(), "COLLECT_WORKLOAD="+workload, "GODEBUG=asyncpreemptoff=1")
 	r, in, err := os.Pipe()

@@ -12,7 +12,10 @@ import (
 // Sample is one combination of process, kernel stack and user stack, and how
 // often it was seen. It is plain data.
 type Sample struct {
-	// PID is the process, TID the thread (0 unless Options.PerThread).
+	// PID is the process, TID the thread (0 unless Options.PerThread), as this
+	// process's pid namespace numbers them: the numbers that /proc shows in a
+	// container. Of tasks outside of it, they are those of the initial namespace
+	// with bit 31 set, which no task's own number has.
 	PID, TID int
 	// Comm is the thread's name.
 	Comm string

@@ -123,7 +123,11 @@ func (f *filter) leave(b *builder, p *probe.Program, index int, walk bool) error
 		f.findStacks(b, walk)
 	}
 	b.move(regScratch, scratchWait+waitStart, asm.RFP, slotNow, 8)
-	b.add(asm.StoreMem(asm.RFP, slotTask, regID, asm.Word))
+	// By the number that arrive and waking are given, the initial namespace's.
+	if err := b.loadField(asm.R1, p, "prev_pid"); err != nil {
+		return err
+	}
+	b.add(asm.StoreMem(asm.RFP, slotTask, asm.R1, asm.Word))
 	b.update(mapWaits, asm.RFP, slotTask, regScratch, scratchWait, bpfAny)
 	noted := b.unique("noted")
 	b.add(asm.JEq.Imm(asm.R0, 0, noted))

@@ -61,7 +61,7 @@ type reader struct {
 func startReader(t *testing.T) *reader {
 	t.Helper()
 	testenv.Need(t, testenv.Root, testenv.Tracepoint("sched", "sched_waking"))
-	cmd, in, out := startWork(t, "TestReader", "read")
+	cmd, in, out := startWork(t, "TestReader", "read", 0)
 	n := &reader{t: t, pid: cmd.Process.Pid, in: in}
 	var tid uint64
 	if err := binary.Read(out, binary.NativeEndian, &tid); err != nil {

@@ -69,7 +69,7 @@ func (c *Collector) loadWalker() error {
 		if err != nil {
 			return err
 		}
-		p.Instructions = withFuncInfo(p.Name, append(insns, w.Instructions()...))
+		p.Instructions = c.ns.OwnIDs(withFuncInfo(p.Name, append(insns, w.Instructions()...)), true)
 		p.License = license
 		spec.Programs[p.Name] = p
 	}

@@ -1,0 +1,153 @@
+package kernel
+
+import (
+	"slices"
+
+	"github.com/cilium/ebpf/asm"
+	"github.com/cilium/ebpf/btf"
+)
+
+// Stranger is set in both halves of a task's numbers that are not of this
+// process's namespace, but of the initial one: no namespace has a number so large
+// (PID_MAX_LIMIT is 1<<22), so that tasks stay apart.
+const Stranger = 1 << 31
+
+// PIDNamespace is a process namespace that is not the initial one, as programs
+// look for it.
+type PIDNamespace struct {
+	// Device and Inode are what bpf_get_ns_current_pid_tgid compares.
+	Device, Inode uint64
+	// Nested says where the kernel keeps the numbers of tasks in namespaces below
+	// this one, which the helper does not know; nil if its types don't say.
+	Nested *NestedIDs
+}
+
+// NestedIDs are the address and the depth of a process namespace, and offsets in
+// the kernel's structures.
+type NestedIDs struct {
+	Address uint64
+	Level   uint32
+	// Offsets of task_struct.thread_pid, task_struct.signal, signal_struct.pids
+	// for thread groups, pid.level, pid.numbers, upid.nr, upid.ns, and upid's size.
+	ThreadPID, Signal, Groups, PIDLevel, Numbers, NR, NS, Size int32
+}
+
+// ownIDs is the function that OwnIDs adds. It takes 32 bytes of stack.
+const ownIDs = "own_ids"
+
+// OwnIDs has a program know tasks by the numbers that ns gives them instead of
+// those of the initial namespace: each call of bpf_get_current_pid_tgid, but for
+// those of the tasks outside of ns, whose numbers have Stranger set. Without a
+// licence that is compatible with the GPL, tasks of namespaces below ns are
+// strangers, too. ns may be nil: the program is returned as it is.
+func (ns *PIDNamespace) OwnIDs(ins asm.Instructions, gpl bool) asm.Instructions {
+	if ns == nil || !slices.ContainsFunc(ins, getsIDs) {
+		return ins
+	}
+	out := slices.Clone(ins)
+	for i := range out {
+		if getsIDs(out[i]) {
+			out[i].Src, out[i].Constant = asm.PseudoCall, -1
+			out[i] = out[i].WithReference(ownIDs)
+		}
+	}
+	own := ns.function(gpl)
+	own[0] = withSource(own[0].WithSymbol(ownIDs), ins[0]) // as all functions have it, or none
+	if btf.FuncMetadata(&ins[0]) != nil {
+		long := &btf.Int{Name: "long", Size: 8, Encoding: btf.Signed}
+		own[0] = btf.WithFuncMetadata(own[0], &btf.Func{
+			Name: ownIDs, Linkage: btf.StaticFunc, Type: &btf.FuncProto{Return: long},
+		})
+	}
+	return append(out, own...)
+}
+
+func getsIDs(ins asm.Instruction) bool {
+	return ins.IsBuiltinCall() && ins.Constant == int64(asm.FnGetCurrentPidTgid)
+}
+
+// function leaves a task's numbers in R0: tgid<<32 | tid.
+func (ns *PIDNamespace) function(gpl bool) asm.Instructions {
+	const (
+		info    = -8 // struct bpf_pidns_info: pid, tgid
+		strange = ownIDs + "_stranger"
+		nested  = ownIDs + "_nested"
+	)
+	out := asm.Instructions{
+		asm.LoadImm(asm.R1, int64(ns.Device), asm.DWord),
+		asm.LoadImm(asm.R2, int64(ns.Inode), asm.DWord),
+		asm.Mov.Reg(asm.R3, asm.RFP),
+		asm.Add.Imm(asm.R3, info),
+		asm.Mov.Imm(asm.R4, 8),
+		asm.FnGetNsCurrentPidTgid.Call(),
+		asm.JNE.Imm(asm.R0, 0, nested), // -EINVAL in another namespace, also one below
+		asm.LoadMem(asm.R0, asm.RFP, info+4, asm.Word),
+		asm.LoadMem(asm.R1, asm.RFP, info, asm.Word),
+		asm.LSh.Imm(asm.R0, 32),
+		asm.Or.Reg(asm.R0, asm.R1),
+		asm.Return(),
+	}
+	last := asm.Instructions{
+		asm.FnGetCurrentPidTgid.Call(),
+		asm.JEq.Imm(asm.R0, 0, ownIDs+"_idle"), // the idle tasks are 0 everywhere
+		asm.LoadImm(asm.R1, -1<<63|Stranger, asm.DWord),
+		asm.Or.Reg(asm.R0, asm.R1),
+		asm.Return().WithSymbol(ownIDs + "_idle"),
+	}
+	if ns.Nested == nil || !gpl {
+		last[0] = last[0].WithSymbol(nested)
+		return append(out, last...)
+	}
+	last[0] = last[0].WithSymbol(strange)
+	walk := ns.Nested.walk(strange)
+	walk[0] = walk[0].WithSymbol(nested)
+	return append(append(out, walk...), last...)
+}
+
+// walk reads the current task's numbers from its struct pid, and returns them, or
+// goes to strange if they have none at the namespace's depth or another one there.
+func (n *NestedIDs) walk(strange string) asm.Instructions {
+	const (
+		task, upid = -8, -24 // upid: struct upid, or what else is read
+		pids       = -32
+	)
+	// read reads size bytes at the address in the slot at base, plus off.
+	read := func(base int16, off, to, size int32) asm.Instructions {
+		return asm.Instructions{
+			asm.LoadMem(asm.R3, asm.RFP, base, asm.DWord),
+			asm.Add.Imm(asm.R3, off),
+			asm.Mov.Reg(asm.R1, asm.RFP),
+			asm.Add.Imm(asm.R1, to),
+			asm.Mov.Imm(asm.R2, size),
+			asm.FnProbeReadKernel.Call(),
+			asm.JNE.Imm(asm.R0, 0, strange),
+		}
+	}
+	number := n.Numbers + int32(n.Level)*n.Size
+	return slices.Concat(
+		asm.Instructions{asm.FnGetCurrentTask.Call(), asm.StoreMem(asm.RFP, task, asm.R0, asm.DWord)},
+		read(task, n.ThreadPID, pids, 8),
+		read(pids, n.PIDLevel, upid, 4),
+		asm.Instructions{
+			asm.LoadMem(asm.R1, asm.RFP, upid, asm.Word),
+			asm.JLT.Imm(asm.R1, int32(n.Level), strange),
+		},
+		read(pids, number+n.NS, upid, 8),
+		asm.Instructions{
+			asm.LoadMem(asm.R1, asm.RFP, upid, asm.DWord),
+			asm.LoadImm(asm.R2, int64(n.Address), asm.DWord),
+			asm.JNE.Reg(asm.R1, asm.R2, strange),
+		},
+		read(pids, number+n.NR, upid, 4),
+		read(task, n.Signal, pids, 8),
+		read(pids, n.Groups, pids, 8),
+		read(pids, number+n.NR, upid+4, 4),
+		asm.Instructions{
+			asm.LoadMem(asm.R0, asm.RFP, upid+4, asm.Word),
+			asm.LoadMem(asm.R1, asm.RFP, upid, asm.Word),
+			asm.LSh.Imm(asm.R0, 32),
+			asm.Or.Reg(asm.R0, asm.R1),
+			asm.Return(),
+		},
+	)
+}

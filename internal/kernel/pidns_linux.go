@@ -1,0 +1,130 @@
+package kernel
+
+import (
+	"errors"
+	"fmt"
+	"syscall"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+	"github.com/cilium/ebpf/btf"
+)
+
+// OwnPIDNamespace is the process namespace that this process is in, nil if it is
+// the initial one or can't be told. A process never leaves its own.
+func OwnPIDNamespace() *PIDNamespace {
+	const initial = 0xEFFFFFFC // PROC_PID_INIT_INO, include/linux/proc_ns.h
+	var st syscall.Stat_t
+	if err := syscall.Stat("/proc/self/ns/pid", &st); err != nil || st.Ino == initial {
+		return nil
+	}
+	ns := &PIDNamespace{Device: KernelDevice(uint64(st.Dev)), Inode: st.Ino}
+	if nested, err := nestedIDs(); err == nil {
+		ns.Nested = nested // else tasks of namespaces below are strangers
+	}
+	return ns
+}
+
+// KernelDevice is a device's number as the kernel has it inside (MKDEV,
+// include/linux/kdev_t.h): stat gives another (new_encode_dev).
+func KernelDevice(dev uint64) uint64 {
+	major, minor := dev>>8&0xfff, dev&0xff|dev>>12&0xfff00
+	return major<<20 | minor
+}
+
+// nestedIDs finds out where this process's namespace is in the kernel.
+func nestedIDs() (*NestedIDs, error) {
+	spec, err := btf.LoadKernelSpec()
+	if err != nil {
+		return nil, err
+	}
+	n := new(NestedIDs)
+	for _, m := range []struct {
+		typ, member string
+		to          *int32
+	}{
+		{"task_struct", "thread_pid", &n.ThreadPID},
+		{"task_struct", "signal", &n.Signal},
+		{"signal_struct", "pids", &n.Groups},
+		{"pid", "level", &n.PIDLevel},
+		{"pid", "numbers", &n.Numbers},
+		{"upid", "nr", &n.NR},
+		{"upid", "ns", &n.NS},
+	} {
+		if *m.to, err = memberAt(spec, m.typ, m.member); err != nil {
+			return nil, err
+		}
+	}
+	const threadGroup = 1 // PIDTYPE_TGID, include/linux/pid_types.h
+	n.Groups += 8 * threadGroup
+	var upid *btf.Struct
+	if err := spec.TypeByName("upid", &upid); err != nil {
+		return nil, err
+	}
+	n.Size = int32(upid.Size)
+	n.Level, n.Address, err = n.ownNamespace()
+	return n, err
+}
+
+func memberAt(spec *btf.Spec, typ, member string) (int32, error) {
+	var t *btf.Struct
+	if err := spec.TypeByName(typ, &t); err != nil {
+		return 0, err
+	}
+	for _, m := range t.Members {
+		if m.Name == member {
+			return int32(m.Offset.Bytes()), nil
+		}
+	}
+	return 0, fmt.Errorf("struct %s has no %s", typ, member)
+}
+
+// ownNamespace asks a program that runs in this process: the namespace is the one
+// at the end of its numbers (ns_of_pid, include/linux/pid.h).
+func (n *NestedIDs) ownNamespace() (level uint32, address uint64, err error) {
+	m, err := ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.Array, KeySize: 4, ValueSize: 16, MaxEntries: 1})
+	if err != nil {
+		return 0, 0, err
+	}
+	defer m.Close()
+	read := func(off, to, size int32) asm.Instructions {
+		return asm.Instructions{
+			asm.Mov.Reg(asm.R3, asm.R6),
+			asm.Add.Imm(asm.R3, off),
+			asm.LoadMapValue(asm.R1, m.FD(), uint32(to)),
+			asm.Mov.Imm(asm.R2, size),
+			asm.FnProbeReadKernel.Call(),
+			asm.LoadMapValue(asm.R1, m.FD(), uint32(to)),
+		}
+	}
+	ins := asm.Instructions{asm.FnGetCurrentTask.Call(), asm.Mov.Reg(asm.R6, asm.R0)}
+	ins = append(ins, read(n.ThreadPID, 8, 8)...)
+	ins = append(ins, asm.LoadMem(asm.R6, asm.R1, 0, asm.DWord))
+	ins = append(ins, read(n.PIDLevel, 0, 4)...)
+	ins = append(ins,
+		asm.LoadMem(asm.R1, asm.R1, 0, asm.Word),
+		asm.Mul.Imm(asm.R1, n.Size),
+		asm.Add.Reg(asm.R6, asm.R1),
+	)
+	ins = append(ins, read(n.Numbers+n.NS, 8, 8)...)
+	ins = append(ins, asm.Mov.Imm(asm.R0, 0), asm.Return())
+	p, err := ebpf.NewProgram(&ebpf.ProgramSpec{Type: ebpf.RawTracepoint, License: "Dual MIT/GPL", Instructions: ins})
+	if err != nil {
+		return 0, 0, err
+	}
+	defer p.Close()
+	if _, err := p.Run(&ebpf.RunOptions{}); err != nil {
+		return 0, 0, err
+	}
+	var v struct {
+		Level, _ uint32
+		Address  uint64
+	}
+	if err := m.Lookup(uint32(0), &v); err != nil {
+		return 0, 0, err
+	}
+	if v.Address == 0 || v.Level == 0 || v.Level > 32 { // MAX_PID_NS_LEVEL
+		return 0, 0, errors.New("the kernel keeps process numbers otherwise")
+	}
+	return v.Level, v.Address, nil
+}
