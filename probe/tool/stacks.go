@@ -130,7 +130,7 @@ func (st *stacks) lost(l *Lost) error {
 	if err != nil {
 		return err
 	}
-	l.Entries, l.Firings = stats.LostFull+stats.LostWaits+stats.CutShort, stats.LostNested+stats.Missed+stats.Unwoken
+	l.Entries, l.Firings = stats.LostFull+stats.LostWaits+stats.CutShort, stats.LostNested+stats.Missed+stats.Unwoken+stats.Unended+stats.Gaps
 	return nil
 }
 

@@ -115,14 +115,25 @@ type Stats struct {
 	// seen: it was faster on its CPU than the sleeper on its own, or woke it
 	// while another BPF program ran there. These are not part of Samples.
 	Unwoken uint64
+	// Unended are waits whose end was not seen: the thread was seen to leave its CPU
+	// again before. These are not part of Samples.
+	Unended uint64
+	// Gaps are the places in the sequence of switches, over all CPUs and threads,
+	// where some are known to be missing, because a thread left a CPU that another
+	// one was seen to come to. Waits that begin or end there are not part of
+	// Samples; one that ends there is Unended, too.
+	Gaps uint64
 	// Missed are events that the kernel gave to no program, most often because
 	// another BPF program, or a call that reads a BPF map, was interrupted on the
 	// CPU. Kernels before 6.7 do not count them, and recordings have 0.
 	Missed uint64
 }
 
-// Lost is the number of samples that are in no count, but for those missed.
-func (s Stats) Lost() uint64 { return s.LostFull + s.LostNested + s.LostWaits + s.Unwoken }
+// Lost is the number of samples that are in no count, but for those missed, and
+// with waits the places where some may be.
+func (s Stats) Lost() uint64 {
+	return s.LostFull + s.LostNested + s.LostWaits + s.Unwoken + s.Unended + s.Gaps
+}
 
 // Attach resolves the targets, loads a program for each kind among them, and
 // starts to collect. The caller closes the Collector.
@@ -333,6 +344,8 @@ func (c *Collector) Stats() (Stats, error) {
 		Unannounced: total[counterRing],
 		LostWaits:   total[counterWaits],
 		Unwoken:     total[counterUnwoken],
+		Unended:     total[counterUnended],
+		Gaps:        total[counterGaps],
 	}, nil
 }
 

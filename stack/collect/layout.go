@@ -120,5 +120,7 @@ const (
 	counterRing            // first sights of a process that were not sent
 	counterWaits           // lost: no room for another thread that is off its CPU
 	counterUnwoken         // waits whose waker was not seen
+	counterUnended         // waits whose end was not seen
+	counterGaps            // places where switches are missing
 	numCounters
 )

@@ -19,6 +19,7 @@ const (
 	mapCounts   = "counts"
 	mapTotals   = "totals"
 	mapWaits    = "waits"
+	mapLast     = "last"
 	mapSegments = "segments"
 	mapScratch  = "scratch"
 	mapCounters = "counters"
@@ -65,6 +66,10 @@ func (f *filter) mapSpecs(maxStacks uint32) map[string]*ebpf.MapSpec {
 		specs[mapWaits] = &ebpf.MapSpec{
 			Name: mapWaits, Type: ebpf.Hash,
 			KeySize: 4, ValueSize: waitSize, MaxEntries: maxStacks,
+		}
+		specs[mapLast] = &ebpf.MapSpec{
+			Name: mapLast, Type: ebpf.PerCPUArray,
+			KeySize: 4, ValueSize: 4, MaxEntries: 1,
 		}
 	}
 	return specs

@@ -23,6 +23,9 @@ const (
 // previous one's begins. Both by the same clock reading, so that the times add up.
 func (f *filter) switched(b *builder, p *probe.Program, index int, walk bool) error {
 	b.now()
+	if err := b.follow(p); err != nil {
+		return err
+	}
 	if err := f.arrive(b, p); err != nil {
 		return err
 	}
@@ -32,6 +35,33 @@ func (f *filter) switched(b *builder, p *probe.Program, index int, walk bool) er
 // now notes the time of the event.
 func (b *builder) now() {
 	b.add(asm.FnKtimeGetNs.Call(), asm.StoreMem(asm.RFP, slotNow, asm.R0, asm.DWord))
+}
+
+// follow counts where the thread that leaves a CPU is not the one that was seen to
+// come: the kernel gave the program no event of the switches between.
+func (b *builder) follow(p *probe.Program) error {
+	followed := b.unique("followed")
+	b.lookupIndex(mapLast, 0)
+	b.add(
+		asm.JEq.Imm(asm.R0, 0, followed),
+		asm.LoadMem(asm.R3, asm.R0, 0, asm.Word),
+	)
+	if err := b.loadField(asm.R1, p, "next_pid"); err != nil {
+		return err
+	}
+	if err := b.loadField(asm.R2, p, "prev_pid"); err != nil {
+		return err
+	}
+	b.add(
+		asm.Add.Imm(asm.R1, 1), // 0 is no switch so far
+		asm.Add.Imm(asm.R2, 1),
+		asm.StoreMem(asm.R0, 0, asm.R1, asm.Word),
+		asm.JEq.Imm(asm.R3, 0, followed),
+		asm.JEq.Reg(asm.R2, asm.R3, followed),
+	)
+	b.count(counterGaps)
+	b.label(followed)
+	return nil
 }
 
 // findWait leaves in regTmp what is known of the thread that a field names, or
@@ -112,6 +142,9 @@ func (f *filter) leave(b *builder, p *probe.Program, index int, walk bool) error
 		asm.Mov.Reg(regID, asm.R0),
 	)
 	f.filterTask(b)
+	if err := b.forget(p); err != nil {
+		return err
+	}
 	if err := f.filterState(b, p); err != nil {
 		return err
 	}
@@ -123,11 +156,6 @@ func (f *filter) leave(b *builder, p *probe.Program, index int, walk bool) error
 		f.findStacks(b, walk)
 	}
 	b.move(regScratch, scratchWait+waitStart, asm.RFP, slotNow, 8)
-	// By the number that arrive and waking are given, the initial namespace's.
-	if err := b.loadField(asm.R1, p, "prev_pid"); err != nil {
-		return err
-	}
-	b.add(asm.StoreMem(asm.RFP, slotTask, asm.R1, asm.Word))
 	b.update(mapWaits, asm.RFP, slotTask, regScratch, scratchWait, bpfAny)
 	noted := b.unique("noted")
 	b.add(asm.JEq.Imm(asm.R0, 0, noted))
@@ -138,6 +166,19 @@ func (f *filter) leave(b *builder, p *probe.Program, index int, walk bool) error
 	}
 	b.release()
 	b.label("exit")
+	return nil
+}
+
+// forget removes what is known of an earlier wait of the thread that leaves: it
+// was not seen to end, and would pass for a longer one. Threads are known by the
+// number that the events have, the initial namespace's.
+func (b *builder) forget(p *probe.Program) error {
+	if err := b.findWait(p, "prev_pid", "new"); err != nil {
+		return err
+	}
+	b.remove(mapWaits, asm.RFP, slotTask)
+	b.count(counterUnended)
+	b.label("new")
 	return nil
 }
 

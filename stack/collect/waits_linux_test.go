@@ -14,7 +14,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/borescope/borescope/internal/feature"
 	"github.com/borescope/borescope/internal/testenv"
 	"github.com/borescope/borescope/stack"
 	"github.com/borescope/borescope/stack/collect"
@@ -138,9 +137,8 @@ func (n *reader) finishWaits(c *collect.Collector, count uint64, least, most tim
 	if err != nil {
 		n.t.Fatal(err)
 	}
-	stats.Unwoken = 0 // of other threads
-	if stats.Lost() != 0 || stats.CutShort != 0 {
-		n.t.Errorf("stats %+v, want nothing lost", stats)
+	if stats.LostFull+stats.LostNested+stats.LostWaits+stats.CutShort != 0 {
+		n.t.Errorf("stats %+v, want nothing lost for want of room", stats)
 	}
 	var got uint64
 	var sum time.Duration
@@ -148,11 +146,12 @@ func (n *reader) finishWaits(c *collect.Collector, count uint64, least, most tim
 		got += s.Count
 		sum += time.Duration(s.Value)
 	}
-	// Where other programs run on the same CPU the kernel leaves events out,
-	// which it counts since 6.7.
-	if uncounted := !feature.KernelAtLeast("6.7"); stats.Missed > 0 || uncounted && got >= count*3/4 {
-		n.t.Logf("the kernel missed %d events; %d of %d seen", stats.Missed, got, count)
-		count, least = min(count, got), min(least, sum)
+	// The kernel leaves events out where another program runs on the CPU, and
+	// switches from threads whose context is not to have any. Which waits these are
+	// of nobody knows, but all of them are counted.
+	if missing := stats.Unended + stats.Gaps + stats.Unwoken; got < count && count-got <= missing {
+		n.t.Logf("%d of %d seen: %+v", got, count, stats)
+		count, least = got, min(least, sum)
 	}
 	if got != count || sum < least || sum > most {
 		n.t.Errorf("%d waits of %v together, want %d of %v to %v", got, sum, count, least, most)

@@ -1,0 +1,72 @@
+package collect
+
+import (
+	"os"
+	"runtime"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/borescope/borescope/internal/testenv"
+)
+
+// A wait whose end was not seen is counted as such when its thread leaves the CPU
+// again, and never makes the wait that begins then a longer one. Where switches
+// are missing is counted, too.
+func TestUnended(t *testing.T) {
+	testenv.Need(t, testenv.Root, testenv.Tracefs)
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	o := &WaitOptions{Min: 20 * time.Millisecond, States: Interruptible}
+	o.Self, o.PIDs, o.PerThread = true, []int{os.Getpid()}, true
+	begin := time.Now()
+	c, err := AttachWaits(OffCPU, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	tid := unix.Gettid()
+	// As if the thread had left an hour ago, and its return had not been seen; and as
+	// if another one had come to each CPU.
+	note := make([]byte, waitSize)
+	if err := c.coll.Maps[mapWaits].Put(uint32(tid), note); err != nil {
+		t.Fatal(err)
+	}
+	var last []uint32
+	if err := c.coll.Maps[mapLast].Lookup(uint32(0), &last); err != nil {
+		t.Fatal(err)
+	}
+	for i := range last {
+		last[i] = 1 << 30
+	}
+	if err := c.coll.Maps[mapLast].Put(uint32(0), last); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Nanosleep(&unix.Timespec{Nsec: 50e6}, nil); err != nil {
+		t.Fatal(err)
+	}
+	samples, err := c.Samples()
+	if err != nil {
+		t.Fatal(err)
+	}
+	most := time.Since(begin)
+	var waits uint64
+	var total time.Duration
+	for _, s := range samples {
+		if s.TID == tid {
+			waits += s.Count
+			total += time.Duration(s.Value)
+		}
+	}
+	stats, err := c.Stats()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if stats.Unended == 0 || stats.Gaps == 0 || stats.Lost() < stats.Unended+stats.Gaps {
+		t.Errorf("%+v, want the wait of which no end was seen, and the gaps", stats)
+	}
+	if seen := waits > 0; total > most || !seen && stats.Unended-1+stats.Gaps == 0 {
+		t.Errorf("%d waits of %v together in %v, %+v", waits, total, most, stats)
+	}
+}
