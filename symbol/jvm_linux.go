@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net"
 	"os"
 	"strings"
@@ -18,10 +19,10 @@ import (
 // WritePerfMap asks a HotSpot Java virtual machine, of JDK 17 or later, to write
 // its perf map, which names its compiled code from then on (jcmd PID
 // Compiler.perfmap, by the attach interface that jcmd uses). It has to run as the
-// process's user, or as root. This acts on the process: it creates a file in the
-// process's /tmp and sends it SIGQUIT, which a HotSpot VM answers by listening;
-// other programs would end by it, so a process that does not map libjvm.so is
-// refused. It waits for the answer until ctx is done.
+// process's user, or as root, who reaches the process's files with the rights of
+// its user only. This acts on the process: it creates a file in the process's /tmp
+// and sends it SIGQUIT, which a HotSpot VM answers by listening; other programs
+// would end by it, so a process that does not map libjvm.so is refused. It waits for the answer until ctx is done.
 func (p *Process) WritePerfMap(ctx context.Context) error {
 	if err := p.writePerfMap(ctx); err != nil {
 		return fmt.Errorf("perf map of process %d: %w", p.pid, err)
@@ -50,10 +51,19 @@ func (p *Process) writePerfMap(ctx context.Context) error {
 		return err
 	}
 	defer fd.Close()
+	j, err := openJVM(p.ps.root, p.pid, fd)
+	if err != nil {
+		return err
+	}
+	defer j.tmp.Close()
 	if st, err := procfs.ReadStat(p.ps.root, p.pid); err != nil || st.StartTime != p.start {
 		return os.ErrProcessDone
 	}
-	conn, err := p.attachJVM(ctx, fd)
+	var conn net.Conn
+	err = procfs.As(j.uid, j.gid, func() (err error) {
+		conn, err = j.attach(ctx)
+		return err
+	})
 	if err != nil {
 		return err
 	}
@@ -71,36 +81,51 @@ func (p *Process) writePerfMap(ctx context.Context) error {
 	}
 	code, msg, _ := bytes.Cut(answer, []byte("\n"))
 	if string(code) != "0" {
-		return fmt.Errorf("the virtual machine answered %q: %s", code, bytes.TrimSpace(msg))
+		return fmt.Errorf("the virtual machine answered %.40q: %.400q", code, bytes.TrimSpace(msg))
 	}
 	return nil
 }
 
-// attachJVM connects to the socket of the attach interface, and has the virtual
+// jvm is where a virtual machine's attach interface is. All of it is in the hands
+// of the process: it may have mounted anything over /tmp, or replace its files at
+// any time. So files are made, looked up and removed there with the process's own
+// rights, in a directory that is held open.
+type jvm struct {
+	pid          *os.File // of procfs.OpenPID
+	tmp          *os.File // O_PATH
+	uid, gid     int
+	mark, socket string // names in tmp
+}
+
+func openJVM(root fs.FS, pid int, pidfd *os.File) (*jvm, error) {
+	nspid := procfs.NSpid(root, pid)
+	j := &jvm{pid: pidfd, mark: fmt.Sprintf(".attach_pid%d", nspid), socket: fmt.Sprintf(".java_pid%d", nspid)}
+	var err error
+	if j.uid, j.gid, err = procfs.Owner(root, pid); err != nil {
+		return nil, err
+	}
+	j.tmp, err = procfs.PathInRoot(pid, "/tmp")
+	return j, err
+}
+
+// attach connects to the socket of the attach interface, and has the virtual
 // machine open it first if it is not there.
-func (p *Process) attachJVM(ctx context.Context, pidfd *os.File) (net.Conn, error) {
-	nspid := procfs.NSpid(p.ps.root, p.pid)
-	tmp := fmt.Sprintf("/proc/%d/root/tmp", p.pid)
-	socket := fmt.Sprintf("%s/.java_pid%d", tmp, nspid)
-	d := net.Dialer{}
-	if conn, err := d.DialContext(ctx, "unix", socket); err == nil {
+func (j *jvm) attach(ctx context.Context) (net.Conn, error) {
+	if conn, err := j.dial(ctx); err == nil {
 		return conn, nil
 	}
-	mark := fmt.Sprintf("%s/.attach_pid%d", tmp, nspid)
-	f, err := os.OpenFile(mark, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	tmp, err := os.OpenRoot(fmt.Sprintf("/proc/self/fd/%d", j.tmp.Fd()))
 	if err != nil {
 		return nil, err
 	}
-	defer os.Remove(mark)
-	err = f.Close()
-	// The virtual machine wants the file to be its own user's.
-	if err == nil {
-		err = giveTo(p.pid, mark)
-	}
-	if err == nil {
-		err = procfs.SendSignal(pidfd, syscall.SIGQUIT)
-	}
+	defer tmp.Close()
+	f, err := tmp.OpenFile(j.mark, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err != nil {
+		return nil, err
+	}
+	f.Close()
+	defer tmp.Remove(j.mark)
+	if err := procfs.SendSignal(j.pid, syscall.SIGQUIT); err != nil {
 		return nil, err
 	}
 	t := time.NewTicker(10 * time.Millisecond)
@@ -111,21 +136,19 @@ func (p *Process) attachJVM(ctx context.Context, pidfd *os.File) (net.Conn, erro
 			return nil, ctx.Err()
 		case <-t.C:
 		}
-		if conn, err := d.DialContext(ctx, "unix", socket); err == nil {
+		if conn, err := j.dial(ctx); err == nil {
 			return conn, nil
 		}
 	}
 }
 
-// giveTo makes a file the property of a process's user.
-func giveTo(pid int, path string) error {
-	st, err := os.Stat(fmt.Sprintf("/proc/%d", pid))
+// dial connects to the socket. No link may lead to another service, which would
+// take this process's user for its client.
+func (j *jvm) dial(ctx context.Context) (net.Conn, error) {
+	s, err := procfs.SocketIn(j.tmp, j.socket, j.uid)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	sys, ok := st.Sys().(*syscall.Stat_t)
-	if !ok || int(sys.Uid) == os.Geteuid() {
-		return nil
-	}
-	return os.Lchown(path, int(sys.Uid), int(sys.Gid))
+	defer s.Close()
+	return (&net.Dialer{}).DialContext(ctx, "unix", fmt.Sprintf("/proc/self/fd/%d", s.Fd()))
 }

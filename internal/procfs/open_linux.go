@@ -35,6 +35,40 @@ func OpenInRoot(pid int, name string) (*os.File, error) {
 	return reopen(fd, name, false)
 }
 
+// PathInRoot resolves a path as OpenInRoot does, whatever is there, and returns a
+// descriptor that only names it (O_PATH): to make files in a directory, or to ask
+// what a file is. The caller closes it.
+func PathInRoot(pid int, name string) (*os.File, error) {
+	fd, err := lookupIn(pid, name)
+	if err != nil {
+		return nil, err
+	}
+	return os.NewFile(uintptr(fd), name), nil
+}
+
+// SocketIn finds a user's socket in a directory and returns a descriptor that only
+// names it (O_PATH); no link and no mount leads to another. The caller closes it.
+func SocketIn(dir *os.File, name string, uid int) (*os.File, error) {
+	fd, err := unix.Openat2(int(dir.Fd()), name, &unix.OpenHow{
+		Flags:   unix.O_PATH | unix.O_NOFOLLOW | unix.O_CLOEXEC,
+		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_XDEV,
+	})
+	var st unix.Stat_t
+	if err == nil {
+		err = unix.Fstat(fd, &st)
+		if err == nil && (st.Mode&unix.S_IFMT != unix.S_IFSOCK || int(st.Uid) != uid) {
+			err = fmt.Errorf("no socket of user %d", uid)
+		}
+		if err != nil {
+			unix.Close(fd)
+		}
+	}
+	if err != nil {
+		return nil, &os.PathError{Op: "find", Path: name, Err: err}
+	}
+	return os.NewFile(uintptr(fd), name), nil
+}
+
 // OpenMapping opens the file behind a mapping itself, whatever became of its
 // path: /proc/PID/map_files, which needs CAP_CHECKPOINT_RESTORE (Linux 5.9) or
 // CAP_SYS_ADMIN. A device is not opened. The caller closes the file.

@@ -88,24 +88,49 @@ func ParseStat(b []byte) (Stat, error) {
 // /proc/PID/status, "NSpid", since Linux 4.1. Where the line is missing it is
 // pid itself.
 func NSpid(root fs.FS, pid int) int {
-	b, err := readSmall(root, path(pid, "status"))
-	if err != nil {
+	f := statusField(root, pid, "NSpid:")
+	if len(f) == 0 {
 		return pid
 	}
-	for line := range strings.Lines(string(b)) {
-		rest, ok := strings.CutPrefix(line, "NSpid:")
-		if !ok {
-			continue
-		}
-		f := strings.Fields(rest)
-		if len(f) == 0 {
-			return pid
-		}
-		if n, err := strconv.Atoi(f[len(f)-1]); err == nil && n > 0 {
-			return n
-		}
+	if n, err := strconv.Atoi(f[len(f)-1]); err == nil && n > 0 {
+		return n
 	}
 	return pid
+}
+
+// Owner returns the effective user and group of a process, as this process's user
+// namespace numbers them: /proc/PID/status, which unlike the directory's owner
+// says so of processes too that are not dumpable. One whose real user is another
+// runs with rights that it was lent, and is an error.
+func Owner(root fs.FS, pid int) (uid, gid int, err error) {
+	ids := [2]int{}
+	for i, key := range []string{"Uid:", "Gid:"} {
+		f := statusField(root, pid, key) // real, effective, saved, of the file system
+		if len(f) != 4 {
+			return 0, 0, fmt.Errorf("process %d: status has no %s", pid, key)
+		}
+		if f[0] != f[1] {
+			return 0, 0, fmt.Errorf("process %d: its real and effective %s are %s and %s", pid, key, f[0], f[1])
+		}
+		if ids[i], err = strconv.Atoi(f[1]); err != nil {
+			return 0, 0, err
+		}
+	}
+	return ids[0], ids[1], nil
+}
+
+// statusField returns the values of a line of /proc/PID/status, nil if it isn't there.
+func statusField(root fs.FS, pid int, key string) []string {
+	b, err := readSmall(root, path(pid, "status"))
+	if err != nil {
+		return nil
+	}
+	for line := range strings.Lines(string(b)) {
+		if rest, ok := strings.CutPrefix(line, key); ok {
+			return strings.Fields(rest)
+		}
+	}
+	return nil
 }
 
 // PIDs lists the processes of the tree, in ascending order of their numbers'

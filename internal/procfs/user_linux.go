@@ -1,0 +1,60 @@
+package procfs
+
+import (
+	"fmt"
+	"os"
+	"runtime"
+
+	"golang.org/x/sys/unix"
+)
+
+// As calls f on a thread that reaches files as another user does: with that user
+// and group alone, and without the capabilities that make root reach all
+// (setfsuid(2)). What f makes is the user's from the start. It needs CAP_SETUID
+// and CAP_SETGID, unless the user is this process's own.
+func As(uid, gid int, f func() error) error {
+	if uid == os.Geteuid() && gid == os.Getegid() {
+		return f()
+	}
+	var err error
+	gone := make(chan struct{})
+	var run func()
+	run = func() {
+		runtime.LockOSThread() // for ever: the thread ends with the goroutine
+		if unix.Gettid() == os.Getpid() {
+			go run() // the first thread does not end, and /proc shows it as the process
+			<-gone
+			runtime.UnlockOSThread()
+			return
+		}
+		defer close(gone)
+		if err = become(uid, gid); err == nil {
+			err = f()
+		}
+	}
+	go run()
+	<-gone
+	return err
+}
+
+// become changes the file system user of the calling thread, and of no other.
+func become(uid, gid int) error {
+	if _, _, e := unix.RawSyscall(unix.SYS_SETGROUPS, 0, 0, 0); e != 0 {
+		return os.NewSyscallError("setgroups", e)
+	}
+	// They return what was, and say nothing of a failure: ask again.
+	for _, set := range []struct {
+		to int
+		by func(int) (int, error)
+	}{{gid, unix.SetfsgidRetGid}, {uid, unix.SetfsuidRetUid}} {
+		_, err := set.by(set.to)
+		is, _ := set.by(-1)
+		if err == nil && is != set.to {
+			err = unix.EPERM
+		}
+		if err != nil {
+			return fmt.Errorf("reach files as user %d, group %d: %w", uid, gid, err)
+		}
+	}
+	return nil
+}
