@@ -8,7 +8,8 @@ import (
 	"math"
 	"slices"
 	"strings"
-	"unicode/utf8"
+
+	"github.com/borescope/borescope/internal/escape"
 )
 
 // UnknownFrame stands for a frame that has no name, as in BCC and perf.
@@ -68,7 +69,7 @@ func (f *Folded) add(frames []string, base, n int64) {
 		if i > 0 {
 			key = append(key, ';')
 		}
-		key = append(key, cleanFrame(s, i == len(frames)-1)...)
+		key = append(key, escape.Frame(s, i == len(frames)-1)...)
 	}
 	if len(frames) == 0 {
 		key = append(key, UnknownFrame...)
@@ -287,50 +288,6 @@ func (f *Folded) UnmarshalJSON(b []byte) error {
 		f.add(s.Frames, s.Base, s.Count)
 	}
 	return nil
-}
-
-// cleanFrame makes a name safe for the text format; it returns s itself where
-// there is nothing to do. See Folded.
-func cleanFrame(s string, last bool) string {
-	for i := 0; i < len(s); i++ {
-		if c := s[i]; c == ';' || c < ' ' || c >= 0x7f {
-			s = strings.Map(cleanRune, strings.ToValidUTF8(s, "\uFFFD"))
-			break
-		}
-	}
-	s = strings.TrimSpace(s)
-	if last {
-		s = joinTrailingNumber(s)
-	}
-	if s == "" {
-		return UnknownFrame
-	}
-	return s
-}
-
-func cleanRune(r rune) rune {
-	switch {
-	case r == ';':
-		return ':'
-	case r < ' ', r >= 0x7f && r < 0xa0, r == '\u2028', r == '\u2029':
-		return ' '
-	case r == '\ufffe', r == '\uffff': // not allowed in XML
-		return utf8.RuneError
-	}
-	return r
-}
-
-// joinTrailingNumber keeps "worker 12" from being read as a stack "worker" with
-// two counts.
-func joinTrailingNumber(s string) string {
-	i := len(s)
-	for i > 0 && s[i-1] >= '0' && s[i-1] <= '9' {
-		i--
-	}
-	if i == len(s) || i == 0 || s[i-1] != ' ' {
-		return s
-	}
-	return strings.TrimRight(s[:i], " ") + "_" + s[i:]
 }
 
 func addSaturated(a, b int64) int64 {

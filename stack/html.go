@@ -13,6 +13,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/borescope/borescope/internal/escape"
 )
 
 //go:embed flamehtml.js
@@ -71,8 +73,8 @@ func WriteHTML(w io.Writer, f *Folded, opts *HTMLOptions) error {
 	bw := bufio.NewWriter(w)
 	for _, s := range []string{
 		"<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta name=\"viewport\" content=\"width=device-width\">\n<title>",
-		escapeXML(o.Title), "</title>\n<style>\n", flameHTMLCSS, "</style>\n</head>\n<body>\n<div id=\"bar\"><b>",
-		escapeXML(o.Title), "</b> <span class=\"sub\">", escapeXML(o.Subtitle), "</span><span id=\"tools\">",
+		escape.Markup(o.Title), "</title>\n<style>\n", flameHTMLCSS, "</style>\n</head>\n<body>\n<div id=\"bar\"><b>",
+		escape.Markup(o.Title), "</b> <span class=\"sub\">", escape.Markup(o.Subtitle), "</span><span id=\"tools\">",
 		`<span id="matched"></span> <input id="search" type="search" placeholder="search (regexp)" aria-label="search"> `,
 		`<select id="command" aria-label="command"><option value="-1">all commands</option></select> `,
 		`<button id="reset" disabled>reset zoom</button> <button id="invert">icicle</button> `,
@@ -83,7 +85,7 @@ func WriteHTML(w io.Writer, f *Folded, opts *HTMLOptions) error {
 	}
 	_, _ = bw.WriteString(html.EscapeString(busiest(root)))
 	for _, s := range []string{
-		"</pre></noscript>\n<script type=\"application/json\" id=\"data\">", string(js), "</script>\n<script>\n", flameHTMLJS,
+		"</pre></noscript>\n<script type=\"application/json\" id=\"data\">", string(escape.JSON(js)), "</script>\n<script>\n", flameHTMLJS,
 		"</script>\n</body>\n</html>\n",
 	} {
 		_, _ = bw.WriteString(s)

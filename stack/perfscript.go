@@ -6,6 +6,8 @@ import (
 	"io"
 	"strings"
 	"time"
+
+	"github.com/borescope/borescope/internal/escape"
 )
 
 // WritePerfScript writes the profile as "perf script" prints samples, which
@@ -22,11 +24,11 @@ func (p *Profile) WritePerfScript(w io.Writer, event string, value int) error {
 	if event == "" {
 		event = "cpu-clock"
 	}
-	event = strings.ReplaceAll(oneLine(event), " ", "_")
+	event = strings.ReplaceAll(escape.Terminal(event), " ", "_")
 	bw := bufio.NewWriter(w)
 	for i := range p.Samples {
 		s := &p.Samples[i]
-		fmt.Fprintf(bw, "%s %7d/%d [%03d] %d.%06d: %10d %s: \n", oneLine(s.title(&FoldOptions{})), s.PID, s.TID, s.CPU,
+		fmt.Fprintf(bw, "%s %7d/%d [%03d] %d.%06d: %10d %s: \n", escape.Terminal(s.title(&FoldOptions{})), s.PID, s.TID, s.CPU,
 			s.Time/time.Second, s.Time%time.Second/time.Microsecond, s.Values[value], event)
 		for _, fr := range s.Frames {
 			fr.perfScript(bw)
@@ -49,22 +51,12 @@ func (fr *NamedFrame) perfScript(w io.Writer) {
 			fn.Name = UnknownFrame
 		}
 		if i < len(fr.Functions)-1 {
-			fmt.Fprintf(w, "\t%16x %s (inlined)\n", fr.PC, oneLine(fn.Name))
+			fmt.Fprintf(w, "\t%16x %s (inlined)\n", fr.PC, escape.Terminal(fn.Name))
 		} else {
-			fmt.Fprintf(w, "\t%16x %s+0x%x (%s)\n", fr.PC, oneLine(fn.Name), fn.Offset, oneLine(module))
+			fmt.Fprintf(w, "\t%16x %s+0x%x (%s)\n", fr.PC, escape.Terminal(fn.Name), fn.Offset, escape.Terminal(module))
 		}
 	}
 	if len(fr.Functions) == 0 {
-		fmt.Fprintf(w, "\t%16x [unknown] (%s)\n", fr.PC, oneLine(module))
+		fmt.Fprintf(w, "\t%16x [unknown] (%s)\n", fr.PC, escape.Terminal(module))
 	}
-}
-
-// oneLine keeps a name from breaking the line, leaving all else as it is.
-func oneLine(s string) string { return strings.Map(lineRune, s) }
-
-func lineRune(r rune) rune {
-	if r < ' ' || r == 0x7f {
-		return ' '
-	}
-	return r
 }

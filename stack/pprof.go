@@ -3,6 +3,7 @@ package stack
 import (
 	"io"
 
+	"github.com/borescope/borescope/internal/escape"
 	"github.com/google/pprof/profile"
 )
 
@@ -17,10 +18,9 @@ func (p *Profile) WritePprof(w io.Writer) error {
 	}
 	b := pprofBuilder{
 		out: &profile.Profile{
-			PeriodType:    &profile.ValueType{Type: p.PeriodType.Type, Unit: p.PeriodType.Unit},
+			PeriodType:    pprofType(p.PeriodType),
 			Period:        p.Period,
 			DurationNanos: p.Duration.Nanoseconds(),
-			Comments:      p.Comments,
 		},
 		mappings:  make(map[Mapping]*profile.Mapping),
 		functions: make(map[pprofFunction]*profile.Function),
@@ -30,8 +30,11 @@ func (p *Profile) WritePprof(w io.Writer) error {
 	if !p.Time.IsZero() {
 		b.out.TimeNanos = p.Time.UnixNano()
 	}
+	for _, c := range p.Comments {
+		b.out.Comments = append(b.out.Comments, escape.UTF8(c))
+	}
 	for _, t := range p.types() {
-		b.out.SampleType = append(b.out.SampleType, &profile.ValueType{Type: t.Type, Unit: t.Unit})
+		b.out.SampleType = append(b.out.SampleType, pprofType(t))
 	}
 	for i := range p.Samples {
 		b.sample(&p.Samples[i])
@@ -40,6 +43,10 @@ func (p *Profile) WritePprof(w io.Writer) error {
 		return err
 	}
 	return b.out.Write(w)
+}
+
+func pprofType(t ValueType) *profile.ValueType {
+	return &profile.ValueType{Type: escape.UTF8(t.Type), Unit: escape.UTF8(t.Unit)}
 }
 
 type pprofFunction struct{ name, system, file string }
@@ -69,12 +76,14 @@ func (b *pprofBuilder) sample(s *Sample) {
 		out.Location = append(out.Location, b.location(fr))
 	}
 	str := func(key, value string) {
+		key, value = escape.UTF8(key), escape.UTF8(value)
 		if out.Label == nil {
 			out.Label = make(map[string][]string)
 		}
 		out.Label[key] = append(out.Label[key], value)
 	}
 	num := func(key string, n int64, unit string) {
+		key, unit = escape.UTF8(key), escape.UTF8(unit)
 		if out.NumLabel == nil {
 			out.NumLabel = make(map[string][]int64)
 			out.NumUnit = make(map[string][]string)
@@ -153,7 +162,7 @@ func (b *pprofBuilder) mapping(m *Mapping) *profile.Mapping {
 	if out == nil {
 		out = &profile.Mapping{
 			ID: uint64(len(b.out.Mapping) + 1), Start: m.Start, Limit: m.Limit, Offset: m.Offset,
-			File: m.File, BuildID: m.BuildID,
+			File: escape.UTF8(m.File), BuildID: escape.UTF8(m.BuildID),
 		}
 		b.mappings[*m] = out
 		b.out.Mapping = append(b.out.Mapping, out)
@@ -168,7 +177,10 @@ func (b *pprofBuilder) function(fn Function) *profile.Function {
 	}
 	out := b.functions[key]
 	if out == nil {
-		out = &profile.Function{ID: uint64(len(b.out.Function) + 1), Name: key.name, SystemName: key.system, Filename: key.file}
+		out = &profile.Function{
+			ID: uint64(len(b.out.Function) + 1), Name: escape.UTF8(key.name),
+			SystemName: escape.UTF8(key.system), Filename: escape.UTF8(key.file),
+		}
 		b.functions[key] = out
 		b.out.Function = append(b.out.Function, out)
 	}

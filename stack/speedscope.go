@@ -1,9 +1,10 @@
 package stack
 
 import (
-	"encoding/json"
 	"io"
 	"slices"
+
+	"github.com/borescope/borescope/internal/escape"
 )
 
 // The file format of https://www.speedscope.app/file-format-schema.json, the
@@ -78,9 +79,7 @@ func (p *Profile) WriteSpeedscope(w io.Writer, name string) error {
 		}
 		out.Profiles = append(out.Profiles, prof)
 	}
-	enc := json.NewEncoder(w)
-	enc.SetEscapeHTML(false)
-	return enc.Encode(out)
+	return escape.NewEncoder(w).Encode(out)
 }
 
 func (s *Sample) speedscope(number func(speedscopeFrame) int) []int {

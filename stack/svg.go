@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/borescope/borescope/internal/escape"
 )
 
 //go:embed flame.js
@@ -119,7 +121,7 @@ func (n *node) follow(s FoldedStack) {
 	before := n.count
 	n.add(s)
 	for i, name := range s.Frames {
-		name = cleanFrame(name, i == len(s.Frames)-1)
+		name = escape.Frame(name, i == len(s.Frames)-1)
 		if k := len(n.children); k == 0 || n.children[k-1].name != name || n.end != before {
 			n.children = append(n.children, &node{name: name, gap: before - n.end})
 		}
@@ -263,7 +265,7 @@ func (d *svgDrawing) header() {
 	d.str(`<?xml version="1.0" encoding="UTF-8" standalone="no"?>`+"\n",
 		`<svg version="1.1" width="`, w, `" height="`, h, `" viewBox="0 0 `, w, " ", h,
 		`" xmlns="http://www.w3.org/2000/svg">`+"\n",
-		"<desc>", escapeXML(strings.TrimSpace("Flame graph: click to zoom, Ctrl-F to search, Esc to reset. "+o.Notes)), "</desc>\n",
+		"<desc>", escape.Markup(strings.TrimSpace("Flame graph: click to zoom, Ctrl-F to search, Esc to reset. "+o.Notes)), "</desc>\n",
 		`<defs><linearGradient id="background" y1="0" y2="1" x1="0" x2="0">`,
 		`<stop stop-color="`, bg[0], `" offset="5%"/><stop stop-color="`, bg[1], `" offset="95%"/></linearGradient></defs>`+"\n",
 		"<style>\ntext{font-family:", cssString(o.FontType), `,"DejaVu Sans",sans-serif;font-size:`, ftoa(o.FontSize, 2), "px;fill:#000}\n",
@@ -275,12 +277,12 @@ func (d *svgDrawing) header() {
 	mid, big := itoa(o.Width/2), ftoa(o.FontSize+5, 2)
 	line := int(o.FontSize)
 	right, bottom := itoa(o.Width-svgMargin), itoa(d.height-line)
-	d.str(`<text x="`, mid, `" y="`, itoa(2*line), `" style="font-size:`, big, `px" text-anchor="middle">`, escapeXML(o.Title), "</text>\n")
+	d.str(`<text x="`, mid, `" y="`, itoa(2*line), `" style="font-size:`, big, `px" text-anchor="middle">`, escape.Markup(o.Title), "</text>\n")
 	if o.Subtitle != "" {
-		d.str(`<text class="sub" x="`, mid, `" y="`, itoa(4*line), `" text-anchor="middle">`, escapeXML(o.Subtitle), "</text>\n")
+		d.str(`<text class="sub" x="`, mid, `" y="`, itoa(4*line), `" text-anchor="middle">`, escape.Markup(o.Subtitle), "</text>\n")
 	}
 	if d.total == 0 {
-		d.str(`<text x="`, mid, `" y="`, itoa(d.height/2), `" text-anchor="middle">no `, escapeXML(o.CountName), "</text>\n")
+		d.str(`<text x="`, mid, `" y="`, itoa(d.height/2), `" text-anchor="middle">no `, escape.Markup(o.CountName), "</text>\n")
 	}
 	d.str(`<text id="details" x="10" y="`, bottom, `"> </text>`+"\n",
 		`<text id="reset" class="button" x="10" y="`, itoa(2*line), `" visibility="hidden">Reset Zoom</text>`+"\n",
@@ -325,11 +327,11 @@ func (d *svgDrawing) box(b *svgBox) {
 		color = frameColor(d.o.Colors, n.name, d.o.Hash)
 	}
 	d.str(`<g data-x="`, strconv.FormatInt(b.start, 10), `" data-w="`, strconv.FormatInt(n.count, 10), `"><title>`,
-		escapeXML(name+" ("+d.counts(n)+")"), "</title>",
+		escape.Markup(name+" ("+d.counts(n)+")"), "</title>",
 		`<rect x="`, ftoa(x1, 1), `" y="`, itoa(y), `" width="`, ftoa(x2-x1, 1), `" height="`, itoa(d.o.FrameHeight-1),
 		`" fill="`, color, `" rx="2" ry="2"/>`)
 	if label := d.label(name, x2-x1); label != "" {
-		d.str(`<text x="`, ftoa(x1+3, 1), `" y="`, ftoa(float64(y)+float64(d.o.FrameHeight)/2+d.o.FontSize*0.3, 1), `">`, escapeXML(label), "</text>")
+		d.str(`<text x="`, ftoa(x1+3, 1), `" y="`, ftoa(float64(y)+float64(d.o.FrameHeight)/2+d.o.FontSize*0.3, 1), `">`, escape.Markup(label), "</text>")
 	} else {
 		d.str("<text/>") // the script fills it on zoom
 	}
@@ -369,20 +371,6 @@ func visibleName(name string) string {
 		}
 	}
 	return name
-}
-
-var xmlEscaper = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", `"`, "&quot;", "'", "&apos;")
-
-// escapeXML escapes markup, and replaces what XML cannot hold.
-func escapeXML(s string) string {
-	return xmlEscaper.Replace(strings.Map(cleanXML, strings.ToValidUTF8(s, "\uFFFD")))
-}
-
-func cleanXML(r rune) rune {
-	if r < ' ' && r != '\n' && r != '\t' || r == 0x7f || r == '\ufffe' || r == '\uffff' {
-		return utf8.RuneError
-	}
-	return r
 }
 
 // jsString quotes for a script inside CDATA.

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/borescope/borescope/internal/escape"
 )
 
 // TopOptions choose what Profile.Top shows.
@@ -240,10 +242,10 @@ func (t *TopTable) WriteTo(w io.Writer) (int64, error) {
 		fn := &t.Functions[i]
 		module := ""
 		if fn.Module != "" {
-			module = clip(oneLine(path.Base(fn.Module)), topModuleWidth)
+			module = clip(escape.Terminal(path.Base(fn.Module)), topModuleWidth)
 		}
 		line := fmt.Sprintf("%8d %6.2f %8d %6.2f  %-*s %s", fn.Self, share(fn.Self), fn.Total, share(fn.Total),
-			topNameWidth, clip(oneLine(fn.Name), topNameWidth), module)
+			topNameWidth, clip(escape.Terminal(fn.Name), topNameWidth), module)
 		fmt.Fprintln(c, strings.TrimRight(line, " "))
 		if len(fn.Callers) > 0 {
 			fmt.Fprintln(c, fn.callersLine())
@@ -261,7 +263,7 @@ func (fn *TopFunction) callersLine() string {
 	room := topWidth - len(topCallers) - len(share)
 	line := ""
 	for i, name := range fn.Callers {
-		name = clip(oneLine(name), topNameWidth)
+		name = clip(escape.Terminal(name), topNameWidth)
 		if i > 0 {
 			name = " < " + name
 		}

@@ -34,6 +34,7 @@ import (
 	"github.com/cilium/ebpf"
 
 	"github.com/borescope/borescope/internal/cli"
+	"github.com/borescope/borescope/internal/escape"
 	"github.com/borescope/borescope/mapx"
 	"github.com/borescope/borescope/probe"
 )
@@ -258,7 +259,7 @@ func (o *options) snapshots(ctx context.Context, tables []*mapx.MapRecorder, std
 			}
 			entries += got
 		}
-		fmt.Fprintf(stderr, "snapshot %d: %d entries\n", n, entries)
+		escape.Fprintf(stderr, "snapshot %d: %d entries\n", n, entries)
 		if n == o.count {
 			return nil
 		}

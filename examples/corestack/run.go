@@ -2,7 +2,6 @@ package main
 
 import (
 	"bufio"
-	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -11,6 +10,7 @@ import (
 	"slices"
 
 	"github.com/borescope/borescope/internal/cli"
+	"github.com/borescope/borescope/internal/escape"
 	"github.com/borescope/borescope/internal/procfs"
 	"github.com/borescope/borescope/stack"
 	"github.com/borescope/borescope/symbol"
@@ -68,17 +68,17 @@ func printCore(w, stderr io.Writer, path string, names *namer, asJSON, interpret
 	o := &stack.CoreOptions{Root: procfs.DirFS(names.root)}
 	mods, err := c.Modules(o)
 	if err != nil {
-		fmt.Fprintln(stderr, "corestack:", err)
+		escape.Fprintln(stderr, "corestack:", err)
 	}
 	var python *stack.Python
 	if interpreted {
 		if python, err = c.Python(o); err != nil {
-			fmt.Fprintln(stderr, "corestack:", err)
+			escape.Fprintln(stderr, "corestack:", err)
 		}
 	}
-	enc := json.NewEncoder(w)
+	enc := escape.NewEncoder(w)
 	if !asJSON {
-		fmt.Fprintf(w, "PID %d - core %s (%s)\n", c.PID, path, c.Comm)
+		escape.Fprintf(w, "PID %d - core %s (%s)\n", c.PID, path, c.Comm)
 	}
 	walker := c.Walker(mods)
 	frames := make([]stack.Frame, maxFrames)
@@ -105,32 +105,32 @@ func printCore(w, stderr io.Writer, path string, names *namer, asJSON, interpret
 func withPython(native []stack.Frame, tid int, p *stack.Python, whole bool, stderr io.Writer) []stack.Frame {
 	all, err := p.Frames(slices.Clone(native), tid)
 	if err != nil {
-		fmt.Fprintln(stderr, "corestack:", err)
+		escape.Fprintln(stderr, "corestack:", err)
 	}
 	inLoop := func(f stack.Frame) bool { return p.InLoop(f.LookupPC()) }
 	return stack.MergeInterpreted(nil, all, whole, inLoop)
 }
 
 func printThread(w io.Writer, t *thread) {
-	fmt.Fprintf(w, "TID %d:\n", t.TID)
+	escape.Fprintf(w, "TID %d:\n", t.TID)
 	for i, f := range t.Frames {
-		fmt.Fprintf(w, "#%-3d %s", i, f.PC)
+		escape.Fprintf(w, "#%-3d %s", i, f.PC)
 		if f.Name != "" {
-			fmt.Fprintf(w, " %s", f.Name)
+			escape.Fprintf(w, " %s", f.Name)
 		}
 		if f.Inlined {
-			fmt.Fprint(w, " [inlined]")
+			escape.Fprintf(w, " [inlined]")
 		}
 		if f.Module != "" {
-			fmt.Fprintf(w, " - %s", f.Module)
+			escape.Fprintf(w, " - %s", f.Module)
 		}
 		if f.Line > 0 {
-			fmt.Fprintf(w, " %s:%d", f.File, f.Line)
+			escape.Fprintf(w, " %s:%d", f.File, f.Line)
 		}
-		fmt.Fprintln(w)
+		escape.Fprintln(w)
 	}
 	if t.Reason != stack.EndBottom {
-		fmt.Fprintf(w, "     (the stack ends here: %v)\n", t.Reason)
+		escape.Fprintf(w, "     (the stack ends here: %v)\n", t.Reason)
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"context"
 	"encoding/binary"
-	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/borescope/borescope/elfnotes"
 	"github.com/borescope/borescope/internal/cli"
+	"github.com/borescope/borescope/internal/escape"
 )
 
 // maxStream bounds what is read from standard input and from raw streams.
@@ -46,8 +46,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	defer w.Flush()
 	print := printText
 	if *asJSON {
-		enc := json.NewEncoder(w)
-		enc.SetEscapeHTML(false)
+		enc := escape.NewEncoder(w)
 		print = func(_ io.Writer, l line) error { return enc.Encode(l) }
 	}
 	var errs []error
@@ -138,6 +137,6 @@ func printText(w io.Writer, l line) error {
 	if l.Error != "" {
 		kind += " (" + l.Error + ")"
 	}
-	_, err := fmt.Fprintf(w, "%s: %s+%#x: %s %s: %s\n", l.File, l.Where, l.Offset, l.Owner, kind, l.Value)
+	_, err := escape.Fprintf(w, "%s: %s+%#x: %s %s: %s\n", l.File, l.Where, l.Offset, l.Owner, kind, l.Value)
 	return err
 }

@@ -26,6 +26,7 @@ import (
 
 	"github.com/borescope/borescope/hist"
 	"github.com/borescope/borescope/internal/cli"
+	"github.com/borescope/borescope/internal/escape"
 )
 
 func main() {
@@ -204,7 +205,7 @@ func (o *options) print(w io.Writer, key string, h adder) error {
 		if err != nil {
 			return err
 		}
-		fmt.Fprintf(w, "p%s %.0f (%d to %d)\n", strconv.FormatFloat(100*q, 'g', 6, 64), r.Value, r.Lo, r.Hi)
+		escape.Fprintf(w, "p%s %.0f (%d to %d)\n", strconv.FormatFloat(100*q, 'g', 6, 64), r.Value, r.Lo, r.Hi)
 	}
 	return nil
 }
@@ -212,7 +213,7 @@ func (o *options) print(w io.Writer, key string, h adder) error {
 func (o *options) draw(w io.Writer, key string, h adder) error {
 	name := "@"
 	if key != "" {
-		name = "@[" + key + "]"
+		name = "@[" + escape.Terminal(key) + "]"
 	}
 	switch o.style {
 	case "bpftrace":
@@ -224,13 +225,13 @@ func (o *options) draw(w io.Writer, key string, h adder) error {
 	case "prometheus":
 		labels := ""
 		if key != "" {
-			labels = "key=" + strconv.Quote(key)
+			labels = "key=" + escape.Label(key)
 		}
 		return hist.ToPrometheus(h, 1).WriteText(w, "values", labels)
 	case "bcc":
 		opts := &hist.BCCOptions{ValType: o.unit}
 		if key != "" {
-			opts.Section, opts.Name = "key", "'"+key+"'"
+			opts.Section, opts.Name = "key", "'"+escape.Terminal(key)+"'"
 		}
 		if b, ok := h.(interface {
 			WriteBCC(io.Writer, *hist.BCCOptions) error

@@ -3,13 +3,13 @@ package main
 import (
 	"bufio"
 	"context"
-	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
 	"io"
 
 	"github.com/borescope/borescope/internal/cli"
+	"github.com/borescope/borescope/internal/escape"
 	"github.com/borescope/borescope/symbol"
 )
 
@@ -36,7 +36,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	var kernel, asJSON, data bool
 	fs := flag.NewFlagSet("lsym", flag.ContinueOnError)
 	fs.Usage = func() {
-		fmt.Fprint(fs.Output(), usage)
+		escape.Text(fs.Output(), usage)
 		fs.PrintDefaults()
 	}
 	fs.StringVar(&file, "e", "", "ELF `FILE`")
@@ -129,13 +129,12 @@ func printSymbol(w io.Writer, s *symbol.Symbol, asJSON bool) error {
 		offset = fmt.Sprintf("%#x", s.Offset)
 	}
 	if asJSON {
-		enc := json.NewEncoder(w)
-		enc.SetEscapeHTML(false)
+		enc := escape.NewEncoder(w)
 		return enc.Encode(object{fmt.Sprintf("%#x", s.Addr), s.Size, offset, s.Kind.String(), s.Name, s.Module})
 	}
 	if offset == "" {
 		offset = "-"
 	}
-	_, err := fmt.Fprintf(w, "%#016x %6d %-6s %10s %s %s\n", s.Addr, s.Size, s.Kind, offset, s.Name, s.Module)
+	_, err := escape.Fprintf(w, "%#016x %6d %-6s %10s %s %s\n", s.Addr, s.Size, s.Kind, offset, s.Name, s.Module)
 	return err
 }

@@ -19,9 +19,9 @@ import (
 	"io"
 	"os"
 	"slices"
-	"strings"
 	"time"
 
+	"github.com/borescope/borescope/internal/escape"
 	"github.com/borescope/borescope/probe"
 	"github.com/borescope/borescope/probe/tool"
 	"github.com/borescope/borescope/stack/collect"
@@ -111,7 +111,7 @@ func print(s *tool.Session, w *waited, folded, delimit bool) {
 		if delimit {
 			line = append(line, "-")
 		}
-		s.Printf("%s %d\n", strings.Join(append(line, tool.Outermost(w.Kernel)...), ";"), w.Usecs)
+		s.Printf("%s %d\n", escape.Folded(append(line, tool.Outermost(w.Kernel)...)...), w.Usecs)
 		return
 	}
 	s.Stack(w.Kernel)

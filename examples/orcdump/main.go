@@ -11,11 +11,11 @@ import (
 	"bufio"
 	"errors"
 	"flag"
-	"fmt"
 	"io"
 	"os"
 
 	"github.com/borescope/borescope/internal/cli"
+	"github.com/borescope/borescope/internal/escape"
 	"github.com/borescope/borescope/stack"
 )
 
@@ -28,7 +28,7 @@ func main() {
 func run(args []string, stdout io.Writer) error {
 	fs := flag.NewFlagSet("orcdump", flag.ContinueOnError)
 	fs.Usage = func() {
-		fmt.Fprintln(fs.Output(), "Usage: orcdump FILE…\nPrints the ORC unwind data of vmlinux, vmlinuz and .ko files.")
+		escape.Fprintln(fs.Output(), "Usage: orcdump FILE…\nPrints the ORC unwind data of vmlinux, vmlinuz and .ko files.")
 	}
 	if err := cli.Parse(fs, args, stdout); err != nil {
 		return err
@@ -43,7 +43,7 @@ func run(args []string, stdout io.Writer) error {
 			return errors.Join(err, w.Flush())
 		}
 		for e := range o.All() {
-			fmt.Fprintln(w, e)
+			escape.Fprintln(w, e)
 		}
 	}
 	return w.Flush()

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/borescope/borescope/internal/escape"
 	"github.com/borescope/borescope/pmc"
 )
 
@@ -14,20 +15,20 @@ func printCheck(w *bufio.Writer, m pmc.Machine) error {
 	if m.Hypervisor {
 		kind = "virtual machine"
 	}
-	fmt.Fprintf(w, "%s %s, Linux %s, %s, CPUs %s\n", m.Arch, kind, m.Kernel, orElse(m.CPU, "unnamed CPU"), m.Online)
+	escape.Fprintf(w, "%s %s, Linux %s, %s, CPUs %s\n", m.Arch, kind, m.Kernel, orElse(m.CPU, "unnamed CPU"), m.Online)
 	who := "without CAP_PERFMON"
 	if m.Privileged {
 		who = "with CAP_PERFMON"
 	}
-	fmt.Fprintf(w, "kernel.perf_event_paranoid %d, this process %s; at most %d samples a second\n", m.Paranoid, who, m.MaxRate)
+	escape.Fprintf(w, "kernel.perf_event_paranoid %d, this process %s; at most %d samples a second\n", m.Paranoid, who, m.MaxRate)
 	printCounters(w, m)
-	fmt.Fprintln(w, "\nPMUs:")
+	escape.Fprintln(w, "\nPMUs:")
 	for _, p := range m.PMUs {
-		fmt.Fprintf(w, "  %-16s type %d%s\n", p.Name, p.Type, pmuDetails(p))
+		escape.Fprintf(w, "  %-16s type %d%s\n", p.Name, p.Type, pmuDetails(p))
 	}
 	printAbilities(w, "Events", m.Events)
 	printAbilities(w, "Features", m.Features)
-	fmt.Fprintf(w, "\nTo profile, sample %s.\n", m.Clock)
+	escape.Fprintf(w, "\nTo profile, sample %s.\n", m.Clock)
 	return w.Flush()
 }
 
@@ -44,17 +45,17 @@ func printCounters(w *bufio.Writer, m pmc.Machine) {
 		return
 	}
 	if c.Version == 0 {
-		fmt.Fprintf(w, "CPUID (%s): no performance counters\n", c.Vendor)
+		escape.Fprintf(w, "CPUID (%s): no performance counters\n", c.Vendor)
 		return
 	}
-	fmt.Fprintf(w, "CPUID (%s): version %d, %d counters of %d bits, %d fixed\n", c.Vendor, c.Version, c.Counters, c.Width, c.Fixed)
+	escape.Fprintf(w, "CPUID (%s): version %d, %d counters of %d bits, %d fixed\n", c.Vendor, c.Version, c.Counters, c.Width, c.Fixed)
 	for _, e := range c.Events {
 		if !e.Available {
-			fmt.Fprintf(w, "  without %s\n", e.Name)
+			escape.Fprintf(w, "  without %s\n", e.Name)
 		}
 	}
 	if m.Watchdog {
-		fmt.Fprintln(w, "  the NMI watchdog may hold one (kernel.nmi_watchdog)")
+		escape.Fprintln(w, "  the NMI watchdog may hold one (kernel.nmi_watchdog)")
 	}
 }
 
@@ -90,11 +91,11 @@ func printAbilities(w *bufio.Writer, title string, all []pmc.Ability) {
 		}
 		not[a.Why] = append(not[a.Why], a.What)
 	}
-	fmt.Fprintf(w, "\n%s:\n", title)
+	escape.Fprintf(w, "\n%s:\n", title)
 	if len(works) > 0 {
-		fmt.Fprintf(w, "  yes: %s\n", strings.Join(works, ", "))
+		escape.Fprintf(w, "  yes: %s\n", strings.Join(works, ", "))
 	}
 	for _, r := range reasons {
-		fmt.Fprintf(w, "  no:  %s\n       because %s\n", strings.Join(not[r], ", "), r)
+		escape.Fprintf(w, "  no:  %s\n       because %s\n", strings.Join(not[r], ", "), r)
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/borescope/borescope/internal/cli"
+	"github.com/borescope/borescope/internal/escape"
 	"github.com/borescope/borescope/pmc"
 )
 
@@ -45,7 +46,7 @@ type options struct {
 func run(ctx context.Context, args []string, stdout io.Writer) error {
 	fs := flag.NewFlagSet("perfstat", flag.ContinueOnError)
 	fs.Usage = func() {
-		fmt.Fprint(fs.Output(), usage)
+		escape.Text(fs.Output(), usage)
 		fs.PrintDefaults()
 	}
 	var o options

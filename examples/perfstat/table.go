@@ -2,7 +2,6 @@ package main
 
 import (
 	"bufio"
-	"encoding/json"
 	"fmt"
 	"io"
 	"math"
@@ -11,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/borescope/borescope/internal/escape"
 	"github.com/borescope/borescope/pmc"
 )
 
@@ -147,14 +147,14 @@ func rate(perSecond float64) (float64, string) {
 
 // printTable writes perf stat's table.
 func printTable(w *bufio.Writer, subject, note string, runs []measured) error {
-	fmt.Fprintf(w, "\n Performance counter stats for %s", subject)
+	escape.Fprintf(w, "\n Performance counter stats for %s", subject)
 	if len(runs) > 1 {
-		fmt.Fprintf(w, " (%d runs)", len(runs))
+		escape.Fprintf(w, " (%d runs)", len(runs))
 	}
-	fmt.Fprint(w, ":\n\n")
+	escape.Fprintf(w, ":\n\n")
 	all := lines(runs)
 	for _, l := range all {
-		fmt.Fprintln(w, l.text(len(runs) > 1))
+		escape.Fprintln(w, l.text(len(runs) > 1))
 	}
 	printTimes(w, runs)
 	printNotes(w, note, all)
@@ -208,12 +208,12 @@ func printTimes(w io.Writer, runs []measured) {
 	}
 	mean, spread, _ := meanSpread(elapsed)
 	if len(runs) > 1 {
-		fmt.Fprintf(w, "\n%18.9f seconds time elapsed  ( +- %5.2f%% )\n\n", mean, spread)
+		escape.Fprintf(w, "\n%18.9f seconds time elapsed  ( +- %5.2f%% )\n\n", mean, spread)
 		return
 	}
-	fmt.Fprintf(w, "\n%18.9f seconds time elapsed\n\n", mean)
+	escape.Fprintf(w, "\n%18.9f seconds time elapsed\n\n", mean)
 	if r := runs[0]; r.user+r.sys > 0 {
-		fmt.Fprintf(w, "%18.9f seconds user\n%18.9f seconds sys\n\n", r.user.Seconds(), r.sys.Seconds())
+		escape.Fprintf(w, "%18.9f seconds user\n%18.9f seconds sys\n\n", r.user.Seconds(), r.sys.Seconds())
 	}
 }
 
@@ -221,23 +221,23 @@ func printTimes(w io.Writer, runs []measured) {
 // counts are extrapolated.
 func printNotes(w io.Writer, note string, all []line) {
 	if note != "" {
-		fmt.Fprintf(w, "Note: %s.\n", note)
+		escape.Fprintf(w, "Note: %s.\n", note)
 	}
 	said := map[string]bool{}
 	shared, never := false, false
 	for _, l := range all {
 		if e := l.value.Error; e != "" && !said[e] {
 			said[e] = true
-			fmt.Fprintf(w, "Note: %s.\n", e)
+			escape.Fprintf(w, "Note: %s.\n", e)
 		}
 		shared = shared || l.value.Confidence == pmc.High || l.value.Confidence == pmc.Low
 		never = never || l.value.Confidence == pmc.NotCounted
 	}
 	if shared {
-		fmt.Fprintln(w, "Note: events with a percentage shared the counters; they were counted for that part of the time and scaled.")
+		escape.Fprintln(w, "Note: events with a percentage shared the counters; they were counted for that part of the time and scaled.")
 	}
 	if never {
-		fmt.Fprintln(w, "Note: events that were not counted never got a counter (others hold them: the NMI watchdog, another perf), or nothing ran.")
+		escape.Fprintln(w, "Note: events that were not counted never got a counter (others hold them: the NMI watchdog, another perf), or nothing ran.")
 	}
 }
 
@@ -279,8 +279,7 @@ func (l line) json(interval *float64, runs int) jsonLine {
 }
 
 func printJSON(w *bufio.Writer, runs []measured) error {
-	enc := json.NewEncoder(w)
-	enc.SetEscapeHTML(false)
+	enc := escape.NewEncoder(w)
 	for _, l := range lines(runs) {
 		if err := enc.Encode(l.json(nil, len(runs))); err != nil {
 			return err
@@ -309,8 +308,7 @@ func (p *intervals) print(w *bufio.Writer, c *pmc.Counters, at time.Duration, wa
 	all := lines([]measured{{counts: d, elapsed: at - p.lastAt}})
 	p.last, p.lastAt = now, at
 	if p.json {
-		enc := json.NewEncoder(w)
-		enc.SetEscapeHTML(false)
+		enc := escape.NewEncoder(w)
 		seconds := at.Seconds()
 		for _, l := range all {
 			if err := enc.Encode(l.json(&seconds, 1)); err != nil {
@@ -320,11 +318,11 @@ func (p *intervals) print(w *bufio.Writer, c *pmc.Counters, at time.Duration, wa
 		return nil
 	}
 	if !p.started {
-		fmt.Fprintln(w, "#           time             counts unit events")
+		escape.Fprintln(w, "#           time             counts unit events")
 		p.started = true
 	}
 	for _, l := range all {
-		if _, err := fmt.Fprintf(w, "%16.9f %s\n", at.Seconds(), l.text(false)); err != nil {
+		if _, err := escape.Fprintf(w, "%16.9f %s\n", at.Seconds(), l.text(false)); err != nil {
 			return err
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/borescope/borescope/internal/cli"
+	"github.com/borescope/borescope/internal/escape"
 	"github.com/borescope/borescope/mapx"
 	"github.com/borescope/borescope/probe"
 	"github.com/borescope/borescope/stack"
@@ -76,7 +77,7 @@ func measureLive(ctx context.Context, c *config, stderr io.Writer) (r *result, e
 	}
 
 	m.Start, m.Duration = time.Now(), c.duration
-	fmt.Fprintf(stderr, "Sampling %s ... Hit Ctrl-C to end.\n", m.title())
+	escape.Fprintf(stderr, "Sampling %s ... Hit Ctrl-C to end.\n", m.title())
 	if err := watch(ctx, c, col, processes, stderr); err != nil {
 		return nil, err
 	}
@@ -170,10 +171,10 @@ func progress(ctx context.Context, c *config, stderr io.Writer) (stop func()) {
 		for left := c.duration; ; left -= time.Second {
 			select {
 			case <-ctx.Done():
-				fmt.Fprint(stderr, "\r\x1b[K")
+				escape.Fprintf(stderr, "\r\x1b[K")
 				return
 			case <-tick.C:
-				fmt.Fprintf(stderr, "\r%v left \x1b[K", (left - time.Second).Round(time.Second))
+				escape.Fprintf(stderr, "\r%v left \x1b[K", (left - time.Second).Round(time.Second))
 			}
 		}
 	}()

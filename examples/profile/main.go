@@ -14,12 +14,14 @@ import (
 	"context"
 	"errors"
 	"flag"
-	"fmt"
 	"io"
 	"os"
 	"os/signal"
 	"runtime/debug"
+	"strings"
 	"syscall"
+
+	"github.com/borescope/borescope/internal/escape"
 )
 
 func main() {
@@ -34,15 +36,16 @@ func main() {
 
 // status prints an error as one line and returns the exit status.
 func status(err error, stderr io.Writer) int {
-	var usage usageError
-	switch {
-	case err == nil, errors.Is(err, flag.ErrHelp):
+	if err == nil || errors.Is(err, flag.ErrHelp) {
 		return 0
-	case errors.As(err, &usage):
-		fmt.Fprintf(stderr, "profile: %v (profile -h lists the flags)\n", err)
+	}
+	line := strings.Join(escape.Errors(err), "; ")
+	var usage usageError
+	if errors.As(err, &usage) {
+		escape.Fprintf(stderr, "profile: %s (profile -h lists the flags)\n", line)
 		return 2
 	}
-	fmt.Fprintf(stderr, "profile: %v\n", err)
+	escape.Fprintf(stderr, "profile: %s\n", line)
 	return 1
 }
 
@@ -51,7 +54,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	c, err := parseFlags(args)
 	if err != nil {
 		if errors.Is(err, flag.ErrHelp) {
-			fmt.Fprint(stdout, usage)
+			escape.Text(stdout, usage)
 		}
 		return err
 	}

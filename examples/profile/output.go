@@ -3,11 +3,11 @@ package main
 import (
 	"bufio"
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"io"
 	"os"
 
+	"github.com/borescope/borescope/internal/escape"
 	"github.com/borescope/borescope/stack"
 )
 
@@ -51,7 +51,7 @@ func (r *result) write(c *config, w, note io.Writer) error {
 		}
 	}
 	if !c.json {
-		fmt.Fprintln(note, r.summary())
+		escape.Fprintln(note, r.summary())
 		return out.Flush()
 	}
 	return nil
@@ -84,7 +84,7 @@ func (r *result) writeTable(w io.Writer) error {
 		if _, err := t.WriteTo(w); err != nil {
 			return err
 		}
-		fmt.Fprintln(w)
+		escape.Fprintln(w)
 	}
 	return nil
 }
@@ -141,8 +141,7 @@ type stackLine struct {
 }
 
 func (r *result) writeJSON(w io.Writer) error {
-	enc := json.NewEncoder(w)
-	enc.SetEscapeHTML(false)
+	enc := escape.NewEncoder(w)
 	for i := range r.profile.Samples {
 		one := stack.Profile{Samples: r.profile.Samples[i : i+1]}
 		for f := range one.Folded(&stack.FoldOptions{NoComm: true, Annotate: true}).All() {

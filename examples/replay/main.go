@@ -15,7 +15,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"flag"
-	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -24,6 +23,7 @@ import (
 	"time"
 
 	"github.com/borescope/borescope/internal/cli"
+	"github.com/borescope/borescope/internal/escape"
 	"github.com/borescope/borescope/internal/procfs"
 	"github.com/borescope/borescope/mapx"
 )
@@ -72,19 +72,19 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 // cutOff makes a note of a recording that ends early: all before is good.
 func cutOff(w io.Writer, err error) error {
 	if errors.Is(err, io.ErrUnexpectedEOF) {
-		_, err = fmt.Fprintf(w, "  (%v)\n", err)
+		_, err = escape.Fprintf(w, "  (%v)\n", err)
 	}
 	return err
 }
 
 func summarize(ctx context.Context, w *bufio.Writer, rec *mapx.Recording, all bool) error {
 	m := rec.Meta()
-	fmt.Fprintf(w, "%s %s, Linux %s %s, %d of %d CPUs, %s", m.Tool, strings.Join(m.Args, " "),
+	escape.Fprintf(w, "%s %s, Linux %s %s, %d of %d CPUs, %s", m.Tool, strings.Join(m.Args, " "),
 		m.Kernel, m.Arch, len(m.Online), len(m.Possible), m.Start.UTC().Format(time.RFC3339))
 	if rec.Complete() {
-		fmt.Fprintf(w, " for %v\n", m.End.Sub(m.Start).Round(time.Millisecond))
+		escape.Fprintf(w, " for %v\n", m.End.Sub(m.Start).Round(time.Millisecond))
 	} else {
-		fmt.Fprintln(w, ", not closed")
+		escape.Fprintln(w, ", not closed")
 	}
 	for _, part := range []struct {
 		list  func() ([]string, error)
@@ -130,13 +130,13 @@ func printTable(w *bufio.Writer, rec *mapx.Recording, name string, all bool) err
 		if !all {
 			continue
 		}
-		fmt.Fprintf(w, "%s: %s at %v, %d entries\n", name, op, at.Sub(start).Round(time.Microsecond), len(entries))
+		escape.Fprintf(w, "%s: %s at %v, %d entries\n", name, op, at.Sub(start).Round(time.Microsecond), len(entries))
 		for _, e := range entries {
-			fmt.Fprintf(w, "  %s: %s\n", e.Key, e.Value)
+			escape.Fprintf(w, "  %s: %s\n", e.Key, e.Value)
 		}
 		w.Flush() // at its pace; an error stays, and is the last Flush's too
 	}
-	fmt.Fprintf(w, "table %s: %d snapshots, %d entries\n", name, snapshots, total)
+	escape.Fprintf(w, "table %s: %d snapshots, %d entries\n", name, snapshots, total)
 	return nil
 }
 
@@ -161,7 +161,7 @@ func countStream(ctx context.Context, w io.Writer, rec *mapx.Recording, name str
 	n, size := 0, 0
 	err = each(ctx, p, func(r *mapx.Record) { n, size = n+1, size+len(r.Data) })
 	s, _ := p.Stats() // of a replay: no error
-	fmt.Fprintf(w, "stream %s: %d records, %d bytes, %d lost\n", name, n, size, s.Lost)
+	escape.Fprintf(w, "stream %s: %d records, %d bytes, %d lost\n", name, n, size, s.Lost)
 	return cutOff(w, err)
 }
 
@@ -172,11 +172,11 @@ func printStream(ctx context.Context, w *bufio.Writer, rec *mapx.Recording, name
 	}
 	start := rec.Meta().Start
 	err = each(ctx, p, func(r *mapx.Record) {
-		fmt.Fprintf(w, "%12.6f cpu %d", p.Time().Sub(start).Seconds(), r.CPU)
+		escape.Fprintf(w, "%12.6f cpu %d", p.Time().Sub(start).Seconds(), r.CPU)
 		if r.Lost > 0 {
-			fmt.Fprintf(w, " lost %d", r.Lost)
+			escape.Fprintf(w, " lost %d", r.Lost)
 		}
-		fmt.Fprintf(w, " %s\n", hex.EncodeToString(r.Data))
+		escape.Fprintf(w, " %s\n", hex.EncodeToString(r.Data))
 		if paced {
 			w.Flush() // an error stays, and is the last Flush's too
 		}
@@ -190,7 +190,7 @@ func countFile(w io.Writer, rec *mapx.Recording, name string) error {
 		return err
 	}
 	n, err := io.Copy(io.Discard, f)
-	fmt.Fprintf(w, "file %s: %d bytes\n", name, n)
+	escape.Fprintf(w, "file %s: %d bytes\n", name, n)
 	return cutOff(w, err)
 }
 

@@ -19,8 +19,8 @@ import (
 	"io"
 	"os"
 	"slices"
-	"strings"
 
+	"github.com/borescope/borescope/internal/escape"
 	"github.com/borescope/borescope/probe"
 	"github.com/borescope/borescope/probe/tool"
 	"github.com/borescope/borescope/stack/collect"
@@ -121,7 +121,7 @@ func show(s *tool.Session, stacks []counted, folded, delimit bool) {
 			if c.PID != 0 {
 				stack = slices.Insert(stack, 0, c.Comm)
 			}
-			s.Printf("%s %d\n", strings.Join(stack, ";"), c.Count)
+			s.Printf("%s %d\n", escape.Folded(stack...), c.Count)
 			continue
 		}
 		s.Stack(c.Kernel)

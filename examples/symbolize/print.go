@@ -2,11 +2,11 @@ package main
 
 import (
 	"bufio"
-	"encoding/json"
 	"fmt"
 	"io"
 	"strconv"
 
+	"github.com/borescope/borescope/internal/escape"
 	"github.com/borescope/borescope/symbol"
 )
 
@@ -35,7 +35,7 @@ func printer(c *config) (printFunc, error) {
 	case c.style == "gnu":
 		return func(w *bufio.Writer, _ uint64, frames []symbol.Frame) error {
 			for _, f := range shown(frames) {
-				if _, err := fmt.Fprintf(w, "%s\n%s:%s\n", or(f.Name, "??"), or(f.File, "??"), gnuLine(f)); err != nil {
+				if _, err := escape.Fprintf(w, "%s\n%s:%s\n", or(f.Name, "??"), or(f.File, "??"), gnuLine(f)); err != nil {
 					return err
 				}
 			}
@@ -44,11 +44,11 @@ func printer(c *config) (printFunc, error) {
 	case c.style == "llvm":
 		return func(w *bufio.Writer, _ uint64, frames []symbol.Frame) error {
 			for _, f := range shown(frames) {
-				if _, err := fmt.Fprintf(w, "%s\n%s:%d:%d\n", or(f.Name, "??"), or(f.File, "??"), f.Line, f.Column); err != nil {
+				if _, err := escape.Fprintf(w, "%s\n%s:%d:%d\n", or(f.Name, "??"), or(f.File, "??"), f.Line, f.Column); err != nil {
 					return err
 				}
 			}
-			_, err := fmt.Fprintln(w)
+			_, err := escape.Fprintln(w)
 			return err
 		}, nil
 	case c.style == "":
@@ -86,7 +86,7 @@ func printText(w *bufio.Writer, pc uint64, frames []symbol.Frame, inlines bool) 
 		if i > 0 {
 			sep = "    in "
 		}
-		b = append(append(b, sep...), f.Name...)
+		b = append(append(b, sep...), escape.Terminal(f.Name)...)
 		switch {
 		case f.Name == "":
 			b = append(append(append(b, "?? ("...), f.Reason.String()...), ')')
@@ -96,11 +96,11 @@ func printText(w *bufio.Writer, pc uint64, frames []symbol.Frame, inlines bool) 
 			b = strconv.AppendUint(append(b, "+0x"...), f.Offset, 16)
 		}
 		if f.File != "" {
-			b = append(append(append(b, ' '), f.File...), ':')
+			b = append(append(append(b, ' '), escape.Terminal(f.File)...), ':')
 			b = strconv.AppendInt(b, int64(f.Line), 10)
 		}
 		if i == len(frames)-1 && f.Module != "" {
-			b = append(append(append(b, " ("...), f.Module...), ')')
+			b = append(append(append(b, " ("...), escape.Terminal(f.Module)...), ')')
 		}
 		b = append(b, '\n')
 	}
@@ -138,7 +138,6 @@ func printJSON(w io.Writer, pc uint64, frames []symbol.Frame, inlines bool) erro
 			o.Inlined = append(o.Inlined, inline{f.Name, f.File, f.Line})
 		}
 	}
-	enc := json.NewEncoder(w)
-	enc.SetEscapeHTML(false)
+	enc := escape.NewEncoder(w)
 	return enc.Encode(o)
 }

@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/borescope/borescope/internal/cli"
+	"github.com/borescope/borescope/internal/escape"
 	"github.com/borescope/borescope/symbol"
 )
 
@@ -42,7 +43,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	c := config{stdin: os.Stdin}
 	fs := flag.NewFlagSet("symbolize", flag.ContinueOnError)
 	fs.Usage = func() {
-		fmt.Fprint(fs.Output(), usage)
+		escape.Text(fs.Output(), usage)
 		fs.PrintDefaults()
 	}
 	fs.StringVar(&c.file, "e", "", "ELF `FILE`; its separate debug file is found by build-id or link")

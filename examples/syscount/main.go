@@ -29,6 +29,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/borescope/borescope/internal/escape"
 	"github.com/borescope/borescope/mapx"
 	"github.com/borescope/borescope/probe"
 	"github.com/borescope/borescope/probe/action"
@@ -77,8 +78,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 		return err
 	}
 	if *list {
-		_, err := fmt.Fprintln(stdout, strings.Join(tool.SyscallNames(runtime.GOARCH), "\n"))
-		return err
+		return escape.Text(stdout, strings.Join(tool.SyscallNames(runtime.GOARCH), "\n")+"\n")
 	}
 	if *byPID {
 		return count(ctx, stdout, t, o, byProcess)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/borescope/borescope/internal/cli"
+	"github.com/borescope/borescope/internal/escape"
 	"github.com/borescope/borescope/usdt/provider"
 )
 
@@ -36,7 +37,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) (err error) {
 			err = e
 		}
 	}()
-	fmt.Fprintf(stdout, "pid %d fires tick:loop in %s\n", os.Getpid(), p.Path())
+	escape.Fprintf(stdout, "pid %d fires tick:loop in %s\n", os.Getpid(), p.Path())
 
 	ticker := time.NewTicker(*interval)
 	defer ticker.Stop()
@@ -45,7 +46,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) (err error) {
 	for i := 0; *count == 0 || i < *count; {
 		select {
 		case <-ctx.Done():
-			fmt.Fprintf(stdout, "%d ticks were traced\n", traced)
+			escape.Fprintf(stdout, "%d ticks were traced\n", traced)
 			return nil
 		case <-ticker.C:
 		}
@@ -65,6 +66,6 @@ func run(ctx context.Context, args []string, stdout io.Writer) (err error) {
 		wasEnabled = enabled
 		i++
 	}
-	fmt.Fprintf(stdout, "%d ticks were traced\n", traced)
+	escape.Fprintf(stdout, "%d ticks were traced\n", traced)
 	return nil
 }

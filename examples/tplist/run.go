@@ -3,7 +3,6 @@ package main
 import (
 	"bufio"
 	"context"
-	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -18,6 +17,7 @@ import (
 	"strings"
 
 	"github.com/borescope/borescope/internal/cli"
+	"github.com/borescope/borescope/internal/escape"
 	"github.com/borescope/borescope/internal/procfs"
 	"github.com/borescope/borescope/internal/tracefs"
 	"github.com/borescope/borescope/usdt"
@@ -55,7 +55,7 @@ type tracepoint struct {
 // lister prints what matches a pattern.
 type lister struct {
 	w       *bufio.Writer
-	enc     *json.Encoder // nil for text
+	enc     *escape.Encoder // nil for text
 	verbose bool
 	pattern string
 	errs    []error
@@ -77,8 +77,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	}
 	l := &lister{w: bufio.NewWriter(stdout), verbose: *verbose, pattern: "*"}
 	if *asJSON {
-		l.enc = json.NewEncoder(l.w)
-		l.enc.SetEscapeHTML(false)
+		l.enc = escape.NewEncoder(l.w)
 	}
 	files := flags.Args()
 	if n := len(files); n > 0 && !isFile(files[n-1]) {
@@ -237,8 +236,8 @@ func (l *lister) sites(path string, sites []usdt.Site) {
 		if !l.matches(p.Provider, p.Name) {
 			continue
 		}
-		b := append(append(l.line[:0], path...), ' ')
-		b = append(append(append(b, p.Provider...), ':'), p.Name...)
+		b := append(append(l.line[:0], escape.Terminal(path)...), ' ')
+		b = append(append(append(b, escape.Terminal(p.Provider)...), ':'), escape.Terminal(p.Name)...)
 		b = strconv.AppendUint(append(b, " [sema 0x"...), p.Sites[0].Semaphore, 16)
 		l.line = append(b, "]\n"...)
 		l.w.Write(l.line)
@@ -259,7 +258,7 @@ func (l *lister) locations(p usdt.Probe) {
 		b = strconv.AppendUint(append(b, " at offset 0x"...), s.Offset, 16)
 		b = append(b, ")\n"...)
 		if s.Err != nil {
-			b = fmt.Appendf(b, "    error: %v\n", s.Err)
+			b = append(b, escape.Sprintf("    error: %v\n", s.Err)...)
 		}
 		for j, a := range s.Args {
 			sign := " unsigned bytes @ "
@@ -271,7 +270,7 @@ func (l *lister) locations(p usdt.Probe) {
 			}
 			b = strconv.AppendInt(append(b, "    argument #"...), int64(j+1), 10)
 			b = strconv.AppendInt(append(b, ' '), int64(a.Size), 10)
-			b = append(append(b, sign...), a.String()...)
+			b = append(append(b, sign...), escape.Terminal(a.String())...)
 			if a.Reason != usdt.ReasonNone {
 				b = fmt.Appendf(b, " (%v)", a.Reason)
 			}
@@ -329,9 +328,9 @@ func (l *lister) tracepoint(tracefs fs.FS, t tracepoint) {
 		l.fail(l.enc.Encode(t))
 		return
 	}
-	fmt.Fprintf(l.w, "%s:%s\n", t.Category, t.Name)
+	escape.Fprintf(l.w, "%s:%s\n", t.Category, t.Name)
 	for _, f := range t.Fields {
-		fmt.Fprintf(l.w, "    %s;\n", f)
+		escape.Fprintf(l.w, "    %s;\n", f)
 	}
 }
 

@@ -18,6 +18,7 @@ import (
 
 	"github.com/borescope/borescope/elfnotes"
 	"github.com/borescope/borescope/internal/elfbuild"
+	"github.com/borescope/borescope/internal/escape"
 	"github.com/borescope/borescope/internal/testenv"
 )
 
@@ -124,7 +125,7 @@ func TestKernel(t *testing.T) {
 	var out bytes.Buffer
 	l := &lister{w: bufio.NewWriter(&out), pattern: "sched*", verbose: true}
 	l.kernel(tracefs)
-	l.enc, l.pattern, l.verbose = json.NewEncoder(l.w), "irq:*", false
+	l.enc, l.pattern, l.verbose = escape.NewEncoder(l.w), "irq:*", false
 	l.kernel(tracefs)
 	l.w.Flush()
 	want := "sched:sched_switch\n    char prev_comm[16];\n    pid_t prev_pid;\n{\"category\":\"irq\",\"name\":\"softirq_entry\"}\n"

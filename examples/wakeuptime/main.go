@@ -20,9 +20,9 @@ import (
 	"io"
 	"os"
 	"slices"
-	"strings"
 	"time"
 
+	"github.com/borescope/borescope/internal/escape"
 	"github.com/borescope/borescope/probe"
 	"github.com/borescope/borescope/probe/tool"
 	"github.com/borescope/borescope/stack/collect"
@@ -89,7 +89,7 @@ func print(s *tool.Session, w *woken, folded bool) {
 	s.JSON(w)
 	if folded {
 		line := append([]string{w.Waker}, tool.Outermost(w.Kernel)...)
-		s.Printf("%s %d\n", strings.Join(append(line, w.Target), ";"), w.Usecs)
+		s.Printf("%s %d\n", escape.Folded(append(line, w.Target)...), w.Usecs)
 		return
 	}
 	s.Printf("    %-16s %s\n", "target:", w.Target)

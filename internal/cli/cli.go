@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"io"
 	"os"
+
+	"github.com/borescope/borescope/internal/escape"
 )
 
 // UsageError is a mistake on the command line.
@@ -43,13 +45,15 @@ func Parse(fs *flag.FlagSet, args []string, help io.Writer) error {
 	return nil
 }
 
-// Status prints a program's error, and returns its exit status: 0 also after -h,
+// Status prints a program's error, joined ones each in a line, and returns its exit status: 0 also after -h,
 // 2 for a *UsageError, 1 for any other error.
 func Status(program string, err error, stderr io.Writer) int {
 	if err == nil || errors.Is(err, flag.ErrHelp) {
 		return 0
 	}
-	fmt.Fprintf(stderr, "%s: %v\n", program, err)
+	for _, line := range escape.Errors(err) {
+		fmt.Fprintf(stderr, "%s: %s\n", program, line)
+	}
 	var usage *UsageError
 	if errors.As(err, &usage) {
 		return 2

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/borescope/borescope/internal/escape"
 )
 
 // Main runs a tool as the process's whole work, and returns the exit status for
@@ -46,11 +48,5 @@ func Status(name string, err error, stderr io.Writer) int {
 
 // oneLine puts what errors.Join has on lines of their own behind each other.
 func oneLine(err error) string {
-	var parts []string
-	for line := range strings.Lines(err.Error()) {
-		if words := strings.Fields(line); len(words) > 0 {
-			parts = append(parts, strings.Join(words, " "))
-		}
-	}
-	return strings.Join(parts, "; ")
+	return strings.Join(escape.Errors(err), "; ")
 }

@@ -3,7 +3,6 @@ package tool
 import (
 	"bufio"
 	"bytes"
-	"encoding/json"
 	"fmt"
 	"io"
 	"os"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/borescope/borescope/hist"
 	"github.com/borescope/borescope/internal/cli"
+	"github.com/borescope/borescope/internal/escape"
 )
 
 // output writes text or JSON lines, and keeps the first error.
@@ -53,11 +53,12 @@ func (s *Session) flush() {
 	s.out.keep(s.out.w.Flush())
 }
 
-// Printf prints text; with -json it prints nothing. A write error ends the run,
-// and is Run's.
+// Printf prints text; with -json it prints nothing. What a terminal would act on in
+// the arguments, line ends too, is printed as '?': names are whatever their owners
+// like. A write error ends the run, and is Run's.
 func (s *Session) Printf(format string, args ...any) {
 	if !s.out.json {
-		fmt.Fprintf(&s.out, format, args...)
+		escape.Fprintf(&s.out, format, args...)
 	}
 }
 
@@ -68,21 +69,12 @@ func (s *Session) JSON(v any) {
 	if !s.out.json {
 		return
 	}
-	b, err := marshal(v)
+	b, err := escape.Marshal(v)
 	s.out.keep(err)
 	if s.ticking && len(b) > 2 && b[0] == '{' {
 		b = append(s.tick.UTC().AppendFormat([]byte(`{"interval_end":"`), time.RFC3339Nano+`",`), b[1:]...)
 	}
 	s.out.Write(append(b, '\n'))
-}
-
-// marshal is json.Marshal that leaves <, > and & as they are.
-func marshal(v any) ([]byte, error) {
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	err := e.Encode(v)
-	return bytes.TrimRight(b.Bytes(), "\n"), err
 }
 
 // Clock prints the time of day of Now on a line of its own, as BCC's -T does.
@@ -250,12 +242,12 @@ func (t *Table) cell(b *bytes.Buffer, c *column, verb string, v any) {
 		if b.Len() > 0 {
 			b.WriteByte(',')
 		}
-		b.WriteString(quoteCSV(strings.TrimSpace(fmt.Sprintf(verb, v))))
+		b.WriteString(quoteCSV(strings.TrimSpace(escape.Sprintf(verb, v))))
 	default:
 		if b.Len() > 0 {
 			b.WriteByte(' ')
 		}
-		fmt.Fprintf(b, verb, v)
+		escape.Fprintf(b, verb, v)
 	}
 }
 
@@ -279,15 +271,15 @@ func (t *Table) line(fill func(*bytes.Buffer), colour string) {
 }
 
 // text is v as text if it is some: a string, a Stringer, or bytes that a program
-// filled in up to a NUL. What a terminal would act on is made visible.
+// filled in up to a NUL.
 func text(v any) (string, bool) {
 	switch v := v.(type) {
 	case string:
-		return printable(v), true
+		return v, true
 	case fmt.Stringer:
-		return printable(v.String()), true
+		return v.String(), true
 	case []byte:
-		return printable(string(v)), true
+		return string(v), true
 	}
 	if r := reflect.ValueOf(v); r.Kind() == reflect.Array && r.Type().Elem().Kind() == reflect.Uint8 {
 		b := make([]byte, r.Len())
@@ -295,27 +287,16 @@ func text(v any) (string, bool) {
 		if i := bytes.IndexByte(b, 0); i >= 0 {
 			b = b[:i]
 		}
-		return printable(string(b)), true
+		return string(b), true
 	}
 	return "", false
 }
 
-// printable replaces control characters: names of files and threads are whatever
-// their owners like.
-func printable(s string) string {
-	return strings.Map(func(r rune) rune {
-		if r < ' ' || r == 0x7f {
-			return '?'
-		}
-		return r
-	}, s)
-}
-
 func plain(v any) string {
 	if s, ok := text(v); ok {
-		return s
+		v = s
 	}
-	return fmt.Sprint(v)
+	return escape.Sprintf("%v", v)
 }
 
 // object is a JSON object with its keys in order.
@@ -325,10 +306,10 @@ func (o *object) add(key string, v any) {
 	if s, ok := text(v); ok {
 		v = s
 	}
-	k, _ := marshal(key) // a string can't fail
-	val, err := marshal(v)
+	k, _ := escape.Marshal(key) // a string can't fail
+	val, err := escape.Marshal(v)
 	if err != nil {
-		val, _ = marshal(err.Error())
+		val, _ = escape.Marshal(err.Error())
 	}
 	if o.buf.Len() > 0 {
 		o.buf.WriteByte(',')

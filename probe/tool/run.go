@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/borescope/borescope/internal/cli"
+	"github.com/borescope/borescope/internal/escape"
 	"github.com/borescope/borescope/mapx"
 	"github.com/borescope/borescope/probe"
 	"github.com/borescope/borescope/probe/action"
@@ -281,7 +282,7 @@ func (t *Tool) explainPlan(p *probe.Plan) {
 
 func (t *Tool) verbosef(format string, args ...any) {
 	if t.verbose {
-		fmt.Fprintf(t.Stderr, t.name+": "+format+"\n", args...)
+		escape.Fprintf(t.Stderr, t.name+": "+format+"\n", args...)
 	}
 }
 
@@ -306,14 +307,14 @@ func (t *Tool) explain(targets []probe.Target, err error) error {
 
 // begin prints the start line.
 func (s *Session) begin(start string) {
-	line := start + "... Hit Ctrl-C to end.\n"
-	if len(line) > 80 {
-		line = start + "...\nHit Ctrl-C to end.\n"
+	format := "%s... Hit Ctrl-C to end.\n"
+	if len(start)+len(format)-len("%s") > 80 {
+		format = "%s...\nHit Ctrl-C to end.\n"
 	}
 	if s.tool.json && cli.Terminal(s.tool.Stderr) {
-		fmt.Fprint(s.tool.Stderr, line)
+		escape.Fprintf(s.tool.Stderr, format, start)
 	}
-	s.Printf("%s", line)
+	s.Printf(format, start)
 	s.flush()
 }
 

@@ -301,6 +301,6 @@ func Outermost(names []string) []string {
 // Stack prints a stack as BCC's tools do: a name on each line.
 func (s *Session) Stack(names []string) {
 	for _, name := range names {
-		s.Printf("    %s\n", printable(name))
+		s.Printf("    %s\n", name)
 	}
 }

@@ -126,7 +126,7 @@ func TestTable(t *testing.T) {
 	if got := print(false, rows); got != want {
 		t.Errorf("%s\nwant\n%s", got, want)
 	}
-	want = `{"pid":7,"comm":"cat","lat_ms":1.5,"path":"/?a"}` + "\n" +
+	want = `{"pid":7,"comm":"cat","lat_ms":1.5,"path":"/\u001ba"}` + "\n" +
 		`{"pid":8,"comm":"sh","lat_ms":0.25,"path":""}` + "\n"
 	if got := print(true, rows); got != want {
 		t.Errorf("%s\nwant\n%s", got, want)

@@ -35,7 +35,8 @@ var (
 // with -json, and compares what is printed with the files DIR.golden and
 // DIR.json.golden beside it; the flag -update of the test writes them anew. Lines
 // wider than 79 columns fail the test, unless it is the last column of a table
-// that does not fit.
+// that does not fit. So does output that a terminal acts on, where names in the
+// recording are replaced by such as an attacker would choose.
 func Replay(t *testing.T, run Run, dir string, flags ...string) {
 	t.Helper()
 	local := time.Local
@@ -55,6 +56,7 @@ func Replay(t *testing.T, run Run, dir string, flags ...string) {
 			continue
 		}
 		golden(t, g.file, out.Bytes())
+		hostile(t, run, dir, append(flags, g.args...), out.String())
 		if g.args == nil {
 			narrow(t, out.String())
 		}

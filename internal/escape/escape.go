@@ -1,0 +1,195 @@
+// Package escape makes text that strangers chose safe for where it goes: names of
+// files, threads, functions and probes are whatever their owners like. There is
+// one function for each kind of output, and tools print by Fprintf, which leaves
+// nothing to remember.
+package escape
+
+import (
+	"fmt"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// maxText bounds one text in a line, in bytes. C++ has names of some thousand.
+const maxText = 64 << 10
+
+// acts reports whether a terminal, an editor or a reader of lines acts on a
+// character instead of showing it: C0 and C1 controls, separators of lines, and
+// what turns the direction of writing round.
+func acts(r rune) bool {
+	switch {
+	case r < 0x7f:
+		return r < ' '
+	case r < 0xa0:
+		return true
+	case r < 0x061c:
+		return false
+	}
+	return r == '\u2028' || r == '\u2029' || unicode.Is(unicode.Bidi_Control, r)
+}
+
+// plain reports whether s is printable ASCII, as nearly all names are.
+func plain(s string) bool {
+	for i := range len(s) {
+		if s[i] < ' ' || s[i] >= 0x7f {
+			return false
+		}
+	}
+	return true
+}
+
+// cut bounds a text.
+func cut(s string) string {
+	if len(s) <= maxText {
+		return s
+	}
+	end := maxText
+	for end > maxText-utf8.UTFMax && !utf8.RuneStart(s[end]) {
+		end--
+	}
+	return s[:end] + "…"
+}
+
+// Terminal is s as one line of a terminal, a table or a log: '?' for each
+// character that would be acted on, U+FFFD for each byte that is no UTF-8. Width
+// is kept. What is longer than 64 KiB is cut.
+func Terminal(s string) string {
+	s = cut(s)
+	if plain(s) {
+		return s
+	}
+	return strings.Map(func(r rune) rune {
+		if acts(r) {
+			return '?'
+		}
+		return r
+	}, s)
+}
+
+// Lines is Terminal for text of several lines: line feeds and tabs stay.
+func Lines(s string) string {
+	lines := strings.SplitAfter(s, "\n")
+	for i, line := range lines {
+		body, end := strings.CutSuffix(line, "\n")
+		cells := strings.Split(body, "\t")
+		for j := range cells {
+			cells[j] = Terminal(cells[j])
+		}
+		if lines[i] = strings.Join(cells, "\t"); end {
+			lines[i] += "\n"
+		}
+	}
+	return strings.Join(lines, "")
+}
+
+// Frame is a frame of a folded stack: a ';' becomes ':', what Terminal replaces
+// becomes a blank, and those at the ends are left out. Of the last frame of a
+// line, a number at the end is joined to the rest: "worker 12" would be read as a
+// stack "worker" with two counts. Without a name it is "[unknown]".
+func Frame(s string, last bool) string {
+	s = cut(s)
+	if !plain(s) || strings.Contains(s, ";") {
+		s = strings.Map(frameRune, s)
+	}
+	s = strings.TrimSpace(s)
+	if last {
+		s = joinTrailingNumber(s)
+	}
+	if s == "" {
+		return "[unknown]"
+	}
+	return s
+}
+
+func frameRune(r rune) rune {
+	switch {
+	case r == ';':
+		return ':'
+	case acts(r):
+		return ' '
+	case r == '\ufffe', r == '\uffff': // not allowed in XML, which folded stacks become
+		return utf8.RuneError
+	}
+	return r
+}
+
+func joinTrailingNumber(s string) string {
+	i := len(s)
+	for i > 0 && s[i-1] >= '0' && s[i-1] <= '9' {
+		i--
+	}
+	if i == len(s) || i == 0 || s[i-1] != ' ' {
+		return s
+	}
+	return strings.TrimRight(s[:i], " ") + "_" + s[i:]
+}
+
+// Folded is a folded stack, outermost frame first, without its count.
+func Folded(frames ...string) string {
+	safe := make([]string, len(frames))
+	for i, f := range frames {
+		safe[i] = Frame(f, i == len(frames)-1)
+	}
+	return strings.Join(safe, ";")
+}
+
+var markup = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", `"`, "&quot;", "'", "&apos;")
+
+// Markup is text of XML and HTML, between tags and within quotes. Line feeds and
+// tabs stay.
+func Markup(s string) string {
+	return markup.Replace(strings.Map(func(r rune) rune {
+		if acts(r) && r != '\n' && r != '\t' || r == '\ufffe' || r == '\uffff' {
+			return utf8.RuneError
+		}
+		return r
+	}, s))
+}
+
+// UTF8 is s for a protocol that only carries UTF-8, as strings of proto3 do:
+// U+FFFD stands for runs of bytes that are none.
+func UTF8(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
+
+var label = strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`)
+
+// Label is a value of a label in Prometheus' text format, with its quotes. The
+// format knows three escapes and carries any other UTF-8 as it is; what acts on
+// a terminal is replaced, for the page is read on one.
+func Label(s string) string {
+	return `"` + label.Replace(strings.Map(func(r rune) rune {
+		if acts(r) && r != '\n' {
+			return utf8.RuneError
+		}
+		return r
+	}, cut(s))) + `"`
+}
+
+// JSON escapes, in a JSON text, what package encoding/json leaves as it is though
+// a terminal acts on it: DEL, C1 and directions. In JSON such characters stand in
+// strings only, so that the text means the same.
+func JSON(b []byte) []byte {
+	first := 0
+	for first < len(b) && b[first] < 0x7f {
+		first++
+	}
+	if first == len(b) {
+		return b
+	}
+	out := append(make([]byte, 0, len(b)+16), b[:first]...)
+	for rest := b[first:]; len(rest) > 0; {
+		r, n := utf8.DecodeRune(rest)
+		if r >= 0x7f && acts(r) {
+			out = fmt.Appendf(out, `\u%04x`, r)
+		} else {
+			out = append(out, rest[:n]...)
+		}
+		rest = rest[n:]
+	}
+	return out
+}
+
+// Safe reports whether a line holds nothing that is acted on, and is UTF-8.
+func Safe(line string) bool {
+	return utf8.ValidString(line) && !strings.ContainsFunc(line, acts)
+}

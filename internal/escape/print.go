@@ -1,0 +1,108 @@
+package escape
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+)
+
+// Fprintf is fmt.Fprintf with every argument's text made safe for a terminal: only
+// the format, which is the program's own, has line ends.
+func Fprintf(w io.Writer, format string, args ...any) (int, error) {
+	return io.WriteString(w, Sprintf(format, args...))
+}
+
+// Sprintf is Fprintf to a string.
+func Sprintf(format string, args ...any) string {
+	const forVet = false
+	if forVet { // by this, vet compares the formats of all callers with their arguments
+		return fmt.Sprintf(format, args...)
+	}
+	return fmt.Sprintf(format, wrap(args)...)
+}
+
+// Fprintln is fmt.Fprintln, safe as Fprintf.
+func Fprintln(w io.Writer, args ...any) (int, error) {
+	return fmt.Fprintln(w, wrap(args)...)
+}
+
+// wrap leaves numbers as they are, '*' takes them from the arguments.
+func wrap(args []any) []any {
+	out := make([]any, len(args))
+	for i, a := range args {
+		switch a := a.(type) {
+		case string:
+			out[i] = Terminal(a)
+		case bool, int, int8, int16, int32, int64, uint, uint8, uint16, uint32, uint64, uintptr, float32, float64, nil:
+			out[i] = a
+		default:
+			out[i] = argument{a}
+		}
+	}
+	return out
+}
+
+// argument formats as what it holds would, safely.
+type argument struct{ v any }
+
+// Format implements fmt.Formatter.
+func (a argument) Format(f fmt.State, verb rune) {
+	io.WriteString(f, Terminal(fmt.Sprintf(fmt.FormatString(f, verb), a.v)))
+}
+
+// Text writes text of several lines that the program itself laid out, with what
+// acts on a terminal, but for line feeds and tabs, replaced.
+func Text(w io.Writer, s string) error {
+	_, err := io.WriteString(w, Lines(s))
+	return err
+}
+
+// Marshal is json.Marshal that leaves <, > and & as they are, and escapes what a
+// terminal acts on.
+func Marshal(v any) ([]byte, error) {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(v); err != nil {
+		return nil, err
+	}
+	return JSON(bytes.TrimSuffix(b.Bytes(), []byte("\n"))), nil
+}
+
+// Encoder writes values as lines of JSON.
+type Encoder struct{ w io.Writer }
+
+// NewEncoder returns an Encoder that writes to w.
+func NewEncoder(w io.Writer) *Encoder { return &Encoder{w} }
+
+// Encode writes a value as Marshal has it, and a line feed.
+func (e *Encoder) Encode(v any) error {
+	b, err := Marshal(v)
+	if err != nil {
+		return err
+	}
+	_, err = e.w.Write(append(b, '\n'))
+	return err
+}
+
+// Errors are the errors that errors.Join put together, each as one line; another
+// error is one.
+func Errors(err error) []string {
+	if j, ok := err.(interface{ Unwrap() []error }); ok && err.Error() == errors.Join(j.Unwrap()...).Error() {
+		var lines []string
+		for _, e := range j.Unwrap() {
+			lines = append(lines, Errors(e)...)
+		}
+		return lines
+	}
+	var parts []string
+	for line := range strings.Lines(err.Error()) {
+		if words := strings.Fields(line); len(words) > 0 {
+			parts = append(parts, strings.Join(words, " "))
+		}
+	}
+	return []string{Terminal(strings.Join(parts, "; "))}
+}
