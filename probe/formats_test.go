@@ -2,6 +2,7 @@ package probe
 
 import (
 	"bytes"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -421,5 +422,41 @@ func TestInsnLengths(t *testing.T) {
 	})
 	if err != nil || functions < 1000 {
 		t.Errorf("%d functions, %v", functions, err)
+	}
+	err = env.withELF(path, func(f *elffile.File) error {
+		checkBoundaries(t, &boundaries{f: f}, begins)
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// checkBoundaries asks of a part of a file's addresses whether an instruction begins
+// there, and a byte further: of functions that nothing but the code tells of, there
+// is no answer.
+func checkBoundaries(t *testing.T, b *boundaries, begins map[uint64]bool) {
+	t.Helper()
+	const each = 37
+	yes, no := 0, 0
+	for i, addr := range slices.Sorted(maps.Keys(begins)) {
+		if i%each != 0 {
+			continue
+		}
+		err := b.check(addr)
+		if err == nil {
+			yes++
+		} else if !strings.Contains(err.Error(), "in no function") {
+			t.Errorf("%#x, where an instruction begins: %v", addr, err)
+		}
+		if _, ok := begins[addr+1]; ok {
+			continue
+		}
+		if no++; b.check(addr+1) == nil {
+			t.Errorf("%#x is taken for an instruction", addr+1)
+		}
+	}
+	if yes < len(begins)/each/2 || no == 0 {
+		t.Errorf("of %d instructions every %dth: %d are told, %d within them", len(begins), each, yes, no)
 	}
 }

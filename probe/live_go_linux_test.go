@@ -6,9 +6,11 @@ import (
 	"debug/elf"
 	"fmt"
 	"io"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
@@ -197,6 +199,50 @@ func TestGoidOffset(t *testing.T) {
 	}
 	if got := plan.Programs[0].Go.GoidOffset; got != want {
 		t.Errorf("goid at %d, DWARF says %d (%s)", got, want, plan.Programs[0].Go.Version)
+	}
+}
+
+// TestGoExternal: a Go program that a C linker has put together, whose code begins
+// behind C's. Without symbols, its functions were looked for where C's are, and a
+// breakpoint put there.
+func TestGoExternal(t *testing.T) {
+	testenv.Need(t, testenv.Root, testenv.Long, testenv.Go, testenv.Tool("gcc"), testenv.Tool("strip"))
+	dir := t.TempDir()
+	main, err := os.ReadFile("testdata/gotarget/main.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range map[string]string{
+		"go.mod": "module gotarget\n\ngo 1.22\n", "main.go": string(main),
+		"c.go": "package main\n\n// int one(int x) { return x; }\nimport \"C\"\n\nvar _ = C.one(1)\n",
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	whole, stripped := filepath.Join(dir, "whole"), filepath.Join(dir, "stripped")
+	for _, args := range [][]string{
+		{"go", "build", "-ldflags=-linkmode=external", "-o", whole, "."}, {"strip", "-s", "-o", stripped, whole},
+	} {
+		cmd := exec.Command(args[0], args[1:]...)
+		cmd.Dir, cmd.Env = dir, append(os.Environ(), "CGO_ENABLED=1", "GOWORK=off", "GOFLAGS=-mod=mod", "GOPROXY=off")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("%v: %v\n%s", args, err, out)
+		}
+	}
+	var at [2][]uint64
+	for i, path := range []string{whole, stripped} {
+		plan := mustResolve(t, nil, "uprobe:"+path+":main.Work", "uretprobe:"+path+":main.grow")
+		for _, p := range plan.Programs {
+			for _, s := range p.Sites {
+				if at[i] = append(at[i], s.Address); !s.Boundary {
+					t.Errorf("%s at %#x is not proven", s.Target, s.Address)
+				}
+			}
+		}
+	}
+	if len(at[0]) < 3 || !slices.Equal(at[0], at[1]) {
+		t.Errorf("%#x, and without symbols %#x", at[0], at[1])
 	}
 }
 
