@@ -16,11 +16,14 @@ import (
 // ABIInternal: r14 on amd64, x28 on arm64.
 var goRegs = map[string]int{"amd64": 14, "arm64": 28}
 
-// goTarget describes the Go program that a probe is in.
+// goTarget describes the Go program that a probe is in, which is read once for all
+// probes in it.
 func (r *resolver) goTarget(f *elffile.File, path string) *GoTarget {
-	t := &GoTarget{GReg: goRegs[archOf(f.Machine)], Version: r.goVersion(path)}
-	t.GoidOffset = goidOffset(t.Version)
-	return t
+	if r.code.program == nil {
+		v := r.goVersion(path)
+		r.code.program = &GoTarget{GReg: goRegs[archOf(f.Machine)], Version: v, GoidOffset: goidOffset(v)}
+	}
+	return r.code.program
 }
 
 // goVersion reads the toolchain's version from the program's build info, ""

@@ -63,6 +63,8 @@ type boundaries struct {
 	functions []span   // of the symbol tables, by start
 	labels    []uint64 // symbols of code without a size, ascending
 	table     *pclntab.Table
+
+	program *GoTarget // what is known of a Go program, once it was asked for
 }
 
 // span is a function's code.

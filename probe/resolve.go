@@ -156,8 +156,8 @@ type resolver struct {
 	ignored error
 	// lacksAdmin is what unprivileged has found out, nil before.
 	lacksAdmin *bool
-	// bounds are the instructions of the file at hand.
-	bounds *boundaries
+	// code is that of the file at hand.
+	code *boundaries
 	// untyped are the kernel functions' argument registers, shared by all
 	// programs that know no more; slots are those of trampolines for many.
 	untyped, slots []Arg

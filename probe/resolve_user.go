@@ -93,7 +93,7 @@ func (r *resolver) userFile(f *elffile.File, path, shown string, u userProbe) er
 		return fmt.Errorf("%s is for %s %s; the registers of %s only are known here", path, f.Machine, f.Class, r.env.Arch())
 	}
 	goProgram := isGo(f)
-	r.bounds = &boundaries{f: f}
+	r.code = &boundaries{f: f}
 	switch {
 	case u.symbol != "":
 		return r.userSymbols(f, path, shown, u, goProgram)
@@ -123,7 +123,7 @@ func (r *resolver) userAddress(f *elffile.File, path, shown string, u userProbe,
 	p := r.userProgram(f, goProgram)
 	p.Args = withReason(p.Args, "arguments are known at a function's entry only")
 	site := Site{Target: u.renamed(shown, ""), Offset: off, Address: u.address, Path: path, PID: u.pid, CPU: -1}
-	if err := r.begins(&site, r.bounds.check(u.address)); err != nil {
+	if err := r.begins(&site, r.code.check(u.address)); err != nil {
 		return err
 	}
 	p.Sites = []Site{site}
@@ -199,7 +199,7 @@ func (r *resolver) userFunction(f *elffile.File, path, shown string, u userProbe
 		target = u.renamed(shown, s.name)
 	}
 	site := Site{Target: target, Symbol: s.name, Offset: off, Address: at, Path: path, PID: u.pid, CPU: -1}
-	if err := r.begins(&site, r.bounds.checkFunction(s, u.offset)); err != nil {
+	if err := r.begins(&site, r.code.checkFunction(s, u.offset)); err != nil {
 		return err
 	}
 	p := r.userProgram(f, goProgram)

@@ -32,7 +32,7 @@ func (r *resolver) userLine(f *elffile.File, name, shown string, u userProbe, go
 			continue
 		}
 		site := Site{Target: u.renamed(shown, ""), Offset: off, Address: a, Path: name, PID: u.pid, CPU: -1}
-		if err := r.begins(&site, r.bounds.check(a)); err != nil {
+		if err := r.begins(&site, r.code.check(a)); err != nil {
 			bad = err // of code that the linker has dropped, its lines remain
 			continue
 		}
