@@ -2,6 +2,7 @@ package mapx
 
 import (
 	"errors"
+	"os"
 	"syscall"
 	"testing"
 
@@ -43,5 +44,8 @@ func TestFullDisk(t *testing.T) {
 	}
 	if _, err := CreateRecording(dir+"/other", nil); !errors.Is(err, syscall.ENOSPC) {
 		t.Error("a recording on the full disk:", err)
+	}
+	if left, err := os.ReadDir(dir + "/other"); err != nil || len(left) > 0 {
+		t.Error("a recording that could not be begun left files:", left, err)
 	}
 }

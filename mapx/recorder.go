@@ -1,13 +1,13 @@
 package mapx
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"runtime"
 	"strings"
 	"sync"
@@ -47,7 +47,7 @@ type Meta struct {
 // the read whose record or snapshot could not be written, by every read after
 // it, and by Close.
 type Recorder struct {
-	dir   string
+	dir   *os.Root
 	start time.Time
 	enc   *compress.Encoder
 
@@ -64,27 +64,43 @@ const manifestName = "manifest"
 // CreateRecording begins a recording in dir, which it makes if needed and which
 // must be empty. meta may be nil. The caller closes the Recorder; until then the
 // recording is readable but says that it was cut off.
+//
+// Only the user can read it, for it has names and addresses of everybody's: the
+// directory is made with mode 0700, the files are with 0600. Files that are there
+// are never written to, so that links in somebody else's directory lead nowhere.
 func CreateRecording(dir string, meta *Meta) (*Recorder, error) {
-	if err := os.MkdirAll(dir, 0o777); err != nil {
-		return nil, fmt.Errorf("record: %w", err)
-	}
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		return nil, fmt.Errorf("record: %w", err)
-	}
-	if len(entries) > 0 {
-		return nil, fmt.Errorf("record: directory %s is not empty: %w", dir, fs.ErrExist)
-	}
 	enc, err := compress.NewEncoder()
 	if err != nil {
 		return nil, fmt.Errorf("record: %w", err)
 	}
-	r := &Recorder{dir: dir, start: time.Now(), enc: enc, names: map[string]bool{}}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("record: %w", err)
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, fmt.Errorf("record: %w", err)
+	}
+	r := &Recorder{dir: root, start: time.Now(), enc: enc, names: map[string]bool{}}
 	if meta != nil {
 		r.meta = *meta
 	}
 	r.meta.fill(r.start)
-	return r, r.writeManifest()
+	if err := r.begin(); err != nil {
+		return nil, errors.Join(err, root.Close())
+	}
+	return r, nil
+}
+
+// begin writes the first manifest into the directory, which must be empty.
+func (r *Recorder) begin() error {
+	entries, err := fs.ReadDir(r.dir.FS(), ".")
+	if err != nil {
+		return fmt.Errorf("record: %w", err)
+	}
+	if len(entries) > 0 {
+		return fmt.Errorf("record: directory %s is not empty: %w", r.dir.Name(), fs.ErrExist)
+	}
+	return r.writeManifest()
 }
 
 // fill adds what the caller left out.
@@ -112,14 +128,25 @@ func (r *Recorder) writeManifest() error {
 		return fmt.Errorf("record: manifest: %w", err)
 	}
 	b = append(fmt.Appendf(nil, "borescope recording %d\n", formatVersion), append(b, '\n')...)
-	path := filepath.Join(r.dir, manifestName)
-	if err := os.WriteFile(path+".new", b, 0o666); err != nil {
+	const next = manifestName + ".new"
+	f, err := r.newFile(next)
+	if err != nil {
 		return fmt.Errorf("record: %w", err)
 	}
-	if err := os.Rename(path+".new", path); err != nil {
+	_, err = f.Write(b)
+	if err = cmp.Or(err, f.Close()); err == nil {
+		err = r.dir.Rename(next, manifestName)
+	}
+	if err != nil {
+		_ = r.dir.Remove(next) // half a manifest says nothing
 		return fmt.Errorf("record: %w", err)
 	}
 	return nil
+}
+
+// newFile makes a file of the recording, which must not be there.
+func (r *Recorder) newFile(name string) (*os.File, error) {
+	return r.dir.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 }
 
 // SetData replaces Meta.Data, which Close writes: what a tool knows only at the
@@ -150,7 +177,7 @@ func (r *Recorder) create(name, ext string, open func(f *os.File) (io.Closer, er
 	case r.names[file]:
 		return fmt.Errorf("record %s: recorded already: %w", file, fs.ErrExist)
 	}
-	f, err := os.OpenFile(filepath.Join(r.dir, file), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
+	f, err := r.newFile(file)
 	if err != nil {
 		return r.fail(fmt.Errorf("record: %w", err))
 	}
@@ -255,6 +282,7 @@ func (r *Recorder) Close() error {
 		return r.err
 	}
 	r.closed = true
+	defer r.dir.Close() // nothing is written through it
 	for _, c := range r.open {
 		if err := c.Close(); err != nil {
 			_ = r.fail(err)
