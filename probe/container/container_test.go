@@ -47,6 +47,8 @@ func TestParse(t *testing.T) {
 		"/lxc/web":                                                        {Container: "web", Runtime: "lxc"},
 		"/lxc.payload.web/system.slice/ssh.service":                       {Container: "web", Runtime: "lxc", Unit: "ssh.service"},
 		`/machine.slice/machine-web\x2d1.scope`:                           {Container: "web-1", Runtime: "nspawn"},
+		`/lxc/a\x1b[2J`:                                                   {Container: `a\x1b[2J`, Runtime: "lxc"},       // would be ESC
+		`/lxc.payload.a\x0ab\xc2\x9b`:                                     {Container: `a\x0ab\xc2\x9b`, Runtime: "lxc"}, // a line end, C1
 		"/machine.slice/systemd-nspawn@web.service":                       {Container: "web", Runtime: "nspawn"},
 		"/system.slice/ssh.service":                                       {Unit: "ssh.service"},
 		"/user.slice/user-1000.slice/user@1000.service/app.slice/a.scope": {Unit: "a.scope"},

@@ -2,6 +2,8 @@ package container
 
 import (
 	"strings"
+
+	"github.com/borescope/borescope/internal/escape"
 )
 
 // Info is what is known of a control group: plain data.
@@ -160,7 +162,8 @@ func isHex(s string, n int) bool {
 	return true
 }
 
-// unescape undoes systemd's \xNN.
+// unescape undoes systemd's \xNN, but for what is not text: others than systemd
+// take names of containers as they are, and may make groups named like that.
 func unescape(s string) string {
 	if !strings.Contains(s, `\x`) {
 		return s
@@ -173,6 +176,9 @@ func unescape(s string) string {
 			continue
 		}
 		b.WriteByte(s[i])
+	}
+	if !escape.Safe(b.String()) {
+		return s
 	}
 	return b.String()
 }
