@@ -59,7 +59,8 @@ type Deployment struct {
 // version has are added, those that only the old one had are removed.
 //
 // It needs Linux 5.15 for probes and 5.10 for the rest: what no bpf_link owns
-// cannot be pinned. The caller closes the Deployment, which leaves it at work;
+// cannot be pinned. A directory that is there already must be this user's, and
+// writable by nobody else. The caller closes the Deployment, which leaves it at work;
 // RemoveDeployment ends it.
 func Deploy(dir string, plan *Plan, spec *ebpf.CollectionSpec, o *DeployOptions) (*Deployment, error) {
 	if o == nil {

@@ -335,3 +335,33 @@ func TestUpdate(t *testing.T) {
 		})
 	}
 }
+
+// TestDeployDirectoryIsOnesOwn: a directory that somebody else had made in a BPF
+// file system, where all may, was taken over with what was planted there.
+func TestDeployDirectoryIsOnesOwn(t *testing.T) {
+	dir := t.TempDir()
+	own, open, link := filepath.Join(dir, "own"), filepath.Join(dir, "open"), filepath.Join(dir, "link")
+	if err := errors.Join(os.Mkdir(own, 0o700), os.Mkdir(open, 0o700), os.Chmod(open, 0o777), os.Symlink(own, link)); err != nil {
+		t.Fatal(err)
+	}
+	unlock, err := lockDir(own)
+	if err != nil {
+		t.Fatal(err)
+	}
+	unlock()
+	if _, err := lockDir(open); !errors.Is(err, os.ErrPermission) {
+		t.Error("a directory that all may write to:", err)
+	}
+	if _, err := lockDir(link); err == nil {
+		t.Error("a link was followed")
+	}
+	if os.Geteuid() != 0 {
+		return // only root gives directories away
+	}
+	if err := os.Chown(own, 65534, 65534); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := lockDir(own); !errors.Is(err, os.ErrPermission) {
+		t.Error("somebody else's directory:", err)
+	}
+}
