@@ -6,9 +6,11 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/cilium/ebpf"
 
@@ -290,31 +292,62 @@ func (a *attacher) samplingEvent(s *Site) (*event, error) {
 
 // perThread opens the event for every thread of a process; threads that they
 // start later inherit it.
+//
+// A thread that is there only when all are open may have inherited the event, or
+// come from one that had none yet: nobody can tell. Then all is done again, before
+// anything is counted, until no thread has come meanwhile.
 func (a *attacher) perThread(g *Program, prog *ebpf.Program, s *Site, ev *event) error {
 	ev.attr.Flags |= pmc.AttrInherit
 	ev.cpu = -1
-	done := map[int]bool{}
-	for range 16 { // threads may start between listing and opening
+	before := a.progress()
+	for try := range perThreadTries {
 		tids, err := threads(s.PID)
 		if err != nil {
 			return notFound("no process %d", s.PID)
 		}
-		more := false
-		for _, tid := range tids {
-			if done[tid] {
-				continue
-			}
-			done[tid], more = true, true
-			ev.pid = tid
+		for _, ev.pid = range tids {
 			if err := a.perfEvent(g, prog, s, ev); err != nil && !errors.Is(err, syscall.ESRCH) {
 				return err
 			}
 		}
-		if !more {
-			break
+		now, err := threads(s.PID)
+		if err != nil {
+			return notFound("no process %d", s.PID)
+		}
+		if !slices.ContainsFunc(now, func(tid int) bool { return !slices.Contains(tids, tid) }) {
+			return nil
+		}
+		if try < perThreadTries-1 {
+			if err := a.backTo(before); err != nil {
+				return err
+			}
+			time.Sleep(min(time.Duration(try)*time.Millisecond, 10*time.Millisecond))
 		}
 	}
+	a.link.missing = append(a.link.missing, Missing{s.Target, fmt.Errorf(
+		"process %d starts threads all the time: some that it started while events were opened may be left out", s.PID)})
 	return nil
+}
+
+// perThreadTries is how often all is opened: half a second of waiting in all.
+const perThreadTries = 64
+
+// progress is how far an attacher is.
+type progress struct{ held, sites, start, drop int }
+
+func (a *attacher) progress() progress {
+	return progress{len(a.link.held), len(a.link.sites), len(a.start), len(a.drop)}
+}
+
+// backTo closes what was opened since.
+func (a *attacher) backTo(p progress) error {
+	for _, fd := range a.drop[p.drop:] {
+		kernel.Close(fd)
+	}
+	err := closeHeld(a.link.held[p.held:])
+	a.link.held, a.link.sites = a.link.held[:p.held], a.link.sites[:p.sites]
+	a.start, a.drop = a.start[:p.start], a.drop[:p.drop]
+	return err
 }
 
 func threads(pid int) ([]int, error) {
