@@ -157,3 +157,46 @@ func stackBottom(ins asm.Instructions) int16 {
 	}
 	return int16(low &^ 7)
 }
+
+// Gate has a program return 0 at once when the first eight bytes of an array's
+// one value, whose descriptor is state, are not zero.
+func Gate(ins asm.Instructions, state int) (asm.Instructions, error) {
+	if len(ins) == 0 {
+		return nil, fmt.Errorf("no instructions")
+	}
+	const pass = "gate.pass"
+	out := asm.Instructions{
+		asm.Mov.Reg(asm.R1, asm.R1),
+		asm.LoadMapValue(asm.R2, state, 0),
+		asm.LoadMem(asm.R2, asm.R2, 0, asm.DWord),
+		asm.JEq.Imm(asm.R2, 0, pass),
+		asm.Mov.Imm(asm.R0, 0),
+		asm.Return(),
+		asm.Mov.Reg(asm.R1, asm.R1).WithSymbol(pass),
+	}
+	out[0].Metadata = ins[0].Metadata // it is the function's first instruction now
+	first, err := bare(ins[0])
+	if err != nil {
+		return nil, err
+	}
+	return append(append(out, first), ins[1:]...), nil
+}
+
+// CloseGate is a raw tracepoint program for sched_process_exec: it closes the
+// gate of state when one of the processes executes a program. The kernel gets
+// there before the new program's first instruction.
+func CloseGate(pids []int, state int) asm.Instructions {
+	const found = "gate.close"
+	out := asm.Instructions{asm.FnGetCurrentPidTgid.Call(), asm.RSh.Imm(asm.R0, 32)}
+	for _, pid := range pids {
+		out = append(out, asm.JEq.Imm(asm.R0, int32(pid), found))
+	}
+	return append(out,
+		asm.Mov.Imm(asm.R0, 0),
+		asm.Return(),
+		asm.LoadMapValue(asm.R1, state, 0).WithSymbol(found),
+		asm.Mov.Imm(asm.R2, 1),
+		asm.StoreMem(asm.R1, 0, asm.R2, asm.DWord),
+		asm.Mov.Imm(asm.R0, 0),
+		asm.Return())
+}

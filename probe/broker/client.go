@@ -176,12 +176,15 @@ func (c *Client) do(req *request, each func(*reply, []int) error) error {
 	if _, err := decodeRequest(b); err != nil {
 		return err // the broker would say so, and hang up
 	}
-	if err := writeMessage(c.conn, b, nil); err != nil {
+	if err := writeMessage(c.conn, b, nil); err != nil && !gone(err) {
 		return err
-	}
+	} // a broker that has hung up may have said why
 	var failed error
-	for range maxParts {
+	for i := range maxParts {
 		n, files, err := readMessage(c.conn, c.buf, maxFiles)
+		if i == 0 && gone(err) {
+			n, files, err = readMessage(c.conn, c.buf, maxFiles) // the reset comes before the broker's last word
+		}
 		if err != nil {
 			return errors.Join(err, closeFiles(files))
 		}

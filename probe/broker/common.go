@@ -15,75 +15,87 @@ import (
 
 // common is one set of attachments, for every client that asked for the same.
 type common struct {
-	key    string // "" if nobody else may join
+	key   string // "" if nobody else may join
+	users int    // guarded by commons.mu: who has joined, or is about to
+
+	mu     sync.Mutex // held while attaching, joining and leaving
 	shared *probe.Shared
-	users  int // guarded by commons.mu
 }
 
-// commons are the attachments that further clients may join.
+// commons are the attachments that further clients may join. Its lock is held
+// for no longer than it takes to look there.
 type commons struct {
 	mu sync.Mutex
-	of map[string][]*common // guarded by mu: by key, those that are open
+	of map[string][]*common // guarded by mu: by key
 }
 
-// join has the programs of spec run at the plan's sites: in attachments that are
-// there already, if another client asked for the same, or else in new ones.
-func (c *commons) join(plan *probe.Plan, spec *ebpf.CollectionSpec, o *probe.ShareOptions) (*common, *probe.Share, error) {
-	key := commonKey(plan)
-	if key == "" {
-		m := &common{users: 1}
-		share, err := m.open(plan, spec, o)
-		return m, share, err
-	}
+// enter finds attachments with room for one more, or begins new ones.
+func (c *commons) enter(key string) *common {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, m := range c.of[key] {
 		if m.users < probe.MaxShares {
-			share, err := m.shared.Join(spec, o)
-			if err == nil {
-				m.users++
-			}
-			return m, share, err
+			m.users++
+			return m
 		}
 	}
 	m := &common{key: key, users: 1}
-	share, err := m.open(plan, spec, o)
-	if err != nil {
-		return nil, nil, err
+	if key != "" {
+		if c.of == nil {
+			c.of = map[string][]*common{}
+		}
+		c.of[key] = append(c.of[key], m)
 	}
-	if c.of == nil {
-		c.of = map[string][]*common{}
-	}
-	c.of[key] = append(c.of[key], m)
-	return m, share, nil
+	return m
 }
 
-// open attaches, for the first user.
-func (m *common) open(plan *probe.Plan, spec *ebpf.CollectionSpec, o *probe.ShareOptions) (*probe.Share, error) {
-	var err error
-	if m.shared, err = plan.Share(nil); err != nil {
-		return nil, err
-	}
-	share, err := m.shared.Join(spec, o)
-	if err != nil {
-		return nil, errors.Join(err, m.shared.Close())
-	}
-	return share, nil
-}
-
-// leave ends one user's part, and with the last the attachments.
-func (c *commons) leave(m *common, share *probe.Share) error {
-	err := share.Close()
+// exit is what ends what enter began. The last one may close the attachments.
+func (c *commons) exit(m *common) (last bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if m.users--; m.users > 0 {
-		return err
+		return false
 	}
 	if left := slices.DeleteFunc(c.of[m.key], func(o *common) bool { return o == m }); len(left) > 0 {
 		c.of[m.key] = left
 	} else {
 		delete(c.of, m.key)
 	}
+	return true
+}
+
+// join has the programs of spec run at the plan's sites: in attachments that are
+// there already, if another client asked for the same, or else in new ones.
+func (c *commons) join(plan *probe.Plan, spec *ebpf.CollectionSpec, o *probe.ShareOptions) (*common, *probe.Share, error) {
+	m := c.enter(commonKey(plan))
+	share, err := m.join(plan, spec, o)
+	if err != nil {
+		return nil, nil, errors.Join(err, c.leave(m, nil))
+	}
+	return m, share, nil
+}
+
+func (m *common) join(plan *probe.Plan, spec *ebpf.CollectionSpec, o *probe.ShareOptions) (*probe.Share, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.shared == nil {
+		shared, err := plan.Share(nil)
+		if err != nil {
+			return nil, err
+		}
+		m.shared = shared
+	}
+	return m.shared.Join(spec, o)
+}
+
+// leave ends one user's part, and with the last the attachments.
+func (c *commons) leave(m *common, share *probe.Share) error {
+	err := share.Close()
+	if !c.exit(m) {
+		return err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	return errors.Join(err, m.shared.Close())
 }
 

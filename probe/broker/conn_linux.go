@@ -7,13 +7,11 @@ import (
 	"io/fs"
 	"net"
 	"os"
-	"strconv"
 	"syscall"
 
 	"github.com/cilium/ebpf"
 
 	"github.com/borescope/borescope/internal/kernel"
-	"github.com/borescope/borescope/internal/procfs"
 	"github.com/borescope/borescope/probe"
 )
 
@@ -34,24 +32,23 @@ func peerOf(conn *net.UnixConn) (Peer, error) {
 	return Peer{PID: int(cred.Pid), UID: cred.Uid, GID: cred.Gid}, nil
 }
 
-// process tells one process of a pid from another, and whose it is.
-type process struct {
-	uid   uint32
-	start uint64
+// rightsOf asks the kernel for all ids of who connected.
+func rightsOf(conn *net.UnixConn, peer Peer) (rights, error) {
+	groups, err := groupsOf(conn)
+	return rights{peer.UID, peer.GID, groups}, err
 }
 
-func processOf(pid int) (process, error) {
-	// Root owns the directory of a process that may not be traced by its user
-	// (task_dump_owner, fs/proc/base.c): one that runs a set-uid program, say.
-	var st syscall.Stat_t
-	if err := syscall.Stat("/proc/"+strconv.Itoa(pid), &st); err != nil {
-		return process{}, err
+// passing tells errors of accept(2) that have to do with one connection, or with
+// what is short just now.
+func passing(err error) bool {
+	for _, no := range []syscall.Errno{
+		syscall.ECONNABORTED, syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM, syscall.ENOBUFS, syscall.EPERM, syscall.EPROTO,
+	} {
+		if errors.Is(err, no) {
+			return true
+		}
 	}
-	stat, err := procfs.ReadStat(procfs.Root(nil), pid)
-	if err != nil {
-		return process{}, err
-	}
-	return process{st.Uid, stat.StartTime}, nil
+	return false
 }
 
 // inodeOf names the file that a path stands for now.

@@ -8,13 +8,7 @@
 //	if err != nil {
 //		return err
 //	}
-//	for {
-//		conn, err := listener.AcceptUnix() // of net.ListenUnix("unixpacket", …)
-//		if err != nil {
-//			return err
-//		}
-//		go server.ServeConn(conn)
-//	}
+//	return server.Serve(listener) // of net.ListenUnix("unixpacket", …)
 //
 // The service:
 //
@@ -39,8 +33,25 @@
 // not allow is refused with an error that says which part of it; nothing is
 // attached then.
 //
+// Unless a rule is for all processes, a client may have probes in processes of its
+// own only, and whose a process is the broker asks the kernel with the client's
+// rights: those who could not trace it (ptrace(2)) may not probe it. Files are
+// read with the client's rights too, and what a client can't read it is not told
+// of. Targets are functions and USDT probes, not addresses, in files that give
+// no privileges. A breakpoint stays in what a process executes, whatever
+// privileges that has, so one is only put into files of the client's user or
+// into processes with no_new_privs: a service has itself probed most simply with
+// NoNewPrivileges=yes. When such a process executes another program, the
+// attachment has ended, and nothing of the new program is told.
+//
 // Maps are handed out read-only, except rings, whose readers must move a
 // position, and those that the offer says. The budget's own state stays here.
+// Maps and links that a client has descriptors of are booked as long as they
+// exist.
+//
+// A user has at most 32 connections, 4 requests at a time and, in the long run, 8
+// attach requests a second; one takes at most 30 seconds, and a connection
+// without attachments may be silent for 5 minutes.
 //
 // # Lifetime
 //
@@ -53,12 +64,15 @@
 // each with programs, maps and a budget of its own; those that name a process
 // have one each.
 //
-// The package starts no goroutine: the caller of ServeConn does.
+// Serve has a goroutine for each connection, and each request one that may stay
+// behind: a file system that never answers keeps it, though not the client.
 //
 // # Privileges and kernels
 //
 // The helper needs what probe.Requires says for its targets, and CAP_SYS_ADMIN
-// to hand out read-only descriptors. The client needs nothing, from Linux 5.19
+// to hand out read-only descriptors; for processes of clients' own it needs
+// CAP_SETUID and CAP_SETGID to take their rights, and the initial process
+// namespace for clients in others. The client needs nothing, from Linux 5.19
 // on; older kernels let nobody without CAP_BPF use even descriptors of maps
 // unless the sysctl kernel.unprivileged_bpf_disabled is 0, which the error says.
 // Perf event arrays are of no use to a client, who may not open the perf events:

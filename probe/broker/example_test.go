@@ -29,13 +29,7 @@ func ExampleServer() {
 		return
 	}
 	serve := func(l *net.UnixListener) error { // of net.ListenUnix("unixpacket", …)
-		for {
-			conn, err := l.AcceptUnix()
-			if err != nil {
-				return err
-			}
-			go server.ServeConn(conn)
-		}
+		return server.Serve(l)
 	}
 	_ = serve
 	b, _ := json.Marshal(policy.Rules[0])

@@ -19,6 +19,7 @@ var errNotExist = fs.ErrNotExist
 type grant struct {
 	rule  *Rule
 	offer *Offer
+	a     *attachment
 	plan  *probe.Plan
 	spec  *ebpf.CollectionSpec
 
@@ -31,17 +32,18 @@ type grant struct {
 }
 
 // carryOut loads and attaches.
-func (g *grant) carryOut(commons *commons, a *attachment) error {
+func (g *grant) carryOut(commons *commons) error {
 	if g.rule.HandOver {
 		return g.handOver()
 	}
 	var err error
-	o := &probe.ShareOptions{EventsPerSecond: g.rule.eventsPerSecond()}
-	if a.common, a.share, err = commons.join(g.plan, g.spec, o); err != nil {
+	g.a.perSecond = g.rule.eventsPerSecond()
+	o := &probe.ShareOptions{EventsPerSecond: g.a.perSecond}
+	if g.a.common, g.a.share, err = commons.join(g.plan, g.spec, o); err != nil {
 		return err
 	}
-	g.sites = len(a.common.shared.Link().Sites())
-	return g.openMaps(a.share.Map)
+	g.sites = len(g.a.common.shared.Link().Sites())
+	return g.openMaps(g.a.share.Map)
 }
 
 // handOver attaches with nothing in between, for the client to own.
@@ -55,6 +57,14 @@ func (g *grant) handOver() error {
 	}
 	if g.links, err = g.link.Files(); err != nil {
 		return err
+	}
+	for _, p := range g.coll.Programs {
+		info, err := p.Info()
+		if err != nil {
+			return err
+		}
+		id, _ := info.ID()
+		g.a.progs = append(g.a.progs, id)
 	}
 	g.sites = len(g.link.Sites())
 	return g.openMaps(func(name string) *ebpf.Map { return g.coll.Maps[name] })
@@ -76,6 +86,12 @@ func (g *grant) openMaps(find func(string) *ebpf.Map) error {
 		if m == nil {
 			return fmt.Errorf("the offer has no map %s", name)
 		}
+		info, err := m.Info()
+		if err != nil {
+			return fmt.Errorf("map %s: %w", name, err)
+		}
+		id, _ := info.ID()
+		g.a.maps = append(g.a.maps, id)
 		writable := m.Type() == ebpf.RingBuf || slices.Contains(g.offer.Writable, name)
 		fd, err := openMap(m, writable)
 		if err != nil {

@@ -79,6 +79,7 @@ func compile(plan *probe.Plan, _ Limits) (*ebpf.CollectionSpec, error) {
 // broker is a server at work.
 type testBroker struct {
 	path    string
+	server  *Server
 	clients []*Client
 	mu      sync.Mutex
 	seen    []Decision // guarded by mu
@@ -86,6 +87,12 @@ type testBroker struct {
 
 // start runs a server whose socket everybody may open.
 func start(t *testing.T, rules ...Rule) *testBroker {
+	t.Helper()
+	return startServer(t, func(*Server) {}, rules...)
+}
+
+// startServer is start with a server that is changed before.
+func startServer(t *testing.T, change func(*Server), rules ...Rule) *testBroker {
 	t.Helper()
 	testenv.Need(t, testenv.Root, testenv.Uprobes, testenv.Ringbuf)
 	dir, err := os.MkdirTemp("", "broker")
@@ -101,6 +108,7 @@ func start(t *testing.T, rules ...Rule) *testBroker {
 	if err != nil {
 		t.Fatal(err)
 	}
+	change(server)
 	server.Audit = func(d Decision) {
 		b.mu.Lock()
 		defer b.mu.Unlock()
@@ -113,23 +121,16 @@ func start(t *testing.T, rules ...Rule) *testBroker {
 	if err := errors.Join(os.Chmod(dir, 0o755), os.Chmod(b.path, 0o666)); err != nil {
 		t.Fatal(err)
 	}
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		for {
-			conn, err := l.AcceptUnix()
-			if err != nil {
-				return
-			}
-			wg.Go(func() { server.ServeConn(conn) })
-		}
-	})
+	b.server = server
+	done := make(chan error)
+	go func() { done <- server.Serve(l) }()
 	t.Cleanup(func() {
 		l.Close()
-		wg.Wait()
-		for a, u := range server.usage {
-			if u != (usage{}) {
-				t.Errorf("account %+v still holds %+v", a, u)
-			}
+		if err := <-done; !errors.Is(err, net.ErrClosed) {
+			t.Errorf("Serve: %v", err)
+		}
+		if len(server.usage) > 0 {
+			t.Errorf("accounts still hold %+v", server.usage)
 		}
 	})
 	return b
@@ -270,7 +271,7 @@ func TestService(t *testing.T) {
 	b := start(t, Rule{UIDs: []uint32{nobody}, Offers: []string{"count"}, Targets: []string{markerTarget}})
 	before := links(t)
 	cmd := exec.Command("/proc/self/exe", "-test.run=^TestServiceChild$")
-	cmd.Env = append(os.Environ(), "BORESCOPE_BROKER="+b.path)
+	cmd.Env = append(os.Environ(), "BORESCOPE_BROKER="+b.path, lockEnv+"=1")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
 	cmd.Dir = "/"
 	out, err := cmd.CombinedOutput()
@@ -516,7 +517,7 @@ func TestLimits(t *testing.T) {
 
 // TestHandOver: links that outlive the connection.
 func TestHandOver(t *testing.T) {
-	b := start(t, Rule{Anyone: true, Offers: []string{"count"}, Targets: []string{markerTarget}, HandOver: true})
+	b := start(t, Rule{Anyone: true, Offers: []string{"count"}, Targets: []string{markerTarget}, AllProcesses: true, HandOver: true})
 	testenv.Need(t, testenv.Feature(feature.PerfLink))
 	before := links(t)
 	c := b.dial(t)

@@ -32,26 +32,38 @@ type Rule struct {
 	// Targets are patterns of what may be probed, in the spelling of
 	// probe.Target's String without a pid: "uprobe:/usr/lib/*:malloc",
 	// "tracepoint:syscalls:*". A request with wildcards must match as it is
-	// written, and so must everything that it stands for.
+	// written, and so must everything that it stands for, with the path that
+	// files have without symbolic links.
 	Targets []string `json:"targets"`
 	// AllProcesses allows targets that fire in every process, and in others'.
 	// Otherwise each target must name a process (its pid, or Request.Self) that
-	// belongs to the peer's user; kernel targets can't.
+	// is the client's own: the kernel would let a process with the client's user,
+	// groups and no capabilities trace it, which excludes those with
+	// capabilities and in user namespaces of their own. The targets are then
+	// functions, USDT probes, samples and watchpoints of that process, in files
+	// that the client can read and that give no privileges; and since breakpoints
+	// stay when it executes another program, the file has to be the user's own,
+	// or the process has to have no_new_privs (prctl(2)). The attachment ends
+	// with the program that the process executes.
 	AllProcesses bool `json:"all_processes,omitempty"`
 	// MaxSites is the number of places that one request may attach to; 0 is 64.
 	MaxSites int `json:"max_sites,omitempty"`
 	// MaxAttachments is how many a user may have at a time under this rule, over
-	// all connections; 0 is 4. At most 16 are possible on one connection.
+	// all connections, with links that were handed over and still exist; 0 is 4.
+	// At most 16 are possible on one connection.
 	MaxAttachments int `json:"max_attachments,omitempty"`
-	// MaxMapBytes is the memory of the maps of all these attachments together;
-	// 0 is 4 MiB.
+	// MaxMapBytes is the memory of the maps of all these attachments together,
+	// and of those that clients still have descriptors of; 0 is 4 MiB.
 	MaxMapBytes int64 `json:"max_map_bytes,omitempty"`
 	// EventsPerSecond is the rate up to which each program runs; events beyond
-	// are dropped and counted. 0 is 10,000. With HandOver it is not enforced and
+	// are dropped and counted. 0 is 10,000. Each hit costs a trap all the same:
+	// an attachment ends whose places are hit more than ten times as often, and
+	// more than 10,000 times, in a second. With HandOver it is not enforced and
 	// must be 0.
 	EventsPerSecond uint64 `json:"events_per_second,omitempty"`
 	// HandOver gives the client the links, so that they last beyond the
-	// connection, for as long as it holds them.
+	// connection, for as long as it holds them. It takes AllProcesses: nothing
+	// would end them when a process executes another program.
 	HandOver bool `json:"hand_over,omitempty"`
 }
 
@@ -99,6 +111,8 @@ func (p *Policy) Validate() error {
 			problem = "a limit is negative"
 		case r.HandOver && r.EventsPerSecond != 0:
 			problem = "a rate can't be enforced on links that are handed over"
+		case r.HandOver && !r.AllProcesses:
+			problem = "links that are handed over would outlast the programs that they are for: it takes all_processes"
 		}
 		if problem != "" {
 			return fmt.Errorf("policy: rule %d: %s", i, problem)
@@ -119,21 +133,28 @@ type Peer struct {
 	UID, GID uint32
 }
 
+// isFor tells whether a rule is for a peer.
+func (r *Rule) isFor(peer Peer) bool {
+	return r.Anyone || slices.Contains(r.UIDs, peer.UID) || slices.Contains(r.GIDs, peer.GID)
+}
+
+// knows says whether there is a rule for a peer at all.
+func (p *Policy) knows(peer Peer) error {
+	if slices.ContainsFunc(p.Rules, func(r Rule) bool { return r.isFor(peer) }) {
+		return nil
+	}
+	return refuse("no rule is for user %d, group %d", peer.UID, peer.GID)
+}
+
 // rule finds the rule for a peer and an offer, and its index.
 func (p *Policy) rule(peer Peer, offer string) (int, *Rule, error) {
-	known := false
+	if err := p.knows(peer); err != nil {
+		return 0, nil, err
+	}
 	for i := range p.Rules {
-		r := &p.Rules[i]
-		if !r.Anyone && !slices.Contains(r.UIDs, peer.UID) && !slices.Contains(r.GIDs, peer.GID) {
-			continue
-		}
-		known = true
-		if matchAny(r.Offers, offer) {
+		if r := &p.Rules[i]; r.isFor(peer) && matchAny(r.Offers, offer) {
 			return i, r, nil
 		}
-	}
-	if !known {
-		return 0, nil, refuse("no rule is for user %d, group %d", peer.UID, peer.GID)
 	}
 	return 0, nil, refuse("no rule gives user %d the offer %s", peer.UID, offer)
 }
@@ -179,10 +200,34 @@ func (r *Rule) allows(t probe.Target) error {
 	if file := fileOf(t); strings.Contains(file, "/") && path.Clean(file) != file || strings.HasPrefix(file, ".") {
 		return refuse("%s: the path has to be absolute and without . or ..", name)
 	}
-	if !r.AllProcesses && pidOf(t) == 0 {
+	if r.AllProcesses {
+		return nil
+	}
+	if pidOf(t) == 0 {
 		return refuse("%s fires in every process: name a process by pid, or ask for the own", name)
 	}
+	switch t := t.(type) {
+	case probe.Uprobe:
+		if t.Symbol == "" && t.File == "" {
+			return refuse("%s is an address: name a function", name)
+		}
+	case probe.Watchpoint:
+		if t.Symbol != "" || t.Address>>63 != 0 {
+			return refuse("%s is the kernel's", name)
+		}
+	}
 	return nil
+}
+
+// ownPIDs are the processes of a rule's targets that have to be the client's own.
+func ownPIDs(r *Rule, targets []probe.Target) []int {
+	var out []int
+	for _, t := range targets {
+		if pid := pidOf(t); !r.AllProcesses && !slices.Contains(out, pid) {
+			out = append(out, pid)
+		}
+	}
+	return out
 }
 
 // spelling is the target without its process.

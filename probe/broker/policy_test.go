@@ -24,6 +24,7 @@ func TestPolicyValidate(t *testing.T) {
 		"no target":              func(r *Rule) { r.Targets = nil },
 		"limit is negative":      func(r *Rule) { r.MaxMapBytes = -1 },
 		"rate can't be enforced": func(r *Rule) { r.HandOver, r.EventsPerSecond = true, 1 },
+		"takes all_processes":    func(r *Rule) { r.HandOver = true },
 	} {
 		r := ok
 		change(&r)

@@ -1,0 +1,113 @@
+package broker
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"runtime"
+	"syscall"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// attachCaps are the capabilities that a thread with a client's rights keeps for
+// asking what the kernel can do. None of them opens files or processes.
+const attachCaps = 1<<unix.CAP_SYS_ADMIN | 1<<unix.CAP_BPF | 1<<unix.CAP_PERFMON | 1<<unix.CAP_SYS_RESOURCE
+
+// asClient calls f on a thread that opens files and processes with a client's
+// rights: its user and groups, and none of the broker's capabilities but keep.
+// f must not start goroutines that open things, and is cut off from nothing
+// else: it runs with the broker's memory.
+//
+// Only the ids for file access change (setfsuid(2)), which ptrace checks go by
+// too (PTRACE_MODE_FSCREDS). By its real ids the thread stays the broker's, and
+// so the client can't send it a signal. The thread ends with f: nothing else
+// ever runs on it.
+func asClient(r rights, keep uint64, f func() error) error {
+	err := errors.New("the thread with the client's rights ended")
+	gone := make(chan struct{})
+	var run func()
+	run = func() {
+		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
+		if unix.Gettid() == os.Getpid() {
+			go run() // the first thread does not end, and /proc shows it as the process
+			<-gone
+			runtime.UnlockOSThread()
+			return
+		}
+		defer close(gone)
+		if err = becomeClient(r, keep); err == nil {
+			err = f()
+		}
+	}
+	go run()
+	<-gone
+	return err
+}
+
+// becomeClient changes the calling thread only, unlike package syscall's calls.
+func becomeClient(r rights, keep uint64) error {
+	groups := unsafe.Pointer(nil)
+	if len(r.groups) > 0 {
+		groups = unsafe.Pointer(&r.groups[0])
+	}
+	mine := r.uid == uint32(os.Geteuid()) && r.gid == uint32(os.Getegid())
+	if _, _, no := syscall.RawSyscall(syscall.SYS_SETGROUPS, uintptr(len(r.groups)), uintptr(groups), 0); no != 0 && !mine {
+		return becomeError(os.NewSyscallError("setgroups", no))
+	}
+	// Both return the id as it was, whether or not they changed it.
+	const ask = ^uintptr(0)
+	syscall.RawSyscall(unix.SYS_SETFSGID, uintptr(r.gid), 0, 0)
+	if gid, _, _ := syscall.RawSyscall(unix.SYS_SETFSGID, ask, 0, 0); uint32(gid) != r.gid {
+		return becomeError(fmt.Errorf("setfsgid %d: %w", r.gid, syscall.EPERM))
+	}
+	syscall.RawSyscall(unix.SYS_SETFSUID, uintptr(r.uid), 0, 0)
+	if uid, _, _ := syscall.RawSyscall(unix.SYS_SETFSUID, ask, 0, 0); uint32(uid) != r.uid {
+		return becomeError(fmt.Errorf("setfsuid %d: %w", r.uid, syscall.EPERM))
+	}
+	h := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var d [2]unix.CapUserData
+	if err := unix.Capget(&h, &d[0]); err != nil {
+		return becomeError(os.NewSyscallError("capget", err))
+	}
+	for i := range d {
+		d[i].Effective = d[i].Permitted & uint32(keep>>(32*i))
+	}
+	return becomeError(os.NewSyscallError("capset", unix.Capset(&h, &d[0])))
+}
+
+func becomeError(err error) error {
+	if err != nil {
+		err = fmt.Errorf("take the client's rights (CAP_SETUID and CAP_SETGID are needed): %w", err)
+	}
+	return err
+}
+
+// groupsOf are the peer's supplementary groups (SO_PEERGROUPS, Linux 4.13).
+func groupsOf(conn *net.UnixConn) ([]uint32, error) {
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		return nil, err
+	}
+	groups := make([]uint32, 64)
+	for {
+		n := uint32(4 * len(groups))
+		var no syscall.Errno
+		err := raw.Control(func(fd uintptr) {
+			_, _, no = syscall.Syscall6(syscall.SYS_GETSOCKOPT, fd, syscall.SOL_SOCKET, unix.SO_PEERGROUPS,
+				uintptr(unsafe.Pointer(&groups[0])), uintptr(unsafe.Pointer(&n)), 0)
+		})
+		switch {
+		case err != nil:
+			return nil, err
+		case no == syscall.ERANGE && len(groups) < 1<<16: // NGROUPS_MAX
+			groups = make([]uint32, 1<<16)
+		case no != 0:
+			return nil, os.NewSyscallError("getsockopt SO_PEERGROUPS", no)
+		default:
+			return groups[:n/4], nil
+		}
+	}
+}

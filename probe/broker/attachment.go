@@ -1,0 +1,76 @@
+package broker
+
+import (
+	"fmt"
+	"io/fs"
+	"time"
+
+	"github.com/cilium/ebpf"
+
+	"github.com/borescope/borescope/probe"
+)
+
+// attachment is what a session holds for its client.
+type attachment struct {
+	account account
+	booked  bool
+	bytes   int64
+	gate    *gate // on processes of the client's own, else nil
+	// common and share are set on those that belong to the connection.
+	common *common
+	share  *probe.Share
+	// maps and progs are the ids of what the client has descriptors of.
+	maps  []ebpf.MapID
+	progs []ebpf.ProgramID
+
+	perSecond uint64 // of the rule
+	since     time.Time
+	hits      uint64 // up to since
+	err       error  // why it has ended
+}
+
+// Every hit costs a trap, whether the programs run or not: sites that are hit
+// much more often than the programs may run are not worth that.
+const (
+	hotFactor = 10
+	hotLeast  = 10_000 // hits a second that are always allowed
+)
+
+// hot is the number of hits in a second that end an attachment.
+func hot(perSecond uint64) uint64 {
+	return max(hotLeast, hotFactor*min(perSecond, 1<<48))
+}
+
+// ended says why an attachment may not go on, and has not if it has ended.
+func (a *attachment) ended(now time.Time) error {
+	if a.err != nil || a.share == nil {
+		return a.err
+	}
+	shut, err := a.gate.shut()
+	if err == nil && shut {
+		err = fmt.Errorf("it has ended: a process that it was for has executed another program: %w", fs.ErrClosed)
+	}
+	if err == nil {
+		var st probe.ShareStats
+		st, err = a.share.Stats()
+		if err == nil {
+			err = a.rate(now, st.Events+st.Dropped)
+		}
+	}
+	a.err = err
+	return err
+}
+
+// rate looks at the hits of each second.
+func (a *attachment) rate(now time.Time, hits uint64) error {
+	took := now.Sub(a.since)
+	if took < time.Second {
+		return nil
+	}
+	n := float64(hits-a.hits) / took.Seconds()
+	a.since, a.hits = now, hits
+	if most := hot(a.perSecond); n > float64(most) {
+		return fmt.Errorf("it has ended: its places are hit %.0f times a second, %d are allowed: %w", n, most, fs.ErrClosed)
+	}
+	return nil
+}

@@ -1,0 +1,256 @@
+package broker
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/borescope/borescope/internal/testenv"
+)
+
+// refusedFor expects that a request is refused, for a reason that holds the
+// text, and that the audit has the same and the rule.
+func (b *testBroker) refusedFor(t *testing.T, c *Client, target, why string) {
+	t.Helper()
+	a, err := c.Attach(Request{Offer: "count", Targets: []string{target}})
+	if err == nil {
+		a.Close()
+		t.Errorf("%s: attached", target)
+		return
+	}
+	b.mu.Lock()
+	last := b.seen[len(b.seen)-1]
+	b.mu.Unlock()
+	if !strings.Contains(err.Error(), why) || !errors.Is(err, fs.ErrPermission) && !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("%s: %v, want %s", target, err, why)
+	}
+	if last.Err == nil || last.Targets[0] != target || !strings.Contains(last.Err.Error(), "rule 0: ") || !strings.Contains(last.Err.Error(), why) {
+		t.Errorf("%s: the audit has %+v", target, last)
+	}
+}
+
+// attaches expects that a request is carried out.
+func attaches(t *testing.T, c *Client, target string) *Attachment {
+	t.Helper()
+	a, err := c.Attach(Request{Offer: "count", Targets: []string{target}})
+	testenv.SkipUnsupported(t, err)
+	if err != nil {
+		t.Fatalf("%s: %v", target, err)
+	}
+	t.Cleanup(func() { a.Close() })
+	return a
+}
+
+const (
+	nowhere   = "not there, or can't be read"
+	notOwn    = "not user 65534's own"
+	notListed = "is not among the targets allowed"
+)
+
+// TestAttackFiles: what a client may not have probed in a process of its own.
+func TestAttackFiles(t *testing.T) {
+	testenv.Need(t, testenv.Root)
+	dir := hall(t)
+	b := start(t, Rule{
+		UIDs: []uint32{nobody}, Offers: []string{"count"}, MaxMapBytes: 1 << 20,
+		Targets: []string{"uprobe:" + dir + "/app-*:*", "uretprobe:" + dir + "/app-*:*", "uprobe::*", "watchpoint:*"},
+	})
+	c, p := b.dialAs(t, nobody), startTarget(t, nobody, true, nil)
+	free := startTarget(t, nobody, false, nil)
+	put(t, dir+"/app-a", 0o755, 0)
+	put(t, dir+"/app-own", 0o644, nobody)
+	put(t, dir+"/app-suid", os.ModeSetuid|0o755, 0)
+	put(t, dir+"/app-sgid", os.ModeSetgid|0o755, 0)
+	put(t, dir+"/app-caps", 0o755, 0)
+	put(t, dir+"/app-secret", 0o700, 0)
+	put(t, dir+"/other-1", 0o755, 0)
+	if err := errors.Join(
+		unix.Mkfifo(dir+"/app-fifo", 0o666),
+		os.Symlink("other-1", dir+"/app-link"), os.Symlink("app-a", dir+"/app-near"),
+		os.Mkdir(dir+"/closed", 0o700), os.WriteFile(dir+"/closed/f", image(), 0o755), os.Symlink("closed/f", dir+"/app-closed"),
+	); err != nil {
+		t.Fatal(err)
+	}
+	in := func(target string, p *target) string { return fmt.Sprintf("%s pid=%d", target, p.pid) }
+	for _, ok := range []string{in("uprobe:"+dir+"/app-a:f", p), in("uretprobe:"+dir+"/app-near:f", p), in("uprobe:"+dir+"/app-own:f", free)} {
+		attaches(t, c, ok).Close()
+	}
+	for target, why := range map[string]string{
+		in("uprobe:"+dir+"/app-a:0x1001", p):        "is an address",
+		in("uprobe:"+dir+"/app-a:f", free):          "no_new_privs",
+		in("uprobe:"+dir+"/app-suid:f", p):          "set-uid",
+		in("uprobe:"+dir+"/app-s*:f", p):            "policy",
+		in("uretprobe:"+dir+"/app-sgid:f", p):       "set-gid",
+		in("uprobe:"+dir+"/app-secret:f", p):        nowhere,
+		in("uprobe:"+dir+"/app-missing:f", p):       nowhere,
+		in("uprobe:"+dir+"/app-fifo:f", p):          nowhere,
+		in("uprobe:"+dir+"/app-link:f", p):          nowhere,
+		in("uprobe:"+dir+"/app-closed:f", p):        nowhere,
+		in("uprobe:"+dir+"/app-lin?:f", p):          notListed,
+		in("uprobe:"+dir+"/other-1:f", p):           notListed,
+		in("uprobe:"+dir+"/app-/../other-1:f", p):   "without . or ..",
+		in("watchpoint:0xffff888000001000:8:rw", p): "is the kernel's",
+		in("watchpoint:jiffies:8:rw", p):            "is the kernel's",
+	} {
+		b.refusedFor(t, c, target, why)
+	}
+	// The same words for what is there and what is not.
+	texts := map[string]bool{}
+	for _, name := range []string{"app-secret", "app-missing", "app-closed"} {
+		_, err := c.Attach(Request{Offer: "count", Targets: []string{in("uprobe:"+dir+"/"+name+":f", p)}})
+		texts[strings.ReplaceAll(fmt.Sprint(err), name, "")] = true
+	}
+	if len(texts) != 1 {
+		t.Errorf("what exists can be told apart: %v", texts)
+	}
+	// struct vfs_ns_cap_data of revision 2, with CAP_NET_RAW.
+	caps := binary.LittleEndian.AppendUint32(nil, 0x02000001)
+	caps = append(binary.LittleEndian.AppendUint32(caps, 1<<unix.CAP_NET_RAW), make([]byte, 12)...)
+	if err := unix.Setxattr(dir+"/app-caps", "security.capability", caps, 0); err != nil {
+		t.Logf("file capabilities: %v", err)
+		return
+	}
+	b.refusedFor(t, c, in("uprobe:"+dir+"/app-caps:f", p), "file capabilities")
+}
+
+// TestAttackLinks: a link, or a pattern with one match, leads nobody to what the
+// rule does not name, in all processes either.
+func TestAttackLinks(t *testing.T) {
+	testenv.Need(t, testenv.Root)
+	dir := hall(t)
+	b := start(t, Rule{
+		UIDs: []uint32{nobody}, Offers: []string{"count"}, Targets: []string{"uprobe:" + dir + "/app-?/svc:*"}, AllProcesses: true,
+	})
+	c := b.dialAs(t, nobody)
+	put(t, dir+"/app-1/svc", 0o755, 0)
+	put(t, dir+"/app-secret/svc", 0o755, 0)
+	if err := errors.Join(os.Mkdir(dir+"/app-2", 0o755), os.Symlink("../app-secret/svc", dir+"/app-2/svc")); err != nil {
+		t.Fatal(err)
+	}
+	attaches(t, c, "uprobe:"+dir+"/app-1/svc:f").Close()
+	b.refusedFor(t, c, "uprobe:"+dir+"/app-secret/svc:f", notListed)
+	b.refusedFor(t, c, "uprobe:"+dir+"/app-2/svc:f", nowhere)
+	b.refusedFor(t, c, "uprobe:"+dir+"/app-[2-9]/svc:f", "policy")
+	if err := os.RemoveAll(filepath.Join(dir, "app-1")); err != nil {
+		t.Fatal(err)
+	}
+	b.refusedFor(t, c, "uprobe:"+dir+"/app-?/svc:f", notListed)
+}
+
+// TestAttackProcesses: whose process it is the kernel says.
+func TestAttackProcesses(t *testing.T) {
+	b := start(t, Rule{UIDs: []uint32{nobody}, Offers: []string{"count"}, Targets: []string{markerTarget, "profile:hz:99"}})
+	c := b.dialAs(t, nobody)
+	own := startTarget(t, nobody, true, nil)
+	attaches(t, c, fmt.Sprintf("%s pid=%d", markerTarget, own.pid)).Close()
+	attaches(t, c, fmt.Sprintf("profile:hz:99 pid=%d", own.pid)).Close()
+	capable := startTarget(t, nobody, true, func(cmd *exec.Cmd) {
+		cmd.SysProcAttr.AmbientCaps = []uintptr{unix.CAP_NET_RAW}
+	})
+	other := startTarget(t, nobody-1, true, nil)
+	grouped := startTarget(t, nobody, true, func(cmd *exec.Cmd) { cmd.SysProcAttr.Credential.Gid = 4242 })
+	for name, pid := range map[string]int{
+		"root's": os.Getppid(), "init": 1, "capable": capable.pid, "other": other.pid, "group": grouped.pid, "none": 1 << 22,
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, what := range []string{markerTarget, "profile:hz:99"} {
+				b.refusedFor(t, c, fmt.Sprintf("%s pid=%d", what, pid), notOwn)
+			}
+		})
+	}
+	threads, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", own.pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range threads {
+		if d.Name() != fmt.Sprint(own.pid) {
+			b.refusedFor(t, c, markerTarget+" pid="+d.Name(), notOwn)
+			break
+		}
+	}
+}
+
+// TestAttackExec: a process that executes another program takes no probe along
+// that tells anything of it.
+func TestAttackExec(t *testing.T) {
+	b := start(t, Rule{UIDs: []uint32{nobody}, Offers: []string{"count"}, Targets: []string{markerTarget}})
+	c := b.dialAs(t, nobody)
+	before := links(t)
+	p, other := startTarget(t, nobody, true, nil), startTarget(t, nobody, true, nil)
+	a := attaches(t, c, fmt.Sprintf("%s pid=%d", markerTarget, p.pid))
+	stays := attaches(t, c, fmt.Sprintf("%s pid=%d", markerTarget, other.pid))
+	p.tell("call 5")
+	if st, err := a.Stats(); err != nil || st.Events != 5 {
+		t.Fatalf("%+v, %v, want 5 events", st, err)
+	}
+	if got := p.tell("exec"); got != "ready" {
+		t.Fatal(got)
+	}
+	p.tell("call 7")
+	other.tell("call 3")
+	var n uint64
+	if err := a.Maps["counts"].Lookup(uint32(0), &n); err != nil || n != 5 {
+		t.Errorf("%d counted, %v, want the 5 of before", n, err)
+	}
+	if _, err := a.Stats(); !errors.Is(err, fs.ErrClosed) || !strings.Contains(err.Error(), "executed another program") {
+		t.Errorf("statistics: %v", err)
+	}
+	if st, err := stays.Stats(); err != nil || st.Events != 3 {
+		t.Errorf("the other process: %+v, %v", st, err)
+	}
+	if err := a.Close(); err != nil {
+		t.Error(err)
+	}
+	stays.Close()
+	expectLinks(t, before)
+}
+
+// TestAttackRights: the thread with a client's rights can be neither traced nor
+// killed by the client, has no capabilities left, and is nobody else's later.
+func TestAttackRights(t *testing.T) {
+	testenv.Need(t, testenv.Root)
+	dir := hall(t)
+	secret := put(t, dir+"/secret", 0o600, 0)
+	grouped := put(t, dir+"/grouped", 0o040, 4242)
+	r := rights{uid: nobody, gid: nobody, groups: []uint32{4242}}
+	status := ""
+	err := asClient(r, 0, func() error {
+		b, err := os.ReadFile("/proc/thread-self/status")
+		status = string(b)
+		if _, err := os.Open(secret); !errors.Is(err, fs.ErrPermission) {
+			return fmt.Errorf("another's file: %w", err)
+		}
+		fd, gerr := unix.Open(grouped, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+		if gerr == nil {
+			unix.Close(fd)
+		}
+		return errors.Join(err, gerr)
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	for _, want := range []string{"Uid:\t0\t0\t0\t65534\n", "Gid:\t0\t0\t0\t65534\n", "CapEff:\t0000000000000000\n"} {
+		if !strings.Contains(status, want) {
+			t.Errorf("no %q in %s", want, status)
+		}
+	}
+	for range 100 { // whichever thread this runs on
+		if f, err := os.Open(secret); err != nil {
+			t.Fatal(err)
+		} else {
+			f.Close()
+		}
+	}
+	if syscall.Geteuid() != 0 {
+		t.Error("the process has changed")
+	}
+}

@@ -1,0 +1,105 @@
+package broker
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/borescope/borescope/internal/procfs"
+)
+
+// file is what a path of a user probe stands for.
+type file struct {
+	// real is the path without links, as it is in the root that it was asked in.
+	real     string
+	dev, ino uint64
+	owner    uint32
+	// privileged says what the kernel gives programs from it; "" is nothing.
+	privileged string
+}
+
+// inspect finds out what a path stands for, in a process's root (procfs.TargetPath),
+// and that it can be read, without ever waiting for what is no
+// regular file.
+func inspect(path string) (*file, error) {
+	fd, root, err := openPath(path)
+	if err != nil {
+		return nil, err
+	}
+	defer unix.Close(fd)
+	self := "/proc/self/fd/" + strconv.Itoa(fd)
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return nil, err
+	}
+	if st.Mode&unix.S_IFMT != unix.S_IFREG {
+		return nil, fmt.Errorf("it is no regular file: %w", unix.EINVAL)
+	}
+	f := &file{dev: uint64(st.Dev), ino: st.Ino, owner: st.Uid}
+	var fs unix.Statfs_t
+	if err := unix.Fstatfs(fd, &fs); err != nil {
+		return nil, err
+	}
+	// While the kernel reads the instruction to put a breakpoint there, nobody
+	// on the machine can fork (dup_mmap_sem, kernel/events/uprobes.c): it must
+	// not wait for a process.
+	if uint32(fs.Type) == unix.FUSE_SUPER_MAGIC {
+		return nil, fmt.Errorf("its file system is a process's (FUSE): %w", unix.EPERM)
+	}
+	n, err := unix.Getxattr(self, "security.capability", nil)
+	switch {
+	case n > 0:
+		f.privileged = "file capabilities"
+	case err != nil && !errors.Is(err, unix.ENODATA) && !errors.Is(err, unix.EOPNOTSUPP):
+		return nil, err
+	case st.Mode&unix.S_ISUID != 0:
+		f.privileged = "set-uid"
+	case st.Mode&unix.S_ISGID != 0:
+		f.privileged = "set-gid"
+	}
+	if f.real, err = os.Readlink(self); err != nil {
+		return nil, err
+	}
+	f.real = "/" + strings.TrimLeft(strings.TrimPrefix(f.real, strings.TrimSuffix(root, "/")), "/")
+	in, err := unix.Open(self, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	return f, unix.Close(in)
+}
+
+// openPath opens a place, not what is there, and tells the root that it is in.
+func openPath(path string) (fd int, root string, err error) {
+	pid, below, ok := procfs.TargetPath(path)
+	if !ok {
+		fd, err = unix.Open(path, unix.O_PATH|unix.O_CLOEXEC, 0)
+		return fd, "/", err
+	}
+	at, err := unix.Open("/proc/"+strconv.Itoa(pid)+"/root", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return -1, "", err
+	}
+	defer unix.Close(at)
+	if root, err = os.Readlink("/proc/self/fd/" + strconv.Itoa(at)); err != nil {
+		return -1, "", err
+	}
+	fd, err = unix.Openat2(at, "."+below, &unix.OpenHow{
+		Flags:   unix.O_PATH | unix.O_CLOEXEC,
+		Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS,
+	})
+	return fd, root, err
+}
+
+// sameRoot tells whether a process has this process's root directory.
+func sameRoot(pid int) bool {
+	var ours, its unix.Stat_t
+	mnt := "/proc/" + strconv.Itoa(pid) + "/ns/mnt"
+	same := func(a, b string) bool {
+		return unix.Stat(a, &ours) == nil && unix.Stat(b, &its) == nil && ours.Dev == its.Dev && ours.Ino == its.Ino
+	}
+	return same("/proc/self/ns/mnt", mnt) && same("/proc/self/root/.", "/proc/"+strconv.Itoa(pid)+"/root/.")
+}

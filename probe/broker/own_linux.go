@@ -1,0 +1,157 @@
+package broker
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
+
+	"github.com/borescope/borescope/internal/kernel"
+	"github.com/borescope/borescope/internal/procfs"
+	"github.com/borescope/borescope/probe"
+)
+
+// process tells one process of a pid from another.
+type process struct {
+	pid   int
+	start uint64
+	// locked is set if nothing that the process executes can gain privileges
+	// (no_new_privs), now and ever.
+	locked bool
+}
+
+// processOf reads what is known of a thread group. Ids of threads are none: a
+// probe would follow that thread alone.
+func processOf(pid int) (process, error) {
+	p := process{pid: pid}
+	stat, err := procfs.ReadStat(procfs.Root(nil), pid)
+	if err != nil {
+		return p, err
+	}
+	p.start = stat.StartTime
+	f, err := os.Open("/proc/" + strconv.Itoa(pid) + "/status")
+	if err != nil {
+		return p, err
+	}
+	defer f.Close()
+	lines := bufio.NewScanner(f)
+	for lines.Scan() {
+		name, value, _ := strings.Cut(lines.Text(), ":")
+		value = strings.TrimSpace(value)
+		switch {
+		case name == "Tgid" && value != strconv.Itoa(pid):
+			return p, fmt.Errorf("%d is a thread's id: %w", pid, errNotExist)
+		case name == "NSpid" && strings.Contains(value, "\t") && !initialPIDs():
+			return p, &probe.UnsupportedError{
+				Feature: "processes of another process namespace",
+				Hint:    "the broker has to run in the initial one for that",
+			}
+		case name == "NoNewPrivs":
+			p.locked = value == "1"
+		}
+	}
+	return p, lines.Err()
+}
+
+// initialPIDs tells whether this is the initial process namespace
+// (PROC_PID_INIT_INO, include/linux/proc_ns.h).
+func initialPIDs() bool {
+	var st unix.Stat_t
+	return unix.Stat("/proc/self/ns/pid", &st) == nil && st.Ino == 0xEFFFFFFC
+}
+
+// owns asks the kernel whether a client could trace a process: the ptrace access
+// check of opening /proc/PID/mem, with the client's rights. It takes ids,
+// capabilities, the dumpable flag, user namespaces and security modules into
+// account. Where Yama lets nobody trace but ancestors, the client's own process
+// still is its own: there the check is that for reading.
+func owns(c *session, pid int) error {
+	file := "/mem"
+	if pid == c.peer.PID {
+		file = "/environ"
+	}
+	return asClient(c.rights, 0, func() error {
+		fd, err := unix.Open("/proc/"+strconv.Itoa(pid)+file, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+		if err != nil {
+			return err
+		}
+		return unix.Close(fd)
+	})
+}
+
+// denied tells errors that mean "not this client".
+func denied(err error) bool {
+	return errors.Is(err, syscall.EACCES) || errors.Is(err, syscall.EPERM) || errors.Is(err, syscall.ESRCH) || errors.Is(err, syscall.ENOENT)
+}
+
+// gate ends what the programs of an attachment see as soon as one of its
+// processes executes another program: whose that is, and what it may be asked,
+// was not checked.
+//
+// The kernel puts a process's uprobes into the programs that it executes too
+// (uprobe_mmap, kernel/events/uprobes.c), before anybody is told. So a breakpoint
+// is only ever put where nothing is lost by that: see checkFile.
+type gate struct {
+	state *ebpf.Map
+	watch int // descriptor of what closes it, -1 for none
+}
+
+// newGate begins to watch processes.
+func newGate(pids []int) (*gate, error) {
+	g := &gate{watch: -1}
+	var err error
+	g.state, err = ebpf.NewMap(&ebpf.MapSpec{Name: "gate", Type: ebpf.Array, KeySize: 4, ValueSize: 8, MaxEntries: 1})
+	if err != nil {
+		return nil, fmt.Errorf("watch processes: %w", err)
+	}
+	prog, err := ebpf.NewProgram(&ebpf.ProgramSpec{
+		Name: "gate", Type: ebpf.RawTracepoint, License: "Dual MIT/GPL",
+		Instructions: kernel.CloseGate(pids, g.state.FD()),
+	})
+	if err == nil {
+		g.watch, err = kernel.RawTracepoint(prog.FD(), "sched_process_exec", 0)
+		prog.Close()
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("watch processes: %w", err), g.close())
+	}
+	return g, nil
+}
+
+// put puts the gate in front of programs.
+func (g *gate) put(spec *ebpf.CollectionSpec) error {
+	for name, p := range spec.Programs {
+		var err error
+		if p.Instructions, err = kernel.Gate(p.Instructions, g.state.FD()); err != nil {
+			return fmt.Errorf("program %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// shut tells whether one of the processes has executed a program; nil never is.
+func (g *gate) shut() (bool, error) {
+	if g == nil {
+		return false, nil
+	}
+	var v uint64
+	err := g.state.Lookup(uint32(0), &v)
+	return v != 0, err
+}
+
+func (g *gate) close() error {
+	if g == nil {
+		return nil
+	}
+	var errs []error
+	if g.watch >= 0 {
+		errs = append(errs, kernel.Close(g.watch))
+	}
+	return errors.Join(append(errs, g.state.Close())...)
+}

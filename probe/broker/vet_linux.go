@@ -1,0 +1,183 @@
+package broker
+
+import (
+	"errors"
+	"fmt"
+	"path"
+	"strings"
+
+	"github.com/borescope/borescope/probe"
+)
+
+// vetting finds out what a request's targets stand for, and whether the rule
+// allows all of it.
+type vetting struct {
+	session *session
+	rule    *Rule
+	offer   *Offer
+	targets []probe.Target
+	own     []int // processes that have to be the client's own
+
+	procs map[int]process
+	plan  *probe.Plan
+}
+
+// run resolves the targets and checks everything that they stand for.
+func (v *vetting) run() error {
+	v.procs = map[int]process{}
+	for _, pid := range v.own {
+		p, err := processOf(pid)
+		if err == nil {
+			err = owns(v.session, pid)
+		}
+		if denied(err) || errors.Is(err, errNotExist) {
+			return refuse("process %d is not there, or not user %d's own: the client could not trace it", pid, v.session.peer.UID)
+		}
+		if err != nil {
+			return fmt.Errorf("process %d: %w", pid, err)
+		}
+		v.procs[pid] = p
+	}
+	if len(v.own) == 0 {
+		return v.resolve()
+	}
+	// What the client can't read it is told nothing of.
+	return asClient(v.session.rights, attachCaps, v.resolve)
+}
+
+func (v *vetting) resolve() error {
+	for _, t := range v.targets {
+		if err := v.before(t); err != nil {
+			return err
+		}
+	}
+	o := probe.Options{}
+	if v.offer.Resolve != nil {
+		o = *v.offer.Resolve
+	}
+	plan, err := probe.Resolve(v.session.server.Env, []probe.Target{probe.Set(v.targets)}, &o)
+	if err != nil {
+		return err
+	}
+	files := map[string]*file{}
+	sites := 0
+	for i := range plan.Programs {
+		for j := range plan.Programs[i].Sites {
+			if err := v.site(&plan.Programs[i].Sites[j], files); err != nil {
+				return err
+			}
+			sites++
+		}
+	}
+	if n := v.rule.maxSites(); sites > n {
+		return refuse("%d places, %d are allowed", sites, n)
+	}
+	v.plan = plan
+	return nil
+}
+
+// before checks what a path stands for before anything reads it: links lead to
+// where the rule does not.
+func (v *vetting) before(t probe.Target) error {
+	name, pid := fileOf(t), pidOf(t)
+	if !strings.HasPrefix(name, "/") || strings.ContainsAny(name, "*?[") {
+		return nil
+	}
+	open := zipFile(name)
+	if pid != 0 {
+		open = fmt.Sprintf("/proc/%d/root%s", pid, open)
+	}
+	f, err := inspect(open)
+	if err == nil {
+		err = v.rule.allows(withFile(t, f, name))
+	}
+	if err != nil {
+		return hidden(t)
+	}
+	return nil
+}
+
+// hidden is the error for files that a client may not have, and for those that
+// are not there: which of them it is not told.
+func hidden(t probe.Target) error {
+	return fmt.Errorf("policy: %s: the file is not there, or can't be read by this client, or leads to what is not among the targets allowed: %w", t, errNotExist)
+}
+
+// site checks one place.
+func (v *vetting) site(s *probe.Site, files map[string]*file) error {
+	t := s.Target
+	if _, ok := t.(probe.Perf); ok {
+		return nil // it was checked as written, and has got the event that "profile" stands for
+	}
+	if s.Path == "" {
+		return v.rule.allows(t)
+	}
+	f := files[s.Path]
+	if f == nil {
+		var err error
+		if f, err = inspect(zipFile(s.Path)); err != nil {
+			return hidden(t)
+		}
+		files[s.Path] = f
+	}
+	if name := fileOf(t); strings.Contains(name, "/") {
+		t = withFile(t, f, name)
+	}
+	if err := v.rule.allows(t); err != nil {
+		return err
+	}
+	return v.checkFile(t, f, s.PID)
+}
+
+// checkFile refuses files where a breakpoint could be another program's: the
+// kernel does not take a breakpoint out of a process that executes a program
+// with other privileges, and puts it into all that the process maps then.
+func (v *vetting) checkFile(t probe.Target, f *file, pid int) error {
+	p, own := v.procs[pid]
+	switch {
+	case f.privileged != "" && (own || pid != 0 && !sameRoot(pid)):
+		return refuse("%s: the file gives programs privileges (%s)", t, f.privileged)
+	case !own, p.locked, f.owner == v.session.peer.UID:
+		return nil
+	}
+	return refuse("%s: process %d could execute programs with more privileges, which map this file too: it needs no_new_privs (NoNewPrivileges= of systemd), unless the file is user %d's own",
+		t, pid, v.session.peer.UID)
+}
+
+// again checks that the pids still stand for the same processes. Programs that
+// they have executed meanwhile the gate tells.
+func (v *vetting) again() error {
+	for pid, was := range v.procs {
+		if is, err := processOf(pid); err != nil || is.start != was.start {
+			return fmt.Errorf("process %d has changed meanwhile: %w", pid, errNotExist)
+		}
+	}
+	return nil
+}
+
+// zipFile is the file that a path of ARCHIVE!/FILE is in.
+func zipFile(name string) string {
+	archive, _, _ := strings.Cut(name, "!/")
+	return archive
+}
+
+// withFile is the target with the real path of its file.
+func withFile(t probe.Target, f *file, name string) probe.Target {
+	real := f.real
+	if _, member, zip := strings.Cut(name, "!/"); zip {
+		real += "!/" + member
+	}
+	real = path.Clean(real)
+	switch t := t.(type) {
+	case probe.Uprobe:
+		t.Path = real
+		return t
+	case probe.Uretprobe:
+		t.Path = real
+		return t
+	case probe.USDT:
+		t.Path = real
+		return t
+	}
+	return t
+}
