@@ -58,13 +58,25 @@ type jitParser struct {
 	pending map[uint64][]jitLine // lines that came before their code, by address
 	fileNum map[string]uint32
 	nlines  int
+	buf     []byte
 }
 
+// What a jitdump's parts take in memory while it is read, about, besides those of a
+// perf map.
+const (
+	jitCodeCost = 128 // of a piece of code
+	jitLineCost = 32
+	jitFileCost = 96
+)
+
 // ParseJITDump reads a jitdump file. A file that ends early gives what was whole;
-// the error says that it is none, or is the reader's.
-func ParseJITDump(r io.Reader) (*JITDump, error) {
+// the error says that it is none, that it takes more than 256 MiB of memory, or is
+// the reader's.
+func ParseJITDump(r io.Reader) (*JITDump, error) { return parseJITDump(r, maxPerfMap) }
+
+func parseJITDump(r io.Reader, room int64) (*JITDump, error) {
 	p := &jitParser{
-		d: &JITDump{}, r: bufio.NewReaderSize(r, 64<<10), byCode: map[uint64]int{},
+		d: &JITDump{m: PerfMap{room: room}}, r: bufio.NewReaderSize(r, 64<<10), byCode: map[uint64]int{},
 		pending: map[uint64][]jitLine{}, fileNum: map[string]uint32{},
 	}
 	if err := p.header(); err != nil {
@@ -72,6 +84,9 @@ func ParseJITDump(r io.Reader) (*JITDump, error) {
 	}
 	for {
 		err := p.record()
+		if p.d.m.room < 0 {
+			return nil, fmt.Errorf("jitdump: %w", errPerfMap)
+		}
 		if err == io.EOF {
 			break
 		}
@@ -149,7 +164,8 @@ func (p *jitParser) record() error {
 	default:
 		return p.discard(left)
 	}
-	b := make([]byte, want)
+	p.buf = slices.Grow(p.buf[:0], int(want))
+	b := p.buf[:want]
 	if _, err := io.ReadFull(p.r, b); err != nil {
 		if err == io.EOF {
 			err = io.ErrUnexpectedEOF
@@ -186,6 +202,7 @@ func (p *jitParser) load(b []byte) {
 }
 
 func (p *jitParser) add(addr, size uint64, name, n uint32, lines []jitLine) {
+	p.d.m.take(jitCodeCost + int(n))
 	p.d.m.ents = append(p.d.m.ents, perfEntry{addr, size, name, n})
 	p.d.lines = append(p.d.lines, lines)
 }
@@ -219,7 +236,8 @@ func (p *jitParser) debug(b []byte) {
 	b = b[16:]
 	var lines []jitLine
 	file := p.file("")
-	for i := uint64(0); i < n && len(b) > 16 && p.nlines < maxJITLines; i++ {
+	p.d.m.take(jitCodeCost)
+	for i := uint64(0); i < n && len(b) > 16 && p.nlines < maxJITLines && p.d.m.room >= 0; i++ {
 		addr, line := p.o.Uint64(b), p.o.Uint32(b[8:])
 		end := slices.Index(b[16:], 0)
 		if end < 0 {
@@ -233,6 +251,7 @@ func (p *jitParser) debug(b []byte) {
 		if addr-code <= 1<<32-1 {
 			lines = append(lines, jitLine{uint32(addr - code), int32(line), file})
 			p.nlines++
+			p.d.m.room -= jitLineCost
 		}
 	}
 	slices.SortStableFunc(lines, func(a, b jitLine) int { return cmp32(a.off, b.off) })
@@ -243,6 +262,7 @@ func (p *jitParser) file(name string) uint32 {
 	i, ok := p.fileNum[name]
 	if !ok {
 		i = uint32(len(p.d.files))
+		p.d.m.room -= jitFileCost + 2*int64(len(name))
 		p.d.files = append(p.d.files, name)
 		p.fileNum[name] = i
 	}

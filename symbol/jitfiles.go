@@ -1,6 +1,7 @@
 package symbol
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -9,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/borescope/borescope/internal/elffile"
 	"github.com/borescope/borescope/internal/procfs"
 )
 
@@ -21,6 +23,7 @@ type jitFiles struct {
 	perfSeen fileState
 	dump     *JITDump
 	dumpSeen fileState
+	tooLarge bool // one of them was
 }
 
 // fileState is how far a file was read.
@@ -65,7 +68,9 @@ func (p *Process) nameJIT(fr *Frame, pc uint64) {
 	p.readPerfMap()
 	p.readJITDump()
 	p.jit.cost = p.ps.now().Sub(p.jit.read)
-	p.jit.name(fr, pc)
+	if !p.jit.name(fr, pc) && p.jit.tooLarge {
+		fr.Reason = ReasonBudget
+	}
 }
 
 // readPerfMap reads the perf map if the file changed. The process names it for
@@ -75,7 +80,7 @@ func (p *Process) readPerfMap() {
 		p.nspid = procfs.NSpid(p.ps.root, p.pid)
 	}
 	p.readJITFile(fmt.Sprintf("/tmp/perf-%d.map", p.nspid), &p.jit.perfSeen, func(r io.Reader) error {
-		m, err := ParsePerfMap(r)
+		m, err := parsePerfMap(r, p.ps.opts.jitRoom())
 		if err == nil {
 			p.jit.perf = m
 		}
@@ -93,7 +98,7 @@ func (p *Process) readJITDump() {
 			continue
 		}
 		p.readJITFile(path, &p.jit.dumpSeen, func(r io.Reader) error {
-			d, err := ParseJITDump(io.LimitReader(r, maxJITDump))
+			d, err := parseJITDump(io.LimitReader(r, maxJITDump), p.ps.opts.jitRoom())
 			if err == nil {
 				p.jit.dump = d
 			}
@@ -106,7 +111,12 @@ func (p *Process) readJITDump() {
 // maxJITDump is the most of a jitdump that is read: it holds the code as well.
 const maxJITDump = 1 << 30
 
-// readJITFile reads a file of the process's root if it changed.
+// jitRoom is the memory that reading one of a process's files may take.
+func (o *Options) jitRoom() int64 { return 2 * o.tableRoom() }
+
+// readJITFile reads a file of the process's root if it changed, and if it is the
+// process's user's or root's: anybody may write to /tmp. Reading it is part of the
+// work that Options.Budget bounds.
 func (p *Process) readJITFile(path string, seen *fileState, read func(io.Reader) error) {
 	f, err := p.ps.openInRoot(p.pid, path)
 	if err != nil {
@@ -114,10 +124,19 @@ func (p *Process) readJITFile(path string, seen *fileState, read func(io.Reader)
 	}
 	defer f.Close()
 	st, err := f.Stat()
-	if err != nil || !st.Mode().IsRegular() {
+	if err != nil || !st.Mode().IsRegular() || p.ps.live && !p.owns(st) {
 		return
 	}
-	if now := (fileState{st.Size(), st.ModTime()}); now != *seen && read(f) == nil {
+	now := fileState{st.Size(), st.ModTime()}
+	if now == *seen {
+		return
+	}
+	if err = p.ps.startTable(st.Size()); err == nil {
+		err = read(f)
+	}
+	if errors.Is(err, elffile.ErrTooLarge) {
+		*seen, p.jit.tooLarge = now, true
+	} else if err == nil {
 		*seen = now
 		p.ps.grown.Store(true)
 	}

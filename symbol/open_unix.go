@@ -18,6 +18,14 @@ func defaultMaxFiles() int {
 	return max(int(l.Cur)/2, 16)
 }
 
+// owner is the user that a file belongs to, -1 if the system does not say.
+func owner(st fs.FileInfo) int {
+	if sys, ok := st.Sys().(*syscall.Stat_t); ok {
+		return int(sys.Uid)
+	}
+	return -1
+}
+
 // ownFile reports whether a file belongs to this user or to root, and nobody
 // else may write to it.
 func ownFile(st fs.FileInfo) bool {

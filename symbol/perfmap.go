@@ -4,10 +4,13 @@ import (
 	"bytes"
 	"cmp"
 	"container/heap"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
 	"strings"
+
+	"github.com/borescope/borescope/internal/elffile"
 )
 
 // PerfMap names generated code by a perf map, the file /tmp/perf-PID.map that
@@ -20,6 +23,7 @@ type PerfMap struct {
 	entry []uint32 // which entry they are part of
 	ents  []perfEntry
 	arena string
+	room  int64 // bytes that more entries may take
 	// Bad is the number of lines that could not be read.
 	Bad int
 }
@@ -34,33 +38,64 @@ type perfEntry struct {
 // their signatures can be long.
 const maxPerfLine = 64 << 10
 
-// maxPerfMap is the most of a perf map's text that is read.
+// maxPerfMap is the most of a perf map's text that is read, and the most memory,
+// about, that its entries may take.
 const maxPerfMap = 256 << 20
 
+// perfEntryCost is the memory that an entry takes at most while the map is made,
+// without its name.
+const perfEntryCost = 192
+
+// errPerfMap says that generated code has more names than there may be.
+var errPerfMap = fmt.Errorf("perf map: %w", elffile.ErrTooLarge)
+
 // ParsePerfMap reads a perf map. Lines that cannot be read are left out and
-// counted in Bad; of more than 256 MiB the rest is left out. The error is the
-// reader's.
+// counted in Bad; of more than 256 MiB, of text or of memory, the rest is left out.
+// The error is the reader's.
 func ParsePerfMap(r io.Reader) (*PerfMap, error) {
-	p := &PerfMap{}
+	p := &PerfMap{room: maxPerfMap}
+	if err := p.read(r); err != nil && !errors.Is(err, errPerfMap) {
+		return nil, err
+	}
+	p.build()
+	return p, nil
+}
+
+// parsePerfMap is ParsePerfMap for a map that is an error if it takes more memory
+// than room: its last lines are those that are right.
+func parsePerfMap(r io.Reader, room int64) (*PerfMap, error) {
+	p := &PerfMap{room: room}
+	if err := p.read(r); err != nil {
+		return nil, err
+	}
+	p.build()
+	return p, nil
+}
+
+// read reads the lines.
+func (p *PerfMap) read(r io.Reader) error {
 	var arena strings.Builder
+	defer func() { p.arena = arena.String() }()
 	buf := make([]byte, 2*maxPerfLine)
-	n, total := 0, 0
+	n, total := 0, 0 // n: bytes of buf, a line that goes on
 	tooLong := false
-	for total < maxPerfMap {
+	for total < maxPerfMap && p.room >= 0 {
 		m, err := r.Read(buf[n:])
-		n += m
 		total += m
-		for {
-			i := bytes.IndexByte(buf[:n], '\n')
+		rest, have := 0, n+m // rest: where the next line begins
+		for at := n; ; {
+			i := bytes.IndexByte(buf[at:have], '\n')
 			if i < 0 {
 				break
 			}
 			if !tooLong {
-				p.line(&arena, buf[:i])
+				p.line(&arena, buf[rest:at+i])
 			}
 			tooLong = false
-			n = copy(buf, buf[i+1:n])
+			at += i + 1
+			rest = at
 		}
+		n = copy(buf, buf[rest:have])
 		if n >= maxPerfLine {
 			if !tooLong {
 				p.Bad++
@@ -71,16 +106,17 @@ func ParsePerfMap(r io.Reader) (*PerfMap, error) {
 			break
 		}
 		if err != nil {
-			return nil, fmt.Errorf("perf map: %w", err)
+			return fmt.Errorf("perf map: %w", err)
 		}
 	}
 	// The last line may still be being written: it counts if it is whole.
 	if n > 0 && !tooLong {
 		p.line(&arena, buf[:n])
 	}
-	p.arena = arena.String()
-	p.build()
-	return p, nil
+	if p.room < 0 {
+		return errPerfMap
+	}
+	return nil
 }
 
 func (p *PerfMap) line(arena *strings.Builder, b []byte) {
@@ -94,12 +130,18 @@ func (p *PerfMap) line(arena *strings.Builder, b []byte) {
 		p.Bad++
 		return
 	}
+	if p.take(len(name)); p.room < 0 {
+		return
+	}
 	if size == 0 {
 		size = 1 // some writers do not know it
 	}
 	p.ents = append(p.ents, perfEntry{start, size, uint32(arena.Len()), uint32(len(name))})
 	arena.Write(name)
 }
+
+// take accounts for an entry with a name of n bytes.
+func (p *PerfMap) take(n int) { p.room -= perfEntryCost + 3*int64(n) }
 
 // hexField reads a hexadecimal number, with or without 0x, and the blanks after it.
 func hexField(b []byte) (v uint64, rest []byte, ok bool) {
@@ -163,7 +205,14 @@ func (p *PerfMap) build() {
 	}
 	for _, e := range order {
 		advance(p.ents[e].start)
-		heap.Push(&active, e)
+		// What nobody sees any more goes at once: many lines are for one address.
+		end := p.ents[e].start + p.ents[e].size
+		for len(active) > 0 && active[0] < e && p.ents[active[0]].start+p.ents[active[0]].size <= end {
+			heap.Pop(&active)
+		}
+		if len(active) == 0 || active[0] < e || p.ents[active[0]].start+p.ents[active[0]].size < end {
+			heap.Push(&active, e)
+		}
 	}
 	advance(1<<64 - 1)
 	p.addrs = newAddrs(starts)

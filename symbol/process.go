@@ -29,6 +29,7 @@ type Process struct {
 	old   [][]mapping
 	jit   *jitFiles // nil: not looked for yet
 	nspid int
+	uid   int // its user when maps was read; -1: not known
 }
 
 // maxOld is how many earlier states of its mappings a process keeps.
@@ -89,6 +90,13 @@ func (p *Process) Exited() bool {
 	return p.exited
 }
 
+// owns reports whether a file is the process's user's, or root's. A process that
+// is not dumpable has its files in /proc owned by root: its status says who it is.
+func (p *Process) owns(st fs.FileInfo) bool {
+	uid := owner(st)
+	return uid <= 0 || uid == p.uid || slices.Contains(procfs.UIDs(p.ps.root, p.pid), uid)
+}
+
 // refresh reads the mappings again. Mappings that are kept on keep what is
 // known of them.
 func (p *Process) refresh() error {
@@ -99,6 +107,9 @@ func (p *Process) refresh() error {
 		return err
 	}
 	defer f.Close()
+	if st, err := f.Stat(); err == nil && p.ps.live {
+		p.uid = owner(st)
+	}
 	var fresh []mapping
 	err = procfs.ReadMaps(f, func(m *procfs.Mapping) bool {
 		if m.Perm&procfs.Exec != 0 || p.ps.opts.Data {

@@ -219,7 +219,7 @@ func (ps *Processes) process(pid int) (*Process, error) {
 		p = nil
 	}
 	if p == nil {
-		p = &Process{ps: ps, pid: pid, start: st.StartTime}
+		p = &Process{ps: ps, pid: pid, start: st.StartTime, uid: -1}
 		ps.byPID[pid] = p
 		ps.limitProcesses(p)
 		ps.grown.Store(true)
@@ -304,7 +304,7 @@ func (ps *Processes) Handle(ev *Event) {
 				return
 			}
 			// It is gone already: what the events say is all there is.
-			p = &Process{ps: ps, pid: ev.PID, exited: true}
+			p = &Process{ps: ps, pid: ev.PID, exited: true, uid: -1}
 			ps.byPID[ev.PID] = p
 			ps.limitProcesses(p)
 		}
@@ -325,7 +325,7 @@ func (ps *Processes) fork(ev *Event) {
 	}
 	p := ps.byPID[ev.PID]
 	if p == nil {
-		p = &Process{ps: ps, pid: ev.PID, exited: true}
+		p = &Process{ps: ps, pid: ev.PID, exited: true, uid: -1}
 		ps.byPID[ev.PID] = p
 		ps.limitProcesses(p)
 	}

@@ -119,6 +119,17 @@ func Owner(root fs.FS, pid int) (uid, gid int, err error) {
 	return ids[0], ids[1], nil
 }
 
+// UIDs returns the process's real, effective, saved and file system users:
+// /proc/PID/status, "Uid"; none if they are not known.
+func UIDs(root fs.FS, pid int) (uids []int) {
+	for _, f := range statusField(root, pid, "Uid:") {
+		if n, err := strconv.Atoi(f); err == nil {
+			uids = append(uids, n)
+		}
+	}
+	return uids
+}
+
 // statusField returns the values of a line of /proc/PID/status, nil if it isn't there.
 func statusField(root fs.FS, pid int, key string) []string {
 	b, err := readSmall(root, path(pid, "status"))
