@@ -11,6 +11,7 @@ import (
 	"testing/fstest"
 
 	"github.com/borescope/borescope/internal/elfbuild"
+	"github.com/borescope/borescope/internal/elffile"
 	"github.com/borescope/borescope/internal/insn"
 )
 
@@ -70,6 +71,29 @@ func TestRawAddress(t *testing.T) {
 	}
 }
 
+// TestRawAddressARM64: instructions lie at multiples of 4.
+func TestRawAddressARM64(t *testing.T) {
+	f, err := elffile.Open("testdata/target/target-arm64")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	b := &boundaries{f: f}
+	err = symbols(f, func(name []byte) bool { return string(name) == "add" }, func(s elfSymbol) error {
+		for i := range uint64(8) {
+			err := b.check(s.value + i)
+			want := fmt.Sprintf("address %#x lies within the instruction of 4 bytes at %#x", s.value+i, s.value+i&^3)
+			if i%4 == 0 && err != nil || i%4 != 0 && (err == nil || err.Error() != want) {
+				t.Errorf("add+%d: %v", i, err)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
 // TestUSDTBoundary: a note may say any address.
 func TestUSDTBoundary(t *testing.T) {
 	b := readTarget(t)
@@ -85,7 +109,8 @@ func TestUSDTBoundary(t *testing.T) {
 	expectPlace(t, fileEnv(t, b), target, "address 0x201161 lies within the instruction of 3 bytes at 0x201160")
 }
 
-// code x, unknown to processors (06), and code behind it; with a frame's table.
+// boundaryFile has two functions and between them a byte that is no instruction,
+// and code behind that.
 func boundaryFile(symbols []elfbuild.Symbol, frames bool) *elfbuild.File {
 	const text = 0x1000
 	f := &elfbuild.File{

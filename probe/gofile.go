@@ -81,7 +81,7 @@ func (r *resolver) goSymbols(f *elffile.File, path string, want func([]byte) boo
 			continue
 		}
 		s := elfSymbol{name: string(fn.Name()), value: fn.Entry, size: fn.End - fn.Entry, global: true}
-		if err := isFunction(f, s); err != nil && !r.o.Unsafe {
+		if err := isFunction(f, s); err != nil {
 			bad = fmt.Errorf("%s: the Go function table has %s at %#x, where none is: %w", path, s.name, s.value, err)
 			continue
 		}

@@ -109,7 +109,8 @@ type Uprobe struct {
 	// Offset is added to Symbol. Without Symbol, Address counts.
 	Offset uint64
 	// Address is a virtual address in the file's own numbering, as nm and
-	// objdump print it; used without Symbol.
+	// objdump print it, where an instruction begins (else see Options.Unsafe);
+	// used without Symbol.
 	Address uint64
 	// File, Line and, if it is not 0, Column name a source position (DWARF), used
 	// without Symbol.

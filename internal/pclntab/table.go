@@ -69,15 +69,12 @@ func New(f *elffile.File) (*Table, error) {
 		// The header's text start is 0 since Go 1.26, and may be wrong before
 		// where C code was linked in front (golang/go#73748): the module data
 		// is what the program itself goes by.
-		switch {
-		case haveModule:
+		if haveModule {
 			t.text = m.text
-		case t.text == 0:
-			text, err := textSymbol(f)
-			if err != nil {
-				return nil, err
-			}
+		} else if text, err := textSymbol(f); err == nil {
 			t.text = text
+		} else if t.text == 0 {
+			return nil, err
 		}
 	}
 	return t, nil

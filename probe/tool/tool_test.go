@@ -3,6 +3,7 @@ package tool
 import (
 	"bytes"
 	"context"
+	"debug/elf"
 	"errors"
 	"flag"
 	"io"
@@ -10,6 +11,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -329,5 +332,46 @@ func TestAlternatives(t *testing.T) {
 	}
 	if err := tl.Run(ctx, &out, "Counting", body, program("no_such")); err == nil || !strings.Contains(err.Error(), "no_such") {
 		t.Errorf("no program fits: %v", err)
+	}
+}
+
+// TestUnsafe: an address within an instruction is refused, and -unsafe has its way.
+func TestUnsafe(t *testing.T) {
+	testenv.Need(t, testenv.Root, testenv.Uprobes)
+	b, err := os.ReadFile("../testdata/target/target-" + runtime.GOARCH)
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "target") // nobody runs it
+	if err := os.WriteFile(path, b, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	f, err := elf.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	syms, err := f.Symbols()
+	if err != nil {
+		t.Fatal(err)
+	}
+	i := slices.IndexFunc(syms, func(s elf.Symbol) bool { return s.Name == "add" })
+	count := action.NewCount("calls")
+	p := action.NewProgram("demo")
+	p.On(probe.Uprobe{Path: path, Address: syms[i].Value + 1}, func(c *action.Ctx) { count.Inc(c) })
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	attach := func(args ...string) error {
+		tl := New("demo", "Count.", "demo", "all")
+		if err := tl.Parse(args, io.Discard); err != nil {
+			t.Fatal(err)
+		}
+		return tl.Run(ctx, io.Discard, "Counting", func(*Session) error { return nil }, p)
+	}
+	if err := attach(); err == nil || !strings.Contains(err.Error(), "lies within the instruction") {
+		t.Errorf("without -unsafe: %v", err)
+	}
+	if err := attach("-unsafe"); runtime.GOARCH == "amd64" && err != nil { // arm64's kernel refuses it, too
+		t.Errorf("with -unsafe: %v", err)
 	}
 }
