@@ -118,7 +118,7 @@ func deployNew(dir string, plan *Plan, spec *ebpf.CollectionSpec, o *DeployOptio
 
 func (d *Deployment) install(plan *Plan, spec *ebpf.CollectionSpec, o *DeployOptions, rec *deployRecord) error {
 	var err error
-	if d.coll, err = ebpf.NewCollectionWithOptions(spec, o.Collection); err != nil {
+	if d.coll, err = LoadCollection(spec, o.Collection); err != nil {
 		return err
 	}
 	s := &Shared{plan: plan}
@@ -216,7 +216,7 @@ func (d *Deployment) load(spec *ebpf.CollectionSpec, o *DeployOptions, have *dep
 	}
 	co.MapReplacements = replace
 	var err error
-	d.coll, err = ebpf.NewCollectionWithOptions(spec, co)
+	d.coll, err = LoadCollection(spec, co)
 	return err
 }
 

@@ -4,6 +4,8 @@ import (
 	"fmt"
 
 	"github.com/cilium/ebpf"
+
+	"github.com/borescope/borescope/internal/feature"
 )
 
 // LoadProgram loads a program as ebpf.NewProgramWithOptions does, and also what
@@ -12,7 +14,11 @@ import (
 // caller closes the program.
 func LoadProgram(spec *ebpf.ProgramSpec, o ebpf.ProgramOptions) (*ebpf.Program, error) {
 	if spec == nil || spec.AttachType != AttachFsession {
-		return ebpf.NewProgramWithOptions(spec, o)
+		prog, err := ebpf.NewProgramWithOptions(spec, o)
+		if err != nil {
+			return nil, feature.Refused(err)
+		}
+		return prog, nil
 	}
 	prog, err := loadFsession(spec)
 	if err != nil {
@@ -22,7 +28,10 @@ func LoadProgram(spec *ebpf.ProgramSpec, o ebpf.ProgramOptions) (*ebpf.Program, 
 }
 
 // LoadCollection loads a collection as ebpf.NewCollectionWithOptions does, and
-// the programs in it that need LoadProgram. The caller closes the collection.
+// the programs in it that need LoadProgram. What is refused because the process
+// lacks something (capabilities, file descriptors, freedom from seccomp) is an
+// error that says so, and matches the error number alone. The caller closes the
+// collection.
 func LoadCollection(spec *ebpf.CollectionSpec, o ebpf.CollectionOptions) (*ebpf.Collection, error) {
 	own := map[string]*ebpf.ProgramSpec{}
 	if spec != nil {
@@ -33,7 +42,11 @@ func LoadCollection(spec *ebpf.CollectionSpec, o ebpf.CollectionOptions) (*ebpf.
 		}
 	}
 	if len(own) == 0 {
-		return ebpf.NewCollectionWithOptions(spec, o)
+		coll, err := ebpf.NewCollectionWithOptions(spec, o)
+		if err != nil {
+			return nil, feature.Refused(err)
+		}
+		return coll, nil
 	}
 	rest := spec.Copy()
 	for name := range own {
@@ -41,7 +54,7 @@ func LoadCollection(spec *ebpf.CollectionSpec, o ebpf.CollectionOptions) (*ebpf.
 	}
 	coll, err := ebpf.NewCollectionWithOptions(rest, o)
 	if err != nil {
-		return nil, err
+		return nil, feature.Refused(err)
 	}
 	for name, p := range own {
 		if err := addProgram(coll, name, p, o.Programs); err != nil {

@@ -13,15 +13,15 @@ import (
 // Requirement is something that attaching needs.
 type Requirement struct {
 	// Kind is "capability", "mount", "sysctl" or "feature".
-	Kind string
+	Kind string `json:"kind"`
 	// Name is what is needed: "CAP_BPF", "/sys/kernel/tracing", a sysctl with
 	// its value, a kernel feature.
-	Name string
+	Name string `json:"name"`
 	// For says what needs it, in a few words.
-	For string
+	For string `json:"for"`
 	// Missing says what is wrong and how to set it right; empty if the
 	// requirement is met.
-	Missing string
+	Missing string `json:"missing,omitempty"`
 }
 
 // Met reports whether the requirement is met.
@@ -246,10 +246,22 @@ func (q *requirer) kernel(f Feature, symbol string) {
 	}
 }
 
+// mayHave reports whether the kernel has a feature or, where a process may not even
+// ask, is of a version that has it.
+func (e *Env) mayHave(f Feature) bool {
+	err := e.Supports(f)
+	if err == nil || errors.Is(err, errors.ErrUnsupported) {
+		return err == nil
+	}
+	have, ok := parseVersion(e.Release())
+	since, known := parseVersion(f.Since())
+	return ok && known && slices.Compare(have[:], since[:]) >= 0
+}
+
 func (q *requirer) user(pid int) {
 	q.perf()
 	q.feature(feature.Uprobe, "the target's kind")
-	if !q.env.has(feature.UprobeMulti) {
+	if !q.env.mayHave(feature.UprobeMulti) {
 		q.capability("CAP_SYS_ADMIN", "uprobes by perf events; some kernels are content with CAP_PERFMON")
 	}
 	if pid != 0 {

@@ -130,3 +130,30 @@ func copyFile(t testing.TB, to, from string) {
 		t.Fatal(err)
 	}
 }
+
+// TestRequiresUnasked: without any capability the kernel can't be asked whether it
+// has uprobe-multi links, and CAP_SYS_ADMIN was named where CAP_BPF and CAP_PERFMON
+// are enough.
+func TestRequiresUnasked(t *testing.T) {
+	if os.Getenv("PROBE_TEST_REQUIRES") != "" {
+		for _, r := range Requires(nil, []Target{Uprobe{Path: "/proc/self/exe", Symbol: "main"}}) {
+			fmt.Println(r.Name)
+		}
+		return
+	}
+	testenv.Need(t, testenv.Root, testenv.Feature(feature.UprobeMulti))
+	dir := t.TempDir()
+	for d := dir; strings.HasPrefix(d, os.TempDir()+"/"); d = filepath.Dir(d) {
+		os.Chmod(d, 0o755)
+	}
+	self := filepath.Join(dir, "self")
+	copyFile(t, self, os.Args[0])
+	cmd := exec.Command(self, "-test.run=^TestRequiresUnasked$")
+	cmd.Env = append(os.Environ(), "PROBE_TEST_REQUIRES=1")
+	cmd.Dir = "/"
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
+	out, err := cmd.CombinedOutput()
+	if names := strings.Fields(string(out)); err != nil || slices.Contains(names, "CAP_SYS_ADMIN") || !slices.Contains(names, "CAP_BPF") {
+		t.Errorf("%v, requires %q", err, names)
+	}
+}

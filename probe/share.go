@@ -188,7 +188,7 @@ func (u *Share) load(spec *ebpf.CollectionSpec, o *ShareOptions) error {
 		}
 	}
 	var err error
-	u.coll, err = ebpf.NewCollectionWithOptions(mine, o.Collection)
+	u.coll, err = LoadCollection(mine, o.Collection)
 	return err
 }
 

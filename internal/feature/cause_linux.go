@@ -119,21 +119,8 @@ func sysctl(name string) (int, bool) {
 // that is unknown. With everything granted, it is the kernel that says no.
 func denied(f Feature, err error) error {
 	name := f.String()
-	if missing := MissingCaps(CapBPF, CapPerfmon); len(missing) > 0 {
-		return &UnknownError{name, "needs " + joinCaps(missing) + sysctlHint(err), err}
-	}
-	if level, ok := sysctl("kernel/perf_event_paranoid"); ok {
-		if hint := paranoidHint(level, HasCap(CapSysAdmin), err); hint != "" {
-			return &UnknownError{name, hint, err}
-		}
-	}
-	if status, rerr := os.ReadFile("/proc/thread-self/status"); rerr == nil {
-		if m := statusField(status, "Seccomp:"); m != "" && m != "0" {
-			return &UnknownError{name, "a seccomp filter is active in this process", err}
-		}
-	}
-	if !initialUserNamespace() {
-		return &UnknownError{name, "capabilities of a user namespace do not count: run in the initial one", err}
+	if hint := processHint(err); hint != "" {
+		return &UnknownError{name, hint, err}
 	}
 	no := &UnsupportedError{Feature: name, Since: f.Since(), Hint: policyHint(), Err: err}
 	if off, _ := configOff(f); off != "" {
@@ -142,6 +129,55 @@ func denied(f Feature, err error) error {
 		return &UnknownError{name, "RLIMIT_MEMLOCK may be too small (ulimit -l)", err}
 	}
 	return no
+}
+
+// processHint says what this process lacks, or what keeps it from asking the
+// kernel; empty if there is nothing of that.
+func processHint(err error) string {
+	if missing := MissingCaps(CapBPF, CapPerfmon); len(missing) > 0 {
+		return "needs " + joinCaps(missing) + sysctlHint(err)
+	}
+	if level, ok := sysctl("kernel/perf_event_paranoid"); ok {
+		if hint := paranoidHint(level, HasCap(CapSysAdmin), err); hint != "" {
+			return hint
+		}
+	}
+	if status, err := os.ReadFile("/proc/thread-self/status"); err == nil {
+		if m := statusField(status, "Seccomp:"); m != "" && m != "0" {
+			return "a seccomp filter is active in this process"
+		}
+	}
+	if !initialUserNamespace() {
+		return "capabilities of a user namespace do not count: run in the initial one"
+	}
+	return ""
+}
+
+// Refused says why bpf(2) made no map or loaded no program, where what the process
+// may have is the reason: a *RefusedError then, err itself otherwise.
+func Refused(err error) error {
+	var errno unix.Errno
+	if !errors.As(err, &errno) {
+		return err
+	}
+	switch {
+	case errno == unix.EMFILE:
+		return &RefusedError{"out of file descriptors: raise RLIMIT_NOFILE (ulimit -n)", errno}
+	case errno == unix.ENFILE:
+		return &RefusedError{"the machine is out of open files: raise fs.file-max", errno}
+	case errno != unix.EPERM: // EACCES is the verifier's
+		return err
+	}
+	if hint := processHint(err); hint != "" {
+		return &RefusedError{hint, errno}
+	}
+	if memlockCounts() {
+		return &RefusedError{"RLIMIT_MEMLOCK may be too small (ulimit -l)", errno}
+	}
+	if strings.Contains(err.Error(), "MEMLOCK") { // what cilium/ebpf guesses, with no log of the verifier's
+		return &RefusedError{policyHint(), errno}
+	}
+	return err
 }
 
 // memlockCounts reports whether BPF programs and maps are charged to a limit

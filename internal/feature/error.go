@@ -54,3 +54,18 @@ func (e *UnsupportedError) Unwrap() error { return e.Err }
 func (e *UnsupportedError) Is(target error) bool {
 	return target == errors.ErrUnsupported || target.Error() == "not supported"
 }
+
+// RefusedError is a refusal of bpf(2) with its cause. It matches the error number,
+// and nothing of what a library makes of it.
+type RefusedError struct {
+	// Hint is the cause.
+	Hint string
+	// Err is the error number.
+	Err error
+}
+
+// Error reads "CAUSE: operation not permitted".
+func (e *RefusedError) Error() string { return e.Hint + ": " + e.Err.Error() }
+
+// Unwrap returns Err.
+func (e *RefusedError) Unwrap() error { return e.Err }

@@ -22,3 +22,6 @@ func HasCap(Cap) bool { return false }
 
 // Lockdown is empty: this is not Linux.
 func Lockdown() string { return "" }
+
+// Refused is err: this is not Linux.
+func Refused(err error) error { return err }

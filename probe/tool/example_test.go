@@ -49,6 +49,7 @@ func Example() {
 	//   -record DIR          also write down what the result is made from
 	//   -replay DIR          show a recording instead; needs no root
 	//   -v                   say how the probes are attached
+	//   -requires            say what privileges the run needs, and end
 	//   -unsafe              probe also where no instruction is known to begin
 	//
 	// Examples:

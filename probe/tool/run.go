@@ -37,6 +37,8 @@ type source interface {
 	// open attaches; replay opens the recording instead.
 	open(s *Session) error
 	replay(s *Session) error
+	// requires says what attaching needs.
+	requires(env *probe.Env) []probe.Requirement
 	// lost counts what was lost, but for what the streams count.
 	lost(l *Lost) error
 
@@ -50,6 +52,10 @@ type source interface {
 func (t *Tool) run(ctx context.Context, stdout io.Writer, start string, src source, body func(s *Session) error) (err error) {
 	s := newSession(t, stdout)
 	defer func() { err = errors.Join(err, s.close()) }()
+	if t.requires && !t.Replaying() {
+		s.requires(src)
+		return s.out.err
+	}
 	if err := s.open(ctx, src); err != nil {
 		return err
 	}
@@ -179,6 +185,18 @@ func (r *programRun) open(s *Session) (err error) {
 	return nil
 }
 
+// requires is of the program that would be attached: the first one for which the
+// kernel has the features.
+func (r *programRun) requires(env *probe.Env) []probe.Requirement {
+	for _, p := range r.programs {
+		all := probe.Requires(env, p.Targets())
+		if !slices.ContainsFunc(all, func(q probe.Requirement) bool { return q.Kind == "feature" && !q.Met() }) {
+			return all
+		}
+	}
+	return probe.Requires(env, r.targets())
+}
+
 func (r *programRun) targets() (all []probe.Target) {
 	for _, p := range r.programs {
 		all = append(all, p.Targets()...)
@@ -303,6 +321,15 @@ func (t *Tool) explain(targets []probe.Target, err error) error {
 	}
 	return fmt.Errorf("needs root, or %s: sudo %s (-replay DIR needs neither): %w",
 		strings.Join(lacks, " and "), t.name, os.ErrPermission)
+}
+
+// requires prints what the run needs, one requirement a line.
+func (s *Session) requires(src source) {
+	for _, r := range src.requires(s.tool.Env()) {
+		s.JSON(r)
+		s.Printf("%v\n", r)
+	}
+	s.flush()
 }
 
 // begin prints the start line.

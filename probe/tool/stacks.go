@@ -66,10 +66,16 @@ func (st *stacks) replay(s *Session) (err error) {
 	return err
 }
 
+// kernelEvent stands for any: they need the same.
+var kernelEvent = []probe.Target{probe.Tracepoint{Group: "sched", Name: "sched_switch"}}
+
+func (st *stacks) requires(env *probe.Env) []probe.Requirement {
+	return probe.Requires(env, kernelEvent)
+}
+
 func (st *stacks) open(s *Session) (err error) {
 	if st.Collector, err = st.attach(s.tool.Env()); err != nil {
-		// Any kernel event needs the same as this one.
-		return s.tool.explain([]probe.Target{probe.Tracepoint{Group: "sched", Name: "sched_switch"}}, err)
+		return s.tool.explain(kernelEvent, err)
 	}
 	if s.names.processes == nil {
 		s.names.processes = symbol.NewProcesses(nil)

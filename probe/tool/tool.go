@@ -43,7 +43,7 @@ type Tool struct {
 	count, fewest, most    int
 	rest                   []string
 	json, verbose, noClear bool
-	unsafe                 bool
+	unsafe, requires       bool
 	record, replay         string
 	tasks                  []*int // processes and threads that are to be there
 	recording              *mapx.Recording
@@ -215,6 +215,7 @@ func (t *Tool) Parse(args []string, stdout io.Writer) error {
 		{&t.record, "record DIR", "also write down what the result is made from"},
 		{&t.replay, "replay DIR", "show a recording instead; needs no root"},
 		{&t.verbose, "v", "say how the probes are attached"},
+		{&t.requires, "requires", "say what privileges the run needs, and end"},
 		{&t.unsafe, "unsafe", "probe also where no instruction is known to begin"},
 	} {
 		t.lines = append(t.lines, flagLine{"-" + c.name, c.usage})
