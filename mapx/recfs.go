@@ -14,8 +14,15 @@ import (
 	"time"
 )
 
-// maxTree bounds the memory of a tree of files that is read back.
-const maxTree = 1 << 30
+// Bounds of the memory of a tree of files that is read back: 1 GiB, and 32 times of
+// what the recording of it takes up, or 32 MiB. Files of text come to 5 to 20 times
+// of what they are compressed to.
+const (
+	maxTree       = 1 << 30
+	treeExpansion = 32
+	leastTree     = 32 << 20
+	nodeCost      = 256 // of a file, or an entry of a listing, without its contents
+)
 
 // FS returns a view of fsys that writes down every file, link and directory
 // listing read through it, as it was at the first time: the host files that a
@@ -165,8 +172,12 @@ func (r *Recording) FS(name string) (fs.FS, error) {
 		return nil, err
 	}
 	defer f.Close()
+	room, err := r.treeRoom(name + ".tar")
+	if err != nil {
+		return nil, err
+	}
 	tree := memFS{".": {name: ".", dir: true}}
-	in := tar.NewReader(io.LimitReader(f, maxTree))
+	in := tar.NewReader(io.LimitReader(f, 2*room)) // headers are not kept
 	for {
 		h, err := in.Next()
 		if err == io.EOF || errors.Is(err, io.ErrUnexpectedEOF) {
@@ -175,10 +186,19 @@ func (r *Recording) FS(name string) (fs.FS, error) {
 		if err != nil {
 			return nil, fmt.Errorf("recording %s: %w", name, err)
 		}
-		if err := tree.add(h, in); err != nil {
+		if err := tree.add(h, in, &room); err != nil {
 			return nil, fmt.Errorf("recording %s: %w", name, err)
 		}
 	}
+}
+
+// treeRoom is the memory that a tree of files may take.
+func (r *Recording) treeRoom(file string) (int64, error) {
+	st, err := fs.Stat(r.fsys, file+".file")
+	if err != nil {
+		return 0, fmt.Errorf("recording: %w", err)
+	}
+	return min(max(treeExpansion*st.Size(), leastTree), maxTree), nil
 }
 
 // memFS is a tree in memory, by path.
@@ -194,7 +214,13 @@ type memNode struct {
 
 var _ fs.ReadLinkFS = memFS{}
 
-func (m memFS) add(h *tar.Header, r io.Reader) error {
+// add adds a file, of which all may take room.
+func (m memFS) add(h *tar.Header, r io.Reader, room *int64) error {
+	list := h.PAXRecords["BORESCOPE.entries"]
+	*room -= h.Size + int64(len(h.Name)+len(h.Linkname)+len(list)+nodeCost*(1+strings.Count(list, "\n")))
+	if *room < 0 {
+		return fmt.Errorf("%q: the files are larger than what was recorded can be: %w", h.Name, ErrCorrupt)
+	}
 	name := strings.TrimSuffix(h.Name, "/")
 	if !fs.ValidPath(name) {
 		return fmt.Errorf("file name %q: %w", h.Name, ErrCorrupt)
@@ -202,15 +228,16 @@ func (m memFS) add(h *tar.Header, r io.Reader) error {
 	n := &memNode{name: path.Base(name)}
 	switch h.Typeflag {
 	case tar.TypeReg:
-		var err error
-		if n.data, err = io.ReadAll(r); err != nil && !errors.Is(err, io.ErrUnexpectedEOF) {
+		n.data = make([]byte, h.Size)
+		got, err := io.ReadFull(r, n.data)
+		if n.data = n.data[:got]; err != nil && err != io.EOF && !errors.Is(err, io.ErrUnexpectedEOF) {
 			return err
 		}
 	case tar.TypeSymlink:
 		n.link = h.Linkname
 	case tar.TypeDir:
 		n.dir = true
-		for line := range strings.Lines(h.PAXRecords["BORESCOPE.entries"]) {
+		for line := range strings.Lines(list) {
 			line = strings.TrimSuffix(line, "\n")
 			if len(line) < 2 {
 				return fmt.Errorf("listing of %q: %w", h.Name, ErrCorrupt)
