@@ -3,6 +3,8 @@ package probe
 import (
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"runtime"
 	"slices"
 	"strings"
@@ -12,6 +14,7 @@ import (
 
 	"github.com/borescope/borescope/internal/feature"
 	"github.com/borescope/borescope/internal/kernel"
+	"github.com/borescope/borescope/internal/procfs"
 )
 
 // attacher is the state of one Plan.Attach.
@@ -30,12 +33,16 @@ type attacher struct {
 	cpus []int
 	// left is why the last site was left out.
 	left error
+	// ids are the files that the plan was made from, open is the one at hand.
+	ids  fileIDs
+	open *os.File
 	// types are the numbers of dynamic PMUs.
 	types map[string]pmuType
 }
 
 func attachPlan(p *Plan, progs map[string]*ebpf.Program, env *Env, o *AttachOptions) (*Link, error) {
-	a := &attacher{env: env, o: o, link: &Link{}}
+	a := &attacher{env: env, o: o, link: &Link{}, ids: p.Files}
+	defer a.closeFile()
 	if err := a.attachAll(p, progs); err != nil {
 		a.closeDropped()
 		return nil, errors.Join(err, a.link.Close())
@@ -95,6 +102,34 @@ func (a *attacher) closeDropped() {
 		kernel.Close(fd)
 	}
 	a.drop = nil
+}
+
+// file returns a path by which the kernel finds the file that the plan was made
+// from: that of a descriptor, opened and compared. It is good until the next call;
+// a probe that is attached keeps the file.
+func (a *attacher) file(path string) (string, error) {
+	if a.open == nil || a.open.Name() != path {
+		f, err := procfs.OpenPath(path)
+		if errors.Is(err, fs.ErrNotExist) {
+			return "", notFound("no file %s", path)
+		}
+		if err != nil {
+			return "", err
+		}
+		if err := a.ids.check(path, f); err != nil {
+			f.Close()
+			return "", fmt.Errorf("%s was replaced or changed after the plan was made: %w", path, err)
+		}
+		a.closeFile()
+		a.open = f
+	}
+	return fmt.Sprintf("/proc/self/fd/%d", a.open.Fd()), nil
+}
+
+func (a *attacher) closeFile() {
+	if a.open != nil {
+		a.open.Close()
+	}
 }
 
 // program attaches one program at its sites.
@@ -368,7 +403,11 @@ func (a *attacher) uprobeFile(g *Program, prog *ebpf.Program, sites []Site) erro
 		flags = kernel.MultiReturn
 	}
 	first := &sites[0]
-	fd, err := kernel.UprobeMulti(prog.FD(), uint32(g.AttachType), first.Path, offsets, refs, cookies, first.PID, flags)
+	path, err := a.file(first.Path)
+	if err != nil {
+		return a.missing(first, fmt.Errorf("attach %s: %w", firstOf(sites), err))
+	}
+	fd, err := kernel.UprobeMulti(prog.FD(), uint32(g.AttachType), path, offsets, refs, cookies, first.PID, flags)
 	if err == nil {
 		a.keep(held{fd: fd, link: true, method: MethodUprobeMulti}, sites...)
 		return nil

@@ -172,7 +172,11 @@ func (a *attacher) uprobeEvent(g *Program, s *Site) (*event, error) {
 	if err != nil {
 		return nil, err
 	}
-	ev := &event{attr: pmc.Attr{Type: t.number, Config2: s.Offset}, path: s.Path, feature: feature.Uprobe}
+	path, err := a.file(s.Path)
+	if err != nil {
+		return nil, err
+	}
+	ev := &event{attr: pmc.Attr{Type: t.number, Config2: s.Offset}, path: path, feature: feature.Uprobe}
 	if g.returnProbe() {
 		ev.attr.Config |= 1 << t.retBit
 	}

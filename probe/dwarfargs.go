@@ -20,8 +20,8 @@ type signature struct {
 }
 
 // userDWARF opens a file's DWARF; the caller closes the closer.
-func (e *Env) userDWARF(path string) (*dwarf.Data, io.Closer, error) {
-	ra, _, g, err := e.openAt(path)
+func (e *Env) userDWARF(ids fileIDs, path string) (*dwarf.Data, io.Closer, error) {
+	ra, _, g, err := e.openAt(ids, path)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -44,7 +44,7 @@ func (r *resolver) typeUser(p *Program, f *elffile.File, path string, s elfSymbo
 	if !r.o.DWARF || f.Section(".debug_info") == nil && f.Section(".zdebug_info") == nil {
 		return
 	}
-	d, closer, err := r.env.userDWARF(path)
+	d, closer, err := r.env.userDWARF(r.plan.Files, path)
 	if err != nil {
 		return // the registers remain
 	}

@@ -351,7 +351,7 @@ func checkReturns(t *testing.T, path string, want map[string]int) {
 		t.Fatal(err)
 	}
 	seen := 0
-	err = NewEnv(nil).withELF(abs, func(f *elffile.File) error {
+	err = NewEnv(nil).withELF(nil, abs, func(f *elffile.File) error {
 		return symbols(f, func([]byte) bool { return true }, func(s elfSymbol) error {
 			text, err := code(f, s.value, s.size)
 			if err != nil {
@@ -397,7 +397,7 @@ func TestInsnLengths(t *testing.T) {
 		}
 	}
 	functions := 0
-	err = env.withELF(path, func(f *elffile.File) error {
+	err = env.withELF(nil, path, func(f *elffile.File) error {
 		return symbols(f, func([]byte) bool { return true }, func(s elfSymbol) error {
 			text, err := code(f, s.value, s.size)
 			if err != nil {
@@ -423,7 +423,7 @@ func TestInsnLengths(t *testing.T) {
 	if err != nil || functions < 1000 {
 		t.Errorf("%d functions, %v", functions, err)
 	}
-	err = env.withELF(path, func(f *elffile.File) error {
+	err = env.withELF(nil, path, func(f *elffile.File) error {
 		checkBoundaries(t, &boundaries{f: f}, begins)
 		return nil
 	})

@@ -24,6 +24,11 @@ type Plan struct {
 	// Missing are targets, or matches of a wildcard, that cannot be attached
 	// and that the caller's policy lets pass.
 	Missing []Missing
+	// Files are the files that Resolve read the places of user probes from, by
+	// Site.Path. Attach puts the probes into these files, whatever their paths lead
+	// to by then, and refuses what has been replaced or changed. A path that is
+	// not there, as in plans recorded before this was, is not compared.
+	Files map[string]FileID
 	// Filter is for which tasks the programs run, nil for all: Options.Filter.
 	Filter *TaskFilter
 

@@ -23,6 +23,7 @@ type planJSON struct {
 	Types    []typeJSON    `json:"types,omitempty"`
 	Programs []programJSON `json:"programs"`
 	Missing  []missingJSON `json:"missing,omitempty"`
+	Files    fileIDs       `json:"files,omitempty"`
 	Filter   *TaskFilter   `json:"filter,omitempty"`
 }
 
@@ -91,7 +92,7 @@ var locationNames = []string{
 // and size if p.BTF has them, other types in full.
 func (p *Plan) MarshalJSON() ([]byte, error) {
 	types := typeEncoder{kernel: p.BTF}
-	out := planJSON{Format: planFormat, Arch: p.Arch, Kernel: p.Kernel, Programs: []programJSON{}, Filter: p.Filter}
+	out := planJSON{Format: planFormat, Arch: p.Arch, Kernel: p.Kernel, Programs: []programJSON{}, Files: p.Files, Filter: p.Filter}
 	for i := range p.Programs {
 		out.Programs = append(out.Programs, encodeProgram(&p.Programs[i], &types))
 	}
@@ -117,7 +118,7 @@ func (p *Plan) UnmarshalJSON(b []byte) error {
 	if err != nil {
 		return fmt.Errorf("read plan: %w", err)
 	}
-	out := Plan{Arch: in.Arch, Kernel: in.Kernel, BTF: p.BTF, Symbols: p.Symbols, Filter: in.Filter}
+	out := Plan{Arch: in.Arch, Kernel: in.Kernel, BTF: p.BTF, Symbols: p.Symbols, Files: in.Files, Filter: in.Filter}
 	for i := range in.Programs {
 		g, err := decodeProgram(&in.Programs[i], types)
 		if err != nil {

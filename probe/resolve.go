@@ -115,7 +115,7 @@ func Resolve(env *Env, targets []Target, o *Options) (*Plan, error) {
 	if o == nil {
 		o = &Options{}
 	}
-	r := &resolver{env: env, o: o, plan: &Plan{Arch: env.Arch(), Kernel: env.Release()}}
+	r := &resolver{env: env, o: o, plan: &Plan{Arch: env.Arch(), Kernel: env.Release(), Files: fileIDs{}}}
 	for i, t := range targets {
 		if t == nil {
 			return nil, fmt.Errorf("resolve: target %d is nil", i)
@@ -427,6 +427,7 @@ func commonArgs(a, b []Arg) []Arg {
 
 // finish names the programs and allots the cookies.
 func (r *resolver) finish() {
+	r.plan.Files = fileIDs(r.plan.Files).keep(r.plan.Programs)
 	site := 0
 	for i := range r.plan.Programs {
 		p := &r.plan.Programs[i]

@@ -63,7 +63,7 @@ func (r *resolver) lineAddresses(f *elffile.File, name string, u *userProbe) ([]
 	if f.Section(".debug_line") == nil && f.Section(".zdebug_line") == nil {
 		return nil, notFound("%s has no line table: build it with -g, or install its debug symbols", name)
 	}
-	ra, _, g, err := r.env.openAt(name)
+	ra, _, g, err := r.env.openAt(r.plan.Files, name)
 	if err != nil {
 		return nil, err
 	}

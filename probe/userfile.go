@@ -7,10 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"runtime/debug"
 	"strings"
 
 	"github.com/borescope/borescope/internal/elffile"
+	"github.com/borescope/borescope/internal/procfs"
 )
 
 // elfSymbol is a function of a user program or library.
@@ -26,8 +28,8 @@ type elfSymbol struct {
 
 // withELF opens the file, live or recorded, and calls f with it. Faults of a
 // file that is truncated meanwhile become errors.
-func (e *Env) withELF(path string, f func(*elffile.File) error) (err error) {
-	file, closer, err := e.openELF(path)
+func (e *Env) withELF(ids fileIDs, path string, f func(*elffile.File) error) (err error) {
+	file, closer, err := e.openELF(ids, path)
 	if err != nil {
 		return err
 	}
@@ -37,6 +39,19 @@ func (e *Env) withELF(path string, f func(*elffile.File) error) (err error) {
 	return f(file)
 }
 
+// openLive opens a file of this machine and notes which one it is.
+func (e *Env) openLive(ids fileIDs, path string) (*os.File, error) {
+	f, err := procfs.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	if err := ids.note(path, f); err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
 type nopCloser struct{}
 
 func (nopCloser) Close() error { return nil }
@@ -44,17 +59,25 @@ func (nopCloser) Close() error { return nil }
 // maxRecorded bounds a recorded file that must be read into memory.
 const maxRecorded = 1 << 30
 
-func (e *Env) openELF(path string) (*elffile.File, io.Closer, error) {
+func (e *Env) openELF(ids fileIDs, path string) (*elffile.File, io.Closer, error) {
 	if _, _, zipped := e.cutZip(path); zipped {
-		r, _, c, err := e.openAt(path)
+		r, _, c, err := e.openAt(ids, path)
 		if err != nil {
 			return nil, nil, err
 		}
 		return newELF(path, r, r.Size(), c)
 	}
 	if e.live {
-		f, err := elffile.Open(path)
-		return f, nopCloser{}, notELF(path, err)
+		f, err := e.openLive(ids, path)
+		if err != nil {
+			return nil, nil, err
+		}
+		ef, err := elffile.NewFile(f)
+		if err != nil {
+			f.Close()
+			return nil, nil, notELF(path, fmt.Errorf("%s: %w", path, err))
+		}
+		return ef, nopCloser{}, nil
 	}
 	g, err := e.root.Open(strings.TrimPrefix(path, "/"))
 	if err != nil {

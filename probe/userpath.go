@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"path"
 	"path/filepath"
@@ -228,7 +229,7 @@ func (e *Env) libraryIn(root, dir, name string) string {
 
 // cachedLibrary looks the name up in the dynamic linker's cache.
 func (e *Env) cachedLibrary(root, name string) string {
-	b, err := fs.ReadFile(e.root, strings.TrimPrefix(root+"/etc/ld.so.cache", "/"))
+	b, err := e.readBounded(root+"/etc/ld.so.cache", maxLdCache)
 	if err != nil {
 		return ""
 	}
@@ -241,6 +242,25 @@ func (e *Env) cachedLibrary(root, name string) string {
 		return ""
 	}
 	return libs[i].path
+}
+
+// maxLdCache is far above what any distribution's ld.so.cache has: a target's own
+// may be of any size, or have one and no contents.
+const maxLdCache = 16 << 20
+
+// readBounded reads a file of at most so many bytes.
+func (e *Env) readBounded(name string, most int64) ([]byte, error) {
+	f, err := e.root.Open(strings.TrimPrefix(name, "/"))
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	if st, err := f.Stat(); err != nil {
+		return nil, err
+	} else if st.Size() > most {
+		return nil, fmt.Errorf("%s: %d bytes, more than %d", name, st.Size(), most)
+	}
+	return io.ReadAll(io.LimitReader(f, most))
 }
 
 // ldEntry is an entry of ld.so.cache.

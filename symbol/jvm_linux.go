@@ -104,7 +104,7 @@ func openJVM(root fs.FS, pid int, pidfd *os.File) (*jvm, error) {
 	if j.uid, j.gid, err = procfs.Owner(root, pid); err != nil {
 		return nil, err
 	}
-	j.tmp, err = procfs.PathInRoot(pid, "/tmp")
+	j.tmp, err = procfs.OpenPath(fmt.Sprintf("/proc/%d/root/tmp", pid))
 	return j, err
 }
 

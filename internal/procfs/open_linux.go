@@ -35,15 +35,15 @@ func OpenInRoot(pid int, name string) (*os.File, error) {
 	return reopen(fd, name, false)
 }
 
-// PathInRoot resolves a path as OpenInRoot does, whatever is there, and returns a
-// descriptor that only names it (O_PATH): to make files in a directory, or to ask
-// what a file is. The caller closes it.
-func PathInRoot(pid int, name string) (*os.File, error) {
-	fd, err := lookupIn(pid, name)
+// OpenPath resolves a path as Open does, whatever is there, and returns a
+// descriptor that only names it (O_PATH): to make files in a directory, to ask what
+// a file is, to hand it to the kernel as /proc/self/fd/N. The caller closes it.
+func OpenPath(path string) (*os.File, error) {
+	fd, err := lookup(path)
 	if err != nil {
 		return nil, err
 	}
-	return os.NewFile(uintptr(fd), name), nil
+	return os.NewFile(uintptr(fd), path), nil
 }
 
 // SocketIn finds a user's socket in a directory and returns a descriptor that only
@@ -91,11 +91,10 @@ func open(path string, dir bool) (*os.File, error) {
 }
 
 func stat(path string) (fs.FileInfo, error) {
-	fd, err := lookup(path)
+	f, err := OpenPath(path)
 	if err != nil {
 		return nil, err
 	}
-	f := os.NewFile(uintptr(fd), path)
 	defer f.Close()
 	return f.Stat()
 }

@@ -1,0 +1,15 @@
+package probe
+
+import (
+	"os"
+	"syscall"
+)
+
+func identify(f *os.File) (FileID, error) {
+	st, err := f.Stat()
+	if err != nil {
+		return FileID{}, err
+	}
+	s := st.Sys().(*syscall.Stat_t)
+	return FileID{uint64(s.Dev), s.Ino, s.Ctim.Nano()}, nil
+}

@@ -1,0 +1,189 @@
+package probe
+
+import (
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/borescope/borescope/internal/testenv"
+)
+
+// decode returns the plan as it is read back from its recorded form, changed by
+// change.
+func decode(t *testing.T, plan *Plan, change func(string) string) *Plan {
+	t.Helper()
+	b, err := json.Marshal(plan)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out Plan
+	if err := json.Unmarshal([]byte(change(string(b))), &out); err != nil {
+		t.Fatal(err)
+	}
+	return &out
+}
+
+func changed(st os.FileInfo) int64 { return st.Sys().(*syscall.Stat_t).Ctim.Nano() }
+
+// TestReplacedFile: a file was read by its path and attached to by its path
+// again, so that whoever replaced it in between had a breakpoint put into the
+// middle of an instruction of any other program.
+func TestReplacedFile(t *testing.T) {
+	testenv.Need(t, testenv.Root, testenv.Uprobes)
+	for how, swap := range map[string]func(path, link, other string) error{
+		"renamed over": func(path, _, other string) error { return os.Rename(other, path) },
+		"linked": func(_, link, other string) error {
+			return errors.Join(os.Remove(link), os.Symlink(other, link))
+		},
+		// Within one tick of the kernel's clock a change leaves the time as it was.
+		"changed": func(path, _, _ string) error {
+			was, err := os.Stat(path)
+			for is := was; err == nil && changed(is) == changed(was); is, err = os.Stat(path) {
+				if err := os.Chmod(path, 0o700); err != nil {
+					return err
+				}
+			}
+			return err
+		},
+	} {
+		for _, o := range []*Options{nil, {NoMulti: true}} {
+			dir := t.TempDir()
+			path, link, other := dir+"/file", dir+"/link", dir+"/other"
+			copyFile(t, path, targetPath())
+			copyFile(t, other, targetPath())
+			if err := os.Symlink(path, link); err != nil {
+				t.Fatal(err)
+			}
+			plan := mustResolve(t, o, "uprobe:"+link+":helper_*")
+			if len(plan.Files) != 1 || plan.Files[link].Inode == 0 {
+				t.Fatalf("files %v", plan.Files)
+			}
+			attachCounter(t, plan, counting{value: -1}) // it has not been replaced yet
+			same := func(s string) string { return s }
+			recorded := decode(t, plan, same)
+			if err := swap(path, link, other); err != nil {
+				t.Fatal(err)
+			}
+			for _, p := range []*Plan{plan, recorded} {
+				n := loadCounter(t, p, counting{value: -1})
+				l, err := p.Attach(n.progs, nil)
+				if err == nil {
+					l.Close()
+				}
+				if err == nil || !strings.Contains(err.Error(), link+" was replaced or changed after the plan was made") {
+					t.Errorf("%s: %v", how, err)
+				}
+			}
+			attachCounter(t, mustResolve(t, o, "uprobe:"+link+":helper_*"), counting{value: -1})
+		}
+	}
+}
+
+// TestOldPlanFiles: plans that were recorded without the files' identities load,
+// and are attached without a comparison.
+func TestOldPlanFiles(t *testing.T) {
+	testenv.Need(t, testenv.Root, testenv.Uprobes)
+	w := startTarget(t)
+	plan := mustResolve(t, nil, "uprobe:"+targetPath()+":add")
+	old := decode(t, plan, func(s string) string { return strings.Replace(s, `"files"`, `"unknown"`, 1) })
+	if len(plan.Files) != 1 || old.Files != nil {
+		t.Fatalf("files %v, %v", plan.Files, old.Files)
+	}
+	n, _ := attachCounter(t, old, counting{value: -1})
+	w.run()
+	expectTally(t, n.read(t, 0), tally{Count: times})
+}
+
+// TestReadTwice: a file that is replaced between two looks at it makes no plan.
+func TestReadTwice(t *testing.T) {
+	dir := t.TempDir()
+	path := dir + "/file"
+	copyFile(t, path, targetPath())
+	copyFile(t, dir+"/other", targetPath())
+	env, ids := NewEnv(nil), fileIDs{}
+	if _, err := env.usdtFile(ids, path); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, c, err := env.openAt(ids, path); err != nil {
+		t.Fatal(err)
+	} else {
+		c.Close()
+	}
+	if err := os.Rename(dir+"/other", path); err != nil {
+		t.Fatal(err)
+	}
+	for name, open := range map[string]func() error{
+		"openAt":   func() error { _, _, _, err := env.openAt(ids, path); return err },
+		"openELF":  func() error { _, _, err := env.openELF(ids, path); return err },
+		"usdtFile": func() error { _, err := env.usdtFile(ids, path); return err },
+	} {
+		if err := open(); err == nil || !strings.Contains(err.Error(), "replaced or changed while it was read") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// TestTargetLinks: absolute symbolic links in a process's root led to the host's
+// file of that name, which was attached to.
+func TestTargetLinks(t *testing.T) {
+	testenv.Need(t, testenv.Root, testenv.Uprobes)
+	host, root := t.TempDir(), t.TempDir()
+	if err := os.MkdirAll(root+host, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	copyFile(t, host+"/only", targetPath())
+	copyFile(t, host+"/both", targetPath())
+	copyFile(t, root+host+"/both", targetPath())
+	for _, name := range []string{"only", "both"} {
+		if err := os.Symlink(filepath.Join(host, name), root+"/"+name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	below := procPath(testenv.Rooted(t, root)) + "/root"
+	if plan, err := Resolve(nil, []Target{Uprobe{Path: below + "/only", Symbol: "add"}}, nil); err == nil {
+		t.Errorf("found in the host's root: %v", plan.Files)
+	}
+	f, err := os.Open(root + host + "/both")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	want, err := identify(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, o := range []*Options{nil, {NoMulti: true}} {
+		plan := mustResolve(t, o, "uprobe:"+below+"/both:helper_*")
+		if got := plan.Files[below+"/both"]; got != want {
+			t.Errorf("%v, want the target's %v", got, want)
+		}
+		attachCounter(t, plan, counting{value: -1})
+	}
+}
+
+// TestTargetLdCache: the ld.so.cache of a target was read whole, of 8 TiB without
+// contents, and one that is a FIFO was waited for.
+func TestTargetLdCache(t *testing.T) {
+	root := t.TempDir()
+	if err := errors.Join(os.MkdirAll(root+"/etc", 0o755), os.WriteFile(root+"/etc/ld.so.cache", nil, 0o644),
+		os.Truncate(root+"/etc/ld.so.cache", 1<<32)); err != nil {
+		t.Fatal(err)
+	}
+	env := NewEnv(nil)
+	if b, err := env.readBounded(root+"/etc/ld.so.cache", maxLdCache); err == nil {
+		t.Errorf("read %d bytes", len(b))
+	}
+	if got := env.cachedLibrary(root, "libc"); got != "" {
+		t.Errorf("found %s", got)
+	}
+	if err := errors.Join(os.Remove(root+"/etc/ld.so.cache"), syscall.Mkfifo(root+"/etc/ld.so.cache", 0o644)); err != nil {
+		t.Fatal(err)
+	}
+	if got := env.cachedLibrary(root, "libc"); got != "" {
+		t.Errorf("found %s", got)
+	}
+}
