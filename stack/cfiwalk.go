@@ -150,7 +150,44 @@ func (w *CFIWalker) step(mem Memory) (How, End) {
 			return how, w.apply(m.CFI, rule, mem)
 		}
 	}
+	if size, ok := w.epilogue(mem, pc); ok {
+		return HowCFI, w.pop(size, mem)
+	}
 	return HowFP, w.byFP(mem)
+}
+
+// Code that ends a function on amd64: "add $n, %rsp; ret", n below 128.
+const (
+	epilogueMask = 0xff_00_ff_ff_ff
+	epilogueCode = 0xc3_00_c4_83_48
+)
+
+// epilogue looks for the end of a function behind a call, which says where its
+// return address is. CPython's trampolines (-X perf) have this, and neither call
+// frame information nor a frame pointer.
+func (w *CFIWalker) epilogue(mem Memory, pc uint64) (size uint64, ok bool) {
+	if w.exact || w.regs.Machine != elf.EM_X86_64 {
+		return 0, false
+	}
+	code, err := w.word(pc, mem)
+	size = code >> 24 & 0xff
+	return size, err == nil && code&epilogueMask == epilogueCode && size&0x87 == 0
+}
+
+// pop takes the return address above a frame of that size.
+func (w *CFIWalker) pop(size uint64, mem Memory) End {
+	at := w.regs.SP() + size
+	ret, err := w.word(at, mem)
+	switch {
+	case err != nil:
+		return EndBadMemory
+	case ret == 0:
+		return EndBottom
+	}
+	w.regs.Have &= amd64Kept
+	w.regs.SetPC(ret)
+	w.regs.SetSP(at + 8)
+	return EndUnknown
 }
 
 // strip removes arm64's pointer authentication code from a return address.

@@ -208,6 +208,32 @@ func TestCFIWalkerSignal(t *testing.T) {
 	}
 }
 
+// TestCFIWalkerEpilogue goes through code that nothing describes but what it does
+// after the call: CPython's trampolines. Frame pointers led astray.
+func TestCFIWalkerEpilogue(t *testing.T) {
+	table := new(ehFrame).fde(0x1000, 0x100, "", cfaUndefined, AMD64RIP).fde(0x2000, 0x100, "").table()
+	for _, c := range []struct {
+		name string
+		code []byte
+		want []uint64
+		end  End
+	}{
+		{"trampoline", []byte{0x48, 0x83, 0xc4, 8, 0xc3, 0xcc, 0xcc, 0xcc}, []uint64{0x2000, 0x8007, 0x1010}, EndBottom},
+		{"negative", []byte{0x48, 0x83, 0xc4, 0x88, 0xc3, 0xcc, 0xcc, 0xcc}, []uint64{0x2000, 0x8007}, EndNoRule},
+		{"other_code", []byte{0x48, 0x83, 0xc4, 8, 0x90, 0xcc, 0xcc, 0xcc}, []uint64{0x2000, 0x8007}, EndNoRule},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w := CFIWalker{Modules: testModules(table)}
+			mem := NewRanges(words(0x7000, 0x8007, 0xaaaa, 0x1010), MemoryRange{0x8007, c.code})
+			frames := make([]Frame, 20)
+			n, end := w.Walk(frames, fpRegs(elf.EM_X86_64, 0x2000, 0x7000, 0x1234), mem)
+			if got := pcs(frames[:n]); !slices.Equal(got, c.want) || end != c.end {
+				t.Errorf("got %#x %v, want %#x %v", got, end, c.want, c.end)
+			}
+		})
+	}
+}
+
 // TestCFIWalkerNull calls a null pointer: the return address is what was pushed
 // last, or in the link register. The stack was one frame.
 func TestCFIWalkerNull(t *testing.T) {

@@ -208,3 +208,35 @@ func TestCFICacheSharesTables(t *testing.T) {
 		t.Error("table without a machine")
 	}
 }
+
+// startCompiled starts a program that has all its code when it starts.
+func startCompiled(t *testing.T, name, source string) int {
+	t.Helper()
+	testenv.Need(t, testenv.Tool("gcc"))
+	dir := t.TempDir()
+	cmd := exec.Command("gcc", "-O2", "-static", "-fno-pie", "-no-pie", "-x", "c", "-o", filepath.Join(dir, name), "-")
+	cmd.Stdin = strings.NewReader(source)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		testenv.Need(t, testenv.Got("gcc -static", fmt.Errorf("%w: %s", err, out)))
+	}
+	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
+	return startWorkload(t, name, []string{name})
+}
+
+// garbageSource runs a function whose return address is none, as rules that are
+// wrong find one: it was taken for an interpreted frame.
+const garbageSource = `
+volatile int n;
+void spin(void) { for (;;) n++; }
+int main(void) { __asm__("mov $0xf123456789abcde0,%rax\n push %rax\n jmp spin"); return 0; }
+`
+
+// trampolineSource calls through code like CPython's for -X perf.
+const trampolineSource = `
+__asm__(".text\n.type trampoline,@function\ntrampoline: sub $8,%rsp\n mov $0x1234,%ebp\n call *%rdi\n add $8,%rsp\n ret\n");
+void trampoline(void (*f)(void));
+volatile int n;
+__attribute__((noinline)) void spin(void) { for (;;) n++; }
+__attribute__((noinline)) void through(void) { trampoline(spin); n++; }
+int main(void) { trampoline(through); return n; }
+`
