@@ -1,12 +1,14 @@
 package symbol
 
 import (
+	"bytes"
 	"debug/elf"
 	"errors"
 	"io"
 	"io/fs"
 	"math"
 	"os"
+	"runtime/debug"
 	"strings"
 
 	"github.com/borescope/borescope/internal/elffile"
@@ -171,7 +173,7 @@ func readELF(f fs.File, size int64) (*elffile.File, error) {
 // has, or a new one.
 func (ps *Processes) adopt(img *image, pid int, ef *elffile.File) {
 	id := ef.BuildID()
-	if other := ps.byID[id]; id != "" && other != nil && other.f.Size() == ef.Size() {
+	if other := ps.byID[id]; id != "" && other != nil && sameNames(other.f, ef) {
 		ef.Close()
 		other.refs++
 		img.elf = other
@@ -194,6 +196,36 @@ func (ps *Processes) adopt(img *image, pid int, ef *elffile.File) {
 		ps.byID[id] = e
 	}
 }
+
+// sameNames reports whether two files of one build-id have the same names as well.
+// GNU ld leaves the tables of names out of what it makes a build-id of: programs
+// that differ in nothing else have the same.
+func sameNames(a, b *elffile.File) (same bool) {
+	var err error
+	defer elffile.Catch(debug.SetPanicOnFault(true), &err)
+	if a.Size() != b.Size() {
+		return false
+	}
+	for _, name := range []string{".dynstr", ".strtab"} {
+		s, t := a.Section(name), b.Section(name)
+		if s == nil && t == nil {
+			continue
+		}
+		if s == nil || t == nil || s.Size != t.Size || s.Flags&elf.SHF_COMPRESSED != 0 {
+			return false
+		}
+		size := min(s.Size, maxCompared)
+		x, err1 := a.Bytes(s.Offset, size)
+		y, err2 := b.Bytes(t.Offset, size)
+		if err1 != nil || err2 != nil || !bytes.Equal(x, y) {
+			return false
+		}
+	}
+	return true
+}
+
+// maxCompared is how much of a table of names is compared.
+const maxCompared = 16 << 20
 
 // openDebug opens a debug file: the target's own if it has one, else the host's.
 func (ps *Processes) openDebug(pid int, path string) (fs.File, error) {

@@ -279,6 +279,28 @@ func TestModulesBudget(t *testing.T) {
 	}
 }
 
+// TestSameBuildID has two programs that differ in their names alone, of which GNU ld
+// makes one build-id: the second had the first one's names.
+func TestSameBuildID(t *testing.T) {
+	tr := newTree(t)
+	for i, name := range []string{"func_of_one", "func_of_two", "func_of_one"} {
+		syms := []testSym{{name, at, 0x10, fn, global, false}}
+		tr.add(fmt.Sprintf("bin/p%d", i), buildELF(t, testFile{syms: syms, buildID: []byte("same id!")}))
+		tr.stat(i+1, "p", 1)
+		tr.maps(i+1, strings.Replace(binMap, "11 /bin/app", fmt.Sprintf("%d /bin/p%d", 20+i, i), 1))
+	}
+	ps, _ := testProcesses(t, tr, nil)
+	for i, want := range []string{"func_of_one", "func_of_two", "func_of_one"} {
+		p, err := ps.Process(i + 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := frameNames(p.Resolve(nil, []uint64{0x401004})); got != want {
+			t.Errorf("process %d: got %s, want %s", i+1, got, want)
+		}
+	}
+}
+
 func TestMaxProcesses(t *testing.T) {
 	tr := newTree(t)
 	for pid := 1; pid <= 20; pid++ {
