@@ -47,6 +47,9 @@ func openRegular(fsys fs.FS, name string) (fs.File, error) {
 // A recording of any released format version opens; one of a later version is
 // an error that says so, and something else is one that wraps ErrCorrupt.
 func OpenRecording(fsys fs.FS) (*Recording, error) {
+	if fsys == nil {
+		return nil, errors.New("open recording: no files")
+	}
 	f, err := openRegular(fsys, manifestName)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("open recording: want a directory that CreateRecording made, with its %s: %w", manifestName, err)

@@ -199,6 +199,7 @@ var misuse = []any{
 	"watchpoint:0x1000:8:w", "watchpoint:0x1000:8:wx pid=77", "watchpoint:jifies:8:w", "iter:tsk", "iter:bpf_map pid=77",
 	// targets that no text makes
 	Kprobe{},
+	RawTracepoint{},
 	Kretprobe{},
 	Fentry{},
 	Uprobe{},

@@ -129,6 +129,9 @@ func (e *Env) tracepoints(group, name string) ([]Tracepoint, error) {
 const maxRawArgs = 12
 
 func (r *resolver) rawTracepoint(t RawTracepoint) error {
+	if t.Name == "" {
+		return errors.New("it names no tracepoint")
+	}
 	if isPattern(t.Name) {
 		return r.rawMatches(t)
 	}

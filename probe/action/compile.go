@@ -17,6 +17,12 @@ import (
 // Errors are of type *Error where a place in the program is at fault, and match
 // errors.ErrUnsupported where the plan's kernel lacks something.
 func Compile(p *Program, plan *probe.Plan) (*ebpf.CollectionSpec, error) {
+	switch {
+	case p == nil:
+		return nil, fmt.Errorf("compile: %w", errNoProgram)
+	case plan == nil:
+		return nil, fmt.Errorf("compile %s: %w", p.Name, errNoPlan)
+	}
 	if err := p.Err(); err != nil {
 		return nil, fmt.Errorf("compile %s: %w", p.Name, err)
 	}

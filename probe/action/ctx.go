@@ -16,9 +16,12 @@ func NewProgram(name string) *Program { return &Program{Name: name} }
 func (p *Program) On(target probe.Target, build func(c *Ctx)) {
 	c := &Ctx{p: p}
 	c.list = &c.root
-	if build != nil {
-		build(c)
+	if build == nil || target == nil {
+		c.errorf("on %v: a target and a function that records what happens there are needed", target)
+		return
 	}
+	build(c)
+	c.done = true
 	p.Actions = append(p.Actions, Action{Target: target, Body: c.root, Pos: callerPos()})
 }
 
@@ -40,6 +43,7 @@ type Ctx struct {
 	root []*Stmt
 	list *[]*Stmt
 	vars int
+	done bool // the function that records the action has returned
 }
 
 // errorf remembers a mistake of the caller, which Compile reports.
@@ -65,6 +69,10 @@ func callerPos() Pos {
 
 // Do appends a statement of the IR.
 func (c *Ctx) Do(s *Stmt) {
+	if c.done {
+		c.errorf("%s: the function that was given to On has returned: what it recorded is complete", s.Op)
+		return
+	}
 	if s.Pos == (Pos{}) {
 		s.Pos = callerPos()
 	}

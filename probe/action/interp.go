@@ -72,6 +72,9 @@ func NewInterp(p *Program, plan *probe.Plan, i int) (*Interp, error) {
 	if err := p.Err(); err != nil {
 		return nil, err
 	}
+	if plan == nil {
+		return nil, errNoPlan
+	}
 	lay, err := newLayout(p, plan)
 	if err != nil {
 		return nil, err

@@ -33,6 +33,7 @@ const (
 	cntThrottled
 	cntUnwalked
 	cntBroken
+	cntBusy
 	cntMaps
 )
 
@@ -69,6 +70,9 @@ func newLayout(p *Program, plan *probe.Plan) (*layout, error) {
 		if err := validMap(m); err != nil {
 			return nil, at(m.Pos, "map "+m.Name, err)
 		}
+		if n := l.kernelEntries(m); isHash(kernelKind(m)) && n > maxHash {
+			return nil, at(m.Pos, "map "+m.Name, fmt.Errorf("%d entries: a hash of the kernel has room for %d at most", n, maxHash))
+		}
 		if names[m.Name] {
 			return nil, at(m.Pos, "map "+m.Name, fmt.Errorf("the name is taken"))
 		}
@@ -76,6 +80,18 @@ func newLayout(p *Program, plan *probe.Plan) (*layout, error) {
 		l.index[m] = i
 	}
 	return l, nil
+}
+
+// maxHash is the number of buckets, and so of entries, beyond which the kernel
+// refuses a hash with E2BIG (htab_map_alloc, kernel/bpf/hashtab.c).
+const maxHash = 1 << 27
+
+func isHash(t ebpf.MapType) bool {
+	switch t {
+	case ebpf.Hash, ebpf.LRUHash, ebpf.PerCPUHash, ebpf.LRUCPUHash:
+		return true
+	}
+	return false
 }
 
 // stackClasses are the depths for which an aggregation by stack has maps of its

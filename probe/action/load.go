@@ -34,6 +34,9 @@ type Loaded struct {
 	mu    sync.Mutex
 	rec   *mapx.Recorder // guarded by mu
 	flips map[string]any // guarded by mu: *mapx.Flip by the name of the map
+	// readers are the streams that are open, by their maps' names.
+	readers map[string]bool // guarded by mu
+	closed  bool            // guarded by mu
 }
 
 var _ Handles = (*Loaded)(nil)
@@ -46,6 +49,9 @@ var _ Handles = (*Loaded)(nil)
 // If the verifier refuses the program, that is a mistake of this package: the
 // error is a *VerifierError with the statement it refused.
 func Load(p *Program, plan *probe.Plan) (*Loaded, error) {
+	if p == nil {
+		return nil, fmt.Errorf("load: %w", errNoProgram)
+	}
 	spec, err := Compile(p, plan)
 	if err != nil {
 		return nil, err
@@ -114,6 +120,9 @@ func (l *Loaded) start() error {
 // EBPFMap is the kernel's map behind one of the program's, nil if it has none;
 // of a map with Flip, the array of maps. It is owned by l.
 func (l *Loaded) EBPFMap(m *Map) *ebpf.Map {
+	if l == nil {
+		return nil
+	}
 	if _, ok := l.lay.index[m]; !ok {
 		return nil
 	}
@@ -121,6 +130,9 @@ func (l *Loaded) EBPFMap(m *Map) *ebpf.Map {
 }
 
 func (l *Loaded) source() source {
+	if l == nil {
+		return source{}
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return source{live: l, rec: l.rec}
@@ -148,6 +160,9 @@ var _ Handles = (*Recorded)(nil)
 // of it, so that the code that reads them cannot tell. It needs no privileges
 // and works on every system. rec stays the caller's.
 func Open(p *Program, rec *mapx.Recording) (*Recorded, error) {
+	if p == nil || rec == nil {
+		return nil, errors.New("open: neither a program nor a recording of it may be nil")
+	}
 	if err := p.Validate(); err != nil {
 		return nil, fmt.Errorf("open %s: %w", p.Name, err)
 	}
@@ -157,7 +172,12 @@ func Open(p *Program, rec *mapx.Recording) (*Recorded, error) {
 // EBPFMap is nil: there is no kernel behind a recording.
 func (r *Recorded) EBPFMap(*Map) *ebpf.Map { return nil }
 
-func (r *Recorded) source() source { return source{replay: r.rec} }
+func (r *Recorded) source() source {
+	if r == nil {
+		return source{}
+	}
+	return source{replay: r.rec}
+}
 
 // Plan is what the program was loaded for. It is shared: do not change it.
 func (l *Loaded) Plan() *probe.Plan { return l.plan }
@@ -173,42 +193,45 @@ func (l *Loaded) SetDisabled(off bool) error {
 }
 
 func (l *Loaded) setControl(change func(*controlValue)) error {
-	var c controlValue
-	m := l.coll.Maps[ctlMap]
-	if err := m.Lookup(uint32(0), &c); err != nil {
-		return fmt.Errorf("read control: %w", err)
+	c, err := l.control()
+	if err != nil {
+		return err
 	}
 	change(&c)
-	if err := m.Put(uint32(0), &c); err != nil {
-		return fmt.Errorf("write control: %w", err)
+	return l.failed("write control", l.coll.Maps[ctlMap].Put(uint32(0), &c))
+}
+
+// control is what the control map holds.
+func (l *Loaded) control() (c controlValue, err error) {
+	if l == nil {
+		return c, fmt.Errorf("read control: %w", errNoProgram)
 	}
-	return nil
+	return c, l.failed("read control", l.coll.Maps[ctlMap].Lookup(uint32(0), &c))
 }
 
 // ExitRequested says whether a program asked to end (Ctx.Exit).
 func (l *Loaded) ExitRequested() (bool, error) {
-	var c controlValue
-	if err := l.coll.Maps[ctlMap].Lookup(uint32(0), &c); err != nil {
-		return false, fmt.Errorf("read control: %w", err)
-	}
-	return c.Exit != 0, nil
+	c, err := l.control()
+	return c.Exit != 0, err
 }
 
 // ExitCode is the code that a program asked to end with (Ctx.ExitWith), 0 if
 // none did. Of several, it is one of them.
 func (l *Loaded) ExitCode() (int, error) {
-	var c controlValue
-	if err := l.coll.Maps[ctlMap].Lookup(uint32(0), &c); err != nil {
-		return 0, fmt.Errorf("read control: %w", err)
-	}
-	return int(c.Code), nil
+	c, err := l.control()
+	return int(c.Code), err
 }
 
 // Close unloads the program and its maps. It may be called again, and on nil.
+// What reads them afterwards gets os.ErrClosed.
 func (l *Loaded) Close() error {
-	if l != nil && l.coll != nil {
-		l.coll.Close()
+	if l == nil {
+		return nil
 	}
+	l.mu.Lock()
+	l.closed = true
+	l.mu.Unlock()
+	l.coll.Close()
 	return nil
 }
 
@@ -227,6 +250,8 @@ type Session struct {
 	*Loaded
 	link  *probe.Link
 	since time.Time
+	// before is what the link had missed when it was last asked.
+	before uint64 // guarded by Loaded.mu
 }
 
 var _ Handles = (*Session)(nil)
@@ -237,6 +262,9 @@ var _ Handles = (*Session)(nil)
 func Attach(p *Program, o *Options) (*Session, error) {
 	if o == nil {
 		o = &Options{}
+	}
+	if p == nil {
+		return nil, fmt.Errorf("attach: %w", errNoProgram)
 	}
 	if err := p.Err(); err != nil {
 		return nil, fmt.Errorf("attach %s: %w", p.Name, err)
@@ -362,6 +390,39 @@ func needsBTF(p *Program) bool {
 // Link is what the session is attached by. It is owned by the session.
 func (s *Session) Link() *probe.Link { return s.link }
 
+func (s *Session) source() source {
+	if s == nil {
+		return source{}
+	}
+	return s.Loaded.source()
+}
+
+// Stats are those of the Loaded, and what the attachments missed besides.
+func (s *Session) Stats() (Stats, error) {
+	if s == nil {
+		return Stats{}, fmt.Errorf("stats: %w", errNoProgram)
+	}
+	st, err := s.Loaded.Stats()
+	if err != nil {
+		return st, err
+	}
+	missed, err := s.missed()
+	st.Missed += missed
+	return st, err
+}
+
+// missed is what the attachments missed that no program counts.
+func (s *Session) missed() (uint64, error) {
+	st, err := s.link.Stats()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if errors.Is(err, os.ErrClosed) {
+		return s.before, nil
+	}
+	s.before = st.Missed
+	return st.Missed, err
+}
+
 // Close detaches and unloads. The maps are gone afterwards: read them before,
 // or call Detach, read, and Close. It may be called again, and on nil.
 func (s *Session) Close() error {
@@ -371,5 +432,12 @@ func (s *Session) Close() error {
 	return errors.Join(s.link.Close(), s.Loaded.Close())
 }
 
-// Detach ends the probes and keeps the maps, so that they can be read at rest.
-func (s *Session) Detach() error { return s.link.Close() }
+// Detach ends the probes and keeps the maps, so that they can be read at rest. It
+// may be called again, and on nil.
+func (s *Session) Detach() error {
+	if s == nil {
+		return nil
+	}
+	_, err := s.missed()
+	return errors.Join(err, s.link.Close())
+}

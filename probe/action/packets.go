@@ -83,6 +83,9 @@ func (p *Packets) Open(s Handles) (*PacketReader, error) {
 // reader's. It returns how many packets were lost before it on its CPU, as far as
 // is known (Stats knows all), and allocates nothing once it had the largest.
 func (r *PacketReader) Read(ctx context.Context, p *Packet) (lost uint64, err error) {
+	if r == nil {
+		return 0, errNoReader
+	}
 	if err := r.in.ReadInto(ctx, &r.rec); err != nil {
 		return 0, err
 	}

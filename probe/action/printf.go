@@ -64,6 +64,10 @@ func (l *Log) Printf(c *Ctx, format string, args ...any) {
 		head := int64(t.Format)<<32 | int64(t.Size)<<8 | int64(t.Kind)
 		vals = append(vals, &Expr{Op: OpConst, Type: u64, Int: head}, x)
 	}
+	if err := checkFormat(format, slots); err != nil {
+		c.errorf("printf %q: %w", format, err)
+		return
+	}
 	values := TupleType(append(slots, Field{Type: u64})...)
 	if values.Size >= logMax {
 		c.errorf("printf %q: values of %d bytes, at most %d", format, values.Size, logMax)
@@ -80,6 +84,21 @@ func (l *Log) Printf(c *Ctx, format string, args ...any) {
 		{Op: OpConst, Type: u32, Int: int64(line)}, {Op: OpConst, Type: u32, Int: int64(len(args))},
 	}, vals...)}
 	c.Do(&Stmt{Op: StmtEmit, Map: l.m, X: x})
+}
+
+// checkFormat has fmt say what it would complain about when the line is printed.
+// slots are the values, a head before each.
+func checkFormat(format string, slots []Field) error {
+	var args []any
+	for i := 1; i < len(slots); i += 2 {
+		t := slots[i].Type
+		args = append(args, printed(t.Kind, t.Format, make([]byte, t.Size)))
+	}
+	line := fmt.Sprintf(strings.ReplaceAll(format, "%%", ""), args...)
+	if _, complaint, bad := strings.Cut(line, "%!"); bad {
+		return fmt.Errorf("its verbs and %d values do not match: %%!%s", len(args), complaint)
+	}
+	return nil
 }
 
 // printedType is the type in which a line holds a value: text and bytes in whole
@@ -136,6 +155,9 @@ func (l *Log) Open(s Handles) (*LogReader, error) {
 
 // Read waits for the next line, and returns how many were lost before it.
 func (r *LogReader) Read(ctx context.Context) (line string, lost uint64, err error) {
+	if r == nil {
+		return "", 0, errNoReader
+	}
 	if err := r.in.ReadInto(ctx, &r.rec); err != nil {
 		return "", 0, err
 	}

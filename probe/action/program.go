@@ -2,7 +2,7 @@ package action
 
 import (
 	"errors"
-	"fmt"
+	"strconv"
 
 	"github.com/borescope/borescope/probe"
 	"github.com/borescope/borescope/stack"
@@ -91,13 +91,17 @@ func (e *Error) Unwrap() error { return e.Err }
 
 // String is file:line:column, leaving out what is not known.
 func (p Pos) String() string {
-	switch {
-	case p.Line == 0:
-		return p.File
-	case p.Col == 0:
-		return fmt.Sprintf("%s:%d", p.File, p.Line)
+	s := p.File
+	for _, n := range []int{p.Line, p.Col} {
+		if n == 0 {
+			break
+		}
+		if s != "" {
+			s += ":"
+		}
+		s += strconv.Itoa(n)
 	}
-	return fmt.Sprintf("%s:%d:%d", p.File, p.Line, p.Col)
+	return s
 }
 
 // Targets are the targets of the actions, in order: what probe.Resolve wants.
@@ -198,4 +202,9 @@ func (p *Program) license() string {
 
 // Err returns what was wrong with the calls that recorded the program, joined.
 // Compile returns the same.
-func (p *Program) Err() error { return errors.Join(p.errs...) }
+func (p *Program) Err() error {
+	if p == nil {
+		return errNoProgram
+	}
+	return errors.Join(p.errs...)
+}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"sync"
 	"time"
 	"unsafe"
 
@@ -24,7 +25,10 @@ type source struct {
 
 // openTable opens a table by the name of the kernel's map.
 func openTable[K comparable, V any](h Handles, name string, live func(*ebpf.Map) (mapx.Table[K, V], error)) (mapx.Table[K, V], error) {
-	src := h.source()
+	src, err := sourceOf(h)
+	if err != nil {
+		return nil, fmt.Errorf("open %s: %w", name, err)
+	}
 	if src.replay != nil {
 		return mapx.ReplayTable[K, V](src.replay, name)
 	}
@@ -32,9 +36,13 @@ func openTable[K comparable, V any](h Handles, name string, live func(*ebpf.Map)
 	if em == nil {
 		return nil, fmt.Errorf("map %s is not one of the loaded program's", name)
 	}
-	t, err := live(em)
-	if err != nil || src.rec == nil {
-		return t, err
+	in, err := live(em)
+	if err != nil {
+		return nil, err
+	}
+	t := &liveTable[K, V]{in, src.live, name}
+	if src.rec == nil {
+		return t, nil
 	}
 	return mapx.RecordTable(src.rec, name, t), nil
 }
@@ -360,13 +368,24 @@ type recorded struct {
 // openStream opens the buffer behind a map, with its counter of losses. Of a perf
 // buffer, order is that of mapx.PerfBufferOptions.
 func openStream(h Handles, m *Map, order time.Duration) (stream, error) {
-	src := h.source()
+	src, err := sourceOf(h)
+	if err != nil {
+		return nil, err
+	}
 	if src.replay != nil {
 		return src.replay.Stream(m.Name, nil)
 	}
-	in, err := src.live.openBuffer(m, order)
-	if err != nil || src.rec == nil {
-		return in, err
+	if err := src.live.reserve(m.Name); err != nil {
+		return nil, err
+	}
+	opened, err := src.live.openBuffer(m, order)
+	if err != nil {
+		src.live.release(m.Name)
+		return nil, err
+	}
+	in := &liveStream{opened, sync.OnceFunc(func() { src.live.release(m.Name) })}
+	if src.rec == nil {
+		return in, nil
 	}
 	return recorded{src.rec.Stream(m.Name, in), in}, nil
 }
@@ -394,7 +413,8 @@ type EventReader[T any] struct {
 	rec mapx.Record
 }
 
-// Open opens the stream. The caller closes the reader.
+// Open opens the stream. The caller closes the reader. There is one at a time: two
+// would take events away from each other.
 func (ev *Events[T]) Open(s Handles) (*EventReader[T], error) {
 	in, err := openStream(s, ev.m, 0)
 	if err != nil {
@@ -406,6 +426,9 @@ func (ev *Events[T]) Open(s Handles) (*EventReader[T], error) {
 // Read waits for the next event and stores it in e. It returns how many events
 // were lost before it, as far as is known, and allocates nothing.
 func (r *EventReader[T]) Read(ctx context.Context, e *T) (lost uint64, err error) {
+	if r == nil {
+		return 0, errNoReader
+	}
 	if err := r.in.ReadInto(ctx, &r.rec); err != nil {
 		return 0, err
 	}
@@ -422,7 +445,18 @@ func (r *EventReader[T]) Read(ctx context.Context, e *T) (lost uint64, err error
 func (r *EventReader[T]) Source() mapx.Source { return r.in }
 
 // Stats are the counts of the stream.
-func (r *EventReader[T]) Stats() (mapx.Stats, error) { return r.in.Stats() }
+func (r *EventReader[T]) Stats() (mapx.Stats, error) {
+	if r == nil {
+		return mapx.Stats{}, errNoReader
+	}
+	return r.in.Stats()
+}
 
-// Close ends the stream; a Read that waits returns os.ErrClosed.
-func (r *EventReader[T]) Close() error { return r.in.Close() }
+// Close ends the stream; a Read that waits returns os.ErrClosed. It may be called
+// again, and on nil.
+func (r *EventReader[T]) Close() error {
+	if r == nil {
+		return nil
+	}
+	return r.in.Close()
+}

@@ -2,6 +2,7 @@ package action
 
 import (
 	"errors"
+	"fmt"
 	"reflect"
 
 	"github.com/borescope/borescope/mapx"
@@ -33,6 +34,9 @@ func (j joined[K, V]) all(read func(mapx.Table[K, V]) (mapx.Snapshot[K, V], erro
 
 // stackTable opens an aggregation by stack, whose entries are in a map by depth.
 func stackTable[K comparable, V, R any](s Handles, g *agg[K], reduce func([]V) (R, bool)) (mapx.Table[K, R], error) {
+	if _, err := sourceOf(s); err != nil {
+		return nil, fmt.Errorf("open %s: %w", g.m.Name, err)
+	}
 	open := classTable[K, K, V, R]
 	if em := tableMap(s, g.m); em != nil && em.KeySize() == maxKey { // perhaps shorter than K: see keyLimit
 		open = classTable[K, [maxKey / 8]uint64, V, R]

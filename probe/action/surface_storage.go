@@ -86,6 +86,9 @@ func (s *Storage[V]) OfCgroup(h Handles, path string) (v V, ok bool, err error) 
 }
 
 func lookupStorage[V any](h Handles, m *Map, fd int) (v V, ok bool, err error) {
+	if _, err := sourceOf(h); err != nil {
+		return v, false, fmt.Errorf("storage %s: %w", m.Name, err)
+	}
 	em := h.EBPFMap(m)
 	if em == nil {
 		return v, false, fmt.Errorf("storage %s is not one of the loaded program's", m.Name)
