@@ -276,7 +276,9 @@ func (a *attacher) explainTracing(g *Program, err error) error {
 			Hint: "Linux " + a.env.Release() + " allows it once: load the program anew",
 		}
 	case errors.Is(err, syscall.EBUSY):
-		return fmt.Errorf("its entry is not patchable (notrace), or another user has replaced it: %w", err)
+		// bpf_trampoline_link_prog, kernel/bpf/trampoline.c, and ftrace_direct.
+		return fmt.Errorf("the program is on this function already, where the kernel takes each once (load it a second time); "+
+			"or an extension or another user has replaced the function's entry, or it is not patchable (notrace): %w", err)
 	case errors.Is(err, syscall.E2BIG):
 		return fmt.Errorf("38 programs on one function is the kernel's limit: %w", err)
 	}

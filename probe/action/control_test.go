@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -26,8 +27,17 @@ import (
 	"github.com/borescope/borescope/probe/action"
 )
 
-// mark is a system call number that does not exist: only this test makes it.
-const mark = 0x7777
+// mark is a system call number that does not exist: only this process and those
+// that it starts make it, while other runs of these tests make others.
+var mark = func() uintptr {
+	const env = "ACTION_MARK"
+	n, err := strconv.ParseUint(os.Getenv(env), 10, 31)
+	if err != nil {
+		n = 1<<24 | uint64(os.Getpid())
+		_ = os.Setenv(env, strconv.FormatUint(n, 10))
+	}
+	return uintptr(n)
+}()
 
 // marks makes n of them.
 func marks(n int) {

@@ -30,7 +30,7 @@ func (g *gen) storageGet(m *Map, value *loc, create bool) {
 	g.mapCall(m, fn)
 }
 
-// storageDelete removes the value.
+// storageDelete removes the value. That it stays although it is there is counted.
 func (g *gen) storageDelete(m *Map) {
 	fn := asm.FnTaskStorageDelete
 	if m.Kind == MapCgroupStorage {
@@ -38,6 +38,13 @@ func (g *gen) storageDelete(m *Map) {
 	}
 	g.storageOwner(m)
 	g.mapCall(m, fn)
+	gone, busy := g.label(), g.label()
+	g.emit(asm.LSh.Imm(asm.R0, 32), asm.ArSh.Imm(asm.R0, 32), asm.JEq.Imm(asm.R0, 0, gone), asm.JNE.Imm(asm.R0, -2, busy)) // ENOENT
+	g.place(gone)
+	g.later(busy, func() {
+		g.count(cntBusy)
+		g.jump(gone)
+	})
 }
 
 // deleteEntry removes the entry whose key is at a place.

@@ -4,6 +4,7 @@ package action_test
 
 import (
 	"context"
+	"fmt"
 	"net/netip"
 	"os"
 	"os/exec"
@@ -126,9 +127,9 @@ func TestNestedEvents(t *testing.T) {
 		t.Errorf("ids: %+v", e)
 	case int(e.CPUs) < runtime.NumCPU() || e.User:
 		t.Errorf("cpus: %+v", e)
-	case e.Args[0].N != mark || e.Args[1].N != 5 || action.Text(e.Args[1].Name[:]) != "second" || action.Text(e.Args[2].Name[:]) != "third":
+	case e.Args[0].N != uint32(mark) || e.Args[1].N != 5 || action.Text(e.Args[1].Name[:]) != "second" || action.Text(e.Args[2].Name[:]) != "third":
 		t.Errorf("args: %+v", e.Args)
-	case e.List != [4]uint16{1, mark & 0xffff, 3, 4} || e.IP != [4]byte{10, 1, 2, 3}:
+	case e.List != [4]uint16{1, uint16(mark), 3, 4} || e.IP != [4]byte{10, 1, 2, 3}:
 		t.Errorf("lists: %+v", e)
 	case e.PComm.String() != strings.TrimSpace(string(comm)):
 		t.Errorf("pcomm %q, want %q", e.PComm, comm)
@@ -165,7 +166,7 @@ func TestPrintedValues(t *testing.T) {
 	defer r.Close()
 	marks(1)
 	line, _, err := r.Read(context.Background())
-	if want := "1.2.3.4 01:02:03:04:05:06 010203 30583 constant [9 8]"; err != nil || line != want {
+	if want := fmt.Sprintf("1.2.3.4 01:02:03:04:05:06 010203 %d constant [9 8]", mark); err != nil || line != want {
 		t.Errorf("%q, %v; want %q", line, err, want)
 	}
 	if line, _, err = r.Read(context.Background()); err != nil || len(strings.Fields(line)) < 2 {

@@ -30,8 +30,17 @@ type Stats struct {
 	// processes that end before the thread's start: a file without call frame
 	// information, memory that is not there.
 	Unwalked, Broken uint64
-	// Missed counts firings that the kernel left out because a program was
-	// active on the CPU already, as far as it counts them.
+	// Busy counts values of a Storage that were to be deleted and stayed, because
+	// the kernel was changing storage of that kind on the CPU. A value that could
+	// not be made for that reason is counted as Full; before Linux 6.2 a value may
+	// also read as missing then, which nothing counts.
+	Busy uint64
+	// Missed counts firings that the kernel left out because the program, or in
+	// kprobes any program, was running on the CPU: in an interrupt, or in a task
+	// that had been preempted there. What was seen and what was missed is what was
+	// made, if nobody else fires the probe: these are not filtered. Linux 5.12
+	// counts them in tracing programs, 6.7 in all; a Session adds kprobes that were
+	// hit within another, and kretprobes beyond their number (6.7).
 	Missed uint64
 }
 
@@ -67,6 +76,9 @@ type MapStats struct {
 
 // Stats reads the counters.
 func (l *Loaded) Stats() (Stats, error) {
+	if err := l.usable(); err != nil {
+		return Stats{}, fmt.Errorf("stats: %w", err)
+	}
 	counts, err := l.counts()
 	if err != nil {
 		return Stats{}, err
@@ -75,6 +87,7 @@ func (l *Loaded) Stats() (Stats, error) {
 		Faults: counts[cntFaults], Truncated: counts[cntTruncated], NoScratch: counts[cntNoScratch],
 		Limited: counts[cntLimited], Throttled: counts[cntThrottled],
 		Unwalked: counts[cntUnwalked], Broken: counts[cntBroken],
+		Busy: counts[cntBusy],
 	}
 	for i, m := range l.lay.maps {
 		em := tableMap(l, m)
@@ -106,7 +119,7 @@ func (l *Loaded) counts() ([]uint64, error) {
 	var cpus []uint64
 	for i := range out {
 		if err := l.coll.Maps[statsMap].Lookup(uint32(i), &cpus); err != nil {
-			return nil, fmt.Errorf("read counters: %w", err)
+			return nil, l.failed("read counters", err)
 		}
 		for _, v := range cpus {
 			out[i] += v

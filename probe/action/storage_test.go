@@ -6,7 +6,6 @@ import (
 	"errors"
 	"os"
 	"runtime"
-	"sync"
 	"testing"
 
 	"github.com/cilium/ebpf"
@@ -46,6 +45,25 @@ func TestTaskStorage(t *testing.T) {
 	})
 	s := attachOrSkip(t, p, nil)
 	parallel(4, func(int) { marks(23) })
+	st, err := s.Stats()
+	if err != nil || st.Full != 0 || st.Busy != 0 {
+		t.Errorf("%+v, %v", st, err)
+	}
+	// From Linux 7.2 a system call's program may be preempted, and misses the
+	// calls that other threads make on its CPU meanwhile.
+	made, missed := uint64(4*23), st.Missed
+	for k, n := range tableOf(t, s, counts) {
+		made -= n
+		if k < 1 || k > 23 || n > 4 || n < 4 && missed == 0 {
+			t.Errorf("call %d: %d threads, want 4, %d missed", k, n, missed)
+		}
+	}
+	if made > missed {
+		t.Errorf("%d calls are neither seen nor missed, which were %d", made, missed)
+	}
+	if made > 0 {
+		return
+	}
 	want := map[uint64]uint64{1023: 4}
 	for k, n := range tableOf(t, s, found) {
 		if want[k] != n {
@@ -55,20 +73,6 @@ func TestTaskStorage(t *testing.T) {
 	}
 	if len(want) > 0 {
 		t.Errorf("not found: %v", want)
-	}
-	for k, n := range tableOf(t, s, counts) {
-		if k < 1 || k > 23 || n != 4 {
-			t.Errorf("call %d: %d threads, want 4", k, n)
-		}
-	}
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	var wg sync.WaitGroup
-	wg.Go(func() { marks(0) })
-	wg.Wait()
-	st, err := s.Stats()
-	if err != nil || st.Full != 0 {
-		t.Errorf("%+v, %v", st, err)
 	}
 }
 
