@@ -126,10 +126,14 @@ func notELF(path string, err error) error {
 // takes; those that are in both come twice. The slice given to the filter is
 // part of the file.
 func symbols(f *elffile.File, want func(name []byte) bool, yield func(elfSymbol) error) error {
+	left := f.Size() // headers may lie over each other's tables
 	for i := range f.Sections {
 		s := &f.Sections[i]
 		if s.Type != elf.SHT_SYMTAB && s.Type != elf.SHT_DYNSYM {
 			continue
+		}
+		if left -= int64(min(s.Size, 1<<62)); left < 0 && s.Flags&elf.SHF_COMPRESSED == 0 {
+			return fmt.Errorf("%s: %w", s.Name, elffile.ErrTooLarge)
 		}
 		if err := symbolsOf(f, s, want, yield); err != nil {
 			return err

@@ -39,6 +39,7 @@ type Data struct {
 	names      map[uint64]string // of entries, by their offset
 	steps      lineSteps
 	abbrevUsed int // entries and attributes that were read
+	lineRead   int // bytes of line programs that were read
 	rangesRead int // entries of range lists that were read
 	bytes      int64
 }

@@ -118,6 +118,9 @@ type lineSeq struct {
 	skip    bool // it is of no use
 }
 
+// lineUses is how often each byte of the line programs may be read.
+const lineUses = 8
+
 func (p *lineProgram) read() {
 	c := &p.c
 	p.offSize, p.addrSize = 4, p.u.addrSize
@@ -126,6 +129,11 @@ func (p *lineProgram) read() {
 		p.offSize, size = 8, c.u64()
 	}
 	if c.bad || size > uint64(len(c.b)-c.off) {
+		return
+	}
+	// Each program belongs to one unit, or to a few; units of a malformed file that
+	// all refer to one must not multiply it.
+	if p.u.d.lineRead += int(size); p.u.d.lineRead > lineUses*len(p.u.d.line) {
 		return
 	}
 	c.b = c.b[:c.off+int(size)]

@@ -43,10 +43,15 @@ type unitRange struct {
 // maxUnits bounds their number; a kernel has some 5,000, a browser 50,000.
 const maxUnits = 1 << 22
 
+// leastUnit is what units take on average at least, so that malformed files of empty
+// ones do not take twenty times their size.
+const leastUnit = 24
+
 // index reads the headers and first entries of all units.
 func (d *Data) index() {
 	c := cursor{b: d.info, be: d.be}
-	for c.off < len(d.info) && len(d.units) < maxUnits {
+	most := min(maxUnits, len(d.info)/leastUnit+64)
+	for c.off < len(d.info) && len(d.units) < most {
 		u, ok := d.unitAt(&c)
 		if !ok {
 			break

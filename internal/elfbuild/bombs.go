@@ -187,3 +187,18 @@ func (s SymbolTable) Sections() []Section {
 		{Name: ".strtab", Type: elf.SHT_STRTAB, Data: append(names, 0)},
 	}
 }
+
+// ManyTables returns a program with n headers of .symtab, all of one table.
+func ManyTables(n int, table SymbolTable) []byte {
+	s := table.Sections()
+	for range n - 1 {
+		s = append(s, Section{Name: ".symtab", Type: elf.SHT_SYMTAB, Link: ".strtab", Entsize: 24})
+	}
+	image, o := Program(s...).Bytes(), binary.LittleEndian
+	headers := image[o.Uint64(image[40:]):]
+	const first, bytesOf = 2, 64 // behind the null section and .text
+	for i := range n - 1 {
+		copy(headers[bytesOf*(first+2+i)+24:][:16], headers[bytesOf*first+24:]) // offset and size
+	}
+	return image
+}

@@ -62,6 +62,9 @@ func (t *Table) scanData() (module, bool) {
 			if t.uptr(b[off:]) != t.addr {
 				continue
 			}
+			if t.tries > maxTries {
+				return module{}, false
+			}
 			if m, ok := t.module(s.Addr + uint64(off)); ok {
 				return m, true
 			}
@@ -79,7 +82,7 @@ func (t *Table) scanRelocs() (module, bool) {
 		if addend == t.addr {
 			found, ok = t.module(at)
 		}
-		return !ok
+		return !ok && t.tries <= maxTries
 	})
 	return found, ok
 }
@@ -110,6 +113,9 @@ func (t *Table) relocs(f func(at, addend uint64) bool) {
 // module reads the module data at an address, if that is what is there.
 func (t *Table) module(at uint64) (m module, ok bool) {
 	var w [moduleWords]uint64
+	if t.tries++; t.tries > maxTries {
+		return m, false
+	}
 	b := t.memory(at)
 	if len(b) < moduleWords*t.ptr {
 		return m, false

@@ -39,6 +39,8 @@ type Table struct {
 	f      *elffile.File
 	gofunc uint64 // address that funcdata is relative to, since 1.18; 0: not known
 
+	tries int // places that were taken for the table's header or module data
+
 	buckets []byte // the runtime's index of functions, and what follows it; may be nil
 	minpc   uint64 // where the first bucket begins
 }
@@ -80,6 +82,10 @@ func New(f *elffile.File) (*Table, error) {
 	return t, nil
 }
 
+// maxTries is how many places that look like a header, or like module data, are
+// looked at: files full of them must not take longer than others.
+const maxTries = 256
+
 // locate finds the table and reads its header.
 func (t *Table) locate() error {
 	if t.f.Synthetic {
@@ -116,6 +122,9 @@ func (t *Table) search() error {
 		for off := (-p.Vaddr) % align; off+align <= uint64(len(b)); off += align {
 			if magic := t.u32(b[off:]); magic != magic120 && magic != magic118 && magic != magic116 {
 				continue
+			}
+			if t.tries++; t.tries > maxTries {
+				return ErrNone
 			}
 			t.addr = p.Vaddr + off
 			if t.header(b[off:]) == nil && t.plausible() {
