@@ -19,6 +19,18 @@ import (
 // maxStream bounds what is read from standard input and from raw streams.
 const maxStream = 1 << 30
 
+const usage = `Usage: elfnotes [-json] FILE…|-
+Prints the notes of ELF files, core files and modules, as readelf -n does: build ids,
+USDT probes, ABI and properties; "-" is standard input. Raw notes, as
+/sys/kernel/notes has them, do as well.
+
+  elfnotes /bin/ls             a file's notes, one on each line
+  elfnotes /sys/kernel/notes   the running kernel's
+  elfnotes -json *.so          one JSON object for each note
+
+Flags:
+`
+
 // line is a note as -json prints it.
 type line struct {
 	File   string         `json:"file"`
@@ -35,6 +47,10 @@ type line struct {
 // end, doesn't keep the others from being printed.
 func run(ctx context.Context, args []string, stdout io.Writer) error {
 	flags := flag.NewFlagSet("elfnotes", flag.ContinueOnError)
+	flags.Usage = func() {
+		escape.Text(flags.Output(), usage)
+		flags.PrintDefaults()
+	}
 	asJSON := flags.Bool("json", false, "print one JSON object per note")
 	if err := cli.Parse(flags, args, stdout); err != nil {
 		return err

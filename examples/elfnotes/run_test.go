@@ -5,6 +5,7 @@ import (
 	"debug/elf"
 	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"flag"
 	"os"
 	"path/filepath"
@@ -103,5 +104,14 @@ func TestThisMachine(t *testing.T) {
 	var out bytes.Buffer
 	if err := run(t.Context(), []string{"/sys/kernel/notes"}, &out); err != nil || !strings.Contains(out.String(), "raw+0x0:") {
 		t.Errorf("%v: %q", err, out.String())
+	}
+}
+
+// TestHelp: -h says what the program is for, and shows how.
+func TestHelp(t *testing.T) {
+	var out bytes.Buffer
+	err := run(t.Context(), []string{"-h"}, &out)
+	if !errors.Is(err, flag.ErrHelp) || !strings.HasPrefix(out.String(), "Usage: elfnotes ") || strings.Count(out.String(), "\n  elfnotes ") < 2 {
+		t.Errorf("%v, %q", err, out.String())
 	}
 }

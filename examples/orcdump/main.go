@@ -25,10 +25,18 @@ func main() {
 	}
 }
 
+const usage = `Usage: orcdump FILE…
+Prints the ORC unwind data of kernels and modules, by which kernel stacks are walked,
+as objtool --dump=orc does: for each range of code where the caller's stack is.
+
+  orcdump /boot/vmlinuz-$(uname -r)   of a kernel, packed or not
+  orcdump nf_tables.ko                of a module
+`
+
 func run(args []string, stdout io.Writer) error {
 	fs := flag.NewFlagSet("orcdump", flag.ContinueOnError)
 	fs.Usage = func() {
-		escape.Fprintln(fs.Output(), "Usage: orcdump FILE…\nPrints the ORC unwind data of vmlinux, vmlinuz and .ko files.")
+		escape.Text(fs.Output(), usage)
 	}
 	if err := cli.Parse(fs, args, stdout); err != nil {
 		return err

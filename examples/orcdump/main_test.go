@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"debug/elf"
 	"encoding/binary"
+	"errors"
+	"flag"
 	"io"
 	"os"
 	"path/filepath"
@@ -40,5 +42,14 @@ func TestErrors(t *testing.T) {
 		if err := run(c.args, io.Discard); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%q: %v", c.args, err)
 		}
+	}
+}
+
+// TestHelp: -h says what the program is for, and shows how.
+func TestHelp(t *testing.T) {
+	var out bytes.Buffer
+	err := run([]string{"-h"}, &out)
+	if !errors.Is(err, flag.ErrHelp) || !strings.HasPrefix(out.String(), "Usage: orcdump ") || strings.Count(out.String(), "\n  orcdump ") < 2 {
+		t.Errorf("%v, %q", err, out.String())
 	}
 }

@@ -13,9 +13,24 @@ import (
 	"github.com/borescope/borescope/usdt/provider"
 )
 
+const usage = `Usage: tick [flags]
+Fires a USDT probe, tick:loop, again and again: something to try tracers on. It says
+where the probe is, and how often somebody was looking.
+
+  tick                                     once a second
+  tick -i 10ms -n 500                      500 times, then end
+  trace -p $(pidof tick) 'usdt::tick:loop'  what it fires, elsewhere
+
+Flags:
+`
+
 // run fires until ctx ends or count ticks are over.
 func run(ctx context.Context, args []string, stdout io.Writer) (err error) {
 	flags := flag.NewFlagSet("tick", flag.ContinueOnError)
+	flags.Usage = func() {
+		escape.Text(flags.Output(), usage)
+		flags.PrintDefaults()
+	}
 	interval := flags.Duration("i", time.Second, "time between ticks")
 	count := flags.Int("n", 0, "number of ticks; 0 is without end")
 	if err := cli.Parse(flags, args, stdout); err != nil {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"os/exec"
@@ -144,5 +145,14 @@ func TestTrace(t *testing.T) {
 	stop()
 	if err := <-done; err != nil {
 		t.Error(err)
+	}
+}
+
+// TestHelp: -h says what the program is for, and shows how.
+func TestHelp(t *testing.T) {
+	var out bytes.Buffer
+	err := run(t.Context(), []string{"-h"}, &out)
+	if !errors.Is(err, flag.ErrHelp) || !strings.HasPrefix(out.String(), "Usage: tick ") || strings.Count(out.String(), "\n  tick ") < 2 {
+		t.Errorf("%v, %q", err, out.String())
 	}
 }

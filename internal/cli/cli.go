@@ -45,8 +45,8 @@ func Parse(fs *flag.FlagSet, args []string, help io.Writer) error {
 	return nil
 }
 
-// Status prints a program's error, joined ones each in a line, and returns its exit status: 0 also after -h,
-// 2 for a *UsageError, 1 for any other error.
+// Status prints a program's error, joined ones each in a line, and returns its exit
+// status: 0 also after -h, 2 for a *UsageError, 1 for any other error.
 func Status(program string, err error, stderr io.Writer) int {
 	if err == nil || errors.Is(err, flag.ErrHelp) {
 		return 0

@@ -40,7 +40,7 @@
 //
 // # What all tools have in common
 //
-// The flags -json, -record DIR, -replay DIR, -v and -h; a start line that says
+// The flags -json, -record DIR, -replay DIR, -requires, -v and -h; a start line that says
 // what is traced and how to stop; a last line with what was lost, if anything
 // was. With -json every line of standard output is one JSON object. A mistake on
 // the command line is one line and exit status 2, anything else that goes wrong

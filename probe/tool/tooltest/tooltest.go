@@ -267,7 +267,7 @@ func CommandLine(t *testing.T, name string, run Run) {
 			t.Errorf("-h is wider than 79 columns: %q", line)
 		}
 	}
-	for _, f := range []string{"-json", "-record DIR", "-replay DIR", "-v"} {
+	for _, f := range []string{"-json", "-record DIR", "-replay DIR", "-requires", "-v"} {
 		if !strings.Contains(help, "\n  "+f+" ") {
 			t.Errorf("-h does not list %s", f)
 		}
