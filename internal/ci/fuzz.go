@@ -59,7 +59,9 @@ func (c *check) fuzzOne(ctx context.Context, t target, d time.Duration, binaries
 	}
 	args := []string{
 		"-test.run=^$", "-test.fuzz=^" + t.name + "$", "-test.fuzztime=" + d.String(),
-		"-test.fuzzcachedir=" + corpus, "-test.parallel=2", "-test.fuzzminimizetime=5s",
+		// The engine makes each input that reaches new code smaller before it goes on,
+		// for a minute unless told otherwise: FuzzELF came to one execution a second.
+		"-test.fuzzcachedir=" + corpus, "-test.parallel=2", "-test.fuzzminimizetime=10x",
 	}
 	ctx, cancel := context.WithTimeout(ctx, 2*d+time.Minute)
 	defer cancel()
