@@ -309,16 +309,26 @@ func TestService(t *testing.T) {
 // links are the ids of this machine's BPF links.
 func links(t *testing.T) map[link.ID]bool {
 	t.Helper()
-	out := map[link.ID]bool{}
-	it := &link.Iterator{}
-	defer it.Close()
-	for it.Next() {
-		out[it.ID] = true
+	var err error
+	for range 1000 {
+		out := map[link.ID]bool{}
+		it := &link.Iterator{}
+		for it.Next() {
+			out[it.ID] = true
+		}
+		err = it.Err()
+		it.Close()
+		if err == nil {
+			return out
+		}
+		// EAGAIN is for a link that somebody is just making (bpf_link_by_id).
+		if !errors.Is(err, syscall.EAGAIN) {
+			break
+		}
+		time.Sleep(time.Millisecond)
 	}
-	if err := it.Err(); err != nil {
-		t.Fatal(err)
-	}
-	return out
+	t.Fatal(err)
+	return nil
 }
 
 // expectLinks waits until no link of this test's target is left: the test

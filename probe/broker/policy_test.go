@@ -40,6 +40,10 @@ func TestPolicyValidate(t *testing.T) {
 	if _, err := NewServer(Policy{}, map[string]Offer{"x": lax}); err == nil {
 		t.Error("an offer that leaves out what is missing")
 	}
+	lax.Resolve = &probe.Options{Unsafe: true}
+	if _, err := NewServer(Policy{}, map[string]Offer{"x": lax}); err == nil {
+		t.Error("an offer that puts breakpoints anywhere")
+	}
 }
 
 // TestPolicyJSON: a policy is plain data.

@@ -20,7 +20,8 @@ type Offer struct {
 	// their names in the plan. It is called by several connections at a time.
 	Compile func(*probe.Plan, Limits) (*ebpf.CollectionSpec, error)
 	// Resolve is how targets are resolved; nil is the default. Missing has to
-	// be MissingError: what a client asks for it gets, or an error.
+	// be MissingError: what a client asks for it gets, or an error. Unsafe has to
+	// be false.
 	Resolve *probe.Options
 	// Maps are the names of the maps that the client is given; nil is all whose
 	// names do not begin with a dot.
@@ -76,6 +77,9 @@ func NewServer(policy Policy, offers map[string]Offer) (*Server, error) {
 		}
 		if o.Resolve != nil && o.Resolve.Missing != probe.MissingError {
 			return nil, fmt.Errorf("broker: offer %s: it resolves with a policy for what is missing", name)
+		}
+		if o.Resolve != nil && o.Resolve.Unsafe {
+			return nil, fmt.Errorf("broker: offer %s: it lets clients put breakpoints inside of instructions", name)
 		}
 		s.offers[name] = o
 	}
