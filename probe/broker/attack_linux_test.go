@@ -12,9 +12,11 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
 
 	"github.com/borescope/borescope/internal/testenv"
+	"github.com/borescope/borescope/probe"
 )
 
 // refusedFor expects that a request is refused, for a reason that holds the
@@ -144,6 +146,42 @@ func TestAttackLinks(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.refusedFor(t, c, "uprobe:"+dir+"/app-?/svc:f", notListed)
+}
+
+// TestAttackSwap: a file that takes another's place after it was allowed gets no
+// probe, nor does the same file once it gives privileges.
+func TestAttackSwap(t *testing.T) {
+	testenv.Need(t, testenv.Root)
+	dir := hall(t)
+	app := put(t, dir+"/app", 0o755, nobody)
+	for name, swap := range map[string]func() error{
+		"rename":  func() error { return os.Rename(put(t, dir+"/new", 0o755, 0), app) },
+		"symlink": func() error { return errors.Join(os.Symlink("/bin/sh", dir+"/link"), os.Rename(dir+"/link", app)) },
+		"set-uid": func() error { return os.Chmod(app, os.ModeSetuid|0o755) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			put(t, dir+"/fresh", 0o755, nobody)
+			if err := os.Rename(dir+"/fresh", app); err != nil {
+				t.Fatal(err)
+			}
+			// The last that is the client's to influence is that of compiling.
+			b := startServer(t, func(s *Server) {
+				s.offers["count"] = Offer{Compile: func(p *probe.Plan, l Limits) (*ebpf.CollectionSpec, error) {
+					if err := swap(); err != nil {
+						return nil, err
+					}
+					return compile(p, l)
+				}}
+			}, Rule{UIDs: []uint32{nobody}, Offers: []string{"count"}, Targets: []string{"uprobe:" + dir + "/*:*"}})
+			before := links(t)
+			p := startTarget(t, nobody, true, nil)
+			_, err := b.dialAs(t, nobody).Attach(Request{Offer: "count", Targets: []string{fmt.Sprintf("uprobe:%s:f pid=%d", app, p.pid)}})
+			if err == nil || !strings.Contains(err.Error(), "inode") {
+				t.Errorf("swapped: %v", err)
+			}
+			expectLinks(t, before)
+		})
+	}
 }
 
 // TestAttackProcesses: whose process it is the kernel says.

@@ -10,14 +10,15 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/borescope/borescope/internal/procfs"
+	"github.com/borescope/borescope/probe"
 )
 
 // file is what a path of a user probe stands for.
 type file struct {
 	// real is the path without links, as it is in the root that it was asked in.
-	real     string
-	dev, ino uint64
-	owner    uint32
+	real  string
+	id    probe.FileID
+	owner uint32
 	// privileged says what the kernel gives programs from it; "" is nothing.
 	privileged string
 }
@@ -39,7 +40,7 @@ func inspect(path string) (*file, error) {
 	if st.Mode&unix.S_IFMT != unix.S_IFREG {
 		return nil, fmt.Errorf("it is no regular file: %w", unix.EINVAL)
 	}
-	f := &file{dev: uint64(st.Dev), ino: st.Ino, owner: st.Uid}
+	f := &file{id: probe.FileID{Device: uint64(st.Dev), Inode: st.Ino, Changed: st.Ctim.Nano()}, owner: st.Uid}
 	var fs unix.Statfs_t
 	if err := unix.Fstatfs(fd, &fs); err != nil {
 		return nil, err

@@ -69,6 +69,12 @@ func (v *vetting) resolve() error {
 			sites++
 		}
 	}
+	// What was read is what is allowed, and Attach compares it again.
+	for path, f := range files {
+		if id, ok := plan.Files[zipFile(path)]; id != f.id && (ok || len(v.own) > 0) {
+			return fmt.Errorf("%s was replaced or changed while it was read", path)
+		}
+	}
 	if n := v.rule.maxSites(); sites > n {
 		return refuse("%d places, %d are allowed", sites, n)
 	}
