@@ -1,6 +1,7 @@
 package probe
 
 import (
+	"bytes"
 	"debug/elf"
 	"encoding/binary"
 	"errors"
@@ -146,7 +147,7 @@ func boundaryFile(symbols []elfbuild.Symbol, frames bool) *elfbuild.File {
 // TestBoundarySources: what says where a function begins; and that nothing is said
 // of what is behind an instruction that cannot be told, where all was let pass.
 func TestBoundarySources(t *testing.T) {
-	const unknown = "can't be told: at 0x1004, instruction at +4 (06 48 89 e5 c3 66 0f 38): no known instruction"
+	const unknown = "can't be told: what is at 0x1004 (06 48 89 e5 c3 66 0f 38) is no known instruction"
 	const nowhere = "can't be told: it is in no function that the file knows"
 	fn := func(name string, at, size uint64, typ elf.SymType) elfbuild.Symbol {
 		return elfbuild.Symbol{Name: name, Value: at, Size: size, Type: typ, Section: 1}
@@ -199,5 +200,48 @@ func TestReturnsNewInstructions(t *testing.T) {
 	var unknown *insn.Error
 	if _, err := returns(elf.EM_X86_64, append(code, 0x06)); !errors.As(err, &unknown) || unknown.Offset != 13 {
 		t.Errorf("%v", err)
+	}
+}
+
+// TestManySites: places within one large function are followed once, in their order;
+// and what a file's tables would have decoded again and again has an end.
+func TestManySites(t *testing.T) {
+	const size = 4 << 20
+	f := elfbuild.File{
+		Machine: elf.EM_X86_64,
+		Sections: []elfbuild.Section{{
+			Name: ".text", Type: elf.SHT_PROGBITS, Flags: elf.SHF_ALLOC | elf.SHF_EXECINSTR, Addr: 0x1000,
+			Data: bytes.Repeat([]byte{0x48, 0x89, 0xe5, 0x90}, size/4),
+		}},
+		Symbols: []elfbuild.Symbol{{Name: "f", Value: 0x1000, Size: size, Type: elf.STT_FUNC, Section: 1}},
+	}
+	file, err := elffile.NewBytes(f.Bytes())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	b := &boundaries{f: file}
+	for i := range uint64(size / 1024) {
+		at := 0x1000 + 1024*i
+		if err := b.check(at); err != nil {
+			t.Fatal(err)
+		}
+		if err := b.check(at + 2); err == nil {
+			t.Fatalf("%#x is taken for an instruction", at+2)
+		}
+		if err := b.check(at + 3); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if b.followed > 2*size {
+		t.Errorf("%d bytes were decoded of %d", b.followed, size)
+	}
+	whole := elfSymbol{value: 0x1000, size: size}
+	if err := b.checkFunction(whole, size-4); err != nil {
+		t.Error(err)
+	}
+	b.followed = maxFollowed - size/2
+	if err := b.checkFunction(whole, size-4); err == nil || !strings.Contains(err.Error(), "too much code") {
+		t.Errorf("beyond the limit: %v", err)
 	}
 }

@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/borescope/borescope/internal/elffile"
-	"github.com/borescope/borescope/internal/insn"
 	"github.com/borescope/borescope/internal/pclntab"
 )
 
@@ -81,7 +80,7 @@ func (r *resolver) goSymbols(f *elffile.File, path string, want func([]byte) boo
 			continue
 		}
 		s := elfSymbol{name: string(fn.Name()), value: fn.Entry, size: fn.End - fn.Entry, global: true}
-		if err := isFunction(f, s); err != nil {
+		if err := r.code.isFunction(s); err != nil {
 			bad = fmt.Errorf("%s: the Go function table has %s at %#x, where none is: %w", path, s.name, s.value, err)
 			continue
 		}
@@ -91,13 +90,4 @@ func (r *resolver) goSymbols(f *elffile.File, path string, want func([]byte) boo
 		return nil, bad
 	}
 	return out, nil
-}
-
-// isFunction says whether a function's bytes are whole instructions.
-func isFunction(f *elffile.File, s elfSymbol) error {
-	text, err := code(f, s.value, s.size)
-	if err != nil {
-		return err
-	}
-	return insn.Walk(f.Machine, text, func(int, insn.Inst) bool { return true })
 }

@@ -59,6 +59,12 @@ func checkBoundary(m elf.Machine, code []byte, offset uint64) error {
 type boundaries struct {
 	f *elffile.File
 
+	text []*elffile.Section // of code, by address
+	// last is where, in the function that begins at from, an instruction was found
+	// last: addresses that are asked for in their order are followed from there.
+	from, last uint64
+	followed   uint64 // bytes
+
 	read      bool
 	functions []span   // of the symbol tables, by start
 	labels    []uint64 // symbols of code without a size, ascending
@@ -86,8 +92,11 @@ func (b *boundaries) check(addr uint64) error {
 	if err != nil || start == addr {
 		return err
 	}
-	const longest = 15
-	text, err := code(b.f, start, min(addr+longest, s.Addr+s.Size)-start)
+	if start != b.from || addr < b.last {
+		b.from, b.last = start, start
+	}
+	start = b.last
+	text, err := b.follow(start, min(addr+longest, s.Addr+s.Size)-start)
 	if err != nil {
 		return err
 	}
@@ -95,10 +104,14 @@ func (b *boundaries) check(addr uint64) error {
 	var inside *insideError
 	var unknown *insn.Error
 	switch {
+	case err == nil:
+		b.last = addr
 	case errors.As(err, &inside):
+		b.last = start + inside.at
 		return fmt.Errorf("address %#x lies within the instruction of %d bytes at %#x", addr, inside.n, start+inside.at)
 	case errors.As(err, &unknown):
-		return fmt.Errorf("whether an instruction begins at %#x can't be told: at %#x, %w", addr, start+uint64(unknown.Offset), err)
+		return fmt.Errorf("whether an instruction begins at %#x can't be told: what is at %#x (% x) is %w",
+			addr, start+uint64(unknown.Offset), unknown.Code, unknown.Err)
 	}
 	return err
 }
@@ -107,29 +120,61 @@ func (b *boundaries) check(addr uint64) error {
 // what such a table says of where functions begin is believed.
 func (b *boundaries) checkFunction(s elfSymbol, offset uint64) error {
 	switch {
-	case offset == 0 && b.section(s.value) == nil:
-		return fmt.Errorf("address %#x is in no executable code", s.value)
+	case b.section(s.value+offset) == nil:
+		return fmt.Errorf("address %#x is in no executable code", s.value+offset)
 	case offset == 0:
 		return nil
 	case s.size == 0:
 		return b.check(s.value + offset)
 	}
-	text, err := code(b.f, s.value, s.size)
+	text, err := b.follow(s.value, min(s.size, offset+longest))
 	if err != nil {
 		return err
 	}
 	return checkBoundary(b.f.Machine, text, offset)
 }
 
+// longest is the length of the longest instruction.
+const longest = 15
+
+// maxFollowed is how much code of one file is decoded, whatever its tables say:
+// more than honest ones have.
+const maxFollowed = 256 << 20
+
+// follow returns code that is to be decoded.
+func (b *boundaries) follow(start, n uint64) ([]byte, error) {
+	if b.followed += n; b.followed > maxFollowed {
+		return nil, errors.New("there is too much code to be followed")
+	}
+	return code(b.f, start, n)
+}
+
+// isFunction says whether a function's bytes are whole instructions.
+func (b *boundaries) isFunction(s elfSymbol) error {
+	text, err := b.follow(s.value, s.size)
+	if err != nil {
+		return err
+	}
+	return insn.Walk(b.f.Machine, text, func(int, insn.Inst) bool { return true })
+}
+
 // section returns the section of code that an address is in, nil if it is in none.
 func (b *boundaries) section(addr uint64) *elffile.Section {
-	for i := range b.f.Sections {
-		s := &b.f.Sections[i]
-		if s.Flags&elf.SHF_ALLOC != 0 && s.Flags&elf.SHF_EXECINSTR != 0 && s.Type != elf.SHT_NOBITS && s.Contains(addr) {
-			return s
+	if b.text == nil {
+		b.text = []*elffile.Section{}
+		for i := range b.f.Sections {
+			s := &b.f.Sections[i]
+			if s.Flags&elf.SHF_ALLOC != 0 && s.Flags&elf.SHF_EXECINSTR != 0 && s.Type != elf.SHT_NOBITS && s.Size > 0 {
+				b.text = append(b.text, s)
+			}
 		}
+		slices.SortStableFunc(b.text, func(x, y *elffile.Section) int { return cmp.Compare(x.Addr, y.Addr) })
 	}
-	return nil
+	i := sort.Search(len(b.text), func(i int) bool { return b.text[i].Addr > addr })
+	if i == 0 || !b.text[i-1].Contains(addr) {
+		return nil
+	}
+	return b.text[i-1]
 }
 
 // start returns the place from which the instructions at an address can be

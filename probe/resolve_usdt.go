@@ -1,6 +1,7 @@
 package probe
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -105,8 +106,13 @@ func (r *resolver) checkUSDT(path string, sites []usdtSite) error {
 	}
 	return r.env.withELF(r.plan.Files, path, func(f *elffile.File) error {
 		b := &boundaries{f: f}
+		byPC := make([]*usdtSite, len(sites))
 		for i := range sites {
-			sites[i].unsafe = b.check(sites[i].PC)
+			byPC[i] = &sites[i]
+		}
+		slices.SortFunc(byPC, func(x, y *usdtSite) int { return cmp.Compare(x.PC, y.PC) })
+		for _, s := range byPC {
+			s.unsafe = b.check(s.PC)
 		}
 		return nil
 	})

@@ -244,7 +244,7 @@ func (r *resolver) goReturns(f *elffile.File, p Program, site Site, s elfSymbol,
 	if s.size == 0 {
 		return errors.New("its size is not known, so its return instructions can't be found; return probes would break goroutine stacks")
 	}
-	text, err := code(f, s.value, s.size)
+	text, err := r.code.follow(s.value, s.size)
 	if err != nil {
 		return err
 	}
