@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"runtime"
+	"syscall"
 	"time"
 
 	"github.com/borescope/borescope/internal/cli"
@@ -56,7 +57,7 @@ func measureLive(ctx context.Context, c *config, stderr io.Writer) (r *result, e
 	}
 	defer col.Close()
 	if len(c.pids) > 0 { // all of their stacks are to be whole, the first ones too
-		if err := col.LoadWalker(); err != nil && !errors.Is(err, errors.ErrUnsupported) {
+		if err := loadWalker(col, stderr); err != nil && !errors.Is(err, errors.ErrUnsupported) {
 			return nil, err
 		}
 	}
@@ -108,7 +109,7 @@ func watch(ctx context.Context, c *config, col *collect.Collector, processes *sy
 	defer cancel()
 	stop := progress(ctx, c, stderr)
 	defer stop()
-	add, join := walkUserStacks(ctx, col)
+	add, join := walkUserStacks(ctx, col, stderr)
 	var rec mapx.Record
 	for {
 		err := col.Processes().ReadInto(ctx, &rec)
@@ -132,11 +133,11 @@ func watch(ctx context.Context, c *config, col *collect.Collector, processes *sy
 // that are added, beside the caller, who has to look at others meanwhile: rules
 // of a large program take a while to compile. Older kernels go on with frame
 // pointers; the last line says what came of it.
-func walkUserStacks(ctx context.Context, col *collect.Collector) (add func(pid int), join func() error) {
+func walkUserStacks(ctx context.Context, col *collect.Collector, stderr io.Writer) (add func(pid int), join func() error) {
 	pids := make(chan int, 1<<14)
 	done := make(chan error, 1)
 	go func() {
-		err := col.LoadWalker()
+		err := loadWalker(col, stderr)
 		for pid := range pids {
 			if err == nil && ctx.Err() == nil {
 				_ = col.AddProcess(pid) // what can't be read is walked by frame pointers
@@ -154,6 +155,15 @@ func walkUserStacks(ctx context.Context, col *collect.Collector) (add func(pid i
 		}
 	}
 	return add, func() error { close(pids); return <-done }
+}
+
+// loadWalker says it if there is no memory for the walker: more could be given.
+func loadWalker(col *collect.Collector, stderr io.Writer) error {
+	err := col.LoadWalker()
+	if errors.Is(err, syscall.ENOMEM) {
+		escape.Fprintf(stderr, "profile: %v\n", err)
+	}
+	return err
 }
 
 // progress counts the seconds on a terminal until the returned function is

@@ -7,7 +7,9 @@ import (
 	"io"
 	"path"
 	"slices"
+	"syscall"
 
+	"github.com/borescope/borescope/internal/escape"
 	"github.com/borescope/borescope/mapx"
 	"github.com/borescope/borescope/probe"
 	"github.com/borescope/borescope/stack"
@@ -85,6 +87,9 @@ func (st *stacks) open(s *Session) (err error) {
 	err = st.LoadWalker()
 	if err != nil && !errors.Is(err, errors.ErrUnsupported) {
 		return errors.Join(err, st.Collector.Close())
+	}
+	if errors.Is(err, syscall.ENOMEM) {
+		escape.Fprintf(s.tool.Stderr, "%s: %s\n", s.tool.name, oneLine(err))
 	}
 	walks := err == nil
 	ctx, cancel := context.WithCancel(context.Background())

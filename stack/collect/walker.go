@@ -3,13 +3,16 @@ package collect
 import (
 	"errors"
 	"fmt"
+	"os"
 	"slices"
+	"syscall"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
 	"github.com/cilium/ebpf/btf"
 
 	"github.com/borescope/borescope/internal/feature"
+	"github.com/borescope/borescope/internal/kernel"
 	"github.com/borescope/borescope/probe"
 	"github.com/borescope/borescope/stack"
 )
@@ -26,17 +29,48 @@ const cfiBytes = 16 << 20
 //
 // Collecting goes on meanwhile: loading takes some ten milliseconds. It needs
 // Linux 5.17 and the kernel's BTF; where they are missing it returns an
-// *UnsupportedError and changes nothing. The tables take 13 MiB of kernel
+// *UnsupportedError and changes nothing, and so it does, with syscall.ENOMEM
+// inside, where control groups leave no memory for it. The tables take 13 MiB of kernel
 // memory and six bytes of this process's for each row of the files' rules.
 func (c *Collector) LoadWalker() error {
 	if c.link == nil || c.filter.noUser || c.tables != nil {
 		return nil
 	}
-	err := c.loadWalker()
+	err := walkerMemory(kernel.MemoryLeft(os.DirFS("/")))
+	if err == nil {
+		err = noMemory(c.loadWalker())
+	}
 	if err != nil && c.mode == modeHold {
 		err = errors.Join(err, c.setMode(modeHelper))
 	}
 	return err
+}
+
+// What the walker's tables take, and what is to be left for this process: where
+// there is less, it is killed and not refused.
+const (
+	walkerBytes = 13 << 20
+	spareBytes  = 32 << 20
+)
+
+// walkerMemory says that there is no room for the walker, by what is left.
+func walkerMemory(left uint64) error {
+	if left >= walkerBytes+spareBytes {
+		return nil
+	}
+	return noMemory(fmt.Errorf("%d MiB are left: %w", left>>20, syscall.ENOMEM))
+}
+
+// noMemory turns a want of memory into something that callers can do without.
+func noMemory(err error) error {
+	if !errors.Is(err, syscall.ENOMEM) {
+		return err
+	}
+	return &feature.UnsupportedError{
+		Feature: "the stack walker",
+		Hint:    fmt.Sprintf("its tables take %d MiB of kernel memory, more than this control group has to spare; stacks are walked by frame pointers", walkerBytes>>20),
+		Err:     err,
+	}
 }
 
 func (c *Collector) loadWalker() error {
