@@ -31,6 +31,8 @@ type config struct {
 	pprof  string
 	record string
 	replay string
+
+	requires bool
 }
 
 const usage = `Usage: profile [flags] [duration]
@@ -53,6 +55,7 @@ functions, folded stacks, a flame graph, a pprof profile.
   -json         one JSON object per stack, a summary last
   -record DIR   also write all that the result is made from
   -replay DIR   show a recording instead; "demo" is built in
+  -requires     say what privileges sampling needs, and end
 
 Examples:
   profile -d 5s -svg cpu.svg        five seconds of everything, as a picture
@@ -81,6 +84,7 @@ func parseFlags(args []string) (*config, error) {
 	fs.StringVar(&c.pprof, "pprof", "", "")
 	fs.StringVar(&c.record, "record", "", "")
 	fs.StringVar(&c.replay, "replay", "", "")
+	fs.BoolVar(&c.requires, "requires", false, "")
 	if err := fs.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
 			return nil, err

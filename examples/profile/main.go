@@ -22,6 +22,7 @@ import (
 	"syscall"
 
 	"github.com/borescope/borescope/internal/escape"
+	"github.com/borescope/borescope/probe"
 )
 
 func main() {
@@ -58,6 +59,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		}
 		return err
 	}
+	if c.requires {
+		return printRequires(c, stdout)
+	}
 	measure := measureLive
 	if c.replay != "" {
 		measure = measureReplay
@@ -67,4 +71,20 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		return err
 	}
 	return r.write(c, stdout, stderr)
+}
+
+// printRequires prints what sampling needs, one requirement a line.
+func printRequires(c *config, w io.Writer) error {
+	for _, r := range probe.Requires(nil, []probe.Target{c.target()}) {
+		var err error
+		if c.json {
+			err = escape.NewEncoder(w).Encode(r)
+		} else {
+			_, err = escape.Fprintln(w, r)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -191,6 +192,19 @@ func TestDuration(t *testing.T) {
 		c, err := parseFlags(strings.Fields(args))
 		if err != nil || c.duration != want || c.idle != (args == "-I 5") {
 			t.Errorf("%q: %+v, %v", args, c, err)
+		}
+	}
+}
+
+// TestRequires: -requires says what sampling needs, also to those who lack it.
+func TestRequires(t *testing.T) {
+	for _, flags := range [][]string{{"-requires"}, {"-requires", "-json"}} {
+		var out strings.Builder
+		if err := run(t.Context(), flags, &out, io.Discard); err != nil {
+			t.Fatal(err)
+		}
+		if s := out.String(); !strings.Contains(s, "CAP_BPF") || !strings.Contains(s, "CAP_PERFMON") {
+			t.Errorf("%v: %s", flags, s)
 		}
 	}
 }

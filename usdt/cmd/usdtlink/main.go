@@ -9,13 +9,14 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"os"
+
+	"github.com/borescope/borescope/internal/escape"
 )
 
 func main() {
 	if err := run(context.Background(), os.Args[1:], os.Stdout); err != nil {
-		fmt.Fprintln(os.Stderr, "usdtlink:", err)
+		escape.Fprintln(os.Stderr, "usdtlink:", err)
 		os.Exit(1)
 	}
 }

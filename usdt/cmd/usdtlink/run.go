@@ -8,6 +8,8 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+
+	"github.com/borescope/borescope/internal/escape"
 )
 
 // run links one file.
@@ -40,7 +42,7 @@ func run(_ context.Context, args []string, stdout io.Writer) error {
 		return err
 	}
 	for _, p := range probes {
-		fmt.Fprintf(stdout, "%s %s\n", p.name, p.spec)
+		escape.Fprintf(stdout, "%s %s\n", p.name, p.spec)
 	}
 	return nil
 }
