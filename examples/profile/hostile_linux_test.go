@@ -1,0 +1,132 @@
+package main
+
+import (
+	"bytes"
+	"debug/elf"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/borescope/borescope/internal/elfbuild"
+	"github.com/borescope/borescope/internal/testenv"
+)
+
+// hostiles are programs that compute, and whose files ask whoever looks at them for
+// gigabytes or minutes: the ends of some are holes.
+func hostiles() (images [][]byte, holes []int64) {
+	frames := func(data []byte, flags elf.SectionFlag) []byte {
+		s := elfbuild.FrameSection(data)
+		s.Flags |= flags
+		return elfbuild.Program(s).Bytes()
+	}
+	table := func(s elfbuild.SymbolTable) []byte { return elfbuild.Program(s.Sections()...).Bytes() }
+	head := elfbuild.Frames(elfbuild.ProgramText, 1)
+	head = head[:len(head)-4]
+	packed := elfbuild.SymbolTable{N: 1, Size: 64, Names: 4}.Sections()
+	for i := range packed {
+		packed[i].Flags = elf.SHF_COMPRESSED
+		packed[i].Data = elfbuild.Compressed(packed[i].Data, 64<<20, packed[i].Data...)
+	}
+	const n = 200_000
+	const hole = 2 << 30
+	images = [][]byte{
+		frames(elfbuild.Compressed(head, 96<<20, head[len(head)-24:]...), elf.SHF_COMPRESSED),
+		elfbuild.Program(packed...).Bytes(),
+		elfbuild.Sparse(table(elfbuild.SymbolTable{N: 8, Names: 4}), 2, hole),
+		frames(elfbuild.Frames(elfbuild.ProgramText, n), 0),
+		frames(elfbuild.NestedCIEs(n/10, 2<<20), 0),
+		table(elfbuild.SymbolTable{N: n, Size: 64, Names: 30000}),
+		table(elfbuild.SymbolTable{N: n, Size: n, Shrink: 1, Names: 30000}),
+		table(elfbuild.SymbolTable{N: n, Step: 1, Size: 2 * n, Shrink: 2, Names: 4}),
+		table(elfbuild.SymbolTable{N: n, Step: 1 << 33, Size: 64, Names: 4}),
+		elfbuild.ManyTables(2000, elfbuild.SymbolTable{N: 1000, Step: 16, Size: 16, Names: 8}),
+	}
+	holes = make([]int64, len(images))
+	holes[2] = hole
+	return images, holes
+}
+
+// startHostiles runs twenty of them, each from a file of its own, until the test ends.
+func startHostiles(t testing.TB) {
+	t.Helper()
+	images, holes := hostiles()
+	dir := t.TempDir()
+	for i := range 20 {
+		k := i % len(images)
+		path := filepath.Join(dir, fmt.Sprintf("hostile%d", i))
+		if err := os.WriteFile(path, images[k], 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Truncate(path, int64(len(images[k]))+holes[k]); err != nil {
+			t.Fatal(err)
+		}
+		cmd := exec.Command(path)
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { cmd.Process.Kill(); cmd.Wait() })
+	}
+}
+
+// profileAll profiles the machine for a second and returns how much memory that took
+// at most, how long, and what came out.
+func profileAll(t testing.TB) (kB int, took time.Duration, out string) {
+	t.Helper()
+	var stdout, stderr bytes.Buffer
+	cmd := self("-d", "1s", "-f")
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	begin := time.Now()
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() { done <- cmd.Wait() }()
+	for {
+		select {
+		case err := <-done:
+			if err != nil {
+				t.Fatalf("%v: %s", err, stderr.String())
+			}
+			return kB, time.Since(begin), stdout.String()
+		case <-time.After(5 * time.Millisecond):
+		}
+		status, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", cmd.Process.Pid))
+		if _, rest, ok := strings.Cut(string(status), "VmHWM:"); ok {
+			fmt.Sscan(rest, &kB)
+		}
+	}
+}
+
+// raced reports whether this is a build of the race detector's, which takes several
+// times the memory.
+func raced() bool {
+	info, ok := debug.ReadBuildInfo()
+	return ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"})
+}
+
+// A profile of the whole machine took 1.4 GB and ten seconds more for one process of
+// anybody's with such a file. (What else runs on the machine counts too: one of three
+// runs must do.)
+func TestHostileNeighbours(t *testing.T) {
+	testenv.Need(t, testenv.Root, testenv.Perf, testenv.Arch("amd64"))
+	if testenv.InGuest() {
+		return // which has no room for the files
+	}
+	const most = 80 << 10 // kB
+	before, quick, _ := profileAll(t)
+	startHostiles(t)
+	for range 3 {
+		after, took, out := profileAll(t)
+		t.Logf("%d kB, %v; beside twenty hostile processes %d kB, %v", before, quick.Round(time.Millisecond), after, took.Round(time.Millisecond))
+		if strings.Contains(out, "hostile") && (after-before <= most || raced()) {
+			return
+		}
+	}
+	t.Errorf("more than %d kB of memory for the hostile processes, or none of them was seen", most)
+}
