@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -80,8 +81,18 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 		l.enc = escape.NewEncoder(l.w)
 	}
 	files := flags.Args()
-	if n := len(files); n > 0 && !isFile(files[n-1]) {
-		l.pattern, files = files[n-1], files[:n-1]
+	if n := len(files); n > 0 {
+		if pattern, place, ok := cutTarget(files[n-1]); ok {
+			l.pattern, files = pattern, files[:n-1]
+			switch {
+			case place != "*" && *lib == "":
+				*lib = place
+			case place == "*" && len(files) == 0 && *lib == "" && *pid == 0:
+				return cli.Usage("tplist", errors.New("usdt:* of which files? name one, or -p PID"))
+			}
+		} else if !isFile(files[n-1]) {
+			l.pattern, files = files[n-1], files[:n-1]
+		}
 	}
 	if _, err := path.Match(l.pattern, ""); err != nil {
 		return fmt.Errorf("pattern %q: %w", l.pattern, err)
@@ -123,7 +134,7 @@ func lookUp(name string, dirs []string) (string, error) {
 		return name, nil
 	}
 	for _, dir := range dirs {
-		for _, file := range []string{name, "lib" + name + ".so.*", "lib" + name + ".so"} {
+		for _, file := range []string{name, name + ".so.*", "lib" + name + ".so.*", "lib" + name + ".so"} {
 			paths, err := filepath.Glob(dir + "/" + file)
 			if err != nil {
 				return "", err
@@ -134,6 +145,21 @@ func lookUp(name string, dirs []string) (string, error) {
 		}
 	}
 	return exec.LookPath(name)
+}
+
+// cutTarget takes a word apart that is spelled as a target: the pattern of
+// "t:sched:*", or that and the place of "usdt:libc:*", which may be "*"; ok is
+// false for other words.
+func cutTarget(word string) (pattern, place string, ok bool) {
+	kind, rest, _ := strings.Cut(word, ":")
+	switch kind {
+	case "t", "tracepoint":
+		return rest, "", rest != ""
+	case "u", "U", "usdt":
+		place, pattern, _ = strings.Cut(rest, ":")
+		return cmp.Or(pattern, "*"), place, place != ""
+	}
+	return "", "", false
 }
 
 // isFile tells a file from a pattern: patterns have no '/'.

@@ -76,6 +76,7 @@ func TestFiles(t *testing.T) {
 		"sites.json":  {"-json", path},
 		"pattern.txt": {path, "app:d*"},
 		"dir.txt":     {filepath.Dir(path) + "/", "request"},
+		"target.txt":  {"-vv", "usdt:" + path + ":app:d*"},
 		"library.txt": {"-vv", "-l", path, "app:d*"},
 	} {
 		var out bytes.Buffer
@@ -84,7 +85,7 @@ func TestFiles(t *testing.T) {
 		}
 		golden(t, name, strings.ReplaceAll(out.String(), path, "/bin/app"))
 	}
-	for _, args := range [][]string{{"/nonexistent"}, {"-l", "nonexistent"}, {"-l", "["}, {"./run.go"}, {"-x"}, {path, "["}} {
+	for _, args := range [][]string{{"/nonexistent"}, {"-l", "nonexistent"}, {"-l", "["}, {"./run.go"}, {"-x"}, {path, "["}, {"usdt:*"}} {
 		if err := run(t.Context(), args, &bytes.Buffer{}); err == nil {
 			t.Errorf("%v: no error", args)
 		}
@@ -111,6 +112,26 @@ func TestLookUp(t *testing.T) {
 	} {
 		if got, err := lookUp(name, []string{dir}); got != filepath.Join(dir, want) || err != nil {
 			t.Errorf("%s: %s, %v; want %s", name, got, err, want)
+		}
+	}
+}
+
+// A pattern may be spelled as the target that it stands for.
+func TestTargets(t *testing.T) {
+	for word, want := range map[string][2]string{
+		"t:sched:sched_wakeup": {"sched:sched_wakeup", ""},
+		"tracepoint:sched:*":   {"sched:*", ""},
+		"u:libc:*":             {"*", "libc"},
+		"usdt:/bin/x:p:n*":     {"p:n*", "/bin/x"},
+		"usdt:libc":            {"*", "libc"},
+		"usdt:*":               {"*", "*"},
+		"sched:*":              {},
+		"/usr/bin/t:u":         {},
+		"usdt:":                {},
+	} {
+		pattern, place, ok := cutTarget(word)
+		if [2]string{pattern, place} != want && ok || ok != (want != [2]string{}) {
+			t.Errorf("%s: %q of %q, %v", word, pattern, place, ok)
 		}
 	}
 }
