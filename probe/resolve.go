@@ -80,6 +80,11 @@ type Options struct {
 	// instruction of it, in every process that runs the file. Without it such a
 	// target is an error.
 	Unsafe bool
+	// MaxFunctions is the number of matches in user files, over all targets and
+	// files, with which Resolve gives up: before it has read what each of them
+	// takes. Functions count once for each name and symbol table that has them. 0
+	// is no limit.
+	MaxFunctions int
 	// AttachType is the attach type that the program at hand was loaded with,
 	// for Attach and AttachAll of programs from elsewhere; 0 is none.
 	AttachType ebpf.AttachType
@@ -148,6 +153,7 @@ type resolver struct {
 	env   *Env
 	o     *Options
 	plan  *Plan
+	taken int // of Options.MaxFunctions
 	group int
 	// parts are the group's programs so far, before those that can share one
 	// are merged.

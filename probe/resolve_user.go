@@ -313,6 +313,14 @@ func cutVersion(name string) (base, version string, ok bool) {
 	return base, version, ok && base != "" && version != ""
 }
 
+// take counts matches against Options.MaxFunctions.
+func (r *resolver) take(n int) error {
+	if r.taken += n; r.o.MaxFunctions > 0 && r.taken > r.o.MaxFunctions {
+		return fmt.Errorf("more than %d functions or places match", r.o.MaxFunctions)
+	}
+	return nil
+}
+
 // findSymbols finds the functions of that name, one for each address, sorted.
 func (r *resolver) findSymbols(f *elffile.File, path string, u userProbe, goProgram bool) ([]elfSymbol, error) {
 	want, version := u.symbolFilter(symbol.NewDemangler(nil).Demangle)
@@ -322,6 +330,7 @@ func (r *resolver) findSymbols(f *elffile.File, path string, u userProbe, goProg
 	err := symbols(f, count, func(s elfSymbol) error {
 		if version == "" || s.version == version {
 			found = append(found, s)
+			return r.take(1)
 		}
 		return nil
 	})
@@ -329,7 +338,10 @@ func (r *resolver) findSymbols(f *elffile.File, path string, u userProbe, goProg
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	if len(found) == 0 && goProgram && u.lang != "cpp" && u.lang != "rust" {
-		if found, err = r.goSymbols(f, path, want); err != nil {
+		if found, err = r.goSymbols(f, path, want); err == nil {
+			err = r.take(len(found))
+		}
+		if err != nil {
 			return nil, err
 		}
 	}

@@ -148,6 +148,29 @@ func TestAttackLinks(t *testing.T) {
 	b.refusedFor(t, c, "uprobe:"+dir+"/app-?/svc:f", notListed)
 }
 
+// TestAttackMany: of a file with a hundred thousand functions no more is resolved
+// than could be allowed.
+func TestAttackMany(t *testing.T) {
+	testenv.Need(t, testenv.Root)
+	dir := hall(t)
+	app := put(t, dir+"/app", 0o755, nobody)
+	f := program()
+	for i := range 100_000 {
+		f.Symbols = append(f.Symbols, f.Symbols[0])
+		f.Symbols[i+1].Name = fmt.Sprintf("f%d", i)
+	}
+	if err := os.WriteFile(app, f.Bytes(), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	b := start(t, Rule{UIDs: []uint32{nobody}, Offers: []string{"count"}, Targets: []string{"uprobe:" + dir + "/*:*"}, MaxSites: 10})
+	c, p := b.dialAs(t, nobody), startTarget(t, nobody, true, nil)
+	_, err := c.Attach(Request{Offer: "count", Targets: []string{fmt.Sprintf("uprobe:%s:f* pid=%d", app, p.pid)}})
+	if err == nil || !strings.Contains(err.Error(), "more than 144 functions") {
+		t.Errorf("all of them: %v", err)
+	}
+	attaches(t, c, fmt.Sprintf("uprobe:%s:f5 pid=%d", app, p.pid)).Close()
+}
+
 // TestAttackSwap: a file that takes another's place after it was allowed gets no
 // probe, nor does the same file once it gives privileges.
 func TestAttackSwap(t *testing.T) {

@@ -160,13 +160,19 @@ func TestTargetChild(t *testing.T) {
 	}
 }
 
-// image is a program of one function, f, at 0x1000.
+// image is a program's file.
 func image() []byte {
+	f := program()
+	return f.Bytes()
+}
+
+// program has one function, f, at 0x1000.
+func program() elfbuild.File {
 	machine, code := elf.EM_X86_64, []byte{0x90, 0x90, 0x90, 0xc3}
 	if runtime.GOARCH == "arm64" {
 		machine, code = elf.EM_AARCH64, []byte{0x1f, 0x20, 0x03, 0xd5, 0xc0, 0x03, 0x5f, 0xd6}
 	}
-	f := elfbuild.File{
+	return elfbuild.File{
 		Machine: machine,
 		Sections: []elfbuild.Section{{
 			Name: ".text", Type: elf.SHT_PROGBITS, Flags: elf.SHF_ALLOC | elf.SHF_EXECINSTR, Addr: 0x1000, Data: code,
@@ -175,7 +181,6 @@ func image() []byte {
 			Name: "f", Value: 0x1000, Size: uint64(len(code)), Type: elf.STT_FUNC, Bind: elf.STB_GLOBAL, Section: 1,
 		}},
 	}
-	return f.Bytes()
 }
 
 // hall is a directory of files that all can get at, as far as their modes go.

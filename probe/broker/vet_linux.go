@@ -55,6 +55,9 @@ func (v *vetting) resolve() error {
 	if v.offer.Resolve != nil {
 		o = *v.offer.Resolve
 	}
+	// What exceeds this by far is not even resolved; what a place has aliases for
+	// is counted below.
+	o.MaxFunctions = 8*v.rule.maxSites() + 64
 	plan, err := probe.Resolve(v.session.server.Env, []probe.Target{probe.Set(v.targets)}, &o)
 	if err != nil {
 		return err
