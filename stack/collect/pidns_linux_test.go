@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -104,7 +105,7 @@ func TestInPIDNamespace(t *testing.T) {
 				s.PID = stranger
 			}
 			got[s.PID] += s.Count
-			if c == walker && walks && (len(s.User.Frames) == 0 || s.User.Frames[0].How != stack.HowRegs || s.User.End != stack.EndBottom) {
+			if c == walker && walks && runtime.GOARCH == "amd64" && (len(s.User.Frames) == 0 || s.User.Frames[0].How != stack.HowRegs || s.User.End != stack.EndBottom) {
 				t.Errorf("user stack %+v, want one of the walker's", s.User)
 			}
 		}
