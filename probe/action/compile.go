@@ -101,34 +101,7 @@ func compile(p *Program, plan *probe.Plan) (*ebpf.CollectionSpec, error) {
 	if err := plan.ApplyFilter(spec); err != nil {
 		return nil, err
 	}
-	return spec, checkBytes(p, spec)
-}
-
-// checkBytes compares what the maps need with the budget.
-func checkBytes(p *Program, spec *ebpf.CollectionSpec) error {
-	if p.Budget.MapBytes <= 0 {
-		return nil
-	}
-	total := int64(0)
-	for _, m := range spec.Maps {
-		total += mapBytes(m, 1)
-	}
-	if total > p.Budget.MapBytes {
-		return fmt.Errorf("maps need at least %d bytes: the budget is %d", total, p.Budget.MapBytes)
-	}
-	return nil
-}
-
-// mapBytes estimates the memory of a map, as what its entries hold.
-func mapBytes(m *ebpf.MapSpec, cpus int64) int64 {
-	if m.Type == ebpf.RingBuf {
-		return int64(m.MaxEntries)
-	}
-	switch m.Type {
-	case ebpf.PerCPUArray, ebpf.PerCPUHash, ebpf.LRUCPUHash:
-		return int64(m.MaxEntries) * (int64(m.KeySize) + cpus*int64(m.ValueSize+7)/8*8)
-	}
-	return int64(m.MaxEntries) * (int64(m.KeySize) + int64(m.ValueSize))
+	return spec, lay.checkBytes(p, spec, 1)
 }
 
 // errNoPrograms says that a plan is empty.

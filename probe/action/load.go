@@ -66,6 +66,13 @@ func Load(p *Program, plan *probe.Plan) (*Loaded, error) {
 	if err != nil {
 		return nil, err
 	}
+	cpus, err := ebpf.PossibleCPU()
+	if err != nil {
+		return nil, fmt.Errorf("load %s: %w", p.Name, err)
+	}
+	if err := lay.checkBytes(p, spec, cpus); err != nil {
+		return nil, fmt.Errorf("load %s: %w", p.Name, err)
+	}
 	if err := kernel.RaiseMemlock(); err != nil {
 		return nil, fmt.Errorf("load %s: %w", p.Name, err)
 	}

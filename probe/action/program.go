@@ -59,8 +59,10 @@ type Budget struct {
 	// (Stats.Throttled). 0 is no bound. Measuring costs two clock readings per
 	// firing.
 	CPUPercent float64
-	// MapBytes bounds the memory of all maps and buffers; Compile fails if the
-	// declared sizes need more. 0 is no bound.
+	// MapBytes bounds the memory that the kernel takes for all maps and buffers
+	// when they are full, but for the values of Storages, which come with threads
+	// and cgroups. Compile fails if one CPU needs more, Load if those that there
+	// may be do. 0 is no bound.
 	MapBytes int64
 }
 

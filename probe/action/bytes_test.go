@@ -1,0 +1,42 @@
+package action
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/cilium/ebpf"
+
+	"github.com/borescope/borescope/probe"
+)
+
+// TestBytesOfBuffers: perf buffers, and what maps hold by CPU, counted for nothing
+// or for one CPU.
+func TestBytesOfBuffers(t *testing.T) {
+	p := NewProgram("p")
+	ev := NewEvents[struct{ A uint64 }]("ev", 64<<10).UsePerfBuffer()
+	p.On(probe.RawTracepoint{Name: "sys_enter"}, func(c *Ctx) {
+		ev.Emit(c, func(*struct{ A uint64 }, *Bind) {})
+	})
+	plan := rawPlan("6.12.0", "amd64")
+	lay, err := newLayout(p, plan)
+	if err != nil {
+		t.Fatal(err)
+	}
+	spec, err := Compile(p, plan)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for cpus, budget := range map[int]int64{1: 80 << 10, 8: 600 << 10} {
+		p.Budget.MapBytes = budget
+		if err := lay.checkBytes(p, spec, cpus); err != nil {
+			t.Error(err)
+		}
+		if err := lay.checkBytes(p, spec, 2*cpus); err == nil || !strings.Contains(err.Error(), "possible CPUs") {
+			t.Errorf("%d CPUs have room in %d bytes: %v", 2*cpus, budget, err)
+		}
+	}
+	hash := &ebpf.MapSpec{Type: ebpf.PerCPUHash, KeySize: 4, ValueSize: 8, MaxEntries: 1024}
+	if one, many := mapBytes(hash, 1), mapBytes(hash, 64); many-one != 63*8*1024 {
+		t.Errorf("%d and %d bytes", one, many)
+	}
+}
