@@ -177,9 +177,10 @@ func TestAttackSwap(t *testing.T) {
 	testenv.Need(t, testenv.Root)
 	dir := hall(t)
 	app := put(t, dir+"/app", 0o755, nobody)
+	put(t, dir+"/other", 0o755, 0)
 	for name, swap := range map[string]func() error{
 		"rename":  func() error { return os.Rename(put(t, dir+"/new", 0o755, 0), app) },
-		"symlink": func() error { return errors.Join(os.Symlink("/bin/sh", dir+"/link"), os.Rename(dir+"/link", app)) },
+		"symlink": func() error { return errors.Join(os.Symlink("other", dir+"/link"), os.Rename(dir+"/link", app)) },
 		"set-uid": func() error { return os.Chmod(app, os.ModeSetuid|0o755) },
 	} {
 		t.Run(name, func(t *testing.T) {
