@@ -143,7 +143,8 @@ func TestTargetLinks(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	below := procPath(testenv.Rooted(t, root)) + "/root"
+	tid := testenv.Rooted(t, root)
+	below := procPath(tid) + "/root"
 	if plan, err := Resolve(nil, []Target{Uprobe{Path: below + "/only", Symbol: "add"}}, nil); err == nil {
 		t.Errorf("found in the host's root: %v", plan.Files)
 	}
@@ -155,6 +156,10 @@ func TestTargetLinks(t *testing.T) {
 	want, err := identify(f)
 	if err != nil {
 		t.Fatal(err)
+	}
+	of, err := Resolve(nil, []Target{Uprobe{Path: "/both", Symbol: "add", PID: tid}}, nil)
+	if err != nil || of.Files[below+"/both"] != want {
+		t.Errorf("with a pid: %v, %v", of, err)
 	}
 	for _, o := range []*Options{nil, {NoMulti: true}} {
 		plan := mustResolve(t, o, "uprobe:"+below+"/both:helper_*")

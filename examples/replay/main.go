@@ -30,7 +30,7 @@ import (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
+	context.AfterFunc(ctx, stop) // a second one ends the process
 	if status := cli.Status("replay", run(ctx, os.Args[1:], os.Stdout), os.Stderr); status != 0 {
 		os.Exit(status)
 	}

@@ -20,7 +20,7 @@ func fewCollections() { debug.SetGCPercent(800) }
 func main() {
 	fewCollections()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
+	context.AfterFunc(ctx, stop) // a second one ends the process
 	if status := cli.Status("tplist", run(ctx, os.Args[1:], os.Stdout), os.Stderr); status != 0 {
 		os.Exit(status)
 	}

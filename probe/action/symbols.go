@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 
+	"github.com/borescope/borescope/internal/procfs"
 	"github.com/borescope/borescope/probe"
 )
 
@@ -122,11 +123,15 @@ func siteSymbols(plan *probe.Plan, sites []probe.Site, name string) error {
 
 // symbolDistance is a symbol's address less that of the byte at a file offset.
 func symbolDistance(path string, offset uint64, name string) (uint64, error) {
-	f, err := elf.Open(path)
+	file, err := procfs.Open(path)
 	if err != nil {
 		return 0, err
 	}
-	defer f.Close()
+	defer file.Close()
+	f, err := elf.NewFile(file)
+	if err != nil {
+		return 0, err
+	}
 	for _, p := range f.Progs {
 		if p.Type != elf.PT_LOAD || offset < p.Off || offset-p.Off >= p.Filesz {
 			continue
