@@ -1,6 +1,10 @@
 package stack
 
-import "github.com/cilium/ebpf/asm"
+import (
+	"debug/elf"
+
+	"github.com/cilium/ebpf/asm"
+)
 
 // step is one round of the walk: note the frame, find the mapping, the row and
 // the rule, and go to the caller. It returns 1 at the end of the stack.
@@ -229,6 +233,9 @@ func (g *bpfGen) cfa() {
 		asm.JEq.Imm(asm.R1, bpfCFAPLT, "ss_plt"),
 		asm.JEq.Imm(asm.R1, bpfCFAOver, "ss_over"),
 	)
+	if !g.arm {
+		g.add(asm.JEq.Imm(asm.R1, bpfCFAIdx, "ss_index"))
+	}
 	g.load(asm.R1, stSP)
 	g.add(
 		asm.JLT.Reg(asm.R9, asm.R1, "ss_loop"),
@@ -247,6 +254,15 @@ func (g *bpfGen) cfa() {
 		asm.Add.Imm(asm.R9, 8),
 		asm.Ja.Label("ss_cfa"),
 	)
+	if i, ok := bpfRegister(elf.EM_X86_64, AMD64R9); ok && !g.arm {
+		g.label("ss_index")
+		g.load(asm.R1, stRegs+8*int16(i))
+		g.add(
+			asm.JEq.Imm(asm.R1, 0, "ss_norule"),
+			asm.LSh.Imm(asm.R1, 3),
+			asm.Add.Reg(asm.R9, asm.R1),
+		)
+	}
 	g.label("ss_deref")
 	g.read(asm.R9, 8, "ss_badmem")
 	g.load(asm.R9, stBuf)

@@ -77,6 +77,7 @@ const (
 	bpfCFAHard = 5 // needs a DWARF expression
 	bpfCFAOver = 6 // as bpfCFAReg, on another stack
 	bpfCFAGrow = 7 // as Go's descriptor of the goroutine says
+	bpfCFAIdx  = 8 // as bpfCFARef, with words counted by a register: cfaIndex
 
 	bpfSame  = 0
 	bpfAtCFA = 1
@@ -446,6 +447,9 @@ func encodeBPFRule(m elf.Machine, r *cfiRule) (b [bpfRuleSize]byte) {
 		b[ruleCFA] = bpfCFAReg
 	case cfaDeref:
 		b[ruleCFA] = bpfCFARef
+	case cfaIndex:
+		b[ruleCFA] = bpfCFAIdx
+		ok = ok && m == elf.EM_X86_64
 	case cfaPLT:
 		b[ruleCFA] = bpfCFAPLT
 	case cfaSwitch:

@@ -19,6 +19,7 @@ const (
 	cfaSignal                // the frame that the kernel pushed for a signal handler
 	cfaSwitch                // reg + off, on another stack
 	cfaGrow                  // as Go's descriptor of the goroutine says: see goGrow
+	cfaIndex                 // *(reg + off + 8 * AMD64R9) + off2
 )
 
 // cfaRule is how a frame's CFA is found.

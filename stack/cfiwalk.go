@@ -343,6 +343,13 @@ func (w *CFIWalker) cfa(t *CFITable, rule *cfiRule, mem Memory) (uint64, End) {
 	}
 	v += uint64(int64(c.off))
 	switch c.kind {
+	case cfaIndex:
+		i, ok := w.regs.Reg(AMD64R9)
+		if !ok {
+			return 0, EndNoRule
+		}
+		word, err := w.word(v+8*i, mem)
+		return word + uint64(int64(c.off2)), endOf(err)
 	case cfaDeref:
 		word, err := w.word(v, mem)
 		return word + uint64(int64(c.off2)), endOf(err)

@@ -1,6 +1,7 @@
 package stack
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 )
@@ -298,8 +299,12 @@ func binaryOp(op uint8, a, b uint64) (uint64, bool) {
 	return 0, false
 }
 
+// indexByR9 is "breg9 0; lit8; mul; plus": OpenSSL's bn_mul_mont keeps the stack
+// pointer behind as many words as the number in r9 says.
+var indexByR9 = []byte{opBreg0 + AMD64R9, 0, opLit0 + 8, opMul, opPlus}
+
 // compactCFA recognises the CFA expressions that compilers and linkers write:
-// "breg; deref" with an addition (DRAP), and the PLT's.
+// "breg; deref" with an addition (DRAP), the PLT's, and bn_mul_mont's.
 func compactCFA(expr []byte) (cfaRule, bool) {
 	rd := dwarfReader{b: expr}
 	reg, off, ok := rd.bregOp()
@@ -319,10 +324,14 @@ func compactCFA(expr []byte) (cfaRule, bool) {
 			return c, true
 		}
 	}
+	c.kind = cfaDeref
+	if rest := rd.b[rd.pos:]; bytes.HasPrefix(rest, indexByR9) {
+		rd.pos += len(indexByR9)
+		c.kind = cfaIndex
+	}
 	if rd.u8() != opDeref {
 		return cfaRule{}, false
 	}
-	c.kind = cfaDeref
 	if !rd.more() {
 		return c, true
 	}
