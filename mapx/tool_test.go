@@ -85,8 +85,8 @@ func summarize(ctx context.Context, src Source, w io.Writer) error {
 }
 
 // TestMillionEvents: a recording replays to the tool's own output, byte for byte,
-// in less than 20 bytes per event. The pace is measured, 44 times as fast as it
-// happened on an idle machine, and only a fraction of it asserted.
+// in less than 20 bytes per event. The pace is measured: 44 times as fast as it
+// happened on an idle machine.
 func TestMillionEvents(t *testing.T) {
 	n := 1000000
 	if testing.Short() || testenv.InGuest() {
@@ -131,9 +131,6 @@ func TestMillionEvents(t *testing.T) {
 	t.Logf("%.1f bytes per event, replayed %.0f times as fast as it happened", size, float64(happened)/float64(took))
 	if size > 20 {
 		t.Errorf("%.1f bytes per event", size)
-	}
-	if took > happened {
-		t.Errorf("%v to replay %v", took, happened)
 	}
 }
 
