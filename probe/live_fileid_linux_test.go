@@ -3,6 +3,7 @@ package probe
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -191,4 +192,15 @@ func TestTargetLdCache(t *testing.T) {
 	if got := env.cachedLibrary(root, "libc"); got != "" {
 		t.Errorf("found %s", got)
 	}
+}
+
+// TestProcLinks: the kernel's own links of a process are taken with a pid too.
+func TestProcLinks(t *testing.T) {
+	testenv.Need(t, testenv.Root, testenv.Uprobes)
+	w := startTarget(t)
+	path := procPath(w.pid()) + "/exe"
+	n, l := attachCounter(t, mustResolve(t, nil, fmt.Sprintf("uprobe:%s:add pid=%d", path, w.pid())), counting{value: -1})
+	defer l.Close()
+	w.run()
+	expectTally(t, n.read(t, 0), tally{Count: times})
 }

@@ -41,8 +41,10 @@ func (e *Env) userPaths(name string, pid int) ([]string, error) {
 		p, err := e.findByName(name, pid)
 		return []string{p}, err
 	}
+	// What is below /proc is the kernel's answer to whoever asks: its links
+	// (PID/exe, PID/fd/N) lead to files, not to paths in anybody's root.
 	root := ""
-	if pid != 0 {
+	if pid != 0 && !strings.HasPrefix(path.Clean(name), "/proc/") {
 		root = procPath(pid) + "/root"
 	}
 	if !path.IsAbs(name) {

@@ -21,8 +21,13 @@ func TestObjdump(t *testing.T) {
 	files := []string{
 		"/lib/x86_64-linux-gnu/libc.so.6", "/usr/lib64/libc.so.6", "/lib/aarch64-linux-gnu/libc.so.6",
 		"/usr/lib/x86_64-linux-gnu/libcrypto.so.3", "/usr/lib64/libcrypto.so.3",
-		filepath.Join(runtime.GOROOT(), "bin/go"),
-		filepath.Join(runtime.GOROOT(), "pkg/tool", runtime.GOOS+"_"+runtime.GOARCH, "compile"),
+	}
+	if link, err := exec.LookPath("go"); err == nil {
+		path, err := filepath.EvalSymlinks(link)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files = append(files, path, filepath.Join(filepath.Dir(path), "../pkg/tool", runtime.GOOS+"_"+runtime.GOARCH, "compile"))
 	}
 	files = append(files, filepath.SplitList(os.Getenv("BORESCOPE_INSN_FILES"))...)
 	if exe, err := os.Executable(); err == nil {
