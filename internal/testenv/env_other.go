@@ -20,3 +20,9 @@ func watch(testing.TB) {}
 func openFiles() map[string]string { return nil }
 
 func appearedIn(string) string { return "" }
+
+// OwnMounts is for Linux, as Mounts is.
+func OwnMounts(testing.TB) bool { return false }
+
+// MountTracefs is for Linux.
+func MountTracefs(testing.TB) {}
