@@ -1,6 +1,7 @@
 package procfs
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"runtime"
@@ -16,11 +17,23 @@ func As(uid, gid int, f func() error) error {
 	if uid == os.Geteuid() && gid == os.Getegid() {
 		return f()
 	}
-	var err error
+	return OnThread(func() error {
+		if err := become(uid, gid); err != nil {
+			return err
+		}
+		return f()
+	})
+}
+
+// OnThread calls f on a thread of its own, which ends with f: what f makes of
+// the thread's rights and namespaces, nothing else ever runs with. A runtime.Goexit
+// of f's is an error.
+func OnThread(f func() error) error {
+	err := errors.New("the thread ended")
 	gone := make(chan struct{})
 	var run func()
 	run = func() {
-		runtime.LockOSThread() // for ever: the thread ends with the goroutine
+		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
 		if unix.Gettid() == os.Getpid() {
 			go run() // the first thread does not end, and /proc shows it as the process
 			<-gone
@@ -28,9 +41,7 @@ func As(uid, gid int, f func() error) error {
 			return
 		}
 		defer close(gone)
-		if err = become(uid, gid); err == nil {
-			err = f()
-		}
+		err = f()
 	}
 	go run()
 	<-gone

@@ -1,15 +1,15 @@
 package broker
 
 import (
-	"errors"
 	"fmt"
 	"net"
 	"os"
-	"runtime"
 	"syscall"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/borescope/borescope/internal/procfs"
 )
 
 // attachCaps are the capabilities that a thread with a client's rights keeps for
@@ -26,25 +26,12 @@ const attachCaps = 1<<unix.CAP_SYS_ADMIN | 1<<unix.CAP_BPF | 1<<unix.CAP_PERFMON
 // so the client can't send it a signal. The thread ends with f: nothing else
 // ever runs on it.
 func asClient(r rights, keep uint64, f func() error) error {
-	err := errors.New("the thread with the client's rights ended")
-	gone := make(chan struct{})
-	var run func()
-	run = func() {
-		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
-		if unix.Gettid() == os.Getpid() {
-			go run() // the first thread does not end, and /proc shows it as the process
-			<-gone
-			runtime.UnlockOSThread()
-			return
+	return procfs.OnThread(func() error {
+		if err := becomeClient(r, keep); err != nil {
+			return err
 		}
-		defer close(gone)
-		if err = becomeClient(r, keep); err == nil {
-			err = f()
-		}
-	}
-	go run()
-	<-gone
-	return err
+		return f()
+	})
 }
 
 // becomeClient changes the calling thread only, unlike package syscall's calls.
