@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"sync/atomic"
 	"syscall"
 	"time"
 )
@@ -16,6 +17,8 @@ type waiter struct {
 	conn  syscall.RawConn
 	ready func(uintptr) bool
 	write bool // wait for it to become writable instead
+	// closed is set before file is closed.
+	closed atomic.Bool
 }
 
 // open waits on a duplicate of fd. ready is asked before and after each event;
@@ -62,7 +65,7 @@ func (w *waiter) wait(ctx context.Context, poll time.Duration) error {
 			deadline = time.Now().Add(poll)
 		}
 		if err := w.file.SetDeadline(deadline); err != nil {
-			return closedError(err)
+			return w.closedError(err)
 		}
 		stop := func() bool { return true }
 		if ctx.Done() != nil {
@@ -76,7 +79,7 @@ func (w *waiter) wait(ctx context.Context, poll time.Duration) error {
 		}
 		stop()
 		if !errors.Is(err, os.ErrDeadlineExceeded) {
-			return closedError(err)
+			return w.closedError(err)
 		}
 		if poll > 0 && ctx.Err() == nil {
 			return nil
@@ -86,12 +89,12 @@ func (w *waiter) wait(ctx context.Context, poll time.Duration) error {
 
 func (w *waiter) interrupt() { w.file.SetDeadline(time.Unix(1, 0)) }
 
-// closedError makes os.ErrClosed of the poller's own error.
-func closedError(err error) error {
-	if err == nil || errors.Is(err, os.ErrClosed) {
-		return err
+// closedError makes os.ErrClosed of the poller's own error after close.
+func (w *waiter) closedError(err error) error {
+	if err != nil && w.closed.Load() {
+		return os.ErrClosed
 	}
-	return os.ErrClosed // the only other way a wait on a descriptor fails
+	return err
 }
 
 // close ends every wait and the descriptor; a second call does nothing.
@@ -99,6 +102,7 @@ func (w *waiter) close() error {
 	if w.file == nil {
 		return nil
 	}
+	w.closed.Store(true)
 	err := w.file.Close()
 	if errors.Is(err, os.ErrClosed) {
 		return nil

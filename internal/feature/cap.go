@@ -7,6 +7,7 @@ type Cap uint
 
 // The capabilities that tracing asks for.
 const (
+	CapDACOverride   Cap = 1
 	CapDACReadSearch Cap = 2
 	CapSysPtrace     Cap = 19
 	CapSysAdmin      Cap = 21
@@ -19,6 +20,8 @@ const (
 // String is the name that capsh and setcap use, "CAP_BPF".
 func (c Cap) String() string {
 	switch c {
+	case CapDACOverride:
+		return "CAP_DAC_OVERRIDE"
 	case CapDACReadSearch:
 		return "CAP_DAC_READ_SEARCH"
 	case CapSysPtrace:

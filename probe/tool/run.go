@@ -15,6 +15,7 @@ import (
 
 	"github.com/borescope/borescope/internal/cli"
 	"github.com/borescope/borescope/internal/escape"
+	"github.com/borescope/borescope/internal/feature"
 	"github.com/borescope/borescope/mapx"
 	"github.com/borescope/borescope/probe"
 	"github.com/borescope/borescope/probe/action"
@@ -59,6 +60,11 @@ func (t *Tool) run(ctx context.Context, stdout io.Writer, start string, src sour
 	if err := s.open(ctx, src); err != nil {
 		return err
 	}
+	if ctx.Value(mainKey{}) != nil && !t.Replaying() {
+		if err := t.lessPrivileged(); err != nil {
+			return err
+		}
+	}
 	s.begin(start)
 	if fn, ok := ctx.Value(startKey{}).(func()); ok {
 		fn()
@@ -67,6 +73,15 @@ func (t *Tool) run(ctx context.Context, stdout io.Writer, start string, src sour
 		return err
 	}
 	return s.finish()
+}
+
+// lessPrivileged gives up what is not needed any more.
+func (t *Tool) lessPrivileged() error {
+	keep := keptCaps
+	if t.record != "" { // into a directory that may be another user's
+		keep = append(keep[:len(keep):len(keep)], feature.CapDACOverride)
+	}
+	return dropCapabilities(keep)
 }
 
 type startKey struct{}
