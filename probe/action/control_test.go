@@ -527,7 +527,8 @@ func TestScratchIsNotShared(t *testing.T) {
 		}
 	}
 	st, err := s.Stats()
-	if err != nil || st.NoScratch != 0 || n < 4*30000-st.Full {
+	// A kernel that is preempted in a program of the event passes over it.
+	if err != nil || st.NoScratch != 0 || n+st.Full+st.Programs[0].Missed < 4*30000 {
 		t.Errorf("%d events, %+v, %v", n, st, err)
 	}
 }

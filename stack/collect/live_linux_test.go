@@ -327,11 +327,16 @@ func TestValueOfField(t *testing.T) {
 		count += s.Count
 		sum += s.Value
 	}
+	st, err := c.Stats()
+	if err != nil {
+		t.Fatal(err)
+	}
 	if err := c.Close(); err != nil {
 		t.Error(err)
 	}
-	if count != workload+1 || sum != readSize*(workload+1) {
-		t.Errorf("%d reads of %d bytes together, want %d of %d each", count, sum, workload+1, readSize)
+	// A kernel that is preempted in a program of the event passes over it.
+	if count > workload+1 || count+st.Missed < workload+1 || sum != readSize*int64(count) {
+		t.Errorf("%d reads of %d bytes together, %d missed, want %d of %d each", count, sum, st.Missed, workload+1, readSize)
 	}
 }
 
