@@ -322,8 +322,26 @@ func ownCgroup(t *testing.T) string {
 	return ""
 }
 
+// sharedTarget is a C program that calls add(i, 1) 23 times for each byte it is
+// sent. Tests of other packages run it, too.
+const sharedTarget = "../testdata/target/target-" + runtime.GOARCH
+
+// ownTarget copies it: probes in the copy see this test alone.
+func ownTarget(t *testing.T) string {
+	t.Helper()
+	b, err := os.ReadFile(sharedTarget)
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "target")
+	if err := os.WriteFile(path, b, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
 // runTarget runs the C program once and waits until it is done.
-func runTarget(t *testing.T) {
+func runTarget(t *testing.T, target string) {
 	t.Helper()
 	cmd := exec.Command(target)
 	in, out := testenv.Piped(t, cmd)
@@ -340,14 +358,15 @@ func runTarget(t *testing.T) {
 // TestUserAddress knows where the probed function and another are, and reads
 // the code of that.
 func TestUserAddress(t *testing.T) {
-	testenv.Need(t, testenv.Root, testenv.File(target))
+	testenv.Need(t, testenv.Root, testenv.File(sharedTarget))
+	target := ownTarget(t)
 	same := action.NewCount("same")
 	p := action.NewProgram("uaddr")
 	p.On(probe.Uprobe{Path: target, Symbol: "add"}, func(c *action.Ctx) {
 		c.If(c.UserAddr("add").Eq(c.Builtin("ip")).And(c.UserAddr("_start").Ne(c.Builtin("ip"))).And(c.UserAddr("_start").Deref().Ne(0)), func() { same.Inc(c) })
 	})
 	s := attachOrSkip(t, p, nil)
-	runTarget(t)
+	runTarget(t, target)
 	if n := total(t, s, same); n != 23 {
 		t.Errorf("%d calls at their own address, want 23", n)
 	}

@@ -5,7 +5,6 @@ package action_test
 import (
 	"errors"
 	"os"
-	"runtime"
 	"testing"
 
 	"github.com/cilium/ebpf"
@@ -123,13 +122,11 @@ func TestCgroupStorage(t *testing.T) {
 	}
 }
 
-// target is a C program that calls add(i, 1) 23 times for each byte it is sent.
-const target = "../testdata/target/target-" + runtime.GOARCH
-
 // TestUprobeSession sees entries and returns of a function in one program, with
 // what the entry kept, and leaves every other return out.
 func TestUprobeSession(t *testing.T) {
-	testenv.Need(t, testenv.Root, testenv.Feature(feature.UprobeSession), testenv.File(target))
+	testenv.Need(t, testenv.Root, testenv.Feature(feature.UprobeSession), testenv.File(sharedTarget))
+	target := ownTarget(t)
 	entries, returns := action.NewCount("entries"), action.NewCount("returns")
 	wrong := action.NewCount("wrong")
 	seq := action.NewCell[uint64]("seq")
@@ -144,7 +141,7 @@ func TestUprobeSession(t *testing.T) {
 		c.If(c.SessionCookie().As(action.IntType(4, true)).Ne(c.Ret().As(action.IntType(4, true))), func() { wrong.Inc(c) })
 	})
 	s := attachOrSkip(t, p, nil)
-	runTarget(t)
+	runTarget(t, target)
 	if n := total(t, s, entries); n != 23 {
 		t.Errorf("%d entries, want 23", n)
 	}
