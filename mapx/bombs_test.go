@@ -7,9 +7,10 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"testing"
+
+	"github.com/borescope/borescope/internal/meter"
 )
 
 // recordTree makes a recording whose tree of host files is written by f.
@@ -69,15 +70,13 @@ func TestRecordingBombs(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			r := recordTree(t, tt.f)
-			var before, after runtime.MemStats
-			runtime.ReadMemStats(&before)
-			_, err := r.FS("host")
-			runtime.ReadMemStats(&after)
+			var err error
+			n := meter.Allocated(func() { _, err = r.FS("host") })
 			if !errors.Is(err, ErrCorrupt) {
 				t.Errorf("got %v, want one that wraps %v", err, ErrCorrupt)
 			}
 			const most = 128 << 20 // allocated: half of it at a time
-			if n := after.TotalAlloc - before.TotalAlloc; n > most {
+			if n > most {
 				t.Errorf("it took %d bytes of memory, want at most %d", n, most)
 			}
 		})

@@ -5,21 +5,12 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-	"runtime"
 	"testing"
 
 	"github.com/borescope/borescope/internal/elfbuild"
 	"github.com/borescope/borescope/internal/elffile"
+	"github.com/borescope/borescope/internal/meter"
 )
-
-// allocated is how many bytes f allocated.
-func allocated(f func()) uint64 {
-	var before, after runtime.MemStats
-	runtime.ReadMemStats(&before)
-	f()
-	runtime.ReadMemStats(&after)
-	return after.TotalAlloc - before.TotalAlloc
-}
 
 func writeImage(tb testing.TB, image []byte) *os.File {
 	tb.Helper()
@@ -64,7 +55,7 @@ func TestBombs(t *testing.T) {
 			file := writeImage(t, tt.image)
 			c := CFICache{MaxBytes: 16 << 20}
 			var got cachedCFI
-			n := allocated(func() { got = c.read(file) })
+			n := meter.Allocated(func() { got = c.read(file) })
 			if !errors.Is(got.err, tt.want) && tt.want != nil || got.err == nil && !tt.fine {
 				t.Errorf("got %v, want an error: %v", got.err, tt.want)
 			}

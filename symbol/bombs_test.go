@@ -5,23 +5,14 @@ import (
 	"debug/elf"
 	"os"
 	"path/filepath"
-	"runtime"
 	"testing"
 	"time"
 
 	"github.com/ulikunitz/xz"
 
 	"github.com/borescope/borescope/internal/elfbuild"
+	"github.com/borescope/borescope/internal/meter"
 )
-
-// allocated is how many bytes f allocated.
-func allocated(f func()) uint64 {
-	var before, after runtime.MemStats
-	runtime.ReadMemStats(&before)
-	f()
-	runtime.ReadMemStats(&after)
-	return after.TotalAlloc - before.TotalAlloc
-}
 
 // hostile returns the ELF that a process's mapping of an image gets, with a hole at
 // its end; nil if it gets none.
@@ -95,7 +86,7 @@ func TestBombs(t *testing.T) {
 			}
 			var frames []Frame
 			start := time.Now()
-			mem := allocated(func() {
+			mem := meter.Allocated(func() {
 				frames = e.Resolve(frames, []uint64{elfbuild.ProgramText, elfbuild.ProgramText + 100})
 				for pc := uint64(0); pc < 1000; pc++ {
 					frames = e.Resolve(frames[:2], []uint64{elfbuild.ProgramText + n/2 + pc})

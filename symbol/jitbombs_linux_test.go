@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/borescope/borescope/internal/elffile"
+	"github.com/borescope/borescope/internal/meter"
 	"github.com/borescope/borescope/internal/testenv"
 )
 
@@ -99,7 +100,7 @@ func TestJITBombs(t *testing.T) {
 	} {
 		start := time.Now()
 		var err error
-		mem := allocated(func() { err = tt.read() })
+		mem := meter.Allocated(func() { err = tt.read() })
 		if !errors.Is(err, tt.want) {
 			t.Errorf("%s: %v, want %v", tt.name, err, tt.want)
 		}

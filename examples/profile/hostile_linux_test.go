@@ -7,13 +7,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime/debug"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/borescope/borescope/internal/elfbuild"
+	"github.com/borescope/borescope/internal/meter"
 	"github.com/borescope/borescope/internal/testenv"
 )
 
@@ -103,13 +102,6 @@ func profileAll(t testing.TB) (kB int, took time.Duration, out string) {
 	}
 }
 
-// raced reports whether this is a build of the race detector's, which takes several
-// times the memory.
-func raced() bool {
-	info, ok := debug.ReadBuildInfo()
-	return ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"})
-}
-
 // A profile of the whole machine took 1.4 GB and ten seconds more for one process of
 // anybody's with such a file. (What else runs on the machine counts too: one of three
 // runs must do.)
@@ -124,7 +116,7 @@ func TestHostileNeighbours(t *testing.T) {
 	for range 3 {
 		after, took, out := profileAll(t)
 		t.Logf("%d kB, %v; beside twenty hostile processes %d kB, %v", before, quick.Round(time.Millisecond), after, took.Round(time.Millisecond))
-		if strings.Contains(out, "hostile") && (after-before <= most || raced()) {
+		if strings.Contains(out, "hostile") && (after-before <= most || meter.Raced()) {
 			return
 		}
 	}

@@ -6,22 +6,14 @@ import (
 	"errors"
 	"hash/crc32"
 	"io"
-	"runtime"
 	"strings"
 	"testing"
 
 	"github.com/klauspost/compress/zstd"
 	"github.com/ulikunitz/xz"
-)
 
-// allocated is how many bytes f allocated.
-func allocated(f func()) uint64 {
-	var before, after runtime.MemStats
-	runtime.ReadMemStats(&before)
-	f()
-	runtime.ReadMemStats(&after)
-	return after.TotalAlloc - before.TotalAlloc
-}
+	"github.com/borescope/borescope/internal/meter"
+)
 
 // withDict sets the dictionary that an xz stream's first block asks for.
 func withDict(b []byte, code byte) []byte {
@@ -61,7 +53,7 @@ func TestDictionaries(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			var got []byte
 			var err error
-			n := allocated(func() { got, err = All(tt.f, tt.b, 1<<20) })
+			n := meter.Allocated(func() { got, err = All(tt.f, tt.b, 1<<20) })
 			if !errors.Is(err, tt.want) || err == nil && !bytes.Equal(got, text) {
 				t.Errorf("%d bytes, %v; want %d bytes, %v", len(got), err, len(text), tt.want)
 			}

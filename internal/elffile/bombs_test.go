@@ -5,11 +5,11 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-	"runtime"
 	"testing"
 
 	"github.com/borescope/borescope/internal/elfbuild"
 	"github.com/borescope/borescope/internal/elffile"
+	"github.com/borescope/borescope/internal/meter"
 )
 
 // write makes an ELF file of an image, with a hole at its end.
@@ -23,15 +23,6 @@ func write(t *testing.T, image []byte, hole int64) string {
 		t.Fatal(err)
 	}
 	return path
-}
-
-// allocated is how many bytes f allocated.
-func allocated(f func()) uint64 {
-	var before, after runtime.MemStats
-	runtime.ReadMemStats(&before)
-	f()
-	runtime.ReadMemStats(&after)
-	return after.TotalAlloc - before.TotalAlloc
 }
 
 // Sections came to a thousand times of what the file takes up: 1 MB of compressed
@@ -67,7 +58,7 @@ func TestBombs(t *testing.T) {
 				return // on this file system it is no hole
 			}
 			var last error
-			n := allocated(func() {
+			n := meter.Allocated(func() {
 				for i := 2; i < len(f.Sections)-1; i++ {
 					if _, err := f.Data(&f.Sections[i]); err != nil {
 						last = err

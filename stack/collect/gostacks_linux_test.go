@@ -4,13 +4,13 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
-	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/borescope/borescope/internal/meter"
 	"github.com/borescope/borescope/internal/testenv"
 	"github.com/borescope/borescope/probe"
 	"github.com/borescope/borescope/stack"
@@ -66,17 +66,11 @@ func TestGoStacks(t *testing.T) {
 		if w.name == "clock" && runtime.GOARCH != "amd64" {
 			continue // arm64's vDSO has no call frame information
 		}
-		if w.name != "gc" && raceDetector() {
+		if w.name != "gc" && meter.Raced() {
 			continue // its C code runs on the thread's own stack, and only R12 knows the goroutine's
 		}
 		t.Run(w.name, func(t *testing.T) { goStacks(t, w.name, w.function) })
 	}
-}
-
-// raceDetector says whether this program was built with -race.
-func raceDetector() bool {
-	info, ok := debug.ReadBuildInfo()
-	return ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"})
 }
 
 // goStacks samples a workload and looks for whole stacks from a goroutine's
