@@ -43,15 +43,14 @@ type CFICache struct {
 	//
 	// The work is bounded too, whatever processes map: all files together may have 32
 	// times as much of call frame information as this, and 10 MiB more for each
-	// second since the first one was read, which is a tenth of a processor's time.
+	// second since the first one was read (elffile.Share).
 	MaxBytes int64
 
 	mu     sync.Mutex
 	tables map[fileKey]cachedCFI
 	order  []fileKey // oldest first
 	size   int64
-	work   int64     // bytes that were read since
-	since  time.Time // the first file was read
+	work   elffile.Share // bytes of call frame information
 }
 
 func (c *CFICache) maxBytes() int64 {
@@ -61,11 +60,8 @@ func (c *CFICache) maxBytes() int64 {
 	return c.MaxBytes
 }
 
-// What CFICache.MaxBytes says of the work.
-const (
-	cacheWork  = 32
-	workSecond = 10 << 20
-)
+// cacheWork is what CFICache.MaxBytes says of the work.
+const cacheWork = 32
 
 var errTooMuchWork = errors.New("reading call frame information has taken its share of the time")
 
@@ -78,14 +74,9 @@ func (c *CFICache) start(f *elffile.File) error {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.since.IsZero() {
-		c.since = time.Now()
-	}
-	allowed := cacheWork*c.maxBytes() + int64(time.Since(c.since).Seconds()*workSecond)
-	if c.work+n > allowed {
+	if !c.work.Take(n, cacheWork*c.maxBytes(), time.Now()) {
 		return errTooMuchWork
 	}
-	c.work += n
 	return nil
 }
 

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/borescope/borescope/internal/elffile"
 	"github.com/borescope/borescope/internal/notexist"
 	"github.com/borescope/borescope/internal/procfs"
 )
@@ -77,9 +78,8 @@ type Processes struct {
 	holding int // images that hold a file
 	tick    uint64
 	closed  bool
-	work    int64       // bytes of symbols that were read
-	since   time.Time   // the first of them
-	grown   atomic.Bool // memory was added since the budget was last checked
+	work    elffile.Share // bytes of symbols
+	grown   atomic.Bool   // memory was added since the budget was last checked
 }
 
 // tableRoom is what a table of symbols may take, room what a file's sections may
@@ -93,24 +93,17 @@ func (o *Options) room() int64 {
 	return o.tableRoom()
 }
 
-// What Options.Budget says of the work, in bytes of symbols.
-const (
-	tableWork  = 512 << 20
-	workSecond = 10 << 20
-)
+// tableWork is what may be read of all files' symbols at once, in bytes.
+const tableWork = 512 << 20
 
 var errTooMuchWork = errors.New("reading symbols has taken its share of the time")
 
 // startTable accounts for the work of reading a table of that size. The caller
 // holds mu.
 func (ps *Processes) startTable(size int64) error {
-	if ps.since.IsZero() {
-		ps.since = ps.now()
-	}
-	if ps.work+size > tableWork+int64(ps.now().Sub(ps.since).Seconds()*workSecond) {
+	if !ps.work.Take(size, tableWork, ps.now()) {
 		return errTooMuchWork
 	}
-	ps.work += size
 	return nil
 }
 
