@@ -173,7 +173,7 @@ var watched uint64
 
 // TestBreakpoint: 1,000 writes are 1,000 hits.
 func TestBreakpoint(t *testing.T) {
-	testenv.Need(t, testenv.Root)
+	testenv.Need(t, testenv.Root, testenv.Watchpoint)
 	onThread(t)
 	c := openAll(t, Scope{}, nil, Breakpoint(uint64(uintptr(unsafe.Pointer(&watched))), 8, BPWrite))
 	for i := range uint64(1000) {
@@ -325,7 +325,7 @@ func TestScopes(t *testing.T) {
 
 // TestSplitReportsAll: events that can't be in one group are all counted.
 func TestSplitReportsAll(t *testing.T) {
-	testenv.Need(t, testenv.Root)
+	testenv.Need(t, testenv.Root, testenv.Watchpoint)
 	onThread(t)
 	// A hardware event leads no group that a breakpoint joins, and the other
 	// way round; both are with clocks.

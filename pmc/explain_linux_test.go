@@ -147,7 +147,7 @@ func TestRefusals(t *testing.T) {
 
 // TestBreakpointSlots: opening more than the CPU has says so.
 func TestBreakpointSlots(t *testing.T) {
-	testenv.Need(t, testenv.Root)
+	testenv.Need(t, testenv.Root, testenv.Watchpoint)
 	onThread(t)
 	for i := range 64 {
 		h, err := OpenEvent(Breakpoint(0x10000+uint64(i)*8, 8, BPWrite), OnThread(0), nil)
@@ -255,6 +255,28 @@ func TestSilentSampler(t *testing.T) {
 		s.Close()
 		if got := err != nil && strings.Contains(err.Error(), "needs a period or a frequency"); got != tt.want {
 			t.Errorf("%s %+v: %v", tt.event, tt.spec, err)
+		}
+	}
+}
+
+// TestBreakpointsThatNeverFire: they are refused, however they are asked for.
+func TestBreakpointsThatNeverFire(t *testing.T) {
+	if !testenv.DeafBreakpoints(t) {
+		return
+	}
+	const cause = "never delivers"
+	e, err := ParseEvent(fmt.Sprintf("mem:%p/8:w:u", &watched), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h, err := OpenEvent(e, OnThread(0), nil)
+	h.Close()
+	if !errors.Is(err, errors.ErrUnsupported) || !strings.Contains(err.Error(), cause) {
+		t.Errorf("opened: %v", err)
+	}
+	for _, a := range Probe(nil).Features {
+		if a.What == "breakpoints" && (a.OK || !strings.Contains(a.Why, cause)) {
+			t.Errorf("probed: %+v", a)
 		}
 	}
 }

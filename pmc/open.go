@@ -78,6 +78,13 @@ type OpenOptions struct {
 // CPU was when the interrupt was taken, some tens of instructions after the one
 // that overflowed the counter, and always where interrupts are enabled for
 // events without NMI (software clocks, arm64 without pseudo-NMI).
+//
+// A hypervisor that replaces how the kernel masks interrupts (pvm_irq_enable,
+// xen_irq_enable and the like at the top of kernel stacks) holds a clock's interrupt
+// back until they are enabled again: what ran without them, the entry into the
+// kernel and its interrupts among it, is booked on that function. Shares of single
+// kernel functions skid there; those of user functions, of system calls and of what
+// called them hold.
 type SamplingSpec struct {
 	// Period is events per sample. Freq is samples per second, for which the
 	// kernel adjusts the period; at most kernel.perf_event_max_sample_rate.

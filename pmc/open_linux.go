@@ -2,12 +2,15 @@ package pmc
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"runtime"
 	"sync"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/borescope/borescope/internal/feature"
 )
 
 // Handle is one open perf event. Its methods may be called from several
@@ -31,7 +34,9 @@ type Handle struct {
 // A refusal is an *UnsupportedError whose Hint names the cause where the
 // machine, the kernel or a missing privilege is the cause, and a plain error
 // that names it otherwise (no such thread, CPU offline, too many open files);
-// both wrap the kernel's errno.
+// both wrap the kernel's errno. Where a hypervisor accepts breakpoints or hardware
+// events and never counts one, which is tried once for a process, with a word and a
+// thread of OpenEvent's own, they are refused too.
 //
 // The caller closes the Handle. For a BPF program: open with a SamplingSpec,
 // give FD to a bpf_link (BPF_LINK_CREATE, 5.15) or call SetBPF, then Enable.
@@ -58,13 +63,31 @@ func OpenEvent(e Event, at Place, o *OpenOptions) (*Handle, error) {
 	if o.Leader != nil {
 		leader = o.Leader.FD()
 	}
+	never := counts(e)
 	fd, err := openFallback(&a, at, leader, o.ExactPrecise)
 	runtime.KeepAlive(o.Leader)
+	if err == nil && never != nil {
+		unix.Close(fd)
+		return nil, fmt.Errorf("event %s: %w", e, never)
+	}
 	if err != nil {
 		return nil, explain(refusal{err: err, event: e, place: at, attr: a, grouped: o.Leader != nil}, readFacts(o.Root))
 	}
 	a.Config1 = e.Config1
 	return &Handle{file: os.NewFile(uintptr(fd), "perf_event"), fd: fd, event: e, place: at, attr: a}, nil
+}
+
+// counts tries what some machines accept and never deliver, so that no count of 0
+// is taken for one. It comes before the event is opened, which may take the last
+// of what it needs.
+func counts(e Event) error {
+	switch {
+	case e.Type == TypeBreakpoint:
+		return feature.Counts(feature.Watchpoint)
+	case e.Hardware():
+		return feature.Counts(feature.HardwarePMU)
+	}
+	return nil
 }
 
 // openFallback opens the event, giving up first precision, then the exclusion

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/borescope/borescope/internal/feature"
 	"github.com/borescope/borescope/internal/testenv"
 )
 
@@ -80,7 +81,10 @@ func TestProbe(t *testing.T) {
 	if by["cycles"].OK != hardware || (m.Clock == "cycles") != by["sampling cycles"].OK {
 		t.Errorf("a PMU: %v; cycles: %+v; clock %s", hardware, by["cycles"], m.Clock)
 	}
-	for _, what := range []string{"cpu-clock", "page-faults", "whole CPUs", "breakpoints"} {
+	if fire := feature.Test(feature.Watchpoint) == nil; by["breakpoints"].OK != fire {
+		t.Errorf("breakpoints fire: %v; %+v", fire, by["breakpoints"])
+	}
+	for _, what := range []string{"cpu-clock", "page-faults", "whole CPUs"} {
 		if !by[what].OK {
 			t.Errorf("%+v", by[what])
 		}

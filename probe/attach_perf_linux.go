@@ -234,6 +234,12 @@ func (a *attacher) sampling(g *Program, prog *ebpf.Program, s *Site) error {
 	if err != nil {
 		return err
 	}
+	// The plan may be of another machine, and what never fires is opened as if it did.
+	if f := eventFeature(ev.what); f != 0 {
+		if err := feature.Counts(f); err != nil {
+			return err
+		}
+	}
 	if s.PID != 0 {
 		return a.perThread(g, prog, s, ev)
 	}

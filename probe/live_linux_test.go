@@ -255,7 +255,7 @@ func TestSoftwareEventCounts(t *testing.T) {
 }
 
 func TestWatchpointCounts(t *testing.T) {
-	testenv.Need(t, testenv.Root, testenv.Feature(featureWatchpoint))
+	testenv.Need(t, testenv.Root, testenv.Watchpoint)
 	w := startTarget(t)
 	addr := symbolValue(t, "watched")
 	plan := mustResolve(t, nil, fmt.Sprintf("watchpoint:%#x:8:w pid=%d", addr, w.pid()))

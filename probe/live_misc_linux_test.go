@@ -13,7 +13,6 @@ import (
 )
 
 const (
-	featureWatchpoint    = feature.Watchpoint
 	featureUprobeSession = feature.UprobeSession
 	featureKprobeSession = feature.KprobeSession
 )

@@ -225,8 +225,8 @@ func (q *requirer) target(t Target) {
 		q.user(t.PID)
 	case Perf:
 		q.perf()
-		if t.Event.Hardware() {
-			q.feature(feature.HardwarePMU, "hardware events")
+		if f := eventFeature(t.Event); f != 0 {
+			q.feature(f, "the event's kind")
 		}
 	case Watchpoint:
 		q.perf()

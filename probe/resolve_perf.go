@@ -48,6 +48,10 @@ func (r *resolver) perf(t Perf) error {
 			t.Event = pmc.CPUClock()
 			p.Why = "cpu-clock instead of cycles: " + reasonOf(err)
 		}
+	case t.Event.Type == pmc.TypeBreakpoint:
+		if err := r.env.Supports(feature.Watchpoint); errors.Is(err, errors.ErrUnsupported) {
+			return err
+		}
 	}
 	if t.PID != 0 {
 		if len(t.CPUs) > 0 {
@@ -66,6 +70,17 @@ func (r *resolver) perf(t Perf) error {
 	}
 	r.add(p)
 	return nil
+}
+
+// eventFeature is what a machine must have to count the event, or 0.
+func eventFeature(e pmc.Event) Feature {
+	switch {
+	case e.Type == pmc.TypeBreakpoint:
+		return feature.Watchpoint
+	case e.Hardware():
+		return feature.HardwarePMU
+	}
+	return 0
 }
 
 func checkPerf(t Perf) error {

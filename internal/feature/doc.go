@@ -14,6 +14,12 @@
 // *UnknownError (could not tell). Only the first two are final, and only they
 // are remembered: a process that gains privileges asks again.
 //
+// A yes of the kernel is believed where the kernel itself does the work: it lists
+// what it has, and the verifier knows its helpers. What a processor or hypervisor
+// has to do is tried by its effect (Watchpoint, HardwarePMU), for some hypervisors
+// take the registers' values and do nothing. BranchStack is the exception: whether
+// branches are recorded shows in samples only, which say so themselves.
+//
 // Set is the same knowledge as plain data, recorded on one machine and asked
 // on another.
 //

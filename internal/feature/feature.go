@@ -21,11 +21,11 @@ const (
 	RawTracepointCookie
 	// Perf: software events can be sampled by a BPF program.
 	Perf
-	// HardwarePMU: cycles can be counted in hardware.
+	// HardwarePMU: a thread's cycles were counted in hardware.
 	HardwarePMU
 	// BranchStack: cycles can be sampled together with the last branches.
 	BranchStack
-	// Watchpoint: a hardware breakpoint can be set on data.
+	// Watchpoint: a hardware breakpoint on data was hit, and the hit counted.
 	Watchpoint
 	// Kprobe: the kprobe perf PMU takes a function, so kretprobes work too.
 	Kprobe

@@ -1,27 +1,55 @@
 package feature
 
 import (
+	"encoding/binary"
+	"fmt"
 	"os"
 	"runtime"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
 
-// openPerf opens an event for a moment, for the calling thread on any CPU.
-func openPerf(attr *unix.PerfEventAttr) error {
+// openPerf opens an event for the calling thread on any CPU.
+func openPerf(attr *unix.PerfEventAttr) (int, error) {
 	attr.Size = uint32(unsafe.Sizeof(*attr))
-	fd, err := unix.PerfEventOpen(attr, 0, -1, -1, unix.PERF_FLAG_FD_CLOEXEC)
+	return unix.PerfEventOpen(attr, 0, -1, -1, unix.PERF_FLAG_FD_CLOEXEC)
+}
+
+// tryPerf opens an event for a moment.
+func tryPerf(attr *unix.PerfEventAttr) error {
+	fd, err := openPerf(attr)
 	if err != nil {
 		return err
 	}
 	return unix.Close(fd)
 }
 
+// countWork opens an event, has the calling thread do something that it counts,
+// and returns the count and the nanoseconds for which the event was counting.
+func countWork(attr *unix.PerfEventAttr, work func()) (count, running uint64, err error) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	attr.Read_format = unix.PERF_FORMAT_TOTAL_TIME_RUNNING
+	fd, err := openPerf(attr)
+	if err != nil {
+		return 0, 0, err
+	}
+	defer unix.Close(fd)
+	work()
+	var b [16]byte
+	n, err := unix.Read(fd, b[:])
+	if err == nil && n != len(b) {
+		err = fmt.Errorf("%d bytes of an event's count", n)
+	}
+	return binary.NativeEndian.Uint64(b[:]), binary.NativeEndian.Uint64(b[8:]), err
+}
+
 func probePerf(f Feature) error {
-	err := openPerf(&unix.PerfEventAttr{
+	err := tryPerf(&unix.PerfEventAttr{
 		Type: unix.PERF_TYPE_SOFTWARE, Config: unix.PERF_COUNT_SW_CPU_CLOCK,
 		Bits: unix.PerfBitDisabled, Sample: 1_000_000_000,
 	})
@@ -38,26 +66,47 @@ func probePerf(f Feature) error {
 	return unix.Close(fd)
 }
 
-const noPMU = "this machine has no hardware PMU (a virtual machine without one, most often)"
+const (
+	noPMU = "this machine has no hardware PMU (a virtual machine without one, most often)"
+	// A hypervisor may let the guest program registers behind which there is nothing.
+	deafPMU = "this machine's hypervisor accepts hardware counters and counts nothing (0 cycles while a thread was busy): " +
+		"use cpu-clock, or have it pass the PMU on"
+	deafBreakpoints = "this machine's hypervisor accepts hardware breakpoints and never delivers them " +
+		"(a watched word was written, and 0 hits were counted): watch on the host, or in a virtual machine that passes debug exceptions on"
+)
 
-// probeHardwarePMU leaves the kernel's own cycles out, so that it needs no
-// capability where perf_event_paranoid allows users to count their own.
+// probeHardwarePMU counts the cycles of some work. It leaves the kernel's own
+// out, so that it needs no capability where perf_event_paranoid allows users to
+// count their own. A counter that others hold, so that this event never ran, is
+// there all the same.
 func probeHardwarePMU(f Feature) error {
-	err := openPerf(&unix.PerfEventAttr{
+	cycles, running, err := countWork(&unix.PerfEventAttr{
 		Type: unix.PERF_TYPE_HARDWARE, Config: unix.PERF_COUNT_HW_CPU_CYCLES,
-		Bits: unix.PerfBitDisabled | unix.PerfBitExcludeKernel | unix.PerfBitExcludeHv,
-	})
-	if oneOf(err, unix.ENOENT, unix.ENODEV, unix.EOPNOTSUPP) {
+		Bits: unix.PerfBitExcludeKernel | unix.PerfBitExcludeHv,
+	}, busy)
+	switch {
+	case oneOf(err, unix.ENOENT, unix.ENODEV, unix.EOPNOTSUPP):
 		return absent(f, noPMU, err)
+	case err != nil:
+		return err
+	case cycles == 0 && running > 0:
+		return absent(f, deafPMU, nil)
 	}
-	return err
+	return nil
+}
+
+// busy takes some ten thousand cycles.
+func busy() {
+	var n atomic.Uint32
+	for n.Add(1) < 1000 {
+	}
 }
 
 func probeBranchStack(f Feature) error {
 	if err := probeHardwarePMU(f); err != nil {
 		return err
 	}
-	err := openPerf(&unix.PerfEventAttr{
+	err := tryPerf(&unix.PerfEventAttr{
 		Type: unix.PERF_TYPE_HARDWARE, Config: unix.PERF_COUNT_HW_CPU_CYCLES,
 		Bits:   unix.PerfBitDisabled | unix.PerfBitExcludeKernel | unix.PerfBitExcludeHv,
 		Sample: 1_000_000_000, Sample_type: unix.PERF_SAMPLE_BRANCH_STACK,
@@ -72,23 +121,29 @@ func probeBranchStack(f Feature) error {
 // breakpointWrite is HW_BREAKPOINT_W (include/uapi/linux/hw_breakpoint.h).
 const breakpointWrite = 2
 
-// probeWatchpoint watches a variable of its own, in user space only, which
-// needs no capability.
+// probeWatchpoint watches a word of its own, in user space only, which needs no
+// capability, and writes it once. That the event was opened says little: some
+// hypervisors take the debug registers' values and deliver no exception.
 func probeWatchpoint(f Feature) error {
-	watched := new(uint64)
-	err := openPerf(&unix.PerfEventAttr{
+	var pin runtime.Pinner
+	defer pin.Unpin()
+	watched := new(atomic.Uint64)
+	hits, _, err := countWork(&unix.PerfEventAttr{
 		Type: unix.PERF_TYPE_BREAKPOINT, Bp_type: breakpointWrite,
-		Ext1: uint64(uintptr(unsafe.Pointer(watched))), Ext2: 8,
-		Bits: unix.PerfBitDisabled | unix.PerfBitExcludeKernel | unix.PerfBitExcludeHv,
-	})
-	runtime.KeepAlive(watched)
+		Ext1: ptr(&pin, watched), Ext2: 8,
+		Bits: unix.PerfBitExcludeKernel | unix.PerfBitExcludeHv,
+	}, func() { watched.Store(1) })
 	switch {
-	case oneOf(err, unix.ENOSPC): // all taken: so they are there
-		return nil
+	case oneOf(err, unix.ENOSPC):
+		return &UnknownError{f.String(), "all hardware breakpoints are taken (a debugger may hold them), so none could be tried", err}
 	case oneOf(err, unix.ENOENT, unix.ENODEV, unix.EOPNOTSUPP):
 		return absent(f, "", err)
+	case err != nil:
+		return err
+	case hits == 0:
+		return absent(f, deafBreakpoints, nil)
 	}
-	return err
+	return nil
 }
 
 // probeKprobe opens a disabled kprobe through the PMU: the kernel looks the
@@ -106,7 +161,7 @@ func probeKprobe(f Feature) error {
 	fn := cstring("vfs_read")
 	var pin runtime.Pinner
 	defer pin.Unpin()
-	err = openPerf(&unix.PerfEventAttr{
+	err = tryPerf(&unix.PerfEventAttr{
 		Type: uint32(typ), Ext1: ptr(&pin, &fn[0]), Bits: unix.PerfBitDisabled,
 	})
 	if oneOf(err, unix.ENOENT, unix.EOPNOTSUPP, unix.EINVAL) {

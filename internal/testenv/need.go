@@ -13,6 +13,7 @@ import (
 
 	"github.com/borescope/borescope/internal/feature"
 	"github.com/borescope/borescope/internal/tracefs"
+	"github.com/borescope/borescope/internal/vmtest/wire"
 )
 
 // SkipPrefix begins the reason of every test that Need skips.
@@ -54,6 +55,8 @@ var (
 	PMU = Feature(feature.HardwarePMU)
 	// BranchStack: a PMU that records branches.
 	BranchStack = Feature(feature.BranchStack)
+	// Watchpoint: hardware breakpoints that fire.
+	Watchpoint = Feature(feature.Watchpoint)
 	// Ringbuf: BPF ring buffers.
 	Ringbuf = Feature(feature.Ringbuf)
 
@@ -187,8 +190,12 @@ func Got(name string, err error) Requirement {
 	return Requirement{name, func() error { return err }}
 }
 
-// InGuest reports whether this is a guest of internal/vmtest.
-func InGuest() bool { return os.Getenv("BORESCOPE_GUEST") != "" }
+// InGuest reports whether this is a guest of internal/vmtest: a variable alone, which
+// anybody may set, lets no test do as it likes.
+func InGuest() bool {
+	_, err := os.Stat(wire.PlanFile)
+	return err == nil && os.Getenv("BORESCOPE_GUEST") != ""
+}
 
 // Need skips the test unless all requirements are met. The reason names every
 // one that is not, with its true cause; without a proven cause the test fails.

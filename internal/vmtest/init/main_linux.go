@@ -20,6 +20,11 @@ import (
 )
 
 func main() {
+	// It mounts over /dev, /tmp and /run, and ends by switching the machine off.
+	if !inGuest() {
+		fmt.Fprintln(os.Stderr, "init: this is process 1 of a guest of internal/vmtest, and does nothing elsewhere")
+		os.Exit(2)
+	}
 	if os.Getpid() != 1 {
 		if err := work(); err != nil {
 			fmt.Println(wire.Error, err)
@@ -40,6 +45,12 @@ func main() {
 	select {}
 }
 
+// inGuest tells a guest by what only its initramfs has, and by who runs this.
+func inGuest() bool {
+	_, err := os.Stat(wire.PlanFile)
+	return err == nil && (os.Getpid() == 1 || os.Getppid() == 1)
+}
+
 func reapUntil(pid int) {
 	for {
 		got, err := unix.Wait4(-1, nil, 0, nil)
@@ -55,7 +66,7 @@ func work() error {
 		return err
 	}
 	var plan wire.Plan
-	b, err := os.ReadFile("/vmtest.json")
+	b, err := os.ReadFile(wire.PlanFile)
 	if err != nil {
 		return err
 	}

@@ -14,6 +14,9 @@ const (
 	Error = "@vmtest-error" // the guest itself could not go on
 )
 
+// PlanFile is where a guest's initramfs has its Plan. Nothing but a guest has one.
+const PlanFile = "/vmtest.json"
+
 // Plan is what a guest does.
 type Plan struct {
 	// Modules are paths of kernel modules, in the order of loading.
