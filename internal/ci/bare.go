@@ -8,12 +8,46 @@ import (
 	"github.com/borescope/borescope/internal/testlog"
 )
 
-// bare runs the README's test command as root and as nobody, and its first
-// command, on a machine that has nothing but what they need.
+// user runs the README's test command as somebody without any privilege, a network
+// or a tool but Go's own, short of what takes long and is the same for everybody.
+// In a whole check it is run in full, and with the tools, too.
+func user(ctx context.Context, c *check) (testlog.Counts, error) {
+	if os.Geteuid() != 0 {
+		return testlog.Counts{Skipped: 1}, nil // the native run was that
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return testlog.Counts{}, err
+	}
+	args := []string{"-count=1", "-timeout=5m", "-exec", self + " " + nobodyFlag}
+	if !c.all {
+		return c.onBare(func() (testlog.Counts, error) {
+			return c.goTest(ctx, "user", append(args, "-short", "./...")...)
+		})
+	}
+	sum, err := c.goTest(ctx, "user", append(args, "./...")...)
+	n, berr := c.onBare(func() (testlog.Counts, error) {
+		return c.goTest(ctx, "bare-user", append(args, "./...")...)
+	})
+	sum.Add(n)
+	return sum, errors.Join(err, berr)
+}
+
+// bare runs what may differ on a machine that has nothing but Go, as root, and the
+// README's first command.
 func bare(ctx context.Context, c *check) (testlog.Counts, error) {
 	if os.Geteuid() != 0 {
 		return testlog.Counts{Skipped: 1}, nil // it takes mounts of one's own
 	}
+	return c.onBare(func() (testlog.Counts, error) {
+		sum, err := c.goTest(ctx, "bare", append([]string{"-count=1", "-timeout=5m"}, c.declared("bare")...)...)
+		first := c.exec(ctx, nil, "go", "run", "./examples/profile")
+		return sum, errors.Join(err, first)
+	})
+}
+
+// onBare has f's commands run on what onBareMachine makes of this machine.
+func (c *check) onBare(f func() (testlog.Counts, error)) (testlog.Counts, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return testlog.Counts{}, err
@@ -28,9 +62,5 @@ func bare(ctx context.Context, c *check) (testlog.Counts, error) {
 	}
 	c.via = []string{self, bareFlag, dir}
 	defer func() { c.via = nil }()
-	sum, err := c.goTest(ctx, "bare", "-count=1", "-timeout=5m", "./...")
-	asUser, uerr := c.goTest(ctx, "bare-user", "-count=1", "-timeout=5m", "-exec", self+" "+nobodyFlag, "./...")
-	sum.Add(asUser)
-	first := c.exec(ctx, nil, "go", "run", "./examples/profile")
-	return sum, errors.Join(err, uerr, first)
+	return f()
 }

@@ -16,8 +16,9 @@ import (
 	"github.com/borescope/borescope/internal/vmtest/guest"
 )
 
-// fuzzBudget is shared among all targets; each gets 2 to 10 seconds.
-const fuzzBudget = 2 * time.Minute
+// fuzzBudget is shared among all targets; each gets 1 to 10 seconds, and in a whole
+// check 5 to 10.
+const fuzzBudget = time.Minute
 
 // target is one fuzz function.
 type target struct{ dir, name string }
@@ -27,7 +28,11 @@ func fuzz(ctx context.Context, c *check) (testlog.Counts, error) {
 	if err != nil || len(targets) == 0 {
 		return testlog.Counts{}, err
 	}
-	each := min(max(fuzzBudget/time.Duration(len(targets)), 2*time.Second), 10*time.Second).Truncate(time.Second)
+	least := time.Second
+	if c.all {
+		least = 5 * time.Second
+	}
+	each := min(max(fuzzBudget/time.Duration(len(targets)), least), 10*time.Second).Truncate(time.Second)
 	var n testlog.Counts
 	var errs []error
 	binaries := map[string]string{}

@@ -6,9 +6,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/borescope/borescope/internal/testlog"
 )
@@ -18,12 +18,14 @@ const module = "github.com/borescope/borescope"
 // event is a line of go test -json (go doc test2json).
 type event struct {
 	Action, Package, ImportPath, Test, Output string
+	Elapsed                                   float64 // seconds
 }
 
 // packageRun is what became of one package in one run of go test.
 type packageRun struct {
 	parser testlog.Parser
 	status string // "pass", "fail", "skip" (no tests) or "" if it did not end
+	took   time.Duration
 }
 
 // goTest runs go test with the arguments, fills a column of the table if it is
@@ -39,7 +41,7 @@ func (c *check) goTestEnv(ctx context.Context, column string, env []string, args
 	runs, err := c.goTestOnce(ctx, env, args)
 	if again := failedPackages(runs); len(again) > 0 && len(again) <= secondChances && ctx.Err() == nil {
 		var second map[string]*packageRun
-		second, err = c.goTestOnce(ctx, env, append(args[:len(args)-1:len(args)-1], again...))
+		second, err = c.goTestOnce(ctx, env, append(flagsOf(args), again...))
 		for path, run := range second {
 			if run.status != "fail" {
 				c.noteUnsteady(column, relative(path), failures(runs[path].parser.Results()))
@@ -62,7 +64,7 @@ func (c *check) goTestEnv(ctx context.Context, column string, env []string, args
 			c.showFailures(rel, results, run.parser.Tail())
 		}
 		if column != "" && run.status != "skip" {
-			c.table.set(rel, column, cell{counts: n, results: results})
+			c.table.set(rel, column, cell{counts: n, results: results, took: run.took})
 		}
 	}
 	slices.Sort(failed)
@@ -81,7 +83,13 @@ func (c *check) goTestEnv(ctx context.Context, column string, env []string, args
 // these is no bad luck.
 const secondChances = 4
 
-// goTestOnce runs go test; the packages are the last argument.
+// flagsOf leaves the packages out, which are the last arguments.
+func flagsOf(args []string) []string {
+	n := slices.IndexFunc(args, func(a string) bool { return strings.HasPrefix(a, "./") })
+	return args[:n:n]
+}
+
+// goTestOnce runs go test; the packages are the last arguments.
 func (c *check) goTestOnce(ctx context.Context, env, args []string) (map[string]*packageRun, error) {
 	r, w := io.Pipe()
 	runs := map[string]*packageRun{}
@@ -170,25 +178,13 @@ func (c *check) handle(line []byte, runs map[string]*packageRun) {
 		io.WriteString(&run.parser, e.Output)
 	}
 	if e.Test == "" && (e.Action == "pass" || e.Action == "fail" || e.Action == "skip") {
-		run.status = e.Action
+		run.status, run.took = e.Action, time.Duration(e.Elapsed*float64(time.Second))
 	}
 }
 
 // native is the README's command.
 func native(ctx context.Context, c *check) (testlog.Counts, error) {
 	return c.goTest(ctx, "native", "-count=1", "-timeout=5m", "./...")
-}
-
-// user is the same as somebody without any privilege, and without a network.
-func user(ctx context.Context, c *check) (testlog.Counts, error) {
-	if os.Geteuid() != 0 {
-		return testlog.Counts{Skipped: 1}, nil // the native run was that
-	}
-	self, err := os.Executable()
-	if err != nil {
-		return testlog.Counts{}, err
-	}
-	return c.goTest(ctx, "user", "-count=1", "-timeout=5m", "-exec", self+" "+nobodyFlag, "./...")
 }
 
 // vmtest has the guests of internal/vmtest/guest booted, which go test ./...
@@ -206,7 +202,21 @@ func soak(ctx context.Context, c *check) (testlog.Counts, error) {
 func race(ctx context.Context, c *check) (testlog.Counts, error) {
 	// Otherwise every program that a test starts waits a second before it ends.
 	env := []string{"GORACE=atexit_sleep_ms=10"}
-	return c.goTestEnv(ctx, "race", env, "-race", "-short", "-count=1", "-timeout=10m", "./...")
+	args := []string{"-race", "-short", "-count=1", "-timeout=10m"}
+	return c.goTestEnv(ctx, "race", env, append(args, c.declared("race")...)...)
+}
+
+// declared are the patterns of the packages declared for a column or, in a whole
+// check, of all.
+func (c *check) declared(column string) []string {
+	if c.all {
+		return []string{"./..."}
+	}
+	var patterns []string
+	for _, pkg := range c.matrix.packagesFor(column) {
+		patterns = append(patterns, "./"+pkg)
+	}
+	return patterns
 }
 
 func bench(ctx context.Context, c *check) (testlog.Counts, error) {

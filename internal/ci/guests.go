@@ -314,7 +314,7 @@ func (c *check) record(column string, j *guest.JobReport) (testlog.Counts, []str
 	if problem != "" && n.Failed == 0 {
 		n.Failed = 1
 	}
-	c.table.set(j.Name, column, cell{counts: n, results: j.Tests, problem: problem})
+	c.table.set(j.Name, column, cell{counts: n, results: j.Tests, took: j.Took, problem: problem})
 	if problem == "" {
 		return n, nil
 	}

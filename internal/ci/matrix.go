@@ -15,22 +15,26 @@ import (
 // to pass there, to columns: one of places, or a kernel (kernel.Of).
 type matrix map[string][]string
 
+// later begins a column in which only a whole check (-all) runs.
+const later = "~"
+
 // readMatrix reads lines of "PACKAGE[:TEST] COLUMN…"; "#" begins a comment, and a
-// word "$NAME" stands for the columns of an earlier line "$NAME = COLUMN…".
-func readMatrix(path string) (matrix, error) {
+// word "$NAME" stands for the columns of an earlier line "$NAME = COLUMN…". Without
+// all, columns that begin with later are left out.
+func readMatrix(path string, all bool) (matrix, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	m, err := parseMatrix(f)
+	m, err := parseMatrix(f, all)
 	if err != nil {
 		return nil, fmt.Errorf("%s:%w", path, err)
 	}
 	return m, nil
 }
 
-func parseMatrix(r io.Reader) (matrix, error) {
+func parseMatrix(r io.Reader, all bool) (matrix, error) {
 	m, sets := matrix{}, map[string][]string{}
 	sc := bufio.NewScanner(r)
 	for n := 1; sc.Scan(); n++ {
@@ -40,7 +44,7 @@ func parseMatrix(r io.Reader) (matrix, error) {
 			continue
 		}
 		isSet := len(words) > 2 && words[0][0] == '$' && words[1] == "="
-		columns, err := expand(words[1:], sets, isSet)
+		columns, err := expand(words[1:], sets, isSet, all)
 		if err != nil {
 			return nil, fmt.Errorf("%d: %w", n, err)
 		}
@@ -48,7 +52,7 @@ func parseMatrix(r io.Reader) (matrix, error) {
 			sets[words[0]] = columns
 			continue
 		}
-		if m[words[0]] != nil || len(columns) == 0 {
+		if _, twice := m[words[0]]; twice || len(words) == 1 {
 			return nil, fmt.Errorf("%d: %s twice or without columns", n, words[0])
 		}
 		m[words[0]] = columns
@@ -56,7 +60,7 @@ func parseMatrix(r io.Reader) (matrix, error) {
 	return m, sc.Err()
 }
 
-func expand(words []string, sets map[string][]string, isSet bool) ([]string, error) {
+func expand(words []string, sets map[string][]string, isSet, all bool) ([]string, error) {
 	if isSet {
 		words = words[1:]
 	}
@@ -66,10 +70,13 @@ func expand(words []string, sets map[string][]string, isSet bool) ([]string, err
 			columns = append(columns, set...)
 			continue
 		}
-		if _, _, ok := kernel.Of(w); !ok && !slices.Contains(places, w) {
+		col, isLater := strings.CutPrefix(w, later)
+		if _, _, ok := kernel.Of(col); !ok && !slices.Contains(places, col) {
 			return nil, fmt.Errorf("no column %q", w)
 		}
-		columns = append(columns, w)
+		if all || !isLater {
+			columns = append(columns, col)
+		}
 	}
 	return columns, nil
 }
@@ -93,6 +100,7 @@ func (m matrix) packagesFor(column string) []string {
 		pkg, _, _ := strings.Cut(entry, ":")
 		ps = append(ps, pkg)
 	}
+	slices.Sort(ps) // "a:X" comes behind "a/b"
 	return slices.Compact(ps)
 }
 

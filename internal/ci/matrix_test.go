@@ -14,8 +14,9 @@ $a = 5.10 6.12
 $b = $a arm64-6.1
 probe  native $b   # and more
 probe:TestX 6.12
-mapx   5.10
-`))
+mapx   5.10 ~6.12
+pmc    ~7.2
+`), false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -25,11 +26,14 @@ mapx   5.10
 	if got := m.guestColumns(); !slices.Equal(got, []string{"5.10", "6.12", "arm64-6.1"}) {
 		t.Errorf("guests %v", got)
 	}
+	if got := m["pmc"]; len(got) != 0 {
+		t.Errorf("pmc, which is for later: %v", got)
+	}
 	if got := m.packagesFor("6.12"); !slices.Equal(got, []string{"probe"}) {
 		t.Errorf("packages on 6.12: %v", got)
 	}
-	for _, bad := range []string{"probe", "probe 4.19", "probe $none", "probe 6.1\nprobe 6.1", "$x = 9.9"} {
-		if _, err := parseMatrix(strings.NewReader(bad)); err == nil {
+	for _, bad := range []string{"probe", "probe 4.19", "probe $none", "probe 6.1\nprobe 6.1", "$x = 9.9", "probe ~4.19"} {
+		if _, err := parseMatrix(strings.NewReader(bad), true); err == nil {
 			t.Errorf("%q is accepted", bad)
 		}
 	}
@@ -39,7 +43,7 @@ mapx   5.10
 // check is worth nothing.
 func TestBroken(t *testing.T) {
 	m, err := parseMatrix(strings.NewReader(
-		"ok 6.12\nskipped 6.12\nmissing 6.12\nok:TestA 6.12\nok:TestB 6.12\nelsewhere 6.1\n"))
+		"ok 6.12\nskipped 6.12\nmissing 6.12\nok:TestA 6.12\nok:TestB 6.12\nelsewhere 6.1\n"), false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,7 +72,7 @@ func TestBroken(t *testing.T) {
 }
 
 func TestOnlyFor(t *testing.T) {
-	m, err := parseMatrix(strings.NewReader("a 6.12\na:TestX 6.12 6.1\na:TestY 6.1\nb 6.1\nb:TestZ native\n"))
+	m, err := parseMatrix(strings.NewReader("a 6.12\na:TestX 6.12 6.1\na:TestY 6.1\nb 6.1\nb:TestZ native\n"), false)
 	if err != nil {
 		t.Fatal(err)
 	}

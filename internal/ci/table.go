@@ -1,11 +1,13 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/borescope/borescope/internal/testenv"
 	"github.com/borescope/borescope/internal/testlog"
@@ -23,6 +25,7 @@ type table struct {
 type cell struct {
 	counts  testlog.Counts
 	results []testlog.Result
+	took    time.Duration
 	problem string // what else went wrong: a timeout, something left behind
 }
 
@@ -149,4 +152,47 @@ func (t *table) printReasons(w io.Writer) {
 		slices.SortFunc(places[key], compareColumns)
 		fmt.Fprintf(w, "  %s (%d× on %s)\n", key, counts[key], strings.Join(places[key], ", "))
 	}
+}
+
+// The slowest packages and tests that printSlowest names, and from when on.
+const (
+	slowest     = 15
+	slowPackage = 10 * time.Second
+	slowTest    = 5 * time.Second
+)
+
+// printSlowest lists what took longest, of packages and of tests with all of
+// their subtests.
+func (t *table) printSlowest(w io.Writer) {
+	type entry struct {
+		name string
+		took time.Duration
+	}
+	var packages, tests []entry
+	for pkg, row := range t.cells {
+		for col, c := range row {
+			if c.took >= slowPackage {
+				packages = append(packages, entry{col + " " + pkg, c.took})
+			}
+			for _, r := range c.results {
+				if r.Took >= slowTest && !strings.Contains(r.Name, "/") {
+					tests = append(tests, entry{col + " " + pkg + ":" + r.Name, r.Took})
+				}
+			}
+		}
+	}
+	for _, list := range []struct {
+		what    string
+		entries []entry
+	}{{"packages", packages}, {"tests", tests}} {
+		slices.SortFunc(list.entries, func(a, b entry) int { return cmp.Or(cmp.Compare(b.took, a.took), cmp.Compare(a.name, b.name)) })
+		list.entries = list.entries[:min(len(list.entries), slowest)]
+		if len(list.entries) > 0 {
+			fmt.Fprintf(w, "\nslowest %s\n", list.what)
+		}
+		for _, e := range list.entries {
+			fmt.Fprintf(w, "%7.0f s  %s\n", e.took.Seconds(), e.name)
+		}
+	}
+	fmt.Fprintln(w)
 }

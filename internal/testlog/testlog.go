@@ -5,7 +5,9 @@ package testlog
 import (
 	"bytes"
 	"regexp"
+	"strconv"
 	"strings"
+	"time"
 )
 
 // Status is how a test ended.
@@ -22,6 +24,8 @@ const (
 type Result struct {
 	Name   string
 	Status Status
+	// Took is how long it ran, to the hundredth of a second.
+	Took time.Duration
 	// Reason is the last line that a skipped test logged.
 	Reason string
 	// Output is the end of what a failed test printed.
@@ -70,7 +74,7 @@ type Parser struct {
 const kept = 60
 
 var (
-	endLine  = regexp.MustCompile(`^\s*--- (PASS|FAIL|SKIP): (\S+) \([0-9.]+s\)`)
+	endLine  = regexp.MustCompile(`^\s*--- (PASS|FAIL|SKIP): (\S+) \(([0-9.]+)s\)`)
 	nameLine = regexp.MustCompile(`^=== (?:RUN|CONT|NAME|PAUSE)\s+(\S*)`)
 	logLine  = regexp.MustCompile(`^\s+\S+\.go:\d+: (.*)`)
 )
@@ -96,7 +100,8 @@ func (p *Parser) line(s string) {
 	before := p.logged
 	p.logged = ""
 	if m := endLine.FindStringSubmatch(s); m != nil {
-		p.end(m[2], Status(m[1]), before)
+		took, _ := strconv.ParseFloat(m[3], 64)
+		p.end(m[2], Status(m[1]), time.Duration(took*float64(time.Second)), before)
 		return
 	}
 	if m := nameLine.FindStringSubmatch(s); m != nil {
@@ -111,8 +116,8 @@ func (p *Parser) line(s string) {
 
 // end takes a result and what the line before it logged: where tests run side by
 // side, a skip's last line may follow the name of another test.
-func (p *Parser) end(name string, status Status, before string) {
-	r := Result{Name: name, Status: status}
+func (p *Parser) end(name string, status Status, took time.Duration, before string) {
+	r := Result{Name: name, Status: status, Took: took}
 	switch status {
 	case Skip:
 		if r.Reason = p.reason[name]; r.Reason == "" {

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/borescope/borescope/internal/testlog"
 )
@@ -39,10 +40,10 @@ FAIL
 func TestParser(t *testing.T) {
 	want := []testlog.Result{
 		{Name: "TestA", Status: testlog.Pass},
-		{Name: "TestB", Status: testlog.Fail},
+		{Name: "TestB", Status: testlog.Fail, Took: 10 * time.Millisecond},
 		{Name: "TestB/one", Status: testlog.Skip, Reason: "SKIP-NEED: kprobe: CONFIG_KPROBES is not set"},
 		{Name: "TestB/two", Status: testlog.Fail, Output: "    a_test.go:22: wrong"},
-		{Name: "TestC", Status: testlog.Skip, Reason: "not now"},
+		{Name: "TestC", Status: testlog.Skip, Took: 1250 * time.Millisecond, Reason: "not now"},
 		{Name: "TestD", Status: testlog.Skip, Reason: "SKIP-NEED: tool perf: not found"},
 		{Name: "TestE", Status: testlog.Pass},
 		{Name: "ExampleX", Status: testlog.Pass},

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/borescope/borescope/internal/vmtest/wire"
@@ -100,19 +101,27 @@ func BuildTests(dir, arch string, patterns ...string) (*Tests, error) {
 	if err != nil {
 		return nil, err
 	}
+	all = slices.DeleteFunc(all, func(p Package) bool { return !p.HasTests() })
+	errs := make([]error, len(all))
 	t := &Tests{arch: arch, binaries: map[string]string{}}
-	var errs []error
-	for _, p := range all {
-		if !p.HasTests() {
-			continue
-		}
+	// Two at a time: the linker, which most of the time goes to, uses little more
+	// than one CPU.
+	slots := make(chan struct{}, 2)
+	var builds sync.WaitGroup
+	for i, p := range all {
 		to := filepath.Join(dir, arch, strings.ReplaceAll(p.Rel(), "/", "_")+".test")
-		if err := BuildTest(to, p.ImportPath, arch); err != nil {
-			errs = append(errs, err)
-			continue
-		}
-		t.packages = append(t.packages, p)
 		t.binaries[p.ImportPath] = to
+		slots <- struct{}{}
+		builds.Go(func() {
+			defer func() { <-slots }()
+			errs[i] = BuildTest(to, p.ImportPath, arch)
+		})
+	}
+	builds.Wait()
+	for i, p := range all {
+		if errs[i] == nil {
+			t.packages = append(t.packages, p)
+		}
 	}
 	return t, errors.Join(errs...)
 }

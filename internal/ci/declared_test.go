@@ -1,0 +1,98 @@
+package main
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/borescope/borescope/internal/testenv"
+)
+
+// elsewhere are packages whose goroutines or mounts another package's tests are
+// about, or that are tools of the tests themselves.
+var elsewhere = []string{"internal/ci", "internal/testenv", "internal/vmtest", "internal/bench"}
+
+// TestDeclared: a package that starts goroutines, in its tests too, is declared for
+// race, and one that asks for tracefs or a BPF file system for bare. Of the tools,
+// examples runs each on a bare machine, and the goroutines of most are the tests'.
+func TestDeclared(t *testing.T) {
+	root := filepath.Join("..", "..")
+	m, err := readMatrix(filepath.Join(root, ".ci", "matrix.txt"), false)
+	if err != nil {
+		testenv.Need(t, testenv.Got("the checkout", err)) // a guest has none
+	}
+	why := map[string]map[string]string{"race": {}, "bare": {}} // column, package, file
+	err = filepath.WalkDir(root, func(path string, d os.DirEntry, err error) error {
+		if err != nil || d.IsDir() && (d.Name() == "testdata" || d.Name() == "examples") {
+			return skipDir(err)
+		}
+		pkg, _ := filepath.Rel(root, filepath.Dir(path))
+		pkg = filepath.ToSlash(pkg)
+		if !strings.HasSuffix(path, ".go") || slices.ContainsFunc(elsewhere, func(e string) bool {
+			return pkg == e || strings.HasPrefix(pkg, e+"/")
+		}) {
+			return nil
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution)
+		if err != nil {
+			return err
+		}
+		for _, column := range asksFor(file) {
+			why[column][pkg] = path
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for column, packages := range why {
+		if len(packages) < 5 {
+			t.Errorf("%s: only %v was found", column, packages)
+		}
+		for pkg, path := range packages {
+			if !slices.Contains(m[pkg], column) {
+				t.Errorf("%s is not declared for %s, which %s asks for", pkg, column, path)
+			}
+		}
+	}
+}
+
+func skipDir(err error) error {
+	if err != nil {
+		return err
+	}
+	return filepath.SkipDir
+}
+
+// asksFor lists the columns that a file asks for.
+func asksFor(file *ast.File) []string {
+	found := map[string]bool{}
+	ast.Inspect(file, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.GoStmt:
+			found["race"] = true
+		case *ast.SelectorExpr:
+			x, _ := n.X.(*ast.Ident)
+			switch {
+			case x == nil:
+			case n.Sel.Name == "Go" && x.Name == "wg":
+				found["race"] = true
+			case x.Name == "tracefs", x.Name == "testenv" && slices.Contains([]string{"Tracefs", "TracefsDir", "BPFFSDir"}, n.Sel.Name):
+				found["bare"] = true
+			}
+		}
+		return true
+	})
+	var columns []string
+	for _, c := range []string{"bare", "race"} {
+		if found[c] {
+			columns = append(columns, c)
+		}
+	}
+	return columns
+}
