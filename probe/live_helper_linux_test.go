@@ -39,7 +39,9 @@ func startTarget(t testing.TB) *workload {
 	return w
 }
 
-// start starts the target, which ends with the test.
+// start starts the target, which ends with the test. The descriptors whose closing
+// tells a parent of the exec are closed before /proc shows the new program
+// (begin_new_exec, fs/exec.c of 6.12), so it is waited for.
 func (w *workload) start() {
 	t := w.t
 	t.Helper()
@@ -48,6 +50,17 @@ func (w *workload) start() {
 		w.in.Close()
 		w.cmd.Wait()
 	})
+	want, err := os.Stat(w.cmd.Path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 1000 {
+		if st, err := os.Stat(procPath(w.pid()) + "/exe"); err == nil && os.SameFile(st, want) {
+			return
+		}
+		time.Sleep(time.Millisecond)
+	}
+	t.Fatalf("process %d does not run %s", w.pid(), w.cmd.Path)
 }
 
 func (w *workload) pid() int { return w.cmd.Process.Pid }

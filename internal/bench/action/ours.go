@@ -13,7 +13,7 @@ func ourProgram(name string) (*action.Program, error) {
 	enter, leave := probe.RawTracepoint{Name: "sys_enter"}, probe.RawTracepoint{Name: "sys_exit"}
 	switch name {
 	case "empty":
-		p.On(enter, nil)
+		p.On(enter, func(*action.Ctx) {})
 	case "comm":
 		calls := action.NewCounter[action.Comm]("calls", 4096)
 		p.On(enter, func(c *action.Ctx) { calls.Inc(c, c.Comm()) })

@@ -44,31 +44,23 @@ func main() {
 
 func run(pattern string, rounds int) error {
 	var ours times
-	var theirs, nothing []time.Duration
-	listed, err := bpftraceLists(pattern)
-	if err != nil {
-		return err
-	}
+	var peer bpftraceTimes
+	peer.list(pattern)
 	for range rounds {
 		if err := ours.round(pattern); err != nil {
 			return err
 		}
-		// Attached last, the timer fires when all the rest is.
-		all, err := bpftrace(pattern + " { @ = 1; } interval:ms:1 { exit(); }")
-		if err != nil {
-			return err
-		}
-		idle, err := bpftrace("interval:ms:1 { exit(); }")
-		if err != nil {
-			return err
-		}
-		theirs, nothing = append(theirs, all), append(nothing, idle)
+		peer.round(pattern)
 	}
 	resolve, attach, detach := slices.Min(ours.resolve), slices.Min(ours.attach), slices.Min(ours.detach)
-	all, idle := slices.Min(theirs), slices.Min(nothing)
-	fmt.Printf("%s: %d functions, %d for bpftrace\n", pattern, ours.sites, listed)
+	fmt.Printf("%s: %d functions, %d for bpftrace\n", pattern, ours.sites, peer.sites)
 	fmt.Printf("%-10s %8s resolved, %8s attached, %8s detached: %8s\n", "ours",
 		tenths(resolve), tenths(attach), tenths(detach), tenths(resolve+attach+detach))
+	if peer.err != nil {
+		fmt.Printf("%-10s left out: %v\n", "bpftrace", peer.err)
+		return nil
+	}
+	all, idle := slices.Min(peer.all), slices.Min(peer.idle)
 	fmt.Printf("%-10s %8s altogether, %s of them without probes: %8s\n", "bpftrace", tenths(all), tenths(idle), tenths(all-idle))
 	return nil
 }
@@ -119,19 +111,46 @@ func (t *times) round(pattern string) error {
 	return err
 }
 
-// bpftraceLists is how many functions a pattern stands for as bpftrace takes it.
-func bpftraceLists(pattern string) (n int, err error) {
+// bpftraceTimes are what bpftrace took, by round; nothing more is asked of it after
+// an error, such as that it knows a probe of the pattern not.
+type bpftraceTimes struct {
+	all, idle []time.Duration
+	sites     int
+	err       error
+}
+
+// list counts the functions that a pattern stands for as bpftrace takes it.
+func (t *bpftraceTimes) list(pattern string) {
 	for p := range strings.SplitSeq(pattern, ",") {
 		out, err := exec.Command("bpftrace", "-l", p).Output()
 		if err != nil {
-			return 0, fmt.Errorf("bpftrace -l %s: %w", p, err)
+			t.err = fmt.Errorf("bpftrace -l %s: %w", p, err)
+			return
 		}
-		n += strings.Count(string(out), "\n")
+		t.sites += strings.Count(string(out), "\n")
 	}
-	if n == 0 {
-		return 0, fmt.Errorf("bpftrace knows no function %s", pattern)
+	if t.sites == 0 {
+		t.err = fmt.Errorf("it knows no function %s", pattern)
 	}
-	return n, nil
+}
+
+func (t *bpftraceTimes) round(pattern string) {
+	for _, run := range []struct {
+		program string
+		took    *[]time.Duration
+	}{
+		// Attached last, the timer fires when all the rest is.
+		{pattern + " { @ = 1; } interval:ms:1 { exit(); }", &t.all},
+		{"interval:ms:1 { exit(); }", &t.idle},
+	} {
+		if t.err != nil {
+			return
+		}
+		var d time.Duration
+		if d, t.err = bpftrace(run.program); t.err == nil {
+			*run.took = append(*run.took, d)
+		}
+	}
 }
 
 func bpftrace(program string) (time.Duration, error) {
