@@ -107,8 +107,8 @@ func TestProfileWritePprof(t *testing.T) {
 func pprofTop(t *testing.T, raw []byte) {
 	t.Helper()
 	goTool, err := exec.LookPath("go")
-	if err != nil {
-		t.Log("no go tool to compare with")
+	if err != nil || testing.Short() { // the go command builds its pprof first
+		t.Log("not compared with go tool pprof: ", err)
 		return
 	}
 	file := filepath.Join(t.TempDir(), "p.pb.gz")

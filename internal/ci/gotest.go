@@ -199,10 +199,17 @@ func soak(ctx context.Context, c *check) (testlog.Counts, error) {
 	return c.goTestEnv(ctx, "", []string{"PROBE_SOAK=30s"}, "-count=1", "-run=^TestSoak", "-timeout=4m", "./probe")
 }
 
+// alone are tests that take long with the race detector and start no goroutine in
+// what they test: they have one big file read, or another program built or watched.
+const alone = "^(TestBombs|TestHostileNeighbours|TestForeignModule)$"
+
 func race(ctx context.Context, c *check) (testlog.Counts, error) {
 	// Otherwise every program that a test starts waits a second before it ends.
 	env := []string{"GORACE=atexit_sleep_ms=10"}
 	args := []string{"-race", "-short", "-count=1", "-timeout=10m"}
+	if !c.all {
+		args = append(args, "-skip="+alone)
+	}
 	return c.goTestEnv(ctx, "race", env, append(args, c.declared("race")...)...)
 }
 

@@ -125,7 +125,7 @@ func (c *check) kernelFor(column string) (*kernel.Kernel, error) {
 
 // pure are tests that depend on no kernel and take long in an emulated machine.
 const pure = "^(TestMinimalBTFIsEnough|TestWriteSVGDeep|TestStreamCut|TestMapSnapshot|TestModulesBudget|" +
-	"TestDamaged|TestDamagedWalks|TestBombs|TestJITBombs|TestRecordingBombs|FuzzParseEvent|TestEncodings|TestStringInverse|TestGoFunctions|TestReadAhead)$"
+	"TestDamaged|TestDamagedWalks|TestBombs|TestOptimisedMeansTheSame|TestJITBombs|TestRecordingBombs|FuzzParseEvent|TestEncodings|TestStringInverse|TestGoFunctions|TestReadAhead)$"
 
 // boot runs the tests in a guest: of the packages in only, those that match
 // its expression.
