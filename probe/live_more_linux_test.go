@@ -7,11 +7,14 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
+	"golang.org/x/sys/unix"
 
 	"github.com/borescope/borescope/internal/elffile"
 	"github.com/borescope/borescope/internal/feature"
@@ -210,11 +213,28 @@ func TestPerfCookie(t *testing.T) {
 	testenv.Need(t, testenv.Root, testenv.Feature(feature.AttachCookie), testenv.Perf)
 	plan := mustResolve(t, nil, "perf:cpu-clock:hz:500")
 	n, l := attachCounter(t, plan, counting{value: -1, sites: true})
-	time.Sleep(300 * time.Millisecond)
+	var busy sync.WaitGroup
+	for _, site := range l.Sites() {
+		busy.Go(func() { spinOn(t, site.CPU, 300*time.Millisecond) })
+	}
+	busy.Wait()
 	for i := range l.Sites() {
 		if n.read(t, i).Count == 0 {
 			t.Errorf("no sample with the cookie of site %d", i)
 		}
+	}
+}
+
+// spinOn keeps a CPU busy: some hypervisors park an idle one, whose clocks, perf's own
+// among them, do not fire then.
+func spinOn(t *testing.T, cpu int, d time.Duration) {
+	runtime.LockOSThread() // for ever: the thread ends with the goroutine
+	var set unix.CPUSet
+	set.Set(cpu)
+	if err := unix.SchedSetaffinity(0, &set); err != nil {
+		t.Error(err)
+	}
+	for start := time.Now(); time.Since(start) < d; {
 	}
 }
 
