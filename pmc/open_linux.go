@@ -63,7 +63,7 @@ func OpenEvent(e Event, at Place, o *OpenOptions) (*Handle, error) {
 	if o.Leader != nil {
 		leader = o.Leader.FD()
 	}
-	never := counts(e)
+	never := feature.Counts(e.Type, e.Hardware())
 	fd, err := openFallback(&a, at, leader, o.ExactPrecise)
 	runtime.KeepAlive(o.Leader)
 	if err == nil && never != nil {
@@ -75,19 +75,6 @@ func OpenEvent(e Event, at Place, o *OpenOptions) (*Handle, error) {
 	}
 	a.Config1 = e.Config1
 	return &Handle{file: os.NewFile(uintptr(fd), "perf_event"), fd: fd, event: e, place: at, attr: a}, nil
-}
-
-// counts tries what some machines accept and never deliver, so that no count of 0
-// is taken for one. It comes before the event is opened, which may take the last
-// of what it needs.
-func counts(e Event) error {
-	switch {
-	case e.Type == TypeBreakpoint:
-		return feature.Counts(feature.Watchpoint)
-	case e.Hardware():
-		return feature.Counts(feature.HardwarePMU)
-	}
-	return nil
 }
 
 // openFallback opens the event, giving up first precision, then the exclusion

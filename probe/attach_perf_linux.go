@@ -235,10 +235,8 @@ func (a *attacher) sampling(g *Program, prog *ebpf.Program, s *Site) error {
 		return err
 	}
 	// The plan may be of another machine, and what never fires is opened as if it did.
-	if f := eventFeature(ev.what); f != 0 {
-		if err := feature.Counts(f); err != nil {
-			return err
-		}
+	if err := feature.Counts(ev.what.Type, ev.what.Hardware()); err != nil {
+		return err
 	}
 	if s.PID != 0 {
 		return a.perThread(g, prog, s, ev)

@@ -225,7 +225,7 @@ func (q *requirer) target(t Target) {
 		q.user(t.PID)
 	case Perf:
 		q.perf()
-		if f := eventFeature(t.Event); f != 0 {
+		if f := feature.OfEvent(t.Event.Type, t.Event.Hardware()); f != 0 {
 			q.feature(f, "the event's kind")
 		}
 	case Watchpoint:

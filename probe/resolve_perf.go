@@ -72,17 +72,6 @@ func (r *resolver) perf(t Perf) error {
 	return nil
 }
 
-// eventFeature is what a machine must have to count the event, or 0.
-func eventFeature(e pmc.Event) Feature {
-	switch {
-	case e.Type == pmc.TypeBreakpoint:
-		return feature.Watchpoint
-	case e.Hardware():
-		return feature.HardwarePMU
-	}
-	return 0
-}
-
 func checkPerf(t Perf) error {
 	n := 0
 	for _, set := range []bool{t.Freq != 0, t.Period != 0, t.Every != 0} {

@@ -59,14 +59,16 @@ var steps = []step{
 	{"guests", "the declared packages on other kernels", 30 * time.Minute, guests},
 }
 
-// The time within which all of it has to end, and that of a whole check.
-const (
-	total      = 58 * time.Minute
-	totalWhole = 3 * time.Hour
-)
+// total is the time within which all of it has to end.
+const total = 58 * time.Minute
 
-// wholeTakes is how many times its limit a step may take in a whole check.
-const wholeTakes = 3
+// within is a limit as it holds for this check: a whole one may take three times it.
+func (c *check) within(limit time.Duration) time.Duration {
+	if c.all {
+		return 3 * limit
+	}
+	return limit
+}
 
 // check is what the steps share.
 type check struct {
@@ -136,11 +138,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) (bool, error) {
 		return false, err
 	}
 	defer cleanup()
-	limit := total
-	if c.all {
-		limit = totalWhole
-	}
-	ctx, cancel := context.WithTimeoutCause(ctx, limit, errors.New("out of time"))
+	ctx, cancel := context.WithTimeoutCause(ctx, c.within(total), errors.New("out of time"))
 	defer cancel()
 	var vs []verdict
 	for _, s := range chosen {
@@ -198,10 +196,7 @@ func (c *check) do(ctx context.Context, s step, stdout io.Writer) verdict {
 	defer log.Close()
 	c.out = log
 	c.worth.Reset()
-	limit := s.limit
-	if c.all {
-		limit *= wholeTakes
-	}
+	limit := c.within(s.limit)
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("not done within %v", limit))
 	defer cancel()
 	start := time.Now()

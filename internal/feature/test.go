@@ -65,9 +65,30 @@ func Explain(f Feature, err error) error {
 	return err
 }
 
-// Counts is Test for perf events that were opened: it says why none of them ever
-// counts here, or nil. A PMU whose cycles the kernel refuses may count other events.
-func Counts(f Feature) error {
+// typeBreakpoint is PERF_TYPE_BREAKPOINT (include/uapi/linux/perf_event.h).
+const typeBreakpoint = 5
+
+// OfEvent is what a machine must have to count perf events of a type (attr.type), or
+// 0; hardware is set for those of the CPUs' own PMUs.
+func OfEvent(typ uint32, hardware bool) Feature {
+	switch {
+	case typ == typeBreakpoint:
+		return Watchpoint
+	case hardware:
+		return HardwarePMU
+	}
+	return invalid
+}
+
+// Counts says why perf events of a kind (OfEvent) never count here although the
+// kernel opens them, or nil, so that no count of 0 is taken for one. Ask before
+// opening the event, which may take the last of what it needs. A PMU whose cycles the
+// kernel refuses may count other events.
+func Counts(typ uint32, hardware bool) error {
+	f := OfEvent(typ, hardware)
+	if f == invalid {
+		return nil
+	}
 	err := Test(f)
 	if f == HardwarePMU {
 		var no *UnsupportedError

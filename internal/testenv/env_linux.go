@@ -56,20 +56,31 @@ const inOwnMounts = "BORESCOPE_OWN_MOUNTS"
 // test needs Root and Mounts.
 func OwnMounts(t *testing.T) bool {
 	t.Helper()
-	if os.Getenv(inOwnMounts) == t.Name() {
+	cmd := again(t, inOwnMounts)
+	if cmd == nil {
 		return true
+	}
+	// With this flag package syscall makes the new namespace's mounts private.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS}
+	out, err := cmd.CombinedOutput()
+	passedOnce(t, "in a namespace of mounts", out, err)
+	return false
+}
+
+// again is the command that runs the test once more in a process of its own, which
+// the variable tells of it, or nil in that process.
+func again(t *testing.T, variable string) *exec.Cmd {
+	t.Helper()
+	if os.Getenv(variable) == t.Name() {
+		return nil
 	}
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
 	cmd := exec.CommandContext(t.Context(), self, "-test.run=^"+t.Name()+"$", "-test.v")
-	cmd.Env = append(os.Environ(), inOwnMounts+"="+t.Name())
-	// With this flag package syscall makes the new namespace's mounts private.
-	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS}
-	out, err := cmd.CombinedOutput()
-	passedOnce(t, "in a namespace of mounts", out, err)
-	return false
+	cmd.Env = append(os.Environ(), variable+"="+t.Name())
+	return cmd
 }
 
 // passedOnce fails the test unless its run in another process passed.

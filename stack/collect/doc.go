@@ -42,6 +42,7 @@
 //
 // It needs CAP_BPF and CAP_PERFMON and Linux 5.10; no BTF (the walker needs both
 // 5.17 and BTF). In a virtual machine whose hypervisor replaces how the kernel masks
-// interrupts, the tops of kernel stacks skid (pmc.SamplingSpec). A sample costs one to three microseconds, most of it the kernel's
-// walk; the overhead of 99 samples a second and CPU is below 0.1 %.
+// interrupts, the tops of kernel stacks skid (pmc.SamplingSpec). A sample costs one to
+// three microseconds, most of it the kernel's walk; the overhead of 99 samples a second
+// and CPU is below 0.1 %.
 package collect
