@@ -118,10 +118,10 @@ type Stats struct {
 	// Unended are waits whose end was not seen: the thread was seen to leave its CPU
 	// again before. These are not part of Samples.
 	Unended uint64
-	// Gaps are the places in the sequence of switches, over all CPUs and threads,
-	// where some are known to be missing, because a thread left a CPU that another
-	// one was seen to come to. Waits that begin or end there are not part of
-	// Samples; one that ends there is Unended, too.
+	// Gaps are the places in the sequence of switches where some of the threads that
+	// Options take are known to be missing: a thread left a CPU that another one was
+	// seen to come to, and one of the two is taken. Waits that begin or end there are
+	// not part of Samples; one that ends there is Unended, too.
 	Gaps uint64
 	// Missed are events that the kernel gave to no program, most often because
 	// another BPF program, or a call that reads a BPF map, was interrupted on the

@@ -121,6 +121,6 @@ const (
 	counterWaits           // lost: no room for another thread that is off its CPU
 	counterUnwoken         // waits whose waker was not seen
 	counterUnended         // waits whose end was not seen
-	counterGaps            // places where switches are missing
+	counterGaps            // places where switches of traced threads are missing
 	numCounters
 )

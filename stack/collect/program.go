@@ -99,6 +99,7 @@ const (
 	slotTask  = -20 // u32 key of mapWaits
 	slotTotal = -40 // Total to add
 	slotNow   = -48 // u64 time of the event
+	slotGap   = -52 // u32 1 if the thread that leaves was not seen to come
 )
 
 // A new segment's id: the count above the CPU above the scratch slot. It stays

@@ -33,16 +33,7 @@ func TestUnended(t *testing.T) {
 	if err := c.coll.Maps[mapWaits].Put(uint32(tid), note); err != nil {
 		t.Fatal(err)
 	}
-	var last []uint32
-	if err := c.coll.Maps[mapLast].Lookup(uint32(0), &last); err != nil {
-		t.Fatal(err)
-	}
-	for i := range last {
-		last[i] = 1 << 30
-	}
-	if err := c.coll.Maps[mapLast].Put(uint32(0), last); err != nil {
-		t.Fatal(err)
-	}
+	setLast(t, c, 1<<30)
 	if err := unix.Nanosleep(&unix.Timespec{Nsec: 50e6}, nil); err != nil {
 		t.Fatal(err)
 	}
@@ -68,5 +59,56 @@ func TestUnended(t *testing.T) {
 	}
 	if seen := waits > 0; total > most || !seen && stats.Unended-1+stats.Gaps == 0 {
 		t.Errorf("%d waits of %v together in %v, %+v", waits, total, most, stats)
+	}
+}
+
+// setLast says of a thread that it was seen to come to every CPU.
+func setLast(t *testing.T, c *Collector, thread uint32) {
+	t.Helper()
+	var last []uint32
+	if err := c.coll.Maps[mapLast].Lookup(uint32(0), &last); err != nil {
+		t.Fatal(err)
+	}
+	for i := range last {
+		last[i] = thread
+	}
+	if err := c.coll.Maps[mapLast].Put(uint32(0), last); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Switches that are missing count where a thread that is traced left or came, and
+// not where others did.
+func TestGapsOfOthers(t *testing.T) {
+	testenv.Need(t, testenv.Root, testenv.Tracefs)
+	const nobody = 1 << 22 // no process has this number (PID_MAX_LIMIT)
+	for _, tc := range []struct {
+		name string
+		last uint32
+		gaps bool
+	}{
+		{"others", nobody + 1, false},
+		{"traced", nobody + 1 | 1<<lastTraced, true},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			o := &WaitOptions{States: Interruptible}
+			o.PIDs = []int{nobody}
+			c, err := AttachWaits(OffCPU, o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Close()
+			setLast(t, c, tc.last)
+			for range 20 { // each CPU that this thread runs on switches
+				time.Sleep(5 * time.Millisecond)
+			}
+			stats, err := c.Stats()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if (stats.Gaps > 0) != tc.gaps || stats.Samples+stats.Unended > 0 {
+				t.Errorf("%+v, want gaps %v and nothing else", stats, tc.gaps)
+			}
+		})
 	}
 }

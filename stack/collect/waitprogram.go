@@ -37,10 +37,16 @@ func (b *builder) now() {
 	b.add(asm.FnKtimeGetNs.Call(), asm.StoreMem(asm.RFP, slotNow, asm.R0, asm.DWord))
 }
 
-// follow counts where the thread that leaves a CPU is not the one that was seen to
-// come: the kernel gave the program no event of the switches between.
+// lastTraced is the bit of mapLast that says that the thread is one of those that
+// are traced: something is known of its wait.
+const lastTraced = 31
+
+// follow finds out whether the thread that leaves a CPU is the one that was seen to
+// come: if not, the kernel gave the program no event of the switches between. That
+// counts if the one that came is traced, and in leave if the one that leaves is.
 func (b *builder) follow(p *probe.Program) error {
 	followed := b.unique("followed")
+	b.add(asm.StoreImm(asm.RFP, slotGap, 0, asm.Word))
 	b.lookupIndex(mapLast, 0)
 	b.add(
 		asm.JEq.Imm(asm.R0, 0, followed),
@@ -57,11 +63,30 @@ func (b *builder) follow(p *probe.Program) error {
 		asm.Add.Imm(asm.R2, 1),
 		asm.StoreMem(asm.R0, 0, asm.R1, asm.Word),
 		asm.JEq.Imm(asm.R3, 0, followed),
-		asm.JEq.Reg(asm.R2, asm.R3, followed),
+		asm.Mov.Reg(asm.R1, asm.R3),
+		asm.And.Imm(asm.R1, 1<<lastTraced-1),
+		asm.JEq.Reg(asm.R1, asm.R2, followed),
+		asm.StoreImm(asm.RFP, slotGap, 1, asm.Word),
+		asm.RSh.Imm(asm.R3, lastTraced),
+		asm.JEq.Imm(asm.R3, 0, followed),
+		asm.StoreImm(asm.RFP, slotGap, 0, asm.Word),
 	)
 	b.count(counterGaps)
 	b.label(followed)
 	return nil
+}
+
+// markTraced notes that the thread that was just seen to come is traced.
+func (b *builder) markTraced() {
+	marked := b.unique("marked")
+	b.lookupIndex(mapLast, 0)
+	b.add(
+		asm.JEq.Imm(asm.R0, 0, marked),
+		asm.LoadMem(asm.R1, asm.R0, 0, asm.Word),
+		asm.Or.Imm(asm.R1, -1<<lastTraced),
+		asm.StoreMem(asm.R0, 0, asm.R1, asm.Word),
+	)
+	b.label(marked)
 }
 
 // findWait leaves in regTmp what is known of the thread that a field names, or
@@ -81,6 +106,7 @@ func (f *filter) arrive(b *builder, p *probe.Program) error {
 	if err := b.findWait(p, "next_pid", "leave"); err != nil {
 		return err
 	}
+	b.markTraced()
 	if f.waits == Wakeups {
 		b.count(counterUnwoken) // the waker would have removed it
 	} else {
@@ -142,6 +168,10 @@ func (f *filter) leave(b *builder, p *probe.Program, index int, walk bool) error
 		asm.Mov.Reg(regID, asm.R0),
 	)
 	f.filterTask(b)
+	known := b.unique("known")
+	b.add(asm.LoadMem(asm.R1, asm.RFP, slotGap, asm.Word), asm.JEq.Imm(asm.R1, 0, known))
+	b.count(counterGaps)
+	b.label(known)
 	if err := b.forget(p); err != nil {
 		return err
 	}

@@ -146,10 +146,11 @@ func (n *reader) finishWaits(c *collect.Collector, count uint64, least, most tim
 		got += s.Count
 		sum += time.Duration(s.Value)
 	}
-	// The kernel leaves events out where another program runs on the CPU, and
-	// switches from threads whose context is not to have any. Which waits these are
-	// of nobody knows, but all of them are counted.
-	if missing := stats.Unended + stats.Gaps + stats.Unwoken; got < count && count-got <= missing {
+	// The kernel leaves events out where another program runs on the CPU. Switches of
+	// this process that are missing are seen by what comes before and after them or,
+	// if a program was interrupted there for all of its time on the CPU, by the
+	// kernel's own count alone.
+	if missing := stats.Unended + stats.Gaps + stats.Unwoken + stats.Missed; got < count && count-got <= missing {
 		n.t.Logf("%d of %d seen: %+v", got, count, stats)
 		count, least = got, min(least, sum)
 	}
