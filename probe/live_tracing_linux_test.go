@@ -2,6 +2,7 @@ package probe
 
 import (
 	"errors"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -18,17 +19,18 @@ import (
 func TestFsessionCounts(t *testing.T) {
 	testenv.Need(t, testenv.Root, testenv.Feature(feature.Fsession))
 	w := startTarget(t)
-	// ksys_write(fd, buf, count): the third argument is 1, and so is the result.
-	plan := mustResolve(t, &Options{Session: true}, "fentry:ksys_write")
+	// ksys_write(fd, buf, count): the third argument is 1, at entry and at return.
+	third, _ := attachCounter(t, mustResolve(t, &Options{Session: true}, "fentry:ksys_write"),
+		counting{pid: w.pid(), value: 16})
+	plan := mustResolve(t, &Options{Session: true}, "fentry:"+getppidFunc())
 	p := &plan.Programs[0]
-	if p.AttachType != AttachFsession || p.Ret == nil || p.Ret.Loc.Offset != 24 {
+	if p.AttachType != AttachFsession || p.Ret == nil || p.Ret.Loc.Offset != 8 {
 		t.Fatalf("a session is\n%s", plan)
 	}
-	third, _ := attachCounter(t, plan, counting{pid: w.pid(), value: 16})
-	result, _ := attachCounter(t, plan, counting{pid: w.pid(), value: 24})
+	result, _ := attachCounter(t, plan, counting{pid: w.pid(), value: 8})
 	spec := plan.ProgramSpec(0)
 	spec.License = "GPL"
-	spec.Instructions = counting{pid: w.pid(), value: 24}.instructions(nil)
+	spec.Instructions = counting{pid: w.pid(), value: 8}.instructions(nil)
 	coll, err := LoadCollection(&ebpf.CollectionSpec{
 		Maps:     map[string]*ebpf.MapSpec{"hits": {Type: ebpf.Array, KeySize: 4, ValueSize: 16, MaxEntries: 1}},
 		Programs: map[string]*ebpf.ProgramSpec{spec.Name: spec},
@@ -42,12 +44,14 @@ func TestFsessionCounts(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	for range times {
-		w.run()
-	}
-	expectSoon(t, third, 0, tally{2 * times, 2 * times})
-	expectSoon(t, result, 0, tally{2 * times, times})
-	expectSoon(t, &counter{m: coll.Maps["hits"]}, 0, tally{2 * times, times})
+	w.run()
+	want := tally{2 * times, times * uint64(os.Getpid())}
+	expectTally(t, result.read(t, 0), want)
+	expectTally(t, (&counter{m: coll.Maps["hits"]}).read(t, 0), want)
+	w.waitBlocked() // its write is over
+	writes := third.read(t, 0)
+	writes.Count, writes.Sum = writes.Count/2, writes.Sum/2 // entry and return
+	expectWrites(t, writes)
 }
 
 // TestFsessionRefused: the verifier's own words.
@@ -73,22 +77,20 @@ func TestTracingMultiCounts(t *testing.T) {
 	testenv.Need(t, testenv.Root, testenv.Feature(feature.TracingMulti))
 	w := startTarget(t)
 	env := NewEnv(nil)
-	w.waitBlocked() // its first read has begun
+	parent := uint64(os.Getpid())
 	var counters []*counter
 	kinds := []struct {
-		kind        string
-		session     bool
-		c           counting
-		write, read tally
+		kind    string
+		session bool
+		c       counting
+		parents tally // what getppid counts, which has no third argument
 	}{
-		// Of the reads, each of one byte, the first has begun before, and the last
-		// is not over.
-		{"fentry", false, counting{helper: asm.FnGetFuncArg, value: 2}, tally{times, times}, tally{times, times}},
-		{"fexit", false, counting{helper: asm.FnGetFuncRet}, tally{times, times}, tally{times - 1, times - 1}},
-		{"fentry", true, counting{helper: asm.FnGetFuncRet}, tally{2 * times, times}, tally{2*times - 1, times - 1}},
+		{"fentry", false, counting{helper: asm.FnGetFuncArg, value: 2}, tally{Count: times}},
+		{"fexit", false, counting{helper: asm.FnGetFuncRet}, tally{times, times * parent}},
+		{"fentry", true, counting{helper: asm.FnGetFuncRet}, tally{2 * times, times * parent}},
 	}
 	for _, k := range kinds {
-		set := mustParse(t, k.kind+":ksys_write,"+k.kind+":ksys_read,"+k.kind+":ksys_write")
+		set := mustParse(t, k.kind+":ksys_write,"+k.kind+":"+getppidFunc()+","+k.kind+":ksys_write")
 		plan, err := Resolve(env, []Target{set}, &Options{TracingMulti: true, Session: k.session})
 		if err != nil {
 			t.Fatal(err)
@@ -103,14 +105,16 @@ func TestTracingMultiCounts(t *testing.T) {
 		}
 		counters = append(counters, n)
 	}
-	for range times {
-		w.run()
-	}
-	w.waitBlocked()
+	w.run()
+	w.waitBlocked() // its write is over
 	for i, k := range kinds {
 		t.Logf("%s, session %t", k.kind, k.session)
-		expectSoon(t, counters[i], 0, k.write)
-		expectSoon(t, counters[i], 1, k.read)
+		expectTally(t, counters[i].read(t, 1), k.parents)
+		writes := counters[i].read(t, 0)
+		if k.session { // the entry, where the value is 0
+			writes.Count /= 2
+		}
+		expectWrites(t, writes)
 	}
 }
 

@@ -183,11 +183,11 @@ func TestShareKinds(t *testing.T) {
 		c      counting
 	}{
 		{"uretprobe:" + targetPath() + ":add", []testenv.Requirement{testenv.Uprobes}, times, counting{value: -1, sites: hasCookies()}},
-		{"tracepoint:syscalls:sys_enter_write", []testenv.Requirement{testenv.Tracefs}, 1, counting{value: -1}},
-		{"kprobe:ksys_write", []testenv.Requirement{testenv.Kprobes}, 1, counting{value: -1}},
-		{"kretprobe:ksys_write", []testenv.Requirement{testenv.Kprobes}, 1, counting{value: -1}},
-		{"fentry:ksys_write", []testenv.Requirement{testenv.Fentry}, 1, counting{value: -1}},
-		{"fexit:ksys_write", []testenv.Requirement{testenv.Fentry}, 1, counting{value: -1}},
+		{"tracepoint:syscalls:sys_enter_getppid", []testenv.Requirement{testenv.Tracefs}, times, counting{value: -1}},
+		{"kprobe:" + getppidFunc(), []testenv.Requirement{testenv.Kprobes}, times, counting{value: -1}},
+		{"kretprobe:" + getppidFunc(), []testenv.Requirement{testenv.Kprobes}, times, counting{value: -1}},
+		{"fentry:" + getppidFunc(), []testenv.Requirement{testenv.Fentry}, times, counting{value: -1}},
+		{"fexit:" + getppidFunc(), []testenv.Requirement{testenv.Fentry}, times, counting{value: -1}},
 	} {
 		t.Run(strings.ReplaceAll(c.target, "/", "_"), func(t *testing.T) {
 			testenv.Need(t, c.needs...)
@@ -201,7 +201,7 @@ func TestShareKinds(t *testing.T) {
 			a, b := join(t, s, c.c, nil), join(t, s, c.c, nil)
 			w.run()
 			for _, u := range []sharer{a, b} {
-				expectSoon(t, &counter{m: u.m}, 0, tally{Count: c.want})
+				u.expect(t, c.want)
 			}
 		})
 	}
