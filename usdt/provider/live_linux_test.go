@@ -205,9 +205,10 @@ func TestUnloadWhileTraced(t *testing.T) {
 	}
 	var stop atomic.Bool
 	var wg sync.WaitGroup
-	for i := range 4 {
+	var rounds [4]atomic.Uint64
+	for i := range rounds {
 		wg.Go(func() {
-			for !stop.Load() {
+			for ; !stop.Load(); rounds[i].Add(1) {
 				if probes[1].Enabled() || i%2 == 0 {
 					_ = probes[1].Fire(i, i, i, i)
 				}
@@ -226,6 +227,13 @@ func TestUnloadWhileTraced(t *testing.T) {
 		}
 		if probes[1].Enabled() {
 			t.Error("enabled after Unload")
+		}
+		// What was under way may have met the breakpoint, and be kept from the
+		// tracer's program by whoever else runs.
+		for i := range rounds {
+			for was := rounds[i].Load(); rounds[i].Load() == was; {
+				time.Sleep(100 * time.Microsecond)
+			}
 		}
 		before := tr.read(t).Count
 		time.Sleep(time.Millisecond)

@@ -114,7 +114,8 @@ func (p *Provider) Path() string {
 // Unload of what is not loaded does nothing.
 //
 // Fire and Enabled take no lock, so a page of text and some address space stay
-// behind for those of them that are under way.
+// behind for those of them that are under way, and a tracer may see the end of such
+// a Fire.
 func (p *Provider) Unload() error {
 	if p == nil {
 		return nil
