@@ -4,7 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
-	"fmt"
+	"errors"
 	"io"
 	"slices"
 	"strings"
@@ -34,20 +34,17 @@ func (c *check) goTest(ctx context.Context, column string, args ...string) (test
 	return c.goTestEnv(ctx, column, nil, args...)
 }
 
-// goTestEnv gives packages that fail a second chance: a live test on a loaded
-// machine may lose to its neighbours once. What passes only then is shown as
-// unsteady; it is something to mend, but not a reason to refuse the rest.
+// goTestEnv is goTest with more variables in the environment. What fails once has
+// failed: a test that passes when it is run again is a fault that is not understood.
 func (c *check) goTestEnv(ctx context.Context, column string, env []string, args ...string) (testlog.Counts, error) {
-	runs, err := c.goTestOnce(ctx, env, args)
-	if again := failedPackages(runs); len(again) > 0 && len(again) <= secondChances && ctx.Err() == nil {
-		var second map[string]*packageRun
-		second, err = c.goTestOnce(ctx, env, append(flagsOf(args), again...))
-		for path, run := range second {
-			if run.status != "fail" {
-				c.noteUnsteady(column, relative(path), failures(runs[path].parser.Results()))
-				runs[path] = run
-			}
-		}
+	r, w := io.Pipe()
+	runs := map[string]*packageRun{}
+	done := make(chan error, 1)
+	go func() { done <- c.readEvents(r, runs) }()
+	err := c.execTo(ctx, w, env, "go", append([]string{"test", "-json"}, args...)...)
+	w.Close()
+	if rerr := <-done; err == nil {
+		err = rerr
 	}
 	var sum testlog.Counts
 	var failed []string
@@ -74,51 +71,9 @@ func (c *check) goTestEnv(ctx context.Context, column string, env []string, args
 		failed = append(failed, broken...)
 	}
 	if len(failed) > 0 {
-		err = fmt.Errorf("%s", strings.Join(failed, "\n"))
+		err = errors.New(strings.Join(failed, "\n"))
 	}
 	return sum, err
-}
-
-// secondChances is how many packages of one place may be run again. More than
-// these is no bad luck.
-const secondChances = 4
-
-// flagsOf leaves the packages out, which are the last arguments.
-func flagsOf(args []string) []string {
-	n := slices.IndexFunc(args, func(a string) bool { return strings.HasPrefix(a, "./") })
-	return args[:n:n]
-}
-
-// goTestOnce runs go test; the packages are the last arguments.
-func (c *check) goTestOnce(ctx context.Context, env, args []string) (map[string]*packageRun, error) {
-	r, w := io.Pipe()
-	runs := map[string]*packageRun{}
-	done := make(chan error, 1)
-	go func() { done <- c.readEvents(r, runs) }()
-	err := c.execTo(ctx, w, env, "go", append([]string{"test", "-json"}, args...)...)
-	w.Close()
-	if rerr := <-done; err == nil {
-		err = rerr
-	}
-	return runs, err
-}
-
-func failedPackages(runs map[string]*packageRun) []string {
-	var paths []string
-	for path, run := range runs {
-		if run.status == "fail" {
-			paths = append(paths, path)
-		}
-	}
-	slices.Sort(paths)
-	return paths
-}
-
-// noteUnsteady keeps what failed once and then passed.
-func (c *check) noteUnsteady(where, rel string, tests []string) {
-	line := strings.TrimSpace(fmt.Sprintf("%s %s: %s", where, rel, strings.Join(tests, " ")))
-	fmt.Fprintf(c.out, "unsteady: %s\n", line)
-	c.unsteady = append(c.unsteady, line)
 }
 
 func failures(rs []testlog.Result) []string {

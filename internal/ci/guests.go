@@ -2,13 +2,10 @@ package main
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -75,9 +72,6 @@ func (c *check) guest(ctx context.Context, column string, tests *guest.Tests) (t
 	var r *guest.Report
 	if err == nil {
 		r, err = c.boot(ctx, k, tests.Only(c.matrix.packagesFor(column)), c.matrix.onlyFor(column))
-	}
-	if err == nil {
-		err = c.bootAgain(ctx, column, k, tests, r)
 	}
 	if err != nil {
 		sum.Failed++
@@ -191,85 +185,6 @@ func sparse(ctx context.Context, c *check) (testlog.Counts, error) {
 		err = errors.New("no test ran")
 	}
 	return n, err
-}
-
-// tornPatch is how an emulated amd64 machine dies now and then: a CPU meets the
-// breakpoint of a change to the kernel's or a BPF program's text (text_poke,
-// arch/x86/kernel/alternative.c) that is over. It is taken for the emulator's
-// mistake, which is not proven; hence it is shown whenever it happens.
-const tornPatch = "Oops: int3"
-
-// bootAgain gives tests that failed a second guest, and puts what passes there
-// in the place of the first result. It is as with goTestEnv; what hung or
-// crashed, was left behind or made the kernel complain has no second chance, but
-// for what a torn patch kept from ending.
-func (c *check) bootAgain(ctx context.Context, column string, k *kernel.Kernel, tests *guest.Tests, r *guest.Report) error {
-	torn := strings.Contains(r.Trouble, tornPatch)
-	only := map[string]string{}
-	for i := range r.Jobs {
-		if torn && r.Jobs[i].Status == "unfinished" {
-			only[r.Jobs[i].Name] = cmp.Or(c.matrix.onlyFor(column)[r.Jobs[i].Name], ".")
-		} else if run := secondRun(&r.Jobs[i]); run != "" {
-			only[r.Jobs[i].Name] = run
-		}
-	}
-	if len(only) == 0 || !torn && (len(only) > secondChances || r.Trouble != "") || ctx.Err() != nil {
-		return nil
-	}
-	second, err := c.boot(ctx, k, tests.Only(slices.Collect(maps.Keys(only))), only)
-	if err != nil {
-		return err
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if torn && second.Trouble == "" {
-		c.noteUnsteady(column, "guest", []string{r.Trouble})
-		r.Trouble = ""
-	}
-	for i := range second.Jobs {
-		again := &second.Jobs[i]
-		j := slices.IndexFunc(r.Jobs, func(first guest.JobReport) bool { return first.Name == again.Name })
-		switch {
-		case j < 0 || !again.OK() || testlog.Count(again.Tests).Passed == 0:
-		case r.Jobs[j].Status == "unfinished":
-			r.Jobs[j] = *again
-		default:
-			c.noteUnsteady(column, again.Name, failures(r.Jobs[j].Tests))
-			replace(&r.Jobs[j], again)
-		}
-	}
-	return nil
-}
-
-// secondRun is the expression for the tests of a job that get a second chance,
-// "" for none.
-func secondRun(j *guest.JobReport) string {
-	if j.Status != "exit:1" || len(j.Left) > 0 || len(j.Warnings) > 0 {
-		return ""
-	}
-	var names []string
-	for _, name := range failures(j.Tests) {
-		top, _, _ := strings.Cut(name, "/")
-		names = append(names, regexp.QuoteMeta(top))
-	}
-	if len(names) == 0 {
-		return ""
-	}
-	slices.Sort(names)
-	return "^(" + strings.Join(slices.Compact(names), "|") + ")$"
-}
-
-// replace takes the results of a second run of some tests over those of the first.
-func replace(first, again *guest.JobReport) {
-	rerun := map[string]bool{}
-	for _, t := range again.Tests {
-		rerun[t.Name] = true
-	}
-	first.Tests = slices.DeleteFunc(first.Tests, func(t testlog.Result) bool {
-		return rerun[t.Name] || t.Status == testlog.Fail
-	})
-	first.Tests = append(first.Tests, again.Tests...)
-	first.Status = again.Status
 }
 
 // buildTests builds every test binary that a guest of the architecture needs,

@@ -81,9 +81,8 @@ type check struct {
 	via    []string // what every command is given to as arguments, if anything
 
 	// mu guards what follows, out and worth while guests run side by side.
-	mu       sync.Mutex
-	table    *table
-	unsteady []string // what passed only when it was run again
+	mu    sync.Mutex
+	table *table
 }
 
 // verdict is what became of a step.
@@ -279,9 +278,6 @@ func (c *check) conclude(w io.Writer, vs []verdict) bool {
 		if v.err != nil {
 			fmt.Fprintf(w, "%s: %s\n", v.name, firstLines(v.err.Error(), 20))
 		}
-	}
-	for _, line := range c.unsteady {
-		fmt.Fprintf(w, "passed only when run again: %s\n", line)
 	}
 	if len(failed) > 0 {
 		fmt.Fprintf(w, "failed: %s\n", strings.Join(failed, ", "))
