@@ -29,6 +29,16 @@ func (c *check) exec(ctx context.Context, env []string, name string, args ...str
 }
 
 func (c *check) execTo(ctx context.Context, stdout io.Writer, env []string, name string, args ...string) error {
+	cmd := c.prepare(ctx, env, name, args...)
+	cmd.Stdout, cmd.Stderr = stdout, c.out
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("%s %s: %w", name, strings.Join(args, " "), err)
+	}
+	return nil
+}
+
+// prepare returns a command that is ended with the context, and says it in the log.
+func (c *check) prepare(ctx context.Context, env []string, name string, args ...string) *exec.Cmd {
 	argv := append(append(c.via[:len(c.via):len(c.via)], name), args...)
 	fmt.Fprintf(c.out, "$ %s %s\n", strings.Join(env, " "), strings.Join(argv, " "))
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
@@ -36,11 +46,7 @@ func (c *check) execTo(ctx context.Context, stdout io.Writer, env []string, name
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	cmd.WaitDelay = 10 * time.Second
 	cmd.Env = append(os.Environ(), env...)
-	cmd.Stdout, cmd.Stderr = stdout, c.out
-	if err := cmd.Run(); err != nil {
-		return fmt.Errorf("%s %s: %w", name, strings.Join(args, " "), err)
-	}
-	return nil
+	return cmd
 }
 
 // command is a step that is one command.

@@ -1,14 +1,17 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"regexp"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -20,8 +23,19 @@ import (
 // check 5 to 10.
 const fuzzBudget = time.Minute
 
+// leastRate is how many executions a second a target must reach, on two CPUs and
+// instrumented, unless its comment says why it doesn't (excuse): what is slower has
+// found nothing because it has tried nothing.
+const leastRate = 1000
+
+// excuse is what such a comment has.
+const excuse = "executions a second"
+
 // target is one fuzz function.
-type target struct{ dir, name string }
+type target struct {
+	dir, name string
+	slow      bool // as its comment says
+}
 
 func fuzz(ctx context.Context, c *check) (testlog.Counts, error) {
 	targets, err := fuzzTargets()
@@ -37,7 +51,17 @@ func fuzz(ctx context.Context, c *check) (testlog.Counts, error) {
 	var errs []error
 	binaries := map[string]string{}
 	for _, t := range targets {
-		if err := c.fuzzOne(ctx, t, each, binaries); err != nil {
+		if ctx.Err() != nil {
+			n.Failed++
+			errs = append(errs, fmt.Errorf("%s %s and what follows: not run", t.dir, t.name))
+			break
+		}
+		rate, err := c.fuzzOne(ctx, t, each, binaries)
+		fmt.Fprintf(c.out, "%s %s: %.0f executions a second\n", t.dir, t.name, rate)
+		if err == nil && rate < leastRate && !t.slow {
+			err = fmt.Errorf("%.0f executions a second, less than %d, and its comment doesn't say why", rate, leastRate)
+		}
+		if err != nil {
 			n.Failed++
 			errs = append(errs, fmt.Errorf("%s %s: %w", t.dir, t.name, err))
 			continue
@@ -47,41 +71,78 @@ func fuzz(ctx context.Context, c *check) (testlog.Counts, error) {
 	return n, errors.Join(errs...)
 }
 
-// fuzzOne builds a package's instrumented test binary once, and runs one of
-// its targets.
-func (c *check) fuzzOne(ctx context.Context, t target, d time.Duration, binaries map[string]string) error {
+// fuzzOne builds a package's instrumented test binary once, and runs one of its
+// targets for a while after its seeds. It returns the executions a second.
+func (c *check) fuzzOne(ctx context.Context, t target, d time.Duration, binaries map[string]string) (rate float64, err error) {
 	bin := binaries[t.dir]
 	if bin == "" {
 		bin = filepath.Join(c.tmp, strings.ReplaceAll(t.dir, string(filepath.Separator), "_")+".fuzz")
 		if err := c.exec(ctx, nil, "go", "test", "-c", "-fuzz=.", "-o", bin, "./"+filepath.ToSlash(t.dir)); err != nil {
-			return err
+			return 0, err
 		}
 		binaries[t.dir] = bin
 	}
 	corpus := filepath.Join(c.tmp, "fuzzcache", t.dir)
 	if err := os.MkdirAll(corpus, 0o755); err != nil {
-		return err
+		return 0, err
 	}
-	args := []string{
-		"-test.run=^$", "-test.fuzz=^" + t.name + "$", "-test.fuzztime=" + d.String(),
+	ctx, cancel := context.WithTimeout(ctx, d+time.Minute)
+	defer cancel()
+	cmd := c.prepare(ctx, nil, bin,
+		"-test.run=^$", "-test.fuzz=^"+t.name+"$",
 		// The engine makes each input that reaches new code smaller before it goes on,
 		// for a minute unless told otherwise: FuzzELF came to one execution a second.
-		"-test.fuzzcachedir=" + corpus, "-test.parallel=2", "-test.fuzzminimizetime=10x",
-	}
-	ctx, cancel := context.WithTimeout(ctx, 2*d+time.Minute)
-	defer cancel()
-	// In its own directory, like go test: that is where a crasher is written.
-	run := func() error {
-		return c.exec(ctx, nil, "sh", append([]string{"-c", `cd "$1" && shift && exec "$@"`, "sh", t.dir, bin}, args...)...)
-	}
+		"-test.fuzzcachedir="+corpus, "-test.parallel=2", "-test.fuzzminimizetime=10x")
+	cmd.Dir = t.dir // as with go test: that is where a crasher is written
+	// Not -test.fuzztime: of a time that ends the engine may make a failure
+	// ("context deadline exceeded", CoordinateFuzzing in internal/fuzz compares the
+	// errors of a context and of its child, which learns of it later), and of an
+	// interrupt it can't.
+	engine := fuzzEngine{began: func() {
+		time.AfterFunc(d, func() { _ = cmd.Process.Signal(os.Interrupt) })
+	}}
+	var own bytes.Buffer
+	cmd.Stdout = io.MultiWriter(c.out, &own, &engine)
+	cmd.Stderr = cmd.Stdout
 	before := t.crashers()
-	err := run()
-	if err != nil && len(t.crashers()) == len(before) {
-		// Nothing was found: now and then the engine itself fails with "context
-		// deadline exceeded" when its time ends while a worker is busy.
-		err = run()
+	begin := time.Now()
+	err = cmd.Run()
+	if ctx.Err() != nil {
+		err = fmt.Errorf("still busy with its seeds after %v: %w", time.Since(begin).Round(time.Second), err)
 	}
-	return errors.Join(err, c.keepCrashers(t, before))
+	if err != nil {
+		c.worth.WriteString(lastLines(own.String(), 40))
+	}
+	return float64(engine.executed-engine.seeds) / d.Seconds(), errors.Join(err, c.keepCrashers(t, before))
+}
+
+// fuzzEngine reads what the engine prints (logStats in internal/fuzz).
+type fuzzEngine struct {
+	began           func() // called once the seeds have been executed
+	seeds, executed int
+	partial         []byte
+}
+
+var (
+	fuzzBegan    = regexp.MustCompile(`^fuzz: elapsed: \S+, .*: (\d+)/\d+ completed, now fuzzing with`)
+	fuzzExecuted = regexp.MustCompile(`^fuzz: elapsed: \S+, execs: (\d+) `)
+)
+
+func (e *fuzzEngine) Write(b []byte) (int, error) {
+	e.partial = append(e.partial, b...)
+	for {
+		line, rest, ok := bytes.Cut(e.partial, []byte("\n"))
+		if !ok {
+			return len(b), nil
+		}
+		if m := fuzzBegan.FindSubmatch(line); m != nil && e.seeds == 0 {
+			e.seeds, _ = strconv.Atoi(string(m[1]))
+			e.began()
+		} else if m := fuzzExecuted.FindSubmatch(line); m != nil {
+			e.executed, _ = strconv.Atoi(string(m[1]))
+		}
+		e.partial = rest
+	}
 }
 
 // crashers lists the inputs in the target's seed corpus, to which the engine
@@ -113,7 +174,8 @@ func (c *check) keepCrashers(t target, before []string) error {
 	return errors.Join(errs...)
 }
 
-var fuzzFunc = regexp.MustCompile(`(?m)^func (Fuzz\w+)\(\w+ \*testing\.F\)`)
+// fuzzFunc is a fuzz function with its comment.
+var fuzzFunc = regexp.MustCompile(`(?m)((?:^//.*\n)*)^func (Fuzz\w+)\(\w+ \*testing\.F\)`)
 
 // fuzzTargets finds every fuzz function that is built on this machine.
 func fuzzTargets() ([]target, error) {
@@ -137,7 +199,8 @@ func fuzzTargets() ([]target, error) {
 				return nil, err
 			}
 			for _, m := range fuzzFunc.FindAllSubmatch(b, -1) {
-				ts = append(ts, target{dir, string(m[1])})
+				comment := strings.Join(strings.Fields(strings.ReplaceAll(string(m[1]), "//", "")), " ")
+				ts = append(ts, target{dir, string(m[2]), strings.Contains(comment, excuse)})
 			}
 		}
 	}

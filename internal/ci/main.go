@@ -50,6 +50,7 @@ var steps = []step{
 	{"gofumpt", "gofumpt -l finds nothing", 3 * time.Minute, gofumpt},
 	{"cross", "compile for other systems, and vet what is of one system", 10 * time.Minute, cross},
 	{"nested", "build and vet of the nested modules", 5 * time.Minute, nested},
+	{"compare", "the comparisons of internal/bench, each once in its shortest form", 5 * time.Minute, compare},
 	{"race", "go test -race -short of what has goroutines", 10 * time.Minute, race},
 	{"fuzz", "every fuzz target for a second or more", 10 * time.Minute, fuzz},
 	{"bench", "every benchmark once", 8 * time.Minute, bench},

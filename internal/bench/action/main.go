@@ -101,11 +101,15 @@ func run() error {
 	} else {
 		fmt.Fprintln(os.Stderr, "clang is left out:", err)
 	}
-	if _, err := exec.LookPath("bpftrace"); err == nil {
+	var peer bool
+	if out, err := exec.Command("bpftrace", "-e", bpftraceStart).CombinedOutput(); err == nil {
+		peer = true
 		tracers = append(tracers, tracer{"bpftrace", attachBpftrace})
+	} else {
+		fmt.Fprintf(os.Stderr, "bpftrace is left out: %v %s\n", err, bytes.TrimSpace(out))
 	}
 	if *starts > 0 { // first: a child's greatest resident size is at least its parent's
-		if err := startup(); err != nil {
+		if err := startup(peer); err != nil {
 			return err
 		}
 	}
@@ -285,8 +289,8 @@ const bpftraceStart = `tracepoint:raw_syscalls:sys_enter { @[comm] = count(); } 
 
 // startup prints how long a fresh process takes until it is attached, and its
 // greatest resident size. The tracers take turns, so that a busy machine is busy
-// for all of them.
-func startup() error {
+// for all of them. The peer is bpftrace.
+func startup(peer bool) error {
 	type row struct {
 		name  string
 		cmd   func() *exec.Cmd
@@ -301,7 +305,7 @@ func startup() error {
 		{name: "ours, count by comm", cmd: self("comm")},
 		{name: "ours, opensnoop with BTF", cmd: self("opens")},
 	}
-	if _, err := exec.LookPath("bpftrace"); err == nil {
+	if peer {
 		rows = append(rows, &row{name: "bpftrace, count by comm", cmd: func() *exec.Cmd { return exec.Command("bpftrace", "-e", bpftraceStart) }})
 	}
 	for range *starts {

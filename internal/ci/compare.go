@@ -1,0 +1,49 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/borescope/borescope/internal/testlog"
+)
+
+// comparisons are the programs of internal/bench, each with what makes it as short
+// as it can be: what they measure then is worth nothing, that they run is.
+var comparisons = [][]string{
+	{"action", "-batches", "5", "-rounds", "1", "-starts", "1", "-action", "comm"},
+	{"attach", "-rounds", "1", "uprobe:/proc/self/exe:runtime.m*"},
+	{"hist"},
+	{"mapx", "-rounds", "1"},
+	{"profile", "-rounds", "1", "-procs", "0"},
+	{"symscore", "-n", "20", "-runs", "1", "-match", "libc"},
+	{"tools", "-rounds", "1", "execsnoop"},
+}
+
+// compare runs each of them once. Peers that are not here they leave out themselves.
+func compare(ctx context.Context, c *check) (testlog.Counts, error) {
+	if os.Geteuid() != 0 {
+		return testlog.Counts{Skipped: len(comparisons)}, nil
+	}
+	dir := filepath.Join("internal", "bench")
+	bin := filepath.Join(c.tmp, "bench") + string(filepath.Separator)
+	var n testlog.Counts
+	if err := c.exec(ctx, nil, "go", "-C", dir, "build", "-o", bin, "./..."); err != nil {
+		return n, err
+	}
+	var errs []error
+	for _, argv := range comparisons {
+		cmd := c.prepare(ctx, nil, bin+argv[0], argv[1:]...)
+		cmd.Dir = dir
+		cmd.Stdout, cmd.Stderr = c.out, c.out
+		if err := cmd.Run(); err != nil {
+			n.Failed++
+			errs = append(errs, fmt.Errorf("%v: %w", argv, err))
+			continue
+		}
+		n.Passed++
+	}
+	return n, errors.Join(errs...)
+}
