@@ -92,7 +92,8 @@ func (c *check) fuzzOne(ctx context.Context, t target, d time.Duration, binaries
 		"-test.run=^$", "-test.fuzz=^"+t.name+"$",
 		// The engine makes each input that reaches new code smaller before it goes on,
 		// for a minute unless told otherwise: FuzzELF came to one execution a second.
-		"-test.fuzzcachedir="+corpus, "-test.parallel=2", "-test.fuzzminimizetime=10x")
+		// Of a second, all of it goes into new ones.
+		"-test.fuzzcachedir="+corpus, "-test.parallel=2", "-test.fuzzminimizetime=0x")
 	cmd.Dir = t.dir // as with go test: that is where a crasher is written
 	// Not -test.fuzztime: of a time that ends the engine may make a failure
 	// ("context deadline exceeded", CoordinateFuzzing in internal/fuzz compares the
