@@ -179,7 +179,7 @@ func TestKallsyms(t *testing.T) {
 func FuzzKallsyms(f *testing.F) {
 	f.Add([]byte(testKallsyms))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		k, err := parseKallsyms(bytes.NewReader(b))
+		k, err := parseKallsymsOf(bytes.NewReader(b), 8, 64)
 		if err != nil {
 			return
 		}

@@ -66,9 +66,14 @@ func (e *Env) openKallsyms() (fs.File, error) {
 func parseKallsyms(r io.Reader) (*kallsyms, error) {
 	// As large as a distribution's kernel with its modules needs: growing costs
 	// more than the reading.
+	return parseKallsymsOf(r, 120_000, 3<<20)
+}
+
+// parseKallsymsOf has room for so many functions, and bytes of their names, at first.
+func parseKallsymsOf(r io.Reader, functions, names int) (*kallsyms, error) {
 	k := &kallsyms{
 		seed: maphash.MakeSeed(), hidden: true,
-		names: make([]byte, 0, 3<<20), syms: make([]ksym, 0, 120_000),
+		names: make([]byte, 0, names), syms: make([]ksym, 0, functions),
 	}
 	moduleIndex := map[string]uint16{}
 	lines := newLineReader(io.LimitReader(r, maxKallsyms))
