@@ -10,12 +10,19 @@ import (
 	"time"
 )
 
-// Main runs the tests and then fails if they left a file descriptor open or a
-// goroutine running. It is for TestMain, and does not return. A descriptor is
-// reported with what it refers to and, if a test called Need, with the test
-// during which it appeared; a goroutine with its stack and where it was
-// started.
+// memoryLimit is how much memory a test binary may have.
+const memoryLimit = 2 << 30
+
+// Main runs the tests, which may use 2 GiB of memory and no more, and then fails if
+// they left a file descriptor open or a goroutine running. It is for TestMain, and
+// does not return. A descriptor is reported with what it refers to and, if a test
+// called Need, with the test during which it appeared; a goroutine with its stack
+// and where it was started.
 func Main(m *testing.M) {
+	if _, err := limitMemory(memoryLimit); err != nil {
+		fmt.Fprintln(os.Stderr, "FAIL:", err)
+		os.Exit(1)
+	}
 	before := openFiles()
 	code := m.Run()
 	if problems := leaks(before); len(problems) > 0 {

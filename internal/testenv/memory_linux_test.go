@@ -1,0 +1,49 @@
+package testenv_test
+
+import (
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/borescope/borescope/internal/testenv"
+)
+
+// TestMemoryIsLimited: what a test binary, or one of its tests, takes beyond its
+// limit ends it.
+func TestMemoryIsLimited(t *testing.T) {
+	size := map[string]uint64{"main": 4 << 30, "test": 1 << 30, "within": 100 << 20}
+	switch r := role(); r {
+	case "":
+	case "test", "within":
+		testenv.LimitMemory(t, 128<<20)
+		fallthrough
+	default:
+		for range size[r] / 10e6 { // untouched: the machine doesn't notice
+			taken = append(taken, make([]byte, 10e6))
+		}
+		return
+	}
+	for _, r := range []string{"main", "test"} {
+		out, ok := child(t, "TestMemoryIsLimited", r)
+		// The second is the race detector's.
+		if ok || !strings.Contains(out, "out of memory") && !strings.Contains(out, "failed to allocate") {
+			t.Errorf("%s: ok %v:\n%s", r, ok, out)
+		}
+	}
+	if out, ok := child(t, "TestMemoryIsLimited", "within"); !ok {
+		t.Error(out)
+	}
+
+	var before, after unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_DATA, &before); err != nil {
+		t.Fatal(err)
+	}
+	t.Run("lower", func(t *testing.T) { testenv.LimitMemory(t, 256<<20) })
+	if err := unix.Getrlimit(unix.RLIMIT_DATA, &after); err != nil || after != before {
+		t.Errorf("limit %+v before, %+v after (%v)", before, after, err)
+	}
+}
+
+// taken is what TestMemoryIsLimited has.
+var taken [][]byte
