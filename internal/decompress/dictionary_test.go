@@ -31,7 +31,7 @@ func TestDictionaries(t *testing.T) {
 	lzmaText := compressed(t, LZMA, text)
 	binary.LittleEndian.PutUint32(lzmaText[1:], 1<<31-1)
 	var big bytes.Buffer
-	w, err := zstd.NewWriter(&big, zstd.WithWindowSize(512<<20))
+	w, err := zstd.NewWriter(&big, zstd.WithWindowSize(64<<20))
 	if err != nil {
 		t.Fatal(err)
 	}
