@@ -436,3 +436,39 @@ func badManners(f *ast.File) []string {
 	})
 	return problems
 }
+
+// TestMains: every package's tests run under testenv.Main, which limits their memory
+// and finds what they leave.
+func TestMains(t *testing.T) {
+	for _, p := range packages(t) {
+		tests, found := false, false
+		for name, f := range p.files {
+			if !p.isTest(name) {
+				continue
+			}
+			tests = true
+			for _, d := range f.Decls {
+				if fn, ok := d.(*ast.FuncDecl); ok && fn.Name.Name == "TestMain" {
+					found = found || callsMain(fn)
+				}
+			}
+		}
+		if tests && !found {
+			t.Errorf("%s: no TestMain that calls testenv.Main", p.dir)
+		}
+	}
+}
+
+// callsMain tells a TestMain that calls the Main of testenv, or of tooltest, which
+// calls that.
+func callsMain(fn *ast.FuncDecl) bool {
+	found := false
+	ast.Inspect(fn, func(n ast.Node) bool {
+		if sel, ok := n.(*ast.SelectorExpr); ok && sel.Sel.Name == "Main" {
+			x, ok := sel.X.(*ast.Ident)
+			found = found || ok && (x.Name == "testenv" || x.Name == "tooltest")
+		}
+		return true
+	})
+	return found
+}
