@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/borescope/borescope/internal/meter"
+	"github.com/borescope/borescope/internal/testenv"
 )
 
 // recordTree makes a recording whose tree of host files is written by f.
@@ -40,6 +41,7 @@ func recordTree(t *testing.T, f func(w *tar.Writer) error) *Recording {
 // A tree of 156 kB came to 3 GB when it was read: what it may take is bounded by
 // what it was recorded in.
 func TestRecordingBombs(t *testing.T) {
+	testenv.LimitMemory(t, 512<<20)
 	listing := map[string]string{"BORESCOPE.entries": strings.Repeat("-a\n", 300_000)}
 	for _, tt := range []struct {
 		name string

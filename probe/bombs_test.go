@@ -7,10 +7,12 @@ import (
 
 	"github.com/borescope/borescope/internal/elfbuild"
 	"github.com/borescope/borescope/internal/elffile"
+	"github.com/borescope/borescope/internal/testenv"
 )
 
 // Two thousand headers of one symbol table made a file of 7 MB take 1.5 GB.
 func TestManyTables(t *testing.T) {
+	testenv.LimitMemory(t, 512<<20)
 	image := elfbuild.ManyTables(2000, elfbuild.SymbolTable{N: 1000, Step: 16, Size: 16, Names: 8})
 	f, err := elffile.New(bytes.NewReader(image), int64(len(image)))
 	if err != nil {

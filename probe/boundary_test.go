@@ -14,6 +14,7 @@ import (
 	"github.com/borescope/borescope/internal/elfbuild"
 	"github.com/borescope/borescope/internal/elffile"
 	"github.com/borescope/borescope/internal/insn"
+	"github.com/borescope/borescope/internal/testenv"
 )
 
 // fileEnv is a machine that has one program, /bin/x.
@@ -206,6 +207,7 @@ func TestReturnsNewInstructions(t *testing.T) {
 // TestManySites: places within one large function are followed once, in their order;
 // and what a file's tables would have decoded again and again has an end.
 func TestManySites(t *testing.T) {
+	testenv.LimitMemory(t, 512<<20)
 	const size = 4 << 20
 	f := elfbuild.File{
 		Machine: elf.EM_X86_64,

@@ -174,6 +174,7 @@ func TestTargetLinks(t *testing.T) {
 // TestTargetLdCache: the ld.so.cache of a target was read whole, of 8 TiB without
 // contents, and one that is a FIFO was waited for.
 func TestTargetLdCache(t *testing.T) {
+	testenv.LimitMemory(t, 512<<20)
 	root := t.TempDir()
 	if err := errors.Join(os.MkdirAll(root+"/etc", 0o755), os.WriteFile(root+"/etc/ld.so.cache", nil, 0o644),
 		os.Truncate(root+"/etc/ld.so.cache", 1<<32)); err != nil {

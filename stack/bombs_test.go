@@ -10,6 +10,7 @@ import (
 	"github.com/borescope/borescope/internal/elfbuild"
 	"github.com/borescope/borescope/internal/elffile"
 	"github.com/borescope/borescope/internal/meter"
+	"github.com/borescope/borescope/internal/testenv"
 )
 
 func writeImage(tb testing.TB, image []byte) *os.File {
@@ -29,6 +30,7 @@ func writeImage(tb testing.TB, image []byte) *os.File {
 // Files that anybody may run took root's tools gigabytes and minutes: what a
 // process's file may take is bounded before it is read.
 func TestBombs(t *testing.T) {
+	testenv.LimitMemory(t, 512<<20)
 	frames := func(data []byte, flags elf.SectionFlag) []byte {
 		s := elfbuild.FrameSection(data)
 		s.Flags |= flags
@@ -70,6 +72,7 @@ func TestBombs(t *testing.T) {
 // A section of 1 MB whose functions have one long list of rows in common took more
 // than nine minutes.
 func TestSFrameBomb(t *testing.T) {
+	testenv.LimitMemory(t, 512<<20)
 	_, err := parseSFrame(elfbuild.SharedSFrame(25<<10, 512<<10), elfbuild.ProgramFrame, 0, 1<<30)
 	if !errors.Is(err, elffile.ErrTooLarge) {
 		t.Errorf("got %v, want %v", err, elffile.ErrTooLarge)
@@ -78,6 +81,7 @@ func TestSFrameBomb(t *testing.T) {
 
 // However many files there are, together they get a bounded share of the work.
 func TestCFIWorkIsBounded(t *testing.T) {
+	testenv.LimitMemory(t, 512<<20)
 	file := writeImage(t, elfbuild.Program(elfbuild.FrameSection(elfbuild.Frames(elfbuild.ProgramText, 40<<10))).Bytes())
 	// 10 MiB a second are allowed besides, so that files of that size must be refused.
 	c := CFICache{MaxBytes: 64 << 10}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/borescope/borescope/internal/elfbuild"
 	"github.com/borescope/borescope/internal/meter"
+	"github.com/borescope/borescope/internal/testenv"
 )
 
 // hostile returns the ELF that a process's mapping of an image gets, with a hole at
@@ -42,6 +43,7 @@ func hostile(t *testing.T, ps *Processes, built []byte, hole int64) *ELF {
 // Files that anybody may run took root's tools gigabytes and minutes to name an
 // address in: what a process's file may take is bounded before it is read.
 func TestBombs(t *testing.T) {
+	testenv.LimitMemory(t, 512<<20)
 	build := func(s ...elfbuild.Section) []byte { return elfbuild.Program(s...).Bytes() }
 	table := func(s elfbuild.SymbolTable) []byte { return build(s.Sections()...) }
 	compressed := elfbuild.SymbolTable{N: 1, Size: 16, Names: 4}.Sections()
@@ -105,6 +107,7 @@ func TestBombs(t *testing.T) {
 
 // However many files there are, together they get a bounded share of the work.
 func TestSymbolWorkIsBounded(t *testing.T) {
+	testenv.LimitMemory(t, 512<<20)
 	now := time.Unix(1, 0)
 	ps := NewProcesses(nil)
 	defer ps.Close()

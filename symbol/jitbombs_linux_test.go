@@ -73,6 +73,7 @@ func (r *again) Read(p []byte) (int, error) {
 // Names of generated code took several times what they are long, and reading them
 // time by the square of the buffer.
 func TestJITBombs(t *testing.T) {
+	testenv.LimitMemory(t, 512<<20)
 	const room = 64 << 20
 	dump := []byte{0x44, 0x54, 0x69, 0x4a, 1, 0, 0, 0, 40, 0, 0, 0}
 	dump = append(dump, make([]byte, 28)...)

@@ -107,6 +107,7 @@ func profileAll(t testing.TB) (kB int, took time.Duration, out string) {
 // runs must do.)
 func TestHostileNeighbours(t *testing.T) {
 	testenv.Need(t, testenv.Root, testenv.Perf, testenv.Arch("amd64"))
+	testenv.LimitMemory(t, 512<<20)
 	if testenv.InGuest() {
 		return // which has no room for the files
 	}

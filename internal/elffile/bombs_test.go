@@ -10,6 +10,7 @@ import (
 	"github.com/borescope/borescope/internal/elfbuild"
 	"github.com/borescope/borescope/internal/elffile"
 	"github.com/borescope/borescope/internal/meter"
+	"github.com/borescope/borescope/internal/testenv"
 )
 
 // write makes an ELF file of an image, with a hole at its end.
@@ -28,6 +29,7 @@ func write(t *testing.T, image []byte, hole int64) string {
 // Sections came to a thousand times of what the file takes up: 1 MB of compressed
 // zeros to 1 GiB, and a hole in a file to as much as it is long.
 func TestBombs(t *testing.T) {
+	testenv.LimitMemory(t, 512<<20)
 	zeros := elfbuild.Compressed(nil, 128<<20)
 	section := func(name string, flags elf.SectionFlag, data []byte) elfbuild.Section {
 		return elfbuild.Section{Name: name, Type: elf.SHT_PROGBITS, Flags: flags, Addr: 0x10000, Data: data}

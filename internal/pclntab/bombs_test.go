@@ -8,11 +8,13 @@ import (
 
 	"github.com/borescope/borescope/internal/elfbuild"
 	"github.com/borescope/borescope/internal/elffile"
+	"github.com/borescope/borescope/internal/testenv"
 )
 
 // Files without sections, whose data look like tables from end to end, took five
 // seconds: so many places are looked at, and no more.
 func TestManyHeaders(t *testing.T) {
+	testenv.LimitMemory(t, 512<<20)
 	head := binary.LittleEndian.AppendUint32(nil, magic120)
 	head = append(head, 0, 0, 1, 8)
 	p := elfbuild.Program(elfbuild.Section{
