@@ -38,7 +38,7 @@ func compare(ctx context.Context, c *check) (testlog.Counts, error) {
 		cmd := c.prepare(ctx, nil, bin+argv[0], argv[1:]...)
 		cmd.Dir = dir
 		cmd.Stdout, cmd.Stderr = c.out, c.out
-		if err := cmd.Run(); err != nil {
+		if err := runGroup(cmd); err != nil {
 			n.Failed++
 			errs = append(errs, fmt.Errorf("%v: %w", argv, err))
 			continue

@@ -31,10 +31,17 @@ func (c *check) exec(ctx context.Context, env []string, name string, args ...str
 func (c *check) execTo(ctx context.Context, stdout io.Writer, env []string, name string, args ...string) error {
 	cmd := c.prepare(ctx, env, name, args...)
 	cmd.Stdout, cmd.Stderr = stdout, c.out
-	if err := cmd.Run(); err != nil {
+	if err := runGroup(cmd); err != nil {
 		return fmt.Errorf("%s %s: %w", name, strings.Join(args, " "), err)
 	}
 	return nil
+}
+
+// runGroup runs a command that was prepared, and ends what it has left running.
+func runGroup(cmd *exec.Cmd) error {
+	err := cmd.Run()
+	endGroup(cmd)
+	return err
 }
 
 // prepare returns a command that is ended with the context, and says it in the log.
@@ -46,6 +53,7 @@ func (c *check) prepare(ctx context.Context, env []string, name string, args ...
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	cmd.WaitDelay = 10 * time.Second
 	cmd.Env = append(os.Environ(), env...)
+	ownGroup(cmd)
 	return cmd
 }
 

@@ -114,7 +114,7 @@ func (c *check) fuzzOne(ctx context.Context, t target, d time.Duration, binaries
 	cmd.Stderr = cmd.Stdout
 	before := t.crashers()
 	begin := time.Now()
-	err = cmd.Run()
+	err = runGroup(cmd)
 	if ctx.Err() != nil {
 		err = fmt.Errorf("still busy with its seeds after %v: %w", time.Since(begin).Round(time.Second), err)
 	}
