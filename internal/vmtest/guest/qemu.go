@@ -200,6 +200,7 @@ func (m *machine) boot(ctx context.Context) (*Report, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("the guest did not end within %v", timeout))
 	defer cancel()
 	cmd := exec.CommandContext(ctx, m.qemu, m.args...)
+	endWithParent(cmd)
 	cmd.WaitDelay = 5 * time.Second
 	c := newConsole(m.opts.Jobs, m.opts.Log)
 	cmd.Stdout, cmd.Stderr = c, c
