@@ -459,6 +459,25 @@ func TestMains(t *testing.T) {
 	}
 }
 
+// TestChildren: what tests start ends with them, as testenv.Command sees to.
+func TestChildren(t *testing.T) {
+	for _, p := range packages(t) {
+		for name, f := range p.files {
+			if !p.isTest(name) && p.dir != "probe/tool/tooltest" {
+				continue
+			}
+			ast.Inspect(f, func(n ast.Node) bool {
+				if sel, ok := n.(*ast.SelectorExpr); ok && strings.HasPrefix(sel.Sel.Name, "Command") {
+					if x, ok := sel.X.(*ast.Ident); ok && x.Name == "exec" {
+						t.Errorf("%v: exec.%s in a test: testenv.%[2]s starts what ends with it", fset.Position(sel.Pos()), sel.Sel.Name)
+					}
+				}
+				return true
+			})
+		}
+	}
+}
+
 // callsMain tells a TestMain that calls the Main of testenv, or of tooltest, which
 // calls that.
 func callsMain(fn *ast.FuncDecl) bool {

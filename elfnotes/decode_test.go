@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strconv"
@@ -228,7 +227,7 @@ func TestKernelCore(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command("sh", "-c", "ulimit -c unlimited; kill -SEGV $$")
+	cmd := testenv.Command(t, "sh", "-c", "ulimit -c unlimited; kill -SEGV $$").Here()
 	cmd.Dir = dir
 	_ = cmd.Run()
 	path := filepath.Join(dir, "core")

@@ -150,7 +150,7 @@ var (
 
 // readelf runs readelf -n over some files and returns its notes by file.
 func readelf(t *testing.T, files []string) map[string][]string {
-	out, err := exec.Command("readelf", append([]string{"-nW"}, files...)...).Output()
+	out, err := testenv.Command(t, "readelf", append([]string{"-nW"}, files...)...).Output()
 	var exit *exec.ExitError
 	if err != nil && !errors.As(err, &exit) {
 		t.Fatal(err)

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -72,7 +71,7 @@ func TestToolsOnABareMachine(t *testing.T) {
 		return
 	}
 	root := t.TempDir()
-	build := exec.Command("go", "build", "-ldflags=-w", "-o", root+"/", "./...")
+	build := testenv.Command(t, "go", "build", "-ldflags=-w", "-o", root+"/", "./...")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("go build: %v\n%s", err, out)
@@ -152,7 +151,7 @@ func runTool(t *testing.T, name, dir, root string) string {
 			args[i] = strconv.Itoa(os.Getpid())
 		}
 	}
-	cmd := exec.CommandContext(ctx, path, args...)
+	cmd := testenv.CommandContext(ctx, t, path, args...)
 	cmd.Dir = "/"
 	cmd.SysProcAttr = &syscall.SysProcAttr{Chroot: root}
 	var stderr strings.Builder
@@ -172,7 +171,7 @@ func runTool(t *testing.T, name, dir, root string) string {
 
 // interrupter ends a command once it has written something.
 type interrupter struct {
-	cmd *exec.Cmd
+	cmd *testenv.Cmd
 	to  io.Writer
 }
 

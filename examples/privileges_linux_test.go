@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -20,7 +19,7 @@ import (
 func TestToolsGiveUpCapabilities(t *testing.T) {
 	testenv.Need(t, testenv.Root, testenv.Tracefs, testenv.Go, testenv.Long)
 	dir := t.TempDir()
-	build := exec.Command("go", "build", "-ldflags=-w", "-o", dir+"/", "./funccount", "./tcplife", "./trace")
+	build := testenv.Command(t, "go", "build", "-ldflags=-w", "-o", dir+"/", "./funccount", "./tcplife", "./trace")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("go build: %v\n%s", err, out)
@@ -40,7 +39,7 @@ func TestToolsGiveUpCapabilities(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
-			cmd := exec.CommandContext(ctx, filepath.Join(dir, name), more.args...)
+			cmd := testenv.CommandContext(ctx, t, filepath.Join(dir, name), more.args...)
 			var stderr strings.Builder
 			cmd.Stderr = &stderr
 			stdout, err := cmd.StdoutPipe()

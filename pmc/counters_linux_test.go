@@ -5,7 +5,6 @@ import (
 	"io/fs"
 	"math"
 	"os"
-	"os/exec"
 	"runtime"
 	"strconv"
 	"strings"
@@ -227,7 +226,7 @@ func TestInherit(t *testing.T) {
 		c := openAll(t, Scope{}, o, e, PageFaults())
 		os.Getppid()
 		for range children {
-			cmd := exec.Command("/proc/self/exe")
+			cmd := testenv.Command(t, "/proc/self/exe").Here()
 			cmd.Env = append(os.Environ(), "PMC_CHILD=700")
 			if err := cmd.Run(); err != nil {
 				t.Fatal(err)
@@ -386,7 +385,7 @@ func TestCgroup(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	cmd := exec.Command("/proc/self/exe")
+	cmd := testenv.Command(t, "/proc/self/exe").Here()
 	cmd.Env = append(os.Environ(), "PMC_CHILD=1")
 	fd, err := os.Open(dir)
 	if err != nil {

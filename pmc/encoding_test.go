@@ -5,10 +5,11 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/exec"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/borescope/borescope/internal/testenv"
 )
 
 var update = flag.Bool("update", false, "rewrite testdata/encodings.txt with what perf says (root, perf, unshare)")
@@ -139,7 +140,7 @@ func updateEncodings(t *testing.T) {
 		unpack(t, root, dirs[name])
 	}
 	for _, row := range readTable(t, "events.txt", 2) {
-		cmd := exec.Command("unshare", "-m", "sh", "-c",
+		cmd := testenv.Command(t, "unshare", "-m", "sh", "-c",
 			`mount --bind "$1" /sys/bus/event_source/devices && exec perf stat -vv -e "$2" true`, "sh", dirs[row[0]], row[1])
 		cmd.Env = append(os.Environ(), "LC_ALL=C")
 		out, _ := cmd.CombinedOutput()

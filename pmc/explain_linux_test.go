@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"os/exec"
 	"strings"
 	"syscall"
 	"testing"
@@ -184,7 +183,7 @@ func TestUnprivileged(t *testing.T) {
 		t.Fatal(err)
 	}
 	try := func(event, scope string) string {
-		cmd := exec.Command(dir + "/try")
+		cmd := testenv.Command(t, dir+"/try")
 		cmd.Dir = "/"
 		cmd.Env = []string{"PMC_TRY=" + event, "PMC_SCOPE=" + scope}
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}

@@ -3,11 +3,9 @@
 package pmc
 
 import (
-	"context"
 	"errors"
 	"math"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime"
 	"testing"
@@ -402,7 +400,7 @@ func TestInheritHardware(t *testing.T) {
 	onThread(t)
 	run := func(calls string) uint64 {
 		c := openAll(t, Scope{}, &CountOptions{Inherit: true, EnableOnExec: true}, userOnly(Instructions()), userOnly(Cycles()))
-		cmd := exec.CommandContext(context.Background(), "/proc/self/exe")
+		cmd := testenv.Command(t, "/proc/self/exe").Here()
 		cmd.Env = append(os.Environ(), "PMC_CHILD="+calls)
 		if err := cmd.Run(); err != nil {
 			t.Fatal(err)

@@ -6,7 +6,6 @@ import (
 	"io"
 	"iter"
 	"os"
-	"os/exec"
 	"runtime"
 	"strings"
 	"testing"
@@ -188,7 +187,7 @@ func TestTaskRecords(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	cmd := exec.Command("/proc/self/exe")
+	cmd := testenv.Command(t, "/proc/self/exe").Here()
 	cmd.Env = append(os.Environ(), "PMC_CHILD=1")
 	if err := cmd.Run(); err != nil {
 		t.Fatal(err)

@@ -3,7 +3,6 @@ package probe
 import (
 	"errors"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -94,7 +93,7 @@ func TestDeployUpgrades(t *testing.T) {
 	}()
 	const upgrades = 20
 	for v := 1; v <= upgrades; v++ {
-		cmd := exec.Command("/proc/self/exe", "-test.run=^TestDeployChild$")
+		cmd := testenv.Command(t, "/proc/self/exe", "-test.run=^TestDeployChild$")
 		cmd.Env = append(os.Environ(), "BORESCOPE_DEPLOY="+dir, "BORESCOPE_VERSION="+strconv.Itoa(v))
 		if out, err := cmd.CombinedOutput(); err != nil {
 			stop.Store(true)

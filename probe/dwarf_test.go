@@ -2,7 +2,6 @@ package probe
 
 import (
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -62,7 +61,7 @@ func TestDWARFConvention(t *testing.T) {
 	if err := os.WriteFile(src, []byte(convention), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if out, err := exec.Command("gcc", "-g", "-O0", "-w", "-o", filepath.Join(dir, "a"), src).CombinedOutput(); err != nil {
+	if out, err := testenv.Command(t, "gcc", "-g", "-O0", "-w", "-o", filepath.Join(dir, "a"), src).CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	root := os.DirFS(dir)
@@ -104,7 +103,7 @@ func TestDWARFGo(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "a.go"), []byte(src), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command("go", "build", "-o", "a", "a.go")
+	cmd := testenv.Command(t, "go", "build", "-o", "a", "a.go")
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), "GOARCH=amd64", "GOOS=linux", "GOFLAGS=-mod=mod")
 	if out, err := cmd.CombinedOutput(); err != nil {

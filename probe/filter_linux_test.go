@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -21,7 +20,7 @@ import (
 // startTargetIn starts a target in namespaces of its own.
 func startTargetIn(t testing.TB, flags uintptr) *workload {
 	t.Helper()
-	w := &workload{t: t, cmd: exec.Command(targetPath())}
+	w := &workload{t: t, cmd: testenv.Command(t, targetPath())}
 	w.cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: flags}
 	w.start()
 	return w

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"maps"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"reflect"
 	"slices"
@@ -269,7 +268,7 @@ func TestNearest(t *testing.T) {
 // TestLdCache compares with ldconfig -p.
 func TestLdCache(t *testing.T) {
 	testenv.Need(t, testenv.Tool("ldconfig"), testenv.File("/etc/ld.so.cache"))
-	out, err := exec.Command("ldconfig", "-p").Output()
+	out, err := testenv.Command(t, "ldconfig", "-p").Output()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -313,7 +312,7 @@ func FuzzLdCache(f *testing.F) {
 func TestReturns(t *testing.T) {
 	testenv.Need(t, testenv.Tool("objdump"))
 	path := targetPath()
-	out, err := exec.Command("objdump", "-d", "--no-show-raw-insn", path).Output()
+	out, err := testenv.Command(t, "objdump", "-d", "--no-show-raw-insn", path).Output()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -382,7 +381,7 @@ func TestInsnLengths(t *testing.T) {
 	if err != nil {
 		t.Skip(testenv.SkipPrefix + "libc: " + err.Error())
 	}
-	out, err := exec.Command("objdump", "-d", "--no-show-raw-insn", path).Output()
+	out, err := testenv.Command(t, "objdump", "-d", "--no-show-raw-insn", path).Output()
 	if err != nil {
 		t.Skip(testenv.SkipPrefix + "objdump: " + err.Error())
 	}

@@ -3,7 +3,6 @@ package probe
 import (
 	"debug/elf"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -23,7 +22,7 @@ func TestStackCheck(t *testing.T) {
 	for _, arch := range []string{"amd64", "arm64"} {
 		t.Run(arch, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "gotarget")
-			cmd := exec.Command("go", "build", "-o", path, "testdata/gotarget/main.go")
+			cmd := testenv.Command(t, "go", "build", "-o", path, "testdata/gotarget/main.go")
 			cmd.Env = append(os.Environ(), "GOARCH="+arch, "CGO_ENABLED=0")
 			if out, err := cmd.CombinedOutput(); err != nil {
 				t.Fatalf("%v\n%s", err, out)

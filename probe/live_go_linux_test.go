@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -24,7 +23,7 @@ func buildGo(t testing.TB, flags ...string) string {
 	testenv.Need(t, testenv.Go)
 	out := filepath.Join(t.TempDir(), "gotarget")
 	args := append(append([]string{"build", "-o", out}, flags...), "testdata/gotarget/main.go")
-	if b, err := exec.Command("go", args...).CombinedOutput(); err != nil {
+	if b, err := testenv.Command(t, "go", args...).CombinedOutput(); err != nil {
 		t.Fatalf("go %s: %v\n%s", strings.Join(args, " "), err, b)
 	}
 	return out
@@ -125,14 +124,14 @@ func goFirstArg() int16 {
 // goWorkload is the Go target at work.
 type goWorkload struct {
 	t   *testing.T
-	cmd *exec.Cmd
+	cmd *testenv.Cmd
 	in  io.WriteCloser
 	out *bufio.Scanner
 }
 
 func startGo(t *testing.T, path string) *goWorkload {
 	t.Helper()
-	w := &goWorkload{t: t, cmd: exec.Command(path)}
+	w := &goWorkload{t: t, cmd: testenv.Command(t, path)}
 	in, out := testenv.Piped(t, w.cmd)
 	w.in = in
 	t.Cleanup(func() {
@@ -224,7 +223,7 @@ func TestGoExternal(t *testing.T) {
 	for _, args := range [][]string{
 		{"go", "build", "-ldflags=-linkmode=external", "-o", whole, "."}, {"strip", "-s", "-o", stripped, whole},
 	} {
-		cmd := exec.Command(args[0], args[1:]...)
+		cmd := testenv.Command(t, args[0], args[1:]...)
 		cmd.Dir, cmd.Env = dir, append(os.Environ(), "CGO_ENABLED=1", "GOWORK=off", "GOFLAGS=-mod=mod", "GOPROXY=off")
 		if out, err := cmd.CombinedOutput(); err != nil {
 			t.Fatalf("%v: %v\n%s", args, err, out)

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"runtime"
 	"strings"
 	"testing"
@@ -27,14 +26,14 @@ const times = 23
 // workload is a running target.
 type workload struct {
 	t   testing.TB
-	cmd *exec.Cmd
+	cmd *testenv.Cmd
 	in  io.WriteCloser
 	out io.ReadCloser
 }
 
 func startTarget(t testing.TB) *workload {
 	t.Helper()
-	w := &workload{t: t, cmd: exec.Command(targetPath())}
+	w := &workload{t: t, cmd: testenv.Command(t, targetPath())}
 	w.start()
 	return w
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime"
 	"sync"
@@ -172,7 +171,7 @@ int main() { ns::T a{1}, b{2}; return ns::f((a + b).v) + ns::f(1, 'x'); }`
 		t.Fatal(err)
 	}
 	bin := filepath.Join(dir, "a")
-	if out, err := exec.Command("g++", "-O0", "-o", bin, bin+".cc").CombinedOutput(); err != nil {
+	if out, err := testenv.Command(t, "g++", "-O0", "-o", bin, bin+".cc").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	for text, want := range map[string]int{
@@ -189,7 +188,7 @@ int main() { ns::T a{1}, b{2}; return ns::f((a + b).v) + ns::f(1, 'x'); }`
 		}
 	}
 	n, _ := attachCounter(t, mustResolve(t, nil, "uprobe:"+bin+":cpp:ns::f"), counting{value: -1})
-	exec.Command(bin).Run()
+	testenv.Command(t, bin).Run()
 	expectTally(t, n.read(t, 0), tally{Count: 2})
 }
 

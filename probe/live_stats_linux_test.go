@@ -3,7 +3,6 @@ package probe
 import (
 	"errors"
 	"os"
-	"os/exec"
 	"strings"
 	"testing"
 	"time"
@@ -79,7 +78,7 @@ func TestKill(t *testing.T) {
 		return
 	}
 	testenv.Need(t, testenv.Root, testenv.Uprobes, testenv.Perf)
-	cmd := exec.Command(os.Args[0], "-test.run=^TestKill$")
+	cmd := testenv.Command(t, os.Args[0], "-test.run=^TestKill$")
 	cmd.Env = append(os.Environ(), "PROBE_TEST_HOLD=1")
 	out, err := cmd.StdoutPipe()
 	if err != nil {

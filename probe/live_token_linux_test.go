@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"os/exec"
 	"slices"
 	"strings"
 	"syscall"
@@ -133,7 +132,7 @@ func TestToken(t *testing.T) {
 	}
 	conn := c.(*net.UnixConn)
 	defer conn.Close()
-	cmd := exec.Command("/proc/self/exe", "-test.run=^TestTokenChild$", "-test.v")
+	cmd := testenv.Command(t, "/proc/self/exe", "-test.run=^TestTokenChild$", "-test.v")
 	cmd.Env = append(os.Environ(), "BORESCOPE_TOKEN="+t.TempDir())
 	cmd.ExtraFiles = []*os.File{theirs}
 	cmd.SysProcAttr = &syscall.SysProcAttr{

@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"io"
 	"os"
-	"os/exec"
 	"runtime"
 	"sync"
 	"syscall"
@@ -26,7 +25,7 @@ const (
 // once: as many as the kernel counts for the whole process.
 func TestNewThreads(t *testing.T) {
 	testenv.Need(t, testenv.Root, testenv.Perf)
-	w := &workload{t: t, cmd: exec.Command("/proc/self/exe", "-test.run=^TestThreadStarter$")}
+	w := &workload{t: t, cmd: testenv.Command(t, "/proc/self/exe", "-test.run=^TestThreadStarter$")}
 	w.cmd.Env = append(os.Environ(), "PROBE_WORKLOAD=threads")
 	w.start()
 	faults := func() (n uint64) { // the workload's, by its own count

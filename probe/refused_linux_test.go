@@ -3,7 +3,6 @@ package probe
 import (
 	"errors"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -46,7 +45,7 @@ func TestLoadRefused(t *testing.T) {
 		{how: "seccomp"},
 	} {
 		t.Run(c.how, func(t *testing.T) {
-			cmd := exec.Command(self, "-test.run=^TestLoadRefused$")
+			cmd := testenv.Command(t, self, "-test.run=^TestLoadRefused$")
 			cmd.Env = append(os.Environ(), "PROBE_TEST_REFUSED="+c.how)
 			cmd.Dir = "/"
 			if c.user != 0 {

@@ -3,7 +3,6 @@ package probe
 import (
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -81,14 +80,14 @@ func TestExactCapabilities(t *testing.T) {
 					caps = append(caps, uintptr(capabilities[r.Name]))
 				}
 			}
-			out, err := runWith(self, text, caps)
+			out, err := runWith(t, self, text, caps)
 			if err != nil {
 				t.Errorf("with what Requires says: %v\n%s", err, out)
 			}
 			if i >= len(kinds) && testenv.InGuest() {
 				return
 			}
-			if out, err := runWith(self, text, nil); err == nil {
+			if out, err := runWith(t, self, text, nil); err == nil {
 				t.Errorf("without any capability it works all the same:\n%s", out)
 			}
 		})
@@ -96,8 +95,8 @@ func TestExactCapabilities(t *testing.T) {
 }
 
 // runWith runs the test binary as nobody with the capabilities.
-func runWith(self, target string, caps []uintptr) ([]byte, error) {
-	cmd := exec.Command(self, "-test.run=^TestExactCapabilities$")
+func runWith(t *testing.T, self, target string, caps []uintptr) ([]byte, error) {
+	cmd := testenv.Command(t, self, "-test.run=^TestExactCapabilities$")
 	cmd.Env = append(os.Environ(), "PROBE_TEST_TARGET="+target)
 	cmd.Dir = "/"
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}, AmbientCaps: caps}
@@ -151,7 +150,7 @@ func TestRequiresUnasked(t *testing.T) {
 	}
 	self := filepath.Join(dir, "self")
 	copyFile(t, self, os.Args[0])
-	cmd := exec.Command(self, "-test.run=^TestRequiresUnasked$")
+	cmd := testenv.Command(t, self, "-test.run=^TestRequiresUnasked$")
 	cmd.Env = append(os.Environ(), "PROBE_TEST_REQUIRES=1")
 	cmd.Dir = "/"
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strconv"
@@ -54,7 +53,7 @@ var fdeLine = regexp.MustCompile(`FDE .*pc=([0-9a-f]+)\.\.([0-9a-f]+)`)
 // at the last before the next row. It returns the number of rows.
 func compareReadelf(t *testing.T, path string, table *CFITable) int {
 	t.Helper()
-	cmd := exec.Command("readelf", "--debug-dump=frames-interp", "--wide", path)
+	cmd := testenv.Command(t, "readelf", "--debug-dump=frames-interp", "--wide", path)
 	cmd.Env = append(os.Environ(), "LC_ALL=C")
 	out, err := cmd.StdoutPipe()
 	if err != nil {

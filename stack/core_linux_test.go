@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -145,7 +144,7 @@ func compareCorePython(t *testing.T, c *Core, want map[string][]pythonFrame) {
 // takeCore writes a process's core file to prefix.PID.
 func takeCore(t *testing.T, prefix string, pid int) {
 	t.Helper()
-	if out, err := exec.Command("gcore", "-o", prefix, strconv.Itoa(pid)).CombinedOutput(); err != nil {
+	if out, err := testenv.Command(t, "gcore", "-o", prefix, strconv.Itoa(pid)).CombinedOutput(); err != nil {
 		t.Fatalf("gcore: %v: %s", err, out)
 	}
 }
@@ -216,7 +215,7 @@ func coreStacks(t *testing.T, path string) map[int][]uint64 {
 
 func euStack(t *testing.T, core string) map[int][]uint64 {
 	t.Helper()
-	b, err := exec.Command("eu-stack", "--core", core).Output()
+	b, err := testenv.Command(t, "eu-stack", "--core", core).Output()
 	if len(b) == 0 {
 		t.Fatal(err)
 	}

@@ -4,7 +4,6 @@ import (
 	"debug/elf"
 	"encoding/binary"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -28,7 +27,7 @@ func buildGo(t *testing.T, arch string) string {
 		t.Fatal(err)
 	}
 	out := filepath.Join(dir, "prog")
-	cmd := exec.Command("go", "build", "-o", out, src)
+	cmd := testenv.Command(t, "go", "build", "-o", out, src)
 	cmd.Env = append(os.Environ(), "GOOS=linux", "CGO_ENABLED=0", "GOFLAGS=", "GOPROXY=off", "GOARCH="+arch)
 	if b, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("go build: %v\n%s", err, b)

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -48,8 +47,8 @@ while True: deep(20)`}},
 func startWorkload(t *testing.T, name string, argv []string) int {
 	t.Helper()
 	testenv.Need(t, testenv.Tool(name))
-	cmd := exec.Command(argv[0], argv[1:]...)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	cmd := testenv.Command(t, argv[0], argv[1:]...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -134,7 +133,7 @@ while f is not None:
 		t.Fatal(err)
 	}
 	args = append([]string{"-nx", "-batch", "-ex", "set debuginfod enabled off", "-ex", "set backtrace past-main on", "-ex", "set backtrace past-entry on"}, args...)
-	out, err := exec.Command("gdb", append(args, "-x", file)...).CombinedOutput()
+	out, err := testenv.Command(t, "gdb", append(args, "-x", file)...).CombinedOutput()
 	if err != nil {
 		t.Fatalf("gdb: %v: %s", err, out)
 	}
@@ -214,7 +213,7 @@ func startCompiled(t *testing.T, name, source string) int {
 	t.Helper()
 	testenv.Need(t, testenv.Tool("gcc"))
 	dir := t.TempDir()
-	cmd := exec.Command("gcc", "-O2", "-static", "-fno-pie", "-no-pie", "-x", "c", "-o", filepath.Join(dir, name), "-")
+	cmd := testenv.Command(t, "gcc", "-O2", "-static", "-fno-pie", "-no-pie", "-x", "c", "-o", filepath.Join(dir, name), "-")
 	cmd.Stdin = strings.NewReader(source)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		testenv.Need(t, testenv.Got("gcc -static", fmt.Errorf("%w: %s", err, out)))

@@ -8,13 +8,13 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/borescope/borescope/internal/elfbuild"
+	"github.com/borescope/borescope/internal/testenv"
 )
 
 var (
@@ -289,7 +289,7 @@ func TestORCMatchesObjtool(t *testing.T) {
 		if filepath.Ext(path) != ".ko" {
 			continue
 		}
-		out, err := exec.Command(*orcObjtool, "--dump=orc", path).Output()
+		out, err := testenv.Command(t, *orcObjtool, "--dump=orc", path).Output()
 		if err != nil {
 			t.Errorf("%s: objtool: %v", path, err)
 			continue

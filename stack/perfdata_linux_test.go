@@ -38,7 +38,7 @@ func TestPerfDataMatchesPerfScript(t *testing.T) {
 func comparePerfScript(t *testing.T, perf string, w workload, args ...string) {
 	pid := startWorkload(t, w.name, w.argv)
 	file := filepath.Join(t.TempDir(), "perf.data")
-	if out, err := exec.Command(perf, append(append([]string{"record"}, args...), "-e", "cpu-clock:u", "-F", "997", "--call-graph", "dwarf,65528", "-o", file,
+	if out, err := testenv.Command(t, perf, append(append([]string{"record"}, args...), "-e", "cpu-clock:u", "-F", "997", "--call-graph", "dwarf,65528", "-o", file,
 		"-p", strconv.Itoa(pid), "--", "sleep", *perfSeconds)...).CombinedOutput(); err != nil {
 		testenv.Need(t, testenv.Got("perf record", fmt.Errorf("%w: %s", err, out)))
 	}
@@ -97,7 +97,7 @@ func TestPerfReadsPerfData(t *testing.T) {
 	pid := startWorkload(t, w.name, w.argv)
 	dir := t.TempDir()
 	file := filepath.Join(dir, "perf.data")
-	if out, err := exec.Command(perf, "record", "-e", "cpu-clock:u", "-F", "997", "--call-graph", "dwarf,32768", "-o", file,
+	if out, err := testenv.Command(t, perf, "record", "-e", "cpu-clock:u", "-F", "997", "--call-graph", "dwarf,32768", "-o", file,
 		"-p", strconv.Itoa(pid), "--", "sleep", *perfSeconds).CombinedOutput(); err != nil {
 		testenv.Need(t, testenv.Got("perf record", fmt.Errorf("%w: %s", err, out)))
 	}
@@ -116,7 +116,7 @@ func TestPerfReadsPerfData(t *testing.T) {
 	if len(got) == 0 || !same {
 		t.Errorf("perf script has %d samples, want %d", len(got), len(want))
 	}
-	report, err := exec.Command(perf, "report", "-i", out, "--stdio", "--no-children", "-g", "none").CombinedOutput()
+	report, err := testenv.Command(t, perf, "report", "-i", out, "--stdio", "--no-children", "-g", "none").CombinedOutput()
 	if err != nil || !strings.Contains(string(report), "bash") {
 		t.Errorf("perf report: %v\n%s", err, report)
 	}
@@ -169,7 +169,7 @@ func matchPerf(got []Frame, mods *Modules, want []uint64) bool {
 
 func perfScript(t *testing.T, perf, file string) [][]uint64 {
 	t.Helper()
-	out, err := exec.Command(perf, "script", "-i", file, "-F", "tid,time,ip", "--no-inline", "--max-stack", strconv.Itoa(MaxFrames)).Output()
+	out, err := testenv.Command(t, perf, "script", "-i", file, "-F", "tid,time,ip", "--no-inline", "--max-stack", strconv.Itoa(MaxFrames)).Output()
 	if err != nil {
 		testenv.Need(t, testenv.Got("perf script", err))
 	}

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/google/pprof/profile"
+
+	"github.com/borescope/borescope/internal/testenv"
 )
 
 // testProfile has kernel, inlined, unnamed and JIT frames in two processes.
@@ -115,7 +117,7 @@ func pprofTop(t *testing.T, raw []byte) {
 	if err := os.WriteFile(file, raw, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(goTool, "tool", "pprof", "-top", "-sample_index=samples", "-nodecount=100", "-nodefraction=0", file)
+	cmd := testenv.Command(t, goTool, "tool", "pprof", "-top", "-sample_index=samples", "-nodecount=100", "-nodefraction=0", file)
 	cmd.Env = append(os.Environ(), "PPROF_TMPDIR="+t.TempDir(), "PPROF_BINARY_PATH="+t.TempDir())
 	out, err := cmd.CombinedOutput()
 	if err != nil {

@@ -6,10 +6,8 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/borescope/borescope/internal/testenv"
@@ -109,8 +107,7 @@ stay()
 // startPython runs a program until it has printed its first line.
 func startPython(t *testing.T, python, program string) (pid int, line string) {
 	t.Helper()
-	cmd := exec.Command(python, "-c", program)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	cmd := testenv.Command(t, python, "-c", program)
 	cmd.Stderr = os.Stderr
 	pipe, err := cmd.StdoutPipe()
 	if err != nil {

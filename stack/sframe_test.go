@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"testing"
@@ -132,7 +131,7 @@ int main(int argc, char **argv) { return f(argc) + h(argc, 2, 3, 4, 5, 6, 7, 8);
 		t.Fatal(err)
 	}
 	bin := filepath.Join(dir, "a")
-	err := exec.Command("gcc", "-O2", "-fno-inline", "-Wa,--gsframe", "-o", bin, src).Run()
+	err := testenv.Command(t, "gcc", "-O2", "-fno-inline", "-Wa,--gsframe", "-o", bin, src).Run()
 	testenv.Need(t, testenv.Got("gcc that writes SFrame", err))
 	s, err := OpenSFrame(bin)
 	if errors.Is(err, ErrNoSFrame) || errors.Is(err, errors.ErrUnsupported) {

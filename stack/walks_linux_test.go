@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"maps"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -175,7 +174,7 @@ func (r *walkRecipe) record(t *testing.T) {
 			t.Fatal(err)
 		}
 		args := strings.Fields(strings.NewReplacer("SRC", src, "OUT", out).Replace(r.compile))
-		if b, err := exec.Command(args[0], args[1:]...).CombinedOutput(); err != nil {
+		if b, err := testenv.Command(t, args[0], args[1:]...).CombinedOutput(); err != nil {
 			t.Fatalf("%v: %s", err, b)
 		}
 		if argv == nil {
@@ -215,8 +214,8 @@ func (r *walkRecipe) record(t *testing.T) {
 
 // start runs the program, which a shell may start, and lets it get to work.
 func (r *walkRecipe) start(t *testing.T, argv []string) int {
-	cmd := exec.Command(argv[0], argv[1:]...)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	cmd := testenv.Command(t, argv[0], argv[1:]...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	in, err := cmd.StdinPipe() // never written to
 	if err != nil {
 		t.Fatal(err)

@@ -6,11 +6,9 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/borescope/borescope/internal/elffile"
@@ -44,8 +42,7 @@ func TestRecordARM64Walks(t *testing.T) {
 	for i, r := range armRecipes {
 		t.Run(r.name, func(t *testing.T) {
 			port := 7400 + i
-			cmd := exec.Command("qemu-aarch64", append([]string{"-g", fmt.Sprint(port), "-L", *armRoot, *armRoot + r.argv[0]}, r.argv[1:]...)...)
-			cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+			cmd := testenv.Command(t, "qemu-aarch64", append([]string{"-g", fmt.Sprint(port), "-L", *armRoot, *armRoot + r.argv[0]}, r.argv[1:]...)...)
 			if err := cmd.Start(); err != nil {
 				t.Fatal(err)
 			}
@@ -95,7 +92,7 @@ func (g *armGDB) run(t *testing.T, exe string, port int, stop string, count, ste
 	for i := range armStackPages { // the last may lie behind the stack's end
 		args = append(args, "-ex", fmt.Sprintf("dump binary memory %s.%d $sp+%d $sp+%d", g.memory, i, i*armPage, (i+1)*armPage))
 	}
-	out, err := exec.Command("gdb-multiarch", args...).Output()
+	out, err := testenv.Command(t, "gdb-multiarch", args...).Output()
 	if err != nil {
 		t.Fatal(err)
 	}

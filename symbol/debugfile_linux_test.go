@@ -6,7 +6,6 @@ import (
 	"encoding/binary"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -35,7 +34,7 @@ func newWorkshop(t *testing.T, tools ...string) workshop {
 
 func (w workshop) run(name string, args ...string) string {
 	w.t.Helper()
-	cmd := exec.Command(name, args...)
+	cmd := testenv.Command(w.t, name, args...)
 	cmd.Dir = w.dir
 	out, err := cmd.CombinedOutput()
 	if err != nil {
@@ -398,7 +397,7 @@ func TestMountNamespace(t *testing.T) {
 	script := `mount --make-rprivate / && mount -t tmpfs none inside && mkdir inside/.debug &&
 cp prog.real inside/prog && cp prog.debug inside/.debug/ && mount -t tmpfs none /tmp && exec inside/prog`
 	script = strings.ReplaceAll(script, "inside", inside)
-	cmd := exec.Command("sh", "-c", script)
+	cmd := testenv.Command(t, "sh", "-c", script)
 	cmd.Dir = w.dir
 	cmd.SysProcAttr = &unix.SysProcAttr{Cloneflags: unix.CLONE_NEWNS | unix.CLONE_NEWPID}
 	var errs bytes.Buffer

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"debug/elf"
 	"fmt"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -107,7 +106,7 @@ func TestDemangleFilt(t *testing.T) {
 			fmt.Fprintln(&in, s.Name)
 		}
 	}
-	cmd := exec.Command("c++filt")
+	cmd := testenv.Command(t, "c++filt")
 	cmd.Stdin = &in
 	out, err := cmd.Output()
 	if err != nil {

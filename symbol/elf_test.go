@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -307,7 +306,7 @@ func TestNoSections(t *testing.T) {
 func TestPLT(t *testing.T) {
 	testenv.Need(t, testenv.Tool("objdump"))
 	for _, path := range []string{"/bin/bash", "/usr/bin/env", "/usr/bin/gdb"} {
-		out, err := exec.Command("objdump", "-d", "-j", ".plt", "-j", ".plt.sec", "-j", ".plt.got", path).Output()
+		out, err := testenv.Command(t, "objdump", "-d", "-j", ".plt", "-j", ".plt.sec", "-j", ".plt.got", path).Output()
 		if err != nil {
 			continue
 		}

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -117,7 +116,7 @@ func TestNodeJIT(t *testing.T) {
 	dir := t.TempDir()
 	script := `let s = 0; function hotLoop(n) { for (let i = 0; i < n; i++) s += i % 7; return s }
 for (let k = 0; k < 300; k++) hotLoop(10000); console.log(process.pid)`
-	cmd := exec.Command("node", "--perf-prof", "--perf-basic-prof", "-e", script)
+	cmd := testenv.Command(t, "node", "--perf-prof", "--perf-basic-prof", "-e", script)
 	cmd.Dir = dir
 	out, err := cmd.Output()
 	if err != nil {

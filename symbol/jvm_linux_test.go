@@ -3,7 +3,6 @@ package symbol
 import (
 	"context"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -24,7 +23,7 @@ func TestJVM(t *testing.T) {
 	if err := os.WriteFile(src, []byte(code), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command("java", "-Xmx64m", src)
+	cmd := testenv.Command(t, "java", "-Xmx64m", src)
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"strconv"
@@ -75,7 +74,7 @@ func fakeJVM(t *testing.T, answer string, prepare func(root string, pid int)) er
 	if err := errors.Join(os.Chmod(root, 0o755), os.WriteFile(root+"/libjvm.so", make([]byte, 4096), 0o644)); err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command("/proc/self/exe", "-test.run=^TestFakeJVMChild$")
+	cmd := testenv.Command(t, "/proc/self/exe", "-test.run=^TestFakeJVMChild$")
 	cmd.Env = append(os.Environ(), "FAKE_JVM_ROOT="+root, "FAKE_JVM_ANSWER="+answer)
 	cmd.Stderr = os.Stderr
 	_, out := testenv.Piped(t, cmd)

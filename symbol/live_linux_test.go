@@ -57,10 +57,10 @@ func TestThisProcess(t *testing.T) {
 }
 
 // start runs a program that stays, and waits until it runs its own code.
-func start(t *testing.T, name string, args ...string) *exec.Cmd {
+func start(t *testing.T, name string, args ...string) *testenv.Cmd {
 	t.Helper()
 	testenv.Need(t, testenv.Tool(name))
-	cmd := exec.Command(name, args...)
+	cmd := testenv.Command(t, name, args...)
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -326,7 +326,7 @@ func TestOtherRoot(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(root, "prog"), b, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command("/prog")
+	cmd := testenv.Command(t, "/prog")
 	cmd.SysProcAttr = &unix.SysProcAttr{Chroot: root}
 	cmd.Dir = "/"
 	if err := cmd.Start(); err != nil {
@@ -365,7 +365,7 @@ func staticProgram(t *testing.T) string {
 		t.Fatal(err)
 	}
 	path := filepath.Join(dir, "sleeper")
-	cmd := exec.Command("go", "build", "-o", path, filepath.Join(dir, "main.go"))
+	cmd := testenv.Command(t, "go", "build", "-o", path, filepath.Join(dir, "main.go"))
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)

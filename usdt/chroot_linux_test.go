@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"syscall"
 	"testing"
@@ -23,10 +22,10 @@ func TestModulesInContainer(t *testing.T) {
 	if err := os.WriteFile(source, []byte(src), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if out, err := exec.Command("cc", "-static", "-o", filepath.Join(root, "prog"), source).CombinedOutput(); err != nil {
+	if out, err := testenv.Command(t, "cc", "-static", "-o", filepath.Join(root, "prog"), source).CombinedOutput(); err != nil {
 		testenv.Need(t, testenv.Got("cc -static with sys/sdt.h", fmt.Errorf("%w: %s", err, out)))
 	}
-	cmd := exec.Command("/prog")
+	cmd := testenv.Command(t, "/prog")
 	cmd.Dir = "/"
 	cmd.SysProcAttr = &syscall.SysProcAttr{Chroot: root, Cloneflags: syscall.CLONE_NEWNS | syscall.CLONE_NEWPID}
 	stdout, err := cmd.StdoutPipe()

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -38,7 +37,7 @@ func TestOtherMachines(t *testing.T) {
 					if constraint != "" {
 						args = append(args, "-DSTAP_SDT_ARG_CONSTRAINT="+constraint)
 					}
-					if out, err := exec.Command("clang", args...).CombinedOutput(); err != nil {
+					if out, err := testenv.Command(t, "clang", args...).CombinedOutput(); err != nil {
 						if total == 0 && target == "x86_64" {
 							testenv.Need(t, testenv.Got("clang with sys/sdt.h", fmt.Errorf("%w: %s", err, out)))
 						}

@@ -3,7 +3,6 @@ package usdt
 import (
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"testing"
 
@@ -21,7 +20,7 @@ func TestDebugFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	tool := func(args ...string) error {
-		if out, err := exec.Command(args[0], args[1:]...).CombinedOutput(); err != nil {
+		if out, err := testenv.Command(t, args[0], args[1:]...).CombinedOutput(); err != nil {
 			return fmt.Errorf("%v: %w: %s", args, err, out)
 		}
 		return nil

@@ -149,7 +149,7 @@ func TestValues(t *testing.T) {
 		for _, flags := range options(cc) {
 			t.Run(cc+strings.Join(flags, ""), func(t *testing.T) {
 				exe := filepath.Join(t.TempDir(), "values")
-				out, err := exec.Command(cc, append(flags, "-o", exe, "testdata/values.c")...).CombinedOutput()
+				out, err := testenv.Command(t, cc, append(flags, "-o", exe, "testdata/values.c")...).CombinedOutput()
 				if err != nil { // no sys/sdt.h, or the compiler can't do this combination
 					refusal = fmt.Errorf("%w: %s", err, out)
 					testenv.Need(t, testenv.Got(cc+" with sys/sdt.h", refusal))
@@ -202,7 +202,7 @@ func values(t *testing.T, exe string, shapes map[string]bool, unread map[usdt.Re
 		captures[p.Name] = attach(t, exe, p.Sites[0])
 		defer captures[p.Name].close()
 	}
-	cmd := exec.Command(exe)
+	cmd := testenv.Command(t, exe)
 	stdout, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -285,7 +285,7 @@ func TestPython(t *testing.T) {
 	testenv.Need(t, testenv.Got("python:audit", err))
 	collect, err := f.Find("python", "gc__start")
 	testenv.Need(t, testenv.Got("python:gc__start", err))
-	cmd := exec.Command(path, "-c", "import gc, os, signal, sys\nprint('ready', flush=True)\nsys.stdin.read(1)\ngc.collect(1)\nos.kill(os.getpid(), signal.SIGSTOP)\n")
+	cmd := testenv.Command(t, path, "-c", "import gc, os, signal, sys\nprint('ready', flush=True)\nsys.stdin.read(1)\ngc.collect(1)\nos.kill(os.getpid(), signal.SIGSTOP)\n")
 	stdin, stdout := testenv.Piped(t, cmd)
 	defer cmd.Wait()
 	defer cmd.Process.Kill()

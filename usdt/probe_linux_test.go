@@ -8,7 +8,6 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -71,7 +70,7 @@ func (tr *traced) read() map[uint32]int64 {
 func TestValuesThroughProbe(t *testing.T) {
 	testenv.Need(t, testenv.Root, testenv.Uprobes, testenv.Tool("cc"))
 	exe := filepath.Join(t.TempDir(), "values")
-	if out, err := exec.Command("cc", "-O2", "-fPIE", "-pie", "-o", exe, "testdata/values.c").CombinedOutput(); err != nil {
+	if out, err := testenv.Command(t, "cc", "-O2", "-fPIE", "-pie", "-o", exe, "testdata/values.c").CombinedOutput(); err != nil {
 		testenv.Need(t, testenv.Got("cc with sys/sdt.h", fmt.Errorf("%w: %s", err, out)))
 	}
 	f, err := usdt.Open(exe)
@@ -99,10 +98,10 @@ func TestValuesThroughProbe(t *testing.T) {
 					all[p.Name] = trace(t, probe.USDT{Path: exe, Provider: "values", Name: p.Name, PID: pid}, readable[p.Name])
 				}
 			}
-			cmd := exec.Command(exe)
+			cmd := testenv.Command(t, exe)
 			if byPID {
 				// Stopped before its first instruction until the tracers are there.
-				cmd = exec.Command("sh", "-c", "kill -STOP $$; exec "+exe)
+				cmd = testenv.Command(t, "sh", "-c", "kill -STOP $$; exec "+exe)
 			} else {
 				attachAll(0)
 			}
@@ -180,7 +179,7 @@ func TestExceptions(t *testing.T) {
 	if err := os.WriteFile(source, []byte(src), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if out, err := exec.Command("c++", "-o", exe, source).CombinedOutput(); err != nil {
+	if out, err := testenv.Command(t, "c++", "-o", exe, source).CombinedOutput(); err != nil {
 		testenv.Need(t, testenv.Got("c++", fmt.Errorf("%w: %s", err, out)))
 	}
 	libs, _ := filepath.Glob("/usr/lib/*/libstdc++.so.6")
@@ -191,7 +190,7 @@ func TestExceptions(t *testing.T) {
 	defer thrown.session.Close()
 	caught := trace(t, probe.USDT{Path: libs[0], Provider: "libstdcxx", Name: "catch"}, []int{0, 1})
 	defer caught.session.Close()
-	if out, err := exec.Command(exe).Output(); err != nil || string(out) != "done\n" {
+	if out, err := testenv.Command(t, exe).Output(); err != nil || string(out) != "done\n" {
 		t.Fatalf("%v: %s", err, out)
 	}
 	a, b := thrown.read(), caught.read()
@@ -221,8 +220,8 @@ func TestPostgres(t *testing.T) {
 	if err := os.Chown(dir, 65534, 65534); err != nil {
 		t.Fatal(err)
 	}
-	asNobody := func(args ...string) *exec.Cmd {
-		cmd := exec.Command("setpriv", append([]string{"--reuid=65534", "--regid=65534", "--clear-groups"}, args...)...)
+	asNobody := func(args ...string) *testenv.Cmd {
+		cmd := testenv.Command(t, "setpriv", append([]string{"--reuid=65534", "--regid=65534", "--clear-groups"}, args...)...)
 		cmd.Dir = dir
 		return cmd
 	}
@@ -291,7 +290,7 @@ func TestRuby(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer session.Close()
-	out, err := exec.Command("ruby", "-e", "23.times { [0] * 4242 }; 17.times { Array.new }; puts 'done'").CombinedOutput()
+	out, err := testenv.Command(t, "ruby", "-e", "23.times { [0] * 4242 }; 17.times { Array.new }; puts 'done'").CombinedOutput()
 	if err != nil || string(out) != "done\n" {
 		t.Fatalf("%v: %s", err, out)
 	}
@@ -342,7 +341,7 @@ func TestJava(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer session.Close()
-	if out, err := exec.Command(java, "-version").CombinedOutput(); err != nil {
+	if out, err := testenv.Command(t, java, "-version").CombinedOutput(); err != nil {
 		testenv.Need(t, testenv.Got("java", fmt.Errorf("%w: %s", err, out)))
 	}
 	table, err := names.Table(session)

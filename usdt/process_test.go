@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"runtime"
 	"strings"
 	"testing"
@@ -87,10 +86,10 @@ func TestModulesDeleted(t *testing.T) {
 	if err := os.WriteFile(dir+"/prog.c", []byte(src), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if out, err := exec.Command("cc", "-o", exe, dir+"/prog.c").CombinedOutput(); err != nil {
+	if out, err := testenv.Command(t, "cc", "-o", exe, dir+"/prog.c").CombinedOutput(); err != nil {
 		testenv.Need(t, testenv.Got("cc with sys/sdt.h", fmt.Errorf("%w: %s", err, out)))
 	}
-	cmd := exec.Command(exe)
+	cmd := testenv.Command(t, exe)
 	stdout, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)

@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"os/exec"
 	"strings"
 	"testing"
 
@@ -16,7 +15,7 @@ func TestMain(m *testing.M) {
 		for i := range 23 {
 			fmt.Fprintf(&script, ": line %d of 23\n", i+1)
 		}
-		bash := exec.Command("/bin/bash", "--norc", "-i")
+		bash := testenv.Command(nil, "/bin/bash", "--norc", "-i")
 		bash.Stdin = strings.NewReader(script.String())
 		bash.Run()
 	}})

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"io"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -35,7 +34,7 @@ func TestErrors(t *testing.T) {
 func TestSleep(t *testing.T) {
 	testenv.Need(t, testenv.Root)
 	testenv.Need(t, testenv.Tool("gcore"))
-	cmd := exec.Command("sleep", "1000")
+	cmd := testenv.Command(t, "sleep", "1000")
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -43,7 +42,7 @@ func TestSleep(t *testing.T) {
 	time.Sleep(100 * time.Millisecond)
 	prefix := filepath.Join(t.TempDir(), "core")
 	pid := strconv.Itoa(cmd.Process.Pid)
-	if out, err := exec.Command("gcore", "-o", prefix, pid).CombinedOutput(); err != nil {
+	if out, err := testenv.Command(t, "gcore", "-o", prefix, pid).CombinedOutput(); err != nil {
 		t.Fatalf("gcore: %v: %s", err, out)
 	}
 	var text, lines, notes bytes.Buffer
@@ -77,7 +76,7 @@ func TestSleep(t *testing.T) {
 // -python only.
 func TestPython(t *testing.T) {
 	testenv.Need(t, testenv.Root, testenv.Tool("gcore"), testenv.File("/usr/bin/python3.11"))
-	cmd := exec.Command("/usr/bin/python3.11", "-c", `
+	cmd := testenv.Command(t, "/usr/bin/python3.11", "-c", `
 def inner(v):
     print("here", flush=True)
     input()
@@ -91,7 +90,7 @@ outer()`)
 	}
 	prefix := filepath.Join(t.TempDir(), "core")
 	pid := strconv.Itoa(cmd.Process.Pid)
-	if out, err := exec.Command("gcore", "-o", prefix, pid).CombinedOutput(); err != nil {
+	if out, err := testenv.Command(t, "gcore", "-o", prefix, pid).CombinedOutput(); err != nil {
 		t.Fatalf("gcore: %v: %s", err, out)
 	}
 

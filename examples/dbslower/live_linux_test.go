@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"os"
-	"os/exec"
 	"os/user"
 	"path/filepath"
 	"strconv"
@@ -56,7 +55,7 @@ func newDatabase(t *testing.T) *database {
 // do runs a program of PostgreSQL.
 func (d *database) do(stdin, name string, args ...string) {
 	d.t.Helper()
-	cmd := exec.Command(filepath.Join(d.bin, name), args...)
+	cmd := testenv.Command(d.t, filepath.Join(d.bin, name), args...)
 	cmd.Dir, cmd.Stdin = d.dir, strings.NewReader(stdin)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: d.cred}
 	if out, err := cmd.CombinedOutput(); err != nil {

@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"testing"
 
+	"github.com/borescope/borescope/internal/testenv"
 	"github.com/borescope/borescope/probe/tool/tooltest"
 )
 
@@ -17,7 +18,7 @@ func TestMain(m *testing.M) {
 	tooltest.Main(m, map[string]func(){"exec": func() {
 		os.Unsetenv("TOOLTEST_WORK")
 		for i := range 23 {
-			exec.Command("/proc/self/exe", nothing, fmt.Sprint("-test.count=", i+1), "two words").Run()
+			testenv.Command(nil, "/proc/self/exe", nothing, fmt.Sprint("-test.count=", i+1), "two words").Run()
 		}
 		for range 7 {
 			(&exec.Cmd{Path: "/nowhere/to/be/found", Args: []string{"found"}}).Run()

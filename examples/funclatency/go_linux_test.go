@@ -6,7 +6,6 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"testing"
@@ -24,7 +23,7 @@ var serve = flag.Duration("serve", 0, "how long the service of TestLiveGo works 
 // and shrink, and which counts its calls.
 type service struct {
 	t   testing.TB
-	cmd *exec.Cmd
+	cmd *testenv.Cmd
 	in  io.WriteCloser
 	out *bufio.Scanner
 }
@@ -33,11 +32,11 @@ func startService(t testing.TB) *service {
 	t.Helper()
 	testenv.Need(t, testenv.Root, testenv.Uprobes, testenv.Go)
 	path := filepath.Join(t.TempDir(), "service")
-	build := exec.Command("go", "build", "-ldflags=-s -w", "-o", path, "../../probe/testdata/gotarget/main.go")
+	build := testenv.Command(t, "go", "build", "-ldflags=-s -w", "-o", path, "../../probe/testdata/gotarget/main.go")
 	if b, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %v\n%s", build, err, b)
 	}
-	s := &service{t: t, cmd: exec.Command(path)}
+	s := &service{t: t, cmd: testenv.Command(t, path)}
 	in, out := testenv.Piped(t, s.cmd)
 	s.in = in
 	s.out = bufio.NewScanner(out)

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -70,7 +69,7 @@ func leaks(t *testing.T) (program string) {
 		t.Fatal(err)
 	}
 	program = filepath.Join(dir, "leaks")
-	build := exec.Command("gcc", "-O1", "-fno-omit-frame-pointer", "-fno-builtin", "-o", program, file)
+	build := testenv.Command(t, "gcc", "-O1", "-fno-omit-frame-pointer", "-fno-builtin", "-o", program, file)
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("gcc: %v\n%s", err, out)
 	}
@@ -135,7 +134,7 @@ func TestLiveKernel(t *testing.T) {
 // function that has allocated them.
 func TestLive(t *testing.T) {
 	program := leaks(t)
-	child := exec.Command(program)
+	child := testenv.Command(t, program)
 	in, said := testenv.Piped(t, child)
 	defer child.Wait()
 	defer in.Close()

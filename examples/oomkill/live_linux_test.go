@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -22,7 +21,7 @@ func TestMain(m *testing.M) {
 	tooltest.Main(m, map[string]func(){"hog": func() {
 		for range 23 {
 			// Its status is the signal's, or says that nobody was killed: the test counts.
-			_ = exec.Command("/bin/sh", "-c", `echo $$ >"$`+groupVar+`/cgroup.procs" && ulimit -v 262144 && exec tail /dev/zero`).Run()
+			_ = testenv.Command(nil, "/bin/sh", "-c", `echo $$ >"$`+groupVar+`/cgroup.procs" && ulimit -v 262144 && exec tail /dev/zero`).Run()
 		}
 	}})
 }

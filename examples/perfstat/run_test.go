@@ -10,7 +10,6 @@ import (
 	"io"
 	"math"
 	"os"
-	"os/exec"
 	"regexp"
 	"runtime"
 	"strconv"
@@ -194,7 +193,7 @@ func TestHardware(t *testing.T) {
 // TestAgainstPerf: page faults of the same command, next to perf stat's.
 func TestAgainstPerf(t *testing.T) {
 	testenv.Need(t, testenv.Root, testenv.Tool("perf"), testenv.Tool("true"))
-	out, err := exec.Command("perf", "stat", "-j", "-e", "minor-faults", "true").CombinedOutput()
+	out, err := testenv.Command(t, "perf", "stat", "-j", "-e", "minor-faults", "true").CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}

@@ -5,7 +5,6 @@ import (
 	"debug/elf"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -65,7 +64,7 @@ func startHostiles(t testing.TB) {
 		if err := os.Truncate(path, int64(len(images[k]))+holes[k]); err != nil {
 			t.Fatal(err)
 		}
-		cmd := exec.Command(path)
+		cmd := testenv.Command(t, path)
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
@@ -78,7 +77,7 @@ func startHostiles(t testing.TB) {
 func profileAll(t testing.TB) (kB int, took time.Duration, out string) {
 	t.Helper()
 	var stdout, stderr bytes.Buffer
-	cmd := self("-d", "1s", "-f")
+	cmd := self(t, "-d", "1s", "-f")
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	begin := time.Now()
 	if err := cmd.Start(); err != nil {

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -20,8 +19,8 @@ import (
 )
 
 // self is a command that runs the tool in a process of its own.
-func self(args ...string) *exec.Cmd {
-	cmd := exec.Command("/proc/self/exe", args...)
+func self(t testing.TB, args ...string) *testenv.Cmd {
+	cmd := testenv.Command(t, "/proc/self/exe", args...)
 	cmd.Env = append(os.Environ(), "PROFILE_MAIN=1")
 	return cmd
 }
@@ -46,7 +45,7 @@ func TestAttribution(t *testing.T) {
 	testenv.Need(t, testenv.Root, testenv.Perf, testenv.CPUs(2))
 	shellName := ""
 	if _, err := os.Stat("/bin/sh"); err == nil { // a guest has none
-		shell := exec.Command("/bin/sh", "-c", "while :; do :; done")
+		shell := testenv.Command(t, "/bin/sh", "-c", "while :; do :; done")
 		if err := shell.Start(); err != nil {
 			t.Fatal(err)
 		}
@@ -102,7 +101,7 @@ func sampleAll(t *testing.T) (folded *stack.Folded, note string) {
 	for range 3 {
 		var out, errs bytes.Buffer
 		begin := time.Now()
-		cmd := self("-d", fmt.Sprint(seconds), "-f", "-idle")
+		cmd := self(t, "-d", fmt.Sprint(seconds), "-f", "-idle")
 		cmd.Stdout, cmd.Stderr = &out, &errs
 		if err := cmd.Run(); err != nil {
 			t.Fatalf("%v: %s", err, errs.String())
@@ -141,7 +140,7 @@ func TestRecordReplay(t *testing.T) {
 		svg, pb := filepath.Join(files, kind+".svg"), filepath.Join(files, kind+".pb")
 		var out bytes.Buffer
 		args := append([]string{"-f", "-svg", svg, "-pprof", pb}, more...)
-		cmd := self(args...)
+		cmd := self(t, args...)
 		cmd.Stdout = &out
 		if err := cmd.Run(); err != nil {
 			t.Fatal(err)
@@ -177,7 +176,7 @@ func TestRecordReplay(t *testing.T) {
 func TestExitedProcess(t *testing.T) {
 	testenv.Need(t, testenv.Root, testenv.Perf)
 	var out, errs bytes.Buffer
-	cmd := self("-d", "4s", "-F", "999", "-f")
+	cmd := self(t, "-d", "4s", "-F", "999", "-f")
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -198,13 +197,13 @@ func TestExitedProcess(t *testing.T) {
 
 // startSpin starts a process that spins until the test ends, and returns when
 // it does.
-func startSpin(t *testing.T, env ...string) *exec.Cmd {
+func startSpin(t *testing.T, env ...string) *testenv.Cmd {
 	t.Helper()
 	exe, err := os.Executable() // its name tells it from the tool's, "exe"
 	if err != nil {
 		exe = os.Args[0]
 	}
-	cmd := exec.Command(exe, "-test.run=^TestSpinChild$")
+	cmd := testenv.Command(t, exe, "-test.run=^TestSpinChild$")
 	cmd.Env = append(append(os.Environ(), "PROFILE_SPIN=1"), env...)
 	stdout, err := cmd.StdoutPipe()
 	if err != nil {
@@ -231,7 +230,7 @@ func TestSpinChild(t *testing.T) {
 // Killed in mid-run, the tool leaves nothing in the kernel.
 func TestKillLeavesNothing(t *testing.T) {
 	testenv.Need(t, testenv.Root, testenv.Perf)
-	cmd := self("-d", "1m", "-f")
+	cmd := self(t, "-d", "1m", "-f")
 	stderr, err := cmd.StderrPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -257,7 +256,7 @@ func TestKillLeavesNothing(t *testing.T) {
 func TestInterrupt(t *testing.T) {
 	testenv.Need(t, testenv.Root, testenv.Perf)
 	var out bytes.Buffer
-	cmd := self("-d", "1m", "-idle")
+	cmd := self(t, "-d", "1m", "-idle")
 	cmd.Stdout = &out
 	stderr, err := cmd.StderrPipe()
 	if err != nil {
@@ -296,7 +295,7 @@ func TestUnprivileged(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer os.Remove(tool)
-	cmd := exec.Command(tool, "-d", "1s")
+	cmd := testenv.Command(t, tool, "-d", "1s")
 	cmd.Env = []string{"PROFILE_MAIN=1"}
 	cmd.Dir = "/"
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
@@ -319,7 +318,7 @@ func TestUnprivileged(t *testing.T) {
 func TestWithoutBTF(t *testing.T) {
 	testenv.Need(t, testenv.Root, testenv.Perf)
 	startSpin(t)
-	cmd := self("-d", "500ms", "-f")
+	cmd := self(t, "-d", "500ms", "-f")
 	cmd.Env = append(cmd.Env, "PROFILE_HIDE=/sys/kernel/btf")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS}
 	out, err := cmd.Output()

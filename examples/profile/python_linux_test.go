@@ -5,12 +5,10 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/borescope/borescope/internal/feature"
@@ -22,11 +20,10 @@ import (
 func TestPython(t *testing.T) {
 	testenv.Need(t, testenv.Root, testenv.Perf, testenv.File("/usr/bin/python3.11"),
 		testenv.Feature(feature.BPFLoop), testenv.Feature(feature.TaskBTF), testenv.Feature(feature.TaskPtRegs))
-	cmd := exec.Command("/usr/bin/python3.11", "-c", `
+	cmd := testenv.Command(t, "/usr/bin/python3.11", "-c", `
 def key(v): return sum(range(1000))
 def outer(): sorted([1, 2, 3], key=key)
 while True: outer()`)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strconv"
@@ -77,7 +76,7 @@ func TestTools(t *testing.T) {
 		for a := 0x401000; a < 0x401030; a++ {
 			addrs = append(addrs, fmt.Sprintf("%#x", a))
 		}
-		out, err := exec.Command(c.tool, append(c.args, addrs...)...).Output()
+		out, err := testenv.Command(t, c.tool, append(c.args, addrs...)...).Output()
 		if err != nil {
 			t.Logf("%s: %v", c.tool, err)
 			continue

@@ -7,7 +7,6 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"os/exec"
 	"regexp"
 	"runtime"
 	"slices"
@@ -71,7 +70,7 @@ func TestBpftrace(t *testing.T) {
 	}
 
 	bpftrace := func(args ...string) (string, error) {
-		cmd := exec.CommandContext(ctx, "bpftrace", args...)
+		cmd := testenv.CommandContext(ctx, t, "bpftrace", args...)
 		var stderr bytes.Buffer
 		cmd.Stderr = &stderr
 		out, err := cmd.Output()
@@ -128,7 +127,7 @@ func functions(stack string) []string {
 func TestTrace(t *testing.T) {
 	testenv.Need(t, testenv.Root, testenv.Uprobes, testenv.Arch("amd64", "arm64"), testenv.Go, testenv.File("../trace/main.go"))
 	trace := t.TempDir() + "/trace"
-	if out, err := exec.Command("go", "build", "-o", trace, "../trace").CombinedOutput(); err != nil {
+	if out, err := testenv.Command(t, "go", "build", "-o", trace, "../trace").CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -141,7 +140,7 @@ func TestTrace(t *testing.T) {
 	// more than 20 ms for now and then (the kernel waits for grace periods).
 	go func() { done <- run(running, []string{"-i", "250ms"}, out) }()
 	first := strings.Fields(<-out.first)
-	got, err := exec.CommandContext(ctx, trace, "-p", first[1], "-M", "3", "usdt:"+first[len(first)-1]+`:tick:loop "got: %d", arg0`).Output()
+	got, err := testenv.CommandContext(ctx, t, trace, "-p", first[1], "-M", "3", "usdt:"+first[len(first)-1]+`:tick:loop "got: %d", arg0`).Output()
 	if err != nil || !regexp.MustCompile(`(?s) got: 0\n.* got: 1\n.* got: 2\n`).Match(got) {
 		t.Errorf("%v: %s", err, got)
 	}

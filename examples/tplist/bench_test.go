@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"testing"
 	"time"
@@ -80,7 +79,7 @@ func BenchmarkList(b *testing.B) {
 	cpu, wall := map[string]time.Duration{}, map[string]time.Duration{}
 	for b.Loop() {
 		for name, args := range commands {
-			cmd := exec.Command(args[0], append(args[1:len(args):len(args)], files...)...)
+			cmd := testenv.Command(b, args[0], append(args[1:len(args):len(args)], files...)...)
 			cmd.Env = append(os.Environ(), "TPLIST_CHILD=1")
 			begin := time.Now()
 			if err := cmd.Run(); err != nil {

@@ -9,7 +9,6 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -164,7 +163,7 @@ func TestAgainstBpftrace(t *testing.T) {
 	}
 	testenv.MountTracefs(t)
 	count := func(target string) int {
-		b, err := exec.Command("bpftrace", "-l", target).Output()
+		b, err := testenv.Command(t, "bpftrace", "-l", target).Output()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -214,7 +213,7 @@ func TestAgainstBCC(t *testing.T) {
 	} {
 		paths, _ := filepath.Glob(pattern)
 		for _, path := range paths {
-			theirs, err := exec.Command("tplist-bpfcc", "-v", "-l", path).Output()
+			theirs, err := testenv.Command(t, "tplist-bpfcc", "-v", "-l", path).Output()
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -233,7 +232,7 @@ func TestAgainstBCC(t *testing.T) {
 	}
 	testenv.Need(t, testenv.Got("files with probes", map[bool]error{true: errors.New("none on this machine")}[compared == 0]))
 	t.Logf("%d probes alike", compared)
-	theirs, err := exec.Command("unshare", "-m", "sh", "-c", "mount -t debugfs none /sys/kernel/debug && tplist-bpfcc").Output()
+	theirs, err := testenv.Command(t, "unshare", "-m", "sh", "-c", "mount -t debugfs none /sys/kernel/debug && tplist-bpfcc").Output()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,6 +15,8 @@ import (
 	"github.com/pierrec/lz4/v4"
 	"github.com/ulikunitz/xz"
 	"github.com/ulikunitz/xz/lzma"
+
+	"github.com/borescope/borescope/internal/testenv"
 )
 
 // compressed returns text in a format.
@@ -129,7 +131,7 @@ func TestTools(t *testing.T) {
 		if err != nil {
 			continue
 		}
-		cmd := exec.Command(path, args[1:]...)
+		cmd := testenv.Command(t, path, args[1:]...)
 		cmd.Stdin = strings.NewReader(text)
 		b, err := cmd.Output()
 		if err != nil {

@@ -67,7 +67,7 @@ func compileSource(t *testing.T, name, source string, args ...string) string {
 	if pkg {
 		args = args[:len(args)-1]
 	}
-	cmd := exec.Command(cc, append(slices.Clone(args), "-O2", "-o", "prog", name)...)
+	cmd := testenv.Command(t, cc, append(slices.Clone(args), "-O2", "-o", "prog", name)...)
 	cmd.Dir = dir
 	if msg, err := cmd.CombinedOutput(); err != nil {
 		testenv.Need(t, testenv.Got(fmt.Sprintf("%s %v", cc, args), fmt.Errorf("%w: %s", err, msg)))
@@ -78,7 +78,7 @@ func compileSource(t *testing.T, name, source string, args ...string) string {
 		// LLVM 14's own tool never ends for these files.
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 		defer cancel()
-		cmd := exec.CommandContext(ctx, tool(t, "dwp"), append(slices.Clone(m), "-o", "prog.dwp")...)
+		cmd := testenv.CommandContext(ctx, t, tool(t, "dwp"), append(slices.Clone(m), "-o", "prog.dwp")...)
 		cmd.Dir = dir
 		if msg, err := cmd.CombinedOutput(); err != nil {
 			testenv.Need(t, testenv.Got("dwp", fmt.Errorf("%w: %s", err, msg)))
@@ -97,7 +97,7 @@ func llvmCalls(t *testing.T, path string, pcs []uint64) [][]Call {
 	for _, pc := range pcs {
 		fmt.Fprintf(&in, "%#x\n", pc)
 	}
-	cmd := exec.Command(sym, "-e", path, "--inlines", "--functions=linkage", "--no-demangle", "--output-style=LLVM")
+	cmd := testenv.Command(t, sym, "-e", path, "--inlines", "--functions=linkage", "--no-demangle", "--output-style=LLVM")
 	cmd.Stdin = &in
 	out, err := cmd.Output()
 	if err != nil {

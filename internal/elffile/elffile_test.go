@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime/debug"
 	"slices"
@@ -87,10 +86,10 @@ func TestCompressed(t *testing.T) {
 	for _, kind := range []string{"none", "zlib-gnu", "zlib-gabi", "zstd"} {
 		t.Run(kind, func(t *testing.T) {
 			out := filepath.Join(dir, kind)
-			msg, err := exec.Command("objcopy", "--add-section", ".debug_test="+dir+"/data",
+			msg, err := testenv.Command(t, "objcopy", "--add-section", ".debug_test="+dir+"/data",
 				"--set-section-flags", ".debug_test=debug", exe, out+".tmp").CombinedOutput()
 			if err == nil {
-				msg, err = exec.Command("objcopy", "--compress-debug-sections="+kind, out+".tmp", out).CombinedOutput()
+				msg, err = testenv.Command(t, "objcopy", "--compress-debug-sections="+kind, out+".tmp", out).CombinedOutput()
 			}
 			if err != nil {
 				testenv.Need(t, testenv.Got("objcopy", fmt.Errorf("%w: %s", err, msg)))
@@ -123,7 +122,7 @@ func TestBuildID(t *testing.T) {
 	testenv.Need(t, testenv.Tool("readelf"))
 	self(t)
 	for _, path := range []string{"/bin/bash", "/usr/bin/env", "/usr/bin/python3"} {
-		out, err := exec.Command("readelf", "-n", path).Output()
+		out, err := testenv.Command(t, "readelf", "-n", path).Output()
 		if err != nil {
 			continue
 		}

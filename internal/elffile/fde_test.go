@@ -59,7 +59,7 @@ func TestFDEReadelf(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	out, err := exec.Command("readelf", "-W", "--debug-dump=frames", path).Output()
+	out, err := testenv.Command(t, "readelf", "-W", "--debug-dump=frames", path).Output()
 	if err != nil {
 		t.Fatal(err)
 	}

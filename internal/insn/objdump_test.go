@@ -44,7 +44,7 @@ func TestObjdump(t *testing.T) {
 }
 
 func compareObjdump(t *testing.T, path string, m elf.Machine) {
-	cmd := exec.Command("objdump", "-d", "-w", "-z", path)
+	cmd := testenv.Command(t, "objdump", "-d", "-w", "-z", path)
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)

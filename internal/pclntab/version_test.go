@@ -3,7 +3,6 @@ package pclntab
 import (
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -42,7 +41,7 @@ func build(t *testing.T, version string, cgo bool, args ...string) string {
 		}
 	}
 	out := filepath.Join(dir, "inline")
-	cmd := exec.Command("go", append(append([]string{"build", "-o", out}, args...), ".")...)
+	cmd := testenv.Command(t, "go", append(append([]string{"build", "-o", out}, args...), ".")...)
 	cmd.Dir, cmd.Env = dir, env
 	if msg, err := cmd.CombinedOutput(); err != nil {
 		testenv.Need(t, testenv.Got(fmt.Sprintf("Go %s %v", version, args), fmt.Errorf("%w: %s", err, msg)))
@@ -81,7 +80,7 @@ func TestBuilds(t *testing.T) {
 }
 
 func checkBuild(t *testing.T, path string) {
-	out, err := exec.Command(path).Output()
+	out, err := testenv.Command(t, path).Output()
 	if err != nil {
 		t.Fatal(err)
 	}

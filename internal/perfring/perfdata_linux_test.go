@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -21,7 +20,7 @@ import (
 func TestAgainstPerf(t *testing.T) {
 	testenv.Need(t, testenv.Root, testenv.Tool("perf"), testenv.Tool("sh"))
 	file := filepath.Join(t.TempDir(), "perf.data")
-	out, err := exec.Command("perf", "record", "-q", "-e", "cpu-clock", "-c", "500000", "-g", "-d", "--switch-events", "-o", file,
+	out, err := testenv.Command(t, "perf", "record", "-q", "-e", "cpu-clock", "-c", "500000", "-g", "-d", "--switch-events", "-o", file,
 		"sh", "-c", "/bin/true; i=0; while [ $i -lt 30000 ]; do i=$((i+1)); done").CombinedOutput()
 	if err != nil {
 		t.Fatalf("perf record: %v\n%s", err, out)
@@ -43,7 +42,7 @@ func TestAgainstPerf(t *testing.T) {
 			got = append(got, fmt.Sprintf("%d (IP, %#x): %d/%d: %#x %x", s.Time, rec.Misc, s.PID, s.TID, s.IP, s.Callchain))
 		}
 	}
-	dump, err := exec.Command("perf", "script", "-i", file, "-D").Output()
+	dump, err := testenv.Command(t, "perf", "script", "-i", file, "-D").Output()
 	if err != nil {
 		t.Fatal(err)
 	}

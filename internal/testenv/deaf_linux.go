@@ -3,9 +3,7 @@ package testenv
 import (
 	"errors"
 	"fmt"
-	"os/exec"
 	"runtime"
-	"syscall"
 	"testing"
 	"unsafe"
 
@@ -26,8 +24,7 @@ func DeafBreakpoints(t *testing.T) bool {
 	if cmd == nil {
 		return true
 	}
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	out, err := runDeaf(cmd)
+	out, err := runDeaf(cmd.Here()) // where the filter is
 	if errors.Is(err, errNoListener) {
 		Need(t, Got("seccomp's notifications", err))
 	}
@@ -39,7 +36,7 @@ var errNoListener = errors.New("no filter with a listener can be had")
 
 // runDeaf runs the command from a thread whose perf_event_open goes to this
 // process (seccomp(2), SECCOMP_RET_USER_NOTIF). The command inherits the filter.
-func runDeaf(cmd *exec.Cmd) (out []byte, err error) {
+func runDeaf(cmd *Cmd) (out []byte, err error) {
 	listener, done := make(chan int, 1), make(chan struct{})
 	go func() {
 		defer close(done)

@@ -47,6 +47,14 @@ func BPFFSDir(t testing.TB) string {
 	return dir
 }
 
+// endWithParent has the kernel kill the program when the thread that starts it ends.
+func endWithParent(cmd *exec.Cmd) {
+	if cmd.SysProcAttr == nil {
+		cmd.SysProcAttr = new(syscall.SysProcAttr)
+	}
+	cmd.SysProcAttr.Pdeathsig = syscall.SIGKILL
+}
+
 // inOwnMounts names the test that runs in a namespace of mounts of its own.
 const inOwnMounts = "BORESCOPE_OWN_MOUNTS"
 
@@ -69,7 +77,7 @@ func OwnMounts(t *testing.T) bool {
 
 // again is the command that runs the test once more in a process of its own, which
 // the variable tells of it, or nil in that process.
-func again(t *testing.T, variable string) *exec.Cmd {
+func again(t *testing.T, variable string) *Cmd {
 	t.Helper()
 	if os.Getenv(variable) == t.Name() {
 		return nil
@@ -78,7 +86,7 @@ func again(t *testing.T, variable string) *exec.Cmd {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.CommandContext(t.Context(), self, "-test.run=^"+t.Name()+"$", "-test.v")
+	cmd := CommandContext(t.Context(), t, self, "-test.run=^"+t.Name()+"$", "-test.v")
 	cmd.Env = append(os.Environ(), variable+"="+t.Name())
 	return cmd
 }

@@ -4,6 +4,7 @@ package testenv
 
 import (
 	"errors"
+	"os/exec"
 	"runtime"
 	"testing"
 )
@@ -32,3 +33,6 @@ func limitMemory(uint64) (was struct{}, err error) { return was, nil }
 
 // LimitMemory is for Linux.
 func LimitMemory(testing.TB, uint64) {}
+
+// endWithParent: elsewhere programs end with the test, if that ends by itself.
+func endWithParent(*exec.Cmd) {}

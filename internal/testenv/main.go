@@ -94,7 +94,7 @@ func strayGoroutines(dump string) []string {
 func ownGoroutine(stack string) bool {
 	for _, s := range []string{
 		"os/signal.signal_recv", "os/signal.loop", "created by testing.", "runtime.ensureSigM",
-		"runtime.ReadTrace", "testing.(*M).startAlarm", "internal/synctest",
+		"runtime.ReadTrace", "testing.(*M).startAlarm", "internal/synctest", "testenv.startPrograms",
 	} {
 		if strings.Contains(stack, s) {
 			return true

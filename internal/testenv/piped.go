@@ -2,13 +2,12 @@ package testenv
 
 import (
 	"io"
-	"os/exec"
 	"testing"
 )
 
 // Piped starts a workload that is told what to do on its standard input and
-// answers on its standard output. Ending it, and waiting for it, is the caller's.
-func Piped(t testing.TB, cmd *exec.Cmd) (in io.WriteCloser, out io.ReadCloser) {
+// answers on its standard output. Waiting for it is the caller's.
+func Piped(t testing.TB, cmd *Cmd) (in io.WriteCloser, out io.ReadCloser) {
 	t.Helper()
 	in, err := cmd.StdinPipe()
 	if err != nil {

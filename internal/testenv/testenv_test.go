@@ -23,7 +23,7 @@ var kept []*os.File
 // it to play, and returns its output and whether it succeeded.
 func child(t *testing.T, test, role string) (string, bool) {
 	t.Helper()
-	cmd := exec.Command(os.Args[0], "-test.run=^"+test+"$", "-test.v")
+	cmd := testenv.Command(t, os.Args[0], "-test.run=^"+test+"$", "-test.v")
 	cmd.Env = append(os.Environ(), "TESTENV_ROLE="+role)
 	out, err := cmd.CombinedOutput()
 	var exit *exec.ExitError

@@ -7,7 +7,6 @@ import (
 	"flag"
 	"math"
 	"os"
-	"os/exec"
 	"runtime"
 	"slices"
 	"strconv"
@@ -81,7 +80,7 @@ func TestOwnProcessIsLeftOut(t *testing.T) {
 	p.IncludeSelf = false
 	s := attach(t, p)
 	marks(100)
-	cmd := exec.Command(os.Args[0], "-test.run", "^TestOwnProcessIsLeftOut$")
+	cmd := testenv.Command(t, os.Args[0], "-test.run", "^TestOwnProcessIsLeftOut$")
 	cmd.Env = append(os.Environ(), "ACTION_MARKS=1")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -149,10 +148,10 @@ func compareGCC(t *testing.T, src string, inputs [][]uint64, want [][]uint64) {
 	if err := os.WriteFile(file, []byte(b.String()), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if out, err := exec.Command("gcc", "-O0", "-w", "-fwrapv", "-o", bin, file).CombinedOutput(); err != nil {
+	if out, err := testenv.Command(t, "gcc", "-O0", "-w", "-fwrapv", "-o", bin, file).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %.2000s", err, out)
 	}
-	out, err := exec.Command(bin).Output()
+	out, err := testenv.Command(t, bin).Output()
 	if err != nil {
 		t.Fatal(err)
 	}

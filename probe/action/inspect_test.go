@@ -67,7 +67,7 @@ func TestControlFlow(t *testing.T) {
 		t.Errorf("%+v, %v; %d instructions were compiled", ls, err, st.Instructions)
 	}
 	if path, err := exec.LookPath("dot"); err == nil {
-		cmd := exec.Command(path, "-Tplain")
+		cmd := testenv.Command(t, path, "-Tplain")
 		cmd.Stdin = strings.NewReader(dot)
 		cmd.Stderr = os.Stderr
 		if err := cmd.Run(); err != nil {

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -343,7 +342,7 @@ func ownTarget(t *testing.T) string {
 // runTarget runs the C program once and waits until it is done.
 func runTarget(t *testing.T, target string) {
 	t.Helper()
-	cmd := exec.Command(target)
+	cmd := testenv.Command(t, target)
 	in, out := testenv.Piped(t, cmd)
 	if _, err := in.Write([]byte{'g'}); err != nil {
 		t.Fatal(err)

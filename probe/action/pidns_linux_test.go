@@ -2,7 +2,6 @@ package action_test
 
 import (
 	"os"
-	"os/exec"
 	"runtime"
 	"strings"
 	"syscall"
@@ -17,7 +16,7 @@ import (
 // for: keys, comparisons, and leaving the own process out.
 func TestPIDNamespace(t *testing.T) {
 	testenv.Need(t, testenv.Root, testenv.BTF)
-	cmd := exec.Command("/proc/self/exe", "-test.run=^TestInPIDNamespace$", "-test.v")
+	cmd := testenv.Command(t, "/proc/self/exe", "-test.run=^TestInPIDNamespace$", "-test.v")
 	cmd.Env = append(os.Environ(), "ACTION_WORKLOAD=pidns")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID}
 	out, err := cmd.CombinedOutput()

@@ -7,7 +7,6 @@ import (
 	"io"
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime"
 	"testing"
@@ -227,7 +226,7 @@ func TestUprobeSessionRandom(t *testing.T) {
 	if err := os.WriteFile(path, b, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(path)
+	cmd := testenv.Command(t, path)
 	in, out := testenv.Piped(t, cmd)
 	t.Cleanup(func() {
 		in.Close()

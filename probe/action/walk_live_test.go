@@ -8,7 +8,6 @@ import (
 	"encoding/binary"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -150,7 +149,7 @@ func startFrameless(t *testing.T) *framelessProcess {
 	if err := os.WriteFile(path, f.image(), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(path)
+	cmd := testenv.Command(t, path)
 	in, out := testenv.Piped(t, cmd)
 	t.Cleanup(func() {
 		in.Close()

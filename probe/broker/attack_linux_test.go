@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -215,11 +214,11 @@ func TestAttackProcesses(t *testing.T) {
 	own := startTarget(t, nobody, true, nil)
 	attaches(t, c, fmt.Sprintf("%s pid=%d", markerTarget, own.pid)).Close()
 	attaches(t, c, fmt.Sprintf("profile:hz:99 pid=%d", own.pid)).Close()
-	capable := startTarget(t, nobody, true, func(cmd *exec.Cmd) {
+	capable := startTarget(t, nobody, true, func(cmd *testenv.Cmd) {
 		cmd.SysProcAttr.AmbientCaps = []uintptr{unix.CAP_NET_RAW}
 	})
 	other := startTarget(t, nobody-1, true, nil)
-	grouped := startTarget(t, nobody, true, func(cmd *exec.Cmd) { cmd.SysProcAttr.Credential.Gid = 4242 })
+	grouped := startTarget(t, nobody, true, func(cmd *testenv.Cmd) { cmd.SysProcAttr.Credential.Gid = 4242 })
 	for name, pid := range map[string]int{
 		"root's": os.Getppid(), "init": 1, "capable": capable.pid, "other": other.pid, "group": grouped.pid, "none": 1 << 22,
 	} {

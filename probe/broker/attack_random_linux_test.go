@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -104,7 +103,7 @@ func TestAttackRandom(t *testing.T) {
 	for _, d := range entries {
 		files = append(files, d.Name())
 	}
-	capable := func(cmd *exec.Cmd) { cmd.SysProcAttr.AmbientCaps = []uintptr{unix.CAP_SYS_ADMIN} }
+	capable := func(cmd *testenv.Cmd) { cmd.SysProcAttr.AmbientCaps = []uintptr{unix.CAP_SYS_ADMIN} }
 	targets := []attack{
 		{p: startTarget(t, nobody, true, nil), locked: true},
 		{p: startTarget(t, nobody, false, nil)},

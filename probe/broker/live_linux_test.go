@@ -9,7 +9,6 @@ import (
 	"io/fs"
 	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -270,7 +269,7 @@ func refused() map[string]Request {
 func TestService(t *testing.T) {
 	b := start(t, Rule{UIDs: []uint32{nobody}, Offers: []string{"count"}, Targets: []string{markerTarget}})
 	before := links(t)
-	cmd := exec.Command("/proc/self/exe", "-test.run=^TestServiceChild$")
+	cmd := testenv.Command(t, "/proc/self/exe", "-test.run=^TestServiceChild$")
 	cmd.Env = append(os.Environ(), "BORESCOPE_BROKER="+b.path, lockEnv+"=1")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
 	cmd.Dir = "/"

@@ -8,7 +8,6 @@ import (
 	"io"
 	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strconv"
@@ -64,9 +63,9 @@ type target struct {
 const targetEnv = "BORESCOPE_BROKER_TARGET"
 
 // startTarget starts a process. change may change how.
-func startTarget(t *testing.T, uid int, locked bool, change func(*exec.Cmd)) *target {
+func startTarget(t *testing.T, uid int, locked bool, change func(*testenv.Cmd)) *target {
 	t.Helper()
-	cmd := exec.Command("/proc/self/exe", "-test.run=^TestTargetChild$")
+	cmd := testenv.Command(t, "/proc/self/exe", "-test.run=^TestTargetChild$")
 	cmd.Env = append(os.Environ(), targetEnv+"=1")
 	if locked {
 		cmd.Env = append(cmd.Env, lockEnv+"=1")

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"io/fs"
 	"os"
-	"os/exec"
 	"runtime"
 	"slices"
 	"strings"
@@ -46,7 +45,7 @@ func TestProcessEvents(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(exe, "-test.run=^$")
+	cmd := testenv.Command(t, exe, "-test.run=^$").Here()
 	if err := cmd.Run(); err != nil {
 		t.Fatal(err)
 	}

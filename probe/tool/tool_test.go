@@ -8,7 +8,6 @@ import (
 	"flag"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"runtime"
@@ -235,7 +234,7 @@ func TestFullDisk(t *testing.T) {
 // The tables of names are those of golang.org/x/sys.
 func TestSyscallNames(t *testing.T) {
 	testenv.Need(t, testenv.Go)
-	dir, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "golang.org/x/sys").Output()
+	dir, err := testenv.Command(t, "go", "list", "-m", "-f", "{{.Dir}}", "golang.org/x/sys").Output()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -284,12 +283,12 @@ func TestErrnoNames(t *testing.T) {
 func TestForeignModule(t *testing.T) {
 	testenv.Need(t, testenv.Go)
 	exe := filepath.Join(t.TempDir(), "forks")
-	build := exec.Command("go", "build", "-C", "testdata/foreign", "-o", exe, ".")
+	build := testenv.Command(t, "go", "build", "-C", "testdata/foreign", "-o", exe, ".")
 	build.Env = append(os.Environ(), "GOFLAGS=-mod=readonly", "GOPROXY=off", "GOWORK=off")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	out, err := exec.Command(exe, "-h").Output()
+	out, err := testenv.Command(t, exe, "-h").Output()
 	if err != nil || !strings.Contains(string(out), "forks -p 181") {
 		t.Errorf("%v: %s", err, out)
 	}

@@ -2,7 +2,6 @@ package collect_test
 
 import (
 	"context"
-	"os/exec"
 	"testing"
 	"time"
 
@@ -18,7 +17,7 @@ import (
 // than what is copied says so.
 func TestCopies(t *testing.T) {
 	testenv.Need(t, testenv.Root, testenv.Perf, testenv.Tool("bash"))
-	sh := exec.Command("bash", "-c", `f() { if (( $1 > 0 )); then f $(( $1 - 1 )); else while :; do x=aa; done; fi; }; f 12`)
+	sh := testenv.Command(t, "bash", "-c", `f() { if (( $1 > 0 )); then f $(( $1 - 1 )); else while :; do x=aa; done; fi; }; f 12`)
 	if err := sh.Start(); err != nil {
 		t.Fatal(err)
 	}

@@ -2,7 +2,6 @@ package collect_test
 
 import (
 	"os"
-	"os/exec"
 	"runtime"
 	"slices"
 	"strings"
@@ -76,7 +75,7 @@ func TestGoStacks(t *testing.T) {
 // goStacks samples a workload and looks for whole stacks from a goroutine's
 // beginning through a function that changes to the thread's own stack.
 func goStacks(t *testing.T, name, function string) {
-	cmd := exec.Command("/proc/self/exe", "-test.run=^TestGoWork$")
+	cmd := testenv.Command(t, "/proc/self/exe", "-test.run=^TestGoWork$")
 	cmd.Env = append(os.Environ(), "COLLECT_WORKLOAD="+name)
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)

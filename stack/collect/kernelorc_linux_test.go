@@ -7,7 +7,6 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -66,7 +65,7 @@ func TestORCMatchesKernel(t *testing.T) {
 	}
 	t.Logf("%d tables read in %v", len(tables), time.Since(start).Round(time.Millisecond))
 	checkModules(t, tables[1:])
-	cmd := exec.Command("/proc/self/exe", "-test.run=^TestKernelWork$")
+	cmd := testenv.Command(t, "/proc/self/exe", "-test.run=^TestKernelWork$")
 	cmd.Env = append(os.Environ(), "COLLECT_WORKLOAD=kernel")
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)

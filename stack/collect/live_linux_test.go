@@ -64,7 +64,7 @@ func TestWorkload(t *testing.T) {
 // child is a started workload.
 type child struct {
 	t   *testing.T
-	cmd *exec.Cmd
+	cmd *testenv.Cmd
 	in  *os.File
 	out *bufio.Reader
 }
@@ -80,9 +80,9 @@ func startChildIn(t *testing.T, flags uintptr) *child {
 
 // startWork starts a test of this package as a child, in the new namespaces that
 // flags ask for, which the end of its input ends.
-func startWork(t *testing.T, test, workload string, flags uintptr) (cmd *exec.Cmd, in *os.File, out io.Reader) {
+func startWork(t *testing.T, test, workload string, flags uintptr) (cmd *testenv.Cmd, in *os.File, out io.Reader) {
 	t.Helper()
-	cmd = exec.Command("/proc/self/exe", "-test.run=^"+test+"$")
+	cmd = testenv.Command(t, "/proc/self/exe", "-test.run=^"+test+"$")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: flags}
 	// A signal for preemption may step over a probed instruction twice.
 	cmd.Env = append(os.Environ(), "COLLECT_WORKLOAD="+workload, "GODEBUG=asyncpreemptoff=1")
@@ -366,7 +366,7 @@ func TestLoadWalker(t *testing.T) {
 // A stripped shell has no frame pointers; the walker sees its stacks whole.
 func TestWalkerSeesWholeStacks(t *testing.T) {
 	testenv.Need(t, testenv.Root, testenv.Perf, testenv.Tool("sh"))
-	sh := exec.Command("sh", "-c", "while :; do :; done")
+	sh := testenv.Command(t, "sh", "-c", "while :; do :; done")
 	if err := sh.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -437,7 +437,7 @@ func userStacks(t *testing.T, c *collect.Collector) map[string]userStack {
 // With Hold nothing is counted before the walker is there, and all by it.
 func TestHold(t *testing.T) {
 	testenv.Need(t, testenv.Root, testenv.Perf, testenv.Tool("sh"))
-	sh := exec.Command("sh", "-c", "while :; do :; done")
+	sh := testenv.Command(t, "sh", "-c", "while :; do :; done")
 	if err := sh.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -513,7 +513,7 @@ func startReturns(t *testing.T) (pid int) {
 		t.Fatal(err)
 	}
 	// The pattern takes seconds to match: a sample should not hit the probe itself.
-	sh := exec.Command(bash, "-c", `f() { if (( $1 > 0 )); then f $(( $1 - 1 )); else echo; while :; do [[ $s == +(+(a))b ]]; done; fi; }; shopt -s extglob; printf -v s a%.0s {1..26}; read; f 12`)
+	sh := testenv.Command(t, bash, "-c", `f() { if (( $1 > 0 )); then f $(( $1 - 1 )); else echo; while :; do [[ $s == +(+(a))b ]]; done; fi; }; shopt -s extglob; printf -v s a%.0s {1..26}; read; f 12`)
 	in, out := testenv.Piped(t, sh)
 	t.Cleanup(func() { sh.Process.Kill(); sh.Wait() })
 	pid = sh.Process.Pid

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"fmt"
 	"os"
-	"os/exec"
 	"runtime"
 	"strings"
 	"syscall"
@@ -23,7 +22,7 @@ import (
 func TestPIDNamespace(t *testing.T) {
 	testenv.Need(t, testenv.Root, testenv.Uprobes, testenv.BTF)
 	stranger := startChild(t)
-	cmd := exec.Command("/proc/self/exe", "-test.run=^TestInPIDNamespace$", "-test.v")
+	cmd := testenv.Command(t, "/proc/self/exe", "-test.run=^TestInPIDNamespace$", "-test.v")
 	cmd.Env = append(os.Environ(), "COLLECT_WORKLOAD=pidns", "GODEBUG=asyncpreemptoff=1")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID | syscall.CLONE_NEWNS}
 	cmd.Stderr = os.Stderr

@@ -6,10 +6,8 @@ import (
 	"fmt"
 	"maps"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/borescope/borescope/internal/testenv"
@@ -67,8 +65,7 @@ func TestPythonFrames(t *testing.T) {
 	testenv.Need(t, testenv.Root, testenv.Perf)
 	for _, python := range testenv.Pythons(t) {
 		t.Run(filepath.Base(filepath.Dir(filepath.Dir(python)))+"_"+filepath.Base(python), func(t *testing.T) {
-			cmd := exec.Command(python, "-c", pythonProgram)
-			cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+			cmd := testenv.Command(t, python, "-c", pythonProgram)
 			cmd.Stderr = os.Stderr
 			in, out := testenv.Piped(t, cmd)
 			defer func() { in.Close(); _ = cmd.Wait() }()

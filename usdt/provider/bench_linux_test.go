@@ -6,7 +6,6 @@ import (
 	"bufio"
 	"fmt"
 	"io"
-	"os/exec"
 	"slices"
 	"strconv"
 	"testing"
@@ -24,7 +23,7 @@ const batch = 1000
 // same BPF program attached. The function that it returns measures one batch.
 func startC(b *testing.B) func() time.Duration {
 	exe := b.TempDir() + "/fire"
-	if out, err := exec.Command("cc", "-O2", "-o", exe, "testdata/fire.c").CombinedOutput(); err != nil {
+	if out, err := testenv.Command(b, "cc", "-O2", "-o", exe, "testdata/fire.c").CombinedOutput(); err != nil {
 		testenv.Need(b, testenv.Got("cc with sys/sdt.h", fmt.Errorf("%w: %s", err, out)))
 	}
 	f, err := usdt.Open(exe)
@@ -41,7 +40,7 @@ func startC(b *testing.B) func() time.Duration {
 		site.Args[i].Reg.Num = int16(i) // which registers is of no matter here
 	}
 	attach(b, exe, site, nil)
-	cmd := exec.Command(exe, strconv.Itoa(batch))
+	cmd := testenv.Command(b, exe, strconv.Itoa(batch))
 	stdin, stdout := testenv.Piped(b, cmd)
 	b.Cleanup(func() {
 		stdin.Close()

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime"
 	"runtime/debug"
@@ -336,7 +335,7 @@ func TestMemoryDenyWriteExecute(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(exe, "-test.run=^TestMemoryDenyWriteExecute$")
+	cmd := testenv.Command(t, exe, "-test.run=^TestMemoryDenyWriteExecute$")
 	cmd.Env = append(os.Environ(), "PROVIDER_TEST_MDWE=1")
 	out, err := cmd.CombinedOutput()
 	switch {

@@ -113,7 +113,7 @@ func readelfClean(t *testing.T, b []byte) {
 		t.Fatal(err)
 	}
 	var stderr bytes.Buffer
-	cmd := exec.Command("readelf", "-aW", path)
+	cmd := testenv.Command(t, "readelf", "-aW", path)
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
 	if err != nil || stderr.Len() > 0 || bytes.Contains(out, []byte("arning")) {

@@ -3,7 +3,6 @@ package guest
 import (
 	"bytes"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -32,7 +31,7 @@ func TestArchive(t *testing.T) {
 		t.Fatal(err)
 	}
 	dst := t.TempDir()
-	cmd := exec.Command("cpio", "-id", "--quiet")
+	cmd := testenv.Command(t, "cpio", "-id", "--quiet")
 	cmd.Dir, cmd.Stdin = dst, &b
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("cpio: %v: %s", err, out)

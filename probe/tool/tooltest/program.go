@@ -9,13 +9,13 @@ import (
 	"flag"
 	"io"
 	"os"
-	"os/exec"
 	"runtime"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
 
+	"github.com/borescope/borescope/internal/testenv"
 	"github.com/borescope/borescope/probe/tool"
 )
 
@@ -49,7 +49,7 @@ func interruptEarly(t *testing.T, args []string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.CommandContext(t.Context(), exe, "-test.run=^TestCommandLine$")
+	cmd := testenv.CommandContext(t.Context(), t, exe, "-test.run=^TestCommandLine$")
 	cmd.Env = append(os.Environ(), mainEnv+"="+string(list))
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr

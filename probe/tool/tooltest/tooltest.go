@@ -9,7 +9,6 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"runtime"
@@ -181,7 +180,7 @@ type Child struct {
 	PID int
 
 	t        *testing.T
-	cmd      *exec.Cmd
+	cmd      *testenv.Cmd
 	to, from *os.File
 }
 
@@ -203,7 +202,7 @@ func Start(t *testing.T, work string) *Child {
 		t.Fatal(errors.Join(err, to.Close()))
 	}
 	defer out.Close()
-	c := &Child{t: t, cmd: exec.Command(exe), to: to, from: from}
+	c := &Child{t: t, cmd: testenv.Command(t, exe), to: to, from: from}
 	c.cmd.Env = append(os.Environ(), workEnv+"="+work)
 	c.cmd.Stdin, c.cmd.Stdout, c.cmd.Stderr = in, out, os.Stderr
 	t.Cleanup(func() { to.Close(); from.Close() })

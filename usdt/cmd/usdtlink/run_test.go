@@ -30,7 +30,7 @@ func build(t *testing.T, goarch string, flags ...string) string {
 	t.Helper()
 	testenv.Need(t, testenv.Go)
 	exe := filepath.Join(t.TempDir(), "prog")
-	cmd := exec.Command("go", append(append([]string{"build", "-o", exe}, flags...), "../../static/testdata/prog")...)
+	cmd := testenv.Command(t, "go", append(append([]string{"build", "-o", exe}, flags...), "../../static/testdata/prog")...)
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH="+goarch, "GOFLAGS=")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("go build: %v\n%s", err, out)
@@ -45,7 +45,7 @@ func tool(t *testing.T, name string, args ...string) string {
 		return ""
 	}
 	var stderr bytes.Buffer
-	cmd := exec.Command(name, args...)
+	cmd := testenv.Command(t, name, args...)
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
 	if err != nil || name == "readelf" && stderr.Len() > 0 {
@@ -174,7 +174,7 @@ func TestBpftrace(t *testing.T) {
 	for _, mode := range []string{"exe", "pie"} {
 		t.Run(mode, func(t *testing.T) {
 			exe := build(t, runtime.GOARCH, "-buildmode="+mode)
-			if out, err := exec.Command(exe, "1").Output(); err != nil || string(out) != "fired 0\n" {
+			if out, err := testenv.Command(t, exe, "1").Output(); err != nil || string(out) != "fired 0\n" {
 				t.Errorf("not linked: %v, %q", err, out)
 			}
 			if err := run(t.Context(), []string{exe}, io.Discard); err != nil {
@@ -186,15 +186,15 @@ func TestBpftrace(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
 			const script = `:prog:request { printf("%d %s %d\n", arg0, str(arg1, arg2), arg2); if (@n++ == 9) { exit(); } }`
-			tracer := exec.CommandContext(ctx, "bpftrace", "-e", "usdt:"+exe+script)
+			tracer := testenv.CommandContext(ctx, t, "bpftrace", "-e", "usdt:"+exe+script)
 			var out bytes.Buffer
 			tracer.Stdout = &out
 			if err := tracer.Start(); err != nil {
 				t.Fatal(err)
 			}
-			var programs []*exec.Cmd
+			var programs []*testenv.Cmd
 			for range 2 {
-				p := exec.CommandContext(ctx, exe, "1000000")
+				p := testenv.CommandContext(ctx, t, exe, "1000000")
 				if err := p.Start(); err != nil {
 					t.Fatal(err)
 				}
