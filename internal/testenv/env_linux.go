@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -60,8 +61,8 @@ const inOwnMounts = "BORESCOPE_OWN_MOUNTS"
 
 // OwnMounts runs the test, which is no subtest, again in a process with a
 // namespace of mounts of its own, and returns true there: what it mounts and
-// unmounts nobody else sees. Outside it returns false, and the test ends. The
-// test needs Root and Mounts.
+// unmounts nobody else sees, and nothing of it stays if it is killed. Outside it
+// returns false, and the test ends. The test needs Root and Mounts.
 func OwnMounts(t *testing.T) bool {
 	t.Helper()
 	cmd := again(t, inOwnMounts)
@@ -86,14 +87,27 @@ func again(t *testing.T, variable string) *Cmd {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := CommandContext(t.Context(), t, self, "-test.run=^"+t.Name()+"$", "-test.v")
+	args := []string{"-test.run=^" + t.Name() + "$", "-test.v", "-test.short=" + strconv.FormatBool(testing.Short())}
+	for _, arg := range os.Args[1:] {
+		if !strings.HasPrefix(arg, "-test.") { // the package's own
+			args = append(args, arg)
+		}
+	}
+	cmd := CommandContext(t.Context(), t, self, args...)
 	cmd.Env = append(os.Environ(), variable+"="+t.Name())
 	return cmd
 }
 
-// passedOnce fails the test unless its run in another process passed.
+// passedOnce fails the test unless its run in another process passed, or was skipped
+// with a reason, which is the test's then.
 func passedOnce(t *testing.T, where string, out []byte, err error) {
 	t.Helper()
+	if err == nil && bytes.Contains(out, []byte("--- SKIP: "+t.Name()+" ")) {
+		if _, reason, ok := strings.Cut(string(out), SkipPrefix); ok {
+			reason, _, _ = strings.Cut(reason, "\n")
+			t.Skip(SkipPrefix + reason)
+		}
+	}
 	if err != nil || !bytes.Contains(out, []byte("--- PASS: "+t.Name()+" ")) {
 		t.Errorf("%s: %v\n%s", where, err, out)
 	}

@@ -25,6 +25,9 @@ func appearedIn(string) string { return "" }
 // OwnMounts is for Linux, as Mounts is.
 func OwnMounts(testing.TB) bool { return false }
 
+// OwnFiles is for Linux.
+func OwnFiles(testing.TB, ...string) {}
+
 // MountTracefs is for Linux.
 func MountTracefs(testing.TB) {}
 

@@ -54,3 +54,29 @@ func mounts(t *testing.T) string {
 	}
 	return string(b)
 }
+
+// TestOwnFiles: what a program that the test starts maps is another file than
+// everybody else's, by the same name; and nothing of it is seen outside.
+func TestOwnFiles(t *testing.T) {
+	testenv.Need(t, testenv.Root, testenv.Mounts, testenv.File("/bin/sh"))
+	before := mounts(t)
+	outside, err := os.Stat("/bin/sh")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if testenv.OwnMounts(t) {
+		testenv.OwnFiles(t, "/bin/sh", "/bin/../bin/sh")
+		inside, err := os.Stat("/bin/sh")
+		if err != nil || os.SameFile(inside, outside) || inside.Size() != outside.Size() {
+			t.Errorf("%+v, %v; want a copy of %+v", inside, err, outside)
+		}
+		out, err := testenv.Command(t, "/bin/sh", "-c", "echo run").Output()
+		if err != nil || string(out) != "run\n" {
+			t.Errorf("%q, %v", out, err)
+		}
+		return
+	}
+	if after := mounts(t); after != before {
+		t.Errorf("mounts before:\n%s\nafter:\n%s", before, after)
+	}
+}

@@ -1,0 +1,86 @@
+package testenv
+
+import (
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// Libc and Bash are where a test finds them, for OwnFiles.
+var (
+	Libc = []string{"/lib/*/libc.so.6", "/lib64/libc.so.6", "/usr/lib/*/libc.so.6", "/usr/lib64/libc.so.6"}
+	Bash = []string{"/bin/bash", "/usr/bin/bash"}
+)
+
+// OwnFiles puts copies of the files that the patterns match in their places, for
+// this test and for what it starts from now on: a breakpoint in a copy is in no other
+// process of the machine, as one in libc or in a shell would be. The test runs in
+// OwnMounts. It is skipped if no pattern matches.
+func OwnFiles(t testing.TB, patterns ...string) {
+	t.Helper()
+	dir := t.TempDir()
+	n := 0
+	for _, pattern := range patterns {
+		found, err := filepath.Glob(pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, path := range found {
+			if path, err = filepath.EvalSymlinks(path); err != nil {
+				t.Fatal(err)
+			}
+			if inside(path, dir) {
+				continue // by another name
+			}
+			n++
+			own := filepath.Join(dir, strconv.Itoa(n))
+			copyFile(t, own, path)
+			if err := unix.Mount(own, path, "", unix.MS_BIND, ""); err != nil {
+				t.Fatalf("put a copy in place of %s: %v", path, err)
+			}
+		}
+	}
+	if n == 0 {
+		Need(t, Got(patterns[0], fs.ErrNotExist))
+	}
+}
+
+// inside tells whether the file is one of those below dir.
+func inside(path, dir string) bool {
+	st, err := os.Stat(path)
+	copies, _ := filepath.Glob(dir + "/*")
+	for _, c := range copies {
+		if other, oerr := os.Stat(c); err == nil && oerr == nil && os.SameFile(st, other) {
+			return true
+		}
+	}
+	return false
+}
+
+func copyFile(t testing.TB, to, from string) {
+	t.Helper()
+	in, err := os.Open(from)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close()
+	st, err := in.Stat()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := os.OpenFile(to, os.O_CREATE|os.O_EXCL|os.O_WRONLY, st.Mode().Perm())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.Copy(out, in); err != nil {
+		t.Fatal(err)
+	}
+	if err := out.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
