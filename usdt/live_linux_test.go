@@ -271,7 +271,11 @@ func waitStopped(t *testing.T, pid int) {
 // itself, and the generation of a garbage collection. Their semaphores go up
 // and down with the links.
 func TestPython(t *testing.T) {
-	testenv.Need(t, testenv.Root, testenv.Uprobes, testenv.File("/usr/bin/python3"))
+	testenv.Need(t, testenv.Root, testenv.Mounts, testenv.Uprobes, testenv.File("/usr/bin/python3"))
+	if !testenv.OwnMounts(t) {
+		return
+	}
+	testenv.OwnFiles(t, "/usr/bin/python3")
 	path, err := filepath.EvalSymlinks("/usr/bin/python3")
 	if err != nil {
 		t.Fatal(err)

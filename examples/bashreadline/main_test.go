@@ -27,7 +27,11 @@ func TestReplay(t *testing.T) { tooltest.Replay(t, run, "testdata/lines") }
 
 // A shell that is given 23 lines is 23 rows; the end of its input is none.
 func TestLive(t *testing.T) {
-	testenv.Need(t, testenv.Tool("/bin/bash"))
+	testenv.Need(t, testenv.Root, testenv.Mounts, testenv.Tool("/bin/bash"))
+	if !testenv.OwnMounts(t) {
+		return
+	}
+	testenv.OwnFiles(t, testenv.Bash...)
 	child := tooltest.Start(t, "type")
 	out := tooltest.Live(t, run, []string{"-json"}, child.Work)
 	n := 0

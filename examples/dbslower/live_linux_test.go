@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/user"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -24,15 +25,16 @@ type database struct {
 	cred *syscall.Credential
 }
 
+// postgres is the newest server here, or where Debian has one.
+func postgres() string {
+	exes, _ := filepath.Glob(servers["postgres"])
+	return slices.Max(append(exes, "/usr/lib/postgresql/15/bin/postgres"))
+}
+
 // newDatabase makes a database of the user postgres, because the server refuses
 // to run as root.
 func newDatabase(t *testing.T) *database {
-	exes, _ := filepath.Glob(servers["postgres"])
-	exe := "/usr/lib/postgresql/15/bin/postgres"
-	if len(exes) > 0 {
-		exe = exes[len(exes)-1]
-	}
-	testenv.Need(t, testenv.Root, testenv.Tool(exe))
+	exe := postgres()
 	u, err := user.Lookup("postgres")
 	if err != nil {
 		t.Fatal(err)
@@ -65,6 +67,11 @@ func (d *database) do(stdin, name string, args ...string) {
 
 // 23 queries of a server that serves standard input are 23 rows, in order.
 func TestLive(t *testing.T) {
+	testenv.Need(t, testenv.Root, testenv.Mounts, testenv.Uprobes, testenv.Tool(postgres()))
+	if !testenv.OwnMounts(t) {
+		return
+	}
+	testenv.OwnFiles(t, servers["postgres"])
 	d := newDatabase(t)
 	var queries strings.Builder
 	for i := range 23 {

@@ -24,7 +24,11 @@ func TestReplay(t *testing.T) { tooltest.Replay(t, run, "testdata/lookups") }
 // 23 processes that look up a name are 23 rows, each of another process, and each
 // took some time.
 func TestLive(t *testing.T) {
-	testenv.Need(t, testenv.Tool("getent"))
+	testenv.Need(t, testenv.Root, testenv.Mounts, testenv.Tool("getent"))
+	if !testenv.OwnMounts(t) {
+		return
+	}
+	testenv.OwnFiles(t, testenv.Libc...)
 	child := tooltest.Start(t, "look up")
 	out := tooltest.Live(t, run, []string{"-json"}, child.Work)
 	pids := map[int]bool{}

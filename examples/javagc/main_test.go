@@ -48,6 +48,11 @@ func (j *java) collect() {
 // A Java process that collects 23 times is 23 full collections, and each has some
 // effect on some pool.
 func TestLive(t *testing.T) {
+	testenv.Need(t, testenv.Root, testenv.Mounts, testenv.Tool("java"))
+	if !testenv.OwnMounts(t) {
+		return
+	}
+	testenv.OwnFiles(t, "/usr/lib/jvm/*/lib/server/libjvm.so")
 	j := startJava(t)
 	out := tooltest.Live(t, run, []string{"-json", strconv.Itoa(j.pid)}, j.collect)
 	collections, pools := 0, 0
