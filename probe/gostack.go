@@ -2,15 +2,12 @@ package probe
 
 import (
 	"debug/elf"
-
-	"golang.org/x/arch/arm64/arm64asm"
-	"golang.org/x/arch/x86/x86asm"
+	"encoding/binary"
+	"strings"
 
 	"github.com/borescope/borescope/internal/elffile"
+	"github.com/borescope/borescope/internal/insn"
 )
-
-// stackGuards are the offsets of g.stackguard0 and stackguard1.
-const stackGuard0, stackGuard1 = 16, 24
 
 // maxStackCheck is the length of the longest stack check, in bytes.
 const maxStackCheck = 64
@@ -26,13 +23,48 @@ func behindStackCheck(f *elffile.File, s elfSymbol) uint64 {
 	if err != nil {
 		return 0
 	}
-	switch f.Machine {
-	case elf.EM_X86_64:
-		return x86StackCheck(text)
-	case elf.EM_AARCH64:
-		return arm64StackCheck(text)
+	return stackCheckEnd(f.Machine, text)
+}
+
+// checkPart is what an instruction is to a stack check.
+type checkPart uint8
+
+const (
+	other   checkPart = iota // not of a check
+	prepare                  // finds g, or the stack pointer that the function would have
+	wrapped                  // jumps where a frame is larger than the stack pointer
+	compare                  // with g.stackguard0, or stackguard1 of the runtime's C functions
+	leave                    // jumps if the stack is too small: the last
+)
+
+// stackCheckEnd is behindStackCheck for code.
+func stackCheckEnd(m elf.Machine, text []byte) (end uint64) {
+	compared := false
+	// Where the code cannot be followed there is no check.
+	_ = insn.Walk(m, text, func(off int, in insn.Inst) bool {
+		switch stackCheckPart(m, text[off:off+in.Len]) {
+		case prepare:
+			return !compared
+		case compare:
+			compared = true
+			return true
+		case wrapped:
+			return true
+		case leave:
+			if compared {
+				end = uint64(off + in.Len)
+			}
+		}
+		return false
+	})
+	return end
+}
+
+func stackCheckPart(m elf.Machine, code []byte) checkPart {
+	if m == elf.EM_AARCH64 {
+		return arm64StackCheck(binary.LittleEndian.Uint32(code))
 	}
-	return 0
+	return x86StackCheck(string(code))
 }
 
 // x86StackCheck knows the three forms of the check, by the size of the frame:
@@ -42,36 +74,46 @@ func behindStackCheck(f *elffile.File, s elfSymbol) uint64 {
 //	mov r12, rsp; sub r12, N; jb;   cmp r12, [r14+16];       jbe
 //
 // Functions of ABI0 load g into r14, or rcx, first.
-func x86StackCheck(text []byte) uint64 {
-	compared := false
-	for off := 0; off < len(text); {
-		n, err := x86asm.Decode(text[off:], 64)
-		if err != nil {
-			return 0
-		}
-		off += n.Len
-		switch n.Op {
-		case x86asm.CMP:
-			m, ok := n.Args[1].(x86asm.Mem)
-			compared = ok && (m.Base == x86asm.R14 || m.Base == x86asm.RCX) && (m.Disp == stackGuard0 || m.Disp == stackGuard1)
-			if !compared {
-				return 0
-			}
-		case x86asm.JBE:
-			if !compared {
-				return 0
-			}
-			return uint64(off)
-		case x86asm.LEA, x86asm.MOV, x86asm.SUB:
-			if r := n.Args[0]; r != x86asm.R12 && r != x86asm.R14 && r != x86asm.RCX || compared {
-				return 0
-			}
-		case x86asm.JB: // the frame is larger than the stack pointer
-		default:
-			return 0
+func x86StackCheck(code string) checkPart {
+	for _, f := range x86Parts {
+		if strings.HasPrefix(code, f.begins) {
+			return f.part
 		}
 	}
-	return 0
+	return other
+}
+
+// x86Parts tell instructions by what they begin with: all that the assembler makes
+// of these, and no other begins so.
+var x86Parts = []struct {
+	begins string
+	part   checkPart
+}{
+	{"\x49\x3b\x66\x10", compare}, // cmp rsp, [r14+16]
+	{"\x49\x3b\x66\x18", compare}, // cmp rsp, [r14+24]
+	{"\x4d\x3b\x66\x10", compare}, // cmp r12, [r14+16]
+	{"\x4d\x3b\x66\x18", compare}, // cmp r12, [r14+24]
+	{"\x48\x3b\x61\x10", compare}, // cmp rsp, [rcx+16]
+	{"\x48\x3b\x61\x18", compare}, // cmp rsp, [rcx+24]
+	{"\x4c\x3b\x61\x10", compare}, // cmp r12, [rcx+16]
+	{"\x4c\x3b\x61\x18", compare}, // cmp r12, [rcx+24]
+	{"\x76", leave},               // jbe, near and far
+	{"\x0f\x86", leave},
+	{"\x72", wrapped}, // jb
+	{"\x0f\x82", wrapped},
+	{"\x4c\x8d\x64\x24", prepare}, // lea r12, [rsp-N]
+	{"\x4c\x8d\xa4\x24", prepare},
+	{"\x49\x89\xe4", prepare}, // mov r12, rsp
+	{"\x49\x83\xec", prepare}, // sub r12, N
+	{"\x49\x81\xec", prepare},
+	{"\x64\x48\x8b\x0c\x25", prepare}, // mov rcx, fs:[-8]
+	{"\x64\x4c\x8b\x34\x25", prepare}, // mov r14, fs:[-8]
+	{"\x48\xc7\xc1", prepare},         // mov rcx, -8
+	{"\x49\xc7\xc6", prepare},         // mov r14, -8
+	{"\x48\x8b\x0d", prepare},         // mov rcx, [rip+N]: g's offset, of libraries
+	{"\x4c\x8b\x35", prepare},         // mov r14, [rip+N]
+	{"\x64\x48\x8b\x09", prepare},     // mov rcx, fs:[rcx]
+	{"\x64\x4d\x8b\x36", prepare},     // mov r14, fs:[r14]
 }
 
 // arm64StackCheck knows them too:
@@ -79,39 +121,28 @@ func x86StackCheck(text []byte) uint64 {
 //	ldr x16, [x28, #16]; cmp sp, x16                                    b.ls
 //	ldr x16, [x28, #16]; sub x17, sp, #N;            cmp x17, x16;      b.ls
 //	ldr x16, [x28, #16]; mov x27, #N; subs x17, sp, x27; b.lo; cmp x17, x16; b.ls
-func arm64StackCheck(text []byte) uint64 {
-	guard := false
-	for off := 0; off+4 <= len(text); {
-		n, err := arm64asm.Decode(text[off:])
-		if err != nil {
-			return 0
-		}
-		off += 4
-		switch n.Op {
-		case arm64asm.LDR:
-			m, ok := n.Args[1].(arm64asm.MemImmediate)
-			if !ok || guard || n.Args[0] != arm64asm.X16 || m.Base != arm64asm.RegSP(arm64asm.X28) {
-				return 0
-			}
-			if s := m.String(); s != "[X28,#16]" && s != "[X28,#24]" {
-				return 0
-			}
-			guard = true
-		case arm64asm.B:
-			cond, ok := n.Args[0].(arm64asm.Cond)
-			if !ok || !guard {
-				return 0
-			}
-			if cond.String() == "LS" {
-				return uint64(off)
-			}
-		case arm64asm.CMP, arm64asm.SUB, arm64asm.SUBS, arm64asm.MOV, arm64asm.MOVK, arm64asm.ADD, arm64asm.ORR:
-			if !guard {
-				return 0
-			}
-		default:
-			return 0
-		}
+func arm64StackCheck(code uint32) checkPart {
+	switch code {
+	case 0xeb3063ff, 0xeb10023f: // cmp sp, x16; cmp x17, x16
+		return compare
+	case 0xf9400b90, 0xf9400f90: // ldr x16, [x28, #16], [x28, #24]
+		return prepare
+	case 0xeb3b63f1, 0xcb3b63f1: // subs x17, sp, x27; sub
+		return prepare
 	}
-	return 0
+	switch code & 0xff00001f {
+	case 0x54000003: // b.lo
+		return wrapped
+	case 0x54000009: // b.ls
+		return leave
+	}
+	switch code & 0xff8003ff {
+	case 0xd10003f1, 0xf10003f1: // sub x17, sp, #N; subs
+		return prepare
+	}
+	switch code & 0xff80001f {
+	case 0xd280001b, 0x9280001b, 0xf280001b, 0xb200001b: // mov x27, #N: movz, movn, movk, orr
+		return prepare
+	}
+	return other
 }

@@ -37,6 +37,28 @@ func TestStackCheck(t *testing.T) {
 	}
 }
 
+// TestStackCheckToolchain is TestStackCheck for Go's own programs, as they are
+// installed: frames of all sizes.
+func TestStackCheckToolchain(t *testing.T) {
+	testenv.Need(t, testenv.Go, testenv.Long)
+	out, err := exec.Command("go", "env", "GOROOT", "GOTOOLDIR").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dirs := strings.Fields(string(out))
+	for _, path := range []string{dirs[0] + "/bin/go", dirs[0] + "/bin/gofmt", dirs[1] + "/compile"} {
+		t.Run(filepath.Base(path), func(t *testing.T) {
+			testenv.Need(t, testenv.File(path))
+			f, err := elffile.Open(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer f.Close()
+			checkProgram(t, f)
+		})
+	}
+}
+
 func checkProgram(t *testing.T, f *elffile.File) {
 	t.Helper()
 	var fns []elfSymbol
