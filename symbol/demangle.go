@@ -1,6 +1,7 @@
 package symbol
 
 import (
+	"strconv"
 	"strings"
 	"sync"
 
@@ -36,6 +37,10 @@ const (
 	maxMangled   = 16 << 10
 	maxDemangled = 15 // demangle.MaxLength takes the power of two: 32 KiB
 )
+
+// maxMembers is for how many members of template instances a name is asked whether
+// the demangler has it right.
+const maxMembers = 16
 
 // NewDemangler returns a demangler; opts may be nil.
 func NewDemangler(opts *DemangleOptions) *Demangler {
@@ -91,39 +96,83 @@ func (d *Demangler) demangle(name string) string {
 // misread reports whether the demangler would give a false name: it counts a
 // substitution too many where an expression refers to a member of a template
 // instance, as std::swap's does ("sr", names, arguments), and so takes others for
-// what later substitutions refer to.
+// what later substitutions refer to. Those that were counted before stay right.
 func misread(name string) bool {
-	for {
+	// Each member costs a parse: names have a handful, hostile ones thousands.
+	members := 0
+	for rest := name; ; {
 		var ok bool
-		if _, name, ok = strings.Cut(name, "sr"); !ok {
+		if _, rest, ok = strings.Cut(rest, "sr"); !ok {
 			return false
 		}
-		rest, instance := strings.CutPrefix(name, "N")
-		for !instance {
-			n, i := 0, 0
-			for ; i < len(rest) && rest[i]-'0' <= 9 && n < maxMangled; i++ {
-				n = 10*n + int(rest[i]-'0')
-			}
-			if n == 0 || n >= len(rest)-i {
-				break
-			}
-			rest = rest[i+n:]
-			instance = rest[0] == 'I'
+		args, ok := instance(rest)
+		if !ok {
+			continue
 		}
-		if instance && substituted(rest) {
+		last := lastSubstitution(args)
+		if last < 0 {
+			return false
+		}
+		if members++; members > maxMembers || !counts(name, len(name)-len(args), last+1) {
 			return true
 		}
 	}
 }
 
-// substituted reports whether a mangled name may have a numbered substitution.
-func substituted(name string) bool {
-	for ok := true; ok; {
-		if _, name, ok = strings.Cut(name, "S"); ok && strings.HasPrefix(strings.TrimLeft(name, base36), "_") {
-			return true
+// instance finds the template arguments behind the names that follow "sr"; args is
+// what follows their "I".
+func instance(rest string) (args string, ok bool) {
+	rest, nested := strings.CutPrefix(rest, "N")
+	if scope, ok := strings.CutPrefix(rest, "S"); nested && ok {
+		rest = strings.TrimPrefix(strings.TrimLeft(scope, base36), "_")
+	}
+	for {
+		n, i := 0, 0
+		for ; i < len(rest) && rest[i]-'0' <= 9 && n < maxMangled; i++ {
+			n = 10*n + int(rest[i]-'0')
+		}
+		if n == 0 || n >= len(rest)-i {
+			return rest, nested
+		}
+		if rest = rest[i+n:]; rest[0] == 'I' {
+			return rest[1:], true
 		}
 	}
-	return false
+}
+
+// lastSubstitution returns the highest number of a substitution that a mangled name
+// refers to, as the demangler counts them: S_ is 0, S0_ 1; -1 if there is none.
+func lastSubstitution(name string) int {
+	last := -1
+	for ok := true; ok; {
+		if _, name, ok = strings.Cut(name, "S"); !ok {
+			break
+		}
+		digits := name[:len(name)-len(strings.TrimLeft(name, base36))]
+		if !strings.HasPrefix(name[len(digits):], "_") {
+			continue
+		}
+		n := int64(-1)
+		if digits != "" {
+			var err error
+			if n, err = strconv.ParseInt(digits, 36, 32); err != nil {
+				return maxMangled // more than a name has
+			}
+		}
+		last = max(last, int(n)+1)
+	}
+	return last
+}
+
+// counts reports whether the demangler knows the substitution n where template
+// arguments begin: it accepts one argument more there, which is that.
+func counts(name string, at, n int) bool {
+	ref := "S_"
+	if n > 0 {
+		ref = "S" + strings.ToUpper(strconv.FormatInt(int64(n-1), 36)) + "_"
+	}
+	_, err := demangle.ToAST(name[:at] + ref + name[at:])
+	return err == nil
 }
 
 const base36 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ"
