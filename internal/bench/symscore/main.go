@@ -8,7 +8,8 @@
 //
 // Functions are scored against eu-addr2line, the only tool of those that honours
 // symbols' sizes and nesting; an alias (a symbol of the same address and size) is
-// as right as the name itself. Chains of inlined calls with their lines are
+// as right as the name itself. Readable names are scored against c++filt and
+// llvm-cxxfilt, which differ among themselves. Chains of inlined calls with their lines are
 // scored against llvm-symbolizer. With -speed it measures what a program that
 // imports the package pays, next to what it would pay otherwise.
 package main
@@ -70,6 +71,16 @@ func run(n, runs int, verbose bool, match string) error {
 	fmt.Fprintln(w, "FUNCTIONS (reference eu-addr2line)\ttool\tright\twrong\tmissing\tms\tcpu ms")
 	for _, path := range matching(corpus(), match) {
 		if err := functions(w, path, n, runs, verbose); err != nil {
+			fmt.Fprintf(w, "%s\t%v\n", filepath.Base(path), err)
+		}
+	}
+	fmt.Fprintln(w, "\t\t\t\t\t\t\nREADABLE NAMES (references c++filt, llvm-cxxfilt)\ttool\tright\twrong\tmissing\tms\tcpu ms")
+	named := readableCorpus()
+	if !strings.Contains("readable names", match) {
+		named = matching(named, match)
+	}
+	for _, path := range named {
+		if err := readable(w, path, n, runs, verbose); err != nil {
 			fmt.Fprintf(w, "%s\t%v\n", filepath.Base(path), err)
 		}
 	}

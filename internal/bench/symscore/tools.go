@@ -28,12 +28,13 @@ type cost struct{ wall, cpu time.Duration }
 // children are the ways to answer that are part of this program: it runs itself
 // with "-child NAME FILE", so that all tools pay for their start.
 var children = map[string]func(path string, pcs []uint64) ([]string, error){
-	"borescope":        borescopeNames,
-	"borescope-chains": borescopeChains,
-	"borescope-go":     borescopeGo,
-	"debug/gosym":      debugGosym,
-	"debug/elf":        debugELF,
-	"debug/dwarf":      debugDWARF,
+	"borescope":          borescopeNames,
+	"borescope-readable": borescopeReadable,
+	"borescope-chains":   borescopeChains,
+	"borescope-go":       borescopeGo,
+	"debug/gosym":        debugGosym,
+	"debug/elf":          debugELF,
+	"debug/dwarf":        debugDWARF,
 }
 
 func child(name string) func(c *testCase) ([]string, cost, error) {
