@@ -82,49 +82,67 @@ func memberAt(spec *btf.Spec, typ, member string) (int32, error) {
 // ownNamespace asks a program that runs in this process: the namespace is the one
 // at the end of its numbers (ns_of_pid, include/linux/pid.h).
 func (n *NestedIDs) ownNamespace() (level uint32, address uint64, err error) {
-	m, err := ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.Array, KeySize: 4, ValueSize: 16, MaxEntries: 1})
-	if err != nil {
-		return 0, 0, err
-	}
-	defer m.Close()
-	read := func(off, to, size int32) asm.Instructions {
+	read := func(fd int, off, to, size int32) asm.Instructions {
 		return asm.Instructions{
 			asm.Mov.Reg(asm.R3, asm.R6),
 			asm.Add.Imm(asm.R3, off),
-			asm.LoadMapValue(asm.R1, m.FD(), uint32(to)),
+			asm.LoadMapValue(asm.R1, fd, uint32(to)),
 			asm.Mov.Imm(asm.R2, size),
 			asm.FnProbeReadKernel.Call(),
-			asm.LoadMapValue(asm.R1, m.FD(), uint32(to)),
+			asm.LoadMapValue(asm.R1, fd, uint32(to)),
 		}
 	}
-	ins := asm.Instructions{asm.FnGetCurrentTask.Call(), asm.Mov.Reg(asm.R6, asm.R0)}
-	ins = append(ins, read(n.ThreadPID, 8, 8)...)
-	ins = append(ins, asm.LoadMem(asm.R6, asm.R1, 0, asm.DWord))
-	ins = append(ins, read(n.PIDLevel, 0, 4)...)
-	ins = append(ins,
-		asm.LoadMem(asm.R1, asm.R1, 0, asm.Word),
-		asm.Mul.Imm(asm.R1, n.Size),
-		asm.Add.Reg(asm.R6, asm.R1),
-	)
-	ins = append(ins, read(n.Numbers+n.NS, 8, 8)...)
-	ins = append(ins, asm.Mov.Imm(asm.R0, 0), asm.Return())
-	p, err := ebpf.NewProgram(&ebpf.ProgramSpec{Type: ebpf.RawTracepoint, License: "Dual MIT/GPL", Instructions: ins})
+	v, err := runHere(func(fd int) asm.Instructions {
+		ins := asm.Instructions{asm.FnGetCurrentTask.Call(), asm.Mov.Reg(asm.R6, asm.R0)}
+		ins = append(ins, read(fd, n.ThreadPID, 8, 8)...)
+		ins = append(ins, asm.LoadMem(asm.R6, asm.R1, 0, asm.DWord))
+		ins = append(ins, read(fd, n.PIDLevel, 0, 4)...)
+		ins = append(ins,
+			asm.LoadMem(asm.R1, asm.R1, 0, asm.Word),
+			asm.Mul.Imm(asm.R1, n.Size),
+			asm.Add.Reg(asm.R6, asm.R1),
+		)
+		return append(ins, read(fd, n.Numbers+n.NS, 8, 8)...)
+	})
 	if err != nil {
 		return 0, 0, err
 	}
-	defer p.Close()
-	if _, err := p.Run(&ebpf.RunOptions{}); err != nil {
-		return 0, 0, err
-	}
-	var v struct {
-		Level, _ uint32
-		Address  uint64
-	}
-	if err := m.Lookup(uint32(0), &v); err != nil {
-		return 0, 0, err
-	}
-	if v.Address == 0 || v.Level == 0 || v.Level > 32 { // MAX_PID_NS_LEVEL
+	level, address = uint32(v[0]), v[1]
+	if address == 0 || level == 0 || level > 32 { // MAX_PID_NS_LEVEL
 		return 0, 0, errors.New("the kernel keeps process numbers otherwise")
 	}
-	return v.Level, v.Address, nil
+	return level, address, nil
+}
+
+// InitialIDs are the numbers of this process and the calling thread in the initial
+// namespace: what the kernel's own records have. The caller keeps to its thread.
+func InitialIDs() (pid, tid int, err error) {
+	v, err := runHere(func(fd int) asm.Instructions {
+		return asm.Instructions{
+			asm.FnGetCurrentPidTgid.Call(),
+			asm.LoadMapValue(asm.R1, fd, 0),
+			asm.StoreMem(asm.R1, 0, asm.R0, asm.DWord),
+		}
+	})
+	return int(v[0] >> 32), int(uint32(v[0])), err
+}
+
+// runHere runs a program once in the calling thread, and returns what it has left
+// in the one value of the map that it is given.
+func runHere(program func(fd int) asm.Instructions) (v [2]uint64, err error) {
+	m, err := ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.Array, KeySize: 4, ValueSize: 16, MaxEntries: 1})
+	if err != nil {
+		return v, err
+	}
+	defer m.Close()
+	ins := append(program(m.FD()), asm.Mov.Imm(asm.R0, 0), asm.Return())
+	p, err := ebpf.NewProgram(&ebpf.ProgramSpec{Type: ebpf.RawTracepoint, License: "Dual MIT/GPL", Instructions: ins})
+	if err != nil {
+		return v, err
+	}
+	defer p.Close()
+	if _, err := p.Run(&ebpf.RunOptions{}); err != nil {
+		return v, err
+	}
+	return v, m.Lookup(uint32(0), &v)
 }

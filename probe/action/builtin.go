@@ -59,7 +59,7 @@ var builtins = map[string]Builtin{
 	"jiffies":        {Type: u64, helper: asm.FnJiffies64, Doc: "the kernel's tick count"},
 	"rand":           {Type: u32, helper: asm.FnGetPrandomU32, Doc: "pseudo-random number"},
 	"curtask":        {Type: PtrType(nil, false), helper: asm.FnGetCurrentTask, GPL: true, Doc: "the current task, ptr(struct task_struct)"},
-	"ppid":           {Type: u32, helper: asm.FnGetCurrentTask, GPL: true, Doc: "process id of the parent (needs BTF)"},
+	"ppid":           {Type: u32, helper: asm.FnGetCurrentTask, GPL: true, Doc: "process id of the parent, in the namespace of pid (needs BTF)"},
 	"func":           {Type: u64.WithFormat(FormatKsym), helper: asm.FnGetFuncIp, GPL: true, Since: [2]int{5, 15}, Doc: "address of the probed function; before 5.15 only where a program has one site"},
 	"probe":          {Type: u64.WithFormat(FormatProbe), helper: asm.FnGetAttachCookie, Since: [2]int{5, 15}, Doc: "which probe fired: index of the site in the plan, plus one"},
 	"cookie":         {Type: u64, helper: asm.FnGetAttachCookie, Since: [2]int{5, 15}, Doc: "the site's whole attach cookie"},

@@ -7,6 +7,7 @@ import (
 
 	"github.com/cilium/ebpf/btf"
 
+	"github.com/borescope/borescope/internal/kernel"
 	"github.com/borescope/borescope/probe"
 	"github.com/borescope/borescope/stack"
 )
@@ -44,15 +45,18 @@ type checker struct {
 	loops int
 	// walk is the walker of user stacks, nil if there is none so far.
 	walk *stack.BPFWalker
+	// ns is the pid namespace whose numbers are meant; nil: the initial one's.
+	ns *kernel.PIDNamespace
 }
 
-// check makes an action ready for program i of the plan.
-func check(p *Program, plan *probe.Plan, i int) (*checked, error) {
+// check makes an action ready for program i of the plan, with the numbers that
+// the namespace gives to tasks; nil is the initial one.
+func check(p *Program, plan *probe.Plan, i int, ns *kernel.PIDNamespace) (*checked, error) {
 	pp := &plan.Programs[i]
 	if pp.Group < 0 || pp.Group >= len(p.Actions) {
 		return nil, fmt.Errorf("program %s: plan group %d: the program has %d actions", pp.Name, pp.Group, len(p.Actions))
 	}
-	c := &checker{prog: p, plan: plan, pp: pp, kern: kernelVersion(plan.Kernel), vars: map[*Var]*Var{}}
+	c := &checker{prog: p, plan: plan, pp: pp, kern: kernelVersion(plan.Kernel), vars: map[*Var]*Var{}, ns: ns}
 	body, err := c.block(p.Actions[pp.Group].Body)
 	if err != nil {
 		return nil, err
@@ -132,7 +136,7 @@ func arity(op Op) (least, most int) {
 	case OpConst, OpString, OpVar, OpBuiltin, OpArg, OpField, OpRet, OpReg, OpKaddr, OpKstack, OpUstack,
 		OpUstackWalk, OpUaddr, OpBytes, OpEnum, OpSizeof:
 		return 0, 0
-	case OpNeg, OpNot, OpLNot, OpCast, OpBswap, OpDeref, OpMember, OpOffset, OpKptr, OpUptr, OpSocketCookie, OpPath,
+	case OpNeg, OpNot, OpLNot, OpCast, OpBswap, OpDeref, OpMember, OpOffset, OpKptr, OpUptr, OpSocketCookie, OpPath, OpTaskPID, OpTaskTID,
 		OpHasPrefix, OpGlob, OpLen, OpElem:
 		return 1, 1
 	case OpCond:
@@ -192,6 +196,8 @@ func (c *checker) node(e *Expr, args []*Expr) (*Expr, error) {
 		return c.memory(e, args)
 	case OpSocketCookie:
 		return c.socketCookie(e, args[0])
+	case OpTaskPID, OpTaskTID:
+		return c.taskID(e.Op, args[0])
 	case OpPath:
 		return c.path(e, args[0])
 	case OpHasPrefix, OpContains, OpIndexOf, OpGlob, OpLen, OpStrncmp, OpMemcmp:
@@ -356,10 +362,8 @@ func (c *checker) builtin(e *Expr) (*Expr, error) {
 		}
 		return out, nil
 	case "ppid":
-		task := &Expr{Op: OpBuiltin, Str: "curtask"}
-		return c.expr(&Expr{Op: OpCast, Type: u32, Args: []*Expr{
-			{Op: OpMember, Str: "real_parent->tgid", Args: []*Expr{task}},
-		}})
+		parent := &Expr{Op: OpMember, Str: "real_parent", Args: []*Expr{{Op: OpBuiltin, Str: "curtask"}}}
+		return c.expr(&Expr{Op: OpTaskPID, Args: []*Expr{parent}})
 	case "pcomm":
 		task := &Expr{Op: OpBuiltin, Str: "curtask"}
 		return c.expr(&Expr{Op: OpMember, Str: "group_leader->comm", Args: []*Expr{task}})

@@ -15,6 +15,10 @@ func (c *checker) blockDepth(list []*Stmt, depth int) ([]*Stmt, error) {
 	if depth > 32 {
 		return nil, errors.New("statements nested more than 32 deep")
 	}
+	// What an enclosing statement wants made before it is no part of this block.
+	outer := c.before
+	c.before = nil
+	defer func() { c.before = outer }()
 	out := make([]*Stmt, 0, len(list))
 	defer c.closeScope(len(c.scope))
 	for _, s := range list {
@@ -26,7 +30,7 @@ func (c *checker) blockDepth(list []*Stmt, depth int) ([]*Stmt, error) {
 			return nil, at(s.Pos, firstLine(s), err)
 		}
 		out = append(append(out, c.before...), x)
-		c.before = c.before[:0]
+		c.before = nil
 	}
 	return out, nil
 }

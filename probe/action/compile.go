@@ -7,6 +7,7 @@ import (
 
 	"github.com/cilium/ebpf"
 
+	"github.com/borescope/borescope/internal/kernel"
 	"github.com/borescope/borescope/probe"
 )
 
@@ -16,7 +17,15 @@ import (
 //
 // Errors are of type *Error where a place in the program is at fault, and match
 // errors.ErrUnsupported where the plan's kernel lacks something.
+//
+// The programs know tasks by their numbers in the initial pid namespace; Load
+// compiles for the one that it is called in.
 func Compile(p *Program, plan *probe.Plan) (*ebpf.CollectionSpec, error) {
+	return compileIn(nil, p, plan)
+}
+
+// compileIn is Compile for a process in the namespace.
+func compileIn(ns *kernel.PIDNamespace, p *Program, plan *probe.Plan) (*ebpf.CollectionSpec, error) {
 	switch {
 	case p == nil:
 		return nil, fmt.Errorf("compile: %w", errNoProgram)
@@ -26,7 +35,7 @@ func Compile(p *Program, plan *probe.Plan) (*ebpf.CollectionSpec, error) {
 	if err := p.Err(); err != nil {
 		return nil, fmt.Errorf("compile %s: %w", p.Name, err)
 	}
-	spec, err := compile(p, plan)
+	spec, err := compile(p, plan, ns)
 	if err != nil {
 		return nil, fmt.Errorf("compile %s: %w", p.Name, err)
 	}
@@ -43,7 +52,7 @@ func (p *Program) Validate() error {
 	return err
 }
 
-func compile(p *Program, plan *probe.Plan) (*ebpf.CollectionSpec, error) {
+func compile(p *Program, plan *probe.Plan, ns *kernel.PIDNamespace) (*ebpf.CollectionSpec, error) {
 	lay, err := newLayout(p, plan)
 	if err != nil {
 		return nil, err
@@ -58,7 +67,7 @@ func compile(p *Program, plan *probe.Plan) (*ebpf.CollectionSpec, error) {
 		if spec.Programs[pp.Name] != nil {
 			return nil, fmt.Errorf("plan: two programs are named %s", pp.Name)
 		}
-		c, err := check(p, plan, i)
+		c, err := check(p, plan, i, ns)
 		if err != nil {
 			return nil, at(p.Actions[min(max(pp.Group, 0), len(p.Actions)-1)].Pos, pp.Name, err)
 		}

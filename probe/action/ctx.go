@@ -227,7 +227,8 @@ func (c *Ctx) Builtin(name string) Int {
 // that ps shows there. A task outside of that namespace has its number in the
 // initial one with bit 31 set, which no other has. Numbers in the records of
 // tracepoints (Field) and in the kernel's structures are the initial namespace's:
-// to meet them, read Member("tgid") or Member("pid") of the builtin curtask.
+// to meet them, read Member("tgid") or Member("pid") of the builtin curtask. Of a
+// pointer to a task, TaskPID and TaskTID are numbers like these.
 func (c *Ctx) PID() Int { return c.Builtin("pid") }
 
 // TID is the thread id of the current task, in the namespace of PID.
@@ -248,7 +249,7 @@ func (c *Ctx) Cgroup() Int { return c.Builtin("cgroup") }
 // Nsecs is CLOCK_MONOTONIC in nanoseconds.
 func (c *Ctx) Nsecs() Int { return c.Builtin("nsecs") }
 
-// PPID is the process id of the parent; it needs BTF.
+// PPID is the process id of the parent, in the namespace of PID; it needs BTF.
 func (c *Ctx) PPID() Int { return c.Builtin("ppid") }
 
 // Func is the address of the probed function.

@@ -205,7 +205,7 @@ func TestDirectRandom(t *testing.T) {
 		var chosen []string
 		p.On(probe.Iter{Name: "task", PID: os.Getpid()}, func(c *action.Ctx) {
 			task := c.Field("task").Ptr()
-			c.ReturnUnless(task.Ne(0).And(task.Member("pid").Eq(os.Getpid())))
+			c.ReturnUnless(task.Ne(0).And(task.TaskTID().Eq(os.Getpid())))
 			other := c.Field("task").Xor(0).PtrTo("struct task_struct", false)
 			for i := range uint32(24) {
 				path := paths[r.IntN(len(paths))]

@@ -74,6 +74,10 @@ const (
 	// machine is up: pointer to a struct sock that is an argument (5.12; fentry,
 	// fexit and typed tracepoints). The interpreter has no sockets: it gives 0.
 	OpSocketCookie
+	// OpTaskPID and OpTaskTID are the numbers of a process and a thread, as the
+	// builtins pid and tid are those of the current ones: pointer to a task_struct.
+	OpTaskPID
+	OpTaskTID
 	// OpPath is the text of a struct path, as the process sees it: pointer to it, in
 	// an argument that the kernel types; at most Type.Size-1 bytes, none if it is
 	// longer. The kernel has it in few programs; see Ptr.Path. The interpreter has no
@@ -192,7 +196,7 @@ var opNames = [numOps]string{
 	OpEq: "==", OpNe: "!=", OpLt: "<", OpLe: "<=", OpGt: ">", OpGe: ">=",
 	OpLAnd: "&&", OpLOr: "||", OpLNot: "!",
 	OpCond: "?:", OpCast: "cast", OpBswap: "bswap",
-	OpDeref: "*", OpMember: "->", OpAddrOf: "&", OpIndex: "[]", OpStr: "str", OpBuf: "buf", OpPerCPU: "percpu", OpSocketCookie: "socket_cookie", OpPath: "path",
+	OpDeref: "*", OpMember: "->", OpAddrOf: "&", OpIndex: "[]", OpStr: "str", OpBuf: "buf", OpPerCPU: "percpu", OpSocketCookie: "socket_cookie", OpPath: "path", OpTaskPID: "task_pid", OpTaskTID: "task_tid",
 	OpHasPrefix: "has_prefix", OpContains: "contains", OpIndexOf: "strstr", OpGlob: "globmatch",
 	OpLen: "len", OpStrncmp: "strncmp", OpMemcmp: "memcmp",
 	OpTuple: "tuple", OpElem: "elem", OpMapGet: "get", OpMapHas: "has", OpMapCPU: "get_cpu",

@@ -82,7 +82,7 @@ func NewInterp(p *Program, plan *probe.Plan, i int) (*Interp, error) {
 	if i < 0 || i >= len(plan.Programs) {
 		return nil, fmt.Errorf("program %d of %d", i, len(plan.Programs))
 	}
-	c, err := check(p, plan, i)
+	c, err := check(p, plan, i, nil)
 	if err != nil {
 		return nil, err
 	}

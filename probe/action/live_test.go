@@ -5,7 +5,6 @@ package action
 import (
 	"encoding/binary"
 	"errors"
-	"os"
 	"runtime"
 	"testing"
 	"unsafe"
@@ -87,7 +86,11 @@ func TestSmoke(t *testing.T) {
 	}
 	coll := loadSpec(t, spec)
 	runRaw(t, coll.Programs["p0"], 40, 2)
-	for i, want := range []uint64{42, uint64(os.Getpid() * 2), 7} {
+	pid, _, err := kernel.InitialIDs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []uint64{42, uint64(pid * 2), 7} {
 		var got uint64
 		if err := coll.Maps["out"].Lookup(uint32(i), &got); err != nil || got != want {
 			t.Errorf("out[%d] = %d, %v; want %d", i, got, err, want)

@@ -52,7 +52,8 @@ func Load(p *Program, plan *probe.Plan) (*Loaded, error) {
 	if p == nil {
 		return nil, fmt.Errorf("load: %w", errNoProgram)
 	}
-	spec, err := Compile(p, plan)
+	ns := kernel.OwnPIDNamespace()
+	spec, err := compileIn(ns, p, plan)
 	if err != nil {
 		return nil, err
 	}
@@ -76,7 +77,6 @@ func Load(p *Program, plan *probe.Plan) (*Loaded, error) {
 	if err := kernel.RaiseMemlock(); err != nil {
 		return nil, fmt.Errorf("load %s: %w", p.Name, err)
 	}
-	ns := kernel.OwnPIDNamespace()
 	for _, prog := range spec.Programs {
 		prog.Instructions = ns.OwnIDs(prog.Instructions, gplCompatible(prog.License))
 	}
@@ -383,7 +383,7 @@ func needsBTF(p *Program) bool {
 	}, func(e *Expr) {
 		need = need || e.Map != nil && e.Map.Kind == MapCgroupStorage
 		switch e.Op {
-		case OpPath, OpMember, OpAddrOf, OpIndex, OpDeref, OpOffset, OpEnum, OpSizeof:
+		case OpPath, OpMember, OpAddrOf, OpIndex, OpDeref, OpOffset, OpEnum, OpSizeof, OpTaskPID, OpTaskTID:
 			need = true
 		case OpCast:
 			need = need || e.Type.Kind == KindPtr && e.Str != ""

@@ -28,6 +28,11 @@ func BTFNeeds(p *Program) *probe.BTFNeeds {
 			types["sk_buff"], members["len"] = true, true
 		}
 	}, func(e *Expr) {
+		if usesTaskIDs(e) {
+			for _, f := range taskFields {
+				types[f.typ], members[f.member] = true, true
+			}
+		}
 		if e.Op == OpString || e.Op == OpBuiltin {
 			return
 		}

@@ -92,8 +92,8 @@ func compileIn(env *probe.Env, p *action.Program) (string, error) {
 // running kernel's types reads what it should.
 func TestCapturedBTFLive(t *testing.T) {
 	testenv.Need(t, testenv.Root)
-	n := action.NewCounter[int32]("n", 64)
-	p := marked("captured", func(c *action.Ctx) { n.Inc(c, c.CurTask().Member("group_leader->tgid")) })
+	n := action.NewCounter[uint32]("n", 64)
+	p := marked("captured", func(c *action.Ctx) { n.Inc(c, c.CurTask().Member("group_leader").Ptr().TaskPID()) })
 	raw, path, err := action.CaptureBTF(p, probe.NewEnv(nil))
 	if err != nil {
 		testenv.SkipUnsupported(t, err)
@@ -112,7 +112,7 @@ func TestCapturedBTFLive(t *testing.T) {
 		t.Fatal(err)
 	}
 	snap, err := tab.Snapshot()
-	if err != nil || len(snap.Entries) != 1 || snap.Entries[0].Key != int32(os.Getpid()) || snap.Entries[0].Value != 23 {
+	if err != nil || len(snap.Entries) != 1 || snap.Entries[0].Key != uint32(os.Getpid()) || snap.Entries[0].Value != 23 {
 		t.Errorf("%+v, %v; want 23 of process %d", snap, err, os.Getpid())
 	}
 }

@@ -1,12 +1,14 @@
 package action_test
 
 import (
+	"maps"
 	"os"
 	"runtime"
 	"strings"
 	"syscall"
 	"testing"
 
+	"github.com/borescope/borescope/internal/kernel"
 	"github.com/borescope/borescope/internal/testenv"
 	"github.com/borescope/borescope/mapx"
 	"github.com/borescope/borescope/probe/action"
@@ -16,9 +18,15 @@ import (
 // for: keys, comparisons, and leaving the own process out.
 func TestPIDNamespace(t *testing.T) {
 	testenv.Need(t, testenv.Root, testenv.BTF)
-	cmd := testenv.Command(t, "/proc/self/exe", "-test.run=^TestInPIDNamespace$", "-test.v")
+	inPIDNamespace(t, "TestInPIDNamespace")
+}
+
+// inPIDNamespace runs a test as the first process of a container.
+func inPIDNamespace(t *testing.T, test string) {
+	t.Helper()
+	cmd := testenv.Command(t, "/proc/self/exe", "-test.run=^"+test+"$", "-test.v")
 	cmd.Env = append(os.Environ(), "ACTION_WORKLOAD=pidns")
-	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID}
+	cmd.SysProcAttr.Cloneflags = syscall.CLONE_NEWPID
 	out, err := cmd.CombinedOutput()
 	if err != nil || !strings.Contains(string(out), "--- PASS") {
 		t.Errorf("%v:\n%s", err, out)
@@ -67,5 +75,64 @@ func TestInPIDNamespace(t *testing.T) {
 				t.Errorf("licence %q, %s: %v, this is %v", license, counter.Map().Name, got, me)
 			}
 		}
+	}
+}
+
+// TestTasksInPIDNamespace: other tasks than the current one, which programs find
+// through the kernel's pointers, have a container's numbers too: a process of its
+// own, one in a container inside, and its first process, whose parent is a stranger.
+func TestTasksInPIDNamespace(t *testing.T) {
+	testenv.Need(t, testenv.Root, testenv.BTF)
+	inPIDNamespace(t, "TestTasksInContainer")
+}
+
+// TestTasksInContainer is the first process of a container.
+func TestTasksInContainer(t *testing.T) {
+	if os.Getenv("ACTION_WORKLOAD") != "pidns" {
+		return
+	}
+	type key struct{ PID, PPID, TaskPID, TaskTID uint32 }
+	tasks := action.NewCounter[key]("tasks", 0)
+	const outside, me = 0, 1
+	p := marked("tasks", func(c *action.Ctx) {
+		task := c.CurTask()
+		ppid, tid := c.PPID(), task.TaskTID()
+		ppid = c.Let(c.Const(outside).If(ppid.And(kernel.Stranger).Ne(0), ppid))
+		tid = c.Let(c.Const(me).If(tid.Eq(c.TID()), tid)) // it is the current one
+		tasks.Inc(c, c.PID(), ppid, task.TaskPID(), tid)
+	})
+	s := attachOrSkip(t, p, nil)
+	want := map[key]uint64{{me, outside, me, me}: 23}
+	marks(23)
+	for _, flags := range []uintptr{0, syscall.CLONE_NEWPID} {
+		cmd := testenv.Command(t, "/proc/self/exe", "-test.run=^TestMarks$")
+		cmd.Env = append(os.Environ(), "ACTION_WORKLOAD=marks")
+		cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: flags}
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("%v:\n%s", err, out)
+		}
+		pid := uint32(cmd.Process.Pid)
+		want[key{pid, me, pid, me}] = 23
+	}
+	tab, err := tasks.Table(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	snap, err := tab.Snapshot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := mapx.Values(snap); !maps.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
+	}
+	if st, err := s.Stats(); err != nil || st.Faults != 0 {
+		t.Errorf("%+v, %v", st, err)
+	}
+}
+
+// TestMarks is a process that makes this test's marks.
+func TestMarks(t *testing.T) {
+	if os.Getenv("ACTION_WORKLOAD") == "marks" {
+		marks(23)
 	}
 }

@@ -257,7 +257,7 @@ func (e *Expr) print(depth int, left *int) string {
 		return e.Op.String() + "(" + strings.Join(args, ", ") + ")"
 	case OpStrncmp, OpMemcmp:
 		return fmt.Sprintf("%s(%s, %d)", e.Op, strings.Join(args, ", "), e.Int)
-	case OpLen, OpBswap, OpPerCPU, OpKptr, OpUptr, OpSocketCookie, OpPath:
+	case OpLen, OpBswap, OpPerCPU, OpKptr, OpUptr, OpSocketCookie, OpPath, OpTaskPID, OpTaskTID:
 		return e.Op.String() + "(" + strings.Join(args, ", ") + ")"
 	}
 	return "(" + strings.Join(args, " "+e.Op.String()+" ") + ")"

@@ -313,6 +313,19 @@ func (v Ptr) SocketCookie() Int {
 	return Int{v.c, NewExpr(OpSocketCookie, v.Expr())}
 }
 
+// TaskPID is the process id (thread group) of the task that v points to, a struct
+// task_struct of the kernel's, in the namespace of Ctx.PID: what to compare with a
+// user's number and to print, in a container too. Member("tgid") is the number in
+// the initial namespace, as the records of tracepoints have it.
+func (v Ptr) TaskPID() Int {
+	return v.c.read(&Expr{Op: OpTaskPID, Args: []*Expr{v.Expr()}, Pos: callerPos()})
+}
+
+// TaskTID is the thread id of that task, in the namespace of Ctx.PID.
+func (v Ptr) TaskTID() Int {
+	return v.c.read(&Expr{Op: OpTaskTID, Args: []*Expr{v.Expr()}, Pos: callerPos()})
+}
+
 // Path is the path that the struct path which v points to names, as the current
 // process sees it, in at most size-1 bytes; of a longer one it is empty, and
 // counted (Stats.Truncated). The struct must be in an argument of the probe:
