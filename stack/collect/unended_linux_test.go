@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/borescope/borescope/internal/kernel"
 	"github.com/borescope/borescope/internal/testenv"
 )
 
@@ -29,8 +30,12 @@ func TestUnended(t *testing.T) {
 	tid := unix.Gettid()
 	// As if the thread had left an hour ago, and its return had not been seen; and as
 	// if another one had come to each CPU.
+	_, initial, err := kernel.InitialIDs()
+	if err != nil {
+		t.Fatal(err)
+	}
 	note := make([]byte, waitSize)
-	if err := c.coll.Maps[mapWaits].Put(uint32(tid), note); err != nil {
+	if err := c.coll.Maps[mapWaits].Put(uint32(initial), note); err != nil {
 		t.Fatal(err)
 	}
 	setLast(t, c, 1<<30)
