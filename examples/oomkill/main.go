@@ -53,8 +53,8 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 		return err
 	}
 	events := action.NewEvents[kill]("kills", 0)
-	// Older kernels say only who is killed.
-	detailed, plain := program(events, true), program(events, false)
+	// Older kernels say only who is killed, and not by its task.
+	tasks, detailed, plain := program(events, true, true), program(events, true, false), program(events, false, false)
 
 	return t.Run(ctx, stdout, "Tracing OOM kills", func(s *tool.Session) error {
 		host, err := s.Host()
@@ -79,18 +79,32 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 			s.Printf(", loadavg: %s\n", k.Load)
 			return nil
 		})
-	}, detailed, plain)
+	}, tasks, detailed, plain)
 }
 
-func program(events *action.Events[kill], detailed bool) *action.Program {
+func program(events *action.Events[kill], detailed, tasks bool) *action.Program {
 	p := action.NewProgram("oomkill")
+	// The record's number of the victim is the initial pid namespace's. Its task has
+	// this tool's namespace's too: it is seen sooner, as it is attached to first.
+	victims := action.NewLRU[uint32, uint32]("victims", 0)
+	if tasks {
+		p.On(probe.RawTracepoint{Name: "mark_victim"}, func(c *action.Ctx) {
+			victim := c.Arg(0).Ptr()
+			victims.Set(c, victim.Member("pid"), victim.TaskTID())
+		})
+	}
 	// It fires in the thread that needed memory.
 	p.On(probe.Tracepoint{Group: "oom", Name: "mark_victim"}, func(c *action.Ctx) {
+		victim := c.Let(c.Field("pid"))
+		if tasks {
+			own := victims.Get(c, victim)
+			victim = c.Let(own.If(own.Ne(0), victim))
+		}
 		events.Emit(c, func(e *kill, b *action.Bind) {
 			b.Set(&e.Nsecs, c.Nsecs())
 			b.Set(&e.PID, c.PID())
 			b.Set(&e.Comm, c.Comm())
-			b.Set(&e.Victim, c.Field("pid"))
+			b.Set(&e.Victim, victim)
 			if !detailed {
 				return
 			}

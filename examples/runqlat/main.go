@@ -73,11 +73,12 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	program := func(state string) *action.Program {
 		p := action.NewProgram("runqlat")
 		ready := func(c *action.Ctx, task action.Ptr) {
-			mine := task.Member("pid").Ne(0) // the idle thread waits for nothing
+			tid := task.Member("pid") // the initial namespace's: all threads differ in it
+			mine := tid.Ne(0)         // the idle thread waits for nothing
 			if *pid != 0 {
-				mine = task.Member("tgid").Eq(*pid)
+				mine = task.TaskPID().Eq(*pid)
 			}
-			c.If(mine, func() { starts.Set(c, task.Member("pid"), c.Nsecs()) })
+			c.If(mine, func() { starts.Set(c, tid, c.Nsecs()) })
 		}
 		for _, name := range []string{"sched_wakeup", "sched_wakeup_new"} {
 			p.On(probe.RawTracepoint{Name: name}, func(c *action.Ctx) { ready(c, c.Arg(0).Ptr()) })
@@ -89,9 +90,9 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 				key := c.Const(0)
 				switch {
 				case *byTID:
-					key = next.Member("pid")
+					key = next.TaskTID()
 				case *byPID:
-					key = next.Member("tgid")
+					key = next.TaskPID()
 				case *byNS:
 					key = next.Member("nsproxy->pid_ns_for_children->ns.inum")
 				}

@@ -62,6 +62,9 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 		return t.Usagef("-p PID is missing")
 	}
 
+	// What follows a thread is by numbers of the pid namespace that the tool is in,
+	// as -p is; own has them by those of the records, which are the initial one's.
+	own := action.NewHash[uint32, uint32]("own", 0)
 	calls := action.NewLRU[uint32, uint32]("calls", 0)
 	spans := action.NewHash[uint32, span]("spans", 0)
 	times := action.NewSum[spent]("times", 0)
@@ -80,12 +83,15 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 		times.Observe(c, now.Sub(v.Elem("Since")), tid, v.Elem("State"), v.Elem("Call"))
 	}
 	p.On(probe.Tracepoint{Group: "sched", Name: "sched_switch"}, func(c *action.Ctx) {
-		now, next, prev := c.Let(c.Nsecs()), c.Let(c.Field("next_pid")), c.Let(c.Field("prev_pid"))
-		spans.Find(c, next, func(v action.Int) {
-			leave(c, next, now, v)
-			spans.Set(c, next, action.Key(now, onCPU, 0))
+		now := c.Let(c.Nsecs())
+		own.Find(c, c.Field("next_pid"), func(next action.Int) {
+			spans.Find(c, next, func(v action.Int) {
+				leave(c, next, now, v)
+				spans.Set(c, next, action.Key(now, onCPU, 0))
+			})
 		})
 		tool.FilterPID(c, *pid)
+		prev := c.TID() // it is the current one
 		spans.Find(c, prev, func(v action.Int) { leave(c, prev, now, v) })
 		bits := c.Let(c.Field("prev_state"))
 		is := func(mask int) action.Bool { return bits.And(mask).Ne(0) }
@@ -93,15 +99,23 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 		state = c.Const(disk).If(is(2), state)
 		state = c.Const(sleeping).If(is(1), state)
 		c.If(is(0x30), // it has ended
-			func() { spans.Delete(c, prev) },
-			func() { spans.Set(c, prev, action.Key(now, state, calls.Get(c, prev))) })
+			func() {
+				own.Delete(c, c.Field("prev_pid"))
+				spans.Delete(c, prev)
+			},
+			func() {
+				own.Set(c, c.Field("prev_pid"), prev)
+				spans.Set(c, prev, action.Key(now, state, calls.Get(c, prev)))
+			})
 	})
 	p.On(tool.Tracepoints("sched", "sched_wakeup", "sched_wakeup_new"), func(c *action.Ctx) {
-		now, tid := c.Let(c.Nsecs()), c.Let(c.Field("pid"))
-		spans.Find(c, tid, func(v action.Int) {
-			c.ReturnUnless(v.Elem("State").Gt(runQueue))
-			leave(c, tid, now, v)
-			spans.Set(c, tid, action.Key(now, runQueue, 0))
+		now := c.Let(c.Nsecs())
+		own.Find(c, c.Field("pid"), func(tid action.Int) {
+			spans.Find(c, tid, func(v action.Int) {
+				c.ReturnUnless(v.Elem("State").Gt(runQueue))
+				leave(c, tid, now, v)
+				spans.Set(c, tid, action.Key(now, runQueue, 0))
+			})
 		})
 	})
 
