@@ -38,6 +38,9 @@ func loadFiltered(t testing.TB, plan *Plan, c counting) *counter {
 	if err := plan.ApplyFilter(spec); err != nil {
 		t.Fatal(err)
 	}
+	for _, p := range spec.Programs {
+		p.Instructions = ownIDs(p.Instructions)
+	}
 	coll, err := ebpf.NewCollection(spec)
 	if err != nil {
 		t.Fatalf("%+v", err)

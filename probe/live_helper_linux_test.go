@@ -188,7 +188,14 @@ func (c counting) instructions(m *ebpf.Map) asm.Instructions {
 	if m != nil {
 		load = asm.LoadMapPtr(asm.R1, m.FD())
 	}
-	return append(append(ins, asm.StoreMem(asm.RFP, -4, asm.R0, asm.Word)), tallyUp(load, -4)...)
+	ins = append(ins, asm.StoreMem(asm.RFP, -4, asm.R0, asm.Word))
+	return ownIDs(append(ins, tallyUp(load, -4)...))
+}
+
+// ownIDs has a program compare processes with the numbers that this test has of
+// them, also in a container.
+func ownIDs(ins asm.Instructions) asm.Instructions {
+	return kernel.OwnPIDNamespace().OwnIDs(ins, true)
 }
 
 // tallyUp counts one, and adds up R7, in the map that load puts into R1, at the

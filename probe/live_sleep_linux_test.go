@@ -85,7 +85,7 @@ func readUser(hits *ebpf.Map, load asm.Instructions, helper asm.BuiltinFunc) asm
 		asm.LoadMem(asm.R7, asm.RFP, -8, asm.DWord),
 		asm.StoreImm(asm.RFP, -12, 0, asm.Word).WithSymbol("count"),
 	)
-	return append(ins, tallyUp(asm.LoadMapPtr(asm.R1, hits.FD()), -12)...)
+	return ownIDs(append(ins, tallyUp(asm.LoadMapPtr(asm.R1, hits.FD()), -12)...))
 }
 
 // attachReader loads and attaches the plan's one program.

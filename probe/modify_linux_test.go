@@ -16,7 +16,7 @@ import (
 // refusing returns -EPERM to this process, and counts how often, and to others
 // what they would have got: the argument behind the hook's own.
 func refusing(m *ebpf.Map, ret int16) asm.Instructions {
-	return asm.Instructions{
+	return ownIDs(asm.Instructions{
 		asm.Mov.Reg(asm.R6, asm.R1),
 		asm.FnGetCurrentPidTgid.Call(),
 		asm.RSh.Imm(asm.R0, 32),
@@ -33,7 +33,7 @@ func refusing(m *ebpf.Map, ret int16) asm.Instructions {
 		asm.AddAtomic.Mem(asm.R1, asm.R2, asm.DWord, 0),
 		asm.Mov.Imm(asm.R0, -int32(syscall.EPERM)),
 		asm.Return(),
-	}
+	})
 }
 
 // expectRefused attaches to what every open goes through: each is refused, and

@@ -243,6 +243,9 @@ func (s *soaker) deploy() {
 		if err := plan.ApplyFilter(spec); err != nil {
 			t.Fatal(err)
 		}
+		for _, p := range spec.Programs {
+			p.Instructions = ownIDs(p.Instructions)
+		}
 		d, err := Deploy(dir, plan, spec, nil)
 		if err != nil {
 			t.Fatal(err)
