@@ -112,7 +112,7 @@ func newGate(pids []int) (*gate, error) {
 	}
 	prog, err := ebpf.NewProgram(&ebpf.ProgramSpec{
 		Name: "gate", Type: ebpf.RawTracepoint, License: "Dual MIT/GPL",
-		Instructions: kernel.CloseGate(pids, g.state.FD()),
+		Instructions: kernel.OwnPIDNamespace().OwnIDs(kernel.CloseGate(pids, g.state.FD()), true),
 	})
 	if err == nil {
 		g.watch, err = kernel.RawTracepoint(prog.FD(), "sched_process_exec", 0)
