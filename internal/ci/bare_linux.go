@@ -12,6 +12,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/borescope/borescope/internal/testenv"
 )
 
 // bareFlag makes this program run a command on what is left of this machine
@@ -48,17 +50,8 @@ func onBareMachine(argv []string) error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("make mounts private: %w", err)
 	}
-	table, err := os.ReadFile("/proc/self/mounts")
-	if err != nil {
+	if err := testenv.Unmount("tracefs", "bpf", "debugfs"); err != nil {
 		return err
-	}
-	for line := range strings.Lines(string(table)) {
-		switch f := strings.Fields(line); f[2] {
-		case "tracefs", "bpf", "debugfs":
-			if err := unix.Unmount(f[1], unix.MNT_DETACH); err != nil {
-				return fmt.Errorf("unmount %s: %w", f[1], err)
-			}
-		}
 	}
 	os.Setenv("PATH", dir)
 	os.Setenv("CGO_ENABLED", "0")

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -130,15 +131,25 @@ func MountTracefs(t testing.TB) {
 // UnmountAll unmounts every file system of the type. The test runs in OwnMounts.
 func UnmountAll(t testing.TB, fstype string) {
 	t.Helper()
-	table, err := os.ReadFile("/proc/self/mounts")
-	if err != nil {
+	if err := Unmount(fstype); err != nil {
 		t.Fatal(err)
 	}
-	for line := range strings.Lines(string(table)) {
-		if f := strings.Fields(line); f[2] == fstype {
+}
+
+// Unmount unmounts every file system of the types, in this process's namespace of
+// mounts. What is mounted on one goes with it.
+func Unmount(types ...string) error {
+	table, err := os.ReadFile("/proc/self/mounts")
+	if err != nil {
+		return err
+	}
+	// What was mounted last is on top: a debugfs carries a tracefs of its own.
+	for _, line := range slices.Backward(slices.Collect(strings.Lines(string(table)))) {
+		if f := strings.Fields(line); slices.Contains(types, f[2]) {
 			if err := unix.Unmount(f[1], unix.MNT_DETACH); err != nil {
-				t.Fatalf("unmount %s: %v", f[1], err)
+				return fmt.Errorf("unmount %s: %w", f[1], err)
 			}
 		}
 	}
+	return nil
 }

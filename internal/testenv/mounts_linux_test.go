@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/borescope/borescope/internal/testenv"
 )
 
@@ -43,6 +45,29 @@ func TestOwnMounts(t *testing.T) {
 	}
 	if after := mounts(t); after != before {
 		t.Errorf("mounts before:\n%s\nafter:\n%s", before, after)
+	}
+}
+
+// TestUnmountNested: a debugfs that carries a tracefs, which the kernel mounts when
+// somebody looks there, is unmounted with it.
+func TestUnmountNested(t *testing.T) {
+	testenv.Need(t, testenv.Root, testenv.Mounts, testenv.Tracefs)
+	if !testenv.OwnMounts(t) {
+		return
+	}
+	dir := t.TempDir()
+	testenv.Need(t, testenv.Got("debugfs", unix.Mount("debugfs", dir, "debugfs", 0, "")))
+	if _, err := os.Stat(dir + "/tracing/events/sched"); err != nil {
+		t.Fatal(err)
+	}
+	if now := mounts(t); !strings.Contains(now, " "+dir+"/tracing tracefs ") {
+		t.Fatalf("nothing is mounted on %s:\n%s", dir, now)
+	}
+	if err := testenv.Unmount("tracefs", "debugfs"); err != nil {
+		t.Error(err)
+	}
+	if now := mounts(t); strings.Contains(now, " tracefs ") || strings.Contains(now, " debugfs ") {
+		t.Errorf("not unmounted:\n%s", now)
 	}
 }
 

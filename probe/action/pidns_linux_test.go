@@ -26,7 +26,7 @@ func inPIDNamespace(t *testing.T, test string) {
 	t.Helper()
 	cmd := testenv.Command(t, "/proc/self/exe", "-test.run=^"+test+"$", "-test.v")
 	cmd.Env = append(os.Environ(), "ACTION_WORKLOAD=pidns")
-	cmd.SysProcAttr.Cloneflags = syscall.CLONE_NEWPID
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID}
 	out, err := cmd.CombinedOutput()
 	if err != nil || !strings.Contains(string(out), "--- PASS") {
 		t.Errorf("%v:\n%s", err, out)
