@@ -2,6 +2,7 @@ package testenv
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -34,19 +35,33 @@ func checkMounts() error {
 }
 
 // BPFFSDir returns a directory with a BPF file system of its own, until the
-// test ends. The test needs Root and Mounts.
+// test ends. The test needs Root and Mounts. It is mounted nowhere: a descriptor of
+// this process is all there is of it, and with that its pins are gone. Other
+// processes, which the test starts, find it by the same path.
 func BPFFSDir(t testing.TB) string {
 	t.Helper()
-	dir := t.TempDir()
-	if err := unix.Mount("bpf", dir, "bpf", 0, "mode=0700"); err != nil {
-		t.Fatalf("mount bpf on %s: %v", dir, err)
+	dir, err := detachedBPFFS()
+	if err != nil {
+		t.Fatalf("BPF file system: %v", err)
 	}
-	t.Cleanup(func() {
-		if err := unix.Unmount(dir, unix.MNT_DETACH); err != nil {
-			t.Errorf("unmount %s: %v", dir, err)
-		}
-	})
-	return dir
+	t.Cleanup(func() { dir.Close() })
+	return fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), dir.Fd())
+}
+
+func detachedBPFFS() (*os.File, error) {
+	ctx, err := unix.Fsopen("bpf", unix.FSOPEN_CLOEXEC)
+	if err != nil {
+		return nil, fmt.Errorf("fsopen: %w", err)
+	}
+	defer unix.Close(ctx)
+	if err := errors.Join(unix.FsconfigSetString(ctx, "mode", "0700"), unix.FsconfigCreate(ctx)); err != nil {
+		return nil, fmt.Errorf("fsconfig: %w", err)
+	}
+	fd, err := unix.Fsmount(ctx, unix.FSMOUNT_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("fsmount: %w", err)
+	}
+	return os.NewFile(uintptr(fd), "bpffs"), nil
 }
 
 // endWithParent has the kernel kill the program when the thread that starts it ends.

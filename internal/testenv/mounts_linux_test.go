@@ -19,8 +19,12 @@ func TestMounts(t *testing.T) {
 			t.Error(err)
 		}
 		dir := testenv.BPFFSDir(t)
-		if now := mounts(t); !strings.Contains(now, dir+" bpf ") {
-			t.Errorf("no bpf on %s:\n%s", dir, now)
+		var st unix.Statfs_t
+		if err := unix.Statfs(dir, &st); err != nil || st.Type != unix.BPF_FS_MAGIC {
+			t.Errorf("%s is of type %#x, %v", dir, st.Type, err)
+		}
+		if now := mounts(t); now != before {
+			t.Errorf("mounted for all:\n%s\nbefore:\n%s", now, before)
 		}
 	})
 	if after := mounts(t); after != before {
