@@ -125,7 +125,7 @@ const pure = "^(TestMinimalBTFIsEnough|TestWriteSVGDeep|TestStreamCut|TestMapSna
 // its expression.
 func (c *check) boot(ctx context.Context, k *kernel.Kernel, tests *guest.Tests, only map[string]string) (*guest.Report, error) {
 	var log bytes.Buffer
-	o := guest.Options{Kernel: k, Log: &log}
+	o := guest.Options{Kernel: k, Log: &log, Modules: []string{"fuse"}}
 	if k.Arch == "amd64" {
 		// One core for each guest, as it is for arm64.
 		o.Threads = "single"

@@ -3,7 +3,6 @@ package broker
 import (
 	"bufio"
 	"debug/elf"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -230,8 +229,10 @@ func (b *testBroker) connect(t *testing.T) *net.UnixConn {
 
 // deaf mounts a file system whose server never answers, in a mount namespace of
 // its own, and starts a process of nobody's there. The descriptor is the server's.
+// Whoever reads of it with a lock that others need stops the machine.
 func deaf(t *testing.T, dir string) (int, *target) {
 	t.Helper()
+	testenv.Need(t, testenv.Guest)
 	dev, err := unix.Open("/dev/fuse", unix.O_RDWR|unix.O_CLOEXEC, 0)
 	testenv.Need(t, testenv.Got("/dev/fuse", err))
 	up, end := make(chan *target), make(chan struct{})
@@ -245,15 +246,18 @@ func deaf(t *testing.T, dir string) (int, *target) {
 			runtime.UnlockOSThread()
 			return
 		}
-		mounted = errors.Join(
-			unix.Unshare(unix.CLONE_NEWNS), unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""),
-			unix.Mount("deaf", dir, "fuse", 0, fmt.Sprintf("fd=%d,rootmode=40000,user_id=0,group_id=0,allow_other", dev)),
-		)
+		mounted = unix.Unshare(unix.CLONE_NEWNS)
+		if mounted == nil { // otherwise it were everybody's root that becomes private
+			mounted = unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, "")
+		}
+		if mounted == nil {
+			mounted = unix.Mount("deaf", dir, "fuse", 0, fmt.Sprintf("fd=%d,rootmode=40000,user_id=0,group_id=0,allow_other", dev))
+		}
 		if mounted != nil {
 			close(up)
 			return
 		}
-		up <- startTarget(t, nobody, true, nil)
+		up <- startTarget(t, nobody, true, func(cmd *testenv.Cmd) { cmd.Here() }) // in this namespace
 		<-end
 	}
 	go in()
