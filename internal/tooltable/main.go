@@ -45,7 +45,7 @@ var places = []string{"native", "5.10", "6.1", "6.12", "arm64-6.12"}
 // /dev/vda, Debian's programs and C library, or two NUMA nodes.
 var (
 	disk   = []string{"biolatency", "biosnoop", "ext4slower"}
-	debian = []string{"bashreadline", "execsnoop", "gethostlatency", "memleak", "oomkill"}
+	debian = []string{"bashreadline", "execsnoop", "gethostlatency", "memleak"}
 	nodes  = []string{"numamove"}
 )
 
