@@ -1,10 +1,13 @@
 package symbol
 
 import (
+	"bytes"
 	"cmp"
 	"debug/elf"
 	"encoding/binary"
 	"slices"
+
+	"github.com/borescope/borescope/internal/elffile"
 )
 
 // pltArch is how an architecture's procedure linkage table looks: little pieces
@@ -57,7 +60,9 @@ func (e *ELF) addPLT(r *symReader) {
 		switch s.Name {
 		case ".plt", ".plt.sec":
 		case ".plt.got":
-			size = max(s.Entsize, 8)
+			if size = max(s.Entsize, 8); s.Entsize == 0 {
+				size = gotEntry(&arch, e.f, s)
+			}
 			step = size
 		default:
 			continue
@@ -79,6 +84,15 @@ func (e *ELF) addPLT(r *symReader) {
 			off += size + more
 		}
 	}
+}
+
+// gotEntry returns the size of the entries of a .plt.got that does not say it, which
+// is mold's: as long as others but on amd64, where it is 8 without endbr64.
+func gotEntry(arch *pltArch, f *elffile.File, s *elffile.Section) uint64 {
+	if b, err := f.Data(s); f.Machine == elf.EM_X86_64 && (err != nil || !bytes.HasPrefix(b, endbr64)) {
+		return 8
+	}
+	return arch.size
 }
 
 // addPLT adds an entry, if its slot is that of a symbol.
@@ -157,10 +171,21 @@ func (e *ELF) pltSlots(arch *pltArch, tags map[elf.DynTag]uint64) []pltSlot {
 	return slots
 }
 
+// endbr64 begins entries where indirect branches are checked, moldEntry mold's: it
+// is followed by mov r11d, N.
+var (
+	endbr64   = []byte{0xf3, 0x0f, 0x1e, 0xfa}
+	moldEntry = append(endbr64[:4:4], 0x41, 0xbb)
+)
+
 // slotX86 finds "jmp *disp(%rip)" in an entry, after an endbr64 or with a bnd
-// prefix perhaps.
+// prefix perhaps; mold puts the number of the relocation into r11 in between.
 func slotX86(code []byte, at, _ uint64) (slot, more uint64, ok bool) {
-	for i := 0; i+6 <= len(code) && i <= 5; i++ {
+	first := 0
+	if bytes.HasPrefix(code, moldEntry) {
+		first = len(moldEntry) + 4
+	}
+	for i := first; i+6 <= len(code) && i <= first+5; i++ {
 		if code[i] == 0xff && code[i+1] == 0x25 {
 			disp := int32(binary.LittleEndian.Uint32(code[i+2:]))
 			return at + uint64(i) + 6 + uint64(int64(disp)), 0, true

@@ -3,13 +3,13 @@
 # objdump says of its linkage table: NAME.txt has lines of "address name". Needs
 # Debian's cross compilers and binutils-multiarch.
 cd "$(dirname "$0")" || exit 1
-flags="-O1 -nostdlib -s -Wl,-z,max-page-size=4096 -Wl,-z,noseparate-code -Wl,-z,lazy -Wl,--build-id=none
+flags="-O1 -nostdlib -Wl,-z,max-page-size=4096 -Wl,-z,noseparate-code -Wl,-z,lazy -Wl,--build-id=none
 	-fno-asynchronous-unwind-tables"
 build() {
 	name=$1
 	shift
 	# shellcheck disable=SC2086
-	"$@" $flags -o "$name.elf" plt.c || exit 1
+	"$@" -s $flags -o "$name.elf" plt.c || exit 1
 	objdump -d "$name.elf" | sed -n 's/^\([0-9a-f]*\) <\([a-z_]*@plt\)>:$/\1 \2/p' >"$name.txt"
 }
 build amd64 gcc -fPIC -shared
@@ -26,3 +26,12 @@ echo 'int alpha(int x) { return x; } int beta(int x) { return x; } int gamma_ray
 gcc -m32 -shared -nostdlib -o "$stub/libstub.so" "$stub/stub.c"
 build 386-exec gcc -m32 -fcf-protection -Wl,-z,ibtplt -no-pie -fno-pic -Wl,-e,calls -Wl,--no-as-needed -L"$stub" -lstub
 rm -r "$stub"
+# mold numbers the relocations in its entries. objdump does not name these, but mold does, where it is not told to strip.
+mold() {
+	name=$1
+	shift
+	# shellcheck disable=SC2086
+	"$@" -fuse-ld=mold $flags -o "$name.elf" plt.c && nm "$name.elf" |
+		sed -n 's/^0*\([0-9a-f]*\) t \([a-z_]*\)$plt\(got\)*$/\1 \2@plt/p' >"$name.txt" && strip "$name.elf" || exit 1
+}
+mold amd64-mold gcc -fPIC -shared
