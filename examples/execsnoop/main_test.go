@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"strconv"
 	"testing"
 
 	"github.com/borescope/borescope/internal/testenv"
@@ -39,11 +40,12 @@ func TestLive(t *testing.T) {
 		Args           string
 	}
 	child := tooltest.Start(t, "exec")
-	out := tooltest.Live(t, run, []string{"-json", "-x", "-max-args", "3"}, child.Work)
+	out := tooltest.Live(t, run, []string{"-json", "-x", "-max-args", "3", "-P", strconv.Itoa(child.PID)}, child.Work)
 	var worked, failed int
 	for _, r := range tooltest.Objects[row](t, out) {
 		switch {
 		case r.PPID != child.PID:
+			t.Errorf("of another's child: %+v", r)
 		case r.Ret == -2 && r.Args == "/nowhere/to/be/found":
 			failed++
 		case r.Ret == 0 && r.Args == fmt.Sprintf("/proc/self/exe %s -test.count=%d ...", nothing, worked+1):
