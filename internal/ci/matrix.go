@@ -142,7 +142,7 @@ func (m matrix) guestColumns() []string {
 }
 
 // places are the columns that are no guests, in the order of the table.
-var places = []string{"native", "user", "bare", "bare-user", "race"}
+var places = []string{"native", "user", "bare", "bare-user", "container", "container-user", "race"}
 
 // compareColumns puts this machine first, then amd64 and arm64 kernels by age.
 func compareColumns(a, b string) int { return rank(a) - rank(b) }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -81,5 +82,27 @@ func TestOnlyFor(t *testing.T) {
 	}
 	if got := m.onlyFor("6.1"); len(got) != 1 || got["a"] != "^(TestX|TestY)$" {
 		t.Errorf("6.1: %v", got)
+	}
+}
+
+// TestNamed: columns whose tests run by name name them all.
+func TestNamed(t *testing.T) {
+	m, err := parseMatrix(strings.NewReader("a:TestY container\nb:TestX container\nb:TestY container bare\nc bare\n"), false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if tests, err := m.testsFor("container"); err != nil || !slices.Equal(tests, []string{"TestX", "TestY"}) {
+		t.Errorf("%v, %v", tests, err)
+	}
+	if tests, err := m.testsFor("bare"); err == nil {
+		t.Errorf("a whole package is none by name: %v", tests)
+	}
+	if m, err = readMatrix(filepath.Join("..", "..", ".ci", "matrix.txt"), true); err != nil {
+		t.Fatal(err)
+	}
+	for _, column := range []string{"container", "container-user"} {
+		if tests, err := m.testsFor(column); err != nil || len(tests) < 4 {
+			t.Errorf("%s: %v, %v", column, tests, err)
+		}
 	}
 }
