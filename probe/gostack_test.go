@@ -41,7 +41,7 @@ func TestStackCheck(t *testing.T) {
 // installed: frames of all sizes.
 func TestStackCheckToolchain(t *testing.T) {
 	testenv.Need(t, testenv.Go, testenv.Long)
-	out, err := exec.Command("go", "env", "GOROOT", "GOTOOLDIR").Output()
+	out, err := testenv.Command(t, "go", "env", "GOROOT", "GOTOOLDIR").Output()
 	if err != nil {
 		t.Fatal(err)
 	}
