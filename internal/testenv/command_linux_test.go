@@ -24,7 +24,7 @@ func TestChildrenEnd(t *testing.T) {
 			t.Fatal(err)
 		}
 		fmt.Printf("child %d\n", cmd.Process.Pid)
-		select {}
+		time.Sleep(time.Minute) // select {} alone is a deadlock to the runtime, which would end this
 	}
 	testenv.Need(t, testenv.Tool("sleep"))
 	parent := testenv.Command(t, os.Args[0], "-test.run=^TestChildrenEnd$")
