@@ -171,6 +171,37 @@ func TestExitedProcess(t *testing.T) {
 	}
 }
 
+// TestObserveAgain: a process that was first observed amid an exec, when it has no
+// mappings, or before one, has names if it is observed again soon after. It was
+// looked at only once in a second: what ended within it had none.
+func TestObserveAgain(t *testing.T) {
+	const onlyStack = "7ffc00000000-7ffc00021000 rw-p 00000000 00:00 0 [stack]"
+	for _, before := range []string{onlyStack, libMap} {
+		tr := newTree(t)
+		tr.stat(7, "app", 99)
+		tr.maps(7, before)
+		ps, now := testProcesses(t, tr, nil)
+		if err := ps.Observe(7); err != nil {
+			t.Fatal(err)
+		}
+		tr.maps(7, binMap)
+		*now = now.Add(100 * time.Millisecond)
+		if err := ps.Observe(7); err != nil {
+			t.Fatal(err)
+		}
+		delete(tr, "proc/7/stat")
+		delete(tr, "proc/7/maps")
+		*now = now.Add(time.Minute)
+		p, err := ps.Process(7)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := frameNames(p.Resolve(nil, []uint64{0x401014})); got != "innermost" {
+			t.Errorf("before the exec %s: got %s", before, got)
+		}
+	}
+}
+
 // TestGenerations follows a process through exec, dlopen and dlclose, with and
 // without events.
 func TestGenerations(t *testing.T) {

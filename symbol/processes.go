@@ -170,10 +170,12 @@ const (
 
 // Observe reads the mappings of a process, and opens the files that no other
 // process had mapped before, so that its addresses can be named after it ended.
-// It costs some 50 µs. Of a process that was observed within the last second it
-// does nothing. The error says that the process is gone or may not be read.
+// It costs some 50 µs. Of a process that was observed within the last 50 ms it does
+// nothing: later it may run another program, or have been seen amid an exec. The error says that the process is gone or may not be read.
 func (ps *Processes) Observe(pid int) error {
-	_, err := ps.Process(pid)
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	_, err := ps.process(pid, missGap)
 	return err
 }
 
@@ -182,15 +184,16 @@ func (ps *Processes) Observe(pid int) error {
 func (ps *Processes) Process(pid int) (*Process, error) {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
-	return ps.process(pid)
+	return ps.process(pid, refreshAfter)
 }
 
-func (ps *Processes) process(pid int) (*Process, error) {
+// process is Process with mappings that are not older than that.
+func (ps *Processes) process(pid int, newer time.Duration) (*Process, error) {
 	if ps.closed {
 		return nil, fs.ErrClosed
 	}
 	p := ps.byPID[pid]
-	if p != nil && (p.exited || ps.now().Sub(p.read) < refreshAfter) {
+	if p != nil && (p.exited || ps.now().Sub(p.read) < newer) {
 		ps.tick++
 		p.used = ps.tick
 		if !p.exited {
@@ -233,7 +236,7 @@ func (ps *Processes) process(pid int) (*Process, error) {
 func (ps *Processes) ProcessAt(pid int, start uint64) (*Process, error) {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
-	p, err := ps.process(pid)
+	p, err := ps.process(pid, refreshAfter)
 	if start == 0 || err == nil && p.start == start {
 		return p, err
 	}
@@ -292,7 +295,7 @@ func (ps *Processes) Handle(ev *Event) {
 	}
 	if p == nil || p.exited {
 		var err error
-		if p, err = ps.process(ev.PID); err != nil && p == nil {
+		if p, err = ps.process(ev.PID, refreshAfter); err != nil && p == nil {
 			if !errors.Is(err, fs.ErrNotExist) {
 				return
 			}
@@ -313,7 +316,7 @@ func (ps *Processes) Handle(ev *Event) {
 // fork lets a new process begin with its parent's mappings.
 func (ps *Processes) fork(ev *Event) {
 	parent := ps.byPID[ev.Parent]
-	if p, err := ps.process(ev.PID); err == nil && len(p.maps) > 0 || parent == nil {
+	if p, err := ps.process(ev.PID, refreshAfter); err == nil && len(p.maps) > 0 || parent == nil {
 		return
 	}
 	p := ps.byPID[ev.PID]

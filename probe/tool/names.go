@@ -82,8 +82,7 @@ func (s *Session) Process(pid int) (symbol.Resolver, error) {
 	if s.live == nil {
 		return rec.Process(pid, 0), nil
 	}
-	s.Observe(pid)
-	p, err := n.processes.Process(pid)
+	p, err := s.processes().Process(pid)
 	if err != nil {
 		return nil, err
 	}
@@ -99,10 +98,14 @@ func (s *Session) Observe(pid int) {
 	if s.live == nil {
 		return
 	}
+	_ = s.processes().Observe(pid) // one that is gone has no names, and its frames say so
+}
+
+func (s *Session) processes() *symbol.Processes {
 	if s.names.processes == nil {
 		s.names.processes = symbol.NewProcesses(nil)
 	}
-	_ = s.names.processes.Observe(pid) // one that is gone has no names, and its frames say so
+	return s.names.processes
 }
 
 // Host is the root of this machine's files, by paths like "proc/diskstats": what
