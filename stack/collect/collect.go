@@ -366,9 +366,11 @@ func addUp(counters mapx.Table[uint32, []uint64]) (total [numCounters]uint64, er
 }
 
 // Processes is the stream of first sights: a record when a process is sampled
-// for the first time, so that a reader can look at it while it lives, and
-// another when one of its threads is first seen under another name, as after an
-// exec. ParseProcess reads a record.
+// for the first time, so that a reader can look at it while it lives, another
+// when one of its threads is first seen under another name, as after an exec, and
+// of each the same once more when it is seen 100 ms later: what was seen first may
+// have been before an exec of the same name, or amid one. ParseProcess reads a
+// record.
 func (c *Collector) Processes() mapx.Source { return c.first }
 
 // Detach stops collecting, and frees what only collecting needs. What was

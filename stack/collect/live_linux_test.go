@@ -222,6 +222,34 @@ func TestTracepoint(t *testing.T) {
 	}
 }
 
+// TestSecondSight: a process is announced when it is first seen and, as that may
+// have been amid an exec, once more when it is seen later.
+func TestSecondSight(t *testing.T) {
+	testenv.Need(t, testenv.Root, testenv.Tracepoint("syscalls", "sys_enter_getppid"))
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	c := attach(t, probe.Tracepoint{Group: "syscalls", Name: "sys_enter_getppid"}, &collect.Options{PIDs: []int{os.Getpid()}, Self: true})
+	for i, want := range []int{1, 1, 0} {
+		for range 23 {
+			os.Getppid()
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		defer cancel()
+		seen := 0
+		var rec mapx.Record
+		for c.Processes().ReadInto(ctx, &rec) == nil {
+			seen++
+			if pid, _, err := collect.ParseProcess(&rec); err != nil || pid != os.Getpid() {
+				t.Errorf("announced %d, %v", pid, err)
+			}
+		}
+		if seen != want {
+			t.Errorf("%d announcements at sight %d, want %d", seen, i+1, want)
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+}
+
 // A kernel function, in kernels that have kprobes.
 func TestKprobe(t *testing.T) {
 	testenv.Need(t, testenv.Root, testenv.Kprobes)

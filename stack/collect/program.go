@@ -446,16 +446,36 @@ func (b *builder) accumulate(name string, base asm.Register, off, slot int32, wo
 	b.label(done)
 }
 
+// secondSight is when a process is announced again, in nanoseconds after it was
+// first: an exec is over by then.
+const secondSight = 100_000_000
+
 // firstSight sends the process's ids when it is seen for the first time under
 // a name, so that a reader can look at it while it lives, and again when it
-// runs another program.
+// runs another program. That may have the same name, and a process that is seen
+// amid an exec has no mappings: it is sent once more when it is seen later.
+// mapSeen has the time of the first, then 0.
 func (b *builder) firstSight() {
+	first, note := b.unique("first"), b.unique("note")
 	b.lookup(mapSeen, regScratch, int32(b.key+keyPID))
 	b.add(
-		asm.JNE.Imm(asm.R0, 0, "release"),
-		asm.StoreMem(asm.RFP, slotValue, regID, asm.DWord),
+		asm.JEq.Imm(asm.R0, 0, first),
+		asm.LoadMem(asm.R1, asm.R0, 0, asm.DWord),
+		asm.JEq.Imm(asm.R1, 0, "release"),
+		asm.StoreMem(asm.RFP, slotValue, asm.R1, asm.DWord),
+		asm.FnKtimeGetNs.Call(),
+		asm.LoadMem(asm.R1, asm.RFP, slotValue, asm.DWord),
+		asm.Sub.Reg(asm.R0, asm.R1),
+		asm.JSLT.Imm(asm.R0, secondSight, "release"),
+		asm.Mov.Imm(asm.R0, 0),
+		asm.Ja.Label(note),
 	)
+	b.label(first)
+	b.add(asm.FnKtimeGetNs.Call())
+	b.label(note)
+	b.add(asm.StoreMem(asm.RFP, slotValue, asm.R0, asm.DWord))
 	b.update(mapSeen, regScratch, int32(b.key+keyPID), asm.RFP, slotValue, bpfAny)
+	b.add(asm.StoreMem(asm.RFP, slotValue, regID, asm.DWord))
 	b.loadMap(asm.R1, mapFirst)
 	b.add(
 		asm.Mov.Reg(asm.R2, asm.RFP),
