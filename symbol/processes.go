@@ -171,7 +171,8 @@ const (
 // Observe reads the mappings of a process, and opens the files that no other
 // process had mapped before, so that its addresses can be named after it ended.
 // It costs some 50 µs. Of a process that was observed within the last 50 ms it does
-// nothing: later it may run another program, or have been seen amid an exec. The error says that the process is gone or may not be read.
+// nothing: later it may run another program, or have been seen amid an exec. The
+// error says that the process is gone or may not be read.
 func (ps *Processes) Observe(pid int) error {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()

@@ -44,7 +44,7 @@ var steps = []step{
 	{"native", "go test ./... on this machine, as the user that runs this", 10 * time.Minute, harmless(10*time.Second, native)},
 	{"user", "go test -short ./... as nobody, with Go alone, no tracefs and no network", 10 * time.Minute, user},
 	{"bare", "what may differ there as root, and README's first command", 5 * time.Minute, bare},
-	{"container", "what may differ in a pid namespace, as root and as nobody", 4 * time.Minute, container},
+	{"container", "what may differ in a pid namespace, as root and as nobody", 5 * time.Minute, container},
 	{"tidy", "go mod tidy changes nothing", 2 * time.Minute, command("go", "mod", "tidy", "-diff")},
 	{"vet", "go vet ./...", 5 * time.Minute, command("go", "vet", "./...")},
 	{"staticcheck", "staticcheck ./...", 8 * time.Minute, tool("staticcheck", "./...")},

@@ -229,8 +229,8 @@ func TestSecondSight(t *testing.T) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	c := attach(t, probe.Tracepoint{Group: "syscalls", Name: "sys_enter_getppid"}, &collect.Options{PIDs: []int{os.Getpid()}, Self: true})
-	for i, want := range []int{1, 1, 0} {
-		for range 23 {
+	for i, s := range []struct{ calls, want int }{{1, 1}, {23, 1}, {23, 0}} {
+		for range s.calls {
 			os.Getppid()
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
@@ -243,8 +243,8 @@ func TestSecondSight(t *testing.T) {
 				t.Errorf("announced %d, %v", pid, err)
 			}
 		}
-		if seen != want {
-			t.Errorf("%d announcements at sight %d, want %d", seen, i+1, want)
+		if seen != s.want {
+			t.Errorf("%d announcements at sight %d, want %d", seen, i+1, s.want)
 		}
 		time.Sleep(100 * time.Millisecond)
 	}
