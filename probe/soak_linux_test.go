@@ -1,6 +1,7 @@
 package probe
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -8,6 +9,7 @@ import (
 	"runtime"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -152,6 +154,9 @@ func (s *soaker) counted(plan *Plan, want uint64) {
 	defer sub.cleanup()
 	n := loadCounter(sub, plan, counting{pid: s.w.pid(), value: -1})
 	l, err := plan.Attach(n.progs, &AttachOptions{Missing: MissingWarn, Env: s.env})
+	if errors.Is(err, syscall.EBUSY) {
+		t.Logf("attached by ftrace: %s", enabledFunctions(t))
+	}
 	if err != nil {
 		t.Fatalf("%v\n%s", err, plan)
 	}
@@ -167,6 +172,16 @@ func (s *soaker) counted(plan *Plan, want uint64) {
 	for _, id := range ids {
 		expectGone(t, id)
 	}
+}
+
+// enabledFunctions lists what ftrace has attached to functions, trampolines of
+// tracing programs among it (CONFIG_DYNAMIC_FTRACE, kernel/trace/ftrace.c t_show).
+func enabledFunctions(t testing.TB) string {
+	b, err := os.ReadFile(testenv.TracefsDir(t) + "/enabled_functions")
+	if err != nil {
+		return err.Error()
+	}
+	return string(b)
 }
 
 // collector runs what a helper registers for the end of a test when a round ends.
