@@ -63,6 +63,9 @@ func (f *File) Bias(start, offset, length uint64, exec bool) (bias uint64, ok bo
 	return Bias(f.Progs, start, offset, length, exec, 0)
 }
 
+// The pages that processes have.
+const smallestPage, largestPage = 4 << 10, 64 << 10
+
 // Bias returns what to subtract from an address in a process, modulo 2^64, to
 // get the file's own virtual address, for a mapping of the file at start with
 // the given file offset. The mapping begins and ends with pages, its segment
@@ -70,14 +73,33 @@ func (f *File) Bias(start, offset, length uint64, exec bool) (bias uint64, ok bo
 // of which exec picks the executable one, and of two executable ones it is that
 // whose pages the mapping fits best. If it fits several as well, it is that with
 // the bias before, of the same file's mapping before this one, or else the first.
+//
+// The process's pages may be larger than this machine's (arm64: 4, 16 or 64 KiB).
+// They are not larger than the alignment of the file's segments and than what the
+// mapping is aligned to; where that leaves a choice, they are the smallest with
+// which a segment fits exactly.
 func Bias(progs []Prog, start, offset, length uint64, exec bool, before uint64) (bias uint64, ok bool) {
-	const page = 0x1000
+	bias, misfit, ok := biasOf(progs, start, offset, length, exec, before, smallestPage)
+	for page := uint64(4 * smallestPage); misfit != 0 && page <= largestPage && (start|offset|length)%page == 0; page *= 4 {
+		if b, misfit, ok := biasOf(progs, start, offset, length, exec, before, page); ok && misfit == 0 {
+			return b, true
+		}
+	}
+	return bias, ok
+}
+
+// biasOf is Bias for pages of one size; misfit is how many bytes of the mapping and
+// the segment's pages are not in both.
+func biasOf(progs []Prog, start, offset, length uint64, exec bool, before, page uint64) (bias, misfit uint64, ok bool) {
 	best := uint64(math.MaxUint64)
 	end := offset + length
 	for i := range progs {
 		p := &progs[i]
 		if p.Type != elf.PT_LOAD || p.Filesz == 0 || p.Offset+p.Filesz <= offset || p.Offset >= end {
 			continue
+		}
+		if page > smallestPage && (p.Align < page || p.Align > largestPage) {
+			continue // amd64's were once aligned to 2 MiB: that says nothing
 		}
 		first, last := p.Offset&^(page-1), (p.Offset+p.Filesz+page-1)&^(page-1)
 		misfit := max(first, offset) - min(first, offset) + max(last, end) - min(last, end)
@@ -88,7 +110,7 @@ func Bias(progs []Prog, start, offset, length uint64, exec bool, before uint64) 
 			best, bias, ok = misfit, b, true
 		}
 	}
-	return bias, ok
+	return bias, best, ok
 }
 
 // ntGNUBuildID is NT_GNU_BUILD_ID, elf.h.

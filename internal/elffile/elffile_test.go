@@ -214,6 +214,38 @@ func TestBiasOfTwoExecutables(t *testing.T) {
 	}
 }
 
+// TestBiasOfLargePages finds the biases of mappings on machines with larger pages:
+// by those of 4 KiB the first segment fitted the second one's mapping better.
+func TestBiasOfLargePages(t *testing.T) {
+	const slide = 0x555555000000
+	for _, c := range []struct {
+		page, align, vaddr, offset, length uint64
+	}{
+		{4 << 10, 64 << 10, 0, 0, 0xa000},
+		{4 << 10, 64 << 10, 0x19000, 0x9000, 0x9000},
+		{16 << 10, 64 << 10, 0, 0, 0xc000},
+		{16 << 10, 64 << 10, 0x18000, 0x8000, 0xc000},
+		{16 << 10, 64 << 10, 0x18000, 0x8000, 0x8000}, // a part
+		{64 << 10, 64 << 10, 0, 0, 0x10000},
+		{64 << 10, 64 << 10, 0x10000, 0, 0x20000},
+		{4 << 10, 2 << 20, 0x10000, 0, 0x20000}, // not possible: the first
+	} {
+		for _, flags := range []elf.ProgFlag{elf.PF_R | elf.PF_X, elf.PF_R} {
+			progs := []Prog{
+				{Type: elf.PT_LOAD, Flags: flags, Offset: 0, Vaddr: 0, Filesz: 0x9c00, Align: c.align},
+				{Type: elf.PT_LOAD, Flags: flags, Offset: 0x9c00, Vaddr: 0x19c00, Filesz: 0x8000, Align: c.align},
+			}
+			want := uint64(slide)
+			if c.align == 2<<20 {
+				want += c.vaddr
+			}
+			if bias, ok := Bias(progs, c.vaddr+slide, c.offset, c.length, flags&elf.PF_X != 0, 0); !ok || bias != want {
+				t.Errorf("%+v: got %#x %v", c, bias, ok)
+			}
+		}
+	}
+}
+
 func TestCatch(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "file")
 	b, err := os.ReadFile(self(t))
