@@ -4,9 +4,11 @@
 //
 //	go -C internal/bench run ./profile [-rounds 5] [-procs 2000]      (as root)
 //	go -C internal/bench run ./profile -stacks
+//	go -C internal/bench run ./profile -algorithms 2
 //
 // With -stacks it prints instead how many samples of stripped programs reach the
-// program's start, as each of the three sees them at the same time.
+// program's start, as each of the three sees them at the same time; with -algorithms
+// those of openssl speed, for each of 23 algorithms, as borescope sees them.
 //
 // The cost is what a pinned, busy program loses: its throughput under each
 // tracer against its throughput alone, divided by the samples taken. Rounds
@@ -54,15 +56,16 @@ func main() {
 	rounds := flag.Int("rounds", 5, "interleaved rounds")
 	procs := flag.Int("procs", 2000, "processes alive while peak memory is taken; 0 leaves that out")
 	stacks := flag.Bool("stacks", false, "count the samples that reach the program's start instead")
+	each := flag.Int("algorithms", 0, "do so for each of OpenSSL's algorithms, for so many seconds, by borescope alone")
 	flag.Parse()
-	if *stacks {
-		if err := wholeStacks(); err != nil {
-			fmt.Fprintln(os.Stderr, "bench profile:", err)
-			os.Exit(1)
-		}
-		return
+	measure := func() error { return run(*rounds, *procs) }
+	switch {
+	case *each > 0:
+		measure = func() error { return wholeAlgorithms(*each) }
+	case *stacks:
+		measure = wholeStacks
 	}
-	if err := run(*rounds, *procs); err != nil {
+	if err := measure(); err != nil {
 		fmt.Fprintln(os.Stderr, "bench profile:", err)
 		os.Exit(1)
 	}

@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -49,6 +50,81 @@ func wholeStacks() error {
 		}
 	}
 	return nil
+}
+
+// algorithms are OpenSSL's that are measured one by one, each with hand-written
+// assembly of its own: ciphers, digests, and what signs and agrees on keys.
+var algorithms = [][]string{
+	{"-evp", "aes-128-cbc"},
+	{"-evp", "aes-256-gcm"},
+	{"-evp", "aes-256-ctr"},
+	{"-evp", "aes-128-xts"},
+	{"-evp", "chacha20-poly1305"},
+	{"-evp", "camellia-128-cbc"},
+	{"-evp", "aria-128-cbc"},
+	{"-evp", "des-ede3"},
+	{"-evp", "sm4"},
+	{"-evp", "md5"},
+	{"-evp", "sha1"},
+	{"-evp", "sha256"},
+	{"-evp", "sha512"},
+	{"-evp", "sha3-256"},
+	{"-evp", "blake2b512"},
+	{"-evp", "sm3"},
+	{"rsa2048"},
+	{"rsa4096"},
+	{"dsa2048"},
+	{"ecdsap256"},
+	{"ecdsap384"},
+	{"ecdhx25519"},
+	{"ed25519"},
+}
+
+// wholeAlgorithms prints for each algorithm the share of samples whose user stack
+// reaches the program's start, as borescope sees them.
+func wholeAlgorithms(seconds int) error {
+	dir, err := os.MkdirTemp("", "bench-profile")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	ours, err := buildProfile(dir)
+	if err != nil {
+		return err
+	}
+	whole := 0
+	for _, a := range algorithms {
+		n, err := wholeAlgorithm(a, ours, seconds)
+		if err != nil {
+			return fmt.Errorf("%s: %w", a[len(a)-1], err)
+		}
+		if n[0] == n[1] {
+			whole++
+		}
+		fmt.Printf("%-20s %6d/%-6d %6.2f%%\n", a[len(a)-1], n[0], n[1], 100*float64(n[0])/float64(n[1]))
+	}
+	fmt.Printf("%d of %d are all whole\n", whole, len(algorithms))
+	return nil
+}
+
+func wholeAlgorithm(args []string, ours string, seconds int) (n [2]int, err error) {
+	cmd := exec.Command("openssl", append([]string{"speed", "-seconds", "600"}, args...)...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
+	if err := cmd.Start(); err != nil {
+		return n, err
+	}
+	defer func() { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL); _ = cmd.Wait() }()
+	time.Sleep(500 * time.Millisecond) // until it works
+	var out bytes.Buffer
+	tracer := exec.Command(ours, "-p", strconv.Itoa(cmd.Process.Pid), "-U", "-f", "-F", "999", "-d", strconv.Itoa(seconds))
+	tracer.Stdout = &out
+	if err := tracer.Run(); err != nil {
+		return n, fmt.Errorf("%s: %w", ours, err)
+	}
+	if n = countFolded(&out); n[1] == 0 {
+		return n, errors.New("no samples")
+	}
+	return n, nil
 }
 
 func wholeStacksOf(name string, argv []string, ours, dir string) error {
