@@ -5,10 +5,8 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/borescope/borescope/internal/testenv"
@@ -35,25 +33,15 @@ deep(5)
 func TestPythonPerf(t *testing.T) {
 	ran := 0
 	for _, python := range testenv.Pythons(t) {
-		if filepath.Base(python) < "python3.12" {
+		var minor int
+		if fmt.Sscanf(filepath.Base(python), "python3.%d", &minor); minor < 12 {
 			continue
 		}
 		ran++
 		t.Run(filepath.Base(python), func(t *testing.T) {
-			cmd := exec.Command(python, "-X", "perf", "-c", pythonPerfProgram)
-			cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+			cmd := testenv.Command(t, python, "-X", "perf", "-c", pythonPerfProgram)
 			cmd.Stderr = os.Stderr
-			in, err := cmd.StdinPipe()
-			if err != nil {
-				t.Fatal(err)
-			}
-			out, err := cmd.StdoutPipe()
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := cmd.Start(); err != nil {
-				t.Fatal(err)
-			}
+			in, out := testenv.Piped(t, cmd)
 			defer os.Remove(fmt.Sprintf("/tmp/perf-%d.map", cmd.Process.Pid))
 			defer func() { _ = in.Close(); _ = cmd.Wait() }()
 			comparePythonPerf(t, cmd.Process.Pid, out)
