@@ -1,10 +1,13 @@
 package main
 
 import (
+	"fmt"
+	"os"
 	"slices"
 	"strconv"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/borescope/borescope/probe/tool/tooltest"
 )
@@ -23,10 +26,12 @@ func TestMain(m *testing.M) {
 const naps = 50
 
 // A child's thread that sleeps 23 times has waited 23 times with these stacks, and
-// for that long or more.
+// for that long or more, but for what it was kept on or from a CPU between the start
+// of a timer and the wait.
 func TestLive(t *testing.T) {
 	child := tooltest.Start(t, "sleep")
 	pid := strconv.Itoa(child.PID)
+	before := kept(t, pid)
 	out := tooltest.Live(t, run, []string{"-json", "--state", "1", "-p", pid, "-t", pid}, child.Work)
 	n, usecs := uint64(0), int64(0)
 	for _, w := range tooltest.Objects[waited](t, out) {
@@ -35,7 +40,23 @@ func TestLive(t *testing.T) {
 			usecs += w.Usecs
 		}
 	}
-	if n != 23 || usecs < 23*naps*1000 {
-		t.Errorf("%d waits of 23, %d us of %d:\n%s", n, usecs, 23*naps*1000, out)
+	other := kept(t, pid) - before
+	if n != 23 || usecs+other.Microseconds() < 23*naps*1000 {
+		t.Errorf("%d waits of 23, %d us (and %v not waiting) of %d:\n%s", n, usecs, other, 23*naps*1000, out)
 	}
+}
+
+// kept is how long a process's first thread has run or waited for a CPU
+// (Documentation/scheduler/sched-stats.rst).
+func kept(t *testing.T, pid string) time.Duration {
+	t.Helper()
+	b, err := os.ReadFile("/proc/" + pid + "/schedstat")
+	var ran, waited time.Duration
+	if err == nil {
+		_, err = fmt.Sscan(string(b), &ran, &waited)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ran + waited
 }
