@@ -79,6 +79,12 @@ var (
 	Go = Requirement{"go", sync.OnceValue(checkGo)}
 )
 
+// Libc and Bash are where a test finds them, for OwnFiles.
+var (
+	Libc = []string{"/lib/*/libc.so.6", "/lib64/libc.so.6", "/usr/lib/*/libc.so.6", "/usr/lib64/libc.so.6"}
+	Bash = []string{"/bin/bash", "/usr/bin/bash"}
+)
+
 // Feature is the requirement that feature.Test says yes.
 func Feature(f feature.Feature) Requirement {
 	return Requirement{f.String(), func() error { return feature.Test(f) }}

@@ -11,12 +11,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Libc and Bash are where a test finds them, for OwnFiles.
-var (
-	Libc = []string{"/lib/*/libc.so.6", "/lib64/libc.so.6", "/usr/lib/*/libc.so.6", "/usr/lib64/libc.so.6"}
-	Bash = []string{"/bin/bash", "/usr/bin/bash"}
-)
-
 // OwnFiles puts copies of the files that the patterns match in their places, for
 // this test and for what it starts from now on: a breakpoint in a copy is in no other
 // process of the machine, as one in libc or in a shell would be. The test runs in
