@@ -149,11 +149,6 @@ func vmtest(ctx context.Context, c *check) (testlog.Counts, error) {
 		"-count=1", "-run=TestGuest", "./internal/vmtest/guest")
 }
 
-// soak has what go test ./... does for a second done for a minute.
-func soak(ctx context.Context, c *check) (testlog.Counts, error) {
-	return c.goTestEnv(ctx, "", []string{"PROBE_SOAK=30s"}, "-count=1", "-run=^TestSoak", "-timeout=4m", "./probe")
-}
-
 // alone are tests that take long with the race detector and start no goroutine in
 // what they test: they have one big file read, or another program built or watched.
 const alone = "^(TestBombs|TestHostileNeighbours|TestForeignModule)$"

@@ -56,7 +56,7 @@ var steps = []step{
 	{"fuzz", "every fuzz target for a second or more", 10 * time.Minute, fuzz},
 	{"bench", "every benchmark once", 8 * time.Minute, bench},
 	{"vmtest", "the guests' own test: jobs that fail, hang, leave things and crash", 3 * time.Minute, vmtest},
-	{"soak", "attach and detach at random for a minute", 5 * time.Minute, soak},
+	{"soak", "attach and detach at random for a minute, in a guest", 5 * time.Minute, soak},
 	{"sparse", "per-CPU data where possible CPUs are not online", 6 * time.Minute, sparse},
 	{"guests", "the declared packages on other kernels", 30 * time.Minute, guests},
 }

@@ -259,7 +259,7 @@ func TestUprobeSessionRandom(t *testing.T) {
 		}
 		nested.calls = append(nested.calls, c...)
 	}
-	for i := range uint64(max(*flagCases/15, 1)) {
+	for i := range uint64(max(cases()/15, 1)) {
 		add.differ(t, 2*i+1)
 		nested.differ(t, 2*i+2)
 	}
@@ -299,7 +299,7 @@ func TestKprobeSessionRandom(t *testing.T) {
 	testenv.Need(t, testenv.Root, testenv.Feature(feature.KprobeSession))
 	s := readSubject(t, probe.Kprobe{Symbol: "vfs_read"})
 	s.skips = true
-	for seed := range uint64(max(*flagCases/50, 1)) {
+	for seed := range uint64(max(cases()/50, 1)) {
 		s.differ(t, seed+101)
 	}
 }
@@ -308,7 +308,7 @@ func TestKprobeSessionRandom(t *testing.T) {
 func TestFsessionRandom(t *testing.T) {
 	testenv.Need(t, testenv.Root, testenv.Feature(feature.Fsession))
 	s := readSubject(t, probe.Fentry{Symbol: "vfs_read"})
-	for seed := range uint64(max(*flagCases/50, 1)) {
+	for seed := range uint64(max(cases()/50, 1)) {
 		s.differ(t, seed+201)
 	}
 }

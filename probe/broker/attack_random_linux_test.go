@@ -111,6 +111,10 @@ func TestAttackRandom(t *testing.T) {
 		{p: startTarget(t, nobody-1, true, nil), locked: true},
 	}
 	client := startTarget(t, nobody, false, nil)
+	rounds := 15
+	if testenv.InGuest() {
+		rounds = 80 // where nobody else's kernel changes its code for each
+	}
 	random := rand.New(rand.NewPCG(1, 2))
 	allowed := 0
 	for _, o := range []*oracle{
@@ -126,7 +130,7 @@ func TestAttackRandom(t *testing.T) {
 		if _, err := c.Offers(); err != nil {
 			t.Fatal(err)
 		}
-		for range 80 {
+		for range rounds {
 			a := targets[random.IntN(len(targets)*2)%7%len(targets)]
 			a.kind = []string{o.kind, o.kind, o.kind, "uprobe"}[random.IntN(4)]
 			a.file = dir + "/" + files[random.IntN(len(files))]
@@ -149,7 +153,7 @@ func TestAttackRandom(t *testing.T) {
 			}
 		}
 	}
-	if allowed < 20 {
+	if allowed < rounds/4 {
 		t.Errorf("%d requests were allowed: too few to say anything", allowed)
 	}
 }
