@@ -188,7 +188,6 @@ func hostFiles(t *testing.T) []string {
 func TestAgainstDebugELF(t *testing.T) {
 	for _, path := range hostFiles(t) {
 		t.Run(strings.ReplaceAll(filepath.Base(path), " ", "_"), func(t *testing.T) {
-			t.Parallel()
 			compareWithDebugELF(t, path)
 		})
 	}

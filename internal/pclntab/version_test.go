@@ -73,7 +73,6 @@ func TestBuilds(t *testing.T) {
 		{"go1.24-pie", "1.24.1", false, []string{strip, "-buildmode=pie"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
 			checkBuild(t, build(t, c.version, c.cgo, c.args...))
 		})
 	}

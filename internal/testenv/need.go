@@ -206,7 +206,8 @@ func InGuest() bool {
 // Need skips the test unless all requirements are met. The reason names every
 // one that is not, with its true cause; without a proven cause the test fails.
 // It also has the files that the test leaves open attributed to it, if the
-// package's TestMain calls Main.
+// package's TestMain calls Main. It is not for tests that run side by side
+// (t.Parallel): the output does not always tell which of them a line is of.
 func Need(t testing.TB, reqs ...Requirement) {
 	t.Helper()
 	watch(t)
