@@ -40,7 +40,7 @@ func container(ctx context.Context, c *check) (testlog.Counts, error) {
 
 // named runs the tests that are declared for a column by name.
 func (c *check) named(ctx context.Context, column string, flags ...string) (testlog.Counts, error) {
-	args := append([]string{"-count=1", "-short", "-vet=off", "-timeout=3m"}, flags...)
+	args := append([]string{"-count=1", "-short", "-timeout=3m"}, flags...)
 	if !c.all {
 		tests, err := c.matrix.testsFor(column)
 		if err != nil {

@@ -84,7 +84,7 @@ func (c *check) fuzzOne(ctx context.Context, t target, d time.Duration, binaries
 	bin := binaries[t.dir]
 	if bin == "" {
 		bin = filepath.Join(c.tmp, strings.ReplaceAll(t.dir, string(filepath.Separator), "_")+".fuzz")
-		if err := c.exec(ctx, nil, "go", "test", "-c", "-fuzz=.", "-o", bin, "./"+filepath.ToSlash(t.dir)); err != nil {
+		if err := c.exec(ctx, nil, "go", "test", "-c", "-vet=off", "-ldflags=-w", "-fuzz=.", "-o", bin, "./"+filepath.ToSlash(t.dir)); err != nil {
 			return 0, err
 		}
 		binaries[t.dir] = bin
