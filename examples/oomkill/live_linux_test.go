@@ -4,8 +4,10 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/borescope/borescope/internal/testenv"
@@ -16,7 +18,7 @@ import (
 const groupVar = "OOMKILL_TEST_CGROUP"
 
 // The work is 23 processes in a memory cgroup, each of which wants more than its
-// limit.
+// limit, in several threads.
 func TestMain(m *testing.M) {
 	tooltest.Main(m, map[string]func(){
 		"hogs": func() {
@@ -30,10 +32,18 @@ func TestMain(m *testing.M) {
 			if err := os.WriteFile(os.Getenv(groupVar)+"/cgroup.procs", []byte("0"), 0); err != nil {
 				panic(err)
 			}
-			b := make([]byte, 64<<20) // ends it if the cgroup does not
-			for i := 0; i < len(b); i += 4096 {
-				b[i] = 1
+			// Threads that need more while their process is killed are marked as well.
+			var threads sync.WaitGroup
+			for range 4 {
+				threads.Go(func() {
+					runtime.LockOSThread()
+					b := make([]byte, 16<<20) // end it if the cgroup does not
+					for i := 0; i < len(b); i += 4096 {
+						b[i] = 1
+					}
+				})
 			}
+			threads.Wait()
 		},
 	})
 }

@@ -13,6 +13,7 @@ import (
 	"context"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"strings"
 
@@ -61,7 +62,11 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 		if err != nil {
 			return err
 		}
+		dying := map[uint32]uint64{} // when a process was marked last
 		return tool.Each(s, events, func(e *kill) error {
+			if again(dying, e) {
+				return nil
+			}
 			load, err := fs.ReadFile(host, "proc/loadavg")
 			if err != nil {
 				return err
@@ -82,6 +87,20 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	}, tasks, detailed, plain)
 }
 
+// dies is how long after a mark the next one of that process is of the same kill: no
+// process with its number comes to be and runs out of memory so soon.
+const dies = 10_000_000_000 // ns
+
+// again tells whether a kill was printed already: a thread that needs memory on its
+// way out, its process killed, is marked as well, so that it gets some (task_will_free_mem
+// in the kernel's mm/oom_kill.c).
+func again(dying map[uint32]uint64, e *kill) bool {
+	maps.DeleteFunc(dying, func(_ uint32, at uint64) bool { return e.Nsecs > at+dies })
+	_, ok := dying[e.Victim]
+	dying[e.Victim] = e.Nsecs
+	return ok
+}
+
 func program(events *action.Events[kill], detailed, tasks bool) *action.Program {
 	p := action.NewProgram("oomkill")
 	// The record's number of the victim is the initial pid namespace's. Its task has
@@ -90,21 +109,23 @@ func program(events *action.Events[kill], detailed, tasks bool) *action.Program 
 	if tasks {
 		p.On(probe.RawTracepoint{Name: "mark_victim"}, func(c *action.Ctx) {
 			victim := c.Arg(0).Ptr()
-			victims.Set(c, victim.Member("pid"), victim.TaskTID())
+			victims.Set(c, victim.Member("pid"), victim.TaskPID())
 		})
 	}
 	// It fires in the thread that needed memory.
 	p.On(probe.Tracepoint{Group: "oom", Name: "mark_victim"}, func(c *action.Ctx) {
 		victim := c.Let(c.Field("pid"))
+		// One that was killed already is marked by its thread that needs more.
+		process := c.PID().If(victim.Eq(c.TID()), victim)
 		if tasks {
 			own := victims.Get(c, victim)
-			victim = c.Let(own.If(own.Ne(0), victim))
+			process = own.If(own.Ne(0), process)
 		}
 		events.Emit(c, func(e *kill, b *action.Bind) {
 			b.Set(&e.Nsecs, c.Nsecs())
 			b.Set(&e.PID, c.PID())
 			b.Set(&e.Comm, c.Comm())
-			b.Set(&e.Victim, victim)
+			b.Set(&e.Victim, process)
 			if !detailed {
 				return
 			}
