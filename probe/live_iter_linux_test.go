@@ -1,10 +1,8 @@
 package probe
 
 import (
-	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -61,7 +59,8 @@ func TestIterPID(t *testing.T) {
 
 // TestSoak attaches and detaches at random, from several goroutines, under
 // load, and compares descriptors and tracefs events before and after. It runs
-// for PROBE_SOAK (a duration; 1 s by default).
+// for PROBE_SOAK (a duration; 1 s by default). Each goroutine has programs of its
+// own: a function takes a tracing program once, and so does a tracepoint of perf's.
 func TestSoak(t *testing.T) {
 	testenv.Need(t, testenv.Root, testenv.Uprobes, testenv.Tracefs)
 	length := soakLength(t)
@@ -72,9 +71,10 @@ func TestSoak(t *testing.T) {
 		"kretprobe:ksys_read maxactive=4", "kprobe:ksys_write,kprobe:ksys_read", "fentry:ksys_write", "socket:lo", "begin,end",
 	}
 	env := NewEnv(nil)
+	const goroutines = 3
 	type ready struct {
-		plan *Plan
-		n    *counter
+		plan     *Plan
+		counters [goroutines]*counter
 	}
 	var plans []ready
 	for _, s := range texts {
@@ -85,7 +85,11 @@ func TestSoak(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		plans = append(plans, ready{plan, loadCounter(t, plan, counting{value: -1})})
+		r := ready{plan: plan}
+		for i := range r.counters {
+			r.counters[i] = loadCounter(t, plan, counting{value: -1})
+		}
+		plans = append(plans, r)
 	}
 	w := startTarget(t)
 	dir := testenv.TracefsDir(t)
@@ -94,16 +98,13 @@ func TestSoak(t *testing.T) {
 	var wg sync.WaitGroup
 	var mu sync.Mutex
 	rounds := 0
-	for range 3 {
+	for i := range goroutines {
 		wg.Go(func() {
 			for time.Now().Before(end) {
 				r := plans[rand.IntN(len(plans))]
-				l, err := r.plan.Attach(r.n.progs, nil)
+				l, err := r.plan.Attach(r.counters[i].progs, nil)
 				if isUnsupportedErr(err) {
 					continue // 5.10 attaches a tracing program once
-				}
-				if errors.Is(err, fs.ErrExist) {
-					continue // another goroutine has it at the tracepoint
 				}
 				if err != nil {
 					t.Errorf("%s: %v", r.plan.Programs[0].first(), err)

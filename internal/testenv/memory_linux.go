@@ -21,6 +21,25 @@ func LimitMemory(t testing.TB, bytes uint64) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	resetMemory(t, was)
+}
+
+// AllowMemory lifts the limit that Main has set until the test ends. It is for a
+// test that starts what needs more and has a bound of its own, as a virtual machine.
+func AllowMemory(t testing.TB) {
+	t.Helper()
+	var was unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_DATA, &was); err != nil {
+		t.Fatalf("limit of memory: %v", err)
+	}
+	resetMemory(t, was)
+	if err := unix.Setrlimit(unix.RLIMIT_DATA, &unix.Rlimit{Cur: was.Max, Max: was.Max}); err != nil {
+		t.Fatalf("limit of memory: %v", err)
+	}
+}
+
+// resetMemory sets the limit to what it was when the test ends.
+func resetMemory(t testing.TB, was unix.Rlimit) {
 	t.Cleanup(func() {
 		if err := unix.Setrlimit(unix.RLIMIT_DATA, &was); err != nil {
 			t.Errorf("limit of memory: %v", err)

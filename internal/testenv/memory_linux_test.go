@@ -40,6 +40,12 @@ func TestMemoryIsLimited(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Run("lower", func(t *testing.T) { testenv.LimitMemory(t, 256<<20) })
+	t.Run("lift", func(t *testing.T) {
+		testenv.AllowMemory(t)
+		if err := unix.Getrlimit(unix.RLIMIT_DATA, &after); err != nil || after.Cur != before.Max {
+			t.Errorf("limit %+v lifted to %+v (%v)", before, after, err)
+		}
+	})
 	if err := unix.Getrlimit(unix.RLIMIT_DATA, &after); err != nil || after != before {
 		t.Errorf("limit %+v before, %+v after (%v)", before, after, err)
 	}

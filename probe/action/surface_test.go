@@ -153,6 +153,9 @@ func TestPairNested(t *testing.T) {
 	})
 	l := loadRaw(t, p)
 	prog := l.Programs()["p0"]
+	// A call is a thread's, and goroutines change theirs.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
 	for _, step := range [][2]uint64{{0, 11}, {0, 22}, {0, 33}, {1, 0}, {1, 0}, {0, 44}, {1, 0}, {1, 0}, {1, 0}} {
 		run(t, prog, step[0], step[1])
 	}
@@ -177,8 +180,10 @@ func TestPairNested(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer r.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
 	for _, want := range []string{"33", "22", "44", "11"} {
-		line, _, err := r.Read(context.Background())
+		line, _, err := r.Read(ctx)
 		if err != nil || !strings.HasSuffix(line, "leaves with "+want) || strings.HasPrefix(line, " ") {
 			t.Errorf("line %q, %v; want %s", line, err, want)
 		}

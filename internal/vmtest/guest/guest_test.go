@@ -78,6 +78,7 @@ func TestGuest(t *testing.T) {
 		t.Skip(testenv.SkipPrefix + "BORESCOPE_VMTEST: not set")
 	}
 	testenv.Need(t, testenv.Go)
+	testenv.AllowMemory(t)
 	k, err := kernel.Get("6.12", "amd64")
 	if err != nil {
 		t.Fatal(err)
