@@ -103,6 +103,24 @@ type Program struct {
 	Why string
 }
 
+// Preemptible tells whether a task may preempt another in the program and run it on
+// the same CPU: where the kernel neither turns preemption off nor leaves the second
+// run out, in user probes and in programs of tracepoints that may sleep (uprobe_prog_run
+// and bpf_prog_run_array_uprobe, kernel/trace/bpf_trace.c). Such a program can't build
+// values in per-CPU maps. Since Linux 6.13 (arm64: 6.17) it has no stack of its own
+// either, on kernels that preempt, if it takes 64 bytes of stack or more and calls no
+// other program with bpf_tail_call: the kernel gives it one for each CPU. Programs of
+// packages action and collect call one where no run gets to.
+func (p *Program) Preemptible() bool {
+	switch p.Type {
+	case ebpf.Kprobe:
+		return p.UserRegs
+	case ebpf.TracePoint, ebpf.RawTracepoint:
+		return p.Flags&flagSleepable != 0
+	}
+	return false
+}
+
 // Site is one place where a program is attached.
 type Site struct {
 	// Target is the target this site came from: of a wildcard or a Set, the

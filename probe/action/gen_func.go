@@ -8,6 +8,7 @@ import (
 	"github.com/cilium/ebpf/asm"
 	"github.com/cilium/ebpf/btf"
 
+	"github.com/borescope/borescope/internal/kernel"
 	"github.com/borescope/borescope/probe"
 )
 
@@ -63,6 +64,9 @@ func (g *gen) prologue() {
 	}
 	if g.resultSlot != 0 {
 		g.storeImm(loc{off: g.resultSlot}, 0, 8)
+	}
+	if g.c.pp.Preemptible() {
+		g.emit(kernel.OwnStack()...)
 	}
 	g.control(asm.R1)
 	if g.filtersSelf() {

@@ -280,5 +280,54 @@ func TestGoroutinesPair(t *testing.T) {
 	if err != nil || len(snap.Entries) != goroutines {
 		t.Errorf("%d goroutines, %v; want %d", len(snap.Entries), err, goroutines)
 	}
+	if t.Failed() {
+		st, err := s.Stats()
+		t.Logf("%+v, %v", st, err)
+	}
 	t.Logf("%d of %d calls returned on another thread, %d prologues began anew", total(t, s, other), calls, total(t, s, again))
+}
+
+// passes is called with a number that the probe in TestPreempted keeps.
+//
+//go:noinline
+func passes(n int) int { return n + runtime.NumCPU() }
+
+// TestPreempted has threads of one CPU run into a probe whose action takes so long
+// that they preempt each other in it: what each keeps meanwhile stays its own.
+func TestPreempted(t *testing.T) {
+	const name = "github.com/borescope/borescope/probe/action_test.passes"
+	const threads, calls, turns = 6, 200, 4000
+	ended, wrong := action.NewCount("ended"), action.NewCount("wrong")
+	p := action.NewProgram("preempted")
+	p.IncludeSelf = true
+	p.On(probe.Uprobe{Path: "/proc/self/exe", Symbol: name}, func(c *action.Ctx) {
+		var kept []action.Int
+		for i := range 10 {
+			kept = append(kept, c.Let(c.Arg(0).Add(i)))
+		}
+		sum := c.NewVar(0)
+		c.Loop(turns, turns, func(i action.Int) { sum.Set(sum.Int().Add(i)) })
+		for i, k := range kept {
+			c.If(k.Ne(c.Arg(0).Add(i)), func() { wrong.Inc(c) })
+		}
+		c.If(sum.Int().Eq(turns*(turns-1)/2), func() { ended.Inc(c) })
+	})
+	s := attachOrSkip(t, p, nil)
+	var wg sync.WaitGroup
+	for i := range threads {
+		wg.Go(func() {
+			pinned(t, func() {
+				for range calls {
+					passes(1000 * i)
+				}
+			})
+		})
+	}
+	wg.Wait()
+	if n := total(t, s, ended); n != threads*calls {
+		t.Errorf("%d ended with their sum, want %d", n, threads*calls)
+	}
+	if n := total(t, s, wrong); n != 0 {
+		t.Errorf("%d values were another's", n)
+	}
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/cilium/ebpf/asm"
 	"github.com/cilium/ebpf/btf"
 
+	"github.com/borescope/borescope/internal/kernel"
 	"github.com/borescope/borescope/probe"
 )
 
@@ -30,6 +31,14 @@ func (b *builder) add(insns ...asm.Instruction) {
 		b.pending = ""
 	}
 	b.insns = append(b.insns, insns...)
+}
+
+// begin keeps the context of p, whose program this is.
+func (b *builder) begin(p *probe.Program) {
+	b.add(asm.Mov.Reg(regCtx, asm.R1))
+	if p.Preemptible() {
+		b.add(kernel.OwnStack()...)
+	}
 }
 
 // label names the next instruction. Two labels on one place get an instruction

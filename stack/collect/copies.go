@@ -239,7 +239,7 @@ func (c *Copies) load(o *CopyOptions, f *filter) error {
 	for i := range c.plan.Programs {
 		p := c.plan.ProgramSpec(i)
 		function, insns := c.instructions()
-		p.Instructions = withFuncInfo(p.Name, append(f.copying(i, function, c.stateSize()), insns...))
+		p.Instructions = withFuncInfo(p.Name, append(f.copying(&c.plan.Programs[i], i, function, c.stateSize()), insns...))
 		p.Instructions = ns.OwnIDs(p.Instructions, true)
 		p.License = license
 		spec.Programs[p.Name] = p
@@ -251,12 +251,12 @@ func (c *Copies) load(o *CopyOptions, f *filter) error {
 	return fillPIDs(c.coll, o.PIDs)
 }
 
-// copying returns the instructions of program index: filter, claim a scratch
+// copying returns the instructions of p, program index of the plan: filter, claim a scratch
 // slot, build the record in the slot's copy by the function given, send it.
-func (f *filter) copying(index int, function string, stateSize int) asm.Instructions {
+func (f *filter) copying(p *probe.Program, index int, function string, stateSize int) asm.Instructions {
 	b := builder{key: scratchKey}
+	b.begin(p)
 	b.add(
-		asm.Mov.Reg(regCtx, asm.R1),
 		asm.FnGetCurrentPidTgid.Call(),
 		asm.Mov.Reg(regID, asm.R0),
 	)

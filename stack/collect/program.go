@@ -132,7 +132,7 @@ func (f *filter) sums() bool { return f.value != "" || f.waits != 0 }
 // adds; without, by the kernel's helper.
 func (f *filter) program(p *probe.Program, index int, walk bool) (asm.Instructions, error) {
 	b := builder{key: scratchKey}
-	b.add(asm.Mov.Reg(regCtx, asm.R1))
+	b.begin(p)
 	if !f.noUser {
 		b.returnUnlessMode(walk)
 	}
