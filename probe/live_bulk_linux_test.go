@@ -1,6 +1,7 @@
 package probe
 
 import (
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -12,20 +13,29 @@ import (
 )
 
 // manyFunctions returns n traceable kernel functions, without those that the
-// tracing itself runs through: a guest on an emulator is slow enough.
+// tracing itself runs through (a guest on an emulator is slow enough), nor those
+// whose name others have as well.
 func manyFunctions(t testing.TB, n int) []Target {
 	t.Helper()
 	list, err := NewEnv(nil).traced()
 	if err != nil {
 		t.Fatal(err)
 	}
+	kallsyms, err := os.ReadFile("/proc/kallsyms")
+	if err != nil {
+		t.Fatal(err)
+	}
+	named := map[string]int{}
+	for line := range strings.Lines(string(kallsyms)) {
+		if f := strings.Fields(line); len(f) >= 3 {
+			named[f[2]]++
+		}
+	}
 	var out []Target
-	seen := map[string]bool{}
 	for _, s := range list.funcs {
-		if isHot(s.Name) || seen[s.Name] || s.Module != "" {
+		if isHot(s.Name) || named[s.Name] != 1 || s.Module != "" {
 			continue
 		}
-		seen[s.Name] = true
 		if out = append(out, Kprobe{Symbol: s.Name}); len(out) == n {
 			return out
 		}

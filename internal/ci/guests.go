@@ -30,8 +30,7 @@ func guests(ctx context.Context, c *check) (testlog.Counts, error) {
 			errs = append(errs, fmt.Errorf("%s test binaries: %w", arch, err))
 		}
 	}
-	// Two at a time, as each keeps one CPU busy (boot). What takes longest, arm64,
-	// comes first, so that neither lane is left with it.
+	// Two at a time, as each keeps one CPU busy (boot).
 	columns := make(chan string)
 	var lanes sync.WaitGroup
 	for range 2 {
@@ -48,7 +47,7 @@ func guests(ctx context.Context, c *check) (testlog.Counts, error) {
 			}
 		})
 	}
-	for _, column := range slices.Backward(c.matrix.guestColumns()) {
+	for _, column := range longestFirst(c.matrix.guestColumns()) {
 		if _, arch, _ := kernel.Of(column); built[arch] != nil { // why not is said above
 			columns <- column
 		}
@@ -56,6 +55,21 @@ func guests(ctx context.Context, c *check) (testlog.Counts, error) {
 	close(columns)
 	lanes.Wait()
 	return sum, errors.Join(errs...)
+}
+
+// long are the guests that take minutes, by how many.
+var long = []string{"7.2", "arm64-6.12", "5.10", "6.12"}
+
+// longestFirst puts those first, so that neither lane is left with one.
+func longestFirst(columns []string) []string {
+	place := func(column string) int {
+		if i := slices.Index(long, column); i >= 0 {
+			return i
+		}
+		return len(long)
+	}
+	slices.SortStableFunc(columns, func(a, b string) int { return place(a) - place(b) })
+	return columns
 }
 
 // guest boots one kernel with all that is declared for it.

@@ -184,7 +184,7 @@ func TestAttackHot(t *testing.T) {
 	}
 
 	b := start(t, Rule{Anyone: true, Offers: []string{"count"}, Targets: []string{markerTarget}, EventsPerSecond: 1})
-	before := links(t)
+	before := links()
 	c := b.dial(t)
 	live, err := c.Attach(Request{Offer: "count", Targets: []string{markerTarget}, Self: true})
 	testenv.SkipUnsupported(t, err)

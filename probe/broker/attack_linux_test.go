@@ -196,7 +196,7 @@ func TestAttackSwap(t *testing.T) {
 					return compile(p, l)
 				}}
 			}, Rule{UIDs: []uint32{nobody}, Offers: []string{"count"}, Targets: []string{"uprobe:" + dir + "/*:*"}})
-			before := links(t)
+			before := links()
 			p := startTarget(t, nobody, true, nil)
 			_, err := b.dialAs(t, nobody).Attach(Request{Offer: "count", Targets: []string{fmt.Sprintf("uprobe:%s:f pid=%d", app, p.pid)}})
 			if err == nil || !strings.Contains(err.Error(), "inode") {
@@ -245,7 +245,7 @@ func TestAttackProcesses(t *testing.T) {
 func TestAttackExec(t *testing.T) {
 	b := start(t, Rule{UIDs: []uint32{nobody}, Offers: []string{"count"}, Targets: []string{markerTarget}})
 	c := b.dialAs(t, nobody)
-	before := links(t)
+	before := links()
 	p, other := startTarget(t, nobody, true, nil), startTarget(t, nobody, true, nil)
 	a := attaches(t, c, fmt.Sprintf("%s pid=%d", markerTarget, p.pid))
 	stays := attaches(t, c, fmt.Sprintf("%s pid=%d", markerTarget, other.pid))

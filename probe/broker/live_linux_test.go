@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -268,7 +269,7 @@ func refused() map[string]Request {
 // by the broker, and counts 23 events.
 func TestService(t *testing.T) {
 	b := start(t, Rule{UIDs: []uint32{nobody}, Offers: []string{"count"}, Targets: []string{markerTarget}})
-	before := links(t)
+	before := links()
 	cmd := testenv.Command(t, "/proc/self/exe", "-test.run=^TestServiceChild$")
 	cmd.Env = append(os.Environ(), "BORESCOPE_BROKER="+b.path, lockEnv+"=1")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
@@ -305,44 +306,37 @@ func TestService(t *testing.T) {
 	expectLinks(t, before) // the service is dead
 }
 
-// links are the ids of this machine's BPF links.
-func links(t *testing.T) map[link.ID]bool {
-	t.Helper()
-	var err error
-	for range 1000 {
-		out := map[link.ID]bool{}
-		it := &link.Iterator{}
-		for it.Next() {
-			out[it.ID] = true
-		}
-		err = it.Err()
-		it.Close()
-		if err == nil {
-			return out
-		}
-		// EAGAIN is for a link that somebody is just making (bpf_link_by_id).
-		if !errors.Is(err, syscall.EAGAIN) {
-			break
-		}
-		time.Sleep(time.Millisecond)
+// links are those that the helper, which is this process, holds, and its clients
+// here: of the machine's, others may be of other tests.
+func links() map[uint32]bool {
+	out := map[uint32]bool{}
+	for _, id := range testenv.ObjectsOf(0).Links {
+		out[id] = true
 	}
-	t.Fatal(err)
-	return nil
+	return out
 }
 
-// expectLinks waits until no link of this test's target is left: the test
-// counts only links that it can tell from others', by being new.
-func expectLinks(t *testing.T, before map[link.ID]bool) {
-	t.Helper()
-	var left []link.ID
-	for range 1000 {
-		left = nil
-		for id := range links(t) {
-			if !before[id] && isOurs(id) {
-				left = append(left, id)
-			}
+// dispatchers are the links of dispatchers that there were not before.
+func dispatchers(before map[uint32]bool) []uint32 {
+	return slices.DeleteFunc(newLinks(before), func(id uint32) bool { return !dispatches(id) })
+}
+
+// newLinks are those that there were not before.
+func newLinks(before map[uint32]bool) (found []uint32) {
+	for id := range links() {
+		if !before[id] {
+			found = append(found, id)
 		}
-		if len(left) == 0 {
+	}
+	return found
+}
+
+// expectLinks waits until none is left that was not there before.
+func expectLinks(t *testing.T, before map[uint32]bool) {
+	t.Helper()
+	var left []uint32
+	for range 1000 {
+		if left = newLinks(before); len(left) == 0 {
 			return
 		}
 		time.Sleep(10 * time.Millisecond)
@@ -350,10 +344,10 @@ func expectLinks(t *testing.T, before map[link.ID]bool) {
 	t.Errorf("links %v are still there", left)
 }
 
-// isOurs tells a link of a program that this package's dispatcher is: other
-// tests run at the same time.
-func isOurs(id link.ID) bool {
-	l, err := link.NewFromID(id)
+// dispatches tells the link of a program that this package's dispatcher is from
+// that of what watches for the process's end.
+func dispatches(id uint32) bool {
+	l, err := link.NewFromID(link.ID(id))
 	if err != nil {
 		return false
 	}
@@ -374,7 +368,7 @@ func isOurs(id link.ID) bool {
 // TestDisconnect: a client that goes without a word leaves nothing behind.
 func TestDisconnect(t *testing.T) {
 	b := start(t, Rule{Anyone: true, Offers: []string{"count"}, Targets: []string{markerTarget}})
-	before := links(t)
+	before := links()
 	c := b.dial(t)
 	a, err := c.Attach(Request{Offer: "count", Targets: []string{markerTarget}, Self: true})
 	if err != nil {
@@ -384,17 +378,13 @@ func TestDisconnect(t *testing.T) {
 	if st, err := a.Stats(); err != nil || st.Events != 1 {
 		t.Errorf("%+v, %v", st, err)
 	}
-	ours := 0
-	for id := range links(t) {
-		if !before[id] && isOurs(id) {
-			ours++
-		}
-	}
-	if ours != 1 && feature.Test(feature.PerfLink) == nil {
-		t.Errorf("%d links of ours", ours)
+	ours := dispatchers(before)
+	if len(ours) != 1 && feature.Test(feature.PerfLink) == nil {
+		t.Errorf("%d links of ours", len(ours))
 	}
 	c.Close()
 	expectLinks(t, before)
+	testenv.Objects{Links: ours}.WaitGone(t)
 	if err := a.Close(); err != nil {
 		t.Errorf("closing what the broker has closed: %v", err)
 	}
@@ -412,7 +402,7 @@ func TestCommon(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	before := links(t)
+	before := links()
 	req := Request{Offer: "count", Targets: []string{strings.Replace(markerTarget, "uprobe:", "uprobe:"+exe, 1)}}
 	attach := func() (*Client, *Attachment) {
 		c := b.dial(t)
@@ -430,14 +420,8 @@ func TestCommon(t *testing.T) {
 	}
 	expectOurs := func(want int) {
 		t.Helper()
-		ours := 0
-		for id := range links(t) {
-			if !before[id] && isOurs(id) {
-				ours++
-			}
-		}
-		if ours != want && feature.Test(feature.PerfLink) == nil {
-			t.Errorf("%d links of ours, want %d", ours, want)
+		if n := len(dispatchers(before)); n != want && feature.Test(feature.PerfLink) == nil {
+			t.Errorf("%d links of ours, want %d", n, want)
 		}
 	}
 	first, a := attach()
@@ -528,7 +512,7 @@ func TestLimits(t *testing.T) {
 func TestHandOver(t *testing.T) {
 	b := start(t, Rule{Anyone: true, Offers: []string{"count"}, Targets: []string{markerTarget}, AllProcesses: true, HandOver: true})
 	testenv.Need(t, testenv.Feature(feature.PerfLink))
-	before := links(t)
+	before := links()
 	c := b.dial(t)
 	a, err := c.Attach(Request{Offer: "count", Targets: []string{markerTarget}, Self: true})
 	if err != nil {
