@@ -156,7 +156,7 @@ const alone = "^(TestBombs|TestHostileNeighbours|TestForeignModule)$"
 
 func race(ctx context.Context, c *check) (testlog.Counts, error) {
 	// Otherwise every program that a test starts waits a second before it ends.
-	env := []string{"GORACE=atexit_sleep_ms=10"}
+	env := []string{"GORACE=atexit_sleep_ms=10", "CGO_ENABLED=1"}
 	args := []string{"-race", "-short", "-count=1", "-timeout=10m"}
 	if !c.all {
 		args = append(args, "-skip="+alone)
