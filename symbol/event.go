@@ -21,7 +21,7 @@ const (
 // processes are named that are too short-lived for that. It is plain data.
 type Event struct {
 	Kind   EventKind // says which of the other fields count
-	PID    int       // the process (thread group), in the initial pid namespace
+	PID    int       // the process (thread group), as /proc numbers it
 	Parent int       // EventFork
 	Comm   string    // EventExec, if known
 

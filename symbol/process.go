@@ -69,7 +69,8 @@ func (p *Process) Close() error {
 	return p.ps.Close()
 }
 
-// PID is the process's number in the initial pid namespace.
+// PID is the process's number as the /proc that is read has it: that of its mount's
+// pid namespace.
 func (p *Process) PID() int { return p.pid }
 
 // StartTime is when the process started, in clock ticks after boot; 0 if it was
