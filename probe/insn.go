@@ -241,12 +241,7 @@ func (b *boundaries) readFunctions() error {
 		}
 		return nil
 	}
-	var err error
-	for i := range b.f.Sections {
-		if s := &b.f.Sections[i]; err == nil && (s.Type == elf.SHT_SYMTAB || s.Type == elf.SHT_DYNSYM) {
-			err = eachOf(b.f, s, add)
-		}
-	}
+	err := symbolTables(b.f, func(s *elffile.Section) error { return eachOf(b.f, s, add) })
 	slices.Sort(b.labels)
 	slices.SortFunc(b.functions, func(x, y span) int {
 		return cmp.Or(cmp.Compare(x.start, y.start), cmp.Compare(x.end, y.end))

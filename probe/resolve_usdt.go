@@ -86,6 +86,9 @@ func (r *resolver) usdtSites(t USDT) ([]usdtSite, error) {
 				known = append(known, s.Name)
 			}
 		}
+		if err := r.take(len(out) - n); err != nil {
+			return nil, err
+		}
 		if err := r.checkUSDT(p, out[n:]); err != nil {
 			return nil, fmt.Errorf("%s: %w", p, err)
 		}
@@ -204,42 +207,46 @@ const maxSpecs = 1 << 16
 // usdtPrograms groups sites into programs.
 func (r *resolver) usdtPrograms(t USDT, sites []usdtSite) []Program {
 	cookies := r.env.Supports(feature.AttachCookie)
+	type place struct{ program, spec int }
 	var out []Program
-	var raw [][][]usdt.Arg // the specs of each program, as usdt has them
+	places := map[string]place{} // of an argument set
+	open := map[int]int{}        // the program that takes the next set of so many arguments
 	for _, s := range sites {
-		args := slices.Clone(s.Args)
-		i := slices.IndexFunc(raw, func(specs [][]usdt.Arg) bool {
-			if cookies != nil {
-				return slices.Equal(specs[0], args)
+		key := argsKey(s.Args)
+		at, ok := places[key]
+		if !ok {
+			i, have := open[len(s.Args)]
+			if !have || cookies != nil || len(out[i].Specs) == maxSpecs {
+				i = len(out)
+				open[len(s.Args)] = i
+				out = append(out, r.usdtProgram())
+				if cookies != nil {
+					out[i].why("one program for each argument set", cookies)
+				}
 			}
-			return len(specs[0]) == len(args) && len(specs) < maxSpecs
-		})
-		if i < 0 {
-			i = len(out)
-			out = append(out, r.usdtProgram())
-			raw = append(raw, nil)
-			if cookies != nil {
-				out[i].why("one program for each argument set", cookies)
-			}
-		}
-		p := &out[i]
-		spec := slices.IndexFunc(raw[i], func(have []usdt.Arg) bool { return slices.Equal(have, args) })
-		if spec < 0 {
-			spec = len(raw[i])
-			raw[i] = append(raw[i], args)
-			p.Specs = append(p.Specs, usdtArgs(args, s.Err))
-		}
-		if p.Args == nil {
-			p.Args = p.Specs[0]
+			at = place{i, len(out[i].Specs)}
+			places[key] = at
+			out[i].Specs = append(out[i].Specs, usdtArgs(s.Args, s.Err))
+			out[i].Args = out[i].Specs[0]
 		}
 		target := t
 		target.Path, target.Provider, target.Name = s.shown, s.Provider, s.Name
+		p := &out[at.program]
 		p.Sites = append(p.Sites, Site{
-			Target: target, Cookie: MakeCookie(0, spec, 0), Symbol: s.Name, Address: s.PC, Offset: s.Offset, Boundary: s.unsafe == nil,
+			Target: target, Cookie: MakeCookie(0, at.spec, 0), Symbol: s.Name, Address: s.PC, Offset: s.Offset, Boundary: s.unsafe == nil,
 			Path: s.path, RefCtrOffset: s.SemaphoreOffset, PID: t.PID, CPU: -1,
 		})
 	}
 	return out
+}
+
+// argsKey is the same for the same arguments of the same machine.
+func argsKey(args []usdt.Arg) string {
+	var b strings.Builder
+	for i := range args {
+		fmt.Fprintf(&b, "%d %s\x00", args[i].Machine, args[i].Text)
+	}
+	return b.String()
 }
 
 func (r *resolver) usdtProgram() Program {

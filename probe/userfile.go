@@ -77,6 +77,7 @@ func (e *Env) openELF(ids fileIDs, path string) (*elffile.File, io.Closer, error
 			f.Close()
 			return nil, nil, notELF(path, fmt.Errorf("%s: %w", path, err))
 		}
+		bound(ef)
 		return ef, nopCloser{}, nil
 	}
 	g, err := e.root.Open(strings.TrimPrefix(path, "/"))
@@ -110,8 +111,13 @@ func newELF(path string, r io.ReaderAt, size int64, c io.Closer) (*elffile.File,
 		c.Close()
 		return nil, nil, notELF(path, err)
 	}
+	bound(f)
 	return f, c, nil
 }
+
+// bound allows a file's sections as much memory as those of real programs take:
+// debug sections come to 2 to 5 times of what they are compressed to.
+func bound(f *elffile.File) { f.Bound(max(48<<20, 6*f.Stored())) }
 
 // notELF puts a format error into words: most often the path is a script.
 func notELF(path string, err error) error {
@@ -126,7 +132,13 @@ func notELF(path string, err error) error {
 // takes; those that are in both come twice. The slice given to the filter is
 // part of the file.
 func symbols(f *elffile.File, want func(name []byte) bool, yield func(elfSymbol) error) error {
-	left := f.Size() // headers may lie over each other's tables
+	return symbolTables(f, func(s *elffile.Section) error { return symbolsOf(f, s, want, yield) })
+}
+
+// symbolTables yields the tables of symbols, of which there are no more bytes than the
+// file has: headers may lie over each other's tables.
+func symbolTables(f *elffile.File, yield func(*elffile.Section) error) error {
+	left := f.Size()
 	for i := range f.Sections {
 		s := &f.Sections[i]
 		if s.Type != elf.SHT_SYMTAB && s.Type != elf.SHT_DYNSYM {
@@ -135,7 +147,7 @@ func symbols(f *elffile.File, want func(name []byte) bool, yield func(elfSymbol)
 		if left -= int64(min(s.Size, 1<<62)); left < 0 && s.Flags&elf.SHF_COMPRESSED == 0 {
 			return fmt.Errorf("%s: %w", s.Name, elffile.ErrTooLarge)
 		}
-		if err := symbolsOf(f, s, want, yield); err != nil {
+		if err := yield(s); err != nil {
 			return err
 		}
 	}

@@ -7,9 +7,9 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"iter"
 	"path"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -235,15 +235,16 @@ func (e *Env) cachedLibrary(root, name string) string {
 	if err != nil {
 		return ""
 	}
-	libs := parseLdCache(b, ldFlags[e.arch])
-	i := slices.IndexFunc(libs, func(l ldEntry) bool { return l.soname == name })
-	if i < 0 {
-		i = slices.IndexFunc(libs, func(l ldEntry) bool { return isLibrary(l.soname, name) })
+	var like []byte
+	for soname, path := range ldCache(b, ldFlags[e.arch]) {
+		if string(soname) == name {
+			return string(path)
+		}
+		if like == nil && isLibrary(string(soname), name) {
+			like = path
+		}
 	}
-	if i < 0 {
-		return ""
-	}
-	return libs[i].path
+	return string(like)
 }
 
 // maxLdCache is far above what any distribution's ld.so.cache has: a target's own
@@ -265,51 +266,51 @@ func (e *Env) readBounded(name string, most int64) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, most))
 }
 
-// ldEntry is an entry of ld.so.cache.
-type ldEntry struct{ soname, path string }
-
 // ldFlags are the flags of the entries for an architecture: FLAG_ELF_LIBC6 and
 // FLAG_X8664_LIB64 or FLAG_AARCH64_LIB64 (sysdeps/generic/ldconfig.h).
 var ldFlags = map[string]uint32{"amd64": 0x0303, "arm64": 0x0a03}
 
-// parseLdCache reads the entries with the given flags of a glibc-ld.so.cache1.1
-// (struct cache_file_new, sysdeps/generic/dl-cache.h), also where it follows
-// the older format. What is malformed is left out.
-func parseLdCache(b []byte, flags uint32) []ldEntry {
-	const magic = "glibc-ld.so.cache1.1"
-	i := bytes.Index(b, []byte(magic))
-	if i < 0 || len(b)-i < 48 {
-		return nil
-	}
-	b = b[i:]
-	order := binary.ByteOrder(binary.LittleEndian)
-	if b[28]&3 == 3 { // cache_file_new_flags_endian_big
-		order = binary.BigEndian
-	}
-	n := uint64(order.Uint32(b[20:]))
-	var out []ldEntry
-	for k := uint64(0); k < n && 48+24*(k+1) <= uint64(len(b)); k++ {
-		e := b[48+24*k:]
-		// hwcap is not 0 for variants of a library for newer CPUs.
-		if order.Uint32(e) != flags || order.Uint64(e[16:]) != 0 {
-			continue
+// ldCache yields the sonames and paths of the entries with the given flags of a
+// glibc-ld.so.cache1.1 (struct cache_file_new, sysdeps/generic/dl-cache.h), also where
+// it follows the older format. What is malformed is left out. They are parts of b,
+// which all entries may share.
+func ldCache(b []byte, flags uint32) iter.Seq2[[]byte, []byte] {
+	return func(yield func(soname, path []byte) bool) {
+		const magic = "glibc-ld.so.cache1.1"
+		i := bytes.Index(b, []byte(magic))
+		if i < 0 || len(b)-i < 48 {
+			return
 		}
-		soname, ok1 := cString(b, order.Uint32(e[4:]))
-		file, ok2 := cString(b, order.Uint32(e[8:]))
-		if ok1 && ok2 {
-			out = append(out, ldEntry{soname, file})
+		b := b[i:]
+		order := binary.ByteOrder(binary.LittleEndian)
+		if b[28]&3 == 3 { // cache_file_new_flags_endian_big
+			order = binary.BigEndian
+		}
+		n := uint64(order.Uint32(b[20:]))
+		for k := uint64(0); k < n && 48+24*(k+1) <= uint64(len(b)); k++ {
+			e := b[48+24*k:]
+			// hwcap is not 0 for variants of a library for newer CPUs.
+			if order.Uint32(e) != flags || order.Uint64(e[16:]) != 0 {
+				continue
+			}
+			soname, path := cString(b, order.Uint32(e[4:]), 255), cString(b, order.Uint32(e[8:]), 4095)
+			if soname != nil && path != nil && !yield(soname, path) {
+				return
+			}
 		}
 	}
-	return out
 }
 
-func cString(b []byte, off uint32) (string, bool) {
+// cString is the text at an offset, nil where there is none of 1 to most bytes.
+func cString(b []byte, off uint32, most int) []byte {
 	if uint64(off) >= uint64(len(b)) {
-		return "", false
+		return nil
 	}
-	n := bytes.IndexByte(b[off:], 0)
-	if n <= 0 || n > 4096 {
-		return "", false
+	b = b[off:]
+	b = b[:min(most+1, len(b))]
+	n := bytes.IndexByte(b, 0)
+	if n <= 0 {
+		return nil
 	}
-	return string(b[off : int(off)+n]), true
+	return b[:n]
 }

@@ -18,6 +18,10 @@ type debugFinder struct {
 	path string   // of the file itself, as the target sees it; may be empty
 	dirs []string // global debug directories
 	open func(path string) (fs.File, error)
+	// room is how many bytes sections may take decompressed, 0 what the debug file
+	// allows by itself; start is asked before so many bytes are read, unless nil.
+	room  int64
+	start func(size int64) error
 }
 
 // defaultDebugDir is where distributions install debug files: GDB manual,
@@ -94,7 +98,7 @@ func (d *debugFinder) find(f *elffile.File, id string) *elffile.File {
 			continue
 		}
 		// The sum is over the whole file: a build-id that agrees spares it.
-		if id != "" && df.BuildID() == id || checksum(df) == crc {
+		if id != "" && df.BuildID() == id || d.sums(df, crc) {
 			return df
 		}
 		df.Close()
@@ -136,6 +140,9 @@ func (d *debugFinder) try(name string) *elffile.File {
 	if err != nil {
 		return nil
 	}
+	if d.room > 0 {
+		ef.Bound(d.room)
+	}
 	return ef
 }
 
@@ -156,14 +163,14 @@ func debugLink(f *elffile.File) (name string, crc uint32, ok bool) {
 	return name, f.Order.Uint32(b[(i+4)&^3:]), true
 }
 
-func checksum(f *elffile.File) uint32 {
-	b, err := f.Bytes(0, uint64(f.Size()))
-	if err != nil {
-		return 0
+// sums tells whether the file has that checksum.
+func (d *debugFinder) sums(f *elffile.File, crc uint32) bool {
+	b, err := f.Whole()
+	if err != nil || d.start != nil && d.start(f.Size()) != nil {
+		return false
 	}
-	sum := crc32.ChecksumIEEE(b)
-	f.Release(b)
-	return sum
+	defer f.Release(b)
+	return crc32.ChecksumIEEE(b) == crc
 }
 
 // maxMiniDebug is far above what distributions put into .gnu_debugdata.

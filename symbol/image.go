@@ -189,6 +189,7 @@ func (ps *Processes) adopt(img *image, pid int, ef *elffile.File) {
 	e.opts.find = debugFinder{
 		path: img.path, dirs: debugDirs(ps.opts.DebugDirs),
 		open: func(path string) (fs.File, error) { return ps.openDebug(pid, path) },
+		room: ps.opts.room(), start: ps.startTable,
 	}
 	e.init()
 	img.elf = e

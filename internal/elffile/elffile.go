@@ -230,6 +230,15 @@ func (f *File) Bytes(off, n uint64) ([]byte, error) {
 	return b, nil
 }
 
+// Whole returns all of the file, or ErrTooLarge where it is out of proportion to its
+// storage. The rule of Bytes holds for the result.
+func (f *File) Whole() ([]byte, error) {
+	if f.size > f.room() {
+		return nil, fmt.Errorf("elf: a file of %d bytes: %w", f.size, ErrTooLarge)
+	}
+	return f.Bytes(0, uint64(f.size))
+}
+
 // Section returns the first section of that name, nil if there is none.
 func (f *File) Section(name string) *Section {
 	for i := range f.Sections {
