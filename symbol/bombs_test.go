@@ -3,6 +3,10 @@ package symbol
 import (
 	"bytes"
 	"debug/elf"
+	"encoding/binary"
+	"errors"
+	"hash/crc32"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"testing"
@@ -12,6 +16,7 @@ import (
 
 	"github.com/borescope/borescope/internal/elfbuild"
 	"github.com/borescope/borescope/internal/meter"
+	"github.com/borescope/borescope/internal/procfs"
 	"github.com/borescope/borescope/internal/testenv"
 )
 
@@ -101,6 +106,73 @@ func TestBombs(t *testing.T) {
 				t.Errorf("a file of %d bytes took %d of memory, want at most %d", len(tt.image), mem, most)
 			}
 			t.Logf("%d bytes of file: %d of memory, %v: %v", len(tt.image), mem, time.Since(start).Round(time.Millisecond), frames[0].Reason)
+		})
+	}
+}
+
+// A debug file is as anybody's as the file that names it: of 4 KB and a hole each GiB
+// took 3 s, of 9 MB one took 870 MB.
+func TestDebugFileBombs(t *testing.T) {
+	testenv.LimitMemory(t, 512<<20)
+	link := append([]byte("x.debug\x00"), 1, 2, 3, 4)
+	program := elfbuild.Program(elfbuild.Section{Name: ".gnu_debuglink", Type: elf.SHT_PROGBITS, Data: link, Align: 4}).Bytes()
+	symbols := elfbuild.SymbolTable{N: 1, Size: 16, Names: 4}.Sections()
+	for i := range symbols {
+		symbols[i].Flags = elf.SHF_COMPRESSED
+		symbols[i].Data = elfbuild.Compressed(symbols[i].Data, 96<<20, symbols[i].Data...)
+	}
+	incompressible := make([]byte, 8<<20)
+	rand.NewChaCha8([32]byte{}).Read(incompressible)
+	symbols = append(symbols, elfbuild.Section{Name: ".filler", Type: elf.SHT_PROGBITS, Data: incompressible})
+	for _, tt := range []struct {
+		name  string
+		debug []byte
+		hole  int64
+	}{
+		{"hole", elfbuild.Program(elfbuild.SymbolTable{N: 8, Names: 4}.Sections()...).Bytes(), 4 << 30},
+		{"compressed symbols", elfbuild.Program(symbols...).Bytes(), 0},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			dir := t.TempDir()
+			path, debug := filepath.Join(dir, "x"), filepath.Join(dir, "x.debug")
+			// The sum is right where it can be told.
+			if tt.hole == 0 {
+				binary.LittleEndian.PutUint32(link[8:], crc32.ChecksumIEEE(tt.debug))
+				program = elfbuild.Program(elfbuild.Section{Name: ".gnu_debuglink", Type: elf.SHT_PROGBITS, Data: link, Align: 4}).Bytes()
+			}
+			if err := errors.Join(os.WriteFile(path, program, 0o755), os.WriteFile(debug, tt.debug, 0o644),
+				os.Truncate(debug, int64(len(tt.debug))+tt.hole)); err != nil {
+				t.Fatal(err)
+			}
+			ps := NewProcesses(nil)
+			defer ps.Close()
+			f, err := os.Open(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer f.Close()
+			st, err := f.Stat()
+			if err != nil {
+				t.Fatal(err)
+			}
+			img := &image{path: path, file: f, stat: st}
+			ps.load(img, os.Getpid(), &procfs.Mapping{Path: path})
+			if img.elf == nil {
+				t.Fatal("no ELF")
+			}
+			defer img.elf.Close()
+			var frames []Frame
+			var mem uint64
+			cpu := meter.CPU(func() {
+				mem = meter.Allocated(func() { frames = img.elf.Resolve(nil, []uint64{elfbuild.ProgramText}) })
+			})
+			if mem > 64<<20 && !meter.Raced() {
+				t.Errorf("%d bytes of memory", mem)
+			}
+			if cpu > time.Second && !meter.Raced() {
+				t.Errorf("%v of a CPU", cpu)
+			}
+			t.Logf("%d of memory, %v: %v", mem, cpu.Round(time.Millisecond), frames[0].Reason)
 		})
 	}
 }
