@@ -8,13 +8,14 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"iter"
-	"os"
 	"runtime/debug"
 	"strconv"
 
 	"github.com/borescope/borescope/internal/decompress"
 	"github.com/borescope/borescope/internal/elffile"
+	"github.com/borescope/borescope/internal/procfs"
 )
 
 // ORCVersion is a layout of the kernel's ORC entries, which changed three times.
@@ -172,7 +173,12 @@ const maxKernelSize = 1 << 30
 // file's header, else by its BTF, else (modules before 6.4) by what the entries
 // hold. Nothing is kept open.
 func OpenORC(path string) (*ORCFile, error) {
-	b, err := os.ReadFile(path)
+	f, err := procfs.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	b, err := io.ReadAll(io.LimitReader(f, maxKernelSize))
 	if err != nil {
 		return nil, err
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/borescope/borescope/elfnotes"
 	"github.com/borescope/borescope/internal/cli"
 	"github.com/borescope/borescope/internal/escape"
+	"github.com/borescope/borescope/internal/procfs"
 )
 
 // maxStream bounds what is read from standard input and from raw streams.
@@ -130,7 +131,7 @@ func open(name string) (notes iter.Seq[elfnotes.Note], errOf func() error, done 
 func readAll(name string) ([]byte, error) {
 	in := os.Stdin
 	if name != "-" {
-		f, err := os.Open(name)
+		f, err := procfs.Open(name)
 		if err != nil {
 			return nil, err
 		}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/borescope/borescope/internal/cli"
 	"github.com/borescope/borescope/internal/escape"
+	"github.com/borescope/borescope/internal/procfs"
 	"github.com/borescope/borescope/symbol"
 )
 
@@ -180,7 +181,7 @@ func open(c *config) (r symbol.Resolver, done func(), err error) {
 		}
 		return k, func() { k.Close() }, k.Err()
 	}
-	f, err := os.Open(c.perfmap)
+	f, err := procfs.Open(c.perfmap)
 	if err != nil {
 		return nil, nil, err
 	}

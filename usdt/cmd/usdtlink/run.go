@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 
 	"github.com/borescope/borescope/internal/escape"
+	"github.com/borescope/borescope/internal/procfs"
 )
 
 // run links one file.
@@ -26,11 +27,16 @@ func run(_ context.Context, args []string, stdout io.Writer) error {
 	if *out == "" {
 		*out = in
 	}
-	b, err := os.ReadFile(in)
+	f, err := procfs.Open(in)
 	if err != nil {
 		return err
 	}
-	st, err := os.Stat(in)
+	defer f.Close()
+	st, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	b, err := io.ReadAll(f)
 	if err != nil {
 		return err
 	}
