@@ -6,9 +6,12 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/borescope/borescope/internal/feature"
 	"github.com/borescope/borescope/internal/testenv"
@@ -25,7 +28,7 @@ func TestToolsGiveUpCapabilities(t *testing.T) {
 		t.Fatalf("go build: %v\n%s", err, out)
 	}
 	var most uint64
-	for _, c := range []feature.Cap{feature.CapBPF, feature.CapPerfmon, feature.CapSysPtrace, feature.CapDACReadSearch, feature.CapSyslog} {
+	for _, c := range []feature.Cap{feature.CapBPF, feature.CapPerfmon, feature.CapSysPtrace, feature.CapDACReadSearch, feature.CapSyslog, feature.CapCheckpointRestore} {
 		most |= 1 << c
 	}
 	for name, more := range map[string]struct {
@@ -62,6 +65,77 @@ func TestToolsGiveUpCapabilities(t *testing.T) {
 			}
 			if err := cmd.Wait(); err != nil {
 				t.Errorf("%v: %s", err, stderr.String())
+			}
+		})
+	}
+}
+
+// TestNamesWithoutCapabilities: with what a tool keeps once it traces, it names
+// functions of programs that have no path any more: deleted, replaced by another, or
+// of memory.
+func TestNamesWithoutCapabilities(t *testing.T) {
+	const role = "EXAMPLES_WAIT"
+	if os.Getenv(role) != "" {
+		for {
+			time.Sleep(20 * time.Millisecond)
+		}
+	}
+	testenv.Need(t, testenv.Root, testenv.Tracefs, testenv.Go, testenv.Long)
+	dir := t.TempDir()
+	tool := filepath.Join(dir, "offcputime")
+	build := testenv.Command(t, "go", "build", "-ldflags=-w", "-o", tool, "./offcputime")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("go build: %v\n%s", err, out)
+	}
+	self, err := os.ReadFile("/proc/self/exe")
+	if err != nil {
+		t.Fatal(err)
+	}
+	start := func(path string) int {
+		cmd := testenv.Command(t, path, "-test.run=^TestNamesWithoutCapabilities$")
+		cmd.Env = append(os.Environ(), role+"=1")
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { cmd.Process.Kill(); cmd.Wait() })
+		return cmd.Process.Pid
+	}
+	for name, launch := range map[string]func(path string) int{
+		"there": start,
+		"deleted": func(path string) int {
+			defer os.Remove(path)
+			return start(path)
+		},
+		"replaced": func(path string) int {
+			defer os.Rename(path+".new", path)
+			if err := os.WriteFile(path+".new", self, 0o755); err != nil {
+				t.Fatal(err)
+			}
+			return start(path)
+		},
+		"memory": func(path string) int {
+			fd, err := unix.MemfdCreate("waits", unix.MFD_CLOEXEC)
+			if err != nil {
+				t.Fatal(err)
+			}
+			f := os.NewFile(uintptr(fd), "waits")
+			defer f.Close()
+			if _, err := f.Write(self); err != nil {
+				t.Fatal(err)
+			}
+			return start(fmt.Sprintf("/proc/self/fd/%d", fd))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(dir, "waits-"+name)
+			if err := os.WriteFile(path, self, 0o755); err != nil {
+				t.Fatal(err)
+			}
+			pid := launch(path)
+			out, err := testenv.Command(t, tool, "-f", "-U", "-p", strconv.Itoa(pid), "1").CombinedOutput()
+			if err != nil || !strings.Contains(string(out), ";runtime.futex ") {
+				t.Errorf("%v:\n%s", err, out)
 			}
 		})
 	}

@@ -7,14 +7,15 @@ type Cap uint
 
 // The capabilities that tracing asks for.
 const (
-	CapDACOverride   Cap = 1
-	CapDACReadSearch Cap = 2
-	CapSysPtrace     Cap = 19
-	CapSysAdmin      Cap = 21
-	CapSysResource   Cap = 24
-	CapSyslog        Cap = 34
-	CapPerfmon       Cap = 38
-	CapBPF           Cap = 39
+	CapDACOverride       Cap = 1
+	CapDACReadSearch     Cap = 2
+	CapSysPtrace         Cap = 19
+	CapSysAdmin          Cap = 21
+	CapSysResource       Cap = 24
+	CapSyslog            Cap = 34
+	CapPerfmon           Cap = 38
+	CapBPF               Cap = 39
+	CapCheckpointRestore Cap = 40
 )
 
 // String is the name that capsh and setcap use, "CAP_BPF".
@@ -36,6 +37,8 @@ func (c Cap) String() string {
 		return "CAP_PERFMON"
 	case CapBPF:
 		return "CAP_BPF"
+	case CapCheckpointRestore:
+		return "CAP_CHECKPOINT_RESTORE"
 	}
 	return "capability " + strconv.Itoa(int(c))
 }

@@ -13,9 +13,11 @@ import (
 )
 
 // keptCaps are what a run needs once all is attached: to read maps and detach,
-// to look at processes, at files of others for names, and at kernel addresses.
+// to look at processes, at files of others for names, also those that have no path any
+// more (/proc/PID/map_files), and at kernel addresses.
 var keptCaps = []feature.Cap{
 	feature.CapBPF, feature.CapPerfmon, feature.CapSysPtrace, feature.CapDACReadSearch, feature.CapSyslog,
+	feature.CapCheckpointRestore,
 }
 
 // dropCapabilities gives up all capabilities of all threads but those, for
