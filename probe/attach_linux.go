@@ -1,6 +1,7 @@
 package probe
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -231,7 +232,7 @@ func (a *attacher) explainRaw(g *Program, s *Site, err error) error {
 	switch {
 	case errors.Is(err, syscall.ENOENT):
 		if spec, berr := a.env.BTF(); berr == nil {
-			return (&resolver{env: a.env, o: &Options{}}).noRaw(spec, s.Symbol)
+			return (&resolver{ctx: context.Background(), env: a.env, o: &Options{}}).noRaw(spec, s.Symbol)
 		}
 		return notFound("no raw tracepoint %s", s.Symbol)
 	case errors.Is(err, syscall.EINVAL) && g.Flags&flagSleepable != 0:

@@ -1,6 +1,7 @@
 package probe
 
 import (
+	"context"
 	"debug/elf"
 	"encoding/binary"
 	"errors"
@@ -118,5 +119,36 @@ func TestBombs(t *testing.T) {
 			said := fmt.Sprint(err)
 			t.Logf("%d bytes of file: %d of memory, %v: %d places, %.120s", len(tt.image), mem, cpu.Round(time.Millisecond), places, said)
 		})
+	}
+}
+
+// ending is a context that ends when it was asked so many times.
+type ending struct {
+	context.Context
+	left int
+}
+
+func (e *ending) Err() error {
+	if e.left--; e.left < 0 {
+		return context.Canceled
+	}
+	return nil
+}
+
+// TestResolveGivesUp: the end of a context ends the work on a file, not only the wait
+// for it.
+func TestResolveGivesUp(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "x")
+	image := elfbuild.Program(elfbuild.SymbolTable{N: 100_000, Step: 16, Size: 16, Names: 4}.Sections()...).Bytes()
+	if err := os.WriteFile(path, image, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	env := NewEnv(&EnvOptions{Arch: "amd64", Release: "6.12.0-test", Features: all()})
+	for _, target := range []string{"uprobe:" + path + ":b*", "uprobe:" + path + ":a*", "uprobe:" + path + ":0x1000"} {
+		const left = 8 // of the 25 times for each pass over the table
+		ctx := &ending{context.Background(), left}
+		if _, err := ResolveContext(ctx, env, []Target{mustParse(t, target)}, nil); !errors.Is(err, context.Canceled) || ctx.left < -3 {
+			t.Errorf("%s: %v, asked %d times after the end", target, err, -ctx.left)
+		}
 	}
 }

@@ -80,8 +80,8 @@ func TestRawAddressARM64(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	b := &boundaries{f: f}
-	err = symbols(f, func(name []byte) bool { return string(name) == "add" }, func(s elfSymbol) error {
+	b := &boundaries{ctx: t.Context(), f: f}
+	err = symbols(t.Context(), f, func(name []byte) bool { return string(name) == "add" }, func(s elfSymbol) error {
 		for i := range uint64(8) {
 			err := b.check(s.value + i)
 			want := fmt.Sprintf("address %#x lies within the instruction of 4 bytes at %#x", s.value+i, s.value+i&^3)
@@ -222,7 +222,7 @@ func TestManySites(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer file.Close()
-	b := &boundaries{f: file}
+	b := &boundaries{ctx: t.Context(), f: file}
 	for i := range uint64(size / 1024) {
 		at := 0x1000 + 1024*i
 		if err := b.check(at); err != nil {

@@ -33,7 +33,7 @@ func TestBulkAddresses(t *testing.T) {
 		k := s.(Kprobe)
 		p.Sites = append(p.Sites, Site{Target: k, Symbol: k.Symbol, Module: k.Module})
 	}
-	r := &resolver{env: env, o: &Options{Missing: MissingWarn, AttachType: ebpf.AttachTraceKprobeMulti}, plan: &Plan{}}
+	r := &resolver{ctx: t.Context(), env: env, o: &Options{Missing: MissingWarn, AttachType: ebpf.AttachTraceKprobeMulti}, plan: &Plan{}}
 	if err := r.addresses(&p, r.listed(&p)); err != nil {
 		t.Fatal(err)
 	}

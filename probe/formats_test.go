@@ -354,7 +354,7 @@ func checkReturns(t *testing.T, path string, want map[string]int) {
 	}
 	seen := 0
 	err = NewEnv(nil).withELF(nil, abs, func(f *elffile.File) error {
-		return symbols(f, func([]byte) bool { return true }, func(s elfSymbol) error {
+		return symbols(t.Context(), f, func([]byte) bool { return true }, func(s elfSymbol) error {
 			text, err := code(f, s.value, s.size)
 			if err != nil {
 				return err
@@ -400,7 +400,7 @@ func TestInsnLengths(t *testing.T) {
 	}
 	functions := 0
 	err = env.withELF(nil, path, func(f *elffile.File) error {
-		return symbols(f, func([]byte) bool { return true }, func(s elfSymbol) error {
+		return symbols(t.Context(), f, func([]byte) bool { return true }, func(s elfSymbol) error {
 			text, err := code(f, s.value, s.size)
 			if err != nil {
 				return nil
@@ -426,7 +426,7 @@ func TestInsnLengths(t *testing.T) {
 		t.Errorf("%d functions, %v", functions, err)
 	}
 	err = env.withELF(nil, path, func(f *elffile.File) error {
-		checkBoundaries(t, &boundaries{f: f}, begins)
+		checkBoundaries(t, &boundaries{ctx: t.Context(), f: f}, begins)
 		return nil
 	})
 	if err != nil {

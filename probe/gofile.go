@@ -75,6 +75,9 @@ func (r *resolver) goSymbols(f *elffile.File, path string, want func([]byte) boo
 	var out []elfSymbol
 	var bad error
 	for i := range t.Len() {
+		if err := r.ctx.Err(); err != nil {
+			return nil, err
+		}
 		fn, ok := t.Func(i)
 		if !ok || !want(fn.Name()) {
 			continue

@@ -63,7 +63,7 @@ func checkProgram(t *testing.T, f *elffile.File) {
 	t.Helper()
 	var fns []elfSymbol
 	morestack := map[uint64]bool{}
-	err := symbols(f, func([]byte) bool { return true }, func(s elfSymbol) error {
+	err := symbols(t.Context(), f, func([]byte) bool { return true }, func(s elfSymbol) error {
 		if strings.HasPrefix(s.name, "runtime.morestack") {
 			morestack[s.value] = true
 		} else if s.size > 0 {

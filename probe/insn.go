@@ -2,6 +2,7 @@ package probe
 
 import (
 	"cmp"
+	"context"
 	"debug/elf"
 	"errors"
 	"fmt"
@@ -57,7 +58,8 @@ func checkBoundary(m elf.Machine, code []byte, offset uint64) error {
 // their starts. It is made for one file and one goroutine; what it has to look up
 // it keeps.
 type boundaries struct {
-	f *elffile.File
+	ctx context.Context // until it ends
+	f   *elffile.File
 
 	text []*elffile.Section // of code, by address
 	// last is where, in the function that begins at from, an instruction was found
@@ -143,6 +145,9 @@ const maxFollowed = 256 << 20
 
 // follow returns code that is to be decoded.
 func (b *boundaries) follow(start, n uint64) ([]byte, error) {
+	if err := b.ctx.Err(); err != nil {
+		return nil, err
+	}
 	if b.followed += n; b.followed > maxFollowed {
 		return nil, errors.New("there is too much code to be followed")
 	}
@@ -241,7 +246,7 @@ func (b *boundaries) readFunctions() error {
 		}
 		return nil
 	}
-	err := symbolTables(b.f, func(s *elffile.Section) error { return eachOf(b.f, s, add) })
+	err := symbolTables(b.f, func(s *elffile.Section) error { return eachOf(b.ctx, b.f, s, add) })
 	slices.Sort(b.labels)
 	slices.SortFunc(b.functions, func(x, y span) int {
 		return cmp.Or(cmp.Compare(x.start, y.start), cmp.Compare(x.end, y.end))

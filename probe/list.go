@@ -1,6 +1,7 @@
 package probe
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -83,7 +84,7 @@ func List(pattern string, o *ListOptions) (iter.Seq[Listed], func() error) {
 	if l.env == nil {
 		l.env = NewEnv(nil)
 	}
-	l.r = &resolver{env: l.env, o: &Options{}, plan: &Plan{}}
+	l.r = &resolver{ctx: context.Background(), env: l.env, o: &Options{}, plan: &Plan{}}
 	seq := func(yield func(Listed) bool) {
 		failed = nil
 		l.yield = yield
@@ -357,7 +358,7 @@ func (l *lister) userFunctions(name, pattern string, pid int, target func(path, 
 		names := map[string]bool{}
 		err := l.env.withELF(nil, p, func(f *elffile.File) error {
 			want := func(b []byte) bool { return g.match(string(b)) }
-			err := symbols(f, want, func(s elfSymbol) error {
+			err := symbols(context.Background(), f, want, func(s elfSymbol) error {
 				names[s.name] = true
 				return nil
 			})

@@ -103,7 +103,7 @@ func behind(t *testing.T, path, name string) (n uint64) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	err = symbols(f, func(b []byte) bool { return string(b) == name }, func(s elfSymbol) error {
+	err = symbols(t.Context(), f, func(b []byte) bool { return string(b) == name }, func(s elfSymbol) error {
 		n = behindStackCheck(f, s)
 		return nil
 	})

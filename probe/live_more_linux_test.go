@@ -129,7 +129,7 @@ func TestSymbolVersion(t *testing.T) {
 	}
 	found := map[string][]elfSymbol{}
 	err = NewEnv(nil).withELF(nil, path, func(f *elffile.File) error {
-		return symbols(f, func([]byte) bool { return true }, func(s elfSymbol) error {
+		return symbols(t.Context(), f, func([]byte) bool { return true }, func(s elfSymbol) error {
 			if s.version != "" {
 				found[s.name] = append(found[s.name], s)
 			}

@@ -2,6 +2,7 @@ package probe
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -114,16 +115,26 @@ const maxTyped = 256
 // fs.ErrNotExist for names that do not exist and errors.ErrUnsupported for
 // what this kernel cannot do.
 func Resolve(env *Env, targets []Target, o *Options) (*Plan, error) {
+	return ResolveContext(context.Background(), env, targets, o)
+}
+
+// ResolveContext is Resolve that gives up when ctx ends, with its error: what files and
+// processes of others hold may take long to look through. A system call that waits, for
+// a file system that does not answer, is not interrupted.
+func ResolveContext(ctx context.Context, env *Env, targets []Target, o *Options) (*Plan, error) {
 	if env == nil {
 		env = NewEnv(nil)
 	}
 	if o == nil {
 		o = &Options{}
 	}
-	r := &resolver{env: env, o: o, plan: &Plan{Arch: env.Arch(), Kernel: env.Release(), Files: fileIDs{}}}
+	r := &resolver{ctx: ctx, env: env, o: o, plan: &Plan{Arch: env.Arch(), Kernel: env.Release(), Files: fileIDs{}}}
 	for i, t := range targets {
 		if t == nil {
 			return nil, fmt.Errorf("resolve: target %d is nil", i)
+		}
+		if err := ctx.Err(); err != nil {
+			return nil, fmt.Errorf("resolve %s: %w", t, err)
 		}
 		r.group = i
 		before := len(r.plan.Programs)
@@ -150,6 +161,7 @@ func Resolve(env *Env, targets []Target, o *Options) (*Plan, error) {
 
 // resolver is the state of one Resolve.
 type resolver struct {
+	ctx   context.Context
 	env   *Env
 	o     *Options
 	plan  *Plan

@@ -108,7 +108,7 @@ func (r *resolver) checkUSDT(path string, sites []usdtSite) error {
 		return nil
 	}
 	return r.env.withELF(r.plan.Files, path, func(f *elffile.File) error {
-		b := &boundaries{f: f}
+		b := &boundaries{ctx: r.ctx, f: f}
 		byPC := make([]*usdtSite, len(sites))
 		for i := range sites {
 			byPC[i] = &sites[i]

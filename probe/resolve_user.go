@@ -93,7 +93,7 @@ func (r *resolver) userFile(f *elffile.File, path, shown string, u userProbe) er
 		return fmt.Errorf("%s is for %s %s; the registers of %s only are known here", path, f.Machine, f.Class, r.env.Arch())
 	}
 	goProgram := isGo(f)
-	r.code = &boundaries{f: f}
+	r.code = &boundaries{ctx: r.ctx, f: f}
 	switch {
 	case u.symbol != "":
 		return r.userSymbols(f, path, shown, u, goProgram)
@@ -313,8 +313,11 @@ func cutVersion(name string) (base, version string, ok bool) {
 	return base, version, ok && base != "" && version != ""
 }
 
-// take counts matches against Options.MaxFunctions.
+// take counts matches against Options.MaxFunctions, and says when to give up.
 func (r *resolver) take(n int) error {
+	if err := r.ctx.Err(); err != nil {
+		return err
+	}
 	if r.taken += n; r.o.MaxFunctions > 0 && r.taken > r.o.MaxFunctions {
 		return fmt.Errorf("more than %d functions or places match", r.o.MaxFunctions)
 	}
@@ -327,7 +330,7 @@ func (r *resolver) findSymbols(f *elffile.File, path string, u userProbe, goProg
 	var found []elfSymbol
 	total := 0
 	count := func(b []byte) bool { total++; return want(b) }
-	err := symbols(f, count, func(s elfSymbol) error {
+	err := symbols(r.ctx, f, count, func(s elfSymbol) error {
 		if version == "" || s.version == version {
 			found = append(found, s)
 			return r.take(1)
@@ -421,7 +424,7 @@ func (r *resolver) noSymbol(f *elffile.File, path string, u userProbe, total int
 			path, u.symbol, u.symbol)
 	}
 	near := newNearest(u.symbol, 3)
-	_ = symbols(f, func(b []byte) bool { near.add(string(b)); return false }, nil)
+	_ = symbols(r.ctx, f, func(b []byte) bool { near.add(string(b)); return false }, nil)
 	hint := ""
 	if names := near.names(); len(names) > 0 {
 		hint = "; did you mean " + strings.Join(names, " or ") + "?"

@@ -2,6 +2,7 @@ package probe
 
 import (
 	"bytes"
+	"context"
 	"debug/elf"
 	"encoding/binary"
 	"errors"
@@ -131,8 +132,8 @@ func notELF(path string, err error) error {
 // symbols yields the functions of .symtab and .dynsym whose name the filter
 // takes; those that are in both come twice. The slice given to the filter is
 // part of the file.
-func symbols(f *elffile.File, want func(name []byte) bool, yield func(elfSymbol) error) error {
-	return symbolTables(f, func(s *elffile.Section) error { return symbolsOf(f, s, want, yield) })
+func symbols(ctx context.Context, f *elffile.File, want func(name []byte) bool, yield func(elfSymbol) error) error {
+	return symbolTables(f, func(s *elffile.Section) error { return symbolsOf(ctx, f, s, want, yield) })
 }
 
 // symbolTables yields the tables of symbols, of which there are no more bytes than the
@@ -154,9 +155,9 @@ func symbolTables(f *elffile.File, yield func(*elffile.Section) error) error {
 	return nil
 }
 
-func symbolsOf(f *elffile.File, s *elffile.Section, want func([]byte) bool, yield func(elfSymbol) error) error {
+func symbolsOf(ctx context.Context, f *elffile.File, s *elffile.Section, want func([]byte) bool, yield func(elfSymbol) error) error {
 	versions := versionsOf(f, s)
-	return eachOf(f, s, func(i int, sym elf.Sym64, n []byte) error {
+	return eachOf(ctx, f, s, func(i int, sym elf.Sym64, n []byte) error {
 		typ := elf.ST_TYPE(sym.Info)
 		if typ != elf.STT_FUNC && typ != elf.STT_GNU_IFUNC || len(n) == 0 || !want(n) {
 			return nil
@@ -169,8 +170,8 @@ func symbolsOf(f *elffile.File, s *elffile.Section, want func([]byte) bool, yiel
 	})
 }
 
-// eachOf yields the defined symbols of a table with their numbers.
-func eachOf(f *elffile.File, s *elffile.Section, yield func(i int, sym elf.Sym64, name []byte) error) error {
+// eachOf yields the defined symbols of a table with their numbers, until ctx ends.
+func eachOf(ctx context.Context, f *elffile.File, s *elffile.Section, yield func(i int, sym elf.Sym64, name []byte) error) error {
 	if int(s.Link) >= len(f.Sections) {
 		return fmt.Errorf("%s: it names no string table", s.Name)
 	}
@@ -187,6 +188,9 @@ func eachOf(f *elffile.File, s *elffile.Section, yield func(i int, sym elf.Sym64
 		size = elf.Sym32Size
 	}
 	for i := 0; (i+1)*size <= len(tab); i++ {
+		if i%4096 == 0 && ctx.Err() != nil {
+			return ctx.Err()
+		}
 		sym, name := decodeSym(f, tab[i*size:(i+1)*size])
 		if sym.Shndx == 0 {
 			continue

@@ -201,8 +201,9 @@ func (c *session) grant(req *request, g *grant) ([]int, error) {
 }
 
 // within calls f, which may never return: a client's files may be served by the
-// client. It has attachTimeout, and stays pending until it does return.
-func (c *session) within(f func() error) error {
+// client. It has attachTimeout, and stays pending until it does return, which is soon
+// where no system call waits.
+func (c *session) within(f func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(context.Background(), c.server.patient)
 	defer cancel()
 	end, err := c.server.users.begin(ctx, c.user)
@@ -212,7 +213,7 @@ func (c *session) within(f func() error) error {
 	done := make(chan error, 1)
 	go func() {
 		defer end()
-		done <- f()
+		done <- f(ctx)
 	}()
 	tick := time.NewTicker(checkEvery)
 	defer tick.Stop()

@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"path"
@@ -23,7 +24,7 @@ type vetting struct {
 }
 
 // run resolves the targets and checks everything that they stand for.
-func (v *vetting) run() error {
+func (v *vetting) run(ctx context.Context) error {
 	v.procs = map[int]process{}
 	for _, pid := range v.own {
 		p, err := processOf(pid)
@@ -39,13 +40,13 @@ func (v *vetting) run() error {
 		v.procs[pid] = p
 	}
 	if len(v.own) == 0 {
-		return v.resolve()
+		return v.resolve(ctx)
 	}
 	// What the client can't read it is told nothing of.
-	return asClient(v.session.rights, attachCaps, v.resolve)
+	return asClient(v.session.rights, attachCaps, func() error { return v.resolve(ctx) })
 }
 
-func (v *vetting) resolve() error {
+func (v *vetting) resolve(ctx context.Context) error {
 	for _, t := range v.targets {
 		if err := v.before(t); err != nil {
 			return err
@@ -58,7 +59,7 @@ func (v *vetting) resolve() error {
 	// What exceeds this by far is not even resolved; what a place has aliases for
 	// is counted below.
 	o.MaxFunctions = 8*v.rule.maxSites() + 64
-	plan, err := probe.Resolve(v.session.server.Env, []probe.Target{probe.Set(v.targets)}, &o)
+	plan, err := probe.ResolveContext(ctx, v.session.server.Env, []probe.Target{probe.Set(v.targets)}, &o)
 	if err != nil {
 		return err
 	}

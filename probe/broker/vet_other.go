@@ -2,7 +2,11 @@
 
 package broker
 
-import "github.com/borescope/borescope/probe"
+import (
+	"context"
+
+	"github.com/borescope/borescope/probe"
+)
 
 type vetting struct {
 	session *session
@@ -13,5 +17,5 @@ type vetting struct {
 	plan    *probe.Plan
 }
 
-func (v *vetting) run() error   { return unsupported() }
-func (v *vetting) again() error { return unsupported() }
+func (v *vetting) run(context.Context) error { return unsupported() }
+func (v *vetting) again() error              { return unsupported() }
