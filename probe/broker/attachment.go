@@ -24,9 +24,11 @@ type attachment struct {
 	progs []ebpf.ProgramID
 
 	perSecond uint64 // of the rule
-	since     time.Time
-	hits      uint64 // up to since
-	err       error  // why it has ended
+	// tooHot is called once when it ends because its places are hit too often.
+	tooHot func(now time.Time)
+	since  time.Time
+	hits   uint64 // up to since
+	err    error  // why it has ended
 }
 
 // Every hit costs a trap, whether the programs run or not: sites that are hit
@@ -70,6 +72,9 @@ func (a *attachment) rate(now time.Time, hits uint64) error {
 	n := float64(hits-a.hits) / took.Seconds()
 	a.since, a.hits = now, hits
 	if most := hot(a.perSecond); n > float64(most) {
+		if a.tooHot != nil {
+			a.tooHot(now)
+		}
 		return fmt.Errorf("it has ended: its places are hit %.0f times a second, %d are allowed: %w", n, most, fs.ErrClosed)
 	}
 	return nil

@@ -204,6 +204,13 @@ func TestAttackHot(t *testing.T) {
 		}
 	}
 	expectLinks(t, before)
+	// And it isn't attached again at once, by whatever name and for whomever.
+	for _, target := range []string{markerTarget, fmt.Sprintf("%s pid=%d", markerTarget, os.Getpid())} {
+		if _, err := b.dial(t).Attach(Request{Offer: "count", Targets: []string{target}, Self: target == markerTarget}); err == nil ||
+			!strings.Contains(err.Error(), "hit too often: ask again in") {
+			t.Errorf("%s again: %v", target, err)
+		}
+	}
 }
 
 // TestAttackRate: who asks too often waits; what was not used up is not saved.

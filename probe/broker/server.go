@@ -56,6 +56,7 @@ type Server struct {
 
 	commons commons
 	users   *users
+	pauses  pauses
 	idle    time.Duration // idleTimeout
 	patient time.Duration // attachTimeout
 

@@ -185,6 +185,11 @@ func (c *session) grant(req *request, g *grant) ([]int, error) {
 		return nil, err
 	}
 	g.plan = v.plan
+	places := placesOf(g.plan)
+	if err := c.server.pauses.check(c.peer.UID, places, time.Now()); err != nil {
+		return nil, err
+	}
+	g.a.tooHot = func(now time.Time) { c.server.pauses.begin(c.peer.UID, places, now) }
 	if err := c.compile(g); err != nil {
 		return nil, err
 	}
