@@ -49,7 +49,7 @@ func TestMapBytesAreTheKernels(t *testing.T) {
 			t.Fatal(err)
 		}
 		has, ok := info.Memlock()
-		got := mapBytes(spec, int64(cpus))
+		got := kernel.MapBytes(spec, int64(cpus))
 		if d := got - int64(has); !ok || d > 1024+got/20 || -d > 1024+got/20 {
 			t.Errorf("%s of %d entries, values of %d: %d bytes, the kernel says %d", spec.Type, spec.MaxEntries, spec.ValueSize, got, has)
 		}

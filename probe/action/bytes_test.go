@@ -6,6 +6,7 @@ import (
 
 	"github.com/cilium/ebpf"
 
+	"github.com/borescope/borescope/internal/kernel"
 	"github.com/borescope/borescope/probe"
 )
 
@@ -36,7 +37,7 @@ func TestBytesOfBuffers(t *testing.T) {
 		}
 	}
 	hash := &ebpf.MapSpec{Type: ebpf.PerCPUHash, KeySize: 4, ValueSize: 8, MaxEntries: 1024}
-	if one, many := mapBytes(hash, 1), mapBytes(hash, 64); many-one != 63*8*1024 {
+	if one, many := kernel.MapBytes(hash, 1), kernel.MapBytes(hash, 64); many-one != 63*8*1024 {
 		t.Errorf("%d and %d bytes", one, many)
 	}
 }

@@ -94,7 +94,7 @@ func TestAttackAccept(t *testing.T) {
 // whether or not it is attached.
 func TestAttackMaps(t *testing.T) {
 	b := start(t, Rule{
-		Anyone: true, Offers: []string{"count"}, Targets: []string{markerTarget}, MaxAttachments: 1, MaxMapBytes: 10_000,
+		Anyone: true, Offers: []string{"count"}, Targets: []string{markerTarget}, MaxAttachments: 1, MaxMapBytes: 40_000,
 	})
 	c := b.dial(t)
 	req := Request{Offer: "count", Targets: []string{markerTarget}, Self: true}

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/cilium/ebpf"
+
+	"github.com/borescope/borescope/internal/kernel"
 )
 
 // account is who uses what: a user under a rule.
@@ -136,7 +138,7 @@ func (s *Server) release(a *attachment) error {
 	return err
 }
 
-// mapBytes estimates the memory of a collection's maps.
+// mapBytes is the memory of a collection's maps when they are full.
 func mapBytes(spec *ebpf.CollectionSpec) (int64, error) {
 	cpus, err := ebpf.PossibleCPU()
 	if err != nil {
@@ -144,24 +146,12 @@ func mapBytes(spec *ebpf.CollectionSpec) (int64, error) {
 	}
 	total := int64(0)
 	for name, m := range spec.Maps {
-		// Rounded as the kernel does, with some 64 bytes for an entry of a hash.
-		value, entry := (int64(m.ValueSize)+7)&^7, (int64(m.KeySize)+7)&^7+64
-		n := int64(m.MaxEntries)
 		switch m.Type {
-		case ebpf.RingBuf:
-			total += n
-			continue
-		case ebpf.Array:
-			entry = 0
-		case ebpf.PerCPUArray:
-			entry, value = 8, value*int64(cpus)
-		case ebpf.PerCPUHash, ebpf.LRUCPUHash:
-			value *= int64(cpus)
-		case ebpf.Hash, ebpf.LRUHash, ebpf.StackTrace, ebpf.PerfEventArray:
+		case ebpf.RingBuf, ebpf.Array, ebpf.PerCPUArray, ebpf.PerCPUHash, ebpf.LRUCPUHash, ebpf.Hash, ebpf.LRUHash, ebpf.StackTrace, ebpf.PerfEventArray:
+			total += kernel.MapBytes(m, int64(cpus))
 		default:
 			return 0, fmt.Errorf("map %s: what a map of type %s takes is not known here: %w", name, m.Type, errors.ErrUnsupported)
 		}
-		total += n * (entry + value)
 	}
 	return total, nil
 }

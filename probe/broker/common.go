@@ -2,10 +2,7 @@ package broker
 
 import (
 	"errors"
-	"fmt"
-	"os"
 	"slices"
-	"strings"
 	"sync"
 
 	"github.com/cilium/ebpf"
@@ -107,32 +104,15 @@ func commonKey(plan *probe.Plan) string {
 	if err != nil {
 		return ""
 	}
-	var key strings.Builder
-	key.Write(b)
 	for i := range plan.Programs {
 		for _, s := range plan.Programs[i].Sites {
 			if s.PID != 0 || s.CPU >= 0 || s.Module != "" && s.Module != "vmlinux" {
 				return ""
 			}
-			if s.Path == "" {
-				continue
+			if _, ok := plan.Files[zipFile(s.Path)]; !ok && s.Path != "" {
+				return "" // the next version of a program may be there meanwhile
 			}
-			// The next version of a program may have the same plan.
-			id, err := fileID(s.Path)
-			if err != nil {
-				return ""
-			}
-			fmt.Fprintf(&key, " %s", id)
 		}
 	}
-	return key.String()
-}
-
-// fileID tells a file from what has the same path later.
-func fileID(path string) (string, error) {
-	st, err := os.Stat(path)
-	if err != nil {
-		return "", err
-	}
-	return inodeOf(st) + st.ModTime().String(), nil
+	return string(b)
 }

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"net"
 	"os"
 	"syscall"
@@ -49,15 +48,6 @@ func passing(err error) bool {
 		}
 	}
 	return false
-}
-
-// inodeOf names the file that a path stands for now.
-func inodeOf(f fs.FileInfo) string {
-	st, ok := f.Sys().(*syscall.Stat_t)
-	if !ok {
-		return ""
-	}
-	return fmt.Sprintf("%d:%d ", st.Dev, st.Ino)
 }
 
 // readMessage reads one message into b, and takes up to so many descriptors.

@@ -3,7 +3,6 @@
 package broker
 
 import (
-	"io/fs"
 	"net"
 	"runtime"
 
@@ -30,8 +29,6 @@ func newGate([]int) (*gate, error)           { return nil, unsupported() }
 func (*gate) put(*ebpf.CollectionSpec) error { return nil }
 func (*gate) shut() (bool, error)            { return false, nil }
 func (*gate) close() error                   { return nil }
-
-func inodeOf(fs.FileInfo) string { return "" }
 
 func readMessage(*net.UnixConn, []byte, int) (int, []int, error) { return 0, nil, unsupported() }
 

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -100,4 +101,10 @@ func placesOf(plan *probe.Plan) []string {
 		}
 	}
 	return out
+}
+
+// zipFile is the file that a path of ARCHIVE!/FILE is in.
+func zipFile(name string) string {
+	archive, _, _ := strings.Cut(name, "!/")
+	return archive
 }

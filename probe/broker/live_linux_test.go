@@ -489,7 +489,7 @@ func TestLimits(t *testing.T) {
 		t.Errorf("after one was closed: %v", err)
 	}
 
-	small := start(t, Rule{Anyone: true, Offers: []string{"*"}, Targets: []string{"*"}, MaxMapBytes: 5000, AllProcesses: true})
+	small := start(t, Rule{Anyone: true, Offers: []string{"*"}, Targets: []string{"*"}, MaxMapBytes: 20_000, AllProcesses: true})
 	c = small.dial(t)
 	if _, err := c.Attach(req); err != nil {
 		t.Fatal(err)
