@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -18,7 +19,7 @@ func As(uid, gid int, f func() error) error {
 		return f()
 	}
 	return OnThread(func() error {
-		if err := become(uid, gid); err != nil {
+		if err := Become(uid, gid, nil); err != nil {
 			return err
 		}
 		return f()
@@ -48,9 +49,12 @@ func OnThread(f func() error) error {
 	return err
 }
 
-// become changes the file system user of the calling thread, and of no other.
-func become(uid, gid int) error {
-	if _, _, e := unix.RawSyscall(unix.SYS_SETGROUPS, 0, 0, 0); e != 0 {
+// Become changes the file system user of the calling thread, and of no other, and its
+// supplementary groups, which stay as they are where the user and group are this
+// process's own and it may not change them. The thread is to end with what it does so.
+func Become(uid, gid int, groups []uint32) error {
+	_, _, e := unix.RawSyscall(unix.SYS_SETGROUPS, uintptr(len(groups)), uintptr(unsafe.Pointer(unsafe.SliceData(groups))), 0)
+	if e != 0 && (uid != os.Geteuid() || gid != os.Getegid()) {
 		return os.NewSyscallError("setgroups", e)
 	}
 	// They return what was, and say nothing of a failure: ask again.

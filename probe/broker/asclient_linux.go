@@ -36,23 +36,8 @@ func asClient(r rights, keep uint64, f func() error) error {
 
 // becomeClient changes the calling thread only, unlike package syscall's calls.
 func becomeClient(r rights, keep uint64) error {
-	groups := unsafe.Pointer(nil)
-	if len(r.groups) > 0 {
-		groups = unsafe.Pointer(&r.groups[0])
-	}
-	mine := r.uid == uint32(os.Geteuid()) && r.gid == uint32(os.Getegid())
-	if _, _, no := syscall.RawSyscall(syscall.SYS_SETGROUPS, uintptr(len(r.groups)), uintptr(groups), 0); no != 0 && !mine {
-		return becomeError(os.NewSyscallError("setgroups", no))
-	}
-	// Both return the id as it was, whether or not they changed it.
-	const ask = ^uintptr(0)
-	syscall.RawSyscall(unix.SYS_SETFSGID, uintptr(r.gid), 0, 0)
-	if gid, _, _ := syscall.RawSyscall(unix.SYS_SETFSGID, ask, 0, 0); uint32(gid) != r.gid {
-		return becomeError(fmt.Errorf("setfsgid %d: %w", r.gid, syscall.EPERM))
-	}
-	syscall.RawSyscall(unix.SYS_SETFSUID, uintptr(r.uid), 0, 0)
-	if uid, _, _ := syscall.RawSyscall(unix.SYS_SETFSUID, ask, 0, 0); uint32(uid) != r.uid {
-		return becomeError(fmt.Errorf("setfsuid %d: %w", r.uid, syscall.EPERM))
+	if err := procfs.Become(int(r.uid), int(r.gid), r.groups); err != nil {
+		return becomeError(err)
 	}
 	h := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var d [2]unix.CapUserData
