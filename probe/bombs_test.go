@@ -66,6 +66,10 @@ func TestBombs(t *testing.T) {
 			Name: fmt.Sprintf(".debug_%d", i), Type: elf.SHT_PROGBITS, Flags: elf.SHF_COMPRESSED, Data: elfbuild.Compressed(nil, 4<<20),
 		})
 	}
+	typed := elfbuild.SymbolTable{N: 1, Size: 16, Names: 1}.Sections()
+	for _, name := range []string{".debug_abbrev", ".debug_info", ".debug_line", ".debug_str"} {
+		typed = append(typed, elfbuild.Section{Name: name, Type: elf.SHT_PROGBITS, Flags: elf.SHF_COMPRESSED, Data: elfbuild.Compressed(nil, 128<<20)})
+	}
 	many := elfbuild.ManyTables(2000, elfbuild.SymbolTable{N: 3000, Step: 16, Size: 16, Names: 4})
 	for _, tt := range []struct {
 		name, target string
@@ -78,6 +82,8 @@ func TestBombs(t *testing.T) {
 		{"compressed symbols, by name", "uprobe:/bin/x:a*", elfbuild.Program(compressed...).Bytes(), "", elffile.ErrTooLarge},
 		{"compressed symbols, by address", "uprobe:/bin/x:0x1000", elfbuild.Program(compressed...).Bytes(), "", elffile.ErrTooLarge},
 		{"compressed sections", "uprobe:/bin/x:0x1000", elfbuild.Program(debug...).Bytes(), "", nil},
+		{"compressed DWARF", "uprobe:/bin/x:a*", elfbuild.Program(typed...).Bytes(), "", nil},
+		{"compressed DWARF, by line", "uprobe:/bin/x:x.c:1", elfbuild.Program(typed...).Bytes(), "", elffile.ErrTooLarge},
 		{"argument sets", "usdt:/bin/x:p:n", notes(0, sites), "", nil},
 		{"compressed notes", "usdt:/bin/x:p:n", notes(elf.SHF_COMPRESSED, elfbuild.Compressed(nil, 64<<20, same...)), "", nil},
 		{"ld.so.cache", "uprobe:nothing:f", bombedCache(43_000), "etc/ld.so.cache", nil},
@@ -99,7 +105,7 @@ func TestBombs(t *testing.T) {
 			var err error
 			var mem uint64
 			cpu := meter.CPU(func() {
-				mem = meter.Allocated(func() { plan, err = Resolve(env, []Target{mustParse(t, target)}, nil) })
+				mem = meter.Allocated(func() { plan, err = Resolve(env, []Target{mustParse(t, target)}, &Options{DWARF: true}) })
 			})
 			if tt.want != nil && !errors.Is(err, tt.want) {
 				t.Errorf("got %v, want %v", err, tt.want)

@@ -1,9 +1,8 @@
 package probe
 
 import (
+	"cmp"
 	"debug/dwarf"
-	"debug/elf"
-	"io"
 
 	"github.com/cilium/ebpf/btf"
 
@@ -19,36 +18,45 @@ type signature struct {
 	results []btf.FuncParam // Go's, in order
 }
 
-// userDWARF opens a file's DWARF; the caller closes the closer.
-func (e *Env) userDWARF(ids fileIDs, path string) (*dwarf.Data, io.Closer, error) {
-	ra, _, g, err := e.openAt(ids, path)
-	if err != nil {
-		return nil, nil, err
+// userDWARF reads a file's DWARF, which lives no longer than the file.
+func userDWARF(f *elffile.File) (*dwarf.Data, error) {
+	var bad error
+	section := func(name string) []byte {
+		s := f.Section(".debug_" + name)
+		if s == nil {
+			s = f.Section(".zdebug_" + name)
+		}
+		b, err := f.Data(s)
+		bad = cmp.Or(bad, err)
+		return b
 	}
-	f, err := elf.NewFile(ra)
-	if err != nil {
-		g.Close()
-		return nil, nil, err
+	d, err := dwarf.New(section("abbrev"), nil, nil, section("info"), section("line"), nil, section("ranges"), section("str"))
+	if err = cmp.Or(bad, err); err != nil {
+		return nil, err
 	}
-	d, err := f.DWARF()
-	if err != nil {
-		g.Close()
-		return nil, nil, err
+	for _, name := range []string{"addr", "line_str", "str_offsets", "rnglists"} {
+		if err := d.AddSection(".debug_"+name, section(name)); err != nil {
+			return nil, err
+		}
 	}
-	return d, g, nil
+	if b := section("types"); b != nil {
+		if err := d.AddTypes("types", b); err != nil {
+			return nil, err
+		}
+	}
+	return d, bad
 }
 
 // typeUser gives a user probe's program the arguments and the return value that
 // DWARF tells of, where the caller asked for that and the file has it.
-func (r *resolver) typeUser(p *Program, f *elffile.File, path string, s elfSymbol, goProgram bool) {
+func (r *resolver) typeUser(p *Program, f *elffile.File, s elfSymbol, goProgram bool) {
 	if !r.o.DWARF || f.Section(".debug_info") == nil && f.Section(".zdebug_info") == nil {
 		return
 	}
-	d, closer, err := r.env.userDWARF(r.plan.Files, path)
+	d, err := userDWARF(f)
 	if err != nil {
 		return // the registers remain
 	}
-	defer closer.Close()
 	sig, err := signatureAt(d, s.value)
 	if err != nil {
 		return

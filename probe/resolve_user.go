@@ -213,11 +213,11 @@ func (r *resolver) userFunction(f *elffile.File, path, shown string, u userProbe
 		p.Returns, p.Args = true, nil
 		abi := abis[archOf(f.Machine)]
 		p.Ret = abi.untypedRet(true)
-		r.typeUser(&p, f, path, s, false)
+		r.typeUser(&p, f, s, false)
 	case u.offset != 0:
 		p.Args = withReason(p.Args, "arguments are known at a function's entry only")
 	default:
-		r.typeUser(&p, f, path, s, goProgram)
+		r.typeUser(&p, f, s, goProgram)
 		if goProgram && site.moveBehind(f, s) {
 			p.Why = "Go: behind the stack check, because a function that grows its stack begins twice"
 		}
@@ -258,7 +258,7 @@ func (r *resolver) goReturns(f *elffile.File, p Program, site Site, s elfSymbol,
 	p.Returns, p.Args = true, nil
 	abi := goABIs[archOf(f.Machine)]
 	p.Ret = abi.untypedRet(true)
-	r.typeUser(&p, f, path, s, true)
+	r.typeUser(&p, f, s, true)
 	p.Why = "Go: uprobes on the return instructions, because return probes break goroutine stacks"
 	for _, off := range rets {
 		site.Address = s.value + off

@@ -1,8 +1,8 @@
 package probe
 
 import (
+	"context"
 	"debug/dwarf"
-	"debug/elf"
 	"fmt"
 	"io"
 	"maps"
@@ -63,29 +63,23 @@ func (r *resolver) lineAddresses(f *elffile.File, name string, u *userProbe) ([]
 	if f.Section(".debug_line") == nil && f.Section(".zdebug_line") == nil {
 		return nil, notFound("%s has no line table: build it with -g, or install its debug symbols", name)
 	}
-	ra, _, g, err := r.env.openAt(r.plan.Files, name)
-	if err != nil {
-		return nil, err
-	}
-	defer g.Close()
-	e, err := elf.NewFile(ra)
-	if err != nil {
-		return nil, err
-	}
-	d, err := e.DWARF()
+	d, err := userDWARF(f)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	t := &lineTable{file: u.file, line: u.line, column: u.column, matched: map[string]bool{}, columns: map[int]bool{}}
-	if err := t.read(d); err != nil {
+	if err := t.read(r.ctx, d); err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	return t.result(name)
 }
 
-func (t *lineTable) read(d *dwarf.Data) error {
+func (t *lineTable) read(ctx context.Context, d *dwarf.Data) error {
 	r := d.Reader()
 	for {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
 		e, err := r.Next()
 		if err != nil {
 			return err
