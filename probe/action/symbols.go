@@ -1,13 +1,11 @@
 package action
 
 import (
-	"debug/elf"
-	"errors"
 	"fmt"
 	"io/fs"
 
-	"github.com/borescope/borescope/internal/procfs"
 	"github.com/borescope/borescope/probe"
+	"github.com/borescope/borescope/symbol"
 )
 
 // KernelSymbols are the kernel symbols whose addresses a program needs, in
@@ -123,36 +121,15 @@ func siteSymbols(plan *probe.Plan, sites []probe.Site, name string) error {
 
 // symbolDistance is a symbol's address less that of the byte at a file offset.
 func symbolDistance(path string, offset uint64, name string) (uint64, error) {
-	file, err := procfs.Open(path)
+	f, err := symbol.OpenELF(path, &symbol.ELFOptions{RawNames: true})
 	if err != nil {
 		return 0, err
 	}
-	defer file.Close()
-	f, err := elf.NewFile(file)
-	if err != nil {
-		return 0, err
+	defer f.Close()
+	at, ok := f.VAddr(offset)
+	if !ok {
+		return 0, fmt.Errorf("offset %#x is in no segment", offset)
 	}
-	for _, p := range f.Progs {
-		if p.Type != elf.PT_LOAD || offset < p.Off || offset-p.Off >= p.Filesz {
-			continue
-		}
-		addr, err := elfSymbol(f, name)
-		return addr - (p.Vaddr + offset - p.Off), err
-	}
-	return 0, fmt.Errorf("offset %#x is in no segment", offset)
-}
-
-func elfSymbol(f *elf.File, name string) (uint64, error) {
-	for _, list := range []func() ([]elf.Symbol, error){f.Symbols, f.DynamicSymbols} {
-		syms, err := list()
-		if err != nil && !errors.Is(err, elf.ErrNoSymbols) {
-			return 0, err
-		}
-		for _, s := range syms {
-			if s.Name == name && s.Section != elf.SHN_UNDEF {
-				return s.Value, nil
-			}
-		}
-	}
-	return 0, fs.ErrNotExist
+	s, err := f.Lookup(name)
+	return s.Addr - at, err
 }
