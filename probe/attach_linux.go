@@ -117,9 +117,14 @@ func (a *attacher) file(path string) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		if err := a.ids.check(path, f); err != nil {
+		if _, read := a.ids[path]; !read { // where it is, Resolve has looked
+			err = notServed(path, f, false)
+		} else if err = a.ids.check(path, f); err != nil {
+			err = fmt.Errorf("%s was replaced or changed after the plan was made: %w", path, err)
+		}
+		if err != nil {
 			f.Close()
-			return "", fmt.Errorf("%s was replaced or changed after the plan was made: %w", path, err)
+			return "", err
 		}
 		a.closeFile()
 		a.open = f

@@ -3,6 +3,8 @@ package probe
 import (
 	"fmt"
 	"os"
+
+	"github.com/borescope/borescope/internal/procfs"
 )
 
 // FileID tells a file from another that takes its place, and from itself with
@@ -24,11 +26,22 @@ func (id FileID) String() string {
 // fileIDs are the files that were read, by path; a nil one notes nothing.
 type fileIDs map[string]FileID
 
+// sources are the files that a plan is made from.
+type sources struct {
+	ids fileIDs
+	// served lets files be read for which a process answers.
+	served bool
+}
+
 // note remembers which file is open, and refuses one that another has replaced
-// since it was first read.
-func (ids fileIDs) note(path string, f *os.File) error {
+// since it was first read, or for which a process answers.
+func (s sources) note(path string, f *os.File) error {
+	ids := s.ids
 	if ids == nil {
 		return nil
+	}
+	if err := notServed(path, f, s.served); err != nil {
+		return err
 	}
 	if err := ids.check(path, f); err != nil {
 		return fmt.Errorf("%s was replaced or changed while it was read: %w", path, err)
@@ -36,6 +49,21 @@ func (ids fileIDs) note(path string, f *os.File) error {
 	id, err := identify(f)
 	if err == nil {
 		ids[path] = id
+	}
+	return err
+}
+
+// notServed refuses a file for which a process answers. While the kernel reads the
+// instruction to put a breakpoint there, nobody on the machine can fork
+// (dup_mmap_sem, kernel/events/uprobes.c): it must not wait for a process.
+func notServed(path string, f *os.File, unsafe bool) error {
+	if unsafe {
+		return nil
+	}
+	served, err := procfs.Served(int(f.Fd()))
+	if err == nil && served {
+		err = fmt.Errorf("%s: its file system is a process's (FUSE), which may keep the whole machine waiting: "+
+			"Options.Unsafe, and -unsafe of the tools, probes it all the same", path)
 	}
 	return err
 }

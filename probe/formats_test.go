@@ -353,7 +353,7 @@ func checkReturns(t *testing.T, path string, want map[string]int) {
 		t.Fatal(err)
 	}
 	seen := 0
-	err = NewEnv(nil).withELF(nil, abs, func(f *elffile.File) error {
+	err = NewEnv(nil).withELF(sources{}, abs, func(f *elffile.File) error {
 		return symbols(t.Context(), f, func([]byte) bool { return true }, func(s elfSymbol) error {
 			text, err := code(f, s.value, s.size)
 			if err != nil {
@@ -399,7 +399,7 @@ func TestInsnLengths(t *testing.T) {
 		}
 	}
 	functions := 0
-	err = env.withELF(nil, path, func(f *elffile.File) error {
+	err = env.withELF(sources{}, path, func(f *elffile.File) error {
 		return symbols(t.Context(), f, func([]byte) bool { return true }, func(s elfSymbol) error {
 			text, err := code(f, s.value, s.size)
 			if err != nil {
@@ -425,7 +425,7 @@ func TestInsnLengths(t *testing.T) {
 	if err != nil || functions < 1000 {
 		t.Errorf("%d functions, %v", functions, err)
 	}
-	err = env.withELF(nil, path, func(f *elffile.File) error {
+	err = env.withELF(sources{}, path, func(f *elffile.File) error {
 		checkBoundaries(t, &boundaries{ctx: t.Context(), f: f}, begins)
 		return nil
 	})

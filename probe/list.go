@@ -356,7 +356,7 @@ func (l *lister) userFunctions(name, pattern string, pid int, target func(path, 
 	g := compileGlob(pattern)
 	for _, p := range paths {
 		names := map[string]bool{}
-		err := l.env.withELF(nil, p, func(f *elffile.File) error {
+		err := l.env.withELF(sources{}, p, func(f *elffile.File) error {
 			want := func(b []byte) bool { return g.match(string(b)) }
 			err := symbols(context.Background(), f, want, func(s elfSymbol) error {
 				names[s.name] = true
@@ -398,7 +398,7 @@ func (l *lister) usdt(t USDT) error {
 }
 
 func (l *lister) usdtFile(t USDT, path string) error {
-	sites, err := l.env.usdtFile(nil, path)
+	sites, err := l.env.usdtFile(sources{}, path)
 	provider, name := compileGlob(t.Provider), compileGlob(t.Name)
 	for _, p := range usdt.Merge(sites) {
 		if t.Provider != "" && !provider.match(p.Provider) || !name.match(p.Name) {

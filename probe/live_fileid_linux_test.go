@@ -106,10 +106,10 @@ func TestReadTwice(t *testing.T) {
 	copyFile(t, path, targetPath())
 	copyFile(t, dir+"/other", targetPath())
 	env, ids := NewEnv(nil), fileIDs{}
-	if _, err := env.usdtFile(ids, path); err != nil {
+	if _, err := env.usdtFile(sources{ids: ids}, path); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, c, err := env.openAt(ids, path); err != nil {
+	if _, _, c, err := env.openAt(sources{ids: ids}, path); err != nil {
 		t.Fatal(err)
 	} else {
 		c.Close()
@@ -118,9 +118,9 @@ func TestReadTwice(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, open := range map[string]func() error{
-		"openAt":   func() error { _, _, _, err := env.openAt(ids, path); return err },
-		"openELF":  func() error { _, _, err := env.openELF(ids, path); return err },
-		"usdtFile": func() error { _, err := env.usdtFile(ids, path); return err },
+		"openAt":   func() error { _, _, _, err := env.openAt(sources{ids: ids}, path); return err },
+		"openELF":  func() error { _, _, err := env.openELF(sources{ids: ids}, path); return err },
+		"usdtFile": func() error { _, err := env.usdtFile(sources{ids: ids}, path); return err },
 	} {
 		if err := open(); err == nil || !strings.Contains(err.Error(), "replaced or changed while it was read") {
 			t.Errorf("%s: %v", name, err)

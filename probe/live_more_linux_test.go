@@ -128,7 +128,7 @@ func TestSymbolVersion(t *testing.T) {
 		t.Skip(testenv.SkipPrefix + "libc: " + err.Error())
 	}
 	found := map[string][]elfSymbol{}
-	err = NewEnv(nil).withELF(nil, path, func(f *elffile.File) error {
+	err = NewEnv(nil).withELF(sources{}, path, func(f *elffile.File) error {
 		return symbols(t.Context(), f, func([]byte) bool { return true }, func(s elfSymbol) error {
 			if s.version != "" {
 				found[s.name] = append(found[s.name], s)

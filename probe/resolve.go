@@ -78,8 +78,9 @@ type Options struct {
 	Sleepable bool
 	// Unsafe plans user probes also where the file does not show that an
 	// instruction begins (Site.Boundary): a breakpoint inside of one makes another
-	// instruction of it, in every process that runs the file. Without it such a
-	// target is an error.
+	// instruction of it, in every process that runs the file. And it plans them in
+	// files for which a process answers (FUSE), for which the kernel waits while
+	// nobody on the machine can fork. Without it such a target is an error.
 	Unsafe bool
 	// MaxFunctions is the number of matches in user files, over all targets and
 	// files, with which Resolve gives up: before it has read what each of them
@@ -180,6 +181,9 @@ type resolver struct {
 	// programs that know no more; slots are those of trampolines for many.
 	untyped, slots []Arg
 }
+
+// sources are what the plan's files are read by.
+func (r *resolver) sources() sources { return sources{r.plan.Files, r.o.Unsafe} }
 
 func (r *resolver) resolveGroup(t Target) error {
 	r.parts = nil

@@ -74,7 +74,7 @@ func (r *resolver) usdtSites(t USDT) ([]usdtSite, error) {
 		if len(paths) == 1 {
 			shown = t.Path
 		}
-		sites, err := r.env.usdtFile(r.plan.Files, p)
+		sites, err := r.env.usdtFile(r.sources(), p)
 		if err != nil && len(sites) == 0 && first == nil {
 			first = fmt.Errorf("%s: %w", p, err)
 		}
@@ -107,7 +107,7 @@ func (r *resolver) checkUSDT(path string, sites []usdtSite) error {
 	if len(sites) == 0 {
 		return nil
 	}
-	return r.env.withELF(r.plan.Files, path, func(f *elffile.File) error {
+	return r.env.withELF(r.sources(), path, func(f *elffile.File) error {
 		b := &boundaries{ctx: r.ctx, f: f}
 		byPC := make([]*usdtSite, len(sites))
 		for i := range sites {
@@ -176,18 +176,18 @@ func (r *resolver) usdtPaths(t USDT) ([]string, error) {
 }
 
 // usdtFile reads the sites of a file, live or recorded.
-func (e *Env) usdtFile(ids fileIDs, path string) ([]usdt.Site, error) {
+func (e *Env) usdtFile(from sources, path string) ([]usdt.Site, error) {
 	var f *usdt.File
 	var err error
 	if _, _, zipped := e.cutZip(path); e.live && !zipped {
-		file, oerr := e.openLive(ids, path)
+		file, oerr := e.openLive(from, path)
 		if oerr != nil {
 			return nil, oerr
 		}
 		defer file.Close()
 		f, err = usdt.NewFile(file)
 	} else {
-		r, _, c, oerr := e.openAt(ids, path)
+		r, _, c, oerr := e.openAt(from, path)
 		if oerr != nil {
 			return nil, oerr
 		}

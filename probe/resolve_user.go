@@ -76,7 +76,7 @@ func (r *resolver) user(name string, u userProbe) error {
 		if len(paths) == 1 {
 			shown = name
 		}
-		err := r.env.withELF(r.plan.Files, p, func(f *elffile.File) error { return r.userFile(f, p, shown, u) })
+		err := r.env.withELF(r.sources(), p, func(f *elffile.File) error { return r.userFile(f, p, shown, u) })
 		if err != nil && first == nil {
 			first = err
 		}

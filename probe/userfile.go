@@ -29,8 +29,8 @@ type elfSymbol struct {
 
 // withELF opens the file, live or recorded, and calls f with it. Faults of a
 // file that is truncated meanwhile become errors.
-func (e *Env) withELF(ids fileIDs, path string, f func(*elffile.File) error) (err error) {
-	file, closer, err := e.openELF(ids, path)
+func (e *Env) withELF(from sources, path string, f func(*elffile.File) error) (err error) {
+	file, closer, err := e.openELF(from, path)
 	if err != nil {
 		return err
 	}
@@ -41,12 +41,12 @@ func (e *Env) withELF(ids fileIDs, path string, f func(*elffile.File) error) (er
 }
 
 // openLive opens a file of this machine and notes which one it is.
-func (e *Env) openLive(ids fileIDs, path string) (*os.File, error) {
+func (e *Env) openLive(from sources, path string) (*os.File, error) {
 	f, err := procfs.Open(path)
 	if err != nil {
 		return nil, err
 	}
-	if err := ids.note(path, f); err != nil {
+	if err := from.note(path, f); err != nil {
 		f.Close()
 		return nil, err
 	}
@@ -60,16 +60,16 @@ func (nopCloser) Close() error { return nil }
 // maxRecorded bounds a recorded file that must be read into memory.
 const maxRecorded = 1 << 30
 
-func (e *Env) openELF(ids fileIDs, path string) (*elffile.File, io.Closer, error) {
+func (e *Env) openELF(from sources, path string) (*elffile.File, io.Closer, error) {
 	if _, _, zipped := e.cutZip(path); zipped {
-		r, _, c, err := e.openAt(ids, path)
+		r, _, c, err := e.openAt(from, path)
 		if err != nil {
 			return nil, nil, err
 		}
 		return newELF(path, r, r.Size(), c)
 	}
 	if e.live {
-		f, err := e.openLive(ids, path)
+		f, err := e.openLive(from, path)
 		if err != nil {
 			return nil, nil, err
 		}

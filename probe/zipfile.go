@@ -29,14 +29,14 @@ func (e *Env) cutZip(name string) (archive, member string, ok bool) {
 
 // openAt opens a file, or a file in an archive, live or recorded, for reading
 // at offsets. base is where it lies in the file that is mapped.
-func (e *Env) openAt(ids fileIDs, name string) (r *io.SectionReader, base uint64, c io.Closer, err error) {
+func (e *Env) openAt(from sources, name string) (r *io.SectionReader, base uint64, c io.Closer, err error) {
 	archive, member, zipped := e.cutZip(name)
 	g, err := e.root.Open(strings.TrimPrefix(archive, "/"))
 	if err != nil {
 		return nil, 0, nil, err
 	}
 	if f, ok := g.(*os.File); ok && e.live {
-		if err := ids.note(archive, f); err != nil {
+		if err := from.note(archive, f); err != nil {
 			g.Close()
 			return nil, 0, nil, err
 		}
@@ -102,7 +102,7 @@ func (r *resolver) rebase() error {
 			}
 			base, known := bases[s.Path]
 			if !known {
-				_, at, c, err := r.env.openAt(r.plan.Files, s.Path)
+				_, at, c, err := r.env.openAt(r.sources(), s.Path)
 				if err != nil {
 					return fmt.Errorf("resolve %s: %w", s.Target, err)
 				}

@@ -54,3 +54,6 @@ func FileID(*os.File) (dev, inode uint64, err error) {
 func ReadMemory(int, []byte, uint64) error {
 	return unsupported("reading a process's memory")
 }
+
+// Served is for Linux: elsewhere nothing is attached to.
+func Served(int) (bool, error) { return false, nil }

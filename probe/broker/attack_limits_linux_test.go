@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -239,33 +240,33 @@ func TestAttackRate(t *testing.T) {
 // TestAttackFUSE: files whose server never answers keep nobody waiting but whom
 // they belong to.
 func TestAttackFUSE(t *testing.T) {
-	b := startServer(t, func(s *Server) { s.patient = 300 * time.Millisecond },
+	b := startServer(t, func(s *Server) { s.patient = 5 * time.Second },
 		Rule{Anyone: true, Offers: []string{"count"}, Targets: []string{"uprobe:/*:*", markerTarget}})
 	dir := hall(t)
 	dev, p := deaf(t, dir)
+	var all sync.WaitGroup
 	for range maxPending + 1 {
-		_, err := b.dialAs(t, nobody).Attach(Request{Offer: "count", Targets: []string{fmt.Sprintf("uprobe:%s/x/y:f pid=%d", dir, p.pid)}})
-		if err == nil || !strings.Contains(err.Error(), "could not be resolved in") && !strings.Contains(err.Error(), "requests pending") {
-			t.Errorf("a file that is never answered for: %v", err)
-		}
+		c := b.dialAs(t, nobody)
+		all.Go(func() {
+			_, err := c.Attach(Request{Offer: "count", Targets: []string{fmt.Sprintf("uprobe:%s/x/y:f pid=%d", dir, p.pid)}})
+			if err == nil || !strings.Contains(err.Error(), "could not be resolved in") && !strings.Contains(err.Error(), "requests pending") {
+				t.Errorf("a file that is never answered for: %v", err)
+			}
+		})
 	}
+	all.Wait()
 	b.server.users.mu.Lock()
 	stuck := len(b.server.users.of[nobody].pending)
 	b.server.users.mu.Unlock()
 	if stuck != maxPending {
 		t.Errorf("%d requests are pending, want %d", stuck, maxPending)
 	}
-	var err error
-	for range 100 { // a loaded machine may be too slow for the first
-		var a *Attachment
-		if a, err = b.dial(t).Attach(Request{Offer: "count", Targets: []string{markerTarget}, Self: true}); err == nil {
-			a.Close()
-			break
-		}
-	}
+	a, err := b.dial(t).Attach(Request{Offer: "count", Targets: []string{markerTarget}, Self: true})
 	testenv.SkipUnsupported(t, err)
 	if err != nil {
 		t.Errorf("another user: %v", err)
+	} else {
+		a.Close()
 	}
 	unix.Close(dev) // all who wait are told that the server is gone
 	for range 3000 {

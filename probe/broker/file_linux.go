@@ -41,14 +41,14 @@ func inspect(path string) (*file, error) {
 		return nil, fmt.Errorf("it is no regular file: %w", unix.EINVAL)
 	}
 	f := &file{id: probe.FileID{Device: uint64(st.Dev), Inode: st.Ino, Changed: st.Ctim.Nano()}, owner: st.Uid}
-	var fs unix.Statfs_t
-	if err := unix.Fstatfs(fd, &fs); err != nil {
+	served, err := procfs.Served(fd)
+	if err != nil {
 		return nil, err
 	}
 	// While the kernel reads the instruction to put a breakpoint there, nobody
 	// on the machine can fork (dup_mmap_sem, kernel/events/uprobes.c): it must
 	// not wait for a process.
-	if uint32(fs.Type) == unix.FUSE_SUPER_MAGIC {
+	if served {
 		return nil, fmt.Errorf("its file system is a process's (FUSE): %w", unix.EPERM)
 	}
 	n, err := unix.Getxattr(self, "security.capability", nil)
