@@ -22,7 +22,7 @@ import (
 func TestToolsGiveUpCapabilities(t *testing.T) {
 	testenv.Need(t, testenv.Root, testenv.Tracefs, testenv.Go, testenv.Long)
 	dir := t.TempDir()
-	build := testenv.Command(t, "go", "build", "-ldflags=-w", "-o", dir+"/", "./funccount", "./tcplife", "./trace")
+	build := testenv.Command(t, "go", "build", "-ldflags=-w", "-o", dir+"/", "./funccount", "./tcplife", "./trace", "./profile", "./perfstat")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("go build: %v\n%s", err, out)
@@ -31,29 +31,32 @@ func TestToolsGiveUpCapabilities(t *testing.T) {
 	for _, c := range []feature.Cap{feature.CapBPF, feature.CapPerfmon, feature.CapSysPtrace, feature.CapDACReadSearch, feature.CapSyslog, feature.CapCheckpointRestore} {
 		most |= 1 << c
 	}
+	const begun = "Hit Ctrl-C to end."
 	for name, more := range map[string]struct {
-		args []string
-		caps uint64
+		args  []string
+		begun string
+		caps  uint64
 	}{
-		"funccount": {[]string{"t:sched:sched_switch"}, 0},
-		"tcplife":   {[]string{"-record", dir + "/recording"}, 1 << feature.CapDACOverride},
-		"trace":     {[]string{"t:sched:sched_process_exec"}, 0},
+		"funccount": {[]string{"t:sched:sched_switch"}, begun, 0},
+		"tcplife":   {[]string{"-record", dir + "/recording"}, begun, 1 << feature.CapDACOverride},
+		"trace":     {[]string{"t:sched:sched_process_exec"}, begun, 0},
+		"profile":   {[]string{"-d", "1m"}, begun, 0},
+		"perfstat":  {[]string{"-a", "-I", "100"}, "task-clock", 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
 			cmd := testenv.CommandContext(ctx, t, filepath.Join(dir, name), more.args...)
-			var stderr strings.Builder
-			cmd.Stderr = &stderr
-			stdout, err := cmd.StdoutPipe()
+			out, err := cmd.StdoutPipe()
 			if err != nil {
 				t.Fatal(err)
 			}
+			cmd.Stderr = cmd.Stdout
 			if err := cmd.Start(); err != nil {
 				t.Fatal(err)
 			}
-			lines := bufio.NewScanner(stdout)
-			for lines.Scan() && !strings.Contains(lines.Text(), "Hit Ctrl-C to end.") {
+			lines := bufio.NewScanner(out)
+			for lines.Scan() && !strings.Contains(lines.Text(), more.begun) {
 			}
 			for what, has := range capabilities(t, cmd.Process.Pid) {
 				if extra := has &^ (most | more.caps); extra != 0 {
@@ -61,10 +64,12 @@ func TestToolsGiveUpCapabilities(t *testing.T) {
 				}
 			}
 			cmd.Process.Signal(os.Interrupt)
+			last := ""
 			for lines.Scan() {
+				last = lines.Text()
 			}
 			if err := cmd.Wait(); err != nil {
-				t.Errorf("%v: %s", err, stderr.String())
+				t.Errorf("%v: %s", err, last)
 			}
 		})
 	}

@@ -9,12 +9,13 @@ import (
 	"syscall"
 
 	"github.com/borescope/borescope/internal/cli"
+	"github.com/borescope/borescope/internal/privileges"
 )
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if status := cli.Status("perfstat", run(ctx, os.Args[1:], os.Stdout), os.Stderr); status != 0 {
+	if status := cli.Status("perfstat", run(privileges.Alone(ctx), os.Args[1:], os.Stdout), os.Stderr); status != 0 {
 		os.Exit(status)
 	}
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/borescope/borescope/internal/cli"
 	"github.com/borescope/borescope/internal/escape"
+	"github.com/borescope/borescope/internal/privileges"
 	"github.com/borescope/borescope/pmc"
 )
 
@@ -201,6 +202,11 @@ func once(ctx context.Context, o options, groups [][]pmc.Event, out *bufio.Write
 		return m, err
 	}
 	defer c.Close()
+	if len(o.command) == 0 { // which is to have what its user has
+		if err := privileges.Keep(ctx, "perfstat"); err != nil {
+			return m, err
+		}
+	}
 	start := time.Now()
 	var cmd *exec.Cmd
 	done := make(chan error, 1)

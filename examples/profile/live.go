@@ -13,6 +13,8 @@ import (
 
 	"github.com/borescope/borescope/internal/cli"
 	"github.com/borescope/borescope/internal/escape"
+	"github.com/borescope/borescope/internal/feature"
+	"github.com/borescope/borescope/internal/privileges"
 	"github.com/borescope/borescope/mapx"
 	"github.com/borescope/borescope/probe"
 	"github.com/borescope/borescope/stack"
@@ -77,6 +79,13 @@ func measureLive(ctx context.Context, c *config, stderr io.Writer) (r *result, e
 		return nil, err
 	}
 
+	var more []feature.Cap
+	if c.record != "" { // into a directory that may be another user's
+		more = append(more, feature.CapDACOverride)
+	}
+	if err := privileges.Keep(ctx, "profile", more...); err != nil {
+		return nil, err
+	}
 	m.Start, m.Duration = time.Now(), c.duration
 	escape.Fprintf(stderr, "Sampling %s ... Hit Ctrl-C to end.\n", m.title())
 	if err := watch(ctx, c, col, processes, stderr); err != nil {

@@ -22,6 +22,7 @@ import (
 	"syscall"
 
 	"github.com/borescope/borescope/internal/escape"
+	"github.com/borescope/borescope/internal/privileges"
 	"github.com/borescope/borescope/probe"
 )
 
@@ -32,7 +33,7 @@ func main() {
 	// one ends the program as if nothing were caught.
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop)
-	os.Exit(status(run(ctx, os.Args[1:], os.Stdout, os.Stderr), os.Stderr))
+	os.Exit(status(run(privileges.Alone(ctx), os.Args[1:], os.Stdout, os.Stderr), os.Stderr))
 }
 
 // status prints an error as one line and returns the exit status.

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/borescope/borescope/internal/escape"
+	"github.com/borescope/borescope/internal/privileges"
 )
 
 // Main runs a tool as the process's whole work, and returns the exit status for
@@ -22,7 +23,7 @@ import (
 // also before anything is attached, so that an early Ctrl-C still prints the
 // summary; another one, a second later, ends the process. Once all is attached,
 // the process gives up the capabilities that it doesn't need any more (SECURITY.md);
-// a program with cgo keeps them.
+// a program with cgo says that it keeps them.
 func Main(name string, run func(ctx context.Context, args []string, stdout io.Writer) error) int {
 	// A tool that attaches, waits and ends wants little memory more than speed.
 	debug.SetGCPercent(40)
@@ -30,11 +31,8 @@ func Main(name string, run func(ctx context.Context, args []string, stdout io.Wr
 	// timeout(1) sends its signal twice, to the process and to its group: what
 	// comes within a second of the first one is the same Ctrl-C.
 	context.AfterFunc(ctx, func() { time.AfterFunc(time.Second, stop) })
-	return Status(name, run(context.WithValue(ctx, mainKey{}, true), os.Args[1:], os.Stdout), os.Stderr)
+	return Status(name, run(privileges.Alone(ctx), os.Args[1:], os.Stdout), os.Stderr)
 }
-
-// mainKey marks the context of a process that does nothing else than to run a tool.
-type mainKey struct{}
 
 // Status prints an error as one line, and returns the exit status that Main
 // returns.

@@ -16,6 +16,7 @@ import (
 	"github.com/borescope/borescope/internal/cli"
 	"github.com/borescope/borescope/internal/escape"
 	"github.com/borescope/borescope/internal/feature"
+	"github.com/borescope/borescope/internal/privileges"
 	"github.com/borescope/borescope/mapx"
 	"github.com/borescope/borescope/probe"
 	"github.com/borescope/borescope/probe/action"
@@ -60,8 +61,8 @@ func (t *Tool) run(ctx context.Context, stdout io.Writer, start string, src sour
 	if err := s.open(ctx, src); err != nil {
 		return err
 	}
-	if ctx.Value(mainKey{}) != nil && !t.Replaying() {
-		if err := t.lessPrivileged(); err != nil {
+	if !t.Replaying() {
+		if err := t.lessPrivileged(ctx); err != nil {
 			return err
 		}
 	}
@@ -76,12 +77,12 @@ func (t *Tool) run(ctx context.Context, stdout io.Writer, start string, src sour
 }
 
 // lessPrivileged gives up what is not needed any more.
-func (t *Tool) lessPrivileged() error {
-	keep := keptCaps
+func (t *Tool) lessPrivileged(ctx context.Context) error {
+	var more []feature.Cap
 	if t.record != "" { // into a directory that may be another user's
-		keep = append(keep[:len(keep):len(keep)], feature.CapDACOverride)
+		more = append(more, feature.CapDACOverride)
 	}
-	return dropCapabilities(keep)
+	return privileges.Keep(ctx, t.name, more...)
 }
 
 type startKey struct{}
