@@ -61,14 +61,16 @@ func TestBombs(t *testing.T) {
 	}
 	same := stapsdt("8@$1")
 	var debug []elfbuild.Section
+	few := elfbuild.Compressed(nil, 4<<20)
 	for i := range 40 {
 		debug = append(debug, elfbuild.Section{
-			Name: fmt.Sprintf(".debug_%d", i), Type: elf.SHT_PROGBITS, Flags: elf.SHF_COMPRESSED, Data: elfbuild.Compressed(nil, 4<<20),
+			Name: fmt.Sprintf(".debug_%d", i), Type: elf.SHT_PROGBITS, Flags: elf.SHF_COMPRESSED, Data: few,
 		})
 	}
 	typed := elfbuild.SymbolTable{N: 1, Size: 16, Names: 1}.Sections()
+	zeros := elfbuild.Compressed(nil, 128<<20)
 	for _, name := range []string{".debug_abbrev", ".debug_info", ".debug_line", ".debug_str"} {
-		typed = append(typed, elfbuild.Section{Name: name, Type: elf.SHT_PROGBITS, Flags: elf.SHF_COMPRESSED, Data: elfbuild.Compressed(nil, 128<<20)})
+		typed = append(typed, elfbuild.Section{Name: name, Type: elf.SHT_PROGBITS, Flags: elf.SHF_COMPRESSED, Data: zeros})
 	}
 	many := elfbuild.ManyTables(2000, elfbuild.SymbolTable{N: 3000, Step: 16, Size: 16, Names: 4})
 	for _, tt := range []struct {
