@@ -51,7 +51,9 @@ func TestFUSE(t *testing.T) {
 	path := filepath.Join(dir, "program")
 	w := &workload{t: t, cmd: testenv.Command(t, path)}
 	w.start()
-	for _, text := range []string{"uprobe:" + path + ":add", "uprobe::add pid=" + fmt.Sprint(w.pid()), "usdt:" + path + ":target:twice"} {
+	for text, want := range map[string]uint64{
+		"uprobe:" + path + ":add": times, fmt.Sprintf("uprobe::add pid=%d", w.pid()): times, "usdt:" + path + ":target:twice": 2 * times,
+	} {
 		target := mustParse(t, text)
 		if _, err := Resolve(nil, []Target{target}, nil); err == nil || !strings.Contains(err.Error(), "FUSE") {
 			t.Errorf("%s: %v", text, err)
@@ -74,8 +76,8 @@ func TestFUSE(t *testing.T) {
 			t.Fatal(err)
 		}
 		w.run()
-		if got := n.read(t, 0).Count; got != times && got != 2*times {
-			t.Errorf("%s: counted %d", text, got)
+		if got := n.read(t, 0).Count; got != want {
+			t.Errorf("%s: counted %d, want %d", text, got, want)
 		}
 		if err := l.Close(); err != nil {
 			t.Error(err)
