@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"slices"
 	"strings"
 
@@ -207,14 +208,25 @@ const maxSpecs = 1 << 16
 // usdtPrograms groups sites into programs.
 func (r *resolver) usdtPrograms(t USDT, sites []usdtSite) []Program {
 	cookies := r.env.Supports(feature.AttachCookie)
-	type place struct{ program, spec int }
+	// place is where an argument set is. Sets of equal text may differ: what a symbol
+	// in it stands for is the file's matter.
+	type place struct {
+		args          []usdt.Arg
+		program, spec int
+	}
 	var out []Program
-	places := map[string]place{} // of an argument set
-	open := map[int]int{}        // the program that takes the next set of so many arguments
+	places := map[uint64][]place{} // by hash
+	open := map[int]int{}          // the program that takes the next set of so many arguments
+	var hash maphash.Hash
 	for _, s := range sites {
-		key := argsKey(s.Args)
-		at, ok := places[key]
-		if !ok {
+		hash.Reset()
+		for i := range s.Args {
+			maphash.WriteComparable(&hash, s.Args[i])
+		}
+		sum := hash.Sum64()
+		k := slices.IndexFunc(places[sum], func(p place) bool { return slices.Equal(p.args, s.Args) })
+		if k < 0 {
+			k = len(places[sum])
 			i, have := open[len(s.Args)]
 			if !have || cookies != nil || len(out[i].Specs) == maxSpecs {
 				i = len(out)
@@ -224,13 +236,13 @@ func (r *resolver) usdtPrograms(t USDT, sites []usdtSite) []Program {
 					out[i].why("one program for each argument set", cookies)
 				}
 			}
-			at = place{i, len(out[i].Specs)}
-			places[key] = at
+			places[sum] = append(places[sum], place{s.Args, i, len(out[i].Specs)})
 			out[i].Specs = append(out[i].Specs, usdtArgs(s.Args, s.Err))
 			out[i].Args = out[i].Specs[0]
 		}
 		target := t
 		target.Path, target.Provider, target.Name = s.shown, s.Provider, s.Name
+		at := places[sum][k]
 		p := &out[at.program]
 		p.Sites = append(p.Sites, Site{
 			Target: target, Cookie: MakeCookie(0, at.spec, 0), Symbol: s.Name, Address: s.PC, Offset: s.Offset, Boundary: s.unsafe == nil,
@@ -238,15 +250,6 @@ func (r *resolver) usdtPrograms(t USDT, sites []usdtSite) []Program {
 		})
 	}
 	return out
-}
-
-// argsKey is the same for the same arguments of the same machine.
-func argsKey(args []usdt.Arg) string {
-	var b strings.Builder
-	for i := range args {
-		fmt.Fprintf(&b, "%d %s\x00", args[i].Machine, args[i].Text)
-	}
-	return b.String()
 }
 
 func (r *resolver) usdtProgram() Program {
