@@ -109,7 +109,7 @@ func commonKey(plan *probe.Plan) string {
 			if s.PID != 0 || s.CPU >= 0 || s.Module != "" && s.Module != "vmlinux" {
 				return ""
 			}
-			if _, ok := plan.Files[zipFile(s.Path)]; !ok && s.Path != "" {
+			if _, ok := plan.Files[s.Path]; !ok && s.Path != "" {
 				return "" // the next version of a program may be there meanwhile
 			}
 		}

@@ -3,8 +3,8 @@ package broker
 import (
 	"fmt"
 	"maps"
+	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -45,7 +45,7 @@ func (p *pauses) begin(uid uint32, places []string, now time.Time) {
 	for _, place := range places {
 		was, ok := p.of[uid][place]
 		if !ok && len(p.of[uid]) == maxPauses {
-			break
+			delete(p.of[uid], soonest(p.of[uid]))
 		}
 		long := min(max(2*was.long, firstPause), longestPause)
 		p.of[uid][place] = pause{now.Add(long), long}
@@ -63,17 +63,20 @@ func (p *pauses) check(uid uint32, places []string, now time.Time) error {
 			until = at
 		}
 	}
-	if len(p.of[uid]) == maxPauses {
-		for _, q := range p.of[uid] {
-			if until.IsZero() || q.until.Before(until) {
-				until = q.until
-			}
+	if of := p.of[uid]; len(of) == maxPauses {
+		if at := of[soonest(of)].until; at.After(until) {
+			until = at
 		}
 	}
 	if wait := until.Sub(now); wait > 0 {
 		return refuse("user %d had probes there that were hit too often: ask again in %v", uid, wait.Round(time.Second))
 	}
 	return nil
+}
+
+// soonest is the place whose pause ends first, or ended.
+func soonest(of map[string]pause) string {
+	return slices.MinFunc(slices.Collect(maps.Keys(of)), func(a, b string) int { return of[a].until.Compare(of[b].until) })
 }
 
 // forget drops what has been over for as long as it took. mu is held.
@@ -93,7 +96,7 @@ func placesOf(plan *probe.Plan) []string {
 	for i := range plan.Programs {
 		for j := range plan.Programs[i].Sites {
 			s := &plan.Programs[i].Sites[j]
-			if id, ok := plan.Files[zipFile(s.Path)]; ok {
+			if id, ok := plan.Files[s.Path]; ok {
 				out = append(out, fmt.Sprintf("%d:%d+%#x", id.Device, id.Inode, s.Offset))
 			} else {
 				out = append(out, s.Target.String()+" "+strconv.FormatUint(s.Address, 16))
@@ -101,10 +104,4 @@ func placesOf(plan *probe.Plan) []string {
 		}
 	}
 	return out
-}
-
-// zipFile is the file that a path of ARCHIVE!/FILE is in.
-func zipFile(name string) string {
-	archive, _, _ := strings.Cut(name, "!/")
-	return archive
 }

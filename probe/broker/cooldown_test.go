@@ -41,4 +41,9 @@ func TestPauses(t *testing.T) {
 	}
 	expect(1, "c", true) // it has too many
 	expect(2, "c", false)
+	now = now.Add(firstPause)
+	expect(1, "c", false)
+	p.begin(1, []string{"c"}, now) // though all the others are remembered
+	expect(1, "c", true)
+	expect(1, "d", false)
 }

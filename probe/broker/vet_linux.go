@@ -165,6 +165,12 @@ func (v *vetting) again() error {
 	return nil
 }
 
+// zipFile is the file that a path of ARCHIVE!/FILE is in.
+func zipFile(name string) string {
+	archive, _, _ := strings.Cut(name, "!/")
+	return archive
+}
+
 // withFile is the target with the real path of its file.
 func withFile(t probe.Target, f *file, name string) probe.Target {
 	real := f.real
