@@ -178,7 +178,7 @@ func OpenORC(path string) (*ORCFile, error) {
 		return nil, err
 	}
 	defer f.Close()
-	b, err := io.ReadAll(io.LimitReader(f, maxKernelSize))
+	b, err := io.ReadAll(f)
 	if err != nil {
 		return nil, err
 	}
