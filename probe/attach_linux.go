@@ -118,7 +118,7 @@ func (a *attacher) file(path string) (string, error) {
 			return "", err
 		}
 		if _, read := a.ids[path]; !read { // where it is, Resolve has looked
-			err = notServed(path, f, false)
+			err = notServed(path, f)
 		} else if err = a.ids.check(path, f); err != nil {
 			err = fmt.Errorf("%s was replaced or changed after the plan was made: %w", path, err)
 		}

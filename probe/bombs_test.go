@@ -122,10 +122,7 @@ func TestBombs(t *testing.T) {
 			env := NewEnv(&o)
 			var plan *Plan
 			var err error
-			var mem uint64
-			cpu := meter.CPU(func() {
-				mem = meter.Allocated(func() { plan, err = Resolve(env, []Target{mustParse(t, target)}, &Options{DWARF: true}) })
-			})
+			mem, cpu := meter.Spent(func() { plan, err = Resolve(env, []Target{mustParse(t, target)}, &Options{DWARF: true}) })
 			if tt.want != nil && !errors.Is(err, tt.want) {
 				t.Errorf("got %v, want %v", err, tt.want)
 			}

@@ -1,7 +1,6 @@
 package probe
 
 import (
-	"cmp"
 	"debug/dwarf"
 
 	"github.com/cilium/ebpf/btf"
@@ -20,37 +19,34 @@ type signature struct {
 
 // userDWARF reads a file's DWARF, which lives no longer than the file.
 func userDWARF(f *elffile.File) (*dwarf.Data, error) {
-	var bad error
-	section := func(name string) []byte {
-		s := f.Section(".debug_" + name)
-		if s == nil {
-			s = f.Section(".zdebug_" + name)
+	data := map[string][]byte{}
+	more := []string{"addr", "line_str", "str_offsets", "rnglists"}
+	for _, name := range append([]string{"abbrev", "info", "line", "ranges", "str", "types"}, more...) {
+		b, err := f.Data(f.DebugSection(name))
+		if err != nil {
+			return nil, err
 		}
-		b, err := f.Data(s)
-		bad = cmp.Or(bad, err)
-		return b
+		data[name] = b
 	}
-	d, err := dwarf.New(section("abbrev"), nil, nil, section("info"), section("line"), nil, section("ranges"), section("str"))
-	if err = cmp.Or(bad, err); err != nil {
+	d, err := dwarf.New(data["abbrev"], nil, nil, data["info"], data["line"], nil, data["ranges"], data["str"])
+	if err != nil {
 		return nil, err
 	}
-	for _, name := range []string{"addr", "line_str", "str_offsets", "rnglists"} {
-		if err := d.AddSection(".debug_"+name, section(name)); err != nil {
+	for _, name := range more {
+		if err := d.AddSection(".debug_"+name, data[name]); err != nil {
 			return nil, err
 		}
 	}
-	if b := section("types"); b != nil {
-		if err := d.AddTypes("types", b); err != nil {
-			return nil, err
-		}
+	if data["types"] != nil {
+		err = d.AddTypes("types", data["types"])
 	}
-	return d, bad
+	return d, err
 }
 
 // typeUser gives a user probe's program the arguments and the return value that
 // DWARF tells of, where the caller asked for that and the file has it.
 func (r *resolver) typeUser(p *Program, f *elffile.File, s elfSymbol, goProgram bool) {
-	if !r.o.DWARF || f.Section(".debug_info") == nil && f.Section(".zdebug_info") == nil {
+	if !r.o.DWARF || f.DebugSection("info") == nil {
 		return
 	}
 	d, err := userDWARF(f)

@@ -40,8 +40,10 @@ func (s sources) note(path string, f *os.File) error {
 	if ids == nil {
 		return nil
 	}
-	if err := notServed(path, f, s.served); err != nil {
-		return err
+	if _, read := ids[path]; !read && !s.served {
+		if err := notServed(path, f); err != nil {
+			return err
+		}
 	}
 	if err := ids.check(path, f); err != nil {
 		return fmt.Errorf("%s was replaced or changed while it was read: %w", path, err)
@@ -56,10 +58,7 @@ func (s sources) note(path string, f *os.File) error {
 // notServed refuses a file for which a process answers. While the kernel reads the
 // instruction to put a breakpoint there, nobody on the machine can fork
 // (dup_mmap_sem, kernel/events/uprobes.c): it must not wait for a process.
-func notServed(path string, f *os.File, unsafe bool) error {
-	if unsafe {
-		return nil
-	}
+func notServed(path string, f *os.File) error {
 	served, err := procfs.Served(int(f.Fd()))
 	if err == nil && served {
 		err = fmt.Errorf("%s: its file system is a process's (FUSE), which may keep the whole machine waiting: "+

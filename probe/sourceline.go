@@ -60,7 +60,7 @@ type lineTable struct {
 }
 
 func (r *resolver) lineAddresses(f *elffile.File, name string, u *userProbe) ([]uint64, error) {
-	if f.Section(".debug_line") == nil && f.Section(".zdebug_line") == nil {
+	if f.DebugSection("line") == nil {
 		return nil, notFound("%s has no line table: build it with -g, or install its debug symbols", name)
 	}
 	d, err := userDWARF(f)

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"debug/elf"
 	"encoding/binary"
-	"errors"
 	"hash/crc32"
 	"math/rand/v2"
 	"os"
@@ -25,12 +24,24 @@ import (
 func hostile(t *testing.T, ps *Processes, built []byte, hole int64) *ELF {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "file")
+	writeHostile(t, path, built, hole)
+	return loaded(t, ps, path)
+}
+
+// writeHostile makes a file of an image, with a hole at its end.
+func writeHostile(t *testing.T, path string, built []byte, hole int64) {
+	t.Helper()
 	if err := os.WriteFile(path, built, 0o755); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.Truncate(path, int64(len(built))+hole); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// loaded returns the ELF that a process's mapping of a file gets, nil if it gets none.
+func loaded(t *testing.T, ps *Processes, path string) *ELF {
+	t.Helper()
 	f, err := os.Open(path)
 	if err != nil {
 		t.Fatal(err)
@@ -40,8 +51,8 @@ func hostile(t *testing.T, ps *Processes, built []byte, hole int64) *ELF {
 	if err != nil {
 		t.Fatal(err)
 	}
-	img := &image{file: f, stat: st}
-	ps.load(img, 0, nil)
+	img := &image{path: path, file: f, stat: st}
+	ps.load(img, os.Getpid(), &procfs.Mapping{Path: path})
 	return img.elf
 }
 
@@ -114,8 +125,6 @@ func TestBombs(t *testing.T) {
 // took 3 s, of 9 MB one took 870 MB.
 func TestDebugFileBombs(t *testing.T) {
 	testenv.LimitMemory(t, 512<<20)
-	link := append([]byte("x.debug\x00"), 1, 2, 3, 4)
-	program := elfbuild.Program(elfbuild.Section{Name: ".gnu_debuglink", Type: elf.SHT_PROGBITS, Data: link, Align: 4}).Bytes()
 	symbols := elfbuild.SymbolTable{N: 1, Size: 16, Names: 4}.Sections()
 	for i := range symbols {
 		symbols[i].Flags = elf.SHF_COMPRESSED
@@ -134,38 +143,20 @@ func TestDebugFileBombs(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			dir := t.TempDir()
-			path, debug := filepath.Join(dir, "x"), filepath.Join(dir, "x.debug")
-			// The sum is right where it can be told.
-			if tt.hole == 0 {
-				binary.LittleEndian.PutUint32(link[8:], crc32.ChecksumIEEE(tt.debug))
-				program = elfbuild.Program(elfbuild.Section{Name: ".gnu_debuglink", Type: elf.SHT_PROGBITS, Data: link, Align: 4}).Bytes()
-			}
-			if err := errors.Join(os.WriteFile(path, program, 0o755), os.WriteFile(debug, tt.debug, 0o644),
-				os.Truncate(debug, int64(len(tt.debug))+tt.hole)); err != nil {
-				t.Fatal(err)
-			}
+			// The sum of one with a hole is another.
+			link := binary.LittleEndian.AppendUint32([]byte("x.debug\x00"), crc32.ChecksumIEEE(tt.debug))
+			program := elfbuild.Program(elfbuild.Section{Name: ".gnu_debuglink", Type: elf.SHT_PROGBITS, Data: link, Align: 4}).Bytes()
+			writeHostile(t, filepath.Join(dir, "x"), program, 0)
+			writeHostile(t, filepath.Join(dir, "x.debug"), tt.debug, tt.hole)
 			ps := NewProcesses(nil)
 			defer ps.Close()
-			f, err := os.Open(path)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer f.Close()
-			st, err := f.Stat()
-			if err != nil {
-				t.Fatal(err)
-			}
-			img := &image{path: path, file: f, stat: st}
-			ps.load(img, os.Getpid(), &procfs.Mapping{Path: path})
-			if img.elf == nil {
+			e := loaded(t, ps, filepath.Join(dir, "x"))
+			if e == nil {
 				t.Fatal("no ELF")
 			}
-			defer img.elf.Close()
+			defer e.Close()
 			var frames []Frame
-			var mem uint64
-			cpu := meter.CPU(func() {
-				mem = meter.Allocated(func() { frames = img.elf.Resolve(nil, []uint64{elfbuild.ProgramText}) })
-			})
+			mem, cpu := meter.Spent(func() { frames = e.Resolve(nil, []uint64{elfbuild.ProgramText}) })
 			if mem > 64<<20 && !meter.Raced() {
 				t.Errorf("%d bytes of memory", mem)
 			}

@@ -99,9 +99,7 @@ func (e *ELF) openDWARF() *dwarfIndex {
 	return x
 }
 
-func hasDWARF(f *elffile.File) bool {
-	return f.Section(".debug_info") != nil || f.Section(".zdebug_info") != nil
-}
+func hasDWARF(f *elffile.File) bool { return f.DebugSection("info") != nil }
 
 // altLink reads which file dwz moved common parts to: .gnu_debugaltlink has its
 // path, NUL and its build-id.

@@ -203,7 +203,7 @@ func once(ctx context.Context, o options, groups [][]pmc.Event, out *bufio.Write
 	}
 	defer c.Close()
 	if len(o.command) == 0 { // which is to have what its user has
-		if err := privileges.Keep(ctx, "perfstat"); err != nil {
+		if err := privileges.Keep(ctx, "perfstat", false); err != nil {
 			return m, err
 		}
 	}

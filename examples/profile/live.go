@@ -13,7 +13,6 @@ import (
 
 	"github.com/borescope/borescope/internal/cli"
 	"github.com/borescope/borescope/internal/escape"
-	"github.com/borescope/borescope/internal/feature"
 	"github.com/borescope/borescope/internal/privileges"
 	"github.com/borescope/borescope/mapx"
 	"github.com/borescope/borescope/probe"
@@ -79,11 +78,7 @@ func measureLive(ctx context.Context, c *config, stderr io.Writer) (r *result, e
 		return nil, err
 	}
 
-	var more []feature.Cap
-	if c.record != "" { // into a directory that may be another user's
-		more = append(more, feature.CapDACOverride)
-	}
-	if err := privileges.Keep(ctx, "profile", more...); err != nil {
+	if err := privileges.Keep(ctx, "profile", c.record != ""); err != nil {
 		return nil, err
 	}
 	m.Start, m.Duration = time.Now(), c.duration

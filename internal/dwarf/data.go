@@ -65,11 +65,7 @@ func New(f *elffile.File, alt *Data) (*Data, error) {
 		{"addr", &d.addr},
 		{"str_offsets", &d.strOffsets},
 	} {
-		sec := f.Section(".debug_" + s.name)
-		if sec == nil {
-			sec = f.Section(".zdebug_" + s.name)
-		}
-		b, err := f.Relocated(sec)
+		b, err := f.Relocated(f.DebugSection(s.name))
 		if err != nil {
 			return nil, err
 		}

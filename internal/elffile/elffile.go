@@ -249,6 +249,15 @@ func (f *File) Section(name string) *Section {
 	return nil
 }
 
+// DebugSection returns the section .debug_NAME, or .zdebug_NAME, as it was called where
+// it is compressed, before there was SHF_COMPRESSED; nil if there is neither.
+func (f *File) DebugSection(name string) *Section {
+	if s := f.Section(".debug_" + name); s != nil {
+		return s
+	}
+	return f.Section(".zdebug_" + name)
+}
+
 // SectionOfType returns the first section of that type, nil if there is none.
 func (f *File) SectionOfType(t elf.SectionType) *Section {
 	for i := range f.Sections {

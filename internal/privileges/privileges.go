@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 
 	"github.com/borescope/borescope/internal/feature"
 )
@@ -22,15 +23,21 @@ type aloneKey struct{}
 func Alone(ctx context.Context) context.Context { return context.WithValue(ctx, aloneKey{}, true) }
 
 // Keep gives up, for good, all capabilities but those that a run needs once all is
-// attached, and more, if ctx is a program's own (Alone). Where that can't be done it
-// says so to standard error.
-func Keep(ctx context.Context, program string, more ...feature.Cap) error {
+// attached, if ctx is a program's own (Alone). One that records writes into a directory
+// that may be another user's. Where nothing can be given up it says so to standard
+// error.
+func Keep(ctx context.Context, program string, records bool) error {
 	if ctx.Value(aloneKey{}) == nil {
 		return nil
 	}
-	err := keep(append(tracing[:len(tracing):len(tracing)], more...))
+	kept := tracing
+	if records {
+		kept = append(slices.Clone(tracing), feature.CapDACOverride)
+	}
+	err := keep(kept)
 	if errors.Is(err, errKept) {
-		_, err = fmt.Fprintf(os.Stderr, "%s: %v\n", program, errKept)
+		fmt.Fprintf(os.Stderr, "%s: %v\n", program, err)
+		return nil
 	}
 	return err
 }

@@ -15,7 +15,6 @@ import (
 
 	"github.com/borescope/borescope/internal/cli"
 	"github.com/borescope/borescope/internal/escape"
-	"github.com/borescope/borescope/internal/feature"
 	"github.com/borescope/borescope/internal/privileges"
 	"github.com/borescope/borescope/mapx"
 	"github.com/borescope/borescope/probe"
@@ -62,7 +61,7 @@ func (t *Tool) run(ctx context.Context, stdout io.Writer, start string, src sour
 		return err
 	}
 	if !t.Replaying() {
-		if err := t.lessPrivileged(ctx); err != nil {
+		if err := privileges.Keep(ctx, t.name, t.record != ""); err != nil {
 			return err
 		}
 	}
@@ -74,15 +73,6 @@ func (t *Tool) run(ctx context.Context, stdout io.Writer, start string, src sour
 		return err
 	}
 	return s.finish()
-}
-
-// lessPrivileged gives up what is not needed any more.
-func (t *Tool) lessPrivileged(ctx context.Context) error {
-	var more []feature.Cap
-	if t.record != "" { // into a directory that may be another user's
-		more = append(more, feature.CapDACOverride)
-	}
-	return privileges.Keep(ctx, t.name, more...)
 }
 
 type startKey struct{}
