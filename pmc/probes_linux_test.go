@@ -11,10 +11,13 @@ import (
 	"github.com/borescope/borescope/internal/testenv"
 )
 
-// calls is counted by a function that is not inlined, so that it can be probed.
+// calls is counted by a function that is not inlined, so that it can be probed. Nor
+// does it check its stack, as it would with the race detector: a function that does
+// may begin again, to let others run, and be hit twice.
 var calls int
 
 //go:noinline
+//go:nosplit
 func probed() { calls++ }
 
 // TestUprobePMU: 100 calls of a function of this program are 100 hits of the
