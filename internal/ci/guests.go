@@ -173,6 +173,9 @@ func (c *check) boot(ctx context.Context, k *kernel.Kernel, tests *guest.Tests, 
 		return nil, err
 	}
 	fmt.Fprintf(c.out, "===== %s ended after %.1f s\n", k, r.Wall.Seconds())
+	if r.Lost != "" {
+		fmt.Fprintf(c.out, "%s was booted again: %s\n", k, r.Lost)
+	}
 	return r, nil
 }
 

@@ -254,6 +254,9 @@ func split(line string) ([]string, error) {
 // Print writes the summary of a run.
 func Print(w io.Writer, k *kernel.Kernel, r *guest.Report) {
 	fmt.Fprintf(w, "\n=== %s (%s), %.1f s\n", k, r.Release, r.Wall.Seconds())
+	if r.Lost != "" {
+		fmt.Fprintf(w, "booted again: %s\n", r.Lost)
+	}
 	for i := range r.Jobs {
 		j := &r.Jobs[i]
 		verdict := "ok"

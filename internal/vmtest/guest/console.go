@@ -15,6 +15,7 @@ import (
 // console takes what the guest prints.
 type console struct {
 	log     io.Writer
+	stands  func(why string) // called when a CPU's timer does not come any more
 	partial []byte
 	lines   []string // the last few
 	r       Report
@@ -59,6 +60,9 @@ func (c *console) line(s string) error {
 	if t := fatal(s); t != "" && c.r.Trouble == "" {
 		c.r.Trouble = t
 	}
+	if c.stands != nil && lostTimer(s) {
+		c.stands(s)
+	}
 	if c.current >= 0 {
 		fmt.Fprintln(&c.parsers[c.current], s)
 	}
@@ -84,6 +88,13 @@ func fatal(s string) string {
 		}
 	}
 	return ""
+}
+
+// lostTimer tells the kernel's line about a CPU whose timer it has set and which
+// never came: since Linux 5.11 (kernel/rcu/tree_stall.h), after 21 seconds. Such
+// a CPU takes no timer again, for its next one is believed to be set.
+func lostTimer(s string) bool {
+	return strings.HasPrefix(s, "[") && strings.Contains(s, "rcu: \tPossible timer handling issue on cpu=")
 }
 
 func (c *console) control(word, rest string) {

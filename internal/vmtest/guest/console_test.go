@@ -63,3 +63,19 @@ func TestConsoleDistrusts(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 }
+
+// TestConsoleStands: what the kernel says of a CPU without its timer, and only
+// the kernel; other stalls are the guest's own.
+func TestConsoleStands(t *testing.T) {
+	const line = "[   23.9] rcu: \tPossible timer handling issue on cpu=1 timer-softirq=1"
+	var got []string
+	c := newConsole(nil, nil)
+	c.stands = func(line string) { got = append(got, line) }
+	c.Write([]byte("@vmtest-ready 6\n" + line[len("[   23.9] "):] + "\n" +
+		"[   23.8] rcu: INFO: rcu_preempt detected stalls on CPUs/tasks:\n" +
+		"[   23.8] rcu: \t1-...!: (0 ticks this GP) idle=7b30/0/0x0 softirq=16/16 fqs=0 (false positive?)\n" +
+		line + "\r\n[   23.9] rcu: rcu_preempt kthread starved for 5258 jiffies!\n"))
+	if !slices.Equal(got, []string{line}) {
+		t.Errorf("%q", got)
+	}
+}

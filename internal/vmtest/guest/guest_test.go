@@ -64,6 +64,12 @@ func play(role string) error {
 		time.Sleep(time.Hour)
 	case "leave":
 		return os.WriteFile("/sys/kernel/tracing/kprobe_events", []byte("p:left vfs_read\n"), 0o644)
+	case "stand":
+		// What the kernel says where QEMU lost a timer, and then nothing.
+		if err := os.WriteFile("/dev/kmsg", []byte("<0>rcu: \tPossible timer handling issue on cpu=1 timer-softirq=1\n"), 0o200); err != nil {
+			return err
+		}
+		time.Sleep(time.Hour)
 	case "crash":
 		time.Sleep(100 * time.Millisecond)
 		return os.WriteFile("/proc/sysrq-trigger", []byte("c"), 0o200)
@@ -89,6 +95,7 @@ func TestGuest(t *testing.T) {
 	}
 	t.Run("jobs", func(t *testing.T) { testJobs(t, k, self) })
 	t.Run("crash", func(t *testing.T) { testCrash(t, k, self) })
+	t.Run("stand", func(t *testing.T) { testStand(t, k, self) })
 }
 
 func options(k *kernel.Kernel, self string, roles ...string) Options {
@@ -154,4 +161,18 @@ func testCrash(t *testing.T, k *kernel.Kernel, self string) {
 		t.Errorf("%+v", r)
 	}
 	t.Logf("trouble: %s", r.Trouble)
+}
+
+// testStand: a guest that stands is ended at once, and booted again, once.
+func testStand(t *testing.T, k *kernel.Kernel, self string) {
+	o := options(k, self, "stand", "good")
+	o.Jobs[0].Timeout = time.Minute
+	r, err := Run(context.Background(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(r.Lost, "on cpu=1") || !strings.Contains(r.Trouble, "the emulator lost a timer") ||
+		r.OK() || r.Jobs[0].Status != "unfinished" {
+		t.Errorf("%+v", r)
+	}
 }

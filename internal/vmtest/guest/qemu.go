@@ -52,9 +52,6 @@ func newMachine(o *Options, tmp string) (*machine, error) {
 	if o.Out != "" {
 		plan.Out = device(len(drives))
 		m.outDisk = filepath.Join(tmp, "out")
-		if err := sparse(m.outDisk, outDiskSize); err != nil {
-			return nil, err
-		}
 		drives = append(drives, driveArg(m.outDisk))
 	}
 	names := o.Modules
@@ -188,8 +185,18 @@ func findQEMU(arch string) (string, error) {
 	return path, nil
 }
 
+// lostTimerError is why a guest was ended that would have stood.
+type lostTimerError struct{ line string }
+
+func (e *lostTimerError) Error() string { return "the emulator lost a timer: " + e.line }
+
 // boot runs QEMU and reads its console to the end.
 func (m *machine) boot(ctx context.Context) (*Report, error) {
+	if m.outDisk != "" {
+		if err := sparse(m.outDisk, outDiskSize); err != nil {
+			return nil, err
+		}
+	}
 	timeout := m.opts.Timeout
 	if timeout == 0 {
 		timeout = 2 * time.Minute
@@ -199,16 +206,23 @@ func (m *machine) boot(ctx context.Context) (*Report, error) {
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("the guest did not end within %v", timeout))
 	defer cancel()
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
 	cmd := exec.CommandContext(ctx, m.qemu, m.args...)
 	endWithParent(cmd)
 	cmd.WaitDelay = 5 * time.Second
 	c := newConsole(m.opts.Jobs, m.opts.Log)
+	c.stands = func(line string) { stop(&lostTimerError{line}) }
 	cmd.Stdout, cmd.Stderr = c, c
 	start := time.Now()
 	err := cmd.Run()
 	r := c.report()
 	r.Wall = time.Since(start)
+	var lost *lostTimerError
 	switch {
+	case errors.As(context.Cause(ctx), &lost):
+		r.Trouble = lost.Error()
+		return r, lost
 	case ctx.Err() != nil:
 		r.Trouble = context.Cause(ctx).Error()
 	case err != nil && r.Release == "" && r.Trouble == "":
