@@ -236,6 +236,19 @@ func (c *counter) read(t testing.TB, i int) tally {
 	return v
 }
 
+// missed is how many runs of the programs the kernel left out.
+func (c *counter) missed(t testing.TB) (n uint64) {
+	t.Helper()
+	for _, p := range c.progs {
+		st, err := p.Stats()
+		if err != nil {
+			t.Fatal(err)
+		}
+		n += st.RecursionMisses
+	}
+	return n
+}
+
 // argOffset is where the first integer argument is in pt_regs, retOffset the
 // return value.
 func argOffset() int16 {

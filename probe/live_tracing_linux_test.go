@@ -109,12 +109,21 @@ func TestTracingMultiCounts(t *testing.T) {
 	w.waitBlocked() // its write is over
 	for i, k := range kinds {
 		t.Logf("%s, session %t", k.kind, k.session)
-		expectTally(t, counters[i].read(t, 1), k.parents)
+		got, missed := counters[i].read(t, 1), counters[i].missed(t)
+		// A program of ksys_write, which everybody calls, may be preempted in
+		// another task: in this process's own write, which wakes the target. Until
+		// that task goes on the kernel leaves out what runs on its CPU, of both
+		// functions, and counts it.
+		if missed == 0 || got.Count+missed < k.parents.Count {
+			expectTally(t, got, k.parents)
+		}
 		writes := counters[i].read(t, 0)
 		if k.session { // the entry, where the value is 0
 			writes.Count /= 2
 		}
-		expectWrites(t, writes)
+		if missed == 0 || writes.Count > 0 {
+			expectWrites(t, writes)
+		}
 	}
 }
 

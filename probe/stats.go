@@ -15,7 +15,9 @@ type LinkStats struct {
 	Missed      uint64
 	MissedKnown bool
 	// Recursion is the number of runs that the kernel left out because the
-	// same program was running on the CPU (Linux 5.12; 0 before).
+	// same program was running on the CPU (Linux 5.12; 0 before). It need not have
+	// been the same task: a tracing program that is preempted in one task misses
+	// what others call on that CPU until the task goes on, of all its functions.
 	Recursion uint64
 	// Runs and Runtime are how often the programs ran and for how long, if
 	// kernel.bpf_stats_enabled is set.

@@ -99,7 +99,7 @@ func TestGuest(t *testing.T) {
 }
 
 func options(k *kernel.Kernel, self string, roles ...string) Options {
-	o := Options{Kernel: k, Files: map[string]string{"/bin/self": self}}
+	o := Options{Kernel: k, Threads: "single", Files: map[string]string{"/bin/self": self}}
 	for _, role := range roles {
 		o.Jobs = append(o.Jobs, wire.Job{
 			Name: role, Argv: []string{"/bin/self"}, Dir: "/root", Timeout: 3 * time.Second,
