@@ -208,7 +208,7 @@ func (r *resolver) userFunction(f *elffile.File, path, shown string, u userProbe
 	}
 	switch {
 	case u.returns && goProgram:
-		return r.goReturns(f, p, site, s, path)
+		return r.goReturns(f, p, site, s)
 	case u.returns:
 		p.Returns, p.Args = true, nil
 		abi := abis[archOf(f.Machine)]
@@ -240,7 +240,7 @@ func (s *Site) moveBehind(f *elffile.File, fn elfSymbol) bool {
 }
 
 // goReturns puts the probe on every return instruction.
-func (r *resolver) goReturns(f *elffile.File, p Program, site Site, s elfSymbol, path string) error {
+func (r *resolver) goReturns(f *elffile.File, p Program, site Site, s elfSymbol) error {
 	if s.size == 0 {
 		return errors.New("its size is not known, so its return instructions can't be found; return probes would break goroutine stacks")
 	}
