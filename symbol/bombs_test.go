@@ -62,11 +62,7 @@ func TestBombs(t *testing.T) {
 	testenv.LimitMemory(t, 512<<20)
 	build := func(s ...elfbuild.Section) []byte { return elfbuild.Program(s...).Bytes() }
 	table := func(s elfbuild.SymbolTable) []byte { return build(s.Sections()...) }
-	compressed := elfbuild.SymbolTable{N: 1, Size: 16, Names: 4}.Sections()
-	for i := range compressed {
-		compressed[i].Flags = elf.SHF_COMPRESSED
-		compressed[i].Data = elfbuild.Compressed(compressed[i].Data, 96<<20, compressed[i].Data...)
-	}
+	compressed := elfbuild.SymbolTable{N: 1, Size: 16, Names: 4}.Compressed(96 << 20)
 	var mini bytes.Buffer
 	w, err := xz.NewWriter(&mini)
 	if err != nil {
@@ -125,11 +121,7 @@ func TestBombs(t *testing.T) {
 // took 3 s, of 9 MB one took 870 MB.
 func TestDebugFileBombs(t *testing.T) {
 	testenv.LimitMemory(t, 512<<20)
-	symbols := elfbuild.SymbolTable{N: 1, Size: 16, Names: 4}.Sections()
-	for i := range symbols {
-		symbols[i].Flags = elf.SHF_COMPRESSED
-		symbols[i].Data = elfbuild.Compressed(symbols[i].Data, 96<<20, symbols[i].Data...)
-	}
+	symbols := elfbuild.SymbolTable{N: 1, Size: 16, Names: 4}.Compressed(96 << 20)
 	incompressible := make([]byte, 8<<20)
 	rand.NewChaCha8([32]byte{}).Read(incompressible)
 	symbols = append(symbols, elfbuild.Section{Name: ".filler", Type: elf.SHT_PROGBITS, Data: incompressible})

@@ -27,16 +27,11 @@ func hostiles() (images [][]byte, holes []int64) {
 	table := func(s elfbuild.SymbolTable) []byte { return elfbuild.Program(s.Sections()...).Bytes() }
 	head := elfbuild.Frames(elfbuild.ProgramText, 1)
 	head = head[:len(head)-4]
-	packed := elfbuild.SymbolTable{N: 1, Size: 64, Names: 4}.Sections()
-	for i := range packed {
-		packed[i].Flags = elf.SHF_COMPRESSED
-		packed[i].Data = elfbuild.Compressed(packed[i].Data, 64<<20, packed[i].Data...)
-	}
 	const n = 200_000
 	const hole = 2 << 30
 	images = [][]byte{
 		frames(elfbuild.Compressed(head, 96<<20, head[len(head)-24:]...), elf.SHF_COMPRESSED),
-		elfbuild.Program(packed...).Bytes(),
+		elfbuild.Program(elfbuild.SymbolTable{N: 1, Size: 64, Names: 4}.Compressed(64 << 20)...).Bytes(),
 		elfbuild.Sparse(table(elfbuild.SymbolTable{N: 8, Names: 4}), 2, hole),
 		frames(elfbuild.Frames(elfbuild.ProgramText, n), 0),
 		frames(elfbuild.NestedCIEs(n/10, 2<<20), 0),

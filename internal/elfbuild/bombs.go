@@ -188,6 +188,16 @@ func (s SymbolTable) Sections() []Section {
 	}
 }
 
+// Compressed returns them compressed, each repeated until it is n bytes longer.
+func (s SymbolTable) Compressed(n int) []Section {
+	out := s.Sections()
+	for i := range out {
+		out[i].Flags = elf.SHF_COMPRESSED
+		out[i].Data = Compressed(out[i].Data, n, out[i].Data...)
+	}
+	return out
+}
+
 // ManyTables returns a program with n headers of .symtab, all of one table.
 func ManyTables(n int, table SymbolTable) []byte {
 	s := table.Sections()
