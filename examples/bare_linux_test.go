@@ -79,11 +79,7 @@ func TestToolsOnABareMachine(t *testing.T) {
 	// Tools attach to these, and ask nobody whose they are.
 	testenv.OwnFiles(t, slices.Concat(testenv.Libc, testenv.Bash, []string{"/usr/lib/postgresql/*/bin/postgres"})...)
 	root := os.Getenv(rootVar)
-	build := testenv.Command(t, "go", "build", "-ldflags=-w", "-o", root+"/", "./...")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("go build: %v\n%s", err, out)
-	}
+	buildTools(t, root, "./...")
 	files, err := filepath.Glob(root + "/*")
 	if err != nil || len(files) < 40 {
 		t.Fatal(files, err)

@@ -17,16 +17,23 @@ import (
 	"github.com/borescope/borescope/internal/testenv"
 )
 
+// buildTools builds the programs of packages as they are released, without cgo, into
+// a directory.
+func buildTools(t *testing.T, dir string, packages ...string) {
+	t.Helper()
+	build := testenv.Command(t, "go", append([]string{"build", "-ldflags=-w", "-o", dir + "/"}, packages...)...)
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("go build: %v\n%s", err, out)
+	}
+}
+
 // TestToolsGiveUpCapabilities: once a tool traces, no thread of it has more than
 // reading, naming and detaching need, and it works to its end.
 func TestToolsGiveUpCapabilities(t *testing.T) {
 	testenv.Need(t, testenv.Root, testenv.Tracefs, testenv.Go, testenv.Long)
 	dir := t.TempDir()
-	build := testenv.Command(t, "go", "build", "-ldflags=-w", "-o", dir+"/", "./funccount", "./tcplife", "./trace", "./profile", "./perfstat")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("go build: %v\n%s", err, out)
-	}
+	buildTools(t, dir, "./funccount", "./tcplife", "./trace", "./profile", "./perfstat")
 	var most uint64
 	for _, c := range []feature.Cap{feature.CapBPF, feature.CapPerfmon, feature.CapSysPtrace, feature.CapDACReadSearch, feature.CapSyslog, feature.CapCheckpointRestore} {
 		most |= 1 << c
@@ -87,12 +94,7 @@ func TestNamesWithoutCapabilities(t *testing.T) {
 	}
 	testenv.Need(t, testenv.Root, testenv.Tracefs, testenv.Go, testenv.Long)
 	dir := t.TempDir()
-	tool := filepath.Join(dir, "offcputime")
-	build := testenv.Command(t, "go", "build", "-ldflags=-w", "-o", tool, "./offcputime")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("go build: %v\n%s", err, out)
-	}
+	buildTools(t, dir, "./offcputime")
 	self, err := os.ReadFile("/proc/self/exe")
 	if err != nil {
 		t.Fatal(err)
@@ -138,7 +140,7 @@ func TestNamesWithoutCapabilities(t *testing.T) {
 				t.Fatal(err)
 			}
 			pid := launch(path)
-			out, err := testenv.Command(t, tool, "-f", "-U", "-p", strconv.Itoa(pid), "1").CombinedOutput()
+			out, err := testenv.Command(t, filepath.Join(dir, "offcputime"), "-f", "-U", "-p", strconv.Itoa(pid), "1").CombinedOutput()
 			if err != nil || !strings.Contains(string(out), ";runtime.futex ") {
 				t.Errorf("%v:\n%s", err, out)
 			}
