@@ -15,7 +15,7 @@ import (
 // console takes what the guest prints.
 type console struct {
 	log     io.Writer
-	stands  func(why string) // called when a CPU's timer does not come any more
+	stands  func() // called when a CPU's timer does not come any more; may be nil
 	partial []byte
 	lines   []string // the last few
 	r       Report
@@ -60,8 +60,11 @@ func (c *console) line(s string) error {
 	if t := fatal(s); t != "" && c.r.Trouble == "" {
 		c.r.Trouble = t
 	}
-	if c.stands != nil && lostTimer(s) {
-		c.stands(s)
+	if lostTimer(s) {
+		c.r.Lost = s
+		if c.stands != nil {
+			c.stands()
+		}
 	}
 	if c.current >= 0 {
 		fmt.Fprintln(&c.parsers[c.current], s)

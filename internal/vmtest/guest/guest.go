@@ -125,13 +125,13 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 		return nil, err
 	}
 	r, err := m.boot(ctx)
-	var lost *lostTimerError
-	if errors.As(err, &lost) {
-		if r, err = m.boot(ctx); r != nil {
-			r.Lost = lost.line
+	if err == nil && r.Lost != "" {
+		first := r.Lost
+		if r, err = m.boot(ctx); err == nil {
+			r.Lost = first
 		}
 	}
-	if err != nil && !errors.As(err, &lost) {
+	if err != nil {
 		return nil, err
 	}
 	if o.Out != "" && r.Trouble == "" {

@@ -185,12 +185,8 @@ func findQEMU(arch string) (string, error) {
 	return path, nil
 }
 
-// lostTimerError is why a guest was ended that would have stood.
-type lostTimerError struct{ line string }
-
-func (e *lostTimerError) Error() string { return "the emulator lost a timer: " + e.line }
-
-// boot runs QEMU and reads its console to the end.
+// boot runs QEMU and reads its console to the end, or until it says that the guest
+// stands (Report.Lost).
 func (m *machine) boot(ctx context.Context) (*Report, error) {
 	if m.outDisk != "" {
 		if err := sparse(m.outDisk, outDiskSize); err != nil {
@@ -206,23 +202,19 @@ func (m *machine) boot(ctx context.Context) (*Report, error) {
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("the guest did not end within %v", timeout))
 	defer cancel()
-	ctx, stop := context.WithCancelCause(ctx)
-	defer stop(nil)
 	cmd := exec.CommandContext(ctx, m.qemu, m.args...)
 	endWithParent(cmd)
 	cmd.WaitDelay = 5 * time.Second
 	c := newConsole(m.opts.Jobs, m.opts.Log)
-	c.stands = func(line string) { stop(&lostTimerError{line}) }
+	c.stands = cancel
 	cmd.Stdout, cmd.Stderr = c, c
 	start := time.Now()
 	err := cmd.Run()
 	r := c.report()
 	r.Wall = time.Since(start)
-	var lost *lostTimerError
 	switch {
-	case errors.As(context.Cause(ctx), &lost):
-		r.Trouble = lost.Error()
-		return r, lost
+	case r.Lost != "":
+		r.Trouble = "the emulator lost a timer: " + r.Lost
 	case ctx.Err() != nil:
 		r.Trouble = context.Cause(ctx).Error()
 	case err != nil && r.Release == "" && r.Trouble == "":
