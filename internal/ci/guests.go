@@ -44,21 +44,24 @@ func guests(ctx context.Context, c *check) (testlog.Counts, error) {
 			}
 		})
 	}
+	run := func(name string, job func() (testlog.Counts, error)) {
+		jobs <- func() (testlog.Counts, error) {
+			n, err := job()
+			if err != nil {
+				err = fmt.Errorf("%s: %w", name, err)
+			}
+			return n, err
+		}
+	}
 	for _, column := range longestFirst(c.matrix.guestColumns()) {
 		_, arch, _ := kernel.Of(column)
 		if built[arch] == nil {
 			continue // why is said above
 		}
-		jobs <- func() (testlog.Counts, error) {
-			n, err := c.guest(ctx, column, built[arch])
-			if err != nil {
-				err = fmt.Errorf("%s: %w", column, err)
-			}
-			return n, err
-		}
+		run(column, func() (testlog.Counts, error) { return c.guest(ctx, column, built[arch]) })
 	}
 	if built["amd64"] != nil {
-		jobs <- func() (testlog.Counts, error) { return c.sparse(ctx, built["amd64"]) }
+		run(sparseName, func() (testlog.Counts, error) { return c.sparse(ctx, built["amd64"]) })
 	}
 	close(jobs)
 	lanes.Wait()
@@ -179,6 +182,9 @@ func (c *check) boot(ctx context.Context, k *kernel.Kernel, tests *guest.Tests, 
 	return r, nil
 }
 
+// sparseName is what the guest of sparse goes by.
+const sparseName = "8 of 64 CPUs"
+
 // sparse runs the readers of per-CPU data on a machine that has 8 CPUs and room
 // for 64: possible CPUs are not those that are online.
 func (c *check) sparse(ctx context.Context, tests *guest.Tests) (n testlog.Counts, err error) {
@@ -192,22 +198,22 @@ func (c *check) sparse(ctx context.Context, tests *guest.Tests) (n testlog.Count
 	r, err := guest.Run(ctx, o)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	fmt.Fprintf(c.out, "\n===== 8 of 64 CPUs\n%s", &log)
+	fmt.Fprintf(c.out, "\n===== %s\n%s", sparseName, &log)
 	if err != nil {
-		return n, fmt.Errorf("8 of 64 CPUs: %w", err)
+		return n, err
 	}
 	for _, j := range r.Jobs {
 		n.Add(testlog.Count(j.Tests))
 		if j.Status != "0" {
-			c.showFailures("8 of 64 CPUs "+j.Name, j.Tests, j.Tail)
-			err = fmt.Errorf("8 of 64 CPUs: %s ended with %s", j.Name, j.Status)
+			c.showFailures(sparseName+" "+j.Name, j.Tests, j.Tail)
+			err = fmt.Errorf("%s ended with %s", j.Name, j.Status)
 		}
 	}
 	if r.Trouble != "" {
-		err = errors.Join(err, errors.New("8 of 64 CPUs: "+r.Trouble))
+		err = errors.Join(err, errors.New(r.Trouble))
 	}
 	if err == nil && n.Passed == 0 {
-		err = errors.New("8 of 64 CPUs: no test ran")
+		err = errors.New("no test ran")
 	}
 	return n, err
 }
