@@ -33,7 +33,7 @@ func (e *Env) loadBTF() (*btf.Spec, error) {
 
 func (e *Env) readBTF() (*btf.Spec, error) {
 	if e.live {
-		spec, err := btf.LoadKernelSpec()
+		spec, err := e.types.Kernel()
 		if err == nil {
 			return spec, nil
 		}
@@ -71,7 +71,7 @@ func (e *Env) ModuleBTF(name string) (*btf.Spec, error) {
 			return nil, err
 		}
 		if e.live {
-			spec, err := btf.LoadKernelModuleSpec(name)
+			spec, err := e.types.Module(name)
 			if err != nil {
 				return nil, fmt.Errorf("BTF of module %s: %w", name, err)
 			}

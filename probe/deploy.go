@@ -118,7 +118,7 @@ func deployNew(dir string, plan *Plan, spec *ebpf.CollectionSpec, o *DeployOptio
 
 func (d *Deployment) install(plan *Plan, spec *ebpf.CollectionSpec, o *DeployOptions, rec *deployRecord) error {
 	var err error
-	if d.coll, err = LoadCollection(spec, o.Collection); err != nil {
+	if d.coll, err = LoadCollection(spec, plan.cached(o.Collection)); err != nil {
 		return err
 	}
 	s := &Shared{plan: plan}
@@ -170,7 +170,7 @@ func deployAgain(dir string, plan *Plan, spec *ebpf.CollectionSpec, o *DeployOpt
 		return nil, fmt.Errorf("%w: %w; RemoveDeployment makes room for it", ErrIncompatible, err)
 	}
 	d := &Deployment{dir: dir, adopted: true}
-	if err := d.load(spec, o, have); err != nil {
+	if err := d.load(plan, spec, o, have); err != nil {
 		return nil, err
 	}
 	for name := range want.Maps {
@@ -197,8 +197,8 @@ func deployAgain(dir string, plan *Plan, spec *ebpf.CollectionSpec, o *DeployOpt
 }
 
 // load loads the new version with the maps that are pinned.
-func (d *Deployment) load(spec *ebpf.CollectionSpec, o *DeployOptions, have *deployRecord) error {
-	co := o.Collection
+func (d *Deployment) load(plan *Plan, spec *ebpf.CollectionSpec, o *DeployOptions, have *deployRecord) error {
+	co := plan.cached(o.Collection)
 	replace := map[string]*ebpf.Map{}
 	for name, m := range co.MapReplacements {
 		replace[name] = m

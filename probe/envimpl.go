@@ -30,6 +30,7 @@ type Env struct {
 	features feature.Set
 	btfDir   fs.FS
 
+	types   *btf.Cache // this machine's; nil of a recording
 	btf     func() (*btf.Spec, error)
 	btfHere atomic.Pointer[btf.Spec] // what btf returned, once it did
 	modules memo[string, *btf.Spec]
@@ -79,6 +80,7 @@ func NewEnv(o *EnvOptions) *Env {
 	}
 	if e.live {
 		e.root = procfs.DirFS("/")
+		e.types = btf.NewCache()
 	}
 	if e.arch == "" {
 		e.arch = runtime.GOARCH

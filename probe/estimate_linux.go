@@ -28,22 +28,18 @@ func estimateTargets(ctx context.Context, env *Env, targets []Target, window tim
 		return nil, fmt.Errorf("estimate: %w", feature.Explain(feature.Perf, err))
 	}
 	defer counts.Close()
-	progs := map[string]*ebpf.Program{}
-	defer func() {
-		for _, p := range progs {
-			p.Close()
-		}
-	}()
+	specs := map[string]*ebpf.ProgramSpec{}
 	for i := range plan.Programs {
 		spec := plan.ProgramSpec(i)
 		spec.License = "GPL"
 		spec.Instructions = kernel.CountInstructions(counts.FD(), plan.Programs[i].Group)
-		prog, err := ebpf.NewProgram(spec)
-		if err != nil {
-			return nil, fmt.Errorf("estimate %s: %w", plan.Programs[i].first(), err)
-		}
-		progs[spec.Name] = prog
+		specs[spec.Name] = spec
 	}
+	progs, err := plan.load(specs)
+	if err != nil {
+		return nil, fmt.Errorf("estimate: %w", err)
+	}
+	defer closePrograms(progs)
 	link, err := plan.Attach(progs, &AttachOptions{Missing: MissingWarn, Env: env})
 	if err != nil {
 		return nil, err

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/btf"
 
 	"github.com/borescope/borescope/internal/feature"
 )
@@ -20,7 +21,12 @@ func LoadProgram(spec *ebpf.ProgramSpec, o ebpf.ProgramOptions) (*ebpf.Program, 
 		}
 		return prog, nil
 	}
-	prog, err := loadFsession(spec)
+	return loadOwn(spec, btf.NewCache())
+}
+
+// loadOwn loads what cilium/ebpf cannot.
+func loadOwn(spec *ebpf.ProgramSpec, types *btf.Cache) (*ebpf.Program, error) {
+	prog, err := loadFsession(spec, types)
 	if err != nil {
 		return nil, fmt.Errorf("load %s for %s: %w", spec.Name, spec.AttachTo, err)
 	}
@@ -48,6 +54,9 @@ func LoadCollection(spec *ebpf.CollectionSpec, o ebpf.CollectionOptions) (*ebpf.
 		}
 		return coll, nil
 	}
+	if o.Cache == nil {
+		o.Cache = btf.NewCache()
+	}
 	rest := spec.Copy()
 	for name := range own {
 		delete(rest.Programs, name)
@@ -57,7 +66,7 @@ func LoadCollection(spec *ebpf.CollectionSpec, o ebpf.CollectionOptions) (*ebpf.
 		return nil, feature.Refused(err)
 	}
 	for name, p := range own {
-		if err := addProgram(coll, name, p, o.Programs); err != nil {
+		if err := addProgram(coll, name, p, o.Cache); err != nil {
 			coll.Close()
 			return nil, fmt.Errorf("program %s: %w", name, err)
 		}
@@ -66,7 +75,7 @@ func LoadCollection(spec *ebpf.CollectionSpec, o ebpf.CollectionOptions) (*ebpf.
 }
 
 // addProgram loads a program with the collection's maps and puts it there.
-func addProgram(coll *ebpf.Collection, name string, spec *ebpf.ProgramSpec, o ebpf.ProgramOptions) error {
+func addProgram(coll *ebpf.Collection, name string, spec *ebpf.ProgramSpec, types *btf.Cache) error {
 	p := spec.Copy()
 	for i := range p.Instructions {
 		ins := &p.Instructions[i]
@@ -81,7 +90,7 @@ func addProgram(coll *ebpf.Collection, name string, spec *ebpf.ProgramSpec, o eb
 			return err
 		}
 	}
-	prog, err := LoadProgram(p, o)
+	prog, err := loadOwn(p, types)
 	if err != nil {
 		return err
 	}

@@ -12,11 +12,11 @@ import (
 	"github.com/borescope/borescope/internal/kernel"
 )
 
-func loadFsession(spec *ebpf.ProgramSpec) (*ebpf.Program, error) {
+func loadFsession(spec *ebpf.ProgramSpec, types *btf.Cache) (*ebpf.Program, error) {
 	if spec.AttachTarget != nil {
 		return nil, errors.New("sessions are for the kernel's functions, not those of BPF programs")
 	}
-	kern, err := btf.LoadKernelSpec()
+	kern, err := types.Kernel()
 	if err != nil {
 		return nil, err
 	}

@@ -4,10 +4,11 @@ package probe
 
 import (
 	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/btf"
 
 	"github.com/borescope/borescope/internal/feature"
 )
 
-func loadFsession(*ebpf.ProgramSpec) (*ebpf.Program, error) {
+func loadFsession(*ebpf.ProgramSpec, *btf.Cache) (*ebpf.Program, error) {
 	return nil, &UnsupportedError{Feature: feature.Fsession.String(), Since: feature.Fsession.Since(), Hint: "it is Linux's"}
 }

@@ -37,6 +37,11 @@ type Plan struct {
 	// part of the plan's printed or recorded form. Resolve fills it in if the
 	// environment has read it by then; it does not read it for this alone.
 	BTF *btf.Spec
+	// Cache is where the environment has the kernel's types, for who loads the
+	// programs (ebpf.CollectionOptions.Cache) to read no second time: 10–20 ms a
+	// collection whose programs are attached by BTF. Like BTF it is neither printed
+	// nor recorded; nil of a plan for another machine.
+	Cache *btf.Cache
 	// Symbols are addresses of the symbols that an action names, for the caller
 	// to fill in before Compile (Env looks them up, action.ResolveSymbols does it
 	// for a program); nil is none.

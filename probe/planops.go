@@ -9,6 +9,23 @@ import (
 	"github.com/cilium/ebpf/btf"
 )
 
+// cached is o with the plan's cache of types, unless it has one.
+func (p *Plan) cached(o ebpf.CollectionOptions) ebpf.CollectionOptions {
+	if o.Cache == nil {
+		o.Cache = p.Cache
+	}
+	return o
+}
+
+// load loads programs that hold their maps.
+func (p *Plan) load(specs map[string]*ebpf.ProgramSpec) (map[string]*ebpf.Program, error) {
+	coll, err := LoadCollection(&ebpf.CollectionSpec{Programs: specs}, p.cached(ebpf.CollectionOptions{}))
+	if err != nil {
+		return nil, err
+	}
+	return coll.Programs, nil
+}
+
 // ProgramSpec returns what program i must be loaded with: name, type, attach
 // type, target and flags. Instructions and licence are the caller's, and, where
 // Program.AttachTarget is set, so is opening that program. It returns nil for an

@@ -129,7 +129,7 @@ func ResolveContext(ctx context.Context, env *Env, targets []Target, o *Options)
 	if o == nil {
 		o = &Options{}
 	}
-	r := &resolver{ctx: ctx, env: env, o: o, plan: &Plan{Arch: env.Arch(), Kernel: env.Release(), Files: fileIDs{}}}
+	r := &resolver{ctx: ctx, env: env, o: o, plan: &Plan{Arch: env.Arch(), Kernel: env.Release(), Files: fileIDs{}, Cache: env.types}}
 	for i, t := range targets {
 		if t == nil {
 			return nil, fmt.Errorf("resolve: target %d is nil", i)

@@ -57,27 +57,27 @@ func (p *Plan) Share(o *AttachOptions) (*Shared, error) {
 // dispatchers makes, for each program of the plan, a prog array and the program
 // that calls what is in its first n slots.
 func (s *Shared) dispatchers(n int) (map[string]*ebpf.Program, error) {
-	progs := map[string]*ebpf.Program{}
+	specs := map[string]*ebpf.ProgramSpec{}
 	for i := range s.plan.Programs {
 		g := &s.plan.Programs[i]
 		if err := g.shareable(); err != nil {
-			return progs, err
+			return nil, err
 		}
 		m, err := ebpf.NewMap(&ebpf.MapSpec{
 			Name: "slots", Type: ebpf.ProgramArray, KeySize: 4, ValueSize: 4, MaxEntries: uint32(n),
 		})
 		if err != nil {
-			return progs, fmt.Errorf("%s: make the array of its users: %w", g.first(), err)
+			return nil, fmt.Errorf("%s: make the array of its users: %w", g.first(), err)
 		}
 		s.slots = append(s.slots, m)
 		spec := s.plan.ProgramSpec(i)
 		spec.License = "Dual MIT/GPL"
 		spec.Instructions = kernel.Dispatcher(m.FD(), n)
-		progs[g.Name], err = ebpf.NewProgram(spec)
-		if err != nil {
-			delete(progs, g.Name)
-			return progs, fmt.Errorf("%s: load the dispatcher: %w", g.first(), err)
-		}
+		specs[g.Name] = spec
+	}
+	progs, err := s.plan.load(specs)
+	if err != nil {
+		return nil, fmt.Errorf("load the dispatchers: %w", err)
 	}
 	return progs, nil
 }
@@ -188,7 +188,7 @@ func (u *Share) load(spec *ebpf.CollectionSpec, o *ShareOptions) error {
 		}
 	}
 	var err error
-	u.coll, err = LoadCollection(mine, o.Collection)
+	u.coll, err = LoadCollection(mine, u.of.plan.cached(o.Collection))
 	return err
 }
 

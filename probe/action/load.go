@@ -80,7 +80,7 @@ func Load(p *Program, plan *probe.Plan) (*Loaded, error) {
 	for _, prog := range spec.Programs {
 		prog.Instructions = ns.OwnIDs(prog.Instructions, gplCompatible(prog.License))
 	}
-	coll, err := probe.LoadCollection(spec, ebpf.CollectionOptions{})
+	coll, err := probe.LoadCollection(spec, ebpf.CollectionOptions{Cache: plan.Cache})
 	if err != nil {
 		return nil, fmt.Errorf("load %s: %w", p.Name, explain(err))
 	}

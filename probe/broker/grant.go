@@ -49,7 +49,7 @@ func (g *grant) carryOut(commons *commons) error {
 // handOver attaches with nothing in between, for the client to own.
 func (g *grant) handOver() error {
 	var err error
-	if g.coll, err = probe.LoadCollection(g.spec, ebpf.CollectionOptions{}); err != nil {
+	if g.coll, err = probe.LoadCollection(g.spec, ebpf.CollectionOptions{Cache: g.plan.Cache}); err != nil {
 		return err
 	}
 	if g.link, err = g.plan.Attach(g.coll.Programs, nil); err != nil {

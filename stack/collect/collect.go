@@ -224,7 +224,7 @@ func (c *Collector) load(o *Options) error {
 	// Kernels before 5.11 charge maps against a limit. Where it can't be
 	// raised, loading says so.
 	_ = kernel.RaiseMemlock()
-	coll, err := ebpf.NewCollection(spec)
+	coll, err := ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{Cache: c.plan.Cache})
 	if err != nil {
 		return refusal(err)
 	}

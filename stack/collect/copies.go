@@ -245,7 +245,7 @@ func (c *Copies) load(o *CopyOptions, f *filter) error {
 		spec.Programs[p.Name] = p
 	}
 	_ = kernel.RaiseMemlock() // as in Collector.load
-	if c.coll, err = ebpf.NewCollection(spec); err != nil {
+	if c.coll, err = ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{Cache: c.plan.Cache}); err != nil {
 		return refusal(err)
 	}
 	return fillPIDs(c.coll, o.PIDs)

@@ -107,7 +107,7 @@ func (c *Collector) loadWalker() error {
 		p.License = license
 		spec.Programs[p.Name] = p
 	}
-	coll, err := ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{MapReplacements: shared})
+	coll, err := ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{MapReplacements: shared, Cache: c.plan.Cache})
 	if err != nil {
 		return fmt.Errorf("collect: load the stack walker: %w", err)
 	}
