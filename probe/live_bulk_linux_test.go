@@ -2,7 +2,9 @@ package probe
 
 import (
 	"os"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -12,18 +14,17 @@ import (
 	"github.com/borescope/borescope/internal/testenv"
 )
 
-// manyFunctions returns n traceable kernel functions, without those that the
-// tracing itself runs through (a guest on an emulator is slow enough), nor those
-// whose name others have as well.
-func manyFunctions(t testing.TB, n int) []Target {
-	t.Helper()
-	list, err := NewEnv(nil).traced()
+// coldFunctions are the traceable kernel functions without those that the tracing
+// itself runs through (a guest on an emulator is slow enough), and without those whose
+// name others have as well.
+var coldFunctions = sync.OnceValues(func() ([]Target, error) {
+	list, err := thisMachine().traced()
 	if err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
 	kallsyms, err := os.ReadFile("/proc/kallsyms")
 	if err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
 	named := map[string]int{}
 	for line := range strings.Lines(string(kallsyms)) {
@@ -33,15 +34,24 @@ func manyFunctions(t testing.TB, n int) []Target {
 	}
 	var out []Target
 	for _, s := range list.funcs {
-		if isHot(s.Name) || named[s.Name] != 1 || s.Module != "" {
-			continue
-		}
-		if out = append(out, Kprobe{Symbol: s.Name}); len(out) == n {
-			return out
+		if !isHot(s.Name) && named[s.Name] == 1 && s.Module == "" {
+			out = append(out, Kprobe{Symbol: s.Name})
 		}
 	}
-	t.Fatalf("only %d functions", len(out))
-	return nil
+	return out, nil
+})
+
+// manyFunctions returns n of them.
+func manyFunctions(t testing.TB, n int) []Target {
+	t.Helper()
+	all, err := coldFunctions()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(all) < n {
+		t.Fatalf("only %d functions", len(all))
+	}
+	return slices.Clone(all[:n])
 }
 
 // isHot tells functions that the tracing itself runs through.

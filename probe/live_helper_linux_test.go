@@ -6,6 +6,7 @@ import (
 	"os"
 	"runtime"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -133,20 +134,20 @@ func loadCounterOn(t testing.TB, plan *Plan, c counting, on *ebpf.Program) *coun
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { m.Close() })
-	out := &counter{progs: map[string]*ebpf.Program{}, m: m}
+	specs := map[string]*ebpf.ProgramSpec{}
 	for i := range plan.Programs {
 		spec := plan.ProgramSpec(i)
 		spec.License = "GPL"
 		spec.AttachTarget = on
 		spec.Instructions = c.instructions(m)
-		prog, err := LoadProgram(spec, ebpf.ProgramOptions{})
-		if err != nil {
-			t.Fatalf("load %s: %+v", plan.Programs[i].Name, err)
-		}
-		t.Cleanup(func() { prog.Close() })
-		out.progs[spec.Name] = prog
+		specs[spec.Name] = spec
 	}
-	return out
+	progs, err := plan.load(specs)
+	if err != nil {
+		t.Fatalf("%+v", err)
+	}
+	t.Cleanup(func() { closePrograms(progs) })
+	return &counter{progs: progs, m: m}
 }
 
 // instructions count in m, or with nil in the collection's map "hits".
@@ -265,13 +266,17 @@ func retOffset() int16 {
 	return 80 // rax
 }
 
+// thisMachine is what the tests that don't ask about an Env share, as a program
+// does: an emulated guest takes half a second to read the kernel's types.
+var thisMachine = sync.OnceValue(func() *Env { return NewEnv(nil) })
+
 func mustResolve(t testing.TB, o *Options, targets ...string) *Plan {
 	t.Helper()
 	var list []Target
 	for _, s := range targets {
 		list = append(list, mustParse(t, s))
 	}
-	plan, err := Resolve(nil, list, o)
+	plan, err := Resolve(thisMachine(), list, o)
 	if err != nil {
 		t.Fatal(err)
 	}

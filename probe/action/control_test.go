@@ -60,7 +60,7 @@ func marked(name string, body func(c *action.Ctx)) *action.Program {
 func attach(t *testing.T, p *action.Program) *action.Session {
 	t.Helper()
 	testenv.Need(t, testenv.Root)
-	s, err := action.Attach(p, nil)
+	s, err := action.Attach(p, &action.Options{Env: thisMachine()})
 	if err != nil {
 		t.Fatalf("%+v", err)
 	}

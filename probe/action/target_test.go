@@ -16,11 +16,22 @@ import (
 	"github.com/borescope/borescope/probe/action"
 )
 
+// thisMachine is what the tests that don't ask about an Env share, as a program
+// does: an emulated guest takes half a second to read the kernel's types.
+var thisMachine = sync.OnceValue(func() *probe.Env { return probe.NewEnv(nil) })
+
 // attachOrSkip attaches, and skips where the kernel lacks what it takes.
 func attachOrSkip(t *testing.T, p *action.Program, o *action.Options) *action.Session {
 	t.Helper()
 	testenv.Need(t, testenv.Root)
-	s, err := action.Attach(p, o)
+	with := action.Options{}
+	if o != nil {
+		with = *o
+	}
+	if with.Env == nil {
+		with.Env = thisMachine()
+	}
+	s, err := action.Attach(p, &with)
 	if errors.Is(err, errors.ErrUnsupported) {
 		testenv.SkipUnsupported(t, err)
 	}
