@@ -6,7 +6,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -81,31 +80,20 @@ func TestDeployUpgrades(t *testing.T) {
 	hits := &counter{m: d.Map("hits")}
 
 	w := startTarget(t)
-	var stop atomic.Bool
-	runs := make(chan uint64)
-	go func() {
-		n := uint64(0)
-		for !stop.Load() {
-			w.run()
-			n++
-		}
-		runs <- n
-	}()
+	stop := w.keepBusy()
+	defer stop()
 	const upgrades = 20
 	for v := 1; v <= upgrades; v++ {
 		cmd := testenv.Command(t, "/proc/self/exe", "-test.run=^TestDeployChild$")
 		cmd.Env = append(os.Environ(), "BORESCOPE_DEPLOY="+dir, "BORESCOPE_VERSION="+strconv.Itoa(v))
 		if out, err := cmd.CombinedOutput(); err != nil {
-			stop.Store(true)
-			<-runs
 			t.Fatalf("version %d: %v\n%s", v, err, out)
 		}
 		for hits.read(t, v).Count == 0 { // it is at work, without its process
 			time.Sleep(time.Millisecond)
 		}
 	}
-	stop.Store(true)
-	want := times * <-runs
+	want := times * uint64(stop())
 	sum := uint64(0)
 	for v := range upgrades + 1 {
 		n := hits.read(t, v).Count

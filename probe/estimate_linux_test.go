@@ -12,26 +12,11 @@ import (
 func TestEstimate(t *testing.T) {
 	testenv.Need(t, testenv.Root, testenv.Uprobes)
 	w := startTarget(t)
-	done := make(chan struct{})
-	runs := 0
-	stop := make(chan struct{})
-	go func() {
-		defer close(done)
-		for {
-			select {
-			case <-stop:
-				return
-			default:
-				w.run()
-				runs++
-			}
-		}
-	}()
+	stop := w.keepBusy()
 	add := Uprobe{Path: targetPath(), Symbol: "add"}
 	both := Set{Uprobe{Path: targetPath(), Symbol: "helper_one"}, Uprobe{Path: targetPath(), Symbol: "helper_two"}}
 	got, err := Estimate(context.Background(), nil, []Target{add, both}, 300*time.Millisecond)
-	close(stop)
-	<-done
+	runs := stop()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -75,6 +76,25 @@ func (w *workload) run() {
 	if _, err := io.ReadFull(w.out, b[:]); err != nil {
 		w.t.Fatal(err)
 	}
+}
+
+// keepBusy runs the target again and again until stop, which returns how often it
+// did. It rests in between: an emulated guest has one CPU for this and for the test.
+func (w *workload) keepBusy() (stop func() int) {
+	var end atomic.Bool
+	runs := make(chan int, 1)
+	go func() {
+		n := 0
+		defer func() { runs <- n }() // also where run has failed the test
+		for ; !end.Load(); n++ {
+			w.run()
+			time.Sleep(200 * time.Microsecond)
+		}
+	}()
+	return sync.OnceValue(func() int {
+		end.Store(true)
+		return <-runs
+	})
 }
 
 // waitBlocked returns when the target waits for its next byte: the read that it

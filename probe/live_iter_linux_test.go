@@ -70,7 +70,6 @@ func TestSoak(t *testing.T) {
 		"rawtracepoint:sys_enter", "tracepoint:sched:sched_switch", "kprobe:ksys_write", "kretprobe:ksys_read",
 		"kretprobe:ksys_read maxactive=4", "kprobe:ksys_write,kprobe:ksys_read", "fentry:ksys_write", "socket:lo", "begin,end",
 	}
-	env := NewEnv(nil)
 	const goroutines = 3
 	type ready struct {
 		plan     *Plan
@@ -78,7 +77,7 @@ func TestSoak(t *testing.T) {
 	}
 	var plans []ready
 	for _, s := range texts {
-		plan, err := Resolve(env, []Target{mustParse(t, s)}, nil)
+		plan, err := Resolve(thisMachine(), []Target{mustParse(t, s)}, nil)
 		if isUnsupportedErr(err) {
 			continue
 		}
@@ -122,10 +121,9 @@ func TestSoak(t *testing.T) {
 			}
 		})
 	}
-	for time.Now().Before(end) {
-		w.run()
-	}
+	stop := w.keepBusy()
 	wg.Wait()
+	stop()
 	t.Logf("%d rounds of %d kinds", rounds, len(plans))
 	if after := openFiles(t); after != before {
 		t.Errorf("%d descriptors before, %d after", before, after)

@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
-	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -63,9 +62,10 @@ func TestSoakCounts(t *testing.T) {
 	length := soakLength(t)
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
-	s := &soaker{t: t, w: startTarget(t), rnd: rand.New(rand.NewPCG(seed, 1)), env: NewEnv(nil), rounds: map[string]int{}}
+	s := &soaker{t: t, w: startTarget(t), rnd: rand.New(rand.NewPCG(seed, 1)), env: thisMachine(), rounds: map[string]int{}}
 	s.choose()
-	stop := s.load()
+	busy := startTarget(t) // is probed by whatever has no pid
+	stop := busy.keepBusy()
 	defer stop()
 	for _, step := range s.steps { // each once, so that what is opened for good is open
 		t.Logf("kind: %s", step.name)
@@ -126,20 +126,6 @@ func (s *soaker) choose() {
 		s.bpffs = testenv.BPFFSDir(s.t)
 		s.steps = append(s.steps, soakStep{"deploy", (*soaker).deploy})
 	}
-}
-
-// load keeps a second target busy, which is probed by whatever has no pid.
-func (s *soaker) load() (stop func()) {
-	busy := startTarget(s.t)
-	var end atomic.Bool
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		for !end.Load() {
-			busy.run()
-		}
-	}()
-	return func() { end.Store(true); <-done }
 }
 
 // attach attaches one target, counts the workload and detaches.
