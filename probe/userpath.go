@@ -2,6 +2,7 @@ package probe
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -96,8 +97,9 @@ func (e *Env) stat(name string) (fs.FileInfo, error) {
 }
 
 func (e *Env) globPaths(root, name string) ([]string, error) {
-	list, err := fs.Glob(e.root, strings.TrimPrefix(root+name, "/"))
-	if err != nil {
+	d := e.dirs()
+	list, err := fs.Glob(d, strings.TrimPrefix(root+name, "/"))
+	if err = cmp.Or(err, d.err); err != nil { // Glob goes on without a directory
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	var out []string
@@ -126,7 +128,7 @@ func (e *Env) noFile(name string, pid int, err error) error {
 			name, other, procPath(other), name, other)
 	}
 	var names []string
-	entries, _ := fs.ReadDir(e.root, strings.TrimPrefix(path.Dir(name), "/"))
+	entries, _ := e.dirs().ReadDir(strings.TrimPrefix(path.Dir(name), "/"))
 	for _, d := range entries {
 		names = append(names, d.Name())
 	}
@@ -161,9 +163,10 @@ func (e *Env) findByName(name string, pid int) (string, error) {
 	if p := e.cachedLibrary(root, name); p != "" {
 		return root + p, nil
 	}
+	d := e.dirs()
 	for _, dir := range e.libraryDirs() {
-		if p := e.libraryIn(root, dir, name); p != "" {
-			return root + p, nil
+		if p := libraryIn(d, root+dir, name); p != "" {
+			return p, nil
 		}
 	}
 	for _, dir := range []string{"/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"} {
@@ -171,6 +174,9 @@ func (e *Env) findByName(name string, pid int) (string, error) {
 		if st, err := e.stat(root + p); err == nil && st.Mode().IsRegular() {
 			return root + p, nil
 		}
+	}
+	if d.err != nil {
+		return "", fmt.Errorf("find %s: %w", name, d.err)
 	}
 	return "", notFound("no library or program called %s: ld.so.cache, the library directories and the usual bin directories have none",
 		name)
@@ -213,16 +219,18 @@ func (e *Env) libraryDirs() []string {
 	return []string{"/lib/" + triplet, "/usr/lib/" + triplet, "/lib64", "/usr/lib64", "/lib", "/usr/lib", "/usr/local/lib"}
 }
 
-func (e *Env) libraryIn(root, dir, name string) string {
-	entries, err := fs.ReadDir(e.root, strings.TrimPrefix(root+dir, "/"))
+// libraryIn is the path of the library in a directory.
+func libraryIn(d *dirs, dir, name string) string {
+	dir = strings.TrimPrefix(dir, "/")
+	entries, err := d.ReadDir(dir)
 	if err != nil {
 		return ""
 	}
-	for _, d := range entries {
-		if isLibrary(d.Name(), name) {
-			p := dir + "/" + d.Name()
-			if st, err := e.stat(root + p); err == nil && st.Mode().IsRegular() {
-				return p
+	for _, entry := range entries {
+		if isLibrary(entry.Name(), name) {
+			p := dir + "/" + entry.Name()
+			if st, err := d.Stat(p); err == nil && st.Mode().IsRegular() {
+				return "/" + p
 			}
 		}
 	}
