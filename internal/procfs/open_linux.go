@@ -46,6 +46,37 @@ func OpenPath(path string) (*os.File, error) {
 	return os.NewFile(uintptr(fd), path), nil
 }
 
+// OpenReal is OpenPath, and returns the path without links too, as it is in the root
+// that it was looked up in. The caller closes the file.
+func OpenReal(path string) (f *os.File, real string, err error) {
+	root := "/"
+	var fd int
+	if pid, name, ok := TargetPath(path); ok {
+		var at int
+		if at, err = openRoot(pid); err != nil {
+			return nil, "", err
+		}
+		defer unix.Close(at)
+		if root, err = os.Readlink(selfFD(at)); err != nil {
+			return nil, "", err
+		}
+		fd, err = lookupBelow(at, pid, name)
+	} else {
+		fd, err = lookup(path)
+	}
+	if err != nil {
+		return nil, "", err
+	}
+	f = os.NewFile(uintptr(fd), path)
+	if real, err = os.Readlink(selfFD(fd)); err != nil {
+		f.Close()
+		return nil, "", err
+	}
+	return f, "/" + strings.TrimLeft(strings.TrimPrefix(real, strings.TrimSuffix(root, "/")), "/"), nil
+}
+
+func selfFD(fd int) string { return "/proc/self/fd/" + strconv.Itoa(fd) }
+
 // SocketIn finds a user's socket in a directory and returns a descriptor that only
 // names it (O_PATH); no link and no mount leads to another. The caller closes it.
 func SocketIn(dir *os.File, name string, uid int) (*os.File, error) {
@@ -111,23 +142,39 @@ func lookup(path string) (int, error) {
 	return fd, nil
 }
 
-// lookupIn resolves a path in a process's root. Only openat2 does that without a
-// race (RESOLVE_IN_ROOT, since Linux 5.6): where a seccomp filter hides it,
-// nothing is resolved by other means.
+// lookupIn resolves a path in a process's root.
 func lookupIn(pid int, name string) (int, error) {
-	dir := "/proc/" + strconv.Itoa(pid) + "/root"
+	root, err := openRoot(pid)
+	if err != nil {
+		return -1, err
+	}
+	defer unix.Close(root)
+	return lookupBelow(root, pid, name)
+}
+
+// openRoot opens a process's root directory.
+func openRoot(pid int) (int, error) {
+	dir := rootPath(pid)
 	root, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return -1, &os.PathError{Op: "open", Path: dir, Err: err}
 	}
-	defer unix.Close(root)
+	return root, nil
+}
+
+func rootPath(pid int) string { return "/proc/" + strconv.Itoa(pid) + "/root" }
+
+// lookupBelow resolves a path in the root of a process that is open. Only openat2
+// does that without a race (RESOLVE_IN_ROOT, since Linux 5.6): where a seccomp filter
+// hides it, nothing is resolved by other means.
+func lookupBelow(root, pid int, name string) (int, error) {
 	rel := strings.TrimLeft(name, "/")
 	fd, err := unix.Openat2(root, "./"+rel, &unix.OpenHow{
 		Flags:   unix.O_PATH | unix.O_CLOEXEC,
 		Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS,
 	})
 	if err != nil {
-		return -1, &os.PathError{Op: "open", Path: dir + "/" + rel, Err: err}
+		return -1, &os.PathError{Op: "open", Path: rootPath(pid) + "/" + rel, Err: err}
 	}
 	return fd, nil
 }
@@ -141,7 +188,7 @@ func reopen(fd int, name string, dir bool) (*os.File, error) {
 	switch {
 	case err != nil:
 	case kind == unix.S_IFREG:
-		n, err = unix.Open("/proc/self/fd/"+strconv.Itoa(fd), readOnly, 0)
+		n, err = unix.Open(selfFD(fd), readOnly, 0)
 	case kind == unix.S_IFDIR && dir:
 		n, err = unix.Openat(fd, ".", readOnly|unix.O_DIRECTORY, 0)
 	default:

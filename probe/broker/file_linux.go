@@ -3,9 +3,7 @@ package broker
 import (
 	"errors"
 	"fmt"
-	"os"
 	"strconv"
-	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -27,11 +25,12 @@ type file struct {
 // and that it can be read, without ever waiting for what is no
 // regular file.
 func inspect(path string) (*file, error) {
-	fd, root, err := openPath(path)
+	place, real, err := procfs.OpenReal(path)
 	if err != nil {
 		return nil, err
 	}
-	defer unix.Close(fd)
+	defer place.Close()
+	fd := int(place.Fd())
 	self := "/proc/self/fd/" + strconv.Itoa(fd)
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {
@@ -40,7 +39,7 @@ func inspect(path string) (*file, error) {
 	if st.Mode&unix.S_IFMT != unix.S_IFREG {
 		return nil, fmt.Errorf("it is no regular file: %w", unix.EINVAL)
 	}
-	f := &file{id: probe.FileID{Device: uint64(st.Dev), Inode: st.Ino, Changed: st.Ctim.Nano()}, owner: st.Uid}
+	f := &file{real: real, id: probe.FileID{Device: uint64(st.Dev), Inode: st.Ino, Changed: st.Ctim.Nano()}, owner: st.Uid}
 	served, err := procfs.Served(fd)
 	if err != nil {
 		return nil, err
@@ -62,37 +61,11 @@ func inspect(path string) (*file, error) {
 	case st.Mode&unix.S_ISGID != 0:
 		f.privileged = "set-gid"
 	}
-	if f.real, err = os.Readlink(self); err != nil {
-		return nil, err
-	}
-	f.real = "/" + strings.TrimLeft(strings.TrimPrefix(f.real, strings.TrimSuffix(root, "/")), "/")
 	in, err := unix.Open(self, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, err
 	}
 	return f, unix.Close(in)
-}
-
-// openPath opens a place, not what is there, and tells the root that it is in.
-func openPath(path string) (fd int, root string, err error) {
-	pid, below, ok := procfs.TargetPath(path)
-	if !ok {
-		fd, err = unix.Open(path, unix.O_PATH|unix.O_CLOEXEC, 0)
-		return fd, "/", err
-	}
-	at, err := unix.Open("/proc/"+strconv.Itoa(pid)+"/root", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return -1, "", err
-	}
-	defer unix.Close(at)
-	if root, err = os.Readlink("/proc/self/fd/" + strconv.Itoa(at)); err != nil {
-		return -1, "", err
-	}
-	fd, err = unix.Openat2(at, "."+below, &unix.OpenHow{
-		Flags:   unix.O_PATH | unix.O_CLOEXEC,
-		Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS,
-	})
-	return fd, root, err
 }
 
 // sameRoot tells whether a process has this process's root directory.
