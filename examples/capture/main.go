@@ -35,6 +35,7 @@ import (
 
 	"github.com/borescope/borescope/internal/cli"
 	"github.com/borescope/borescope/internal/escape"
+	"github.com/borescope/borescope/internal/procfs"
 	"github.com/borescope/borescope/mapx"
 	"github.com/borescope/borescope/probe"
 )
@@ -193,7 +194,7 @@ func (o *options) recordFiles(rec *mapx.Recorder) error {
 	if len(o.files) == 0 {
 		return nil
 	}
-	host, err := rec.FS("host", os.DirFS("/"))
+	host, err := rec.FS("host", procfs.DirFS("/"))
 	if err != nil {
 		return err
 	}

@@ -4,13 +4,13 @@ import (
 	"cmp"
 	"errors"
 	"io/fs"
-	"os"
 	"path"
 	"slices"
 	"strings"
 	"sync"
 
 	"github.com/borescope/borescope/internal/notexist"
+	"github.com/borescope/borescope/internal/procfs"
 )
 
 // Options are what a Resolver reads. The zero value, and nil, is this machine.
@@ -48,7 +48,7 @@ func New(o *Options) *Resolver {
 	r := &Resolver{root: o.Root, max: cmp.Or(o.Max, 16384), known: map[uint64]*Info{}, misses: map[uint64]struct{}{}}
 	if o.Dir != "" || o.Root == nil {
 		r.dir = cmp.Or(o.Dir, "/")
-		r.root = os.DirFS(r.dir)
+		r.root = procfs.DirFS(r.dir)
 	}
 	return r
 }

@@ -4,8 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 
+	"github.com/borescope/borescope/internal/procfs"
 	"github.com/borescope/borescope/mapx"
 	"github.com/borescope/borescope/symbol"
 )
@@ -119,7 +119,7 @@ func (s *Session) Host() (fs.FS, error) {
 	if s.live == nil {
 		n.host, err = s.tool.recording.FS(hostFiles)
 	} else {
-		n.host, err = s.rec.FS(hostFiles, os.DirFS("/"))
+		n.host, err = s.rec.FS(hostFiles, procfs.DirFS("/"))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("host files: %w", err)

@@ -1,0 +1,131 @@
+package borescope_test
+
+import (
+	"go/ast"
+	"go/token"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// openers are the functions that open a path as it is: they wait for the writer of a
+// FIFO, follow links that a stranger set and read what has no end.
+var openers = []string{
+	"os.Open", "os.OpenFile", "os.ReadFile", "os.ReadDir", "os.DirFS", "os.OpenRoot", "os.Create",
+	"unix.Open", "unix.Openat", "unix.Openat2", "syscall.Open",
+}
+
+// opens are the calls of them whose path is no constant below /proc or /sys, by file
+// and function, and why it may be opened so. What belongs to a target, or lies
+// where others write, is opened by internal/procfs.
+var opens = map[string]string{
+	"examples/hist/main.go drawHeat":             "the file that the user has it write",
+	"examples/profile/output.go writeFile":       "the file that the user has it write",
+	"examples/tplist/run.go run":                 "tracefs",
+	"internal/cpus/cpus.go read":                 "reads below /sys",
+	"internal/feature/btfid_linux.go btfID":      "a constant below /sys",
+	"internal/feature/cause_linux.go openConfig": "/boot/config-RELEASE",
+	"internal/feature/perf_linux.go probeKprobe": "a constant below /sys",
+	"internal/feature/token_linux.go openToken":  "bpffs, or what the user names for one",
+	"internal/kernel/cgroup_linux.go CgroupPath": "cgroup2",
+	"internal/kernel/cgroup_linux.go OpenCgroup": "a directory of cgroup2",
+	"internal/tracefs/tracefs.go Here":           "looks for tracefs, and makes sure that it is one",
+	"mapx/recorder.go CreateRecording":           "the directory that it has just made",
+	"pmc/cgroup.go OpenCgroup":                   "cgroups' directories; reads below /proc",
+	"pmc/pmu.go rootOf":                          "reads below /sys",
+	"probe/attach_misc_linux.go appendLine":      "tracefs",
+	"probe/attach_misc_linux.go sweepTracefs":    "tracefs",
+	"probe/attach_perf_linux.go openCgroup":      "a directory of a cgroup hierarchy",
+	"probe/attach_perf_linux.go threads":         "/proc/PID/task",
+	"probe/broker/file_linux.go inspect":         "the descriptor of a regular file",
+	"probe/container/id_linux.go pathByHandle":   "cgroup2",
+	"probe/deploy.go clearDir":                   "bpffs, where nobody else writes (lockDir)",
+	"probe/explain_linux.go readNumber":          "tracefs",
+	"probe/link_linux.go lockDir":                "a directory, no link",
+	"probe/pin.go OpenPinned":                    "bpffs",
+	"probe/pin.go Unpin":                         "bpffs",
+	"probe/tool/filter.go userID":                "/etc/passwd",
+	"stack/collect/walker.go LoadWalker":         "reads below /proc",
+	"symbol/jvm_linux.go attach":                 "the descriptor of a directory, and in it with os.Root",
+	"usdt/process.go openDescriptor":             "/proc/PID/fd, whose files internal/procfs opens",
+}
+
+// developers are packages that only this project's own checks and pages run.
+var developers = []string{
+	"internal/bench", "internal/ci", "internal/testenv", "internal/testlog", "internal/tools",
+	"internal/tooltable", "internal/vmtest", "probe/tool/tooltest",
+}
+
+// opener is the package that opens a target's files.
+const opener = "internal/procfs"
+
+// A target's files are opened by one package.
+func TestOpens(t *testing.T) {
+	used := map[string]bool{}
+	for _, p := range packages(t) {
+		if p.dir == opener || slices.ContainsFunc(developers, func(d string) bool { return p.dir == d || strings.HasPrefix(p.dir, d+"/") }) {
+			continue
+		}
+		for name, f := range p.files {
+			if p.isTest(name) {
+				continue
+			}
+			for _, d := range f.Decls {
+				key := path.Join(p.dir, name)
+				if fn, ok := d.(*ast.FuncDecl); ok {
+					key += " " + fn.Name.Name
+				}
+				for _, at := range opensIn(d) {
+					if used[key] = true; opens[key] == "" {
+						t.Errorf("%s: %q opens a path as it is: %s opens what may be a target's; else say why in opens", fset.Position(at), key, opener)
+					}
+				}
+			}
+		}
+	}
+	for key := range opens {
+		if !used[key] {
+			t.Errorf("%s opens nothing any more", key)
+		}
+	}
+}
+
+// opensIn finds the openers in a declaration, called or not, but for those called with
+// a constant below /proc or /sys.
+func opensIn(d ast.Decl) (found []token.Pos) {
+	called := map[ast.Expr]bool{}
+	ast.Inspect(d, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.CallExpr:
+			called[n.Fun] = len(n.Args) > 0 && isKernels(n.Args[0])
+		case *ast.SelectorExpr:
+			if slices.Contains(openers, dotted(n)) && !called[n] {
+				found = append(found, n.Pos())
+			}
+		}
+		return true
+	})
+	return found
+}
+
+// isKernels tells a path below /proc or /sys whose constant parts lead out of neither.
+func isKernels(e ast.Expr) bool {
+	kernels, first := false, true
+	ast.Inspect(e, func(n ast.Node) bool {
+		lit, ok := n.(*ast.BasicLit)
+		if !ok || lit.Kind != token.STRING {
+			return true
+		}
+		s, _ := strconv.Unquote(lit.Value)
+		if first {
+			kernels, first = strings.HasPrefix(s, "/proc/") || strings.HasPrefix(s, "/sys/"), false
+		}
+		for _, out := range []string{"root", "cwd", "exe", "fd/", "map_files", ".."} {
+			kernels = kernels && !strings.Contains(s, out)
+		}
+		return true
+	})
+	return kernels
+}
