@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/borescope/borescope/internal/cli"
 	"github.com/borescope/borescope/pmc"
 	"github.com/borescope/borescope/probe"
 )
@@ -62,9 +63,6 @@ Examples:
   profile -p 1234 -f | head         one process, as folded stacks
 `
 
-// usageError is a mistake on the command line: exit status 2.
-type usageError struct{ error }
-
 func parseFlags(args []string) (*config, error) {
 	c := &config{freq: 99, duration: 10 * time.Second}
 	fs := flag.NewFlagSet("profile", flag.ContinueOnError)
@@ -89,10 +87,10 @@ func parseFlags(args []string) (*config, error) {
 		if errors.Is(err, flag.ErrHelp) {
 			return nil, err
 		}
-		return nil, usageError{err}
+		return nil, cli.Usage("profile", err)
 	}
 	if err := c.check(fs.Args()); err != nil {
-		return nil, usageError{err}
+		return nil, cli.Usage("profile", err)
 	}
 	return c, nil
 }

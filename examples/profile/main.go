@@ -18,9 +18,9 @@ import (
 	"os"
 	"os/signal"
 	"runtime/debug"
-	"strings"
 	"syscall"
 
+	"github.com/borescope/borescope/internal/cli"
 	"github.com/borescope/borescope/internal/escape"
 	"github.com/borescope/borescope/internal/privileges"
 	"github.com/borescope/borescope/probe"
@@ -33,22 +33,7 @@ func main() {
 	// one ends the program as if nothing were caught.
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop)
-	os.Exit(status(run(privileges.Alone(ctx), os.Args[1:], os.Stdout, os.Stderr), os.Stderr))
-}
-
-// status prints an error as one line and returns the exit status.
-func status(err error, stderr io.Writer) int {
-	if err == nil || errors.Is(err, flag.ErrHelp) {
-		return 0
-	}
-	line := strings.Join(escape.Errors(err), "; ")
-	var usage usageError
-	if errors.As(err, &usage) {
-		escape.Fprintf(stderr, "profile: %s (profile -h lists the flags)\n", line)
-		return 2
-	}
-	escape.Fprintf(stderr, "profile: %s\n", line)
-	return 1
+	os.Exit(cli.Status("profile", run(privileges.Alone(ctx), os.Args[1:], os.Stdout, os.Stderr), os.Stderr))
 }
 
 // run does what the arguments say. Results go to stdout, progress to stderr.

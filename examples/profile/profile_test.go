@@ -15,6 +15,7 @@ import (
 
 	"github.com/google/pprof/profile"
 
+	"github.com/borescope/borescope/internal/cli"
 	"github.com/borescope/borescope/internal/testenv"
 	"github.com/borescope/borescope/stack"
 )
@@ -140,7 +141,7 @@ func TestBadArguments(t *testing.T) {
 			t.Errorf("profile %s: no error", c.args)
 			continue
 		}
-		got := status(err, &errs)
+		got := cli.Status("profile", err, &errs)
 		line := errs.String()
 		if got != c.status || !strings.Contains(line, c.want) || strings.Count(line, "\n") != 1 {
 			t.Errorf("profile %s: status %d and %q, want %d and one line with %q", c.args, got, line, c.status, c.want)
@@ -151,7 +152,7 @@ func TestBadArguments(t *testing.T) {
 func TestHelp(t *testing.T) {
 	var out, errs bytes.Buffer
 	err := run(context.Background(), []string{"-h"}, &out, &errs)
-	if !errors.Is(err, flag.ErrHelp) || status(err, &errs) != 0 {
+	if !errors.Is(err, flag.ErrHelp) || cli.Status("profile", err, &errs) != 0 {
 		t.Errorf("-h: %v", err)
 	}
 	if !strings.Contains(out.String(), "Examples:") {

@@ -1,5 +1,5 @@
 // Package cli is the command line of the small programs that trace nothing, as
-// package tool is that of the tracers: with the same exit statuses.
+// package tool is that of the tracers: their errors and exit statuses are the same.
 package cli
 
 import (
@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"syscall"
 
 	"github.com/borescope/borescope/internal/escape"
 )
@@ -25,6 +26,9 @@ func (e *UsageError) Error() string {
 
 // Unwrap returns the cause.
 func (e *UsageError) Unwrap() error { return e.err }
+
+// ExitStatus is that of such a mistake.
+func (e *UsageError) ExitStatus() int { return 2 }
 
 // Usage is a mistake that the program itself has found.
 func Usage(program string, err error) error { return &UsageError{program, err} }
@@ -46,17 +50,21 @@ func Parse(fs *flag.FlagSet, args []string, help io.Writer) error {
 }
 
 // Status prints a program's error, joined ones each in a line, and returns its exit
-// status: 0 also after -h, 2 for a *UsageError, 1 for any other error.
+// status: 0 also after -h and where nobody reads the output any more, what an error's
+// method ExitStatus says, 1 for any other.
 func Status(program string, err error, stderr io.Writer) int {
-	if err == nil || errors.Is(err, flag.ErrHelp) {
+	if err == nil || errors.Is(err, flag.ErrHelp) || errors.Is(err, syscall.EPIPE) {
 		return 0
 	}
 	for _, line := range escape.Errors(err) {
 		fmt.Fprintf(stderr, "%s: %s\n", program, line)
 	}
-	var usage *UsageError
-	if errors.As(err, &usage) {
-		return 2
+	var known interface {
+		error
+		ExitStatus() int
+	}
+	if errors.As(err, &known) {
+		return known.ExitStatus()
 	}
 	return 1
 }

@@ -2,9 +2,6 @@ package tool
 
 import (
 	"context"
-	"errors"
-	"flag"
-	"fmt"
 	"io"
 	"os"
 	"os/signal"
@@ -13,17 +10,18 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/borescope/borescope/internal/cli"
 	"github.com/borescope/borescope/internal/escape"
 	"github.com/borescope/borescope/internal/privileges"
 )
 
 // Main runs a tool as the process's whole work, and returns the exit status for
 // main to exit with: 0, 2 after a mistake on the command line, 1 after any other
-// error, which is printed as one line. Interrupt and SIGTERM end run's context,
-// also before anything is attached, so that an early Ctrl-C still prints the
-// summary; another one, a second later, ends the process. Once all is attached,
-// the process gives up the capabilities that it doesn't need any more (SECURITY.md);
-// a program with cgo says that it keeps them.
+// error, which is printed, joined ones each in a line. Interrupt and SIGTERM end run's
+// context, also before anything is attached, so that an early Ctrl-C still prints the
+// summary; another one, a second later, ends the process. Once all is attached, the
+// process gives up the capabilities that it doesn't need any more (SECURITY.md); a
+// program with cgo says that it keeps them.
 func Main(name string, run func(ctx context.Context, args []string, stdout io.Writer) error) int {
 	// A tool that attaches, waits and ends wants little memory more than speed.
 	debug.SetGCPercent(40)
@@ -34,20 +32,9 @@ func Main(name string, run func(ctx context.Context, args []string, stdout io.Wr
 	return Status(name, run(privileges.Alone(ctx), os.Args[1:], os.Stdout), os.Stderr)
 }
 
-// Status prints an error as one line, and returns the exit status that Main
-// returns.
-func Status(name string, err error, stderr io.Writer) int {
-	var usage *UsageError
-	switch {
-	case err == nil, errors.Is(err, flag.ErrHelp), errors.Is(err, syscall.EPIPE):
-		return 0
-	case errors.As(err, &usage):
-		fmt.Fprintf(stderr, "%s: %s\n", name, oneLine(err))
-		return 2
-	}
-	fmt.Fprintf(stderr, "%s: %s\n", name, oneLine(err))
-	return 1
-}
+// Status prints an error, joined ones each in a line, and returns the exit status that
+// Main returns.
+func Status(name string, err error, stderr io.Writer) int { return cli.Status(name, err, stderr) }
 
 // oneLine puts what errors.Join has on lines of their own behind each other.
 func oneLine(err error) string {

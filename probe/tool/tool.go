@@ -197,6 +197,9 @@ func (e *UsageError) Error() string { return fmt.Sprintf("%v (%s -h lists the fl
 // Unwrap returns the cause.
 func (e *UsageError) Unwrap() error { return e.Err }
 
+// ExitStatus is 2 (Status).
+func (e *UsageError) ExitStatus() int { return 2 }
+
 // Usagef is a mistake on the command line that the tool itself has found.
 func (t *Tool) Usagef(format string, args ...any) error {
 	return &UsageError{t.name, fmt.Errorf(format, args...)}
