@@ -87,31 +87,10 @@ func TestFilterMountNamespace(t *testing.T) {
 	expectFiltered(t, &Filter{MountNamespaceOf: in.pid(), PIDs: []int{in.pid()}}, in, out)
 }
 
-// cgroup2 is where version 2 of control groups is mounted: in a guest it is
-// mounted if need be.
-func cgroup2(t *testing.T) string {
-	t.Helper()
-	env := NewEnv(nil)
-	for _, m := range cgroup2Mounts {
-		if env.isCgroup2(m) {
-			return "/" + m
-		}
-	}
-	if testenv.InGuest() {
-		const dir = "/sys/fs/cgroup"
-		if err := syscall.Mount("cgroup2", dir, "cgroup2", 0, ""); err != nil {
-			t.Fatal(err)
-		}
-		return dir
-	}
-	testenv.Need(t, testenv.Got("cgroup2", errors.New("not mounted")))
-	return ""
-}
-
 // makeCgroup makes a group with a group in it, for a test.
 func makeCgroup(t *testing.T) (outer, inner string) {
 	t.Helper()
-	outer = filepath.Join(cgroup2(t), fmt.Sprintf("probe_test_%d", os.Getpid()))
+	outer = filepath.Join(testenv.Cgroup2(t), fmt.Sprintf("probe_test_%d", os.Getpid()))
 	inner = filepath.Join(outer, "inner")
 	for _, dir := range []string{outer, inner} {
 		if err := os.Mkdir(dir, 0o755); err != nil {

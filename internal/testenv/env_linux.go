@@ -143,6 +143,29 @@ func MountTracefs(t testing.TB) {
 	}
 }
 
+// Cgroup2 is where version 2 of control groups is mounted: in a guest it is mounted if
+// need be.
+func Cgroup2(t testing.TB) string {
+	t.Helper()
+	table, err := os.ReadFile("/proc/self/mounts")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(table)) {
+		if f := strings.Fields(line); f[2] == "cgroup2" {
+			return f[1]
+		}
+	}
+	if !InGuest() {
+		Need(t, Got("cgroup2", errors.New("not mounted")))
+	}
+	const dir = "/sys/fs/cgroup"
+	if err := unix.Mount("cgroup2", dir, "cgroup2", 0, ""); err != nil {
+		t.Fatalf("mount cgroup2: %v", err)
+	}
+	return dir
+}
+
 // UnmountAll unmounts every file system of the type. The test runs in OwnMounts.
 func UnmountAll(t testing.TB, fstype string) {
 	t.Helper()

@@ -5,7 +5,6 @@ import (
 	"os"
 	"path"
 	"path/filepath"
-	"syscall"
 	"testing"
 
 	"github.com/borescope/borescope/internal/testenv"
@@ -13,27 +12,10 @@ import (
 
 func TestMain(m *testing.M) { testenv.Main(m) }
 
-// cgroup2 is the mount of version 2: in a guest it is mounted if need be.
-func cgroup2(t *testing.T) string {
-	t.Helper()
-	m, err := New(nil).mount()
-	if err == nil {
-		return "/" + m
-	}
-	if !testenv.InGuest() {
-		testenv.Need(t, testenv.Got("cgroup2", err))
-	}
-	const dir = "/sys/fs/cgroup"
-	if err := syscall.Mount("cgroup2", dir, "cgroup2", 0, ""); err != nil {
-		t.Fatal(err)
-	}
-	return dir
-}
-
 // TestLive: groups of this machine, by id, and after they are gone.
 func TestLive(t *testing.T) {
 	testenv.Need(t, testenv.Root)
-	mount := cgroup2(t)
+	mount := testenv.Cgroup2(t)
 	top := fmt.Sprintf("/borescope_%d", os.Getpid())
 	rel := path.Join(top, "pod"+uid, id1)
 	var made []string
