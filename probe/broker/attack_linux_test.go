@@ -113,14 +113,19 @@ func TestAttackFiles(t *testing.T) {
 	if len(texts) != 1 {
 		t.Errorf("what exists can be told apart: %v", texts)
 	}
-	// struct vfs_ns_cap_data of revision 2, with CAP_NET_RAW.
-	caps := binary.LittleEndian.AppendUint32(nil, 0x02000001)
-	caps = append(binary.LittleEndian.AppendUint32(caps, 1<<unix.CAP_NET_RAW), make([]byte, 12)...)
-	if err := unix.Setxattr(dir+"/app-caps", "security.capability", caps, 0); err != nil {
+	if err := giveCapability(dir + "/app-caps"); err != nil {
 		t.Logf("file capabilities: %v", err)
 		return
 	}
 	b.refusedFor(t, c, in("uprobe:"+dir+"/app-caps:f", p), "file capabilities")
+}
+
+// giveCapability gives a file CAP_NET_RAW: struct vfs_ns_cap_data of revision 2, with
+// the effective bit.
+func giveCapability(path string) error {
+	caps := binary.LittleEndian.AppendUint32(nil, 0x02000001)
+	caps = append(binary.LittleEndian.AppendUint32(caps, 1<<unix.CAP_NET_RAW), make([]byte, 12)...)
+	return unix.Setxattr(path, "security.capability", caps, 0)
 }
 
 // TestAttackLinks: a link, or a pattern with one match, leads nobody to what the
@@ -273,6 +278,62 @@ func TestAttackExec(t *testing.T) {
 	}
 	stays.Close()
 	expectLinks(t, before)
+}
+
+// TestAttackPrivileged: a program that is set-uid, set-gid or has file capabilities is
+// nobody's own, whoever started it, nor is a process that was the client's before it
+// executed one.
+func TestAttackPrivileged(t *testing.T) {
+	testenv.Need(t, testenv.Root, testenv.Guest)
+	self, err := os.ReadFile("/proc/self/exe")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := hall(t)
+	own := putImage(t, dir+"/own", self, 0o755, nobody)
+	b := start(t, Rule{UIDs: []uint32{nobody}, Offers: []string{"count"}, Targets: []string{markerTarget, "profile:hz:99"}})
+	c := b.dialAs(t, nobody)
+	capable := putImage(t, dir+"/capable", self, 0o755, 0)
+	if err := giveCapability(capable); err != nil {
+		t.Fatal(err)
+	}
+	for path, gains := range map[string]string{
+		putImage(t, dir+"/suid", self, 0o755|os.ModeSetuid, 0): "Uid:\t65534\t0\t0\t0\n",
+		putImage(t, dir+"/sgid", self, 0o755|os.ModeSetgid, 0): "Gid:\t65534\t0\t0\t0\n",
+		capable: "CapEff:\t0000000000002000\n",
+	} {
+		t.Run(filepath.Base(path), func(t *testing.T) {
+			before := links()
+			from := func(path string) *target {
+				return startTarget(t, nobody, false, func(cmd *testenv.Cmd) { cmd.Path = path })
+			}
+			gained := func(p *target) {
+				t.Helper()
+				b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.pid))
+				if err != nil || !strings.Contains(string(b), gains) {
+					t.Fatalf("no %q: %v\n%s", gains, err, b)
+				}
+			}
+			p := from(path)
+			gained(p)
+			for _, what := range []string{markerTarget, "profile:hz:99"} {
+				b.refusedFor(t, c, fmt.Sprintf("%s pid=%d", what, p.pid), notOwn)
+			}
+			p = from(own)
+			a := attaches(t, c, fmt.Sprintf("profile:hz:99 pid=%d", p.pid))
+			if got := p.tell("exec %s", path); got != "ready" {
+				t.Fatal(got)
+			}
+			gained(p)
+			if _, err := a.Stats(); !errors.Is(err, fs.ErrClosed) || !strings.Contains(err.Error(), "executed another program") {
+				t.Errorf("statistics: %v", err)
+			}
+			if err := a.Close(); err != nil {
+				t.Error(err)
+			}
+			expectLinks(t, before)
+		})
+	}
 }
 
 // TestAttackRights: the thread with a client's rights can be neither traced nor

@@ -2,6 +2,7 @@ package broker
 
 import (
 	"bufio"
+	"cmp"
 	"debug/elf"
 	"fmt"
 	"io"
@@ -138,7 +139,7 @@ func TestTargetChild(t *testing.T) {
 			}
 			fmt.Println("called")
 		case "exec":
-			if err := syscall.Exec("/proc/self/exe", os.Args, os.Environ()); err != nil {
+			if err := syscall.Exec(cmp.Or(arg, "/proc/self/exe"), os.Args, os.Environ()); err != nil {
 				fmt.Println(err)
 			}
 		case "read":
@@ -201,10 +202,15 @@ func hall(t *testing.T) string {
 // put puts a program there.
 func put(t *testing.T, path string, mode os.FileMode, owner int) string {
 	t.Helper()
+	return putImage(t, path, image(), mode, owner)
+}
+
+func putImage(t *testing.T, path string, image []byte, mode os.FileMode, owner int) string {
+	t.Helper()
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(path, image(), 0o700); err != nil {
+	if err := os.WriteFile(path, image, 0o700); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.Chown(path, owner, owner); err != nil {
