@@ -2,6 +2,7 @@ package borescope_test
 
 import (
 	"go/ast"
+	"go/parser"
 	"go/token"
 	"path"
 	"slices"
@@ -110,22 +111,54 @@ func opensIn(d ast.Decl) (found []token.Pos) {
 	return found
 }
 
-// isKernels tells a path below /proc or /sys whose constant parts lead out of neither.
+// isKernels tells a path that begins with /proc/ or /sys/, and whose other constant
+// parts lead out of neither.
 func isKernels(e ast.Expr) bool {
-	kernels, first := false, true
+	begin := text(leftmost(e))
+	kernels := strings.HasPrefix(begin, "/proc/") || strings.HasPrefix(begin, "/sys/")
 	ast.Inspect(e, func(n ast.Node) bool {
-		lit, ok := n.(*ast.BasicLit)
-		if !ok || lit.Kind != token.STRING {
-			return true
-		}
-		s, _ := strconv.Unquote(lit.Value)
-		if first {
-			kernels, first = strings.HasPrefix(s, "/proc/") || strings.HasPrefix(s, "/sys/"), false
-		}
 		for _, out := range []string{"root", "cwd", "exe", "fd/", "map_files", ".."} {
-			kernels = kernels && !strings.Contains(s, out)
+			kernels = kernels && !strings.Contains(text(n), out)
 		}
 		return true
 	})
 	return kernels
+}
+
+// leftmost is what a text that is put together begins with.
+func leftmost(e ast.Expr) ast.Expr {
+	switch e := e.(type) {
+	case *ast.BinaryExpr:
+		return leftmost(e.X)
+	case *ast.CallExpr:
+		if dotted(e.Fun) == "fmt.Sprintf" {
+			return leftmost(e.Args[0])
+		}
+	}
+	return e
+}
+
+// text is what a constant text says, "" of anything else.
+func text(n ast.Node) string {
+	if lit, ok := n.(*ast.BasicLit); ok && lit.Kind == token.STRING {
+		s, _ := strconv.Unquote(lit.Value)
+		return s
+	}
+	return ""
+}
+
+func TestOpensIn(t *testing.T) {
+	for text, want := range map[string]int{
+		`os.Open(name)`: 1, `os.Open("/etc/passwd")`: 1, `os.Open("/proc/self/maps")`: 0, `os.ReadFile("/proc/" + pid + "/maps")`: 0,
+		`os.ReadFile("/proc/" + pid + "/root/etc/passwd")`: 1, `os.ReadFile(name + "/proc/x")`: 1, `unix.Open("/sys/"+name, 0, 0)`: 0,
+		`open := os.Open; open(name)`: 1, `unix.Openat2(dir, name, how)`: 1, `procfs.Open(name)`: 0, `os.DirFS("/")`: 1,
+	} {
+		f, err := parser.ParseFile(token.NewFileSet(), "", "package p; func f() { "+text+" }", 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := opensIn(f.Decls[0]); len(got) != want {
+			t.Errorf("%s: %d found, want %d", text, len(got), want)
+		}
+	}
 }
