@@ -117,6 +117,46 @@ func TestBombs(t *testing.T) {
 	}
 }
 
+// A process's file whose DWARF asks for much, also compressed, has lines and calls as far
+// as the budget goes.
+func TestDWARFBombs(t *testing.T) {
+	testenv.LimitMemory(t, 512<<20)
+	const n = 8 << 20
+	for name, d := range map[string]elfbuild.DWARF{
+		"line rows": elfbuild.LineRows(n), "inlined calls": elfbuild.InlinedCalls(n), "units": elfbuild.Units(n/32, nil),
+	} {
+		for _, compressed := range []bool{false, true} {
+			sections := d.Sections()
+			for i := range sections {
+				if s := &sections[i]; compressed && len(s.Data) > 1<<20 {
+					s.Flags, s.Data = elf.SHF_COMPRESSED, elfbuild.Compressed(s.Data, 0)
+				}
+			}
+			image := elfbuild.Program(sections...).Bytes()
+			ps := NewProcesses(&Options{Source: true})
+			e := hostile(t, ps, image, 0)
+			if e == nil {
+				t.Fatal("no ELF")
+			}
+			var frames []Frame
+			mem, cpu := meter.Spent(func() {
+				for pc := uint64(0); pc < 1000; pc++ {
+					frames = e.Resolve(frames[:0], []uint64{elfbuild.ProgramText + pc})
+				}
+			})
+			t.Logf("%s, compressed %v: %d bytes of file: %d of memory, %v", name, compressed, len(image), mem, cpu.Round(time.Millisecond))
+			if most := uint64(64<<20 + len(image)); mem > most && !meter.Raced() {
+				t.Errorf("a file of %d bytes took %d of memory, want at most %d", len(image), mem, most)
+			}
+			if cpu > time.Second && !meter.Raced() {
+				t.Errorf("a file of %d bytes took %v of a CPU, want at most a second", len(image), cpu)
+			}
+			e.Close()
+			ps.Close()
+		}
+	}
+}
+
 // A debug file is as anybody's as the file that names it: of 4 KB and a hole each GiB
 // took 3 s, of 9 MB one took 870 MB.
 func TestDebugFileBombs(t *testing.T) {

@@ -85,10 +85,10 @@ func (e *ELF) openDWARF() *dwarfIndex {
 	x := &dwarfIndex{}
 	var alt *dwarf.Data
 	if x.alt = e.altFile(f); x.alt != nil {
-		alt, _ = dwarf.New(x.alt, nil)
+		alt, _ = dwarf.New(x.alt, nil, e.room)
 	}
 	var err error
-	if x.d, err = dwarf.New(f, alt); err != nil {
+	if x.d, err = dwarf.New(f, alt, e.room); err != nil {
 		x.alt.Close()
 		return nil
 	}

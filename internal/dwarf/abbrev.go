@@ -103,13 +103,14 @@ func (d *Data) parseAbbrevs(u *unit) *abbrevTable {
 	c := cursor{b: d.abbrev, off: int(min(u.abbrevOff, uint64(len(d.abbrev)))), be: d.be}
 	list := d.abbrevBuf[:0]
 	d.attrBuf = d.attrBuf[:0]
-	for n := 0; n < maxAbbrevs; n++ {
+	room := d.left()
+	for n := 0; n < maxAbbrevs && t.bytes(list, len(d.attrBuf)) <= room; n++ {
 		code, a, ok := d.parseAbbrev(u, &c)
 		if !ok {
 			break
 		}
 		if code == uint64(len(list))+1 {
-			list = append(list, a)
+			list = push(list, a, maxAbbrevs)
 			continue
 		}
 		if t.sparse == nil {
@@ -119,8 +120,14 @@ func (d *Data) parseAbbrevs(u *unit) *abbrevTable {
 		t.sparse[code] = &other
 	}
 	t.dense, t.attrs, d.abbrevBuf = slices.Clone(list), slices.Clone(d.attrBuf), list
-	d.grew(int64(16*len(list) + 80*len(t.sparse) + 8*len(t.attrs)))
+	d.grew(t.bytes(list, len(t.attrs)))
 	return t
+}
+
+// bytes is what a table of these takes.
+func (t *abbrevTable) bytes(dense []abbrev, attrs int) int64 {
+	const denseCost, sparseCost, attrCost = 16, 96, 8
+	return int64(denseCost*len(dense) + sparseCost*len(t.sparse) + attrCost*attrs)
 }
 
 // rootAttrs returns the shape of a unit's own entry, which may be anywhere in the

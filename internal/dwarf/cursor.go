@@ -191,9 +191,13 @@ func strAt(b []byte, off uint64) []byte {
 	if off >= uint64(len(b)) {
 		return nil
 	}
-	i := bytes.IndexByte(b[off:], 0)
+	b = b[off:]
+	i := bytes.IndexByte(b[:min(len(b), maxString)], 0)
 	if i < 0 {
 		return nil
 	}
-	return b[off : off+uint64(i)]
+	return b[:i]
 }
+
+// maxString bounds names and paths; C++ names of 20,000 bytes exist.
+const maxString = 1 << 16

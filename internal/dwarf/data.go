@@ -1,8 +1,11 @@
 package dwarf
 
 import (
+	"cmp"
 	"encoding/binary"
 	"errors"
+	"math"
+	"slices"
 
 	"github.com/borescope/borescope/internal/elffile"
 )
@@ -42,6 +45,7 @@ type Data struct {
 	lineRead   int // bytes of line programs that were read
 	rangesRead int // entries of range lists that were read
 	bytes      int64
+	most       int64 // bounds bytes; 0: nothing does
 }
 
 // ErrNone says that a file has no DWARF.
@@ -49,8 +53,13 @@ var ErrNone = errors.New("no DWARF")
 
 // New reads the DWARF of a file; alt is that of the file in its
 // .gnu_debugaltlink, or nil. Units are indexed, nothing else is decoded yet.
-func New(f *elffile.File, alt *Data) (*Data, error) {
+//
+// What is decoded takes up to most bytes, besides the sections, and twice as much for a
+// moment; 0 stands for eight times the file's storage, or 64 MiB. Of what does not fit
+// nothing is known.
+func New(f *elffile.File, alt *Data, most int64) (*Data, error) {
 	d := &Data{be: f.Order == binary.BigEndian, alt: alt, abbrevTables: map[abbrevKey]*abbrevTable{}}
+	d.most = cmp.Or(most, max(64<<20, 8*f.Stored()))
 	for _, s := range []struct {
 		name string
 		to   *[]byte
@@ -75,7 +84,6 @@ func New(f *elffile.File, alt *Data) (*Data, error) {
 		return nil, ErrNone
 	}
 	d.index()
-	d.grew(int64(240*len(d.units) + 40*len(d.ranges)))
 	return d, nil
 }
 
@@ -87,6 +95,47 @@ func (d *Data) grew(n int64) {
 		d = d.parent
 	}
 	d.bytes += n
+}
+
+// left is how many bytes more may be decoded.
+func (d *Data) left() int64 {
+	if d.parent != nil {
+		d = d.parent
+	}
+	if d.most == 0 {
+		return math.MaxInt32
+	}
+	return max(d.most-d.bytes, 0)
+}
+
+// push appends to a table, in more space when it is full, but for no more than most
+// elements. Where growing takes much, it does so rarely.
+func push[T any](s []T, v T, most int) []T {
+	if n := len(s); n == cap(s) {
+		more := max(2*n, 16)
+		if n >= largeTable {
+			more = 4 * n
+		}
+		s = append(make([]T, 0, min(more, max(most, n+1))), s...)
+	}
+	return append(s, v)
+}
+
+// largeTable is how many elements only a malformed file's tables have, or those of a
+// file that was compiled as one unit.
+const largeTable = 1 << 16
+
+// clip gives back what a table that is complete does not need, where that is worth a
+// copy of it.
+func clip[T any](s []T) []T {
+	spare := len(s) / 4
+	if len(s) >= largeTable {
+		spare = len(s) / 2
+	}
+	if cap(s)-len(s) > spare {
+		return slices.Clone(s)
+	}
+	return s
 }
 
 // Call is a function at an address: one that was inlined there, or the one that
@@ -122,7 +171,7 @@ func (u *unit) calls(dst []Call, pc uint64) []Call {
 	if haveLine {
 		here.File, here.Line, here.Column = u.path(uint64(r.file)), int(r.line), int(r.col)
 	}
-	if len(u.dwoName) > 0 {
+	if u.dwoName.form != 0 {
 		if s := u.split(); s != nil {
 			u = s
 		}
@@ -166,8 +215,10 @@ func (u *unit) name(off uint64) string {
 		if u.d.names == nil {
 			u.d.names = map[uint64]string{}
 		}
-		u.d.names[off] = s
-		u.d.grew(int64(64 + len(s)))
+		if n := int64(64 + len(s)); n <= u.d.left() {
+			u.d.names[off] = s
+			u.d.grew(n)
+		}
 	}
 	return s
 }

@@ -126,7 +126,7 @@ func compare(t *testing.T, path string, pcs []uint64) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	d, err := New(f, nil)
+	d, err := New(f, nil, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -364,7 +364,7 @@ func BenchmarkLibcCold(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		d, err := New(f, nil)
+		d, err := New(f, nil, 0)
 		if err != nil {
 			b.Fatal(err)
 		}

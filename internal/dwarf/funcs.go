@@ -47,10 +47,10 @@ const maxDepth = 4096
 func (u *unit) funcTableOf() *funcTable {
 	if u.funcs == nil {
 		u.funcs = &funcTable{}
-		w := funcWalker{u: u, t: u.funcs}
+		w := funcWalker{u: u, t: u.funcs, room: u.d.left()}
 		w.walk()
 		u.funcs.index()
-		u.d.grew(int64(16*cap(u.funcs.funcs) + 24*cap(u.funcs.ranges) + 24*cap(u.funcs.calls) + 24*cap(u.funcs.spans)))
+		u.d.grew(int64(funcCost*cap(u.funcs.funcs) + partCost*(cap(u.funcs.ranges)+cap(u.funcs.calls)+cap(u.funcs.spans))))
 	}
 	return u.funcs
 }
@@ -65,7 +65,23 @@ type funcWalker struct {
 	// function after the other.
 	around  []aroundCall
 	widened int // spans that widen gave to calls
+	room    int64
 }
+
+// What a function takes, and a range, a call or a span of one.
+const (
+	funcCost = 16
+	partCost = 24
+)
+
+// take takes the memory for one more element; false if there is none.
+func (w *funcWalker) take(cost int64) bool {
+	w.room -= cost
+	return w.room >= 0
+}
+
+// most is how many elements a table of n can come to.
+func (w *funcWalker) most(n int) int { return n + 1 + int(w.room/partCost) }
 
 // aroundCall is an inlined call around others, with its spans in open.
 type aroundCall struct{ call, first, end int32 }
@@ -151,8 +167,8 @@ func (w *funcWalker) entry(c *cursor, a *abbrev, cur level, at int) (next level,
 			sibling = 0
 		}
 	}
-	if c.bad {
-		c.off = len(c.b) // what follows cannot be found
+	if c.bad || w.room < 0 {
+		c.off = len(c.b) // what follows cannot be found, or kept
 	}
 	return next, sibling
 }
@@ -210,12 +226,14 @@ func (w *funcWalker) subprogram(c *cursor, a *abbrev, in level, at uint64) level
 	}
 	n, fn := len(w.t.ranges), int32(len(w.t.funcs))
 	w.u.ranges(low, high, ranges, func(lo, hi uint64) {
-		w.t.ranges = append(w.t.ranges, funcRange{lo, hi, fn})
+		if w.take(partCost) {
+			w.t.ranges = push(w.t.ranges, funcRange{lo, hi, fn}, w.most(len(w.t.ranges)))
+		}
 	})
-	if len(w.t.ranges) == n {
+	if len(w.t.ranges) == n || !w.take(funcCost) {
 		return level{fn: -1, local: true, calls: in.calls}
 	}
-	w.t.funcs = append(w.t.funcs, function{die: at})
+	w.t.funcs = push(w.t.funcs, function{die: at}, w.most(len(w.t.funcs)))
 	if n := len(w.open); n < cap(w.open) {
 		w.open = w.open[:n+1]
 		w.open[n] = w.open[n][:0]
@@ -251,14 +269,16 @@ func (w *funcWalker) inlined(c *cursor, a *abbrev, in level) level {
 			call.col = uint32(v.n)
 		}
 	}
-	if in.fn < 0 || c.bad {
+	if in.fn < 0 || c.bad || !w.take(partCost) {
 		return in
 	}
 	n, top := int32(len(w.t.calls)), len(w.open)-1
-	w.t.calls = append(w.t.calls, call)
+	w.t.calls = push(w.t.calls, call, w.most(len(w.t.calls)))
 	first := len(w.open[top])
 	w.u.ranges(low, high, ranges, func(lo, hi uint64) {
-		w.open[top] = append(w.open[top], callSpan{lo, hi, n, in.depth})
+		if w.take(2 * partCost) { // there, and with the function's others
+			w.open[top] = push(w.open[top], callSpan{lo, hi, n, in.depth}, w.most(len(w.open[top])))
+		}
 	})
 	end := len(w.open[top])
 	for i := first; i < end; i++ {
@@ -280,6 +300,9 @@ func (w *funcWalker) widen(in level, s callSpan) {
 		if covers(w.open[top][c.first:c.end], s) || w.widened > int(w.u.end-w.u.off)/8 {
 			return // a malformed unit must not widen many calls for each of many
 		}
+		if !w.take(2 * partCost) {
+			return
+		}
 		w.widened++
 		w.open[top] = append(w.open[top], callSpan{s.lo, s.hi, c.call, in.depth - i})
 	}
@@ -289,8 +312,9 @@ func (w *funcWalker) widen(in level, s callSpan) {
 			return
 		}
 	}
-	w.widened++
-	w.t.ranges = append(r, funcRange{s.lo, s.hi, in.fn})
+	if w.widened++; w.take(partCost) {
+		w.t.ranges = append(r, funcRange{s.lo, s.hi, in.fn})
+	}
 }
 
 // maxWidened is how many ranges are looked through: what has more of them is not
@@ -320,8 +344,9 @@ func (u *unit) ref(v value) (uint64, bool) {
 	return 0, false
 }
 
-// index sorts the functions' ranges once they are all known.
+// index ends a table: it sorts the functions' ranges.
 func (t *funcTable) index() {
+	t.funcs, t.ranges, t.calls, t.spans = clip(t.funcs), clip(t.ranges), clip(t.calls), clip(t.spans)
 	slices.SortFunc(t.ranges, func(a, b funcRange) int { return cmp.Compare(a.lo, b.lo) })
 }
 

@@ -2,6 +2,7 @@ package dwarf
 
 import (
 	"cmp"
+	"math"
 	"slices"
 )
 
@@ -40,6 +41,14 @@ type fileEntry struct {
 // maxRows bounds the rows of one unit: an opcode of one byte makes at most one.
 const maxRows = 1 << 26
 
+// What an element of a lineTable takes.
+const (
+	seqCost   = 24
+	rowCost   = 16
+	fileCost  = 24
+	valueCost = 16
+)
+
 // lineTableOf returns the unit's line table, decoded at the first call; nil if
 // it has none.
 func (u *unit) lineTableOf() *lineTable {
@@ -48,7 +57,7 @@ func (u *unit) lineTableOf() *lineTable {
 		if u.hasLine && u.lineOff < uint64(len(u.d.line)) {
 			p := lineProgram{u: u, t: u.lines, c: cursor{b: u.d.line, off: int(u.lineOff), be: u.d.be}}
 			p.read()
-			u.d.grew(int64(24*cap(u.lines.seqs) + 16*cap(u.lines.rows) + 24*cap(u.lines.files) + 16*cap(u.lines.dirs)))
+			u.d.grew(int64(seqCost*cap(u.lines.seqs) + rowCost*cap(u.lines.rows) + fileCost*cap(u.lines.files) + valueCost*cap(u.lines.dirs)))
 		}
 	}
 	return u.lines
@@ -106,7 +115,9 @@ type lineProgram struct {
 	lengths    []byte
 
 	lineSeq
-	unsorted bool // rows of a sequence go back
+	unsorted bool  // rows of a sequence go back
+	room     int64 // bytes for seqs, files and dirs
+	maxRows  int
 }
 
 // lineSeq is the sequence that is being decoded.
@@ -162,6 +173,7 @@ func (p *lineProgram) read() {
 		return
 	}
 	p.lengths = c.take(int(p.opcodeBase) - 1)
+	p.room = p.u.d.left()
 	if p.version >= 5 {
 		p.tablesV5()
 	} else {
@@ -172,8 +184,8 @@ func (p *lineProgram) read() {
 	}
 	c.off = program
 	p.t.rows = p.u.d.rowBuf[:0]
+	p.maxRows = int(min(maxRows, p.room/rowCost))
 	p.run()
-	p.u.d.rowBuf = p.t.rows
 	p.finish()
 }
 
@@ -186,7 +198,11 @@ func (p *lineProgram) tables() {
 		if len(c.str()) == 0 {
 			break
 		}
-		t.dirs = append(t.dirs, value{formString, uint64(at)})
+		if p.room -= valueCost; p.room < 0 {
+			c.bad = true
+			break
+		}
+		t.dirs = push(t.dirs, value{formString, uint64(at)}, math.MaxInt32)
 	}
 	t.files = append(t.files, fileEntry{})
 	for !c.bad && p.file() {
@@ -203,7 +219,10 @@ func (p *lineProgram) file() bool {
 		return false
 	}
 	f.dir = uint32(min(c.uleb(), noDir))
-	p.t.files = append(p.t.files, f)
+	if p.room -= fileCost; p.room < 0 {
+		return false
+	}
+	p.t.files = push(p.t.files, f, math.MaxInt32)
 	return true
 }
 
@@ -231,6 +250,10 @@ func (p *lineProgram) entries(size func(int), f func(fileEntry)) {
 	u.offSize = p.offSize
 	n := c.uleb()
 	if len(specs) == 0 || n > uint64(len(c.b)) {
+		return
+	}
+	if n = min(n, uint64(len(c.b)-c.off)+1); n > uint64(p.room/fileCost) {
+		c.bad = true
 		return
 	}
 	size(int(min(n, uint64(len(c.b)-c.off)/8+1)))
@@ -348,7 +371,7 @@ func (p *lineProgram) emit(addr, file uint64, line int64, col uint64) {
 		p.lo, p.started = addr, true
 	}
 	off := addr - p.lo
-	if addr < p.lo || off > 1<<32-1 || len(t.rows) >= maxRows {
+	if addr < p.lo || off > 1<<32-1 || len(t.rows) >= p.maxRows {
 		p.skip = true
 		return
 	}
@@ -366,7 +389,7 @@ func (p *lineProgram) emit(addr, file uint64, line int64, col uint64) {
 			return
 		}
 	}
-	t.rows = append(t.rows, r)
+	t.rows = push(t.rows, r, p.maxRows)
 }
 
 // Extended opcodes that change the state (6.2.5.3).
@@ -403,8 +426,8 @@ func (p *lineProgram) extended(i int) (kind uint8, addr uint64, next int) {
 // end ends a sequence at an address.
 func (p *lineProgram) end(addr uint64) {
 	t := p.t
-	if p.started && !p.skip && addr > p.lo && p.first < len(t.rows) {
-		t.seqs = append(t.seqs, sequence{p.lo, addr, int32(p.first), int32(len(t.rows))})
+	if p.room -= seqCost; p.started && !p.skip && addr > p.lo && p.first < len(t.rows) && p.room >= 0 {
+		t.seqs = push(t.seqs, sequence{p.lo, addr, int32(p.first), int32(len(t.rows))}, math.MaxInt32)
 	} else {
 		t.rows = t.rows[:p.first]
 	}
@@ -414,7 +437,12 @@ func (p *lineProgram) end(addr uint64) {
 // finish puts the sequences in order.
 func (p *lineProgram) finish() {
 	t := p.t
-	t.rows = slices.Clone(t.rows) // out of the buffer
+	if len(t.rows) > largeTable {
+		p.u.d.rowBuf, t.rows = nil, clip(t.rows)
+	} else {
+		p.u.d.rowBuf, t.rows = t.rows, slices.Clone(t.rows) // out of the buffer
+	}
+	t.seqs, t.files, t.dirs = clip(t.seqs), clip(t.files), clip(t.dirs)
 	slices.SortFunc(t.seqs, func(a, b sequence) int { return cmp.Compare(a.lo, b.lo) })
 	for i := range t.seqs {
 		if s := &t.seqs[i]; p.unsorted {
@@ -433,22 +461,26 @@ func (u *unit) path(file uint64) string {
 	f := &t.files[file]
 	u = t.unit
 	d := u.d
-	if f.path == 0 {
-		var dir []byte
-		if uint64(f.dir) < uint64(len(t.dirs)) {
-			dir = u.lineStr(t.dirs[f.dir], u.compDir)
-		}
-		d.paths = append(d.paths, join(u.compDir, dir, u.lineStr(f.name, u.file)))
-		f.path = uint32(len(d.paths))
-		d.grew(int64(16 + len(d.paths[f.path-1])))
+	if f.path != 0 {
+		return d.paths[f.path-1]
 	}
-	return d.paths[f.path-1]
+	var dir []byte
+	if uint64(f.dir) < uint64(len(t.dirs)) {
+		dir = u.lineStr(t.dirs[f.dir], u.compDir)
+	}
+	path := join(u.own(u.compDir), dir, u.lineStr(f.name, u.file))
+	if n := int64(16 + len(path)); n <= d.left() {
+		d.paths = append(d.paths, path)
+		f.path = uint32(len(d.paths))
+		d.grew(n)
+	}
+	return path
 }
 
 // lineStr returns a name of a line table; own is what stands for one without a form.
-func (u *unit) lineStr(v value, own []byte) []byte {
+func (u *unit) lineStr(v, own value) []byte {
 	if v.form == 0 {
-		return own
+		return u.own(own)
 	}
 	return u.str(v, u.d.line)
 }

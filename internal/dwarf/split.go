@@ -41,7 +41,7 @@ func (u *unit) findSplit() *unit {
 	if u.d.openDWO == nil {
 		return nil
 	}
-	f := u.d.openDWO(string(u.compDir), string(u.dwoName))
+	f := u.d.openDWO(string(u.own(u.compDir)), string(u.own(u.dwoName)))
 	if f == nil {
 		return nil
 	}
@@ -106,7 +106,6 @@ func (u *unit) adopt(d *Data) *unit {
 			continue
 		}
 		s.lines, s.low, s.addrBase = u.lineTableOf(), u.low, u.addrBase
-		s.compDir, s.file = u.compDir, u.file
 		s.gnuRanges = u.gnuRanges
 		if s.version >= 5 {
 			// Behind the headers of the tables, of which there is one each.

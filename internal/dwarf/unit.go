@@ -2,6 +2,7 @@ package dwarf
 
 import (
 	"cmp"
+	"math"
 	"slices"
 )
 
@@ -23,8 +24,8 @@ type unit struct {
 	rnglists, gnuRanges  uint64
 	lineOff              uint64
 	hasLine              bool
-	compDir, file        []byte
-	dwoName              []byte
+	compDir, file        value
+	dwoName              value
 	dwoID                uint64
 	inDWO                bool // it is a split unit
 	splitUnit            *unit
@@ -47,17 +48,24 @@ const maxUnits = 1 << 22
 // ones do not take twenty times their size.
 const leastUnit = 24
 
+// What a unit and one of its ranges take, with the search index.
+const (
+	unitCost  = 264
+	rangeCost = 40
+)
+
 // index reads the headers and first entries of all units.
 func (d *Data) index() {
 	c := cursor{b: d.info, be: d.be}
 	most := min(maxUnits, len(d.info)/leastUnit+64)
-	for c.off < len(d.info) && len(d.units) < most {
+	for c.off < len(d.info) && len(d.units) < most && d.left() >= unitCost {
 		u, ok := d.unitAt(&c)
 		if !ok {
 			break
 		}
 		if u != nil {
-			d.units = append(d.units, u)
+			d.units = push(d.units, u, most)
+			d.grew(unitCost)
 			u.readRoot(int32(len(d.units) - 1))
 		}
 	}
@@ -136,7 +144,7 @@ func (u *unit) readRoot(index int32) {
 	if a == nil || c.bad {
 		return
 	}
-	var low, high, ranges, name, compDir, dwo value
+	var low, high, ranges value
 	for _, s := range attrs {
 		v := u.read(&c, s)
 		switch s.name {
@@ -149,9 +157,9 @@ func (u *unit) readRoot(index int32) {
 		case attrStmtList:
 			u.lineOff, u.hasLine = v.n, true
 		case attrName:
-			name = v
+			u.file = v
 		case attrCompDir:
-			compDir = v
+			u.compDir = v
 		case attrStrOffsetsBase:
 			u.strOffsets = v.n
 		case attrAddrBase, attrGNUAddrBase:
@@ -161,7 +169,7 @@ func (u *unit) readRoot(index int32) {
 		case attrGNURangesBase:
 			u.gnuRanges = v.n
 		case attrDwoName, attrGNUDwoName:
-			dwo = v
+			u.dwoName = v
 		case attrGNUDwoID:
 			u.dwoID = v.n
 		}
@@ -169,25 +177,39 @@ func (u *unit) readRoot(index int32) {
 	if c.bad {
 		return
 	}
-	// What these mean depends on the bases, which may come after them.
-	u.file, u.compDir, u.dwoName = u.str(name, c.b), u.str(compDir, c.b), u.str(dwo, c.b)
+	// What it means depends on the base, which may come after it.
 	u.low, _ = u.addr(low)
 	if a.tag == tagPartialUnit {
 		return
 	}
 	n := len(u.d.ranges)
-	u.ranges(low, high, ranges, func(lo, hi uint64) {
-		u.d.ranges = append(u.d.ranges, unitRange{lo, hi, index})
-	})
+	add := func(lo, hi uint64) {
+		if u.d.left() >= rangeCost {
+			u.d.ranges = push(u.d.ranges, unitRange{lo, hi, index}, math.MaxInt32)
+			u.d.grew(rangeCost)
+		}
+	}
+	u.ranges(low, high, ranges, add)
 	if !u.hasLine || ranges.form != 0 || len(u.d.ranges) > n && u.version > 2 {
 		return
 	}
 	// DWARF 2 has no way to say that a unit's code is in several places; its
 	// functions do.
 	for _, r := range u.funcTableOf().ranges {
-		u.d.ranges = append(u.d.ranges, unitRange{r.lo, r.hi, index})
+		add(r.lo, r.hi)
 	}
 }
+
+// own is a string of the unit's own entry.
+func (u *unit) own(v value) []byte { return u.str(v, u.d.info[:u.end]) }
+
+// Identical functions of several units are folded into one, which all of them say is
+// theirs; few say so of one address, and few ranges that end before it begin after one
+// that does not.
+const (
+	maxFolded = 64
+	maxBehind = 4096
+)
 
 // find calls f for the units that say they have code at an address, until it
 // returns true.
@@ -200,9 +222,12 @@ func (d *Data) find(pc uint64, f func(*unit) bool) {
 			j = m
 		}
 	}
-	for i--; i >= 0 && d.reach[i] > pc; i-- {
-		if r := &d.ranges[i]; pc < r.hi && f(d.units[r.unit]) {
-			return
+	end, asked := max(i-maxBehind, 0), 0
+	for i--; i >= end && d.reach[i] > pc && asked < maxFolded; i-- {
+		if r := &d.ranges[i]; pc < r.hi {
+			if asked++; f(d.units[r.unit]) {
+				return
+			}
 		}
 	}
 }

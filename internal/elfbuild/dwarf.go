@@ -1,0 +1,129 @@
+package elfbuild
+
+import (
+	"bytes"
+	"debug/elf"
+	"encoding/binary"
+)
+
+// DWARF is what the sections of these names hold (".debug_abbrev"), little-endian and
+// for 64 bits. Its makers below describe ProgramText, and ask for much.
+type DWARF struct{ Abbrev, Info, Line, Str []byte }
+
+// Sections returns its sections.
+func (d DWARF) Sections() []Section {
+	var out []Section
+	for _, s := range []struct {
+		name string
+		data []byte
+	}{{".debug_abbrev", d.Abbrev}, {".debug_info", d.Info}, {".debug_line", d.Line}, {".debug_str", d.Str}} {
+		if len(s.data) > 0 {
+			out = append(out, Section{Name: s.name, Type: elf.SHT_PROGBITS, Data: s.data})
+		}
+	}
+	return out
+}
+
+// dwarfAbbrevs describe a unit, a function, an inlined call and a block: the codes
+// of the entries below.
+var dwarfAbbrevs = []byte{
+	codeUnit, 0x11, 1, 0x11, 0x01, 0x12, 0x06, 0x10, 0x17, 0, 0, // low_pc: addr, high_pc: data4, stmt_list: sec_offset
+	codeFunction, 0x2e, 1, 0x11, 0x01, 0x12, 0x06, 0, 0,
+	codeCall, 0x1d, 0, 0, 0,
+	codeBlock, 0x0b, 1, 0, 0,
+	codeTiny, 0x2e, 0, 0x11, 0x01, 0x12, 0x0b, 0, 0, // high_pc: data1
+	codeNamed, 0x2e, 0, 0x11, 0x01, 0x12, 0x0b, 0x03, 0x0e, 0, 0, // name: strp
+	codeNamedUnit, 0x11, 1, 0x11, 0x01, 0x12, 0x06, 0x03, 0x0e, 0, 0,
+	0,
+}
+
+const (
+	codeUnit = 1 + iota
+	codeFunction
+	codeCall
+	codeBlock
+	codeTiny
+	codeNamed
+	codeNamedUnit
+)
+
+// dwarfUnit is a unit of ProgramText with these entries.
+func dwarfUnit(entries []byte) []byte { return dwarfUnitOf(codeUnit, entries) }
+
+// dwarfUnitOf is one whose own entry has that code; its third attribute is 0.
+func dwarfUnitOf(code byte, entries []byte) []byte {
+	o := binary.LittleEndian
+	b := []byte{4, 0, 0, 0, 0, 0, 8, code} // version 4, the table at 0, addresses of 8 bytes
+	b = o.AppendUint64(b, ProgramText)
+	b = o.AppendUint32(b, 1<<20)
+	b = o.AppendUint32(b, 0)
+	b = append(b, entries...)
+	return append(o.AppendUint32(nil, uint32(len(b))), b...)
+}
+
+// function is the head of an entry of ProgramText's function.
+func function() []byte {
+	b := binary.LittleEndian.AppendUint64([]byte{codeFunction}, ProgramText)
+	return binary.LittleEndian.AppendUint32(b, 1<<20)
+}
+
+// LineRows has a line program of n rows, of one byte each.
+func LineRows(n int) DWARF {
+	o := binary.LittleEndian
+	header := []byte{1, 1, 1, 0xfb, 14, 13, 0, 1, 1, 1, 1, 0, 0, 0, 1, 0, 0, 1, 0, 'x', '.', 'c', 0, 0, 0, 0, 0}
+	b := []byte{4, 0}
+	b = append(o.AppendUint32(b, uint32(len(header))), header...)
+	b = o.AppendUint64(append(b, 0, 9, 2), ProgramText)
+	b = append(b, bytes.Repeat([]byte{13 + 5 + 1 + 14}, n)...) // one line and one byte further
+	b = append(b, 2, 1, 0, 1, 1)
+	return DWARF{Abbrev: dwarfAbbrevs, Info: dwarfUnit([]byte{0}), Line: append(o.AppendUint32(nil, uint32(len(b))), b...)}
+}
+
+// InlinedCalls has a function with n inlined calls, of one byte each.
+func InlinedCalls(n int) DWARF {
+	return DWARF{Abbrev: dwarfAbbrevs, Info: dwarfUnit(append(function(), bytes.Repeat([]byte{codeCall}, n)...))}
+}
+
+// Functions has n functions, of ten bytes each.
+func Functions(n int) DWARF {
+	var entries []byte
+	for i := range n {
+		entries = binary.LittleEndian.AppendUint64(append(entries, codeTiny), uint64(ProgramText+i))
+		entries = append(entries, 1)
+	}
+	return DWARF{Abbrev: dwarfAbbrevs, Info: dwarfUnit(entries)}
+}
+
+// DeepEntries has n entries, each in the one before.
+func DeepEntries(n int) DWARF {
+	return DWARF{Abbrev: dwarfAbbrevs, Info: dwarfUnit(append(function(), bytes.Repeat([]byte{codeBlock}, n)...))}
+}
+
+// Units has n units, all of ProgramText.
+func Units(n int, line []byte) DWARF {
+	return DWARF{Abbrev: dwarfAbbrevs, Info: bytes.Repeat(dwarfUnit([]byte{0}), n), Line: line}
+}
+
+// LongNames has n units of one name, and n functions that have each a name of its own,
+// all in one string of size bytes.
+func LongNames(n, size int) DWARF {
+	o := binary.LittleEndian
+	var entries []byte
+	for i := range n {
+		entries = o.AppendUint64(append(entries, codeNamed), uint64(ProgramText+i))
+		entries = o.AppendUint32(append(entries, 1), uint32(i%size))
+	}
+	units := bytes.Repeat(dwarfUnitOf(codeNamedUnit, []byte{0}), n)
+	return DWARF{Abbrev: dwarfAbbrevs, Info: append(dwarfUnit(entries), units...), Str: append(bytes.Repeat([]byte{'a'}, size), 0)}
+}
+
+// Abbrevs has a table of n abbreviations, without order and attributes, that a unit's
+// own one follows.
+func Abbrevs(n int) DWARF {
+	var b []byte
+	for i := range n {
+		b = binary.AppendUvarint(b, uint64(7+2*i))
+		b = append(b, 0x34, 0, 0, 0)
+	}
+	return DWARF{Abbrev: append(b, dwarfAbbrevs...), Info: dwarfUnit(append(function(), 0, 0))}
+}
