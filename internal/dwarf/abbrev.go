@@ -104,14 +104,17 @@ func (d *Data) parseAbbrevs(u *unit) *abbrevTable {
 	list := d.abbrevBuf[:0]
 	d.attrBuf = d.attrBuf[:0]
 	room := d.left()
-	for n := 0; n < maxAbbrevs && t.bytes(list, len(d.attrBuf)) <= room; n++ {
-		code, a, ok := d.parseAbbrev(u, &c)
+	for n := 0; n < maxAbbrevs && room >= 0; n++ {
+		code, a, ok := d.parseAbbrev(u, &c, &room)
 		if !ok {
 			break
 		}
 		if code == uint64(len(list))+1 {
-			list = push(list, a, maxAbbrevs)
+			list = push(list, a, &room)
 			continue
+		}
+		if room -= sparseCost; room < 0 {
+			break
 		}
 		if t.sparse == nil {
 			t.sparse = map[uint64]*abbrev{}
@@ -120,15 +123,12 @@ func (d *Data) parseAbbrevs(u *unit) *abbrevTable {
 		t.sparse[code] = &other
 	}
 	t.dense, t.attrs, d.abbrevBuf = slices.Clone(list), slices.Clone(d.attrBuf), list
-	d.grew(t.bytes(list, len(t.attrs)))
+	d.grew(size(t.dense) + sparseCost*int64(len(t.sparse)) + size(t.attrs))
 	return t
 }
 
-// bytes is what a table of these takes.
-func (t *abbrevTable) bytes(dense []abbrev, attrs int) int64 {
-	const denseCost, sparseCost, attrCost = 16, 96, 8
-	return int64(denseCost*len(dense) + sparseCost*len(t.sparse) + attrCost*attrs)
-}
+// sparseCost is what an abbreviation takes in a map.
+const sparseCost = 96
 
 // rootAttrs returns the shape of a unit's own entry, which may be anywhere in the
 // table, and its attributes, both valid until the next call. The rest of the table
@@ -151,8 +151,12 @@ func (u *unit) rootAttrs(code uint64) (*abbrev, []attrSpec) {
 		if got == code {
 			c.off = at
 			d.attrBuf = d.attrBuf[:0]
-			_, r.a, _ = d.parseAbbrev(u, &c)
-			r.key, r.code, r.attrs = key, code, append(r.attrs[:0], d.attrBuf...)
+			room := d.left()
+			_, a, ok := d.parseAbbrev(u, &c, &room)
+			if !ok {
+				break
+			}
+			r.a, r.key, r.code, r.attrs = a, key, code, append(r.attrs[:0], d.attrBuf...)
 			return &r.a, r.attrs
 		}
 		c.uleb() // tag
@@ -176,9 +180,9 @@ func (u *unit) rootAttrs(code uint64) (*abbrev, []attrSpec) {
 // elsewhere in one table must not multiply it.
 const abbrevUses = 8
 
-// parseAbbrev parses one shape; its attributes are appended to attrBuf. It ends
+// parseAbbrev parses one shape; its attributes are appended to attrBuf, in room. It ends
 // with the table.
-func (d *Data) parseAbbrev(u *unit, c *cursor) (code uint64, a abbrev, ok bool) {
+func (d *Data) parseAbbrev(u *unit, c *cursor, room *int64) (code uint64, a abbrev, ok bool) {
 	if d.abbrevUsed > abbrevUses*len(d.abbrev) || len(d.attrBuf) > math.MaxUint32/2 {
 		return 0, a, false
 	}
@@ -221,23 +225,23 @@ func (d *Data) parseAbbrev(u *unit, c *cursor) (code uint64, a abbrev, ok bool) 
 			continue
 		}
 		if fixed += skip; skip > 0 {
-			d.attrBuf = append(d.attrBuf, attrSpec{form: formSkip, n: int32(skip)})
+			d.attrBuf = push(d.attrBuf, attrSpec{form: formSkip, n: int32(skip)}, room)
 			skip = 0
 		}
 		// No implicit value that is asked for (files, lines) takes more than 32 bits.
-		d.attrBuf = append(d.attrBuf, attrSpec{uint16(name), f, plainSize(size), int32(value)})
+		d.attrBuf = push(d.attrBuf, attrSpec{uint16(name), f, plainSize(size), int32(value)}, room)
 		if fixed += size; size < 0 {
 			fixed = math.MinInt32
 		}
 	}
 	if fixed += skip; skip > 0 {
-		d.attrBuf = append(d.attrBuf, attrSpec{form: formSkip, n: int32(skip)})
+		d.attrBuf = push(d.attrBuf, attrSpec{form: formSkip, n: int32(skip)}, room)
 	}
 	a.fixed = int32(max(fixed, -1))
 	c.off = min(i, len(b))
 	a.n = uint16(len(d.attrBuf) - first)
 	d.abbrevUsed++
-	return code, a, true
+	return code, a, *room >= 0
 }
 
 // plainSize is attrSpec.size for a form of that size.

@@ -21,6 +21,9 @@ func TestBombs(t *testing.T) {
 	}{
 		{"line rows", elfbuild.LineRows(n)},
 		{"one line program of many units", elfbuild.Units(n/32, elfbuild.LineRows(n/4).Line)},
+		{"line sequences", elfbuild.LineSequences(n / 17)},
+		{"files and directories", elfbuild.LineFiles(n / 9)},
+		{"placed calls", elfbuild.PlacedCalls(n / 10)},
 		{"inlined calls", elfbuild.InlinedCalls(n)},
 		{"functions", elfbuild.Functions(n / 10)},
 		{"deep", elfbuild.DeepEntries(n)},
@@ -28,6 +31,7 @@ func TestBombs(t *testing.T) {
 		{"long names", elfbuild.LongNames(n/64, 8000)},
 		{"one endless name", elfbuild.LongNames(n/64, n)},
 		{"abbreviations", elfbuild.Abbrevs(n / 7)},
+		{"attributes", elfbuild.Attributes(n / 206)},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			image := elfbuild.Program(tt.d.Sections()...).Bytes()

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"math"
 	"slices"
+	"unsafe"
 
 	"github.com/borescope/borescope/internal/elffile"
 )
@@ -54,9 +55,9 @@ var ErrNone = errors.New("no DWARF")
 // New reads the DWARF of a file; alt is that of the file in its
 // .gnu_debugaltlink, or nil. Units are indexed, nothing else is decoded yet.
 //
-// What is decoded takes up to most bytes, besides the sections, and twice as much for a
-// moment; 0 stands for eight times the file's storage, or 64 MiB. Of what does not fit
-// nothing is known.
+// What is decoded takes up to most bytes, besides the sections, and so does all that is
+// allocated to decode a unit; 0 stands for eight times the file's storage, or 64 MiB. Of
+// what does not fit nothing is known.
 func New(f *elffile.File, alt *Data, most int64) (*Data, error) {
 	d := &Data{be: f.Order == binary.BigEndian, alt: alt, abbrevTables: map[abbrevKey]*abbrevTable{}}
 	d.most = cmp.Or(most, max(64<<20, 8*f.Stored()))
@@ -108,31 +109,34 @@ func (d *Data) left() int64 {
 	return max(d.most-d.bytes, 0)
 }
 
-// push appends to a table, in more space when it is full, but for no more than most
-// elements. Where growing takes much, it does so rarely.
-func push[T any](s []T, v T, most int) []T {
-	if n := len(s); n == cap(s) {
-		more := max(2*n, 16)
-		if n >= largeTable {
-			more = 4 * n
-		}
-		s = append(make([]T, 0, min(more, max(most, n+1))), s...)
+// push appends to a table and takes the bytes for it out of room, and those that growing
+// leaves behind. Where there are none, room is below 0 and the table as it was.
+func push[T any](s []T, v T, room *int64) []T {
+	size, n := int64(unsafe.Sizeof(v)), len(s)
+	full := n == cap(s)
+	if *room -= size; full {
+		*room -= int64(n) * size
+	}
+	if *room < 0 {
+		return s
+	}
+	if full {
+		most := n + 1 + int(min(*room/size, math.MaxInt32/2))
+		s = append(make([]T, 0, min(max(2*n, 16), most)), s...)
 	}
 	return append(s, v)
 }
 
-// largeTable is how many elements only a malformed file's tables have, or those of a
-// file that was compiled as one unit.
-const largeTable = 1 << 16
+// size is the memory that a table takes.
+func size[T any](s []T) int64 {
+	var v T
+	return int64(cap(s)) * int64(unsafe.Sizeof(v))
+}
 
 // clip gives back what a table that is complete does not need, where that is worth a
 // copy of it.
 func clip[T any](s []T) []T {
-	spare := len(s) / 4
-	if len(s) >= largeTable {
-		spare = len(s) / 2
-	}
-	if cap(s)-len(s) > spare {
+	if cap(s)-len(s) > len(s)/4 {
 		return slices.Clone(s)
 	}
 	return s

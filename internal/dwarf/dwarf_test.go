@@ -259,6 +259,7 @@ func FuzzDWARF(f *testing.F) {
 		d := &Data{
 			info: info, abbrev: abbrev, line: line, str: line, lineStr: info, rangesSec: line, rnglists: line,
 			addr: line, strOffsets: abbrev, abbrevTables: map[abbrevKey]*abbrevTable{},
+			most: int64(pc % (1 << 16)), // 0: no bound
 		}
 		d.index()
 		for i := range d.ranges {
@@ -326,6 +327,32 @@ func TestTiny(t *testing.T) {
 		}
 		if s := fmt.Sprint(got); s != c.want {
 			t.Errorf("%#x: got %s, want %s", c.pc, s, c.want)
+		}
+	}
+}
+
+// TestTight has little room for what is decoded, before and after lines are: what does not
+// fit is not known.
+func TestTight(t *testing.T) {
+	info, abbrev, line := tiny()
+	for _, lines := range []bool{false, true} {
+		for most := int64(1); most < 2048; most++ {
+			d := &Data{info: info, abbrev: abbrev, line: line, abbrevTables: map[abbrevKey]*abbrevTable{}}
+			d.index()
+			d.units[0].abbrevs()
+			if lines {
+				d.units[0].lineTableOf()
+			}
+			d.most = d.bytes + most
+			for _, pc := range []uint64{0x1000, 0x1012, 0x1020} {
+				if got := d.Calls(nil, pc); len(got) > 2 {
+					t.Errorf("%d bytes more: %+v", most, got)
+				}
+			}
+			// What is left over of the last element's table counts too.
+			if d.Bytes() > d.most+512 {
+				t.Errorf("%d bytes of %d", d.Bytes(), d.most)
+			}
 		}
 	}
 }

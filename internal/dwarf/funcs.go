@@ -50,7 +50,7 @@ func (u *unit) funcTableOf() *funcTable {
 		w := funcWalker{u: u, t: u.funcs, room: u.d.left()}
 		w.walk()
 		u.funcs.index()
-		u.d.grew(int64(funcCost*cap(u.funcs.funcs) + partCost*(cap(u.funcs.ranges)+cap(u.funcs.calls)+cap(u.funcs.spans))))
+		u.d.grew(size(u.funcs.funcs) + size(u.funcs.ranges) + size(u.funcs.calls) + size(u.funcs.spans))
 	}
 	return u.funcs
 }
@@ -64,24 +64,9 @@ type funcWalker struct {
 	// around holds the inlined calls that are being read, outermost first, of one
 	// function after the other.
 	around  []aroundCall
-	widened int // spans that widen gave to calls
-	room    int64
+	widened int   // spans that widen gave to calls
+	room    int64 // bytes for t and open
 }
-
-// What a function takes, and a range, a call or a span of one.
-const (
-	funcCost = 16
-	partCost = 24
-)
-
-// take takes the memory for one more element; false if there is none.
-func (w *funcWalker) take(cost int64) bool {
-	w.room -= cost
-	return w.room >= 0
-}
-
-// most is how many elements a table of n can come to.
-func (w *funcWalker) most(n int) int { return n + 1 + int(w.room/partCost) }
 
 // aroundCall is an inlined call around others, with its spans in open.
 type aroundCall struct{ call, first, end int32 }
@@ -185,7 +170,9 @@ func (w *funcWalker) leave(from, to level) {
 	})
 	f := &w.t.funcs[from.fn]
 	f.first = int32(len(w.t.spans))
-	w.t.spans = append(w.t.spans, spans...)
+	for _, s := range spans {
+		w.t.spans = push(w.t.spans, s, &w.room)
+	}
 	f.end = int32(len(w.t.spans))
 }
 
@@ -226,14 +213,16 @@ func (w *funcWalker) subprogram(c *cursor, a *abbrev, in level, at uint64) level
 	}
 	n, fn := len(w.t.ranges), int32(len(w.t.funcs))
 	w.u.ranges(low, high, ranges, func(lo, hi uint64) {
-		if w.take(partCost) {
-			w.t.ranges = push(w.t.ranges, funcRange{lo, hi, fn}, w.most(len(w.t.ranges)))
-		}
+		w.t.ranges = push(w.t.ranges, funcRange{lo, hi, fn}, &w.room)
 	})
-	if len(w.t.ranges) == n || !w.take(funcCost) {
+	if len(w.t.ranges) > n {
+		if w.t.funcs = push(w.t.funcs, function{die: at}, &w.room); w.room < 0 {
+			w.t.ranges = w.t.ranges[:n] // of no function
+		}
+	}
+	if len(w.t.ranges) == n {
 		return level{fn: -1, local: true, calls: in.calls}
 	}
-	w.t.funcs = push(w.t.funcs, function{die: at}, w.most(len(w.t.funcs)))
 	if n := len(w.open); n < cap(w.open) {
 		w.open = w.open[:n+1]
 		w.open[n] = w.open[n][:0]
@@ -269,16 +258,16 @@ func (w *funcWalker) inlined(c *cursor, a *abbrev, in level) level {
 			call.col = uint32(v.n)
 		}
 	}
-	if in.fn < 0 || c.bad || !w.take(partCost) {
+	if in.fn < 0 || c.bad {
 		return in
 	}
 	n, top := int32(len(w.t.calls)), len(w.open)-1
-	w.t.calls = push(w.t.calls, call, w.most(len(w.t.calls)))
+	if w.t.calls = push(w.t.calls, call, &w.room); w.room < 0 {
+		return in
+	}
 	first := len(w.open[top])
 	w.u.ranges(low, high, ranges, func(lo, hi uint64) {
-		if w.take(2 * partCost) { // there, and with the function's others
-			w.open[top] = push(w.open[top], callSpan{lo, hi, n, in.depth}, w.most(len(w.open[top])))
-		}
+		w.open[top] = push(w.open[top], callSpan{lo, hi, n, in.depth}, &w.room)
 	})
 	end := len(w.open[top])
 	for i := first; i < end; i++ {
@@ -300,11 +289,8 @@ func (w *funcWalker) widen(in level, s callSpan) {
 		if covers(w.open[top][c.first:c.end], s) || w.widened > int(w.u.end-w.u.off)/8 {
 			return // a malformed unit must not widen many calls for each of many
 		}
-		if !w.take(2 * partCost) {
-			return
-		}
 		w.widened++
-		w.open[top] = append(w.open[top], callSpan{s.lo, s.hi, c.call, in.depth - i})
+		w.open[top] = push(w.open[top], callSpan{s.lo, s.hi, c.call, in.depth - i}, &w.room)
 	}
 	r := w.t.ranges
 	for i := len(r) - 1; i >= 0 && r[i].fn >= in.fn; i-- {
@@ -312,9 +298,8 @@ func (w *funcWalker) widen(in level, s callSpan) {
 			return
 		}
 	}
-	if w.widened++; w.take(partCost) {
-		w.t.ranges = append(r, funcRange{s.lo, s.hi, in.fn})
-	}
+	w.widened++
+	w.t.ranges = push(r, funcRange{s.lo, s.hi, in.fn}, &w.room)
 }
 
 // maxWidened is how many ranges are looked through: what has more of them is not

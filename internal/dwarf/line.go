@@ -2,7 +2,6 @@ package dwarf
 
 import (
 	"cmp"
-	"math"
 	"slices"
 )
 
@@ -41,13 +40,9 @@ type fileEntry struct {
 // maxRows bounds the rows of one unit: an opcode of one byte makes at most one.
 const maxRows = 1 << 26
 
-// What an element of a lineTable takes.
-const (
-	seqCost   = 24
-	rowCost   = 16
-	fileCost  = 24
-	valueCost = 16
-)
+// largeUnit is how many rows are not copied out of the buffer: no more units are like
+// that, unless the file is malformed.
+const largeUnit = 1 << 16
 
 // lineTableOf returns the unit's line table, decoded at the first call; nil if
 // it has none.
@@ -57,7 +52,7 @@ func (u *unit) lineTableOf() *lineTable {
 		if u.hasLine && u.lineOff < uint64(len(u.d.line)) {
 			p := lineProgram{u: u, t: u.lines, c: cursor{b: u.d.line, off: int(u.lineOff), be: u.d.be}}
 			p.read()
-			u.d.grew(int64(seqCost*cap(u.lines.seqs) + rowCost*cap(u.lines.rows) + fileCost*cap(u.lines.files) + valueCost*cap(u.lines.dirs)))
+			u.d.grew(size(u.lines.seqs) + size(u.lines.rows) + size(u.lines.files) + size(u.lines.dirs))
 		}
 	}
 	return u.lines
@@ -116,8 +111,7 @@ type lineProgram struct {
 
 	lineSeq
 	unsorted bool  // rows of a sequence go back
-	room     int64 // bytes for seqs, files and dirs
-	maxRows  int
+	room     int64 // bytes for t
 }
 
 // lineSeq is the sequence that is being decoded.
@@ -184,7 +178,6 @@ func (p *lineProgram) read() {
 	}
 	c.off = program
 	p.t.rows = p.u.d.rowBuf[:0]
-	p.maxRows = int(min(maxRows, p.room/rowCost))
 	p.run()
 	p.finish()
 }
@@ -198,11 +191,9 @@ func (p *lineProgram) tables() {
 		if len(c.str()) == 0 {
 			break
 		}
-		if p.room -= valueCost; p.room < 0 {
+		if t.dirs = push(t.dirs, value{formString, uint64(at)}, &p.room); p.room < 0 {
 			c.bad = true
-			break
 		}
-		t.dirs = push(t.dirs, value{formString, uint64(at)}, math.MaxInt32)
 	}
 	t.files = append(t.files, fileEntry{})
 	for !c.bad && p.file() {
@@ -219,11 +210,8 @@ func (p *lineProgram) file() bool {
 		return false
 	}
 	f.dir = uint32(min(c.uleb(), noDir))
-	if p.room -= fileCost; p.room < 0 {
-		return false
-	}
-	p.t.files = push(p.t.files, f, math.MaxInt32)
-	return true
+	p.t.files = push(p.t.files, f, &p.room)
+	return p.room >= 0
 }
 
 // noDir is the number of a directory that no table has.
@@ -232,13 +220,12 @@ const noDir = 1<<32 - 1
 // tablesV5 reads those of version 5, whose layout the header describes.
 func (p *lineProgram) tablesV5() {
 	t := p.t
-	p.entries(func(n int) { t.dirs = make([]value, 0, n) }, func(f fileEntry) { t.dirs = append(t.dirs, f.name) })
-	p.entries(func(n int) { t.files = make([]fileEntry, 0, n) }, func(f fileEntry) { t.files = append(t.files, f) })
+	p.entries(func(f fileEntry) { t.dirs = push(t.dirs, f.name, &p.room) })
+	p.entries(func(f fileEntry) { t.files = push(t.files, f, &p.room) })
 }
 
-// entries reads a table: it tells how many entries there are, as far as that can
-// be true, and passes them on.
-func (p *lineProgram) entries(size func(int), f func(fileEntry)) {
+// entries reads a table and passes its entries on.
+func (p *lineProgram) entries(f func(fileEntry)) {
 	const pathType, dirType = 1, 2 // DW_LNCT_path, DW_LNCT_directory_index
 	c := &p.c
 	var specs []attrSpec
@@ -252,11 +239,6 @@ func (p *lineProgram) entries(size func(int), f func(fileEntry)) {
 	if len(specs) == 0 || n > uint64(len(c.b)) {
 		return
 	}
-	if n = min(n, uint64(len(c.b)-c.off)+1); n > uint64(p.room/fileCost) {
-		c.bad = true
-		return
-	}
-	size(int(min(n, uint64(len(c.b)-c.off)/8+1)))
 	for range n {
 		var e fileEntry
 		for _, s := range specs {
@@ -271,7 +253,10 @@ func (p *lineProgram) entries(size func(int), f func(fileEntry)) {
 		if c.bad {
 			return
 		}
-		f(e)
+		if f(e); p.room < 0 {
+			c.bad = true
+			return
+		}
 	}
 }
 
@@ -371,7 +356,7 @@ func (p *lineProgram) emit(addr, file uint64, line int64, col uint64) {
 		p.lo, p.started = addr, true
 	}
 	off := addr - p.lo
-	if addr < p.lo || off > 1<<32-1 || len(t.rows) >= p.maxRows {
+	if addr < p.lo || off > 1<<32-1 || len(t.rows) >= maxRows {
 		p.skip = true
 		return
 	}
@@ -389,7 +374,9 @@ func (p *lineProgram) emit(addr, file uint64, line int64, col uint64) {
 			return
 		}
 	}
-	t.rows = push(t.rows, r, p.maxRows)
+	if t.rows = push(t.rows, r, &p.room); p.room < 0 {
+		p.skip = true
+	}
 }
 
 // Extended opcodes that change the state (6.2.5.3).
@@ -426,9 +413,12 @@ func (p *lineProgram) extended(i int) (kind uint8, addr uint64, next int) {
 // end ends a sequence at an address.
 func (p *lineProgram) end(addr uint64) {
 	t := p.t
-	if p.room -= seqCost; p.started && !p.skip && addr > p.lo && p.first < len(t.rows) && p.room >= 0 {
-		t.seqs = push(t.seqs, sequence{p.lo, addr, int32(p.first), int32(len(t.rows))}, math.MaxInt32)
-	} else {
+	n := len(t.seqs)
+	if p.started && !p.skip && addr > p.lo && p.first < len(t.rows) {
+		t.seqs = push(t.seqs, sequence{p.lo, addr, int32(p.first), int32(len(t.rows))}, &p.room)
+	}
+	if len(t.seqs) == n { // of no use: the next one may have its room
+		p.room += size(t.rows[p.first:len(t.rows):len(t.rows)])
 		t.rows = t.rows[:p.first]
 	}
 	p.lineSeq = lineSeq{first: len(t.rows)}
@@ -437,7 +427,7 @@ func (p *lineProgram) end(addr uint64) {
 // finish puts the sequences in order.
 func (p *lineProgram) finish() {
 	t := p.t
-	if len(t.rows) > largeTable {
+	if len(t.rows) > largeUnit {
 		p.u.d.rowBuf, t.rows = nil, clip(t.rows)
 	} else {
 		p.u.d.rowBuf, t.rows = t.rows, slices.Clone(t.rows) // out of the buffer

@@ -2,7 +2,6 @@ package dwarf
 
 import (
 	"cmp"
-	"math"
 	"slices"
 )
 
@@ -58,13 +57,16 @@ const (
 func (d *Data) index() {
 	c := cursor{b: d.info, be: d.be}
 	most := min(maxUnits, len(d.info)/leastUnit+64)
-	for c.off < len(d.info) && len(d.units) < most && d.left() >= unitCost {
+	for c.off < len(d.info) && len(d.units) < most {
 		u, ok := d.unitAt(&c)
 		if !ok {
 			break
 		}
 		if u != nil {
-			d.units = push(d.units, u, most)
+			room := d.left() - unitCost
+			if d.units = push(d.units, u, &room); room < 0 {
+				break
+			}
 			d.grew(unitCost)
 			u.readRoot(int32(len(d.units) - 1))
 		}
@@ -184,8 +186,8 @@ func (u *unit) readRoot(index int32) {
 	}
 	n := len(u.d.ranges)
 	add := func(lo, hi uint64) {
-		if u.d.left() >= rangeCost {
-			u.d.ranges = push(u.d.ranges, unitRange{lo, hi, index}, math.MaxInt32)
+		room := u.d.left()
+		if u.d.ranges = push(u.d.ranges, unitRange{lo, hi, index}, &room); room >= 0 {
 			u.d.grew(rangeCost)
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"debug/elf"
 	"encoding/binary"
+	"slices"
 )
 
 // DWARF is what the sections of these names hold (".debug_abbrev"), little-endian and
@@ -33,6 +34,7 @@ var dwarfAbbrevs = []byte{
 	codeBlock, 0x0b, 1, 0, 0,
 	codeTiny, 0x2e, 0, 0x11, 0x01, 0x12, 0x0b, 0, 0, // high_pc: data1
 	codeNamed, 0x2e, 0, 0x11, 0x01, 0x12, 0x0b, 0x03, 0x0e, 0, 0, // name: strp
+	codePlaced, 0x1d, 0, 0x11, 0x01, 0x12, 0x0b, 0, 0,
 	codeNamedUnit, 0x11, 1, 0x11, 0x01, 0x12, 0x06, 0x03, 0x0e, 0, 0,
 	0,
 }
@@ -44,6 +46,7 @@ const (
 	codeBlock
 	codeTiny
 	codeNamed
+	codePlaced
 	codeNamedUnit
 )
 
@@ -69,19 +72,57 @@ func function() []byte {
 
 // LineRows has a line program of n rows, of one byte each.
 func LineRows(n int) DWARF {
+	return lineProgram(nil, lineFile, lineSequence(ProgramText, n))
+}
+
+// LineSequences has a line program of n sequences, of one row each.
+func LineSequences(n int) DWARF {
+	var program []byte
+	for i := range n {
+		program = append(program, lineSequence(uint64(ProgramText+i), 1)...)
+	}
+	return lineProgram(nil, lineFile, program)
+}
+
+// LineFiles has a line program that names n directories and n files.
+func LineFiles(n int) DWARF {
+	return lineProgram(bytes.Repeat([]byte{'d', 0}, n), bytes.Repeat(lineFile, n), lineSequence(ProgramText, 1))
+}
+
+// lineFile is a file in the table of a line program: x.c.
+var lineFile = []byte{'x', '.', 'c', 0, 0, 0, 0}
+
+// lineSequence is a sequence of n rows, one line and one byte after the other.
+func lineSequence(addr uint64, n int) []byte {
+	b := binary.LittleEndian.AppendUint64([]byte{0, 9, 2}, addr)
+	b = append(b, bytes.Repeat([]byte{13 + 5 + 1 + 14}, n)...)
+	return append(b, 2, 1, 0, 1, 1)
+}
+
+// lineProgram is a unit with a line program of version 4, its directories and files.
+func lineProgram(dirs, files, program []byte) DWARF {
 	o := binary.LittleEndian
-	header := []byte{1, 1, 1, 0xfb, 14, 13, 0, 1, 1, 1, 1, 0, 0, 0, 1, 0, 0, 1, 0, 'x', '.', 'c', 0, 0, 0, 0, 0}
-	b := []byte{4, 0}
-	b = append(o.AppendUint32(b, uint32(len(header))), header...)
-	b = o.AppendUint64(append(b, 0, 9, 2), ProgramText)
-	b = append(b, bytes.Repeat([]byte{13 + 5 + 1 + 14}, n)...) // one line and one byte further
-	b = append(b, 2, 1, 0, 1, 1)
+	header := []byte{1, 1, 1, 0xfb, 14, 13, 0, 1, 1, 1, 1, 0, 0, 0, 1, 0, 0, 1}
+	header = slices.Concat(header, dirs, []byte{0}, files, []byte{0})
+	b := o.AppendUint32([]byte{4, 0}, uint32(len(header)))
+	b = slices.Concat(b, header, program)
 	return DWARF{Abbrev: dwarfAbbrevs, Info: dwarfUnit([]byte{0}), Line: append(o.AppendUint32(nil, uint32(len(b))), b...)}
 }
 
 // InlinedCalls has a function with n inlined calls, of one byte each.
 func InlinedCalls(n int) DWARF {
 	return DWARF{Abbrev: dwarfAbbrevs, Info: dwarfUnit(append(function(), bytes.Repeat([]byte{codeCall}, n)...))}
+}
+
+// PlacedCalls has a function with n inlined calls that say where they are, of ten bytes
+// each.
+func PlacedCalls(n int) DWARF {
+	entries := function()
+	for i := range n {
+		entries = binary.LittleEndian.AppendUint64(append(entries, codePlaced), uint64(ProgramText+i))
+		entries = append(entries, 1)
+	}
+	return DWARF{Abbrev: dwarfAbbrevs, Info: dwarfUnit(entries)}
 }
 
 // Functions has n functions, of ten bytes each.
@@ -115,6 +156,18 @@ func LongNames(n, size int) DWARF {
 	}
 	units := bytes.Repeat(dwarfUnitOf(codeNamedUnit, []byte{0}), n)
 	return DWARF{Abbrev: dwarfAbbrevs, Info: append(dwarfUnit(entries), units...), Str: append(bytes.Repeat([]byte{'a'}, size), 0)}
+}
+
+// Attributes has a table of n abbreviations with 100 attributes each, of two bytes, that a
+// unit's own one follows.
+func Attributes(n int) DWARF {
+	var b []byte
+	for i := range n {
+		b = append(binary.AppendUvarint(b, uint64(20+i)), 0x34, 0)
+		b = append(b, bytes.Repeat([]byte{0x3a, 0x0f}, 100)...) // udata
+		b = append(b, 0, 0)
+	}
+	return DWARF{Abbrev: append(b, dwarfAbbrevs...), Info: dwarfUnit(append(function(), 0, 0))}
 }
 
 // Abbrevs has a table of n abbreviations, without order and attributes, that a unit's
