@@ -5,6 +5,7 @@ import (
 	"runtime"
 	"runtime/debug"
 	"slices"
+	"testing"
 	"time"
 )
 
@@ -25,6 +26,21 @@ func Spent(f func()) (bytes uint64, cpu time.Duration) {
 	before := used()
 	bytes = Allocated(f)
 	return bytes, used() - before
+}
+
+// Bounded has f read a file of size bytes that anybody may have written, and fails the
+// test if that takes more than 64 MiB above the file or a second of a CPU, which is not
+// looked at with -race. It returns what Spent does.
+func Bounded(t testing.TB, size int, f func()) (bytes uint64, cpu time.Duration) {
+	t.Helper()
+	bytes, cpu = Spent(f)
+	if most := uint64(64<<20 + size); bytes > most && !Raced() {
+		t.Errorf("a file of %d bytes took %d of memory, want at most %d", size, bytes, most)
+	}
+	if cpu > time.Second && !Raced() {
+		t.Errorf("a file of %d bytes took %v of a CPU, want at most a second", size, cpu)
+	}
+	return bytes, cpu
 }
 
 // Raced reports whether this program was built with -race, which takes several
