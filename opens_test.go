@@ -96,17 +96,10 @@ func TestOpens(t *testing.T) {
 // opensIn finds the openers in a declaration, called or not, but for those called with
 // a constant below /proc or /sys.
 func opensIn(d ast.Decl) (found []token.Pos) {
-	called := map[ast.Expr]bool{}
-	ast.Inspect(d, func(n ast.Node) bool {
-		switch n := n.(type) {
-		case *ast.CallExpr:
-			called[n.Fun] = len(n.Args) > 0 && isKernels(n.Args[0])
-		case *ast.SelectorExpr:
-			if slices.Contains(openers, dotted(n)) && !called[n] {
-				found = append(found, n.Pos())
-			}
+	uses(d, func(name string, call *ast.CallExpr, pos token.Pos) {
+		if slices.Contains(openers, name) && (call == nil || !isKernels(call.Args[0])) {
+			found = append(found, pos)
 		}
-		return true
 	})
 	return found
 }

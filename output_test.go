@@ -4,7 +4,8 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
-	"path/filepath"
+	"path"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -32,23 +33,18 @@ var writers = map[string]string{
 // or by a tool.Session, which does.
 func TestToolsPrintSafely(t *testing.T) {
 	used := map[string]bool{}
-	for _, dir := range []string{"examples/*", "probe/tool", "internal/cli", "usdt/cmd/*"} {
-		files, err := filepath.Glob(dir + "/*.go")
-		if err != nil || files == nil {
-			t.Fatalf("%s: %v", dir, err)
+	tools := []string{"examples/*", "probe/tool", "internal/cli", "usdt/cmd/*"}
+	for _, p := range packages(t) {
+		if !slices.ContainsFunc(tools, func(pattern string) bool { ok, _ := path.Match(pattern, p.dir); return ok }) {
+			continue
 		}
-		for _, file := range files {
-			if strings.HasSuffix(file, "_test.go") {
+		for name, f := range p.files {
+			if p.isTest(name) {
 				continue
-			}
-			fset := token.NewFileSet()
-			f, err := parser.ParseFile(fset, file, nil, 0)
-			if err != nil {
-				t.Fatal(err)
 			}
 			for _, d := range f.Decls {
 				for _, raw := range rawPrints(d) {
-					place := filepath.ToSlash(file) + ": " + raw.name
+					place := path.Join(p.dir, name) + ": " + raw.name
 					if used[place] = true; writers[place] == "" {
 						t.Errorf("%s: %s prints names as they are: use internal/escape", fset.Position(raw.pos), raw.name)
 					}
@@ -85,22 +81,30 @@ type rawPrint struct {
 // declaration's own, and what may be used to do so under another name.
 func rawPrints(d ast.Decl) (found []rawPrint) {
 	buffers := buffersIn(d)
+	uses(d, func(name string, call *ast.CallExpr, pos token.Pos) {
+		if call != nil && printsRaw(name, call.Args, buffers) || call == nil && (isPrint(name, "Print") || isPrint(name, "Fprint")) {
+			found = append(found, rawPrint{name, pos})
+		}
+	})
+	return found
+}
+
+// uses calls f for the functions and methods that a declaration calls, and, with a nil
+// call, for those that it only names: print := fmt.Printf.
+func uses(d ast.Decl, f func(name string, call *ast.CallExpr, pos token.Pos)) {
 	called := map[ast.Expr]bool{}
 	ast.Inspect(d, func(n ast.Node) bool {
 		switch n := n.(type) {
 		case *ast.CallExpr:
 			called[n.Fun] = true
-			if name := dotted(n.Fun); printsRaw(name, n.Args, buffers) {
-				found = append(found, rawPrint{name, n.Pos()})
-			}
-		case *ast.SelectorExpr: // a value: print := fmt.Printf
-			if name := dotted(n); !called[n] && (isPrint(name, "Print") || isPrint(name, "Fprint")) {
-				found = append(found, rawPrint{name, n.Pos()})
+			f(dotted(n.Fun), n, n.Pos())
+		case *ast.SelectorExpr:
+			if !called[n] {
+				f(dotted(n), nil, n.Pos())
 			}
 		}
 		return true
 	})
-	return found
 }
 
 func isPrint(name, prefix string) bool { return strings.HasPrefix(name, "fmt."+prefix) }
