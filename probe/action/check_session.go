@@ -58,6 +58,19 @@ func (g *gen) kfunc(name string) {
 	g.kernelCall(name)
 }
 
+// clearCookie has the entry of a kprobe session keep nothing, whether the program is
+// disabled then or not: the kernel hands over what an earlier call left there (fprobe
+// does not clear what it reserves for its entry handler, kernel/trace/fprobe.c). Those
+// of uprobes and tracing begin with 0.
+func (g *gen) clearCookie() {
+	entered := g.label()
+	g.kfunc(kfuncIsReturn)
+	g.emit(asm.And.Imm(asm.R0, 1), asm.JNE.Imm(asm.R0, 0, entered))
+	g.kfunc(kfuncCookie)
+	g.emit(asm.Mov.Imm(asm.R1, 0), asm.StoreMem(asm.R0, 0, asm.R1, asm.DWord))
+	g.place(entered)
+}
+
 // kernelCall calls a kernel function, whose arguments are in place, by its id in
 // the plan's BTF, which is that of the kernel that the plan is for.
 func (g *gen) kernelCall(name string) {

@@ -309,6 +309,7 @@ func (g *gen) prepare() {
 	g.usesFn["scratch"] = uses.scratch
 	g.usesFn["callbacks"] = uses.callbacks
 	g.usesFn["ctx"] = uses.ctx
+	g.usesFn["cookie"] = uses.cookie
 }
 
 // progType says whether the program is of one of the types.

@@ -10,6 +10,7 @@ import (
 type usage struct {
 	ctx, callbacks, scratch, emits bool
 	result                         bool // what the program returns may not be 0
+	cookie                         bool // what the entry of a session kept is read
 	depth                          int  // how deep callbacks nest
 	reads                          map[*Var]int
 }
@@ -32,6 +33,7 @@ func scan(g *gen) usage {
 			u.scratch = true
 		case OpBuiltin:
 			u.ctx = u.ctx || ctxBuiltin(e.Str)
+			u.cookie = u.cookie || e.Str == "session_cookie"
 		case OpVar:
 			u.reads[e.Var] += weight
 		}

@@ -68,6 +68,9 @@ func (g *gen) prologue() {
 	if g.c.pp.Preemptible() {
 		g.emit(kernel.OwnStack()...)
 	}
+	if g.usesFn["cookie"] && g.c.pp.AttachType == ebpf.AttachTraceKprobeSession {
+		g.clearCookie()
+	}
 	g.control(asm.R1)
 	if g.filtersSelf() {
 		g.emit(asm.LoadMem(asm.R2, asm.R1, ctlDisabled, asm.Word))

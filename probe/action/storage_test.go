@@ -5,6 +5,7 @@ package action_test
 import (
 	"errors"
 	"os"
+	"runtime"
 	"testing"
 
 	"github.com/cilium/ebpf"
@@ -201,6 +202,52 @@ func TestFsession(t *testing.T) {
 	p.OnCall(probe.Fentry{Symbol: "vfs_read"}, func(c *action.Ctx) { c.Skip() }, func(*action.Ctx) {})
 	if _, err := action.Attach(p, nil); !errors.Is(err, errors.ErrUnsupported) {
 		t.Errorf("skip: %v", err)
+	}
+}
+
+// TestSessionCookieIsNobodyElses: a call whose entry keeps nothing has 0 at its return,
+// not what an earlier session kept on the same thread.
+func TestSessionCookieIsNobodyElses(t *testing.T) {
+	for _, of := range []struct {
+		target  probe.Target
+		feature feature.Feature
+	}{
+		{probe.Kprobe{Symbol: "vfs_read"}, feature.KprobeSession},
+		{probe.Fentry{Symbol: "vfs_read"}, feature.Fsession},
+	} {
+		t.Run(of.target.String(), func(t *testing.T) {
+			testenv.Need(t, testenv.Root, testenv.Feature(of.feature))
+			runtime.LockOSThread()
+			defer runtime.UnlockOSThread()
+			session := func(name string, keeps bool) (_ *action.Session, returns, kept *action.Counter[action.None]) {
+				returns, kept = action.NewCount("returns"), action.NewCount("kept")
+				p := action.NewProgram(name)
+				p.IncludeSelf = true
+				p.OnCall(of.target, func(c *action.Ctx) {
+					if keeps {
+						c.SetSessionCookie(777)
+					}
+				}, func(c *action.Ctx) {
+					c.ReturnUnless(c.PID().Eq(os.Getpid()).And(c.Ret().Eq(777)))
+					returns.Inc(c)
+					c.If(c.SessionCookie().Ne(0), func() { kept.Inc(c) })
+				})
+				return attachOrSkip(t, p, nil), returns, kept
+			}
+			s, returns, kept := session("keeps", true)
+			reads(t, 23, 777)
+			if r, k := total(t, s, returns), total(t, s, kept); r != 23 || k != 23 {
+				t.Errorf("%d returns, %d kept something, want 23", r, k)
+			}
+			if err := s.Close(); err != nil {
+				t.Fatal(err)
+			}
+			s, returns, kept = session("keepsnot", false)
+			reads(t, 23, 777)
+			if r, k := total(t, s, returns), total(t, s, kept); r != 23 || k != 0 {
+				t.Errorf("%d returns, want 23; %d kept something, want none", r, k)
+			}
+		})
 	}
 }
 
