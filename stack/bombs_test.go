@@ -27,6 +27,16 @@ func writeImage(tb testing.TB, image []byte) *os.File {
 	return f
 }
 
+// readImage has a cache read a file that this process maps.
+func readImage(tb testing.TB, c *CFICache, f *os.File) cachedCFI {
+	tb.Helper()
+	st, err := f.Stat()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return c.read(os.Getpid(), f, st)
+}
+
 // Files that anybody may run took root's tools gigabytes and minutes: what a
 // process's file may take is bounded before it is read.
 func TestBombs(t *testing.T) {
@@ -57,7 +67,7 @@ func TestBombs(t *testing.T) {
 			file := writeImage(t, tt.image)
 			c := CFICache{MaxBytes: 16 << 20}
 			var got cachedCFI
-			n := meter.Allocated(func() { got = c.read(file) })
+			n := meter.Allocated(func() { got = readImage(t, &c, file) })
 			if !errors.Is(got.err, tt.want) && tt.want != nil || got.err == nil && !tt.fine {
 				t.Errorf("got %v, want an error: %v", got.err, tt.want)
 			}
@@ -87,7 +97,7 @@ func TestCFIWorkIsBounded(t *testing.T) {
 	c := CFICache{MaxBytes: 64 << 10}
 	refused := false
 	for range 1000 {
-		got := c.read(file)
+		got := readImage(t, &c, file)
 		if refused = errors.Is(got.err, errTooMuchWork); refused {
 			break
 		}

@@ -16,6 +16,7 @@ import (
 	"github.com/borescope/borescope/internal/elffile"
 	"github.com/borescope/borescope/internal/feature"
 	"github.com/borescope/borescope/internal/procfs"
+	"github.com/borescope/borescope/internal/stranger"
 )
 
 // UnsupportedError says what this system cannot do, and why.
@@ -43,14 +44,18 @@ type CFICache struct {
 	//
 	// The work is bounded too, whatever processes map: all files together may have 32
 	// times as much of call frame information as this, and 10 MiB more for each
-	// second since the first one was read (elffile.Share).
+	// second since the first one was read.
 	MaxBytes int64
+	// Chosen says that somebody chose the processes, so that all of their files are
+	// read alike. Of processes that just happen to be there, strangers' files share
+	// less: symbol.Options.Chosen says how much, and of whom.
+	Chosen bool
 
 	mu     sync.Mutex
 	tables map[fileKey]cachedCFI
 	order  []fileKey // oldest first
 	size   int64
-	work   elffile.Share // bytes of call frame information
+	work   stranger.Share // bytes of call frame information
 }
 
 func (c *CFICache) maxBytes() int64 {
@@ -65,8 +70,9 @@ const cacheWork = 32
 
 var errTooMuchWork = errors.New("reading call frame information has taken its share of the time")
 
-// start accounts for the work that a file's call frame information is.
-func (c *CFICache) start(f *elffile.File) error {
+// start accounts for the work that the call frame information of a file is that a
+// process maps.
+func (c *CFICache) start(pid int, st fs.FileInfo, f *elffile.File) error {
 	const open = 16 << 10 // what a file without any is like
 	n := int64(open)
 	for _, s := range cfiSections(f) {
@@ -74,7 +80,11 @@ func (c *CFICache) start(f *elffile.File) error {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !c.work.Take(n, cacheWork*c.maxBytes(), time.Now()) {
+	var o stranger.Owner
+	if !c.Chosen {
+		o = c.work.Owner(pid, st)
+	}
+	if !c.work.Take(o, n, cacheWork*c.maxBytes(), time.Now()) {
 		return errTooMuchWork
 	}
 	return nil
@@ -156,7 +166,7 @@ func (c *CFICache) load(pid int, m *procfs.Mapping, mod *Module, before []Module
 	key := fileKey{m.Dev, m.Inode, st.Size(), st.ModTime().UnixNano()}
 	cached, ok := c.get(key)
 	if !ok {
-		if cached = c.read(f); errors.Is(cached.err, errTooMuchWork) {
+		if cached = c.read(pid, f, st); errors.Is(cached.err, errTooMuchWork) {
 			return cached.err // later, perhaps
 		}
 		c.put(key, cached)
@@ -185,13 +195,13 @@ func openMapped(pid int, m *procfs.Mapping) (*os.File, error) {
 }
 
 // read compiles a process's file, which anybody may have written.
-func (c *CFICache) read(f *os.File) cachedCFI {
+func (c *CFICache) read(pid int, f *os.File, st fs.FileInfo) cachedCFI {
 	ef, err := elffile.NewBorrowed(f)
 	if err != nil {
 		return cachedCFI{err: err}
 	}
 	defer ef.Close()
-	if err := c.start(ef); err != nil {
+	if err := c.start(pid, st, ef); err != nil {
 		return cachedCFI{err: err}
 	}
 	room := 2 * c.maxBytes()

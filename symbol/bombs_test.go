@@ -16,6 +16,7 @@ import (
 	"github.com/borescope/borescope/internal/elfbuild"
 	"github.com/borescope/borescope/internal/meter"
 	"github.com/borescope/borescope/internal/procfs"
+	"github.com/borescope/borescope/internal/stranger"
 	"github.com/borescope/borescope/internal/testenv"
 )
 
@@ -51,7 +52,7 @@ func loaded(t *testing.T, ps *Processes, path string) *ELF {
 	if err != nil {
 		t.Fatal(err)
 	}
-	img := &image{path: path, file: f, stat: st}
+	img := &image{path: path, file: f, stat: st, owner: ps.owner(os.Getpid(), st)}
 	ps.load(img, os.Getpid(), &procfs.Mapping{Path: path})
 	return img.elf
 }
@@ -211,7 +212,7 @@ func TestSymbolWorkIsBounded(t *testing.T) {
 		t.Fatalf("the first file: %v", got)
 	}
 	for n := int64(tableWork); n > 0; n /= 2 { // all that is left
-		for ps.work.Take(n, tableWork, now) {
+		for ps.work.Take(stranger.Owner{}, n, tableWork, now) {
 		}
 	}
 	if got := reason(); got != ReasonBudget {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/borescope/borescope/internal/elffile"
 	"github.com/borescope/borescope/internal/pclntab"
+	"github.com/borescope/borescope/internal/stranger"
 )
 
 // ELF names the addresses of one ELF file: a program, a library, a separate
@@ -30,8 +31,9 @@ type ELF struct {
 	path    string
 	buildID string
 	names   *names
-	id      uint32       // of this file in names
-	refs    int          // images that share it; guarded by Processes.mu
+	id      uint32 // of this file in names
+	refs    int    // images that share it; guarded by Processes.mu
+	owner   stranger.Owner
 	grown   *atomic.Bool // set when a table is made; may be nil
 	opts    sourceOptions
 	text    elffile.Section // the largest section of code, for a quick answer

@@ -13,6 +13,7 @@ import (
 
 	"github.com/borescope/borescope/internal/elffile"
 	"github.com/borescope/borescope/internal/procfs"
+	"github.com/borescope/borescope/internal/stranger"
 )
 
 // imageKey tells mapped files apart. An inode's device and number come from
@@ -32,9 +33,10 @@ type image struct {
 	path   string
 	file   fs.File     // open since the image was first seen; nil if not held
 	stat   fs.FileInfo // of file when it was opened
-	elf    *ELF        // nil until an address in it is named
-	reason Reason      // why there is no elf
-	used   uint64      // Processes.tick of the last use
+	owner  stranger.Owner
+	elf    *ELF   // nil until an address in it is named
+	reason Reason // why there is no elf
+	used   uint64 // Processes.tick of the last use
 }
 
 // held reports whether the image holds resources.
@@ -100,7 +102,7 @@ func (ps *Processes) hold(img *image, pid int, m *procfs.Mapping) {
 		f.Close()
 		return
 	}
-	img.file, img.stat, img.reason = f, st, ReasonNone
+	img.file, img.stat, img.owner, img.reason = f, st, ps.owner(pid, st), ReasonNone
 	ps.holding++
 }
 
@@ -173,7 +175,7 @@ func readELF(f fs.File, size int64) (*elffile.File, error) {
 // has, or a new one.
 func (ps *Processes) adopt(img *image, pid int, ef *elffile.File) {
 	id := ef.BuildID()
-	if other := ps.byID[id]; id != "" && other != nil && sameNames(other.f, ef) {
+	if other := ps.byID[id]; id != "" && other != nil && other.sharedWith(img.owner) && sameNames(other.f, ef) {
 		ef.Close()
 		other.refs++
 		img.elf = other
@@ -184,18 +186,28 @@ func (ps *Processes) adopt(img *image, pid int, ef *elffile.File) {
 	}
 	ps.nextID++
 	e := &ELF{f: ef, path: img.path, buildID: id, names: ps.names, id: ps.nextID, refs: 1, grown: &ps.grown}
-	e.room, e.start = ps.opts.tableRoom(), ps.startTable
+	e.owner, e.room = img.owner, ps.opts.tableRoom()
+	e.start = func(size int64) error { return ps.startTable(e.owner, size) }
 	e.opts = sourceOptions{dwarf: ps.opts.Source, noInline: ps.opts.NoInline}
 	e.opts.find = debugFinder{
 		path: img.path, dirs: debugDirs(ps.opts.DebugDirs),
 		open: func(path string) (fs.File, error) { return ps.openDebug(pid, path) },
-		room: ps.opts.room(), start: ps.startTable,
+		room: ps.opts.room(), start: e.start,
 	}
 	e.init()
 	img.elf = e
 	if id != "" {
 		ps.byID[id] = e
 	}
+}
+
+// sharedWith reports whether a file of that owner may have e for its ELF: a stranger
+// who has had their share would keep another's equal file from being read.
+func (e *ELF) sharedWith(o stranger.Owner) bool {
+	if o == (stranger.Owner{}) {
+		e.owner = o
+	}
+	return e.owner == o || e.owner == (stranger.Owner{})
 }
 
 // sameNames reports whether two files of one build-id have the same names as well.

@@ -131,7 +131,7 @@ func (p *Process) readJITFile(path string, seen *fileState, read func(io.Reader)
 	if now == *seen {
 		return
 	}
-	if err = p.ps.startTable(st.Size()); err == nil {
+	if err = p.ps.startTable(p.ps.owner(p.pid, st), st.Size()); err == nil {
 		err = read(f)
 	}
 	if errors.Is(err, elffile.ErrTooLarge) {

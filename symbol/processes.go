@@ -9,9 +9,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/borescope/borescope/internal/elffile"
 	"github.com/borescope/borescope/internal/notexist"
 	"github.com/borescope/borescope/internal/procfs"
+	"github.com/borescope/borescope/internal/stranger"
 )
 
 // Options says how processes are named. The zero value, or nil, is the default.
@@ -27,8 +27,16 @@ type Options struct {
 	//
 	// The work is bounded too, whatever processes map: all tables together may have
 	// 512 MiB of symbols, and 10 MiB more for each second since the first one was
-	// read, which is a tenth of a processor's time.
+	// read, which is a tenth of a processor's time. Those whose files are a stranger's
+	// share less: see Chosen.
 	Budget int64
+	// Chosen says that somebody chose the processes, so that all of their files are
+	// read alike. Of processes that just happen to be there, a file that isn't root's,
+	// this process's user's or the logged in user's, or is mapped in another mount
+	// namespace, is a stranger's: one file of each stranger is read, and more only while
+	// they have 2 MiB of symbols together, and 256 KiB more for each second. The others'
+	// addresses have no names until then: ReasonBudget.
+	Chosen bool
 	// MaxFiles is the most files that are held open, or mapped, at a time; 0 is
 	// 1024, or half of what the process may open.
 	MaxFiles int
@@ -78,8 +86,8 @@ type Processes struct {
 	holding int // images that hold a file
 	tick    uint64
 	closed  bool
-	work    elffile.Share // bytes of symbols
-	grown   atomic.Bool   // memory was added since the budget was last checked
+	work    stranger.Share // bytes of symbols
+	grown   atomic.Bool    // memory was added since the budget was last checked
 }
 
 // tableRoom is what a table of symbols may take, room what a file's sections may
@@ -98,13 +106,21 @@ const tableWork = 512 << 20
 
 var errTooMuchWork = errors.New("reading symbols has taken its share of the time")
 
-// startTable accounts for the work of reading a table of that size. The caller
-// holds mu.
-func (ps *Processes) startTable(size int64) error {
-	if !ps.work.Take(size, tableWork, ps.now()) {
+// startTable accounts for the work of reading a table of that size in a file of
+// that owner. The caller holds mu.
+func (ps *Processes) startTable(o stranger.Owner, size int64) error {
+	if !ps.work.Take(o, size, tableWork, ps.now()) {
 		return errTooMuchWork
 	}
 	return nil
+}
+
+// owner is whose file it is that a process maps. The caller holds mu.
+func (ps *Processes) owner(pid int, st fs.FileInfo) stranger.Owner {
+	if !ps.live || ps.opts.Chosen {
+		return stranger.Owner{}
+	}
+	return ps.work.Owner(pid, st)
 }
 
 type procKey struct {

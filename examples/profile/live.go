@@ -71,7 +71,7 @@ func measureLive(ctx context.Context, c *config, stderr io.Writer) (r *result, e
 		}
 		defer func() { err = cmp.Or(err, rec.Close()) }()
 	}
-	processes := symbol.NewProcesses(nil)
+	processes := symbol.NewProcesses(&symbol.Options{Chosen: len(c.pids) > 0})
 	defer processes.Close()
 	kernel, err := symbol.OpenKernel(nil)
 	if err != nil {

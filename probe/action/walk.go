@@ -229,14 +229,14 @@ func newWalkTables(p *Program, loaded map[string]*ebpf.Map) (*walkTables, error)
 	if err != nil {
 		return nil, err
 	}
-	return &walkTables{tables: tables, cfi: stack.CFICache{MaxBytes: walkCache}}, nil
+	return &walkTables{tables: tables, cfi: stack.CFICache{MaxBytes: walkCache, Chosen: true}}, nil
 }
 
 // AddProcess has the stacks of Ctx.UstackWalk in a process walked by the call
 // frame information of its files, which is compiled once for each file and
 // shared. A process that maps other files later is added again; one that has
 // ended is removed with RemoveProcess. In programs that walk nothing it does
-// nothing.
+// nothing. Whose the files are does not matter (stack.CFICache.Chosen).
 //
 // The error says what could not be read; the process's other files are walked by
 // their rules all the same. It needs ptrace read permission.

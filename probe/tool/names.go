@@ -103,7 +103,7 @@ func (s *Session) Observe(pid int) {
 
 func (s *Session) processes() *symbol.Processes {
 	if s.names.processes == nil {
-		s.names.processes = symbol.NewProcesses(nil)
+		s.names.processes = symbol.NewProcesses(&symbol.Options{Chosen: s.tool.chosen()})
 	}
 	return s.names.processes
 }

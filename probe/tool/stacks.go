@@ -79,9 +79,7 @@ func (st *stacks) open(s *Session) (err error) {
 	if st.Collector, err = st.attach(s.tool.Env()); err != nil {
 		return s.tool.explain(kernelEvent, err)
 	}
-	if s.names.processes == nil {
-		s.names.processes = symbol.NewProcesses(nil)
-	}
+	processes := s.processes()
 	s.tool.explainPlan(st.Plan())
 	// Before the run begins, so that with Options.Hold the first events count.
 	err = st.LoadWalker()
@@ -94,7 +92,7 @@ func (st *stacks) open(s *Session) (err error) {
 	walks := err == nil
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
-	go func() { done <- watch(ctx, st.Collector, walks, st.Processes(), s.names.processes) }()
+	go func() { done <- watch(ctx, st.Collector, walks, st.Processes(), processes) }()
 	st.stop = func() error { cancel(); return <-done }
 	return nil
 }

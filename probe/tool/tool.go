@@ -127,6 +127,11 @@ func (t *Tool) PID() *int {
 	return pid
 }
 
+// chosen reports whether processes or threads are given.
+func (t *Tool) chosen() bool {
+	return slices.ContainsFunc(t.tasks, func(pid *int) bool { return *pid > 0 })
+}
+
 // Duration declares -d: the run ends after that time, as by Ctrl-C.
 func (t *Tool) Duration() { t.DurationFlag("d,duration") }
 

@@ -119,7 +119,7 @@ func (c *Collector) loadWalker() error {
 	if c.tables, err = stack.NewBPFTables(maps, nil); err != nil {
 		return err
 	}
-	c.cfi = &stack.CFICache{MaxBytes: cfiBytes}
+	c.cfi = &stack.CFICache{MaxBytes: cfiBytes, Chosen: c.filter.pids}
 	c.pythons = make(map[int]*stack.Python)
 	for _, pid := range c.pids {
 		_ = c.AddProcess(pid) // what can't be read is walked by frame pointers

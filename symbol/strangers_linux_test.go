@@ -1,0 +1,114 @@
+package symbol
+
+import (
+	"debug/elf"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/borescope/borescope/internal/elfbuild"
+	"github.com/borescope/borescope/internal/testenv"
+)
+
+// TestStrangersFiles: of each stranger's large files one is read, and others' are read
+// all the same, if they are equal to one of theirs too.
+func TestStrangersFiles(t *testing.T) {
+	testenv.Need(t, testenv.Root)
+	testenv.LimitMemory(t, 512<<20)
+	write := func(uid, symbols int) string {
+		return writeFor(t, uid, elfbuild.Program(elfbuild.SymbolTable{N: symbols, Step: 16, Size: 16, Names: 4}.Sections()...).Bytes())
+	}
+	const large = 200_000
+	for _, chosen := range []bool{false, true} {
+		t.Run(fmt.Sprintf("chosen %v", chosen), func(t *testing.T) {
+			now := time.Unix(1, 0)
+			ps := NewProcesses(&Options{Chosen: chosen})
+			defer ps.Close()
+			ps.now = func() time.Time { return now }
+			for _, f := range []struct {
+				name  string
+				path  string
+				after time.Duration
+				want  Reason
+			}{
+				{"first", write(65534, large), 0, ReasonNone},
+				{"second", write(65534, large+1), 0, ReasonBudget},
+				{"anybody", write(65533, large+2), 0, ReasonNone},
+				{"root", write(0, large+3), 0, ReasonNone},
+				{"small", write(65534, 10), 0, ReasonBudget},
+				{"later", write(65534, 10), 20 * time.Second, ReasonNone},
+			} {
+				now = time.Unix(1, 0).Add(f.after)
+				e := loaded(t, ps, f.path)
+				if e == nil {
+					t.Fatalf("%s: no ELF", f.name)
+				}
+				if chosen {
+					f.want = ReasonNone
+				}
+				if got := e.Resolve(nil, []uint64{elfbuild.ProgramText})[0].Reason; got != f.want {
+					t.Errorf("%s: %v, want %v", f.name, got, f.want)
+				}
+				e.Close()
+			}
+		})
+	}
+}
+
+// TestStrangersEqualFile: a stranger's copy of a file, of the same build-id, doesn't
+// make the file a stranger's.
+func TestStrangersEqualFile(t *testing.T) {
+	testenv.Need(t, testenv.Root)
+	note := append([]byte("\x04\x00\x00\x00\x14\x00\x00\x00\x03\x00\x00\x00GNU\x00"), make([]byte, 20)...)
+	note[len(note)-1] = 1
+	s := append(elfbuild.SymbolTable{N: 10, Step: 16, Size: 16, Names: 4}.Sections(), elfbuild.Section{
+		Name: ".note.gnu.build-id", Type: elf.SHT_NOTE, Flags: elf.SHF_ALLOC, Data: note, Align: 4,
+	})
+	image := elfbuild.Program(s...).Bytes()
+	ps := NewProcesses(nil)
+	defer ps.Close()
+	resolve := func(uid int, want Reason) *ELF {
+		t.Helper()
+		e := loaded(t, ps, writeFor(t, uid, image))
+		if e == nil || e.BuildID() == "" {
+			t.Fatal("no ELF, or no build-id")
+		}
+		t.Cleanup(func() { e.Close() })
+		if got := e.Resolve(nil, []uint64{elfbuild.ProgramText})[0].Reason; got != want {
+			t.Errorf("of user %d: %v, want %v", uid, got, want)
+		}
+		return e
+	}
+	now := time.Unix(1, 0)
+	ps.now = func() time.Time { return now }
+	st, err := os.Stat(writeFor(t, 65534, image))
+	if err != nil {
+		t.Fatal(err)
+	}
+	// All that one of them may have.
+	ps.work.Take(ps.owner(os.Getpid(), st), 100<<20, tableWork, now)
+	theirs := resolve(65534, ReasonBudget)
+	other := resolve(65533, ReasonNone)
+	if other == theirs {
+		t.Error("two strangers share what one of them has used up")
+	}
+	ours := resolve(0, ReasonNone)
+	if again := resolve(65534, ReasonNone); again != ours {
+		t.Error("an equal file is read again that could be shared")
+	}
+}
+
+// writeFor writes a program that belongs to a user.
+func writeFor(t *testing.T, uid int, image []byte) (path string) {
+	t.Helper()
+	path = filepath.Join(t.TempDir(), "program")
+	if err := os.WriteFile(path, image, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chown(path, uid, -1); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
