@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 
+	"github.com/borescope/borescope/internal/elffile"
 	"github.com/borescope/borescope/internal/procfs"
 )
 
@@ -16,11 +17,25 @@ type FileID struct {
 	// Changed is the time of the file's last change, of contents or attributes
 	// (st_ctim), in nanoseconds since 1970.
 	Changed int64 `json:"changed"`
+	// BuildID is the file's GNU build-id in lower-case hex, empty if it has none: it says
+	// of a recorded plan which build it is for. Same does not ask for it.
+	BuildID string `json:"buildID,omitempty"`
 }
 
-// String is the device, the inode and the change time.
+// Same reports whether both are the same file with the same contents. Files of one
+// build-id are not: what rewrites a file (strip, patchelf) keeps its id and may move
+// its code.
+func (id FileID) Same(other FileID) bool {
+	return id.Device == other.Device && id.Inode == other.Inode && id.Changed == other.Changed
+}
+
+// String is the device, the inode, the change time and the build-id, if there is one.
 func (id FileID) String() string {
-	return fmt.Sprintf("device %#x inode %d changed %d", id.Device, id.Inode, id.Changed)
+	s := fmt.Sprintf("device %#x inode %d changed %d", id.Device, id.Inode, id.Changed)
+	if id.BuildID != "" {
+		s += " build-id " + id.BuildID
+	}
+	return s
 }
 
 // fileIDs are the files that were read, by path; a nil one notes nothing.
@@ -48,11 +63,19 @@ func (s sources) note(path string, f *os.File) error {
 	if err := ids.check(path, f); err != nil {
 		return fmt.Errorf("%s was replaced or changed while it was read: %w", path, err)
 	}
-	id, err := identify(f)
-	if err == nil {
-		ids[path] = id
+	if _, noted := ids[path]; noted {
+		return nil
 	}
-	return err
+	id, err := identify(f)
+	if err != nil {
+		return err
+	}
+	if ef, err := elffile.NewBorrowed(f); err == nil { // it may be an archive
+		id.BuildID = ef.BuildID()
+		ef.Close()
+	}
+	ids[path] = id
+	return nil
 }
 
 // notServed refuses a file for which a process answers. While the kernel reads the
@@ -74,7 +97,7 @@ func (ids fileIDs) check(path string, f *os.File) error {
 		return nil
 	}
 	have, err := identify(f)
-	if err == nil && have != want {
+	if err == nil && !have.Same(want) {
 		err = fmt.Errorf("it was %s and is %s", want, have)
 	}
 	return err

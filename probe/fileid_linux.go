@@ -11,5 +11,5 @@ func identify(f *os.File) (FileID, error) {
 		return FileID{}, err
 	}
 	s := st.Sys().(*syscall.Stat_t)
-	return FileID{uint64(s.Dev), s.Ino, s.Ctim.Nano()}, nil
+	return FileID{Device: uint64(s.Dev), Inode: s.Ino, Changed: s.Ctim.Nano()}, nil
 }

@@ -1,10 +1,12 @@
 package probe
 
 import (
+	"debug/elf"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -97,6 +99,42 @@ func TestOldPlanFiles(t *testing.T) {
 	n, _ := attachCounter(t, old, counting{value: -1})
 	w.run()
 	expectTally(t, n.read(t, 0), tally{Count: times})
+}
+
+// TestFileBuildID: a plan says which builds of its files it is for, by readelf's word,
+// recorded too, and a file of the same id is another all the same.
+func TestFileBuildID(t *testing.T) {
+	testenv.Need(t, testenv.Tool("readelf"))
+	const sh = "/bin/sh"
+	out, err := exec.Command("readelf", "-n", sh).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, want, ok := strings.Cut(string(out), "Build ID: ")
+	if !ok {
+		t.Fatalf("no build-id in %s", out)
+	}
+	want, _, _ = strings.Cut(want, "\n")
+	f, err := elf.Open(sh)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	plan := mustResolve(t, &Options{Unsafe: true}, fmt.Sprintf("uprobe:%s:%#x", sh, f.Entry))
+	for _, p := range []*Plan{plan, decode(t, plan, func(s string) string { return s })} {
+		if got := p.Files[sh]; got.BuildID != want || !strings.HasSuffix(got.String(), " build-id "+want) {
+			t.Errorf("%s, want build-id %s", got, want)
+		}
+	}
+	id := plan.Files[sh]
+	other := id
+	other.Inode++
+	if other.Same(id) || id.Same(other) {
+		t.Error("another file of the same build-id is the same")
+	}
+	if other = id; !other.Same(FileID{Device: id.Device, Inode: id.Inode, Changed: id.Changed}) {
+		t.Error("a file whose build-id nobody has read is another")
+	}
 }
 
 // TestReadTwice: a file that is replaced between two looks at it makes no plan.

@@ -75,7 +75,7 @@ func (v *vetting) resolve(ctx context.Context) error {
 	}
 	// What was read is what is allowed, and Attach compares it again.
 	for path, f := range files {
-		if id, ok := plan.Files[zipFile(path)]; id != f.id && (ok || len(v.own) > 0) {
+		if id, ok := plan.Files[zipFile(path)]; !id.Same(f.id) && (ok || len(v.own) > 0) {
 			return fmt.Errorf("%s was replaced or changed while it was read", path)
 		}
 	}
