@@ -303,7 +303,9 @@ func (a *attacher) samplingEvent(s *Site) (*event, error) {
 //
 // A thread that is there only when all are open may have inherited the event, or
 // come from one that had none yet: nobody can tell. Then all is done again, before
-// anything is counted, until no thread has come meanwhile.
+// anything is counted, until no thread has come meanwhile. A new thread inherits
+// before it is in the list (copy_process, kernel/fork.c), so that the list has to stay
+// as it is for a while.
 func (a *attacher) perThread(g *Program, prog *ebpf.Program, s *Site, ev *event) error {
 	ev.attr.Flags |= pmc.AttrInherit
 	ev.cpu = -1
@@ -318,6 +320,7 @@ func (a *attacher) perThread(g *Program, prog *ebpf.Program, s *Site, ev *event)
 				return err
 			}
 		}
+		time.Sleep(threadAppears)
 		now, err := threads(s.PID)
 		if err != nil {
 			return notFound("no process %d", s.PID)
@@ -337,8 +340,12 @@ func (a *attacher) perThread(g *Program, prog *ebpf.Program, s *Site, ev *event)
 	return nil
 }
 
-// perThreadTries is how often all is opened: half a second of waiting in all.
-const perThreadTries = 64
+// perThreadTries is how often all is opened, half a second of waiting in all, and
+// threadAppears how long a thread may take from inheriting to being listed.
+const (
+	perThreadTries = 48
+	threadAppears  = 2 * time.Millisecond
+)
 
 // progress is how far an attacher is.
 type progress struct{ held, sites, start, drop int }
