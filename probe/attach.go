@@ -36,6 +36,7 @@ type Link struct {
 	progs  []*ebpf.Program // guarded by mu: clones
 	names  []string        // of progs, in the plan
 	ends   []*ebpf.Program // guarded by mu: of progs, to run before closing
+	clocks []clock         // guarded by mu: events that sample whole CPUs
 	closed bool            // guarded by mu
 }
 
@@ -52,6 +53,9 @@ type held struct {
 	// undo is what closing takes besides closing the descriptor.
 	undo func() error
 }
+
+// clock is the perf event of a CPU, whose enabled time goes on while the CPU is there.
+type clock struct{ fd, cpu int }
 
 // Sites returns the places that are attached, in the order of the plan.
 func (l *Link) Sites() []Site { return slices.Clone(l.sites) }

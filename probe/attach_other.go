@@ -22,6 +22,8 @@ func tracingMultiType(*Env, *ebpf.Program, Target) ebpf.AttachType { return ebpf
 
 func (l *Link) release() error { return nil }
 
+func (l *Link) stopped() ([]clock, error) { return nil, errors.ErrUnsupported }
+
 func (h *held) missed() (uint64, bool, error) { return 0, false, errors.ErrUnsupported }
 
 func estimateTargets(context.Context, *Env, []Target, time.Duration) ([]Estimated, error) {

@@ -34,6 +34,10 @@ type event struct {
 	feature Feature // what explains a refusal
 }
 
+// timed reports whether the event tells its enabled time, as those do that sample a
+// whole CPU.
+func (ev *event) timed() bool { return ev.attr.ReadFormat == pmc.FormatEnabled }
+
 // open opens the event, disabled.
 func (ev *event) open() (int, error) {
 	ev.attr.Size = pmc.AttrSize
@@ -68,7 +72,11 @@ func (a *attacher) perfEvent(g *Program, prog *ebpf.Program, s *Site, ev *event)
 		}
 		a.keep(held{fd: link, link: true, method: MethodPerfLink}, *s)
 		a.start = append(a.start, fd)
-		a.drop = append(a.drop, fd)
+		if ev.timed() {
+			a.link.clocks = append(a.link.clocks, clock{fd, ev.cpu})
+		} else {
+			a.drop = append(a.drop, fd)
+		}
 		return nil
 	}
 	if err := kernel.SetPerfProgram(prog.FD(), fd); err != nil {
@@ -77,6 +85,13 @@ func (a *attacher) perfEvent(g *Program, prog *ebpf.Program, s *Site, ev *event)
 	}
 	a.keep(held{fd: fd, method: MethodPerfIoctl}, *s)
 	a.start = append(a.start, fd)
+	if ev.timed() {
+		own, err := kernel.Dup(fd)
+		if err != nil {
+			return err
+		}
+		a.link.clocks = append(a.link.clocks, clock{own, ev.cpu})
+	}
 	return nil
 }
 
@@ -248,6 +263,8 @@ func (a *attacher) sampling(g *Program, prog *ebpf.Program, s *Site) error {
 		}
 		defer dir.Close()
 		ev.pid, ev.flags, ev.dir = int(dir.Fd()), kernel.PerfPIDCgroup, dir
+	} else if s.CPU >= 0 {
+		ev.attr.ReadFormat = pmc.FormatEnabled
 	}
 	return a.perfEvent(g, prog, s, ev)
 }

@@ -8,6 +8,7 @@ import (
 	"os"
 	"runtime"
 	"syscall"
+	"time"
 
 	"github.com/cilium/ebpf"
 
@@ -23,12 +24,48 @@ func (l *Link) release() error {
 			errs = append(errs, fmt.Errorf("run end: %w", err))
 		}
 	}
+	for _, c := range l.clocks {
+		errs = append(errs, kernel.Close(c.fd))
+	}
 	errs = append(errs, closeHeld(l.held))
 	for i := len(l.progs) - 1; i >= 0; i-- {
 		errs = append(errs, l.progs[i].Close())
 	}
-	l.held, l.progs, l.ends = nil, nil, nil
+	l.held, l.progs, l.ends, l.clocks = nil, nil, nil, nil
 	return errors.Join(errs...)
+}
+
+// clockStands is how long an event's time may stand still; the coarsest clocks of
+// kernels go on every 10 ms.
+const clockStands = 30 * time.Millisecond
+
+// stopped returns the clocks that stand. The caller holds mu.
+func (l *Link) stopped() ([]clock, error) {
+	before := make([]uint64, len(l.clocks))
+	for i, c := range l.clocks {
+		var err error
+		if before[i], err = kernel.EnabledTime(c.fd); err != nil {
+			return nil, err
+		}
+	}
+	stands := func() (out []clock, err error) {
+		for i, c := range l.clocks {
+			now, err := kernel.EnabledTime(c.fd)
+			if err != nil {
+				return nil, err
+			}
+			if now == before[i] {
+				out = append(out, c)
+			}
+		}
+		return out, nil
+	}
+	out, err := stands()
+	if err == nil && len(out) > 0 {
+		time.Sleep(clockStands)
+		out, err = stands()
+	}
+	return out, err
 }
 
 // closeHeld closes what a Link holds.

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -106,7 +105,7 @@ func TestOldPlanFiles(t *testing.T) {
 func TestFileBuildID(t *testing.T) {
 	testenv.Need(t, testenv.Tool("readelf"))
 	const sh = "/bin/sh"
-	out, err := exec.Command("readelf", "-n", sh).Output()
+	out, err := testenv.Command(t, "readelf", "-n", sh).Output()
 	if err != nil {
 		t.Fatal(err)
 	}

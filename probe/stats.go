@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 )
 
@@ -65,6 +66,32 @@ func (l *Link) Stats() (LinkStats, error) {
 func (l *Link) Missed() (uint64, error) {
 	s, err := l.Stats()
 	return s.Missed + s.Recursion, err
+}
+
+// Stopped returns the CPUs, ascending, that were sampled and went offline since, whether
+// they came back or not: the kernel ends a CPU's events with it and does not resume
+// them (perf_event_exit_cpu, kernel/events/core.c). What is attached anew samples those
+// that are back. Events of processes and cgroups are not among them, which go on. It
+// fails with os.ErrClosed after Close.
+func (l *Link) Stopped() ([]int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		return nil, l.errClosed("stopped")
+	}
+	if len(l.clocks) == 0 {
+		return nil, nil
+	}
+	clocks, err := l.stopped()
+	if err != nil {
+		return nil, fmt.Errorf("stopped: %w", err)
+	}
+	var out []int
+	for _, c := range clocks {
+		out = append(out, c.cpu)
+	}
+	slices.Sort(out)
+	return slices.Compact(out), nil
 }
 
 // Method returns how a site of the Link (an index into Sites) is attached: what

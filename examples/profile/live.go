@@ -248,6 +248,10 @@ func (s *source) result() (*result, error) {
 	if err != nil {
 		return nil, err
 	}
+	stopped, err := s.collector.Stopped()
+	if err != nil {
+		return nil, err
+	}
 	names := newNames(s.kernel, s.process)
 	m := &s.meta
 	p := &stack.Profile{
@@ -270,5 +274,5 @@ func (s *source) result() (*result, error) {
 		p.PeriodType = stack.ValueType{Type: m.Event, Unit: "count"}
 		p.Period = int64(m.Period)
 	}
-	return &result{profile: p, lost: stats.Lost(), title: m.title()}, nil
+	return &result{profile: p, lost: stats.Lost(), stopped: stopped, title: m.title()}, nil
 }

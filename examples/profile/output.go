@@ -15,6 +15,7 @@ import (
 type result struct {
 	profile *stack.Profile
 	lost    uint64
+	stopped []int  // CPUs that went offline
 	title   string // what was sampled, for people
 }
 
@@ -93,13 +94,14 @@ func (r *result) writeTable(w io.Writer) error {
 type counts struct {
 	Samples    int64  `json:"samples"`
 	Lost       uint64 `json:"lost"`
-	Unresolved int64  `json:"unresolved"` // samples with a frame that has no name
-	User       int64  `json:"user"`       // samples with a user stack
-	Truncated  int64  `json:"truncated"`  // of those, the ones that look cut off
+	Unresolved int64  `json:"unresolved"`        // samples with a frame that has no name
+	User       int64  `json:"user"`              // samples with a user stack
+	Truncated  int64  `json:"truncated"`         // of those, the ones that look cut off
+	Stopped    []int  `json:"stopped,omitempty"` // CPUs that went offline: not sampled from then on
 }
 
 func (r *result) counts() counts {
-	c := counts{Lost: r.lost}
+	c := counts{Lost: r.lost, Stopped: r.stopped}
 	for i := range r.profile.Samples {
 		s := &r.profile.Samples[i]
 		n := s.Values[0]
@@ -126,6 +128,9 @@ func (r *result) summary() string {
 	if c.User > 0 {
 		s += fmt.Sprintf(", user stacks that look truncated %d of %d (%.0f%%)",
 			c.Truncated, c.User, 100*float64(c.Truncated)/float64(c.User))
+	}
+	if len(c.Stopped) > 0 {
+		s += fmt.Sprintf(", not sampled since they went offline: CPUs %v", c.Stopped)
 	}
 	return s
 }

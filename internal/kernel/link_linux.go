@@ -1,6 +1,8 @@
 package kernel
 
 import (
+	"encoding/binary"
+	"fmt"
 	"os"
 	"runtime"
 	"unsafe"
@@ -253,6 +255,20 @@ func PerfEventOpen(attr []byte, path string, pid, cpu, group int, flags uint) (i
 		return -1, os.NewSyscallError("perf_event_open", errno)
 	}
 	return int(fd), nil
+}
+
+// EnabledTime returns for how long an event whose read format is that has been enabled,
+// in nanoseconds.
+func EnabledTime(event int) (uint64, error) {
+	var b [16]byte // the count, the time
+	n, err := unix.Read(event, b[:])
+	if err != nil {
+		return 0, os.NewSyscallError("read", err)
+	}
+	if n != len(b) {
+		return 0, fmt.Errorf("read a perf event: %d bytes instead of %d", n, len(b))
+	}
+	return binary.NativeEndian.Uint64(b[8:]), nil
 }
 
 // EnablePerf starts an event that was opened disabled.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"slices"
 	"sync"
 
 	"github.com/cilium/ebpf"
@@ -68,9 +69,10 @@ type Collector struct {
 	mode   uint32 // what mapMode has
 	pids   []int  // with Options.Hold: whose rules come first
 
-	mu     sync.Mutex
-	link   *probe.Link // guarded by mu, nil after Detach
-	missed uint64      // guarded by mu: events that earlier links missed
+	mu      sync.Mutex
+	link    *probe.Link // guarded by mu, nil after Detach
+	missed  uint64      // guarded by mu: events that earlier links missed
+	stopped []int       // guarded by mu: CPUs that earlier links ceased to sample
 
 	// From LoadWalker to Detach:
 	walker *ebpf.Collection
@@ -387,7 +389,7 @@ func (c *Collector) Detach() error {
 	return err
 }
 
-// replaceLink detaches what is attached, and keeps what it missed.
+// replaceLink detaches what is attached, and keeps what it missed and where it stopped.
 func (c *Collector) replaceLink(next *probe.Link) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -398,7 +400,26 @@ func (c *Collector) replaceLink(next *probe.Link) error {
 	}
 	n, err := old.Missed()
 	c.missed += n
-	return errors.Join(err, old.Close())
+	cpus, serr := old.Stopped()
+	c.stopped = append(c.stopped, cpus...)
+	return errors.Join(err, serr, old.Close())
+}
+
+// Stopped returns the CPUs, ascending, that were sampled and went offline meanwhile
+// (probe.Link.Stopped): what ran there afterwards is in no sample. A replay has none.
+func (c *Collector) Stopped() ([]int, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	out := slices.Clone(c.stopped)
+	if c.link != nil {
+		cpus, err := c.link.Stopped()
+		if err != nil {
+			return nil, fmt.Errorf("collect: %w", err)
+		}
+		out = append(out, cpus...)
+	}
+	slices.Sort(out)
+	return slices.Compact(out), nil
 }
 
 // missedEvents counts what all links missed.
