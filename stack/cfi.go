@@ -153,15 +153,17 @@ type cfiSection struct {
 	debug    bool // .debug_frame's form
 }
 
-// size is that of the data, about.
-func (s *cfiSection) size() int64 {
-	switch {
-	case s.section == nil:
-		return int64(s.len)
-	case s.section.Flags&elf.SHF_COMPRESSED != 0:
-		return 4 * int64(s.section.Size)
+// size is that of the data, about, as far as the file has it.
+func (s *cfiSection) size(f *elffile.File) int64 {
+	size := s.len
+	if s.section != nil {
+		size = s.section.Size
 	}
-	return int64(s.section.Size)
+	n := int64(min(size, uint64(f.Size())))
+	if s.section != nil && s.section.Flags&elf.SHF_COMPRESSED != 0 {
+		n *= 4
+	}
+	return n
 }
 
 func (s *cfiSection) read(f *elffile.File) ([]byte, error) {
@@ -248,6 +250,7 @@ type cfiBuilder struct {
 	cies    map[int]*cie
 	cieLeft int   // bytes of CIEs that may be parsed yet
 	left    int64 // memory that there is for other things than rows and FDEs
+	goRows  int   // rows that there may be after those of Go's function table
 	exec    cfiExec
 }
 

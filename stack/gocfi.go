@@ -23,13 +23,16 @@ func (b *cfiBuilder) goTable(f *elffile.File) error {
 	}
 	kinds := goKinds(t)
 	grow := findGoGrow(f, t, kinds)
+	// Functions may share one long table; those of real programs have a row for some
+	// 45 bytes of the whole.
+	b.goRows = len(b.pcs) + t.Size()/8
 	for i := range t.Len() {
 		fn, ok := t.Func(i)
 		if !ok || fn.Entry < b.base || fn.End <= fn.Entry || fn.End-b.base > 1<<32-1 {
 			b.stats.Bad++
 			continue
 		}
-		if b.goFunc(&fn, kinds[i], &grow); b.full() {
+		if b.goFunc(&fn, kinds[i], &grow); b.full() || len(b.pcs) > b.goRows {
 			return errTooMuch
 		}
 	}
@@ -48,7 +51,7 @@ func (b *cfiBuilder) goFunc(fn *pclntab.Func, kind goKind, grow *goGrow) {
 		if kind == goLost && grow.from > from && grow.from < to {
 			row(grow.from, b.goGrowRule(grow))
 		}
-		return !b.full()
+		return !b.full() && len(b.pcs) <= b.goRows
 	})
 	n := len(b.pcs) - first
 	if n == 0 {
@@ -74,7 +77,7 @@ func goKinds(t *pclntab.Table) []goKind {
 	kinds := make([]goKind, t.Len())
 	for i := range kinds {
 		if fn, ok := t.Func(i); ok {
-			kinds[i] = goKindOf(fn.Name())
+			kinds[i] = goKindOf(fn.ShortName(len("runtime.sigreturn__sigaction.abi0")))
 		}
 	}
 	return kinds

@@ -76,7 +76,10 @@ func (c *CFICache) start(pid int, st fs.FileInfo, f *elffile.File) error {
 	const open = 16 << 10 // what a file without any is like
 	n := int64(open)
 	for _, s := range cfiSections(f) {
-		n += s.size()
+		n += s.size(f)
+	}
+	if s := f.Section(".gopclntab"); s != nil { // of which rows are little
+		n += int64(min(s.Size, uint64(f.Size()))) / 8
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -27,8 +27,8 @@ type goDecoder struct {
 type goSiteKey struct{ file, call int32 }
 
 // decodeGoFunc decodes function i and says how many bytes that takes. It returns
-// plainGoFunc for functions that are too large, are malformed, or name what is not
-// there.
+// plainGoFunc for functions that are too large, which it took as many bytes to find
+// out, are malformed, or name what is not there.
 func decodeGoFunc(e *ELF, t *pclntab.Table, i int) (*goFunc, int64) {
 	fn, ok := t.Func(i)
 	if !ok || fn.End-fn.Entry > math.MaxUint32 {
@@ -37,7 +37,7 @@ func decodeGoFunc(e *ELF, t *pclntab.Table, i int) (*goFunc, int64) {
 	d := &goDecoder{e: e, fn: fn}
 	var buf [64]pclntab.Run
 	if d.runs, ok = fn.Runs(buf[:0], maxGoRuns); !ok {
-		return &plainGoFunc, 0
+		return &plainGoFunc, goRunSize * maxGoRuns
 	}
 	n := len(d.runs)
 	f := &goFunc{runs: make([]uint32, 2*n)}

@@ -170,12 +170,17 @@ func (e *ELF) appendGo(g *goTable, dst []Frame, index int, vaddr uint64) ([]Fram
 	if !ok {
 		return dst, false
 	}
-	if _, ok := fn.Line(vaddr); !ok {
+	line, ok := fn.Line(vaddr)
+	p := goPlace{e: e, index: index, vaddr: vaddr, entry: fn.Entry, end: fn.End}
+	if !ok && !fn.Spent() {
 		return dst, false // padding, or the end of the Go code
 	}
-	p := goPlace{e: e, index: index, vaddr: vaddr, entry: fn.Entry, end: fn.End}
 	var buf [16]pclntab.Call
 	calls := fn.Calls(buf[:0], vaddr)
+	if fn.Spent() {
+		name := e.names.get(e, tabGoFunc, fn.NameOffset())
+		return p.append(dst, name, "", 0), name != ""
+	}
 	if e.opts.noInline {
 		calls = calls[len(calls)-1:]
 	}
@@ -189,7 +194,9 @@ func (e *ELF) appendGo(g *goTable, dst []Frame, index int, vaddr uint64) ([]Fram
 		if off, ok := fn.FileOffset(c.PC); ok {
 			file = e.names.get(e, tabGoFile, off)
 		}
-		line, _ := fn.Line(c.PC)
+		if c.PC != vaddr {
+			line, _ = fn.Line(c.PC)
+		}
 		dst = p.append(dst, name, file, max(line, 0))
 		dst[n+i].Inlined = i < len(calls)-1
 	}

@@ -60,6 +60,7 @@ func TestSelf(t *testing.T) {
 			t.Fatalf("%s has malformed runs", fn.Name())
 		}
 		for pc := fn.Entry; pc+1 < fn.End; pc += 7 {
+			fn := fn // whose steps are bounded
 			_, known := fn.Line(pc)
 			calls = fn.Calls(calls[:0], pc)
 			compareRun(t, &fn, runAt(runs, pc-fn.Entry), calls)

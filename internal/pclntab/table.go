@@ -45,7 +45,8 @@ type Table struct {
 	minpc   uint64 // where the first bucket begins
 }
 
-// Func is a function of a Table.
+// Func is a function of a Table, for one address: it takes so many steps through its
+// tables, and then tells no more (Spent).
 type Func struct {
 	t *Table
 	// Entry is the address of the first instruction, End that of the next
@@ -54,7 +55,16 @@ type Func struct {
 	// Index is the function's number in the table.
 	Index int
 	b     []byte // the _func structure and all that follows it
+	taken int    // steps through its pc-value tables
 }
+
+// maxSteps is far above what it takes to an address in the largest functions of real
+// programs, some ten thousand.
+const maxSteps = 1 << 17
+
+// Spent reports whether the function's tables are so long that it ceased to read them:
+// what it said since need not be so.
+func (fn *Func) Spent() bool { return fn.taken > maxSteps }
 
 // New finds and checks the function table of a file; ErrNone if there is none.
 func New(f *elffile.File) (*Table, error) {
@@ -232,6 +242,9 @@ func (t *Table) width() int {
 	return t.ptr
 }
 
+// Size is the number of bytes of the table.
+func (t *Table) Size() int { return t.size }
+
 // Len is the number of functions.
 func (t *Table) Len() int { return t.nfunc }
 
@@ -378,6 +391,12 @@ func (fn *Func) field(i int) uint32 { return fn.t.u32(fn.b[fn.base()+4*i:]) }
 // Name returns the function's name, as bytes of the file.
 func (fn *Func) Name() []byte { return fn.t.name(fn.field(fieldName)) }
 
+// ShortName is Name if that is no longer than most, else nil.
+func (fn *Func) ShortName(most int) []byte {
+	names, off := fn.t.funcnames, uint64(fn.field(fieldName))
+	return elffile.String(names[:min(off+uint64(most)+1, uint64(len(names)))], off)
+}
+
 // NameOffset identifies the name within the table.
 func (fn *Func) NameOffset() uint32 { return fn.field(fieldName) }
 
@@ -404,36 +423,45 @@ func (fn *Func) SPDelta(pc uint64) (delta int64, ok bool) {
 // value walks a pc-value table: pairs of varints, a zigzag-encoded change of
 // the value and the number of instructions that it holds for.
 func (fn *Func) value(off uint32, pc uint64) (v int32, ok bool) {
+	v, ok, fn.taken = fn.walk(off, pc, fn.taken)
+	return v, ok
+}
+
+// walk is value after some steps; it returns how many there are then.
+func (fn *Func) walk(off uint32, pc uint64, taken int) (v int32, ok bool, steps int) {
 	t := fn.t
 	if off == 0 || uint64(off) >= uint64(len(t.pctab)) {
-		return -1, false
+		return -1, false, taken
 	}
 	b := t.pctab[off:]
 	// Instructions are counted, not bytes: that spares a multiplication a step.
 	left := (pc - fn.Entry) / t.minLC
 	v = -1
 	for i := 0; ; {
+		if taken++; taken > maxSteps {
+			return -1, false, taken
+		}
 		var dv, dpc uint32
 		if i+1 < len(b) && b[i]|b[i+1] < 0x80 { // one byte each: nearly always
 			dv, dpc = uint32(b[i]), uint32(b[i+1])
 			if dv == 0 && i > 0 {
-				return -1, false
+				return -1, false, taken
 			}
 			i += 2
 		} else {
 			first, n := i == 0, 0
 			if dv, n = varint(b[i:]); n == 0 || dv == 0 && !first {
-				return -1, false
+				return -1, false, taken
 			}
 			i += n
 			if dpc, n = varint(b[i:]); n == 0 {
-				return -1, false
+				return -1, false, taken
 			}
 			i += n
 		}
 		v += int32(dv>>1) ^ -int32(dv&1)
 		if left < uint64(dpc) {
-			return v, true
+			return v, true, taken
 		}
 		left -= uint64(dpc)
 	}

@@ -22,9 +22,10 @@ const (
 	strangerSecond = 256 << 10
 )
 
-// Take takes n bytes for a file of an owner, or none if that is more than there are:
-// base and what the time until now adds.
+// Take takes n bytes, which is no less than 0, for a file of an owner, or none if that
+// is more than there are: base and what the time until now adds.
 func (s *Share) Take(o Owner, n, base int64, now time.Time) bool {
+	n = max(n, 0)
 	if s.since.IsZero() {
 		s.since = now
 	}
