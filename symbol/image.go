@@ -175,9 +175,12 @@ func readELF(f fs.File, size int64) (*elffile.File, error) {
 // has, or a new one.
 func (ps *Processes) adopt(img *image, pid int, ef *elffile.File) {
 	id := ef.BuildID()
-	if other := ps.byID[id]; id != "" && other != nil && other.sharedWith(img.owner) && sameNames(other.f, ef) {
+	if other := ps.byID[id]; id != "" && other != nil && other.mayServe(img.owner) && sameNames(other.f, ef) {
 		ef.Close()
 		other.refs++
+		if img.owner == (stranger.Owner{}) {
+			other.owner = img.owner
+		}
 		img.elf = other
 		return
 	}
@@ -201,13 +204,11 @@ func (ps *Processes) adopt(img *image, pid int, ef *elffile.File) {
 	}
 }
 
-// sharedWith reports whether a file of that owner may have e for its ELF: a stranger
-// who has had their share would keep another's equal file from being read.
-func (e *ELF) sharedWith(o stranger.Owner) bool {
-	if o == (stranger.Owner{}) {
-		e.owner = o
-	}
-	return e.owner == o || e.owner == (stranger.Owner{})
+// mayServe reports whether an equal file of that owner may have e for its ELF: among
+// strangers, one who has had their share would keep another's from being read.
+func (e *ELF) mayServe(o stranger.Owner) bool {
+	trusted := stranger.Owner{}
+	return o == trusted || e.owner == trusted || e.owner == o
 }
 
 // sameNames reports whether two files of one build-id have the same names as well.

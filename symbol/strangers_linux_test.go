@@ -8,12 +8,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/borescope/borescope/elfnotes"
 	"github.com/borescope/borescope/internal/elfbuild"
+	"github.com/borescope/borescope/internal/stranger"
 	"github.com/borescope/borescope/internal/testenv"
 )
 
 // TestStrangersFiles: of each stranger's large files one is read, and others' are read
-// all the same, if they are equal to one of theirs too.
+// all the same.
 func TestStrangersFiles(t *testing.T) {
 	testenv.Need(t, testenv.Root)
 	testenv.LimitMemory(t, 512<<20)
@@ -61,15 +63,17 @@ func TestStrangersFiles(t *testing.T) {
 // make the file a stranger's.
 func TestStrangersEqualFile(t *testing.T) {
 	testenv.Need(t, testenv.Root)
-	note := append([]byte("\x04\x00\x00\x00\x14\x00\x00\x00\x03\x00\x00\x00GNU\x00"), make([]byte, 20)...)
-	note[len(note)-1] = 1
-	s := append(elfbuild.SymbolTable{N: 10, Step: 16, Size: 16, Names: 4}.Sections(), elfbuild.Section{
-		Name: ".note.gnu.build-id", Type: elf.SHT_NOTE, Flags: elf.SHF_ALLOC, Data: note, Align: 4,
-	})
-	image := elfbuild.Program(s...).Bytes()
+	build := func(names int) []byte {
+		s := append(elfbuild.SymbolTable{N: 10, Step: 16, Size: 16, Names: names}.Sections(), elfbuild.Section{
+			Name: ".note.gnu.build-id", Type: elf.SHT_NOTE, Flags: elf.SHF_ALLOC, Align: 4,
+			Data: elfnotes.Append(nil, elfnotes.Note{Owner: "GNU", Type: 3, Desc: make([]byte, 20)}, 4),
+		})
+		return elfbuild.Program(s...).Bytes()
+	}
+	image := build(4)
 	ps := NewProcesses(nil)
 	defer ps.Close()
-	resolve := func(uid int, want Reason) *ELF {
+	resolve := func(uid int, image []byte, want Reason) *ELF {
 		t.Helper()
 		e := loaded(t, ps, writeFor(t, uid, image))
 		if e == nil || e.BuildID() == "" {
@@ -89,13 +93,16 @@ func TestStrangersEqualFile(t *testing.T) {
 	}
 	// All that one of them may have.
 	ps.work.Take(ps.owner(os.Getpid(), st), 100<<20, tableWork, now)
-	theirs := resolve(65534, ReasonBudget)
-	other := resolve(65533, ReasonNone)
+	theirs := resolve(65534, image, ReasonBudget)
+	if resolve(0, build(5), ReasonNone); theirs.owner == (stranger.Owner{}) {
+		t.Error("another file of its build-id makes a stranger's a trusted one")
+	}
+	other := resolve(65533, image, ReasonNone)
 	if other == theirs {
 		t.Error("two strangers share what one of them has used up")
 	}
-	ours := resolve(0, ReasonNone)
-	if again := resolve(65534, ReasonNone); again != ours {
+	ours := resolve(0, image, ReasonNone)
+	if again := resolve(65534, image, ReasonNone); again != ours {
 		t.Error("an equal file is read again that could be shared")
 	}
 }
@@ -104,9 +111,7 @@ func TestStrangersEqualFile(t *testing.T) {
 func writeFor(t *testing.T, uid int, image []byte) (path string) {
 	t.Helper()
 	path = filepath.Join(t.TempDir(), "program")
-	if err := os.WriteFile(path, image, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	writeHostile(t, path, image, 0)
 	if err := os.Chown(path, uid, -1); err != nil {
 		t.Fatal(err)
 	}
