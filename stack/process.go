@@ -15,6 +15,7 @@ import (
 
 	"github.com/borescope/borescope/internal/elffile"
 	"github.com/borescope/borescope/internal/feature"
+	"github.com/borescope/borescope/internal/pclntab"
 	"github.com/borescope/borescope/internal/procfs"
 	"github.com/borescope/borescope/internal/stranger"
 )
@@ -78,7 +79,7 @@ func (c *CFICache) start(pid int, st fs.FileInfo, f *elffile.File) error {
 	for _, s := range cfiSections(f) {
 		n += s.size(f)
 	}
-	if s := f.Section(".gopclntab"); s != nil { // of which rows are little
+	if s := pclntab.Section(f); s != nil { // of which rows are little
 		n += int64(min(s.Size, uint64(f.Size()))) / 8
 	}
 	c.mu.Lock()

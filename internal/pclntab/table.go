@@ -101,7 +101,7 @@ func (t *Table) locate() error {
 	if t.f.Synthetic {
 		return t.search()
 	}
-	s := section(t.f)
+	s := Section(t.f)
 	if s == nil {
 		return ErrNone
 	}
@@ -159,9 +159,9 @@ func (t *Table) plausible() bool {
 	return true
 }
 
-// section returns the section of the table. In position independent programs
-// it needed relocations once.
-func section(f *elffile.File) *elffile.Section {
+// Section returns the section of a file's table, nil if none has its name. In position
+// independent programs it needed relocations once.
+func Section(f *elffile.File) *elffile.Section {
 	for i := range f.Sections {
 		s := &f.Sections[i]
 		if s.Type != elf.SHT_NOBITS && (s.Name == ".gopclntab" || s.Name == ".data.rel.ro.gopclntab") {
@@ -423,45 +423,39 @@ func (fn *Func) SPDelta(pc uint64) (delta int64, ok bool) {
 // value walks a pc-value table: pairs of varints, a zigzag-encoded change of
 // the value and the number of instructions that it holds for.
 func (fn *Func) value(off uint32, pc uint64) (v int32, ok bool) {
-	v, ok, fn.taken = fn.walk(off, pc, fn.taken)
-	return v, ok
-}
-
-// walk is value after some steps; it returns how many there are then.
-func (fn *Func) walk(off uint32, pc uint64, taken int) (v int32, ok bool, steps int) {
 	t := fn.t
 	if off == 0 || uint64(off) >= uint64(len(t.pctab)) {
-		return -1, false, taken
+		return -1, false
 	}
 	b := t.pctab[off:]
 	// Instructions are counted, not bytes: that spares a multiplication a step.
 	left := (pc - fn.Entry) / t.minLC
 	v = -1
 	for i := 0; ; {
-		if taken++; taken > maxSteps {
-			return -1, false, taken
+		if fn.taken++; fn.Spent() {
+			return -1, false
 		}
 		var dv, dpc uint32
 		if i+1 < len(b) && b[i]|b[i+1] < 0x80 { // one byte each: nearly always
 			dv, dpc = uint32(b[i]), uint32(b[i+1])
 			if dv == 0 && i > 0 {
-				return -1, false, taken
+				return -1, false
 			}
 			i += 2
 		} else {
 			first, n := i == 0, 0
 			if dv, n = varint(b[i:]); n == 0 || dv == 0 && !first {
-				return -1, false, taken
+				return -1, false
 			}
 			i += n
 			if dpc, n = varint(b[i:]); n == 0 {
-				return -1, false, taken
+				return -1, false
 			}
 			i += n
 		}
 		v += int32(dv>>1) ^ -int32(dv&1)
 		if left < uint64(dpc) {
-			return v, true, taken
+			return v, true
 		}
 		left -= uint64(dpc)
 	}

@@ -170,7 +170,7 @@ func FuzzTable(f *testing.F) {
 		f.Skip("needs an ELF file")
 	}
 	orig := open(f, exe)
-	s := section(orig.f)
+	s := Section(orig.f)
 	table, err := orig.f.Data(s)
 	if err != nil {
 		f.Fatal(err)
