@@ -22,7 +22,7 @@ func tracingMultiType(*Env, *ebpf.Program, Target) ebpf.AttachType { return ebpf
 
 func (l *Link) release() error { return nil }
 
-func (l *Link) stopped() ([]clock, error) { return nil, errors.ErrUnsupported }
+func (l *Link) stopped() ([]int, error) { return nil, errors.ErrUnsupported }
 
 func (h *held) missed() (uint64, bool, error) { return 0, false, errors.ErrUnsupported }
 

@@ -71,28 +71,23 @@ func (a *attacher) perfEvent(g *Program, prog *ebpf.Program, s *Site, ev *event)
 			return a.explainSet(g, s, err)
 		}
 		a.keep(held{fd: link, link: true, method: MethodPerfLink}, *s)
-		a.start = append(a.start, fd)
-		if ev.timed() {
-			a.link.clocks = append(a.link.clocks, clock{fd, ev.cpu})
-		} else {
-			a.drop = append(a.drop, fd)
+		a.drop = append(a.drop, fd)
+	} else {
+		if err := kernel.SetPerfProgram(prog.FD(), fd); err != nil {
+			kernel.Close(fd)
+			return a.explainSet(g, s, err)
 		}
+		a.keep(held{fd: fd, method: MethodPerfIoctl}, *s)
+	}
+	a.start = append(a.start, fd)
+	if !ev.timed() {
 		return nil
 	}
-	if err := kernel.SetPerfProgram(prog.FD(), fd); err != nil {
-		kernel.Close(fd)
-		return a.explainSet(g, s, err)
-	}
-	a.keep(held{fd: fd, method: MethodPerfIoctl}, *s)
-	a.start = append(a.start, fd)
-	if ev.timed() {
-		own, err := kernel.Dup(fd)
-		if err != nil {
-			return err
-		}
+	own, err := kernel.Dup(fd)
+	if err == nil {
 		a.link.clocks = append(a.link.clocks, clock{own, ev.cpu})
 	}
-	return nil
+	return err
 }
 
 // onlySyscalls is why a tracepoint takes no program that may sleep.

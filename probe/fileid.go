@@ -55,16 +55,16 @@ func (s sources) note(path string, f *os.File) error {
 	if ids == nil {
 		return nil
 	}
-	if _, read := ids[path]; !read && !s.served {
+	if _, noted := ids[path]; noted {
+		if err := ids.check(path, f); err != nil {
+			return fmt.Errorf("%s was replaced or changed while it was read: %w", path, err)
+		}
+		return nil
+	}
+	if !s.served {
 		if err := notServed(path, f); err != nil {
 			return err
 		}
-	}
-	if err := ids.check(path, f); err != nil {
-		return fmt.Errorf("%s was replaced or changed while it was read: %w", path, err)
-	}
-	if _, noted := ids[path]; noted {
-		return nil
 	}
 	id, err := identify(f)
 	if err != nil {

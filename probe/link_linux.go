@@ -39,33 +39,41 @@ func (l *Link) release() error {
 // kernels go on every 10 ms.
 const clockStands = 30 * time.Millisecond
 
-// stopped returns the clocks that stand. The caller holds mu.
-func (l *Link) stopped() ([]clock, error) {
-	before := make([]uint64, len(l.clocks))
+// stopped returns the CPUs whose clocks stand. The caller holds mu.
+func (l *Link) stopped() ([]int, error) {
+	before, err := l.times()
+	if err != nil {
+		return nil, err
+	}
+	cpus, err := l.standing(before)
+	if err == nil && len(cpus) > 0 {
+		time.Sleep(clockStands)
+		cpus, err = l.standing(before)
+	}
+	return cpus, err
+}
+
+// standing returns the CPUs whose clocks are where they were.
+func (l *Link) standing(before []uint64) (cpus []int, err error) {
+	now, err := l.times()
+	for i := range now {
+		if now[i] == before[i] {
+			cpus = append(cpus, l.clocks[i].cpu)
+		}
+	}
+	return cpus, err
+}
+
+// times reads all clocks.
+func (l *Link) times() ([]uint64, error) {
+	out := make([]uint64, len(l.clocks))
 	for i, c := range l.clocks {
 		var err error
-		if before[i], err = kernel.EnabledTime(c.fd); err != nil {
+		if out[i], err = kernel.EnabledTime(c.fd); err != nil {
 			return nil, err
 		}
 	}
-	stands := func() (out []clock, err error) {
-		for i, c := range l.clocks {
-			now, err := kernel.EnabledTime(c.fd)
-			if err != nil {
-				return nil, err
-			}
-			if now == before[i] {
-				out = append(out, c)
-			}
-		}
-		return out, nil
-	}
-	out, err := stands()
-	if err == nil && len(out) > 0 {
-		time.Sleep(clockStands)
-		out, err = stands()
-	}
-	return out, err
+	return out, nil
 }
 
 // closeHeld closes what a Link holds.

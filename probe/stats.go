@@ -79,19 +79,12 @@ func (l *Link) Stopped() ([]int, error) {
 	if l.closed {
 		return nil, l.errClosed("stopped")
 	}
-	if len(l.clocks) == 0 {
-		return nil, nil
-	}
-	clocks, err := l.stopped()
+	cpus, err := l.stopped()
 	if err != nil {
 		return nil, fmt.Errorf("stopped: %w", err)
 	}
-	var out []int
-	for _, c := range clocks {
-		out = append(out, c.cpu)
-	}
-	slices.Sort(out)
-	return slices.Compact(out), nil
+	slices.Sort(cpus)
+	return slices.Compact(cpus), nil
 }
 
 // Method returns how a site of the Link (an index into Sites) is attached: what

@@ -32,12 +32,15 @@ func (b *cfiBuilder) goTable(f *elffile.File) error {
 			b.stats.Bad++
 			continue
 		}
-		if b.goFunc(&fn, kinds[i], &grow); b.full() || len(b.pcs) > b.goRows {
+		if b.goFunc(&fn, kinds[i], &grow); b.goFull() {
 			return errTooMuch
 		}
 	}
 	return nil
 }
+
+// goFull reports whether the memory or the rows of Go's functions are used up.
+func (b *cfiBuilder) goFull() bool { return b.full() || len(b.pcs) > b.goRows }
 
 // goFunc adds the rows of one function.
 func (b *cfiBuilder) goFunc(fn *pclntab.Func, kind goKind, grow *goGrow) {
@@ -51,7 +54,7 @@ func (b *cfiBuilder) goFunc(fn *pclntab.Func, kind goKind, grow *goGrow) {
 		if kind == goLost && grow.from > from && grow.from < to {
 			row(grow.from, b.goGrowRule(grow))
 		}
-		return !b.full() && len(b.pcs) <= b.goRows
+		return !b.goFull()
 	})
 	n := len(b.pcs) - first
 	if n == 0 {

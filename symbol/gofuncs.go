@@ -170,16 +170,16 @@ func (e *ELF) appendGo(g *goTable, dst []Frame, index int, vaddr uint64) ([]Fram
 	if !ok {
 		return dst, false
 	}
-	line, ok := fn.Line(vaddr)
 	p := goPlace{e: e, index: index, vaddr: vaddr, entry: fn.Entry, end: fn.End}
-	if !ok && !fn.Spent() {
-		return dst, false // padding, or the end of the Go code
-	}
+	line, ok := fn.Line(vaddr)
 	var buf [16]pclntab.Call
 	calls := fn.Calls(buf[:0], vaddr)
-	if fn.Spent() {
+	switch {
+	case fn.Spent():
 		name := e.names.get(e, tabGoFunc, fn.NameOffset())
 		return p.append(dst, name, "", 0), name != ""
+	case !ok:
+		return dst, false // padding, or the end of the Go code
 	}
 	if e.opts.noInline {
 		calls = calls[len(calls)-1:]

@@ -58,17 +58,23 @@ func (g *gen) kfunc(name string) {
 	g.kernelCall(name)
 }
 
+// isReturn leaves 1 in R0 at a return, 0 at an entry.
+func (g *gen) isReturn() {
+	g.kfunc(kfuncIsReturn)
+	g.emit(asm.And.Imm(asm.R0, 1))
+}
+
 // clearCookie has the entry of a kprobe session keep nothing, whether the program is
 // disabled then or not: the kernel hands over what an earlier call left there (fprobe
 // does not clear what it reserves for its entry handler, kernel/trace/fprobe.c). Those
 // of uprobes and tracing begin with 0.
 func (g *gen) clearCookie() {
-	entered := g.label()
-	g.kfunc(kfuncIsReturn)
-	g.emit(asm.And.Imm(asm.R0, 1), asm.JNE.Imm(asm.R0, 0, entered))
+	returns := g.label()
+	g.isReturn()
+	g.emit(asm.JNE.Imm(asm.R0, 0, returns))
 	g.kfunc(kfuncCookie)
 	g.emit(asm.Mov.Imm(asm.R1, 0), asm.StoreMem(asm.R0, 0, asm.R1, asm.DWord))
-	g.place(entered)
+	g.place(returns)
 }
 
 // kernelCall calls a kernel function, whose arguments are in place, by its id in

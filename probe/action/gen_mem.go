@@ -104,8 +104,7 @@ func (g *gen) builtin(e *Expr, dst asm.Register) {
 func (g *gen) controlBuiltin(e *Expr, dst asm.Register) bool {
 	switch e.Str {
 	case "is_return":
-		g.kfunc(kfuncIsReturn)
-		g.emit(asm.And.Imm(asm.R0, 1))
+		g.isReturn()
 		g.move(dst, asm.R0)
 		return true
 	case "session_cookie":
