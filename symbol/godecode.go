@@ -21,6 +21,7 @@ type goDecoder struct {
 	runs  []pclntab.Run
 	keys  []goSiteKey // of the sites
 	sites []goSite
+	work  int // besides the steps through the function's tables, in those
 }
 
 // goSiteKey tells the sites of a function apart, by numbers of the table.
@@ -29,14 +30,15 @@ type goSiteKey struct{ file, call int32 }
 // decodeGoFunc decodes function i and says how many bytes that takes. It returns
 // plainGoFunc for functions that are too large, which it took as many bytes to find
 // out, are malformed, or name what is not there.
-func decodeGoFunc(e *ELF, t *pclntab.Table, i int) (*goFunc, int64) {
-	fn, ok := t.Func(i)
+func decodeGoFunc(e *ELF, g *goTable, i int) (*goFunc, int64) {
+	fn, ok := g.Func(i)
 	if !ok || fn.End-fn.Entry > math.MaxUint32 {
 		return &plainGoFunc, 0
 	}
 	d := &goDecoder{e: e, fn: fn}
+	defer func() { g.spend(d.fn.Steps() + d.work) }()
 	var buf [64]pclntab.Run
-	if d.runs, ok = fn.Runs(buf[:0], maxGoRuns); !ok {
+	if d.runs, ok = d.fn.Runs(buf[:0], maxGoRuns); !ok {
 		return &plainGoFunc, goRunSize * maxGoRuns
 	}
 	n := len(d.runs)
@@ -56,10 +58,13 @@ func decodeGoFunc(e *ELF, t *pclntab.Table, i int) (*goFunc, int64) {
 }
 
 // position returns the position of a run; ok is false if there is no room for it,
-// or the function is malformed.
+// it takes too long, or the function is malformed.
 func (d *goDecoder) position(r *pclntab.Run) (pos goPosition, ok bool) {
 	if r.Line < 0 {
 		return noGoSite, true
+	}
+	if d.work > goStepsBase {
+		return 0, false
 	}
 	if d.e.opts.noInline {
 		r = d.outermost(r)
@@ -88,6 +93,7 @@ func (d *goDecoder) outermost(r *pclntab.Run) *pclntab.Run {
 // that of callers.
 func (d *goDecoder) site(r *pclntab.Run, depth int) (k int16, ok bool) {
 	key := goSiteKey{r.File, r.Call}
+	d.work += len(d.keys) / 16
 	if k := slices.Index(d.keys, key); k >= 0 {
 		return int16(k), true
 	}
@@ -117,6 +123,7 @@ func (d *goDecoder) site(r *pclntab.Run, depth int) (k int16, ok bool) {
 
 // runAt returns the run of an offset in the function, nil if it has no line.
 func (d *goDecoder) runAt(off uint32) *pclntab.Run {
+	d.work += 4
 	i, found := slices.BinarySearchFunc(d.runs, off, func(r pclntab.Run, off uint32) int {
 		return cmp.Compare(r.Off, off)
 	})

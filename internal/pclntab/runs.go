@@ -10,16 +10,15 @@ type Run struct {
 
 // Runs appends the function's runs in order; the last, whose Line is -1, is where
 // the code with lines ends. ok is false for functions that are malformed, that
-// have more than limit runs, or tables out of all proportion.
+// have more than limit runs, or so long tables that it is Spent.
 func (fn *Func) Runs(dst []Run, limit int) (_ []Run, ok bool) {
 	size := fn.End - fn.Entry
 	if size > 1<<31 {
 		return dst, false
 	}
-	steps := 4 * limit
-	line := fn.steps(fn.field(fieldPCLine), &steps)
-	file := fn.steps(fn.field(fieldPCFile), &steps)
-	call := fn.steps(fn.pcdata(pcdataInlTree), &steps)
+	line := fn.steps(fn.field(fieldPCLine))
+	file := fn.steps(fn.field(fieldPCFile))
+	call := fn.steps(fn.pcdata(pcdataInlTree))
 	n := len(dst)
 	at := uint64(0)
 	for at < size {
@@ -39,15 +38,14 @@ func (fn *Func) Runs(dst []Run, limit int) (_ []Run, ok bool) {
 		}
 		dst = append(dst, r)
 	}
-	return append(dst, Run{uint32(min(at, size)), -1, -1, -1}), steps >= 0
+	return append(dst, Run{uint32(min(at, size)), -1, -1, -1}), !fn.Spent()
 }
 
 // stepper walks a pc-value table from run to run. Where the table says nothing, v
 // is -1.
 type stepper struct {
 	b     []byte
-	minLC uint64
-	left  *int // steps that may be taken yet
+	fn    *Func
 	end   uint64
 	v     int32
 	sum   int32
@@ -55,8 +53,8 @@ type stepper struct {
 	ok    bool
 }
 
-func (fn *Func) steps(off uint32, left *int) stepper {
-	s := stepper{minLC: fn.t.minLC, left: left, v: -1, sum: -1, ok: true}
+func (fn *Func) steps(off uint32) stepper {
+	s := stepper{fn: fn, v: -1, sum: -1, ok: true}
 	if off != 0 && uint64(off) < uint64(len(fn.t.pctab)) {
 		s.b = fn.t.pctab[off:]
 	}
@@ -74,13 +72,13 @@ func (s *stepper) to(at uint64) {
 			break
 		}
 		dpc, m := varint(s.b[n:])
-		if *s.left--; m == 0 || *s.left < 0 {
+		if s.fn.taken++; m == 0 || s.fn.Spent() {
 			s.ok = false
 			break
 		}
 		s.b = s.b[n+m:]
 		s.sum += int32(dv>>1) ^ -int32(dv&1)
-		s.end += uint64(dpc) * s.minLC
+		s.end += uint64(dpc) * s.fn.t.minLC
 		s.v = s.sum
 	}
 	if !s.ok {

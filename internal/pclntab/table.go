@@ -66,6 +66,9 @@ const maxSteps = 1 << 17
 // what it said since need not be so.
 func (fn *Func) Spent() bool { return fn.taken > maxSteps }
 
+// Steps is how many steps were taken through the function's tables.
+func (fn *Func) Steps() int { return fn.taken }
+
 // New finds and checks the function table of a file; ErrNone if there is none.
 func New(f *elffile.File) (*Table, error) {
 	t := &Table{f: f, le: f.Order == binary.LittleEndian}
