@@ -16,6 +16,7 @@ import (
 
 	"github.com/borescope/borescope/internal/feature"
 	"github.com/borescope/borescope/internal/kernel"
+	"github.com/borescope/borescope/internal/procfs"
 	"github.com/borescope/borescope/pmc"
 )
 
@@ -316,12 +317,13 @@ func (a *attacher) samplingEvent(s *Site) (*event, error) {
 // A thread that is there only when all are open may have inherited the event, or
 // come from one that had none yet: nobody can tell. Then all is done again, before
 // anything is counted, until no thread has come meanwhile. A new thread inherits
-// before it is in the list (copy_process, kernel/fork.c), so that the list has to stay
-// as it is for a while.
+// before it is in the list (copy_process, kernel/fork.c): the list is believed once each
+// of them must have left the call of clone that it was in when its event was opened.
 func (a *attacher) perThread(g *Program, prog *ebpf.Program, s *Site, ev *event) error {
 	ev.attr.Flags |= pmc.AttrInherit
 	ev.cpu = -1
 	before := a.progress()
+	end := time.Now().Add(perThreadWait)
 	for try := range perThreadTries {
 		tids, err := threads(s.PID)
 		if err != nil {
@@ -332,7 +334,7 @@ func (a *attacher) perThread(g *Program, prog *ebpf.Program, s *Site, ev *event)
 				return err
 			}
 		}
-		time.Sleep(threadAppears)
+		waitForClone(s.PID, tids, end)
 		now, err := threads(s.PID)
 		if err != nil {
 			return notFound("no process %d", s.PID)
@@ -352,12 +354,38 @@ func (a *attacher) perThread(g *Program, prog *ebpf.Program, s *Site, ev *event)
 	return nil
 }
 
-// perThreadTries is how often all is opened, half a second of waiting in all, and
-// threadAppears how long a thread may take from inheriting to being listed.
+// perThreadTries is how often all is opened, half a second of waiting between them, and
+// perThreadWait how long is waited for calls of clone in all.
 const (
 	perThreadTries = 48
-	threadAppears  = 2 * time.Millisecond
+	perThreadWait  = time.Second
 )
+
+// waitForClone waits until each thread has been asleep since this was called, as nothing
+// is inside of clone, or has run for a tick or two, ten times as long as clone takes: time
+// of its own, which a loaded machine does not shorten. Until end: a thread that waits for
+// a disk or for memory may take longer.
+func waitForClone(pid int, tids []int, end time.Time) {
+	began := make(map[int]uint64) // when these had run so long
+	left := slices.Clone(tids)
+	for {
+		left = slices.DeleteFunc(left, func(tid int) bool {
+			st, err := procfs.ReadThreadStat(procfs.Root(nil), pid, tid)
+			if err != nil || st.State != 'R' && st.State != 'D' {
+				return true
+			}
+			ran, seen := began[tid]
+			if !seen {
+				began[tid] = st.Ran
+			}
+			return seen && st.Ran >= ran+2
+		})
+		if len(left) == 0 || time.Now().After(end) {
+			return
+		}
+		time.Sleep(500 * time.Microsecond)
+	}
+}
 
 // progress is how far an attacher is.
 type progress struct{ held, sites, start, drop int }

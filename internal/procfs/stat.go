@@ -39,7 +39,7 @@ func readSmall(root fs.FS, name string) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, maxSmall))
 }
 
-// Stat is what /proc/PID/stat says.
+// Stat is what the stat file of a process or a thread says.
 type Stat struct {
 	// Comm is the thread's name: 15 bytes at most.
 	Comm string
@@ -49,11 +49,20 @@ type Stat struct {
 	// StartTime is field 22: clock ticks after boot. With the pid it tells
 	// apart processes that had the same number.
 	StartTime uint64
+	// Ran is the processor time, fields 14 and 15 together, in clock ticks.
+	Ran uint64
 }
 
 // ReadStat reads /proc/PID/stat.
-func ReadStat(root fs.FS, pid int) (Stat, error) {
-	b, err := readSmall(root, path(pid, "stat"))
+func ReadStat(root fs.FS, pid int) (Stat, error) { return readStat(root, path(pid, "stat")) }
+
+// ReadThreadStat reads /proc/PID/task/TID/stat, whose time is the thread's own.
+func ReadThreadStat(root fs.FS, pid, tid int) (Stat, error) {
+	return readStat(root, path(pid, "task/"+strconv.Itoa(tid)+"/stat"))
+}
+
+func readStat(root fs.FS, name string) (Stat, error) {
+	b, err := readSmall(root, name)
 	if err != nil {
 		return Stat{}, err
 	}
@@ -71,16 +80,19 @@ func ParseStat(b []byte) (Stat, error) {
 	}
 	s := Stat{Comm: string(b[open+1 : end])}
 	fields := strings.Fields(string(b[end+1:]))
-	const startTime = 22 - 3 // fields[0] is field 3
-	if len(fields) <= startTime || len(fields[0]) != 1 {
+	const first, startTime = 3, 22 // fields[0] is field 3
+	if len(fields) <= startTime-first || len(fields[0]) != 1 {
 		return Stat{}, errStat
 	}
 	s.State = fields[0][0]
-	t, err := strconv.ParseUint(fields[startTime], 10, 64)
-	if err != nil {
-		return Stat{}, fmt.Errorf("%w: start time %q", errStat, fields[startTime])
+	var n [3]uint64
+	for i, field := range []int{14, 15, startTime} {
+		var err error
+		if n[i], err = strconv.ParseUint(fields[field-first], 10, 64); err != nil {
+			return Stat{}, fmt.Errorf("%w: field %d is %q", errStat, field, fields[field-first])
+		}
 	}
-	s.StartTime = t
+	s.Ran, s.StartTime = n[0]+n[1], n[2]
 	return s, nil
 }
 
