@@ -10,7 +10,8 @@ var _ Walker = (*CFIWalker)(nil)
 // CFIWalker walks a stack by call frame information, which Debian's stripped
 // binaries have where frame pointers are missing, and over stretches that have
 // none (JIT code, embedded builtins) by frame pointer, until call frame
-// information takes up again. Signal handlers' frames are crossed: the frame
+// information takes up again: a function with neither, as OpenSSL's assembly has a
+// few, hides its caller. Signal handlers' frames are crossed: the frame
 // above one has its exact program counter. It ends with
 //
 //   - EndBottom where the rules say that there is no caller, as in _start and
