@@ -117,6 +117,12 @@ func (w *workload) waitBlocked() {
 // tally is what a counting program finds out about one site.
 type tally struct{ Count, Sum uint64 }
 
+// leftOut reports whether t counts fewer than want, and no fewer than the kernel accounts
+// for, which missed so many.
+func (t tally) leftOut(want tally, missed uint64) bool {
+	return t.Count < want.Count && t.Count+missed >= want.Count
+}
+
 // counter is a loaded plan of counting programs.
 type counter struct {
 	progs map[string]*ebpf.Program

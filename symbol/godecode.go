@@ -17,7 +17,7 @@ const (
 // goDecoder makes a goFunc.
 type goDecoder struct {
 	e     *ELF
-	fn    pclntab.Func
+	fn    *pclntab.Func
 	runs  []pclntab.Run
 	keys  []goSiteKey // of the sites
 	sites []goSite
@@ -35,10 +35,10 @@ func decodeGoFunc(e *ELF, g *goTable, i int) (*goFunc, int64) {
 	if !ok || fn.End-fn.Entry > math.MaxUint32 {
 		return &plainGoFunc, 0
 	}
-	d := &goDecoder{e: e, fn: fn}
-	defer func() { g.spend(d.fn.Steps() + d.work) }()
+	d := &goDecoder{e: e, fn: &fn}
+	defer func() { g.spend(fn.Steps() + d.work) }()
 	var buf [64]pclntab.Run
-	if d.runs, ok = d.fn.Runs(buf[:0], maxGoRuns); !ok {
+	if d.runs, ok = fn.Runs(buf[:0], maxGoRuns); !ok {
 		return &plainGoFunc, goRunSize * maxGoRuns
 	}
 	n := len(d.runs)

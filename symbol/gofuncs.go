@@ -14,8 +14,8 @@ type goTable struct {
 	known []atomic.Pointer[goFunc] // by number; made once, so that readers take no lock
 	size  atomic.Int64             // bytes of known functions
 	limit int64
-	full  atomic.Bool // a function was not kept
-	steps atomic.Int64
+	full  atomic.Bool  // a function was not kept
+	steps atomic.Int64 // taken above goStepsEach an address, less where it took fewer
 }
 
 // The steps through tables that addresses may take, each and together: in real programs
@@ -25,7 +25,7 @@ const (
 	goStepsBase = 1 << 20
 )
 
-// spend counts the steps that were taken for an address.
+// spend counts the steps that an address took, or decoding a function.
 func (g *goTable) spend(steps int) { g.steps.Add(int64(steps) - goStepsEach) }
 
 // spent reports whether the steps are out of all proportion: positions are told no
