@@ -35,7 +35,8 @@ type Options struct {
 	// this process's user's or the logged in user's, or is mapped in another mount
 	// namespace, is a stranger's: one file of each stranger is read, and more only while
 	// they have 2 MiB of symbols together, and 256 KiB more for each second. The others'
-	// addresses have no names until then: ReasonBudget.
+	// addresses have no names until then: ReasonBudget. A user is one stranger in all
+	// the user namespaces that they made; a container of root's is one.
 	Chosen bool
 	// MaxFiles is the most files that are held open, or mapped, at a time; 0 is
 	// 1024, or half of what the process may open.

@@ -33,7 +33,7 @@ func TestStrangers(t *testing.T) {
 	var s Share
 	now := time.Unix(1, 0)
 	const base = 512 << 20
-	a, b := Owner{stranger: true, uid: 1000}, Owner{stranger: true, mounts: 7}
+	a, b := Owner{stranger: true, uid: 1000}, Owner{stranger: true, namespace: 7}
 	for _, c := range []struct {
 		o     Owner
 		n     int64
