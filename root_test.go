@@ -36,23 +36,49 @@ const (
 // imports says what a package may import directly, besides the standard
 // library and this module's internal packages. A name ending in "/..." stands
 // for all below it too. A package that is not listed may import what its
-// nearest listed parent may, and that parent.
+// nearest listed parent may, and that parent. Some of them are still to come: what
+// refines a package moves there.
 var imports = map[string][]string{
-	"elfnotes":        {},
-	"hist":            {},
-	"symbol":          {"elfnotes", "github.com/ianlancetaylor/demangle"},
-	"stack":           {"elfnotes", asm, "github.com/google/pprof/profile"},
-	"usdt":            {"elfnotes"},
-	"pmc":             {"golang.org/x/sys/unix"},
-	"mapx":            {cilium, btf, "hist"}, // btf: what the kernel says of a map's key and value
-	"probe":           {cilium, btf, "usdt", "pmc", "symbol"},
-	"probe/broker":    {"probe", cilium, "golang.org/x/sys/unix"},
-	"probe/container": {},
-	"probe/action":    {"probe", "mapx", "stack", "usdt", "pmc", "symbol", cilium, asm, btf, "golang.org/x/arch/..."},
+	"elfnotes":              {},
+	"hist":                  {},
+	"symbol":                {"elfnotes", "github.com/ianlancetaylor/demangle"},
+	"symbol/lifecycle":      {"symbol", "pmc"},
+	"stack":                 {"elfnotes", asm, "github.com/google/pprof/profile"}, // the last two until they are bpfwalk's and profile's
+	"stack/bpfwalk":         {"stack", "stack/python", cilium, asm},
+	"stack/profile":         {"stack", "github.com/google/pprof/profile"},
+	"stack/python":          {"stack", "elfnotes", "symbol"},
+	"stack/perfdata":        {"stack", "elfnotes", "symbol"},
+	"stack/core":            {"stack", "elfnotes", "symbol"},
+	"usdt":                  {"elfnotes"},
+	"pmc":                   {"golang.org/x/sys/unix"},
+	"pmc/measure":           {"pmc"},
+	"mapx":                  {cilium, btf, "hist"}, // btf: what the kernel says of a map's key and value
+	"mapx/recording":        {"mapx", btf},
+	"mapx/recording/hostfs": {"mapx/recording"},
+	"probe":                 {"probe/env", cilium, btf, "usdt", "pmc", "symbol"},
+	"probe/env":             {btf, "symbol"},
+	"probe/deploy":          {"probe", "probe/env", cilium},
+	"probe/broker":          {"probe", "probe/env", "probe/deploy", cilium, "golang.org/x/sys/unix"},
+	"probe/container":       {},
+	"probe/internal":        {"probe/env", btf},
+	"probe/ir":              {"probe", "stack/bpfwalk", btf},
+	"probe/ir/internal":     {"probe/ir", "probe", "probe/env", "stack", "stack/bpfwalk", "usdt", cilium, asm, btf},
+	"probe/ir/bpf": {
+		"probe/ir", "probe", "probe/env", "mapx", "mapx/recording", "stack", "stack/bpfwalk", "symbol", cilium, btf,
+	},
+	"probe/ir/interp":  {"probe/ir", "probe", "stack"},
+	"probe/ir/inspect": {"probe/ir", "probe/ir/bpf", "probe", "stack", "golang.org/x/arch/..."},
+	// Until its parts are ir's.
+	"probe/action": {"probe", "probe/env", "mapx", "hist", "stack", "stack/bpfwalk", "mapx/recording", "usdt", "pmc", "symbol", cilium, asm, btf, "golang.org/x/arch/..."},
+	"probe/script": {"probe/ir", "probe/ir/bpf", "probe", "probe/env", "mapx", "hist", "symbol", "stack/profile", btf},
 	// Until actions make the program, collect holds hand-written asm.
-	"stack/collect": {"stack", "probe", "probe/action", "mapx", cilium, asm, btf},
-	"probe/tool":    {"all"},
-	"examples":      {"all"},
+	"stack/collect": {
+		"stack", "stack/bpfwalk", "stack/profile", "stack/python", "probe", "probe/env", "probe/action", "mapx", "mapx/recording",
+		"pmc", "symbol", cilium, asm, btf,
+	},
+	"probe/sysnames": {},
+	"probe/tool":     {"all"},
+	"examples":       {"all"},
 
 	"internal": {
 		"golang.org/x/sys/...", "github.com/klauspost/compress/...",
@@ -95,7 +121,8 @@ func (p *pkg) library() bool {
 			return false
 		}
 	}
-	return p.dir != "." && !strings.HasPrefix(p.dir, "internal") && !strings.HasPrefix(p.dir, "examples")
+	parts := strings.Split(p.dir, "/")
+	return p.dir != "." && parts[0] != "examples" && !slices.Contains(parts, "internal")
 }
 
 var fset = token.NewFileSet()

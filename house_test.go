@@ -1,0 +1,277 @@
+package borescope_test
+
+import (
+	"flag"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/borescope/borescope/internal/testenv"
+)
+
+var update = flag.Bool("update", false, "rewrite internal/testdata/api with the names that are public now")
+
+// A package that is larger, or a type with more methods, is two.
+const (
+	mostLines   = 5500
+	mostMethods = 60
+	mostNames   = 2160
+)
+
+// large are the packages that may have more lines, or do today: then with what they
+// have, which only falls.
+var large = map[string]int{
+	"mapx":         6850,
+	"pmc":          5800,
+	"probe":        14550, // 8000
+	"probe/action": 14800,
+	"stack":        11450,
+	"symbol":       7750, // 7000
+}
+
+// broad are the types that have more methods today, which only fall.
+var broad = map[string]int{
+	"probe.Env":            66,
+	"probe.resolver":       88,
+	"probe/action.checker": 89,
+	"probe/action.gen":     175,
+}
+
+// slack is how far a package may fall below its line in large before that has to fall too.
+const slack = 200
+
+// TestSizes: packages that one can walk through.
+func TestSizes(t *testing.T) {
+	for _, p := range packages(t) {
+		lines := 0
+		for name, f := range p.files {
+			if !p.isTest(name) {
+				lines += fset.File(f.Pos()).LineCount()
+			}
+		}
+		most, named := large[p.dir]
+		switch {
+		case !named && lines > mostLines:
+			t.Errorf("%s has %d lines, more than %d: what are its parts?", p.dir, lines, mostLines)
+		case named && lines > most:
+			t.Errorf("%s has %d lines, more than the %d that it may have", p.dir, lines, most)
+		case named && lines < most-slack:
+			t.Errorf("%s has %d lines: its line in large, %d, is to fall", p.dir, lines, most)
+		}
+	}
+}
+
+// TestReceivers: types that one can keep in mind.
+func TestReceivers(t *testing.T) {
+	for _, p := range packages(t) {
+		methods := map[string]map[string]bool{} // of systems one alike is one
+		for name, f := range p.files {
+			if p.isTest(name) {
+				continue
+			}
+			for _, d := range f.Decls {
+				if fn, ok := d.(*ast.FuncDecl); ok && fn.Recv != nil {
+					typ := p.dir + "." + receiver(fn)
+					if methods[typ] == nil {
+						methods[typ] = map[string]bool{}
+					}
+					methods[typ][fn.Name.Name] = true
+				}
+			}
+		}
+		for typ, names := range methods {
+			if most, named := broad[typ]; len(names) > max(most, mostMethods) {
+				t.Errorf("%s has %d methods, more than %d", typ, len(names), max(most, mostMethods))
+			} else if named && len(names) < most {
+				t.Errorf("%s has %d methods: its line in broad, %d, is to fall", typ, len(names), most)
+			}
+		}
+	}
+}
+
+// receiver is the name of a method's type.
+func receiver(fn *ast.FuncDecl) (name string) {
+	ast.Inspect(fn.Recv.List[0].Type, func(n ast.Node) bool {
+		if id, ok := n.(*ast.Ident); ok && name == "" {
+			name = id.Name
+		}
+		return name == ""
+	})
+	return name
+}
+
+// api is where the public names are kept, a file for each package.
+const api = "internal/testdata/api"
+
+// TestPublicNames: what users can name changes on purpose, and is little.
+func TestPublicNames(t *testing.T) {
+	names, kept := 0, map[string]bool{}
+	for _, p := range packages(t) {
+		if !p.library() {
+			continue
+		}
+		file := filepath.Join(api, strings.ReplaceAll(p.dir, "/", "_")+".txt")
+		kept[file] = true
+		have := publicNames(p)
+		for _, line := range have {
+			if !strings.HasPrefix(line, "field ") {
+				names++
+			}
+		}
+		if *update {
+			if err := os.WriteFile(file, []byte(strings.Join(have, "\n")+"\n"), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			continue
+		}
+		b, err := os.ReadFile(file)
+		if err != nil {
+			t.Error(err)
+		}
+		want := strings.Split(strings.TrimSuffix(string(b), "\n"), "\n")
+		for _, line := range have {
+			if !slices.Contains(want, line) {
+				t.Errorf("%s: new is %q (if that is meant: go test -update .)", p.dir, line)
+			}
+		}
+		for _, line := range want {
+			if !slices.Contains(have, line) {
+				t.Errorf("%s: gone is %q (if that is meant: go test -update .)", p.dir, line)
+			}
+		}
+	}
+	files, err := filepath.Glob(api + "/*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		if !kept[file] {
+			t.Errorf("%s is of no package", file)
+		}
+	}
+	if names > mostNames || names < mostNames-slack {
+		t.Errorf("%d public names, want up to mostNames, %d, which falls with them", names, mostNames)
+	}
+}
+
+// publicNames are the names that users of a package can use, fields too, sorted and
+// each once.
+func publicNames(p *pkg) []string {
+	names := map[string]bool{}
+	add := func(kind, of string, ids ...*ast.Ident) {
+		for _, id := range ids {
+			if id.IsExported() {
+				names[kind+" "+of+id.Name] = true
+			}
+		}
+	}
+	for name, f := range p.files {
+		if p.isTest(name) {
+			continue
+		}
+		for _, d := range f.Decls {
+			switch d := d.(type) {
+			case *ast.FuncDecl:
+				if d.Recv == nil {
+					add("func", "", d.Name)
+				} else if typ := receiver(d); ast.IsExported(typ) {
+					add("method", typ+".", d.Name)
+				}
+			case *ast.GenDecl:
+				for _, s := range d.Specs {
+					switch s := s.(type) {
+					case *ast.ValueSpec:
+						add(d.Tok.String(), "", s.Names...)
+					case *ast.TypeSpec:
+						add("type", "", s.Name)
+						addMembers(add, s)
+					}
+				}
+			}
+		}
+	}
+	return slices.Sorted(maps.Keys(names))
+}
+
+// addMembers adds the fields of a struct, and the methods of an interface.
+func addMembers(add func(kind, of string, ids ...*ast.Ident), s *ast.TypeSpec) {
+	if !s.Name.IsExported() {
+		return
+	}
+	switch typ := s.Type.(type) {
+	case *ast.StructType:
+		for _, f := range typ.Fields.List {
+			add("field", s.Name.Name+".", f.Names...)
+		}
+	case *ast.InterfaceType:
+		for _, f := range typ.Methods.List {
+			add("method", s.Name.Name+".", f.Names...)
+		}
+	}
+}
+
+// linked is how many packages README's program consists of, the standard library's
+// included, and unlinked are some that it has no use for.
+const linked = 229
+
+var unlinked = []string{"net/http", "text/template"}
+
+// TestReadmeProgram: the program of README compiles, and links what it needs.
+func TestReadmeProgram(t *testing.T) {
+	readme, err := os.ReadFile("README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, program, ok := strings.Cut(string(readme), "```go\n")
+	program, _, closed := strings.Cut(program, "```")
+	if !ok || !closed {
+		t.Fatal("README has no program")
+	}
+	main := filepath.Join(t.TempDir(), "main.go")
+	if err := os.WriteFile(main, []byte(program), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := testenv.Command(t, "go", "vet", main).CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+	out, err := testenv.Command(t, "go", "list", "-deps", main).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	deps := strings.Fields(string(out))
+	if len(deps) > linked {
+		t.Errorf("it links %d packages, more than %d", len(deps), linked)
+	}
+	for _, dep := range unlinked {
+		if slices.Contains(deps, dep) {
+			t.Errorf("it links %s", dep)
+		}
+	}
+}
+
+// TestPublicNamesOf keeps the list itself honest.
+func TestPublicNamesOf(t *testing.T) {
+	f, err := parser.ParseFile(token.NewFileSet(), "", `package p
+type T[K any] struct { A, b int; C struct{ D int } }
+type I interface { M(); n() }
+type hidden struct { E int }
+func (hidden) F() {}
+func (t *T[K]) G() {}
+func H() {}
+const ( J, k = 1, 2 )
+var L int`, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := publicNames(&pkg{dir: "p", files: map[string]*ast.File{"p.go": f}})
+	want := []string{"const J", "field T.A", "field T.C", "func H", "method I.M", "method T.G", "type I", "type T", "var L"}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %q\nwant %q", got, want)
+	}
+}
