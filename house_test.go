@@ -21,15 +21,15 @@ var update = flag.Bool("update", false, "rewrite internal/testdata/api with the 
 const (
 	mostLines   = 5500
 	mostMethods = 60
-	mostNames   = 2160
+	mostNames   = 2100
 )
 
 // large are the packages that may have more lines, or do today: then with what they
 // have, which only falls.
 var large = map[string]int{
-	"mapx":         6850,
+	"mapx":         6300,
 	"pmc":          5800,
-	"probe":        14550, // 8000
+	"probe":        14400, // 8000
 	"probe/action": 14800,
 	"stack":        11450,
 	"symbol":       7750, // 7000

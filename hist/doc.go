@@ -12,7 +12,7 @@
 //	fmt.Printf("p99 %.0f (%d to %d)\n", p99.Value, p99.Lo, p99.Hi)
 //
 // It draws them as bpftrace, BCC, SVG, terminal blocks, JSON and CSV, and
-// converts them to Prometheus, OpenTelemetry and HdrHistogram forms. Counts have
+// converts them to Prometheus and OpenTelemetry forms. Counts have
 // 64 bits everywhere. The package needs no kernel, no privileges and nothing but
 // the standard library, starts no goroutine and holds no resource.
 //

@@ -3,14 +3,10 @@ package hist
 import (
 	"bytes"
 	"errors"
-	"fmt"
-	"io"
 	"math"
 	"math/rand/v2"
 	"reflect"
-	"strings"
 	"testing"
-	"time"
 )
 
 // TestPrometheusIsExact: for every edge, the cumulative count is the number of
@@ -113,109 +109,4 @@ func TestAddCorrected(t *testing.T) {
 	if n, err := h.AddCorrected(1e12, 1); n != 0 || err == nil {
 		t.Error(n, err)
 	}
-}
-
-func TestHDRRoundTrip(t *testing.T) {
-	r := rand.New(rand.NewPCG(9, 9))
-	for k := range MaxK + 1 {
-		h := log2(t, k, 0, 1, math.MaxInt64)
-		for range 3000 {
-			h.AddN(int64(math.Exp(r.NormFloat64()*4+5)), r.Uint64N(1<<40))
-		}
-		b, err := h.EncodeHDR()
-		if err != nil {
-			t.Fatal(err)
-		}
-		got, err := DecodeHDR(b, k)
-		if err != nil || got.String() != h.String() {
-			t.Errorf("k %d: %v\n%s\nwant\n%s", k, err, got, h)
-		}
-	}
-	if _, err := log2(t, 0, -1).EncodeHDR(); !errors.Is(err, ErrNegative) {
-		t.Error(err)
-	}
-}
-
-func TestHDRLog(t *testing.T) {
-	var b bytes.Buffer
-	in := []HDRInterval{
-		{epoch, time.Second, log2(t, 5, 100, 200, 300)},
-		{epoch.Add(time.Second), 1500 * time.Millisecond, log2(t, 5, 100000)},
-	}
-	if err := WriteHDRLog(&b, 1e6, in); err != nil {
-		t.Fatal(err)
-	}
-	text := strings.Replace(b.String(), "1700000001.000", "Tag=x,1700000001.000", 1)
-	out, err := ReadHDRLog(strings.NewReader(text), 5)
-	if err != nil || len(out) != 2 {
-		t.Fatal(err, len(out), text)
-	}
-	for i := range out {
-		if !out[i].Start.Equal(in[i].Start) || out[i].Length != in[i].Length || out[i].Hist.String() != in[i].Hist.String() {
-			t.Errorf("%+v, want %+v", out[i], in[i])
-		}
-	}
-	if err := WriteHDRLog(io.Discard, 1, nil); err == nil {
-		t.Error("a log of nothing")
-	}
-	for _, bad := range []string{"1,2,3", "x,1,1,AAAA", "1,1,1,!!", "1,1,1,AAAA", "NaN,1,1,AAAA"} {
-		if _, err := ReadHDRLog(strings.NewReader(bad), 0); err == nil || !strings.HasPrefix(err.Error(), "HDR log:1: ") {
-			t.Errorf("%q: %v", bad, err)
-		}
-	}
-}
-
-func TestHDRIndex(t *testing.T) {
-	for i := range 8000 {
-		lo := hdrLower(i, 8)
-		if lo < 0 {
-			break
-		}
-		if hdrIndex(lo) != i {
-			t.Fatal(i, lo, hdrIndex(lo))
-		}
-	}
-	for _, v := range []int64{0, 1, -1, 63, 64, -64, -65, math.MaxInt64, math.MinInt64, 1 << 55} {
-		got, n := zigZag(appendZigZag(nil, v))
-		if got != v || n == 0 {
-			t.Error(v, got, n)
-		}
-	}
-}
-
-// FuzzHDR: a histogram that decodes from any bytes, encoded again, decodes the
-// same.
-func FuzzHDR(f *testing.F) {
-	for k := range MaxK + 1 {
-		b, err := log2(f, k, 0, 1, 5, 5, 70, 1000, 1<<40).EncodeHDR()
-		if err != nil {
-			f.Fatal(err)
-		}
-		f.Add(b)
-	}
-	f.Fuzz(func(t *testing.T, b []byte) {
-		h, err := DecodeHDR(b, 3)
-		if err != nil {
-			return
-		}
-		again, err := h.EncodeHDR()
-		if err != nil {
-			return // counts that add up to more than an int64
-		}
-		got, err := DecodeHDR(again, 3)
-		if err != nil || fmt.Sprint(got.Buckets()) != fmt.Sprint(h.Buckets()) {
-			t.Fatalf("%v\n%v\n%v", err, got, h)
-		}
-	})
-}
-
-// FuzzHDRPayload feeds the counts behind the compression.
-func FuzzHDRPayload(f *testing.F) {
-	f.Add([]byte{1, 2, 3, 4}, uint8(8), uint8(0))
-	f.Fuzz(func(t *testing.T, b []byte, subBits, unit uint8) {
-		h := log2(t, 3)
-		if h.addHDR(b, 2+int(subBits%16), int(unit%63)) == nil && h.BucketCount(0) != 0 {
-			t.Fatal("a negative value")
-		}
-	})
 }

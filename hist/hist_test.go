@@ -298,27 +298,6 @@ func TestMergeMany(t *testing.T) {
 	}
 }
 
-// TestAddGroup: the machine's own addition is that of the portable one, for every
-// length and start in memory, and touches nothing behind the end.
-func TestAddGroup(t *testing.T) {
-	r := rand.New(rand.NewPCG(5, 6))
-	for n := range 20 {
-		var s [together][]uint64
-		for i := range s {
-			s[i] = make([]uint64, n+40)[r.IntN(3):]
-			for j := range s[i] {
-				s[i][j] = r.Uint64()
-			}
-		}
-		want, got := make([]uint64, n+1), make([]uint64, n+1)
-		addGroupGo(want[:n], &s)
-		addGroup(got[:n], &s)
-		if !slices.Equal(got, want) {
-			t.Fatalf("%d: %v, want %v", n, got, want)
-		}
-	}
-}
-
 func TestAtomicLog2(t *testing.T) {
 	h, err := NewAtomicLog2(3)
 	if err != nil {

@@ -45,8 +45,8 @@ func addOne(dst, src []uint64) {
 	}
 }
 
-// addGroupGo adds the beginnings of the sources, as long as dst.
-func addGroupGo(dst []uint64, s *[together][]uint64) {
+// addGroup adds the beginnings of the sources, as long as dst.
+func addGroup(dst []uint64, s *[together][]uint64) {
 	n := len(dst)
 	s0, s1, s2, s3 := s[0][:n], s[1][:n], s[2][:n], s[3][:n]
 	s4, s5, s6, s7 := s[4][:n], s[5][:n], s[6][:n], s[7][:n]

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"os"
 	"reflect"
 	"unsafe"
 )
@@ -63,7 +64,7 @@ func (e *Events[T]) All(ctx context.Context) (iter.Seq[*T], func() error) {
 				return
 			}
 		}
-		if errors.Is(err, io.EOF) || ctx.Err() != nil && errors.Is(err, ctx.Err()) || isClosed(err) {
+		if errors.Is(err, io.EOF) || ctx.Err() != nil && errors.Is(err, ctx.Err()) || errors.Is(err, os.ErrClosed) {
 			err = nil
 		}
 	}

@@ -3,14 +3,10 @@ package mapx
 import (
 	"context"
 	"encoding/binary"
-	"errors"
 	"io"
 	"math/rand/v2"
-	"os"
 	"strings"
-	"sync"
 	"testing"
-	"time"
 )
 
 type event struct {
@@ -126,93 +122,5 @@ func (s *blockingSource) ReadInto(ctx context.Context, rec *Record) error {
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
-	}
-}
-
-func TestFanout(t *testing.T) {
-	src := &blockingSource{records: make(chan Record)}
-	f := NewFanout(src)
-	fast, slow := f.Subscribe(1<<20), f.Subscribe(0)
-	gone := f.Subscribe(0)
-	if err := gone.Close(); err != nil {
-		t.Fatal(err)
-	}
-	var wg sync.WaitGroup
-	const n = 20000
-	wg.Go(func() {
-		if err := f.Run(context.Background()); err != nil {
-			t.Error(err)
-		}
-	})
-	next := 0
-	wg.Go(func() {
-		got, err := readAll(t, fast)
-		if err != io.EOF {
-			t.Error(err)
-		}
-		for i := range got {
-			if binary.NativeEndian.Uint32(got[i].Data[12:]) != uint32(i) || got[i].CPU != i%3 {
-				t.Errorf("record %d: %+v", i, got[i])
-				return
-			}
-			next++
-		}
-	})
-	for i := range n {
-		r := eventRecord(0, i%3, i, 1)
-		if i == 500 {
-			r.Lost = 7
-		}
-		src.records <- r
-		if i%100 == 0 {
-			time.Sleep(10 * time.Microsecond)
-		}
-	}
-	close(src.records)
-	wg.Wait()
-	if s, err := fast.Stats(); err != nil || s.Read != n || s.Lost != 7 || next != n || s.Fill != 0 {
-		t.Errorf("fast: %+v, %d", s, next)
-	}
-	got, err := readAll(t, slow)
-	if err != io.EOF {
-		t.Error(err)
-	}
-	lost := uint64(0)
-	for i := range got {
-		lost += got[i].Lost
-	}
-	s, err := slow.Stats()
-	if err != nil || s.Read != uint64(len(got)) || s.Read+s.Lost != n+7 || s.Read != 4096/16 || lost > s.Lost {
-		t.Errorf("slow: %+v, %d read, told of %d lost", s, len(got), lost)
-	}
-	if _, err := readAll(t, gone); !errors.Is(err, os.ErrClosed) {
-		t.Error(err)
-	}
-	if err := f.Run(t.Context()); err == nil {
-		t.Error("ran twice")
-	}
-	if _, err := readAll(t, f.Subscribe(0)); err != io.EOF {
-		t.Error("a reader of a source that has ended:", err)
-	}
-}
-
-func TestFanoutEndsWithItsContext(t *testing.T) {
-	f := NewFanout(&blockingSource{records: make(chan Record)})
-	s := f.Subscribe(0)
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error)
-	go func() { done <- f.Run(ctx) }()
-	short, stop := context.WithTimeout(t.Context(), time.Millisecond)
-	defer stop()
-	var rec Record
-	if err := s.ReadInto(short, &rec); !errors.Is(err, context.DeadlineExceeded) {
-		t.Error(err)
-	}
-	cancel()
-	if err := <-done; !errors.Is(err, context.Canceled) {
-		t.Error(err)
-	}
-	if err := s.ReadInto(t.Context(), &rec); !errors.Is(err, os.ErrClosed) {
-		t.Error(err)
 	}
 }

@@ -85,9 +85,9 @@ func checkKind(m *ebpf.Map, perCPU bool) error {
 	case ebpf.PerfEventArray:
 		return fmt.Errorf("map %v is a stream: use OpenPerfBuffer", m)
 	case ebpf.Queue, ebpf.Stack:
-		return fmt.Errorf("map %v has no keys: use NewQueue", m)
+		return fmt.Errorf("map %v has no keys", m)
 	case ebpf.BloomFilter:
-		return fmt.Errorf("map %v can only be asked: use NewBloom", m)
+		return fmt.Errorf("map %v can only be asked whether a value was added", m)
 	}
 	if perCPU {
 		return fmt.Errorf("map %v has one value per entry, not one per CPU: use New", m)

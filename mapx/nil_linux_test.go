@@ -10,13 +10,10 @@ func TestNoMap(t *testing.T) {
 	for name, f := range map[string]func() error{
 		"New":            func() error { _, err := New[uint32, uint64](nil); return err },
 		"NewPerCPU":      func() error { _, err := NewPerCPU[uint32, uint64](nil); return err },
-		"NewQueue":       func() error { _, err := NewQueue[uint64](nil); return err },
-		"NewBloom":       func() error { _, err := NewBloom[uint64](nil); return err },
 		"NewFlip":        func() error { _, err := NewFlip(nil, 0, &a, &a); return err },
 		"NewFlipPerCPU":  func() error { _, err := NewFlipPerCPU(nil, 0, &p, &p); return err },
 		"OpenRing":       func() error { _, err := OpenRing(nil, nil); return err },
 		"OpenPerfBuffer": func() error { _, err := OpenPerfBuffer(nil, nil); return err },
-		"OpenUserRing":   func() error { _, err := OpenUserRing(nil); return err },
 		"RecordMap":      func() error { _, err := (&Recorder{}).RecordMap("x", nil); return err },
 	} {
 		if err := f(); err == nil {

@@ -3,12 +3,10 @@
 package probe
 
 import (
-	"context"
 	"errors"
 	"io"
 	"os"
 	"runtime"
-	"time"
 
 	"github.com/cilium/ebpf"
 )
@@ -25,10 +23,6 @@ func (l *Link) release() error { return nil }
 func (l *Link) stopped() ([]int, error) { return nil, errors.ErrUnsupported }
 
 func (h *held) missed() (uint64, bool, error) { return 0, false, errors.ErrUnsupported }
-
-func estimateTargets(context.Context, *Env, []Target, time.Duration) ([]Estimated, error) {
-	return nil, &UnsupportedError{Feature: "estimate", Hint: "probes are for Linux, this is " + runtime.GOOS}
-}
 
 func (l *Link) openIter() (io.ReadCloser, error) { return nil, errors.ErrUnsupported }
 

@@ -274,3 +274,7 @@ type GoTarget struct {
 	// programs that ask for the goroutine's id are then refused.
 	GoidOffset int64
 }
+
+// returnProbe tells a probe that hijacks the return address from one that sits
+// on return instructions.
+func (p *Program) returnProbe() bool { return p.Returns && p.Go == nil }

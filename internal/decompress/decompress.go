@@ -148,11 +148,6 @@ func Bytes(f Format, b []byte, size int64) ([]byte, error) {
 	if size < 0 {
 		return nil, fmt.Errorf("impossible size %d", size)
 	}
-	// Memory of the stated size is taken only where that is likely to be true.
-	if f == Zlib && size <= 16*int64(len(b)) {
-		out := make([]byte, size)
-		return out, unzlib(out, b)
-	}
 	out, err := appendAll(f, b, size, size)
 	if err != nil {
 		return nil, err

@@ -1,13 +1,11 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"math"
 	"math/rand/v2"
 	"reflect"
 	"testing"
-	"time"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
 	"github.com/prometheus/client_golang/prometheus"
@@ -149,58 +147,6 @@ func TestOpenTelemetry(t *testing.T) {
 		!reflect.DeepEqual(want.PositiveBucket.Counts, got.Positive.BucketCounts) ||
 		want.ZeroCount != got.ZeroCount || want.Count != got.Count || float64(want.Sum) != got.Sum {
 		t.Errorf("%+v\nSDK %+v", got, want)
-	}
-}
-
-// TestHDR: the Go implementation of HdrHistogram reads our log.
-func TestHDR(t *testing.T) {
-	vs := values(20000, true)
-	h := ours(t, 5, vs)
-	var b bytes.Buffer
-	start := time.Unix(1700000000, 0)
-	if err := hist.WriteHDRLog(&b, 1e6, []hist.HDRInterval{{Start: start, Length: time.Second, Hist: h}}); err != nil {
-		t.Fatal(err)
-	}
-	peer, err := hdrhistogram.NewHistogramLogReader(&b).NextIntervalHistogram()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if peer.TotalCount() != int64(len(vs)) {
-		t.Errorf("%d values, want %d", peer.TotalCount(), len(vs))
-	}
-	for _, q := range []float64{0.01, 0.25, 0.5, 0.9, 0.99, 0.999, 1} {
-		want, err := h.Quantile(q)
-		if err != nil {
-			t.Fatal(err)
-		}
-		got := float64(peer.ValueAtQuantile(100 * q))
-		if math.Abs(got-want.Value) > 0.02*want.Value+1 {
-			t.Errorf("p%v: it reads %v, ours is %v", q, got, want.Value)
-		}
-	}
-	// And the other way round.
-	theirs := hdrhistogram.New(1, 1<<40, 3)
-	for _, v := range vs {
-		if err := theirs.RecordValue(v); err != nil {
-			t.Fatal(err)
-		}
-	}
-	// Its encoder returns base64; the log's reader takes it apart.
-	encoded, err := theirs.Encode(hdrhistogram.V2CompressedEncodingCookieBase)
-	if err != nil {
-		t.Fatal(err)
-	}
-	line := append([]byte("1,1,1,"), encoded...)
-	got, err := hist.ReadHDRLog(bytes.NewReader(line), 5)
-	if err != nil || len(got) != 1 || got[0].Hist.Count() != uint64(len(vs)) {
-		t.Fatal(err, len(got))
-	}
-	for _, q := range []float64{0.01, 0.5, 0.99, 1} {
-		a, _ := got[0].Hist.Quantile(q)
-		b, _ := h.Quantile(q)
-		if math.Abs(a.Value-b.Value) > 0.04*b.Value+1 {
-			t.Errorf("q %v: %v from its encoding, %v directly", q, a, b)
-		}
 	}
 }
 
