@@ -12,13 +12,15 @@ import (
 
 	"github.com/borescope/borescope/internal/meter"
 	"github.com/borescope/borescope/internal/testenv"
+	"github.com/borescope/borescope/mapx/recording"
+	"github.com/borescope/borescope/mapx/recording/hostfs"
 )
 
 // recordTree makes a recording whose tree of host files is written by f.
-func recordTree(t *testing.T, f func(w *tar.Writer) error) *Recording {
+func recordTree(t *testing.T, f func(w *tar.Writer) error) *recording.Recording {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "rec")
-	rec, err := CreateRecording(dir, nil)
+	rec, err := recording.CreateRecording(dir, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -30,7 +32,7 @@ func recordTree(t *testing.T, f func(w *tar.Writer) error) *Recording {
 	if err := errors.Join(f(w), w.Close(), out.Close(), rec.Close()); err != nil {
 		t.Fatal(err)
 	}
-	r, err := OpenRecording(os.DirFS(dir))
+	r, err := recording.OpenRecording(os.DirFS(dir))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -73,9 +75,9 @@ func TestRecordingBombs(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			r := recordTree(t, tt.f)
 			var err error
-			n := meter.Allocated(func() { _, err = r.FS("host") })
-			if !errors.Is(err, ErrCorrupt) {
-				t.Errorf("got %v, want one that wraps %v", err, ErrCorrupt)
+			n := meter.Allocated(func() { _, err = hostfs.FSMoved(r, "host") })
+			if !errors.Is(err, recording.ErrCorrupt) {
+				t.Errorf("got %v, want one that wraps %v", err, recording.ErrCorrupt)
 			}
 			const most = 128 << 20 // allocated: half of it at a time
 			if n > most {
@@ -95,7 +97,7 @@ func TestHonestTree(t *testing.T) {
 		_, err := w.Write(want)
 		return err
 	})
-	fsys, err := r.FS("host")
+	fsys, err := hostfs.FSMoved(r, "host")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,6 +8,8 @@ import (
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/btf"
+
+	"github.com/borescope/borescope/mapx/recording"
 )
 
 func TestRecordMap(t *testing.T) {
@@ -20,7 +22,7 @@ func TestRecordMap(t *testing.T) {
 		},
 	})
 	dir := t.TempDir()
-	rec, err := CreateRecording(dir, nil)
+	rec, err := recording.CreateRecording(dir, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,12 +67,12 @@ func TestRecordMap(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	r, err := OpenRecording(os.DirFS(dir))
+	r, err := recording.OpenRecording(os.DirFS(dir))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer r.Close()
-	got, err := ReplayTable[k, uint32](r, "plain")
+	got, err := recording.ReplayTable[k, uint32](r, "plain")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -80,14 +82,14 @@ func TestRecordMap(t *testing.T) {
 	if m := snapshotMap(t, got); len(m) != 50000 || m[k{9, 10}] != 9 {
 		t.Error(len(m))
 	}
-	counts, err := ReplayTable[uint32, []uint64](r, "percpu")
+	counts, err := recording.ReplayTable[uint32, []uint64](r, "percpu")
 	if err != nil {
 		t.Fatal(err)
 	}
 	if m := snapshotMap(t, Sum(counts)); len(m) != 1 || m[7] != 3 {
 		t.Error(m)
 	}
-	if _, err := ReplayTable[uint32, []uint32](r, "percpu"); err == nil {
+	if _, err := recording.ReplayTable[uint32, []uint32](r, "percpu"); err == nil {
 		t.Error("values of half the size")
 	}
 	d, err := r.DumpTable("percpu")

@@ -10,6 +10,8 @@ import (
 	"os"
 	"reflect"
 	"unsafe"
+
+	"github.com/borescope/borescope/mapx/internal/layout"
 )
 
 // Events decodes the records of a Source as values of T, which is plain data as
@@ -17,17 +19,17 @@ import (
 // borrowed.
 type Events[T any] struct {
 	src   Source
-	codec codec
+	codec layout.Codec
 	rec   Record
 }
 
 // NewEvents returns a decoder of src. It fails if T is not plain data.
 func NewEvents[T any](src Source) (*Events[T], error) {
-	l, err := layoutOf[T]()
+	l, err := layout.LayoutOf[T]()
 	if err != nil {
 		return nil, fmt.Errorf("events: %w", err)
 	}
-	return &Events[T]{src: src, codec: codec{layout: l, size: l.Size, direct: true}}, nil
+	return &Events[T]{src: src, codec: layout.Codec{Layout: l, Size: l.Size, Direct: true}}, nil
 }
 
 // Next waits for the next record and decodes it into v, without allocating. A
@@ -38,10 +40,10 @@ func (e *Events[T]) Next(ctx context.Context, v *T) error {
 	if err := e.src.ReadInto(ctx, &e.rec); err != nil {
 		return err
 	}
-	if len(e.rec.Data) < e.codec.size {
-		return fmt.Errorf("event of %d bytes: %v has %d", len(e.rec.Data), reflect.TypeFor[T](), e.codec.size)
+	if len(e.rec.Data) < e.codec.Size {
+		return fmt.Errorf("event of %d bytes: %v has %d", len(e.rec.Data), reflect.TypeFor[T](), e.codec.Size)
 	}
-	e.codec.decode(unsafe.Pointer(v), e.rec.Data)
+	e.codec.Decode(unsafe.Pointer(v), e.rec.Data)
 	return nil
 }
 

@@ -8,6 +8,7 @@ import (
 	"os"
 
 	"github.com/borescope/borescope/mapx"
+	"github.com/borescope/borescope/mapx/recording"
 )
 
 // Key is what the recorded tool counted by.
@@ -19,13 +20,13 @@ type Key struct {
 // A recording replays on any machine, without privileges. The same code reads a
 // live per-CPU map from NewPerCPU.
 func Example() {
-	rec, err := mapx.OpenRecording(os.DirFS("testdata/recording-1"))
+	rec, err := recording.OpenRecording(os.DirFS("testdata/recording-1"))
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
 	defer rec.Close()
-	counts, err := mapx.ReplayTable[Key, []uint64](rec, "counts")
+	counts, err := recording.ReplayTable[Key, []uint64](rec, "counts")
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -45,7 +46,7 @@ func Example() {
 
 // ReadInto reads one record after the other into the same memory.
 func ExampleReplay_ReadInto() {
-	rec, err := mapx.OpenRecording(os.DirFS("testdata/recording-1"))
+	rec, err := recording.OpenRecording(os.DirFS("testdata/recording-1"))
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -9,6 +9,9 @@ import (
 	"path/filepath"
 	"testing"
 	"testing/fstest"
+
+	"github.com/borescope/borescope/mapx/recording"
+	"github.com/borescope/borescope/mapx/recording/hostfs"
 )
 
 // The fixtures are recordings of every released format version. They must
@@ -34,7 +37,7 @@ var fixtureRecords = []Record{
 }
 
 func createFixture(t *testing.T, dir string) {
-	rec, err := CreateRecording(dir, &Meta{
+	rec, err := recording.CreateRecording(dir, &recording.Meta{
 		Tool: "fixture", Args: []string{"-fixture"}, Kernel: "6.1.0", Arch: "amd64",
 		Online: []int{0, 1}, Possible: []int{0, 1}, Data: json.RawMessage(`{"answer":42}`),
 	})
@@ -50,14 +53,14 @@ func createFixture(t *testing.T, dir string) {
 	s := Snapshot[fixtureKey, []uint64]{Entries: []Entry[fixtureKey, []uint64]{
 		{fixtureName(1, "init"), []uint64{10, 20}}, {fixtureName(42, "bash"), []uint64{100, 200}},
 	}}
-	table := RecordTable(rec, "counts", Table[fixtureKey, []uint64](&staticTable[fixtureKey, []uint64]{s}))
+	table := recording.RecordTable(rec, "counts", Table[fixtureKey, []uint64](&staticTable[fixtureKey, []uint64]{s}))
 	if _, err := table.Snapshot(); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := table.ReadAndClear(); err != nil {
 		t.Fatal(err)
 	}
-	host, err := rec.FS("host", fstest.MapFS{"proc/version": {Data: []byte("Linux\n")}})
+	host, err := hostfs.FS(rec, "host", fstest.MapFS{"proc/version": {Data: []byte("Linux\n")}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -91,7 +94,7 @@ func TestFixtureVersion1(t *testing.T) {
 }
 
 func checkFixture(t *testing.T, dir string) {
-	r, err := OpenRecording(os.DirFS(dir))
+	r, err := recording.OpenRecording(os.DirFS(dir))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -109,7 +112,7 @@ func checkFixture(t *testing.T, dir string) {
 		t.Fatal(err)
 	}
 	checkRecords(t, got, fixtureRecords)
-	table, err := ReplayTable[fixtureKey, []uint64](r, "counts")
+	table, err := recording.ReplayTable[fixtureKey, []uint64](r, "counts")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -120,7 +123,7 @@ func checkFixture(t *testing.T, dir string) {
 	if s, err = table.ReadAndClear(); err != nil || len(s.Entries) != 2 {
 		t.Error(s, err)
 	}
-	host, err := r.FS("host")
+	host, err := hostfs.FSMoved(r, "host")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/cilium/ebpf"
 
 	"github.com/borescope/borescope/internal/kernel"
+	"github.com/borescope/borescope/mapx/internal/raw"
 )
 
 // Flip is a table whose ReadAndClear loses nothing, for maps of every kind,
@@ -43,11 +44,11 @@ var _ Table[uint32, uint64] = (*Flip[uint32, uint64])(nil)
 // programs find in outer[slot]. outer is an array of maps.
 func NewFlip[K comparable, V any](outer *ebpf.Map, slot uint32, a, b *Map[K, V]) (*Flip[K, V], error) {
 	if outer == nil || a == nil || b == nil {
-		return nil, fmt.Errorf("flip: %w", errNoMap)
+		return nil, fmt.Errorf("flip: %w", raw.ErrNoMap)
 	}
 	f := &Flip[K, V]{
 		outer: outer, slot: slot,
-		tables: [2]drainer[K, V]{a, b}, fds: [2]int{a.raw.m.FD(), b.raw.m.FD()},
+		tables: [2]drainer[K, V]{a, b}, fds: [2]int{a.raw.M.FD(), b.raw.M.FD()},
 	}
 	if err := f.init(); err != nil {
 		return nil, err
@@ -58,11 +59,11 @@ func NewFlip[K comparable, V any](outer *ebpf.Map, slot uint32, a, b *Map[K, V])
 // NewFlipPerCPU is NewFlip for two per-CPU maps.
 func NewFlipPerCPU[K comparable, V any](outer *ebpf.Map, slot uint32, a, b *PerCPU[K, V]) (*Flip[K, []V], error) {
 	if outer == nil || a == nil || b == nil {
-		return nil, fmt.Errorf("flip: %w", errNoMap)
+		return nil, fmt.Errorf("flip: %w", raw.ErrNoMap)
 	}
 	f := &Flip[K, []V]{
 		outer: outer, slot: slot,
-		tables: [2]drainer[K, []V]{a, b}, fds: [2]int{a.raw.m.FD(), b.raw.m.FD()},
+		tables: [2]drainer[K, []V]{a, b}, fds: [2]int{a.raw.M.FD(), b.raw.M.FD()},
 	}
 	if err := f.init(); err != nil {
 		return nil, err

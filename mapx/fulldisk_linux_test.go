@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/borescope/borescope/internal/testenv"
+	"github.com/borescope/borescope/mapx/recording"
 )
 
 // TestFullDisk: a disk that fills up is an error of the read that found it, of
@@ -21,7 +22,7 @@ func TestFullDisk(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer syscall.Unmount(dir, 0)
-	rec, err := CreateRecording(dir+"/rec", nil)
+	rec, err := recording.CreateRecording(dir+"/rec", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -31,7 +32,7 @@ func TestFullDisk(t *testing.T) {
 			snapshot.Entries[i].Key.PCs[j] = uint64(i*7919+j*104729) * 0x9e3779b97f4a7c15 // doesn't compress
 		}
 	}
-	table := RecordTable(rec, "t", Table[stackKey, uint64](&staticTable[stackKey, uint64]{snapshot}))
+	table := recording.RecordTable(rec, "t", Table[stackKey, uint64](&staticTable[stackKey, uint64]{snapshot}))
 	if _, err := table.Snapshot(); !errors.Is(err, syscall.ENOSPC) {
 		t.Error("the first snapshot that doesn't fit:", err)
 	}
@@ -45,7 +46,7 @@ func TestFullDisk(t *testing.T) {
 	if err := rec.Close(); !errors.Is(err, syscall.ENOSPC) {
 		t.Error("Close:", err)
 	}
-	if _, err := CreateRecording(dir+"/other", nil); !errors.Is(err, syscall.ENOSPC) {
+	if _, err := recording.CreateRecording(dir+"/other", nil); !errors.Is(err, syscall.ENOSPC) {
 		t.Error("a recording on the full disk:", err)
 	}
 	if left, err := os.ReadDir(dir + "/other"); err != nil || len(left) > 0 {

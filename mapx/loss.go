@@ -7,6 +7,7 @@ import (
 	"github.com/cilium/ebpf"
 
 	"github.com/borescope/borescope/internal/kernel"
+	"github.com/borescope/borescope/mapx/internal/layout"
 )
 
 // lossCounter reads the slot in which a program counts the records it could not
@@ -41,7 +42,7 @@ func (l *lossCounter) open(m *ebpf.Map, slot uint32) error {
 	if n := m.MaxEntries(); slot >= n {
 		return fmt.Errorf("lost counter %v: slot %d of %d", m, slot, n)
 	}
-	l.m, l.key, l.value = m, binary.NativeEndian.AppendUint32(nil, slot), alignedBytes(size)
+	l.m, l.key, l.value = m, binary.NativeEndian.AppendUint32(nil, slot), layout.AlignedBytes(size)
 	return nil
 }
 

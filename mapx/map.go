@@ -5,12 +5,13 @@ import (
 	"iter"
 	"slices"
 	"sync/atomic"
-	"syscall"
 	"unsafe"
 
 	"github.com/cilium/ebpf"
 
 	"github.com/borescope/borescope/internal/kernel"
+	"github.com/borescope/borescope/mapx/internal/layout"
+	"github.com/borescope/borescope/mapx/internal/raw"
 )
 
 // Map reads a BPF map whose entries have one value each as Go values: a hash,
@@ -26,8 +27,8 @@ import (
 // A Map is safe for concurrent use. It borrows the *ebpf.Map, which must stay
 // open, and holds no resource of its own.
 type Map[K comparable, V any] struct {
-	raw        *rawMap
-	key, value codec
+	raw        *raw.RawMap
+	key, value layout.Codec
 	hint       sizeHint
 }
 
@@ -39,13 +40,13 @@ var _ Table[uint32, uint64] = (*Map[uint32, uint64])(nil)
 //
 // Minimum kernel 5.10; elsewhere than on Linux it returns *UnsupportedError.
 func New[K comparable, V any](m *ebpf.Map) (*Map[K, V], error) {
-	if err := supported("map reading"); err != nil {
+	if err := raw.Supported("map reading"); err != nil {
 		return nil, err
 	}
-	if err := checkKind(m, false); err != nil {
+	if err := raw.CheckKind(m, false); err != nil {
 		return nil, err
 	}
-	t := &Map[K, V]{raw: newRawMap(m, int(m.ValueSize()))}
+	t := &Map[K, V]{raw: raw.NewRawMap(m, int(m.ValueSize()))}
 	var err error
 	if t.key, t.value, err = codecs[K, V](m); err != nil {
 		return nil, err
@@ -53,46 +54,21 @@ func New[K comparable, V any](m *ebpf.Map) (*Map[K, V], error) {
 	return t, nil
 }
 
-func codecs[K, V any](m *ebpf.Map) (key, value codec, err error) {
-	if key, err = newCodec[K]("key", int(m.KeySize())); err != nil {
+func codecs[K, V any](m *ebpf.Map) (key, value layout.Codec, err error) {
+	if key, err = layout.NewCodec[K]("key", int(m.KeySize())); err != nil {
 		return key, value, fmt.Errorf("map %v: %w", m, err)
 	}
-	if value, err = newCodec[V]("value", int(m.ValueSize())); err != nil {
+	if value, err = layout.NewCodec[V]("value", int(m.ValueSize())); err != nil {
 		return key, value, fmt.Errorf("map %v: %w", m, err)
 	}
-	var kl, vl *layout // BTF offsets say nothing where Go's are not the map's
-	if key.direct {
-		kl = key.layout
+	var kl, vl *layout.Layout // BTF offsets say nothing where Go's are not the map's
+	if key.Direct {
+		kl = key.Layout
 	}
-	if value.direct {
-		vl = value.layout
+	if value.Direct {
+		vl = value.Layout
 	}
-	return key, value, checkTypes(m, kl, vl)
-}
-
-func checkKind(m *ebpf.Map, perCPU bool) error {
-	if m == nil {
-		return errNoMap
-	}
-	switch m.Type() {
-	case ebpf.PerCPUHash, ebpf.PerCPUArray, ebpf.LRUCPUHash, ebpf.PerCPUCGroupStorage:
-		if !perCPU {
-			return fmt.Errorf("map %v has a value per CPU: use NewPerCPU", m)
-		}
-		return nil
-	case ebpf.RingBuf:
-		return fmt.Errorf("map %v is a stream: use OpenRing", m)
-	case ebpf.PerfEventArray:
-		return fmt.Errorf("map %v is a stream: use OpenPerfBuffer", m)
-	case ebpf.Queue, ebpf.Stack:
-		return fmt.Errorf("map %v has no keys", m)
-	case ebpf.BloomFilter:
-		return fmt.Errorf("map %v can only be asked whether a value was added", m)
-	}
-	if perCPU {
-		return fmt.Errorf("map %v has one value per entry, not one per CPU: use New", m)
-	}
-	return nil
+	return key, value, raw.CheckTypes(m, kl, vl)
 }
 
 // Snapshot returns the entries as they are now, in the map's order. An entry
@@ -122,8 +98,8 @@ func (t *Map[K, V]) Append(dst []Entry[K, V]) ([]Entry[K, V], error) {
 // An array can't be cleared without losing what arrives between the read and
 // the write: it returns *UnsupportedError. Use a Flip, or Delta on snapshots.
 func (t *Map[K, V]) ReadAndClear() (Snapshot[K, V], error) {
-	if t.raw.isArray() {
-		return Snapshot[K, V]{}, errArrayClear(t.raw.name)
+	if t.raw.IsArray() {
+		return Snapshot[K, V]{}, errArrayClear(t.raw.Name)
 	}
 	entries, err := t.appendAll(nil, true)
 	return Snapshot[K, V]{Entries: entries}, err
@@ -138,12 +114,12 @@ func errArrayClear(name string) error {
 
 // drain returns and removes all entries of a map that no program writes.
 func (t *Map[K, V]) drain() (Snapshot[K, V], error) {
-	if !t.raw.isArray() {
+	if !t.raw.IsArray() {
 		return t.ReadAndClear()
 	}
 	s, err := t.Snapshot()
 	if err == nil {
-		err = t.raw.zeroAll()
+		err = t.raw.ZeroAll()
 	}
 	return s, err
 }
@@ -151,7 +127,7 @@ func (t *Map[K, V]) drain() (Snapshot[K, V], error) {
 func (t *Map[K, V]) appendAll(dst []Entry[K, V], del bool) ([]Entry[K, V], error) {
 	dst = slices.Grow(dst, t.hint.get())
 	before := len(dst)
-	err := t.raw.each(del, func(keys, values []byte, n int) bool {
+	err := t.raw.Each(del, func(keys, values []byte, n int) bool {
 		dst = t.decode(dst, keys, values, n)
 		return true
 	})
@@ -175,7 +151,7 @@ func (t *Map[K, V]) decode(dst []Entry[K, V], keys, values []byte, n int) []Entr
 		dst = dst[:at+n]
 	}
 	out := dst[at:]
-	if t.key.direct && t.value.direct {
+	if t.key.Direct && t.value.Direct {
 		ks := unsafe.Slice((*K)(unsafe.Pointer(unsafe.SliceData(keys))), n)
 		vs := unsafe.Slice((*V)(unsafe.Pointer(unsafe.SliceData(values))), n)
 		for i := range out {
@@ -184,8 +160,8 @@ func (t *Map[K, V]) decode(dst []Entry[K, V], keys, values []byte, n int) []Entr
 		return dst
 	}
 	for i := range out {
-		t.key.decode(unsafe.Pointer(&out[i].Key), keys[i*t.key.size:][:t.key.size])
-		t.value.decode(unsafe.Pointer(&out[i].Value), values[i*t.value.size:][:t.value.size])
+		t.key.Decode(unsafe.Pointer(&out[i].Key), keys[i*t.key.Size:][:t.key.Size])
+		t.value.Decode(unsafe.Pointer(&out[i].Value), values[i*t.value.Size:][:t.value.Size])
 	}
 	return dst
 }
@@ -197,7 +173,7 @@ func (t *Map[K, V]) All() (iter.Seq2[K, V], func() error) {
 	var err error
 	seq := func(yield func(K, V) bool) {
 		var batch []Entry[K, V]
-		err = t.raw.each(false, func(keys, values []byte, n int) bool {
+		err = t.raw.Each(false, func(keys, values []byte, n int) bool {
 			batch = t.decode(batch[:0], keys, values, n)
 			for i := range batch {
 				if !yield(batch[i].Key, batch[i].Value) {
@@ -213,70 +189,33 @@ func (t *Map[K, V]) All() (iter.Seq2[K, V], func() error) {
 // Lookup returns the value of one key, and whether it is there.
 func (t *Map[K, V]) Lookup(key K) (V, bool, error) {
 	var v V
-	b := alignedBytes(t.value.size)
-	ok, err := t.raw.lookup(t.key.encode(nil, unsafe.Pointer(&key)), b)
+	b := layout.AlignedBytes(t.value.Size)
+	ok, err := t.raw.Lookup(t.key.Encode(nil, unsafe.Pointer(&key)), b)
 	if ok {
-		t.value.decode(unsafe.Pointer(&v), b)
+		t.value.Decode(unsafe.Pointer(&v), b)
 	}
 	return v, ok, err
 }
 
 // Put inserts or replaces an entry.
 func (t *Map[K, V]) Put(key K, value V) error {
-	err := kernel.MapElem(kernel.MapUpdate, t.raw.m.FD(), t.key.encode(nil, unsafe.Pointer(&key)),
-		t.value.encode(nil, unsafe.Pointer(&value)), 0)
+	err := kernel.MapElem(kernel.MapUpdate, t.raw.M.FD(), t.key.Encode(nil, unsafe.Pointer(&key)),
+		t.value.Encode(nil, unsafe.Pointer(&value)), 0)
 	if err != nil {
-		return t.raw.error("update", err)
+		return t.raw.ErrorMoved("update", err)
 	}
 	return nil
 }
 
 // Delete removes an entry; one that is not there is no error.
 func (t *Map[K, V]) Delete(key K) error {
-	return t.raw.delete(t.key.encode(nil, unsafe.Pointer(&key)))
-}
-
-func (r *rawMap) delete(key []byte) error {
-	err := kernel.MapElem(kernel.MapDelete, r.m.FD(), key, nil, 0)
-	if err != nil && err != syscall.ENOENT {
-		return r.error("delete", err)
-	}
-	return nil
+	return t.raw.Delete(t.key.Encode(nil, unsafe.Pointer(&key)))
 }
 
 // Clear removes all entries, as bpftrace's clear() does; an array is zeroed.
 // Updates that arrive meanwhile may be lost.
-func (t *Map[K, V]) Clear() error { return t.raw.clear() }
-
-func (r *rawMap) clear() error {
-	if r.isArray() {
-		return r.zeroAll()
-	}
-	return r.each(true, func([]byte, []byte, int) bool { return true })
-}
+func (t *Map[K, V]) Clear() error { return t.raw.Clear() }
 
 // Zero sets every value to zero and keeps the keys, as bpftrace's zero() does.
 // Updates that arrive meanwhile may be lost.
-func (t *Map[K, V]) Zero() error { return t.raw.zero() }
-
-func (r *rawMap) zero() error {
-	if r.isArray() {
-		return r.zeroAll()
-	}
-	var keys []byte
-	err := r.each(false, func(k, _ []byte, _ int) bool {
-		keys = append(keys, k...)
-		return true
-	})
-	if err != nil {
-		return err
-	}
-	zero := alignedBytes(r.valueSize)
-	for ; len(keys) > 0; keys = keys[r.keySize:] {
-		err := kernel.MapElem(kernel.MapUpdate, r.m.FD(), keys[:r.keySize], zero, uint64(ebpf.UpdateExist))
-		if err != nil && err != syscall.ENOENT {
-			return r.error("zero", err)
-		}
-	}
-	return nil
-}
+func (t *Map[K, V]) Zero() error { return t.raw.Zero() }

@@ -16,6 +16,8 @@ import (
 	"github.com/cilium/ebpf/btf"
 
 	"github.com/borescope/borescope/internal/kernel"
+	"github.com/borescope/borescope/mapx/internal/layout"
+	"github.com/borescope/borescope/mapx/internal/raw"
 )
 
 type key struct {
@@ -39,9 +41,9 @@ func testKey(i int) key {
 func hashTypes() []ebpf.MapType { return []ebpf.MapType{ebpf.Hash, ebpf.LRUHash} }
 
 // withoutBatches makes t read as on a kernel without batches.
-func withoutBatches(r *rawMap) {
+func withoutBatches(r *raw.RawMap) {
 	for _, cmd := range []kernel.MapCommand{kernel.MapLookupBatch, kernel.MapLookupDelBatch} {
-		r.setLacks(cmd)
+		r.SetLacks(cmd)
 	}
 }
 
@@ -118,13 +120,13 @@ func TestMapOfOneBucket(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	b := table.raw.take()
-	b.resize(table.raw, 1)
-	table.raw.put(b)
+	b := table.raw.Take()
+	b.Resize(table.raw, 1)
+	table.raw.Put(b)
 	if got := snapshotMap(t, table); len(got) != 300 {
 		t.Fatal(len(got))
 	}
-	if table.raw.spare.count == 1 {
+	if table.raw.Spare.Count == 1 {
 		t.Fatal("no bucket held two of 300 entries?")
 	}
 }
@@ -449,7 +451,7 @@ func TestSnapshotUnderChange(t *testing.T) {
 		unsettled := 0
 		for deadline := time.Now().Add(200 * time.Millisecond); time.Now().Before(deadline); {
 			s, err := table.Snapshot()
-			if errors.Is(err, ErrUnsettled) && !batches {
+			if errors.Is(err, raw.ErrUnsettled) && !batches {
 				unsettled++
 				continue
 			}
@@ -619,7 +621,7 @@ func TestFlipRefusesOtherMaps(t *testing.T) {
 
 func TestAlignedBytes(t *testing.T) {
 	for n := range 70 {
-		b := alignedBytes(n)
+		b := layout.AlignedBytes(n)
 		if len(b) != n || n > 0 && uintptr(unsafe.Pointer(&b[0]))%8 != 0 {
 			t.Fatal(n, len(b))
 		}

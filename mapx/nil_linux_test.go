@@ -1,6 +1,10 @@
 package mapx
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/borescope/borescope/mapx/recording"
+)
 
 // TestNoMap: a name that a collection has not gives a nil map, which is an
 // error and no panic.
@@ -14,7 +18,7 @@ func TestNoMap(t *testing.T) {
 		"NewFlipPerCPU":  func() error { _, err := NewFlipPerCPU(nil, 0, &p, &p); return err },
 		"OpenRing":       func() error { _, err := OpenRing(nil, nil); return err },
 		"OpenPerfBuffer": func() error { _, err := OpenPerfBuffer(nil, nil); return err },
-		"RecordMap":      func() error { _, err := (&Recorder{}).RecordMap("x", nil); return err },
+		"RecordMap":      func() error { _, err := (&recording.Recorder{}).RecordMap("x", nil); return err },
 	} {
 		if err := f(); err == nil {
 			t.Errorf("%s: no error", name)

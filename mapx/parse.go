@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/borescope/borescope/hist"
+	"github.com/borescope/borescope/mapx/internal/layout"
 )
 
 // ParseOptions are the options of Parse and ParseJSON; the zero value is for all
@@ -36,7 +37,7 @@ func Parse[K, V any](r io.Reader, name string, opts *ParseOptions[V]) (Snapshot[
 	}
 	var s Snapshot[K, V]
 	lines := bufio.NewScanner(r)
-	lines.Buffer(nil, maxRecord)
+	lines.Buffer(nil, layout.MaxRecord)
 	n := 0
 	for lines.Scan() {
 		n++

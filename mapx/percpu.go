@@ -8,6 +8,8 @@ import (
 	"github.com/cilium/ebpf"
 
 	"github.com/borescope/borescope/internal/kernel"
+	"github.com/borescope/borescope/mapx/internal/layout"
+	"github.com/borescope/borescope/mapx/internal/raw"
 )
 
 // PerCPU reads a BPF map whose entries have a value per CPU: a per-CPU hash, LRU
@@ -19,8 +21,8 @@ import (
 // K and V are plain data as for Map. A PerCPU is safe for concurrent use. It
 // borrows the *ebpf.Map, which must stay open, and holds no resource of its own.
 type PerCPU[K comparable, V any] struct {
-	raw        *rawMap
-	key, value codec
+	raw        *raw.RawMap
+	key, value layout.Codec
 	stride     int // bytes from one CPU's value to the next
 	cpus       int
 	hint       sizeHint
@@ -32,10 +34,10 @@ var _ Table[uint32, []uint64] = (*PerCPU[uint32, uint64])(nil)
 //
 // Minimum kernel 5.10; elsewhere than on Linux it returns *UnsupportedError.
 func NewPerCPU[K comparable, V any](m *ebpf.Map) (*PerCPU[K, V], error) {
-	if err := supported("per-CPU map reading"); err != nil {
+	if err := raw.Supported("per-CPU map reading"); err != nil {
 		return nil, err
 	}
-	if err := checkKind(m, true); err != nil {
+	if err := raw.CheckKind(m, true); err != nil {
 		return nil, err
 	}
 	cpus, err := ebpf.PossibleCPU()
@@ -45,7 +47,7 @@ func NewPerCPU[K comparable, V any](m *ebpf.Map) (*PerCPU[K, V], error) {
 	// The kernel rounds each CPU's value up to 8 bytes (bpf_map_value_size,
 	// kernel/bpf/syscall.c).
 	stride := (int(m.ValueSize()) + 7) &^ 7
-	t := &PerCPU[K, V]{raw: newRawMap(m, stride*cpus), stride: stride, cpus: cpus}
+	t := &PerCPU[K, V]{raw: raw.NewRawMap(m, stride*cpus), stride: stride, cpus: cpus}
 	if t.key, t.value, err = codecs[K, V](m); err != nil {
 		return nil, err
 	}
@@ -62,26 +64,26 @@ func (t *PerCPU[K, V]) Snapshot() (Snapshot[K, []V], error) { return t.read(fals
 // ReadAndClear returns the entries and removes them, with the guarantees of
 // Map.ReadAndClear; like there, an array returns *UnsupportedError.
 func (t *PerCPU[K, V]) ReadAndClear() (Snapshot[K, []V], error) {
-	if t.raw.isArray() {
-		return Snapshot[K, []V]{}, errArrayClear(t.raw.name)
+	if t.raw.IsArray() {
+		return Snapshot[K, []V]{}, errArrayClear(t.raw.Name)
 	}
 	return t.read(true)
 }
 
 func (t *PerCPU[K, V]) drain() (Snapshot[K, []V], error) {
-	if !t.raw.isArray() {
+	if !t.raw.IsArray() {
 		return t.read(true)
 	}
 	s, err := t.read(false)
 	if err == nil {
-		err = t.raw.zeroAll()
+		err = t.raw.ZeroAll()
 	}
 	return s, err
 }
 
 func (t *PerCPU[K, V]) read(del bool) (Snapshot[K, []V], error) {
 	entries := make([]Entry[K, []V], 0, t.hint.get())
-	err := t.raw.each(del, func(keys, values []byte, n int) bool {
+	err := t.raw.Each(del, func(keys, values []byte, n int) bool {
 		entries = t.decode(entries, make([]V, n*t.cpus), keys, values, n)
 		return true
 	})
@@ -94,7 +96,7 @@ func (t *PerCPU[K, V]) decode(dst []Entry[K, []V], backing []V, keys, values []b
 	t.decodeValues(backing, values, n)
 	for i := range n {
 		var e Entry[K, []V]
-		t.key.decode(unsafe.Pointer(&e.Key), keys[i*t.key.size:][:t.key.size])
+		t.key.Decode(unsafe.Pointer(&e.Key), keys[i*t.key.Size:][:t.key.Size])
 		e.Value = backing[i*t.cpus : (i+1)*t.cpus : (i+1)*t.cpus]
 		dst = append(dst, e)
 	}
@@ -102,12 +104,12 @@ func (t *PerCPU[K, V]) decode(dst []Entry[K, []V], backing []V, keys, values []b
 }
 
 func (t *PerCPU[K, V]) decodeValues(backing []V, values []byte, n int) {
-	if t.value.direct && t.stride == t.value.size {
+	if t.value.Direct && t.stride == t.value.Size {
 		copy(backing, unsafe.Slice((*V)(unsafe.Pointer(unsafe.SliceData(values))), n*t.cpus))
 		return
 	}
 	for i := range n * t.cpus {
-		t.value.decode(unsafe.Pointer(&backing[i]), values[i*t.stride:][:t.value.size])
+		t.value.Decode(unsafe.Pointer(&backing[i]), values[i*t.stride:][:t.value.Size])
 	}
 }
 
@@ -118,14 +120,14 @@ func (t *PerCPU[K, V]) All() (iter.Seq2[K, []V], func() error) {
 	var err error
 	seq := func(yield func(K, []V) bool) {
 		var backing []V
-		err = t.raw.each(false, func(keys, values []byte, n int) bool {
+		err = t.raw.Each(false, func(keys, values []byte, n int) bool {
 			if len(backing) < n*t.cpus {
 				backing = make([]V, n*t.cpus)
 			}
 			t.decodeValues(backing, values, n)
 			for i := range n {
 				var k K
-				t.key.decode(unsafe.Pointer(&k), keys[i*t.key.size:][:t.key.size])
+				t.key.Decode(unsafe.Pointer(&k), keys[i*t.key.Size:][:t.key.Size])
 				if !yield(k, backing[i*t.cpus:(i+1)*t.cpus:(i+1)*t.cpus]) {
 					return false
 				}
@@ -139,8 +141,8 @@ func (t *PerCPU[K, V]) All() (iter.Seq2[K, []V], func() error) {
 // Lookup returns the values of one key, one per possible CPU, and whether it is
 // there.
 func (t *PerCPU[K, V]) Lookup(key K) ([]V, bool, error) {
-	b := alignedBytes(t.raw.valueSize)
-	ok, err := t.raw.lookup(t.key.encode(nil, unsafe.Pointer(&key)), b)
+	b := layout.AlignedBytes(t.raw.ValueSize)
+	ok, err := t.raw.Lookup(t.key.Encode(nil, unsafe.Pointer(&key)), b)
 	if !ok {
 		return nil, false, err
 	}
@@ -152,31 +154,31 @@ func (t *PerCPU[K, V]) Lookup(key K) ([]V, bool, error) {
 // Put sets the values of one key: one per possible CPU, missing ones zero.
 func (t *PerCPU[K, V]) Put(key K, values []V) error {
 	if len(values) > t.cpus {
-		return fmt.Errorf("update %s: %d values for %d CPUs", t.raw.name, len(values), t.cpus)
+		return fmt.Errorf("update %s: %d values for %d CPUs", t.raw.Name, len(values), t.cpus)
 	}
-	b := alignedBytes(t.raw.valueSize)
+	b := layout.AlignedBytes(t.raw.ValueSize)
 	for i := range values {
-		t.value.encode(b[i*t.stride:i*t.stride], unsafe.Pointer(&values[i]))
+		t.value.Encode(b[i*t.stride:i*t.stride], unsafe.Pointer(&values[i]))
 	}
-	err := kernel.MapElem(kernel.MapUpdate, t.raw.m.FD(), t.key.encode(nil, unsafe.Pointer(&key)), b, 0)
+	err := kernel.MapElem(kernel.MapUpdate, t.raw.M.FD(), t.key.Encode(nil, unsafe.Pointer(&key)), b, 0)
 	if err != nil {
-		return t.raw.error("update", err)
+		return t.raw.ErrorMoved("update", err)
 	}
 	return nil
 }
 
 // Delete removes an entry; one that is not there is no error.
 func (t *PerCPU[K, V]) Delete(key K) error {
-	return t.raw.delete(t.key.encode(nil, unsafe.Pointer(&key)))
+	return t.raw.Delete(t.key.Encode(nil, unsafe.Pointer(&key)))
 }
 
 // Clear removes all entries, as bpftrace's clear() does; an array is zeroed.
 // Updates that arrive meanwhile may be lost.
-func (t *PerCPU[K, V]) Clear() error { return t.raw.clear() }
+func (t *PerCPU[K, V]) Clear() error { return t.raw.Clear() }
 
 // Zero sets every value to zero and keeps the keys, as bpftrace's zero() does.
 // Updates that arrive meanwhile may be lost.
-func (t *PerCPU[K, V]) Zero() error { return t.raw.zero() }
+func (t *PerCPU[K, V]) Zero() error { return t.raw.Zero() }
 
 // Reduced returns a view of the table in which fn made one value of the values
 // of all CPUs. fn must not keep its argument.

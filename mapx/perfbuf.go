@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/cilium/ebpf"
+
+	"github.com/borescope/borescope/mapx/internal/raw"
 )
 
 // PerfBufferOptions are the options of OpenPerfBuffer; the zero value wakes for
@@ -61,7 +63,7 @@ func OpenPerfBuffer(m *ebpf.Map, opts *PerfBufferOptions) (*PerfBuffer, error) {
 		opts = &PerfBufferOptions{}
 	}
 	if m == nil {
-		return nil, fmt.Errorf("open perf buffer: %w", errNoMap)
+		return nil, fmt.Errorf("open perf buffer: %w", raw.ErrNoMap)
 	}
 	p := new(PerfBuffer)
 	if err := p.open(m, opts); err != nil {

@@ -7,11 +7,13 @@ import (
 	"os"
 
 	"github.com/cilium/ebpf"
+
+	"github.com/borescope/borescope/mapx/internal/raw"
 )
 
 type perfBuffer struct{}
 
-func (*perfBuffer) open(*ebpf.Map, *PerfBufferOptions) error { return supported("perf buffer") }
+func (*perfBuffer) open(*ebpf.Map, *PerfBufferOptions) error { return raw.Supported("perf buffer") }
 
 func (*perfBuffer) read(context.Context, *Record) error { return os.ErrClosed }
 

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"syscall"
 	"testing"
+
+	"github.com/borescope/borescope/mapx/recording"
 )
 
 // TestRecordingIsPrivate: recordings could be read by everybody, though they hold
@@ -14,7 +16,7 @@ import (
 func TestRecordingIsPrivate(t *testing.T) {
 	defer syscall.Umask(syscall.Umask(0))
 	dir := filepath.Join(t.TempDir(), "rec")
-	rec, err := CreateRecording(dir, nil)
+	rec, err := recording.CreateRecording(dir, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,7 +58,7 @@ func TestRecordingFollowsNoLink(t *testing.T) {
 	if err := os.WriteFile(victim, []byte("whole"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	r, err := CreateRecording(rec, nil)
+	r, err := recording.CreateRecording(rec, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

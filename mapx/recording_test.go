@@ -17,6 +17,10 @@ import (
 	"testing"
 	"testing/fstest"
 	"time"
+
+	"github.com/borescope/borescope/mapx/internal/layout"
+	"github.com/borescope/borescope/mapx/recording"
+	"github.com/borescope/borescope/mapx/recording/hostfs"
 )
 
 // listSource is a Source over records that are there.
@@ -101,7 +105,7 @@ func record(t testing.TB, records []Record) []byte {
 	t.Helper()
 	var buf bytes.Buffer
 	src := &listSource{records: records, stats: Stats{Read: uint64(len(records)), Lost: 99}}
-	rec, err := NewRecorder(src, &buf)
+	rec, err := recording.NewRecorder(src, &buf)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -124,7 +128,7 @@ func TestStreamRoundTrip(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := record(t, records)
-			p, err := NewReplay(bytes.NewReader(b), nil)
+			p, err := recording.NewReplay(bytes.NewReader(b), nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -152,7 +156,7 @@ func TestStreamRoundTrip(t *testing.T) {
 func TestStreamCut(t *testing.T) {
 	records := sampleRecords(300)
 	var buf bytes.Buffer
-	rec, err := NewRecorder(&listSource{records: records}, &buf)
+	rec, err := recording.NewRecorder(&listSource{records: records}, &buf)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -172,7 +176,7 @@ func TestStreamCut(t *testing.T) {
 	b := buf.Bytes()
 	whole := 0
 	for n := range len(b) + 1 {
-		p, err := NewReplay(bytes.NewReader(b[:n]), nil)
+		p, err := recording.NewReplay(bytes.NewReader(b[:n]), nil)
 		if err != nil {
 			if !errors.Is(err, io.ErrUnexpectedEOF) || len(ends) == 6 {
 				t.Fatal(n, err)
@@ -201,7 +205,7 @@ func TestStreamDamaged(t *testing.T) {
 	for i := header; i < len(b); i++ {
 		d := slices.Clone(b)
 		d[i] ^= 0x10
-		p, err := NewReplay(bytes.NewReader(d), nil)
+		p, err := recording.NewReplay(bytes.NewReader(d), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -213,7 +217,7 @@ func TestStreamDamaged(t *testing.T) {
 		"", "x", "borescope table 1\n{}\n", "borescope stream 2\n{}\n", "borescope stream 0\n{}\n",
 		"borescope stream 1\n", "borescope stream 1\n[]\n", strings.Repeat("x", 2<<20),
 	} {
-		if p, err := NewReplay(strings.NewReader(text), nil); err == nil {
+		if p, err := recording.NewReplay(strings.NewReader(text), nil); err == nil {
 			t.Errorf("%.30q opened: %v", text, p)
 		}
 	}
@@ -221,19 +225,19 @@ func TestStreamDamaged(t *testing.T) {
 
 func TestReplayPace(t *testing.T) {
 	var buf bytes.Buffer
-	rec, err := NewRecorder(&listSource{records: sampleRecords(3)}, &buf)
+	rec, err := recording.NewRecorder(&listSource{records: sampleRecords(3)}, &buf)
 	if err != nil {
 		t.Fatal(err)
 	}
-	rec.start = time.Now().Add(-time.Second) // as if begun a second ago
+	rec.Start = time.Now().Add(-time.Second) // as if begun a second ago
 	if _, err := readAll(t, rec); err != io.EOF {
 		t.Fatal(err)
 	}
 	if err := rec.Close(); err != nil {
 		t.Fatal(err)
 	}
-	replay := func(opts ReplayOptions) time.Duration {
-		p, err := NewReplay(bytes.NewReader(buf.Bytes()), &opts)
+	replay := func(opts recording.ReplayOptions) time.Duration {
+		p, err := recording.NewReplay(bytes.NewReader(buf.Bytes()), &opts)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -243,11 +247,11 @@ func TestReplayPace(t *testing.T) {
 		}
 		return time.Since(begin)
 	}
-	replay(ReplayOptions{Begin: time.Now().Add(time.Hour)}) // without a speed there is no waiting
-	if d := replay(ReplayOptions{Speed: 20}); d < 50*time.Millisecond {
+	replay(recording.ReplayOptions{Begin: time.Now().Add(time.Hour)}) // without a speed there is no waiting
+	if d := replay(recording.ReplayOptions{Speed: 20}); d < 50*time.Millisecond {
 		t.Error("twenty times as fast took", d)
 	}
-	p, err := NewReplay(bytes.NewReader(buf.Bytes()), &ReplayOptions{Speed: 1e-3})
+	p, err := recording.NewReplay(bytes.NewReader(buf.Bytes()), &recording.ReplayOptions{Speed: 1e-3})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -269,26 +273,26 @@ func TestReplayPace(t *testing.T) {
 // before, by the same clock as the streams, and Close ends the wait for them.
 func TestRecordingPace(t *testing.T) {
 	dir := t.TempDir() + "/rec"
-	rec, err := CreateRecording(dir, nil)
+	rec, err := recording.CreateRecording(dir, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	rec.start = rec.start.Add(-10 * time.Second) // as if begun ten seconds ago
-	table := RecordTable[uint32, []uint64](rec, "t", &perCPUTable{[]Snapshot[uint32, []uint64]{perCPUSnapshot(2, 2)}})
+	rec.StartMoved = rec.StartMoved.Add(-10 * time.Second) // as if begun ten seconds ago
+	table := recording.RecordTable[uint32, []uint64](rec, "t", &perCPUTable{[]Snapshot[uint32, []uint64]{perCPUSnapshot(2, 2)}})
 	if _, err := table.Snapshot(); err != nil {
 		t.Fatal(err)
 	}
 	if err := rec.Close(); err != nil {
 		t.Fatal(err)
 	}
-	open := func(speed float64, begin time.Time) (*Recording, *ReplayedTable[uint32, []uint64], *Dump) {
-		r, err := OpenRecording(os.DirFS(dir))
+	open := func(speed float64, begin time.Time) (*recording.Recording, *recording.ReplayedTable[uint32, []uint64], *recording.Dump) {
+		r, err := recording.OpenRecording(os.DirFS(dir))
 		if err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { r.Close() })
-		r.Pace(ReplayOptions{Speed: speed, Begin: begin})
-		table, err1 := ReplayTable[uint32, []uint64](r, "t")
+		r.Pace(recording.ReplayOptions{Speed: speed, Begin: begin})
+		table, err1 := recording.ReplayTable[uint32, []uint64](r, "t")
 		dump, err2 := r.DumpTable("t")
 		if err := errors.Join(err1, err2); err != nil {
 			t.Fatal(err)
@@ -370,7 +374,7 @@ func stackSnapshot(n int) (s Snapshot[stackKey, uint64]) {
 
 func TestRecording(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "new", "rec")
-	rec, err := CreateRecording(dir, &Meta{Tool: "test", Args: []string{"-x", "a b"}, Data: json.RawMessage(`{"k":1}`)})
+	rec, err := recording.CreateRecording(dir, &recording.Meta{Tool: "test", Args: []string{"-x", "a b"}, Data: json.RawMessage(`{"k":1}`)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -380,7 +384,7 @@ func TestRecording(t *testing.T) {
 		t.Fatal(err)
 	}
 	big, small := perCPUSnapshot(20000, 4), perCPUSnapshot(3, 4)
-	perCPU := RecordTable(rec, "percpu", Table[uint32, []uint64](&perCPUTable{[]Snapshot[uint32, []uint64]{big, {}, small}}))
+	perCPU := recording.RecordTable(rec, "percpu", Table[uint32, []uint64](&perCPUTable{[]Snapshot[uint32, []uint64]{big, {}, small}}))
 	for range 2 {
 		if _, err := perCPU.Snapshot(); err != nil {
 			t.Fatal(err)
@@ -393,7 +397,7 @@ func TestRecording(t *testing.T) {
 		t.Fatal("the table's error was lost:", err)
 	}
 	stacks := stackSnapshot(500)
-	if _, err := RecordTable(rec, "stacks", Table[stackKey, uint64](&staticTable[stackKey, uint64]{stacks})).Snapshot(); err != nil {
+	if _, err := recording.RecordTable(rec, "stacks", Table[stackKey, uint64](&staticTable[stackKey, uint64]{stacks})).Snapshot(); err != nil {
 		t.Fatal(err)
 	}
 	w, err := rec.Create("symbols")
@@ -404,7 +408,7 @@ func TestRecording(t *testing.T) {
 	if _, err := w.Write(text); err != nil {
 		t.Fatal(err)
 	}
-	host, err := rec.FS("host", fstest.MapFS{
+	host, err := hostfs.FS(rec, "host", fstest.MapFS{
 		"proc/sys/x":            {Data: []byte("1\n")},
 		"sys/devices/a:b/event": {Data: []byte("e")},
 		"sys/unread":            {Data: []byte("e")},
@@ -431,7 +435,7 @@ func TestRecording(t *testing.T) {
 	if _, err := rec.Create("../x"); err == nil {
 		t.Fatal("a name with a slash")
 	}
-	if early, err := OpenRecording(os.DirFS(dir)); err != nil || early.Complete() {
+	if early, err := recording.OpenRecording(os.DirFS(dir)); err != nil || early.Complete() {
 		t.Fatal("before Close:", err)
 	}
 	if err := rec.Close(); err != nil {
@@ -445,7 +449,7 @@ func TestRecording(t *testing.T) {
 	}
 
 	// The other machine.
-	r, err := OpenRecording(os.DirFS(dir))
+	r, err := recording.OpenRecording(os.DirFS(dir))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -470,7 +474,7 @@ func TestRecording(t *testing.T) {
 	if s, _ := p.Stats(); !reflect.DeepEqual(s, Stats{Read: 1000, Lost: 7, LostByCPU: []uint64{3, 4}}) {
 		t.Fatalf("%+v", s)
 	}
-	table, err := ReplayTable[uint32, []uint64](r, "percpu")
+	table, err := recording.ReplayTable[uint32, []uint64](r, "percpu")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -486,7 +490,7 @@ func TestRecording(t *testing.T) {
 	if _, err := table.Snapshot(); err != io.EOF {
 		t.Fatal(err)
 	}
-	st, err := ReplayTable[stackKey, uint64](r, "stacks")
+	st, err := recording.ReplayTable[stackKey, uint64](r, "stacks")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -512,9 +516,9 @@ func TestRecording(t *testing.T) {
 	}
 }
 
-func checkHost(t *testing.T, r *Recording, liveDir []fs.DirEntry) {
+func checkHost(t *testing.T, r *recording.Recording, liveDir []fs.DirEntry) {
 	t.Helper()
-	host, err := r.FS("host")
+	host, err := hostfs.FSMoved(r, "host")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -547,20 +551,20 @@ func TestRecordingRefusesAFullDirectory(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "x"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := CreateRecording(dir, nil); !errors.Is(err, fs.ErrExist) || !strings.Contains(err.Error(), dir) {
+	if _, err := recording.CreateRecording(dir, nil); !errors.Is(err, fs.ErrExist) || !strings.Contains(err.Error(), dir) {
 		t.Fatal(err)
 	}
 }
 
 func TestNilRecorder(t *testing.T) {
-	var rec *Recorder
+	var rec *recording.Recorder
 	records := sampleRecords(3)
 	src := rec.Stream("x", &listSource{records: records})
 	if got, err := readAll(t, src); err != io.EOF || len(got) != 3 {
 		t.Fatal(err)
 	}
 	table := &perCPUTable{}
-	if got := RecordTable(rec, "x", Table[uint32, []uint64](table)); got != Table[uint32, []uint64](table) {
+	if got := recording.RecordTable(rec, "x", Table[uint32, []uint64](table)); got != Table[uint32, []uint64](table) {
 		t.Fatal(got)
 	}
 	if err := rec.Close(); err != nil {
@@ -570,22 +574,22 @@ func TestNilRecorder(t *testing.T) {
 
 func TestReplayTableChecksTheLayout(t *testing.T) {
 	dir := t.TempDir()
-	rec, err := CreateRecording(dir, nil)
+	rec, err := recording.CreateRecording(dir, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	type k struct{ PID, TGID uint32 }
-	table := RecordTable(rec, "t", Table[k, uint64](&staticTable[k, uint64]{}))
+	table := recording.RecordTable(rec, "t", Table[k, uint64](&staticTable[k, uint64]{}))
 	if _, err := table.Snapshot(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := RecordTable(rec, "bad", Table[k, *int](&staticTable[k, *int]{})).Snapshot(); err == nil {
+	if _, err := recording.RecordTable(rec, "bad", Table[k, *int](&staticTable[k, *int]{})).Snapshot(); err == nil {
 		t.Error("recorded pointers")
 	}
 	if err := rec.Close(); err == nil {
 		t.Error("Close forgot that a table could not be created")
 	}
-	r, err := OpenRecording(os.DirFS(dir))
+	r, err := recording.OpenRecording(os.DirFS(dir))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -596,19 +600,19 @@ func TestReplayTableChecksTheLayout(t *testing.T) {
 		}
 	}
 	type k2 struct{ PID uint64 }
-	_, err = ReplayTable[k2, uint64](r, "t")
+	_, err = recording.ReplayTable[k2, uint64](r, "t")
 	check(err, "key: field PID (u64 at offset 0), but the data has PID (u32 at offset 0)")
-	_, err = ReplayTable[k, [2]uint64](r, "t")
+	_, err = recording.ReplayTable[k, [2]uint64](r, "t")
 	check(err, "value: field value (u64×2 at offset 0), but the data has value (u64 at offset 0)")
-	_, err = ReplayTable[k, []uint64](r, "t")
+	_, err = recording.ReplayTable[k, []uint64](r, "t")
 	check(err, "one is a value by CPU")
-	ok, err := ReplayTable[k, uint64](r, "t")
+	ok, err := recording.ReplayTable[k, uint64](r, "t")
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, err = ok.ReadAndClear()
 	check(err, "the recording has a Snapshot here")
-	_, err = ReplayTable[k, uint64](r, "missing")
+	_, err = recording.ReplayTable[k, uint64](r, "missing")
 	check(err, `no table "missing"; it has t`)
 	if !errors.Is(err, fs.ErrNotExist) {
 		t.Error(err)
@@ -622,7 +626,7 @@ func TestLayoutSwap(t *testing.T) {
 		C [3]byte
 		D float64
 	}
-	l, err := layoutOf[v]()
+	l, err := layout.LayoutOf[v]()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -631,13 +635,13 @@ func TestLayoutSwap(t *testing.T) {
 		b[i] = byte(i)
 	}
 	want := slices.Clone(b)
-	l.swap(b)
+	l.Swap(b)
 	if got := b[:24]; !bytes.Equal(got, []byte{
 		1, 0, 2, 3, 7, 6, 5, 4, 11, 10, 9, 8, 12, 13, 14, 15, 23, 22, 21, 20, 19, 18, 17, 16,
 	}) {
 		t.Fatal(got)
 	}
-	l.swap(b)
+	l.Swap(b)
 	if !bytes.Equal(b, want) {
 		t.Fatal("twice is not the same")
 	}
@@ -656,10 +660,10 @@ func (w *failingWriter) Write(p []byte) (int, error) {
 }
 
 func TestRecorderSaysThatItCannotWrite(t *testing.T) {
-	if _, err := NewRecorder(&listSource{}, &failingWriter{}); !errors.Is(err, errFull) {
+	if _, err := recording.NewRecorder(&listSource{}, &failingWriter{}); !errors.Is(err, errFull) {
 		t.Fatal(err)
 	}
-	rec, err := NewRecorder(&listSource{records: sampleRecords(50000)}, &failingWriter{n: 1000})
+	rec, err := recording.NewRecorder(&listSource{records: sampleRecords(50000)}, &failingWriter{n: 1000})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/cilium/ebpf"
+
+	"github.com/borescope/borescope/mapx/internal/raw"
 )
 
 // RingOptions are the options of OpenRing; the zero value is a reader that
@@ -72,7 +74,7 @@ func OpenRing(m *ebpf.Map, opts *RingOptions) (*Ring, error) {
 		opts = &RingOptions{}
 	}
 	if m == nil {
-		return nil, fmt.Errorf("open ring: %w", errNoMap)
+		return nil, fmt.Errorf("open ring: %w", raw.ErrNoMap)
 	}
 	r := new(Ring)
 	if err := r.open(m, opts); err != nil {

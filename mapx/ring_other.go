@@ -7,11 +7,13 @@ import (
 	"os"
 
 	"github.com/cilium/ebpf"
+
+	"github.com/borescope/borescope/mapx/internal/raw"
 )
 
 type ring struct{}
 
-func (*ring) open(*ebpf.Map, *RingOptions) error { return supported("ring buffer") }
+func (*ring) open(*ebpf.Map, *RingOptions) error { return raw.Supported("ring buffer") }
 
 func (*ring) read(context.Context, *Record) error { return os.ErrClosed }
 

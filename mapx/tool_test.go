@@ -14,6 +14,7 @@ import (
 
 	"github.com/borescope/borescope/hist"
 	"github.com/borescope/borescope/internal/testenv"
+	"github.com/borescope/borescope/mapx/recording"
 )
 
 // slowOp is a record of 48 bytes as a tool emits it: when, who, how long, where.
@@ -93,7 +94,7 @@ func TestMillionEvents(t *testing.T) {
 		n = 50000
 	}
 	dir := t.TempDir()
-	rec, err := CreateRecording(dir, nil)
+	rec, err := recording.CreateRecording(dir, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -105,7 +106,7 @@ func TestMillionEvents(t *testing.T) {
 	if err := rec.Close(); err != nil {
 		t.Fatal(err)
 	}
-	r, err := OpenRecording(os.DirFS(dir))
+	r, err := recording.OpenRecording(os.DirFS(dir))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -138,13 +139,13 @@ func TestMillionEvents(t *testing.T) {
 // and nothing else, and the recording says that it was not closed.
 func TestKilledRecorder(t *testing.T) {
 	dir := t.TempDir()
-	rec, err := CreateRecording(dir, nil)
+	rec, err := recording.CreateRecording(dir, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	records := sampleRecords(5000)
 	src := rec.Stream("s", &listSource{records: records})
-	table := RecordTable(rec, "t", Table[stackKey, uint64](&staticTable[stackKey, uint64]{stackSnapshot(100)}))
+	table := recording.RecordTable(rec, "t", Table[stackKey, uint64](&staticTable[stackKey, uint64]{stackSnapshot(100)}))
 	var r Record
 	for i := range 4000 {
 		if err := src.ReadInto(t.Context(), &r); err != nil {
@@ -160,7 +161,7 @@ func TestKilledRecorder(t *testing.T) {
 		t.Fatal(err)
 	}
 	// Killed here: nothing is closed.
-	got, err := OpenRecording(os.DirFS(dir))
+	got, err := recording.OpenRecording(os.DirFS(dir))
 	if err != nil || got.Complete() {
 		t.Fatal(err)
 	}
@@ -173,7 +174,7 @@ func TestKilledRecorder(t *testing.T) {
 		t.Fatal(err)
 	}
 	checkRecords(t, back, records[:3000])
-	rt, err := ReplayTable[stackKey, uint64](got, "t")
+	rt, err := recording.ReplayTable[stackKey, uint64](got, "t")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -37,6 +37,8 @@ import (
 	"github.com/borescope/borescope/internal/escape"
 	"github.com/borescope/borescope/internal/procfs"
 	"github.com/borescope/borescope/mapx"
+	"github.com/borescope/borescope/mapx/recording"
+	"github.com/borescope/borescope/mapx/recording/hostfs"
 	"github.com/borescope/borescope/probe"
 )
 
@@ -104,7 +106,7 @@ func run(ctx context.Context, args []string, stderr io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
-	rec, err := mapx.CreateRecording(o.dir, &mapx.Meta{Tool: "capture", Args: args})
+	rec, err := recording.CreateRecording(o.dir, &recording.Meta{Tool: "capture", Args: args})
 	if err != nil {
 		return err
 	}
@@ -190,11 +192,11 @@ func openMap(name string) (*ebpf.Map, error) {
 	}
 }
 
-func (o *options) recordFiles(rec *mapx.Recorder) error {
+func (o *options) recordFiles(rec *recording.Recorder) error {
 	if len(o.files) == 0 {
 		return nil
 	}
-	host, err := rec.FS("host", procfs.DirFS("/"))
+	host, err := hostfs.FS(rec, "host", procfs.DirFS("/"))
 	if err != nil {
 		return err
 	}
@@ -217,8 +219,8 @@ func fileName(name string) string {
 }
 
 // record reads until everything asked for is done.
-func (o *options) record(ctx context.Context, rec *mapx.Recorder, maps []*ebpf.Map, stderr io.Writer) error {
-	var tables []*mapx.MapRecorder
+func (o *options) record(ctx context.Context, rec *recording.Recorder, maps []*ebpf.Map, stderr io.Writer) error {
+	var tables []*recording.MapRecorder
 	for i, name := range o.maps {
 		t, err := rec.RecordMap(fileName(name), maps[i])
 		if err != nil {
@@ -242,7 +244,7 @@ func (o *options) record(ctx context.Context, rec *mapx.Recorder, maps []*ebpf.M
 	return err
 }
 
-func (o *options) snapshots(ctx context.Context, tables []*mapx.MapRecorder, stderr io.Writer) error {
+func (o *options) snapshots(ctx context.Context, tables []*recording.MapRecorder, stderr io.Writer) error {
 	if len(tables) == 0 {
 		if len(o.rings) > 0 && o.duration == 0 {
 			<-ctx.Done()
@@ -272,7 +274,7 @@ func (o *options) snapshots(ctx context.Context, tables []*mapx.MapRecorder, std
 	}
 }
 
-func (o *options) recordRing(ctx context.Context, rec *mapx.Recorder, name string, m *ebpf.Map) error {
+func (o *options) recordRing(ctx context.Context, rec *recording.Recorder, name string, m *ebpf.Map) error {
 	r, err := mapx.OpenRing(m, nil)
 	if err != nil {
 		return err

@@ -19,6 +19,8 @@ import (
 
 	"github.com/borescope/borescope/internal/testenv"
 	"github.com/borescope/borescope/mapx"
+	"github.com/borescope/borescope/mapx/recording"
+	"github.com/borescope/borescope/mapx/recording/hostfs"
 	"github.com/borescope/borescope/probe"
 )
 
@@ -47,12 +49,12 @@ func TestCapture(t *testing.T) {
 	if err != nil || strings.Count(log.String(), "2 entries") != 3 {
 		t.Fatal(err, log.String())
 	}
-	rec, err := mapx.OpenRecording(os.DirFS(dir))
+	rec, err := recording.OpenRecording(os.DirFS(dir))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer rec.Close()
-	table, err := mapx.ReplayTable[uint32, uint64](rec, fmt.Sprintf("id_%d", id))
+	table, err := recording.ReplayTable[uint32, uint64](rec, fmt.Sprintf("id_%d", id))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -62,7 +64,7 @@ func TestCapture(t *testing.T) {
 			t.Fatal(s, err)
 		}
 	}
-	host, err := rec.FS("host")
+	host, err := hostfs.FSMoved(rec, "host")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -157,7 +159,7 @@ func TestCaptureRing(t *testing.T) {
 	if err := run(ctx, []string{"-ring", "capture_ring", filepath.Join(dir, "x")}, new(bytes.Buffer)); err != nil {
 		t.Fatal(err)
 	}
-	rec, err := mapx.OpenRecording(os.DirFS(dir))
+	rec, err := recording.OpenRecording(os.DirFS(dir))
 	if err != nil || !rec.Complete() {
 		t.Fatal(err)
 	}

@@ -10,7 +10,7 @@ import (
 	"os"
 
 	"github.com/borescope/borescope/internal/procfs"
-	"github.com/borescope/borescope/mapx"
+	recordingpkg "github.com/borescope/borescope/mapx/recording"
 	"github.com/borescope/borescope/stack/collect"
 	"github.com/borescope/borescope/symbol"
 )
@@ -32,7 +32,7 @@ func measureReplay(_ context.Context, c *config, _ io.Writer) (*result, error) {
 			fsys = sub
 		}
 	}
-	rec, err := mapx.OpenRecording(fsys)
+	rec, err := recordingpkg.OpenRecording(fsys)
 	if err != nil {
 		return nil, fmt.Errorf("-replay %s: %w", c.replay, err)
 	}
@@ -45,7 +45,7 @@ func measureReplay(_ context.Context, c *config, _ io.Writer) (*result, error) {
 }
 
 // openSource gives back what a live run read.
-func openSource(rec *mapx.Recording) (*source, error) {
+func openSource(rec *recordingpkg.Recording) (*source, error) {
 	s := new(source)
 	if err := json.Unmarshal(rec.Meta().Data, &s.meta); err != nil {
 		return nil, fmt.Errorf("not a complete recording of profile: %w", err)
@@ -70,12 +70,12 @@ func openSource(rec *mapx.Recording) (*source, error) {
 
 // recording is a run being written down; a nil one does nothing.
 type recording struct {
-	rec   *mapx.Recorder
+	rec   *recordingpkg.Recorder
 	names symbol.Recording
 }
 
 func newRecording(dir string, col *collect.Collector) (*recording, error) {
-	rec, err := mapx.CreateRecording(dir, &mapx.Meta{Tool: "profile", Args: os.Args[1:]})
+	rec, err := recordingpkg.CreateRecording(dir, &recordingpkg.Meta{Tool: "profile", Args: os.Args[1:]})
 	if err != nil {
 		return nil, err
 	}

@@ -26,6 +26,8 @@ import (
 	"github.com/borescope/borescope/internal/escape"
 	"github.com/borescope/borescope/internal/procfs"
 	"github.com/borescope/borescope/mapx"
+	"github.com/borescope/borescope/mapx/recording"
+	"github.com/borescope/borescope/mapx/recording/hostfs"
 )
 
 func main() {
@@ -48,14 +50,14 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	if f.NArg() != 1 {
 		return errors.New("want one argument: the recording's directory")
 	}
-	rec, err := mapx.OpenRecording(procfs.DirFS(f.Arg(0)))
+	rec, err := recording.OpenRecording(procfs.DirFS(f.Arg(0)))
 	if err != nil {
 		return err
 	}
 	defer rec.Close()
 	defer context.AfterFunc(ctx, func() { rec.Close() })() // ends a wait for a table's time
 	if *tables || *stream != "" {
-		rec.Pace(mapx.ReplayOptions{Speed: *speed})
+		rec.Pace(recording.ReplayOptions{Speed: *speed})
 	}
 	w := bufio.NewWriter(stdout)
 	switch {
@@ -77,7 +79,7 @@ func cutOff(w io.Writer, err error) error {
 	return err
 }
 
-func summarize(ctx context.Context, w *bufio.Writer, rec *mapx.Recording, all bool) error {
+func summarize(ctx context.Context, w *bufio.Writer, rec *recording.Recording, all bool) error {
 	m := rec.Meta()
 	escape.Fprintf(w, "%s %s, Linux %s %s, %d of %d CPUs, %s", m.Tool, strings.Join(m.Args, " "),
 		m.Kernel, m.Arch, len(m.Online), len(m.Possible), m.Start.UTC().Format(time.RFC3339))
@@ -107,7 +109,7 @@ func summarize(ctx context.Context, w *bufio.Writer, rec *mapx.Recording, all bo
 	return nil
 }
 
-func printTable(w *bufio.Writer, rec *mapx.Recording, name string, all bool) error {
+func printTable(w *bufio.Writer, rec *recording.Recording, name string, all bool) error {
 	d, err := rec.DumpTable(name)
 	if err != nil {
 		return err
@@ -141,7 +143,7 @@ func printTable(w *bufio.Writer, rec *mapx.Recording, name string, all bool) err
 }
 
 // each calls fn with the records of a stream.
-func each(ctx context.Context, p *mapx.Replay, fn func(*mapx.Record)) error {
+func each(ctx context.Context, p *recording.Replay, fn func(*mapx.Record)) error {
 	var r mapx.Record
 	for {
 		if err := p.ReadInto(ctx, &r); err == io.EOF {
@@ -153,7 +155,7 @@ func each(ctx context.Context, p *mapx.Replay, fn func(*mapx.Record)) error {
 	}
 }
 
-func countStream(ctx context.Context, w io.Writer, rec *mapx.Recording, name string) error {
+func countStream(ctx context.Context, w io.Writer, rec *recording.Recording, name string) error {
 	p, err := rec.Stream(name, nil)
 	if err != nil {
 		return err
@@ -165,7 +167,7 @@ func countStream(ctx context.Context, w io.Writer, rec *mapx.Recording, name str
 	return cutOff(w, err)
 }
 
-func printStream(ctx context.Context, w *bufio.Writer, rec *mapx.Recording, name string, paced bool) error {
+func printStream(ctx context.Context, w *bufio.Writer, rec *recording.Recording, name string, paced bool) error {
 	p, err := rec.Stream(name, nil)
 	if err != nil {
 		return err
@@ -184,7 +186,7 @@ func printStream(ctx context.Context, w *bufio.Writer, rec *mapx.Recording, name
 	return cutOff(w, err)
 }
 
-func countFile(w io.Writer, rec *mapx.Recording, name string) error {
+func countFile(w io.Writer, rec *recording.Recording, name string) error {
 	f, err := rec.Open(name)
 	if err != nil {
 		return err
@@ -194,9 +196,9 @@ func countFile(w io.Writer, rec *mapx.Recording, name string) error {
 	return cutOff(w, err)
 }
 
-func printFile(w io.Writer, rec *mapx.Recording, name string) error {
+func printFile(w io.Writer, rec *recording.Recording, name string) error {
 	if tree, path, ok := strings.Cut(name, "/"); ok {
-		host, err := rec.FS(tree)
+		host, err := hostfs.FSMoved(rec, tree)
 		if err != nil {
 			return err
 		}

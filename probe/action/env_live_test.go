@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"github.com/borescope/borescope/internal/testenv"
-	"github.com/borescope/borescope/mapx"
+	"github.com/borescope/borescope/mapx/recording"
 	"github.com/borescope/borescope/probe"
 	"github.com/borescope/borescope/probe/action"
 )
@@ -60,7 +60,7 @@ func TestRecordWhileReading(t *testing.T) {
 	p := action.NewProgram("record")
 	p.On(probe.Begin{}, func(c *action.Ctx) { seen.Inc(c, 0) })
 	s := attachOrSkip(t, p, nil)
-	rec, err := mapx.CreateRecording(filepath.Join(t.TempDir(), "rec"), nil)
+	rec, err := recording.CreateRecording(filepath.Join(t.TempDir(), "rec"), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

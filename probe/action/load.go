@@ -10,7 +10,7 @@ import (
 	"github.com/cilium/ebpf"
 
 	"github.com/borescope/borescope/internal/kernel"
-	"github.com/borescope/borescope/mapx"
+	"github.com/borescope/borescope/mapx/recording"
 	"github.com/borescope/borescope/probe"
 )
 
@@ -32,8 +32,8 @@ type Loaded struct {
 	walk *walkTables // nil if the program walks no stacks
 
 	mu    sync.Mutex
-	rec   *mapx.Recorder // guarded by mu
-	flips map[string]any // guarded by mu: *mapx.Flip by the name of the map
+	rec   *recording.Recorder // guarded by mu
+	flips map[string]any      // guarded by mu: *mapx.Flip by the name of the map
 	// readers are the streams that are open, by their maps' names.
 	readers map[string]bool // guarded by mu
 	closed  bool            // guarded by mu
@@ -148,7 +148,7 @@ func (l *Loaded) source() source {
 // Record has the tables and streams that are opened from now on record what is
 // read from them, under the names of their maps. Call it before they are opened;
 // rec stays the caller's, who closes it after the last read.
-func (l *Loaded) Record(rec *mapx.Recorder) {
+func (l *Loaded) Record(rec *recording.Recorder) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.rec = rec
@@ -158,7 +158,7 @@ func (l *Loaded) Record(rec *mapx.Recorder) {
 // program: Open's result. Reads give what they gave when it was recorded, in
 // the same order. It is used like the Loaded that it was recorded from.
 type Recorded struct {
-	rec *mapx.Recording
+	rec *recording.Recording
 }
 
 var _ Handles = (*Recorded)(nil)
@@ -166,7 +166,7 @@ var _ Handles = (*Recorded)(nil)
 // Open gives the handles of a program from a recording that Loaded.Record made
 // of it, so that the code that reads them cannot tell. It needs no privileges
 // and works on every system. rec stays the caller's.
-func Open(p *Program, rec *mapx.Recording) (*Recorded, error) {
+func Open(p *Program, rec *recording.Recording) (*Recorded, error) {
 	if p == nil || rec == nil {
 		return nil, errors.New("open: neither a program nor a recording of it may be nil")
 	}

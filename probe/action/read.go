@@ -13,14 +13,15 @@ import (
 	"github.com/cilium/ebpf"
 
 	"github.com/borescope/borescope/mapx"
+	"github.com/borescope/borescope/mapx/recording"
 )
 
 // source is where handles read from: a loaded program, perhaps recording, or a
 // recording.
 type source struct {
 	live   *Loaded
-	rec    *mapx.Recorder
-	replay *mapx.Recording
+	rec    *recording.Recorder
+	replay *recording.Recording
 }
 
 // openTable opens a table by the name of the kernel's map.
@@ -30,7 +31,7 @@ func openTable[K comparable, V any](h Handles, name string, live func(*ebpf.Map)
 		return nil, fmt.Errorf("open %s: %w", name, err)
 	}
 	if src.replay != nil {
-		return mapx.ReplayTable[K, V](src.replay, name)
+		return recording.ReplayTable[K, V](src.replay, name)
 	}
 	em := src.live.coll.Maps[name]
 	if em == nil {
@@ -44,7 +45,7 @@ func openTable[K comparable, V any](h Handles, name string, live func(*ebpf.Map)
 	if src.rec == nil {
 		return t, nil
 	}
-	return mapx.RecordTable(src.rec, name, t), nil
+	return recording.RecordTable(src.rec, name, t), nil
 }
 
 // openPlain and openPerCPU are openTable for maps of one value, and one by CPU.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/borescope/borescope/internal/testenv"
 	"github.com/borescope/borescope/mapx"
+	"github.com/borescope/borescope/mapx/recording"
 	"github.com/borescope/borescope/probe"
 	"github.com/borescope/borescope/probe/action"
 )
@@ -39,7 +40,7 @@ func TestReplay(t *testing.T) {
 	})
 	s := attach(t, p)
 	dir := t.TempDir()
-	rec, err := mapx.CreateRecording(dir, nil)
+	rec, err := recording.CreateRecording(dir, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -81,7 +82,7 @@ func TestReplay(t *testing.T) {
 	if err := rec.Close(); err != nil {
 		t.Fatal(err)
 	}
-	recording, err := mapx.OpenRecording(os.DirFS(dir))
+	recording, err := recording.OpenRecording(os.DirFS(dir))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -133,7 +134,7 @@ func TestReplayShortKeys(t *testing.T) {
 	}
 	defer l.Close()
 	dir := t.TempDir()
-	rec, err := mapx.CreateRecording(dir, nil)
+	rec, err := recording.CreateRecording(dir, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -146,7 +147,7 @@ func TestReplayShortKeys(t *testing.T) {
 	if err := rec.Close(); err != nil {
 		t.Fatal(err)
 	}
-	recording, err := mapx.OpenRecording(os.DirFS(dir))
+	recording, err := recording.OpenRecording(os.DirFS(dir))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,7 +6,8 @@ import (
 	"io/fs"
 
 	"github.com/borescope/borescope/internal/procfs"
-	"github.com/borescope/borescope/mapx"
+	"github.com/borescope/borescope/mapx/recording"
+	"github.com/borescope/borescope/mapx/recording/hostfs"
 	"github.com/borescope/borescope/symbol"
 )
 
@@ -117,9 +118,9 @@ func (s *Session) Host() (fs.FS, error) {
 	}
 	var err error
 	if s.live == nil {
-		n.host, err = s.tool.recording.FS(hostFiles)
+		n.host, err = hostfs.FSMoved(s.tool.recording, hostFiles)
 	} else {
-		n.host, err = s.rec.FS(hostFiles, procfs.DirFS("/"))
+		n.host, err = hostfs.FS(s.rec, hostFiles, procfs.DirFS("/"))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("host files: %w", err)
@@ -128,7 +129,7 @@ func (s *Session) Host() (fs.FS, error) {
 }
 
 // write writes the names that were given.
-func (n *names) write(rec *mapx.Recorder) error {
+func (n *names) write(rec *recording.Recorder) error {
 	if rec == nil || n.recorded == nil {
 		return nil
 	}

@@ -16,7 +16,7 @@ import (
 	"github.com/borescope/borescope/internal/cli"
 	"github.com/borescope/borescope/internal/escape"
 	"github.com/borescope/borescope/internal/privileges"
-	"github.com/borescope/borescope/mapx"
+	"github.com/borescope/borescope/mapx/recording"
 	"github.com/borescope/borescope/probe"
 	"github.com/borescope/borescope/probe/action"
 )
@@ -44,7 +44,7 @@ type source interface {
 	lost(l *Lost) error
 
 	Plan() *probe.Plan
-	Record(rec *mapx.Recorder)
+	Record(rec *recording.Recorder)
 	Detach() error
 	Close() error
 }
@@ -157,7 +157,7 @@ func (s *Session) open(ctx context.Context, src source) error {
 	}
 	if t.record != "" {
 		var err error
-		if s.rec, err = mapx.CreateRecording(t.record, &mapx.Meta{Tool: t.name, Args: t.args}); err != nil {
+		if s.rec, err = recording.CreateRecording(t.record, &recording.Meta{Tool: t.name, Args: t.args}); err != nil {
 			return fmt.Errorf("-record %s: %w", t.record, err)
 		}
 		src.Record(s.rec)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/borescope/borescope/mapx"
+	"github.com/borescope/borescope/mapx/recording"
 	"github.com/borescope/borescope/probe/action"
 )
 
@@ -21,8 +22,8 @@ type Session struct {
 	tool    *Tool
 	ctx     context.Context
 	cancel  context.CancelFunc
-	live    source         // nil at replay
-	rec     *mapx.Recorder // nil unless recording
+	live    source              // nil at replay
+	rec     *recording.Recorder // nil unless recording
 	out     output
 	streams []eventStream
 	names   names

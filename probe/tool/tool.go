@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/borescope/borescope/internal/procfs"
-	"github.com/borescope/borescope/mapx"
+	"github.com/borescope/borescope/mapx/recording"
 	"github.com/borescope/borescope/probe"
 	"github.com/borescope/borescope/probe/action"
 )
@@ -46,7 +46,7 @@ type Tool struct {
 	unsafe, requires       bool
 	record, replay         string
 	tasks                  []*int // processes and threads that are to be there
-	recording              *mapx.Recording
+	recording              *recording.Recording
 }
 
 type flagLine struct{ flag, usage string }
@@ -310,7 +310,7 @@ func (t *Tool) letters(arg string) []string {
 // parseRecorded opens the recording, and reads the command line of the recorded
 // run before this one's.
 func (t *Tool) parseRecorded(args []string) (err error) {
-	if t.recording, err = mapx.OpenRecording(procfs.DirFS(t.replay)); err != nil {
+	if t.recording, err = recording.OpenRecording(procfs.DirFS(t.replay)); err != nil {
 		return fmt.Errorf("-replay %s: %w", t.replay, err)
 	}
 	m := t.recording.Meta()

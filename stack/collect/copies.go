@@ -14,6 +14,7 @@ import (
 	"github.com/borescope/borescope/internal/feature"
 	"github.com/borescope/borescope/internal/kernel"
 	"github.com/borescope/borescope/mapx"
+	"github.com/borescope/borescope/mapx/recording"
 	"github.com/borescope/borescope/probe"
 	"github.com/borescope/borescope/stack"
 )
@@ -399,11 +400,11 @@ func (c *Copies) Close() error {
 
 // Record has rec keep what is read from now on, so that ReplayCopies gives it
 // back. It is called before the first read. The caller closes rec after the last.
-func (c *Copies) Record(rec *mapx.Recorder) { c.source = rec.Stream(c.stream(), c.source) }
+func (c *Copies) Record(rec *recording.Recorder) { c.source = rec.Stream(c.stream(), c.source) }
 
 // ReplayCopies returns Copies that reads from a recording what live ones read,
 // on every system of the same byte order.
-func ReplayCopies(rec *mapx.Recording) (*Copies, error) {
+func ReplayCopies(rec *recording.Recording) (*Copies, error) {
 	c := new(Copies)
 	var err error
 	if c.source, err = rec.Stream(mapCopied, nil); err != nil {

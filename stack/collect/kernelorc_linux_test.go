@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/borescope/borescope/internal/testenv"
-	"github.com/borescope/borescope/mapx"
+	"github.com/borescope/borescope/mapx/recording"
 	"github.com/borescope/borescope/probe"
 	"github.com/borescope/borescope/stack"
 	"github.com/borescope/borescope/stack/collect"
@@ -262,7 +262,7 @@ func TestKernelStacksNeedRegisters(t *testing.T) {
 func TestKernelStacksReplay(t *testing.T) {
 	testenv.Need(t, testenv.Root, testenv.Perf, testenv.Ringbuf, testenv.Arch("amd64"))
 	dir := filepath.Join(t.TempDir(), "recording")
-	rec, err := mapx.CreateRecording(dir, &mapx.Meta{Tool: "test"})
+	rec, err := recording.CreateRecording(dir, &recording.Meta{Tool: "test"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -291,7 +291,7 @@ func TestKernelStacksReplay(t *testing.T) {
 	if err := rec.Close(); err != nil {
 		t.Fatal(err)
 	}
-	recording, err := mapx.OpenRecording(os.DirFS(dir))
+	recording, err := recording.OpenRecording(os.DirFS(dir))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/borescope/borescope/mapx"
+	"github.com/borescope/borescope/mapx/recording"
 )
 
 // Names of the streams and tables in a recording.
@@ -19,38 +20,38 @@ const (
 
 // Record has rec keep what is read from now on, so that Replay gives it back.
 // It is called before the first read. The caller closes rec after the last.
-func (c *Collector) Record(rec *mapx.Recorder) {
+func (c *Collector) Record(rec *recording.Recorder) {
 	if c.totals != nil {
-		c.totals = mapx.RecordTable(rec, recTotals, c.totals)
+		c.totals = recording.RecordTable(rec, recTotals, c.totals)
 	} else {
-		c.counts = mapx.RecordTable(rec, recCounts, c.counts)
+		c.counts = recording.RecordTable(rec, recCounts, c.counts)
 	}
-	c.segments = mapx.RecordTable(rec, recSegments, c.segments)
-	c.counters = mapx.RecordTable(rec, recCounters, c.counters)
+	c.segments = recording.RecordTable(rec, recSegments, c.segments)
+	c.counters = recording.RecordTable(rec, recCounters, c.counters)
 	c.first = rec.Stream(recProcesses, c.first)
 }
 
 // Replay returns a Collector that reads from a recording what a live one read.
 // It works on every system.
-func Replay(rec *mapx.Recording) (*Collector, error) {
+func Replay(rec *recording.Recording) (*Collector, error) {
 	tables, err := rec.Tables()
 	if err != nil {
 		return nil, fmt.Errorf("collect: %w", err)
 	}
 	var h handles
 	if slices.Contains(tables, recTotals) {
-		h.totals, err = mapx.ReplayTable[waitKey, Total](rec, recTotals)
+		h.totals, err = recording.ReplayTable[waitKey, Total](rec, recTotals)
 	} else {
-		h.counts, err = mapx.ReplayTable[taskKey, uint64](rec, recCounts)
+		h.counts, err = recording.ReplayTable[taskKey, uint64](rec, recCounts)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("collect: %w", err)
 	}
-	h.segments, err = mapx.ReplayTable[segment, uint64](rec, recSegments)
+	h.segments, err = recording.ReplayTable[segment, uint64](rec, recSegments)
 	if err != nil {
 		return nil, fmt.Errorf("collect: %w", err)
 	}
-	h.counters, err = mapx.ReplayTable[uint32, []uint64](rec, recCounters)
+	h.counters, err = recording.ReplayTable[uint32, []uint64](rec, recCounters)
 	if err != nil {
 		return nil, fmt.Errorf("collect: %w", err)
 	}

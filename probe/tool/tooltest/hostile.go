@@ -16,6 +16,7 @@ import (
 	"github.com/borescope/borescope/internal/compress"
 	"github.com/borescope/borescope/internal/escape"
 	"github.com/borescope/borescope/mapx"
+	"github.com/borescope/borescope/mapx/recording"
 )
 
 // hostile replays the recording with other names of threads, files and functions
@@ -46,20 +47,20 @@ func hostile(t *testing.T, run Run, dir string, args []string, golden string) {
 
 // hostileCopy makes a recording with hostile names of the one in from.
 func hostileCopy(ctx context.Context, to, from string) (err error) {
-	rec, err := mapx.OpenRecording(os.DirFS(from))
+	rec, err := recording.OpenRecording(os.DirFS(from))
 	if err != nil {
 		return err
 	}
 	defer rec.Close()
 	meta := rec.Meta()
-	w, err := mapx.CreateRecording(to, &meta)
+	w, err := recording.CreateRecording(to, &meta)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, w.Close()) }()
 	streams, err := rec.Streams()
 	for _, name := range streams {
-		var s *mapx.Replay
+		var s *recording.Replay
 		if s, err = rec.Stream(name, nil); err != nil {
 			return err
 		}

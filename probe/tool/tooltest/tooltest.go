@@ -17,7 +17,7 @@ import (
 	"time"
 
 	"github.com/borescope/borescope/internal/testenv"
-	"github.com/borescope/borescope/mapx"
+	"github.com/borescope/borescope/mapx/recording"
 	"github.com/borescope/borescope/probe/action"
 	"github.com/borescope/borescope/probe/tool"
 )
@@ -295,7 +295,7 @@ func pageCommands(t *testing.T, name string, run Run) {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	rec, err := mapx.CreateRecording(dir, &mapx.Meta{Tool: name})
+	rec, err := recording.CreateRecording(dir, &recording.Meta{Tool: name})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-package mapx
+package recording
 
 import (
 	"cmp"
@@ -15,6 +15,7 @@ import (
 
 	"github.com/borescope/borescope/internal/compress"
 	"github.com/borescope/borescope/internal/cpus"
+	"github.com/borescope/borescope/mapx"
 )
 
 // Meta says where a recording comes from. CreateRecording fills in what is
@@ -47,19 +48,19 @@ type Meta struct {
 // the read whose record or snapshot could not be written, by every read after
 // it, and by Close.
 type Recorder struct {
-	dir   *os.Root
-	start time.Time
-	enc   *compress.Encoder
+	dir        *os.Root
+	StartMoved time.Time
+	enc        *compress.Encoder
 
-	mu     sync.Mutex // guards what follows
+	Mu     sync.Mutex // guards what follows
 	meta   Meta
 	names  map[string]bool
-	open   []io.Closer
+	Open   []io.Closer
 	closed bool
 	err    error
 }
 
-const manifestName = "manifest"
+const ManifestName = "manifest"
 
 // CreateRecording begins a recording in dir, which it makes if needed and which
 // must be empty. meta may be nil. The caller closes the Recorder; until then the
@@ -80,11 +81,11 @@ func CreateRecording(dir string, meta *Meta) (*Recorder, error) {
 	if err != nil {
 		return nil, fmt.Errorf("record: %w", err)
 	}
-	r := &Recorder{dir: root, start: time.Now(), enc: enc, names: map[string]bool{}}
+	r := &Recorder{dir: root, StartMoved: time.Now(), enc: enc, names: map[string]bool{}}
 	if meta != nil {
 		r.meta = *meta
 	}
-	r.meta.fill(r.start)
+	r.meta.fill(r.StartMoved)
 	if err := r.begin(); err != nil {
 		return nil, errors.Join(err, root.Close())
 	}
@@ -128,14 +129,14 @@ func (r *Recorder) writeManifest() error {
 		return fmt.Errorf("record: manifest: %w", err)
 	}
 	b = append(fmt.Appendf(nil, "borescope recording %d\n", formatVersion), append(b, '\n')...)
-	const next = manifestName + ".new"
+	const next = ManifestName + ".new"
 	f, err := r.newFile(next)
 	if err != nil {
 		return fmt.Errorf("record: %w", err)
 	}
 	_, err = f.Write(b)
 	if err = cmp.Or(err, f.Close()); err == nil {
-		err = r.dir.Rename(next, manifestName)
+		err = r.dir.Rename(next, ManifestName)
 	}
 	if err != nil {
 		_ = r.dir.Remove(next) // half a manifest says nothing
@@ -155,21 +156,21 @@ func (r *Recorder) SetData(data json.RawMessage) {
 	if r == nil {
 		return
 	}
-	r.mu.Lock()
+	r.Mu.Lock()
 	r.meta.Data = data
-	r.mu.Unlock()
+	r.Mu.Unlock()
 }
 
 // Start returns the moment that the recording's times count from.
-func (r *Recorder) Start() time.Time { return r.start }
+func (r *Recorder) Start() time.Time { return r.StartMoved }
 
 // create makes a file of the recording and registers its closer.
 func (r *Recorder) create(name, ext string, open func(f *os.File) (io.Closer, error)) error {
 	if err := checkName(name); err != nil {
 		return fmt.Errorf("record: %w", err)
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
+	r.Mu.Lock()
+	defer r.Mu.Unlock()
 	file := name + ext
 	switch {
 	case r.closed:
@@ -187,7 +188,7 @@ func (r *Recorder) create(name, ext string, open func(f *os.File) (io.Closer, er
 		return r.fail(err)
 	}
 	r.names[file] = true
-	r.open = append(r.open, c)
+	r.Open = append(r.Open, c)
 	return nil
 }
 
@@ -214,9 +215,9 @@ func checkName(name string) error {
 // Stream returns a Source that passes on the records of src and writes them
 // down under the name. If the stream can't be created the Source returns that
 // error instead of records, and so does Close.
-func (r *Recorder) Stream(name string, src Source) StatsSource {
+func (r *Recorder) Stream(name string, src mapx.Source) mapx.StatsSource {
 	if r == nil {
-		if s, ok := src.(StatsSource); ok {
+		if s, ok := src.(mapx.StatsSource); ok {
 			return s
 		}
 		return &uncounted{Source: src}
@@ -224,7 +225,7 @@ func (r *Recorder) Stream(name string, src Source) StatsSource {
 	var s *StreamRecorder
 	err := r.create(name, ".stream", func(f *os.File) (io.Closer, error) {
 		var err error
-		if s, err = newStreamRecorder(name, src, f, r.enc, r.start); err == nil {
+		if s, err = newStreamRecorder(name, src, f, r.enc, r.StartMoved); err == nil {
 			s.file = f
 		}
 		return s, err
@@ -241,7 +242,7 @@ func (r *Recorder) Stream(name string, src Source) StatsSource {
 func (r *Recorder) Create(name string) (io.WriteCloser, error) {
 	var w *fileWriter
 	err := r.create(name, ".file", func(f *os.File) (io.Closer, error) {
-		out, err := newChunkWriter(name, "file", f, r.enc, struct{}{})
+		out, err := NewChunkWriter(name, "file", f, r.enc, struct{}{})
 		w = &fileWriter{file: f, out: out}
 		return w, err
 	})
@@ -257,10 +258,10 @@ func (r *Recorder) Flush() error {
 	if r == nil {
 		return nil
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
+	r.Mu.Lock()
+	defer r.Mu.Unlock()
 	var errs []error
-	for _, c := range r.open {
+	for _, c := range r.Open {
 		if s, ok := c.(*StreamRecorder); ok {
 			errs = append(errs, s.Flush())
 		}
@@ -276,20 +277,20 @@ func (r *Recorder) Close() error {
 	if r == nil {
 		return nil
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
+	r.Mu.Lock()
+	defer r.Mu.Unlock()
 	if r.closed {
 		return r.err
 	}
 	r.closed = true
 	defer r.dir.Close() // nothing is written through it
-	for _, c := range r.open {
+	for _, c := range r.Open {
 		if err := c.Close(); err != nil {
 			_ = r.fail(err)
 		}
 	}
 	if r.err == nil {
-		r.meta.End = r.start.Add(time.Since(r.start))
+		r.meta.End = r.StartMoved.Add(time.Since(r.StartMoved))
 		if err := r.writeManifest(); err != nil {
 			return r.fail(err)
 		}

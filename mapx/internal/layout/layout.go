@@ -1,4 +1,4 @@
-package mapx
+package layout
 
 import (
 	"fmt"
@@ -25,8 +25,8 @@ type field struct {
 	Count int `json:"count,omitempty"`
 }
 
-// span is the number of bytes the field covers.
-func (f *field) span() int { return f.Size * max(f.Count, 1) }
+// Span is the number of bytes the field covers.
+func (f *field) Span() int { return f.Size * max(f.Count, 1) }
 
 // String names the field in messages.
 func (f *field) String() string {
@@ -41,38 +41,38 @@ func (f *field) String() string {
 	return s + " at offset " + strconv.Itoa(f.Offset) + ")"
 }
 
-// layout says where the scalars of a fixed-size type lie in memory.
-type layout struct {
+// Layout says where the scalars of a fixed-size type lie in memory.
+type Layout struct {
 	// Size is that of the type, with its padding; of an element if Slice.
 	Size   int     `json:"size"`
 	Slice  bool    `json:"slice,omitempty"` // a slice of these, one per CPU
 	Fields []field `json:"fields"`
 }
 
-// layoutOf describes T, which must hold nothing but integers of fixed size,
+// LayoutOf describes T, which must hold nothing but integers of fixed size,
 // floats, bools, arrays and structs of those: what a BPF map can hold.
-func layoutOf[T any]() (*layout, error) {
+func LayoutOf[T any]() (*Layout, error) {
 	t := reflect.TypeFor[T]()
-	l := &layout{Size: int(t.Size())}
+	l := &Layout{Size: int(t.Size())}
 	if err := l.add(t, "", 0); err != nil {
 		return nil, fmt.Errorf("%v: %w", t, err)
 	}
 	return l, nil
 }
 
-// keyLayoutOf is layoutOf for the key of a recorded table, which has a size.
-func keyLayoutOf[T any]() (*layout, error) {
-	l, err := layoutOf[T]()
+// KeyLayoutOf is LayoutOf for the key of a recorded table, which has a size.
+func KeyLayoutOf[T any]() (*Layout, error) {
+	l, err := LayoutOf[T]()
 	if err == nil && l.Size == 0 {
 		err = fmt.Errorf("%v: has no bytes", reflect.TypeFor[T]())
 	}
 	return l, err
 }
 
-// sliceLayoutOf is layoutOf for a T that may be a slice of a fixed-size type.
-func sliceLayoutOf[T any]() (*layout, error) {
+// SliceLayoutOf is LayoutOf for a T that may be a slice of a fixed-size type.
+func SliceLayoutOf[T any]() (*Layout, error) {
 	t := reflect.TypeFor[T]()
-	l := &layout{Size: int(t.Size())}
+	l := &Layout{Size: int(t.Size())}
 	if t.Kind() == reflect.Slice {
 		t = t.Elem()
 		l.Size, l.Slice = int(t.Size()), true
@@ -83,7 +83,7 @@ func sliceLayoutOf[T any]() (*layout, error) {
 	return l, nil
 }
 
-func (l *layout) add(t reflect.Type, name string, off int) error {
+func (l *Layout) add(t reflect.Type, name string, off int) error {
 	if len(l.Fields) >= maxFields {
 		return fmt.Errorf("more than %d fields", maxFields)
 	}
@@ -114,7 +114,7 @@ func (l *layout) add(t reflect.Type, name string, off int) error {
 	}
 }
 
-func (l *layout) addArray(t reflect.Type, name string, off int) error {
+func (l *Layout) addArray(t reflect.Type, name string, off int) error {
 	elem := t.Elem()
 	if kind := scalarKind(elem.Kind()); kind != "" && t.Len() > 0 {
 		l.Fields = append(l.Fields, field{
@@ -153,19 +153,19 @@ func orValue(name string) string {
 }
 
 // packed is the size of the type's fields with no padding between them.
-func (l *layout) packed() int {
+func (l *Layout) packed() int {
 	n := 0
 	for i := range l.Fields {
-		n += l.Fields[i].span()
+		n += l.Fields[i].Span()
 	}
 	return n
 }
 
-// sameAs says how l differs from other, the layout that the data has; nil if
+// SameAs says how l differs from other, the layout that the data has; nil if
 // it does not. Names may differ; sizes, places and kinds may not, except that
 // signedness is the reader's business. Bytes of which nothing is known (a map
 // that was recorded without its types) are what the reader says.
-func (l *layout) sameAs(other *layout) error {
+func (l *Layout) SameAs(other *Layout) error {
 	if other.isUntyped() && l.Size == other.Size && l.Slice == other.Slice {
 		return nil
 	}
@@ -189,9 +189,9 @@ func (l *layout) sameAs(other *layout) error {
 	return nil
 }
 
-// swap reverses the bytes of every scalar in b, which holds values of this
+// Swap reverses the bytes of every scalar in b, which holds values of this
 // layout one after the other: data from a machine of the other byte order.
-func (l *layout) swap(b []byte) {
+func (l *Layout) Swap(b []byte) {
 	if l.Size == 0 {
 		return
 	}
@@ -208,38 +208,38 @@ func (l *layout) swap(b []byte) {
 	}
 }
 
-// codec copies values of one type between the kernel's bytes and Go memory.
-type codec struct {
-	layout *layout
-	// size is the number of bytes the kernel keeps per value.
-	size int
-	// direct says that the kernel's bytes are the Go value's bytes.
-	direct bool
+// Codec copies values of one type between the kernel's bytes and Go memory.
+type Codec struct {
+	Layout *Layout
+	// Size is the number of bytes the kernel keeps per value.
+	Size int
+	// Direct says that the kernel's bytes are the Go value's bytes.
+	Direct bool
 }
 
-// newCodec fits T to a map's key or value of the given size. A map may keep T
+// NewCodec fits T to a map's key or value of the given size. A map may keep T
 // with Go's (and C's) padding, or packed without any.
-func newCodec[T any](what string, size int) (codec, error) {
-	l, err := layoutOf[T]()
+func NewCodec[T any](what string, size int) (Codec, error) {
+	l, err := LayoutOf[T]()
 	if err != nil {
-		return codec{}, fmt.Errorf("%s %w", what, err)
+		return Codec{}, fmt.Errorf("%s %w", what, err)
 	}
-	c := codec{layout: l, size: size}
+	c := Codec{Layout: l, Size: size}
 	switch size {
 	case l.Size:
-		c.direct = true
+		c.Direct = true
 	case l.packed():
 	default:
-		return codec{}, fmt.Errorf("%s %v: %w", what, reflect.TypeFor[T](), l.sizeError(size))
+		return Codec{}, fmt.Errorf("%s %v: %w", what, reflect.TypeFor[T](), l.sizeError(size))
 	}
 	return c, nil
 }
 
 // sizeError says which field of l a map that keeps size bytes has no room for,
 // or how much of the map's data no field covers.
-func (l *layout) sizeError(size int) error {
+func (l *Layout) sizeError(size int) error {
 	for i := range l.Fields {
-		if f := &l.Fields[i]; f.Offset+f.span() > size {
+		if f := &l.Fields[i]; f.Offset+f.Span() > size {
 			return fmt.Errorf("%d bytes, the map has %d: no room for field %v", l.Size, size, f)
 		}
 	}
@@ -251,29 +251,29 @@ func (l *layout) sizeError(size int) error {
 	return fmt.Errorf("%d bytes, the map has %d", l.Size, size)
 }
 
-// decode copies one value from src, c.size bytes, to the value at dst.
-func (c *codec) decode(dst unsafe.Pointer, src []byte) {
-	if c.direct {
-		copy(unsafe.Slice((*byte)(dst), c.size), src)
+// Decode copies one value from src, c.size bytes, to the value at dst.
+func (c *Codec) Decode(dst unsafe.Pointer, src []byte) {
+	if c.Direct {
+		copy(unsafe.Slice((*byte)(dst), c.Size), src)
 		return
 	}
-	to := unsafe.Slice((*byte)(dst), c.layout.Size)
-	for i := range c.layout.Fields {
-		f := &c.layout.Fields[i]
-		n := copy(to[f.Offset:f.Offset+f.span()], src)
+	to := unsafe.Slice((*byte)(dst), c.Layout.Size)
+	for i := range c.Layout.Fields {
+		f := &c.Layout.Fields[i]
+		n := copy(to[f.Offset:f.Offset+f.Span()], src)
 		src = src[n:]
 	}
 }
 
-// encode appends the kernel's form of the value at src to dst.
-func (c *codec) encode(dst []byte, src unsafe.Pointer) []byte {
-	from := unsafe.Slice((*byte)(src), c.layout.Size)
-	if c.direct {
+// Encode appends the kernel's form of the value at src to dst.
+func (c *Codec) Encode(dst []byte, src unsafe.Pointer) []byte {
+	from := unsafe.Slice((*byte)(src), c.Layout.Size)
+	if c.Direct {
 		return append(dst, from...)
 	}
-	for i := range c.layout.Fields {
-		f := &c.layout.Fields[i]
-		dst = append(dst, from[f.Offset:f.Offset+f.span()]...)
+	for i := range c.Layout.Fields {
+		f := &c.Layout.Fields[i]
+		dst = append(dst, from[f.Offset:f.Offset+f.Span()]...)
 	}
 	return dst
 }

@@ -1,4 +1,4 @@
-package mapx
+package recording
 
 import (
 	"bufio"
@@ -13,13 +13,14 @@ import (
 
 	"github.com/borescope/borescope/internal/notexist"
 	"github.com/borescope/borescope/internal/procfs"
+	"github.com/borescope/borescope/mapx/internal/layout"
 )
 
 // Recording is a recording that is read: the handles it gives are what the tool
 // had when it recorded. It is safe for concurrent use; its handles are as their
 // types say.
 type Recording struct {
-	fsys fs.FS
+	Fsys fs.FS
 	meta Meta
 	done chan struct{} // closed by Close
 
@@ -50,20 +51,20 @@ func OpenRecording(fsys fs.FS) (*Recording, error) {
 	if fsys == nil {
 		return nil, errors.New("open recording: no files")
 	}
-	f, err := openRegular(fsys, manifestName)
+	f, err := openRegular(fsys, ManifestName)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("open recording: want a directory that CreateRecording made, with its %s: %w", manifestName, err)
+		return nil, fmt.Errorf("open recording: want a directory that CreateRecording made, with its %s: %w", ManifestName, err)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("open recording: %w", err)
 	}
 	defer f.Close()
-	b := bufio.NewReader(io.LimitReader(f, maxChunk))
+	b := bufio.NewReader(io.LimitReader(f, layout.MaxChunk))
 	line, err := readLine(b)
 	if err == nil {
 		err = checkVersion(line, "recording")
 	}
-	r := &Recording{fsys: fsys, done: make(chan struct{})}
+	r := &Recording{Fsys: fsys, done: make(chan struct{})}
 	if err == nil {
 		err = json.NewDecoder(b).Decode(&r.meta)
 	}
@@ -90,7 +91,7 @@ func (r *Recording) Tables() ([]string, error) { return r.list(".table") }
 func (r *Recording) Files() ([]string, error) { return r.list(".file") }
 
 func (r *Recording) list(ext string) ([]string, error) {
-	entries, err := fs.ReadDir(r.fsys, ".")
+	entries, err := fs.ReadDir(r.Fsys, ".")
 	if err != nil {
 		return nil, fmt.Errorf("list recording: %w", err)
 	}
@@ -109,7 +110,7 @@ func (r *Recording) openFile(name, ext string) (fs.File, error) {
 	if err := checkName(name); err != nil {
 		return nil, fmt.Errorf("recording: %w", err)
 	}
-	f, err := openRegular(r.fsys, name+ext)
+	f, err := openRegular(r.Fsys, name+ext)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, r.noFile(name, ext)
 	}

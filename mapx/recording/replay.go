@@ -1,4 +1,4 @@
-package mapx
+package recording
 
 import (
 	"context"
@@ -8,6 +8,9 @@ import (
 	"os"
 	"sync"
 	"time"
+
+	"github.com/borescope/borescope/mapx"
+	"github.com/borescope/borescope/mapx/internal/layout"
 )
 
 // ReplayOptions are the options of a replay; the zero value replays as fast as
@@ -39,7 +42,7 @@ type Replay struct {
 	buf    []byte
 	at     time.Duration
 	err    error // the end
-	stats  Stats
+	stats  mapx.Stats
 	known  bool // stats are those that were recorded
 	closed bool
 }
@@ -53,7 +56,7 @@ type recordHead struct {
 	drained bool
 }
 
-var _ StatsSource = (*Replay)(nil)
+var _ mapx.StatsSource = (*Replay)(nil)
 
 // NewReplay replays what a recorder from NewRecorder wrote, or the stream file
 // of a recording. r is borrowed and read as the replay goes; opts may be nil.
@@ -62,7 +65,7 @@ func NewReplay(r io.Reader, opts *ReplayOptions) (*Replay, error) {
 }
 
 func newReplay(name string, r io.Reader, closer io.Closer, pace *pacer) (*Replay, error) {
-	var h streamHeader
+	var h StreamHeader
 	in, err := newChunkReader(name, "stream", r, &h)
 	if err != nil {
 		return nil, err
@@ -74,7 +77,7 @@ func newReplay(name string, r io.Reader, closer io.Closer, pace *pacer) (*Replay
 // returns io.EOF. Where the file was cut off, because the recorder was killed
 // or the disk was full, it returns every record before the cut and then an
 // error that wraps io.ErrUnexpectedEOF; damage wraps ErrCorrupt.
-func (p *Replay) ReadInto(ctx context.Context, rec *Record) error {
+func (p *Replay) ReadInto(ctx context.Context, rec *mapx.Record) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for len(p.heads) == 0 && p.err == nil && !p.closed {
@@ -124,13 +127,13 @@ func (p *Replay) fill() error {
 		return err
 	}
 	switch kind, body := payload[0], payload[1:]; kind {
-	case chunkStats:
+	case ChunkStats:
 		if err := json.Unmarshal(body, &p.stats); err != nil {
 			return p.in.corrupt(err.Error())
 		}
 		p.known = true
 		return nil
-	case chunkRecords, chunkTransposed:
+	case ChunkRecords, ChunkTransposed:
 		return p.records(kind, body)
 	default:
 		return p.in.corrupt("unknown kind")
@@ -160,7 +163,7 @@ func (p *Replay) records(kind byte, body []byte) error {
 	total, oneSize := 0, true
 	for i := range heads {
 		size := q.uvarint()
-		if size>>1 > maxRecord {
+		if size>>1 > layout.MaxRecord {
 			q.bad = true
 			break
 		}
@@ -168,11 +171,11 @@ func (p *Replay) records(kind byte, body []byte) error {
 		total += heads[i].size
 		oneSize = oneSize && heads[i].size == heads[0].size
 	}
-	if q.bad || total != len(q.b) || kind == chunkTransposed && (!oneSize || total == 0) {
+	if q.bad || total != len(q.b) || kind == ChunkTransposed && (!oneSize || total == 0) {
 		return p.in.corrupt(errBadChunk.Error())
 	}
 	p.heads, p.data = heads, q.b
-	if kind == chunkTransposed {
+	if kind == ChunkTransposed {
 		p.buf = restore(p.buf[:0], q.b, heads[0].size)
 		p.data = p.buf
 	}
@@ -189,7 +192,7 @@ func (p *Replay) Time() time.Time {
 
 // Stats returns the counts of what was replayed so far and, once ReadInto has
 // returned io.EOF, those that the live source had at the end.
-func (p *Replay) Stats() (Stats, error) {
+func (p *Replay) Stats() (mapx.Stats, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.stats, nil

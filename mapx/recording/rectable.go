@@ -1,4 +1,4 @@
-package mapx
+package recording
 
 import (
 	"context"
@@ -9,21 +9,24 @@ import (
 	"sync"
 	"time"
 	"unsafe"
+
+	"github.com/borescope/borescope/mapx"
+	"github.com/borescope/borescope/mapx/internal/layout"
 )
 
-// tableHeader is a table's line of JSON.
-type tableHeader struct {
+// TableHeader is a table's line of JSON.
+type TableHeader struct {
 	Start time.Time `json:"start"`
 	// Order is the byte order of keys and values: "little" or "big".
-	Order string `json:"order"`
-	Key   layout `json:"key"`
-	Value layout `json:"value"`
+	Order string        `json:"order"`
+	Key   layout.Layout `json:"key"`
+	Value layout.Layout `json:"value"`
 }
 
 // The first byte of a chunk of a table. A snapshot is one or more chunks; all
 // but the last have opMore set.
 const (
-	opSnapshot     = 0
+	OpSnapshot     = 0
 	opReadAndClear = 1
 	opMore         = 2
 )
@@ -43,11 +46,11 @@ func nativeOrder() string {
 //
 // If the table can't be created every call returns that error, and so does
 // Close of the recorder. A nil recorder returns t.
-func RecordTable[K, V any](rec *Recorder, name string, t Table[K, V]) Table[K, V] {
+func RecordTable[K, V any](rec *Recorder, name string, t mapx.Table[K, V]) mapx.Table[K, V] {
 	if rec == nil {
 		return t
 	}
-	r := &recordedTable[K, V]{table: t, start: rec.start}
+	r := &recordedTable[K, V]{table: t, start: rec.StartMoved}
 	if err := r.create(rec, name); err != nil {
 		return failedTable[K, V]{err}
 	}
@@ -58,53 +61,53 @@ func RecordTable[K, V any](rec *Recorder, name string, t Table[K, V]) Table[K, V
 type failedTable[K, V any] struct{ err error }
 
 // Snapshot returns why.
-func (f failedTable[K, V]) Snapshot() (s Snapshot[K, V], err error) { return s, f.err }
+func (f failedTable[K, V]) Snapshot() (s mapx.Snapshot[K, V], err error) { return s, f.err }
 
 // ReadAndClear returns why.
-func (f failedTable[K, V]) ReadAndClear() (s Snapshot[K, V], err error) { return s, f.err }
+func (f failedTable[K, V]) ReadAndClear() (s mapx.Snapshot[K, V], err error) { return s, f.err }
 
 type recordedTable[K, V any] struct {
-	table Table[K, V]
+	table mapx.Table[K, V]
 	start time.Time
 	tableWriter
 }
 
 func (r *recordedTable[K, V]) create(rec *Recorder, name string) error {
-	key, err := keyLayoutOf[K]()
+	key, err := layout.KeyLayoutOf[K]()
 	if err != nil {
 		return rec.failed(fmt.Errorf("record %s: key %w", name, err))
 	}
-	value, err := sliceLayoutOf[V]()
+	value, err := layout.SliceLayoutOf[V]()
 	if err != nil {
 		return rec.failed(fmt.Errorf("record %s: value %w", name, err))
 	}
 	return rec.create(name, ".table", func(f *os.File) (io.Closer, error) {
 		r.file, r.slice = f, value.Slice
 		var err error
-		r.out, err = newChunkWriter(name, "table", f, rec.enc,
-			tableHeader{Start: rec.start, Order: nativeOrder(), Key: *key, Value: *value})
+		r.out, err = NewChunkWriter(name, "table", f, rec.enc,
+			TableHeader{Start: rec.StartMoved, Order: nativeOrder(), Key: *key, Value: *value})
 		r.keySize, r.valueSize = key.Size, value.Size
 		return &r.tableWriter, err
 	})
 }
 
 func (r *Recorder) failed(err error) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+	r.Mu.Lock()
+	defer r.Mu.Unlock()
 	return r.fail(err)
 }
 
 // Snapshot passes on a snapshot and writes it down.
-func (r *recordedTable[K, V]) Snapshot() (Snapshot[K, V], error) {
+func (r *recordedTable[K, V]) Snapshot() (mapx.Snapshot[K, V], error) {
 	s, err := r.table.Snapshot()
 	if err == nil {
-		err = r.record(opSnapshot, s)
+		err = r.record(OpSnapshot, s)
 	}
 	return s, err
 }
 
 // ReadAndClear passes on what was read and removed and writes it down.
-func (r *recordedTable[K, V]) ReadAndClear() (Snapshot[K, V], error) {
+func (r *recordedTable[K, V]) ReadAndClear() (mapx.Snapshot[K, V], error) {
 	s, err := r.table.ReadAndClear()
 	if err == nil {
 		err = r.record(opReadAndClear, s)
@@ -112,7 +115,7 @@ func (r *recordedTable[K, V]) ReadAndClear() (Snapshot[K, V], error) {
 	return s, err
 }
 
-func (r *recordedTable[K, V]) record(op byte, s Snapshot[K, V]) error {
+func (r *recordedTable[K, V]) record(op byte, s mapx.Snapshot[K, V]) error {
 	now := time.Since(r.start)
 	r.out.mu.Lock()
 	defer r.out.mu.Unlock()
@@ -165,7 +168,7 @@ func (w *tableWriter) writePayload() error {
 	if w.out.closed {
 		return os.ErrClosed
 	}
-	return w.out.write(w.payload)
+	return w.out.WriteMoved(w.payload)
 }
 
 // valueBytes is the memory of the value at p: width elements of it where the
@@ -204,7 +207,7 @@ func (w *tableWriter) Close() error {
 type ReplayedTable[K, V any] struct {
 	mu     sync.Mutex
 	name   string
-	header tableHeader
+	header TableHeader
 	in     *chunkReader
 	pace   *pacer
 	swap   bool
@@ -212,17 +215,17 @@ type ReplayedTable[K, V any] struct {
 	err    error
 }
 
-var _ Table[int32, []int32] = (*ReplayedTable[int32, []int32])(nil)
+var _ mapx.Table[int32, []int32] = (*ReplayedTable[int32, []int32])(nil)
 
 // ReplayTable returns the recorded table of that name. K and V must have the
 // layout that was recorded; the error names the field that differs. Its snapshots
 // come at the speed that Recording.Pace set. The recording closes it.
 func ReplayTable[K, V any](rec *Recording, name string) (*ReplayedTable[K, V], error) {
-	key, err := keyLayoutOf[K]()
+	key, err := layout.KeyLayoutOf[K]()
 	if err != nil {
 		return nil, fmt.Errorf("replay %s: key %w", name, err)
 	}
-	value, err := sliceLayoutOf[V]()
+	value, err := layout.SliceLayoutOf[V]()
 	if err != nil {
 		return nil, fmt.Errorf("replay %s: value %w", name, err)
 	}
@@ -234,10 +237,10 @@ func ReplayTable[K, V any](rec *Recording, name string) (*ReplayedTable[K, V], e
 	if t.in, err = newChunkReader(name, "table", f, &t.header); err != nil {
 		return nil, err
 	}
-	if err := key.sameAs(&t.header.Key); err != nil {
+	if err := key.SameAs(&t.header.Key); err != nil {
 		return nil, fmt.Errorf("replay %s: key: %w", name, err)
 	}
-	if err := value.sameAs(&t.header.Value); err != nil {
+	if err := value.SameAs(&t.header.Value); err != nil {
 		return nil, fmt.Errorf("replay %s: value: %w", name, err)
 	}
 	t.header.Key, t.header.Value = *key, *value // checked, unlike the file's
@@ -248,11 +251,13 @@ func ReplayTable[K, V any](rec *Recording, name string) (*ReplayedTable[K, V], e
 // Snapshot returns the next recorded snapshot. At the end it returns io.EOF;
 // where the file was cut off an error that wraps io.ErrUnexpectedEOF; where a
 // ReadAndClear is next an error.
-func (t *ReplayedTable[K, V]) Snapshot() (Snapshot[K, V], error) { return t.next(opSnapshot) }
+func (t *ReplayedTable[K, V]) Snapshot() (mapx.Snapshot[K, V], error) { return t.next(OpSnapshot) }
 
 // ReadAndClear returns the next recorded ReadAndClear, with the errors of
 // Snapshot.
-func (t *ReplayedTable[K, V]) ReadAndClear() (Snapshot[K, V], error) { return t.next(opReadAndClear) }
+func (t *ReplayedTable[K, V]) ReadAndClear() (mapx.Snapshot[K, V], error) {
+	return t.next(opReadAndClear)
+}
 
 // Time returns the moment at which the snapshot that was read last was taken.
 func (t *ReplayedTable[K, V]) Time() time.Time {
@@ -261,19 +266,19 @@ func (t *ReplayedTable[K, V]) Time() time.Time {
 	return t.header.Start.Add(t.at)
 }
 
-func (t *ReplayedTable[K, V]) next(op byte) (Snapshot[K, V], error) {
+func (t *ReplayedTable[K, V]) next(op byte) (mapx.Snapshot[K, V], error) {
 	s, at, err := t.read(op)
 	if err == nil {
 		err = t.pace.wait(context.Background(), nil, at)
 	}
 	if err != nil {
-		return Snapshot[K, V]{}, err
+		return mapx.Snapshot[K, V]{}, err
 	}
 	return s, nil
 }
 
 // read decodes the next snapshot, and says when it was taken.
-func (t *ReplayedTable[K, V]) read(op byte) (s Snapshot[K, V], at time.Duration, err error) {
+func (t *ReplayedTable[K, V]) read(op byte) (s mapx.Snapshot[K, V], at time.Duration, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for first := true; t.err == nil; first = false {
@@ -294,12 +299,12 @@ func (t *ReplayedTable[K, V]) read(op byte) (s Snapshot[K, V], at time.Duration,
 			return s, t.at, nil
 		}
 	}
-	return Snapshot[K, V]{}, 0, t.err
+	return mapx.Snapshot[K, V]{}, 0, t.err
 }
 
 func opName(op byte) string {
 	switch op &^ opMore {
-	case opSnapshot:
+	case OpSnapshot:
 		return "Snapshot"
 	case opReadAndClear:
 		return "ReadAndClear"
@@ -308,7 +313,7 @@ func opName(op byte) string {
 }
 
 // decode appends the entries of one chunk.
-func (t *ReplayedTable[K, V]) decode(dst []Entry[K, V], payload []byte) ([]Entry[K, V], error) {
+func (t *ReplayedTable[K, V]) decode(dst []mapx.Entry[K, V], payload []byte) ([]mapx.Entry[K, V], error) {
 	q := parser{b: payload[1:]}
 	at, n, width := q.varint(), q.uvarint(), uint64(1)
 	value := &t.header.Value
@@ -317,7 +322,7 @@ func (t *ReplayedTable[K, V]) decode(dst []Entry[K, V], payload []byte) ([]Entry
 	}
 	rest := uint64(len(q.b))
 	// Sizes are small and the counts are bounded first, so nothing overflows.
-	ok := !q.bad && n <= maxChunk && width <= 1<<20 && uint64(value.Size)*width <= maxChunk &&
+	ok := !q.bad && n <= layout.MaxChunk && width <= 1<<20 && uint64(value.Size)*width <= layout.MaxChunk &&
 		n*(uint64(t.header.Key.Size)+uint64(value.Size)*width) == rest
 	if !ok {
 		return nil, t.in.corrupt(errBadChunk.Error())
@@ -326,14 +331,14 @@ func (t *ReplayedTable[K, V]) decode(dst []Entry[K, V], payload []byte) ([]Entry
 	keys := q.bytes(n * uint64(t.header.Key.Size))
 	values := q.b
 	if t.swap {
-		t.header.Key.swap(keys)
-		value.swap(values)
+		t.header.Key.Swap(keys)
+		value.Swap(values)
 	}
 	per := value.Size * int(width)
-	backing := alignedBytes(len(values)) // not the payload, which is reused
+	backing := layout.AlignedBytes(len(values)) // not the payload, which is reused
 	copy(backing, values)
 	start := len(dst)
-	dst = append(dst, make([]Entry[K, V], n)...)
+	dst = append(dst, make([]mapx.Entry[K, V], n)...)
 	for i := range dst[start:] {
 		e := &dst[start+i]
 		copy(unsafe.Slice((*byte)(unsafe.Pointer(&e.Key)), t.header.Key.Size), keys[i*t.header.Key.Size:])

@@ -1,4 +1,4 @@
-package mapx
+package raw
 
 import (
 	"encoding/binary"
@@ -9,7 +9,9 @@ import (
 
 	"github.com/cilium/ebpf"
 
+	"github.com/borescope/borescope/internal/feature"
 	"github.com/borescope/borescope/internal/kernel"
+	"github.com/borescope/borescope/mapx/internal/layout"
 )
 
 const (
@@ -24,82 +26,82 @@ const (
 // walked: entries that were there all the time might have been missed.
 var ErrUnsettled = errors.New("map changes faster than it can be walked")
 
-// rawMap reads a map as bytes, with batches where the kernel has them for the
+// RawMap reads a map as bytes, with batches where the kernel has them for the
 // map's type. It is safe for concurrent use.
-type rawMap struct {
-	m          *ebpf.Map
-	name       string
+type RawMap struct {
+	M          *ebpf.Map
+	Name       string
 	typ        ebpf.MapType
 	keySize    int
-	valueSize  int // as system calls see it: all CPUs of a per-CPU map
+	ValueSize  int // as system calls see it: all CPUs of a per-CPU map
 	maxEntries int
 
 	mu      sync.Mutex
-	spare   *rawBuffers
+	Spare   *rawBuffers
 	noBatch map[kernel.MapCommand]bool // commands this kernel lacks for this map
 }
 
 // rawBuffers is what one reader needs.
 type rawBuffers struct {
 	keys, values []byte
-	count        int // entries that fit
+	Count        int // entries that fit
 	cursor, next []byte
 }
 
-func newRawMap(m *ebpf.Map, valueSize int) *rawMap {
-	r := &rawMap{
-		m: m, name: m.String(), typ: m.Type(), keySize: int(m.KeySize()),
-		valueSize: valueSize, maxEntries: int(m.MaxEntries()), noBatch: map[kernel.MapCommand]bool{},
+func NewRawMap(m *ebpf.Map, valueSize int) *RawMap {
+	r := &RawMap{
+		M: m, Name: m.String(), typ: m.Type(), keySize: int(m.KeySize()),
+		ValueSize: valueSize, maxEntries: int(m.MaxEntries()), noBatch: map[kernel.MapCommand]bool{},
 	}
 	return r
 }
 
-func (r *rawMap) take() *rawBuffers {
+func (r *RawMap) Take() *rawBuffers {
 	r.mu.Lock()
-	b := r.spare
-	r.spare = nil
+	b := r.Spare
+	r.Spare = nil
 	r.mu.Unlock()
 	if b == nil {
 		b = new(rawBuffers)
 		cursor := max(r.keySize, 8) // a u32 for hash maps, a key for others
 		b.cursor, b.next = make([]byte, cursor), make([]byte, cursor)
-		b.resize(r, max(1, min(r.maxEntries, batchBytes/(r.keySize+r.valueSize))))
+		b.Resize(r, max(1, min(r.maxEntries, batchBytes/(r.keySize+r.ValueSize))))
 	}
 	return b
 }
 
-func (r *rawMap) put(b *rawBuffers) {
+func (r *RawMap) Put(b *rawBuffers) {
 	r.mu.Lock()
-	r.spare = b
+	r.Spare = b
 	r.mu.Unlock()
 }
 
-func (b *rawBuffers) resize(r *rawMap, count int) {
-	b.count = count
-	b.keys, b.values = alignedBytes(count*r.keySize), alignedBytes(count*r.valueSize)
+func (b *rawBuffers) Resize(r *RawMap, count int) {
+	b.Count = count
+	b.keys, b.values = layout.AlignedBytes(count*r.keySize), layout.AlignedBytes(count*r.ValueSize)
 }
 
-func (r *rawMap) lacks(cmd kernel.MapCommand) bool {
+func (r *RawMap) lacks(cmd kernel.MapCommand) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.noBatch[cmd]
 }
 
-func (r *rawMap) setLacks(cmd kernel.MapCommand) {
+func (r *RawMap) SetLacks(cmd kernel.MapCommand) {
 	r.mu.Lock()
 	r.noBatch[cmd] = true
 	r.mu.Unlock()
 }
 
-// isArray tells the maps whose keys are 0…n-1 and can't be deleted.
-func (r *rawMap) isArray() bool {
+// IsArray tells the maps whose keys are 0…n-1 and can't be deleted.
+func (r *RawMap) IsArray() bool {
 	return r.typ == ebpf.Array || r.typ == ebpf.PerCPUArray || r.typ == ebpf.ArrayOfMaps
 }
 
 // isHash tells the maps whose batches go bucket by bucket under the bucket's
 // lock (__htab_map_lookup_and_delete_batch, kernel/bpf/hashtab.c): no entry
 // twice, none missed that is there all the time.
-func (r *rawMap) isHash() bool {
+func (r *RawMap) isHash() bool {
 	switch r.typ {
 	case ebpf.Hash, ebpf.LRUHash, ebpf.PerCPUHash, ebpf.LRUCPUHash, ebpf.HashOfMaps:
 		return true
@@ -107,54 +109,54 @@ func (r *rawMap) isHash() bool {
 	return false
 }
 
-// each calls fn with runs of entries, keys and values packed, until all were
+// Each calls fn with runs of entries, keys and values packed, until all were
 // seen; with del they are removed as they are read. The slices are valid
 // during the call.
-func (r *rawMap) each(del bool, fn func(keys, values []byte, n int) bool) error {
-	b := r.take()
-	defer r.put(b)
+func (r *RawMap) Each(del bool, fn func(keys, values []byte, n int) bool) error {
+	b := r.Take()
+	defer r.Put(b)
 	cmd := kernel.MapLookupBatch
 	if del {
 		cmd = kernel.MapLookupDelBatch
 	}
 	// Generic batches (LPM tries) restart when a key is deleted under them.
-	if (r.isHash() || r.isArray()) && !r.lacks(cmd) {
+	if (r.isHash() || r.IsArray()) && !r.lacks(cmd) {
 		err := r.eachBatch(b, cmd, fn)
 		if !errors.Is(err, errNoBatch) {
 			return err
 		}
-		r.setLacks(cmd)
+		r.SetLacks(cmd)
 	}
 	switch {
-	case r.isArray():
+	case r.IsArray():
 		return r.eachIndex(b, fn)
 	case del:
 		return r.takeEach(b, fn)
 	}
 	return r.walk(b, func(key []byte) (bool, error) {
-		found, err := r.lookup(key, b.values[:r.valueSize])
+		found, err := r.Lookup(key, b.values[:r.ValueSize])
 		if !found || err != nil {
 			return true, err
 		}
-		return fn(key, b.values[:r.valueSize], 1), nil
+		return fn(key, b.values[:r.ValueSize], 1), nil
 	})
 }
 
 var errNoBatch = errors.New("no batches")
 
-func (r *rawMap) eachBatch(b *rawBuffers, cmd kernel.MapCommand, fn func(keys, values []byte, n int) bool) error {
+func (r *RawMap) eachBatch(b *rawBuffers, cmd kernel.MapCommand, fn func(keys, values []byte, n int) bool) error {
 	var in []byte
 	for first := true; ; first = false {
-		n, err := kernel.MapBatch(cmd, r.m.FD(), in, b.next, b.keys, b.values, b.count)
+		n, err := kernel.MapBatch(cmd, r.M.FD(), in, b.next, b.keys, b.values, b.Count)
 		switch {
 		case err == syscall.ENOSPC && r.grow(b):
 			continue // a bucket holds more than the buffers do; same cursor again
 		case first && (err == kernel.ENOTSUPP || err == syscall.EINVAL):
 			return errNoBatch
 		case err != nil && err != syscall.ENOENT:
-			return r.error("read", err)
+			return r.ErrorMoved("read", err)
 		}
-		if n > 0 && !fn(b.keys[:n*r.keySize], b.values[:n*r.valueSize], n) {
+		if n > 0 && !fn(b.keys[:n*r.keySize], b.values[:n*r.ValueSize], n) {
 			return nil
 		}
 		if err == syscall.ENOENT {
@@ -166,27 +168,27 @@ func (r *rawMap) eachBatch(b *rawBuffers, cmd kernel.MapCommand, fn func(keys, v
 }
 
 // grow doubles the buffers, false when that can't be the remedy.
-func (r *rawMap) grow(b *rawBuffers) bool {
-	count := 2 * b.count
-	if b.count >= r.maxEntries || count*(r.keySize+r.valueSize) > maxBatchBytes {
+func (r *RawMap) grow(b *rawBuffers) bool {
+	count := 2 * b.Count
+	if b.Count >= r.maxEntries || count*(r.keySize+r.ValueSize) > maxBatchBytes {
 		return false
 	}
-	b.resize(r, count)
+	b.Resize(r, count)
 	return true
 }
 
 // eachIndex reads an array element by element.
-func (r *rawMap) eachIndex(b *rawBuffers, fn func(keys, values []byte, n int) bool) error {
-	for start := 0; start < r.maxEntries; start += b.count {
+func (r *RawMap) eachIndex(b *rawBuffers, fn func(keys, values []byte, n int) bool) error {
+	for start := 0; start < r.maxEntries; start += b.Count {
 		n := 0
-		for ; n < b.count && start+n < r.maxEntries; n++ {
+		for ; n < b.Count && start+n < r.maxEntries; n++ {
 			key := b.keys[n*4:][:4]
 			binary.NativeEndian.PutUint32(key, uint32(start+n))
-			if _, err := r.lookup(key, b.values[n*r.valueSize:][:r.valueSize]); err != nil {
+			if _, err := r.Lookup(key, b.values[n*r.ValueSize:][:r.ValueSize]); err != nil {
 				return err
 			}
 		}
-		if !fn(b.keys[:n*r.keySize], b.values[:n*r.valueSize], n) {
+		if !fn(b.keys[:n*r.keySize], b.values[:n*r.ValueSize], n) {
 			return nil
 		}
 	}
@@ -195,26 +197,26 @@ func (r *rawMap) eachIndex(b *rawBuffers, fn func(keys, values []byte, n int) bo
 
 // walk calls fn with every key once. Where the key it stands on is deleted the
 // kernel starts over; keys that were seen are then passed over.
-func (r *rawMap) walk(b *rawBuffers, fn func(key []byte) (bool, error)) error {
+func (r *RawMap) walk(b *rawBuffers, fn func(key []byte) (bool, error)) error {
 	seen := make(map[string]struct{})
 	key, next := []byte(nil), b.cursor[:r.keySize]
 	for steps := 0; ; steps++ {
 		if steps > 8*r.maxEntries+1024 {
-			return r.error("walk", ErrUnsettled)
+			return r.ErrorMoved("walk", ErrUnsettled)
 		}
-		err := kernel.MapElem(kernel.MapNextKey, r.m.FD(), key, next, 0)
+		err := kernel.MapElem(kernel.MapNextKey, r.M.FD(), key, next, 0)
 		if err == syscall.ENOENT {
 			return nil
 		}
 		if err == kernel.ENOTSUPP {
-			return &UnsupportedError{
-				Feature: "listing of " + r.name,
+			return &feature.UnsupportedError{
+				Feature: "listing of " + r.Name,
 				Hint:    "the kernel does not list this kind of map: look its keys up, or iterate in a BPF program",
 				Err:     err,
 			}
 		}
 		if err != nil {
-			return r.error("next key", err)
+			return r.ErrorMoved("next key", err)
 		}
 		if _, ok := seen[string(next)]; !ok {
 			seen[string(next)] = struct{}{}
@@ -227,7 +229,7 @@ func (r *rawMap) walk(b *rawBuffers, fn func(key []byte) (bool, error)) error {
 }
 
 // takeEach reads and deletes without batches.
-func (r *rawMap) takeEach(b *rawBuffers, fn func(keys, values []byte, n int) bool) error {
+func (r *RawMap) takeEach(b *rawBuffers, fn func(keys, values []byte, n int) bool) error {
 	var keys []byte
 	err := r.walk(b, func(key []byte) (bool, error) {
 		keys = append(keys, key...)
@@ -236,25 +238,25 @@ func (r *rawMap) takeEach(b *rawBuffers, fn func(keys, values []byte, n int) boo
 	if err != nil {
 		return err
 	}
-	value := b.values[:r.valueSize]
+	value := b.values[:r.ValueSize]
 	for ; len(keys) > 0; keys = keys[r.keySize:] {
 		key := append(b.cursor[:0], keys[:r.keySize]...)
-		err := kernel.MapElem(kernel.MapLookupAndDelete, r.m.FD(), key, value, 0)
+		err := kernel.MapElem(kernel.MapLookupAndDelete, r.M.FD(), key, value, 0)
 		if err != nil && err != syscall.ENOENT { // Linux 5.14 has it for hash maps
 			var found bool
-			if found, err = r.lookup(key, value); err != nil {
+			if found, err = r.Lookup(key, value); err != nil {
 				return err
 			}
 			if !found {
 				continue
 			}
-			err = kernel.MapElem(kernel.MapDelete, r.m.FD(), key, nil, 0)
+			err = kernel.MapElem(kernel.MapDelete, r.M.FD(), key, nil, 0)
 		}
 		switch {
 		case err == syscall.ENOENT:
 			continue
 		case err != nil:
-			return r.error("delete", err)
+			return r.ErrorMoved("delete", err)
 		case !fn(key, value, 1):
 			return nil
 		}
@@ -262,46 +264,46 @@ func (r *rawMap) takeEach(b *rawBuffers, fn func(keys, values []byte, n int) boo
 	return nil
 }
 
-// lookup reads one value; false says that the key is not there.
-func (r *rawMap) lookup(key, value []byte) (bool, error) {
-	err := kernel.MapElem(kernel.MapLookup, r.m.FD(), key, value, 0)
+// Lookup reads one value; false says that the key is not there.
+func (r *RawMap) Lookup(key, value []byte) (bool, error) {
+	err := kernel.MapElem(kernel.MapLookup, r.M.FD(), key, value, 0)
 	if err == syscall.ENOENT {
 		return false, nil
 	}
 	if err != nil {
-		return false, r.error("lookup", err)
+		return false, r.ErrorMoved("lookup", err)
 	}
 	return true, nil
 }
 
-// zeroAll writes zero to every element of an array.
-func (r *rawMap) zeroAll() error {
-	zero, key := alignedBytes(r.valueSize), alignedBytes(4)
+// ZeroAll writes zero to every element of an array.
+func (r *RawMap) ZeroAll() error {
+	zero, key := layout.AlignedBytes(r.ValueSize), layout.AlignedBytes(4)
 	for i := range r.maxEntries {
 		binary.NativeEndian.PutUint32(key, uint32(i))
-		if err := kernel.MapElem(kernel.MapUpdate, r.m.FD(), key, zero, 0); err != nil {
-			return r.error("zero", err)
+		if err := kernel.MapElem(kernel.MapUpdate, r.M.FD(), key, zero, 0); err != nil {
+			return r.ErrorMoved("zero", err)
 		}
 	}
 	return nil
 }
 
-func (r *rawMap) error(op string, err error) error {
-	return fmt.Errorf("%s %s: %w", op, r.name, err)
+func (r *RawMap) ErrorMoved(op string, err error) error {
+	return fmt.Errorf("%s %s: %w", op, r.Name, err)
 }
 
-// checkTypes compares key and value with the map's BTF, where it has one that
+// CheckTypes compares key and value with the map's BTF, where it has one that
 // this process may read (another process's needs CAP_SYS_ADMIN).
-func checkTypes(m *ebpf.Map, key, value *layout) error {
-	types, err := mapTypes(m)
+func CheckTypes(m *ebpf.Map, key, value *layout.Layout) error {
+	types, err := layout.MapTypes(m)
 	if err != nil {
 		return err
 	}
-	for i, l := range []*layout{key, value} {
+	for i, l := range []*layout.Layout{key, value} {
 		if types[i] == nil || l == nil {
 			continue
 		}
-		if err := checkBTF(l, types[i]); err != nil {
+		if err := layout.CheckBTF(l, types[i]); err != nil {
 			return fmt.Errorf("map %v: %s: %w", m, []string{"key", "value"}[i], err)
 		}
 	}

@@ -1,4 +1,4 @@
-package mapx
+package recording
 
 import (
 	"bufio"
@@ -12,6 +12,7 @@ import (
 	"sync"
 
 	"github.com/borescope/borescope/internal/compress"
+	"github.com/borescope/borescope/mapx/internal/layout"
 )
 
 // Every file of a recording but the manifest is a container: a line
@@ -20,8 +21,7 @@ import (
 // FORMAT.md describes it.
 const (
 	formatVersion = 1
-	chunkHeader   = 12       // raw size, compressed size, CRC-32C, little-endian
-	maxChunk      = 32 << 20 // raw or compressed; bounds a reader's memory
+	chunkHeader   = 12 // raw size, compressed size, CRC-32C, little-endian
 	maxHeaderLine = 1 << 20
 )
 
@@ -42,7 +42,7 @@ type chunkWriter struct {
 	closed bool
 }
 
-func newChunkWriter(name, kind string, w io.Writer, enc *compress.Encoder, header any) (*chunkWriter, error) {
+func NewChunkWriter(name, kind string, w io.Writer, enc *compress.Encoder, header any) (*chunkWriter, error) {
 	b, err := json.Marshal(header)
 	if err == nil {
 		_, err = fmt.Fprintf(w, "borescope %s %d\n%s\n", kind, formatVersion, b)
@@ -53,13 +53,13 @@ func newChunkWriter(name, kind string, w io.Writer, enc *compress.Encoder, heade
 	return &chunkWriter{name: name, w: w, enc: enc}, nil
 }
 
-// write compresses payload into one chunk.
-func (c *chunkWriter) write(payload []byte) error {
+// WriteMoved compresses payload into one chunk.
+func (c *chunkWriter) WriteMoved(payload []byte) error {
 	if c.err != nil || len(payload) == 0 {
 		return c.err
 	}
-	if len(payload) > maxChunk {
-		return c.fail(fmt.Errorf("%d bytes at once, more than %d", len(payload), maxChunk))
+	if len(payload) > layout.MaxChunk {
+		return c.fail(fmt.Errorf("%d bytes at once, more than %d", len(payload), layout.MaxChunk))
 	}
 	var head [chunkHeader]byte
 	c.out = c.enc.Append(append(c.out[:0], head[:]...), payload)
@@ -104,7 +104,7 @@ func newChunkReader(name, kind string, r io.Reader, header any) (*chunkReader, e
 		}
 	}
 	if err == nil {
-		c.dec, err = compress.NewDecoder(maxChunk)
+		c.dec, err = compress.NewDecoder(layout.MaxChunk)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("recording %s: %w", name, err)
@@ -156,7 +156,7 @@ func (c *chunkReader) next() ([]byte, error) {
 	}
 	raw := binary.LittleEndian.Uint32(head[:])
 	size := binary.LittleEndian.Uint32(head[4:])
-	if raw > maxChunk || size > maxChunk {
+	if raw > layout.MaxChunk || size > layout.MaxChunk {
 		return nil, c.corrupt(fmt.Sprintf("claims %d bytes", max(raw, size)))
 	}
 	if err := c.body(int(size)); err != nil {

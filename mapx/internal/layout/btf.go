@@ -1,4 +1,4 @@
-package mapx
+package layout
 
 import (
 	"fmt"
@@ -7,13 +7,13 @@ import (
 	"github.com/cilium/ebpf/btf"
 )
 
-// checkBTF compares the layout of a Go type with the BTF type the map was
+// CheckBTF compares the layout of a Go type with the BTF type the map was
 // created with. Every Go field must lie on a field of the same place and size.
 // Bytes ([N]byte) lie on anything, and fields of the map that Go leaves to
 // padding or to blank fields are accepted.
-func checkBTF(l *layout, typ btf.Type) error {
-	var w btfWalk
-	if !w.add(typ, "", 0) {
+func CheckBTF(l *Layout, typ btf.Type) error {
+	var w BtfWalk
+	if !w.Add(typ, "", 0) {
 		return nil // a type with no fixed layout of its own: nothing to compare
 	}
 	for i := range l.Fields {
@@ -28,13 +28,13 @@ func checkBTF(l *layout, typ btf.Type) error {
 	return nil
 }
 
-type btfWalk struct {
-	fields []field
+type BtfWalk struct {
+	Fields []field
 }
 
-// add flattens a type; false says that it met something it can't place.
-func (w *btfWalk) add(typ btf.Type, name string, off int) bool {
-	if len(w.fields) >= maxFields {
+// Add flattens a type; false says that it met something it can't place.
+func (w *BtfWalk) Add(typ btf.Type, name string, off int) bool {
+	if len(w.Fields) >= maxFields {
 		return false
 	}
 	switch t := btf.UnderlyingType(typ).(type) {
@@ -46,13 +46,13 @@ func (w *btfWalk) add(typ btf.Type, name string, off int) bool {
 		case btf.Bool:
 			kind = "b"
 		}
-		w.fields = append(w.fields, field{Name: name, Offset: off, Size: int(t.Size), Kind: kind})
+		w.Fields = append(w.Fields, field{Name: name, Offset: off, Size: int(t.Size), Kind: kind})
 	case *btf.Enum:
-		w.fields = append(w.fields, field{Name: name, Offset: off, Size: int(t.Size), Kind: "u"})
+		w.Fields = append(w.Fields, field{Name: name, Offset: off, Size: int(t.Size), Kind: "u"})
 	case *btf.Float:
-		w.fields = append(w.fields, field{Name: name, Offset: off, Size: int(t.Size), Kind: "f"})
+		w.Fields = append(w.Fields, field{Name: name, Offset: off, Size: int(t.Size), Kind: "f"})
 	case *btf.Pointer:
-		w.fields = append(w.fields, field{Name: name, Offset: off, Size: 8, Kind: "u"})
+		w.Fields = append(w.Fields, field{Name: name, Offset: off, Size: 8, Kind: "u"})
 	case *btf.Array:
 		return w.addArray(t, name, off)
 	case *btf.Struct:
@@ -67,31 +67,31 @@ func (w *btfWalk) add(typ btf.Type, name string, off int) bool {
 	return true
 }
 
-func (w *btfWalk) addArray(t *btf.Array, name string, off int) bool {
+func (w *BtfWalk) addArray(t *btf.Array, name string, off int) bool {
 	size, err := btf.Sizeof(t.Type)
 	if err != nil {
 		return false
 	}
-	start := len(w.fields)
-	if t.Nelems == 0 || !w.add(t.Type, name, off) {
+	start := len(w.Fields)
+	if t.Nelems == 0 || !w.Add(t.Type, name, off) {
 		return false
 	}
-	if len(w.fields) == start+1 && w.fields[start].Size == size {
-		w.fields[start].Count = int(t.Nelems)
+	if len(w.Fields) == start+1 && w.Fields[start].Size == size {
+		w.Fields[start].Count = int(t.Nelems)
 		return true
 	}
-	for i := range w.fields[start:] {
-		w.fields[start+i].Name = name + "[0]" + w.fields[start+i].Name[len(name):]
+	for i := range w.Fields[start:] {
+		w.Fields[start+i].Name = name + "[0]" + w.Fields[start+i].Name[len(name):]
 	}
 	for i := 1; i < int(t.Nelems); i++ {
-		if !w.add(t.Type, name+"["+strconv.Itoa(i)+"]", off+i*size) {
+		if !w.Add(t.Type, name+"["+strconv.Itoa(i)+"]", off+i*size) {
 			return false
 		}
 	}
 	return true
 }
 
-func (w *btfWalk) addMember(m *btf.Member, name string, off int) bool {
+func (w *BtfWalk) addMember(m *btf.Member, name string, off int) bool {
 	if m.BitfieldSize != 0 {
 		return false
 	}
@@ -102,18 +102,18 @@ func (w *btfWalk) addMember(m *btf.Member, name string, off int) bool {
 	case name != "":
 		path = name + "." + m.Name
 	}
-	return w.add(m.Type, path, off+int(m.Offset.Bytes()))
+	return w.Add(m.Type, path, off+int(m.Offset.Bytes()))
 }
 
 // check finds the map's field under f and says what is wrong with it.
-func (w *btfWalk) check(f *field) error {
-	for i := range w.fields {
-		g := &w.fields[i]
-		if f.Offset+f.span() <= g.Offset || g.Offset+g.span() <= f.Offset {
+func (w *BtfWalk) check(f *field) error {
+	for i := range w.Fields {
+		g := &w.Fields[i]
+		if f.Offset+f.Span() <= g.Offset || g.Offset+g.Span() <= f.Offset {
 			continue
 		}
 		aligned := f.Size == g.Size && (f.Offset-g.Offset)%f.Size == 0
-		inside := f.Offset >= g.Offset && f.Offset+f.span() <= g.Offset+g.span()
+		inside := f.Offset >= g.Offset && f.Offset+f.Span() <= g.Offset+g.Span()
 		if aligned && (inside || f.Count > 0) && (f.Kind == "f") == (g.Kind == "f") {
 			continue
 		}

@@ -1,25 +1,27 @@
-package mapx
+package recording
 
 import (
 	"context"
 	"io"
 	"os"
+
+	"github.com/borescope/borescope/mapx"
 )
 
 // failed is the Source of a stream that could not be recorded.
 type failed struct{ err error }
 
-func (f failed) ReadInto(context.Context, *Record) error { return f.err }
+func (f failed) ReadInto(context.Context, *mapx.Record) error { return f.err }
 
-func (f failed) Stats() (Stats, error) { return Stats{}, f.err }
+func (f failed) Stats() (mapx.Stats, error) { return mapx.Stats{}, f.err }
 
 // uncounted counts what passes, for sources that don't.
 type uncounted struct {
-	Source
-	stats Stats
+	mapx.Source
+	stats mapx.Stats
 }
 
-func (u *uncounted) ReadInto(ctx context.Context, rec *Record) error {
+func (u *uncounted) ReadInto(ctx context.Context, rec *mapx.Record) error {
 	err := u.Source.ReadInto(ctx, rec)
 	if err == nil {
 		u.stats.Read++
@@ -29,7 +31,7 @@ func (u *uncounted) ReadInto(ctx context.Context, rec *Record) error {
 	return err
 }
 
-func (u *uncounted) Stats() (Stats, error) { return u.stats, nil }
+func (u *uncounted) Stats() (mapx.Stats, error) { return u.stats, nil }
 
 // fileWriter writes a named file in chunks.
 type fileWriter struct {
@@ -58,7 +60,7 @@ func (w *fileWriter) Write(p []byte) (int, error) {
 }
 
 func (w *fileWriter) flush() error {
-	err := w.out.write(w.buf)
+	err := w.out.WriteMoved(w.buf)
 	w.buf = w.buf[:0]
 	return err
 }

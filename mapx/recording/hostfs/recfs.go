@@ -1,4 +1,4 @@
-package mapx
+package hostfs
 
 import (
 	"archive/tar"
@@ -12,6 +12,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/borescope/borescope/mapx/recording"
 )
 
 // Bounds of the memory of a tree of files that is read back: 1 GiB, and 32 times of
@@ -30,7 +32,7 @@ const (
 // they are opened; one that is larger than 64 MiB is an error.
 //
 // On a nil Recorder it returns fsys.
-func (r *Recorder) FS(name string, fsys fs.FS) (fs.FS, error) {
+func FS(r *recording.Recorder, name string, fsys fs.FS) (fs.FS, error) {
 	if r == nil {
 		return fsys, nil
 	}
@@ -39,9 +41,9 @@ func (r *Recorder) FS(name string, fsys fs.FS) (fs.FS, error) {
 		return nil, err
 	}
 	t := &treeRecorder{fsys: fsys, out: w, tar: tar.NewWriter(w), seen: map[string]bool{}}
-	r.mu.Lock()
-	r.open = slices.Insert(r.open, 0, io.Closer(t)) // before the file it writes to
-	r.mu.Unlock()
+	r.Mu.Lock()
+	r.Open = slices.Insert(r.Open, 0, io.Closer(t)) // before the file it writes to
+	r.Mu.Unlock()
 	return t, nil
 }
 
@@ -91,13 +93,13 @@ func (t *treeRecorder) Open(name string) (fs.File, error) {
 		if err != nil {
 			return nil, err
 		}
-		return newMemFile(&memNode{name: path.Base(name), dir: true, entries: entries}), nil
+		return newMemFile(&memNode{name: path.Base(name), Dir: true, entries: entries}), nil
 	}
 	b, err := t.ReadFile(name)
 	if err != nil {
 		return nil, err
 	}
-	return newMemFile(&memNode{name: path.Base(name), data: b}), nil
+	return newMemFile(&memNode{name: path.Base(name), Data: b}), nil
 }
 
 // ReadDir lists a directory and writes down its entries' names.
@@ -163,20 +165,20 @@ func (t *treeRecorder) Close() error {
 	return errors.Join(t.tar.Close(), t.out.Close())
 }
 
-// FS returns the tree of files that Recorder.FS wrote down under the name, read
+// FSMoved returns the tree of files that Recorder.FS wrote down under the name, read
 // into memory. What was not read while recording does not exist in it. Where the
 // recording was cut off it holds what came before the cut.
-func (r *Recording) FS(name string) (fs.FS, error) {
+func FSMoved(r *recording.Recording, name string) (fs.FS, error) {
 	f, err := r.Open(name + ".tar")
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	room, err := r.treeRoom(name + ".tar")
+	room, err := treeRoom(r, name+".tar")
 	if err != nil {
 		return nil, err
 	}
-	tree := memFS{".": {name: ".", dir: true}}
+	tree := MemFS{".": {name: ".", Dir: true}}
 	in := tar.NewReader(io.LimitReader(f, 2*room)) // headers are not kept
 	for {
 		h, err := in.Next()
@@ -193,56 +195,56 @@ func (r *Recording) FS(name string) (fs.FS, error) {
 }
 
 // treeRoom is the memory that a tree of files may take.
-func (r *Recording) treeRoom(file string) (int64, error) {
-	st, err := fs.Stat(r.fsys, file+".file")
+func treeRoom(r *recording.Recording, file string) (int64, error) {
+	st, err := fs.Stat(r.Fsys, file+".file")
 	if err != nil {
 		return 0, fmt.Errorf("recording: %w", err)
 	}
 	return min(max(treeExpansion*st.Size(), leastTree), maxTree), nil
 }
 
-// memFS is a tree in memory, by path.
-type memFS map[string]*memNode
+// MemFS is a tree in memory, by path.
+type MemFS map[string]*memNode
 
 type memNode struct {
 	name    string
-	dir     bool
-	link    string
-	data    []byte
+	Dir     bool
+	Link    string
+	Data    []byte
 	entries []fs.DirEntry
 }
 
-var _ fs.ReadLinkFS = memFS{}
+var _ fs.ReadLinkFS = MemFS{}
 
 // add adds a file, of which all may take room.
-func (m memFS) add(h *tar.Header, r io.Reader, room *int64) error {
+func (m MemFS) add(h *tar.Header, r io.Reader, room *int64) error {
 	list := h.PAXRecords["BORESCOPE.entries"]
 	*room -= h.Size + int64(len(h.Name)+len(h.Linkname)+len(list)+nodeCost*(1+strings.Count(list, "\n")))
 	if *room < 0 {
-		return fmt.Errorf("%q: the files are larger than what was recorded can be: %w", h.Name, ErrCorrupt)
+		return fmt.Errorf("%q: the files are larger than what was recorded can be: %w", h.Name, recording.ErrCorrupt)
 	}
 	name := strings.TrimSuffix(h.Name, "/")
 	if !fs.ValidPath(name) {
-		return fmt.Errorf("file name %q: %w", h.Name, ErrCorrupt)
+		return fmt.Errorf("file name %q: %w", h.Name, recording.ErrCorrupt)
 	}
 	n := &memNode{name: path.Base(name)}
 	switch h.Typeflag {
 	case tar.TypeReg:
-		n.data = make([]byte, h.Size)
-		got, err := io.ReadFull(r, n.data)
-		if n.data = n.data[:got]; err != nil && err != io.EOF && !errors.Is(err, io.ErrUnexpectedEOF) {
+		n.Data = make([]byte, h.Size)
+		got, err := io.ReadFull(r, n.Data)
+		if n.Data = n.Data[:got]; err != nil && err != io.EOF && !errors.Is(err, io.ErrUnexpectedEOF) {
 			return err
 		}
 	case tar.TypeSymlink:
-		n.link = h.Linkname
+		n.Link = h.Linkname
 	case tar.TypeDir:
-		n.dir = true
+		n.Dir = true
 		for line := range strings.Lines(list) {
 			line = strings.TrimSuffix(line, "\n")
 			if len(line) < 2 {
-				return fmt.Errorf("listing of %q: %w", h.Name, ErrCorrupt)
+				return fmt.Errorf("listing of %q: %w", h.Name, recording.ErrCorrupt)
 			}
-			n.entries = append(n.entries, &memNode{name: line[1:], dir: line[0] == 'd', link: map[byte]string{'l': "?"}[line[0]]})
+			n.entries = append(n.entries, &memNode{name: line[1:], Dir: line[0] == 'd', Link: map[byte]string{'l': "?"}[line[0]]})
 		}
 	default:
 		return nil
@@ -253,7 +255,7 @@ func (m memFS) add(h *tar.Header, r io.Reader, room *int64) error {
 
 // find follows symbolic links in every element of the path; one that leads
 // outside the tree starts at its root, as inside a chroot.
-func (m memFS) find(op, name string, last bool) (*memNode, error) {
+func (m MemFS) find(op, name string, last bool) (*memNode, error) {
 	if !fs.ValidPath(name) {
 		return nil, &fs.PathError{Op: op, Path: name, Err: fs.ErrInvalid}
 	}
@@ -261,9 +263,9 @@ func (m memFS) find(op, name string, last bool) (*memNode, error) {
 	for hops := 0; len(rest) > 0 && hops < 255; {
 		next := path.Join(at, rest[0])
 		rest = rest[1:]
-		if n := m[next]; n != nil && n.link != "" && (last || len(rest) > 0) {
+		if n := m[next]; n != nil && n.Link != "" && (last || len(rest) > 0) {
 			hops++
-			target := n.link
+			target := n.Link
 			if path.IsAbs(target) {
 				at = "."
 			}
@@ -282,7 +284,7 @@ func (m memFS) find(op, name string, last bool) (*memNode, error) {
 	return nil, &fs.PathError{Op: op, Path: name, Err: fs.ErrNotExist}
 }
 
-func (m memFS) Open(name string) (fs.File, error) {
+func (m MemFS) Open(name string) (fs.File, error) {
 	n, err := m.find("open", name, true)
 	if err != nil {
 		return nil, err
@@ -291,25 +293,25 @@ func (m memFS) Open(name string) (fs.File, error) {
 }
 
 // ReadLink returns the target of a symbolic link.
-func (m memFS) ReadLink(name string) (string, error) {
+func (m MemFS) ReadLink(name string) (string, error) {
 	n, err := m.find("readlink", name, false)
-	if err == nil && n.link == "" {
+	if err == nil && n.Link == "" {
 		err = &fs.PathError{Op: "readlink", Path: name, Err: fs.ErrInvalid}
 	}
 	if err != nil {
 		return "", err
 	}
-	return n.link, nil
+	return n.Link, nil
 }
 
 // Lstat returns what is known of a file without following a link.
-func (m memFS) Lstat(name string) (fs.FileInfo, error) { return m.find("lstat", name, false) }
+func (m MemFS) Lstat(name string) (fs.FileInfo, error) { return m.find("lstat", name, false) }
 
 // A memNode is its own FileInfo and DirEntry.
 
 func (n *memNode) Name() string               { return n.name }
-func (n *memNode) Size() int64                { return int64(len(n.data)) }
-func (n *memNode) IsDir() bool                { return n.dir }
+func (n *memNode) Size() int64                { return int64(len(n.Data)) }
+func (n *memNode) IsDir() bool                { return n.Dir }
 func (n *memNode) ModTime() time.Time         { return time.Time{} }
 func (n *memNode) Sys() any                   { return nil }
 func (n *memNode) Type() fs.FileMode          { return n.Mode().Type() }
@@ -317,9 +319,9 @@ func (n *memNode) Info() (fs.FileInfo, error) { return n, nil }
 
 func (n *memNode) Mode() fs.FileMode {
 	switch {
-	case n.dir:
+	case n.Dir:
 		return fs.ModeDir | 0o555
-	case n.link != "":
+	case n.Link != "":
 		return fs.ModeSymlink | 0o777
 	}
 	return 0o444
@@ -333,7 +335,7 @@ type memFile struct {
 }
 
 func newMemFile(n *memNode) *memFile {
-	return &memFile{Reader: bytes.NewReader(n.data), node: n, entries: n.entries}
+	return &memFile{Reader: bytes.NewReader(n.Data), node: n, entries: n.entries}
 }
 
 func (f *memFile) Stat() (fs.FileInfo, error) { return f.node, nil }
@@ -341,7 +343,7 @@ func (f *memFile) Stat() (fs.FileInfo, error) { return f.node, nil }
 func (f *memFile) Close() error { return nil }
 
 func (f *memFile) Read(p []byte) (int, error) {
-	if f.node.dir {
+	if f.node.Dir {
 		return 0, &fs.PathError{Op: "read", Path: f.node.name, Err: errors.New("is a directory")}
 	}
 	return f.Reader.Read(p)

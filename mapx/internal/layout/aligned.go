@@ -1,10 +1,10 @@
-package mapx
+package layout
 
 import "unsafe"
 
-// alignedBytes returns n bytes that start on an 8-byte boundary, so that any
+// AlignedBytes returns n bytes that start on an 8-byte boundary, so that any
 // fixed-size value may be read in place.
-func alignedBytes(n int) []byte {
+func AlignedBytes(n int) []byte {
 	if n == 0 {
 		return nil
 	}

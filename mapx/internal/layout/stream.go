@@ -1,0 +1,4 @@
+package layout
+
+// MaxRecord bounds one record; no BPF stream has longer ones.
+const MaxRecord = MaxChunk - 1<<10
