@@ -27,7 +27,6 @@ const (
 // large are the packages that may have more lines, or do today: then with what they
 // have, which only falls.
 var large = map[string]int{
-	"mapx":         6300,
 	"pmc":          5800,
 	"probe":        14400, // 8000
 	"probe/action": 14800,
@@ -218,7 +217,7 @@ func addMembers(add func(kind, of string, ids ...*ast.Ident), s *ast.TypeSpec) {
 
 // linked is how many packages README's program consists of, the standard library's
 // included, and unlinked are some that it has no use for.
-const linked = 229
+const linked = 231
 
 var unlinked = []string{"net/http", "text/template"}
 

@@ -33,7 +33,7 @@ var opens = map[string]string{
 	"internal/kernel/cgroup_linux.go CgroupPath": "cgroup2",
 	"internal/kernel/cgroup_linux.go OpenCgroup": "a directory of cgroup2",
 	"internal/tracefs/tracefs.go Here":           "looks for tracefs, and makes sure that it is one",
-	"mapx/recorder.go CreateRecording":           "the directory that it has just made",
+	"mapx/recording/recorder.go Create":          "the directory that it has just made",
 	"pmc/cgroup.go OpenCgroup":                   "cgroups' directories; reads below /proc",
 	"pmc/pmu.go rootOf":                          "reads below /sys",
 	"probe/attach_misc_linux.go appendLine":      "tracefs",

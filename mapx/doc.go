@@ -1,9 +1,10 @@
 // Package mapx reads what BPF programs counted and emitted, as Go values: maps
-// (Map, PerCPU, Flip), event streams with the exact number of lost events (Ring,
-// PerfBuffer), and recordings of both that replay without a kernel.
+// (Map, PerCPU, Flip), and event streams with the exact number of lost events (Ring,
+// PerfBuffer). It makes no maps and changes no program: that is cilium/ebpf's.
 //
 // A program's tables and streams are behind two small interfaces, Table and
-// Source; a recording gives the same ones back:
+// Source; a recording (package mapx/recording) gives the same ones back, without a
+// kernel:
 //
 //	counts, err := mapx.NewPerCPU[Key, uint64](m) // checks Key against m's BTF
 //	if err != nil {
@@ -17,26 +18,19 @@
 // # Lifetime
 //
 // Map, PerCPU and Flip borrow *ebpf.Map values and hold nothing. Ring and
-// PerfBuffer hold file descriptors and mapped memory until Close. Recorder,
-// Recording and Replay hold files until Close. The package starts no goroutine.
+// PerfBuffer hold file descriptors and mapped memory until Close. The package starts
+// no goroutine.
 //
 // # Privileges and kernels
 //
 // Whoever has the map's file descriptor may read it; making maps takes CAP_BPF.
 // Linux 5.10 is the oldest kernel: batches (5.6) are used where a map type has
 // them (per-CPU arrays since 5.13) and single lookups elsewhere, with the same
-// results. On other systems recordings replay, and what is live returns
-// *UnsupportedError.
+// results. On other systems what is live returns *UnsupportedError.
 //
 // # Overhead
 //
 // Reading a hash of 100,000 entries takes as long as the kernel's batch lookups
 // plus a copy; a ring record about 20 ns, without allocation. Numbers and
 // comparison: go -C internal/bench run ./mapx.
-//
-// # Recordings
-//
-// CreateRecording makes a directory; Recorder.Stream, RecordTable, Recorder.FS
-// and Recorder.Create put streams, tables, host files and anything else into it.
-// OpenRecording gives them back. FORMAT.md, beside this file, is the format.
 package mapx

@@ -1,8 +1,10 @@
-package mapx
+package mapx_test
 
 import (
 	"context"
 	"encoding/binary"
+	"github.com/borescope/borescope/mapx"
+	"github.com/borescope/borescope/mapx/internal/sourcetest"
 	"io"
 	"math/rand/v2"
 	"strings"
@@ -15,18 +17,18 @@ type event struct {
 	N    uint32
 }
 
-func eventRecord(at uint64, cpu, n int, remaining int) Record {
+func eventRecord(at uint64, cpu, n int, remaining int) mapx.Record {
 	b := binary.NativeEndian.AppendUint64(nil, at)
 	b = binary.NativeEndian.AppendUint32(b, uint32(cpu))
 	b = binary.NativeEndian.AppendUint32(b, uint32(n))
-	return Record{Data: b, CPU: cpu, Remaining: remaining}
+	return mapx.Record{Data: b, CPU: cpu, Remaining: remaining}
 }
 
 func TestEvents(t *testing.T) {
 	long := eventRecord(3, 1, 9, 0)
 	long.Data = append(long.Data, "text"...)
-	src := &listSource{records: []Record{eventRecord(1, 0, 7, 1), {Data: []byte("short")}, long}}
-	e, err := NewEvents[event](src)
+	src := &sourcetest.List{Records: []mapx.Record{eventRecord(1, 0, 7, 1), {Data: []byte("short")}, long}}
+	e, err := mapx.NewEvents[event](src)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,10 +45,10 @@ func TestEvents(t *testing.T) {
 	if err := e.Next(t.Context(), &v); err != io.EOF {
 		t.Fatal(err)
 	}
-	if _, err := NewEvents[*int](src); err == nil {
+	if _, err := mapx.NewEvents[*int](src); err == nil {
 		t.Fatal("events with pointers")
 	}
-	src.at = 0
+	src.At = 0
 	all, errf := e.All(t.Context())
 	n := 0
 	for range all {
@@ -55,8 +57,8 @@ func TestEvents(t *testing.T) {
 	if n != 1 || errf() == nil {
 		t.Fatal("a short record ends the loop with an error:", n, errf())
 	}
-	src.records = append(src.records[:1], src.records[2])
-	src.at = 0
+	src.Records = append(src.Records[:1], src.Records[2])
+	src.At = 0
 	all, errf = e.All(t.Context())
 	for range all {
 		n++
@@ -64,26 +66,24 @@ func TestEvents(t *testing.T) {
 	if n != 3 || errf() != nil {
 		t.Fatal(n, errf())
 	}
-	src.records, src.at = []Record{eventRecord(1, 0, 7, 1)}, 0
-	if n := testing.AllocsPerRun(100, func() { src.at = 0; e.Next(context.Background(), &v) }); n != 0 {
+	src.Records, src.At = []mapx.Record{eventRecord(1, 0, 7, 1)}, 0
+	if n := testing.AllocsPerRun(100, func() { src.At = 0; e.Next(context.Background(), &v) }); n != 0 {
 		t.Fatal(n, "allocations")
 	}
 }
 
-func eventTime(r *Record) uint64 { return u64(r.Data, 0) }
-
-func u64(b []byte, at int) uint64 { return binary.NativeEndian.Uint64(b[at:]) }
+func eventTime(r *mapx.Record) uint64 { return binary.NativeEndian.Uint64(r.Data) }
 
 func TestSort(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
 	const n = 1000
-	var records []Record
+	var records []mapx.Record
 	for i := range n { // each at most 20 places off
 		records = append(records, eventRecord(uint64(10*i)+r.Uint64N(200), i%2, i, n-1-i))
 	}
 	for _, window := range []int{1, 21, 5000} {
-		s := Sort(&listSource{records: records}, window, eventTime)
-		got, err := readAll(t, s)
+		s := mapx.Sort(&sourcetest.List{Records: records}, window, eventTime)
+		got, err := sourcetest.ReadAll(t, s)
 		if err != io.EOF || len(got) != n {
 			t.Fatal(window, err, len(got))
 		}
@@ -103,24 +103,5 @@ func TestSort(t *testing.T) {
 		if late != s.Late() || len(seen) != n || (late == 0) != (window > 1) {
 			t.Errorf("window %d: %d late, says %d; %d of %d records", window, late, s.Late(), len(seen), n)
 		}
-	}
-}
-
-// blockingSource gives records until it is closed.
-type blockingSource struct {
-	records chan Record
-}
-
-func (s *blockingSource) ReadInto(ctx context.Context, rec *Record) error {
-	select {
-	case r, ok := <-s.records:
-		if !ok {
-			return io.EOF
-		}
-		rec.Data = append(rec.Data[:0], r.Data...)
-		rec.CPU, rec.Lost, rec.Remaining = r.CPU, r.Lost, r.Remaining
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
 	}
 }

@@ -1,10 +1,7 @@
 package mapx_test
 
 import (
-	"context"
-	"errors"
 	"fmt"
-	"io"
 	"os"
 
 	"github.com/borescope/borescope/mapx"
@@ -20,7 +17,7 @@ type Key struct {
 // A recording replays on any machine, without privileges. The same code reads a
 // live per-CPU map from NewPerCPU.
 func Example() {
-	rec, err := recording.OpenRecording(os.DirFS("testdata/recording-1"))
+	rec, err := recording.Open(os.DirFS("recording/testdata/recording-1"))
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -42,40 +39,6 @@ func Example() {
 	// Output:
 	// 1 init 30
 	// 42 bash 300
-}
-
-// ReadInto reads one record after the other into the same memory.
-func ExampleReplay_ReadInto() {
-	rec, err := recording.OpenRecording(os.DirFS("testdata/recording-1"))
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	defer rec.Close()
-	events, err := rec.Stream("events", nil)
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	var r mapx.Record
-	for {
-		err := events.ReadInto(context.Background(), &r)
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		if err != nil {
-			fmt.Println(err)
-			return
-		}
-		fmt.Printf("cpu %d: %s\n", r.CPU, r.Data)
-	}
-	s, _ := events.Stats()
-	fmt.Println("lost", s.Lost)
-	// Output:
-	// cpu 0: first
-	// cpu 1: second
-	// cpu 0: third, after a loss
-	// lost 5
 }
 
 // Print prints a snapshot as bpftrace prints a map.

@@ -1,7 +1,7 @@
 package mapx
 
 import (
-	"errors"
+	"encoding/binary"
 	"flag"
 	"runtime"
 	"sync"
@@ -11,9 +11,9 @@ import (
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
-	"github.com/cilium/ebpf/rlimit"
 
 	"github.com/borescope/borescope/internal/testenv"
+	"github.com/borescope/borescope/mapx/internal/maptest"
 )
 
 var flooding = flag.Int("flood", 0, "events of each flood (0: 10 million in one of each kind natively, 262144 elsewhere)")
@@ -32,34 +32,10 @@ func floodOf(main bool) int {
 
 func TestMain(m *testing.M) { testenv.Main(m) }
 
-// needBPF skips where maps can't be made.
-func needBPF(t testing.TB) {
-	t.Helper()
-	testenv.Need(t, testenv.Root)
-	// Before Linux 5.11 maps count as locked memory.
-	if err := rlimit.RemoveMemlock(); err != nil {
-		t.Fatal(err)
-	}
-}
-
-func newMap(t testing.TB, spec *ebpf.MapSpec) *ebpf.Map {
-	t.Helper()
-	needBPF(t)
-	m, err := ebpf.NewMap(spec)
-	if errors.Is(err, ebpf.ErrNotSupported) {
-		testenv.Need(t, testenv.Got(spec.Type.String()+" maps", err))
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { m.Close() })
-	return m
-}
-
 // newMapSince is newMap for a type that older kernels than since don't have.
 func newMapSince(t testing.TB, since string, spec *ebpf.MapSpec) *ebpf.Map {
 	t.Helper()
-	needBPF(t)
+	maptest.Need(t)
 	m, err := ebpf.NewMap(spec)
 	if err != nil {
 		testenv.SkipUnsupported(t, &UnsupportedError{Feature: spec.Type.String() + " map", Since: since, Err: err})
@@ -79,7 +55,7 @@ type emitter struct {
 }
 
 func newCounts(t testing.TB, n uint32) *ebpf.Map {
-	return newMap(t, &ebpf.MapSpec{
+	return maptest.New(t, &ebpf.MapSpec{
 		Type: ebpf.PerCPUArray, KeySize: 4, ValueSize: 8, MaxEntries: n, Name: "counts",
 	})
 }
@@ -101,7 +77,7 @@ func bump(counts *ebpf.Map, slot int32, label string) asm.Instructions {
 }
 
 func newRingEmitter(t testing.TB, size uint32, flags int64) *emitter {
-	out := newMap(t, &ebpf.MapSpec{Type: ebpf.RingBuf, MaxEntries: size, Name: "ring"})
+	out := maptest.New(t, &ebpf.MapSpec{Type: ebpf.RingBuf, MaxEntries: size, Name: "ring"})
 	counts := newCounts(t, 2)
 	insns := asm.Instructions{asm.Mov.Reg(asm.R6, asm.R1)}
 	insns = append(insns, bump(counts, 0, "out")...)
@@ -191,3 +167,5 @@ func (e *emitter) total(t testing.TB, slot uint32) uint64 {
 	}
 	return sum
 }
+
+func u64(b []byte, at int) uint64 { return binary.NativeEndian.Uint64(b[at:]) }

@@ -27,7 +27,7 @@ import (
 // A Map is safe for concurrent use. It borrows the *ebpf.Map, which must stay
 // open, and holds no resource of its own.
 type Map[K comparable, V any] struct {
-	raw        *raw.RawMap
+	raw        *raw.Map
 	key, value layout.Codec
 	hint       sizeHint
 }
@@ -46,7 +46,7 @@ func New[K comparable, V any](m *ebpf.Map) (*Map[K, V], error) {
 	if err := raw.CheckKind(m, false); err != nil {
 		return nil, err
 	}
-	t := &Map[K, V]{raw: raw.NewRawMap(m, int(m.ValueSize()))}
+	t := &Map[K, V]{raw: raw.New(m, int(m.ValueSize()))}
 	var err error
 	if t.key, t.value, err = codecs[K, V](m); err != nil {
 		return nil, err
@@ -202,7 +202,7 @@ func (t *Map[K, V]) Put(key K, value V) error {
 	err := kernel.MapElem(kernel.MapUpdate, t.raw.M.FD(), t.key.Encode(nil, unsafe.Pointer(&key)),
 		t.value.Encode(nil, unsafe.Pointer(&value)), 0)
 	if err != nil {
-		return t.raw.ErrorMoved("update", err)
+		return t.raw.Failed("update", err)
 	}
 	return nil
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/borescope/borescope/internal/kernel"
 	"github.com/borescope/borescope/mapx/internal/layout"
+	"github.com/borescope/borescope/mapx/internal/maptest"
 	"github.com/borescope/borescope/mapx/internal/raw"
 )
 
@@ -41,7 +42,7 @@ func testKey(i int) key {
 func hashTypes() []ebpf.MapType { return []ebpf.MapType{ebpf.Hash, ebpf.LRUHash} }
 
 // withoutBatches makes t read as on a kernel without batches.
-func withoutBatches(r *raw.RawMap) {
+func withoutBatches(r *raw.Map) {
 	for _, cmd := range []kernel.MapCommand{kernel.MapLookupBatch, kernel.MapLookupDelBatch} {
 		r.SetLacks(cmd)
 	}
@@ -51,7 +52,7 @@ func TestMapSnapshot(t *testing.T) {
 	for _, typ := range hashTypes() {
 		for _, batches := range []bool{true, false} {
 			t.Run(fmt.Sprint(typ, batches), func(t *testing.T) {
-				m := newMap(t, &ebpf.MapSpec{
+				m := maptest.New(t, &ebpf.MapSpec{
 					Type: typ, KeySize: 32, ValueSize: 16, MaxEntries: 40000, Name: "m",
 				})
 				table, err := New[key, value](m)
@@ -110,7 +111,7 @@ func TestMapSnapshot(t *testing.T) {
 
 func TestMapOfOneBucket(t *testing.T) {
 	// Two entries in a map for two: a batch that is smaller than a bucket.
-	m := newMap(t, &ebpf.MapSpec{Type: ebpf.Hash, KeySize: 4, ValueSize: 8, MaxEntries: 300})
+	m := maptest.New(t, &ebpf.MapSpec{Type: ebpf.Hash, KeySize: 4, ValueSize: 8, MaxEntries: 300})
 	table, err := New[uint32, uint64](m)
 	if err != nil {
 		t.Fatal(err)
@@ -132,7 +133,7 @@ func TestMapOfOneBucket(t *testing.T) {
 }
 
 func TestMapLayoutErrors(t *testing.T) {
-	m := newMap(t, &ebpf.MapSpec{Type: ebpf.Hash, KeySize: 12, ValueSize: 8, MaxEntries: 8})
+	m := maptest.New(t, &ebpf.MapSpec{Type: ebpf.Hash, KeySize: 12, ValueSize: 8, MaxEntries: 8})
 	check := func(err error, want string) {
 		t.Helper()
 		if err == nil || !strings.Contains(err.Error(), want) {
@@ -167,7 +168,7 @@ func TestMapPacked(t *testing.T) {
 		A uint32
 		B uint64
 	}
-	m := newMap(t, &ebpf.MapSpec{Type: ebpf.Hash, KeySize: 12, ValueSize: 12, MaxEntries: 8})
+	m := maptest.New(t, &ebpf.MapSpec{Type: ebpf.Hash, KeySize: 12, ValueSize: 12, MaxEntries: 8})
 	table, err := New[packed, packed](m)
 	if err != nil {
 		t.Fatal(err)
@@ -196,7 +197,7 @@ func TestMapBTF(t *testing.T) {
 			{Name: "a", Type: u32}, {Name: "b", Type: u32, Offset: 32},
 		}}, Offset: 64},
 	}}
-	m := newMap(t, &ebpf.MapSpec{
+	m := maptest.New(t, &ebpf.MapSpec{
 		Type: ebpf.Hash, KeySize: 8, ValueSize: 16, MaxEntries: 8, Key: keyType, Value: valueType,
 	})
 	type k struct{ PID, CPU uint32 }
@@ -229,7 +230,7 @@ func TestMapBTF(t *testing.T) {
 
 func TestArray(t *testing.T) {
 	for _, batches := range []bool{true, false} {
-		m := newMap(t, &ebpf.MapSpec{Type: ebpf.Array, KeySize: 4, ValueSize: 8, MaxEntries: 70000})
+		m := maptest.New(t, &ebpf.MapSpec{Type: ebpf.Array, KeySize: 4, ValueSize: 8, MaxEntries: 70000})
 		table, err := New[uint32, uint64](m)
 		if err != nil {
 			t.Fatal(err)
@@ -269,7 +270,7 @@ func TestArray(t *testing.T) {
 }
 
 func TestLPMTrie(t *testing.T) {
-	m := newMap(t, &ebpf.MapSpec{
+	m := maptest.New(t, &ebpf.MapSpec{
 		Type: ebpf.LPMTrie, KeySize: 8, ValueSize: 4, MaxEntries: 1000, Flags: 1, // BPF_F_NO_PREALLOC
 	})
 	type prefix struct {
@@ -309,7 +310,7 @@ func TestPerCPU(t *testing.T) {
 			t.Run(fmt.Sprint(typ, batches), func(t *testing.T) {
 				// 12 bytes: the kernel's stride is 16, Go's 12.
 				type v struct{ A, B, C uint32 }
-				m := newMap(t, &ebpf.MapSpec{Type: typ, KeySize: 4, ValueSize: 12, MaxEntries: 9000})
+				m := maptest.New(t, &ebpf.MapSpec{Type: typ, KeySize: 4, ValueSize: 12, MaxEntries: 9000})
 				table, err := NewPerCPU[uint32, v](m)
 				if err != nil {
 					t.Fatal(err)
@@ -382,7 +383,7 @@ func TestPerCPU(t *testing.T) {
 }
 
 func TestPerCPUViews(t *testing.T) {
-	m := newMap(t, &ebpf.MapSpec{Type: ebpf.PerCPUHash, KeySize: 4, ValueSize: 8, MaxEntries: 4})
+	m := maptest.New(t, &ebpf.MapSpec{Type: ebpf.PerCPUHash, KeySize: 4, ValueSize: 8, MaxEntries: 4})
 	table, err := NewPerCPU[uint32, uint64](m)
 	if err != nil {
 		t.Fatal(err)
@@ -418,7 +419,7 @@ func TestPerCPUViews(t *testing.T) {
 // others come and go as fast as they can; and it ends.
 func TestSnapshotUnderChange(t *testing.T) {
 	for _, batches := range []bool{true, false} {
-		m := newMap(t, &ebpf.MapSpec{Type: ebpf.Hash, KeySize: 4, ValueSize: 8, MaxEntries: 20000})
+		m := maptest.New(t, &ebpf.MapSpec{Type: ebpf.Hash, KeySize: 4, ValueSize: 8, MaxEntries: 20000})
 		table, err := New[uint32, uint64](m)
 		if err != nil {
 			t.Fatal(err)
@@ -480,8 +481,8 @@ func TestSnapshotUnderChange(t *testing.T) {
 
 // newFlipMaps makes the parts of a Flip.
 func newFlipMaps(t testing.TB, inner *ebpf.MapSpec) (outer, a, b *ebpf.Map) {
-	a, b = newMap(t, inner), newMap(t, inner)
-	outer = newMap(t, &ebpf.MapSpec{
+	a, b = maptest.New(t, inner), maptest.New(t, inner)
+	outer = maptest.New(t, &ebpf.MapSpec{
 		Type: ebpf.ArrayOfMaps, KeySize: 4, ValueSize: 4, MaxEntries: 1, InnerMap: inner,
 	})
 	return outer, a, b
@@ -529,9 +530,9 @@ func flipProgram(t testing.TB, outer, total *ebpf.Map) *ebpf.Program {
 }
 
 func TestFlipLosesNothing(t *testing.T) {
-	needBPF(t)
+	maptest.Need(t)
 	flip := func(t *testing.T, outer *ebpf.Map, table Table[uint32, uint64]) {
-		total := newMap(t, &ebpf.MapSpec{Type: ebpf.Array, KeySize: 4, ValueSize: 8, MaxEntries: 1})
+		total := maptest.New(t, &ebpf.MapSpec{Type: ebpf.Array, KeySize: 4, ValueSize: 8, MaxEntries: 1})
 		prog := flipProgram(t, outer, total)
 		var wg sync.WaitGroup
 		var stop atomic.Bool
@@ -609,7 +610,7 @@ func TestFlipLosesNothing(t *testing.T) {
 }
 
 func TestFlipRefusesOtherMaps(t *testing.T) {
-	m := newMap(t, &ebpf.MapSpec{Type: ebpf.Hash, KeySize: 4, ValueSize: 8, MaxEntries: 64})
+	m := maptest.New(t, &ebpf.MapSpec{Type: ebpf.Hash, KeySize: 4, ValueSize: 8, MaxEntries: 64})
 	table, err := New[uint32, uint64](m)
 	if err != nil {
 		t.Fatal(err)

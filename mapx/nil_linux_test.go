@@ -2,8 +2,6 @@ package mapx
 
 import (
 	"testing"
-
-	"github.com/borescope/borescope/mapx/recording"
 )
 
 // TestNoMap: a name that a collection has not gives a nil map, which is an
@@ -18,7 +16,6 @@ func TestNoMap(t *testing.T) {
 		"NewFlipPerCPU":  func() error { _, err := NewFlipPerCPU(nil, 0, &p, &p); return err },
 		"OpenRing":       func() error { _, err := OpenRing(nil, nil); return err },
 		"OpenPerfBuffer": func() error { _, err := OpenPerfBuffer(nil, nil); return err },
-		"RecordMap":      func() error { _, err := (&recording.Recorder{}).RecordMap("x", nil); return err },
 	} {
 		if err := f(); err == nil {
 			t.Errorf("%s: no error", name)

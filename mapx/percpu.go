@@ -21,7 +21,7 @@ import (
 // K and V are plain data as for Map. A PerCPU is safe for concurrent use. It
 // borrows the *ebpf.Map, which must stay open, and holds no resource of its own.
 type PerCPU[K comparable, V any] struct {
-	raw        *raw.RawMap
+	raw        *raw.Map
 	key, value layout.Codec
 	stride     int // bytes from one CPU's value to the next
 	cpus       int
@@ -47,7 +47,7 @@ func NewPerCPU[K comparable, V any](m *ebpf.Map) (*PerCPU[K, V], error) {
 	// The kernel rounds each CPU's value up to 8 bytes (bpf_map_value_size,
 	// kernel/bpf/syscall.c).
 	stride := (int(m.ValueSize()) + 7) &^ 7
-	t := &PerCPU[K, V]{raw: raw.NewRawMap(m, stride*cpus), stride: stride, cpus: cpus}
+	t := &PerCPU[K, V]{raw: raw.New(m, stride*cpus), stride: stride, cpus: cpus}
 	if t.key, t.value, err = codecs[K, V](m); err != nil {
 		return nil, err
 	}
@@ -162,7 +162,7 @@ func (t *PerCPU[K, V]) Put(key K, values []V) error {
 	}
 	err := kernel.MapElem(kernel.MapUpdate, t.raw.M.FD(), t.key.Encode(nil, unsafe.Pointer(&key)), b, 0)
 	if err != nil {
-		return t.raw.ErrorMoved("update", err)
+		return t.raw.Failed("update", err)
 	}
 	return nil
 }

@@ -13,10 +13,11 @@ import (
 	"github.com/cilium/ebpf/asm"
 
 	"github.com/borescope/borescope/internal/cpus"
+	"github.com/borescope/borescope/mapx/internal/maptest"
 )
 
 func newPerfEmitter(t testing.TB) *emitter {
-	out := newMap(t, &ebpf.MapSpec{Type: ebpf.PerfEventArray, Name: "events"})
+	out := maptest.New(t, &ebpf.MapSpec{Type: ebpf.PerfEventArray, Name: "events"})
 	counts := newCounts(t, 2)
 	insns := asm.Instructions{asm.Mov.Reg(asm.R6, asm.R1)}
 	insns = append(insns, bump(counts, 0, "out")...)
@@ -210,11 +211,11 @@ func TestPerfBufferReadAllocatesNothing(t *testing.T) {
 }
 
 func TestPerfBufferRefuses(t *testing.T) {
-	ring := newMap(t, &ebpf.MapSpec{Type: ebpf.RingBuf, MaxEntries: 4096})
+	ring := maptest.New(t, &ebpf.MapSpec{Type: ebpf.RingBuf, MaxEntries: 4096})
 	if _, err := OpenPerfBuffer(ring, nil); err == nil {
 		t.Error("opened a ring")
 	}
-	array := newMap(t, &ebpf.MapSpec{Type: ebpf.PerfEventArray})
+	array := maptest.New(t, &ebpf.MapSpec{Type: ebpf.PerfEventArray})
 	if _, err := OpenPerfBuffer(array, &PerfBufferOptions{WakeupBytes: 1, WakeupEvents: 1}); err == nil {
 		t.Error("took both kinds of wake-up")
 	}
@@ -223,7 +224,7 @@ func TestPerfBufferRefuses(t *testing.T) {
 	}
 	if online, err := cpus.Online(nil); err == nil && len(online) > 1 {
 		// Smaller than the machine: the CPUs that have a place are read.
-		one := newMap(t, &ebpf.MapSpec{Type: ebpf.PerfEventArray, KeySize: 4, ValueSize: 4, MaxEntries: 1})
+		one := maptest.New(t, &ebpf.MapSpec{Type: ebpf.PerfEventArray, KeySize: 4, ValueSize: 4, MaxEntries: 1})
 		p, err := OpenPerfBuffer(one, nil)
 		if err != nil {
 			t.Fatal(err)

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/borescope/borescope/mapx/internal/maptest"
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/ringbuf"
 )
@@ -263,11 +264,11 @@ func TestRingReadAllocatesNothing(t *testing.T) {
 }
 
 func TestRingRefusesOtherMaps(t *testing.T) {
-	hash := newMap(t, &ebpf.MapSpec{Type: ebpf.Hash, KeySize: 4, ValueSize: 8, MaxEntries: 8})
+	hash := maptest.New(t, &ebpf.MapSpec{Type: ebpf.Hash, KeySize: 4, ValueSize: 8, MaxEntries: 8})
 	if _, err := OpenRing(hash, nil); err == nil {
 		t.Error("opened a hash")
 	}
-	ring := newMap(t, &ebpf.MapSpec{Type: ebpf.RingBuf, MaxEntries: 4096})
+	ring := maptest.New(t, &ebpf.MapSpec{Type: ebpf.RingBuf, MaxEntries: 4096})
 	if _, err := OpenRing(ring, &RingOptions{Lost: hash}); err == nil {
 		t.Error("took a hash as the lost counter")
 	}

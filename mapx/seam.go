@@ -1,8 +1,6 @@
 package mapx
 
-import (
-	"context"
-)
+import "context"
 
 // Record is one event as its program emitted it. ReadInto reuses Data.
 type Record struct {
@@ -30,6 +28,13 @@ type Record struct {
 // recording. A record that is there is returned even if ctx has ended.
 type Source interface {
 	ReadInto(ctx context.Context, rec *Record) error
+}
+
+// StatsSource is a Source that counts.
+type StatsSource interface {
+	Source
+	// Stats returns the counts so far.
+	Stats() (Stats, error)
 }
 
 // Table is a typed view of a BPF map: a live map, a live per-CPU map (whose V

@@ -49,6 +49,11 @@ func TestDelta(t *testing.T) {
 	}
 }
 
+type staticTable[K comparable, V any] struct{ s Snapshot[K, V] }
+
+func (s *staticTable[K, V]) Snapshot() (Snapshot[K, V], error)     { return s.s, nil }
+func (s *staticTable[K, V]) ReadAndClear() (Snapshot[K, V], error) { return s.s, nil }
+
 func TestReducers(t *testing.T) {
 	table := &staticTable[int, []int64]{snap[int, []int64](1, []int64{5, -2, 9})}
 	if got := snapshotMap(t, Min[int, int64](table)); got[1] != -2 {

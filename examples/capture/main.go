@@ -106,7 +106,7 @@ func run(ctx context.Context, args []string, stderr io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
-	rec, err := recording.CreateRecording(o.dir, &recording.Meta{Tool: "capture", Args: args})
+	rec, err := recording.Create(o.dir, &recording.Meta{Tool: "capture", Args: args})
 	if err != nil {
 		return err
 	}
@@ -196,7 +196,7 @@ func (o *options) recordFiles(rec *recording.Recorder) error {
 	if len(o.files) == 0 {
 		return nil
 	}
-	host, err := hostfs.FS(rec, "host", procfs.DirFS("/"))
+	host, err := hostfs.Record(rec, "host", procfs.DirFS("/"))
 	if err != nil {
 		return err
 	}

@@ -49,7 +49,7 @@ func TestCapture(t *testing.T) {
 	if err != nil || strings.Count(log.String(), "2 entries") != 3 {
 		t.Fatal(err, log.String())
 	}
-	rec, err := recording.OpenRecording(os.DirFS(dir))
+	rec, err := recording.Open(os.DirFS(dir))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,7 +64,7 @@ func TestCapture(t *testing.T) {
 			t.Fatal(s, err)
 		}
 	}
-	host, err := hostfs.FSMoved(rec, "host")
+	host, err := hostfs.Open(rec, "host")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -159,7 +159,7 @@ func TestCaptureRing(t *testing.T) {
 	if err := run(ctx, []string{"-ring", "capture_ring", filepath.Join(dir, "x")}, new(bytes.Buffer)); err != nil {
 		t.Fatal(err)
 	}
-	rec, err := recording.OpenRecording(os.DirFS(dir))
+	rec, err := recording.Open(os.DirFS(dir))
 	if err != nil || !rec.Complete() {
 		t.Fatal(err)
 	}

@@ -64,9 +64,9 @@ func measureLive(ctx context.Context, c *config, stderr io.Writer) (r *result, e
 	}
 	m := describe(col.Plan())
 
-	var rec *recording
+	var rec *recorder
 	if c.record != "" {
-		if rec, err = newRecording(c.record, col); err != nil {
+		if rec, err = newRecorder(c.record, col); err != nil {
 			return nil, err
 		}
 		defer func() { err = cmp.Or(err, rec.Close()) }()

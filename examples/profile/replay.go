@@ -10,7 +10,7 @@ import (
 	"os"
 
 	"github.com/borescope/borescope/internal/procfs"
-	recordingpkg "github.com/borescope/borescope/mapx/recording"
+	"github.com/borescope/borescope/mapx/recording"
 	"github.com/borescope/borescope/stack/collect"
 	"github.com/borescope/borescope/symbol"
 )
@@ -32,7 +32,7 @@ func measureReplay(_ context.Context, c *config, _ io.Writer) (*result, error) {
 			fsys = sub
 		}
 	}
-	rec, err := recordingpkg.OpenRecording(fsys)
+	rec, err := recording.Open(fsys)
 	if err != nil {
 		return nil, fmt.Errorf("-replay %s: %w", c.replay, err)
 	}
@@ -45,7 +45,7 @@ func measureReplay(_ context.Context, c *config, _ io.Writer) (*result, error) {
 }
 
 // openSource gives back what a live run read.
-func openSource(rec *recordingpkg.Recording) (*source, error) {
+func openSource(rec *recording.Recording) (*source, error) {
 	s := new(source)
 	if err := json.Unmarshal(rec.Meta().Data, &s.meta); err != nil {
 		return nil, fmt.Errorf("not a complete recording of profile: %w", err)
@@ -68,23 +68,23 @@ func openSource(rec *recordingpkg.Recording) (*source, error) {
 	return s, nil
 }
 
-// recording is a run being written down; a nil one does nothing.
-type recording struct {
-	rec   *recordingpkg.Recorder
+// recorder is a run being written down; a nil one does nothing.
+type recorder struct {
+	rec   *recording.Recorder
 	names symbol.Recording
 }
 
-func newRecording(dir string, col *collect.Collector) (*recording, error) {
-	rec, err := recordingpkg.CreateRecording(dir, &recordingpkg.Meta{Tool: "profile", Args: os.Args[1:]})
+func newRecorder(dir string, col *collect.Collector) (*recorder, error) {
+	rec, err := recording.Create(dir, &recording.Meta{Tool: "profile", Args: os.Args[1:]})
 	if err != nil {
 		return nil, err
 	}
 	col.Record(rec)
-	return &recording{rec: rec}, nil
+	return &recorder{rec: rec}, nil
 }
 
 // tee has the names that s gives written down too.
-func (r *recording) tee(s *source) {
+func (r *recorder) tee(s *source) {
 	if r == nil {
 		return
 	}
@@ -94,7 +94,7 @@ func (r *recording) tee(s *source) {
 }
 
 // finish writes what is known only at the end.
-func (r *recording) finish(m *meta) error {
+func (r *recorder) finish(m *meta) error {
 	if r == nil {
 		return nil
 	}
@@ -113,7 +113,7 @@ func (r *recording) finish(m *meta) error {
 	return w.Close()
 }
 
-func (r *recording) Close() error {
+func (r *recorder) Close() error {
 	if r == nil {
 		return nil
 	}

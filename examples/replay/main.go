@@ -50,7 +50,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	if f.NArg() != 1 {
 		return errors.New("want one argument: the recording's directory")
 	}
-	rec, err := recording.OpenRecording(procfs.DirFS(f.Arg(0)))
+	rec, err := recording.Open(procfs.DirFS(f.Arg(0)))
 	if err != nil {
 		return err
 	}
@@ -198,7 +198,7 @@ func countFile(w io.Writer, rec *recording.Recording, name string) error {
 
 func printFile(w io.Writer, rec *recording.Recording, name string) error {
 	if tree, path, ok := strings.Cut(name, "/"); ok {
-		host, err := hostfs.FSMoved(rec, tree)
+		host, err := hostfs.Open(rec, tree)
 		if err != nil {
 			return err
 		}

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-const fixture = "../../mapx/testdata/recording-1"
+const fixture = "../../mapx/recording/testdata/recording-1"
 
 func TestReplay(t *testing.T) {
 	for _, c := range []struct {

@@ -42,7 +42,7 @@ type chunkWriter struct {
 	closed bool
 }
 
-func NewChunkWriter(name, kind string, w io.Writer, enc *compress.Encoder, header any) (*chunkWriter, error) {
+func newChunkWriter(name, kind string, w io.Writer, enc *compress.Encoder, header any) (*chunkWriter, error) {
 	b, err := json.Marshal(header)
 	if err == nil {
 		_, err = fmt.Fprintf(w, "borescope %s %d\n%s\n", kind, formatVersion, b)
@@ -53,8 +53,8 @@ func NewChunkWriter(name, kind string, w io.Writer, enc *compress.Encoder, heade
 	return &chunkWriter{name: name, w: w, enc: enc}, nil
 }
 
-// WriteMoved compresses payload into one chunk.
-func (c *chunkWriter) WriteMoved(payload []byte) error {
+// write compresses payload into one chunk.
+func (c *chunkWriter) write(payload []byte) error {
 	if c.err != nil || len(payload) == 0 {
 		return c.err
 	}

@@ -21,7 +21,7 @@ import (
 // map rounded up to 8 bytes; with the fields that the map's BTF names, if it has
 // any. It is safe for concurrent use; the Recorder closes it.
 type MapRecorder struct {
-	raw   *raw.RawMap
+	raw   *raw.Map
 	start time.Time
 	tableWriter
 
@@ -38,7 +38,7 @@ func (r *Recorder) RecordMap(name string, m *ebpf.Map) (*MapRecorder, error) {
 	if err := raw.CheckKind(m, perCPU); err != nil {
 		return nil, err
 	}
-	w := &MapRecorder{start: r.StartMoved}
+	w := &MapRecorder{start: r.start}
 	key, value := layout.Untyped(int(m.KeySize())), layout.Untyped(int(m.ValueSize()))
 	size := value.Size
 	if perCPU {
@@ -51,12 +51,12 @@ func (r *Recorder) RecordMap(name string, m *ebpf.Map) (*MapRecorder, error) {
 		value.Slice, size = true, value.Size*cpus
 	}
 	describe(m, key, value)
-	w.raw = raw.NewRawMap(m, size)
+	w.raw = raw.New(m, size)
 	err := r.create(name, ".table", func(f *os.File) (io.Closer, error) {
 		w.file, w.slice, w.keySize, w.valueSize = f, value.Slice, key.Size, value.Size
 		var err error
-		w.out, err = NewChunkWriter(name, "table", f, r.enc,
-			TableHeader{Start: r.StartMoved, Order: nativeOrder(), Key: *key, Value: *value})
+		w.out, err = newChunkWriter(name, "table", f, r.enc,
+			tableHeader{Start: r.start, Order: nativeOrder(), Key: *key, Value: *value})
 		return &w.tableWriter, err
 	})
 	if err != nil {
@@ -104,7 +104,7 @@ func (w *MapRecorder) Snapshot() (int, error) {
 	for left := total; ; {
 		n := min(left, perChunk)
 		left -= n
-		op := byte(OpSnapshot)
+		op := byte(opSnapshot)
 		if left > 0 {
 			op |= opMore
 		}
@@ -126,7 +126,7 @@ func (w *MapRecorder) Snapshot() (int, error) {
 type Dump struct {
 	in     *chunkReader
 	pace   *pacer
-	header TableHeader
+	header tableHeader
 }
 
 // DumpTable returns the recorded table of that name for printing, at the speed

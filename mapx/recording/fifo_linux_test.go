@@ -13,22 +13,22 @@ import (
 func TestRecordingFIFO(t *testing.T) {
 	dir := t.TempDir()
 	var no *procfs.NotRegularError
-	if err := syscall.Mkfifo(dir+"/"+ManifestName, 0o600); err != nil {
+	if err := syscall.Mkfifo(dir+"/"+manifestName, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := OpenRecording(os.DirFS(dir)); !errors.As(err, &no) {
+	if _, err := Open(os.DirFS(dir)); !errors.As(err, &no) {
 		t.Errorf("manifest: %v", err)
 	}
-	text, err := os.ReadFile("testdata/recording-1/" + ManifestName)
+	text, err := os.ReadFile("testdata/recording-1/" + manifestName)
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = errors.Join(os.Remove(dir+"/"+ManifestName), os.WriteFile(dir+"/"+ManifestName, text, 0o600),
+	err = errors.Join(os.Remove(dir+"/"+manifestName), os.WriteFile(dir+"/"+manifestName, text, 0o600),
 		syscall.Mkfifo(dir+"/notes.file", 0o600), syscall.Mkfifo(dir+"/events.stream", 0o600))
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := OpenRecording(os.DirFS(dir))
+	r, err := Open(os.DirFS(dir))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -60,7 +60,7 @@ func (w *fileWriter) Write(p []byte) (int, error) {
 }
 
 func (w *fileWriter) flush() error {
-	err := w.out.WriteMoved(w.buf)
+	err := w.out.write(w.buf)
 	w.buf = w.buf[:0]
 	return err
 }
@@ -80,24 +80,32 @@ func (w *fileWriter) Close() error {
 	return w.out.err
 }
 
-// fileReader reads it back.
-type fileReader struct {
+// File is a named file of a recording. It is used by one goroutine at a time.
+type File struct {
 	in     *chunkReader
 	closer io.Closer
+	stored int64
 	rest   []byte
 	err    error
 }
 
-func (r *fileReader) Read(p []byte) (int, error) {
-	for len(r.rest) == 0 && r.err == nil {
-		r.rest, r.err = r.in.next()
+// Read reads on in the file. One that was cut off reads up to the cut and then returns
+// an error that wraps io.ErrUnexpectedEOF.
+func (f *File) Read(p []byte) (int, error) {
+	for len(f.rest) == 0 && f.err == nil {
+		f.rest, f.err = f.in.next()
 	}
-	if len(r.rest) == 0 {
-		return 0, r.err
+	if len(f.rest) == 0 {
+		return 0, f.err
 	}
-	n := copy(p, r.rest)
-	r.rest = r.rest[n:]
+	n := copy(p, f.rest)
+	f.rest = f.rest[n:]
 	return n, nil
 }
 
-func (r *fileReader) Close() error { return r.closer.Close() }
+// Stored is how many bytes the file takes up in the recording, compressed: a measure for
+// how much it may come to, if nobody vouches for the recording.
+func (f *File) Stored() int64 { return f.stored }
+
+// Close closes the file.
+func (f *File) Close() error { return f.closer.Close() }

@@ -18,7 +18,7 @@ import (
 	"github.com/borescope/borescope/mapx"
 )
 
-// Meta says where a recording comes from. CreateRecording fills in what is
+// Meta says where a recording comes from. Create fills in what is
 // empty and can be known.
 type Meta struct {
 	// Tool is the program that recorded, and Args its arguments.
@@ -31,7 +31,7 @@ type Meta struct {
 	// Online and Possible are the CPUs of the machine.
 	Online   []int `json:"online,omitempty"`
 	Possible []int `json:"possible,omitempty"`
-	// Start and End are the times of CreateRecording and Close. A recording
+	// Start and End are the times of Create and Close. A recording
 	// without End was not closed: its last moments may be missing.
 	Start time.Time `json:"start"`
 	End   time.Time `json:"end,omitzero"`
@@ -48,28 +48,28 @@ type Meta struct {
 // the read whose record or snapshot could not be written, by every read after
 // it, and by Close.
 type Recorder struct {
-	dir        *os.Root
-	StartMoved time.Time
-	enc        *compress.Encoder
+	dir   *os.Root
+	start time.Time
+	enc   *compress.Encoder
 
-	Mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards what follows
 	meta   Meta
 	names  map[string]bool
-	Open   []io.Closer
+	open   []io.Closer
 	closed bool
 	err    error
 }
 
-const ManifestName = "manifest"
+const manifestName = "manifest"
 
-// CreateRecording begins a recording in dir, which it makes if needed and which
+// Create begins a recording in dir, which it makes if needed and which
 // must be empty. meta may be nil. The caller closes the Recorder; until then the
 // recording is readable but says that it was cut off.
 //
 // Only the user can read it, for it has names and addresses of everybody's: the
 // directory is made with mode 0700, the files are with 0600. Files that are there
 // are never written to, so that links in somebody else's directory lead nowhere.
-func CreateRecording(dir string, meta *Meta) (*Recorder, error) {
+func Create(dir string, meta *Meta) (*Recorder, error) {
 	enc, err := compress.NewEncoder()
 	if err != nil {
 		return nil, fmt.Errorf("record: %w", err)
@@ -81,11 +81,11 @@ func CreateRecording(dir string, meta *Meta) (*Recorder, error) {
 	if err != nil {
 		return nil, fmt.Errorf("record: %w", err)
 	}
-	r := &Recorder{dir: root, StartMoved: time.Now(), enc: enc, names: map[string]bool{}}
+	r := &Recorder{dir: root, start: time.Now(), enc: enc, names: map[string]bool{}}
 	if meta != nil {
 		r.meta = *meta
 	}
-	r.meta.fill(r.StartMoved)
+	r.meta.fill(r.start)
 	if err := r.begin(); err != nil {
 		return nil, errors.Join(err, root.Close())
 	}
@@ -129,14 +129,14 @@ func (r *Recorder) writeManifest() error {
 		return fmt.Errorf("record: manifest: %w", err)
 	}
 	b = append(fmt.Appendf(nil, "borescope recording %d\n", formatVersion), append(b, '\n')...)
-	const next = ManifestName + ".new"
+	const next = manifestName + ".new"
 	f, err := r.newFile(next)
 	if err != nil {
 		return fmt.Errorf("record: %w", err)
 	}
 	_, err = f.Write(b)
 	if err = cmp.Or(err, f.Close()); err == nil {
-		err = r.dir.Rename(next, ManifestName)
+		err = r.dir.Rename(next, manifestName)
 	}
 	if err != nil {
 		_ = r.dir.Remove(next) // half a manifest says nothing
@@ -156,21 +156,21 @@ func (r *Recorder) SetData(data json.RawMessage) {
 	if r == nil {
 		return
 	}
-	r.Mu.Lock()
+	r.mu.Lock()
 	r.meta.Data = data
-	r.Mu.Unlock()
+	r.mu.Unlock()
 }
 
 // Start returns the moment that the recording's times count from.
-func (r *Recorder) Start() time.Time { return r.StartMoved }
+func (r *Recorder) Start() time.Time { return r.start }
 
 // create makes a file of the recording and registers its closer.
 func (r *Recorder) create(name, ext string, open func(f *os.File) (io.Closer, error)) error {
 	if err := checkName(name); err != nil {
 		return fmt.Errorf("record: %w", err)
 	}
-	r.Mu.Lock()
-	defer r.Mu.Unlock()
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	file := name + ext
 	switch {
 	case r.closed:
@@ -188,7 +188,7 @@ func (r *Recorder) create(name, ext string, open func(f *os.File) (io.Closer, er
 		return r.fail(err)
 	}
 	r.names[file] = true
-	r.Open = append(r.Open, c)
+	r.open = append(r.open, c)
 	return nil
 }
 
@@ -225,7 +225,7 @@ func (r *Recorder) Stream(name string, src mapx.Source) mapx.StatsSource {
 	var s *StreamRecorder
 	err := r.create(name, ".stream", func(f *os.File) (io.Closer, error) {
 		var err error
-		if s, err = newStreamRecorder(name, src, f, r.enc, r.StartMoved); err == nil {
+		if s, err = newStreamRecorder(name, src, f, r.enc, r.start); err == nil {
 			s.file = f
 		}
 		return s, err
@@ -242,7 +242,7 @@ func (r *Recorder) Stream(name string, src mapx.Source) mapx.StatsSource {
 func (r *Recorder) Create(name string) (io.WriteCloser, error) {
 	var w *fileWriter
 	err := r.create(name, ".file", func(f *os.File) (io.Closer, error) {
-		out, err := NewChunkWriter(name, "file", f, r.enc, struct{}{})
+		out, err := newChunkWriter(name, "file", f, r.enc, struct{}{})
 		w = &fileWriter{file: f, out: out}
 		return w, err
 	})
@@ -258,10 +258,10 @@ func (r *Recorder) Flush() error {
 	if r == nil {
 		return nil
 	}
-	r.Mu.Lock()
-	defer r.Mu.Unlock()
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	var errs []error
-	for _, c := range r.Open {
+	for _, c := range r.open {
 		if s, ok := c.(*StreamRecorder); ok {
 			errs = append(errs, s.Flush())
 		}
@@ -277,20 +277,20 @@ func (r *Recorder) Close() error {
 	if r == nil {
 		return nil
 	}
-	r.Mu.Lock()
-	defer r.Mu.Unlock()
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	if r.closed {
 		return r.err
 	}
 	r.closed = true
 	defer r.dir.Close() // nothing is written through it
-	for _, c := range r.Open {
+	for _, c := range r.open {
 		if err := c.Close(); err != nil {
 			_ = r.fail(err)
 		}
 	}
 	if r.err == nil {
-		r.meta.End = r.StartMoved.Add(time.Since(r.StartMoved))
+		r.meta.End = r.start.Add(time.Since(r.start))
 		if err := r.writeManifest(); err != nil {
 			return r.fail(err)
 		}

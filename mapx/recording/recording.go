@@ -20,7 +20,7 @@ import (
 // had when it recorded. It is safe for concurrent use; its handles are as their
 // types say.
 type Recording struct {
-	Fsys fs.FS
+	fsys fs.FS
 	meta Meta
 	done chan struct{} // closed by Close
 
@@ -41,19 +41,19 @@ func openRegular(fsys fs.FS, name string) (fs.File, error) {
 	return fsys.Open(name)
 }
 
-// OpenRecording opens a recording: the directory that CreateRecording made, as
+// Open opens a recording: the directory that Create made, as
 // os.DirFS, an embed.FS, or any fs.FS. Nothing but the manifest is read yet.
 // The caller closes it when done with all its handles.
 //
 // A recording of any released format version opens; one of a later version is
 // an error that says so, and something else is one that wraps ErrCorrupt.
-func OpenRecording(fsys fs.FS) (*Recording, error) {
+func Open(fsys fs.FS) (*Recording, error) {
 	if fsys == nil {
 		return nil, errors.New("open recording: no files")
 	}
-	f, err := openRegular(fsys, ManifestName)
+	f, err := openRegular(fsys, manifestName)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("open recording: want a directory that CreateRecording made, with its %s: %w", ManifestName, err)
+		return nil, fmt.Errorf("open recording: want a directory that Create made, with its %s: %w", manifestName, err)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("open recording: %w", err)
@@ -64,7 +64,7 @@ func OpenRecording(fsys fs.FS) (*Recording, error) {
 	if err == nil {
 		err = checkVersion(line, "recording")
 	}
-	r := &Recording{Fsys: fsys, done: make(chan struct{})}
+	r := &Recording{fsys: fsys, done: make(chan struct{})}
 	if err == nil {
 		err = json.NewDecoder(b).Decode(&r.meta)
 	}
@@ -91,7 +91,7 @@ func (r *Recording) Tables() ([]string, error) { return r.list(".table") }
 func (r *Recording) Files() ([]string, error) { return r.list(".file") }
 
 func (r *Recording) list(ext string) ([]string, error) {
-	entries, err := fs.ReadDir(r.Fsys, ".")
+	entries, err := fs.ReadDir(r.fsys, ".")
 	if err != nil {
 		return nil, fmt.Errorf("list recording: %w", err)
 	}
@@ -110,7 +110,7 @@ func (r *Recording) openFile(name, ext string) (fs.File, error) {
 	if err := checkName(name); err != nil {
 		return nil, fmt.Errorf("recording: %w", err)
 	}
-	f, err := openRegular(r.Fsys, name+ext)
+	f, err := openRegular(r.fsys, name+ext)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, r.noFile(name, ext)
 	}
@@ -170,19 +170,23 @@ func (r *Recording) Stream(name string, opts *ReplayOptions) (*Replay, error) {
 	return newReplay(name, f, f, pace)
 }
 
-// Open opens a named file, as Recorder.Create wrote it. A file that was cut off
-// reads up to the cut and then returns an error that wraps io.ErrUnexpectedEOF.
-func (r *Recording) Open(name string) (io.ReadCloser, error) {
+// Open opens a named file, as Recorder.Create wrote it. The Recording closes it if the
+// caller has not.
+func (r *Recording) Open(name string) (*File, error) {
 	f, err := r.openFile(name, ".file")
 	if err != nil {
 		return nil, err
+	}
+	st, err := f.Stat()
+	if err != nil {
+		return nil, fmt.Errorf("recording: %w", err)
 	}
 	var header struct{}
 	in, err := newChunkReader(name, "file", f, &header)
 	if err != nil {
 		return nil, err
 	}
-	return &fileReader{in: in, closer: f}, nil
+	return &File{in: in, closer: f, stored: st.Size()}, nil
 }
 
 // Close closes what the recording's handles have open. It is idempotent.

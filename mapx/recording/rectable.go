@@ -14,8 +14,8 @@ import (
 	"github.com/borescope/borescope/mapx/internal/layout"
 )
 
-// TableHeader is a table's line of JSON.
-type TableHeader struct {
+// tableHeader is a table's line of JSON.
+type tableHeader struct {
 	Start time.Time `json:"start"`
 	// Order is the byte order of keys and values: "little" or "big".
 	Order string        `json:"order"`
@@ -26,7 +26,7 @@ type TableHeader struct {
 // The first byte of a chunk of a table. A snapshot is one or more chunks; all
 // but the last have opMore set.
 const (
-	OpSnapshot     = 0
+	opSnapshot     = 0
 	opReadAndClear = 1
 	opMore         = 2
 )
@@ -50,7 +50,7 @@ func RecordTable[K, V any](rec *Recorder, name string, t mapx.Table[K, V]) mapx.
 	if rec == nil {
 		return t
 	}
-	r := &recordedTable[K, V]{table: t, start: rec.StartMoved}
+	r := &recordedTable[K, V]{table: t, start: rec.start}
 	if err := r.create(rec, name); err != nil {
 		return failedTable[K, V]{err}
 	}
@@ -73,27 +73,27 @@ type recordedTable[K, V any] struct {
 }
 
 func (r *recordedTable[K, V]) create(rec *Recorder, name string) error {
-	key, err := layout.KeyLayoutOf[K]()
+	key, err := layout.OfKey[K]()
 	if err != nil {
 		return rec.failed(fmt.Errorf("record %s: key %w", name, err))
 	}
-	value, err := layout.SliceLayoutOf[V]()
+	value, err := layout.OfSlice[V]()
 	if err != nil {
 		return rec.failed(fmt.Errorf("record %s: value %w", name, err))
 	}
 	return rec.create(name, ".table", func(f *os.File) (io.Closer, error) {
 		r.file, r.slice = f, value.Slice
 		var err error
-		r.out, err = NewChunkWriter(name, "table", f, rec.enc,
-			TableHeader{Start: rec.StartMoved, Order: nativeOrder(), Key: *key, Value: *value})
+		r.out, err = newChunkWriter(name, "table", f, rec.enc,
+			tableHeader{Start: rec.start, Order: nativeOrder(), Key: *key, Value: *value})
 		r.keySize, r.valueSize = key.Size, value.Size
 		return &r.tableWriter, err
 	})
 }
 
 func (r *Recorder) failed(err error) error {
-	r.Mu.Lock()
-	defer r.Mu.Unlock()
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	return r.fail(err)
 }
 
@@ -101,7 +101,7 @@ func (r *Recorder) failed(err error) error {
 func (r *recordedTable[K, V]) Snapshot() (mapx.Snapshot[K, V], error) {
 	s, err := r.table.Snapshot()
 	if err == nil {
-		err = r.record(OpSnapshot, s)
+		err = r.record(opSnapshot, s)
 	}
 	return s, err
 }
@@ -168,7 +168,7 @@ func (w *tableWriter) writePayload() error {
 	if w.out.closed {
 		return os.ErrClosed
 	}
-	return w.out.WriteMoved(w.payload)
+	return w.out.write(w.payload)
 }
 
 // valueBytes is the memory of the value at p: width elements of it where the
@@ -207,7 +207,7 @@ func (w *tableWriter) Close() error {
 type ReplayedTable[K, V any] struct {
 	mu     sync.Mutex
 	name   string
-	header TableHeader
+	header tableHeader
 	in     *chunkReader
 	pace   *pacer
 	swap   bool
@@ -221,11 +221,11 @@ var _ mapx.Table[int32, []int32] = (*ReplayedTable[int32, []int32])(nil)
 // layout that was recorded; the error names the field that differs. Its snapshots
 // come at the speed that Recording.Pace set. The recording closes it.
 func ReplayTable[K, V any](rec *Recording, name string) (*ReplayedTable[K, V], error) {
-	key, err := layout.KeyLayoutOf[K]()
+	key, err := layout.OfKey[K]()
 	if err != nil {
 		return nil, fmt.Errorf("replay %s: key %w", name, err)
 	}
-	value, err := layout.SliceLayoutOf[V]()
+	value, err := layout.OfSlice[V]()
 	if err != nil {
 		return nil, fmt.Errorf("replay %s: value %w", name, err)
 	}
@@ -251,7 +251,7 @@ func ReplayTable[K, V any](rec *Recording, name string) (*ReplayedTable[K, V], e
 // Snapshot returns the next recorded snapshot. At the end it returns io.EOF;
 // where the file was cut off an error that wraps io.ErrUnexpectedEOF; where a
 // ReadAndClear is next an error.
-func (t *ReplayedTable[K, V]) Snapshot() (mapx.Snapshot[K, V], error) { return t.next(OpSnapshot) }
+func (t *ReplayedTable[K, V]) Snapshot() (mapx.Snapshot[K, V], error) { return t.next(opSnapshot) }
 
 // ReadAndClear returns the next recorded ReadAndClear, with the errors of
 // Snapshot.
@@ -304,7 +304,7 @@ func (t *ReplayedTable[K, V]) read(op byte) (s mapx.Snapshot[K, V], at time.Dura
 
 func opName(op byte) string {
 	switch op &^ opMore {
-	case OpSnapshot:
+	case opSnapshot:
 		return "Snapshot"
 	case opReadAndClear:
 		return "ReadAndClear"

@@ -65,7 +65,7 @@ func NewReplay(r io.Reader, opts *ReplayOptions) (*Replay, error) {
 }
 
 func newReplay(name string, r io.Reader, closer io.Closer, pace *pacer) (*Replay, error) {
-	var h StreamHeader
+	var h streamHeader
 	in, err := newChunkReader(name, "stream", r, &h)
 	if err != nil {
 		return nil, err
@@ -127,13 +127,13 @@ func (p *Replay) fill() error {
 		return err
 	}
 	switch kind, body := payload[0], payload[1:]; kind {
-	case ChunkStats:
+	case chunkStats:
 		if err := json.Unmarshal(body, &p.stats); err != nil {
 			return p.in.corrupt(err.Error())
 		}
 		p.known = true
 		return nil
-	case ChunkRecords, ChunkTransposed:
+	case chunkRecords, chunkTransposed:
 		return p.records(kind, body)
 	default:
 		return p.in.corrupt("unknown kind")
@@ -171,11 +171,11 @@ func (p *Replay) records(kind byte, body []byte) error {
 		total += heads[i].size
 		oneSize = oneSize && heads[i].size == heads[0].size
 	}
-	if q.bad || total != len(q.b) || kind == ChunkTransposed && (!oneSize || total == 0) {
+	if q.bad || total != len(q.b) || kind == chunkTransposed && (!oneSize || total == 0) {
 		return p.in.corrupt(errBadChunk.Error())
 	}
 	p.heads, p.data = heads, q.b
-	if kind == ChunkTransposed {
+	if kind == chunkTransposed {
 		p.buf = restore(p.buf[:0], q.b, heads[0].size)
 		p.data = p.buf
 	}

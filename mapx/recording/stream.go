@@ -23,13 +23,13 @@ const (
 
 // The first byte of a chunk of a stream.
 const (
-	ChunkRecords    = 0 // data one record after the other
-	ChunkTransposed = 1 // records of one size: first bytes first
-	ChunkStats      = 2 // JSON of Stats
+	chunkRecords    = 0 // data one record after the other
+	chunkTransposed = 1 // records of one size: first bytes first
+	chunkStats      = 2 // JSON of Stats
 )
 
-// StreamHeader is a stream's line of JSON.
-type StreamHeader struct {
+// streamHeader is a stream's line of JSON.
+type streamHeader struct {
 	// Start is the moment that times count from.
 	Start time.Time `json:"start"`
 }
@@ -39,7 +39,7 @@ type StreamHeader struct {
 // Close and Flush.
 type StreamRecorder struct {
 	src   mapx.Source
-	Start time.Time
+	start time.Time
 	file  *os.File // nil: the writer is the caller's
 
 	mu      sync.Mutex // guards what follows
@@ -72,11 +72,11 @@ func NewRecorder(src mapx.Source, w io.Writer) (*StreamRecorder, error) {
 }
 
 func newStreamRecorder(name string, src mapx.Source, w io.Writer, enc *compress.Encoder, start time.Time) (*StreamRecorder, error) {
-	out, err := NewChunkWriter(name, "stream", w, enc, StreamHeader{Start: start})
+	out, err := newChunkWriter(name, "stream", w, enc, streamHeader{Start: start})
 	if err != nil {
 		return nil, err
 	}
-	return &StreamRecorder{src: src, Start: start, out: out}, nil
+	return &StreamRecorder{src: src, start: start, out: out}, nil
 }
 
 // ReadInto reads from the source and writes the record down. Records are
@@ -87,7 +87,7 @@ func (s *StreamRecorder) ReadInto(ctx context.Context, rec *mapx.Record) error {
 	if err := s.src.ReadInto(ctx, rec); err != nil {
 		return err
 	}
-	now := time.Since(s.Start)
+	now := time.Since(s.start)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.add(now, rec)
@@ -155,21 +155,21 @@ func (s *StreamRecorder) flush() error {
 	if s.n == 0 {
 		return s.out.err
 	}
-	p := append(s.payload[:0], ChunkRecords)
+	p := append(s.payload[:0], chunkRecords)
 	p = binary.AppendUvarint(p, uint64(s.n))
 	p = append(p, s.times...)
 	p = append(p, s.cpus...)
 	p = append(p, s.losts...)
 	p = append(p, s.sizes...)
 	if s.oneSize > 1 && s.n > 1 {
-		p[0] = ChunkTransposed
+		p[0] = chunkTransposed
 		p = appendTransposed(p, s.data, s.oneSize)
 	} else {
 		p = append(p, s.data...)
 	}
 	s.payload, s.n = p, 0
 	s.times, s.cpus, s.losts, s.sizes, s.data = s.times[:0], s.cpus[:0], s.losts[:0], s.sizes[:0], s.data[:0]
-	return s.out.WriteMoved(p)
+	return s.out.write(p)
 }
 
 // Flush writes down what has been read so far.
@@ -195,7 +195,7 @@ func (s *StreamRecorder) Close() error {
 	}
 	_ = s.flush() // the error stays in s.out
 	if b, err := json.Marshal(s.stats); err == nil {
-		_ = s.out.WriteMoved(append([]byte{ChunkStats}, b...))
+		_ = s.out.write(append([]byte{chunkStats}, b...))
 	}
 	s.out.closed = true
 	if s.file != nil {

@@ -60,7 +60,7 @@ func TestRecordWhileReading(t *testing.T) {
 	p := action.NewProgram("record")
 	p.On(probe.Begin{}, func(c *action.Ctx) { seen.Inc(c, 0) })
 	s := attachOrSkip(t, p, nil)
-	rec, err := recording.CreateRecording(filepath.Join(t.TempDir(), "rec"), nil)
+	rec, err := recording.Create(filepath.Join(t.TempDir(), "rec"), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -40,7 +40,7 @@ func TestReplay(t *testing.T) {
 	})
 	s := attach(t, p)
 	dir := t.TempDir()
-	rec, err := recording.CreateRecording(dir, nil)
+	rec, err := recording.Create(dir, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -82,7 +82,7 @@ func TestReplay(t *testing.T) {
 	if err := rec.Close(); err != nil {
 		t.Fatal(err)
 	}
-	recording, err := recording.OpenRecording(os.DirFS(dir))
+	recording, err := recording.Open(os.DirFS(dir))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -134,7 +134,7 @@ func TestReplayShortKeys(t *testing.T) {
 	}
 	defer l.Close()
 	dir := t.TempDir()
-	rec, err := recording.CreateRecording(dir, nil)
+	rec, err := recording.Create(dir, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -147,7 +147,7 @@ func TestReplayShortKeys(t *testing.T) {
 	if err := rec.Close(); err != nil {
 		t.Fatal(err)
 	}
-	recording, err := recording.OpenRecording(os.DirFS(dir))
+	recording, err := recording.Open(os.DirFS(dir))
 	if err != nil {
 		t.Fatal(err)
 	}

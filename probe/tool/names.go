@@ -118,9 +118,9 @@ func (s *Session) Host() (fs.FS, error) {
 	}
 	var err error
 	if s.live == nil {
-		n.host, err = hostfs.FSMoved(s.tool.recording, hostFiles)
+		n.host, err = hostfs.Open(s.tool.recording, hostFiles)
 	} else {
-		n.host, err = hostfs.FS(s.rec, hostFiles, procfs.DirFS("/"))
+		n.host, err = hostfs.Record(s.rec, hostFiles, procfs.DirFS("/"))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("host files: %w", err)

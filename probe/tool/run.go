@@ -157,7 +157,7 @@ func (s *Session) open(ctx context.Context, src source) error {
 	}
 	if t.record != "" {
 		var err error
-		if s.rec, err = recording.CreateRecording(t.record, &recording.Meta{Tool: t.name, Args: t.args}); err != nil {
+		if s.rec, err = recording.Create(t.record, &recording.Meta{Tool: t.name, Args: t.args}); err != nil {
 			return fmt.Errorf("-record %s: %w", t.record, err)
 		}
 		src.Record(s.rec)

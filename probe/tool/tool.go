@@ -310,7 +310,7 @@ func (t *Tool) letters(arg string) []string {
 // parseRecorded opens the recording, and reads the command line of the recorded
 // run before this one's.
 func (t *Tool) parseRecorded(args []string) (err error) {
-	if t.recording, err = recording.OpenRecording(procfs.DirFS(t.replay)); err != nil {
+	if t.recording, err = recording.Open(procfs.DirFS(t.replay)); err != nil {
 		return fmt.Errorf("-replay %s: %w", t.replay, err)
 	}
 	m := t.recording.Meta()

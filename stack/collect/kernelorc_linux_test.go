@@ -262,7 +262,7 @@ func TestKernelStacksNeedRegisters(t *testing.T) {
 func TestKernelStacksReplay(t *testing.T) {
 	testenv.Need(t, testenv.Root, testenv.Perf, testenv.Ringbuf, testenv.Arch("amd64"))
 	dir := filepath.Join(t.TempDir(), "recording")
-	rec, err := recording.CreateRecording(dir, &recording.Meta{Tool: "test"})
+	rec, err := recording.Create(dir, &recording.Meta{Tool: "test"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -291,7 +291,7 @@ func TestKernelStacksReplay(t *testing.T) {
 	if err := rec.Close(); err != nil {
 		t.Fatal(err)
 	}
-	recording, err := recording.OpenRecording(os.DirFS(dir))
+	recording, err := recording.Open(os.DirFS(dir))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,3 +1,5 @@
+// Package layout says how Go types and BTF types lie in memory, so that the keys and
+// values of maps and recordings are read as what they were written as.
 package layout
 
 import (
@@ -10,6 +12,14 @@ import (
 // maxFields bounds the description of one type: an array of structs is written
 // out element by element.
 const maxFields = 1 << 16
+
+// Bounds of the memory of whoever reads a recording.
+const (
+	// MaxChunk is the most that a chunk may have, raw or compressed.
+	MaxChunk = 32 << 20
+	// MaxRecord bounds one record; no BPF stream has longer ones.
+	MaxRecord = MaxChunk - 1<<10
+)
 
 // field is a scalar, or an array of scalars, at a fixed place in a type.
 type field struct {
@@ -49,9 +59,9 @@ type Layout struct {
 	Fields []field `json:"fields"`
 }
 
-// LayoutOf describes T, which must hold nothing but integers of fixed size,
+// Of describes T, which must hold nothing but integers of fixed size,
 // floats, bools, arrays and structs of those: what a BPF map can hold.
-func LayoutOf[T any]() (*Layout, error) {
+func Of[T any]() (*Layout, error) {
 	t := reflect.TypeFor[T]()
 	l := &Layout{Size: int(t.Size())}
 	if err := l.add(t, "", 0); err != nil {
@@ -60,17 +70,17 @@ func LayoutOf[T any]() (*Layout, error) {
 	return l, nil
 }
 
-// KeyLayoutOf is LayoutOf for the key of a recorded table, which has a size.
-func KeyLayoutOf[T any]() (*Layout, error) {
-	l, err := LayoutOf[T]()
+// OfKey is Of for the key of a recorded table, which has a size.
+func OfKey[T any]() (*Layout, error) {
+	l, err := Of[T]()
 	if err == nil && l.Size == 0 {
 		err = fmt.Errorf("%v: has no bytes", reflect.TypeFor[T]())
 	}
 	return l, err
 }
 
-// SliceLayoutOf is LayoutOf for a T that may be a slice of a fixed-size type.
-func SliceLayoutOf[T any]() (*Layout, error) {
+// OfSlice is Of for a T that may be a slice of a fixed-size type.
+func OfSlice[T any]() (*Layout, error) {
 	t := reflect.TypeFor[T]()
 	l := &Layout{Size: int(t.Size())}
 	if t.Kind() == reflect.Slice {
@@ -220,7 +230,7 @@ type Codec struct {
 // NewCodec fits T to a map's key or value of the given size. A map may keep T
 // with Go's (and C's) padding, or packed without any.
 func NewCodec[T any](what string, size int) (Codec, error) {
-	l, err := LayoutOf[T]()
+	l, err := Of[T]()
 	if err != nil {
 		return Codec{}, fmt.Errorf("%s %w", what, err)
 	}

@@ -1,3 +1,5 @@
+// Package raw reads BPF maps as bytes, with as few system calls as the kernel has for
+// their type.
 package raw
 
 import (
@@ -22,13 +24,16 @@ const (
 	maxBatchBytes = 64 << 20
 )
 
+// ErrNoMap is what comes of a name that a collection does not have.
+var ErrNoMap = errors.New("no map: it is nil (has the collection one of that name?)")
+
 // ErrUnsettled says that a map without batches changed faster than it could be
 // walked: entries that were there all the time might have been missed.
 var ErrUnsettled = errors.New("map changes faster than it can be walked")
 
-// RawMap reads a map as bytes, with batches where the kernel has them for the
+// Map reads a map as bytes, with batches where the kernel has them for the
 // map's type. It is safe for concurrent use.
-type RawMap struct {
+type Map struct {
 	M          *ebpf.Map
 	Name       string
 	typ        ebpf.MapType
@@ -48,15 +53,15 @@ type rawBuffers struct {
 	cursor, next []byte
 }
 
-func NewRawMap(m *ebpf.Map, valueSize int) *RawMap {
-	r := &RawMap{
+func New(m *ebpf.Map, valueSize int) *Map {
+	r := &Map{
 		M: m, Name: m.String(), typ: m.Type(), keySize: int(m.KeySize()),
 		ValueSize: valueSize, maxEntries: int(m.MaxEntries()), noBatch: map[kernel.MapCommand]bool{},
 	}
 	return r
 }
 
-func (r *RawMap) Take() *rawBuffers {
+func (r *Map) Take() *rawBuffers {
 	r.mu.Lock()
 	b := r.Spare
 	r.Spare = nil
@@ -70,38 +75,38 @@ func (r *RawMap) Take() *rawBuffers {
 	return b
 }
 
-func (r *RawMap) Put(b *rawBuffers) {
+func (r *Map) Put(b *rawBuffers) {
 	r.mu.Lock()
 	r.Spare = b
 	r.mu.Unlock()
 }
 
-func (b *rawBuffers) Resize(r *RawMap, count int) {
+func (b *rawBuffers) Resize(r *Map, count int) {
 	b.Count = count
 	b.keys, b.values = layout.AlignedBytes(count*r.keySize), layout.AlignedBytes(count*r.ValueSize)
 }
 
-func (r *RawMap) lacks(cmd kernel.MapCommand) bool {
+func (r *Map) lacks(cmd kernel.MapCommand) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.noBatch[cmd]
 }
 
-func (r *RawMap) SetLacks(cmd kernel.MapCommand) {
+func (r *Map) SetLacks(cmd kernel.MapCommand) {
 	r.mu.Lock()
 	r.noBatch[cmd] = true
 	r.mu.Unlock()
 }
 
 // IsArray tells the maps whose keys are 0…n-1 and can't be deleted.
-func (r *RawMap) IsArray() bool {
+func (r *Map) IsArray() bool {
 	return r.typ == ebpf.Array || r.typ == ebpf.PerCPUArray || r.typ == ebpf.ArrayOfMaps
 }
 
 // isHash tells the maps whose batches go bucket by bucket under the bucket's
 // lock (__htab_map_lookup_and_delete_batch, kernel/bpf/hashtab.c): no entry
 // twice, none missed that is there all the time.
-func (r *RawMap) isHash() bool {
+func (r *Map) isHash() bool {
 	switch r.typ {
 	case ebpf.Hash, ebpf.LRUHash, ebpf.PerCPUHash, ebpf.LRUCPUHash, ebpf.HashOfMaps:
 		return true
@@ -112,7 +117,7 @@ func (r *RawMap) isHash() bool {
 // Each calls fn with runs of entries, keys and values packed, until all were
 // seen; with del they are removed as they are read. The slices are valid
 // during the call.
-func (r *RawMap) Each(del bool, fn func(keys, values []byte, n int) bool) error {
+func (r *Map) Each(del bool, fn func(keys, values []byte, n int) bool) error {
 	b := r.Take()
 	defer r.Put(b)
 	cmd := kernel.MapLookupBatch
@@ -144,7 +149,7 @@ func (r *RawMap) Each(del bool, fn func(keys, values []byte, n int) bool) error 
 
 var errNoBatch = errors.New("no batches")
 
-func (r *RawMap) eachBatch(b *rawBuffers, cmd kernel.MapCommand, fn func(keys, values []byte, n int) bool) error {
+func (r *Map) eachBatch(b *rawBuffers, cmd kernel.MapCommand, fn func(keys, values []byte, n int) bool) error {
 	var in []byte
 	for first := true; ; first = false {
 		n, err := kernel.MapBatch(cmd, r.M.FD(), in, b.next, b.keys, b.values, b.Count)
@@ -154,7 +159,7 @@ func (r *RawMap) eachBatch(b *rawBuffers, cmd kernel.MapCommand, fn func(keys, v
 		case first && (err == kernel.ENOTSUPP || err == syscall.EINVAL):
 			return errNoBatch
 		case err != nil && err != syscall.ENOENT:
-			return r.ErrorMoved("read", err)
+			return r.Failed("read", err)
 		}
 		if n > 0 && !fn(b.keys[:n*r.keySize], b.values[:n*r.ValueSize], n) {
 			return nil
@@ -168,7 +173,7 @@ func (r *RawMap) eachBatch(b *rawBuffers, cmd kernel.MapCommand, fn func(keys, v
 }
 
 // grow doubles the buffers, false when that can't be the remedy.
-func (r *RawMap) grow(b *rawBuffers) bool {
+func (r *Map) grow(b *rawBuffers) bool {
 	count := 2 * b.Count
 	if b.Count >= r.maxEntries || count*(r.keySize+r.ValueSize) > maxBatchBytes {
 		return false
@@ -178,7 +183,7 @@ func (r *RawMap) grow(b *rawBuffers) bool {
 }
 
 // eachIndex reads an array element by element.
-func (r *RawMap) eachIndex(b *rawBuffers, fn func(keys, values []byte, n int) bool) error {
+func (r *Map) eachIndex(b *rawBuffers, fn func(keys, values []byte, n int) bool) error {
 	for start := 0; start < r.maxEntries; start += b.Count {
 		n := 0
 		for ; n < b.Count && start+n < r.maxEntries; n++ {
@@ -197,12 +202,12 @@ func (r *RawMap) eachIndex(b *rawBuffers, fn func(keys, values []byte, n int) bo
 
 // walk calls fn with every key once. Where the key it stands on is deleted the
 // kernel starts over; keys that were seen are then passed over.
-func (r *RawMap) walk(b *rawBuffers, fn func(key []byte) (bool, error)) error {
+func (r *Map) walk(b *rawBuffers, fn func(key []byte) (bool, error)) error {
 	seen := make(map[string]struct{})
 	key, next := []byte(nil), b.cursor[:r.keySize]
 	for steps := 0; ; steps++ {
 		if steps > 8*r.maxEntries+1024 {
-			return r.ErrorMoved("walk", ErrUnsettled)
+			return r.Failed("walk", ErrUnsettled)
 		}
 		err := kernel.MapElem(kernel.MapNextKey, r.M.FD(), key, next, 0)
 		if err == syscall.ENOENT {
@@ -216,7 +221,7 @@ func (r *RawMap) walk(b *rawBuffers, fn func(key []byte) (bool, error)) error {
 			}
 		}
 		if err != nil {
-			return r.ErrorMoved("next key", err)
+			return r.Failed("next key", err)
 		}
 		if _, ok := seen[string(next)]; !ok {
 			seen[string(next)] = struct{}{}
@@ -229,7 +234,7 @@ func (r *RawMap) walk(b *rawBuffers, fn func(key []byte) (bool, error)) error {
 }
 
 // takeEach reads and deletes without batches.
-func (r *RawMap) takeEach(b *rawBuffers, fn func(keys, values []byte, n int) bool) error {
+func (r *Map) takeEach(b *rawBuffers, fn func(keys, values []byte, n int) bool) error {
 	var keys []byte
 	err := r.walk(b, func(key []byte) (bool, error) {
 		keys = append(keys, key...)
@@ -256,7 +261,7 @@ func (r *RawMap) takeEach(b *rawBuffers, fn func(keys, values []byte, n int) boo
 		case err == syscall.ENOENT:
 			continue
 		case err != nil:
-			return r.ErrorMoved("delete", err)
+			return r.Failed("delete", err)
 		case !fn(key, value, 1):
 			return nil
 		}
@@ -265,30 +270,30 @@ func (r *RawMap) takeEach(b *rawBuffers, fn func(keys, values []byte, n int) boo
 }
 
 // Lookup reads one value; false says that the key is not there.
-func (r *RawMap) Lookup(key, value []byte) (bool, error) {
+func (r *Map) Lookup(key, value []byte) (bool, error) {
 	err := kernel.MapElem(kernel.MapLookup, r.M.FD(), key, value, 0)
 	if err == syscall.ENOENT {
 		return false, nil
 	}
 	if err != nil {
-		return false, r.ErrorMoved("lookup", err)
+		return false, r.Failed("lookup", err)
 	}
 	return true, nil
 }
 
 // ZeroAll writes zero to every element of an array.
-func (r *RawMap) ZeroAll() error {
+func (r *Map) ZeroAll() error {
 	zero, key := layout.AlignedBytes(r.ValueSize), layout.AlignedBytes(4)
 	for i := range r.maxEntries {
 		binary.NativeEndian.PutUint32(key, uint32(i))
 		if err := kernel.MapElem(kernel.MapUpdate, r.M.FD(), key, zero, 0); err != nil {
-			return r.ErrorMoved("zero", err)
+			return r.Failed("zero", err)
 		}
 	}
 	return nil
 }
 
-func (r *RawMap) ErrorMoved(op string, err error) error {
+func (r *Map) Failed(op string, err error) error {
 	return fmt.Errorf("%s %s: %w", op, r.Name, err)
 }
 
@@ -305,6 +310,69 @@ func CheckTypes(m *ebpf.Map, key, value *layout.Layout) error {
 		}
 		if err := layout.CheckBTF(l, types[i]); err != nil {
 			return fmt.Errorf("map %v: %s: %w", m, []string{"key", "value"}[i], err)
+		}
+	}
+	return nil
+}
+
+// CheckKind says what to use instead of Map, or PerCPU, for a map of another kind.
+func CheckKind(m *ebpf.Map, perCPU bool) error {
+	if m == nil {
+		return ErrNoMap
+	}
+	switch m.Type() {
+	case ebpf.PerCPUHash, ebpf.PerCPUArray, ebpf.LRUCPUHash, ebpf.PerCPUCGroupStorage:
+		if !perCPU {
+			return fmt.Errorf("map %v has a value per CPU: use NewPerCPU", m)
+		}
+		return nil
+	case ebpf.RingBuf:
+		return fmt.Errorf("map %v is a stream: use OpenRing", m)
+	case ebpf.PerfEventArray:
+		return fmt.Errorf("map %v is a stream: use OpenPerfBuffer", m)
+	case ebpf.Queue, ebpf.Stack:
+		return fmt.Errorf("map %v has no keys", m)
+	case ebpf.BloomFilter:
+		return fmt.Errorf("map %v can only be asked whether a value was added", m)
+	}
+	if perCPU {
+		return fmt.Errorf("map %v has one value per entry, not one per CPU: use New", m)
+	}
+	return nil
+}
+
+func (r *Map) Delete(key []byte) error {
+	err := kernel.MapElem(kernel.MapDelete, r.M.FD(), key, nil, 0)
+	if err != nil && err != syscall.ENOENT {
+		return r.Failed("delete", err)
+	}
+	return nil
+}
+
+func (r *Map) Clear() error {
+	if r.IsArray() {
+		return r.ZeroAll()
+	}
+	return r.Each(true, func([]byte, []byte, int) bool { return true })
+}
+
+func (r *Map) Zero() error {
+	if r.IsArray() {
+		return r.ZeroAll()
+	}
+	var keys []byte
+	err := r.Each(false, func(k, _ []byte, _ int) bool {
+		keys = append(keys, k...)
+		return true
+	})
+	if err != nil {
+		return err
+	}
+	zero := layout.AlignedBytes(r.ValueSize)
+	for ; len(keys) > 0; keys = keys[r.keySize:] {
+		err := kernel.MapElem(kernel.MapUpdate, r.M.FD(), keys[:r.keySize], zero, uint64(ebpf.UpdateExist))
+		if err != nil && err != syscall.ENOENT {
+			return r.Failed("zero", err)
 		}
 	}
 	return nil

@@ -47,13 +47,13 @@ func hostile(t *testing.T, run Run, dir string, args []string, golden string) {
 
 // hostileCopy makes a recording with hostile names of the one in from.
 func hostileCopy(ctx context.Context, to, from string) (err error) {
-	rec, err := recording.OpenRecording(os.DirFS(from))
+	rec, err := recording.Open(os.DirFS(from))
 	if err != nil {
 		return err
 	}
 	defer rec.Close()
 	meta := rec.Meta()
-	w, err := recording.CreateRecording(to, &meta)
+	w, err := recording.Create(to, &meta)
 	if err != nil {
 		return err
 	}
@@ -130,7 +130,7 @@ func misname(b []byte) {
 	}
 }
 
-// rechunk changes the chunks of a file of a recording; mapx/FORMAT.md has its
+// rechunk changes the chunks of a file of a recording; mapx/recording/FORMAT.md has its
 // format.
 func rechunk(b []byte, change func([]byte) []byte) ([]byte, error) {
 	dec, err := compress.NewDecoder(32 << 20)

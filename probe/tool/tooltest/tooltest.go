@@ -295,7 +295,7 @@ func pageCommands(t *testing.T, name string, run Run) {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	rec, err := recording.CreateRecording(dir, &recording.Meta{Tool: name})
+	rec, err := recording.Create(dir, &recording.Meta{Tool: name})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-package mapx
+package recording
 
 import (
 	"bytes"
@@ -14,7 +14,8 @@ import (
 
 	"github.com/borescope/borescope/hist"
 	"github.com/borescope/borescope/internal/testenv"
-	"github.com/borescope/borescope/mapx/recording"
+	"github.com/borescope/borescope/mapx"
+	"github.com/borescope/borescope/mapx/internal/sourcetest"
 )
 
 // slowOp is a record of 48 bytes as a tool emits it: when, who, how long, where.
@@ -36,7 +37,7 @@ type slowOps struct {
 	now  uint64
 }
 
-func (s *slowOps) ReadInto(_ context.Context, rec *Record) error {
+func (s *slowOps) ReadInto(_ context.Context, rec *mapx.Record) error {
 	if s.left == 0 {
 		return io.EOF
 	}
@@ -55,8 +56,8 @@ func (s *slowOps) ReadInto(_ context.Context, rec *Record) error {
 }
 
 // summarize is a tool: what it writes depends on every record.
-func summarize(ctx context.Context, src Source, w io.Writer) error {
-	events, err := NewEvents[slowOp](src)
+func summarize(ctx context.Context, src mapx.Source, w io.Writer) error {
+	events, err := mapx.NewEvents[slowOp](src)
 	if err != nil {
 		return err
 	}
@@ -77,12 +78,12 @@ func summarize(ctx context.Context, src Source, w io.Writer) error {
 	if err := errf(); err != nil {
 		return err
 	}
-	var s Snapshot[[16]byte, *hist.Log2]
+	var s mapx.Snapshot[[16]byte, *hist.Log2]
 	for comm, h := range hists {
-		s.Entries = append(s.Entries, Entry[[16]byte, *hist.Log2]{comm, h})
+		s.Entries = append(s.Entries, mapx.Entry[[16]byte, *hist.Log2]{Key: comm, Value: h})
 	}
 	fmt.Fprintf(w, "%x\n", sum)
-	return Print(w, "@usecs", s, nil)
+	return mapx.Print(w, "@usecs", s, nil)
 }
 
 // TestMillionEvents: a recording replays to the tool's own output, byte for byte,
@@ -94,7 +95,7 @@ func TestMillionEvents(t *testing.T) {
 		n = 50000
 	}
 	dir := t.TempDir()
-	rec, err := recording.CreateRecording(dir, nil)
+	rec, err := Create(dir, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -106,7 +107,7 @@ func TestMillionEvents(t *testing.T) {
 	if err := rec.Close(); err != nil {
 		t.Fatal(err)
 	}
-	r, err := recording.OpenRecording(os.DirFS(dir))
+	r, err := Open(os.DirFS(dir))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -139,14 +140,14 @@ func TestMillionEvents(t *testing.T) {
 // and nothing else, and the recording says that it was not closed.
 func TestKilledRecorder(t *testing.T) {
 	dir := t.TempDir()
-	rec, err := recording.CreateRecording(dir, nil)
+	rec, err := Create(dir, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	records := sampleRecords(5000)
-	src := rec.Stream("s", &listSource{records: records})
-	table := recording.RecordTable(rec, "t", Table[stackKey, uint64](&staticTable[stackKey, uint64]{stackSnapshot(100)}))
-	var r Record
+	src := rec.Stream("s", &sourcetest.List{Records: records})
+	table := RecordTable(rec, "t", mapx.Table[stackKey, uint64](&staticTable[stackKey, uint64]{stackSnapshot(100)}))
+	var r mapx.Record
 	for i := range 4000 {
 		if err := src.ReadInto(t.Context(), &r); err != nil {
 			t.Fatal(err)
@@ -161,7 +162,7 @@ func TestKilledRecorder(t *testing.T) {
 		t.Fatal(err)
 	}
 	// Killed here: nothing is closed.
-	got, err := recording.OpenRecording(os.DirFS(dir))
+	got, err := Open(os.DirFS(dir))
 	if err != nil || got.Complete() {
 		t.Fatal(err)
 	}
@@ -169,12 +170,12 @@ func TestKilledRecorder(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	back, err := readAll(t, p)
+	back, err := sourcetest.ReadAll(t, p)
 	if err != io.EOF {
 		t.Fatal(err)
 	}
 	checkRecords(t, back, records[:3000])
-	rt, err := recording.ReplayTable[stackKey, uint64](got, "t")
+	rt, err := ReplayTable[stackKey, uint64](got, "t")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-package mapx
+package recording
 
 import (
 	"fmt"
@@ -9,20 +9,21 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/btf"
 
-	"github.com/borescope/borescope/mapx/recording"
+	"github.com/borescope/borescope/mapx"
+	"github.com/borescope/borescope/mapx/internal/maptest"
 )
 
 func TestRecordMap(t *testing.T) {
 	u32 := &btf.Int{Name: "u32", Size: 4}
 	u64 := &btf.Int{Name: "u64", Size: 8}
-	plain := newMap(t, &ebpf.MapSpec{Type: ebpf.Hash, KeySize: 8, ValueSize: 4, MaxEntries: 100000})
-	typed := newMap(t, &ebpf.MapSpec{
+	plain := maptest.New(t, &ebpf.MapSpec{Type: ebpf.Hash, KeySize: 8, ValueSize: 4, MaxEntries: 100000})
+	typed := maptest.New(t, &ebpf.MapSpec{
 		Type: ebpf.PerCPUHash, KeySize: 4, ValueSize: 8, MaxEntries: 8, Key: u32, Value: &btf.Struct{
 			Name: "v", Size: 8, Members: []btf.Member{{Name: "count", Type: u64}},
 		},
 	})
 	dir := t.TempDir()
-	rec, err := recording.CreateRecording(dir, nil)
+	rec, err := Create(dir, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -34,7 +35,7 @@ func TestRecordMap(t *testing.T) {
 		t.Fatal(n, err)
 	}
 	type k struct{ A, B uint32 }
-	table, err := New[k, uint32](plain)
+	table, err := mapx.New[k, uint32](plain)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -50,7 +51,7 @@ func TestRecordMap(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	perCPU, err := NewPerCPU[uint32, uint64](typed)
+	perCPU, err := mapx.NewPerCPU[uint32, uint64](typed)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -60,36 +61,36 @@ func TestRecordMap(t *testing.T) {
 	if n, err := c.Snapshot(); n != 1 || err != nil {
 		t.Fatal(n, err)
 	}
-	if _, err := rec.RecordMap("ring", newMap(t, &ebpf.MapSpec{Type: ebpf.RingBuf, MaxEntries: 4096})); err == nil {
+	if _, err := rec.RecordMap("ring", maptest.New(t, &ebpf.MapSpec{Type: ebpf.RingBuf, MaxEntries: 4096})); err == nil {
 		t.Error("recorded a ring as a table")
 	}
 	if err := rec.Close(); err != nil {
 		t.Fatal(err)
 	}
 
-	r, err := recording.OpenRecording(os.DirFS(dir))
+	r, err := Open(os.DirFS(dir))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer r.Close()
-	got, err := recording.ReplayTable[k, uint32](r, "plain")
+	got, err := ReplayTable[k, uint32](r, "plain")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if m := snapshotMap(t, got); len(m) != 0 {
+	if m := asMap(t, got); len(m) != 0 {
 		t.Error(len(m))
 	}
-	if m := snapshotMap(t, got); len(m) != 50000 || m[k{9, 10}] != 9 {
+	if m := asMap(t, got); len(m) != 50000 || m[k{9, 10}] != 9 {
 		t.Error(len(m))
 	}
-	counts, err := recording.ReplayTable[uint32, []uint64](r, "percpu")
+	counts, err := ReplayTable[uint32, []uint64](r, "percpu")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if m := snapshotMap(t, Sum(counts)); len(m) != 1 || m[7] != 3 {
+	if m := asMap(t, mapx.Sum(counts)); len(m) != 1 || m[7] != 3 {
 		t.Error(m)
 	}
-	if _, err := recording.ReplayTable[uint32, []uint32](r, "percpu"); err == nil {
+	if _, err := ReplayTable[uint32, []uint32](r, "percpu"); err == nil {
 		t.Error("values of half the size")
 	}
 	d, err := r.DumpTable("percpu")
@@ -113,4 +114,18 @@ func TestRecordMap(t *testing.T) {
 	if err != nil || len(entries) != 50000 || len(entries[0].Key) != 16 {
 		t.Error(len(entries), err, fmt.Sprint(entries[:1]))
 	}
+}
+
+// asMap takes a snapshot.
+func asMap[K comparable, V any](t *testing.T, table mapx.Table[K, V]) map[K]V {
+	t.Helper()
+	s, err := table.Snapshot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := make(map[K]V)
+	for _, e := range s.Entries {
+		m[e.Key] = e.Value
+	}
+	return m
 }

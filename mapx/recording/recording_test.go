@@ -1,4 +1,4 @@
-package mapx
+package recording
 
 import (
 	"bytes"
@@ -15,37 +15,15 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"testing/fstest"
 	"time"
 
-	"github.com/borescope/borescope/mapx/internal/layout"
-	"github.com/borescope/borescope/mapx/recording"
-	"github.com/borescope/borescope/mapx/recording/hostfs"
+	"github.com/borescope/borescope/mapx"
+	"github.com/borescope/borescope/mapx/internal/sourcetest"
 )
 
-// listSource is a Source over records that are there.
-type listSource struct {
-	records []Record
-	at      int
-	stats   Stats
-}
-
-func (s *listSource) ReadInto(_ context.Context, rec *Record) error {
-	if s.at == len(s.records) {
-		return io.EOF
-	}
-	r := &s.records[s.at]
-	s.at++
-	rec.Data = append(rec.Data[:0], r.Data...)
-	rec.CPU, rec.Lost, rec.Remaining = r.CPU, r.Lost, r.Remaining
-	return nil
-}
-
-func (s *listSource) Stats() (Stats, error) { return s.stats, nil }
-
 // sampleRecords are like a tool's: a time, ids, a few counters.
-func sampleRecords(n int) []Record {
-	var records []Record
+func sampleRecords(n int) []mapx.Record {
+	var records []mapx.Record
 	now := uint64(1e15)
 	for i := range n {
 		now += 1000 + uint64(i*7919%5000)
@@ -55,40 +33,28 @@ func sampleRecords(n int) []Record {
 		data = binary.LittleEndian.AppendUint64(data, uint64(i*104729%1000000))
 		data = append(data, fmt.Sprintf("%-16s", []string{"bash", "postgres", "nginx"}[i%3])...)
 		data = binary.LittleEndian.AppendUint64(data, uint64(i%5))
-		records = append(records, Record{Data: data, CPU: i % 4, Lost: uint64(i / 1000 % 2), Remaining: i % 7})
+		records = append(records, mapx.Record{Data: data, CPU: i % 4, Lost: uint64(i / 1000 % 2), Remaining: i % 7})
 	}
 	return records
 }
 
 // mixedRecords differ in size, down to nothing.
-func mixedRecords(n int) []Record {
-	var records []Record
+func mixedRecords(n int) []mapx.Record {
+	var records []mapx.Record
 	for i := range n {
 		data := bytes.Repeat([]byte{byte(i)}, i*37%300)
-		records = append(records, Record{Data: data, CPU: i%3 - 1, Lost: uint64(i) << 40 >> 40, Remaining: i % 2})
+		records = append(records, mapx.Record{Data: data, CPU: i%3 - 1, Lost: uint64(i) << 40 >> 40, Remaining: i % 2})
 	}
 	return records
 }
 
 // sameRecord compares what a replay keeps.
-func sameRecord(a, b *Record) bool {
+func sameRecord(a, b *mapx.Record) bool {
 	return bytes.Equal(a.Data, b.Data) && a.CPU == b.CPU && a.Lost == b.Lost &&
 		(a.Remaining == 0) == (b.Remaining == 0)
 }
 
-func readAll(t testing.TB, src Source) ([]Record, error) {
-	t.Helper()
-	var all []Record
-	for {
-		var rec Record
-		if err := src.ReadInto(t.Context(), &rec); err != nil {
-			return all, err
-		}
-		all = append(all, rec)
-	}
-}
-
-func checkRecords(t testing.TB, got, want []Record) {
+func checkRecords(t testing.TB, got, want []mapx.Record) {
 	t.Helper()
 	if len(got) != len(want) {
 		t.Fatalf("%d records, want %d", len(got), len(want))
@@ -101,15 +67,15 @@ func checkRecords(t testing.TB, got, want []Record) {
 }
 
 // record writes records as a stream to memory.
-func record(t testing.TB, records []Record) []byte {
+func record(t testing.TB, records []mapx.Record) []byte {
 	t.Helper()
 	var buf bytes.Buffer
-	src := &listSource{records: records, stats: Stats{Read: uint64(len(records)), Lost: 99}}
-	rec, err := recording.NewRecorder(src, &buf)
+	src := &sourcetest.List{Records: records, Counts: mapx.Stats{Read: uint64(len(records)), Lost: 99}}
+	rec, err := NewRecorder(src, &buf)
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := readAll(t, rec)
+	got, err := sourcetest.ReadAll(t, rec)
 	if err != io.EOF {
 		t.Fatal(err)
 	}
@@ -121,18 +87,18 @@ func record(t testing.TB, records []Record) []byte {
 }
 
 func TestStreamRoundTrip(t *testing.T) {
-	for name, records := range map[string][]Record{
+	for name, records := range map[string][]mapx.Record{
 		"none": nil, "one": sampleRecords(1), "sample": sampleRecords(20000), "mixed": mixedRecords(5000),
 		"empty": {{Data: nil, CPU: -1}, {Data: nil, CPU: -1}}, "bytes": {{Data: []byte{1}}, {Data: []byte{2}}},
 		"large": {{Data: bytes.Repeat([]byte("abc"), 1<<20)}, {Data: []byte("x")}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := record(t, records)
-			p, err := recording.NewReplay(bytes.NewReader(b), nil)
+			p, err := NewReplay(bytes.NewReader(b), nil)
 			if err != nil {
 				t.Fatal(err)
 			}
-			got, err := readAll(t, p)
+			got, err := sourcetest.ReadAll(t, p)
 			if err != io.EOF {
 				t.Fatal(err)
 			}
@@ -156,13 +122,13 @@ func TestStreamRoundTrip(t *testing.T) {
 func TestStreamCut(t *testing.T) {
 	records := sampleRecords(300)
 	var buf bytes.Buffer
-	rec, err := recording.NewRecorder(&listSource{records: records}, &buf)
+	rec, err := NewRecorder(&sourcetest.List{Records: records}, &buf)
 	if err != nil {
 		t.Fatal(err)
 	}
 	ends := map[int]int{buf.Len(): 0} // whole up to here: that many records
 	for i := range records {
-		var r Record
+		var r mapx.Record
 		if err := rec.ReadInto(t.Context(), &r); err != nil {
 			t.Fatal(err)
 		}
@@ -176,14 +142,14 @@ func TestStreamCut(t *testing.T) {
 	b := buf.Bytes()
 	whole := 0
 	for n := range len(b) + 1 {
-		p, err := recording.NewReplay(bytes.NewReader(b[:n]), nil)
+		p, err := NewReplay(bytes.NewReader(b[:n]), nil)
 		if err != nil {
 			if !errors.Is(err, io.ErrUnexpectedEOF) || len(ends) == 6 {
 				t.Fatal(n, err)
 			}
 			continue
 		}
-		got, err := readAll(t, p)
+		got, err := sourcetest.ReadAll(t, p)
 		if k, ok := ends[n]; ok {
 			whole = k
 			if err != io.EOF { // nothing says that more should follow
@@ -205,11 +171,11 @@ func TestStreamDamaged(t *testing.T) {
 	for i := header; i < len(b); i++ {
 		d := slices.Clone(b)
 		d[i] ^= 0x10
-		p, err := recording.NewReplay(bytes.NewReader(d), nil)
+		p, err := NewReplay(bytes.NewReader(d), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got, err := readAll(t, p); err == io.EOF && len(got) == 100 {
+		if got, err := sourcetest.ReadAll(t, p); err == io.EOF && len(got) == 100 {
 			t.Fatalf("byte %d changed and nobody noticed", i)
 		}
 	}
@@ -217,7 +183,7 @@ func TestStreamDamaged(t *testing.T) {
 		"", "x", "borescope table 1\n{}\n", "borescope stream 2\n{}\n", "borescope stream 0\n{}\n",
 		"borescope stream 1\n", "borescope stream 1\n[]\n", strings.Repeat("x", 2<<20),
 	} {
-		if p, err := recording.NewReplay(strings.NewReader(text), nil); err == nil {
+		if p, err := NewReplay(strings.NewReader(text), nil); err == nil {
 			t.Errorf("%.30q opened: %v", text, p)
 		}
 	}
@@ -225,39 +191,39 @@ func TestStreamDamaged(t *testing.T) {
 
 func TestReplayPace(t *testing.T) {
 	var buf bytes.Buffer
-	rec, err := recording.NewRecorder(&listSource{records: sampleRecords(3)}, &buf)
+	rec, err := NewRecorder(&sourcetest.List{Records: sampleRecords(3)}, &buf)
 	if err != nil {
 		t.Fatal(err)
 	}
-	rec.Start = time.Now().Add(-time.Second) // as if begun a second ago
-	if _, err := readAll(t, rec); err != io.EOF {
+	rec.start = time.Now().Add(-time.Second) // as if begun a second ago
+	if _, err := sourcetest.ReadAll(t, rec); err != io.EOF {
 		t.Fatal(err)
 	}
 	if err := rec.Close(); err != nil {
 		t.Fatal(err)
 	}
-	replay := func(opts recording.ReplayOptions) time.Duration {
-		p, err := recording.NewReplay(bytes.NewReader(buf.Bytes()), &opts)
+	replay := func(opts ReplayOptions) time.Duration {
+		p, err := NewReplay(bytes.NewReader(buf.Bytes()), &opts)
 		if err != nil {
 			t.Fatal(err)
 		}
 		begin := time.Now()
-		if _, err := readAll(t, p); err != io.EOF {
+		if _, err := sourcetest.ReadAll(t, p); err != io.EOF {
 			t.Fatal(err)
 		}
 		return time.Since(begin)
 	}
-	replay(recording.ReplayOptions{Begin: time.Now().Add(time.Hour)}) // without a speed there is no waiting
-	if d := replay(recording.ReplayOptions{Speed: 20}); d < 50*time.Millisecond {
+	replay(ReplayOptions{Begin: time.Now().Add(time.Hour)}) // without a speed there is no waiting
+	if d := replay(ReplayOptions{Speed: 20}); d < 50*time.Millisecond {
 		t.Error("twenty times as fast took", d)
 	}
-	p, err := recording.NewReplay(bytes.NewReader(buf.Bytes()), &recording.ReplayOptions{Speed: 1e-3})
+	p, err := NewReplay(bytes.NewReader(buf.Bytes()), &ReplayOptions{Speed: 1e-3})
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
-	var r Record
+	var r mapx.Record
 	if err := p.ReadInto(ctx, &r); !errors.Is(err, context.DeadlineExceeded) {
 		t.Error(err)
 	}
@@ -273,26 +239,26 @@ func TestReplayPace(t *testing.T) {
 // before, by the same clock as the streams, and Close ends the wait for them.
 func TestRecordingPace(t *testing.T) {
 	dir := t.TempDir() + "/rec"
-	rec, err := recording.CreateRecording(dir, nil)
+	rec, err := Create(dir, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	rec.StartMoved = rec.StartMoved.Add(-10 * time.Second) // as if begun ten seconds ago
-	table := recording.RecordTable[uint32, []uint64](rec, "t", &perCPUTable{[]Snapshot[uint32, []uint64]{perCPUSnapshot(2, 2)}})
+	rec.start = rec.start.Add(-10 * time.Second) // as if begun ten seconds ago
+	table := RecordTable[uint32, []uint64](rec, "t", &perCPUTable{[]mapx.Snapshot[uint32, []uint64]{perCPUSnapshot(2, 2)}})
 	if _, err := table.Snapshot(); err != nil {
 		t.Fatal(err)
 	}
 	if err := rec.Close(); err != nil {
 		t.Fatal(err)
 	}
-	open := func(speed float64, begin time.Time) (*recording.Recording, *recording.ReplayedTable[uint32, []uint64], *recording.Dump) {
-		r, err := recording.OpenRecording(os.DirFS(dir))
+	open := func(speed float64, begin time.Time) (*Recording, *ReplayedTable[uint32, []uint64], *Dump) {
+		r, err := Open(os.DirFS(dir))
 		if err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { r.Close() })
-		r.Pace(recording.ReplayOptions{Speed: speed, Begin: begin})
-		table, err1 := recording.ReplayTable[uint32, []uint64](r, "t")
+		r.Pace(ReplayOptions{Speed: speed, Begin: begin})
+		table, err1 := ReplayTable[uint32, []uint64](r, "t")
 		dump, err2 := r.DumpTable("t")
 		if err := errors.Join(err1, err2); err != nil {
 			t.Fatal(err)
@@ -326,34 +292,36 @@ func TestRecordingPace(t *testing.T) {
 	}
 }
 
-type perCPUTable struct{ snapshots []Snapshot[uint32, []uint64] }
+type perCPUTable struct {
+	snapshots []mapx.Snapshot[uint32, []uint64]
+}
 
-func (p *perCPUTable) Snapshot() (Snapshot[uint32, []uint64], error) {
+func (p *perCPUTable) Snapshot() (mapx.Snapshot[uint32, []uint64], error) {
 	if len(p.snapshots) == 0 {
-		return Snapshot[uint32, []uint64]{}, io.EOF
+		return mapx.Snapshot[uint32, []uint64]{}, io.EOF
 	}
 	s := p.snapshots[0]
 	p.snapshots = p.snapshots[1:]
 	return s, nil
 }
 
-func (p *perCPUTable) ReadAndClear() (Snapshot[uint32, []uint64], error) { return p.Snapshot() }
+func (p *perCPUTable) ReadAndClear() (mapx.Snapshot[uint32, []uint64], error) { return p.Snapshot() }
 
-func perCPUSnapshot(n, cpus int) (s Snapshot[uint32, []uint64]) {
+func perCPUSnapshot(n, cpus int) (s mapx.Snapshot[uint32, []uint64]) {
 	for i := range n {
 		v := make([]uint64, cpus)
 		for c := range v {
 			v[c] = uint64(i * (c + 1))
 		}
-		s.Entries = append(s.Entries, Entry[uint32, []uint64]{uint32(i), v})
+		s.Entries = append(s.Entries, mapx.Entry[uint32, []uint64]{Key: uint32(i), Value: v})
 	}
 	return s
 }
 
-type staticTable[K, V any] struct{ s Snapshot[K, V] }
+type staticTable[K, V any] struct{ s mapx.Snapshot[K, V] }
 
-func (s *staticTable[K, V]) Snapshot() (Snapshot[K, V], error)     { return s.s, nil }
-func (s *staticTable[K, V]) ReadAndClear() (Snapshot[K, V], error) { return s.s, nil }
+func (s *staticTable[K, V]) Snapshot() (mapx.Snapshot[K, V], error)     { return s.s, nil }
+func (s *staticTable[K, V]) ReadAndClear() (mapx.Snapshot[K, V], error) { return s.s, nil }
 
 type stackKey struct {
 	PID uint32
@@ -361,30 +329,30 @@ type stackKey struct {
 	PCs [127]uint64
 }
 
-func stackSnapshot(n int) (s Snapshot[stackKey, uint64]) {
+func stackSnapshot(n int) (s mapx.Snapshot[stackKey, uint64]) {
 	for i := range n {
 		k := stackKey{PID: uint32(i)}
 		for j := range k.PCs[:i%127] {
 			k.PCs[j] = 0xffffffff81000000 + uint64(i*j)
 		}
-		s.Entries = append(s.Entries, Entry[stackKey, uint64]{k, uint64(i)})
+		s.Entries = append(s.Entries, mapx.Entry[stackKey, uint64]{Key: k, Value: uint64(i)})
 	}
 	return s
 }
 
 func TestRecording(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "new", "rec")
-	rec, err := recording.CreateRecording(dir, &recording.Meta{Tool: "test", Args: []string{"-x", "a b"}, Data: json.RawMessage(`{"k":1}`)})
+	rec, err := Create(dir, &Meta{Tool: "test", Args: []string{"-x", "a b"}, Data: json.RawMessage(`{"k":1}`)})
 	if err != nil {
 		t.Fatal(err)
 	}
 	records := sampleRecords(1000)
-	src := rec.Stream("events", &listSource{records: records, stats: Stats{Read: 1000, Lost: 7, LostByCPU: []uint64{3, 4}}})
-	if _, err := readAll(t, src); err != io.EOF {
+	src := rec.Stream("events", &sourcetest.List{Records: records, Counts: mapx.Stats{Read: 1000, Lost: 7, LostByCPU: []uint64{3, 4}}})
+	if _, err := sourcetest.ReadAll(t, src); err != io.EOF {
 		t.Fatal(err)
 	}
 	big, small := perCPUSnapshot(20000, 4), perCPUSnapshot(3, 4)
-	perCPU := recording.RecordTable(rec, "percpu", Table[uint32, []uint64](&perCPUTable{[]Snapshot[uint32, []uint64]{big, {}, small}}))
+	perCPU := RecordTable(rec, "percpu", mapx.Table[uint32, []uint64](&perCPUTable{[]mapx.Snapshot[uint32, []uint64]{big, {}, small}}))
 	for range 2 {
 		if _, err := perCPU.Snapshot(); err != nil {
 			t.Fatal(err)
@@ -397,7 +365,7 @@ func TestRecording(t *testing.T) {
 		t.Fatal("the table's error was lost:", err)
 	}
 	stacks := stackSnapshot(500)
-	if _, err := recording.RecordTable(rec, "stacks", Table[stackKey, uint64](&staticTable[stackKey, uint64]{stacks})).Snapshot(); err != nil {
+	if _, err := RecordTable(rec, "stacks", mapx.Table[stackKey, uint64](&staticTable[stackKey, uint64]{stacks})).Snapshot(); err != nil {
 		t.Fatal(err)
 	}
 	w, err := rec.Create("symbols")
@@ -408,34 +376,13 @@ func TestRecording(t *testing.T) {
 	if _, err := w.Write(text); err != nil {
 		t.Fatal(err)
 	}
-	host, err := hostfs.FS(rec, "host", fstest.MapFS{
-		"proc/sys/x":            {Data: []byte("1\n")},
-		"sys/devices/a:b/event": {Data: []byte("e")},
-		"sys/unread":            {Data: []byte("e")},
-		"sys/link":              {Data: []byte("devices/a:b"), Mode: fs.ModeSymlink},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, name := range []string{"proc/sys/x", "sys/devices/a:b/event"} {
-		if _, err := fs.ReadFile(host, name); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if _, err := fs.ReadLink(host, "sys/link"); err != nil {
-		t.Fatal(err)
-	}
-	liveDir, err := fs.ReadDir(host, "sys")
-	if err != nil {
-		t.Fatal(err)
-	}
 	if _, err := rec.Create("symbols"); !errors.Is(err, fs.ErrExist) {
 		t.Fatal("twice the same name:", err)
 	}
 	if _, err := rec.Create("../x"); err == nil {
 		t.Fatal("a name with a slash")
 	}
-	if early, err := recording.OpenRecording(os.DirFS(dir)); err != nil || early.Complete() {
+	if early, err := Open(os.DirFS(dir)); err != nil || early.Complete() {
 		t.Fatal("before Close:", err)
 	}
 	if err := rec.Close(); err != nil {
@@ -449,7 +396,7 @@ func TestRecording(t *testing.T) {
 	}
 
 	// The other machine.
-	r, err := recording.OpenRecording(os.DirFS(dir))
+	r, err := Open(os.DirFS(dir))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -466,15 +413,15 @@ func TestRecording(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := readAll(t, p)
+	got, err := sourcetest.ReadAll(t, p)
 	if err != io.EOF {
 		t.Fatal(err)
 	}
 	checkRecords(t, got, records)
-	if s, _ := p.Stats(); !reflect.DeepEqual(s, Stats{Read: 1000, Lost: 7, LostByCPU: []uint64{3, 4}}) {
+	if s, _ := p.Stats(); !reflect.DeepEqual(s, mapx.Stats{Read: 1000, Lost: 7, LostByCPU: []uint64{3, 4}}) {
 		t.Fatalf("%+v", s)
 	}
-	table, err := recording.ReplayTable[uint32, []uint64](r, "percpu")
+	table, err := ReplayTable[uint32, []uint64](r, "percpu")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -484,13 +431,13 @@ func TestRecording(t *testing.T) {
 	if s, err := table.Snapshot(); err != nil || len(s.Entries) != 0 {
 		t.Fatal(err, s)
 	}
-	if s, err := Sum(table).ReadAndClear(); err != nil || s.Entries[2].Value != 2*(1+2+3+4) {
+	if s, err := mapx.Sum(table).ReadAndClear(); err != nil || s.Entries[2].Value != 2*(1+2+3+4) {
 		t.Fatal(err, s)
 	}
 	if _, err := table.Snapshot(); err != io.EOF {
 		t.Fatal(err)
 	}
-	st, err := recording.ReplayTable[stackKey, uint64](r, "stacks")
+	st, err := ReplayTable[stackKey, uint64](r, "stacks")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -504,45 +451,14 @@ func TestRecording(t *testing.T) {
 	if b, err := io.ReadAll(f); err != nil || !bytes.Equal(b, text) {
 		t.Fatal(err, len(b))
 	}
-	checkHost(t, r, liveDir)
 	if names, err := r.Streams(); err != nil || !slices.Equal(names, []string{"events"}) {
 		t.Fatal(names, err)
 	}
 	if names, err := r.Tables(); err != nil || !slices.Equal(names, []string{"percpu", "stacks"}) {
 		t.Fatal(names, err)
 	}
-	if names, err := r.Files(); err != nil || !slices.Equal(names, []string{"host.tar", "symbols"}) {
+	if names, err := r.Files(); err != nil || !slices.Equal(names, []string{"symbols"}) {
 		t.Fatal(names, err)
-	}
-}
-
-func checkHost(t *testing.T, r *recording.Recording, liveDir []fs.DirEntry) {
-	t.Helper()
-	host, err := hostfs.FSMoved(r, "host")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for name, want := range map[string]string{
-		"proc/sys/x": "1\n", "sys/devices/a:b/event": "e", "sys/link/event": "e",
-	} {
-		if b, err := fs.ReadFile(host, name); err != nil || string(b) != want {
-			t.Errorf("%s: %q %v", name, b, err)
-		}
-	}
-	if _, err := fs.ReadFile(host, "sys/unread"); !errors.Is(err, fs.ErrNotExist) {
-		t.Error("what nobody read:", err)
-	}
-	if link, err := fs.ReadLink(host, "sys/link"); err != nil || link != "devices/a:b" {
-		t.Error(link, err)
-	}
-	entries, err := fs.ReadDir(host, "sys")
-	if err != nil || len(entries) != len(liveDir) {
-		t.Fatal(entries, err)
-	}
-	for i := range entries {
-		if entries[i].Name() != liveDir[i].Name() || entries[i].Type() != liveDir[i].Type() {
-			t.Error(entries[i], liveDir[i])
-		}
 	}
 }
 
@@ -551,20 +467,20 @@ func TestRecordingRefusesAFullDirectory(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "x"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := recording.CreateRecording(dir, nil); !errors.Is(err, fs.ErrExist) || !strings.Contains(err.Error(), dir) {
+	if _, err := Create(dir, nil); !errors.Is(err, fs.ErrExist) || !strings.Contains(err.Error(), dir) {
 		t.Fatal(err)
 	}
 }
 
 func TestNilRecorder(t *testing.T) {
-	var rec *recording.Recorder
+	var rec *Recorder
 	records := sampleRecords(3)
-	src := rec.Stream("x", &listSource{records: records})
-	if got, err := readAll(t, src); err != io.EOF || len(got) != 3 {
+	src := rec.Stream("x", &sourcetest.List{Records: records})
+	if got, err := sourcetest.ReadAll(t, src); err != io.EOF || len(got) != 3 {
 		t.Fatal(err)
 	}
 	table := &perCPUTable{}
-	if got := recording.RecordTable(rec, "x", Table[uint32, []uint64](table)); got != Table[uint32, []uint64](table) {
+	if got := RecordTable(rec, "x", mapx.Table[uint32, []uint64](table)); got != mapx.Table[uint32, []uint64](table) {
 		t.Fatal(got)
 	}
 	if err := rec.Close(); err != nil {
@@ -574,22 +490,22 @@ func TestNilRecorder(t *testing.T) {
 
 func TestReplayTableChecksTheLayout(t *testing.T) {
 	dir := t.TempDir()
-	rec, err := recording.CreateRecording(dir, nil)
+	rec, err := Create(dir, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	type k struct{ PID, TGID uint32 }
-	table := recording.RecordTable(rec, "t", Table[k, uint64](&staticTable[k, uint64]{}))
+	table := RecordTable(rec, "t", mapx.Table[k, uint64](&staticTable[k, uint64]{}))
 	if _, err := table.Snapshot(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := recording.RecordTable(rec, "bad", Table[k, *int](&staticTable[k, *int]{})).Snapshot(); err == nil {
+	if _, err := RecordTable(rec, "bad", mapx.Table[k, *int](&staticTable[k, *int]{})).Snapshot(); err == nil {
 		t.Error("recorded pointers")
 	}
 	if err := rec.Close(); err == nil {
 		t.Error("Close forgot that a table could not be created")
 	}
-	r, err := recording.OpenRecording(os.DirFS(dir))
+	r, err := Open(os.DirFS(dir))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -600,50 +516,22 @@ func TestReplayTableChecksTheLayout(t *testing.T) {
 		}
 	}
 	type k2 struct{ PID uint64 }
-	_, err = recording.ReplayTable[k2, uint64](r, "t")
+	_, err = ReplayTable[k2, uint64](r, "t")
 	check(err, "key: field PID (u64 at offset 0), but the data has PID (u32 at offset 0)")
-	_, err = recording.ReplayTable[k, [2]uint64](r, "t")
+	_, err = ReplayTable[k, [2]uint64](r, "t")
 	check(err, "value: field value (u64×2 at offset 0), but the data has value (u64 at offset 0)")
-	_, err = recording.ReplayTable[k, []uint64](r, "t")
+	_, err = ReplayTable[k, []uint64](r, "t")
 	check(err, "one is a value by CPU")
-	ok, err := recording.ReplayTable[k, uint64](r, "t")
+	ok, err := ReplayTable[k, uint64](r, "t")
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, err = ok.ReadAndClear()
 	check(err, "the recording has a Snapshot here")
-	_, err = recording.ReplayTable[k, uint64](r, "missing")
+	_, err = ReplayTable[k, uint64](r, "missing")
 	check(err, `no table "missing"; it has t`)
 	if !errors.Is(err, fs.ErrNotExist) {
 		t.Error(err)
-	}
-}
-
-func TestLayoutSwap(t *testing.T) {
-	type v struct {
-		A uint16
-		B [2]uint32
-		C [3]byte
-		D float64
-	}
-	l, err := layout.LayoutOf[v]()
-	if err != nil {
-		t.Fatal(err)
-	}
-	b := make([]byte, 2*l.Size)
-	for i := range b {
-		b[i] = byte(i)
-	}
-	want := slices.Clone(b)
-	l.Swap(b)
-	if got := b[:24]; !bytes.Equal(got, []byte{
-		1, 0, 2, 3, 7, 6, 5, 4, 11, 10, 9, 8, 12, 13, 14, 15, 23, 22, 21, 20, 19, 18, 17, 16,
-	}) {
-		t.Fatal(got)
-	}
-	l.Swap(b)
-	if !bytes.Equal(b, want) {
-		t.Fatal("twice is not the same")
 	}
 }
 
@@ -660,14 +548,14 @@ func (w *failingWriter) Write(p []byte) (int, error) {
 }
 
 func TestRecorderSaysThatItCannotWrite(t *testing.T) {
-	if _, err := recording.NewRecorder(&listSource{}, &failingWriter{}); !errors.Is(err, errFull) {
+	if _, err := NewRecorder(&sourcetest.List{}, &failingWriter{}); !errors.Is(err, errFull) {
 		t.Fatal(err)
 	}
-	rec, err := recording.NewRecorder(&listSource{records: sampleRecords(50000)}, &failingWriter{n: 1000})
+	rec, err := NewRecorder(&sourcetest.List{Records: sampleRecords(50000)}, &failingWriter{n: 1000})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := readAll(t, rec); !errors.Is(err, errFull) {
+	if _, err := sourcetest.ReadAll(t, rec); !errors.Is(err, errFull) {
 		t.Fatal(err)
 	}
 	if err := rec.Close(); !errors.Is(err, errFull) {

@@ -1,17 +1,16 @@
-package mapx
+package recording
 
 import (
+	"archive/tar"
 	"encoding/json"
 	"flag"
 	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"testing"
-	"testing/fstest"
 
-	"github.com/borescope/borescope/mapx/recording"
-	"github.com/borescope/borescope/mapx/recording/hostfs"
+	"github.com/borescope/borescope/mapx"
+	"github.com/borescope/borescope/mapx/internal/sourcetest"
 )
 
 // The fixtures are recordings of every released format version. They must
@@ -30,41 +29,49 @@ func fixtureName(pid uint32, comm string) (k fixtureKey) {
 	return k
 }
 
-var fixtureRecords = []Record{
+var fixtureRecords = []mapx.Record{
 	{Data: []byte("first"), CPU: 0, Remaining: 20},
 	{Data: []byte("second"), CPU: 1},
 	{Data: []byte("third, after a loss"), CPU: 0, Lost: 5},
 }
 
 func createFixture(t *testing.T, dir string) {
-	rec, err := recording.CreateRecording(dir, &recording.Meta{
+	rec, err := Create(dir, &Meta{
 		Tool: "fixture", Args: []string{"-fixture"}, Kernel: "6.1.0", Arch: "amd64",
 		Online: []int{0, 1}, Possible: []int{0, 1}, Data: json.RawMessage(`{"answer":42}`),
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	src := rec.Stream("events", &listSource{
-		records: fixtureRecords, stats: Stats{Read: 3, Bytes: 30, Lost: 5, LostByCPU: []uint64{5, 0}},
+	src := rec.Stream("events", &sourcetest.List{
+		Records: fixtureRecords, Counts: mapx.Stats{Read: 3, Bytes: 30, Lost: 5, LostByCPU: []uint64{5, 0}},
 	})
-	if _, err := readAll(t, src); err != io.EOF {
+	if _, err := sourcetest.ReadAll(t, src); err != io.EOF {
 		t.Fatal(err)
 	}
-	s := Snapshot[fixtureKey, []uint64]{Entries: []Entry[fixtureKey, []uint64]{
-		{fixtureName(1, "init"), []uint64{10, 20}}, {fixtureName(42, "bash"), []uint64{100, 200}},
+	s := mapx.Snapshot[fixtureKey, []uint64]{Entries: []mapx.Entry[fixtureKey, []uint64]{
+		{Key: fixtureName(1, "init"), Value: []uint64{10, 20}}, {Key: fixtureName(42, "bash"), Value: []uint64{100, 200}},
 	}}
-	table := recording.RecordTable(rec, "counts", Table[fixtureKey, []uint64](&staticTable[fixtureKey, []uint64]{s}))
+	table := RecordTable(rec, "counts", mapx.Table[fixtureKey, []uint64](&staticTable[fixtureKey, []uint64]{s}))
 	if _, err := table.Snapshot(); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := table.ReadAndClear(); err != nil {
 		t.Fatal(err)
 	}
-	host, err := hostfs.FS(rec, "host", fstest.MapFS{"proc/version": {Data: []byte("Linux\n")}})
+	host, err := rec.Create("host.tar") // which package hostfs reads
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := fs.ReadFile(host, "proc/version"); err != nil {
+	const version = "Linux\n"
+	tree := tar.NewWriter(host)
+	if err := tree.WriteHeader(&tar.Header{Name: "proc/version", Mode: 0o444, Size: int64(len(version))}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.WriteString(tree, version); err != nil {
+		t.Fatal(err)
+	}
+	if err := tree.Close(); err != nil {
 		t.Fatal(err)
 	}
 	w, err := rec.Create("notes")
@@ -94,7 +101,7 @@ func TestFixtureVersion1(t *testing.T) {
 }
 
 func checkFixture(t *testing.T, dir string) {
-	r, err := recording.OpenRecording(os.DirFS(dir))
+	r, err := Open(os.DirFS(dir))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -107,12 +114,12 @@ func checkFixture(t *testing.T, dir string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := readAll(t, p)
+	got, err := sourcetest.ReadAll(t, p)
 	if err != io.EOF {
 		t.Fatal(err)
 	}
 	checkRecords(t, got, fixtureRecords)
-	table, err := recording.ReplayTable[fixtureKey, []uint64](r, "counts")
+	table, err := ReplayTable[fixtureKey, []uint64](r, "counts")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -122,13 +129,6 @@ func checkFixture(t *testing.T, dir string) {
 	}
 	if s, err = table.ReadAndClear(); err != nil || len(s.Entries) != 2 {
 		t.Error(s, err)
-	}
-	host, err := hostfs.FSMoved(r, "host")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if b, err := fs.ReadFile(host, "proc/version"); err != nil || string(b) != "Linux\n" {
-		t.Error(string(b), err)
 	}
 	f, err := r.Open("notes")
 	if err != nil {

@@ -1,3 +1,8 @@
+// Package hostfs records the files of the host that a result was made from, beside what
+// was traced, and gives them back as a file system where the recording is replayed: what
+// probe.NewEnv and symbol.Options.Root take. It is apart from package recording
+// because it is the one that needs archives; a program that keeps no host files
+// doesn't link them.
 package hostfs
 
 import (
@@ -8,7 +13,6 @@ import (
 	"io"
 	"io/fs"
 	"path"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -16,9 +20,8 @@ import (
 	"github.com/borescope/borescope/mapx/recording"
 )
 
-// Bounds of the memory of a tree of files that is read back: 1 GiB, and 32 times of
-// what the recording of it takes up, or 32 MiB. Files of text come to 5 to 20 times
-// of what they are compressed to.
+// Bounds of the memory of a tree of files that is read back. Files of text come to 5
+// to 20 times of what they are compressed to.
 const (
 	maxTree       = 1 << 30
 	treeExpansion = 32
@@ -26,13 +29,13 @@ const (
 	nodeCost      = 256 // of a file, or an entry of a listing, without its contents
 )
 
-// FS returns a view of fsys that writes down every file, link and directory
+// Record returns a view of fsys that writes down every file, link and directory
 // listing read through it, as it was at the first time: the host files that a
-// result was made from. Recording.FS gives them back. Files are read whole when
-// they are opened; one that is larger than 64 MiB is an error.
+// result was made from. Open gives them back under that name. Files are read whole
+// when they are opened; one that is larger than 64 MiB is an error.
 //
-// On a nil Recorder it returns fsys.
-func FS(r *recording.Recorder, name string, fsys fs.FS) (fs.FS, error) {
+// Where r is nil it returns fsys.
+func Record(r *recording.Recorder, name string, fsys fs.FS) (fs.FS, error) {
 	if r == nil {
 		return fsys, nil
 	}
@@ -40,17 +43,13 @@ func FS(r *recording.Recorder, name string, fsys fs.FS) (fs.FS, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := &treeRecorder{fsys: fsys, out: w, tar: tar.NewWriter(w), seen: map[string]bool{}}
-	r.Mu.Lock()
-	r.Open = slices.Insert(r.Open, 0, io.Closer(t)) // before the file it writes to
-	r.Mu.Unlock()
-	return t, nil
+	return &treeRecorder{fsys: fsys, tar: tar.NewWriter(w), seen: map[string]bool{}}, nil
 }
 
-// treeRecorder tees a file system into a tar archive.
+// treeRecorder tees a file system into a tar archive. It has no trailer, so that
+// nothing has to be closed: what reads it ends where the file does.
 type treeRecorder struct {
 	fsys fs.FS
-	out  io.WriteCloser
 
 	mu   sync.Mutex // guards what follows
 	tar  *tar.Writer
@@ -93,13 +92,13 @@ func (t *treeRecorder) Open(name string) (fs.File, error) {
 		if err != nil {
 			return nil, err
 		}
-		return newMemFile(&memNode{name: path.Base(name), Dir: true, entries: entries}), nil
+		return newMemFile(&memNode{name: path.Base(name), dir: true, entries: entries}), nil
 	}
 	b, err := t.ReadFile(name)
 	if err != nil {
 		return nil, err
 	}
-	return newMemFile(&memNode{name: path.Base(name), Data: b}), nil
+	return newMemFile(&memNode{name: path.Base(name), data: b}), nil
 }
 
 // ReadDir lists a directory and writes down its entries' names.
@@ -155,30 +154,25 @@ func (t *treeRecorder) add(h *tar.Header, data []byte) error {
 	if err := t.tar.WriteHeader(h); err != nil {
 		return err
 	}
-	_, err := t.tar.Write(data)
-	return err
+	if _, err := t.tar.Write(data); err != nil {
+		return err
+	}
+	return t.tar.Flush() // the padding
 }
 
-func (t *treeRecorder) Close() error {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return errors.Join(t.tar.Close(), t.out.Close())
-}
-
-// FSMoved returns the tree of files that Recorder.FS wrote down under the name, read
+// Open returns the tree of files that Record wrote down under the name, read
 // into memory. What was not read while recording does not exist in it. Where the
-// recording was cut off it holds what came before the cut.
-func FSMoved(r *recording.Recording, name string) (fs.FS, error) {
+// recording was cut off it holds what came before the cut. It takes up to 1 GiB of
+// memory, and 32 times of what it takes up in the recording, or 32 MiB; more is an
+// error that wraps recording.ErrCorrupt.
+func Open(r *recording.Recording, name string) (fs.FS, error) {
 	f, err := r.Open(name + ".tar")
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	room, err := treeRoom(r, name+".tar")
-	if err != nil {
-		return nil, err
-	}
-	tree := MemFS{".": {name: ".", Dir: true}}
+	room := min(max(treeExpansion*f.Stored(), leastTree), maxTree)
+	tree := memFS{".": {name: ".", dir: true}}
 	in := tar.NewReader(io.LimitReader(f, 2*room)) // headers are not kept
 	for {
 		h, err := in.Next()
@@ -194,30 +188,21 @@ func FSMoved(r *recording.Recording, name string) (fs.FS, error) {
 	}
 }
 
-// treeRoom is the memory that a tree of files may take.
-func treeRoom(r *recording.Recording, file string) (int64, error) {
-	st, err := fs.Stat(r.Fsys, file+".file")
-	if err != nil {
-		return 0, fmt.Errorf("recording: %w", err)
-	}
-	return min(max(treeExpansion*st.Size(), leastTree), maxTree), nil
-}
-
-// MemFS is a tree in memory, by path.
-type MemFS map[string]*memNode
+// memFS is a tree in memory, by path.
+type memFS map[string]*memNode
 
 type memNode struct {
 	name    string
-	Dir     bool
-	Link    string
-	Data    []byte
+	dir     bool
+	link    string
+	data    []byte
 	entries []fs.DirEntry
 }
 
-var _ fs.ReadLinkFS = MemFS{}
+var _ fs.ReadLinkFS = memFS{}
 
 // add adds a file, of which all may take room.
-func (m MemFS) add(h *tar.Header, r io.Reader, room *int64) error {
+func (m memFS) add(h *tar.Header, r io.Reader, room *int64) error {
 	list := h.PAXRecords["BORESCOPE.entries"]
 	*room -= h.Size + int64(len(h.Name)+len(h.Linkname)+len(list)+nodeCost*(1+strings.Count(list, "\n")))
 	if *room < 0 {
@@ -230,21 +215,21 @@ func (m MemFS) add(h *tar.Header, r io.Reader, room *int64) error {
 	n := &memNode{name: path.Base(name)}
 	switch h.Typeflag {
 	case tar.TypeReg:
-		n.Data = make([]byte, h.Size)
-		got, err := io.ReadFull(r, n.Data)
-		if n.Data = n.Data[:got]; err != nil && err != io.EOF && !errors.Is(err, io.ErrUnexpectedEOF) {
+		n.data = make([]byte, h.Size)
+		got, err := io.ReadFull(r, n.data)
+		if n.data = n.data[:got]; err != nil && err != io.EOF && !errors.Is(err, io.ErrUnexpectedEOF) {
 			return err
 		}
 	case tar.TypeSymlink:
-		n.Link = h.Linkname
+		n.link = h.Linkname
 	case tar.TypeDir:
-		n.Dir = true
+		n.dir = true
 		for line := range strings.Lines(list) {
 			line = strings.TrimSuffix(line, "\n")
 			if len(line) < 2 {
 				return fmt.Errorf("listing of %q: %w", h.Name, recording.ErrCorrupt)
 			}
-			n.entries = append(n.entries, &memNode{name: line[1:], Dir: line[0] == 'd', Link: map[byte]string{'l': "?"}[line[0]]})
+			n.entries = append(n.entries, &memNode{name: line[1:], dir: line[0] == 'd', link: map[byte]string{'l': "?"}[line[0]]})
 		}
 	default:
 		return nil
@@ -255,7 +240,7 @@ func (m MemFS) add(h *tar.Header, r io.Reader, room *int64) error {
 
 // find follows symbolic links in every element of the path; one that leads
 // outside the tree starts at its root, as inside a chroot.
-func (m MemFS) find(op, name string, last bool) (*memNode, error) {
+func (m memFS) find(op, name string, last bool) (*memNode, error) {
 	if !fs.ValidPath(name) {
 		return nil, &fs.PathError{Op: op, Path: name, Err: fs.ErrInvalid}
 	}
@@ -263,9 +248,9 @@ func (m MemFS) find(op, name string, last bool) (*memNode, error) {
 	for hops := 0; len(rest) > 0 && hops < 255; {
 		next := path.Join(at, rest[0])
 		rest = rest[1:]
-		if n := m[next]; n != nil && n.Link != "" && (last || len(rest) > 0) {
+		if n := m[next]; n != nil && n.link != "" && (last || len(rest) > 0) {
 			hops++
-			target := n.Link
+			target := n.link
 			if path.IsAbs(target) {
 				at = "."
 			}
@@ -284,7 +269,7 @@ func (m MemFS) find(op, name string, last bool) (*memNode, error) {
 	return nil, &fs.PathError{Op: op, Path: name, Err: fs.ErrNotExist}
 }
 
-func (m MemFS) Open(name string) (fs.File, error) {
+func (m memFS) Open(name string) (fs.File, error) {
 	n, err := m.find("open", name, true)
 	if err != nil {
 		return nil, err
@@ -293,25 +278,25 @@ func (m MemFS) Open(name string) (fs.File, error) {
 }
 
 // ReadLink returns the target of a symbolic link.
-func (m MemFS) ReadLink(name string) (string, error) {
+func (m memFS) ReadLink(name string) (string, error) {
 	n, err := m.find("readlink", name, false)
-	if err == nil && n.Link == "" {
+	if err == nil && n.link == "" {
 		err = &fs.PathError{Op: "readlink", Path: name, Err: fs.ErrInvalid}
 	}
 	if err != nil {
 		return "", err
 	}
-	return n.Link, nil
+	return n.link, nil
 }
 
 // Lstat returns what is known of a file without following a link.
-func (m MemFS) Lstat(name string) (fs.FileInfo, error) { return m.find("lstat", name, false) }
+func (m memFS) Lstat(name string) (fs.FileInfo, error) { return m.find("lstat", name, false) }
 
 // A memNode is its own FileInfo and DirEntry.
 
 func (n *memNode) Name() string               { return n.name }
-func (n *memNode) Size() int64                { return int64(len(n.Data)) }
-func (n *memNode) IsDir() bool                { return n.Dir }
+func (n *memNode) Size() int64                { return int64(len(n.data)) }
+func (n *memNode) IsDir() bool                { return n.dir }
 func (n *memNode) ModTime() time.Time         { return time.Time{} }
 func (n *memNode) Sys() any                   { return nil }
 func (n *memNode) Type() fs.FileMode          { return n.Mode().Type() }
@@ -319,9 +304,9 @@ func (n *memNode) Info() (fs.FileInfo, error) { return n, nil }
 
 func (n *memNode) Mode() fs.FileMode {
 	switch {
-	case n.Dir:
+	case n.dir:
 		return fs.ModeDir | 0o555
-	case n.Link != "":
+	case n.link != "":
 		return fs.ModeSymlink | 0o777
 	}
 	return 0o444
@@ -335,7 +320,7 @@ type memFile struct {
 }
 
 func newMemFile(n *memNode) *memFile {
-	return &memFile{Reader: bytes.NewReader(n.Data), node: n, entries: n.entries}
+	return &memFile{Reader: bytes.NewReader(n.data), node: n, entries: n.entries}
 }
 
 func (f *memFile) Stat() (fs.FileInfo, error) { return f.node, nil }
@@ -343,7 +328,7 @@ func (f *memFile) Stat() (fs.FileInfo, error) { return f.node, nil }
 func (f *memFile) Close() error { return nil }
 
 func (f *memFile) Read(p []byte) (int, error) {
-	if f.node.Dir {
+	if f.node.dir {
 		return 0, &fs.PathError{Op: "read", Path: f.node.name, Err: errors.New("is a directory")}
 	}
 	return f.Reader.Read(p)

@@ -1,4 +1,4 @@
-package mapx
+package recording
 
 import (
 	"io"
@@ -8,7 +8,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/borescope/borescope/mapx/recording"
+	"github.com/borescope/borescope/mapx/internal/sourcetest"
 )
 
 // TestRecordingIsPrivate: recordings could be read by everybody, though they hold
@@ -16,7 +16,7 @@ import (
 func TestRecordingIsPrivate(t *testing.T) {
 	defer syscall.Umask(syscall.Umask(0))
 	dir := filepath.Join(t.TempDir(), "rec")
-	rec, err := recording.CreateRecording(dir, nil)
+	rec, err := Create(dir, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -27,7 +27,7 @@ func TestRecordingIsPrivate(t *testing.T) {
 	if _, err := w.Write([]byte("x")); err != nil {
 		t.Error(err)
 	}
-	if _, err := readAll(t, rec.Stream("s", &listSource{records: sampleRecords(3)})); err != io.EOF {
+	if _, err := sourcetest.ReadAll(t, rec.Stream("s", &sourcetest.List{Records: sampleRecords(3)})); err != io.EOF {
 		t.Error(err)
 	}
 	if err := rec.Close(); err != nil {
@@ -58,7 +58,7 @@ func TestRecordingFollowsNoLink(t *testing.T) {
 	if err := os.WriteFile(victim, []byte("whole"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	r, err := recording.CreateRecording(rec, nil)
+	r, err := Create(rec, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-package mapx
+package recording
 
 import (
 	"errors"
@@ -7,7 +7,8 @@ import (
 	"testing"
 
 	"github.com/borescope/borescope/internal/testenv"
-	"github.com/borescope/borescope/mapx/recording"
+	"github.com/borescope/borescope/mapx"
+	"github.com/borescope/borescope/mapx/internal/sourcetest"
 )
 
 // TestFullDisk: a disk that fills up is an error of the read that found it, of
@@ -22,7 +23,7 @@ func TestFullDisk(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer syscall.Unmount(dir, 0)
-	rec, err := recording.CreateRecording(dir+"/rec", nil)
+	rec, err := Create(dir+"/rec", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -32,21 +33,21 @@ func TestFullDisk(t *testing.T) {
 			snapshot.Entries[i].Key.PCs[j] = uint64(i*7919+j*104729) * 0x9e3779b97f4a7c15 // doesn't compress
 		}
 	}
-	table := recording.RecordTable(rec, "t", Table[stackKey, uint64](&staticTable[stackKey, uint64]{snapshot}))
+	table := RecordTable(rec, "t", mapx.Table[stackKey, uint64](&staticTable[stackKey, uint64]{snapshot}))
 	if _, err := table.Snapshot(); !errors.Is(err, syscall.ENOSPC) {
 		t.Error("the first snapshot that doesn't fit:", err)
 	}
 	if _, err := table.Snapshot(); !errors.Is(err, syscall.ENOSPC) {
 		t.Error("the one after:", err)
 	}
-	src := rec.Stream("s", &listSource{records: sampleRecords(10)})
-	if _, err := readAll(t, src); !errors.Is(err, syscall.ENOSPC) {
+	src := rec.Stream("s", &sourcetest.List{Records: sampleRecords(10)})
+	if _, err := sourcetest.ReadAll(t, src); !errors.Is(err, syscall.ENOSPC) {
 		t.Error("another stream:", err)
 	}
 	if err := rec.Close(); !errors.Is(err, syscall.ENOSPC) {
 		t.Error("Close:", err)
 	}
-	if _, err := recording.CreateRecording(dir+"/other", nil); !errors.Is(err, syscall.ENOSPC) {
+	if _, err := Create(dir+"/other", nil); !errors.Is(err, syscall.ENOSPC) {
 		t.Error("a recording on the full disk:", err)
 	}
 	if left, err := os.ReadDir(dir + "/other"); err != nil || len(left) > 0 {

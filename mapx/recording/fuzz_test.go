@@ -1,19 +1,17 @@
-package mapx
+package recording
 
 import (
 	"bytes"
 	"encoding/json"
 	"errors"
 	"io"
-	"io/fs"
 	"os"
 	"testing"
 	"testing/fstest"
 
 	"github.com/borescope/borescope/internal/compress"
 	"github.com/borescope/borescope/mapx/internal/layout"
-	"github.com/borescope/borescope/mapx/recording"
-	"github.com/borescope/borescope/mapx/recording/hostfs"
+	"github.com/borescope/borescope/mapx/internal/sourcetest"
 )
 
 func fixtureFile(f *testing.F, name string) []byte {
@@ -28,19 +26,19 @@ func fixtureFile(f *testing.F, name string) []byte {
 func FuzzReplay(f *testing.F) {
 	f.Add(fixtureFile(f, "events.stream"))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		p, err := recording.NewReplay(bytes.NewReader(b), nil)
+		p, err := NewReplay(bytes.NewReader(b), nil)
 		if err != nil {
 			return
 		}
-		records, err := readAll(t, p)
-		if !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, recording.ErrCorrupt) {
+		records, err := sourcetest.ReadAll(t, p)
+		if !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, ErrCorrupt) {
 			t.Fatal(err)
 		}
-		p, err = recording.NewReplay(bytes.NewReader(record(t, records)), nil)
+		p, err = NewReplay(bytes.NewReader(record(t, records)), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		again, err := readAll(t, p)
+		again, err := sourcetest.ReadAll(t, p)
 		if err != io.EOF {
 			t.Fatal(err)
 		}
@@ -51,10 +49,10 @@ func FuzzReplay(f *testing.F) {
 // FuzzChunk feeds payloads behind the checksum and the compression, which
 // random bytes don't get through: records, then a table's snapshots.
 func FuzzChunk(f *testing.F) {
-	f.Add([]byte{recording.ChunkRecords, 1, 2, 1, 0, 2, 'x'})
-	f.Add([]byte{recording.ChunkTransposed, 2, 2, 2, 1, 1, 0, 0, 4, 5, 'a', 'b', 'c', 'd'})
-	f.Add([]byte{recording.ChunkStats, '{', '}'})
-	f.Add([]byte{recording.OpSnapshot, 2, 1, 1, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12})
+	f.Add([]byte{chunkRecords, 1, 2, 1, 0, 2, 'x'})
+	f.Add([]byte{chunkTransposed, 2, 2, 2, 1, 1, 0, 0, 4, 5, 'a', 'b', 'c', 'd'})
+	f.Add([]byte{chunkStats, '{', '}'})
+	f.Add([]byte{opSnapshot, 2, 1, 1, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12})
 	enc, err := compress.NewEncoder()
 	if err != nil {
 		f.Fatal(err)
@@ -65,21 +63,21 @@ func FuzzChunk(f *testing.F) {
 		}
 		wrap := func(kind string, header any) []byte {
 			var buf bytes.Buffer
-			w, err := recording.NewChunkWriter("fuzz", kind, &buf, enc, header)
+			w, err := newChunkWriter("fuzz", kind, &buf, enc, header)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := w.WriteMoved(payload); err != nil {
+			if err := w.write(payload); err != nil {
 				t.Fatal(err)
 			}
 			return buf.Bytes()
 		}
-		p, err := recording.NewReplay(bytes.NewReader(wrap("stream", recording.StreamHeader{})), nil)
+		p, err := NewReplay(bytes.NewReader(wrap("stream", streamHeader{})), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		records, err := readAll(t, p)
-		if err != io.EOF && !errors.Is(err, recording.ErrCorrupt) {
+		records, err := sourcetest.ReadAll(t, p)
+		if err != io.EOF && !errors.Is(err, ErrCorrupt) {
 			t.Fatal(err)
 		}
 		total := 0
@@ -90,17 +88,17 @@ func FuzzChunk(f *testing.F) {
 			t.Fatalf("%d bytes from a payload of %d", total, len(payload))
 		}
 
-		key, _ := layout.LayoutOf[uint32]()
-		value, _ := layout.SliceLayoutOf[[]uint64]()
+		key, _ := layout.Of[uint32]()
+		value, _ := layout.OfSlice[[]uint64]()
 		fsys := fstest.MapFS{
-			recording.ManifestName: {Data: []byte("borescope recording 1\n{}")},
-			"t.table":              {Data: wrap("table", recording.TableHeader{Order: "little", Key: *key, Value: *value})},
+			manifestName: {Data: []byte("borescope recording 1\n{}")},
+			"t.table":    {Data: wrap("table", tableHeader{Order: "little", Key: *key, Value: *value})},
 		}
-		r, err := recording.OpenRecording(fsys)
+		r, err := Open(fsys)
 		if err != nil {
 			t.Fatal(err)
 		}
-		table, err := recording.ReplayTable[uint32, []uint64](r, "t")
+		table, err := ReplayTable[uint32, []uint64](r, "t")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -114,62 +112,31 @@ func FuzzChunk(f *testing.F) {
 	})
 }
 
-// FuzzTree: a tree of files from any bytes has only valid paths, and every file
-// in it can be read.
-func FuzzTree(f *testing.F) {
-	f.Add(fixtureFile(f, "host.tar.file"))
-	f.Fuzz(func(t *testing.T, b []byte) {
-		r, err := recording.OpenRecording(fstest.MapFS{
-			recording.ManifestName: {Data: []byte("borescope recording 1\n{}")},
-			"host.tar.file":        {Data: b},
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		tree, err := hostfs.FSMoved(r, "host")
-		if err != nil {
-			return
-		}
-		for name, n := range tree.(hostfs.MemFS) {
-			if !fs.ValidPath(name) {
-				t.Fatalf("path %q", name)
-			}
-			if n.Dir || n.Link != "" {
-				continue
-			}
-			got, err := fs.ReadFile(tree, name)
-			if err == nil && !bytes.Equal(got, n.Data) {
-				t.Fatalf("%s: %q", name, got)
-			}
-		}
-	})
-}
-
 // FuzzDump: a table of any header and payload is printed or refused, and what
 // is printed is not much longer than what was there.
 func FuzzDump(f *testing.F) {
 	f.Add([]byte(`{"order":"little","key":{"size":4,"fields":[{"offset":0,"size":4,"kind":"u"}]},`+
 		`"value":{"size":8,"slice":true,"fields":[{"name":"x","offset":0,"size":8,"kind":"i"}]}}`),
-		[]byte{recording.OpSnapshot, 2, 1, 1, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12})
+		[]byte{opSnapshot, 2, 1, 1, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12})
 	enc, err := compress.NewEncoder()
 	if err != nil {
 		f.Fatal(err)
 	}
 	f.Fuzz(func(t *testing.T, header, payload []byte) {
-		var h recording.TableHeader
+		var h tableHeader
 		if len(payload) == 0 || json.Unmarshal(header, &h) != nil {
 			return
 		}
 		var buf bytes.Buffer
-		w, err := recording.NewChunkWriter("fuzz", "table", &buf, enc, h)
+		w, err := newChunkWriter("fuzz", "table", &buf, enc, h)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := w.WriteMoved(payload); err != nil {
+		if err := w.write(payload); err != nil {
 			t.Fatal(err)
 		}
-		r, err := recording.OpenRecording(fstest.MapFS{
-			recording.ManifestName: {Data: []byte("borescope recording 1\n{}")}, "t.table": {Data: buf.Bytes()},
+		r, err := Open(fstest.MapFS{
+			manifestName: {Data: []byte("borescope recording 1\n{}")}, "t.table": {Data: buf.Bytes()},
 		})
 		if err != nil {
 			t.Fatal(err)

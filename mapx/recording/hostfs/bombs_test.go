@@ -1,4 +1,4 @@
-package mapx
+package hostfs
 
 import (
 	"archive/tar"
@@ -13,14 +13,13 @@ import (
 	"github.com/borescope/borescope/internal/meter"
 	"github.com/borescope/borescope/internal/testenv"
 	"github.com/borescope/borescope/mapx/recording"
-	"github.com/borescope/borescope/mapx/recording/hostfs"
 )
 
 // recordTree makes a recording whose tree of host files is written by f.
 func recordTree(t *testing.T, f func(w *tar.Writer) error) *recording.Recording {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "rec")
-	rec, err := recording.CreateRecording(dir, nil)
+	rec, err := recording.Create(dir, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -32,7 +31,7 @@ func recordTree(t *testing.T, f func(w *tar.Writer) error) *recording.Recording 
 	if err := errors.Join(f(w), w.Close(), out.Close(), rec.Close()); err != nil {
 		t.Fatal(err)
 	}
-	r, err := recording.OpenRecording(os.DirFS(dir))
+	r, err := recording.Open(os.DirFS(dir))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,7 +74,7 @@ func TestRecordingBombs(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			r := recordTree(t, tt.f)
 			var err error
-			n := meter.Allocated(func() { _, err = hostfs.FSMoved(r, "host") })
+			n := meter.Allocated(func() { _, err = Open(r, "host") })
 			if !errors.Is(err, recording.ErrCorrupt) {
 				t.Errorf("got %v, want one that wraps %v", err, recording.ErrCorrupt)
 			}
@@ -97,7 +96,7 @@ func TestHonestTree(t *testing.T) {
 		_, err := w.Write(want)
 		return err
 	})
-	fsys, err := hostfs.FSMoved(r, "host")
+	fsys, err := Open(r, "host")
 	if err != nil {
 		t.Fatal(err)
 	}

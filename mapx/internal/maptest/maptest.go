@@ -1,0 +1,38 @@
+// Package maptest makes maps for tests of packages that read them.
+package maptest
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/rlimit"
+
+	"github.com/borescope/borescope/internal/testenv"
+)
+
+// Need skips where maps can't be made.
+func Need(t testing.TB) {
+	t.Helper()
+	testenv.Need(t, testenv.Root)
+	// Before Linux 5.11 maps count as locked memory.
+	if err := rlimit.RemoveMemlock(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// New makes a map, which is closed after the test. A type that the kernel does not
+// have skips the test.
+func New(t testing.TB, spec *ebpf.MapSpec) *ebpf.Map {
+	t.Helper()
+	Need(t)
+	m, err := ebpf.NewMap(spec)
+	if errors.Is(err, ebpf.ErrNotSupported) {
+		testenv.Need(t, testenv.Got(spec.Type.String()+" maps", err))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { m.Close() })
+	return m
+}

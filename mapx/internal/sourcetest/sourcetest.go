@@ -1,0 +1,45 @@
+// Package sourcetest has a source of records for tests.
+package sourcetest
+
+import (
+	"context"
+	"io"
+	"testing"
+
+	"github.com/borescope/borescope/mapx"
+)
+
+// List is a Source of records that are there; At is the next one's index.
+type List struct {
+	Records []mapx.Record
+	At      int
+	Counts  mapx.Stats
+}
+
+// ReadInto reads the next record.
+func (s *List) ReadInto(_ context.Context, rec *mapx.Record) error {
+	if s.At == len(s.Records) {
+		return io.EOF
+	}
+	r := &s.Records[s.At]
+	s.At++
+	rec.Data = append(rec.Data[:0], r.Data...)
+	rec.CPU, rec.Lost, rec.Remaining = r.CPU, r.Lost, r.Remaining
+	return nil
+}
+
+// Stats returns Counts.
+func (s *List) Stats() (mapx.Stats, error) { return s.Counts, nil }
+
+// ReadAll reads until an error, which it returns with the records before it.
+func ReadAll(t testing.TB, src mapx.Source) ([]mapx.Record, error) {
+	t.Helper()
+	var all []mapx.Record
+	for {
+		var rec mapx.Record
+		if err := src.ReadInto(t.Context(), &rec); err != nil {
+			return all, err
+		}
+		all = append(all, rec)
+	}
+}
