@@ -5,6 +5,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/borescope/borescope/internal/perfring"
 	"github.com/borescope/borescope/internal/testenv"
 )
 
@@ -78,7 +79,7 @@ func openBare(b *testing.B, events []Event, cpus []int) {
 			a := e.Attr()
 			a.ReadFormat = 0x1f
 			if leader < 0 {
-				a.Flags |= AttrDisabled
+				a.Flags |= perfring.AttrDisabled
 			}
 			fd, err := perfEventOpen(&a, OnCPU(cpu), leader)
 			if err != nil {

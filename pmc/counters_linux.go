@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/borescope/borescope/internal/perfring"
 )
 
 // Counters are open events that only count. Read may be called from one
@@ -232,13 +234,13 @@ func (b *opener) one(i int, p Place, g *openGroup) (*Handle, error) {
 	} else {
 		o.Disabled, o.EnableOnExec = true, b.o.EnableOnExec
 	}
-	o.ReadFormat = FormatGroup | FormatID | FormatEnabled | FormatRunning
+	o.ReadFormat = perfring.FormatGroup | perfring.FormatID | perfring.FormatEnabled | perfring.FormatRunning
 	if b.lost {
-		o.ReadFormat |= FormatLost
+		o.ReadFormat |= perfring.FormatLost
 	}
 	h, err := OpenEvent(b.c.events[i], p, &o)
 	if b.lost && len(b.c.groups) == 0 && len(g.handles) == 0 && errors.Is(err, unix.EINVAL) {
-		o.ReadFormat &^= FormatLost
+		o.ReadFormat &^= perfring.FormatLost
 		h2, err2 := OpenEvent(b.c.events[i], p, &o)
 		if err2 == nil {
 			b.lost, g.lost = false, false

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/borescope/borescope/internal/perfring"
 	"github.com/borescope/borescope/internal/testenv"
 )
 
@@ -93,7 +94,7 @@ func TestStringInverse(t *testing.T) {
 }
 
 // formatAttr prints the fields that an event string decides, in perf's words.
-func formatAttr(a Attr) string {
+func formatAttr(a perfring.Attr) string {
 	var parts []string
 	add := func(name string, v uint64) {
 		if v != 0 {
@@ -104,17 +105,17 @@ func formatAttr(a Attr) string {
 	add("config", a.Config)
 	for i, f := range []struct {
 		name string
-		flag AttrFlags
+		flag perfring.AttrFlags
 	}{
-		{"pinned", AttrPinned},
-		{"exclusive", AttrExclusive},
-		{"exclude_user", AttrExcludeUser},
-		{"exclude_kernel", AttrExcludeKernel},
-		{"exclude_hv", AttrExcludeHV},
-		{"exclude_idle", AttrExcludeIdle},
+		{"pinned", perfring.AttrPinned},
+		{"exclusive", perfring.AttrExclusive},
+		{"exclude_user", perfring.AttrExcludeUser},
+		{"exclude_kernel", perfring.AttrExcludeKernel},
+		{"exclude_hv", perfring.AttrExcludeHV},
+		{"exclude_idle", perfring.AttrExcludeIdle},
 		{"precise_ip", 0},
-		{"exclude_host", AttrExcludeHost},
-		{"exclude_guest", AttrExcludeGuest},
+		{"exclude_host", perfring.AttrExcludeHost},
+		{"exclude_guest", perfring.AttrExcludeGuest},
 	} {
 		if i == 6 {
 			add("precise_ip", uint64(a.Flags.Precise()))
@@ -155,16 +156,16 @@ func updateEncodings(t *testing.T) {
 // that perf tries again with less (after a refusal) is left out.
 func perfAttrs(out string) string {
 	var attrs []string
-	var a Attr
+	var a perfring.Attr
 	refused := false
 	number := func(fields []string) (v uint64) {
 		fmt.Sscan(fields[len(fields)-1], &v)
 		return v
 	}
-	flags := map[string]AttrFlags{
-		"pinned": AttrPinned, "exclusive": AttrExclusive, "exclude_user": AttrExcludeUser,
-		"exclude_kernel": AttrExcludeKernel, "exclude_hv": AttrExcludeHV, "exclude_idle": AttrExcludeIdle,
-		"exclude_host": AttrExcludeHost, "exclude_guest": AttrExcludeGuest,
+	flags := map[string]perfring.AttrFlags{
+		"pinned": perfring.AttrPinned, "exclusive": perfring.AttrExclusive, "exclude_user": perfring.AttrExcludeUser,
+		"exclude_kernel": perfring.AttrExcludeKernel, "exclude_hv": perfring.AttrExcludeHV, "exclude_idle": perfring.AttrExcludeIdle,
+		"exclude_host": perfring.AttrExcludeHost, "exclude_guest": perfring.AttrExcludeGuest,
 	}
 	for line := range strings.Lines(out) {
 		f := strings.Fields(line)
@@ -173,7 +174,7 @@ func perfAttrs(out string) string {
 		}
 		switch f[0] {
 		case "perf_event_attr:":
-			a = Attr{}
+			a = perfring.Attr{}
 		case "type":
 			a.Type = uint32(number(f))
 		case "config":

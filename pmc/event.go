@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/borescope/borescope/internal/feature"
+	"github.com/borescope/borescope/internal/perfring"
 )
 
 // UnsupportedError says what this machine, kernel or process cannot do, and why.
@@ -119,24 +120,24 @@ func (e Event) IsZero() bool { return e == Event{} }
 //
 // The kprobe and uprobe PMUs want a pointer in Config1, which plain data
 // can't hold: OpenEvent puts it there.
-func (e Event) Attr() Attr {
-	a := Attr{
-		Type: e.Type, Size: AttrSize, BPType: e.BPType,
+func (e Event) Attr() perfring.Attr {
+	a := perfring.Attr{
+		Type: e.Type, Size: perfring.AttrSize, BPType: e.BPType,
 		Config: e.Config, Config1: e.Config1, Config2: e.Config2, Config3: e.Config3,
 	}
-	set := func(on bool, f AttrFlags) {
+	set := func(on bool, f perfring.AttrFlags) {
 		if on {
 			a.Flags |= f
 		}
 	}
-	set(e.Exclude&ExcludeUser != 0, AttrExcludeUser)
-	set(e.Exclude&ExcludeKernel != 0, AttrExcludeKernel)
-	set(e.Exclude&ExcludeHV != 0, AttrExcludeHV)
-	set(e.Exclude&ExcludeIdle != 0, AttrExcludeIdle)
-	set(e.Exclude&ExcludeHost != 0, AttrExcludeHost)
-	set(e.Exclude&IncludeGuest == 0, AttrExcludeGuest)
-	set(e.Flags&FlagPinned != 0, AttrPinned)
-	set(e.Flags&FlagExclusive != 0, AttrExclusive)
+	set(e.Exclude&ExcludeUser != 0, perfring.AttrExcludeUser)
+	set(e.Exclude&ExcludeKernel != 0, perfring.AttrExcludeKernel)
+	set(e.Exclude&ExcludeHV != 0, perfring.AttrExcludeHV)
+	set(e.Exclude&ExcludeIdle != 0, perfring.AttrExcludeIdle)
+	set(e.Exclude&ExcludeHost != 0, perfring.AttrExcludeHost)
+	set(e.Exclude&IncludeGuest == 0, perfring.AttrExcludeGuest)
+	set(e.Flags&FlagPinned != 0, perfring.AttrPinned)
+	set(e.Flags&FlagExclusive != 0, perfring.AttrExclusive)
 	a.Flags = a.Flags.WithPrecise(int(min(e.Precise, 3)))
 	return a
 }

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/borescope/borescope/internal/cpus"
+	"github.com/borescope/borescope/internal/perfring"
 )
 
 // refusal is what the kernel would not open.
@@ -17,14 +18,14 @@ type refusal struct {
 	err     error
 	event   Event
 	place   Place
-	attr    Attr
+	attr    perfring.Attr
 	grouped bool
 }
 
 // Explain says why the kernel refused an event that the caller opened itself,
 // with attributes a at a place: the error that OpenEvent would have returned.
 // err is the kernel's errno, or wraps it.
-func Explain(err error, e Event, at Place, a Attr) error {
+func Explain(err error, e Event, at Place, a perfring.Attr) error {
 	return explain(refusal{err: err, event: e, place: at, attr: a}, readFacts(nil))
 }
 
@@ -101,7 +102,7 @@ func explainDenied(errno unix.Errno, r refusal, f facts) string {
 		return at + ": tracepoints need -1; " + lift + "-1"
 	case (r.place.PID == -1 || r.place.Cgroup != nil) && f.paranoid > 0:
 		return at + ": a whole CPU or a cgroup needs 0; " + lift + "0"
-	case f.paranoid > 1 && r.attr.Flags&AttrExcludeKernel == 0:
+	case f.paranoid > 1 && r.attr.Flags&perfring.AttrExcludeKernel == 0:
 		return at + ": counting in the kernel needs 1; count user space only (" + r.event.String() + ":u), or " + lift + "1"
 	case r.place.PID > 0:
 		return at + ": another user's process needs CAP_SYS_PTRACE; " + lift + "does not help"
@@ -165,7 +166,7 @@ func explainCgroup(f facts) string {
 
 func explainNotSampling(r refusal, f facts) string {
 	switch {
-	case r.attr.BranchSampleType != 0 || r.attr.SampleType&SampleBranchStack != 0:
+	case r.attr.BranchSampleType != 0 || r.attr.SampleType&perfring.SampleBranchStack != 0:
 		return "this PMU records no branches (LBR, BRBE): software events and most virtual machines can't"
 	case r.attr.Flags.Precise() > 0:
 		return fmt.Sprintf("precise level %d can't be had here (PEBS or IBS needed)", r.attr.Flags.Precise())
@@ -179,7 +180,7 @@ func explainNotSampling(r refusal, f facts) string {
 
 func explainInvalid(r refusal, f facts) string {
 	switch {
-	case r.attr.Flags&AttrFreq != 0 && f.maxRate != 0 && r.attr.Sample > f.maxRate:
+	case r.attr.Flags&perfring.AttrFreq != 0 && f.maxRate != 0 && r.attr.Sample > f.maxRate:
 		return fmt.Sprintf("%d samples a second: at most kernel.perf_event_max_sample_rate = %d", r.attr.Sample, f.maxRate)
 	case r.place.PID == -1 && r.place.CPU == -1:
 		return "all tasks on any CPU: name the CPU, and open the event on each"
@@ -191,7 +192,7 @@ func explainInvalid(r refusal, f facts) string {
 		return "a breakpoint that this CPU can't do: 1, 2, 4 or 8 aligned bytes; x86 watches w, rw or x (8 bytes)"
 	case r.grouped:
 		return "the group does not fit: more events than counters, or events of different PMUs; split it"
-	case r.attr.Flags&AttrInherit != 0 && r.attr.SampleType&SampleReadGroup != 0 && r.attr.ReadFormat&FormatGroup != 0:
+	case r.attr.Flags&perfring.AttrInherit != 0 && r.attr.SampleType&perfring.SampleReadGroup != 0 && r.attr.ReadFormat&perfring.FormatGroup != 0:
 		return "inherited events can't sample group reads before 6.12"
 	case r.event.Exclude&(ExcludeUser|ExcludeKernel|ExcludeHV|ExcludeIdle) != 0 && r.event.PMU != "" && !r.event.Hardware():
 		return "the PMU " + r.event.PMU + " can't tell user space from the kernel: leave the modifiers out"

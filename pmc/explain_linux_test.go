@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/borescope/borescope/internal/perfring"
 	"github.com/borescope/borescope/internal/testenv"
 )
 
@@ -26,7 +27,7 @@ func TestExplain(t *testing.T) {
 	vm := with(func(f *facts) { f.core, f.hypervisor = nil, true })
 	msr := Event{PMU: "msr", Type: 13, Name: "msr/tsc/"}
 	self, other, cpu := OnThread(0), OnThread(77), OnCPU(0)
-	freq := Attr{Sample: 1 << 20, Flags: AttrFreq}
+	freq := perfring.Attr{Sample: 1 << 20, Flags: perfring.AttrFreq}
 	cgroup := Place{PID: -1, Cgroup: os.Stdin}
 	tracepoint := Event{Type: TypeTracepoint, Name: "sched:sched_switch"}
 	for _, tt := range []struct {
@@ -34,45 +35,45 @@ func TestExplain(t *testing.T) {
 		errno       unix.Errno
 		event       Event
 		at          Place
-		attr        Attr
+		attr        perfring.Attr
 		f           facts
 		want        string
 		unsupported bool
 	}{
-		{"no-pmu-vm", unix.ENOENT, Cycles(), self, Attr{}, vm, "no PMU in this virtual machine", true},
-		{"no-pmu", unix.ENOENT, Cycles(), self, Attr{}, with(func(f *facts) { f.core = nil }), "no driver for this CPU's counters", true},
-		{"no-such-event", unix.ENOENT, Cache(CacheNode, CacheWrite, CacheMiss), self, Attr{}, user, "PMU cpu has no such event", true},
-		{"no-such-event-vm", unix.ENOENT, CacheMisses(), self, Attr{}, with(func(f *facts) { f.hypervisor = true }), "hypervisors often pass on a part", true},
-		{"no-such-type", unix.ENOENT, Event{Type: 99}, self, Attr{}, user, "no PMU has type 99; there are cpu, msr", true},
-		{"qemu-instructions", unix.ENOENT, Instructions(), self, Attr{}, with(func(f *facts) { f.arch = "arm64" }), "-icount", true},
-		{"paranoid-kernel", unix.EACCES, Cycles(), self, Attr{}, user, "counting in the kernel needs 1; count user space only (cycles:u)", true},
-		{"paranoid-cpu", unix.EACCES, CPUClock(), cpu, Attr{}, user, "a whole CPU or a cgroup needs 0", true},
-		{"paranoid-tracepoint", unix.EACCES, tracepoint, self, Attr{}, user, "tracepoints need -1", true},
-		{"paranoid-debian", unix.EACCES, Cycles(), self, Attr{}, with(func(f *facts) { f.paranoid = 3 }), "Debian's level", true},
-		{"other-user", unix.EACCES, Cycles(), other, Attr{Flags: AttrExcludeKernel}, user, "CAP_SYS_PTRACE", true},
-		{"seccomp", unix.EPERM, Cycles(), self, Attr{}, with(func(f *facts) { f.perfmon = true }), "seccomp", true},
-		{"security-module", unix.EACCES, Cycles(), self, Attr{}, with(func(f *facts) { f.perfmon = true }), "security module", true},
-		{"debian", unix.EACCES, Cycles(), self, Attr{}, with(func(f *facts) { f.perfmon, f.paranoid = true, 3 }), "CAP_SYS_ADMIN", true},
+		{"no-pmu-vm", unix.ENOENT, Cycles(), self, perfring.Attr{}, vm, "no PMU in this virtual machine", true},
+		{"no-pmu", unix.ENOENT, Cycles(), self, perfring.Attr{}, with(func(f *facts) { f.core = nil }), "no driver for this CPU's counters", true},
+		{"no-such-event", unix.ENOENT, Cache(CacheNode, CacheWrite, CacheMiss), self, perfring.Attr{}, user, "PMU cpu has no such event", true},
+		{"no-such-event-vm", unix.ENOENT, CacheMisses(), self, perfring.Attr{}, with(func(f *facts) { f.hypervisor = true }), "hypervisors often pass on a part", true},
+		{"no-such-type", unix.ENOENT, Event{Type: 99}, self, perfring.Attr{}, user, "no PMU has type 99; there are cpu, msr", true},
+		{"qemu-instructions", unix.ENOENT, Instructions(), self, perfring.Attr{}, with(func(f *facts) { f.arch = "arm64" }), "-icount", true},
+		{"paranoid-kernel", unix.EACCES, Cycles(), self, perfring.Attr{}, user, "counting in the kernel needs 1; count user space only (cycles:u)", true},
+		{"paranoid-cpu", unix.EACCES, CPUClock(), cpu, perfring.Attr{}, user, "a whole CPU or a cgroup needs 0", true},
+		{"paranoid-tracepoint", unix.EACCES, tracepoint, self, perfring.Attr{}, user, "tracepoints need -1", true},
+		{"paranoid-debian", unix.EACCES, Cycles(), self, perfring.Attr{}, with(func(f *facts) { f.paranoid = 3 }), "Debian's level", true},
+		{"other-user", unix.EACCES, Cycles(), other, perfring.Attr{Flags: perfring.AttrExcludeKernel}, user, "CAP_SYS_PTRACE", true},
+		{"seccomp", unix.EPERM, Cycles(), self, perfring.Attr{}, with(func(f *facts) { f.perfmon = true }), "seccomp", true},
+		{"security-module", unix.EACCES, Cycles(), self, perfring.Attr{}, with(func(f *facts) { f.perfmon = true }), "security module", true},
+		{"debian", unix.EACCES, Cycles(), self, perfring.Attr{}, with(func(f *facts) { f.perfmon, f.paranoid = true, 3 }), "CAP_SYS_ADMIN", true},
 		{"rate", unix.EINVAL, Cycles(), self, freq, user, "perf_event_max_sample_rate = 100000", false},
-		{"no-place", unix.EINVAL, Cycles(), Place{-1, -1, nil}, Attr{}, user, "name the CPU", false},
-		{"no-such-cpu", unix.EINVAL, CPUClock(), OnCPU(9), Attr{}, with(func(f *facts) { f.possible = []int{0, 1, 2, 3} }), "no such CPU: 9; this machine can have 0-3", false},
-		{"breakpoint", unix.EINVAL, Breakpoint(1, 3, BPRead), self, Attr{}, user, "1, 2, 4 or 8 aligned bytes", false},
-		{"msr-user", unix.EINVAL, userMode(msr), self, Attr{}, user, "leave the modifiers out", false},
-		{"uncore-thread", unix.EINVAL, Event{PMU: "uncore_imc_0", Type: 20}, self, Attr{}, user, "whole CPUs only", false},
-		{"gone", unix.ESRCH, Cycles(), other, Attr{}, user, "no such thread", false},
-		{"offline", unix.ENODEV, Cycles(), cpu, Attr{}, user, "CPU is offline, or not one that the PMU is on", false},
-		{"slots", unix.ENOSPC, Breakpoint(8, 8, BPWrite), self, Attr{}, user, "breakpoint slots", true},
-		{"files", unix.EMFILE, Cycles(), self, Attr{}, user, "RLIMIT_NOFILE", false},
-		{"config3", unix.E2BIG, Event{Type: 4, Config3: 1}, self, Attr{}, user, "config3 needs 6.3", true},
-		{"exclusive", unix.EBUSY, Cycles(), self, Attr{}, user, "exclusive", true},
-		{"no-interrupt", unix.EOPNOTSUPP, Cycles(), self, Attr{Sample: 1000}, user, "no overflow interrupt", true},
-		{"branches", unix.EOPNOTSUPP, Cycles(), self, Attr{SampleType: SampleBranchStack}, user, "records no branches", true},
-		{"precise", unix.EOPNOTSUPP, Cycles(), self, Attr{Flags: AttrFlags(0).WithPrecise(3)}, user, "precise level 3", true},
-		{"stack", unix.EOVERFLOW, Cycles(), self, Attr{SampleMaxStack: 500}, user, "perf_event_max_stack = 127", false},
-		{"cgroup2-quirk", unix.ENOENT, CPUClock(), cgroup, Attr{}, with(func(f *facts) { f.cgroup2 = "/cg" }), "/cg/cgroup.subtree_control", true},
-		{"cgroup-v1", unix.ENOENT, CPUClock(), cgroup, Attr{}, user, "with cgroup v1 give a directory of the perf_event hierarchy", true},
-		{"not-cgroup", unix.EBADF, CPUClock(), cgroup, Attr{}, user, "not a cgroup directory", false},
-		{"no-perf", unix.ENOSYS, Cycles(), self, Attr{}, user, "CONFIG_PERF_EVENTS", true},
+		{"no-place", unix.EINVAL, Cycles(), Place{-1, -1, nil}, perfring.Attr{}, user, "name the CPU", false},
+		{"no-such-cpu", unix.EINVAL, CPUClock(), OnCPU(9), perfring.Attr{}, with(func(f *facts) { f.possible = []int{0, 1, 2, 3} }), "no such CPU: 9; this machine can have 0-3", false},
+		{"breakpoint", unix.EINVAL, Breakpoint(1, 3, BPRead), self, perfring.Attr{}, user, "1, 2, 4 or 8 aligned bytes", false},
+		{"msr-user", unix.EINVAL, userMode(msr), self, perfring.Attr{}, user, "leave the modifiers out", false},
+		{"uncore-thread", unix.EINVAL, Event{PMU: "uncore_imc_0", Type: 20}, self, perfring.Attr{}, user, "whole CPUs only", false},
+		{"gone", unix.ESRCH, Cycles(), other, perfring.Attr{}, user, "no such thread", false},
+		{"offline", unix.ENODEV, Cycles(), cpu, perfring.Attr{}, user, "CPU is offline, or not one that the PMU is on", false},
+		{"slots", unix.ENOSPC, Breakpoint(8, 8, BPWrite), self, perfring.Attr{}, user, "breakpoint slots", true},
+		{"files", unix.EMFILE, Cycles(), self, perfring.Attr{}, user, "RLIMIT_NOFILE", false},
+		{"config3", unix.E2BIG, Event{Type: 4, Config3: 1}, self, perfring.Attr{}, user, "config3 needs 6.3", true},
+		{"exclusive", unix.EBUSY, Cycles(), self, perfring.Attr{}, user, "exclusive", true},
+		{"no-interrupt", unix.EOPNOTSUPP, Cycles(), self, perfring.Attr{Sample: 1000}, user, "no overflow interrupt", true},
+		{"branches", unix.EOPNOTSUPP, Cycles(), self, perfring.Attr{SampleType: perfring.SampleBranchStack}, user, "records no branches", true},
+		{"precise", unix.EOPNOTSUPP, Cycles(), self, perfring.Attr{Flags: perfring.AttrFlags(0).WithPrecise(3)}, user, "precise level 3", true},
+		{"stack", unix.EOVERFLOW, Cycles(), self, perfring.Attr{SampleMaxStack: 500}, user, "perf_event_max_stack = 127", false},
+		{"cgroup2-quirk", unix.ENOENT, CPUClock(), cgroup, perfring.Attr{}, with(func(f *facts) { f.cgroup2 = "/cg" }), "/cg/cgroup.subtree_control", true},
+		{"cgroup-v1", unix.ENOENT, CPUClock(), cgroup, perfring.Attr{}, user, "with cgroup v1 give a directory of the perf_event hierarchy", true},
+		{"not-cgroup", unix.EBADF, CPUClock(), cgroup, perfring.Attr{}, user, "not a cgroup directory", false},
+		{"no-perf", unix.ENOSYS, Cycles(), self, perfring.Attr{}, user, "CONFIG_PERF_EVENTS", true},
 	} {
 		err := explain(refusal{err: tt.errno, event: tt.event, place: tt.at, attr: tt.attr}, tt.f)
 		if !strings.Contains(err.Error(), tt.want) {
@@ -131,7 +132,7 @@ func TestRefusals(t *testing.T) {
 		{"gone", CPUClock(), OnThread(1 << 22), nil, "no such thread"},
 		{"no-place", CPUClock(), Place{PID: -1, CPU: -1}, nil, "name the CPU"},
 		{"no-such-cpu", CPUClock(), OnCPU(1 << 14), nil, "event cpu-clock on CPU 16384: no such CPU: 16384; this machine can have 0"},
-		{"branches", CPUClock(), OnThread(0), &OpenOptions{Sampling: &SamplingSpec{Period: 1000, Type: SampleBranchStack, Branches: 9}}, "records no branches"},
+		{"branches", CPUClock(), OnThread(0), &OpenOptions{Sampling: &SamplingSpec{Period: 1000, Type: perfring.SampleBranchStack, Branches: 9}}, "records no branches"},
 		{"type", Event{Type: 4096}, OnThread(0), nil, "no PMU has type 4096"},
 		{"both", CPUClock(), OnThread(0), &OpenOptions{Sampling: &SamplingSpec{Freq: 1, Period: 1}}, "both a period and a frequency"},
 		{"zero", Event{}, OnThread(0), nil, "no event"},
@@ -242,10 +243,10 @@ func TestSilentSampler(t *testing.T) {
 		spec  SamplingSpec
 		want  bool
 	}{
-		{CPUClock(), SamplingSpec{Type: SampleIP}, true},
+		{CPUClock(), SamplingSpec{Type: perfring.SampleIP}, true},
 		{CPUClock(), SamplingSpec{Freq: 99}, false},
 		{CPUClock(), SamplingSpec{Period: 1000}, false},
-		{CPUClock(), SamplingSpec{Records: AttrComm}, false},
+		{CPUClock(), SamplingSpec{Records: perfring.AttrComm}, false},
 		{Event{Name: "cpu/event=1,period=9/", Period: 9}, SamplingSpec{}, false},
 		{Dummy(), SamplingSpec{}, false},
 		{BPFOutput(), SamplingSpec{}, false},

@@ -15,8 +15,10 @@ import (
 	"github.com/cilium/ebpf/asm"
 	"golang.org/x/sys/unix"
 
+	"github.com/borescope/borescope/internal/perfring"
 	"github.com/borescope/borescope/internal/testenv"
 	"github.com/borescope/borescope/pmc/internal/spin"
+	"github.com/borescope/borescope/pmc/measure"
 )
 
 // These tests need a PMU: they run in the arm64 guests of internal/vmtest
@@ -131,7 +133,7 @@ func TestPeriodSampling(t *testing.T) {
 	testenv.Need(t, testenv.Root, testenv.PMU)
 	onThread(t)
 	const period = 1_000_000
-	s, err := OpenSampler(Cycles(), Scope{}, SamplingSpec{Period: period, Type: SampleIP | SampleTID | SamplePeriod | SampleReadGroup}, nil)
+	s, err := OpenSampler(Cycles(), Scope{}, SamplingSpec{Period: period, Type: perfring.SampleIP | perfring.SampleTID | perfring.SamplePeriod | perfring.SampleReadGroup}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -143,7 +145,7 @@ func TestPeriodSampling(t *testing.T) {
 	var samples, inLoop int
 	var count uint64
 	for rec := range records(t, s) {
-		if rec.Type != RecordSample {
+		if rec.Type != perfring.RecordSample {
 			continue
 		}
 		samples++
@@ -206,7 +208,7 @@ func TestUserReads(t *testing.T) {
 		}
 	}
 	fast, slow := cost(func() { m.Values(v[:]) }), cost(func() { m.Read(&k) })
-	one := cost(func() { m.pages[0].readValue(&thisCPU) })
+	one := cost(func() { m.Pages[0].readValue(&thisCPU) })
 	t.Logf("one counter %v, two by Values %v, read(2) %v", one, fast, slow)
 	if testenv.InGuest() && (one > 100*time.Nanosecond || slow < 2*time.Microsecond) {
 		t.Errorf("one counter in %v, want at most 100 ns; read(2) in %v", one, slow)
@@ -217,12 +219,12 @@ func TestUserReads(t *testing.T) {
 	if n := testing.AllocsPerRun(100, func() { m.Values(v[:]) }); n != 0 {
 		t.Errorf("%v allocations", n)
 	}
-	value, enabled, running, ok := m.pages[0].read(&thisCPU)
+	value, enabled, running, ok := m.Pages[0].read(&thisCPU)
 	m.Read(&k)
 	if !ok || value > k.Rows[0].Raw || running > k.Rows[0].Running || enabled > k.Rows[0].Enabled {
 		t.Errorf("page: %d %v %v %v, read(2): %+v", value, enabled, running, ok, k.Rows[0])
 	}
-	if behind := k.Rows[0].Enabled - enabled; m.pages[0].caps&capUserTime != 0 && behind > time.Millisecond {
+	if behind := k.Rows[0].Enabled - enabled; m.Pages[0].caps&capUserTime != 0 && behind > time.Millisecond {
 		t.Errorf("the page's time is %v behind", behind)
 	}
 }
@@ -366,7 +368,7 @@ func readValueProgram(counters, out *ebpf.Map) asm.Instructions {
 func TestMeasure(t *testing.T) {
 	testenv.Need(t, testenv.Root)
 	quiet(t)
-	m, err := Measure(func() { spin.Loop(1e6) })
+	m, err := measure.Measure(func() { spin.Loop(1e6) })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -375,7 +377,7 @@ func TestMeasure(t *testing.T) {
 		t.Fatalf("%+v", v)
 	}
 	r := map[string]float64{}
-	ReportMetrics(reporter(r), 1e6, m.Counts)
+	measure.ReportMetrics(reporter(r), 1e6, m.Counts)
 	t.Log(r, m.GC)
 	i, ok := m.Counts.Total(userOnly(Instructions()))
 	if !ok {

@@ -25,7 +25,7 @@ import (
 // only: no machine with a PMU of that architecture was at hand.
 type Meter struct {
 	c       *Counters
-	pages   []*userPage // by event; nil without one
+	Pages   []*userPage // by event; nil without one
 	mem     [][]byte
 	scratch Counts
 }
@@ -46,7 +46,7 @@ func OpenMeter(events []Event, o *CountOptions) (*Meter, error) {
 		return nil, err
 	}
 	c.events = append([]Event(nil), events...)
-	m := &Meter{c: c, pages: make([]*userPage, len(events))}
+	m := &Meter{c: c, Pages: make([]*userPage, len(events))}
 	for i := range c.groups {
 		for j, h := range c.groups[i].handles {
 			if !h.event.Hardware() {
@@ -57,7 +57,7 @@ func OpenMeter(events []Event, o *CountOptions) (*Meter, error) {
 				return nil, errors.Join(fmt.Errorf("map the page of %s: %w", h.event, err), m.Close())
 			}
 			m.mem = append(m.mem, mem)
-			m.pages[c.groups[i].index[j]] = (*userPage)(unsafe.Pointer(&mem[0]))
+			m.Pages[c.groups[i].index[j]] = (*userPage)(unsafe.Pointer(&mem[0]))
 		}
 	}
 	if err := m.Read(&m.scratch); err != nil {
@@ -88,7 +88,7 @@ func userReadable(events []Event, root fs.FS) []Event {
 
 // UserReads reports whether all events are now read without a system call.
 func (m *Meter) UserReads() bool {
-	for _, p := range m.pages {
+	for _, p := range m.Pages {
 		if p == nil {
 			return false
 		}
@@ -103,10 +103,10 @@ func (m *Meter) UserReads() bool {
 // one from the CPU where that can be, else all with read(2). It allocates
 // nothing. dst must be as long as the events are many.
 func (m *Meter) Values(dst []uint64) error {
-	if len(dst) != len(m.pages) {
-		return fmt.Errorf("%d values for %d events", len(dst), len(m.pages))
+	if len(dst) != len(m.Pages) {
+		return fmt.Errorf("%d values for %d events", len(dst), len(m.Pages))
 	}
-	for i, p := range m.pages {
+	for i, p := range m.Pages {
 		if p == nil {
 			return m.slowValues(dst)
 		}
@@ -141,53 +141,11 @@ func (m *Meter) Close() error {
 	if m == nil {
 		return nil
 	}
-	clear(m.pages)
+	clear(m.Pages)
 	var errs []error
 	for _, mem := range m.mem {
 		errs = append(errs, unix.Munmap(mem))
 	}
 	m.mem = nil
 	return errors.Join(append(errs, m.c.Close())...)
-}
-
-// Measure runs f once, on one thread, and counts what that thread did: the
-// goroutine is locked to it (runtime.LockOSThread), so goroutines that f starts
-// are not counted. Nil events are DefaultEvents.
-//
-// A difference of a few hundred instructions is the cost of reading the
-// counters; Measurement.Empty is what an empty function costs, measured the
-// same way. The garbage collector may run on this thread too: Measurement.GC
-// says how many of its cycles ended meanwhile.
-func Measure(f func(), events ...Event) (Measurement, error) {
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	if len(events) == 0 {
-		events = nil
-	}
-	m, err := OpenMeter(events, nil)
-	if err != nil {
-		return Measurement{}, err
-	}
-	defer m.Close()
-	var out Measurement
-	if out.Empty, _, err = m.measure(func() {}); err != nil {
-		return Measurement{}, err
-	}
-	out.Counts, out.GC, err = m.measure(f)
-	return out, err
-}
-
-func (m *Meter) measure(f func()) (c Counts, gc uint64, err error) {
-	var before, after Counts
-	before.Rows = make([]Row, 0, len(m.pages))
-	after.Rows = make([]Row, 0, len(m.pages))
-	gc = gcCycles()
-	if err := m.Read(&before); err != nil {
-		return Counts{}, 0, err
-	}
-	f()
-	if err := m.Read(&after); err != nil {
-		return Counts{}, 0, err
-	}
-	return after.Sub(before), gcCycles() - gc, nil
 }

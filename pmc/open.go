@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+
+	"github.com/borescope/borescope/internal/perfring"
 )
 
 // Place says whose events one perf event counts, as perf_event_open takes it.
@@ -96,7 +98,7 @@ type SamplingSpec struct {
 	// Records are the flags for records other than samples (AttrComm,
 	// AttrTask, AttrMmap2, AttrContextSwitch, AttrKsymbol, …) and those about
 	// call chains. Others of Attr's flags are refused.
-	Records AttrFlags
+	Records perfring.AttrFlags
 	// Wakeup wakes the ring's reader after so many samples, WakeupBytes after so
 	// many bytes; with neither it is woken when the ring is half full.
 	Wakeup      uint32
@@ -116,48 +118,10 @@ type SamplingSpec struct {
 	MonotonicTime bool
 }
 
-// What read(2) of an event gives (enum perf_event_read_format).
-const (
-	FormatEnabled uint64 = 1 << iota
-	FormatRunning
-	FormatID
-	FormatGroup
-	FormatLost // 6.0
-)
-
-// What a sample holds (enum perf_event_sample_format).
-const (
-	SampleIP uint64 = 1 << iota
-	SampleTID
-	SampleTime
-	SampleAddr
-	SampleReadGroup
-	SampleCallchain
-	SampleID
-	SampleCPU
-	SamplePeriod
-	SampleStreamID
-	SampleRaw
-	SampleBranchStack
-	SampleRegsUser
-	SampleStackUser
-	SampleWeight
-	SampleDataSrc
-	SampleIdentifier
-	SampleTransaction
-	SampleRegsIntr
-	SamplePhysAddr
-	SampleAux
-	SampleCgroup       // 5.7
-	SampleDataPageSize // 5.11
-	SampleCodePageSize // 5.11
-	SampleWeightStruct // 5.12
-)
-
 // recordFlags are what SamplingSpec.Records may hold.
-const recordFlags = AttrMmap | AttrComm | AttrTask | AttrMmapData | AttrMmap2 | AttrCommExec |
-	AttrContextSwitch | AttrNamespaces | AttrKsymbol | AttrBPFEvent | AttrCgroup | AttrTextPoke |
-	AttrExcludeCallchainKernel | AttrExcludeCallchainUser | AttrSampleIDAll | AttrBuildID | AttrInheritStat
+const recordFlags = perfring.AttrMmap | perfring.AttrComm | perfring.AttrTask | perfring.AttrMmapData | perfring.AttrMmap2 | perfring.AttrCommExec |
+	perfring.AttrContextSwitch | perfring.AttrNamespaces | perfring.AttrKsymbol | perfring.AttrBPFEvent | perfring.AttrCgroup | perfring.AttrTextPoke |
+	perfring.AttrExcludeCallchainKernel | perfring.AttrExcludeCallchainUser | perfring.AttrSampleIDAll | perfring.AttrBuildID | perfring.AttrInheritStat
 
 // silent reports whether no record can ever come of the spec: the kernel takes
 // a period of 0 for an event that only counts.
@@ -170,7 +134,7 @@ func (s *SamplingSpec) silent(e Event) bool {
 }
 
 // apply writes the spec into a.
-func (s *SamplingSpec) apply(a *Attr, e Event) error {
+func (s *SamplingSpec) apply(a *perfring.Attr, e Event) error {
 	period, freq := s.Period, s.Freq
 	if period == 0 && freq == 0 {
 		period, freq = e.Period, e.Freq
@@ -180,7 +144,7 @@ func (s *SamplingSpec) apply(a *Attr, e Event) error {
 		return fmt.Errorf("event %s: both a period and a frequency", e)
 	case freq != 0:
 		a.Sample = freq
-		a.Flags |= AttrFreq
+		a.Flags |= perfring.AttrFreq
 	default:
 		a.Sample = period
 	}
@@ -198,31 +162,31 @@ func (s *SamplingSpec) apply(a *Attr, e Event) error {
 	a.Wakeup = s.Wakeup
 	if s.WakeupBytes != 0 {
 		a.Wakeup = s.WakeupBytes
-		a.Flags |= AttrWatermark
+		a.Flags |= perfring.AttrWatermark
 	}
 	a.SampleRegsUser, a.SampleStackUser = s.UserRegs, s.UserStack
 	a.SampleRegsIntr, a.BranchSampleType = s.InterruptRegs, s.Branches
 	a.SampleMaxStack = s.MaxStack
 	if s.MonotonicTime {
 		const clockMonotonic = 1
-		a.Flags |= AttrUseClockID
+		a.Flags |= perfring.AttrUseClockID
 		a.ClockID = clockMonotonic
 	}
 	return nil
 }
 
 // attr is the attribute that OpenEvent gives the kernel first.
-func (o *OpenOptions) attr(e Event) (Attr, error) {
+func (o *OpenOptions) attr(e Event) (perfring.Attr, error) {
 	a := e.Attr()
 	a.ReadFormat = o.ReadFormat
 	if o.Disabled || o.EnableOnExec {
-		a.Flags |= AttrDisabled
+		a.Flags |= perfring.AttrDisabled
 	}
 	if o.EnableOnExec {
-		a.Flags |= AttrEnableOnExec
+		a.Flags |= perfring.AttrEnableOnExec
 	}
 	if o.Inherit {
-		a.Flags |= AttrInherit
+		a.Flags |= perfring.AttrInherit
 	}
 	if e.Flags&FlagPreciseMax != 0 {
 		a.Flags = a.Flags.WithPrecise(3)

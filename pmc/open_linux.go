@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/borescope/borescope/internal/feature"
+	"github.com/borescope/borescope/internal/perfring"
 )
 
 // Handle is one open perf event. Its methods may be called from several
@@ -21,7 +22,7 @@ type Handle struct {
 	fd    int
 	event Event
 	place Place
-	attr  Attr
+	attr  perfring.Attr
 }
 
 // OpenEvent opens one event at one place: perf_event_open, with what it takes
@@ -79,7 +80,7 @@ func OpenEvent(e Event, at Place, o *OpenOptions) (*Handle, error) {
 
 // openFallback opens the event, giving up first precision, then the exclusion
 // of guests. On failure a is as it was first tried, with that attempt's error.
-func openFallback(a *Attr, at Place, leader int, exact bool) (int, error) {
+func openFallback(a *perfring.Attr, at Place, leader int, exact bool) (int, error) {
 	fd, first := perfEventOpen(a, at, leader)
 	if first == nil || !retry(first) {
 		return fd, first
@@ -94,8 +95,8 @@ func openFallback(a *Attr, at Place, leader int, exact bool) (int, error) {
 	}
 	// PERF_PMU_CAP_NO_EXCLUDE: msr, uncore and the like refuse any exclusion.
 	// Only the one that nobody asked for is dropped.
-	if try.Flags&(AttrExcludeGuest|AttrExcludeHost) == AttrExcludeGuest {
-		try.Flags &^= AttrExcludeGuest
+	if try.Flags&(perfring.AttrExcludeGuest|perfring.AttrExcludeHost) == perfring.AttrExcludeGuest {
+		try.Flags &^= perfring.AttrExcludeGuest
 		if fd, err := perfEventOpen(&try, at, leader); err == nil {
 			*a = try
 			return fd, nil
@@ -109,7 +110,7 @@ func retry(err error) bool {
 	return errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.ENOENT)
 }
 
-func perfEventOpen(a *Attr, at Place, leader int) (int, error) {
+func perfEventOpen(a *perfring.Attr, at Place, leader int) (int, error) {
 	pid, flags := at.PID, unix.PERF_FLAG_FD_CLOEXEC
 	if at.Cgroup != nil {
 		pid, flags = int(at.Cgroup.Fd()), flags|unix.PERF_FLAG_PID_CGROUP
@@ -142,7 +143,7 @@ func (h *Handle) Event() Event { return h.event }
 func (h *Handle) Place() Place { return h.place }
 
 // Attr is the attribute that the kernel accepted.
-func (h *Handle) Attr() Attr { return h.attr }
+func (h *Handle) Attr() perfring.Attr { return h.attr }
 
 // Precise is the level of precision obtained. It is 0 where the kernel accepts
 // a level and pays it no attention: software events, and every PMU but x86's.

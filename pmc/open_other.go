@@ -2,18 +2,20 @@
 
 package pmc
 
+import "github.com/borescope/borescope/internal/perfring"
+
 // Handle is one open perf event. There are none on this system.
 type Handle struct{}
 
-func noPerf() error {
+func NoPerf() error {
 	return &UnsupportedError{Feature: "perf events", Hint: "Linux only"}
 }
 
 // OpenEvent needs Linux.
-func OpenEvent(Event, Place, *OpenOptions) (*Handle, error) { return nil, noPerf() }
+func OpenEvent(Event, Place, *OpenOptions) (*Handle, error) { return nil, NoPerf() }
 
 // Explain needs Linux.
-func Explain(error, Event, Place, Attr) error { return noPerf() }
+func Explain(error, Event, Place, perfring.Attr) error { return NoPerf() }
 
 // FD needs Linux.
 func (h *Handle) FD() int { return -1 }
@@ -25,28 +27,28 @@ func (h *Handle) Event() Event { return Event{} }
 func (h *Handle) Place() Place { return Place{} }
 
 // Attr needs Linux.
-func (h *Handle) Attr() Attr { return Attr{} }
+func (h *Handle) Attr() perfring.Attr { return perfring.Attr{} }
 
 // Precise needs Linux.
 func (h *Handle) Precise() int { return 0 }
 
 // ID needs Linux.
-func (h *Handle) ID() (uint64, error) { return 0, noPerf() }
+func (h *Handle) ID() (uint64, error) { return 0, NoPerf() }
 
 // Enable needs Linux.
-func (h *Handle) Enable() error { return noPerf() }
+func (h *Handle) Enable() error { return NoPerf() }
 
 // Disable needs Linux.
-func (h *Handle) Disable() error { return noPerf() }
+func (h *Handle) Disable() error { return NoPerf() }
 
 // Reset needs Linux.
-func (h *Handle) Reset() error { return noPerf() }
+func (h *Handle) Reset() error { return NoPerf() }
 
 // SetBPF needs Linux.
-func (h *Handle) SetBPF(int) error { return noPerf() }
+func (h *Handle) SetBPF(int) error { return NoPerf() }
 
 // SetFilter needs Linux.
-func (h *Handle) SetFilter(string) error { return noPerf() }
+func (h *Handle) SetFilter(string) error { return NoPerf() }
 
 // Close does nothing.
 func (h *Handle) Close() error { return nil }

@@ -14,6 +14,8 @@ import (
 	"testing"
 	"testing/fstest"
 	"time"
+
+	"github.com/borescope/borescope/internal/perfring"
 )
 
 // TestAttrLayout: the bytes are those of struct perf_event_attr.
@@ -24,7 +26,7 @@ func TestAttrLayout(t *testing.T) {
 	e.Config3 = 7
 	a := e.Attr()
 	b, err := a.AppendBinary(nil)
-	if err != nil || len(b) != AttrSize {
+	if err != nil || len(b) != perfring.AttrSize {
 		t.Fatalf("%d bytes, %v", len(b), err)
 	}
 	u32 := func(off int) uint64 { return uint64(binary.NativeEndian.Uint32(b[off:])) }
@@ -39,7 +41,7 @@ func TestAttrLayout(t *testing.T) {
 			t.Errorf("%s: %#x, want %#x", name, pair[0], pair[1])
 		}
 	}
-	if f := AttrInheritThread; f != 1<<35 || AttrSigtrap != 1<<37 || AttrBuildID != 1<<34 || AttrCgroup != 1<<32 {
+	if f := perfring.AttrInheritThread; f != 1<<35 || perfring.AttrSigtrap != 1<<37 || perfring.AttrBuildID != 1<<34 || perfring.AttrCgroup != 1<<32 {
 		t.Errorf("late flags are misplaced: inherit_thread %#x", f)
 	}
 }
@@ -552,7 +554,7 @@ func FuzzParseEvent(f *testing.F) {
 			if err != nil || back != e {
 				t.Fatalf("%q gives %+v, which prints %q and reads as %+v (%v)", s, e, e.String(), back, err)
 			}
-			if a := e.Attr(); a.Size != AttrSize || a.Type != e.Type {
+			if a := e.Attr(); a.Size != perfring.AttrSize || a.Type != e.Type {
 				t.Fatalf("%q: %+v", s, a)
 			}
 		}

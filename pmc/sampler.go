@@ -27,25 +27,6 @@ type Sample = perfring.Sample
 // SamplerStats counts what went through a Sampler's rings.
 type SamplerStats = perfring.Stats
 
-// Types of records (enum perf_event_type).
-const (
-	RecordMmap        uint32 = perfring.TypeMmap
-	RecordLost        uint32 = perfring.TypeLost
-	RecordComm        uint32 = perfring.TypeComm
-	RecordExit        uint32 = perfring.TypeExit
-	RecordThrottle    uint32 = perfring.TypeThrottle
-	RecordUnthrottle  uint32 = perfring.TypeUnthrottle
-	RecordFork        uint32 = perfring.TypeFork
-	RecordSample      uint32 = perfring.TypeSample
-	RecordMmap2       uint32 = perfring.TypeMmap2
-	RecordLostSamples uint32 = perfring.TypeLostSamples
-	RecordSwitch      uint32 = perfring.TypeSwitch
-	RecordSwitchWide  uint32 = perfring.TypeSwitchCPUWide
-	RecordKsymbol     uint32 = perfring.TypeKsymbol
-	RecordBPF         uint32 = perfring.TypeBPFEvent
-	RecordCgroup      uint32 = perfring.TypeCgroup
-)
-
 // SamplerOptions says how a Sampler is opened. A nil *SamplerOptions is the
 // zero value.
 type SamplerOptions struct {
@@ -67,6 +48,6 @@ type SamplerOptions struct {
 func (s *SamplingSpec) format(readFormat uint64) perfring.Format {
 	return perfring.Format{
 		SampleType: s.Type, ReadFormat: readFormat, BranchSampleType: s.Branches,
-		RegsUser: s.UserRegs, RegsIntr: s.InterruptRegs, SampleIDAll: s.Records&AttrSampleIDAll != 0,
+		RegsUser: s.UserRegs, RegsIntr: s.InterruptRegs, SampleIDAll: s.Records&perfring.AttrSampleIDAll != 0,
 	}
 }

@@ -63,7 +63,7 @@ func OpenSampler(e Event, s Scope, spec SamplingSpec, o *SamplerOptions) (sm *Sa
 	// A sample's read gives the event's own value: times and id.
 	open := OpenOptions{
 		Sampling: &spec, Inherit: o.Inherit, EnableOnExec: o.EnableOnExec, Disabled: true,
-		ExactPrecise: o.ExactPrecise, Root: o.Root, ReadFormat: FormatID | FormatEnabled | FormatRunning,
+		ExactPrecise: o.ExactPrecise, Root: o.Root, ReadFormat: perfring.FormatID | perfring.FormatEnabled | perfring.FormatRunning,
 	}
 	sm = &Sampler{format: spec.format(open.ReadFormat)}
 	defer func() {

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/borescope/borescope/internal/kernel"
+	"github.com/borescope/borescope/internal/perfring"
 	"github.com/borescope/borescope/internal/testenv"
 )
 
@@ -48,7 +49,7 @@ func TestSampleContextSwitches(t *testing.T) {
 	}
 	start := now()
 	s, err := OpenSampler(ContextSwitches(), Scope{}, SamplingSpec{
-		Period: 1, Type: SampleIP | SampleTID | SampleTime | SampleCPU | SamplePeriod | SampleCallchain | SampleReadGroup,
+		Period: 1, Type: perfring.SampleIP | perfring.SampleTID | perfring.SampleTime | perfring.SampleCPU | perfring.SamplePeriod | perfring.SampleCallchain | perfring.SampleReadGroup,
 		MonotonicTime: true,
 	}, nil)
 	if err != nil {
@@ -66,7 +67,7 @@ func TestSampleContextSwitches(t *testing.T) {
 	end := now()
 	var samples, value, last uint64
 	for rec := range records(t, s) {
-		if rec.Type != RecordSample {
+		if rec.Type != perfring.RecordSample {
 			continue
 		}
 		samples++
@@ -91,7 +92,7 @@ func TestSampleContextSwitches(t *testing.T) {
 func TestSampleClock(t *testing.T) {
 	testenv.Need(t, testenv.Root, testenv.Perf)
 	onThread(t)
-	s, err := OpenSampler(TaskClock(), Scope{}, SamplingSpec{Period: 1_000_000, Type: SampleIP | SamplePeriod | SampleReadGroup}, nil)
+	s, err := OpenSampler(TaskClock(), Scope{}, SamplingSpec{Period: 1_000_000, Type: perfring.SampleIP | perfring.SamplePeriod | perfring.SampleReadGroup}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -123,7 +124,7 @@ func TestSampleClock(t *testing.T) {
 	}
 	samples, last := uint64(0), uint64(0)
 	for rec := range records(t, s) {
-		if rec.Type == RecordSample {
+		if rec.Type == perfring.RecordSample {
 			samples++
 			if v := rec.Sample.Read[0].Value; v <= last {
 				t.Errorf("sample %d at %d ns, after one at %d ns", samples, v, last)
@@ -180,8 +181,8 @@ func TestTaskRecords(t *testing.T) {
 	testenv.Need(t, testenv.Root)
 	onThread(t)
 	s, err := OpenSampler(Dummy(), Scope{}, SamplingSpec{
-		Type:    SampleTID | SampleTime | SampleIdentifier,
-		Records: AttrComm | AttrCommExec | AttrTask | AttrMmap | AttrMmap2 | AttrContextSwitch | AttrSampleIDAll,
+		Type:    perfring.SampleTID | perfring.SampleTime | perfring.SampleIdentifier,
+		Records: perfring.AttrComm | perfring.AttrCommExec | perfring.AttrTask | perfring.AttrMmap | perfring.AttrMmap2 | perfring.AttrContextSwitch | perfring.AttrSampleIDAll,
 	}, &SamplerOptions{Inherit: true, Pages: 128})
 	if err != nil {
 		t.Fatal(err)
@@ -196,15 +197,15 @@ func TestTaskRecords(t *testing.T) {
 	seen := map[string]bool{}
 	for rec := range records(t, s) {
 		switch {
-		case rec.Type == RecordFork && rec.Task.PID == pid:
+		case rec.Type == perfring.RecordFork && rec.Task.PID == pid:
 			seen["fork"] = seen["fork"] || rec.Task.PPID == uint32(os.Getpid())
-		case rec.Type == RecordComm && rec.Comm.PID == pid:
+		case rec.Type == perfring.RecordComm && rec.Comm.PID == pid:
 			seen["exec"] = seen["exec"] || rec.Comm.Exec && rec.Comm.Name != ""
-		case rec.Type == RecordMmap2 && rec.Mmap.PID == pid:
+		case rec.Type == perfring.RecordMmap2 && rec.Mmap.PID == pid:
 			seen["mmap"] = seen["mmap"] || strings.HasPrefix(rec.Mmap.Path, "/") && rec.Mmap.Inode != 0 && rec.ID.PID == pid
-		case rec.Type == RecordExit && rec.Task.PID == pid:
+		case rec.Type == perfring.RecordExit && rec.Task.PID == pid:
 			seen["exit"] = true
-		case rec.Type == RecordSwitch:
+		case rec.Type == perfring.RecordSwitch:
 			seen["switch"] = true
 		}
 	}
@@ -220,7 +221,7 @@ func TestTaskRecords(t *testing.T) {
 func TestSamplerLoss(t *testing.T) {
 	testenv.Need(t, testenv.Root)
 	onThread(t)
-	s, err := OpenSampler(ContextSwitches(), Scope{}, SamplingSpec{Period: 1, Type: SampleIP | SampleCallchain | SampleReadGroup}, &SamplerOptions{Pages: 1})
+	s, err := OpenSampler(ContextSwitches(), Scope{}, SamplingSpec{Period: 1, Type: perfring.SampleIP | perfring.SampleCallchain | perfring.SampleReadGroup}, &SamplerOptions{Pages: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -234,7 +235,7 @@ func TestSamplerLoss(t *testing.T) {
 	samples, value := uint64(0), uint64(0)
 	drain := func() {
 		for rec := range records(t, s) {
-			if rec.Type == RecordSample {
+			if rec.Type == perfring.RecordSample {
 				samples++
 				value = rec.Sample.Read[0].Value
 			}
@@ -256,7 +257,7 @@ func TestSamplerLoss(t *testing.T) {
 func TestSamplerEnds(t *testing.T) {
 	testenv.Need(t, testenv.Root)
 	idle := func() *Sampler {
-		s, err := OpenSampler(Dummy(), Scope{}, SamplingSpec{Type: SampleTID}, nil)
+		s, err := OpenSampler(Dummy(), Scope{}, SamplingSpec{Type: perfring.SampleTID}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -298,7 +299,7 @@ func TestSamplerEnds(t *testing.T) {
 		}
 	}
 	go thread()
-	s, err := OpenSampler(ContextSwitches(), Scope{Thread: <-tid}, SamplingSpec{Period: 1, Type: SampleTID, Wakeup: 1}, nil)
+	s, err := OpenSampler(ContextSwitches(), Scope{Thread: <-tid}, SamplingSpec{Period: 1, Type: perfring.SampleTID, Wakeup: 1}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

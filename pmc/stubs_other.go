@@ -8,19 +8,19 @@ import "context"
 type Counters struct{}
 
 // Open needs Linux.
-func Open([]Event, Scope, *CountOptions) (*Counters, error) { return nil, noPerf() }
+func Open([]Event, Scope, *CountOptions) (*Counters, error) { return nil, NoPerf() }
 
 // OpenGroups needs Linux.
-func OpenGroups([][]Event, Scope, *CountOptions) (*Counters, error) { return nil, noPerf() }
+func OpenGroups([][]Event, Scope, *CountOptions) (*Counters, error) { return nil, NoPerf() }
 
 // Enable needs Linux.
-func (c *Counters) Enable() error { return noPerf() }
+func (c *Counters) Enable() error { return NoPerf() }
 
 // Disable needs Linux.
-func (c *Counters) Disable() error { return noPerf() }
+func (c *Counters) Disable() error { return NoPerf() }
 
 // Reset needs Linux.
-func (c *Counters) Reset() error { return noPerf() }
+func (c *Counters) Reset() error { return NoPerf() }
 
 // Events needs Linux.
 func (c *Counters) Events() []Event { return nil }
@@ -32,7 +32,7 @@ func (c *Counters) Groups() int { return 0 }
 func (c *Counters) Handles(Event) []*Handle { return nil }
 
 // Read needs Linux.
-func (c *Counters) Read(*Counts) error { return noPerf() }
+func (c *Counters) Read(*Counts) error { return NoPerf() }
 
 // Close does nothing.
 func (c *Counters) Close() error { return nil }
@@ -41,16 +41,16 @@ func (c *Counters) Close() error { return nil }
 type Meter struct{}
 
 // OpenMeter needs Linux.
-func OpenMeter([]Event, *CountOptions) (*Meter, error) { return nil, noPerf() }
+func OpenMeter([]Event, *CountOptions) (*Meter, error) { return nil, NoPerf() }
 
 // UserReads needs Linux.
 func (m *Meter) UserReads() bool { return false }
 
 // Values needs Linux.
-func (m *Meter) Values([]uint64) error { return noPerf() }
+func (m *Meter) Values([]uint64) error { return NoPerf() }
 
 // Read needs Linux.
-func (m *Meter) Read(*Counts) error { return noPerf() }
+func (m *Meter) Read(*Counts) error { return NoPerf() }
 
 // Events needs Linux.
 func (m *Meter) Events() []Event { return nil }
@@ -58,23 +58,20 @@ func (m *Meter) Events() []Event { return nil }
 // Close does nothing.
 func (m *Meter) Close() error { return nil }
 
-// Measure needs Linux.
-func Measure(func(), ...Event) (Measurement, error) { return Measurement{}, noPerf() }
-
 // Sampler is an event that writes a record at each overflow. There is none on
 // this system.
 type Sampler struct{}
 
 // OpenSampler needs Linux.
 func OpenSampler(Event, Scope, SamplingSpec, *SamplerOptions) (*Sampler, error) {
-	return nil, noPerf()
+	return nil, NoPerf()
 }
 
 // Enable needs Linux.
-func (sm *Sampler) Enable() error { return noPerf() }
+func (sm *Sampler) Enable() error { return NoPerf() }
 
 // Disable needs Linux.
-func (sm *Sampler) Disable() error { return noPerf() }
+func (sm *Sampler) Disable() error { return NoPerf() }
 
 // Precise needs Linux.
 func (sm *Sampler) Precise() int { return 0 }
@@ -86,10 +83,10 @@ func (sm *Sampler) Handles() []*Handle { return nil }
 func (sm *Sampler) Stats() SamplerStats { return SamplerStats{} }
 
 // TryRead needs Linux.
-func (sm *Sampler) TryRead(*Record) (bool, error) { return false, noPerf() }
+func (sm *Sampler) TryRead(*Record) (bool, error) { return false, NoPerf() }
 
 // ReadInto needs Linux.
-func (sm *Sampler) ReadInto(context.Context, *Record) error { return noPerf() }
+func (sm *Sampler) ReadInto(context.Context, *Record) error { return NoPerf() }
 
 // Close does nothing.
 func (sm *Sampler) Close() error { return nil }

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/borescope/borescope/internal/perfring"
 )
 
 // The kernel refuses a group that can never fit the counters, as far as it
@@ -59,7 +61,7 @@ func (b *opener) schedulable(events []Event) bool {
 		}
 	}()
 	for i, e := range events {
-		o := &OpenOptions{Disabled: i == 0, ReadFormat: FormatEnabled | FormatRunning, Root: b.o.Root}
+		o := &OpenOptions{Disabled: i == 0, ReadFormat: perfring.FormatEnabled | perfring.FormatRunning, Root: b.o.Root}
 		if i > 0 {
 			o.Leader = handles[0]
 		}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/borescope/borescope/internal/feature"
 	"github.com/borescope/borescope/internal/kernel"
+	"github.com/borescope/borescope/internal/perfring"
 	"github.com/borescope/borescope/pmc"
 )
 
@@ -101,7 +102,7 @@ func (a *attacher) tracefsEvent(g *Program, prog *ebpf.Program, s *Site, idFile 
 		return fmt.Errorf("%s: no id", idFile)
 	}
 	ev, err := a.anyCPU(&event{
-		attr: pmc.Attr{Type: pmc.TypeTracepoint, Config: id, Sample: 1}, feature: feature.Tracepoint,
+		attr: perfring.Attr{Type: pmc.TypeTracepoint, Config: id, Sample: 1}, feature: feature.Tracepoint,
 	})
 	if err != nil {
 		return err

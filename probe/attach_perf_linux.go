@@ -16,13 +16,14 @@ import (
 
 	"github.com/borescope/borescope/internal/feature"
 	"github.com/borescope/borescope/internal/kernel"
+	"github.com/borescope/borescope/internal/perfring"
 	"github.com/borescope/borescope/internal/procfs"
 	"github.com/borescope/borescope/pmc"
 )
 
 // event is a perf event to be opened.
 type event struct {
-	attr     pmc.Attr
+	attr     perfring.Attr
 	path     string // goes into config1: kprobe_func, uprobe_path
 	pid, cpu int
 	flags    uint
@@ -37,12 +38,12 @@ type event struct {
 
 // timed reports whether the event tells its enabled time, as those do that sample a
 // whole CPU.
-func (ev *event) timed() bool { return ev.attr.ReadFormat == pmc.FormatEnabled }
+func (ev *event) timed() bool { return ev.attr.ReadFormat == perfring.FormatEnabled }
 
 // open opens the event, disabled.
 func (ev *event) open() (int, error) {
-	ev.attr.Size = pmc.AttrSize
-	ev.attr.Flags |= pmc.AttrDisabled
+	ev.attr.Size = perfring.AttrSize
+	ev.attr.Flags |= perfring.AttrDisabled
 	for {
 		b, err := ev.attr.AppendBinary(nil)
 		if err != nil {
@@ -120,7 +121,7 @@ func (a *attacher) siteEvent(g *Program, s *Site) (*event, error) {
 			return nil, err
 		}
 		return a.anyCPU(&event{
-			attr: pmc.Attr{Type: pmc.TypeTracepoint, Config: uint64(id), Sample: 1}, feature: feature.Tracepoint,
+			attr: perfring.Attr{Type: pmc.TypeTracepoint, Config: uint64(id), Sample: 1}, feature: feature.Tracepoint,
 		})
 	}
 	if g.UserRegs {
@@ -164,7 +165,7 @@ func (a *attacher) kprobeEvent(g *Program, s *Site) (*event, error) {
 	if err != nil {
 		return nil, err
 	}
-	ev := &event{attr: pmc.Attr{Type: t.number, Config2: s.Offset}, feature: feature.Kprobe}
+	ev := &event{attr: perfring.Attr{Type: t.number, Config2: s.Offset}, feature: feature.Kprobe}
 	if g.Returns {
 		ev.attr.Config |= 1 << t.retBit
 	}
@@ -187,7 +188,7 @@ func (a *attacher) uprobeEvent(g *Program, s *Site) (*event, error) {
 	if err != nil {
 		return nil, err
 	}
-	ev := &event{attr: pmc.Attr{Type: t.number, Config2: s.Offset}, path: path, feature: feature.Uprobe}
+	ev := &event{attr: perfring.Attr{Type: t.number, Config2: s.Offset}, path: path, feature: feature.Uprobe}
 	if g.returnProbe() {
 		ev.attr.Config |= 1 << t.retBit
 	}
@@ -260,7 +261,7 @@ func (a *attacher) sampling(g *Program, prog *ebpf.Program, s *Site) error {
 		defer dir.Close()
 		ev.pid, ev.flags, ev.dir = int(dir.Fd()), kernel.PerfPIDCgroup, dir
 	} else if s.CPU >= 0 {
-		ev.attr.ReadFormat = pmc.FormatEnabled
+		ev.attr.ReadFormat = perfring.FormatEnabled
 	}
 	return a.perfEvent(g, prog, s, ev)
 }
@@ -279,7 +280,7 @@ func (a *attacher) samplingEvent(s *Site) (*event, error) {
 		case t.Every != 0:
 			ev.attr.Sample = uint64(t.Every)
 		case t.Freq != 0:
-			ev.attr.Sample, ev.attr.Flags = t.Freq, ev.attr.Flags|pmc.AttrFreq
+			ev.attr.Sample, ev.attr.Flags = t.Freq, ev.attr.Flags|perfring.AttrFreq
 		default:
 			ev.attr.Sample = t.Period
 		}
@@ -298,7 +299,7 @@ func (a *attacher) samplingEvent(s *Site) (*event, error) {
 		}
 		ev.what = pmc.Breakpoint(s.Address, length, access)
 		ev.attr = ev.what.Attr()
-		ev.attr.Flags &^= pmc.AttrExcludeGuest
+		ev.attr.Flags &^= perfring.AttrExcludeGuest
 		ev.attr.Sample = 1
 	default:
 		return nil, fmt.Errorf("no perf event for %s", s.Target)
@@ -320,7 +321,7 @@ func (a *attacher) samplingEvent(s *Site) (*event, error) {
 // before it is in the list (copy_process, kernel/fork.c): the list is believed once each
 // of them must have left the call of clone that it was in when its event was opened.
 func (a *attacher) perThread(g *Program, prog *ebpf.Program, s *Site, ev *event) error {
-	ev.attr.Flags |= pmc.AttrInherit
+	ev.attr.Flags |= perfring.AttrInherit
 	ev.cpu = -1
 	before := a.progress()
 	end := time.Now().Add(perThreadWait)

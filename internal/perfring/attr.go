@@ -1,4 +1,4 @@
-package pmc
+package perfring
 
 import (
 	"encoding/binary"
