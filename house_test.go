@@ -27,7 +27,7 @@ const (
 // large are the packages that may have more lines, or do today: then with what they
 // have, which only falls.
 var large = map[string]int{
-	"pmc":          5800,
+	"pmc":          5530,
 	"probe":        14400, // 8000
 	"probe/action": 14800,
 	"stack":        11450,

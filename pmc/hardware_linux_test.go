@@ -6,50 +6,20 @@ import (
 	"errors"
 	"math"
 	"os"
-	"path/filepath"
 	"runtime"
 	"testing"
 	"time"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
-	"golang.org/x/sys/unix"
 
 	"github.com/borescope/borescope/internal/perfring"
 	"github.com/borescope/borescope/internal/testenv"
 	"github.com/borescope/borescope/pmc/internal/spin"
-	"github.com/borescope/borescope/pmc/measure"
 )
 
 // These tests need a PMU: they run in the arm64 guests of internal/vmtest
 // (QEMU's -icount makes counts exact), and on any machine that has one.
-
-// quiet runs a test on one thread that the Go runtime's preemption leaves
-// alone: its signals' handlers would count as user instructions. In a guest it
-// also takes the other CPUs away, since QEMU's -icount has one clock for all of
-// them, which its counters are made from.
-func quiet(t *testing.T) {
-	t.Helper()
-	if testenv.InGuest() {
-		others, err := filepath.Glob("/sys/devices/system/cpu/cpu[1-9]*/online")
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, file := range others {
-			if err := os.WriteFile(file, []byte("0"), 0); err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() { os.WriteFile(file, []byte("1"), 0) })
-		}
-	}
-	onThread(t)
-	var set, old unix.Sigset_t
-	set.Val[0] = 1 << (unix.SIGURG - 1)
-	if err := unix.PthreadSigmask(unix.SIG_BLOCK, &set, &old); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { unix.PthreadSigmask(unix.SIG_SETMASK, &old, nil) })
-}
 
 func userOnly(e Event) Event {
 	e.Exclude = ExcludeKernel | ExcludeHV
@@ -60,7 +30,7 @@ func userOnly(e Event) Event {
 // it has, within 0.1 %, whatever its size.
 func TestInstructionsExact(t *testing.T) {
 	testenv.Need(t, testenv.Root, testenv.PMU)
-	quiet(t)
+	spin.Quiet(t)
 	c := openAll(t, Scope{}, nil, userOnly(Instructions()), userOnly(Cycles()))
 	before, after := read(t, c), read(t, c) // both have their memory now
 	for _, n := range []uint64{1e6, 3e6, 8e6} {
@@ -86,7 +56,7 @@ func TestInstructionsExact(t *testing.T) {
 // the time, says so, and is scaled to within 0.1 % of the others.
 func TestMultiplexing(t *testing.T) {
 	testenv.Need(t, testenv.Root, testenv.PMU, testenv.Arch("arm64")) // event numbers of PMUv3
-	quiet(t)
+	spin.Quiet(t)
 	events := make([]Event, 12)
 	for i := range events {
 		events[i] = userOnly(Raw(0x08)) // INST_RETIRED
@@ -175,7 +145,7 @@ func TestPeriodSampling(t *testing.T) {
 func TestUserReads(t *testing.T) {
 	testenv.Need(t, testenv.Root, testenv.PMU)
 	allowUserReads(t)
-	quiet(t)
+	spin.Quiet(t)
 	m, err := OpenMeter([]Event{userOnly(Cycles()), userOnly(Instructions())}, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -208,7 +178,7 @@ func TestUserReads(t *testing.T) {
 		}
 	}
 	fast, slow := cost(func() { m.Values(v[:]) }), cost(func() { m.Read(&k) })
-	one := cost(func() { m.Pages[0].readValue(&thisCPU) })
+	one := cost(func() { m.pages[0].readValue(&thisCPU) })
 	t.Logf("one counter %v, two by Values %v, read(2) %v", one, fast, slow)
 	if testenv.InGuest() && (one > 100*time.Nanosecond || slow < 2*time.Microsecond) {
 		t.Errorf("one counter in %v, want at most 100 ns; read(2) in %v", one, slow)
@@ -219,12 +189,12 @@ func TestUserReads(t *testing.T) {
 	if n := testing.AllocsPerRun(100, func() { m.Values(v[:]) }); n != 0 {
 		t.Errorf("%v allocations", n)
 	}
-	value, enabled, running, ok := m.Pages[0].read(&thisCPU)
+	value, enabled, running, ok := m.pages[0].read(&thisCPU)
 	m.Read(&k)
 	if !ok || value > k.Rows[0].Raw || running > k.Rows[0].Running || enabled > k.Rows[0].Enabled {
 		t.Errorf("page: %d %v %v %v, read(2): %+v", value, enabled, running, ok, k.Rows[0])
 	}
-	if behind := k.Rows[0].Enabled - enabled; m.Pages[0].caps&capUserTime != 0 && behind > time.Millisecond {
+	if behind := k.Rows[0].Enabled - enabled; m.pages[0].caps&capUserTime != 0 && behind > time.Millisecond {
 		t.Errorf("the page's time is %v behind", behind)
 	}
 }
@@ -363,38 +333,6 @@ func readValueProgram(counters, out *ebpf.Map) asm.Instructions {
 		asm.Return(),
 	}
 }
-
-// TestMeasure: a function's instructions, whichever events the machine has.
-func TestMeasure(t *testing.T) {
-	testenv.Need(t, testenv.Root)
-	quiet(t)
-	m, err := measure.Measure(func() { spin.Loop(1e6) })
-	if err != nil {
-		t.Fatal(err)
-	}
-	v := m.Counts.Totals()
-	if len(v) == 0 || v[0].Confidence != Exact || v[0].Count == 0 {
-		t.Fatalf("%+v", v)
-	}
-	r := map[string]float64{}
-	measure.ReportMetrics(reporter(r), 1e6, m.Counts)
-	t.Log(r, m.GC)
-	i, ok := m.Counts.Total(userOnly(Instructions()))
-	if !ok {
-		return
-	}
-	e, _ := m.Empty.Total(userOnly(Instructions()))
-	if got := float64(i.Count-e.Count) / 1e6; math.Abs(got-spin.PerIteration) > 0.013 {
-		t.Errorf("%.4f instructions an iteration", got)
-	}
-	if r["instructions/op"] < spin.PerIteration || r["IPC"] == 0 {
-		t.Errorf("reported %v", r)
-	}
-}
-
-type reporter map[string]float64
-
-func (r reporter) ReportMetric(n float64, unit string) { r[unit] = n }
 
 // TestInheritHardware: instructions of a child are counted.
 func TestInheritHardware(t *testing.T) {

@@ -25,7 +25,7 @@ import (
 // only: no machine with a PMU of that architecture was at hand.
 type Meter struct {
 	c       *Counters
-	Pages   []*userPage // by event; nil without one
+	pages   []*userPage // by event; nil without one
 	mem     [][]byte
 	scratch Counts
 }
@@ -46,7 +46,7 @@ func OpenMeter(events []Event, o *CountOptions) (*Meter, error) {
 		return nil, err
 	}
 	c.events = append([]Event(nil), events...)
-	m := &Meter{c: c, Pages: make([]*userPage, len(events))}
+	m := &Meter{c: c, pages: make([]*userPage, len(events))}
 	for i := range c.groups {
 		for j, h := range c.groups[i].handles {
 			if !h.event.Hardware() {
@@ -57,7 +57,7 @@ func OpenMeter(events []Event, o *CountOptions) (*Meter, error) {
 				return nil, errors.Join(fmt.Errorf("map the page of %s: %w", h.event, err), m.Close())
 			}
 			m.mem = append(m.mem, mem)
-			m.Pages[c.groups[i].index[j]] = (*userPage)(unsafe.Pointer(&mem[0]))
+			m.pages[c.groups[i].index[j]] = (*userPage)(unsafe.Pointer(&mem[0]))
 		}
 	}
 	if err := m.Read(&m.scratch); err != nil {
@@ -88,7 +88,7 @@ func userReadable(events []Event, root fs.FS) []Event {
 
 // UserReads reports whether all events are now read without a system call.
 func (m *Meter) UserReads() bool {
-	for _, p := range m.Pages {
+	for _, p := range m.pages {
 		if p == nil {
 			return false
 		}
@@ -103,10 +103,10 @@ func (m *Meter) UserReads() bool {
 // one from the CPU where that can be, else all with read(2). It allocates
 // nothing. dst must be as long as the events are many.
 func (m *Meter) Values(dst []uint64) error {
-	if len(dst) != len(m.Pages) {
-		return fmt.Errorf("%d values for %d events", len(dst), len(m.Pages))
+	if len(dst) != len(m.pages) {
+		return fmt.Errorf("%d values for %d events", len(dst), len(m.pages))
 	}
-	for i, p := range m.Pages {
+	for i, p := range m.pages {
 		if p == nil {
 			return m.slowValues(dst)
 		}
@@ -141,7 +141,7 @@ func (m *Meter) Close() error {
 	if m == nil {
 		return nil
 	}
-	clear(m.Pages)
+	clear(m.pages)
 	var errs []error
 	for _, mem := range m.mem {
 		errs = append(errs, unix.Munmap(mem))

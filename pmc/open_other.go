@@ -7,15 +7,15 @@ import "github.com/borescope/borescope/internal/perfring"
 // Handle is one open perf event. There are none on this system.
 type Handle struct{}
 
-func NoPerf() error {
+func noPerf() error {
 	return &UnsupportedError{Feature: "perf events", Hint: "Linux only"}
 }
 
 // OpenEvent needs Linux.
-func OpenEvent(Event, Place, *OpenOptions) (*Handle, error) { return nil, NoPerf() }
+func OpenEvent(Event, Place, *OpenOptions) (*Handle, error) { return nil, noPerf() }
 
 // Explain needs Linux.
-func Explain(error, Event, Place, perfring.Attr) error { return NoPerf() }
+func Explain(error, Event, Place, perfring.Attr) error { return noPerf() }
 
 // FD needs Linux.
 func (h *Handle) FD() int { return -1 }
@@ -33,22 +33,22 @@ func (h *Handle) Attr() perfring.Attr { return perfring.Attr{} }
 func (h *Handle) Precise() int { return 0 }
 
 // ID needs Linux.
-func (h *Handle) ID() (uint64, error) { return 0, NoPerf() }
+func (h *Handle) ID() (uint64, error) { return 0, noPerf() }
 
 // Enable needs Linux.
-func (h *Handle) Enable() error { return NoPerf() }
+func (h *Handle) Enable() error { return noPerf() }
 
 // Disable needs Linux.
-func (h *Handle) Disable() error { return NoPerf() }
+func (h *Handle) Disable() error { return noPerf() }
 
 // Reset needs Linux.
-func (h *Handle) Reset() error { return NoPerf() }
+func (h *Handle) Reset() error { return noPerf() }
 
 // SetBPF needs Linux.
-func (h *Handle) SetBPF(int) error { return NoPerf() }
+func (h *Handle) SetBPF(int) error { return noPerf() }
 
 // SetFilter needs Linux.
-func (h *Handle) SetFilter(string) error { return NoPerf() }
+func (h *Handle) SetFilter(string) error { return noPerf() }
 
 // Close does nothing.
 func (h *Handle) Close() error { return nil }

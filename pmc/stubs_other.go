@@ -8,19 +8,19 @@ import "context"
 type Counters struct{}
 
 // Open needs Linux.
-func Open([]Event, Scope, *CountOptions) (*Counters, error) { return nil, NoPerf() }
+func Open([]Event, Scope, *CountOptions) (*Counters, error) { return nil, noPerf() }
 
 // OpenGroups needs Linux.
-func OpenGroups([][]Event, Scope, *CountOptions) (*Counters, error) { return nil, NoPerf() }
+func OpenGroups([][]Event, Scope, *CountOptions) (*Counters, error) { return nil, noPerf() }
 
 // Enable needs Linux.
-func (c *Counters) Enable() error { return NoPerf() }
+func (c *Counters) Enable() error { return noPerf() }
 
 // Disable needs Linux.
-func (c *Counters) Disable() error { return NoPerf() }
+func (c *Counters) Disable() error { return noPerf() }
 
 // Reset needs Linux.
-func (c *Counters) Reset() error { return NoPerf() }
+func (c *Counters) Reset() error { return noPerf() }
 
 // Events needs Linux.
 func (c *Counters) Events() []Event { return nil }
@@ -32,7 +32,7 @@ func (c *Counters) Groups() int { return 0 }
 func (c *Counters) Handles(Event) []*Handle { return nil }
 
 // Read needs Linux.
-func (c *Counters) Read(*Counts) error { return NoPerf() }
+func (c *Counters) Read(*Counts) error { return noPerf() }
 
 // Close does nothing.
 func (c *Counters) Close() error { return nil }
@@ -41,16 +41,16 @@ func (c *Counters) Close() error { return nil }
 type Meter struct{}
 
 // OpenMeter needs Linux.
-func OpenMeter([]Event, *CountOptions) (*Meter, error) { return nil, NoPerf() }
+func OpenMeter([]Event, *CountOptions) (*Meter, error) { return nil, noPerf() }
 
 // UserReads needs Linux.
 func (m *Meter) UserReads() bool { return false }
 
 // Values needs Linux.
-func (m *Meter) Values([]uint64) error { return NoPerf() }
+func (m *Meter) Values([]uint64) error { return noPerf() }
 
 // Read needs Linux.
-func (m *Meter) Read(*Counts) error { return NoPerf() }
+func (m *Meter) Read(*Counts) error { return noPerf() }
 
 // Events needs Linux.
 func (m *Meter) Events() []Event { return nil }
@@ -64,14 +64,14 @@ type Sampler struct{}
 
 // OpenSampler needs Linux.
 func OpenSampler(Event, Scope, SamplingSpec, *SamplerOptions) (*Sampler, error) {
-	return nil, NoPerf()
+	return nil, noPerf()
 }
 
 // Enable needs Linux.
-func (sm *Sampler) Enable() error { return NoPerf() }
+func (sm *Sampler) Enable() error { return noPerf() }
 
 // Disable needs Linux.
-func (sm *Sampler) Disable() error { return NoPerf() }
+func (sm *Sampler) Disable() error { return noPerf() }
 
 // Precise needs Linux.
 func (sm *Sampler) Precise() int { return 0 }
@@ -83,10 +83,10 @@ func (sm *Sampler) Handles() []*Handle { return nil }
 func (sm *Sampler) Stats() SamplerStats { return SamplerStats{} }
 
 // TryRead needs Linux.
-func (sm *Sampler) TryRead(*Record) (bool, error) { return false, NoPerf() }
+func (sm *Sampler) TryRead(*Record) (bool, error) { return false, noPerf() }
 
 // ReadInto needs Linux.
-func (sm *Sampler) ReadInto(context.Context, *Record) error { return NoPerf() }
+func (sm *Sampler) ReadInto(context.Context, *Record) error { return noPerf() }
 
 // Close does nothing.
 func (sm *Sampler) Close() error { return nil }

@@ -1,12 +1,16 @@
+// Package measure counts what a function does: its instructions, cycles and branches, or
+// what the machine has instead, for benchmarks and experiments. What runs for long, or
+// elsewhere, is pmc's to count.
 package measure
 
 import (
+	"runtime"
 	"runtime/metrics"
 
 	"github.com/borescope/borescope/pmc"
 )
 
-// Measurement is what Measure found.
+// Measurement is what Func found.
 type Measurement struct {
 	// Counts are those of the function, Empty those of an empty one.
 	Counts pmc.Counts
@@ -25,13 +29,13 @@ func gcCycles() uint64 {
 	return s[0].Value.Uint64()
 }
 
-// Reporter is what ReportMetrics needs of a *testing.B.
+// Reporter is what Report needs of a *testing.B.
 type Reporter interface {
 	// ReportMetric adds a number with its unit to the benchmark's line.
 	ReportMetric(n float64, unit string)
 }
 
-// ReportMetrics adds the counts to a benchmark's line, per operation:
+// Report adds the counts to a benchmark's line, per operation:
 // "cycles/op", "instructions/op", and "IPC" where both are there. n is b.N.
 // Events that were not counted are left out.
 //
@@ -40,14 +44,14 @@ type Reporter interface {
 //	m.Read(&before)
 //	for b.Loop() { … }
 //	m.Read(&after)
-//	pmc.ReportMetrics(b, b.N, after.Sub(before))
-func ReportMetrics(b Reporter, n int, c pmc.Counts) {
+//	measure.Report(b, b.N, after.Sub(before))
+func Report(b Reporter, n int, c pmc.Counts) {
 	if n <= 0 {
 		return
 	}
 	for _, v := range c.Totals() {
 		if v.Confidence >= pmc.Low {
-			b.ReportMetric(float64(v.Count)/float64(n), pmc.BaseName(v.Event)+"/op")
+			b.ReportMetric(float64(v.Count)/float64(n), baseName(v.Event)+"/op")
 		}
 	}
 	for _, m := range c.Metrics() {
@@ -55,4 +59,56 @@ func ReportMetrics(b Reporter, n int, c pmc.Counts) {
 			b.ReportMetric(m.Value, "IPC")
 		}
 	}
+}
+
+// Func runs f once, on one thread, and counts what that thread did: the
+// goroutine is locked to it (runtime.LockOSThread), so goroutines that f starts
+// are not counted. Nil events are pmc.DefaultEvents.
+//
+// A difference of a few hundred instructions is the cost of reading the
+// counters; Measurement.Empty is what an empty function costs, measured the
+// same way. The garbage collector may run on this thread too: Measurement.GC
+// says how many of its cycles ended meanwhile.
+func Func(f func(), events ...pmc.Event) (Measurement, error) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	if len(events) == 0 {
+		events = nil // the default ones
+	}
+	m, err := pmc.OpenMeter(events, nil)
+	if err != nil {
+		return Measurement{}, err
+	}
+	defer m.Close()
+	var out Measurement
+	if out.Empty, _, err = measure(m, func() {}); err != nil {
+		return Measurement{}, err
+	}
+	out.Counts, out.GC, err = measure(m, f)
+	return out, err
+}
+
+func measure(m *pmc.Meter, f func()) (c pmc.Counts, gc uint64, err error) {
+	var before, after pmc.Counts
+	before.Rows = make([]pmc.Row, 0, len(m.Events()))
+	after.Rows = make([]pmc.Row, 0, len(m.Events()))
+	gc = gcCycles()
+	if err := m.Read(&before); err != nil {
+		return pmc.Counts{}, 0, err
+	}
+	f()
+	if err := m.Read(&after); err != nil {
+		return pmc.Counts{}, 0, err
+	}
+	return after.Sub(before), gcCycles() - gc, nil
+}
+
+// baseName is the event for a unit: without modifiers, which testing's units
+// can't hold spaces of anyway.
+func baseName(e pmc.Event) string {
+	if e.Label != "" {
+		return e.Label
+	}
+	e.Exclude, e.Precise, e.Flags = 0, 0, 0
+	return e.String()
 }

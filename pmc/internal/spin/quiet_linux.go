@@ -1,0 +1,40 @@
+package spin
+
+import (
+	"os"
+	"path/filepath"
+	"runtime"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/borescope/borescope/internal/testenv"
+)
+
+// Quiet runs a test on one thread that the Go runtime's preemption leaves
+// alone: its signals' handlers would count as user instructions. In a guest it
+// also takes the other CPUs away, since QEMU's -icount has one clock for all of
+// them, which its counters are made from.
+func Quiet(t *testing.T) {
+	t.Helper()
+	if testenv.InGuest() {
+		others, err := filepath.Glob("/sys/devices/system/cpu/cpu[1-9]*/online")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, file := range others {
+			if err := os.WriteFile(file, []byte("0"), 0); err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { os.WriteFile(file, []byte("1"), 0) })
+		}
+	}
+	runtime.LockOSThread()
+	t.Cleanup(runtime.UnlockOSThread)
+	var set, old unix.Sigset_t
+	set.Val[0] = 1 << (unix.SIGURG - 1)
+	if err := unix.PthreadSigmask(unix.SIG_BLOCK, &set, &old); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { unix.PthreadSigmask(unix.SIG_SETMASK, &old, nil) })
+}
