@@ -55,7 +55,7 @@ var opens = map[string]string{
 
 // developers are packages that only this project's own checks and pages run.
 var developers = []string{
-	"internal/bench", "internal/ci", "internal/testenv", "internal/testlog", "internal/tools",
+	"internal/bench", "internal/ci", "internal/golden", "internal/testenv", "internal/testlog", "internal/tools",
 	"internal/tooltable", "internal/vmtest", "probe/tool/tooltest",
 }
 

@@ -2,7 +2,6 @@ package probe
 
 import (
 	"bytes"
-	"flag"
 	"fmt"
 	"os"
 	"strings"
@@ -14,9 +13,9 @@ import (
 
 	"github.com/borescope/borescope/internal/feature"
 	"github.com/borescope/borescope/pmc"
-)
 
-var update = flag.Bool("update", false, "rewrite the golden files")
+	"github.com/borescope/borescope/internal/golden"
+)
 
 // all is a machine that can do everything.
 func all(except ...feature.Feature) feature.Set {
@@ -276,31 +275,7 @@ func TestMisuse(t *testing.T) {
 	if n < 60 {
 		t.Errorf("only %d bad requests", n)
 	}
-	golden(t, "testdata/misuse.txt", b.String())
-}
-
-// golden compares with a file, or writes it with -update.
-func golden(t *testing.T, name, got string) {
-	t.Helper()
-	if *update {
-		if err := os.WriteFile(name, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	b, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if want := string(b); got != want {
-		g, w := strings.Split(got, "\n"), strings.Split(want, "\n")
-		for i := range g {
-			if i >= len(w) || g[i] != w[i] {
-				t.Fatalf("%s:%d: got\n%s\nwant\n%s", name, i+1, g[i], at(w, i))
-			}
-		}
-		t.Fatalf("%s has more: %s", name, at(w, len(g)))
-	}
+	golden.Compare(t, "testdata/misuse.txt", b.String())
 }
 
 func at(s []string, i int) string {

@@ -10,6 +10,8 @@ import (
 	"github.com/cilium/ebpf"
 
 	"github.com/borescope/borescope/internal/feature"
+
+	"github.com/borescope/borescope/internal/golden"
 )
 
 // machines are recorded kernels, by what they lack of a full one.
@@ -71,7 +73,7 @@ func TestPlans(t *testing.T) {
 				checkPlan(t, plan)
 				fmt.Fprintf(&b, "# %s\n%s\n", text, plan)
 			}
-			golden(t, "testdata/plans-"+m.name+".txt", b.String())
+			golden.Compare(t, "testdata/plans-"+m.name+".txt", b.String())
 		})
 	}
 }

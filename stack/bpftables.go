@@ -1,6 +1,7 @@
 package stack
 
 import (
+	"cmp"
 	"debug/elf"
 	"encoding/binary"
 	"errors"
@@ -107,10 +108,10 @@ func (l *BPFLimits) withDefaults() BPFLimits {
 	if l != nil {
 		v = *l
 	}
-	setDefault(&v.Rows, 1<<21)
-	setDefault(&v.Mappings, 1<<15)
-	setDefault(&v.Processes, 1<<13)
-	setDefault(&v.Rules, 1<<14)
+	v.Rows = cmp.Or(v.Rows, 1<<21)
+	v.Mappings = cmp.Or(v.Mappings, 1<<15)
+	v.Processes = cmp.Or(v.Processes, 1<<13)
+	v.Rules = cmp.Or(v.Rules, 1<<14)
 	v.Rules = min(v.Rules, maxRules)
 	return v
 }

@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/cilium/ebpf/asm"
+
+	"github.com/borescope/borescope/internal/golden"
 )
 
 // memMap is a map in memory.
@@ -206,10 +208,10 @@ func TestBPFWalkerInstructions(t *testing.T) {
 			}
 		}
 		if name == "amd64" {
-			golden(t, "bpfwalk.amd64.txt", fmt.Appendf(nil, "%v", ins))
+			golden.Compare(t, "testdata/bpfwalk.amd64.txt", fmt.Appendf(nil, "%v", ins))
 		}
 		if name == "arm64" {
-			golden(t, "bpfwalk.arm64.txt", fmt.Appendf(nil, "%v", ins))
+			golden.Compare(t, "testdata/bpfwalk.arm64.txt", fmt.Appendf(nil, "%v", ins))
 		}
 	}
 	w := BPFWalker{MaxFrames: 3}

@@ -1,4 +1,4 @@
-// Package stack walks stacks and draws them.
+// Package stack walks stacks.
 //
 // Walkers are pure functions over Regs and Memory: they run the same over a
 // live process, a core file or a recorded sample. Every stack says why it ends
@@ -43,23 +43,13 @@
 // BPFCopier and BPFKernelCopier copy registers and stacks instead, to be walked
 // in Go: the user's, and the kernel's for ORCWalker.
 //
-// # Out
-//
-// Profile is what samples become once their addresses are named: plain data,
-// from which folded stacks, flame graphs, pprof, speedscope and perf-script text
-// are written.
-//
-//	folded := profile.Folded(nil)
-//	err := stack.WriteSVG(w, folded, &stack.SVGOptions{Title: "CPU"})
-//	err = stack.WriteFlameChart(w, profile.Timeline(nil), nil) // in the order of time
-//
 // # Lifetime, privileges, overhead
 //
-// The package reads addresses and writes names; it does not look names up
-// (package symbol does). It starts no goroutine and keeps no state; only Core and
-// PerfData, where they opened a file, have to be closed. Unless a type says
-// otherwise, values are for one goroutine at a time and functions are safe for
-// concurrent use. Recorded stacks need no privileges and no Linux; another
+// Frames are addresses: package symbol looks names up, and package profile (below this
+// one) adds stacks up and draws them. The package starts no goroutine and keeps no
+// state; only Core and PerfData, where they opened a file, have to be closed. Unless a
+// type says otherwise, values are for one goroutine at a time and functions are safe
+// for concurrent use. Recorded stacks need no privileges and no Linux; another
 // process's memory needs ptrace read permission.
 //
 // Walkers allocate nothing. Measured on the development machine (2 cores, shared):

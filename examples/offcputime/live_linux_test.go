@@ -27,7 +27,8 @@ const naps = 50
 
 // A child's thread that sleeps 23 times has waited 23 times with these stacks, and
 // for that long or more, but for what it was kept on or from a CPU between the start
-// of a timer and the wait.
+// of a timer and the wait, and for waits of which the kernel left the beginning or the end
+// out.
 func TestLive(t *testing.T) {
 	child := tooltest.Start(t, "sleep")
 	pid := strconv.Itoa(child.PID)
@@ -41,7 +42,8 @@ func TestLive(t *testing.T) {
 		}
 	}
 	other := kept(t, pid) - before
-	if n != 23 || usecs+other.Microseconds() < 23*naps*1000 {
+	seen := int64(n)
+	if left := tooltest.LeftOut(t, out); n > 23 || n+left < 23 || usecs+other.Microseconds() < seen*naps*1000 {
 		t.Errorf("%d waits of 23, %d us (and %v not waiting) of %d:\n%s", n, usecs, other, 23*naps*1000, out)
 	}
 }

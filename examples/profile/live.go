@@ -16,8 +16,8 @@ import (
 	"github.com/borescope/borescope/internal/privileges"
 	"github.com/borescope/borescope/mapx"
 	"github.com/borescope/borescope/probe"
-	"github.com/borescope/borescope/stack"
 	"github.com/borescope/borescope/stack/collect"
+	"github.com/borescope/borescope/stack/profile"
 	"github.com/borescope/borescope/symbol"
 )
 
@@ -254,8 +254,8 @@ func (s *source) result() (*result, error) {
 	}
 	names := newNames(s.kernel, s.process)
 	m := &s.meta
-	p := &stack.Profile{
-		SampleTypes: []stack.ValueType{{Type: "samples", Unit: "count"}},
+	p := &profile.Profile{
+		SampleTypes: []profile.ValueType{{Type: "samples", Unit: "count"}},
 		Samples:     names.samples(samples),
 		Time:        m.Start,
 		Duration:    m.Duration,
@@ -263,7 +263,7 @@ func (s *source) result() (*result, error) {
 	}
 	switch {
 	case m.Clock && m.Freq != 0:
-		p.PeriodType = stack.ValueType{Type: "cpu", Unit: "nanoseconds"}
+		p.PeriodType = profile.ValueType{Type: "cpu", Unit: "nanoseconds"}
 		p.Period = int64(time.Second) / int64(m.Freq)
 		p.SampleTypes = append(p.SampleTypes, p.PeriodType)
 		for i := range p.Samples {
@@ -271,7 +271,7 @@ func (s *source) result() (*result, error) {
 			s.Values = append(s.Values, s.Values[0]*p.Period)
 		}
 	case m.Period != 0:
-		p.PeriodType = stack.ValueType{Type: m.Event, Unit: "count"}
+		p.PeriodType = profile.ValueType{Type: m.Event, Unit: "count"}
 		p.Period = int64(m.Period)
 	}
 	return &result{profile: p, lost: stats.Lost(), stopped: stopped, title: m.title()}, nil

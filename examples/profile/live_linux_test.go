@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/borescope/borescope/internal/testenv"
-	"github.com/borescope/borescope/stack"
+	"github.com/borescope/borescope/stack/profile"
 )
 
 // self is a command that runs the tool in a process of its own.
@@ -93,7 +93,7 @@ func TestAttribution(t *testing.T) {
 // least, and no longer than the tool ran. A guest's clock, and now and then a
 // loaded host's, lose ticks, so natively one of three runs must be right, and in
 // a guest none.
-func sampleAll(t *testing.T) (folded *stack.Folded, note string) {
+func sampleAll(t *testing.T) (folded *profile.Folded, note string) {
 	t.Helper()
 	const seconds = 3
 	perSecond := 99 * float64(runtime.NumCPU())
@@ -106,7 +106,7 @@ func sampleAll(t *testing.T) (folded *stack.Folded, note string) {
 			t.Fatalf("%v: %s", err, errs.String())
 		}
 		var err error
-		if folded, err = stack.ParseFolded(&out); err != nil {
+		if folded, err = profile.ParseFolded(&out); err != nil {
 			t.Fatal(err)
 		}
 		note = errs.String()

@@ -5,6 +5,7 @@ import (
 
 	"github.com/borescope/borescope/stack"
 	"github.com/borescope/borescope/stack/collect"
+	"github.com/borescope/borescope/stack/profile"
 	"github.com/borescope/borescope/symbol"
 )
 
@@ -13,8 +14,8 @@ type names struct {
 	kernel  symbol.Resolver
 	process func(pid int) symbol.Resolver
 
-	frames   map[place]*stack.NamedFrame
-	mappings map[stack.Mapping]*stack.Mapping
+	frames   map[place]*profile.NamedFrame
+	mappings map[profile.Mapping]*profile.Mapping
 	buf      []symbol.Frame
 }
 
@@ -29,18 +30,18 @@ const kernelPID = -1
 func newNames(kernel symbol.Resolver, process func(pid int) symbol.Resolver) *names {
 	return &names{
 		kernel: kernel, process: process,
-		frames:   make(map[place]*stack.NamedFrame),
-		mappings: make(map[stack.Mapping]*stack.Mapping),
+		frames:   make(map[place]*profile.NamedFrame),
+		mappings: make(map[profile.Mapping]*profile.Mapping),
 	}
 }
 
 // samples names what was collected.
-func (n *names) samples(in []collect.Sample) []stack.Sample {
+func (n *names) samples(in []collect.Sample) []profile.Sample {
 	n.resolve(in)
-	out := make([]stack.Sample, 0, len(in))
+	out := make([]profile.Sample, 0, len(in))
 	for i := range in {
 		s := &in[i]
-		frames := make([]*stack.NamedFrame, 0, len(s.Kernel.Frames)+len(s.User.Frames))
+		frames := make([]*profile.NamedFrame, 0, len(s.Kernel.Frames)+len(s.User.Frames))
 		for _, f := range s.Kernel.Frames {
 			frames = append(frames, n.frames[place{kernelPID, lookupPC(f)}])
 		}
@@ -50,7 +51,7 @@ func (n *names) samples(in []collect.Sample) []stack.Sample {
 				frames = append(frames, named)
 			}
 		}
-		out = append(out, stack.Sample{
+		out = append(out, profile.Sample{
 			Frames: frames,
 			Values: []int64{int64(s.Count)},
 			Comm:   s.Comm,
@@ -73,7 +74,7 @@ func (n *names) merged(s *collect.Sample) []stack.Frame {
 }
 
 // isFunction says whether a frame is one of this function.
-func isFunction(f *stack.NamedFrame, name string) bool {
+func isFunction(f *profile.NamedFrame, name string) bool {
 	return len(f.Functions) > 0 && strings.HasPrefix(f.Functions[0].Name, name) // the cold part has a suffix
 }
 
@@ -121,30 +122,30 @@ func (n *names) resolveIn(pid int, frames []stack.Frame) {
 }
 
 // named converts the frames of one address.
-func (n *names) named(f stack.Frame, syms []symbol.Frame, kernel bool) *stack.NamedFrame {
-	out := &stack.NamedFrame{Frame: f, Kind: stack.FrameUser}
+func (n *names) named(f stack.Frame, syms []symbol.Frame, kernel bool) *profile.NamedFrame {
+	out := &profile.NamedFrame{Frame: f, Kind: profile.FrameUser}
 	switch {
 	case kernel:
-		out.Kind = stack.FrameKernel
+		out.Kind = profile.FrameKernel
 	case syms[0].Kind == symbol.KindJIT:
-		out.Kind = stack.FrameJIT
+		out.Kind = profile.FrameJIT
 	}
 	for i := range syms {
 		s := &syms[i]
 		if s.Name != "" {
-			out.Functions = append(out.Functions, stack.Function{
+			out.Functions = append(out.Functions, profile.Function{
 				Name: s.Name, Offset: s.Offset, File: s.File, Line: s.Line, Column: s.Column,
 			})
 		}
 		if s.Module != "" {
-			out.Mapping = n.mapping(stack.Mapping{File: s.Module, BuildID: s.BuildID})
+			out.Mapping = n.mapping(profile.Mapping{File: s.Module, BuildID: s.BuildID})
 		}
 	}
 	return out
 }
 
 // mapping returns the one pointer for equal mappings.
-func (n *names) mapping(m stack.Mapping) *stack.Mapping {
+func (n *names) mapping(m profile.Mapping) *profile.Mapping {
 	if n.mappings[m] == nil {
 		n.mappings[m] = &m
 	}
@@ -153,7 +154,7 @@ func (n *names) mapping(m stack.Mapping) *stack.Mapping {
 
 // ending says why a sample's stack ends. A walk by frame pointers does not know
 // whether it reached the thread's start; the outermost name does.
-func ending(s *collect.Sample, frames []*stack.NamedFrame) stack.End {
+func ending(s *collect.Sample, frames []*profile.NamedFrame) stack.End {
 	if len(s.User.Frames) == 0 {
 		return s.Kernel.End
 	}

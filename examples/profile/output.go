@@ -9,11 +9,12 @@ import (
 
 	"github.com/borescope/borescope/internal/escape"
 	"github.com/borescope/borescope/stack"
+	"github.com/borescope/borescope/stack/profile"
 )
 
 // result is everything that the outputs are made from.
 type result struct {
-	profile *stack.Profile
+	profile *profile.Profile
 	lost    uint64
 	stopped []int  // CPUs that went offline
 	title   string // what was sampled, for people
@@ -41,8 +42,8 @@ func (r *result) write(c *config, w, note io.Writer) error {
 		return err
 	}
 	if c.svg != "" {
-		o := &stack.SVGOptions{Title: "CPU flame graph", Subtitle: r.title, CountName: "samples"}
-		if err := writeFile(c.svg, func(w io.Writer) error { return stack.WriteSVG(w, folded, o) }); err != nil {
+		o := &profile.SVGOptions{Title: "CPU flame graph", Subtitle: r.title, CountName: "samples"}
+		if err := writeFile(c.svg, func(w io.Writer) error { return profile.WriteSVG(w, folded, o) }); err != nil {
 			return err
 		}
 	}
@@ -81,7 +82,7 @@ func writeFile(name string, write func(io.Writer) error) (err error) {
 // writeTable prints the busiest functions by themselves and with what they call.
 func (r *result) writeTable(w io.Writer) error {
 	for _, byTotal := range []bool{false, true} {
-		t := r.profile.Top(&stack.TopOptions{ByTotal: byTotal})
+		t := r.profile.Top(&profile.TopOptions{ByTotal: byTotal})
 		if _, err := t.WriteTo(w); err != nil {
 			return err
 		}
@@ -112,7 +113,7 @@ func (r *result) counts() counts {
 				break
 			}
 		}
-		if len(s.Frames) > 0 && s.Frames[len(s.Frames)-1].Kind != stack.FrameKernel {
+		if len(s.Frames) > 0 && s.Frames[len(s.Frames)-1].Kind != profile.FrameKernel {
 			c.User += n
 			if !s.End.Whole() {
 				c.Truncated += n
@@ -148,8 +149,8 @@ type stackLine struct {
 func (r *result) writeJSON(w io.Writer) error {
 	enc := escape.NewEncoder(w)
 	for i := range r.profile.Samples {
-		one := stack.Profile{Samples: r.profile.Samples[i : i+1]}
-		for f := range one.Folded(&stack.FoldOptions{NoComm: true, Annotate: true}).All() {
+		one := profile.Profile{Samples: r.profile.Samples[i : i+1]}
+		for f := range one.Folded(&profile.FoldOptions{NoComm: true, Annotate: true}).All() {
 			s := &one.Samples[0]
 			line := stackLine{"stack", s.PID, s.Comm, f.Count, s.End, f.Frames}
 			if err := enc.Encode(line); err != nil {

@@ -17,7 +17,7 @@ import (
 
 	"github.com/borescope/borescope/internal/cli"
 	"github.com/borescope/borescope/internal/testenv"
-	"github.com/borescope/borescope/stack"
+	profilepkg "github.com/borescope/borescope/stack/profile"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
@@ -85,7 +85,7 @@ func TestReplayGolden(t *testing.T) {
 func TestReplayPprof(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "out.pb.gz")
 	text, note := replayed(t, "-f", "-pprof", file)
-	folded, err := stack.ParseFolded(strings.NewReader(text))
+	folded, err := profilepkg.ParseFolded(strings.NewReader(text))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,38 +4,18 @@ import (
 	"bufio"
 	"bytes"
 	"context"
-	"flag"
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/borescope/borescope/internal/testenv"
+
+	"github.com/borescope/borescope/internal/golden"
 )
-
-var update = flag.Bool("update", false, "write the golden files")
-
-// golden compares with a file of testdata.
-func golden(t *testing.T, name, got string) {
-	t.Helper()
-	path := filepath.Join("testdata", name)
-	if *update {
-		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got != string(want) {
-		t.Errorf("%s: got\n%s\nwant\n%s", name, got, want)
-	}
-}
 
 func runTool(t *testing.T, args ...string) string {
 	t.Helper()
@@ -54,9 +34,9 @@ func TestGolden(t *testing.T) {
 		"text": nil, "inlines": {"-i"}, "json": {"-json", "-i"}, "gnu": {"-style", "gnu", "-i"}, "llvm": {"-style", "llvm", "-i"},
 	} {
 		args := append(append([]string{"-e", file}, flags...), addrs...)
-		golden(t, name+".golden", runTool(t, args...))
+		golden.Compare(t, "testdata/"+name+".golden", runTool(t, args...))
 	}
-	golden(t, "perfmap.golden", runTool(t, "-perfmap", "testdata/perf-1.map", "1000", "1015", "2000"))
+	golden.Compare(t, "testdata/perfmap.golden", runTool(t, "-perfmap", "testdata/perf-1.map", "1000", "1015", "2000"))
 }
 
 // TestTools compares with the tools whose output is imitated, where they are.

@@ -6,7 +6,6 @@ import (
 	"debug/elf"
 	"encoding/json"
 	"errors"
-	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -19,9 +18,9 @@ import (
 	"github.com/borescope/borescope/internal/elfbuild"
 	"github.com/borescope/borescope/internal/escape"
 	"github.com/borescope/borescope/internal/testenv"
-)
 
-var update = flag.Bool("update", false, "rewrite golden files")
+	"github.com/borescope/borescope/internal/golden"
+)
 
 // image is a program with three sites of two probes.
 func image(t *testing.T) string {
@@ -50,23 +49,6 @@ func image(t *testing.T) string {
 	return path
 }
 
-func golden(t *testing.T, name, got string) {
-	t.Helper()
-	path := filepath.Join("testdata", name)
-	if *update {
-		if err := os.WriteFile(path, []byte(got), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got != string(want) {
-		t.Errorf("%s:\ngot:\n%s\nwant:\n%s", name, got, want)
-	}
-}
-
 func TestFiles(t *testing.T) {
 	path := image(t)
 	for name, args := range map[string][]string{
@@ -82,7 +64,7 @@ func TestFiles(t *testing.T) {
 		if err := run(t.Context(), args, &out); err != nil {
 			t.Errorf("%v: %v", args, err)
 		}
-		golden(t, name, strings.ReplaceAll(out.String(), path, "/bin/app"))
+		golden.Compare(t, "testdata/"+name, strings.ReplaceAll(out.String(), path, "/bin/app"))
 	}
 	for _, args := range [][]string{{"/nonexistent"}, {"-l", "nonexistent"}, {"-l", "["}, {"./run.go"}, {"-x"}, {path, "["}, {"usdt:*"}} {
 		if err := run(t.Context(), args, &bytes.Buffer{}); err == nil {

@@ -150,6 +150,17 @@ func Objects[T any](t *testing.T, out string) []T {
 	return all
 }
 
+// LeftOut is how many firings of its probes the kernel left out, by what a tool printed
+// with -json: while another program that interrupts its own, or that it interrupts, is
+// on the CPU, as programs of other tests are. What a test counts may be fewer by that.
+func LeftOut(t *testing.T, out string) (n uint64) {
+	t.Helper()
+	for _, l := range Objects[struct{ Lost tool.Lost }](t, out) {
+		n += l.Lost.Firings
+	}
+	return n
+}
+
 // workEnv names the work that a Child does.
 const workEnv = "TOOLTEST_WORK"
 

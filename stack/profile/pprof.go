@@ -1,10 +1,12 @@
-package stack
+package profile
 
 import (
 	"io"
 
-	"github.com/borescope/borescope/internal/escape"
 	"github.com/google/pprof/profile"
+
+	"github.com/borescope/borescope/internal/escape"
+	"github.com/borescope/borescope/stack"
 )
 
 // WritePprof writes the profile in pprof's format (gzip-compressed profile.proto), which
@@ -100,7 +102,7 @@ func (b *pprofBuilder) sample(s *Sample) {
 	if s.TID != 0 {
 		num("tid", int64(s.TID), "")
 	}
-	if !s.End.Whole() && s.End != EndUnknown {
+	if !s.End.Whole() && s.End != stack.EndUnknown {
 		str("stack_end", s.End.String())
 	}
 	for _, l := range s.Labels {

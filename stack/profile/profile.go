@@ -1,4 +1,4 @@
-package stack
+package profile
 
 import (
 	"cmp"
@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strconv"
 	"time"
+
+	"github.com/borescope/borescope/stack"
 )
 
 // Profile is a set of samples with named stacks: what every output format of
@@ -51,7 +53,7 @@ type Sample struct {
 	// perf's samples); 0 where equal stacks were merged.
 	Time time.Duration
 	// End says why the stack ends.
-	End End
+	End stack.End
 	// Labels are kept by pprof.
 	Labels []Label
 }
@@ -66,7 +68,7 @@ type Label struct {
 
 // NamedFrame is a frame and the functions at its address.
 type NamedFrame struct {
-	Frame
+	stack.Frame
 	// Functions are the functions at the address, innermost first: all but the
 	// last are inlined into the one that follows. None means no name is known.
 	Functions []Function
@@ -129,7 +131,11 @@ func (k FrameKind) suffix() string {
 
 // String is "user", "kernel", "jit" or "waker".
 func (k FrameKind) String() string {
-	return nameOf([]string{"user", "kernel", "jit", "waker"}, "kind", uint8(k))
+	names := [...]string{"user", "kernel", "jit", "waker"}
+	if int(k) < len(names) {
+		return names[k]
+	}
+	return fmt.Sprintf("kind(%d)", k)
 }
 
 // FoldOptions choose what Profile.Folded writes. The zero value and nil begin
@@ -210,7 +216,7 @@ func (s *Sample) fold(dst []string, o *FoldOptions) []string {
 	if !o.NoComm {
 		dst = append(dst, s.title(o))
 	}
-	if o.Incomplete && len(s.Frames) > 0 && !s.End.Whole() && s.End != EndUnknown {
+	if o.Incomplete && len(s.Frames) > 0 && !s.End.Whole() && s.End != stack.EndUnknown {
 		dst = append(dst, "[truncated]")
 	}
 	var last *NamedFrame

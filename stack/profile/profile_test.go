@@ -1,4 +1,4 @@
-package stack
+package profile
 
 import (
 	"bytes"
@@ -11,9 +11,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/pprof/profile"
+	pprof "github.com/google/pprof/profile"
 
 	"github.com/borescope/borescope/internal/testenv"
+
+	"github.com/borescope/borescope/stack"
+
+	"github.com/borescope/borescope/internal/golden"
 )
 
 // testProfile has kernel, inlined, unnamed and JIT frames in two processes.
@@ -21,16 +25,16 @@ func testProfile() *Profile {
 	kernel := &Mapping{Start: 0xffffffff81000000, Limit: 0xffffffff82000000, File: "[kernel]"}
 	libc := &Mapping{Start: 0x7f0000000000, Limit: 0x7f0000200000, Offset: 0x1000, File: "/usr/lib/libc.so.6", BuildID: "abcdef"}
 	bin := &Mapping{Start: 0x400000, Limit: 0x500000, File: "/usr/bin/serve"}
-	sys := &NamedFrame{Frame{PC: 0xffffffff81000010, Return: false, How: HowKernel}, []Function{{Name: "do_syscall_64", Offset: 0x10}}, kernel, FrameKernel}
-	write := &NamedFrame{Frame{PC: 0x7f0000000105, Return: true, How: HowFP}, []Function{{Name: "write", Offset: 5}}, libc, FrameUser}
-	anon := &NamedFrame{Frame{PC: 0x7f0000000999, Return: true, How: HowFP}, nil, libc, FrameUser}
-	loop := &NamedFrame{Frame{PC: 0x400123, Return: true, How: HowFP}, []Function{
+	sys := &NamedFrame{stack.Frame{PC: 0xffffffff81000010, Return: false, How: stack.HowKernel}, []Function{{Name: "do_syscall_64", Offset: 0x10}}, kernel, FrameKernel}
+	write := &NamedFrame{stack.Frame{PC: 0x7f0000000105, Return: true, How: stack.HowFP}, []Function{{Name: "write", Offset: 5}}, libc, FrameUser}
+	anon := &NamedFrame{stack.Frame{PC: 0x7f0000000999, Return: true, How: stack.HowFP}, nil, libc, FrameUser}
+	loop := &NamedFrame{stack.Frame{PC: 0x400123, Return: true, How: stack.HowFP}, []Function{
 		{Name: "std::move<int>(int&)", SystemName: "_ZSt4moveIiEvRi", File: "move.h", Line: 7},
 		{Name: "loop", File: "serve.cc", Line: 42, Column: 3, Offset: 0x23},
 	}, bin, FrameUser}
-	main := &NamedFrame{Frame{PC: 0x400200, Return: true, How: HowFP}, []Function{{Name: "main", File: "serve.cc", Line: 90}}, bin, FrameUser}
-	jit := &NamedFrame{Frame{PC: 0x31000, Return: false, How: HowFP}, []Function{{Name: "Lorg/Main;::run"}}, nil, FrameJIT}
-	lost := &NamedFrame{Frame: Frame{PC: 0x1234}}
+	main := &NamedFrame{stack.Frame{PC: 0x400200, Return: true, How: stack.HowFP}, []Function{{Name: "main", File: "serve.cc", Line: 90}}, bin, FrameUser}
+	jit := &NamedFrame{stack.Frame{PC: 0x31000, Return: false, How: stack.HowFP}, []Function{{Name: "Lorg/Main;::run"}}, nil, FrameJIT}
+	lost := &NamedFrame{Frame: stack.Frame{PC: 0x1234}}
 	return &Profile{
 		SampleTypes: []ValueType{{"samples", "count"}, {"cpu", "nanoseconds"}},
 		PeriodType:  ValueType{"cpu", "nanoseconds"},
@@ -39,11 +43,11 @@ func testProfile() *Profile {
 		Duration:    10 * time.Second,
 		Comments:    []string{"test"},
 		Samples: []Sample{
-			{Frames: []*NamedFrame{sys, write, loop, main}, Values: []int64{5, 50505050}, Comm: "serve", PID: 12, TID: 13, CPU: 1, Time: 1500 * time.Millisecond, End: EndBottom},
-			{Frames: []*NamedFrame{loop, main}, Values: []int64{3, 30303030}, Comm: "serve", PID: 12, TID: 12, End: EndBottom},
-			{Frames: []*NamedFrame{anon, loop, loop, main}, Values: []int64{2, 20202020}, Comm: "serve", PID: 12, TID: 12, End: EndSuspect, Labels: []Label{{Key: "cgroup", Str: "/a"}, {Key: "size", Num: 7, Unit: "bytes"}}},
-			{Frames: []*NamedFrame{jit, lost}, Values: []int64{4, 40404040}, Comm: "java; x", PID: 20, TID: 21, End: EndNoMapping},
-			{Values: []int64{1, 10101010}, Comm: "", End: EndFault},
+			{Frames: []*NamedFrame{sys, write, loop, main}, Values: []int64{5, 50505050}, Comm: "serve", PID: 12, TID: 13, CPU: 1, Time: 1500 * time.Millisecond, End: stack.EndBottom},
+			{Frames: []*NamedFrame{loop, main}, Values: []int64{3, 30303030}, Comm: "serve", PID: 12, TID: 12, End: stack.EndBottom},
+			{Frames: []*NamedFrame{anon, loop, loop, main}, Values: []int64{2, 20202020}, Comm: "serve", PID: 12, TID: 12, End: stack.EndSuspect, Labels: []Label{{Key: "cgroup", Str: "/a"}, {Key: "size", Num: 7, Unit: "bytes"}}},
+			{Frames: []*NamedFrame{jit, lost}, Values: []int64{4, 40404040}, Comm: "java; x", PID: 20, TID: 21, End: stack.EndNoMapping},
+			{Values: []int64{1, 10101010}, Comm: "", End: stack.EndFault},
 		},
 	}
 }
@@ -93,11 +97,11 @@ func TestProfileWritePprof(t *testing.T) {
 		t.Errorf("not deterministic, error %v", err)
 	}
 	raw := b.Bytes()
-	q, err := profile.Parse(&b)
+	q, err := pprof.Parse(&b)
 	if err != nil {
 		t.Fatal(err)
 	}
-	golden(t, "profile.pprof.txt", []byte(q.String()))
+	golden.Compare(t, "testdata/profile.pprof.txt", []byte(q.String()))
 	// shared frames are written once
 	if len(q.Location) != 7 || len(q.Mapping) != 3 {
 		t.Errorf("%d locations, %d mappings", len(q.Location), len(q.Mapping))
@@ -139,7 +143,7 @@ func TestProfileWriteSpeedscope(t *testing.T) {
 	if err := testProfile().WriteSpeedscope(&b, "test"); err != nil {
 		t.Fatal(err)
 	}
-	golden(t, "profile.speedscope.json", b.Bytes())
+	golden.Compare(t, "testdata/profile.speedscope.json", b.Bytes())
 	var f speedscopeFile
 	if err := json.Unmarshal(b.Bytes(), &f); err != nil {
 		t.Fatal(err)
@@ -165,7 +169,7 @@ func TestProfileWritePerfScript(t *testing.T) {
 	if err := testProfile().WritePerfScript(&b, "", 1); err != nil {
 		t.Fatal(err)
 	}
-	golden(t, "profile.perf.txt", b.Bytes())
+	golden.Compare(t, "testdata/profile.perf.txt", b.Bytes())
 	if err := testProfile().WritePerfScript(&b, "", 2); err == nil {
 		t.Error("value that is not there accepted")
 	}
@@ -174,7 +178,7 @@ func TestProfileWritePerfScript(t *testing.T) {
 func TestProfileTop(t *testing.T) {
 	p := testProfile()
 	top := p.Top(nil)
-	golden(t, "profile.top.txt", []byte(top.String()+"\n"+p.Top(&TopOptions{ByTotal: true, N: 3, Callers: -1}).String()))
+	golden.Compare(t, "testdata/profile.top.txt", []byte(top.String()+"\n"+p.Top(&TopOptions{ByTotal: true, N: 3, Callers: -1}).String()))
 	if top.Total != 14 {
 		t.Errorf("total %d, want 14: the sample without a stack has no function", top.Total)
 	}
@@ -207,26 +211,5 @@ func TestProfileErrors(t *testing.T) {
 		if p.WritePprof(&b) == nil || p.WriteSpeedscope(&b, "") == nil || p.WritePerfScript(&b, "", 0) == nil {
 			t.Errorf("%+v accepted", p)
 		}
-	}
-}
-
-func TestTextForms(t *testing.T) {
-	for h := How(0); h < 20; h++ {
-		b, _ := h.MarshalText()
-		var back How
-		if err := back.UnmarshalText(b); err != nil || back != h {
-			t.Errorf("how %q: %v, %v", b, back, err)
-		}
-	}
-	for e := End(0); e < 20; e++ {
-		b, _ := e.MarshalText()
-		var back End
-		if err := back.UnmarshalText(b); err != nil || back != e {
-			t.Errorf("end %q: %v, %v", b, back, err)
-		}
-	}
-	var h How
-	if h.UnmarshalText([]byte("nonsense")) == nil {
-		t.Error("nonsense accepted")
 	}
 }

@@ -1,4 +1,4 @@
-package stack
+package profile
 
 import (
 	"bytes"
@@ -7,9 +7,11 @@ import (
 	"testing"
 	"unicode/utf8"
 
-	"github.com/google/pprof/profile"
+	pprof "github.com/google/pprof/profile"
 
 	"github.com/borescope/borescope/internal/escape"
+
+	"github.com/borescope/borescope/stack"
 )
 
 // TestHostileNames: names with what readers of lines and terminals act on passed
@@ -22,7 +24,7 @@ func TestHostileNames(t *testing.T) {
 		Samples: []Sample{{
 			Comm: name, PID: 7, Values: []int64{1}, Labels: []Label{{Key: name, Str: name}, {Key: name, Num: 1, Unit: name}},
 			Frames: []*NamedFrame{{
-				Frame: Frame{PC: 0x1010}, Mapping: &Mapping{Start: 0x1000, Limit: 0x2000, File: name, BuildID: name},
+				Frame: stack.Frame{PC: 0x1010}, Mapping: &Mapping{Start: 0x1000, Limit: 0x2000, File: name, BuildID: name},
 				Functions: []Function{{Name: name, SystemName: name, File: name, Line: 1}},
 			}},
 		}},
@@ -33,7 +35,9 @@ func TestHostileNames(t *testing.T) {
 		"svg": func(w io.Writer) error {
 			return WriteSVG(w, folded, &SVGOptions{Title: name, CountName: name, Notes: name})
 		},
-		"html":        func(w io.Writer) error { return WriteHTML(w, folded, &HTMLOptions{Title: name, CountName: name}) },
+		"html": func(w io.Writer) error {
+			return WriteHTML(w, folded, &HTMLOptions{Title: name, CountName: name})
+		},
 		"speedscope":  func(w io.Writer) error { return p.WriteSpeedscope(w, name) },
 		"perf script": func(w io.Writer) error { return p.WritePerfScript(w, name, 0) },
 		"top":         func(w io.Writer) error { _, err := p.Top(nil).WriteTo(w); return err },
@@ -55,7 +59,7 @@ func TestHostileNames(t *testing.T) {
 	if err := p.WritePprof(&b); err != nil {
 		t.Fatal(err)
 	}
-	q, err := profile.ParseData(b.Bytes())
+	q, err := pprof.ParseData(b.Bytes())
 	if err != nil {
 		t.Fatal(err)
 	}

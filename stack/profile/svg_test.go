@@ -1,4 +1,4 @@
-package stack
+package profile
 
 import (
 	"bytes"
@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/borescope/borescope/internal/golden"
 )
 
 func drawSVG(t testing.TB, f *Folded, o *SVGOptions) []byte {
@@ -72,7 +74,7 @@ func TestWriteSVGGolden(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			got := drawSVG(t, c.f, c.o)
-			golden(t, "svg/"+c.name, got)
+			golden.Compare(t, "testdata/svg/"+c.name, got)
 			if !bytes.Equal(got, drawSVG(t, c.f, c.o)) {
 				t.Error("not deterministic")
 			}
@@ -242,7 +244,9 @@ func FuzzWriteSVG(f *testing.F) {
 // A flame chart keeps the order of time: what stacks in a row have in common is
 // one box, and what comes again later is another.
 func TestWriteFlameChart(t *testing.T) {
-	frame := func(name string) *NamedFrame { return &NamedFrame{Functions: []Function{{Name: name}}} }
+	frame := func(name string) *NamedFrame {
+		return &NamedFrame{Functions: []Function{{Name: name}}}
+	}
 	mainFrame, read, write := frame("main"), frame("read"), frame("write")
 	sample := func(at time.Duration, n int64, frames ...*NamedFrame) Sample {
 		return Sample{Comm: "app", Time: at, Values: []int64{n}, Frames: frames}
@@ -256,7 +260,7 @@ func TestWriteFlameChart(t *testing.T) {
 	if err := WriteFlameChart(&b, p.Timeline(nil), nil); err != nil {
 		t.Fatal(err)
 	}
-	golden(t, "svg/chart.svg", b.Bytes())
+	golden.Compare(t, "testdata/svg/chart.svg", b.Bytes())
 	_, _, frames := parseSVG(t, b.Bytes())
 	var got []string
 	for _, f := range frames {
