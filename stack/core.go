@@ -247,7 +247,7 @@ func (c *Core) Modules(opts *CoreOptions) (*Modules, error) {
 	}
 	var list []Module
 	var errs []error
-	tables := make(map[string]*coreFile)
+	tables := make(map[string]*CoreFile)
 	for i := range c.files {
 		f := &c.files[i]
 		// gcore leaves executable mappings out: what is not there may be code.
@@ -290,24 +290,24 @@ func (c *Core) loadVDSO(m *Module) error {
 	return m.loadImage(image)
 }
 
-type coreFile struct {
-	cachedCFI
-	err  error
+type CoreFile struct {
+	CachedCFI
+	Err  error
 	said bool // the caller has the error
 }
 
 // loadModule finds a mapped file's table, and says whether the mapping is code.
-func (c *Core) loadModule(root fs.FS, tables map[string]*coreFile, f *elfnotes.Mapping, m *Module, before []Module) (bool, error) {
+func (c *Core) loadModule(root fs.FS, tables map[string]*CoreFile, f *elfnotes.Mapping, m *Module, before []Module) (bool, error) {
 	t := tables[f.Path]
 	if t == nil {
-		t = &coreFile{}
-		t.cachedCFI, t.err = readRootCFI(root, f.Path, c.buildID(f.Path))
+		t = &CoreFile{}
+		t.CachedCFI, t.Err = ReadRootCFI(root, f.Path, c.buildID(f.Path))
 		tables[f.Path] = t
 	}
-	if t.err != nil { // without the file there is no telling, but by the core itself
+	if t.Err != nil { // without the file there is no telling, but by the core itself
 		s := c.segment(f.Start)
 		code := s != nil && s.flags&elf.PF_X != 0
-		err := t.err
+		err := t.Err
 		var format *elffile.FormatError
 		if errors.As(err, &format) && !code {
 			return false, nil // a locale, a font
@@ -318,7 +318,7 @@ func (c *Core) loadModule(root fs.FS, tables map[string]*coreFile, f *elfnotes.M
 		t.said = true
 		return code, err
 	}
-	if t.locate(m, before) {
+	if t.Locate(m, before) {
 		return true, nil
 	}
 	s := c.segment(f.Start)

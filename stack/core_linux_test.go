@@ -15,8 +15,8 @@ import (
 	"testing"
 
 	"github.com/borescope/borescope/internal/procfs"
-
 	"github.com/borescope/borescope/internal/testenv"
+	"github.com/borescope/borescope/stack/perfdata"
 )
 
 // TestCoreMatchesEuStack takes a core file of a running program with threads,
@@ -276,7 +276,7 @@ func TestCoreNamesFIFO(t *testing.T) {
 	if _, err := OpenCore(fifo); !errors.As(err, &no) {
 		t.Errorf("core file: %v", err)
 	}
-	if _, err := OpenPerfData(fifo); !errors.As(err, &no) {
+	if _, err := perfdata.OpenPerfData(fifo); !errors.As(err, &no) {
 		t.Errorf("perf.data: %v", err)
 	}
 }

@@ -7,7 +7,7 @@ import (
 	"math/bits"
 )
 
-func trailingZeros(v uint64) int { return bits.TrailingZeros64(v) }
+func TrailingZeros(v uint64) int { return bits.TrailingZeros64(v) }
 
 var errShortCFI = errors.New("call frame information ends too early")
 

@@ -16,6 +16,7 @@ import (
 	"testing"
 
 	"github.com/borescope/borescope/internal/testenv"
+	"github.com/borescope/borescope/stack/perfdata"
 )
 
 var perfSeconds = flag.String("perf-seconds", "0.3", "record each program for so many `seconds` in the comparison with perf script")
@@ -43,7 +44,7 @@ func comparePerfScript(t *testing.T, perf string, w workload, args ...string) {
 		testenv.Need(t, testenv.Got("perf record", fmt.Errorf("%w: %s", err, out)))
 	}
 	want := perfScript(t, perf, file)
-	p, err := OpenPerfData(file)
+	p, err := perfdata.OpenPerfData(file)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -103,7 +104,7 @@ func TestPerfReadsPerfData(t *testing.T) {
 	}
 	want := perfScript(t, perf, file)
 	raw := filepath.Join(dir, "raw") // registers and stacks, for perf to walk
-	rewritePerfData(t, file, raw, &PerfDataOptions{UserStacks: true})
+	rewritePerfData(t, file, raw, &perfdata.PerfDataOptions{UserStacks: true})
 	if got := perfScript(t, perf, raw); len(got) == 0 || !slices.EqualFunc(got, want, slices.Equal) {
 		t.Errorf("perf script walks %d samples that were written, %d of its own, not all alike", len(got), len(want))
 	}
@@ -123,16 +124,16 @@ func TestPerfReadsPerfData(t *testing.T) {
 }
 
 // rewritePerfData writes the samples of one file to another.
-func rewritePerfData(t *testing.T, from, to string, o *PerfDataOptions) {
+func rewritePerfData(t *testing.T, from, to string, o *perfdata.PerfDataOptions) {
 	t.Helper()
-	p, err := OpenPerfData(from)
+	p, err := perfdata.OpenPerfData(from)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer p.Close()
 	samples, _ := p.Samples()
 	var dst [MaxFrames]Frame
-	walked := func(yield func(*PerfSample) bool) {
+	walked := func(yield func(*perfdata.PerfSample) bool) {
 		for s := range samples {
 			if o == nil {
 				walker := CFIWalker{Modules: s.Modules}
@@ -145,7 +146,7 @@ func rewritePerfData(t *testing.T, from, to string, o *PerfDataOptions) {
 		}
 	}
 	var b bytes.Buffer
-	if err := WritePerfData(&b, walked, o); err != nil {
+	if err := perfdata.WritePerfData(&b, walked, o); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.WriteFile(to, b.Bytes(), 0o600); err != nil {
@@ -196,7 +197,7 @@ func FuzzPerfData(f *testing.F) {
 	f.Add(tinyPerfData())
 	f.Add(tinyPerfData()[:150])
 	f.Fuzz(func(t *testing.T, b []byte) {
-		p, err := NewPerfData(bytes.NewReader(b), int64(len(b)))
+		p, err := perfdata.NewPerfData(bytes.NewReader(b), int64(len(b)))
 		if err != nil {
 			return
 		}
@@ -246,20 +247,20 @@ func tinyPerfData() []byte {
 	kernel, user := ^uint64(127), ^uint64(511)
 	sample := rec(9, 2, 0x1010, id, 10, 5, kernel, ^uint64(0xfff), user, 0x1010, 0x1020, 2, 0, 0x7000, 0x1010, 16, 0x1030, 0, 16)
 	data := slices.Concat(sample, mmap, comm)
-	h := make([]byte, perfHeaderSize)
-	copy(h, perfMagic)
-	le.PutUint64(h[8:], perfHeaderSize)
+	h := make([]byte, perfdata.PerfHeaderSize)
+	copy(h, perfdata.PerfMagic)
+	le.PutUint64(h[8:], perfdata.PerfHeaderSize)
 	le.PutUint64(h[16:], 128)
-	le.PutUint64(h[24:], perfHeaderSize)
+	le.PutUint64(h[24:], perfdata.PerfHeaderSize)
 	le.PutUint64(h[32:], 128)
-	le.PutUint64(h[40:], perfHeaderSize+128)
+	le.PutUint64(h[40:], perfdata.PerfHeaderSize+128)
 	le.PutUint64(h[48:], uint64(len(data)))
 	return slices.Concat(h, attr, data)
 }
 
 func TestPerfData(t *testing.T) {
 	b := tinyPerfData()
-	p, err := NewPerfData(bytes.NewReader(b), int64(len(b)))
+	p, err := perfdata.NewPerfData(bytes.NewReader(b), int64(len(b)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -283,11 +284,11 @@ func TestPerfData(t *testing.T) {
 		t.Errorf("%d samples, %v", n, err)
 	}
 	for _, bad := range [][]byte{nil, []byte("PERFILE2"), b[:120], append([]byte("PERFFILE"), b[8:]...)} {
-		if _, err := NewPerfData(bytes.NewReader(bad), int64(len(bad))); err == nil {
+		if _, err := perfdata.NewPerfData(bytes.NewReader(bad), int64(len(bad))); err == nil {
 			t.Errorf("%d bytes accepted", len(bad))
 		}
 	}
-	if err := (*PerfData)(nil).Close(); err != nil {
+	if err := (*perfdata.PerfData)(nil).Close(); err != nil {
 		t.Error(err)
 	}
 }

@@ -7,13 +7,15 @@ import (
 	"slices"
 	"testing"
 	"testing/fstest"
+
+	"github.com/borescope/borescope/stack/perfdata"
 )
 
 // perfSamples are two samples of one process, between which it maps another file.
-func perfSamples() iter.Seq[*PerfSample] {
+func perfSamples() iter.Seq[*perfdata.PerfSample] {
 	one := NewModules(Module{Start: 0x1000, End: 0x2000, Offset: 0x3000, Name: "/bin/one"})
-	two := NewModules(one.list[0], Module{Start: 0x4000, End: 0x6000, Name: "/lib/two"})
-	return slices.Values([]*PerfSample{
+	two := NewModules(one.List[0], Module{Start: 0x4000, End: 0x6000, Name: "/lib/two"})
+	return slices.Values([]*perfdata.PerfSample{
 		{
 			PID: 7, TID: 8, CPU: 1, Comm: "bash", Time: 10, Period: 3, IP: 0x1010, Chain: []uint64{^uint64(0xfff), 0x1010, 0x1020}, KernelFrames: 1,
 			Kernel: true, Modules: one,
@@ -26,10 +28,10 @@ func perfSamples() iter.Seq[*PerfSample] {
 func TestWritePerfData(t *testing.T) {
 	for _, m := range []elf.Machine{elf.EM_X86_64, elf.EM_AARCH64} {
 		var b bytes.Buffer
-		if err := WritePerfData(&b, perfSamples(), &PerfDataOptions{Machine: m}); err != nil {
+		if err := perfdata.WritePerfData(&b, perfSamples(), &perfdata.PerfDataOptions{Machine: m}); err != nil {
 			t.Fatal(err)
 		}
-		p, err := NewPerfData(bytes.NewReader(b.Bytes()), int64(b.Len()))
+		p, err := perfdata.NewPerfData(bytes.NewReader(b.Bytes()), int64(b.Len()))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -58,7 +60,7 @@ func TestWritePerfData(t *testing.T) {
 			t.Errorf("%d samples of %v", n, p.Machine)
 		}
 	}
-	if err := WritePerfData(nil, nil, &PerfDataOptions{Machine: elf.EM_RISCV}); err == nil {
+	if err := perfdata.WritePerfData(nil, nil, &perfdata.PerfDataOptions{Machine: elf.EM_RISCV}); err == nil {
 		t.Error("riscv accepted")
 	}
 }
@@ -74,7 +76,7 @@ func TestWritePerfDataUserStacks(t *testing.T) {
 		for i := range long {
 			long[i] = byte(i)
 		}
-		written := []*PerfSample{
+		written := []*perfdata.PerfSample{
 			{PID: 7, TID: 7, Comm: "a", IP: 0x1010, Time: 1, Regs: regs, Stack: MemoryRange{0x7000, long[:1024]}, Modules: mods},
 			{PID: 7, TID: 7, Comm: "a", IP: 0x1010, Time: 2, Regs: regs, Stack: MemoryRange{0x7080, long}, Modules: mods},
 			{PID: 7, TID: 7, Comm: "a", IP: 0x1010, Time: 3, Regs: regs, Stack: MemoryRange{0x8000, long}, Modules: mods},
@@ -85,10 +87,10 @@ func TestWritePerfDataUserStacks(t *testing.T) {
 			{PID: 7, TID: 7, Comm: "a", IP: 0x1010, Time: 5, Chain: []uint64{0x1010, 0x1020}, Modules: mods},
 		}
 		var b bytes.Buffer
-		if err := WritePerfData(&b, slices.Values(written), &PerfDataOptions{Machine: m, UserStacks: true}); err != nil {
+		if err := perfdata.WritePerfData(&b, slices.Values(written), &perfdata.PerfDataOptions{Machine: m, UserStacks: true}); err != nil {
 			t.Fatal(err)
 		}
-		p, err := NewPerfData(bytes.NewReader(b.Bytes()), int64(b.Len()))
+		p, err := perfdata.NewPerfData(bytes.NewReader(b.Bytes()), int64(b.Len()))
 		if err != nil {
 			t.Fatal(err)
 		}

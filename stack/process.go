@@ -53,7 +53,7 @@ type CFICache struct {
 	Chosen bool
 
 	mu     sync.Mutex
-	tables map[fileKey]cachedCFI
+	tables map[fileKey]CachedCFI
 	order  []fileKey // oldest first
 	size   int64
 	work   stranger.Share // bytes of call frame information
@@ -99,15 +99,15 @@ type fileKey struct {
 	size, mtime int64
 }
 
-type cachedCFI struct {
+type CachedCFI struct {
 	table *CFITable      // nil: the file has none that can be read
 	segs  []elffile.Prog // executable ones
 	err   error          // why
 }
 
-// locate gives a mapping of the file its table and bias; false if no executable
+// Locate gives a mapping of the file its table and bias; false if no executable
 // segment is mapped there. before are the modules that lie below.
-func (c *cachedCFI) locate(m *Module, before []Module) bool {
+func (c *CachedCFI) Locate(m *Module, before []Module) bool {
 	var last uint64
 	if n := len(before); n > 0 && before[n-1].Name == m.Name {
 		last = before[n-1].Bias
@@ -178,7 +178,7 @@ func (c *CFICache) load(pid int, m *procfs.Mapping, mod *Module, before []Module
 	if cached.err != nil {
 		return cached.err
 	}
-	cached.locate(mod, before)
+	cached.Locate(mod, before)
 	return nil
 }
 
@@ -199,14 +199,14 @@ func openMapped(pid int, m *procfs.Mapping) (*os.File, error) {
 }
 
 // read compiles a process's file, which anybody may have written.
-func (c *CFICache) read(pid int, f *os.File, st fs.FileInfo) cachedCFI {
+func (c *CFICache) read(pid int, f *os.File, st fs.FileInfo) CachedCFI {
 	ef, err := elffile.NewBorrowed(f)
 	if err != nil {
-		return cachedCFI{err: err}
+		return CachedCFI{err: err}
 	}
 	defer ef.Close()
 	if err := c.start(pid, st, ef); err != nil {
-		return cachedCFI{err: err}
+		return CachedCFI{err: err}
 	}
 	room := 2 * c.maxBytes()
 	ef.Bound(room)
@@ -216,8 +216,8 @@ func (c *CFICache) read(pid int, f *os.File, st fs.FileInfo) cachedCFI {
 }
 
 // cfiOf compiles a file; one that has no call frame information is no error.
-func cfiOf(f *elffile.File, room int64) (cachedCFI, error) {
-	c := cachedCFI{segs: executableSegments(f)}
+func cfiOf(f *elffile.File, room int64) (CachedCFI, error) {
+	c := CachedCFI{segs: executableSegments(f)}
 	var err error
 	if c.table, err = compileCFI(f, room); errors.Is(err, ErrNoCFI) {
 		err = nil
@@ -225,9 +225,9 @@ func cfiOf(f *elffile.File, room int64) (cachedCFI, error) {
 	return c, err
 }
 
-// readRootCFI compiles the file at a path of a tree (nil: this machine's), if its
+// ReadRootCFI compiles the file at a path of a tree (nil: this machine's), if its
 // build-id is the one that is wanted (empty: any).
-func readRootCFI(root fs.FS, path, buildID string) (c cachedCFI, err error) {
+func ReadRootCFI(root fs.FS, path, buildID string) (c CachedCFI, err error) {
 	err = withRootELF(root, path, func(ef *elffile.File) (err error) {
 		if have := ef.BuildID(); buildID != "" && have != buildID {
 			return fmt.Errorf("another file than was mapped: build-id %s instead of %s", have, buildID)
@@ -298,21 +298,21 @@ func (mod *Module) loadImage(image []byte) error {
 	return err
 }
 
-func (c *CFICache) get(key fileKey) (cachedCFI, bool) {
+func (c *CFICache) get(key fileKey) (CachedCFI, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	cached, ok := c.tables[key]
 	return cached, ok
 }
 
-func (c *CFICache) put(key fileKey, cached cachedCFI) {
+func (c *CFICache) put(key fileKey, cached CachedCFI) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if _, ok := c.tables[key]; ok {
 		return
 	}
 	if c.tables == nil {
-		c.tables = make(map[fileKey]cachedCFI)
+		c.tables = make(map[fileKey]CachedCFI)
 	}
 	limit := c.maxBytes()
 	c.tables[key] = cached
@@ -325,7 +325,7 @@ func (c *CFICache) put(key fileKey, cached cachedCFI) {
 	}
 }
 
-func (c cachedCFI) bytes() int64 {
+func (c CachedCFI) bytes() int64 {
 	const fixed = 200
 	if c.table == nil {
 		return fixed

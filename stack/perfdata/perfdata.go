@@ -1,4 +1,4 @@
-package stack
+package perfdata
 
 import (
 	"debug/elf"
@@ -16,6 +16,7 @@ import (
 
 	"github.com/borescope/borescope/internal/perfring"
 	"github.com/borescope/borescope/internal/procfs"
+	"github.com/borescope/borescope/stack"
 )
 
 // PerfData is a file that "perf record" wrote: samples with call chains, with
@@ -41,7 +42,7 @@ type PerfData struct {
 	expanded []byte
 
 	procs map[uint32]*perfProcess
-	files map[string]*coreFile
+	files map[string]*stack.CoreFile
 	errs  []error
 }
 
@@ -66,7 +67,7 @@ type perfProcess struct {
 	comm map[uint32]string // by thread
 	maps []perfring.Mmap
 	data []perfring.Mmap // of files, without code
-	mods *Modules        // nil after a change
+	mods *stack.Modules  // nil after a change
 }
 
 // PerfSample is one sample of a PerfData. It is valid until the next one is read.
@@ -93,10 +94,10 @@ type PerfSample struct {
 	Branches [][2]uint64
 	// Regs and Stack are the user's registers and stack, to walk over; Regs is
 	// nil if there are none.
-	Regs  *Regs
-	Stack MemoryRange
+	Regs  *stack.Regs
+	Stack stack.MemoryRange
 	// Modules are the process's executable mappings.
-	Modules *Modules
+	Modules *stack.Modules
 }
 
 // OpenPerfData opens a perf.data file. The caller closes it.
@@ -129,8 +130,8 @@ func (p *PerfData) Close() error {
 
 // Layout: tools/perf/util/header.h, struct perf_file_header and perf_file_attr.
 const (
-	perfMagic      = "PERFILE2"
-	perfHeaderSize = 104
+	PerfMagic      = "PERFILE2"
+	PerfHeaderSize = 104
 	perfAttrMin    = 64 // the first published struct perf_event_attr
 	perfMaxAttrs   = 10000
 	perfFeatArch   = 6
@@ -147,15 +148,15 @@ const (
 // NewPerfData reads the header of a perf.data file of the given size through r,
 // which must stay readable.
 func NewPerfData(r io.ReaderAt, size int64) (*PerfData, error) {
-	var h [perfHeaderSize]byte
-	if _, err := r.ReadAt(h[:], 0); err != nil || string(h[:8]) != perfMagic {
+	var h [PerfHeaderSize]byte
+	if _, err := r.ReadAt(h[:], 0); err != nil || string(h[:8]) != PerfMagic {
 		return nil, errors.New("not a perf.data file")
 	}
 	le := binary.LittleEndian
 	attrSize := le.Uint64(h[16:])
 	attrs := section{le.Uint64(h[24:]), le.Uint64(h[32:])}
 	p := &PerfData{
-		Machine: elf.EM_X86_64, r: r, byID: make(map[uint64]int), procs: make(map[uint32]*perfProcess), files: make(map[string]*coreFile),
+		Machine: elf.EM_X86_64, r: r, byID: make(map[uint64]int), procs: make(map[uint32]*perfProcess), files: make(map[string]*stack.CoreFile),
 		data: section{le.Uint64(h[40:]), le.Uint64(h[48:])},
 	}
 	if err := checkSections(size, attrs, p.data); err != nil {
@@ -264,7 +265,7 @@ func (p *PerfData) Samples() (iter.Seq[*PerfSample], func() error) {
 			var rec perfring.Record
 			var buf []byte
 			var s PerfSample
-			var regs Regs
+			var regs stack.Regs
 			for _, at := range p.index {
 				raw, _, err := p.raw(uint64(at.off), math.MaxUint64, &buf)
 				if err == nil {
@@ -332,7 +333,7 @@ func (p *PerfData) follow(rec *perfring.Record) {
 }
 
 // fill makes a sample of a record.
-func (p *PerfData) fill(s *PerfSample, regs *Regs, rec *perfring.Record) {
+func (p *PerfData) fill(s *PerfSample, regs *stack.Regs, rec *perfring.Record) {
 	r := &rec.Sample
 	proc := p.process(r.PID)
 	*s = PerfSample{
@@ -359,23 +360,23 @@ func (p *PerfData) fill(s *PerfSample, regs *Regs, rec *perfring.Record) {
 	if s.Modules = p.modules(proc); r.UserABI == 2 {
 		p.userRegs(regs, p.events[s.Event].regsUser, r.UserRegs)
 		s.Regs = regs
-		s.Stack = MemoryRange{regs.SP(), r.UserStack}
+		s.Stack = stack.MemoryRange{regs.SP(), r.UserStack}
 	}
 }
 
 // amd64PerfRegs gives the DWARF numbers of enum perf_event_x86_regs.
 var amd64PerfRegs = [24]int{
-	AMD64RAX, AMD64RBX, AMD64RCX, AMD64RDX, AMD64RSI, AMD64RDI, AMD64RBP, AMD64RSP, AMD64RIP, -1, -1, -1, -1, -1, -1, -1,
-	AMD64R8, AMD64R9, AMD64R10, AMD64R11, AMD64R12, AMD64R13, AMD64R14, AMD64R15,
+	stack.AMD64RAX, stack.AMD64RBX, stack.AMD64RCX, stack.AMD64RDX, stack.AMD64RSI, stack.AMD64RDI, stack.AMD64RBP, stack.AMD64RSP, stack.AMD64RIP, -1, -1, -1, -1, -1, -1, -1,
+	stack.AMD64R8, stack.AMD64R9, stack.AMD64R10, stack.AMD64R11, stack.AMD64R12, stack.AMD64R13, stack.AMD64R14, stack.AMD64R15,
 }
 
-func (p *PerfData) userRegs(regs *Regs, mask uint64, values []uint64) {
-	*regs = Regs{Machine: p.Machine}
+func (p *PerfData) userRegs(regs *stack.Regs, mask uint64, values []uint64) {
+	*regs = stack.Regs{Machine: p.Machine}
 	for _, v := range values {
 		if mask == 0 {
 			return
 		}
-		n := trailingZeros(mask)
+		n := stack.TrailingZeros(mask)
 		mask &= mask - 1
 		if p.Machine == elf.EM_X86_64 {
 			if n >= len(amd64PerfRegs) {
@@ -389,16 +390,16 @@ func (p *PerfData) userRegs(regs *Regs, mask uint64, values []uint64) {
 
 // modules returns the mappings of a process as they are now. A later mapping
 // hides what was there before.
-func (p *PerfData) modules(proc *perfProcess) *Modules {
+func (p *PerfData) modules(proc *perfProcess) *stack.Modules {
 	if proc.mods != nil {
 		return proc.mods
 	}
-	proc.mods = NewModules(p.mapped(proc.maps, true)...).WithData(p.mapped(proc.data, false)...)
+	proc.mods = stack.NewModules(p.mapped(proc.maps, true)...).WithData(p.mapped(proc.data, false)...)
 	return proc.mods
 }
 
 // mapped makes modules of mappings in the order of their making.
-func (p *PerfData) mapped(maps []perfring.Mmap, code bool) (list []Module) {
+func (p *PerfData) mapped(maps []perfring.Mmap, code bool) (list []stack.Module) {
 	for i := range maps {
 		m := &maps[i]
 		end := m.Addr + m.Len
@@ -406,7 +407,7 @@ func (p *PerfData) mapped(maps []perfring.Mmap, code bool) (list []Module) {
 			continue
 		}
 		list = cutModules(list, m.Addr, end)
-		mod := Module{Start: m.Addr, End: end, Offset: m.PageOff, Name: m.Path}
+		mod := stack.Module{Start: m.Addr, End: end, Offset: m.PageOff, Name: m.Path}
 		if code && isFile(m.Path) {
 			p.loadModule(m, &mod, list)
 		}
@@ -420,8 +421,8 @@ func (p *PerfData) mapped(maps []perfring.Mmap, code bool) (list []Module) {
 func isFile(path string) bool { return strings.HasPrefix(path, "/") && !strings.HasPrefix(path, "//") }
 
 // cutModules takes a range out of a list.
-func cutModules(list []Module, from, to uint64) []Module {
-	var out []Module
+func cutModules(list []stack.Module, from, to uint64) []stack.Module {
+	var out []stack.Module
 	for _, m := range list {
 		if m.End <= from || m.Start >= to {
 			out = append(out, m)
@@ -440,15 +441,15 @@ func cutModules(list []Module, from, to uint64) []Module {
 	return out
 }
 
-func (p *PerfData) loadModule(m *perfring.Mmap, mod *Module, before []Module) {
+func (p *PerfData) loadModule(m *perfring.Mmap, mod *stack.Module, before []stack.Module) {
 	t := p.files[m.Path]
 	if t == nil {
-		t = &coreFile{}
-		t.cachedCFI, t.err = readRootCFI(p.Root, m.Path, "")
+		t = &stack.CoreFile{}
+		t.CachedCFI, t.Err = stack.ReadRootCFI(p.Root, m.Path, "")
 		p.files[m.Path] = t
-		if t.err != nil {
-			p.errs = append(p.errs, fmt.Errorf("%s: %w", m.Path, t.err))
+		if t.Err != nil {
+			p.errs = append(p.errs, fmt.Errorf("%s: %w", m.Path, t.Err))
 		}
 	}
-	t.locate(mod, before)
+	t.Locate(mod, before)
 }

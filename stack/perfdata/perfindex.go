@@ -1,4 +1,4 @@
-package stack
+package perfdata
 
 import (
 	"cmp"

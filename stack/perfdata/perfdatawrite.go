@@ -1,4 +1,4 @@
-package stack
+package perfdata
 
 import (
 	"debug/elf"
@@ -8,6 +8,8 @@ import (
 	"io"
 	"iter"
 	"slices"
+
+	"github.com/borescope/borescope/stack"
 )
 
 // PerfDataOptions say what WritePerfData's event is. The zero value and nil are
@@ -72,7 +74,7 @@ func WritePerfData(w io.Writer, samples iter.Seq[*PerfSample], o *PerfDataOption
 	if !ok {
 		return fmt.Errorf("perf.data of %v: %w", opts.Machine, errors.ErrUnsupported)
 	}
-	p := perfWriter{opts: opts, comms: make(map[[2]int]string), mods: make(map[int]*Modules)}
+	p := perfWriter{opts: opts, comms: make(map[[2]int]string), mods: make(map[int]*stack.Modules)}
 	for s := range samples {
 		p.follow(s)
 		p.sample(s)
@@ -85,8 +87,8 @@ func WritePerfData(w io.Writer, samples iter.Seq[*PerfSample], o *PerfDataOption
 type perfWriter struct {
 	opts  PerfDataOptions
 	data  []byte
-	comms map[[2]int]string // by process and thread
-	mods  map[int]*Modules  // what was written of a process
+	comms map[[2]int]string      // by process and thread
+	mods  map[int]*stack.Modules // what was written of a process
 }
 
 // record appends a record whose body fill appends.
@@ -140,16 +142,16 @@ func (p *perfWriter) follow(s *PerfSample) {
 	p.mods[s.PID] = s.Modules
 	const read, exec = 1, 5
 	if p.opts.UserStacks {
-		for i := range s.Modules.data {
-			p.mapping(s, &s.Modules.data[i], perfMiscUser|perfMiscMmapData, read)
+		for i := range s.Modules.DataMoved {
+			p.mapping(s, &s.Modules.DataMoved[i], perfMiscUser|perfMiscMmapData, read)
 		}
 	}
-	for i := range s.Modules.list {
-		p.mapping(s, &s.Modules.list[i], perfMiscUser, exec)
+	for i := range s.Modules.List {
+		p.mapping(s, &s.Modules.List[i], perfMiscUser, exec)
 	}
 }
 
-func (p *perfWriter) mapping(s *PerfSample, m *Module, misc uint16, prot int) {
+func (p *perfWriter) mapping(s *PerfSample, m *stack.Module, misc uint16, prot int) {
 	if m.Name == "" {
 		return
 	}
@@ -185,7 +187,7 @@ func (p *perfWriter) userStack(b []byte, s *PerfSample, n int) []byte {
 	at := len(b)
 	b = words64(b, abi64)
 	for mask := p.regsMask(); mask != 0; mask &= mask - 1 {
-		num := trailingZeros(mask)
+		num := stack.TrailingZeros(mask)
 		if p.opts.Machine == elf.EM_X86_64 {
 			num = amd64PerfRegs[num]
 		}
@@ -208,7 +210,7 @@ func (p *perfWriter) userStack(b []byte, s *PerfSample, n int) []byte {
 // regsMask is the set of registers that are written, in perf's numbers.
 func (p *perfWriter) regsMask() uint64 {
 	if p.opts.Machine == elf.EM_AARCH64 {
-		return 1<<(ARM64PC+1) - 1
+		return 1<<(stack.ARM64PC+1) - 1
 	}
 	const general, extended = 0x1ff, 0xff << 16 // enum perf_event_x86_regs
 	return general | extended
@@ -244,9 +246,9 @@ func (p *perfWriter) chain(b []byte, s *PerfSample) []byte {
 
 // header is struct perf_file_header, for data of n bytes.
 func (p *perfWriter) header(n int) []byte {
-	b := []byte(perfMagic)
+	b := []byte(PerfMagic)
 	const attr = perfAttrSize + 16
-	b = words64(b, perfHeaderSize, attr, perfHeaderSize, attr, perfHeaderSize+attr, uint64(n), 0, 0)
+	b = words64(b, PerfHeaderSize, attr, PerfHeaderSize, attr, PerfHeaderSize+attr, uint64(n), 0, 0)
 	return words64(b, 1<<perfFeatArch, 0, 0, 0)
 }
 
@@ -274,7 +276,7 @@ func (p *perfWriter) attr() []byte {
 // arch is the table of features, with one: the machine's name.
 func (p *perfWriter) arch(name string) []byte {
 	const size = 4 + 64
-	at := uint64(perfHeaderSize + perfAttrSize + 16 + len(p.data) + 16)
+	at := uint64(PerfHeaderSize + perfAttrSize + 16 + len(p.data) + 16)
 	b := words64(nil, at, size)
 	b = binary.LittleEndian.AppendUint32(b, size-4)
 	return append(append(b, name...), make([]byte, size-4-len(name))...)
