@@ -179,9 +179,6 @@ func numbers(t btf.Type, path string, depth int) []string {
 // times do, is left out by reading it directly twice.
 func TestDirectRandom(t *testing.T) {
 	testenv.Need(t, testenv.Root, testenv.Feature(feature.Iter))
-	if testenv.InGuest() {
-		return // it takes too long where the CPU is emulated
-	}
 	env := probe.NewEnv(nil)
 	types, err := env.BTF()
 	if err != nil {
