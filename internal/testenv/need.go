@@ -26,6 +26,9 @@ type Requirement struct {
 	check func() error // nil error: met
 }
 
+// String is what reasons to skip begin with, before a colon.
+func (r Requirement) String() string { return r.name }
+
 // What tests need.
 var (
 	// Root: user 0, with the capabilities that BPF and perf events ask for.

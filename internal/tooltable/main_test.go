@@ -50,6 +50,9 @@ func TestVerdict(t *testing.T) {
 	pass, fail := testlog.Result{Name: "TestLive", Status: testlog.Pass}, testlog.Result{Name: "TestLiveX", Status: testlog.Fail}
 	skip := testlog.Result{Name: "TestLiveY", Status: testlog.Skip, Reason: "SKIP-NEED: kprobe: not here"}
 	program := testlog.Result{Name: "TestLiveZ", Status: testlog.Skip, Reason: "SKIP-NEED: tool perf: not found"}
+	// Tests for guests only were a kernel's lack, in the notes of its true ones too.
+	guest := testlog.Result{Name: "TestLiveG", Status: testlog.Skip, Reason: "SKIP-NEED: guest: not in one"}
+	both := testlog.Result{Name: "TestLiveB", Status: testlog.Skip, Reason: "SKIP-NEED: guest: not in one; kprobe: not here; /dev/vda: no"}
 	sub := testlog.Result{Name: "TestLive/part", Status: testlog.Skip, Reason: "part"}
 	for _, c := range []struct {
 		results []testlog.Result
@@ -62,6 +65,11 @@ func TestVerdict(t *testing.T) {
 		{[]testlog.Result{program}, "no: tool perf: not found", false},
 		{[]testlog.Result{skip, skip}, "no: kprobe: not here", false},
 		{[]testlog.Result{pass, skip, fail}, "fails: TestLiveX", true},
+		{[]testlog.Result{guest}, "untried: guest: not in one", false},
+		{[]testlog.Result{both}, "no: kprobe: not here; /dev/vda: no", false},
+		{[]testlog.Result{guest, skip}, "no: kprobe: not here", false},
+		{[]testlog.Result{pass, guest}, "in part: guest: not in one", false},
+		{[]testlog.Result{pass, guest, fail}, "fails: TestLiveX", true},
 		{nil, "fails: no test ran", true},
 	} {
 		if got, failed := verdict(c.results); got.String() != c.want || failed != c.failed {

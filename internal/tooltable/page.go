@@ -22,10 +22,19 @@ func (c cell) String() string { return strings.TrimSuffix(c.word+": "+c.why, ": 
 // absent matches the cause of a test that needs a program which is not there.
 var absent = regexp.MustCompile(`^(tool \S+|go): not found$`)
 
+// kernelsFault leaves the causes of a skipped test that are the kernel's or the
+// machine's. That a test may run in guests only is a rule of ours: the tool may work.
+func kernelsFault(reason string) string {
+	causes := slices.DeleteFunc(strings.Split(reason, "; "), func(s string) bool {
+		return strings.HasPrefix(s, testenv.Guest.String()+": ")
+	})
+	return strings.Join(causes, "; ")
+}
+
 // verdict is a cell, of a tool's live tests.
 func verdict(results []testlog.Result) (c cell, failed bool) {
 	var passed int
-	var bad, whys []string
+	var bad, whys, untried []string
 	for _, r := range results {
 		if strings.Contains(r.Name, "/") {
 			continue // part of another
@@ -36,23 +45,33 @@ func verdict(results []testlog.Result) (c cell, failed bool) {
 		case testlog.Fail:
 			bad = append(bad, r.Name)
 		case testlog.Skip:
-			whys = append(whys, strings.TrimPrefix(r.Reason, testenv.SkipPrefix))
+			reason := strings.TrimPrefix(r.Reason, testenv.SkipPrefix)
+			if why := kernelsFault(reason); why != "" {
+				whys = append(whys, why)
+			} else {
+				untried = append(untried, reason)
+			}
 		}
 	}
+	word := "no"
 	if passed > 0 { // a test is missing a program, and not the tool
 		whys = slices.DeleteFunc(whys, absent.MatchString)
+		word = "in part"
+	} else if len(whys) == 0 {
+		word = "untried"
+	}
+	if word != "no" {
+		whys = append(whys, untried...)
 	}
 	slices.Sort(whys)
 	why := strings.Join(slices.Compact(whys), "; ")
 	switch {
 	case len(bad) > 0:
 		return cell{"fails", strings.Join(bad, ", ")}, true
-	case passed > 0 && len(whys) > 0:
-		return cell{"in part", why}, false
+	case len(whys) > 0:
+		return cell{word, why}, false
 	case passed > 0:
 		return cell{"works", ""}, false
-	case len(whys) > 0:
-		return cell{"no", why}, false
 	}
 	return cell{"fails", "no test ran"}, true
 }
