@@ -86,7 +86,7 @@ func (d *Demangler) demangle(name string) string {
 	if misread(name) {
 		return name
 	}
-	s, err := demangle.ToString(rustv0.Plain(name), d.opts...)
+	s, err := demangle.ToString(rustv0.Plain(plainLegacy(name)), d.opts...)
 	if err != nil || s == "" {
 		return name
 	}

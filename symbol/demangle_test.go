@@ -72,6 +72,40 @@ func TestDemangleMisread(t *testing.T) {
 	}
 }
 
+// TestDemangleLegacyRust: parts that begin with an underscore of their own lost it, in
+// a tenth of the names of Rust's own tools (1,084 of 10,302 differed from
+// rustc-demangle 0.1.27), and letters beyond ASCII stayed escaped. The first six are
+// rustc 1.95's with -C symbol-mangling-version=legacy, of
+//
+//	mod _inner { pub mod __deep { pub fn _run() {} } }
+//	impl _Tr for _T<[u8; 3]> { fn __go(&self) {} }
+//	fn été() {}
+//	fn _αβ() {}
+//
+// a closure, and the standard library; what all are comes from rustc-demangle.
+func TestDemangleLegacyRust(t *testing.T) {
+	d := NewDemangler(nil)
+	for _, c := range []struct{ in, want string }{
+		{"_ZN1a6_inner6__deep4_run17hfbaee71cba06e2bdE", "a::_inner::__deep::_run"},
+		{"_ZN63_$LT$a.._T$LT$$u5b$u8$u3b$$u20$3$u5d$$GT$$u20$as$u20$a.._Tr$GT$4__go17h5f370744cb6cf141E", "<a::_T<[u8; 3]> as a::_Tr>::__go"},
+		{"_ZN1a12_$ue9$t$ue9$17hb32283fcafc5dbd3E", "a::été"},
+		{"_ZN1a13_$u3b1$$u3b2$17h0426e9aa9a311c08E", "a::αβ"},
+		{"_ZN1a4main28_$u7b$$u7b$closure$u7d$$u7d$17hda739b03555684b9E", "a::main::{{closure}}"},
+		{"_ZN3std3sys9backtrace28__rust_begin_short_backtrace17h49032eccec2d27a3E.llvm.123", "std::sys::backtrace::__rust_begin_short_backtrace"},
+		{"_ZN1a1_5__$LT17h0426e9aa9a311c08E", "a::_::__$LT"},
+		{"_ZN1a6_$ud8$17h0426e9aa9a311c08E", "a::Ø"},
+		{"_ZN1a8_$ud800$17h0426e9aa9a311c08E", "a::$ud800$"}, // no letter
+		{"_ZN1a6_$u85$17h0426e9aa9a311c08E", "a::$u85$"},     // a control
+		{"_ZN1a6_$uD8$17h0426e9aa9a311c08E", "a::$uD8$"},
+		{"_ZN1a4_bar17h0000000000000000E", "a::_bar::h0000000000000000"}, // C++: no hash
+		{"_ZN1a4_bar17h0426e9aa9a311c08Ei", "a::_bar::h0426e9aa9a311c08(int)"},
+	} {
+		if got := d.Demangle(c.in); got != c.want {
+			t.Errorf("%s: got %q, want %q", c.in, got, c.want)
+		}
+	}
+}
+
 // TestDemangleBound gives names that would grow without end.
 func TestDemangleBound(t *testing.T) {
 	d := NewDemangler(&DemangleOptions{Limit: 64 << 10})
@@ -214,6 +248,7 @@ func plain(s string) string {
 func FuzzDemangle(f *testing.F) {
 	f.Add("_ZN2ns1fEi")
 	f.Add("_RNvC6_123foo3bar")
+	f.Add("_ZN1a6_inner13_$u3b1$$u3b2$17h0426e9aa9a311c08E.llvm.1")
 	f.Fuzz(func(t *testing.T, name string) {
 		d := NewDemangler(nil)
 		one := d.Demangle(name)
