@@ -16,7 +16,7 @@ type pltArch struct {
 	size uint64 // of an entry of .plt and .plt.sec
 	step uint64 // how far entries are apart at least
 	// slot decodes the entry at an address: where is its slot, and how many bytes
-	// more than size does the entry have? got is DT_PLTGOT.
+	// more than size does the entry have? got is what %ebx of 386 holds.
 	slot func(code []byte, at, got uint64) (slot, more uint64, ok bool)
 	// The relocations that fill slots: the psABI of the architecture.
 	globDat, jumpSlot uint32
@@ -75,8 +75,9 @@ func (e *ELF) addPLT(r *symReader) {
 		if slots == nil {
 			slots = e.pltSlots(&arch, tags)
 		}
+		got := gotBase(tags, e.f, b)
 		for off := uint64(0); off+size <= uint64(len(b)) && len(r.out) < r.most; {
-			at, more, ok := arch.slot(b[off:], s.Addr+off, tags[elf.DT_PLTGOT])
+			at, more, ok := arch.slot(b[off:], s.Addr+off, got)
 			if !ok || !r.addPLT(slots, at, s.Addr+off, size+more) {
 				off += step
 				continue
@@ -87,12 +88,25 @@ func (e *ELF) addPLT(r *symReader) {
 }
 
 // gotEntry returns the size of the entries of a .plt.got that does not say it, which
-// is mold's: as long as others but on amd64, where it is 8 without endbr64.
+// is mold's: as long as others but on x86, where it is 8 where indirect branches are
+// not checked.
 func gotEntry(arch *pltArch, f *elffile.File, s *elffile.Section) uint64 {
-	if b, err := f.Data(s); f.Machine == elf.EM_X86_64 && (err != nil || !bytes.HasPrefix(b, endbr64)) {
+	b, err := f.Data(s)
+	switch {
+	case err == nil && (bytes.HasPrefix(b, endbr64) || bytes.HasPrefix(b, endbr32)):
+	case f.Machine == elf.EM_X86_64 || f.Machine == elf.EM_386:
 		return 8
 	}
 	return arch.size
+}
+
+// gotBase returns what the entries of 386 are relative to: DT_PLTGOT, but with mold,
+// which fills its entries up with int3, the section .got.
+func gotBase(tags map[elf.DynTag]uint64, f *elffile.File, plt []byte) uint64 {
+	if s := f.Section(".got"); s != nil && plt[len(plt)-1] == int3 {
+		return s.Addr
+	}
+	return tags[elf.DT_PLTGOT]
 }
 
 // addPLT adds an entry, if its slot is that of a symbol.
@@ -171,10 +185,13 @@ func (e *ELF) pltSlots(arch *pltArch, tags map[elf.DynTag]uint64) []pltSlot {
 	return slots
 }
 
-// endbr64 begins entries where indirect branches are checked, moldEntry mold's: it
-// is followed by mov r11d, N.
+const int3 = 0xcc
+
+// endbr64 and endbr32 begin entries where indirect branches are checked, moldEntry
+// mold's: it is followed by mov r11d, N.
 var (
 	endbr64   = []byte{0xf3, 0x0f, 0x1e, 0xfa}
+	endbr32   = []byte{0xf3, 0x0f, 0x1e, 0xfb}
 	moldEntry = append(endbr64[:4:4], 0x41, 0xbb)
 )
 
@@ -194,8 +211,13 @@ func slotX86(code []byte, at, _ uint64) (slot, more uint64, ok bool) {
 	return 0, 0, false
 }
 
-// slot386 finds "jmp *slot", or "jmp *disp(%ebx)" in position independent code.
+// slot386 finds "jmp *slot", or "jmp *disp(%ebx)" in position independent code; mold
+// puts "mov $relocation, %ecx" in between.
 func slot386(code []byte, _, got uint64) (slot, more uint64, ok bool) {
+	const movECX = 0xb9
+	if code = bytes.TrimPrefix(code, endbr32); len(code) > 5 && code[0] == movECX {
+		code = code[5:]
+	}
 	for i := 0; i+6 <= len(code) && i <= 5; i++ {
 		if code[i] != 0xff {
 			continue

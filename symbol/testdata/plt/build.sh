@@ -21,17 +21,19 @@ build arm-thumb arm-linux-gnueabihf-gcc -fPIC -shared -march=armv6 -mfloat-abi=s
 build riscv64 riscv64-linux-gnu-gcc -fPIC -shared
 build ppc64le powerpc64le-linux-gnu-gcc -fPIC -shared
 build s390x s390x-linux-gnu-gcc -fPIC -shared
-stub=$(mktemp -d)
-echo 'int alpha(int x) { return x; } int beta(int x) { return x; } int gamma_rays(int x) { return x; }' >"$stub/stub.c"
-gcc -m32 -shared -nostdlib -o "$stub/libstub.so" "$stub/stub.c"
-build 386-exec gcc -m32 -fcf-protection -Wl,-z,ibtplt -no-pie -fno-pic -Wl,-e,calls -Wl,--no-as-needed -L"$stub" -lstub
-rm -r "$stub"
 # mold numbers the relocations in its entries. objdump does not name these, but mold does, where it is not told to strip.
 mold() {
 	name=$1
 	shift
 	# shellcheck disable=SC2086
-	"$@" -fuse-ld=mold $flags -o "$name.elf" plt.c && nm "$name.elf" |
+	"$@" -fuse-ld=mold $flags -o "$name.elf" plt.c && nm -n "$name.elf" |
 		sed -n 's/^0*\([0-9a-f]*\) t \([a-z_]*\)$plt\(got\)*$/\1 \2@plt/p' >"$name.txt" && strip "$name.elf" || exit 1
 }
 mold amd64-mold gcc -fPIC -shared
+mold 386-mold gcc -m32 -fPIC -shared
+stub=$(mktemp -d)
+echo 'int alpha(int x) { return x; } int beta(int x) { return x; } int gamma_rays(int x) { return x; }' >"$stub/stub.c"
+gcc -m32 -shared -nostdlib -o "$stub/libstub.so" "$stub/stub.c"
+build 386-exec gcc -m32 -fcf-protection -Wl,-z,ibtplt -no-pie -fno-pic -Wl,-e,calls -Wl,--no-as-needed -L"$stub" -lstub
+mold 386-exec-mold gcc -m32 -no-pie -fno-pic -Wl,-e,calls -Wl,--no-as-needed -L"$stub" -lstub
+rm -r "$stub"
