@@ -2,6 +2,7 @@ package stack
 
 import (
 	"bytes"
+	"debug/elf"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -66,7 +67,7 @@ func OpenPython(pid int) (*Python, error) {
 		tried[m.Path] = true
 		f, err := openMapped(pid, m)
 		if err == nil {
-			err = p.openFile(f, m.Start, m.Offset)
+			err = p.openFile(f, &fileMapping{m.Start, m.End, m.Offset, m.Perm&procfs.Exec != 0})
 			f.Close()
 		}
 		if errors.Is(err, ErrNoPython) {
@@ -100,7 +101,9 @@ func (c *Core) Python(o *CoreOptions) (*Python, error) {
 			continue
 		}
 		tried[m.Path] = true
-		err := withRootELF(root, m.Path, func(f *elffile.File) error { return p.find(f, m.Start, m.Offset) })
+		seg := c.segment(m.Start) // gcore leaves code out
+		at := &fileMapping{m.Start, m.End, m.Offset, seg == nil || seg.flags&elf.PF_X != 0}
+		err := withRootELF(root, m.Path, func(f *elffile.File) error { return p.find(f, at) })
 		if err == nil {
 			c.python = p
 			return p, nil
@@ -118,18 +121,23 @@ func pythonName(name string) bool {
 	return strings.HasPrefix(name, "/") && strings.Contains(path.Base(name), "python")
 }
 
-func (p *Python) openFile(f *os.File, start, offset uint64) error {
+// fileMapping is where a part of a file is mapped.
+type fileMapping struct {
+	start, end, offset uint64
+	exec               bool
+}
+
+func (p *Python) openFile(f *os.File, m *fileMapping) error {
 	ef, err := elffile.NewBorrowed(f)
 	if err != nil {
 		return ErrNoPython // a font, a zip file
 	}
 	defer ef.Close()
-	return p.find(ef, start, offset)
+	return p.find(ef, m)
 }
 
-// find looks the interpreter's symbols up in a file of which the part at offset
-// is mapped at start.
-func (p *Python) find(f *elffile.File, start, offset uint64) error {
+// find looks the interpreter's symbols up in a file of which a part is mapped.
+func (p *Python) find(f *elffile.File, m *fileMapping) error {
 	syms, err := pythonSymbols(f)
 	if err != nil {
 		return err
@@ -139,7 +147,7 @@ func (p *Python) find(f *elffile.File, start, offset uint64) error {
 	if !okRuntime || !okVersion {
 		return ErrNoPython
 	}
-	bias, ok := f.Bias(start, offset, 1, false)
+	bias, ok := f.Bias(m.start, m.offset, m.end-m.start, m.exec)
 	if !ok {
 		return ErrNoPython
 	}

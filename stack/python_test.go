@@ -1,6 +1,8 @@
 package stack
 
 import (
+	"debug/elf"
+	"encoding/binary"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
@@ -10,6 +12,9 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/borescope/borescope/internal/elfbuild"
+	"github.com/borescope/borescope/internal/elffile"
 )
 
 // recordedPython is what reading the frames of a process reads, and what its
@@ -199,6 +204,43 @@ func TestMergeInterpreted(t *testing.T) {
 		}
 		if want := strings.ReplaceAll(c.want, "|", ""); got.String() != want {
 			t.Errorf("%s, whole %v: got %s want %s", c.frames, c.whole, got.String(), want)
+		}
+	}
+}
+
+// TestPythonBias: an interpreter whose segments share pages of its file, as
+// gold lays them out, was looked for where the first byte of the mapping is loaded,
+// which is another segment's.
+func TestPythonBias(t *testing.T) {
+	const slide, runtime = 0x555555000000, 0x9780
+	section := func(name string, flags elf.SectionFlag, addr uint64, size int) elfbuild.Section {
+		return elfbuild.Section{Name: name, Type: elf.SHT_PROGBITS, Flags: elf.SHF_ALLOC | flags, Addr: addr, Data: make([]byte, size)}
+	}
+	data := section(".data", elf.SHF_WRITE, 0x9700, 0x800)
+	binary.LittleEndian.PutUint64(data.Data, 0x030b00f0)
+	image := elfbuild.File{
+		Machine: elf.EM_X86_64,
+		Sections: []elfbuild.Section{
+			section(".text", elf.SHF_EXECINSTR, 0x1400, 0x2300), section(".text.hot", elf.SHF_EXECINSTR, 0x5700, 0x3000), data,
+		},
+		DynSymbols: []elfbuild.Symbol{
+			{Name: "_PyRuntime", Value: runtime, Size: 8, Type: elf.STT_OBJECT, Bind: elf.STB_GLOBAL, Section: 3},
+			{Name: "Py_Version", Value: data.Addr, Size: 8, Type: elf.STT_OBJECT, Bind: elf.STB_GLOBAL, Section: 3},
+		},
+	}
+	f, err := elffile.NewBytes(image.Bytes())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	for _, m := range []fileMapping{
+		{slide + 0x1000, slide + 0x4000, 0, true},
+		{slide + 0x5000, slide + 0x9000, 0x2000, true},
+		{slide + 0x9000, slide + 0xa000, 0x5000, false},
+	} {
+		var p Python
+		if err := p.find(f, &m); err != nil || p.runtime != slide+runtime {
+			t.Errorf("%#x: %#x, %v, want %#x", m.start, p.runtime, err, uint64(slide+runtime))
 		}
 	}
 }
