@@ -70,12 +70,17 @@ func (s sources) note(path string, f *os.File) error {
 	if err != nil {
 		return err
 	}
-	if ef, err := elffile.NewBorrowed(f); err == nil { // it may be an archive
-		id.BuildID = ef.BuildID()
-		ef.Close()
-	}
 	ids[path] = id
 	return nil
+}
+
+// noteBuild adds to what is noted for the path which build it is. All files that a
+// plan has sites in are opened as ELF files, but archives.
+func (s sources) noteBuild(path string, f *elffile.File) {
+	if id, noted := s.ids[path]; noted && id.BuildID == "" {
+		id.BuildID = f.BuildID()
+		s.ids[path] = id
+	}
 }
 
 // notServed refuses a file for which a process answers. While the kernel reads the

@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/borescope/borescope/internal/elffile"
 	"github.com/borescope/borescope/internal/testenv"
 )
 
@@ -133,6 +134,39 @@ func TestFileBuildID(t *testing.T) {
 	}
 	if other = id; !other.Same(FileID{Device: id.Device, Inode: id.Inode, Changed: id.Changed}) {
 		t.Error("a file whose build-id nobody has read is another")
+	}
+}
+
+// TestFileBuildIDOnce: a file was mapped for its build-id, and then again to be read.
+// All kinds of user probes have it.
+func TestFileBuildIDOnce(t *testing.T) {
+	testenv.Need(t, testenv.Tool("objcopy"))
+	dir := t.TempDir()
+	note, path := dir+"/note", dir+"/target"
+	const want = "6275696c646d652e"
+	if err := os.WriteFile(note, []byte("\x04\x00\x00\x00\x08\x00\x00\x00\x03\x00\x00\x00GNU\x00buildme."), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := testenv.Command(t, "objcopy", "--add-section", ".note.gnu.build-id="+note, targetPath(), path).CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	env, ids := NewEnv(nil), fileIDs{}
+	from := sources{ids: ids}
+	f, err := env.openLive(from, path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.Close()
+	if id, noted := ids[path]; !noted || id.BuildID != "" {
+		t.Errorf("%s was read when it was opened: %s, %v", path, id, noted)
+	}
+	if err := env.withELF(from, path, func(*elffile.File) error { return nil }); err != nil || ids[path].BuildID != want {
+		t.Errorf("got %s, %v, want build-id %s", ids[path], err, want)
+	}
+	for _, target := range []string{"uprobe:%s:add", "uretprobe:%s:add", "uprobe:%s:target.c:106", "usdt:%s:target:*"} {
+		if got := mustResolve(t, nil, fmt.Sprintf(target, path)).Files[path].BuildID; got != want {
+			t.Errorf("%s: build-id %q, want %s", target, got, want)
+		}
 	}
 }
 

@@ -79,6 +79,7 @@ func (e *Env) openELF(from sources, path string) (*elffile.File, io.Closer, erro
 			return nil, nil, notELF(path, fmt.Errorf("%s: %w", path, err))
 		}
 		bound(ef)
+		from.noteBuild(path, ef)
 		return ef, nopCloser{}, nil
 	}
 	g, err := e.root.Open(strings.TrimPrefix(path, "/"))
