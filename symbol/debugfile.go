@@ -165,8 +165,8 @@ func debugLink(f *elffile.File) (name string, crc uint32, ok bool) {
 
 // sums tells whether the file has that checksum.
 func (d *debugFinder) sums(f *elffile.File, crc uint32) bool {
-	b, err := f.Whole()
-	if err != nil || d.start != nil && d.start(f.Size()) != nil {
+	b, err := f.Whole(d.start)
+	if err != nil {
 		return false
 	}
 	defer f.Release(b)

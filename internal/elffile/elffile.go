@@ -231,10 +231,16 @@ func (f *File) Bytes(off, n uint64) ([]byte, error) {
 }
 
 // Whole returns all of the file, or ErrTooLarge where it is out of proportion to its
-// storage. The rule of Bytes holds for the result.
-func (f *File) Whole() ([]byte, error) {
+// storage. Unless start is nil, it is asked before so many bytes are read. The rule of
+// Bytes holds for the result.
+func (f *File) Whole(start func(size int64) error) ([]byte, error) {
 	if f.size > f.room() {
 		return nil, fmt.Errorf("elf: a file of %d bytes: %w", f.size, ErrTooLarge)
+	}
+	if start != nil {
+		if err := start(f.size); err != nil {
+			return nil, err
+		}
 	}
 	return f.Bytes(0, uint64(f.size))
 }
