@@ -30,7 +30,7 @@ var large = map[string]int{
 	"pmc":          5530,
 	"probe":        14400, // 8000
 	"probe/action": 14800,
-	"stack":        9200,
+	"stack":        8300,
 	"symbol":       7750, // 7000
 }
 

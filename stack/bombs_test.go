@@ -28,7 +28,7 @@ func writeImage(tb testing.TB, image []byte) *os.File {
 }
 
 // readImage has a cache read a file that this process maps.
-func readImage(tb testing.TB, c *CFICache, f *os.File) CachedCFI {
+func readImage(tb testing.TB, c *CFICache, f *os.File) FileCFI {
 	tb.Helper()
 	st, err := f.Stat()
 	if err != nil {
@@ -67,7 +67,7 @@ func TestBombs(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			file := writeImage(t, tt.image)
 			c := CFICache{MaxBytes: 16 << 20}
-			var got CachedCFI
+			var got FileCFI
 			n, cpu := meter.Bounded(t, len(tt.image), func() { got = readImage(t, &c, file) })
 			if !errors.Is(got.err, tt.want) && tt.want != nil || got.err == nil && !tt.fine {
 				t.Errorf("got %v, want an error: %v", got.err, tt.want)

@@ -21,6 +21,7 @@ import (
 
 	"github.com/borescope/borescope/internal/feature"
 	"github.com/borescope/borescope/internal/testenv"
+	"github.com/borescope/borescope/stack/internal/stacktest"
 )
 
 var bpfSeconds = flag.Float64("bpf-seconds", 0.3, "sample each program for so many `seconds` in the BPF walker's test")
@@ -238,8 +239,8 @@ func TestBPFWalkerMatchesGoWalker(t *testing.T) {
 	var w BPFWalker
 	b := loadBPF(t, snapSize(&w), snapProgram(&w), nil)
 	var cache CFICache
-	for _, load := range append(workloads, jitWorkload) {
-		t.Run(load.name, func(t *testing.T) { b.compare(t, &w, &cache, startWorkload(t, load.name, load.argv)) })
+	for _, load := range append(stacktest.Workloads, stacktest.JIT) {
+		t.Run(load.Name, func(t *testing.T) { b.compare(t, &w, &cache, load.Start(t)) })
 	}
 	t.Run("trampoline", func(t *testing.T) {
 		if samples, whole := b.compare(t, &w, &cache, startCompiled(t, "trampoline", trampolineSource)); 2*whole < samples {
@@ -376,9 +377,9 @@ func TestBPFWalkerCost(t *testing.T) {
 	}
 	defer stats.Close()
 	var cache CFICache
-	for _, load := range workloads {
-		t.Run(load.name, func(t *testing.T) {
-			pid := startWorkload(t, load.name, load.argv)
+	for _, load := range stacktest.Workloads {
+		t.Run(load.Name, func(t *testing.T) {
+			pid := load.Start(t)
 			mods, _ := cache.Modules(pid)
 			if err := b.tables.SetProcess(pid, mods); err != nil {
 				t.Fatal(err)

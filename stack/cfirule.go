@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
+	"math/bits"
 )
 
 // cfaKind says how a rule computes the canonical frame address: the stack
@@ -95,7 +96,7 @@ func (s *cfiState) key(b []byte) []byte {
 	b = binary.LittleEndian.AppendUint32(b, uint32(s.cfa.off))
 	b = binary.LittleEndian.AppendUint32(b, uint32(s.cfa.off2))
 	for set := s.set; set != 0; set &= set - 1 {
-		n := TrailingZeros(set)
+		n := bits.TrailingZeros64(set)
 		r := &s.regs[n]
 		b = append(b, byte(n), byte(r.kind), r.reg)
 		b = binary.LittleEndian.AppendUint32(b, uint32(r.off))
@@ -106,7 +107,7 @@ func (s *cfiState) key(b []byte) []byte {
 func (s *cfiState) rule() cfiRule {
 	r := cfiRule{how: s.how, cfa: s.cfa}
 	for set := s.set; set != 0; set &= set - 1 {
-		n := TrailingZeros(set)
+		n := bits.TrailingZeros64(set)
 		r.saved = append(r.saved, savedReg{uint8(n), s.regs[n]})
 		if off := s.regs[n].off; s.regs[n].kind == regAtCFA {
 			if r.lo == r.hi {

@@ -247,7 +247,7 @@ func (c *Core) Modules(opts *CoreOptions) (*Modules, error) {
 	}
 	var list []Module
 	var errs []error
-	tables := make(map[string]*CoreFile)
+	tables := make(map[string]*coreFile)
 	for i := range c.files {
 		f := &c.files[i]
 		// gcore leaves executable mappings out: what is not there may be code.
@@ -290,24 +290,25 @@ func (c *Core) loadVDSO(m *Module) error {
 	return m.loadImage(image)
 }
 
-type CoreFile struct {
-	CachedCFI
-	Err  error
+// coreFile is a file that the process had mapped.
+type coreFile struct {
+	cfi  *FileCFI
+	err  error
 	said bool // the caller has the error
 }
 
 // loadModule finds a mapped file's table, and says whether the mapping is code.
-func (c *Core) loadModule(root fs.FS, tables map[string]*CoreFile, f *elfnotes.Mapping, m *Module, before []Module) (bool, error) {
+func (c *Core) loadModule(root fs.FS, tables map[string]*coreFile, f *elfnotes.Mapping, m *Module, before []Module) (bool, error) {
 	t := tables[f.Path]
 	if t == nil {
-		t = &CoreFile{}
-		t.CachedCFI, t.Err = ReadRootCFI(root, f.Path, c.buildID(f.Path))
+		t = &coreFile{}
+		t.cfi, t.err = ReadFileCFI(root, f.Path, c.buildID(f.Path))
 		tables[f.Path] = t
 	}
-	if t.Err != nil { // without the file there is no telling, but by the core itself
+	if t.err != nil { // without the file there is no telling, but by the core itself
 		s := c.segment(f.Start)
 		code := s != nil && s.flags&elf.PF_X != 0
-		err := t.Err
+		err := t.err
 		var format *elffile.FormatError
 		if errors.As(err, &format) && !code {
 			return false, nil // a locale, a font
@@ -318,7 +319,7 @@ func (c *Core) loadModule(root fs.FS, tables map[string]*CoreFile, f *elfnotes.M
 		t.said = true
 		return code, err
 	}
-	if t.Locate(m, before) {
+	if t.cfi.Locate(m, before) {
 		return true, nil
 	}
 	s := c.segment(f.Start)

@@ -16,7 +16,7 @@ import (
 
 	"github.com/borescope/borescope/internal/procfs"
 	"github.com/borescope/borescope/internal/testenv"
-	"github.com/borescope/borescope/stack/perfdata"
+	"github.com/borescope/borescope/stack/internal/stacktest"
 )
 
 // TestCoreMatchesEuStack takes a core file of a running program with threads,
@@ -24,14 +24,14 @@ import (
 // of it with gdb's.
 func TestCoreMatchesEuStack(t *testing.T) {
 	testenv.Need(t, testenv.Root, testenv.Long, testenv.Tool("gcore"), testenv.Tool("eu-stack"), testenv.Tool("gdb"))
-	pid := startWorkload(t, "python3", []string{"python3", "-c", `
+	pid := stacktest.Workload{Name: "python3", Argv: []string{"python3", "-c", `
 import threading, json, time
 def f(n):
     if n: return f(n-1)
     while True: json.dumps(list(range(1000)))
 threading.Thread(target=f, args=(20,), daemon=True).start()
 threading.Thread(target=lambda: time.sleep(1000), daemon=True).start()
-f(5)`})
+f(5)`}}.Start(t)
 	dir := t.TempDir()
 	takeCore(t, filepath.Join(dir, "core"), pid)
 	path := filepath.Join(dir, "core."+strconv.Itoa(pid))
@@ -275,8 +275,5 @@ func TestCoreNamesFIFO(t *testing.T) {
 	}
 	if _, err := OpenCore(fifo); !errors.As(err, &no) {
 		t.Errorf("core file: %v", err)
-	}
-	if _, err := perfdata.OpenPerfData(fifo); !errors.As(err, &no) {
-		t.Errorf("perf.data: %v", err)
 	}
 }

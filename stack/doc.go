@@ -19,7 +19,7 @@
 // frame pointers in between (CFIWalker: programs built without frame pointers,
 // as distributions' are), and by the kernel's ORC tables (ORCWalker). They take
 // live processes (ProcessMemory, CFICache), core files (Core) and perf.data files
-// (PerfData) alike.
+// (package perfdata) alike.
 //
 // Python reads the interpreted frames of CPython 3.11 to 3.13 out of the same
 // memory, and MergeInterpreted puts them among the native frames that ran them.
@@ -47,9 +47,8 @@
 //
 // Frames are addresses: package symbol looks names up, and package profile (below this
 // one) adds stacks up and draws them. The package starts no goroutine and keeps no
-// state; only Core and PerfData, where they opened a file, have to be closed. Unless a
-// type says otherwise, values are for one goroutine at a time and functions are safe
-// for concurrent use. Recorded stacks need no privileges and no Linux; another
+// state; only a Core that opened a file has to be closed. Unless a type says otherwise,
+// values are for one goroutine at a time and functions are safe for concurrent use. Recorded stacks need no privileges and no Linux; another
 // process's memory needs ptrace read permission.
 //
 // Walkers allocate nothing. Measured on the development machine (2 cores, shared):

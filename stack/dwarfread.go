@@ -4,10 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
-	"math/bits"
 )
-
-func TrailingZeros(v uint64) int { return bits.TrailingZeros64(v) }
 
 var errShortCFI = errors.New("call frame information ends too early")
 

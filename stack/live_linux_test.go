@@ -16,70 +16,10 @@ import (
 	"time"
 
 	"github.com/borescope/borescope/internal/testenv"
+	"github.com/borescope/borescope/stack/internal/stacktest"
 )
 
 var gdbStops = flag.Int("gdb-stops", 1, "compare this many random `stops` of each program with gdb")
-
-type workload struct {
-	name string
-	argv []string
-}
-
-// jitWorkload has code that no debugger knows how to unwind: frame pointers lead
-// over it, and call frame information on from there.
-var jitWorkload = workload{"node", []string{"node", "-e", `
-function deep(n) { if (n > 0) return deep(n - 1); let m = {}; for (let i = 0; i < 5000; i++) m["k" + i % 100] = JSON.stringify({i}); return Object.keys(m).sort().map(k => m[k].length).reduce((a, b) => a + b); }
-for (;;) deep(20);`}}
-
-// workloads are programs without frame pointers, as Debian ships them.
-var workloads = []workload{
-	{"bash", []string{"bash", "-c", `f() { if (( $1 > 0 )); then f $(( $1 - 1 )); else for ((i=0;i<300;i++)); do x=${x//a/bb}; x=${x:0:50}aa; done; fi; }; while :; do f 25; done`}},
-	{"python3", []string{"python3", "-c", `
-import json, re
-def deep(n): return deep(n-1) if n else [json.loads(json.dumps({"a": list(range(50)), "b": re.sub("a+", "b", "xaay"*20)})), sorted(range(300), key=lambda v: -v)]
-while True: deep(20)`}},
-	{"perl", []string{"perl", "-e", `sub f { my $n = shift; return $n ? f($n-1) : do { my $s = "abc" x 100; $s =~ s/b+/x/g; my @a = sort map { $_ * 3 % 17 } 1..200; scalar @a } } while (1) { f(10) }`}},
-	{"xz", []string{"sh", "-c", "cat /dev/urandom | exec xz -9 -T1 > /dev/null"}},
-	{"openssl", []string{"openssl", "speed", "-seconds", "60", "rsa2048"}},
-}
-
-// startWorkload starts a program and returns the process to look at.
-func startWorkload(t *testing.T, name string, argv []string) int {
-	t.Helper()
-	testenv.Need(t, testenv.Tool(name))
-	cmd := testenv.Command(t, argv[0], argv[1:]...)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
-		_ = cmd.Wait()
-	})
-	deadline := time.Now().Add(5 * time.Second)
-	for time.Now().Before(deadline) {
-		time.Sleep(50 * time.Millisecond)
-		for _, pid := range append(children(cmd.Process.Pid), cmd.Process.Pid) {
-			if exe, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid)); err == nil && strings.HasPrefix(filepath.Base(exe), name) {
-				time.Sleep(200 * time.Millisecond) // let it get to work
-				return pid
-			}
-		}
-	}
-	t.Fatalf("%s did not start", name)
-	return 0
-}
-
-func children(pid int) []int {
-	b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", pid, pid))
-	var out []int
-	for _, s := range strings.Fields(string(b)) {
-		if n, err := strconv.Atoi(s); err == nil {
-			out = append(out, n)
-		}
-	}
-	return out
-}
 
 // stopped stops a process, calls f with its registers, and lets it go on.
 func stopped(t *testing.T, pid int, f func(*Regs)) {
@@ -155,9 +95,9 @@ while f is not None:
 func TestCFIWalkerMatchesGDB(t *testing.T) {
 	testenv.Need(t, testenv.Root, testenv.Long, testenv.Arch("amd64"), testenv.Tool("gdb"))
 	var cache CFICache
-	for _, w := range workloads {
-		t.Run(w.name, func(t *testing.T) {
-			pid := startWorkload(t, w.name, w.argv)
+	for _, w := range stacktest.Workloads {
+		t.Run(w.Name, func(t *testing.T) {
+			pid := w.Start(t)
 			frames, same := 0, 0
 			for range *gdbStops {
 				time.Sleep(time.Duration(rand.IntN(50)) * time.Millisecond)
@@ -174,7 +114,7 @@ func TestCFIWalkerMatchesGDB(t *testing.T) {
 					// OpenSSL's assembly has functions without call frame information that
 					// push nothing: the frame pointer is their caller's, whose caller it
 					// leads to. GDB reads the code.
-					if w.name == "openssl" && n > 1 && dst[1].How == HowFP && len(want) == n+1 {
+					if w.Name == "openssl" && n > 1 && dst[1].How == HowFP && len(want) == n+1 {
 						want = slices.Delete(want, 1, 2)
 					}
 					if !slices.Equal(got, want) {
@@ -225,7 +165,7 @@ func startCompiled(t *testing.T, name, source string) int {
 		testenv.Need(t, testenv.Got("gcc -static", fmt.Errorf("%w: %s", err, out)))
 	}
 	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
-	return startWorkload(t, name, []string{name})
+	return stacktest.Workload{Name: name, Argv: []string{name}}.Start(t)
 }
 
 // garbageSource runs a function whose return address is none, as rules that are

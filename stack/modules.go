@@ -13,7 +13,7 @@ type Module struct {
 	// own numbering.
 	Bias uint64
 	// Offset is where in the file Start lies. The walker does not use it;
-	// WritePerfData does.
+	// perfdata.Write does.
 	Offset uint64
 	// CFI is the file's call frame information; nil if it has none, as JIT code.
 	CFI *CFITable
@@ -24,14 +24,14 @@ type Module struct {
 // Modules are a process's executable mappings. It is immutable and safe for
 // concurrent use.
 type Modules struct {
-	List      []Module
-	DataMoved []Module // mappings of files that hold no code: see WithData
+	list []Module
+	data []Module // mappings of files that hold no code: see WithData
 }
 
 // NewModules returns the mappings in order. Where two overlap, the one that
 // begins last counts.
 func NewModules(list ...Module) *Modules {
-	return &Modules{List: ordered(list)}
+	return &Modules{list: ordered(list)}
 }
 
 func ordered(list []Module) []Module {
@@ -42,9 +42,9 @@ func ordered(list []Module) []Module {
 
 // WithData returns the same modules and mappings of files that hold no code. The
 // walkers of this package have no use for them; others read call frame
-// information through them, so WritePerfData writes them.
+// information through them, so perfdata.Write writes them.
 func (m *Modules) WithData(data ...Module) *Modules {
-	return &Modules{List: m.All(), DataMoved: ordered(data)}
+	return &Modules{list: m.All(), data: ordered(data)}
 }
 
 // Data returns the mappings that hold no code, by address. The slice is the
@@ -53,7 +53,7 @@ func (m *Modules) Data() []Module {
 	if m == nil {
 		return nil
 	}
-	return m.DataMoved
+	return m.data
 }
 
 // Find returns the module that holds an address, nil if there is none.
@@ -61,19 +61,19 @@ func (m *Modules) Find(addr uint64) *Module {
 	if m == nil {
 		return nil
 	}
-	lo, n := 0, len(m.List)
+	lo, n := 0, len(m.list)
 	for n > 0 {
-		if half := n / 2; m.List[lo+half].Start <= addr {
+		if half := n / 2; m.list[lo+half].Start <= addr {
 			lo += half + 1
 			n -= half + 1
 		} else {
 			n = half
 		}
 	}
-	if lo == 0 || addr >= m.List[lo-1].End {
+	if lo == 0 || addr >= m.list[lo-1].End {
 		return nil
 	}
-	return &m.List[lo-1]
+	return &m.list[lo-1]
 }
 
 // All returns the modules by address. The slice is the receiver's; it must not be changed.
@@ -81,5 +81,5 @@ func (m *Modules) All() []Module {
 	if m == nil {
 		return nil
 	}
-	return m.List
+	return m.list
 }

@@ -53,7 +53,7 @@ type CFICache struct {
 	Chosen bool
 
 	mu     sync.Mutex
-	tables map[fileKey]CachedCFI
+	tables map[fileKey]FileCFI
 	order  []fileKey // oldest first
 	size   int64
 	work   stranger.Share // bytes of call frame information
@@ -99,15 +99,39 @@ type fileKey struct {
 	size, mtime int64
 }
 
-type CachedCFI struct {
+// FileCFI is what an ELF file says of the frames of its code: its call frame
+// information, and which of its addresses are code. It is immutable.
+type FileCFI struct {
 	table *CFITable      // nil: the file has none that can be read
 	segs  []elffile.Prog // executable ones
 	err   error          // why
 }
 
-// Locate gives a mapping of the file its table and bias; false if no executable
-// segment is mapped there. before are the modules that lie below.
-func (c *CachedCFI) Locate(m *Module, before []Module) bool {
+// ReadFileCFI reads it from the file at a path of a tree (nil: this machine's), if the
+// file's build-id is the one that is wanted (empty: any). A file that is no ELF file is an
+// error that wraps an internal one; one without call frame information is none.
+func ReadFileCFI(root fs.FS, path, buildID string) (*FileCFI, error) {
+	var c FileCFI
+	err := withRootELF(root, path, func(ef *elffile.File) (err error) {
+		if have := ef.BuildID(); buildID != "" && have != buildID {
+			return fmt.Errorf("another file than was mapped: build-id %s instead of %s", have, buildID)
+		}
+		c, err = cfiOf(ef, cfiRoom(ef))
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &c, nil
+}
+
+// Locate gives a mapping of the file, which has its Start, End, Offset and Name, the
+// file's table and bias; false if no executable segment is mapped there, or c is nil.
+// before are the process's modules that lie below.
+func (c *FileCFI) Locate(m *Module, before []Module) bool {
+	if c == nil {
+		return false
+	}
 	var last uint64
 	if n := len(before); n > 0 && before[n-1].Name == m.Name {
 		last = before[n-1].Bias
@@ -199,14 +223,14 @@ func openMapped(pid int, m *procfs.Mapping) (*os.File, error) {
 }
 
 // read compiles a process's file, which anybody may have written.
-func (c *CFICache) read(pid int, f *os.File, st fs.FileInfo) CachedCFI {
+func (c *CFICache) read(pid int, f *os.File, st fs.FileInfo) FileCFI {
 	ef, err := elffile.NewBorrowed(f)
 	if err != nil {
-		return CachedCFI{err: err}
+		return FileCFI{err: err}
 	}
 	defer ef.Close()
 	if err := c.start(pid, st, ef); err != nil {
-		return CachedCFI{err: err}
+		return FileCFI{err: err}
 	}
 	room := 2 * c.maxBytes()
 	ef.Bound(room)
@@ -216,25 +240,12 @@ func (c *CFICache) read(pid int, f *os.File, st fs.FileInfo) CachedCFI {
 }
 
 // cfiOf compiles a file; one that has no call frame information is no error.
-func cfiOf(f *elffile.File, room int64) (CachedCFI, error) {
-	c := CachedCFI{segs: executableSegments(f)}
+func cfiOf(f *elffile.File, room int64) (FileCFI, error) {
+	c := FileCFI{segs: executableSegments(f)}
 	var err error
 	if c.table, err = compileCFI(f, room); errors.Is(err, ErrNoCFI) {
 		err = nil
 	}
-	return c, err
-}
-
-// ReadRootCFI compiles the file at a path of a tree (nil: this machine's), if its
-// build-id is the one that is wanted (empty: any).
-func ReadRootCFI(root fs.FS, path, buildID string) (c CachedCFI, err error) {
-	err = withRootELF(root, path, func(ef *elffile.File) (err error) {
-		if have := ef.BuildID(); buildID != "" && have != buildID {
-			return fmt.Errorf("another file than was mapped: build-id %s instead of %s", have, buildID)
-		}
-		c, err = cfiOf(ef, cfiRoom(ef))
-		return err
-	})
 	return c, err
 }
 
@@ -298,21 +309,21 @@ func (mod *Module) loadImage(image []byte) error {
 	return err
 }
 
-func (c *CFICache) get(key fileKey) (CachedCFI, bool) {
+func (c *CFICache) get(key fileKey) (FileCFI, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	cached, ok := c.tables[key]
 	return cached, ok
 }
 
-func (c *CFICache) put(key fileKey, cached CachedCFI) {
+func (c *CFICache) put(key fileKey, cached FileCFI) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if _, ok := c.tables[key]; ok {
 		return
 	}
 	if c.tables == nil {
-		c.tables = make(map[fileKey]CachedCFI)
+		c.tables = make(map[fileKey]FileCFI)
 	}
 	limit := c.maxBytes()
 	c.tables[key] = cached
@@ -325,7 +336,7 @@ func (c *CFICache) put(key fileKey, cached CachedCFI) {
 	}
 }
 
-func (c CachedCFI) bytes() int64 {
+func (c FileCFI) bytes() int64 {
 	const fixed = 200
 	if c.table == nil {
 		return fixed

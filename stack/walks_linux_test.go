@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/borescope/borescope/internal/testenv"
+	"github.com/borescope/borescope/stack/internal/stacktest"
 )
 
 var recordWalks = flag.String("record-walks", "", "record the stacks of programs whose names contain this `text` to testdata/walks")
@@ -42,21 +43,21 @@ const javaSource = `class Main {
 
 // walkRecipes are the programs of testdata/walks. Each is stopped at random.
 var walkRecipes = []walkRecipe{
-	{name: "bash-deep", argv: workloads[0].argv},
+	{name: "bash-deep", argv: stacktest.Workloads[0].Argv},
 	{name: "bash-expand", argv: []string{"bash", "-c", `while :; do for i in {1..300}; do y="${x//a/bb}$(( i * 3 % 7 ))"; done; done`}},
 	{name: "bash-read", argv: []string{"bash", "-c", "read x"}},
 	{name: "bash-wait", argv: []string{"bash", "-c", "sleep 60; :"}},
 	{name: "dash", argv: []string{"dash", "-c", "f() { while :; do :; done; }; f"}},
-	{name: "python3-deep", argv: workloads[1].argv},
+	{name: "python3-deep", argv: stacktest.Workloads[1].Argv},
 	{name: "python3-sort", argv: []string{"python3", "-c", "while True: sorted(range(3000), key=lambda v: -v)"}},
 	{name: "python3-regex", argv: []string{"python3", "-c", "import re\nwhile True: re.sub('(a|b)+c', 'x', 'abab' * 200)"}},
 	{name: "python3-sha", argv: []string{"python3", "-c", "import hashlib\nwhile True: hashlib.sha512(b'x' * 100000).digest()"}},
 	{name: "python3-sleep", argv: []string{"python3", "-c", "import time\ntime.sleep(60)"}},
 	{name: "python3-zlib", argv: []string{"python3", "-c", "import zlib\nwhile True: zlib.compress(bytes(range(256)) * 400)"}},
-	{name: "perl-deep", argv: workloads[2].argv},
+	{name: "perl-deep", argv: stacktest.Workloads[2].Argv},
 	{name: "perl-regex", argv: []string{"perl", "-e", `while (1) { my $s = "ab" x 500; $s =~ s/(a|b)+?b/x/g }`}},
 	{name: "xz", argv: []string{"sh", "-c", "cat /dev/urandom | exec xz -9 -T1 > /dev/null"}},
-	{name: "openssl-rsa", argv: workloads[4].argv},
+	{name: "openssl-rsa", argv: stacktest.Workloads[4].Argv},
 	{name: "openssl-sha", argv: []string{"openssl", "speed", "-seconds", "60", "sha256"}},
 	{name: "openssl-ecdh", argv: []string{"openssl", "speed", "-seconds", "60", "ecdhx25519"}},
 	{name: "openssl-aes", argv: []string{"openssl", "speed", "-seconds", "60", "-evp", "aes-128-gcm"}},
@@ -80,7 +81,7 @@ var walkRecipes = []walkRecipe{
 	{name: "curl", argv: []string{"curl", "-s", "-T", "-", "file:///dev/null"}},
 	{name: "java", compile: "javac -d OUT SRC", source: javaSource, argv: []string{"java", "-cp", "OUT", "Main"}},
 	{name: "java-interpreted", compile: "javac -d OUT SRC", source: javaSource, argv: []string{"java", "-Xint", "-cp", "OUT", "Main"}, thread: 1, recursion: 22},
-	{name: "node-jit", argv: jitWorkload.argv, recursion: 20},
+	{name: "node-jit", argv: stacktest.JIT.Argv, recursion: 20},
 	{name: "node-idle", argv: []string{"node", "-e", "setTimeout(() => {}, 60000)"}},
 	{name: "signals", compile: "gcc -O2 -o OUT SRC", source: `
 #include <signal.h>
@@ -226,7 +227,7 @@ func (r *walkRecipe) start(t *testing.T, argv []string) int {
 	t.Cleanup(func() { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL); _ = in.Close(); _ = cmd.Wait() })
 	time.Sleep(1500 * time.Millisecond)
 	name, _, _ := strings.Cut(r.name, "-")
-	for _, pid := range append(children(cmd.Process.Pid), cmd.Process.Pid) {
+	for _, pid := range append(stacktest.Children(cmd.Process.Pid), cmd.Process.Pid) {
 		if comm, _ := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid)); strings.HasPrefix(string(comm), name) {
 			return pid
 		}

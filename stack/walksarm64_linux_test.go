@@ -13,6 +13,7 @@ import (
 
 	"github.com/borescope/borescope/internal/elffile"
 	"github.com/borescope/borescope/internal/testenv"
+	"github.com/borescope/borescope/stack/internal/stacktest"
 )
 
 var armRoot = flag.String("record-arm64", "", "record stacks of arm64 programs below this `directory`, unpacked packages of Debian, to testdata/walks")
@@ -27,7 +28,7 @@ var armRecipes = []struct {
 	{"arm64-bash-deep", "malloc", 900, 9, []string{"/bin/bash", "-c", "f() { if (( $1 > 0 )); then f $(( $1 - 1 )); else for ((i=0;i<300;i++)); do x=${x//a/bb}; x=${x:0:50}aa; done; fi; }; while :; do f 9; done"}},
 	{"arm64-bash-write", "write", 20, 0, []string{"/bin/bash", "-c", "while :; do echo x; done"}},
 	{"arm64-bash-free", "free", 1200, 3, []string{"/bin/bash", "-c", `while :; do for i in {1..300}; do y="${x//a/bb}$(( i * 3 % 7 ))"; done; done`}},
-	{"arm64-perl-deep", "malloc", 3000, 5, []string{"/usr/bin/perl", "-e", workloads[2].argv[2]}},
+	{"arm64-perl-deep", "malloc", 3000, 5, []string{"/usr/bin/perl", "-e", stacktest.Workloads[2].Argv[2]}},
 	{"arm64-perl-sort", "memcpy", 2500, 2, []string{"/usr/bin/perl", "-e", "while (1) { my @a = sort { $a cmp $b } map { $_ * 3 % 17 } 1..200 }"}},
 	{"arm64-openssl-rsa", "malloc", 1500, 6, []string{"/usr/bin/openssl", "speed", "-seconds", "60", "rsa2048"}},
 }

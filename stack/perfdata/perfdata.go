@@ -19,13 +19,13 @@ import (
 	"github.com/borescope/borescope/stack"
 )
 
-// PerfData is a file that "perf record" wrote: samples with call chains, with
+// File is a file that "perf record" wrote: samples with call chains, with
 // branch stacks, or with registers and a piece of the stack (--call-graph dwarf)
 // that are walked here. Records are brought into the order of time, so that every
 // sample is seen with the mappings its process had then. The records of compressed
 // files (-z) are held in memory, up to 1 GiB; piped files are not read. One
 // goroutine at a time.
-type PerfData struct {
+type File struct {
 	// Machine is the architecture that registers are numbered by: elf.EM_X86_64
 	// if the file does not say.
 	Machine elf.Machine
@@ -42,7 +42,7 @@ type PerfData struct {
 	expanded []byte
 
 	procs map[uint32]*perfProcess
-	files map[string]*stack.CoreFile
+	files map[string]*stack.FileCFI
 	errs  []error
 }
 
@@ -70,8 +70,8 @@ type perfProcess struct {
 	mods *stack.Modules  // nil after a change
 }
 
-// PerfSample is one sample of a PerfData. It is valid until the next one is read.
-type PerfSample struct {
+// Sample is one sample of a File. It is valid until the next one is read.
+type Sample struct {
 	// PID and TID are the process and the thread, CPU is where it ran.
 	PID, TID, CPU int
 	// Comm is the thread's name at that time, empty if it is not known.
@@ -100,16 +100,16 @@ type PerfSample struct {
 	Modules *stack.Modules
 }
 
-// OpenPerfData opens a perf.data file. The caller closes it.
-func OpenPerfData(path string) (*PerfData, error) {
+// Open opens a perf.data file. The caller closes it.
+func Open(path string) (*File, error) {
 	f, err := procfs.Open(path)
 	if err != nil {
 		return nil, err
 	}
 	st, err := f.Stat()
 	if err == nil {
-		var p *PerfData
-		if p, err = NewPerfData(f, st.Size()); err == nil {
+		var p *File
+		if p, err = New(f, st.Size()); err == nil {
 			p.closer = f
 			return p, nil
 		}
@@ -118,8 +118,8 @@ func OpenPerfData(path string) (*PerfData, error) {
 	return nil, fmt.Errorf("%s: %w", path, err)
 }
 
-// Close closes the file that OpenPerfData opened.
-func (p *PerfData) Close() error {
+// Close closes the file that Open opened.
+func (p *File) Close() error {
 	if p == nil || p.closer == nil {
 		return nil
 	}
@@ -130,12 +130,12 @@ func (p *PerfData) Close() error {
 
 // Layout: tools/perf/util/header.h, struct perf_file_header and perf_file_attr.
 const (
-	PerfMagic      = "PERFILE2"
-	PerfHeaderSize = 104
-	perfAttrMin    = 64 // the first published struct perf_event_attr
-	perfMaxAttrs   = 10000
-	perfFeatArch   = 6
-	perfUserType   = 64 // records from here on are perf's own
+	magic        = "PERFILE2"
+	headerSize   = 104
+	perfAttrMin  = 64 // the first published struct perf_event_attr
+	perfMaxAttrs = 10000
+	perfFeatArch = 6
+	perfUserType = 64 // records from here on are perf's own
 
 	perfCompressed  = 81 // PERF_RECORD_COMPRESSED: a piece of a zstd stream of records
 	perfCompressed2 = 83 // PERF_RECORD_COMPRESSED2: the same behind its uint64 length
@@ -145,18 +145,18 @@ const (
 	perfExpanded = 1 << 62
 )
 
-// NewPerfData reads the header of a perf.data file of the given size through r,
+// New reads the header of a perf.data file of the given size through r,
 // which must stay readable.
-func NewPerfData(r io.ReaderAt, size int64) (*PerfData, error) {
-	var h [PerfHeaderSize]byte
-	if _, err := r.ReadAt(h[:], 0); err != nil || string(h[:8]) != PerfMagic {
+func New(r io.ReaderAt, size int64) (*File, error) {
+	var h [headerSize]byte
+	if _, err := r.ReadAt(h[:], 0); err != nil || string(h[:8]) != magic {
 		return nil, errors.New("not a perf.data file")
 	}
 	le := binary.LittleEndian
 	attrSize := le.Uint64(h[16:])
 	attrs := section{le.Uint64(h[24:]), le.Uint64(h[32:])}
-	p := &PerfData{
-		Machine: elf.EM_X86_64, r: r, byID: make(map[uint64]int), procs: make(map[uint32]*perfProcess), files: make(map[string]*stack.CoreFile),
+	p := &File{
+		Machine: elf.EM_X86_64, r: r, byID: make(map[uint64]int), procs: make(map[uint32]*perfProcess), files: make(map[string]*stack.FileCFI),
 		data: section{le.Uint64(h[40:]), le.Uint64(h[48:])},
 	}
 	if err := checkSections(size, attrs, p.data); err != nil {
@@ -184,7 +184,7 @@ func checkSections(size int64, list ...section) error {
 }
 
 // readAttr reads one struct perf_event_attr and its ids.
-func (p *PerfData) readAttr(off, attrSize uint64, size int64) error {
+func (p *File) readAttr(off, attrSize uint64, size int64) error {
 	b := make([]byte, max(attrSize, 160)) // what a short one lacks is zero
 	if _, err := p.r.ReadAt(b[:attrSize], int64(off)); err != nil {
 		return fmt.Errorf("perf.data: %w", err)
@@ -213,7 +213,7 @@ func (p *PerfData) readAttr(off, attrSize uint64, size int64) error {
 
 // readArch reads the feature that names the machine; features stand behind the
 // data, one section for each bit that is set.
-func (p *PerfData) readArch(features []byte, size int64) {
+func (p *File) readArch(features []byte, size int64) {
 	word := binary.LittleEndian.Uint64(features)
 	if word&(1<<perfFeatArch) == 0 {
 		return
@@ -234,14 +234,14 @@ func (p *PerfData) readArch(features []byte, size int64) {
 }
 
 // event returns the number of the event that an id stands for.
-func (p *PerfData) event(id uint64) int {
+func (p *File) event(id uint64) int {
 	return p.byID[id] // unknown ids, and files without ids, mean the first
 }
 
 // decode decodes a record by its event's format. Where events differ in it,
 // perf has put the id where it can be found without knowing the event: first in
 // samples, last in other records.
-func (p *PerfData) decode(raw *perfring.Raw, rec *perfring.Record) error {
+func (p *File) decode(raw *perfring.Raw, rec *perfring.Record) error {
 	const identifier = 1 << 16
 	n := 0
 	if f := &p.events[0].format; len(p.events) > 1 && f.SampleType&identifier != 0 && len(raw.Data) >= 8 {
@@ -257,14 +257,14 @@ func (p *PerfData) decode(raw *perfring.Raw, rec *perfring.Record) error {
 // Samples yields the samples in the order of time, and after the loop says what
 // could not be read: a malformed record ends it, files whose call frame
 // information is missing do not.
-func (p *PerfData) Samples() (iter.Seq[*PerfSample], func() error) {
+func (p *File) Samples() (iter.Seq[*Sample], func() error) {
 	var failed error
-	return func(yield func(*PerfSample) bool) {
+	return func(yield func(*Sample) bool) {
 			p.procs = make(map[uint32]*perfProcess)
 			p.errs = nil
 			var rec perfring.Record
 			var buf []byte
-			var s PerfSample
+			var s Sample
 			var regs stack.Regs
 			for _, at := range p.index {
 				raw, _, err := p.raw(uint64(at.off), math.MaxUint64, &buf)
@@ -289,7 +289,7 @@ func (p *PerfData) Samples() (iter.Seq[*PerfSample], func() error) {
 		}
 }
 
-func (p *PerfData) process(pid uint32) *perfProcess {
+func (p *File) process(pid uint32) *perfProcess {
 	proc := p.procs[pid]
 	if proc == nil {
 		proc = &perfProcess{comm: make(map[uint32]string)}
@@ -299,7 +299,7 @@ func (p *PerfData) process(pid uint32) *perfProcess {
 }
 
 // follow keeps track of processes.
-func (p *PerfData) follow(rec *perfring.Record) {
+func (p *File) follow(rec *perfring.Record) {
 	switch rec.Type {
 	case perfring.TypeMmap, perfring.TypeMmap2:
 		m := rec.Mmap
@@ -333,10 +333,10 @@ func (p *PerfData) follow(rec *perfring.Record) {
 }
 
 // fill makes a sample of a record.
-func (p *PerfData) fill(s *PerfSample, regs *stack.Regs, rec *perfring.Record) {
+func (p *File) fill(s *Sample, regs *stack.Regs, rec *perfring.Record) {
 	r := &rec.Sample
 	proc := p.process(r.PID)
-	*s = PerfSample{
+	*s = Sample{
 		PID: int(r.PID), TID: int(r.TID), CPU: int(r.CPU), Comm: proc.comm[r.TID], Time: time.Duration(r.Time), Period: r.Period,
 		Event: p.event(r.ID), IP: r.IP, Kernel: rec.Misc&perfring.MiscCPUMode == perfring.MiscKernel,
 		Chain: s.Chain[:0], Branches: s.Branches[:0],
@@ -360,7 +360,7 @@ func (p *PerfData) fill(s *PerfSample, regs *stack.Regs, rec *perfring.Record) {
 	if s.Modules = p.modules(proc); r.UserABI == 2 {
 		p.userRegs(regs, p.events[s.Event].regsUser, r.UserRegs)
 		s.Regs = regs
-		s.Stack = stack.MemoryRange{regs.SP(), r.UserStack}
+		s.Stack = stack.MemoryRange{Addr: regs.SP(), Data: r.UserStack}
 	}
 }
 
@@ -370,13 +370,13 @@ var amd64PerfRegs = [24]int{
 	stack.AMD64R8, stack.AMD64R9, stack.AMD64R10, stack.AMD64R11, stack.AMD64R12, stack.AMD64R13, stack.AMD64R14, stack.AMD64R15,
 }
 
-func (p *PerfData) userRegs(regs *stack.Regs, mask uint64, values []uint64) {
+func (p *File) userRegs(regs *stack.Regs, mask uint64, values []uint64) {
 	*regs = stack.Regs{Machine: p.Machine}
 	for _, v := range values {
 		if mask == 0 {
 			return
 		}
-		n := stack.TrailingZeros(mask)
+		n := bits.TrailingZeros64(mask)
 		mask &= mask - 1
 		if p.Machine == elf.EM_X86_64 {
 			if n >= len(amd64PerfRegs) {
@@ -390,7 +390,7 @@ func (p *PerfData) userRegs(regs *stack.Regs, mask uint64, values []uint64) {
 
 // modules returns the mappings of a process as they are now. A later mapping
 // hides what was there before.
-func (p *PerfData) modules(proc *perfProcess) *stack.Modules {
+func (p *File) modules(proc *perfProcess) *stack.Modules {
 	if proc.mods != nil {
 		return proc.mods
 	}
@@ -399,7 +399,7 @@ func (p *PerfData) modules(proc *perfProcess) *stack.Modules {
 }
 
 // mapped makes modules of mappings in the order of their making.
-func (p *PerfData) mapped(maps []perfring.Mmap, code bool) (list []stack.Module) {
+func (p *File) mapped(maps []perfring.Mmap, code bool) (list []stack.Module) {
 	for i := range maps {
 		m := &maps[i]
 		end := m.Addr + m.Len
@@ -441,15 +441,14 @@ func cutModules(list []stack.Module, from, to uint64) []stack.Module {
 	return out
 }
 
-func (p *PerfData) loadModule(m *perfring.Mmap, mod *stack.Module, before []stack.Module) {
-	t := p.files[m.Path]
-	if t == nil {
-		t = &stack.CoreFile{}
-		t.CachedCFI, t.Err = stack.ReadRootCFI(p.Root, m.Path, "")
-		p.files[m.Path] = t
-		if t.Err != nil {
-			p.errs = append(p.errs, fmt.Errorf("%s: %w", m.Path, t.Err))
+func (p *File) loadModule(m *perfring.Mmap, mod *stack.Module, before []stack.Module) {
+	file, known := p.files[m.Path]
+	if !known {
+		var err error
+		if file, err = stack.ReadFileCFI(p.Root, m.Path, ""); err != nil {
+			p.errs = append(p.errs, fmt.Errorf("%s: %w", m.Path, err))
 		}
+		p.files[m.Path] = file
 	}
-	t.Locate(mod, before)
+	file.Locate(mod, before)
 }

@@ -1,4 +1,4 @@
-package stack
+package perfdata
 
 import (
 	"bytes"
@@ -8,14 +8,14 @@ import (
 	"testing"
 	"testing/fstest"
 
-	"github.com/borescope/borescope/stack/perfdata"
+	"github.com/borescope/borescope/stack"
 )
 
 // perfSamples are two samples of one process, between which it maps another file.
-func perfSamples() iter.Seq[*perfdata.PerfSample] {
-	one := NewModules(Module{Start: 0x1000, End: 0x2000, Offset: 0x3000, Name: "/bin/one"})
-	two := NewModules(one.List[0], Module{Start: 0x4000, End: 0x6000, Name: "/lib/two"})
-	return slices.Values([]*perfdata.PerfSample{
+func perfSamples() iter.Seq[*Sample] {
+	one := stack.NewModules(stack.Module{Start: 0x1000, End: 0x2000, Offset: 0x3000, Name: "/bin/one"})
+	two := stack.NewModules(one.All()[0], stack.Module{Start: 0x4000, End: 0x6000, Name: "/lib/two"})
+	return slices.Values([]*Sample{
 		{
 			PID: 7, TID: 8, CPU: 1, Comm: "bash", Time: 10, Period: 3, IP: 0x1010, Chain: []uint64{^uint64(0xfff), 0x1010, 0x1020}, KernelFrames: 1,
 			Kernel: true, Modules: one,
@@ -28,10 +28,10 @@ func perfSamples() iter.Seq[*perfdata.PerfSample] {
 func TestWritePerfData(t *testing.T) {
 	for _, m := range []elf.Machine{elf.EM_X86_64, elf.EM_AARCH64} {
 		var b bytes.Buffer
-		if err := perfdata.WritePerfData(&b, perfSamples(), &perfdata.PerfDataOptions{Machine: m}); err != nil {
+		if err := Write(&b, perfSamples(), &Options{Machine: m}); err != nil {
 			t.Fatal(err)
 		}
-		p, err := perfdata.NewPerfData(bytes.NewReader(b.Bytes()), int64(b.Len()))
+		p, err := New(bytes.NewReader(b.Bytes()), int64(b.Len()))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -60,7 +60,7 @@ func TestWritePerfData(t *testing.T) {
 			t.Errorf("%d samples of %v", n, p.Machine)
 		}
 	}
-	if err := perfdata.WritePerfData(nil, nil, &perfdata.PerfDataOptions{Machine: elf.EM_RISCV}); err == nil {
+	if err := Write(nil, nil, &Options{Machine: elf.EM_RISCV}); err == nil {
 		t.Error("riscv accepted")
 	}
 }
@@ -68,29 +68,32 @@ func TestWritePerfData(t *testing.T) {
 // Registers and stacks are read back as they were written, cut off where a
 // record ends; the chain is then the kernel's part.
 func TestWritePerfDataUserStacks(t *testing.T) {
-	mods := NewModules(Module{Start: 0x1000, End: 0x2000, Name: "/bin/one"}).WithData(
-		Module{Start: 0x3000, End: 0x4000, Offset: 0x2000, Name: "/bin/one"}, Module{Start: 0x800, End: 0x1000, Name: "/bin/one"})
+	mods := stack.NewModules(stack.Module{Start: 0x1000, End: 0x2000, Name: "/bin/one"}).WithData(
+		stack.Module{Start: 0x3000, End: 0x4000, Offset: 0x2000, Name: "/bin/one"}, stack.Module{Start: 0x800, End: 0x1000, Name: "/bin/one"})
 	for _, m := range []elf.Machine{elf.EM_X86_64, elf.EM_AARCH64} {
-		regs := fpRegs(m, 0x1010, 0x7080, 0x7100)
+		regs := &stack.Regs{Machine: m}
+		regs.SetPC(0x1010)
+		regs.SetSP(0x7080)
+		regs.SetFP(0x7100)
 		long := make([]byte, 70_000)
 		for i := range long {
 			long[i] = byte(i)
 		}
-		written := []*perfdata.PerfSample{
-			{PID: 7, TID: 7, Comm: "a", IP: 0x1010, Time: 1, Regs: regs, Stack: MemoryRange{0x7000, long[:1024]}, Modules: mods},
-			{PID: 7, TID: 7, Comm: "a", IP: 0x1010, Time: 2, Regs: regs, Stack: MemoryRange{0x7080, long}, Modules: mods},
-			{PID: 7, TID: 7, Comm: "a", IP: 0x1010, Time: 3, Regs: regs, Stack: MemoryRange{0x8000, long}, Modules: mods},
+		written := []*Sample{
+			{PID: 7, TID: 7, Comm: "a", IP: 0x1010, Time: 1, Regs: regs, Stack: stack.MemoryRange{Addr: 0x7000, Data: long[:1024]}, Modules: mods},
+			{PID: 7, TID: 7, Comm: "a", IP: 0x1010, Time: 2, Regs: regs, Stack: stack.MemoryRange{Addr: 0x7080, Data: long}, Modules: mods},
+			{PID: 7, TID: 7, Comm: "a", IP: 0x1010, Time: 3, Regs: regs, Stack: stack.MemoryRange{Addr: 0x8000, Data: long}, Modules: mods},
 			{
 				PID: 7, TID: 7, Comm: "a", IP: ^uint64(0xfff), Time: 4, Kernel: true, Modules: mods,
-				Regs: regs, Stack: MemoryRange{0x7080, long[:8]}, Chain: []uint64{^uint64(0xfff), 0x1010}, KernelFrames: 1,
+				Regs: regs, Stack: stack.MemoryRange{Addr: 0x7080, Data: long[:8]}, Chain: []uint64{^uint64(0xfff), 0x1010}, KernelFrames: 1,
 			},
 			{PID: 7, TID: 7, Comm: "a", IP: 0x1010, Time: 5, Chain: []uint64{0x1010, 0x1020}, Modules: mods},
 		}
 		var b bytes.Buffer
-		if err := perfdata.WritePerfData(&b, slices.Values(written), &perfdata.PerfDataOptions{Machine: m, UserStacks: true}); err != nil {
+		if err := Write(&b, slices.Values(written), &Options{Machine: m, UserStacks: true}); err != nil {
 			t.Fatal(err)
 		}
-		p, err := perfdata.NewPerfData(bytes.NewReader(b.Bytes()), int64(b.Len()))
+		p, err := New(bytes.NewReader(b.Bytes()), int64(b.Len()))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -116,7 +119,7 @@ func TestWritePerfDataUserStacks(t *testing.T) {
 				t.Errorf("%v: registers %+v, chain %#x", m, s.Regs, s.Chain)
 			}
 			if n == 3 { // perf has no place for a stack that begins further up
-				w.Stack = MemoryRange{}
+				w.Stack = stack.MemoryRange{}
 			}
 			// What lies at an address is what lay there.
 			got, want := make([]byte, 8), make([]byte, 8)

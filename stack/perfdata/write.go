@@ -7,14 +7,15 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"math/bits"
 	"slices"
 
 	"github.com/borescope/borescope/stack"
 )
 
-// PerfDataOptions say what WritePerfData's event is. The zero value and nil are
+// Options say what Write's event is. The zero value and nil are
 // call chains of cpu-clock.
-type PerfDataOptions struct {
+type Options struct {
 	// Machine is elf.EM_X86_64 (also if 0) or elf.EM_AARCH64.
 	Machine elf.Machine
 	// Type and Config are the event's, as in struct perf_event_attr; both 0 is
@@ -52,15 +53,15 @@ const (
 // perfContextKernel and User stand before the parts of a call chain.
 const perfContextKernel, perfContextUser = ^uint64(127), ^uint64(511)
 
-// WritePerfData writes a perf.data file that perf script and perf report read:
+// Write writes a perf.data file that perf script and perf report read:
 // the samples in their order, and before a process's first one, and where they
 // change, its name and its modules. The samples' records are held in memory until
 // all are there.
 //
 // Of a sample, Chain and KernelFrames are written, or IP alone: stacks have to be
-// walked before, or left to perf by PerfDataOptions.UserStacks.
-func WritePerfData(w io.Writer, samples iter.Seq[*PerfSample], o *PerfDataOptions) error {
-	var opts PerfDataOptions
+// walked before, or left to perf by Options.UserStacks.
+func Write(w io.Writer, samples iter.Seq[*Sample], o *Options) error {
+	var opts Options
 	if o != nil {
 		opts = *o
 	}
@@ -85,7 +86,7 @@ func WritePerfData(w io.Writer, samples iter.Seq[*PerfSample], o *PerfDataOption
 
 // perfWriter builds the records.
 type perfWriter struct {
-	opts  PerfDataOptions
+	opts  Options
 	data  []byte
 	comms map[[2]int]string      // by process and thread
 	mods  map[int]*stack.Modules // what was written of a process
@@ -123,12 +124,12 @@ func text(b []byte, s string, most int) []byte {
 }
 
 // id appends what all records but samples end with (sample_id_all).
-func (p *perfWriter) id(b []byte, s *PerfSample) []byte {
+func (p *perfWriter) id(b []byte, s *Sample) []byte {
 	return words64(b, pair32(s.PID, s.TID), uint64(s.Time), pair32(s.CPU, 0))
 }
 
 // follow writes what perf does not know yet of the sample's process.
-func (p *perfWriter) follow(s *PerfSample) {
+func (p *perfWriter) follow(s *Sample) {
 	thread := [2]int{s.PID, s.TID}
 	if name, ok := p.comms[thread]; s.Comm != "" && (!ok || name != s.Comm) {
 		p.comms[thread] = s.Comm
@@ -142,16 +143,18 @@ func (p *perfWriter) follow(s *PerfSample) {
 	p.mods[s.PID] = s.Modules
 	const read, exec = 1, 5
 	if p.opts.UserStacks {
-		for i := range s.Modules.DataMoved {
-			p.mapping(s, &s.Modules.DataMoved[i], perfMiscUser|perfMiscMmapData, read)
+		data := s.Modules.Data()
+		for i := range data {
+			p.mapping(s, &data[i], perfMiscUser|perfMiscMmapData, read)
 		}
 	}
-	for i := range s.Modules.List {
-		p.mapping(s, &s.Modules.List[i], perfMiscUser, exec)
+	code := s.Modules.All()
+	for i := range code {
+		p.mapping(s, &code[i], perfMiscUser, exec)
 	}
 }
 
-func (p *perfWriter) mapping(s *PerfSample, m *stack.Module, misc uint16, prot int) {
+func (p *perfWriter) mapping(s *Sample, m *stack.Module, misc uint16, prot int) {
 	if m.Name == "" {
 		return
 	}
@@ -162,7 +165,7 @@ func (p *perfWriter) mapping(s *PerfSample, m *stack.Module, misc uint16, prot i
 	})
 }
 
-func (p *perfWriter) sample(s *PerfSample) {
+func (p *perfWriter) sample(s *Sample) {
 	at := len(p.data)
 	misc := uint16(perfMiscUser)
 	if s.Kernel {
@@ -179,7 +182,7 @@ func (p *perfWriter) sample(s *PerfSample) {
 
 // userStack appends the registers and the stack, as much as a record of which n
 // bytes are used can hold.
-func (p *perfWriter) userStack(b []byte, s *PerfSample, n int) []byte {
+func (p *perfWriter) userStack(b []byte, s *Sample, n int) []byte {
 	const none, abi64 = 0, 2 // enum perf_sample_regs_abi
 	if s.Regs == nil {
 		return words64(b, none, 0)
@@ -187,7 +190,7 @@ func (p *perfWriter) userStack(b []byte, s *PerfSample, n int) []byte {
 	at := len(b)
 	b = words64(b, abi64)
 	for mask := p.regsMask(); mask != 0; mask &= mask - 1 {
-		num := stack.TrailingZeros(mask)
+		num := bits.TrailingZeros64(mask)
 		if p.opts.Machine == elf.EM_X86_64 {
 			num = amd64PerfRegs[num]
 		}
@@ -218,7 +221,7 @@ func (p *perfWriter) regsMask() uint64 {
 
 // chain appends the call chain, no longer than a record can be; of the kernel
 // only where perf walks the rest.
-func (p *perfWriter) chain(b []byte, s *PerfSample) []byte {
+func (p *perfWriter) chain(b []byte, s *Sample) []byte {
 	const most = 4096
 	chain, kernel := s.Chain, min(s.KernelFrames, len(s.Chain))
 	switch {
@@ -246,9 +249,9 @@ func (p *perfWriter) chain(b []byte, s *PerfSample) []byte {
 
 // header is struct perf_file_header, for data of n bytes.
 func (p *perfWriter) header(n int) []byte {
-	b := []byte(PerfMagic)
+	b := []byte(magic)
 	const attr = perfAttrSize + 16
-	b = words64(b, PerfHeaderSize, attr, PerfHeaderSize, attr, PerfHeaderSize+attr, uint64(n), 0, 0)
+	b = words64(b, headerSize, attr, headerSize, attr, headerSize+attr, uint64(n), 0, 0)
 	return words64(b, 1<<perfFeatArch, 0, 0, 0)
 }
 
@@ -276,7 +279,7 @@ func (p *perfWriter) attr() []byte {
 // arch is the table of features, with one: the machine's name.
 func (p *perfWriter) arch(name string) []byte {
 	const size = 4 + 64
-	at := uint64(PerfHeaderSize + perfAttrSize + 16 + len(p.data) + 16)
+	at := uint64(headerSize + perfAttrSize + 16 + len(p.data) + 16)
 	b := words64(nil, at, size)
 	b = binary.LittleEndian.AppendUint32(b, size-4)
 	return append(append(b, name...), make([]byte, size-4-len(name))...)

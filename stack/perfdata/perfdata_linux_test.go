@@ -1,22 +1,25 @@
-package stack
+package perfdata
 
 import (
 	"bytes"
 	"debug/elf"
 	"encoding/binary"
+	"errors"
 	"flag"
 	"fmt"
-	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 
+	"github.com/borescope/borescope/internal/procfs"
 	"github.com/borescope/borescope/internal/testenv"
-	"github.com/borescope/borescope/stack/perfdata"
+	"github.com/borescope/borescope/stack"
+	"github.com/borescope/borescope/stack/internal/stacktest"
 )
 
 var perfSeconds = flag.String("perf-seconds", "0.3", "record each program for so many `seconds` in the comparison with perf script")
@@ -29,36 +32,36 @@ func TestPerfDataMatchesPerfScript(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, w := range workloads {
-		t.Run(w.name, func(t *testing.T) { comparePerfScript(t, perf, w) })
+	for _, w := range stacktest.Workloads {
+		t.Run(w.Name, func(t *testing.T) { comparePerfScript(t, perf, w) })
 	}
 	// Records of a deep stack, compressed.
-	t.Run("compressed", func(t *testing.T) { comparePerfScript(t, perf, workloads[0], "-z") })
+	t.Run("compressed", func(t *testing.T) { comparePerfScript(t, perf, stacktest.Workloads[0], "-z") })
 }
 
-func comparePerfScript(t *testing.T, perf string, w workload, args ...string) {
-	pid := startWorkload(t, w.name, w.argv)
+func comparePerfScript(t *testing.T, perf string, w stacktest.Workload, args ...string) {
+	pid := w.Start(t)
 	file := filepath.Join(t.TempDir(), "perf.data")
 	if out, err := testenv.Command(t, perf, append(append([]string{"record"}, args...), "-e", "cpu-clock:u", "-F", "997", "--call-graph", "dwarf,65528", "-o", file,
 		"-p", strconv.Itoa(pid), "--", "sleep", *perfSeconds)...).CombinedOutput(); err != nil {
 		testenv.Need(t, testenv.Got("perf record", fmt.Errorf("%w: %s", err, out)))
 	}
 	want := perfScript(t, perf, file)
-	p, err := perfdata.OpenPerfData(file)
+	p, err := Open(file)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer p.Close()
 	samples, errOf := p.Samples()
 	n, same, whole, short := 0, 0, 0, 0
-	var dst [MaxFrames]Frame
+	var dst [stack.MaxFrames]stack.Frame
 	for s := range samples {
 		if s.Regs == nil {
 			continue
 		}
-		walker := CFIWalker{Modules: s.Modules}
+		walker := stack.CFIWalker{Modules: s.Modules}
 		k, end := walker.Walk(dst[:], s.Regs, s.Stack)
-		if end == EndBottom || end == EndLimit {
+		if end == stack.EndBottom || end == stack.EndLimit {
 			whole++
 		}
 		if n >= len(want) {
@@ -86,7 +89,7 @@ func comparePerfScript(t *testing.T, perf string, w workload, args ...string) {
 	}
 }
 
-// TestPerfReadsPerfData has perf script and perf report read what WritePerfData
+// TestPerfReadsPerfData has perf script and perf report read what Write
 // wrote: the chains that were walked here are those that perf walks itself.
 func TestPerfReadsPerfData(t *testing.T) {
 	testenv.Need(t, testenv.Root, testenv.Perf, testenv.Tool("perf"))
@@ -94,8 +97,8 @@ func TestPerfReadsPerfData(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := workloads[0]
-	pid := startWorkload(t, w.name, w.argv)
+	w := stacktest.Workloads[0]
+	pid := w.Start(t)
 	dir := t.TempDir()
 	file := filepath.Join(dir, "perf.data")
 	if out, err := testenv.Command(t, perf, "record", "-e", "cpu-clock:u", "-F", "997", "--call-graph", "dwarf,32768", "-o", file,
@@ -104,7 +107,7 @@ func TestPerfReadsPerfData(t *testing.T) {
 	}
 	want := perfScript(t, perf, file)
 	raw := filepath.Join(dir, "raw") // registers and stacks, for perf to walk
-	rewritePerfData(t, file, raw, &perfdata.PerfDataOptions{UserStacks: true})
+	rewritePerfData(t, file, raw, &Options{UserStacks: true})
 	if got := perfScript(t, perf, raw); len(got) == 0 || !slices.EqualFunc(got, want, slices.Equal) {
 		t.Errorf("perf script walks %d samples that were written, %d of its own, not all alike", len(got), len(want))
 	}
@@ -124,19 +127,19 @@ func TestPerfReadsPerfData(t *testing.T) {
 }
 
 // rewritePerfData writes the samples of one file to another.
-func rewritePerfData(t *testing.T, from, to string, o *perfdata.PerfDataOptions) {
+func rewritePerfData(t *testing.T, from, to string, o *Options) {
 	t.Helper()
-	p, err := perfdata.OpenPerfData(from)
+	p, err := Open(from)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer p.Close()
 	samples, _ := p.Samples()
-	var dst [MaxFrames]Frame
-	walked := func(yield func(*perfdata.PerfSample) bool) {
+	var dst [stack.MaxFrames]stack.Frame
+	walked := func(yield func(*Sample) bool) {
 		for s := range samples {
 			if o == nil {
-				walker := CFIWalker{Modules: s.Modules}
+				walker := stack.CFIWalker{Modules: s.Modules}
 				n, _ := walker.Walk(dst[:], s.Regs, s.Stack)
 				s.Chain = pcs(dst[:n])
 			}
@@ -146,7 +149,7 @@ func rewritePerfData(t *testing.T, from, to string, o *perfdata.PerfDataOptions)
 		}
 	}
 	var b bytes.Buffer
-	if err := perfdata.WritePerfData(&b, walked, o); err != nil {
+	if err := Write(&b, walked, o); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.WriteFile(to, b.Bytes(), 0o600); err != nil {
@@ -158,11 +161,11 @@ func rewritePerfData(t *testing.T, from, to string, o *perfdata.PerfDataOptions)
 // that it looks up, in the files' own numbering or, from some version on, the
 // process's. A chain of perf's that ends early is held against nobody: builds of
 // perf differ in what they unwind with.
-func matchPerf(got []Frame, mods *Modules, want []uint64) bool {
+func matchPerf(got []stack.Frame, mods *stack.Modules, want []uint64) bool {
 	if len(want) == 0 || len(got) < len(want) {
 		return false
 	}
-	return slices.EqualFunc(got[:len(want)], want, func(f Frame, w uint64) bool {
+	return slices.EqualFunc(got[:len(want)], want, func(f stack.Frame, w uint64) bool {
 		// What no file covers, a chain of both may lead to: where the CFI is wrong, as
 		// in a few instructions of libcrypto.
 		m := mods.Find(f.LookupPC())
@@ -172,7 +175,7 @@ func matchPerf(got []Frame, mods *Modules, want []uint64) bool {
 
 func perfScript(t *testing.T, perf, file string) [][]uint64 {
 	t.Helper()
-	out, err := testenv.Command(t, perf, "script", "-i", file, "-F", "tid,time,ip", "--no-inline", "--max-stack", strconv.Itoa(MaxFrames)).Output()
+	out, err := testenv.Command(t, perf, "script", "-i", file, "-F", "tid,time,ip", "--no-inline", "--max-stack", strconv.Itoa(stack.MaxFrames)).Output()
 	if err != nil {
 		testenv.Need(t, testenv.Got("perf script", err))
 	}
@@ -197,19 +200,19 @@ func FuzzPerfData(f *testing.F) {
 	f.Add(tinyPerfData())
 	f.Add(tinyPerfData()[:150])
 	f.Fuzz(func(t *testing.T, b []byte) {
-		p, err := perfdata.NewPerfData(bytes.NewReader(b), int64(len(b)))
+		p, err := New(bytes.NewReader(b), int64(len(b)))
 		if err != nil {
 			return
 		}
-		p.Root = emptyFS{}
+		p.Root = stacktest.EmptyFS{}
 		samples, errOf := p.Samples()
 		n := 0
 		for s := range samples {
 			n++
 			if s.Regs != nil {
-				w := CFIWalker{Modules: s.Modules}
-				var dst [50]Frame
-				if _, end := w.Walk(dst[:], s.Regs, s.Stack); end == EndUnknown {
+				w := stack.CFIWalker{Modules: s.Modules}
+				var dst [50]stack.Frame
+				if _, end := w.Walk(dst[:], s.Regs, s.Stack); end == stack.EndUnknown {
 					t.Fatal("no reason")
 				}
 			}
@@ -247,24 +250,24 @@ func tinyPerfData() []byte {
 	kernel, user := ^uint64(127), ^uint64(511)
 	sample := rec(9, 2, 0x1010, id, 10, 5, kernel, ^uint64(0xfff), user, 0x1010, 0x1020, 2, 0, 0x7000, 0x1010, 16, 0x1030, 0, 16)
 	data := slices.Concat(sample, mmap, comm)
-	h := make([]byte, perfdata.PerfHeaderSize)
-	copy(h, perfdata.PerfMagic)
-	le.PutUint64(h[8:], perfdata.PerfHeaderSize)
+	h := make([]byte, headerSize)
+	copy(h, magic)
+	le.PutUint64(h[8:], headerSize)
 	le.PutUint64(h[16:], 128)
-	le.PutUint64(h[24:], perfdata.PerfHeaderSize)
+	le.PutUint64(h[24:], headerSize)
 	le.PutUint64(h[32:], 128)
-	le.PutUint64(h[40:], perfdata.PerfHeaderSize+128)
+	le.PutUint64(h[40:], headerSize+128)
 	le.PutUint64(h[48:], uint64(len(data)))
 	return slices.Concat(h, attr, data)
 }
 
 func TestPerfData(t *testing.T) {
 	b := tinyPerfData()
-	p, err := perfdata.NewPerfData(bytes.NewReader(b), int64(len(b)))
+	p, err := New(bytes.NewReader(b), int64(len(b)))
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.Root = emptyFS{}
+	p.Root = stacktest.EmptyFS{}
 	samples, errOf := p.Samples()
 	n := 0
 	for s := range samples {
@@ -284,18 +287,30 @@ func TestPerfData(t *testing.T) {
 		t.Errorf("%d samples, %v", n, err)
 	}
 	for _, bad := range [][]byte{nil, []byte("PERFILE2"), b[:120], append([]byte("PERFFILE"), b[8:]...)} {
-		if _, err := perfdata.NewPerfData(bytes.NewReader(bad), int64(len(bad))); err == nil {
+		if _, err := New(bytes.NewReader(bad), int64(len(bad))); err == nil {
 			t.Errorf("%d bytes accepted", len(bad))
 		}
 	}
-	if err := (*perfdata.PerfData)(nil).Close(); err != nil {
+	if err := (*File)(nil).Close(); err != nil {
 		t.Error(err)
 	}
 }
 
-// emptyFS has no files.
-type emptyFS struct{}
+// TestFIFO: a file that is none is not waited for.
+func TestFIFO(t *testing.T) {
+	fifo := filepath.Join(t.TempDir(), "fifo")
+	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var no *procfs.NotRegularError
+	if _, err := Open(fifo); !errors.As(err, &no) {
+		t.Error(err)
+	}
+}
 
-func (emptyFS) Open(name string) (fs.File, error) {
-	return nil, &fs.PathError{Op: "open", Path: name, Err: fs.ErrNotExist}
+func pcs(frames []stack.Frame) (out []uint64) {
+	for _, f := range frames {
+		out = append(out, f.PC)
+	}
+	return out
 }

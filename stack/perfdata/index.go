@@ -14,7 +14,7 @@ import (
 
 // readIndex notes all records and sorts them by time: perf writes a buffer of
 // one processor after the other.
-func (p *PerfData) readIndex() error {
+func (p *File) readIndex() error {
 	packed, err := p.indexRange(p.data.off, p.data.off+p.data.size)
 	if err != nil {
 		return err
@@ -54,7 +54,7 @@ func expand(packed []byte) ([]byte, error) {
 
 // indexRange notes the records from one offset to another, and returns what the
 // compressed ones hold, put together.
-func (p *PerfData) indexRange(from, end uint64) (packed []byte, err error) {
+func (p *File) indexRange(from, end uint64) (packed []byte, err error) {
 	var rec perfring.Record
 	var buf []byte
 	last := uint64(0)
@@ -92,7 +92,7 @@ func (p *PerfData) indexRange(from, end uint64) (packed []byte, err error) {
 }
 
 // readAt reads from the file, or from what was compressed in it.
-func (p *PerfData) readAt(b []byte, off uint64) error {
+func (p *File) readAt(b []byte, off uint64) error {
 	if off < perfExpanded {
 		_, err := p.r.ReadAt(b, int64(off))
 		return err
@@ -104,7 +104,7 @@ func (p *PerfData) readAt(b []byte, off uint64) error {
 }
 
 // raw reads a record that lies before end, and returns the offset of the next.
-func (p *PerfData) raw(off, end uint64, buf *[]byte) (perfring.Raw, uint64, error) {
+func (p *File) raw(off, end uint64, buf *[]byte) (perfring.Raw, uint64, error) {
 	var h [8]byte
 	if err := p.readAt(h[:], off); err != nil {
 		return perfring.Raw{}, 0, fmt.Errorf("perf.data: %w", err)

@@ -1,0 +1,12 @@
+// Package stacktest has what tests of stack and of the packages below it walk.
+package stacktest
+
+import "io/fs"
+
+// EmptyFS has no files.
+type EmptyFS struct{}
+
+// Open says so.
+func (EmptyFS) Open(name string) (fs.File, error) {
+	return nil, &fs.PathError{Op: "open", Path: name, Err: fs.ErrNotExist}
+}
