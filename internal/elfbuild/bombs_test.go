@@ -176,7 +176,7 @@ func byDebugFile(t *testing.T, f *file) func() string {
 	program := elfbuild.Program(elfbuild.Section{Name: ".gnu_debuglink", Type: elf.SHT_PROGBITS, Data: link, Align: 4})
 	path := filepath.Join(filepath.Dir(f.path), "program")
 	writeFile(t, path, program.Bytes(), 0)
-	return named(t, &symbol.Options{Source: true}, mapCode(t, path))
+	return named(t, &symbol.Options{Source: true, Chosen: true}, mapCode(t, path)) // of a stranger it is only summed
 }
 
 // named names addresses of a mapping at code: at its beginning, and more further on.

@@ -104,6 +104,8 @@ func symbolBombs() []Bomb {
 	table := func(name string, t SymbolTable) Bomb { return program(name, t.Sections) }
 	return []Bomb{
 		table("symbols", SymbolTable{N: 5 * n / 2, Step: 16, Size: 16, Names: 8}),
+		table("named-symbols", SymbolTable{N: n, Step: 16, Size: 16, Names: 6 * n, Text: "ab\x00"}),
+		table("fewer-named-symbols", SymbolTable{N: n / 4, Step: 16, Size: 16, Names: 6 * n / 4, Text: "ab\x00"}),
 		table("aliases", SymbolTable{N: n, Size: 16, Names: 30000}),
 		table("aliases-of-all-sizes", SymbolTable{N: n, Size: n, Shrink: 1, Names: 30000}),
 		table("nested", SymbolTable{N: n / 2, Step: 1, Size: n, Shrink: 2, Names: 4}),
