@@ -3,13 +3,16 @@ package probe
 import (
 	"debug/dwarf"
 	"errors"
+	"fmt"
 
 	"github.com/cilium/ebpf/btf"
+
+	"github.com/borescope/borescope/internal/elffile"
 )
 
 // signatureAt reads the type of the function that begins at pc.
 func signatureAt(d *dwarf.Data, pc uint64) (*signature, error) {
-	r := d.Reader()
+	r := &entries{d.Reader(), maxUnitEntries}
 	cu, err := r.SeekPC(pc)
 	if err != nil {
 		return nil, err
@@ -29,14 +32,58 @@ func signatureAt(d *dwarf.Data, pc uint64) (*signature, error) {
 			if low, ok := e.Val(dwarf.AttrLowpc).(uint64); ok && low == pc {
 				return readSignature(d, r, e)
 			}
-			r.SkipChildren()
+			err = r.skip(e)
 		} else if e.Tag != dwarf.TagNamespace && e.Tag != dwarf.TagStructType && e.Tag != dwarf.TagClassType {
-			r.SkipChildren()
+			err = r.skip(e)
+		}
+		if err != nil {
+			return nil, err
 		}
 	}
 }
 
-func readSignature(d *dwarf.Data, r *dwarf.Reader, fn *dwarf.Entry) (*signature, error) {
+// maxUnitEntries is how many entries are read for one function: units of real programs have
+// a tenth of that.
+const maxUnitEntries = 3 << 17
+
+// entries reads so many entries, and no more.
+type entries struct {
+	*dwarf.Reader
+	left int
+}
+
+// Next is that of the Reader.
+func (r *entries) Next() (*dwarf.Entry, error) {
+	if r.left--; r.left < 0 {
+		return nil, fmt.Errorf("DWARF entries: %w", elffile.ErrTooLarge)
+	}
+	return r.Reader.Next()
+}
+
+// skip passes the children of the entry that was read last.
+func (r *entries) skip(e *dwarf.Entry) error {
+	if !e.Children {
+		return nil
+	}
+	if next, ok := e.Val(dwarf.AttrSibling).(dwarf.Offset); ok && next > e.Offset {
+		r.Seek(next)
+		return nil
+	}
+	for depth := 1; depth > 0; {
+		child, err := r.Next()
+		switch {
+		case err != nil || child == nil:
+			return err
+		case child.Tag == 0:
+			depth--
+		case child.Children:
+			depth++
+		}
+	}
+	return nil
+}
+
+func readSignature(d *dwarf.Data, r *entries, fn *dwarf.Entry) (*signature, error) {
 	c := &dwarfConverter{d: d, done: map[dwarf.Type]btf.Type{}}
 	sig := &signature{}
 	if off, ok := attrOf(d, fn, dwarf.AttrType).(dwarf.Offset); ok {
@@ -75,7 +122,9 @@ func readSignature(d *dwarf.Data, r *dwarf.Reader, fn *dwarf.Entry) (*signature,
 				sig.params = append(sig.params, p)
 			}
 		}
-		r.SkipChildren()
+		if err := r.skip(e); err != nil {
+			return nil, err
+		}
 	}
 }
 

@@ -74,16 +74,27 @@ func (r *resolver) goSymbols(f *elffile.File, path string, want func([]byte) boo
 	}
 	var out []elfSymbol
 	var bad error
+	names := t.Names()
 	for i := range t.Len() {
-		if err := r.ctx.Err(); err != nil {
-			return nil, err
-		}
 		fn, ok := t.Func(i)
-		if !ok || !want(fn.Name()) {
+		if !ok {
 			continue
 		}
-		s := elfSymbol{name: string(fn.Name()), value: fn.Entry, size: fn.End - fn.Entry, global: true}
+		name, err := names.At(uint64(fn.NameOffset()))
+		if err != nil {
+			return nil, fmt.Errorf("%s: Go function table: %w", path, err)
+		}
+		if !want(name) {
+			continue
+		}
+		if err := r.take(1); err != nil {
+			return nil, err
+		}
+		s := elfSymbol{name: string(name), value: fn.Entry, size: fn.End - fn.Entry, global: true}
 		if err := r.code.isFunction(s); err != nil {
+			if bad != nil {
+				continue
+			}
 			bad = fmt.Errorf("%s: the Go function table has %s at %#x, where none is: %w", path, s.name, s.value, err)
 			continue
 		}

@@ -68,8 +68,8 @@ type boundaries struct {
 	followed   uint64 // bytes
 
 	read      bool
-	functions []span   // of the symbol tables, by start
-	labels    []uint64 // symbols of code without a size, ascending
+	functions []span // of the symbol tables, by start
+	labels    []span // symbols of code without a size, which have no end, likewise
 	table     *pclntab.Table
 
 	program *GoTarget // what is known of a Go program, once it was asked for
@@ -220,8 +220,8 @@ func (b *boundaries) start(s *elffile.Section, addr uint64) (uint64, error) {
 	if in.end != 0 {
 		return in.start, nil
 	}
-	if i := sort.Search(len(b.labels), func(i int) bool { return b.labels[i] > addr }); i > 0 && b.labels[i-1] >= max(s.Addr, last.end) {
-		return b.labels[i-1], nil
+	if i := sort.Search(len(b.labels), func(i int) bool { return b.labels[i].start > addr }); i > 0 && b.labels[i-1].start >= max(s.Addr, last.end) {
+		return b.labels[i-1].start, nil
 	}
 	if last.end != 0 {
 		return 0, fmt.Errorf("whether an instruction begins at %#x can't be told: it is in no function that the file knows; Options.Unsafe, and -unsafe of the tools, probes it all the same", addr)
@@ -235,23 +235,27 @@ func (b *boundaries) readFunctions() error {
 		return nil
 	}
 	b.read = true
+	var all []span // once in memory, also of large files
 	add := func(_ int, sym elf.Sym64, name []byte) error {
 		typ := elf.ST_TYPE(sym.Info)
 		switch end := sym.Value + sym.Size; {
 		case typ != elf.STT_FUNC && typ != elf.STT_GNU_IFUNC && typ != elf.STT_NOTYPE || len(name) == 0 || name[0] == '$':
 		case typ == elf.STT_NOTYPE || end <= sym.Value:
-			b.labels = append(b.labels, sym.Value)
+			all = append(all, span{sym.Value, 0})
 		default:
-			b.functions = append(b.functions, span{sym.Value, end})
+			all = append(all, span{sym.Value, end})
 		}
 		return nil
 	}
-	err := symbolTables(b.f, func(s *elffile.Section) error { return eachOf(b.ctx, b.f, s, add) })
-	slices.Sort(b.labels)
-	slices.SortFunc(b.functions, func(x, y span) int {
-		return cmp.Or(cmp.Compare(x.start, y.start), cmp.Compare(x.end, y.end))
+	err := symbolTables(b.f, func(s *elffile.Section) error {
+		all = slices.Grow(all, int(min(s.Size, uint64(b.f.Stored()))/elf.Sym64Size))
+		return eachOf(b.ctx, b.f, s, add)
 	})
-	b.functions = slices.Compact(b.functions)
+	slices.SortFunc(all, func(x, y span) int {
+		return cmp.Or(cmp.Compare(min(x.end, 1), min(y.end, 1)), cmp.Compare(x.start, y.start), cmp.Compare(x.end, y.end))
+	})
+	n := sort.Search(len(all), func(i int) bool { return all[i].end > 0 })
+	b.labels, b.functions = all[:n], slices.Compact(all[n:])
 	if isGo(b.f) {
 		// One that can't be read tells nothing, and then nor does it forbid.
 		b.table, _ = pclntab.New(b.f)

@@ -365,6 +365,7 @@ func (l *lister) userFunctions(name, pattern string, pid int, target func(path, 
 			if err != nil || len(names) > 0 || !isGo(f) {
 				return err
 			}
+			l.r.code = &boundaries{ctx: l.r.ctx, f: f}
 			found, err := l.r.goSymbols(f, p, want)
 			for _, s := range found {
 				names[s.name] = true

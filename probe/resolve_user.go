@@ -341,10 +341,7 @@ func (r *resolver) findSymbols(f *elffile.File, path string, u userProbe, goProg
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	if len(found) == 0 && goProgram && u.lang != "cpp" && u.lang != "rust" {
-		if found, err = r.goSymbols(f, path, want); err == nil {
-			err = r.take(len(found))
-		}
-		if err != nil {
+		if found, err = r.goSymbols(f, path, want); err != nil {
 			return nil, err
 		}
 	}
@@ -447,7 +444,7 @@ func imported(f *elffile.File, name string) bool {
 	}
 	for i := 0; (i+1)*elf.Sym64Size <= len(tab); i++ {
 		sym, n := decodeSym(f, tab[i*elf.Sym64Size:(i+1)*elf.Sym64Size])
-		if sym.Shndx == 0 && string(elffile.String(names, uint64(n))) == name {
+		if sym.Shndx == 0 && elffile.IsString(names, uint64(n), name) {
 			return true
 		}
 	}

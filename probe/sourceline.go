@@ -76,6 +76,7 @@ func (r *resolver) lineAddresses(f *elffile.File, name string, u *userProbe) ([]
 
 func (t *lineTable) read(ctx context.Context, d *dwarf.Data) error {
 	r := d.Reader()
+	done := map[any]bool{} // line programs, which units may share
 	for {
 		if err := ctx.Err(); err != nil {
 			return err
@@ -88,9 +89,11 @@ func (t *lineTable) read(ctx context.Context, d *dwarf.Data) error {
 			return nil
 		}
 		r.SkipChildren()
-		if e.Tag != dwarf.TagCompileUnit {
+		program := e.Val(dwarf.AttrStmtList)
+		if e.Tag != dwarf.TagCompileUnit || done[program] {
 			continue
 		}
+		done[program] = true
 		lr, err := d.LineReader(e)
 		if err != nil {
 			return err

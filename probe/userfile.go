@@ -180,10 +180,11 @@ func eachOf(ctx context.Context, f *elffile.File, s *elffile.Section, yield func
 	if err != nil {
 		return err
 	}
-	names, err := f.Data(&f.Sections[s.Link])
+	strs, err := f.Data(&f.Sections[s.Link])
 	if err != nil {
 		return err
 	}
+	names := elffile.NewNames(strs)
 	size := elf.Sym64Size
 	if f.Class == elf.ELFCLASS32 {
 		size = elf.Sym32Size
@@ -196,7 +197,11 @@ func eachOf(ctx context.Context, f *elffile.File, s *elffile.Section, yield func
 		if sym.Shndx == 0 {
 			continue
 		}
-		if err := yield(i, sym, elffile.String(names, uint64(name))); err != nil {
+		n, err := names.At(uint64(name))
+		if err != nil {
+			return fmt.Errorf("%s: %w", s.Name, err)
+		}
+		if err := yield(i, sym, n); err != nil {
 			return err
 		}
 	}
@@ -238,7 +243,7 @@ func versionsOf(f *elffile.File, dynsym *elffile.Section) *symVersions {
 		return nil
 	}
 	v := &symVersions{order: f.Order, names: map[uint16]string{}}
-	var defs, names []byte
+	var defs, strs []byte
 	var err error
 	if v.index, err = f.Data(sym); err != nil {
 		return nil
@@ -246,14 +251,19 @@ func versionsOf(f *elffile.File, dynsym *elffile.Section) *symVersions {
 	if defs, err = f.Data(def); err != nil {
 		return nil
 	}
-	if names, err = f.Data(&f.Sections[def.Link]); err != nil {
+	if strs, err = f.Data(&f.Sections[def.Link]); err != nil {
 		return nil
 	}
+	names := elffile.NewNames(strs)
 	for off := uint64(0); off+20 <= uint64(len(defs)); {
 		d := defs[off:]
 		aux := off + uint64(f.Order.Uint32(d[12:]))
 		if aux+8 <= uint64(len(defs)) {
-			v.names[f.Order.Uint16(d[4:])&0x7fff] = string(elffile.String(names, uint64(f.Order.Uint32(defs[aux:]))))
+			name, err := names.At(uint64(f.Order.Uint32(defs[aux:])))
+			if err != nil {
+				return nil
+			}
+			v.names[f.Order.Uint16(d[4:])&0x7fff] = string(name)
 		}
 		next := uint64(f.Order.Uint32(d[16:]))
 		if next == 0 {

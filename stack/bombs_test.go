@@ -1,7 +1,6 @@
 package stack
 
 import (
-	"debug/elf"
 	"errors"
 	"os"
 	"path/filepath"
@@ -9,7 +8,6 @@ import (
 
 	"github.com/borescope/borescope/internal/elfbuild"
 	"github.com/borescope/borescope/internal/elffile"
-	"github.com/borescope/borescope/internal/meter"
 	"github.com/borescope/borescope/internal/testenv"
 )
 
@@ -37,43 +35,34 @@ func readImage(tb testing.TB, c *CFICache, f *os.File) FileCFI {
 	return c.read(os.Getpid(), f, st)
 }
 
-// Files that anybody may run took root's tools gigabytes and minutes: what a
-// process's file may take is bounded before it is read.
-func TestBombs(t *testing.T) {
+// What is too large in a file that somebody may have written is said: what reading it
+// takes is elfbuild's TestBombs.
+func TestBombErrors(t *testing.T) {
 	testenv.LimitMemory(t, 512<<20)
-	frames := func(data []byte, flags elf.SectionFlag) []byte {
-		s := elfbuild.FrameSection(data)
-		s.Flags |= flags
-		return elfbuild.Program(s).Bytes()
+	for _, name := range []string{"compressed-debug_frame", "frame-descriptions", "Go-functions-of-many-steps", "nested-CIEs"} {
+		c := CFICache{MaxBytes: 16 << 20}
+		got := readImage(t, &c, writeImage(t, elfbuild.BombNamed(name).Make()))
+		if !errors.Is(got.err, elffile.ErrTooLarge) {
+			t.Errorf("%s: got %v, want %v", name, got.err, elffile.ErrTooLarge)
+		}
 	}
-	head := elfbuild.Frames(elfbuild.ProgramText, 1)
-	head = head[:len(head)-4]
-	debugFrame := elfbuild.Section{
-		Name: ".debug_frame", Type: elf.SHT_PROGBITS, Flags: elf.SHF_COMPRESSED,
-		Data: elfbuild.Compressed(head, 256<<20, head[len(head)-24:]...),
+	c := CFICache{MaxBytes: 16 << 20}
+	if got := readImage(t, &c, writeImage(t, elfbuild.BombNamed("compressed-eh_frame").Make())); got.err == nil {
+		t.Error("a section that is loaded and compressed was read")
 	}
-	for _, tt := range []struct {
-		name  string
-		image []byte
-		want  error // nil: any
-		fine  bool  // or none
-	}{
-		{"compressed .eh_frame", frames(elfbuild.Compressed(head, 96<<20, head[len(head)-24:]...), elf.SHF_COMPRESSED), nil, false},
-		{"compressed .debug_frame", elfbuild.Program(debugFrame).Bytes(), elffile.ErrTooLarge, false},
-		{"many descriptions", frames(elfbuild.Frames(elfbuild.ProgramText, 4<<20), 0), elffile.ErrTooLarge, false},
-		{"Go functions", elfbuild.Program(elfbuild.GoTable{Functions: 1000, Steps: 4 << 20}.Section()).Bytes(), elffile.ErrTooLarge, false},
-		{"nested CIEs", frames(elfbuild.NestedCIEs(40<<10, 4<<20), 0), nil, true},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			file := writeImage(t, tt.image)
-			c := CFICache{MaxBytes: 16 << 20}
-			var got FileCFI
-			n, cpu := meter.Bounded(t, len(tt.image), func() { got = readImage(t, &c, file) })
-			if !errors.Is(got.err, tt.want) && tt.want != nil || got.err == nil && !tt.fine {
-				t.Errorf("got %v, want an error: %v", got.err, tt.want)
-			}
-			t.Logf("%d bytes of file: %d of memory, %v: %v", len(tt.image), n, cpu, got.err)
-		})
+}
+
+// TestStrippedGoIsCharged: a Go program without sections has the table all the same,
+// and took nobody's time.
+func TestStrippedGoIsCharged(t *testing.T) {
+	table := elfbuild.GoTable{Functions: 1000, Steps: 4 << 20}
+	for _, stripped := range []bool{false, true} {
+		p := elfbuild.Program(table.Section())
+		p.NoSections = stripped
+		c := CFICache{MaxBytes: 32 << 10} // 1 MiB of work
+		if got := readImage(t, &c, writeImage(t, p.Bytes())); !errors.Is(got.err, errTooMuchWork) {
+			t.Errorf("without sections %v: %v, want %v", stripped, got.err, errTooMuchWork)
+		}
 	}
 }
 

@@ -165,6 +165,8 @@ func (c *Core) readNotes(f *elffile.File, p elffile.Prog) error {
 		return fmt.Errorf("core file: notes: %w", err)
 	}
 	c.notes = b
+	const prstatus = 336 // a thread's note at least
+	c.Threads = slices.Grow(c.Threads, len(b)/prstatus)
 	notes, errOf := elfnotes.All(b, f.Order, int(p.Align))
 	for n := range notes {
 		c.take(n)

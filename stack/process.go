@@ -79,9 +79,7 @@ func (c *CFICache) start(pid int, st fs.FileInfo, f *elffile.File) error {
 	for _, s := range cfiSections(f) {
 		n += s.size(f)
 	}
-	if s := pclntab.Section(f); s != nil { // of which rows are little
-		n += int64(min(s.Size, uint64(f.Size()))) / 8
-	}
+	n += pclntab.Work(f) / 8 // of which rows are little
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var o stranger.Owner

@@ -188,11 +188,11 @@ func pythonSymbols(f *elffile.File) (out map[string]addrRange, err error) {
 		if binary.LittleEndian.Uint16(syms[6:]) == 0 { // SHN_UNDEF
 			continue
 		}
-		name := elffile.String(names, uint64(binary.LittleEndian.Uint32(syms)))
-		switch string(name) {
-		case "_PyRuntime", "Py_Version", "PyCode_Type", "_PyEval_EvalFrameDefault":
-			v := binary.LittleEndian.Uint64(syms[8:])
-			out[string(name)] = addrRange{v, v + binary.LittleEndian.Uint64(syms[16:])}
+		for _, name := range []string{"_PyRuntime", "Py_Version", "PyCode_Type", "_PyEval_EvalFrameDefault"} {
+			if elffile.IsString(names, uint64(binary.LittleEndian.Uint32(syms)), name) {
+				v := binary.LittleEndian.Uint64(syms[8:])
+				out[name] = addrRange{v, v + binary.LittleEndian.Uint64(syms[16:])}
+			}
 		}
 	}
 	return out, nil

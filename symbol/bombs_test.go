@@ -1,19 +1,14 @@
 package symbol
 
 import (
-	"bytes"
-	"debug/elf"
-	"encoding/binary"
-	"hash/crc32"
-	"math/rand/v2"
+	"errors"
 	"os"
 	"path/filepath"
 	"testing"
 	"time"
 
-	"github.com/ulikunitz/xz"
-
 	"github.com/borescope/borescope/internal/elfbuild"
+	"github.com/borescope/borescope/internal/elffile"
 	"github.com/borescope/borescope/internal/meter"
 	"github.com/borescope/borescope/internal/procfs"
 	"github.com/borescope/borescope/internal/stranger"
@@ -57,137 +52,49 @@ func loaded(t *testing.T, ps *Processes, path string) *ELF {
 	return img.elf
 }
 
-// Files that anybody may run took root's tools gigabytes and minutes to name an
-// address in: what a process's file may take is bounded before it is read.
-func TestBombs(t *testing.T) {
+// What an address in a file of somebody's is named, or why it isn't: what naming it takes
+// is elfbuild's TestBombs.
+func TestBombReasons(t *testing.T) {
 	testenv.LimitMemory(t, 512<<20)
-	build := func(s ...elfbuild.Section) []byte { return elfbuild.Program(s...).Bytes() }
-	table := func(s elfbuild.SymbolTable) []byte { return build(s.Sections()...) }
-	compressed := elfbuild.SymbolTable{N: 1, Size: 16, Names: 4}.Compressed(96 << 20)
-	var mini bytes.Buffer
-	w, err := xz.NewWriter(&mini)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := w.Write(make([]byte, 48<<20)); err != nil || w.Close() != nil {
-		t.Fatal(err)
-	}
-	const n = 1 << 20
-	for _, tt := range []struct {
-		name  string
-		image []byte
-		hole  int64
-		want  Reason
-	}{
-		{"compressed symbols", build(compressed...), 0, ReasonBudget},
-		{"hole", elfbuild.Sparse(table(elfbuild.SymbolTable{N: 8, Names: 4}), 2, 4<<30), 4 << 30, ReasonBudget},
-		{"many", table(elfbuild.SymbolTable{N: 5 * n / 2, Step: 16, Size: 16, Names: 8}), 0, ReasonBudget},
-		{"aliases", table(elfbuild.SymbolTable{N: n, Size: 16, Names: 30000}), 0, ReasonNone},
-		{"aliases of all sizes", table(elfbuild.SymbolTable{N: n, Size: n, Shrink: 1, Names: 30000}), 0, ReasonNone},
-		{"nested", table(elfbuild.SymbolTable{N: n / 2, Step: 1, Size: n, Shrink: 2, Names: 4}), 0, ReasonNone},
-		{"scattered", table(elfbuild.SymbolTable{N: n, Step: 1 << 33, Size: 16, Names: 4}), 0, ReasonNone},
-		{".gnu_debugdata", build(elfbuild.Section{Name: ".gnu_debugdata", Type: elf.SHT_PROGBITS, Data: mini.Bytes()}), 0, ReasonNoSymbols},
+	for name, want := range map[string]Reason{
+		"compressed-symbols": ReasonBudget, "hole": ReasonBudget, "symbols": ReasonBudget,
+		"aliases": ReasonNone, "aliases-of-all-sizes": ReasonNone, "nested": ReasonNone, "scattered": ReasonNone,
+		"gnu-debugdata": ReasonNoSymbols, "line-rows": ReasonNone, "units-compressed": ReasonNone,
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			ps := NewProcesses(nil)
-			defer ps.Close()
-			e := hostile(t, ps, tt.image, tt.hole)
-			if e == nil {
-				t.Fatal("no ELF")
-			}
-			defer e.Close()
-			if tt.hole > 0 && e.f.Stored() == e.f.Size() {
-				return // on this file system it is no hole
-			}
-			var frames []Frame
-			mem, cpu := meter.Bounded(t, len(tt.image), func() {
-				frames = e.Resolve(frames, []uint64{elfbuild.ProgramText, elfbuild.ProgramText + 100})
-				for pc := uint64(0); pc < 1000; pc++ {
-					frames = e.Resolve(frames[:2], []uint64{elfbuild.ProgramText + n/2 + pc})
-				}
-			})
-			if frames[0].Reason != tt.want {
-				t.Errorf("reason %v, want %v", frames[0].Reason, tt.want)
-			}
-			t.Logf("%d bytes of file: %d of memory, %v: %v", len(tt.image), mem, cpu.Round(time.Millisecond), frames[0].Reason)
-		})
-	}
-}
-
-// A process's file whose DWARF asks for much, also compressed, has lines and calls as far
-// as the budget goes.
-func TestDWARFBombs(t *testing.T) {
-	testenv.LimitMemory(t, 512<<20)
-	const n = 8 << 20
-	for name, d := range map[string]elfbuild.DWARF{
-		"line rows": elfbuild.LineRows(n), "inlined calls": elfbuild.InlinedCalls(n), "units": elfbuild.Units(n/32, nil),
-	} {
-		for _, compressed := range []bool{false, true} {
-			sections := d.Sections()
-			for i := range sections {
-				if s := &sections[i]; compressed && len(s.Data) > 1<<20 {
-					s.Flags, s.Data = elf.SHF_COMPRESSED, elfbuild.Compressed(s.Data, 0)
-				}
-			}
-			image := elfbuild.Program(sections...).Bytes()
-			ps := NewProcesses(&Options{Source: true})
-			e := hostile(t, ps, image, 0)
-			if e == nil {
-				t.Fatal("no ELF")
-			}
-			var frames []Frame
-			mem, cpu := meter.Bounded(t, len(image), func() {
-				for pc := uint64(0); pc < 1000; pc++ {
-					frames = e.Resolve(frames[:0], []uint64{elfbuild.ProgramText + pc})
-				}
-			})
-			t.Logf("%s, compressed %v: %d bytes of file: %d of memory, %v", name, compressed, len(image), mem, cpu.Round(time.Millisecond))
-			e.Close()
-			ps.Close()
+		b := elfbuild.BombNamed(name)
+		ps := NewProcesses(&Options{Source: true})
+		e := hostile(t, ps, b.Make(), b.Hole)
+		if e == nil {
+			t.Fatal("no ELF")
 		}
+		if b.Hole > 0 && e.f.Stored() == e.f.Size() {
+			continue // on this file system it is no hole
+		}
+		if got := e.Resolve(nil, []uint64{elfbuild.ProgramText})[0].Reason; got != want {
+			t.Errorf("%s: %v, want %v", name, got, want)
+		}
+		e.Close()
+		ps.Close()
 	}
 }
 
-// A debug file is as anybody's as the file that names it: of 4 KB and a hole each GiB
-// took 3 s, of 9 MB one took 870 MB.
-func TestDebugFileBombs(t *testing.T) {
+// TestBombMatches: names that lie over each other, all in a string of 64 KiB, came to 8 GB
+// when a million symbols were matched.
+func TestBombMatches(t *testing.T) {
 	testenv.LimitMemory(t, 512<<20)
-	symbols := elfbuild.SymbolTable{N: 1, Size: 16, Names: 4}.Compressed(96 << 20)
-	incompressible := make([]byte, 8<<20)
-	rand.NewChaCha8([32]byte{}).Read(incompressible)
-	symbols = append(symbols, elfbuild.Section{Name: ".filler", Type: elf.SHT_PROGBITS, Data: incompressible})
 	for _, tt := range []struct {
-		name  string
-		debug []byte
-		hole  int64
+		bomb    string
+		pattern *Pattern
+		want    error
 	}{
-		{"hole", elfbuild.Program(elfbuild.SymbolTable{N: 8, Names: 4}.Sections()...).Bytes(), 4 << 30},
-		{"compressed symbols", elfbuild.Program(symbols...).Bytes(), 0},
+		{"long-names", nil, elffile.ErrTooLarge}, {"Go-long-names", nil, elffile.ErrTooLarge},
+		{"named-symbols", nil, elffile.ErrTooLarge}, {"fewer-named-symbols", nil, nil}, {"symbols", Exact("aa"), nil},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			dir := t.TempDir()
-			// The sum of one with a hole is another.
-			link := binary.LittleEndian.AppendUint32([]byte("x.debug\x00"), crc32.ChecksumIEEE(tt.debug))
-			program := elfbuild.Program(elfbuild.Section{Name: ".gnu_debuglink", Type: elf.SHT_PROGBITS, Data: link, Align: 4}).Bytes()
-			writeHostile(t, filepath.Join(dir, "x"), program, 0)
-			writeHostile(t, filepath.Join(dir, "x.debug"), tt.debug, tt.hole)
-			ps := NewProcesses(nil)
-			defer ps.Close()
-			e := loaded(t, ps, filepath.Join(dir, "x"))
-			if e == nil {
-				t.Fatal("no ELF")
-			}
-			defer e.Close()
-			var frames []Frame
-			mem, cpu := meter.Spent(func() { frames = e.Resolve(nil, []uint64{elfbuild.ProgramText}) })
-			if mem > 64<<20 && !meter.Raced() {
-				t.Errorf("%d bytes of memory", mem)
-			}
-			if cpu > time.Second && !meter.Raced() {
-				t.Errorf("%v of a CPU", cpu)
-			}
-			t.Logf("%d of memory, %v: %v", mem, cpu.Round(time.Millisecond), frames[0].Reason)
-		})
+		e := hostile(t, NewProcesses(nil), elfbuild.BombNamed(tt.bomb).Make(), 0)
+		if list, err := e.Match(tt.pattern); !errors.Is(err, tt.want) || err != nil && list != nil {
+			t.Errorf("%s: %d symbols, %v; want %v", tt.bomb, len(list), err, tt.want)
+		}
+		e.Close()
 	}
 }
 

@@ -179,7 +179,7 @@ const base36 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 // mangled is the cheap test that spares most names the demangler: C++ and
 // legacy Rust begin with _Z (after an underscore more on macOS), Rust v0 with _R.
-func mangled(name string) bool {
+func mangled[T string | []byte](name T) bool {
 	if len(name) < 3 || name[0] != '_' {
 		return false
 	}

@@ -85,10 +85,10 @@ func (e *ELF) openDWARF() *dwarfIndex {
 	x := &dwarfIndex{}
 	var alt *dwarf.Data
 	if x.alt = e.altFile(f); x.alt != nil {
-		alt, _ = dwarf.New(x.alt, nil, e.room)
+		alt, _ = dwarf.New(x.alt, nil, e.dwarfRoom())
 	}
 	var err error
-	if x.d, err = dwarf.New(f, alt, e.room); err != nil {
+	if x.d, err = dwarf.New(f, alt, e.dwarfRoom()); err != nil {
 		x.alt.Close()
 		return nil
 	}
@@ -98,6 +98,11 @@ func (e *ELF) openDWARF() *dwarfIndex {
 	}
 	return x
 }
+
+// dwarfRoom is the memory that a file's DWARF may take, 0 where there is no bound. With
+// as much as the budget, one file's would always be more than that, with its symbols: it
+// would be dropped after each address, and read again for the next.
+func (e *ELF) dwarfRoom() int64 { return e.room / 2 }
 
 func hasDWARF(f *elffile.File) bool { return f.DebugSection("info") != nil }
 

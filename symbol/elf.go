@@ -183,6 +183,9 @@ func (e *ELF) findSource() *source {
 		return s
 	}
 	s := &source{}
+	if e.f.Synthetic && e.start != nil && e.start(pclntab.Work(e.f)/8) != nil {
+		return s // later, perhaps: the symbols are refused as well
+	}
 	if t, err := pclntab.New(e.f); err == nil {
 		s.goTab = newGoTable(t, e.names.limit)
 	}

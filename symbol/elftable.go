@@ -169,7 +169,7 @@ func (r *symReader) file(f *elffile.File) {
 
 // strTab returns the string table that belongs to a symbol table.
 func strTab(f *elffile.File, tab *elffile.Section) []byte {
-	if tab == nil || int(tab.Link) >= len(f.Sections) || tab.Link == 0 {
+	if tab == nil || int(tab.Link) >= len(f.Sections) || f.Sections[tab.Link].Type != elf.SHT_STRTAB {
 		return nil
 	}
 	b, err := f.Data(&f.Sections[tab.Link])

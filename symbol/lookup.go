@@ -70,27 +70,46 @@ func cmpBool(a, b bool) int {
 
 // Match returns the functions and variables whose names match, in the order of
 // their addresses; a nil pattern matches all. It reads the whole table: some
-// milliseconds for 100,000 symbols.
+// milliseconds for 100,000 symbols. Of a file whose names lie over each other, and of one
+// with more matching symbols than files of its size have, there are none but an error.
 func (e *ELF) Match(p *Pattern) (list []Symbol, err error) {
 	defer elffile.Catch(debug.SetPanicOnFault(true), &err)
-	s := &symbolScan{e: e, p: p, full: NewDemangler(nil), short: NewDemangler(&DemangleOptions{NoParams: true})}
+	s := &symbolScan{
+		e: e, p: p, full: NewDemangler(nil), short: NewDemangler(&DemangleOptions{NoParams: true}),
+		room: leastMatches + e.f.Stored(),
+	}
 	e.mu.Lock()
 	f := e.symbolFile()
 	e.mu.Unlock()
+	if f != e.f {
+		s.room += f.Stored()
+	}
 	if err := s.table(f, f.SectionOfType(elf.SHT_SYMTAB)); err != nil {
 		return nil, err
 	}
 	if err := s.table(e.f, e.f.SectionOfType(elf.SHT_DYNSYM)); err != nil {
 		return nil, err
 	}
+	slices.SortStableFunc(s.out, compareSymbols)
 	if g := e.goTable(); g != nil {
-		s.goTable(g.Table)
+		if err := s.goTable(g.Table); err != nil {
+			return nil, err
+		}
+		slices.SortStableFunc(s.out, compareSymbols)
 	}
-	slices.SortStableFunc(s.out, func(a, b Symbol) int {
-		return cmp.Or(cmp.Compare(a.Addr, b.Addr), cmp.Compare(a.Name, b.Name))
-	})
 	return slices.CompactFunc(s.out, func(a, b Symbol) bool { return a.Addr == b.Addr && a.Name == b.Name }), nil
 }
+
+func compareSymbols(a, b Symbol) int {
+	return cmp.Or(cmp.Compare(a.Addr, b.Addr), cmp.Compare(a.Name, b.Name))
+}
+
+// leastMatches is the memory that matching symbols of any file may take, and matchSize
+// what one takes besides its name, with what finding it does.
+const (
+	leastMatches = 32 << 20
+	matchSize    = 112
+)
 
 func (e *ELF) goTable() *goTable {
 	if s := e.source.Load(); s != nil {
@@ -104,31 +123,66 @@ type symbolScan struct {
 	e           *ELF
 	p           *Pattern
 	full, short *Demangler
+	room        int64 // for what is in out
 	out         []Symbol
 }
 
-// table scans one symbol table.
+// take takes the room of a matching symbol.
+func (s *symbolScan) take(name []byte) error {
+	if s.room -= int64(matchSize + len(name)); s.room < 0 {
+		return fmt.Errorf("%s: matching symbols: %w", s.e.path, elffile.ErrTooLarge)
+	}
+	return nil
+}
+
+// table scans one symbol table: which symbols match, and then what those are, so that
+// there is memory for as many.
 func (s *symbolScan) table(f *elffile.File, tab *elffile.Section) error {
 	b, err := f.Data(tab)
 	if err != nil || b == nil {
 		return err
 	}
 	strs, x := strTab(f, tab), extended(f, tab)
-	o := f.Order
-	if f.Class == elf.ELFCLASS64 {
-		for i := 0; len(b) >= 24; i, b = i+1, b[24:] {
-			if name := s.wanted(strs, o.Uint32(b), b[4], o.Uint16(b[6:])); name != nil {
-				s.add(name, o.Uint64(b[8:])+objectBase(f, o.Uint16(b[6:]), x, i), o.Uint64(b[16:]), b[4])
-			}
-		}
-		return nil
+	names := elffile.NewNames(strs)
+	size := elf.Sym64Size
+	if f.Class == elf.ELFCLASS32 {
+		size = elf.Sym32Size
 	}
-	for i := 0; len(b) >= 16; i, b = i+1, b[16:] {
-		if name := s.wanted(strs, o.Uint32(b), b[12], o.Uint16(b[14:])); name != nil {
-			s.add(name, uint64(o.Uint32(b[4:]))+objectBase(f, o.Uint16(b[14:]), x, i), uint64(o.Uint32(b[8:])), b[12])
+	var matching []uint32
+	for i := 0; (i+1)*size <= len(b); i++ {
+		sym := symbolAt(f, b[i*size:])
+		if !s.wanted(strs, &sym) {
+			continue
 		}
+		raw, err := names.At(uint64(sym.Name))
+		if err != nil {
+			return fmt.Errorf("%s: %w", s.e.path, err)
+		}
+		if name := unversioned(raw); len(name) > 0 && s.p.match(name, s.full, s.short) {
+			if err := s.take(name); err != nil {
+				return err
+			}
+			matching = append(matching, uint32(i))
+		}
+	}
+	s.out = slices.Grow(s.out, len(matching))
+	for _, i := range matching {
+		sym := symbolAt(f, b[int(i)*size:])
+		sym.Value += objectBase(f, sym.Shndx, x, int(i))
+		s.add(unversioned(elffile.String(strs, uint64(sym.Name))), &sym)
 	}
 	return nil
+}
+
+// symbolAt decodes a symbol.
+func symbolAt(f *elffile.File, b []byte) elf.Sym64 {
+	o := f.Order
+	if f.Class == elf.ELFCLASS32 {
+		return elf.Sym64{
+			Name: o.Uint32(b), Value: uint64(o.Uint32(b[4:])), Size: uint64(o.Uint32(b[8:])), Info: b[12], Shndx: o.Uint16(b[14:]),
+		}
+	}
+	return elf.Sym64{Name: o.Uint32(b), Info: b[4], Shndx: o.Uint16(b[6:]), Value: o.Uint64(b[8:]), Size: o.Uint64(b[16:])}
 }
 
 // objectBase is the address of the section of symbol i in an object file, where
@@ -144,30 +198,23 @@ func objectBase(f *elffile.File, shndx uint16, x []byte, i int) uint64 {
 	return f.Sections[sec].Addr
 }
 
-// wanted returns the name of a symbol that is a place and matches.
-func (s *symbolScan) wanted(strs []byte, name uint32, info byte, shndx uint16) []byte {
-	typ, bind := elf.SymType(info&15), elf.SymBind(info>>4)
-	switch typ {
+// wanted reports whether a symbol is a place and may match.
+func (s *symbolScan) wanted(strs []byte, sym *elf.Sym64) bool {
+	switch elf.ST_TYPE(sym.Info) {
 	case elf.STT_FUNC, elf.STT_OBJECT, elf.STT_GNU_IFUNC:
 	case elf.STT_NOTYPE:
-		if bind == elf.STB_LOCAL {
-			return nil
+		if elf.ST_BIND(sym.Info) == elf.STB_LOCAL {
+			return false
 		}
 	default:
-		return nil
+		return false
 	}
-	if shndx == uint16(elf.SHN_UNDEF) || shndx == uint16(elf.SHN_ABS) || shndx == uint16(elf.SHN_COMMON) {
-		return nil
+	switch elf.SectionIndex(sym.Shndx) {
+	case elf.SHN_UNDEF, elf.SHN_ABS, elf.SHN_COMMON:
+		return false
 	}
 	// The cheap tests come first: most names do not match.
-	if p := s.p; p != nil && p.exact && !plausible(strs, name, p) {
-		return nil
-	}
-	raw := unversioned(elffile.String(strs, uint64(name)))
-	if len(raw) == 0 || !s.p.match(raw, s.full, s.short) {
-		return nil
-	}
-	return raw
+	return s.p == nil || !s.p.exact || plausible(strs, sym.Name, s.p)
 }
 
 // plausible is a quick test for an exact name: the same bytes, or mangled.
@@ -194,11 +241,11 @@ func unversioned(name []byte) []byte {
 	return name
 }
 
-func (s *symbolScan) add(name []byte, addr, size uint64, info byte) {
-	sym := Symbol{Name: string(name), Addr: addr, Size: size, Module: s.e.path, Kind: KindUser}
-	typ, bind := elf.SymType(info&15), elf.SymBind(info>>4)
-	sym.Global, sym.IFunc = bind != elf.STB_LOCAL, typ == elf.STT_GNU_IFUNC
-	if typ == elf.STT_OBJECT || typ == elf.STT_NOTYPE && s.e.inDataSection(addr) {
+func (s *symbolScan) add(name []byte, raw *elf.Sym64) {
+	sym := Symbol{Name: string(name), Addr: raw.Value, Size: raw.Size, Module: s.e.path, Kind: KindUser}
+	typ := elf.ST_TYPE(raw.Info)
+	sym.Global, sym.IFunc = elf.ST_BIND(raw.Info) != elf.STB_LOCAL, typ == elf.STT_GNU_IFUNC
+	if typ == elf.STT_OBJECT || typ == elf.STT_NOTYPE && s.e.inDataSection(raw.Value) {
 		sym.Kind = KindData
 	}
 	if s.e.f.Machine == elf.EM_ARM && typ == elf.STT_FUNC {
@@ -209,26 +256,40 @@ func (s *symbolScan) add(name []byte, addr, size uint64, info byte) {
 }
 
 // goTable scans a Go function table, for what the symbol table, if there is
-// one, does not have.
-func (s *symbolScan) goTable(t *pclntab.Table) {
-	known := map[uint64]bool{}
-	for i := range s.out {
-		known[s.out[i].Addr] = true
-	}
+// one, does not have: that is in out, in order.
+func (s *symbolScan) goTable(t *pclntab.Table) error {
+	var matching []uint32
+	names := t.Names()
 	for i := range t.Len() {
 		fn, ok := t.Func(i)
-		if !ok || known[fn.Entry] {
+		if !ok {
 			continue
 		}
-		if name := fn.Name(); len(name) > 0 && s.p.match(name, nil, nil) {
-			sym := Symbol{
-				Name: string(name), Addr: fn.Entry, Size: fn.End - fn.Entry, Module: s.e.path,
-				Kind: KindGo, Global: true,
+		if _, known := slices.BinarySearchFunc(s.out, fn.Entry, func(s Symbol, addr uint64) int { return cmp.Compare(s.Addr, addr) }); known {
+			continue
+		}
+		name, err := names.At(uint64(fn.NameOffset()))
+		if err != nil {
+			return fmt.Errorf("%s: Go function table: %w", s.e.path, err)
+		}
+		if len(name) > 0 && s.p.match(name, nil, nil) {
+			if err := s.take(name); err != nil {
+				return err
 			}
-			sym.Offset, sym.HasOffset = s.e.f.Offset(fn.Entry)
-			s.out = append(s.out, sym)
+			matching = append(matching, uint32(i))
 		}
 	}
+	s.out = slices.Grow(s.out, len(matching))
+	for _, i := range matching {
+		fn, _ := t.Func(int(i))
+		sym := Symbol{
+			Name: string(fn.Name()), Addr: fn.Entry, Size: fn.End - fn.Entry, Module: s.e.path,
+			Kind: KindGo, Global: true,
+		}
+		sym.Offset, sym.HasOffset = s.e.f.Offset(fn.Entry)
+		s.out = append(s.out, sym)
+	}
+	return nil
 }
 
 // Lookup returns all kernel symbols of that name, in the order of their

@@ -12,7 +12,7 @@ type Pattern struct {
 	text    string
 	exact   bool
 	re      *regexp.Regexp
-	literal []byte // what every raw name that can match contains
+	literal []byte // what every raw name that can match contains; of a glob, if it isn't mangled
 }
 
 // Exact matches one name.
@@ -36,7 +36,7 @@ func Glob(pattern string) (*Pattern, error) {
 	if err != nil {
 		return nil, fmt.Errorf("pattern %q: %w", pattern, err)
 	}
-	return &Pattern{text: pattern, re: re}, nil
+	return &Pattern{text: pattern, re: re, literal: []byte(literal)}, nil
 }
 
 // Regexp matches names in which re finds a match.
@@ -70,28 +70,34 @@ func (p *Pattern) String() string {
 }
 
 // globExpr turns a glob into a regular expression; literal is the text that it
-// stands for if special is false.
+// stands for if special is false, else the longest that is in all that it matches.
 func globExpr(p string) (expr, literal string, special bool, err error) {
 	var e, lit strings.Builder
+	longest := ""
+	wild := func(expr string) {
+		special = true
+		e.WriteString(expr)
+		if lit.Len() > len(longest) {
+			longest = lit.String()
+		}
+		lit.Reset()
+	}
 	for i := 0; i < len(p); i++ {
 		switch c := p[i]; c {
 		case '*':
-			special = true
-			e.WriteString(".*")
+			wild(".*")
 		case '?':
-			special = true
-			e.WriteByte('.')
+			wild(".")
 		case '[':
 			end := strings.IndexByte(p[i+1:], ']')
 			if end <= 0 {
 				return "", "", false, fmt.Errorf("pattern %q: [ without ]", p)
 			}
 			set := p[i+1 : i+1+end]
-			special = true
 			if set[0] == '!' || set[0] == '^' {
-				e.WriteString("[^" + strings.ReplaceAll(set[1:], `\`, `\\`) + "]")
+				wild("[^" + strings.ReplaceAll(set[1:], `\`, `\\`) + "]")
 			} else {
-				e.WriteString("[" + strings.ReplaceAll(set, `\`, `\\`) + "]")
+				wild("[" + strings.ReplaceAll(set, `\`, `\\`) + "]")
 			}
 			i += end + 1
 		case '\\':
@@ -105,6 +111,9 @@ func globExpr(p string) (expr, literal string, special bool, err error) {
 			e.WriteString(regexp.QuoteMeta(p[i : i+1]))
 			lit.WriteByte(c)
 		}
+	}
+	if lit.Len() < len(longest) {
+		return e.String(), longest, special, nil
 	}
 	return e.String(), lit.String(), special, nil
 }
@@ -147,10 +156,12 @@ func (p *Pattern) match(raw []byte, full, short *Demangler) bool {
 		if len(p.literal) > 0 && !bytes.Contains(raw, p.literal) {
 			return false
 		}
+	} else if len(p.literal) > 0 && !bytes.Contains(raw, p.literal) && !mangled(raw) {
+		return false
 	} else if p.re.Match(raw) {
 		return true
 	}
-	if !mangled(string(raw)) {
+	if !mangled(raw) || len(raw) > maxMangled {
 		return false
 	}
 	name := string(raw)

@@ -117,3 +117,26 @@ func writeFor(t *testing.T, uid int, image []byte) (path string) {
 	}
 	return path
 }
+
+// TestStrippedGoIsCharged: a Go program without sections is searched for its function
+// table, which took nobody's time.
+func TestStrippedGoIsCharged(t *testing.T) {
+	testenv.Need(t, testenv.Root)
+	build := func(steps int) string {
+		p := elfbuild.Program(elfbuild.GoTable{Functions: 1000, Steps: steps}.Section())
+		p.NoSections = true
+		return writeFor(t, 65534, p.Bytes())
+	}
+	ps := NewProcesses(nil)
+	defer ps.Close()
+	for i, want := range []Reason{ReasonNone, ReasonBudget} { // the first takes the stranger's share
+		e := loaded(t, ps, build(6<<20+i))
+		if e == nil {
+			t.Fatal("no ELF")
+		}
+		defer e.Close()
+		if got := e.Resolve(nil, []uint64{elfbuild.ProgramText})[0].Reason; got != want {
+			t.Errorf("file %d: %v, want %v", i, got, want)
+		}
+	}
+}

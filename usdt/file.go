@@ -211,12 +211,14 @@ func (r noteReader) ReadAt(p []byte, off int64) (int, error) {
 const (
 	typicalNote = 80
 	maxGuess    = 4096
+	// maxSites is far above what real programs have: some thousands.
+	maxSites = 1 << 14
 )
 
 // Sites returns every probe site of the file, in the order of its notes. Sites
 // that are partly wrong are among them, with their Err; what could not be read
 // as a site at all is in the error, which doesn't keep the others from being
-// returned.
+// returned: what goes beyond 16,384 sites as well.
 func (f *File) Sites() (sites []Site, err error) {
 	defer elffile.Catch(debug.SetPanicOnFault(true), &err)
 	nf, err := elfnotes.NewFile(noteReader{f.f})
@@ -240,6 +242,10 @@ func (f *File) Sites() (sites []Site, err error) {
 		if err != nil {
 			bad.add(err)
 			continue
+		}
+		if len(sites) == maxSites {
+			bad.add(fmt.Errorf("more than %d sites: %w", maxSites, elffile.ErrTooLarge))
+			break
 		}
 		sites = append(sites, f.site(v.(elfnotes.Stapsdt), base))
 	}

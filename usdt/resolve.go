@@ -130,7 +130,7 @@ func (t *symbolScan) scan(f *elffile.File, table, strings string) {
 	if err != nil {
 		return
 	}
-	group := 0
+	names, group := elffile.NewNames(strtab), 0
 	for size := t.symbolSize(); len(b) >= size; b = b[size:] {
 		s := t.parse(b)
 		switch typ := elf.SymType(s.info & 0xf); {
@@ -142,7 +142,11 @@ func (t *symbolScan) scan(f *elffile.File, table, strings string) {
 		case typ == elf.STT_FUNC && elf.SymBind(s.info>>4) == elf.STB_LOCAL:
 			t.function(s, group)
 		}
-		c := t.names[string(elffile.String(strtab, uint64(s.name)))]
+		name, err := names.At(uint64(s.name))
+		if err != nil {
+			return
+		}
+		c := t.names[string(name)]
 		if c == nil {
 			continue
 		}
@@ -203,6 +207,7 @@ func (t *symbolScan) relocations(b []byte, addend bool, wanted uint32, dynsym, d
 	if addend {
 		size += size / 2
 	}
+	names := elffile.NewNames(dynstr)
 	for ; len(b) >= size; b = b[size:] {
 		var off, index uint64
 		var typ uint32
@@ -217,7 +222,11 @@ func (t *symbolScan) relocations(b []byte, addend bool, wanted uint32, dynsym, d
 		if typ != wanted || at+uint64(t.symbolSize()) > uint64(len(dynsym)) {
 			continue
 		}
-		if c := t.names[string(elffile.String(dynstr, uint64(t.parse(dynsym[at:]).name)))]; c != nil {
+		name, err := names.At(uint64(t.parse(dynsym[at:]).name))
+		if err != nil {
+			return
+		}
+		if c := t.names[string(name)]; c != nil {
 			c.slot = off
 		}
 	}

@@ -152,7 +152,7 @@ func vmtest(ctx context.Context, c *check) (testlog.Counts, error) {
 
 // alone are tests that take long with the race detector and start no goroutine in
 // what they test: they have one big file read, or another program built or watched.
-const alone = "^(TestBombs|TestDebugFileBombs|TestDWARFBombs|TestHostileNeighbours|TestForeignModule)$"
+const alone = "^(TestBombs|TestBombErrors|TestBombReasons|TestBombMatches|TestHostileNeighbours|TestForeignModule)$"
 
 func race(ctx context.Context, c *check) (testlog.Counts, error) {
 	// Otherwise every program that a test starts waits a second before it ends.

@@ -148,7 +148,7 @@ const soaked = "7.2"
 
 // pure are tests that depend on no kernel and take long in an emulated machine.
 const pure = "^(TestMinimalBTFIsEnough|TestWriteSVGDeep|TestStreamCut|TestMapSnapshot|TestModulesBudget|" +
-	"TestDamaged|TestDamagedWalks|TestBombs|TestDebugFileBombs|TestDWARFBombs|TestGoTableBombs|TestOptimisedMeansTheSame|TestJITBombs|TestRecordingBombs|FuzzParseEvent|TestEncodings|TestStringInverse|TestGoFunctions|TestReadAhead)$"
+	"TestDamaged|TestDamagedWalks|TestBombs|TestBombErrors|TestBombReasons|TestBombMatches|TestGoTableBombs|TestOptimisedMeansTheSame|TestJITBombs|TestRecordingBombs|FuzzParseEvent|TestEncodings|TestStringInverse|TestGoFunctions|TestReadAhead)$"
 
 // boot runs the tests in a guest: of the packages in only, those that match
 // its expression.

@@ -6,6 +6,8 @@ import (
 	"debug/elf"
 	"encoding/binary"
 	"io"
+
+	"github.com/ulikunitz/xz"
 )
 
 // This file builds files that are small and ask for much: what anybody may write
@@ -29,6 +31,16 @@ func Compressed(head []byte, n int, repeat ...byte) []byte {
 	_, _ = w.Write(head)
 	r := &repeater{b: bytes.Repeat(repeat, 64<<10/len(repeat)+1)}
 	_, _ = io.CopyN(w, r, int64(n))
+	_ = w.Close()
+	return out.Bytes()
+}
+
+// xzZeros is n zeros as xz has them.
+func xzZeros(n int) []byte {
+	var out bytes.Buffer
+	// Errors of a buffer there are none.
+	w, _ := xz.NewWriter(&out)
+	_, _ = w.Write(make([]byte, n))
 	_ = w.Close()
 	return out.Bytes()
 }
@@ -168,6 +180,7 @@ type SymbolTable struct {
 	Size   uint64 // of each
 	Shrink uint64 // each is so much smaller than the one before
 	Names  int    // each has a name of its own that is so long, all of them in one string
+	Text   string // what the names are made of, again and again; empty is "a"
 }
 
 // Sections returns .symtab and .strtab; the symbols are in the first section, from
@@ -175,13 +188,17 @@ type SymbolTable struct {
 func (s SymbolTable) Sections() []Section {
 	o := binary.LittleEndian
 	b := make([]byte, 24, 24*(s.N+1))
+	text := []byte(s.Text)
+	if len(text) == 0 {
+		text = []byte{'a'}
+	}
 	for i := range s.N {
-		b = o.AppendUint32(b, uint32(1+i%max(s.Names, 1)))
+		b = o.AppendUint32(b, uint32(1+i*len(text)%max(s.Names-s.Names%len(text), 1)))
 		b = append(b, 0x12, 0, 1, 0) // a global function in section 1
 		b = o.AppendUint64(b, ProgramText+uint64(i)*s.Step)
 		b = o.AppendUint64(b, s.Size-uint64(i)*s.Shrink)
 	}
-	names := append([]byte{0}, bytes.Repeat([]byte{'a'}, 2*s.Names+8)...)
+	names := append([]byte{0}, bytes.Repeat(text, (2*s.Names+8)/len(text))...)
 	return []Section{
 		{Name: ".symtab", Type: elf.SHT_SYMTAB, Data: b, Align: 8, Link: ".strtab", Entsize: 24},
 		{Name: ".strtab", Type: elf.SHT_STRTAB, Data: append(names, 0)},
@@ -211,4 +228,26 @@ func ManyTables(n int, table SymbolTable) []byte {
 		copy(headers[bytesOf*(first+2+i)+24:][:16], headers[bytesOf*first+24:]) // offset and size
 	}
 	return image
+}
+
+// Versions returns a .dynsym of one function, and n versions that the file defines, each
+// with a name of its own that is so long, all of them in one string.
+func Versions(n, names int) []Section {
+	o := binary.LittleEndian
+	const size = 20 + 8 // Elf64_Verdef and Elf64_Verdaux
+	var defs []byte
+	for i := range n {
+		defs = o.AppendUint16(o.AppendUint16(defs, 1), 0)
+		defs = o.AppendUint16(o.AppendUint16(defs, uint16(2+i%30_000)), 1)
+		defs = o.AppendUint32(o.AppendUint32(o.AppendUint32(defs, 0), 20), size)
+		defs = o.AppendUint32(o.AppendUint32(defs, uint32(i%names)), 0)
+	}
+	symbol := append(make([]byte, 24), 1, 0, 0, 0, 0x12, 0, 1, 0)
+	symbol = o.AppendUint64(o.AppendUint64(symbol, ProgramText), 16)
+	return []Section{
+		{Name: ".dynsym", Type: elf.SHT_DYNSYM, Data: symbol, Align: 8, Link: ".dynstr", Entsize: 24},
+		{Name: ".dynstr", Type: elf.SHT_STRTAB, Data: append(bytes.Repeat([]byte{'a'}, 2*names), 0)},
+		{Name: ".gnu.version", Type: elf.SHT_GNU_VERSYM, Data: []byte{0, 0, 2, 0}, Link: ".dynsym"},
+		{Name: ".gnu.version_d", Type: elf.SHT_GNU_VERDEF, Data: defs, Link: ".dynstr", Align: 4},
+	}
 }

@@ -1,16 +1,18 @@
 package elfbuild
 
 import (
+	"bytes"
 	"debug/elf"
 	"encoding/binary"
 )
 
 // GoTable is the function table of a Go program (.gopclntab, as Go has had it since
-// 1.20: internal/abi/symtab.go), of functions that have one name, one file and their
-// tables in common. They follow each other from ProgramText on.
+// 1.20: internal/abi/symtab.go), of functions that have one file and their tables in
+// common, and one name if not Names. They follow each other from ProgramText on.
 type GoTable struct {
 	Functions int
 	Steps     int // of each table, of one byte of code
+	Names     int // each has a name of its own that is so long, all of them in one string
 }
 
 // Section lays the table out.
@@ -25,7 +27,7 @@ func (g GoTable) Section() Section {
 	}
 	lines, files := append([]byte{0}, table(4)...), table(4) // 1, 0, 1 …
 	const header, function = 8 + 8*8, 44
-	names, units, paths := "f\x00", make([]byte, 8), "f.go\x00"
+	names, units, paths := append(bytes.Repeat([]byte{'f'}, max(2*g.Names, 1)), 0), make([]byte, 8), "f.go\x00"
 	offsets := []uint64{header}
 	for _, n := range []int{len(names), len(units), len(paths), len(lines) + len(files)} {
 		offsets = append(offsets, offsets[len(offsets)-1]+uint64(n))
@@ -37,16 +39,21 @@ func (g GoTable) Section() Section {
 	}
 	b = append(append(append(append(b, names...), units...), paths...), lines...)
 	b = append(b, files...)
-	places := 8*g.Functions + 4
+	places, descriptions := 8*g.Functions+4, 1
+	if g.Names > 0 {
+		descriptions = g.Functions
+	}
 	for i := range g.Functions {
 		b = o.AppendUint32(b, uint32(i*g.Steps))
-		b = o.AppendUint32(b, uint32(places))
+		b = o.AppendUint32(b, uint32(places+function*(i%descriptions)))
 	}
 	b = o.AppendUint32(b, uint32(g.Functions*g.Steps))
-	// entry, name, args, deferreturn, pcsp, pcfile, pcln, npcdata, cu, startLine
-	for _, v := range []int{0, 0, 0, 0, 1, len(lines), 1, 0, 0, 1} {
-		b = o.AppendUint32(b, uint32(v))
+	for i := range descriptions {
+		// entry, name, args, deferreturn, pcsp, pcfile, pcln, npcdata, cu, startLine
+		for _, v := range []int{i * g.Steps, i % max(g.Names, 1), 0, 0, 1, len(lines), 1, 0, 0, 1} {
+			b = o.AppendUint32(b, uint32(v))
+		}
+		b = append(b, make([]byte, function-40)...)
 	}
-	b = append(b, make([]byte, function-40)...)
 	return Section{Name: ".gopclntab", Type: elf.SHT_PROGBITS, Flags: elf.SHF_ALLOC, Addr: 0x1000000, Data: b, Align: 8}
 }

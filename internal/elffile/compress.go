@@ -99,8 +99,13 @@ func (f *File) load(s *Section) ([]byte, error) {
 	return nil, bad(s.Offset, "unknown compression %d", typ)
 }
 
+// maxTable is what a table of symbols, or of strings, may come to: linkers and objcopy
+// compress debug sections only.
+const maxTable = 16 << 20
+
 func (f *File) inflate(s *Section, format decompress.Format, b []byte, size uint64) ([]byte, error) {
-	if size > uint64(max(f.most-f.heap, 0)) {
+	isTable := s.Type == elf.SHT_SYMTAB || s.Type == elf.SHT_DYNSYM || s.Type == elf.SHT_STRTAB
+	if size > uint64(max(f.most-f.heap, 0)) || isTable && size > maxTable {
 		return nil, tooLarge(s, size)
 	}
 	out, err := decompress.Bytes(format, b, int64(size))

@@ -193,7 +193,7 @@ func textSymbol(f *elffile.File) (uint64, error) {
 		size, value = 16, 4
 	}
 	for ; len(b) >= size; b = b[size:] {
-		if string(elffile.String(strs, uint64(f.Order.Uint32(b)))) != "runtime.text" {
+		if !elffile.IsString(strs, uint64(f.Order.Uint32(b)), "runtime.text") {
 			continue
 		}
 		if size == 24 {

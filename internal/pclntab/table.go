@@ -174,6 +174,20 @@ func Section(f *elffile.File) *elffile.Section {
 	return nil
 }
 
+// Work is how many bytes may be gone through for a file's table, 0 if it has none: those
+// of its section, or all that it is searched for in where there are no sections.
+func Work(f *elffile.File) int64 {
+	most := uint64(f.Size())
+	if f.Synthetic {
+		return int64(min(most, maxScan))
+	}
+	s := Section(f)
+	if s == nil {
+		return 0
+	}
+	return int64(min(s.Size, most))
+}
+
 func (t *Table) u32(b []byte) uint32 {
 	if t.le {
 		return binary.LittleEndian.Uint32(b)
@@ -398,6 +412,16 @@ func (fn *Func) Name() []byte { return fn.t.name(fn.field(fieldName)) }
 func (fn *Func) ShortName(most int) []byte {
 	names, off := fn.t.funcnames, uint64(fn.field(fieldName))
 	return elffile.String(names[:min(off+uint64(most)+1, uint64(len(names)))], off)
+}
+
+// Names reads the functions' names by NameOffset, of which there may be no more than
+// elffile.Names says.
+func (t *Table) Names() *elffile.Names {
+	names := t.funcnames
+	if n := len(names) - len(t.cutab); n > 0 { // what follows them
+		names = names[:n]
+	}
+	return elffile.NewNames(names)
 }
 
 // NameOffset identifies the name within the table.

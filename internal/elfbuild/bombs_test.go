@@ -1,0 +1,336 @@
+//go:build linux
+
+package elfbuild_test
+
+import (
+	"debug/elf"
+	"encoding/binary"
+	"fmt"
+	"hash/crc32"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/fstest"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/borescope/borescope/elfnotes"
+	"github.com/borescope/borescope/internal/elfbuild"
+	"github.com/borescope/borescope/internal/feature"
+	"github.com/borescope/borescope/internal/meter"
+	"github.com/borescope/borescope/internal/testenv"
+	"github.com/borescope/borescope/probe"
+	"github.com/borescope/borescope/stack"
+	"github.com/borescope/borescope/symbol"
+	"github.com/borescope/borescope/usdt"
+)
+
+// reader is something of the library that reads files of a kind.
+type reader struct {
+	name string
+	kind elfbuild.Kind
+	// ready gets all ready that isn't the file's to ask for, and returns what reads
+	// it and says what came of that.
+	ready func(t *testing.T, f *file) func() string
+}
+
+// readers are all of them.
+var readers = []reader{
+	{"name addresses", elfbuild.ELF, nameAddresses(nil)},
+	{"name addresses with DWARF", elfbuild.ELF, nameAddresses(&symbol.Options{Source: true})},
+	{"name addresses by a debug file", elfbuild.ELF, byDebugFile},
+	{"match a symbol", elfbuild.ELF, matchSymbols(symbol.Exact("a"))},
+	{"match all symbols", elfbuild.ELF, matchSymbols(nil)},
+	{"match a pattern", elfbuild.ELF, matchSymbols(pattern("*b*"))},
+	{"match a readable name", elfbuild.ELF, matchSymbols(pattern("a::*"))},
+	{"unwind", elfbuild.ELF, unwind},
+	{"uprobe by name", elfbuild.ELF, resolve("uprobe:%s:f")},
+	{"uprobe by pattern", elfbuild.ELF, resolve("uprobe:%s:*a")},
+	{"uprobe by readable name", elfbuild.ELF, resolve("uprobe:%s:cpp:a")},
+	{"uprobe by address", elfbuild.ELF, resolve("uprobe:%s:0x1000")},
+	{"uprobe by line", elfbuild.ELF, resolve("uprobe:%s:x.c:1")},
+	{"usdt", elfbuild.ELF, resolve("usdt:%s:p:n")},
+	{"list functions", elfbuild.ELF, list("uprobe:%s:*")},
+	{"list USDT probes", elfbuild.ELF, list("usdt:%s:*")},
+	{"read USDT notes", elfbuild.ELF, usdtNotes},
+	{"read notes", elfbuild.ELF, readNotes},
+	{"read notes", elfbuild.Core, readNotes},
+	{"core file", elfbuild.Core, openCore},
+	{"name addresses", elfbuild.PerfMap, nameJIT},
+	{"name addresses", elfbuild.JITDump, nameJIT},
+	{"find a library", elfbuild.LinkerCache, findLibrary},
+}
+
+// over is what takes more than it may, yet: debug/dwarf, by which probe reads DWARF, has no
+// bounds for the tables of abbreviations and of files.
+var over = map[string]string{
+	"abbreviations":         "uprobe by pattern",
+	"attributes":            "uprobe by pattern",
+	"files-and-directories": "uprobe by line",
+}
+
+// Files that anybody may write, map and have root's tools meet took gigabytes and minutes:
+// every reader of the library takes 64 MiB above what they take up, and a second.
+func TestBombs(t *testing.T) {
+	testenv.LimitMemory(t, 1<<30)
+	for _, b := range elfbuild.Bombs() {
+		t.Run(b.Name, func(t *testing.T) {
+			f := write(t, b)
+			for _, r := range readers {
+				if r.kind != b.Kind || over[b.Name] == r.name {
+					continue
+				}
+				t.Run(r.name, func(t *testing.T) {
+					read := r.ready(t, f)
+					said := ""
+					mem, cpu := meter.Bounded(t, len(f.image), func() { said = read() })
+					t.Logf("%d bytes of file: %d of memory, %v: %.160s", len(f.image), mem, cpu.Round(time.Millisecond), said)
+				})
+			}
+		})
+	}
+}
+
+// file is a bomb that was written.
+type file struct {
+	image []byte
+	path  string
+}
+
+// write writes a bomb, as somebody else where that is allowed.
+func write(t *testing.T, b elfbuild.Bomb) *file {
+	t.Helper()
+	f := &file{b.Make(), filepath.Join(t.TempDir(), "file")}
+	switch b.Kind {
+	case elfbuild.JITDump:
+		f.path = filepath.Join(filepath.Dir(f.path), "jit-1.dump")
+	case elfbuild.PerfMap:
+		f.path = fmt.Sprintf("/tmp/perf-%d.map", os.Getpid())
+		t.Cleanup(func() { os.Remove(f.path) })
+	}
+	writeFile(t, f.path, f.image, b.Hole)
+	return f
+}
+
+// writeFile makes a stranger's file of an image, with a hole at its end; what compilers
+// say of their code is only believed of the process's user.
+func writeFile(t *testing.T, path string, image []byte, hole int64) {
+	t.Helper()
+	err := os.WriteFile(path, image, 0o755)
+	if err == nil {
+		err = os.Truncate(path, int64(len(image))+hole)
+	}
+	if err == nil && os.Getuid() == 0 && !strings.HasPrefix(path, "/tmp/perf-") && filepath.Ext(path) != ".dump" {
+		err = os.Chown(path, 65534, 65534)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// mapped is how much this process maps of a file, also behind its end.
+const mapped = 16 << 20
+
+// mapCode maps a file from the page on where a program's code is, or memory if the path
+// is empty, and returns where.
+func mapCode(t *testing.T, path string) uint64 {
+	t.Helper()
+	fd, flags := -1, unix.MAP_PRIVATE
+	if path == "" {
+		flags |= unix.MAP_ANON
+	} else {
+		f, err := os.Open(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		fd = int(f.Fd())
+	}
+	m, err := unix.Mmap(fd, elfbuild.ProgramText, mapped, unix.PROT_READ|unix.PROT_EXEC, flags)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { unix.Munmap(m) })
+	return uint64(uintptr(unsafe.Pointer(&m[0])))
+}
+
+// nameAddresses names some of a mapping of the file, as samples have them.
+func nameAddresses(o *symbol.Options) func(*testing.T, *file) func() string {
+	return func(t *testing.T, f *file) func() string { return named(t, o, mapCode(t, f.path)) }
+}
+
+// nameJIT names those of memory that is no program's: a compiler's files are read.
+func nameJIT(t *testing.T, f *file) func() string {
+	if filepath.Ext(f.path) == ".dump" {
+		mapCode(t, f.path) // that is how they are found
+	}
+	return named(t, nil, mapCode(t, ""))
+}
+
+// byDebugFile names addresses of a program whose separate debug file it is.
+func byDebugFile(t *testing.T, f *file) func() string {
+	link := binary.LittleEndian.AppendUint32([]byte("file\x00\x00\x00\x00"), crc32.ChecksumIEEE(f.image))
+	program := elfbuild.Program(elfbuild.Section{Name: ".gnu_debuglink", Type: elf.SHT_PROGBITS, Data: link, Align: 4})
+	path := filepath.Join(filepath.Dir(f.path), "program")
+	writeFile(t, path, program.Bytes(), 0)
+	return named(t, &symbol.Options{Source: true, Chosen: true}, mapCode(t, path)) // of a stranger it is only summed
+}
+
+// named names addresses of a mapping at code: at its beginning, and more further on.
+func named(t *testing.T, o *symbol.Options, code uint64) func() string {
+	ps := symbol.NewProcesses(o)
+	t.Cleanup(func() { ps.Close() })
+	return func() string {
+		p, err := ps.Process(os.Getpid())
+		if err != nil {
+			t.Fatal(err)
+		}
+		var frames []symbol.Frame
+		for i := range uint64(500) { // as of samples, one at a time
+			for _, pc := range []uint64{i, mapped/32 + i, i * mapped / 500} {
+				frames = p.Resolve(frames[:0], []uint64{code + pc})
+			}
+		}
+		frames = p.Resolve(frames[:0], []uint64{code})
+		return fmt.Sprintf("%.40q %v in %s", frames[0].Name, frames[0].Reason, frames[0].Module)
+	}
+}
+
+func matchSymbols(p *symbol.Pattern) func(*testing.T, *file) func() string {
+	return func(t *testing.T, f *file) func() string {
+		return func() string {
+			e, err := symbol.OpenELF(f.path, nil)
+			if err != nil {
+				return err.Error()
+			}
+			defer e.Close()
+			list, err := e.Match(p)
+			return fmt.Sprintf("%d symbols, %v", len(list), err)
+		}
+	}
+}
+
+func pattern(s string) *symbol.Pattern {
+	p, err := symbol.Glob(s)
+	if err != nil {
+		panic(err)
+	}
+	return p
+}
+
+func unwind(t *testing.T, f *file) func() string {
+	c := &stack.CFICache{MaxBytes: 16 << 20} // as the tools have it
+	if _, err := c.Modules(os.Getpid()); err != nil {
+		t.Fatal(err) // this program's own tables are there from now on
+	}
+	mapCode(t, f.path)
+	return func() string {
+		m, err := c.Modules(os.Getpid())
+		return fmt.Sprintf("%v: %v", m != nil, err)
+	}
+}
+
+// environment is a machine on which everything can be attached.
+func environment(o probe.EnvOptions) *probe.Env {
+	o.Arch, o.Release, o.Features = "amd64", "6.12.0-test", probe.FeatureSet{}
+	for _, f := range feature.All() {
+		o.Features[f.String()] = feature.Result{State: feature.Yes}
+	}
+	return probe.NewEnv(&o)
+}
+
+// maxFunctions is what the tools allow a target to stand for.
+const maxFunctions = 100_000
+
+func resolve(target string) func(*testing.T, *file) func() string {
+	return func(t *testing.T, f *file) func() string {
+		env := environment(probe.EnvOptions{})
+		target, err := probe.ParseTarget(fmt.Sprintf(target, f.path))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return func() string {
+			return planned(probe.Resolve(env, []probe.Target{target}, &probe.Options{DWARF: true, MaxFunctions: maxFunctions}))
+		}
+	}
+}
+
+// planned says how many places a plan has.
+func planned(plan *probe.Plan, err error) string {
+	n := 0
+	if plan != nil {
+		for i := range plan.Programs {
+			n += len(plan.Programs[i].Sites)
+		}
+	}
+	return fmt.Sprintf("%d places, %v", n, err)
+}
+
+func list(what string) func(*testing.T, *file) func() string {
+	return func(t *testing.T, f *file) func() string {
+		env := environment(probe.EnvOptions{})
+		return func() string {
+			found, errOf := probe.List(fmt.Sprintf(what, f.path), &probe.ListOptions{Env: env, Args: true})
+			n := 0
+			for range found {
+				n++
+			}
+			return fmt.Sprintf("%d places, %v", n, errOf())
+		}
+	}
+}
+
+func findLibrary(t *testing.T, f *file) func() string {
+	env := environment(probe.EnvOptions{Root: fstest.MapFS{"etc/ld.so.cache": {Data: f.image}}})
+	target, err := probe.ParseTarget("uprobe:nothing:f")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return func() string { return planned(probe.Resolve(env, []probe.Target{target}, nil)) }
+}
+
+func usdtNotes(_ *testing.T, f *file) func() string {
+	return func() string {
+		u, err := usdt.Open(f.path)
+		if err != nil {
+			return err.Error()
+		}
+		defer u.Close()
+		probes, err := u.Probes()
+		return fmt.Sprintf("%d probes, %v", len(probes), err)
+	}
+}
+
+func readNotes(_ *testing.T, f *file) func() string {
+	return func() string {
+		e, err := elfnotes.Open(f.path)
+		if err != nil {
+			return err.Error()
+		}
+		defer e.Close()
+		notes, errOf := e.Notes()
+		n := 0
+		for note := range notes {
+			if _, err := note.Decode(); err == nil {
+				n++
+			}
+		}
+		_, err = e.BuildID()
+		return fmt.Sprintf("%d notes, %v, %v", n, errOf(), err)
+	}
+}
+
+func openCore(_ *testing.T, f *file) func() string {
+	return func() string {
+		c, err := stack.OpenCore(f.path)
+		if err != nil {
+			return err.Error()
+		}
+		defer c.Close()
+		m, err := c.Modules(nil)
+		return fmt.Sprintf("%d threads, %v: %v", len(c.Threads), m != nil, err)
+	}
+}

@@ -1,0 +1,257 @@
+package elfbuild
+
+import (
+	"bytes"
+	"debug/elf"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+)
+
+// Bomb is a file that anybody may write, and that asks whoever reads it for much.
+type Bomb struct {
+	Name string
+	Kind Kind
+	Hole int64         // how much longer the file is than what Make returns
+	Make func() []byte // what is in it
+}
+
+// Kind is what a file is.
+type Kind uint8
+
+// The kinds of files.
+const (
+	ELF         Kind = iota // of a process on amd64, with code at ProgramText
+	PerfMap                 // /tmp/perf-PID.map
+	JITDump                 // jit-PID.dump
+	LinkerCache             // /etc/ld.so.cache
+	Core                    // a core file
+)
+
+// Bombs is the table of them: whoever reads files of a kind must read all of that kind.
+func Bombs() []Bomb {
+	return slices.Concat(sectionBombs(), symbolBombs(), frameBombs(), goBombs(), dwarfBombs(), usdtBombs(), otherBombs())
+}
+
+// BombNamed is the one of that name; without Make if there is none.
+func BombNamed(name string) Bomb {
+	for _, b := range Bombs() {
+		if b.Name == name {
+			return b
+		}
+	}
+	return Bomb{}
+}
+
+// program is a Bomb of Program with these sections.
+func program(name string, sections func() []Section) Bomb {
+	return Bomb{Name: name, Make: func() []byte { return Program(sections()...).Bytes() }}
+}
+
+// one is program with one section.
+func one(name string, section func() Section) Bomb {
+	return program(name, func() []Section { return []Section{section()} })
+}
+
+// compressed is a section of n zeros, or of so many bytes of repeat behind head.
+func compressed(name string, head []byte, n int, repeat ...byte) Section {
+	return Section{Name: name, Type: elf.SHT_PROGBITS, Flags: elf.SHF_COMPRESSED, Data: Compressed(head, n, repeat...)}
+}
+
+// sectionBombs come to more than the file takes up: by compression, and by holes.
+func sectionBombs() []Bomb {
+	sparse := func(symbols int, size uint64) func() []byte {
+		table := SymbolTable{N: symbols, Names: 4}
+		return func() []byte { return Sparse(Program(table.Sections()...).Bytes(), 2, size) }
+	}
+	return []Bomb{
+		one("compressed", func() Section { return compressed(".debug_info", nil, 128<<20) }),
+		program("compressed-sections", func() (out []Section) {
+			few := compressed("", nil, 3<<20)
+			for i := range 64 {
+				few.Name = fmt.Sprintf(".debug_%d", i)
+				out = append(out, few)
+			}
+			return out
+		}),
+		program("compressed-DWARF", func() []Section {
+			out := SymbolTable{N: 1, Size: 16, Names: 1}.Sections()
+			zeros := compressed("", nil, 128<<20)
+			for _, zeros.Name = range []string{".debug_abbrev", ".debug_info", ".debug_line", ".debug_str"} {
+				out = append(out, zeros)
+			}
+			return out
+		}),
+		program("compressed-symbols", func() []Section { return SymbolTable{N: 1, Size: 16, Names: 4}.Compressed(96 << 20) }),
+		program("compressed-symbols-of-a-large-file", func() []Section {
+			noise := make([]byte, 8<<20)
+			rand.NewChaCha8([32]byte{}).Read(noise)
+			filler := Section{Name: ".filler", Type: elf.SHT_PROGBITS, Data: noise}
+			return append(SymbolTable{N: 1, Size: 16, Names: 4}.Compressed(96<<20), filler)
+		}),
+		one("gnu-debugdata", func() Section {
+			return Section{Name: ".gnu_debugdata", Type: elf.SHT_PROGBITS, Data: xzZeros(48 << 20)}
+		}),
+		{Name: "hole", Hole: 4 << 30, Make: sparse(8, 4<<30)},
+		{Name: "endless-section", Make: sparse(8, 1<<63)},
+	}
+}
+
+// symbolBombs are tables of symbols.
+func symbolBombs() []Bomb {
+	const n = 1 << 20
+	table := func(name string, t SymbolTable) Bomb { return program(name, t.Sections) }
+	return []Bomb{
+		table("symbols", SymbolTable{N: 5 * n / 2, Step: 16, Size: 16, Names: 8}),
+		table("named-symbols", SymbolTable{N: n, Step: 16, Size: 16, Names: 6 * n, Text: "ab\x00"}),
+		table("fewer-named-symbols", SymbolTable{N: n / 4, Step: 16, Size: 16, Names: 6 * n / 4, Text: "ab\x00"}),
+		table("aliases", SymbolTable{N: n, Size: 16, Names: 30000}),
+		table("aliases-of-all-sizes", SymbolTable{N: n, Size: n, Shrink: 1, Names: 30000}),
+		table("nested", SymbolTable{N: n / 2, Step: 1, Size: n, Shrink: 2, Names: 4}),
+		table("scattered", SymbolTable{N: n, Step: 1 << 33, Size: 16, Names: 4}),
+		table("long-names", SymbolTable{N: n / 4, Step: 16, Size: 16, Names: 32000}),
+		table("long-names-of-one-place", SymbolTable{N: n / 4, Size: 16, Names: 32000}),
+		table("long-mangled-names", SymbolTable{N: n / 4, Step: 16, Size: 16, Names: 32000, Text: "_Z1a"}),
+		program("long-versions", func() []Section { return Versions(n/28, 32000) }),
+		{Name: "tables-over-tables", Make: func() []byte {
+			return ManyTables(2000, SymbolTable{N: 3000, Step: 16, Size: 16, Names: 4})
+		}},
+	}
+}
+
+// frameBombs are call frame information.
+func frameBombs() []Bomb {
+	head := Frames(ProgramText, 1)
+	head = head[:len(head)-4]
+	last := head[len(head)-24:]
+	frames := func(name string, data func() []byte) Bomb {
+		return one(name, func() Section { return FrameSection(data()) })
+	}
+	return []Bomb{
+		one("compressed-eh_frame", func() Section {
+			s := FrameSection(Compressed(head, 96<<20, last...))
+			s.Flags |= elf.SHF_COMPRESSED
+			return s
+		}),
+		one("compressed-debug_frame", func() Section { return compressed(".debug_frame", head, 256<<20, last...) }),
+		frames("frame-descriptions", func() []byte { return Frames(ProgramText, 4<<20) }),
+		frames("nested-CIEs", func() []byte { return NestedCIEs(40<<10, 4<<20) }),
+		one("shared-sframe-rows", func() Section {
+			s := FrameSection(SharedSFrame(25<<10, 512<<10))
+			s.Name = ".sframe"
+			return s
+		}),
+	}
+}
+
+// goBombs are function tables of Go programs.
+func goBombs() []Bomb {
+	table := func(name string, g GoTable) Bomb { return one(name, g.Section) }
+	stripped := func(name string, g GoTable) Bomb {
+		return Bomb{Name: name, Make: func() []byte {
+			f := Program(g.Section())
+			f.NoSections = true
+			return f.Bytes()
+		}}
+	}
+	return []Bomb{
+		table("Go-steps", GoTable{Functions: 1, Steps: 4 << 20}),
+		table("Go-functions-of-many-steps", GoTable{Functions: 1000, Steps: 4 << 20}),
+		table("Go-functions", GoTable{Functions: 100_000, Steps: 20_000}),
+		table("Go-long-names", GoTable{Functions: 200_000, Steps: 16, Names: 32000}),
+		stripped("Go-functions-without-sections", GoTable{Functions: 100_000, Steps: 20_000}),
+		stripped("Go-long-names-without-sections", GoTable{Functions: 200_000, Steps: 16, Names: 32000}),
+		{Name: "Go-table-heads", Make: func() []byte {
+			head := []byte{0xf1, 0xff, 0xff, 0xff, 0, 0, 1, 8}
+			f := Program(Section{
+				Name: ".data", Type: elf.SHT_PROGBITS, Flags: elf.SHF_ALLOC, Addr: ProgramFrame, Data: bytes.Repeat(head, 1<<17),
+			})
+			f.NoSections = true
+			return f.Bytes()
+		}},
+	}
+}
+
+// dwarfBombs are DWARF: a row, a call or a unit takes ten times and more of what it is
+// read from. Some become very small when they are compressed.
+func dwarfBombs() (out []Bomb) {
+	const n = 8 << 20 // bytes, about
+	for _, b := range []struct {
+		name string
+		make func() DWARF
+		zip  bool
+	}{
+		{"line-rows", func() DWARF { return LineRows(n) }, true},
+		{"one-line-program-of-many-units", func() DWARF { return Units(n/32, LineRows(n/4).Line) }, false},
+		{"line-sequences", func() DWARF { return LineSequences(n / 17) }, false},
+		{"files-and-directories", func() DWARF { return LineFiles(n / 9) }, false},
+		{"placed-calls", func() DWARF { return PlacedCalls(n / 10) }, false},
+		{"inlined-calls", func() DWARF { return InlinedCalls(n) }, true},
+		{"functions", func() DWARF { return Functions(n / 10) }, false},
+		{"deep-entries", func() DWARF { return DeepEntries(n) }, true},
+		{"units", func() DWARF { return Units(n/32, nil) }, true},
+		{"long-DWARF-names", func() DWARF { return LongNames(n/64, 8000) }, false},
+		{"one-endless-name", func() DWARF { return LongNames(n/64, n) }, false},
+		{"abbreviations", func() DWARF { return Abbrevs(n / 7) }, false},
+		{"attributes", func() DWARF { return Attributes(n / 206) }, false},
+	} {
+		out = append(out, program(b.name, func() []Section { return withFunction(b.make()) }))
+		if !b.zip {
+			continue
+		}
+		out = append(out, program(b.name+"-compressed", func() []Section {
+			sections := withFunction(b.make())
+			for i := range sections {
+				if s := &sections[i]; len(s.Data) > 1<<20 {
+					s.Flags, s.Data = elf.SHF_COMPRESSED, Compressed(s.Data, 0)
+				}
+			}
+			return sections
+		}))
+	}
+	return out
+}
+
+// withFunction are the sections of DWARF and of a table of one symbol, a.
+func withFunction(d DWARF) []Section {
+	return append(SymbolTable{N: 1, Size: 1 << 20, Names: 1}.Sections(), d.Sections()...)
+}
+
+// usdtBombs are notes of USDT probes.
+func usdtBombs() []Bomb {
+	notes := func(name string, data func() []byte) Bomb {
+		return one(name, func() Section { return stapsdtSection(0, data()) })
+	}
+	return []Bomb{
+		notes("argument-sets", func() (sites []byte) {
+			for i := range 16_000 {
+				sites = append(sites, Stapsdt(fmt.Sprintf("8@$%d", i))...)
+			}
+			return sites
+		}),
+		notes("one-site", func() []byte { return bytes.Repeat(Stapsdt("8@$1"), 200_000) }),
+		notes("long-arguments", func() []byte { return bytes.Repeat(Stapsdt(strings.Repeat("8@$1 ", 12_000)), 100) }),
+		one("compressed-notes", func() Section {
+			return stapsdtSection(elf.SHF_COMPRESSED, Compressed(nil, 64<<20, Stapsdt("8@$1")...))
+		}),
+		notes("empty-notes", func() []byte { return make([]byte, 8<<20) }),
+	}
+}
+
+// otherBombs are no programs.
+func otherBombs() []Bomb {
+	lines := func(line string, n int) func() []byte {
+		return func() []byte { return bytes.Repeat([]byte(line), n/len(line)) }
+	}
+	return []Bomb{
+		{Name: "short-lines", Kind: PerfMap, Make: lines("1000 1 a\n", 32<<20)},
+		{Name: "long-lines", Kind: PerfMap, Make: lines("10 10 "+strings.Repeat("a", 60_000)+"\n", 64<<20)},
+		{Name: "short-functions", Kind: JITDump, Make: func() []byte { return jitDump(400_000, 1) }},
+		{Name: "long-functions", Kind: JITDump, Make: func() []byte { return jitDump(1000, 60_000) }},
+		{Name: "long-paths", Kind: LinkerCache, Make: func() []byte { return linkerCache(43_000) }},
+		{Name: "threads", Kind: Core, Make: func() []byte { return coreFile(coreThreads(40_000)) }},
+		{Name: "mapped-files", Kind: Core, Make: func() []byte { return coreFile(coreFiles(500_000, 500_000)) }},
+		{Name: "giant-count", Kind: Core, Make: func() []byte { return coreFile(coreFiles(1<<60, 10)) }},
+	}
+}
