@@ -2,12 +2,13 @@ package hist
 
 import (
 	"fmt"
-	"html"
 	"io"
 	"math"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/borescope/borescope/internal/escape"
 )
 
 // HeatOptions are the options of drawing a heat map; the zero value is a red
@@ -78,7 +79,7 @@ func (g Grid) WriteSVG(w io.Writer, opts *HeatOptions) error {
 	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %d %d" font-family="sans-serif" font-size="11">`+"\n",
 		max(width, 300), height, max(width, 300), height)
 	fmt.Fprintf(&b, `<rect width="100%%" height="100%%" fill="white"/>`+"\n")
-	fmt.Fprintf(&b, `<text x="%d" y="22" font-size="15">%s</text>`+"\n", left, html.EscapeString(o.Title))
+	fmt.Fprintf(&b, `<text x="%d" y="22" font-size="15">%s</text>`+"\n", left, escape.Markup(o.Title))
 	if g.Total == 0 {
 		fmt.Fprintf(&b, `<text x="%d" y="36">no data</text>`+"\n", left)
 	}
@@ -94,7 +95,7 @@ func (g Grid) WriteSVG(w io.Writer, opts *HeatOptions) error {
 			rgb := g.shade(n, &o)
 			fmt.Fprintf(&b, `<rect x="%d" y="%d" width="%d" height="%d" fill="rgb(%d,%d,%d)"><title>%s</title></rect>`+"\n",
 				left+x*cell, top+(len(g.Rows)-1-y)*cell, cell, cell, rgb[0], rgb[1], rgb[2],
-				html.EscapeString(g.hover(c, y, n, column, &o)))
+				escape.Markup(g.hover(c, y, n, column, &o)))
 		}
 	}
 	g.axes(&b, cell, left, top, &o)
@@ -111,7 +112,7 @@ func (g Grid) WriteHTML(w io.Writer, opts *HeatOptions) error {
 		title = "heat map"
 	}
 	_, err := fmt.Fprintf(w, "<!DOCTYPE html>\n<html><head><meta charset=\"utf-8\"><title>%s</title></head>\n<body>\n",
-		html.EscapeString(title))
+		escape.Markup(title))
 	if err == nil {
 		err = g.WriteSVG(w, opts)
 	}
@@ -133,7 +134,7 @@ func (g *Grid) axes(b *strings.Builder, cell, left, top int, o *HeatOptions) {
 	for y, r := range g.Rows {
 		if y%every == 0 && r.Lo != math.MinInt64 {
 			fmt.Fprintf(b, `<text x="%d" y="%d" text-anchor="end">%s</text>`+"\n", left-4,
-				top+(len(g.Rows)-y)*cell, html.EscapeString(o.value(r.Lo, g.Offset)))
+				top+(len(g.Rows)-y)*cell, escape.Markup(o.value(r.Lo, g.Offset)))
 		}
 	}
 	every = max(1, 120/cell)

@@ -3,12 +3,13 @@ package mapx_test
 import (
 	"context"
 	"encoding/binary"
-	"github.com/borescope/borescope/mapx"
-	"github.com/borescope/borescope/mapx/internal/sourcetest"
 	"io"
 	"math/rand/v2"
 	"strings"
 	"testing"
+
+	"github.com/borescope/borescope/mapx"
+	"github.com/borescope/borescope/mapx/internal/sourcetest"
 )
 
 type event struct {

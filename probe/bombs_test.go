@@ -36,10 +36,14 @@ func TestBombErrors(t *testing.T) {
 	testenv.LimitMemory(t, 512<<20)
 	env := NewEnv(&EnvOptions{Arch: "amd64", Release: "6.12.0-test", Features: all()})
 	for _, tt := range []struct{ bomb, target string }{
-		{"tables-over-tables", "uprobe:%s:0x1000"}, {"tables-over-tables", "uprobe:%s:a*"},
-		{"compressed-symbols", "uprobe:%s:0x1000"}, {"compressed-symbols", "uprobe:%s:a*"},
+		{"tables-over-tables", "uprobe:%s:0x1000"},
+		{"tables-over-tables", "uprobe:%s:a*"},
+		{"compressed-symbols", "uprobe:%s:0x1000"},
+		{"compressed-symbols", "uprobe:%s:a*"},
 		{"compressed-DWARF", "uprobe:%s:x.c:1"},
-		{"long-names", "uprobe:%s:f"}, {"long-names", "uprobe:%s:0x1000"}, {"Go-long-names", "uprobe:%s:g*"},
+		{"long-names", "uprobe:%s:f"},
+		{"long-names", "uprobe:%s:0x1000"},
+		{"Go-long-names", "uprobe:%s:g*"},
 	} {
 		path := filepath.Join(t.TempDir(), "x")
 		if err := os.WriteFile(path, elfbuild.BombNamed(tt.bomb).Make(), 0o755); err != nil {

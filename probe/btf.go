@@ -1,12 +1,12 @@
 package probe
 
 import (
-	"archive/tar"
 	"bytes"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
+	"strconv"
 	"strings"
 
 	"github.com/cilium/ebpf/btf"
@@ -158,16 +158,32 @@ func readHubFile(dir fs.FS, name string) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
-	r := tar.NewReader(bytes.NewReader(b))
-	for {
-		h, err := r.Next()
-		if err != nil {
-			return nil, fmt.Errorf("%s: no .btf inside: %w", name, err)
-		}
-		if strings.HasSuffix(h.Name, ".btf") {
-			return readBounded(r, name)
-		}
+	spec, ok := fileInTar(b, ".btf")
+	if !ok {
+		return nil, fmt.Errorf("%s: no .btf inside", name)
 	}
+	return spec, nil
+}
+
+// fileInTar returns the first file of a tar archive whose name ends so: blocks of 512
+// bytes, a file's first one with its name at 0, its size in octal at 124 and what kind it
+// is of at 156 (POSIX.1-1988, ustar). Package archive/tar would be linked into every tracer for it.
+func fileInTar(b []byte, suffix string) ([]byte, bool) {
+	const block = 512
+	for len(b) >= block {
+		head := b[:block]
+		b = b[block:]
+		name, _, _ := strings.Cut(string(head[:100]), "\x00")
+		size, err := strconv.ParseUint(strings.Trim(string(head[124:136]), " \x00"), 8, 63)
+		if err != nil || size > uint64(len(b)) {
+			return nil, false
+		}
+		if regular := head[156] == '0' || head[156] == 0; regular && strings.HasSuffix(name, suffix) {
+			return b[:size], true
+		}
+		b = b[min((size+block-1)/block*block, uint64(len(b))):]
+	}
+	return nil, false
 }
 
 func readBounded(r io.Reader, name string) ([]byte, error) {

@@ -292,3 +292,41 @@ func TestFeatureSet(t *testing.T) {
 		}
 	}
 }
+
+// TestFileInTar: as archive/tar writes them, and cut off anywhere.
+func TestFileInTar(t *testing.T) {
+	spec := bytes.Repeat([]byte("btf"), 1000)
+	for _, format := range []tar.Format{tar.FormatUSTAR, tar.FormatPAX, tar.FormatGNU} {
+		var b bytes.Buffer
+		w := tar.NewWriter(&b)
+		for _, f := range []struct {
+			name string
+			data []byte
+		}{{"./", nil}, {"readme", []byte("no BTF")}, {"empty", nil}, {"./5.4.0-1-generic.btf", spec}, {"other.btf", nil}} {
+			h := &tar.Header{Name: f.name, Size: int64(len(f.data)), Mode: 0o644, Format: format}
+			if format == tar.FormatPAX {
+				h.PAXRecords = map[string]string{"BORESCOPE.x": "y"}
+			}
+			if err := w.WriteHeader(h); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := w.Write(f.data); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := w.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if got, ok := fileInTar(b.Bytes(), ".btf"); !ok || !bytes.Equal(got, spec) {
+			t.Errorf("%v: %d bytes, %v", format, len(got), ok)
+		}
+		if got, ok := fileInTar(b.Bytes(), ".none"); ok {
+			t.Errorf("%v: %d bytes of a file that is not there", format, len(got))
+		}
+		for n := range b.Len() {
+			if got, ok := fileInTar(b.Bytes()[:n], ".btf"); ok && !bytes.Equal(got, spec) {
+				t.Fatalf("%v, cut off at %d: %d bytes", format, n, len(got))
+			}
+		}
+	}
+}

@@ -87,8 +87,11 @@ func TestBombMatches(t *testing.T) {
 		pattern *Pattern
 		want    error
 	}{
-		{"long-names", nil, elffile.ErrTooLarge}, {"Go-long-names", nil, elffile.ErrTooLarge},
-		{"named-symbols", nil, elffile.ErrTooLarge}, {"fewer-named-symbols", nil, nil}, {"symbols", Exact("aa"), nil},
+		{"long-names", nil, elffile.ErrTooLarge},
+		{"Go-long-names", nil, elffile.ErrTooLarge},
+		{"named-symbols", nil, elffile.ErrTooLarge},
+		{"fewer-named-symbols", nil, nil},
+		{"symbols", Exact("aa"), nil},
 	} {
 		e := hostile(t, NewProcesses(nil), elfbuild.BombNamed(tt.bomb).Make(), 0)
 		if list, err := e.Match(tt.pattern); !errors.Is(err, tt.want) || err != nil && list != nil {

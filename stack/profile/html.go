@@ -8,7 +8,6 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
-	"html"
 	"io"
 	"maps"
 	"slices"
@@ -83,7 +82,7 @@ func WriteHTML(w io.Writer, f *Folded, opts *HTMLOptions) error {
 	} {
 		_, _ = bw.WriteString(s) // the error stays in the bufio.Writer
 	}
-	_, _ = bw.WriteString(html.EscapeString(busiest(root)))
+	_, _ = bw.WriteString(escape.Markup(busiest(root)))
 	for _, s := range []string{
 		"</pre></noscript>\n<script type=\"application/json\" id=\"data\">", string(escape.JSON(js)), "</script>\n<script>\n", flameHTMLJS,
 		"</script>\n</body>\n</html>\n",
