@@ -277,10 +277,3 @@ func TestMisuse(t *testing.T) {
 	}
 	golden.Compare(t, "testdata/misuse.txt", b.String())
 }
-
-func at(s []string, i int) string {
-	if i < len(s) {
-		return s[i]
-	}
-	return "nothing"
-}
