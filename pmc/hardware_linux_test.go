@@ -115,7 +115,7 @@ func TestPeriodSampling(t *testing.T) {
 	var samples, inLoop int
 	var count uint64
 	for rec := range records(t, s) {
-		if rec.Type != perfring.RecordSample {
+		if rec.Type != perfring.TypeSample {
 			continue
 		}
 		samples++

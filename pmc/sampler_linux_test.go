@@ -67,7 +67,7 @@ func TestSampleContextSwitches(t *testing.T) {
 	end := now()
 	var samples, value, last uint64
 	for rec := range records(t, s) {
-		if rec.Type != perfring.RecordSample {
+		if rec.Type != perfring.TypeSample {
 			continue
 		}
 		samples++
@@ -124,7 +124,7 @@ func TestSampleClock(t *testing.T) {
 	}
 	samples, last := uint64(0), uint64(0)
 	for rec := range records(t, s) {
-		if rec.Type == perfring.RecordSample {
+		if rec.Type == perfring.TypeSample {
 			samples++
 			if v := rec.Sample.Read[0].Value; v <= last {
 				t.Errorf("sample %d at %d ns, after one at %d ns", samples, v, last)
@@ -197,15 +197,15 @@ func TestTaskRecords(t *testing.T) {
 	seen := map[string]bool{}
 	for rec := range records(t, s) {
 		switch {
-		case rec.Type == perfring.RecordFork && rec.Task.PID == pid:
+		case rec.Type == perfring.TypeFork && rec.Task.PID == pid:
 			seen["fork"] = seen["fork"] || rec.Task.PPID == uint32(os.Getpid())
-		case rec.Type == perfring.RecordComm && rec.Comm.PID == pid:
+		case rec.Type == perfring.TypeComm && rec.Comm.PID == pid:
 			seen["exec"] = seen["exec"] || rec.Comm.Exec && rec.Comm.Name != ""
-		case rec.Type == perfring.RecordMmap2 && rec.Mmap.PID == pid:
+		case rec.Type == perfring.TypeMmap2 && rec.Mmap.PID == pid:
 			seen["mmap"] = seen["mmap"] || strings.HasPrefix(rec.Mmap.Path, "/") && rec.Mmap.Inode != 0 && rec.ID.PID == pid
-		case rec.Type == perfring.RecordExit && rec.Task.PID == pid:
+		case rec.Type == perfring.TypeExit && rec.Task.PID == pid:
 			seen["exit"] = true
-		case rec.Type == perfring.RecordSwitch:
+		case rec.Type == perfring.TypeSwitch:
 			seen["switch"] = true
 		}
 	}
@@ -235,7 +235,7 @@ func TestSamplerLoss(t *testing.T) {
 	samples, value := uint64(0), uint64(0)
 	drain := func() {
 		for rec := range records(t, s) {
-			if rec.Type == perfring.RecordSample {
+			if rec.Type == perfring.TypeSample {
 				samples++
 				value = rec.Sample.Read[0].Value
 			}

@@ -47,34 +47,43 @@ const (
 	MiscSwitchPreempt = 1 << 14 // of a Switch: it was still runnable
 )
 
-// Bits of sample_type (enum perf_event_sample_format).
+// What a sample holds (enum perf_event_sample_format): bits of sample_type.
 const (
-	sampleIP = 1 << iota
-	sampleTID
-	sampleTime
-	sampleAddr
-	sampleRead
-	sampleCallchain
-	sampleID
-	sampleCPU
-	samplePeriod
-	sampleStreamID
-	sampleRaw
-	sampleBranchStack
-	sampleRegsUser
-	sampleStackUser
-	sampleWeight
-	sampleDataSrc
-	sampleIdentifier
-	sampleTransaction
-	sampleRegsIntr
-	samplePhysAddr
-	sampleAux
-	sampleCgroup
-	sampleDataPageSize
-	sampleCodePageSize
-	sampleWeightStruct
+	SampleIP uint64 = 1 << iota
+	SampleTID
+	SampleTime
+	SampleAddr
+	SampleReadGroup
+	SampleCallchain
+	SampleEventID // PERF_SAMPLE_ID
+	SampleCPU
+	SamplePeriod
+	SampleStreamID
+	SampleRaw
+	SampleBranchStack
+	SampleRegsUser
+	SampleStackUser
+	SampleWeight
+	SampleDataSrc
+	SampleIdentifier
+	SampleTransaction
+	SampleRegsIntr
+	SamplePhysAddr
+	SampleAux
+	SampleCgroup       // 5.7
+	SampleDataPageSize // 5.11
+	SampleCodePageSize // 5.11
+	SampleWeightStruct // 5.12
 	sampleUnknown
+)
+
+// What read(2) of an event gives (enum perf_event_read_format): bits of read_format.
+const (
+	FormatEnabled uint64 = 1 << iota
+	FormatRunning
+	FormatID
+	FormatGroup
+	FormatLost // 6.0
 )
 
 // Bits of branch_sample_type that change the layout.
@@ -370,7 +379,7 @@ func (c *cursor) mmap(raw *Raw) Mmap {
 
 // trailer takes the SampleID off the record's end (perf_event__output_id_sample).
 func (f *Format) trailer(c *cursor, id *SampleID) {
-	const mask = sampleTID | sampleTime | sampleID | sampleStreamID | sampleCPU | sampleIdentifier
+	const mask = SampleTID | SampleTime | SampleEventID | SampleStreamID | SampleCPU | SampleIdentifier
 	n := 8 * bits.OnesCount64(f.SampleType&mask)
 	if n > len(c.b) {
 		c.short = true
@@ -379,23 +388,23 @@ func (f *Format) trailer(c *cursor, id *SampleID) {
 	}
 	t := cursor{b: c.b[len(c.b)-n:]}
 	c.b = c.b[:len(c.b)-n]
-	if f.SampleType&sampleTID != 0 {
+	if f.SampleType&SampleTID != 0 {
 		id.PID, id.TID = t.u32(), t.u32()
 	}
-	if f.SampleType&sampleTime != 0 {
+	if f.SampleType&SampleTime != 0 {
 		id.Time = t.u64()
 	}
-	if f.SampleType&sampleID != 0 {
+	if f.SampleType&SampleEventID != 0 {
 		id.ID = t.u64()
 	}
-	if f.SampleType&sampleStreamID != 0 {
+	if f.SampleType&SampleStreamID != 0 {
 		id.StreamID = t.u64()
 	}
-	if f.SampleType&sampleCPU != 0 {
+	if f.SampleType&SampleCPU != 0 {
 		id.CPU = t.u32()
 		t.u32()
 	}
-	if f.SampleType&sampleIdentifier != 0 {
+	if f.SampleType&SampleIdentifier != 0 {
 		id.ID = t.u64()
 	}
 }

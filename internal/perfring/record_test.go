@@ -41,7 +41,7 @@ func (b builder) str(s string) builder {
 }
 
 func TestDecodeRecords(t *testing.T) {
-	f := Format{SampleIDAll: true, SampleType: sampleTID | sampleTime | sampleCPU | sampleIdentifier}
+	f := Format{SampleIDAll: true, SampleType: SampleTID | SampleTime | SampleCPU | SampleIdentifier}
 	id := func(b builder) builder { return b.u32(10, 11).u64(12345).u32(3, 0).u64(77) }
 	ids := SampleID{PID: 10, TID: 11, Time: 12345, CPU: 3, ID: 77}
 	for _, tt := range []struct {
@@ -109,8 +109,8 @@ func TestDecodeRecords(t *testing.T) {
 
 func TestDecodeSample(t *testing.T) {
 	f := Format{
-		SampleType: sampleUnknown - 1 - sampleWeightStruct,
-		ReadFormat: readEnabled | readRunning | readID | readGroup | readLost,
+		SampleType: sampleUnknown - 1 - SampleWeightStruct,
+		ReadFormat: FormatEnabled | FormatRunning | FormatID | FormatGroup | FormatLost,
 		RegsUser:   0b1011, RegsIntr: 0b1, BranchSampleType: branchHWIndex | branchCounters,
 	}
 	b := builder{}.u64(77, 0x1000).u32(10, 11).u64(12345, 0xadd4, 77, 78).u32(3, 0).u64(1000)

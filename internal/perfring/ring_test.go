@@ -137,7 +137,7 @@ func TestNewRefuses(t *testing.T) {
 func TestNextAllocatesNothing(t *testing.T) {
 	mem := newMem(4096)
 	r, _ := New(mem)
-	f := Format{SampleType: sampleIP | sampleTID | sampleTime | sampleCallchain}
+	f := Format{SampleType: SampleIP | SampleTID | SampleTime | SampleCallchain}
 	var b []byte
 	for _, v := range []uint64{0x1000, 7<<32 | 7, 99, 3, 1, 2, 3} {
 		b = binary.NativeEndian.AppendUint64(b, v)

@@ -13,50 +13,50 @@ func (f *Format) sample(c *cursor, s *Sample) {
 	}
 	s.reset()
 	f.sampleHead(c, s)
-	if t&sampleRead != 0 {
+	if t&SampleReadGroup != 0 {
 		f.sampleRead(c, s)
 	}
-	if t&sampleCallchain != 0 {
+	if t&SampleCallchain != 0 {
 		s.Callchain = c.words(s.Callchain, c.u64())
 	}
-	if t&sampleRaw != 0 {
+	if t&SampleRaw != 0 {
 		s.Raw = c.bytes(uint64(c.u32()))
 	}
-	if t&sampleBranchStack != 0 {
+	if t&SampleBranchStack != 0 {
 		f.branches(c, s)
 	}
-	if t&sampleRegsUser != 0 {
+	if t&SampleRegsUser != 0 {
 		s.UserABI, s.UserRegs = c.regs(s.UserRegs, f.RegsUser)
 	}
-	if t&sampleStackUser != 0 {
+	if t&SampleStackUser != 0 {
 		s.UserStack = c.stack()
 	}
-	if t&(sampleWeight|sampleWeightStruct) != 0 {
+	if t&(SampleWeight|SampleWeightStruct) != 0 {
 		s.Weight = c.u64()
 	}
-	if t&sampleDataSrc != 0 {
+	if t&SampleDataSrc != 0 {
 		s.DataSrc = c.u64()
 	}
-	if t&sampleTransaction != 0 {
+	if t&SampleTransaction != 0 {
 		s.Transaction = c.u64()
 	}
-	if t&sampleRegsIntr != 0 {
+	if t&SampleRegsIntr != 0 {
 		s.IntrABI, s.IntrRegs = c.regs(s.IntrRegs, f.RegsIntr)
 	}
 	for _, x := range [...]struct {
 		bit uint64
 		to  *uint64
 	}{
-		{samplePhysAddr, &s.PhysAddr},
-		{sampleCgroup, &s.Cgroup},
-		{sampleDataPageSize, &s.DataPageSize},
-		{sampleCodePageSize, &s.CodePageSize},
+		{SamplePhysAddr, &s.PhysAddr},
+		{SampleCgroup, &s.Cgroup},
+		{SampleDataPageSize, &s.DataPageSize},
+		{SampleCodePageSize, &s.CodePageSize},
 	} {
 		if t&x.bit != 0 {
 			*x.to = c.u64()
 		}
 	}
-	if t&sampleAux != 0 {
+	if t&SampleAux != 0 {
 		s.Aux = c.bytes(c.u64())
 	}
 }
@@ -71,69 +71,60 @@ func (s *Sample) reset() {
 
 func (f *Format) sampleHead(c *cursor, s *Sample) {
 	t := f.SampleType
-	if t&sampleIdentifier != 0 {
+	if t&SampleIdentifier != 0 {
 		s.ID = c.u64()
 	}
-	if t&sampleIP != 0 {
+	if t&SampleIP != 0 {
 		s.IP = c.u64()
 	}
-	if t&sampleTID != 0 {
+	if t&SampleTID != 0 {
 		s.PID, s.TID = c.u32(), c.u32()
 	}
-	if t&sampleTime != 0 {
+	if t&SampleTime != 0 {
 		s.Time = c.u64()
 	}
-	if t&sampleAddr != 0 {
+	if t&SampleAddr != 0 {
 		s.Addr = c.u64()
 	}
-	if t&sampleID != 0 {
+	if t&SampleEventID != 0 {
 		s.ID = c.u64()
 	}
-	if t&sampleStreamID != 0 {
+	if t&SampleStreamID != 0 {
 		s.StreamID = c.u64()
 	}
-	if t&sampleCPU != 0 {
+	if t&SampleCPU != 0 {
 		s.CPU = c.u32()
 		c.u32()
 	}
-	if t&samplePeriod != 0 {
+	if t&SamplePeriod != 0 {
 		s.Period = c.u64()
 	}
 }
 
-// Bits of read_format (enum perf_event_read_format).
-const (
-	readEnabled = 1 << iota
-	readRunning
-	readID
-	readGroup
-	readLost
-)
-
-// sampleRead decodes a read within a sample (perf_output_read).
+// SampleReadGroup decodes a read within a sample (perf_output_read).
 func (f *Format) sampleRead(c *cursor, s *Sample) {
 	n := uint64(1)
-	group := f.ReadFormat&readGroup != 0
+	group := f.ReadFormat&FormatGroup != 0
 	var v ReadValue
 	if group {
 		n = c.u64()
 	} else {
 		v.Value = c.u64()
 	}
-	if f.ReadFormat&readEnabled != 0 {
+	if f.ReadFormat&FormatEnabled != 0 {
 		s.Enabled = c.u64()
 	}
-	if f.ReadFormat&readRunning != 0 {
+	if f.ReadFormat&FormatRunning != 0 {
 		s.Running = c.u64()
 	}
 	for ; n > 0 && !c.short; n-- {
 		if group {
 			v.Value = c.u64()
 		}
-		if f.ReadFormat&readID != 0 {
+		if f.ReadFormat&FormatID != 0 {
 			v.ID = c.u64()
 		}
-		if f.ReadFormat&readLost != 0 {
+		if f.ReadFormat&FormatLost != 0 {
 			v.Lost = c.u64()
 		}
 		if !c.short {

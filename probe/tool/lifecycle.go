@@ -15,21 +15,21 @@ import (
 // memory.
 func ProcessEvent(rec *pmc.Record) (ev symbol.Event, ok bool) {
 	switch rec.Type {
-	case perfring.RecordFork:
+	case perfring.TypeFork:
 		t := &rec.Task
 		return symbol.Event{Kind: symbol.EventFork, PID: int(t.PID), Parent: int(t.PPID)}, t.PID != t.PPID
-	case perfring.RecordExit:
+	case perfring.TypeExit:
 		t := &rec.Task
 		return symbol.Event{Kind: symbol.EventExit, PID: int(t.PID)}, t.PID == t.TID
-	case perfring.RecordComm:
+	case perfring.TypeComm:
 		c := &rec.Comm
 		return symbol.Event{Kind: symbol.EventExec, PID: int(c.PID), Comm: c.Name}, c.Exec
-	case perfring.RecordMmap, perfring.RecordMmap2:
+	case perfring.TypeMmap, perfring.TypeMmap2:
 		m := &rec.Mmap
 		ev := symbol.Event{
 			Kind: symbol.EventMmap, PID: int(m.PID), Addr: m.Addr, Len: m.Len, Offset: m.PageOff, Path: m.Path,
 		}
-		if rec.Type == perfring.RecordMmap2 && rec.Misc&perfring.MiscMmapBuildID == 0 {
+		if rec.Type == perfring.TypeMmap2 && rec.Misc&perfring.MiscMmapBuildID == 0 {
 			ev.Dev, ev.Inode = uint64(m.Major)<<32|uint64(m.Minor), m.Inode
 		}
 		return ev, rec.Misc&perfring.MiscMmapData == 0
@@ -42,7 +42,7 @@ func ProcessEvent(rec *pmc.Record) (ev symbol.Event, ok bool) {
 // symbol.Kernel.With: BPF programs are named so without /proc/kallsyms being read
 // again. ok is false for other records.
 func KernelSymbol(rec *pmc.Record) (s symbol.KernelSymbol, ok bool) {
-	if rec.Type != perfring.RecordKsymbol {
+	if rec.Type != perfring.TypeKsymbol {
 		return symbol.KernelSymbol{}, false
 	}
 	k := &rec.Ksymbol
