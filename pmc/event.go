@@ -120,7 +120,7 @@ func (e Event) IsZero() bool { return e == Event{} }
 //
 // The kprobe and uprobe PMUs want a pointer in Config1, which plain data
 // can't hold: OpenEvent puts it there.
-func (e Event) Attr() perfring.Attr {
+func (e Event) Attr() Attr {
 	a := perfring.Attr{
 		Type: e.Type, Size: perfring.AttrSize, BPType: e.BPType,
 		Config: e.Config, Config1: e.Config1, Config2: e.Config2, Config3: e.Config3,

@@ -25,7 +25,7 @@ type refusal struct {
 // Explain says why the kernel refused an event that the caller opened itself,
 // with attributes a at a place: the error that OpenEvent would have returned.
 // err is the kernel's errno, or wraps it.
-func Explain(err error, e Event, at Place, a perfring.Attr) error {
+func Explain(err error, e Event, at Place, a Attr) error {
 	return explain(refusal{err: err, event: e, place: at, attr: a}, readFacts(nil))
 }
 

@@ -132,7 +132,7 @@ func TestRefusals(t *testing.T) {
 		{"gone", CPUClock(), OnThread(1 << 22), nil, "no such thread"},
 		{"no-place", CPUClock(), Place{PID: -1, CPU: -1}, nil, "name the CPU"},
 		{"no-such-cpu", CPUClock(), OnCPU(1 << 14), nil, "event cpu-clock on CPU 16384: no such CPU: 16384; this machine can have 0"},
-		{"branches", CPUClock(), OnThread(0), &OpenOptions{Sampling: &SamplingSpec{Period: 1000, Type: perfring.SampleBranchStack, Branches: 9}}, "records no branches"},
+		{"branches", CPUClock(), OnThread(0), &OpenOptions{Sampling: &SamplingSpec{Period: 1000, Branches: 9}}, "records no branches"},
 		{"type", Event{Type: 4096}, OnThread(0), nil, "no PMU has type 4096"},
 		{"both", CPUClock(), OnThread(0), &OpenOptions{Sampling: &SamplingSpec{Freq: 1, Period: 1}}, "both a period and a frequency"},
 		{"zero", Event{}, OnThread(0), nil, "no event"},
@@ -243,10 +243,10 @@ func TestSilentSampler(t *testing.T) {
 		spec  SamplingSpec
 		want  bool
 	}{
-		{CPUClock(), SamplingSpec{Type: perfring.SampleIP}, true},
+		{CPUClock(), SamplingSpec{IP: true}, true},
 		{CPUClock(), SamplingSpec{Freq: 99}, false},
 		{CPUClock(), SamplingSpec{Period: 1000}, false},
-		{CPUClock(), SamplingSpec{Records: perfring.AttrComm}, false},
+		{CPUClock(), SamplingSpec{Comm: true}, false},
 		{Event{Name: "cpu/event=1,period=9/", Period: 9}, SamplingSpec{}, false},
 		{Dummy(), SamplingSpec{}, false},
 		{BPFOutput(), SamplingSpec{}, false},

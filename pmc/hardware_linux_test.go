@@ -13,7 +13,6 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
 
-	"github.com/borescope/borescope/internal/perfring"
 	"github.com/borescope/borescope/internal/testenv"
 	"github.com/borescope/borescope/pmc/internal/spin"
 )
@@ -103,7 +102,7 @@ func TestPeriodSampling(t *testing.T) {
 	testenv.Need(t, testenv.Root, testenv.PMU)
 	onThread(t)
 	const period = 1_000_000
-	s, err := OpenSampler(Cycles(), Scope{}, SamplingSpec{Period: period, Type: perfring.SampleIP | perfring.SampleTID | perfring.SamplePeriod | perfring.SampleReadGroup}, nil)
+	s, err := OpenSampler(Cycles(), Scope{}, SamplingSpec{Period: period, IP: true, Thread: true, SamplePeriod: true, Counts: true}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -115,7 +114,7 @@ func TestPeriodSampling(t *testing.T) {
 	var samples, inLoop int
 	var count uint64
 	for rec := range records(t, s) {
-		if rec.Type != perfring.TypeSample {
+		if !rec.IsSample() {
 			continue
 		}
 		samples++

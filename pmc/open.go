@@ -8,6 +8,11 @@ import (
 	"github.com/borescope/borescope/internal/perfring"
 )
 
+// Attr is the kernel's struct perf_event_attr (include/uapi/linux/perf_event.h) in its
+// newest layout, field for field, for those who call perf_event_open themselves: a kernel
+// that knows a shorter one accepts it as long as what it does not know is zero.
+type Attr = perfring.Attr
+
 // Place says whose events one perf event counts, as perf_event_open takes it.
 // Use OnThread, OnCPU and the like: the zero Place is this thread on CPU 0.
 type Place struct {
@@ -60,7 +65,7 @@ type OpenOptions struct {
 	Inherit bool
 	// Leader is the group's first event, nil to lead a group.
 	Leader *Handle
-	// ReadFormat is what read(2) gives (the Format constants).
+	// ReadFormat is what read(2) gives: unix.PERF_FORMAT_GROUP and the others.
 	ReadFormat uint64
 	// Sampling makes the event interrupt; nil only counts.
 	Sampling *SamplingSpec
@@ -93,24 +98,50 @@ type SamplingSpec struct {
 	// One of them is set, or neither where the event has its own.
 	Period uint64
 	Freq   uint64
-	// Type is what a sample's record holds (the Sample constants).
-	Type uint64
-	// Records are the flags for records other than samples (AttrComm,
-	// AttrTask, AttrMmap2, AttrContextSwitch, AttrKsymbol, …) and those about
-	// call chains. Others of Attr's flags are refused.
-	Records perfring.AttrFlags
+	// What a sample's record holds (enum perf_event_sample_format), besides what the
+	// fields below ask for: branches, registers and stacks.
+	IP              bool // the address: see Skid
+	Thread          bool // process and thread; of other records too
+	Time            bool // of other records too
+	CPU             bool // of other records too
+	ID              bool // which event's it is; of other records too
+	Address         bool // of data, or what a software event is about
+	SamplePeriod    bool // events since the last one
+	Counts          bool // the event's and its group's, and for how long they counted
+	Callchain       bool // by the kernel: kernel frames, then user frames by frame pointer
+	NoKernelChain   bool // leaves the kernel's frames out of Callchain
+	NoUserChain     bool // leaves the user's out
+	Raw             bool // what a tracepoint or a BPF program wrote
+	Weight          bool // of a memory access: cycles
+	DataSource      bool // of a memory access: from where
+	Transaction     bool // why one was aborted
+	PhysicalAddress bool // of Address
+	CgroupID        bool // 5.7
+	DataPageSize    bool // of Address; 5.11
+	CodePageSize    bool // of IP; 5.11
+	// Which other records come.
+	Comm        bool // a thread has another name
+	Task        bool // threads begin (fork) and end (exit)
+	Mmap        bool // code is mapped
+	MmapData    bool // files without code are mapped, too
+	MmapBuildID bool // with the file's build-id instead of its inode; 5.12
+	Switches    bool // context switches
+	Ksymbols    bool // code comes into the kernel, or goes
+	BPFPrograms bool // BPF programs are loaded and unloaded
+	Cgroups     bool // cgroups are made; 5.7
 	// Wakeup wakes the ring's reader after so many samples, WakeupBytes after so
 	// many bytes; with neither it is woken when the ring is half full.
 	Wakeup      uint32
 	WakeupBytes uint32
-	// UserRegs and UserStack are the registers (kernel's perf_regs.h numbers)
-	// and bytes of stack that SampleRegsUser and SampleStackUser take. UserStack
+	// UserRegs and UserStack are which registers (bits by the kernel's perf_regs.h)
+	// and how many bytes of the stack a sample has of user space. UserStack
 	// is a multiple of 8 below 65,536.
 	UserRegs  uint64
 	UserStack uint32
-	// InterruptRegs are the registers that SampleRegsIntr takes.
+	// InterruptRegs are which registers it has of what was interrupted, the kernel too.
 	InterruptRegs uint64
-	// Branches is attr.branch_sample_type: which branches SampleBranchStack notes.
+	// Branches says which of the last branches a sample has: attr.branch_sample_type,
+	// unix.PERF_SAMPLE_BRANCH_ANY and the others.
 	Branches uint64
 	// MaxStack bounds call chains; 0 is kernel.perf_event_max_stack (127).
 	MaxStack uint16
@@ -118,10 +149,66 @@ type SamplingSpec struct {
 	MonotonicTime bool
 }
 
-// recordFlags are what SamplingSpec.Records may hold.
-const recordFlags = perfring.AttrMmap | perfring.AttrComm | perfring.AttrTask | perfring.AttrMmapData | perfring.AttrMmap2 | perfring.AttrCommExec |
-	perfring.AttrContextSwitch | perfring.AttrNamespaces | perfring.AttrKsymbol | perfring.AttrBPFEvent | perfring.AttrCgroup | perfring.AttrTextPoke |
-	perfring.AttrExcludeCallchainKernel | perfring.AttrExcludeCallchainUser | perfring.AttrSampleIDAll | perfring.AttrBuildID | perfring.AttrInheritStat
+// sampleType is attr.sample_type.
+func (s *SamplingSpec) sampleType() (bits uint64) {
+	for _, f := range [...]struct {
+		on  bool
+		bit uint64
+	}{
+		{s.IP, perfring.SampleIP},
+		{s.Thread, perfring.SampleTID},
+		{s.Time, perfring.SampleTime},
+		{s.CPU, perfring.SampleCPU},
+		{s.ID, perfring.SampleIdentifier},
+		{s.Address, perfring.SampleAddr},
+		{s.SamplePeriod, perfring.SamplePeriod},
+		{s.Counts, perfring.SampleReadGroup},
+		{s.Callchain, perfring.SampleCallchain},
+		{s.Raw, perfring.SampleRaw},
+		{s.Weight, perfring.SampleWeight},
+		{s.DataSource, perfring.SampleDataSrc},
+		{s.Transaction, perfring.SampleTransaction},
+		{s.PhysicalAddress, perfring.SamplePhysAddr},
+		{s.CgroupID, perfring.SampleCgroup},
+		{s.DataPageSize, perfring.SampleDataPageSize},
+		{s.CodePageSize, perfring.SampleCodePageSize},
+		{s.Branches != 0, perfring.SampleBranchStack},
+		{s.UserRegs != 0, perfring.SampleRegsUser},
+		{s.UserStack != 0, perfring.SampleStackUser},
+		{s.InterruptRegs != 0, perfring.SampleRegsIntr},
+	} {
+		if f.on {
+			bits |= f.bit
+		}
+	}
+	return bits
+}
+
+// records are attr's flags for records other than samples.
+func (s *SamplingSpec) records() (flags perfring.AttrFlags) {
+	for _, f := range [...]struct {
+		on    bool
+		flags perfring.AttrFlags
+	}{
+		{s.Comm, perfring.AttrComm | perfring.AttrCommExec},
+		{s.Task, perfring.AttrTask},
+		{s.Mmap || s.MmapData || s.MmapBuildID, perfring.AttrMmap | perfring.AttrMmap2},
+		{s.MmapData, perfring.AttrMmapData},
+		{s.MmapBuildID, perfring.AttrBuildID},
+		{s.Switches, perfring.AttrContextSwitch},
+		{s.Ksymbols, perfring.AttrKsymbol},
+		{s.BPFPrograms, perfring.AttrBPFEvent},
+		{s.Cgroups, perfring.AttrCgroup},
+	} {
+		if f.on {
+			flags |= f.flags
+		}
+	}
+	if flags != 0 {
+		flags |= perfring.AttrSampleIDAll // who and when
+	}
+	return flags
+}
 
 // silent reports whether no record can ever come of the spec: the kernel takes
 // a period of 0 for an event that only counts.
@@ -130,7 +217,7 @@ func (s *SamplingSpec) silent(e Event) bool {
 	case Dummy().Name, BPFOutput().Name:
 		return false
 	}
-	return s.Period|s.Freq|e.Period|e.Freq == 0 && s.Records == 0
+	return s.Period|s.Freq|e.Period|e.Freq == 0 && s.records() == 0
 }
 
 // apply writes the spec into a.
@@ -148,17 +235,20 @@ func (s *SamplingSpec) apply(a *perfring.Attr, e Event) error {
 	default:
 		a.Sample = period
 	}
-	if bad := s.Records &^ recordFlags; bad != 0 {
-		return fmt.Errorf("event %s: flags %#x are not about records", e, uint64(bad))
-	}
 	if s.UserStack%8 != 0 || s.UserStack >= 1<<16 {
 		return fmt.Errorf("event %s: user stack of %d bytes: a multiple of 8 below 65536", e, s.UserStack)
 	}
 	if s.Wakeup != 0 && s.WakeupBytes != 0 {
 		return fmt.Errorf("event %s: wake-ups both by samples and by bytes", e)
 	}
-	a.SampleType = s.Type
-	a.Flags |= s.Records
+	a.SampleType = s.sampleType()
+	a.Flags |= s.records()
+	if s.NoKernelChain {
+		a.Flags |= perfring.AttrExcludeCallchainKernel
+	}
+	if s.NoUserChain {
+		a.Flags |= perfring.AttrExcludeCallchainUser
+	}
 	a.Wakeup = s.Wakeup
 	if s.WakeupBytes != 0 {
 		a.Wakeup = s.WakeupBytes

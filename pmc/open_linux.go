@@ -143,7 +143,7 @@ func (h *Handle) Event() Event { return h.event }
 func (h *Handle) Place() Place { return h.place }
 
 // Attr is the attribute that the kernel accepted.
-func (h *Handle) Attr() perfring.Attr { return h.attr }
+func (h *Handle) Attr() Attr { return h.attr }
 
 // Precise is the level of precision obtained. It is 0 where the kernel accepts
 // a level and pays it no attention: software events, and every PMU but x86's.

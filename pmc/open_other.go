@@ -15,7 +15,7 @@ func noPerf() error {
 func OpenEvent(Event, Place, *OpenOptions) (*Handle, error) { return nil, noPerf() }
 
 // Explain needs Linux.
-func Explain(error, Event, Place, perfring.Attr) error { return noPerf() }
+func Explain(error, Event, Place, Attr) error { return noPerf() }
 
 // FD needs Linux.
 func (h *Handle) FD() int { return -1 }
@@ -27,7 +27,7 @@ func (h *Handle) Event() Event { return Event{} }
 func (h *Handle) Place() Place { return Place{} }
 
 // Attr needs Linux.
-func (h *Handle) Attr() perfring.Attr { return perfring.Attr{} }
+func (h *Handle) Attr() perfring.Attr { return Attr{} }
 
 // Precise needs Linux.
 func (h *Handle) Precise() int { return 0 }

@@ -11,7 +11,6 @@ import (
 	"strings"
 
 	"github.com/borescope/borescope/internal/cpus"
-	"github.com/borescope/borescope/internal/perfring"
 )
 
 // PMU is one performance monitoring unit as sysfs shows it.
@@ -226,7 +225,7 @@ func (m *Machine) features(root fs.FS) {
 		add(fmt.Sprintf("precise level %d", level), a)
 	}
 	// PERF_SAMPLE_BRANCH_USER|ANY
-	add("branch records", tryEvent(Cycles(), OnThread(0), root, &SamplingSpec{Period: 1 << 20, Type: perfring.SampleBranchStack, Branches: 1 | 8}))
+	add("branch records", tryEvent(Cycles(), OnThread(0), root, &SamplingSpec{Period: 1 << 20, Branches: 1 | 8}))
 	add("user-space reads", userReads(root))
 	add("breakpoints", tryEvent(Breakpoint(0x1000, 8, BPWrite), OnThread(0), root, nil))
 	tp, err := Tracepoint("sched", "sched_switch", &Options{Root: root})

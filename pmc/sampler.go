@@ -6,19 +6,20 @@ import (
 	"github.com/borescope/borescope/internal/perfring"
 )
 
-// Record is one record of a Sampler: a sample, or one of the others that
-// SamplingSpec.Records asks for. Which part holds it depends on Type. Its
-// slices are reused by the next Sampler.ReadInto.
+// Record is one record of a Sampler: a sample, or one of the others that a SamplingSpec
+// asks for. Its methods (IsSample, IsComm, …) say which it is, and so which of its parts
+// holds it. Its slices are reused by the next Sampler.ReadInto.
 //
-//	RecordSample      Sample
-//	RecordLost        Lost
-//	RecordComm        Comm
-//	RecordFork, Exit  Task
-//	RecordMmap2       Mmap
-//	RecordKsymbol     Ksymbol
-//	RecordBPF         BPF
-//	RecordSwitch      Misc only; RecordSwitchWide has Switch
-//	RecordThrottle    Rate
+//	IsSample                Sample; InKernel, ExactIP
+//	IsLost                  Lost
+//	IsComm                  Comm
+//	IsFork, IsExit          Task
+//	IsMmap                  Mmap; HoldsCode
+//	IsSwitch                Switch; Out, Preempted
+//	IsKsymbol               Ksymbol
+//	IsBPF                   BPF
+//	IsCgroup                Cgroup
+//	IsThrottle, IsUnthrottle  Rate
 type Record = perfring.Record
 
 // Sample is the Sample part of a Record.
@@ -47,7 +48,7 @@ type SamplerOptions struct {
 // format is what the records' layout depends on.
 func (s *SamplingSpec) format(readFormat uint64) perfring.Format {
 	return perfring.Format{
-		SampleType: s.Type, ReadFormat: readFormat, BranchSampleType: s.Branches,
-		RegsUser: s.UserRegs, RegsIntr: s.InterruptRegs, SampleIDAll: s.Records&perfring.AttrSampleIDAll != 0,
+		SampleType: s.sampleType(), ReadFormat: readFormat, BranchSampleType: s.Branches,
+		RegsUser: s.UserRegs, RegsIntr: s.InterruptRegs, SampleIDAll: s.records() != 0,
 	}
 }

@@ -16,7 +16,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/borescope/borescope/internal/kernel"
-	"github.com/borescope/borescope/internal/perfring"
 	"github.com/borescope/borescope/internal/testenv"
 )
 
@@ -49,7 +48,7 @@ func TestSampleContextSwitches(t *testing.T) {
 	}
 	start := now()
 	s, err := OpenSampler(ContextSwitches(), Scope{}, SamplingSpec{
-		Period: 1, Type: perfring.SampleIP | perfring.SampleTID | perfring.SampleTime | perfring.SampleCPU | perfring.SamplePeriod | perfring.SampleCallchain | perfring.SampleReadGroup,
+		Period: 1, IP: true, Thread: true, Time: true, CPU: true, SamplePeriod: true, Callchain: true, Counts: true,
 		MonotonicTime: true,
 	}, nil)
 	if err != nil {
@@ -67,7 +66,7 @@ func TestSampleContextSwitches(t *testing.T) {
 	end := now()
 	var samples, value, last uint64
 	for rec := range records(t, s) {
-		if rec.Type != perfring.TypeSample {
+		if !rec.IsSample() {
 			continue
 		}
 		samples++
@@ -92,7 +91,7 @@ func TestSampleContextSwitches(t *testing.T) {
 func TestSampleClock(t *testing.T) {
 	testenv.Need(t, testenv.Root, testenv.Perf)
 	onThread(t)
-	s, err := OpenSampler(TaskClock(), Scope{}, SamplingSpec{Period: 1_000_000, Type: perfring.SampleIP | perfring.SamplePeriod | perfring.SampleReadGroup}, nil)
+	s, err := OpenSampler(TaskClock(), Scope{}, SamplingSpec{Period: 1_000_000, IP: true, SamplePeriod: true, Counts: true}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -124,7 +123,7 @@ func TestSampleClock(t *testing.T) {
 	}
 	samples, last := uint64(0), uint64(0)
 	for rec := range records(t, s) {
-		if rec.Type == perfring.TypeSample {
+		if rec.IsSample() {
 			samples++
 			if v := rec.Sample.Read[0].Value; v <= last {
 				t.Errorf("sample %d at %d ns, after one at %d ns", samples, v, last)
@@ -181,8 +180,8 @@ func TestTaskRecords(t *testing.T) {
 	testenv.Need(t, testenv.Root)
 	onThread(t)
 	s, err := OpenSampler(Dummy(), Scope{}, SamplingSpec{
-		Type:    perfring.SampleTID | perfring.SampleTime | perfring.SampleIdentifier,
-		Records: perfring.AttrComm | perfring.AttrCommExec | perfring.AttrTask | perfring.AttrMmap | perfring.AttrMmap2 | perfring.AttrContextSwitch | perfring.AttrSampleIDAll,
+		Thread: true, Time: true, ID: true,
+		Comm: true, Task: true, Mmap: true, Switches: true,
 	}, &SamplerOptions{Inherit: true, Pages: 128})
 	if err != nil {
 		t.Fatal(err)
@@ -197,15 +196,15 @@ func TestTaskRecords(t *testing.T) {
 	seen := map[string]bool{}
 	for rec := range records(t, s) {
 		switch {
-		case rec.Type == perfring.TypeFork && rec.Task.PID == pid:
+		case rec.IsFork() && rec.Task.PID == pid:
 			seen["fork"] = seen["fork"] || rec.Task.PPID == uint32(os.Getpid())
-		case rec.Type == perfring.TypeComm && rec.Comm.PID == pid:
+		case rec.IsComm() && rec.Comm.PID == pid:
 			seen["exec"] = seen["exec"] || rec.Comm.Exec && rec.Comm.Name != ""
-		case rec.Type == perfring.TypeMmap2 && rec.Mmap.PID == pid:
+		case rec.IsMmap() && rec.Mmap.PID == pid:
 			seen["mmap"] = seen["mmap"] || strings.HasPrefix(rec.Mmap.Path, "/") && rec.Mmap.Inode != 0 && rec.ID.PID == pid
-		case rec.Type == perfring.TypeExit && rec.Task.PID == pid:
+		case rec.IsExit() && rec.Task.PID == pid:
 			seen["exit"] = true
-		case rec.Type == perfring.TypeSwitch:
+		case rec.IsSwitch():
 			seen["switch"] = true
 		}
 	}
@@ -221,7 +220,7 @@ func TestTaskRecords(t *testing.T) {
 func TestSamplerLoss(t *testing.T) {
 	testenv.Need(t, testenv.Root)
 	onThread(t)
-	s, err := OpenSampler(ContextSwitches(), Scope{}, SamplingSpec{Period: 1, Type: perfring.SampleIP | perfring.SampleCallchain | perfring.SampleReadGroup}, &SamplerOptions{Pages: 1})
+	s, err := OpenSampler(ContextSwitches(), Scope{}, SamplingSpec{Period: 1, IP: true, Callchain: true, Counts: true}, &SamplerOptions{Pages: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -235,7 +234,7 @@ func TestSamplerLoss(t *testing.T) {
 	samples, value := uint64(0), uint64(0)
 	drain := func() {
 		for rec := range records(t, s) {
-			if rec.Type == perfring.TypeSample {
+			if rec.IsSample() {
 				samples++
 				value = rec.Sample.Read[0].Value
 			}
@@ -257,7 +256,7 @@ func TestSamplerLoss(t *testing.T) {
 func TestSamplerEnds(t *testing.T) {
 	testenv.Need(t, testenv.Root)
 	idle := func() *Sampler {
-		s, err := OpenSampler(Dummy(), Scope{}, SamplingSpec{Type: perfring.SampleTID}, nil)
+		s, err := OpenSampler(Dummy(), Scope{}, SamplingSpec{Thread: true}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -299,7 +298,7 @@ func TestSamplerEnds(t *testing.T) {
 		}
 	}
 	go thread()
-	s, err := OpenSampler(ContextSwitches(), Scope{Thread: <-tid}, SamplingSpec{Period: 1, Type: perfring.SampleTID, Wakeup: 1}, nil)
+	s, err := OpenSampler(ContextSwitches(), Scope{Thread: <-tid}, SamplingSpec{Period: 1, Thread: true, Wakeup: 1}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -127,6 +127,60 @@ type Record struct {
 	Cgroup  Cgroup   // TypeCgroup
 }
 
+// IsSample reports whether it is a sample.
+func (r *Record) IsSample() bool { return r.Type == TypeSample }
+
+// InKernel reports whether a sample was taken in the kernel.
+func (r *Record) InKernel() bool { return r.Misc&MiscCPUMode == MiscKernel }
+
+// ExactIP reports whether a sample's address is that of the instruction that caused it.
+func (r *Record) ExactIP() bool { return r.Misc&MiscExactIP != 0 }
+
+// IsLost reports whether it says that records were lost.
+func (r *Record) IsLost() bool { return r.Type == TypeLost || r.Type == TypeLostSamples }
+
+// IsComm reports whether it is a thread's new name.
+func (r *Record) IsComm() bool { return r.Type == TypeComm }
+
+// IsFork reports whether it is a thread that began.
+func (r *Record) IsFork() bool { return r.Type == TypeFork }
+
+// IsExit reports whether it is a thread that ended.
+func (r *Record) IsExit() bool { return r.Type == TypeExit }
+
+// IsMmap reports whether it is a new mapping.
+func (r *Record) IsMmap() bool { return r.Type == TypeMmap || r.Type == TypeMmap2 }
+
+// HoldsCode reports whether a mapping is executable.
+func (r *Record) HoldsCode() bool { return r.Misc&MiscMmapData == 0 }
+
+// ByBuildID reports whether a mapping says its file's build-id, not its inode.
+func (r *Record) ByBuildID() bool { return r.Type == TypeMmap2 && r.Misc&MiscMmapBuildID != 0 }
+
+// IsSwitch reports whether it is a context switch.
+func (r *Record) IsSwitch() bool { return r.Type == TypeSwitch || r.Type == TypeSwitchCPUWide }
+
+// Out reports whether a context switch leads away from the task that is sampled.
+func (r *Record) Out() bool { return r.Misc&MiscSwitchOut != 0 }
+
+// Preempted reports whether a task that is switched away from was still runnable.
+func (r *Record) Preempted() bool { return r.Out() && r.Misc&MiscSwitchPreempt != 0 }
+
+// IsKsymbol reports whether it is code that came into the kernel, or went.
+func (r *Record) IsKsymbol() bool { return r.Type == TypeKsymbol }
+
+// IsBPF reports whether it is a BPF program that was loaded or unloaded.
+func (r *Record) IsBPF() bool { return r.Type == TypeBPFEvent }
+
+// IsCgroup reports whether it is a new cgroup.
+func (r *Record) IsCgroup() bool { return r.Type == TypeCgroup }
+
+// IsThrottle reports whether the event came too often and was stopped.
+func (r *Record) IsThrottle() bool { return r.Type == TypeThrottle }
+
+// IsUnthrottle reports whether it goes on.
+func (r *Record) IsUnthrottle() bool { return r.Type == TypeUnthrottle }
+
 // SampleID is the trailer of records that are no samples.
 type SampleID struct {
 	PID, TID uint32

@@ -1,7 +1,6 @@
 package tool
 
 import (
-	"github.com/borescope/borescope/internal/perfring"
 	"github.com/borescope/borescope/pmc"
 	"github.com/borescope/borescope/symbol"
 )
@@ -9,40 +8,39 @@ import (
 // ProcessEvent returns what a record of a pmc.Sampler says of the life of a process,
 // for symbol.Processes.Handle: with these, processes are named that ended before
 // anybody asked. ok is false for records of threads and of anything else. The
-// sampler asks for pmc.AttrTask, AttrComm, AttrCommExec, AttrMmap, AttrMmap2 and
-// AttrSampleIDAll; records of several CPUs are handed on in the order of their
-// times (Record.ID.Time, with SampleTime). The event holds none of the record's
+// sampler asks for Task, Comm and Mmap; records of several CPUs are handed on in the
+// order of their times (Record.ID.Time, with Time). The event holds none of the record's
 // memory.
 func ProcessEvent(rec *pmc.Record) (ev symbol.Event, ok bool) {
-	switch rec.Type {
-	case perfring.TypeFork:
+	switch {
+	case rec.IsFork():
 		t := &rec.Task
 		return symbol.Event{Kind: symbol.EventFork, PID: int(t.PID), Parent: int(t.PPID)}, t.PID != t.PPID
-	case perfring.TypeExit:
+	case rec.IsExit():
 		t := &rec.Task
 		return symbol.Event{Kind: symbol.EventExit, PID: int(t.PID)}, t.PID == t.TID
-	case perfring.TypeComm:
+	case rec.IsComm():
 		c := &rec.Comm
 		return symbol.Event{Kind: symbol.EventExec, PID: int(c.PID), Comm: c.Name}, c.Exec
-	case perfring.TypeMmap, perfring.TypeMmap2:
+	case rec.IsMmap():
 		m := &rec.Mmap
 		ev := symbol.Event{
 			Kind: symbol.EventMmap, PID: int(m.PID), Addr: m.Addr, Len: m.Len, Offset: m.PageOff, Path: m.Path,
 		}
-		if rec.Type == perfring.TypeMmap2 && rec.Misc&perfring.MiscMmapBuildID == 0 {
+		if !rec.ByBuildID() { // without an inode it is 0
 			ev.Dev, ev.Inode = uint64(m.Major)<<32|uint64(m.Minor), m.Inode
 		}
-		return ev, rec.Misc&perfring.MiscMmapData == 0
+		return ev, rec.HoldsCode()
 	}
 	return symbol.Event{}, false
 }
 
 // KernelSymbol returns what a record of a pmc.Sampler that asks for
-// pmc.AttrKsymbol (Linux 5.1) says of code that came into the kernel or went, for
+// Ksymbols (Linux 5.1) says of code that came into the kernel or went, for
 // symbol.Kernel.With: BPF programs are named so without /proc/kallsyms being read
 // again. ok is false for other records.
 func KernelSymbol(rec *pmc.Record) (s symbol.KernelSymbol, ok bool) {
-	if rec.Type != perfring.TypeKsymbol {
+	if !rec.IsKsymbol() {
 		return symbol.KernelSymbol{}, false
 	}
 	k := &rec.Ksymbol

@@ -15,7 +15,6 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
 
-	"github.com/borescope/borescope/internal/perfring"
 	"github.com/borescope/borescope/internal/testenv"
 	"github.com/borescope/borescope/pmc"
 	"github.com/borescope/borescope/symbol"
@@ -23,13 +22,12 @@ import (
 
 // openRecords opens a sampler of this thread, and of what it starts, that takes no
 // samples but writes these records.
-func openRecords(t *testing.T, flags perfring.AttrFlags) *pmc.Sampler {
+func openRecords(t *testing.T, spec pmc.SamplingSpec) *pmc.Sampler {
 	t.Helper()
 	runtime.LockOSThread()
 	t.Cleanup(runtime.UnlockOSThread)
-	s, err := pmc.OpenSampler(pmc.Dummy(), pmc.Scope{}, pmc.SamplingSpec{
-		Type: perfring.SampleTID | perfring.SampleTime | perfring.SampleIdentifier, Records: flags | perfring.AttrSampleIDAll,
-	}, &pmc.SamplerOptions{Inherit: true, Pages: 128})
+	spec.Thread, spec.Time, spec.ID = true, true, true
+	s, err := pmc.OpenSampler(pmc.Dummy(), pmc.Scope{}, spec, &pmc.SamplerOptions{Inherit: true, Pages: 128})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,7 +39,7 @@ func openRecords(t *testing.T, flags perfring.AttrFlags) *pmc.Sampler {
 // anything of it was read.
 func TestProcessEvents(t *testing.T) {
 	testenv.Need(t, testenv.Root)
-	s := openRecords(t, perfring.AttrTask|perfring.AttrComm|perfring.AttrCommExec|perfring.AttrMmap|perfring.AttrMmap2)
+	s := openRecords(t, pmc.SamplingSpec{Task: true, Comm: true, Mmap: true})
 	exe, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
@@ -118,7 +116,7 @@ func TestKernelSymbols(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := openRecords(t, perfring.AttrKsymbol)
+	s := openRecords(t, pmc.SamplingSpec{Ksymbols: true})
 	prog, err := ebpf.NewProgram(&ebpf.ProgramSpec{
 		Name: "came_and_went", Type: ebpf.SocketFilter, License: "GPL",
 		Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, 0), asm.Return()},
