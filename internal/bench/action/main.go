@@ -13,6 +13,7 @@ import (
 	_ "embed"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -24,6 +25,8 @@ import (
 
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
+
+	"github.com/borescope/borescope/internal/bench/peer"
 )
 
 //go:embed c/ref.bpf.c
@@ -240,18 +243,14 @@ func attachBpftrace(action string) (func(), error) {
 		return nil, err
 	}
 	stop := func() {
-		_ = cmd.Process.Signal(os.Interrupt)
-		done := make(chan struct{})
+		ended := make(chan error, 1)
 		go func() {
-			select {
-			case <-done:
-			case <-time.After(2 * time.Second): // 0.17 loses a signal that comes right after attaching
-				_ = cmd.Process.Kill()
-			}
+			_, _ = io.Copy(io.Discard, out)
+			ended <- cmd.Wait()
 		}()
-		_, _ = bufio.NewReader(out).WriteTo(&bytes.Buffer{})
-		_ = cmd.Wait()
-		close(done)
+		if err := peer.Interrupt(cmd, ended); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+		}
 	}
 	sc := bufio.NewScanner(out)
 	for sc.Scan() {

@@ -18,6 +18,7 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -31,6 +32,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/borescope/borescope/internal/bench/peer"
 )
 
 // freq is high, so that the cost stands out of the noise. The kernel may lower
@@ -171,15 +174,17 @@ func pulse() {
 // round runs the busy program once under the tracer.
 func (t *tracer) round() error {
 	var cmd *exec.Cmd
+	ended := make(chan error, 1)
 	if len(t.args) > 0 {
 		cmd = exec.Command(t.args[0], t.args[1:]...)
 		begin := time.Now()
 		if err := cmd.Start(); err != nil {
 			return err
 		}
+		go func() { ended <- cmd.Wait() }()
 		if err := attached(cmd.Process.Pid); err != nil {
 			cmd.Process.Kill()
-			cmd.Wait()
+			<-ended
 			return err
 		}
 		t.start = append(t.start, time.Since(begin))
@@ -187,8 +192,7 @@ func (t *tracer) round() error {
 	}
 	rate, err := busyRate()
 	if cmd != nil {
-		cmd.Process.Signal(os.Interrupt)
-		cmd.Wait()
+		err = errors.Join(err, peer.Interrupt(cmd, ended))
 		if u, ok := cmd.ProcessState.SysUsage().(*syscall.Rusage); ok {
 			t.maxRSS = max(t.maxRSS, u.Maxrss)
 		}

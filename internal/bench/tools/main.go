@@ -34,6 +34,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/borescope/borescope/internal/bench/peer"
 )
 
 // tool is a command that counts or prints the events of a load.
@@ -237,17 +239,11 @@ func (t *tool) start(pid int) (*process, error) {
 	return p, nil
 }
 
-// end interrupts the tool, and returns what it printed. bpftrace 0.17 now and then
-// misses it, and is interrupted again.
+// end ends the tool, and returns what it printed: too little tells if it had to be
+// killed.
 func (p *process) end() string {
-	for {
-		p.cmd.Process.Signal(os.Interrupt)
-		select {
-		case <-p.ended:
-			return p.out.String()
-		case <-time.After(5 * time.Second):
-		}
-	}
+	peer.Interrupt(p.cmd, p.ended)
+	return p.out.String()
 }
 
 // withLoad calls do with the load and its victim.
