@@ -11,19 +11,17 @@ import (
 	"unsafe"
 
 	"github.com/borescope/borescope/internal/elffile"
+	"github.com/borescope/borescope/stack/internal/rules"
 )
 
 // CFITable is one file's call frame information (.eh_frame, .debug_frame),
 // compiled to rows of four bytes: where a rule begins, and which of the file's
 // few hundred distinct rules it is. It is immutable and safe for concurrent use.
 type CFITable struct {
-	machine elf.Machine
-	base    uint64
-	rows    cfiRows
-	rules   []cfiRule
-	exprs   [][]byte
-	stats   CFIStats
-	how     How // what frames found by it say
+	rules rules.Table
+	exprs [][]byte
+	stats CFIStats
+	how   How // what frames found by it say
 }
 
 // CFIStats say what a table was compiled from. Sizes are in bytes.
@@ -43,9 +41,6 @@ type CFIStats struct {
 // minGap is the shortest stretch between two functions that gets a row of its
 // own. Shorter ones are alignment, where no program counter ever is.
 const minGap = 16
-
-// maxRules is what a row's 16 bits can tell apart.
-const maxRules = 1 << 16
 
 // ErrNoCFI says that a file has no call frame information.
 var ErrNoCFI = errors.New("no call frame information")
@@ -84,24 +79,15 @@ func cfiRoom(f *elffile.File) int64 { return 64<<20 + 8*f.Stored() }
 func (t *CFITable) Stats() CFIStats { return t.stats }
 
 // Machine is the file's architecture.
-func (t *CFITable) Machine() elf.Machine { return t.machine }
+func (t *CFITable) Machine() elf.Machine { return t.rules.Machine }
 
 // Covers reports whether a rule is known for an address in the file's own
 // numbering.
-func (t *CFITable) Covers(vaddr uint64) bool { return t.lookup(vaddr).cfa.kind != cfaNone }
+func (t *CFITable) Covers(vaddr uint64) bool { return t.rules.Lookup(vaddr).CFA.Kind != rules.CFANone }
 
-// lookup returns the rule for an address in the file's own numbering.
-func (t *CFITable) lookup(vaddr uint64) *cfiRule {
-	off := vaddr - t.base
-	if off > uint64(^uint32(0)) {
-		return &t.rules[0]
-	}
-	i := t.rows.find(uint32(off))
-	if i < 0 {
-		return &t.rules[0]
-	}
-	return &t.rules[t.rows.index[i]]
-}
+// Rules returns the table's rules, which the walker inside BPF is given: package
+// bpfwalk. The result is not to be changed.
+func (t *CFITable) Rules() *rules.Table { return &t.rules }
 
 // compileCFI compiles a file within room bytes of memory; one that takes more is
 // elffile.ErrTooLarge. The work is bounded by that too.
@@ -242,7 +228,7 @@ type cfiBuilder struct {
 	pcs     []uint32
 	index   []uint16
 	ids     map[string]uint16
-	rules   []cfiRule
+	rules   []rules.Rule
 	exprs   [][]byte
 	exprIDs map[string]int32
 	key     []byte
@@ -272,7 +258,7 @@ func (b *cfiBuilder) intern(s *cfiState) uint16 {
 	if ok {
 		return id
 	}
-	if len(b.rules) == maxRules {
+	if len(b.rules) == rules.MaxRules {
 		return 0
 	}
 	id = uint16(len(b.rules))
@@ -297,25 +283,25 @@ func (b *cfiBuilder) expr(e []byte) int32 {
 // table packs the FDEs' rows.
 func (b *cfiBuilder) table() *CFITable {
 	b.sortSegs()
-	t := &CFITable{machine: b.machine, base: b.base, rules: slices.Clip(b.rules), exprs: b.exprs, stats: b.stats, how: HowCFI}
-	t.rows = packRows(b.merged)
+	t := &CFITable{exprs: b.exprs, stats: b.stats, how: HowCFI}
+	t.rules = rules.Table{Machine: b.machine, Base: b.base, Rows: rules.PackRows(b.merged), Rules: slices.Clip(b.rules)}
 	t.count()
 	return t
 }
 
 func (t *CFITable) count() {
 	s := &t.stats
-	s.Rows, s.Rules = len(t.rows.offs), len(t.rules)
-	s.Size = t.rows.bytes()
-	compact := make([]bool, len(t.rules))
-	for i := range t.rules {
-		compact[i] = t.rules[i].compact()
-		s.Size += int(unsafe.Sizeof(cfiRule{})) + len(t.rules[i].saved)*int(unsafe.Sizeof(savedReg{}))
+	s.Rows, s.Rules = len(t.rules.Rows.Offs), len(t.rules.Rules)
+	s.Size = t.rules.Rows.Bytes()
+	compact := make([]bool, len(t.rules.Rules))
+	for i := range t.rules.Rules {
+		compact[i] = isCompact(&t.rules.Rules[i])
+		s.Size += int(unsafe.Sizeof(rules.Rule{})) + len(t.rules.Rules[i].Saved)*int(unsafe.Sizeof(rules.SavedReg{}))
 	}
 	for _, e := range t.exprs {
 		s.Size += 24 + len(e)
 	}
-	for _, r := range t.rows.index {
+	for _, r := range t.rules.Rows.Index {
 		switch {
 		case r == 0:
 			s.Gaps++
@@ -325,16 +311,16 @@ func (t *CFITable) count() {
 	}
 }
 
-// compact reports whether the CFA, the frame pointer and the return address are
+// isCompact reports whether the CFA, the frame pointer and the return address are
 // found without a DWARF expression.
-func (r *cfiRule) compact() bool {
-	if r.cfa.kind == cfaExpr {
+func isCompact(r *rules.Rule) bool {
+	if r.CFA.Kind == rules.CFAExpr {
 		return false
 	}
-	for _, s := range r.saved {
-		switch s.num {
+	for _, s := range r.Saved {
+		switch s.Num {
 		case AMD64RBP, AMD64RIP, ARM64FP, ARM64LR:
-			if s.kind == regAtExpr || s.kind == regValExpr {
+			if s.Kind == rules.RegAtExpr || s.Kind == rules.RegValExpr {
 				return false
 			}
 		}

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/borescope/borescope/internal/testenv"
+	"github.com/borescope/borescope/stack/internal/rules"
 )
 
 var (
@@ -37,11 +38,41 @@ func regName(m elf.Machine) func(uint8) string {
 	}
 }
 
+// cfaText is the CFA as readelf prints it: "rsp+8", "exp".
+func cfaText(c rules.CFA, reg func(uint8) string) string {
+	switch c.Kind {
+	case rules.CFAReg:
+		return fmt.Sprintf("%s%+d", reg(c.Reg), c.Off)
+	case rules.CFANone:
+		return "-"
+	}
+	return "exp"
+}
+
+// regText is the rule as readelf prints it: "c-16", "u", "s", "exp".
+func regText(r rules.RegRule, reg func(uint8) string) string {
+	switch r.Kind {
+	case rules.RegUndef:
+		return "u"
+	case rules.RegAtCFA:
+		return fmt.Sprintf("c%+d", r.Off)
+	case rules.RegCFA:
+		return fmt.Sprintf("v%+d", r.Off)
+	case rules.RegReg:
+		return reg(r.Reg)
+	case rules.RegAtReg, rules.RegAtExpr:
+		return "exp"
+	case rules.RegValExpr:
+		return "vexp"
+	}
+	return "s"
+}
+
 // text is what readelf prints in a register's column.
-func (r *cfiRule) text(n uint8, m elf.Machine) string {
-	for _, s := range r.saved {
-		if s.num == n {
-			return s.regRule.text(regName(m))
+func text(r *rules.Rule, n uint8, m elf.Machine) string {
+	for _, s := range r.Saved {
+		if s.Num == n {
+			return regText(s.RegRule, regName(m))
 		}
 	}
 	return "s"
@@ -136,16 +167,16 @@ func (c *readelfCompare) flush(to uint64) {
 }
 
 func (c *readelfCompare) check(addr uint64) {
-	rule := c.table.lookup(addr)
-	m := c.table.machine
+	rule := c.table.rules.Lookup(addr)
+	m := c.table.rules.Machine
 	diff := ""
-	if rule.cfa.kind != cfaSignal {
-		if got := rule.cfa.text(regName(m)); got != c.prev[0] {
+	if rule.CFA.Kind != rules.CFASignal {
+		if got := cfaText(rule.CFA, regName(m)); got != c.prev[0] {
 			diff = fmt.Sprintf("CFA %s, readelf has %s", got, c.prev[0])
 		}
 		for i, col := range c.cols {
 			want := c.prev[i+1]
-			got := rule.text(regNumber(col, m), m)
+			got := text(rule, regNumber(col, m), m)
 			if regNumber(col, m) >= numRegs {
 				continue
 			}
@@ -168,7 +199,7 @@ func (c *readelfCompare) check(addr uint64) {
 
 func regNumber(name string, m elf.Machine) uint8 {
 	if name == "ra" {
-		return uint8(returnReg(m))
+		return uint8(rules.ReturnReg(m))
 	}
 	for n := range uint8(numRegs) {
 		if regName(m)(n) == name {
@@ -282,10 +313,10 @@ func BenchmarkCFILookup(b *testing.B) {
 		b.Skip(err)
 	}
 	addr := uint64(0)
-	pcs, _ := t.rows.unpack()
+	pcs, _ := unpack(&t.rules.Rows)
 	last := pcs[len(pcs)-1]
 	for b.Loop() {
-		t.lookup(t.base + addr)
+		t.rules.Lookup(t.rules.Base + addr)
 		addr = (addr + 7919) % uint64(last)
 	}
 }

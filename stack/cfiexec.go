@@ -4,6 +4,8 @@ import (
 	"debug/elf"
 	"errors"
 	"strings"
+
+	"github.com/borescope/borescope/stack/internal/rules"
 )
 
 // cie is a common information entry: what its FDEs share.
@@ -144,7 +146,7 @@ func (b *cfiBuilder) parseCIE(c *cie, data []byte, at int, debugFrame bool) erro
 		return err
 	}
 	b.exec = cfiExec{b: b, cie: c}
-	b.exec.state.cfa.kind = cfaNone
+	b.exec.state.cfa.Kind = rules.CFANone
 	if err := b.exec.run(rd.b[rd.pos:]); err != nil {
 		return err
 	}
@@ -266,18 +268,18 @@ func (x *cfiExec) flush(to uint32) {
 
 // rule numbers the rule that a state stands for.
 func (b *cfiBuilder) rule(s *cfiState, c *cie) uint16 {
-	if s.cfa.kind == cfaNone {
+	if s.cfa.Kind == rules.CFANone {
 		return 0
 	}
 	if c.signal && isSignalCFA(b.machine, s.cfa) {
-		sig := cfiState{cfa: cfaRule{kind: cfaSignal, reg: s.cfa.reg}}
+		sig := cfiState{cfa: rules.CFA{Kind: rules.CFASignal, Reg: s.cfa.Reg}}
 		return b.intern(&sig)
 	}
-	if ra := returnReg(b.machine); c.ra != ra { // put the rule where walkers look
+	if ra := rules.ReturnReg(b.machine); c.ra != ra { // put the rule where walkers look
 		other := *s
 		s = &other
-		if s.setReg(ra, s.regs[c.ra]); s.regs[ra].kind == regSame {
-			s.setReg(ra, regRule{kind: regReg, reg: uint8(c.ra)})
+		if s.setReg(ra, s.regs[c.ra]); s.regs[ra].Kind == rules.RegSame {
+			s.setReg(ra, rules.RegRule{Kind: rules.RegReg, Reg: uint8(c.ra)})
 		}
 	}
 	id := b.intern(s)
@@ -291,20 +293,9 @@ func (b *cfiBuilder) rule(s *cfiState, c *cie) uint16 {
 	return id
 }
 
-// returnReg is the number that return addresses are described under.
-func returnReg(m elf.Machine) uint64 {
-	if m == elf.EM_AARCH64 {
-		return ARM64LR
-	}
-	return AMD64RIP
-}
-
-// isSignalCFA recognises the return trampolines of signal handlers, whose
-// frame is the kernel's struct rt_sigframe: glibc's on amd64 takes the CFA from
-// the saved rsp in it, the vDSO's on arm64 describes only the frame record.
-func isSignalCFA(m elf.Machine, c cfaRule) bool {
+func isSignalCFA(m elf.Machine, c rules.CFA) bool {
 	if m == elf.EM_X86_64 {
-		return c == cfaRule{kind: cfaDeref, reg: AMD64RSP, off: amd64SigRSP}
+		return c == rules.CFA{Kind: rules.CFADeref, Reg: AMD64RSP, Off: rules.AMD64SigRSP}
 	}
 	return m == elf.EM_AARCH64
 }
@@ -376,15 +367,15 @@ func (x *cfiExec) op(op uint8, rd *dwarfReader) error {
 	case cfaRestoreExt:
 		x.restore(rd.uleb())
 	case cfaUndefined:
-		s.setReg(rd.uleb(), regRule{kind: regUndef})
+		s.setReg(rd.uleb(), rules.RegRule{Kind: rules.RegUndef})
 	case cfaSameValue:
-		s.setReg(rd.uleb(), regRule{})
+		s.setReg(rd.uleb(), rules.RegRule{})
 	case cfaRegister:
 		n, from := rd.uleb(), rd.uleb()
 		if from >= numRegs {
 			return errBadCFA
 		}
-		s.setReg(n, regRule{kind: regReg, reg: uint8(from)})
+		s.setReg(n, rules.RegRule{Kind: rules.RegReg, Reg: uint8(from)})
 	case cfaRememberState:
 		if len(x.saved) == maxRemembered {
 			return errBadCFA
@@ -417,11 +408,11 @@ func (x *cfiExec) cfaOp(op uint8, rd *dwarfReader) (bool, error) {
 		reg, off := rd.uleb(), rd.sleb()*x.cie.dataAlign
 		return true, x.defCFA(reg, off)
 	case cfaDefCFARegister:
-		return true, x.defCFA(rd.uleb(), int64(x.state.base.off))
+		return true, x.defCFA(rd.uleb(), int64(x.state.base.Off))
 	case cfaDefCFAOffset:
-		return true, x.defCFA(uint64(x.state.base.reg), int64(rd.uleb()))
+		return true, x.defCFA(uint64(x.state.base.Reg), int64(rd.uleb()))
 	case cfaDefCFAOffsetSF:
-		return true, x.defCFA(uint64(x.state.base.reg), rd.sleb()*x.cie.dataAlign)
+		return true, x.defCFA(uint64(x.state.base.Reg), rd.sleb()*x.cie.dataAlign)
 	case cfaDefCFAExpr:
 		e := rd.take(rd.uleb())
 		if rd.err != nil {
@@ -429,7 +420,7 @@ func (x *cfiExec) cfaOp(op uint8, rd *dwarfReader) (bool, error) {
 		}
 		c, ok := compactCFA(e)
 		if !ok {
-			c = cfaRule{kind: cfaExpr, off: x.b.expr(e)}
+			c = rules.CFA{Kind: rules.CFAExpr, Off: x.b.expr(e)}
 		}
 		x.state.cfa = c
 		return true, nil
@@ -441,7 +432,7 @@ func (x *cfiExec) defCFA(reg uint64, off int64) error {
 	if reg >= numRegs || !fitsInt32(off) {
 		return errBadCFA
 	}
-	x.state.base = cfaRule{kind: cfaReg, reg: uint8(reg), off: int32(off)}
+	x.state.base = rules.CFA{Kind: rules.CFAReg, Reg: uint8(reg), Off: int32(off)}
 	x.state.cfa = x.state.base
 	return nil
 }
@@ -465,7 +456,7 @@ func (x *cfiExec) regOp(op uint8, rd *dwarfReader) error {
 		} else {
 			n = rd.sleb()
 		}
-		return x.at(regCFA, reg, n*x.cie.dataAlign)
+		return x.at(rules.RegCFA, reg, n*x.cie.dataAlign)
 	case cfaExpression, cfaValExpression:
 		reg, e := rd.uleb(), rd.take(rd.uleb())
 		if rd.err != nil {
@@ -475,11 +466,11 @@ func (x *cfiExec) regOp(op uint8, rd *dwarfReader) error {
 			x.state.setReg(reg, r)
 			return nil
 		}
-		kind := regAtExpr
+		kind := rules.RegAtExpr
 		if op == cfaValExpression {
-			kind = regValExpr
+			kind = rules.RegValExpr
 		}
-		x.state.setReg(reg, regRule{kind: kind, off: x.b.expr(e)})
+		x.state.setReg(reg, rules.RegRule{Kind: kind, Off: x.b.expr(e)})
 		return nil
 	case cfaSetLoc:
 		return errBadCFA // no compiler writes it; its pointer needs the section's address
@@ -489,13 +480,15 @@ func (x *cfiExec) regOp(op uint8, rd *dwarfReader) error {
 	return errBadCFA
 }
 
-func (x *cfiExec) offset(reg uint64, n int64) error { return x.at(regAtCFA, reg, n*x.cie.dataAlign) }
+func (x *cfiExec) offset(reg uint64, n int64) error {
+	return x.at(rules.RegAtCFA, reg, n*x.cie.dataAlign)
+}
 
-func (x *cfiExec) at(kind regKind, reg uint64, off int64) error {
+func (x *cfiExec) at(kind rules.RegKind, reg uint64, off int64) error {
 	if !fitsInt32(off) {
 		return errBadCFA
 	}
-	x.state.setReg(reg, regRule{kind: kind, off: int32(off)})
+	x.state.setReg(reg, rules.RegRule{Kind: kind, Off: int32(off)})
 	return nil
 }
 

@@ -7,11 +7,12 @@ import (
 	"testing"
 
 	"github.com/borescope/borescope/internal/testenv"
+	"github.com/borescope/borescope/stack/internal/rules"
 )
 
 // unpack returns the rows as two lists.
-func (r *cfiRows) unpack() (pcs []uint32, index []uint16) {
-	for pc, rule := range r.all() {
+func unpack(r *rules.Rows) (pcs []uint32, index []uint16) {
+	for pc, rule := range r.All() {
 		pcs, index = append(pcs, pc), append(index, rule)
 	}
 	return pcs, index
@@ -26,14 +27,14 @@ func TestCFIRows(t *testing.T) {
 			set[rnd.Uint32N(max(span, 1))] = uint16(rnd.Uint32())
 		}
 		want := slices.Sorted(maps.Keys(set))
-		r := packRows(func(yield func(uint32, uint16) bool) {
+		r := rules.PackRows(func(yield func(uint32, uint16) bool) {
 			for _, pc := range want {
 				if !yield(pc, set[pc]) {
 					return
 				}
 			}
 		})
-		got, index := r.unpack()
+		got, index := unpack(&r)
 		if !slices.Equal(got, want) || len(index) != len(want) || index[len(index)-1] != set[span] {
 			t.Fatalf("span %#x: %d rows came out of %d", span, len(got), len(want))
 		}
@@ -46,13 +47,13 @@ func TestCFIRows(t *testing.T) {
 			if !found {
 				i--
 			}
-			if n := r.find(pc); n != i {
+			if n := r.Find(pc); n != i {
 				t.Fatalf("span %#x: %#x is in row %d, want %d", span, pc, n, i)
 			}
 		}
 	}
-	var none cfiRows
-	if n := none.find(5); n != -1 {
+	var none rules.Rows
+	if n := none.Find(5); n != -1 {
 		t.Errorf("no rows, but row %d", n)
 	}
 }

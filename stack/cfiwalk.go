@@ -3,6 +3,8 @@ package stack
 import (
 	"debug/elf"
 	"encoding/binary"
+
+	"github.com/borescope/borescope/stack/internal/rules"
 )
 
 var _ Walker = (*CFIWalker)(nil)
@@ -77,22 +79,6 @@ func (w *CFIWalker) putBack(ret, cfa uint64) uint64 {
 // arm64's signal frame.
 const maxBlock = 34 * 8
 
-// Where the kernel saves registers below a signal handler, counted from the
-// stack pointer in the trampoline: struct rt_sigframe of arch/x86/kernel and
-// arch/arm64/kernel/signal.c.
-const (
-	amd64SigRegs = 40               // uc.uc_mcontext
-	amd64SigRSP  = 40 + 15*8        // its rsp
-	arm64SigRegs = 128 + 176 + 8    // info, then uc.uc_mcontext.regs
-	arm64SigLen  = (31 + 1 + 1) * 8 // x0 … x30, sp, pc
-)
-
-// amd64SigOrder is the order of registers in struct sigcontext.
-var amd64SigOrder = [...]int{
-	AMD64R8, AMD64R9, AMD64R10, AMD64R11, AMD64R12, AMD64R13, AMD64R14, AMD64R15,
-	AMD64RDI, AMD64RSI, AMD64RBP, AMD64RBX, AMD64RDX, AMD64RAX, AMD64RCX, AMD64RSP, AMD64RIP,
-}
-
 // Registers that a called function keeps.
 const (
 	amd64Kept = 1<<AMD64RBX | 1<<AMD64RBP | 1<<AMD64RSP | 1<<AMD64R12 | 1<<AMD64R13 | 1<<AMD64R14 | 1<<AMD64R15 | 1<<AMD64RIP
@@ -143,8 +129,8 @@ func (w *CFIWalker) step(mem Memory) (How, End) {
 		return HowUnknown, EndNoMapping
 	}
 	if m.CFI != nil {
-		if rule := m.CFI.lookup(at - m.Bias); rule.cfa.kind != cfaNone {
-			how := rule.how
+		if rule := m.CFI.rules.Lookup(at - m.Bias); rule.CFA.Kind != rules.CFANone {
+			how := How(rule.How)
 			if how == HowUnknown {
 				how = m.CFI.how
 			}
@@ -157,12 +143,6 @@ func (w *CFIWalker) step(mem Memory) (How, End) {
 	return HowFP, w.byFP(mem)
 }
 
-// Code that ends a function on amd64: "add $n, %rsp; ret", n below 128.
-const (
-	epilogueMask = 0xff_00_ff_ff_ff
-	epilogueCode = 0xc3_00_c4_83_48
-)
-
 // epilogue looks for the end of a function behind a call, which says where its
 // return address is. CPython's trampolines (-X perf) have this, and neither call
 // frame information nor a frame pointer.
@@ -172,7 +152,7 @@ func (w *CFIWalker) epilogue(mem Memory, pc uint64) (size uint64, ok bool) {
 	}
 	code, err := w.word(pc, mem)
 	size = code >> 24 & 0xff
-	return size, err == nil && code&epilogueMask == epilogueCode && size&0x87 == 0
+	return size, err == nil && code&rules.EpilogueMask == rules.EpilogueCode && size&0x87 == 0
 }
 
 // pop takes the return address above a frame of that size.
@@ -252,13 +232,13 @@ func (w *CFIWalker) byFP(mem Memory) End {
 }
 
 // apply unwinds by a rule.
-func (w *CFIWalker) apply(t *CFITable, rule *cfiRule, mem Memory) End {
+func (w *CFIWalker) apply(t *CFITable, rule *rules.Rule, mem Memory) End {
 	r := &w.regs
-	switch rule.cfa.kind {
-	case cfaSignal:
+	switch rule.CFA.Kind {
+	case rules.CFASignal:
 		return w.signal(mem)
-	case cfaGrow:
-		return w.grow(&rule.cfa, mem)
+	case rules.CFAGrow:
+		return w.grow(&rule.CFA, mem)
 	}
 	cfa, end := w.cfa(t, rule, mem)
 	if end != EndUnknown {
@@ -266,17 +246,17 @@ func (w *CFIWalker) apply(t *CFITable, rule *cfiRule, mem Memory) End {
 	}
 	sp := r.SP()
 	switch {
-	case rule.cfa.kind == cfaSwitch:
+	case rule.CFA.Kind == rules.CFASwitch:
 		sp = 0 // it says nothing about the other stack
-	case rule.cfa.kind == cfaReg && cfa < sp:
+	case rule.CFA.Kind == rules.CFAReg && cfa < sp:
 		return EndLoop
-	case rule.how == HowGo:
+	case How(rule.How) == HowGo:
 		sp = 0 // its table knows when a slot is given back, and has slots below the stack pointer
 	}
 	block := w.readBlock(rule, cfa, sp, mem)
-	for i := range rule.saved {
-		s := &rule.saved[i]
-		v, end := w.value(t, s, cfa, sp, block, rule.lo, mem)
+	for i := range rule.Saved {
+		s := &rule.Saved[i]
+		v, end := w.value(t, s, cfa, sp, block, rule.Lo, mem)
 		if end != EndUnknown {
 			return end
 		}
@@ -286,34 +266,34 @@ func (w *CFIWalker) apply(t *CFITable, rule *cfiRule, mem Memory) End {
 }
 
 // enter puts the values that apply found into the registers.
-func (w *CFIWalker) enter(rule *cfiRule, cfa uint64) End {
+func (w *CFIWalker) enter(rule *rules.Rule, cfa uint64) End {
 	r := &w.regs
 	ret := r.R[ARM64LR]
 	known := r.Machine == elf.EM_AARCH64 && r.Have&(1<<ARM64LR) != 0
 	pcNum, spNum := uint8(r.pcNum()), uint8(r.spNum())
-	kept, raNum := uint64(amd64Kept), uint8(returnReg(r.Machine))
+	kept, raNum := uint64(amd64Kept), uint8(rules.ReturnReg(r.Machine))
 	if r.Machine == elf.EM_AARCH64 {
 		kept = arm64Kept
 	}
 	r.Have &= kept
 	newSP := cfa
-	for i := range rule.saved {
-		s := &rule.saved[i]
+	for i := range rule.Saved {
+		s := &rule.Saved[i]
 		switch {
-		case s.kind == regUndef:
-			if s.num == raNum {
+		case s.Kind == rules.RegUndef:
+			if s.Num == raNum {
 				return EndBottom
 			}
-			r.Have &^= 1 << s.num
+			r.Have &^= 1 << s.Num
 			continue
-		case s.num == spNum:
+		case s.Num == spNum:
 			newSP = w.vals[i]
 			continue
-		case s.num == raNum:
+		case s.Num == raNum:
 			ret, known = w.vals[i], true
 		}
-		r.R[s.num] = w.vals[i]
-		r.Have |= 1 << s.num
+		r.R[s.Num] = w.vals[i]
+		r.Have |= 1 << s.Num
 	}
 	if !known {
 		return EndNoRule
@@ -332,30 +312,30 @@ func (w *CFIWalker) enter(rule *cfiRule, cfa uint64) End {
 }
 
 // cfa computes the canonical frame address.
-func (w *CFIWalker) cfa(t *CFITable, rule *cfiRule, mem Memory) (uint64, End) {
-	c := &rule.cfa
-	if c.kind == cfaExpr {
-		v, err := w.expr.eval(t.exprs[c.off], &w.regs, mem, 0, false)
+func (w *CFIWalker) cfa(t *CFITable, rule *rules.Rule, mem Memory) (uint64, End) {
+	c := &rule.CFA
+	if c.Kind == rules.CFAExpr {
+		v, err := w.expr.eval(t.exprs[c.Off], &w.regs, mem, 0, false)
 		return v, endOf(err)
 	}
-	v, ok := w.regs.Reg(int(c.reg))
+	v, ok := w.regs.Reg(int(c.Reg))
 	if !ok {
 		return 0, EndNoRule
 	}
-	v += uint64(int64(c.off))
-	switch c.kind {
-	case cfaIndex:
+	v += uint64(int64(c.Off))
+	switch c.Kind {
+	case rules.CFAIndex:
 		i, ok := w.regs.Reg(AMD64R9)
 		if !ok {
 			return 0, EndNoRule
 		}
 		word, err := w.word(v+8*i, mem)
-		return word + uint64(int64(c.off2)), endOf(err)
-	case cfaDeref:
+		return word + uint64(int64(c.Off2)), endOf(err)
+	case rules.CFADeref:
 		word, err := w.word(v, mem)
-		return word + uint64(int64(c.off2)), endOf(err)
-	case cfaPLT:
-		if w.regs.PC()&15 >= uint64(c.off2) {
+		return word + uint64(int64(c.Off2)), endOf(err)
+	case rules.CFAPLT:
+		if w.regs.PC()&15 >= uint64(c.Off2) {
 			v += 8
 		}
 	}
@@ -380,9 +360,9 @@ func (w *CFIWalker) word(addr uint64, mem Memory) (uint64, error) {
 }
 
 // readBlock reads all slots of a frame at once, which most frames allow.
-func (w *CFIWalker) readBlock(rule *cfiRule, cfa, sp uint64, mem Memory) []byte {
-	n := int64(rule.hi) - int64(rule.lo)
-	lo := cfa + uint64(int64(rule.lo))
+func (w *CFIWalker) readBlock(rule *rules.Rule, cfa, sp uint64, mem Memory) []byte {
+	n := int64(rule.Hi) - int64(rule.Lo)
+	lo := cfa + uint64(int64(rule.Lo))
 	if n < 8 || n > maxBlock || lo < sp {
 		return nil
 	}
@@ -393,40 +373,40 @@ func (w *CFIWalker) readBlock(rule *cfiRule, cfa, sp uint64, mem Memory) []byte 
 }
 
 // value restores one register.
-func (w *CFIWalker) value(t *CFITable, s *savedReg, cfa, sp uint64, block []byte, lo int32, mem Memory) (uint64, End) {
-	addr := cfa + uint64(int64(s.off))
-	switch s.kind {
-	case regUndef:
+func (w *CFIWalker) value(t *CFITable, s *rules.SavedReg, cfa, sp uint64, block []byte, lo int32, mem Memory) (uint64, End) {
+	addr := cfa + uint64(int64(s.Off))
+	switch s.Kind {
+	case rules.RegUndef:
 		return 0, EndUnknown
-	case regCFA:
+	case rules.RegCFA:
 		return addr, EndUnknown
-	case regReg:
-		v, ok := w.regs.Reg(int(s.reg))
+	case rules.RegReg:
+		v, ok := w.regs.Reg(int(s.Reg))
 		if !ok {
 			return 0, EndNoRule
 		}
 		return v, EndUnknown
-	case regAtCFA:
+	case rules.RegAtCFA:
 		if block != nil {
-			return binary.LittleEndian.Uint64(block[s.off-lo:]), EndUnknown
+			return binary.LittleEndian.Uint64(block[s.Off-lo:]), EndUnknown
 		}
-	case regAtReg:
-		base, ok := w.regs.Reg(int(s.reg))
+	case rules.RegAtReg:
+		base, ok := w.regs.Reg(int(s.Reg))
 		if !ok {
 			return 0, EndNoRule
 		}
-		addr = base + uint64(int64(s.off))
-	case regAtExpr, regValExpr:
-		v, err := w.expr.eval(t.exprs[s.off], &w.regs, mem, cfa, true)
-		if err != nil || s.kind == regValExpr {
+		addr = base + uint64(int64(s.Off))
+	case rules.RegAtExpr, rules.RegValExpr:
+		v, err := w.expr.eval(t.exprs[s.Off], &w.regs, mem, cfa, true)
+		if err != nil || s.Kind == rules.RegValExpr {
 			return v, endOf(err)
 		}
 		addr = v
 	}
-	if addr < sp && int(s.num) != AMD64RIP {
+	if addr < sp && int(s.Num) != AMD64RIP {
 		// GCC's epilogues do not say that a register was popped: a slot below
 		// the stack pointer was given back, and the register holds its value.
-		return w.regs.R[s.num], EndUnknown
+		return w.regs.R[s.Num], EndUnknown
 	}
 	v, err := w.word(addr, mem)
 	return v, endOf(err)
@@ -436,7 +416,7 @@ func (w *CFIWalker) value(t *CFITable, s *savedReg, cfa, sp uint64, block []byte
 // return to at its first byte, or for what the rules say of one: core files rarely
 // have programs' code.
 func (w *CFIWalker) isSigreturn(mem Memory, pc uint64) bool {
-	if m := w.Modules.Find(pc); m != nil && m.CFI != nil && m.CFI.lookup(pc-m.Bias).cfa.kind == cfaSignal {
+	if m := w.Modules.Find(pc); m != nil && m.CFI != nil && m.CFI.rules.Lookup(pc-m.Bias).CFA.Kind == rules.CFASignal {
 		return true
 	}
 	if w.regs.Machine == elf.EM_AARCH64 {
@@ -452,20 +432,20 @@ func (w *CFIWalker) signal(mem Memory) End {
 	r := &w.regs
 	sp := r.SP()
 	if r.Machine == elf.EM_AARCH64 {
-		if mem.ReadMemory(w.buf[:arm64SigLen], sp+arm64SigRegs) != nil {
+		if mem.ReadMemory(w.buf[:rules.ARM64SigLen], sp+rules.ARM64SigRegs) != nil {
 			return EndBadMemory
 		}
-		for i := range arm64SigLen / 8 { // DWARF numbers follow the kernel's order
+		for i := range rules.ARM64SigLen / 8 { // DWARF numbers follow the kernel's order
 			r.R[i] = binary.LittleEndian.Uint64(w.buf[8*i:])
 		}
-		r.Have = 1<<(arm64SigLen/8) - 1
+		r.Have = 1<<(rules.ARM64SigLen/8) - 1
 	} else {
-		b := w.buf[:8*len(amd64SigOrder)]
-		if mem.ReadMemory(b, sp+amd64SigRegs) != nil {
+		b := w.buf[:8*len(rules.AMD64SigOrder)]
+		if mem.ReadMemory(b, sp+rules.AMD64SigRegs) != nil {
 			return EndBadMemory
 		}
 		r.Have = 0
-		for i, n := range amd64SigOrder {
+		for i, n := range rules.AMD64SigOrder {
 			r.Set(n, binary.LittleEndian.Uint64(b[8*i:]))
 		}
 	}

@@ -7,49 +7,18 @@ import (
 	"math"
 	"slices"
 	"testing"
+
+	"github.com/borescope/borescope/stack/internal/rules"
+	"github.com/borescope/borescope/stack/internal/stacktest"
 )
 
-// ehEntry appends an entry with its length to .eh_frame or .debug_frame.
-func ehEntry(b, body []byte) []byte {
-	for len(body)%8 != 4 {
-		body = append(body, 0)
-	}
-	return append(binary.LittleEndian.AppendUint32(b, uint32(len(body))), body...)
-}
-
-// ehFrame builds an .eh_frame of one CIE and FDEs with absolute addresses: amd64's
-// usual rules at entry (arm64's if so asked), then each FDE's own.
-type ehFrame struct {
-	b   []byte
-	arm bool
-}
-
-func (f *ehFrame) fde(start, size uint64, aug string, ins ...byte) *ehFrame {
-	cie := len(f.b)
-	body := binary.LittleEndian.AppendUint32(nil, 0)
-	body = append(body, 1)
-	body = append(body, "zR"+aug+"\x00"...)
-	if f.arm {
-		body = append(body, 1, 0x78, ARM64LR, 1, ehAbs, cfaDefCFA, ARM64SP, 0)
-	} else {
-		body = append(body, 1, 0x78, AMD64RIP, 1, ehAbs, cfaDefCFA, AMD64RSP, 8, 0x80|AMD64RIP, 1)
-	}
-	f.b = ehEntry(f.b, body)
-	body = binary.LittleEndian.AppendUint32(nil, uint32(len(f.b)+4-cie))
-	body = binary.LittleEndian.AppendUint64(body, start)
-	body = binary.LittleEndian.AppendUint64(body, size)
-	body = append(append(body, 0), ins...)
-	f.b = ehEntry(f.b, body)
-	return f
-}
-
-func (f *ehFrame) table() *CFITable {
+func ehTable(f *stacktest.EhFrame) *CFITable {
 	m := elf.EM_X86_64
-	if f.arm {
+	if f.ARM64 {
 		m = elf.EM_AARCH64
 	}
 	b := newCFIBuilder(m, 0, 1<<30)
-	b.section(append(f.b, 0, 0, 0, 0), 0, false)
+	b.section(f.Bytes(), 0, false)
 	return b.table()
 }
 
@@ -61,7 +30,9 @@ func testModules(t *CFITable) *Modules {
 
 func TestCFIWalker(t *testing.T) {
 	const sp = 0x7000
-	plain := func() *ehFrame { return new(ehFrame).fde(0x1000, 0x100, "", cfaUndefined, AMD64RIP) }
+	plain := func() *stacktest.EhFrame {
+		return new(stacktest.EhFrame).FDE(0x1000, 0x100, "", cfaUndefined, AMD64RIP)
+	}
 	regs := func(pc uint64) *Regs {
 		r := fpRegs(elf.EM_X86_64, pc, sp, 0)
 		r.Set(AMD64R10, 0x7010)
@@ -70,92 +41,92 @@ func TestCFIWalker(t *testing.T) {
 	}
 	for _, c := range []struct {
 		name  string
-		frame *ehFrame
+		frame *stacktest.EhFrame
 		r     *Regs
 		mem   Memory
 		want  []uint64
 		end   End
 	}{
-		{"entry", plain().fde(0x2000, 0x100, ""), regs(0x2000), words(sp, 0x1010), []uint64{0x2000, 0x1010}, EndBottom},
-		{"pushed", plain().fde(0x2000, 0x100, "", 0x41, cfaDefCFAOffset, 24), regs(0x2005), words(sp, 1, 2, 0x1010), []uint64{0x2005, 0x1010}, EndBottom},
-		{"by_r10", plain().fde(0x2000, 0x100, "", cfaDefCFA, AMD64R10, 0), regs(0x2005), words(sp, 1, 0x1010), []uint64{0x2005, 0x1010}, EndBottom},
+		{"entry", plain().FDE(0x2000, 0x100, ""), regs(0x2000), words(sp, 0x1010), []uint64{0x2000, 0x1010}, EndBottom},
+		{"pushed", plain().FDE(0x2000, 0x100, "", 0x41, cfaDefCFAOffset, 24), regs(0x2005), words(sp, 1, 2, 0x1010), []uint64{0x2005, 0x1010}, EndBottom},
+		{"by_r10", plain().FDE(0x2000, 0x100, "", cfaDefCFA, AMD64R10, 0), regs(0x2005), words(sp, 1, 0x1010), []uint64{0x2005, 0x1010}, EndBottom},
 		{
-			"drap", plain().fde(0x2000, 0x100, "", cfaDefCFAExpr, 3, opBreg0+AMD64R13, 8, opDeref), regs(0x2005),
+			"drap", plain().FDE(0x2000, 0x100, "", cfaDefCFAExpr, 3, opBreg0+AMD64R13, 8, opDeref), regs(0x2005),
 			words(sp, 0, 0, 0x7028, 0, 0x1010),
 			[]uint64{0x2005, 0x1010},
 			EndBottom,
 		},
 		{
-			"deref_plus", plain().fde(0x2000, 0x100, "", cfaDefCFAExpr, 5, opBreg0+AMD64RSP, 8, opDeref, opPlusUC, 8), regs(0x2005),
+			"deref_plus", plain().FDE(0x2000, 0x100, "", cfaDefCFAExpr, 5, opBreg0+AMD64RSP, 8, opDeref, opPlusUC, 8), regs(0x2005),
 			words(sp, 0, 0x7018, 0, 0x1010),
 			[]uint64{0x2005, 0x1010},
 			EndBottom,
 		},
 		{
-			"expression", plain().fde(0x2000, 0x100, "", cfaDefCFAExpr, 5, opBreg0+AMD64RSP, 8, opLit0+16, opOr, opNop), regs(0x2005),
+			"expression", plain().FDE(0x2000, 0x100, "", cfaDefCFAExpr, 5, opBreg0+AMD64RSP, 8, opLit0+16, opOr, opNop), regs(0x2005),
 			words(sp, 0, 0, 0x1010),
 			[]uint64{0x2005, 0x1010},
 			EndBottom,
 		},
 		{
-			"plt_before_push", plain().fde(0x2000, 0x100, "", append([]byte{cfaDefCFAExpr, 11}, pltExpr...)...), regs(0x2006),
+			"plt_before_push", plain().FDE(0x2000, 0x100, "", append([]byte{cfaDefCFAExpr, 11}, pltExpr...)...), regs(0x2006),
 			words(sp, 0x1010),
 			[]uint64{0x2006, 0x1010},
 			EndBottom,
 		},
 		{
-			"plt_after_push", plain().fde(0x2000, 0x100, "", append([]byte{cfaDefCFAExpr, 11}, pltExpr...)...), regs(0x200b),
+			"plt_after_push", plain().FDE(0x2000, 0x100, "", append([]byte{cfaDefCFAExpr, 11}, pltExpr...)...), regs(0x200b),
 			words(sp, 5, 0x1010),
 			[]uint64{0x200b, 0x1010},
 			EndBottom,
 		},
 		{
-			"restores_rbp", plain().fde(0x2000, 0x100, "", cfaDefCFAOffset, 16, 0x80|AMD64RBP, 2).fde(0x3000, 0x100, "", cfaDefCFA, AMD64RBP, 16, 0x80|AMD64RBP, 2),
+			"restores_rbp", plain().FDE(0x2000, 0x100, "", cfaDefCFAOffset, 16, 0x80|AMD64RBP, 2).FDE(0x3000, 0x100, "", cfaDefCFA, AMD64RBP, 16, 0x80|AMD64RBP, 2),
 			regs(0x2005), words(sp, 0x7020, 0x3005, 0, 0, 0, 0x1010),
 			[]uint64{0x2005, 0x3005, 0x1010},
 			EndBottom,
 		},
 		{
 			"popped_rbp", // the slot lies below the stack pointer: rbp holds the caller's value
-			plain().fde(0x2000, 0x100, "", 0x80|AMD64RBP, 3).fde(0x3000, 0x100, "", cfaDefCFA, AMD64RBP, 16),
+			plain().FDE(0x2000, 0x100, "", 0x80|AMD64RBP, 3).FDE(0x3000, 0x100, "", cfaDefCFA, AMD64RBP, 16),
 			func() *Regs { r := regs(0x2005); r.SetFP(0x7010); return r }(), words(sp, 0x3005, 0, 0, 0x1010),
 			[]uint64{0x2005, 0x3005, 0x1010},
 			EndBottom,
 		},
 		{
 			"noreturn_at_end", // a call at the very end of a function is looked up there
-			plain().fde(0x2000, 0x100, "").fde(0x3000, 0x10, "", cfaDefCFAOffset, 16).fde(0x3010, 0x10, "", cfaDefCFAOffset, 48),
+			plain().FDE(0x2000, 0x100, "").FDE(0x3000, 0x10, "", cfaDefCFAOffset, 16).FDE(0x3010, 0x10, "", cfaDefCFAOffset, 48),
 			regs(0x2000), words(sp, 0x3010, 0, 0x1010),
 			[]uint64{0x2000, 0x3010, 0x1010},
 			EndBottom,
 		},
 		{"no_rule", plain(), regs(0x2005), words(sp, 0x1010), []uint64{0x2005}, EndNoRule},
 		{"no_module", plain(), regs(0x9999), words(sp, 0x1010), []uint64{0x9999}, EndNoMapping},
-		{"returns_nowhere", plain().fde(0x2000, 0x100, ""), regs(0x2000), words(sp, 0xffff), []uint64{0x2000, 0xffff}, EndNoMapping},
-		{"return_to_zero", plain().fde(0x2000, 0x100, ""), regs(0x2000), words(sp, 0), []uint64{0x2000}, EndBottom},
-		{"no_memory", plain().fde(0x2000, 0x100, ""), regs(0x2000), words(0, 0), []uint64{0x2000}, EndBadMemory},
-		{"down_the_stack", plain().fde(0x2000, 0x100, "", cfaDefCFASF, AMD64RSP, 1), regs(0x2000), words(0x6ff0, 0x2005, 0x2005), []uint64{0x2000}, EndLoop},
-		{"unknown_register", plain().fde(0x2000, 0x100, "", cfaDefCFA, AMD64R15, 8), regs(0x2000), words(sp, 0x1010), []uint64{0x2000}, EndNoRule},
-		{"bad_expression", plain().fde(0x2000, 0x100, "", cfaDefCFAExpr, 1, opPlus), regs(0x2000), words(sp, 0x1010), []uint64{0x2000}, EndNoRule},
+		{"returns_nowhere", plain().FDE(0x2000, 0x100, ""), regs(0x2000), words(sp, 0xffff), []uint64{0x2000, 0xffff}, EndNoMapping},
+		{"return_to_zero", plain().FDE(0x2000, 0x100, ""), regs(0x2000), words(sp, 0), []uint64{0x2000}, EndBottom},
+		{"no_memory", plain().FDE(0x2000, 0x100, ""), regs(0x2000), words(0, 0), []uint64{0x2000}, EndBadMemory},
+		{"down_the_stack", plain().FDE(0x2000, 0x100, "", cfaDefCFASF, AMD64RSP, 1), regs(0x2000), words(0x6ff0, 0x2005, 0x2005), []uint64{0x2000}, EndLoop},
+		{"unknown_register", plain().FDE(0x2000, 0x100, "", cfaDefCFA, AMD64R15, 8), regs(0x2000), words(sp, 0x1010), []uint64{0x2000}, EndNoRule},
+		{"bad_expression", plain().FDE(0x2000, 0x100, "", cfaDefCFAExpr, 1, opPlus), regs(0x2000), words(sp, 0x1010), []uint64{0x2000}, EndNoRule},
 		{
-			"endless_expression", plain().fde(0x2000, 0x100, "", cfaDefCFAExpr, 3, opSkip, 0xfd, 0xff), regs(0x2000), words(sp, 0x1010),
+			"endless_expression", plain().FDE(0x2000, 0x100, "", cfaDefCFAExpr, 3, opSkip, 0xfd, 0xff), regs(0x2000), words(sp, 0x1010),
 			[]uint64{0x2000},
 			EndNoRule,
 		},
 		{
 			"bad_instruction", // what follows it is unknown, what came before is not
-			plain().fde(0x2000, 0x100, "", 0x48, 0x3e), regs(0x2009), words(sp, 0x1010), []uint64{0x2009}, EndNoRule,
+			plain().FDE(0x2000, 0x100, "", 0x48, 0x3e), regs(0x2009), words(sp, 0x1010), []uint64{0x2009}, EndNoRule,
 		},
-		{"before_bad_instruction", plain().fde(0x2000, 0x100, "", 0x48, 0x3e), regs(0x2007), words(sp, 0x1010), []uint64{0x2007, 0x1010}, EndBottom},
+		{"before_bad_instruction", plain().FDE(0x2000, 0x100, "", 0x48, 0x3e), regs(0x2007), words(sp, 0x1010), []uint64{0x2007, 0x1010}, EndBottom},
 		{
-			"over_jit_by_frame_pointer", plain().fde(0x3000, 0x100, "", cfaDefCFA, AMD64RBP, 16),
+			"over_jit_by_frame_pointer", plain().FDE(0x3000, 0x100, "", cfaDefCFA, AMD64RBP, 16),
 			fpRegs(elf.EM_X86_64, 0x5000, sp, 0x7008), words(sp, 0, 0x7018, 0x3005, 0, 0x1010),
 			[]uint64{0x5000, 0x3005, 0x1010},
 			EndBottom,
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			w := CFIWalker{Modules: testModules(c.frame.table())}
+			w := CFIWalker{Modules: testModules(ehTable(c.frame))}
 			frames := make([]Frame, 20)
 			n, end := w.Walk(frames, c.r, c.mem)
 			if got := pcs(frames[:n]); !slices.Equal(got, c.want) || end != c.end {
@@ -172,16 +143,16 @@ var pltExpr = []byte{opBreg0 + AMD64RSP, 8, opBreg0 + AMD64RIP, 0, opLit0 + 15, 
 // program counter, and its registers are the saved ones.
 func TestCFIWalkerSignal(t *testing.T) {
 	sigreturn := []byte{0x48, 0xc7, 0xc0, 15, 0, 0, 0, 0x0f, 0x05}
-	table := new(ehFrame).fde(0x1000, 0x100, "", cfaUndefined, AMD64RIP).
-		fde(0x2000, 0x100, "").                          // the handler
-		fde(0x3000, 0x100, "", cfaDefCFA, AMD64RBP, 16). // the interrupted function
-		fde(0x4fff, 0x10, "S", append([]byte{cfaDefCFAExpr, 4}, opBreg0+AMD64RSP, 0xa0, 0x01, opDeref)...).table()
+	table := ehTable(new(stacktest.EhFrame).FDE(0x1000, 0x100, "", cfaUndefined, AMD64RIP).
+		FDE(0x2000, 0x100, "").                          // the handler
+		FDE(0x3000, 0x100, "", cfaDefCFA, AMD64RBP, 16). // the interrupted function
+		FDE(0x4fff, 0x10, "S", append([]byte{cfaDefCFAExpr, 4}, opBreg0+AMD64RSP, 0xa0, 0x01, opDeref)...))
 	frame := make([]uint64, 40)
 	frame[0] = 0x5000 // the handler returns to the trampoline
 	uc := frame[1:]
-	uc[amd64SigRegs/8+10] = 0x8000 // rbp
-	uc[amd64SigRegs/8+15] = 0x7f00 // rsp
-	uc[amd64SigRegs/8+16] = 0x3000 // rip: the first instruction, where pc-1 is no good
+	uc[rules.AMD64SigRegs/8+10] = 0x8000 // rbp
+	uc[rules.AMD64SigRegs/8+15] = 0x7f00 // rsp
+	uc[rules.AMD64SigRegs/8+16] = 0x3000 // rip: the first instruction, where pc-1 is no good
 	mem := NewRanges(words(0x7000, frame...), words(0x8000, 0, 0x1010))
 	code := MemoryRange{0x6000, sigreturn}
 	for _, c := range []struct {
@@ -211,7 +182,7 @@ func TestCFIWalkerSignal(t *testing.T) {
 // TestCFIWalkerEpilogue goes through code that nothing describes but what it does
 // after the call: CPython's trampolines. Frame pointers led astray.
 func TestCFIWalkerEpilogue(t *testing.T) {
-	table := new(ehFrame).fde(0x1000, 0x100, "", cfaUndefined, AMD64RIP).fde(0x2000, 0x100, "").table()
+	table := ehTable(new(stacktest.EhFrame).FDE(0x1000, 0x100, "", cfaUndefined, AMD64RIP).FDE(0x2000, 0x100, ""))
 	for _, c := range []struct {
 		name string
 		code []byte
@@ -235,14 +206,13 @@ func TestCFIWalkerEpilogue(t *testing.T) {
 }
 
 // TestCFIWalkerIndex is OpenSSL's bn_mul_mont, compact so that the BPF program
-// knows it too: of P-384, 69 stacks of 100 were cut.
+// knows it too (TestEncodeIndex): of P-384, 69 stacks of 100 were cut.
 func TestCFIWalkerIndex(t *testing.T) {
 	expr := []byte{opBreg0 + AMD64RSP, 8, opBreg0 + AMD64R9, 0, opLit0 + 8, opMul, opPlus, opDeref, opPlusUC, 8}
-	table := new(ehFrame).fde(0x1000, 0x100, "", cfaUndefined, AMD64RIP).
-		fde(0x2000, 0x100, "", append([]byte{cfaDefCFAExpr, byte(len(expr))}, expr...)...).table()
-	rule := table.lookup(0x2000)
-	if b := encodeBPFRule(elf.EM_X86_64, rule); rule.cfa.kind != cfaIndex || b[ruleCFA] != bpfCFAIdx {
-		t.Fatalf("got %+v", rule.cfa)
+	table := ehTable(new(stacktest.EhFrame).FDE(0x1000, 0x100, "", cfaUndefined, AMD64RIP).
+		FDE(0x2000, 0x100, "", append([]byte{cfaDefCFAExpr, byte(len(expr))}, expr...)...))
+	if rule := table.rules.Lookup(0x2000); rule.CFA.Kind != rules.CFAIndex {
+		t.Fatalf("got %+v", rule.CFA)
 	}
 	regs := fpRegs(elf.EM_X86_64, 0x2000, 0x7000, 0)
 	regs.Set(AMD64R9, 6)
@@ -258,8 +228,8 @@ func TestCFIWalkerIndex(t *testing.T) {
 // TestCFIWalkerNull calls a null pointer: the return address is what was pushed
 // last, or in the link register. The stack was one frame.
 func TestCFIWalkerNull(t *testing.T) {
-	table := new(ehFrame).fde(0x1000, 0x100, "", cfaUndefined, AMD64RIP).table()
-	armTable := (&ehFrame{arm: true}).fde(0x1000, 0x100, "", cfaUndefined, ARM64LR).table()
+	table := ehTable(new(stacktest.EhFrame).FDE(0x1000, 0x100, "", cfaUndefined, AMD64RIP))
+	armTable := ehTable((&stacktest.EhFrame{ARM64: true}).FDE(0x1000, 0x100, "", cfaUndefined, ARM64LR))
 	arm := fpRegs(elf.EM_AARCH64, 0, 0x7000, 0)
 	arm.Set(ARM64LR, 0x1010)
 	for _, c := range []struct {
@@ -291,11 +261,11 @@ func TestCFIWalkerARM64(t *testing.T) {
 	const sp = 0x7000
 	// stp x29, x30, [sp, #-16]!: CFA is sp+16, both saved below it.
 	framed := []byte{cfaDefCFAOffset, 16, 0x80 | ARM64FP, 2, 0x80 | ARM64LR, 1}
-	table := (&ehFrame{arm: true}).
-		fde(0x1000, 0x100, "", cfaUndefined, ARM64LR).
-		fde(0x2000, 0x100, ""). // a leaf: the return address is in x30
-		fde(0x3000, 0x100, "", framed...).
-		fde(0x4000, 0x100, "S", framed...).table()
+	table := ehTable((&stacktest.EhFrame{ARM64: true}).
+		FDE(0x1000, 0x100, "", cfaUndefined, ARM64LR).
+		FDE(0x2000, 0x100, ""). // a leaf: the return address is in x30
+		FDE(0x3000, 0x100, "", framed...).
+		FDE(0x4000, 0x100, "S", framed...))
 	w := CFIWalker{Modules: testModules(table)}
 	frames := make([]Frame, 20)
 
@@ -314,7 +284,7 @@ func TestCFIWalkerARM64(t *testing.T) {
 
 	// a signal frame: all registers from it
 	sig := make([]uint64, 100)
-	base := arm64SigRegs / 8
+	base := rules.ARM64SigRegs / 8
 	sig[base+30], sig[base+31], sig[base+32] = 0x3008, 0x9000, 0x2000
 	r = fpRegs(elf.EM_AARCH64, 0x4000, sp, 0)
 	n, end = w.Walk(frames, r, NewRanges(words(sp, sig...), words(0x9000, 0, 0x1010)))
@@ -324,19 +294,19 @@ func TestCFIWalkerARM64(t *testing.T) {
 }
 
 func TestCFITableRows(t *testing.T) {
-	table := new(ehFrame).
-		fde(0x2000, 0x100, "", 0x44, cfaDefCFAOffset, 16, 0x7f, cfaDefCFAOffset, 32).
-		fde(0x1000, 0x20, ""). // out of order
-		fde(0x2000, 0x100, "", cfaDefCFAOffset, 99).
-		fde(0x1028, 0x10, ""). // a gap too short for a row
-		fde(0x3000, 0, "").table()
+	table := ehTable(new(stacktest.EhFrame).
+		FDE(0x2000, 0x100, "", 0x44, cfaDefCFAOffset, 16, 0x7f, cfaDefCFAOffset, 32).
+		FDE(0x1000, 0x20, ""). // out of order
+		FDE(0x2000, 0x100, "", cfaDefCFAOffset, 99).
+		FDE(0x1028, 0x10, ""). // a gap too short for a row
+		FDE(0x3000, 0, ""))
 	for addr, want := range map[uint64]int32{
 		0xfff: -1, 0x1000: 8, 0x1027: 8, 0x1037: 8, 0x1038: -1, 0x1fff: -1, 0x2000: 8, 0x2003: 8, 0x2004: 16, 0x2042: 16,
 		0x2043: 32, 0x20ff: 32, 0x2100: -1, 1 << 40: -1, math.MaxUint64: -1,
 	} {
-		r := table.lookup(addr)
-		got := r.cfa.off
-		if r.cfa.kind == cfaNone {
+		r := table.rules.Lookup(addr)
+		got := r.CFA.Off
+		if r.CFA.Kind == rules.CFANone {
 			got = -1
 		}
 		if got != want {
@@ -370,16 +340,16 @@ func TestCFIWalkerAllocatesNothing(t *testing.T) {
 
 // deepCFIStack is a stack of n frames of 64 bytes with three saved registers.
 func deepCFIStack(n int) (*CFIWalker, *Regs, Memory) {
-	f := new(ehFrame).fde(0x1000, 0x100, "", cfaUndefined, AMD64RIP)
+	f := new(stacktest.EhFrame).FDE(0x1000, 0x100, "", cfaUndefined, AMD64RIP)
 	for i := range 100 {
-		f.fde(0x2000+uint64(i)*32, 32, "", cfaDefCFAOffset, 64, 0x80|AMD64RBP, 2, 0x80|AMD64RBX, 3, 0x80|AMD64R12, 4)
+		f.FDE(0x2000+uint64(i)*32, 32, "", cfaDefCFAOffset, 64, 0x80|AMD64RBP, 2, 0x80|AMD64RBX, 3, 0x80|AMD64R12, 4)
 	}
 	w := make([]uint64, 8*(n+1))
 	for i := range n {
 		w[8*i+7] = 0x2010 + uint64(i%100)*32
 	}
 	w[8*n+7] = 0x1010
-	return &CFIWalker{Modules: testModules(f.table())}, fpRegs(elf.EM_X86_64, 0x2004, 0x7000, 0), NewRanges(words(0x7000, w...))
+	return &CFIWalker{Modules: testModules(ehTable(f))}, fpRegs(elf.EM_X86_64, 0x2004, 0x7000, 0), NewRanges(words(0x7000, w...))
 }
 
 func BenchmarkCFIWalker(b *testing.B) {
@@ -393,13 +363,13 @@ func BenchmarkCFIWalker(b *testing.B) {
 
 // FuzzCFI compiles any bytes as call frame information and walks by it.
 func FuzzCFI(f *testing.F) {
-	seed := new(ehFrame).fde(0x1000, 0x100, "", cfaUndefined, AMD64RIP).
-		fde(0x2000, 0x40, "S", 0x41, cfaRememberState, cfaDefCFAOffset, 24, 0x80|AMD64RBP, 2, 0x44, cfaRestoreState, cfaGNUArgsSize, 8).
-		fde(0x2040, 0x40, "", append([]byte{cfaDefCFAExpr, 11}, pltExpr...)...).
-		fde(0x2080, 0x40, "", cfaExpression, AMD64RBP, 2, opBreg0+AMD64RBP, 0, cfaValExpression, AMD64RBX, 1, opDup, cfaRegister, 3, 4)
-	f.Add(seed.b, words(0x7000, 0x1010, 0x2010, 0x7010).Data, uint16(0x2000), false, false)
-	f.Add(seed.b, words(0x7000, 0x2050, 0x2090, 0x7010).Data, uint16(0x2041), false, true)
-	f.Add((&ehFrame{arm: true}).fde(0x2000, 0x40, "").b, []byte{1}, uint16(0x2000), true, false)
+	seed := new(stacktest.EhFrame).FDE(0x1000, 0x100, "", cfaUndefined, AMD64RIP).
+		FDE(0x2000, 0x40, "S", 0x41, cfaRememberState, cfaDefCFAOffset, 24, 0x80|AMD64RBP, 2, 0x44, cfaRestoreState, cfaGNUArgsSize, 8).
+		FDE(0x2040, 0x40, "", append([]byte{cfaDefCFAExpr, 11}, pltExpr...)...).
+		FDE(0x2080, 0x40, "", cfaExpression, AMD64RBP, 2, opBreg0+AMD64RBP, 0, cfaValExpression, AMD64RBX, 1, opDup, cfaRegister, 3, 4)
+	f.Add(seed.Bytes(), words(0x7000, 0x1010, 0x2010, 0x7010).Data, uint16(0x2000), false, false)
+	f.Add(seed.Bytes(), words(0x7000, 0x2050, 0x2090, 0x7010).Data, uint16(0x2041), false, true)
+	f.Add((&stacktest.EhFrame{ARM64: true}).FDE(0x2000, 0x40, "").Bytes(), []byte{1}, uint16(0x2000), true, false)
 	f.Fuzz(func(t *testing.T, section, stack []byte, pc uint16, arm, debugFrame bool) {
 		m := elf.EM_X86_64
 		if arm {
@@ -411,7 +381,7 @@ func FuzzCFI(f *testing.F) {
 		if table.stats.Rows > len(section)+2*table.stats.FDEs+2 {
 			t.Fatalf("%d rows from %d bytes", table.stats.Rows, len(section))
 		}
-		pcs, index := table.rows.unpack()
+		pcs, index := unpack(&table.rules.Rows)
 		for i := 1; i < len(pcs); i++ {
 			if pcs[i] <= pcs[i-1] || index[i] == index[i-1] {
 				t.Fatalf("row %d: %#x rule %d after %#x rule %d", i, pcs[i], index[i], pcs[i-1], index[i-1])

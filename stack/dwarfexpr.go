@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
+
+	"github.com/borescope/borescope/stack/internal/rules"
 )
 
 // DWARF expression operations: DWARF 5, 7.7.1.
@@ -305,13 +307,13 @@ var indexByR9 = []byte{opBreg0 + AMD64R9, 0, opLit0 + 8, opMul, opPlus}
 
 // compactCFA recognises the CFA expressions that compilers and linkers write:
 // "breg; deref" with an addition (DRAP), the PLT's, and bn_mul_mont's.
-func compactCFA(expr []byte) (cfaRule, bool) {
+func compactCFA(expr []byte) (rules.CFA, bool) {
 	rd := dwarfReader{b: expr}
 	reg, off, ok := rd.bregOp()
 	if !ok || !fitsInt32(off) {
-		return cfaRule{}, false
+		return rules.CFA{}, false
 	}
-	c := cfaRule{kind: cfaReg, reg: reg, off: int32(off)}
+	c := rules.CFA{Kind: rules.CFAReg, Reg: reg, Off: int32(off)}
 	if !rd.more() {
 		return c, true
 	}
@@ -320,17 +322,17 @@ func compactCFA(expr []byte) (cfaRule, bool) {
 		if rest[0] == opBreg0+16 && rest[1] == 0 && rest[2] == opLit0+15 && rest[3] == opAnd &&
 			rest[4] >= opLit0 && rest[4] < opLit0+16 && rest[5] == opGe && rest[6] == opLit0+3 && rest[7] == opShl &&
 			len(rest) == 9 && rest[8] == opPlus {
-			c.kind, c.off2 = cfaPLT, int32(rest[4]-opLit0)
+			c.Kind, c.Off2 = rules.CFAPLT, int32(rest[4]-opLit0)
 			return c, true
 		}
 	}
-	c.kind = cfaDeref
+	c.Kind = rules.CFADeref
 	if rest := rd.b[rd.pos:]; bytes.HasPrefix(rest, indexByR9) {
 		rd.pos += len(indexByR9)
-		c.kind = cfaIndex
+		c.Kind = rules.CFAIndex
 	}
 	if rd.u8() != opDeref {
-		return cfaRule{}, false
+		return rules.CFA{}, false
 	}
 	if !rd.more() {
 		return c, true
@@ -342,21 +344,21 @@ func compactCFA(expr []byte) (cfaRule, bool) {
 	case op >= opLit0 && op <= opLit31:
 		add = int64(op - opLit0)
 		if rd.u8() != opPlus {
-			return cfaRule{}, false
+			return rules.CFA{}, false
 		}
 	default:
-		return cfaRule{}, false
+		return rules.CFA{}, false
 	}
-	c.off2 = int32(add)
+	c.Off2 = int32(add)
 	return c, rd.err == nil && !rd.more() && fitsInt32(add)
 }
 
 // compactReg recognises "breg N", as GCC writes for registers saved by a DRAP
 // register's frame, in an expression for where a register is saved.
-func compactReg(expr []byte) (regRule, bool) {
+func compactReg(expr []byte) (rules.RegRule, bool) {
 	rd := dwarfReader{b: expr}
 	reg, off, ok := rd.bregOp()
-	return regRule{regAtReg, reg, int32(off)}, ok && fitsInt32(off) && !rd.more()
+	return rules.RegRule{Kind: rules.RegAtReg, Reg: reg, Off: int32(off)}, ok && fitsInt32(off) && !rd.more()
 }
 
 // bregOp reads a breg or bregx operation.

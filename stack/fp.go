@@ -3,6 +3,8 @@ package stack
 import (
 	"debug/elf"
 	"encoding/binary"
+
+	"github.com/borescope/borescope/stack/internal/rules"
 )
 
 // MaxFrames is the frame limit of the kernel's own walkers unless
@@ -103,16 +105,12 @@ func (w *FPWalker) step(machine elf.Machine, mem Memory, fp, sp uint64) (ret, ne
 	return ret, next, EndUnknown
 }
 
-// defaultPACMask is every bit above a 48-bit address but 55, which selects the
-// kernel's or the user's half (Arm ARM, "Pointer authentication").
-const defaultPACMask = 0xff7f_0000_0000_0000
-
 // StripPAC removes arm64's pointer authentication code from a return address.
 // Mask is as in
 // FPWalker.
 func StripPAC(addr, mask uint64) uint64 {
 	if mask == 0 {
-		mask = defaultPACMask
+		mask = rules.DefaultPACMask
 	}
 	if addr&(1<<55) != 0 {
 		return addr | mask

@@ -2,22 +2,17 @@ package stack
 
 import (
 	"debug/elf"
-	"encoding/binary"
 	"errors"
 	"io"
 	"math/rand/v2"
 	"slices"
 	"testing"
+
+	"github.com/borescope/borescope/stack/internal/stacktest"
 )
 
 // words is memory of 64-bit words from addr on.
-func words(addr uint64, w ...uint64) MemoryRange {
-	b := make([]byte, 8*len(w))
-	for i, v := range w {
-		binary.LittleEndian.PutUint64(b[8*i:], v)
-	}
-	return MemoryRange{addr, b}
-}
+func words(addr uint64, w ...uint64) MemoryRange { return MemoryRange{addr, stacktest.Words(w...)} }
 
 func fpRegs(m elf.Machine, pc, sp, fp uint64) *Regs {
 	r := &Regs{Machine: m}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/borescope/borescope/internal/elffile"
 	"github.com/borescope/borescope/internal/pclntab"
+	"github.com/borescope/borescope/stack/internal/rules"
 )
 
 // goTable adds rows for a Go program's functions, which also a stripped one has:
@@ -111,23 +112,23 @@ func (b *cfiBuilder) goRule(kind goKind, delta int64) uint16 {
 		return 0 // no rule
 	}
 	if kind == goSignal {
-		return b.intern(&cfiState{how: HowGo, cfa: cfaRule{kind: cfaSignal}})
+		return b.intern(&cfiState{how: HowGo, cfa: rules.CFA{Kind: rules.CFASignal}})
 	}
 	if b.machine == elf.EM_AARCH64 {
 		return b.goRuleARM64(kind, int32(delta))
 	}
-	s := cfiState{how: HowGo, cfa: cfaRule{kind: cfaReg, reg: AMD64RSP, off: int32(delta) + 8}}
-	s.setReg(AMD64RIP, regRule{kind: regAtCFA, off: -8})
+	s := cfiState{how: HowGo, cfa: rules.CFA{Kind: rules.CFAReg, Reg: AMD64RSP, Off: int32(delta) + 8}}
+	s.setReg(AMD64RIP, rules.RegRule{Kind: rules.RegAtCFA, Off: -8})
 	if delta >= 8 { // below the return address (cmd/internal/obj/x86/obj6.go)
-		s.setReg(AMD64RBP, regRule{kind: regAtCFA, off: -16})
+		s.setReg(AMD64RBP, rules.RegRule{Kind: rules.RegAtCFA, Off: -16})
 	}
 	switch {
 	case kind == goBottom:
-		s.setReg(AMD64RIP, regRule{kind: regUndef})
+		s.setReg(AMD64RIP, rules.RegRule{Kind: rules.RegUndef})
 	case kind == goSwitch && delta >= 8:
 		// The stack pointer may be another stack's. The frame pointer stays
 		// ("The original frame pointer is stored in BP", runtime/asm_amd64.s).
-		s.cfa = cfaRule{kind: cfaSwitch, reg: AMD64RBP, off: 16}
+		s.cfa = rules.CFA{Kind: rules.CFASwitch, Reg: AMD64RBP, Off: 16}
 	}
 	return b.intern(&s)
 }
@@ -136,18 +137,18 @@ func (b *cfiBuilder) goRule(kind goKind, delta int64) uint16 {
 // lower end, and the frame pointer's slot below that, outside of it
 // (cmd/internal/obj/arm64/obj7.go).
 func (b *cfiBuilder) goRuleARM64(kind goKind, delta int32) uint16 {
-	s := cfiState{how: HowGo, cfa: cfaRule{kind: cfaReg, reg: ARM64SP, off: delta}}
+	s := cfiState{how: HowGo, cfa: rules.CFA{Kind: rules.CFAReg, Reg: ARM64SP, Off: delta}}
 	if delta > 0 {
-		s.setReg(ARM64LR, regRule{kind: regAtCFA, off: -delta})
-		s.setReg(ARM64FP, regRule{kind: regAtCFA, off: -delta - 8})
+		s.setReg(ARM64LR, rules.RegRule{Kind: rules.RegAtCFA, Off: -delta})
+		s.setReg(ARM64FP, rules.RegRule{Kind: rules.RegAtCFA, Off: -delta - 8})
 	}
 	switch {
 	case kind == goLost:
 		return 0 // the caller's return address is in R3
 	case kind == goBottom:
-		s.setReg(ARM64LR, regRule{kind: regUndef})
+		s.setReg(ARM64LR, rules.RegRule{Kind: rules.RegUndef})
 	case kind == goSwitch && delta > 0:
-		s.cfa = cfaRule{kind: cfaSwitch, reg: ARM64FP, off: delta + 8}
+		s.cfa = rules.CFA{Kind: rules.CFASwitch, Reg: ARM64FP, Off: delta + 8}
 	}
 	return b.intern(&s)
 }

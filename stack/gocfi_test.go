@@ -12,6 +12,7 @@ import (
 	"github.com/borescope/borescope/internal/elffile"
 	"github.com/borescope/borescope/internal/pclntab"
 	"github.com/borescope/borescope/internal/testenv"
+	"github.com/borescope/borescope/stack/internal/rules"
 )
 
 // goArchs are the architectures whose Go programs are walked by function table.
@@ -67,21 +68,21 @@ func compareGoTable(t *testing.T, f *elffile.File, got, want *CFITable) {
 	if s := got.Stats(); s.Bad != 0 || s.Compact != s.Rows-s.Gaps {
 		t.Errorf("%+v", s)
 	}
-	ra := uint8(returnReg(got.machine))
+	ra := uint8(rules.ReturnReg(got.rules.Machine))
 	names, err := pclntab.New(f)
 	if err != nil {
 		t.Fatal(err)
 	}
 	compared, switches := 0, 0
-	for pc := range want.rows.all() {
-		addr := want.base + uint64(pc)
-		g, w := got.lookup(addr), want.lookup(addr)
+	for pc := range want.rules.Rows.All() {
+		addr := want.rules.Base + uint64(pc)
+		g, w := got.rules.Lookup(addr), want.rules.Lookup(addr)
 		fn, ok := names.Find(addr)
-		if w.cfa.kind == cfaNone || !ok {
+		if w.CFA.Kind == rules.CFANone || !ok {
 			continue
 		}
 		if kind := goKindOf(fn.Name()); kind != goOrdinary {
-			if g.cfa.kind == cfaSwitch {
+			if g.CFA.Kind == rules.CFASwitch {
 				switches++
 			}
 			continue
@@ -90,10 +91,10 @@ func compareGoTable(t *testing.T, f *elffile.File, got, want *CFITable) {
 			continue // an end for the linker, on arm64; the kernel's frame for the handler comes next
 		}
 		compared++
-		name := regName(got.machine)
-		if g.cfa != w.cfa || g.text(ra, got.machine) != w.text(ra, got.machine) {
+		name := regName(got.rules.Machine)
+		if g.CFA != w.CFA || text(g, ra, got.rules.Machine) != text(w, ra, got.rules.Machine) {
 			t.Errorf("%s: %#x: CFA %s, return address %s; .debug_frame has %s, %s", fn.Name(), addr,
-				g.cfa.text(name), g.text(ra, got.machine), w.cfa.text(name), w.text(ra, got.machine))
+				cfaText(g.CFA, name), text(g, ra, got.rules.Machine), cfaText(w.CFA, name), text(w, ra, got.rules.Machine))
 			if t.Failed() && compared > 100 {
 				return
 			}
@@ -188,10 +189,10 @@ func newGrown(machine elf.Machine, grow *goGrow, pc, caller uint64) *grown {
 	s.regs.Set(g, grownG0)
 	s.regs.SetPC(grow.from)
 	s.regs.SetSP(grownStack)
-	s.put(grownG0+goMOfG, grownM)
+	s.put(grownG0+rules.GoMOfG, grownM)
 	s.put(grownM+goG0OfM, grownG0)
-	s.put(grownG+goSchedOfG, grownStack+0x100)
-	s.put(grownG+goSchedOfG+8, pc)
+	s.put(grownG+rules.GoSchedOfG, grownStack+0x100)
+	s.put(grownG+rules.GoSchedOfG+8, pc)
 	s.put(grownG+uint64(grow.bp)-8, caller+1) // g.sched.lr, arm64's return address
 	s.put(grownStack+0x100, caller+1)         // amd64's
 	return s
@@ -226,8 +227,8 @@ func TestGoSignalTrampoline(t *testing.T) {
 	}
 	frame := make([]uint64, 40)
 	frame[0] = tramp
-	frame[1+amd64SigRegs/8+15] = 0x8000 // rsp
-	frame[1+amd64SigRegs/8+16] = main
+	frame[1+rules.AMD64SigRegs/8+15] = 0x8000 // rsp
+	frame[1+rules.AMD64SigRegs/8+16] = main
 	w := CFIWalker{Modules: NewModules(Module{Start: 0x400000, End: 0x8000000, CFI: b.table()})}
 	dst := make([]Frame, 10)
 	n, end := w.Walk(dst, fpRegs(elf.EM_X86_64, entries["runtime.sigtramp"], 0x7000, 0), NewRanges(words(0x7000, frame...), words(0x8000, bottom)))

@@ -7,6 +7,7 @@ import (
 
 	"github.com/borescope/borescope/internal/elffile"
 	"github.com/borescope/borescope/internal/pclntab"
+	"github.com/borescope/borescope/stack/internal/rules"
 )
 
 // Where a goroutine's stack is too small, runtime.morestack keeps the
@@ -19,9 +20,7 @@ import (
 // on amd64, to 1.26 (runtime/runtime2.go); the others are read from the runtime's
 // own instructions.
 const (
-	goMOfG     = 48 // g.m
-	goSchedOfG = 56 // g.sched: sp, then pc
-	goG0OfM    = 0  // m.g0
+	goG0OfM = 0 // m.g0
 )
 
 // goGrow is what a program's runtime.morestack looks like.
@@ -57,7 +56,7 @@ func findGoGrow(f *elffile.File, t *pclntab.Table, kinds []goKind) goGrow {
 		find = goGrowARM64
 	}
 	at, grow, ok := find(code[goLost], code[goSwitch])
-	if !ok || grow.bp < goSchedOfG+16 || grow.bp > goSchedOfG+64 {
+	if !ok || grow.bp < rules.GoSchedOfG+16 || grow.bp > rules.GoSchedOfG+64 {
 		return goGrow{}
 	}
 	grow.from = entry + uint64(at)
@@ -127,19 +126,19 @@ func (b *cfiBuilder) goGrowRule(grow *goGrow) uint16 {
 	if b.machine == elf.EM_AARCH64 {
 		reg = 28
 	}
-	return b.intern(&cfiState{how: HowGo, cfa: cfaRule{kind: cfaGrow, reg: reg, off: grow.curg, off2: grow.bp}})
+	return b.intern(&cfiState{how: HowGo, cfa: rules.CFA{Kind: rules.CFAGrow, Reg: reg, Off: grow.curg, Off2: grow.bp}})
 }
 
 // grow goes on at the function whose stack is too small, with the registers that
 // runtime.morestack kept. Without a current goroutine the scheduler has taken
 // over, and the stack ends.
-func (w *CFIWalker) grow(c *cfaRule, mem Memory) End {
+func (w *CFIWalker) grow(c *rules.CFA, mem Memory) End {
 	r := &w.regs
-	g, ok := r.Reg(int(c.reg))
+	g, ok := r.Reg(int(c.Reg))
 	if !ok || g == 0 {
 		return EndNoRule
 	}
-	m, err := w.word(g+goMOfG, mem)
+	m, err := w.word(g+rules.GoMOfG, mem)
 	if err != nil {
 		return EndBadMemory
 	}
@@ -148,15 +147,15 @@ func (w *CFIWalker) grow(c *cfaRule, mem Memory) End {
 		return EndBadMemory
 	}
 	if g == g0 {
-		if g, err = w.word(m+uint64(c.off), mem); err != nil {
+		if g, err = w.word(m+uint64(c.Off), mem); err != nil {
 			return EndBadMemory
 		}
 		if g == 0 {
 			return EndBottom
 		}
 	}
-	sched := w.buf[:c.off2+8-goSchedOfG]
-	if mem.ReadMemory(sched, g+goSchedOfG) != nil {
+	sched := w.buf[:c.Off2+8-rules.GoSchedOfG]
+	if mem.ReadMemory(sched, g+rules.GoSchedOfG) != nil {
 		return EndBadMemory
 	}
 	o := binary.LittleEndian
@@ -164,8 +163,8 @@ func (w *CFIWalker) grow(c *cfaRule, mem Memory) End {
 	if pc == 0 {
 		return EndNoRule
 	}
-	r.Have = 1 << c.reg
-	r.R[c.reg] = g
+	r.Have = 1 << c.Reg
+	r.R[c.Reg] = g
 	r.SetPC(pc)
 	r.SetSP(sp)
 	r.SetFP(o.Uint64(sched[len(sched)-8:]))

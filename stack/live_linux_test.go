@@ -6,11 +6,9 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"path/filepath"
 	"runtime"
 	"slices"
 	"strconv"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -57,39 +55,6 @@ func ptraceRegs(pid int) (*Regs, error) {
 	return amd64PtraceRegs(&p), nil
 }
 
-// gdbBacktrace asks gdb for the program counters of the stopped process.
-func gdbBacktrace(t *testing.T, args ...string) []uint64 {
-	t.Helper()
-	script := `
-import gdb
-f = gdb.newest_frame()
-while f is not None:
-    if f.type() not in (gdb.INLINE_FRAME, gdb.TAILCALL_FRAME): # those have no frame of their own
-        print("PC 0x%x %s" % (f.pc(), f.name()))
-    f = f.older()
-`
-	file := filepath.Join(t.TempDir(), "bt.py")
-	if err := os.WriteFile(file, []byte(script), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	args = append([]string{"-nx", "-batch", "-ex", "set debuginfod enabled off", "-ex", "set backtrace past-main on", "-ex", "set backtrace past-entry on"}, args...)
-	out, err := testenv.Command(t, "gdb", append(args, "-x", file)...).CombinedOutput()
-	if err != nil {
-		t.Fatalf("gdb: %v: %s", err, out)
-	}
-	var chain []uint64
-	for line := range strings.Lines(string(out)) {
-		var pc uint64
-		if n, _ := fmt.Sscanf(line, "PC 0x%x", &pc); n == 1 {
-			chain = append(chain, pc)
-		}
-	}
-	if len(chain) == 0 {
-		t.Fatalf("gdb said nothing useful: %s", out)
-	}
-	return chain
-}
-
 // TestCFIWalkerMatchesGDB stops programs at random moments and compares the
 // walk with gdb's, frame by frame.
 func TestCFIWalkerMatchesGDB(t *testing.T) {
@@ -109,7 +74,7 @@ func TestCFIWalkerMatchesGDB(t *testing.T) {
 					walker := CFIWalker{Modules: mods}
 					dst := make([]Frame, 4096)
 					n, end := walker.Walk(dst, r, ProcessMemory(pid))
-					got, want := pcs(dst[:n]), gdbBacktrace(t, "-p", strconv.Itoa(pid))
+					got, want := pcs(dst[:n]), stacktest.GDB(t, "-p", strconv.Itoa(pid))
 					frames += n
 					// OpenSSL's assembly has functions without call frame information that
 					// push nothing: the frame pointer is their caller's, whose caller it
@@ -149,39 +114,7 @@ func TestCFICacheSharesTables(t *testing.T) {
 			t.Error("no call frame information of the vdso")
 		}
 	}
-	if a.All()[0].CFI != nil && a.All()[0].CFI.machine == elf.EM_NONE {
+	if a.All()[0].CFI != nil && a.All()[0].CFI.rules.Machine == elf.EM_NONE {
 		t.Error("table without a machine")
 	}
 }
-
-// startCompiled starts a program that has all its code when it starts.
-func startCompiled(t *testing.T, name, source string) int {
-	t.Helper()
-	testenv.Need(t, testenv.Tool("gcc"))
-	dir := t.TempDir()
-	cmd := testenv.Command(t, "gcc", "-O2", "-static", "-fno-pie", "-no-pie", "-x", "c", "-o", filepath.Join(dir, name), "-")
-	cmd.Stdin = strings.NewReader(source)
-	if out, err := cmd.CombinedOutput(); err != nil {
-		testenv.Need(t, testenv.Got("gcc -static", fmt.Errorf("%w: %s", err, out)))
-	}
-	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
-	return stacktest.Workload{Name: name, Argv: []string{name}}.Start(t)
-}
-
-// garbageSource runs a function whose return address is none, as rules that are
-// wrong find one: it was taken for an interpreted frame.
-const garbageSource = `
-volatile int n;
-void spin(void) { for (;;) n++; }
-int main(void) { __asm__("mov $0xf123456789abcde0,%rax\n push %rax\n jmp spin"); return 0; }
-`
-
-// trampolineSource calls through code like CPython's for -X perf.
-const trampolineSource = `
-__asm__(".text\n.type trampoline,@function\ntrampoline: sub $8,%rsp\n mov $0x1234,%ebp\n call *%rdi\n add $8,%rsp\n ret\n");
-void trampoline(void (*f)(void));
-volatile int n;
-__attribute__((noinline)) void spin(void) { for (;;) n++; }
-__attribute__((noinline)) void through(void) { trampoline(spin); n++; }
-int main(void) { trampoline(through); return n; }
-`

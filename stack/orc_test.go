@@ -15,6 +15,7 @@ import (
 
 	"github.com/borescope/borescope/internal/elfbuild"
 	"github.com/borescope/borescope/internal/testenv"
+	"github.com/borescope/borescope/stack/internal/stacktest"
 )
 
 var (
@@ -23,31 +24,25 @@ var (
 )
 
 // orcBytes is one entry.
-func orcBytes(sp, bp int16, flags uint16) []byte {
-	b := binary.LittleEndian.AppendUint16(nil, uint16(sp))
-	b = binary.LittleEndian.AppendUint16(b, uint16(bp))
-	return binary.LittleEndian.AppendUint16(b, flags)
-}
-
 func TestDecodeORC(t *testing.T) {
 	for _, c := range []struct {
 		v    ORCVersion
 		raw  []byte
 		want string
 	}{
-		{ORC1, orcBytes(8, 0, 5), "0: sp:sp+8 bp:(und) type:call end:0"},
-		{ORC1, orcBytes(16, -16, 0x14), "0: sp:bp+16 bp:prevsp-16 type:call end:0"},
-		{ORC1, orcBytes(0, 0, 0x105), "0: sp:sp+0 bp:(und) type:regs end:0"},
-		{ORC1, orcBytes(0, 0, 0x205), "0: sp:sp+0 bp:(und) type:regs (partial) end:0"},
-		{ORC1, orcBytes(0, 0, 0x400), "0: sp:(und) bp:(und) type:call end:1"},
-		{ORC2, orcBytes(8, 0, 0x505), "0: sp:sp+8 bp:(und) type:regs signal:1 end:0"},
-		{ORC2, orcBytes(0, 0, 0x800), "0: sp:(und) bp:(und) type:call signal:0 end:1"},
-		{ORC3, orcBytes(8, 0, 0x205), "0:type:call sp:sp+8 bp:(und) signal:0"},
-		{ORC3, orcBytes(0, 0, 0x100), "0:type:end sp:(und) bp:(und) signal:0"},
-		{ORC3, orcBytes(-8, 0, 0xb08), "0:type:regs sp:(bp-8) bp:(und) signal:1"},
-		{ORC4, orcBytes(8, -16, 0x283), "0:type:call sp:sp+8 bp:prevsp-16 signal:0"},
-		{ORC4, orcBytes(0, 0, 0x203), "0:type:call sp:sp+0 bp:(und) signal:0"},
-		{ORC3, orcBytes(0, 0, 0x70f), "0:type:? sp:?+0 bp:(und) signal:0"},
+		{ORC1, stacktest.ORCEntry(8, 0, 5), "0: sp:sp+8 bp:(und) type:call end:0"},
+		{ORC1, stacktest.ORCEntry(16, -16, 0x14), "0: sp:bp+16 bp:prevsp-16 type:call end:0"},
+		{ORC1, stacktest.ORCEntry(0, 0, 0x105), "0: sp:sp+0 bp:(und) type:regs end:0"},
+		{ORC1, stacktest.ORCEntry(0, 0, 0x205), "0: sp:sp+0 bp:(und) type:regs (partial) end:0"},
+		{ORC1, stacktest.ORCEntry(0, 0, 0x400), "0: sp:(und) bp:(und) type:call end:1"},
+		{ORC2, stacktest.ORCEntry(8, 0, 0x505), "0: sp:sp+8 bp:(und) type:regs signal:1 end:0"},
+		{ORC2, stacktest.ORCEntry(0, 0, 0x800), "0: sp:(und) bp:(und) type:call signal:0 end:1"},
+		{ORC3, stacktest.ORCEntry(8, 0, 0x205), "0:type:call sp:sp+8 bp:(und) signal:0"},
+		{ORC3, stacktest.ORCEntry(0, 0, 0x100), "0:type:end sp:(und) bp:(und) signal:0"},
+		{ORC3, stacktest.ORCEntry(-8, 0, 0xb08), "0:type:regs sp:(bp-8) bp:(und) signal:1"},
+		{ORC4, stacktest.ORCEntry(8, -16, 0x283), "0:type:call sp:sp+8 bp:prevsp-16 signal:0"},
+		{ORC4, stacktest.ORCEntry(0, 0, 0x203), "0:type:call sp:sp+0 bp:(und) signal:0"},
+		{ORC3, stacktest.ORCEntry(0, 0, 0x70f), "0:type:? sp:?+0 bp:(und) signal:0"},
 	} {
 		o, err := NewORC(make([]byte, 4), c.raw, 0, c.v)
 		if err != nil {
@@ -61,7 +56,7 @@ func TestDecodeORC(t *testing.T) {
 	}
 	// Calls mean calls and ends mean ends in every layout.
 	for v, flags := range map[ORCVersion][2]uint16{ORC1: {5, 0x400}, ORC2: {5, 0x800}, ORC3: {0x205, 0x100}, ORC4: {0x203, 0x100}} {
-		call, end := decodeORC(orcBytes(8, 0, flags[0]), v), decodeORC(orcBytes(0, 0, flags[1]), v)
+		call, end := decodeORC(stacktest.ORCEntry(8, 0, flags[0]), v), decodeORC(stacktest.ORCEntry(0, 0, flags[1]), v)
 		if call != (ORCRule{SP: ORCSP, SPOffset: 8, Type: ORCTypeCall}) || end.Type != ORCTypeEnd {
 			t.Errorf("layout %d: %+v, %+v", v, call, end)
 		}
@@ -135,7 +130,7 @@ func orcBTF(members ...string) []byte {
 
 func TestORCVersionDetection(t *testing.T) {
 	addrs := []uint64{0x1000}
-	v1call, v3call := orcBytes(8, 0, 5), orcBytes(8, 0, 0x205)
+	v1call, v3call := stacktest.ORCEntry(8, 0, 5), stacktest.ORCEntry(8, 0, 0x205)
 	for _, c := range []struct {
 		name  string
 		image []byte
@@ -166,39 +161,14 @@ func TestORCVersionDetection(t *testing.T) {
 	}
 }
 
-// kaddr is where test code lies.
 const (
-	kaddr  = 0xffffffff81000000
-	kstack = 0xffff888000000000
+	kaddr  = stacktest.KernelCode
+	kstack = stacktest.KernelStack
 )
 
 func orcTestTable(t testing.TB) *ORCTable {
 	t.Helper()
-	rows := []struct {
-		addr  uint32
-		entry []byte
-	}{
-		{0x000, orcBytes(0, 0, 0x100)},           // end of the stack
-		{0x100, orcBytes(8, 0, 0x205)},           // a call, nothing pushed
-		{0x200, orcBytes(16, -16, 0x215)},        // rbp pushed
-		{0x300, orcBytes(16, -16, 0x214)},        // rbp is the frame
-		{0x400, orcBytes(0, 0, 0xb05)},           // an exception's registers
-		{0x500, orcBytes(0, 0, 0xc05)},           // the processor's frame
-		{0x600, orcBytes(0, 0, 0x000)},           // not known
-		{0x700, orcBytes(8, 0, 0x209)},           // another stack: *(sp) + 8
-		{0x800, orcBytes(0, 0, 0x206)},           // r10
-		{0x900, orcBytes(0, 0, 0x70f)},           // nonsense
-		{0xa00, orcBytes(0, 0, 0x205)},           // no progress
-		{0xb00, orcBytes(8, 0, 0x205)},           // two for one address: the last counts
-		{0xb00, orcBytes(24, 0, 0x205)},          //
-		{0xb00, orcBytes(0, 0, 0)},               // but for the one that ends a function
-		{0xc00, slices.Clone(orcBytes(0, 0, 0))}, //
-	}
-	var ip, entries []byte
-	for i, r := range rows {
-		ip = binary.LittleEndian.AppendUint32(ip, r.addr-uint32(4*i))
-		entries = append(entries, r.entry...)
-	}
+	ip, entries := stacktest.ORC()
 	o, err := NewORC(ip, entries, kaddr, ORC3)
 	if err != nil {
 		t.Fatal(err)
@@ -265,7 +235,7 @@ func TestORCWalker(t *testing.T) {
 
 func TestORCTableOfModule(t *testing.T) {
 	o := &ORCFile{
-		Version: ORC3, entries: slices.Concat(orcBytes(8, 0, 0x205), orcBytes(16, 0, 0x205)),
+		Version: ORC3, entries: slices.Concat(stacktest.ORCEntry(8, 0, 0x205), stacktest.ORCEntry(16, 0, 0x205)),
 		places: []orcPlace{{".text", 0x10}, {".init.text", 0}},
 	}
 	table := o.Table(kaddr, kaddr+0x100, 0, func(s string) (uint64, bool) { return kaddr, s == ".text" })
@@ -316,8 +286,8 @@ func TestORCMatchesObjtool(t *testing.T) {
 }
 
 func FuzzReadORC(f *testing.F) {
-	f.Add(orcKernel("fe5d32bf581bd63b2ca9a5c65ba5a625eab3fe24", nil, []uint64{0x1000, 0x1010}, orcBytes(8, 0, 0x205), orcBytes(0, 0, 0x100)))
-	f.Add(orcKernel("", orcBTF("type", "end"), []uint64{0x1000}, orcBytes(8, 0, 5)))
+	f.Add(orcKernel("fe5d32bf581bd63b2ca9a5c65ba5a625eab3fe24", nil, []uint64{0x1000, 0x1010}, stacktest.ORCEntry(8, 0, 0x205), stacktest.ORCEntry(0, 0, 0x100)))
+	f.Add(orcKernel("", orcBTF("type", "end"), []uint64{0x1000}, stacktest.ORCEntry(8, 0, 5)))
 	f.Add(append(make([]byte, 0x202), "HdrS"...))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		o, err := ReadORC(b)

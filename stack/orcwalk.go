@@ -5,6 +5,8 @@ import (
 	"debug/elf"
 	"encoding/binary"
 	"slices"
+
+	"github.com/borescope/borescope/stack/internal/rules"
 )
 
 // ORCTable is ORC data ready to walk by: addresses in order, and each distinct
@@ -57,7 +59,7 @@ func (o *ORCFile) Table(start, end, slide uint64, address func(section string) (
 	t := &ORCTable{base: start, Start: start, End: end}
 	ids := make(map[ORCRule]uint16)
 	for _, r := range rows {
-		if r.addr-start > 1<<32-1 || len(ids) == maxRules {
+		if r.addr-start > 1<<32-1 || len(ids) == rules.MaxRules {
 			continue
 		}
 		id, ok := ids[r.rule]
@@ -119,13 +121,7 @@ type ORCWalker struct {
 
 	regs  Regs
 	exact bool
-	buf   [amd64Regs]byte
-}
-
-// kernelEntry is struct pt_regs in DWARF numbers; -1 is no register.
-var kernelEntry = [...]int{
-	AMD64R15, AMD64R14, AMD64R13, AMD64R12, AMD64RBP, AMD64RBX, AMD64R11, AMD64R10, AMD64R9, AMD64R8,
-	AMD64RAX, AMD64RCX, AMD64RDX, AMD64RSI, AMD64RDI, -1, AMD64RIP, -1, -1, AMD64RSP,
+	buf   [rules.AMD64Regs]byte
 }
 
 // The rules that the kernel uses where there is none of its own: a call of a
@@ -210,7 +206,7 @@ func (w *ORCWalker) step(mem Memory) (How, End) {
 		return how, EndNoRule
 	}
 	// On one stack it only goes up; stacks are 16 KiB, aligned.
-	if sp := w.regs.SP(); sp <= oldSP && sp/threadSize == oldSP/threadSize {
+	if sp := w.regs.SP(); sp <= oldSP && sp/rules.ThreadSize == oldSP/rules.ThreadSize {
 		return how, EndLoop
 	}
 	if w.regs.PC() < 1<<63 && w.regs.PC() != 0 {
@@ -280,10 +276,10 @@ func (w *ORCWalker) enter(rule *ORCRule, cfa uint64, mem Memory) End {
 		if mem.ReadMemory(w.buf[:], cfa) != nil {
 			return EndBadMemory
 		}
-		if binary.LittleEndian.Uint64(w.buf[amd64RegsCS:])&3 != 0 {
+		if binary.LittleEndian.Uint64(w.buf[rules.AMD64RegsCS:])&3 != 0 {
 			return EndBottom // the user's registers
 		}
-		for i, n := range kernelEntry {
+		for i, n := range rules.KernelEntry {
 			if n >= 0 {
 				w.regs.Set(n, binary.LittleEndian.Uint64(w.buf[8*i:]))
 			}

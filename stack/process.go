@@ -5,7 +5,6 @@ import (
 	"debug/elf"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"strconv"
@@ -110,7 +109,7 @@ type FileCFI struct {
 // error that wraps an internal one; one without call frame information is none.
 func ReadFileCFI(root fs.FS, path, buildID string) (*FileCFI, error) {
 	var c FileCFI
-	err := withRootELF(root, path, func(ef *elffile.File) (err error) {
+	err := elffile.InRoot(root, path, func(ef *elffile.File) (err error) {
 		if have := ef.BuildID(); buildID != "" && have != buildID {
 			return fmt.Errorf("another file than was mapped: build-id %s instead of %s", have, buildID)
 		}
@@ -176,11 +175,11 @@ func (c *CFICache) Modules(pid int) (*Modules, error) {
 func (c *CFICache) load(pid int, m *procfs.Mapping, mod *Module, before []Module) error {
 	switch {
 	case m.Path == "[vdso]":
-		return loadVDSO(pid, m, mod)
+		return mod.LoadImage(ProcessMemory(pid))
 	case m.Inode == 0 || m.Path == "" || m.Path[0] != '/':
 		return nil // JIT code, or something of the kernel's
 	}
-	f, err := openMapped(pid, m)
+	f, err := procfs.OpenMapped(pid, m)
 	if err != nil {
 		return err
 	}
@@ -202,22 +201,6 @@ func (c *CFICache) load(pid int, m *procfs.Mapping, mod *Module, before []Module
 	}
 	cached.Locate(mod, before)
 	return nil
-}
-
-// openMapped opens the file itself if that is allowed, else by its path.
-func openMapped(pid int, m *procfs.Mapping) (*os.File, error) {
-	if f, err := procfs.OpenMapping(pid, m); err == nil {
-		return f, nil
-	}
-	f, err := procfs.OpenInRoot(pid, m.Path)
-	if err != nil {
-		return nil, err
-	}
-	if dev, inode, err := procfs.FileID(f); err != nil || inode != m.Inode || dev != m.Dev {
-		f.Close()
-		return nil, fmt.Errorf("the file at this path is another: %w", os.ErrNotExist)
-	}
-	return f, nil
 }
 
 // read compiles a process's file, which anybody may have written.
@@ -247,29 +230,6 @@ func cfiOf(f *elffile.File, room int64) (FileCFI, error) {
 	return c, err
 }
 
-// withRootELF calls f with the ELF file at a path of a tree (nil: this machine's).
-func withRootELF(root fs.FS, path string, f func(*elffile.File) error) error {
-	file, err := procfs.Root(root).Open(strings.TrimPrefix(path, "/"))
-	if err != nil {
-		return err
-	}
-	defer file.Close()
-	st, err := file.Stat()
-	if err != nil {
-		return err
-	}
-	r, ok := file.(io.ReaderAt)
-	if !ok {
-		return fmt.Errorf("no random access: %w", errors.ErrUnsupported)
-	}
-	ef, err := elffile.New(r, st.Size())
-	if err != nil {
-		return err
-	}
-	defer ef.Close()
-	return f(ef)
-}
-
 func executableSegments(f *elffile.File) []elffile.Prog {
 	var out []elffile.Prog
 	for _, p := range f.Progs {
@@ -280,30 +240,26 @@ func executableSegments(f *elffile.File) []elffile.Prog {
 	return out
 }
 
-// maxVDSO is far above the two or three pages that it has.
-const maxVDSO = 1 << 20
+// maxImage is far above the two or three pages that the vDSO has.
+const maxImage = 1 << 20
 
-func loadVDSO(pid int, m *procfs.Mapping, mod *Module) error {
-	if m.End-m.Start > maxVDSO {
-		return fmt.Errorf("vdso of %d bytes", m.End-m.Start)
+// LoadImage takes the table and Bias from the module's ELF image, which lies in
+// memory from Start to End, as the vDSO's does.
+func (m *Module) LoadImage(mem Memory) error {
+	if m.End-m.Start > maxImage {
+		return fmt.Errorf("an image of %d bytes", m.End-m.Start)
 	}
 	image := make([]byte, m.End-m.Start)
-	if err := procfs.ReadMemory(pid, image, m.Start); err != nil {
+	if err := mem.ReadMemory(image, m.Start); err != nil {
 		return err
 	}
-	return mod.loadImage(image)
-}
-
-// loadImage takes the table from an ELF image as it lies in memory at the
-// module's start.
-func (mod *Module) loadImage(image []byte) error {
 	f, err := elffile.NewBytes(image)
 	if err != nil {
 		return err
 	}
 	defer f.Close()
-	mod.Bias = mod.Start - lowestAddress(f)
-	mod.CFI, err = compileCFI(f, cfiRoom(f))
+	m.Bias = m.Start - lowestAddress(f)
+	m.CFI, err = compileCFI(f, cfiRoom(f))
 	return err
 }
 

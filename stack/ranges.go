@@ -17,7 +17,7 @@ type MemoryRange struct {
 func (r MemoryRange) ReadMemory(dst []byte, addr uint64) error {
 	off := addr - r.Addr
 	if addr < r.Addr || off > uint64(len(r.Data)) || uint64(len(r.Data))-off < uint64(len(dst)) {
-		return errNoMemory
+		return ErrNoMemory
 	}
 	copy(dst, r.Data[off:])
 	return nil
@@ -27,8 +27,9 @@ func (r MemoryRange) ReadMemory(dst []byte, addr uint64) error {
 // and safe for concurrent use.
 type Ranges struct{ list []MemoryRange }
 
-// errNoMemory is one value, so that a failed read on a hot path costs nothing.
-var errNoMemory = fmt.Errorf("memory not recorded: %w", io.ErrUnexpectedEOF)
+// ErrNoMemory says that a core file or a recording does not hold an address. It is
+// one value, so that a failed read on a hot path costs nothing.
+var ErrNoMemory = fmt.Errorf("memory not recorded: %w", io.ErrUnexpectedEOF)
 
 // NewRanges returns the pieces as one memory. Empty pieces are left out; where
 // pieces overlap, the one that begins last is read.
@@ -52,7 +53,7 @@ func (m *Ranges) ReadMemory(dst []byte, addr uint64) error {
 	for len(dst) > 0 {
 		i := sort.Search(len(m.list), func(i int) bool { return m.list[i].Addr > addr }) - 1
 		if i < 0 || addr-m.list[i].Addr >= uint64(len(m.list[i].Data)) {
-			return errNoMemory
+			return ErrNoMemory
 		}
 		n := copy(dst, m.list[i].Data[addr-m.list[i].Addr:])
 		dst, addr = dst[n:], addr+uint64(n)

@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/borescope/borescope/internal/elffile"
+	"github.com/borescope/borescope/stack/internal/rules"
 )
 
 // ErrNoSFrame says that a file has no .sframe section.
@@ -249,8 +250,8 @@ func (s *sframe) fre(rd *dwarfReader, kind uint8) bool {
 	}
 	if n == 0 { // the outermost frame, since binutils 2.45
 		var end cfiState
-		end.cfa = cfaRule{kind: cfaReg, reg: s.reg(true)}
-		end.setReg(returnReg(s.b.machine), regRule{kind: regUndef})
+		end.cfa = rules.CFA{Kind: rules.CFAReg, Reg: s.reg(true)}
+		end.setReg(rules.ReturnReg(s.b.machine), rules.RegRule{Kind: rules.RegUndef})
 		r.rule = s.b.intern(&end)
 	} else {
 		r.rule = s.b.intern(s.state(info&1 != 0, offs[:n]))
@@ -274,18 +275,18 @@ func (s *sframe) reg(sp bool) uint8 {
 // state is the row in the words of call frame information. The return address is
 // at a fixed offset, or (on arm64) the second number; the frame pointer the next.
 func (s *sframe) state(sp bool, offs []int32) *cfiState {
-	st := &cfiState{cfa: cfaRule{kind: cfaReg, reg: s.reg(sp), off: offs[0]}}
+	st := &cfiState{cfa: rules.CFA{Kind: rules.CFAReg, Reg: s.reg(sp), Off: offs[0]}}
 	offs = offs[1:]
 	if s.fixedRA != 0 {
-		st.setReg(returnReg(s.b.machine), regRule{kind: regAtCFA, off: int32(s.fixedRA)})
+		st.setReg(rules.ReturnReg(s.b.machine), rules.RegRule{Kind: rules.RegAtCFA, Off: int32(s.fixedRA)})
 	} else if len(offs) > 0 {
-		st.setReg(returnReg(s.b.machine), regRule{kind: regAtCFA, off: offs[0]})
+		st.setReg(rules.ReturnReg(s.b.machine), rules.RegRule{Kind: rules.RegAtCFA, Off: offs[0]})
 		offs = offs[1:]
 	}
 	if s.fixedFP != 0 {
-		st.setReg(uint64(s.reg(false)), regRule{kind: regAtCFA, off: int32(s.fixedFP)})
+		st.setReg(uint64(s.reg(false)), rules.RegRule{Kind: rules.RegAtCFA, Off: int32(s.fixedFP)})
 	} else if len(offs) > 0 {
-		st.setReg(uint64(s.reg(false)), regRule{kind: regAtCFA, off: offs[0]})
+		st.setReg(uint64(s.reg(false)), rules.RegRule{Kind: rules.RegAtCFA, Off: offs[0]})
 	}
 	return st
 }

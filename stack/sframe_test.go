@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/borescope/borescope/internal/testenv"
+	"github.com/borescope/borescope/stack/internal/rules"
 )
 
 // sframeSection builds a section of one function with one-byte offsets. In version
@@ -98,12 +99,12 @@ func TestSFrame(t *testing.T) {
 			continue
 		}
 		for pc, want := range c.want {
-			r, m := table.lookup(pc), table.machine
+			r, m := table.rules.Lookup(pc), table.rules.Machine
 			fp := uint8(AMD64RBP)
 			if m != 62 {
 				fp = ARM64FP
 			}
-			if got := r.cfa.text(regName(m)) + " " + r.text(fp, m) + " " + r.text(uint8(returnReg(m)), m); got != want {
+			if got := cfaText(r.CFA, regName(m)) + " " + text(r, fp, m) + " " + text(r, uint8(rules.ReturnReg(m)), m); got != want {
 				t.Errorf("%s: %#x: got %q want %q", c.name, pc, got, want)
 			}
 		}
@@ -145,17 +146,17 @@ int main(int argc, char **argv) { return f(argc) + h(argc, 2, 3, 4, 5, 6, 7, 8);
 		t.Fatal(err)
 	}
 	compared := 0
-	pcs, _ := c.rows.unpack()
+	pcs, _ := unpack(&c.rules.Rows)
 	for off := range pcs[len(pcs)-1] {
-		addr := c.base + uint64(off)
-		a, b := s.lookup(addr), c.lookup(addr)
-		if a.cfa.kind == cfaNone || b.cfa.kind == cfaPLT { // PLTs are described by mask there
+		addr := c.rules.Base + uint64(off)
+		a, b := s.rules.Lookup(addr), c.rules.Lookup(addr)
+		if a.CFA.Kind == rules.CFANone || b.CFA.Kind == rules.CFAPLT { // PLTs are described by mask there
 			continue
 		}
 		compared++
-		name := regName(c.machine)
-		if a.cfa != b.cfa || a.text(AMD64RBP, c.machine) != b.text(AMD64RBP, c.machine) || a.text(AMD64RIP, c.machine) != b.text(AMD64RIP, c.machine) {
-			t.Errorf("%#x: %s %v, CFI has %s %v", addr, a.cfa.text(name), a.saved, b.cfa.text(name), b.saved)
+		name := regName(c.rules.Machine)
+		if a.CFA != b.CFA || text(a, AMD64RBP, c.rules.Machine) != text(b, AMD64RBP, c.rules.Machine) || text(a, AMD64RIP, c.rules.Machine) != text(b, AMD64RIP, c.rules.Machine) {
+			t.Errorf("%#x: %s %v, CFI has %s %v", addr, cfaText(a.CFA, name), a.Saved, cfaText(b.CFA, name), b.Saved)
 		}
 	}
 	if compared < 100 {
@@ -173,7 +174,7 @@ func FuzzSFrame(f *testing.F) {
 		if err != nil {
 			return
 		}
-		pcs, _ := table.rows.unpack()
+		pcs, _ := unpack(&table.rules.Rows)
 		for i := 1; i < len(pcs); i++ {
 			if pcs[i] <= pcs[i-1] {
 				t.Fatalf("rows out of order: %#x after %#x", pcs[i], pcs[i-1])

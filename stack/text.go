@@ -1,6 +1,8 @@
 package stack
 
-import "fmt"
+import (
+	"fmt"
+)
 
 var howNames = [...]string{
 	HowUnknown: "unknown", HowRegs: "regs", HowFP: "fp", HowCFI: "cfi", HowSFrame: "sframe", HowORC: "orc", HowLBR: "lbr",

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/borescope/borescope/internal/testenv"
+	rulespkg "github.com/borescope/borescope/stack/internal/rules"
 	"github.com/borescope/borescope/stack/internal/stacktest"
 )
 
@@ -244,11 +245,11 @@ func recordWalk(t *testing.T, pid, recursion int) (out *recordedWalk) {
 		if err != nil {
 			t.Log(err)
 		}
-		mem := &memoryRecorder{ProcessMemory(pid), make(map[uint64]byte)}
+		mem := &stacktest.Recorder{Memory: ProcessMemory(pid), Bytes: make(map[uint64]byte)}
 		dst := make([]Frame, 4096)
 		w := CFIWalker{Modules: mods}
 		n, end := w.Walk(dst, r, mem)
-		want := gdbBacktrace(t, "-p", strconv.Itoa(pid))
+		want := stacktest.GDB(t, "-p", strconv.Itoa(pid))
 		if want[len(want)-1] == 0 { // above the beginning of a goroutine
 			want = want[:len(want)-1]
 		}
@@ -268,7 +269,7 @@ func recordWalk(t *testing.T, pid, recursion int) (out *recordedWalk) {
 			t.Logf("%v: got %#x, gdb %#x", end, got, want)
 			return
 		}
-		out = &recordedWalk{Oracle: oracle, Machine: r.Machine, Regs: make(map[int]uint64), Memory: mem.runs(), Frames: want, End: end}
+		out = &recordedWalk{Oracle: oracle, Machine: r.Machine, Regs: make(map[int]uint64), Memory: mem.Runs(), Frames: want, End: end}
 		for i := range numRegs {
 			if v, ok := r.Reg(i); ok {
 				out.Regs[i] = v
@@ -308,13 +309,13 @@ func recordModules(mods *Modules, frames []Frame) []recordedModule {
 			continue
 		}
 		at := f.LookupPC() - m.Bias
-		c := m.CFI.lookup(at)
-		if c.cfa.kind == cfaNone {
+		c := m.CFI.rules.Lookup(at)
+		if c.CFA.Kind == rulespkg.CFANone {
 			continue
 		}
-		r := recordedRule{Addr: at, CFA: [5]int32{int32(c.how), int32(c.cfa.kind), int32(c.cfa.reg), c.cfa.off, c.cfa.off2}}
-		for _, s := range c.saved {
-			r.Saved = append(r.Saved, [4]int32{int32(s.num), int32(s.kind), int32(s.reg), s.off})
+		r := recordedRule{Addr: at, CFA: [5]int32{int32(c.How), int32(c.CFA.Kind), int32(c.CFA.Reg), c.CFA.Off, c.CFA.Off2}}
+		for _, s := range c.Saved {
+			r.Saved = append(r.Saved, [4]int32{int32(s.Num), int32(s.Kind), int32(s.Reg), s.Off})
 		}
 		rules[m][at] = r
 	}
@@ -342,50 +343,13 @@ func (m *recordedModule) keepExprs(t *CFITable) {
 	}
 	for i := range m.Rules {
 		r := &m.Rules[i]
-		if cfaKind(r.CFA[1]) == cfaExpr {
+		if rulespkg.CFAKind(r.CFA[1]) == rulespkg.CFAExpr {
 			keep(&r.CFA[3])
 		}
 		for j := range r.Saved {
-			if k := regKind(r.Saved[j][1]); k == regAtExpr || k == regValExpr {
+			if k := rulespkg.RegKind(r.Saved[j][1]); k == rulespkg.RegAtExpr || k == rulespkg.RegValExpr {
 				keep(&r.Saved[j][3])
 			}
 		}
 	}
-}
-
-// memoryRecorder keeps what is read.
-type memoryRecorder struct {
-	Memory
-	bytes map[uint64]byte
-}
-
-func (m *memoryRecorder) ReadMemory(dst []byte, addr uint64) error {
-	if err := m.Memory.ReadMemory(dst, addr); err != nil {
-		return err
-	}
-	for i, b := range dst {
-		m.bytes[addr+uint64(i)] = b
-	}
-	return nil
-}
-
-// runs are the bytes that were read, by address.
-func (m *memoryRecorder) runs() (out []recordedMemory) {
-	var data []byte
-	var from uint64
-	flush := func() {
-		if len(data) > 0 {
-			out = append(out, recordedMemory{from, hex.EncodeToString(data)})
-		}
-		data = nil
-	}
-	for _, addr := range slices.Sorted(maps.Keys(m.bytes)) {
-		if addr != from+uint64(len(data)) {
-			flush()
-			from = addr
-		}
-		data = append(data, m.bytes[addr])
-	}
-	flush()
-	return out
 }

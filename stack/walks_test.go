@@ -9,6 +9,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/borescope/borescope/stack/internal/rules"
+	"github.com/borescope/borescope/stack/internal/stacktest"
 )
 
 // recordedWalk is a stack of a stopped program: the registers, the memory that
@@ -19,16 +22,10 @@ type recordedWalk struct {
 	Oracle  string // whose frames they are
 	Machine elf.Machine
 	Regs    map[int]uint64
-	Memory  []recordedMemory
+	Memory  []stacktest.Run
 	Modules []recordedModule
 	Frames  []uint64
 	End     End
-}
-
-// recordedMemory is a run of bytes, in hex.
-type recordedMemory struct {
-	Addr uint64
-	Data string
 }
 
 // recordedModule has the rules for single addresses of the file.
@@ -39,7 +36,7 @@ type recordedModule struct {
 	Rules            []recordedRule
 }
 
-// recordedRule is a cfiRule as numbers: how, the CFA's kind, register and two
+// recordedRule is a CfiRule as numbers: how, the CFA's kind, register and two
 // offsets; of each saved register its number, kind, register and offset.
 type recordedRule struct {
 	Addr  uint64
@@ -47,10 +44,10 @@ type recordedRule struct {
 	Saved [][4]int32 `json:",omitempty"`
 }
 
-func (r recordedRule) rule() cfiRule {
-	s := cfiState{how: How(r.CFA[0]), cfa: cfaRule{cfaKind(r.CFA[1]), uint8(r.CFA[2]), r.CFA[3], r.CFA[4]}}
+func (r recordedRule) rule() rules.Rule {
+	s := cfiState{how: How(r.CFA[0]), cfa: rules.CFA{Kind: rules.CFAKind(r.CFA[1]), Reg: uint8(r.CFA[2]), Off: r.CFA[3], Off2: r.CFA[4]}}
 	for _, v := range r.Saved {
-		s.setReg(uint64(v[0]), regRule{regKind(v[1]), uint8(v[2]), v[3]})
+		s.setReg(uint64(v[0]), rules.RegRule{Kind: rules.RegKind(v[1]), Reg: uint8(v[2]), Off: v[3]})
 	}
 	return s.rule()
 }
@@ -61,10 +58,10 @@ func (m *recordedModule) table(t testing.TB, machine elf.Machine) *CFITable {
 		return nil
 	}
 	slices.SortFunc(m.Rules, func(a, b recordedRule) int { return int(int64(a.Addr) - int64(b.Addr)) })
-	tab := &CFITable{machine: machine, base: m.Rules[0].Addr, rules: make([]cfiRule, 1), how: HowCFI}
-	tab.rows = packRows(func(yield func(uint32, uint16) bool) {
+	tab := &CFITable{rules: rules.Table{Machine: machine, Base: m.Rules[0].Addr, Rules: make([]rules.Rule, 1)}, how: HowCFI}
+	tab.rules.Rows = rules.PackRows(func(yield func(uint32, uint16) bool) {
 		for i, r := range m.Rules {
-			pc := uint32(r.Addr - tab.base)
+			pc := uint32(r.Addr - tab.rules.Base)
 			if !yield(pc, uint16(i+1)) || i+1 < len(m.Rules) && m.Rules[i+1].Addr == r.Addr+1 {
 				continue
 			}
@@ -72,7 +69,7 @@ func (m *recordedModule) table(t testing.TB, machine elf.Machine) *CFITable {
 		}
 	})
 	for _, r := range m.Rules {
-		tab.rules = append(tab.rules, r.rule())
+		tab.rules.Rules = append(tab.rules.Rules, r.rule())
 	}
 	for _, e := range m.Exprs {
 		b, err := hex.DecodeString(e)

@@ -181,7 +181,7 @@ func (g *armGDB) ReadMemory(dst []byte, addr uint64) error {
 func (g *armGDB) record(t *testing.T) *recordedWalk {
 	t.Helper()
 	mods := NewModules(g.mods...)
-	mem := &memoryRecorder{g, make(map[uint64]byte)}
+	mem := &stacktest.Recorder{Memory: g, Bytes: make(map[uint64]byte)}
 	dst := make([]Frame, 4096)
 	w := CFIWalker{Modules: mods}
 	n, end := w.Walk(dst, &g.regs, mem)
@@ -189,7 +189,7 @@ func (g *armGDB) record(t *testing.T) *recordedWalk {
 		t.Fatalf("%v: got %#x\ngdb %#x", end, got, g.frames)
 	}
 	t.Logf("%d frames, %v", n, end)
-	out := &recordedWalk{Oracle: "gdb", Machine: g.regs.Machine, Regs: make(map[int]uint64), Memory: mem.runs(), Frames: g.frames, End: end}
+	out := &recordedWalk{Oracle: "gdb", Machine: g.regs.Machine, Regs: make(map[int]uint64), Memory: mem.Runs(), Frames: g.frames, End: end}
 	for i := range numRegs {
 		if v, ok := g.regs.Reg(i); ok {
 			out.Regs[i] = v

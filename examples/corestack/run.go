@@ -13,6 +13,8 @@ import (
 	"github.com/borescope/borescope/internal/escape"
 	"github.com/borescope/borescope/internal/procfs"
 	"github.com/borescope/borescope/stack"
+	"github.com/borescope/borescope/stack/core"
+	"github.com/borescope/borescope/stack/python"
 	"github.com/borescope/borescope/symbol"
 )
 
@@ -60,19 +62,19 @@ func run(args []string, stdout, stderr io.Writer) error {
 }
 
 func printCore(w, stderr io.Writer, path string, names *namer, asJSON, interpreted bool) error {
-	c, err := stack.OpenCore(path)
+	c, err := core.Open(path)
 	if err != nil {
 		return err
 	}
 	defer c.Close()
-	o := &stack.CoreOptions{Root: procfs.DirFS(names.root)}
-	mods, err := c.Modules(o)
+	root := procfs.DirFS(names.root)
+	mods, err := c.Modules(root)
 	if err != nil {
 		escape.Fprintln(stderr, "corestack:", err)
 	}
-	var python *stack.Python
+	var interp *python.Interpreter
 	if interpreted {
-		if python, err = c.Python(o); err != nil {
+		if interp, err = python.OpenCore(c, root); err != nil {
 			escape.Fprintln(stderr, "corestack:", err)
 		}
 	}
@@ -80,16 +82,16 @@ func printCore(w, stderr io.Writer, path string, names *namer, asJSON, interpret
 	if !asJSON {
 		escape.Fprintf(w, "PID %d - core %s (%s)\n", c.PID, path, c.Comm)
 	}
-	walker := c.Walker(mods)
+	walker := &stack.CFIWalker{Modules: mods}
 	frames := make([]stack.Frame, maxFrames)
 	for i := range c.Threads {
 		t := &c.Threads[i]
 		n, end := walker.Walk(frames, &t.Regs, c)
 		all := frames[:n]
-		if python != nil {
-			all = withPython(all, t.TID, python, end == stack.EndBottom, stderr)
+		if interp != nil {
+			all = withPython(all, t.TID, interp, end == stack.EndBottom, stderr)
 		}
-		out := thread{Core: path, TID: t.TID, Reason: end, Frames: names.name(all, mods, python)}
+		out := thread{Core: path, TID: t.TID, Reason: end, Frames: names.name(all, mods, interp)}
 		if asJSON {
 			if err := enc.Encode(out); err != nil {
 				return err
@@ -102,13 +104,13 @@ func printCore(w, stderr io.Writer, path string, names *namer, asJSON, interpret
 }
 
 // withPython puts a thread's interpreted frames among the native ones.
-func withPython(native []stack.Frame, tid int, p *stack.Python, whole bool, stderr io.Writer) []stack.Frame {
+func withPython(native []stack.Frame, tid int, p *python.Interpreter, whole bool, stderr io.Writer) []stack.Frame {
 	all, err := p.Frames(slices.Clone(native), tid)
 	if err != nil {
 		escape.Fprintln(stderr, "corestack:", err)
 	}
 	inLoop := func(f stack.Frame) bool { return p.InLoop(f.LookupPC()) }
-	return stack.MergeInterpreted(nil, all, whole, inLoop)
+	return python.Merge(nil, all, whole, inLoop)
 }
 
 func printThread(w io.Writer, t *thread) {
@@ -150,12 +152,12 @@ func (n *namer) close() {
 	}
 }
 
-func (n *namer) name(frames []stack.Frame, mods *stack.Modules, python *stack.Python) []frame {
+func (n *namer) name(frames []stack.Frame, mods *stack.Modules, interp *python.Interpreter) []frame {
 	var out []frame
 	for _, f := range frames {
 		one := frame{PC: fmt.Sprintf("0x%016x", f.PC), How: f.How}
 		if f.How == stack.HowInterpreter {
-			if code, err := python.Code(f.PC); err == nil {
+			if code, err := interp.Code(f.PC); err == nil {
 				one.Name, one.File, one.Line = code.Name, code.File, int(f.Line)
 			}
 			out = append(out, one)

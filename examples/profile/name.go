@@ -6,6 +6,7 @@ import (
 	"github.com/borescope/borescope/stack"
 	"github.com/borescope/borescope/stack/collect"
 	"github.com/borescope/borescope/stack/profile"
+	"github.com/borescope/borescope/stack/python"
 	"github.com/borescope/borescope/symbol"
 )
 
@@ -70,7 +71,7 @@ func (n *names) merged(s *collect.Sample) []stack.Frame {
 		return frames
 	}
 	inLoop := func(f stack.Frame) bool { return isFunction(n.frames[place{s.PID, lookupPC(f)}], pythonLoop) }
-	return stack.MergeInterpreted(nil, frames, s.User.End == stack.EndBottom, inLoop)
+	return python.Merge(nil, frames, s.User.End == stack.EndBottom, inLoop)
 }
 
 // isFunction says whether a frame is one of this function.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"github.com/borescope/borescope/stack"
+	"github.com/borescope/borescope/stack/python"
 	"github.com/borescope/borescope/symbol"
 )
 
@@ -27,10 +28,10 @@ func lookupPC(f stack.Frame) uint64 {
 // itself does for perf (-X perf): py::FUNCTION:FILE.
 type pythonNames struct {
 	native symbol.Resolver
-	python *stack.Python
+	python *python.Interpreter
 }
 
-func withPython(native symbol.Resolver, p *stack.Python) symbol.Resolver {
+func withPython(native symbol.Resolver, p *python.Interpreter) symbol.Resolver {
 	if p == nil {
 		return native
 	}

@@ -24,6 +24,7 @@ import (
 	"github.com/borescope/borescope/internal/testenv"
 	"github.com/borescope/borescope/probe"
 	"github.com/borescope/borescope/stack"
+	"github.com/borescope/borescope/stack/core"
 	"github.com/borescope/borescope/symbol"
 	"github.com/borescope/borescope/usdt"
 )
@@ -325,7 +326,7 @@ func readNotes(_ *testing.T, f *file) func() string {
 
 func openCore(_ *testing.T, f *file) func() string {
 	return func() string {
-		c, err := stack.OpenCore(f.path)
+		c, err := core.Open(f.path)
 		if err != nil {
 			return err.Error()
 		}

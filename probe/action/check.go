@@ -9,7 +9,7 @@ import (
 
 	"github.com/borescope/borescope/internal/kernel"
 	"github.com/borescope/borescope/probe"
-	"github.com/borescope/borescope/stack"
+	"github.com/borescope/borescope/stack/bpfwalk"
 )
 
 // checked is an action made ready for one program of a plan: every node is
@@ -23,7 +23,7 @@ type checked struct {
 	// cgroup is where the current cgroup is found, for storage by cgroup.
 	cgroup cgroupPath
 	// walk is the walker of user stacks, nil if the action asks for none.
-	walk *stack.BPFWalker
+	walk *bpfwalk.Walker
 }
 
 // checker types an action for one program of a plan.
@@ -44,7 +44,7 @@ type checker struct {
 	// loops is how many loops the current statement is inside of.
 	loops int
 	// walk is the walker of user stacks, nil if there is none so far.
-	walk *stack.BPFWalker
+	walk *bpfwalk.Walker
 	// ns is the pid namespace whose numbers are meant; nil: the initial one's.
 	ns *kernel.PIDNamespace
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/cilium/ebpf/btf"
 
 	"github.com/borescope/borescope/probe"
-	"github.com/borescope/borescope/stack"
+	"github.com/borescope/borescope/stack/bpfwalk"
 )
 
 // Kernel versions that decide what is generated.
@@ -170,7 +170,7 @@ const (
 func (g *gen) frameLimit() int {
 	deepest := leastFrame // the counting function
 	if g.c.walk != nil {
-		deepest = stack.BPFStackNeed
+		deepest = bpfwalk.StackNeed
 	}
 	limit := min(maxFrame, 512-leastFrame*g.depth-deepest)
 	if g.loops == LoopsMayGoto {

@@ -5,7 +5,7 @@ import (
 	"strconv"
 
 	"github.com/borescope/borescope/probe"
-	"github.com/borescope/borescope/stack"
+	"github.com/borescope/borescope/stack/bpfwalk"
 )
 
 // Program is what a set of probes does when they fire. It is plain data: a
@@ -30,7 +30,7 @@ type Program struct {
 	Loops LoopForm
 	// WalkLimits bound the tables of Ctx.UstackWalk; nil is the default. They do
 	// not matter to programs that don't use it.
-	WalkLimits *stack.BPFLimits
+	WalkLimits *bpfwalk.Limits
 	// Maps are maps to create although no statement uses them. Maps that
 	// statements use need not be listed.
 	Maps []*Map

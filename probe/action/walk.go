@@ -12,13 +12,14 @@ import (
 
 	"github.com/borescope/borescope/probe"
 	"github.com/borescope/borescope/stack"
+	"github.com/borescope/borescope/stack/bpfwalk"
 )
 
 // taskRegsSince is when bpf_task_pt_regs came.
 var taskRegsSince = Version{5, 15}
 
 // plainFrames is how many rounds of the walker the verifiers of kernels without
-// bpf_loop bear (stack.BPFWalker.MaxFrames).
+// bpf_loop bear (bpfwalk.Walker.MaxFrames).
 const plainFrames = 127
 
 // loopFrames is how many frames a walk with bpf_loop may take: what fits scratch
@@ -74,8 +75,8 @@ func (c *checker) walked(frames int) error {
 	return nil
 }
 
-func (c *checker) newWalker(plain bool) (*stack.BPFWalker, error) {
-	w := &stack.BPFWalker{PlainLoop: plain, Returns: returnProbes(c.plan)}
+func (c *checker) newWalker(plain bool) (*bpfwalk.Walker, error) {
+	w := &bpfwalk.Walker{PlainLoop: plain, Returns: returnProbes(c.plan)}
 	if c.plan.Arch == "arm64" {
 		w.Machine = elf.EM_AARCH64
 	}
@@ -92,7 +93,7 @@ func (c *checker) newWalker(plain bool) (*stack.BPFWalker, error) {
 
 // returnProbes is where the kernel keeps the return addresses that uretprobes
 // replaced; nil if the plan's types do not say.
-func returnProbes(plan *probe.Plan) *stack.BPFReturnProbes {
+func returnProbes(plan *probe.Plan) *bpfwalk.ReturnProbes {
 	var offs []int
 	for _, f := range walkFields[1:] {
 		off, ok := kernelOffset(plan, f.name, f.member)
@@ -101,7 +102,7 @@ func returnProbes(plan *probe.Plan) *stack.BPFReturnProbes {
 		}
 		offs = append(offs, off)
 	}
-	return &stack.BPFReturnProbes{Task: offs[0], Instances: offs[1], Next: offs[2], Stack: offs[3], Addr: offs[4]}
+	return &bpfwalk.ReturnProbes{Task: offs[0], Instances: offs[1], Next: offs[2], Stack: offs[3], Addr: offs[4]}
 }
 
 // kernelOffset is the offset of a member of a kernel struct, in bytes.
@@ -132,7 +133,7 @@ func (g *gen) walkedStack(e *Expr, to loc) {
 	pcs := state.at(w.PCsOffset())
 	g.zero(pcs, 8*frames)
 	g.addr(asm.R1, state)
-	g.emit(asm.Call.Label(stack.BPFWalkFunc))
+	g.emit(asm.Call.Label(bpfwalk.WalkFunc))
 	// The walker may have taken back its last frame.
 	full := g.label()
 	g.emit(
@@ -185,10 +186,10 @@ func (g *gen) countWalk(state loc) {
 func (g *gen) walkFunctions() {
 	for _, in := range g.c.walk.Instructions() {
 		switch name := in.Symbol(); name {
-		case stack.BPFWalkFunc:
+		case bpfwalk.WalkFunc:
 			g.note = "walk a user stack"
 			in = funcMeta(in, name, 1, btf.StaticFunc)
-		case stack.BPFStepFunc:
+		case bpfwalk.StepFunc:
 			g.note = "go to the caller's frame"
 			in = funcMeta(in, name, 2, btf.StaticFunc)
 		}
@@ -198,7 +199,7 @@ func (g *gen) walkFunctions() {
 
 // addWalkMaps adds the walker's maps to a collection.
 func addWalkMaps(p *Program, spec *ebpf.CollectionSpec) error {
-	for _, m := range stack.BPFMaps(p.WalkLimits) {
+	for _, m := range bpfwalk.Maps(p.WalkLimits) {
 		if spec.Maps[m.Name] != nil {
 			return fmt.Errorf("map %s: the walker of user stacks has that name", m.Name)
 		}
@@ -212,20 +213,20 @@ func addWalkMaps(p *Program, spec *ebpf.CollectionSpec) error {
 // walkTables tell the walker about processes.
 type walkTables struct {
 	mu     sync.Mutex
-	cfi    stack.CFICache   // guarded by mu
-	tables *stack.BPFTables // guarded by mu
+	cfi    stack.CFICache  // guarded by mu
+	tables *bpfwalk.Tables // guarded by mu
 }
 
 // newWalkTables makes the tables of a loaded program, nil if it walks nothing.
 func newWalkTables(p *Program, loaded map[string]*ebpf.Map) (*walkTables, error) {
-	if loaded[stack.BPFMapProcesses] == nil || !walksStacks(p) {
+	if loaded[bpfwalk.MapProcesses] == nil || !walksStacks(p) {
 		return nil, nil
 	}
-	maps := map[string]stack.BPFMap{}
+	maps := map[string]bpfwalk.Map{}
 	for name, m := range loaded {
 		maps[name] = m
 	}
-	tables, err := stack.NewBPFTables(maps, p.WalkLimits)
+	tables, err := bpfwalk.NewTables(maps, p.WalkLimits)
 	if err != nil {
 		return nil, err
 	}

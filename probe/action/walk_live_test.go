@@ -18,7 +18,7 @@ import (
 	"github.com/borescope/borescope/internal/testenv"
 	"github.com/borescope/borescope/probe"
 	"github.com/borescope/borescope/probe/action"
-	"github.com/borescope/borescope/stack"
+	"github.com/borescope/borescope/stack/bpfwalk"
 )
 
 // framelessDepth is how often the program calls itself, framelessText where its
@@ -171,7 +171,7 @@ func startFrameless(t *testing.T) *framelessProcess {
 // atCalls is a program that does body at the process's getppid calls.
 func (f *framelessProcess) atCalls(name string, body func(c *action.Ctx)) *action.Program {
 	p := action.NewProgram(name)
-	p.WalkLimits = &stack.BPFLimits{Rows: 1 << 14, Mappings: 64, Processes: 8}
+	p.WalkLimits = &bpfwalk.Limits{Rows: 1 << 14, Mappings: 64, Processes: 8}
 	p.On(probe.RawTracepoint{Name: "sys_enter"}, func(c *action.Ctx) {
 		c.ReturnUnless(c.Arg(1).Eq(f.getppid))
 		c.ReturnUnless(c.PID().Eq(f.pid))

@@ -15,6 +15,8 @@ import (
 	"github.com/borescope/borescope/mapx"
 	"github.com/borescope/borescope/probe"
 	"github.com/borescope/borescope/stack"
+	"github.com/borescope/borescope/stack/bpfwalk"
+	"github.com/borescope/borescope/stack/python"
 )
 
 // Options says what to collect. The zero value, and nil, collects kernel and
@@ -76,10 +78,10 @@ type Collector struct {
 
 	// From LoadWalker to Detach:
 	walker *ebpf.Collection
-	tables *stack.BPFTables
+	tables *bpfwalk.Tables
 	cfi    *stack.CFICache
 
-	pythons map[int]*stack.Python // since LoadWalker
+	pythons map[int]*python.Interpreter // since LoadWalker
 }
 
 // handles are what live and replayed collectors have in common.

@@ -17,6 +17,7 @@ import (
 	"github.com/borescope/borescope/mapx/recording"
 	"github.com/borescope/borescope/probe"
 	"github.com/borescope/borescope/stack"
+	"github.com/borescope/borescope/stack/bpfwalk"
 )
 
 // CopyOptions says what to copy. The zero value, and nil, copies 16 KiB of the
@@ -49,8 +50,8 @@ type CopyOptions struct {
 type Copies struct {
 	source mapx.Source
 	rec    mapx.Record
-	copier stack.BPFCopier
-	kernel *stack.BPFKernelCopier // instead of copier
+	copier bpfwalk.Copier
+	kernel *bpfwalk.KernelCopier // instead of copier
 
 	// Nil in a replay:
 	plan *probe.Plan
@@ -73,9 +74,9 @@ type Copy struct {
 	// Kernel is the kernel's stack.
 	Kernel stack.Stack
 	// User is what was copied; its Walk walks it.
-	User stack.CopiedStack
+	User bpfwalk.CopiedStack
 	// Copied is what was copied with CopyOptions.KernelStacks, instead of User.
-	Copied stack.CopiedKernel
+	Copied bpfwalk.CopiedKernel
 }
 
 // The layout of a record.
@@ -113,7 +114,7 @@ func AttachCopies(targets []probe.Target, o *CopyOptions) (*Copies, error) {
 		return nil, err
 	}
 	f.perThread = true
-	c := &Copies{plan: plan, copier: stack.BPFCopier{Machine: machine, Bytes: o.Bytes}}
+	c := &Copies{plan: plan, copier: bpfwalk.Copier{Machine: machine, Bytes: o.Bytes}}
 	if err := c.choose(o, env); err != nil {
 		return nil, err
 	}
@@ -149,7 +150,7 @@ func (c *Copies) choose(o *CopyOptions, env *probe.Env) (err error) {
 			return fmt.Errorf("collect: copy the kernel's stacks: a %v program has no registers: give perf events or kprobes", p.Type)
 		}
 	}
-	c.kernel = new(stack.BPFKernelCopier)
+	c.kernel = new(bpfwalk.KernelCopier)
 	c.kernel.TaskStackOffset, err = taskStackOffset(env)
 	return err
 }
@@ -164,9 +165,9 @@ func (c *Copies) stateSize() int {
 
 func (c *Copies) instructions() (function string, insns asm.Instructions) {
 	if c.kernel != nil {
-		return stack.BPFKernelCopyFunc, c.kernel.Instructions()
+		return bpfwalk.KernelCopyFunc, c.kernel.Instructions()
 	}
-	return stack.BPFCopyFunc, c.copier.Instructions()
+	return bpfwalk.CopyFunc, c.copier.Instructions()
 }
 
 // stream is the name under which copies are recorded.
@@ -408,7 +409,7 @@ func ReplayCopies(rec *recording.Recording) (*Copies, error) {
 	c := new(Copies)
 	var err error
 	if c.source, err = rec.Stream(mapCopied, nil); err != nil {
-		c.kernel = new(stack.BPFKernelCopier)
+		c.kernel = new(bpfwalk.KernelCopier)
 		var kerr error
 		if c.source, kerr = rec.Stream(mapKernel, nil); kerr != nil {
 			return nil, fmt.Errorf("collect: %w", err)

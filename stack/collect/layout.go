@@ -1,6 +1,6 @@
 package collect
 
-import "github.com/borescope/borescope/stack"
+import "github.com/borescope/borescope/stack/bpfwalk"
 
 // The layouts that the BPF program and this package share. A test checks the
 // offsets against the Go structs.
@@ -103,7 +103,7 @@ const (
 const userWalked = 1 << 8
 
 // walker is the walker of user stacks, as it is built into programs.
-var walker = stack.BPFWalker{Machine: machine, MaxFrames: walkerFrames}
+var walker = bpfwalk.Walker{Machine: machine, MaxFrames: walkerFrames}
 
 var (
 	scratchPCs = int32(scratchState + walker.PCsOffset())

@@ -7,7 +7,7 @@ import (
 	"github.com/cilium/ebpf/asm"
 
 	"github.com/borescope/borescope/probe"
-	"github.com/borescope/borescope/stack"
+	"github.com/borescope/borescope/stack/bpfwalk"
 )
 
 // license is what the programs declare: bpf_get_stack is for GPL-compatible
@@ -332,7 +332,7 @@ func (b *builder) walkUser() {
 	b.add(
 		asm.Mov.Reg(asm.R1, regScratch),
 		asm.Add.Imm(asm.R1, scratchState),
-		asm.Call.Label(stack.BPFWalkFunc),
+		asm.Call.Label(bpfwalk.WalkFunc),
 		asm.LSh.Imm(asm.R0, 3),
 		asm.LoadMem(asm.R1, regScratch, int16(scratchState+walker.EndOffset()), asm.Word),
 		asm.Or.Imm(asm.R1, userWalked),

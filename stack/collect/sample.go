@@ -7,6 +7,7 @@ import (
 
 	"github.com/borescope/borescope/mapx"
 	"github.com/borescope/borescope/stack"
+	"github.com/borescope/borescope/stack/bpfwalk"
 )
 
 // Sample is one combination of process, kernel stack and user stack, and how
@@ -124,7 +125,7 @@ func userStack(byID map[uint64]*segment, k *taskKey) stack.Stack {
 	}
 	s := stack.Stack{End: stack.End(k.UserEnd &^ userWalked)}
 	for i, v := range pcs {
-		s.Frames = append(s.Frames, stack.DecodeBPFFrame(v, i == 0))
+		s.Frames = append(s.Frames, bpfwalk.DecodeFrame(v, i == 0))
 	}
 	return s
 }

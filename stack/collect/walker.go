@@ -15,6 +15,8 @@ import (
 	"github.com/borescope/borescope/internal/kernel"
 	"github.com/borescope/borescope/probe"
 	"github.com/borescope/borescope/stack"
+	"github.com/borescope/borescope/stack/bpfwalk"
+	"github.com/borescope/borescope/stack/python"
 )
 
 // cfiBytes bounds the compiled rules that are kept in this process, besides
@@ -83,7 +85,7 @@ func (c *Collector) loadWalker() error {
 		Maps:     make(map[string]*ebpf.MapSpec),
 		Programs: make(map[string]*ebpf.ProgramSpec),
 	}
-	for _, m := range append(stack.BPFMaps(nil), stack.BPFPythonMap(nil)) {
+	for _, m := range append(bpfwalk.Maps(nil), bpfwalk.PythonMap(nil)) {
 		spec.Maps[m.Name] = &ebpf.MapSpec{
 			Name: m.Name, Type: ebpf.MapType(m.Type),
 			KeySize: m.KeySize, ValueSize: m.ValueSize, MaxEntries: m.MaxEntries,
@@ -112,15 +114,15 @@ func (c *Collector) loadWalker() error {
 		return fmt.Errorf("collect: load the stack walker: %w", err)
 	}
 	c.walker = coll
-	maps := make(map[string]stack.BPFMap)
+	maps := make(map[string]bpfwalk.Map)
 	for name, m := range coll.Maps {
 		maps[name] = m
 	}
-	if c.tables, err = stack.NewBPFTables(maps, nil); err != nil {
+	if c.tables, err = bpfwalk.NewTables(maps, nil); err != nil {
 		return err
 	}
 	c.cfi = &stack.CFICache{MaxBytes: cfiBytes, Chosen: c.filter.pids}
-	c.pythons = make(map[int]*stack.Python)
+	c.pythons = make(map[int]*python.Interpreter)
 	for _, pid := range c.pids {
 		_ = c.AddProcess(pid) // what can't be read is walked by frame pointers
 	}
@@ -129,12 +131,12 @@ func (c *Collector) loadWalker() error {
 
 // returnProbes finds out where the kernel keeps the return addresses that
 // uretprobes replaced; nil if its types do not say.
-func returnProbes(env *probe.Env) *stack.BPFReturnProbes {
+func returnProbes(env *probe.Env) *bpfwalk.ReturnProbes {
 	spec, err := env.BTF()
 	if err != nil {
 		return nil
 	}
-	r := new(stack.BPFReturnProbes)
+	r := new(bpfwalk.ReturnProbes)
 	for _, f := range []struct {
 		name, member string
 		off          *int
@@ -191,7 +193,7 @@ func (c *Collector) takeOver(coll *ebpf.Collection) error {
 // If the process runs CPython 3.11 to 3.13, its interpreted frames are read with
 // every sample from then on, in the kernel, while the thread stands still: in
 // Sample.User they are behind the native ones (stack.HowInterpreter), for
-// stack.MergeInterpreted to put where they ran and for Python to name.
+// python.Merge to put where they ran and for Python to name.
 //
 // The error says what could not be read; the process's other files are walked
 // by their rules all the same.
@@ -204,11 +206,11 @@ func (c *Collector) AddProcess(pid int) error {
 		return err
 	}
 	err = errors.Join(err, c.tables.SetProcess(pid, mods))
-	p, pyErr := stack.OpenPython(pid)
+	p, pyErr := python.Open(pid)
 	switch {
 	case pyErr == nil:
 		c.pythons[pid] = p
-	case errors.Is(pyErr, stack.ErrNoPython):
+	case errors.Is(pyErr, python.ErrNotFound):
 		delete(c.pythons, pid) // another program was executed
 	default:
 		err = errors.Join(err, pyErr)
@@ -218,7 +220,7 @@ func (c *Collector) AddProcess(pid int) error {
 
 // Python is the interpreter of a process that AddProcess found one in, nil if it
 // did not: it names interpreted frames, while the process lives.
-func (c *Collector) Python(pid int) *stack.Python { return c.pythons[pid] }
+func (c *Collector) Python(pid int) *python.Interpreter { return c.pythons[pid] }
 
 // withFuncInfo names the functions of a program by BTF, which bpf_loop's
 // callbacks need.
@@ -227,12 +229,12 @@ func withFuncInfo(name string, insns asm.Instructions) asm.Instructions {
 	u64 := &btf.Int{Name: "unsigned long", Size: 8}
 	ptr := &btf.Pointer{Target: &btf.Void{}}
 	funcs := map[string][]btf.FuncParam{
-		name:                    {{Name: "ctx", Type: ptr}},
-		stack.BPFWalkFunc:       {{Name: "state", Type: ptr}},
-		stack.BPFCopyFunc:       {{Name: "state", Type: ptr}},
-		stack.BPFKernelCopyFunc: {{Name: "state", Type: ptr}, {Name: "ctx", Type: ptr}},
-		stack.BPFStepFunc:       {{Name: "index", Type: u64}, {Name: "context", Type: ptr}},
-		stack.BPFPythonFunc:     {{Name: "index", Type: u64}, {Name: "context", Type: ptr}},
+		name:                   {{Name: "ctx", Type: ptr}},
+		bpfwalk.WalkFunc:       {{Name: "state", Type: ptr}},
+		bpfwalk.CopyFunc:       {{Name: "state", Type: ptr}},
+		bpfwalk.KernelCopyFunc: {{Name: "state", Type: ptr}, {Name: "ctx", Type: ptr}},
+		bpfwalk.StepFunc:       {{Name: "index", Type: u64}, {Name: "context", Type: ptr}},
+		bpfwalk.PythonFunc:     {{Name: "index", Type: u64}, {Name: "context", Type: ptr}},
 	}
 	insns[0] = insns[0].WithSymbol(name)
 	for i, ins := range insns {

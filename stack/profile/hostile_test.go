@@ -10,7 +10,6 @@ import (
 	pprof "github.com/google/pprof/profile"
 
 	"github.com/borescope/borescope/internal/escape"
-
 	"github.com/borescope/borescope/stack"
 )
 

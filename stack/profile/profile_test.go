@@ -13,11 +13,9 @@ import (
 
 	pprof "github.com/google/pprof/profile"
 
-	"github.com/borescope/borescope/internal/testenv"
-
-	"github.com/borescope/borescope/stack"
-
 	"github.com/borescope/borescope/internal/golden"
+	"github.com/borescope/borescope/internal/testenv"
+	"github.com/borescope/borescope/stack"
 )
 
 // testProfile has kernel, inlined, unnamed and JIT frames in two processes.

@@ -1,0 +1,235 @@
+package bpfwalk
+
+import (
+	"debug/elf"
+	"encoding/binary"
+	"slices"
+
+	"github.com/cilium/ebpf/asm"
+
+	"github.com/borescope/borescope/stack"
+	"github.com/borescope/borescope/stack/internal/rules"
+)
+
+// Copier generates the instructions that copy the user's registers and the
+// top of the user's stack to a map value, from where they are sent out and walked
+// in Go. That costs the event a third of what walking inside BPF costs, and knows
+// every rule that CFIWalker knows, but each event is kilobytes.
+//
+// The zero value generates for amd64 and Linux 5.15 or later. It is plain data.
+type Copier struct {
+	// Machine is elf.EM_X86_64 (also if 0) or elf.EM_AARCH64.
+	Machine elf.Machine
+	// Bytes is how much of the stack to copy, a multiple of 4,096; 16,384 if 0,
+	// at most 65,536. Up to one page more is copied, so that copying ends where a
+	// page does.
+	Bytes int
+	// TaskStackOffset and Returns are Walker's. The record has 1 KiB for a
+	// thread's return probes, of which the kernel allows 64.
+	TaskStackOffset int
+	Returns         *ReturnProbes
+}
+
+// CopyFunc is the function to call: R1 is the state, a pointer to StateSize
+// bytes of map value; R0 is how much of the state is to be sent.
+//
+//	static long stack_copy(void *state)
+const CopyFunc = "stack_copy"
+
+// maxCopy bounds Copier.Bytes.
+const maxCopy = 64 << 10
+
+// The state. Copying goes page by page: a read that crosses into a page which
+// is not there reads nothing.
+const (
+	pageSize = 4096
+	// redZone is what functions may use below the stack pointer on amd64, and
+	// where GCC's epilogues have just taken registers from.
+	redZone = 128
+
+	copyAddr = 0                       // uint64: address of the first byte
+	copyLen  = 8                       // uint32: bytes copied
+	copyWhy  = 12                      // uint32: End of a walk that leaves what was copied
+	copyRegs = 16                      // struct pt_regs, or user_pt_regs
+	copyRets = copyRegs + arm64RegsLen // uint64 pairs, then zeros: ReturnProbe
+	maxRets  = 64                      // MAX_URETPROBE_DEPTH
+	copyData = copyRets + 16*maxRets
+)
+
+// bytes is Bytes in its range.
+func (c *Copier) bytes() int {
+	if c.Bytes <= 0 {
+		return 16 << 10
+	}
+	return (min(c.Bytes, maxCopy) + pageSize - 1) &^ (pageSize - 1)
+}
+
+// StateSize is the size of the state: a map value's, at its beginning or at any
+// multiple of 8 in it.
+func (c *Copier) StateSize() int { return copyData + c.bytes() + pageSize }
+
+// Instructions returns the function.
+func (c *Copier) Instructions() asm.Instructions {
+	g := &bpfGen{w: &Walker{Returns: c.Returns}, arm: c.Machine == elf.EM_AARCH64}
+	g.label(CopyFunc)
+	g.add(
+		asm.Mov.Reg(asm.R6, asm.R1),
+		asm.Mov.Imm(asm.R1, 0),
+		asm.StoreMem(asm.R6, copyAddr, asm.R1, asm.DWord),
+		asm.StoreMem(asm.R6, copyLen, asm.R1, asm.Word),
+		asm.Mov.Imm(asm.R1, int32(stack.EndNone)),
+		asm.StoreMem(asm.R6, copyWhy, asm.R1, asm.Word),
+	)
+	g.readUserRegs(copyRegs, c.TaskStackOffset, "stack_copy_done")
+	g.copyReturns()
+	if g.arm {
+		g.load(asm.R8, copyRegs+31*8)
+	} else {
+		g.load(asm.R8, copyRegs+amd64RegsSP)
+		g.add(asm.Add.Imm(asm.R8, -redZone))
+	}
+	g.add(
+		asm.StoreMem(asm.R6, copyAddr, asm.R8, asm.DWord),
+		asm.Mov.Imm(asm.R1, int32(stack.EndBadMemory)),
+		asm.StoreMem(asm.R6, copyWhy, asm.R1, asm.Word),
+
+		// R7: what is left of the first page.
+		asm.Mov.Reg(asm.R1, asm.R8),
+		asm.And.Imm(asm.R1, pageSize-1),
+		asm.Mov.Imm(asm.R7, pageSize),
+		asm.Sub.Reg(asm.R7, asm.R1),
+		asm.Mov.Reg(asm.R1, asm.R6),
+		asm.Add.Imm(asm.R1, copyData),
+		asm.Mov.Reg(asm.R2, asm.R7),
+		asm.Mov.Reg(asm.R3, asm.R8),
+		asm.FnProbeReadUser.Call(),
+		asm.JEq.Imm(asm.R0, 0, "stack_copy_first"),
+		// The page below the stack pointer's may never have been touched; the
+		// helper leaves zeros.
+		asm.JGT.Imm(asm.R7, redZone, "stack_copy_done"),
+	)
+	g.label("stack_copy_first")
+	g.add(asm.StoreMem(asm.R6, copyLen, asm.R7, asm.Word))
+	for at := 0; at < c.bytes(); at += pageSize {
+		g.add(
+			asm.Mov.Reg(asm.R1, asm.R6),
+			asm.Add.Imm(asm.R1, int32(copyData+at)),
+			asm.Add.Reg(asm.R1, asm.R7),
+			asm.Mov.Imm(asm.R2, pageSize),
+			asm.Mov.Reg(asm.R3, asm.R8),
+			asm.Add.Imm(asm.R3, int32(at)),
+			asm.Add.Reg(asm.R3, asm.R7),
+			asm.FnProbeReadUser.Call(),
+			asm.JNE.Imm(asm.R0, 0, "stack_copy_done"),
+			asm.Mov.Reg(asm.R1, asm.R7),
+			asm.Add.Imm(asm.R1, int32(at+pageSize)),
+			asm.StoreMem(asm.R6, copyLen, asm.R1, asm.Word),
+		)
+	}
+	g.add(
+		asm.Mov.Imm(asm.R1, int32(stack.EndTruncated)),
+		asm.StoreMem(asm.R6, copyWhy, asm.R1, asm.Word),
+	)
+	g.label("stack_copy_done")
+	g.add(
+		asm.LoadMem(asm.R0, asm.R6, copyLen, asm.Word),
+		asm.Add.Imm(asm.R0, copyData),
+		asm.Return(),
+	)
+	return g.insns
+}
+
+// copyReturns copies the list of return probes that the thread is in.
+func (g *bpfGen) copyReturns() {
+	const none = "stack_copy_noret"
+	g.add(asm.Mov.Imm(asm.R1, 0))
+	g.store(copyRets, asm.R1)
+	if g.w.Returns == nil {
+		return
+	}
+	g.firstReturn(copyData, none)
+	for at := int16(copyRets); at < copyData; at += 16 {
+		g.readReturn(copyData, at, at+8, none)
+		if next := at + 16; next < copyData {
+			g.add(asm.Mov.Imm(asm.R1, 0))
+			g.store(next, asm.R1)
+		}
+		g.add(asm.JEq.Imm(asm.R3, 0, none))
+	}
+	g.label(none)
+}
+
+// CopiedStack is what the program copied.
+type CopiedStack struct {
+	// Regs are the user's registers.
+	Regs stack.Regs
+	// Memory is the stack, from a little below the stack pointer. It shares the
+	// state's bytes.
+	Memory stack.MemoryRange
+	// End is why a walk ends that needs memory beyond: EndTruncated if more could
+	// have been copied, EndBadMemory if the stack could not be read further, and
+	// EndNone if there is no user stack.
+	End stack.End
+
+	returns [maxRets]stack.ReturnProbe
+}
+
+// Returns are the return probes that the thread was in, innermost first. The
+// slice is the receiver's.
+func (s *CopiedStack) Returns() []stack.ReturnProbe {
+	i := slices.IndexFunc(s.returns[:], func(p stack.ReturnProbe) bool { return p.Stack == 0 })
+	if i < 0 {
+		i = maxRets
+	}
+	return s.returns[:i]
+}
+
+// Walk walks the copied stack with w, whose Modules are those of the process
+// when it was copied. It sets w's Returns.
+func (s *CopiedStack) Walk(dst []stack.Frame, w *stack.CFIWalker) (int, stack.End) {
+	if s.End == stack.EndNone {
+		return 0, stack.EndNone
+	}
+	w.Returns = s.Returns()
+	n, end := w.Walk(dst, &s.Regs, &s.Memory)
+	if end == stack.EndBadMemory {
+		end = s.End
+	}
+	return n, end
+}
+
+// Decode reads a state, which may be cut off where the copied bytes end.
+func (c *Copier) Decode(state []byte) (s CopiedStack) {
+	s.End = stack.EndNone
+	if len(state) < copyData {
+		return s
+	}
+	o := binary.NativeEndian
+	s.End = stack.End(o.Uint32(state[copyWhy:]))
+	if s.End == stack.EndNone {
+		return s
+	}
+	n := min(uint64(o.Uint32(state[copyLen:])), uint64(len(state)-copyData))
+	s.Memory = stack.MemoryRange{Addr: o.Uint64(state[copyAddr:]), Data: state[copyData:][:n]}
+	for i := range s.returns {
+		at := state[copyRets+16*i:]
+		s.returns[i] = stack.ReturnProbe{Stack: o.Uint64(at), Addr: o.Uint64(at[8:])}
+		if s.returns[i].Stack == 0 {
+			break
+		}
+	}
+	if c.Machine == elf.EM_AARCH64 {
+		s.Regs.Machine = elf.EM_AARCH64
+		for i := range stack.ARM64PC + 1 { // x0 … x30, sp, pc, as in struct user_pt_regs
+			s.Regs.Set(i, o.Uint64(state[copyRegs+8*i:]))
+		}
+		return s
+	}
+	s.Regs.Machine = elf.EM_X86_64
+	for i, num := range rules.KernelEntry {
+		if num >= 0 {
+			s.Regs.Set(num, o.Uint64(state[copyRegs+8*i:]))
+		}
+	}
+	return s
+}

@@ -1,0 +1,529 @@
+package bpfwalk
+
+import (
+	"cmp"
+	"debug/elf"
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"github.com/borescope/borescope/stack"
+	"github.com/borescope/borescope/stack/internal/rules"
+)
+
+// MapSpec describes a map that the walker inside BPF needs, in the words of
+// bpf(2), for whoever creates it.
+type MapSpec struct {
+	Name       string // that the instructions refer to
+	Type       uint32 // BPF_MAP_TYPE_ARRAY or BPF_MAP_TYPE_HASH
+	KeySize    uint32 // bytes
+	ValueSize  uint32 // bytes
+	MaxEntries uint32
+}
+
+// Map is a created map. *ebpf.Map of github.com/cilium/ebpf is one.
+type Map interface {
+	// Put stores a value, in place of one that is there.
+	Put(key, value any) error
+	// Delete removes an entry; one that is not there is an error.
+	Delete(key any) error
+}
+
+// The names of the maps, which the walker's instructions refer to.
+const (
+	MapProcesses = "stack_procs"
+	MapMappings  = "stack_maps"
+	MapRows      = "stack_rows"
+	MapRules     = "stack_rules"
+)
+
+const (
+	bpfMapHash  = 1 // BPF_MAP_TYPE_HASH
+	bpfMapArray = 2 // BPF_MAP_TYPE_ARRAY
+
+	// chunkRows is how many rows one element of the rows map holds: their
+	// addresses (uint32), then their rules (uint16).
+	chunkRows     = 1 << chunkRowsLog
+	chunkRowsLog  = 14
+	chunkRules    = 4 * chunkRows // offset of the rules
+	chunkSize     = 6 * chunkRows
+	mappingsLog   = 10 // a process has at most so many mappings
+	maxMappings   = 1 << mappingsLog
+	bpfRuleSize   = 24
+	bpfMappingLen = 40
+)
+
+// A mapping, as the program reads it: an address range and the rows for it.
+const (
+	mapStart = 0  // uint64
+	mapEnd   = 8  // uint64
+	mapBias  = 16 // uint64; address - bias is what rows count from
+	mapChunk = 24 // uint32
+	mapFirst = 28 // uint32; first row in the chunk
+	mapRows  = 32 // uint32; 0: no rules are known here
+)
+
+// A rule, as the program reads it.
+const (
+	ruleCFA    = 0  // uint8, bpfCFA…
+	ruleReg    = 1  // uint8, index of the state's registers
+	ruleFP     = 2  // uint8, bpfAt…
+	ruleRA     = 3  // uint8, bpfAt…
+	ruleOff    = 4  // int32
+	ruleOff2   = 8  // int32
+	ruleFPOff  = 12 // int32
+	ruleRAOff  = 16 // int32
+	bpfCFANone = 0
+	bpfCFAReg  = 1
+	bpfCFARef  = 2
+	bpfCFAPLT  = 3
+	bpfCFASig  = 4
+	bpfCFAHard = 5 // needs a DWARF expression
+	bpfCFAOver = 6 // as bpfCFAReg, on another stack
+	bpfCFAGrow = 7 // as Go's descriptor of the goroutine says
+	bpfCFAIdx  = 8 // as bpfCFARef, with words counted by a register: CfaIndex
+
+	bpfSame  = 0
+	bpfAtCFA = 1
+	bpfAtFP  = 2
+	bpfUndef = 3
+	bpfKept  = 4 // as bpfAtCFA, also below the stack pointer: Go's on arm64
+)
+
+// Limits bound what the tables of the walker inside BPF take up in the
+// kernel. The zero value and nil are the defaults.
+type Limits struct {
+	// Rows is the number of rows of all files together, 2,097,152 if 0: six
+	// bytes each, allocated when the maps are created. libc has 28,000, gdb
+	// 150,000.
+	Rows int
+	// Mappings is the number of executable mappings of all processes together,
+	// 32,768 if 0: 40 bytes each.
+	Mappings int
+	// Processes is the number of processes, 8,192 if 0.
+	Processes int
+	// Rules is the number of different rules, 16,384 if 0, at most 65,536.
+	Rules int
+}
+
+func (l *Limits) withDefaults() Limits {
+	var v Limits
+	if l != nil {
+		v = *l
+	}
+	v.Rows = cmp.Or(v.Rows, 1<<21)
+	v.Mappings = cmp.Or(v.Mappings, 1<<15)
+	v.Processes = cmp.Or(v.Processes, 1<<13)
+	v.Rules = cmp.Or(v.Rules, 1<<14)
+	v.Rules = min(v.Rules, rules.MaxRules)
+	return v
+}
+
+// chunks is the number of elements of the rows map.
+func (l *Limits) chunks() int { return (l.Rows + chunkRows - 1) / chunkRows }
+
+// Maps describes the maps to create for these limits.
+func Maps(limits *Limits) []MapSpec {
+	l := limits.withDefaults()
+	return []MapSpec{
+		{MapProcesses, bpfMapHash, 4, 8, uint32(l.Processes)},
+		{MapMappings, bpfMapArray, 4, bpfMappingLen, uint32(l.Mappings)},
+		{MapRows, bpfMapArray, 4, chunkSize, uint32(l.chunks())},
+		{MapRules, bpfMapArray, 4, bpfRuleSize, uint32(l.Rules)},
+	}
+}
+
+// ErrBudget says that the tables of the walker inside BPF are full. The
+// process is walked by frame pointers then.
+var ErrBudget = errors.New("tables of the BPF stack walker are full")
+
+// Tables fills the maps of the walker inside BPF: which process has what
+// mapped where, and the files' rules, which processes share. A process that was
+// not added is walked by frame pointers. It borrows the maps. One goroutine at a
+// time.
+type Tables struct {
+	limits Limits
+	maps   map[string]Map
+
+	rules  map[[bpfRuleSize]byte]uint16
+	files  map[*stack.CFITable]*bpfFile
+	chunks []*bpfChunk
+	free   []span // of mappings, in order
+	procs  map[int]*bpfProc
+	python map[int]bool // processes in MapPython
+	rows   int
+}
+
+// bpfFile is where a file's rows lie.
+type bpfFile struct {
+	pieces []bpfPiece
+	users  int // processes
+}
+
+// bpfPiece is a run of rows in one chunk.
+type bpfPiece struct {
+	from, to    uint32 // addresses that it covers, counted from the table's base
+	last        bool   // to is open
+	chunk       int
+	first, rows int
+}
+
+// bpfChunk is a copy of one element of the rows map.
+type bpfChunk struct {
+	data []byte
+	free []span
+}
+
+type bpfProc struct {
+	span  span
+	files []*stack.CFITable
+}
+
+// NewTables returns tables that fill maps, which were created as
+// Maps(limits) says and are given by name.
+func NewTables(maps map[string]Map, limits *Limits) (*Tables, error) {
+	t := &Tables{
+		limits: limits.withDefaults(), maps: maps,
+		rules: make(map[[bpfRuleSize]byte]uint16), files: make(map[*stack.CFITable]*bpfFile), procs: make(map[int]*bpfProc),
+		python: make(map[int]bool),
+	}
+	for _, s := range Maps(limits) {
+		if maps[s.Name] == nil {
+			return nil, fmt.Errorf("BPF stack walker: no map %s", s.Name)
+		}
+	}
+	// The first mapping is never used, so that 0 can mean none.
+	t.free = []span{{1, t.limits.Mappings - 1}}
+	var none [bpfRuleSize]byte
+	t.rules[none] = 0 // the element is zero already
+	return t, nil
+}
+
+// Rows returns how many rows of files are in the kernel.
+func (t *Tables) Rows() int { return t.rows }
+
+// SetProcess tells the program what a process has mapped, instead of what it
+// was told before. Files that no process uses any more are forgotten; a walk that
+// is under way at that very moment may meet what is put in their place, and show
+// wrong frames for that one sample. On an error the process is as it was before,
+// or is not known.
+func (t *Tables) SetProcess(pid int, mods *stack.Modules) error {
+	p, entries, err := t.place(mods)
+	if err != nil {
+		return fmt.Errorf("process %d: %w", pid, err)
+	}
+	for i, e := range entries {
+		if err := t.maps[MapMappings].Put(uint32(p.span.first+i), e); err != nil {
+			t.drop(p)
+			return fmt.Errorf("process %d: %w", pid, err)
+		}
+	}
+	var v [8]byte
+	binary.NativeEndian.PutUint32(v[:], uint32(p.span.first))
+	binary.NativeEndian.PutUint32(v[4:], uint32(len(entries)))
+	if err := t.maps[MapProcesses].Put(uint32(pid), v[:]); err != nil {
+		t.drop(p)
+		return fmt.Errorf("process %d: %w", pid, err)
+	}
+	if old := t.procs[pid]; old != nil {
+		t.drop(old)
+	}
+	t.procs[pid] = p
+	return nil
+}
+
+// RemoveProcess forgets a process, which has ended.
+func (t *Tables) RemoveProcess(pid int) error {
+	p := t.procs[pid]
+	if p == nil {
+		return nil
+	}
+	delete(t.procs, pid)
+	err := t.maps[MapProcesses].Delete(uint32(pid))
+	t.drop(p)
+	if t.python[pid] {
+		err = errors.Join(err, t.SetPython(pid, nil))
+	}
+	return err
+}
+
+// place finds room for a process's mappings and its files' rows.
+func (t *Tables) place(mods *stack.Modules) (*bpfProc, [][]byte, error) {
+	p := &bpfProc{}
+	var entries [][]byte
+	for i := range mods.All() {
+		m := &mods.All()[i]
+		if m.Start >= 1<<63 { // vsyscall: the program compares addresses as signed numbers
+			continue
+		}
+		if m.CFI == nil {
+			entries = append(entries, bpfMapping(m.Start, m.End, 0, nil))
+			continue
+		}
+		f, err := t.file(m.CFI)
+		if err != nil {
+			t.drop(p)
+			return nil, nil, err
+		}
+		f.users++
+		p.files = append(p.files, m.CFI)
+		entries = f.mappings(entries, m)
+	}
+	if len(entries) > maxMappings {
+		t.drop(p)
+		return nil, nil, fmt.Errorf("%d executable mappings: %w", len(entries), ErrBudget)
+	}
+	first, ok := take(&t.free, max(1, len(entries)))
+	if !ok {
+		t.drop(p)
+		return nil, nil, fmt.Errorf("mappings: %w", ErrBudget)
+	}
+	p.span = span{first, max(1, len(entries))}
+	return p, entries, nil
+}
+
+// drop gives back what a process has.
+func (t *Tables) drop(p *bpfProc) {
+	for _, c := range p.files {
+		f := t.files[c]
+		if f.users--; f.users == 0 {
+			t.forget(c, f)
+		}
+	}
+	if p.span.n > 0 {
+		give(&t.free, p.span)
+	}
+}
+
+func (t *Tables) forget(c *stack.CFITable, f *bpfFile) {
+	delete(t.files, c)
+	for _, p := range f.pieces {
+		give(&t.chunks[p.chunk].free, span{p.first, p.rows})
+		t.rows -= p.rows
+	}
+}
+
+// file returns where a file's rows lie, and puts them there if they are new.
+func (t *Tables) file(c *stack.CFITable) (*bpfFile, error) {
+	if f := t.files[c]; f != nil {
+		return f, nil
+	}
+	f := &bpfFile{}
+	t.files[c] = f
+	rules := make([]uint16, len(c.Rules().Rules))
+	for i := range c.Rules().Rules {
+		id, err := t.rule(encodeRule(c.Rules().Machine, &c.Rules().Rules[i]))
+		if err != nil {
+			t.forget(c, f)
+			return nil, err
+		}
+		rules[i] = id
+	}
+	pcs, index := projectRows(c, rules)
+	for at := 0; at < len(pcs); {
+		chunk, first, n := t.room(len(pcs) - at)
+		if n == 0 {
+			t.forget(c, f)
+			return nil, fmt.Errorf("%d rows: %w", len(pcs), ErrBudget)
+		}
+		data := t.chunks[chunk].data
+		for i := range n {
+			binary.NativeEndian.PutUint32(data[4*(first+i):], pcs[at+i])
+			binary.NativeEndian.PutUint16(data[chunkRules+2*(first+i):], index[at+i])
+		}
+		p := bpfPiece{from: pcs[at], chunk: chunk, first: first, rows: n}
+		if at += n; at < len(pcs) {
+			p.to = pcs[at]
+		} else {
+			p.last = true
+		}
+		f.pieces = append(f.pieces, p)
+		t.rows += n
+		if err := t.maps[MapRows].Put(uint32(chunk), data); err != nil {
+			t.forget(c, f)
+			return nil, err
+		}
+	}
+	return f, nil
+}
+
+// projectRows leaves out what the program does not restore: rows that differ
+// in other registers only become one.
+func projectRows(c *stack.CFITable, rules []uint16) (pcs []uint32, index []uint16) {
+	for pc, rule := range c.Rules().Rows.All() {
+		r := rules[rule]
+		if n := len(index); n > 0 && index[n-1] == r {
+			continue
+		}
+		pcs = append(pcs, pc)
+		index = append(index, r)
+	}
+	return pcs, index
+}
+
+// room finds space for up to want rows in one chunk: all of them where they
+// fit, else the largest space there is.
+func (t *Tables) room(want int) (chunk, first, n int) {
+	best, size := -1, 0
+	for i, c := range t.chunks {
+		for _, s := range c.free {
+			if s.n >= want {
+				first, _ = takeFrom(&c.free, s.first, want)
+				return i, first, want
+			}
+			if s.n > size {
+				best, size = i, s.n
+			}
+		}
+	}
+	if len(t.chunks) < t.limits.chunks() {
+		t.chunks = append(t.chunks, &bpfChunk{data: make([]byte, chunkSize), free: []span{{0, chunkRows}}})
+		best, size = len(t.chunks)-1, chunkRows
+	}
+	if best < 0 {
+		return 0, 0, 0
+	}
+	n = min(want, size)
+	first, _ = take(&t.chunks[best].free, n)
+	return best, first, n
+}
+
+// rule returns the number of a rule, and writes it if it is new.
+func (t *Tables) rule(r [bpfRuleSize]byte) (uint16, error) {
+	id, ok := t.rules[r]
+	if ok {
+		return id, nil
+	}
+	if len(t.rules) >= t.limits.Rules {
+		return 0, fmt.Errorf("rules: %w", ErrBudget)
+	}
+	id = uint16(len(t.rules))
+	if err := t.maps[MapRules].Put(uint32(id), r[:]); err != nil {
+		return 0, err
+	}
+	t.rules[r] = id
+	return id, nil
+}
+
+// mappings appends an entry for every piece of the file that lies in the module.
+func (f *bpfFile) mappings(dst [][]byte, m *stack.Module) [][]byte {
+	base := m.Bias + m.CFI.Rules().Base
+	for i := range f.pieces {
+		p := &f.pieces[i]
+		start, end := max(m.Start, base+uint64(p.from)), m.End
+		if i == 0 {
+			start = m.Start // what lies before the first row has no rule
+		}
+		if !p.last {
+			end = min(end, base+uint64(p.to))
+		}
+		if start < end {
+			dst = append(dst, bpfMapping(start, end, base, p))
+		}
+	}
+	return dst
+}
+
+func bpfMapping(start, end, bias uint64, p *bpfPiece) []byte {
+	b := make([]byte, bpfMappingLen)
+	o := binary.NativeEndian
+	o.PutUint64(b[mapStart:], start)
+	o.PutUint64(b[mapEnd:], end)
+	o.PutUint64(b[mapBias:], bias)
+	if p != nil {
+		o.PutUint32(b[mapChunk:], uint32(p.chunk))
+		o.PutUint32(b[mapFirst:], uint32(p.first))
+		o.PutUint32(b[mapRows:], uint32(p.rows))
+	}
+	return b
+}
+
+// encodeRule keeps of a rule what the program needs.
+func encodeRule(m elf.Machine, r *rules.Rule) (b [bpfRuleSize]byte) {
+	if r.CFA.Kind == rules.CFANone {
+		return b
+	}
+	hard := [bpfRuleSize]byte{ruleCFA: bpfCFAHard}
+	o := binary.NativeEndian
+	reg, ok := bpfRegister(m, r.CFA.Reg)
+	switch r.CFA.Kind {
+	case rules.CFAReg:
+		b[ruleCFA] = bpfCFAReg
+	case rules.CFADeref:
+		b[ruleCFA] = bpfCFARef
+	case rules.CFAIndex:
+		b[ruleCFA] = bpfCFAIdx
+		ok = ok && m == elf.EM_X86_64
+	case rules.CFAPLT:
+		b[ruleCFA] = bpfCFAPLT
+	case rules.CFASwitch:
+		b[ruleCFA] = bpfCFAOver
+	case rules.CFAGrow:
+		b[ruleCFA] = bpfCFAGrow
+		ok = true
+	case rules.CFASignal:
+		b[ruleCFA] = bpfCFASig
+		return b
+	default:
+		return hard
+	}
+	b[ruleReg] = reg
+	o.PutUint32(b[ruleOff:], uint32(r.CFA.Off))
+	o.PutUint32(b[ruleOff2:], uint32(r.CFA.Off2))
+	ra, fp := uint8(rules.ReturnReg(m)), uint8(stack.AMD64RBP)
+	if m == elf.EM_AARCH64 {
+		fp = stack.ARM64FP
+	}
+	for _, s := range r.Saved {
+		switch s.Num {
+		case fp:
+			b[ruleFP] = bpfSaved(s.RegRule, fp)
+			if stack.How(r.How) == stack.HowGo && m == elf.EM_AARCH64 {
+				b[ruleFP] = bpfKept
+			}
+			o.PutUint32(b[ruleFPOff:], uint32(s.Off))
+			ok = ok && b[ruleFP] != bpfCFAHard
+		case ra:
+			b[ruleRA] = bpfSaved(s.RegRule, fp)
+			o.PutUint32(b[ruleRAOff:], uint32(s.Off))
+			ok = ok && b[ruleRA] != bpfCFAHard && b[ruleRA] != bpfAtFP
+		}
+	}
+	if !ok {
+		return hard
+	}
+	return b
+}
+
+// bpfRegister is a register's place in the program's state.
+func bpfRegister(m elf.Machine, n uint8) (uint8, bool) {
+	if m == elf.EM_AARCH64 {
+		switch n {
+		case stack.ARM64SP:
+			return 0, true
+		case stack.ARM64FP:
+			return 1, true
+		}
+		return 0, false
+	}
+	for i, r := range bpfRegs {
+		if r.num == int(n) {
+			return uint8(i), true
+		}
+	}
+	return 0, false
+}
+
+func bpfSaved(r rules.RegRule, fp uint8) uint8 {
+	switch {
+	case r.Kind == rules.RegSame:
+		return bpfSame
+	case r.Kind == rules.RegAtCFA:
+		return bpfAtCFA
+	case r.Kind == rules.RegUndef:
+		return bpfUndef
+	case r.Kind == rules.RegAtReg && r.Reg == fp:
+		return bpfAtFP
+	}
+	return bpfCFAHard
+}

@@ -1,0 +1,447 @@
+package bpfwalk
+
+import (
+	"debug/elf"
+	"encoding/binary"
+	"slices"
+
+	"github.com/cilium/ebpf/asm"
+
+	"github.com/borescope/borescope/stack"
+	"github.com/borescope/borescope/stack/internal/rules"
+)
+
+// Walker generates the walker of user stacks that runs inside BPF programs:
+// by call frame information where the process was given to Tables, by frame
+// pointers over JIT code and for processes that are not known, and across signal
+// handlers. It works in programs of any type, whether the event hit the process
+// in its own code or in the kernel.
+//
+// The zero value generates for amd64 and Linux 5.17 or later. It is plain data.
+type Walker struct {
+	// Machine is elf.EM_X86_64 (also if 0) or elf.EM_AARCH64.
+	Machine elf.Machine
+	// MaxFrames is the frame limit, MaxFrames if 0. With PlainLoop the verifier
+	// bears no more than about 127.
+	MaxFrames int
+	// PlainLoop avoids bpf_loop, which is there since Linux 5.17: the verifier
+	// then looks at every round, which takes it near a second.
+	PlainLoop bool
+	// TaskStackOffset is the offset of task_struct.stack, from BTF: the way to
+	// the user's registers on kernels before 5.15, which lack bpf_task_pt_regs.
+	// 0 uses the helper.
+	TaskStackOffset int
+	// Preset takes the registers that the caller has put into the state's first
+	// nine words instead of looking for the user's own: rip, rsp, rbp, r10, r13,
+	// rax, rsi, r11 and r9, or on arm64 pc, sp, x29 and x30 (zero: not known).
+	// Stacks of Go programs then end where a goroutine's stack is being grown.
+	Preset bool
+	// Returns says where the kernel keeps the return addresses that uretprobes
+	// replaced, so that the walk puts them back; nil leaves them as they are,
+	// and the walk ends there. (The kernel's own walker puts them back since
+	// Linux 6.12.)
+	Returns *ReturnProbes
+	// Python reads the interpreted frames of CPython 3.11 to 3.13 too, in the
+	// processes given to Tables.SetPython, and puts them behind the native
+	// ones: python.Merge puts them where they ran. It needs MapPython, and
+	// bpf_loop; the threads of a process are searched through, up to 256.
+	Python bool
+}
+
+// ReturnProbes are offsets in kernel types, from BTF: the list of the return
+// probes that a thread is in.
+type ReturnProbes struct {
+	Task      int // task_struct.utask
+	Instances int // uprobe_task.return_instances
+	Next      int // return_instance.next
+	Stack     int // return_instance.stack
+	Addr      int // return_instance.orig_ret_vaddr
+}
+
+// Names of the generated functions.
+const (
+	// WalkFunc is the function to call: R1 is the state, a pointer to
+	// StateSize bytes of map value; R0 is the number of frames.
+	//
+	//	static long stack_walk(void *state)
+	WalkFunc = "stack_walk"
+	// StepFunc is the callback of bpf_loop.
+	//
+	//	static long stack_step(u64 index, void *context)
+	StepFunc = "stack_step"
+)
+
+// StackNeed is the stack that the two functions take up together, in bytes,
+// of the 512 that a program has.
+const StackNeed = 64
+
+// The state, in a map value: the registers that a walk goes on with, and what
+// it found.
+const (
+	stIP     = 0 // uint64, as are the eight that follow
+	stRegs   = 8 // bpfRegs
+	stSP     = stRegs
+	stFP     = stRegs + 8
+	stLR     = stRegs + 16 // arm64
+	stTag    = stRegs + 64 // uint64: bpfExact or bpfByFP, of the frame to come
+	stFirst  = stTag + 8   // uint32: the process's first mapping
+	stCount  = stTag + 12  // uint32: their number; 0: not known
+	stCached = stTag + 16  // uint32: the mapping that was used last
+	stN      = stTag + 20  // uint32: frames so far
+	stEnd    = stTag + 24  // uint32: End
+	stFlags  = stTag + 28  // uint32: bpfUnknownProcess
+	stSlot   = stTag + 32  // uint64: the next return probe's stack pointer; all ones: none
+	stAddr   = stTag + 40  // uint64: the address that it replaced
+	stNext   = stTag + 48  // uint64: the kernel's address of the one after it
+	stG      = stTag + 56  // uint64: r14 or x28 of the leaf, in Go the goroutine's descriptor
+	stBuf    = stTag + 64
+	stBufLen = 272
+	stPCs    = stBuf + stBufLen
+)
+
+// bpfRegs are the registers that the state has on amd64, and where the kernel
+// keeps the user's. All but the first two are known in the leaf and above a
+// signal only: hand-written code of libcrypto, libgmp and glibc counts from them
+// before it calls anything.
+var bpfRegs = [8]struct {
+	num   int
+	entry int16 // in struct pt_regs
+}{{stack.AMD64RSP, 152}, {stack.AMD64RBP, 32}, {stack.AMD64R10, 56}, {stack.AMD64R13, 16}, {stack.AMD64RAX, 80}, {stack.AMD64RSI, 104}, {stack.AMD64R11, 48}, {stack.AMD64R9, 64}}
+
+const (
+	bpfUnknownProcess = 1
+
+	// The top bits of a frame's address say how it was found: they are the same
+	// in every user address.
+	bpfExactBit = 63
+	bpfByFP     = 1 << 62
+	bpfExact    = 1 << bpfExactBit
+	bpfTagBits  = 3 // with bpfEntry
+)
+
+// Stack is what the program found, read from its state.
+type Stack struct {
+	stack.Stack
+	// Unknown is set where the process was not given to Tables: the walk was
+	// by frame pointers alone.
+	Unknown bool
+}
+
+// StateSize is the size of the state: a map value's, at its beginning or at any
+// multiple of 8 in it.
+func (w *Walker) StateSize() int { return stPCs + 8*w.maxFrames() }
+
+// PCsOffset is where in the state the frames begin, innermost first, in eight
+// bytes each; DecodeFrame reads them.
+func (w *Walker) PCsOffset() int { return stPCs }
+
+// EndOffset is where in the state the End of the stack is, a uint32.
+func (w *Walker) EndOffset() int { return stEnd }
+
+// FlagsOffset is where in the state a uint32 is whose lowest bit says that the
+// process is not known.
+func (w *Walker) FlagsOffset() int { return stFlags }
+
+func (w *Walker) maxFrames() int {
+	if w.MaxFrames == 0 {
+		return stack.MaxFrames
+	}
+	return w.MaxFrames
+}
+
+// Decode reads a state. It appends the frames to dst.
+func (w *Walker) Decode(dst []stack.Frame, state []byte) Stack {
+	if len(state) < stPCs {
+		return Stack{Stack: stack.Stack{Frames: dst, End: stack.EndTruncated}}
+	}
+	o := binary.NativeEndian
+	n := min(int(o.Uint32(state[stN:])), w.maxFrames(), (len(state)-stPCs)/8)
+	for i := range n {
+		dst = append(dst, DecodeFrame(o.Uint64(state[stPCs+8*i:]), i == 0))
+	}
+	return Stack{
+		Stack:   stack.Stack{Frames: dst, End: stack.End(o.Uint32(state[stEnd:]))},
+		Unknown: o.Uint32(state[stFlags:])&bpfUnknownProcess != 0,
+	}
+}
+
+// DecodeFrame reads one frame of the program's. The top bits of the address
+// say how it was found.
+func DecodeFrame(v uint64, innermost bool) stack.Frame {
+	pc := uint64(int64(v<<bpfTagBits) >> bpfTagBits) // [vsyscall] lies where the kernel does
+	f := stack.Frame{PC: pc, Return: v&bpfExact == 0, How: stack.HowCFI}
+	switch {
+	case v&bpfInterpreted == bpfInterpreted:
+		f = stack.Frame{PC: pc, How: stack.HowInterpreter, Entry: v&bpfEntry != 0}
+	case innermost:
+		f.How = stack.HowRegs
+	case v&bpfByFP != 0:
+		f.How = stack.HowFP
+	}
+	return f
+}
+
+// Instructions returns the two functions. They refer to the maps by the names
+// that Maps gives them. With bpf_loop the kernel wants BTF for all functions
+// of the program: give them the prototypes that WalkFunc, StepFunc and
+// PythonFunc state.
+func (w *Walker) Instructions() asm.Instructions {
+	g := &bpfGen{w: w, arm: w.Machine == elf.EM_AARCH64}
+	g.walk()
+	g.step()
+	if w.Python {
+		g.pythonStep()
+	}
+	return g.insns
+}
+
+// bpfGen writes the instructions. R6 is the state throughout.
+type bpfGen struct {
+	w     *Walker
+	arm   bool
+	insns asm.Instructions
+	next  string // label of the instruction to come
+}
+
+func (g *bpfGen) add(ins ...asm.Instruction) {
+	if g.next != "" && len(ins) > 0 {
+		ins[0] = ins[0].WithSymbol(g.next)
+		g.next = ""
+	}
+	g.insns = append(g.insns, ins...)
+}
+
+// label names the instruction that is added next. Two labels in a row need an
+// instruction between them.
+func (g *bpfGen) label(name string) { g.next = name }
+
+// lookup leaves in R0 a pointer to the element whose number is in reg, or goes
+// to none. It changes R1 to R5.
+func (g *bpfGen) lookup(m string, reg asm.Register, none string) {
+	g.add(
+		asm.StoreMem(asm.RFP, slotKey, reg, asm.Word),
+		asm.Mov.Reg(asm.R2, asm.RFP),
+		asm.Add.Imm(asm.R2, slotKey),
+		asm.LoadMapPtr(asm.R1, 0).WithReference(m),
+		asm.FnMapLookupElem.Call(),
+		asm.JEq.Imm(asm.R0, 0, none),
+	)
+}
+
+// read copies size bytes of user memory at reg to the state's buffer, or goes to
+// bad.
+func (g *bpfGen) read(reg asm.Register, size int32, bad string) {
+	g.add(
+		asm.Mov.Reg(asm.R3, reg),
+		asm.Mov.Reg(asm.R1, asm.R6),
+		asm.Add.Imm(asm.R1, stBuf),
+		asm.Mov.Imm(asm.R2, size),
+		asm.FnProbeReadUser.Call(),
+		asm.JNE.Imm(asm.R0, 0, bad),
+	)
+}
+
+func (g *bpfGen) load(reg asm.Register, off int16) { g.add(asm.LoadMem(reg, asm.R6, off, asm.DWord)) }
+
+func (g *bpfGen) store(off int16, reg asm.Register) {
+	g.add(asm.StoreMem(asm.R6, off, reg, asm.DWord))
+}
+
+// signed loads an int32 of the rule in R7.
+func (g *bpfGen) signed(reg asm.Register, off int16) {
+	g.add(asm.LoadMem(reg, asm.R7, off, asm.Word), asm.LSh.Imm(reg, 32), asm.ArSh.Imm(reg, 32))
+}
+
+// Stack slots.
+const (
+	slotKey   = -4
+	slotPos   = -16
+	slotOver  = -24
+	slotState = -8 // walk's only: the context of the callback
+)
+
+// walk is the function that callers call.
+func (g *bpfGen) walk() {
+	g.label(WalkFunc)
+	g.add(
+		asm.Mov.Reg(asm.R6, asm.R1),
+		asm.Mov.Imm(asm.R1, 0),
+		asm.StoreMem(asm.R6, stFirst, asm.R1, asm.DWord),
+		asm.StoreMem(asm.R6, stCached, asm.R1, asm.DWord), // and stN
+		asm.StoreMem(asm.R6, stEnd, asm.R1, asm.DWord),    // and stFlags
+		asm.LoadImm(asm.R1, int64(-1)<<63, asm.DWord),     // bpfExact
+		asm.StoreMem(asm.R6, stTag, asm.R1, asm.DWord),
+	)
+	if g.w.Preset {
+		g.add(asm.Mov.Imm(asm.R1, 0))
+		g.store(stG, asm.R1)
+	} else {
+		g.userRegs()
+	}
+	if g.w.Returns != nil {
+		g.walkReturns()
+	}
+	g.add(
+		asm.FnGetCurrentPidTgid.Call(),
+		asm.RSh.Imm(asm.R0, 32),
+	)
+	g.lookup(MapProcesses, asm.R0, "stack_walk_unknown")
+	g.add(
+		asm.LoadMem(asm.R1, asm.R0, 0, asm.Word),
+		asm.StoreMem(asm.R6, stFirst, asm.R1, asm.Word),
+		asm.LoadMem(asm.R1, asm.R0, 4, asm.Word),
+		asm.StoreMem(asm.R6, stCount, asm.R1, asm.Word),
+		asm.Ja.Label("stack_walk_go"),
+	)
+	g.label("stack_walk_unknown")
+	g.add(
+		asm.Mov.Imm(asm.R1, bpfUnknownProcess),
+		asm.StoreMem(asm.R6, stFlags, asm.R1, asm.Word),
+	)
+	g.label("stack_walk_go")
+	g.add(asm.StoreMem(asm.RFP, slotState, asm.R6, asm.DWord))
+	if g.w.PlainLoop {
+		g.plainLoop()
+	} else {
+		g.add(
+			asm.Mov.Imm(asm.R1, int32(g.w.maxFrames()+1)),
+			asm.Instruction{OpCode: asm.LoadImmOp(asm.DWord), Dst: asm.R2, Src: asm.PseudoFunc, Constant: -1}.WithReference(StepFunc),
+			asm.Mov.Reg(asm.R3, asm.RFP),
+			asm.Add.Imm(asm.R3, slotState),
+			asm.Mov.Imm(asm.R4, 0),
+			asm.FnLoop.Call(),
+		)
+	}
+	g.label("stack_walk_done")
+	if g.w.Python {
+		g.python()
+	}
+	g.add(asm.LoadMem(asm.R0, asm.R6, stN, asm.Word), asm.Return())
+}
+
+func (g *bpfGen) plainLoop() {
+	g.add(asm.Mov.Imm(asm.R7, 0))
+	g.label("stack_walk_round")
+	g.add(
+		asm.Mov.Reg(asm.R1, asm.R7),
+		asm.Mov.Reg(asm.R2, asm.RFP),
+		asm.Add.Imm(asm.R2, slotState),
+		asm.Call.Label(StepFunc),
+		asm.JNE.Imm(asm.R0, 0, "stack_walk_done"),
+		asm.Add.Imm(asm.R7, 1),
+		asm.JLE.Imm(asm.R7, int32(g.w.maxFrames()), "stack_walk_round"),
+	)
+}
+
+// Sizes and offsets of struct pt_regs: arch/x86/include/asm/ptrace.h,
+// arch/arm64/include/asm/ptrace.h. The kernel keeps the user's at the top of a
+// task's stack, whatever it does in between.
+const (
+	amd64RegsR14 = 8
+	amd64RegsIP  = 128
+	amd64RegsSP  = 152
+	arm64Regs    = 336 // with what follows struct user_pt_regs
+	arm64RegsLen = 272 // struct user_pt_regs
+)
+
+// userRegs finds the registers that the task entered the kernel with; tasks
+// that have none (kernel threads) end the walk with EndNone.
+func (g *bpfGen) userRegs() {
+	g.readUserRegs(stBuf, g.w.TaskStackOffset, "stack_walk_none")
+	g.takeRegs(g.regsInEntry())
+	g.add(asm.Ja.Label("stack_walk_regs"))
+	g.label("stack_walk_none")
+	g.add(
+		asm.Mov.Imm(asm.R1, int32(stack.EndNone)),
+		asm.StoreMem(asm.R6, stEnd, asm.R1, asm.Word),
+		asm.Ja.Label("stack_walk_done"),
+	)
+	g.label("stack_walk_regs")
+}
+
+// readUserRegs copies the user's struct pt_regs to an offset of the state, or
+// goes to none if the task has no 64-bit ones.
+func (g *bpfGen) readUserRegs(off int16, taskStack int, none string) {
+	size, total := g.userRegsLen(), int32(rules.AMD64Regs)
+	if g.arm {
+		total = arm64Regs
+	}
+	if taskStack == 0 {
+		g.add(
+			asm.FnGetCurrentTaskBtf.Call(),
+			asm.Mov.Reg(asm.R1, asm.R0),
+			asm.FnTaskPtRegs.Call(),
+			asm.Mov.Reg(asm.R3, asm.R0),
+		)
+	} else {
+		g.add(
+			asm.FnGetCurrentTask.Call(),
+			asm.Mov.Reg(asm.R3, asm.R0),
+			asm.Add.Imm(asm.R3, int32(taskStack)),
+			asm.Mov.Reg(asm.R1, asm.R6),
+			asm.Add.Imm(asm.R1, int32(off)),
+			asm.Mov.Imm(asm.R2, 8),
+			asm.FnProbeReadKernel.Call(),
+			asm.JNE.Imm(asm.R0, 0, none),
+		)
+		g.load(asm.R3, off)
+		g.add(asm.Add.Imm(asm.R3, rules.ThreadSize-total))
+	}
+	g.add(
+		asm.Mov.Reg(asm.R1, asm.R6),
+		asm.Add.Imm(asm.R1, int32(off)),
+		asm.Mov.Imm(asm.R2, size),
+		asm.FnProbeReadKernel.Call(),
+		asm.JNE.Imm(asm.R0, 0, none),
+	)
+	if g.arm {
+		g.load(asm.R1, off+33*8) // pstate: the exception level, and the bit of 32-bit code
+		g.add(asm.And.Imm(asm.R1, 0x1f), asm.JNE.Imm(asm.R1, 0, none))
+	} else {
+		const userCS = 0x33 // __USER_CS; 32-bit code has another
+		g.load(asm.R1, off+rules.AMD64RegsCS)
+		g.add(asm.And.Imm(asm.R1, 0xffff), asm.JNE.Imm(asm.R1, userCS, none))
+	}
+}
+
+func (g *bpfGen) userRegsLen() int32 {
+	if g.arm {
+		return arm64RegsLen
+	}
+	return rules.AMD64Regs
+}
+
+// regPlace says where in the buffer a register of the state lies.
+type regPlace struct{ state, buf int16 }
+
+func (g *bpfGen) regsInEntry() []regPlace {
+	if g.arm {
+		return []regPlace{{stIP, 32 * 8}, {stSP, 31 * 8}, {stFP, 29 * 8}, {stLR, 30 * 8}, {stG, 28 * 8}}
+	}
+	out := []regPlace{{stIP, amd64RegsIP}, {stG, amd64RegsR14}}
+	for i, r := range bpfRegs {
+		out = append(out, regPlace{int16(stRegs + 8*i), r.entry})
+	}
+	return out
+}
+
+// regsInSignal is where the kernel saved them for a signal handler.
+func (g *bpfGen) regsInSignal() []regPlace {
+	if g.arm {
+		return g.regsInEntry() // sigcontext has the order of user_pt_regs
+	}
+	place := func(reg int) int16 { return int16(8 * slices.Index(rules.AMD64SigOrder[:], reg)) }
+	out := []regPlace{{stIP, place(stack.AMD64RIP)}, {stG, place(stack.AMD64R14)}}
+	for i, r := range bpfRegs {
+		out = append(out, regPlace{int16(stRegs + 8*i), place(r.num)})
+	}
+	return out
+}
+
+// takeRegs moves registers from the buffer to the state.
+func (g *bpfGen) takeRegs(places []regPlace) {
+	for _, p := range places {
+		g.load(asm.R1, stBuf+p.buf)
+		g.store(p.state, asm.R1)
+	}
+}

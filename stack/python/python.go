@@ -1,0 +1,343 @@
+// Package python reads the interpreted frames of CPython processes, live ones and those
+// that left a core file, and puts them among the native frames of package stack.
+package python
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"path"
+	"runtime/debug"
+	"strconv"
+	"strings"
+
+	"github.com/borescope/borescope/internal/elffile"
+	"github.com/borescope/borescope/internal/notexist"
+	"github.com/borescope/borescope/internal/procfs"
+	"github.com/borescope/borescope/stack"
+	"github.com/borescope/borescope/stack/internal/rules"
+)
+
+// Interpreter reads the interpreted frames of a CPython process, 3.11 to 3.13, out of
+// its memory: of a live process or a core file. It holds no resource. Methods are
+// safe for concurrent use as far as the Memory is.
+//
+// Structures are found by the interpreter's own debug offsets (3.13) or by a
+// recorded table (3.11, 3.12, where they do not change within a version). The
+// interpreter has to export _PyRuntime, as all do, stripped ones too.
+type Interpreter struct {
+	// Version is that of the interpreter, as Py_Version has it: 0x030d00f0 is
+	// 3.13.0.
+	Version uint64
+
+	mem      stack.Memory
+	runtime  uint64 // address of _PyRuntime
+	codeType uint64 // address of PyCode_Type
+	loop     addrRange
+	layout   layout
+	pidns    procfs.NamespaceID
+}
+
+// addrRange is a stretch of memory.
+type addrRange struct{ from, to uint64 }
+
+// ErrNotFound says that a process runs no CPython interpreter that can be found.
+// It matches os.ErrNotExist.
+var ErrNotFound = notexist.Errorf("no CPython interpreter is mapped")
+
+// Bounds of what is followed in a process's memory.
+const (
+	maxThreads = 1 << 14
+	maxFrames  = 1 << 16
+)
+
+// Open finds the interpreter of a live process: a program or library whose
+// name has "python" in it. It returns ErrNotFound if there is none, and an
+// error that wraps errors.ErrUnsupported for other versions. It needs Linux and
+// ptrace read permission.
+func Open(pid int) (*Interpreter, error) {
+	data, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/maps")
+	if err != nil {
+		return nil, err
+	}
+	p := &Interpreter{mem: stack.ProcessMemory(pid)}
+	tried := make(map[string]bool)
+	found := ErrNotFound
+	err = procfs.ReadMaps(bytes.NewReader(data), func(m *procfs.Mapping) bool {
+		if tried[m.Path] || !isPythonName(m.Path) {
+			return true
+		}
+		tried[m.Path] = true
+		f, err := procfs.OpenMapped(pid, m)
+		if err == nil {
+			err = p.openFile(f, &fileMapping{m.Start, m.End, m.Offset, m.Perm&procfs.Exec != 0})
+			f.Close()
+		}
+		if errors.Is(err, ErrNotFound) {
+			return true
+		}
+		found = err
+		return false
+	})
+	if err == nil {
+		err = found
+	}
+	if err != nil {
+		return nil, fmt.Errorf("process %d: %w", pid, err)
+	}
+	p.pidns, _ = procfs.PidNamespace(pid)
+	return p, nil
+}
+
+// isPythonName says whether a file may hold an interpreter: python3.11,
+// libpython3.13.so.1.0.
+func isPythonName(name string) bool {
+	return strings.HasPrefix(name, "/") && strings.Contains(path.Base(name), "python")
+}
+
+// fileMapping is where a part of a file is mapped.
+type fileMapping struct {
+	start, end, offset uint64
+	exec               bool
+}
+
+func (p *Interpreter) openFile(f *os.File, m *fileMapping) error {
+	ef, err := elffile.NewBorrowed(f)
+	if err != nil {
+		return ErrNotFound // a font, a zip file
+	}
+	defer ef.Close()
+	return p.find(ef, m)
+}
+
+// Find looks the interpreter's symbols up in a file of which a part is mapped.
+func (p *Interpreter) find(f *elffile.File, m *fileMapping) error {
+	syms, err := symbolsOf(f)
+	if err != nil {
+		return err
+	}
+	rt, okRuntime := syms["_PyRuntime"]
+	version, okVersion := syms["Py_Version"] // since 3.11
+	if !okRuntime || !okVersion {
+		return ErrNotFound
+	}
+	bias, ok := f.Bias(m.start, m.offset, m.end-m.start, m.exec)
+	if !ok {
+		return ErrNotFound
+	}
+	p.runtime = rt.from + bias
+	if p.Version, err = fileWord(f, version.from); err != nil {
+		return err
+	}
+	if p.layout, err = layoutOf(p.Version, p.mem, p.runtime); err != nil {
+		return err
+	}
+	if s, ok := syms["PyCode_Type"]; ok {
+		p.codeType = s.from + bias
+	}
+	if s, ok := syms["_PyEval_EvalFrameDefault"]; ok {
+		p.loop = addrRange{s.from + bias, s.to + bias}
+	}
+	return nil
+}
+
+// symbolsOf reads the dynamic symbols that are of interest.
+func symbolsOf(f *elffile.File) (out map[string]addrRange, err error) {
+	defer elffile.Catch(debug.SetPanicOnFault(true), &err)
+	const symSize = 24
+	out = make(map[string]addrRange)
+	symtab, strtab := f.Section(".dynsym"), f.Section(".dynstr")
+	if symtab == nil || strtab == nil {
+		return nil, ErrNotFound
+	}
+	syms, err := f.Data(symtab)
+	if err != nil {
+		return nil, err
+	}
+	names, err := f.Data(strtab)
+	if err != nil {
+		return nil, err
+	}
+	for ; len(syms) >= symSize; syms = syms[symSize:] {
+		if binary.LittleEndian.Uint16(syms[6:]) == 0 { // SHN_UNDEF
+			continue
+		}
+		for _, name := range []string{"_PyRuntime", "Py_Version", "PyCode_Type", "_PyEval_EvalFrameDefault"} {
+			if elffile.IsString(names, uint64(binary.LittleEndian.Uint32(syms)), name) {
+				v := binary.LittleEndian.Uint64(syms[8:])
+				out[name] = addrRange{v, v + binary.LittleEndian.Uint64(syms[16:])}
+			}
+		}
+	}
+	return out, nil
+}
+
+// fileWord reads a constant of a program out of its file: core files do not have
+// those.
+func fileWord(f *elffile.File, vaddr uint64) (v uint64, err error) {
+	defer elffile.Catch(debug.SetPanicOnFault(true), &err)
+	off, ok := f.Offset(vaddr)
+	if !ok {
+		return 0, ErrNotFound
+	}
+	b, err := f.Bytes(off, 8)
+	if err != nil {
+		return 0, err
+	}
+	return binary.LittleEndian.Uint64(b), nil
+}
+
+// InLoop reports whether an address lies in the interpreter's loop: native
+// frames there run interpreted ones. See Merge.
+func (p *Interpreter) InLoop(addr uint64) bool { return addr >= p.loop.from && addr < p.loop.to }
+
+// Frames appends the interpreted frames of a thread to dst, innermost first:
+// nothing if it runs none. PC is the address of the code object, which Code
+// names; Line is the line that runs. tid is the thread as the process itself
+// numbers it, which differs in other pid namespaces.
+//
+// The frames are exact while the thread is stopped, and in a core file; those of
+// a running thread may come from different moments.
+func (p *Interpreter) Frames(dst []stack.Frame, tid int) ([]stack.Frame, error) {
+	at, err := p.thread(tid)
+	if err != nil || at == 0 {
+		return dst, err
+	}
+	l := &p.layout
+	at, err = p.word(at + l.threadFrame)
+	if err == nil && l.viaCFrame && at != 0 {
+		at, err = p.word(at + l.cframeFrame)
+	}
+	first := len(dst)
+	var b [rules.PythonFrameSize]byte
+	for n := 0; err == nil && at != 0; n++ {
+		if n == maxFrames {
+			return dst, fmt.Errorf("CPython thread %d: more than %d frames", tid, n)
+		}
+		if err = p.mem.ReadMemory(b[:], at); err != nil {
+			break
+		}
+		at = binary.LittleEndian.Uint64(b[l.framePrevious:])
+		if l.frameEntry == 0 && b[l.frameOwner] == ownedByCStack {
+			if len(dst) > first {
+				dst[len(dst)-1].Entry = true
+			}
+			continue
+		}
+		f := stack.Frame{PC: binary.LittleEndian.Uint64(b[l.frameCode:]), How: stack.HowInterpreter}
+		f.Entry = l.frameEntry != 0 && b[l.frameEntry] != 0
+		code, err := p.Code(f.PC)
+		if err == nil && code.Shim {
+			if f.Entry && len(dst) > first {
+				dst[len(dst)-1].Entry = true
+			}
+			continue
+		}
+		if err == nil {
+			f.Line = uint32(code.Line(binary.LittleEndian.Uint64(b[l.frameInstr:])))
+		}
+		dst = append(dst, f)
+	}
+	if err != nil {
+		err = fmt.Errorf("CPython thread %d: %w", tid, err)
+	}
+	return dst, err
+}
+
+// Thread finds a thread's PyThreadState; 0 if it has none.
+func (p *Interpreter) thread(tid int) (uint64, error) {
+	l := &p.layout
+	interp, err := p.word(p.runtime + l.interpreters)
+	for n := 0; err == nil && interp != 0 && n < maxThreads; n++ {
+		var at, id uint64
+		at, err = p.word(interp + l.interpThreads)
+		for ; err == nil && at != 0 && n < maxThreads; n++ {
+			if id, err = p.word(at + l.threadID); err != nil || id == uint64(tid) {
+				return at, err
+			}
+			at, err = p.word(at + l.threadNext)
+		}
+		if err == nil {
+			interp, err = p.word(interp + l.interpNext)
+		}
+	}
+	if err != nil {
+		err = fmt.Errorf("CPython's threads: %w", err)
+	}
+	return 0, err
+}
+
+func (p *Interpreter) word(addr uint64) (uint64, error) {
+	var b [8]byte
+	err := p.mem.ReadMemory(b[:], addr)
+	return binary.LittleEndian.Uint64(b[:]), err
+}
+
+// Merge puts interpreted frames where they ran: frames are native
+// ones, innermost first, and interpreted ones behind them, as collect.Samples and
+// PythonFrames give them. Native code that enters the interpreter runs its loop,
+// and everything up to the interpreted frame with Entry set runs in that loop; so
+// each such run of frames goes before the native frame for which inLoop says that
+// it is one of the loop. The result is appended to dst.
+//
+// Where there are not as many runs as loops (the leaf has just entered or is
+// about to leave, or a walk did not reach the thread's start), they are matched
+// from the thread's start if whole is set, else from the leaf; a run that has no
+// loop is put with the one next to it.
+func Merge(dst, frames []stack.Frame, whole bool, inLoop func(stack.Frame) bool) []stack.Frame {
+	native, runs := split(frames)
+	loops := 0
+	for _, f := range native {
+		if inLoop(f) {
+			loops++
+		}
+	}
+	if loops == 0 {
+		return append(dst, frames...)
+	}
+	skip := 0 // loops at the leaf that run nothing yet
+	if whole {
+		skip = max(0, loops-len(runs))
+	}
+	extra := max(0, len(runs)-loops)
+	for _, f := range native {
+		if inLoop(f) {
+			if skip > 0 {
+				skip--
+			} else if len(runs) > 0 {
+				n := 1
+				if last := loops == 1; whole {
+					n, extra = n+extra, 0
+				} else if last {
+					n = len(runs)
+				}
+				for _, run := range runs[:n] {
+					dst = append(dst, run...)
+				}
+				runs = runs[n:]
+			}
+			loops--
+		}
+		dst = append(dst, f)
+	}
+	return dst
+}
+
+// split parts native frames from the interpreted ones behind them, and
+// those where native code entered the interpreter.
+func split(frames []stack.Frame) (native []stack.Frame, runs [][]stack.Frame) {
+	n := 0
+	for n < len(frames) && frames[n].How != stack.HowInterpreter {
+		n++
+	}
+	native, rest := frames[:n], frames[n:]
+	for start, i := 0, 0; i < len(rest); i++ {
+		if rest[i].Entry || i == len(rest)-1 {
+			runs = append(runs, rest[start:i+1])
+			start = i + 1
+		}
+	}
+	return native, runs
+}
