@@ -27,7 +27,6 @@ const (
 // large are the packages that may have more lines, or do today: then with what they
 // have, which only falls.
 var large = map[string]int{
-	"pmc":          5620,
 	"probe":        14470, // 8000
 	"probe/action": 14800,
 	"symbol":       7900, // 7000
@@ -216,7 +215,7 @@ func addMembers(add func(kind, of string, ids ...*ast.Ident), s *ast.TypeSpec) {
 
 // linked is how many packages README's program consists of, the standard library's
 // included, and unlinked are some that it has no use for.
-const linked = 228
+const linked = 229
 
 var unlinked = []string{"github.com/google/pprof/profile", "html", "archive/tar", "runtime/metrics", "net/http", "text/template"}
 

@@ -1,6 +1,6 @@
 //go:build amd64 || arm64
 
-package pmc
+package userpage
 
 // readCounter reads a counter of this CPU. The kernel must permit it, or the
 // instruction is an illegal one: read the page's capabilities first.

@@ -1,6 +1,6 @@
 //go:build !amd64 && !arm64
 
-package pmc
+package userpage
 
 // thisCPU is never asked: the kernel of other architectures gives no index, and
 // where one does, these read nothing.

@@ -9,9 +9,8 @@ import (
 	"os"
 	"slices"
 	"sync"
+	"syscall"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/borescope/borescope/internal/perfring"
 )
@@ -56,6 +55,9 @@ func OpenGroups(groups [][]Event, s Scope, o *CountOptions) (*Counters, error) {
 }
 
 func open(groups [][]Event, s Scope, o *CountOptions, split bool) (c *Counters, err error) {
+	if err := available(); err != nil {
+		return nil, err
+	}
 	if o == nil {
 		o = &CountOptions{}
 	}
@@ -156,7 +158,7 @@ func (b *opener) set(set []int, places []Place, split bool) error {
 
 // vanished reports whether a thread ended, or a CPU went offline, since the
 // places were listed.
-func vanished(err error) bool { return errors.Is(err, unix.ESRCH) || errors.Is(err, unix.ENODEV) }
+func vanished(err error) bool { return errors.Is(err, syscall.ESRCH) || errors.Is(err, syscall.ENODEV) }
 
 // sets parts events that can't be in one group: those of PMUs that are on some
 // of the CPUs only.
@@ -225,7 +227,7 @@ func (b *opener) at(p Place, set []int, split bool) (rest []int, err error) {
 // mayNotFit reports whether the kernel refused a member that may do on its own:
 // too many for the counters (EINVAL), another PMU's (EINVAL), or the leader
 // never leaves an error state.
-func mayNotFit(err error) bool { return errors.Is(err, unix.EINVAL) }
+func mayNotFit(err error) bool { return errors.Is(err, syscall.EINVAL) }
 
 func (b *opener) one(i int, p Place, g *openGroup) (*Handle, error) {
 	o := OpenOptions{Root: b.o.Root, Inherit: b.o.Inherit}
@@ -239,7 +241,7 @@ func (b *opener) one(i int, p Place, g *openGroup) (*Handle, error) {
 		o.ReadFormat |= perfring.FormatLost
 	}
 	h, err := OpenEvent(b.c.events[i], p, &o)
-	if b.lost && len(b.c.groups) == 0 && len(g.handles) == 0 && errors.Is(err, unix.EINVAL) {
+	if b.lost && len(b.c.groups) == 0 && len(g.handles) == 0 && errors.Is(err, syscall.EINVAL) {
 		o.ReadFormat &^= perfring.FormatLost
 		h2, err2 := OpenEvent(b.c.events[i], p, &o)
 		if err2 == nil {
@@ -251,14 +253,14 @@ func (b *opener) one(i int, p Place, g *openGroup) (*Handle, error) {
 }
 
 // Enable starts all events.
-func (c *Counters) Enable() error { return c.each(unix.PERF_EVENT_IOC_ENABLE) }
+func (c *Counters) Enable() error { return c.each(iocEnable) }
 
 // Disable stops all events; the counts stay.
-func (c *Counters) Disable() error { return c.each(unix.PERF_EVENT_IOC_DISABLE) }
+func (c *Counters) Disable() error { return c.each(iocDisable) }
 
 // Reset sets all counts to 0, but not the times, which the kernel keeps: take a
 // difference (Counts.Sub) where scaling matters.
-func (c *Counters) Reset() error { return c.each(unix.PERF_EVENT_IOC_RESET) }
+func (c *Counters) Reset() error { return c.each(iocReset) }
 
 func (c *Counters) each(op uint) error {
 	c.mu.Lock()
@@ -267,7 +269,7 @@ func (c *Counters) each(op uint) error {
 		return os.ErrClosed
 	}
 	for i := range c.groups {
-		if err := c.groups[i].handles[0].ioctl(op, unix.PERF_IOC_FLAG_GROUP); err != nil {
+		if err := c.groups[i].handles[0].ioctl(op, iocGroup); err != nil {
 			return err
 		}
 	}
@@ -332,7 +334,7 @@ func (g *openGroup) read(buf []byte, dst *Counts) error {
 		width = 3
 	}
 	n := 8 * (3 + width*len(g.handles))
-	got, err := unix.Read(g.handles[0].fd, buf[:n])
+	got, err := readEvent(g.handles[0].fd, buf[:n])
 	if err != nil {
 		return err
 	}

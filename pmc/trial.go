@@ -6,8 +6,6 @@ import (
 	"slices"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/borescope/borescope/internal/perfring"
 )
 
@@ -71,12 +69,12 @@ func (b *opener) schedulable(events []Event) bool {
 		}
 		handles = append(handles, h)
 	}
-	if handles[0].ioctl(unix.PERF_EVENT_IOC_ENABLE, unix.PERF_IOC_FLAG_GROUP) != nil {
+	if handles[0].ioctl(iocEnable, iocGroup) != nil {
 		return true
 	}
 	for end := time.Now().Add(trialTime); ; {
 		var buf [24]byte // value, enabled, running
-		if n, err := unix.Read(handles[0].fd, buf[:]); err != nil || n != len(buf) {
+		if n, err := readEvent(handles[0].fd, buf[:]); err != nil || n != len(buf) {
 			return err != nil
 		}
 		if binary.NativeEndian.Uint64(buf[16:]) > 0 {

@@ -4,12 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"runtime"
 	"strings"
-	"unsafe"
 
-	"golang.org/x/sys/unix"
+	"github.com/borescope/borescope/pmc/internal/userpage"
 )
 
 // Meter counts for the thread that opened it, and reads the CPU's counters
@@ -25,7 +23,7 @@ import (
 // only: no machine with a PMU of that architecture was at hand.
 type Meter struct {
 	c       *Counters
-	pages   []*userPage // by event; nil without one
+	pages   []*userpage.Page // by event; nil without one
 	mem     [][]byte
 	scratch Counts
 }
@@ -33,6 +31,9 @@ type Meter struct {
 // OpenMeter opens the events for the calling thread. Nil events are
 // DefaultEvents. The caller closes the Meter.
 func OpenMeter(events []Event, o *CountOptions) (*Meter, error) {
+	if err := available(); err != nil {
+		return nil, err
+	}
 	if o == nil {
 		o = &CountOptions{}
 	}
@@ -46,18 +47,18 @@ func OpenMeter(events []Event, o *CountOptions) (*Meter, error) {
 		return nil, err
 	}
 	c.events = append([]Event(nil), events...)
-	m := &Meter{c: c, pages: make([]*userPage, len(events))}
+	m := &Meter{c: c, pages: make([]*userpage.Page, len(events))}
 	for i := range c.groups {
 		for j, h := range c.groups[i].handles {
 			if !h.event.Hardware() {
 				continue
 			}
-			mem, err := unix.Mmap(h.fd, 0, os.Getpagesize(), unix.PROT_READ, unix.MAP_SHARED)
+			mem, err := mapPage(h.fd)
 			if err != nil {
 				return nil, errors.Join(fmt.Errorf("map the page of %s: %w", h.event, err), m.Close())
 			}
 			m.mem = append(m.mem, mem)
-			m.pages[c.groups[i].index[j]] = (*userPage)(unsafe.Pointer(&mem[0]))
+			m.pages[c.groups[i].index[j]] = userpage.At(mem)
 		}
 	}
 	if err := m.Read(&m.scratch); err != nil {
@@ -92,7 +93,7 @@ func (m *Meter) UserReads() bool {
 		if p == nil {
 			return false
 		}
-		if _, ok := p.readValue(&thisCPU); !ok {
+		if _, ok := p.Value(); !ok {
 			return false
 		}
 	}
@@ -110,7 +111,7 @@ func (m *Meter) Values(dst []uint64) error {
 		if p == nil {
 			return m.slowValues(dst)
 		}
-		v, ok := p.readValue(&thisCPU)
+		v, ok := p.Value()
 		if !ok {
 			return m.slowValues(dst)
 		}
@@ -144,7 +145,7 @@ func (m *Meter) Close() error {
 	clear(m.pages)
 	var errs []error
 	for _, mem := range m.mem {
-		errs = append(errs, unix.Munmap(mem))
+		errs = append(errs, unmapPage(mem))
 	}
 	m.mem = nil
 	return errors.Join(append(errs, m.c.Close())...)

@@ -6,8 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-
-	"golang.org/x/sys/unix"
+	"syscall"
 
 	"github.com/borescope/borescope/internal/cpus"
 	"github.com/borescope/borescope/internal/perfring"
@@ -39,38 +38,38 @@ func explain(r refusal, f facts) error {
 	plain := func(format string, args ...any) error {
 		return fmt.Errorf("event %s on %s: %s: %w", r.event, r.place, fmt.Sprintf(format, args...), r.err)
 	}
-	var errno unix.Errno
+	var errno syscall.Errno
 	if !errors.As(r.err, &errno) {
 		return fmt.Errorf("event %s: %w", r.event, r.err)
 	}
 	switch errno {
-	case unix.ENOSYS:
+	case syscall.ENOSYS:
 		return unsupported("the kernel has no perf_event_open (CONFIG_PERF_EVENTS is not set, or a sandbox hides it)")
-	case unix.EACCES, unix.EPERM:
+	case syscall.EACCES, syscall.EPERM:
 		return unsupported("%s", explainDenied(errno, r, f))
-	case unix.ENOENT:
+	case syscall.ENOENT:
 		return unsupported("%s", explainMissing(r, f))
-	case unix.EOPNOTSUPP:
+	case syscall.EOPNOTSUPP:
 		return unsupported("%s", explainNotSampling(r, f))
-	case unix.E2BIG:
+	case syscall.E2BIG:
 		return unsupported("the event uses a field that this kernel does not know (config3 needs 6.3)")
-	case unix.ENOSPC:
+	case syscall.ENOSPC:
 		return unsupported("all hardware breakpoint slots are taken (x86 and arm64 have 4 to 16 per CPU); a debugger may hold some")
-	case unix.EBUSY:
+	case syscall.EBUSY:
 		return unsupported("somebody else has the PMU for themselves (an exclusive event)")
-	case unix.EINVAL:
+	case syscall.EINVAL:
 		return plain("%s", explainInvalid(r, f))
-	case unix.ESRCH:
+	case syscall.ESRCH:
 		return plain("no such thread (it has ended)")
-	case unix.ENODEV:
+	case syscall.ENODEV:
 		return plain("%s", explainNoDevice(r))
-	case unix.EMFILE, unix.ENFILE:
+	case syscall.EMFILE, syscall.ENFILE:
 		return plain("too many open files: one is needed for each event, thread and CPU (raise RLIMIT_NOFILE, ulimit -n)")
-	case unix.EOVERFLOW:
+	case syscall.EOVERFLOW:
 		return plain("call chains of %d frames: at most kernel.perf_event_max_stack = %d", r.attr.SampleMaxStack, f.maxStack)
-	case unix.EBADF:
+	case syscall.EBADF:
 		return plain("%s", explainBadFile(r))
-	case unix.ENOMEM:
+	case syscall.ENOMEM:
 		return plain("the kernel has no memory for it")
 	}
 	return plain("refused")
@@ -78,14 +77,14 @@ func explain(r refusal, f facts) error {
 
 // explainDenied follows perf_event_open's checks of perf_event_paranoid
 // (include/linux/perf_event.h, perf_allow_kernel, _cpu, _tracepoint).
-func explainDenied(errno unix.Errno, r refusal, f facts) string {
+func explainDenied(errno syscall.Errno, r refusal, f facts) string {
 	const lift = "lift it with CAP_PERFMON (5.8) or root, or kernel.perf_event_paranoid="
 	if f.perfmon {
-		if errno == unix.EACCES && f.paranoid >= 3 {
+		if errno == syscall.EACCES && f.paranoid >= 3 {
 			return "kernel.perf_event_paranoid is " + strconv.Itoa(f.paranoid) +
 				", where Debian's kernels give events to CAP_SYS_ADMIN only: lower it to 2, or hold that"
 		}
-		if errno == unix.EPERM {
+		if errno == syscall.EPERM {
 			return "refused in spite of CAP_PERFMON: a seccomp filter (container), lockdown or a security module"
 		}
 		return "refused in spite of CAP_PERFMON: another user's process needs CAP_SYS_PTRACE; else a security module"
@@ -106,7 +105,7 @@ func explainDenied(errno unix.Errno, r refusal, f facts) string {
 		return at + ": counting in the kernel needs 1; count user space only (" + r.event.String() + ":u), or " + lift + "1"
 	case r.place.PID > 0:
 		return at + ": another user's process needs CAP_SYS_PTRACE; " + lift + "does not help"
-	case errno == unix.EPERM:
+	case errno == syscall.EPERM:
 		return "a seccomp filter (container) or lockdown refuses perf_event_open"
 	}
 	return at + "; a security module may refuse it"

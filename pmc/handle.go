@@ -6,9 +6,8 @@ import (
 	"os"
 	"runtime"
 	"sync"
+	"syscall"
 	"unsafe"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/borescope/borescope/internal/feature"
 	"github.com/borescope/borescope/internal/perfring"
@@ -42,6 +41,9 @@ type Handle struct {
 // The caller closes the Handle. For a BPF program: open with a SamplingSpec,
 // give FD to a bpf_link (BPF_LINK_CREATE, 5.15) or call SetBPF, then Enable.
 func OpenEvent(e Event, at Place, o *OpenOptions) (*Handle, error) {
+	if err := available(); err != nil {
+		return nil, err
+	}
 	if o == nil {
 		o = &OpenOptions{}
 	}
@@ -68,7 +70,7 @@ func OpenEvent(e Event, at Place, o *OpenOptions) (*Handle, error) {
 	fd, err := openFallback(&a, at, leader, o.ExactPrecise)
 	runtime.KeepAlive(o.Leader)
 	if err == nil && never != nil {
-		unix.Close(fd)
+		closeEvent(fd)
 		return nil, fmt.Errorf("event %s: %w", e, never)
 	}
 	if err != nil {
@@ -76,6 +78,14 @@ func OpenEvent(e Event, at Place, o *OpenOptions) (*Handle, error) {
 	}
 	a.Config1 = e.Config1
 	return &Handle{file: os.NewFile(uintptr(fd), "perf_event"), fd: fd, event: e, place: at, attr: a}, nil
+}
+
+// available says why there are no perf events on this system, nil on Linux.
+func available() error {
+	if runtime.GOOS == "linux" {
+		return nil
+	}
+	return &UnsupportedError{Feature: "perf events", Hint: "Linux only"}
 }
 
 // openFallback opens the event, giving up first precision, then the exclusion
@@ -107,26 +117,7 @@ func openFallback(a *perfring.Attr, at Place, leader int, exact bool) (int, erro
 
 // retry reports whether a refusal may be about precision or exclusion.
 func retry(err error) bool {
-	return errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.ENOENT)
-}
-
-func perfEventOpen(a *perfring.Attr, at Place, leader int) (int, error) {
-	pid, flags := at.PID, unix.PERF_FLAG_FD_CLOEXEC
-	if at.Cgroup != nil {
-		pid, flags = int(at.Cgroup.Fd()), flags|unix.PERF_FLAG_PID_CGROUP
-	}
-	for {
-		fd, _, errno := unix.Syscall6(unix.SYS_PERF_EVENT_OPEN, uintptr(unsafe.Pointer(a)),
-			uintptr(pid), uintptr(at.CPU), uintptr(leader), uintptr(flags), 0)
-		switch errno {
-		case 0:
-			runtime.KeepAlive(at.Cgroup)
-			return int(fd), nil
-		case unix.EINTR:
-		default:
-			return -1, errno
-		}
-	}
+	return errors.Is(err, syscall.EINVAL) || errors.Is(err, syscall.EOPNOTSUPP) || errors.Is(err, syscall.ENOENT)
 }
 
 // FD is the descriptor, valid until Close; -1 after it. The Handle keeps it.
@@ -156,30 +147,30 @@ func (h *Handle) Precise() int {
 
 // ID is the event's id in records and group reads.
 func (h *Handle) ID() (id uint64, err error) {
-	err = h.ioctl(unix.PERF_EVENT_IOC_ID, uintptr(unsafe.Pointer(&id)))
+	err = h.ioctl(iocID, uintptr(unsafe.Pointer(&id)))
 	return id, err
 }
 
 // Enable starts counting.
-func (h *Handle) Enable() error { return h.ioctl(unix.PERF_EVENT_IOC_ENABLE, 0) }
+func (h *Handle) Enable() error { return h.ioctl(iocEnable, 0) }
 
 // Disable stops counting; the count stays.
-func (h *Handle) Disable() error { return h.ioctl(unix.PERF_EVENT_IOC_DISABLE, 0) }
+func (h *Handle) Disable() error { return h.ioctl(iocDisable, 0) }
 
 // Reset sets the count to 0, but not the times enabled and running.
-func (h *Handle) Reset() error { return h.ioctl(unix.PERF_EVENT_IOC_RESET, 0) }
+func (h *Handle) Reset() error { return h.ioctl(iocReset, 0) }
 
 // SetBPF has the BPF program run at every sample (of a sampling event) or hit
 // (of a tracepoint or probe). It can be set once, and stays until Close.
 func (h *Handle) SetBPF(progFD int) error {
-	return h.ioctl(unix.PERF_EVENT_IOC_SET_BPF, uintptr(progFD))
+	return h.ioctl(iocSetBPF, uintptr(progFD))
 }
 
 // SetFilter has the kernel count only the tracepoint records that match, in the
 // language of Documentation/trace/events.rst: "prev_pid == 1".
 func (h *Handle) SetFilter(filter string) error {
 	b := append([]byte(filter), 0)
-	return h.ioctl(unix.PERF_EVENT_IOC_SET_FILTER, uintptr(unsafe.Pointer(&b[0])))
+	return h.ioctl(iocSetFilter, uintptr(unsafe.Pointer(&b[0])))
 }
 
 func (h *Handle) ioctl(op uint, arg uintptr) error {
@@ -188,8 +179,8 @@ func (h *Handle) ioctl(op uint, arg uintptr) error {
 	if h.fd < 0 {
 		return os.ErrClosed
 	}
-	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(h.fd), uintptr(op), arg); errno != 0 {
-		return &os.PathError{Op: "ioctl", Path: h.event.String(), Err: errno}
+	if err := ioctl(h.fd, op, arg); err != nil {
+		return &os.PathError{Op: "ioctl", Path: h.event.String(), Err: err}
 	}
 	return nil
 }

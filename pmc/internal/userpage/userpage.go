@@ -1,4 +1,6 @@
-package pmc
+// Package userpage reads a perf event's counter in user space, by the page that the
+// kernel keeps beside the event.
+package userpage
 
 import (
 	"math/bits"
@@ -7,9 +9,9 @@ import (
 	"unsafe"
 )
 
-// userPage is the part of struct perf_event_mmap_page (include/uapi/linux/
+// Page is the part of struct perf_event_mmap_page (include/uapi/linux/
 // perf_event.h) by which a thread reads its own counter without a system call.
-type userPage struct {
+type Page struct {
 	version, compat uint32
 	lock            uint32
 	index           uint32
@@ -28,7 +30,7 @@ type userPage struct {
 	timeMask        uint64
 }
 
-var _ [0]struct{} = [96 - unsafe.Sizeof(userPage{})]struct{}{}
+var _ [0]struct{} = [96 - unsafe.Sizeof(Page{})]struct{}{}
 
 // Capabilities of the page.
 const (
@@ -36,6 +38,21 @@ const (
 	capUserTime      = 1 << 3
 	capUserTimeShort = 1 << 5
 )
+
+// At is the page that was mapped at the beginning of mem.
+func At(mem []byte) *Page { return (*Page)(unsafe.Pointer(&mem[0])) }
+
+// Value reads the count on the CPU that this thread runs on. ok is false where it can't be
+// read so: not permitted, a software event, or not on a counter now; then read(2) tells.
+func (p *Page) Value() (value uint64, ok bool) { return p.readValue(&thisCPU) }
+
+// Times is Value with the times that the event was enabled and counted.
+func (p *Page) Times() (value uint64, enabled, running time.Duration, ok bool) {
+	return p.read(&thisCPU)
+}
+
+// HasClock reports whether Times are those of now, not those of the last switch.
+func (p *Page) HasClock() bool { return p.caps&capUserTime != 0 }
 
 // cpuCounters reads the CPU's own registers: the counter with the page's index
 // less one, and the clock that the page's times are in.
@@ -48,10 +65,8 @@ type cpuCounters struct {
 // context switch and at a timer's rotation, so a second try is rare.
 const maxTries = 16
 
-// read follows the protocol that perf_event.h documents. ok is false where the
-// counter can't be read so: not permitted, a software event, or not on a
-// counter now; then read(2) tells.
-func (p *userPage) read(cpu *cpuCounters) (value uint64, enabled, running time.Duration, ok bool) {
+// read follows the protocol that perf_event.h documents.
+func (p *Page) read(cpu *cpuCounters) (value uint64, enabled, running time.Duration, ok bool) {
 	for range maxTries {
 		// The kernel changes the page on this very CPU, so program order is
 		// enough; Go's atomics keep the compiler to it.
@@ -78,7 +93,7 @@ func (p *userPage) read(cpu *cpuCounters) (value uint64, enabled, running time.D
 
 // readValue is read without the times: one try in as few instructions as can
 // be, and read's own if the page changed meanwhile.
-func (p *userPage) readValue(cpu *cpuCounters) (value uint64, ok bool) {
+func (p *Page) readValue(cpu *cpuCounters) (value uint64, ok bool) {
 	seq := atomic.LoadUint32(&p.lock)
 	index := p.index
 	if index == 0 || p.caps&capUserRDPMC == 0 {
@@ -101,7 +116,7 @@ func signExtend(v uint64, width uint16) int64 {
 
 // sinceUpdate is the time in nanoseconds that has gone by since the kernel
 // wrote the page's times.
-func (p *userPage) sinceUpdate(cycles, caps uint64) uint64 {
+func (p *Page) sinceUpdate(cycles, caps uint64) uint64 {
 	if caps&capUserTimeShort != 0 {
 		// The clock has fewer than 64 bits and may have wrapped since.
 		cycles = p.timeCycles + (cycles-p.timeCycles)&p.timeMask
