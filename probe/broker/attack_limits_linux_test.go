@@ -136,6 +136,35 @@ func TestAttackMaps(t *testing.T) {
 	a.Close()
 }
 
+// TestAttackThreads: who has many threads does not take all descriptors of the broker,
+// which samples of each of them would.
+func TestAttackThreads(t *testing.T) {
+	b := start(t, Rule{UIDs: []uint32{nobody}, Offers: []string{"count"}, Targets: []string{"software:*", "watchpoint:*"}})
+	testenv.Need(t, testenv.Perf)
+	c, p := b.dialAs(t, nobody), startTarget(t, nobody, true, nil)
+	p.tell("threads %d", maxThreads/maxTargets+1)
+	var targets []string
+	for i := range maxTargets {
+		targets = append(targets, fmt.Sprintf("software:page-faults:%d pid=%d", 1_000_000+i, p.pid))
+	}
+	before := len(testenv.ObjectsOf(0).Links)
+	if _, err := c.Attach(Request{Offer: "count", Targets: targets}); !errors.Is(err, fs.ErrPermission) ||
+		!strings.Contains(err.Error(), "threads, 4096 are allowed") {
+		t.Errorf("64 samples of 65 threads: %v", err)
+	}
+	if after := len(testenv.ObjectsOf(0).Links); after > before {
+		t.Errorf("%d links, before %d", after, before)
+	}
+	a, err := c.Attach(Request{Offer: "count", Targets: targets[:1]})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if a.Sites < maxThreads/maxTargets {
+		t.Errorf("one sample of all of them: %d places", a.Sites)
+	}
+	a.Close()
+}
+
 // TestAttackHandOver: links count for as long as they exist, whoever has them.
 func TestAttackHandOver(t *testing.T) {
 	b := start(t, Rule{

@@ -37,12 +37,13 @@
 // own only, and whose a process is the broker asks the kernel with the client's
 // rights: those who could not trace it (ptrace(2)) may not probe it. Files are
 // read with the client's rights too, and what a client can't read it is not told
-// of. Targets are functions and USDT probes, not addresses, in files that give
-// no privileges. A breakpoint stays in what a process executes, whatever
-// privileges that has, so one is only put into files of the client's user or
-// into processes with no_new_privs: a service has itself probed most simply with
-// NoNewPrivileges=yes. When such a process executes another program, the
-// attachment has ended, and nothing of the new program is told.
+// of. Targets are functions and USDT probes, not addresses, in files that give no
+// privileges, and samples by clocks, software events and the CPU's counters, not by
+// whatever else perf has a spelling for. A breakpoint stays in what a process
+// executes, whatever privileges that has, so one is only put into files of the
+// client's user or into processes with no_new_privs: a service has itself probed
+// most simply with NoNewPrivileges=yes. When such a process executes another
+// program, the attachment has ended, and nothing of the new program is told.
 //
 // Maps are handed out read-only, except rings, whose readers must move a
 // position, and those that the offer says. The budget's own state stays here.

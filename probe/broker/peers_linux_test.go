@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"cmp"
 	"debug/elf"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -14,6 +15,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -129,6 +131,8 @@ func TestTargetChild(t *testing.T) {
 	}
 	fmt.Println("ready")
 	lines := bufio.NewScanner(os.Stdin)
+	lines.Buffer(nil, 1<<20)
+	client := asks{held: map[uint64]*Attachment{}}
 	for lines.Scan() {
 		what, arg, _ := strings.Cut(lines.Text(), " ")
 		n, _ := strconv.Atoi(arg)
@@ -155,8 +159,28 @@ func TestTargetChild(t *testing.T) {
 			local := []unix.Iovec{{Base: &b[0], Len: 1}}
 			_, err := unix.ProcessVMReadv(n, local, []unix.RemoteIovec{{Base: 0, Len: 1}}, 0)
 			fmt.Println(err != unix.EPERM && err != unix.ESRCH)
+		case "threads":
+			for range n {
+				go func() {
+					runtime.LockOSThread()
+					select {}
+				}()
+			}
+			for threadCount() < n {
+				time.Sleep(time.Millisecond)
+			}
+			fmt.Println("started")
+		case "map":
+			fmt.Println(cmp.Or(mapLibrary(arg), errors.New("mapped")))
+		default:
+			fmt.Println(client.do(what, arg))
 		}
 	}
+}
+
+func threadCount() int {
+	entries, _ := os.ReadDir("/proc/self/task")
+	return len(entries)
 }
 
 // image is a program's file.

@@ -40,13 +40,15 @@ type Rule struct {
 	// is the client's own: the kernel would let a process with the client's user,
 	// groups and no capabilities trace it, which excludes those with
 	// capabilities and in user namespaces of their own. The targets are then
-	// functions, USDT probes, samples and watchpoints of that process, in files
-	// that the client can read and that give no privileges; and since breakpoints
-	// stay when it executes another program, the file has to be the user's own,
-	// or the process has to have no_new_privs (prctl(2)). The attachment ends
-	// with the program that the process executes.
+	// functions, USDT probes, samples (by a clock, a software event or a counter of
+	// the CPU) and watchpoints of that process, in files that the client can read
+	// and that give no privileges; and since breakpoints stay when it executes
+	// another program, the file has to be the user's own, or the process has to
+	// have no_new_privs (prctl(2)). The attachment ends with the program that the
+	// process executes.
 	AllProcesses bool `json:"all_processes,omitempty"`
-	// MaxSites is the number of places that one request may attach to; 0 is 64.
+	// MaxSites is the number of places that one request may attach to; 0 is 64. A
+	// sample or a watchpoint of a process is one, for up to 4096 threads in a request.
 	MaxSites int `json:"max_sites,omitempty"`
 	// MaxAttachments is how many a user may have at a time under this rule, over
 	// all connections, with links that were handed over and still exist; 0 is 4.
@@ -121,6 +123,18 @@ func (p *Policy) Validate() error {
 	return nil
 }
 
+// maxThreads is the number of threads that the samples and watchpoints of one request
+// may be for: each has an event of its own, and so takes the broker's descriptors, and a
+// client may have as many threads as it likes.
+const maxThreads = 4096
+
+func tooManyThreads(n int) error {
+	if n <= maxThreads {
+		return nil
+	}
+	return refuse("samples and watchpoints of %d threads, %d are allowed", n, maxThreads)
+}
+
 // refuse is the error for what the policy does not allow.
 func refuse(format string, args ...any) error {
 	return fmt.Errorf("policy: %s: %w", fmt.Sprintf(format, args...), fs.ErrPermission)
@@ -191,6 +205,9 @@ func (r *Rule) targets(texts []string, self int) ([]probe.Target, error) {
 	return out, nil
 }
 
+// typeSoftware is PERF_TYPE_SOFTWARE (include/uapi/linux/perf_event.h).
+const typeSoftware = 1
+
 // allows checks one target.
 func (r *Rule) allows(t probe.Target) error {
 	name := spelling(t)
@@ -199,6 +216,10 @@ func (r *Rule) allows(t probe.Target) error {
 	}
 	if file := fileOf(t); strings.Contains(file, "/") && path.Clean(file) != file || strings.HasPrefix(file, ".") {
 		return refuse("%s: the path has to be absolute and without . or ..", name)
+	}
+	if p, ok := t.(probe.Perf); ok && (p.Event.PMU == "kprobe" || p.Event.PMU == "uprobe") {
+		// What file it is in, and what begins there, nobody would look at.
+		return refuse("%s is a probe, not a sample: ask for it by that name", name)
 	}
 	if r.AllProcesses {
 		return nil
@@ -210,6 +231,12 @@ func (r *Rule) allows(t probe.Target) error {
 	case probe.Uprobe:
 		if t.Symbol == "" && t.File == "" {
 			return refuse("%s is an address: name a function", name)
+		}
+	case probe.Perf:
+		// Breakpoints may be at the kernel's addresses, tracepoints are the kernel's, and
+		// what other PMUs do nobody knows.
+		if e := t.Event; !e.IsZero() && !e.Hardware() && e.Type != typeSoftware {
+			return refuse("%s is no sample of what a process does", name)
 		}
 	case probe.Watchpoint:
 		if t.Symbol != "" || t.Address>>63 != 0 {

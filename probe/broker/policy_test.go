@@ -92,6 +92,7 @@ func TestPolicyRule(t *testing.T) {
 // TestPolicyTargets: what a rule lets pass and what it does not.
 func TestPolicyTargets(t *testing.T) {
 	own := Rule{Targets: []string{"uprobe:/usr/*:*", "uprobe::*", "uprobe:libc:malloc", "profile:hz:99", "usdt:/usr/bin/a:p:n"}}
+	every := Rule{Targets: []string{"*"}}
 	all := Rule{Targets: []string{"kprobe:vfs_*", "tracepoint:syscalls:sys_enter_?", "begin"}, AllProcesses: true}
 	for _, c := range []struct {
 		rule *Rule
@@ -110,6 +111,12 @@ func TestPolicyTargets(t *testing.T) {
 		{&own, "uprobe:/bin/a:main", 5, "not among the targets allowed"},
 		{&own, "uprobe:/usr/../etc/a:main", 5, "without . or .."},
 		{&own, "uprobe:/usr/bin/a:main,kprobe:vfs_read", 5, "can't be restricted to one process"},
+		{&every, "software:page-faults:100", 5, ""},
+		{&every, "perf:cpu-clock:hz:99", 5, ""},
+		{&every, "perf:r1a8:period:1000", 5, ""},
+		{&every, "perf:mem:0xffffffff81000000/8:rw:period:1", 5, "is no sample"},
+		{&every, "perf:mem:0x10000:w:period:1", 5, "is no sample"},
+		{&every, "perf:9:0x0:period:1", 5, "is no sample"},
 		{&own, "profile:hz:9999", 5, "not among the targets allowed"},
 		{&own, "profile:hz:99 cpus=0", 5, "not among the targets allowed"},
 		{&own, "kprobe:vfs_read", 0, "not among the targets allowed"},

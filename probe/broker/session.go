@@ -199,6 +199,10 @@ func (c *session) grant(req *request, g *grant) ([]int, error) {
 	if err := v.again(); err != nil {
 		return nil, err
 	}
+	// Threads may have been started since they were counted.
+	if err := tooManyThreads(g.sites - len(places)); err != nil {
+		return nil, err
+	}
 	if err := g.a.ended(time.Now()); err != nil {
 		return nil, err
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path"
 	"strings"
 
@@ -82,8 +83,30 @@ func (v *vetting) resolve(ctx context.Context) error {
 	if n := v.rule.maxSites(); sites > n {
 		return refuse("%d places, %d are allowed", sites, n)
 	}
+	if err := tooManyThreads(threads(plan)); err != nil {
+		return err
+	}
 	v.plan = plan
 	return nil
+}
+
+// threads counts what the samples and watchpoints of processes are opened for.
+func threads(plan *probe.Plan) int {
+	of := map[int]int{}
+	n := 0
+	for i := range plan.Programs {
+		for _, s := range plan.Programs[i].Sites {
+			if s.PID == 0 || s.Path != "" {
+				continue
+			}
+			if _, read := of[s.PID]; !read {
+				entries, _ := os.ReadDir(fmt.Sprintf("/proc/%d/task", s.PID)) // none if it has gone, which attaching tells
+				of[s.PID] = len(entries)
+			}
+			n += of[s.PID]
+		}
+	}
+	return n
 }
 
 // before checks what a path stands for before anything reads it: links lead to
