@@ -17,11 +17,11 @@ func Hardware(opts *Options) error {
 	return h.Close()
 }
 
-// SamplingClock is the best event to sample where the CPUs are busy: hardware
+// samplingClock is the best event to sample where the CPUs are busy: hardware
 // cycles where they can interrupt, else cpu-clock; why is nil for cycles, and
 // says for cpu-clock why it is not cycles. The answer holds for the machine, so
 // a caller asks once.
-func SamplingClock(opts *Options) (e Event, why error) {
+func samplingClock(opts *Options) (e Event, why error) {
 	e = Cycles()
 	e.Exclude = ExcludeKernel | ExcludeHV
 	h, err := OpenEvent(e, OnThread(0), &OpenOptions{

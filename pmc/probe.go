@@ -127,7 +127,7 @@ type Machine struct {
 	// Features are sampling, precision, branches, user-space reads, breakpoints,
 	// tracepoints, whole CPUs.
 	Features []Ability
-	// Clock is the event to sample by: SamplingClock.
+	// Clock is the event to sample by: hardware cycles where they can interrupt, else cpu-clock.
 	Clock string
 }
 
@@ -144,7 +144,7 @@ func Probe(opts *Options) Machine {
 		m.Events = append(m.Events, tryEvent(e, OnThread(0), fsys, nil))
 	}
 	m.features(fsys)
-	clock, why := SamplingClock(opts)
+	clock, why := samplingClock(opts)
 	m.Clock = clock.String()
 	m.Features = append(m.Features, Ability{"sampling cycles", why == nil, reason(why)})
 	return m

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strconv"
 	"testing"
+
+	"github.com/borescope/borescope/stack/internal/rules"
 )
 
 // recordedKernel is a kernel stack that an event hit, on one kernel: registers,
@@ -19,7 +21,7 @@ type recordedKernel struct {
 	Recipe, Oracle string
 	Regs           map[int]uint64
 	Memory         map[string]string
-	Rules          map[string]ORCRule
+	Rules          map[string]rules.ORC
 	Frames         []string
 	End            End
 }
@@ -73,7 +75,7 @@ func (w *recordedKernel) check(t *testing.T) {
 	for at, rule := range w.Rules {
 		addr := hexNumber(t, at)
 		walker.Tables = append(walker.Tables, &ORCTable{
-			base: addr, Start: addr, End: addr + 1, pcs: []uint32{0}, index: []uint16{0}, rules: []ORCRule{rule},
+			base: addr, Start: addr, End: addr + 1, pcs: []uint32{0}, index: []uint16{0}, rules: []rules.ORC{rule},
 		})
 	}
 	var want []uint64

@@ -16,89 +16,32 @@ import (
 	"github.com/borescope/borescope/internal/decompress"
 	"github.com/borescope/borescope/internal/elffile"
 	"github.com/borescope/borescope/internal/procfs"
-)
-
-// ORCVersion is a layout of the kernel's ORC entries, which changed three times.
-type ORCVersion uint8
-
-// The layouts.
-const (
-	ORCUnknown ORCVersion = iota
-	ORC1                  // Linux 4.14 to 6.2: type, end
-	ORC2                  // 6.3: type, signal, end
-	ORC3                  // 6.4 to 7.0: a wider type that says end and undefined, signal
-	ORC4                  // 7.1 and later: as 3, registers numbered anew
+	"github.com/borescope/borescope/stack/internal/rules"
 )
 
 // orcHeaders are the contents of .orc_header (a hash of the layout, since 6.4
 // and in 6.3.10), by scripts/orc_hash.sh.
-var orcHeaders = map[string]ORCVersion{
-	"db84aed4103b31dd51e017f8f79783ca985c2c51": ORC2,
-	"fe5d32bf581bd63b2ca9a5c65ba5a625eab3fe24": ORC3,
-	"137c36ad7627c4dd55932176bb0ecdbd5041fc82": ORC4,
+var orcHeaders = map[string]rules.ORCVersion{
+	"db84aed4103b31dd51e017f8f79783ca985c2c51": rules.ORC2,
+	"fe5d32bf581bd63b2ca9a5c65ba5a625eab3fe24": rules.ORC3,
+	"137c36ad7627c4dd55932176bb0ecdbd5041fc82": rules.ORC4,
 }
-
-// ORCReg is what an entry's address is counted from.
-type ORCReg uint8
-
-// The registers, in no kernel version's order.
-const (
-	ORCUndefined  ORCReg = iota // not known
-	ORCPrevSP                   // the stack pointer before the call
-	ORCAX                       // since 7.1
-	ORCDX                       //
-	ORCDI                       //
-	ORCBP                       //
-	ORCSP                       //
-	ORCR10                      //
-	ORCR13                      //
-	ORCBPIndirect               // *(bp + offset)
-	ORCSPIndirect               // *(sp) + offset
-	orcBadReg
-)
 
 // orcRegs gives the kernel's numbers: A up to 7.0, B since.
 var (
-	orcRegsA = [...]ORCReg{ORCUndefined, ORCPrevSP, ORCDX, ORCDI, ORCBP, ORCSP, ORCR10, ORCR13, ORCBPIndirect, ORCSPIndirect}
-	orcRegsB = [...]ORCReg{ORCUndefined, ORCAX, ORCDX, ORCSP, ORCBP, ORCDI, ORCR10, ORCR13, ORCPrevSP, ORCSPIndirect, ORCBPIndirect}
+	orcRegsA = [...]rules.ORCReg{rules.ORCUndefined, rules.ORCPrevSP, rules.ORCDX, rules.ORCDI, rules.ORCBP, rules.ORCSP, rules.ORCR10, rules.ORCR13, rules.ORCBPIndirect, rules.ORCSPIndirect}
+	orcRegsB = [...]rules.ORCReg{rules.ORCUndefined, rules.ORCAX, rules.ORCDX, rules.ORCSP, rules.ORCBP, rules.ORCDI, rules.ORCR10, rules.ORCR13, rules.ORCPrevSP, rules.ORCSPIndirect, rules.ORCBPIndirect}
 	orcNames = [...]string{"(und)", "prevsp", "ax", "dx", "di", "bp", "sp", "r10", "r13", "bp(ind)", "sp(ind)", "?"}
-)
-
-// ORCType is what kind of frame an entry describes.
-type ORCType uint8
-
-// The types.
-const (
-	ORCTypeUndefined   ORCType = iota // the stack can't be walked from here
-	ORCTypeEnd                        // the outermost frame
-	ORCTypeCall                       // a return address
-	ORCTypeRegs                       // all registers, pushed by an entry
-	ORCTypeRegsPartial                // the processor's interrupt frame
-	orcBadType
 )
 
 var orcTypeNames = [...]string{"(und)", "end", "call", "regs", "regs (partial)", "?"}
 
-// ORCRule is how to walk from one stretch of kernel code to its caller.
-type ORCRule struct {
-	// SP and SPOffset, in bytes, give the stack pointer before the call, BP and
-	// BPOffset where the caller's frame pointer was saved (ORCUndefined: it is
-	// unchanged).
-	SPOffset, BPOffset int16
-	SP, BP             ORCReg
-	// Type is what lies there: a call's frame, or registers.
-	Type ORCType
-	// Signal is set where what comes next is an interrupted instruction, not a
-	// return address.
-	Signal bool
-}
-
 // decodeORC reads one six-byte entry.
-func decodeORC(b []byte, v ORCVersion) ORCRule {
+func decodeORC(b []byte, v rules.ORCVersion) rules.ORC {
 	flags := binary.LittleEndian.Uint16(b[4:])
-	r := ORCRule{SPOffset: int16(binary.LittleEndian.Uint16(b)), BPOffset: int16(binary.LittleEndian.Uint16(b[2:])), SP: orcBadReg, BP: orcBadReg, Type: orcBadType}
+	r := rules.ORC{SPOffset: int16(binary.LittleEndian.Uint16(b)), BPOffset: int16(binary.LittleEndian.Uint16(b[2:])), SP: rules.ORCBadReg, BP: rules.ORCBadReg, Type: rules.ORCBadType}
 	regs := orcRegsA[:]
-	if v == ORC4 {
+	if v == rules.ORC4 {
 		regs = orcRegsB[:]
 	}
 	if n := int(flags & 15); n < len(regs) {
@@ -107,8 +50,8 @@ func decodeORC(b []byte, v ORCVersion) ORCRule {
 	if n := int(flags >> 4 & 15); n < len(regs) {
 		r.BP = regs[n]
 	}
-	if v >= ORC3 {
-		if t := ORCType(flags >> 8 & 7); t < orcBadType {
+	if v >= rules.ORC3 {
+		if t := rules.ORCType(flags >> 8 & 7); t < rules.ORCBadType {
 			r.Type = t
 		}
 		r.Signal = flags>>11&1 != 0
@@ -117,16 +60,16 @@ func decodeORC(b []byte, v ORCVersion) ORCRule {
 	// Versions 1 and 2 say undefined and end by the stack pointer's register.
 	end := flags>>10&1 != 0
 	if t := flags >> 8 & 3; t < 3 {
-		r.Type = ORCTypeCall + ORCType(t)
+		r.Type = rules.ORCTypeCall + rules.ORCType(t)
 	}
-	r.Signal = r.Type == ORCTypeRegs || r.Type == ORCTypeRegsPartial
-	if v == ORC2 {
+	r.Signal = r.Type == rules.ORCTypeRegs || r.Type == rules.ORCTypeRegsPartial
+	if v == rules.ORC2 {
 		r.Signal, end = end, flags>>11&1 != 0
 	}
-	if r.SP == ORCUndefined {
-		r.Type = ORCTypeUndefined
+	if r.SP == rules.ORCUndefined {
+		r.Type = rules.ORCTypeUndefined
 		if end {
-			r.Type = ORCTypeEnd
+			r.Type = rules.ORCTypeEnd
 		}
 	}
 	return r
@@ -135,7 +78,7 @@ func decodeORC(b []byte, v ORCVersion) ORCRule {
 // ORCFile is the ORC data of a kernel or a kernel module.
 type ORCFile struct {
 	// Version is the layout of the entries, which differs by kernel.
-	Version ORCVersion
+	Version rules.ORCVersion
 
 	entries []byte
 	places  []orcPlace // of relocatable files
@@ -148,18 +91,18 @@ type orcPlace struct {
 	off     uint64
 }
 
-// ORCEntry is one row of an ORCFile.
-type ORCEntry struct {
+// orcEntry is one row of an ORCFile.
+type orcEntry struct {
 	// Section and Addr are where the rule begins: an offset in a section of a
 	// module, which is not loaded yet; the address in a kernel, where Section is
 	// empty.
 	Section string
 	Addr    uint64
 	// Rule holds from there up to the next entry.
-	Rule ORCRule
+	Rule rules.ORC
 
 	raw     uint16
-	version ORCVersion
+	version rules.ORCVersion
 }
 
 // ErrNoORC says that a file has no ORC data.
@@ -298,19 +241,19 @@ func (o *ORCFile) relocate(f *elffile.File) error {
 
 // orcVersion finds out the layout: never by the kernel's version, which backports
 // belie (RHEL 9.6 has layout 3 in a kernel that calls itself 5.14).
-func orcVersion(f *elffile.File, entries []byte) (ORCVersion, error) {
+func orcVersion(f *elffile.File, entries []byte) (rules.ORCVersion, error) {
 	header, err := f.Data(f.Section(".orc_header"))
 	if err != nil {
-		return ORCUnknown, err
+		return rules.ORCUnknown, err
 	}
 	if len(header) == sha1.Size {
 		return ORCVersionOf(header)
 	}
 	types, err := f.Data(f.Section(".BTF"))
 	if err != nil {
-		return ORCUnknown, err
+		return rules.ORCUnknown, err
 	}
-	if v := orcVersionByBTF(types); v != ORCUnknown {
+	if v := orcVersionByBTF(types); v != rules.ORCUnknown {
 		return v, nil
 	}
 	// Most entries are calls: number 2 in layout 3, 0 before.
@@ -319,41 +262,41 @@ func orcVersion(f *elffile.File, entries []byte) (ORCVersion, error) {
 		kinds[binary.LittleEndian.Uint16(entries[i+4:])>>8&7]++
 	}
 	if kinds[2] > kinds[0] {
-		return ORC3, nil
+		return rules.ORC3, nil
 	}
-	return ORC1, nil
+	return rules.ORC1, nil
 }
 
 // ORCVersionOf returns the layout that .orc_header, or the kernel's symbol
 // orc_header, stands for: 20 bytes.
-func ORCVersionOf(header []byte) (ORCVersion, error) {
-	if v := orcHeaders[hex.EncodeToString(header)]; v != ORCUnknown {
+func ORCVersionOf(header []byte) (rules.ORCVersion, error) {
+	if v := orcHeaders[hex.EncodeToString(header)]; v != rules.ORCUnknown {
 		return v, nil
 	}
-	return ORCUnknown, fmt.Errorf("ORC: unknown layout %x", header)
+	return rules.ORCUnknown, fmt.Errorf("ORC: unknown layout %x", header)
 }
 
 // NewORC returns the ORC data of a running kernel, or a part of one: the tables
 // between __start_orc_unwind_ip and __stop_orc_unwind_ip, and the same of
 // orc_unwind, with the address that the first had.
-func NewORC(ip, entries []byte, ipAddr uint64, v ORCVersion) (*ORCFile, error) {
+func NewORC(ip, entries []byte, ipAddr uint64, v rules.ORCVersion) (*ORCFile, error) {
 	if len(ip)%4 != 0 || len(entries) != len(ip)/4*6 {
 		return nil, fmt.Errorf("ORC: %d bytes of entries for %d bytes of addresses", len(entries), len(ip))
 	}
-	if v < ORC1 || v > ORC4 {
+	if v < rules.ORC1 || v > rules.ORC4 {
 		return nil, fmt.Errorf("ORC: layout %d", v)
 	}
 	return &ORCFile{Version: v, entries: bytes.Clone(entries), ip: bytes.Clone(ip), ipAddr: ipAddr}, nil
 }
 
-// Len is the number of entries.
-func (o *ORCFile) Len() int { return len(o.entries) / 6 }
+// len is the number of entries.
+func (o *ORCFile) len() int { return len(o.entries) / 6 }
 
-// All yields the entries in the file's order: by address in kernels, in no order
+// all yields the entries in the file's order: by address in kernels, in no order
 // in modules, which the kernel sorts when it loads them.
-func (o *ORCFile) All() iter.Seq[ORCEntry] {
-	return func(yield func(ORCEntry) bool) {
-		for i := range o.Len() {
+func (o *ORCFile) all() iter.Seq[orcEntry] {
+	return func(yield func(orcEntry) bool) {
+		for i := range o.len() {
 			if !yield(o.entry(i)) {
 				return
 			}
@@ -361,9 +304,9 @@ func (o *ORCFile) All() iter.Seq[ORCEntry] {
 	}
 }
 
-func (o *ORCFile) entry(i int) ORCEntry {
+func (o *ORCFile) entry(i int) orcEntry {
 	raw := o.entries[6*i:]
-	e := ORCEntry{Rule: decodeORC(raw, o.Version), raw: binary.LittleEndian.Uint16(raw[4:]), version: o.Version}
+	e := orcEntry{Rule: decodeORC(raw, o.Version), raw: binary.LittleEndian.Uint16(raw[4:]), version: o.Version}
 	if o.places != nil {
 		e.Section, e.Addr = o.places[i].section, o.places[i].off
 	} else {
@@ -373,17 +316,17 @@ func (o *ORCFile) entry(i int) ORCEntry {
 }
 
 // String is the line that "objtool --dump=orc" of that kernel's time prints.
-func (e ORCEntry) String() string {
+func (e orcEntry) String() string {
 	b := make([]byte, 0, 80)
 	if e.Section != "" {
 		b = append(append(b, e.Section...), '+')
 	}
 	b = append(strconv.AppendUint(b, e.Addr, 16), ':')
-	reg := func(label string, r ORCReg, off int16) {
+	reg := func(label string, r rules.ORCReg, off int16) {
 		b = append(append(b, label...), orcNames[r]...)
 		switch r {
-		case ORCUndefined:
-		case ORCBPIndirect, ORCSPIndirect: // the offset belongs inside
+		case rules.ORCUndefined:
+		case rules.ORCBPIndirect, rules.ORCSPIndirect: // the offset belongs inside
 			b = b[:len(b)-len(orcNames[r])]
 			b = append(b, '(')
 			b = append(b, orcNames[r][:2]...)
@@ -393,7 +336,7 @@ func (e ORCEntry) String() string {
 			b = appendSigned(b, off)
 		}
 	}
-	if e.version >= ORC3 {
+	if e.version >= rules.ORC3 {
 		b = append(append(b, "type:"...), orcTypeNames[e.Rule.Type]...)
 		reg(" sp:", e.Rule.SP, e.Rule.SPOffset)
 		reg(" bp:", e.Rule.BP, e.Rule.BPOffset)
@@ -403,7 +346,7 @@ func (e ORCEntry) String() string {
 	reg(" sp:", e.Rule.SP, e.Rule.SPOffset)
 	reg(" bp:", e.Rule.BP, e.Rule.BPOffset)
 	b = append(append(b, " type:"...), e.oldType()...)
-	if e.version == ORC2 {
+	if e.version == rules.ORC2 {
 		b = append(b, " signal:"...)
 		b = append(appendBit(b, e.Rule.Signal), " end:"...)
 		return string(appendBit(b, e.raw>>11&1 != 0))
@@ -413,7 +356,7 @@ func (e ORCEntry) String() string {
 }
 
 // oldType is the type's field as layouts 1 and 2 have it.
-func (e ORCEntry) oldType() string {
+func (e orcEntry) oldType() string {
 	return [...]string{"call", "regs", "regs (partial)", "?"}[e.raw>>8&3]
 }
 

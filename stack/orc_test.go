@@ -15,6 +15,7 @@ import (
 
 	"github.com/borescope/borescope/internal/elfbuild"
 	"github.com/borescope/borescope/internal/testenv"
+	"github.com/borescope/borescope/stack/internal/rules"
 	"github.com/borescope/borescope/stack/internal/stacktest"
 )
 
@@ -26,38 +27,38 @@ var (
 // orcBytes is one entry.
 func TestDecodeORC(t *testing.T) {
 	for _, c := range []struct {
-		v    ORCVersion
+		v    rules.ORCVersion
 		raw  []byte
 		want string
 	}{
-		{ORC1, stacktest.ORCEntry(8, 0, 5), "0: sp:sp+8 bp:(und) type:call end:0"},
-		{ORC1, stacktest.ORCEntry(16, -16, 0x14), "0: sp:bp+16 bp:prevsp-16 type:call end:0"},
-		{ORC1, stacktest.ORCEntry(0, 0, 0x105), "0: sp:sp+0 bp:(und) type:regs end:0"},
-		{ORC1, stacktest.ORCEntry(0, 0, 0x205), "0: sp:sp+0 bp:(und) type:regs (partial) end:0"},
-		{ORC1, stacktest.ORCEntry(0, 0, 0x400), "0: sp:(und) bp:(und) type:call end:1"},
-		{ORC2, stacktest.ORCEntry(8, 0, 0x505), "0: sp:sp+8 bp:(und) type:regs signal:1 end:0"},
-		{ORC2, stacktest.ORCEntry(0, 0, 0x800), "0: sp:(und) bp:(und) type:call signal:0 end:1"},
-		{ORC3, stacktest.ORCEntry(8, 0, 0x205), "0:type:call sp:sp+8 bp:(und) signal:0"},
-		{ORC3, stacktest.ORCEntry(0, 0, 0x100), "0:type:end sp:(und) bp:(und) signal:0"},
-		{ORC3, stacktest.ORCEntry(-8, 0, 0xb08), "0:type:regs sp:(bp-8) bp:(und) signal:1"},
-		{ORC4, stacktest.ORCEntry(8, -16, 0x283), "0:type:call sp:sp+8 bp:prevsp-16 signal:0"},
-		{ORC4, stacktest.ORCEntry(0, 0, 0x203), "0:type:call sp:sp+0 bp:(und) signal:0"},
-		{ORC3, stacktest.ORCEntry(0, 0, 0x70f), "0:type:? sp:?+0 bp:(und) signal:0"},
+		{rules.ORC1, stacktest.ORCEntry(8, 0, 5), "0: sp:sp+8 bp:(und) type:call end:0"},
+		{rules.ORC1, stacktest.ORCEntry(16, -16, 0x14), "0: sp:bp+16 bp:prevsp-16 type:call end:0"},
+		{rules.ORC1, stacktest.ORCEntry(0, 0, 0x105), "0: sp:sp+0 bp:(und) type:regs end:0"},
+		{rules.ORC1, stacktest.ORCEntry(0, 0, 0x205), "0: sp:sp+0 bp:(und) type:regs (partial) end:0"},
+		{rules.ORC1, stacktest.ORCEntry(0, 0, 0x400), "0: sp:(und) bp:(und) type:call end:1"},
+		{rules.ORC2, stacktest.ORCEntry(8, 0, 0x505), "0: sp:sp+8 bp:(und) type:regs signal:1 end:0"},
+		{rules.ORC2, stacktest.ORCEntry(0, 0, 0x800), "0: sp:(und) bp:(und) type:call signal:0 end:1"},
+		{rules.ORC3, stacktest.ORCEntry(8, 0, 0x205), "0:type:call sp:sp+8 bp:(und) signal:0"},
+		{rules.ORC3, stacktest.ORCEntry(0, 0, 0x100), "0:type:end sp:(und) bp:(und) signal:0"},
+		{rules.ORC3, stacktest.ORCEntry(-8, 0, 0xb08), "0:type:regs sp:(bp-8) bp:(und) signal:1"},
+		{rules.ORC4, stacktest.ORCEntry(8, -16, 0x283), "0:type:call sp:sp+8 bp:prevsp-16 signal:0"},
+		{rules.ORC4, stacktest.ORCEntry(0, 0, 0x203), "0:type:call sp:sp+0 bp:(und) signal:0"},
+		{rules.ORC3, stacktest.ORCEntry(0, 0, 0x70f), "0:type:? sp:?+0 bp:(und) signal:0"},
 	} {
 		o, err := NewORC(make([]byte, 4), c.raw, 0, c.v)
 		if err != nil {
 			t.Fatal(err)
 		}
-		for e := range o.All() {
+		for e := range o.all() {
 			if got := e.String(); got != c.want {
 				t.Errorf("layout %d, %x: got %q want %q", c.v, c.raw, got, c.want)
 			}
 		}
 	}
 	// Calls mean calls and ends mean ends in every layout.
-	for v, flags := range map[ORCVersion][2]uint16{ORC1: {5, 0x400}, ORC2: {5, 0x800}, ORC3: {0x205, 0x100}, ORC4: {0x203, 0x100}} {
+	for v, flags := range map[rules.ORCVersion][2]uint16{rules.ORC1: {5, 0x400}, rules.ORC2: {5, 0x800}, rules.ORC3: {0x205, 0x100}, rules.ORC4: {0x203, 0x100}} {
 		call, end := decodeORC(stacktest.ORCEntry(8, 0, flags[0]), v), decodeORC(stacktest.ORCEntry(0, 0, flags[1]), v)
-		if call != (ORCRule{SP: ORCSP, SPOffset: 8, Type: ORCTypeCall}) || end.Type != ORCTypeEnd {
+		if call != (rules.ORC{SP: rules.ORCSP, SPOffset: 8, Type: rules.ORCTypeCall}) || end.Type != rules.ORCTypeEnd {
 			t.Errorf("layout %d: %+v, %+v", v, call, end)
 		}
 	}
@@ -66,8 +67,8 @@ func TestDecodeORC(t *testing.T) {
 func TestNewORCErrors(t *testing.T) {
 	for _, c := range []struct {
 		ip, entries int
-		v           ORCVersion
-	}{{3, 6, ORC3}, {4, 5, ORC3}, {8, 6, ORC3}, {4, 6, ORCUnknown}, {4, 6, 5}} {
+		v           rules.ORCVersion
+	}{{3, 6, rules.ORC3}, {4, 5, rules.ORC3}, {8, 6, rules.ORC3}, {4, 6, rules.ORCUnknown}, {4, 6, 5}} {
 		if _, err := NewORC(make([]byte, c.ip), make([]byte, c.entries), 0, c.v); err == nil {
 			t.Errorf("%+v accepted", c)
 		}
@@ -134,24 +135,24 @@ func TestORCVersionDetection(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		image []byte
-		want  ORCVersion
+		want  rules.ORCVersion
 	}{
-		{"header2", orcKernel("db84aed4103b31dd51e017f8f79783ca985c2c51", nil, addrs, v1call), ORC2},
-		{"header3", orcKernel("fe5d32bf581bd63b2ca9a5c65ba5a625eab3fe24", orcBTF("end"), addrs, v3call), ORC3},
-		{"header4", orcKernel("137c36ad7627c4dd55932176bb0ecdbd5041fc82", nil, addrs, v3call), ORC4},
-		{"btf1", orcKernel("", orcBTF("sp_offset", "type", "end"), addrs, v1call), ORC1},
-		{"btf2", orcKernel("", orcBTF("type", "signal", "end"), addrs, v1call), ORC2},
-		{"btf3", orcKernel("", orcBTF("type", "signal"), addrs, v3call), ORC3},
-		{"entries1", orcKernel("", nil, addrs, v1call), ORC1},
-		{"entries3", orcKernel("", []byte("no BTF"), addrs, v3call), ORC3},
+		{"header2", orcKernel("db84aed4103b31dd51e017f8f79783ca985c2c51", nil, addrs, v1call), rules.ORC2},
+		{"header3", orcKernel("fe5d32bf581bd63b2ca9a5c65ba5a625eab3fe24", orcBTF("end"), addrs, v3call), rules.ORC3},
+		{"header4", orcKernel("137c36ad7627c4dd55932176bb0ecdbd5041fc82", nil, addrs, v3call), rules.ORC4},
+		{"btf1", orcKernel("", orcBTF("sp_offset", "type", "end"), addrs, v1call), rules.ORC1},
+		{"btf2", orcKernel("", orcBTF("type", "signal", "end"), addrs, v1call), rules.ORC2},
+		{"btf3", orcKernel("", orcBTF("type", "signal"), addrs, v3call), rules.ORC3},
+		{"entries1", orcKernel("", nil, addrs, v1call), rules.ORC1},
+		{"entries3", orcKernel("", []byte("no BTF"), addrs, v3call), rules.ORC3},
 	} {
 		o, err := ReadORC(c.image)
 		if err != nil || o.Version != c.want {
 			t.Errorf("%s: layout %v, %v; want %d", c.name, o, err, c.want)
 			continue
 		}
-		for e := range o.All() {
-			if e.Addr != 0x1000 || e.Rule.Type != ORCTypeCall {
+		for e := range o.all() {
+			if e.Addr != 0x1000 || e.Rule.Type != rules.ORCTypeCall {
 				t.Errorf("%s: %v", c.name, e)
 			}
 		}
@@ -169,7 +170,7 @@ const (
 func orcTestTable(t testing.TB) *ORCTable {
 	t.Helper()
 	ip, entries := stacktest.ORC()
-	o, err := NewORC(ip, entries, kaddr, ORC3)
+	o, err := NewORC(ip, entries, kaddr, rules.ORC3)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -235,7 +236,7 @@ func TestORCWalker(t *testing.T) {
 
 func TestORCTableOfModule(t *testing.T) {
 	o := &ORCFile{
-		Version: ORC3, entries: slices.Concat(stacktest.ORCEntry(8, 0, 0x205), stacktest.ORCEntry(16, 0, 0x205)),
+		Version: rules.ORC3, entries: slices.Concat(stacktest.ORCEntry(8, 0, 0x205), stacktest.ORCEntry(16, 0, 0x205)),
 		places: []orcPlace{{".text", 0x10}, {".init.text", 0}},
 	}
 	table := o.Table(kaddr, kaddr+0x100, 0, func(s string) (uint64, bool) { return kaddr, s == ".text" })
@@ -273,11 +274,11 @@ func TestORCMatchesObjtool(t *testing.T) {
 			continue
 		}
 		var b bytes.Buffer
-		for e := range o.All() {
+		for e := range o.all() {
 			fmt.Fprintln(&b, e)
 		}
 		files++
-		entries += o.Len()
+		entries += o.len()
 		if !bytes.Equal(b.Bytes(), out) {
 			t.Errorf("%s: dump differs", path)
 		}
@@ -295,12 +296,12 @@ func FuzzReadORC(f *testing.F) {
 			return
 		}
 		n := 0
-		for e := range o.All() {
+		for e := range o.all() {
 			_ = e.String()
 			n++
 		}
-		if n != o.Len() {
-			t.Fatalf("%d entries of %d", n, o.Len())
+		if n != o.len() {
+			t.Fatalf("%d entries of %d", n, o.len())
 		}
 		w := ORCWalker{Tables: []*ORCTable{o.Table(0, 1<<32, 0, func(string) (uint64, bool) { return 0, true })}}
 		var frames [50]Frame

@@ -3,16 +3,18 @@ package stack
 import (
 	"bytes"
 	"encoding/binary"
+
+	"github.com/borescope/borescope/stack/internal/rules"
 )
 
 // orcVersionByBTF looks the layout up in a kernel's type information: which
 // bit-fields struct orc_entry has. It reads no more of BTF than that needs
 // (Documentation/bpf/btf.rst).
-func orcVersionByBTF(b []byte) ORCVersion {
+func orcVersionByBTF(b []byte) rules.ORCVersion {
 	const magic, headerLen = 0xeb9f, 24
 	le := binary.LittleEndian
 	if len(b) < headerLen || le.Uint16(b) != magic {
-		return ORCUnknown
+		return rules.ORCUnknown
 	}
 	hdr := uint64(le.Uint32(b[4:]))
 	part := func(off, n uint32) []byte {
@@ -35,7 +37,7 @@ func orcVersionByBTF(b []byte) ORCVersion {
 		kind, vlen := info>>24&31, uint64(info&0xffff)
 		extra, ok := btfExtra(kind, vlen)
 		if !ok || 12+extra > uint64(len(types)) {
-			return ORCUnknown
+			return rules.ORCUnknown
 		}
 		const kindStruct = 4
 		if kind == kindStruct && name(le.Uint32(types)) == "orc_entry" {
@@ -43,7 +45,7 @@ func orcVersionByBTF(b []byte) ORCVersion {
 		}
 		types = types[12+extra:]
 	}
-	return ORCUnknown
+	return rules.ORCUnknown
 }
 
 // btfExtra is the size of what follows a type's first twelve bytes.
@@ -65,7 +67,7 @@ func btfExtra(kind uint32, vlen uint64) (uint64, bool) {
 
 // orcVersionByMembers tells the layouts by the fields "end" and "signal".
 // Layout 4 has the fields of layout 3, and a header as well.
-func orcVersionByMembers(members []byte, name func(uint32) string) ORCVersion {
+func orcVersionByMembers(members []byte, name func(uint32) string) rules.ORCVersion {
 	end, signal := false, false
 	for ; len(members) >= 12; members = members[12:] {
 		switch name(binary.LittleEndian.Uint32(members)) {
@@ -77,11 +79,11 @@ func orcVersionByMembers(members []byte, name func(uint32) string) ORCVersion {
 	}
 	switch {
 	case end && signal:
-		return ORC2
+		return rules.ORC2
 	case end:
-		return ORC1
+		return rules.ORC1
 	case signal:
-		return ORC3
+		return rules.ORC3
 	}
-	return ORCUnknown
+	return rules.ORCUnknown
 }

@@ -15,7 +15,7 @@ type ORCTable struct {
 	base  uint64
 	pcs   []uint32
 	index []uint16
-	rules []ORCRule
+	rules []rules.ORC
 	// Start and End bound the addresses that the table is for; End is exclusive.
 	Start, End uint64
 }
@@ -28,10 +28,10 @@ type ORCTable struct {
 func (o *ORCFile) Table(start, end, slide uint64, address func(section string) (uint64, bool)) *ORCTable {
 	type row struct {
 		addr uint64
-		rule ORCRule
+		rule rules.ORC
 	}
 	var rows []row
-	for e := range o.All() {
+	for e := range o.all() {
 		addr := e.Addr + slide
 		if e.Section != "" {
 			at, ok := uint64(0), false
@@ -50,14 +50,14 @@ func (o *ORCFile) Table(start, end, slide uint64, address func(section string) (
 	// Of entries for one address the last counts; what ends a function comes
 	// first (scripts/sorttable.h, orc_sort_cmp).
 	ends := func(r row) int {
-		if r.rule.SP == ORCUndefined && r.rule.Type != ORCTypeEnd {
+		if r.rule.SP == rules.ORCUndefined && r.rule.Type != rules.ORCTypeEnd {
 			return 0
 		}
 		return 1
 	}
 	slices.SortStableFunc(rows, func(a, b row) int { return cmp.Or(cmp.Compare(a.addr, b.addr), cmp.Compare(ends(a), ends(b))) })
 	t := &ORCTable{base: start, Start: start, End: end}
-	ids := make(map[ORCRule]uint16)
+	ids := make(map[rules.ORC]uint16)
 	for _, r := range rows {
 		if r.addr-start > 1<<32-1 || len(ids) == rules.MaxRules {
 			continue
@@ -79,16 +79,16 @@ func (o *ORCFile) Table(start, end, slide uint64, address func(section string) (
 }
 
 // Rule returns the rule for an address, if the table has one.
-func (t *ORCTable) Rule(addr uint64) (ORCRule, bool) {
+func (t *ORCTable) Rule(addr uint64) (rules.ORC, bool) {
 	r, ok := t.lookup(addr)
 	if !ok {
-		return ORCRule{}, false
+		return rules.ORC{}, false
 	}
 	return *r, true
 }
 
 // lookup returns the rule for an address.
-func (t *ORCTable) lookup(addr uint64) (*ORCRule, bool) {
+func (t *ORCTable) lookup(addr uint64) (*rules.ORC, bool) {
 	if addr < t.Start || addr >= t.End {
 		return nil, false
 	}
@@ -127,8 +127,8 @@ type ORCWalker struct {
 // The rules that the kernel uses where there is none of its own: a call of a
 // null pointer, and code without entries.
 var (
-	orcNull = ORCRule{SP: ORCSP, SPOffset: 8, Type: ORCTypeCall}
-	orcFP   = ORCRule{SP: ORCBP, SPOffset: 16, BP: ORCPrevSP, BPOffset: -16, Type: ORCTypeCall}
+	orcNull = rules.ORC{SP: rules.ORCSP, SPOffset: 8, Type: rules.ORCTypeCall}
+	orcFP   = rules.ORC{SP: rules.ORCBP, SPOffset: 16, BP: rules.ORCPrevSP, BPOffset: -16, Type: rules.ORCTypeCall}
 )
 
 // Walk implements Walker.
@@ -154,7 +154,7 @@ func (w *ORCWalker) Walk(dst []Frame, r *Regs, mem Memory) (int, End) {
 	}
 }
 
-func (w *ORCWalker) rule(pc uint64) (*ORCRule, How) {
+func (w *ORCWalker) rule(pc uint64) (*rules.ORC, How) {
 	if pc == 0 {
 		return &orcNull, HowGuess
 	}
@@ -172,9 +172,9 @@ func (w *ORCWalker) rule(pc uint64) (*ORCRule, How) {
 func (w *ORCWalker) step(mem Memory) (How, End) {
 	rule, how := w.rule(w.regs.PC())
 	switch rule.Type {
-	case ORCTypeEnd:
+	case rules.ORCTypeEnd:
 		return how, EndBottom
-	case ORCTypeCall, ORCTypeRegs, ORCTypeRegsPartial:
+	case rules.ORCTypeCall, rules.ORCTypeRegs, rules.ORCTypeRegsPartial:
 	default:
 		return how, EndNoRule
 	}
@@ -188,13 +188,13 @@ func (w *ORCWalker) step(mem Memory) (How, End) {
 		return how, end
 	}
 	switch rule.BP {
-	case ORCUndefined: // unchanged, or in the registers just read
-		if rule.Type == ORCTypeCall && known || rule.Type == ORCTypeRegsPartial && known {
+	case rules.ORCUndefined: // unchanged, or in the registers just read
+		if rule.Type == rules.ORCTypeCall && known || rule.Type == rules.ORCTypeRegsPartial && known {
 			w.regs.SetFP(bp)
 		}
-	case ORCPrevSP, ORCBP:
+	case rules.ORCPrevSP, rules.ORCBP:
 		addr := cfa
-		if rule.BP == ORCBP {
+		if rule.BP == rules.ORCBP {
 			addr = bp
 		}
 		v, ok := w.word(addr+uint64(int64(rule.BPOffset)), mem)
@@ -216,27 +216,27 @@ func (w *ORCWalker) step(mem Memory) (How, End) {
 }
 
 // cfa computes the stack pointer before the call, or where the registers are.
-func (w *ORCWalker) cfa(rule *ORCRule, mem Memory) (uint64, End) {
+func (w *ORCWalker) cfa(rule *rules.ORC, mem Memory) (uint64, End) {
 	reg, indirect := 0, false
 	off := uint64(int64(rule.SPOffset))
 	switch rule.SP {
-	case ORCSP:
+	case rules.ORCSP:
 		reg = AMD64RSP
-	case ORCBP:
+	case rules.ORCBP:
 		reg = AMD64RBP
-	case ORCSPIndirect:
+	case rules.ORCSPIndirect:
 		reg, indirect = AMD64RSP, true
-	case ORCBPIndirect:
+	case rules.ORCBPIndirect:
 		reg, indirect = AMD64RBP, true
-	case ORCR10:
+	case rules.ORCR10:
 		reg, off = AMD64R10, 0
-	case ORCR13:
+	case rules.ORCR13:
 		reg, off = AMD64R13, 0
-	case ORCDI:
+	case rules.ORCDI:
 		reg, off = AMD64RDI, 0
-	case ORCDX:
+	case rules.ORCDX:
 		reg, off = AMD64RDX, 0
-	case ORCAX:
+	case rules.ORCAX:
 		reg, off = AMD64RAX, 0
 	default:
 		return 0, EndNoRule
@@ -248,7 +248,7 @@ func (w *ORCWalker) cfa(rule *ORCRule, mem Memory) (uint64, End) {
 	if !indirect {
 		return v + off, EndUnknown
 	}
-	if rule.SP == ORCBPIndirect { // *(bp + offset); *(sp) + offset
+	if rule.SP == rules.ORCBPIndirect { // *(bp + offset); *(sp) + offset
 		v, off = v+off, 0
 	}
 	word, ok := w.word(v, mem)
@@ -259,9 +259,9 @@ func (w *ORCWalker) cfa(rule *ORCRule, mem Memory) (uint64, End) {
 }
 
 // enter goes to the caller, or to what was interrupted.
-func (w *ORCWalker) enter(rule *ORCRule, cfa uint64, mem Memory) End {
+func (w *ORCWalker) enter(rule *rules.ORC, cfa uint64, mem Memory) End {
 	switch rule.Type {
-	case ORCTypeCall:
+	case rules.ORCTypeCall:
 		ip, ok := w.word(cfa-8, mem)
 		if !ok {
 			return EndBadMemory
@@ -272,7 +272,7 @@ func (w *ORCWalker) enter(rule *ORCRule, cfa uint64, mem Memory) End {
 		w.regs.Have = 0
 		w.regs.SetPC(ip)
 		w.regs.SetSP(cfa)
-	case ORCTypeRegs:
+	case rules.ORCTypeRegs:
 		if mem.ReadMemory(w.buf[:], cfa) != nil {
 			return EndBadMemory
 		}
@@ -284,7 +284,7 @@ func (w *ORCWalker) enter(rule *ORCRule, cfa uint64, mem Memory) End {
 				w.regs.Set(n, binary.LittleEndian.Uint64(w.buf[8*i:]))
 			}
 		}
-	case ORCTypeRegsPartial:
+	case rules.ORCTypeRegsPartial:
 		if mem.ReadMemory(w.buf[:40], cfa) != nil { // ip, cs, flags, sp, ss
 			return EndBadMemory
 		}

@@ -34,7 +34,7 @@ func TestCopiedKernel(t *testing.T) {
 		t.Fatalf("%+v, %d and %d bytes", k.Regs, len(k.Stack.Data), len(k.Thread.Data))
 	}
 	ip, entries := stacktest.ORC()
-	orc, err := stack.NewORC(ip, entries, stacktest.KernelCode, stack.ORC3)
+	orc, err := stack.NewORC(ip, entries, stacktest.KernelCode, rules.ORC3)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/borescope/borescope/internal/kernel"
 	"github.com/borescope/borescope/probe"
 	"github.com/borescope/borescope/stack"
+	"github.com/borescope/borescope/stack/internal/rules"
 )
 
 // ReadORC reads the running kernel's tables for walking its stacks, and those of
@@ -69,7 +70,7 @@ func readORC(env *probe.Env) ([]*stack.ORCTable, error) {
 type orcReader struct {
 	*kernelMemory
 	spec    *btf.Spec
-	version stack.ORCVersion
+	version rules.ORCVersion
 }
 
 // layout finds the layout by the kernel's own header, or, before 6.4, by its
@@ -93,11 +94,11 @@ func (o *orcReader) layout(header uint64) (err error) {
 	}
 	switch {
 	case bits["type"] == 3:
-		o.version = stack.ORC3
+		o.version = rules.ORC3
 	case bits["signal"] == 1:
-		o.version = stack.ORC2
+		o.version = rules.ORC2
 	case bits["end"] == 1:
-		o.version = stack.ORC1
+		o.version = rules.ORC1
 	default:
 		return fmt.Errorf("struct orc_entry has an unknown layout: %v: %w", entry.Members, errors.ErrUnsupported)
 	}

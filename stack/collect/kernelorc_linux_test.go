@@ -19,6 +19,7 @@ import (
 	"github.com/borescope/borescope/probe"
 	"github.com/borescope/borescope/stack"
 	"github.com/borescope/borescope/stack/collect"
+	"github.com/borescope/borescope/stack/internal/rules"
 )
 
 var recordKernel = flag.String("record-kernel", "", "record kernel stacks of TestORCMatchesKernel to this `file`")
@@ -181,7 +182,7 @@ type recordedKernel struct {
 	Recipe, Oracle string
 	Regs           map[int]uint64
 	Memory         map[string]string // words of the stacks by address, in hex
-	Rules          map[string]stack.ORCRule
+	Rules          map[string]rules.ORC
 	Frames         []string
 	End            stack.End
 }
@@ -196,7 +197,7 @@ func (r *kernelRecorder) add(cp *collect.Copy, tables []*stack.ORCTable) {
 		return
 	}
 	w := recordedKernel{
-		Oracle: "bpf_get_stack", Regs: make(map[int]uint64), Memory: make(map[string]string), Rules: make(map[string]stack.ORCRule),
+		Oracle: "bpf_get_stack", Regs: make(map[int]uint64), Memory: make(map[string]string), Rules: make(map[string]rules.ORC),
 	}
 	release, _ := os.ReadFile("/proc/sys/kernel/osrelease")
 	w.Recipe = "TestORCMatchesKernel on Linux " + strings.TrimSpace(string(release))
