@@ -87,27 +87,16 @@ const (
 
 // Walk implements Walker.
 func (w *CFIWalker) Walk(dst []Frame, r *Regs, mem Memory) (int, End) {
-	pc, ok := r.Reg(r.pcNum())
-	switch {
-	case !ok:
-		return 0, EndNone
-	case len(dst) == 0:
-		return 0, EndLimit
-	}
 	w.regs, w.exact = *r, true
 	w.fp.PACMask = w.PACMask
-	dst[0] = Frame{PC: pc, How: HowRegs}
-	for n := 1; ; n++ {
-		how, end := w.step(mem)
-		dst[n-1].Return = dst[n-1].Return && !w.trampoline
-		if end != EndUnknown {
-			return n, end
-		}
-		if n == len(dst) {
-			return n, EndLimit
-		}
-		dst[n] = Frame{PC: w.regs.PC(), Return: !w.exact, How: how}
-	}
+	return walk(dst, r, mem, w)
+}
+
+// caller implements stepper.
+func (w *CFIWalker) caller(f *Frame, mem Memory) (Frame, End) {
+	how, end := w.step(mem)
+	f.Return = f.Return && !w.trampoline
+	return Frame{PC: w.regs.PC(), Return: !w.exact, How: how}, end
 }
 
 // step goes from a frame to its caller's; EndUnknown means that there is one.

@@ -133,25 +133,17 @@ var (
 
 // Walk implements Walker.
 func (w *ORCWalker) Walk(dst []Frame, r *Regs, mem Memory) (int, End) {
-	pc, ok := r.Reg(AMD64RIP)
-	switch {
-	case !ok || r.Machine != elf.EM_X86_64:
+	if r.Machine != elf.EM_X86_64 {
 		return 0, EndNone
-	case len(dst) == 0:
-		return 0, EndLimit
 	}
 	w.regs, w.exact = *r, true
-	dst[0] = Frame{PC: pc, How: HowRegs}
-	for n := 1; ; n++ {
-		how, end := w.step(mem)
-		if end != EndUnknown {
-			return n, end
-		}
-		if n == len(dst) {
-			return n, EndLimit
-		}
-		dst[n] = Frame{PC: w.regs.R[AMD64RIP], Return: !w.exact, How: how}
-	}
+	return walk(dst, r, mem, w)
+}
+
+// caller implements stepper.
+func (w *ORCWalker) caller(_ *Frame, mem Memory) (Frame, End) {
+	how, end := w.step(mem)
+	return Frame{PC: w.regs.R[AMD64RIP], Return: !w.exact, How: how}, end
 }
 
 func (w *ORCWalker) rule(pc uint64) (*rules.ORC, How) {
