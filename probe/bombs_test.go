@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/borescope/borescope/internal/elfbuild"
@@ -69,19 +70,29 @@ func (e *ending) Err() error {
 	return nil
 }
 
-// TestResolveGivesUp: the end of a context ends the work on a file, not only the wait
-// for it.
+// TestResolveGivesUp: the end of a context ends the work on a file, on the files of a
+// pattern and on the members of a set, not only the wait for it.
 func TestResolveGivesUp(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "x")
+	dir := t.TempDir()
+	path := filepath.Join(dir, "x")
+	for i := range 50 {
+		if err := os.WriteFile(fmt.Sprintf("%s/no-program-%d", dir, i), nil, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	set := strings.Repeat("uprobe:"+dir+"/no-program-1:a,", 50)
 	image := elfbuild.Program(elfbuild.SymbolTable{N: 100_000, Step: 16, Size: 16, Names: 4}.Sections()...).Bytes()
 	if err := os.WriteFile(path, image, 0o755); err != nil {
 		t.Fatal(err)
 	}
 	env := NewEnv(&EnvOptions{Arch: "amd64", Release: "6.12.0-test", Features: all()})
-	for _, target := range []string{"uprobe:" + path + ":b*", "uprobe:" + path + ":a*", "uprobe:" + path + ":0x1000"} {
+	for _, target := range []string{
+		"uprobe:" + path + ":b*", "uprobe:" + path + ":a*", "uprobe:" + path + ":0x1000",
+		"uprobe:" + dir + "/no-*:a", set + "uprobe:" + path + ":a",
+	} {
 		const left = 8 // of the 25 times for each pass over the table
 		ctx := &ending{context.Background(), left}
-		if _, err := ResolveContext(ctx, env, []Target{mustParse(t, target)}, nil); !errors.Is(err, context.Canceled) || ctx.left < -3 {
+		if _, err := ResolveContext(ctx, env, []Target{mustParse(t, target)}, &Options{Missing: MissingIgnore}); !errors.Is(err, context.Canceled) || ctx.left < -3 {
 			t.Errorf("%s: %v, asked %d times after the end", target, err, -ctx.left)
 		}
 	}

@@ -210,6 +210,9 @@ func (r *resolver) resolveGroup(t Target) error {
 func (r *resolver) resolveMember(t Target) error {
 	if set, ok := t.(Set); ok {
 		for _, m := range set {
+			if err := r.ctx.Err(); err != nil {
+				return err
+			}
 			if err := r.resolveMember(m); err != nil {
 				return err
 			}

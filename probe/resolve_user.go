@@ -72,6 +72,9 @@ func (r *resolver) user(name string, u userProbe) error {
 	n := len(r.parts)
 	var first error
 	for _, p := range paths {
+		if err := r.ctx.Err(); err != nil {
+			return err
+		}
 		shown := p
 		if len(paths) == 1 {
 			shown = name
