@@ -163,7 +163,7 @@ func (w *CFIWalker) pop(size uint64, mem Memory) End {
 // strip removes arm64's pointer authentication code from a return address.
 func (w *CFIWalker) strip(ret uint64) uint64 {
 	if w.regs.Machine == elf.EM_AARCH64 {
-		return StripPAC(ret, w.PACMask)
+		return stripPAC(ret, w.PACMask)
 	}
 	return ret
 }

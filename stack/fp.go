@@ -79,7 +79,7 @@ func (w *FPWalker) step(machine elf.Machine, mem Memory, fp, sp uint64) (ret, ne
 	next = binary.LittleEndian.Uint64(w.buf[:8])
 	ret = binary.LittleEndian.Uint64(w.buf[8:])
 	if machine == elf.EM_AARCH64 {
-		ret = StripPAC(ret, w.PACMask)
+		ret = stripPAC(ret, w.PACMask)
 	}
 	switch {
 	case ret == 0:
@@ -90,10 +90,10 @@ func (w *FPWalker) step(machine elf.Machine, mem Memory, fp, sp uint64) (ret, ne
 	return ret, next, EndUnknown
 }
 
-// StripPAC removes arm64's pointer authentication code from a return address.
+// stripPAC removes arm64's pointer authentication code from a return address.
 // Mask is as in
 // FPWalker.
-func StripPAC(addr, mask uint64) uint64 {
+func stripPAC(addr, mask uint64) uint64 {
 	if mask == 0 {
 		mask = rules.DefaultPACMask
 	}

@@ -91,8 +91,8 @@ type orcPlace struct {
 	off     uint64
 }
 
-// orcEntry is one row of an ORCFile.
-type orcEntry struct {
+// ORCEntry is one row of an ORCFile.
+type ORCEntry struct {
 	// Section and Addr are where the rule begins: an offset in a section of a
 	// module, which is not loaded yet; the address in a kernel, where Section is
 	// empty.
@@ -292,10 +292,10 @@ func NewORC(ip, entries []byte, ipAddr uint64, v rules.ORCVersion) (*ORCFile, er
 // len is the number of entries.
 func (o *ORCFile) len() int { return len(o.entries) / 6 }
 
-// all yields the entries in the file's order: by address in kernels, in no order
+// All yields the entries in the file's order: by address in kernels, in no order
 // in modules, which the kernel sorts when it loads them.
-func (o *ORCFile) all() iter.Seq[orcEntry] {
-	return func(yield func(orcEntry) bool) {
+func (o *ORCFile) All() iter.Seq[ORCEntry] {
+	return func(yield func(ORCEntry) bool) {
 		for i := range o.len() {
 			if !yield(o.entry(i)) {
 				return
@@ -304,9 +304,9 @@ func (o *ORCFile) all() iter.Seq[orcEntry] {
 	}
 }
 
-func (o *ORCFile) entry(i int) orcEntry {
+func (o *ORCFile) entry(i int) ORCEntry {
 	raw := o.entries[6*i:]
-	e := orcEntry{Rule: decodeORC(raw, o.Version), raw: binary.LittleEndian.Uint16(raw[4:]), version: o.Version}
+	e := ORCEntry{Rule: decodeORC(raw, o.Version), raw: binary.LittleEndian.Uint16(raw[4:]), version: o.Version}
 	if o.places != nil {
 		e.Section, e.Addr = o.places[i].section, o.places[i].off
 	} else {
@@ -316,7 +316,7 @@ func (o *ORCFile) entry(i int) orcEntry {
 }
 
 // String is the line that "objtool --dump=orc" of that kernel's time prints.
-func (e orcEntry) String() string {
+func (e ORCEntry) String() string {
 	b := make([]byte, 0, 80)
 	if e.Section != "" {
 		b = append(append(b, e.Section...), '+')
@@ -356,7 +356,7 @@ func (e orcEntry) String() string {
 }
 
 // oldType is the type's field as layouts 1 and 2 have it.
-func (e orcEntry) oldType() string {
+func (e ORCEntry) oldType() string {
 	return [...]string{"call", "regs", "regs (partial)", "?"}[e.raw>>8&3]
 }
 

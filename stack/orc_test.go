@@ -49,7 +49,7 @@ func TestDecodeORC(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for e := range o.all() {
+		for e := range o.All() {
 			if got := e.String(); got != c.want {
 				t.Errorf("layout %d, %x: got %q want %q", c.v, c.raw, got, c.want)
 			}
@@ -151,7 +151,7 @@ func TestORCVersionDetection(t *testing.T) {
 			t.Errorf("%s: layout %v, %v; want %d", c.name, o, err, c.want)
 			continue
 		}
-		for e := range o.all() {
+		for e := range o.All() {
 			if e.Addr != 0x1000 || e.Rule.Type != rules.ORCTypeCall {
 				t.Errorf("%s: %v", c.name, e)
 			}
@@ -274,7 +274,7 @@ func TestORCMatchesObjtool(t *testing.T) {
 			continue
 		}
 		var b bytes.Buffer
-		for e := range o.all() {
+		for e := range o.All() {
 			fmt.Fprintln(&b, e)
 		}
 		files++
@@ -296,7 +296,7 @@ func FuzzReadORC(f *testing.F) {
 			return
 		}
 		n := 0
-		for e := range o.all() {
+		for e := range o.All() {
 			_ = e.String()
 			n++
 		}

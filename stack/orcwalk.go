@@ -31,7 +31,7 @@ func (o *ORCFile) Table(start, end, slide uint64, address func(section string) (
 		rule rules.ORC
 	}
 	var rows []row
-	for e := range o.all() {
+	for e := range o.All() {
 		addr := e.Addr + slide
 		if e.Section != "" {
 			at, ok := uint64(0), false

@@ -11,16 +11,16 @@ import (
 	"github.com/borescope/borescope/stack/python"
 )
 
-// MapPython is the map that tells the walker inside BPF which processes run
+// namePython is the map that tells the walker inside BPF which processes run
 // CPython, and where its structures lie. See Walker.Python.
-const MapPython = "stack_python"
+const namePython = "stack_python"
 
 // PythonFunc is the callback of bpf_loop that reads interpreted frames.
 //
 //	static long stack_python_step(u64 index, void *context)
 const PythonFunc = "stack_python_step"
 
-// A process in MapPython: numbers of 64 bits in the kernel's order.
+// A process in namePython: numbers of 64 bits in the kernel's order.
 const (
 	pyHead        = 8 * iota // address of the list of interpreters
 	pyDev                    // the process's pid namespace
@@ -63,15 +63,15 @@ const pythonRounds = 256
 // does not: only programs with Walker.Python need it.
 func PythonMap(limits *Limits) MapSpec {
 	l := limits.withDefaults()
-	return MapSpec{MapPython, bpfMapHash, 4, pyConfigSize, uint32(min(l.Processes, 1<<10))}
+	return MapSpec{namePython, bpfMapHash, 4, pyConfigSize, uint32(min(l.Processes, 1<<10))}
 }
 
 // SetPython tells the program that a process runs this interpreter; nil that it
 // runs none (any more). The maps have to include PythonMap's.
 func (t *Tables) SetPython(pid int, p *python.Interpreter) error {
-	m := t.maps[MapPython]
+	m := t.maps[namePython]
 	if m == nil {
-		return fmt.Errorf("BPF stack walker: no map %s", MapPython)
+		return fmt.Errorf("BPF stack walker: no map %s", namePython)
 	}
 	if p == nil {
 		if t.python[pid] {
@@ -87,7 +87,7 @@ func (t *Tables) SetPython(pid int, p *python.Interpreter) error {
 	return nil
 }
 
-// pythonConfig is the process's value in MapPython.
+// pythonConfig is the process's value in namePython.
 func pythonConfig(r rules.Python) []byte {
 	b := make([]byte, pyConfigSize)
 	set := func(off int, v uint64) { binary.NativeEndian.PutUint64(b[off:], v) }
@@ -123,7 +123,7 @@ func kernelDev(dev uint64) uint64 {
 func (g *bpfGen) python() {
 	const done = "stack_python_done"
 	g.add(asm.FnGetCurrentPidTgid.Call(), asm.RSh.Imm(asm.R0, 32))
-	g.lookup(MapPython, asm.R0, done)
+	g.lookup(namePython, asm.R0, done)
 	g.add(asm.Mov.Reg(asm.R7, asm.R0))
 	for off := int16(0); off < pyConfigSize; off += 8 {
 		g.add(asm.LoadMem(asm.R1, asm.R7, off, asm.DWord))

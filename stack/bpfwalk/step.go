@@ -98,7 +98,7 @@ func (g *bpfGen) trampoline() {
 func (g *bpfGen) mapping() {
 	g.label("ss_mapping")
 	g.add(asm.LoadMem(asm.R1, asm.R6, stCached, asm.Word))
-	g.lookup(MapMappings, asm.R1, "ss_broken")
+	g.lookup(nameMappings, asm.R1, "ss_broken")
 	g.add(
 		asm.LoadMem(asm.R1, asm.R0, mapStart, asm.DWord),
 		asm.JLT.Reg(asm.R8, asm.R1, "ss_search"),
@@ -126,7 +126,7 @@ func (g *bpfGen) mapping() {
 			asm.And.Reg(asm.R1, asm.R2),
 			asm.Add.Reg(asm.R1, asm.R7),
 		)
-		g.lookup(MapMappings, asm.R1, "ss_broken")
+		g.lookup(nameMappings, asm.R1, "ss_broken")
 		g.add(
 			asm.LoadMem(asm.R1, asm.R0, mapStart, asm.DWord),
 			asm.Mov.Reg(asm.R2, asm.R8),
@@ -146,7 +146,7 @@ func (g *bpfGen) mapping() {
 		asm.Add.Reg(asm.R1, asm.R7),
 		asm.StoreMem(asm.R6, stCached, asm.R1, asm.Word),
 	)
-	g.lookup(MapMappings, asm.R1, "ss_broken")
+	g.lookup(nameMappings, asm.R1, "ss_broken")
 	g.add(
 		asm.LoadMem(asm.R1, asm.R0, mapStart, asm.DWord),
 		asm.JLT.Reg(asm.R8, asm.R1, "ss_unmapped"),
@@ -171,7 +171,7 @@ func (g *bpfGen) row() {
 		asm.LoadMem(asm.R7, asm.R0, mapFirst, asm.Word),
 		asm.LoadMem(asm.R1, asm.R0, mapChunk, asm.Word),
 	)
-	g.lookup(MapRows, asm.R1, "ss_broken")
+	g.lookup(nameRows, asm.R1, "ss_broken")
 	g.add( // below the first row nothing is known
 		asm.Mov.Reg(asm.R1, asm.R7),
 		asm.And.Imm(asm.R1, mask),
@@ -210,7 +210,7 @@ func (g *bpfGen) row() {
 		asm.Add.Imm(asm.R5, chunkRules),
 		asm.LoadMem(asm.R1, asm.R5, 0, asm.Half),
 	)
-	g.lookup(MapRules, asm.R1, "ss_broken")
+	g.lookup(nameRules, asm.R1, "ss_broken")
 	g.add(asm.Mov.Reg(asm.R7, asm.R0))
 }
 
@@ -302,7 +302,7 @@ func (g *bpfGen) callerRA() {
 	}
 }
 
-// stripPAC is StripPAC with the default mask.
+// stripPAC is that of the walker in Go, with the default mask.
 func (g *bpfGen) stripPAC(reg asm.Register) {
 	mask := uint64(rules.DefaultPACMask)
 	g.add(asm.LoadImm(asm.R1, int64(^mask), asm.DWord), asm.And.Reg(reg, asm.R1))

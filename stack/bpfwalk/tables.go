@@ -29,12 +29,14 @@ type Map interface {
 	Delete(key any) error
 }
 
-// The names of the maps, which the walker's instructions refer to.
+// MapProcesses is the map that every program with the walker has: by process.
+const MapProcesses = "stack_procs"
+
+// The names of the others, which the walker's instructions refer to.
 const (
-	MapProcesses = "stack_procs"
-	MapMappings  = "stack_maps"
-	MapRows      = "stack_rows"
-	MapRules     = "stack_rules"
+	nameMappings = "stack_maps"
+	nameRows     = "stack_rows"
+	nameRules    = "stack_rules"
 )
 
 const (
@@ -127,9 +129,9 @@ func Maps(limits *Limits) []MapSpec {
 	l := limits.withDefaults()
 	return []MapSpec{
 		{MapProcesses, bpfMapHash, 4, 8, uint32(l.Processes)},
-		{MapMappings, bpfMapArray, 4, bpfMappingLen, uint32(l.Mappings)},
-		{MapRows, bpfMapArray, 4, chunkSize, uint32(l.chunks())},
-		{MapRules, bpfMapArray, 4, bpfRuleSize, uint32(l.Rules)},
+		{nameMappings, bpfMapArray, 4, bpfMappingLen, uint32(l.Mappings)},
+		{nameRows, bpfMapArray, 4, chunkSize, uint32(l.chunks())},
+		{nameRules, bpfMapArray, 4, bpfRuleSize, uint32(l.Rules)},
 	}
 }
 
@@ -150,7 +152,7 @@ type Tables struct {
 	chunks []*bpfChunk
 	free   []span // of mappings, in order
 	procs  map[int]*bpfProc
-	python map[int]bool // processes in MapPython
+	python map[int]bool // processes in namePython
 	rows   int
 }
 
@@ -213,7 +215,7 @@ func (t *Tables) SetProcess(pid int, mods *stack.Modules) error {
 		return fmt.Errorf("process %d: %w", pid, err)
 	}
 	for i, e := range entries {
-		if err := t.maps[MapMappings].Put(uint32(p.span.first+i), e); err != nil {
+		if err := t.maps[nameMappings].Put(uint32(p.span.first+i), e); err != nil {
 			t.drop(p)
 			return fmt.Errorf("process %d: %w", pid, err)
 		}
@@ -339,7 +341,7 @@ func (t *Tables) file(c *stack.CFITable) (*bpfFile, error) {
 		}
 		f.pieces = append(f.pieces, p)
 		t.rows += n
-		if err := t.maps[MapRows].Put(uint32(chunk), data); err != nil {
+		if err := t.maps[nameRows].Put(uint32(chunk), data); err != nil {
 			t.forget(c, f)
 			return nil, err
 		}
@@ -398,7 +400,7 @@ func (t *Tables) rule(r [bpfRuleSize]byte) (uint16, error) {
 		return 0, fmt.Errorf("rules: %w", ErrBudget)
 	}
 	id = uint16(len(t.rules))
-	if err := t.maps[MapRules].Put(uint32(id), r[:]); err != nil {
+	if err := t.maps[nameRules].Put(uint32(id), r[:]); err != nil {
 		return 0, err
 	}
 	t.rules[r] = id

@@ -56,13 +56,13 @@ func lookupBPF(maps map[string]*memMap, pid int, addr uint64) (rule []byte, mapp
 		return nil, false
 	}
 	for i := range o.Uint32(p[4:]) {
-		m := maps[MapMappings].m[o.Uint32(p)+i]
+		m := maps[nameMappings].m[o.Uint32(p)+i]
 		if addr < o.Uint64(m[mapStart:]) || addr >= o.Uint64(m[mapEnd:]) {
 			continue
 		}
 		n := o.Uint32(m[mapRows:])
 		off := addr - o.Uint64(m[mapBias:])
-		chunk, first := maps[MapRows].m[o.Uint32(m[mapChunk:])], o.Uint32(m[mapFirst:])
+		chunk, first := maps[nameRows].m[o.Uint32(m[mapChunk:])], o.Uint32(m[mapFirst:])
 		for j := range n {
 			k := first + n - 1 - j
 			if uint64(o.Uint32(chunk[4*k:])) <= off {
@@ -70,7 +70,7 @@ func lookupBPF(maps map[string]*memMap, pid int, addr uint64) (rule []byte, mapp
 				if id == 0 {
 					return make([]byte, bpfRuleSize), true
 				}
-				return maps[MapRules].m[id], true
+				return maps[nameRules].m[id], true
 			}
 		}
 		return make([]byte, bpfRuleSize), true
@@ -171,7 +171,7 @@ func TestTablesBudget(t *testing.T) {
 	}
 	maps, mem := memMaps(nil)
 	tables, _ := NewTables(maps, nil)
-	for _, name := range []string{MapRows, MapMappings, MapProcesses} {
+	for _, name := range []string{nameRows, nameMappings, MapProcesses} {
 		mem[name].fail = true
 		if err := tables.SetProcess(7, mods); err == nil || tables.Rows() != 0 {
 			t.Errorf("%s cannot be written: %v, %d rows left", name, err, tables.Rows())
@@ -206,7 +206,7 @@ func TestWalkerInstructions(t *testing.T) {
 		if !symbols[WalkFunc] || !symbols[StepFunc] {
 			t.Errorf("%s: functions are missing", name)
 		}
-		known := strings.Join([]string{MapProcesses, MapMappings, MapRows, MapRules}, " ")
+		known := strings.Join([]string{MapProcesses, nameMappings, nameRows, nameRules}, " ")
 		for _, i := range ins {
 			ref := i.Reference()
 			if ref != "" && !symbols[ref] && !strings.Contains(known, ref) {

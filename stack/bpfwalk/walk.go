@@ -43,7 +43,7 @@ type Walker struct {
 	Returns *ReturnProbes
 	// Python reads the interpreted frames of CPython 3.11 to 3.13 too, in the
 	// processes given to Tables.SetPython, and puts them behind the native
-	// ones: python.Merge puts them where they ran. It needs MapPython, and
+	// ones: python.Merge puts them where they ran. It needs PythonMap, and
 	// bpf_loop; the threads of a process are searched through, up to 256.
 	Python bool
 }
