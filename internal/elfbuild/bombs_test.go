@@ -25,6 +25,7 @@ import (
 	"github.com/borescope/borescope/probe"
 	"github.com/borescope/borescope/stack"
 	"github.com/borescope/borescope/stack/core"
+	"github.com/borescope/borescope/stack/perfdata"
 	"github.com/borescope/borescope/symbol"
 	"github.com/borescope/borescope/usdt"
 )
@@ -60,6 +61,7 @@ var readers = []reader{
 	{"read notes", elfbuild.ELF, readNotes},
 	{"read notes", elfbuild.Core, readNotes},
 	{"core file", elfbuild.Core, openCore},
+	{"samples", elfbuild.Perf, readSamples},
 	{"name addresses", elfbuild.PerfMap, nameJIT},
 	{"name addresses", elfbuild.JITDump, nameJIT},
 	{"find a library", elfbuild.LinkerCache, findLibrary},
@@ -129,6 +131,28 @@ func writeFile(t *testing.T, path string, image []byte, hole int64) {
 	}
 	if err != nil {
 		t.Fatal(err)
+	}
+}
+
+// readSamples reads a perf.data file, and looks up where each sample was.
+func readSamples(t *testing.T, f *file) func() string {
+	root := fstest.MapFS{}
+	return func() string {
+		p, err := perfdata.Open(f.path)
+		if err != nil {
+			return err.Error()
+		}
+		defer p.Close()
+		p.Root = root
+		samples, failed := p.Samples()
+		n, mapped := 0, 0
+		for s := range samples {
+			n++
+			if s.Modules.Find(1<<40) != nil {
+				mapped++
+			}
+		}
+		return fmt.Sprintf("%d samples, %d mapped: %v", n, mapped, failed())
 	}
 }
 

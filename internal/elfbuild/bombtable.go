@@ -27,11 +27,12 @@ const (
 	JITDump                 // jit-PID.dump
 	LinkerCache             // /etc/ld.so.cache
 	Core                    // a core file
+	Perf                    // perf.data
 )
 
 // Bombs is the table of them: whoever reads files of a kind must read all of that kind.
 func Bombs() []Bomb {
-	return slices.Concat(sectionBombs(), symbolBombs(), frameBombs(), goBombs(), dwarfBombs(), usdtBombs(), otherBombs())
+	return slices.Concat(sectionBombs(), symbolBombs(), frameBombs(), goBombs(), dwarfBombs(), usdtBombs(), perfBombs(), otherBombs())
 }
 
 // BombNamed is the one of that name; without Make if there is none.

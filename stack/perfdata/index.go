@@ -1,6 +1,8 @@
 package perfdata
 
 import (
+	"bufio"
+	"bytes"
 	"cmp"
 	"encoding/binary"
 	"errors"
@@ -15,7 +17,7 @@ import (
 // readIndex notes all records and sorts them by time: perf writes a buffer of
 // one processor after the other.
 func (p *File) readIndex() error {
-	packed, err := p.indexRange(p.data.off, p.data.off+p.data.size)
+	packed, err := p.indexRange(io.NewSectionReader(p.r, int64(p.data.off), int64(p.data.size)), place(p.data.off)<<placeSize)
 	if err != nil {
 		return err
 	}
@@ -23,7 +25,7 @@ func (p *File) readIndex() error {
 		if p.expanded, err = expand(packed); err != nil {
 			return fmt.Errorf("perf.data: compressed records: %w", err)
 		}
-		if packed, err = p.indexRange(perfExpanded, perfExpanded+uint64(len(p.expanded))); err != nil {
+		if packed, err = p.indexRange(bytes.NewReader(p.expanded), placeExpanded); err != nil {
 			return err
 		}
 		if len(packed) > 0 {
@@ -52,20 +54,55 @@ func expand(packed []byte) ([]byte, error) {
 	return b, err
 }
 
-// indexRange notes the records from one offset to another, and returns what the
-// compressed ones hold, put together.
-func (p *File) indexRange(from, end uint64) (packed []byte, err error) {
+// perfRecord is where a record is, and when it happened.
+type perfRecord struct {
+	time uint64
+	at   place
+}
+
+// place is where a record is: its offset, its length in the lowest 16 bits, and whether it
+// is among those that were compressed in the highest.
+type place uint64
+
+const (
+	placeSize     = 16
+	placeExpanded = 1 << 63
+	// maxOffset is what a place can hold.
+	maxOffset = 1 << (63 - placeSize)
+)
+
+func (a place) expanded() bool { return a&placeExpanded != 0 }
+
+func (a place) offset() int64 { return int64(a &^ placeExpanded >> placeSize) }
+
+func (a place) size() int { return int(uint16(a)) }
+
+// indexRange notes the records that r has, the first of which is at from, and returns what
+// the compressed ones hold, put together.
+func (p *File) indexRange(r io.Reader, from place) (packed []byte, err error) {
+	const most = 1 << 16 // a record's length is 16 bits
+	br := bufio.NewReaderSize(r, most)
 	var rec perfring.Record
-	var buf []byte
-	last := uint64(0)
-	for off := from; off+8 <= end; {
-		raw, next, err := p.raw(off, end, &buf)
+	for at := from; ; {
+		h, err := br.Peek(8)
+		if err == io.EOF {
+			return packed, nil
+		}
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("perf.data: %w", err)
 		}
-		if next > end {
-			break // the recording was cut short
+		n := binary.LittleEndian.Uint16(h[6:])
+		if n < 8 {
+			return nil, fmt.Errorf("perf.data: record of %d bytes at %#x", n, at.offset())
 		}
+		b, err := br.Peek(int(n))
+		if err == io.EOF {
+			return packed, nil // the recording was cut short
+		}
+		if err != nil {
+			return nil, fmt.Errorf("perf.data: %w", err)
+		}
+		raw := rawOf(b)
 		switch {
 		case raw.Type == perfCompressed:
 			packed = append(packed, raw.Data...)
@@ -75,54 +112,36 @@ func (p *File) indexRange(from, end uint64) (packed []byte, err error) {
 				packed = append(packed, raw.Data[8:][:n]...)
 			}
 		case raw.Type < perfUserType:
-			t := last
+			t := uint64(0) // what perf made up itself: before all that follows
 			if p.decode(&raw, &rec) == nil {
 				if t = rec.ID.Time; raw.Type == perfring.TypeSample {
 					t = rec.Sample.Time
 				}
 			}
-			if t == 0 {
-				t = last // what perf made up itself: before all that follows
-			}
-			p.index = append(p.index, perfRecord{t, int64(off)})
+			p.index = append(p.index, perfRecord{t, at | place(n)})
 		}
-		off = next
+		br.Discard(int(n))
+		at += place(n) << placeSize
 	}
-	return packed, nil
 }
 
-// readAt reads from the file, or from what was compressed in it.
-func (p *File) readAt(b []byte, off uint64) error {
-	if off < perfExpanded {
-		_, err := p.r.ReadAt(b, int64(off))
-		return err
-	}
-	if off -= perfExpanded; off > uint64(len(p.expanded)) || copy(b, p.expanded[off:]) < len(b) {
-		return io.ErrUnexpectedEOF
-	}
-	return nil
-}
-
-// raw reads a record that lies before end, and returns the offset of the next.
-func (p *File) raw(off, end uint64, buf *[]byte) (perfring.Raw, uint64, error) {
-	var h [8]byte
-	if err := p.readAt(h[:], off); err != nil {
-		return perfring.Raw{}, 0, fmt.Errorf("perf.data: %w", err)
-	}
+// rawOf is a record in b.
+func rawOf(b []byte) perfring.Raw {
 	le := binary.LittleEndian
-	raw := perfring.Raw{Type: le.Uint32(h[:]), Misc: le.Uint16(h[4:])}
-	n := uint64(le.Uint16(h[6:]))
-	if n < 8 {
-		return raw, 0, fmt.Errorf("perf.data: record of %d bytes at %#x", n, off)
+	return perfring.Raw{Type: le.Uint32(b), Misc: le.Uint16(b[4:]), Data: b[8:]}
+}
+
+// raw reads a record, into memory that the next one is read into.
+func (p *File) raw(at place) (perfring.Raw, error) {
+	if at.expanded() {
+		return rawOf(p.expanded[at.offset():][:at.size()]), nil
 	}
-	next := off + n
-	if next > end {
-		return raw, next, nil
+	p.buf = slices.Grow(p.buf[:0], at.size())[:at.size()]
+	if n, err := p.r.ReadAt(p.buf, at.offset()); n < len(p.buf) {
+		return perfring.Raw{}, err
 	}
-	*buf = slices.Grow((*buf)[:0], int(n))[:n-8]
-	raw.Data = *buf
-	if err := p.readAt(raw.Data, off+8); err != nil && n > 8 {
-		return raw, 0, fmt.Errorf("perf.data: %w", err)
+	if got := binary.LittleEndian.Uint16(p.buf[6:]); int(got) != at.size() {
+		return perfring.Raw{}, fmt.Errorf("the file has changed: %d bytes, not %d", got, at.size())
 	}
-	return raw, next, nil
+	return rawOf(p.buf), nil
 }

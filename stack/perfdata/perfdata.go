@@ -1,6 +1,7 @@
 package perfdata
 
 import (
+	"cmp"
 	"debug/elf"
 	"encoding/binary"
 	"errors"
@@ -8,7 +9,6 @@ import (
 	"io"
 	"io/fs"
 	"iter"
-	"math"
 	"math/bits"
 	"slices"
 	"strings"
@@ -35,18 +35,29 @@ type File struct {
 	r      io.ReaderAt
 	closer io.Closer
 	events []perfEvent
-	byID   map[uint64]int
+	ids    []eventID // by id
 	data   section
 	index  []perfRecord
+	buf    []byte // a record
 	// expanded are the records that were compressed.
 	expanded []byte
 
-	procs map[uint32]*perfProcess
-	files map[string]*stack.FileCFI
-	errs  []error
+	procs  map[uint32]*mappings
+	comms  map[uint32]string // by thread
+	files  map[string]*stack.FileCFI
+	room   int // modules that may be made of mappings at once
+	over   overlay
+	errs   []error
+	errors int // how many there were
 }
 
 type section struct{ off, size uint64 }
+
+// eventID is an id in records, and the index of the event that it stands for.
+type eventID struct {
+	id    uint64
+	event int
+}
 
 // perfEvent is one event that was recorded.
 type perfEvent struct {
@@ -54,20 +65,6 @@ type perfEvent struct {
 	typ      uint32
 	config   uint64
 	regsUser uint64
-}
-
-// perfRecord is where a record is, and when it happened.
-type perfRecord struct {
-	time uint64
-	off  int64
-}
-
-// perfProcess is what is known of a process at a moment.
-type perfProcess struct {
-	comm map[uint32]string // by thread
-	maps []perfring.Mmap
-	data []perfring.Mmap // of files, without code
-	mods *stack.Modules  // nil after a change
 }
 
 // Sample is one sample of a File. It is valid until the next one is read.
@@ -141,8 +138,6 @@ const (
 	perfCompressed2 = 83 // PERF_RECORD_COMPRESSED2: the same behind its uint64 length
 	// maxExpanded bounds what compressed records may become in memory.
 	maxExpanded = 1 << 30
-	// perfExpanded is added to the offsets of records that were compressed.
-	perfExpanded = 1 << 62
 )
 
 // New reads the header of a perf.data file of the given size through r,
@@ -156,7 +151,7 @@ func New(r io.ReaderAt, size int64) (*File, error) {
 	attrSize := le.Uint64(h[16:])
 	attrs := section{le.Uint64(h[24:]), le.Uint64(h[32:])}
 	p := &File{
-		Machine: elf.EM_X86_64, r: r, byID: make(map[uint64]int), procs: make(map[uint32]*perfProcess), files: make(map[string]*stack.FileCFI),
+		Machine: elf.EM_X86_64, r: r, files: make(map[string]*stack.FileCFI),
 		data: section{le.Uint64(h[40:]), le.Uint64(h[48:])},
 	}
 	if err := checkSections(size, attrs, p.data); err != nil {
@@ -170,11 +165,15 @@ func New(r io.ReaderAt, size int64) (*File, error) {
 			return nil, err
 		}
 	}
+	slices.SortFunc(p.ids, func(a, b eventID) int { return cmp.Compare(a.id, b.id) })
 	p.readArch(h[72:], size)
 	return p, p.readIndex()
 }
 
 func checkSections(size int64, list ...section) error {
+	if size >= maxOffset {
+		return fmt.Errorf("perf.data: %d bytes", size)
+	}
 	for _, s := range list {
 		if s.off > uint64(size) || s.size > uint64(size)-s.off {
 			return errors.New("perf.data: a section lies outside of the file")
@@ -200,12 +199,17 @@ func (p *File) readAttr(off, attrSize uint64, size int64) error {
 		SampleType: le.Uint64(b[24:]), ReadFormat: le.Uint64(b[32:]), BranchSampleType: le.Uint64(b[72:]),
 		RegsUser: le.Uint64(b[80:]), RegsIntr: le.Uint64(b[96:]), SampleIDAll: le.Uint64(b[40:])&sampleIDAll != 0,
 	}}
+	// Each event has ids of its own: many that share them would be a small file's much work.
+	if ids.size+8*uint64(len(p.ids)) > uint64(size) {
+		return errors.New("perf.data: the events' ids are more than the file")
+	}
+	p.ids = slices.Grow(p.ids, int(ids.size/8))
 	list := make([]byte, ids.size&^7)
 	if _, err := p.r.ReadAt(list, int64(ids.off)); err != nil && len(list) > 0 {
 		return fmt.Errorf("perf.data: ids: %w", err)
 	}
 	for i := 0; i < len(list); i += 8 {
-		p.byID[le.Uint64(list[i:])] = len(p.events)
+		p.ids = append(p.ids, eventID{le.Uint64(list[i:]), len(p.events)})
 	}
 	p.events = append(p.events, e)
 	return nil
@@ -235,7 +239,11 @@ func (p *File) readArch(features []byte, size int64) {
 
 // event returns the number of the event that an id stands for.
 func (p *File) event(id uint64) int {
-	return p.byID[id] // unknown ids, and files without ids, mean the first
+	i, ok := slices.BinarySearchFunc(p.ids, id, func(e eventID, id uint64) int { return cmp.Compare(e.id, id) })
+	if !ok {
+		return 0 // unknown ids, and files without ids, mean the first
+	}
+	return p.ids[i].event
 }
 
 // decode decodes a record by its event's format. Where events differ in it,
@@ -260,19 +268,19 @@ func (p *File) decode(raw *perfring.Raw, rec *perfring.Record) error {
 func (p *File) Samples() (iter.Seq[*Sample], func() error) {
 	var failed error
 	return func(yield func(*Sample) bool) {
-			p.procs = make(map[uint32]*perfProcess)
-			p.errs = nil
+			p.procs, p.comms = make(map[uint32]*mappings), make(map[uint32]string)
+			p.errs, p.errors = nil, 0
+			p.room = fewModules + len(p.index)
 			var rec perfring.Record
-			var buf []byte
 			var s Sample
 			var regs stack.Regs
-			for _, at := range p.index {
-				raw, _, err := p.raw(uint64(at.off), math.MaxUint64, &buf)
+			for _, r := range p.index {
+				raw, err := p.raw(r.at)
 				if err == nil {
 					err = p.decode(&raw, &rec)
 				}
 				if err != nil {
-					failed = fmt.Errorf("perf.data: record at %#x: %w", at.off, err)
+					failed = fmt.Errorf("perf.data: record at %#x: %w", r.at.offset(), err)
 					return
 				}
 				if rec.Type != perfring.TypeSample {
@@ -285,14 +293,18 @@ func (p *File) Samples() (iter.Seq[*Sample], func() error) {
 				}
 			}
 		}, func() error {
-			return errors.Join(append(p.errs, failed)...)
+			errs := append(slices.Clone(p.errs), failed)
+			if n := p.errors - len(p.errs); n > 0 {
+				errs = append(errs, fmt.Errorf("and %d more", n))
+			}
+			return errors.Join(errs...)
 		}
 }
 
-func (p *File) process(pid uint32) *perfProcess {
+func (p *File) process(pid uint32) *mappings {
 	proc := p.procs[pid]
 	if proc == nil {
-		proc = &perfProcess{comm: make(map[uint32]string)}
+		proc = &mappings{}
 		p.procs[pid] = proc
 	}
 	return proc
@@ -302,42 +314,36 @@ func (p *File) process(pid uint32) *perfProcess {
 func (p *File) follow(rec *perfring.Record) {
 	switch rec.Type {
 	case perfring.TypeMmap, perfring.TypeMmap2:
-		m := rec.Mmap
+		m := &rec.Mmap
 		const protExec = 4
 		data := rec.Misc&perfring.MiscMmapData != 0 || rec.Type == perfring.TypeMmap2 && m.Protection&protExec == 0
 		if m.PID == ^uint32(0) || data && !isFile(m.Path) {
 			return
 		}
-		proc := p.process(m.PID)
-		m.BuildID = nil // it lies in the record
-		if data {
-			proc.data = append(proc.data, m)
-		} else {
-			proc.maps = append(proc.maps, m)
-		}
-		proc.mods = nil
+		p.mapped(m, data)
 	case perfring.TypeComm:
-		proc := p.process(rec.Comm.PID)
 		if rec.Comm.Exec {
-			proc.maps, proc.data, proc.mods = nil, nil, nil
+			delete(p.procs, rec.Comm.PID)
 		}
-		proc.comm[rec.Comm.TID] = rec.Comm.Name
+		p.comms[rec.Comm.TID] = rec.Comm.Name
 	case perfring.TypeFork:
 		t := &rec.Task
-		parent, child := p.process(t.PPID), p.process(t.PID)
 		if t.PID != t.PPID {
-			child.maps, child.data, child.mods = slices.Clone(parent.maps), slices.Clone(parent.data), parent.mods
+			p.forked(t.PPID, t.PID)
 		}
-		child.comm[t.TID] = parent.comm[t.PTID]
+		if name, ok := p.comms[t.PTID]; ok {
+			p.comms[t.TID] = name
+		} else {
+			delete(p.comms, t.TID)
+		}
 	}
 }
 
 // fill makes a sample of a record.
 func (p *File) fill(s *Sample, regs *stack.Regs, rec *perfring.Record) {
 	r := &rec.Sample
-	proc := p.process(r.PID)
 	*s = Sample{
-		PID: int(r.PID), TID: int(r.TID), CPU: int(r.CPU), Comm: proc.comm[r.TID], Time: time.Duration(r.Time), Period: r.Period,
+		PID: int(r.PID), TID: int(r.TID), CPU: int(r.CPU), Comm: p.comms[r.TID], Time: time.Duration(r.Time), Period: r.Period,
 		Event: p.event(r.ID), IP: r.IP, Kernel: rec.Misc&perfring.MiscCPUMode == perfring.MiscKernel,
 		Chain: s.Chain[:0], Branches: s.Branches[:0],
 	}
@@ -357,7 +363,7 @@ func (p *File) fill(s *Sample, regs *stack.Regs, rec *perfring.Record) {
 	for _, b := range r.Branches {
 		s.Branches = append(s.Branches, [2]uint64{b.From, b.To})
 	}
-	if s.Modules = p.modules(proc); r.UserABI == 2 {
+	if s.Modules = p.modules(r.PID); r.UserABI == 2 {
 		p.userRegs(regs, p.events[s.Event].regsUser, r.UserRegs)
 		s.Regs = regs
 		s.Stack = stack.MemoryRange{Addr: regs.SP(), Data: r.UserStack}
@@ -386,69 +392,4 @@ func (p *File) userRegs(regs *stack.Regs, mask uint64, values []uint64) {
 		}
 		regs.Set(n, v) // arm64's numbers are DWARF's
 	}
-}
-
-// modules returns the mappings of a process as they are now. A later mapping
-// hides what was there before.
-func (p *File) modules(proc *perfProcess) *stack.Modules {
-	if proc.mods != nil {
-		return proc.mods
-	}
-	proc.mods = stack.NewModules(p.mapped(proc.maps, true)...).WithData(p.mapped(proc.data, false)...)
-	return proc.mods
-}
-
-// mapped makes modules of mappings in the order of their making.
-func (p *File) mapped(maps []perfring.Mmap, code bool) (list []stack.Module) {
-	for i := range maps {
-		m := &maps[i]
-		end := m.Addr + m.Len
-		if end <= m.Addr {
-			continue
-		}
-		list = cutModules(list, m.Addr, end)
-		mod := stack.Module{Start: m.Addr, End: end, Offset: m.PageOff, Name: m.Path}
-		if code && isFile(m.Path) {
-			p.loadModule(m, &mod, list)
-		}
-		list = append(list, mod)
-	}
-	return list
-}
-
-// isFile says whether a mapping is a file's: perf calls others "//anon" and
-// "[stack]".
-func isFile(path string) bool { return strings.HasPrefix(path, "/") && !strings.HasPrefix(path, "//") }
-
-// cutModules takes a range out of a list.
-func cutModules(list []stack.Module, from, to uint64) []stack.Module {
-	var out []stack.Module
-	for _, m := range list {
-		if m.End <= from || m.Start >= to {
-			out = append(out, m)
-			continue
-		}
-		left, right := m, m
-		left.End, right.Start = from, to
-		right.Offset += to - m.Start
-		if left.Start < left.End {
-			out = append(out, left)
-		}
-		if right.Start < right.End {
-			out = append(out, right)
-		}
-	}
-	return out
-}
-
-func (p *File) loadModule(m *perfring.Mmap, mod *stack.Module, before []stack.Module) {
-	file, known := p.files[m.Path]
-	if !known {
-		var err error
-		if file, err = stack.ReadFileCFI(p.Root, m.Path, ""); err != nil {
-			p.errs = append(p.errs, fmt.Errorf("%s: %w", m.Path, err))
-		}
-		p.files[m.Path] = file
-	}
-	file.Locate(mod, before)
 }

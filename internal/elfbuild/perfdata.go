@@ -1,0 +1,166 @@
+package elfbuild
+
+import (
+	"encoding/binary"
+	"fmt"
+)
+
+// PerfData is a perf.data file that "perf record" might have written: one event, whose
+// records have a thread and a time.
+type PerfData struct {
+	// Attrs is how often the event is described, each time with the same ids; 0 is once.
+	Attrs int
+	// IDs is how many ids it has.
+	IDs int
+
+	records []byte
+	time    uint64
+}
+
+// Types of records (enum perf_event_type).
+const (
+	perfMmap   = 1
+	perfComm   = 3
+	perfFork   = 7
+	perfSample = 9
+)
+
+// record appends a record; all but samples have thread and time at their end.
+func (p *PerfData) record(typ uint32, misc uint16, pid uint32, body []byte) {
+	p.time++
+	body = append(body, perfWords("", pid, pid)...)
+	body = binary.LittleEndian.AppendUint64(body, p.time)
+	b := binary.LittleEndian.AppendUint32(p.records, typ)
+	b = binary.LittleEndian.AppendUint16(b, misc)
+	b = binary.LittleEndian.AppendUint16(b, uint16(8+len(body)))
+	p.records = append(b, body...)
+}
+
+func perfWords(text string, words ...uint32) (b []byte) {
+	for _, w := range words {
+		b = binary.LittleEndian.AppendUint32(b, w)
+	}
+	if text != "" {
+		b = append(append(b, text...), 0)
+		for len(b)%8 != 0 {
+			b = append(b, 0)
+		}
+	}
+	return b
+}
+
+// Mmap has a process map executable pages of a file.
+func (p *PerfData) Mmap(pid uint32, addr, size uint64, path string) {
+	b := perfWords("", pid, pid)
+	b = binary.LittleEndian.AppendUint64(b, addr)
+	b = binary.LittleEndian.AppendUint64(b, size)
+	b = binary.LittleEndian.AppendUint64(b, 0)
+	p.record(perfMmap, 0, pid, append(b, perfWords(path)...))
+}
+
+// Comm names a process.
+func (p *PerfData) Comm(pid uint32, name string) {
+	p.record(perfComm, 0, pid, perfWords(name, pid, pid))
+}
+
+// Exec has a process execute a program.
+func (p *PerfData) Exec(pid uint32, name string) {
+	const execed = 1 << 13 // PERF_RECORD_MISC_COMM_EXEC
+	p.record(perfComm, execed, pid, perfWords(name, pid, pid))
+}
+
+// Fork has a process fork.
+func (p *PerfData) Fork(parent, child uint32) {
+	p.record(perfFork, 0, parent, binary.LittleEndian.AppendUint64(perfWords("", child, parent, child, parent), p.time))
+}
+
+// Sample is a sample of a process.
+func (p *PerfData) Sample(pid uint32) { p.record(perfSample, 0, pid, nil) }
+
+// Bytes is the file: struct perf_file_header, the ids, struct perf_file_attr, the records.
+func (p *PerfData) Bytes() []byte {
+	const headerSize, attrSize = 104, 128 + 16
+	const sampleTID, sampleTime, sampleIDAll = 1 << 1, 1 << 2, 1 << 18
+	attrs := max(p.Attrs, 1)
+	le := binary.LittleEndian
+	b := make([]byte, headerSize)
+	copy(b, "PERFILE2")
+	ids := uint64(len(b))
+	for i := range p.IDs {
+		b = le.AppendUint64(b, uint64(i))
+	}
+	for i, v := range []uint64{headerSize, attrSize, uint64(len(b)), uint64(attrs * attrSize), uint64(len(b) + attrs*attrSize), uint64(len(p.records))} {
+		le.PutUint64(b[8+8*i:], v)
+	}
+	for range attrs {
+		var a [attrSize]byte
+		le.PutUint32(a[0:], 1) // PERF_TYPE_SOFTWARE; its event 0 is cpu-clock
+		le.PutUint32(a[4:], attrSize-16)
+		le.PutUint64(a[24:], sampleTID|sampleTime)
+		le.PutUint64(a[40:], sampleIDAll)
+		le.PutUint64(a[attrSize-16:], ids)
+		le.PutUint64(a[attrSize-8:], uint64(8*p.IDs))
+		b = append(b, a[:]...)
+	}
+	return append(b, p.records...)
+}
+
+// perfBombs are what processes can do to whoever records them, and files that nobody
+// recorded.
+func perfBombs() []Bomb {
+	bomb := func(name string, make func(p *PerfData)) Bomb {
+		return Bomb{Name: name, Kind: Perf, Make: func() []byte {
+			var p PerfData
+			make(&p)
+			return p.Bytes()
+		}}
+	}
+	path := func(i uint32) string { return fmt.Sprintf("/x/%d", i) }
+	return []Bomb{
+		bomb("perf-processes", func(p *PerfData) {
+			for i := range uint32(170_000) {
+				p.Comm(i, "a")
+				p.Sample(i)
+			}
+		}),
+		bomb("perf-mappings", func(p *PerfData) { // one more before each sample
+			for i := range uint32(90_000) {
+				p.Mmap(1, 1<<40-uint64(i)<<13, 1<<12, "//anon")
+				p.Sample(1)
+			}
+		}),
+		bomb("perf-mappings-within-each-other", func(p *PerfData) {
+			for i := range uint64(90_000) {
+				p.Mmap(1, 1<<30+i<<12, 1<<40-i<<13, "//anon")
+				p.Sample(1)
+			}
+		}),
+		bomb("perf-forks", func(p *PerfData) { // of a process with many mappings, each with one of its own
+			for i := range uint64(20_000) {
+				p.Mmap(1, i<<13, 1<<12, "//anon")
+			}
+			for i := range uint32(50_000) {
+				p.Fork(1, i+2)
+				p.Mmap(i+2, 1<<40, 1<<12, "//anon")
+				p.Sample(i + 2)
+			}
+		}),
+		bomb("perf-generations", func(p *PerfData) { // each the child of the one before
+			for i := range uint32(80_000) {
+				p.Mmap(i+1, uint64(i)<<13, 1<<12, "//anon")
+				p.Fork(i+1, i+2)
+				p.Sample(i + 2)
+			}
+		}),
+		bomb("perf-files", func(p *PerfData) {
+			for i := range uint32(100_000) {
+				p.Mmap(i, 1<<40, 1<<12, path(i))
+				p.Sample(i)
+			}
+		}),
+		bomb("perf-ids", func(p *PerfData) {
+			p.Attrs, p.IDs = 5000, 900_000
+			p.Sample(1)
+		}),
+	}
+}
