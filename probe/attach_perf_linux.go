@@ -36,10 +36,6 @@ type event struct {
 	feature Feature // what explains a refusal
 }
 
-// timed reports whether the event tells its enabled time, as those do that sample a
-// whole CPU.
-func (ev *event) timed() bool { return ev.attr.ReadFormat == perfring.FormatEnabled }
-
 // open opens the event, disabled.
 func (ev *event) open() (int, error) {
 	ev.attr.Size = perfring.AttrSize
@@ -81,9 +77,12 @@ func (a *attacher) perfEvent(g *Program, prog *ebpf.Program, s *Site, ev *event)
 		}
 		a.keep(held{fd: fd, method: MethodPerfIoctl}, *s)
 	}
+	if g.Type == ebpf.TracePoint {
+		return nil // its program runs all the same, and lets the event go on to those that count
+	}
 	a.start = append(a.start, fd)
-	if !ev.timed() {
-		return nil
+	if ev.attr.ReadFormat != perfring.FormatEnabled {
+		return nil // only one that samples a whole CPU tells its enabled time
 	}
 	own, err := kernel.Dup(fd)
 	if err == nil {
@@ -120,9 +119,8 @@ func (a *attacher) siteEvent(g *Program, s *Site) (*event, error) {
 		if err != nil {
 			return nil, err
 		}
-		return a.anyCPU(&event{
-			attr: perfring.Attr{Type: pmc.TypeTracepoint, Config: uint64(id), Sample: 1}, feature: feature.Tracepoint,
-		})
+		attr := perfring.Attr{Type: pmc.TypeTracepoint, Config: uint64(id), Sample: 1}
+		return a.anyCPU(&event{attr: attr, feature: feature.Tracepoint})
 	}
 	if g.UserRegs {
 		return a.uprobeEvent(g, s)

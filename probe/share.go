@@ -72,7 +72,7 @@ func (s *Shared) dispatchers(n int) (map[string]*ebpf.Program, error) {
 		s.slots = append(s.slots, m)
 		spec := s.plan.ProgramSpec(i)
 		spec.License = "Dual MIT/GPL"
-		spec.Instructions = kernel.Dispatcher(m.FD(), n)
+		spec.Instructions = kernel.Dispatcher(m.FD(), n, kernel.Idle(g.Type))
 		specs[g.Name] = spec
 	}
 	progs, err := s.plan.load(specs)
@@ -182,7 +182,7 @@ func (u *Share) load(spec *ebpf.CollectionSpec, o *ShareOptions) error {
 			return fmt.Errorf("%s: %w", g.first(), err)
 		}
 		u.state = append(u.state, state)
-		prog.Instructions, err = kernel.Chain(prog.Instructions, u.of.slots[i].FD(), u.slot, state.FD(), o.EventsPerSecond)
+		prog.Instructions, err = kernel.Chain(prog.Instructions, u.of.slots[i].FD(), u.slot, state.FD(), o.EventsPerSecond, kernel.Idle(g.Type))
 		if err != nil {
 			return fmt.Errorf("%s: %w", g.first(), err)
 		}

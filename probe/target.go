@@ -71,7 +71,8 @@ type LSM struct {
 }
 
 // Tracepoint fires at a static kernel tracepoint.
-// "tracepoint:sched:sched_switch".
+// "tracepoint:sched:sched_switch". Where a program returns 0 no perf event sees the
+// hit, others' (perf stat's) neither.
 type Tracepoint struct {
 	Group string // a directory of tracefs' events; may hold wildcards
 	Name  string // a tracepoint in it; may hold wildcards

@@ -26,13 +26,13 @@ const (
 
 // Dispatcher is the program that is attached: it hands its context to the first
 // program of the chain in a prog array with n slots.
-func Dispatcher(slots, n int) asm.Instructions {
-	return append(asm.Instructions{asm.Mov.Reg(asm.R6, asm.R1)}, tailCalls(slots, 0, n)...)
+func Dispatcher(slots, n int, idle int32) asm.Instructions {
+	return append(asm.Instructions{asm.Mov.Reg(asm.R6, asm.R1)}, tailCalls(slots, 0, n, idle)...)
 }
 
-// tailCalls tries the slots from the first to the last, and returns 0. A tail
+// tailCalls tries the slots from the first to the last, and returns idle. A tail
 // call to an empty slot falls through.
-func tailCalls(slots, first, last int) asm.Instructions {
+func tailCalls(slots, first, last int, idle int32) asm.Instructions {
 	var out asm.Instructions
 	for i := first; i < last; i++ {
 		out = append(out,
@@ -41,7 +41,7 @@ func tailCalls(slots, first, last int) asm.Instructions {
 			asm.Mov.Imm(asm.R3, int32(i)),
 			asm.FnTailCall.Call())
 	}
-	return append(out, asm.Mov.Imm(asm.R0, 0), asm.Return())
+	return append(out, asm.Mov.Imm(asm.R0, idle), asm.Return())
 }
 
 // Chain makes a program one of a chain: it counts, keeps to a budget of events
@@ -49,7 +49,7 @@ func tailCalls(slots, first, last int) asm.Instructions {
 // slots behind its own. state is the descriptor of an array with one ChainState.
 //
 // The program's own return value is lost: it is for types that return nothing.
-func Chain(ins asm.Instructions, slots, slot, state int, perSecond uint64) (asm.Instructions, error) {
+func Chain(ins asm.Instructions, slots, slot, state int, perSecond uint64, idle int32) (asm.Instructions, error) {
 	if len(ins) == 0 {
 		return nil, fmt.Errorf("no instructions")
 	}
@@ -80,7 +80,7 @@ func Chain(ins asm.Instructions, slots, slot, state int, perSecond uint64) (asm.
 		out = append(out, n)
 	}
 	out = append(out, asm.LoadMem(asm.R6, asm.RFP, save, asm.DWord).WithSymbol(chainEnd))
-	out = append(out, tailCalls(slots, slot+1, ChainSlots)...)
+	out = append(out, tailCalls(slots, slot+1, ChainSlots, idle)...)
 	return append(out, ins[end:]...), nil
 }
 
@@ -158,9 +158,9 @@ func stackBottom(ins asm.Instructions) int16 {
 	return int16(low &^ 7)
 }
 
-// Gate has a program return 0 at once when the first eight bytes of an array's
+// Gate has a program return idle at once when the first eight bytes of an array's
 // one value, whose descriptor is state, are not zero.
-func Gate(ins asm.Instructions, state int) (asm.Instructions, error) {
+func Gate(ins asm.Instructions, state int, idle int32) (asm.Instructions, error) {
 	if len(ins) == 0 {
 		return nil, fmt.Errorf("no instructions")
 	}
@@ -170,7 +170,7 @@ func Gate(ins asm.Instructions, state int) (asm.Instructions, error) {
 		asm.LoadMapValue(asm.R2, state, 0),
 		asm.LoadMem(asm.R2, asm.R2, 0, asm.DWord),
 		asm.JEq.Imm(asm.R2, 0, pass),
-		asm.Mov.Imm(asm.R0, 0),
+		asm.Mov.Imm(asm.R0, idle),
 		asm.Return(),
 		asm.Mov.Reg(asm.R1, asm.R1).WithSymbol(pass),
 	}

@@ -22,7 +22,7 @@ func TestChain(t *testing.T) {
 		asm.Return(),
 	}
 	for _, budget := range []uint64{0, 5, 1 << 63} {
-		out, err := Chain(ins, 3, 2, 4, budget)
+		out, err := Chain(ins, 3, 2, 4, budget, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -51,11 +51,11 @@ func TestChain(t *testing.T) {
 }
 
 func TestChainRefuses(t *testing.T) {
-	if _, err := Chain(nil, 1, 0, 2, 0); err == nil {
+	if _, err := Chain(nil, 1, 0, 2, 0, 0); err == nil {
 		t.Error("no instructions: no error")
 	}
 	full := asm.Instructions{asm.StoreMem(asm.RFP, -512, asm.R1, asm.DWord), asm.Mov.Imm(asm.R0, 0), asm.Return()}
-	if _, err := Chain(full, 1, 0, 2, 0); err == nil || !strings.Contains(err.Error(), "stack") {
+	if _, err := Chain(full, 1, 0, 2, 0, 0); err == nil || !strings.Contains(err.Error(), "stack") {
 		t.Errorf("a full stack: %v", err)
 	}
 }

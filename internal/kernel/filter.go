@@ -38,8 +38,8 @@ const maxCgroupLevel = 16
 const filterPass = "filter.pass."
 
 // Filter puts the filter in front of a program, which then does nothing for
-// other tasks and returns 0. A mount namespace takes a GPL-compatible licence.
-func Filter(ins asm.Instructions, f *TaskFilter) (asm.Instructions, error) {
+// other tasks and returns what Idle says. A mount namespace takes a GPL-compatible licence.
+func Filter(ins asm.Instructions, f *TaskFilter, idle int32) (asm.Instructions, error) {
 	if len(ins) == 0 {
 		return nil, fmt.Errorf("no instructions")
 	}
@@ -52,7 +52,7 @@ func Filter(ins asm.Instructions, f *TaskFilter) (asm.Instructions, error) {
 			out = append(out, asm.Mov.Reg(asm.R6, asm.R6).WithSymbol(fmt.Sprint(filterPass, stage-1)))
 		}
 		out = append(out, emit(fmt.Sprint(filterPass, stage))...)
-		out = append(out, asm.Mov.Imm(asm.R0, 0), asm.Return())
+		out = append(out, asm.Mov.Imm(asm.R0, idle), asm.Return())
 		stage++
 	}
 	if len(f.Tgids) > 0 {

@@ -4,11 +4,13 @@ package action
 
 import (
 	"os"
+	"runtime"
 	"testing"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/borescope/borescope/internal/testenv"
+	"github.com/borescope/borescope/pmc"
 	"github.com/borescope/borescope/probe"
 )
 
@@ -38,8 +40,12 @@ func TestFilter(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer s.Close()
+			counter := countOwn(t, "syscalls:sys_enter_getppid")
 			for range times {
 				unix.Getppid()
+			}
+			if got := counter(); got != times {
+				t.Errorf("a perf event counted %d, want %d", got, times)
 			}
 			var perCPU []uint64
 			if err := s.EBPFMap(n).Lookup(uint32(0), &perCPU); err != nil {
@@ -53,5 +59,28 @@ func TestFilter(t *testing.T) {
 				t.Errorf("counted %d, want %d", got, c.want)
 			}
 		})
+	}
+}
+
+// countOwn counts an event in this thread, as perf stat does, and returns what reads it.
+func countOwn(t *testing.T, event string) func() uint64 {
+	t.Helper()
+	e, err := pmc.ParseEvent(event, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	runtime.LockOSThread()
+	t.Cleanup(runtime.UnlockOSThread)
+	c, err := pmc.Open([]pmc.Event{e}, pmc.Scope{}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	return func() uint64 {
+		var n pmc.Counts
+		if err := c.Read(&n); err != nil {
+			t.Fatal(err)
+		}
+		return n.Rows[0].Raw
 	}
 }

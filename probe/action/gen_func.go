@@ -124,7 +124,7 @@ func (g *gen) epilogue() {
 		g.emit(asm.Return())
 	}
 	g.place(".out")
-	g.emit(asm.Mov.Imm(asm.R0, 0), asm.Return())
+	g.emit(asm.Mov.Imm(asm.R0, kernel.Idle(g.c.pp.Type)), asm.Return())
 }
 
 // atomics says whether the kernel and its JIT have atomic exchange.

@@ -128,7 +128,7 @@ func newGate(pids []int) (*gate, error) {
 func (g *gate) put(spec *ebpf.CollectionSpec) error {
 	for name, p := range spec.Programs {
 		var err error
-		if p.Instructions, err = kernel.Gate(p.Instructions, g.state.FD()); err != nil {
+		if p.Instructions, err = kernel.Gate(p.Instructions, g.state.FD(), kernel.Idle(p.Type)); err != nil {
 			return fmt.Errorf("program %s: %w", name, err)
 		}
 	}

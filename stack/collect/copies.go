@@ -308,7 +308,7 @@ func (f *filter) copying(p *probe.Program, index int, function string, stateSize
 	b.count(counterRing)
 	b.release()
 	b.label("exit")
-	b.add(asm.Mov.Imm(asm.R0, 0), asm.Return())
+	b.add(asm.Mov.Imm(asm.R0, kernel.Idle(p.Type)), asm.Return())
 	return b.insns
 }
 

@@ -6,6 +6,7 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
 
+	"github.com/borescope/borescope/internal/kernel"
 	"github.com/borescope/borescope/probe"
 	"github.com/borescope/borescope/stack/bpfwalk"
 )
@@ -146,7 +147,7 @@ func (f *filter) program(p *probe.Program, index int, walk bool) (asm.Instructio
 		err = f.waking(&b, p, index, walk)
 	}
 	b.label("return")
-	b.add(asm.Mov.Imm(asm.R0, 0), asm.Return())
+	b.add(asm.Mov.Imm(asm.R0, kernel.Idle(p.Type)), asm.Return())
 	return b.insns, err
 }
 
