@@ -88,6 +88,7 @@ type chunkReader struct {
 	in   []byte
 	out  []byte
 	n    int // chunks read
+	read int // bytes of the chunks that were read, compressed
 }
 
 // newChunkReader checks the container's kind and version, and decodes its
@@ -162,6 +163,7 @@ func (c *chunkReader) next() ([]byte, error) {
 	if err := c.body(int(size)); err != nil {
 		return nil, err
 	}
+	c.read += len(head) + len(c.in)
 	if crc32.Checksum(c.in, castagnoli) != binary.LittleEndian.Uint32(head[8:]) {
 		return nil, c.corrupt("checksum differs")
 	}
@@ -190,6 +192,29 @@ func (c *chunkReader) body(n int) error {
 		}
 	}
 	return nil
+}
+
+// Of a snapshot, which may be of many chunks, fewBytes are decoded, and bytesShare for each
+// byte of the file so far: zstd makes 32 MiB of zeros of a kilobyte.
+const (
+	fewBytes   = 128 << 20
+	bytesShare = 64
+)
+
+// part returns the next chunk of a snapshot, of which held bytes are decoded so far.
+func (c *chunkReader) part(held int) ([]byte, error) {
+	payload, err := c.next()
+	switch {
+	case err == io.EOF && held > 0:
+		return nil, c.cut() // in the middle of a snapshot
+	case err != nil:
+		return nil, err
+	case len(payload) == 0:
+		return nil, c.corrupt("it is empty")
+	case held+len(payload) > fewBytes+bytesShare*c.read:
+		return nil, c.corrupt(fmt.Sprintf("a snapshot of more than %d bytes from a file of %d", held, c.read))
+	}
+	return payload, nil
 }
 
 func (c *chunkReader) cut() error {
@@ -224,6 +249,15 @@ func (p *parser) varint() int64 {
 	}
 	p.b = p.b[n:]
 	return v
+}
+
+// column takes n numbers, uvarints or varints.
+func (p *parser) column(n uint64) parser {
+	all := p.b
+	for range min(n, uint64(len(all))+1) { // more there can't be
+		p.uvarint()
+	}
+	return parser{b: all[:len(all)-len(p.b)]}
 }
 
 // bytes takes n bytes, nil if there are fewer.

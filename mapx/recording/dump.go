@@ -152,14 +152,12 @@ func (r *Recording) DumpTable(name string) (*Dump, error) {
 // fields, those of all CPUs for a per-CPU map. It returns io.EOF at the end, and
 // the errors of ReplayedTable.
 func (d *Dump) Next() (at time.Time, op string, entries []mapx.Entry[string, string], err error) {
-	for first := true; ; first = false {
-		payload, err := d.in.next()
-		if err == io.EOF && !first {
-			err = d.in.cut()
-		}
+	for held := 0; ; {
+		payload, err := d.in.part(held)
 		if err != nil {
 			return time.Time{}, "", nil, err
 		}
+		held += len(payload)
 		q := parser{b: payload[1:]}
 		at, n, width := q.varint(), q.uvarint(), uint64(1)
 		if d.header.Value.Slice {

@@ -281,15 +281,13 @@ func (t *ReplayedTable[K, V]) next(op byte) (mapx.Snapshot[K, V], error) {
 func (t *ReplayedTable[K, V]) read(op byte) (s mapx.Snapshot[K, V], at time.Duration, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for first := true; t.err == nil; first = false {
-		payload, err := t.in.next()
-		if err == io.EOF && !first {
-			err = t.in.cut() // in the middle of a snapshot
-		}
+	for held := 0; t.err == nil; {
+		payload, err := t.in.part(held)
 		if err != nil {
 			t.err = err
 			break
 		}
+		held += len(payload)
 		if payload[0]&^opMore != op {
 			t.err = fmt.Errorf("replay %s: the recording has a %s here, not a %s", t.name,
 				opName(payload[0]), opName(op))

@@ -36,24 +36,45 @@ type Replay struct {
 	start  time.Time
 	done   chan struct{} // closed by Close
 
-	mu     sync.Mutex // guards what follows
-	heads  []recordHead
-	data   []byte
-	buf    []byte
-	at     time.Duration
-	err    error // the end
-	stats  mapx.Stats
-	known  bool // stats are those that were recorded
-	closed bool
+	mu      sync.Mutex // guards what follows
+	heads   columns
+	head    recordHead // the next record's, if pending
+	pending bool
+	last    time.Duration // when the record before was read, within the chunk
+	data    []byte
+	buf     []byte
+	at      time.Duration
+	err     error // the end
+	stats   mapx.Stats
+	known   bool // stats are those that were recorded
+	closed  bool
 }
 
-// recordHead is what a chunk says of one record besides its data.
+// columns are what a chunk says of its records besides their data: four columns of
+// numbers, which are decoded as the records are read.
+type columns struct {
+	left                      uint64 // records
+	times, cpus, losts, sizes parser
+}
+
+// recordHead is one record's.
 type recordHead struct {
 	at      time.Duration
 	lost    uint64
 	cpu     int
 	size    int
 	drained bool
+}
+
+// next is the next record's; last is the time of the one before.
+func (c *columns) next(last time.Duration) recordHead {
+	c.left--
+	size := c.sizes.uvarint()
+	return recordHead{
+		at:  last + time.Duration(c.times.varint()),
+		cpu: int(int32(c.cpus.uvarint())) - 1, lost: c.losts.uvarint(),
+		size: int(size >> 1), drained: size&1 != 0,
+	}
 }
 
 var _ mapx.StatsSource = (*Replay)(nil)
@@ -80,19 +101,24 @@ func newReplay(name string, r io.Reader, closer io.Closer, pace *pacer) (*Replay
 func (p *Replay) ReadInto(ctx context.Context, rec *mapx.Record) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for len(p.heads) == 0 && p.err == nil && !p.closed {
-		p.err = p.fill()
+	for !p.pending && p.err == nil && !p.closed {
+		if p.heads.left == 0 {
+			p.err = p.fill()
+			continue
+		}
+		p.head, p.pending = p.heads.next(p.last), true
+		p.last = p.head.at
 	}
 	if p.closed {
 		return os.ErrClosed
 	}
-	if len(p.heads) == 0 {
+	if !p.pending {
 		return p.err
 	}
-	if err := p.untilDue(ctx, p.heads[0].at); err != nil {
+	if err := p.untilDue(ctx, p.head.at); err != nil {
 		return err
 	}
-	h := &p.heads[0]
+	h := &p.head
 	rec.CPU, rec.Lost = h.cpu, h.lost
 	rec.Data = append(rec.Data[:0], p.data[:h.size]...)
 	p.at, p.data = h.at, p.data[h.size:]
@@ -100,7 +126,7 @@ func (p *Replay) ReadInto(ctx context.Context, rec *mapx.Record) error {
 	if !h.drained {
 		rec.Remaining = max(len(p.data), 1)
 	}
-	p.heads = p.heads[1:]
+	p.pending = false
 	if !p.known {
 		p.stats.Read++
 		p.stats.Bytes += uint64(len(rec.Data))
@@ -126,6 +152,9 @@ func (p *Replay) fill() error {
 	if err != nil {
 		return err
 	}
+	if len(payload) == 0 {
+		return p.in.corrupt("it is empty")
+	}
 	switch kind, body := payload[0], payload[1:]; kind {
 	case chunkStats:
 		if err := json.Unmarshal(body, &p.stats); err != nil {
@@ -145,38 +174,27 @@ var errBadChunk = errors.New("its columns don't fit")
 func (p *Replay) records(kind byte, body []byte) error {
 	q := parser{b: body}
 	n := q.uvarint()
-	if q.bad || n > uint64(len(body)) { // each record takes four bytes at least
-		return p.in.corrupt(errBadChunk.Error())
-	}
-	heads := append(p.heads[:0], make([]recordHead, n)...)
-	at := time.Duration(0)
-	for i := range heads {
-		at += time.Duration(q.varint())
-		heads[i].at = at
-	}
-	for i := range heads {
-		heads[i].cpu = int(int32(q.uvarint())) - 1
-	}
-	for i := range heads {
-		heads[i].lost = q.uvarint()
-	}
-	total, oneSize := 0, true
-	for i := range heads {
-		size := q.uvarint()
-		if size>>1 > layout.MaxRecord {
+	c := columns{n, q.column(n), q.column(n), q.column(n), q.column(n)}
+	total, oneSize, sizes := 0, -1, c.sizes
+	for i := range n {
+		size := sizes.uvarint() >> 1
+		if size > layout.MaxRecord {
 			q.bad = true
 			break
 		}
-		heads[i].size, heads[i].drained = int(size>>1), size&1 != 0
-		total += heads[i].size
-		oneSize = oneSize && heads[i].size == heads[0].size
+		if i == 0 {
+			oneSize = int(size)
+		} else if oneSize != int(size) {
+			oneSize = -1
+		}
+		total += int(size)
 	}
-	if q.bad || total != len(q.b) || kind == chunkTransposed && (!oneSize || total == 0) {
+	if q.bad || total != len(q.b) || kind == chunkTransposed && (oneSize < 0 || total == 0) {
 		return p.in.corrupt(errBadChunk.Error())
 	}
-	p.heads, p.data = heads, q.b
+	p.heads, p.last, p.data = c, 0, q.b
 	if kind == chunkTransposed {
-		p.buf = restore(p.buf[:0], q.b, heads[0].size)
+		p.buf = restore(p.buf[:0], q.b, oneSize)
 		p.data = p.buf
 	}
 	return nil
