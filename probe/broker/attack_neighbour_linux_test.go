@@ -26,6 +26,8 @@ type neighbours struct {
 	slow, near, far *Client
 	p               *target // nobody's
 	app             string  // the file that slow asks for
+	// compiling is called when slow's offer is compiled.
+	compiling atomic.Pointer[func()]
 }
 
 // held is a client's request that was begun and is held up.
@@ -65,7 +67,14 @@ func newNeighbours(t *testing.T) *neighbours {
 	t.Helper()
 	dir := hall(t)
 	n := &neighbours{t: t, app: put(t, dir+"/app", 0o755, nobody)}
-	n.testBroker = start(t,
+	n.testBroker = startServer(t, func(s *Server) {
+		s.offers["secret"] = Offer{Compile: func(p *probe.Plan, l Limits) (*ebpf.CollectionSpec, error) {
+			if hold := n.compiling.Load(); hold != nil {
+				(*hold)()
+			}
+			return compile(p, l)
+		}}
+	},
 		Rule{Anyone: true, Offers: []string{"count"}, Targets: []string{"uprobe:*", "usdt:*"}, MaxAttachments: 16},
 		Rule{Anyone: true, Offers: []string{"secret"}, Targets: []string{"uprobe:*"}, AllProcesses: true},
 	)
@@ -109,11 +118,11 @@ func (n *neighbours) holdResolve() held {
 // holdCompile waits in the offer.
 func (n *neighbours) holdCompile() held {
 	began, end := make(chan bool), make(chan bool)
-	n.server.offers["secret"] = Offer{Compile: func(p *probe.Plan, l Limits) (*ebpf.CollectionSpec, error) {
+	hold := func() {
 		close(began)
 		<-end
-		return compile(p, l)
-	}}
+	}
+	n.compiling.Store(&hold)
 	h := held{n.begin("secret", "uprobe:"+n.app+":f"), func() { close(end) }}
 	<-began
 	return h
