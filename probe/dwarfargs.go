@@ -1,10 +1,12 @@
 package probe
 
 import (
-	"debug/dwarf"
+	"bytes"
+	"slices"
 
 	"github.com/cilium/ebpf/btf"
 
+	"github.com/borescope/borescope/internal/dwarf"
 	"github.com/borescope/borescope/internal/elffile"
 )
 
@@ -15,32 +17,14 @@ type signature struct {
 	// returns several values.
 	ret     btf.Type
 	results []btf.FuncParam // Go's, in order
+	steps   *int            // how many more parts of values may be looked at, of all of a file's functions
 }
 
-// userDWARF reads a file's DWARF, which lives no longer than the file.
+// userDWARF reads a file's DWARF, which lives no longer than the file. What is decoded, and
+// made of it, has a bound: a stranger may have written it. Of libc, whose debug file is
+// compressed to 4 MB, all functions with their types take 32 MB.
 func userDWARF(f *elffile.File) (*dwarf.Data, error) {
-	data := map[string][]byte{}
-	more := []string{"addr", "line_str", "str_offsets", "rnglists"}
-	for _, name := range append([]string{"abbrev", "info", "line", "ranges", "str", "types"}, more...) {
-		b, err := f.Data(f.DebugSection(name))
-		if err != nil {
-			return nil, err
-		}
-		data[name] = b
-	}
-	d, err := dwarf.New(data["abbrev"], nil, nil, data["info"], data["line"], nil, data["ranges"], data["str"])
-	if err != nil {
-		return nil, err
-	}
-	for _, name := range more {
-		if err := d.AddSection(".debug_"+name, data[name]); err != nil {
-			return nil, err
-		}
-	}
-	if data["types"] != nil {
-		err = d.AddTypes("types", data["types"])
-	}
-	return d, err
+	return dwarf.New(f, nil, max(40<<20, 5*f.Stored()))
 }
 
 // typeUser gives a user probe's program the arguments and the return value that
@@ -49,13 +33,12 @@ func (r *resolver) typeUser(p *Program, f *elffile.File, s elfSymbol, goProgram 
 	if !r.o.DWARF || f.DebugSection("info") == nil {
 		return
 	}
-	d, err := userDWARF(f)
+	if r.code.types == nil {
+		r.code.types = newUserTypes(f)
+	}
+	sig, err := r.code.types.signatureAt(s.value)
 	if err != nil {
 		return // the registers remain
-	}
-	sig, err := signatureAt(d, s.value)
-	if err != nil {
-		return
 	}
 	arch := archOf(f.Machine)
 	if goProgram {
@@ -64,19 +47,19 @@ func (r *resolver) typeUser(p *Program, f *elffile.File, s elfSymbol, goProgram 
 	}
 	abi := abis[arch]
 	if p.Returns {
-		p.Ret = abi.userRet(sig.ret)
+		p.Ret = abi.userRet(sig)
 		return
 	}
-	p.Args = abi.userArgs(sig.params)
+	p.Args = abi.userArgs(sig)
 }
 
 // userArgs places the arguments of a C function at its entry.
-func (abi *callABI) userArgs(params []btf.FuncParam) []Arg {
-	args := make([]Arg, 0, len(params))
+func (abi *callABI) userArgs(sig *signature) []Arg {
+	args := make([]Arg, 0, len(sig.params))
 	reg, stack := 0, abi.stackArgs
-	for i, p := range params {
+	for i, p := range sig.params {
 		a := Arg{Name: paramName(p.Name, i), Type: p.Type}
-		switch n := floatWords(p.Type); {
+		switch n := sig.floatWords(p.Type); {
 		case n > 0 && !isAggregate(p.Type):
 			a.Loc = Location{Reason: "in a floating point register"}
 		case n > 0:
@@ -95,12 +78,12 @@ func (abi *callABI) userArgs(params []btf.FuncParam) []Arg {
 	return args
 }
 
-func (abi *callABI) userRet(t btf.Type) *Arg {
-	if isVoid(t) {
+func (abi *callABI) userRet(sig *signature) *Arg {
+	if isVoid(sig.ret) {
 		return nil
 	}
-	ret := abi.retArg(t)
-	if floatWords(t) > 0 && ret.Loc.Reason == "" {
+	ret := abi.retArg(sig.ret)
+	if sig.floatWords(sig.ret) > 0 && ret.Loc.Reason == "" {
 		ret.Loc = Location{Reason: "in a floating point register"}
 	}
 	ret.Loc.User = ret.Loc.Reason == ""
@@ -109,49 +92,45 @@ func (abi *callABI) userRet(t btf.Type) *Arg {
 
 // floatWords counts the eight-byte words of a value that hold floating point
 // numbers only, and so are passed in registers that probes do not see.
-func floatWords(t btf.Type) int {
+func (sig *signature) floatWords(t btf.Type) int {
 	var kinds [2]byte // of each word: 1 float, 2 anything else
-	if !classify(t, 0, 0, &kinds) {
+	if !sig.classify(t, 0, 0, &kinds) {
 		return 0
 	}
-	n := 0
-	for _, k := range kinds {
-		if k == 1 {
-			n++
-		}
-	}
-	return n
+	return bytes.Count(kinds[:], []byte{1})
+}
+
+// step reports whether a part of a value may be looked at: types that have nothing but
+// types that have nothing would take forever.
+func (sig *signature) step(depth int) bool {
+	*sig.steps--
+	return depth <= 16 && *sig.steps >= 0
 }
 
 // classify marks the words that a value covers; it is false for values of more
 // than two words.
-func classify(t btf.Type, offset uint32, depth int, kinds *[2]byte) bool {
-	if depth > 16 {
+func (sig *signature) classify(t btf.Type, offset uint32, depth int, kinds *[2]byte) bool {
+	if !sig.step(depth) {
 		return false
+	}
+	members := func(list []btf.Member) bool {
+		return !slices.ContainsFunc(list, func(m btf.Member) bool {
+			return !sig.classify(m.Type, offset+m.Offset.Bytes(), depth+1, kinds)
+		})
 	}
 	u := btf.UnderlyingType(t)
 	switch v := u.(type) {
 	case *btf.Struct:
-		for _, m := range v.Members {
-			if !classify(m.Type, offset+m.Offset.Bytes(), depth+1, kinds) {
-				return false
-			}
-		}
-		return true
+		return members(v.Members)
 	case *btf.Union:
-		for _, m := range v.Members {
-			if !classify(m.Type, offset+m.Offset.Bytes(), depth+1, kinds) {
-				return false
-			}
-		}
-		return true
+		return members(v.Members)
 	case *btf.Array:
 		size, err := btf.Sizeof(v.Type)
 		if err != nil || v.Nelems > 16 {
 			return false
 		}
 		for i := range v.Nelems {
-			if !classify(v.Type, offset+i*uint32(size), depth+1, kinds) {
+			if !sig.classify(v.Type, offset+i*uint32(size), depth+1, kinds) {
 				return false
 			}
 		}
@@ -178,13 +157,13 @@ func goArgs(p *Program, sig *signature, abi callABI) {
 	if p.Returns {
 		list = sig.results
 	}
-	var args, parts []Arg
-	a := goAssigner{abi: abi}
+	var args, parts, pieces []Arg
+	a := goAssigner{sig: sig, abi: abi}
 	for i, param := range list {
 		arg := Arg{Name: paramName(param.Name, i), Type: param.Type}
 		start := a.next
 		floats := a.floats
-		var pieces []Arg
+		pieces = pieces[:0]
 		if !a.assign(param.Type, arg.Name, &pieces, 0) {
 			a.next, a.floats = start, floats
 			arg.Loc = Location{Reason: "on the stack"}
@@ -215,6 +194,7 @@ func goArgs(p *Program, sig *signature, abi callABI) {
 
 // goAssigner hands out registers.
 type goAssigner struct {
+	sig    *signature
 	abi    callABI
 	next   int
 	floats int
@@ -224,7 +204,7 @@ type goAssigner struct {
 const goFloatRegs = 15
 
 func (a *goAssigner) assign(t btf.Type, name string, out *[]Arg, depth int) bool {
-	if depth > 16 {
+	if !a.sig.step(depth) {
 		return false
 	}
 	switch v := btf.UnderlyingType(t).(type) {

@@ -1,283 +1,345 @@
 package probe
 
 import (
-	"debug/dwarf"
+	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/cilium/ebpf/btf"
 
+	"github.com/borescope/borescope/internal/dwarf"
 	"github.com/borescope/borescope/internal/elffile"
 )
 
+// userTypes turns the DWARF types of a file's functions into BTF's. Several functions
+// share them: what they take, and how many entries are read, is bounded for all together.
+type userTypes struct {
+	d     *dwarf.Data
+	err   error                   // why there is none
+	done  map[dwarf.Ref]*madeType // those that others may point to, and base types
+	made  int                     // how many of them are no base types
+	cut   bool                    // something was left as a forward declaration
+	path  typePath                // to the type that is being read
+	open  []btf.Member            // of structures that are being read
+	steps int                     // for signature
+}
+
+// madeType is a type, also while it is being made.
+type madeType struct {
+	t    btf.Type
+	open int // its depth in the path while it is being made, then 0
+}
+
+// typePath is how deep a type is inside of others, and at which depth the last is that
+// has a name of its own, and the last pointer.
+type typePath struct{ depth, named, pointer int }
+
+const (
+	// maxDWARFTypes bounds the types of one function's arguments: what lies behind
+	// more pointers is left as a forward declaration.
+	maxDWARFTypes = 4096
+	// maxTypeDepth bounds how deep they lie in each other, maxUnnamed how deep those do
+	// that have no name of their own, which are spelled out: pointers to pointers.
+	maxTypeDepth, maxUnnamed = 2 * maxDWARFTypes, 64
+	// maxValueParts bounds the parts of values that are placed, of all functions.
+	maxValueParts = 16 << 20
+)
+
+func newUserTypes(f *elffile.File) *userTypes {
+	d, err := userDWARF(f)
+	return &userTypes{d: d, err: err, done: map[dwarf.Ref]*madeType{}, steps: maxValueParts}
+}
+
 // signatureAt reads the type of the function that begins at pc.
-func signatureAt(d *dwarf.Data, pc uint64) (*signature, error) {
-	r := &entries{d.Reader(), maxUnitEntries}
-	cu, err := r.SeekPC(pc)
-	if err != nil {
+func (c *userTypes) signatureAt(pc uint64) (*signature, error) {
+	if c.err != nil {
+		return nil, c.err
+	}
+	var fn dwarf.Entry
+	if err := c.d.FunctionAt(pc, &fn); err != nil {
 		return nil, err
 	}
-	if cu == nil {
-		return nil, dwarf.ErrUnknownPC
-	}
-	for {
-		e, err := r.Next()
-		if err != nil {
-			return nil, err
+	for shared := len(c.done) > 0; ; shared = false {
+		c.cut, c.path, c.open = false, typePath{}, c.open[:0]
+		sig, err := c.signature(&fn)
+		if err == nil && !c.cut {
+			return sig, nil
 		}
-		if e == nil || e.Tag == dwarf.TagCompileUnit {
-			return nil, notFound("no function begins at %#x", pc)
-		}
-		if e.Tag == dwarf.TagSubprogram {
-			if low, ok := e.Val(dwarf.AttrLowpc).(uint64); ok && low == pc {
-				return readSignature(d, r, e)
-			}
-			err = r.skip(e)
-		} else if e.Tag != dwarf.TagNamespace && e.Tag != dwarf.TagStructType && e.Tag != dwarf.TagClassType {
-			err = r.skip(e)
-		}
-		if err != nil {
-			return nil, err
+		// What is not whole is not shared, and what is cut off does not depend on the
+		// functions before.
+		clear(c.done)
+		if c.made = 0; err != nil || !shared {
+			return sig, err
 		}
 	}
 }
 
-// maxUnitEntries is how many entries are read for one function: units of real programs have
-// a tenth of that.
-const maxUnitEntries = 3 << 17
-
-// entries reads so many entries, and no more.
-type entries struct {
-	*dwarf.Reader
-	left int
-}
-
-// Next is that of the Reader.
-func (r *entries) Next() (*dwarf.Entry, error) {
-	if r.left--; r.left < 0 {
-		return nil, fmt.Errorf("DWARF entries: %w", elffile.ErrTooLarge)
-	}
-	return r.Reader.Next()
-}
-
-// skip passes the children of the entry that was read last.
-func (r *entries) skip(e *dwarf.Entry) error {
-	if !e.Children {
-		return nil
-	}
-	if next, ok := e.Val(dwarf.AttrSibling).(dwarf.Offset); ok && next > e.Offset {
-		r.Seek(next)
-		return nil
-	}
-	for depth := 1; depth > 0; {
-		child, err := r.Next()
-		switch {
-		case err != nil || child == nil:
-			return err
-		case child.Tag == 0:
-			depth--
-		case child.Children:
-			depth++
-		}
-	}
-	return nil
-}
-
-func readSignature(d *dwarf.Data, r *entries, fn *dwarf.Entry) (*signature, error) {
-	c := &dwarfConverter{d: d, done: map[dwarf.Type]btf.Type{}}
-	sig := &signature{}
-	if off, ok := attrOf(d, fn, dwarf.AttrType).(dwarf.Offset); ok {
-		t, err := c.at(off)
+func (c *userTypes) signature(fn *dwarf.Entry) (*signature, error) {
+	sig := &signature{steps: &c.steps}
+	owner := fn.Owner(dwarf.Type)
+	if r, ok := owner.Link(dwarf.Type); ok {
+		t, err := c.at(r)
 		if err != nil {
 			return nil, err
 		}
 		sig.ret = t
 	}
-	if !fn.Children {
-		return sig, nil
-	}
-	for {
-		e, err := r.Next()
+	var e dwarf.Entry
+	for in := fn.Inside(); ; {
+		if ok, err := in.Next(&e, dwarf.TagFormalParameter); err != nil || !ok {
+			return sig, err
+		}
+		name, typ := e.Owner(dwarf.Name), e.Owner(dwarf.Type)
+		r, ok := typ.Link(dwarf.Type)
+		if !ok {
+			return nil, errors.New("a parameter has no type")
+		}
+		t, err := c.at(r)
 		if err != nil {
 			return nil, err
 		}
-		if e == nil || e.Tag == 0 {
-			return sig, nil
-		}
-		if e.Tag == dwarf.TagFormalParameter {
-			name, _ := attrOf(d, e, dwarf.AttrName).(string)
-			off, ok := attrOf(d, e, dwarf.AttrType).(dwarf.Offset)
-			if !ok {
-				return nil, errors.New("a parameter has no type")
-			}
-			t, err := c.at(off)
-			if err != nil {
-				return nil, err
-			}
-			p := btf.FuncParam{Name: name, Type: t}
-			// Go marks its results so.
-			if v, _ := e.Val(dwarf.AttrVarParam).(bool); v {
-				sig.results = append(sig.results, p)
-			} else {
-				sig.params = append(sig.params, p)
-			}
-		}
-		if err := r.skip(e); err != nil {
+		p := btf.FuncParam{Name: name.Text(dwarf.Name), Type: t}
+		if err := c.d.Spend(argCost + len(p.Name)); err != nil {
 			return nil, err
 		}
+		// Go marks its results so.
+		if e.Flag(dwarf.VariableParameter) {
+			sig.results = append(sig.results, p)
+		} else {
+			sig.params = append(sig.params, p)
+		}
 	}
 }
 
-// attrOf reads an attribute, from the declaration or the abstract instance
-// where the entry itself refers to one.
-func attrOf(d *dwarf.Data, e *dwarf.Entry, a dwarf.Attr) any {
-	for range 4 {
-		if v := e.Val(a); v != nil {
-			return v
+// What a type takes, more if it is kept in done, a member or value, and an argument: about,
+// and without a name.
+const typeCost, madeCost, partCost, argCost = 64, 112, 64, 256
+
+// at returns the type at r.
+func (c *userTypes) at(r dwarf.Ref) (btf.Type, error) {
+	if have := c.done[r]; have != nil {
+		// Consumers follow types by their parts: pointers and names are where they end.
+		if have.open > 0 && (c.path.named < have.open || c.path.pointer < have.open) {
+			return nil, errors.New("a type is made of itself")
 		}
-		off, ok := e.Val(dwarf.AttrAbstractOrigin).(dwarf.Offset)
-		if !ok {
-			if off, ok = e.Val(dwarf.AttrSpecification).(dwarf.Offset); !ok {
-				return nil
-			}
-		}
-		r := d.Reader()
-		r.Seek(off)
-		next, err := r.Next()
-		if err != nil || next == nil {
-			return nil
-		}
-		e = next
+		return have.t, nil
 	}
-	return nil
+	var e dwarf.Entry
+	if err := e.Read(r); err != nil {
+		return nil, err
+	}
+	above := c.path
+	if c.path.depth++; c.path.depth > maxTypeDepth || c.path.depth-c.path.named > maxUnnamed {
+		return nil, fmt.Errorf("types in types: %w", elffile.ErrTooLarge)
+	}
+	t, err := c.convert(&e)
+	if have := c.done[r]; have != nil && err == nil {
+		have.open, err = 0, c.d.Spend(madeCost)
+	}
+	c.path = above
+	return t, err
 }
 
-// dwarfConverter turns DWARF types into BTF's.
-type dwarfConverter struct {
-	d    *dwarf.Data
-	done map[dwarf.Type]btf.Type
+// make notes a type that is not complete yet.
+func (c *userTypes) make(e *dwarf.Entry, t btf.Type) {
+	c.done[e.Ref()] = &madeType{t, c.path.depth}
+	c.made++
+	if _, ok := t.(*btf.Pointer); ok {
+		c.path.pointer = c.path.depth
+	} else {
+		c.path.named = c.path.depth
+	}
 }
 
-// maxDWARFTypes bounds the types of one function's arguments: what lies behind
-// more pointers is left as a forward declaration.
-const maxDWARFTypes = 4096
+// typeOf returns the type of an entry; none is void.
+func (c *userTypes) typeOf(e *dwarf.Entry) (btf.Type, error) {
+	if r, ok := e.Link(dwarf.Type); ok {
+		return c.at(r)
+	}
+	return &btf.Void{}, nil
+}
 
-func (c *dwarfConverter) at(off dwarf.Offset) (btf.Type, error) {
-	t, err := c.d.Type(off)
+func (c *userTypes) convert(e *dwarf.Entry) (t btf.Type, err error) {
+	name := e.Text(dwarf.Name)
+	if err := c.d.Spend(typeCost + len(name)); err != nil {
+		return nil, err
+	}
+	switch e.Tag {
+	case dwarf.TagBaseType:
+		t, err = baseType(e, name)
+		c.done[e.Ref()] = &madeType{t: t}
+		return t, err
+	case dwarf.TagConstType:
+		t, err = c.typeOf(e)
+		return &btf.Const{Type: t}, err
+	case dwarf.TagVolatileType:
+		t, err = c.typeOf(e)
+		return &btf.Volatile{Type: t}, err
+	case dwarf.TagRestrictType:
+		t, err = c.typeOf(e)
+		return &btf.Restrict{Type: t}, err
+	case dwarf.TagPointerType:
+		return c.pointer(e)
+	case dwarf.TagTypedef:
+		td := &btf.Typedef{Name: name}
+		c.make(e, td)
+		td.Type, err = c.typeOf(e)
+		return td, err
+	case dwarf.TagArrayType:
+		return c.array(e)
+	case dwarf.TagEnumerationType:
+		return c.enum(e, name)
+	case dwarf.TagStructType, dwarf.TagClassType, dwarf.TagUnionType:
+		return c.aggregate(e, name)
+	case dwarf.TagSubroutineType:
+		return &btf.FuncProto{Return: &btf.Void{}}, nil
+	}
+	return &btf.Void{}, nil
+}
+
+// intEncodings are the encodings of integers.
+var intEncodings = map[int64]btf.IntEncoding{
+	dwarf.EncodingAddress: 0, dwarf.EncodingUnsigned: 0, dwarf.EncodingUnsignedChar: 0,
+	dwarf.EncodingSigned: btf.Signed, dwarf.EncodingSignedChar: btf.Char, dwarf.EncodingBoolean: btf.Bool,
+}
+
+func baseType(e *dwarf.Entry, name string) (btf.Type, error) {
+	enc, ok := e.Int(dwarf.Encoding)
+	of, isInt := intEncodings[enc]
+	switch {
+	case !ok || e.Has(dwarf.BitOffset) && e.Has(dwarf.DataBitOffset):
+		return nil, fmt.Errorf("malformed type %s", name)
+	case isInt:
+		return &btf.Int{Name: name, Size: e.Size(), Encoding: of}, nil
+	case enc == dwarf.EncodingFloat:
+		return &btf.Float{Name: name, Size: e.Size()}, nil
+	case enc == dwarf.EncodingComplexFloat:
+		return &btf.Void{}, nil
+	}
+	return nil, fmt.Errorf("type %s has the unknown encoding %d", name, enc)
+}
+
+func (c *userTypes) pointer(e *dwarf.Entry) (btf.Type, error) {
+	p := &btf.Pointer{Target: &btf.Void{}}
+	c.make(e, p)
+	r, ok := e.Link(dwarf.Type)
+	if !ok {
+		return p, nil
+	}
+	if c.made > maxDWARFTypes {
+		var to dwarf.Entry
+		if err := to.Read(r); err != nil {
+			return nil, err
+		}
+		if to.IsStructure() {
+			c.cut = true
+			name := to.Text(dwarf.Name)
+			p.Target = &btf.Fwd{Name: name, Kind: btf.FwdStruct}
+			return p, c.d.Spend(typeCost + len(name))
+		}
+	}
+	t, err := c.at(r)
+	p.Target = t
+	return p, err
+}
+
+func (c *userTypes) array(e *dwarf.Entry) (btf.Type, error) {
+	dims, err := e.Dimensions()
 	if err != nil {
 		return nil, err
 	}
-	return c.convert(t), nil
+	t, err := c.typeOf(e)
+	for i := len(dims) - 1; i >= 0; i-- {
+		t = &btf.Array{Index: &btf.Int{Name: "unsigned int", Size: 4}, Type: t, Nelems: dims[i]}
+	}
+	return t, cmp.Or(err, c.d.Spend(typeCost*len(dims)))
 }
 
-func (c *dwarfConverter) convert(t dwarf.Type) btf.Type {
-	if have, ok := c.done[t]; ok {
-		return have
-	}
-	size := func() uint32 { return uint32(max(t.Size(), 0)) }
-	switch v := t.(type) {
-	case *dwarf.IntType:
-		return &btf.Int{Name: v.Name, Size: size(), Encoding: btf.Signed}
-	case *dwarf.CharType:
-		return &btf.Int{Name: v.Name, Size: size(), Encoding: btf.Char}
-	case *dwarf.BoolType:
-		return &btf.Int{Name: v.Name, Size: size(), Encoding: btf.Bool}
-	case *dwarf.UintType:
-		return &btf.Int{Name: v.Name, Size: size()}
-	case *dwarf.UcharType:
-		return &btf.Int{Name: v.Name, Size: size()}
-	case *dwarf.AddrType:
-		return &btf.Int{Name: v.Name, Size: size()}
-	case *dwarf.FloatType:
-		return &btf.Float{Name: v.Name, Size: size()}
-	case *dwarf.QualType:
-		return c.qualified(v)
-	case *dwarf.PtrType:
-		return c.pointer(v)
-	case *dwarf.TypedefType:
-		td := &btf.Typedef{Name: v.Name}
-		c.done[t] = td
-		td.Type = c.convert(v.Type)
-		return td
-	case *dwarf.ArrayType:
-		return &btf.Array{
-			Index: &btf.Int{Name: "unsigned int", Size: 4}, Type: c.convert(v.Type), Nelems: uint32(max(v.Count, 0)),
+func (c *userTypes) enum(e *dwarf.Entry, name string) (btf.Type, error) {
+	t := &btf.Enum{Name: name, Size: e.Size()}
+	var kid dwarf.Entry
+	for in := e.Inside(); ; {
+		if ok, err := in.Next(&kid, dwarf.TagEnumerator); err != nil || !ok {
+			return t, err
 		}
-	case *dwarf.EnumType:
-		e := &btf.Enum{Name: v.EnumName, Size: size()}
-		for _, x := range v.Val {
-			e.Signed = e.Signed || x.Val < 0
-			e.Values = append(e.Values, btf.EnumValue{Name: x.Name, Value: uint64(x.Val)})
+		n, _ := kid.Int(dwarf.ConstValue)
+		v := btf.EnumValue{Name: kid.Text(dwarf.Name), Value: uint64(n)}
+		if err := c.d.Spend(partCost + len(v.Name)); err != nil { // its 24 bytes, of a table that grows
+			return nil, err
 		}
-		return e
-	case *dwarf.StructType:
-		return c.aggregate(v)
-	case *dwarf.FuncType:
-		return &btf.FuncProto{Return: &btf.Void{}}
+		t.Signed = t.Signed || n < 0
+		t.Values = append(t.Values, v)
 	}
-	return &btf.Void{}
 }
 
-func (c *dwarfConverter) qualified(v *dwarf.QualType) btf.Type {
-	inner := c.convert(v.Type)
-	switch v.Qual {
-	case "const":
-		return &btf.Const{Type: inner}
-	case "volatile":
-		return &btf.Volatile{Type: inner}
-	case "restrict":
-		return &btf.Restrict{Type: inner}
+func (c *userTypes) aggregate(e *dwarf.Entry, name string) (t btf.Type, err error) {
+	union := e.Tag == dwarf.TagUnionType
+	var members *[]btf.Member
+	kind := btf.FwdStruct
+	if union {
+		u := &btf.Union{Name: name, Size: e.Size()}
+		t, members, kind = u, &u.Members, btf.FwdUnion
+	} else {
+		s := &btf.Struct{Name: name, Size: e.Size()}
+		t, members = s, &s.Members
 	}
-	return inner
+	if e.Has(dwarf.Declaration) {
+		return &btf.Fwd{Name: name, Kind: kind}, nil
+	}
+	c.make(e, t)
+	*members, err = c.members(e, union)
+	return t, err
 }
 
-func (c *dwarfConverter) pointer(v *dwarf.PtrType) btf.Type {
-	p := &btf.Pointer{Target: &btf.Void{}}
-	c.done[v] = p
-	if s, ok := v.Type.(*dwarf.StructType); ok && len(c.done) > maxDWARFTypes {
-		p.Target = &btf.Fwd{Name: s.StructName, Kind: btf.FwdStruct}
-		return p
-	}
-	if v.Type != nil {
-		p.Target = c.convert(v.Type)
-	}
-	return p
-}
-
-func (c *dwarfConverter) aggregate(v *dwarf.StructType) btf.Type {
-	if v.Incomplete {
-		kind := btf.FwdStruct
-		if v.Kind == "union" {
-			kind = btf.FwdUnion
+func (c *userTypes) members(e *dwarf.Entry, union bool) ([]btf.Member, error) {
+	var kid dwarf.Entry
+	var last, at dwarf.Member // the member before, and this one
+	first := len(c.open)
+	for in := e.Inside(); ; last = at {
+		ok, err := in.Next(&kid, dwarf.TagMember)
+		if err != nil {
+			return nil, err
 		}
-		return &btf.Fwd{Name: v.StructName, Kind: kind}
+		if !ok {
+			break
+		}
+		m := btf.Member{Name: kid.Text(dwarf.Name)}
+		if m.Type, err = c.typeOf(&kid); err != nil {
+			return nil, err
+		}
+		if at, err = kid.Member(); err != nil {
+			return nil, err
+		}
+		if m.Offset = btf.Bits(8 * at.Offset); at.Bits > 0 {
+			m.Offset, m.BitfieldSize = btf.Bits(at.BitOffset), btf.Bits(at.Bits)
+		}
+		if !union && last.Bits == 0 && last.Offset == at.Offset && len(c.open) > first {
+			empty(c.open[len(c.open)-1].Type)
+		}
+		cost := partCost + len(m.Name)
+		if len(c.open) == cap(c.open) {
+			cost += 2 * partCost * cap(c.open)
+		}
+		if err := c.d.Spend(cost); err != nil {
+			return nil, err
+		}
+		c.open = append(c.open, m)
 	}
-	size := uint32(max(v.ByteSize, 0))
-	if v.Kind == "union" {
-		u := &btf.Union{Name: v.StructName, Size: size}
-		c.done[v] = u
-		u.Members = c.members(v)
-		return u
+	out := slices.Clone(c.open[first:])
+	c.open = c.open[:first]
+	if n, ok := e.Int(dwarf.ByteSize); ok && !union && n == last.Offset && len(out) > 0 {
+		empty(out[len(out)-1].Type)
 	}
-	s := &btf.Struct{Name: v.StructName, Size: size}
-	c.done[v] = s
-	s.Members = c.members(v)
-	return s
+	return out, nil
 }
 
-func (c *dwarfConverter) members(v *dwarf.StructType) []btf.Member {
-	var out []btf.Member
-	for _, f := range v.Field {
-		m := btf.Member{Name: f.Name, Type: c.convert(f.Type), Offset: btf.Bits(f.ByteOffset * 8)}
-		if f.BitSize > 0 {
-			m.BitfieldSize = btf.Bits(f.BitSize)
-			m.Offset = btf.Bits(f.DataBitOffset)
-			if f.DataBitOffset == 0 && f.ByteOffset > 0 {
-				// DWARF 3: the offset counts from the storage unit's high end.
-				m.Offset = btf.Bits(f.ByteOffset*8 + f.ByteSize*8 - f.BitOffset - f.BitSize)
-			}
+// empty makes an array one of no elements: that of a member that has no room. Compilers
+// have described x[0] like x[1].
+func empty(t btf.Type) {
+	if a, ok := t.(*btf.Array); ok {
+		if n, err := btf.Sizeof(a.Type); err != nil || n != 0 {
+			a.Nelems = 0
 		}
-		out = append(out, m)
 	}
-	return out
 }

@@ -72,7 +72,8 @@ type boundaries struct {
 	labels    []span // symbols of code without a size, which have no end, likewise
 	table     *pclntab.Table
 
-	program *GoTarget // what is known of a Go program, once it was asked for
+	program *GoTarget  // what is known of a Go program, once it was asked for
+	types   *userTypes // likewise of functions' types
 }
 
 // span is a function's code.

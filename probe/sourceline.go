@@ -1,15 +1,13 @@
 package probe
 
 import (
-	"context"
-	"debug/dwarf"
 	"fmt"
-	"io"
 	"maps"
 	"path"
 	"slices"
 	"strings"
 
+	"github.com/borescope/borescope/internal/dwarf"
 	"github.com/borescope/borescope/internal/elffile"
 )
 
@@ -56,7 +54,10 @@ type lineTable struct {
 	columns map[int]bool // of the line, that have code
 	addrs   []uint64
 	after   int // the next line that has code
-	matched map[string]bool
+	inside  bool
+	any     bool            // there is such a file
+	names   map[string]bool // of all files, without directories
+	d       *dwarf.Data
 }
 
 func (r *resolver) lineAddresses(f *elffile.File, name string, u *userProbe) ([]uint64, error) {
@@ -64,91 +65,55 @@ func (r *resolver) lineAddresses(f *elffile.File, name string, u *userProbe) ([]
 		return nil, notFound("%s has no line table: build it with -g, or install its debug symbols", name)
 	}
 	d, err := userDWARF(f)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", name, err)
+	t := &lineTable{file: u.file, line: u.line, column: u.column, names: map[string]bool{}, columns: map[int]bool{}, d: d}
+	if err == nil {
+		err = d.Rows(r.ctx, t.sameFile, t.row)
 	}
-	t := &lineTable{file: u.file, line: u.line, column: u.column, matched: map[string]bool{}, columns: map[int]bool{}}
-	if err := t.read(r.ctx, d); err != nil {
+	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	return t.result(name)
 }
 
-func (t *lineTable) read(ctx context.Context, d *dwarf.Data) error {
-	r := d.Reader()
-	done := map[any]bool{} // line programs, which units may share
-	for {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		e, err := r.Next()
-		if err != nil {
-			return err
-		}
-		if e == nil {
-			return nil
-		}
-		r.SkipChildren()
-		program := e.Val(dwarf.AttrStmtList)
-		if e.Tag != dwarf.TagCompileUnit || done[program] {
-			continue
-		}
-		done[program] = true
-		lr, err := d.LineReader(e)
-		if err != nil {
-			return err
-		}
-		if lr != nil {
-			if err := t.unit(lr); err != nil {
-				return err
-			}
-		}
-	}
-}
+// wordCost is what a number or a string takes in a table or a map that grows.
+const wordCost = 48
 
-// unit reads one unit's line program. A place begins where the line becomes
-// the wanted one, at an address recommended for breakpoints.
-func (t *lineTable) unit(lr *dwarf.LineReader) error {
-	var e dwarf.LineEntry
-	inside := false
-	for {
-		err := lr.Next(&e)
-		if err == io.EOF {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		if e.EndSequence || e.File == nil || !t.sameFile(e.File.Name) {
-			inside = false
-			continue
-		}
-		hit := e.Line == t.line
-		if hit && t.column != 0 {
-			t.columns[e.Column] = true
-			hit = e.Column == t.column
-		}
-		if hit && !inside && e.IsStmt {
-			t.addrs = append(t.addrs, e.Address)
-		}
-		if hit && !e.IsStmt {
-			hit = inside
-		}
-		inside = hit
-		if e.Line > t.line && (t.after == 0 || e.Line < t.after) {
-			t.after = e.Line
-		}
+// row reads one row. A place begins where the line becomes the wanted one, at an
+// address recommended for breakpoints.
+func (t *lineTable) row(r dwarf.Row) error {
+	if !r.Wanted {
+		t.inside = false
+		return nil
 	}
+	cost, hit := 0, r.Line == t.line
+	if hit && t.column != 0 {
+		if !t.columns[r.Column] {
+			t.columns[r.Column], cost = true, wordCost
+		}
+		hit = r.Column == t.column
+	}
+	if hit && !t.inside && r.Stmt {
+		t.addrs, cost = append(t.addrs, r.Addr), cost+wordCost
+	}
+	t.inside = hit && (r.Stmt || t.inside)
+	if r.Line > t.line && (t.after == 0 || r.Line < t.after) {
+		t.after = r.Line
+	}
+	return t.d.Spend(cost)
 }
 
 // sameFile matches a file's name, or the end of its path.
-func (t *lineTable) sameFile(name string) bool {
-	if same, ok := t.matched[name]; ok {
-		return same
+func (t *lineTable) sameFile(f dwarf.SourceFile) (bool, error) {
+	base, cost := f.Base(), 0
+	if len(base) > 0 && !t.names[string(base)] {
+		t.names[string(base)], cost = true, wordCost+len(base)
 	}
-	same := name == t.file || strings.HasSuffix(name, "/"+t.file)
-	t.matched[name] = same
-	return same
+	if err := t.d.Spend(cost); err != nil || string(base) != path.Base(t.file) {
+		return false, err
+	}
+	same, err := f.Is(t.file)
+	t.any = t.any || same
+	return same, err
 }
 
 func (t *lineTable) result(name string) ([]uint64, error) {
@@ -157,19 +122,12 @@ func (t *lineTable) result(name string) ([]uint64, error) {
 	if len(t.addrs) > 0 {
 		return t.addrs, nil
 	}
-	any := false
-	var names []string
-	for n, same := range t.matched {
-		any = any || same
-		names = append(names, path.Base(n))
-	}
-	slices.Sort(names)
 	switch {
 	case len(t.columns) > 0:
 		return nil, notFound("column %d of line %d of %s has no code of its own; the columns %s have",
 			t.column, t.line, t.file, strings.Trim(fmt.Sprint(slices.Sorted(maps.Keys(t.columns))), "[]"))
-	case !any:
-		return nil, notFound("no source file %s in %s%s", t.file, name, didYouMean(t.file, slices.Compact(names)))
+	case !t.any:
+		return nil, notFound("no source file %s in %s%s", t.file, name, didYouMean(t.file, slices.Sorted(maps.Keys(t.names))))
 	case t.after > 0:
 		return nil, notFound("line %d of %s has no code; the next that has is %d", t.line, t.file, t.after)
 	}

@@ -49,7 +49,7 @@ type attrSpec struct {
 	name uint16
 	form form
 	size uint8 // 1, 2, 4 or 8 if that is the value's size and all there is to it
-	n    int32 // the value of formImplicitConst, the bytes of formSkip
+	n    int32 // of formImplicitConst the value, of formFarConst its offset, of formSkip the bytes
 }
 
 // abbrevTable holds the abbreviations of a unit by code; codes are nearly
@@ -78,17 +78,10 @@ const maxAbbrevs = 1 << 20
 // abbrevs returns the unit's table, parsed when it is first asked for: for the
 // sizes of addresses and offsets that the unit has.
 func (u *unit) abbrevs() *abbrevTable {
-	if u.abbrev != nil {
-		return u.abbrev
+	if u.abbrev == nil {
+		u.abbrev = u.d.abbrevTable(u, u.abbrevKey())
 	}
-	key := abbrevKey{u.abbrevOff, u.addrSize, u.offSize, u.version == 2}
-	t, ok := u.d.abbrevTables[key]
-	if !ok {
-		t = u.d.parseAbbrevs(u)
-		u.d.abbrevTables[key] = t
-	}
-	u.abbrev = t
-	return t
+	return u.abbrev
 }
 
 type abbrevKey struct {
@@ -96,16 +89,30 @@ type abbrevKey struct {
 	addrSize         int
 	offSize          int
 	refAddrIsAddress bool // DWARF 2
+	whole            bool // with all attributes, not those alone that positions need
 }
 
-func (d *Data) parseAbbrevs(u *unit) *abbrevTable {
+func (u *unit) abbrevKey() abbrevKey {
+	return abbrevKey{u.abbrevOff, u.addrSize, u.offSize, u.version == 2, false}
+}
+
+func (d *Data) abbrevTable(u *unit, key abbrevKey) *abbrevTable {
+	t, ok := d.abbrevTables[key]
+	if !ok {
+		t = d.parseAbbrevs(u, key.whole)
+		d.abbrevTables[key] = t
+	}
+	return t
+}
+
+func (d *Data) parseAbbrevs(u *unit, whole bool) *abbrevTable {
 	t := &abbrevTable{}
 	c := cursor{b: d.abbrev, off: int(min(u.abbrevOff, uint64(len(d.abbrev)))), be: d.be}
 	list := d.abbrevBuf[:0]
 	d.attrBuf = d.attrBuf[:0]
 	room := d.left()
 	for n := 0; n < maxAbbrevs && room >= 0; n++ {
-		code, a, ok := d.parseAbbrev(u, &c, &room)
+		code, a, ok := d.parseAbbrev(u, &c, &room, whole)
 		if !ok {
 			break
 		}
@@ -137,7 +144,7 @@ func (u *unit) rootAttrs(code uint64) (*abbrev, []attrSpec) {
 	d := u.d
 	// Units often share a table, and then the entry.
 	r := &d.lastRoot
-	key := abbrevKey{u.abbrevOff, u.addrSize, u.offSize, u.version == 2}
+	key := u.abbrevKey()
 	if r.key == key && r.code == code && r.attrs != nil {
 		return &r.a, r.attrs
 	}
@@ -152,7 +159,7 @@ func (u *unit) rootAttrs(code uint64) (*abbrev, []attrSpec) {
 			c.off = at
 			d.attrBuf = d.attrBuf[:0]
 			room := d.left()
-			_, a, ok := d.parseAbbrev(u, &c, &room)
+			_, a, ok := d.parseAbbrev(u, &c, &room, false)
 			if !ok {
 				break
 			}
@@ -180,9 +187,9 @@ func (u *unit) rootAttrs(code uint64) (*abbrev, []attrSpec) {
 // elsewhere in one table must not multiply it.
 const abbrevUses = 8
 
-// parseAbbrev parses one shape; its attributes are appended to attrBuf, in room. It ends
-// with the table.
-func (d *Data) parseAbbrev(u *unit, c *cursor, room *int64) (code uint64, a abbrev, ok bool) {
+// parseAbbrev parses one shape; its attributes are appended to attrBuf, in room, all of
+// them if it is whole. It ends with the table.
+func (d *Data) parseAbbrev(u *unit, c *cursor, room *int64, whole bool) (code uint64, a abbrev, ok bool) {
 	if d.abbrevUsed > abbrevUses*len(d.abbrev) || len(d.attrBuf) > math.MaxUint32/2 {
 		return 0, a, false
 	}
@@ -210,7 +217,10 @@ func (d *Data) parseAbbrev(u *unit, c *cursor, room *int64) (code uint64, a abbr
 		}
 		f, value := formOf(what), int64(0)
 		if f == formImplicitConst {
-			value, i = sleb(b, i)
+			at := i
+			if value, i = sleb(b, i); value != int64(int32(value)) {
+				f, value = formFarConst, int64(min(at, math.MaxInt32))
+			}
 		}
 		if name == 0 && what == 0 || i > len(b) {
 			break
@@ -220,7 +230,7 @@ func (d *Data) parseAbbrev(u *unit, c *cursor, room *int64) (code uint64, a abbr
 			name, f, size = 0, formUnknown, -1 // reading it fails
 		}
 		d.abbrevUsed++
-		if size >= 0 && !wanted(a.kind, name) {
+		if size >= 0 && !whole && !wanted(a.kind, name) {
 			skip += size // of no use
 			continue
 		}
@@ -228,7 +238,6 @@ func (d *Data) parseAbbrev(u *unit, c *cursor, room *int64) (code uint64, a abbr
 			d.attrBuf = push(d.attrBuf, attrSpec{form: formSkip, n: int32(skip)}, room)
 			skip = 0
 		}
-		// No implicit value that is asked for (files, lines) takes more than 32 bits.
 		d.attrBuf = push(d.attrBuf, attrSpec{uint16(name), f, plainSize(size), int32(value)}, room)
 		if fixed += size; size < 0 {
 			fixed = math.MinInt32
@@ -273,7 +282,8 @@ func wanted(kind entryKind, name uint64) bool {
 // formSizes are the sizes of all forms in a unit; units of one file nearly always
 // agree in them.
 func (d *Data) formSizes(u *unit) *[256]int8 {
-	key := abbrevKey{0, u.addrSize, u.offSize, u.version == 2}
+	key := u.abbrevKey()
+	key.off = 0
 	if d.sizesOf != key {
 		d.sizesOf = key
 		for f := range d.sizes {
@@ -286,7 +296,7 @@ func (d *Data) formSizes(u *unit) *[256]int8 {
 // formSize is the size of a value of that form, -1 if it depends on the value.
 func (u *unit) formSize(f form) int {
 	switch f {
-	case formFlagPresent, formImplicitConst:
+	case formFlagPresent, formImplicitConst, formFarConst:
 		return 0
 	case formData1, formFlag, formRef1, formStrx1, formAddrx1:
 		return 1
@@ -317,7 +327,7 @@ func (u *unit) formSize(f form) int {
 // that says what the number means.
 type value struct {
 	form form
-	n    uint64 // of formString its offset in what was read
+	n    uint64 // of formString and blocks the offset in what was read
 }
 
 // read reads one attribute.
@@ -338,6 +348,9 @@ func (u *unit) read(c *cursor, s attrSpec) value {
 		v.n = 1
 	case formImplicitConst:
 		v.n = uint64(s.n)
+	case formFarConst:
+		n, _ := sleb(u.d.abbrev, int(s.n))
+		v = value{formImplicitConst, uint64(n)}
 	case formSkip:
 		c.skip(uint64(s.n))
 	case formSdata:
@@ -348,13 +361,13 @@ func (u *unit) read(c *cursor, s attrSpec) value {
 		v.n = uint64(c.off)
 		c.str()
 	case formBlock, formExprloc:
-		c.skip(c.uleb())
+		v.n = c.block(c.uleb())
 	case formBlock1:
-		c.skip(uint64(c.u8()))
+		v.n = c.block(uint64(c.u8()))
 	case formBlock2:
-		c.skip(uint64(c.u16()))
+		v.n = c.block(uint64(c.u16()))
 	case formBlock4:
-		c.skip(uint64(c.u32()))
+		v.n = c.block(uint64(c.u32()))
 	case formStrx3, formAddrx3:
 		v.n = uint64(c.u24())
 	case formData16:

@@ -17,6 +17,38 @@ const (
 	tagGNUCallSite       = 0x4109
 )
 
+// Tags of what an Entry may be.
+const (
+	TagArrayType       = tagArrayType
+	TagClassType       = tagClassType
+	TagEnumerationType = tagEnumerationType
+	TagFormalParameter = 0x05
+	TagMember          = 0x0d
+	TagPointerType     = 0x0f
+	TagStructType      = tagStructureType
+	TagSubroutineType  = tagSubroutineType
+	TagTypedef         = 0x16
+	TagUnionType       = tagUnionType
+	TagSubrangeType    = 0x21
+	TagBaseType        = 0x24
+	TagConstType       = 0x26
+	TagEnumerator      = 0x28
+	TagVolatileType    = 0x35
+	TagRestrictType    = 0x37
+)
+
+// Encodings of base types (7.8).
+const (
+	EncodingAddress      = 0x01
+	EncodingBoolean      = 0x02
+	EncodingComplexFloat = 0x03
+	EncodingFloat        = 0x04
+	EncodingSigned       = 0x05
+	EncodingSignedChar   = 0x06
+	EncodingUnsigned     = 0x07
+	EncodingUnsignedChar = 0x08
+)
+
 // Attributes (7.5.4).
 const (
 	attrSibling        = 0x01
@@ -113,6 +145,7 @@ const (
 	formGNUStrIndex   form = 0xf2
 	formGNURefAlt     form = 0xf3
 	formGNUStrpAlt    form = 0xf4
+	formFarConst      form = 0xfd // formImplicitConst of more than 32 bits: attrSpec.n is where it is in .debug_abbrev
 	formSkip          form = 0xfe // values that are of no use: attrSpec.n bytes
 	formUnknown       form = 0xff
 )

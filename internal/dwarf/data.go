@@ -42,9 +42,12 @@ type Data struct {
 	paths      []string          // of files: fileEntry.path
 	names      map[uint64]string // of entries, by their offset
 	steps      lineSteps
-	abbrevUsed int // entries and attributes that were read
-	lineRead   int // bytes of line programs that were read
-	rangesRead int // entries of range lists that were read
+	abbrevUsed int            // entries and attributes that were read
+	lineRead   int            // bytes of line programs that were read
+	rangesRead int            // entries of range lists that were read
+	file       *elffile.File  // for the types that have a section of their own; may be nil
+	signatures map[uint64]Ref // of these; nil: not indexed yet
+	entries    int            // that Entry.Read and what uses it has read
 	bytes      int64
 	most       int64 // bounds bytes; 0: nothing does
 }
@@ -59,7 +62,7 @@ var ErrNone = errors.New("no DWARF")
 // allocated to decode a unit; 0 stands for eight times the file's storage, or 64 MiB. Of
 // what does not fit nothing is known.
 func New(f *elffile.File, alt *Data, most int64) (*Data, error) {
-	d := &Data{be: f.Order == binary.BigEndian, alt: alt, abbrevTables: map[abbrevKey]*abbrevTable{}}
+	d := &Data{file: f, be: f.Order == binary.BigEndian, alt: alt, abbrevTables: map[abbrevKey]*abbrevTable{}}
 	d.most = cmp.Or(most, max(64<<20, 8*f.Stored()))
 	for _, s := range []struct {
 		name string
@@ -91,19 +94,11 @@ func New(f *elffile.File, alt *Data, most int64) (*Data, error) {
 // Bytes is the memory that was decoded so far, without the sections.
 func (d *Data) Bytes() int64 { return d.bytes }
 
-func (d *Data) grew(n int64) {
-	if d.parent != nil {
-		d = d.parent
-	}
-	d.bytes += n
-}
+func (d *Data) grew(n int64) { d.outer().bytes += n }
 
 // left is how many bytes more may be decoded.
 func (d *Data) left() int64 {
-	if d.parent != nil {
-		d = d.parent
-	}
-	if d.most == 0 {
+	if d = d.outer(); d.most == 0 {
 		return math.MaxInt32
 	}
 	return max(d.most-d.bytes, 0)

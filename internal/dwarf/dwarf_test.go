@@ -275,6 +275,25 @@ func FuzzDWARF(f *testing.F) {
 			}
 		}
 		d.Calls(nil, pc)
+		var e, in Entry
+		if d.FunctionAt(pc, &e) == nil {
+			for i := e.Inside(); ; {
+				if ok, err := i.Next(&in, TagFormalParameter, TagMember, TagArrayType); err != nil || !ok {
+					break
+				}
+				in.Member()
+				in.Dimensions()
+				owner := in.Owner(Name)
+				owner.Text(Name)
+			}
+		}
+		for off := uint64(0); off < uint64(min(len(info), 64)); off++ {
+			if e.Read(Ref{d.unitOf(off), off}) == nil {
+				e.Link(Type)
+				e.behind()
+			}
+		}
+		d.Rows(context.Background(), func(f SourceFile) (bool, error) { return f.Is(string(f.Base())) }, func(Row) error { return nil })
 		if limit := int64(1<<20 + 400*(len(info)+len(abbrev)+len(line))); d.Bytes() > limit {
 			t.Fatalf("%d bytes hold %d", len(info)+len(abbrev)+len(line), d.Bytes())
 		}

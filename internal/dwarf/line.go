@@ -112,6 +112,9 @@ type lineProgram struct {
 	lineSeq
 	unsorted bool  // rows of a sequence go back
 	room     int64 // bytes for t
+	isStmt   bool  // what stmt is at the start of a sequence
+
+	visit *rowVisitor // gets the rows in place of t; may be nil
 }
 
 // lineSeq is the sequence that is being decoded.
@@ -121,12 +124,22 @@ type lineSeq struct {
 	first   int // its first row
 	started bool
 	skip    bool // it is of no use
+	stmt    bool // its next row is recommended for breakpoints
 }
 
 // lineUses is how often each byte of the line programs may be read.
 const lineUses = 8
 
 func (p *lineProgram) read() {
+	if p.header() {
+		p.t.rows = p.u.d.rowBuf[:0]
+		p.run()
+		p.finish()
+	}
+}
+
+// header reads what is before the program; it is false if that cannot be read.
+func (p *lineProgram) header() bool {
 	c := &p.c
 	p.offSize, p.addrSize = 4, p.u.addrSize
 	size := uint64(c.u32())
@@ -134,17 +147,17 @@ func (p *lineProgram) read() {
 		p.offSize, size = 8, c.u64()
 	}
 	if c.bad || size > uint64(len(c.b)-c.off) {
-		return
+		return false
 	}
 	// Each program belongs to one unit, or to a few; units of a malformed file that
 	// all refer to one must not multiply it.
 	if p.u.d.lineRead += int(size); p.u.d.lineRead > lineUses*len(p.u.d.line) {
-		return
+		return false
 	}
 	c.b = c.b[:c.off+int(size)]
 	p.version = c.u16()
 	if p.version < 2 || p.version > 5 {
-		return
+		return false
 	}
 	if p.version == 5 {
 		p.addrSize = int(c.u8())
@@ -152,19 +165,20 @@ func (p *lineProgram) read() {
 	}
 	header := c.uint(p.offSize)
 	if header > uint64(len(c.b)-c.off) {
-		return
+		return false
 	}
 	program := c.off + int(header)
 	p.minInst, p.maxOps = uint64(c.u8()), 1
 	if p.version >= 4 {
 		p.maxOps = max(uint64(c.u8()), 1)
 	}
-	c.u8() // default_is_stmt: rows that are no statements count too
+	p.isStmt = c.u8() != 0 // in tables, rows that are no statements count too
+	p.stmt = p.isStmt
 	p.lineBase = int64(int8(c.u8()))
 	p.lineRange = uint64(c.u8())
 	p.opcodeBase = c.u8()
 	if p.opcodeBase == 0 || p.lineRange == 0 || c.bad {
-		return
+		return false
 	}
 	p.lengths = c.take(int(p.opcodeBase) - 1)
 	p.room = p.u.d.left()
@@ -174,12 +188,10 @@ func (p *lineProgram) read() {
 		p.tables()
 	}
 	if c.bad {
-		return
+		return false
 	}
 	c.off = program
-	p.t.rows = p.u.d.rowBuf[:0]
-	p.run()
-	p.finish()
+	return true
 }
 
 // tables reads the directories and files of versions 2 to 4; both count from 1.
@@ -333,7 +345,9 @@ func (p *lineProgram) run() {
 			file, i = leb(b, i)
 		case 5: // set_column
 			col, i = leb(b, i)
-		case 6, 7, 10, 11: // negate_stmt, set_basic_block, set_prologue_end, set_epilogue_begin
+		case 6: // negate_stmt
+			p.stmt = !p.stmt
+		case 7, 10, 11: // set_basic_block, set_prologue_end, set_epilogue_begin
 		case 8: // const_add_pc
 			addr = p.advance(addr, special)
 		case 9: // fixed_advance_pc
@@ -351,6 +365,10 @@ func (p *lineProgram) run() {
 
 // emit appends a row.
 func (p *lineProgram) emit(addr, file uint64, line int64, col uint64) {
+	if p.visit != nil {
+		p.visit.emit(addr, file, line, col)
+		return
+	}
 	t := p.t
 	if !p.started {
 		p.lo, p.started = addr, true
@@ -412,6 +430,11 @@ func (p *lineProgram) extended(i int) (kind uint8, addr uint64, next int) {
 
 // end ends a sequence at an address.
 func (p *lineProgram) end(addr uint64) {
+	if p.visit != nil {
+		p.visit.pass(Row{Addr: addr})
+		p.lineSeq = lineSeq{stmt: p.isStmt}
+		return
+	}
 	t := p.t
 	n := len(t.seqs)
 	if p.started && !p.skip && addr > p.lo && p.first < len(t.rows) {
@@ -421,7 +444,7 @@ func (p *lineProgram) end(addr uint64) {
 		p.room += size(t.rows[p.first:len(t.rows):len(t.rows)])
 		t.rows = t.rows[:p.first]
 	}
-	p.lineSeq = lineSeq{first: len(t.rows)}
+	p.lineSeq = lineSeq{first: len(t.rows), stmt: p.isStmt}
 }
 
 // finish puts the sequences in order.

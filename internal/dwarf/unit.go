@@ -15,6 +15,8 @@ type unit struct {
 	addrSize int
 	offSize  int          // 4, or 8 in the 64-bit format
 	abbrev   *abbrevTable // nil: not parsed yet
+	// wholeAbbrev has all attributes.
+	wholeAbbrev *abbrevTable // nil: not parsed yet
 
 	abbrevOff uint64
 
@@ -49,7 +51,7 @@ const leastUnit = 24
 
 // What a unit and one of its ranges take, with the search index.
 const (
-	unitCost  = 264
+	unitCost  = 272
 	rangeCost = 40
 )
 
