@@ -82,6 +82,15 @@ func TestEmptyChunks(t *testing.T) {
 // TestBombs: chunks of zeros, which compress to a kilobyte each, as records without
 // contents and as one snapshot without an end.
 func TestBombs(t *testing.T) {
+	many := binary.AppendUvarint([]byte{chunkRecords}, 1<<62) // of which there are none
+	p, err := NewReplay(bytes.NewReader(container(t, "stream", streamHeader{}, many)), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.ReadInto(context.Background(), &mapx.Record{}); !errors.Is(err, ErrCorrupt) {
+		t.Errorf("a chunk of no records that are many: %v", err)
+	}
+
 	const n = 7 << 20
 	records := append([]byte{chunkRecords}, binary.AppendUvarint(nil, n)...)
 	records = append(records, make([]byte, 4*n)...)

@@ -175,6 +175,9 @@ func (p *Replay) records(kind byte, body []byte) error {
 	q := parser{b: body}
 	n := q.uvarint()
 	c := columns{n, q.column(n), q.column(n), q.column(n), q.column(n)}
+	if q.bad {
+		return p.in.corrupt(errBadChunk.Error())
+	}
 	total, oneSize, sizes := 0, -1, c.sizes
 	for i := range n {
 		size := sizes.uvarint() >> 1
