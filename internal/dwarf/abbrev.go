@@ -35,7 +35,7 @@ func kindOf(tag uint64) entryKind {
 		return kindSubprogram
 	case tagInlinedSubroutine:
 		return kindInlined
-	case tagStructureType, tagClassType, tagUnionType, tagEnumerationType, tagSubroutineType, tagArrayType,
+	case TagStructType, TagClassType, TagUnionType, TagEnumerationType, TagSubroutineType, TagArrayType,
 		tagCallSite, tagGNUCallSite:
 		return kindLeaf
 	case tagCompileUnit, tagPartialUnit, tagSkeletonUnit:

@@ -7,28 +7,22 @@ const (
 	tagInlinedSubroutine = 0x1d
 	tagPartialUnit       = 0x3c
 	tagSkeletonUnit      = 0x4a
-	tagStructureType     = 0x13
-	tagClassType         = 0x02
-	tagUnionType         = 0x17
-	tagEnumerationType   = 0x04
-	tagSubroutineType    = 0x15
-	tagArrayType         = 0x01
 	tagCallSite          = 0x48
 	tagGNUCallSite       = 0x4109
 )
 
 // Tags of what an Entry may be.
 const (
-	TagArrayType       = tagArrayType
-	TagClassType       = tagClassType
-	TagEnumerationType = tagEnumerationType
+	TagArrayType       = 0x01
+	TagClassType       = 0x02
+	TagEnumerationType = 0x04
 	TagFormalParameter = 0x05
 	TagMember          = 0x0d
 	TagPointerType     = 0x0f
-	TagStructType      = tagStructureType
-	TagSubroutineType  = tagSubroutineType
+	TagStructType      = 0x13
+	TagSubroutineType  = 0x15
 	TagTypedef         = 0x16
-	TagUnionType       = tagUnionType
+	TagUnionType       = 0x17
 	TagSubrangeType    = 0x21
 	TagBaseType        = 0x24
 	TagConstType       = 0x26

@@ -188,9 +188,9 @@ func (w *funcWalker) sibling(c *cursor, a *abbrev) uint64 {
 	return sib
 }
 
-// isClass reports whether functions may be inside of an entry of a type.
+// isClass reports whether an entry is of a type that has members, and may have functions.
 func isClass(tag uint32) bool {
-	return tag == tagStructureType || tag == tagClassType || tag == tagUnionType
+	return tag == TagStructType || tag == TagClassType || tag == TagUnionType
 }
 
 // subprogram reads a function's entry. One without code, which inlined calls

@@ -17,7 +17,7 @@ func (e *Entry) Size() uint32 {
 
 // IsStructure reports whether an entry is of a type that has members.
 func (e *Entry) IsStructure() bool {
-	return e.Tag == TagStructType || e.Tag == TagClassType || e.Tag == TagUnionType
+	return isClass(e.Tag)
 }
 
 // offset returns where in its structure a member is: 0 if the entry does not say, an error

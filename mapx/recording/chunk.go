@@ -201,16 +201,23 @@ const (
 	bytesShare = 64
 )
 
+// contents is next for chunks that begin with what they are.
+func (c *chunkReader) contents() ([]byte, error) {
+	payload, err := c.next()
+	if err == nil && len(payload) == 0 {
+		err = c.corrupt("it is empty")
+	}
+	return payload, err
+}
+
 // part returns the next chunk of a snapshot, of which held bytes are decoded so far.
 func (c *chunkReader) part(held int) ([]byte, error) {
-	payload, err := c.next()
+	payload, err := c.contents()
 	switch {
 	case err == io.EOF && held > 0:
 		return nil, c.cut() // in the middle of a snapshot
 	case err != nil:
 		return nil, err
-	case len(payload) == 0:
-		return nil, c.corrupt("it is empty")
 	case held+len(payload) > fewBytes+bytesShare*c.read:
 		return nil, c.corrupt(fmt.Sprintf("a snapshot of more than %d bytes from a file of %d", held, c.read))
 	}

@@ -38,9 +38,8 @@ type Replay struct {
 
 	mu      sync.Mutex // guards what follows
 	heads   columns
-	head    recordHead // the next record's, if pending
+	head    recordHead // the next record's if pending, else that of the chunk's last one
 	pending bool
-	last    time.Duration // when the record before was read, within the chunk
 	data    []byte
 	buf     []byte
 	at      time.Duration
@@ -106,8 +105,7 @@ func (p *Replay) ReadInto(ctx context.Context, rec *mapx.Record) error {
 			p.err = p.fill()
 			continue
 		}
-		p.head, p.pending = p.heads.next(p.last), true
-		p.last = p.head.at
+		p.head, p.pending = p.heads.next(p.head.at), true
 	}
 	if p.closed {
 		return os.ErrClosed
@@ -148,12 +146,9 @@ func (p *Replay) untilDue(ctx context.Context, at time.Duration) error {
 // fill decodes the next chunk. Counts that were written down at the end of the
 // recording become those of the replay.
 func (p *Replay) fill() error {
-	payload, err := p.in.next()
+	payload, err := p.in.contents()
 	if err != nil {
 		return err
-	}
-	if len(payload) == 0 {
-		return p.in.corrupt("it is empty")
 	}
 	switch kind, body := payload[0], payload[1:]; kind {
 	case chunkStats:
@@ -195,7 +190,7 @@ func (p *Replay) records(kind byte, body []byte) error {
 	if q.bad || total != len(q.b) || kind == chunkTransposed && (oneSize < 0 || total == 0) {
 		return p.in.corrupt(errBadChunk.Error())
 	}
-	p.heads, p.last, p.data = c, 0, q.b
+	p.heads, p.head, p.data = c, recordHead{}, q.b
 	if kind == chunkTransposed {
 		p.buf = restore(p.buf[:0], q.b, oneSize)
 		p.data = p.buf

@@ -6,6 +6,7 @@ import (
 	"debug/elf"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"slices"
@@ -180,7 +181,7 @@ func (f *field) shapes() {
 		},
 	}
 	for _, kind := range []string{"uprobe", "uretprobe", "usdt"} {
-		for _, name := range sortedKeys(files) {
+		for _, name := range slices.Sorted(maps.Keys(files)) {
 			f.kinds = append(f.kinds, func() *wanted {
 				w := &wanted{shape: kind + " by " + name, kind: kind, file: files[name]()}
 				switch {
@@ -196,15 +197,6 @@ func (f *field) shapes() {
 			})
 		}
 	}
-}
-
-func sortedKeys[V any](m map[string]V) []string {
-	var out []string
-	for k := range m {
-		out = append(out, k)
-	}
-	slices.Sort(out)
-	return out
 }
 
 // want is the next target.
@@ -264,23 +256,4 @@ func (f *field) randomRule() Rule {
 		r.EventsPerSecond = one[uint64](f, 0, 1, 1<<62)
 	}
 	return r
-}
-
-func onlineCPUs(t *testing.T) int {
-	t.Helper()
-	b, err := os.ReadFile("/sys/devices/system/cpu/online")
-	if err != nil {
-		t.Fatal(err)
-	}
-	n := 0
-	for _, part := range strings.Split(strings.TrimSpace(string(b)), ",") {
-		first, last, ranged := strings.Cut(part, "-")
-		from, _ := strconv.Atoi(first)
-		to, _ := strconv.Atoi(last)
-		if !ranged {
-			to = from
-		}
-		n += to - from + 1
-	}
-	return n
 }

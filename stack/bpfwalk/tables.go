@@ -312,9 +312,10 @@ func (t *Tables) file(c *stack.CFITable) (*bpfFile, error) {
 	}
 	f := &bpfFile{}
 	t.files[c] = f
-	rules := make([]uint16, len(c.Rules().Rules))
-	for i := range c.Rules().Rules {
-		id, err := t.rule(encodeRule(c.Rules().Machine, &c.Rules().Rules[i]))
+	table := c.Rules()
+	rules := make([]uint16, len(table.Rules))
+	for i := range table.Rules {
+		id, err := t.rule(encodeRule(table.Machine, &table.Rules[i]))
 		if err != nil {
 			t.forget(c, f)
 			return nil, err
