@@ -165,7 +165,7 @@ func loadCounterOn(t testing.TB, plan *Plan, c counting, on *ebpf.Program) *coun
 		spec := plan.ProgramSpec(i)
 		spec.License = "GPL"
 		spec.AttachTarget = on
-		spec.Instructions = c.instructions(m)
+		spec.Instructions = c.instructions(spec.Type, m)
 		specs[spec.Name] = spec
 	}
 	progs, err := plan.load(specs)
@@ -176,8 +176,9 @@ func loadCounterOn(t testing.TB, plan *Plan, c counting, on *ebpf.Program) *coun
 	return &counter{progs: progs, m: m}
 }
 
-// instructions count in m, or with nil in the collection's map "hits".
-func (c counting) instructions(m *ebpf.Map) asm.Instructions {
+// instructions are a program of type typ that counts in m, or with nil in the collection's
+// map "hits".
+func (c counting) instructions(typ ebpf.ProgramType, m *ebpf.Map) asm.Instructions {
 	ins := asm.Instructions{asm.Mov.Reg(asm.R6, asm.R1), asm.Mov.Imm(asm.R7, 0)}
 	if c.pid != 0 {
 		ins = append(ins,
@@ -216,7 +217,7 @@ func (c counting) instructions(m *ebpf.Map) asm.Instructions {
 		load = asm.LoadMapPtr(asm.R1, m.FD())
 	}
 	ins = append(ins, asm.StoreMem(asm.RFP, -4, asm.R0, asm.Word))
-	return ownIDs(append(ins, tallyUp(load, -4)...))
+	return ownIDs(append(ins, tallyUp(typ, load, -4)...))
 }
 
 // ownIDs has a program compare processes with the numbers that this test has of
@@ -226,8 +227,8 @@ func ownIDs(ins asm.Instructions) asm.Instructions {
 }
 
 // tallyUp counts one, and adds up R7, in the map that load puts into R1, at the
-// key in the frame; programs that count nothing go on at "exit".
-func tallyUp(load asm.Instruction, key int32) asm.Instructions {
+// key in the frame, and ends a program of type typ; those that count nothing go on at "exit".
+func tallyUp(typ ebpf.ProgramType, load asm.Instruction, key int32) asm.Instructions {
 	return asm.Instructions{
 		load,
 		asm.Mov.Reg(asm.R2, asm.RFP),
@@ -238,7 +239,7 @@ func tallyUp(load asm.Instruction, key int32) asm.Instructions {
 		asm.StoreXAdd(asm.R0, asm.R1, asm.DWord),
 		asm.Add.Imm(asm.R0, 8),
 		asm.StoreXAdd(asm.R0, asm.R7, asm.DWord),
-		asm.Mov.Imm(asm.R0, 0).WithSymbol("exit"),
+		asm.Mov.Imm(asm.R0, kernel.Idle(typ)).WithSymbol("exit"),
 		asm.Return(),
 	}
 }

@@ -67,7 +67,7 @@ func onPages(t *testing.T, f func(page uintptr)) {
 
 // readUser adds up the u64 at the user's address that load puts into R3 (R6 is the
 // context), read by the helper. Only events of this process count.
-func readUser(hits *ebpf.Map, load asm.Instructions, helper asm.BuiltinFunc) asm.Instructions {
+func readUser(typ ebpf.ProgramType, hits *ebpf.Map, load asm.Instructions, helper asm.BuiltinFunc) asm.Instructions {
 	ins := asm.Instructions{
 		asm.Mov.Reg(asm.R6, asm.R1),
 		asm.FnGetCurrentPidTgid.Call(),
@@ -85,7 +85,7 @@ func readUser(hits *ebpf.Map, load asm.Instructions, helper asm.BuiltinFunc) asm
 		asm.LoadMem(asm.R7, asm.RFP, -8, asm.DWord),
 		asm.StoreImm(asm.RFP, -12, 0, asm.Word).WithSymbol("count"),
 	)
-	return ownIDs(append(ins, tallyUp(asm.LoadMapPtr(asm.R1, hits.FD()), -12)...))
+	return ownIDs(append(ins, tallyUp(typ, asm.LoadMapPtr(asm.R1, hits.FD()), -12)...))
 }
 
 // attachReader loads and attaches the plan's one program.
@@ -97,7 +97,7 @@ func attachReader(t *testing.T, plan *Plan, load asm.Instructions, helper asm.Bu
 	}
 	t.Cleanup(func() { m.Close() })
 	spec := plan.ProgramSpec(0)
-	spec.License, spec.Instructions = "GPL", readUser(m, load, helper)
+	spec.License, spec.Instructions = "GPL", readUser(spec.Type, m, load, helper)
 	prog, err := ebpf.NewProgram(spec)
 	if err != nil {
 		t.Fatalf("%+v\n%s", err, plan)

@@ -30,7 +30,7 @@ func TestFsessionCounts(t *testing.T) {
 	result, _ := attachCounter(t, plan, counting{pid: w.pid(), value: 8})
 	spec := plan.ProgramSpec(0)
 	spec.License = "GPL"
-	spec.Instructions = counting{pid: w.pid(), value: 8}.instructions(nil)
+	spec.Instructions = counting{pid: w.pid(), value: 8}.instructions(spec.Type, nil)
 	coll, err := LoadCollection(&ebpf.CollectionSpec{
 		Maps:     map[string]*ebpf.MapSpec{"hits": {Type: ebpf.Array, KeySize: 4, ValueSize: 16, MaxEntries: 1}},
 		Programs: map[string]*ebpf.ProgramSpec{spec.Name: spec},

@@ -17,7 +17,7 @@ func userSpec(plan *Plan, c counting, m *ebpf.Map) *ebpf.CollectionSpec {
 	spec := &ebpf.CollectionSpec{Programs: map[string]*ebpf.ProgramSpec{}, Maps: map[string]*ebpf.MapSpec{}}
 	for i := range plan.Programs {
 		p := plan.ProgramSpec(i)
-		p.License, p.Instructions = "GPL", c.instructions(m)
+		p.License, p.Instructions = "GPL", c.instructions(p.Type, m)
 		spec.Programs[p.Name] = p
 	}
 	return spec

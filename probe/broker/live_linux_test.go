@@ -23,6 +23,7 @@ import (
 	"github.com/cilium/ebpf/link"
 
 	"github.com/borescope/borescope/internal/feature"
+	"github.com/borescope/borescope/internal/kernel"
 	"github.com/borescope/borescope/internal/testenv"
 	"github.com/borescope/borescope/mapx"
 	"github.com/borescope/borescope/probe"
@@ -68,7 +69,7 @@ func compile(plan *probe.Plan, _ Limits) (*ebpf.CollectionSpec, error) {
 			asm.Mov.Imm(asm.R3, 8),
 			asm.Mov.Imm(asm.R4, 0),
 			asm.FnRingbufOutput.Call(),
-			asm.Mov.Imm(asm.R0, 0),
+			asm.Mov.Imm(asm.R0, kernel.Idle(p.Type)),
 			asm.Return(),
 		}
 		spec.Programs[p.Name] = p

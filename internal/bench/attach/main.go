@@ -22,6 +22,7 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
 
+	"github.com/borescope/borescope/internal/kernel"
 	"github.com/borescope/borescope/probe"
 )
 
@@ -91,7 +92,7 @@ func (t *times) round(pattern string) error {
 	for i := range plan.Programs {
 		spec := plan.ProgramSpec(i)
 		spec.License = "GPL"
-		spec.Instructions = asm.Instructions{asm.Mov.Imm(asm.R0, 0), asm.Return()}
+		spec.Instructions = asm.Instructions{asm.Mov.Imm(asm.R0, kernel.Idle(spec.Type)), asm.Return()}
 		p, err := ebpf.NewProgram(spec)
 		if err != nil {
 			return err
