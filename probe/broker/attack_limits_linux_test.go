@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"runtime"
 	"strings"
 	"sync"
 	"syscall"
@@ -36,6 +37,26 @@ func TestAttackConnections(t *testing.T) {
 	}
 	if _, err := b.dial(t).Offers(); err != nil {
 		t.Errorf("another user: %v", err)
+	}
+}
+
+// TestAttackTurnedAway: whoever is turned away hears why, also where the request is on its
+// way while the broker says so.
+func TestAttackTurnedAway(t *testing.T) {
+	b := start(t, Rule{UIDs: []uint32{nobody}, Offers: []string{"count"}, Targets: []string{markerTarget}})
+	for i := range 400 {
+		c := b.dial(t)
+		for range i % 8 {
+			runtime.Gosched()
+		}
+		if _, err := c.Offers(); !errors.Is(err, fs.ErrPermission) {
+			t.Fatalf("connection %d: %v", i, err)
+		}
+		c.Close()
+	}
+	// Who asks for nothing is not waited for.
+	if n, _, err := readMessage(b.connect(t), make([]byte, maxMessage), 0); err != nil {
+		t.Errorf("read %d bytes, %v", n, err)
 	}
 }
 

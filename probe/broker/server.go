@@ -57,6 +57,7 @@ type Server struct {
 	commons commons
 	users   *users
 	pauses  pauses
+	leaving chan struct{} // who is being turned away
 	idle    time.Duration // idleTimeout
 	patient time.Duration // attachTimeout
 
@@ -71,7 +72,7 @@ func NewServer(policy Policy, offers map[string]Offer) (*Server, error) {
 	if err := policy.Validate(); err != nil {
 		return nil, fmt.Errorf("broker: %w", err)
 	}
-	s := &Server{policy: Policy{slices.Clone(policy.Rules)}, offers: map[string]Offer{}, usage: map[account]usage{}, users: newUsers(), idle: idleTimeout, patient: attachTimeout}
+	s := &Server{policy: Policy{slices.Clone(policy.Rules)}, offers: map[string]Offer{}, usage: map[account]usage{}, users: newUsers(), leaving: make(chan struct{}, maxLeaving), idle: idleTimeout, patient: attachTimeout}
 	for name, o := range offers {
 		if o.Compile == nil {
 			return nil, fmt.Errorf("broker: offer %s: nothing to compile", name)
@@ -160,9 +161,31 @@ func (s *Server) ServeConn(conn *net.UnixConn) error {
 	}
 	if err != nil {
 		c.audit(&request{Op: "connect"}, err)
-		return errors.Join(fmt.Errorf("broker: process %d: %w", peer.PID, err), c.send(errorReply(err), nil))
+		return errors.Join(fmt.Errorf("broker: process %d: %w", peer.PID, err), s.turnAway(c, err))
 	}
 	defer s.users.disconnect(c.user)
 	err = c.serve()
 	return errors.Join(err, c.close())
+}
+
+// A client that is turned away is heard first, for so long, and so many of them at a time.
+const (
+	leaveTimeout = time.Second
+	maxLeaving   = 64
+)
+
+// turnAway tells a client why it is not served, when it has asked for something. Before
+// Linux 6.2 a socket that is written to at the moment when its other end is closed forgets
+// what it has received (unix_dgram_sendmsg and unix_dgram_disconnected, net/unix/af_unix.c).
+func (s *Server) turnAway(c *session, why error) error {
+	select {
+	case s.leaving <- struct{}{}:
+		defer func() { <-s.leaving }()
+		if err := c.conn.SetReadDeadline(time.Now().Add(leaveTimeout)); err != nil {
+			return err
+		}
+		_, _, _ = readMessage(c.conn, make([]byte, 1), 0) // whatever it is
+	default:
+	}
+	return c.send(errorReply(why), nil)
 }
