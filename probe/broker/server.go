@@ -72,7 +72,15 @@ func NewServer(policy Policy, offers map[string]Offer) (*Server, error) {
 	if err := policy.Validate(); err != nil {
 		return nil, fmt.Errorf("broker: %w", err)
 	}
-	s := &Server{policy: Policy{slices.Clone(policy.Rules)}, offers: map[string]Offer{}, usage: map[account]usage{}, users: newUsers(), leaving: make(chan struct{}, maxLeaving), idle: idleTimeout, patient: attachTimeout}
+	s := &Server{
+		policy:  Policy{slices.Clone(policy.Rules)},
+		offers:  map[string]Offer{},
+		users:   newUsers(),
+		leaving: make(chan struct{}, maxLeaving),
+		idle:    idleTimeout,
+		patient: attachTimeout,
+		usage:   map[account]usage{},
+	}
 	for name, o := range offers {
 		if o.Compile == nil {
 			return nil, fmt.Errorf("broker: offer %s: nothing to compile", name)
@@ -144,7 +152,8 @@ const acceptDelay = 5 * time.Millisecond
 // It returns nil when the client closed the connection, and an error when it
 // broke the protocol, is of a user that no rule is for or that has too many
 // connections, said nothing for long or the connection failed; closing the
-// connection from elsewhere ends it. Who does not use Serve runs it in a
+// connection from elsewhere ends it. Who is turned away is told so once it has
+// asked for something, or after a second. Who does not use Serve runs it in a
 // goroutine for each client.
 func (s *Server) ServeConn(conn *net.UnixConn) error {
 	defer conn.Close()
