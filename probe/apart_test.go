@@ -32,3 +32,52 @@ func TestApart(t *testing.T) {
 		}
 	}
 }
+
+// TestNamedTwice: what a Set names twice is one place, also where each place has a
+// program of its own.
+func TestNamedTwice(t *testing.T) {
+	places := func(env *Env, text string, apart bool) (n int) {
+		t.Helper()
+		plan, err := Resolve(env, []Target{mustParse(t, text)}, &Options{Apart: apart})
+		if err != nil {
+			t.Fatalf("%s: %v", text, err)
+		}
+		for _, p := range plan.Programs {
+			if len(p.Sites) == 0 {
+				t.Errorf("%s: program %s has no place left", text, p.Name)
+			}
+			n += len(p.Sites)
+		}
+		return n
+	}
+	for _, m := range machines {
+		root := testRoot(t)
+		if m.arch == "arm64" {
+			root["bin/target"] = root["bin/arm"]
+		}
+		env := NewEnv(&EnvOptions{Root: root, Arch: m.arch, Release: m.release, Features: all(m.without...), BTF: testBTF(t)})
+		for _, apart := range []bool{false, true} {
+			for _, one := range []string{
+				"kprobe:vfs_read", "kretprobe:vfs_read", "fentry:vfs_read", "fexit:vfs_read", "lsm:file_open", "tracepoint:sched:sched_switch",
+				"rawtracepoint:sched_switch", "uprobe:/bin/target:add", "uretprobe:/bin/target:add", "usdt:/bin/target:target:*",
+				"profile:hz:99", "interval:s:1", "iter:task",
+			} {
+				want := places(env, one, apart)
+				if got := places(env, one+","+one, apart); got != want {
+					t.Errorf("%s apart %v: %s named twice has %d places, once %d", m.name, apart, one, got, want)
+				}
+			}
+			for text, want := range map[string]int{
+				"fentry:vfs_read,fexit:vfs_read":    2,
+				"fentry:vfs_read,kprobe:vfs_read":   2,
+				"kprobe:vfs_*,kprobe:vfs_read":      places(env, "kprobe:vfs_*", apart),
+				"kprobe:vfs_read,kprobe:vfs_*":      places(env, "kprobe:vfs_*", apart),
+				"kprobe:vfs_read,kprobe:vfs_read+4": 2,
+			} {
+				if got := places(env, text, apart); got != want {
+					t.Errorf("%s apart %v: %s has %d places, want %d", m.name, apart, text, got, want)
+				}
+			}
+		}
+	}
+}

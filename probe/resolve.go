@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -344,38 +345,47 @@ func (r *resolver) mergePrograms() []Program {
 			q.Ret = &untyped
 		}
 	}
-	for i := range out {
-		out[i].Sites = distinct(out[i].Sites)
-	}
-	return out
+	return distinct(out)
 }
 
-// distinct drops places that came before: a Set, or two wildcards, may name one
-// twice, and nobody wants to count it twice.
-func distinct(sites []Site) []Site {
-	if len(sites) < 2 {
-		return sites
+// distinct drops places that came before, and programs that are left without one: a
+// Set, or two wildcards, may name a place twice, and nobody wants to count it twice.
+// A function entry and its return are two places, as are its fentry and its kprobe.
+func distinct(list []Program) []Program {
+	if len(list) == 0 || len(list) == 1 && len(list[0].Sites) < 2 {
+		return list
 	}
 	type place struct {
-		target, module, symbol, path string
-		offset                       uint64
-		pid, cpu                     int
+		kind                 reflect.Type
+		name                 string // of what has neither symbol nor file
+		module, symbol, path string
+		offset               uint64
+		pid, cpu             int
 	}
 	// Addresses by place: a function found by BTF has none, and is the same as
 	// one found by name in another list; namesakes at two addresses are not.
-	seen := make(map[place][]uint64, len(sites))
-	return slices.DeleteFunc(sites, func(s Site) bool {
-		p := place{"", s.Module, s.Symbol, s.Path, s.Offset, s.PID, s.CPU}
-		if s.Symbol == "" && s.Path == "" {
-			p.target = s.Target.String()
+	seen := map[place][]uint64{}
+	out := list[:0]
+	for _, q := range list {
+		had := len(q.Sites)
+		q.Sites = slices.DeleteFunc(q.Sites, func(s Site) bool {
+			p := place{reflect.TypeOf(s.Target), "", s.Module, s.Symbol, s.Path, s.Offset, s.PID, s.CPU}
+			// Two USDT probes of other names may stand at one instruction.
+			if s.Symbol == "" && s.Path == "" || q.Specs != nil {
+				p.name = s.Target.String()
+			}
+			have := seen[p]
+			again := len(have) > 0 && (s.Address == 0 || slices.Contains(have, s.Address) || slices.Contains(have, 0))
+			if !again {
+				seen[p] = append(have, s.Address)
+			}
+			return again
+		})
+		if had == 0 || len(q.Sites) > 0 {
+			out = append(out, q)
 		}
-		have := seen[p]
-		again := len(have) > 0 && (s.Address == 0 || slices.Contains(have, s.Address) || slices.Contains(have, 0))
-		if !again {
-			seen[p] = append(have, s.Address)
-		}
-		return again
-	})
+	}
+	return out
 }
 
 // noCookies says whether the kernel has none for a program of several sites.
