@@ -357,7 +357,7 @@ func distinct(list []Program) []Program {
 	}
 	type place struct {
 		kind                 reflect.Type
-		name                 string // of what has neither symbol nor file
+		name                 string // a probe's provider, or all of what has neither symbol nor file
 		module, symbol, path string
 		offset               uint64
 		pid, cpu             int
@@ -370,8 +370,9 @@ func distinct(list []Program) []Program {
 		had := len(q.Sites)
 		q.Sites = slices.DeleteFunc(q.Sites, func(s Site) bool {
 			p := place{reflect.TypeOf(s.Target), "", s.Module, s.Symbol, s.Path, s.Offset, s.PID, s.CPU}
-			// Two USDT probes of other names may stand at one instruction.
-			if s.Symbol == "" && s.Path == "" || q.Specs != nil {
+			if u, ok := s.Target.(USDT); ok {
+				p.name = u.Provider
+			} else if s.Symbol == "" && s.Path == "" {
 				p.name = s.Target.String()
 			}
 			have := seen[p]

@@ -368,9 +368,6 @@ func (o *oracle) function(r *Rule, c, p *person, w *wanted, places map[string]bo
 			if p != nil {
 				at = fmt.Sprint(p.pid)
 			}
-			if w.kind == "usdt" { // whose places are told apart by what they are asked by
-				at += fmt.Sprint(" ", len(places))
-			}
 			places[fmt.Sprint(w.kind, " ", path, strings.TrimPrefix(name, "go:"), " ", at)] = true
 		}
 		if r.AllProcesses {
