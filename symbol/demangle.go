@@ -8,6 +8,7 @@ import (
 	"github.com/ianlancetaylor/demangle"
 
 	"github.com/borescope/borescope/internal/rustv0"
+	"github.com/borescope/borescope/symbol/internal/index"
 )
 
 // Demangler turns mangled C++ (Itanium ABI) and Rust (legacy and v0) names into
@@ -17,7 +18,7 @@ import (
 type Demangler struct {
 	opts []demangle.Option
 	mu   sync.Mutex
-	memo memo[string, string] // guarded by mu
+	memo index.Memo[string, string] // guarded by mu
 }
 
 // DemangleOptions says how names are written. The zero value, or nil, writes
@@ -55,11 +56,11 @@ func NewDemangler(opts *DemangleOptions) *Demangler {
 	if opts.NoTemplateParams {
 		d.opts = append(d.opts, demangle.NoTemplateParams)
 	}
-	d.memo.limit = opts.Limit
-	if d.memo.limit <= 0 {
-		d.memo.limit = 4 << 20
+	d.memo.Limit = opts.Limit
+	if d.memo.Limit <= 0 {
+		d.memo.Limit = 4 << 20
 	}
-	d.memo.costFunc = func(s string) int64 { return int64(2 * len(s)) }
+	d.memo.CostFunc = func(s string) int64 { return int64(2 * len(s)) }
 	return d
 }
 
@@ -70,11 +71,11 @@ func (d *Demangler) Demangle(name string) string {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if s, ok := d.memo.get(name); ok {
+	if s, ok := d.memo.Get(name); ok {
 		return s
 	}
 	s := d.demangle(name)
-	d.memo.put(name, s)
+	d.memo.Put(name, s)
 	return s
 }
 

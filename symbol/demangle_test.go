@@ -119,7 +119,7 @@ func TestDemangleBound(t *testing.T) {
 	}
 	for i := range 10000 {
 		d.Demangle(fmt.Sprintf("_ZN2ns1f%dEi", i))
-		if n := d.memo.bytes(); n > 64<<10 {
+		if n := d.memo.Bytes(); n > 64<<10 {
 			t.Fatalf("%d bytes are remembered after %d names", n, i)
 		}
 	}

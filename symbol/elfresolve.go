@@ -54,7 +54,7 @@ func (e *ELF) remembered(dst []Frame, index int, vaddr uint64) ([]Frame, bool) {
 	if src == nil || e.broken.Load() != 0 {
 		return nil, false
 	}
-	if src.goTab != nil && e.names.frames.nearlyFull() {
+	if src.goTab != nil && e.names.frames.NearlyFull() {
 		return nil, false // functions that are kept cost less than looking in vain
 	}
 	if src.goTab != nil || src.dwarf != nil {
@@ -126,7 +126,7 @@ func (e *ELF) guarded(dst []Frame, index int, vaddr uint64) (out []Frame, err er
 	}
 	n := len(dst)
 	if g := src.goTab; g != nil {
-		full := e.names.frames.nearlyFull()
+		full := e.names.frames.NearlyFull()
 		if out, ok := e.appendKnown(g, dst, index, vaddr); ok {
 			if !full {
 				e.names.offerFrames(frameKey(e.id, vaddr), out[n:])

@@ -10,13 +10,14 @@ import (
 	"slices"
 
 	"github.com/borescope/borescope/internal/elffile"
+	"github.com/borescope/borescope/symbol/internal/index"
 )
 
 // symTable is the sorted table of a file's code or data symbols: for each 12 bytes
 // of address, size and name, 2 of index and 1 of kind. Names stay in the file's
 // string tables.
 type symTable struct {
-	addrIndex
+	index.AddrIndex
 	syms []sym
 	kind []uint8 // symFunc … and hasOuter
 	// outer holds, for every symbol marked hasOuter, the nearest earlier symbol
@@ -84,12 +85,12 @@ const maxNesting = 1 << 10
 // find returns the index of the last symbol that does not begin above v, noSym if
 // there is none.
 func (t *symTable) find(v uint64) int {
-	s := t.seg(v)
+	s := t.Seg(v)
 	if s == nil {
 		return noSym
 	}
-	off := v - s.base
-	i, j := s.bucket(off)
+	off := v - s.Base
+	i, j := s.Bucket(off)
 	for j-i > 8 {
 		m := int(uint(i+j) >> 1)
 		if uint64(t.syms[m].lo) <= off {
@@ -100,14 +101,14 @@ func (t *symTable) find(v uint64) int {
 	}
 	// Counts 4 at a time: where the bucket ends need not be known, and a branch for
 	// each could not be foretold.
-	for i+4 <= s.end {
+	for i+4 <= s.End {
 		four := t.syms[i : i+4 : i+4]
 		n := notAbove(four[0].lo, off) + notAbove(four[1].lo, off) + notAbove(four[2].lo, off) + notAbove(four[3].lo, off)
 		if i += n; n < 4 {
 			return i - 1
 		}
 	}
-	for i < s.end && uint64(t.syms[i].lo) <= off {
+	for i < s.End && uint64(t.syms[i].lo) <= off {
 		i++
 	}
 	// The first symbol of the range is at its base, which is not above v.
@@ -118,13 +119,13 @@ func (t *symTable) find(v uint64) int {
 func notAbove(lo uint32, off uint64) int { return int((uint64(lo) - off - 1) >> 63) }
 
 // at returns the address of symbol i.
-func (t *symTable) at(i int) uint64 { return t.base(i) + uint64(t.syms[i].lo) }
+func (t *symTable) at(i int) uint64 { return t.Base(i) + uint64(t.syms[i].lo) }
 
 func (t *symTable) bytes() int64 {
 	if t == nil {
 		return 0
 	}
-	return t.addrIndex.bytes() + int64(12*cap(t.syms)+cap(t.kind)+8*cap(t.outer))
+	return t.AddrIndex.Bytes() + int64(12*cap(t.syms)+cap(t.kind)+8*cap(t.outer))
 }
 
 // rawSym is a symbol on its way into the table.
@@ -460,7 +461,7 @@ func (r *symReader) order() (order, free []uint64) {
 	for i := range r.out {
 		keys[i] = (r.out[i].value-lo)<<32 | uint64(i)
 	}
-	if order = sortKeys(keys, tmp); &order[0] == &tmp[0] {
+	if order = index.SortKeys(keys, tmp); &order[0] == &tmp[0] {
 		return order, keys
 	}
 	return order, tmp
@@ -562,7 +563,7 @@ func underscores(b []byte) int {
 type tableBuilder struct {
 	t      *symTable
 	values []uint64
-	base   uint64   // of the range, as addrIndex has it
+	base   uint64   // of the range, as AddrIndex has it
 	end    uint64   // the furthest end of a sized symbol so far
 	open   []uint32 // symbols that later ones may lie in, their ends descending
 }
@@ -592,7 +593,7 @@ func (b *tableBuilder) add(s *rawSym) {
 		}
 		b.open = append(b.open, i)
 	}
-	if i == 0 || s.value-b.base > maxDistance {
+	if i == 0 || s.value-b.base > index.MaxDistance {
 		b.base = s.value
 	}
 	b.values = append(b.values, s.value)
@@ -604,7 +605,7 @@ func (b *tableBuilder) endOf(i uint32) uint64 { return b.values[i] + uint64(b.t.
 
 func (b *tableBuilder) table() *symTable {
 	t := b.t
-	t.addrIndex = newAddrIndex(b.values)
+	t.AddrIndex = index.NewAddrIndex(b.values)
 	t.syms, t.kind, t.outer = fitted(t.syms), fitted(t.kind), fitted(t.outer)
 	return t
 }

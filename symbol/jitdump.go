@@ -2,6 +2,7 @@ package symbol
 
 import (
 	"bufio"
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -254,7 +255,7 @@ func (p *jitParser) debug(b []byte) {
 			p.d.m.room -= jitLineCost
 		}
 	}
-	slices.SortStableFunc(lines, func(a, b jitLine) int { return cmp32(a.off, b.off) })
+	slices.SortStableFunc(lines, func(a, b jitLine) int { return cmp.Compare(a.off, b.off) })
 	p.pending[code] = lines
 }
 
@@ -290,7 +291,7 @@ func (d *JITDump) name(fr *Frame, pc uint64) bool {
 	if !d.m.name(fr, pc) {
 		return false
 	}
-	lines := d.lines[d.m.entry[d.m.find(pc)]]
+	lines := d.lines[d.m.entry[d.m.Find(pc)]]
 	i, found := slices.BinarySearchFunc(lines, fr.Offset, func(l jitLine, off uint64) int {
 		if uint64(l.off) < off {
 			return -1

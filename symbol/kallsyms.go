@@ -7,13 +7,15 @@ import (
 	"fmt"
 	"io"
 	"slices"
+
+	"github.com/borescope/borescope/symbol/internal/index"
 )
 
 // kernelTable is a parsed kallsyms: for each symbol 4 bytes of address (and 2
 // of index), its type, its module's number, and its name in an arena, where it
 // is found by the offset of every 16th name and the lengths in between.
 type kernelTable struct {
-	addrs
+	index.Addrs
 	typ     []byte   // nm's letter, and isMarker
 	modRuns []modRun // which module the symbols from .first on belong to
 	mods    []string // [0] is "[kernel]"
@@ -259,7 +261,7 @@ func (p *kallsymsParser) table() *kernelTable {
 			last = m
 		}
 	}
-	t.addrs = newAddrs(values)
+	t.Addrs = index.NewAddrs(values)
 	return t
 }
 
@@ -385,7 +387,7 @@ func (t *kernelTable) module(i int) string {
 }
 
 func (t *kernelTable) bytes() int64 {
-	n := t.addrs.bytes() + int64(cap(t.typ)+cap(t.arena)+4*cap(t.skip)+8*cap(t.modRuns))
+	n := t.Addrs.Bytes() + int64(cap(t.typ)+cap(t.arena)+4*cap(t.skip)+8*cap(t.modRuns))
 	for _, m := range t.mods {
 		n += int64(16 + len(m))
 	}

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 
 	"github.com/borescope/borescope/internal/procfs"
+	"github.com/borescope/borescope/symbol/internal/index"
 )
 
 // Kernel names kernel addresses: functions of the kernel, of its modules
@@ -28,8 +29,8 @@ type Kernel struct {
 	sorted []KernelSymbol
 
 	mu       sync.Mutex
-	memo     memo[uint32, string] // names of symbols, by index; guarded by mu
-	cacheErr error                // guarded by mu
+	memo     index.Memo[uint32, string] // names of symbols, by index; guarded by mu
+	cacheErr error                      // guarded by mu
 }
 
 // KernelOptions says where kernel symbols are read from. The zero value, or
@@ -79,11 +80,11 @@ func newKernel(opts *KernelOptions) *Kernel {
 	if opts != nil {
 		k.opts = *opts
 	}
-	k.memo.limit = k.opts.NameCache
-	if k.memo.limit <= 0 {
-		k.memo.limit = 1 << 20
+	k.memo.Limit = k.opts.NameCache
+	if k.memo.Limit <= 0 {
+		k.memo.Limit = 1 << 20
 	}
-	k.memo.costFunc = func(s string) int64 { return int64(len(s)) }
+	k.memo.CostFunc = func(s string) int64 { return int64(len(s)) }
 	k.load = sync.OnceValues(func() (*kernelTable, error) { return k.loaded(k.read()) })
 	if k.opts.Source {
 		k.source = &lazySource{open: k.openSource}
@@ -183,7 +184,7 @@ func (k *Kernel) Len() int {
 func (k *Kernel) Bytes() int64 {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return k.memo.bytes() + k.size.Load()
+	return k.memo.Bytes() + k.size.Load()
 }
 
 // Resolve implements Resolver.
@@ -222,19 +223,19 @@ const maxLastSize = 1 << 16
 
 // name names one address. The caller holds mu.
 func (k *Kernel) name(t *kernelTable, fr *Frame, pc uint64) {
-	i := t.find(pc)
+	i := t.Find(pc)
 	if i < 0 {
 		fr.Reason, fr.Module = ReasonNoSymbol, ""
 		return
 	}
-	start := t.at(i)
+	start := t.At(i)
 	mod := t.module(i)
 	// A symbol ends where the next one of another address begins. Past the
 	// last one of a module there is no telling.
 	size, exact := uint64(0), false
 	next := t.next(i)
 	if next < len(t.typ) {
-		if end := t.at(next); end-start < maxLastSize || t.module(next) == mod {
+		if end := t.At(next); end-start < maxLastSize || t.module(next) == mod {
 			size, exact = end-start, t.module(next) == mod
 		}
 	}
@@ -279,11 +280,11 @@ func marker(name []byte) bool {
 
 // str returns the name of symbol i. The caller holds mu.
 func (k *Kernel) str(t *kernelTable, i int) string {
-	if s, ok := k.memo.get(uint32(i)); ok {
+	if s, ok := k.memo.Get(uint32(i)); ok {
 		return s
 	}
 	s := string(t.rawName(i))
-	k.memo.put(uint32(i), s)
+	k.memo.Put(uint32(i), s)
 	return s
 }
 

@@ -449,7 +449,7 @@ func BenchmarkKernelResolve(b *testing.B) {
 	t, _ := k.load()
 	pcs := make([]uint64, 65536)
 	for i := range pcs {
-		pcs[i] = t.at(i*7919%len(t.typ)) + 1
+		pcs[i] = t.At(i*7919%len(t.typ)) + 1
 	}
 	var dst []Frame
 	for range 2 {

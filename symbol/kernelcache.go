@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"github.com/borescope/borescope/internal/procfs"
+	"github.com/borescope/borescope/symbol/internal/index"
 )
 
 // The cache file: a line with the format and its version, a line with the key,
@@ -95,7 +96,7 @@ func encodeKernelTable(t *kernelTable) []byte {
 			runs = le.AppendUint16(le.AppendUint32(runs, uint32(n)), uint16(m))
 			last = m
 		}
-		values, typ, arena = le.AppendUint64(values, t.at(i)), append(typ, t.typ[i]), appendName(arena, name)
+		values, typ, arena = le.AppendUint64(values, t.At(i)), append(typ, t.typ[i]), appendName(arena, name)
 		n++
 	}
 	mods := []byte(strings.Join(t.mods, "\n"))
@@ -212,7 +213,7 @@ func decodeKernelTable(r io.Reader, size int64) (*kernelTable, error) {
 	if n > 0 && len(t.modRuns) == 0 {
 		return nil, errCache
 	}
-	t.addrs = newAddrs(values)
+	t.Addrs = index.NewAddrs(values)
 	return t, nil
 }
 

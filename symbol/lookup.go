@@ -324,12 +324,12 @@ func (k *Kernel) Match(p *Pattern) ([]Symbol, error) {
 		} else if !p.match(name, nil, nil) {
 			continue
 		}
-		s := Symbol{Name: string(name), Addr: t.at(i), Module: t.module(i)}
+		s := Symbol{Name: string(name), Addr: t.At(i), Module: t.module(i)}
 		typ := t.typ[i] &^ isMarker
 		s.Kind = kernelKind(s.Module, typ)
 		s.Global = typ >= 'A' && typ <= 'Z' || typ == 'w' || typ == 'v'
 		if j := t.next(i); j < len(t.typ) && t.module(j) == s.Module {
-			s.Size = t.at(j) - s.Addr
+			s.Size = t.At(j) - s.Addr
 		}
 		out = append(out, s)
 	}
@@ -338,8 +338,8 @@ func (k *Kernel) Match(p *Pattern) ([]Symbol, error) {
 
 // next returns the first symbol after i that has another address.
 func (t *kernelTable) next(i int) int {
-	at := t.at(i)
-	for i++; i < len(t.typ) && t.at(i) == at; i++ {
+	at := t.At(i)
+	for i++; i < len(t.typ) && t.At(i) == at; i++ {
 	}
 	return i
 }

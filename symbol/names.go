@@ -3,6 +3,8 @@ package symbol
 import (
 	"slices"
 	"sync"
+
+	"github.com/borescope/borescope/symbol/internal/index"
 )
 
 // names makes the strings that frames carry: copies of the bytes in a mapped
@@ -14,19 +16,21 @@ type names struct {
 	limit     int64      // bytes
 
 	mu     sync.Mutex // held while something is put into one of these
-	memo   sharedMemo[string]
-	frames sharedMemo[[]Frame]
-	seen   seenFilter // addresses whose frames are not remembered yet
+	memo   index.SharedMemo[string]
+	frames index.SharedMemo[[]Frame]
+	seen   index.SeenFilter // addresses whose frames are not remembered yet
 }
 
 // nameKey is a name's place: which file, which of its string tables, and where
 // in that.
-func nameKey(file uint32, t stringTable, off uint32) memoKey {
-	return memoKey{(uint64(file)+1)<<8 | uint64(t), uint64(off)}
+func nameKey(file uint32, t stringTable, off uint32) index.MemoKey {
+	return index.MemoKey{What: (uint64(file)+1)<<8 | uint64(t), At: uint64(off)}
 }
 
 // frameKey is an address in a file.
-func frameKey(file uint32, vaddr uint64) memoKey { return memoKey{(uint64(file) + 1) << 8, vaddr} }
+func frameKey(file uint32, vaddr uint64) index.MemoKey {
+	return index.MemoKey{What: (uint64(file) + 1) << 8, At: vaddr}
+}
 
 // stringTable tells the string tables of a file apart.
 type stringTable uint8
@@ -46,9 +50,9 @@ func newNames(d *Demangler, limit int64) *names {
 		limit = defaultNames
 	}
 	n := &names{demangler: d, limit: limit}
-	n.memo.limit, n.frames.limit = limit/2, limit/2
-	n.memo.cost = func(s string) int64 { return int64(len(s)) }
-	n.frames.cost = func(f []Frame) int64 { return int64(len(f)) * frameSize }
+	n.memo.Limit, n.frames.Limit = limit/2, limit/2
+	n.memo.Cost = func(s string) int64 { return int64(len(s)) }
+	n.frames.Cost = func(f []Frame) int64 { return int64(len(f)) * frameSize }
 	return n
 }
 
@@ -72,7 +76,7 @@ func (n *names) get(e *ELF, t stringTable, off uint32) string {
 		s = string(raw)
 	}
 	n.mu.Lock()
-	n.memo.put(nameKey(e.id, t, off), s)
+	n.memo.Put(nameKey(e.id, t, off), s)
 	n.mu.Unlock()
 	return s
 }
@@ -80,18 +84,18 @@ func (n *names) get(e *ELF, t stringTable, off uint32) string {
 // known returns the name at a place if it is remembered.
 func (n *names) known(file uint32, t stringTable, off uint32) (string, bool) {
 	k := nameKey(file, t, off)
-	s, aged, ok := n.memo.get(k)
+	s, aged, ok := n.memo.Get(k)
 	if aged {
 		n.mu.Lock()
-		n.memo.put(k, s)
+		n.memo.Put(k, s)
 		n.mu.Unlock()
 	}
 	return s, ok
 }
 
 // getFrames returns what offerFrames remembered.
-func (n *names) getFrames(k memoKey) ([]Frame, bool) {
-	f, aged, ok := n.frames.get(k)
+func (n *names) getFrames(k index.MemoKey) ([]Frame, bool) {
+	f, aged, ok := n.frames.Get(k)
 	if aged {
 		n.putFrames(k, f)
 	}
@@ -100,16 +104,16 @@ func (n *names) getFrames(k memoKey) ([]Frame, bool) {
 
 // offerFrames remembers a copy of the frames of an address, while there is room;
 // then only if they are asked for repeatedly.
-func (n *names) offerFrames(k memoKey, f []Frame) {
-	if n.frames.hasRoom(f) || n.seen.again(k) {
+func (n *names) offerFrames(k index.MemoKey, f []Frame) {
+	if n.frames.HasRoom(f) || n.seen.Again(k) {
 		n.putFrames(k, slices.Clone(f))
 	}
 }
 
-func (n *names) putFrames(k memoKey, f []Frame) {
+func (n *names) putFrames(k index.MemoKey, f []Frame) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.frames.put(k, f)
+	n.frames.Put(k, f)
 }
 
-func (n *names) bytes() int64 { return n.memo.bytes() + n.frames.bytes() }
+func (n *names) bytes() int64 { return n.memo.Bytes() + n.frames.Bytes() }

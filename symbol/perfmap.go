@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/borescope/borescope/internal/elffile"
+	"github.com/borescope/borescope/symbol/internal/index"
 )
 
 // PerfMap names generated code by a perf map, the file /tmp/perf-PID.map that
@@ -18,12 +19,12 @@ import (
 // hexadecimal (tools/perf/Documentation/jit-interface.txt). Where entries
 // overlap, the later line is right: compilers reuse memory. It is immutable.
 type PerfMap struct {
-	addrs          // where the pieces begin
-	end   []uint64 // where they end
-	entry []uint32 // which entry they are part of
-	ents  []perfEntry
-	arena string
-	room  int64 // bytes that more entries may take
+	index.Addrs          // where the pieces begin
+	end         []uint64 // where they end
+	entry       []uint32 // which entry they are part of
+	ents        []perfEntry
+	arena       string
+	room        int64 // bytes that more entries may take
 	// Bad is the number of lines that could not be read.
 	Bad int
 }
@@ -215,7 +216,7 @@ func (p *PerfMap) build() {
 		}
 	}
 	advance(1<<64 - 1)
-	p.addrs = newAddrs(starts)
+	p.Addrs = index.NewAddrs(starts)
 }
 
 // latest is a heap of entry numbers, the highest first.
@@ -251,7 +252,7 @@ func (p *PerfMap) Resolve(dst []Frame, pcs []uint64) []Frame {
 
 // name fills in the name of an address, if the map has it.
 func (p *PerfMap) name(fr *Frame, pc uint64) bool {
-	i := p.find(pc)
+	i := p.Find(pc)
 	if i < 0 || pc >= p.end[i] {
 		return false
 	}
@@ -264,7 +265,7 @@ func (p *PerfMap) name(fr *Frame, pc uint64) bool {
 }
 
 func (p *PerfMap) bytes() int64 {
-	return p.addrs.bytes() + int64(8*cap(p.end)+4*cap(p.entry)+24*cap(p.ents)+len(p.arena))
+	return p.Addrs.Bytes() + int64(8*cap(p.end)+4*cap(p.entry)+24*cap(p.ents)+len(p.arena))
 }
 
 var _ Resolver = (*PerfMap)(nil)

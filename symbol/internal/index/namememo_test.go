@@ -1,4 +1,4 @@
-package symbol
+package index
 
 import (
 	"fmt"
@@ -10,7 +10,7 @@ import (
 // is used, and is read while it is written.
 func TestSharedMemo(t *testing.T) {
 	const limit = 64 << 10
-	m := &sharedMemo[string]{limit: limit, cost: func(s string) int64 { return int64(len(s)) }}
+	m := &SharedMemo[string]{Limit: limit, Cost: func(s string) int64 { return int64(len(s)) }}
 	value := func(i uint64) string { return fmt.Sprintf("value %d", i) }
 	stop := make(chan struct{})
 	var readers sync.WaitGroup
@@ -22,7 +22,7 @@ func TestSharedMemo(t *testing.T) {
 					return
 				default:
 				}
-				if s, _, ok := m.get(memoKey{1, i}); ok && s != value(i) {
+				if s, _, ok := m.Get(MemoKey{1, i}); ok && s != value(i) {
 					t.Errorf("%d is %q", i, s)
 					return
 				}
@@ -30,41 +30,41 @@ func TestSharedMemo(t *testing.T) {
 		})
 	}
 	for i := range uint64(5000) {
-		m.put(memoKey{1, i}, value(i))
-		if n := m.bytes(); n > limit {
+		m.Put(MemoKey{1, i}, value(i))
+		if n := m.Bytes(); n > limit {
 			t.Fatalf("%d bytes after %d values", n, i)
 		}
 		// What is asked for all the time stays.
-		s, aged, ok := m.get(memoKey{1, 7})
+		s, aged, ok := m.Get(MemoKey{1, 7})
 		if i >= 7 && (!ok || s != value(7)) {
 			t.Fatalf("after %d values the one in use is %q, %v", i, s, ok)
 		}
 		if aged {
-			m.put(memoKey{1, 7}, s)
+			m.Put(MemoKey{1, 7}, s)
 		}
 	}
 	close(stop)
 	readers.Wait()
-	if _, _, ok := m.get(memoKey{1, 8}); ok {
+	if _, _, ok := m.Get(MemoKey{1, 8}); ok {
 		t.Error("nothing was forgotten")
 	}
-	if _, _, ok := m.get(memoKey{2, 4999}); ok {
+	if _, _, ok := m.Get(MemoKey{2, 4999}); ok {
 		t.Error("another file's value was found")
 	}
-	m.put(memoKey{1, 9999}, string(make([]byte, limit)))
-	if _, _, ok := m.get(memoKey{1, 9999}); ok || m.bytes() > limit {
-		t.Errorf("a value above the limit was kept: %d bytes", m.bytes())
+	m.Put(MemoKey{1, 9999}, string(make([]byte, limit)))
+	if _, _, ok := m.Get(MemoKey{1, 9999}); ok || m.Bytes() > limit {
+		t.Errorf("a value above the limit was kept: %d bytes", m.Bytes())
 	}
 }
 
 // TestSeenFilter tells second sights from first ones.
 func TestSeenFilter(t *testing.T) {
-	var s seenFilter
+	var s SeenFilter
 	for i := range uint64(100) {
-		if s.again(memoKey{1, i << 12}) {
+		if s.Again(MemoKey{1, i << 12}) {
 			t.Errorf("%d was not seen before", i)
 		}
-		if !s.again(memoKey{1, i << 12}) {
+		if !s.Again(MemoKey{1, i << 12}) {
 			t.Errorf("%d was seen", i)
 		}
 	}

@@ -1,35 +1,35 @@
-package symbol
+package index
 
 import (
 	"math/bits"
 	"sync/atomic"
 )
 
-// sharedMemo is memo for what is asked for every address. Readers take no lock:
+// SharedMemo is memo for what is asked for every address. Readers take no lock:
 // slots are filled once, and whole tables are replaced. One goroutine at a time
 // writes.
-type sharedMemo[V any] struct {
-	limit      int64 // bytes, as the caller counts them
-	cost       func(V) int64
+type SharedMemo[V any] struct {
+	Limit      int64 // bytes, as the caller counts them
+	Cost       func(V) int64
 	young, old atomic.Pointer[memoTable[V]]
 	size       atomic.Int64 // of both tables, in bytes
 }
 
-// memoKey says what is remembered: something of a file, at a place in it.
-type memoKey struct{ what, at uint64 }
+// MemoKey says what is remembered: something of a file, at a place in it.
+type MemoKey struct{ What, At uint64 }
 
 // hash is Fibonacci hashing: the upper bits of the product depend on all of the key.
-func (k memoKey) hash() uint64 { return (k.at ^ k.what<<40 ^ k.what) * 0x9e3779b97f4a7c15 }
+func (k MemoKey) hash() uint64 { return (k.At ^ k.What<<40 ^ k.What) * 0x9e3779b97f4a7c15 }
 
-// seenFilter tells what was asked for a second time within a short while from
+// SeenFilter tells what was asked for a second time within a short while from
 // what was asked for once: only the former is worth remembering.
-type seenFilter [1 << seenBits]atomic.Uint32
+type SeenFilter [1 << seenBits]atomic.Uint32
 
 const seenBits = 12
 
-// again reports whether it was called with this key before, and not with too many
+// Again reports whether it was called with this key before, and not with too many
 // others since.
-func (s *seenFilter) again(k memoKey) bool {
+func (s *SeenFilter) Again(k MemoKey) bool {
 	h := k.hash()
 	slot, tag := &s[h>>(64-seenBits)], uint32(h>>20)|1
 	if slot.Load() == tag {
@@ -53,7 +53,7 @@ type memoTable[V any] struct {
 
 // memoSlot is written before its tag, so that who sees the tag sees it whole.
 type memoSlot[V any] struct {
-	key memoKey
+	key MemoKey
 	v   V
 }
 
@@ -73,7 +73,7 @@ const (
 
 // slot returns the slot of a key; if it is not there, full is false, and s is the
 // empty one where it belongs.
-func (t *memoTable[V]) slot(k memoKey) (s int, full bool) {
+func (t *memoTable[V]) slot(k MemoKey) (s int, full bool) {
 	h, mask := k.hash(), uint64(len(t.tags)-1)
 	tag := (h>>57 | 0x80) * everyByte
 	for g := h >> 20 & mask; ; g = (g + 1) & mask {
@@ -92,9 +92,9 @@ func (t *memoTable[V]) slot(k memoKey) (s int, full bool) {
 	}
 }
 
-// get returns what is remembered under a key. If aged is set, the writer should
+// Get returns what is remembered under a key. If aged is set, the writer should
 // put it again, so that it is not forgotten.
-func (m *sharedMemo[V]) get(k memoKey) (v V, aged, ok bool) {
+func (m *SharedMemo[V]) Get(k MemoKey) (v V, aged, ok bool) {
 	if t := m.young.Load(); t != nil {
 		if s, full := t.slot(k); full {
 			return t.slots[s].v, false, true
@@ -108,28 +108,28 @@ func (m *sharedMemo[V]) get(k memoKey) (v V, aged, ok bool) {
 	return v, false, false
 }
 
-// nearlyFull reports whether there is room for little more without anything being
+// NearlyFull reports whether there is room for little more without anything being
 // forgotten.
-func (m *sharedMemo[V]) nearlyFull() bool {
-	return m.old.Load() != nil || m.size.Load() > m.limit/2-m.limit/64
+func (m *SharedMemo[V]) NearlyFull() bool {
+	return m.old.Load() != nil || m.size.Load() > m.Limit/2-m.Limit/64
 }
 
-// hasRoom reports whether a value can be put without anything being forgotten.
-func (m *sharedMemo[V]) hasRoom(v V) bool {
-	return m.old.Load() == nil && m.size.Load()+sharedCost+m.cost(v) <= m.limit/2
+// HasRoom reports whether a value can be put without anything being forgotten.
+func (m *SharedMemo[V]) HasRoom(v V) bool {
+	return m.old.Load() == nil && m.size.Load()+sharedCost+m.Cost(v) <= m.Limit/2
 }
 
-// put remembers a value, unless one is under that key already, or it takes more
+// Put remembers a value, unless one is under that key already, or it takes more
 // than half of the limit.
-func (m *sharedMemo[V]) put(k memoKey, v V) {
-	c := sharedCost + m.cost(v)
+func (m *SharedMemo[V]) Put(k MemoKey, v V) {
+	c := sharedCost + m.Cost(v)
 	t := m.young.Load()
-	if t == nil || t.cost+c > m.limit/2 {
+	if t == nil || t.cost+c > m.Limit/2 {
 		m.old.Store(t)
 		t = newMemoTable[V](8)
 		m.young.Store(t)
 	}
-	if c > m.limit/2 {
+	if c > m.Limit/2 {
 		return
 	}
 	if 4*t.n >= 3*len(t.slots) {
@@ -144,7 +144,7 @@ func (m *sharedMemo[V]) put(k memoKey, v V) {
 	m.size.Store(size)
 }
 
-func (t *memoTable[V]) fill(k memoKey, v V, cost int64) {
+func (t *memoTable[V]) fill(k MemoKey, v V, cost int64) {
 	s, full := t.slot(k)
 	if full {
 		return
@@ -169,4 +169,5 @@ func (t *memoTable[V]) grown() *memoTable[V] {
 	return out
 }
 
-func (m *sharedMemo[V]) bytes() int64 { return m.size.Load() }
+// Bytes is what both tables hold.
+func (m *SharedMemo[V]) Bytes() int64 { return m.size.Load() }

@@ -1,24 +1,25 @@
-package symbol
+package index
 
 import (
+	"cmp"
 	"math/bits"
 	"slices"
 	"sort"
 )
 
-// addrIndex makes a search in a sorted list of addresses take few steps, at 2 bytes
+// AddrIndex makes a search in a sorted list of addresses take few steps, at 2 bytes
 // for each: the addresses of a file or of the kernel lie in few ranges of 4 GiB
 // (nearly always in one), and each range is cut into buckets of equal width. The
 // list itself has the distance of each from the base of its range.
-type addrIndex struct {
+type AddrIndex struct {
 	segs []addrSeg
 }
 
-// addrSeg is the range [base, base+4 GiB) of an addrIndex.
+// addrSeg is the range [base, base+4 GiB) of an AddrIndex.
 type addrSeg struct {
-	base    uint64
+	Base    uint64
 	first   int      // index of the range's first address
-	end     int      // index after its last
+	End     int      // index after its last
 	shift   uint8    // width of a bucket is 1<<shift
 	buckets []uint32 // bucket k begins at address number buckets[k]; one more marks the end
 }
@@ -27,50 +28,50 @@ type addrSeg struct {
 // beyond, of malformed files, are found no more.
 const maxSegs = 1 << 15
 
-// newAddrIndex takes addresses in ascending order; equal ones may follow each other.
-func newAddrIndex(sorted []uint64) (x addrIndex) {
+// NewAddrIndex takes addresses in ascending order; equal ones may follow each other.
+func NewAddrIndex(sorted []uint64) (x AddrIndex) {
 	for i := 0; i < len(sorted) && len(x.segs) < maxSegs; {
-		s := addrSeg{base: sorted[i], first: i, end: len(sorted)}
-		if sorted[len(sorted)-1]-s.base > maxDistance {
-			s.end = i + sort.Search(len(sorted)-i, func(k int) bool { return sorted[i+k]-s.base > maxDistance })
+		s := addrSeg{Base: sorted[i], first: i, End: len(sorted)}
+		if sorted[len(sorted)-1]-s.Base > MaxDistance {
+			s.End = i + sort.Search(len(sorted)-i, func(k int) bool { return sorted[i+k]-s.Base > MaxDistance })
 		}
 		s.index(sorted)
 		x.segs = append(x.segs, s)
-		i = s.end
+		i = s.End
 	}
 	return x
 }
 
-// maxDistance is how far an address may be from the base of its range.
-const maxDistance = 1<<32 - 1
+// MaxDistance is how far an address may be from the base of its range.
+const MaxDistance = 1<<32 - 1
 
 // index fills the range's buckets, about one for every two addresses.
 func (s *addrSeg) index(sorted []uint64) {
-	n := s.end - s.first
-	span := sorted[s.end-1] - s.base + 1
+	n := s.End - s.first
+	span := sorted[s.End-1] - s.Base + 1
 	for span>>s.shift > uint64(n/2+1) {
 		s.shift++
 	}
 	s.buckets = make([]uint32, span>>s.shift+2)
 	k := 0
-	for i := s.first; i < s.end; i++ {
-		for b := int((sorted[i] - s.base) >> s.shift); k <= b; k++ {
+	for i := s.first; i < s.End; i++ {
+		for b := int((sorted[i] - s.Base) >> s.shift); k <= b; k++ {
 			s.buckets[k] = uint32(i)
 		}
 	}
 	for ; k < len(s.buckets); k++ {
-		s.buckets[k] = uint32(s.end)
+		s.buckets[k] = uint32(s.End)
 	}
 }
 
-// seg returns the range that v lies in or behind, nil if there is none.
-func (x *addrIndex) seg(v uint64) *addrSeg {
+// Seg returns the range that v lies in or behind, nil if there is none.
+func (x *AddrIndex) Seg(v uint64) *addrSeg {
 	n := len(x.segs)
 	if n > fewSegs {
-		n = sort.Search(n, func(i int) bool { return x.segs[i].base > v })
+		n = sort.Search(n, func(i int) bool { return x.segs[i].Base > v })
 	}
 	for n--; n >= 0; n-- {
-		if s := &x.segs[n]; v >= s.base {
+		if s := &x.segs[n]; v >= s.Base {
 			return s
 		}
 	}
@@ -80,65 +81,65 @@ func (x *addrIndex) seg(v uint64) *addrSeg {
 // fewSegs are looked through one by one.
 const fewSegs = 8
 
-// bucket returns between which indices the first address of the range lies that is
+// Bucket returns between which indices the first address of the range lies that is
 // above base+off: those before from are not, those from to on are.
-func (s *addrSeg) bucket(off uint64) (from, to int) {
+func (s *addrSeg) Bucket(off uint64) (from, to int) {
 	k := off >> s.shift
 	if k >= uint64(len(s.buckets)-1) {
-		return s.end, s.end
+		return s.End, s.End
 	}
 	return int(s.buckets[k]), int(s.buckets[k+1])
 }
 
-// base returns the base of the range of the address with index i.
-func (x *addrIndex) base(i int) uint64 {
+// Base returns the base of the range of the address with index i.
+func (x *AddrIndex) Base(i int) uint64 {
 	n := len(x.segs)
 	if n > fewSegs {
 		n = sort.Search(n, func(k int) bool { return x.segs[k].first > i })
 	}
 	for n--; n > 0; n-- {
 		if i >= x.segs[n].first {
-			return x.segs[n].base
+			return x.segs[n].Base
 		}
 	}
-	return x.segs[0].base
+	return x.segs[0].Base
 }
 
-// bytes is the memory that the index holds.
-func (x *addrIndex) bytes() (n int64) {
+// Bytes is the memory that the index holds.
+func (x *AddrIndex) Bytes() (n int64) {
 	for i := range x.segs {
 		n += 64 + int64(4*cap(x.segs[i].buckets))
 	}
 	return n
 }
 
-// addrs is a sorted list of addresses with its index.
-type addrs struct {
-	addrIndex
+// Addrs is a sorted list of addresses with its index.
+type Addrs struct {
+	AddrIndex
 	lo []uint32 // address - base of its range
 }
 
-// newAddrs takes addresses in ascending order; equal ones may follow each other.
-func newAddrs(sorted []uint64) addrs {
-	a := addrs{newAddrIndex(sorted), make([]uint32, len(sorted))}
+// NewAddrs takes addresses in ascending order; equal ones may follow each other.
+func NewAddrs(sorted []uint64) Addrs {
+	a := Addrs{NewAddrIndex(sorted), make([]uint32, len(sorted))}
 	for k := range a.segs {
 		s := &a.segs[k]
-		for i := s.first; i < s.end; i++ {
-			a.lo[i] = uint32(sorted[i] - s.base)
+		for i := s.first; i < s.End; i++ {
+			a.lo[i] = uint32(sorted[i] - s.Base)
 		}
 	}
 	return a
 }
 
-// find returns the index of the last address that is not above v, -1 if there
+// Find returns the index of the last address that is not above v, -1 if there
 // is none.
-func (a *addrs) find(v uint64) int {
-	s := a.seg(v)
+func (a *Addrs) Find(v uint64) int {
+	s := a.Seg(v)
 	if s == nil {
 		return -1
 	}
-	off := v - s.base
-	i, j := s.bucket(off)
+	off := v - s.Base
+	i, j := s.Bucket(off)
 	for j-i > 8 {
 		m := int(uint(i+j) >> 1)
 		if uint64(a.lo[m]) <= off {
@@ -154,18 +155,18 @@ func (a *addrs) find(v uint64) int {
 	return i - 1
 }
 
-// at returns the address with index i.
-func (a *addrs) at(i int) uint64 { return a.base(i) + uint64(a.lo[i]) }
+// At returns the address with index i.
+func (a *Addrs) At(i int) uint64 { return a.Base(i) + uint64(a.lo[i]) }
 
-// bytes is the memory that the list holds.
-func (a *addrs) bytes() int64 { return a.addrIndex.bytes() + int64(4*cap(a.lo)) }
+// Bytes is the memory that the list holds.
+func (a *Addrs) Bytes() int64 { return a.AddrIndex.Bytes() + int64(4*cap(a.lo)) }
 
-// sortKeys sorts keys, whose upper 32 bits count, and keeps the order of equal
+// SortKeys sorts keys, whose upper 32 bits count, and keeps the order of equal
 // ones. It uses tmp, which must be as long, and returns whichever of the two
 // holds the result.
-func sortKeys(keys, tmp []uint64) []uint64 {
+func SortKeys(keys, tmp []uint64) []uint64 {
 	if len(keys) < 256 {
-		slices.SortStableFunc(keys, func(a, b uint64) int { return cmp32(uint32(a>>32), uint32(b>>32)) })
+		slices.SortStableFunc(keys, func(a, b uint64) int { return cmp.Compare(a>>32, b>>32) })
 		return keys
 	}
 	// As few passes as digits of 13 bits need for the largest key.
@@ -200,16 +201,6 @@ func sortKeys(keys, tmp []uint64) []uint64 {
 	return keys
 }
 
-// maxDigit is how many bits sortKeys sorts by in one pass: its counters fit the
+// maxDigit is how many bits SortKeys sorts by in one pass: its counters fit the
 // processor's first cache.
 const maxDigit = 13
-
-func cmp32(a, b uint32) int {
-	if a < b {
-		return -1
-	}
-	if a > b {
-		return 1
-	}
-	return 0
-}
