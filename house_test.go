@@ -27,9 +27,9 @@ const (
 // large are the packages that may have more lines, or do today: then with what they
 // have, which only falls.
 var large = map[string]int{
-	"probe":        14470, // 8000
+	"probe":        14260, // 8000
 	"probe/action": 14800,
-	"symbol":       7900, // 7000
+	"symbol":       7490, // 7000
 }
 
 // broad are the types that have more methods today, which only fall.
@@ -213,9 +213,10 @@ func addMembers(add func(kind, of string, ids ...*ast.Ident), s *ast.TypeSpec) {
 	}
 }
 
-// linked is how many packages README's program consists of, the standard library's
-// included, and unlinked are some that it has no use for.
-const linked = 229
+// linked is how many packages of others README's program consists of, the standard
+// library's included (145 of them are cilium/ebpf and what it needs), and unlinked are
+// some that it has no use for. The module's own rooms are counted by nobody.
+const linked = 196
 
 var unlinked = []string{"github.com/google/pprof/profile", "html", "archive/tar", "runtime/metrics", "net/http", "text/template"}
 
@@ -242,9 +243,11 @@ func TestReadmeProgram(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	deps := strings.Fields(string(out))
+	deps := slices.DeleteFunc(strings.Fields(string(out)), func(dep string) bool {
+		return dep == "command-line-arguments" || strings.HasPrefix(dep, module)
+	})
 	if len(deps) > linked {
-		t.Errorf("it links %d packages, more than %d", len(deps), linked)
+		t.Errorf("it links %d packages of others, more than %d", len(deps), linked)
 	}
 	for _, dep := range unlinked {
 		if slices.Contains(deps, dep) {

@@ -26,7 +26,7 @@ func ExampleParseEvent() {
 	fmt.Println(err)
 	// Output:
 	// cpu/event=0x187,umask=0x1/u: type 4, config 0x100000187
-	// event "cpu/evnt=1/": column 1: PMU cpu: no term "evnt"; it has config, event, umask; did you mean event?
+	// event "cpu/evnt=1/": column 1: PMU cpu: no term "evnt"; it has config, event, umask; did you mean "event"?
 }
 
 // Counts are plain data: scaled where the event had a counter for a part of the

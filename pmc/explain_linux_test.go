@@ -223,9 +223,9 @@ func TestMissingTracepoint(t *testing.T) {
 		"sys/kernel/tracing/events/header_page":           {Data: []byte("x")},
 	}}
 	for in, want := range map[string]string{
-		"sched:sched_swich":  `event "sched:sched_swich": column 1: no tracepoint "sched_swich" in group sched; did you mean sched_switch?`,
+		"sched:sched_swich":  `event "sched:sched_swich": column 1: no tracepoint "sched_swich" in group sched; did you mean "sched_switch"?`,
 		"sched:nothing_near": `event "sched:nothing_near": column 1: no tracepoint "nothing_near" in group sched`,
-		"shed:sched_switch":  `event "shed:sched_switch": column 1: no tracepoint group "shed"; did you mean sched?`,
+		"shed:sched_switch":  `event "shed:sched_switch": column 1: no tracepoint group "shed"; did you mean "sched"?`,
 		"zzzzzz:x":           `event "zzzzzz:x": column 1: no tracepoint group "zzzzzz"`,
 		"sched:x*":           `event "sched:x*": column 1: no tracepoint matches "sched:x*"`,
 	} {

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/borescope/borescope/internal/near"
 	"github.com/borescope/borescope/internal/notexist"
 )
 
@@ -475,10 +476,7 @@ func (p *parser) bareName(name string) ([]Event, error) {
 
 // unknownEvent says that a name does not exist, with the nearest ones that do.
 func unknownEvent(name string, known []string) error {
-	if near := nearest(name, known); len(near) > 0 {
-		return notexist.Errorf("no event is called %.60q; did you mean %s?", name, strings.Join(near, ", "))
-	}
-	return notexist.Errorf("no event is called %.60q", name)
+	return notexist.Errorf("no event is called %.60q%s", name, near.Hint(name, known))
 }
 
 func (p *parser) knownNames(pmus []string) []string {

@@ -120,7 +120,7 @@ func TestParseRefuses(t *testing.T) {
 		"cycles:pppp":                  "at most three p",
 		"cpu/event=0x3c":               "no closing /",
 		"cpu/event=0x1ff/":             "too big for config:0-7, at most 0xff",
-		"cpu/evnt=0x3c/":               "did you mean event?",
+		"cpu/evnt=0x3c/":               `did you mean "event"?`,
 		"cpu/event=zz/":                "bad number",
 		"cpu/,/":                       "empty term",
 		"cpu/event=/":                  "bad term",
@@ -130,7 +130,7 @@ func TestParseRefuses(t *testing.T) {
 		"5:0":                          "want mem:ADDRESS",
 		"mem:0x1000/16:w":              "bad length",
 		"mem:0x1000:ww":                "repeats w",
-		"cpu/cach-misses/":             "did you mean cache-misses",
+		"cpu/cach-misses/":             `did you mean "cache-misses"`,
 		"inst_retired.any":             `column 1: no event is called "inst_retired.any"`,
 		"../type/event=1/":             "no PMU",
 		"uncore_imc/cas_count_read/":   "means 4 events here",
@@ -202,7 +202,7 @@ func TestVendorEvents(t *testing.T) {
 			t.Errorf("%s prints %s: %v", name, got, err)
 		}
 	}
-	if _, err := ParseEvent("LONGEST_LAT_CACHE.MIS", opts); err == nil || !strings.Contains(err.Error(), "did you mean LONGEST_LAT_CACHE.MISS") {
+	if _, err := ParseEvent("LONGEST_LAT_CACHE.MIS", opts); err == nil || !strings.Contains(err.Error(), `did you mean "LONGEST_LAT_CACHE.MISS"?`) {
 		t.Error(err)
 	}
 	if _, err := VendorEvents(&Options{Root: host(t, "doc-amd-zen4"), Events: events}); !errors.Is(err, fs.ErrNotExist) {

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/borescope/borescope/internal/near"
 	"github.com/borescope/borescope/internal/notexist"
 )
 
@@ -277,11 +278,8 @@ func (p sysfsPMU) path(e *Event, t term) bool {
 func (p sysfsPMU) unknownTerm(t term) error {
 	formats := p.list("format")
 	events := p.aliasNames()
-	msg := fmt.Sprintf("no term %.40q; it has %s", t.name, strings.Join(append([]string{"config"}, formats...), ", "))
-	if near := nearest(t.name, append(events, formats...)); len(near) > 0 {
-		msg += "; did you mean " + strings.Join(near, ", ") + "?"
-	}
-	return notexist.Error(msg)
+	return notexist.Errorf("no term %.40q; it has %s%s", t.name,
+		strings.Join(append([]string{"config"}, formats...), ", "), near.Hint(t.name, append(events, formats...)))
 }
 
 // list returns the names in a directory of the PMU.
@@ -296,51 +294,4 @@ func (p sysfsPMU) list(dir string) []string {
 
 func (p sysfsPMU) aliasNames() []string {
 	return slices.DeleteFunc(p.list("events"), isEventProperty)
-}
-
-// nearest returns up to three known names within two edits of s, or that begin
-// with it.
-func nearest(s string, known []string) []string {
-	type near struct {
-		name string
-		d    int
-	}
-	var all []near
-	for _, k := range known {
-		d := distance(strings.ToLower(s), strings.ToLower(k))
-		if d <= min(2, len(s)/3) || len(s) > 3 && strings.HasPrefix(k, s) {
-			all = append(all, near{k, d})
-		}
-	}
-	slices.SortStableFunc(all, func(a, b near) int { return a.d - b.d })
-	var out []string
-	for _, n := range all {
-		if len(out) < 3 && !slices.Contains(out, n.name) {
-			out = append(out, n.name)
-		}
-	}
-	return out
-}
-
-// distance is the Levenshtein distance, of short strings.
-func distance(a, b string) int {
-	if len(a) > 64 || len(b) > 64 {
-		return 64
-	}
-	var row [65]int
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := diagonal
-			if a[i] != b[j] {
-				cost = 1 + min(diagonal, row[j], row[j+1])
-			}
-			diagonal, row[j+1] = row[j+1], cost
-		}
-	}
-	return row[len(b)]
 }

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/borescope/borescope/internal/near"
 	"github.com/borescope/borescope/internal/notexist"
 	"github.com/borescope/borescope/internal/tracefs"
 )
@@ -61,19 +62,13 @@ func noTracepoint(fsys fs.FS, dir, group, name string) error {
 		for _, e := range entries {
 			known = append(known, e.Name())
 		}
-		if near := nearest(name, known); len(near) > 0 {
-			return notexist.Errorf("no tracepoint %q in group %s; did you mean %s?", name, group, strings.Join(near, ", "))
-		}
-		return notexist.Errorf("no tracepoint %q in group %s", name, group)
+		return notexist.Errorf("no tracepoint %q in group %s%s", name, group, near.Hint(name, known))
 	}
 	entries, _ := fs.ReadDir(fsys, dir)
 	for _, e := range entries {
 		known = append(known, e.Name())
 	}
-	if near := nearest(group, known); len(near) > 0 {
-		return notexist.Errorf("no tracepoint group %q; did you mean %s?", group, strings.Join(near, ", "))
-	}
-	return notexist.Errorf("no tracepoint group %q", group)
+	return notexist.Errorf("no tracepoint group %q%s", group, near.Hint(group, known))
 }
 
 // tracepoints resolves a tracepoint, or those that a wildcard matches.

@@ -15,6 +15,7 @@ import (
 
 	"github.com/borescope/borescope/internal/feature"
 	"github.com/borescope/borescope/internal/kernel"
+	"github.com/borescope/borescope/internal/notexist"
 	"github.com/borescope/borescope/internal/procfs"
 )
 
@@ -112,7 +113,7 @@ func (a *attacher) file(path string) (string, error) {
 	if a.open == nil || a.open.Name() != path {
 		f, err := procfs.OpenPath(path)
 		if errors.Is(err, fs.ErrNotExist) {
-			return "", notFound("no file %s", path)
+			return "", notexist.Errorf("no file %s", path)
 		}
 		if err != nil {
 			return "", err
@@ -239,7 +240,7 @@ func (a *attacher) explainRaw(g *Program, s *Site, err error) error {
 		if spec, berr := a.env.BTF(); berr == nil {
 			return (&resolver{ctx: context.Background(), env: a.env, o: &Options{}}).noRaw(spec, s.Symbol)
 		}
-		return notFound("no raw tracepoint %s", s.Symbol)
+		return notexist.Errorf("no raw tracepoint %s", s.Symbol)
 	case errors.Is(err, syscall.EINVAL) && g.Flags&flagSleepable != 0:
 		return fmt.Errorf("%s: %w", onlySyscalls, err)
 	case errors.Is(err, syscall.EINVAL):
@@ -440,7 +441,7 @@ func (a *attacher) explainUprobeMulti(g *Program, s *Site, err error) error {
 	}
 	switch {
 	case errors.Is(err, syscall.ESRCH):
-		return notFound("no process %d", s.PID)
+		return notexist.Errorf("no process %d", s.PID)
 	case errors.Is(err, syscall.EINVAL):
 		return fmt.Errorf("the program was not loaded with attach type %s, or the file's system takes no uprobes: %w",
 			strings.ToLower(attachTypeName(g.AttachType)), err)

@@ -7,8 +7,6 @@ import (
 	"net"
 	"os"
 	"path"
-	"strconv"
-	"strings"
 	"syscall"
 	"time"
 
@@ -16,7 +14,10 @@ import (
 
 	"github.com/borescope/borescope/internal/feature"
 	"github.com/borescope/borescope/internal/kernel"
+	"github.com/borescope/borescope/internal/near"
+	"github.com/borescope/borescope/internal/notexist"
 	"github.com/borescope/borescope/internal/perfring"
+	"github.com/borescope/borescope/internal/tracefs"
 	"github.com/borescope/borescope/pmc"
 )
 
@@ -30,7 +31,7 @@ func (a *attacher) socket(prog *ebpf.Program, s *Site) error {
 	}
 	ifi, err := net.InterfaceByName(t.Interface)
 	if err != nil {
-		return notFound("no interface %s%s", t.Interface, didYouMean(t.Interface, interfaces()))
+		return notexist.Errorf("no interface %s%s", t.Interface, near.Hint(t.Interface, interfaces()))
 	}
 	fd, err := kernel.PacketFilter(ifi.Index, prog.FD())
 	if errors.Is(err, syscall.EPERM) {
@@ -55,11 +56,6 @@ func interfaces() []string {
 	return out
 }
 
-// tracefsGroup is the group of the tracefs events that this package makes. An
-// event's name begins with the pid of its maker, so that the leftovers of
-// killed processes can be told.
-const tracefsGroup = "borescope"
-
 // tracefs attaches through an event made in tracefs: the only way to give a
 // kretprobe its maxactive. The event outlives a killed process; the next one
 // that makes any sweeps it.
@@ -74,22 +70,22 @@ func (a *attacher) tracefs(g *Program, prog *ebpf.Program, s *Site) error {
 	}
 	defer dir.Close()
 	events := "/" + dir.Path + "/kprobe_events"
-	sweepTracefs(events)
+	tracefs.Sweep(events)
 	// One process may hold several Links of a plan: the time tells them apart.
 	name := fmt.Sprintf("p%d_%d_%x", os.Getpid(), s.Cookie.Site(), time.Now().UnixNano())
 	fn := s.Symbol
 	if s.Module != "" {
 		fn = s.Module + ":" + fn
 	}
-	line := fmt.Sprintf("r%d:%s/%s %s", t.MaxActive, tracefsGroup, name, fn)
-	if err := appendLine(events, line); err != nil {
+	line := fmt.Sprintf("r%d:%s/%s %s", t.MaxActive, tracefs.Group, name, fn)
+	if err := tracefs.AppendLine(events, line); err != nil {
 		if errors.Is(err, fs.ErrNotExist) {
 			return feature.Explain(feature.Kprobe, err)
 		}
 		return a.explainKprobe(s, err)
 	}
-	undo := func() error { return a.env.removeEvent("kprobe_events", tracefsGroup+"/"+name) }
-	if err := a.tracefsEvent(g, prog, s, path.Join("/", dir.Path, "events", tracefsGroup, name, "id"), undo); err != nil {
+	undo := func() error { return a.env.removeEvent("kprobe_events", tracefs.Group+"/"+name) }
+	if err := a.tracefsEvent(g, prog, s, path.Join("/", dir.Path, "events", tracefs.Group, name, "id"), undo); err != nil {
 		return errors.Join(err, undo())
 	}
 	return nil
@@ -124,38 +120,5 @@ func (e *Env) removeEvent(list, name string) error {
 		return err
 	}
 	defer dir.Close()
-	return appendLine("/"+dir.Path+"/"+list, "-:"+name)
-}
-
-func appendLine(name, line string) error {
-	f, err := os.OpenFile(name, os.O_WRONLY|os.O_APPEND, 0)
-	if err != nil {
-		return err
-	}
-	_, err = f.WriteString(line + "\n")
-	return errors.Join(err, f.Close())
-}
-
-// sweepTracefs removes the events of processes that are no more.
-func sweepTracefs(events string) {
-	b, err := os.ReadFile(events)
-	if err != nil {
-		return
-	}
-	for line := range strings.Lines(string(b)) {
-		// "r64:borescope/p1234_0 vfs_read"
-		_, rest, ok := strings.Cut(line, ":"+tracefsGroup+"/")
-		if !ok {
-			continue
-		}
-		name, _, _ := strings.Cut(strings.TrimSpace(rest), " ")
-		owner, _, _ := strings.Cut(strings.TrimPrefix(name, "p"), "_")
-		pid, err := strconv.Atoi(owner)
-		if err != nil || pid == os.Getpid() {
-			continue
-		}
-		if _, err := os.Stat(procPath(pid)); errors.Is(err, fs.ErrNotExist) {
-			_ = appendLine(events, fmt.Sprintf("-:%s/%s", tracefsGroup, name)) // busy events stay
-		}
-	}
+	return tracefs.AppendLine("/"+dir.Path+"/"+list, "-:"+name)
 }

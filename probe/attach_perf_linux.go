@@ -16,6 +16,7 @@ import (
 
 	"github.com/borescope/borescope/internal/feature"
 	"github.com/borescope/borescope/internal/kernel"
+	"github.com/borescope/borescope/internal/notexist"
 	"github.com/borescope/borescope/internal/perfring"
 	"github.com/borescope/borescope/internal/procfs"
 	"github.com/borescope/borescope/pmc"
@@ -326,7 +327,7 @@ func (a *attacher) perThread(g *Program, prog *ebpf.Program, s *Site, ev *event)
 	for try := range perThreadTries {
 		tids, err := threads(s.PID)
 		if err != nil {
-			return notFound("no process %d", s.PID)
+			return notexist.Errorf("no process %d", s.PID)
 		}
 		for _, ev.pid = range tids {
 			if err := a.perfEvent(g, prog, s, ev); err != nil && !errors.Is(err, syscall.ESRCH) {
@@ -336,7 +337,7 @@ func (a *attacher) perThread(g *Program, prog *ebpf.Program, s *Site, ev *event)
 		waitForClone(s.PID, tids, end)
 		now, err := threads(s.PID)
 		if err != nil {
-			return notFound("no process %d", s.PID)
+			return notexist.Errorf("no process %d", s.PID)
 		}
 		if !slices.ContainsFunc(now, func(tid int) bool { return !slices.Contains(tids, tid) }) {
 			return nil
@@ -405,7 +406,7 @@ func (a *attacher) backTo(p progress) error {
 }
 
 func threads(pid int) ([]int, error) {
-	entries, err := os.ReadDir(procPath(pid) + "/task")
+	entries, err := os.ReadDir(procfs.Dir(pid) + "/task")
 	if err != nil {
 		return nil, err
 	}
@@ -430,5 +431,5 @@ func openCgroup(name string) (*os.File, error) {
 		}
 		return os.Open(dir)
 	}
-	return nil, notFound("no cgroup %s below %s", name, strings.Join(cgroupMounts, ", "))
+	return nil, notexist.Errorf("no cgroup %s below %s", name, strings.Join(cgroupMounts, ", "))
 }

@@ -7,6 +7,9 @@ import (
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/btf"
+
+	"github.com/borescope/borescope/internal/near"
+	"github.com/borescope/borescope/internal/notexist"
 )
 
 // bpfPrototype is the type of a function of a loaded BPF program.
@@ -14,7 +17,7 @@ func bpfPrototype(id uint32, name string) (*btf.FuncProto, error) {
 	prog, err := ebpf.NewProgramFromID(ebpf.ProgramID(id))
 	if err != nil {
 		if errors.Is(err, fs.ErrNotExist) {
-			return nil, notFound("no BPF program has the id %d; bpftool prog lists them", id)
+			return nil, notexist.Errorf("no BPF program has the id %d; bpftool prog lists them", id)
 		}
 		return nil, fmt.Errorf("BPF program %d: %w", id, err)
 	}
@@ -31,7 +34,7 @@ func bpfPrototype(id uint32, name string) (*btf.FuncProto, error) {
 	}
 	protos, err := prototypes(spec, name)
 	if err != nil {
-		return nil, notFound("BPF program %d has no function %s%s", id, name, didYouMean(name, functionNames(spec)))
+		return nil, notexist.Errorf("BPF program %d has no function %s%s", id, name, near.Hint(name, functionNames(spec)))
 	}
 	return protos[0], nil
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/cilium/ebpf/btf"
 
 	"github.com/borescope/borescope/internal/decompress"
+	"github.com/borescope/borescope/internal/notexist"
 )
 
 // maxBTF bounds a BTF blob that is read from a recording or an archive; the
@@ -94,7 +95,7 @@ func (e *Env) ModuleBTF(name string) (*btf.Spec, error) {
 // os-release and ARCH is uname's.
 func (e *Env) hubBTF() ([]byte, error) {
 	if e.release == "" {
-		return nil, notFound("BTF tree: the kernel's release is not known")
+		return nil, notexist.Errorf("BTF tree: the kernel's release is not known")
 	}
 	arch := e.hubArch()
 	id, version := e.osRelease()
@@ -111,7 +112,7 @@ func (e *Env) hubBTF() ([]byte, error) {
 			return readHubFile(e.btfDir, names[0])
 		}
 	}
-	return nil, notFound("BTF tree: no %s/%s/%s/%s.btf[.tar.xz]", id, version, arch, e.release)
+	return nil, notexist.Errorf("BTF tree: no %s/%s/%s/%s.btf[.tar.xz]", id, version, arch, e.release)
 }
 
 // hubArch is the architecture as BTFHub spells it.

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io/fs"
 	"runtime"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -122,8 +121,8 @@ func (e *Env) Supports(f Feature) error {
 
 // infer answers by the kernel's version, for recordings without features.
 func (e *Env) infer(f Feature) error {
-	since, ok := parseVersion(f.Since())
-	have, known := parseVersion(e.release)
+	since, ok := feature.ParseVersion(f.Since())
+	have, known := feature.ParseVersion(e.release)
 	switch {
 	case !ok || !known:
 		return &feature.UnknownError{Feature: f.String(), Hint: "the recording holds no features, and a kernel version does not tell"}
@@ -133,30 +132,13 @@ func (e *Env) infer(f Feature) error {
 			return &UnsupportedError{Feature: f.String(), Since: f.Since(), Hint: "the recording holds no BTF", Err: err}
 		}
 		return nil
-	case have[0] < since[0] || have[0] == since[0] && have[1] < since[1]:
+	case have.Before(since):
 		return &UnsupportedError{Feature: f.String(), Since: f.Since(), Hint: "the kernel is " + e.release}
 	}
 	return nil
 }
 
 func (e *Env) has(f Feature) bool { return e.Supports(f) == nil }
-
-// parseVersion reads "6.1" of "6.1.0-56-cloud-amd64".
-func parseVersion(t string) (v [2]int, ok bool) {
-	for i := range v {
-		n := 0
-		for n < len(t) && t[n] >= '0' && t[n] <= '9' {
-			n++
-		}
-		x, err := strconv.Atoi(t[:n])
-		if err != nil {
-			return v, i == 1
-		}
-		v[i] = x
-		t = strings.TrimPrefix(t[n:], ".")
-	}
-	return v, true
-}
 
 // OnlineCPUs returns the CPUs that are running, ascending.
 func (e *Env) OnlineCPUs() ([]int, error) {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/borescope/borescope/internal/feature"
 	"github.com/borescope/borescope/internal/kernel"
+	"github.com/borescope/borescope/internal/notexist"
 	"github.com/borescope/borescope/pmc"
 )
 
@@ -60,7 +61,7 @@ func (a *attacher) explainKprobe(s *Site, err error) error {
 		return fmt.Errorf("the kernel does not let %s be probed: it is blacklisted (notrace, noinstr, or in an excluded section): %w",
 			nameOr(s), err)
 	case errors.Is(err, syscall.ENOENT):
-		return notFound("no kernel function %s", s.Symbol)
+		return notexist.Errorf("no kernel function %s", s.Symbol)
 	}
 	return err
 }
@@ -80,7 +81,7 @@ func (a *attacher) explainUprobe(s *Site, err error) error {
 	}
 	switch {
 	case errors.Is(err, syscall.ENOENT):
-		return notFound("no file %s", s.Path)
+		return notexist.Errorf("no file %s", s.Path)
 	case errors.Is(err, kernel.ENOTSUPP), errors.Is(err, syscall.EOPNOTSUPP):
 		return fmt.Errorf("the instruction at file offset %#x cannot be single-stepped out of line: probe another: %w", s.Offset, err)
 	case errors.Is(err, syscall.EIO):

@@ -10,7 +10,9 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/btf"
 
+	"github.com/borescope/borescope/internal/feature"
 	"github.com/borescope/borescope/internal/kernel"
+	"github.com/borescope/borescope/internal/notexist"
 )
 
 // Filter says for which tasks probes of any kind fire: those that are current
@@ -156,7 +158,7 @@ func (r *resolver) filter() error {
 		out.Cgroups = append(out.Cgroups, c)
 	}
 	// bpf_get_current_ancestor_cgroup_id: commit 95b861a7935b, 5.15.
-	if v, ok := parseVersion(r.env.Release()); ok && len(f.Cgroups) > 0 && (v[0] < 5 || v[0] == 5 && v[1] < 15) {
+	if v, ok := feature.ParseVersion(r.env.Release()); ok && len(f.Cgroups) > 0 && v.Before(feature.Version{5, 15}) {
 		offsets, err := r.env.offsets("task_struct.cgroups", "css_set.dfl_cgrp", "cgroup.level", "cgroup.ancestor_ids")
 		if err != nil {
 			return fmt.Errorf("filter: cgroup: %w", err)
@@ -216,7 +218,7 @@ func (e *Env) cgroup(name string) (Cgroup, error) {
 			Feature: "filter by cgroup", Hint: "control groups of version 2 are not mounted on /" + strings.Join(cgroup2Mounts, " or /"),
 		}
 	}
-	return Cgroup{}, notFound("no cgroup %s of version 2", clean)
+	return Cgroup{}, notexist.Errorf("no cgroup %s of version 2", clean)
 }
 
 // isCgroup2 tells the root of a hierarchy without controllers.

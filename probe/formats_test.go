@@ -203,68 +203,6 @@ func TestFilterFunctions(t *testing.T) {
 	}
 }
 
-func TestGlob(t *testing.T) {
-	for _, c := range []struct {
-		pattern, name string
-		want          bool
-	}{
-		{"*", "", true},
-		{"*", "x", true},
-		{"a*", "abc", true},
-		{"a*c", "abc", true},
-		{"a*c", "abd", false},
-		{"*b*", "abc", true},
-		{"a?c", "abc", true},
-		{"a?c", "ac", false},
-		{"[a-c]x", "bx", true},
-		{"[a-c]x", "dx", false},
-		{"[!a-c]x", "dx", true},
-		{"[abc", "[abc", true},
-		{"a[b", "a[b", true},
-		{"", "", true},
-		{"", "a", false},
-		{"tcp_*msg", "tcp_sendmsg", true},
-		{"**a", "bba", true},
-		{"a*b*c", "aXbXbXc", true},
-		{"a", "ab", false},
-		{"*[]", "x[]", true},
-	} {
-		g := compileGlob(c.pattern)
-		if got := g.match(c.name); got != c.want {
-			t.Errorf("%q matches %q: %v", c.pattern, c.name, got)
-		}
-	}
-}
-
-// FuzzGlob: a pattern without brackets matches what path.Match says, and every
-// name matches itself where it holds no wildcards.
-func FuzzGlob(f *testing.F) {
-	f.Add("a*c", "abc")
-	f.Add("[a-", "[a-")
-	f.Fuzz(func(t *testing.T, pattern, name string) {
-		g := compileGlob(pattern)
-		got := g.match(name)
-		if strings.ContainsAny(pattern, `[]\`) || strings.ContainsAny(name, "/") || strings.ContainsFunc(pattern+name, func(r rune) bool { return r >= 0x80 }) {
-			return
-		}
-		want, err := filepath.Match(pattern, name)
-		if err == nil && want != got {
-			t.Fatalf("%q matches %q: %v, filepath.Match says %v", pattern, name, got, want)
-		}
-	})
-}
-
-func TestNearest(t *testing.T) {
-	among := []string{"vfs_read", "vfs_readv", "vfs_write", "do_exit"}
-	for name, want := range map[string][]string{
-		"vfs_raed": {"vfs_read", "vfs_readv"}, "vfs_red": {"vfs_read", "vfs_readv"}, "zzz": nil, "": nil, "vfs_read": {"vfs_readv"},
-	} {
-		if got := nearest(name, among, 3); !slices.Equal(got, want) {
-			t.Errorf("%s: %q", name, got)
-		}
-	}
-}
-
 // TestLdCache compares with ldconfig -p.
 func TestLdCache(t *testing.T) {
 	testenv.Need(t, testenv.Tool("ldconfig"), testenv.File("/etc/ld.so.cache"))

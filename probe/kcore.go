@@ -8,6 +8,7 @@ import (
 	"io/fs"
 
 	"github.com/borescope/borescope/internal/insn"
+	"github.com/borescope/borescope/internal/notexist"
 )
 
 // checkOffset checks an offset into a kernel function against its size and,
@@ -76,5 +77,5 @@ func (e *Env) kernelText(addr, size uint64) ([]byte, error) {
 		_, err := p.ReadAt(b, int64(addr-p.Vaddr))
 		return b, err
 	}
-	return nil, notFound("address %#x is not in /proc/kcore", addr)
+	return nil, notexist.Errorf("address %#x is not in /proc/kcore", addr)
 }

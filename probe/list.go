@@ -16,6 +16,7 @@ import (
 
 	"github.com/borescope/borescope/internal/elffile"
 	"github.com/borescope/borescope/internal/feature"
+	"github.com/borescope/borescope/internal/glob"
 	"github.com/borescope/borescope/internal/procfs"
 	"github.com/borescope/borescope/pmc"
 	"github.com/borescope/borescope/usdt"
@@ -292,9 +293,9 @@ func (l *lister) rawTracepoints(t RawTracepoint) error {
 			return err
 		}
 	}
-	g := compileGlob(t.Name)
+	g := glob.Compile(t.Name)
 	for _, name := range rawNames(spec) {
-		if !g.match(name) {
+		if !g.Match(name) {
 			continue
 		}
 		x := Listed{Target: RawTracepoint{Module: t.Module, Name: name}, Module: t.Module}
@@ -321,9 +322,9 @@ func (l *lister) named(pattern, kind string, target func(string) Target) error {
 		names = l.r.hooks()
 		slices.Sort(names)
 	}
-	g := compileGlob(pattern)
+	g := glob.Compile(pattern)
 	for _, n := range names {
-		if g.match(n) {
+		if g.Match(n) {
 			x := Listed{Target: target(n)}
 			if l.o.Args {
 				l.describe(&x, n)
@@ -353,11 +354,11 @@ func (l *lister) userFunctions(name, pattern string, pid int, target func(path, 
 	if err != nil {
 		return err
 	}
-	g := compileGlob(pattern)
+	g := glob.Compile(pattern)
 	for _, p := range paths {
 		names := map[string]bool{}
 		err := l.env.withELF(sources{}, p, func(f *elffile.File) error {
-			want := func(b []byte) bool { return g.match(string(b)) }
+			want := func(b []byte) bool { return g.Match(string(b)) }
 			err := symbols(context.Background(), f, want, func(s elfSymbol) error {
 				names[s.name] = true
 				return nil
@@ -400,9 +401,9 @@ func (l *lister) usdt(t USDT) error {
 
 func (l *lister) usdtFile(t USDT, path string) error {
 	sites, err := l.env.usdtFile(sources{}, path)
-	provider, name := compileGlob(t.Provider), compileGlob(t.Name)
+	provider, name := glob.Compile(t.Provider), glob.Compile(t.Name)
 	for _, p := range usdt.Merge(sites) {
-		if t.Provider != "" && !provider.match(p.Provider) || !name.match(p.Name) {
+		if t.Provider != "" && !provider.Match(p.Provider) || !name.Match(p.Name) {
 			continue
 		}
 		x := Listed{Target: USDT{Path: path, Provider: p.Provider, Name: p.Name, PID: t.PID}}
@@ -439,7 +440,7 @@ func (l *lister) mappedUSDT() error {
 			k := file{m.Dev, m.Inode}
 			if m.Perm&procfs.Exec != 0 && strings.HasPrefix(m.Path, "/") && !seen[k] {
 				seen[k] = true
-				paths = append(paths, procPath(pid)+"/root"+m.Path)
+				paths = append(paths, procfs.Dir(pid)+"/root"+m.Path)
 			}
 			return true
 		})
@@ -456,7 +457,7 @@ func (l *lister) mappedUSDT() error {
 // plainPath leaves /proc/PID/root out where the path leads to the same file
 // without it.
 func (l *lister) plainPath(p string, pid int) string {
-	short := strings.TrimPrefix(p, procPath(pid)+"/root")
+	short := strings.TrimPrefix(p, procfs.Dir(pid)+"/root")
 	a, err1 := l.env.stat(p)
 	b, err2 := l.env.stat(short)
 	if err2 == nil && (err1 != nil || os.SameFile(a, b)) {
@@ -468,11 +469,11 @@ func (l *lister) plainPath(p string, pid int) string {
 // events lists the generic performance events, whether this CPU has them or not.
 func (l *lister) events(k kind, pattern string) error {
 	name, _, _ := strings.Cut(pattern, ":")
-	g := compileGlob(name)
+	g := glob.Compile(name)
 	want := map[kind]uint32{kindSoftware: pmc.TypeSoftware, kindHardware: pmc.TypeHardware}[k]
 	for _, n := range slices.Sorted(maps.Keys(defaultPeriods)) {
 		ev, err := pmc.ParseEvent(n, nil)
-		if err != nil || ev.Type != want || !g.match(n) {
+		if err != nil || ev.Type != want || !g.Match(n) {
 			continue
 		}
 		if err := l.put(Listed{Target: Perf{Event: ev, Period: defaultPeriods[n]}}); err != nil {
@@ -481,3 +482,8 @@ func (l *lister) events(k kind, pattern string) error {
 	}
 	return nil
 }
+
+// Match reports whether a name is meant by a pattern in the syntax that targets
+// have: * any run, ? any byte, [a-z] a byte of a set, [!a-z] a byte not in it.
+// Every name matches itself.
+func Match(pattern, name string) bool { return glob.Match(pattern, name) }

@@ -11,6 +11,7 @@ import (
 	"github.com/cilium/ebpf"
 
 	"github.com/borescope/borescope/internal/testenv"
+	"github.com/borescope/borescope/internal/tracefs"
 )
 
 // TestAttachErrors: what the kernel refuses, in one line that says why, with
@@ -130,12 +131,12 @@ func TestSweep(t *testing.T) {
 	events := testenv.TracefsDir(t) + "/kprobe_events"
 	dead, alive := "p4194302_0_1", fmt.Sprintf("p%d_99_1", os.Getpid())
 	for _, name := range []string{dead, alive} {
-		if err := appendLine(events, "r4:"+tracefsGroup+"/"+name+" ksys_read"); err != nil {
+		if err := tracefs.AppendLine(events, "r4:"+tracefs.Group+"/"+name+" ksys_read"); err != nil {
 			t.Fatal(err)
 		}
 	}
-	defer appendLine(events, "-:"+tracefsGroup+"/"+alive)
-	sweepTracefs(events)
+	defer tracefs.AppendLine(events, "-:"+tracefs.Group+"/"+alive)
+	tracefs.Sweep(events)
 	b, err := os.ReadFile(events)
 	if err != nil {
 		t.Fatal(err)

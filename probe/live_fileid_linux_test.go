@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/borescope/borescope/internal/elffile"
+	"github.com/borescope/borescope/internal/procfs"
 	"github.com/borescope/borescope/internal/testenv"
 )
 
@@ -216,7 +217,7 @@ func TestTargetLinks(t *testing.T) {
 		}
 	}
 	tid := testenv.Rooted(t, root)
-	below := procPath(tid) + "/root"
+	below := procfs.Dir(tid) + "/root"
 	if plan, err := Resolve(nil, []Target{Uprobe{Path: below + "/only", Symbol: "add"}}, nil); err == nil {
 		t.Errorf("found in the host's root: %v", plan.Files)
 	}
@@ -270,7 +271,7 @@ func TestTargetLdCache(t *testing.T) {
 func TestProcLinks(t *testing.T) {
 	testenv.Need(t, testenv.Root, testenv.Uprobes)
 	w := startTarget(t)
-	path := procPath(w.pid()) + "/exe"
+	path := procfs.Dir(w.pid()) + "/exe"
 	n, l := attachCounter(t, mustResolve(t, nil, fmt.Sprintf("uprobe:%s:add pid=%d", path, w.pid())), counting{value: -1})
 	defer l.Close()
 	w.run()

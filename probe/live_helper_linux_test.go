@@ -19,6 +19,7 @@ import (
 
 	"github.com/borescope/borescope/internal/feature"
 	"github.com/borescope/borescope/internal/kernel"
+	"github.com/borescope/borescope/internal/procfs"
 	"github.com/borescope/borescope/internal/testenv"
 )
 
@@ -56,7 +57,7 @@ func (w *workload) start() {
 		t.Fatal(err)
 	}
 	for range 1000 {
-		if st, err := os.Stat(procPath(w.pid()) + "/exe"); err == nil && os.SameFile(st, want) {
+		if st, err := os.Stat(procfs.Dir(w.pid()) + "/exe"); err == nil && os.SameFile(st, want) {
 			return
 		}
 		time.Sleep(time.Millisecond)

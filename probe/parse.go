@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+
+	"github.com/borescope/borescope/internal/near"
 )
 
 // kind is a target's kind by its first word.
@@ -110,8 +112,8 @@ func (s *scanned) target() (Target, error) {
 
 // kindHint offers the kinds that are near to the name, or all of them.
 func kindHint(name string) string {
-	if near := didYouMean(name, kindList); near != "" {
-		return near
+	if hint := near.Hint(name, kindList); hint != "" {
+		return hint
 	}
 	return ": want KIND:…, such as kprobe:vfs_read; kinds are " + strings.Join(kindList, ", ")
 }

@@ -2,7 +2,6 @@ package probe
 
 import (
 	"errors"
-	"strconv"
 	"strings"
 
 	"github.com/borescope/borescope/internal/cpus"
@@ -303,16 +302,4 @@ func (s *scanned) perfOption(t Target, o option) (Target, error) {
 	}
 	p.CPUs = list
 	return p, nil
-}
-
-// didYouMean is "; did you mean X or Y?", or empty where nothing is near.
-func didYouMean(name string, among []string) string {
-	near := nearest(name, among, 3)
-	if len(near) == 0 {
-		return ""
-	}
-	for i := range near {
-		near[i] = strconv.Quote(near[i])
-	}
-	return "; did you mean " + strings.Join(near, " or ") + "?"
 }

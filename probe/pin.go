@@ -6,6 +6,8 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+
+	"github.com/borescope/borescope/internal/notexist"
 )
 
 // Pin puts everything that the Link holds into a new directory of a BPF file
@@ -125,7 +127,7 @@ func OpenPinned(dir string) (*Link, error) {
 		l.held = append(l.held, h)
 	}
 	if len(l.held) == 0 {
-		return nil, notFound("open pinned: %s is empty", dir)
+		return nil, notexist.Errorf("open pinned: %s is empty", dir)
 	}
 	return l, nil
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/borescope/borescope/internal/feature"
+	"github.com/borescope/borescope/internal/glob"
 )
 
 // Requirement is something that attaching needs.
@@ -62,7 +63,7 @@ func Requires(env *Env, targets []Target) []Requirement {
 	for _, t := range targets {
 		q.target(t)
 	}
-	if v, ok := parseVersion(env.Release()); ok && (v[0] < 5 || v[0] == 5 && v[1] < 11) {
+	if v, ok := feature.ParseVersion(env.Release()); ok && v.Before(feature.Version{5, 11}) {
 		q.capability("CAP_SYS_RESOURCE", "raising RLIMIT_MEMLOCK, which maps are accounted to before Linux 5.11")
 	}
 	return q.list
@@ -240,7 +241,7 @@ func (q *requirer) target(t Target) {
 func (q *requirer) kernel(f Feature, symbol string) {
 	q.perf()
 	q.feature(f, "the target's kind")
-	if isPattern(symbol) {
+	if glob.IsPattern(symbol) {
 		q.mount()
 		q.capability("CAP_SYSLOG", "addresses in /proc/kallsyms, which multi links are given")
 	}
@@ -253,9 +254,9 @@ func (e *Env) mayHave(f Feature) bool {
 	if err == nil || errors.Is(err, errors.ErrUnsupported) {
 		return err == nil
 	}
-	have, ok := parseVersion(e.Release())
-	since, known := parseVersion(f.Since())
-	return ok && known && slices.Compare(have[:], since[:]) >= 0
+	have, ok := feature.ParseVersion(e.Release())
+	since, known := feature.ParseVersion(f.Since())
+	return ok && known && !have.Before(since)
 }
 
 func (q *requirer) user(pid int) {

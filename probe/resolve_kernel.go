@@ -10,6 +10,9 @@ import (
 	"github.com/cilium/ebpf/btf"
 
 	"github.com/borescope/borescope/internal/feature"
+	"github.com/borescope/borescope/internal/glob"
+	"github.com/borescope/borescope/internal/near"
+	"github.com/borescope/borescope/internal/notexist"
 )
 
 // kprobe resolves a kprobe to one program; sites of a group are merged later.
@@ -60,7 +63,7 @@ func (r *resolver) kernelSites(p Program, t Target, module, symbol string, offse
 	if err := r.canKprobe(&p); err != nil {
 		return err
 	}
-	if isPattern(symbol) {
+	if glob.IsPattern(symbol) {
 		return r.kernelMatches(p, module, symbol, offset, site)
 	}
 	fn, err := r.kernelFunction(module, symbol)
@@ -98,7 +101,7 @@ func (r *resolver) kernelMatches(p Program, module, pattern string, offset uint6
 	}
 	matches := list.match(module, pattern)
 	if len(matches) == 0 {
-		return notFound("no traceable kernel function matches")
+		return notexist.Errorf("no traceable kernel function matches")
 	}
 	typed := !r.o.NoTypes && len(matches) <= maxTyped
 	// Without types, one function's program is like the next one's, and a cookie
@@ -204,24 +207,20 @@ func (k *kallsyms) absent(module, name string) error {
 			if s[0].Module != "" {
 				where = "module " + s[0].Module
 			}
-			return notFound("no function %s in module %s; %s has one", name, module, where)
+			return notexist.Errorf("no function %s in module %s; %s has one", name, module, where)
 		}
 	}
 	if clones := k.clones(name); len(clones) > 0 {
-		return notFound("the compiler kept no whole %s, only %s, whose arguments may differ; probe that by its full name",
+		return notexist.Errorf("the compiler kept no whole %s, only %s, whose arguments may differ; probe that by its full name",
 			name, strings.Join(clones, ", "))
 	}
-	near := newNearest(name, 3)
+	meant := near.New(name)
 	for s := range k.all() {
 		if module == "" || s.Module == module {
-			near.add(s.Name)
+			meant.Add(s.Name)
 		}
 	}
-	hint := ""
-	if names := near.names(); len(names) > 0 {
-		hint = "; did you mean " + strings.Join(names, " or ") + "?"
-	}
-	return notFound("no kernel function %s%s", name, hint)
+	return notexist.Errorf("no kernel function %s%s", name, meant.Hint())
 }
 
 // clones lists the functions that the compiler made of one: name.isra.0,

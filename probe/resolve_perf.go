@@ -10,6 +10,8 @@ import (
 	"github.com/cilium/ebpf/btf"
 
 	"github.com/borescope/borescope/internal/feature"
+	"github.com/borescope/borescope/internal/near"
+	"github.com/borescope/borescope/internal/notexist"
 	"github.com/borescope/borescope/pmc"
 )
 
@@ -112,7 +114,7 @@ func (r *resolver) perfCPUs(t Perf) ([]int, error) {
 		list = slices.Compact(slices.Sorted(slices.Values(t.CPUs)))
 		for _, c := range list {
 			if !slices.Contains(online, c) {
-				return nil, notFound("CPU %d is not online", c)
+				return nil, notexist.Errorf("CPU %d is not online", c)
 			}
 		}
 		if len(list) == 0 {
@@ -203,7 +205,7 @@ func (e *Env) KernelVariable(name string) (uint64, error) {
 		return 0, &UnsupportedError{Feature: "kallsyms", Hint: "/proc/kallsyms may not be read", Err: err}
 	}
 	defer f.Close()
-	near := newNearest(name, 3)
+	meant := near.New(name)
 	lines := newLineReader(f)
 	for lines.next() {
 		addr, typ, sym, _, ok := kallsymsLine(lines.line)
@@ -216,13 +218,9 @@ func (e *Env) KernelVariable(name string) (uint64, error) {
 			}
 			return addr, nil
 		}
-		near.add(string(sym))
+		meant.Add(string(sym))
 	}
-	hint := ""
-	if names := near.names(); len(names) > 0 {
-		hint = "; did you mean " + strings.Join(names, " or ") + "?"
-	}
-	return 0, notFound("no kernel variable %s%s", name, hint)
+	return 0, notexist.Errorf("no kernel variable %s%s", name, meant.Hint())
 }
 
 // iter resolves an iterator by the struct that its programs are given.
@@ -253,7 +251,7 @@ func (r *resolver) iterFields(name string) ([]Arg, error) {
 	}
 	var s *btf.Struct
 	if err := spec.TypeByName("bpf_iter__"+name, &s); err != nil {
-		return nil, notFound("no iterator %s%s", name, didYouMean(name, iterNames(spec)))
+		return nil, notexist.Errorf("no iterator %s%s", name, near.Hint(name, iterNames(spec)))
 	}
 	var out []Arg
 	for _, m := range s.Members {

@@ -11,6 +11,9 @@ import (
 	"github.com/cilium/ebpf/btf"
 
 	"github.com/borescope/borescope/internal/feature"
+	"github.com/borescope/borescope/internal/glob"
+	"github.com/borescope/borescope/internal/near"
+	"github.com/borescope/borescope/internal/notexist"
 )
 
 // flagSleepable is BPF_F_SLEEPABLE.
@@ -19,7 +22,7 @@ const flagSleepable = 1 << 4
 // tracepoint resolves a tracepoint by its format file, or, where there is no
 // tracefs, by the BTF of its record.
 func (r *resolver) tracepoint(t Tracepoint) error {
-	if isPattern(t.Group) || isPattern(t.Name) {
+	if glob.IsPattern(t.Group) || glob.IsPattern(t.Name) {
 		return r.tracepointMatches(t)
 	}
 	p := Program{Type: ebpf.TracePoint, Context: ContextRecord, Method: MethodPerfLink}
@@ -91,7 +94,7 @@ func (r *resolver) tracepointMatches(t Tracepoint) error {
 		return err
 	}
 	if len(matches) == 0 {
-		return notFound("no tracepoint matches")
+		return notexist.Errorf("no tracepoint matches")
 	}
 	for _, m := range matches {
 		m.Sleepable = t.Sleepable
@@ -110,14 +113,14 @@ func (e *Env) tracepoints(group, name string) ([]Tracepoint, error) {
 	}
 	defer tracefs.Close()
 	dir := tracefs.Path
-	g, n := compileGlob(group), compileGlob(name)
+	g, n := glob.Compile(group), glob.Compile(name)
 	var out []Tracepoint
 	for _, d := range e.dirNames(path.Join(dir, "events")) {
-		if !g.match(d) || d == "ftrace" {
+		if !g.Match(d) || d == "ftrace" {
 			continue // ftrace's own events take no programs
 		}
 		for _, ev := range e.dirNames(path.Join(dir, "events", d)) {
-			if n.match(ev) {
+			if n.Match(ev) {
 				out = append(out, Tracepoint{Group: d, Name: ev})
 			}
 		}
@@ -132,7 +135,7 @@ func (r *resolver) rawTracepoint(t RawTracepoint) error {
 	if t.Name == "" {
 		return errors.New("it names no tracepoint")
 	}
-	if isPattern(t.Name) {
+	if glob.IsPattern(t.Name) {
 		return r.rawMatches(t)
 	}
 	p := Program{Type: ebpf.RawTracepoint, Context: ContextRawArgs, Method: MethodRawTracepoint}
@@ -221,13 +224,13 @@ func (r *resolver) rawPrototype(t RawTracepoint) ([]btf.FuncParam, error) {
 
 func (r *resolver) noRaw(spec *btf.Spec, name string) error {
 	if group, n, ok := strings.Cut(name, ":"); ok {
-		return notFound("no raw tracepoint %q; raw tracepoints have no group (%s): name it %s", name, group, n)
+		return notexist.Errorf("no raw tracepoint %q; raw tracepoints have no group (%s): name it %s", name, group, n)
 	}
-	hint := didYouMean(name, rawNames(spec))
+	hint := near.Hint(name, rawNames(spec))
 	if call, ok := strings.CutPrefix(name, "sys_enter_"); ok {
 		hint = fmt.Sprintf("; there is one for all system calls, sys_enter, and tracepoint:syscalls:sys_enter_%s for this one", call)
 	}
-	return notFound("no raw tracepoint %s%s", name, hint)
+	return notexist.Errorf("no raw tracepoint %s%s", name, hint)
 }
 
 // rawNames lists the raw tracepoints of a BTF.
@@ -253,10 +256,10 @@ func (r *resolver) rawMatches(t RawTracepoint) error {
 	if err != nil {
 		return err
 	}
-	g := compileGlob(t.Name)
+	g := glob.Compile(t.Name)
 	n := 0
 	for _, name := range rawNames(spec) {
-		if !g.match(name) {
+		if !g.Match(name) {
 			continue
 		}
 		n++
@@ -267,7 +270,7 @@ func (r *resolver) rawMatches(t RawTracepoint) error {
 		}
 	}
 	if n == 0 {
-		return notFound("no raw tracepoint matches")
+		return notexist.Errorf("no raw tracepoint matches")
 	}
 	return nil
 }
@@ -313,7 +316,7 @@ func (r *resolver) tracing(t trampoline) error {
 	if err := r.trampolineType(&t); err != nil {
 		return err
 	}
-	if isPattern(t.symbol) {
+	if glob.IsPattern(t.symbol) {
 		return r.tracingMatches(t)
 	}
 	if isTracingMulti(t.at) {
@@ -358,10 +361,10 @@ func (r *resolver) noTrampoline(t trampoline, err error) error {
 	}
 	k, kerr := r.env.syms()
 	if kerr != nil {
-		return notFound("no function %s in BTF", t.symbol)
+		return notexist.Errorf("no function %s in BTF", t.symbol)
 	}
 	if len(k.lookup(t.module, t.symbol)) > 0 {
-		return notFound("%s has no prototype in BTF, which a trampoline needs; kprobe:%s does without",
+		return notexist.Errorf("%s has no prototype in BTF, which a trampoline needs; kprobe:%s does without",
 			t.symbol, t.symbol)
 	}
 	return k.absent(t.module, t.symbol)
@@ -393,7 +396,7 @@ func (r *resolver) tracingMatches(t trampoline) error {
 		n++
 	}
 	if n == 0 {
-		return notFound("no traceable kernel function with a prototype matches")
+		return notexist.Errorf("no traceable kernel function with a prototype matches")
 	}
 	return nil
 }
@@ -408,7 +411,7 @@ func (r *resolver) lsm(t LSM) error {
 		if !errors.Is(err, btf.ErrNotFound) {
 			return err
 		}
-		return notFound("no security hook %s%s", t.Hook, didYouMean(t.Hook, r.hooks()))
+		return notexist.Errorf("no security hook %s%s", t.Hook, near.Hint(t.Hook, r.hooks()))
 	}
 	p := tracingProgram(trampoline{target: t, symbol: t.Hook, at: ebpf.AttachLSMMac}, proto)
 	p.Type, p.Returns = ebpf.LSM, false

@@ -13,6 +13,9 @@ import (
 
 	"github.com/borescope/borescope/internal/elffile"
 	"github.com/borescope/borescope/internal/feature"
+	"github.com/borescope/borescope/internal/glob"
+	"github.com/borescope/borescope/internal/near"
+	"github.com/borescope/borescope/internal/notexist"
 	"github.com/borescope/borescope/internal/procfs"
 	"github.com/borescope/borescope/usdt"
 )
@@ -66,7 +69,7 @@ func (r *resolver) usdtSites(t USDT) ([]usdtSite, error) {
 	if err != nil {
 		return nil, err
 	}
-	provider, name := compileGlob(t.Provider), compileGlob(t.Name)
+	provider, name := glob.Compile(t.Provider), glob.Compile(t.Name)
 	var out []usdtSite
 	var known []string
 	var first error
@@ -81,7 +84,7 @@ func (r *resolver) usdtSites(t USDT) ([]usdtSite, error) {
 		}
 		n := len(out)
 		for _, s := range sites {
-			if (t.Provider == "" || provider.match(s.Provider)) && name.match(s.Name) {
+			if (t.Provider == "" || provider.Match(s.Provider)) && name.Match(s.Name) {
 				out = append(out, usdtSite{s, p, shown, nil})
 			} else {
 				known = append(known, s.Name)
@@ -132,9 +135,9 @@ func (r *resolver) noUSDT(t USDT, paths, known []string) error {
 		where = fmt.Sprintf("%d files", len(paths))
 	}
 	if len(known) == 0 {
-		return notFound("no USDT probes in %s: it was built without sys/sdt.h, or they are in a library that it loads", where)
+		return notexist.Errorf("no USDT probes in %s: it was built without sys/sdt.h, or they are in a library that it loads", where)
 	}
-	return notFound("no USDT probe %s in %s%s", what, where, didYouMean(t.Name, known))
+	return notexist.Errorf("no USDT probe %s in %s%s", what, where, near.Hint(t.Name, known))
 }
 
 // usdtPaths are the files to look into: those of the path, or, without one,
@@ -145,8 +148,8 @@ func (r *resolver) usdtPaths(t USDT) ([]string, error) {
 	if err != nil || t.Path != "" {
 		return paths, err
 	}
-	root := procPath(t.PID) + "/root"
-	f, err := r.env.root.Open(strings.TrimPrefix(procPath(t.PID), "/") + "/maps")
+	root := procfs.Dir(t.PID) + "/root"
+	f, err := r.env.root.Open(strings.TrimPrefix(procfs.Dir(t.PID), "/") + "/maps")
 	if err != nil {
 		return paths, nil
 	}
@@ -166,7 +169,7 @@ func (r *resolver) usdtPaths(t USDT) ([]string, error) {
 		switch {
 		case first: // the program, which is there as exe
 		case r.env.live && (m.Deleted || strings.HasPrefix(m.Path, "/memfd:")):
-			paths = append(paths, fmt.Sprintf("%s/map_files/%x-%x", procPath(t.PID), m.Start, m.End))
+			paths = append(paths, fmt.Sprintf("%s/map_files/%x-%x", procfs.Dir(t.PID), m.Start, m.End))
 		default:
 			paths = append(paths, root+m.Path)
 		}

@@ -11,6 +11,9 @@ import (
 
 	"github.com/borescope/borescope/internal/elffile"
 	"github.com/borescope/borescope/internal/feature"
+	"github.com/borescope/borescope/internal/glob"
+	"github.com/borescope/borescope/internal/near"
+	"github.com/borescope/borescope/internal/notexist"
 	"github.com/borescope/borescope/symbol"
 )
 
@@ -120,7 +123,7 @@ func archOf(m elf.Machine) string {
 func (r *resolver) userAddress(f *elffile.File, path, shown string, u userProbe, goProgram bool) error {
 	off, ok := f.Offset(u.address)
 	if !ok {
-		return notFound("address %#x lies in no loaded segment of %s: addresses are those of nm and objdump, not a process's",
+		return notexist.Errorf("address %#x lies in no loaded segment of %s: addresses are those of nm and objdump, not a process's",
 			u.address, path)
 	}
 	p := r.userProgram(f, goProgram)
@@ -170,7 +173,7 @@ func (r *resolver) userSymbols(f *elffile.File, path, shown string, u userProbe,
 	if err != nil {
 		return err
 	}
-	wild := isPattern(u.symbol) && len(found) > 1
+	wild := glob.IsPattern(u.symbol) && len(found) > 1
 	added := 0
 	for _, s := range found {
 		err := r.userFunction(f, path, shown, u, s, goProgram)
@@ -182,7 +185,7 @@ func (r *resolver) userSymbols(f *elffile.File, path, shown string, u userProbe,
 		}
 	}
 	if added == 0 {
-		return notFound("none of the %d functions that match in %s can be probed", len(found), path)
+		return notexist.Errorf("none of the %d functions that match in %s can be probed", len(found), path)
 	}
 	return nil
 }
@@ -195,10 +198,10 @@ func (r *resolver) userFunction(f *elffile.File, path, shown string, u userProbe
 	at := s.value + u.offset
 	off, ok := f.Offset(at)
 	if !ok {
-		return notFound("address %#x lies in no loaded segment", at)
+		return notexist.Errorf("address %#x lies in no loaded segment", at)
 	}
 	target := u.renamed(shown, u.symbol)
-	if s.name != u.symbol && (isPattern(u.symbol) || u.lang != "") {
+	if s.name != u.symbol && (glob.IsPattern(u.symbol) || u.lang != "") {
 		target = u.renamed(shown, s.name)
 	}
 	site := Site{Target: target, Symbol: s.name, Offset: off, Address: at, Path: path, PID: u.pid, CPU: -1}
@@ -267,7 +270,7 @@ func (r *resolver) goReturns(f *elffile.File, p Program, site Site, s elfSymbol)
 		site.Address = s.value + off
 		fo, ok := f.Offset(site.Address)
 		if !ok {
-			return notFound("address %#x lies in no loaded segment", site.Address)
+			return notexist.Errorf("address %#x lies in no loaded segment", site.Address)
 		}
 		site.Offset = fo
 		p.Sites = append(p.Sites, site)
@@ -281,22 +284,22 @@ func (u *userProbe) symbolFilter(demangle func(string) string) (want func([]byte
 	name := u.symbol
 	switch u.lang {
 	case "cpp", "rust":
-		g := compileGlob(name)
+		g := glob.Compile(name)
 		prefixes := map[string][]string{"cpp": {"_Z"}, "rust": {"_R", "_ZN"}}[u.lang]
 		return func(b []byte) bool {
 			if !slices.ContainsFunc(prefixes, func(p string) bool { return strings.HasPrefix(string(b), p) }) {
 				return false
 			}
 			full := demangle(string(b))
-			return full == name || g.match(full) || bareName(full) == name
+			return full == name || g.Match(full) || bareName(full) == name
 		}, ""
 	}
 	if base, v, ok := cutVersion(name); ok {
 		name, version = base, v
 	}
-	if isPattern(name) {
-		g := compileGlob(name)
-		return func(b []byte) bool { return string(b) == name || g.match(string(b)) }, version
+	if glob.IsPattern(name) {
+		g := glob.Compile(name)
+		return func(b []byte) bool { return string(b) == name || g.Match(string(b)) }, version
 	}
 	return func(b []byte) bool { return string(b) == name }, version
 }
@@ -397,7 +400,7 @@ func (u *userProbe) pick(found []elfSymbol) ([]elfSymbol, error) {
 	if len(exact) > 0 {
 		found = exact // a name with brackets or stars of its own: Go's
 	}
-	if len(found) == 1 || isPattern(u.symbol) && len(exact) == 0 {
+	if len(found) == 1 || glob.IsPattern(u.symbol) && len(exact) == 0 {
 		return found, nil
 	}
 	global := slices.DeleteFunc(slices.Clone(found), func(s elfSymbol) bool { return !s.global })
@@ -417,21 +420,19 @@ func (u *userProbe) pick(found []elfSymbol) ([]elfSymbol, error) {
 // noSymbol explains why there is no function of that name in the file.
 func (r *resolver) noSymbol(f *elffile.File, path string, u userProbe, total int) error {
 	if total == 0 {
-		return notFound("%s has no symbols (stripped): give an address, or install its debug symbols", path)
+		return notexist.Errorf("%s has no symbols (stripped): give an address, or install its debug symbols", path)
 	}
 	if imported(f, u.symbol) {
-		return notFound("%s only calls %s, which a shared library defines: probe the library, such as uprobe:libc:%s",
+		return notexist.Errorf("%s only calls %s, which a shared library defines: probe the library, such as uprobe:libc:%s",
 			path, u.symbol, u.symbol)
 	}
-	near := newNearest(u.symbol, 3)
-	_ = symbols(r.ctx, f, func(b []byte) bool { near.add(string(b)); return false }, nil)
-	hint := ""
-	if names := near.names(); len(names) > 0 {
-		hint = "; did you mean " + strings.Join(names, " or ") + "?"
-	} else if f.Section(".symtab") == nil {
+	meant := near.New(u.symbol)
+	_ = symbols(r.ctx, f, func(b []byte) bool { meant.Add(string(b)); return false }, nil)
+	hint := meant.Hint()
+	if hint == "" && f.Section(".symtab") == nil {
 		hint = "; the file is stripped of local symbols"
 	}
-	return notFound("no function %s in %s%s", u.symbol, path, hint)
+	return notexist.Errorf("no function %s in %s%s", u.symbol, path, hint)
 }
 
 // imported tells whether the file has the name as an undefined symbol.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/borescope/borescope/internal/feature"
 	"github.com/borescope/borescope/internal/testenv"
+	"github.com/borescope/borescope/internal/tracefs"
 )
 
 // soakLength is how long TestSoak and TestSoakCounts take: PROBE_SOAK, as in
@@ -296,7 +297,7 @@ func expectNoTracefsEvents(t *testing.T) {
 		if err != nil {
 			continue // there are no such events in this kernel
 		}
-		if own := fmt.Sprintf(":%s/p%d_", tracefsGroup, os.Getpid()); strings.Contains(string(b), own) {
+		if own := fmt.Sprintf(":%s/p%d_", tracefs.Group, os.Getpid()); strings.Contains(string(b), own) {
 			t.Errorf("%s holds\n%s", name, b)
 		}
 	}

@@ -9,6 +9,8 @@ import (
 
 	"github.com/borescope/borescope/internal/dwarf"
 	"github.com/borescope/borescope/internal/elffile"
+	"github.com/borescope/borescope/internal/near"
+	"github.com/borescope/borescope/internal/notexist"
 )
 
 // userLine is a probe at a source line: at the first instruction of every
@@ -40,7 +42,7 @@ func (r *resolver) userLine(f *elffile.File, name, shown string, u userProbe, go
 		return bad
 	}
 	if len(p.Sites) == 0 {
-		return notFound("the code of %s:%d lies in no loaded segment", u.file, u.line)
+		return notexist.Errorf("the code of %s:%d lies in no loaded segment", u.file, u.line)
 	}
 	r.add(p)
 	return nil
@@ -62,7 +64,7 @@ type lineTable struct {
 
 func (r *resolver) lineAddresses(f *elffile.File, name string, u *userProbe) ([]uint64, error) {
 	if f.DebugSection("line") == nil {
-		return nil, notFound("%s has no line table: build it with -g, or install its debug symbols", name)
+		return nil, notexist.Errorf("%s has no line table: build it with -g, or install its debug symbols", name)
 	}
 	d, err := userDWARF(f)
 	t := &lineTable{file: u.file, line: u.line, column: u.column, names: map[string]bool{}, columns: map[int]bool{}, d: d}
@@ -124,12 +126,12 @@ func (t *lineTable) result(name string) ([]uint64, error) {
 	}
 	switch {
 	case len(t.columns) > 0:
-		return nil, notFound("column %d of line %d of %s has no code of its own; the columns %s have",
+		return nil, notexist.Errorf("column %d of line %d of %s has no code of its own; the columns %s have",
 			t.column, t.line, t.file, strings.Trim(fmt.Sprint(slices.Sorted(maps.Keys(t.columns))), "[]"))
 	case !t.any:
-		return nil, notFound("no source file %s in %s%s", t.file, name, didYouMean(t.file, slices.Sorted(maps.Keys(t.names))))
+		return nil, notexist.Errorf("no source file %s in %s%s", t.file, name, near.Hint(t.file, slices.Sorted(maps.Keys(t.names))))
 	case t.after > 0:
-		return nil, notFound("line %d of %s has no code; the next that has is %d", t.line, t.file, t.after)
+		return nil, notexist.Errorf("line %d of %s has no code; the next that has is %d", t.line, t.file, t.after)
 	}
-	return nil, notFound("line %d of %s has no code, nor has any after it", t.line, t.file)
+	return nil, notexist.Errorf("line %d of %s has no code, nor has any after it", t.line, t.file)
 }

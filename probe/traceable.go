@@ -7,6 +7,8 @@ import (
 	"io/fs"
 	"slices"
 	"strings"
+
+	"github.com/borescope/borescope/internal/glob"
 )
 
 // traceable is the list of kernel functions that probes may be put on.
@@ -185,14 +187,14 @@ func (t *traceable) match(module, pattern string) []KernelSymbol {
 	if module == "" && pattern == "*" {
 		return t.funcs
 	}
-	g := compileGlob(pattern)
-	m := compileGlob(module)
+	g := glob.Compile(pattern)
+	m := glob.Compile(module)
 	var out []KernelSymbol
 	for _, s := range t.funcs {
-		if module != "" && !m.match(s.Module) && (module != "vmlinux" || s.Module != "") {
+		if module != "" && !m.Match(s.Module) && (module != "vmlinux" || s.Module != "") {
 			continue
 		}
-		if g.match(s.Name) {
+		if g.Match(s.Name) {
 			out = append(out, s)
 		}
 	}

@@ -9,6 +9,9 @@ import (
 	"path"
 	"strconv"
 	"strings"
+
+	"github.com/borescope/borescope/internal/near"
+	"github.com/borescope/borescope/internal/notexist"
 )
 
 // Format is what a tracepoint's format file says of its record
@@ -191,7 +194,7 @@ func (e *Env) readFormat(group, name string) (*Format, error) {
 	defer tracefs.Close()
 	dir := tracefs.Path
 	if !fs.ValidPath(group+"/"+name) || strings.Contains(group, "/") || strings.Contains(name, "/") {
-		return nil, notFound("no such tracepoint")
+		return nil, notexist.Errorf("no such tracepoint")
 	}
 	f, err := e.root.Open(path.Join(dir, "events", group, name, "format"))
 	if err != nil {
@@ -214,14 +217,14 @@ func (e *Env) noTracepoint(dir, group, name string) error {
 	groups := e.dirNames(path.Join(dir, "events"))
 	names := e.dirNames(path.Join(dir, "events", group))
 	if names == nil {
-		return notFound("no tracepoint group %q%s", group, e.groupHint(dir, group, name, groups))
+		return notexist.Errorf("no tracepoint group %q%s", group, e.groupHint(dir, group, name, groups))
 	}
-	return notFound("no tracepoint %q in group %s%s", name, group, didYouMean(name, names))
+	return notexist.Errorf("no tracepoint %q in group %s%s", name, group, near.Hint(name, names))
 }
 
 // groupHint says where the tracepoint is, if another group has it.
 func (e *Env) groupHint(dir, group, name string, groups []string) string {
-	if hint := didYouMean(group, groups); hint != "" {
+	if hint := near.Hint(group, groups); hint != "" {
 		return hint
 	}
 	for _, g := range groups {

@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/borescope/borescope/internal/elffile"
+	"github.com/borescope/borescope/internal/notexist"
 	"github.com/borescope/borescope/internal/procfs"
 )
 
@@ -288,7 +289,7 @@ func isGo(f *elffile.File) bool {
 func code(f *elffile.File, value, size uint64) ([]byte, error) {
 	off, ok := f.Offset(value)
 	if !ok {
-		return nil, notFound("address %#x lies in no loaded segment", value)
+		return nil, notexist.Errorf("address %#x lies in no loaded segment", value)
 	}
 	const maxFunction = 16 << 20
 	if size > maxFunction {

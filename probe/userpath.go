@@ -14,6 +14,9 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/borescope/borescope/internal/glob"
+	"github.com/borescope/borescope/internal/near"
+	"github.com/borescope/borescope/internal/notexist"
 	"github.com/borescope/borescope/internal/procfs"
 )
 
@@ -25,15 +28,15 @@ func (e *Env) userPaths(name string, pid int) ([]string, error) {
 		return nil, fmt.Errorf("bad pid %d", pid)
 	}
 	if pid != 0 {
-		if _, err := e.stat(procPath(pid)); err != nil {
-			return nil, notFound("no process %d", pid)
+		if _, err := e.stat(procfs.Dir(pid)); err != nil {
+			return nil, notexist.Errorf("no process %d", pid)
 		}
 	}
 	switch {
 	case name == "" && pid == 0:
 		return nil, errors.New("it names no file: give a path, or a pid for that process's program")
 	case name == "":
-		return []string{procPath(pid) + "/exe"}, nil
+		return []string{procfs.Dir(pid) + "/exe"}, nil
 	case strings.Contains(name, zipSeparator):
 		if paths, err := e.zipPaths(name, pid); paths != nil || err != nil {
 			return paths, err
@@ -46,7 +49,7 @@ func (e *Env) userPaths(name string, pid int) ([]string, error) {
 	// (PID/exe, PID/fd/N) lead to files, not to paths in anybody's root.
 	root := ""
 	if pid != 0 && !strings.HasPrefix(path.Clean(name), "/proc/") {
-		root = procPath(pid) + "/root"
+		root = procfs.Dir(pid) + "/root"
 	}
 	if !path.IsAbs(name) {
 		if pid != 0 {
@@ -60,7 +63,7 @@ func (e *Env) userPaths(name string, pid int) ([]string, error) {
 			name = abs
 		}
 	}
-	if isPattern(name) {
+	if glob.IsPattern(name) {
 		if _, err := e.stat(root + name); err != nil {
 			return e.globPaths(root, name)
 		}
@@ -90,8 +93,6 @@ func (e *Env) zipPaths(name string, pid int) ([]string, error) {
 	return out, nil
 }
 
-func procPath(pid int) string { return "/proc/" + strconv.Itoa(pid) }
-
 func (e *Env) stat(name string) (fs.FileInfo, error) {
 	return fs.Stat(e.root, strings.TrimPrefix(path.Clean(name), "/"))
 }
@@ -109,7 +110,7 @@ func (e *Env) globPaths(root, name string) ([]string, error) {
 		}
 	}
 	if len(out) == 0 {
-		return nil, notFound("%s matches no file", name)
+		return nil, notexist.Errorf("%s matches no file", name)
 	}
 	return out, nil
 }
@@ -121,18 +122,18 @@ func (e *Env) noFile(name string, pid int, err error) error {
 		return err
 	}
 	if pid != 0 {
-		return notFound("process %d has no file %s in its root", pid, name)
+		return notexist.Errorf("process %d has no file %s in its root", pid, name)
 	}
 	if other := e.processWith(name); other != 0 {
-		return notFound("no file %s here; process %d runs one of that name in a mount namespace of its own: probe %s/root%s or give pid=%d",
-			name, other, procPath(other), name, other)
+		return notexist.Errorf("no file %s here; process %d runs one of that name in a mount namespace of its own: probe %s/root%s or give pid=%d",
+			name, other, procfs.Dir(other), name, other)
 	}
 	var names []string
 	entries, _ := e.dirs().ReadDir(strings.TrimPrefix(path.Dir(name), "/"))
 	for _, d := range entries {
 		names = append(names, d.Name())
 	}
-	return notFound("no file %s%s", name, didYouMean(path.Base(name), names))
+	return notexist.Errorf("no file %s%s", name, near.Hint(path.Base(name), names))
 }
 
 // processWith finds a process whose executable has that path in its own root.
@@ -143,7 +144,7 @@ func (e *Env) processWith(name string) int {
 		if err != nil {
 			continue
 		}
-		if _, err := e.stat(procPath(pid) + "/root" + name); err == nil {
+		if _, err := e.stat(procfs.Dir(pid) + "/root" + name); err == nil {
 			return pid
 		}
 	}
@@ -155,7 +156,7 @@ func (e *Env) processWith(name string) int {
 func (e *Env) findByName(name string, pid int) (string, error) {
 	root := ""
 	if pid != 0 {
-		root = procPath(pid) + "/root"
+		root = procfs.Dir(pid) + "/root"
 		if p := e.mappedLibrary(name, pid); p != "" {
 			return root + p, nil
 		}
@@ -178,7 +179,7 @@ func (e *Env) findByName(name string, pid int) (string, error) {
 	if d.err != nil {
 		return "", fmt.Errorf("find %s: %w", name, d.err)
 	}
-	return "", notFound("no library or program called %s: ld.so.cache, the library directories and the usual bin directories have none",
+	return "", notexist.Errorf("no library or program called %s: ld.so.cache, the library directories and the usual bin directories have none",
 		name)
 }
 
@@ -197,7 +198,7 @@ func isLibrary(file, name string) bool {
 
 // mappedLibrary is the library that the process has mapped.
 func (e *Env) mappedLibrary(name string, pid int) string {
-	f, err := e.root.Open(strings.TrimPrefix(procPath(pid), "/") + "/maps")
+	f, err := e.root.Open(strings.TrimPrefix(procfs.Dir(pid), "/") + "/maps")
 	if err != nil {
 		return ""
 	}

@@ -8,6 +8,9 @@ import (
 	"os"
 	"path"
 	"strings"
+
+	"github.com/borescope/borescope/internal/near"
+	"github.com/borescope/borescope/internal/notexist"
 )
 
 // zipSeparator is between an archive and the file in it, as Android's dynamic
@@ -83,7 +86,7 @@ func zipMember(r io.ReaderAt, size int64, archive, member string) (*io.SectionRe
 		}
 		return io.NewSectionReader(r, base, int64(f.UncompressedSize64)), uint64(base), nil
 	}
-	return nil, 0, notFound("no file %s in %s%s", member, archive, didYouMean(path.Base(member), names))
+	return nil, 0, notexist.Errorf("no file %s in %s%s", member, archive, near.Hint(path.Base(member), names))
 }
 
 // rebase turns the group's sites in files of archives into sites in the archives,

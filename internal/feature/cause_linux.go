@@ -184,7 +184,7 @@ func Refused(err error) error {
 // of this process: before 5.11 they are, whatever the capabilities.
 func memlockCounts() bool {
 	var l unix.Rlimit
-	return versionLess(Release(), "5.11") &&
+	return !KernelAtLeast("5.11") &&
 		unix.Getrlimit(unix.RLIMIT_MEMLOCK, &l) == nil && l.Cur != unix.RLIM_INFINITY
 }
 
@@ -268,7 +268,7 @@ func absent(f Feature, hint string, err error) error {
 	}
 	off, known := configOff(f)
 	switch {
-	case f.Since() != "" && versionLess(Release(), f.Since()):
+	case f.Since() != "" && !KernelAtLeast(f.Since()):
 		no.Hint = "Linux " + Release() + " is too old"
 	case off != "":
 		no.Hint = off

@@ -64,7 +64,7 @@ func goarch() string {
 	return "amd64"
 }
 
-func TestVersionLess(t *testing.T) {
+func TestVersion(t *testing.T) {
 	for _, c := range []struct {
 		a, b string
 		less bool
@@ -77,8 +77,10 @@ func TestVersionLess(t *testing.T) {
 		{"7", "7.1", true},
 		{"", "2.6", true},
 	} {
-		if got := versionLess(c.a, c.b); got != c.less {
-			t.Errorf("versionLess(%q, %q) = %v", c.a, c.b, got)
+		a, _ := ParseVersion(c.a)
+		b, _ := ParseVersion(c.b)
+		if got := a.Before(b); got != c.less {
+			t.Errorf("%q before %q: %v", c.a, c.b, got)
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package feature
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -9,24 +10,30 @@ import (
 // given one, "5.15". It is for tests and for wording a hint; whether something
 // works is for Test to say.
 func KernelAtLeast(version string) bool {
-	return !versionLess(Release(), version)
+	have, _ := ParseVersion(Release())
+	want, _ := ParseVersion(version)
+	return !have.Before(want)
 }
 
-// versionLess compares the leading major.minor numbers of two releases.
-func versionLess(a, b string) bool {
-	am, an := majorMinor(a)
-	bm, bn := majorMinor(b)
-	return am < bm || am == bm && an < bn
-}
+// Version is a kernel's, major and minor.
+type Version [2]int
 
-func majorMinor(s string) (major, minor int) {
-	parts := strings.SplitN(s, ".", 3)
-	major, _ = strconv.Atoi(parts[0])
-	if len(parts) > 1 {
-		minor, _ = strconv.Atoi(parts[1][:digits(parts[1])])
+// ParseVersion reads "6.1" of "6.1.0-56-cloud-amd64".
+func ParseVersion(release string) (v Version, ok bool) {
+	for i := range v {
+		n := digits(release)
+		x, err := strconv.Atoi(release[:n])
+		if err != nil {
+			return v, i == 1
+		}
+		v[i] = x
+		release = strings.TrimPrefix(release[n:], ".")
 	}
-	return major, minor
+	return v, true
 }
+
+// Before reports whether v is older than o.
+func (v Version) Before(o Version) bool { return slices.Compare(v[:], o[:]) < 0 }
 
 func digits(s string) int {
 	n := 0

@@ -18,6 +18,9 @@ func Root(root fs.FS) fs.FS {
 	return root
 }
 
+// Dir returns /proc/PID.
+func Dir(pid int) string { return "/proc/" + strconv.Itoa(pid) }
+
 // path returns proc/PID/name.
 func path(pid int, name string) string {
 	b := make([]byte, 0, 48)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/cilium/ebpf/btf"
 
+	"github.com/borescope/borescope/internal/feature"
 	"github.com/borescope/borescope/internal/kernel"
 	"github.com/borescope/borescope/probe"
 	"github.com/borescope/borescope/stack/bpfwalk"
@@ -67,11 +68,11 @@ func check(p *Program, plan *probe.Plan, i int, ns *kernel.PIDNamespace) (*check
 // kernelVersion reads "6.1.0-56-cloud-amd64"; what cannot be read is the
 // oldest kernel there is support for.
 func kernelVersion(release string) Version {
-	var v Version
-	if n, _ := fmt.Sscanf(release, "%d.%d", &v[0], &v[1]); n < 2 {
+	v, ok := feature.ParseVersion(release)
+	if !ok {
 		return Version{5, 10}
 	}
-	return v
+	return Version(v)
 }
 
 // at adds the place to an error that has none.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/cilium/ebpf"
 
+	"github.com/borescope/borescope/internal/near"
 	"github.com/borescope/borescope/probe"
 	"github.com/borescope/borescope/stack"
 )
@@ -73,7 +74,7 @@ func (c *checker) named(args []probe.Arg, name, what string) (*Expr, error) {
 		}
 		return c.located(a)
 	}
-	return nil, fmt.Errorf("%s has no %s %q%s", c.targetName(), what, name, near(name, names))
+	return nil, fmt.Errorf("%s has no %s %q%s", c.targetName(), what, name, near.Hint(name, names))
 }
 
 // targetName is what the program is attached to, for messages.

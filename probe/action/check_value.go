@@ -8,6 +8,7 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/btf"
 
+	"github.com/borescope/borescope/internal/near"
 	"github.com/borescope/borescope/probe"
 )
 
@@ -48,7 +49,7 @@ func (c *checker) enumerator(e *Expr) (*Expr, error) {
 		for i, v := range en.Values {
 			names[i] = v.Name
 		}
-		return nil, fmt.Errorf("%s has no %q%s", btfName(en), name[i+1:], near(name[i+1:], names))
+		return nil, fmt.Errorf("%s has no %q%s", btfName(en), name[i+1:], near.Hint(name[i+1:], names))
 	}
 	for t, err := range c.plan.BTF.All() {
 		if err != nil {

@@ -30,8 +30,8 @@ func TestErrorsSayWhereAndWhat(t *testing.T) {
 		p    *Program
 		want string
 	}{
-		{"builtin", one(&Stmt{Op: StmtEval, X: &Expr{Op: OpBuiltin, Str: "pidd", Pos: here}}), `x.bt:3:7: pidd: no builtin "pidd": did you mean`},
-		{"member", one(&Stmt{Op: StmtEval, X: &Expr{Op: OpMember, Str: "tgit", Args: []*Expr{ptr}, Pos: here}}), `no member "tgit": did you mean tgid`},
+		{"builtin", one(&Stmt{Op: StmtEval, X: &Expr{Op: OpBuiltin, Str: "pidd", Pos: here}}), `x.bt:3:7: pidd: no builtin "pidd"; did you mean "pid"?`},
+		{"member", one(&Stmt{Op: StmtEval, X: &Expr{Op: OpMember, Str: "tgit", Args: []*Expr{ptr}, Pos: here}}), `no member "tgit"; did you mean "tgid"?`},
 		{"unset", one(&Stmt{Op: StmtEval, X: NewVar(&Var{Name: "x"})}), "used before it is set"},
 		{"scope", one(
 			&Stmt{Op: StmtIf, X: NewBuiltin("pid"), Body: []*Stmt{{Op: StmtLet, Var: scoped, X: NewConst(1)}}},
@@ -43,7 +43,7 @@ func TestErrorsSayWhereAndWhat(t *testing.T) {
 		{"break", one(&Stmt{Op: StmtBreak, Pos: here}), "x.bt:3:7: break: break outside of a loop"},
 		{"loop", one(&Stmt{Op: StmtLoop, X: NewBuiltin("pid")}), "needs Max"},
 		{"arg", one(&Stmt{Op: StmtEval, X: &Expr{Op: OpArg, Int: 9}}), "argument 9: the probe has 1"},
-		{"argname", one(&Stmt{Op: StmtEval, X: &Expr{Op: OpArg, Str: "a1"}}), `no argument "a1": did you mean a0`},
+		{"argname", one(&Stmt{Op: StmtEval, X: &Expr{Op: OpArg, Str: "a1"}}), `no argument "a1"; did you mean "a0"?`},
 		{"ret", one(&Stmt{Op: StmtEval, X: &Expr{Op: OpRet}}), "no return value"},
 		{"regs", one(&Stmt{Op: StmtEval, X: NewBuiltin("ip")}), "gives no registers"},
 		{"goid", one(&Stmt{Op: StmtEval, X: NewBuiltin("goid")}), "no Go program"},

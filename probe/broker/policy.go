@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/borescope/borescope/internal/glob"
 	"github.com/borescope/borescope/probe"
 )
 
@@ -174,7 +175,7 @@ func (p *Policy) rule(peer Peer, offer string) (int, *Rule, error) {
 }
 
 func matchAny(patterns []string, name string) bool {
-	return slices.ContainsFunc(patterns, func(p string) bool { return probe.Match(p, name) })
+	return slices.ContainsFunc(patterns, func(p string) bool { return glob.Match(p, name) })
 }
 
 // targets parses a request's targets and checks them against the rule as they

@@ -1,4 +1,5 @@
-package probe
+// Package glob matches names against the wildcards that targets have.
+package glob
 
 import "strings"
 
@@ -6,26 +7,27 @@ import "strings"
 // have: * any run, ? any byte, [a-z] a byte of a set, [!a-z] a byte not in it.
 // Every name matches itself.
 func Match(pattern, name string) bool {
-	g := compileGlob(pattern)
-	return pattern == name || g.match(name)
+	g := Compile(pattern)
+	return pattern == name || g.Match(name)
 }
 
-// isPattern tells whether a name holds wildcards.
-func isPattern(t string) bool { return strings.ContainsAny(t, "*?[") }
+// IsPattern reports whether a name holds wildcards.
+func IsPattern(t string) bool { return strings.ContainsAny(t, "*?[") }
 
-// glob is a compiled wildcard pattern: * any run, ? any byte, [a-z] a byte of a
+// Pattern is a compiled wildcard pattern: * any run, ? any byte, [a-z] a byte of a
 // set, [!a-z] a byte not in it. A bracket that is not closed stands for itself.
 // There is no escape: names of functions and probes hold no wildcards, except
 // for Go's, which are compared as they are first.
-type glob struct {
+type Pattern struct {
 	pattern string
 	literal bool
 }
 
-func compileGlob(pattern string) glob { return glob{pattern, !isPattern(pattern)} }
+// Compile prepares a pattern; there is none that is wrong.
+func Compile(pattern string) Pattern { return Pattern{pattern, !IsPattern(pattern)} }
 
-// match takes time proportional to the product of the lengths at most.
-func (g *glob) match(name string) bool {
+// Match takes time proportional to the product of the lengths at most.
+func (g *Pattern) Match(name string) bool {
 	if g.literal {
 		return g.pattern == name
 	}

@@ -1,0 +1,49 @@
+package tracefs
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"strconv"
+	"strings"
+)
+
+// Group is the group of the tracefs events that this library makes. An
+// event's name begins with the pid of its maker, so that the leftovers of
+// killed processes can be told.
+const Group = "borescope"
+
+// AppendLine writes a line to one of the files of events and filters.
+func AppendLine(name, line string) error {
+	f, err := os.OpenFile(name, os.O_WRONLY|os.O_APPEND, 0)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(line + "\n")
+	return errors.Join(err, f.Close())
+}
+
+// Sweep removes the events of processes that are no more.
+func Sweep(events string) {
+	b, err := os.ReadFile(events)
+	if err != nil {
+		return
+	}
+	for line := range strings.Lines(string(b)) {
+		// "r64:borescope/p1234_0 vfs_read"
+		_, rest, ok := strings.Cut(line, ":"+Group+"/")
+		if !ok {
+			continue
+		}
+		name, _, _ := strings.Cut(strings.TrimSpace(rest), " ")
+		owner, _, _ := strings.Cut(strings.TrimPrefix(name, "p"), "_")
+		pid, err := strconv.Atoi(owner)
+		if err != nil || pid == os.Getpid() {
+			continue
+		}
+		if _, err := os.Stat("/proc/" + owner); errors.Is(err, fs.ErrNotExist) {
+			_ = AppendLine(events, fmt.Sprintf("-:%s/%s", Group, name)) // busy events stay
+		}
+	}
+}
