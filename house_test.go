@@ -27,14 +27,14 @@ const (
 // large are the packages that may have more lines, or do today: then with what they
 // have, which only falls.
 var large = map[string]int{
-	"probe":        14260, // 8000
+	"probe":        13810, // 8000
 	"probe/action": 14800,
 	"symbol":       7490, // 7000
 }
 
 // broad are the types that have more methods today, which only fall.
 var broad = map[string]int{
-	"probe.Env":            66,
+	"probe.Env":            64,
 	"probe.resolver":       88,
 	"probe/action.checker": 89,
 	"probe/action.gen":     175,

@@ -12,6 +12,7 @@ import (
 
 	"github.com/borescope/borescope/internal/cpus"
 	"github.com/borescope/borescope/internal/feature"
+	"github.com/borescope/borescope/internal/kallsyms"
 	"github.com/borescope/borescope/internal/procfs"
 	"github.com/borescope/borescope/internal/tracefs"
 )
@@ -34,7 +35,7 @@ type Env struct {
 	btfHere atomic.Pointer[btf.Spec] // what btf returned, once it did
 	modules memo[string, *btf.Spec]
 	formats memo[string, *Format]
-	syms    func() (*kallsyms, error)
+	syms    func() (*kallsyms.Functions, error)
 	traced  func() (*traceable, error)
 	// patchable is the kernel's own list, of which traced leaves some out.
 	patchable func() (*traceable, error)

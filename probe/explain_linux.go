@@ -44,12 +44,12 @@ func (a *attacher) explainKprobe(s *Site, err error) error {
 		return why
 	}
 	k, kerr := a.env.syms()
-	known := kerr == nil && !k.hidden
+	known := kerr == nil && !k.Hidden
 	switch {
-	case known && s.Symbol != "" && len(k.lookup(s.Module, s.Symbol)) == 0:
-		return k.absent(s.Module, s.Symbol)
+	case known && s.Symbol != "" && len(k.Lookup(s.Module, s.Symbol)) == 0:
+		return k.Absent(s.Module, s.Symbol)
 	case errors.Is(err, syscall.EADDRNOTAVAIL) && known:
-		return ambiguous(s.Symbol, k.lookup(s.Module, s.Symbol))
+		return ambiguous(s.Symbol, k.Lookup(s.Module, s.Symbol))
 	case errors.Is(err, syscall.EILSEQ):
 		return fmt.Errorf("offset %d is not where an instruction begins: %w", s.Offset, err)
 	case a.env.blacklist()[s.Symbol]:

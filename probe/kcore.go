@@ -19,17 +19,14 @@ func (r *resolver) checkOffset(fn KernelSymbol, offset uint64) error {
 		return nil
 	}
 	k, err := r.env.syms()
-	if err != nil || k.hidden {
+	if err != nil || k.Hidden {
 		return nil // the kernel's check remains
 	}
-	found := k.lookup(fn.Module, fn.Name)
+	found := k.Lookup(fn.Module, fn.Name)
 	if len(found) == 0 {
 		return nil
 	}
-	if k.byAddr == nil {
-		k.sorted()
-	}
-	_, size, ok := k.at(found[0].Address)
+	_, size, ok := k.At(found[0].Address)
 	if !ok || size == 0 {
 		return nil
 	}

@@ -179,7 +179,7 @@ func (l *lister) functions(module, pattern string, target func(KernelSymbol) Tar
 	if err != nil {
 		return err
 	}
-	matches := list.match(module, pattern)
+	matches := list.Match(module, pattern)
 	again := repeated(matches)
 	for _, s := range matches {
 		x := Listed{Target: target(s), Module: s.Module, Duplicate: again[s.Name], Source: list.why}

@@ -33,7 +33,7 @@ var coldFunctions = sync.OnceValues(func() ([]Target, error) {
 		}
 	}
 	var out []Target
-	for _, s := range list.funcs {
+	for _, s := range list.Traceable {
 		if !isHot(s.Name) && named[s.Name] == 1 && s.Module == "" {
 			out = append(out, Kprobe{Symbol: s.Name})
 		}

@@ -11,7 +11,6 @@ import (
 
 	"github.com/borescope/borescope/internal/feature"
 	"github.com/borescope/borescope/internal/glob"
-	"github.com/borescope/borescope/internal/near"
 	"github.com/borescope/borescope/internal/notexist"
 )
 
@@ -99,7 +98,7 @@ func (r *resolver) kernelMatches(p Program, module, pattern string, offset uint6
 	if err != nil {
 		return err
 	}
-	matches := list.match(module, pattern)
+	matches := list.Match(module, pattern)
 	if len(matches) == 0 {
 		return notexist.Errorf("no traceable kernel function matches")
 	}
@@ -192,48 +191,11 @@ func (r *resolver) absentFunction(module, name string) (KernelSymbol, error) {
 		return KernelSymbol{}, err
 	}
 	if strings.HasPrefix(name, "sys_") {
-		if s := k.lookup(module, syscallPrefixes[r.env.Arch()]+name); len(s) == 1 {
+		if s := k.Lookup(module, syscallPrefixes[r.env.Arch()]+name); len(s) == 1 {
 			return s[0], nil
 		}
 	}
-	return KernelSymbol{}, k.absent(module, name)
-}
-
-// absent is the error for a function that kallsyms doesn't have.
-func (k *kallsyms) absent(module, name string) error {
-	if module != "" {
-		if s := k.lookup("", name); len(s) > 0 {
-			where := "the kernel itself"
-			if s[0].Module != "" {
-				where = "module " + s[0].Module
-			}
-			return notexist.Errorf("no function %s in module %s; %s has one", name, module, where)
-		}
-	}
-	if clones := k.clones(name); len(clones) > 0 {
-		return notexist.Errorf("the compiler kept no whole %s, only %s, whose arguments may differ; probe that by its full name",
-			name, strings.Join(clones, ", "))
-	}
-	meant := near.New(name)
-	for s := range k.all() {
-		if module == "" || s.Module == module {
-			meant.Add(s.Name)
-		}
-	}
-	return notexist.Errorf("no kernel function %s%s", name, meant.Hint())
-}
-
-// clones lists the functions that the compiler made of one: name.isra.0,
-// name.constprop.0, name.part.0, name.cold.
-func (k *kallsyms) clones(name string) []string {
-	var out []string
-	for i := range k.syms {
-		n := k.nameOf(i)
-		if len(n) > len(name)+1 && n[len(name)] == '.' && string(n[:len(name)]) == name {
-			out = append(out, string(n))
-		}
-	}
-	return out
+	return KernelSymbol{}, k.Absent(module, name)
 }
 
 // prototype is a function's type, from the kernel's BTF or a module's.
@@ -420,7 +382,7 @@ func (r *resolver) canMulti(p *Program, known bool) error {
 		return nil
 	}
 	k, err := r.env.syms()
-	if err == nil && k.hidden {
+	if err == nil && k.Hidden {
 		err = errors.New("kernel addresses are hidden: kernel.kptr_restrict")
 	}
 	return err
@@ -445,7 +407,7 @@ func (r *resolver) addresses(p *Program, listed map[string][]KernelSymbol) error
 				if err != nil {
 					return err
 				}
-				bad = k.absent(s.Module, s.Symbol)
+				bad = k.Absent(s.Module, s.Symbol)
 			default:
 				bad = ambiguous(s.Symbol, found)
 			}
@@ -479,7 +441,7 @@ func (r *resolver) listed(p *Program) map[string][]KernelSymbol {
 	if err != nil {
 		return nil
 	}
-	return t.byName()
+	return t.ByName()
 }
 
 // functionsOf are the functions of a name: by the list, which leaves out what a
@@ -500,5 +462,5 @@ func (r *resolver) functionsOf(listed map[string][]KernelSymbol, module, name st
 	if err != nil {
 		return nil, err
 	}
-	return k.lookup(module, name), nil
+	return k.Lookup(module, name), nil
 }

@@ -196,33 +196,6 @@ func watchMode(t Watchpoint) (uint32, error) {
 	return access, nil
 }
 
-// KernelVariable returns the address of a variable of the running kernel or of
-// a module, from /proc/kallsyms, which it reads each time. A name that does not
-// exist is an error that matches fs.ErrNotExist and offers the nearest ones.
-func (e *Env) KernelVariable(name string) (uint64, error) {
-	f, err := e.root.Open("proc/kallsyms")
-	if err != nil {
-		return 0, &UnsupportedError{Feature: "kallsyms", Hint: "/proc/kallsyms may not be read", Err: err}
-	}
-	defer f.Close()
-	meant := near.New(name)
-	lines := newLineReader(f)
-	for lines.next() {
-		addr, typ, sym, _, ok := kallsymsLine(lines.line)
-		if !ok || !strings.ContainsRune("dDbBrRvV", rune(typ)) {
-			continue
-		}
-		if string(sym) == name {
-			if addr == 0 {
-				return 0, errors.New("kernel addresses are hidden: kernel.kptr_restrict")
-			}
-			return addr, nil
-		}
-		meant.Add(string(sym))
-	}
-	return 0, notexist.Errorf("no kernel variable %s%s", name, meant.Hint())
-}
-
 // iter resolves an iterator by the struct that its programs are given.
 func (r *resolver) iter(t Iter) error {
 	if err := r.env.Supports(feature.Iter); errors.Is(err, errors.ErrUnsupported) {

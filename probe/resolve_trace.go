@@ -363,11 +363,11 @@ func (r *resolver) noTrampoline(t trampoline, err error) error {
 	if kerr != nil {
 		return notexist.Errorf("no function %s in BTF", t.symbol)
 	}
-	if len(k.lookup(t.module, t.symbol)) > 0 {
+	if len(k.Lookup(t.module, t.symbol)) > 0 {
 		return notexist.Errorf("%s has no prototype in BTF, which a trampoline needs; kprobe:%s does without",
 			t.symbol, t.symbol)
 	}
-	return k.absent(t.module, t.symbol)
+	return k.Absent(t.module, t.symbol)
 }
 
 func (r *resolver) tracingMatches(t trampoline) error {
@@ -376,7 +376,7 @@ func (r *resolver) tracingMatches(t trampoline) error {
 		return err
 	}
 	n := 0
-	matches := list.match(t.module, t.symbol)
+	matches := list.Match(t.module, t.symbol)
 	for _, fn := range matches {
 		if isTracingMulti(t.at) {
 			m := t

@@ -186,7 +186,7 @@ func (p *jitParser) record() error {
 
 // load adds code: pid, tid, vma, address, size, index, name, bytes.
 func (p *jitParser) load(b []byte) {
-	if len(b) < 41 || len(p.d.m.ents) >= maxKernelSymbols {
+	if len(b) < 41 || len(p.d.m.ents) >= maxJITSymbols {
 		p.d.m.Bad++
 		return
 	}
@@ -211,7 +211,7 @@ func (p *jitParser) add(addr, size uint64, name, n uint32, lines []jitLine) {
 // move adds code again at its new address: pid, tid, vma, old address, new
 // address, size, index.
 func (p *jitParser) move(b []byte) {
-	if len(b) < 48 || len(p.d.m.ents) >= maxKernelSymbols {
+	if len(b) < 48 || len(p.d.m.ents) >= maxJITSymbols {
 		p.d.m.Bad++
 		return
 	}

@@ -3,11 +3,10 @@ package symbol
 import (
 	"bytes"
 	"cmp"
-	"encoding/binary"
-	"fmt"
 	"io"
 	"slices"
 
+	"github.com/borescope/borescope/internal/kallsyms"
 	"github.com/borescope/borescope/symbol/internal/index"
 )
 
@@ -38,15 +37,8 @@ type kallsymsParser struct {
 	mods   []string
 	names  []byte    // for put
 	group  []kallsym // for orderAliases
-	last   []byte    // name of the last module, with brackets
+	last   []byte    // name of the last module
 	lastID uint16
-	all    bool // also data symbols
-	zero   bool // no address was other than 0 so far
-	n      int  // lines
-
-	high      uint64 // the first 8 digits of the last address, as they are written
-	highValue uint64 // and what they mean
-	highKnown bool
 }
 
 // kallsym is a symbol on its way into the table.
@@ -57,148 +49,55 @@ type kallsym struct {
 	typ   uint8
 }
 
-// maxKallsymsLine is far above KSYM_NAME_LEN (512) and MODULE_NAME_LEN (56).
-const maxKallsymsLine = 4096
-
-// maxKernelSymbols bounds the table; a kernel with everything built in has some
-// 300,000.
-const maxKernelSymbols = 1 << 24
-
-// parseKallsyms reads lines of "ADDRESS TYPE NAME\t[MODULE]": proc_kallsyms(5),
-// kernel/kallsyms.c s_show. It keeps code, and data too if all is set.
+// parseKallsyms keeps code, and data too if all is set.
 func parseKallsyms(r io.Reader, all bool) (*kernelTable, error) {
-	p := &kallsymsParser{mods: []string{"[kernel]"}, all: all, zero: true}
-	buf := make([]byte, 256<<10)
-	n := 0
-	for {
-		m, err := r.Read(buf[n:])
-		n += m
-		end := bytes.LastIndexByte(buf[:n], '\n') + 1
-		if end > 0 {
-			if err := p.lines(buf[:end]); err != nil {
-				return nil, err
-			}
-			n = copy(buf, buf[end:n])
-		}
-		if n >= maxKallsymsLine {
-			return nil, fmt.Errorf("kallsyms:%d: line is too long", p.n+1)
-		}
-		if err == io.EOF {
-			break
-		}
-		if err != nil {
-			return nil, fmt.Errorf("kallsyms:%d: %w", p.n+1, err)
-		}
-	}
-	if n > 0 {
-		if err := p.lines(append(buf[:n], '\n')); err != nil {
-			return nil, err
-		}
-	}
-	return p.table(), nil
-}
-
-// lines parses whole lines.
-func (p *kallsymsParser) lines(b []byte) error {
-	for len(b) > 0 {
-		p.n++
-		end := bytes.IndexByte(b, '\n')
-		line := b[:end]
-		b = b[end+1:]
-		if len(line) == 0 {
+	p := &kallsymsParser{mods: []string{"[kernel]"}}
+	lines := kallsyms.NewLines(r)
+	hidden := true
+	for lines.Next() {
+		hidden = hidden && lines.Address == 0
+		if !all && !isCode(lines.Type) {
 			continue
 		}
-		if err := p.line(line); err != nil {
-			return err
-		}
+		p.add(lines)
 	}
-	return nil
+	if err := lines.Err(); err != nil {
+		return nil, err
+	}
+	if hidden && lines.Line() > 0 {
+		return &kernelTable{mods: p.mods, hidden: true}, nil
+	}
+	return p.table(), nil
 }
 
 // isMarker is set in the type of symbols that end a section.
 const isMarker = 0x80
 
-// hexDigit maps a character to its value, 0xff if it is no hexadecimal digit.
-var hexDigit = func() (t [256]uint8) {
-	for i := range t {
-		t[i] = 0xff
-	}
-	for i := range 10 {
-		t['0'+i] = uint8(i)
-	}
-	for i := range 6 {
-		t['a'+i], t['A'+i] = uint8(10+i), uint8(10+i)
-	}
-	return t
-}()
-
-func (p *kallsymsParser) line(line []byte) error {
-	var v uint64
-	i := 0
-	if len(line) > 16 && binary.LittleEndian.Uint64(line) == p.high && p.highKnown {
-		i, v = 8, p.highValue // the upper half is that of the line before, nearly always
-	}
-	for ; i < len(line) && i < 17; i++ {
-		d := hexDigit[line[i]]
-		if d == 0xff {
-			break
-		}
-		v = v<<4 | uint64(d)
-	}
-	if i == 16 {
-		p.high, p.highValue, p.highKnown = binary.LittleEndian.Uint64(line), v>>32, true
-	}
-	if i == 0 || i > 16 || len(line) < i+4 || line[i] != ' ' || line[i+2] != ' ' {
-		return p.bad("want ADDRESS TYPE NAME, got %q", line)
-	}
-	typ := line[i+1] &^ isMarker
-	name := line[i+3:]
-	var mod []byte
-	// The module is the last word, after a tab.
-	if name[len(name)-1] == ']' {
-		if t := bytes.IndexByte(name, '\t'); t >= 0 {
-			name, mod = name[:t], name[t+1:]
-		}
-	}
-	if len(name) == 0 {
-		return p.bad("no name in %q", line)
-	}
-	if v != 0 {
-		p.zero = false
-	}
-	if !p.all && !isCode(typ) {
-		return nil
-	}
-	if len(p.syms) >= maxKernelSymbols {
-		return p.bad("more than %d symbols", maxKernelSymbols)
-	}
+func (p *kallsymsParser) add(line *kallsyms.Lines) {
 	if p.syms == nil { // so that they are not copied over and over
 		p.syms, p.arena = make([]kallsym, 0, 1<<17), make([]byte, 0, 24<<17)
 	}
 	id := uint16(0)
-	if mod != nil {
+	if mod := line.Module(); len(mod) > 0 {
 		id = p.module(mod)
 	}
+	name := line.Name()
+	typ := line.Type &^ isMarker
 	if marker(name) {
 		typ |= isMarker
 	}
-	p.syms = append(p.syms, kallsym{v, uint32(len(p.arena)), id, typ})
+	p.syms = append(p.syms, kallsym{line.Address, uint32(len(p.arena)), id, typ})
 	p.arena = appendName(p.arena, name)
-	return nil
 }
 
-func (p *kallsymsParser) bad(format string, args ...any) error {
-	return fmt.Errorf("kallsyms:%d: "+format, append([]any{p.n}, args...)...)
-}
-
-// module returns the number of a module, given as "[name]".
+// module returns the number of a module, which the table has as "[name]".
 func (p *kallsymsParser) module(mod []byte) uint16 {
 	if bytes.Equal(mod, p.last) {
 		return p.lastID
 	}
 	p.last = append(p.last[:0], mod...)
 	for i := len(p.mods) - 1; i > 0; i-- {
-		if p.mods[i] == string(mod) {
+		if m := p.mods[i]; m[1:len(m)-1] == string(mod) {
 			p.lastID = uint16(i)
 			return p.lastID
 		}
@@ -207,7 +106,7 @@ func (p *kallsymsParser) module(mod []byte) uint16 {
 		p.lastID = 0
 		return 0
 	}
-	p.mods = append(p.mods, string(mod))
+	p.mods = append(p.mods, "["+string(mod)+"]")
 	p.lastID = uint16(len(p.mods) - 1)
 	return p.lastID
 }
@@ -239,10 +138,7 @@ func nameAt(arena []byte, off int) (name []byte, next int) {
 
 // table sorts what was read and makes the table of it.
 func (p *kallsymsParser) table() *kernelTable {
-	t := &kernelTable{mods: p.mods, hidden: p.zero && p.n > 0}
-	if t.hidden {
-		return t
-	}
+	t := &kernelTable{mods: p.mods}
 	p.sort()
 	t.typ, t.arena = make([]byte, len(p.syms)), p.arena
 	if cap(t.arena)-len(t.arena) > len(t.arena)/64 {

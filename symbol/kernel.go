@@ -9,6 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/borescope/borescope/internal/kallsyms"
 	"github.com/borescope/borescope/internal/procfs"
 	"github.com/borescope/borescope/symbol/internal/index"
 )
@@ -68,7 +69,7 @@ var ErrHidden = errors.New("kernel addresses are hidden: kernel.kptr_restrict, o
 // its table (40 ms for 120,000 symbols on the development machine).
 func OpenKernel(opts *KernelOptions) (*Kernel, error) {
 	k := newKernel(opts)
-	f, err := procfs.Root(k.opts.Root).Open("proc/kallsyms")
+	f, err := kallsyms.Open(procfs.Root(k.opts.Root))
 	if err != nil {
 		return nil, err
 	}
@@ -134,7 +135,7 @@ func (k *Kernel) read() (*kernelTable, error) {
 }
 
 func (k *Kernel) readKallsyms() (*kernelTable, error) {
-	f, err := procfs.Root(k.opts.Root).Open("proc/kallsyms")
+	f, err := kallsyms.Open(procfs.Root(k.opts.Root))
 	if err != nil {
 		return nil, err
 	}

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/borescope/borescope/internal/elffile"
+	"github.com/borescope/borescope/internal/kallsyms"
 	"github.com/borescope/borescope/symbol/internal/index"
 )
 
@@ -127,7 +128,7 @@ func (p *PerfMap) line(arena *strings.Builder, b []byte) {
 	}
 	start, rest, ok1 := hexField(b)
 	size, name, ok2 := hexField(rest)
-	if !ok1 || !ok2 || len(name) == 0 || start+size < start || len(p.ents) >= maxKernelSymbols {
+	if !ok1 || !ok2 || len(name) == 0 || start+size < start || len(p.ents) >= maxJITSymbols {
 		p.Bad++
 		return
 	}
@@ -144,19 +145,16 @@ func (p *PerfMap) line(arena *strings.Builder, b []byte) {
 // take accounts for an entry with a name of n bytes.
 func (p *PerfMap) take(n int) { p.room -= perfEntryCost + 3*int64(n) }
 
+// maxJITSymbols bounds a table.
+const maxJITSymbols = 1 << 24
+
 // hexField reads a hexadecimal number, with or without 0x, and the blanks after it.
 func hexField(b []byte) (v uint64, rest []byte, ok bool) {
 	if len(b) > 2 && b[0] == '0' && (b[1] == 'x' || b[1] == 'X') {
 		b = b[2:]
 	}
-	i := 0
-	for ; i < len(b) && hexDigit[b[i]] != 0xff; i++ {
-		if i == 16 {
-			return 0, nil, false
-		}
-		v = v<<4 | uint64(hexDigit[b[i]])
-	}
-	if i == 0 || i == len(b) || b[i] != ' ' && b[i] != '\t' {
+	v, i := kallsyms.Hex(b)
+	if i == 0 || i > 16 || i == len(b) || b[i] != ' ' && b[i] != '\t' {
 		return 0, nil, false
 	}
 	return v, bytes.TrimLeft(b[i:], " \t"), true

@@ -1,0 +1,258 @@
+package kallsyms
+
+import (
+	"bytes"
+	"cmp"
+	"hash/maphash"
+	"io"
+	"iter"
+	"math/bits"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/borescope/borescope/internal/near"
+	"github.com/borescope/borescope/internal/notexist"
+)
+
+// Symbol is a function of the running kernel.
+type Symbol struct {
+	Name    string // as /proc/kallsyms has it
+	Module  string // "" for the kernel itself
+	Address uint64 // where it begins
+}
+
+// Functions holds the kernel's functions, those of BPF programs left out, indexed by
+// name. Names lie in one blob; 100,000 functions take some 5 MB.
+type Functions struct {
+	// Hidden says that every address reads as 0.
+	Hidden bool
+
+	syms    []function
+	names   []byte
+	modules []string
+	seed    maphash.Seed
+	buckets []uint32 // index into syms + 1, open addressing
+	byAddr  func() []uint32
+}
+
+type function struct {
+	addr   uint64
+	name   uint32
+	length uint16
+	module uint16 // index into modules + 1
+}
+
+// Read reads the functions of /proc/kallsyms.
+func Read(r io.Reader) (*Functions, error) {
+	// As large as a distribution's kernel with its modules needs: growing costs
+	// more than the reading.
+	return read(r, 120_000, 3<<20)
+}
+
+// read has room for so many functions, and bytes of their names, at first.
+func read(r io.Reader, functions, names int) (*Functions, error) {
+	k := &Functions{
+		seed: maphash.MakeSeed(), Hidden: true,
+		names: make([]byte, 0, names), syms: make([]function, 0, functions),
+	}
+	moduleIndex := map[string]uint16{}
+	lines := NewLines(r)
+	for lines.Next() {
+		if lines.Address != 0 {
+			k.Hidden = false
+		}
+		if t := lines.Type | 0x20; t != 't' && t != 'w' || string(lines.Module()) == "bpf" {
+			continue
+		}
+		s := function{addr: lines.Address, name: uint32(len(k.names)), length: uint16(len(lines.Name()))}
+		if len(lines.Module()) > 0 {
+			i, ok := moduleIndex[string(lines.Module())]
+			if !ok {
+				k.modules = append(k.modules, string(lines.Module()))
+				i = uint16(len(k.modules))
+				moduleIndex[string(lines.Module())] = i
+			}
+			s.module = i
+		}
+		k.names = append(k.names, lines.Name()...)
+		k.syms = append(k.syms, s)
+	}
+	if err := lines.Err(); err != nil {
+		return nil, err
+	}
+	k.index()
+	k.byAddr = sync.OnceValue(k.sorted)
+	return k, nil
+}
+
+func (k *Functions) index() {
+	if len(k.syms) == 0 {
+		return
+	}
+	k.buckets = make([]uint32, 1<<bits.Len(uint(len(k.syms)*3/2)))
+	mask := uint64(len(k.buckets) - 1)
+	for i := range k.syms {
+		h := maphash.Bytes(k.seed, k.name(i)) & mask
+		for k.buckets[h] != 0 {
+			h = (h + 1) & mask
+		}
+		k.buckets[h] = uint32(i + 1)
+	}
+}
+
+func (k *Functions) name(i int) []byte {
+	s := &k.syms[i]
+	return k.names[s.name : s.name+uint32(s.length)]
+}
+
+func (k *Functions) symbol(i int) Symbol {
+	s := &k.syms[i]
+	out := Symbol{Name: string(k.name(i)), Address: s.addr}
+	if s.module > 0 {
+		out.Module = k.modules[s.module-1]
+	}
+	return out
+}
+
+// named yields the indices of the functions of a name, in the order of the file.
+func (k *Functions) named(name []byte) iter.Seq[int] {
+	return func(yield func(int) bool) {
+		if len(k.buckets) == 0 {
+			return
+		}
+		mask := uint64(len(k.buckets) - 1)
+		for h := maphash.Bytes(k.seed, name) & mask; k.buckets[h] != 0; h = (h + 1) & mask {
+			i := int(k.buckets[h] - 1)
+			if bytes.Equal(k.name(i), name) && !yield(i) {
+				return
+			}
+		}
+	}
+}
+
+// Lookup returns every function of that name, in the order of the file; module ""
+// is any, "vmlinux" the kernel itself.
+func (k *Functions) Lookup(module, name string) []Symbol {
+	var out []Symbol
+	for i := range k.named([]byte(name)) {
+		if s := k.symbol(i); module == "" || s.Module == module || module == "vmlinux" && s.Module == "" {
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+// sorted are the indices of the functions by address.
+func (k *Functions) sorted() []uint32 {
+	out := make([]uint32, len(k.syms))
+	for i := range out {
+		out[i] = uint32(i)
+	}
+	slices.SortStableFunc(out, func(a, b uint32) int { return cmp.Compare(k.syms[a].addr, k.syms[b].addr) })
+	return out
+}
+
+// At returns the function that covers the address, and the distance to the
+// next one's start (0 if it is the last).
+func (k *Functions) At(addr uint64) (s Symbol, size uint64, ok bool) {
+	byAddr := k.byAddr()
+	i, found := slices.BinarySearchFunc(byAddr, addr, func(i uint32, a uint64) int { return cmp.Compare(k.syms[i].addr, a) })
+	if !found {
+		i--
+	}
+	if i < 0 {
+		return s, 0, false
+	}
+	// Aliases: the first of the file's order stands for all.
+	for i > 0 && k.syms[byAddr[i-1]].addr == k.syms[byAddr[i]].addr {
+		i--
+	}
+	s = k.symbol(int(byAddr[i]))
+	for _, j := range byAddr[i+1:] {
+		if a := k.syms[j].addr; a > s.Address {
+			size = a - s.Address
+			break
+		}
+	}
+	return s, size, true
+}
+
+// All yields the functions in the order of the file.
+func (k *Functions) All() iter.Seq[Symbol] {
+	return func(yield func(Symbol) bool) {
+		for i := range k.syms {
+			if !yield(k.symbol(i)) {
+				return
+			}
+		}
+	}
+}
+
+// clones lists the functions that the compiler made of one: name.isra.0,
+// name.constprop.0, name.part.0, name.cold.
+func (k *Functions) clones(name string) []string {
+	var out []string
+	for i := range k.syms {
+		n := k.name(i)
+		if len(n) > len(name)+1 && n[len(name)] == '.' && string(n[:len(name)]) == name {
+			out = append(out, string(n))
+		}
+	}
+	return out
+}
+
+// Absent is the error for a function that there is not: it offers what there is instead.
+func (k *Functions) Absent(module, name string) error {
+	if module != "" {
+		if s := k.Lookup("", name); len(s) > 0 {
+			where := "the kernel itself"
+			if s[0].Module != "" {
+				where = "module " + s[0].Module
+			}
+			return notexist.Errorf("no function %s in module %s; %s has one", name, module, where)
+		}
+	}
+	if clones := k.clones(name); len(clones) > 0 {
+		return notexist.Errorf("the compiler kept no whole %s, only %s, whose arguments may differ; probe that by its full name",
+			name, strings.Join(clones, ", "))
+	}
+	meant := near.New(name)
+	for s := range k.All() {
+		if module == "" || s.Module == module {
+			meant.Add(s.Name)
+		}
+	}
+	return notexist.Errorf("no kernel function %s%s", name, meant.Hint())
+}
+
+// Own picks the kernel's own functions, those of modules left out, whose names are
+// handed to the function that pick is given, and that are not in without: in the order
+// of the file, which is that of addresses.
+func (k *Functions) Own(pick func(add func(name []byte)) error, without map[string]bool) ([]Symbol, error) {
+	have := make([]bool, len(k.syms))
+	n := 0
+	err := pick(func(name []byte) {
+		for i := range k.named(name) {
+			if k.syms[i].module == 0 && !have[i] {
+				have[i] = true
+				n++
+			}
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	out := make([]Symbol, 0, n)
+	names := string(k.names) // one for all
+	for i, ok := range have {
+		if !ok {
+			continue
+		}
+		s := &k.syms[i]
+		if name := names[s.name : s.name+uint32(s.length)]; !without[name] {
+			out = append(out, Symbol{Name: name, Address: s.addr})
+		}
+	}
+	return out, nil
+}

@@ -1,0 +1,116 @@
+package kallsyms
+
+import (
+	"bufio"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/borescope/borescope/internal/glob"
+)
+
+// Traceable is a list of kernel functions that probes may be put on.
+type Traceable []Symbol
+
+// ReadTraceable reads tracefs's available_filter_functions, lines of "NAME [MODULE]", or
+// available_filter_functions_addrs (6.5), with the address before them. Annotations
+// behind them are cut off. The names are parts of one string.
+func ReadTraceable(r io.Reader, addrs bool) (Traceable, error) {
+	var blob strings.Builder
+	blob.Grow(2 << 20)
+	if _, err := io.CopyBuffer(&blob, onlyReader{io.LimitReader(r, maxBytes)}, make([]byte, 256<<10)); err != nil {
+		return nil, err
+	}
+	text := blob.String()
+	out := make(Traceable, 0, len(text)/24)
+	for line := range strings.Lines(text) {
+		line = strings.TrimSuffix(line, "\n")
+		var s Symbol
+		if addrs {
+			addr, rest, ok := strings.Cut(line, " ")
+			var err error
+			if s.Address, err = strconv.ParseUint(addr, 16, 64); err != nil || !ok {
+				continue
+			}
+			line = rest
+		}
+		name, rest, _ := strings.Cut(line, " ")
+		if len(name) == 0 || strings.HasPrefix(name, "__ftrace_invalid_address__") {
+			continue
+		}
+		s.Name = name
+		if i := strings.IndexByte(rest, '['); i >= 0 {
+			s.Module, _, _ = strings.Cut(rest[i+1:], "]")
+		}
+		out = append(out, s)
+	}
+	return out, nil
+}
+
+// onlyReader hides the other methods of a reader, so that the buffer is used.
+type onlyReader struct{ io.Reader }
+
+// Without is the list without the functions of some names.
+func (t Traceable) Without(names map[string]bool) Traceable {
+	if len(names) == 0 {
+		return t
+	}
+	out := make(Traceable, 0, len(t))
+	for _, s := range t {
+		if !names[s.Name] {
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+// ByName finds the functions by name, nil where the list has no addresses.
+func (t Traceable) ByName() map[string][]Symbol {
+	if len(t) == 0 || t[0].Address == 0 {
+		return nil
+	}
+	out := make(map[string][]Symbol, len(t))
+	for i := range t {
+		name := t[i].Name
+		if have := out[name]; have != nil {
+			out[name] = append(slices.Clone(have), t[i])
+			continue
+		}
+		out[name] = t[i : i+1 : i+1]
+	}
+	return out
+}
+
+// Match returns the functions that a pattern of module and name stands for. The
+// slice is not to be changed.
+func (t Traceable) Match(module, pattern string) []Symbol {
+	if module == "" && pattern == "*" {
+		return t
+	}
+	g := glob.Compile(pattern)
+	m := glob.Compile(module)
+	var out []Symbol
+	for _, s := range t {
+		if module != "" && !m.Match(s.Module) && (module != "vmlinux" || s.Module != "") {
+			continue
+		}
+		if g.Match(s.Name) {
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+// ReadBlacklist reads the functions that kprobes refuse, debugfs's kprobes/blacklist:
+// lines of "START-END\tNAME".
+func ReadBlacklist(r io.Reader) (map[string]bool, error) {
+	out := map[string]bool{}
+	lines := bufio.NewScanner(io.LimitReader(r, maxBytes))
+	for lines.Scan() {
+		if _, name, ok := strings.Cut(lines.Text(), "\t"); ok {
+			out[name] = true
+		}
+	}
+	return out, lines.Err()
+}
