@@ -237,7 +237,7 @@ func (b *boundaries) readFunctions() error {
 	}
 	b.read = true
 	var all []span // once in memory, also of large files
-	add := func(_ int, sym elf.Sym64, name []byte) error {
+	add := func(_ int, sym *elf.Sym64, name []byte) error {
 		typ := elf.ST_TYPE(sym.Info)
 		switch end := sym.Value + sym.Size; {
 		case typ != elf.STT_FUNC && typ != elf.STT_GNU_IFUNC && typ != elf.STT_NOTYPE || len(name) == 0 || name[0] == '$':
@@ -248,7 +248,7 @@ func (b *boundaries) readFunctions() error {
 		}
 		return nil
 	}
-	err := symbolTables(b.f, func(s *elffile.Section) error {
+	err := b.f.SymbolTables(func(s *elffile.Section) error {
 		all = slices.Grow(all, int(min(s.Size, uint64(b.f.Stored()))/elf.Sym64Size))
 		return eachOf(b.ctx, b.f, s, add)
 	})

@@ -437,18 +437,12 @@ func (r *resolver) noSymbol(f *elffile.File, path string, u userProbe, total int
 
 // imported tells whether the file has the name as an undefined symbol.
 func imported(f *elffile.File, name string) bool {
-	s := f.SectionOfType(elf.SHT_DYNSYM)
-	if s == nil || int(s.Link) >= len(f.Sections) {
+	t, err := f.Symbols(f.SectionOfType(elf.SHT_DYNSYM))
+	if err != nil {
 		return false
 	}
-	tab, err1 := f.Data(s)
-	names, err2 := f.Data(&f.Sections[s.Link])
-	if err1 != nil || err2 != nil || f.Class != elf.ELFCLASS64 {
-		return false
-	}
-	for i := 0; (i+1)*elf.Sym64Size <= len(tab); i++ {
-		sym, n := decodeSym(f, tab[i*elf.Sym64Size:(i+1)*elf.Sym64Size])
-		if sym.Shndx == 0 && elffile.IsString(names, uint64(n), name) {
+	for _, sym := range t.All() {
+		if sym.Shndx == uint16(elf.SHN_UNDEF) && t.Is(&sym, name) {
 			return true
 		}
 	}

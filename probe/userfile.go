@@ -135,31 +135,12 @@ func notELF(path string, err error) error {
 // takes; those that are in both come twice. The slice given to the filter is
 // part of the file.
 func symbols(ctx context.Context, f *elffile.File, want func(name []byte) bool, yield func(elfSymbol) error) error {
-	return symbolTables(f, func(s *elffile.Section) error { return symbolsOf(ctx, f, s, want, yield) })
-}
-
-// symbolTables yields the tables of symbols, of which there are no more bytes than the
-// file has: headers may lie over each other's tables.
-func symbolTables(f *elffile.File, yield func(*elffile.Section) error) error {
-	left := f.Size()
-	for i := range f.Sections {
-		s := &f.Sections[i]
-		if s.Type != elf.SHT_SYMTAB && s.Type != elf.SHT_DYNSYM {
-			continue
-		}
-		if left -= int64(min(s.Size, 1<<62)); left < 0 && s.Flags&elf.SHF_COMPRESSED == 0 {
-			return fmt.Errorf("%s: %w", s.Name, elffile.ErrTooLarge)
-		}
-		if err := yield(s); err != nil {
-			return err
-		}
-	}
-	return nil
+	return f.SymbolTables(func(s *elffile.Section) error { return symbolsOf(ctx, f, s, want, yield) })
 }
 
 func symbolsOf(ctx context.Context, f *elffile.File, s *elffile.Section, want func([]byte) bool, yield func(elfSymbol) error) error {
 	versions := versionsOf(f, s)
-	return eachOf(ctx, f, s, func(i int, sym elf.Sym64, n []byte) error {
+	return eachOf(ctx, f, s, func(i int, sym *elf.Sym64, n []byte) error {
 		typ := elf.ST_TYPE(sym.Info)
 		if typ != elf.STT_FUNC && typ != elf.STT_GNU_IFUNC || len(n) == 0 || !want(n) {
 			return nil
@@ -173,50 +154,27 @@ func symbolsOf(ctx context.Context, f *elffile.File, s *elffile.Section, want fu
 }
 
 // eachOf yields the defined symbols of a table with their numbers, until ctx ends.
-func eachOf(ctx context.Context, f *elffile.File, s *elffile.Section, yield func(i int, sym elf.Sym64, name []byte) error) error {
-	if int(s.Link) >= len(f.Sections) {
-		return fmt.Errorf("%s: it names no string table", s.Name)
-	}
-	tab, err := f.Data(s)
+func eachOf(ctx context.Context, f *elffile.File, s *elffile.Section, yield func(i int, sym *elf.Sym64, name []byte) error) error {
+	t, err := f.Symbols(s)
 	if err != nil {
 		return err
 	}
-	strs, err := f.Data(&f.Sections[s.Link])
-	if err != nil {
-		return err
-	}
-	names := elffile.NewNames(strs)
-	size := elf.Sym64Size
-	if f.Class == elf.ELFCLASS32 {
-		size = elf.Sym32Size
-	}
-	for i := 0; (i+1)*size <= len(tab); i++ {
+	for i, sym := range t.All() {
 		if i%4096 == 0 && ctx.Err() != nil {
 			return ctx.Err()
 		}
-		sym, name := decodeSym(f, tab[i*size:(i+1)*size])
-		if sym.Shndx == 0 {
+		if sym.Shndx == uint16(elf.SHN_UNDEF) {
 			continue
 		}
-		n, err := names.At(uint64(name))
+		n, err := t.Name(&sym)
 		if err != nil {
 			return fmt.Errorf("%s: %w", s.Name, err)
 		}
-		if err := yield(i, sym, n); err != nil {
+		if err := yield(i, &sym, n); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-func decodeSym(f *elffile.File, b []byte) (s elf.Sym64, name uint32) {
-	o := f.Order
-	if f.Class == elf.ELFCLASS32 {
-		return elf.Sym64{
-			Value: uint64(o.Uint32(b[4:])), Size: uint64(o.Uint32(b[8:])), Info: b[12], Other: b[13], Shndx: o.Uint16(b[14:]),
-		}, o.Uint32(b)
-	}
-	return elf.Sym64{Info: b[4], Other: b[5], Shndx: o.Uint16(b[6:]), Value: o.Uint64(b[8:]), Size: o.Uint64(b[16:])}, o.Uint32(b)
 }
 
 // symVersions are the version names that a dynamic symbol table's entries have.

@@ -208,12 +208,12 @@ func readORC(f *elffile.File) (o *ORCFile, err error) {
 
 // relocate reads where a module's entries point.
 func (o *ORCFile) relocate(f *elffile.File) error {
-	const relaSize, symSize = 24, 24
+	const relaSize = 24
 	rela, err := f.Data(f.Section(".rela.orc_unwind_ip"))
 	if err != nil {
 		return err
 	}
-	syms, err := f.Data(f.SectionOfType(elf.SHT_SYMTAB))
+	syms, err := f.Symbols(f.SectionOfType(elf.SHT_SYMTAB))
 	if err != nil {
 		return err
 	}
@@ -225,15 +225,15 @@ func (o *ORCFile) relocate(f *elffile.File) error {
 	for i := range n {
 		r := rela[i*relaSize:]
 		at, sym := binary.LittleEndian.Uint64(r)/4, binary.LittleEndian.Uint32(r[12:])
-		if at >= uint64(n) || uint64(sym+1)*symSize > uint64(len(syms)) {
+		if at >= uint64(n) || uint64(sym) >= uint64(syms.Len()) {
 			return errors.New("ORC: relocation out of range")
 		}
-		s := syms[uint64(sym)*symSize:]
-		shndx := int(binary.LittleEndian.Uint16(s[6:]))
-		if shndx >= len(f.Sections) {
+		s := syms.At(int(sym))
+		section := syms.Section(int(sym), &s)
+		if uint64(section) >= uint64(len(f.Sections)) {
 			return errors.New("ORC: relocation against no section")
 		}
-		o.places[at] = orcPlace{f.Sections[shndx].Name, binary.LittleEndian.Uint64(s[8:]) + binary.LittleEndian.Uint64(r[16:])}
+		o.places[at] = orcPlace{f.Sections[section].Name, s.Value + binary.LittleEndian.Uint64(r[16:])}
 	}
 	o.ip = nil
 	return nil

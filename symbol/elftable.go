@@ -197,7 +197,7 @@ func (r *symReader) read(tab *elffile.Section, dyn bool) error {
 		return nil
 	}
 	r.names += 4*len(r.strs[which]) + 1<<20
-	x := extended(r.f, tab)
+	x := r.f.Extended(tab)
 	if r.f.Class == elf.ELFCLASS64 && r.f.Order == binary.LittleEndian {
 		r.read64le(b, x, mark)
 	} else {
@@ -206,19 +206,6 @@ func (r *symReader) read(tab *elffile.Section, dyn bool) error {
 	r.f.Release(b)
 	if len(r.out) > r.most {
 		return errManySymbols
-	}
-	return nil
-}
-
-// extended returns the section numbers of a table's symbols that do not fit into
-// the symbols: 4 bytes each, nil if the file has none.
-func extended(f *elffile.File, tab *elffile.Section) []byte {
-	for i := range f.Sections {
-		s := &f.Sections[i]
-		if s.Type == elf.SHT_SYMTAB_SHNDX && int(s.Link) < len(f.Sections) && &f.Sections[s.Link] == tab {
-			x, _ := f.Data(s)
-			return x
-		}
 	}
 	return nil
 }
@@ -300,15 +287,13 @@ func (r *symReader) read64le(b, x []byte, mark uint32) {
 }
 
 func (r *symReader) readAny(b, x []byte, mark uint32) {
-	o := r.f.Order
-	if r.f.Class == elf.ELFCLASS64 {
-		for i := 0; len(b) >= 24 && len(r.out) <= r.most; i, b = i+1, b[24:] {
-			r.add(o.Uint64(b[8:]), o.Uint64(b[16:]), o.Uint32(b), mark, b[4], o.Uint16(b[6:]), i, x)
-		}
-		return
+	size := elf.Sym64Size
+	if r.f.Class == elf.ELFCLASS32 {
+		size = elf.Sym32Size
 	}
-	for i := 0; len(b) >= 16 && len(r.out) <= r.most; i, b = i+1, b[16:] {
-		r.add(uint64(o.Uint32(b[4:])), uint64(o.Uint32(b[8:])), o.Uint32(b), mark, b[12], o.Uint16(b[14:]), i, x)
+	for i := 0; len(b) >= size && len(r.out) <= r.most; i, b = i+1, b[size:] {
+		s := r.f.Symbol(b)
+		r.add(s.Value, s.Size, s.Name, mark, s.Info, s.Shndx, i, x)
 	}
 }
 

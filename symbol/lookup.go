@@ -138,23 +138,16 @@ func (s *symbolScan) take(name []byte) error {
 // table scans one symbol table: which symbols match, and then what those are, so that
 // there is memory for as many.
 func (s *symbolScan) table(f *elffile.File, tab *elffile.Section) error {
-	b, err := f.Data(tab)
-	if err != nil || b == nil {
+	t, err := f.Symbols(tab)
+	if err != nil {
 		return err
 	}
-	strs, x := strTab(f, tab), extended(f, tab)
-	names := elffile.NewNames(strs)
-	size := elf.Sym64Size
-	if f.Class == elf.ELFCLASS32 {
-		size = elf.Sym32Size
-	}
 	var matching []uint32
-	for i := 0; (i+1)*size <= len(b); i++ {
-		sym := symbolAt(f, b[i*size:])
-		if !s.wanted(strs, &sym) {
+	for i, sym := range t.All() {
+		if !s.wanted(t.Strings, &sym) {
 			continue
 		}
-		raw, err := names.At(uint64(sym.Name))
+		raw, err := t.Name(&sym)
 		if err != nil {
 			return fmt.Errorf("%s: %w", s.e.path, err)
 		}
@@ -167,35 +160,13 @@ func (s *symbolScan) table(f *elffile.File, tab *elffile.Section) error {
 	}
 	s.out = slices.Grow(s.out, len(matching))
 	for _, i := range matching {
-		sym := symbolAt(f, b[int(i)*size:])
-		sym.Value += objectBase(f, sym.Shndx, x, int(i))
-		s.add(unversioned(elffile.String(strs, uint64(sym.Name))), &sym)
+		sym := t.At(int(i))
+		if sec := t.Section(int(i), &sym); f.Type == elf.ET_REL && uint64(sec) < uint64(len(f.Sections)) {
+			sym.Value += f.Sections[sec].Addr // it is relative to its section
+		}
+		s.add(unversioned(elffile.String(t.Strings, uint64(sym.Name))), &sym)
 	}
 	return nil
-}
-
-// symbolAt decodes a symbol.
-func symbolAt(f *elffile.File, b []byte) elf.Sym64 {
-	o := f.Order
-	if f.Class == elf.ELFCLASS32 {
-		return elf.Sym64{
-			Name: o.Uint32(b), Value: uint64(o.Uint32(b[4:])), Size: uint64(o.Uint32(b[8:])), Info: b[12], Shndx: o.Uint16(b[14:]),
-		}
-	}
-	return elf.Sym64{Name: o.Uint32(b), Info: b[4], Shndx: o.Uint16(b[6:]), Value: o.Uint64(b[8:]), Size: o.Uint64(b[16:])}
-}
-
-// objectBase is the address of the section of symbol i in an object file, where
-// symbols are relative to it, else 0.
-func objectBase(f *elffile.File, shndx uint16, x []byte, i int) uint64 {
-	sec := uint32(shndx)
-	if shndx == uint16(elf.SHN_XINDEX) && len(x) >= 4*i+4 {
-		sec = f.Order.Uint32(x[4*i:])
-	}
-	if f.Type != elf.ET_REL || uint64(sec) >= uint64(len(f.Sections)) {
-		return 0
-	}
-	return f.Sections[sec].Addr
 }
 
 // wanted reports whether a symbol is a place and may match.

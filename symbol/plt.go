@@ -144,13 +144,13 @@ func (e *ELF) addGlink(r *symReader, arch *pltArch) {
 
 // pltSlots returns the slots by address.
 func (e *ELF) pltSlots(arch *pltArch, tags map[elf.DynTag]uint64) []pltSlot {
-	syms, err := e.f.Data(e.f.SectionOfType(elf.SHT_DYNSYM))
+	syms, err := e.f.Symbols(e.f.SectionOfType(elf.SHT_DYNSYM))
 	if err != nil {
 		return nil
 	}
-	symSize, relaSize := uint64(24), uint64(24)
+	relaSize := uint64(24)
 	if e.f.Class == elf.ELFCLASS32 {
-		symSize, relaSize = 16, 12
+		relaSize = 12
 	}
 	slots := []pltSlot{}
 	hasGot := e.f.Section(".plt.got") != nil
@@ -174,10 +174,10 @@ func (e *ELF) pltSlots(arch *pltArch, tags map[elf.DynTag]uint64) []pltSlot {
 			if left--; left < 0 {
 				break
 			}
-			if rel.Type != arch.globDat && rel.Type != arch.jumpSlot || rel.Sym == 0 || uint64(rel.Sym) >= uint64(len(syms))/symSize {
+			if rel.Type != arch.globDat && rel.Type != arch.jumpSlot || rel.Sym == 0 || uint64(rel.Sym) >= uint64(syms.Len()) {
 				continue
 			}
-			name := e.f.Order.Uint32(syms[uint64(rel.Sym)*symSize:])
+			name := syms.At(int(rel.Sym)).Name
 			slots = append(slots, pltSlot{rel.Offset, name &^ fromDyn, rel.Type == arch.jumpSlot})
 		}
 	}

@@ -32,10 +32,10 @@ func (f *File) resolve(sites []Site) {
 	}
 	slices.Sort(pcs)
 	t := symbolScan{f: f, names: names, pcs: pcs, groupOf: map[uint64]int{}}
-	t.scan(f.f, ".symtab", ".strtab")
-	t.scan(f.f, ".dynsym", ".dynstr")
+	t.scan(f.f, ".symtab")
+	t.scan(f.f, ".dynsym")
 	if f.f.Section(".symtab") == nil && t.missing() {
-		f.debugFile(func(d *elffile.File) { t.scan(d, ".symtab", ".strtab") })
+		f.debugFile(func(d *elffile.File) { t.scan(d, ".symtab") })
 	}
 	t.slots()
 	for i := range sites {
@@ -70,14 +70,6 @@ type symbolScan struct {
 	groupOf map[uint64]int
 }
 
-// rawSymbol is Elf32_Sym or Elf64_Sym.
-type rawSymbol struct {
-	name        uint32
-	info        byte
-	shndx       uint16
-	value, size uint64
-}
-
 // missing reports whether a name was not found.
 func (t *symbolScan) missing() bool {
 	for _, c := range t.names {
@@ -105,44 +97,25 @@ func (f *File) debugFile(fn func(*elffile.File)) {
 	}
 }
 
-func (t *symbolScan) symbolSize() int {
-	if t.f.Class == elf.ELFCLASS64 {
-		return 24
-	}
-	return 16
-}
-
-func (t *symbolScan) parse(b []byte) rawSymbol {
-	o := t.f.f.Order
-	if t.f.Class == elf.ELFCLASS64 {
-		return rawSymbol{o.Uint32(b), b[4], o.Uint16(b[6:]), o.Uint64(b[8:]), o.Uint64(b[16:])}
-	}
-	return rawSymbol{o.Uint32(b), b[12], o.Uint16(b[14:]), uint64(o.Uint32(b[4:])), uint64(o.Uint32(b[8:]))}
-}
-
 // scan collects the definitions of one symbol table.
-func (t *symbolScan) scan(f *elffile.File, table, strings string) {
-	b, err := f.Data(f.Section(table))
+func (t *symbolScan) scan(f *elffile.File, table string) {
+	syms, err := f.Symbols(f.Section(table))
 	if err != nil {
 		return
 	}
-	strtab, err := f.Data(f.Section(strings))
-	if err != nil {
-		return
-	}
-	names, group := elffile.NewNames(strtab), 0
-	for size := t.symbolSize(); len(b) >= size; b = b[size:] {
-		s := t.parse(b)
-		switch typ := elf.SymType(s.info & 0xf); {
+	group := 0
+	for _, s := range syms.All() {
+		typ, local := elf.ST_TYPE(s.Info), elf.ST_BIND(s.Info) == elf.STB_LOCAL
+		switch {
 		case typ == elf.STT_FILE:
 			group++
 			continue
-		case s.shndx == uint16(elf.SHN_UNDEF):
+		case s.Shndx == uint16(elf.SHN_UNDEF):
 			continue
-		case typ == elf.STT_FUNC && elf.SymBind(s.info>>4) == elf.STB_LOCAL:
-			t.function(s, group)
+		case typ == elf.STT_FUNC && local:
+			t.function(&s, group)
 		}
-		name, err := names.At(uint64(s.name))
+		name, err := syms.Name(&s)
 		if err != nil {
 			return
 		}
@@ -150,8 +123,8 @@ func (t *symbolScan) scan(f *elffile.File, table, strings string) {
 		if c == nil {
 			continue
 		}
-		sym := symbol{s.value, group, elf.SymType(s.info&0xf) == elf.STT_TLS}
-		if elf.SymBind(s.info>>4) == elf.STB_LOCAL {
+		sym := symbol{s.Value, group, typ == elf.STT_TLS}
+		if local {
 			c.local = append(c.local, sym)
 		} else {
 			c.global = append(c.global, sym)
@@ -160,9 +133,9 @@ func (t *symbolScan) scan(f *elffile.File, table, strings string) {
 }
 
 // function notes which sites a local function has.
-func (t *symbolScan) function(s rawSymbol, group int) {
-	i, _ := slices.BinarySearch(t.pcs, s.value)
-	for ; i < len(t.pcs) && t.pcs[i]-s.value < s.size; i++ {
+func (t *symbolScan) function(s *elf.Sym64, group int) {
+	i, _ := slices.BinarySearch(t.pcs, s.Value)
+	for ; i < len(t.pcs) && t.pcs[i]-s.Value < s.Size; i++ {
 		t.groupOf[t.pcs[i]] = group
 	}
 }
@@ -183,9 +156,8 @@ func (t *symbolScan) slots() {
 	default:
 		return
 	}
-	dynsym, err1 := t.f.f.Data(t.f.f.Section(".dynsym"))
-	dynstr, err2 := t.f.f.Data(t.f.f.Section(".dynstr"))
-	if err1 != nil || err2 != nil {
+	dynsym, err := t.f.f.Symbols(t.f.f.Section(".dynsym"))
+	if err != nil {
 		return
 	}
 	for _, name := range []string{".rela.dyn", ".rel.dyn"} {
@@ -194,11 +166,11 @@ func (t *symbolScan) slots() {
 		if err != nil || s == nil {
 			continue
 		}
-		t.relocations(b, s.Type == elf.SHT_RELA, wanted, dynsym, dynstr)
+		t.relocations(b, s.Type == elf.SHT_RELA, wanted, dynsym)
 	}
 }
 
-func (t *symbolScan) relocations(b []byte, addend bool, wanted uint32, dynsym, dynstr []byte) {
+func (t *symbolScan) relocations(b []byte, addend bool, wanted uint32, dynsym *elffile.Symbols) {
 	o, wide := t.f.f.Order, t.f.Class == elf.ELFCLASS64
 	size := 8
 	if wide {
@@ -207,7 +179,6 @@ func (t *symbolScan) relocations(b []byte, addend bool, wanted uint32, dynsym, d
 	if addend {
 		size += size / 2
 	}
-	names := elffile.NewNames(dynstr)
 	for ; len(b) >= size; b = b[size:] {
 		var off, index uint64
 		var typ uint32
@@ -218,11 +189,11 @@ func (t *symbolScan) relocations(b []byte, addend bool, wanted uint32, dynsym, d
 			info := o.Uint32(b[4:])
 			off, index, typ = uint64(o.Uint32(b)), uint64(info>>8), info&0xff
 		}
-		at := index * uint64(t.symbolSize())
-		if typ != wanted || at+uint64(t.symbolSize()) > uint64(len(dynsym)) {
+		if typ != wanted || index >= uint64(dynsym.Len()) {
 			continue
 		}
-		name, err := names.At(uint64(t.parse(dynsym[at:]).name))
+		sym := dynsym.At(int(index))
+		name, err := dynsym.Name(&sym)
 		if err != nil {
 			return
 		}

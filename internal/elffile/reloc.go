@@ -203,30 +203,14 @@ func (f *File) symbolAddrs(table *Section) ([]uint64, error) {
 	if int(table.Link) >= len(f.Sections) {
 		return nil, bad(table.Offset, "relocations without symbols")
 	}
-	tab := &f.Sections[table.Link]
-	b, err := f.Data(tab)
+	syms, err := f.Symbols(&f.Sections[table.Link])
 	if err != nil {
 		return nil, err
 	}
-	var ext []byte // section numbers that do not fit 16 bits
-	for i := range f.Sections {
-		if s := &f.Sections[i]; s.Type == elf.SHT_SYMTAB_SHNDX && s.Link == table.Link {
-			ext, _ = f.Data(s)
-		}
-	}
-	size, value, shndx := 24, 8, 6
-	if f.Class == elf.ELFCLASS32 {
-		size, value, shndx = 16, 4, 14
-	}
-	out := make([]uint64, len(b)/size)
-	for i := range out {
-		e := b[i*size:]
-		sec := uint32(f.Order.Uint16(e[shndx:]))
-		if sec == uint32(elf.SHN_XINDEX) && len(ext) >= 4*i+4 {
-			sec = f.Order.Uint32(ext[4*i:])
-		}
-		out[i] = f.word(e[value:])
-		if sec < uint32(len(f.Sections)) {
+	out := make([]uint64, syms.Len())
+	for i, s := range syms.All() {
+		out[i] = s.Value
+		if sec := syms.Section(i, &s); sec < uint32(len(f.Sections)) {
 			out[i] += f.Sections[sec].Addr
 		}
 	}

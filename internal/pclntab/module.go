@@ -176,30 +176,14 @@ func (t *Table) funcnamesOff() uint64 { return uint64(t.size - len(t.funcnames))
 
 // textSymbol returns the address of runtime.text from the symbol table.
 func textSymbol(f *elffile.File) (uint64, error) {
-	syms := f.SectionOfType(elf.SHT_SYMTAB)
-	if syms == nil || int(syms.Link) >= len(f.Sections) {
-		return 0, errors.New("pclntab: the start of the Go code is not known")
-	}
-	b, err := f.Data(syms)
+	syms, err := f.Symbols(f.SectionOfType(elf.SHT_SYMTAB))
 	if err != nil {
 		return 0, err
 	}
-	strs, err := f.Data(&f.Sections[syms.Link])
-	if err != nil {
-		return 0, err
-	}
-	size, value := 24, 8
-	if f.Class == elf.ELFCLASS32 {
-		size, value = 16, 4
-	}
-	for ; len(b) >= size; b = b[size:] {
-		if !elffile.IsString(strs, uint64(f.Order.Uint32(b)), "runtime.text") {
-			continue
+	for _, s := range syms.All() {
+		if syms.Is(&s, "runtime.text") {
+			return s.Value, nil
 		}
-		if size == 24 {
-			return f.Order.Uint64(b[value:]), nil
-		}
-		return uint64(f.Order.Uint32(b[value:])), nil
 	}
 	return 0, errors.New("pclntab: the start of the Go code is not known")
 }

@@ -4,6 +4,7 @@ package python
 
 import (
 	"bytes"
+	"debug/elf"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -146,28 +147,22 @@ func (p *Interpreter) find(f *elffile.File, m *fileMapping) error {
 // symbolsOf reads the dynamic symbols that are of interest.
 func symbolsOf(f *elffile.File) (out map[string]addrRange, err error) {
 	defer elffile.Catch(debug.SetPanicOnFault(true), &err)
-	const symSize = 24
 	out = make(map[string]addrRange)
-	symtab, strtab := f.Section(".dynsym"), f.Section(".dynstr")
-	if symtab == nil || strtab == nil {
+	table := f.Section(".dynsym")
+	if table == nil {
 		return nil, ErrNotFound
 	}
-	syms, err := f.Data(symtab)
+	syms, err := f.Symbols(table)
 	if err != nil {
 		return nil, err
 	}
-	names, err := f.Data(strtab)
-	if err != nil {
-		return nil, err
-	}
-	for ; len(syms) >= symSize; syms = syms[symSize:] {
-		if binary.LittleEndian.Uint16(syms[6:]) == 0 { // SHN_UNDEF
+	for _, s := range syms.All() {
+		if s.Shndx == uint16(elf.SHN_UNDEF) {
 			continue
 		}
 		for _, name := range []string{"_PyRuntime", "Py_Version", "PyCode_Type", "_PyEval_EvalFrameDefault"} {
-			if elffile.IsString(names, uint64(binary.LittleEndian.Uint32(syms)), name) {
-				v := binary.LittleEndian.Uint64(syms[8:])
-				out[name] = addrRange{v, v + binary.LittleEndian.Uint64(syms[16:])}
+			if syms.Is(&s, name) {
+				out[name] = addrRange{s.Value, s.Value + s.Size}
 			}
 		}
 	}

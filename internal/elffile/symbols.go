@@ -1,0 +1,124 @@
+package elffile
+
+import (
+	"debug/elf"
+	"fmt"
+	"iter"
+)
+
+// Symbols is a table of symbols with the names that they have.
+type Symbols struct {
+	// Strings is the table of strings that the symbols' names lie in.
+	Strings []byte
+
+	f        *File
+	tab      []byte
+	size     int
+	names    *Names
+	extended []byte // section numbers that do not fit 16 bits, 4 bytes each
+}
+
+// Symbols reads a table of symbols; of none (nil) there are no symbols.
+func (f *File) Symbols(s *Section) (*Symbols, error) {
+	t := &Symbols{f: f, size: f.symbolSize(), names: NewNames(nil)}
+	if s == nil {
+		return t, nil
+	}
+	if int(s.Link) >= len(f.Sections) {
+		return nil, bad(s.Offset, "%s names no string table", s.Name)
+	}
+	var err error
+	if t.tab, err = f.Data(s); err != nil {
+		return nil, err
+	}
+	if t.Strings, err = f.Data(&f.Sections[s.Link]); err != nil {
+		return nil, err
+	}
+	t.names = NewNames(t.Strings)
+	t.extended = f.Extended(s)
+	return t, nil
+}
+
+// Extended returns the section numbers of a table's symbols that do not fit into the
+// symbols: 4 bytes each, nil if the file has none (SHT_SYMTAB_SHNDX).
+func (f *File) Extended(table *Section) []byte {
+	for i := range f.Sections {
+		if s := &f.Sections[i]; s.Type == elf.SHT_SYMTAB_SHNDX && int(s.Link) < len(f.Sections) && &f.Sections[s.Link] == table {
+			b, _ := f.Data(s)
+			return b
+		}
+	}
+	return nil
+}
+
+func (f *File) symbolSize() int {
+	if f.Class == elf.ELFCLASS32 {
+		return elf.Sym32Size
+	}
+	return elf.Sym64Size
+}
+
+// Symbol decodes the symbol that b begins with, Elf32_Sym or Elf64_Sym as the file has.
+func (f *File) Symbol(b []byte) elf.Sym64 {
+	o := f.Order
+	if f.Class == elf.ELFCLASS32 {
+		return elf.Sym64{
+			Name: o.Uint32(b), Value: uint64(o.Uint32(b[4:])), Size: uint64(o.Uint32(b[8:])),
+			Info: b[12], Other: b[13], Shndx: o.Uint16(b[14:]),
+		}
+	}
+	return elf.Sym64{
+		Name: o.Uint32(b), Info: b[4], Other: b[5], Shndx: o.Uint16(b[6:]), Value: o.Uint64(b[8:]), Size: o.Uint64(b[16:]),
+	}
+}
+
+// Len is the number of symbols.
+func (t *Symbols) Len() int { return len(t.tab) / t.size }
+
+// At returns symbol i, which must be below Len.
+func (t *Symbols) At(i int) elf.Sym64 { return t.f.Symbol(t.tab[i*t.size : (i+1)*t.size]) }
+
+// All yields the symbols with their numbers.
+func (t *Symbols) All() iter.Seq2[int, elf.Sym64] {
+	return func(yield func(int, elf.Sym64) bool) {
+		for i := range t.Len() {
+			if !yield(i, t.At(i)) {
+				return
+			}
+		}
+	}
+}
+
+// Name returns a symbol's name, as a slice of Strings. The error says that names lie
+// over each other, and then each time.
+func (t *Symbols) Name(s *elf.Sym64) ([]byte, error) { return t.names.At(uint64(s.Name)) }
+
+// Is reports whether a symbol has that name.
+func (t *Symbols) Is(s *elf.Sym64, name string) bool { return IsString(t.Strings, uint64(s.Name), name) }
+
+// Section returns the number of the section that symbol i lies in, or one of elf.SHN_….
+func (t *Symbols) Section(i int, s *elf.Sym64) uint32 {
+	if s.Shndx == uint16(elf.SHN_XINDEX) && len(t.extended) >= 4*i+4 {
+		return t.f.Order.Uint32(t.extended[4*i:])
+	}
+	return uint32(s.Shndx)
+}
+
+// SymbolTables calls yield with the file's sections of symbols, of which there are no
+// more bytes than the file has: headers may lie over each other's tables.
+func (f *File) SymbolTables(yield func(*Section) error) error {
+	left := f.Size()
+	for i := range f.Sections {
+		s := &f.Sections[i]
+		if s.Type != elf.SHT_SYMTAB && s.Type != elf.SHT_DYNSYM {
+			continue
+		}
+		if left -= int64(min(s.Size, 1<<62)); left < 0 && s.Flags&elf.SHF_COMPRESSED == 0 {
+			return fmt.Errorf("%s: %w", s.Name, ErrTooLarge)
+		}
+		if err := yield(s); err != nil {
+			return err
+		}
+	}
+	return nil
+}
