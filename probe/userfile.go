@@ -1,13 +1,13 @@
 package probe
 
 import (
-	"bytes"
 	"context"
 	"debug/elf"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"runtime/debug"
 	"strings"
@@ -54,62 +54,35 @@ func (e *Env) openLive(from sources, path string) (*os.File, error) {
 	return f, nil
 }
 
-type nopCloser struct{}
-
-func (nopCloser) Close() error { return nil }
-
-// maxRecorded bounds a recorded file that must be read into memory.
-const maxRecorded = 1 << 30
-
+// openELF opens a file, which is to be closed before the closer.
 func (e *Env) openELF(from sources, path string) (*elffile.File, io.Closer, error) {
 	if _, _, zipped := e.cutZip(path); zipped {
 		r, _, c, err := e.openAt(from, path)
 		if err != nil {
 			return nil, nil, err
 		}
-		return newELF(path, r, r.Size(), c)
+		f, err := elffile.New(r, r.Size())
+		return boundELF(path, f, c, err)
 	}
+	var g fs.File
+	var err error
 	if e.live {
-		f, err := e.openLive(from, path)
-		if err != nil {
-			return nil, nil, err
-		}
-		ef, err := elffile.NewFile(f)
-		if err != nil {
-			f.Close()
-			return nil, nil, notELF(path, fmt.Errorf("%s: %w", path, err))
-		}
-		bound(ef)
-		from.noteBuild(path, ef)
-		return ef, nopCloser{}, nil
+		g, err = e.openLive(from, path)
+	} else {
+		g, err = e.root.Open(strings.TrimPrefix(path, "/"))
 	}
-	g, err := e.root.Open(strings.TrimPrefix(path, "/"))
 	if err != nil {
 		return nil, nil, err
 	}
-	st, err := g.Stat()
-	if err == nil && st.IsDir() {
-		err = errors.New("is a directory")
+	f, err := elffile.NewFS(g)
+	if err == nil && e.live {
+		from.noteBuild(path, f)
 	}
-	if err != nil {
-		g.Close()
-		return nil, nil, err
-	}
-	r, ok := g.(io.ReaderAt)
-	if !ok {
-		b, err := io.ReadAll(io.LimitReader(g, maxRecorded))
-		if err != nil {
-			g.Close()
-			return nil, nil, err
-		}
-		r = bytes.NewReader(b)
-	}
-	return newELF(path, r, st.Size(), g)
+	return boundELF(path, f, g, err)
 }
 
-// newELF reads an ELF file through r, and closes c if there is none.
-func newELF(path string, r io.ReaderAt, size int64, c io.Closer) (*elffile.File, io.Closer, error) {
-	f, err := elffile.New(r, size)
+// boundELF is what openELF returns of a file that was read, or was not.
+func boundELF(path string, f *elffile.File, c io.Closer, err error) (*elffile.File, io.Closer, error) {
 	if err != nil {
 		c.Close()
 		return nil, nil, notELF(path, err)
@@ -128,7 +101,7 @@ func notELF(path string, err error) error {
 	if errors.As(err, &bad) && bad.Offset == 0 {
 		return fmt.Errorf("%s is no ELF file (a script? then probe its interpreter): %w", path, err)
 	}
-	return err
+	return fmt.Errorf("%s: %w", path, err)
 }
 
 // symbols yields the functions of .symtab and .dynsym whose name the filter

@@ -132,11 +132,7 @@ func (d *debugFinder) try(name string) *elffile.File {
 		return nil
 	}
 	defer f.Close()
-	st, err := f.Stat()
-	if err != nil || !st.Mode().IsRegular() {
-		return nil
-	}
-	ef, err := readELF(f, st.Size())
+	ef, err := elffile.NewFS(f)
 	if err != nil {
 		return nil
 	}

@@ -6,8 +6,6 @@ import (
 	"errors"
 	"io"
 	"io/fs"
-	"math"
-	"os"
 	"runtime/debug"
 	"strings"
 
@@ -112,7 +110,7 @@ func (ps *Processes) load(img *image, pid int, m *procfs.Mapping) {
 	if img.file == nil {
 		return
 	}
-	ef, err := readELF(img.file, img.stat.Size())
+	ef, err := elffile.NewFS(img.file)
 	if err == nil {
 		ef.Bound(ps.opts.room())
 	}
@@ -151,24 +149,6 @@ func (img *image) stale() bool {
 	}
 	st, err := img.file.Stat()
 	return err == nil && (st.Size() != img.stat.Size() || !st.ModTime().Equal(img.stat.ModTime()))
-}
-
-// readELF reads an open file of the machine or of a recorded tree.
-func readELF(f fs.File, size int64) (*elffile.File, error) {
-	if of, ok := f.(*os.File); ok {
-		return elffile.NewBorrowed(of)
-	}
-	if r, ok := f.(io.ReaderAt); ok {
-		return elffile.New(r, size)
-	}
-	if size > math.MaxInt32 {
-		return nil, errors.New("file is too large to be read whole")
-	}
-	b, err := io.ReadAll(io.LimitReader(f, size))
-	if err != nil {
-		return nil, err
-	}
-	return elffile.NewBytes(b)
 }
 
 // adopt gives the image an ELF: the one that another image of the same build-id

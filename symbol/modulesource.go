@@ -109,7 +109,7 @@ func readKernelFile(f fs.File) (*elffile.File, error) {
 	switch path.Ext(st.Name()) {
 	case ".xz", ".zst", ".gz":
 	default:
-		return readELF(f, st.Size())
+		return elffile.NewFS(f)
 	}
 	b, err := io.ReadAll(io.LimitReader(f, maxModule))
 	if err != nil {

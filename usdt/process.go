@@ -117,11 +117,12 @@ func openMapped(root fs.FS, pid int, m *procfs.Mapping) (*File, string, error) {
 
 // openRecorded reads a file of a recorded tree.
 func openRecorded(root fs.FS, path string) (*File, error) {
-	b, err := fs.ReadFile(root, strings.TrimPrefix(path, "/"))
+	file, err := root.Open(strings.TrimPrefix(path, "/"))
 	if err != nil {
 		return nil, err
 	}
-	f, err := elffile.NewBytes(b)
+	defer file.Close()
+	f, err := elffile.NewFS(file)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}

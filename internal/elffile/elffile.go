@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"sync"
 
@@ -159,6 +160,36 @@ func New(r io.ReaderAt, size int64) (*File, error) {
 		return nil, err
 	}
 	return f, nil
+}
+
+// maxCopied bounds a file that is read into memory, because its tree reads from the start
+// on only.
+const maxCopied = 1 << 30
+
+// NewFS reads an open file of this machine, which is mapped, or of a tree. It stays the
+// caller's, to be closed after Close.
+func NewFS(f fs.File) (*File, error) {
+	if file, ok := f.(*os.File); ok {
+		return NewBorrowed(file)
+	}
+	st, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if !st.Mode().IsRegular() {
+		return nil, errors.New("not a regular file")
+	}
+	if r, ok := f.(io.ReaderAt); ok {
+		return New(r, st.Size())
+	}
+	if st.Size() > maxCopied {
+		return nil, fmt.Errorf("a file of %d bytes that can only be read whole", st.Size())
+	}
+	b, err := io.ReadAll(io.LimitReader(f, st.Size()))
+	if err != nil {
+		return nil, err
+	}
+	return NewBytes(b)
 }
 
 // NewBytes reads an ELF file that lies in memory, which must not change until
