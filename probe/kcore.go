@@ -4,9 +4,9 @@ import (
 	"debug/elf"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 
+	"github.com/borescope/borescope/internal/elffile"
 	"github.com/borescope/borescope/internal/insn"
 	"github.com/borescope/borescope/internal/notexist"
 )
@@ -58,11 +58,7 @@ func (e *Env) kernelText(addr, size uint64) ([]byte, error) {
 		return nil, err
 	}
 	defer f.Close()
-	ra, ok := f.(io.ReaderAt)
-	if !ok {
-		return nil, errors.New("/proc/kcore cannot be read at offsets")
-	}
-	core, err := elf.NewFile(ra)
+	core, err := elffile.NewFS(f)
 	if err != nil {
 		return nil, err
 	}
@@ -70,9 +66,7 @@ func (e *Env) kernelText(addr, size uint64) ([]byte, error) {
 		if p.Type != elf.PT_LOAD || addr < p.Vaddr || addr-p.Vaddr >= p.Filesz || size > 1<<20 {
 			continue
 		}
-		b := make([]byte, size)
-		_, err := p.ReadAt(b, int64(addr-p.Vaddr))
-		return b, err
+		return core.Bytes(p.Offset+addr-p.Vaddr, size)
 	}
 	return nil, notexist.Errorf("address %#x is not in /proc/kcore", addr)
 }

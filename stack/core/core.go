@@ -344,24 +344,12 @@ func (c *File) buildID(path string) string {
 // imageBuildID looks for the note in the first pages of an ELF file, whose
 // section headers are not there.
 func imageBuildID(image []byte) string {
-	f, err := elf.NewFile(bytes.NewReader(withoutSections(image)))
+	f, err := elffile.NewBytes(withoutSections(image))
 	if err != nil {
 		return ""
 	}
-	for _, p := range f.Progs {
-		if p.Type != elf.PT_NOTE || p.Off+p.Filesz > uint64(len(image)) || p.Off+p.Filesz < p.Off {
-			continue
-		}
-		notes, _ := elfnotes.All(image[p.Off:p.Off+p.Filesz], f.ByteOrder, int(p.Align))
-		for n := range notes {
-			if v, err := n.Decode(); err == nil {
-				if id, ok := v.(elfnotes.ID); ok {
-					return id.String()
-				}
-			}
-		}
-	}
-	return ""
+	defer f.Close()
+	return f.BuildID()
 }
 
 // withoutSections returns an ELF64 image whose header names no sections.
