@@ -51,19 +51,19 @@ func (x *dwarfIndex) close() {
 // .dwo files where the compiler left them.
 func (e *ELF) openSplit(x *dwarfIndex) {
 	find := &e.opts.find
-	if find.open == nil {
+	if find.Open == nil {
 		return
 	}
 	open := func(name string) *elffile.File {
-		f := find.try(name)
+		f := find.Try(name)
 		if f != nil {
 			x.split = append(x.split, f)
 		}
 		return f
 	}
 	var pkg *elffile.File
-	if find.path != "" {
-		pkg = open(find.path + ".dwp")
+	if find.Path != "" {
+		pkg = open(find.Path + ".dwp")
 	}
 	x.d.Split(pkg, func(dir, name string) *elffile.File {
 		if !path.IsAbs(name) {
@@ -145,21 +145,21 @@ func isAlt(f *elffile.File, id []byte) bool {
 // altFile opens the file that altLink names.
 func (e *ELF) altFile(f *elffile.File) *elffile.File {
 	name, sum := altLink(f)
-	if name == "" || e.opts.find.open == nil {
+	if name == "" || e.opts.find.Open == nil {
 		return nil
 	}
 	id := hex.EncodeToString(sum)
 	paths := []string{name}
 	if len(id) > 2 {
-		for _, dir := range e.opts.find.dirs {
-			paths = append(paths, dir+"/.build-id/"+id[:2]+"/"+id[2:]+".debug")
+		for _, dir := range e.opts.find.Dirs {
+			paths = append(paths, elffile.ByBuildID(dir, id))
 		}
 	}
 	for _, p := range paths {
 		if p[0] != '/' {
 			continue
 		}
-		if alt := e.opts.find.try(p); alt != nil {
+		if alt := e.opts.find.Try(p); alt != nil {
 			if isAlt(alt, sum) {
 				return alt
 			}

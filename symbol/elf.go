@@ -58,7 +58,7 @@ type ELF struct {
 type sourceOptions struct {
 	dwarf    bool
 	noInline bool
-	find     debugFinder
+	find     elffile.DebugFinder
 }
 
 // source is where a file's source positions come from.
@@ -101,7 +101,7 @@ func OpenELF(path string, opts *ELFOptions) (*ELF, error) {
 	if e.path == "" {
 		e.path = path
 	}
-	e.opts.find.path = path
+	e.opts.find.Path = path
 	return e, nil
 }
 
@@ -134,7 +134,7 @@ func newELF(f *elffile.File, opts *ELFOptions) *ELF {
 	}
 	e := &ELF{f: f, path: opts.Path, buildID: f.BuildID(), names: newNames(d, opts.NameCache)}
 	e.opts = sourceOptions{dwarf: opts.Source, noInline: opts.NoInline}
-	e.opts.find = debugFinder{dirs: debugDirs(opts.DebugDirs), open: openHost}
+	e.opts.find = elffile.DebugFinder{Dirs: debugDirs(opts.DebugDirs), Open: openHost}
 	e.init()
 	return e
 }

@@ -172,10 +172,10 @@ func (ps *Processes) adopt(img *image, pid int, ef *elffile.File) {
 	e.owner, e.room = img.owner, ps.opts.tableRoom()
 	e.start = func(size int64) error { return ps.startTable(e.owner, size) }
 	e.opts = sourceOptions{dwarf: ps.opts.Source, noInline: ps.opts.NoInline}
-	e.opts.find = debugFinder{
-		path: img.path, dirs: debugDirs(ps.opts.DebugDirs),
-		open: func(path string) (fs.File, error) { return ps.openDebug(pid, path) },
-		room: ps.opts.room(), start: e.start,
+	e.opts.find = elffile.DebugFinder{
+		Path: img.path, Dirs: debugDirs(ps.opts.DebugDirs),
+		Open: func(path string) (fs.File, error) { return ps.openDebug(pid, path) },
+		Room: ps.opts.room(), Start: e.start,
 	}
 	e.init()
 	img.elf = e

@@ -83,13 +83,13 @@ func (s *kernelSource) open(k *Kernel) (err error) {
 	}
 	paths := []string{k.opts.VMLinux}
 	if k.opts.VMLinux == "" {
-		paths = []string{debugDirOf(id)}
+		paths = []string{elffile.ByBuildID(elffile.DebugDir, id)}
 		for _, p := range vmlinuxPaths {
 			paths = append(paths, fmt.Sprintf(p, s.release))
 		}
 	}
 	for _, p := range paths {
-		if s.elf = openKernelFile(s.root, strings.TrimPrefix(p, "/"), id, nil); s.elf != nil {
+		if s.elf = openKernelFile(s.root, p, id, nil); s.elf != nil {
 			break
 		}
 	}
@@ -109,14 +109,10 @@ func (s *kernelSource) open(k *Kernel) (err error) {
 	return nil
 }
 
-// debugDirOf is where the debug file of a build-id is installed.
-func debugDirOf(id string) string {
-	return "usr/lib/debug/.build-id/" + id[:2] + "/" + id[2:] + ".debug"
-}
-
 // openKernelFile opens a file that has DWARF and that build-id, nil if it is
 // another; place, which may be nil, gives its sections addresses.
 func openKernelFile(root fs.FS, path, id string, place func(*elffile.File)) *ELF {
+	path = strings.TrimPrefix(path, "/")
 	f, err := root.Open(path)
 	if err != nil {
 		return nil
@@ -131,7 +127,7 @@ func openKernelFile(root fs.FS, path, id string, place func(*elffile.File)) *ELF
 	}
 	e := newELF(ef, &ELFOptions{Source: true, RawNames: true, Path: path})
 	// What dwz moved elsewhere, or what was split off, is in the same tree.
-	e.opts.find.open = func(name string) (fs.File, error) { return root.Open(strings.TrimPrefix(name, "/")) }
+	e.opts.find.Open = func(name string) (fs.File, error) { return root.Open(strings.TrimPrefix(name, "/")) }
 	if e.BuildID() != id || e.findSource().dwarf == nil {
 		e.Close()
 		return nil

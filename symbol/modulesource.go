@@ -56,7 +56,7 @@ func (s *kernelSource) openModule(name string, start uint64) *ELF {
 
 // modulePaths are where the file of a module may be.
 func (s *kernelSource) modulePaths(name, id string) []string {
-	paths := []string{debugDirOf(id)}
+	paths := []string{elffile.ByBuildID(elffile.DebugDir, id)}
 	dep := s.moduleFile(name)
 	if dep == "" {
 		return paths

@@ -124,7 +124,7 @@ func Open(path string) (*File, error) {
 		return nil, err
 	}
 	opened := newFile(f)
-	opened.debugDir = "/usr/lib/debug"
+	opened.debugDir = elffile.DebugDir
 	return opened, nil
 }
 

@@ -3,10 +3,11 @@ package usdt
 import (
 	"cmp"
 	"debug/elf"
-	"path/filepath"
+	"io/fs"
 	"slices"
 
 	"github.com/borescope/borescope/internal/elffile"
+	"github.com/borescope/borescope/internal/procfs"
 )
 
 // resolve turns the symbols in the sites' operands into constants: offsets
@@ -83,16 +84,12 @@ func (t *symbolScan) missing() bool {
 // debugFile calls fn with the separate debug file of a stripped file, found by
 // its build-id where distributions put it. Addresses are the same in both.
 func (f *File) debugFile(fn func(*elffile.File)) {
-	id := f.f.BuildID()
-	if f.debugDir == "" || len(id) < 3 {
+	if f.debugDir == "" {
 		return
 	}
-	d, err := elffile.Open(filepath.Join(f.debugDir, ".build-id", id[:2], id[2:]+".debug"))
-	if err != nil {
-		return // most files have none
-	}
-	defer d.Close()
-	if d.Class == f.Class && d.Machine == f.Machine && d.Order == f.f.Order && d.BuildID() == id {
+	find := elffile.DebugFinder{Dirs: []string{f.debugDir}, Open: func(path string) (fs.File, error) { return procfs.Open(path) }}
+	if d := find.Find(f.f, f.f.BuildID()); d != nil {
+		defer d.Close()
 		fn(d)
 	}
 }

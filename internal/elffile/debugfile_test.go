@@ -1,4 +1,4 @@
-package symbol
+package elffile_test
 
 import (
 	"debug/elf"
@@ -41,18 +41,18 @@ func TestDebugSumAsksFirst(t *testing.T) {
 	tree := fstest.MapFS{"x.debug": {Data: debug}}
 	for _, left := range []bool{false, true} {
 		read, asked := 0, int64(0)
-		d := debugFinder{path: "/x"}
-		d.open = func(name string) (fs.File, error) {
+		d := elffile.DebugFinder{Path: "/x"}
+		d.Open = func(name string) (fs.File, error) {
 			f, err := tree.Open(strings.TrimLeft(name, "/"))
 			return counted{f, &read}, err
 		}
-		d.start = func(n int64) error {
+		d.Start = func(n int64) error {
 			if asked += n; !left {
 				return errors.New("nothing is left")
 			}
 			return nil
 		}
-		if d.find(program, "") != nil {
+		if d.Find(program, "") != nil {
 			t.Error("a file with another sum was taken")
 		}
 		if asked != int64(len(debug)) || (read >= size) != left {
