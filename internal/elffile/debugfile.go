@@ -43,7 +43,7 @@ func (d *DebugFinder) Find(f *File, id string) *File {
 				dir + "/" + id + "/debuginfo", // a debuginfod client's cache
 			} {
 				if df := d.Try(name); df != nil {
-					if df.BuildID() == id && f.alike(df) {
+					if df.BuildID() == id && alike(f, df) {
 						return df
 					}
 					df.Close()
@@ -61,7 +61,7 @@ func (d *DebugFinder) Find(f *File, id string) *File {
 			continue
 		}
 		// The sum is over the whole file: a build-id that agrees spares it.
-		if f.alike(df) && (id != "" && df.BuildID() == id || d.sums(df, crc)) {
+		if alike(f, df) && (id != "" && df.BuildID() == id || d.sums(df, crc)) {
 			return df
 		}
 		df.Close()
@@ -70,8 +70,8 @@ func (d *DebugFinder) Find(f *File, id string) *File {
 }
 
 // alike reports whether two files are of one kind of machine.
-func (f *File) alike(o *File) bool {
-	return f.Class == o.Class && f.Machine == o.Machine && f.Order == o.Order
+func alike(a, b *File) bool {
+	return a.Class == b.Class && a.Machine == b.Machine && a.Order == b.Order
 }
 
 // linkPaths are the places of a debug file by name.
