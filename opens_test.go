@@ -65,30 +65,42 @@ const opener = "internal/procfs"
 // A target's files are opened by one package.
 func TestOpens(t *testing.T) {
 	used := map[string]bool{}
+	declarations(t, func(dir, key string, d ast.Decl) {
+		if dir == opener {
+			return
+		}
+		for _, at := range opensIn(d) {
+			if used[key] = true; opens[key] == "" {
+				t.Errorf("%s: %q opens a path as it is: %s opens what may be a target's; else say why in opens", fset.Position(at), key, opener)
+			}
+		}
+	})
+	for key := range opens {
+		if !used[key] {
+			t.Errorf("%s opens nothing any more", key)
+		}
+	}
+}
+
+// declarations calls f with those that users of the module link, and with the names of
+// their file and, of a function, its own.
+func declarations(t *testing.T, f func(dir, key string, d ast.Decl)) {
+	t.Helper()
 	for _, p := range packages(t) {
-		if p.dir == opener || slices.ContainsFunc(developers, func(d string) bool { return p.dir == d || strings.HasPrefix(p.dir, d+"/") }) {
+		if slices.ContainsFunc(developers, func(d string) bool { return p.dir == d || strings.HasPrefix(p.dir, d+"/") }) {
 			continue
 		}
-		for name, f := range p.files {
+		for name, file := range p.files {
 			if p.isTest(name) {
 				continue
 			}
-			for _, d := range f.Decls {
+			for _, d := range file.Decls {
 				key := path.Join(p.dir, name)
 				if fn, ok := d.(*ast.FuncDecl); ok {
 					key += " " + fn.Name.Name
 				}
-				for _, at := range opensIn(d) {
-					if used[key] = true; opens[key] == "" {
-						t.Errorf("%s: %q opens a path as it is: %s opens what may be a target's; else say why in opens", fset.Position(at), key, opener)
-					}
-				}
+				f(p.dir, key, d)
 			}
-		}
-	}
-	for key := range opens {
-		if !used[key] {
-			t.Errorf("%s opens nothing any more", key)
 		}
 	}
 }

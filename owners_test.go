@@ -1,0 +1,63 @@
+package borescope_test
+
+import (
+	"go/ast"
+	"go/token"
+	"slices"
+	"testing"
+)
+
+// owned are things that one package does for all: by which names, or by which texts, one
+// tells that somebody does them, and who else does and why.
+var owned = []struct {
+	what, owner  string
+	names, texts []string
+	others       map[string]string
+}{
+	{"opens ELF files", "internal/elffile", []string{"elf.NewFile", "elf.Open"}, nil, map[string]string{
+		"usdt/cmd/usdtlink/link.go link": "the linker's own output, of which it takes what debug/elf makes of relocations",
+	}},
+	{"decodes symbols", "internal/elffile", []string{"elf.Sym64Size", "elf.Sym32Size"}, nil, map[string]string{
+		"symbol/elftable.go readAny":  "a part of a table",
+		"probe/insn.go readFunctions": "how many there may be",
+	}},
+	{"reads kallsyms", "internal/kallsyms", nil, []string{"proc/kallsyms", "/proc/kallsyms"}, nil},
+	{"looks for debug files", "internal/elffile", nil, []string{"/.build-id/", ".build-id", ".gnu_debuglink"}, nil},
+}
+
+// TestOwners: what is done for all in one place is done nowhere else.
+func TestOwners(t *testing.T) {
+	for _, o := range owned {
+		used := map[string]bool{}
+		declarations(t, func(dir, key string, d ast.Decl) {
+			for _, at := range doneIn(d, o.names, o.texts) {
+				if used[key] = true; dir != o.owner && o.others[key] == "" {
+					t.Errorf("%s: %q %s, which is for %s to do; else say why in owned", fset.Position(at), key, o.what, o.owner)
+				}
+			}
+		})
+		for key := range o.others {
+			if !used[key] {
+				t.Errorf("%s: nothing there %s any more", key, o.what)
+			}
+		}
+	}
+}
+
+// doneIn finds names, and constant texts, in a declaration.
+func doneIn(d ast.Decl, names, texts []string) (found []token.Pos) {
+	ast.Inspect(d, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.SelectorExpr:
+			if slices.Contains(names, dotted(n)) {
+				found = append(found, n.Pos())
+			}
+		case *ast.BasicLit:
+			if slices.Contains(texts, text(n)) {
+				found = append(found, n.Pos())
+			}
+		}
+		return true
+	})
+	return found
+}
