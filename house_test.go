@@ -27,7 +27,7 @@ const (
 // large are the packages that may have more lines, or do today: then with what they
 // have, which only falls.
 var large = map[string]int{
-	"probe":        13810, // 8000
+	"probe":        13240, // 8000
 	"probe/action": 14800,
 	"symbol":       7160, // 7000
 }

@@ -1,22 +1,100 @@
 package probe
 
 import (
+	"bytes"
 	"fmt"
 	"io/fs"
 
 	"github.com/cilium/ebpf/btf"
+
+	"github.com/borescope/borescope/internal/kernel"
+	"github.com/borescope/borescope/internal/rawbtf"
 )
 
+// BTFNeeds names what a program uses of a kernel's types: Types are structs, unions,
+// enums, typedefs and integers by name, without keyword; Funcs functions whose prototypes
+// are used; Members the names of the members that are used, of whatever struct, where an
+// anonymous member is kept for one inside it; Enumerators names of which the enums that
+// have one are kept, those without a name too.
+type BTFNeeds = rawbtf.Needs
+
+// MinimalBTF reduces a kernel's BTF, or a part of it, to what is needed: structs
+// keep their sizes, and of their members those that are named, at their offsets.
+// The result is BTF again, some kilobytes, to be embedded in a program for
+// kernels without their own (EnvOptions.BTF, or a file of EnvOptions.BTFDir). It
+// depends on nothing but its arguments; names that are not there are no error.
+func MinimalBTF(raw []byte, need *BTFNeeds) ([]byte, error) {
+	out, err := rawbtf.Minimal(raw, need)
+	if err != nil {
+		return nil, fmt.Errorf("minimal BTF: %w", err)
+	}
+	return out, nil
+}
+
+// MinimalBTF returns what is needed of the kernel's types, many times faster than
+// BTF, which indexes all of them. If BTF was called before, it returns that.
+func (e *Env) MinimalBTF(need *BTFNeeds) (*btf.Spec, error) {
+	if spec := e.btfHere.Load(); spec != nil {
+		return spec, nil
+	}
+	raw, done, err := e.rawBTF()
+	if err != nil {
+		return nil, e.noBTF(err)
+	}
+	defer done()
+	small, err := MinimalBTF(raw, need)
+	if err != nil {
+		return nil, fmt.Errorf("kernel BTF: %w", err)
+	}
+	spec, err := btf.LoadSpecFromReader(bytes.NewReader(small))
+	if err != nil {
+		return nil, fmt.Errorf("kernel BTF: %w", err)
+	}
+	return spec, nil
+}
+
+// CaptureBTF returns what is needed of the kernel's types as BTF to be kept, and
+// its path in a tree of BTFHub's layout (EnvOptions.BTFDir).
+func (e *Env) CaptureBTF(need *BTFNeeds) (raw []byte, path string, err error) {
+	all, done, err := e.rawBTF()
+	if err != nil {
+		return nil, "", e.noBTF(err)
+	}
+	defer done()
+	if raw, err = MinimalBTF(all, need); err != nil {
+		return nil, "", err
+	}
+	id, version := e.osRelease()
+	for _, s := range []*string{&id, &version} {
+		if *s == "" {
+			*s = "unknown"
+		}
+	}
+	return raw, fmt.Sprintf("%s/%s/%s/%s.btf", id, version, e.hubArch(), e.release), nil
+}
+
+// rawBTF gives the kernel's BTF, or its replacement in a tree, until done is called.
+func (e *Env) rawBTF() (raw []byte, done func(), err error) {
+	if e.live {
+		if raw, done, ok := kernel.MapBTF(maxBTF); ok {
+			return raw, done, nil
+		}
+	}
+	b, err := fs.ReadFile(e.root, "sys/kernel/btf/vmlinux")
+	if err != nil && e.btfDir != nil {
+		b, err = e.hubBTF()
+	}
+	return b, func() {}, err
+}
+
 // kernelFuncs calls f with the name of each function that the kernel's BTF knows.
-// Making each type only to look at its name takes a second; the headers of
-// 150,000 types are read in a few milliseconds.
 func (e *Env) kernelFuncs(f func(name []byte)) error {
 	if b, err := fs.ReadFile(e.root, "sys/kernel/btf/vmlinux"); err == nil {
-		r, err := newBTFBlob(b)
+		r, err := rawbtf.New(b)
 		if err != nil {
 			return fmt.Errorf("kernel BTF: %w", err)
 		}
-		for _, name := range r.funcs {
+		for _, name := range r.Funcs {
 			f(name)
 		}
 		return nil
@@ -36,15 +114,6 @@ func (e *Env) kernelFuncs(f func(name []byte)) error {
 	return nil
 }
 
-// funcs yields the functions, by id.
-func (r *btfBlob) funcs(yield func(id uint32, name []byte) bool) {
-	for id := 1; id < len(r.at); id++ {
-		if off := r.at[id]; r.kind(off) == btfFunc && !yield(uint32(id), r.name(r.word(off))) {
-			return
-		}
-	}
-}
-
 // loadTrampolines finds the kernel's functions by name: their ids for a
 // trampoline for many of them, 0 of those that it does not take.
 func (e *Env) loadTrampolines() (map[string]uint32, error) {
@@ -52,23 +121,11 @@ func (e *Env) loadTrampolines() (map[string]uint32, error) {
 	if err != nil {
 		return e.specTrampolines()
 	}
-	r, err := newBTFBlob(b)
+	r, err := rawbtf.New(b)
 	if err != nil {
 		return nil, fmt.Errorf("kernel BTF: %w", err)
 	}
-	out := make(map[string]uint32, len(r.at)/3)
-	names := string(r.strings) // one for all
-	for id, b := range r.funcs {
-		name := ""
-		if at := r.word(r.at[id]); len(b) > 0 {
-			name = names[at : at+uint32(len(b))]
-		}
-		if _, again := out[name]; again || !r.traceable(id) {
-			id = 0 // of namesakes, a name does not say which one is meant
-		}
-		out[name] = id
-	}
-	return out, nil
+	return r.Trampolines(), nil
 }
 
 // specTrampolines is the same by types that the caller gave, or that are from
@@ -100,7 +157,7 @@ func (e *Env) specTrampolines() (map[string]uint32, error) {
 	return out, nil
 }
 
-// traceableProto is btfBlob.traceable of a type.
+// traceableProto is rawbtf.Blob.Traceable of a type.
 func traceableProto(p *btf.FuncProto) bool {
 	size := func(t btf.Type) (n int, aggregate bool) {
 		switch u := btf.UnderlyingType(t).(type) {
@@ -119,7 +176,7 @@ func traceableProto(p *btf.FuncProto) bool {
 		}
 		return -1, false
 	}
-	if n, aggregate := size(p.Return); n < 0 || aggregate || len(p.Params) > maxRawArgs {
+	if n, aggregate := size(p.Return); n < 0 || aggregate || len(p.Params) > rawbtf.MaxArgs {
 		return false
 	}
 	for _, a := range p.Params {
@@ -128,53 +185,4 @@ func traceableProto(p *btf.FuncProto) bool {
 		}
 	}
 	return true
-}
-
-// traceable says whether a trampoline can hold a function's arguments and value,
-// as btf_distill_func_proto of kernel/bpf/btf.c decides.
-func (r *btfBlob) traceable(id uint32) bool {
-	proto := r.word(r.at[id] + 8)
-	if proto == 0 || uint64(proto) >= uint64(len(r.at)) {
-		return false
-	}
-	off := r.at[proto]
-	if r.kind(off) != btfFuncProto || r.vlen(off) > maxRawArgs {
-		return false
-	}
-	if size, aggregate := r.size(r.word(off + 8)); size < 0 || aggregate {
-		return false
-	}
-	for i := range uint32(r.vlen(off)) {
-		if size, _ := r.size(r.word(off + btfType + 8*i + 4)); size <= 0 || size > 16 {
-			return false
-		}
-	}
-	return true
-}
-
-// size is the size of an argument of a type: 0 of void, negative where it can
-// be none.
-func (r *btfBlob) size(id uint32) (size int64, aggregate bool) {
-	for range 32 { // qualifiers and typedefs
-		if id == 0 {
-			return 0, false
-		}
-		if uint64(id) >= uint64(len(r.at)) {
-			break
-		}
-		off := r.at[id]
-		switch r.kind(off) {
-		case btfPtr:
-			return 8, false
-		case btfInt, btfEnum, btfEnum64:
-			return int64(r.word(off + 8)), false
-		case btfStruct, btfUnion:
-			return int64(r.word(off + 8)), true
-		case btfTypedef, btfVolatile, btfConst, btfRestrict, btfTypeTag:
-			id = r.word(off + 8)
-		default:
-			return -1, false
-		}
-	}
-	return -1, false
 }

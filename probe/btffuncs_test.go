@@ -57,22 +57,6 @@ func TestTrampolineFuncs(t *testing.T) {
 	}
 }
 
-func FuzzBTFFuncs(f *testing.F) {
-	f.Add([]byte{0x9f, 0xeb, 1, 0, 24, 0, 0, 0, 0, 0, 0, 0, 12, 0, 0, 0, 12, 0, 0, 0, 3, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 12, 1, 0, 0, 0, 0, 'f', 0})
-	f.Fuzz(func(t *testing.T, b []byte) {
-		r, err := newBTFBlob(b)
-		if err != nil {
-			return
-		}
-		for id, name := range r.funcs {
-			r.traceable(id) // within the blob, whatever it says
-			if len(name) > len(b) || int(id) >= len(r.at) {
-				t.Errorf("type %d is %q", id, name)
-			}
-		}
-	})
-}
-
 // BenchmarkGuessTraceable is the list of traceable functions where the kernel's
 // own can't be read; most of it is the kernel writing /proc/kallsyms.
 func BenchmarkGuessTraceable(b *testing.B) {

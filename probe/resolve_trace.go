@@ -14,6 +14,7 @@ import (
 	"github.com/borescope/borescope/internal/glob"
 	"github.com/borescope/borescope/internal/near"
 	"github.com/borescope/borescope/internal/notexist"
+	"github.com/borescope/borescope/internal/rawbtf"
 )
 
 // flagSleepable is BPF_F_SLEEPABLE.
@@ -128,9 +129,6 @@ func (e *Env) tracepoints(group, name string) ([]Tracepoint, error) {
 	return out, nil
 }
 
-// maxRawArgs is MAX_BPF_FUNC_ARGS, what a raw tracepoint's context may hold.
-const maxRawArgs = 12
-
 func (r *resolver) rawTracepoint(t RawTracepoint) error {
 	if t.Name == "" {
 		return errors.New("it names no tracepoint")
@@ -184,7 +182,7 @@ func (r *resolver) preferTyped(p *Program, t RawTracepoint) {
 // program that reads more of them than the tracepoint has is refused when it is
 // attached.
 func rawSlots() []Arg {
-	args := make([]Arg, maxRawArgs)
+	args := make([]Arg, rawbtf.MaxArgs)
 	for i := range args {
 		args[i] = Arg{Name: fmt.Sprintf("arg%d", i), Loc: Location{Kind: LocationContext, Offset: int64(i) * 8, Size: 8}}
 	}

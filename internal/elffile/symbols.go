@@ -94,7 +94,9 @@ func (t *Symbols) All() iter.Seq2[int, elf.Sym64] {
 func (t *Symbols) Name(s *elf.Sym64) ([]byte, error) { return t.names.At(uint64(s.Name)) }
 
 // Is reports whether a symbol has that name.
-func (t *Symbols) Is(s *elf.Sym64, name string) bool { return IsString(t.Strings, uint64(s.Name), name) }
+func (t *Symbols) Is(s *elf.Sym64, name string) bool {
+	return IsString(t.Strings, uint64(s.Name), name)
+}
 
 // Section returns the number of the section that symbol i lies in, or one of elf.SHN_….
 func (t *Symbols) Section(i int, s *elf.Sym64) uint32 {

@@ -8,21 +8,11 @@ import (
 	"fmt"
 	"io"
 	"os"
+
+	"github.com/borescope/borescope/internal/rawbtf"
 )
 
 const vmlinuxBTF = "/sys/kernel/btf/vmlinux"
-
-// BTF kinds (include/uapi/linux/btf.h) and the bytes that follow the 12-byte
-// head of a type: per member for those that have members, else a constant.
-const (
-	kindTypedef = 8
-	kindFunc    = 12
-)
-
-var (
-	kindFixed   = map[uint32]int64{1: 4, 3: 12, 14: 4, 17: 4}
-	kindMembers = map[uint32]int64{4: 12, 5: 12, 6: 8, 13: 8, 15: 12, 19: 12}
-)
 
 // errNoBTFType says that the kernel's BTF does not have the name.
 var errNoBTFType = errors.New("not in the kernel's BTF")
@@ -54,7 +44,7 @@ func findBTF(r io.ReaderAt, kind uint32, name string) (uint32, error) {
 	if err := binary.Read(io.NewSectionReader(r, 0, 24), binary.NativeEndian, &h); err != nil {
 		return 0, err
 	}
-	if h.Magic != 0xeb9f {
+	if h.Magic != rawbtf.Magic {
 		return 0, fmt.Errorf("bad BTF magic %#x", h.Magic)
 	}
 	strings := io.NewSectionReader(r, int64(h.HdrLen)+int64(h.StrOff), int64(h.StrLen))
@@ -94,13 +84,15 @@ func findType(r *bufio.Reader, kind, nameOff uint32) (uint32, error) {
 		} else if err != nil {
 			return 0, err
 		}
-		info := binary.NativeEndian.Uint32(head[4:])
-		k := info >> 24 & 0x1f
+		k, vlen := rawbtf.Info(binary.NativeEndian.Uint32(head[4:]))
 		if k == kind && binary.NativeEndian.Uint32(head[:]) == nameOff {
 			return id, nil
 		}
-		skip := kindFixed[k] + kindMembers[k]*int64(info&0xffff)
-		if _, err := r.Discard(int(skip)); err != nil {
+		skip, ok := rawbtf.Extra(k, vlen)
+		if !ok {
+			return 0, fmt.Errorf("type %d is of the unknown kind %d", id, k)
+		}
+		if _, err := r.Discard(skip); err != nil {
 			return 0, err
 		}
 	}

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/borescope/borescope/internal/rawbtf"
 )
 
 // expected is what was found out about Debian's kernels by attaching for real
@@ -126,11 +128,11 @@ func btf() []byte {
 	}
 	u(1, 1<<24, 4, 32)                  // 1: int
 	u(8, 4<<24|2, 8, 1, 1, 0, 5, 1, 32) // 2: struct x
-	u(8, kindTypedef<<24, 1)            // 3: typedef x
-	u(8, kindFunc<<24, 4)               // 4: func x
+	u(8, rawbtf.Typedef<<24, 1)         // 3: typedef x
+	u(8, rawbtf.Func<<24, 4)            // 4: func x
 	u(0, 13<<24|1, 1, 8, 1)             // 5: func_proto
 	u(5, 19<<24|2, 8, 0, 1, 0, 1, 2, 0) // 6: enum64 xx
-	u(5, kindFunc<<24, 5)               // 7: func xx
+	u(5, rawbtf.Func<<24, 5)            // 7: func xx
 	var b bytes.Buffer
 	binary.Write(&b, binary.NativeEndian, btfHeader{
 		Magic: 0xeb9f, Version: 1, HdrLen: 24,
@@ -147,14 +149,14 @@ func TestFindBTF(t *testing.T) {
 		kind uint32
 		name string
 		id   uint32
-	}{{kindTypedef, "x", 3}, {kindFunc, "x", 4}, {kindFunc, "xx", 7}, {1, "int", 1}} {
+	}{{rawbtf.Typedef, "x", 3}, {rawbtf.Func, "x", 4}, {rawbtf.Func, "xx", 7}, {1, "int", 1}} {
 		id, err := findBTF(r, c.kind, c.name)
 		if id != c.id || err != nil {
 			t.Errorf("kind %d %q: %d, %v; want %d", c.kind, c.name, id, err, c.id)
 		}
 	}
 	for _, name := range []string{"y", "nt", ""} {
-		if id, err := findBTF(r, kindFunc, name); !errors.Is(err, errNoBTFType) {
+		if id, err := findBTF(r, rawbtf.Func, name); !errors.Is(err, errNoBTFType) {
 			t.Errorf("%q: %d, %v", name, id, err)
 		}
 	}
@@ -164,7 +166,7 @@ func TestFindBTF(t *testing.T) {
 func FuzzFindBTF(f *testing.F) {
 	f.Add(btf())
 	f.Fuzz(func(t *testing.T, b []byte) {
-		id, err := findBTF(bytes.NewReader(b), kindFunc, "x")
+		id, err := findBTF(bytes.NewReader(b), rawbtf.Func, "x")
 		if err == nil && (id == 0 || int(id) > len(b)/12) {
 			t.Errorf("type %d in %d bytes", id, len(b))
 		}

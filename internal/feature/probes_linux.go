@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/borescope/borescope/internal/rawbtf"
 )
 
 // What golang.org/x/sys/unix does not name (include/uapi/linux/bpf.h).
@@ -299,14 +301,14 @@ const testFunction = "bpf_fentry_test1"
 // trampolineProbe attaches to that function for a moment.
 func trampolineProbe(attach uint32) func(Feature) error {
 	return func(f Feature) error {
-		return tracing(f, prog{typ: unix.BPF_PROG_TYPE_TRACING, attach: attach}, kindFunc, testFunction)
+		return tracing(f, prog{typ: unix.BPF_PROG_TYPE_TRACING, attach: attach}, rawbtf.Func, testFunction)
 	}
 }
 
 // probeTracingMulti attaches to the same function by its id: such programs are
 // loaded for no function.
 func probeTracingMulti(f Feature) error {
-	id, err := btfID(kindFunc, testFunction)
+	id, err := btfID(rawbtf.Func, testFunction)
 	if errors.Is(err, os.ErrNotExist) {
 		return absent(f, "the kernel has no BTF ("+vmlinuxBTF+")", err)
 	}
@@ -331,19 +333,19 @@ func probeTracingMulti(f Feature) error {
 
 func probeTPBTF(f Feature) error {
 	p := prog{typ: unix.BPF_PROG_TYPE_TRACING, attach: unix.BPF_TRACE_RAW_TP}
-	return tracing(f, p, kindTypedef, "btf_trace_task_newtask")
+	return tracing(f, p, rawbtf.Typedef, "btf_trace_task_newtask")
 }
 
 func probeIter(f Feature) error {
 	p := prog{typ: unix.BPF_PROG_TYPE_TRACING, attach: unix.BPF_TRACE_ITER}
-	return tracing(f, p, kindFunc, "bpf_iter_task")
+	return tracing(f, p, rawbtf.Func, "bpf_iter_task")
 }
 
 // probeLSM also wants the hooks to be called at all: attaching succeeds
 // without "bpf" in the list of active modules, and nothing ever fires.
 func probeLSM(f Feature) error {
 	p := prog{typ: unix.BPF_PROG_TYPE_LSM, attach: unix.BPF_LSM_MAC}
-	if err := tracing(f, p, kindFunc, "bpf_lsm_sb_umount"); err != nil {
+	if err := tracing(f, p, rawbtf.Func, "bpf_lsm_sb_umount"); err != nil {
 		return err
 	}
 	b, err := os.ReadFile("/sys/kernel/security/lsm")

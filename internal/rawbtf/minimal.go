@@ -1,0 +1,306 @@
+package rawbtf
+
+import (
+	"bytes"
+	"fmt"
+)
+
+// Needs names what a program uses of a kernel's types.
+type Needs struct {
+	// Types are structs, unions, enums, typedefs and integers by name, without
+	// keyword.
+	Types []string
+	// Funcs are functions whose prototypes are used.
+	Funcs []string
+	// Members are the names of the members that are used, of whatever struct.
+	// Anonymous members are kept where one inside them is.
+	Members []string
+	// Enumerators are the names of enumerators: the enums that have one of them
+	// are kept, those without a name too.
+	Enumerators []string
+}
+
+// Minimal reduces a kernel's BTF, or a part of it, to what is needed: structs
+// keep their sizes, and of their members those that are named, at their offsets.
+// The result is BTF again, some kilobytes. It depends on nothing but its arguments;
+// names that are not there are no error.
+func Minimal(raw []byte, need *Needs) ([]byte, error) {
+	r, err := New(raw)
+	if err != nil {
+		return nil, err
+	}
+	m := &minimizer{Blob: r, members: map[string]bool{}, kept: map[uint32][]int{}}
+	for _, name := range need.Members {
+		m.members[name] = true
+	}
+	m.roots(need)
+	for len(m.work) > 0 {
+		id := m.work[len(m.work)-1]
+		m.work = m.work[:len(m.work)-1]
+		if err := m.visit(id); err != nil {
+			return nil, fmt.Errorf("type %d: %w", id, err)
+		}
+	}
+	return m.write(), nil
+}
+
+// minimizer marks what is needed, and writes it.
+type minimizer struct {
+	*Blob
+	members map[string]bool
+	kept    map[uint32][]int // by type id: the members kept, of structs and unions
+	seen    []bool
+	work    []uint32
+}
+
+// What a name is wanted as.
+const (
+	wantType = 1 << iota
+	wantFunc
+	wantEnumerator
+)
+
+// roots marks the types and functions that are named. The names are looked for
+// once, in the strings; of the types, the names' offsets are compared.
+func (m *minimizer) roots(need *Needs) {
+	m.seen = make([]bool, len(m.At))
+	wanted := m.offsets(need)
+	for id, off := range m.At {
+		if id == 0 {
+			continue
+		}
+		want := uint8(wantType)
+		switch m.Kind(off) {
+		case Func:
+			want = wantFunc
+		case Int, Struct, Union, Enum, Enum64, Typedef, Float:
+		default:
+			continue
+		}
+		if name := m.Word(off); wanted[name]&want != 0 || len(need.Enumerators) > 0 && m.enumerates(off, wanted) {
+			m.mark(uint32(id))
+		}
+	}
+}
+
+// enumerates says whether a type is an enum with an enumerator that is wanted.
+func (m *minimizer) enumerates(off uint32, wanted map[uint32]uint8) bool {
+	size := uint32(8)
+	switch m.Kind(off) {
+	case Enum:
+	case Enum64:
+		size = 12
+	default:
+		return false
+	}
+	for i := range uint32(m.Vlen(off)) {
+		if wanted[m.Word(off+TypeSize+size*i)]&wantEnumerator != 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// offsets are where in the strings the names are, and what they are wanted as.
+func (m *minimizer) offsets(need *Needs) map[uint32]uint8 {
+	names := map[string]uint8{}
+	for _, n := range need.Types {
+		names[n] |= wantType
+	}
+	for _, n := range need.Funcs {
+		names[n] |= wantFunc
+	}
+	for _, n := range need.Enumerators {
+		names[n] |= wantEnumerator
+	}
+	var maybe [256]uint64 // by first byte, a bit by length: most strings end here
+	for n := range names {
+		if n != "" {
+			maybe[n[0]] |= 1 << (len(n) & 63)
+		}
+	}
+	out := map[uint32]uint8{}
+	for off := 1; off < len(m.Strings); {
+		s := m.Strings[off:]
+		n := bytes.IndexByte(s, 0)
+		if n < 0 {
+			n = len(s)
+		}
+		if n > 0 && maybe[s[0]]&(1<<(n&63)) != 0 {
+			if want := names[string(s[:n])]; want != 0 {
+				out[uint32(off)] = want
+			}
+		}
+		off += n + 1
+	}
+	return out
+}
+
+func (m *minimizer) mark(id uint32) {
+	if id != 0 && id < uint32(len(m.seen)) && !m.seen[id] {
+		m.seen[id] = true
+		m.work = append(m.work, id)
+	}
+}
+
+// visit marks what a type refers to.
+func (m *minimizer) visit(id uint32) error {
+	off := m.At[id]
+	body := off + TypeSize
+	switch m.Kind(off) {
+	case Ptr, Typedef, Volatile, Const, Restrict, Func, TypeTag:
+		m.mark(m.Word(off + 8))
+	case Array:
+		m.mark(m.Word(body))
+		m.mark(m.Word(body + 4))
+	case FuncProto:
+		m.mark(m.Word(off + 8))
+		for i := range m.Vlen(off) {
+			m.mark(m.Word(body + uint32(8*i+4)))
+		}
+	case Struct, Union:
+		m.kept[id] = nil
+		for i := range m.Vlen(off) {
+			at := body + uint32(12*i)
+			name := m.Name(m.Word(at))
+			if len(name) == 0 && !m.uses(m.Word(at+4), 0) || len(name) > 0 && !m.members[string(name)] {
+				continue
+			}
+			m.kept[id] = append(m.kept[id], i)
+			m.mark(m.Word(at + 4))
+		}
+	case Int, Enum, Enum64, Fwd, Float:
+	default:
+		return fmt.Errorf("kind %d is no type", m.Kind(off))
+	}
+	return nil
+}
+
+// maxNesting bounds how deep anonymous members are followed.
+const maxNesting = 32
+
+// uses says whether an anonymous member has one that is named.
+func (m *minimizer) uses(id uint32, depth int) bool {
+	if id == 0 || id >= uint32(len(m.At)) || depth > maxNesting {
+		return false
+	}
+	off := m.At[id]
+	if k := m.Kind(off); k != Struct && k != Union {
+		return false
+	}
+	for i := range m.Vlen(off) {
+		at := off + TypeSize + uint32(12*i)
+		name := m.Name(m.Word(at))
+		if len(name) > 0 && m.members[string(name)] || len(name) == 0 && m.uses(m.Word(at+4), depth+1) {
+			return true
+		}
+	}
+	return false
+}
+
+// write writes what is marked, in the order that it was in.
+func (m *minimizer) write() []byte {
+	ids := make([]uint32, len(m.At)) // new id by old
+	n := uint32(0)
+	for id, ok := range m.seen {
+		if ok {
+			n++
+			ids[id] = n
+		}
+	}
+	w := &writer{minimizer: m, ids: ids, strs: []byte{0}, known: map[string]uint32{"": 0}}
+	for id, ok := range m.seen {
+		if ok {
+			w.one(uint32(id))
+		}
+	}
+	out := make([]byte, headerSize, headerSize+len(w.out)+len(w.strs))
+	m.order.PutUint16(out, Magic)
+	out[2] = 1
+	for i, v := range []int{headerSize, 0, len(w.out), len(w.out), len(w.strs)} {
+		m.order.PutUint32(out[4+4*i:], uint32(v))
+	}
+	return append(append(out, w.out...), w.strs...)
+}
+
+type writer struct {
+	*minimizer
+	ids   []uint32
+	out   []byte
+	strs  []byte
+	known map[string]uint32
+}
+
+func (w *writer) put(v uint32) {
+	var b [4]byte
+	w.order.PutUint32(b[:], v)
+	w.out = append(w.out, b[:]...)
+}
+
+func (w *writer) str(off uint32) {
+	s := string(w.Name(off))
+	to, ok := w.known[s]
+	if !ok {
+		to = uint32(len(w.strs))
+		w.known[s] = to
+		w.strs = append(append(w.strs, s...), 0)
+	}
+	w.put(to)
+}
+
+// id writes a reference to a type; one out of range was not there before either.
+func (w *writer) id(old uint32) {
+	if old < uint32(len(w.ids)) {
+		old = w.ids[old]
+	}
+	w.put(old)
+}
+
+func (w *writer) one(id uint32) {
+	off := w.At[id]
+	info, kind, body := w.Word(off+4), w.Kind(off), off+TypeSize
+	members, cut := w.kept[id]
+	if cut {
+		info = info&^0xffffff | uint32(len(members))
+	}
+	w.str(w.Word(off))
+	w.put(info)
+	switch kind {
+	case Ptr, Typedef, Volatile, Const, Restrict, Func, TypeTag, FuncProto:
+		w.id(w.Word(off + 8))
+	default:
+		w.put(w.Word(off + 8))
+	}
+	switch kind {
+	case Int:
+		w.put(w.Word(body))
+	case Array:
+		w.id(w.Word(body))
+		w.id(w.Word(body + 4))
+		w.put(w.Word(body + 8))
+	case Struct, Union:
+		for _, i := range members {
+			at := body + uint32(12*i)
+			w.str(w.Word(at))
+			w.id(w.Word(at + 4))
+			w.put(w.Word(at + 8))
+		}
+	case FuncProto:
+		for i := range w.Vlen(off) {
+			w.str(w.Word(body + uint32(8*i)))
+			w.id(w.Word(body + uint32(8*i+4)))
+		}
+	case Enum:
+		for i := range w.Vlen(off) {
+			w.str(w.Word(body + uint32(8*i)))
+			w.put(w.Word(body + uint32(8*i+4)))
+		}
+	case Enum64:
+		for i := range w.Vlen(off) {
+			at := body + uint32(12*i)
+			w.str(w.Word(at))
+			w.put(w.Word(at + 4))
+			w.put(w.Word(at + 8))
+		}
+	}
+}
