@@ -84,7 +84,7 @@ func (a *attacher) tracefs(g *Program, prog *ebpf.Program, s *Site) error {
 		}
 		return a.explainKprobe(s, err)
 	}
-	undo := func() error { return a.env.removeEvent("kprobe_events", tracefs.Group+"/"+name) }
+	undo := func() error { return removeEvent(a.env, "kprobe_events", tracefs.Group+"/"+name) }
 	if err := a.tracefsEvent(g, prog, s, path.Join("/", dir.Path, "events", tracefs.Group, name, "id"), undo); err != nil {
 		return errors.Join(err, undo())
 	}
@@ -114,7 +114,7 @@ func (a *attacher) tracefsEvent(g *Program, prog *ebpf.Program, s *Site, idFile 
 }
 
 // removeEvent removes an event that one of tracefs' lists has.
-func (e *Env) removeEvent(list, name string) error {
+func removeEvent(e *Env, list, name string) error {
 	dir, err := e.tracefs()
 	if err != nil {
 		return err

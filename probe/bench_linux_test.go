@@ -11,7 +11,7 @@ import (
 // tool's start-up pays this package. It includes closing.
 func BenchmarkStart(b *testing.B) {
 	testenv.Need(b, testenv.Root, testenv.Perf)
-	libc, err := NewEnv(nil).findByName("libc.so.6", 0)
+	libc, err := findByName(NewEnv(nil), "libc.so.6", 0)
 	testenv.Need(b, testenv.Got("libc", err))
 	own := filepath.Join(b.TempDir(), "libc.so.6") // which nobody else has mapped
 	copyFile(b, own, libc)

@@ -13,8 +13,8 @@ import (
 // may have directories of any size, /usr/lib of a large installation 10,000.
 const maxEntries = 1 << 16
 
-// dirs returns the tree for one search, to be listed in bounds.
-func (e *Env) dirs() *dirs { return &dirs{FS: e.root, left: maxEntries} }
+// dirsOf returns the tree for one search, to be listed in bounds.
+func dirsOf(e *Env) *dirs { return &dirs{FS: e.root, left: maxEntries} }
 
 // dirs is a tree whose directories are read in bounds.
 type dirs struct {

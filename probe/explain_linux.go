@@ -24,9 +24,9 @@ func (a *attacher) explainOpen(s *Site, ev *event, err error) error {
 		return fmt.Errorf("no process %d: %w", ev.pid, err)
 	case errors.Is(err, syscall.EMFILE):
 		return fmt.Errorf("out of file descriptors: raise RLIMIT_NOFILE (ulimit -n): %w", err)
-	case errors.Is(err, syscall.EACCES) && a.env.paranoid() > 2 && a.env.lacks("CAP_SYS_ADMIN"):
+	case errors.Is(err, syscall.EACCES) && paranoid(a.env) > 2 && lacks(a.env, "CAP_SYS_ADMIN"):
 		return fmt.Errorf("kernel.perf_event_paranoid is %d, where this kernel gives perf events to CAP_SYS_ADMIN only: lower it to 2, or hold that: %w",
-			a.env.paranoid(), err)
+			paranoid(a.env), err)
 	}
 	switch s.Target.(type) {
 	case Kprobe, Kretprobe:

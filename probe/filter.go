@@ -151,7 +151,7 @@ func (r *resolver) filter() error {
 		out.PIDs = append(out.PIDs, uint32(pid))
 	}
 	for _, name := range f.Cgroups {
-		c, err := r.env.cgroup(name)
+		c, err := findCgroup(r.env, name)
 		if err != nil {
 			return fmt.Errorf("filter: %w", err)
 		}
@@ -159,26 +159,26 @@ func (r *resolver) filter() error {
 	}
 	// bpf_get_current_ancestor_cgroup_id: commit 95b861a7935b, 5.15.
 	if v, ok := feature.ParseVersion(r.env.Release()); ok && len(f.Cgroups) > 0 && v.Before(feature.Version{5, 15}) {
-		offsets, err := r.env.offsets("task_struct.cgroups", "css_set.dfl_cgrp", "cgroup.level", "cgroup.ancestor_ids")
+		offsets, err := memberOffsets(r.env, "task_struct.cgroups", "css_set.dfl_cgrp", "cgroup.level", "cgroup.ancestor_ids")
 		if err != nil {
 			return fmt.Errorf("filter: cgroup: %w", err)
 		}
 		out.CgroupOffsets = [4]uint32(offsets)
 	}
 	if pid := f.PIDNamespaceOf; pid != 0 {
-		id, err := r.env.fileID(fmt.Sprintf("proc/%d/ns/pid", pid))
+		id, err := idOfFile(r.env, fmt.Sprintf("proc/%d/ns/pid", pid))
 		if err != nil {
 			return fmt.Errorf("filter: process namespace of %d: %w", pid, err)
 		}
 		out.PIDDevice, out.PIDNamespace = id.device, id.inode
 	}
 	if pid := f.MountNamespaceOf; pid != 0 {
-		id, err := r.env.fileID(fmt.Sprintf("proc/%d/ns/mnt", pid))
+		id, err := idOfFile(r.env, fmt.Sprintf("proc/%d/ns/mnt", pid))
 		if err != nil {
 			return fmt.Errorf("filter: mount namespace of %d: %w", pid, err)
 		}
 		out.MountNamespace = uint32(id.inode)
-		offsets, err := r.env.offsets("task_struct.nsproxy", "nsproxy.mnt_ns", "mnt_namespace.ns.inum")
+		offsets, err := memberOffsets(r.env, "task_struct.nsproxy", "nsproxy.mnt_ns", "mnt_namespace.ns.inum")
 		if err != nil {
 			return fmt.Errorf("filter: mount namespace: %w", err)
 		}
@@ -191,24 +191,24 @@ func (r *resolver) filter() error {
 // cgroup2Mounts are where version 2 of control groups is mounted.
 var cgroup2Mounts = []string{"sys/fs/cgroup", "sys/fs/cgroup/unified"}
 
-// cgroup finds a control group by its path.
-func (e *Env) cgroup(name string) (Cgroup, error) {
+// findCgroup finds a control group by its path.
+func findCgroup(e *Env, name string) (Cgroup, error) {
 	clean := path.Clean("/" + name)
 	mounted := false
 	for _, mount := range cgroup2Mounts {
-		if _, err := e.stat(mount + "/cgroup.controllers"); err != nil && !e.isCgroup2(mount) {
+		if _, err := statFile(e, mount + "/cgroup.controllers"); err != nil && !isCgroup2(e, mount) {
 			continue
 		}
 		mounted = true
 		rel := strings.TrimPrefix(clean, "/"+mount)
-		id, err := e.fileID(strings.TrimSuffix(mount+path.Clean("/"+rel), "/"))
+		id, err := idOfFile(e, strings.TrimSuffix(mount+path.Clean("/"+rel), "/"))
 		if err != nil {
 			continue
 		}
 		c := Cgroup{ID: id.inode, Level: -1, Path: path.Clean("/" + rel)}
 		// The hierarchy's root has inode 1; a container may see a part of it as
 		// its root, whose depth is then unknown.
-		if root, err := e.fileID(mount); err == nil && root.inode == 1 {
+		if root, err := idOfFile(e, mount); err == nil && root.inode == 1 {
 			c.Level = len(strings.FieldsFunc(rel, func(r rune) bool { return r == '/' }))
 		}
 		return c, nil
@@ -222,17 +222,17 @@ func (e *Env) cgroup(name string) (Cgroup, error) {
 }
 
 // isCgroup2 tells the root of a hierarchy without controllers.
-func (e *Env) isCgroup2(mount string) bool {
-	_, err := e.stat(mount + "/cgroup.procs")
+func isCgroup2(e *Env, mount string) bool {
+	_, err := statFile(e, mount + "/cgroup.procs")
 	if err != nil {
 		return false
 	}
-	_, err = e.stat(mount + "/tasks") // version 1 has it
+	_, err = statFile(e, mount + "/tasks") // version 1 has it
 	return err != nil
 }
 
-// offsets are where members lie, in bytes: "task_struct.nsproxy".
-func (e *Env) offsets(names ...string) ([]uint32, error) {
+// memberOffsets are where members lie, in bytes: "task_struct.nsproxy".
+func memberOffsets(e *Env, names ...string) ([]uint32, error) {
 	spec, err := e.BTF()
 	if err != nil {
 		return nil, err

@@ -5,11 +5,11 @@ import (
 	"syscall"
 )
 
-// fileID is what tells a file, or a namespace, from others.
+// idOfFile is what tells a file, or a namespace, from others.
 type fileID struct{ device, inode uint64 }
 
-// fileID reads a file's device, as the kernel itself numbers it, and inode.
-func (e *Env) fileID(name string) (fileID, error) {
+// idOfFile reads a file's device, as the kernel itself numbers it, and inode.
+func idOfFile(e *Env, name string) (fileID, error) {
 	st, err := fs.Stat(e.root, name)
 	if err != nil {
 		return fileID{}, err

@@ -6,6 +6,6 @@ import "runtime"
 
 type fileID struct{ device, inode uint64 }
 
-func (e *Env) fileID(name string) (fileID, error) {
+func idOfFile(e *Env, name string) (fileID, error) {
 	return fileID{}, &UnsupportedError{Feature: "inode of " + name, Hint: "this is " + runtime.GOOS}
 }

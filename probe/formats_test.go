@@ -218,7 +218,7 @@ func checkReturns(t *testing.T, path string, want map[string]int) {
 		t.Fatal(err)
 	}
 	seen := 0
-	err = NewEnv(nil).withELF(sources{}, abs, func(f *elffile.File) error {
+	err = withELF(NewEnv(nil), sources{}, abs, func(f *elffile.File) error {
 		return symbols(t.Context(), f, func([]byte) bool { return true }, func(s elfSymbol) error {
 			text, err := code(f, s.value, s.size)
 			if err != nil {
@@ -245,7 +245,7 @@ func checkReturns(t *testing.T, path string, want map[string]int) {
 func TestInsnLengths(t *testing.T) {
 	testenv.Need(t, testenv.Tool("objdump"))
 	env := NewEnv(nil)
-	path, err := env.findByName("libc.so.6", 0)
+	path, err := findByName(env, "libc.so.6", 0)
 	if err != nil {
 		t.Skip(testenv.SkipPrefix + "libc: " + err.Error())
 	}
@@ -264,7 +264,7 @@ func TestInsnLengths(t *testing.T) {
 		}
 	}
 	functions := 0
-	err = env.withELF(sources{}, path, func(f *elffile.File) error {
+	err = withELF(env, sources{}, path, func(f *elffile.File) error {
 		return symbols(t.Context(), f, func([]byte) bool { return true }, func(s elfSymbol) error {
 			text, err := code(f, s.value, s.size)
 			if err != nil {
@@ -290,7 +290,7 @@ func TestInsnLengths(t *testing.T) {
 	if err != nil || functions < 1000 {
 		t.Errorf("%d functions, %v", functions, err)
 	}
-	err = env.withELF(sources{}, path, func(f *elffile.File) error {
+	err = withELF(env, sources{}, path, func(f *elffile.File) error {
 		checkBoundaries(t, &boundaries{ctx: t.Context(), f: f}, begins)
 		return nil
 	})

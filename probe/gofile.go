@@ -28,7 +28,7 @@ func (r *resolver) goTarget(f *elffile.File, path string) *GoTarget {
 // goVersion reads the toolchain's version from the program's build info, ""
 // where it has none.
 func (r *resolver) goVersion(path string) string {
-	ra, _, g, err := r.env.openAt(r.sources(), path)
+	ra, _, g, err := openAt(r.env, r.sources(), path)
 	if err != nil {
 		return ""
 	}

@@ -259,7 +259,7 @@ func (l *lister) typed(x *Listed, s KernelSymbol) bool {
 }
 
 func (l *lister) tracepoints(t Tracepoint) error {
-	list, err := l.env.tracepoints(t.Group, t.Name)
+	list, err := matchTracepoints(l.env, t.Group, t.Name)
 	if err != nil {
 		return err
 	}
@@ -350,14 +350,14 @@ func (l *lister) describe(x *Listed, name string) {
 }
 
 func (l *lister) userFunctions(name, pattern string, pid int, target func(path, symbol string) Target) error {
-	paths, err := l.env.userPaths(name, pid)
+	paths, err := userPaths(l.env, name, pid)
 	if err != nil {
 		return err
 	}
 	g := glob.Compile(pattern)
 	for _, p := range paths {
 		names := map[string]bool{}
-		err := l.env.withELF(sources{}, p, func(f *elffile.File) error {
+		err := withELF(l.env, sources{}, p, func(f *elffile.File) error {
 			want := func(b []byte) bool { return g.Match(string(b)) }
 			err := symbols(context.Background(), f, want, func(s elfSymbol) error {
 				names[s.name] = true
@@ -400,7 +400,7 @@ func (l *lister) usdt(t USDT) error {
 }
 
 func (l *lister) usdtFile(t USDT, path string) error {
-	sites, err := l.env.usdtFile(sources{}, path)
+	sites, err := usdtFile(l.env, sources{}, path)
 	provider, name := glob.Compile(t.Provider), glob.Compile(t.Name)
 	for _, p := range usdt.Merge(sites) {
 		if t.Provider != "" && !provider.Match(p.Provider) || !name.Match(p.Name) {
@@ -458,8 +458,8 @@ func (l *lister) mappedUSDT() error {
 // without it.
 func (l *lister) plainPath(p string, pid int) string {
 	short := strings.TrimPrefix(p, procfs.Dir(pid)+"/root")
-	a, err1 := l.env.stat(p)
-	b, err2 := l.env.stat(short)
+	a, err1 := statFile(l.env, p)
+	b, err2 := statFile(l.env, short)
 	if err2 == nil && (err1 != nil || os.SameFile(a, b)) {
 		return short
 	}

@@ -153,7 +153,7 @@ func TestFileBuildIDOnce(t *testing.T) {
 	}
 	env, ids := NewEnv(nil), fileIDs{}
 	from := sources{ids: ids}
-	f, err := env.openLive(from, path)
+	f, err := openLive(env, from, path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -161,7 +161,7 @@ func TestFileBuildIDOnce(t *testing.T) {
 	if id, noted := ids[path]; !noted || id.BuildID != "" {
 		t.Errorf("%s was read when it was opened: %s, %v", path, id, noted)
 	}
-	if err := env.withELF(from, path, func(*elffile.File) error { return nil }); err != nil || ids[path].BuildID != want {
+	if err := withELF(env, from, path, func(*elffile.File) error { return nil }); err != nil || ids[path].BuildID != want {
 		t.Errorf("got %s, %v, want build-id %s", ids[path], err, want)
 	}
 	for _, target := range []string{"uprobe:%s:add", "uretprobe:%s:add", "uprobe:%s:target.c:106", "usdt:%s:target:*"} {
@@ -178,10 +178,10 @@ func TestReadTwice(t *testing.T) {
 	copyFile(t, path, targetPath())
 	copyFile(t, dir+"/other", targetPath())
 	env, ids := NewEnv(nil), fileIDs{}
-	if _, err := env.usdtFile(sources{ids: ids}, path); err != nil {
+	if _, err := usdtFile(env, sources{ids: ids}, path); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, c, err := env.openAt(sources{ids: ids}, path); err != nil {
+	if _, _, c, err := openAt(env, sources{ids: ids}, path); err != nil {
 		t.Fatal(err)
 	} else {
 		c.Close()
@@ -190,9 +190,9 @@ func TestReadTwice(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, open := range map[string]func() error{
-		"openAt":   func() error { _, _, _, err := env.openAt(sources{ids: ids}, path); return err },
-		"openELF":  func() error { _, _, err := env.openELF(sources{ids: ids}, path); return err },
-		"usdtFile": func() error { _, err := env.usdtFile(sources{ids: ids}, path); return err },
+		"openAt":   func() error { _, _, _, err := openAt(env, sources{ids: ids}, path); return err },
+		"openELF":  func() error { _, _, err := openELF(env, sources{ids: ids}, path); return err },
+		"usdtFile": func() error { _, err := usdtFile(env, sources{ids: ids}, path); return err },
 	} {
 		if err := open(); err == nil || !strings.Contains(err.Error(), "replaced or changed while it was read") {
 			t.Errorf("%s: %v", name, err)
@@ -253,16 +253,16 @@ func TestTargetLdCache(t *testing.T) {
 		t.Fatal(err)
 	}
 	env := NewEnv(nil)
-	if b, err := env.readBounded(root+"/etc/ld.so.cache", maxLdCache); err == nil {
+	if b, err := readAtMost(env, root+"/etc/ld.so.cache", maxLdCache); err == nil {
 		t.Errorf("read %d bytes", len(b))
 	}
-	if got := env.cachedLibrary(root, "libc"); got != "" {
+	if got := cachedLibrary(env, root, "libc"); got != "" {
 		t.Errorf("found %s", got)
 	}
 	if err := errors.Join(os.Remove(root+"/etc/ld.so.cache"), syscall.Mkfifo(root+"/etc/ld.so.cache", 0o644)); err != nil {
 		t.Fatal(err)
 	}
-	if got := env.cachedLibrary(root, "libc"); got != "" {
+	if got := cachedLibrary(env, root, "libc"); got != "" {
 		t.Errorf("found %s", got)
 	}
 }

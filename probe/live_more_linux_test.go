@@ -123,12 +123,12 @@ func TestFentryBPF(t *testing.T) {
 // TestSymbolVersion: a function of glibc that has two versions.
 func TestSymbolVersion(t *testing.T) {
 	testenv.Need(t, testenv.Root, testenv.Uprobes)
-	path, err := NewEnv(nil).findByName("libc.so.6", 0)
+	path, err := findByName(NewEnv(nil), "libc.so.6", 0)
 	if err != nil {
 		t.Skip(testenv.SkipPrefix + "libc: " + err.Error())
 	}
 	found := map[string][]elfSymbol{}
-	err = NewEnv(nil).withELF(sources{}, path, func(f *elffile.File) error {
+	err = withELF(NewEnv(nil), sources{}, path, func(f *elffile.File) error {
 		return symbols(t.Context(), f, func([]byte) bool { return true }, func(s elfSymbol) error {
 			if s.version != "" {
 				found[s.name] = append(found[s.name], s)

@@ -55,9 +55,9 @@ func Requires(env *Env, targets []Target) []Requirement {
 		env = NewEnv(nil)
 	}
 	q := &requirer{env: env}
-	q.held, q.known = env.heldCapabilities()
+	q.held, q.known = heldCapabilities(env)
 	q.capability("CAP_BPF", "loading programs and making maps")
-	if env.namespaced() {
+	if namespaced(env) {
 		q.token()
 	}
 	for _, t := range targets {
@@ -71,7 +71,7 @@ func Requires(env *Env, targets []Target) []Requirement {
 
 // heldCapabilities are this process's effective ones; known is false where that
 // cannot be read, and nothing is called missing then.
-func (e *Env) heldCapabilities() (held uint64, known bool) {
+func heldCapabilities(e *Env) (held uint64, known bool) {
 	if !e.live {
 		return 0, false
 	}
@@ -90,14 +90,14 @@ func (e *Env) heldCapabilities() (held uint64, known bool) {
 
 // lacks reports whether this process is known not to hold a capability. Those of
 // a user namespace count for nothing but its BPF tokens.
-func (e *Env) lacks(name string) bool {
-	held, known := e.heldCapabilities()
-	return known && (held&(1<<capabilities[name]) == 0 || e.namespaced())
+func lacks(e *Env, name string) bool {
+	held, known := heldCapabilities(e)
+	return known && (held&(1<<capabilities[name]) == 0 || namespaced(e))
 }
 
 // namespaced reports whether this process is known to be in a user namespace
 // other than the initial one, which alone maps all ids to themselves.
-func (e *Env) namespaced() bool {
+func namespaced(e *Env) bool {
 	b, err := fs.ReadFile(e.root, "proc/self/uid_map")
 	return err == nil && e.live && !slices.Equal(strings.Fields(string(b)), []string{"0", "0", "4294967295"})
 }
@@ -164,14 +164,14 @@ const perfmon = "tracing programs and perf events"
 // perf adds what perf_event_open needs.
 func (q *requirer) perf() {
 	q.capability("CAP_PERFMON", perfmon)
-	if n := q.env.paranoid(); n > 2 {
+	if n := paranoid(q.env); n > 2 {
 		q.capability("CAP_SYS_ADMIN", "perf events while kernel.perf_event_paranoid is "+strconv.Itoa(n)+
 			", a level of Debian's and Android's kernels; at 2 CAP_PERFMON is enough")
 	}
 }
 
 // paranoid is kernel.perf_event_paranoid, 2 if it is not known.
-func (e *Env) paranoid() int {
+func paranoid(e *Env) int {
 	b, err := fs.ReadFile(e.root, "proc/sys/kernel/perf_event_paranoid")
 	if err != nil {
 		return 2

@@ -140,7 +140,7 @@ func TestRequiresUnasked(t *testing.T) {
 		}
 		return
 	}
-	if testenv.InGuest() || NewEnv(nil).paranoid() > 2 {
+	if testenv.InGuest() || paranoid(NewEnv(nil)) > 2 {
 		return // guests are slow; and above 2 it is needed for perf events
 	}
 	testenv.Need(t, testenv.Root, testenv.Feature(feature.UprobeMulti))

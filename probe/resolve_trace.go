@@ -90,7 +90,7 @@ func (r *resolver) recordFields(t Tracepoint, cause error) ([]Arg, error) {
 }
 
 func (r *resolver) tracepointMatches(t Tracepoint) error {
-	matches, err := r.env.tracepoints(t.Group, t.Name)
+	matches, err := matchTracepoints(r.env, t.Group, t.Name)
 	if err != nil {
 		return err
 	}
@@ -106,8 +106,8 @@ func (r *resolver) tracepointMatches(t Tracepoint) error {
 	return nil
 }
 
-// tracepoints lists the tracepoints that two patterns match, sorted.
-func (e *Env) tracepoints(group, name string) ([]Tracepoint, error) {
+// matchTracepoints lists the tracepoints that two patterns match, sorted.
+func matchTracepoints(e *Env, group, name string) ([]Tracepoint, error) {
 	tracefs, err := e.tracefs()
 	if err != nil {
 		return nil, err

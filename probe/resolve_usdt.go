@@ -78,7 +78,7 @@ func (r *resolver) usdtSites(t USDT) ([]usdtSite, error) {
 		if len(paths) == 1 {
 			shown = t.Path
 		}
-		sites, err := r.env.usdtFile(r.sources(), p)
+		sites, err := usdtFile(r.env, r.sources(), p)
 		if err != nil && len(sites) == 0 && first == nil {
 			first = fmt.Errorf("%s: %w", p, err)
 		}
@@ -111,7 +111,7 @@ func (r *resolver) checkUSDT(path string, sites []usdtSite) error {
 	if len(sites) == 0 {
 		return nil
 	}
-	return r.env.withELF(r.sources(), path, func(f *elffile.File) error {
+	return withELF(r.env, r.sources(), path, func(f *elffile.File) error {
 		b := &boundaries{ctx: r.ctx, f: f}
 		byPC := make([]*usdtSite, len(sites))
 		for i := range sites {
@@ -144,7 +144,7 @@ func (r *resolver) noUSDT(t USDT, paths, known []string) error {
 // all that the process has mapped executable. What has no path (any more), such
 // as the probes of package usdt/provider, is opened by its mapping.
 func (r *resolver) usdtPaths(t USDT) ([]string, error) {
-	paths, err := r.env.userPaths(t.Path, t.PID)
+	paths, err := userPaths(r.env, t.Path, t.PID)
 	if err != nil || t.Path != "" {
 		return paths, err
 	}
@@ -180,18 +180,18 @@ func (r *resolver) usdtPaths(t USDT) ([]string, error) {
 }
 
 // usdtFile reads the sites of a file, live or recorded.
-func (e *Env) usdtFile(from sources, path string) ([]usdt.Site, error) {
+func usdtFile(e *Env, from sources, path string) ([]usdt.Site, error) {
 	var f *usdt.File
 	var err error
-	if _, _, zipped := e.cutZip(path); e.live && !zipped {
-		file, oerr := e.openLive(from, path)
+	if _, _, zipped := cutZip(e, path); e.live && !zipped {
+		file, oerr := openLive(e, from, path)
 		if oerr != nil {
 			return nil, oerr
 		}
 		defer file.Close()
 		f, err = usdt.NewFile(file)
 	} else {
-		r, _, c, oerr := e.openAt(from, path)
+		r, _, c, oerr := openAt(e, from, path)
 		if oerr != nil {
 			return nil, oerr
 		}

@@ -68,7 +68,7 @@ func (r *resolver) user(name string, u userProbe) error {
 	if err := r.env.Supports(feature.Uprobe); errors.Is(err, errors.ErrUnsupported) {
 		return err
 	}
-	paths, err := r.env.userPaths(name, u.pid)
+	paths, err := userPaths(r.env, name, u.pid)
 	if err != nil {
 		return err
 	}
@@ -82,7 +82,7 @@ func (r *resolver) user(name string, u userProbe) error {
 		if len(paths) == 1 {
 			shown = name
 		}
-		err := r.env.withELF(r.sources(), p, func(f *elffile.File) error { return r.userFile(f, p, shown, u) })
+		err := withELF(r.env, r.sources(), p, func(f *elffile.File) error { return r.userFile(f, p, shown, u) })
 		if err != nil && first == nil {
 			first = err
 		}
@@ -453,7 +453,7 @@ func imported(f *elffile.File, name string) bool {
 // up once for all targets.
 func (r *resolver) unprivileged() bool {
 	if r.lacksAdmin == nil {
-		lacks := r.env.lacks("CAP_SYS_ADMIN")
+		lacks := lacks(r.env, "CAP_SYS_ADMIN")
 		r.lacksAdmin = &lacks
 	}
 	return *r.lacksAdmin

@@ -30,8 +30,8 @@ type elfSymbol struct {
 
 // withELF opens the file, live or recorded, and calls f with it. Faults of a
 // file that is truncated meanwhile become errors.
-func (e *Env) withELF(from sources, path string, f func(*elffile.File) error) (err error) {
-	file, closer, err := e.openELF(from, path)
+func withELF(e *Env, from sources, path string, f func(*elffile.File) error) (err error) {
+	file, closer, err := openELF(e, from, path)
 	if err != nil {
 		return err
 	}
@@ -42,7 +42,7 @@ func (e *Env) withELF(from sources, path string, f func(*elffile.File) error) (e
 }
 
 // openLive opens a file of this machine and notes which one it is.
-func (e *Env) openLive(from sources, path string) (*os.File, error) {
+func openLive(e *Env, from sources, path string) (*os.File, error) {
 	f, err := procfs.Open(path)
 	if err != nil {
 		return nil, err
@@ -55,9 +55,9 @@ func (e *Env) openLive(from sources, path string) (*os.File, error) {
 }
 
 // openELF opens a file, which is to be closed before the closer.
-func (e *Env) openELF(from sources, path string) (*elffile.File, io.Closer, error) {
-	if _, _, zipped := e.cutZip(path); zipped {
-		r, _, c, err := e.openAt(from, path)
+func openELF(e *Env, from sources, path string) (*elffile.File, io.Closer, error) {
+	if _, _, zipped := cutZip(e, path); zipped {
+		r, _, c, err := openAt(e, from, path)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -67,7 +67,7 @@ func (e *Env) openELF(from sources, path string) (*elffile.File, io.Closer, erro
 	var g fs.File
 	var err error
 	if e.live {
-		g, err = e.openLive(from, path)
+		g, err = openLive(e, from, path)
 	} else {
 		g, err = e.root.Open(strings.TrimPrefix(path, "/"))
 	}

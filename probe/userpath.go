@@ -23,12 +23,12 @@ import (
 // userPaths turns the file part of a user probe into paths that this process
 // can open: absolute and relative paths, wildcards, libraries by soname,
 // programs by name, and, with a pid, all of that as the process sees it.
-func (e *Env) userPaths(name string, pid int) ([]string, error) {
+func userPaths(e *Env, name string, pid int) ([]string, error) {
 	if pid < 0 {
 		return nil, fmt.Errorf("bad pid %d", pid)
 	}
 	if pid != 0 {
-		if _, err := e.stat(procfs.Dir(pid)); err != nil {
+		if _, err := statFile(e, procfs.Dir(pid)); err != nil {
 			return nil, notexist.Errorf("no process %d", pid)
 		}
 	}
@@ -38,11 +38,11 @@ func (e *Env) userPaths(name string, pid int) ([]string, error) {
 	case name == "":
 		return []string{procfs.Dir(pid) + "/exe"}, nil
 	case strings.Contains(name, zipSeparator):
-		if paths, err := e.zipPaths(name, pid); paths != nil || err != nil {
+		if paths, err := zipPaths(e, name, pid); paths != nil || err != nil {
 			return paths, err
 		}
 	case !strings.Contains(name, "/"):
-		p, err := e.findByName(name, pid)
+		p, err := findByName(e, name, pid)
 		return []string{p}, err
 	}
 	// What is below /proc is the kernel's answer to whoever asks: its links
@@ -64,41 +64,41 @@ func (e *Env) userPaths(name string, pid int) ([]string, error) {
 		}
 	}
 	if glob.IsPattern(name) {
-		if _, err := e.stat(root + name); err != nil {
-			return e.globPaths(root, name)
+		if _, err := statFile(e, root + name); err != nil {
+			return globPaths(e, root, name)
 		}
 	}
-	if _, err := e.stat(root + name); err != nil {
-		return nil, e.noFile(name, pid, err)
+	if _, err := statFile(e, root + name); err != nil {
+		return nil, noFile(e, name, pid, err)
 	}
 	return []string{root + name}, nil
 }
 
 // zipPaths are the paths of a file in archives; none if the archive is none.
-func (e *Env) zipPaths(name string, pid int) ([]string, error) {
+func zipPaths(e *Env, name string, pid int) ([]string, error) {
 	archive, member, _ := strings.Cut(name, zipSeparator)
-	paths, err := e.userPaths(archive, pid)
+	paths, err := userPaths(e, archive, pid)
 	if err != nil {
-		if _, plain := e.stat(name); plain == nil {
+		if _, plain := statFile(e, name); plain == nil {
 			return nil, nil
 		}
 		return nil, err
 	}
 	var out []string
 	for _, p := range paths {
-		if _, _, ok := e.cutZip(p + zipSeparator + member); ok {
+		if _, _, ok := cutZip(e, p + zipSeparator + member); ok {
 			out = append(out, p+zipSeparator+member)
 		}
 	}
 	return out, nil
 }
 
-func (e *Env) stat(name string) (fs.FileInfo, error) {
+func statFile(e *Env, name string) (fs.FileInfo, error) {
 	return fs.Stat(e.root, strings.TrimPrefix(path.Clean(name), "/"))
 }
 
-func (e *Env) globPaths(root, name string) ([]string, error) {
-	d := e.dirs()
+func globPaths(e *Env, root, name string) ([]string, error) {
+	d := dirsOf(e)
 	list, err := fs.Glob(d, strings.TrimPrefix(root+name, "/"))
 	if err = cmp.Or(err, d.err); err != nil { // Glob goes on without a directory
 		return nil, fmt.Errorf("%s: %w", name, err)
@@ -117,19 +117,19 @@ func (e *Env) globPaths(root, name string) ([]string, error) {
 
 // noFile says what else could be meant by a path that is not there: a file of
 // some process's mount namespace, or a neighbour of similar name.
-func (e *Env) noFile(name string, pid int, err error) error {
+func noFile(e *Env, name string, pid int, err error) error {
 	if !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	if pid != 0 {
 		return notexist.Errorf("process %d has no file %s in its root", pid, name)
 	}
-	if other := e.processWith(name); other != 0 {
+	if other := processWith(e, name); other != 0 {
 		return notexist.Errorf("no file %s here; process %d runs one of that name in a mount namespace of its own: probe %s/root%s or give pid=%d",
 			name, other, procfs.Dir(other), name, other)
 	}
 	var names []string
-	entries, _ := e.dirs().ReadDir(strings.TrimPrefix(path.Dir(name), "/"))
+	entries, _ := dirsOf(e).ReadDir(strings.TrimPrefix(path.Dir(name), "/"))
 	for _, d := range entries {
 		names = append(names, d.Name())
 	}
@@ -137,14 +137,14 @@ func (e *Env) noFile(name string, pid int, err error) error {
 }
 
 // processWith finds a process whose executable has that path in its own root.
-func (e *Env) processWith(name string) int {
+func processWith(e *Env, name string) int {
 	entries, _ := fs.ReadDir(e.root, "proc")
 	for _, d := range entries {
 		pid, err := strconv.Atoi(d.Name())
 		if err != nil {
 			continue
 		}
-		if _, err := e.stat(procfs.Dir(pid) + "/root" + name); err == nil {
+		if _, err := statFile(e, procfs.Dir(pid) + "/root" + name); err == nil {
 			return pid
 		}
 	}
@@ -153,26 +153,26 @@ func (e *Env) processWith(name string) int {
 
 // findByName finds a library by soname or the beginning of it ("libc"), or a
 // program in the usual directories, in the process's root if there is one.
-func (e *Env) findByName(name string, pid int) (string, error) {
+func findByName(e *Env, name string, pid int) (string, error) {
 	root := ""
 	if pid != 0 {
 		root = procfs.Dir(pid) + "/root"
-		if p := e.mappedLibrary(name, pid); p != "" {
+		if p := mappedLibrary(e, name, pid); p != "" {
 			return root + p, nil
 		}
 	}
-	if p := e.cachedLibrary(root, name); p != "" {
+	if p := cachedLibrary(e, root, name); p != "" {
 		return root + p, nil
 	}
-	d := e.dirs()
-	for _, dir := range e.libraryDirs() {
+	d := dirsOf(e)
+	for _, dir := range libraryDirs(e) {
 		if p := libraryIn(d, root+dir, name); p != "" {
 			return p, nil
 		}
 	}
 	for _, dir := range []string{"/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"} {
 		p := dir + "/" + name
-		if st, err := e.stat(root + p); err == nil && st.Mode().IsRegular() {
+		if st, err := statFile(e, root + p); err == nil && st.Mode().IsRegular() {
 			return root + p, nil
 		}
 	}
@@ -197,7 +197,7 @@ func isLibrary(file, name string) bool {
 }
 
 // mappedLibrary is the library that the process has mapped.
-func (e *Env) mappedLibrary(name string, pid int) string {
+func mappedLibrary(e *Env, name string, pid int) string {
 	f, err := e.root.Open(strings.TrimPrefix(procfs.Dir(pid), "/") + "/maps")
 	if err != nil {
 		return ""
@@ -215,7 +215,7 @@ func (e *Env) mappedLibrary(name string, pid int) string {
 
 // libraryDirs are the directories that the dynamic linker trusts
 // (elf/dl-load.c, system_dirs), with Debian's multiarch ones.
-func (e *Env) libraryDirs() []string {
+func libraryDirs(e *Env) []string {
 	triplet := map[string]string{"amd64": "x86_64-linux-gnu", "arm64": "aarch64-linux-gnu"}[e.arch]
 	return []string{"/lib/" + triplet, "/usr/lib/" + triplet, "/lib64", "/usr/lib64", "/lib", "/usr/lib", "/usr/local/lib"}
 }
@@ -239,8 +239,8 @@ func libraryIn(d *dirs, dir, name string) string {
 }
 
 // cachedLibrary looks the name up in the dynamic linker's cache.
-func (e *Env) cachedLibrary(root, name string) string {
-	b, err := e.readBounded(root+"/etc/ld.so.cache", maxLdCache)
+func cachedLibrary(e *Env, root, name string) string {
+	b, err := readAtMost(e, root+"/etc/ld.so.cache", maxLdCache)
 	if err != nil {
 		return ""
 	}
@@ -260,8 +260,8 @@ func (e *Env) cachedLibrary(root, name string) string {
 // may be of any size, or have one and no contents.
 const maxLdCache = 16 << 20
 
-// readBounded reads a file of at most so many bytes.
-func (e *Env) readBounded(name string, most int64) ([]byte, error) {
+// readAtMost reads a file of at most so many bytes.
+func readAtMost(e *Env, name string, most int64) ([]byte, error) {
 	f, err := e.root.Open(strings.TrimPrefix(name, "/"))
 	if err != nil {
 		return nil, err

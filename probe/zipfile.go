@@ -19,11 +19,11 @@ const zipSeparator = "!/"
 
 // cutZip splits the path of a file in an archive. A directory's name may end in
 // an exclamation mark, too.
-func (e *Env) cutZip(name string) (archive, member string, ok bool) {
+func cutZip(e *Env, name string) (archive, member string, ok bool) {
 	if archive, member, ok = strings.Cut(name, zipSeparator); !ok || member == "" {
 		return name, "", false
 	}
-	st, err := e.stat(archive)
+	st, err := statFile(e, archive)
 	if err != nil || !st.Mode().IsRegular() {
 		return name, "", false
 	}
@@ -32,8 +32,8 @@ func (e *Env) cutZip(name string) (archive, member string, ok bool) {
 
 // openAt opens a file, or a file in an archive, live or recorded, for reading
 // at offsets. base is where it lies in the file that is mapped.
-func (e *Env) openAt(from sources, name string) (r *io.SectionReader, base uint64, c io.Closer, err error) {
-	archive, member, zipped := e.cutZip(name)
+func openAt(e *Env, from sources, name string) (r *io.SectionReader, base uint64, c io.Closer, err error) {
+	archive, member, zipped := cutZip(e, name)
 	g, err := e.root.Open(strings.TrimPrefix(archive, "/"))
 	if err != nil {
 		return nil, 0, nil, err
@@ -99,13 +99,13 @@ func (r *resolver) rebase() error {
 			if !strings.Contains(s.Path, zipSeparator) {
 				continue
 			}
-			archive, _, ok := r.env.cutZip(s.Path)
+			archive, _, ok := cutZip(r.env, s.Path)
 			if !ok {
 				continue
 			}
 			base, known := bases[s.Path]
 			if !known {
-				_, at, c, err := r.env.openAt(r.sources(), s.Path)
+				_, at, c, err := openAt(r.env, r.sources(), s.Path)
 				if err != nil {
 					return fmt.Errorf("resolve %s: %w", s.Target, err)
 				}
