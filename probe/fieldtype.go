@@ -6,44 +6,6 @@ import (
 	"github.com/cilium/ebpf/btf"
 )
 
-// arg makes the field a plan's argument. Pointers in the records of system
-// calls point to user memory.
-func (f *Field) arg(group string) Arg {
-	a := Arg{
-		Name: f.Name,
-		Type: f.btfType(),
-		Loc:  Location{Kind: LocationContext, Offset: int64(f.Offset), Size: f.Size},
-	}
-	switch {
-	case f.DataLoc:
-		a.Loc.Kind = LocationDataLoc
-	case f.RelLoc:
-		a.Loc.Kind = LocationRelLoc
-	}
-	if f.Common {
-		// tp_prog_is_valid_access, kernel/trace/bpf_trace.c.
-		a.Loc.Reason = "the kernel hides the common fields from programs"
-	}
-	if group == "syscalls" {
-		f.syscallArg(&a)
-	}
-	return a
-}
-
-// syscallArg corrects an argument of a system call: each lies in a slot of 8
-// bytes and is marked unsigned whatever its type is (syscall_enter_define_fields,
-// kernel/trace/trace_syscalls.c); pointers are to user memory.
-func (f *Field) syscallArg(a *Arg) {
-	if _, ok := a.Type.(*btf.Pointer); ok {
-		a.Loc.User = true
-		return
-	}
-	if i, ok := knownInt(f.Type); ok && i.size < f.Size {
-		a.Type = cType(f.Type, i.size, i.signed)
-		a.Loc.Size = i.size
-	}
-}
-
 // btfType builds a type from the C declaration: what the file says, no more.
 // Names that are typedefs there become integers of that name.
 func (f *Field) btfType() btf.Type {

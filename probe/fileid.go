@@ -108,8 +108,8 @@ func (ids fileIDs) check(path string, f *os.File) error {
 	return err
 }
 
-// keep leaves the files that the plan's sites are in.
-func (ids fileIDs) keep(programs []Program) fileIDs {
+// keepFiles leaves the files that the plan's sites are in.
+func keepFiles(ids fileIDs, programs []Program) fileIDs {
 	var out fileIDs
 	for i := range programs {
 		for j := range programs[i].Sites {

@@ -196,7 +196,7 @@ func findCgroup(e *Env, name string) (Cgroup, error) {
 	clean := path.Clean("/" + name)
 	mounted := false
 	for _, mount := range cgroup2Mounts {
-		if _, err := statFile(e, mount + "/cgroup.controllers"); err != nil && !isCgroup2(e, mount) {
+		if _, err := statFile(e, mount+"/cgroup.controllers"); err != nil && !isCgroup2(e, mount) {
 			continue
 		}
 		mounted = true
@@ -223,11 +223,11 @@ func findCgroup(e *Env, name string) (Cgroup, error) {
 
 // isCgroup2 tells the root of a hierarchy without controllers.
 func isCgroup2(e *Env, mount string) bool {
-	_, err := statFile(e, mount + "/cgroup.procs")
+	_, err := statFile(e, mount+"/cgroup.procs")
 	if err != nil {
 		return false
 	}
-	_, err = statFile(e, mount + "/tasks") // version 1 has it
+	_, err = statFile(e, mount+"/tasks") // version 1 has it
 	return err != nil
 }
 

@@ -71,13 +71,13 @@ func TestFieldTypes(t *testing.T) {
 			t.Errorf("%s: %v", c.field, err)
 			continue
 		}
-		a := f.arg(c.group)
+		a := fieldArg(&f, c.group)
 		if a.String() != c.want || a.Loc.Size != c.size {
 			t.Errorf("%s: got %s, %d bytes, want %s, %d", c.field, a, a.Loc.Size, c.want, c.size)
 		}
 	}
 	f, _ := parseField("field:pid_t pid;\toffset:8;\tsize:4;\tsigned:1;")
-	a := f.arg("x")
+	a := fieldArg(&f, "x")
 	if i, ok := a.Type.(*btf.Int); !ok || i.Encoding != btf.Signed || i.Size != 4 {
 		t.Errorf("pid_t is %v", a.Type)
 	}
@@ -104,7 +104,7 @@ func TestLiveFormats(t *testing.T) {
 			t.Errorf("%s: %s with %d fields of %d", name, f.Name, len(f.Fields), n)
 		}
 		for i := range f.Fields {
-			a := f.Fields[i].arg("x")
+			a := fieldArg(&f.Fields[i], "x")
 			if size, err := btf.Sizeof(a.Type); err != nil || a.Loc.Kind == LocationContext && size != a.Loc.Size {
 				t.Errorf("%s: %s has %d bytes, its type %d (%v)", name, a, a.Loc.Size, size, err)
 			}
@@ -125,7 +125,7 @@ func FuzzParseFormat(f *testing.F) {
 			if fd.Name == "" || fd.Offset < 0 || fd.Offset > maxRecord || fd.Size < 0 || fd.Size > maxRecord {
 				t.Fatalf("%+v", fd)
 			}
-			_ = fd.arg("syscalls").String()
+			_ = fieldArg(fd, "syscalls").String()
 		}
 	})
 }

@@ -272,7 +272,7 @@ func (l *lister) tracepoints(t Tracepoint) error {
 			}
 			for i := range f.Fields {
 				if !f.Fields[i].Common {
-					x.Fields = append(x.Fields, f.Fields[i].arg(m.Group))
+					x.Fields = append(x.Fields, fieldArg(&f.Fields[i], m.Group))
 				}
 			}
 		}

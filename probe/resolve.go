@@ -463,7 +463,7 @@ func commonArgs(a, b []Arg) []Arg {
 
 // finish names the programs and allots the cookies.
 func (r *resolver) finish() {
-	r.plan.Files = fileIDs(r.plan.Files).keep(r.plan.Programs)
+	r.plan.Files = keepFiles(r.plan.Files, r.plan.Programs)
 	site := 0
 	for i := range r.plan.Programs {
 		p := &r.plan.Programs[i]

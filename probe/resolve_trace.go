@@ -45,7 +45,7 @@ func (r *resolver) tracepoint(t Tracepoint) error {
 		p.Why = "no tracefs: fields from BTF"
 	} else {
 		for i := range f.Fields {
-			p.Fields = append(p.Fields, f.Fields[i].arg(t.Group))
+			p.Fields = append(p.Fields, fieldArg(&f.Fields[i], t.Group))
 		}
 	}
 	p.Sites = []Site{{Target: t, CPU: -1}}
@@ -432,4 +432,42 @@ func (r *resolver) hooks() []string {
 		}
 	}
 	return out
+}
+
+// fieldArg makes a record's field a plan's argument. Pointers in the records of system
+// calls point to user memory.
+func fieldArg(f *Field, group string) Arg {
+	a := Arg{
+		Name: f.Name,
+		Type: f.btfType(),
+		Loc:  Location{Kind: LocationContext, Offset: int64(f.Offset), Size: f.Size},
+	}
+	switch {
+	case f.DataLoc:
+		a.Loc.Kind = LocationDataLoc
+	case f.RelLoc:
+		a.Loc.Kind = LocationRelLoc
+	}
+	if f.Common {
+		// tp_prog_is_valid_access, kernel/trace/bpf_trace.c.
+		a.Loc.Reason = "the kernel hides the common fields from programs"
+	}
+	if group == "syscalls" {
+		syscallArg(f, &a)
+	}
+	return a
+}
+
+// syscallArg corrects an argument of a system call: each lies in a slot of 8
+// bytes and is marked unsigned whatever its type is (syscall_enter_define_fields,
+// kernel/trace/trace_syscalls.c); pointers are to user memory.
+func syscallArg(f *Field, a *Arg) {
+	if _, ok := a.Type.(*btf.Pointer); ok {
+		a.Loc.User = true
+		return
+	}
+	if i, ok := knownInt(f.Type); ok && i.size < f.Size {
+		a.Type = cType(f.Type, i.size, i.signed)
+		a.Loc.Size = i.size
+	}
 }

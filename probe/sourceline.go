@@ -1,6 +1,7 @@
 package probe
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"path"
@@ -16,7 +17,7 @@ import (
 // userLine is a probe at a source line: at the first instruction of every
 // place that the compiler made of it (inlining makes several).
 func (r *resolver) userLine(f *elffile.File, name, shown string, u userProbe, goProgram bool) error {
-	addrs, err := r.lineAddresses(f, name, &u)
+	addrs, err := lineAddresses(r.ctx, f, name, u.file, u.line, u.column)
 	if err != nil {
 		return err
 	}
@@ -62,14 +63,16 @@ type lineTable struct {
 	d       *dwarf.Data
 }
 
-func (r *resolver) lineAddresses(f *elffile.File, name string, u *userProbe) ([]uint64, error) {
+// lineAddresses finds where the code of a source line begins, in every place that the
+// compiler made of it; column 0 is any.
+func lineAddresses(ctx context.Context, f *elffile.File, name, file string, line, column int) ([]uint64, error) {
 	if f.DebugSection("line") == nil {
 		return nil, notexist.Errorf("%s has no line table: build it with -g, or install its debug symbols", name)
 	}
 	d, err := userDWARF(f)
-	t := &lineTable{file: u.file, line: u.line, column: u.column, names: map[string]bool{}, columns: map[int]bool{}, d: d}
+	t := &lineTable{file: file, line: line, column: column, names: map[string]bool{}, columns: map[int]bool{}, d: d}
 	if err == nil {
-		err = d.Rows(r.ctx, t.sameFile, t.row)
+		err = d.Rows(ctx, t.sameFile, t.row)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)

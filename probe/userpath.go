@@ -64,11 +64,11 @@ func userPaths(e *Env, name string, pid int) ([]string, error) {
 		}
 	}
 	if glob.IsPattern(name) {
-		if _, err := statFile(e, root + name); err != nil {
+		if _, err := statFile(e, root+name); err != nil {
 			return globPaths(e, root, name)
 		}
 	}
-	if _, err := statFile(e, root + name); err != nil {
+	if _, err := statFile(e, root+name); err != nil {
 		return nil, noFile(e, name, pid, err)
 	}
 	return []string{root + name}, nil
@@ -86,7 +86,7 @@ func zipPaths(e *Env, name string, pid int) ([]string, error) {
 	}
 	var out []string
 	for _, p := range paths {
-		if _, _, ok := cutZip(e, p + zipSeparator + member); ok {
+		if _, _, ok := cutZip(e, p+zipSeparator+member); ok {
 			out = append(out, p+zipSeparator+member)
 		}
 	}
@@ -144,7 +144,7 @@ func processWith(e *Env, name string) int {
 		if err != nil {
 			continue
 		}
-		if _, err := statFile(e, procfs.Dir(pid) + "/root" + name); err == nil {
+		if _, err := statFile(e, procfs.Dir(pid)+"/root"+name); err == nil {
 			return pid
 		}
 	}
@@ -172,7 +172,7 @@ func findByName(e *Env, name string, pid int) (string, error) {
 	}
 	for _, dir := range []string{"/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"} {
 		p := dir + "/" + name
-		if st, err := statFile(e, root + p); err == nil && st.Mode().IsRegular() {
+		if st, err := statFile(e, root+p); err == nil && st.Mode().IsRegular() {
 			return root + p, nil
 		}
 	}
