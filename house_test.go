@@ -21,21 +21,20 @@ var update = flag.Bool("update", false, "rewrite internal/testdata/api with the 
 const (
 	mostLines   = 5500
 	mostMethods = 60
-	mostNames   = 1990
+	mostNames   = 2000
 )
 
 // large are the packages that may have more lines, or do today: then with what they
 // have, which only falls.
 var large = map[string]int{
-	"probe":        13240, // 8000
+	"probe":        9960, // 8000
 	"probe/action": 14800,
 	"symbol":       7160, // 7000
 }
 
 // broad are the types that have more methods today, which only fall.
 var broad = map[string]int{
-	"probe.Env":            64,
-	"probe.resolver":       88,
+	"probe.resolver":       87,
 	"probe/action.checker": 89,
 	"probe/action.gen":     175,
 }

@@ -18,8 +18,8 @@ var owned = []struct {
 		"usdt/cmd/usdtlink/link.go link": "the linker's own output, of which it takes what debug/elf makes of relocations",
 	}},
 	{"decodes symbols", "internal/elffile", []string{"elf.Sym64Size", "elf.Sym32Size"}, nil, map[string]string{
-		"symbol/elftable.go readAny":  "a part of a table",
-		"probe/insn.go readFunctions": "how many there may be",
+		"symbol/elftable.go readAny":                          "a part of a table",
+		"probe/internal/usercode/boundaries.go readFunctions": "how many there may be",
 	}},
 	{"reads kallsyms", "internal/kallsyms", nil, []string{"proc/kallsyms", "/proc/kallsyms"}, nil},
 	{"looks for debug files", "internal/elffile", nil, []string{"/.build-id/", ".build-id", ".gnu_debuglink"}, nil},

@@ -4,6 +4,8 @@ import (
 	"fmt"
 
 	"github.com/cilium/ebpf/btf"
+
+	"github.com/borescope/borescope/internal/feature"
 )
 
 // callABI is where an architecture's calling convention puts integer arguments
@@ -29,7 +31,7 @@ var abis = map[string]callABI{
 func abiOf(arch string) (callABI, error) {
 	abi, ok := abis[arch]
 	if !ok {
-		return abi, &UnsupportedError{
+		return abi, &feature.UnsupportedError{
 			Feature: "arguments on " + arch, Hint: "the calling conventions known are those of amd64 and arm64",
 		}
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/borescope/borescope/internal/kernel"
 	"github.com/borescope/borescope/internal/notexist"
 	"github.com/borescope/borescope/internal/procfs"
+	"github.com/borescope/borescope/probe/internal/userfile"
 )
 
 // attacher is the state of one Plan.Attach.
@@ -36,7 +37,7 @@ type attacher struct {
 	// left is why the last site was left out.
 	left error
 	// ids are the files that the plan was made from, open is the one at hand.
-	ids  fileIDs
+	ids  userfile.FileIDs
 	open *os.File
 	// types are the numbers of dynamic PMUs.
 	types map[string]pmuType
@@ -119,8 +120,8 @@ func (a *attacher) file(path string) (string, error) {
 			return "", err
 		}
 		if _, read := a.ids[path]; !read { // where it is, Resolve has looked
-			err = notServed(path, f)
-		} else if err = a.ids.check(path, f); err != nil {
+			err = userfile.NotServed(path, f)
+		} else if err = a.ids.Check(path, f); err != nil {
 			err = fmt.Errorf("%s was replaced or changed after the plan was made: %w", path, err)
 		}
 		if err != nil {
@@ -223,7 +224,7 @@ func (a *attacher) keep(h held, sites ...Site) {
 
 func (a *attacher) rawTracepoint(g *Program, prog *ebpf.Program, s *Site) error {
 	cookie := uint64(s.Cookie)
-	if cookie != 0 && !a.env.has(feature.RawTracepointCookie) {
+	if cookie != 0 && !has(a.env, feature.RawTracepointCookie) {
 		cookie = 0
 	}
 	fd, err := kernel.RawTracepoint(prog.FD(), s.Symbol, cookie)
@@ -278,7 +279,7 @@ func (a *attacher) explainTracing(g *Program, err error) error {
 	switch {
 	case errors.Is(err, syscall.ENOENT):
 		// Commit f3a95075549e, "bpf: Allow trampoline re-attach".
-		return &UnsupportedError{
+		return &feature.UnsupportedError{
 			Feature: "attaching a tracing program again", Since: "5.13", Err: err,
 			Hint: "Linux " + a.env.Release() + " allows it once: load the program anew",
 		}
@@ -300,7 +301,7 @@ func (a *attacher) iter(prog *ebpf.Program, s *Site) error {
 	fd, err := kernel.Iter(prog.FD(), task)
 	if err != nil {
 		if task != nil && (errors.Is(err, syscall.EINVAL) || errors.Is(err, syscall.E2BIG)) {
-			return &UnsupportedError{
+			return &feature.UnsupportedError{
 				Feature: "iterator with a pid", Since: "6.1", Err: err,
 				Hint: "Linux " + a.env.Release() + " iterates over all tasks only: compare the pid in the program",
 			}

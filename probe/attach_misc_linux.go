@@ -64,7 +64,7 @@ func (a *attacher) tracefs(g *Program, prog *ebpf.Program, s *Site) error {
 	if !ok {
 		return fmt.Errorf("no tracefs event for %s", s.Target)
 	}
-	dir, err := a.env.tracefs()
+	dir, err := tracefs.Need(a.env.Root(), a.env.Live())
 	if err != nil {
 		return err
 	}
@@ -115,7 +115,7 @@ func (a *attacher) tracefsEvent(g *Program, prog *ebpf.Program, s *Site, idFile 
 
 // removeEvent removes an event that one of tracefs' lists has.
 func removeEvent(e *Env, list, name string) error {
-	dir, err := e.tracefs()
+	dir, err := tracefs.Need(e.Root(), e.Live())
 	if err != nil {
 		return err
 	}

@@ -9,11 +9,13 @@ import (
 	"runtime"
 
 	"github.com/cilium/ebpf"
+
+	"github.com/borescope/borescope/internal/feature"
 )
 
 // attachPlan is for Linux.
 func attachPlan(*Plan, map[string]*ebpf.Program, *Env, *AttachOptions) (*Link, error) {
-	return nil, &UnsupportedError{Feature: "attach", Hint: "probes are for Linux, this is " + runtime.GOOS}
+	return nil, &feature.UnsupportedError{Feature: "attach", Hint: "probes are for Linux, this is " + runtime.GOOS}
 }
 
 func tracingMultiType(*Env, *ebpf.Program, Target) ebpf.AttachType { return ebpf.AttachNone }

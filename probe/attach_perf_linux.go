@@ -19,6 +19,7 @@ import (
 	"github.com/borescope/borescope/internal/notexist"
 	"github.com/borescope/borescope/internal/perfring"
 	"github.com/borescope/borescope/internal/procfs"
+	"github.com/borescope/borescope/internal/tracefs"
 	"github.com/borescope/borescope/pmc"
 )
 
@@ -34,7 +35,7 @@ type event struct {
 	// lower is set where a lower precision will do if the one asked for is
 	// refused (the modifier P).
 	lower   bool
-	feature Feature // what explains a refusal
+	feature feature.Feature // what explains a refusal
 }
 
 // open opens the event, disabled.
@@ -144,15 +145,15 @@ func (a *attacher) anyCPU(ev *event) (*event, error) {
 }
 
 func (a *attacher) tracepointID(t Tracepoint) (int, error) {
-	dir, err := a.env.tracefs()
+	dir, err := tracefs.Need(a.env.Root(), a.env.Live())
 	if err != nil {
 		return 0, err
 	}
 	defer dir.Close()
-	b, err := fs.ReadFile(a.env.root, path.Join(dir.Path, "events", t.Group, t.Name, "id"))
+	b, err := fs.ReadFile(a.env.Root(), path.Join(dir.Path, "events", t.Group, t.Name, "id"))
 	if err != nil {
 		if errors.Is(err, fs.ErrNotExist) {
-			return 0, a.env.noTracepoint(dir.Path, t.Group, t.Name)
+			return 0, tracefs.Missing(a.env.Root(), dir.Path, t.Group, t.Name)
 		}
 		return 0, err
 	}
@@ -210,12 +211,12 @@ type pmuType struct {
 }
 
 // pmu reads the number of the kprobe or uprobe PMU and its return bit.
-func (a *attacher) pmu(name string, f Feature) (pmuType, error) {
+func (a *attacher) pmu(name string, f feature.Feature) (pmuType, error) {
 	if t, ok := a.types[name]; ok {
 		return t, nil
 	}
 	dir := "sys/bus/event_source/devices/" + name
-	b, err := fs.ReadFile(a.env.root, dir+"/type")
+	b, err := fs.ReadFile(a.env.Root(), dir+"/type")
 	if err != nil {
 		return pmuType{}, feature.Explain(f, err)
 	}
@@ -224,7 +225,7 @@ func (a *attacher) pmu(name string, f Feature) (pmuType, error) {
 		return pmuType{}, fmt.Errorf("%s/type: %w", dir, err)
 	}
 	t := pmuType{number: uint32(n)}
-	if b, err := fs.ReadFile(a.env.root, dir+"/format/retprobe"); err == nil {
+	if b, err := fs.ReadFile(a.env.Root(), dir+"/format/retprobe"); err == nil {
 		bit, err := strconv.ParseUint(strings.TrimPrefix(strings.TrimSpace(string(b)), "config:"), 10, 6)
 		if err != nil {
 			return t, fmt.Errorf("%s/format/retprobe: %w", dir, err)

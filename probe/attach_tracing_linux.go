@@ -14,7 +14,7 @@ import (
 // tracingMulti attaches at many functions with one link, and finds those at
 // fault as kprobeMulti does.
 func (a *attacher) tracingMulti(g *Program, prog *ebpf.Program, sites []Site) error {
-	ids, err := a.env.tramps()
+	ids, err := a.env.Trampolines()
 	if err != nil {
 		return fmt.Errorf("attach %s: %w", firstOf(sites), err)
 	}
@@ -60,11 +60,11 @@ const multiFunc = "bpf_multi_func"
 // tracingMultiType is the attach type of a tracing program that is bound to no
 // function, 0 if it is, or if that can't be told. That it is a session can't.
 func tracingMultiType(env *Env, prog *ebpf.Program, t Target) ebpf.AttachType {
-	if !env.has(feature.TracingMulti) {
+	if !has(env, feature.TracingMulti) {
 		return ebpf.AttachNone
 	}
 	id, err := kernel.ProgramTarget(prog.FD())
-	ids, berr := env.tramps()
+	ids, berr := env.Trampolines()
 	if err != nil || berr != nil || id == 0 || id != ids[multiFunc] {
 		return ebpf.AttachNone
 	}

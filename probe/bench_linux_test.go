@@ -5,13 +5,14 @@ import (
 	"testing"
 
 	"github.com/borescope/borescope/internal/testenv"
+	"github.com/borescope/borescope/probe/internal/userfile"
 )
 
 // BenchmarkStart is the time from nothing to attached, without loading: what a
 // tool's start-up pays this package. It includes closing.
 func BenchmarkStart(b *testing.B) {
 	testenv.Need(b, testenv.Root, testenv.Perf)
-	libc, err := findByName(NewEnv(nil), "libc.so.6", 0)
+	libc, err := userfile.FindByName(NewEnv(nil), "libc.so.6", 0)
 	testenv.Need(b, testenv.Got("libc", err))
 	own := filepath.Join(b.TempDir(), "libc.so.6") // which nobody else has mapped
 	copyFile(b, own, libc)

@@ -13,6 +13,7 @@ import (
 	"github.com/borescope/borescope/internal/elfbuild"
 	"github.com/borescope/borescope/internal/elffile"
 	"github.com/borescope/borescope/internal/testenv"
+	"github.com/borescope/borescope/probe/internal/userfile"
 )
 
 // Two thousand headers of one symbol table made a file of 7 MB take 1.5 GB.
@@ -25,7 +26,7 @@ func TestManyTables(t *testing.T) {
 	}
 	defer f.Close()
 	n := 0
-	err = symbols(t.Context(), f, func([]byte) bool { return true }, func(elfSymbol) error { n++; return nil })
+	err = userfile.Symbols(t.Context(), f, func([]byte) bool { return true }, func(userfile.Symbol) error { n++; return nil })
 	if !errors.Is(err, elffile.ErrTooLarge) || n > len(image)/24 {
 		t.Errorf("%d symbols of a file of %d bytes, %v; want %v", n, len(image), err, elffile.ErrTooLarge)
 	}

@@ -15,6 +15,8 @@ import (
 	"github.com/borescope/borescope/internal/elffile"
 	"github.com/borescope/borescope/internal/insn"
 	"github.com/borescope/borescope/internal/testenv"
+	"github.com/borescope/borescope/probe/internal/usercode"
+	"github.com/borescope/borescope/probe/internal/userfile"
 )
 
 // fileEnv is a machine that has one program, /bin/x.
@@ -80,11 +82,11 @@ func TestRawAddressARM64(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	b := &boundaries{ctx: t.Context(), f: f}
-	err = symbols(t.Context(), f, func(name []byte) bool { return string(name) == "add" }, func(s elfSymbol) error {
+	b := &usercode.Boundaries{Ctx: t.Context(), F: f}
+	err = userfile.Symbols(t.Context(), f, func(name []byte) bool { return string(name) == "add" }, func(s userfile.Symbol) error {
 		for i := range uint64(8) {
-			err := b.check(s.value + i)
-			want := fmt.Sprintf("address %#x lies within the instruction of 4 bytes at %#x", s.value+i, s.value+i&^3)
+			err := b.Check(s.Value + i)
+			want := fmt.Sprintf("address %#x lies within the instruction of 4 bytes at %#x", s.Value+i, s.Value+i&^3)
 			if i%4 == 0 && err != nil || i%4 != 0 && (err == nil || err.Error() != want) {
 				t.Errorf("add+%d: %v", i, err)
 			}
@@ -194,12 +196,12 @@ func TestBoundarySources(t *testing.T) {
 // golang.org/x/arch does not know had no return probes.
 func TestReturnsNewInstructions(t *testing.T) {
 	code := []byte{0x66, 0x0f, 0x38, 0xf6, 0xc8, 0xc3, 0xf3, 0x48, 0x0f, 0x1e, 0xc8, 0xf3, 0xc3}
-	rets, err := returns(elf.EM_X86_64, code)
+	rets, err := usercode.Returns(elf.EM_X86_64, code)
 	if fmt.Sprint(rets) != "[5 11]" || err != nil {
 		t.Errorf("%v, %v", rets, err)
 	}
 	var unknown *insn.Error
-	if _, err := returns(elf.EM_X86_64, append(code, 0x06)); !errors.As(err, &unknown) || unknown.Offset != 13 {
+	if _, err := usercode.Returns(elf.EM_X86_64, append(code, 0x06)); !errors.As(err, &unknown) || unknown.Offset != 13 {
 		t.Errorf("%v", err)
 	}
 }
@@ -222,28 +224,28 @@ func TestManySites(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer file.Close()
-	b := &boundaries{ctx: t.Context(), f: file}
+	b := &usercode.Boundaries{Ctx: t.Context(), F: file}
 	for i := range uint64(size / 1024) {
 		at := 0x1000 + 1024*i
-		if err := b.check(at); err != nil {
+		if err := b.Check(at); err != nil {
 			t.Fatal(err)
 		}
-		if err := b.check(at + 2); err == nil {
+		if err := b.Check(at + 2); err == nil {
 			t.Fatalf("%#x is taken for an instruction", at+2)
 		}
-		if err := b.check(at + 3); err != nil {
+		if err := b.Check(at + 3); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if b.followed > 2*size {
-		t.Errorf("%d bytes were decoded of %d", b.followed, size)
+	if b.Followed > 2*size {
+		t.Errorf("%d bytes were decoded of %d", b.Followed, size)
 	}
-	whole := elfSymbol{value: 0x1000, size: size}
-	if err := b.checkFunction(whole, size-4); err != nil {
+	whole := userfile.Symbol{Value: 0x1000, Size: size}
+	if err := b.CheckFunction(whole, size-4); err != nil {
 		t.Error(err)
 	}
-	b.followed = maxFollowed - size/2
-	if err := b.checkFunction(whole, size-4); err == nil || !strings.Contains(err.Error(), "too much code") {
+	b.Followed = usercode.MaxFollowed - size/2
+	if err := b.CheckFunction(whole, size-4); err == nil || !strings.Contains(err.Error(), "too much code") {
 		t.Errorf("beyond the limit: %v", err)
 	}
 }

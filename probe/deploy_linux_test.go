@@ -82,6 +82,12 @@ func TestDeployUpgrades(t *testing.T) {
 	w := startTarget(t)
 	stop := w.keepBusy()
 	defer stop()
+	atWork := func(v int) {
+		for hits.read(t, v).Count == 0 {
+			time.Sleep(time.Millisecond)
+		}
+	}
+	atWork(0) // else the first process takes over before anything happened
 	const upgrades = 20
 	for v := 1; v <= upgrades; v++ {
 		cmd := testenv.Command(t, "/proc/self/exe", "-test.run=^TestDeployChild$")
@@ -89,9 +95,7 @@ func TestDeployUpgrades(t *testing.T) {
 		if out, err := cmd.CombinedOutput(); err != nil {
 			t.Fatalf("version %d: %v\n%s", v, err, out)
 		}
-		for hits.read(t, v).Count == 0 { // it is at work, without its process
-			time.Sleep(time.Millisecond)
-		}
+		atWork(v) // without its process
 	}
 	want := times * uint64(stop())
 	sum := uint64(0)

@@ -9,6 +9,7 @@ import (
 	"testing/fstest"
 
 	"github.com/borescope/borescope/internal/meter"
+	"github.com/borescope/borescope/probe/internal/userfile"
 )
 
 // hugeDirs is a tree of which every directory has the same very many entries, and
@@ -70,14 +71,14 @@ func TestHugeDirectories(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", target, err, want)
 		}
-		if most := maxEntries + 1024; root.read > 2*most || mem > 64<<20 && !meter.Raced() {
+		if most := userfile.MaxEntries + 1024; root.read > 2*most || mem > 64<<20 && !meter.Raced() {
 			t.Errorf("%s: %d entries read, %d bytes of memory", target, root.read, mem)
 		}
 	}
 	// What has as many as are allowed is listed, by name.
-	root := &hugeDirs{entries: maxEntries, MapFS: fstest.MapFS{"d/x": {}}}
-	list, err := (&dirs{FS: root, left: maxEntries}).ReadDir("d")
-	if err != nil || len(list) != maxEntries || list[0].Name() != "entry0" || list[2].Name() != "entry10" {
+	root := &hugeDirs{entries: userfile.MaxEntries, MapFS: fstest.MapFS{"d/x": {}}}
+	list, err := (&userfile.Dirs{FS: root, Left: userfile.MaxEntries}).ReadDir("d")
+	if err != nil || len(list) != userfile.MaxEntries || list[0].Name() != "entry0" || list[2].Name() != "entry10" {
 		t.Errorf("%d entries, %v", len(list), err)
 	}
 }

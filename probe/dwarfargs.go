@@ -1,42 +1,36 @@
 package probe
 
 import (
-	"bytes"
-	"slices"
+	"context"
 
 	"github.com/cilium/ebpf/btf"
 
-	"github.com/borescope/borescope/internal/dwarf"
 	"github.com/borescope/borescope/internal/elffile"
+	"github.com/borescope/borescope/probe/internal/usercode"
+	"github.com/borescope/borescope/probe/internal/userfile"
 )
 
-// signature is a user function's type, from DWARF.
-type signature struct {
-	params []btf.FuncParam
-	// ret is nil for a function that returns nothing, and for one of Go that
-	// returns several values.
-	ret     btf.Type
-	results []btf.FuncParam // Go's, in order
-	steps   *int            // how many more parts of values may be looked at, of all of a file's functions
+// userCode is what was found out of a file, while probes in it are resolved.
+type userCode struct {
+	*usercode.Boundaries
+	program *GoTarget // of a Go program, once it was asked for
+	types   *usercode.Types
 }
 
-// userDWARF reads a file's DWARF, which lives no longer than the file. What is decoded, and
-// made of it, has a bound: a stranger may have written it. Of libc, whose debug file is
-// compressed to 4 MB, all functions with their types take 32 MB.
-func userDWARF(f *elffile.File) (*dwarf.Data, error) {
-	return dwarf.New(f, nil, max(40<<20, 5*f.Stored()))
+func newUserCode(ctx context.Context, f *elffile.File) *userCode {
+	return &userCode{Boundaries: &usercode.Boundaries{Ctx: ctx, F: f}}
 }
 
 // typeUser gives a user probe's program the arguments and the return value that
 // DWARF tells of, where the caller asked for that and the file has it.
-func (r *resolver) typeUser(p *Program, f *elffile.File, s elfSymbol, goProgram bool) {
+func (r *resolver) typeUser(p *Program, f *elffile.File, s userfile.Symbol, goProgram bool) {
 	if !r.o.DWARF || f.DebugSection("info") == nil {
 		return
 	}
 	if r.code.types == nil {
-		r.code.types = newUserTypes(f)
+		r.code.types = usercode.NewTypes(f)
 	}
-	sig, err := r.code.types.signatureAt(s.value)
+	sig, err := r.code.types.SignatureAt(s.Value)
 	if err != nil {
 		return // the registers remain
 	}
@@ -54,12 +48,12 @@ func (r *resolver) typeUser(p *Program, f *elffile.File, s elfSymbol, goProgram 
 }
 
 // userArgs places the arguments of a C function at its entry.
-func (abi *callABI) userArgs(sig *signature) []Arg {
-	args := make([]Arg, 0, len(sig.params))
+func (abi *callABI) userArgs(sig *usercode.Signature) []Arg {
+	args := make([]Arg, 0, len(sig.Params))
 	reg, stack := 0, abi.stackArgs
-	for i, p := range sig.params {
+	for i, p := range sig.Params {
 		a := Arg{Name: paramName(p.Name, i), Type: p.Type}
-		switch n := sig.floatWords(p.Type); {
+		switch n := sig.FloatWords(p.Type); {
 		case n > 0 && !isAggregate(p.Type):
 			a.Loc = Location{Reason: "in a floating point register"}
 		case n > 0:
@@ -78,84 +72,25 @@ func (abi *callABI) userArgs(sig *signature) []Arg {
 	return args
 }
 
-func (abi *callABI) userRet(sig *signature) *Arg {
-	if isVoid(sig.ret) {
+func (abi *callABI) userRet(sig *usercode.Signature) *Arg {
+	if isVoid(sig.Ret) {
 		return nil
 	}
-	ret := abi.retArg(sig.ret)
-	if sig.floatWords(sig.ret) > 0 && ret.Loc.Reason == "" {
+	ret := abi.retArg(sig.Ret)
+	if sig.FloatWords(sig.Ret) > 0 && ret.Loc.Reason == "" {
 		ret.Loc = Location{Reason: "in a floating point register"}
 	}
 	ret.Loc.User = ret.Loc.Reason == ""
 	return ret
 }
 
-// floatWords counts the eight-byte words of a value that hold floating point
-// numbers only, and so are passed in registers that probes do not see.
-func (sig *signature) floatWords(t btf.Type) int {
-	var kinds [2]byte // of each word: 1 float, 2 anything else
-	if !sig.classify(t, 0, 0, &kinds) {
-		return 0
-	}
-	return bytes.Count(kinds[:], []byte{1})
-}
-
-// step reports whether a part of a value may be looked at: types that have nothing but
-// types that have nothing would take forever.
-func (sig *signature) step(depth int) bool {
-	*sig.steps--
-	return depth <= 16 && *sig.steps >= 0
-}
-
-// classify marks the words that a value covers; it is false for values of more
-// than two words.
-func (sig *signature) classify(t btf.Type, offset uint32, depth int, kinds *[2]byte) bool {
-	if !sig.step(depth) {
-		return false
-	}
-	members := func(list []btf.Member) bool {
-		return !slices.ContainsFunc(list, func(m btf.Member) bool {
-			return !sig.classify(m.Type, offset+m.Offset.Bytes(), depth+1, kinds)
-		})
-	}
-	u := btf.UnderlyingType(t)
-	switch v := u.(type) {
-	case *btf.Struct:
-		return members(v.Members)
-	case *btf.Union:
-		return members(v.Members)
-	case *btf.Array:
-		size, err := btf.Sizeof(v.Type)
-		if err != nil || v.Nelems > 16 {
-			return false
-		}
-		for i := range v.Nelems {
-			if !sig.classify(v.Type, offset+i*uint32(size), depth+1, kinds) {
-				return false
-			}
-		}
-		return true
-	}
-	if offset/8 >= 2 {
-		return false
-	}
-	kind := byte(2)
-	if _, ok := u.(*btf.Float); ok {
-		kind = 1
-	}
-	if kinds[offset/8] != 2 {
-		kinds[offset/8] = kind
-	}
-	return true
-}
-
 // goArgs places a Go function's arguments, or results, by ABIInternal
 // (cmd/compile/abi-internal.md, "Function call argument and result passing").
 // A value in several registers has its parts as Fields: "s.str", "s.len".
-func goArgs(p *Program, sig *signature, abi callABI) {
-	list := sig.params
+func goArgs(p *Program, sig *usercode.Signature, abi callABI) {
+	list := sig.Params
 	if p.Returns {
-		list = sig.results
+		list = sig.Results
 	}
 	var args, parts, pieces []Arg
 	a := goAssigner{sig: sig, abi: abi}
@@ -194,7 +129,7 @@ func goArgs(p *Program, sig *signature, abi callABI) {
 
 // goAssigner hands out registers.
 type goAssigner struct {
-	sig    *signature
+	sig    *usercode.Signature
 	abi    callABI
 	next   int
 	floats int
@@ -204,7 +139,7 @@ type goAssigner struct {
 const goFloatRegs = 15
 
 func (a *goAssigner) assign(t btf.Type, name string, out *[]Arg, depth int) bool {
-	if !a.sig.step(depth) {
+	if !a.sig.Step(depth) {
 		return false
 	}
 	switch v := btf.UnderlyingType(t).(type) {

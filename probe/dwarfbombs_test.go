@@ -13,6 +13,7 @@ import (
 	"github.com/borescope/borescope/internal/elffile"
 	"github.com/borescope/borescope/internal/meter"
 	"github.com/borescope/borescope/internal/testenv"
+	"github.com/borescope/borescope/probe/internal/usercode"
 )
 
 // typeShapes are the abbreviations of typeUnit: codes are these numbers.
@@ -114,9 +115,9 @@ func TestTypeBombs(t *testing.T) {
 			var plan *Plan
 			mem, cpu := meter.Bounded(t, len(image), func() {
 				plan, err = Resolve(env, []Target{target}, &Options{DWARF: true})
-				types, abi := newUserTypes(f), abis["amd64"]
+				types, abi := usercode.NewTypes(f), abis["amd64"]
 				for range tt.times - 1 {
-					if sig, err := types.signatureAt(elfbuild.ProgramText); err == nil {
+					if sig, err := types.SignatureAt(elfbuild.ProgramText); err == nil {
 						abi.userArgs(sig)
 					}
 				}

@@ -59,27 +59,3 @@ print fmt: "comm=%s pid=%d", REC->comm, REC->pid
 	//   field pid_t pid @ ctx+24
 	//   site 0 tracepoint:sched:sched_process_exit
 }
-
-// What a recorded machine can do, and why not.
-func ExampleEnv_Supports() {
-	env := probe.NewEnv(&probe.EnvOptions{
-		Root:    fstest.MapFS{},
-		Release: "6.1.0-50-cloud-amd64",
-		Features: probe.FeatureSet{ // or RecordFeatures, on that machine
-			"uprobe":       {State: "yes"},
-			"kprobe-multi": {State: "no", Why: "CONFIG_FPROBE is not set"},
-		},
-	})
-	for _, name := range []string{"uprobe", "kprobe-multi", "uprobe-multi"} {
-		f, err := probe.ParseFeature(name)
-		if err != nil {
-			fmt.Println(err)
-			return
-		}
-		fmt.Printf("%s since %s: %v\n", f, f.Since(), env.Supports(f))
-	}
-	// Output:
-	// uprobe since 4.17: <nil>
-	// kprobe-multi since 5.18: kprobe-multi: not supported: CONFIG_FPROBE is not set (since Linux 5.18)
-	// uprobe-multi since 6.6: uprobe-multi: could not tell: not in the recording
-}

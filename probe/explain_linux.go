@@ -8,9 +8,11 @@ import (
 	"syscall"
 
 	"github.com/borescope/borescope/internal/feature"
+	"github.com/borescope/borescope/internal/kallsyms"
 	"github.com/borescope/borescope/internal/kernel"
 	"github.com/borescope/borescope/internal/notexist"
 	"github.com/borescope/borescope/pmc"
+	"github.com/borescope/borescope/probe/internal/caps"
 )
 
 // explainOpen says why perf_event_open refused a site.
@@ -24,9 +26,9 @@ func (a *attacher) explainOpen(s *Site, ev *event, err error) error {
 		return fmt.Errorf("no process %d: %w", ev.pid, err)
 	case errors.Is(err, syscall.EMFILE):
 		return fmt.Errorf("out of file descriptors: raise RLIMIT_NOFILE (ulimit -n): %w", err)
-	case errors.Is(err, syscall.EACCES) && paranoid(a.env) > 2 && lacks(a.env, "CAP_SYS_ADMIN"):
+	case errors.Is(err, syscall.EACCES) && caps.Paranoid(a.env) > 2 && caps.Lacks(a.env, "CAP_SYS_ADMIN"):
 		return fmt.Errorf("kernel.perf_event_paranoid is %d, where this kernel gives perf events to CAP_SYS_ADMIN only: lower it to 2, or hold that: %w",
-			paranoid(a.env), err)
+			caps.Paranoid(a.env), err)
 	}
 	switch s.Target.(type) {
 	case Kprobe, Kretprobe:
@@ -43,7 +45,7 @@ func (a *attacher) explainKprobe(s *Site, err error) error {
 	if why := feature.Explain(feature.Kprobe, err); why != err {
 		return why
 	}
-	k, kerr := a.env.syms()
+	k, kerr := a.env.Functions()
 	known := kerr == nil && !k.Hidden
 	switch {
 	case known && s.Symbol != "" && len(k.Lookup(s.Module, s.Symbol)) == 0:
@@ -52,7 +54,7 @@ func (a *attacher) explainKprobe(s *Site, err error) error {
 		return ambiguous(s.Symbol, k.Lookup(s.Module, s.Symbol))
 	case errors.Is(err, syscall.EILSEQ):
 		return fmt.Errorf("offset %d is not where an instruction begins: %w", s.Offset, err)
-	case a.env.blacklist()[s.Symbol]:
+	case kallsyms.Blacklist(a.env.Root())[s.Symbol]:
 		return fmt.Errorf("%s is on the kprobe blacklist: the kernel itself needs it to handle probes: %w", s.Symbol, err)
 	case errors.Is(err, syscall.EINVAL) && s.Offset != 0:
 		return fmt.Errorf("offset %d into %s cannot be probed: outside the function, or within an instruction that ftrace patches: %w",

@@ -13,6 +13,7 @@ import (
 	"github.com/borescope/borescope/internal/feature"
 	"github.com/borescope/borescope/internal/kernel"
 	"github.com/borescope/borescope/internal/notexist"
+	"github.com/borescope/borescope/probe/internal/userfile"
 )
 
 // Filter says for which tasks probes of any kind fire: those that are current
@@ -196,7 +197,7 @@ func findCgroup(e *Env, name string) (Cgroup, error) {
 	clean := path.Clean("/" + name)
 	mounted := false
 	for _, mount := range cgroup2Mounts {
-		if _, err := statFile(e, mount+"/cgroup.controllers"); err != nil && !isCgroup2(e, mount) {
+		if _, err := userfile.Stat(e, mount+"/cgroup.controllers"); err != nil && !isCgroup2(e, mount) {
 			continue
 		}
 		mounted = true
@@ -214,7 +215,7 @@ func findCgroup(e *Env, name string) (Cgroup, error) {
 		return c, nil
 	}
 	if !mounted {
-		return Cgroup{}, &UnsupportedError{
+		return Cgroup{}, &feature.UnsupportedError{
 			Feature: "filter by cgroup", Hint: "control groups of version 2 are not mounted on /" + strings.Join(cgroup2Mounts, " or /"),
 		}
 	}
@@ -223,11 +224,11 @@ func findCgroup(e *Env, name string) (Cgroup, error) {
 
 // isCgroup2 tells the root of a hierarchy without controllers.
 func isCgroup2(e *Env, mount string) bool {
-	_, err := statFile(e, mount+"/cgroup.procs")
+	_, err := userfile.Stat(e, mount+"/cgroup.procs")
 	if err != nil {
 		return false
 	}
-	_, err = statFile(e, mount+"/tasks") // version 1 has it
+	_, err = userfile.Stat(e, mount+"/tasks") // version 1 has it
 	return err != nil
 }
 

@@ -3,6 +3,8 @@ package probe
 import (
 	"io/fs"
 	"syscall"
+
+	"github.com/borescope/borescope/internal/feature"
 )
 
 // idOfFile is what tells a file, or a namespace, from others.
@@ -10,13 +12,13 @@ type fileID struct{ device, inode uint64 }
 
 // idOfFile reads a file's device, as the kernel itself numbers it, and inode.
 func idOfFile(e *Env, name string) (fileID, error) {
-	st, err := fs.Stat(e.root, name)
+	st, err := fs.Stat(e.Root(), name)
 	if err != nil {
 		return fileID{}, err
 	}
 	sys, ok := st.Sys().(*syscall.Stat_t)
 	if !ok {
-		return fileID{}, &UnsupportedError{Feature: "inode of " + name, Hint: "a recorded file system has none"}
+		return fileID{}, &feature.UnsupportedError{Feature: "inode of " + name, Hint: "a recorded file system has none"}
 	}
 	// new_encode_dev, include/linux/kdev_t.h: the minor number is split.
 	dev := uint64(sys.Dev)

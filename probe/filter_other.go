@@ -2,10 +2,14 @@
 
 package probe
 
-import "runtime"
+import (
+	"runtime"
+
+	"github.com/borescope/borescope/internal/feature"
+)
 
 type fileID struct{ device, inode uint64 }
 
 func idOfFile(e *Env, name string) (fileID, error) {
-	return fileID{}, &UnsupportedError{Feature: "inode of " + name, Hint: "this is " + runtime.GOOS}
+	return fileID{}, &feature.UnsupportedError{Feature: "inode of " + name, Hint: "this is " + runtime.GOOS}
 }

@@ -16,14 +16,17 @@ import (
 	"github.com/borescope/borescope/internal/elffile"
 	"github.com/borescope/borescope/internal/insn"
 	"github.com/borescope/borescope/internal/testenv"
+	"github.com/borescope/borescope/probe/env"
+	"github.com/borescope/borescope/probe/internal/usercode"
+	"github.com/borescope/borescope/probe/internal/userfile"
 )
 
 func TestParseFormat(t *testing.T) {
-	f, err := ParseFormat(strings.NewReader(testFormat))
+	f, err := env.ParseFormat(strings.NewReader(testFormat))
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []Field{
+	want := []env.Field{
 		{Name: "common_type", Type: "unsigned short", Elems: -1, Size: 2, Common: true},
 		{Name: "common_pid", Type: "int", Elems: -1, Offset: 4, Size: 4, Signed: true, Common: true},
 		{Name: "prev_comm", Type: "char", Elems: 16, Offset: 8, Size: 16},
@@ -41,10 +44,19 @@ func TestParseFormat(t *testing.T) {
 		"name: x\n\tfield:int a;\toffset:0;\tsize:99999;\n": `tracepoint format:2: bad size "99999": not within 0 to 65536`,
 		"name: x\n\tfield:int a;\toffset:0;\n":              `tracepoint format:2: want field, offset and size in "field:int a;\toffset:0;"`,
 	} {
-		if _, err := ParseFormat(strings.NewReader(text)); err == nil || err.Error() != want {
+		if _, err := env.ParseFormat(strings.NewReader(text)); err == nil || err.Error() != want {
 			t.Errorf("%q: %v, want %s", text, err, want)
 		}
 	}
+}
+
+// parseField reads a line of a format.
+func parseField(line string) (env.Field, error) {
+	f, err := env.ParseFormat(strings.NewReader("name: x\nID: 1\n\t" + line + "\n"))
+	if err != nil || len(f.Fields) != 1 {
+		return env.Field{}, err
+	}
+	return f.Fields[0], nil
 }
 
 // TestFieldTypes: what C declarations of format files become.
@@ -95,7 +107,7 @@ func TestLiveFormats(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		f, err := ParseFormat(bytes.NewReader(b))
+		f, err := env.ParseFormat(bytes.NewReader(b))
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 			continue
@@ -116,13 +128,13 @@ func FuzzParseFormat(f *testing.F) {
 	f.Add(testFormat)
 	f.Add(testSyscallFormat)
 	f.Fuzz(func(t *testing.T, text string) {
-		format, err := ParseFormat(strings.NewReader(text))
+		format, err := env.ParseFormat(strings.NewReader(text))
 		if err != nil {
 			return
 		}
 		for i := range format.Fields {
 			fd := &format.Fields[i]
-			if fd.Name == "" || fd.Offset < 0 || fd.Offset > maxRecord || fd.Size < 0 || fd.Size > maxRecord {
+			if fd.Name == "" || fd.Offset < 0 || fd.Offset > 1<<16 || fd.Size < 0 || fd.Size > 1<<16 {
 				t.Fatalf("%+v", fd)
 			}
 			_ = fieldArg(fd, "syscalls").String()
@@ -141,9 +153,9 @@ func TestLdCache(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	flags, word := ldFlags["amd64"], "libc6,x86-64"
+	flags, word := userfile.LdFlags["amd64"], "libc6,x86-64"
 	if strings.Contains(string(out), "libc6,AArch64") {
-		flags, word = ldFlags["arm64"], "libc6,AArch64"
+		flags, word = userfile.LdFlags["arm64"], "libc6,AArch64"
 	}
 	var want, got []string
 	for line := range strings.Lines(string(out)) {
@@ -154,7 +166,7 @@ func TestLdCache(t *testing.T) {
 			want = append(want, name+" "+file)
 		}
 	}
-	for soname, path := range ldCache(b, flags) {
+	for soname, path := range userfile.LdCache(b, flags) {
 		got = append(got, string(soname)+" "+string(path))
 	}
 	if !slices.Equal(got, want) {
@@ -168,7 +180,7 @@ func FuzzLdCache(f *testing.F) {
 	}
 	f.Add([]byte("glibc-ld.so.cache1.1" + strings.Repeat("\x01", 60)))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		for soname, path := range ldCache(b, ldFlags["amd64"]) {
+		for soname, path := range userfile.LdCache(b, userfile.LdFlags["amd64"]) {
 			if !bytes.Contains(b, soname) || !bytes.Contains(b, path) || len(soname) == 0 || len(path) == 0 {
 				t.Fatalf("%q, %q is not in the file", soname, path)
 			}
@@ -218,18 +230,18 @@ func checkReturns(t *testing.T, path string, want map[string]int) {
 		t.Fatal(err)
 	}
 	seen := 0
-	err = withELF(NewEnv(nil), sources{}, abs, func(f *elffile.File) error {
-		return symbols(t.Context(), f, func([]byte) bool { return true }, func(s elfSymbol) error {
-			text, err := code(f, s.value, s.size)
+	err = userfile.WithELF(NewEnv(nil), userfile.Sources{}, abs, func(f *elffile.File) error {
+		return userfile.Symbols(t.Context(), f, func([]byte) bool { return true }, func(s userfile.Symbol) error {
+			text, err := userfile.Code(f, s.Value, s.Size)
 			if err != nil {
 				return err
 			}
-			rets, err := returns(f.Machine, text)
+			rets, err := usercode.Returns(f.Machine, text)
 			if err != nil {
 				return err
 			}
-			if len(rets) != want[s.name] {
-				t.Errorf("%s returns at %v, objdump has %d", s.name, rets, want[s.name])
+			if len(rets) != want[s.Name] {
+				t.Errorf("%s returns at %v, objdump has %d", s.Name, rets, want[s.Name])
 			}
 			seen++
 			return nil
@@ -245,7 +257,7 @@ func checkReturns(t *testing.T, path string, want map[string]int) {
 func TestInsnLengths(t *testing.T) {
 	testenv.Need(t, testenv.Tool("objdump"))
 	env := NewEnv(nil)
-	path, err := findByName(env, "libc.so.6", 0)
+	path, err := userfile.FindByName(env, "libc.so.6", 0)
 	if err != nil {
 		t.Skip(testenv.SkipPrefix + "libc: " + err.Error())
 	}
@@ -264,22 +276,22 @@ func TestInsnLengths(t *testing.T) {
 		}
 	}
 	functions := 0
-	err = withELF(env, sources{}, path, func(f *elffile.File) error {
-		return symbols(t.Context(), f, func([]byte) bool { return true }, func(s elfSymbol) error {
-			text, err := code(f, s.value, s.size)
+	err = userfile.WithELF(env, userfile.Sources{}, path, func(f *elffile.File) error {
+		return userfile.Symbols(t.Context(), f, func([]byte) bool { return true }, func(s userfile.Symbol) error {
+			text, err := userfile.Code(f, s.Value, s.Size)
 			if err != nil {
 				return nil
 			}
 			functions++
 			for off := 0; off < len(text); {
-				isRet, ok := begins[s.value+uint64(off)]
+				isRet, ok := begins[s.Value+uint64(off)]
 				in, err := insn.Decode(f.Machine, text[off:])
 				switch {
 				case err != nil:
-					t.Errorf("%s+%d: %v", s.name, off, err)
+					t.Errorf("%s+%d: %v", s.Name, off, err)
 					return nil
 				case !ok || in.Ret != isRet:
-					t.Errorf("%s+%d: % x: begins %v, returns %v; objdump says %v", s.name, off, text[off:min(off+8, len(text))], ok, in.Ret, isRet)
+					t.Errorf("%s+%d: % x: begins %v, returns %v; objdump says %v", s.Name, off, text[off:min(off+8, len(text))], ok, in.Ret, isRet)
 					return nil
 				}
 				off += in.Len
@@ -290,8 +302,8 @@ func TestInsnLengths(t *testing.T) {
 	if err != nil || functions < 1000 {
 		t.Errorf("%d functions, %v", functions, err)
 	}
-	err = withELF(env, sources{}, path, func(f *elffile.File) error {
-		checkBoundaries(t, &boundaries{ctx: t.Context(), f: f}, begins)
+	err = userfile.WithELF(env, userfile.Sources{}, path, func(f *elffile.File) error {
+		checkBoundaries(t, &usercode.Boundaries{Ctx: t.Context(), F: f}, begins)
 		return nil
 	})
 	if err != nil {
@@ -302,7 +314,7 @@ func TestInsnLengths(t *testing.T) {
 // checkBoundaries asks of a part of a file's addresses whether an instruction begins
 // there, and a byte further: of functions that nothing but the code tells of, there
 // is no answer.
-func checkBoundaries(t *testing.T, b *boundaries, begins map[uint64]bool) {
+func checkBoundaries(t *testing.T, b *usercode.Boundaries, begins map[uint64]bool) {
 	t.Helper()
 	const each = 37
 	yes, no := 0, 0
@@ -310,7 +322,7 @@ func checkBoundaries(t *testing.T, b *boundaries, begins map[uint64]bool) {
 		if i%each != 0 {
 			continue
 		}
-		err := b.check(addr)
+		err := b.Check(addr)
 		if err == nil {
 			yes++
 		} else if !strings.Contains(err.Error(), "in no function") {
@@ -319,7 +331,7 @@ func checkBoundaries(t *testing.T, b *boundaries, begins map[uint64]bool) {
 		if _, ok := begins[addr+1]; ok {
 			continue
 		}
-		if no++; b.check(addr+1) == nil {
+		if no++; b.Check(addr+1) == nil {
 			t.Errorf("%#x is taken for an instruction", addr+1)
 		}
 	}

@@ -3,6 +3,8 @@ package probe
 import (
 	"strings"
 	"testing"
+
+	"github.com/borescope/borescope/probe/internal/usercode"
 )
 
 // TestGoidVersions: versions that are not known had the offset of Go 1.25, and
@@ -13,7 +15,7 @@ func TestGoidVersions(t *testing.T) {
 		"go1.25": 152, "go1.25.1 X:nodwarf5": 152, "go1.26.8": 152,
 		"": 0, "go1.16.15": 0, "go1.27": 0, "go1.27rc1": 0, "go2.0": 0, "devel go1.25-36b81acfa1 Mon": 0, "unknown": 0,
 	} {
-		if got := goidOffset(version); got != want {
+		if got := usercode.GoidOffset(version); got != want {
 			t.Errorf("%q: %d, want %d", version, got, want)
 		}
 	}

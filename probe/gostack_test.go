@@ -13,6 +13,8 @@ import (
 	"github.com/borescope/borescope/internal/elffile"
 	"github.com/borescope/borescope/internal/insn"
 	"github.com/borescope/borescope/internal/testenv"
+	"github.com/borescope/borescope/probe/internal/usercode"
+	"github.com/borescope/borescope/probe/internal/userfile"
 )
 
 // TestStackCheck: in a whole program, of both architectures, the stack check is
@@ -61,12 +63,12 @@ func TestStackCheckToolchain(t *testing.T) {
 
 func checkProgram(t *testing.T, f *elffile.File) {
 	t.Helper()
-	var fns []elfSymbol
+	var fns []userfile.Symbol
 	morestack := map[uint64]bool{}
-	err := symbols(t.Context(), f, func([]byte) bool { return true }, func(s elfSymbol) error {
-		if strings.HasPrefix(s.name, "runtime.morestack") {
-			morestack[s.value] = true
-		} else if s.size > 0 {
+	err := userfile.Symbols(t.Context(), f, func([]byte) bool { return true }, func(s userfile.Symbol) error {
+		if strings.HasPrefix(s.Name, "runtime.morestack") {
+			morestack[s.Value] = true
+		} else if s.Size > 0 {
 			fns = append(fns, s)
 		}
 		return nil
@@ -76,18 +78,18 @@ func checkProgram(t *testing.T, f *elffile.File) {
 	}
 	found := 0
 	for _, s := range fns {
-		text, err := code(f, s.value, s.size)
+		text, err := userfile.Code(f, s.Value, s.Size)
 		if err != nil {
 			continue
 		}
-		want, got := calls(f.Machine, text, s.value, morestack), behindStackCheck(f, s)
+		want, got := calls(f.Machine, text, s.Value, morestack), usercode.BehindStackCheck(f, s)
 		if want != (got > 0) {
-			t.Errorf("%s: stack check %v, found at +%d: % x", s.name, want, got, text[:min(40, len(text))])
+			t.Errorf("%s: stack check %v, found at +%d: % x", s.Name, want, got, text[:min(40, len(text))])
 		}
 		if got > 0 {
 			found++
-			if err := checkBoundary(f.Machine, text, got); err != nil {
-				t.Errorf("%s: %v", s.name, err)
+			if err := usercode.CheckBoundary(f.Machine, text, got); err != nil {
+				t.Errorf("%s: %v", s.Name, err)
 			}
 		}
 	}

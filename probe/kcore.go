@@ -8,17 +8,19 @@ import (
 
 	"github.com/borescope/borescope/internal/elffile"
 	"github.com/borescope/borescope/internal/insn"
+	"github.com/borescope/borescope/internal/kallsyms"
 	"github.com/borescope/borescope/internal/notexist"
+	"github.com/borescope/borescope/probe/internal/usercode"
 )
 
 // checkOffset checks an offset into a kernel function against its size and,
 // where /proc/kcore may be read, against its instructions. The kernel checks
 // too, but says no more than EILSEQ or EINVAL.
-func (r *resolver) checkOffset(fn KernelSymbol, offset uint64) error {
+func (r *resolver) checkOffset(fn kallsyms.Symbol, offset uint64) error {
 	if offset == 0 {
 		return nil
 	}
-	k, err := r.env.syms()
+	k, err := r.env.Functions()
 	if err != nil || k.Hidden {
 		return nil // the kernel's check remains
 	}
@@ -33,12 +35,12 @@ func (r *resolver) checkOffset(fn KernelSymbol, offset uint64) error {
 	if offset >= size {
 		return fmt.Errorf("offset %d lies beyond %s, which has %d bytes: %w", offset, fn.Name, size, fs.ErrInvalid)
 	}
-	text, err := r.env.kernelText(found[0].Address, size)
+	text, err := kernelText(r.env.Root(), found[0].Address, size)
 	if err != nil {
 		return nil
 	}
 	var unknown *insn.Error
-	if err = checkBoundary(machineOf(r.env.Arch()), text, offset); errors.As(err, &unknown) {
+	if err = usercode.CheckBoundary(machineOf(r.env.Arch()), text, offset); errors.As(err, &unknown) {
 		return nil // the kernel, too, knows what it is; code that runs is patched
 	}
 	return err
@@ -52,8 +54,8 @@ func machineOf(arch string) elf.Machine {
 }
 
 // kernelText reads kernel memory through /proc/kcore.
-func (e *Env) kernelText(addr, size uint64) ([]byte, error) {
-	f, err := e.root.Open("proc/kcore")
+func kernelText(root fs.FS, addr, size uint64) ([]byte, error) {
+	f, err := root.Open("proc/kcore")
 	if err != nil {
 		return nil, err
 	}

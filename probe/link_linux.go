@@ -12,6 +12,7 @@ import (
 
 	"github.com/cilium/ebpf"
 
+	"github.com/borescope/borescope/internal/feature"
 	"github.com/borescope/borescope/internal/kernel"
 )
 
@@ -150,7 +151,7 @@ func linkFromFile(f *os.File) (held, error) {
 // update replaces the program of a bpf_link.
 func (h *held) update(prog *ebpf.Program) error {
 	if !h.link {
-		return &UnsupportedError{
+		return &feature.UnsupportedError{
 			Feature: "replacing a program attached by " + h.method.String(), Err: errors.ErrUnsupported,
 			Hint: "no bpf_link owns it: attach the new program, then close this Link",
 		}
@@ -158,7 +159,7 @@ func (h *held) update(prog *ebpf.Program) error {
 	err := kernel.UpdateLink(h.fd, prog.FD())
 	// link_update of kernel/bpf/syscall.c: EINVAL where the type has no update_prog.
 	if errors.Is(err, syscall.EINVAL) {
-		return &UnsupportedError{
+		return &feature.UnsupportedError{
 			Feature: "replacing the program of a " + h.method.String() + " link", Err: err,
 			Hint: "the kernel does so for iterators only: use Deploy, or attach the new program, then close this Link",
 		}

@@ -17,8 +17,10 @@ import (
 	"github.com/borescope/borescope/internal/elffile"
 	"github.com/borescope/borescope/internal/feature"
 	"github.com/borescope/borescope/internal/glob"
+	"github.com/borescope/borescope/internal/kallsyms"
 	"github.com/borescope/borescope/internal/procfs"
 	"github.com/borescope/borescope/pmc"
+	"github.com/borescope/borescope/probe/internal/userfile"
 	"github.com/borescope/borescope/usdt"
 )
 
@@ -144,13 +146,13 @@ func (l *lister) list(pattern string) error {
 func (l *lister) target(t Target) error {
 	switch t := t.(type) {
 	case Kprobe:
-		return l.functions(t.Module, t.Symbol, func(s KernelSymbol) Target { return Kprobe{Module: s.Module, Symbol: s.Name} })
+		return l.functions(t.Module, t.Symbol, func(s kallsyms.Symbol) Target { return Kprobe{Module: s.Module, Symbol: s.Name} })
 	case Kretprobe:
-		return l.functions(t.Module, t.Symbol, func(s KernelSymbol) Target { return Kretprobe{Module: s.Module, Symbol: s.Name} })
+		return l.functions(t.Module, t.Symbol, func(s kallsyms.Symbol) Target { return Kretprobe{Module: s.Module, Symbol: s.Name} })
 	case Fentry:
-		return l.functions(t.Module, t.Symbol, func(s KernelSymbol) Target { return Fentry{Module: s.Module, Symbol: s.Name} })
+		return l.functions(t.Module, t.Symbol, func(s kallsyms.Symbol) Target { return Fentry{Module: s.Module, Symbol: s.Name} })
 	case Fexit:
-		return l.functions(t.Module, t.Symbol, func(s KernelSymbol) Target { return Fexit{Module: s.Module, Symbol: s.Name} })
+		return l.functions(t.Module, t.Symbol, func(s kallsyms.Symbol) Target { return Fexit{Module: s.Module, Symbol: s.Name} })
 	case Tracepoint:
 		return l.tracepoints(t)
 	case RawTracepoint:
@@ -171,18 +173,18 @@ func (l *lister) target(t Target) error {
 
 // functions lists kernel functions. Those of fentry and fexit must have a
 // prototype.
-func (l *lister) functions(module, pattern string, target func(KernelSymbol) Target) error {
-	if err := l.possible(target(KernelSymbol{})); err != nil {
+func (l *lister) functions(module, pattern string, target func(kallsyms.Symbol) Target) error {
+	if err := l.possible(target(kallsyms.Symbol{})); err != nil {
 		return err
 	}
-	list, err := l.env.traced()
+	list, err := l.env.Traceable()
 	if err != nil {
 		return err
 	}
 	matches := list.Match(module, pattern)
 	again := repeated(matches)
 	for _, s := range matches {
-		x := Listed{Target: target(s), Module: s.Module, Duplicate: again[s.Name], Source: list.why}
+		x := Listed{Target: target(s), Module: s.Module, Duplicate: again[s.Name], Source: list.Why}
 		if x.Duplicate && s.Address != 0 {
 			if _, ok := x.Target.(Kprobe); ok {
 				x.Target = Kprobe{Address: s.Address}
@@ -199,7 +201,7 @@ func (l *lister) functions(module, pattern string, target func(KernelSymbol) Tar
 }
 
 // repeated are the names that more than one of the functions has.
-func repeated(list []KernelSymbol) map[string]bool {
+func repeated(list []kallsyms.Symbol) map[string]bool {
 	seen := make(map[string]struct{}, len(list))
 	again := map[string]bool{}
 	for i := range list {
@@ -221,7 +223,7 @@ func (l *lister) possible(t Target) error {
 		f = feature.Fexit
 	}
 	err := l.env.Supports(f)
-	if !errors.Is(err, errors.ErrUnsupported) || f == feature.Kprobe && l.env.has(feature.KprobeMulti) {
+	if !errors.Is(err, errors.ErrUnsupported) || f == feature.Kprobe && has(l.env, feature.KprobeMulti) {
 		return nil
 	}
 	return err
@@ -229,7 +231,7 @@ func (l *lister) possible(t Target) error {
 
 // typed fills a kernel function's arguments in, if asked to; it is false for a
 // trampoline on a function without a prototype.
-func (l *lister) typed(x *Listed, s KernelSymbol) bool {
+func (l *lister) typed(x *Listed, s kallsyms.Symbol) bool {
 	tramp, tracing := x.Target.(Fentry)
 	_, exit := x.Target.(Fexit)
 	if !l.o.Args && !tracing && !exit {
@@ -350,26 +352,26 @@ func (l *lister) describe(x *Listed, name string) {
 }
 
 func (l *lister) userFunctions(name, pattern string, pid int, target func(path, symbol string) Target) error {
-	paths, err := userPaths(l.env, name, pid)
+	paths, err := userfile.Paths(l.env, name, pid)
 	if err != nil {
 		return err
 	}
 	g := glob.Compile(pattern)
 	for _, p := range paths {
 		names := map[string]bool{}
-		err := withELF(l.env, sources{}, p, func(f *elffile.File) error {
+		err := userfile.WithELF(l.env, userfile.Sources{}, p, func(f *elffile.File) error {
 			want := func(b []byte) bool { return g.Match(string(b)) }
-			err := symbols(context.Background(), f, want, func(s elfSymbol) error {
-				names[s.name] = true
+			err := userfile.Symbols(context.Background(), f, want, func(s userfile.Symbol) error {
+				names[s.Name] = true
 				return nil
 			})
-			if err != nil || len(names) > 0 || !isGo(f) {
+			if err != nil || len(names) > 0 || !userfile.IsGo(f) {
 				return err
 			}
-			l.r.code = &boundaries{ctx: l.r.ctx, f: f}
+			l.r.code = newUserCode(l.r.ctx, f)
 			found, err := l.r.goSymbols(f, p, want)
 			for _, s := range found {
-				names[s.name] = true
+				names[s.Name] = true
 			}
 			return err
 		})
@@ -400,7 +402,7 @@ func (l *lister) usdt(t USDT) error {
 }
 
 func (l *lister) usdtFile(t USDT, path string) error {
-	sites, err := usdtFile(l.env, sources{}, path)
+	sites, err := usdtFile(l.env, userfile.Sources{}, path)
 	provider, name := glob.Compile(t.Provider), glob.Compile(t.Name)
 	for _, p := range usdt.Merge(sites) {
 		if t.Provider != "" && !provider.Match(p.Provider) || !name.Match(p.Name) {
@@ -420,7 +422,7 @@ func (l *lister) usdtFile(t USDT, path string) error {
 // mappedUSDT lists the probes of the files that processes have mapped
 // executable, each file once, by the path of the first process that has it.
 func (l *lister) mappedUSDT() error {
-	entries, err := fs.ReadDir(l.env.root, "proc")
+	entries, err := fs.ReadDir(l.env.Root(), "proc")
 	if err != nil {
 		return err
 	}
@@ -431,7 +433,7 @@ func (l *lister) mappedUSDT() error {
 		if err != nil {
 			continue
 		}
-		f, err := l.env.root.Open("proc/" + d.Name() + "/maps")
+		f, err := l.env.Root().Open("proc/" + d.Name() + "/maps")
 		if err != nil {
 			continue // it ended meanwhile
 		}
@@ -458,8 +460,8 @@ func (l *lister) mappedUSDT() error {
 // without it.
 func (l *lister) plainPath(p string, pid int) string {
 	short := strings.TrimPrefix(p, procfs.Dir(pid)+"/root")
-	a, err1 := statFile(l.env, p)
-	b, err2 := statFile(l.env, short)
+	a, err1 := userfile.Stat(l.env, p)
+	b, err2 := userfile.Stat(l.env, short)
 	if err2 == nil && (err1 != nil || os.SameFile(a, b)) {
 		return short
 	}

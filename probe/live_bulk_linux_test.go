@@ -18,7 +18,7 @@ import (
 // itself runs through (a guest on an emulator is slow enough), and without those whose
 // name others have as well.
 var coldFunctions = sync.OnceValues(func() ([]Target, error) {
-	list, err := thisMachine().traced()
+	list, err := thisMachine().Traceable()
 	if err != nil {
 		return nil, err
 	}

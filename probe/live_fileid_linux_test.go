@@ -14,6 +14,7 @@ import (
 	"github.com/borescope/borescope/internal/elffile"
 	"github.com/borescope/borescope/internal/procfs"
 	"github.com/borescope/borescope/internal/testenv"
+	"github.com/borescope/borescope/probe/internal/userfile"
 )
 
 // decode returns the plan as it is read back from its recorded form, changed by
@@ -133,7 +134,7 @@ func TestFileBuildID(t *testing.T) {
 	if other.Same(id) || id.Same(other) {
 		t.Error("another file of the same build-id is the same")
 	}
-	if other = id; !other.Same(FileID{Device: id.Device, Inode: id.Inode, Changed: id.Changed}) {
+	if other = id; !other.Same(userfile.FileID{Device: id.Device, Inode: id.Inode, Changed: id.Changed}) {
 		t.Error("a file whose build-id nobody has read is another")
 	}
 }
@@ -151,9 +152,9 @@ func TestFileBuildIDOnce(t *testing.T) {
 	if out, err := testenv.Command(t, "objcopy", "--add-section", ".note.gnu.build-id="+note, targetPath(), path).CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	env, ids := NewEnv(nil), fileIDs{}
-	from := sources{ids: ids}
-	f, err := openLive(env, from, path)
+	env, ids := NewEnv(nil), userfile.FileIDs{}
+	from := userfile.Sources{IDs: ids}
+	f, err := userfile.OpenLive(env, from, path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -161,7 +162,7 @@ func TestFileBuildIDOnce(t *testing.T) {
 	if id, noted := ids[path]; !noted || id.BuildID != "" {
 		t.Errorf("%s was read when it was opened: %s, %v", path, id, noted)
 	}
-	if err := withELF(env, from, path, func(*elffile.File) error { return nil }); err != nil || ids[path].BuildID != want {
+	if err := userfile.WithELF(env, from, path, func(*elffile.File) error { return nil }); err != nil || ids[path].BuildID != want {
 		t.Errorf("got %s, %v, want build-id %s", ids[path], err, want)
 	}
 	for _, target := range []string{"uprobe:%s:add", "uretprobe:%s:add", "uprobe:%s:target.c:106", "usdt:%s:target:*"} {
@@ -177,11 +178,11 @@ func TestReadTwice(t *testing.T) {
 	path := dir + "/file"
 	copyFile(t, path, targetPath())
 	copyFile(t, dir+"/other", targetPath())
-	env, ids := NewEnv(nil), fileIDs{}
-	if _, err := usdtFile(env, sources{ids: ids}, path); err != nil {
+	env, ids := NewEnv(nil), userfile.FileIDs{}
+	if _, err := usdtFile(env, userfile.Sources{IDs: ids}, path); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, c, err := openAt(env, sources{ids: ids}, path); err != nil {
+	if _, _, c, err := userfile.OpenAt(env, userfile.Sources{IDs: ids}, path); err != nil {
 		t.Fatal(err)
 	} else {
 		c.Close()
@@ -190,9 +191,9 @@ func TestReadTwice(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, open := range map[string]func() error{
-		"openAt":   func() error { _, _, _, err := openAt(env, sources{ids: ids}, path); return err },
-		"openELF":  func() error { _, _, err := openELF(env, sources{ids: ids}, path); return err },
-		"usdtFile": func() error { _, err := usdtFile(env, sources{ids: ids}, path); return err },
+		"openAt":   func() error { _, _, _, err := userfile.OpenAt(env, userfile.Sources{IDs: ids}, path); return err },
+		"openELF":  func() error { _, _, err := userfile.OpenELF(env, userfile.Sources{IDs: ids}, path); return err },
+		"usdtFile": func() error { _, err := usdtFile(env, userfile.Sources{IDs: ids}, path); return err },
 	} {
 		if err := open(); err == nil || !strings.Contains(err.Error(), "replaced or changed while it was read") {
 			t.Errorf("%s: %v", name, err)
@@ -226,7 +227,7 @@ func TestTargetLinks(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	want, err := identify(f)
+	want, err := userfile.Identify(f)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -253,16 +254,16 @@ func TestTargetLdCache(t *testing.T) {
 		t.Fatal(err)
 	}
 	env := NewEnv(nil)
-	if b, err := readAtMost(env, root+"/etc/ld.so.cache", maxLdCache); err == nil {
+	if b, err := userfile.ReadAtMost(env, root+"/etc/ld.so.cache", userfile.MaxLdCache); err == nil {
 		t.Errorf("read %d bytes", len(b))
 	}
-	if got := cachedLibrary(env, root, "libc"); got != "" {
+	if got := userfile.CachedLibrary(env, root, "libc"); got != "" {
 		t.Errorf("found %s", got)
 	}
 	if err := errors.Join(os.Remove(root+"/etc/ld.so.cache"), syscall.Mkfifo(root+"/etc/ld.so.cache", 0o644)); err != nil {
 		t.Fatal(err)
 	}
-	if got := cachedLibrary(env, root, "libc"); got != "" {
+	if got := userfile.CachedLibrary(env, root, "libc"); got != "" {
 		t.Errorf("found %s", got)
 	}
 }

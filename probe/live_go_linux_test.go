@@ -15,6 +15,8 @@ import (
 
 	"github.com/borescope/borescope/internal/elffile"
 	"github.com/borescope/borescope/internal/testenv"
+	"github.com/borescope/borescope/probe/internal/usercode"
+	"github.com/borescope/borescope/probe/internal/userfile"
 )
 
 // buildGo builds the Go workload.
@@ -103,8 +105,8 @@ func behind(t *testing.T, path, name string) (n uint64) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	err = symbols(t.Context(), f, func(b []byte) bool { return string(b) == name }, func(s elfSymbol) error {
-		n = behindStackCheck(f, s)
+	err = userfile.Symbols(t.Context(), f, func(b []byte) bool { return string(b) == name }, func(s userfile.Symbol) error {
+		n = usercode.BehindStackCheck(f, s)
 		return nil
 	})
 	if err != nil || n == 0 {

@@ -19,6 +19,7 @@ import (
 	"github.com/borescope/borescope/internal/feature"
 	"github.com/borescope/borescope/internal/insn"
 	"github.com/borescope/borescope/internal/testenv"
+	"github.com/borescope/borescope/probe/internal/userfile"
 )
 
 // TestKprobeOffset: at an instruction inside a function, and by its address.
@@ -30,7 +31,7 @@ func TestKprobeOffset(t *testing.T) {
 	if err != nil || len(syms) != 1 {
 		t.Fatalf("%v, %v", syms, err)
 	}
-	text, err := env.kernelText(syms[0].Address, 64)
+	text, err := kernelText(env.Root(), syms[0].Address, 64)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -123,15 +124,15 @@ func TestFentryBPF(t *testing.T) {
 // TestSymbolVersion: a function of glibc that has two versions.
 func TestSymbolVersion(t *testing.T) {
 	testenv.Need(t, testenv.Root, testenv.Uprobes)
-	path, err := findByName(NewEnv(nil), "libc.so.6", 0)
+	path, err := userfile.FindByName(NewEnv(nil), "libc.so.6", 0)
 	if err != nil {
 		t.Skip(testenv.SkipPrefix + "libc: " + err.Error())
 	}
-	found := map[string][]elfSymbol{}
-	err = withELF(NewEnv(nil), sources{}, path, func(f *elffile.File) error {
-		return symbols(t.Context(), f, func([]byte) bool { return true }, func(s elfSymbol) error {
-			if s.version != "" {
-				found[s.name] = append(found[s.name], s)
+	found := map[string][]userfile.Symbol{}
+	err = userfile.WithELF(NewEnv(nil), userfile.Sources{}, path, func(f *elffile.File) error {
+		return userfile.Symbols(t.Context(), f, func([]byte) bool { return true }, func(s userfile.Symbol) error {
+			if s.Version != "" {
+				found[s.Name] = append(found[s.Name], s)
 			}
 			return nil
 		})
@@ -140,16 +141,16 @@ func TestSymbolVersion(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, list := range found {
-		if len(list) != 2 || list[0].value == list[1].value || list[0].version == list[1].version || list[0].ifunc || list[1].ifunc {
+		if len(list) != 2 || list[0].Value == list[1].Value || list[0].Version == list[1].Version || list[0].Ifunc || list[1].Ifunc {
 			continue
 		}
 		for _, s := range list {
-			plan, err := Resolve(nil, []Target{Uprobe{Path: path, Symbol: name + "@" + s.version}}, nil)
+			plan, err := Resolve(nil, []Target{Uprobe{Path: path, Symbol: name + "@" + s.Version}}, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got := plan.Programs[0].Sites[0].Address; got != s.value {
-				t.Errorf("%s@%s is at %#x, want %#x", name, s.version, got, s.value)
+			if got := plan.Programs[0].Sites[0].Address; got != s.Value {
+				t.Errorf("%s@%s is at %#x, want %#x", name, s.Version, got, s.Value)
 			}
 		}
 		if _, err := Resolve(nil, []Target{Uprobe{Path: path, Symbol: name + "@NOSUCH_1.0"}}, nil); !errors.Is(err, fs.ErrNotExist) {

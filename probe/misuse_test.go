@@ -12,9 +12,8 @@ import (
 	"github.com/cilium/ebpf/btf"
 
 	"github.com/borescope/borescope/internal/feature"
-	"github.com/borescope/borescope/pmc"
-
 	"github.com/borescope/borescope/internal/golden"
+	"github.com/borescope/borescope/pmc"
 )
 
 // all is a machine that can do everything.

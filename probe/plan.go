@@ -4,6 +4,7 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/btf"
 
+	"github.com/borescope/borescope/probe/internal/userfile"
 	"github.com/borescope/borescope/usdt"
 )
 
@@ -28,7 +29,7 @@ type Plan struct {
 	// Site.Path. Attach puts the probes into these files, whatever their paths lead
 	// to by then, and refuses what has been replaced or changed. A path that is
 	// not there, as in plans recorded before this was, is not compared.
-	Files map[string]FileID
+	Files map[string]userfile.FileID
 	// Filter is for which tasks the programs run, nil for all: Options.Filter.
 	Filter *TaskFilter
 

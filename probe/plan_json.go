@@ -9,6 +9,8 @@ import (
 
 	"github.com/cilium/ebpf"
 
+	"github.com/borescope/borescope/probe/internal/typejson"
+	"github.com/borescope/borescope/probe/internal/userfile"
 	"github.com/borescope/borescope/usdt"
 )
 
@@ -17,14 +19,14 @@ const planFormat = 1
 
 // planJSON is a plan as it is recorded.
 type planJSON struct {
-	Format   int           `json:"format"`
-	Arch     string        `json:"arch"`
-	Kernel   string        `json:"kernel"`
-	Types    []typeJSON    `json:"types,omitempty"`
-	Programs []programJSON `json:"programs"`
-	Missing  []missingJSON `json:"missing,omitempty"`
-	Files    fileIDs       `json:"files,omitempty"`
-	Filter   *TaskFilter   `json:"filter,omitempty"`
+	Format   int              `json:"format"`
+	Arch     string           `json:"arch"`
+	Kernel   string           `json:"kernel"`
+	Types    []typejson.Type  `json:"types,omitempty"`
+	Programs []programJSON    `json:"programs"`
+	Missing  []missingJSON    `json:"missing,omitempty"`
+	Files    userfile.FileIDs `json:"files,omitempty"`
+	Filter   *TaskFilter      `json:"filter,omitempty"`
 }
 
 type missingJSON struct {
@@ -91,7 +93,7 @@ var locationNames = []string{
 // the machine. Equal plans have equal bytes. Kernel types are recorded by name
 // and size if p.BTF has them, other types in full.
 func (p *Plan) MarshalJSON() ([]byte, error) {
-	types := typeEncoder{kernel: p.BTF}
+	types := typejson.Encoder{Kernel: p.BTF}
 	out := planJSON{Format: planFormat, Arch: p.Arch, Kernel: p.Kernel, Programs: []programJSON{}, Files: p.Files, Filter: p.Filter}
 	for i := range p.Programs {
 		out.Programs = append(out.Programs, encodeProgram(&p.Programs[i], &types))
@@ -99,7 +101,7 @@ func (p *Plan) MarshalJSON() ([]byte, error) {
 	for _, m := range p.Missing {
 		out.Missing = append(out.Missing, missingJSON{m.Target.String(), m.Err.Error(), errorKind(m.Err)})
 	}
-	out.Types = types.list
+	out.Types = types.List
 	return json.Marshal(out)
 }
 
@@ -114,7 +116,7 @@ func (p *Plan) UnmarshalJSON(b []byte) error {
 	if in.Format != planFormat {
 		return fmt.Errorf("read plan: format %d: this package knows %d", in.Format, planFormat)
 	}
-	types, err := decodeTypes(in.Types, p.BTF)
+	types, err := typejson.Decode(in.Types, p.BTF)
 	if err != nil {
 		return fmt.Errorf("read plan: %w", err)
 	}
@@ -173,7 +175,7 @@ func recordedError(m missingJSON) error {
 	return e
 }
 
-func encodeProgram(g *Program, types *typeEncoder) programJSON {
+func encodeProgram(g *Program, types *typejson.Encoder) programJSON {
 	out := programJSON{
 		Name: g.Name, Group: g.Group, Type: g.Type.String(), AttachTo: g.AttachTo, Flags: g.Flags,
 		AttachTarget: g.AttachTarget, Context: g.Context.String(), UserRegs: g.UserRegs, Returns: g.Returns,
@@ -198,12 +200,12 @@ func encodeProgram(g *Program, types *typeEncoder) programJSON {
 	return out
 }
 
-func encodeArgs(args []Arg, types *typeEncoder) []argJSON {
+func encodeArgs(args []Arg, types *typejson.Encoder) []argJSON {
 	var out []argJSON
 	for _, a := range args {
 		l := a.Loc
 		out = append(out, argJSON{
-			Name: a.Name, Type: types.index(a.Type), Kind: nameOf(locationNames, int(l.Kind)),
+			Name: a.Name, Type: types.Index(a.Type), Kind: nameOf(locationNames, int(l.Kind)),
 			Reg: l.Reg, Offset: l.Offset, Size: l.Size, Operand: l.Operand, User: l.User, Reason: l.Reason,
 		})
 	}
@@ -230,7 +232,7 @@ func named[T interface {
 	return 0, fmt.Errorf("no %s is called %q", what, s)
 }
 
-func decodeProgram(in *programJSON, types []decodedType) (Program, error) {
+func decodeProgram(in *programJSON, types []typejson.Decoded) (Program, error) {
 	g := Program{
 		Name: in.Name, Group: in.Group, AttachTo: in.AttachTo, Flags: in.Flags, AttachTarget: in.AttachTarget,
 		UserRegs: in.UserRegs, Returns: in.Returns, Go: in.Go, Why: in.Why,
@@ -277,7 +279,7 @@ func decodeSites(list []siteJSON) ([]Site, error) {
 	return out, nil
 }
 
-func decodeArgs(list []argJSON, types []decodedType) ([]Arg, error) {
+func decodeArgs(list []argJSON, types []typejson.Decoded) ([]Arg, error) {
 	var out []Arg
 	for i := range list {
 		in := &list[i]
@@ -288,7 +290,7 @@ func decodeArgs(list []argJSON, types []decodedType) ([]Arg, error) {
 			Reg: in.Reg, Offset: in.Offset, Size: in.Size, Operand: in.Operand, User: in.User, Reason: in.Reason,
 		}}
 		if in.Type > 0 {
-			a.Type = types[in.Type-1].t
+			a.Type = types[in.Type-1].T
 		}
 		kind := -1
 		for k, name := range locationNames {

@@ -10,7 +10,6 @@ import (
 	"github.com/cilium/ebpf"
 
 	"github.com/borescope/borescope/internal/feature"
-
 	"github.com/borescope/borescope/internal/golden"
 )
 

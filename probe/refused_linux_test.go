@@ -15,6 +15,7 @@ import (
 
 	"github.com/borescope/borescope/internal/feature"
 	"github.com/borescope/borescope/internal/testenv"
+	"github.com/borescope/borescope/probe/internal/caps"
 )
 
 // TestLoadRefused: without capabilities, behind a seccomp filter and out of
@@ -40,7 +41,7 @@ func TestLoadRefused(t *testing.T) {
 		caps []uintptr
 	}{
 		{how: "nothing", user: 65534},
-		{how: "bpf only", user: 65534, caps: []uintptr{uintptr(capabilities["CAP_BPF"])}},
+		{how: "bpf only", user: 65534, caps: []uintptr{uintptr(caps.Names["CAP_BPF"])}},
 		{how: "files"},
 		{how: "seccomp"},
 	} {

@@ -5,10 +5,11 @@ import (
 	"io/fs"
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/borescope/borescope/internal/feature"
 	"github.com/borescope/borescope/internal/glob"
+	"github.com/borescope/borescope/internal/tracefs"
+	"github.com/borescope/borescope/probe/internal/caps"
 )
 
 // Requirement is something that attaching needs.
@@ -37,12 +38,6 @@ func (r Requirement) String() string {
 	return s + r.Missing
 }
 
-// capability numbers, from include/uapi/linux/capability.h.
-var capabilities = map[string]uint{
-	"CAP_DAC_READ_SEARCH": 2, "CAP_NET_ADMIN": 12, "CAP_NET_RAW": 13, "CAP_SYS_PTRACE": 19, "CAP_SYS_ADMIN": 21,
-	"CAP_SYS_RESOURCE": 24, "CAP_SYSLOG": 34, "CAP_PERFMON": 38, "CAP_BPF": 39,
-}
-
 // Requires says which capabilities, mounts and kernel features attaching to the
 // targets needs, and which of them this process or machine lacks. It attaches
 // nothing. Capabilities are needed until all is attached; they may be dropped
@@ -55,9 +50,9 @@ func Requires(env *Env, targets []Target) []Requirement {
 		env = NewEnv(nil)
 	}
 	q := &requirer{env: env}
-	q.held, q.known = heldCapabilities(env)
+	q.held, q.known = caps.Held(env)
 	q.capability("CAP_BPF", "loading programs and making maps")
-	if namespaced(env) {
+	if caps.Namespaced(env) {
 		q.token()
 	}
 	for _, t := range targets {
@@ -67,39 +62,6 @@ func Requires(env *Env, targets []Target) []Requirement {
 		q.capability("CAP_SYS_RESOURCE", "raising RLIMIT_MEMLOCK, which maps are accounted to before Linux 5.11")
 	}
 	return q.list
-}
-
-// heldCapabilities are this process's effective ones; known is false where that
-// cannot be read, and nothing is called missing then.
-func heldCapabilities(e *Env) (held uint64, known bool) {
-	if !e.live {
-		return 0, false
-	}
-	b, err := fs.ReadFile(e.root, "proc/thread-self/status")
-	if err != nil {
-		return 0, false
-	}
-	for line := range strings.Lines(string(b)) {
-		if v, ok := strings.CutPrefix(line, "CapEff:"); ok {
-			n, err := strconv.ParseUint(strings.TrimSpace(v), 16, 64)
-			return n, err == nil
-		}
-	}
-	return 0, false
-}
-
-// lacks reports whether this process is known not to hold a capability. Those of
-// a user namespace count for nothing but its BPF tokens.
-func lacks(e *Env, name string) bool {
-	held, known := heldCapabilities(e)
-	return known && (held&(1<<capabilities[name]) == 0 || namespaced(e))
-}
-
-// namespaced reports whether this process is known to be in a user namespace
-// other than the initial one, which alone maps all ids to themselves.
-func namespaced(e *Env) bool {
-	b, err := fs.ReadFile(e.root, "proc/self/uid_map")
-	return err == nil && e.live && !slices.Equal(strings.Fields(string(b)), []string{"0", "0", "4294967295"})
 }
 
 type requirer struct {
@@ -117,7 +79,7 @@ func (q *requirer) add(r Requirement) {
 
 func (q *requirer) capability(name, what string) {
 	r := Requirement{Kind: "capability", Name: name, For: what}
-	has := func(n string) bool { return q.held&(1<<capabilities[n]) != 0 }
+	has := func(n string) bool { return q.held&(1<<caps.Names[n]) != 0 }
 	// CAP_SYS_ADMIN stands in for what was split off from it (5.8).
 	admin := (name == "CAP_BPF" || name == "CAP_PERFMON" || name == "CAP_SYSLOG") && has("CAP_SYS_ADMIN")
 	if q.known && !has(name) && !admin {
@@ -136,19 +98,19 @@ func (q *requirer) token() {
 	q.add(r)
 }
 
-func (q *requirer) feature(f Feature, what string) {
+func (q *requirer) feature(f feature.Feature, what string) {
 	r := Requirement{Kind: "feature", Name: f.String(), For: what}
 	if err := q.env.Supports(f); errors.Is(err, errors.ErrUnsupported) {
-		r.Missing = reasonOf(err)
+		r.Missing = feature.Reason(err)
 	}
 	q.add(r)
 }
 
 func (q *requirer) mount() {
 	r := Requirement{Kind: "mount", Name: "/sys/kernel/tracing", For: "tracepoints' numbers and formats, and the list of traceable functions"}
-	dir, err := q.env.tracefs()
+	dir, err := tracefs.Need(q.env.Root(), q.env.Live())
 	if err != nil {
-		r.Missing = reasonOf(err)
+		r.Missing = feature.Reason(err)
 	} else {
 		defer dir.Close()
 	}
@@ -164,23 +126,10 @@ const perfmon = "tracing programs and perf events"
 // perf adds what perf_event_open needs.
 func (q *requirer) perf() {
 	q.capability("CAP_PERFMON", perfmon)
-	if n := paranoid(q.env); n > 2 {
+	if n := caps.Paranoid(q.env); n > 2 {
 		q.capability("CAP_SYS_ADMIN", "perf events while kernel.perf_event_paranoid is "+strconv.Itoa(n)+
 			", a level of Debian's and Android's kernels; at 2 CAP_PERFMON is enough")
 	}
-}
-
-// paranoid is kernel.perf_event_paranoid, 2 if it is not known.
-func paranoid(e *Env) int {
-	b, err := fs.ReadFile(e.root, "proc/sys/kernel/perf_event_paranoid")
-	if err != nil {
-		return 2
-	}
-	n, err := strconv.Atoi(strings.TrimSpace(string(b)))
-	if err != nil {
-		return 2
-	}
-	return n
 }
 
 // target adds what one target needs.
@@ -191,7 +140,7 @@ func (q *requirer) target(t Target) {
 			q.target(m)
 		}
 	case Begin, End:
-		if !q.env.has(feature.SyscallProg) {
+		if !has(q.env, feature.SyscallProg) {
 			q.capability("CAP_PERFMON", "raw tracepoint programs, which stand in for syscall programs")
 		}
 	case SocketFilter:
@@ -238,7 +187,7 @@ func (q *requirer) target(t Target) {
 	}
 }
 
-func (q *requirer) kernel(f Feature, symbol string) {
+func (q *requirer) kernel(f feature.Feature, symbol string) {
 	q.perf()
 	q.feature(f, "the target's kind")
 	if glob.IsPattern(symbol) {
@@ -247,9 +196,20 @@ func (q *requirer) kernel(f Feature, symbol string) {
 	}
 }
 
+func (q *requirer) user(pid int) {
+	q.perf()
+	q.feature(feature.Uprobe, "the target's kind")
+	if !mayHave(q.env, feature.UprobeMulti) {
+		q.capability("CAP_SYS_ADMIN", "uprobes by perf events; some kernels are content with CAP_PERFMON")
+	}
+	if pid != 0 {
+		q.capability("CAP_SYS_PTRACE", "looking into another user's process: /proc/PID/root, exe and maps")
+	}
+}
+
 // mayHave reports whether the kernel has a feature or, where a process may not even
 // ask, is of a version that has it.
-func (e *Env) mayHave(f Feature) bool {
+func mayHave(e *Env, f feature.Feature) bool {
 	err := e.Supports(f)
 	if err == nil || errors.Is(err, errors.ErrUnsupported) {
 		return err == nil
@@ -257,15 +217,4 @@ func (e *Env) mayHave(f Feature) bool {
 	have, ok := feature.ParseVersion(e.Release())
 	since, known := feature.ParseVersion(f.Since())
 	return ok && known && !have.Before(since)
-}
-
-func (q *requirer) user(pid int) {
-	q.perf()
-	q.feature(feature.Uprobe, "the target's kind")
-	if !q.env.mayHave(feature.UprobeMulti) {
-		q.capability("CAP_SYS_ADMIN", "uprobes by perf events; some kernels are content with CAP_PERFMON")
-	}
-	if pid != 0 {
-		q.capability("CAP_SYS_PTRACE", "looking into another user's process: /proc/PID/root, exe and maps")
-	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/borescope/borescope/internal/feature"
 	"github.com/borescope/borescope/internal/testenv"
+	capspkg "github.com/borescope/borescope/probe/internal/caps"
 )
 
 func TestRequires(t *testing.T) {
@@ -77,7 +78,7 @@ func TestExactCapabilities(t *testing.T) {
 					t.Skip(testenv.SkipPrefix + r.String())
 				}
 				if r.Kind == "capability" {
-					caps = append(caps, uintptr(capabilities[r.Name]))
+					caps = append(caps, uintptr(capspkg.Names[r.Name]))
 				}
 			}
 			out, err := runWith(t, self, text, caps)
@@ -140,7 +141,7 @@ func TestRequiresUnasked(t *testing.T) {
 		}
 		return
 	}
-	if testenv.InGuest() || paranoid(NewEnv(nil)) > 2 {
+	if testenv.InGuest() || capspkg.Paranoid(NewEnv(nil)) > 2 {
 		return // guests are slow; and above 2 it is needed for perf events
 	}
 	testenv.Need(t, testenv.Root, testenv.Feature(feature.UprobeMulti))

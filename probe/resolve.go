@@ -13,6 +13,7 @@ import (
 	"github.com/cilium/ebpf/btf"
 
 	"github.com/borescope/borescope/internal/feature"
+	"github.com/borescope/borescope/probe/internal/userfile"
 )
 
 // MissingPolicy says what is done about a target, or a match of a wildcard,
@@ -130,7 +131,7 @@ func ResolveContext(ctx context.Context, env *Env, targets []Target, o *Options)
 	if o == nil {
 		o = &Options{}
 	}
-	r := &resolver{ctx: ctx, env: env, o: o, plan: &Plan{Arch: env.Arch(), Kernel: env.Release(), Files: fileIDs{}, Cache: env.types}}
+	r := &resolver{ctx: ctx, env: env, o: o, plan: &Plan{Arch: env.Arch(), Kernel: env.Release(), Files: userfile.FileIDs{}, Cache: env.TypeCache()}}
 	for i, t := range targets {
 		if t == nil {
 			return nil, fmt.Errorf("resolve: target %d is nil", i)
@@ -157,7 +158,7 @@ func ResolveContext(ctx context.Context, env *Env, targets []Target, o *Options)
 		return nil, fmt.Errorf("resolve: %w", err)
 	}
 	r.finish()
-	r.plan.BTF = env.btfHere.Load()
+	r.plan.BTF = env.KnownBTF()
 	return r.plan, nil
 }
 
@@ -177,14 +178,16 @@ type resolver struct {
 	// lacksAdmin is what unprivileged has found out, nil before.
 	lacksAdmin *bool
 	// code is that of the file at hand.
-	code *boundaries
+	code *userCode
 	// untyped are the kernel functions' argument registers, shared by all
 	// programs that know no more; slots are those of trampolines for many.
 	untyped, slots []Arg
 }
 
 // sources are what the plan's files are read by.
-func (r *resolver) sources() sources { return sources{r.plan.Files, r.o.Unsafe} }
+func (r *resolver) sources() userfile.Sources {
+	return userfile.Sources{IDs: r.plan.Files, Served: r.o.Unsafe}
+}
 
 func (r *resolver) resolveGroup(t Target) error {
 	r.parts = nil
@@ -225,7 +228,7 @@ func (r *resolver) resolveMember(t Target) error {
 		first := len(r.parts)
 		if r.resolveOne(next) == nil {
 			for i := range r.parts[first:] {
-				r.parts[first+i].Why = fmt.Sprintf("%s: %s", t, reasonOf(err))
+				r.parts[first+i].Why = fmt.Sprintf("%s: %s", t, feature.Reason(err))
 			}
 			return nil
 		}
@@ -392,9 +395,9 @@ func distinct(list []Program) []Program {
 // noCookies says whether the kernel has none for a program of several sites.
 func (r *resolver) noCookies(p *Program) bool {
 	if p.Method == MethodRawTracepoint {
-		return !r.env.has(feature.RawTracepointCookie)
+		return !has(r.env, feature.RawTracepointCookie)
 	}
-	return !r.env.has(feature.AttachCookie)
+	return !has(r.env, feature.AttachCookie)
 }
 
 // canMerge tells whether p's sites can run q's program. Programs bound to

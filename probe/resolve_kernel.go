@@ -11,6 +11,7 @@ import (
 
 	"github.com/borescope/borescope/internal/feature"
 	"github.com/borescope/borescope/internal/glob"
+	"github.com/borescope/borescope/internal/kallsyms"
 	"github.com/borescope/borescope/internal/notexist"
 )
 
@@ -84,7 +85,7 @@ func (r *resolver) kernelSites(p Program, t Target, module, symbol string, offse
 	return nil
 }
 
-func kernelSite(fn KernelSymbol, offset uint64, t Target) Site {
+func kernelSite(fn kallsyms.Symbol, offset uint64, t Target) Site {
 	s := Site{Target: t, Symbol: fn.Name, Module: fn.Module, Offset: offset, CPU: -1}
 	if fn.Address != 0 {
 		s.Address = fn.Address + offset
@@ -94,7 +95,7 @@ func kernelSite(fn KernelSymbol, offset uint64, t Target) Site {
 
 // kernelMatches adds the functions that a pattern stands for.
 func (r *resolver) kernelMatches(p Program, module, pattern string, offset uint64, site func(m, s string) Target) error {
-	list, err := r.env.traced()
+	list, err := r.env.Traceable()
 	if err != nil {
 		return err
 	}
@@ -105,7 +106,7 @@ func (r *resolver) kernelMatches(p Program, module, pattern string, offset uint6
 	typed := !r.o.NoTypes && len(matches) <= maxTyped
 	// Without types, one function's program is like the next one's, and a cookie
 	// tells them apart.
-	alike := !typed && r.env.has(feature.AttachCookie)
+	alike := !typed && has(r.env, feature.AttachCookie)
 	for i, fn := range matches {
 		s := kernelSite(fn, offset, site(fn.Module, fn.Name))
 		if i > 0 && alike && isClone(fn.Name) == isClone(matches[i-1].Name) {
@@ -117,7 +118,7 @@ func (r *resolver) kernelMatches(p Program, module, pattern string, offset uint6
 		if err := r.typeKernel(&q, fn, offset, typed); err != nil {
 			return err
 		}
-		q.Why = list.why
+		q.Why = list.Why
 		q.Sites = []Site{s}
 		r.add(q)
 	}
@@ -136,25 +137,25 @@ func (r *resolver) canKprobe(p *Program) error {
 	return nil
 }
 
-func (r *resolver) multiPossible(f Feature) bool { return !r.o.NoMulti && r.env.has(f) }
+func (r *resolver) multiPossible(f feature.Feature) bool { return !r.o.NoMulti && has(r.env, f) }
 
 // kernelFunction finds a function by name. Where BTF knows it, kallsyms is not
 // read: the kernel finds the address itself, and Site.Address stays 0.
-func (r *resolver) kernelFunction(module, name string) (KernelSymbol, error) {
-	if r.o.NoTypes && r.env.live {
-		return KernelSymbol{Name: name, Module: module}, nil
+func (r *resolver) kernelFunction(module, name string) (kallsyms.Symbol, error) {
+	if r.o.NoTypes && r.env.Live() {
+		return kallsyms.Symbol{Name: name, Module: module}, nil
 	}
-	if _, err := r.prototype(module, name); err == nil && r.env.live {
-		return KernelSymbol{Name: name, Module: module}, nil
+	if _, err := r.prototype(module, name); err == nil && r.env.Live() {
+		return kallsyms.Symbol{Name: name, Module: module}, nil
 	}
 	syms, err := r.env.KernelSymbols(module, name)
 	if err != nil {
-		if errors.Is(err, errors.ErrUnsupported) && !r.env.live {
+		if errors.Is(err, errors.ErrUnsupported) && !r.env.Live() {
 			if _, perr := r.prototype(module, name); perr == nil {
-				return KernelSymbol{Name: name, Module: module}, nil
+				return kallsyms.Symbol{Name: name, Module: module}, nil
 			}
 		}
-		return KernelSymbol{}, err
+		return kallsyms.Symbol{}, err
 	}
 	switch len(syms) {
 	case 1:
@@ -162,12 +163,12 @@ func (r *resolver) kernelFunction(module, name string) (KernelSymbol, error) {
 	case 0:
 		return r.absentFunction(module, name)
 	}
-	return KernelSymbol{}, ambiguous(name, syms)
+	return kallsyms.Symbol{}, ambiguous(name, syms)
 }
 
 // ambiguous refuses a name that several functions have: the kernel (6.7+)
 // would too, older ones take the first they meet.
-func ambiguous(name string, syms []KernelSymbol) error {
+func ambiguous(name string, syms []kallsyms.Symbol) error {
 	var at []string
 	for _, s := range syms[:min(len(syms), 4)] {
 		w := fmt.Sprintf("kprobe:%#x", s.Address)
@@ -185,17 +186,17 @@ var syscallPrefixes = map[string]string{"amd64": "__x64_", "arm64": "__arm64_"}
 
 // absentFunction explains why there is no function of that name, or returns
 // the wrapper that a system call's name stands for.
-func (r *resolver) absentFunction(module, name string) (KernelSymbol, error) {
-	k, err := r.env.syms()
+func (r *resolver) absentFunction(module, name string) (kallsyms.Symbol, error) {
+	k, err := r.env.Functions()
 	if err != nil {
-		return KernelSymbol{}, err
+		return kallsyms.Symbol{}, err
 	}
 	if strings.HasPrefix(name, "sys_") {
 		if s := k.Lookup(module, syscallPrefixes[r.env.Arch()]+name); len(s) == 1 {
 			return s[0], nil
 		}
 	}
-	return KernelSymbol{}, k.Absent(module, name)
+	return kallsyms.Symbol{}, k.Absent(module, name)
 }
 
 // prototype is a function's type, from the kernel's BTF or a module's.
@@ -238,7 +239,7 @@ func prototypes(spec *btf.Spec, name string) ([]*btf.FuncProto, error) {
 }
 
 // typeKernel gives a kprobe program its arguments, or a kretprobe its value.
-func (r *resolver) typeKernel(p *Program, fn KernelSymbol, offset uint64, typed bool) error {
+func (r *resolver) typeKernel(p *Program, fn kallsyms.Symbol, offset uint64, typed bool) error {
 	abi, err := abiOf(r.env.Arch())
 	if err != nil {
 		return err
@@ -316,22 +317,8 @@ func (r *resolver) perfMethod(p *Program) {
 // why notes the reason why a better way was not taken.
 func (p *Program) why(what string, err error) {
 	if p.Why == "" {
-		p.Why = what + ": " + reasonOf(err)
+		p.Why = what + ": " + feature.Reason(err)
 	}
-}
-
-// reasonOf is the hint of an UnsupportedError, or the error's text.
-func reasonOf(err error) string {
-	var no *UnsupportedError
-	switch {
-	case !errors.As(err, &no):
-		return err.Error()
-	case no.Hint == "" && no.Err != nil:
-		return no.Err.Error()
-	case no.Hint == "":
-		return err.Error()
-	}
-	return no.Hint
 }
 
 // chooseKernel picks kprobe.multi for several functions, and for one where
@@ -381,7 +368,7 @@ func (r *resolver) canMulti(p *Program, known bool) error {
 	if all || known {
 		return nil
 	}
-	k, err := r.env.syms()
+	k, err := r.env.Functions()
 	if err == nil && k.Hidden {
 		err = errors.New("kernel addresses are hidden: kernel.kptr_restrict")
 	}
@@ -390,7 +377,7 @@ func (r *resolver) canMulti(p *Program, known bool) error {
 
 // addresses fills in the addresses that a multi link needs, and leaves sites
 // that have none, or several, to the caller's policy.
-func (r *resolver) addresses(p *Program, listed map[string][]KernelSymbol) error {
+func (r *resolver) addresses(p *Program, listed map[string][]kallsyms.Symbol) error {
 	kept := p.Sites[:0]
 	for _, s := range p.Sites {
 		if s.Address == 0 {
@@ -403,7 +390,7 @@ func (r *resolver) addresses(p *Program, listed map[string][]KernelSymbol) error
 			case 1:
 				s.Address = found[0].Address
 			case 0:
-				k, err := r.env.syms()
+				k, err := r.env.Functions()
 				if err != nil {
 					return err
 				}
@@ -427,7 +414,7 @@ func (r *resolver) addresses(p *Program, listed map[string][]KernelSymbol) error
 // listed are the functions of the kernel's list of those that a multi link can
 // be put on, by name, where there are so many sites that reading it is quicker
 // than kallsyms, which is five times as long. nil is no list.
-func (r *resolver) listed(p *Program) map[string][]KernelSymbol {
+func (r *resolver) listed(p *Program) map[string][]kallsyms.Symbol {
 	unknown := 0
 	for i := range p.Sites {
 		if p.Sites[i].Address == 0 {
@@ -437,7 +424,7 @@ func (r *resolver) listed(p *Program) map[string][]KernelSymbol {
 	if unknown <= maxTyped {
 		return nil
 	}
-	t, err := r.env.patchable()
+	t, err := r.env.Patchable()
 	if err != nil {
 		return nil
 	}
@@ -446,19 +433,19 @@ func (r *resolver) listed(p *Program) map[string][]KernelSymbol {
 
 // functionsOf are the functions of a name: by the list, which leaves out what a
 // multi link refuses, or for those that it does not have, all there are.
-func (r *resolver) functionsOf(listed map[string][]KernelSymbol, module, name string) ([]KernelSymbol, error) {
+func (r *resolver) functionsOf(listed map[string][]kallsyms.Symbol, module, name string) ([]kallsyms.Symbol, error) {
 	found := listed[name]
 	if module != "" {
 		want := module
 		if module == "vmlinux" {
 			want = ""
 		}
-		found = slices.DeleteFunc(slices.Clone(found), func(s KernelSymbol) bool { return s.Module != want })
+		found = slices.DeleteFunc(slices.Clone(found), func(s kallsyms.Symbol) bool { return s.Module != want })
 	}
 	if len(found) > 0 {
 		return found, nil
 	}
-	k, err := r.env.syms()
+	k, err := r.env.Functions()
 	if err != nil {
 		return nil, err
 	}

@@ -44,7 +44,7 @@ func (r *resolver) trampolineType(t *trampoline) error {
 
 // better says whether the kernel has what is better than a plain trampoline. If
 // not, the plan does without, unless the program is loaded already.
-func (r *resolver) better(t *trampoline, f Feature) (bool, error) {
+func (r *resolver) better(t *trampoline, f feature.Feature) (bool, error) {
 	err := r.env.Supports(f)
 	loaded := r.o.AttachType != ebpf.AttachNone
 	switch {
@@ -55,7 +55,7 @@ func (r *resolver) better(t *trampoline, f Feature) (bool, error) {
 	case loaded:
 		return true, nil // the kernel will tell
 	}
-	t.why = f.String() + ": " + reasonOf(err)
+	t.why = f.String() + ": " + feature.Reason(err)
 	return false, nil
 }
 
@@ -72,7 +72,7 @@ func (r *resolver) addTracingMulti(t trampoline, typed bool) error {
 	if t.inModule() {
 		return r.addSingle(t)
 	}
-	ids, err := r.env.tramps()
+	ids, err := r.env.Trampolines()
 	if err != nil {
 		return err
 	}

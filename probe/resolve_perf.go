@@ -48,7 +48,7 @@ func (r *resolver) perf(t Perf) error {
 		t.Event = pmc.Cycles()
 		if err := r.env.Supports(feature.HardwarePMU); err != nil {
 			t.Event = pmc.CPUClock()
-			p.Why = "cpu-clock instead of cycles: " + reasonOf(err)
+			p.Why = "cpu-clock instead of cycles: " + feature.Reason(err)
 		}
 	case t.Event.Type == pmc.TypeBreakpoint:
 		if err := r.env.Supports(feature.Watchpoint); errors.Is(err, errors.ErrUnsupported) {
@@ -291,7 +291,7 @@ func (r *resolver) run(t Target) error {
 // tracingBPF resolves fentry or fexit on a BPF program's function, whose types
 // are in the program's own BTF.
 func (r *resolver) tracingBPF(t trampoline) error {
-	if !r.env.live {
+	if !r.env.Live() {
 		return errors.New("BPF programs can be looked at on this machine only")
 	}
 	proto, err := bpfPrototype(t.bpf, t.symbol)

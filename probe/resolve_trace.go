@@ -15,6 +15,8 @@ import (
 	"github.com/borescope/borescope/internal/near"
 	"github.com/borescope/borescope/internal/notexist"
 	"github.com/borescope/borescope/internal/rawbtf"
+	"github.com/borescope/borescope/internal/tracefs"
+	"github.com/borescope/borescope/probe/env"
 )
 
 // flagSleepable is BPF_F_SLEEPABLE.
@@ -36,7 +38,7 @@ func (r *resolver) tracepoint(t Tracepoint) error {
 	if err != nil {
 		// An unmounted tracefs does not keep a plan for another machine from
 		// being made; attaching needs it.
-		if r.env.live || !errors.Is(err, errors.ErrUnsupported) {
+		if r.env.Live() || !errors.Is(err, errors.ErrUnsupported) {
 			return err
 		}
 		if p.Fields, err = r.recordFields(t, err); err != nil {
@@ -108,19 +110,19 @@ func (r *resolver) tracepointMatches(t Tracepoint) error {
 
 // matchTracepoints lists the tracepoints that two patterns match, sorted.
 func matchTracepoints(e *Env, group, name string) ([]Tracepoint, error) {
-	tracefs, err := e.tracefs()
+	mount, err := tracefs.Need(e.Root(), e.Live())
 	if err != nil {
 		return nil, err
 	}
-	defer tracefs.Close()
-	dir := tracefs.Path
+	defer mount.Close()
+	dir := mount.Path
 	g, n := glob.Compile(group), glob.Compile(name)
 	var out []Tracepoint
-	for _, d := range e.dirNames(path.Join(dir, "events")) {
+	for _, d := range tracefs.Names(e.Root(), path.Join(dir, "events")) {
 		if !g.Match(d) || d == "ftrace" {
 			continue // ftrace's own events take no programs
 		}
-		for _, ev := range e.dirNames(path.Join(dir, "events", d)) {
+		for _, ev := range tracefs.Names(e.Root(), path.Join(dir, "events", d)) {
 			if n.Match(ev) {
 				out = append(out, Tracepoint{Group: d, Name: ev})
 			}
@@ -149,7 +151,7 @@ func (r *resolver) rawTracepoint(t RawTracepoint) error {
 		return nil
 	}
 	proto, err := r.rawPrototype(t)
-	var unsupported *UnsupportedError
+	var unsupported *feature.UnsupportedError
 	switch {
 	case errors.As(err, &unsupported):
 		p.Args = rawSlots()
@@ -357,7 +359,7 @@ func (r *resolver) noTrampoline(t trampoline, err error) error {
 	if !errors.Is(err, btf.ErrNotFound) {
 		return err
 	}
-	k, kerr := r.env.syms()
+	k, kerr := r.env.Functions()
 	if kerr != nil {
 		return notexist.Errorf("no function %s in BTF", t.symbol)
 	}
@@ -369,7 +371,7 @@ func (r *resolver) noTrampoline(t trampoline, err error) error {
 }
 
 func (r *resolver) tracingMatches(t trampoline) error {
-	list, err := r.env.traced()
+	list, err := r.env.Traceable()
 	if err != nil {
 		return err
 	}
@@ -436,10 +438,10 @@ func (r *resolver) hooks() []string {
 
 // fieldArg makes a record's field a plan's argument. Pointers in the records of system
 // calls point to user memory.
-func fieldArg(f *Field, group string) Arg {
+func fieldArg(f *env.Field, group string) Arg {
 	a := Arg{
 		Name: f.Name,
-		Type: f.btfType(),
+		Type: f.BTFType(),
 		Loc:  Location{Kind: LocationContext, Offset: int64(f.Offset), Size: f.Size},
 	}
 	switch {
@@ -458,16 +460,13 @@ func fieldArg(f *Field, group string) Arg {
 	return a
 }
 
-// syscallArg corrects an argument of a system call: each lies in a slot of 8
-// bytes and is marked unsigned whatever its type is (syscall_enter_define_fields,
-// kernel/trace/trace_syscalls.c); pointers are to user memory.
-func syscallArg(f *Field, a *Arg) {
+// syscallArg corrects an argument of a system call; pointers are to user memory.
+func syscallArg(f *env.Field, a *Arg) {
 	if _, ok := a.Type.(*btf.Pointer); ok {
 		a.Loc.User = true
 		return
 	}
-	if i, ok := knownInt(f.Type); ok && i.size < f.Size {
-		a.Type = cType(f.Type, i.size, i.signed)
-		a.Loc.Size = i.size
+	if t, size, ok := f.SyscallType(); ok {
+		a.Type, a.Loc.Size = t, size
 	}
 }

@@ -17,6 +17,8 @@ import (
 	"github.com/borescope/borescope/internal/near"
 	"github.com/borescope/borescope/internal/notexist"
 	"github.com/borescope/borescope/internal/procfs"
+	"github.com/borescope/borescope/probe/internal/usercode"
+	"github.com/borescope/borescope/probe/internal/userfile"
 	"github.com/borescope/borescope/usdt"
 )
 
@@ -111,15 +113,15 @@ func (r *resolver) checkUSDT(path string, sites []usdtSite) error {
 	if len(sites) == 0 {
 		return nil
 	}
-	return withELF(r.env, r.sources(), path, func(f *elffile.File) error {
-		b := &boundaries{ctx: r.ctx, f: f}
+	return userfile.WithELF(r.env, r.sources(), path, func(f *elffile.File) error {
+		b := &usercode.Boundaries{Ctx: r.ctx, F: f}
 		byPC := make([]*usdtSite, len(sites))
 		for i := range sites {
 			byPC[i] = &sites[i]
 		}
 		slices.SortFunc(byPC, func(x, y *usdtSite) int { return cmp.Compare(x.PC, y.PC) })
 		for _, s := range byPC {
-			s.unsafe = b.check(s.PC)
+			s.unsafe = b.Check(s.PC)
 		}
 		return nil
 	})
@@ -144,12 +146,12 @@ func (r *resolver) noUSDT(t USDT, paths, known []string) error {
 // all that the process has mapped executable. What has no path (any more), such
 // as the probes of package usdt/provider, is opened by its mapping.
 func (r *resolver) usdtPaths(t USDT) ([]string, error) {
-	paths, err := userPaths(r.env, t.Path, t.PID)
+	paths, err := userfile.Paths(r.env, t.Path, t.PID)
 	if err != nil || t.Path != "" {
 		return paths, err
 	}
 	root := procfs.Dir(t.PID) + "/root"
-	f, err := r.env.root.Open(strings.TrimPrefix(procfs.Dir(t.PID), "/") + "/maps")
+	f, err := r.env.Root().Open(strings.TrimPrefix(procfs.Dir(t.PID), "/") + "/maps")
 	if err != nil {
 		return paths, nil
 	}
@@ -168,7 +170,7 @@ func (r *resolver) usdtPaths(t USDT) ([]string, error) {
 		seen[is] = true
 		switch {
 		case first: // the program, which is there as exe
-		case r.env.live && (m.Deleted || strings.HasPrefix(m.Path, "/memfd:")):
+		case r.env.Live() && (m.Deleted || strings.HasPrefix(m.Path, "/memfd:")):
 			paths = append(paths, fmt.Sprintf("%s/map_files/%x-%x", procfs.Dir(t.PID), m.Start, m.End))
 		default:
 			paths = append(paths, root+m.Path)
@@ -177,32 +179,6 @@ func (r *resolver) usdtPaths(t USDT) ([]string, error) {
 		return true
 	})
 	return paths, err
-}
-
-// usdtFile reads the sites of a file, live or recorded.
-func usdtFile(e *Env, from sources, path string) ([]usdt.Site, error) {
-	var f *usdt.File
-	var err error
-	if _, _, zipped := cutZip(e, path); e.live && !zipped {
-		file, oerr := openLive(e, from, path)
-		if oerr != nil {
-			return nil, oerr
-		}
-		defer file.Close()
-		f, err = usdt.NewFile(file)
-	} else {
-		r, _, c, oerr := openAt(e, from, path)
-		if oerr != nil {
-			return nil, oerr
-		}
-		defer c.Close()
-		f, err = usdt.NewFile(r)
-	}
-	if err != nil {
-		return nil, notELF(path, err)
-	}
-	defer f.Close()
-	return f.Sites()
 }
 
 // maxSpecs is how many argument sets a cookie can tell apart.
@@ -304,4 +280,30 @@ func usdtType(a *usdt.Arg) btf.Type {
 		return &btf.Int{Name: fmt.Sprintf("int%d_t", a.Size*8), Size: uint32(a.Size), Encoding: btf.Signed}
 	}
 	return &btf.Int{Name: fmt.Sprintf("uint%d_t", a.Size*8), Size: uint32(a.Size)}
+}
+
+// usdtFile reads the sites of a file, live or recorded.
+func usdtFile(e *Env, from userfile.Sources, path string) ([]usdt.Site, error) {
+	var f *usdt.File
+	var err error
+	if _, _, zipped := userfile.CutZip(e, path); e.Live() && !zipped {
+		file, oerr := userfile.OpenLive(e, from, path)
+		if oerr != nil {
+			return nil, oerr
+		}
+		defer file.Close()
+		f, err = usdt.NewFile(file)
+	} else {
+		r, _, c, oerr := userfile.OpenAt(e, from, path)
+		if oerr != nil {
+			return nil, oerr
+		}
+		defer c.Close()
+		f, err = usdt.NewFile(r)
+	}
+	if err != nil {
+		return nil, userfile.NotELF(path, err)
+	}
+	defer f.Close()
+	return f.Sites()
 }

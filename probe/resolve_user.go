@@ -14,6 +14,9 @@ import (
 	"github.com/borescope/borescope/internal/glob"
 	"github.com/borescope/borescope/internal/near"
 	"github.com/borescope/borescope/internal/notexist"
+	"github.com/borescope/borescope/probe/internal/caps"
+	"github.com/borescope/borescope/probe/internal/usercode"
+	"github.com/borescope/borescope/probe/internal/userfile"
 	"github.com/borescope/borescope/symbol"
 )
 
@@ -68,7 +71,7 @@ func (r *resolver) user(name string, u userProbe) error {
 	if err := r.env.Supports(feature.Uprobe); errors.Is(err, errors.ErrUnsupported) {
 		return err
 	}
-	paths, err := userPaths(r.env, name, u.pid)
+	paths, err := userfile.Paths(r.env, name, u.pid)
 	if err != nil {
 		return err
 	}
@@ -82,7 +85,7 @@ func (r *resolver) user(name string, u userProbe) error {
 		if len(paths) == 1 {
 			shown = name
 		}
-		err := withELF(r.env, r.sources(), p, func(f *elffile.File) error { return r.userFile(f, p, shown, u) })
+		err := userfile.WithELF(r.env, r.sources(), p, func(f *elffile.File) error { return r.userFile(f, p, shown, u) })
 		if err != nil && first == nil {
 			first = err
 		}
@@ -98,8 +101,8 @@ func (r *resolver) userFile(f *elffile.File, path, shown string, u userProbe) er
 	if arch := archOf(f.Machine); arch != r.env.Arch() || f.Class != elf.ELFCLASS64 {
 		return fmt.Errorf("%s is for %s %s; the registers of %s only are known here", path, f.Machine, f.Class, r.env.Arch())
 	}
-	goProgram := isGo(f)
-	r.code = &boundaries{ctx: r.ctx, f: f}
+	goProgram := userfile.IsGo(f)
+	r.code = newUserCode(r.ctx, f)
 	switch {
 	case u.symbol != "":
 		return r.userSymbols(f, path, shown, u, goProgram)
@@ -129,7 +132,7 @@ func (r *resolver) userAddress(f *elffile.File, path, shown string, u userProbe,
 	p := r.userProgram(f, goProgram)
 	p.Args = withReason(p.Args, "arguments are known at a function's entry only")
 	site := Site{Target: u.renamed(shown, ""), Offset: off, Address: u.address, Path: path, PID: u.pid, CPU: -1}
-	if err := r.begins(&site, r.code.check(u.address)); err != nil {
+	if err := r.begins(&site, r.code.Check(u.address)); err != nil {
 		return err
 	}
 	p.Sites = []Site{site}
@@ -191,21 +194,21 @@ func (r *resolver) userSymbols(f *elffile.File, path, shown string, u userProbe,
 }
 
 // userFunction adds the program for one function.
-func (r *resolver) userFunction(f *elffile.File, path, shown string, u userProbe, s elfSymbol, goProgram bool) error {
-	if s.ifunc {
+func (r *resolver) userFunction(f *elffile.File, path, shown string, u userProbe, s userfile.Symbol, goProgram bool) error {
+	if s.Ifunc {
 		return fmt.Errorf("it is an indirect function: at start-up its resolver picks an implementation for this CPU, which has a name of its own (nm -D %s); probe that", path)
 	}
-	at := s.value + u.offset
+	at := s.Value + u.offset
 	off, ok := f.Offset(at)
 	if !ok {
 		return notexist.Errorf("address %#x lies in no loaded segment", at)
 	}
 	target := u.renamed(shown, u.symbol)
-	if s.name != u.symbol && (glob.IsPattern(u.symbol) || u.lang != "") {
-		target = u.renamed(shown, s.name)
+	if s.Name != u.symbol && (glob.IsPattern(u.symbol) || u.lang != "") {
+		target = u.renamed(shown, s.Name)
 	}
-	site := Site{Target: target, Symbol: s.name, Offset: off, Address: at, Path: path, PID: u.pid, CPU: -1}
-	if err := r.begins(&site, r.code.checkFunction(s, u.offset)); err != nil {
+	site := Site{Target: target, Symbol: s.Name, Offset: off, Address: at, Path: path, PID: u.pid, CPU: -1}
+	if err := r.begins(&site, r.code.CheckFunction(s, u.offset)); err != nil {
 		return err
 	}
 	p := r.userProgram(f, goProgram)
@@ -235,26 +238,26 @@ func (r *resolver) userFunction(f *elffile.File, path, shown string, u userProbe
 
 // moveBehind moves a site at a Go function's entry behind its stack check; it is
 // false where there is none.
-func (s *Site) moveBehind(f *elffile.File, fn elfSymbol) bool {
-	skip := behindStackCheck(f, fn)
-	off, ok := f.Offset(fn.value + skip)
+func (s *Site) moveBehind(f *elffile.File, fn userfile.Symbol) bool {
+	skip := usercode.BehindStackCheck(f, fn)
+	off, ok := f.Offset(fn.Value + skip)
 	if skip == 0 || !ok {
 		return false
 	}
-	s.Address, s.Offset = fn.value+skip, off
+	s.Address, s.Offset = fn.Value+skip, off
 	return true
 }
 
 // goReturns puts the probe on every return instruction.
-func (r *resolver) goReturns(f *elffile.File, p Program, site Site, s elfSymbol) error {
-	if s.size == 0 {
+func (r *resolver) goReturns(f *elffile.File, p Program, site Site, s userfile.Symbol) error {
+	if s.Size == 0 {
 		return errors.New("its size is not known, so its return instructions can't be found; return probes would break goroutine stacks")
 	}
-	text, err := r.code.follow(s.value, s.size)
+	text, err := r.code.Follow(s.Value, s.Size)
 	if err != nil {
 		return err
 	}
-	rets, err := returns(f.Machine, text)
+	rets, err := usercode.Returns(f.Machine, text)
 	if err != nil {
 		return err
 	}
@@ -267,7 +270,7 @@ func (r *resolver) goReturns(f *elffile.File, p Program, site Site, s elfSymbol)
 	r.typeUser(&p, f, s, true)
 	p.Why = "Go: uprobes on the return instructions, because return probes break goroutine stacks"
 	for _, off := range rets {
-		site.Address = s.value + off
+		site.Address = s.Value + off
 		fo, ok := f.Offset(site.Address)
 		if !ok {
 			return notexist.Errorf("address %#x lies in no loaded segment", site.Address)
@@ -291,10 +294,10 @@ func (u *userProbe) symbolFilter(demangle func(string) string) (want func([]byte
 				return false
 			}
 			full := demangle(string(b))
-			return full == name || g.Match(full) || bareName(full) == name
+			return full == name || g.Match(full) || userfile.BareName(full) == name
 		}, ""
 	}
-	if base, v, ok := cutVersion(name); ok {
+	if base, v, ok := userfile.CutVersion(name); ok {
 		name, version = base, v
 	}
 	if glob.IsPattern(name) {
@@ -302,21 +305,6 @@ func (u *userProbe) symbolFilter(demangle func(string) string) (want func([]byte
 		return func(b []byte) bool { return string(b) == name || g.Match(string(b)) }, version
 	}
 	return func(b []byte) bool { return string(b) == name }, version
-}
-
-// bareName cuts the parameters off a demangled name: "ns::f" of "ns::f(int) const".
-func bareName(full string) string {
-	if i := strings.LastIndexByte(full, '('); i > 0 {
-		return full[:i]
-	}
-	return full
-}
-
-// cutVersion splits SYMBOL@VERSION and SYMBOL@@VERSION.
-func cutVersion(name string) (base, version string, ok bool) {
-	base, version, ok = strings.Cut(name, "@")
-	version = strings.TrimPrefix(version, "@")
-	return base, version, ok && base != "" && version != ""
 }
 
 // take counts matches against Options.MaxFunctions, and says when to give up.
@@ -331,13 +319,13 @@ func (r *resolver) take(n int) error {
 }
 
 // findSymbols finds the functions of that name, one for each address, sorted.
-func (r *resolver) findSymbols(f *elffile.File, path string, u userProbe, goProgram bool) ([]elfSymbol, error) {
+func (r *resolver) findSymbols(f *elffile.File, path string, u userProbe, goProgram bool) ([]userfile.Symbol, error) {
 	want, version := u.symbolFilter(symbol.NewDemangler(nil).Demangle)
-	var found []elfSymbol
+	var found []userfile.Symbol
 	total := 0
 	count := func(b []byte) bool { total++; return want(b) }
-	err := symbols(r.ctx, f, count, func(s elfSymbol) error {
-		if version == "" || s.version == version {
+	err := userfile.Symbols(r.ctx, f, count, func(s userfile.Symbol) error {
+		if version == "" || s.Version == version {
 			found = append(found, s)
 			return r.take(1)
 		}
@@ -354,56 +342,20 @@ func (r *resolver) findSymbols(f *elffile.File, path string, u userProbe, goProg
 	if len(found) == 0 {
 		return nil, r.noSymbol(f, path, u, total)
 	}
-	return u.pick(dedupe(found, u.symbol))
-}
-
-// dedupe keeps one name for each address: the one asked for, else a global one.
-func dedupe(found []elfSymbol, name string) []elfSymbol {
-	rank := func(s *elfSymbol) int {
-		switch {
-		case s.name == name:
-			return 0
-		case s.global:
-			return 1
-		}
-		return 2
-	}
-	slices.SortStableFunc(found, func(a, b elfSymbol) int {
-		switch {
-		case a.value != b.value:
-			if a.value < b.value {
-				return -1
-			}
-			return 1
-		case rank(&a) != rank(&b):
-			return rank(&a) - rank(&b)
-		}
-		return strings.Compare(a.name, b.name)
-	})
-	out := found[:0]
-	for _, s := range found {
-		if len(out) > 0 && out[len(out)-1].value == s.value {
-			last := &out[len(out)-1]
-			last.size = max(last.size, s.size)
-			last.global = last.global || s.global
-			continue
-		}
-		out = append(out, s)
-	}
-	return out
+	return u.pick(userfile.Dedupe(found, u.symbol))
 }
 
 // pick settles which of several functions is meant: all for a pattern, the
 // global one among namesakes, else none.
-func (u *userProbe) pick(found []elfSymbol) ([]elfSymbol, error) {
-	exact := slices.DeleteFunc(slices.Clone(found), func(s elfSymbol) bool { return s.name != u.symbol })
+func (u *userProbe) pick(found []userfile.Symbol) ([]userfile.Symbol, error) {
+	exact := slices.DeleteFunc(slices.Clone(found), func(s userfile.Symbol) bool { return s.Name != u.symbol })
 	if len(exact) > 0 {
 		found = exact // a name with brackets or stars of its own: Go's
 	}
 	if len(found) == 1 || glob.IsPattern(u.symbol) && len(exact) == 0 {
 		return found, nil
 	}
-	global := slices.DeleteFunc(slices.Clone(found), func(s elfSymbol) bool { return !s.global })
+	global := slices.DeleteFunc(slices.Clone(found), func(s userfile.Symbol) bool { return !s.Global })
 	if len(global) == 1 {
 		return global, nil
 	}
@@ -412,7 +364,7 @@ func (u *userProbe) pick(found []elfSymbol) ([]elfSymbol, error) {
 	}
 	var at []string
 	for _, s := range found[:min(len(found), 4)] {
-		at = append(at, fmt.Sprintf("%#x", s.value))
+		at = append(at, fmt.Sprintf("%#x", s.Value))
 	}
 	return nil, fmt.Errorf("%d functions are called %s; name one by address: %s", len(found), u.symbol, strings.Join(at, ", "))
 }
@@ -422,12 +374,12 @@ func (r *resolver) noSymbol(f *elffile.File, path string, u userProbe, total int
 	if total == 0 {
 		return notexist.Errorf("%s has no symbols (stripped): give an address, or install its debug symbols", path)
 	}
-	if imported(f, u.symbol) {
+	if userfile.Imported(f, u.symbol) {
 		return notexist.Errorf("%s only calls %s, which a shared library defines: probe the library, such as uprobe:libc:%s",
 			path, u.symbol, u.symbol)
 	}
 	meant := near.New(u.symbol)
-	_ = symbols(r.ctx, f, func(b []byte) bool { meant.Add(string(b)); return false }, nil)
+	_ = userfile.Symbols(r.ctx, f, func(b []byte) bool { meant.Add(string(b)); return false }, nil)
 	hint := meant.Hint()
 	if hint == "" && f.Section(".symtab") == nil {
 		hint = "; the file is stripped of local symbols"
@@ -435,25 +387,11 @@ func (r *resolver) noSymbol(f *elffile.File, path string, u userProbe, total int
 	return notexist.Errorf("no function %s in %s%s", u.symbol, path, hint)
 }
 
-// imported tells whether the file has the name as an undefined symbol.
-func imported(f *elffile.File, name string) bool {
-	t, err := f.Symbols(f.SectionOfType(elf.SHT_DYNSYM))
-	if err != nil {
-		return false
-	}
-	for _, sym := range t.All() {
-		if sym.Shndx == uint16(elf.SHN_UNDEF) && t.Is(&sym, name) {
-			return true
-		}
-	}
-	return false
-}
-
 // unprivileged reports whether this process lacks CAP_SYS_ADMIN, which is looked
 // up once for all targets.
 func (r *resolver) unprivileged() bool {
 	if r.lacksAdmin == nil {
-		lacks := lacks(r.env, "CAP_SYS_ADMIN")
+		lacks := caps.Lacks(r.env, "CAP_SYS_ADMIN")
 		r.lacksAdmin = &lacks
 	}
 	return *r.lacksAdmin

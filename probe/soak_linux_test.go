@@ -94,14 +94,14 @@ func TestSoakCounts(t *testing.T) {
 
 // choose lists the steps that this kernel can do.
 func (s *soaker) choose() {
-	add := func(f Feature, name string, run func(*soaker)) {
+	add := func(f feature.Feature, name string, run func(*soaker)) {
 		if feature.Test(f) == nil {
 			s.steps = append(s.steps, soakStep{name, run})
 		}
 	}
 	path := targetPath()
 	for _, c := range []struct {
-		f      Feature
+		f      feature.Feature
 		target string
 		want   uint64 // 0: not counted
 	}{

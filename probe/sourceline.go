@@ -1,23 +1,15 @@
 package probe
 
 import (
-	"context"
-	"fmt"
-	"maps"
-	"path"
-	"slices"
-	"strings"
-
-	"github.com/borescope/borescope/internal/dwarf"
 	"github.com/borescope/borescope/internal/elffile"
-	"github.com/borescope/borescope/internal/near"
 	"github.com/borescope/borescope/internal/notexist"
+	"github.com/borescope/borescope/probe/internal/usercode"
 )
 
 // userLine is a probe at a source line: at the first instruction of every
 // place that the compiler made of it (inlining makes several).
 func (r *resolver) userLine(f *elffile.File, name, shown string, u userProbe, goProgram bool) error {
-	addrs, err := lineAddresses(r.ctx, f, name, u.file, u.line, u.column)
+	addrs, err := usercode.LineAddresses(r.ctx, f, name, u.file, u.line, u.column)
 	if err != nil {
 		return err
 	}
@@ -33,7 +25,7 @@ func (r *resolver) userLine(f *elffile.File, name, shown string, u userProbe, go
 			continue
 		}
 		site := Site{Target: u.renamed(shown, ""), Offset: off, Address: a, Path: name, PID: u.pid, CPU: -1}
-		if err := r.begins(&site, r.code.check(a)); err != nil {
+		if err := r.begins(&site, r.code.Check(a)); err != nil {
 			bad = err // of code that the linker has dropped, its lines remain
 			continue
 		}
@@ -47,94 +39,4 @@ func (r *resolver) userLine(f *elffile.File, name, shown string, u userProbe, go
 	}
 	r.add(p)
 	return nil
-}
-
-// lineTable collects what the line programs say of one file and line.
-type lineTable struct {
-	file    string
-	line    int
-	column  int          // 0 is any
-	columns map[int]bool // of the line, that have code
-	addrs   []uint64
-	after   int // the next line that has code
-	inside  bool
-	any     bool            // there is such a file
-	names   map[string]bool // of all files, without directories
-	d       *dwarf.Data
-}
-
-// lineAddresses finds where the code of a source line begins, in every place that the
-// compiler made of it; column 0 is any.
-func lineAddresses(ctx context.Context, f *elffile.File, name, file string, line, column int) ([]uint64, error) {
-	if f.DebugSection("line") == nil {
-		return nil, notexist.Errorf("%s has no line table: build it with -g, or install its debug symbols", name)
-	}
-	d, err := userDWARF(f)
-	t := &lineTable{file: file, line: line, column: column, names: map[string]bool{}, columns: map[int]bool{}, d: d}
-	if err == nil {
-		err = d.Rows(ctx, t.sameFile, t.row)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", name, err)
-	}
-	return t.result(name)
-}
-
-// wordCost is what a number or a string takes in a table or a map that grows.
-const wordCost = 48
-
-// row reads one row. A place begins where the line becomes the wanted one, at an
-// address recommended for breakpoints.
-func (t *lineTable) row(r dwarf.Row) error {
-	if !r.Wanted {
-		t.inside = false
-		return nil
-	}
-	cost, hit := 0, r.Line == t.line
-	if hit && t.column != 0 {
-		if !t.columns[r.Column] {
-			t.columns[r.Column], cost = true, wordCost
-		}
-		hit = r.Column == t.column
-	}
-	if hit && !t.inside && r.Stmt {
-		t.addrs, cost = append(t.addrs, r.Addr), cost+wordCost
-	}
-	t.inside = hit && (r.Stmt || t.inside)
-	if r.Line > t.line && (t.after == 0 || r.Line < t.after) {
-		t.after = r.Line
-	}
-	return t.d.Spend(cost)
-}
-
-// sameFile matches a file's name, or the end of its path.
-func (t *lineTable) sameFile(f dwarf.SourceFile) (bool, error) {
-	base, cost := f.Base(), 0
-	if len(base) > 0 && !t.names[string(base)] {
-		t.names[string(base)], cost = true, wordCost+len(base)
-	}
-	if err := t.d.Spend(cost); err != nil || string(base) != path.Base(t.file) {
-		return false, err
-	}
-	same, err := f.Is(t.file)
-	t.any = t.any || same
-	return same, err
-}
-
-func (t *lineTable) result(name string) ([]uint64, error) {
-	slices.Sort(t.addrs)
-	t.addrs = slices.Compact(t.addrs)
-	if len(t.addrs) > 0 {
-		return t.addrs, nil
-	}
-	switch {
-	case len(t.columns) > 0:
-		return nil, notexist.Errorf("column %d of line %d of %s has no code of its own; the columns %s have",
-			t.column, t.line, t.file, strings.Trim(fmt.Sprint(slices.Sorted(maps.Keys(t.columns))), "[]"))
-	case !t.any:
-		return nil, notexist.Errorf("no source file %s in %s%s", t.file, name, near.Hint(t.file, slices.Sorted(maps.Keys(t.names))))
-	case t.after > 0:
-		return nil, notexist.Errorf("line %d of %s has no code; the next that has is %d", t.line, t.file, t.after)
-	}
-	return nil, notexist.Errorf("line %d of %s has no code, nor has any after it", t.line, t.file)
 }

@@ -16,7 +16,7 @@ func TestUSDTSpecs(t *testing.T) {
 		}}}
 	}
 	sites := []usdtSite{{Site: usdt.Site{Args: at(16)}}, {Site: usdt.Site{Args: at(32)}}, {Site: usdt.Site{Args: at(16)}}}
-	for _, without := range []Feature{0, feature.AttachCookie} {
+	for _, without := range []feature.Feature{0, feature.AttachCookie} {
 		var o EnvOptions
 		if o.Features = all(); without != 0 {
 			o.Features = all(without)

@@ -1,93 +1,11 @@
 package probe
 
 import (
-	"archive/zip"
-	"errors"
 	"fmt"
-	"io"
-	"os"
-	"path"
 	"strings"
 
-	"github.com/borescope/borescope/internal/near"
-	"github.com/borescope/borescope/internal/notexist"
+	"github.com/borescope/borescope/probe/internal/userfile"
 )
-
-// zipSeparator is between an archive and the file in it, as Android's dynamic
-// linker and bpftrace write it: /data/app/base.apk!/lib/arm64-v8a/libfoo.so.
-const zipSeparator = "!/"
-
-// cutZip splits the path of a file in an archive. A directory's name may end in
-// an exclamation mark, too.
-func cutZip(e *Env, name string) (archive, member string, ok bool) {
-	if archive, member, ok = strings.Cut(name, zipSeparator); !ok || member == "" {
-		return name, "", false
-	}
-	st, err := statFile(e, archive)
-	if err != nil || !st.Mode().IsRegular() {
-		return name, "", false
-	}
-	return archive, member, true
-}
-
-// openAt opens a file, or a file in an archive, live or recorded, for reading
-// at offsets. base is where it lies in the file that is mapped.
-func openAt(e *Env, from sources, name string) (r *io.SectionReader, base uint64, c io.Closer, err error) {
-	archive, member, zipped := cutZip(e, name)
-	g, err := e.root.Open(strings.TrimPrefix(archive, "/"))
-	if err != nil {
-		return nil, 0, nil, err
-	}
-	if f, ok := g.(*os.File); ok && e.live {
-		if err := from.note(archive, f); err != nil {
-			g.Close()
-			return nil, 0, nil, err
-		}
-	}
-	ra, ok := g.(io.ReaderAt)
-	st, err := g.Stat()
-	if err == nil && !ok {
-		err = errors.New("the recorded file cannot be read at offsets")
-	}
-	if err == nil && zipped {
-		r, base, err = zipMember(ra, st.Size(), archive, member)
-	} else if err == nil {
-		r = io.NewSectionReader(ra, 0, st.Size())
-	}
-	if err != nil {
-		g.Close()
-		return nil, 0, nil, err
-	}
-	return r, base, g, nil
-}
-
-// zipMember finds a file in an archive, which has to be stored as it is for
-// a process to map it.
-func zipMember(r io.ReaderAt, size int64, archive, member string) (*io.SectionReader, uint64, error) {
-	z, err := zip.NewReader(r, size)
-	if err != nil {
-		return nil, 0, fmt.Errorf("%s: %w", archive, err)
-	}
-	var names []string
-	for _, f := range z.File {
-		if f.Name != member {
-			names = append(names, path.Base(f.Name))
-			continue
-		}
-		if f.Method != zip.Store {
-			return nil, 0, fmt.Errorf("%s is compressed in %s, so that processes run a copy of it: probe the file that they have mapped", member, archive)
-		}
-		base, err := f.DataOffset()
-		if err != nil {
-			return nil, 0, fmt.Errorf("%s: %s: %w", archive, member, err)
-		}
-		if f.UncompressedSize64 > uint64(size) || base > size-int64(f.UncompressedSize64) {
-			return nil, 0, fmt.Errorf("%s: %s: %w", archive, member, io.ErrUnexpectedEOF)
-		}
-		return io.NewSectionReader(r, base, int64(f.UncompressedSize64)), uint64(base), nil
-	}
-	return nil, 0, notexist.Errorf("no file %s in %s%s", member, archive, near.Hint(path.Base(member), names))
-}
 
 // rebase turns the group's sites in files of archives into sites in the archives,
 // which are what processes have mapped and the kernel puts probes into.
@@ -96,16 +14,16 @@ func (r *resolver) rebase() error {
 	for i := range r.parts {
 		for j := range r.parts[i].Sites {
 			s := &r.parts[i].Sites[j]
-			if !strings.Contains(s.Path, zipSeparator) {
+			if !strings.Contains(s.Path, userfile.ZipSeparator) {
 				continue
 			}
-			archive, _, ok := cutZip(r.env, s.Path)
+			archive, _, ok := userfile.CutZip(r.env, s.Path)
 			if !ok {
 				continue
 			}
 			base, known := bases[s.Path]
 			if !known {
-				_, at, c, err := openAt(r.env, r.sources(), s.Path)
+				_, at, c, err := userfile.OpenAt(r.env, r.sources(), s.Path)
 				if err != nil {
 					return fmt.Errorf("resolve %s: %w", s.Target, err)
 				}

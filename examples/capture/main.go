@@ -40,6 +40,7 @@ import (
 	"github.com/borescope/borescope/mapx/recording"
 	"github.com/borescope/borescope/mapx/recording/hostfs"
 	"github.com/borescope/borescope/probe"
+	"github.com/borescope/borescope/probe/env"
 )
 
 func main() {
@@ -125,7 +126,7 @@ func (o *options) recordBTF() error {
 	if len(o.types) == 0 {
 		return nil
 	}
-	need := &probe.BTFNeeds{}
+	need := &env.BTFNeeds{}
 	for _, path := range o.types {
 		words := strings.FieldsFunc(path, func(r rune) bool { return r == '.' || r == '-' || r == '>' })
 		if len(words) == 0 {

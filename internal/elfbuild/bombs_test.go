@@ -23,6 +23,7 @@ import (
 	"github.com/borescope/borescope/internal/meter"
 	"github.com/borescope/borescope/internal/testenv"
 	"github.com/borescope/borescope/probe"
+	"github.com/borescope/borescope/probe/env"
 	"github.com/borescope/borescope/stack"
 	"github.com/borescope/borescope/stack/core"
 	"github.com/borescope/borescope/stack/perfdata"
@@ -252,7 +253,7 @@ func unwind(t *testing.T, f *file) func() string {
 
 // environment is a machine on which everything can be attached.
 func environment(o probe.EnvOptions) *probe.Env {
-	o.Arch, o.Release, o.Features = "amd64", "6.12.0-test", probe.FeatureSet{}
+	o.Arch, o.Release, o.Features = "amd64", "6.12.0-test", env.FeatureSet{}
 	for _, f := range feature.All() {
 		o.Features[f.String()] = feature.Result{State: feature.Yes}
 	}

@@ -69,3 +69,17 @@ func (e *RefusedError) Error() string { return e.Hint + ": " + e.Err.Error() }
 
 // Unwrap returns Err.
 func (e *RefusedError) Unwrap() error { return e.Err }
+
+// Reason is the hint of an UnsupportedError, or the error's text.
+func Reason(err error) string {
+	var no *UnsupportedError
+	switch {
+	case !errors.As(err, &no):
+		return err.Error()
+	case no.Hint == "" && no.Err != nil:
+		return no.Err.Error()
+	case no.Hint == "":
+		return err.Error()
+	}
+	return no.Hint
+}

@@ -3,6 +3,7 @@ package kallsyms
 import (
 	"bufio"
 	"io"
+	"io/fs"
 	"slices"
 	"strconv"
 	"strings"
@@ -102,15 +103,20 @@ func (t Traceable) Match(module, pattern string) []Symbol {
 	return out
 }
 
-// ReadBlacklist reads the functions that kprobes refuse, debugfs's kprobes/blacklist:
-// lines of "START-END\tNAME".
-func ReadBlacklist(r io.Reader) (map[string]bool, error) {
+// Blacklist reads the functions that kprobes refuse, debugfs's kprobes/blacklist below a
+// root: lines of "START-END\tNAME". It is nil where that can't be read.
+func Blacklist(root fs.FS) map[string]bool {
+	f, err := root.Open("sys/kernel/debug/kprobes/blacklist")
+	if err != nil {
+		return nil
+	}
+	defer f.Close()
 	out := map[string]bool{}
-	lines := bufio.NewScanner(io.LimitReader(r, maxBytes))
+	lines := bufio.NewScanner(io.LimitReader(f, maxBytes))
 	for lines.Scan() {
 		if _, name, ok := strings.Cut(lines.Text(), "\t"); ok {
 			out[name] = true
 		}
 	}
-	return out, lines.Err()
+	return out
 }

@@ -1,6 +1,10 @@
 package rawbtf
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/cilium/ebpf/btf"
+)
 
 func FuzzBTFFuncs(f *testing.F) {
 	f.Add([]byte{0x9f, 0xeb, 1, 0, 24, 0, 0, 0, 0, 0, 0, 0, 12, 0, 0, 0, 12, 0, 0, 0, 3, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 12, 1, 0, 0, 0, 0, 'f', 0})
@@ -14,6 +18,34 @@ func FuzzBTFFuncs(f *testing.F) {
 			if len(name) > len(b) || int(id) >= len(r.At) {
 				t.Errorf("type %d is %q", id, name)
 			}
+		}
+	})
+}
+
+// FuzzMinimal: bytes of any kind give an error or BTF, and no panic.
+func FuzzMinimal(f *testing.F) {
+	i := &btf.Int{Name: "int", Size: 4, Encoding: btf.Signed}
+	b, err := btf.NewBuilder([]btf.Type{
+		&btf.Func{Name: "from_tree", Linkage: btf.StaticFunc, Type: &btf.FuncProto{Return: i, Params: []btf.FuncParam{{Name: "a", Type: i}}}},
+		&btf.Struct{Name: "trace_event_raw_thing", Size: 8, Members: []btf.Member{
+			{Name: "ent", Type: &btf.Struct{Name: "trace_entry", Size: 4, Members: []btf.Member{{Name: "type", Type: i}}}}, {Name: "count", Type: i, Offset: 32},
+		}},
+	}, nil)
+	if err != nil {
+		f.Fatal(err)
+	}
+	seed, err := b.Marshal(nil, nil)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(seed)
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		out, err := Minimal(raw, &Needs{Funcs: []string{"from_tree"}, Types: []string{"trace_event_raw_thing", "int"}, Members: []string{"ent", "count"}})
+		if err != nil {
+			return
+		}
+		if _, err := Minimal(out, &Needs{}); err != nil {
+			t.Fatalf("the result is no BTF: %v", err)
 		}
 	})
 }

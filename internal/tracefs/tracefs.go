@@ -11,6 +11,7 @@ import (
 	"path"
 	"strings"
 
+	"github.com/borescope/borescope/internal/feature"
 	"github.com/borescope/borescope/internal/notexist"
 )
 
@@ -38,6 +39,15 @@ func (d *Dir) Close() error {
 		return nil
 	}
 	return d.own.Close()
+}
+
+// Need is Find; its error is a *feature.UnsupportedError.
+func Need(root fs.FS, own bool) (*Dir, error) {
+	dir, err := Find(root, own)
+	if err != nil {
+		return nil, &feature.UnsupportedError{Feature: "tracefs", Err: err}
+	}
+	return dir, nil
 }
 
 // Find finds tracefs below root: a mount, or, if root is this machine's and

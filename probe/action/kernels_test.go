@@ -18,6 +18,7 @@ import (
 	"github.com/borescope/borescope/internal/decompress"
 	"github.com/borescope/borescope/probe"
 	"github.com/borescope/borescope/probe/action"
+	"github.com/borescope/borescope/probe/env"
 )
 
 var flagKernels = flag.String("kernels", "", "make testdata/kernels anew of the kernels in this `directory`, as vmtest keeps them")
@@ -182,7 +183,7 @@ func writeKernelFixture(t *testing.T, name string) {
 	if err != nil {
 		t.Fatalf("%s: %v", name, err)
 	}
-	small, err := probe.MinimalBTF(raw, action.BTFNeeds(kernelProgram()))
+	small, err := env.MinimalBTF(raw, action.BTFNeeds(kernelProgram()))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,11 +8,12 @@ import (
 	"github.com/cilium/ebpf/btf"
 
 	"github.com/borescope/borescope/probe"
+	"github.com/borescope/borescope/probe/env"
 )
 
 // BTFNeeds names what a program uses of a kernel's types: the types, members and
 // functions that its expressions and targets name, and some that they don't.
-func BTFNeeds(p *Program) *probe.BTFNeeds {
+func BTFNeeds(p *Program) *env.BTFNeeds {
 	types, funcs, members, enumerators := map[string]bool{}, map[string]bool{}, map[string]bool{}, map[string]bool{}
 	for _, m := range []string{"real_parent", "tgid", "ent"} { // of builtins, and a tracepoint's record
 		members[m] = true
@@ -56,7 +57,7 @@ func BTFNeeds(p *Program) *probe.BTFNeeds {
 			}
 		}
 	}
-	return &probe.BTFNeeds{Types: sorted(types), Funcs: sorted(funcs), Members: sorted(members), Enumerators: sorted(enumerators)}
+	return &env.BTFNeeds{Types: sorted(types), Funcs: sorted(funcs), Members: sorted(members), Enumerators: sorted(enumerators)}
 }
 
 func sorted(set map[string]bool) []string {

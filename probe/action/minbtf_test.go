@@ -15,6 +15,7 @@ import (
 	"github.com/borescope/borescope/internal/testenv"
 	"github.com/borescope/borescope/probe"
 	"github.com/borescope/borescope/probe/action"
+	probeenv "github.com/borescope/borescope/probe/env"
 )
 
 // TestMinimalBTFIsEnough compiles the action of every tool with all of the
@@ -42,7 +43,7 @@ func TestMinimalBTFIsEnough(t *testing.T) {
 			t.Logf("%s: %v", tl.name, err) // of a function or a file that is not here
 			continue
 		}
-		small, err := probe.MinimalBTF(raw, action.BTFNeeds(p))
+		small, err := probeenv.MinimalBTF(raw, action.BTFNeeds(p))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,11 +1,11 @@
-package probe
+package userfile
 
 import (
 	"os"
 	"syscall"
 )
 
-func identify(f *os.File) (FileID, error) {
+func Identify(f *os.File) (FileID, error) {
 	st, err := f.Stat()
 	if err != nil {
 		return FileID{}, err

@@ -1,4 +1,4 @@
-package probe
+package userfile
 
 import (
 	"errors"
@@ -7,33 +7,35 @@ import (
 	"io/fs"
 	"slices"
 	"strings"
+
+	"github.com/borescope/borescope/probe/env"
 )
 
-// maxEntries is how many entries of directories one search reads: a process's root
+// MaxEntries is how many entries of directories one search reads: a process's root
 // may have directories of any size, /usr/lib of a large installation 10,000.
-const maxEntries = 1 << 16
+const MaxEntries = 1 << 16
 
 // dirsOf returns the tree for one search, to be listed in bounds.
-func dirsOf(e *Env) *dirs { return &dirs{FS: e.root, left: maxEntries} }
+func dirsOf(e *env.Env) *Dirs { return &Dirs{FS: e.Root(), Left: MaxEntries} }
 
-// dirs is a tree whose directories are read in bounds.
-type dirs struct {
+// Dirs is a tree whose directories are read in bounds.
+type Dirs struct {
 	fs.FS
-	left int   // entries
+	Left int   // entries
 	err  error // of the first directory that led beyond
 }
 
 var (
-	_ fs.ReadDirFS = (*dirs)(nil)
-	_ fs.StatFS    = (*dirs)(nil)
+	_ fs.ReadDirFS = (*Dirs)(nil)
+	_ fs.StatFS    = (*Dirs)(nil)
 )
 
 // Stat is that of the tree, which opens nothing.
-func (d *dirs) Stat(name string) (fs.FileInfo, error) { return fs.Stat(d.FS, name) }
+func (d *Dirs) Stat(name string) (fs.FileInfo, error) { return fs.Stat(d.FS, name) }
 
 // ReadDir returns the entries of a directory by name, or none where that are more
 // than are left.
-func (d *dirs) ReadDir(name string) ([]fs.DirEntry, error) {
+func (d *Dirs) ReadDir(name string) ([]fs.DirEntry, error) {
 	if d.err != nil {
 		return nil, d.err
 	}
@@ -48,9 +50,9 @@ func (d *dirs) ReadDir(name string) ([]fs.DirEntry, error) {
 	}
 	var out []fs.DirEntry
 	for {
-		some, err := dir.ReadDir(min(1024, d.left+1))
-		if d.left -= len(some); d.left < 0 {
-			d.err = fmt.Errorf("/%s: more than %d entries were looked through: give the file's path", name, maxEntries)
+		some, err := dir.ReadDir(min(1024, d.Left+1))
+		if d.Left -= len(some); d.Left < 0 {
+			d.err = fmt.Errorf("/%s: more than %d entries were looked through: give the file's path", name, MaxEntries)
 			return nil, d.err
 		}
 		out = append(out, some...)

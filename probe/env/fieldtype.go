@@ -1,4 +1,4 @@
-package probe
+package env
 
 import (
 	"strings"
@@ -6,9 +6,21 @@ import (
 	"github.com/cilium/ebpf/btf"
 )
 
-// btfType builds a type from the C declaration: what the file says, no more.
+// SyscallType is the type and the size of an argument of a system call, which lies in a
+// slot of 8 bytes and is marked unsigned whatever its type is
+// (syscall_enter_define_fields, kernel/trace/trace_syscalls.c). It is false where the
+// declaration names no narrower integer.
+func (f *Field) SyscallType() (t btf.Type, size int, ok bool) {
+	i, ok := knownInt(f.Type)
+	if !ok || i.size >= f.Size {
+		return nil, 0, false
+	}
+	return cType(f.Type, i.size, i.signed), i.size, true
+}
+
+// BTFType builds a type from the C declaration: what the file says, no more.
 // Names that are typedefs there become integers of that name.
-func (f *Field) btfType() btf.Type {
+func (f *Field) BTFType() btf.Type {
 	if f.Elems < 0 && !f.DataLoc && !f.RelLoc {
 		return cType(f.Type, f.Size, f.Signed)
 	}

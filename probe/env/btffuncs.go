@@ -1,4 +1,4 @@
-package probe
+package env
 
 import (
 	"bytes"
@@ -21,7 +21,7 @@ type BTFNeeds = rawbtf.Needs
 // MinimalBTF reduces a kernel's BTF, or a part of it, to what is needed: structs
 // keep their sizes, and of their members those that are named, at their offsets.
 // The result is BTF again, some kilobytes, to be embedded in a program for
-// kernels without their own (EnvOptions.BTF, or a file of EnvOptions.BTFDir). It
+// kernels without their own (Options.BTF, or a file of Options.BTFDir). It
 // depends on nothing but its arguments; names that are not there are no error.
 func MinimalBTF(raw []byte, need *BTFNeeds) ([]byte, error) {
 	out, err := rawbtf.Minimal(raw, need)
@@ -54,7 +54,7 @@ func (e *Env) MinimalBTF(need *BTFNeeds) (*btf.Spec, error) {
 }
 
 // CaptureBTF returns what is needed of the kernel's types as BTF to be kept, and
-// its path in a tree of BTFHub's layout (EnvOptions.BTFDir).
+// its path in a tree of BTFHub's layout (Options.BTFDir).
 func (e *Env) CaptureBTF(need *BTFNeeds) (raw []byte, path string, err error) {
 	all, done, err := e.rawBTF()
 	if err != nil {
@@ -113,6 +113,11 @@ func (e *Env) kernelFuncs(f func(name []byte)) error {
 	}
 	return nil
 }
+
+// Trampolines returns the kernel's functions by name, with their ids in its types, for a
+// trampoline for many of them: 0 of those that it does not take, and of names that
+// several have.
+func (e *Env) Trampolines() (map[string]uint32, error) { return e.tramps() }
 
 // loadTrampolines finds the kernel's functions by name: their ids for a
 // trampoline for many of them, 0 of those that it does not take.

@@ -1,4 +1,4 @@
-package probe
+package env
 
 import (
 	"maps"
@@ -15,7 +15,7 @@ import (
 func TestBTFFuncs(t *testing.T) {
 	testenv.Need(t, testenv.BTF)
 	var got []string
-	if err := NewEnv(nil).kernelFuncs(func(name []byte) { got = append(got, string(name)) }); err != nil {
+	if err := New(nil).kernelFuncs(func(name []byte) { got = append(got, string(name)) }); err != nil {
 		t.Fatal(err)
 	}
 	spec, err := btf.LoadKernelSpec()
@@ -40,7 +40,7 @@ func TestBTFFuncs(t *testing.T) {
 // TestTrampolineFuncs: the blob's own types say the same as cilium's reader.
 func TestTrampolineFuncs(t *testing.T) {
 	testenv.Need(t, testenv.BTF)
-	env := NewEnv(nil)
+	env := New(nil)
 	got, err := env.loadTrampolines()
 	if err != nil {
 		t.Fatal(err)
@@ -62,7 +62,7 @@ func TestTrampolineFuncs(t *testing.T) {
 func BenchmarkGuessTraceable(b *testing.B) {
 	testenv.Need(b, testenv.BTF)
 	for b.Loop() {
-		if _, err := NewEnv(nil).guessTraceable(); err != nil {
+		if _, err := New(nil).guessTraceable(); err != nil {
 			b.Fatal(err)
 		}
 	}

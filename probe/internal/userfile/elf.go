@@ -1,4 +1,4 @@
-package probe
+package userfile
 
 import (
 	"context"
@@ -15,23 +15,24 @@ import (
 	"github.com/borescope/borescope/internal/elffile"
 	"github.com/borescope/borescope/internal/notexist"
 	"github.com/borescope/borescope/internal/procfs"
+	"github.com/borescope/borescope/probe/env"
 )
 
-// elfSymbol is a function of a user program or library.
-type elfSymbol struct {
-	name    string
-	value   uint64 // virtual address
-	size    uint64
-	ifunc   bool
-	global  bool
-	version string
+// Symbol is a function of a user program or library.
+type Symbol struct {
+	Name    string
+	Value   uint64 // virtual address
+	Size    uint64
+	Ifunc   bool
+	Global  bool
+	Version string
 	section uint16
 }
 
-// withELF opens the file, live or recorded, and calls f with it. Faults of a
+// WithELF opens the file, live or recorded, and calls f with it. Faults of a
 // file that is truncated meanwhile become errors.
-func withELF(e *Env, from sources, path string, f func(*elffile.File) error) (err error) {
-	file, closer, err := openELF(e, from, path)
+func WithELF(e *env.Env, from Sources, path string, f func(*elffile.File) error) (err error) {
+	file, closer, err := OpenELF(e, from, path)
 	if err != nil {
 		return err
 	}
@@ -41,8 +42,8 @@ func withELF(e *Env, from sources, path string, f func(*elffile.File) error) (er
 	return f(file)
 }
 
-// openLive opens a file of this machine and notes which one it is.
-func openLive(e *Env, from sources, path string) (*os.File, error) {
+// OpenLive opens a file of this machine and notes which one it is.
+func OpenLive(e *env.Env, from Sources, path string) (*os.File, error) {
 	f, err := procfs.Open(path)
 	if err != nil {
 		return nil, err
@@ -54,10 +55,10 @@ func openLive(e *Env, from sources, path string) (*os.File, error) {
 	return f, nil
 }
 
-// openELF opens a file, which is to be closed before the closer.
-func openELF(e *Env, from sources, path string) (*elffile.File, io.Closer, error) {
-	if _, _, zipped := cutZip(e, path); zipped {
-		r, _, c, err := openAt(e, from, path)
+// OpenELF opens a file, which is to be closed before the closer.
+func OpenELF(e *env.Env, from Sources, path string) (*elffile.File, io.Closer, error) {
+	if _, _, zipped := CutZip(e, path); zipped {
+		r, _, c, err := OpenAt(e, from, path)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -66,26 +67,26 @@ func openELF(e *Env, from sources, path string) (*elffile.File, io.Closer, error
 	}
 	var g fs.File
 	var err error
-	if e.live {
-		g, err = openLive(e, from, path)
+	if e.Live() {
+		g, err = OpenLive(e, from, path)
 	} else {
-		g, err = e.root.Open(strings.TrimPrefix(path, "/"))
+		g, err = e.Root().Open(strings.TrimPrefix(path, "/"))
 	}
 	if err != nil {
 		return nil, nil, err
 	}
 	f, err := elffile.NewFS(g)
-	if err == nil && e.live {
+	if err == nil && e.Live() {
 		from.noteBuild(path, f)
 	}
 	return boundELF(path, f, g, err)
 }
 
-// boundELF is what openELF returns of a file that was read, or was not.
+// boundELF is what OpenELF returns of a file that was read, or was not.
 func boundELF(path string, f *elffile.File, c io.Closer, err error) (*elffile.File, io.Closer, error) {
 	if err != nil {
 		c.Close()
-		return nil, nil, notELF(path, err)
+		return nil, nil, NotELF(path, err)
 	}
 	bound(f)
 	return f, c, nil
@@ -95,8 +96,8 @@ func boundELF(path string, f *elffile.File, c io.Closer, err error) (*elffile.Fi
 // debug sections come to 2 to 5 times of what they are compressed to.
 func bound(f *elffile.File) { f.Bound(max(48<<20, 6*f.Stored())) }
 
-// notELF puts a format error into words: most often the path is a script.
-func notELF(path string, err error) error {
+// NotELF puts a format error into words: most often the path is a script.
+func NotELF(path string, err error) error {
 	var bad *elffile.FormatError
 	if errors.As(err, &bad) && bad.Offset == 0 {
 		return fmt.Errorf("%s is no ELF file (a script? then probe its interpreter): %w", path, err)
@@ -104,30 +105,30 @@ func notELF(path string, err error) error {
 	return fmt.Errorf("%s: %w", path, err)
 }
 
-// symbols yields the functions of .symtab and .dynsym whose name the filter
+// Symbols yields the functions of .symtab and .dynsym whose name the filter
 // takes; those that are in both come twice. The slice given to the filter is
 // part of the file.
-func symbols(ctx context.Context, f *elffile.File, want func(name []byte) bool, yield func(elfSymbol) error) error {
+func Symbols(ctx context.Context, f *elffile.File, want func(name []byte) bool, yield func(Symbol) error) error {
 	return f.SymbolTables(func(s *elffile.Section) error { return symbolsOf(ctx, f, s, want, yield) })
 }
 
-func symbolsOf(ctx context.Context, f *elffile.File, s *elffile.Section, want func([]byte) bool, yield func(elfSymbol) error) error {
+func symbolsOf(ctx context.Context, f *elffile.File, s *elffile.Section, want func([]byte) bool, yield func(Symbol) error) error {
 	versions := versionsOf(f, s)
-	return eachOf(ctx, f, s, func(i int, sym *elf.Sym64, n []byte) error {
+	return EachSymbol(ctx, f, s, func(i int, sym *elf.Sym64, n []byte) error {
 		typ := elf.ST_TYPE(sym.Info)
 		if typ != elf.STT_FUNC && typ != elf.STT_GNU_IFUNC || len(n) == 0 || !want(n) {
 			return nil
 		}
-		return yield(elfSymbol{
-			name: string(n), value: sym.Value, size: sym.Size, section: sym.Shndx,
-			ifunc: typ == elf.STT_GNU_IFUNC, global: elf.ST_BIND(sym.Info) != elf.STB_LOCAL,
-			version: versions.of(i),
+		return yield(Symbol{
+			Name: string(n), Value: sym.Value, Size: sym.Size, section: sym.Shndx,
+			Ifunc: typ == elf.STT_GNU_IFUNC, Global: elf.ST_BIND(sym.Info) != elf.STB_LOCAL,
+			Version: versions.of(i),
 		})
 	})
 }
 
-// eachOf yields the defined symbols of a table with their numbers, until ctx ends.
-func eachOf(ctx context.Context, f *elffile.File, s *elffile.Section, yield func(i int, sym *elf.Sym64, name []byte) error) error {
+// EachSymbol yields the defined symbols of a table with their numbers, until ctx ends.
+func EachSymbol(ctx context.Context, f *elffile.File, s *elffile.Section, yield func(i int, sym *elf.Sym64, name []byte) error) error {
 	t, err := f.Symbols(s)
 	if err != nil {
 		return err
@@ -206,8 +207,8 @@ func versionsOf(f *elffile.File, dynsym *elffile.Section) *symVersions {
 	return v
 }
 
-// isGo tells a program built by the Go toolchain.
-func isGo(f *elffile.File) bool {
+// IsGo tells a program built by the Go toolchain.
+func IsGo(f *elffile.File) bool {
 	for _, name := range []string{".gopclntab", ".data.rel.ro.gopclntab", ".go.buildinfo"} {
 		if f.Section(name) != nil {
 			return true
@@ -216,8 +217,8 @@ func isGo(f *elffile.File) bool {
 	return false
 }
 
-// code returns the bytes of a function.
-func code(f *elffile.File, value, size uint64) ([]byte, error) {
+// Code returns the bytes of a function.
+func Code(f *elffile.File, value, size uint64) ([]byte, error) {
 	off, ok := f.Offset(value)
 	if !ok {
 		return nil, notexist.Errorf("address %#x lies in no loaded segment", value)

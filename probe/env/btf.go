@@ -1,4 +1,4 @@
-package probe
+package env
 
 import (
 	"bytes"
@@ -12,6 +12,7 @@ import (
 	"github.com/cilium/ebpf/btf"
 
 	"github.com/borescope/borescope/internal/decompress"
+	"github.com/borescope/borescope/internal/feature"
 	"github.com/borescope/borescope/internal/notexist"
 )
 
@@ -23,6 +24,12 @@ const maxBTF = 128 << 20
 // (on Linux 6.18: 5.5 MB, 10–20 ms), or an error that says why there is none.
 // It is shared: do not change it.
 func (e *Env) BTF() (*btf.Spec, error) { return e.btf() }
+
+// KnownBTF is what BTF returned, nil if nobody has asked yet.
+func (e *Env) KnownBTF() *btf.Spec { return e.btfHere.Load() }
+
+// TypeCache has this machine's types for whoever loads programs, nil of a recording.
+func (e *Env) TypeCache() *btf.Cache { return e.types }
 
 func (e *Env) loadBTF() (*btf.Spec, error) {
 	spec, err := e.readBTF()
@@ -57,11 +64,11 @@ func (e *Env) readBTF() (*btf.Spec, error) {
 }
 
 func (e *Env) noBTF(err error) error {
-	hint := "the kernel was built without CONFIG_DEBUG_INFO_BTF; give a BTF tree in BTFHub's layout (EnvOptions.BTFDir)"
+	hint := "the kernel was built without CONFIG_DEBUG_INFO_BTF; give a BTF tree in BTFHub's layout (Options.BTFDir)"
 	if errors.Is(err, fs.ErrPermission) {
 		hint = "/sys/kernel/btf/vmlinux may not be read"
 	}
-	return &UnsupportedError{Feature: "btf", Since: "5.4", Hint: hint, Err: err}
+	return &feature.UnsupportedError{Feature: "btf", Since: "5.4", Hint: hint, Err: err}
 }
 
 // ModuleBTF returns the types of a kernel module, which build on the kernel's.

@@ -1,4 +1,4 @@
-package probe
+package env
 
 import (
 	"fmt"
@@ -14,7 +14,6 @@ import (
 	"github.com/borescope/borescope/internal/feature"
 	"github.com/borescope/borescope/internal/kallsyms"
 	"github.com/borescope/borescope/internal/procfs"
-	"github.com/borescope/borescope/internal/tracefs"
 )
 
 // Env is what the decisions of a plan depend on: the kernel's types,
@@ -36,10 +35,10 @@ type Env struct {
 	modules memo[string, *btf.Spec]
 	formats memo[string, *Format]
 	syms    func() (*kallsyms.Functions, error)
-	traced  func() (*traceable, error)
+	traced  func() (*Traceable, error)
 	// patchable is the kernel's own list, of which traced leaves some out.
-	patchable func() (*traceable, error)
-	tramps    func() (map[string]uint32, error) // functions for tracing.multi, by their ids in BTF
+	patchable func() (*Traceable, error)
+	tramps    func() (map[string]uint32, error)
 }
 
 // memo remembers the answers to questions by key.
@@ -68,11 +67,11 @@ func (m *memo[K, V]) do(k K, f func() (V, error)) (V, error) {
 	return v, err
 }
 
-// NewEnv makes an environment; nil options are this machine. It reads nothing
+// New makes an environment; nil options are this machine. It reads nothing
 // but the kernel's release.
-func NewEnv(o *EnvOptions) *Env {
+func New(o *Options) *Env {
 	if o == nil {
-		o = &EnvOptions{}
+		o = &Options{}
 	}
 	e := &Env{
 		root: o.Root, live: o.Root == nil, arch: o.Arch, release: o.Release,
@@ -103,6 +102,12 @@ func NewEnv(o *EnvOptions) *Env {
 	return e
 }
 
+// Root is the tree that the answers are read from: this machine's, or a recorded one.
+func (e *Env) Root() fs.FS { return e.root }
+
+// Live says that it is this machine that is asked.
+func (e *Env) Live() bool { return e.live }
+
 // Arch is the architecture, as GOARCH spells it.
 func (e *Env) Arch() string { return e.arch }
 
@@ -130,16 +135,14 @@ func (e *Env) infer(f Feature) error {
 	case f == feature.BTF:
 		_, err := fs.Stat(e.root, "sys/kernel/btf/vmlinux")
 		if err != nil {
-			return &UnsupportedError{Feature: f.String(), Since: f.Since(), Hint: "the recording holds no BTF", Err: err}
+			return &feature.UnsupportedError{Feature: f.String(), Since: f.Since(), Hint: "the recording holds no BTF", Err: err}
 		}
 		return nil
 	case have.Before(since):
-		return &UnsupportedError{Feature: f.String(), Since: f.Since(), Hint: "the kernel is " + e.release}
+		return &feature.UnsupportedError{Feature: f.String(), Since: f.Since(), Hint: "the kernel is " + e.release}
 	}
 	return nil
 }
-
-func (e *Env) has(f Feature) bool { return e.Supports(f) == nil }
 
 // OnlineCPUs returns the CPUs that are running, ascending.
 func (e *Env) OnlineCPUs() ([]int, error) {
@@ -148,14 +151,4 @@ func (e *Env) OnlineCPUs() ([]int, error) {
 		return nil, fmt.Errorf("online CPUs: %w", err)
 	}
 	return list, nil
-}
-
-// tracefs finds tracefs, which the caller closes, or says what to do where
-// there is none.
-func (e *Env) tracefs() (*tracefs.Dir, error) {
-	dir, err := tracefs.Find(e.root, e.live)
-	if err != nil {
-		return nil, &UnsupportedError{Feature: "tracefs", Err: err}
-	}
-	return dir, nil
 }

@@ -1,4 +1,4 @@
-package probe
+package typejson
 
 import (
 	"fmt"
@@ -6,9 +6,9 @@ import (
 	"github.com/cilium/ebpf/btf"
 )
 
-// typeJSON is a type of a plan's table. Others are named by index plus one; 0
+// Type is a type of a plan's table. Others are named by index plus one; 0
 // is none.
-type typeJSON struct {
+type Type struct {
 	Kind string `json:"kind"`
 	Name string `json:"name,omitempty"`
 	Size uint32 `json:"size,omitempty"`
@@ -35,15 +35,15 @@ type valueJSON struct {
 	Value uint64 `json:"value"`
 }
 
-// typeEncoder collects the types that a plan's arguments have.
-type typeEncoder struct {
-	kernel *btf.Spec
-	list   []typeJSON
+// Encoder collects the types that a plan's arguments have.
+type Encoder struct {
+	Kernel *btf.Spec
+	List   []Type
 	seen   map[btf.Type]int
 }
 
-// index is the type's number in the list, plus one; 0 for nil.
-func (e *typeEncoder) index(t btf.Type) int {
+// Index is the type's number in the list, plus one; 0 for nil.
+func (e *Encoder) Index(t btf.Type) int {
 	if t == nil {
 		return 0
 	}
@@ -53,41 +53,41 @@ func (e *typeEncoder) index(t btf.Type) int {
 	if e.seen == nil {
 		e.seen = map[btf.Type]int{}
 	}
-	e.list = append(e.list, typeJSON{})
-	i := len(e.list)
+	e.List = append(e.List, Type{})
+	i := len(e.List)
 	e.seen[t] = i
-	e.list[i-1] = e.encode(t) // after what it refers to, which may be itself
+	e.List[i-1] = e.encode(t) // after what it refers to, which may be itself
 	return i
 }
 
-func (e *typeEncoder) encode(t btf.Type) typeJSON {
+func (e *Encoder) encode(t btf.Type) Type {
 	switch v := t.(type) {
 	case *btf.Void:
-		return typeJSON{Kind: "void"}
+		return Type{Kind: "void"}
 	case *btf.Int:
-		return typeJSON{Kind: "int", Name: v.Name, Size: v.Size, Encoding: uint8(v.Encoding)}
+		return Type{Kind: "int", Name: v.Name, Size: v.Size, Encoding: uint8(v.Encoding)}
 	case *btf.Float:
-		return typeJSON{Kind: "float", Name: v.Name, Size: v.Size}
+		return Type{Kind: "float", Name: v.Name, Size: v.Size}
 	case *btf.Pointer:
-		return typeJSON{Kind: "ptr", To: e.index(v.Target)}
+		return Type{Kind: "ptr", To: e.Index(v.Target)}
 	case *btf.Const:
-		return typeJSON{Kind: "const", To: e.index(v.Type)}
+		return Type{Kind: "const", To: e.Index(v.Type)}
 	case *btf.Volatile:
-		return typeJSON{Kind: "volatile", To: e.index(v.Type)}
+		return Type{Kind: "volatile", To: e.Index(v.Type)}
 	case *btf.Restrict:
-		return typeJSON{Kind: "restrict", To: e.index(v.Type)}
+		return Type{Kind: "restrict", To: e.Index(v.Type)}
 	case *btf.TypeTag:
-		return typeJSON{Kind: "tag", Name: v.Value, To: e.index(v.Type)}
+		return Type{Kind: "tag", Name: v.Value, To: e.Index(v.Type)}
 	case *btf.Typedef:
-		return typeJSON{Kind: "typedef", Name: v.Name, To: e.index(v.Type)}
+		return Type{Kind: "typedef", Name: v.Name, To: e.Index(v.Type)}
 	case *btf.Array:
-		return typeJSON{Kind: "array", To: e.index(v.Type), Nelems: v.Nelems}
+		return Type{Kind: "array", To: e.Index(v.Type), Nelems: v.Nelems}
 	case *btf.Fwd:
-		return typeJSON{Kind: "fwd " + v.Kind.String(), Name: v.Name}
+		return Type{Kind: "fwd " + v.Kind.String(), Name: v.Name}
 	case *btf.FuncProto:
-		out := typeJSON{Kind: "func", To: e.index(v.Return)}
+		out := Type{Kind: "func", To: e.Index(v.Return)}
 		for _, p := range v.Params {
-			out.Members = append(out.Members, memberJSON{Name: p.Name, Type: e.index(p.Type)})
+			out.Members = append(out.Members, memberJSON{Name: p.Name, Type: e.Index(p.Type)})
 		}
 		return out
 	}
@@ -95,21 +95,21 @@ func (e *typeEncoder) encode(t btf.Type) typeJSON {
 }
 
 // composite encodes what has members or values: those of the kernel by name.
-func (e *typeEncoder) composite(t btf.Type) typeJSON {
+func (e *Encoder) composite(t btf.Type) Type {
 	kernel := false
-	if e.kernel != nil && t.TypeName() != "" {
-		_, err := e.kernel.TypeID(t)
+	if e.Kernel != nil && t.TypeName() != "" {
+		_, err := e.Kernel.TypeID(t)
 		kernel = err == nil
 	}
 	switch v := t.(type) {
 	case *btf.Struct:
-		out := typeJSON{Kind: "struct", Name: v.Name, Size: v.Size, Kernel: kernel}
+		out := Type{Kind: "struct", Name: v.Name, Size: v.Size, Kernel: kernel}
 		return e.members(out, v.Members)
 	case *btf.Union:
-		out := typeJSON{Kind: "union", Name: v.Name, Size: v.Size, Kernel: kernel}
+		out := Type{Kind: "union", Name: v.Name, Size: v.Size, Kernel: kernel}
 		return e.members(out, v.Members)
 	case *btf.Enum:
-		out := typeJSON{Kind: "enum", Name: v.Name, Size: v.Size, Signed: v.Signed, Kernel: kernel}
+		out := Type{Kind: "enum", Name: v.Name, Size: v.Size, Signed: v.Signed, Kernel: kernel}
 		for _, x := range v.Values {
 			if !kernel {
 				out.Values = append(out.Values, valueJSON{x.Name, x.Value})
@@ -117,41 +117,41 @@ func (e *typeEncoder) composite(t btf.Type) typeJSON {
 		}
 		return out
 	}
-	return typeJSON{Kind: "void", Name: t.TypeName()}
+	return Type{Kind: "void", Name: t.TypeName()}
 }
 
-func (e *typeEncoder) members(out typeJSON, list []btf.Member) typeJSON {
+func (e *Encoder) members(out Type, list []btf.Member) Type {
 	if out.Kernel {
 		return out
 	}
 	for _, m := range list {
-		out.Members = append(out.Members, memberJSON{m.Name, e.index(m.Type), uint32(m.Offset), uint32(m.BitfieldSize)})
+		out.Members = append(out.Members, memberJSON{m.Name, e.Index(m.Type), uint32(m.Offset), uint32(m.BitfieldSize)})
 	}
 	return out
 }
 
-// decodedType is a type of the table, as far as it is made.
-type decodedType struct{ t btf.Type }
+// Decoded is a type of the table, as far as it is made.
+type Decoded struct{ T btf.Type }
 
-// decodeTypes makes the types of a table again: first each for itself, then
+// Decode makes the types of a table again: first each for itself, then
 // what they refer to, which may lie behind them.
-func decodeTypes(list []typeJSON, kernel *btf.Spec) ([]decodedType, error) {
-	out := make([]decodedType, len(list))
+func Decode(list []Type, kernel *btf.Spec) ([]Decoded, error) {
+	out := make([]Decoded, len(list))
 	for i := range list {
 		t, err := bareType(&list[i], kernel)
 		if err != nil {
 			return nil, fmt.Errorf("type %d: %w", i, err)
 		}
-		out[i].t = t
+		out[i].T = t
 	}
 	at := func(n int) (btf.Type, error) {
 		if n <= 0 || n > len(out) {
 			return nil, fmt.Errorf("it refers to type %d of %d", n, len(out))
 		}
-		return out[n-1].t, nil
+		return out[n-1].T, nil
 	}
 	for i := range list {
-		if err := linkType(out[i].t, &list[i], at); err != nil {
+		if err := linkType(out[i].T, &list[i], at); err != nil {
 			return nil, fmt.Errorf("type %d: %w", i, err)
 		}
 	}
@@ -159,7 +159,7 @@ func decodeTypes(list []typeJSON, kernel *btf.Spec) ([]decodedType, error) {
 }
 
 // bareType is a type without what it refers to.
-func bareType(j *typeJSON, kernel *btf.Spec) (btf.Type, error) {
+func bareType(j *Type, kernel *btf.Spec) (btf.Type, error) {
 	if j.Kernel && kernel != nil {
 		return kernelType(j, kernel)
 	}
@@ -201,7 +201,7 @@ func bareType(j *typeJSON, kernel *btf.Spec) (btf.Type, error) {
 }
 
 // kernelType finds a recorded type among the kernel's.
-func kernelType(j *typeJSON, kernel *btf.Spec) (btf.Type, error) {
+func kernelType(j *Type, kernel *btf.Spec) (btf.Type, error) {
 	list, _ := kernel.AnyTypesByName(j.Name)
 	for _, t := range list {
 		kind, size := "", uint32(0)
@@ -221,7 +221,7 @@ func kernelType(j *typeJSON, kernel *btf.Spec) (btf.Type, error) {
 }
 
 // linkType fills in what a type refers to.
-func linkType(t btf.Type, j *typeJSON, at func(int) (btf.Type, error)) error {
+func linkType(t btf.Type, j *Type, at func(int) (btf.Type, error)) error {
 	var err error
 	switch v := t.(type) {
 	case *btf.Pointer:
@@ -266,7 +266,7 @@ func linkType(t btf.Type, j *typeJSON, at func(int) (btf.Type, error)) error {
 	return err
 }
 
-func linkMembers(j *typeJSON, at func(int) (btf.Type, error)) ([]btf.Member, error) {
+func linkMembers(j *Type, at func(int) (btf.Type, error)) ([]btf.Member, error) {
 	var out []btf.Member
 	for _, m := range j.Members {
 		t, err := at(m.Type)

@@ -1,4 +1,4 @@
-package probe
+package usercode
 
 import (
 	"cmp"
@@ -12,12 +12,13 @@ import (
 	"github.com/borescope/borescope/internal/elffile"
 	"github.com/borescope/borescope/internal/insn"
 	"github.com/borescope/borescope/internal/pclntab"
+	"github.com/borescope/borescope/probe/internal/userfile"
 )
 
-// returns finds the offsets of the return instructions of a function, decoding
+// Returns finds the offsets of the return instructions of a function, decoding
 // it from its start. An instruction that can't be decoded is an error: a probe
 // put into the middle of one would corrupt the program.
-func returns(m elf.Machine, code []byte) ([]uint64, error) {
+func Returns(m elf.Machine, code []byte) ([]uint64, error) {
 	var out []uint64
 	err := insn.Walk(m, code, func(off int, in insn.Inst) bool {
 		if in.Ret {
@@ -37,9 +38,9 @@ func (e *insideError) Error() string {
 	return fmt.Sprintf("offset %d lies within the instruction of %d bytes at +%d", e.offset, e.n, e.at)
 }
 
-// checkBoundary says whether an instruction begins at the offset; the error is an
+// CheckBoundary says whether an instruction begins at the offset; the error is an
 // *insideError if not, and an *insn.Error where that cannot be told.
-func checkBoundary(m elf.Machine, code []byte, offset uint64) error {
+func CheckBoundary(m elf.Machine, code []byte, offset uint64) error {
 	if offset >= uint64(len(code)) {
 		return fmt.Errorf("offset %d lies beyond the function's %d bytes", offset, len(code))
 	}
@@ -54,38 +55,35 @@ func checkBoundary(m elf.Machine, code []byte, offset uint64) error {
 	return cmp.Or(inside, err)
 }
 
-// boundaries tells where instructions begin in a file, by decoding functions from
+// Boundaries tells where instructions begin in a file, by decoding functions from
 // their starts. It is made for one file and one goroutine; what it has to look up
 // it keeps.
-type boundaries struct {
-	ctx context.Context // until it ends
-	f   *elffile.File
+type Boundaries struct {
+	Ctx context.Context // until it ends
+	F   *elffile.File
 
 	text []*elffile.Section // of code, by address
 	// last is where, in the function that begins at from, an instruction was found
 	// last: addresses that are asked for in their order are followed from there.
 	from, last uint64
-	followed   uint64 // bytes
+	Followed   uint64 // bytes
 
 	read      bool
 	functions []span // of the symbol tables, by start
 	labels    []span // symbols of code without a size, which have no end, likewise
 	table     *pclntab.Table
-
-	program *GoTarget  // what is known of a Go program, once it was asked for
-	types   *userTypes // likewise of functions' types
 }
 
 // span is a function's code.
 type span struct{ start, end uint64 }
 
-// check returns nil where it is sure that an instruction begins at an address.
-func (b *boundaries) check(addr uint64) error {
+// Check returns nil where it is sure that an instruction begins at an address.
+func (b *Boundaries) Check(addr uint64) error {
 	s := b.section(addr)
 	if s == nil {
 		return fmt.Errorf("address %#x is in no executable code", addr)
 	}
-	if b.f.Machine == elf.EM_AARCH64 {
+	if b.F.Machine == elf.EM_AARCH64 {
 		if addr%4 != 0 {
 			return fmt.Errorf("address %#x lies within the instruction of 4 bytes at %#x", addr, addr&^3)
 		}
@@ -99,11 +97,11 @@ func (b *boundaries) check(addr uint64) error {
 		b.from, b.last = start, start
 	}
 	start = b.last
-	text, err := b.follow(start, min(addr+longest, s.Addr+s.Size)-start)
+	text, err := b.Follow(start, min(addr+longest, s.Addr+s.Size)-start)
 	if err != nil {
 		return err
 	}
-	err = checkBoundary(b.f.Machine, text, addr-start)
+	err = CheckBoundary(b.F.Machine, text, addr-start)
 	var inside *insideError
 	var unknown *insn.Error
 	switch {
@@ -119,57 +117,57 @@ func (b *boundaries) check(addr uint64) error {
 	return err
 }
 
-// checkFunction is check for a place in a function that a symbol table names:
+// CheckFunction is check for a place in a function that a symbol table names:
 // what such a table says of where functions begin is believed.
-func (b *boundaries) checkFunction(s elfSymbol, offset uint64) error {
+func (b *Boundaries) CheckFunction(s userfile.Symbol, offset uint64) error {
 	switch {
-	case b.section(s.value+offset) == nil:
-		return fmt.Errorf("address %#x is in no executable code", s.value+offset)
+	case b.section(s.Value+offset) == nil:
+		return fmt.Errorf("address %#x is in no executable code", s.Value+offset)
 	case offset == 0:
 		return nil
-	case s.size == 0:
-		return b.check(s.value + offset)
+	case s.Size == 0:
+		return b.Check(s.Value + offset)
 	}
-	text, err := b.follow(s.value, min(s.size, offset+longest))
+	text, err := b.Follow(s.Value, min(s.Size, offset+longest))
 	if err != nil {
 		return err
 	}
-	return checkBoundary(b.f.Machine, text, offset)
+	return CheckBoundary(b.F.Machine, text, offset)
 }
 
 // longest is the length of the longest instruction.
 const longest = 15
 
-// maxFollowed is how much code of one file is decoded, whatever its tables say:
+// MaxFollowed is how much code of one file is decoded, whatever its tables say:
 // more than honest ones have.
-const maxFollowed = 256 << 20
+const MaxFollowed = 256 << 20
 
-// follow returns code that is to be decoded.
-func (b *boundaries) follow(start, n uint64) ([]byte, error) {
-	if err := b.ctx.Err(); err != nil {
+// Follow returns code that is to be decoded.
+func (b *Boundaries) Follow(start, n uint64) ([]byte, error) {
+	if err := b.Ctx.Err(); err != nil {
 		return nil, err
 	}
-	if b.followed += n; b.followed > maxFollowed {
+	if b.Followed += n; b.Followed > MaxFollowed {
 		return nil, errors.New("there is too much code to be followed")
 	}
-	return code(b.f, start, n)
+	return userfile.Code(b.F, start, n)
 }
 
-// isFunction says whether a function's bytes are whole instructions.
-func (b *boundaries) isFunction(s elfSymbol) error {
-	text, err := b.follow(s.value, s.size)
+// IsFunction says whether a function's bytes are whole instructions.
+func (b *Boundaries) IsFunction(s userfile.Symbol) error {
+	text, err := b.Follow(s.Value, s.Size)
 	if err != nil {
 		return err
 	}
-	return insn.Walk(b.f.Machine, text, func(int, insn.Inst) bool { return true })
+	return insn.Walk(b.F.Machine, text, func(int, insn.Inst) bool { return true })
 }
 
 // section returns the section of code that an address is in, nil if it is in none.
-func (b *boundaries) section(addr uint64) *elffile.Section {
+func (b *Boundaries) section(addr uint64) *elffile.Section {
 	if b.text == nil {
 		b.text = []*elffile.Section{}
-		for i := range b.f.Sections {
-			s := &b.f.Sections[i]
+		for i := range b.F.Sections {
+			s := &b.F.Sections[i]
 			if s.Flags&elf.SHF_ALLOC != 0 && s.Flags&elf.SHF_EXECINSTR != 0 && s.Type != elf.SHT_NOBITS && s.Size > 0 {
 				b.text = append(b.text, s)
 			}
@@ -187,7 +185,7 @@ func (b *boundaries) section(addr uint64) *elffile.Section {
 // followed: the start of the function that it is in, by the symbols, the unwind
 // table or Go's function table; a label behind the last function before it; or the
 // start of the section, where no function is known before it.
-func (b *boundaries) start(s *elffile.Section, addr uint64) (uint64, error) {
+func (b *Boundaries) start(s *elffile.Section, addr uint64) (uint64, error) {
 	if err := b.readFunctions(); err != nil {
 		return 0, err
 	}
@@ -203,7 +201,7 @@ func (b *boundaries) start(s *elffile.Section, addr uint64) (uint64, error) {
 			last = f
 		}
 	}
-	if start, end, ok := b.f.FDE(addr); ok {
+	if start, end, ok := b.F.FDE(addr); ok {
 		take(span{start, end})
 	}
 	if b.table != nil {
@@ -231,7 +229,7 @@ func (b *boundaries) start(s *elffile.Section, addr uint64) (uint64, error) {
 }
 
 // readFunctions reads the symbol tables, and Go's function table, once.
-func (b *boundaries) readFunctions() error {
+func (b *Boundaries) readFunctions() error {
 	if b.read {
 		return nil
 	}
@@ -248,18 +246,18 @@ func (b *boundaries) readFunctions() error {
 		}
 		return nil
 	}
-	err := b.f.SymbolTables(func(s *elffile.Section) error {
-		all = slices.Grow(all, int(min(s.Size, uint64(b.f.Stored()))/elf.Sym64Size))
-		return eachOf(b.ctx, b.f, s, add)
+	err := b.F.SymbolTables(func(s *elffile.Section) error {
+		all = slices.Grow(all, int(min(s.Size, uint64(b.F.Stored()))/elf.Sym64Size))
+		return userfile.EachSymbol(b.Ctx, b.F, s, add)
 	})
 	slices.SortFunc(all, func(x, y span) int {
 		return cmp.Or(cmp.Compare(min(x.end, 1), min(y.end, 1)), cmp.Compare(x.start, y.start), cmp.Compare(x.end, y.end))
 	})
 	n := sort.Search(len(all), func(i int) bool { return all[i].end > 0 })
 	b.labels, b.functions = all[:n], slices.Compact(all[n:])
-	if isGo(b.f) {
+	if userfile.IsGo(b.F) {
 		// One that can't be read tells nothing, and then nor does it forbid.
-		b.table, _ = pclntab.New(b.f)
+		b.table, _ = pclntab.New(b.F)
 	}
 	return err
 }

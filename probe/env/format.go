@@ -1,4 +1,4 @@
-package probe
+package env
 
 import (
 	"bufio"
@@ -10,8 +10,8 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/borescope/borescope/internal/near"
 	"github.com/borescope/borescope/internal/notexist"
+	"github.com/borescope/borescope/internal/tracefs"
 )
 
 // Format is what a tracepoint's format file says of its record
@@ -187,19 +187,19 @@ func (e *Env) Tracepoint(group, name string) (*Format, error) {
 }
 
 func (e *Env) readFormat(group, name string) (*Format, error) {
-	tracefs, err := e.tracefs()
+	mount, err := tracefs.Need(e.root, e.live)
 	if err != nil {
 		return nil, err
 	}
-	defer tracefs.Close()
-	dir := tracefs.Path
+	defer mount.Close()
+	dir := mount.Path
 	if !fs.ValidPath(group+"/"+name) || strings.Contains(group, "/") || strings.Contains(name, "/") {
 		return nil, notexist.Errorf("no such tracepoint")
 	}
 	f, err := e.root.Open(path.Join(dir, "events", group, name, "format"))
 	if err != nil {
 		if errors.Is(err, fs.ErrNotExist) {
-			return nil, e.noTracepoint(dir, group, name)
+			return nil, tracefs.Missing(e.root, dir, group, name)
 		}
 		return nil, fmt.Errorf("tracepoint format: %w", err)
 	}
@@ -210,42 +210,4 @@ func (e *Env) readFormat(group, name string) (*Format, error) {
 	}
 	format.Group = group
 	return format, nil
-}
-
-// noTracepoint says what is wrong with a tracepoint's name.
-func (e *Env) noTracepoint(dir, group, name string) error {
-	groups := e.dirNames(path.Join(dir, "events"))
-	names := e.dirNames(path.Join(dir, "events", group))
-	if names == nil {
-		return notexist.Errorf("no tracepoint group %q%s", group, e.groupHint(dir, group, name, groups))
-	}
-	return notexist.Errorf("no tracepoint %q in group %s%s", name, group, near.Hint(name, names))
-}
-
-// groupHint says where the tracepoint is, if another group has it.
-func (e *Env) groupHint(dir, group, name string, groups []string) string {
-	if hint := near.Hint(group, groups); hint != "" {
-		return hint
-	}
-	for _, g := range groups {
-		if _, err := fs.Stat(e.root, path.Join(dir, "events", g, name, "format")); err == nil {
-			return fmt.Sprintf("; group %s has a tracepoint of that name", g)
-		}
-	}
-	return ""
-}
-
-// dirNames lists the subdirectories, sorted; nil where there are none.
-func (e *Env) dirNames(dir string) []string {
-	entries, err := fs.ReadDir(e.root, dir)
-	if err != nil {
-		return nil
-	}
-	var out []string
-	for _, d := range entries {
-		if d.IsDir() {
-			out = append(out, d.Name())
-		}
-	}
-	return out
 }

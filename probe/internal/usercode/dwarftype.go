@@ -1,4 +1,4 @@
-package probe
+package usercode
 
 import (
 	"cmp"
@@ -12,9 +12,9 @@ import (
 	"github.com/borescope/borescope/internal/elffile"
 )
 
-// userTypes turns the DWARF types of a file's functions into BTF's. Several functions
+// Types turns the DWARF types of a file's functions into BTF's. Several functions
 // share them: what they take, and how many entries are read, is bounded for all together.
-type userTypes struct {
+type Types struct {
 	d     *dwarf.Data
 	err   error                   // why there is none
 	done  map[dwarf.Ref]*madeType // those that others may point to, and base types
@@ -46,13 +46,13 @@ const (
 	maxValueParts = 16 << 20
 )
 
-func newUserTypes(f *elffile.File) *userTypes {
+func NewTypes(f *elffile.File) *Types {
 	d, err := userDWARF(f)
-	return &userTypes{d: d, err: err, done: map[dwarf.Ref]*madeType{}, steps: maxValueParts}
+	return &Types{d: d, err: err, done: map[dwarf.Ref]*madeType{}, steps: maxValueParts}
 }
 
-// signatureAt reads the type of the function that begins at pc.
-func (c *userTypes) signatureAt(pc uint64) (*signature, error) {
+// SignatureAt reads the type of the function that begins at pc.
+func (c *Types) SignatureAt(pc uint64) (*Signature, error) {
 	if c.err != nil {
 		return nil, c.err
 	}
@@ -75,15 +75,15 @@ func (c *userTypes) signatureAt(pc uint64) (*signature, error) {
 	}
 }
 
-func (c *userTypes) signature(fn *dwarf.Entry) (*signature, error) {
-	sig := &signature{steps: &c.steps}
+func (c *Types) signature(fn *dwarf.Entry) (*Signature, error) {
+	sig := &Signature{steps: &c.steps}
 	owner := fn.Owner(dwarf.Type)
 	if r, ok := owner.Link(dwarf.Type); ok {
 		t, err := c.at(r)
 		if err != nil {
 			return nil, err
 		}
-		sig.ret = t
+		sig.Ret = t
 	}
 	var e dwarf.Entry
 	for in := fn.Inside(); ; {
@@ -105,9 +105,9 @@ func (c *userTypes) signature(fn *dwarf.Entry) (*signature, error) {
 		}
 		// Go marks its results so.
 		if e.Flag(dwarf.VariableParameter) {
-			sig.results = append(sig.results, p)
+			sig.Results = append(sig.Results, p)
 		} else {
-			sig.params = append(sig.params, p)
+			sig.Params = append(sig.Params, p)
 		}
 	}
 }
@@ -117,7 +117,7 @@ func (c *userTypes) signature(fn *dwarf.Entry) (*signature, error) {
 const typeCost, madeCost, partCost, argCost = 64, 112, 64, 256
 
 // at returns the type at r.
-func (c *userTypes) at(r dwarf.Ref) (btf.Type, error) {
+func (c *Types) at(r dwarf.Ref) (btf.Type, error) {
 	if have := c.done[r]; have != nil {
 		// Consumers follow types by their parts: pointers and names are where they end.
 		if have.open > 0 && (c.path.named < have.open || c.path.pointer < have.open) {
@@ -142,7 +142,7 @@ func (c *userTypes) at(r dwarf.Ref) (btf.Type, error) {
 }
 
 // make notes a type that is not complete yet.
-func (c *userTypes) make(e *dwarf.Entry, t btf.Type) {
+func (c *Types) make(e *dwarf.Entry, t btf.Type) {
 	c.done[e.Ref()] = &madeType{t, c.path.depth}
 	c.made++
 	if _, ok := t.(*btf.Pointer); ok {
@@ -153,14 +153,14 @@ func (c *userTypes) make(e *dwarf.Entry, t btf.Type) {
 }
 
 // typeOf returns the type of an entry; none is void.
-func (c *userTypes) typeOf(e *dwarf.Entry) (btf.Type, error) {
+func (c *Types) typeOf(e *dwarf.Entry) (btf.Type, error) {
 	if r, ok := e.Link(dwarf.Type); ok {
 		return c.at(r)
 	}
 	return &btf.Void{}, nil
 }
 
-func (c *userTypes) convert(e *dwarf.Entry) (t btf.Type, err error) {
+func (c *Types) convert(e *dwarf.Entry) (t btf.Type, err error) {
 	name := e.Text(dwarf.Name)
 	if err := c.d.Spend(typeCost + len(name)); err != nil {
 		return nil, err
@@ -220,7 +220,7 @@ func baseType(e *dwarf.Entry, name string) (btf.Type, error) {
 	return nil, fmt.Errorf("type %s has the unknown encoding %d", name, enc)
 }
 
-func (c *userTypes) pointer(e *dwarf.Entry) (btf.Type, error) {
+func (c *Types) pointer(e *dwarf.Entry) (btf.Type, error) {
 	p := &btf.Pointer{Target: &btf.Void{}}
 	c.make(e, p)
 	r, ok := e.Link(dwarf.Type)
@@ -244,7 +244,7 @@ func (c *userTypes) pointer(e *dwarf.Entry) (btf.Type, error) {
 	return p, err
 }
 
-func (c *userTypes) array(e *dwarf.Entry) (btf.Type, error) {
+func (c *Types) array(e *dwarf.Entry) (btf.Type, error) {
 	dims, err := e.Dimensions()
 	if err != nil {
 		return nil, err
@@ -256,7 +256,7 @@ func (c *userTypes) array(e *dwarf.Entry) (btf.Type, error) {
 	return t, cmp.Or(err, c.d.Spend(typeCost*len(dims)))
 }
 
-func (c *userTypes) enum(e *dwarf.Entry, name string) (btf.Type, error) {
+func (c *Types) enum(e *dwarf.Entry, name string) (btf.Type, error) {
 	t := &btf.Enum{Name: name, Size: e.Size()}
 	var kid dwarf.Entry
 	for in := e.Inside(); ; {
@@ -273,7 +273,7 @@ func (c *userTypes) enum(e *dwarf.Entry, name string) (btf.Type, error) {
 	}
 }
 
-func (c *userTypes) aggregate(e *dwarf.Entry, name string) (t btf.Type, err error) {
+func (c *Types) aggregate(e *dwarf.Entry, name string) (t btf.Type, err error) {
 	union := e.Tag == dwarf.TagUnionType
 	var members *[]btf.Member
 	kind := btf.FwdStruct
@@ -292,7 +292,7 @@ func (c *userTypes) aggregate(e *dwarf.Entry, name string) (t btf.Type, err erro
 	return t, err
 }
 
-func (c *userTypes) members(e *dwarf.Entry, union bool) ([]btf.Member, error) {
+func (c *Types) members(e *dwarf.Entry, union bool) ([]btf.Member, error) {
 	var kid dwarf.Entry
 	var last, at dwarf.Member // the member before, and this one
 	first := len(c.open)

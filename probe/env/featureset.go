@@ -1,4 +1,4 @@
-package probe
+package env
 
 import "github.com/borescope/borescope/internal/feature"
 
@@ -22,7 +22,7 @@ func ParseFeature(name string) (Feature, error) { return feature.Parse(name) }
 
 // RecordFeatures asks this machine for the given features, for all of them if
 // none is given, by trying each: it loads programs and opens events for a
-// moment, and leaves nothing behind. The result is EnvOptions.Features of an Env
+// moment, and leaves nothing behind. The result is Options.Features of an Env
 // that answers elsewhere as this machine does. What this process has not the
 // privileges to try is unknown in it; elsewhere than on Linux nothing is there.
 func RecordFeatures(fs ...Feature) FeatureSet { return feature.Record(fs...) }

@@ -1,4 +1,4 @@
-package probe
+package usercode
 
 import (
 	"debug/elf"
@@ -7,19 +7,20 @@ import (
 
 	"github.com/borescope/borescope/internal/elffile"
 	"github.com/borescope/borescope/internal/insn"
+	"github.com/borescope/borescope/probe/internal/userfile"
 )
 
 // maxStackCheck is the length of the longest stack check, in bytes.
 const maxStackCheck = 64
 
-// behindStackCheck is the offset of the instruction behind the check that a Go
+// BehindStackCheck is the offset of the instruction behind the check that a Go
 // function begins with (cmd/internal/obj/x86 and arm64, stacksplit), 0 if it
 // begins with none. When the stack has to grow, or the goroutine is to be
 // preempted, the function calls runtime.morestack there and begins anew, so that
 // a probe on its first instruction fires once more. The check touches no
 // register that holds an argument, and not the stack pointer.
-func behindStackCheck(f *elffile.File, s elfSymbol) uint64 {
-	text, err := code(f, s.value, min(s.size, maxStackCheck))
+func BehindStackCheck(f *elffile.File, s userfile.Symbol) uint64 {
+	text, err := userfile.Code(f, s.Value, min(s.Size, maxStackCheck))
 	if err != nil {
 		return 0
 	}
@@ -37,7 +38,7 @@ const (
 	leave                    // jumps if the stack is too small: the last
 )
 
-// stackCheckEnd is behindStackCheck for code.
+// stackCheckEnd is BehindStackCheck for code.
 func stackCheckEnd(m elf.Machine, text []byte) (end uint64) {
 	compared := false
 	// Where the code cannot be followed there is no check.

@@ -1,13 +1,15 @@
-package probe
+package env
 
 import (
 	"errors"
 	"io/fs"
 	"strings"
 
+	"github.com/borescope/borescope/internal/feature"
 	"github.com/borescope/borescope/internal/kallsyms"
 	"github.com/borescope/borescope/internal/near"
 	"github.com/borescope/borescope/internal/notexist"
+	"github.com/borescope/borescope/internal/tracefs"
 )
 
 // KernelSymbol is a function of the running kernel: its Name, as /proc/kallsyms has it,
@@ -69,7 +71,7 @@ func (e *Env) KernelAddresses(names ...string) (map[string]uint64, error) {
 		return nil, err
 	}
 	if hidden && len(out) > 0 {
-		return nil, &UnsupportedError{
+		return nil, &feature.UnsupportedError{
 			Feature: "kernel addresses",
 			Hint:    "/proc/kallsyms shows zeros: kernel.kptr_restrict, or no CAP_SYSLOG",
 		}
@@ -106,33 +108,45 @@ func (e *Env) KernelVariable(name string) (uint64, error) {
 	return 0, notexist.Errorf("no kernel variable %s%s", name, meant.Hint())
 }
 
-// traceable is the list of kernel functions that probes may be put on.
-type traceable struct {
+// Functions returns the kernel's functions, which are read when they are first asked
+// for (tens of milliseconds).
+func (e *Env) Functions() (*kallsyms.Functions, error) { return e.syms() }
+
+// Traceable is a list of kernel functions that probes may be put on.
+type Traceable struct {
 	kallsyms.Traceable
-	// why says that the list is not the kernel's own, and why; "" if it is.
-	why string
+	// Why says that the list is not the kernel's own, and why; "" if it is.
+	Why string
 }
+
+// Traceable returns the functions that probes may be put on, which are looked for when
+// they are first asked for.
+func (e *Env) Traceable() (*Traceable, error) { return e.traced() }
+
+// Patchable returns the kernel's own list of the functions that begin with a place to
+// patch, some of which kprobes refuse; it needs tracefs.
+func (e *Env) Patchable() (*Traceable, error) { return e.patchable() }
 
 // loadTraceable finds which functions can be traced: those of the kernel's list
 // less those that kprobes refuse, or, where it may not be read, functions known
 // to both BTF and kallsyms.
-func (e *Env) loadTraceable() (*traceable, error) {
+func (e *Env) loadTraceable() (*Traceable, error) {
 	t, err := e.patchable()
 	if err == nil {
-		return &traceable{Traceable: t.Without(e.blacklist())}, nil
+		return &Traceable{Traceable: t.Without(kallsyms.Blacklist(e.root))}, nil
 	}
 	t, ferr := e.guessTraceable()
 	if ferr != nil {
 		return nil, errors.Join(ferr, err)
 	}
-	t.why = "functions in BTF and kallsyms, less the kprobe blacklist: available_filter_functions: " + reasonOf(err)
+	t.Why = "functions in BTF and kallsyms, less the kprobe blacklist: available_filter_functions: " + feature.Reason(err)
 	return t, nil
 }
 
 // loadPatchable reads the kernel's list of the functions that begin with a place
 // to patch, with addresses where it gives them (available_filter_functions_addrs, 6.5).
-func (e *Env) loadPatchable() (*traceable, error) {
-	dir, err := e.tracefs()
+func (e *Env) loadPatchable() (*Traceable, error) {
+	dir, err := tracefs.Need(e.root, e.live)
 	if err == nil {
 		defer dir.Close()
 		for _, name := range []string{"available_filter_functions_addrs", "available_filter_functions"} {
@@ -144,37 +158,22 @@ func (e *Env) loadPatchable() (*traceable, error) {
 			list, err = kallsyms.ReadTraceable(f, strings.HasSuffix(name, "_addrs"))
 			f.Close()
 			if err == nil {
-				return &traceable{Traceable: list}, nil
+				return &Traceable{Traceable: list}, nil
 			}
 		}
 	}
 	return nil, err
 }
 
-// blacklist reads debugfs's list of functions that kprobes refuse; nil where
-// it can't be read.
-func (e *Env) blacklist() map[string]bool {
-	f, err := e.root.Open("sys/kernel/debug/kprobes/blacklist")
-	if err != nil {
-		return nil
-	}
-	defer f.Close()
-	out, err := kallsyms.ReadBlacklist(f)
-	if err != nil {
-		return nil
-	}
-	return out
-}
-
 // guessTraceable is BTF's functions that kallsyms has too.
-func (e *Env) guessTraceable() (*traceable, error) {
+func (e *Env) guessTraceable() (*Traceable, error) {
 	k, err := e.syms()
 	if err != nil {
 		return nil, err
 	}
-	list, err := k.Own(e.kernelFuncs, e.blacklist())
+	list, err := k.Own(e.kernelFuncs, kallsyms.Blacklist(e.root))
 	if err != nil {
 		return nil, err
 	}
-	return &traceable{Traceable: list}, nil
+	return &Traceable{Traceable: list}, nil
 }

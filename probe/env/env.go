@@ -1,21 +1,13 @@
-package probe
+package env
 
 import (
 	"io/fs"
 
 	"github.com/cilium/ebpf/btf"
-
-	"github.com/borescope/borescope/internal/feature"
 )
 
-// UnsupportedError says what a kernel, machine or process cannot do: Feature,
-// the kernel that has it (Since), the true cause and its remedy (Hint: a CONFIG_
-// option, sysctl, lockdown level or capability), and the system's own answer
-// (Err). It matches errors.ErrUnsupported and ebpf.ErrNotSupported.
-type UnsupportedError = feature.UnsupportedError
-
-// EnvOptions says what an Env is made from. The zero value, and nil, is this machine.
-type EnvOptions struct {
+// Options says what an Env is made from. The zero value, and nil, is this machine.
+type Options struct {
 	// Root is the host's file system; nil is this machine. Paths are without a
 	// leading slash: proc/kallsyms, sys/kernel/btf/vmlinux,
 	// sys/kernel/tracing/events/….

@@ -1,4 +1,4 @@
-package probe
+package userfile
 
 import (
 	"bytes"
@@ -18,17 +18,18 @@ import (
 	"github.com/borescope/borescope/internal/near"
 	"github.com/borescope/borescope/internal/notexist"
 	"github.com/borescope/borescope/internal/procfs"
+	"github.com/borescope/borescope/probe/env"
 )
 
-// userPaths turns the file part of a user probe into paths that this process
+// Paths turns the file part of a user probe into paths that this process
 // can open: absolute and relative paths, wildcards, libraries by soname,
 // programs by name, and, with a pid, all of that as the process sees it.
-func userPaths(e *Env, name string, pid int) ([]string, error) {
+func Paths(e *env.Env, name string, pid int) ([]string, error) {
 	if pid < 0 {
 		return nil, fmt.Errorf("bad pid %d", pid)
 	}
 	if pid != 0 {
-		if _, err := statFile(e, procfs.Dir(pid)); err != nil {
+		if _, err := Stat(e, procfs.Dir(pid)); err != nil {
 			return nil, notexist.Errorf("no process %d", pid)
 		}
 	}
@@ -37,12 +38,12 @@ func userPaths(e *Env, name string, pid int) ([]string, error) {
 		return nil, errors.New("it names no file: give a path, or a pid for that process's program")
 	case name == "":
 		return []string{procfs.Dir(pid) + "/exe"}, nil
-	case strings.Contains(name, zipSeparator):
+	case strings.Contains(name, ZipSeparator):
 		if paths, err := zipPaths(e, name, pid); paths != nil || err != nil {
 			return paths, err
 		}
 	case !strings.Contains(name, "/"):
-		p, err := findByName(e, name, pid)
+		p, err := FindByName(e, name, pid)
 		return []string{p}, err
 	}
 	// What is below /proc is the kernel's answer to whoever asks: its links
@@ -55,7 +56,7 @@ func userPaths(e *Env, name string, pid int) ([]string, error) {
 		if pid != 0 {
 			return nil, fmt.Errorf("%s: a relative path does not go with a pid: whose directory is meant?", name)
 		}
-		if e.live {
+		if e.Live() {
 			abs, err := filepath.Abs(name)
 			if err != nil {
 				return nil, err
@@ -64,40 +65,40 @@ func userPaths(e *Env, name string, pid int) ([]string, error) {
 		}
 	}
 	if glob.IsPattern(name) {
-		if _, err := statFile(e, root+name); err != nil {
+		if _, err := Stat(e, root+name); err != nil {
 			return globPaths(e, root, name)
 		}
 	}
-	if _, err := statFile(e, root+name); err != nil {
+	if _, err := Stat(e, root+name); err != nil {
 		return nil, noFile(e, name, pid, err)
 	}
 	return []string{root + name}, nil
 }
 
 // zipPaths are the paths of a file in archives; none if the archive is none.
-func zipPaths(e *Env, name string, pid int) ([]string, error) {
-	archive, member, _ := strings.Cut(name, zipSeparator)
-	paths, err := userPaths(e, archive, pid)
+func zipPaths(e *env.Env, name string, pid int) ([]string, error) {
+	archive, member, _ := strings.Cut(name, ZipSeparator)
+	paths, err := Paths(e, archive, pid)
 	if err != nil {
-		if _, plain := statFile(e, name); plain == nil {
+		if _, plain := Stat(e, name); plain == nil {
 			return nil, nil
 		}
 		return nil, err
 	}
 	var out []string
 	for _, p := range paths {
-		if _, _, ok := cutZip(e, p+zipSeparator+member); ok {
-			out = append(out, p+zipSeparator+member)
+		if _, _, ok := CutZip(e, p+ZipSeparator+member); ok {
+			out = append(out, p+ZipSeparator+member)
 		}
 	}
 	return out, nil
 }
 
-func statFile(e *Env, name string) (fs.FileInfo, error) {
-	return fs.Stat(e.root, strings.TrimPrefix(path.Clean(name), "/"))
+func Stat(e *env.Env, name string) (fs.FileInfo, error) {
+	return fs.Stat(e.Root(), strings.TrimPrefix(path.Clean(name), "/"))
 }
 
-func globPaths(e *Env, root, name string) ([]string, error) {
+func globPaths(e *env.Env, root, name string) ([]string, error) {
 	d := dirsOf(e)
 	list, err := fs.Glob(d, strings.TrimPrefix(root+name, "/"))
 	if err = cmp.Or(err, d.err); err != nil { // Glob goes on without a directory
@@ -105,7 +106,7 @@ func globPaths(e *Env, root, name string) ([]string, error) {
 	}
 	var out []string
 	for _, p := range list {
-		if st, err := fs.Stat(e.root, p); err == nil && st.Mode().IsRegular() {
+		if st, err := fs.Stat(e.Root(), p); err == nil && st.Mode().IsRegular() {
 			out = append(out, "/"+p)
 		}
 	}
@@ -117,7 +118,7 @@ func globPaths(e *Env, root, name string) ([]string, error) {
 
 // noFile says what else could be meant by a path that is not there: a file of
 // some process's mount namespace, or a neighbour of similar name.
-func noFile(e *Env, name string, pid int, err error) error {
+func noFile(e *env.Env, name string, pid int, err error) error {
 	if !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
@@ -137,23 +138,23 @@ func noFile(e *Env, name string, pid int, err error) error {
 }
 
 // processWith finds a process whose executable has that path in its own root.
-func processWith(e *Env, name string) int {
-	entries, _ := fs.ReadDir(e.root, "proc")
+func processWith(e *env.Env, name string) int {
+	entries, _ := fs.ReadDir(e.Root(), "proc")
 	for _, d := range entries {
 		pid, err := strconv.Atoi(d.Name())
 		if err != nil {
 			continue
 		}
-		if _, err := statFile(e, procfs.Dir(pid)+"/root"+name); err == nil {
+		if _, err := Stat(e, procfs.Dir(pid)+"/root"+name); err == nil {
 			return pid
 		}
 	}
 	return 0
 }
 
-// findByName finds a library by soname or the beginning of it ("libc"), or a
+// FindByName finds a library by soname or the beginning of it ("libc"), or a
 // program in the usual directories, in the process's root if there is one.
-func findByName(e *Env, name string, pid int) (string, error) {
+func FindByName(e *env.Env, name string, pid int) (string, error) {
 	root := ""
 	if pid != 0 {
 		root = procfs.Dir(pid) + "/root"
@@ -161,7 +162,7 @@ func findByName(e *Env, name string, pid int) (string, error) {
 			return root + p, nil
 		}
 	}
-	if p := cachedLibrary(e, root, name); p != "" {
+	if p := CachedLibrary(e, root, name); p != "" {
 		return root + p, nil
 	}
 	d := dirsOf(e)
@@ -172,7 +173,7 @@ func findByName(e *Env, name string, pid int) (string, error) {
 	}
 	for _, dir := range []string{"/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"} {
 		p := dir + "/" + name
-		if st, err := statFile(e, root+p); err == nil && st.Mode().IsRegular() {
+		if st, err := Stat(e, root+p); err == nil && st.Mode().IsRegular() {
 			return root + p, nil
 		}
 	}
@@ -197,8 +198,8 @@ func isLibrary(file, name string) bool {
 }
 
 // mappedLibrary is the library that the process has mapped.
-func mappedLibrary(e *Env, name string, pid int) string {
-	f, err := e.root.Open(strings.TrimPrefix(procfs.Dir(pid), "/") + "/maps")
+func mappedLibrary(e *env.Env, name string, pid int) string {
+	f, err := e.Root().Open(strings.TrimPrefix(procfs.Dir(pid), "/") + "/maps")
 	if err != nil {
 		return ""
 	}
@@ -215,13 +216,13 @@ func mappedLibrary(e *Env, name string, pid int) string {
 
 // libraryDirs are the directories that the dynamic linker trusts
 // (elf/dl-load.c, system_dirs), with Debian's multiarch ones.
-func libraryDirs(e *Env) []string {
-	triplet := map[string]string{"amd64": "x86_64-linux-gnu", "arm64": "aarch64-linux-gnu"}[e.arch]
+func libraryDirs(e *env.Env) []string {
+	triplet := map[string]string{"amd64": "x86_64-linux-gnu", "arm64": "aarch64-linux-gnu"}[e.Arch()]
 	return []string{"/lib/" + triplet, "/usr/lib/" + triplet, "/lib64", "/usr/lib64", "/lib", "/usr/lib", "/usr/local/lib"}
 }
 
 // libraryIn is the path of the library in a directory.
-func libraryIn(d *dirs, dir, name string) string {
+func libraryIn(d *Dirs, dir, name string) string {
 	dir = strings.TrimPrefix(dir, "/")
 	entries, err := d.ReadDir(dir)
 	if err != nil {
@@ -238,14 +239,14 @@ func libraryIn(d *dirs, dir, name string) string {
 	return ""
 }
 
-// cachedLibrary looks the name up in the dynamic linker's cache.
-func cachedLibrary(e *Env, root, name string) string {
-	b, err := readAtMost(e, root+"/etc/ld.so.cache", maxLdCache)
+// CachedLibrary looks the name up in the dynamic linker's cache.
+func CachedLibrary(e *env.Env, root, name string) string {
+	b, err := ReadAtMost(e, root+"/etc/ld.so.cache", MaxLdCache)
 	if err != nil {
 		return ""
 	}
 	var like []byte
-	for soname, path := range ldCache(b, ldFlags[e.arch]) {
+	for soname, path := range LdCache(b, LdFlags[e.Arch()]) {
 		if string(soname) == name {
 			return string(path)
 		}
@@ -256,13 +257,13 @@ func cachedLibrary(e *Env, root, name string) string {
 	return string(like)
 }
 
-// maxLdCache is far above what any distribution's ld.so.cache has: a target's own
+// MaxLdCache is far above what any distribution's ld.so.cache has: a target's own
 // may be of any size, or have one and no contents.
-const maxLdCache = 16 << 20
+const MaxLdCache = 16 << 20
 
-// readAtMost reads a file of at most so many bytes.
-func readAtMost(e *Env, name string, most int64) ([]byte, error) {
-	f, err := e.root.Open(strings.TrimPrefix(name, "/"))
+// ReadAtMost reads a file of at most so many bytes.
+func ReadAtMost(e *env.Env, name string, most int64) ([]byte, error) {
+	f, err := e.Root().Open(strings.TrimPrefix(name, "/"))
 	if err != nil {
 		return nil, err
 	}
@@ -275,15 +276,15 @@ func readAtMost(e *Env, name string, most int64) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, most))
 }
 
-// ldFlags are the flags of the entries for an architecture: FLAG_ELF_LIBC6 and
+// LdFlags are the flags of the entries for an architecture: FLAG_ELF_LIBC6 and
 // FLAG_X8664_LIB64 or FLAG_AARCH64_LIB64 (sysdeps/generic/ldconfig.h).
-var ldFlags = map[string]uint32{"amd64": 0x0303, "arm64": 0x0a03}
+var LdFlags = map[string]uint32{"amd64": 0x0303, "arm64": 0x0a03}
 
-// ldCache yields the sonames and paths of the entries with the given flags of a
+// LdCache yields the sonames and paths of the entries with the given flags of a
 // glibc-ld.so.cache1.1 (struct cache_file_new, sysdeps/generic/dl-cache.h), also where
 // it follows the older format. What is malformed is left out. They are parts of b,
 // which all entries may share.
-func ldCache(b []byte, flags uint32) iter.Seq2[[]byte, []byte] {
+func LdCache(b []byte, flags uint32) iter.Seq2[[]byte, []byte] {
 	return func(yield func(soname, path []byte) bool) {
 		const magic = "glibc-ld.so.cache1.1"
 		i := bytes.Index(b, []byte(magic))

@@ -1,0 +1,48 @@
+package tracefs
+
+import (
+	"fmt"
+	"io/fs"
+	"path"
+
+	"github.com/borescope/borescope/internal/near"
+	"github.com/borescope/borescope/internal/notexist"
+)
+
+// Missing says what is wrong with a tracepoint's name; dir is tracefs's path below root.
+func Missing(root fs.FS, dir, group, name string) error {
+	groups := Names(root, path.Join(dir, "events"))
+	names := Names(root, path.Join(dir, "events", group))
+	if names == nil {
+		return notexist.Errorf("no tracepoint group %q%s", group, groupHint(root, dir, group, name, groups))
+	}
+	return notexist.Errorf("no tracepoint %q in group %s%s", name, group, near.Hint(name, names))
+}
+
+// groupHint says where the tracepoint is, if another group has it.
+func groupHint(root fs.FS, dir, group, name string, groups []string) string {
+	if hint := near.Hint(group, groups); hint != "" {
+		return hint
+	}
+	for _, g := range groups {
+		if _, err := fs.Stat(root, path.Join(dir, "events", g, name, "format")); err == nil {
+			return fmt.Sprintf("; group %s has a tracepoint of that name", g)
+		}
+	}
+	return ""
+}
+
+// Names lists the subdirectories of a directory, sorted; nil where there are none.
+func Names(root fs.FS, dir string) []string {
+	entries, err := fs.ReadDir(root, dir)
+	if err != nil {
+		return nil
+	}
+	var out []string
+	for _, d := range entries {
+		if d.IsDir() {
+			out = append(out, d.Name())
+		}
+	}
+	return out
+}

@@ -1,0 +1,2 @@
+// Package caps says which capabilities this process has.
+package caps

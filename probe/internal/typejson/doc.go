@@ -1,0 +1,2 @@
+// Package typejson writes the types of a plan's arguments as JSON, and reads them.
+package typejson
