@@ -26,6 +26,6 @@ func NewEnv(o *EnvOptions) *Env { return env.New(o) }
 func has(e *Env, f feature.Feature) bool { return e.Supports(f) == nil }
 
 // FileID tells a file from another that takes its place, and from itself with other
-// contents: its Device and Inode, the time of its last Changed in nanoseconds since 1970,
-// and its BuildID, in lower-case hex and empty where it has none. Same compares two.
+// contents: by its Device and Inode, and by when it was Changed last, in nanoseconds since
+// 1970. BuildID is in lower-case hex and empty where the file has none. Same compares two.
 type FileID = userfile.FileID

@@ -9,7 +9,7 @@ import (
 	"github.com/borescope/borescope/probe/env"
 )
 
-// capability numbers, from include/uapi/linux/capability.h.
+// Names are capabilities' numbers, from include/uapi/linux/capability.h.
 var Names = map[string]uint{
 	"CAP_DAC_READ_SEARCH": 2, "CAP_NET_ADMIN": 12, "CAP_NET_RAW": 13, "CAP_SYS_PTRACE": 19, "CAP_SYS_ADMIN": 21,
 	"CAP_SYS_RESOURCE": 24, "CAP_SYSLOG": 34, "CAP_PERFMON": 38, "CAP_BPF": 39,

@@ -46,6 +46,7 @@ const (
 	maxValueParts = 16 << 20
 )
 
+// NewTypes makes types of what a file's DWARF says of its functions.
 func NewTypes(f *elffile.File) *Types {
 	d, err := userDWARF(f)
 	return &Types{d: d, err: err, done: map[dwarf.Ref]*madeType{}, steps: maxValueParts}

@@ -5,6 +5,7 @@ import (
 	"syscall"
 )
 
+// Identify says which file is open, without its build-id.
 func Identify(f *os.File) (FileID, error) {
 	st, err := f.Stat()
 	if err != nil {

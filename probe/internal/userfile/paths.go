@@ -94,6 +94,7 @@ func zipPaths(e *env.Env, name string, pid int) ([]string, error) {
 	return out, nil
 }
 
+// Stat describes the file at a path of the machine, without opening it.
 func Stat(e *env.Env, name string) (fs.FileInfo, error) {
 	return fs.Stat(e.Root(), strings.TrimPrefix(path.Clean(name), "/"))
 }
