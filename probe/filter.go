@@ -4,11 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"path"
-	"slices"
 	"strings"
 
 	"github.com/cilium/ebpf"
-	"github.com/cilium/ebpf/btf"
 
 	"github.com/borescope/borescope/internal/feature"
 	"github.com/borescope/borescope/internal/kernel"
@@ -232,52 +230,11 @@ func isCgroup2(e *Env, mount string) bool {
 	return err != nil
 }
 
-// memberOffsets are where members lie, in bytes: "task_struct.nsproxy".
-func memberOffsets(e *Env, names ...string) ([]uint32, error) {
+// memberOffsets are where members of this kernel's structs lie.
+func memberOffsets(e *Env, paths ...string) ([]uint32, error) {
 	spec, err := e.BTF()
 	if err != nil {
 		return nil, err
 	}
-	var out []uint32
-	for _, name := range names {
-		path := strings.Split(name, ".")
-		var t *btf.Struct
-		if err := spec.TypeByName(path[0], &t); err != nil {
-			return nil, fmt.Errorf("struct %s: %w", path[0], err)
-		}
-		bits, ok := memberOffset(t, path[1:])
-		if !ok {
-			return nil, fmt.Errorf("this kernel has no %s: %w", name, errors.ErrUnsupported)
-		}
-		out = append(out, bits/8)
-	}
-	return out, nil
-}
-
-// memberOffset is where a member lies, in bits, also within anonymous members.
-func memberOffset(t btf.Type, name []string) (uint32, bool) {
-	var members []btf.Member
-	switch v := btf.UnderlyingType(t).(type) {
-	case *btf.Struct:
-		members = v.Members
-	case *btf.Union:
-		members = v.Members
-	}
-	i := slices.IndexFunc(members, func(m btf.Member) bool { return m.Name == name[0] })
-	if i >= 0 {
-		at := uint32(members[i].Offset)
-		if len(name) == 1 {
-			return at, true
-		}
-		inner, ok := memberOffset(members[i].Type, name[1:])
-		return at + inner, ok
-	}
-	for _, m := range members {
-		if m.Name == "" {
-			if inner, ok := memberOffset(m.Type, name); ok {
-				return uint32(m.Offset) + inner, true
-			}
-		}
-	}
-	return 0, false
+	return kernel.MemberOffsets(spec, paths...)
 }

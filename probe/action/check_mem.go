@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"github.com/cilium/ebpf/btf"
+
+	"github.com/borescope/borescope/internal/kernel"
 )
 
 // place is an object in memory: at off bytes from the address base, of a C type.
@@ -168,7 +170,7 @@ func field(p place, name string) (place, error) {
 	default:
 		return p, fmt.Errorf("%s is no struct and has no member %q", btfName(p.typ), name)
 	}
-	m, off := findMember(members, name, 0)
+	m, off := kernel.Member(members, name)
 	if m == nil {
 		return p, fmt.Errorf("%s has no member %q%s", btfName(p.typ), name, nearMember(members, name))
 	}
@@ -181,30 +183,6 @@ func field(p place, name string) (place, error) {
 	copied.Offset = off
 	out.off, out.bits = p.off, &copied
 	return out, nil
-}
-
-// findMember looks for a member by name and gives its offset in bits.
-func findMember(members []btf.Member, name string, depth int) (*btf.Member, btf.Bits) {
-	for i := range members {
-		m := &members[i]
-		if m.Name == name {
-			return m, m.Offset
-		}
-		if m.Name != "" || depth > 16 {
-			continue
-		}
-		var inner []btf.Member
-		switch t := underlying(m.Type).(type) {
-		case *btf.Struct:
-			inner = t.Members
-		case *btf.Union:
-			inner = t.Members
-		}
-		if f, off := findMember(inner, name, depth+1); f != nil {
-			return f, off + m.Offset
-		}
-	}
-	return nil, 0
 }
 
 // index is an element of the array at p, or, from a pointer, the i-th object.

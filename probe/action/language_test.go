@@ -14,6 +14,7 @@ import (
 
 	"github.com/cilium/ebpf/btf"
 
+	"github.com/borescope/borescope/internal/kernel"
 	"github.com/borescope/borescope/internal/testenv"
 )
 
@@ -189,7 +190,7 @@ func TestKernelNames(t *testing.T) {
 	if err := spec.TypeByName("task_struct", &task); err != nil {
 		t.Fatal(err)
 	}
-	m, off := findMember(task.Members, "comm", 0)
+	m, off := kernel.Member(task.Members, "comm")
 	if m == nil {
 		t.Fatal("no comm")
 	}

@@ -3,10 +3,12 @@ package action
 import (
 	"fmt"
 	"sort"
+	"strings"
 	"unicode"
 
 	"github.com/cilium/ebpf/btf"
 
+	"github.com/borescope/borescope/internal/kernel"
 	"github.com/borescope/borescope/probe"
 	"github.com/borescope/borescope/probe/env"
 )
@@ -20,8 +22,9 @@ func BTFNeeds(p *Program) *env.BTFNeeds {
 	}
 	types["task_struct"] = true
 	if walksStacks(p) {
-		for _, f := range walkFields {
-			types[f.name], members[f.member] = true, true
+		for _, path := range append([]string{taskStack}, kernel.ReturnInstances...) {
+			typ, member, _ := strings.Cut(path, ".")
+			types[typ], members[member] = true, true
 		}
 	}
 	p.visit(func(s *Stmt) {

@@ -10,6 +10,7 @@ import (
 	"github.com/cilium/ebpf/asm"
 	"github.com/cilium/ebpf/btf"
 
+	"github.com/borescope/borescope/internal/kernel"
 	"github.com/borescope/borescope/probe"
 	"github.com/borescope/borescope/stack"
 	"github.com/borescope/borescope/stack/bpfwalk"
@@ -30,15 +31,8 @@ const loopFrames = 512
 // those that the kernel has, so that a file is compiled once.
 const walkCache = 16 << 20
 
-// walkFields are the kernel's types that the walker may need.
-var walkFields = []struct{ name, member string }{
-	{"task_struct", "stack"},
-	{"task_struct", "utask"},
-	{"uprobe_task", "return_instances"},
-	{"return_instance", "next"},
-	{"return_instance", "stack"},
-	{"return_instance", "orig_ret_vaddr"},
-}
+// taskStack is the member that older kernels' walker needs too.
+const taskStack = "task_struct.stack"
 
 // walksStacks says whether a program asks for walked user stacks.
 func walksStacks(p *Program) bool {
@@ -83,39 +77,28 @@ func (c *checker) newWalker(plain bool) (*bpfwalk.Walker, error) {
 	if c.kern.AtLeast(taskRegsSince) {
 		return w, nil
 	}
-	off, ok := kernelOffset(c.plan, "task_struct", "stack")
-	if !ok {
+	if c.plan.BTF == nil {
 		return nil, unsupported("walk of a user stack", taskRegsSince, "older kernels need the offset of task_struct.stack: "+noBTF)
 	}
-	w.TaskStackOffset = off
+	off, err := kernel.MemberOffset(c.plan.BTF, taskStack)
+	if err != nil {
+		return nil, unsupported("walk of a user stack", taskRegsSince, "older kernels need the offset of task_struct.stack: "+noBTF)
+	}
+	w.TaskStackOffset = int(off)
 	return w, nil
 }
 
 // returnProbes is where the kernel keeps the return addresses that uretprobes
 // replaced; nil if the plan's types do not say.
 func returnProbes(plan *probe.Plan) *bpfwalk.ReturnProbes {
-	var offs []int
-	for _, f := range walkFields[1:] {
-		off, ok := kernelOffset(plan, f.name, f.member)
-		if !ok {
-			return nil
-		}
-		offs = append(offs, off)
-	}
-	return &bpfwalk.ReturnProbes{Task: offs[0], Instances: offs[1], Next: offs[2], Stack: offs[3], Addr: offs[4]}
-}
-
-// kernelOffset is the offset of a member of a kernel struct, in bytes.
-func kernelOffset(plan *probe.Plan, name, member string) (int, bool) {
 	if plan.BTF == nil {
-		return 0, false
+		return nil
 	}
-	var s *btf.Struct
-	if plan.BTF.TypeByName(name, &s) != nil {
-		return 0, false
+	at, err := kernel.MemberOffsets(plan.BTF, kernel.ReturnInstances...)
+	if err != nil {
+		return nil
 	}
-	m, off := findMember(s.Members, member, 0)
-	return int(off.Bytes()), m != nil
+	return &bpfwalk.ReturnProbes{Task: int(at[0]), Instances: int(at[1]), Next: int(at[2]), Stack: int(at[3]), Addr: int(at[4])}
 }
 
 // walkedStack stores the program counters of a user stack. The walker's state is

@@ -208,10 +208,11 @@ func taskStackOffset(env *probe.Env) (int, error) {
 	if err != nil {
 		return 0, fmt.Errorf("collect: find the task's stack: %w", err)
 	}
-	if off, ok := memberOffset(spec, "task_struct", "stack"); ok {
-		return off, nil
+	off, err := kernel.MemberOffset(spec, "task_struct.stack")
+	if err != nil {
+		return 0, fmt.Errorf("collect: find the task's stack: %w", err)
 	}
-	return 0, errors.New("collect: the kernel's task_struct has no member stack")
+	return int(off), nil
 }
 
 // load creates the maps and loads a program for each of the plan's.

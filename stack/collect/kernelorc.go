@@ -130,26 +130,22 @@ type moduleLayout struct {
 // moduleLayout finds the members: mem since Linux 6.4, core_layout before.
 func (o *orcReader) moduleLayout() (l moduleLayout, err error) {
 	var missing error
-	member := func(typ string, names ...string) (off uint64) {
-		for _, name := range names {
-			if at, ok := memberOffset(o.spec, typ, name); ok {
-				return uint64(at)
-			}
-		}
-		missing = errors.Join(missing, fmt.Errorf("struct %s has no %v", typ, names))
-		return 0
+	member := func(path string) uint64 {
+		at, err := kernel.MemberOffset(o.spec, path)
+		missing = errors.Join(missing, err)
+		return uint64(at)
 	}
-	l.list, l.name = member("module", "list"), member("module", "name")
-	arch := member("module", "arch")
-	l.count = arch + member("mod_arch_specific", "num_orcs")
-	l.ip = arch + member("mod_arch_specific", "orc_unwind_ip")
-	l.entries = arch + member("mod_arch_specific", "orc_unwind")
-	if text, ok := memberOffset(o.spec, "module", "mem"); ok { // MOD_TEXT is the first
-		l.base = uint64(text) + member("module_memory", "base")
-		l.size = uint64(text) + member("module_memory", "size")
+	l.list, l.name = member("module.list"), member("module.name")
+	arch := member("module.arch")
+	l.count = arch + member("mod_arch_specific.num_orcs")
+	l.ip = arch + member("mod_arch_specific.orc_unwind_ip")
+	l.entries = arch + member("mod_arch_specific.orc_unwind")
+	if text, err := kernel.MemberOffset(o.spec, "module.mem"); err == nil { // MOD_TEXT is the first
+		l.base = uint64(text) + member("module_memory.base")
+		l.size = uint64(text) + member("module_memory.size")
 	} else {
-		text := member("module", "core_layout")
-		l.base, l.size = text+member("module_layout", "base"), text+member("module_layout", "text_size")
+		text := member("module.core_layout")
+		l.base, l.size = text+member("module_layout.base"), text+member("module_layout.text_size")
 	}
 	return l, missing
 }

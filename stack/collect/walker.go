@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"slices"
 	"syscall"
 
 	"github.com/cilium/ebpf"
@@ -136,37 +135,11 @@ func returnProbes(env *probe.Env) *bpfwalk.ReturnProbes {
 	if err != nil {
 		return nil
 	}
-	r := new(bpfwalk.ReturnProbes)
-	for _, f := range []struct {
-		name, member string
-		off          *int
-	}{
-		{"task_struct", "utask", &r.Task},
-		{"uprobe_task", "return_instances", &r.Instances},
-		{"return_instance", "next", &r.Next},
-		{"return_instance", "stack", &r.Stack},
-		{"return_instance", "orig_ret_vaddr", &r.Addr},
-	} {
-		off, ok := memberOffset(spec, f.name, f.member)
-		if !ok {
-			return nil
-		}
-		*f.off = off
+	at, err := kernel.MemberOffsets(spec, kernel.ReturnInstances...)
+	if err != nil {
+		return nil
 	}
-	return r
-}
-
-// memberOffset looks a member of a kernel struct up.
-func memberOffset(spec *btf.Spec, name, member string) (int, bool) {
-	var s *btf.Struct
-	if spec.TypeByName(name, &s) != nil {
-		return 0, false
-	}
-	i := slices.IndexFunc(s.Members, func(m btf.Member) bool { return m.Name == member })
-	if i < 0 {
-		return 0, false
-	}
-	return int(s.Members[i].Offset.Bytes()), true
+	return &bpfwalk.ReturnProbes{Task: int(at[0]), Instances: int(at[1]), Next: int(at[2]), Stack: int(at[3]), Addr: int(at[4])}
 }
 
 // takeOver attaches the programs that walk beside those that ask the helper,
