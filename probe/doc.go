@@ -23,7 +23,7 @@
 // an object file (Plan.ProgramSpec). Plan.Attach carries it out and returns a
 // Link. Attach and AttachAll do all of it for a program at hand.
 //
-// What decides how a target is attached is an Env: the kernel's types,
+// What decides how a target is attached is an Env (package env): the kernel's types,
 // tracepoint formats, symbols and features, of this machine or a recorded one,
 // so that plans for other kernels can be made, and tested, anywhere and without
 // privileges.
