@@ -15,6 +15,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/borescope/borescope/internal/procfs"
 	"github.com/borescope/borescope/internal/testenv"
@@ -22,7 +23,47 @@ import (
 	"github.com/borescope/borescope/stack/internal/stacktest"
 )
 
-var perfSeconds = flag.String("perf-seconds", "0.3", "record each program for so many `seconds` in the comparison with perf script")
+var perfTicks = flag.Int("perf-ticks", 30, "record each program until it has run for so many ticks, in the comparison with perf script")
+
+// recordPerf has perf record a process until it has run for a while, however long it
+// waits for a CPU.
+func recordPerf(t *testing.T, perf string, pid int, file, size string, args ...string) {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	args = append([]string{"record"}, args...)
+	cmd := testenv.Command(t, perf, append(args, "-e", "cpu-clock:u", "-F", "997", "--call-graph", "dwarf,"+size, "-o", file,
+		"-p", strconv.Itoa(pid), "--", self, "-test.run=^TestWhileItRuns$")...)
+	cmd.Env = append(os.Environ(), "BORESCOPE_PID="+strconv.Itoa(pid), "BORESCOPE_TICKS="+strconv.Itoa(*perfTicks))
+	if out, err := cmd.CombinedOutput(); err != nil {
+		testenv.Need(t, testenv.Got("perf record", fmt.Errorf("%w: %s", err, out)))
+	}
+}
+
+// TestWhileItRuns is the command of recordPerf's perf: it ends when the process
+// BORESCOPE_PID has run for BORESCOPE_TICKS.
+func TestWhileItRuns(t *testing.T) {
+	pid, err := strconv.Atoi(os.Getenv("BORESCOPE_PID"))
+	if err != nil {
+		return // it is of use to its parent only
+	}
+	ticks, err := strconv.ParseUint(os.Getenv("BORESCOPE_TICKS"), 10, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ran := func() uint64 {
+		st, err := procfs.ReadStat(procfs.Root(nil), pid)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return st.Ran
+	}
+	for end := ran() + ticks; ran() < end; {
+		time.Sleep(10 * time.Millisecond)
+	}
+}
 
 // TestPerfDataMatchesPerfScript records programs with perf, and compares every
 // stack with the one that perf unwinds from the same file.
@@ -42,10 +83,7 @@ func TestPerfDataMatchesPerfScript(t *testing.T) {
 func comparePerfScript(t *testing.T, perf string, w stacktest.Workload, args ...string) {
 	pid := w.Start(t)
 	file := filepath.Join(t.TempDir(), "perf.data")
-	if out, err := testenv.Command(t, perf, append(append([]string{"record"}, args...), "-e", "cpu-clock:u", "-F", "997", "--call-graph", "dwarf,65528", "-o", file,
-		"-p", strconv.Itoa(pid), "--", "sleep", *perfSeconds)...).CombinedOutput(); err != nil {
-		testenv.Need(t, testenv.Got("perf record", fmt.Errorf("%w: %s", err, out)))
-	}
+	recordPerf(t, perf, pid, file, "65528", args...)
 	want := perfScript(t, perf, file)
 	p, err := Open(file)
 	if err != nil {
@@ -101,10 +139,7 @@ func TestPerfReadsPerfData(t *testing.T) {
 	pid := w.Start(t)
 	dir := t.TempDir()
 	file := filepath.Join(dir, "perf.data")
-	if out, err := testenv.Command(t, perf, "record", "-e", "cpu-clock:u", "-F", "997", "--call-graph", "dwarf,32768", "-o", file,
-		"-p", strconv.Itoa(pid), "--", "sleep", *perfSeconds).CombinedOutput(); err != nil {
-		testenv.Need(t, testenv.Got("perf record", fmt.Errorf("%w: %s", err, out)))
-	}
+	recordPerf(t, perf, pid, file, "32768")
 	want := perfScript(t, perf, file)
 	raw := filepath.Join(dir, "raw") // registers and stacks, for perf to walk
 	rewritePerfData(t, file, raw, &Options{UserStacks: true})
