@@ -8,7 +8,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/borescope/borescope/internal/near"
 	"github.com/borescope/borescope/internal/notexist"
 	"github.com/borescope/borescope/internal/tracefs"
 )
@@ -27,7 +26,7 @@ func Tracepoint(group, name string, opts *Options) (Event, error) {
 		return Event{}, fmt.Errorf("tracepoint %s:%s: %w", group, name, err)
 	}
 	defer dir.Close()
-	return tracepointIn(rootOf(opts), path.Join(dir.Path, "events"), group, name)
+	return tracepointIn(rootOf(opts), dir.Path, group, name)
 }
 
 // findTracefs finds tracefs under opts.Root, which the caller closes.
@@ -39,12 +38,12 @@ func findTracefs(opts *Options) (*tracefs.Dir, error) {
 	return dir, nil
 }
 
-// tracepointIn reads the event's id in the directory of all events.
+// tracepointIn reads the event's id in a tracefs.
 func tracepointIn(fsys fs.FS, dir, group, name string) (Event, error) {
-	b, err := readSmall(fsys, path.Join(dir, group, name, "id"))
+	b, err := readSmall(fsys, path.Join(dir, "events", group, name, "id"))
 	if err != nil {
 		if errors.Is(err, fs.ErrNotExist) {
-			return Event{}, noTracepoint(fsys, dir, group, name)
+			return Event{}, tracefs.Missing(fsys, dir, group, name)
 		}
 		return Event{}, fmt.Errorf("tracepoint %s:%s: %w", group, name, err)
 	}
@@ -53,22 +52,6 @@ func tracepointIn(fsys fs.FS, dir, group, name string) (Event, error) {
 		return Event{}, fmt.Errorf("tracepoint %s:%s: bad id %.20q", group, name, b)
 	}
 	return Event{Name: group + ":" + name, Type: TypeTracepoint, Config: id}, nil
-}
-
-// noTracepoint says that there is none of the name, with the nearest ones.
-func noTracepoint(fsys fs.FS, dir, group, name string) error {
-	var known []string
-	if entries, err := fs.ReadDir(fsys, path.Join(dir, group)); err == nil {
-		for _, e := range entries {
-			known = append(known, e.Name())
-		}
-		return notexist.Errorf("no tracepoint %q in group %s%s", name, group, near.Hint(name, known))
-	}
-	entries, _ := fs.ReadDir(fsys, dir)
-	for _, e := range entries {
-		known = append(known, e.Name())
-	}
-	return notexist.Errorf("no tracepoint group %q%s", group, near.Hint(group, known))
 }
 
 // tracepoints resolves a tracepoint, or those that a wildcard matches.
@@ -82,15 +65,14 @@ func (p *parser) tracepoints(group, name string) ([]Event, error) {
 		return nil, err
 	}
 	defer dir.Close()
-	events := path.Join(dir.Path, "events")
-	matches, err := fs.Glob(p.fsys, path.Join(events, group, name, "id"))
+	matches, err := fs.Glob(p.fsys, path.Join(dir.Path, "events", group, name, "id"))
 	if err != nil {
 		return nil, fmt.Errorf("pattern %.60q: %w", group+":"+name, err)
 	}
 	var out []Event
 	for _, m := range matches {
 		parts := strings.Split(m, "/")
-		e, err := tracepointIn(p.fsys, events, parts[len(parts)-3], parts[len(parts)-2])
+		e, err := tracepointIn(p.fsys, dir.Path, parts[len(parts)-3], parts[len(parts)-2])
 		if err != nil {
 			return nil, err
 		}

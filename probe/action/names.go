@@ -7,6 +7,7 @@ import (
 
 	"github.com/cilium/ebpf/btf"
 
+	"github.com/borescope/borescope/internal/kernel"
 	"github.com/borescope/borescope/internal/near"
 )
 
@@ -64,12 +65,7 @@ func memberNames(members []btf.Member, dst []string, depth int) []string {
 		if depth > 16 {
 			continue
 		}
-		switch t := underlying(m.Type).(type) {
-		case *btf.Struct:
-			dst = memberNames(t.Members, dst, depth+1)
-		case *btf.Union:
-			dst = memberNames(t.Members, dst, depth+1)
-		}
+		dst = memberNames(kernel.Members(m.Type), dst, depth+1)
 	}
 	return dst
 }
