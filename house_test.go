@@ -27,7 +27,7 @@ const (
 // large are the packages that may have more lines, or do today: then with what they
 // have, which only falls.
 var large = map[string]int{
-	"probe":        9960, // 8000
+	"probe":        9040, // 8000
 	"probe/action": 14800,
 	"symbol":       7160, // 7000
 }

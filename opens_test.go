@@ -42,9 +42,9 @@ var opens = map[string]string{
 	"probe/attach_perf_linux.go threads":          "/proc/PID/task",
 	"probe/broker/file_linux.go inspect":          "the descriptor of a regular file",
 	"probe/container/id_linux.go pathByHandle":    "cgroup2",
-	"probe/deploy.go clearDir":                    "bpffs, where nobody else writes (lockDir)",
+	"probe/deploy/deploy.go clearDir":             "bpffs, where nobody else writes (lockDir)",
 	"probe/explain_linux.go readNumber":           "tracefs",
-	"probe/link_linux.go lockDir":                 "a directory, no link",
+	"probe/deploy/lock_linux.go lockDir":          "a directory, no link",
 	"probe/pin.go OpenPinned":                     "bpffs",
 	"probe/pin.go Unpin":                          "bpffs",
 	"probe/tool/filter.go userID":                 "/etc/passwd",
@@ -56,7 +56,7 @@ var opens = map[string]string{
 // developers are packages that only this project's own checks and pages run.
 var developers = []string{
 	"internal/bench", "internal/ci", "internal/golden", "internal/testenv", "internal/testlog", "internal/tools",
-	"internal/tooltable", "internal/vmtest", "probe/tool/tooltest",
+	"internal/tooltable", "internal/vmtest", "probe/internal/probetest", "probe/tool/tooltest",
 }
 
 // opener is the package that opens a target's files.

@@ -5,13 +5,14 @@ import (
 	"testing"
 
 	"github.com/borescope/borescope/internal/feature"
+	"github.com/borescope/borescope/probe/internal/probetest"
 )
 
 // TestApart: where a kernel has no cookies, sites that have to be told apart have
 // a program each; where it has, they share one.
 func TestApart(t *testing.T) {
 	for _, m := range machines[:3] {
-		env := NewEnv(&EnvOptions{Root: testRoot(t), Arch: m.arch, Release: m.release, Features: all(m.without...), BTF: testBTF(t)})
+		env := NewEnv(&EnvOptions{Root: probetest.Root(t), Arch: m.arch, Release: m.release, Features: probetest.Features(m.without...), BTF: probetest.BTF(t)})
 		for text, cookies := range map[string]feature.Feature{
 			"kprobe:vfs_read,kprobe:do_exit":                              feature.AttachCookie,
 			"rawtracepoint:sched_switch,rawtracepoint:sched_process_exit": feature.RawTracepointCookie,
@@ -51,11 +52,11 @@ func TestNamedTwice(t *testing.T) {
 		return n
 	}
 	for _, m := range machines {
-		root := testRoot(t)
+		root := probetest.Root(t)
 		if m.arch == "arm64" {
 			root["bin/target"] = root["bin/arm"]
 		}
-		env := NewEnv(&EnvOptions{Root: root, Arch: m.arch, Release: m.release, Features: all(m.without...), BTF: testBTF(t)})
+		env := NewEnv(&EnvOptions{Root: root, Arch: m.arch, Release: m.release, Features: probetest.Features(m.without...), BTF: probetest.BTF(t)})
 		for _, apart := range []bool{false, true} {
 			for _, one := range []string{
 				"kprobe:vfs_read", "kretprobe:vfs_read", "fentry:vfs_read", "fexit:vfs_read", "lsm:file_open", "tracepoint:sched:sched_switch",

@@ -92,7 +92,7 @@ func (p *Plan) Attach(progs map[string]*ebpf.Program, o *AttachOptions) (*Link, 
 	for i := range p.Programs {
 		name := p.Programs[i].Name
 		if progs[name] == nil {
-			return nil, fmt.Errorf("attach %s: the plan's program %s is not among those loaded", p.Programs[i].first(), name)
+			return nil, fmt.Errorf("attach %s: the plan's program %s is not among those loaded", p.Programs[i].Place(), name)
 		}
 	}
 	env := o.Env
@@ -102,8 +102,9 @@ func (p *Plan) Attach(progs map[string]*ebpf.Program, o *AttachOptions) (*Link, 
 	return attachPlan(p, progs, env, o)
 }
 
-// first is the program's first target, for messages.
-func (p *Program) first() string {
+// Place names where the program is attached, for messages: its target, or the first
+// of them and how many more there are.
+func (p *Program) Place() string {
 	if len(p.Sites) == 0 {
 		return p.Name
 	}
@@ -114,28 +115,19 @@ func (p *Program) first() string {
 	return s
 }
 
-// Attach attaches a program that was loaded elsewhere (bpf2go, an ELF object)
-// to a target, in the way that suits the program's type. The kernel does not
-// tell which attach type a program was loaded with: for multi and session
-// programs o.AttachType says it. The program stays the caller's; the caller
-// closes the Link.
+// Attach attaches one program, loaded elsewhere (bpf2go, an ELF object), to a target,
+// or to the many of a kind in a Set: with one multi link where the program's attach
+// type and the kernel allow that, else one by one. The kernel does not tell which
+// attach type a program was loaded with: for multi and session programs
+// o.AttachType says it; tracing programs of the types AttachFentryMulti and
+// AttachFexitMulti are told by themselves, others are bound to one function.
+//
+// Names are resolved to addresses, and duplicates dropped. What cannot be attached is
+// treated as o.Missing says; on failure everything is undone. The program stays the
+// caller's; the caller closes the Link.
 func Attach(prog *ebpf.Program, target Target, o *Options) (*Link, error) {
-	return AttachAll(prog, []Target{target}, o)
-}
-
-// AttachAll attaches one program, loaded elsewhere, to many targets of a kind:
-// with one multi link where the program's attach type (o.AttachType) and the
-// kernel allow that, else one by one. Tracing programs of the types
-// AttachFentryMulti and AttachFexitMulti are told by themselves; others are
-// bound to one function. Names are resolved to addresses, and
-// duplicates dropped. What cannot be attached is treated as o.Missing says; on
-// failure everything is undone. The caller closes the Link.
-func AttachAll(prog *ebpf.Program, targets []Target, o *Options) (*Link, error) {
 	if prog == nil {
 		return nil, errors.New("attach: no program")
-	}
-	if len(targets) == 0 {
-		return nil, errors.New("attach: no targets")
 	}
 	var c Options
 	if o != nil {
@@ -148,15 +140,15 @@ func AttachAll(prog *ebpf.Program, targets []Target, o *Options) (*Link, error) 
 		c.Env = NewEnv(nil)
 	}
 	if prog.Type() == ebpf.Tracing && c.AttachType == ebpf.AttachNone {
-		c.AttachType = tracingMultiType(c.Env, prog, targets[0])
+		c.AttachType = tracingMultiType(c.Env, prog, target)
 	}
-	c.Session = isSessionType(c.AttachType)
+	c.Session = isSession(c.AttachType)
 	c.PreferBTF = prog.Type() == ebpf.Tracing
 	c.NoTypes = c.NoTypes || prog.Type() != ebpf.Tracing && prog.Type() != ebpf.LSM
 	if c.Filter != nil {
-		return nil, fmt.Errorf("attach %s: the program is loaded, so a filter can't be put into it: use Resolve, Plan.ApplyFilter and Plan.Attach", targets[0])
+		return nil, fmt.Errorf("attach %s: the program is loaded, so a filter can't be put into it: use Resolve, Plan.ApplyFilter and Plan.Attach", target)
 	}
-	plan, err := Resolve(c.Env, []Target{Set(targets)}, &c)
+	plan, err := Resolve(c.Env, []Target{target}, &c)
 	if err != nil {
 		return nil, err
 	}
@@ -181,13 +173,13 @@ func (p *Plan) fits(prog *ebpf.Program, at ebpf.AttachType) error {
 		g := &p.Programs[i]
 		switch {
 		case g.Type != prog.Type():
-			return fmt.Errorf("attach %s: the program is of type %s, the target needs %s", g.first(), prog.Type(), g.Type)
+			return fmt.Errorf("attach %s: the program is of type %s, the target needs %s", g.Place(), prog.Type(), g.Type)
 		case g.Type != ebpf.Tracing:
 		case at != ebpf.AttachNone && at != g.AttachType:
-			return fmt.Errorf("attach %s: the program is of attach type %s, the target needs %s", g.first(), attachTypeName(at), attachTypeName(g.AttachType))
+			return fmt.Errorf("attach %s: the program is of attach type %s, the target needs %s", g.Place(), attachTypeName(at), attachTypeName(g.AttachType))
 		case i > 0 && g.Method == MethodTracing:
 			return fmt.Errorf("attach %s: the program was loaded for one function, and this is another: load it with attach type %s, or one for each with Resolve and Plan.Attach",
-				g.first(), attachTypeName(AttachFentryMulti))
+				g.Place(), attachTypeName(AttachFentryMulti))
 		}
 	}
 	return nil

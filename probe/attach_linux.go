@@ -61,7 +61,7 @@ func (a *attacher) attachAll(p *Plan, progs map[string]*ebpf.Program) error {
 		g := &p.Programs[i]
 		prog, err := progs[g.Name].Clone()
 		if err != nil {
-			return fmt.Errorf("attach %s: %w", g.first(), err)
+			return fmt.Errorf("attach %s: %w", g.Place(), err)
 		}
 		a.name = g.Name
 		a.link.progs, a.link.names = append(a.link.progs, prog), append(a.link.names, g.Name)
@@ -151,7 +151,7 @@ func (a *attacher) program(g *Program, prog *ebpf.Program) error {
 		return a.tracingMulti(g, prog, g.Sites)
 	case MethodPerfLink, MethodPerfIoctl, MethodRawTracepoint, MethodTracing, MethodIter, MethodSocket, MethodTracefs:
 	default:
-		return fmt.Errorf("attach %s: the plan has no method", g.first())
+		return fmt.Errorf("attach %s: the plan has no method", g.Place())
 	}
 	for i := range g.Sites {
 		s := &g.Sites[i]
@@ -242,7 +242,7 @@ func (a *attacher) explainRaw(g *Program, s *Site, err error) error {
 			return (&resolver{ctx: context.Background(), env: a.env, o: &Options{}}).noRaw(spec, s.Symbol)
 		}
 		return notexist.Errorf("no raw tracepoint %s", s.Symbol)
-	case errors.Is(err, syscall.EINVAL) && g.Flags&flagSleepable != 0:
+	case errors.Is(err, syscall.EINVAL) && g.Sleepable():
 		return fmt.Errorf("%s: %w", onlySyscalls, err)
 	case errors.Is(err, syscall.EINVAL):
 		return fmt.Errorf("the program reads more arguments than the tracepoint has: %w", err)
@@ -341,7 +341,7 @@ func (a *attacher) kprobeMulti(g *Program, prog *ebpf.Program, sites []Site) err
 	return a.missing(&sites[0], fmt.Errorf("attach %s: %w", firstOf(sites), a.explainMulti(g, err)))
 }
 
-func firstOf(sites []Site) string { return (&Program{Sites: sites}).first() }
+func firstOf(sites []Site) string { return (&Program{Sites: sites}).Place() }
 
 func (a *attacher) explainMulti(g *Program, err error) error {
 	f := feature.KprobeMulti

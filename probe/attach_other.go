@@ -34,8 +34,6 @@ func openPinnedLink(string) (held, error) { return held{}, errors.ErrUnsupported
 
 func (h *held) update(*ebpf.Program) error { return errors.ErrUnsupported }
 
-func lockDir(string) (func(), error) { return nil, errors.ErrUnsupported }
-
 func (h *held) file() (*os.File, error) { return nil, errors.ErrUnsupported }
 
 func linkFromFile(*os.File) (held, error) { return held{}, errors.ErrUnsupported }

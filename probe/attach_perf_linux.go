@@ -106,7 +106,7 @@ func (a *attacher) explainSet(g *Program, s *Site, err error) error {
 		return fmt.Errorf("the program is there already: the kernel takes each program once for a tracepoint; load it a second time: %w", err)
 	case errors.Is(err, syscall.E2BIG):
 		return fmt.Errorf("64 programs on one event is the kernel's limit (BPF_TRACE_MAX_PROGS): %w", err)
-	case errors.Is(err, syscall.EINVAL) && g.Type == ebpf.TracePoint && g.Flags&flagSleepable != 0:
+	case errors.Is(err, syscall.EINVAL) && g.Type == ebpf.TracePoint && g.Sleepable():
 		return fmt.Errorf("%s: %w", onlySyscalls, err)
 	case errors.Is(err, syscall.EINVAL) && g.Type == ebpf.Kprobe:
 		return fmt.Errorf("the program is of another type than the event, or was loaded with an attach type for multi links: %w", err)

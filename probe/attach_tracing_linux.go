@@ -68,6 +68,9 @@ func tracingMultiType(env *Env, prog *ebpf.Program, t Target) ebpf.AttachType {
 	if err != nil || berr != nil || id == 0 || id != ids[multiFunc] {
 		return ebpf.AttachNone
 	}
+	for set, ok := t.(Set); ok && len(set) > 0; set, ok = t.(Set) {
+		t = set[0]
+	}
 	switch t.(type) {
 	case Fentry:
 		return AttachFentryMulti

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/borescope/borescope/internal/testenv"
+	"github.com/borescope/borescope/probe/internal/probetest"
 	"github.com/borescope/borescope/probe/internal/userfile"
 )
 
@@ -26,7 +27,7 @@ func BenchmarkStart(b *testing.B) {
 		{"uprobe", "uprobe:" + own + ":malloc", nil},
 	} {
 		b.Run(c.name, func(b *testing.B) {
-			n := loadCounter(b, mustResolve(b, c.o, c.target), counting{value: -1})
+			n := loadCounter(b, mustResolve(b, c.o, c.target), probetest.Counting{Value: -1})
 			target := []Target{mustParse(b, c.target)}
 			b.ResetTimer()
 			for b.Loop() {

@@ -13,6 +13,7 @@ import (
 	"github.com/borescope/borescope/internal/elfbuild"
 	"github.com/borescope/borescope/internal/elffile"
 	"github.com/borescope/borescope/internal/testenv"
+	"github.com/borescope/borescope/probe/internal/probetest"
 	"github.com/borescope/borescope/probe/internal/userfile"
 )
 
@@ -36,7 +37,7 @@ func TestManyTables(t *testing.T) {
 // takes little, as elfbuild's TestBombs has it.
 func TestBombErrors(t *testing.T) {
 	testenv.LimitMemory(t, 512<<20)
-	env := NewEnv(&EnvOptions{Arch: "amd64", Release: "6.12.0-test", Features: all()})
+	env := NewEnv(&EnvOptions{Arch: "amd64", Release: "6.12.0-test", Features: probetest.Features()})
 	for _, tt := range []struct{ bomb, target string }{
 		{"tables-over-tables", "uprobe:%s:0x1000"},
 		{"tables-over-tables", "uprobe:%s:a*"},
@@ -86,14 +87,14 @@ func TestResolveGivesUp(t *testing.T) {
 	if err := os.WriteFile(path, image, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	env := NewEnv(&EnvOptions{Arch: "amd64", Release: "6.12.0-test", Features: all()})
+	env := NewEnv(&EnvOptions{Arch: "amd64", Release: "6.12.0-test", Features: probetest.Features()})
 	for _, target := range []string{
 		"uprobe:" + path + ":b*", "uprobe:" + path + ":a*", "uprobe:" + path + ":0x1000",
 		"uprobe:" + dir + "/no-*:a", set + "uprobe:" + path + ":a",
 	} {
 		const left = 8 // of the 25 times for each pass over the table
 		ctx := &ending{context.Background(), left}
-		if _, err := ResolveContext(ctx, env, []Target{mustParse(t, target)}, &Options{Missing: MissingIgnore}); !errors.Is(err, context.Canceled) || ctx.left < -3 {
+		if _, err := Resolve(env, []Target{mustParse(t, target)}, &Options{Missing: MissingIgnore, Context: ctx}); !errors.Is(err, context.Canceled) || ctx.left < -3 {
 			t.Errorf("%s: %v, asked %d times after the end", target, err, -ctx.left)
 		}
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/borescope/borescope/internal/elffile"
 	"github.com/borescope/borescope/internal/insn"
 	"github.com/borescope/borescope/internal/testenv"
+	"github.com/borescope/borescope/probe/internal/probetest"
 	"github.com/borescope/borescope/probe/internal/usercode"
 	"github.com/borescope/borescope/probe/internal/userfile"
 )
@@ -22,12 +23,12 @@ import (
 // fileEnv is a machine that has one program, /bin/x.
 func fileEnv(t *testing.T, b []byte) *Env {
 	return NewEnv(&EnvOptions{
-		Root: fstest.MapFS{"bin/x": {Data: b}}, Arch: "amd64", Release: "6.12.0-test", Features: all(), BTF: testBTF(t),
+		Root: fstest.MapFS{"bin/x": {Data: b}}, Arch: "amd64", Release: "6.12.0-test", Features: probetest.Features(), BTF: probetest.BTF(t),
 	})
 }
 
 func readTarget(t *testing.T) []byte {
-	b, err := os.ReadFile("testdata/target/target-amd64")
+	b, err := os.ReadFile(probetest.TargetFor("amd64"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,7 +78,7 @@ func TestRawAddress(t *testing.T) {
 
 // TestRawAddressARM64: instructions lie at multiples of 4.
 func TestRawAddressARM64(t *testing.T) {
-	f, err := elffile.Open("testdata/target/target-arm64")
+	f, err := elffile.Open(probetest.TargetFor("arm64"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,6 +7,8 @@ import (
 	"testing/fstest"
 
 	"github.com/cilium/ebpf"
+
+	"github.com/borescope/borescope/probe/internal/probetest"
 )
 
 // BenchmarkResolveBulk resolves 10,000 functions for one kprobe.multi link.
@@ -23,7 +25,7 @@ func BenchmarkResolveBulk(b *testing.B) {
 	root := fstest.MapFS{"proc/kallsyms": {Data: []byte(syms.String())}}
 	b.ReportAllocs()
 	for b.Loop() {
-		env := NewEnv(&EnvOptions{Root: root, Arch: "amd64", Release: "6.12.0", Features: all()})
+		env := NewEnv(&EnvOptions{Root: root, Arch: "amd64", Release: "6.12.0", Features: probetest.Features()})
 		p, err := Resolve(env, []Target{targets}, &Options{NoTypes: true, AttachType: ebpf.AttachTraceKprobeMulti})
 		if err != nil || len(p.Programs) != 1 || len(p.Programs[0].Sites) != n {
 			b.Fatal(err)
@@ -44,7 +46,7 @@ func BenchmarkListRecorded(b *testing.B) {
 	}
 	b.ReportAllocs()
 	for b.Loop() {
-		env := NewEnv(&EnvOptions{Root: root, Arch: "amd64", Release: "6.12.0", Features: all()})
+		env := NewEnv(&EnvOptions{Root: root, Arch: "amd64", Release: "6.12.0", Features: probetest.Features()})
 		seq, errOf := List("kprobe:*", &ListOptions{Env: env})
 		n, dup := 0, 0
 		for l := range seq {

@@ -7,6 +7,8 @@ import (
 	"testing/fstest"
 
 	"github.com/cilium/ebpf"
+
+	"github.com/borescope/borescope/probe/internal/probetest"
 )
 
 // TestBulkAddresses: the addresses of many functions come from the kernel's list
@@ -27,7 +29,7 @@ func TestBulkAddresses(t *testing.T) {
 		// Of a function that both know, the list's address counts.
 		"proc/kallsyms": {Data: []byte("ffffffff83000000 t unlisted\nffffffff84000000 t function_0\nffffffffc0000000 t helper\t[ext4]\n")},
 	}
-	env := NewEnv(&EnvOptions{Root: root, Arch: "amd64", Release: "6.12.0", Features: all()})
+	env := NewEnv(&EnvOptions{Root: root, Arch: "amd64", Release: "6.12.0", Features: probetest.Features()})
 	var p Program
 	for _, s := range targets {
 		k := s.(Kprobe)
@@ -50,7 +52,7 @@ func TestBulkAddresses(t *testing.T) {
 
 	// With none that is missing, kallsyms is not needed at all.
 	delete(root, "proc/kallsyms")
-	env = NewEnv(&EnvOptions{Root: root, Arch: "amd64", Release: "6.12.0", Features: all()})
+	env = NewEnv(&EnvOptions{Root: root, Arch: "amd64", Release: "6.12.0", Features: probetest.Features()})
 	p.Sites = nil
 	for _, s := range targets[:n] {
 		p.Sites = append(p.Sites, Site{Target: s, Symbol: s.(Kprobe).Symbol})

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/borescope/borescope/internal/testenv"
+	"github.com/borescope/borescope/probe/internal/probetest"
 )
 
 // columnsOf reads the line table by itself: for a line, by column, the
@@ -48,13 +49,13 @@ func columnsOf(t *testing.T, path string, line int) map[int][]uint64 {
 func TestUprobeColumn(t *testing.T) {
 	testenv.Need(t, testenv.Root, testenv.Uprobes)
 	line := lineOf(t, "watched = i;")
-	columns := columnsOf(t, targetPath(), line)
+	columns := columnsOf(t, probetest.TargetPath(), line)
 	if len(columns) == 0 {
 		t.Fatal("the line has no code")
 	}
-	w := startTarget(t)
+	w := probetest.Start(t)
 	for _, c := range slices.Sorted(maps.Keys(columns)) {
-		plan := mustResolve(t, nil, fmt.Sprintf("uprobe:%s:target.c:%d:%d", targetPath(), line, c))
+		plan := mustResolve(t, nil, fmt.Sprintf("uprobe:%s:target.c:%d:%d", probetest.TargetPath(), line, c))
 		var got []uint64
 		for _, s := range plan.Programs[0].Sites {
 			if !slices.Contains(columns[c], s.Address) {
@@ -65,11 +66,11 @@ func TestUprobeColumn(t *testing.T) {
 		if len(got) == 0 {
 			t.Errorf("column %d: no site", c)
 		}
-		n, _ := attachCounter(t, plan, counting{value: -1})
-		w.run()
-		expectTally(t, n.read(t, 0), tally{Count: times * uint64(len(got))})
+		n, _ := attachCounter(t, plan, probetest.Counting{Value: -1})
+		w.Run()
+		probetest.ExpectTally(t, n.read(t, 0), probetest.Tally{Count: probetest.Times * uint64(len(got))})
 	}
-	_, err := Resolve(nil, []Target{mustParse(t, fmt.Sprintf("uprobe:%s:target.c:%d:999", targetPath(), line))}, nil)
+	_, err := Resolve(nil, []Target{mustParse(t, fmt.Sprintf("uprobe:%s:target.c:%d:999", probetest.TargetPath(), line))}, nil)
 	if !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), "column 999") {
 		t.Errorf("a column that has no code: %v", err)
 	}

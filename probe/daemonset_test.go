@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/borescope/borescope/probe/internal/probetest"
 )
 
 // TestDaemonSet: the manifest grants what Requires names, and no more.
@@ -37,7 +39,7 @@ func TestDaemonSet(t *testing.T) {
 		Watchpoint{Symbol: "x", Length: 8, Mode: "w"},
 	}
 	var needed []string
-	for _, r := range Requires(testEnv(t), targets) {
+	for _, r := range Requires(probetest.Env(t), targets) {
 		if r.Kind == "capability" {
 			needed = append(needed, strings.TrimPrefix(r.Name, "CAP_"))
 		}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/borescope/borescope/internal/testenv"
 	"github.com/borescope/borescope/pmc"
+	"github.com/borescope/borescope/probe/internal/probetest"
 )
 
 // TestBreakpointsThatNeverFire: no plan, no attachment of a plan made elsewhere and
@@ -24,7 +25,7 @@ func TestBreakpointsThatNeverFire(t *testing.T) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	elsewhere := NewEnv(&EnvOptions{Features: all()})
+	elsewhere := NewEnv(&EnvOptions{Features: probetest.Features()})
 	for _, target := range []Target{
 		mustParse(t, fmt.Sprintf("watchpoint:0x10000:8:w pid=%d", selfPID())),
 		Perf{Event: pmc.Breakpoint(0x10000, 8, pmc.BPWrite), Period: 1, PID: selfPID()},
@@ -41,7 +42,7 @@ func TestBreakpointsThatNeverFire(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		n := loadCounter(t, plan, counting{value: -1})
+		n := loadCounter(t, plan, probetest.Counting{Value: -1})
 		l, err := plan.Attach(n.progs, nil)
 		refused(what+" attached", err)
 		l.Close()

@@ -9,6 +9,7 @@ import (
 	"testing/fstest"
 
 	"github.com/borescope/borescope/internal/meter"
+	"github.com/borescope/borescope/probe/internal/probetest"
 	"github.com/borescope/borescope/probe/internal/userfile"
 )
 
@@ -65,7 +66,7 @@ func TestHugeDirectories(t *testing.T) {
 		"uprobe:/proc/7/root/d/*:f": "/proc/7/root/d: more than 65536 entries",
 	} {
 		root := &hugeDirs{entries: 10_000_000, MapFS: fstest.MapFS{"d/x/y": {}, "usr/lib/x": {}, "proc/7/root/d/x": {}}}
-		env := NewEnv(&EnvOptions{Root: root, Arch: "amd64", Release: "6.12.0-test", Features: all()})
+		env := NewEnv(&EnvOptions{Root: root, Arch: "amd64", Release: "6.12.0-test", Features: probetest.Features()})
 		var err error
 		mem, _ := meter.Spent(func() { _, err = Resolve(env, []Target{mustParse(t, target)}, nil) })
 		if err == nil || !strings.Contains(err.Error(), want) {

@@ -21,7 +21,7 @@
 // at which sites, and for every argument a type and a location. A plan is what
 // a compiler of programs works from (package action), or whoever loads one from
 // an object file (Plan.ProgramSpec). Plan.Attach carries it out and returns a
-// Link. Attach and AttachAll do all of it for a program at hand.
+// Link. Attach does all of it for a program at hand.
 //
 // What decides how a target is attached is an Env (package env): the kernel's types,
 // tracepoint formats, symbols and features, of this machine or a recorded one,
@@ -37,7 +37,7 @@
 // several sites, sessions with Options.Session, trampolines for many functions
 // with Options.TracingMulti. What cilium/ebpf has no name or loader for yet
 // (uprobe.session, fsession, tracing.multi) is here: AttachFsession and its
-// neighbours, LoadProgram, LoadCollection.
+// neighbours, LoadCollection.
 //
 // FEATURES.md compares what can be attached with other systems, row by row, and
 // names the test that proves each.
@@ -53,13 +53,9 @@
 //
 // # Several users, several versions
 //
-// Plan.Share attaches once for several users in a process, each with programs,
-// maps and a budget of its own. Deploy attaches for good: the next process, or
-// the next version of it, takes over attachments and maps, and swaps the
-// programs in place without losing an event. Both put a small program at each
-// site that tail calls those of the users, because Linux replaces the program of
-// no tracing link but an iterator's (Link.Update). Package broker attaches for
-// services that may not.
+// Package deploy attaches once for several users in a process, or for good, so that
+// the next version of a program takes over attachments and maps without losing an
+// event. Package broker attaches for services that may not.
 //
 // # Lifetime
 //

@@ -7,11 +7,12 @@ import (
 	"testing"
 
 	"github.com/borescope/borescope/internal/testenv"
+	"github.com/borescope/borescope/probe/internal/probetest"
 )
 
 // TestDWARFTarget: names and types of the test target's functions.
 func TestDWARFTarget(t *testing.T) {
-	p, err := Resolve(testEnv(t), []Target{
+	p, err := Resolve(probetest.Env(t), []Target{
 		Uprobe{Path: "/bin/target", Symbol: "add"}, Uretprobe{Path: "/bin/target", Symbol: "add"},
 	}, &Options{DWARF: true})
 	if err != nil {
@@ -65,7 +66,7 @@ func TestDWARFConvention(t *testing.T) {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	root := os.DirFS(dir)
-	env := NewEnv(&EnvOptions{Root: root, Arch: "amd64", Release: "6.12.0", Features: all()})
+	env := NewEnv(&EnvOptions{Root: root, Arch: "amd64", Release: "6.12.0", Features: probetest.Features()})
 	testenv.Need(t, testenv.Arch("amd64"))
 	for name, want := range map[string]string{
 		"f1": "float x @ - (in a floating point register); long int a @ reg 5 (user); double y @ - (in a floating point register); int b @ reg 4 (user)",
@@ -109,7 +110,7 @@ func TestDWARFGo(t *testing.T) {
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	env := NewEnv(&EnvOptions{Root: os.DirFS(dir), Arch: "amd64", Release: "6.12.0", Features: all()})
+	env := NewEnv(&EnvOptions{Root: os.DirFS(dir), Arch: "amd64", Release: "6.12.0", Features: probetest.Features()})
 	p, err := Resolve(env, []Target{Uprobe{Path: "/a", Symbol: "main.F"}, Uretprobe{Path: "/a", Symbol: "main.F"}}, &Options{DWARF: true})
 	if err != nil {
 		t.Fatal(err)

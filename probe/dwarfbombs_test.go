@@ -13,6 +13,7 @@ import (
 	"github.com/borescope/borescope/internal/elffile"
 	"github.com/borescope/borescope/internal/meter"
 	"github.com/borescope/borescope/internal/testenv"
+	"github.com/borescope/borescope/probe/internal/probetest"
 	"github.com/borescope/borescope/probe/internal/usercode"
 )
 
@@ -105,7 +106,7 @@ func TestTypeBombs(t *testing.T) {
 			if err := os.WriteFile(path, image, 0o755); err != nil {
 				t.Fatal(err)
 			}
-			env := NewEnv(&EnvOptions{Arch: "amd64", Release: "6.12.0-test", Features: all()})
+			env := NewEnv(&EnvOptions{Arch: "amd64", Release: "6.12.0-test", Features: probetest.Features()})
 			target := mustParse(t, fmt.Sprintf("uprobe:%s:a*", path))
 			f, err := elffile.Open(path)
 			if err != nil {

@@ -13,6 +13,7 @@ import (
 	"github.com/ulikunitz/xz"
 
 	"github.com/borescope/borescope/internal/feature"
+	"github.com/borescope/borescope/probe/internal/probetest"
 )
 
 // rawBTF is a kernel with one function, as /sys/kernel/btf/vmlinux has it.
@@ -59,7 +60,7 @@ func TestBTFTree(t *testing.T) {
 	} {
 		env := NewEnv(&EnvOptions{
 			Root: fstest.MapFS{"etc/os-release": osRelease, "proc/sys/kernel/osrelease": {Data: []byte("5.4.0-1-generic\n")}},
-			Arch: "amd64", BTFDir: tree, Features: all(),
+			Arch: "amd64", BTFDir: tree, Features: probetest.Features(),
 		})
 		p, err := Resolve(env, []Target{Fentry{Symbol: "from_tree"}}, nil)
 		if err != nil || len(p.Programs[0].Args) != 1 || p.Programs[0].Args[0].Name != "a" || p.BTF == nil {
@@ -70,7 +71,7 @@ func TestBTFTree(t *testing.T) {
 		"none": nil, "empty": fstest.MapFS{}, "broken": fstest.MapFS{"a/b/x86_64/5.4.0-1-generic.btf": {Data: []byte("x")}},
 		"not packed": fstest.MapFS{"a/b/x86_64/5.4.0-1-generic.btf.tar.xz": {Data: []byte("x")}},
 	} {
-		env := NewEnv(&EnvOptions{Root: fstest.MapFS{}, Arch: "amd64", Release: "5.4.0-1-generic", BTFDir: tree, Features: all()})
+		env := NewEnv(&EnvOptions{Root: fstest.MapFS{}, Arch: "amd64", Release: "5.4.0-1-generic", BTFDir: tree, Features: probetest.Features()})
 		if _, err := env.BTF(); err == nil {
 			t.Errorf("%s: no error", name)
 		} else if tree == nil && !isUnsupportedErr(err) {
@@ -82,7 +83,7 @@ func TestBTFTree(t *testing.T) {
 // TestRecordFields: a tracepoint's record from BTF, where there is no tracefs.
 func TestRecordFields(t *testing.T) {
 	env := NewEnv(&EnvOptions{
-		Root: fstest.MapFS{"sys/kernel/btf/vmlinux": {Data: rawBTF(t)}}, Arch: "amd64", Release: "6.1.0", Features: all(),
+		Root: fstest.MapFS{"sys/kernel/btf/vmlinux": {Data: rawBTF(t)}}, Arch: "amd64", Release: "6.1.0", Features: probetest.Features(),
 	})
 	p, err := Resolve(env, []Target{Tracepoint{Group: "g", Name: "thing"}}, nil)
 	if err != nil {
@@ -99,7 +100,7 @@ func TestRecordFields(t *testing.T) {
 
 // TestListRecorded lists every kind from a recorded machine.
 func TestListRecorded(t *testing.T) {
-	env := testEnv(t)
+	env := probetest.Env(t)
 	for pattern, want := range map[string][]string{
 		"kprobe:vfs_*":        {"kprobe:vfs_read", "kprobe:vfs_write"},
 		"kretprobe:ext4:*":    {"kretprobe:ext4:ext4_sync_fs", "kretprobe:ext4:ext4_sync_file"},
@@ -143,7 +144,7 @@ func TestListRecorded(t *testing.T) {
 		t.Error(err)
 	}
 	for pattern, e := range map[string]*Env{
-		"kprobe:*": testEnv(t, feature.Kprobe, feature.KprobeMulti), "fentry:*": testEnv(t, feature.Fentry),
+		"kprobe:*": probetest.Env(t, feature.Kprobe, feature.KprobeMulti), "fentry:*": probetest.Env(t, feature.Fentry),
 	} {
 		seq, errOf := List(pattern, &ListOptions{Env: e})
 		for l := range seq {
@@ -160,11 +161,11 @@ func TestListRecorded(t *testing.T) {
 
 // TestModuleMatches: fentry with wildcards takes those with a prototype.
 func TestTracingMatches(t *testing.T) {
-	p, err := Resolve(testEnv(t), []Target{Fentry{Symbol: "vfs_*"}}, nil)
+	p, err := Resolve(probetest.Env(t), []Target{Fentry{Symbol: "vfs_*"}}, nil)
 	if err != nil || len(p.Programs) != 2 || p.Programs[1].AttachTo != "vfs_write" || p.Programs[1].Sites[0].Target != (Fentry{Symbol: "vfs_write"}) {
 		t.Errorf("%v\n%v", err, p)
 	}
-	if _, err := Resolve(testEnv(t), []Target{Fexit{Symbol: "ext4_*"}}, nil); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := Resolve(probetest.Env(t), []Target{Fexit{Symbol: "ext4_*"}}, nil); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("functions without prototypes: %v", err)
 	}
 }

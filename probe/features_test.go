@@ -30,7 +30,7 @@ func testsIn(t *testing.T, dir string, tests map[string]bool) {
 				full = dir + "." + full
 			}
 			// A proof asserts: by itself, or by a helper that it hands t to.
-			tests[full] = regexp.MustCompile(`t\.(Error|Fatal)|\(t,`).Match(m[2])
+			tests[full] = regexp.MustCompile(`t\.(Error|Fatal)|\(t[,)]`).Match(m[2])
 		}
 	}
 }
@@ -40,7 +40,7 @@ func testsIn(t *testing.T, dir string, tests map[string]bool) {
 func TestFeatures(t *testing.T) {
 	testenv.Need(t, testenv.File("FEATURES.md")) // a guest has only the binary
 	tests := map[string]bool{}
-	for _, dir := range []string{"", "broker", "container"} {
+	for _, dir := range []string{"", "broker", "container", "deploy"} {
 		testsIn(t, dir, tests)
 	}
 	b, err := os.ReadFile("FEATURES.md")

@@ -100,11 +100,11 @@ func (p *Plan) ApplyFilter(spec *ebpf.CollectionSpec) error {
 			continue
 		}
 		if p.Filter.reads() && !strings.Contains(prog.License, "GPL") {
-			return fmt.Errorf("filter %s: namespaces and groups are read by a helper for GPL-compatible programs, this one's licence is %q", g.first(), prog.License)
+			return fmt.Errorf("filter %s: namespaces and groups are read by a helper for GPL-compatible programs, this one's licence is %q", g.Place(), prog.License)
 		}
 		ins, err := kernel.Filter(prog.Instructions, p.Filter.kernel(), kernel.Idle(g.Type))
 		if err != nil {
-			return fmt.Errorf("filter %s: %w", g.first(), err)
+			return fmt.Errorf("filter %s: %w", g.Place(), err)
 		}
 		prog.Instructions = ins
 	}

@@ -15,31 +15,28 @@ import (
 	"github.com/cilium/ebpf"
 
 	"github.com/borescope/borescope/internal/testenv"
+	"github.com/borescope/borescope/probe/internal/probetest"
 )
 
 // startTargetIn starts a target in namespaces of its own.
-func startTargetIn(t testing.TB, flags uintptr) *workload {
+func startTargetIn(t testing.TB, flags uintptr) *probetest.Workload {
 	t.Helper()
-	w := &workload{t: t, cmd: testenv.Command(t, targetPath())}
-	w.cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: flags}
-	w.start()
-	return w
+	cmd := testenv.Command(t, probetest.TargetPath())
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: flags}
+	return probetest.StartCommand(t, cmd)
 }
 
 // loadFiltered loads counting programs with the plan's filter.
-func loadFiltered(t testing.TB, plan *Plan, c counting) *counter {
+func loadFiltered(t testing.TB, plan *Plan, c probetest.Counting) *counter {
 	t.Helper()
-	m, err := ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.Array, KeySize: 4, ValueSize: 16, MaxEntries: 256})
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := probetest.NewTallies(t)
 	t.Cleanup(func() { m.Close() })
-	spec := userSpec(plan, c, m)
+	spec := c.Collection(plan, m)
 	if err := plan.ApplyFilter(spec); err != nil {
 		t.Fatal(err)
 	}
 	for _, p := range spec.Programs {
-		p.Instructions = ownIDs(p.Instructions)
+		p.Instructions = probetest.OwnIDs(p.Instructions)
 	}
 	coll, err := ebpf.NewCollection(spec)
 	if err != nil {
@@ -50,41 +47,41 @@ func loadFiltered(t testing.TB, plan *Plan, c counting) *counter {
 }
 
 // expectFiltered runs both workloads, of which the filter lets one pass.
-func expectFiltered(t *testing.T, f *Filter, in, out *workload) {
+func expectFiltered(t *testing.T, f *Filter, in, out *probetest.Workload) {
 	t.Helper()
-	plan := mustResolve(t, &Options{Filter: f}, "uprobe:"+targetPath()+":add")
-	n := loadFiltered(t, plan, counting{value: argOffset()})
+	plan := mustResolve(t, &Options{Filter: f}, "uprobe:"+probetest.TargetPath()+":add")
+	n := loadFiltered(t, plan, probetest.Counting{Value: probetest.ArgOffset()})
 	l, err := plan.Attach(n.progs, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	out.run()
-	expectTally(t, n.read(t, 0), tally{})
-	in.run()
-	out.run()
-	expectTally(t, n.read(t, 0), tally{times, sumTo})
+	out.Run()
+	probetest.ExpectTally(t, n.read(t, 0), probetest.Tally{})
+	in.Run()
+	out.Run()
+	probetest.ExpectTally(t, n.read(t, 0), probetest.Tally{Count: probetest.Times, Sum: sumTo})
 }
 
 // TestFilterPID and those that follow: of two processes, the events of one.
 func TestFilterPID(t *testing.T) {
 	testenv.Need(t, testenv.Root, testenv.Uprobes)
-	in, out := startTarget(t), startTarget(t)
-	expectFiltered(t, &Filter{PIDs: []int{1, in.pid()}}, in, out)
+	in, out := probetest.Start(t), probetest.Start(t)
+	expectFiltered(t, &Filter{PIDs: []int{1, in.PID()}}, in, out)
 }
 
 func TestFilterPIDNamespace(t *testing.T) {
 	testenv.Need(t, testenv.Root, testenv.Uprobes)
-	in, out := startTargetIn(t, syscall.CLONE_NEWPID), startTarget(t)
-	expectFiltered(t, &Filter{PIDNamespaceOf: in.pid()}, in, out)
-	expectFiltered(t, &Filter{PIDNamespaceOf: out.pid()}, out, in)
+	in, out := startTargetIn(t, syscall.CLONE_NEWPID), probetest.Start(t)
+	expectFiltered(t, &Filter{PIDNamespaceOf: in.PID()}, in, out)
+	expectFiltered(t, &Filter{PIDNamespaceOf: out.PID()}, out, in)
 }
 
 func TestFilterMountNamespace(t *testing.T) {
 	testenv.Need(t, testenv.Root, testenv.Uprobes, testenv.BTF)
-	in, out := startTargetIn(t, syscall.CLONE_NEWNS), startTarget(t)
-	expectFiltered(t, &Filter{MountNamespaceOf: in.pid()}, in, out)
-	expectFiltered(t, &Filter{MountNamespaceOf: in.pid(), PIDs: []int{in.pid()}}, in, out)
+	in, out := startTargetIn(t, syscall.CLONE_NEWNS), probetest.Start(t)
+	expectFiltered(t, &Filter{MountNamespaceOf: in.PID()}, in, out)
+	expectFiltered(t, &Filter{MountNamespaceOf: in.PID(), PIDs: []int{in.PID()}}, in, out)
 }
 
 // makeCgroup makes a group with a group in it, for a test.
@@ -115,28 +112,28 @@ func enterCgroup(t *testing.T, dir string, pid int) {
 func TestFilterCgroup(t *testing.T) {
 	testenv.Need(t, testenv.Root, testenv.Uprobes)
 	outer, inner := makeCgroup(t)
-	in, out := startTarget(t), startTarget(t)
-	enterCgroup(t, inner, in.pid())
-	t.Cleanup(func() { enterCgroup(t, filepath.Dir(outer), in.pid()) })
+	in, out := probetest.Start(t), probetest.Start(t)
+	enterCgroup(t, inner, in.PID())
+	t.Cleanup(func() { enterCgroup(t, filepath.Dir(outer), in.PID()) })
 	name := "/" + filepath.Base(outer)
 	for _, list := range [][]string{{name}, {name + "/inner"}, {outer}, {name, name + "/inner"}} {
 		expectFiltered(t, &Filter{Cgroups: list}, in, out)
 	}
 	// A container's view: the depth is not known.
-	plan := mustResolve(t, &Options{Filter: &Filter{Cgroups: []string{name}}}, "uprobe:"+targetPath()+":add")
+	plan := mustResolve(t, &Options{Filter: &Filter{Cgroups: []string{name}}}, "uprobe:"+probetest.TargetPath()+":add")
 	if plan.Filter.Cgroups[0].Level != 1 {
 		t.Errorf("%+v", plan.Filter)
 	}
 	plan.Filter.Cgroups[0].Level = -1
-	n := loadFiltered(t, plan, counting{value: -1})
+	n := loadFiltered(t, plan, probetest.Counting{Value: -1})
 	l, err := plan.Attach(n.progs, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	out.run()
-	in.run()
-	expectTally(t, n.read(t, 0), tally{Count: times})
+	out.Run()
+	in.Run()
+	probetest.ExpectTally(t, n.read(t, 0), probetest.Tally{Count: probetest.Times})
 	if _, err := Resolve(nil, []Target{Begin{}}, &Options{Filter: &Filter{Cgroups: []string{"/no/such"}}}); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("a cgroup that does not exist: %v", err)
 	}
@@ -150,17 +147,17 @@ func TestFilterKinds(t *testing.T) {
 		needs  []testenv.Requirement
 		want   uint64
 	}{
-		{"uretprobe:" + targetPath() + ":add", []testenv.Requirement{testenv.Uprobes}, times},
-		{"usdt:" + targetPath() + ":target:twice", []testenv.Requirement{testenv.Uprobes}, 2 * times},
-		{"tracepoint:syscalls:sys_enter_getppid", []testenv.Requirement{testenv.Tracefs}, times},
-		{"kprobe:" + getppidFunc(), []testenv.Requirement{testenv.Kprobes}, times},
-		{"kprobe:" + getppidFunc() + ",kprobe:ksys_pwrite64", []testenv.Requirement{testenv.KprobeMulti}, times},
-		{"fentry:" + getppidFunc(), []testenv.Requirement{testenv.Fentry}, times},
+		{"uretprobe:" + probetest.TargetPath() + ":add", []testenv.Requirement{testenv.Uprobes}, probetest.Times},
+		{"usdt:" + probetest.TargetPath() + ":target:twice", []testenv.Requirement{testenv.Uprobes}, 2 * probetest.Times},
+		{"tracepoint:syscalls:sys_enter_getppid", []testenv.Requirement{testenv.Tracefs}, probetest.Times},
+		{"kprobe:" + probetest.GetppidFunc(), []testenv.Requirement{testenv.Kprobes}, probetest.Times},
+		{"kprobe:" + probetest.GetppidFunc() + ",kprobe:ksys_pwrite64", []testenv.Requirement{testenv.KprobeMulti}, probetest.Times},
+		{"fentry:" + probetest.GetppidFunc(), []testenv.Requirement{testenv.Fentry}, probetest.Times},
 	} {
 		t.Run(strings.ReplaceAll(c.target, "/", "_"), func(t *testing.T) {
 			testenv.Need(t, c.needs...)
-			in, out := startTarget(t), startTarget(t)
-			plan := mustResolve(t, &Options{Filter: &Filter{PIDs: []int{in.pid()}, PIDNamespaceOf: os.Getpid()}}, c.target)
+			in, out := probetest.Start(t), probetest.Start(t)
+			plan := mustResolve(t, &Options{Filter: &Filter{PIDs: []int{in.PID()}, PIDNamespaceOf: os.Getpid()}}, c.target)
 			b, err := json.Marshal(plan)
 			if err != nil {
 				t.Fatal(err)
@@ -169,15 +166,15 @@ func TestFilterKinds(t *testing.T) {
 			if err := json.Unmarshal(b, again); err != nil || len(again.Diff(plan)) != 0 {
 				t.Fatalf("%v: recorded and read:\n%s", err, again)
 			}
-			n := loadFiltered(t, again, counting{value: -1})
+			n := loadFiltered(t, again, probetest.Counting{Value: -1})
 			l, err := again.Attach(n.progs, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer l.Close()
-			out.run()
-			in.run()
-			expectTally(t, n.read(t, 0), tally{Count: c.want})
+			out.Run()
+			in.Run()
+			probetest.ExpectTally(t, n.read(t, 0), probetest.Tally{Count: c.want})
 		})
 	}
 }
@@ -185,7 +182,7 @@ func TestFilterKinds(t *testing.T) {
 // TestFilterRefuses: what makes no sense is an error, not a filter that lets
 // all pass.
 func TestFilterRefuses(t *testing.T) {
-	env := testEnv(t)
+	env := probetest.Env(t)
 	for want, f := range map[string]*Filter{
 		"no process id":           {PIDs: []int{0}},
 		"257 processes":           {PIDs: make([]int, 257)},
@@ -199,16 +196,16 @@ func TestFilterRefuses(t *testing.T) {
 		}
 	}
 	testenv.Need(t, testenv.Root, testenv.Uprobes)
-	plan := mustResolve(t, nil, "uprobe:"+targetPath()+":add")
-	n := loadCounter(t, plan, counting{value: -1})
+	plan := mustResolve(t, nil, "uprobe:"+probetest.TargetPath()+":add")
+	n := loadCounter(t, plan, probetest.Counting{Value: -1})
 	for _, prog := range n.progs {
-		_, err := AttachAll(prog, []Target{plan.Programs[0].Sites[0].Target}, &Options{Filter: &Filter{PIDs: []int{1}}})
+		_, err := Attach(prog, plan.Programs[0].Sites[0].Target, &Options{Filter: &Filter{PIDs: []int{1}}})
 		if err == nil || !strings.Contains(err.Error(), "ApplyFilter") {
 			t.Errorf("a filter for a program that is loaded: %v", err)
 		}
 	}
 	plan.Filter = &TaskFilter{MountNamespace: 1}
-	spec := userSpec(plan, counting{value: -1}, n.m)
+	spec := probetest.Counting{Value: -1}.Collection(plan, n.m)
 	spec.Programs[plan.Programs[0].Name].License = "Proprietary"
 	if err := plan.ApplyFilter(spec); err == nil || !strings.Contains(err.Error(), "licence") {
 		t.Errorf("a licence that the helper does not take: %v", err)

@@ -17,12 +17,13 @@ import (
 	"github.com/borescope/borescope/internal/insn"
 	"github.com/borescope/borescope/internal/testenv"
 	"github.com/borescope/borescope/probe/env"
+	"github.com/borescope/borescope/probe/internal/probetest"
 	"github.com/borescope/borescope/probe/internal/usercode"
 	"github.com/borescope/borescope/probe/internal/userfile"
 )
 
 func TestParseFormat(t *testing.T) {
-	f, err := env.ParseFormat(strings.NewReader(testFormat))
+	f, err := env.ParseFormat(strings.NewReader(probetest.Format))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -125,8 +126,8 @@ func TestLiveFormats(t *testing.T) {
 }
 
 func FuzzParseFormat(f *testing.F) {
-	f.Add(testFormat)
-	f.Add(testSyscallFormat)
+	f.Add(probetest.Format)
+	f.Add(probetest.SyscallFormat)
 	f.Fuzz(func(t *testing.T, text string) {
 		format, err := env.ParseFormat(strings.NewReader(text))
 		if err != nil {
@@ -191,7 +192,7 @@ func FuzzLdCache(f *testing.F) {
 // TestReturns compares with objdump: the return instructions of libc.
 func TestReturns(t *testing.T) {
 	testenv.Need(t, testenv.Tool("objdump"))
-	path := targetPath()
+	path := probetest.TargetPath()
 	out, err := testenv.Command(t, "objdump", "-d", "--no-show-raw-insn", path).Output()
 	if err != nil {
 		t.Fatal(err)
@@ -211,7 +212,7 @@ func TestReturns(t *testing.T) {
 }
 
 func TestBoundary(t *testing.T) {
-	env := testEnv(t)
+	env := probetest.Env(t)
 	for offset, want := range map[uint64]string{
 		0: "", 3: "", 1: "offset 1 lies within the instruction of 3 bytes at +0",
 		4096: "lies in no loaded segment",

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/borescope/borescope/internal/testenv"
+	"github.com/borescope/borescope/probe/internal/probetest"
 )
 
 // fuseVar names the file that the test's child answers for.
@@ -31,7 +32,7 @@ func TestFUSE(t *testing.T) {
 	dev, err := os.OpenFile("/dev/fuse", os.O_RDWR, 0)
 	testenv.Need(t, testenv.Got("/dev/fuse", err))
 	server := testenv.Command(t, "/proc/self/exe", "-test.run=^TestFUSE$")
-	server.Env = append(os.Environ(), fuseVar+"="+targetPath())
+	server.Env = append(os.Environ(), fuseVar+"="+probetest.TargetPath())
 	server.ExtraFiles = []*os.File{dev}
 	dir := t.TempDir()
 	if err := unix.Mount("served", dir, "fuse", 0, fmt.Sprintf("fd=%d,rootmode=40000,user_id=0,group_id=0,allow_other", dev.Fd())); err != nil {
@@ -49,10 +50,9 @@ func TestFUSE(t *testing.T) {
 		server.Wait()
 	})
 	path := filepath.Join(dir, "program")
-	w := &workload{t: t, cmd: testenv.Command(t, path)}
-	w.start()
+	w := probetest.StartCommand(t, testenv.Command(t, path))
 	for text, want := range map[string]uint64{
-		"uprobe:" + path + ":add": times, fmt.Sprintf("uprobe::add pid=%d", w.pid()): times, "usdt:" + path + ":target:twice": 2 * times,
+		"uprobe:" + path + ":add": probetest.Times, fmt.Sprintf("uprobe::add pid=%d", w.PID()): probetest.Times, "usdt:" + path + ":target:twice": 2 * probetest.Times,
 	} {
 		target := mustParse(t, text)
 		if _, err := Resolve(nil, []Target{target}, nil); err == nil || !strings.Contains(err.Error(), "FUSE") {
@@ -62,7 +62,7 @@ func TestFUSE(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		n := loadCounter(t, plan, counting{value: -1})
+		n := loadCounter(t, plan, probetest.Counting{Value: -1})
 		// A plan that doesn't say which file it was made from.
 		whose := plan.Files
 		plan.Files = nil
@@ -75,7 +75,7 @@ func TestFUSE(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		w.run()
+		w.Run()
 		if got := n.read(t, 0).Count; got != want {
 			t.Errorf("%s: counted %d, want %d", text, got, want)
 		}

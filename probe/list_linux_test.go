@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/borescope/borescope/internal/testenv"
+	"github.com/borescope/borescope/probe/internal/probetest"
 )
 
 func collect(t testing.TB, pattern string, o *ListOptions) []Listed {
@@ -29,8 +30,8 @@ func names(list []Listed) []string {
 }
 
 func TestListUser(t *testing.T) {
-	got := names(collect(t, "uprobe:"+targetPath()+":helper_*", nil))
-	abs, err := filepath.Abs(targetPath())
+	got := names(collect(t, "uprobe:"+probetest.TargetPath()+":helper_*", nil))
+	abs, err := filepath.Abs(probetest.TargetPath())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -38,7 +39,7 @@ func TestListUser(t *testing.T) {
 	if !slices.Equal(got, want) {
 		t.Errorf("got %q", got)
 	}
-	list := collect(t, "usdt:"+targetPath(), &ListOptions{Args: true})
+	list := collect(t, "usdt:"+probetest.TargetPath(), &ListOptions{Args: true})
 	if len(list) != 2 || len(list[0].Args) != 2 {
 		t.Errorf("got %v", list)
 	}

@@ -84,7 +84,7 @@ func bulk(t testing.TB, n int, o *Options) (attach, detach time.Duration, sites 
 	targets := manyFunctions(t, n)
 	prog := emptyProgram(t, o.AttachType)
 	t0 := time.Now()
-	l, err := AttachAll(prog, targets, o)
+	l, err := Attach(prog, Set(targets), o)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,13 +12,14 @@ import (
 
 	"github.com/borescope/borescope/internal/testenv"
 	"github.com/borescope/borescope/internal/tracefs"
+	"github.com/borescope/borescope/probe/internal/probetest"
 )
 
 // TestAttachErrors: what the kernel refuses, in one line that says why, with
 // nothing left attached.
 func TestAttachErrors(t *testing.T) {
 	testenv.Need(t, testenv.Root, testenv.Uprobes, testenv.Perf, testenv.Tracefs)
-	files := openFiles(t)
+	files := probetest.OpenFiles(t)
 	change := func(text string, f func(p *Plan)) *Plan {
 		plan := mustResolve(t, &Options{NoTypes: true}, text)
 		f(plan)
@@ -32,10 +33,10 @@ func TestAttachErrors(t *testing.T) {
 		is   error
 	}{
 		{"raw tracepoint", change("rawtracepoint:nosuch", func(*Plan) {}), "no raw tracepoint nosuch", fs.ErrNotExist},
-		{"file", change("uprobe:"+targetPath()+":add", func(p *Plan) { site(p).Path = "/nosuch" }), "no file /nosuch", fs.ErrNotExist},
-		{"directory", change("uprobe:"+targetPath()+":add", func(p *Plan) { site(p).Path = "/proc" }), "cannot be probed", nil},
-		{"offset", change("uprobe:"+targetPath()+":add", func(p *Plan) { site(p).Offset = 1 << 40 }), "file offset 0x10000000000", nil},
-		{"process", change("uprobe:"+targetPath()+":add", func(p *Plan) { site(p).PID = 1<<22 - 1 }), "no process 4194303", nil},
+		{"file", change("uprobe:"+probetest.TargetPath()+":add", func(p *Plan) { site(p).Path = "/nosuch" }), "no file /nosuch", fs.ErrNotExist},
+		{"directory", change("uprobe:"+probetest.TargetPath()+":add", func(p *Plan) { site(p).Path = "/proc" }), "cannot be probed", nil},
+		{"offset", change("uprobe:"+probetest.TargetPath()+":add", func(p *Plan) { site(p).Offset = 1 << 40 }), "file offset 0x10000000000", nil},
+		{"process", change("uprobe:"+probetest.TargetPath()+":add", func(p *Plan) { site(p).PID = 1<<22 - 1 }), "no process 4194303", nil},
 		{"tracepoint", change("tracepoint:sched:sched_switch", func(p *Plan) {
 			site(p).Target = Tracepoint{Group: "sched", Name: "sched_swich"}
 		}), `did you mean "sched_switch"`, fs.ErrNotExist},
@@ -49,7 +50,7 @@ func TestAttachErrors(t *testing.T) {
 		{"method", change("profile:hz:9", func(p *Plan) { p.Programs[0].Method = MethodNone }), "the plan has no method", nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			n := loadCounter(t, c.plan, counting{value: -1})
+			n := loadCounter(t, c.plan, probetest.Counting{Value: -1})
 			l, err := c.plan.Attach(n.progs, nil)
 			if err == nil {
 				l.Close()
@@ -60,7 +61,7 @@ func TestAttachErrors(t *testing.T) {
 			}
 		})
 	}
-	if after := openFiles(t); after != files {
+	if after := probetest.OpenFiles(t); after != files {
 		t.Errorf("%d descriptors before, %d after", files, after)
 	}
 }
@@ -73,7 +74,7 @@ func TestAttachOffline(t *testing.T) {
 	gone := plan.Programs[0].Sites[0]
 	gone.CPU = 1000
 	plan.Programs[0].Sites = append(plan.Programs[0].Sites, gone)
-	_, l := attachCounter(t, plan, counting{value: -1})
+	_, l := attachCounter(t, plan, probetest.Counting{Value: -1})
 	if got := len(l.Sites()); got != n {
 		t.Errorf("%d sites, want %d", got, n)
 	}
@@ -85,11 +86,11 @@ func TestAttachOffline(t *testing.T) {
 // TestAttachMissing: what the kernel refuses may be left out.
 func TestAttachMissing(t *testing.T) {
 	testenv.Need(t, testenv.Root, testenv.Uprobes)
-	w := startTarget(t)
+	w := probetest.Start(t)
 	for _, o := range []*Options{{}, {NoMulti: true}} {
-		plan := mustResolve(t, o, "uprobe:"+targetPath()+":helper_*")
+		plan := mustResolve(t, o, "uprobe:"+probetest.TargetPath()+":helper_*")
 		plan.Programs[0].Sites[0].Offset = 1 << 40
-		n := loadCounter(t, plan, counting{value: -1})
+		n := loadCounter(t, plan, probetest.Counting{Value: -1})
 		l, err := plan.Attach(n.progs, &AttachOptions{Missing: MissingWarn})
 		if err != nil {
 			t.Fatal(err)
@@ -97,8 +98,8 @@ func TestAttachMissing(t *testing.T) {
 		if m := l.Missing(); len(m) != 1 || len(l.Sites()) != 1 || m[0].Err == nil {
 			t.Errorf("missing %v, attached %v", m, l.Sites())
 		}
-		w.run()
-		expectTally(t, n.read(t, 0), tally{Count: times})
+		w.Run()
+		probetest.ExpectTally(t, n.read(t, 0), probetest.Tally{Count: probetest.Times})
 		l.Close()
 	}
 	var missing *Link
@@ -113,10 +114,10 @@ func TestAttachWrongPrograms(t *testing.T) {
 	if _, err := plan.Attach(map[string]*ebpf.Program{"other": nil}, nil); err == nil || !strings.Contains(err.Error(), plan.Programs[0].Name) {
 		t.Errorf("a program too few: %v", err)
 	}
-	if _, err := AttachAll(nil, nil, nil); err == nil {
-		t.Error("no program and no targets")
+	if _, err := Attach(nil, nil, nil); err == nil {
+		t.Error("no program and no target")
 	}
-	n := loadCounter(t, plan, counting{value: 11 * 8}) // more arguments than it has
+	n := loadCounter(t, plan, probetest.Counting{Value: 11 * 8}) // more arguments than it has
 	if l, err := plan.Attach(n.progs, nil); err == nil {
 		l.Close()
 		t.Error("a program that reads 12 arguments was attached to sys_enter")
@@ -151,7 +152,7 @@ func TestSweep(t *testing.T) {
 func TestAttachTwice(t *testing.T) {
 	testenv.Need(t, testenv.Root, testenv.Tracefs)
 	plan := mustResolve(t, nil, "tracepoint:syscalls:sys_enter_getppid")
-	n, l := attachCounter(t, plan, counting{value: -1})
+	n, l := attachCounter(t, plan, probetest.Counting{Value: -1})
 	if _, err := plan.Attach(n.progs, nil); !errors.Is(err, fs.ErrExist) || !strings.Contains(err.Error(), "load it a second time") {
 		t.Errorf("attached twice: %v", err)
 	}

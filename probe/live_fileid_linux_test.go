@@ -14,6 +14,7 @@ import (
 	"github.com/borescope/borescope/internal/elffile"
 	"github.com/borescope/borescope/internal/procfs"
 	"github.com/borescope/borescope/internal/testenv"
+	"github.com/borescope/borescope/probe/internal/probetest"
 	"github.com/borescope/borescope/probe/internal/userfile"
 )
 
@@ -58,8 +59,8 @@ func TestReplacedFile(t *testing.T) {
 		for _, o := range []*Options{nil, {NoMulti: true}} {
 			dir := t.TempDir()
 			path, link, other := dir+"/file", dir+"/link", dir+"/other"
-			copyFile(t, path, targetPath())
-			copyFile(t, other, targetPath())
+			copyFile(t, path, probetest.TargetPath())
+			copyFile(t, other, probetest.TargetPath())
 			if err := os.Symlink(path, link); err != nil {
 				t.Fatal(err)
 			}
@@ -67,14 +68,14 @@ func TestReplacedFile(t *testing.T) {
 			if len(plan.Files) != 1 || plan.Files[link].Inode == 0 {
 				t.Fatalf("files %v", plan.Files)
 			}
-			attachCounter(t, plan, counting{value: -1}) // it has not been replaced yet
+			attachCounter(t, plan, probetest.Counting{Value: -1}) // it has not been replaced yet
 			same := func(s string) string { return s }
 			recorded := decode(t, plan, same)
 			if err := swap(path, link, other); err != nil {
 				t.Fatal(err)
 			}
 			for _, p := range []*Plan{plan, recorded} {
-				n := loadCounter(t, p, counting{value: -1})
+				n := loadCounter(t, p, probetest.Counting{Value: -1})
 				l, err := p.Attach(n.progs, nil)
 				if err == nil {
 					l.Close()
@@ -83,7 +84,7 @@ func TestReplacedFile(t *testing.T) {
 					t.Errorf("%s: %v", how, err)
 				}
 			}
-			attachCounter(t, mustResolve(t, o, "uprobe:"+link+":helper_*"), counting{value: -1})
+			attachCounter(t, mustResolve(t, o, "uprobe:"+link+":helper_*"), probetest.Counting{Value: -1})
 		}
 	}
 }
@@ -92,15 +93,15 @@ func TestReplacedFile(t *testing.T) {
 // and are attached without a comparison.
 func TestOldPlanFiles(t *testing.T) {
 	testenv.Need(t, testenv.Root, testenv.Uprobes)
-	w := startTarget(t)
-	plan := mustResolve(t, nil, "uprobe:"+targetPath()+":add")
+	w := probetest.Start(t)
+	plan := mustResolve(t, nil, "uprobe:"+probetest.TargetPath()+":add")
 	old := decode(t, plan, func(s string) string { return strings.Replace(s, `"files"`, `"unknown"`, 1) })
 	if len(plan.Files) != 1 || old.Files != nil {
 		t.Fatalf("files %v, %v", plan.Files, old.Files)
 	}
-	n, _ := attachCounter(t, old, counting{value: -1})
-	w.run()
-	expectTally(t, n.read(t, 0), tally{Count: times})
+	n, _ := attachCounter(t, old, probetest.Counting{Value: -1})
+	w.Run()
+	probetest.ExpectTally(t, n.read(t, 0), probetest.Tally{Count: probetest.Times})
 }
 
 // TestFileBuildID: a plan says which builds of its files it is for, by readelf's word,
@@ -149,7 +150,7 @@ func TestFileBuildIDOnce(t *testing.T) {
 	if err := os.WriteFile(note, []byte("\x04\x00\x00\x00\x08\x00\x00\x00\x03\x00\x00\x00GNU\x00buildme."), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if out, err := testenv.Command(t, "objcopy", "--add-section", ".note.gnu.build-id="+note, targetPath(), path).CombinedOutput(); err != nil {
+	if out, err := testenv.Command(t, "objcopy", "--add-section", ".note.gnu.build-id="+note, probetest.TargetPath(), path).CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	env, ids := NewEnv(nil), userfile.FileIDs{}
@@ -176,8 +177,8 @@ func TestFileBuildIDOnce(t *testing.T) {
 func TestReadTwice(t *testing.T) {
 	dir := t.TempDir()
 	path := dir + "/file"
-	copyFile(t, path, targetPath())
-	copyFile(t, dir+"/other", targetPath())
+	copyFile(t, path, probetest.TargetPath())
+	copyFile(t, dir+"/other", probetest.TargetPath())
 	env, ids := NewEnv(nil), userfile.FileIDs{}
 	if _, err := usdtFile(env, userfile.Sources{IDs: ids}, path); err != nil {
 		t.Fatal(err)
@@ -209,9 +210,9 @@ func TestTargetLinks(t *testing.T) {
 	if err := os.MkdirAll(root+host, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	copyFile(t, host+"/only", targetPath())
-	copyFile(t, host+"/both", targetPath())
-	copyFile(t, root+host+"/both", targetPath())
+	copyFile(t, host+"/only", probetest.TargetPath())
+	copyFile(t, host+"/both", probetest.TargetPath())
+	copyFile(t, root+host+"/both", probetest.TargetPath())
 	for _, name := range []string{"only", "both"} {
 		if err := os.Symlink(filepath.Join(host, name), root+"/"+name); err != nil {
 			t.Fatal(err)
@@ -240,7 +241,7 @@ func TestTargetLinks(t *testing.T) {
 		if got := plan.Files[below+"/both"]; got != want {
 			t.Errorf("%v, want the target's %v", got, want)
 		}
-		attachCounter(t, plan, counting{value: -1})
+		attachCounter(t, plan, probetest.Counting{Value: -1})
 	}
 }
 
@@ -271,10 +272,10 @@ func TestTargetLdCache(t *testing.T) {
 // TestProcLinks: the kernel's own links of a process are taken with a pid too.
 func TestProcLinks(t *testing.T) {
 	testenv.Need(t, testenv.Root, testenv.Uprobes)
-	w := startTarget(t)
-	path := procfs.Dir(w.pid()) + "/exe"
-	n, l := attachCounter(t, mustResolve(t, nil, fmt.Sprintf("uprobe:%s:add pid=%d", path, w.pid())), counting{value: -1})
+	w := probetest.Start(t)
+	path := procfs.Dir(w.PID()) + "/exe"
+	n, l := attachCounter(t, mustResolve(t, nil, fmt.Sprintf("uprobe:%s:add pid=%d", path, w.PID())), probetest.Counting{Value: -1})
 	defer l.Close()
-	w.run()
-	expectTally(t, n.read(t, 0), tally{Count: times})
+	w.Run()
+	probetest.ExpectTally(t, n.read(t, 0), probetest.Tally{Count: probetest.Times})
 }

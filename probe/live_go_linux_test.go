@@ -15,6 +15,7 @@ import (
 
 	"github.com/borescope/borescope/internal/elffile"
 	"github.com/borescope/borescope/internal/testenv"
+	"github.com/borescope/borescope/probe/internal/probetest"
 	"github.com/borescope/borescope/probe/internal/usercode"
 	"github.com/borescope/borescope/probe/internal/userfile"
 )
@@ -43,8 +44,8 @@ func TestGoStripped(t *testing.T) {
 			if len(ret.Sites) < 2 || ret.returnProbe() || ret.Go == nil || !strings.HasPrefix(ret.Go.Version, "go1.") {
 				t.Fatalf("want several return instructions of a Go program:\n%s", plan)
 			}
-			entries := loadCounter(t, &Plan{Programs: plan.Programs[:1]}, counting{value: -1})
-			exits := loadCounter(t, &Plan{Programs: plan.Programs[1:]}, counting{value: -1})
+			entries := loadCounter(t, &Plan{Programs: plan.Programs[:1]}, probetest.Counting{Value: -1})
+			exits := loadCounter(t, &Plan{Programs: plan.Programs[1:]}, probetest.Counting{Value: -1})
 			for name, p := range exits.progs {
 				entries.progs[name] = p
 			}
@@ -77,10 +78,10 @@ func TestGoArguments(t *testing.T) {
 	if p.Why == "" || len(p.Args) != 3 || p.Args[0].Name != "depth" || p.Args[0].Loc.Kind != LocationReg {
 		t.Fatalf("\n%s", plan)
 	}
-	n, _ := attachCounter(t, plan, counting{value: goFirstArg()})
+	n, _ := attachCounter(t, plan, probetest.Counting{Value: goFirstArg()})
 	// At the first instruction, where nobody puts a probe that asks by name.
 	at := plan.Programs[0].Sites[0].Address - behind(t, path, "main.grow")
-	first, _ := attachCounter(t, mustResolve(t, nil, fmt.Sprintf("uprobe::%#x pid=%d", at, w.pid())), counting{value: -1})
+	first, _ := attachCounter(t, mustResolve(t, nil, fmt.Sprintf("uprobe::%#x pid=%d", at, w.pid())), probetest.Counting{Value: -1})
 	const each = 5
 	counts := w.round(each)
 	if got := first.read(t, 0).Count; got <= counts[1] {
@@ -94,7 +95,7 @@ func TestGoArguments(t *testing.T) {
 			sum += d * (d + 1) / 2
 		}
 	}
-	expectTally(t, n.read(t, 0), tally{counts[1], sum})
+	probetest.ExpectTally(t, n.read(t, 0), probetest.Tally{Count: counts[1], Sum: sum})
 }
 
 // behind is the length of a function's stack check.
@@ -249,31 +250,31 @@ func TestGoExternal(t *testing.T) {
 
 func TestUprobeSession(t *testing.T) {
 	testenv.Need(t, testenv.Root, testenv.Feature(featureUprobeSession))
-	w := startTarget(t)
-	plan := mustResolve(t, &Options{Session: true}, "uprobe:"+targetPath()+":add")
+	w := probetest.Start(t)
+	plan := mustResolve(t, &Options{Session: true}, "uprobe:"+probetest.TargetPath()+":add")
 	if plan.Programs[0].AttachType != AttachUprobeSession {
 		t.Fatalf("no session:\n%s", plan)
 	}
-	n, _ := attachCounter(t, plan, counting{value: -1, sites: true})
-	w.run()
-	expectTally(t, n.read(t, 0), tally{Count: 2 * times}) // entry and return
+	n, _ := attachCounter(t, plan, probetest.Counting{Value: -1, Sites: true})
+	w.Run()
+	probetest.ExpectTally(t, n.read(t, 0), probetest.Tally{Count: 2 * probetest.Times}) // entry and return
 }
 
 func TestKprobeSession(t *testing.T) {
 	testenv.Need(t, testenv.Root, testenv.Feature(featureKprobeSession))
-	w := startTarget(t)
-	plan := mustResolve(t, &Options{Session: true}, "kprobe:"+getppidFunc())
-	n, _ := attachCounter(t, plan, counting{pid: w.pid(), value: -1, sites: true})
-	w.run()
-	expectTally(t, n.read(t, 0), tally{Count: 2 * times})
+	w := probetest.Start(t)
+	plan := mustResolve(t, &Options{Session: true}, "kprobe:"+probetest.GetppidFunc())
+	n, _ := attachCounter(t, plan, probetest.Counting{PID: w.PID(), Value: -1, Sites: true})
+	w.Run()
+	probetest.ExpectTally(t, n.read(t, 0), probetest.Tally{Count: 2 * probetest.Times})
 }
 
 // TestKretprobeOfSessions: where sessions are asked for, a kretprobe is still none.
 func TestKretprobeOfSessions(t *testing.T) {
 	testenv.Need(t, testenv.Root, testenv.Feature(featureKprobeSession))
-	w := startTarget(t)
-	plan := mustResolve(t, &Options{Session: true}, "kretprobe:"+getppidFunc())
-	n, _ := attachCounter(t, plan, counting{pid: w.pid(), value: -1, sites: true})
-	w.run()
-	expectTally(t, n.read(t, 0), tally{Count: times})
+	w := probetest.Start(t)
+	plan := mustResolve(t, &Options{Session: true}, "kretprobe:"+probetest.GetppidFunc())
+	n, _ := attachCounter(t, plan, probetest.Counting{PID: w.PID(), Value: -1, Sites: true})
+	w.Run()
+	probetest.ExpectTally(t, n.read(t, 0), probetest.Tally{Count: probetest.Times})
 }

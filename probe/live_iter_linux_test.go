@@ -12,12 +12,13 @@ import (
 
 	"github.com/borescope/borescope/internal/feature"
 	"github.com/borescope/borescope/internal/testenv"
+	"github.com/borescope/borescope/probe/internal/probetest"
 )
 
 // TestIter: a pass over all tasks, against /proc.
 func TestIter(t *testing.T) {
 	testenv.Need(t, testenv.Root, testenv.Feature(feature.Iter))
-	n, l := attachCounter(t, mustResolve(t, nil, "iter:task"), counting{value: -1})
+	n, l := attachCounter(t, mustResolve(t, nil, "iter:task"), probetest.Counting{Value: -1})
 	r, err := l.OpenIter()
 	if err != nil {
 		t.Fatal(err)
@@ -39,9 +40,9 @@ func TestIter(t *testing.T) {
 // TestIterPID: the tasks of one process.
 func TestIterPID(t *testing.T) {
 	testenv.Need(t, testenv.Root, testenv.Feature(feature.Iter))
-	w := startTarget(t)
-	plan := mustResolve(t, nil, fmt.Sprintf("iter:task pid=%d", w.pid()))
-	n := loadCounter(t, plan, counting{value: -1})
+	w := probetest.Start(t)
+	plan := mustResolve(t, nil, fmt.Sprintf("iter:task pid=%d", w.PID()))
+	n := loadCounter(t, plan, probetest.Counting{Value: -1})
 	l, err := plan.Attach(n.progs, nil)
 	if err != nil {
 		testenv.SkipUnsupported(t, err)
@@ -54,7 +55,7 @@ func TestIterPID(t *testing.T) {
 	}
 	io.Copy(io.Discard, r)
 	r.Close()
-	expectTally(t, n.read(t, 0), tally{Count: 2}) // one thread, and the end
+	probetest.ExpectTally(t, n.read(t, 0), probetest.Tally{Count: 2}) // one thread, and the end
 }
 
 // TestSoak attaches and detaches at random, from several goroutines, under
@@ -63,10 +64,10 @@ func TestIterPID(t *testing.T) {
 // own: a function takes a tracing program once, and so does a tracepoint of perf's.
 func TestSoak(t *testing.T) {
 	testenv.Need(t, testenv.Root, testenv.Uprobes, testenv.Tracefs)
-	length := soakLength(t)
+	length := probetest.SoakLength(t)
 	texts := []string{
-		"uprobe:" + targetPath() + ":add", "uretprobe:" + targetPath() + ":nested", "uprobe:" + targetPath() + ":helper_*",
-		"usdt:" + targetPath() + ":target:*", "profile:hz:99", "interval:ms:5", "software:page-faults:1",
+		"uprobe:" + probetest.TargetPath() + ":add", "uretprobe:" + probetest.TargetPath() + ":nested", "uprobe:" + probetest.TargetPath() + ":helper_*",
+		"usdt:" + probetest.TargetPath() + ":target:*", "profile:hz:99", "interval:ms:5", "software:page-faults:1",
 		"rawtracepoint:sys_enter", "tracepoint:sched:sched_switch", "kprobe:ksys_write", "kretprobe:ksys_read",
 		"kretprobe:ksys_read maxactive=4", "kprobe:ksys_write,kprobe:ksys_read", "fentry:ksys_write", "socket:lo", "begin,end",
 	}
@@ -86,13 +87,13 @@ func TestSoak(t *testing.T) {
 		}
 		r := ready{plan: plan}
 		for i := range r.counters {
-			r.counters[i] = loadCounter(t, plan, counting{value: -1})
+			r.counters[i] = loadCounter(t, plan, probetest.Counting{Value: -1})
 		}
 		plans = append(plans, r)
 	}
-	w := startTarget(t)
+	w := probetest.Start(t)
 	dir := testenv.TracefsDir(t)
-	before, events := openFiles(t), tracefsEvents(dir)
+	before, events := probetest.OpenFiles(t), tracefsEvents(dir)
 	end := time.Now().Add(length)
 	var wg sync.WaitGroup
 	var mu sync.Mutex
@@ -106,14 +107,14 @@ func TestSoak(t *testing.T) {
 					continue // 5.10 attaches a tracing program once
 				}
 				if err != nil {
-					t.Errorf("%s: %v", r.plan.Programs[0].first(), err)
+					t.Errorf("%s: %v", r.plan.Programs[0].Place(), err)
 					return
 				}
 				if rand.IntN(2) == 0 {
 					time.Sleep(time.Duration(rand.IntN(3)) * time.Millisecond)
 				}
 				if err := l.Close(); err != nil {
-					t.Errorf("close %s: %v", r.plan.Programs[0].first(), err)
+					t.Errorf("close %s: %v", r.plan.Programs[0].Place(), err)
 				}
 				mu.Lock()
 				rounds++
@@ -121,25 +122,16 @@ func TestSoak(t *testing.T) {
 			}
 		})
 	}
-	stop := w.keepBusy()
+	stop := w.KeepBusy()
 	wg.Wait()
 	stop()
 	t.Logf("%d rounds of %d kinds", rounds, len(plans))
-	if after := openFiles(t); after != before {
+	if after := probetest.OpenFiles(t); after != before {
 		t.Errorf("%d descriptors before, %d after", before, after)
 	}
 	if after := tracefsEvents(dir); after != events {
 		t.Errorf("tracefs events before:\n%s\nafter:\n%s", events, after)
 	}
-}
-
-func openFiles(t testing.TB) int {
-	t.Helper()
-	list, err := os.ReadDir("/proc/self/fd")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return len(list)
 }
 
 func tracefsEvents(dir string) string {

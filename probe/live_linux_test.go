@@ -9,53 +9,54 @@ import (
 	"github.com/cilium/ebpf"
 
 	"github.com/borescope/borescope/internal/testenv"
+	"github.com/borescope/borescope/probe/internal/probetest"
 )
 
 // sumTo is 0 + 1 + … + times-1, what add's first argument adds up to.
-const sumTo = times * (times - 1) / 2
+const sumTo = probetest.Times * (probetest.Times - 1) / 2
 
 func TestUprobeCounts(t *testing.T) {
 	testenv.Need(t, testenv.Root, testenv.Uprobes)
-	w := startTarget(t)
-	n, l := attachCounter(t, mustResolve(t, nil, "uprobe:"+targetPath()+":add"), counting{value: argOffset()})
-	w.run()
-	expectTally(t, n.read(t, 0), tally{times, sumTo})
+	w := probetest.Start(t)
+	n, l := attachCounter(t, mustResolve(t, nil, "uprobe:"+probetest.TargetPath()+":add"), probetest.Counting{Value: probetest.ArgOffset()})
+	w.Run()
+	probetest.ExpectTally(t, n.read(t, 0), probetest.Tally{Count: probetest.Times, Sum: sumTo})
 	if err := l.Close(); err != nil {
 		t.Fatal(err)
 	}
-	w.run()
-	expectTally(t, n.read(t, 0), tally{times, sumTo}) // closed: nothing more
+	w.Run()
+	probetest.ExpectTally(t, n.read(t, 0), probetest.Tally{Count: probetest.Times, Sum: sumTo}) // closed: nothing more
 }
 
 func TestUretprobeCounts(t *testing.T) {
 	testenv.Need(t, testenv.Root, testenv.Uprobes)
-	w := startTarget(t)
-	n, _ := attachCounter(t, mustResolve(t, nil, "uretprobe:"+targetPath()+":add"), counting{value: retOffset()})
-	w.run()
-	expectTally(t, n.read(t, 0), tally{times, sumTo + times*1000})
+	w := probetest.Start(t)
+	n, _ := attachCounter(t, mustResolve(t, nil, "uretprobe:"+probetest.TargetPath()+":add"), probetest.Counting{Value: probetest.RetOffset()})
+	w.Run()
+	probetest.ExpectTally(t, n.read(t, 0), probetest.Tally{Count: probetest.Times, Sum: sumTo + probetest.Times*1000})
 }
 
 func TestUprobePID(t *testing.T) {
 	testenv.Need(t, testenv.Root, testenv.Uprobes)
-	a, b := startTarget(t), startTarget(t)
-	n, _ := attachCounter(t, mustResolve(t, nil, fmt.Sprintf("uprobe::add pid=%d", a.pid())), counting{value: -1})
-	a.run()
-	b.run()
-	a.run()
-	expectTally(t, n.read(t, 0), tally{Count: 2 * times})
+	a, b := probetest.Start(t), probetest.Start(t)
+	n, _ := attachCounter(t, mustResolve(t, nil, fmt.Sprintf("uprobe::add pid=%d", a.PID())), probetest.Counting{Value: -1})
+	a.Run()
+	b.Run()
+	a.Run()
+	probetest.ExpectTally(t, n.read(t, 0), probetest.Tally{Count: 2 * probetest.Times})
 }
 
 func TestUprobeMulti(t *testing.T) {
 	testenv.Need(t, testenv.Root, testenv.UprobeMulti)
-	w := startTarget(t)
-	plan := mustResolve(t, nil, "uprobe:"+targetPath()+":helper_*")
+	w := probetest.Start(t)
+	plan := mustResolve(t, nil, "uprobe:"+probetest.TargetPath()+":helper_*")
 	if len(plan.Programs) != 1 || plan.Programs[0].Method != MethodUprobeMulti || len(plan.Programs[0].Sites) != 2 {
 		t.Fatalf("two functions make\n%s", plan)
 	}
-	n, l := attachCounter(t, plan, counting{value: argOffset(), sites: true})
-	w.run()
-	expectTally(t, n.read(t, 0), tally{times, sumTo})
-	expectTally(t, n.read(t, 1), tally{times, sumTo})
+	n, l := attachCounter(t, plan, probetest.Counting{Value: probetest.ArgOffset(), Sites: true})
+	w.Run()
+	probetest.ExpectTally(t, n.read(t, 0), probetest.Tally{Count: probetest.Times, Sum: sumTo})
+	probetest.ExpectTally(t, n.read(t, 1), probetest.Tally{Count: probetest.Times, Sum: sumTo})
 	if got := len(l.Sites()); got != 2 {
 		t.Errorf("%d sites", got)
 	}
@@ -65,60 +66,60 @@ func TestUprobeMulti(t *testing.T) {
 // without uprobe.multi.
 func TestUprobeSingles(t *testing.T) {
 	testenv.Need(t, testenv.Root, testenv.Uprobes)
-	w := startTarget(t)
-	plan := mustResolve(t, &Options{NoMulti: true}, "uprobe:"+targetPath()+":helper_*")
-	n, _ := attachCounter(t, plan, counting{value: argOffset(), sites: hasCookies()})
-	w.run()
-	if hasCookies() {
-		expectTally(t, n.read(t, 0), tally{times, sumTo})
-		expectTally(t, n.read(t, 1), tally{times, sumTo})
+	w := probetest.Start(t)
+	plan := mustResolve(t, &Options{NoMulti: true}, "uprobe:"+probetest.TargetPath()+":helper_*")
+	n, _ := attachCounter(t, plan, probetest.Counting{Value: probetest.ArgOffset(), Sites: probetest.HasCookies()})
+	w.Run()
+	if probetest.HasCookies() {
+		probetest.ExpectTally(t, n.read(t, 0), probetest.Tally{Count: probetest.Times, Sum: sumTo})
+		probetest.ExpectTally(t, n.read(t, 1), probetest.Tally{Count: probetest.Times, Sum: sumTo})
 	} else {
-		expectTally(t, n.read(t, 0), tally{2 * times, 2 * sumTo})
+		probetest.ExpectTally(t, n.read(t, 0), probetest.Tally{Count: 2 * probetest.Times, Sum: 2 * sumTo})
 	}
 }
 
 func TestUretprobeNested(t *testing.T) {
 	testenv.Need(t, testenv.Root, testenv.Uprobes)
-	w := startTarget(t)
-	n, _ := attachCounter(t, mustResolve(t, nil, "uretprobe:"+targetPath()+":nested"), counting{value: retOffset()})
-	w.run()
-	expectTally(t, n.read(t, 0), tally{4 * times, (0 + 1 + 2 + 3) * times})
+	w := probetest.Start(t)
+	n, _ := attachCounter(t, mustResolve(t, nil, "uretprobe:"+probetest.TargetPath()+":nested"), probetest.Counting{Value: probetest.RetOffset()})
+	w.Run()
+	probetest.ExpectTally(t, n.read(t, 0), probetest.Tally{Count: 4 * probetest.Times, Sum: (0 + 1 + 2 + 3) * probetest.Times})
 }
 
 func TestUprobeLine(t *testing.T) {
 	testenv.Need(t, testenv.Root, testenv.Uprobes)
-	w := startTarget(t)
-	n, _ := attachCounter(t, mustResolve(t, nil, fmt.Sprintf("uprobe:%s:target.c:%d", targetPath(), lineOf(t, "watched = i;"))), counting{value: -1})
-	w.run()
-	expectTally(t, n.read(t, 0), tally{Count: times})
+	w := probetest.Start(t)
+	n, _ := attachCounter(t, mustResolve(t, nil, fmt.Sprintf("uprobe:%s:target.c:%d", probetest.TargetPath(), lineOf(t, "watched = i;"))), probetest.Counting{Value: -1})
+	w.Run()
+	probetest.ExpectTally(t, n.read(t, 0), probetest.Tally{Count: probetest.Times})
 }
 
 func TestTracepointCounts(t *testing.T) {
 	testenv.Need(t, testenv.Root, testenv.Tracefs)
-	w := startTarget(t)
+	w := probetest.Start(t)
 	// Offset 8 is __syscall_nr, an int with 4 bytes of padding before the args.
 	plan := mustResolve(t, nil, "tracepoint:syscalls:sys_enter_getppid")
-	n, _ := attachCounter(t, plan, counting{pid: w.pid(), value: -1})
-	w.run()
-	expectTally(t, n.read(t, 0), tally{Count: times})
+	n, _ := attachCounter(t, plan, probetest.Counting{PID: w.PID(), Value: -1})
+	w.Run()
+	probetest.ExpectTally(t, n.read(t, 0), probetest.Tally{Count: probetest.Times})
 }
 
 func TestTracepointSet(t *testing.T) {
 	testenv.Need(t, testenv.Root, testenv.Tracefs)
-	w := startTarget(t)
+	w := probetest.Start(t)
 	plan := mustResolve(t, nil, "tracepoint:syscalls:sys_enter_getppid,tracepoint:syscalls:sys_enter_write")
-	n, _ := attachCounter(t, plan, counting{pid: w.pid(), value: -1})
-	w.run()
-	expectTally(t, n.read(t, 0), tally{Count: times + 1})
+	n, _ := attachCounter(t, plan, probetest.Counting{PID: w.PID(), Value: -1})
+	w.Run()
+	probetest.ExpectTally(t, n.read(t, 0), probetest.Tally{Count: probetest.Times + 1})
 }
 
 func TestRawTracepointCounts(t *testing.T) {
 	testenv.Need(t, testenv.Root)
-	w := startTarget(t)
+	w := probetest.Start(t)
 	plan := mustResolve(t, &Options{NoTypes: true}, "rawtracepoint:sys_enter")
 	// args[1] is the system call's number.
-	n, _ := attachCounter(t, plan, counting{pid: w.pid(), value: 8, filter: 8, equal: getppid()})
-	w.run()
+	n, _ := attachCounter(t, plan, probetest.Counting{PID: w.PID(), Value: 8, Filter: 8, Equal: getppid()})
+	w.Run()
 	expectGetppids(t, n)
 }
 
@@ -130,96 +131,96 @@ func expectGetppids(t *testing.T, n *counter) {
 	if missed > 0 {
 		t.Logf("the kernel left out %d calls, all processes' together", missed)
 	}
-	want := tally{times, times * uint64(getppid())}
-	if got.leftOut(want, missed) {
-		want = tally{got.Count, got.Count * uint64(getppid())}
+	want := probetest.Tally{Count: probetest.Times, Sum: probetest.Times * uint64(getppid())}
+	if got.LeftOut(want, missed) {
+		want = probetest.Tally{Count: got.Count, Sum: got.Count * uint64(getppid())}
 	}
-	expectTally(t, got, want)
+	probetest.ExpectTally(t, got, want)
 }
 
 func TestKprobeCounts(t *testing.T) {
 	testenv.Need(t, testenv.Root, testenv.Kprobes)
-	w := startTarget(t)
-	plan := mustResolve(t, nil, "kprobe:"+getppidFunc())
-	n, _ := attachCounter(t, plan, counting{pid: w.pid(), value: -1})
-	w.run()
-	expectTally(t, n.read(t, 0), tally{Count: times})
-	w.run()
-	expectTally(t, n.read(t, 0), tally{Count: 2 * times})
+	w := probetest.Start(t)
+	plan := mustResolve(t, nil, "kprobe:"+probetest.GetppidFunc())
+	n, _ := attachCounter(t, plan, probetest.Counting{PID: w.PID(), Value: -1})
+	w.Run()
+	probetest.ExpectTally(t, n.read(t, 0), probetest.Tally{Count: probetest.Times})
+	w.Run()
+	probetest.ExpectTally(t, n.read(t, 0), probetest.Tally{Count: 2 * probetest.Times})
 }
 
 func TestKretprobeCounts(t *testing.T) {
 	testenv.Need(t, testenv.Root, testenv.Kprobes)
-	w := startTarget(t)
+	w := probetest.Start(t)
 	for _, more := range []string{"", " maxactive=16"} {
-		target := "kretprobe:" + getppidFunc() + more
+		target := "kretprobe:" + probetest.GetppidFunc() + more
 		t.Run(target, func(t *testing.T) {
 			if mustParse(t, target).(Kretprobe).MaxActive > 0 {
 				testenv.Need(t, testenv.Tracefs)
 			}
-			n, _ := attachCounter(t, mustResolve(t, nil, target), counting{pid: w.pid(), value: retOffset()})
-			w.run()
-			expectTally(t, n.read(t, 0), tally{times, times * uint64(os.Getpid())})
+			n, _ := attachCounter(t, mustResolve(t, nil, target), probetest.Counting{PID: w.PID(), Value: probetest.RetOffset()})
+			w.Run()
+			probetest.ExpectTally(t, n.read(t, 0), probetest.Tally{Count: probetest.Times, Sum: probetest.Times * uint64(os.Getpid())})
 		})
 	}
 }
 
 func TestFentryFexitCounts(t *testing.T) {
 	testenv.Need(t, testenv.Root, testenv.Fentry)
-	w := startTarget(t)
+	w := probetest.Start(t)
 	parent := uint64(os.Getpid())
 	for _, c := range []struct {
 		target string
 		value  int16
-		want   tally
+		want   probetest.Tally
 	}{
-		{"fentry:" + getppidFunc(), -1, tally{Count: times}},
-		{"fexit:" + getppidFunc(), 8, tally{times, times * parent}},
+		{"fentry:" + probetest.GetppidFunc(), -1, probetest.Tally{Count: probetest.Times}},
+		{"fexit:" + probetest.GetppidFunc(), 8, probetest.Tally{Count: probetest.Times, Sum: probetest.Times * parent}},
 		// ksys_write(fd, buf, count): the third argument is 1, and so is the result.
-		{"fentry:ksys_write", 16, tally{}},
-		{"fexit:ksys_write", 24, tally{}},
+		{"fentry:ksys_write", 16, probetest.Tally{}},
+		{"fexit:ksys_write", 24, probetest.Tally{}},
 	} {
 		t.Run(c.target, func(t *testing.T) {
-			n, _ := attachCounter(t, mustResolve(t, nil, c.target), counting{pid: w.pid(), value: c.value})
-			w.run()
+			n, _ := attachCounter(t, mustResolve(t, nil, c.target), probetest.Counting{PID: w.PID(), Value: c.value})
+			w.Run()
 			if c.want.Count > 0 {
-				expectTally(t, n.read(t, 0), c.want)
+				probetest.ExpectTally(t, n.read(t, 0), c.want)
 				return
 			}
-			w.waitBlocked() // its write is over
-			w.run()
-			expectWrites(t, n.read(t, 0))
+			w.WaitBlocked() // its write is over
+			w.Run()
+			probetest.ExpectWrites(t, n.read(t, 0))
 		})
 	}
 }
 
 func TestTPBTFCounts(t *testing.T) {
 	testenv.Need(t, testenv.Root, testenv.TPBTF)
-	w := startTarget(t)
+	w := probetest.Start(t)
 	plan := mustResolve(t, &Options{PreferBTF: true}, "rawtracepoint:sys_enter")
 	if plan.Programs[0].Type != ebpf.Tracing {
 		t.Fatalf("no tracing program:\n%s", plan)
 	}
-	n, _ := attachCounter(t, plan, counting{pid: w.pid(), value: 8, filter: 8, equal: getppid()})
-	w.run()
+	n, _ := attachCounter(t, plan, probetest.Counting{PID: w.PID(), Value: 8, Filter: 8, Equal: getppid()})
+	w.Run()
 	expectGetppids(t, n)
 }
 
 func TestKprobeMultiCounts(t *testing.T) {
 	testenv.Need(t, testenv.Root, testenv.KprobeMulti)
-	w := startTarget(t)
+	w := probetest.Start(t)
 	plan := mustResolve(t, nil, "kprobe:ksys_write,kprobe:ksys_read,kprobe:ksys_write")
 	if plan.Programs[0].Method != MethodKprobeMulti {
 		t.Fatalf("several functions make\n%s", plan)
 	}
-	w.waitBlocked() // its first read has begun, and is not counted
-	n, _ := attachCounter(t, plan, counting{pid: w.pid(), value: -1, sites: true})
-	w.run()
+	w.WaitBlocked() // its first read has begun, and is not counted
+	n, _ := attachCounter(t, plan, probetest.Counting{PID: w.PID(), Value: -1, Sites: true})
+	w.Run()
 	// The answer comes before the next read. Waiting for that by looking at the
 	// map could keep the program from running: a CPU in the map system call runs none.
-	w.waitBlocked()
-	expectTally(t, n.read(t, 0), tally{Count: 1})
-	expectTally(t, n.read(t, 1), tally{Count: 1})
+	w.WaitBlocked()
+	probetest.ExpectTally(t, n.read(t, 0), probetest.Tally{Count: 1})
+	probetest.ExpectTally(t, n.read(t, 1), probetest.Tally{Count: 1})
 }
 
 func TestProfileSamples(t *testing.T) {
@@ -247,7 +248,7 @@ func TestIntervalFires(t *testing.T) {
 func expectTicks(t *testing.T, target string, want int, most func(time.Duration) float64) {
 	t.Helper()
 	t0 := time.Now()
-	n, l := attachCounter(t, mustResolve(t, nil, target), counting{value: -1})
+	n, l := attachCounter(t, mustResolve(t, nil, target), probetest.Counting{Value: -1})
 	for n.read(t, 0).Count < uint64(want) {
 		if time.Since(t0) > time.Minute {
 			t.Fatalf("fired %d times in a minute, want %d", n.read(t, 0).Count, want)
@@ -269,70 +270,70 @@ func expectTicks(t *testing.T, target string, want int, most func(time.Duration)
 
 func TestSoftwareEventCounts(t *testing.T) {
 	testenv.Need(t, testenv.Root, testenv.Perf)
-	n, _ := attachCounter(t, mustResolve(t, nil, fmt.Sprintf("software:page-faults:1 pid=%d", selfPID())), counting{value: -1})
-	fault(t, times)
+	n, _ := attachCounter(t, mustResolve(t, nil, fmt.Sprintf("software:page-faults:1 pid=%d", selfPID())), probetest.Counting{Value: -1})
+	fault(t, probetest.Times)
 	// The runtime's own faults come on top.
-	if got := n.read(t, 0).Count; got < times || got > times+200 {
-		t.Errorf("counted %d faults, want %d and a few", got, times)
+	if got := n.read(t, 0).Count; got < probetest.Times || got > probetest.Times+200 {
+		t.Errorf("counted %d faults, want %d and a few", got, probetest.Times)
 	}
 }
 
 func TestWatchpointCounts(t *testing.T) {
 	testenv.Need(t, testenv.Root, testenv.Watchpoint)
-	w := startTarget(t)
+	w := probetest.Start(t)
 	addr := symbolValue(t, "watched")
-	plan := mustResolve(t, nil, fmt.Sprintf("watchpoint:%#x:8:w pid=%d", addr, w.pid()))
-	n, _ := attachCounter(t, plan, counting{value: -1})
-	w.run()
-	expectTally(t, n.read(t, 0), tally{Count: times})
+	plan := mustResolve(t, nil, fmt.Sprintf("watchpoint:%#x:8:w pid=%d", addr, w.PID()))
+	n, _ := attachCounter(t, plan, probetest.Counting{Value: -1})
+	w.Run()
+	probetest.ExpectTally(t, n.read(t, 0), probetest.Tally{Count: probetest.Times})
 }
 
 func TestBeginEnd(t *testing.T) {
 	testenv.Need(t, testenv.Root)
 	plan := mustResolve(t, nil, "begin", "end")
-	n := loadCounter(t, plan, counting{value: -1})
+	n := loadCounter(t, plan, probetest.Counting{Value: -1})
 	l, err := plan.Attach(n.progs, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	expectTally(t, n.read(t, 0), tally{Count: 1})
+	probetest.ExpectTally(t, n.read(t, 0), probetest.Tally{Count: 1})
 	if err := l.Close(); err != nil {
 		t.Fatal(err)
 	}
-	expectTally(t, n.read(t, 0), tally{Count: 2})
+	probetest.ExpectTally(t, n.read(t, 0), probetest.Tally{Count: 2})
 }
 
 func TestSocketFilter(t *testing.T) {
 	testenv.Need(t, testenv.Root)
 	plan := mustResolve(t, nil, "socket:lo")
-	n, l := attachCounter(t, plan, counting{value: -1})
-	sendDatagrams(t, times)
+	n, l := attachCounter(t, plan, probetest.Counting{Value: -1})
+	sendDatagrams(t, probetest.Times)
 	if err := l.Close(); err != nil {
 		t.Fatal(err)
 	}
 	// On loopback a packet is seen twice: going out and coming in. Others may send.
-	if got := n.read(t, 0).Count; got < 2*times {
-		t.Errorf("saw %d packets, want at least %d", got, 2*times)
+	if got := n.read(t, 0).Count; got < 2*probetest.Times {
+		t.Errorf("saw %d packets, want at least %d", got, 2*probetest.Times)
 	}
 }
 
 // TestAttachForeign: a program from elsewhere, attached by its type.
 func TestAttachForeign(t *testing.T) {
 	testenv.Need(t, testenv.Root, testenv.Uprobes)
-	w := startTarget(t)
-	plan := mustResolve(t, nil, "uprobe:"+targetPath()+":add")
-	n := loadCounter(t, plan, counting{value: -1})
+	w := probetest.Start(t)
+	plan := mustResolve(t, nil, "uprobe:"+probetest.TargetPath()+":add")
+	n := loadCounter(t, plan, probetest.Counting{Value: -1})
 	prog := n.progs[plan.Programs[0].Name]
-	l, err := AttachAll(prog, []Target{
-		Uprobe{Path: targetPath(), Symbol: "add"},
-		Uprobe{Path: targetPath(), Symbol: "helper_one"},
+	l, err := Attach(prog, Set{
+		Uprobe{Path: probetest.TargetPath(), Symbol: "add"},
+		Uprobe{Path: probetest.TargetPath(), Symbol: "helper_one"},
 	}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	w.run()
-	expectTally(t, n.read(t, 0), tally{Count: 2 * times})
+	w.Run()
+	probetest.ExpectTally(t, n.read(t, 0), probetest.Tally{Count: 2 * probetest.Times})
 	if _, err := Attach(prog, RawTracepoint{Name: "sys_enter"}, nil); err == nil {
 		t.Error("a kprobe program was attached to a raw tracepoint")
 	}

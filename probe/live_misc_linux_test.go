@@ -5,11 +5,13 @@ import (
 	"debug/elf"
 	"net"
 	"os"
+	"path/filepath"
 	"testing"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/borescope/borescope/internal/feature"
+	"github.com/borescope/borescope/probe/internal/probetest"
 )
 
 const (
@@ -24,7 +26,7 @@ func selfPID() int { return os.Getpid() }
 // lineOf finds the line of the target's source that holds the text.
 func lineOf(t testing.TB, text string) int {
 	t.Helper()
-	b, err := os.ReadFile("testdata/target/target.c")
+	b, err := os.ReadFile(filepath.Join(filepath.Dir(probetest.TargetPath()), "target.c"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -38,7 +40,7 @@ func lineOf(t testing.TB, text string) int {
 // symbolValue finds a symbol of the target with another reader than ours.
 func symbolValue(t testing.TB, name string) uint64 {
 	t.Helper()
-	f, err := elf.Open(targetPath())
+	f, err := elf.Open(probetest.TargetPath())
 	if err != nil {
 		t.Fatal(err)
 	}

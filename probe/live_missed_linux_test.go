@@ -12,6 +12,7 @@ import (
 	"github.com/borescope/borescope/internal/feature"
 	"github.com/borescope/borescope/internal/kernel"
 	"github.com/borescope/borescope/internal/testenv"
+	"github.com/borescope/borescope/probe/internal/probetest"
 )
 
 // TestSeenAndMissedAreAll: what programs at a function's entry and return count,
@@ -21,10 +22,10 @@ import (
 func TestSeenAndMissedAreAll(t *testing.T) {
 	testenv.Need(t, testenv.Root, testenv.Fentry)
 	const threads, calls = 8, 500
-	caller, err := LoadProgram(&ebpf.ProgramSpec{
+	caller, err := ebpf.NewProgram(&ebpf.ProgramSpec{
 		Name: "caller", Type: ebpf.Tracing, AttachType: ebpf.AttachTraceFEntry, AttachTo: "bpf_fentry_test1", License: "GPL",
 		Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, 0), asm.Return()},
-	}, ebpf.ProgramOptions{})
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -46,7 +47,7 @@ func TestSeenAndMissedAreAll(t *testing.T) {
 		if c.session {
 			w.made *= 2
 		}
-		w.n, w.l = attachCounter(t, mustResolve(t, &Options{Session: c.session}, c.target), counting{value: -1})
+		w.n, w.l = attachCounter(t, mustResolve(t, &Options{Session: c.session}, c.target), probetest.Counting{Value: -1})
 		all = append(all, w)
 	}
 	before512 := strings.HasPrefix(feature.Release(), "5.10.")
@@ -85,7 +86,7 @@ func TestSeenAndMissedAreAll(t *testing.T) {
 func TestTwiceOnAFunction(t *testing.T) {
 	testenv.Need(t, testenv.Root, testenv.Fentry)
 	plan := mustResolve(t, nil, "fentry:bpf_fentry_test1")
-	n, l := attachCounter(t, plan, counting{value: -1})
+	n, l := attachCounter(t, plan, probetest.Counting{Value: -1})
 	again, err := plan.Attach(n.progs, nil)
 	if err == nil {
 		again.Close()

@@ -19,13 +19,14 @@ import (
 	"github.com/borescope/borescope/internal/feature"
 	"github.com/borescope/borescope/internal/insn"
 	"github.com/borescope/borescope/internal/testenv"
+	"github.com/borescope/borescope/probe/internal/probetest"
 	"github.com/borescope/borescope/probe/internal/userfile"
 )
 
 // TestKprobeOffset: at an instruction inside a function, and by its address.
 func TestKprobeOffset(t *testing.T) {
 	testenv.Need(t, testenv.Root, testenv.Kprobes)
-	w := startTarget(t)
+	w := probetest.Start(t)
 	env := NewEnv(nil)
 	syms, err := env.KernelSymbols("", "ksys_write")
 	if err != nil || len(syms) != 1 {
@@ -54,9 +55,9 @@ func TestKprobeOffset(t *testing.T) {
 					t.Errorf("%s offers %s", target, a)
 				}
 			}
-			n, _ := attachCounter(t, plan, counting{pid: w.pid(), value: -1})
-			w.run()
-			expectTally(t, n.read(t, 0), tally{Count: 1})
+			n, _ := attachCounter(t, plan, probetest.Counting{PID: w.PID(), Value: -1})
+			w.Run()
+			probetest.ExpectTally(t, n.read(t, 0), probetest.Tally{Count: 1})
 		})
 	}
 	if env.Arch() == "amd64" {
@@ -72,16 +73,16 @@ func TestKprobeOffset(t *testing.T) {
 
 func TestUprobeAddress(t *testing.T) {
 	testenv.Need(t, testenv.Root, testenv.Uprobes)
-	w := startTarget(t)
-	n, _ := attachCounter(t, mustResolve(t, nil, fmt.Sprintf("uprobe:%s:%#x", targetPath(), symbolValue(t, "helper_one"))), counting{value: argOffset()})
-	w.run()
-	expectTally(t, n.read(t, 0), tally{times, sumTo})
+	w := probetest.Start(t)
+	n, _ := attachCounter(t, mustResolve(t, nil, fmt.Sprintf("uprobe:%s:%#x", probetest.TargetPath(), symbolValue(t, "helper_one"))), probetest.Counting{Value: probetest.ArgOffset()})
+	w.Run()
+	probetest.ExpectTally(t, n.read(t, 0), probetest.Tally{Count: probetest.Times, Sum: sumTo})
 }
 
 // TestFentryBPF: a probe at the entry of another BPF program.
 func TestFentryBPF(t *testing.T) {
 	testenv.Need(t, testenv.Root, testenv.Fentry)
-	w := startTarget(t)
+	w := probetest.Start(t)
 	plan := mustResolve(t, &Options{NoTypes: true}, "rawtracepoint:sys_enter")
 	spec := plan.ProgramSpec(0)
 	spec.License = "GPL"
@@ -109,15 +110,15 @@ func TestFentryBPF(t *testing.T) {
 	if inner.Programs[0].AttachTarget != uint32(id) {
 		t.Fatalf("no target program:\n%s", inner)
 	}
-	n := loadCounterOn(t, inner, counting{pid: w.pid(), value: -1}, prog)
+	n := loadCounterOn(t, inner, probetest.Counting{PID: w.PID(), Value: -1}, prog)
 	l, err := inner.Attach(n.progs, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	w.run()
-	if got := n.read(t, 0).Count; got < times {
-		t.Errorf("%d runs seen, want at least %d", got, times)
+	w.Run()
+	if got := n.read(t, 0).Count; got < probetest.Times {
+		t.Errorf("%d runs seen, want at least %d", got, probetest.Times)
 	}
 }
 
@@ -188,23 +189,23 @@ int main() { ns::T a{1}, b{2}; return ns::f((a + b).v) + ns::f(1, 'x'); }`
 			t.Errorf("%s: %d sites, want %d:\n%s", text, sites, want, plan)
 		}
 	}
-	n, _ := attachCounter(t, mustResolve(t, nil, "uprobe:"+bin+":cpp:ns::f"), counting{value: -1})
+	n, _ := attachCounter(t, mustResolve(t, nil, "uprobe:"+bin+":cpp:ns::f"), probetest.Counting{Value: -1})
 	testenv.Command(t, bin).Run()
-	expectTally(t, n.read(t, 0), tally{Count: 2})
+	probetest.ExpectTally(t, n.read(t, 0), probetest.Tally{Count: 2})
 }
 
 // TestRawCookie and TestPerfCookie: programs find the site in the cookie, which
 // cilium's link package can't give to these two.
 func TestRawCookie(t *testing.T) {
 	testenv.Need(t, testenv.Root, testenv.Feature(feature.RawTracepointCookie))
-	w := startTarget(t)
+	w := probetest.Start(t)
 	plan := mustResolve(t, &Options{NoTypes: true}, "rawtracepoint:sys_enter,rawtracepoint:sys_exit")
 	if len(plan.Programs) != 1 {
 		t.Fatalf("two raw tracepoints make\n%s", plan)
 	}
-	n, _ := attachCounter(t, plan, counting{pid: w.pid(), value: -1, sites: true})
-	w.run()
-	if a, b := n.read(t, 0).Count, n.read(t, 1).Count; a < times || b < times || a > b+2 || b > a+2 {
+	n, _ := attachCounter(t, plan, probetest.Counting{PID: w.PID(), Value: -1, Sites: true})
+	w.Run()
+	if a, b := n.read(t, 0).Count, n.read(t, 1).Count; a < probetest.Times || b < probetest.Times || a > b+2 || b > a+2 {
 		t.Errorf("%d entries, %d exits", a, b)
 	}
 }
@@ -212,7 +213,7 @@ func TestRawCookie(t *testing.T) {
 func TestPerfCookie(t *testing.T) {
 	testenv.Need(t, testenv.Root, testenv.Feature(feature.AttachCookie), testenv.Perf)
 	plan := mustResolve(t, nil, "perf:cpu-clock:hz:500")
-	n, l := attachCounter(t, plan, counting{value: -1, sites: true})
+	n, l := attachCounter(t, plan, probetest.Counting{Value: -1, Sites: true})
 	var busy sync.WaitGroup
 	for _, site := range l.Sites() {
 		busy.Go(func() { spinOn(t, site.CPU, 300*time.Millisecond) })
@@ -241,7 +242,7 @@ func spinOn(t *testing.T, cpu int, d time.Duration) {
 func TestPerfCgroup(t *testing.T) {
 	testenv.Need(t, testenv.Root, testenv.Perf)
 	plan := mustResolve(t, nil, "perf:cpu-clock:hz:500 cgroup=/")
-	n := loadCounter(t, plan, counting{value: -1})
+	n := loadCounter(t, plan, probetest.Counting{Value: -1})
 	l, err := plan.Attach(n.progs, nil)
 	if err != nil {
 		t.Skip(testenv.SkipPrefix + "perf cgroup: " + err.Error())
@@ -254,7 +255,7 @@ func TestPerfCgroup(t *testing.T) {
 		t.Error("no sample in the root cgroup")
 	}
 	bad := mustResolve(t, nil, "perf:cpu-clock:hz:500 cgroup=/no/such")
-	if _, err := bad.Attach(loadCounter(t, bad, counting{value: -1}).progs, nil); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := bad.Attach(loadCounter(t, bad, probetest.Counting{Value: -1}).progs, nil); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("a cgroup that does not exist: %v", err)
 	}
 }
@@ -262,7 +263,7 @@ func TestPerfCgroup(t *testing.T) {
 // TestPreciseMax: the modifier P takes what precision there is: none here.
 func TestPreciseMax(t *testing.T) {
 	testenv.Need(t, testenv.Root, testenv.Perf)
-	n, _ := attachCounter(t, mustResolve(t, nil, `perf:"cpu-clock:P":hz:500`), counting{value: -1})
+	n, _ := attachCounter(t, mustResolve(t, nil, `perf:"cpu-clock:P":hz:500`), probetest.Counting{Value: -1})
 	time.Sleep(200 * time.Millisecond)
 	if n.read(t, 0).Count == 0 {
 		t.Error("no sample")
@@ -273,7 +274,7 @@ func TestPreciseMax(t *testing.T) {
 func TestHardwareSamples(t *testing.T) {
 	testenv.Need(t, testenv.Root, testenv.PMU)
 	plan := mustResolve(t, nil, "hardware:cycles:100000")
-	n, _ := attachCounter(t, plan, counting{value: -1})
+	n, _ := attachCounter(t, plan, probetest.Counting{Value: -1})
 	x := 0
 	for i := range 20_000_000 {
 		x += i
@@ -290,9 +291,9 @@ func TestHardwareSamples(t *testing.T) {
 // TestPin: probes that outlive their Link, taken up again, and removed.
 func TestPin(t *testing.T) {
 	testenv.Need(t, testenv.Root, testenv.Uprobes, testenv.Mounts, testenv.Feature(feature.PerfLink))
-	w := startTarget(t)
-	plan := mustResolve(t, nil, "uprobe:"+targetPath()+":add")
-	n := loadCounter(t, plan, counting{value: -1})
+	w := probetest.Start(t)
+	plan := mustResolve(t, nil, "uprobe:"+probetest.TargetPath()+":add")
+	n := loadCounter(t, plan, probetest.Counting{Value: -1})
 	l, err := plan.Attach(n.progs, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -306,8 +307,8 @@ func TestPin(t *testing.T) {
 		t.Errorf("pinned twice: %v", err)
 	}
 	l.Close()
-	w.run()
-	expectTally(t, n.read(t, 0), tally{Count: times})
+	w.Run()
+	probetest.ExpectTally(t, n.read(t, 0), probetest.Tally{Count: probetest.Times})
 	again, err := OpenPinned(dir)
 	if err != nil {
 		t.Fatal(err)
@@ -318,11 +319,11 @@ func TestPin(t *testing.T) {
 	if err := Unpin(dir); err != nil {
 		t.Fatal(err)
 	}
-	w.run()
-	expectTally(t, n.read(t, 0), tally{Count: 2 * times})
+	w.Run()
+	probetest.ExpectTally(t, n.read(t, 0), probetest.Tally{Count: 2 * probetest.Times})
 	again.Close()
-	w.run()
-	expectTally(t, n.read(t, 0), tally{Count: 2 * times})
+	w.Run()
+	probetest.ExpectTally(t, n.read(t, 0), probetest.Tally{Count: 2 * probetest.Times})
 	if _, err := OpenPinned(dir); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("unpinned: %v", err)
 	}

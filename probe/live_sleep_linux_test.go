@@ -14,6 +14,7 @@ import (
 
 	"github.com/borescope/borescope/internal/feature"
 	"github.com/borescope/borescope/internal/testenv"
+	"github.com/borescope/borescope/probe/internal/probetest"
 )
 
 var shown uintptr
@@ -30,8 +31,8 @@ func show(p uintptr) { shown = p }
 func onPages(t *testing.T, f func(page uintptr)) {
 	t.Helper()
 	size := os.Getpagesize()
-	content := make([]byte, times*size)
-	for i := range times {
+	content := make([]byte, probetest.Times*size)
+	for i := range probetest.Times {
 		binary.NativeEndian.PutUint64(content[i*size:], uint64(i))
 	}
 	fd, err := unix.MemfdCreate("pages", unix.MFD_CLOEXEC)
@@ -56,7 +57,7 @@ func onPages(t *testing.T, f func(page uintptr)) {
 		t.Fatal(err)
 	}
 	defer unix.PthreadSigmask(unix.SIG_SETMASK, &before, nil)
-	for i := range times {
+	for i := range probetest.Times {
 		f(uintptr(unsafe.Pointer(&mem[i*size])))
 		// Whoever touched the page had its neighbours mapped too.
 		if err := unix.Madvise(mem, unix.MADV_DONTNEED); err != nil {
@@ -85,7 +86,7 @@ func readUser(typ ebpf.ProgramType, hits *ebpf.Map, load asm.Instructions, helpe
 		asm.LoadMem(asm.R7, asm.RFP, -8, asm.DWord),
 		asm.StoreImm(asm.RFP, -12, 0, asm.Word).WithSymbol("count"),
 	)
-	return ownIDs(append(ins, tallyUp(typ, asm.LoadMapPtr(asm.R1, hits.FD()), -12)...))
+	return probetest.OwnIDs(append(ins, probetest.TallyUp(typ, asm.LoadMapPtr(asm.R1, hits.FD()), -12)...))
 }
 
 // attachReader loads and attaches the plan's one program.
@@ -134,7 +135,7 @@ func TestSleepableUprobe(t *testing.T) {
 			load := asm.Instructions{asm.LoadMem(asm.R3, asm.R6, goFirstArg(), asm.DWord)}
 			n := attachReader(t, plan, load, c.helper)
 			onPages(t, show)
-			expectTally(t, n.read(t, 0), tally{times, c.sum})
+			probetest.ExpectTally(t, n.read(t, 0), probetest.Tally{Count: probetest.Times, Sum: c.sum})
 		})
 	}
 }
@@ -172,12 +173,12 @@ func TestSleepableTracepoint(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			n := attachReader(t, mustResolve(t, &c.o, c.target), c.load, c.helper)
 			onPages(t, func(page uintptr) { unix.RawSyscall(unix.SYS_CHROOT, page, 0, 0) })
-			expectTally(t, n.read(t, 0), tally{times, c.sum})
+			probetest.ExpectTally(t, n.read(t, 0), probetest.Tally{Count: probetest.Times, Sum: c.sum})
 		})
 	}
 	for _, target := range []string{"tracepoint:sched:sched_switch sleepable", "rawtracepoint:sched_switch sleepable"} {
 		plan := mustResolve(t, &Options{NoTypes: true}, target)
-		n := loadCounter(t, plan, counting{value: -1})
+		n := loadCounter(t, plan, probetest.Counting{Value: -1})
 		if l, err := plan.Attach(n.progs, nil); err == nil || !strings.Contains(err.Error(), onlySyscalls) {
 			t.Errorf("%s: %v", target, err)
 			l.Close()

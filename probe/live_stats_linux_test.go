@@ -10,6 +10,7 @@ import (
 	"github.com/cilium/ebpf"
 
 	"github.com/borescope/borescope/internal/testenv"
+	"github.com/borescope/borescope/probe/internal/probetest"
 )
 
 func TestLinkStats(t *testing.T) {
@@ -19,15 +20,15 @@ func TestLinkStats(t *testing.T) {
 		testenv.Need(t, testenv.Got("run statistics", err))
 	}
 	defer stats.Close()
-	w := startTarget(t)
-	_, l := attachCounter(t, mustResolve(t, nil, "uprobe:"+targetPath()+":add"), counting{value: -1})
-	w.run()
+	w := probetest.Start(t)
+	_, l := attachCounter(t, mustResolve(t, nil, "uprobe:"+probetest.TargetPath()+":add"), probetest.Counting{Value: -1})
+	w.Run()
 	s, err := l.Stats()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if s.Runs != times || s.Runtime <= 0 || s.Missed != 0 || s.Recursion != 0 {
-		t.Errorf("%+v, want %d runs and nothing missed", s, times)
+	if s.Runs != probetest.Times || s.Runtime <= 0 || s.Missed != 0 || s.Recursion != 0 {
+		t.Errorf("%+v, want %d runs and nothing missed", s, probetest.Times)
 	}
 	if m := l.Method(0); m != MethodPerfLink && m != MethodPerfIoctl {
 		t.Errorf("attached by %s", m)
@@ -44,29 +45,29 @@ func TestLinkStats(t *testing.T) {
 // TestKprobeMissed: a kprobe whose program hits a kprobe misses that one.
 func TestKprobeMissed(t *testing.T) {
 	testenv.Need(t, testenv.Root, testenv.Kprobes)
-	w := startTarget(t)
+	w := probetest.Start(t)
 	// bpf_get_current_pid_tgid is called by the first program and probed by
 	// the second: hit while a kprobe is handled, it is missed.
 	inner, err := Resolve(nil, []Target{mustParse(t, "kprobe:bpf_get_current_pid_tgid")}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	n := loadCounter(t, inner, counting{value: -1})
+	n := loadCounter(t, inner, probetest.Counting{Value: -1})
 	l, err := inner.Attach(n.progs, nil)
 	if err != nil {
 		testenv.Need(t, testenv.Got("kprobe:bpf_get_current_pid_tgid, blacklisted on some kernels", err))
 	}
 	defer l.Close()
-	_, _ = attachCounter(t, mustResolve(t, nil, "kprobe:ksys_write"), counting{pid: w.pid(), value: -1})
-	for range times {
-		w.run()
+	_, _ = attachCounter(t, mustResolve(t, nil, "kprobe:ksys_write"), probetest.Counting{PID: w.PID(), Value: -1})
+	for range probetest.Times {
+		w.Run()
 	}
 	s, err := l.Stats()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if s.MissedKnown && s.Missed+s.Recursion+n.read(t, 0).Count < times {
-		t.Errorf("%+v and %d counted, want at least %d", s, n.read(t, 0).Count, times)
+	if s.MissedKnown && s.Missed+s.Recursion+n.read(t, 0).Count < probetest.Times {
+		t.Errorf("%+v and %d counted, want at least %d", s, n.read(t, 0).Count, probetest.Times)
 	}
 	t.Logf("%+v, counted %d", s, n.read(t, 0).Count)
 }
@@ -100,14 +101,14 @@ func TestKill(t *testing.T) {
 // hold attaches one of each kind that works here, says so, and waits to be killed.
 func hold(t *testing.T) {
 	for _, target := range []string{
-		"uprobe:" + targetPath() + ":helper_*", "uprobe:" + targetPath() + ":add",
-		"usdt:" + targetPath() + ":twice", "profile:hz:99", "rawtracepoint:sys_enter", "kprobe:ksys_write",
+		"uprobe:" + probetest.TargetPath() + ":helper_*", "uprobe:" + probetest.TargetPath() + ":add",
+		"usdt:" + probetest.TargetPath() + ":twice", "profile:hz:99", "rawtracepoint:sys_enter", "kprobe:ksys_write",
 	} {
 		plan, err := Resolve(nil, []Target{mustParse(t, target)}, nil)
 		if err != nil {
 			continue
 		}
-		n := loadCounter(t, plan, counting{value: -1})
+		n := loadCounter(t, plan, probetest.Counting{Value: -1})
 		l, err := plan.Attach(n.progs, nil)
 		if err != nil {
 			t.Fatal(err)

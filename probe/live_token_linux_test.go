@@ -13,6 +13,7 @@ import (
 
 	"github.com/borescope/borescope/internal/feature"
 	"github.com/borescope/borescope/internal/testenv"
+	"github.com/borescope/borescope/probe/internal/probetest"
 )
 
 // delegate makes a BPF file system of the child's user namespace, whose
@@ -102,18 +103,18 @@ func tokenCounts(t *testing.T) {
 			t.Error(r)
 		}
 	}
-	w := startTarget(t)
-	for _, target := range []string{"uprobe:" + targetPath() + ":add", "uretprobe:" + targetPath() + ":helper_*"} {
+	w := probetest.Start(t)
+	for _, target := range []string{"uprobe:" + probetest.TargetPath() + ":add", "uretprobe:" + probetest.TargetPath() + ":helper_*"} {
 		plan := mustResolve(t, nil, target)
-		n, _ := attachCounter(t, plan, counting{value: -1})
-		w.run()
-		expectTally(t, n.read(t, 0), tally{Count: times * uint64(len(plan.Programs[0].Sites))})
+		n, _ := attachCounter(t, plan, probetest.Counting{Value: -1})
+		w.Run()
+		probetest.ExpectTally(t, n.read(t, 0), probetest.Tally{Count: probetest.Times * uint64(len(plan.Programs[0].Sites))})
 	}
 	raw := mustResolve(t, &Options{NoTypes: true}, "rawtracepoint:sys_enter")
-	n, _ := attachCounter(t, raw, counting{value: 8, filter: 8, equal: getppid()})
-	w.run()
-	if got := n.read(t, 0); got.Count < times || got.Sum != got.Count*uint64(getppid()) {
-		t.Errorf("counted %+v, want %d or more (of all processes)", got, times)
+	n, _ := attachCounter(t, raw, probetest.Counting{Value: 8, Filter: 8, Equal: getppid()})
+	w.Run()
+	if got := n.read(t, 0); got.Count < probetest.Times || got.Sum != got.Count*uint64(getppid()) {
+		t.Errorf("counted %+v, want %d or more (of all processes)", got, probetest.Times)
 	}
 }
 

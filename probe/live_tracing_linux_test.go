@@ -12,25 +12,26 @@ import (
 
 	"github.com/borescope/borescope/internal/feature"
 	"github.com/borescope/borescope/internal/testenv"
+	"github.com/borescope/borescope/probe/internal/probetest"
 )
 
 // TestFsessionCounts: one program at entry and return, which sees the value at
 // the return and 0 before; loaded alone and in a collection.
 func TestFsessionCounts(t *testing.T) {
 	testenv.Need(t, testenv.Root, testenv.Feature(feature.Fsession))
-	w := startTarget(t)
+	w := probetest.Start(t)
 	// ksys_write(fd, buf, count): the third argument is 1, at entry and at return.
 	third, _ := attachCounter(t, mustResolve(t, &Options{Session: true}, "fentry:ksys_write"),
-		counting{pid: w.pid(), value: 16})
-	plan := mustResolve(t, &Options{Session: true}, "fentry:"+getppidFunc())
+		probetest.Counting{PID: w.PID(), Value: 16})
+	plan := mustResolve(t, &Options{Session: true}, "fentry:"+probetest.GetppidFunc())
 	p := &plan.Programs[0]
 	if p.AttachType != AttachFsession || p.Ret == nil || p.Ret.Loc.Offset != 8 {
 		t.Fatalf("a session is\n%s", plan)
 	}
-	result, _ := attachCounter(t, plan, counting{pid: w.pid(), value: 8})
+	result, _ := attachCounter(t, plan, probetest.Counting{PID: w.PID(), Value: 8})
 	spec := plan.ProgramSpec(0)
 	spec.License = "GPL"
-	spec.Instructions = counting{pid: w.pid(), value: 8}.instructions(spec.Type, nil)
+	spec.Instructions = probetest.Counting{PID: w.PID(), Value: 8}.Instructions(spec.Type, nil)
 	coll, err := LoadCollection(&ebpf.CollectionSpec{
 		Maps:     map[string]*ebpf.MapSpec{"hits": {Type: ebpf.Array, KeySize: 4, ValueSize: 16, MaxEntries: 1}},
 		Programs: map[string]*ebpf.ProgramSpec{spec.Name: spec},
@@ -44,14 +45,14 @@ func TestFsessionCounts(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	w.run()
-	want := tally{2 * times, times * uint64(os.Getpid())}
-	expectTally(t, result.read(t, 0), want)
-	expectTally(t, (&counter{m: coll.Maps["hits"]}).read(t, 0), want)
-	w.waitBlocked() // its write is over
+	w.Run()
+	want := probetest.Tally{Count: 2 * probetest.Times, Sum: probetest.Times * uint64(os.Getpid())}
+	probetest.ExpectTally(t, result.read(t, 0), want)
+	probetest.ExpectTally(t, (&counter{m: coll.Maps["hits"]}).read(t, 0), want)
+	w.WaitBlocked() // its write is over
 	writes := third.read(t, 0)
 	writes.Count, writes.Sum = writes.Count/2, writes.Sum/2 // entry and return
-	expectWrites(t, writes)
+	probetest.ExpectWrites(t, writes)
 }
 
 // TestFsessionRefused: the verifier's own words.
@@ -61,12 +62,19 @@ func TestFsessionRefused(t *testing.T) {
 		Name: "bad", Type: ebpf.Tracing, AttachType: AttachFsession, AttachTo: "ksys_write", License: "GPL",
 		Instructions: asm.Instructions{asm.LoadMem(asm.R0, asm.R1, 4096, asm.DWord), asm.Mov.Imm(asm.R0, 0), asm.Return()},
 	}
+	load := func() error {
+		coll, err := LoadCollection(&ebpf.CollectionSpec{Programs: map[string]*ebpf.ProgramSpec{"bad": spec}}, ebpf.CollectionOptions{})
+		if err == nil {
+			coll.Close()
+		}
+		return err
+	}
 	var refused *ebpf.VerifierError
-	if _, err := LoadProgram(spec, ebpf.ProgramOptions{}); !errors.As(err, &refused) || !strings.Contains(err.Error(), "context access") {
+	if err := load(); !errors.As(err, &refused) || !strings.Contains(err.Error(), "context access") {
 		t.Errorf("%v, want what the verifier says", err)
 	}
 	spec.AttachTo = "nosuch_function"
-	if _, err := LoadProgram(spec, ebpf.ProgramOptions{}); err == nil || !strings.Contains(err.Error(), "nosuch_function") {
+	if err := load(); err == nil || !strings.Contains(err.Error(), "nosuch_function") {
 		t.Errorf("%v, want that there is no such function", err)
 	}
 }
@@ -75,22 +83,22 @@ func TestFsessionRefused(t *testing.T) {
 // program each, told apart by cookies, with arguments and values.
 func TestTracingMultiCounts(t *testing.T) {
 	testenv.Need(t, testenv.Root, testenv.Feature(feature.TracingMulti))
-	w := startTarget(t)
+	w := probetest.Start(t)
 	env := NewEnv(nil)
 	parent := uint64(os.Getpid())
 	var counters []*counter
 	kinds := []struct {
 		kind    string
 		session bool
-		c       counting
-		parents tally // what getppid counts, which has no third argument
+		c       probetest.Counting
+		parents probetest.Tally // what getppid counts, which has no third argument
 	}{
-		{"fentry", false, counting{helper: asm.FnGetFuncArg, value: 2}, tally{Count: times}},
-		{"fexit", false, counting{helper: asm.FnGetFuncRet}, tally{times, times * parent}},
-		{"fentry", true, counting{helper: asm.FnGetFuncRet}, tally{2 * times, times * parent}},
+		{"fentry", false, probetest.Counting{Helper: asm.FnGetFuncArg, Value: 2}, probetest.Tally{Count: probetest.Times}},
+		{"fexit", false, probetest.Counting{Helper: asm.FnGetFuncRet}, probetest.Tally{Count: probetest.Times, Sum: probetest.Times * parent}},
+		{"fentry", true, probetest.Counting{Helper: asm.FnGetFuncRet}, probetest.Tally{Count: 2 * probetest.Times, Sum: probetest.Times * parent}},
 	}
 	for _, k := range kinds {
-		set := mustParse(t, k.kind+":ksys_write,"+k.kind+":"+getppidFunc()+","+k.kind+":ksys_write")
+		set := mustParse(t, k.kind+":ksys_write,"+k.kind+":"+probetest.GetppidFunc()+","+k.kind+":ksys_write")
 		plan, err := Resolve(env, []Target{set}, &Options{TracingMulti: true, Session: k.session})
 		if err != nil {
 			t.Fatal(err)
@@ -98,15 +106,15 @@ func TestTracingMultiCounts(t *testing.T) {
 		if len(plan.Programs) != 1 || plan.Programs[0].Method != MethodTracingMulti || len(plan.Programs[0].Sites) != 2 {
 			t.Fatalf("two functions make\n%s", plan)
 		}
-		k.c.pid, k.c.sites = w.pid(), true
+		k.c.PID, k.c.Sites = w.PID(), true
 		n, l := attachCounter(t, plan, k.c)
 		if l.Method(0) != MethodTracingMulti || l.Method(1) != MethodTracingMulti {
 			t.Errorf("attached by %s and %s", l.Method(0), l.Method(1))
 		}
 		counters = append(counters, n)
 	}
-	w.run()
-	w.waitBlocked() // its write is over
+	w.Run()
+	w.WaitBlocked() // its write is over
 	for i, k := range kinds {
 		t.Logf("%s, session %t", k.kind, k.session)
 		got, missed := counters[i].read(t, 1), counters[i].missed(t)
@@ -114,20 +122,20 @@ func TestTracingMultiCounts(t *testing.T) {
 		// another task: in this process's own write, which wakes the target. Until
 		// that task goes on the kernel leaves out what runs on its CPU, of both
 		// functions, and counts it.
-		if !got.leftOut(k.parents, missed) {
-			expectTally(t, got, k.parents)
+		if !got.LeftOut(k.parents, missed) {
+			probetest.ExpectTally(t, got, k.parents)
 		}
 		writes := counters[i].read(t, 0)
 		if k.session { // the entry, where the value is 0
 			writes.Count /= 2
 		}
 		if missed == 0 || writes.Count > 0 {
-			expectWrites(t, writes)
+			probetest.ExpectWrites(t, writes)
 		}
 	}
 }
 
-// TestTracingMultiBulk: AttachAll finds out by itself that a program is for many
+// TestTracingMultiBulk: Attach finds out by itself that a program is for many
 // functions, leaves out what can't be had, and detaches all.
 func TestTracingMultiBulk(t *testing.T) {
 	testenv.Need(t, testenv.Root, testenv.Feature(feature.TracingMulti), testenv.Tracefs)
@@ -146,7 +154,7 @@ func TestTracingMultiBulk(t *testing.T) {
 	}
 	targets = append(targets, Fentry{Symbol: "_printk"}) // its arguments are variable
 	t0 := time.Now()
-	l, err := AttachAll(prog, targets, &Options{Missing: MissingWarn, NoTypes: true})
+	l, err := Attach(prog, Set(targets), &Options{Missing: MissingWarn, NoTypes: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -168,7 +176,7 @@ func TestTracingMultiBulk(t *testing.T) {
 		t.Logf("missing %s: %v", m.Target, m.Err)
 	}
 	for _, id := range ids {
-		expectGone(t, id)
+		probetest.ExpectGone(t, id)
 	}
 }
 
@@ -186,15 +194,15 @@ func TestTracingProgramIsBound(t *testing.T) {
 	defer prog.Close()
 	env := NewEnv(nil)
 	two := []Target{Fentry{Symbol: "ksys_write"}, Fentry{Symbol: "ksys_read"}}
-	if _, err := AttachAll(prog, two, &Options{Env: env}); err == nil || !strings.Contains(err.Error(), "TraceFentryMulti") {
+	if _, err := Attach(prog, Set(two), &Options{Env: env}); err == nil || !strings.Contains(err.Error(), "TraceFentryMulti") {
 		t.Errorf("%v", err)
 	}
-	if _, err := AttachAll(prog, two[:1], &Options{AttachType: AttachFentryMulti, Env: env}); err == nil {
+	if _, err := Attach(prog, Set(two[:1]), &Options{AttachType: AttachFentryMulti, Env: env}); err == nil {
 		t.Error("attached with an attach type that it was not loaded with")
 	} else if feature.Test(feature.TracingMulti) != nil && !errors.Is(err, errors.ErrUnsupported) {
 		t.Errorf("%v, want that this kernel has no tracing.multi", err)
 	}
-	l, err := AttachAll(prog, two[:1], &Options{Env: env})
+	l, err := Attach(prog, Set(two[:1]), &Options{Env: env})
 	if err != nil {
 		t.Fatal(err)
 	}

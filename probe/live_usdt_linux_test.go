@@ -6,14 +6,15 @@ import (
 	"testing"
 
 	"github.com/borescope/borescope/internal/testenv"
+	"github.com/borescope/borescope/probe/internal/probetest"
 	"github.com/borescope/borescope/usdt/provider"
 )
 
 // TestUSDTCounts: both sites of a probe, each with operands of its own.
 func TestUSDTCounts(t *testing.T) {
 	testenv.Need(t, testenv.Root, testenv.Uprobes)
-	w := startTarget(t)
-	plan := mustResolve(t, nil, "usdt:"+targetPath()+":target:twice")
+	w := probetest.Start(t)
+	plan := mustResolve(t, nil, "usdt:"+probetest.TargetPath()+":target:twice")
 	sites, specs := 0, 0
 	for _, p := range plan.Programs {
 		sites += len(p.Sites)
@@ -22,16 +23,16 @@ func TestUSDTCounts(t *testing.T) {
 	if sites != 2 || specs != 2 {
 		t.Fatalf("want 2 sites with 2 argument sets:\n%s", plan)
 	}
-	if hasCookies() != (len(plan.Programs) == 1) {
-		t.Fatalf("cookies %v:\n%s", hasCookies(), plan)
+	if probetest.HasCookies() != (len(plan.Programs) == 1) {
+		t.Fatalf("cookies %v:\n%s", probetest.HasCookies(), plan)
 	}
-	n, _ := attachCounter(t, plan, counting{value: -1, sites: hasCookies()})
-	w.run()
-	if hasCookies() {
-		expectTally(t, n.read(t, 0), tally{Count: times})
-		expectTally(t, n.read(t, 1), tally{Count: times})
+	n, _ := attachCounter(t, plan, probetest.Counting{Value: -1, Sites: probetest.HasCookies()})
+	w.Run()
+	if probetest.HasCookies() {
+		probetest.ExpectTally(t, n.read(t, 0), probetest.Tally{Count: probetest.Times})
+		probetest.ExpectTally(t, n.read(t, 1), probetest.Tally{Count: probetest.Times})
 	} else {
-		expectTally(t, n.read(t, 0), tally{Count: 2 * times})
+		probetest.ExpectTally(t, n.read(t, 0), probetest.Tally{Count: 2 * probetest.Times})
 	}
 }
 
@@ -39,27 +40,27 @@ func TestUSDTCounts(t *testing.T) {
 // one process and in all, by both kinds of link.
 func TestUSDTSemaphore(t *testing.T) {
 	testenv.Need(t, testenv.Root, testenv.Uprobes)
-	w := startTarget(t)
+	w := probetest.Start(t)
 	for _, o := range []*Options{{NoMulti: true}, {}} {
 		for _, target := range []string{
-			"usdt:" + targetPath() + ":guarded",
-			fmt.Sprintf("usdt::target:guarded pid=%d", w.pid()),
-			"usdt:" + targetPath() + ":target:*",
+			"usdt:" + probetest.TargetPath() + ":guarded",
+			fmt.Sprintf("usdt::target:guarded pid=%d", w.PID()),
+			"usdt:" + probetest.TargetPath() + ":target:*",
 		} {
 			t.Run(fmt.Sprint(target, o.NoMulti), func(t *testing.T) {
 				plan := mustResolve(t, o, target)
-				n, l := attachCounter(t, plan, counting{value: -1})
-				w.run()
-				want := uint64(times)
+				n, l := attachCounter(t, plan, probetest.Counting{Value: -1})
+				w.Run()
+				want := uint64(probetest.Times)
 				if len(l.Sites()) > 1 {
 					want *= 3
 				}
-				expectTally(t, n.read(t, 0), tally{Count: want})
+				probetest.ExpectTally(t, n.read(t, 0), probetest.Tally{Count: want})
 				if err := l.Close(); err != nil {
 					t.Fatal(err)
 				}
-				w.run() // the semaphore is down again
-				expectTally(t, n.read(t, 0), tally{Count: want})
+				w.Run() // the semaphore is down again
+				probetest.ExpectTally(t, n.read(t, 0), probetest.Tally{Count: want})
 			})
 		}
 	}
@@ -84,11 +85,11 @@ func TestUSDTInMemory(t *testing.T) {
 	}
 	for i, name := range []string{"one", "two"} {
 		plan := mustResolve(t, nil, fmt.Sprintf("usdt::borescopetest:%s pid=%d", name, os.Getpid()))
-		n, l := attachCounter(t, plan, counting{value: -1})
+		n, l := attachCounter(t, plan, probetest.Counting{Value: -1})
 		if !fire[i].Enabled() {
 			t.Errorf("%s: the semaphore is down", name)
 		}
-		for range times {
+		for range probetest.Times {
 			if err := fire[i].Fire(1); err != nil {
 				t.Fatal(err)
 			}
@@ -96,6 +97,6 @@ func TestUSDTInMemory(t *testing.T) {
 		if err := l.Close(); err != nil {
 			t.Fatal(err)
 		}
-		expectTally(t, n.read(t, 0), tally{Count: times})
+		probetest.ExpectTally(t, n.read(t, 0), probetest.Tally{Count: probetest.Times})
 	}
 }

@@ -9,21 +9,6 @@ import (
 	"github.com/borescope/borescope/internal/feature"
 )
 
-// LoadProgram loads a program as ebpf.NewProgramWithOptions does, and also what
-// cilium/ebpf cannot: tracing programs of the type AttachFsession, whose
-// instructions must hold their maps. To be dropped for cilium/ebpf#2108. The
-// caller closes the program.
-func LoadProgram(spec *ebpf.ProgramSpec, o ebpf.ProgramOptions) (*ebpf.Program, error) {
-	if spec == nil || spec.AttachType != AttachFsession {
-		prog, err := ebpf.NewProgramWithOptions(spec, o)
-		if err != nil {
-			return nil, feature.Refused(err)
-		}
-		return prog, nil
-	}
-	return loadOwn(spec, btf.NewCache())
-}
-
 // loadOwn loads what cilium/ebpf cannot.
 func loadOwn(spec *ebpf.ProgramSpec, types *btf.Cache) (*ebpf.Program, error) {
 	prog, err := loadFsession(spec, types)
@@ -33,8 +18,9 @@ func loadOwn(spec *ebpf.ProgramSpec, types *btf.Cache) (*ebpf.Program, error) {
 	return prog, nil
 }
 
-// LoadCollection loads a collection as ebpf.NewCollectionWithOptions does, and
-// the programs in it that need LoadProgram. What is refused because the process
+// LoadCollection loads a collection as ebpf.NewCollectionWithOptions does, and also
+// what cilium/ebpf cannot: tracing programs of the type AttachFsession. To be
+// dropped for cilium/ebpf#2108. What is refused because the process
 // lacks something (capabilities, file descriptors, freedom from seccomp) is an
 // error that says so, and matches the error number alone. The caller closes the
 // collection.

@@ -11,12 +11,13 @@ import (
 
 	"github.com/borescope/borescope/internal/feature"
 	"github.com/borescope/borescope/internal/testenv"
+	"github.com/borescope/borescope/probe/internal/probetest"
 )
 
 // refusing returns -EPERM to this process, and counts how often, and to others
 // what they would have got: the argument behind the hook's own.
 func refusing(m *ebpf.Map, ret int16) asm.Instructions {
-	return ownIDs(asm.Instructions{
+	return probetest.OwnIDs(asm.Instructions{
 		asm.Mov.Reg(asm.R6, asm.R1),
 		asm.FnGetCurrentPidTgid.Call(),
 		asm.RSh.Imm(asm.R0, 32),
@@ -58,7 +59,7 @@ func expectRefused(t *testing.T, target string, ret int16) {
 		t.Fatal(err)
 	}
 	refused := 0
-	for range times {
+	for range probetest.Times {
 		f, err := os.Open("/dev/null")
 		if errors.Is(err, syscall.EPERM) {
 			refused++
@@ -72,8 +73,8 @@ func expectRefused(t *testing.T, target string, ret int16) {
 	if err := m.Lookup(uint32(0), &n); err != nil {
 		t.Fatal(err)
 	}
-	if refused != times || n != times {
-		t.Errorf("%d of %d were refused, %d counted", refused, times, n)
+	if refused != probetest.Times || n != probetest.Times {
+		t.Errorf("%d of %d were refused, %d counted", refused, probetest.Times, n)
 	}
 	f, err := os.Open("/dev/null")
 	if err != nil {

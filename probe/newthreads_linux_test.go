@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/borescope/borescope/internal/testenv"
+	"github.com/borescope/borescope/probe/internal/probetest"
 )
 
 // What the workload of TestNewThreads starts, and touches in each thread.
@@ -25,17 +26,17 @@ const (
 // once: as many as the kernel counts for the whole process.
 func TestNewThreads(t *testing.T) {
 	testenv.Need(t, testenv.Root, testenv.Perf)
-	w := &workload{t: t, cmd: testenv.Command(t, "/proc/self/exe", "-test.run=^TestThreadStarter$")}
-	w.cmd.Env = append(os.Environ(), "PROBE_WORKLOAD=threads")
-	w.start()
+	cmd := testenv.Command(t, "/proc/self/exe", "-test.run=^TestThreadStarter$")
+	cmd.Env = append(os.Environ(), "PROBE_WORKLOAD=threads")
+	w := probetest.StartCommand(t, cmd)
 	faults := func() (n uint64) { // the workload's, by its own count
-		if err := binary.Read(w.out, binary.NativeEndian, &n); err != nil {
+		if err := binary.Read(w.Out, binary.NativeEndian, &n); err != nil {
 			t.Fatal(err)
 		}
 		return n
 	}
 	next := func() {
-		if _, err := w.in.Write([]byte{'n'}); err != nil {
+		if _, err := w.In.Write([]byte{'n'}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -44,12 +45,12 @@ func TestNewThreads(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := target.(Perf)
-	p.PID = w.pid()
+	p.PID = w.PID()
 	plan, err := Resolve(NewEnv(nil), []Target{p}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	n := loadCounter(t, plan, counting{value: -1})
+	n := loadCounter(t, plan, probetest.Counting{Value: -1})
 	next()
 	faults() // it starts threads
 	l, err := plan.Attach(n.progs, nil)

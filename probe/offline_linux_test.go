@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/borescope/borescope/internal/testenv"
+	"github.com/borescope/borescope/probe/internal/probetest"
 )
 
 // TestStopped: a CPU that goes offline is sampled no more, also when it is back, and
@@ -37,14 +38,14 @@ func TestStopped(t *testing.T) {
 				}
 				plan.Programs[i].Method = method
 			}
-			_, l := attachCounter(t, plan, counting{value: -1})
+			_, l := attachCounter(t, plan, probetest.Counting{Value: -1})
 			time.Sleep(20 * time.Millisecond)
 			stopped(l)
 			online("0")
 			stopped(l, 1)
 			online("1")
 			stopped(l, 1)
-			_, anew := attachCounter(t, plan, counting{value: -1})
+			_, anew := attachCounter(t, plan, probetest.Counting{Value: -1})
 			stopped(anew)
 			if err := l.Close(); err != nil {
 				t.Fatal(err)
@@ -55,7 +56,7 @@ func TestStopped(t *testing.T) {
 		})
 	}
 	// A process is sampled on whichever CPU it runs.
-	_, l := attachCounter(t, mustResolve(t, nil, "profile:hz:99 pid=1"), counting{value: -1})
+	_, l := attachCounter(t, mustResolve(t, nil, "profile:hz:99 pid=1"), probetest.Counting{Value: -1})
 	online("0")
 	stopped(l)
 }

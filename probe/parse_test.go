@@ -3,7 +3,6 @@ package probe
 import (
 	"errors"
 	"reflect"
-	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -217,6 +216,3 @@ func mustParse(t testing.TB, s string) Target {
 	}
 	return target
 }
-
-// targetPath is the workload for this machine.
-func targetPath() string { return "testdata/target/target-" + runtime.GOARCH }

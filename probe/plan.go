@@ -109,6 +109,14 @@ type Program struct {
 	Why string
 }
 
+// Session reports whether the program sees both the entries and the returns of its
+// functions (Options.Session).
+func (p *Program) Session() bool { return isSession(p.AttachType) }
+
+// Sleepable reports whether the program may sleep (BPF_F_SLEEPABLE), as where
+// copying user memory may read it from disk first.
+func (p *Program) Sleepable() bool { return p.Flags&flagSleepable != 0 }
+
 // Preemptible tells whether a task may preempt another in the program and run it on
 // the same CPU: where the kernel neither turns preemption off nor leaves the second
 // run out, in user probes and in programs of tracepoints that may sleep (uprobe_prog_run
@@ -122,7 +130,7 @@ func (p *Program) Preemptible() bool {
 	case ebpf.Kprobe:
 		return p.UserRegs
 	case ebpf.TracePoint, ebpf.RawTracepoint:
-		return p.Flags&flagSleepable != 0
+		return p.Sleepable()
 	}
 	return false
 }

@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"github.com/cilium/ebpf/btf"
+
+	"github.com/borescope/borescope/probe/internal/probetest"
 )
 
 // TestPlanJSON: what was recorded of a plan is the plan, on every machine.
@@ -19,7 +21,7 @@ func TestPlanJSON(t *testing.T) {
 		if m.arch != "amd64" {
 			continue
 		}
-		env := NewEnv(&EnvOptions{Root: testRoot(t), Arch: m.arch, Release: m.release, Features: all(m.without...), BTF: testBTF(t)})
+		env := NewEnv(&EnvOptions{Root: probetest.Root(t), Arch: m.arch, Release: m.release, Features: probetest.Features(m.without...), BTF: probetest.BTF(t)})
 		for _, text := range planned {
 			if strings.Contains(text, "%s") {
 				text = fmt.Sprintf(text, "/bin/target")
@@ -92,7 +94,7 @@ func sameSize(a, b btf.Type) bool {
 
 // TestPlanJSONKernelTypes: a pointer's target is the kernel's own struct again.
 func TestPlanJSONKernelTypes(t *testing.T) {
-	env := testEnv(t)
+	env := probetest.Env(t)
 	plan, err := Resolve(env, []Target{Kprobe{Symbol: "vfs_read"}}, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -120,7 +122,7 @@ func TestPlanJSONKernelTypes(t *testing.T) {
 
 // TestPlanJSONMissing: reasons keep their identity.
 func TestPlanJSONMissing(t *testing.T) {
-	plan, err := Resolve(testEnv(t), []Target{Kprobe{Symbol: "vfs_read"}, Kprobe{Symbol: "nosuch"}}, &Options{Missing: MissingWarn})
+	plan, err := Resolve(probetest.Env(t), []Target{Kprobe{Symbol: "vfs_read"}, Kprobe{Symbol: "nosuch"}}, &Options{Missing: MissingWarn})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -138,7 +140,7 @@ func TestPlanJSONMissing(t *testing.T) {
 }
 
 func TestPlanDiff(t *testing.T) {
-	env := testEnv(t)
+	env := probetest.Env(t)
 	a, err1 := Resolve(env, []Target{Kprobe{Symbol: "vfs_read"}}, nil)
 	b, err2 := Resolve(env, []Target{Kprobe{Symbol: "vfs_write"}}, nil)
 	if err1 != nil || err2 != nil {
@@ -161,7 +163,7 @@ func FuzzPlanJSON(f *testing.F) {
 		if err != nil {
 			f.Fatal(err)
 		}
-		plan, err := Resolve(testEnv(f), []Target{target}, nil)
+		plan, err := Resolve(probetest.Env(f), []Target{target}, nil)
 		if err != nil {
 			f.Fatal(err)
 		}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/borescope/borescope/internal/feature"
 	"github.com/borescope/borescope/internal/golden"
+	"github.com/borescope/borescope/probe/internal/probetest"
 )
 
 // machines are recorded kernels, by what they lack of a full one.
@@ -47,14 +48,14 @@ var planned = []string{
 func TestPlans(t *testing.T) {
 	for _, m := range machines {
 		t.Run(m.name, func(t *testing.T) {
-			root := testRoot(t)
+			root := probetest.Root(t)
 			path := "/bin/target"
 			if m.arch == "arm64" {
 				path = "/bin/arm"
 				root["proc/77/exe"] = root["bin/arm"]
 				root["lib/aarch64-linux-gnu/libt.so.6"] = root["bin/arm"]
 			}
-			env := NewEnv(&EnvOptions{Root: root, Arch: m.arch, Release: m.release, Features: all(m.without...), BTF: testBTF(t)})
+			env := NewEnv(&EnvOptions{Root: root, Arch: m.arch, Release: m.release, Features: probetest.Features(m.without...), BTF: probetest.BTF(t)})
 			var b strings.Builder
 			for _, text := range planned {
 				if strings.Contains(text, "%s") {
@@ -107,7 +108,7 @@ func checkPlan(t *testing.T, p *Plan) {
 }
 
 func TestMissingPolicy(t *testing.T) {
-	env := testEnv(t)
+	env := probetest.Env(t)
 	set := []Target{Set{Kprobe{Symbol: "vfs_read"}, Kprobe{Symbol: "nosuch"}}}
 	if _, err := Resolve(env, set, nil); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("%v, want a name that does not exist", err)
@@ -133,7 +134,7 @@ func TestCookie(t *testing.T) {
 	if c.Site() != 70000 || c.Spec() != 65535 || c.Tag() != 0xbeef || Cookie(0).Site() != -1 {
 		t.Errorf("%#x: %d %d %#x", c, c.Site(), c.Spec(), c.Tag())
 	}
-	p, err := Resolve(testEnv(t), []Target{Begin{}, USDT{Path: "/bin/target", Name: "twice"}}, &Options{Tag: 7})
+	p, err := Resolve(probetest.Env(t), []Target{Begin{}, USDT{Path: "/bin/target", Name: "twice"}}, &Options{Tag: 7})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -148,7 +149,7 @@ func TestInferred(t *testing.T) {
 	for release, want := range map[string]Method{
 		"5.10.0": MethodPerfIoctl, "5.15.0": MethodPerfLink, "6.12.0": MethodPerfLink, "6": MethodPerfLink,
 	} {
-		env := NewEnv(&EnvOptions{Root: testRoot(t), Arch: "amd64", Release: release, BTF: testBTF(t)})
+		env := NewEnv(&EnvOptions{Root: probetest.Root(t), Arch: "amd64", Release: release, BTF: probetest.BTF(t)})
 		p, err := Resolve(env, []Target{Tracepoint{Group: "sched", Name: "sched_switch"}}, nil)
 		if err != nil {
 			t.Fatal(err)
@@ -161,16 +162,16 @@ func TestInferred(t *testing.T) {
 
 // TestSession: one program for entry and return, where the kernel has that.
 func TestSession(t *testing.T) {
-	p, err := Resolve(testEnv(t), []Target{Kprobe{Symbol: "vfs_read"}}, &Options{Session: true})
+	p, err := Resolve(probetest.Env(t), []Target{Kprobe{Symbol: "vfs_read"}}, &Options{Session: true})
 	if err != nil || p.Programs[0].AttachType != ebpf.AttachTraceKprobeSession {
 		t.Errorf("%v\n%v", err, p)
 	}
-	p, err = Resolve(testEnv(t, feature.KprobeSession), []Target{Kprobe{Symbol: "vfs_read"}}, &Options{Session: true})
+	p, err = Resolve(probetest.Env(t, feature.KprobeSession), []Target{Kprobe{Symbol: "vfs_read"}}, &Options{Session: true})
 	if err != nil || p.Programs[0].Method != MethodPerfLink || !strings.Contains(p.Programs[0].Why, "CONFIG_EXAMPLE") {
 		t.Errorf("%v\n%v", err, p)
 	}
 	// A kretprobe was one too, and fired at the entry as well.
-	p, err = Resolve(testEnv(t), []Target{Kretprobe{Symbol: "vfs_read"}}, &Options{Session: true})
+	p, err = Resolve(probetest.Env(t), []Target{Kretprobe{Symbol: "vfs_read"}}, &Options{Session: true})
 	if err != nil || p.Programs[0].Method != MethodKprobeMulti || p.Programs[0].AttachType != ebpf.AttachTraceKprobeMulti || !p.Programs[0].Returns {
 		t.Errorf("%v\n%v", err, p)
 	}
@@ -189,7 +190,7 @@ func TestSleepable(t *testing.T) {
 		{[]feature.Feature{feature.UprobeMulti}, MethodPerfLink, flagSleepable, "CONFIG_EXAMPLE"},
 		{[]feature.Feature{feature.SleepableUprobe}, MethodPerfLink, 0, "sleepable-uprobe: CONFIG_EXAMPLE"},
 	} {
-		p, err := Resolve(testEnv(t, c.without...), []Target{mustParse(t, "uprobe:/bin/target:add")}, &Options{Sleepable: true})
+		p, err := Resolve(probetest.Env(t, c.without...), []Target{mustParse(t, "uprobe:/bin/target:add")}, &Options{Sleepable: true})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -198,11 +199,11 @@ func TestSleepable(t *testing.T) {
 		}
 	}
 	for _, text := range []string{"tracepoint:syscalls:sys_enter_openat sleepable", "rawtracepoint:sched_switch sleepable"} {
-		p, err := Resolve(testEnv(t), []Target{mustParse(t, text)}, nil)
+		p, err := Resolve(probetest.Env(t), []Target{mustParse(t, text)}, nil)
 		if err != nil || p.Programs[0].Flags != flagSleepable {
 			t.Errorf("%s: %v\n%s", text, err, p)
 		}
-		if _, err := Resolve(testEnv(t, feature.SleepableTracepoint), []Target{mustParse(t, text)}, nil); !isUnsupportedErr(err) {
+		if _, err := Resolve(probetest.Env(t, feature.SleepableTracepoint), []Target{mustParse(t, text)}, nil); !isUnsupportedErr(err) {
 			t.Errorf("%s: %v, want that it is not supported", text, err)
 		}
 	}
@@ -211,7 +212,7 @@ func TestSleepable(t *testing.T) {
 // TestFallback: fentry as a kprobe, where the caller allows that.
 func TestFallback(t *testing.T) {
 	targets := []Target{Fentry{Symbol: "vfs_read"}, Fexit{Symbol: "vfs_read"}}
-	env := testEnv(t, feature.Fentry, feature.Fexit)
+	env := probetest.Env(t, feature.Fentry, feature.Fexit)
 	if _, err := Resolve(env, targets, nil); !isUnsupportedErr(err) {
 		t.Errorf("without leave: %v", err)
 	}
@@ -226,7 +227,7 @@ func TestFallback(t *testing.T) {
 	if b.Type != ebpf.Kprobe || !b.Returns || b.Ret == nil || len(b.Args) != 0 {
 		t.Errorf("return:\n%s", p)
 	}
-	p, err = Resolve(testEnv(t), targets, &Options{Fallback: true})
+	p, err = Resolve(probetest.Env(t), targets, &Options{Fallback: true})
 	if err != nil || p.Programs[0].Type != ebpf.Tracing {
 		t.Errorf("needless: %v\n%s", err, p)
 	}
@@ -239,7 +240,7 @@ func TestDistinct(t *testing.T) {
 		"uprobe:/bin/target:add,uprobe:/bin/target:ad*", "rawtracepoint:sched_switch,rawtracepoint:sched_switch",
 	} {
 		for _, o := range []*Options{{}, {NoMulti: true}} {
-			p, err := Resolve(testEnv(t), []Target{mustParse(t, text)}, o)
+			p, err := Resolve(probetest.Env(t), []Target{mustParse(t, text)}, o)
 			if err != nil {
 				t.Errorf("%s: %v", text, err)
 			} else if len(p.Programs) != 1 || len(p.Programs[0].Sites) != 1 {

@@ -9,23 +9,6 @@ import (
 	"github.com/cilium/ebpf/btf"
 )
 
-// cached is o with the plan's cache of types, unless it has one.
-func (p *Plan) cached(o ebpf.CollectionOptions) ebpf.CollectionOptions {
-	if o.Cache == nil {
-		o.Cache = p.Cache
-	}
-	return o
-}
-
-// load loads programs that hold their maps.
-func (p *Plan) load(specs map[string]*ebpf.ProgramSpec) (map[string]*ebpf.Program, error) {
-	coll, err := LoadCollection(&ebpf.CollectionSpec{Programs: specs}, p.cached(ebpf.CollectionOptions{}))
-	if err != nil {
-		return nil, err
-	}
-	return coll.Programs, nil
-}
-
 // ProgramSpec returns what program i must be loaded with: name, type, attach
 // type, target and flags. Instructions and licence are the caller's, and, where
 // Program.AttachTarget is set, so is opening that program. It returns nil for an
@@ -215,7 +198,7 @@ func (p *Program) print(w io.Writer) {
 	if p.AttachTarget != 0 {
 		fmt.Fprintf(w, " of program %d", p.AttachTarget)
 	}
-	if p.Flags&flagSleepable != 0 {
+	if p.Sleepable() {
 		fmt.Fprint(w, ", sleepable")
 	}
 	fmt.Fprintf(w, ", context %s, by %s", p.Context, p.Method)

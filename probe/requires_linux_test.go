@@ -13,10 +13,11 @@ import (
 	"github.com/borescope/borescope/internal/feature"
 	"github.com/borescope/borescope/internal/testenv"
 	capspkg "github.com/borescope/borescope/probe/internal/caps"
+	"github.com/borescope/borescope/probe/internal/probetest"
 )
 
 func TestRequires(t *testing.T) {
-	env := testEnv(t, feature.Fentry)
+	env := probetest.Env(t, feature.Fentry)
 	var names, missing []string
 	for _, r := range Requires(env, []Target{Fentry{Symbol: "vfs_read"}, Tracepoint{Group: "sched", Name: "sched_switch"}, SocketFilter{Interface: "lo"}}) {
 		names = append(names, r.Name)
@@ -57,7 +58,7 @@ func TestExactCapabilities(t *testing.T) {
 	}
 	self, target := filepath.Join(dir, "self"), filepath.Join(dir, "target")
 	copyFile(t, self, os.Args[0])
-	copyFile(t, target, targetPath())
+	copyFile(t, target, probetest.TargetPath())
 	kinds := []string{
 		"profile:hz:49", "rawtracepoint:sys_enter", "uprobe:" + target + ":add", "usdt:" + target + ":twice",
 		"uprobe:" + target + ":helper_*", "tracepoint:sched:sched_switch", "socket:lo", "begin", "kprobe:ksys_write",
@@ -110,7 +111,7 @@ func attachOnly(t *testing.T, text string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	n := loadCounter(t, plan, counting{value: -1})
+	n := loadCounter(t, plan, probetest.Counting{Value: -1})
 	l, err := plan.Attach(n.progs, nil)
 	if err != nil {
 		t.Fatal(err)

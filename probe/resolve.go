@@ -90,18 +90,21 @@ type Options struct {
 	// is no limit.
 	MaxFunctions int
 	// AttachType is the attach type that the program at hand was loaded with,
-	// for Attach and AttachAll of programs from elsewhere; 0 is none.
+	// for Attach of a program from elsewhere; 0 is none.
 	AttachType ebpf.AttachType
 	// Filter restricts probes to some processes, control groups or namespaces;
 	// nil is all. Programs carry it in themselves: action.Compile and
-	// Plan.ApplyFilter put it there, so Attach and AttachAll, whose program is
-	// loaded already, refuse it.
+	// Plan.ApplyFilter put it there, so Attach, whose program is loaded
+	// already, refuses it.
 	Filter *Filter
 	// Tag is put into the upper 16 bits of every cookie.
 	Tag uint16
-	// Env is what Attach and AttachAll decide by; nil is this machine. Resolve
-	// takes its own.
+	// Env is what Attach decides by; nil is this machine. Resolve takes its own.
 	Env *Env
+	// Context has Resolve and Attach give up when it ends, with its error: what files
+	// and processes of others hold may take long to look through. A system call that
+	// waits, for a file system that does not answer, is not interrupted. Nil is none.
+	Context context.Context
 }
 
 // maxTyped is the number of a wildcard's matches up to which the prototype of
@@ -118,18 +121,15 @@ const maxTyped = 256
 // fs.ErrNotExist for names that do not exist and errors.ErrUnsupported for
 // what this kernel cannot do.
 func Resolve(env *Env, targets []Target, o *Options) (*Plan, error) {
-	return ResolveContext(context.Background(), env, targets, o)
-}
-
-// ResolveContext is Resolve that gives up when ctx ends, with its error: what files and
-// processes of others hold may take long to look through. A system call that waits, for
-// a file system that does not answer, is not interrupted.
-func ResolveContext(ctx context.Context, env *Env, targets []Target, o *Options) (*Plan, error) {
 	if env == nil {
 		env = NewEnv(nil)
 	}
 	if o == nil {
 		o = &Options{}
+	}
+	ctx := o.Context
+	if ctx == nil {
+		ctx = context.Background()
 	}
 	r := &resolver{ctx: ctx, env: env, o: o, plan: &Plan{Arch: env.Arch(), Kernel: env.Release(), Files: userfile.FileIDs{}, Cache: env.TypeCache()}}
 	for i, t := range targets {

@@ -401,13 +401,13 @@ func (r *resolver) unprivileged() bool {
 // or to see entry and return, and for processes without CAP_SYS_ADMIN, which
 // perf_uprobe_event_init (kernel/events/core.c) asks for, but multi links do not.
 func (r *resolver) chooseUser(p *Program) {
-	if p.Flags&flagSleepable != 0 {
+	if p.Sleepable() {
 		if err := r.env.Supports(feature.SleepableUprobe); err != nil {
 			p.why(feature.SleepableUprobe.String(), err)
 			p.Flags &^= flagSleepable
 		}
 	}
-	want := len(p.Sites) > 1 || r.o.Session || p.Flags&flagSleepable != 0 || isMultiType(r.o.AttachType) || r.unprivileged()
+	want := len(p.Sites) > 1 || r.o.Session || p.Sleepable() || isMultiType(r.o.AttachType) || r.unprivileged()
 	if !want || r.o.NoMulti {
 		r.perfMethod(p)
 		return

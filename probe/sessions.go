@@ -10,7 +10,7 @@ const (
 	// functions (BPF_TRACE_UPROBE_SESSION, 6.13).
 	AttachUprobeSession = ebpf.AttachType(57)
 	// AttachFsession is of a tracing program that sees entry and return of a
-	// kernel function (BPF_TRACE_FSESSION, 7.0). LoadProgram loads it.
+	// kernel function (BPF_TRACE_FSESSION, 7.0). LoadCollection loads it.
 	AttachFsession = ebpf.AttachType(58)
 	// AttachFentryMulti is of a tracing program for the entries of many kernel
 	// functions, loaded for none of them (BPF_TRACE_FENTRY_MULTI, 7.2).
@@ -35,8 +35,8 @@ func attachTypeName(t ebpf.AttachType) string {
 	return t.String()
 }
 
-// isSessionType tells the types of programs that see entries and returns.
-func isSessionType(t ebpf.AttachType) bool {
+// isSession tells the types of programs that see entries and returns.
+func isSession(t ebpf.AttachType) bool {
 	switch t {
 	case ebpf.AttachTraceKprobeSession, AttachUprobeSession, AttachFsession, AttachFsessionMulti:
 		return true

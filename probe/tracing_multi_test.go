@@ -7,6 +7,7 @@ import (
 	"github.com/cilium/ebpf"
 
 	"github.com/borescope/borescope/internal/feature"
+	"github.com/borescope/borescope/probe/internal/probetest"
 )
 
 // TestTrampolinePlans: what fentry and fexit become, by what is asked for and by
@@ -33,7 +34,7 @@ func TestTrampolinePlans(t *testing.T) {
 		{"fentry:vfs_*", Options{TracingMulti: true}, nil, 1, AttachFentryMulti, MethodTracingMulti, ""},
 		{"fentry:vfs_read", Options{AttachType: AttachFentryMulti, NoTypes: true}, nil, 1, AttachFentryMulti, MethodTracingMulti, ""},
 	} {
-		p, err := Resolve(testEnv(t, c.without...), []Target{mustParse(t, c.targets)}, &c.o)
+		p, err := Resolve(probetest.Env(t, c.without...), []Target{mustParse(t, c.targets)}, &c.o)
 		if err != nil {
 			t.Errorf("%s %+v: %v", c.targets, c.o, err)
 			continue
@@ -47,8 +48,8 @@ func TestTrampolinePlans(t *testing.T) {
 		}
 	}
 	for _, at := range []ebpf.AttachType{AttachFentryMulti, AttachFsession} {
-		env := testEnv(t, feature.TracingMulti, feature.Fsession)
-		_, err := Resolve(env, []Target{Fentry{Symbol: "vfs_read"}}, &Options{AttachType: at, Session: isSessionType(at)})
+		env := probetest.Env(t, feature.TracingMulti, feature.Fsession)
+		_, err := Resolve(env, []Target{Fentry{Symbol: "vfs_read"}}, &Options{AttachType: at, Session: isSession(at)})
 		if !isUnsupportedErr(err) {
 			t.Errorf("%s: %v, want that it is not supported", attachTypeName(at), err)
 		}
@@ -57,7 +58,7 @@ func TestTrampolinePlans(t *testing.T) {
 
 // TestTracingMultiArgs: arguments of all that share the program, by helpers.
 func TestTracingMultiArgs(t *testing.T) {
-	p, err := Resolve(testEnv(t), []Target{mustParse(t, "fexit:vfs_read,fexit:vfs_write")}, &Options{TracingMulti: true})
+	p, err := Resolve(probetest.Env(t), []Target{mustParse(t, "fexit:vfs_read,fexit:vfs_write")}, &Options{TracingMulti: true})
 	if err != nil {
 		t.Fatal(err)
 	}

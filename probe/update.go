@@ -14,7 +14,7 @@ import (
 // Only where the kernel can: of the links that this package makes, those of
 // iterators (Linux 5.8); perf event, multi, trampoline and raw tracepoint links
 // take no update up to Linux 7.2. The error is then an *UnsupportedError, and
-// nothing has changed. For those there is Deploy, which leaves a place for
+// nothing has changed. For those there is package deploy, which leaves a place for
 // programs to be swapped when it attaches, or attaching the new programs before
 // this Link is closed, where events in between are seen by both.
 func (l *Link) Update(progs map[string]*ebpf.Program) error {

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/borescope/borescope/internal/feature"
+	"github.com/borescope/borescope/probe/internal/probetest"
 	"github.com/borescope/borescope/usdt"
 )
 
@@ -18,8 +19,8 @@ func TestUSDTSpecs(t *testing.T) {
 	sites := []usdtSite{{Site: usdt.Site{Args: at(16)}}, {Site: usdt.Site{Args: at(32)}}, {Site: usdt.Site{Args: at(16)}}}
 	for _, without := range []feature.Feature{0, feature.AttachCookie} {
 		var o EnvOptions
-		if o.Features = all(); without != 0 {
-			o.Features = all(without)
+		if o.Features = probetest.Features(); without != 0 {
+			o.Features = probetest.Features(without)
 		}
 		r := &resolver{ctx: t.Context(), env: NewEnv(&o), o: &Options{}, plan: &Plan{}}
 		specs, places := 0, 0

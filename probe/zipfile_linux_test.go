@@ -13,6 +13,7 @@ import (
 	"testing/fstest"
 
 	"github.com/borescope/borescope/internal/testenv"
+	"github.com/borescope/borescope/probe/internal/probetest"
 )
 
 // makeZip writes an archive with the target in it, stored and compressed.
@@ -47,17 +48,17 @@ func makeZip(t testing.TB, elf []byte) []byte {
 // TestZip: what is found in an archive is what is found in the file, moved to
 // where it lies in the archive.
 func TestZip(t *testing.T) {
-	elf, err := os.ReadFile(targetPath())
+	elf, err := os.ReadFile(probetest.TargetPath())
 	if err != nil {
 		t.Fatal(err)
 	}
 	archive := makeZip(t, elf)
 	base := uint64(bytes.Index(archive, elf))
-	root := testRoot(t)
+	root := probetest.Root(t)
 	root["data/app/base.apk"] = &fstest.MapFile{Data: archive}
 	root["bin/native"] = &fstest.MapFile{Data: elf}
 	root["odd!/native"] = &fstest.MapFile{Data: elf}
-	env := NewEnv(&EnvOptions{Root: root, Release: "6.12.0", Features: all(), BTF: testBTF(t)})
+	env := NewEnv(&EnvOptions{Root: root, Release: "6.12.0", Features: probetest.Features(), BTF: probetest.BTF(t)})
 	const inZip = "/data/app/base.apk!/lib/arm64-v8a/libt.so"
 	for _, what := range []string{
 		"uprobe:%s:add", "uretprobe:%s:add", "uprobe:%s:helper_*", "uprobe:%s:target.c:106", "usdt:%s:target:*", "usdt:%s:guarded",
@@ -116,7 +117,7 @@ func TestZip(t *testing.T) {
 // TestZipAttach: the kernel takes the places in an archive.
 func TestZipAttach(t *testing.T) {
 	testenv.Need(t, testenv.Root, testenv.Uprobes)
-	elf, err := os.ReadFile(targetPath())
+	elf, err := os.ReadFile(probetest.TargetPath())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -125,7 +126,7 @@ func TestZipAttach(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, what := range []string{"uprobe:%s:add", "uprobe:%s:helper_*"} {
-		attachCounter(t, mustResolve(t, nil, fmt.Sprintf(what, path+"!/lib/arm64-v8a/libt.so")), counting{value: -1})
+		attachCounter(t, mustResolve(t, nil, fmt.Sprintf(what, path+"!/lib/arm64-v8a/libt.so")), probetest.Counting{Value: -1})
 	}
 	list := names(collect(t, "usdt:"+path+"!/lib/arm64-v8a/libt.so:*", nil))
 	if len(list) != 2 {

@@ -13,7 +13,7 @@ import (
 
 // elsewhere are packages whose goroutines or mounts another package's tests are
 // about, or that are tools of the tests themselves.
-var elsewhere = []string{"internal/ci", "internal/testenv", "internal/vmtest", "internal/bench"}
+var elsewhere = []string{"internal/ci", "internal/testenv", "internal/vmtest", "internal/bench", "probe/internal/probetest"}
 
 // TestDeclared: a package that starts goroutines, in its tests too, is declared for
 // race, and one that asks for tracefs or a BPF file system for bare. Of the tools,

@@ -371,7 +371,7 @@ func (c *checker) builtin(e *Expr) (*Expr, error) {
 	case "usermode":
 		return c.userMode()
 	case "is_return":
-		if !isSession(c.pp) {
+		if !c.pp.Session() {
 			return constOf(BoolType(), b2u(c.pp.Returns)), nil
 		}
 		return out, c.session(e.Str)

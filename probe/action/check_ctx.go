@@ -43,7 +43,7 @@ func (c *checker) context(e *Expr) (*Expr, error) {
 	case OpUaddr:
 		return c.userAddr(e)
 	case OpRet:
-		if c.pp.Ret == nil && isSession(c.pp) {
+		if c.pp.Ret == nil && c.pp.Session() {
 			return c.register(c.specialReg("ret"), u64)
 		}
 		if c.pp.Ret == nil {

@@ -12,15 +12,6 @@ import (
 	"github.com/borescope/borescope/probe"
 )
 
-// isSession says whether a program sees entries and returns of functions.
-func isSession(pp *probe.Program) bool {
-	switch pp.AttachType {
-	case ebpf.AttachTraceKprobeSession, probe.AttachUprobeSession, probe.AttachFsession, probe.AttachFsessionMulti:
-		return true
-	}
-	return false
-}
-
 // Kernel functions of session programs.
 const (
 	kfuncIsReturn = "bpf_session_is_return"
@@ -29,7 +20,7 @@ const (
 
 // session refuses what only session programs have.
 func (c *checker) session(what string) error {
-	if !isSession(c.pp) {
+	if !c.pp.Session() {
 		return unsupported(what, Version{6, 10}, c.targetName()+" has no session program: it needs probe.Options.Session, and Linux 6.10 for kprobes, 6.13 for uprobes, 7.0 for fentry")
 	}
 	if what == StmtSkip.String() && c.pp.Type == ebpf.Tracing {

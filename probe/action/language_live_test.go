@@ -16,6 +16,7 @@ import (
 	"github.com/borescope/borescope/internal/testenv"
 	"github.com/borescope/borescope/probe"
 	"github.com/borescope/borescope/probe/action"
+	"github.com/borescope/borescope/probe/internal/probetest"
 )
 
 // TestReadAggregations: a program reads its own aggregations, over all CPUs.
@@ -321,24 +322,6 @@ func ownCgroup(t *testing.T) string {
 	return ""
 }
 
-// sharedTarget is a C program that calls add(i, 1) 23 times for each byte it is
-// sent. Tests of other packages run it, too.
-const sharedTarget = "../testdata/target/target-" + runtime.GOARCH
-
-// ownTarget copies it: probes in the copy see this test alone.
-func ownTarget(t *testing.T) string {
-	t.Helper()
-	b, err := os.ReadFile(sharedTarget)
-	if err != nil {
-		t.Fatal(err)
-	}
-	path := filepath.Join(t.TempDir(), "target")
-	if err := os.WriteFile(path, b, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	return path
-}
-
 // runTarget runs the C program once and waits until it is done.
 func runTarget(t *testing.T, target string) {
 	t.Helper()
@@ -357,8 +340,8 @@ func runTarget(t *testing.T, target string) {
 // TestUserAddress knows where the probed function and another are, and reads
 // the code of that.
 func TestUserAddress(t *testing.T) {
-	testenv.Need(t, testenv.Root, testenv.File(sharedTarget))
-	target := ownTarget(t)
+	testenv.Need(t, testenv.Root)
+	target := probetest.OwnTarget(t)
 	same := action.NewCount("same")
 	p := action.NewProgram("uaddr")
 	p.On(probe.Uprobe{Path: target, Symbol: "add"}, func(c *action.Ctx) {

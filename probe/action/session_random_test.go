@@ -4,11 +4,8 @@ package action
 
 import (
 	"encoding/binary"
-	"io"
 	"math/rand/v2"
 	"os"
-	"path/filepath"
-	"runtime"
 	"testing"
 
 	"github.com/cilium/ebpf"
@@ -17,6 +14,7 @@ import (
 	"github.com/borescope/borescope/internal/kernel"
 	"github.com/borescope/borescope/internal/testenv"
 	"github.com/borescope/borescope/probe"
+	"github.com/borescope/borescope/probe/internal/probetest"
 	"github.com/borescope/borescope/stack"
 )
 
@@ -156,7 +154,7 @@ func (s *sessionSubject) session(t *testing.T, p *Program) *probe.Plan {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !isSession(&plan.Programs[0]) {
+	if !plan.Programs[0].Session() {
 		t.Fatalf("no session: %s", plan)
 	}
 	if plan.BTF, err = kernelTypes(env, p, plan); err != nil {
@@ -213,42 +211,21 @@ func compareOut(t *testing.T, em *ebpf.Map, want map[string][]byte, name string,
 // TestUprobeSessionRandom: random session programs on two functions of a C
 // program, one of which calls itself, leave what the interpreter leaves.
 func TestUprobeSessionRandom(t *testing.T) {
-	const target = "../testdata/target/target-" + runtime.GOARCH
-	testenv.Need(t, testenv.Root, testenv.Feature(feature.UprobeSession), testenv.File(target))
+	testenv.Need(t, testenv.Root, testenv.Feature(feature.UprobeSession))
 	if err := kernel.RaiseMemlock(); err != nil {
 		t.Fatal(err)
 	}
-	b, err := os.ReadFile(target)
-	if err != nil {
-		t.Fatal(err)
-	}
-	path := filepath.Join(t.TempDir(), "session-target") // a file of its own: other tests run the other
-	if err := os.WriteFile(path, b, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	cmd := testenv.Command(t, path)
-	in, out := testenv.Piped(t, cmd)
-	t.Cleanup(func() {
-		in.Close()
-		_ = cmd.Wait()
-	})
-	run := func(t *testing.T) { // work of target.c, once
-		if _, err := in.Write([]byte{'g'}); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := io.ReadFull(out, make([]byte, 1)); err != nil {
-			t.Fatal(err)
-		}
-	}
+	w := probetest.StartOwn(t)
+	run := func(*testing.T) { w.Run() }
 	arg := func(i int64, typ Type) *Expr {
 		return &Expr{Op: OpCast, Type: typ, Args: []*Expr{{Op: OpArg, Int: i}}}
 	}
 	add := &sessionSubject{
-		target: probe.Uprobe{Path: path, Symbol: "add"}, comm: "session-target", run: run, skips: true,
+		target: probe.Uprobe{Path: w.Path(), Symbol: "add"}, comm: "target", run: run, skips: true,
 		args: []*Expr{arg(0, Int64Type()), arg(1, IntType(4, true)), arg(2, IntType(1, false))},
 	}
 	nested := &sessionSubject{
-		target: probe.Uprobe{Path: path, Symbol: "nested"}, comm: "session-target", run: run, skips: true,
+		target: probe.Uprobe{Path: w.Path(), Symbol: "nested"}, comm: "target", run: run, skips: true,
 		args: []*Expr{arg(0, Int64Type())},
 	}
 	for i := range uint64(23) {

@@ -14,6 +14,7 @@ import (
 	"github.com/borescope/borescope/internal/testenv"
 	"github.com/borescope/borescope/probe"
 	"github.com/borescope/borescope/probe/action"
+	"github.com/borescope/borescope/probe/internal/probetest"
 )
 
 type visit struct {
@@ -126,8 +127,8 @@ func TestCgroupStorage(t *testing.T) {
 // TestUprobeSession sees entries and returns of a function in one program, with
 // what the entry kept, and leaves every other return out.
 func TestUprobeSession(t *testing.T) {
-	testenv.Need(t, testenv.Root, testenv.Feature(feature.UprobeSession), testenv.File(sharedTarget))
-	target := ownTarget(t)
+	testenv.Need(t, testenv.Root, testenv.Feature(feature.UprobeSession))
+	target := probetest.OwnTarget(t)
 	entries, returns := action.NewCount("entries"), action.NewCount("returns")
 	wrong := action.NewCount("wrong")
 	seq := action.NewCell[uint64]("seq")

@@ -7,7 +7,7 @@ import (
 
 	"github.com/cilium/ebpf"
 
-	"github.com/borescope/borescope/probe"
+	"github.com/borescope/borescope/probe/deploy"
 )
 
 // attachment is what a session holds for its client.
@@ -18,7 +18,7 @@ type attachment struct {
 	gate    *gate // on processes of the client's own, else nil
 	// common and share are set on those that belong to the connection.
 	common *common
-	share  *probe.Share
+	share  *deploy.User
 	// maps and progs are the ids of what the client has descriptors of.
 	maps  []ebpf.MapID
 	progs []ebpf.ProgramID
@@ -53,7 +53,7 @@ func (a *attachment) ended(now time.Time) error {
 		err = fmt.Errorf("it has ended: a process that it was for has executed another program: %w", fs.ErrClosed)
 	}
 	if err == nil {
-		var st probe.ShareStats
+		var st deploy.UserStats
 		st, err = a.share.Stats()
 		if err == nil {
 			err = a.rate(now, st.Events+st.Dropped)

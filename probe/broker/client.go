@@ -11,6 +11,7 @@ import (
 	"github.com/cilium/ebpf"
 
 	"github.com/borescope/borescope/probe"
+	"github.com/borescope/borescope/probe/deploy"
 )
 
 // Client is a connection to a broker. It is safe for concurrent use; requests
@@ -116,10 +117,10 @@ func (c *Client) Offers() ([]string, error) {
 
 // Stats asks how many events the attachment's programs saw, and how many were
 // dropped because they exceeded the policy's rate.
-func (a *Attachment) Stats() (probe.ShareStats, error) {
-	var st probe.ShareStats
+func (a *Attachment) Stats() (deploy.UserStats, error) {
+	var st deploy.UserStats
 	err := a.client.do(&request{Op: opStats, Attachment: a.id}, func(r *reply, _ []int) error {
-		st = probe.ShareStats{Events: r.Events, Dropped: r.Dropped}
+		st = deploy.UserStats{Events: r.Events, Dropped: r.Dropped}
 		return nil
 	})
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 	"github.com/cilium/ebpf"
 
 	"github.com/borescope/borescope/probe"
+	"github.com/borescope/borescope/probe/deploy"
 )
 
 // common is one set of attachments, for every client that asked for the same.
@@ -15,8 +16,8 @@ type common struct {
 	key   string // "" if nobody else may join
 	users int    // guarded by commons.mu: who has joined, or is about to
 
-	mu     sync.Mutex // held while attaching, joining and leaving
-	shared *probe.Shared
+	mu  sync.Mutex // held while attaching, joining and leaving
+	mux *deploy.Mux
 }
 
 // commons are the attachments that further clients may join. Its lock is held
@@ -31,7 +32,7 @@ func (c *commons) enter(key string) *common {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, m := range c.of[key] {
-		if m.users < probe.MaxShares {
+		if m.users < deploy.MaxUsers {
 			m.users++
 			return m
 		}
@@ -63,7 +64,7 @@ func (c *commons) exit(m *common) (last bool) {
 
 // join has the programs of spec run at the plan's sites: in attachments that are
 // there already, if another client asked for the same, or else in new ones.
-func (c *commons) join(plan *probe.Plan, spec *ebpf.CollectionSpec, o *probe.ShareOptions) (*common, *probe.Share, error) {
+func (c *commons) join(plan *probe.Plan, spec *ebpf.CollectionSpec, o *deploy.UserOptions) (*common, *deploy.User, error) {
 	m := c.enter(commonKey(plan))
 	share, err := m.join(plan, spec, o)
 	if err != nil {
@@ -72,28 +73,28 @@ func (c *commons) join(plan *probe.Plan, spec *ebpf.CollectionSpec, o *probe.Sha
 	return m, share, nil
 }
 
-func (m *common) join(plan *probe.Plan, spec *ebpf.CollectionSpec, o *probe.ShareOptions) (*probe.Share, error) {
+func (m *common) join(plan *probe.Plan, spec *ebpf.CollectionSpec, o *deploy.UserOptions) (*deploy.User, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.shared == nil {
-		shared, err := plan.Share(nil)
+	if m.mux == nil {
+		mux, err := deploy.Share(plan, nil)
 		if err != nil {
 			return nil, err
 		}
-		m.shared = shared
+		m.mux = mux
 	}
-	return m.shared.Join(spec, o)
+	return m.mux.Join(spec, o)
 }
 
 // leave ends one user's part, and with the last the attachments.
-func (c *commons) leave(m *common, share *probe.Share) error {
+func (c *commons) leave(m *common, share *deploy.User) error {
 	err := share.Close()
 	if !c.exit(m) {
 		return err
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return errors.Join(err, m.shared.Close())
+	return errors.Join(err, m.mux.Close())
 }
 
 // commonKey is equal for plans whose attachments are the same. It is empty for

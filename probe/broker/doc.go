@@ -59,7 +59,7 @@
 // Attachments belong to the connection: they end when the client closes them,
 // closes the connection, or dies, and when the helper ends. With Rule.HandOver
 // the client owns the links instead, and the helper may end. What can't be shared
-// (probe.Plan.Share), as sessions, needs HandOver.
+// (deploy.Share), as sessions, needs HandOver.
 //
 // Clients that ask for the same places in all processes share one attachment,
 // each with programs, maps and a budget of its own; those that name a process

@@ -10,6 +10,7 @@ import (
 	"github.com/cilium/ebpf"
 
 	"github.com/borescope/borescope/probe"
+	"github.com/borescope/borescope/probe/deploy"
 )
 
 var errNotExist = fs.ErrNotExist
@@ -38,11 +39,11 @@ func (g *grant) carryOut(commons *commons) error {
 	}
 	var err error
 	g.a.perSecond = g.rule.eventsPerSecond()
-	o := &probe.ShareOptions{EventsPerSecond: g.a.perSecond}
+	o := &deploy.UserOptions{EventsPerSecond: g.a.perSecond}
 	if g.a.common, g.a.share, err = commons.join(g.plan, g.spec, o); err != nil {
 		return err
 	}
-	g.sites = len(g.a.common.shared.Link().Sites())
+	g.sites = len(g.a.common.mux.Link().Sites())
 	return g.openMaps(g.a.share.Map)
 }
 

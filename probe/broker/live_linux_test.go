@@ -27,6 +27,7 @@ import (
 	"github.com/borescope/borescope/internal/testenv"
 	"github.com/borescope/borescope/mapx"
 	"github.com/borescope/borescope/probe"
+	"github.com/borescope/borescope/probe/deploy"
 )
 
 // times is how often the service calls the function that it has probed.
@@ -398,7 +399,7 @@ func TestDisconnect(t *testing.T) {
 // link, each with counts of its own; who goes disturbs nobody, and the last one
 // takes the link along.
 func TestCommon(t *testing.T) {
-	b := start(t, Rule{Anyone: true, Offers: []string{"count"}, Targets: []string{"uprobe:*"}, AllProcesses: true, MaxAttachments: 2 * probe.MaxShares})
+	b := start(t, Rule{Anyone: true, Offers: []string{"count"}, Targets: []string{"uprobe:*"}, AllProcesses: true, MaxAttachments: 2 * deploy.MaxUsers})
 	exe, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
@@ -440,7 +441,7 @@ func TestCommon(t *testing.T) {
 	marker(3)
 	expect(second, 2)
 	// More than there is room for in one.
-	for range probe.MaxShares {
+	for range deploy.MaxUsers {
 		attach()
 	}
 	expectOurs(2)

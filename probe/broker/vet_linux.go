@@ -60,7 +60,8 @@ func (v *vetting) resolve(ctx context.Context) error {
 	// What exceeds this by far is not even resolved; what a place has aliases for
 	// is counted below.
 	o.MaxFunctions = 8*v.rule.maxSites() + 64
-	plan, err := probe.ResolveContext(ctx, v.session.server.Env, []probe.Target{probe.Set(v.targets)}, &o)
+	o.Context = ctx
+	plan, err := probe.Resolve(v.session.server.Env, []probe.Target{probe.Set(v.targets)}, &o)
 	if err != nil {
 		return err
 	}

@@ -22,6 +22,7 @@ import (
 	"github.com/borescope/borescope/mapx"
 	"github.com/borescope/borescope/probe"
 	"github.com/borescope/borescope/probe/action"
+	"github.com/borescope/borescope/probe/internal/probetest"
 )
 
 func TestMain(m *testing.M) { testenv.Main(m) }
@@ -337,14 +338,7 @@ func TestAlternatives(t *testing.T) {
 // TestUnsafe: an address within an instruction is refused, and -unsafe has its way.
 func TestUnsafe(t *testing.T) {
 	testenv.Need(t, testenv.Root, testenv.Uprobes)
-	b, err := os.ReadFile("../testdata/target/target-" + runtime.GOARCH)
-	if err != nil {
-		t.Fatal(err)
-	}
-	path := filepath.Join(t.TempDir(), "target") // nobody runs it
-	if err := os.WriteFile(path, b, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	path := probetest.OwnTarget(t) // nobody runs it
 	f, err := elf.Open(path)
 	if err != nil {
 		t.Fatal(err)

@@ -24,6 +24,7 @@ const module = "github.com/borescope/borescope"
 type Package struct {
 	ImportPath, Name, Dir     string
 	TestGoFiles, XTestGoFiles []string
+	TestImports, XTestImports []string
 }
 
 // Rel is the package's path in the module, "." for the root.
@@ -38,9 +39,28 @@ func (p *Package) Rel() string {
 // was listed for.
 func (p *Package) HasTests() bool { return len(p.TestGoFiles)+len(p.XTestGoFiles) > 0 }
 
+// testdata are the folders that the package's tests read, by their paths in the
+// module: its own, and those of the helpers that they import, which end in "test".
+func (p *Package) testdata() map[string]string {
+	root := strings.TrimSuffix(p.Dir, filepath.FromSlash(p.Rel()))
+	rels := []string{p.Rel()}
+	for _, imported := range slices.Concat(p.TestImports, p.XTestImports) {
+		if rel, ok := strings.CutPrefix(imported, module+"/"); ok && strings.HasSuffix(rel, "test") {
+			rels = append(rels, rel)
+		}
+	}
+	dirs := map[string]string{}
+	for _, rel := range rels {
+		if dir := filepath.Join(root, rel, "testdata"); exists(dir) {
+			dirs[rel+"/testdata"] = dir
+		}
+	}
+	return dirs
+}
+
 // List expands package patterns for Linux on an architecture.
 func List(arch string, patterns ...string) ([]Package, error) {
-	args := append([]string{"list", "-json=ImportPath,Name,Dir,TestGoFiles,XTestGoFiles"}, patterns...)
+	args := append([]string{"list", "-json=ImportPath,Name,Dir,TestGoFiles,XTestGoFiles,TestImports,XTestImports"}, patterns...)
 	out, err := goCommand(arch, args...)
 	if err != nil {
 		return nil, err
@@ -151,8 +171,8 @@ func (t *Tests) AddTo(o *Options, timeout time.Duration, flags ...string) {
 		inGuest := "/test/" + filepath.Base(bin)
 		dir := "/src/" + p.Rel()
 		o.Files[inGuest] = bin
-		if testdata := filepath.Join(p.Dir, "testdata"); exists(testdata) {
-			o.Files[dir+"/testdata"] = testdata
+		for rel, testdata := range p.testdata() {
+			o.Files["/src/"+rel] = testdata
 		}
 		argv := []string{inGuest, "-test.v", "-test.timeout=" + (timeout - 10*time.Second).String()}
 		o.Jobs = append(o.Jobs, wire.Job{

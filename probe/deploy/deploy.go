@@ -1,4 +1,4 @@
-package probe
+package deploy
 
 import (
 	"encoding/json"
@@ -12,20 +12,22 @@ import (
 	"strings"
 
 	"github.com/cilium/ebpf"
+
+	"github.com/borescope/borescope/probe"
 )
 
 // ErrIncompatible is matched by Deploy's error if what is deployed there can't
 // go on with the new programs: other places, or maps of another layout.
 var ErrIncompatible = errors.New("incompatible with what is deployed there")
 
-// DeployOptions say how Deploy works. The zero value, and nil, is the default.
-type DeployOptions struct {
+// Options say how Deploy works. The zero value, and nil, is the default.
+type Options struct {
 	// Layouts describe what keys and values of maps mean, by the map's name,
 	// where MapSpec.Key and MapSpec.Value do not: a spelling of the Go types,
 	// say, or a version. Two programs share a map if their texts are equal.
 	Layouts map[string]string
 	// Attach is how the plan is attached, the first time.
-	Attach *AttachOptions
+	Attach *probe.AttachOptions
 	// Collection is how programs and maps are loaded. MapReplacements stay
 	// private to this version.
 	Collection ebpf.CollectionOptions
@@ -53,7 +55,7 @@ type Deployment struct {
 //
 // Maps are adopted by name. Their layouts must agree: type, sizes, entries,
 // flags, the types of keys and values where spec has them, and
-// DeployOptions.Layouts. If anything differs the error matches ErrIncompatible
+// Options.Layouts. If anything differs the error matches ErrIncompatible
 // and names it, and nothing has changed. Maps with contents of their own
 // (constants) belong to a version and are not pinned; maps that only the new
 // version has are added, those that only the old one had are removed.
@@ -61,10 +63,10 @@ type Deployment struct {
 // It needs Linux 5.15 for probes and 5.10 for the rest: what no bpf_link owns
 // cannot be pinned. A directory that is there already must be this user's, and
 // writable by nobody else. The caller closes the Deployment, which leaves it at work;
-// RemoveDeployment ends it.
-func Deploy(dir string, plan *Plan, spec *ebpf.CollectionSpec, o *DeployOptions) (*Deployment, error) {
+// Remove ends it.
+func Deploy(dir string, plan *probe.Plan, spec *ebpf.CollectionSpec, o *Options) (*Deployment, error) {
 	if o == nil {
-		o = &DeployOptions{}
+		o = &Options{}
 	}
 	fail := func(err error) (*Deployment, error) { return nil, fmt.Errorf("deploy %s: %w", dir, err) }
 	if plan == nil || spec == nil {
@@ -72,11 +74,11 @@ func Deploy(dir string, plan *Plan, spec *ebpf.CollectionSpec, o *DeployOptions)
 	}
 	for i := range plan.Programs {
 		g := &plan.Programs[i]
-		if err := g.shareable(); err != nil {
+		if err := shareable(g); err != nil {
 			return fail(err)
 		}
 		if spec.Programs[g.Name] == nil {
-			return fail(fmt.Errorf("%s: the plan's program %s is not among those given", g.first(), g.Name))
+			return fail(fmt.Errorf("%s: the plan's program %s is not among those given", g.Place(), g.Name))
 		}
 	}
 	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
@@ -104,7 +106,7 @@ func Deploy(dir string, plan *Plan, spec *ebpf.CollectionSpec, o *DeployOptions)
 
 // deployNew attaches. The record is what makes a deployment complete: it comes
 // last, and what a killed process left without one is cleared away.
-func deployNew(dir string, plan *Plan, spec *ebpf.CollectionSpec, o *DeployOptions, rec *deployRecord) (*Deployment, error) {
+func deployNew(dir string, plan *probe.Plan, spec *ebpf.CollectionSpec, o *Options, rec *record) (*Deployment, error) {
 	if err := clearDir(dir); err != nil {
 		return nil, err
 	}
@@ -116,12 +118,12 @@ func deployNew(dir string, plan *Plan, spec *ebpf.CollectionSpec, o *DeployOptio
 	return d, nil
 }
 
-func (d *Deployment) install(plan *Plan, spec *ebpf.CollectionSpec, o *DeployOptions, rec *deployRecord) error {
+func (d *Deployment) install(plan *probe.Plan, spec *ebpf.CollectionSpec, o *Options, rec *record) error {
 	var err error
-	if d.coll, err = LoadCollection(spec, plan.cached(o.Collection)); err != nil {
+	if d.coll, err = probe.LoadCollection(spec, cached(plan, o.Collection)); err != nil {
 		return err
 	}
-	s := &Shared{plan: plan}
+	s := &Mux{plan: plan}
 	defer s.Close() // what is pinned stays
 	stubs, err := s.dispatchers(1)
 	defer closePrograms(stubs)
@@ -130,7 +132,7 @@ func (d *Deployment) install(plan *Plan, spec *ebpf.CollectionSpec, o *DeployOpt
 	}
 	for i, m := range s.slots {
 		if err := m.Put(uint32(0), d.coll.Programs[plan.Programs[i].Name]); err != nil {
-			return fmt.Errorf("%s: %w", plan.Programs[i].first(), err)
+			return fmt.Errorf("%s: %w", plan.Programs[i].Place(), err)
 		}
 	}
 	if s.link, err = plan.Attach(stubs, o.Attach); err != nil {
@@ -165,9 +167,9 @@ func mapPath(dir, name string) string {
 }
 
 // deployAgain adopts the maps and swaps the programs.
-func deployAgain(dir string, plan *Plan, spec *ebpf.CollectionSpec, o *DeployOptions, have, want *deployRecord) (*Deployment, error) {
+func deployAgain(dir string, plan *probe.Plan, spec *ebpf.CollectionSpec, o *Options, have, want *record) (*Deployment, error) {
 	if err := have.differs(want, plan); err != nil {
-		return nil, fmt.Errorf("%w: %w; RemoveDeployment makes room for it", ErrIncompatible, err)
+		return nil, fmt.Errorf("%w: %w; Remove makes room for it", ErrIncompatible, err)
 	}
 	d := &Deployment{dir: dir, adopted: true}
 	if err := d.load(plan, spec, o, have); err != nil {
@@ -197,8 +199,8 @@ func deployAgain(dir string, plan *Plan, spec *ebpf.CollectionSpec, o *DeployOpt
 }
 
 // load loads the new version with the maps that are pinned.
-func (d *Deployment) load(plan *Plan, spec *ebpf.CollectionSpec, o *DeployOptions, have *deployRecord) error {
-	co := plan.cached(o.Collection)
+func (d *Deployment) load(plan *probe.Plan, spec *ebpf.CollectionSpec, o *Options, have *record) error {
+	co := cached(plan, o.Collection)
 	replace := map[string]*ebpf.Map{}
 	for name, m := range co.MapReplacements {
 		replace[name] = m
@@ -216,12 +218,12 @@ func (d *Deployment) load(plan *Plan, spec *ebpf.CollectionSpec, o *DeployOption
 	}
 	co.MapReplacements = replace
 	var err error
-	d.coll, err = LoadCollection(spec, co)
+	d.coll, err = probe.LoadCollection(spec, co)
 	return err
 }
 
 // swap puts the new programs into the slots, or none of them.
-func (d *Deployment) swap(plan *Plan) error {
+func (d *Deployment) swap(plan *probe.Plan) error {
 	var undo []func() error
 	defer func() {
 		for _, f := range undo {
@@ -232,7 +234,7 @@ func (d *Deployment) swap(plan *Plan) error {
 		g := &plan.Programs[i]
 		m, err := ebpf.LoadPinnedMap(slotPath(d.dir, i), nil)
 		if err != nil {
-			return fmt.Errorf("%s: %w", g.first(), err)
+			return fmt.Errorf("%s: %w", g.Place(), err)
 		}
 		defer m.Close()
 		var id uint32
@@ -240,7 +242,7 @@ func (d *Deployment) swap(plan *Plan) error {
 			undo = append(undo, func() error { return putBack(m, ebpf.ProgramID(id)) })
 		}
 		if err := m.Put(uint32(0), d.coll.Programs[g.Name]); err != nil {
-			return fmt.Errorf("%s: swap the program: %w", g.first(), err)
+			return fmt.Errorf("%s: swap the program: %w", g.Place(), err)
 		}
 	}
 	undo = nil
@@ -266,7 +268,9 @@ func (d *Deployment) Adopted() bool { return d.adopted }
 
 // Link opens the attachments, for their statistics. The caller closes the Link,
 // which detaches nothing.
-func (d *Deployment) Link() (*Link, error) { return OpenPinned(filepath.Join(d.dir, "links")) }
+func (d *Deployment) Link() (*probe.Link, error) {
+	return probe.OpenPinned(filepath.Join(d.dir, "links"))
+}
 
 // Close closes the descriptors. The probes go on firing. It may be called again,
 // and on nil.
@@ -277,8 +281,8 @@ func (d *Deployment) Close() error {
 	return nil
 }
 
-// RemoveDeployment detaches what Deploy attached and removes its directory.
-func RemoveDeployment(dir string) error {
+// Remove detaches what Deploy attached and removes its directory.
+func Remove(dir string) error {
 	unlock, err := lockDir(dir)
 	if err != nil {
 		return fmt.Errorf("remove deployment %s: %w", dir, err)
@@ -300,7 +304,7 @@ func clearDir(dir string) error {
 	}
 	remove(filepath.Join(dir, recordName))
 	remove(filepath.Join(dir, recordName+"~"))
-	if err := Unpin(filepath.Join(dir, "links")); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := probe.Unpin(filepath.Join(dir, "links")); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		errs = append(errs, err)
 	}
 	for _, sub := range []string{"slots", "maps"} {
@@ -320,14 +324,14 @@ func clearDir(dir string) error {
 // systems hold no ordinary files.
 const recordName = "record"
 
-// deployRecord says what is deployed.
-type deployRecord struct {
+// record says what is deployed.
+type record struct {
 	Plan json.RawMessage      `json:"plan"`
 	Maps map[string]mapLayout `json:"maps"`
 }
 
-func newRecord(plan *Plan, spec *ebpf.CollectionSpec, o *DeployOptions) *deployRecord {
-	rec := &deployRecord{Maps: map[string]mapLayout{}}
+func newRecord(plan *probe.Plan, spec *ebpf.CollectionSpec, o *Options) *record {
+	rec := &record{Maps: map[string]mapLayout{}}
 	for name, m := range spec.Maps {
 		if !private(m) && o.Collection.MapReplacements[name] == nil {
 			rec.Maps[name] = layoutOf(m, o.Layouts[name])
@@ -344,8 +348,8 @@ func private(m *ebpf.MapSpec) bool {
 }
 
 // differs compares what is deployed with what is to be.
-func (r *deployRecord) differs(want *deployRecord, plan *Plan) error {
-	var old Plan
+func (r *record) differs(want *record, plan *probe.Plan) error {
+	var old probe.Plan
 	if err := json.Unmarshal(r.Plan, &old); err != nil {
 		return err
 	}
@@ -377,7 +381,7 @@ func (r *deployRecord) differs(want *deployRecord, plan *Plan) error {
 }
 
 // write pins the record, in place of one that is there.
-func (r *deployRecord) write(dir string) error {
+func (r *record) write(dir string) error {
 	b, err := json.Marshal(r)
 	if err != nil {
 		return err
@@ -400,7 +404,7 @@ func (r *deployRecord) write(dir string) error {
 	return os.Rename(next, filepath.Join(dir, recordName))
 }
 
-func readRecord(dir string) (*deployRecord, error) {
+func readRecord(dir string) (*record, error) {
 	name := filepath.Join(dir, recordName)
 	if _, err := os.Stat(name); err != nil {
 		return nil, err
@@ -414,7 +418,7 @@ func readRecord(dir string) (*deployRecord, error) {
 	if err != nil {
 		return nil, fmt.Errorf("record: %w", err)
 	}
-	rec := &deployRecord{}
+	rec := &record{}
 	if err := json.Unmarshal(b, rec); err != nil {
 		return nil, fmt.Errorf("record: %w", err)
 	}

@@ -1,4 +1,4 @@
-package probe
+package deploy
 
 import (
 	"errors"
@@ -10,33 +10,21 @@ import (
 	"github.com/cilium/ebpf/asm"
 
 	"github.com/borescope/borescope/internal/testenv"
+	"github.com/borescope/borescope/probe"
+	"github.com/borescope/borescope/probe/internal/probetest"
 )
-
-// userSpec is a collection of counting programs for a plan, which write to m.
-func userSpec(plan *Plan, c counting, m *ebpf.Map) *ebpf.CollectionSpec {
-	spec := &ebpf.CollectionSpec{Programs: map[string]*ebpf.ProgramSpec{}, Maps: map[string]*ebpf.MapSpec{}}
-	for i := range plan.Programs {
-		p := plan.ProgramSpec(i)
-		p.License, p.Instructions = "GPL", c.instructions(p.Type, m)
-		spec.Programs[p.Name] = p
-	}
-	return spec
-}
 
 // sharer is a user with the map that it counts in.
 type sharer struct {
-	*Share
+	*User
 	m *ebpf.Map
 }
 
-func join(t *testing.T, s *Shared, c counting, o *ShareOptions) sharer {
+func join(t *testing.T, s *Mux, c probetest.Counting, o *UserOptions) sharer {
 	t.Helper()
-	m, err := ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.Array, KeySize: 4, ValueSize: 16, MaxEntries: 256})
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := probetest.NewTallies(t)
 	t.Cleanup(func() { m.Close() })
-	u, err := s.Join(userSpec(s.plan, c, m), o)
+	u, err := s.Join(c.Collection(s.plan, m), o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -46,7 +34,7 @@ func join(t *testing.T, s *Shared, c counting, o *ShareOptions) sharer {
 
 func (u sharer) expect(t *testing.T, want uint64) {
 	t.Helper()
-	expectTally(t, tally{Count: (&counter{m: u.m}).read(t, 0).Count}, tally{Count: want})
+	probetest.ExpectTally(t, probetest.Tally{Count: probetest.ReadTally(t, u.m, 0).Count}, probetest.Tally{Count: want})
 	st, err := u.Stats()
 	if err != nil || st.Events+st.Dropped < want {
 		t.Errorf("%+v, %v: want %d events or more", st, err, want)
@@ -56,84 +44,84 @@ func (u sharer) expect(t *testing.T, want uint64) {
 // TestShare: users of one attachment count for themselves, come and go.
 func TestShare(t *testing.T) {
 	testenv.Need(t, testenv.Root, testenv.Uprobes)
-	w := startTarget(t)
-	plan := mustResolve(t, nil, "uprobe:"+targetPath()+":add")
-	s, err := plan.Share(nil)
+	w := probetest.StartOwn(t)
+	plan := mustResolve(t, nil, "uprobe:"+w.Path()+":add")
+	s, err := Share(plan, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer s.Close()
 	ids := linkIDs(t, s.link)
-	w.run() // with nobody there
-	c := counting{value: -1}
+	w.Run() // with nobody there
+	c := probetest.Counting{Value: -1}
 	a := join(t, s, c, nil)
-	w.run()
-	a.expect(t, times)
+	w.Run()
+	a.expect(t, probetest.Times)
 	b := join(t, s, c, nil)
-	third := join(t, s, c, &ShareOptions{EventsPerSecond: 1})
-	w.run()
-	a.expect(t, 2*times)
-	b.expect(t, times)
+	third := join(t, s, c, &UserOptions{EventsPerSecond: 1})
+	w.Run()
+	a.expect(t, 2*probetest.Times)
+	b.expect(t, probetest.Times)
 	st, err := third.Stats()
-	if err != nil || st.Events == 0 || st.Dropped == 0 || st.Events+st.Dropped != times {
+	if err != nil || st.Events == 0 || st.Dropped == 0 || st.Events+st.Dropped != probetest.Times {
 		t.Errorf("with a budget of one a second: %+v, %v", st, err)
 	}
-	expectTally(t, tally{Count: (&counter{m: third.m}).read(t, 0).Count}, tally{Count: st.Events})
+	probetest.ExpectTally(t, probetest.Tally{Count: probetest.ReadTally(t, third.m, 0).Count}, probetest.Tally{Count: st.Events})
 
 	// The first leaves: those behind it go on, also through the gap.
 	if err := a.Close(); err != nil {
 		t.Fatal(err)
 	}
-	w.run()
-	expectTally(t, tally{Count: (&counter{m: a.m}).read(t, 0).Count}, tally{Count: 2 * times})
-	b.expect(t, 2*times)
+	w.Run()
+	probetest.ExpectTally(t, probetest.Tally{Count: probetest.ReadTally(t, a.m, 0).Count}, probetest.Tally{Count: 2 * probetest.Times})
+	b.expect(t, 2*probetest.Times)
 	if err := b.Leave(); err != nil {
 		t.Fatal(err)
 	}
 	d := join(t, s, c, nil) // in the first slot
-	w.run()
-	d.expect(t, times)
-	b.expect(t, 2*times)
+	w.Run()
+	d.expect(t, probetest.Times)
+	b.expect(t, 2*probetest.Times)
 	if _, err := a.Stats(); !errors.Is(err, os.ErrClosed) {
 		t.Errorf("statistics of a closed share: %v", err)
 	}
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	w.run()
-	d.expect(t, times)
-	if _, err := s.Join(userSpec(plan, c, d.m), nil); !errors.Is(err, os.ErrClosed) {
+	w.Run()
+	d.expect(t, probetest.Times)
+	if _, err := s.Join(c.Collection(plan, d.m), nil); !errors.Is(err, os.ErrClosed) {
 		t.Errorf("joining what is closed: %v", err)
 	}
 	for _, id := range ids {
-		expectGone(t, id)
+		probetest.ExpectGone(t, id)
 	}
 }
 
 // TestShareFull: as many users as there is room for, each of them sees all.
 func TestShareFull(t *testing.T) {
 	testenv.Need(t, testenv.Root, testenv.Uprobes)
-	w := startTarget(t)
-	plan := mustResolve(t, nil, "uprobe:"+targetPath()+":add")
-	s, err := plan.Share(nil)
+	w := probetest.StartOwn(t)
+	plan := mustResolve(t, nil, "uprobe:"+w.Path()+":add")
+	s, err := Share(plan, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer s.Close()
 	var users []sharer
-	for range MaxShares {
-		users = append(users, join(t, s, counting{value: -1}, nil))
+	for range MaxUsers {
+		users = append(users, join(t, s, probetest.Counting{Value: -1}, nil))
 	}
-	if _, err := s.Join(userSpec(plan, counting{value: -1}, users[0].m), nil); err == nil || !strings.Contains(err.Error(), "16 users") {
+	if _, err := s.Join(probetest.Counting{Value: -1}.Collection(plan, users[0].m), nil); err == nil || !strings.Contains(err.Error(), "16 users") {
 		t.Errorf("one too many: %v", err)
 	}
-	for i := 1; i < MaxShares-1; i += 2 { // gaps
+	for i := 1; i < MaxUsers-1; i += 2 { // gaps
 		users[i].Close()
 	}
-	w.run()
+	w.Run()
 	for i, u := range users {
-		if i%2 == 0 || i == MaxShares-1 {
-			u.expect(t, times)
+		if i%2 == 0 || i == MaxUsers-1 {
+			u.expect(t, probetest.Times)
 		}
 	}
 }
@@ -141,20 +129,17 @@ func TestShareFull(t *testing.T) {
 // TestShareFunctions: a program that has functions of its own.
 func TestShareFunctions(t *testing.T) {
 	testenv.Need(t, testenv.Root, testenv.Uprobes)
-	w := startTarget(t)
-	plan := mustResolve(t, nil, "uprobe:"+targetPath()+":add")
-	s, err := plan.Share(nil)
+	w := probetest.StartOwn(t)
+	plan := mustResolve(t, nil, "uprobe:"+w.Path()+":add")
+	s, err := Share(plan, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	plain := join(t, s, counting{value: -1}, nil)
-	m, err := ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.Array, KeySize: 4, ValueSize: 16, MaxEntries: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	plain := join(t, s, probetest.Counting{Value: -1}, nil)
+	m := probetest.NewTallies(t)
 	defer m.Close()
-	spec := userSpec(plan, counting{value: -1}, m)
+	spec := probetest.Counting{Value: -1}.Collection(plan, m)
 	prog := spec.Programs[plan.Programs[0].Name]
 	function := prog.Instructions
 	function[0] = function[0].WithSymbol("count")
@@ -166,11 +151,11 @@ func TestShareFunctions(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer u.Close()
-	behind := join(t, s, counting{value: -1}, nil)
-	w.run()
-	sharer{u, m}.expect(t, times)
-	plain.expect(t, times)
-	behind.expect(t, times)
+	behind := join(t, s, probetest.Counting{Value: -1}, nil)
+	w.Run()
+	sharer{u, m}.expect(t, probetest.Times)
+	plain.expect(t, probetest.Times)
+	behind.expect(t, probetest.Times)
 }
 
 // TestShareKinds: everything that can be shared, with cookies.
@@ -180,26 +165,26 @@ func TestShareKinds(t *testing.T) {
 		target string
 		needs  []testenv.Requirement
 		want   uint64
-		c      counting
+		c      probetest.Counting
 	}{
-		{"uretprobe:" + targetPath() + ":add", []testenv.Requirement{testenv.Uprobes}, times, counting{value: -1, sites: hasCookies()}},
-		{"tracepoint:syscalls:sys_enter_getppid", []testenv.Requirement{testenv.Tracefs}, times, counting{value: -1}},
-		{"kprobe:" + getppidFunc(), []testenv.Requirement{testenv.Kprobes}, times, counting{value: -1}},
-		{"kretprobe:" + getppidFunc(), []testenv.Requirement{testenv.Kprobes}, times, counting{value: -1}},
-		{"fentry:" + getppidFunc(), []testenv.Requirement{testenv.Fentry}, times, counting{value: -1}},
-		{"fexit:" + getppidFunc(), []testenv.Requirement{testenv.Fentry}, times, counting{value: -1}},
+		{"uretprobe:" + probetest.TargetPath() + ":add", []testenv.Requirement{testenv.Uprobes}, probetest.Times, probetest.Counting{Value: -1, Sites: probetest.HasCookies()}},
+		{"tracepoint:syscalls:sys_enter_getppid", []testenv.Requirement{testenv.Tracefs}, probetest.Times, probetest.Counting{Value: -1}},
+		{"kprobe:" + probetest.GetppidFunc(), []testenv.Requirement{testenv.Kprobes}, probetest.Times, probetest.Counting{Value: -1}},
+		{"kretprobe:" + probetest.GetppidFunc(), []testenv.Requirement{testenv.Kprobes}, probetest.Times, probetest.Counting{Value: -1}},
+		{"fentry:" + probetest.GetppidFunc(), []testenv.Requirement{testenv.Fentry}, probetest.Times, probetest.Counting{Value: -1}},
+		{"fexit:" + probetest.GetppidFunc(), []testenv.Requirement{testenv.Fentry}, probetest.Times, probetest.Counting{Value: -1}},
 	} {
 		t.Run(strings.ReplaceAll(c.target, "/", "_"), func(t *testing.T) {
 			testenv.Need(t, c.needs...)
-			w := startTarget(t)
-			s, err := mustResolve(t, nil, c.target).Share(nil)
+			w := probetest.Start(t)
+			s, err := Share(mustResolve(t, nil, c.target), nil)
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer s.Close()
-			c.c.pid = w.pid()
+			c.c.PID = w.PID()
 			a, b := join(t, s, c.c, nil), join(t, s, c.c, nil)
-			w.run()
+			w.Run()
 			for _, u := range []sharer{a, b} {
 				u.expect(t, c.want)
 			}
@@ -209,20 +194,17 @@ func TestShareKinds(t *testing.T) {
 
 // TestShareRefuses: what can't be shared, and programs that don't fit.
 func TestShareRefuses(t *testing.T) {
-	for target, o := range map[string]*Options{
+	for target, o := range map[string]*probe.Options{
 		"begin": nil, "iter:task": nil, "socket:lo": nil, "lsm:file_open": nil, "kprobe:vfs_read": {Session: true},
 	} {
-		plan, err := Resolve(testEnv(t), []Target{mustParse(t, target)}, o)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := plan.Share(nil); !errors.Is(err, errors.ErrUnsupported) || !strings.Contains(err.Error(), target) {
+		plan := resolve(t, probetest.Env(t), o, target)
+		if _, err := Share(plan, nil); !errors.Is(err, errors.ErrUnsupported) || !strings.Contains(err.Error(), target) {
 			t.Errorf("%s: %v", target, err)
 		}
 	}
 	testenv.Need(t, testenv.Root, testenv.Uprobes)
-	plan := mustResolve(t, nil, "uprobe:"+targetPath()+":add")
-	s, err := plan.Share(nil)
+	plan := mustResolve(t, nil, "uprobe:"+probetest.OwnTarget(t)+":add")
+	s, err := Share(plan, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-package probe
+package deploy
 
 import (
 	"fmt"
@@ -6,6 +6,8 @@ import (
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/btf"
+
+	"github.com/borescope/borescope/probe"
 )
 
 // mapLayout is what two versions of a program must agree about to share a map.
@@ -82,7 +84,7 @@ func layoutText(t btf.Type, depth int) string {
 	case *btf.Enum:
 		return fmt.Sprintf("enum %d", v.Size*8)
 	default:
-		return TypeString(v)
+		return probe.TypeString(v)
 	}
 }
 

@@ -1,4 +1,4 @@
-package probe
+package deploy
 
 import (
 	"errors"
@@ -6,20 +6,69 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
 	"github.com/cilium/ebpf/btf"
+	"github.com/cilium/ebpf/link"
 
 	"github.com/borescope/borescope/internal/feature"
+	"github.com/borescope/borescope/internal/kernel"
 	"github.com/borescope/borescope/internal/testenv"
+	"github.com/borescope/borescope/probe"
+	"github.com/borescope/borescope/probe/env"
+	"github.com/borescope/borescope/probe/internal/probetest"
 )
 
+// thisMachine is read once: an emulated guest takes half a second for the kernel's types.
+var thisMachine = sync.OnceValue(func() *env.Env { return env.New(nil) })
+
+func mustResolve(t testing.TB, o *probe.Options, target string) *probe.Plan {
+	t.Helper()
+	return resolve(t, thisMachine(), o, target)
+}
+
+func resolve(t testing.TB, on *env.Env, o *probe.Options, target string) *probe.Plan {
+	t.Helper()
+	parsed, err := probe.ParseTarget(target)
+	if err != nil {
+		t.Fatal(err)
+	}
+	plan, err := probe.Resolve(on, []probe.Target{parsed}, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return plan
+}
+
+// linkIDs are the ids of the bpf_links that a Link holds.
+func linkIDs(t testing.TB, l *probe.Link) []link.ID {
+	t.Helper()
+	files, err := l.Files()
+	if errors.Is(err, errors.ErrUnsupported) {
+		return nil // before 5.15 a uprobe has none
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	var ids []link.ID
+	for _, f := range files {
+		info, err := kernel.Info(int(f.Fd()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		ids = append(ids, link.ID(info.ID))
+		f.Close()
+	}
+	return ids
+}
+
 // deploySpec is version v of a program: it counts its events under its number.
-func deploySpec(plan *Plan, v int) *ebpf.CollectionSpec {
-	spec := userSpec(plan, counting{value: -1, key: int32(v)}, nil)
+func deploySpec(plan *probe.Plan, v int) *ebpf.CollectionSpec {
+	spec := probetest.Counting{Value: -1, Key: int32(v)}.Collection(plan, nil)
 	spec.Maps["hits"] = &ebpf.MapSpec{Name: "hits", Type: ebpf.Array, KeySize: 4, ValueSize: 16, MaxEntries: 256}
 	return spec
 }
@@ -32,7 +81,7 @@ func deployDir(t *testing.T, name string) string {
 		if _, err := os.Stat(dir); err != nil {
 			return
 		}
-		if err := RemoveDeployment(dir); err != nil {
+		if err := Remove(dir); err != nil {
 			t.Error(err)
 		}
 		if _, err := os.Stat(dir); err == nil {
@@ -45,7 +94,7 @@ func deployDir(t *testing.T, name string) string {
 // TestDeployChild is a process of TestDeployUpgrades: version BORESCOPE_VERSION
 // of the program.
 func TestDeployChild(t *testing.T) {
-	dir, version := os.Getenv("BORESCOPE_DEPLOY"), os.Getenv("BORESCOPE_VERSION")
+	dir, target, version := os.Getenv("BORESCOPE_DEPLOY"), os.Getenv("BORESCOPE_TARGET"), os.Getenv("BORESCOPE_VERSION")
 	if dir == "" {
 		return // it is of use to its parent only
 	}
@@ -53,7 +102,7 @@ func TestDeployChild(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	plan := mustResolve(t, nil, "uprobe:"+targetPath()+":add")
+	plan := mustResolve(t, nil, "uprobe:"+target+":add")
 	d, err := Deploy(dir, plan, deploySpec(plan, v), nil)
 	if err != nil {
 		t.Fatal(err)
@@ -68,7 +117,8 @@ func TestDeployChild(t *testing.T) {
 // take over from the one before under load, and every event is counted once.
 func TestDeployUpgrades(t *testing.T) {
 	dir := deployDir(t, "upgrades")
-	plan := mustResolve(t, nil, "uprobe:"+targetPath()+":add")
+	w := probetest.StartOwn(t)
+	plan := mustResolve(t, nil, "uprobe:"+w.Path()+":add")
 	d, err := Deploy(dir, plan, deploySpec(plan, 0), nil)
 	if err != nil {
 		t.Fatal(err)
@@ -77,13 +127,12 @@ func TestDeployUpgrades(t *testing.T) {
 	if d.Adopted() {
 		t.Error("adopted what was not there")
 	}
-	hits := &counter{m: d.Map("hits")}
+	hits := d.Map("hits")
 
-	w := startTarget(t)
-	stop := w.keepBusy()
+	stop := w.KeepBusy()
 	defer stop()
 	atWork := func(v int) {
-		for hits.read(t, v).Count == 0 {
+		for probetest.ReadTally(t, hits, v).Count == 0 {
 			time.Sleep(time.Millisecond)
 		}
 	}
@@ -91,16 +140,16 @@ func TestDeployUpgrades(t *testing.T) {
 	const upgrades = 20
 	for v := 1; v <= upgrades; v++ {
 		cmd := testenv.Command(t, "/proc/self/exe", "-test.run=^TestDeployChild$")
-		cmd.Env = append(os.Environ(), "BORESCOPE_DEPLOY="+dir, "BORESCOPE_VERSION="+strconv.Itoa(v))
+		cmd.Env = append(os.Environ(), "BORESCOPE_DEPLOY="+dir, "BORESCOPE_TARGET="+w.Path(), "BORESCOPE_VERSION="+strconv.Itoa(v))
 		if out, err := cmd.CombinedOutput(); err != nil {
 			t.Fatalf("version %d: %v\n%s", v, err, out)
 		}
 		atWork(v) // without its process
 	}
-	want := times * uint64(stop())
+	want := probetest.Times * uint64(stop())
 	sum := uint64(0)
 	for v := range upgrades + 1 {
-		n := hits.read(t, v).Count
+		n := probetest.ReadTally(t, hits, v).Count
 		if n == 0 {
 			t.Errorf("version %d counted nothing", v)
 		}
@@ -115,31 +164,31 @@ func TestDeployUpgrades(t *testing.T) {
 // TestDeployRemoved: the probes end with their directory.
 func TestDeployRemoved(t *testing.T) {
 	dir := deployDir(t, "removed")
-	w := startTarget(t)
-	plan := mustResolve(t, nil, "uprobe:"+targetPath()+":add")
+	w := probetest.StartOwn(t)
+	plan := mustResolve(t, nil, "uprobe:"+w.Path()+":add")
 	d, err := Deploy(dir, plan, deploySpec(plan, 0), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer d.Close()
-	hits := &counter{m: d.Map("hits")}
+	hits := d.Map("hits")
 	l, err := d.Link()
 	if err != nil {
 		t.Fatal(err)
 	}
 	ids := linkIDs(t, l)
 	l.Close()
-	w.run()
-	expectTally(t, hits.read(t, 0), tally{Count: times})
-	if err := RemoveDeployment(dir); err != nil {
+	w.Run()
+	probetest.ExpectTally(t, probetest.ReadTally(t, hits, 0), probetest.Tally{Count: probetest.Times})
+	if err := Remove(dir); err != nil {
 		t.Fatal(err)
 	}
 	for _, id := range ids {
-		expectGone(t, id)
+		probetest.ExpectGone(t, id)
 	}
-	w.run()
-	expectTally(t, hits.read(t, 0), tally{Count: times})
-	if err := RemoveDeployment(dir); !errors.Is(err, os.ErrNotExist) {
+	w.Run()
+	probetest.ExpectTally(t, probetest.ReadTally(t, hits, 0), probetest.Tally{Count: probetest.Times})
+	if err := Remove(dir); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("removing it again: %v", err)
 	}
 }
@@ -147,33 +196,33 @@ func TestDeployRemoved(t *testing.T) {
 // TestDeployIncompatible: what differs is named, and what is deployed goes on.
 func TestDeployIncompatible(t *testing.T) {
 	dir := deployDir(t, "incompatible")
-	w := startTarget(t)
-	plan := mustResolve(t, nil, "uprobe:"+targetPath()+":add")
+	w := probetest.StartOwn(t)
+	plan := mustResolve(t, nil, "uprobe:"+w.Path()+":add")
 	u64 := &btf.Int{Name: "u64", Size: 8}
 	pair := func(second string) btf.Type {
-		return &btf.Struct{Name: "tally", Size: 16, Members: []btf.Member{{Name: "count", Type: u64}, {Name: second, Type: u64, Offset: 64}}}
+		return &btf.Struct{Name: "probetest.Tally", Size: 16, Members: []btf.Member{{Name: "count", Type: u64}, {Name: second, Type: u64, Offset: 64}}}
 	}
 	typed := func(spec *ebpf.CollectionSpec, second string) *ebpf.CollectionSpec {
 		spec.Maps["hits"].Key, spec.Maps["hits"].Value = &btf.Int{Name: "u32", Size: 4}, pair(second)
 		return spec
 	}
-	o := &DeployOptions{Layouts: map[string]string{"hits": "v1"}}
+	o := &Options{Layouts: map[string]string{"hits": "v1"}}
 	d, err := Deploy(dir, plan, typed(deploySpec(plan, 0), "sum"), o)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer d.Close()
-	other := mustResolve(t, nil, "uprobe:"+targetPath()+":helper_one")
+	other := mustResolve(t, nil, "uprobe:"+w.Path()+":helper_one")
 	for name, c := range map[string]struct {
-		plan   *Plan
-		o      *DeployOptions
+		plan   *probe.Plan
+		o      *Options
 		change func(*ebpf.CollectionSpec)
 		want   string
 	}{
 		"place":  {other, o, func(*ebpf.CollectionSpec) {}, "the plan is another one: - program add_0"},
 		"size":   {plan, o, func(s *ebpf.CollectionSpec) { s.Maps["hits"].ValueSize = 24 }, "map hits: size of the values: 16 there, 24 here"},
 		"type":   {plan, o, func(s *ebpf.CollectionSpec) { s.Maps["hits"].Type = ebpf.Hash }, "map hits: type: Array there, Hash here"},
-		"fields": {plan, o, func(s *ebpf.CollectionSpec) { typed(s, "total") }, "map hits: values: struct tally {0: unsigned 64 count, 64: unsigned 64 sum} there, struct tally {0: unsigned 64 count, 64: unsigned 64 total} here"},
+		"fields": {plan, o, func(s *ebpf.CollectionSpec) { typed(s, "total") }, "map hits: values: struct probetest.Tally {0: unsigned 64 count, 64: unsigned 64 sum} there, struct probetest.Tally {0: unsigned 64 count, 64: unsigned 64 total} here"},
 		"layout": {plan, nil, func(s *ebpf.CollectionSpec) {}, "map hits: layout: v1 there, not said here"},
 	} {
 		spec := typed(deploySpec(c.plan, 1), "sum")
@@ -190,15 +239,15 @@ func TestDeployIncompatible(t *testing.T) {
 	if _, err := Deploy(dir, plan, bad, o); !errors.As(err, &verdict) {
 		t.Errorf("a program that the verifier refuses: %v", err)
 	}
-	w.run()
-	expectTally(t, (&counter{m: d.Map("hits")}).read(t, 0), tally{Count: times})
+	w.Run()
+	probetest.ExpectTally(t, probetest.ReadTally(t, d.Map("hits"), 0), probetest.Tally{Count: probetest.Times})
 }
 
 // TestDeployMaps: versions may add maps and drop them; a half-made deployment
 // is made again.
 func TestDeployMaps(t *testing.T) {
 	dir := deployDir(t, "maps")
-	plan := mustResolve(t, nil, "uprobe:"+targetPath()+":add")
+	plan := mustResolve(t, nil, "uprobe:"+probetest.OwnTarget(t)+":add")
 	with := func(names ...string) *ebpf.CollectionSpec {
 		spec := deploySpec(plan, 0)
 		for _, n := range names {
@@ -256,7 +305,7 @@ func TestDeployRefuses(t *testing.T) {
 			t.Errorf("%s: %v", target, err)
 		}
 	}
-	plan := mustResolve(t, nil, "uprobe:"+targetPath()+":add")
+	plan := mustResolve(t, nil, "uprobe:"+probetest.OwnTarget(t)+":add")
 	if _, err := Deploy("/proc/self/nosuch/dir", plan, deploySpec(plan, 0), nil); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("a directory that can't be: %v", err)
 	}
@@ -266,64 +315,6 @@ func TestDeployRefuses(t *testing.T) {
 	}
 	if _, err := os.Stat(elsewhere); err == nil {
 		t.Error("a failed deployment leaves its directory")
-	}
-}
-
-// TestUpdate: which links take another program: iterators. The error of the
-// others says what to do.
-func TestUpdate(t *testing.T) {
-	testenv.Need(t, testenv.Root, testenv.Tracefs)
-	for _, c := range []struct {
-		target string
-		needs  []testenv.Requirement
-	}{
-		{"iter:bpf_map", []testenv.Requirement{testenv.Feature(feature.Iter)}},
-		{"uprobe:" + targetPath() + ":add", []testenv.Requirement{testenv.Uprobes}},
-		{"uprobe:" + targetPath() + ":helper_*", []testenv.Requirement{testenv.Uprobes}},
-		{"tracepoint:syscalls:sys_enter_write", nil},
-		{"rawtracepoint:sys_enter", nil},
-		{"profile:hz:49", []testenv.Requirement{testenv.Perf}},
-		{"kprobe:ksys_write", []testenv.Requirement{testenv.Kprobes}},
-		{"kprobe:ksys_write,kprobe:ksys_read", []testenv.Requirement{testenv.KprobeMulti}},
-		{"fentry:ksys_write", []testenv.Requirement{testenv.Fentry}},
-	} {
-		t.Run(strings.ReplaceAll(c.target, "/", "_"), func(t *testing.T) {
-			testenv.Need(t, c.needs...)
-			plan := mustResolve(t, nil, c.target)
-			count := counting{value: -1}
-			iter := plan.Programs[0].Method == MethodIter
-			_, l := attachCounter(t, plan, count)
-			count.key = 1
-			next := loadCounter(t, plan, count)
-			err := l.Update(next.progs)
-			if !iter {
-				if !errors.Is(err, errors.ErrUnsupported) || !strings.Contains(err.Error(), "attach the new program") {
-					t.Errorf("%v", err)
-				}
-				return
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
-			r, err := l.OpenIter()
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer r.Close()
-			if _, err := r.Read(make([]byte, 8)); err != nil && !strings.Contains(err.Error(), "EOF") {
-				t.Fatal(err)
-			}
-			if next.read(t, 1).Count == 0 {
-				t.Error("the new program has not run")
-			}
-			if err := l.Update(map[string]*ebpf.Program{"nosuch": nil}); err == nil {
-				t.Error("a program that the link does not have")
-			}
-			l.Close()
-			if err := l.Update(next.progs); !errors.Is(err, os.ErrClosed) {
-				t.Errorf("after Close: %v", err)
-			}
-		})
 	}
 }
 

@@ -1,0 +1,205 @@
+package probetest
+
+import (
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+	"github.com/cilium/ebpf/link"
+
+	"github.com/borescope/borescope/internal/feature"
+	"github.com/borescope/borescope/internal/kernel"
+)
+
+// Tally is what a counting program finds out about one site.
+type Tally struct{ Count, Sum uint64 }
+
+// LeftOut reports whether t counts fewer than want, and no fewer than the kernel accounts
+// for, which missed so many.
+func (t Tally) LeftOut(want Tally, missed uint64) bool {
+	return t.Count < want.Count && t.Count+missed >= want.Count
+}
+
+// Counting says what counting programs look at.
+type Counting struct {
+	// PID counts events of this process only.
+	PID int
+	// Value is the offset in the context of a u64 that is summed up; -1 for none.
+	Value int16
+	// Equal counts events only whose u64 at offset Filter is that.
+	Filter int16
+	Equal  int32
+	// Sites counts by site, through the cookie.
+	Sites bool
+	// Key is where events are counted if not by site.
+	Key int32
+	// Helper has the value come from bpf_get_func_arg, by the number in Value, or
+	// from bpf_get_func_ret.
+	Helper asm.BuiltinFunc
+}
+
+// Instructions are a program of type typ that counts in m, or with nil in the collection's
+// map "hits".
+func (c Counting) Instructions(typ ebpf.ProgramType, m *ebpf.Map) asm.Instructions {
+	ins := asm.Instructions{asm.Mov.Reg(asm.R6, asm.R1), asm.Mov.Imm(asm.R7, 0)}
+	if c.PID != 0 {
+		ins = append(ins,
+			asm.FnGetCurrentPidTgid.Call(),
+			asm.RSh.Imm(asm.R0, 32),
+			asm.JNE.Imm(asm.R0, int32(c.PID), "exit"))
+	}
+	if c.Equal != 0 {
+		ins = append(ins,
+			asm.LoadMem(asm.R1, asm.R6, c.Filter, asm.DWord),
+			asm.JNE.Imm(asm.R1, c.Equal, "exit"))
+	}
+	switch {
+	case c.Helper != 0:
+		ins = append(ins,
+			asm.StoreMem(asm.RFP, -16, asm.R7, asm.DWord), // 0
+			asm.Mov.Reg(asm.R1, asm.R6), asm.Mov.Reg(asm.R2, asm.RFP), asm.Add.Imm(asm.R2, -16))
+		if c.Helper == asm.FnGetFuncArg {
+			ins = append(ins, asm.Mov.Reg(asm.R3, asm.R2), asm.Mov.Imm(asm.R2, int32(c.Value)))
+		}
+		ins = append(ins, c.Helper.Call(), asm.LoadMem(asm.R7, asm.RFP, -16, asm.DWord))
+	case c.Value >= 0:
+		ins = append(ins, asm.LoadMem(asm.R7, asm.R6, c.Value, asm.DWord))
+	}
+	if c.Sites {
+		ins = append(ins,
+			asm.Mov.Reg(asm.R1, asm.R6),
+			asm.FnGetAttachCookie.Call(),
+			asm.And.Imm(asm.R0, 0xff), // site + 1
+			asm.Sub.Imm(asm.R0, 1))
+	} else {
+		ins = append(ins, asm.Mov.Imm(asm.R0, c.Key))
+	}
+	load := asm.LoadMapPtr(asm.R1, 0).WithReference("hits")
+	if m != nil {
+		load = asm.LoadMapPtr(asm.R1, m.FD())
+	}
+	ins = append(ins, asm.StoreMem(asm.RFP, -4, asm.R0, asm.Word))
+	return OwnIDs(append(ins, TallyUp(typ, load, -4)...))
+}
+
+// Collection is a counting program for each of a plan's, which count in m as Instructions do.
+func (c Counting) Collection(plan interface {
+	ProgramSpec(int) *ebpf.ProgramSpec
+}, m *ebpf.Map) *ebpf.CollectionSpec {
+	spec := &ebpf.CollectionSpec{Programs: map[string]*ebpf.ProgramSpec{}, Maps: map[string]*ebpf.MapSpec{}}
+	for i := 0; ; i++ {
+		p := plan.ProgramSpec(i)
+		if p == nil {
+			return spec
+		}
+		p.License, p.Instructions = "GPL", c.Instructions(p.Type, m)
+		spec.Programs[p.Name] = p
+	}
+}
+
+// OwnIDs has a program compare processes with the numbers that this test has of
+// them, also in a container.
+func OwnIDs(ins asm.Instructions) asm.Instructions {
+	return kernel.OwnPIDNamespace().OwnIDs(ins, true)
+}
+
+// TallyUp counts one, and adds up R7, in the map that load puts into R1, at the
+// key in the frame, and ends a program of type typ; those that count nothing go on at "exit".
+func TallyUp(typ ebpf.ProgramType, load asm.Instruction, key int32) asm.Instructions {
+	return asm.Instructions{
+		load,
+		asm.Mov.Reg(asm.R2, asm.RFP),
+		asm.Add.Imm(asm.R2, key),
+		asm.FnMapLookupElem.Call(),
+		asm.JEq.Imm(asm.R0, 0, "exit"),
+		asm.Mov.Imm(asm.R1, 1),
+		asm.StoreXAdd(asm.R0, asm.R1, asm.DWord),
+		asm.Add.Imm(asm.R0, 8),
+		asm.StoreXAdd(asm.R0, asm.R7, asm.DWord),
+		asm.Mov.Imm(asm.R0, kernel.Idle(typ)).WithSymbol("exit"),
+		asm.Return(),
+	}
+}
+
+// NewTallies makes a map for 256 of them, which the caller closes.
+func NewTallies(t testing.TB) *ebpf.Map {
+	t.Helper()
+	m, err := ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.Array, KeySize: 4, ValueSize: 16, MaxEntries: 256})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+// ReadTally reads what was counted at key i.
+func ReadTally(t testing.TB, m *ebpf.Map, i int) Tally {
+	t.Helper()
+	var v Tally
+	if err := m.Lookup(uint32(i), &v); err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+// ArgOffset is where the first integer argument is in pt_regs.
+func ArgOffset() int16 {
+	if runtime.GOARCH == "arm64" {
+		return 0
+	}
+	return 112 // rdi
+}
+
+// RetOffset is where the return value is in pt_regs.
+func RetOffset() int16 {
+	if runtime.GOARCH == "arm64" {
+		return 0
+	}
+	return 80 // rax
+}
+
+// ExpectGone waits for a link to leave the kernel: freeing it may be deferred.
+func ExpectGone(t testing.TB, id link.ID) {
+	t.Helper()
+	for range 200 {
+		l, err := link.NewFromID(id)
+		if err != nil {
+			return
+		}
+		l.Close()
+		time.Sleep(10 * time.Millisecond)
+	}
+	t.Errorf("link %d is still there", id)
+}
+
+// ExpectTally compares what was counted.
+func ExpectTally(t testing.TB, got, want Tally) {
+	t.Helper()
+	if got != want {
+		t.Errorf("counted %+v, want %+v", got, want)
+	}
+}
+
+// GetppidFunc is a function of the kernel's that the target calls 23 times in a run,
+// whose result is this process's number, and that next to nobody else calls. A
+// program of a function that everybody calls is preempted in others now and then,
+// and the kernel leaves out what is called on that CPU meanwhile.
+func GetppidFunc() string {
+	if runtime.GOARCH == "arm64" {
+		return "__arm64_sys_getppid"
+	}
+	return "__do_sys_getppid" // SYSCALL_DEFINE0, arch/x86/include/asm/syscall_wrapper.h; __x64_… is its alias
+}
+
+// ExpectWrites is for values of ksys_write that are 1 in each of the target's
+// calls, one in a run: how many calls there were is left to GetppidFunc.
+func ExpectWrites(t testing.TB, got Tally) {
+	t.Helper()
+	if got.Count == 0 || got.Count > Times || got.Sum != got.Count {
+		t.Errorf("counted %+v, want 1 of each of up to %d", got, Times)
+	}
+}
+
+// HasCookies reports whether programs can ask which of their sites has fired.
+func HasCookies() bool { return feature.Test(feature.AttachCookie) == nil }

@@ -1,0 +1,55 @@
+// Package probetest has what the tests of probe's rooms share: a program to probe, which
+// does everything 23 times, BPF programs that count, and a recorded machine.
+package probetest
+
+import (
+	"os"
+	"path/filepath"
+	"runtime"
+	"sync"
+	"testing"
+)
+
+// TargetPath is the program to probe, for this machine. Tests of package probe may
+// probe it for all processes; others take OwnTarget.
+func TargetPath() string { return TargetFor(runtime.GOARCH) }
+
+// TargetFor is the program to probe, built from testdata/target.c for amd64 or arm64.
+func TargetFor(arch string) string { return filepath.Join(testdata(), "target-"+arch) }
+
+// OwnTarget copies the program to probe for one test: probes in the copy see that test
+// alone, while tests of other packages run the original.
+func OwnTarget(t testing.TB) string {
+	t.Helper()
+	b, err := os.ReadFile(TargetPath())
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "target")
+	if err := os.WriteFile(path, b, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// testdata is this package's, which every test of the module finds from where it runs.
+var testdata = sync.OnceValue(func() string {
+	const here = "probe/internal/probetest/testdata"
+	dir, err := os.Getwd()
+	for err == nil {
+		if name := filepath.Join(dir, here); isDir(name) {
+			return name
+		}
+		if up := filepath.Dir(dir); up != dir {
+			dir = up
+			continue
+		}
+		break
+	}
+	return here // for the message of who opens it
+})
+
+func isDir(name string) bool {
+	st, err := os.Stat(name)
+	return err == nil && st.IsDir()
+}

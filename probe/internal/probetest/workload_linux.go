@@ -1,0 +1,121 @@
+package probetest
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/borescope/borescope/internal/procfs"
+	"github.com/borescope/borescope/internal/testenv"
+)
+
+// Times is how often the target does everything in one run.
+const Times = 23
+
+// Workload is a running target.
+type Workload struct {
+	// In and Out are its standard input and output.
+	In  io.WriteCloser
+	Out io.ReadCloser
+
+	t   testing.TB
+	cmd *testenv.Cmd
+}
+
+// Start starts the target, which ends with the test.
+func Start(t testing.TB) *Workload {
+	t.Helper()
+	return StartCommand(t, testenv.Command(t, TargetPath()))
+}
+
+// StartOwn is Start for a copy of the target that no other test probes.
+func StartOwn(t testing.TB) *Workload {
+	t.Helper()
+	return StartCommand(t, testenv.Command(t, OwnTarget(t)))
+}
+
+// StartCommand is Start for a command that runs the target. The descriptors whose
+// closing tells a parent of the exec are closed before /proc shows the new program
+// (begin_new_exec, fs/exec.c of 6.12), so it is waited for.
+func StartCommand(t testing.TB, cmd *testenv.Cmd) *Workload {
+	t.Helper()
+	w := &Workload{t: t, cmd: cmd}
+	w.In, w.Out = testenv.Piped(t, cmd)
+	t.Cleanup(func() {
+		w.In.Close()
+		cmd.Wait()
+	})
+	want, err := os.Stat(cmd.Path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 1000 {
+		if st, err := os.Stat(procfs.Dir(w.PID()) + "/exe"); err == nil && os.SameFile(st, want) {
+			return w
+		}
+		time.Sleep(time.Millisecond)
+	}
+	t.Fatalf("process %d does not run %s", w.PID(), cmd.Path)
+	return nil
+}
+
+// Path is the file that it runs.
+func (w *Workload) Path() string { return w.cmd.Path }
+
+// PID is the target's number.
+func (w *Workload) PID() int { return w.cmd.Process.Pid }
+
+// Run has the target do everything 23 times, and returns when it is done.
+func (w *Workload) Run() {
+	w.t.Helper()
+	if _, err := w.In.Write([]byte{'g'}); err != nil {
+		w.t.Fatal(err)
+	}
+	var b [1]byte
+	if _, err := io.ReadFull(w.Out, b[:]); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// KeepBusy runs the target again and again until stop, which returns how often it
+// did. It rests in between: an emulated guest has one CPU for this and for the test.
+func (w *Workload) KeepBusy() (stop func() int) {
+	var end atomic.Bool
+	runs := make(chan int, 1)
+	go func() {
+		n := 0
+		defer func() { runs <- n }() // also where Run has failed the test
+		for ; !end.Load(); n++ {
+			w.Run()
+			time.Sleep(200 * time.Microsecond)
+		}
+	}()
+	return sync.OnceValue(func() int {
+		end.Store(true)
+		return <-runs
+	})
+}
+
+// WaitBlocked returns when the target waits for its next byte: the read that it
+// waits in has begun, and will be over only after the next run has.
+func (w *Workload) WaitBlocked() {
+	w.t.Helper()
+	want := fmt.Sprintf("%d 0x0 ", unix.SYS_READ) // read(0, …)
+	for {
+		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/syscall", w.PID()))
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		if strings.HasPrefix(string(b), want) {
+			return
+		}
+		time.Sleep(100 * time.Microsecond)
+	}
+}
