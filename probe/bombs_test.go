@@ -1,7 +1,6 @@
 package probe
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -14,24 +13,7 @@ import (
 	"github.com/borescope/borescope/internal/elffile"
 	"github.com/borescope/borescope/internal/testenv"
 	"github.com/borescope/borescope/probe/internal/probetest"
-	"github.com/borescope/borescope/probe/internal/userfile"
 )
-
-// Two thousand headers of one symbol table made a file of 7 MB take 1.5 GB.
-func TestManyTables(t *testing.T) {
-	testenv.LimitMemory(t, 512<<20)
-	image := elfbuild.ManyTables(2000, elfbuild.SymbolTable{N: 1000, Step: 16, Size: 16, Names: 8})
-	f, err := elffile.New(bytes.NewReader(image), int64(len(image)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	n := 0
-	err = userfile.Symbols(t.Context(), f, func([]byte) bool { return true }, func(userfile.Symbol) error { n++; return nil })
-	if !errors.Is(err, elffile.ErrTooLarge) || n > len(image)/24 {
-		t.Errorf("%d symbols of a file of %d bytes, %v; want %v", n, len(image), err, elffile.ErrTooLarge)
-	}
-}
 
 // What is too large in a file that somebody may have written is said: every one of them
 // takes little, as elfbuild's TestBombs has it.

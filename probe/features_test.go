@@ -40,7 +40,7 @@ func testsIn(t *testing.T, dir string, tests map[string]bool) {
 func TestFeatures(t *testing.T) {
 	testenv.Need(t, testenv.File("FEATURES.md")) // a guest has only the binary
 	tests := map[string]bool{}
-	for _, dir := range []string{"", "broker", "container", "deploy"} {
+	for _, dir := range []string{"", "broker", "container", "deploy", "internal/usercode", "internal/userfile"} {
 		testsIn(t, dir, tests)
 	}
 	b, err := os.ReadFile("FEATURES.md")

@@ -1,4 +1,4 @@
-package probe
+package usercode
 
 import (
 	"debug/elf"
@@ -13,7 +13,6 @@ import (
 	"github.com/borescope/borescope/internal/elffile"
 	"github.com/borescope/borescope/internal/insn"
 	"github.com/borescope/borescope/internal/testenv"
-	"github.com/borescope/borescope/probe/internal/usercode"
 	"github.com/borescope/borescope/probe/internal/userfile"
 )
 
@@ -24,7 +23,7 @@ func TestStackCheck(t *testing.T) {
 	for _, arch := range []string{"amd64", "arm64"} {
 		t.Run(arch, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "gotarget")
-			cmd := testenv.Command(t, "go", "build", "-o", path, "testdata/gotarget/main.go")
+			cmd := testenv.Command(t, "go", "build", "-o", path, "../../testdata/gotarget/main.go")
 			cmd.Env = append(os.Environ(), "GOARCH="+arch, "CGO_ENABLED=0")
 			if out, err := cmd.CombinedOutput(); err != nil {
 				t.Fatalf("%v\n%s", err, out)
@@ -82,13 +81,13 @@ func checkProgram(t *testing.T, f *elffile.File) {
 		if err != nil {
 			continue
 		}
-		want, got := calls(f.Machine, text, s.Value, morestack), usercode.BehindStackCheck(f, s)
+		want, got := calls(f.Machine, text, s.Value, morestack), BehindStackCheck(f, s)
 		if want != (got > 0) {
 			t.Errorf("%s: stack check %v, found at +%d: % x", s.Name, want, got, text[:min(40, len(text))])
 		}
 		if got > 0 {
 			found++
-			if err := usercode.CheckBoundary(f.Machine, text, got); err != nil {
+			if err := CheckBoundary(f.Machine, text, got); err != nil {
 				t.Errorf("%s: %v", s.Name, err)
 			}
 		}
