@@ -24,6 +24,7 @@ import (
 	"github.com/borescope/borescope/hist"
 	"github.com/borescope/borescope/mapx"
 	"github.com/borescope/borescope/probe/action"
+	"github.com/borescope/borescope/probe/ir"
 	"github.com/borescope/borescope/probe/tool"
 	"github.com/borescope/borescope/probe/tool/expr"
 )
@@ -39,9 +40,9 @@ type key struct {
 // dist is one -C or -H.
 type dist struct {
 	text   string
-	values []*action.Expr
+	values []*ir.Expr
 	counts *action.Counter[key] // of -C
-	hist   *action.Hist[action.None]
+	hist   *action.Hist[ir.None]
 }
 
 func run(ctx context.Context, args []string, stdout io.Writer) error {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/borescope/borescope/mapx"
 	"github.com/borescope/borescope/probe/action"
+	"github.com/borescope/borescope/probe/ir"
 	"github.com/borescope/borescope/probe/tool"
 	"github.com/borescope/borescope/probe/tool/expr"
 )
@@ -75,7 +76,7 @@ func showWhy(s *tool.Session, why *action.Counter[path], top int) func() error {
 	})
 }
 
-func showWhat(s *tool.Session, what *action.Counter[value], v *action.Expr, top int) func() error {
+func showWhat(s *tool.Session, what *action.Counter[value], v *ir.Expr, top int) func() error {
 	return answer(s, what, func(entries []mapx.Entry[value, uint64], sum uint64) error {
 		s.Printf("\nWHAT: %v, values: %d in all\n", v, len(entries))
 		tab := s.Table("COUNT %-9d", "PCT %5.1f", "VALUE %v")

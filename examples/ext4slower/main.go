@@ -21,6 +21,7 @@ import (
 
 	"github.com/borescope/borescope/probe"
 	"github.com/borescope/borescope/probe/action"
+	"github.com/borescope/borescope/probe/ir"
 	"github.com/borescope/borescope/probe/tool"
 )
 
@@ -85,7 +86,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 				iocb := file.Ptr()
 				file, offset = iocb.Member("ki_filp"), iocb.Member("ki_pos")
 			}
-			calls.Enter(c, action.Key(c.Nsecs(), file.As(action.Uint64Type()), offset))
+			calls.Enter(c, action.Key(c.Nsecs(), file.As(ir.Uint64Type()), offset))
 		})
 		p.On(probe.Fexit{Symbol: op.function}, func(c *action.Ctx) {
 			tool.FilterPID(c, *pid)

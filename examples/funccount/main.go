@@ -22,6 +22,7 @@ import (
 	"github.com/borescope/borescope/mapx"
 	"github.com/borescope/borescope/probe"
 	"github.com/borescope/borescope/probe/action"
+	"github.com/borescope/borescope/probe/ir"
 	"github.com/borescope/borescope/probe/tool"
 )
 
@@ -51,7 +52,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	t.Options.Resolve = &probe.Options{NoTypes: true}
 	t.Options.AttachTo = &probe.AttachOptions{Missing: probe.MissingWarn}
 
-	counts := action.NewCounter[uint32]("counts", action.EachProbe)
+	counts := action.NewCounter[uint32]("counts", ir.EachProbe)
 	p := action.NewProgram("funccount")
 	p.On(target, func(c *action.Ctx) {
 		tool.FilterPID(c, *pid)

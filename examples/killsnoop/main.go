@@ -17,6 +17,7 @@ import (
 
 	"github.com/borescope/borescope/probe"
 	"github.com/borescope/borescope/probe/action"
+	"github.com/borescope/borescope/probe/ir"
 	"github.com/borescope/borescope/probe/tool"
 )
 
@@ -53,7 +54,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	p.On(probe.Tracepoint{Group: "syscalls", Name: "sys_enter_kill"}, func(c *action.Ctx) {
 		tool.FilterPID(c, *pid)
 		// A system call's arguments are as wide as a register here.
-		to, sig := c.Field("pid").As(action.IntType(4, true)), c.Field("sig").As(action.IntType(4, true))
+		to, sig := c.Field("pid").As(ir.IntType(4, true)), c.Field("sig").As(ir.IntType(4, true))
 		if *target != 0 {
 			c.ReturnUnless(to.Eq(*target))
 		}

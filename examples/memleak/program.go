@@ -5,6 +5,7 @@ import (
 
 	"github.com/borescope/borescope/probe"
 	"github.com/borescope/borescope/probe/action"
+	"github.com/borescope/borescope/probe/ir"
 	"github.com/borescope/borescope/probe/tool"
 )
 
@@ -59,18 +60,18 @@ func (k *keeper) kernel(percpu bool) *action.Program {
 	// The _node forms are before Linux 6.1.
 	for _, name := range []string{"kmalloc", "kmalloc_node", "kmem_cache_alloc", "kmem_cache_alloc_node"} {
 		p.On(tool.Tracepoints("kmem", name), func(c *action.Ctx) {
-			k.keep(c, c.Field("ptr").As(action.Uint64Type()), c.Field("bytes_alloc"), c.Kstack(frames))
+			k.keep(c, c.Field("ptr").As(ir.Uint64Type()), c.Field("bytes_alloc"), c.Kstack(frames))
 		})
 	}
 	p.On(tool.Tracepoints("kmem", "kfree", "kmem_cache_free"), func(c *action.Ctx) {
-		k.live.Delete(c, c.Field("ptr").As(action.Uint64Type()))
+		k.live.Delete(c, c.Field("ptr").As(ir.Uint64Type()))
 	})
 	// Pages have numbers, which are no addresses of anything else.
 	p.On(probe.Tracepoint{Group: "kmem", Name: "mm_page_alloc"}, func(c *action.Ctx) {
-		k.keep(c, c.Field("pfn").As(action.Uint64Type()), c.Const(pageSize).Shl(c.Field("order")), c.Kstack(frames))
+		k.keep(c, c.Field("pfn").As(ir.Uint64Type()), c.Const(pageSize).Shl(c.Field("order")), c.Kstack(frames))
 	})
 	p.On(tool.Tracepoints("kmem", "mm_page_free", "mm_page_free_batched"), func(c *action.Ctx) {
-		k.live.Delete(c, c.Field("pfn").As(action.Uint64Type()))
+		k.live.Delete(c, c.Field("pfn").As(ir.Uint64Type()))
 	})
 	return p
 }
@@ -130,8 +131,8 @@ func (k *keeper) process(library string, pid int) *action.Program {
 	})
 	p.On(probe.Uretprobe{Path: library, Symbol: "posix_memalign", PID: pid}, func(c *action.Ctx) {
 		aligned.Leave(c, func(v action.Int) {
-			c.ReturnUnless(c.Ret().As(action.IntType(4, true)).Eq(0))
-			keep(c, v.Elem("Where").Ptr().User().Load(0, action.Uint64Type()), v.Elem("Size"))
+			c.ReturnUnless(c.Ret().As(ir.IntType(4, true)).Eq(0))
+			keep(c, v.Elem("Where").Ptr().User().Load(0, ir.Uint64Type()), v.Elem("Size"))
 		})
 	})
 	return p

@@ -21,6 +21,7 @@ import (
 
 	"github.com/borescope/borescope/probe"
 	"github.com/borescope/borescope/probe/action"
+	"github.com/borescope/borescope/probe/ir"
 	"github.com/borescope/borescope/probe/tool"
 )
 
@@ -90,15 +91,15 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 			for _, flag := range only {
 				c.ReturnUnless(how.And(flag).Eq(flag))
 			}
-			calls.Enter(c, action.Key(c.Field("filename").As(action.Uint64Type()), how.As(action.Uint64Type()), dir(c)))
+			calls.Enter(c, action.Key(c.Field("filename").As(ir.Uint64Type()), how.As(ir.Uint64Type()), dir(c)))
 		})
 	}
 	flagsField := func(c *action.Ctx) action.Int { return c.Field("flags") }
-	dirField := func(c *action.Ctx) action.Int { return c.Field("dfd").As(action.IntType(4, true)) }
+	dirField := func(c *action.Ctx) action.Int { return c.Field("dfd").As(ir.IntType(4, true)) }
 	enter("open", flagsField, func(c *action.Ctx) action.Int { return c.Const(workingDir) })
 	enter("openat", flagsField, dirField)
 	enter("openat2", func(c *action.Ctx) action.Int { // struct open_how begins with them
-		return c.Field("how").Ptr().Load(0, action.Uint64Type())
+		return c.Field("how").Ptr().Load(0, ir.Uint64Type())
 	}, dirField)
 	p.On(tool.Tracepoints("syscalls", "sys_exit_open", "sys_exit_openat", "sys_exit_openat2"), func(c *action.Ctx) {
 		calls.Leave(c, func(v action.Int) {
@@ -106,7 +107,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 				c.ReturnUnless(c.Field("ret").Lt(0))
 			}
 			if *full {
-				c.If(v.Elem("Path").Ptr().User().Load(0, action.IntType(1, false)).Ne('/'), func() {
+				c.If(v.Elem("Path").Ptr().User().Load(0, ir.IntType(1, false)).Ne('/'), func() {
 					directories(c, v.Elem("Dir"), func(name action.Str) {
 						events.Emit(c, func(e *opened, b *action.Bind) {
 							b.Set(&e.TID, c.TID())

@@ -1,6 +1,9 @@
 package main
 
-import "github.com/borescope/borescope/probe/action"
+import (
+	"github.com/borescope/borescope/probe/action"
+	"github.com/borescope/borescope/probe/ir"
+)
 
 // depth is how many directories and mounts of a relative path are followed.
 const depth = 32
@@ -10,11 +13,11 @@ const depth = 32
 // those above it, up to the root of the machine's mounts. A descriptor that is not
 // an open file has none.
 func directories(c *action.Ctx, descriptor action.Int, emit func(name action.Str)) {
-	none := c.Const(0).As(action.Uint64Type())
+	none := c.Const(0).As(ir.Uint64Type())
 	mnt, dentry := c.NewVar(none), c.NewVar(none)
 	begin := func(at action.Ptr, path string) {
-		mnt.Set(at.Member(path + ".mnt").As(action.Uint64Type()))
-		dentry.Set(at.Member(path + ".dentry").As(action.Uint64Type()))
+		mnt.Set(at.Member(path + ".mnt").As(ir.Uint64Type()))
+		dentry.Set(at.Member(path + ".dentry").As(ir.Uint64Type()))
 	}
 	task := c.CurTask()
 	c.If(descriptor.Eq(workingDir), func() { begin(task, "fs->pwd") }, func() {

@@ -5,6 +5,7 @@ import (
 	"net/netip"
 
 	"github.com/borescope/borescope/probe/action"
+	"github.com/borescope/borescope/probe/ir"
 )
 
 // answerSize is how much of a name server's answer is looked at: UDP's limit
@@ -16,7 +17,7 @@ const answerSize = 512
 // given how much of it there is.
 func answers(c *action.Ctx, skb action.Ptr, use func(payload action.Ptr, size action.Int)) {
 	const ethIPv4, ethIPv6, protocolUDP, domain = 0x0800, 0x86dd, 17, 53
-	u8, u16 := action.IntType(1, false), action.IntType(2, false)
+	u8, u16 := ir.IntType(1, false), ir.IntType(2, false)
 	data := skb.MemberPtr("data")
 	proto := c.Let(skb.Member("protocol").Bswap())
 	header := c.NewVar(40) // IPv6's, without extensions

@@ -20,6 +20,7 @@ import (
 	"github.com/borescope/borescope/mapx"
 	"github.com/borescope/borescope/probe"
 	"github.com/borescope/borescope/probe/action"
+	"github.com/borescope/borescope/probe/ir"
 	"github.com/borescope/borescope/probe/tool"
 )
 
@@ -81,7 +82,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	p.On(probe.Tracepoint{Group: "tcp", Name: "tcp_retransmit_skb"}, func(c *action.Ctx) {
 		note(c, c.Field("skaddr").PtrTo("struct sock", false), func(e *retransmit, b *action.Bind) {
 			// A segment's control block, struct tcp_skb_cb, begins with seq.
-			b.Set(&e.Seq, c.Field("skbaddr").PtrTo("struct sk_buff", false).Addr("cb").Load(0, action.IntType(4, false)))
+			b.Set(&e.Seq, c.Field("skbaddr").PtrTo("struct sk_buff", false).Addr("cb").Load(0, ir.IntType(4, false)))
 		})
 	})
 	if *probes && !*count {

@@ -21,6 +21,7 @@ import (
 
 	"github.com/borescope/borescope/probe"
 	"github.com/borescope/borescope/probe/action"
+	"github.com/borescope/borescope/probe/ir"
 	"github.com/borescope/borescope/probe/tool"
 )
 
@@ -67,7 +68,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	for _, name := range slices.Compact([]string{"tcp_sendmsg", t.Symbol("tcp_sendpage", "tcp_sendmsg")}) { // the latter before Linux 6.5
 		functions.On(probe.Fentry{Symbol: name}, func(c *action.Ctx) {
 			tool.FilterPID(c, *pid)
-			sending.Enter(c, c.Arg(0).As(action.Uint64Type()))
+			sending.Enter(c, c.Arg(0).As(ir.Uint64Type()))
 		})
 		functions.On(probe.Fexit{Symbol: name}, func(c *action.Ctx) {
 			tool.FilterPID(c, *pid)

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/borescope/borescope/probe/action"
+	"github.com/borescope/borescope/probe/ir"
 	"github.com/borescope/borescope/probe/tool/expr"
 )
 
@@ -19,7 +20,7 @@ type message struct {
 
 // value is one value of a message: text, or a number in slot of its kind.
 type value struct {
-	expr           *action.Expr
+	expr           *ir.Expr
 	text, unsigned bool
 	slot           int
 }
@@ -53,7 +54,7 @@ func parseMessage(spec expr.Spec) (*message, error) {
 }
 
 // convert turns printf's verbs into Go's, and gives every value its slot.
-func (m *message) convert(format string, values []*action.Expr) error {
+func (m *message) convert(format string, values []*ir.Expr) error {
 	var errs []error
 	numbers, texts := 0, 0
 	m.goFormat = verb.ReplaceAllStringFunc(format, func(s string) string {
@@ -70,7 +71,7 @@ func (m *message) convert(format string, values []*action.Expr) error {
 		switch kind {
 		case "s":
 			if !expr.Text(v.expr) {
-				v.expr = &action.Expr{Op: action.OpStr, Type: action.StringType(expr.DefaultText), Args: []*action.Expr{v.expr}}
+				v.expr = &ir.Expr{Op: ir.OpStr, Type: ir.StringType(expr.DefaultText), Args: []*ir.Expr{v.expr}}
 			}
 			v.slot, texts = texts, texts+1
 		case "d", "i", "u", "x", "X", "o", "c", "p":

@@ -24,6 +24,7 @@ import (
 
 	"github.com/borescope/borescope/probe"
 	"github.com/borescope/borescope/probe/action"
+	"github.com/borescope/borescope/probe/ir"
 	"github.com/borescope/borescope/probe/tool"
 )
 
@@ -72,7 +73,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	p.IncludeSelf = true // what comes before a thread on its CPU may be this tool
 	p.On(probe.Tracepoint{Group: "raw_syscalls", Name: "sys_enter"}, func(c *action.Ctx) {
 		tool.FilterPID(c, *pid)
-		calls.Set(c, c.TID(), c.Field("id").Add(1).As(action.IntType(4, false)))
+		calls.Set(c, c.TID(), c.Field("id").Add(1).As(ir.IntType(4, false)))
 	})
 	p.On(probe.Tracepoint{Group: "raw_syscalls", Name: "sys_exit"}, func(c *action.Ctx) {
 		tool.FilterPID(c, *pid)

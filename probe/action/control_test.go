@@ -24,6 +24,8 @@ import (
 	"github.com/borescope/borescope/pmc"
 	"github.com/borescope/borescope/probe"
 	"github.com/borescope/borescope/probe/action"
+	"github.com/borescope/borescope/probe/ir"
+	"github.com/borescope/borescope/probe/ir/bpf"
 )
 
 // mark is a system call number that does not exist: only this process and those
@@ -117,7 +119,7 @@ func TestSwitch(t *testing.T) {
 // TestSumsAreExact: eight threads on all CPUs add to the same keys.
 func TestSumsAreExact(t *testing.T) {
 	sum := action.NewSum[uint32]("sum", 8)
-	stats := action.NewStats[action.None]("stats", 1)
+	stats := action.NewStats[ir.None]("stats", 1)
 	shared := action.NewHash[uint32, uint64]("shared", 8)
 	s := attach(t, marked("sums", func(c *action.Ctx) {
 		sum.Observe(c, 3, 1)
@@ -159,11 +161,11 @@ func TestSumsAreExact(t *testing.T) {
 // first and the last time of each CPU, whose programs come one after the other
 // there, say which those are.
 func TestExtremesAreExact(t *testing.T) {
-	least, most := action.NewMin[action.None]("least", 1), action.NewMax[uint32]("most", 8)
+	least, most := action.NewMin[ir.None]("least", 1), action.NewMax[uint32]("most", 8)
 	both := action.NewStats[uint32]("both", 8)
 	first, last := action.NewArray[int64]("first", 256), action.NewArray[int64]("last", 256)
 	s := attach(t, marked("extremes", func(c *action.Ctx) {
-		now := c.Nsecs().As(action.Int64Type())
+		now := c.Nsecs().As(ir.Int64Type())
 		c.If(first.Get(c, c.CPU()).Eq(0), func() { first.Set(c, c.CPU(), now) })
 		last.Set(c, c.CPU(), now)
 		least.Observe(c, now)
@@ -180,7 +182,7 @@ func TestExtremesAreExact(t *testing.T) {
 	for _, v := range values(t, s, last.Table) {
 		hi = max(hi, v)
 	}
-	if l, m := values(t, s, least.Table)[action.None{}], values(t, s, most.Table)[7]; l != lo || m != hi || lo >= hi {
+	if l, m := values(t, s, least.Table)[ir.None{}], values(t, s, most.Table)[7]; l != lo || m != hi || lo >= hi {
 		t.Errorf("least %d and greatest %d, want %d and %d", l, m, lo, hi)
 	}
 	if st := values(t, s, both.Table)[7]; st.Min != -hi || st.Max != -lo {
@@ -189,7 +191,7 @@ func TestExtremesAreExact(t *testing.T) {
 }
 
 // values are a table's values by key.
-func values[K comparable, V any](t *testing.T, s *action.Session, open func(action.Handles) (mapx.Table[K, V], error)) map[K]V {
+func values[K comparable, V any](t *testing.T, s *action.Session, open func(bpf.Handles) (mapx.Table[K, V], error)) map[K]V {
 	t.Helper()
 	tab, err := open(s)
 	if err != nil {
@@ -255,7 +257,7 @@ func TestMapPressure(t *testing.T) {
 // TestEachProbe: a map for what is kept by probe has room for all of the plan's
 // probes, and only for them.
 func TestEachProbe(t *testing.T) {
-	n := action.NewCounter[uint32]("n", action.EachProbe)
+	n := action.NewCounter[uint32]("n", ir.EachProbe)
 	p := action.NewProgram("each")
 	p.IncludeSelf = true
 	p.On(probe.Set{probe.RawTracepoint{Name: "sys_enter"}, probe.RawTracepoint{Name: "sys_exit"}}, func(c *action.Ctx) {
@@ -267,7 +269,7 @@ func TestEachProbe(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	i := slices.IndexFunc(st.Maps, func(m action.MapStats) bool { return m.Name == "n" })
+	i := slices.IndexFunc(st.Maps, func(m bpf.MapStats) bool { return m.Name == "n" })
 	if i < 0 || st.Maps[i].Capacity != 2 || st.Full != 0 {
 		t.Errorf("%+v", st)
 	}
@@ -283,10 +285,10 @@ func TestEachProbe(t *testing.T) {
 
 // TestEachProbeOfArray: an array has all of its keys, so its size must be known.
 func TestEachProbeOfArray(t *testing.T) {
-	a := action.NewArray[uint64]("a", action.EachProbe)
+	a := action.NewArray[uint64]("a", ir.EachProbe)
 	p := action.NewProgram("array")
 	p.On(probe.RawTracepoint{Name: "sys_enter"}, func(c *action.Ctx) { a.Set(c, c.Probe(), 1) })
-	if err := p.Validate(); err == nil || !strings.Contains(err.Error(), "map a") {
+	if err := bpf.Validate(p); err == nil || !strings.Contains(err.Error(), "map a") {
 		t.Errorf("error %v", err)
 	}
 }
@@ -310,7 +312,7 @@ func flood(t *testing.T, ev *action.Events[numbered]) {
 	s := attach(t, marked("flood", func(c *action.Ctx) {
 		ev.Emit(c, func(e *numbered, b *action.Bind) {
 			b.Set(&e.CPU, c.CPU())
-			b.Set(&e.Seq, c.Arg(0).Ptr().Load(0, action.Uint64Type()))
+			b.Set(&e.Seq, c.Arg(0).Ptr().Load(0, ir.Uint64Type()))
 		})
 	}))
 	r, err := ev.Open(s)
@@ -383,7 +385,7 @@ func TestBudget(t *testing.T) {
 	if st, err = s.Stats(); err != nil || st.Throttled == 0 {
 		t.Errorf("throttled %d, %v", st.Throttled, err)
 	}
-	p.Budget = action.Budget{MapBytes: 4096}
+	p.Budget = ir.Budget{MapBytes: 4096}
 	if _, err := action.Attach(marked("bytes", func(c *action.Ctx) { ev.Emit(c, func(*numbered, *action.Bind) {}) }), nil); err != nil {
 		t.Errorf("no budget: %v", err)
 	}
@@ -409,7 +411,7 @@ func pinned(t *testing.T, f func()) {
 // are all 3, count and sum must fit at every moment.
 func TestSummariesAreNotTorn(t *testing.T) {
 	avg := action.NewAvg[uint32]("avg", 8)
-	stats := action.NewStats[action.None]("stats", 1)
+	stats := action.NewStats[ir.None]("stats", 1)
 	s := attach(t, marked("torn", func(c *action.Ctx) {
 		avg.Observe(c, 3, 1)
 		stats.Observe(c, 3)

@@ -12,6 +12,7 @@ import (
 	"github.com/borescope/borescope/pmc"
 	"github.com/borescope/borescope/probe"
 	"github.com/borescope/borescope/probe/action"
+	"github.com/borescope/borescope/probe/ir"
 )
 
 // tool is the action of a well-known tool.
@@ -178,7 +179,7 @@ func opensnoop(p *action.Program) {
 	ev := action.NewEvents[openEvent]("opens", 0)
 	args := action.NewPair[uint64]("args", 4096)
 	p.On(probe.Tracepoint{Group: "syscalls", Name: "sys_enter_openat"}, func(c *action.Ctx) {
-		args.Enter(c, c.Field("filename").As(action.Uint64Type()))
+		args.Enter(c, c.Field("filename").As(ir.Uint64Type()))
 	})
 	p.On(probe.Tracepoint{Group: "syscalls", Name: "sys_exit_openat"}, func(c *action.Ctx) {
 		args.Leave(c, func(path action.Int) {

@@ -6,15 +6,20 @@ import (
 	"strings"
 
 	"github.com/borescope/borescope/probe"
+	"github.com/borescope/borescope/probe/ir"
 )
 
+// Program is a program that is written in Go: On says what its probes do. What is
+// recorded is the ir.Program in it, which has the program's options too.
+type Program struct{ *ir.Program }
+
 // NewProgram returns an empty program.
-func NewProgram(name string) *Program { return &Program{Name: name} }
+func NewProgram(name string) *Program { return &Program{&ir.Program{Name: name}} }
 
 // On adds an action: what the program does where target fires. build runs once,
 // now: it records what the probe will do. It must not keep c.
 func (p *Program) On(target probe.Target, build func(c *Ctx)) {
-	c := &Ctx{p: p}
+	c := &Ctx{p: p.Program}
 	c.list = &c.root
 	if build == nil || target == nil {
 		c.errorf("on %v: a target and a function that records what happens there are needed", target)
@@ -22,7 +27,7 @@ func (p *Program) On(target probe.Target, build func(c *Ctx)) {
 	}
 	build(c)
 	c.done = true
-	p.Actions = append(p.Actions, Action{Target: target, Body: c.root, Pos: callerPos()})
+	p.Actions = append(p.Actions, ir.Action{Target: target, Body: c.root, Pos: callerPos()})
 }
 
 // OnCall adds an action that runs at the entries and at the returns of functions
@@ -39,78 +44,78 @@ func (p *Program) OnCall(target probe.Target, entry, ret func(c *Ctx)) {
 // fires, in the order in which they are called; a value that they return is
 // read at that moment, once. A Ctx is used by one goroutine.
 type Ctx struct {
-	p    *Program
-	root []*Stmt
-	list *[]*Stmt
+	p    *ir.Program
+	root []*ir.Stmt
+	list *[]*ir.Stmt
 	vars int
 	done bool // the function that records the action has returned
 }
 
 // errorf remembers a mistake of the caller, which Compile reports.
 func (c *Ctx) errorf(format string, args ...any) {
-	c.p.errs = append(c.p.errs, &Error{Pos: callerPos(), Err: fmt.Errorf(format, args...)})
+	c.p.Errs = append(c.p.Errs, &ir.Error{Pos: callerPos(), Err: fmt.Errorf(format, args...)})
 }
 
 // callerPos is the position in the code that uses this package.
-func callerPos() Pos {
+func callerPos() ir.Pos {
 	var pcs [12]uintptr
 	n := runtime.Callers(3, pcs[:])
 	frames := runtime.CallersFrames(pcs[:n])
 	for {
 		f, more := frames.Next()
 		if !strings.Contains(f.Function, "probe/action.") || strings.HasSuffix(f.File, "_test.go") {
-			return Pos{File: f.File[strings.LastIndexByte(f.File, '/')+1:], Line: f.Line}
+			return ir.Pos{File: f.File[strings.LastIndexByte(f.File, '/')+1:], Line: f.Line}
 		}
 		if !more {
-			return Pos{}
+			return ir.Pos{}
 		}
 	}
 }
 
 // Do appends a statement of the IR.
-func (c *Ctx) Do(s *Stmt) {
+func (c *Ctx) Do(s *ir.Stmt) {
 	if c.done {
 		c.errorf("%s: the function that was given to On has returned: what it recorded is complete", s.Op)
 		return
 	}
-	if s.Pos == (Pos{}) {
+	if s.Pos == (ir.Pos{}) {
 		s.Pos = callerPos()
 	}
 	*c.list = append(*c.list, s)
 }
 
 // read reads e now, into a temporary.
-func (c *Ctx) read(e *Expr) Int {
+func (c *Ctx) read(e *ir.Expr) Int {
 	if c == nil {
 		return Int{nil, e}
 	}
 	v := c.newVar("t")
 	switch e.Op { // types that are known before the plan is
-	case OpStr, OpBuf, OpPath:
+	case ir.OpStr, ir.OpBuf, ir.OpPath:
 		v.Type = e.Type
-	case OpKstack, OpUstack, OpUstackWalk:
+	case ir.OpKstack, ir.OpUstack, ir.OpUstackWalk:
 		n := e.Int
 		if n == 0 {
-			n = defaultFrames
+			n = ir.DefaultFrames
 		}
-		v.Type = stackType(e.Op, n)
+		v.Type = ir.StackType(e.Op, n)
 	}
-	c.Do(&Stmt{Op: StmtLet, Var: v, X: e})
-	return Int{c, NewVar(v)}
+	c.Do(&ir.Stmt{Op: ir.StmtLet, Var: v, X: e})
+	return Int{c, ir.NewVar(v)}
 }
 
-func (c *Ctx) newVar(prefix string) *Var {
+func (c *Ctx) newVar(prefix string) *ir.Var {
 	c.vars++
-	return &Var{Name: fmt.Sprintf("%s%d", prefix, c.vars)}
+	return &ir.Var{Name: fmt.Sprintf("%s%d", prefix, c.vars)}
 }
 
 // block records what body does into a list of its own.
-func (c *Ctx) block(body func()) []*Stmt {
+func (c *Ctx) block(body func()) []*ir.Stmt {
 	if body == nil {
 		return nil
 	}
 	was := c.list
-	var list []*Stmt
+	var list []*ir.Stmt
 	c.list = &list
 	body()
 	c.list = was
@@ -125,10 +130,10 @@ func (c *Ctx) Let(x any) Int { return c.read(lift(x)) }
 func (c *Ctx) NewVar(x any) *LocalVar {
 	v := c.newVar("v")
 	e := lift(x)
-	if e.Op == OpConst && e.Type.Kind == KindAuto {
-		v.Type = Int64Type()
+	if e.Op == ir.OpConst && e.Type.Kind == ir.KindAuto {
+		v.Type = ir.Int64Type()
 	}
-	c.Do(&Stmt{Op: StmtLet, Var: v, X: e})
+	c.Do(&ir.Stmt{Op: ir.StmtLet, Var: v, X: e})
 	return &LocalVar{c, v}
 }
 
@@ -136,14 +141,14 @@ func (c *Ctx) NewVar(x any) *LocalVar {
 // also in loops and branches.
 type LocalVar struct {
 	c *Ctx
-	v *Var
+	v *ir.Var
 }
 
 // Set changes the variable.
-func (l *LocalVar) Set(x any) { l.c.Do(&Stmt{Op: StmtLet, Var: l.v, X: lift(x)}) }
+func (l *LocalVar) Set(x any) { l.c.Do(&ir.Stmt{Op: ir.StmtLet, Var: l.v, X: lift(x)}) }
 
 // Int is the variable's value when it is used, not when Int is called.
-func (l *LocalVar) Int() Int { return Int{l.c, NewVar(l.v)} }
+func (l *LocalVar) Int() Int { return Int{l.c, ir.NewVar(l.v)} }
 
 // Str is the variable's text.
 func (l *LocalVar) Str() Str { return Str(l.Int()) }
@@ -153,7 +158,7 @@ func (l *LocalVar) Ptr() Ptr { return Ptr(l.Int()) }
 
 // If does then if cond holds, and otherwise what the functions in els do.
 func (c *Ctx) If(cond Bool, then func(), els ...func()) {
-	s := &Stmt{Op: StmtIf, X: cond.Expr(), Pos: callerPos()}
+	s := &ir.Stmt{Op: ir.StmtIf, X: cond.Expr(), Pos: callerPos()}
 	s.Body = c.block(then)
 	for _, e := range els {
 		s.Else = append(s.Else, c.block(e)...)
@@ -162,44 +167,44 @@ func (c *Ctx) If(cond Bool, then func(), els ...func()) {
 }
 
 // Return ends the action.
-func (c *Ctx) Return() { c.Do(&Stmt{Op: StmtReturn}) }
+func (c *Ctx) Return() { c.Do(&ir.Stmt{Op: ir.StmtReturn}) }
 
 // ReturnUnless ends the action unless cond holds: a filter.
 func (c *Ctx) ReturnUnless(cond Bool) {
-	c.Do(&Stmt{Op: StmtIf, X: NewExpr(OpLNot, cond.Expr()), Body: []*Stmt{{Op: StmtReturn, Pos: callerPos()}}})
+	c.Do(&ir.Stmt{Op: ir.StmtIf, X: ir.NewExpr(ir.OpLNot, cond.Expr()), Body: []*ir.Stmt{{Op: ir.StmtReturn, Pos: callerPos()}}})
 }
 
 // Loop does body n times, with the index from 0, but not more than most times.
 // Kernels before 5.17 walk every turn when they verify the program: keep most
 // small there (it is refused above 4096; above 8 million elsewhere).
 func (c *Ctx) Loop(n any, most int, body func(i Int)) {
-	s := &Stmt{Op: StmtLoop, X: lift(n), Max: most, Var: c.newVar("i"), Pos: callerPos()}
-	s.Body = c.block(func() { body(Int{c, NewVar(s.Var)}) })
+	s := &ir.Stmt{Op: ir.StmtLoop, X: lift(n), Max: most, Var: c.newVar("i"), Pos: callerPos()}
+	s.Body = c.block(func() { body(Int{c, ir.NewVar(s.Var)}) })
 	c.Do(s)
 }
 
 // Break leaves the innermost loop.
-func (c *Ctx) Break() { c.Do(&Stmt{Op: StmtBreak}) }
+func (c *Ctx) Break() { c.Do(&ir.Stmt{Op: ir.StmtBreak}) }
 
 // Continue goes on with the next turn of the innermost loop.
-func (c *Ctx) Continue() { c.Do(&Stmt{Op: StmtContinue}) }
+func (c *Ctx) Continue() { c.Do(&ir.Stmt{Op: ir.StmtContinue}) }
 
 // Signal sends a signal to the current process.
-func (c *Ctx) Signal(sig any) { c.Do(&Stmt{Op: StmtSignal, X: lift(sig)}) }
+func (c *Ctx) Signal(sig any) { c.Do(&ir.Stmt{Op: ir.StmtSignal, X: lift(sig)}) }
 
 // Exit asks whoever holds the session to end: Session.ExitRequested.
-func (c *Ctx) Exit() { c.Do(&Stmt{Op: StmtExit}) }
+func (c *Ctx) Exit() { c.Do(&ir.Stmt{Op: ir.StmtExit}) }
 
 // ExitWith is Exit with a code: Session.ExitCode.
-func (c *Ctx) ExitWith(code any) { c.Do(&Stmt{Op: StmtExit, X: lift(code)}) }
+func (c *Ctx) ExitWith(code any) { c.Do(&ir.Stmt{Op: ir.StmtExit, X: lift(code)}) }
 
 // SignalThread sends a signal to the current thread.
-func (c *Ctx) SignalThread(sig any) { c.Do(&Stmt{Op: StmtSignal, X: lift(sig), Thread: true}) }
+func (c *Ctx) SignalThread(sig any) { c.Do(&ir.Stmt{Op: ir.StmtSignal, X: lift(sig), Thread: true}) }
 
 // Override makes the probed kernel function return x without running, where the
 // kernel permits that (kprobe on functions marked for error injection,
 // CONFIG_BPF_KPROBE_OVERRIDE; fmod_ret).
-func (c *Ctx) Override(x any) { c.Do(&Stmt{Op: StmtOverride, X: lift(x)}) }
+func (c *Ctx) Override(x any) { c.Do(&ir.Stmt{Op: ir.StmtOverride, X: lift(x)}) }
 
 // IsReturn says whether the probe is at a function's return. In a session
 // program (probe.Options.Session, which Attach sets where every action is of
@@ -208,18 +213,18 @@ func (c *Ctx) IsReturn() Bool { return Bool(c.Builtin("is_return")) }
 
 // Skip has the probe left out at the return of this call. It is for the entry,
 // in session programs (kprobes Linux 6.10, uprobes 6.13, fentry 7.0).
-func (c *Ctx) Skip() { c.Do(&Stmt{Op: StmtSkip}) }
+func (c *Ctx) Skip() { c.Do(&ir.Stmt{Op: ir.StmtSkip}) }
 
 // SetSessionCookie keeps a number for the return of the same call, in session
 // programs: what a Pair does elsewhere, without a map.
-func (c *Ctx) SetSessionCookie(x any) { c.Do(&Stmt{Op: StmtCookie, X: lift(x)}) }
+func (c *Ctx) SetSessionCookie(x any) { c.Do(&ir.Stmt{Op: ir.StmtCookie, X: lift(x)}) }
 
 // SessionCookie is what the entry of the same call kept, 0 if nothing.
 func (c *Ctx) SessionCookie() Int { return c.Builtin("session_cookie") }
 
 // Builtin reads a builtin by name; Builtins lists them.
 func (c *Ctx) Builtin(name string) Int {
-	return c.read(&Expr{Op: OpBuiltin, Str: name, Pos: callerPos()})
+	return c.read(&ir.Expr{Op: ir.OpBuiltin, Str: name, Pos: callerPos()})
 }
 
 // PID is the process id (thread group id) of the current task, in the pid
@@ -275,38 +280,38 @@ func (c *Ctx) Comm() Str { return Str(c.Builtin("comm")) }
 func (c *Ctx) CurTask() Ptr { return Ptr(c.Builtin("curtask")) }
 
 // Arg is argument number i of the probe.
-func (c *Ctx) Arg(i int) Int { return c.read(&Expr{Op: OpArg, Int: int64(i), Pos: callerPos()}) }
+func (c *Ctx) Arg(i int) Int { return c.read(&ir.Expr{Op: ir.OpArg, Int: int64(i), Pos: callerPos()}) }
 
 // ArgNamed is an argument by name.
 func (c *Ctx) ArgNamed(name string) Int {
-	return c.read(&Expr{Op: OpArg, Str: name, Pos: callerPos()})
+	return c.read(&ir.Expr{Op: ir.OpArg, Str: name, Pos: callerPos()})
 }
 
 // Field is a field of a tracepoint's record, or of another context with names.
 func (c *Ctx) Field(name string) Int {
-	return c.read(&Expr{Op: OpField, Str: name, Pos: callerPos()})
+	return c.read(&ir.Expr{Op: ir.OpField, Str: name, Pos: callerPos()})
 }
 
 // FieldStr is a field that is text, cut to size-1 bytes.
 func (c *Ctx) FieldStr(name string, size int) Str {
-	f := &Expr{Op: OpField, Str: name, Pos: callerPos()}
-	return Str(c.read(&Expr{Op: OpStr, Type: StringType(size), Args: []*Expr{f}, Pos: callerPos()}))
+	f := &ir.Expr{Op: ir.OpField, Str: name, Pos: callerPos()}
+	return Str(c.read(&ir.Expr{Op: ir.OpStr, Type: ir.StringType(size), Args: []*ir.Expr{f}, Pos: callerPos()}))
 }
 
 // Ret is the return value, in return probes.
-func (c *Ctx) Ret() Int { return c.read(&Expr{Op: OpRet, Pos: callerPos()}) }
+func (c *Ctx) Ret() Int { return c.read(&ir.Expr{Op: ir.OpRet, Pos: callerPos()}) }
 
 // Reg is a register of the context by DWARF number (package stack has names).
-func (c *Ctx) Reg(n int) Int { return c.read(&Expr{Op: OpReg, Int: int64(n), Pos: callerPos()}) }
+func (c *Ctx) Reg(n int) Int { return c.read(&ir.Expr{Op: ir.OpReg, Int: int64(n), Pos: callerPos()}) }
 
 // Kstack is the kernel stack: up to frames program counters.
 func (c *Ctx) Kstack(frames int) Stack {
-	return Stack{c.read(&Expr{Op: OpKstack, Int: int64(frames), Pos: callerPos()}).e}
+	return Stack{c.read(&ir.Expr{Op: ir.OpKstack, Int: int64(frames), Pos: callerPos()}).e}
 }
 
 // Ustack is the user stack, by frame pointers: up to frames program counters.
 func (c *Ctx) Ustack(frames int) Stack {
-	return Stack{c.read(&Expr{Op: OpUstack, Int: int64(frames), Pos: callerPos()}).e}
+	return Stack{c.read(&ir.Expr{Op: ir.OpUstack, Int: int64(frames), Pos: callerPos()}).e}
 }
 
 // UstackWalk is the user stack of programs built without frame pointers, which
@@ -319,7 +324,7 @@ func (c *Ctx) Ustack(frames int) Stack {
 // Kernels before 5.17 walk up to 127 frames, once in an action and in no loop,
 // and need BTF.
 func (c *Ctx) UstackWalk(frames int) Stack {
-	return Stack{c.read(&Expr{Op: OpUstackWalk, Int: int64(frames), Pos: callerPos()}).e}
+	return Stack{c.read(&ir.Expr{Op: ir.OpUstackWalk, Int: int64(frames), Pos: callerPos()}).e}
 }
 
 // While does body as long as cond, which is recorded anew for every turn, holds,
@@ -334,26 +339,26 @@ func (c *Ctx) While(cond func() Bool, most int, body func()) {
 // Enum is the value of a kernel enumerator: "TCP_ESTABLISHED", or with its
 // enum, which is found sooner, "enum hrtimer_mode.HRTIMER_MODE_REL".
 func (c *Ctx) Enum(name string) Int {
-	return Int{c, &Expr{Op: OpEnum, Str: name, Pos: callerPos()}}
+	return Int{c, &ir.Expr{Op: ir.OpEnum, Str: name, Pos: callerPos()}}
 }
 
 // Sizeof is the size of a kernel type in bytes: "struct sock".
 func (c *Ctx) Sizeof(typ string) Int {
-	return Int{c, &Expr{Op: OpSizeof, Str: typ, Pos: callerPos()}}
+	return Int{c, &ir.Expr{Op: ir.OpSizeof, Str: typ, Pos: callerPos()}}
 }
 
 // UserAddr is the address of a symbol of the file that the probe is in, in the
 // process that it fires in. It is for uprobes and USDT probes; a pointer to 8
 // bytes, which Load reads as something else.
 func (c *Ctx) UserAddr(symbol string) Ptr {
-	return Ptr{c, &Expr{Op: OpUaddr, Str: symbol, Pos: callerPos()}}
+	return Ptr{c, &ir.Expr{Op: ir.OpUaddr, Str: symbol, Pos: callerPos()}}
 }
 
 // Const is a constant.
-func (c *Ctx) Const(v int64) Int { return Int{c, NewConst(v)} }
+func (c *Ctx) Const(v int64) Int { return Int{c, ir.NewConst(v)} }
 
 // KernelAddr is the address of a kernel symbol, with its type where BTF has it
 // (per-CPU variables). Attach looks it up; who compiles by hand calls ResolveSymbols.
 func (c *Ctx) KernelAddr(symbol string) Ptr {
-	return Ptr{c, &Expr{Op: OpKaddr, Str: symbol, Pos: callerPos()}}
+	return Ptr{c, &ir.Expr{Op: ir.OpKaddr, Str: symbol, Pos: callerPos()}}
 }

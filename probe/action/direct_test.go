@@ -21,6 +21,7 @@ import (
 	"github.com/borescope/borescope/internal/testenv"
 	"github.com/borescope/borescope/probe"
 	"github.com/borescope/borescope/probe/action"
+	"github.com/borescope/borescope/probe/ir/bpf"
 )
 
 // registers reads fields of the registers of a system call, and of its task,
@@ -63,7 +64,7 @@ func TestDirectLoads(t *testing.T) {
 			t.Fatal(err)
 		}
 		plan.BTF = btf
-		spec, err := action.Compile(p, plan)
+		spec, err := bpf.Compile(p, plan)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -217,7 +218,7 @@ func TestDirectRandom(t *testing.T) {
 			t.Fatal(err)
 		}
 		plan.BTF = types
-		spec, err := action.Compile(p, plan)
+		spec, err := bpf.Compile(p, plan)
 		if err != nil {
 			t.Fatal(err)
 		}

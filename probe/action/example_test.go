@@ -7,6 +7,8 @@ import (
 
 	"github.com/borescope/borescope/probe"
 	"github.com/borescope/borescope/probe/action"
+	"github.com/borescope/borescope/probe/ir"
+	"github.com/borescope/borescope/probe/ir/bpf"
 )
 
 // How long threads wait on a run queue before they get a CPU: a histogram in
@@ -28,7 +30,7 @@ func Example() {
 
 	// Output:
 	// program runqlat license "Dual MIT/GPL"
-	// map start hash[u32] u64 entries 10240
+	// map start hash[ir.U32] u64 entries 10240
 	// map usecs percpu_hash hist(0) entries 1
 	// tracepoint:sched:sched_wakeup {
 	// 	$t1 = args.pid
@@ -85,18 +87,18 @@ func ExampleEvents() {
 // A front end builds programs from the IR, and compiles them for any plan: here
 // one that is written down, for a kernel that is not this one.
 func ExampleCompile() {
-	hits := &action.Map{Name: "hits", Agg: action.AggCount, Key: action.StringType(16)}
-	p := &action.Program{Name: "count", Actions: []action.Action{{
+	hits := &ir.Map{Name: "hits", Agg: ir.AggCount, Key: ir.StringType(16)}
+	p := &ir.Program{Name: "count", Actions: []ir.Action{{
 		Target: probe.RawTracepoint{Name: "sys_enter"},
-		Body: []*action.Stmt{
-			{Op: action.StmtAgg, Map: hits, Key: action.NewBuiltin("comm")},
+		Body: []*ir.Stmt{
+			{Op: ir.StmtAgg, Map: hits, Key: ir.NewBuiltin("comm")},
 		},
 	}}}
 	plan := &probe.Plan{Arch: "arm64", Kernel: "5.10.0", Programs: []probe.Program{{
 		Name: "sys_enter", Type: ebpf.RawTracepoint, AttachTo: "sys_enter",
 		Context: probe.ContextRawArgs, Method: probe.MethodRawTracepoint,
 	}}}
-	spec, err := action.Compile(p, plan)
+	spec, err := bpf.Compile(p, plan)
 	fmt.Println(len(spec.Programs["sys_enter"].Instructions) > 20, spec.Maps["hits"].Type, err)
 	// Output: true PerCPUHash <nil>
 }

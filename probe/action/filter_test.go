@@ -12,6 +12,7 @@ import (
 	"github.com/borescope/borescope/internal/testenv"
 	"github.com/borescope/borescope/pmc"
 	"github.com/borescope/borescope/probe"
+	"github.com/borescope/borescope/probe/ir"
 )
 
 // TestFilter: a plan's filter is compiled into the program.
@@ -30,10 +31,10 @@ func TestFilter(t *testing.T) {
 			if c.f.MountNamespaceOf != 0 {
 				testenv.Need(t, testenv.BTF)
 			}
-			n := &Map{Name: "n", Agg: AggCount}
-			p := &Program{Name: "filtered", IncludeSelf: true, Actions: []Action{{
+			n := &ir.Map{Name: "n", Agg: ir.AggCount}
+			p := &ir.Program{Name: "filtered", IncludeSelf: true, Actions: []ir.Action{{
 				Target: probe.Tracepoint{Group: "syscalls", Name: "sys_enter_getppid"},
-				Body:   []*Stmt{{Op: StmtAgg, Map: n}},
+				Body:   []*ir.Stmt{{Op: ir.StmtAgg, Map: n}},
 			}}}
 			s, err := Attach(p, &Options{Resolve: &probe.Options{Filter: c.f}})
 			if err != nil {

@@ -10,6 +10,8 @@ import (
 	"github.com/borescope/borescope/internal/testenv"
 	"github.com/borescope/borescope/mapx"
 	"github.com/borescope/borescope/probe/action"
+	"github.com/borescope/borescope/probe/ir"
+	"github.com/borescope/borescope/probe/ir/bpf"
 )
 
 // cleared adds up what ReadAndClear returns.
@@ -47,7 +49,7 @@ func TestFlipLosesNothing(t *testing.T) {
 	sum := action.NewSum[uint32]("sum", 64)
 	most := action.NewMax[uint32]("most", 64)
 	stats := action.NewStats[uint32]("stats", 64)
-	avg := action.NewAvg[action.None]("avg", 1)
+	avg := action.NewAvg[ir.None]("avg", 1)
 	lat := action.NewHist("lat")
 	by := action.NewHistBy[uint32]("by", 256)
 	lin := action.NewLinear("lin", 0, 100, 10)
@@ -72,7 +74,7 @@ func TestFlipLosesNothing(t *testing.T) {
 
 	c := &cleared{t: t}
 	self := func(n uint64) uint64 { return n }
-	buckets := func(b []action.Bucket) (n uint64) {
+	buckets := func(b []bpf.Bucket) (n uint64) {
 		for _, b := range b {
 			n += b.Count
 		}
@@ -92,7 +94,7 @@ func TestFlipLosesNothing(t *testing.T) {
 		}
 		return 0
 	})
-	weigh := func(st action.Stat) uint64 { return st.Count + uint64(st.Sum) }
+	weigh := func(st bpf.Stat) uint64 { return st.Count + uint64(st.Sum) }
 	statsTab, err := stats.Table(s)
 	want[clearedTable(c, statsTab, err, weigh)] = 1 + 5
 	avgTab, err := avg.Table(s)
@@ -182,19 +184,19 @@ func TestFlipRefused(t *testing.T) {
 	plan := rawPlan2()
 	plan.Kernel = "6.12.0" // older ones cannot read other CPUs' values at all
 	p := marked("refused", func(c *action.Ctx) { n.Value(c, 1) })
-	if _, err := action.Compile(p, plan); err == nil || !strings.Contains(err.Error(), "map n flips") {
+	if _, err := bpf.Compile(p, plan); err == nil || !strings.Contains(err.Error(), "map n flips") {
 		t.Errorf("reading: %v", err)
 	}
 	p = marked("refused", func(c *action.Ctx) {
-		c.Do(&action.Stmt{Op: action.StmtDelete, Map: n.Map(), Key: action.NewConst(1)})
+		c.Do(&ir.Stmt{Op: ir.StmtDelete, Map: n.Map(), Key: ir.NewConst(1)})
 	})
-	if _, err := action.Compile(p, rawPlan2()); err == nil || !strings.Contains(err.Error(), "map n flips") {
+	if _, err := bpf.Compile(p, rawPlan2()); err == nil || !strings.Contains(err.Error(), "map n flips") {
 		t.Errorf("deleting: %v", err)
 	}
 	h := action.NewHash[uint32, uint32]("h", 1)
 	h.Map().Flip = true
 	p = marked("refused", func(c *action.Ctx) { h.Set(c, 1, 1) })
-	if _, err := action.Compile(p, rawPlan2()); err == nil || !strings.Contains(err.Error(), "only aggregations") {
+	if _, err := bpf.Compile(p, rawPlan2()); err == nil || !strings.Contains(err.Error(), "only aggregations") {
 		t.Errorf("a hash: %v", err)
 	}
 }

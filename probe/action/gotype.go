@@ -1,12 +1,11 @@
 package action
 
 import (
-	"fmt"
+	"bytes"
 	"reflect"
-)
 
-// None is the key type of maps without keys.
-type None = struct{}
+	"github.com/borescope/borescope/probe/ir"
+)
 
 // Comm is the name of a thread, as the kernel keeps it.
 type Comm [16]byte
@@ -15,77 +14,22 @@ type Comm [16]byte
 func (c Comm) String() string { return Text(c[:]) }
 
 // Text is the text in a buffer up to the first NUL.
-func Text(b []byte) string { return string(b[:textLen(b)]) }
-
-// TypeFor is the type that programs give a Go type: integers, bool, [N]byte for
-// text or bytes, [N]uint64 for stacks, other arrays of up to 256 elements, and
-// structs of these. The layout is
-// Go's own, so that memory written by a program is read by Go as it is. Types
-// with pointers, int, uint and floats are refused.
-func TypeFor(t reflect.Type) (Type, error) {
-	switch t.Kind() {
-	case reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
-		return IntType(int(t.Size()), false), nil
-	case reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
-		return IntType(int(t.Size()), true), nil
-	case reflect.Bool:
-		return BoolType(), nil
-	case reflect.Array:
-		return arrayFor(t)
-	case reflect.Struct:
-		return structFor(t)
-	}
-	return Type{}, fmt.Errorf("%s has no fixed form that programs share: use integers of a stated width, bool, [N]byte, [N]uint64 and structs", t)
+func Text(b []byte) string {
+	before, _, _ := bytes.Cut(b, []byte{0})
+	return string(before)
 }
-
-func arrayFor(t reflect.Type) (Type, error) {
-	switch t.Elem().Kind() {
-	case reflect.Uint8:
-		return BytesType(t.Len()), validType(BytesType(t.Len()), 0)
-	case reflect.Uint64:
-		b := BytesType(8 * t.Len()).WithFormat(FormatKstack)
-		return b, validType(b, 0)
-	}
-	if t.Len() < 1 || t.Len() > 256 {
-		return Type{}, fmt.Errorf("%s: 1 to 256 elements are possible", t)
-	}
-	elem, err := TypeFor(t.Elem())
-	if err != nil {
-		return Type{}, err
-	}
-	out := Type{Kind: KindTuple, Size: int(t.Size())}
-	for i := range t.Len() {
-		out.Fields = append(out.Fields, Field{Offset: i * int(t.Elem().Size()), Type: elem})
-	}
-	return out, validType(out, 0)
-}
-
-func structFor(t reflect.Type) (Type, error) {
-	out := Type{Kind: KindTuple, Size: int(t.Size())}
-	for i := range t.NumField() {
-		f := t.Field(i)
-		ft, err := TypeFor(f.Type)
-		if err != nil {
-			return Type{}, fmt.Errorf("%s.%s: %w", t, f.Name, err)
-		}
-		out.Fields = append(out.Fields, Field{Name: f.Name, Offset: int(f.Offset), Type: ft})
-	}
-	return out, validType(out, 0)
-}
-
-func typeFor[T any]() (Type, error) { return TypeFor(reflect.TypeFor[T]()) }
 
 // keyType is the type of the keys of a map with Go keys K; None is none.
-func keyType[K any]() (Type, error) {
+func keyType[K any]() (ir.Type, error) {
 	t := reflect.TypeFor[K]()
-	if t == reflect.TypeFor[None]() {
-		return Type{}, nil
+	if t == reflect.TypeFor[ir.None]() {
+		return ir.Type{}, nil
 	}
-	return TypeFor(t)
+	return ir.TypeFor(t)
 }
 
 // keyExpr puts the parts of a key together: none, one, or a struct's fields.
-func keyExpr(m *Map, parts []any) *Expr {
+func keyExpr(m *ir.Map, parts []any) *ir.Expr {
 	switch {
 	case len(parts) == 0:
 		return nil

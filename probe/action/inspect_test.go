@@ -11,6 +11,8 @@ import (
 
 	"github.com/borescope/borescope/internal/testenv"
 	"github.com/borescope/borescope/probe/action"
+	"github.com/borescope/borescope/probe/ir/bpf"
+	"github.com/borescope/borescope/probe/ir/inspect"
 )
 
 // TestInspect lists a program at every level, and finds it among all programs.
@@ -22,15 +24,15 @@ func TestInspect(t *testing.T) {
 		t.Fatal(err)
 	}
 	name := st.Programs[0].Name
-	for level, want := range map[action.Level]string{
-		action.LevelBPF: "FnGetCurrentComm", action.LevelTranslated: "; @n[", action.LevelMachine: machineAdd[runtime.GOARCH],
+	for level, want := range map[inspect.Level]string{
+		inspect.LevelBPF: "FnGetCurrentComm", inspect.LevelTranslated: "; @n[", inspect.LevelMachine: machineAdd[runtime.GOARCH],
 	} {
-		text, err := s.Disassemble(name, level, nil)
+		text, err := inspect.Disassemble(s.Loaded, name, level, nil)
 		if err != nil || !strings.Contains(text, want) {
 			t.Errorf("level %d: %v, no %q in\n%s", level, err, want, text)
 		}
 	}
-	list, err := action.LoadedPrograms()
+	list, err := bpf.LoadedPrograms()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -49,16 +51,16 @@ func TestControlFlow(t *testing.T) {
 	n := action.NewCounter[action.Comm]("n", 64)
 	p := marked("graph", func(c *action.Ctx) { n.Inc(c, c.Comm()) })
 	l := loadRaw(t, p)
-	spec, err := action.Compile(p, rawPlan2())
+	spec, err := bpf.Compile(p, rawPlan2())
 	if err != nil {
 		t.Fatal(err)
 	}
 	insns := spec.Programs["p0"].Instructions
-	dot := action.ControlFlow(insns)
+	dot := inspect.ControlFlow(insns)
 	if strings.Count(dot, "->") < 5 || !strings.Contains(dot, "style=dashed") {
 		t.Errorf("%s", dot)
 	}
-	st := action.CountInstructions(insns)
+	st := inspect.CountInstructions(insns)
 	if st.Atomics != 2 || st.Helpers["FnGetCurrentComm"] != 1 || st.Stack < 16 || st.Stack > 64 || st.Calls < 4 {
 		t.Errorf("%+v", st)
 	}

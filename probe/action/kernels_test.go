@@ -19,6 +19,7 @@ import (
 	"github.com/borescope/borescope/probe"
 	"github.com/borescope/borescope/probe/action"
 	"github.com/borescope/borescope/probe/env"
+	"github.com/borescope/borescope/probe/ir/bpf"
 )
 
 var flagKernels = flag.String("kernels", "", "make testdata/kernels anew of the kernels in this `directory`, as vmtest keeps them")
@@ -106,7 +107,7 @@ func TestKernelTypes(t *testing.T) {
 		if plan.BTF == nil {
 			plan.BTF = types
 		}
-		spec, err := action.Compile(p, plan)
+		spec, err := bpf.Compile(p, plan)
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
@@ -183,7 +184,7 @@ func writeKernelFixture(t *testing.T, name string) {
 	if err != nil {
 		t.Fatalf("%s: %v", name, err)
 	}
-	small, err := env.MinimalBTF(raw, action.BTFNeeds(kernelProgram()))
+	small, err := env.MinimalBTF(raw, bpf.BTFNeeds(kernelProgram()))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,13 +17,14 @@ import (
 	"github.com/borescope/borescope/probe"
 	"github.com/borescope/borescope/probe/action"
 	"github.com/borescope/borescope/probe/internal/probetest"
+	"github.com/borescope/borescope/probe/ir"
 )
 
 // TestReadAggregations: a program reads its own aggregations, over all CPUs.
 func TestReadAggregations(t *testing.T) {
 	count := action.NewCounter[uint32]("count", 64)
 	sum := action.NewSum[uint32]("sum", 64)
-	least, most := action.NewMin[uint32]("least", 64), action.NewMax[action.None]("most", 1)
+	least, most := action.NewMin[uint32]("least", 64), action.NewMax[ir.None]("most", 1)
 	avg := action.NewAvg[uint32]("avg", 64)
 	keys := action.NewHash[uint64, uint64]("keys", 64)
 	seq := action.NewCell[uint64]("seq")
@@ -33,8 +34,8 @@ func TestReadAggregations(t *testing.T) {
 		n := seq.Get(c, nil)
 		count.Inc(c, 7)
 		sum.Observe(c, n, 7)
-		least.Observe(c, n.Sub(5).As(action.Int64Type()), 7)
-		most.Observe(c, n.As(action.Int64Type()).Sub(100))
+		least.Observe(c, n.Sub(5).As(ir.Int64Type()), 7)
+		most.Observe(c, n.As(ir.Int64Type()).Sub(100))
 		avg.Observe(c, 10, 7)
 		keys.Set(c, n.And(15), 1)
 		for i, v := range []any{
@@ -154,7 +155,7 @@ func TestPrintedValues(t *testing.T) {
 	s := attachOrSkip(t, marked("printed", func(c *action.Ctx) {
 		p := c.Const(int64(uintptr(unsafe.Pointer(&data)))).Ptr().User()
 		text := c.Const(int64(uintptr(unsafe.Pointer(&long[0])))).UserStr(201)
-		log.Printf(c, "%v %v %x %d %s %v", action.IPv4(p.Load(0, action.Uint64Type())), action.MAC(p), p.Bytes(3), c.Arg(1),
+		log.Printf(c, "%v %v %x %d %s %v", action.IPv4(p.Load(0, ir.Uint64Type())), action.MAC(p), p.Bytes(3), c.Arg(1),
 			"constant", action.Bytes([]byte{9, 8}))
 		log.Printf(c, "%v", c.Kstack(4))
 		log.Printf(c, "%s", text)
@@ -191,7 +192,7 @@ func TestGoStructsInMemory(t *testing.T) {
 	got := action.NewArray[int64]("got", 4)
 	s := attachOrSkip(t, marked("structs", func(c *action.Ctx) {
 		p := c.Const(int64(uintptr(unsafe.Pointer(&somewhere)))).Ptr().User()
-		x := p.Load(0, action.TypeOf[inMemory]())
+		x := p.Load(0, ir.TypeOf[inMemory]())
 		got.Set(c, 0, x.Elem("A"))
 		got.Set(c, 1, x.Elem("B").Index(1))
 		got.Set(c, 2, x.Elem("B").Index(c.Arg(1).And(1)))
@@ -256,7 +257,7 @@ func TestPerCPUVariables(t *testing.T) {
 		c.Loop(c.Builtin("ncpus"), 64, func(cpu action.Int) {
 			// Not all kernels have the first, nor the type of the second.
 			if addrs["cpu_number"] != 0 {
-				got.Set(c, cpu, c.KernelAddr("cpu_number").OnCPU(cpu).Load(0, action.IntType(4, false)).Add(1))
+				got.Set(c, cpu, c.KernelAddr("cpu_number").OnCPU(cpu).Load(0, ir.IntType(4, false)).Add(1))
 			} else {
 				got.Set(c, cpu, c.KernelAddr("runqueues").OnCPU(cpu).Member("cpu").Add(1))
 			}

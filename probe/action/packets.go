@@ -8,26 +8,24 @@ import (
 	"time"
 
 	"github.com/borescope/borescope/mapx"
+	"github.com/borescope/borescope/probe/ir"
+	"github.com/borescope/borescope/probe/ir/bpf"
 )
-
-// MaxPacket is how many bytes of a packet are captured at most, because a record
-// of a perf buffer has 64 KiB at most, head included (perf_event_header, size).
-const MaxPacket = 65488
 
 // Packets is a stream of network packets, whole or their beginnings, over a perf
 // buffer: what bpftrace's skboutput writes to a file. What finds no room in it is
 // counted, by CPU. The program needs a GPL-compatible licence.
-type Packets struct{ m *Map }
+type Packets struct{ m *ir.Map }
 
 // NewPackets returns a stream over perf buffers, one for each CPU, of size bytes
 // each (0: DefaultBuffer), rounded up to a power of two.
 func NewPackets(name string, size int) *Packets {
-	return &Packets{&Map{Name: name, Kind: MapPerf, Entries: size, Value: TypeOf[packetHead](), Pos: callerPos()}}
+	return &Packets{&ir.Map{Name: name, Kind: ir.MapPerf, Entries: size, Value: ir.TypeOf[ir.PacketHead](), Pos: callerPos()}}
 }
 
 // Map is the IR's map. Its records are a head (CLOCK_MONOTONIC in 8 bytes, the
 // packet's length and the captured length in 4 each) and the captured bytes.
-func (p *Packets) Map() *Map { return p.m }
+func (p *Packets) Map() *ir.Map { return p.m }
 
 // Emit emits the packet of a struct sk_buff, which is an argument of the probe:
 // from skb->data on, its first most bytes (nil, or more than MaxPacket: MaxPacket),
@@ -38,7 +36,7 @@ func (p *Packets) Map() *Map { return p.m }
 // The kernel has it for programs whose arguments it types (5.5): fentry, fexit,
 // and tracepoints with probe.Options.PreferBTF.
 func (p *Packets) Emit(c *Ctx, skb Ptr, most any) {
-	s := &Stmt{Op: StmtPacket, Map: p.m, Key: skb.Expr()}
+	s := &ir.Stmt{Op: ir.StmtPacket, Map: p.m, Key: skb.Expr()}
 	if most != nil {
 		s.X = lift(most)
 	}
@@ -66,13 +64,13 @@ func (p *Packet) Skip(n int) {
 // held back for a millisecond, or until the context ends. One goroutine reads at a
 // time; Close and Stats may be called from any.
 type PacketReader struct {
-	in  stream
+	in  bpf.Stream
 	rec mapx.Record
 }
 
 // Open opens the stream. The caller closes the reader.
-func (p *Packets) Open(s Handles) (*PacketReader, error) {
-	in, err := openStream(s, p.m, time.Millisecond)
+func (p *Packets) Open(s bpf.Handles) (*PacketReader, error) {
+	in, err := bpf.OpenStream(s, p.m, time.Millisecond)
 	if err != nil {
 		return nil, fmt.Errorf("packets %s: %w", p.m.Name, err)
 	}
@@ -84,18 +82,18 @@ func (p *Packets) Open(s Handles) (*PacketReader, error) {
 // is known (Stats knows all), and allocates nothing once it had the largest.
 func (r *PacketReader) Read(ctx context.Context, p *Packet) (lost uint64, err error) {
 	if r == nil {
-		return 0, errNoReader
+		return 0, ir.ErrNoReader
 	}
 	if err := r.in.ReadInto(ctx, &r.rec); err != nil {
 		return 0, err
 	}
 	le, b := binary.LittleEndian, r.rec.Data
-	if len(b) < packetHeadSize || int64(le.Uint32(b[packetCaptured:])) > int64(len(b)-packetHeadSize) {
+	if len(b) < ir.PacketHeadSize || int64(le.Uint32(b[ir.PacketCaptured:])) > int64(len(b)-ir.PacketHeadSize) {
 		return r.rec.Lost, fmt.Errorf("packet's record of %d bytes: %w", len(b), io.ErrUnexpectedEOF)
 	}
 	*p = Packet{
 		Time: le.Uint64(b), CPU: r.rec.CPU, Len: int(le.Uint32(b[8:])),
-		Data: b[packetHeadSize:][:le.Uint32(b[packetCaptured:])],
+		Data: b[ir.PacketHeadSize:][:le.Uint32(b[ir.PacketCaptured:])],
 	}
 	return r.rec.Lost, nil
 }
@@ -132,7 +130,7 @@ type Pcap struct {
 // caller's.
 func NewPcap(w io.Writer, link LinkType, zero time.Time) (*Pcap, error) {
 	if zero.IsZero() {
-		zero = time.Unix(0, time.Now().UnixNano()-int64(monotonic()))
+		zero = time.Unix(0, time.Now().UnixNano()-int64(bpf.Monotonic()))
 	}
 	le := binary.LittleEndian
 	b := le.AppendUint32(nil, 0xa1b23c4d) // times are in nanoseconds

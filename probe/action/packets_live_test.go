@@ -19,6 +19,7 @@ import (
 	"github.com/borescope/borescope/internal/testenv"
 	"github.com/borescope/borescope/probe"
 	"github.com/borescope/borescope/probe/action"
+	"github.com/borescope/borescope/probe/ir"
 )
 
 // datagrams are what the packet tests send: mostly small, one of them in pages
@@ -106,7 +107,7 @@ func udpPayload(t *testing.T, p action.Packet, from, to, size int) []byte {
 type captures struct {
 	whole, begin  *action.Packets // all of them, and their first 50 bytes
 	small, unread *action.Packets // whole without room for all, and without a reader
-	pieces        *action.Counter[action.None]
+	pieces        *action.Counter[ir.None]
 }
 
 // program captures this process's packets at a target, and counts those that are
@@ -152,7 +153,7 @@ func testPackets(t *testing.T, target probe.Target, o *probe.Options, header int
 		t.Fatalf("%d packets and %d beginnings of %d", len(got), len(starts), len(sent))
 	}
 	for i, p := range got {
-		if want := min(p.Len, action.MaxPacket); len(p.Data) != want {
+		if want := min(p.Len, ir.MaxPacket); len(p.Data) != want {
 			t.Errorf("packet %d: %d bytes of %d", i, len(p.Data), p.Len)
 		}
 		if len(starts[i].Data) != 50 || starts[i].Len != p.Len || !bytes.HasPrefix(p.Data, starts[i].Data) {
@@ -167,7 +168,7 @@ func testPackets(t *testing.T, target probe.Target, o *probe.Options, header int
 			t.Errorf("packet %d has other bytes than what was sent", i)
 		}
 	}
-	if n := tableOf(t, s, streams.pieces)[action.None{}]; n != 2 {
+	if n := tableOf(t, s, streams.pieces)[ir.None{}]; n != 2 {
 		t.Errorf("%d packets were not in one piece, want 2", n)
 	}
 	for _, p := range some {

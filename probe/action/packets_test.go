@@ -18,6 +18,9 @@ import (
 
 	"github.com/borescope/borescope/mapx"
 	"github.com/borescope/borescope/probe"
+	"github.com/borescope/borescope/probe/ir"
+	"github.com/borescope/borescope/probe/ir/bpf"
+	"github.com/borescope/borescope/probe/ir/interp"
 )
 
 // skbType is a small struct sk_buff.
@@ -37,15 +40,15 @@ func packetPlan(release, arch string) *probe.Plan {
 }
 
 // packetProgram emits packets up to most bytes.
-func packetProgram(most *Expr) (*Packets, *Program) {
+func packetProgram(most *ir.Expr) (*Packets, *Program) {
 	ps := NewPackets("pkts", 0)
-	return ps, one(&Stmt{Op: StmtPacket, Map: ps.Map(), Key: &Expr{Op: OpArg}, X: most, Pos: Pos{File: "x.bt", Line: 3}})
+	return ps, one(&ir.Stmt{Op: ir.StmtPacket, Map: ps.Map(), Key: &ir.Expr{Op: ir.OpArg}, X: most, Pos: ir.Pos{File: "x.bt", Line: 3}})
 }
 
 func TestPacketGolden(t *testing.T) {
 	for _, arch := range []string{"amd64", "arm64"} {
 		for _, release := range []string{"5.10.0", "6.18.0"} {
-			for name, most := range map[string]*Expr{"packet": nil, "packet64": NewConst(64), "packetn": {Op: OpArg, Int: 1}} {
+			for name, most := range map[string]*ir.Expr{"packet": nil, "packet64": ir.NewConst(64), "packetn": {Op: ir.OpArg, Int: 1}} {
 				_, p := packetProgram(most)
 				clearPos(p.Actions[0].Body)
 				got := p.String() + compileText(t, p, packetPlan(release, arch))
@@ -70,25 +73,25 @@ func TestPacketInterpreted(t *testing.T) {
 	kernel := memory{0x1000: binary.LittleEndian.AppendUint32(make([]byte, 8), 100_000), 0x2000: binary.LittleEndian.AppendUint32(make([]byte, 8), 90)}
 	for _, c := range []struct {
 		skb, limit uint64
-		most       *Expr
+		most       *ir.Expr
 		want       int // captured
 	}{
-		{0x1000, 0, nil, MaxPacket},
+		{0x1000, 0, nil, ir.MaxPacket},
 		{0x2000, 0, nil, 90},
-		{0x2000, 0, NewConst(64), 64},
-		{0x2000, 0, NewConst(0), 0},
-		{0x1000, 0, NewConst(1 << 40), MaxPacket},
-		{0x2000, 64, &Expr{Op: OpArg, Int: 1}, 64},
-		{0x2000, 91, &Expr{Op: OpArg, Int: 1}, 90},
-		{0x1000, 70_000, &Expr{Op: OpArg, Int: 1}, MaxPacket},
-		{0x1000, 1<<64 - 1, &Expr{Op: OpArg, Int: 1}, MaxPacket},
+		{0x2000, 0, ir.NewConst(64), 64},
+		{0x2000, 0, ir.NewConst(0), 0},
+		{0x1000, 0, ir.NewConst(1 << 40), ir.MaxPacket},
+		{0x2000, 64, &ir.Expr{Op: ir.OpArg, Int: 1}, 64},
+		{0x2000, 91, &ir.Expr{Op: ir.OpArg, Int: 1}, 90},
+		{0x1000, 70_000, &ir.Expr{Op: ir.OpArg, Int: 1}, ir.MaxPacket},
+		{0x1000, 1<<64 - 1, &ir.Expr{Op: ir.OpArg, Int: 1}, ir.MaxPacket},
 	} {
 		ps, p := packetProgram(c.most)
-		in, err := NewInterp(p, packetPlan("6.12.0", "amd64"), 0)
+		in, err := interp.NewInterp(p, packetPlan("6.12.0", "amd64"), 0)
 		if err != nil {
 			t.Fatal(err)
 		}
-		m := &Machine{
+		m := &interp.Machine{
 			Context: binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint64(nil, c.skb), c.limit),
 			Kernel:  kernel, Builtin: func(string) uint64 { return 77 },
 			Packet: func(skb uint64, n int) []byte { return bytes.Repeat([]byte{byte(skb >> 12)}, min(n, 80)) },
@@ -105,17 +108,17 @@ func TestPacketInterpreted(t *testing.T) {
 			t.Fatal(err)
 		}
 		length := int(binary.LittleEndian.Uint32(kernel[c.skb][8:]))
-		data := append(bytes.Repeat([]byte{byte(c.skb >> 12)}, 80), make([]byte, MaxPacket)...)[:c.want]
+		data := append(bytes.Repeat([]byte{byte(c.skb >> 12)}, 80), make([]byte, ir.MaxPacket)...)[:c.want]
 		if pk.Time != 77 || pk.CPU != 3 || pk.Len != length || !bytes.Equal(pk.Data, data) {
 			t.Errorf("%d of %d bytes at %d on CPU %d, want %d of %d", len(pk.Data), pk.Len, pk.Time, pk.CPU, c.want, length)
 		}
 	}
 	ps, p := packetProgram(nil)
-	in, err := NewInterp(p, packetPlan("6.12.0", "amd64"), 0)
+	in, err := interp.NewInterp(p, packetPlan("6.12.0", "amd64"), 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if m := (&Machine{Context: make([]byte, 16)}); in.Run(m) != nil || len(m.Events[ps.Map()]) != 0 {
+	if m := (&interp.Machine{Context: make([]byte, 16)}); in.Run(m) != nil || len(m.Events[ps.Map()]) != 0 {
 		t.Errorf("without a packet: %v", m.Events)
 	}
 }
@@ -151,8 +154,8 @@ func (r *records) Stats() (mapx.Stats, error) { return mapx.Stats{}, nil }
 func (r *records) Close() error { return nil }
 
 func TestPacketReaderAllocates(t *testing.T) {
-	rec := append(make([]byte, packetHeadSize), "packet"...)
-	rec[packetCaptured] = 6
+	rec := append(make([]byte, ir.PacketHeadSize), "packet"...)
+	rec[ir.PacketCaptured] = 6
 	r := &PacketReader{in: &records{list: [][]byte{rec}}}
 	var p Packet
 	ctx := context.Background()
@@ -203,12 +206,12 @@ func TestPcap(t *testing.T) {
 // TestPacketRefused: what cannot give packets is told, with its place.
 func TestPacketRefused(t *testing.T) {
 	ps, whole := packetProgram(nil)
-	other := &Map{Name: "other", Kind: MapPerf, Value: u64}
-	pos := Pos{File: "x.bt", Line: 3, Col: 7}
-	stmt := func(m *Map, skb, most *Expr) *Program {
-		return one(&Stmt{Op: StmtPacket, Map: m, Key: skb, X: most, Pos: pos})
+	other := &ir.Map{Name: "other", Kind: ir.MapPerf, Value: ir.U64}
+	pos := ir.Pos{File: "x.bt", Line: 3, Col: 7}
+	stmt := func(m *ir.Map, skb, most *ir.Expr) *Program {
+		return one(&ir.Stmt{Op: ir.StmtPacket, Map: m, Key: skb, X: most, Pos: pos})
 	}
-	arg := &Expr{Op: OpArg}
+	arg := &ir.Expr{Op: ir.OpArg}
 	raw := rawPlan("6.12.0", "amd64", &btf.Pointer{Target: skbType()})
 	proprietary := *whole
 	proprietary.License = "Proprietary"
@@ -222,19 +225,19 @@ func TestPacketRefused(t *testing.T) {
 		{"kind", whole, raw, "x.bt:3: packet @pkts[arg0]: ", true},
 		{"kindhint", whole, raw, "PreferBTF", true},
 		{"kernel", whole, packetPlan("5.4.0", "amd64"), "5.5", true},
-		{"type", stmt(ps.Map(), &Expr{Op: OpArg, Int: 1}, nil), nil, "x.bt:3:7: packet @pkts[arg1]: s32 is no pointer to a struct sk_buff", false},
+		{"type", stmt(ps.Map(), &ir.Expr{Op: ir.OpArg, Int: 1}, nil), nil, "x.bt:3:7: packet @pkts[arg1]: s32 is no pointer to a struct sk_buff", false},
 		{"map", stmt(other, arg, nil), nil, "not that of a Packets", false},
 		{"nomap", stmt(nil, arg, nil), nil, "not that of a Packets", false},
 		{"noskb", stmt(ps.Map(), nil, nil), nil, "missing expression", false},
-		{"length", stmt(ps.Map(), arg, NewConst(-1)), nil, "a packet of -1 bytes", false},
-		{"text", stmt(ps.Map(), arg, NewString("x")), nil, "not a number", false},
-		{"found", stmt(ps.Map(), &Expr{Op: OpMember, Str: "next", Args: []*Expr{arg}}, nil), nil, "argument of the probe", false},
+		{"length", stmt(ps.Map(), arg, ir.NewConst(-1)), nil, "a packet of -1 bytes", false},
+		{"text", stmt(ps.Map(), arg, ir.NewString("x")), nil, "not a number", false},
+		{"found", stmt(ps.Map(), &ir.Expr{Op: ir.OpMember, Str: "next", Args: []*ir.Expr{arg}}, nil), nil, "argument of the probe", false},
 		{"licence", &proprietary, nil, "GPL", false},
 	} {
 		if c.plan == nil {
 			c.plan = packetPlan("6.12.0", "amd64")
 		}
-		_, err := Compile(c.p, c.plan)
+		_, err := bpf.Compile(c.p, c.plan)
 		if err == nil || !strings.Contains(err.Error(), c.want) || errors.Is(err, errors.ErrUnsupported) != c.unsupported {
 			t.Errorf("%s: %v; want %s", c.name, err, c.want)
 		}

@@ -1,6 +1,11 @@
 package action
 
-import "reflect"
+import (
+	"reflect"
+
+	"github.com/borescope/borescope/probe/ir"
+	"github.com/borescope/borescope/probe/ir/bpf"
+)
 
 // Pair joins the entry of a call with its return: Enter keeps a value, Leave
 // gives it back. Calls are told apart by thread and by how deep they are nested,
@@ -14,7 +19,7 @@ import "reflect"
 type Pair[V any] struct {
 	depth *Hash[uint64, uint32]
 	calls *Hash[pairKey, V]
-	miss  *Hash[None, uint64]
+	miss  *Hash[ir.None, uint64]
 }
 
 // pairKey is a call in progress. Depth counts the calls, or is the frame's place
@@ -43,7 +48,7 @@ func (p *Pair[V]) id(c *Ctx) Int { return c.Builtin("call_id") }
 // Enter keeps value for the return of the call that the probe is at the entry of.
 func (p *Pair[V]) Enter(c *Ctx, value any) {
 	v := lift(value)
-	if t, err := TypeFor(reflect.TypeFor[V]()); err == nil && t.Scalar() {
+	if t, err := ir.TypeFor(reflect.TypeFor[V]()); err == nil && t.Scalar() {
 		v = c.read(v).e
 	}
 	id := p.id(c)
@@ -73,7 +78,7 @@ func (p *Pair[V]) Leave(c *Ctx, body func(v Int)) {
 }
 
 // Missed is how many returns had no entry.
-func (p *Pair[V]) Missed(s Handles) (uint64, error) {
+func (p *Pair[V]) Missed(s bpf.Handles) (uint64, error) {
 	t, err := p.miss.Table(s)
 	if err != nil {
 		return 0, err

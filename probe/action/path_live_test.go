@@ -16,6 +16,7 @@ import (
 	"github.com/borescope/borescope/internal/testenv"
 	"github.com/borescope/borescope/probe"
 	"github.com/borescope/borescope/probe/action"
+	"github.com/borescope/borescope/probe/ir/bpf"
 )
 
 // pathsOf are how often each path was counted.
@@ -110,7 +111,7 @@ func TestPathRefused(t *testing.T) {
 		p.On(probe.Fentry{Symbol: symbol}, func(c *action.Ctx) {
 			paths.Inc(c, find(c.Arg(0).PtrTo("struct file", false)).Path(128))
 		})
-		_, err := action.Compile(p, plan)
+		_, err := bpf.Compile(p, plan)
 		return err
 	}
 	own := func(file action.Ptr) action.Ptr { return file.Addr("f_path") }

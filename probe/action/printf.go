@@ -11,12 +11,14 @@ import (
 	"strings"
 
 	"github.com/borescope/borescope/mapx"
+	"github.com/borescope/borescope/probe/ir"
+	"github.com/borescope/borescope/probe/ir/bpf"
 )
 
 // Log is a stream of lines that a program prints. The kernel emits only the
 // values; the reader formats them.
 type Log struct {
-	m     *Map
+	m     *ir.Map
 	lines []logLine
 }
 
@@ -32,16 +34,16 @@ const logMax = 256
 // NewLog returns a stream of lines over a ring buffer of size bytes (0:
 // DefaultBuffer).
 func NewLog(name string, size int) *Log {
-	t := Type{Kind: KindTuple, Size: 8 + logMax, Fields: []Field{
-		{Name: "line", Offset: 0, Type: u32},
-		{Name: "pad", Offset: 4, Type: u32},
-		{Name: "values", Offset: 8, Type: BytesType(logMax)},
+	t := ir.Type{Kind: ir.KindTuple, Size: 8 + logMax, Fields: []ir.Field{
+		{Name: "line", Offset: 0, Type: ir.U32},
+		{Name: "pad", Offset: 4, Type: ir.U32},
+		{Name: "values", Offset: 8, Type: ir.BytesType(logMax)},
 	}}
-	return &Log{m: &Map{Name: name, Kind: MapRing, Entries: size, Value: t, Pos: callerPos()}}
+	return &Log{m: &ir.Map{Name: name, Kind: ir.MapRing, Entries: size, Value: t, Pos: callerPos()}}
 }
 
 // Map is the IR's map.
-func (l *Log) Map() *Map { return l.m }
+func (l *Log) Map() *ir.Map { return l.m }
 
 // Printf prints a line, by fmt's verbs: numbers are int64 (uint64 for unsigned
 // 64-bit values as their bits), text is string, bytes are []byte, or what they
@@ -52,43 +54,43 @@ func (l *Log) Printf(c *Ctx, format string, args ...any) {
 		c.errorf("printf %q: %d values, at most 8", format, len(args))
 		return
 	}
-	slots := make([]Field, 0, len(args)+1)
-	vals := make([]*Expr, 0, len(args)+1)
+	slots := make([]ir.Field, 0, len(args)+1)
+	vals := make([]*ir.Expr, 0, len(args)+1)
 	for _, a := range args {
 		x := lift(a)
 		t := printedType(a, x)
-		if _, text := a.(Str); text && x.Op != OpString {
-			x = &Expr{Op: OpCast, Type: t, Args: []*Expr{x}}
+		if _, text := a.(Str); text && x.Op != ir.OpString {
+			x = &ir.Expr{Op: ir.OpCast, Type: t, Args: []*ir.Expr{x}}
 		}
-		slots = append(slots, Field{Type: u64}, Field{Type: t})
+		slots = append(slots, ir.Field{Type: ir.U64}, ir.Field{Type: t})
 		head := int64(t.Format)<<32 | int64(t.Size)<<8 | int64(t.Kind)
-		vals = append(vals, &Expr{Op: OpConst, Type: u64, Int: head}, x)
+		vals = append(vals, &ir.Expr{Op: ir.OpConst, Type: ir.U64, Int: head}, x)
 	}
 	if err := checkFormat(format, slots); err != nil {
 		c.errorf("printf %q: %w", format, err)
 		return
 	}
-	values := TupleType(append(slots, Field{Type: u64})...)
+	values := ir.TupleType(append(slots, ir.Field{Type: ir.U64})...)
 	if values.Size >= logMax {
 		c.errorf("printf %q: values of %d bytes, at most %d", format, values.Size, logMax)
 		return
 	}
-	rest := BytesType(logMax - values.Size)
-	fields := append([]Field{{Type: u32}, {Type: u32}}, slots...)
-	fields = append(fields, Field{Type: u64}, Field{Type: rest})
-	event := TupleType(fields...)
-	vals = append(vals, zeroOf(u64), zeroOf(rest))
+	rest := ir.BytesType(logMax - values.Size)
+	fields := append([]ir.Field{{Type: ir.U32}, {Type: ir.U32}}, slots...)
+	fields = append(fields, ir.Field{Type: ir.U64}, ir.Field{Type: rest})
+	event := ir.TupleType(fields...)
+	vals = append(vals, zeroOf(ir.U64), zeroOf(rest))
 	line := len(l.lines)
 	l.lines = append(l.lines, logLine{format: format, args: len(args)})
-	x := &Expr{Op: OpTuple, Type: event, Pos: callerPos(), Args: append([]*Expr{
-		{Op: OpConst, Type: u32, Int: int64(line)}, {Op: OpConst, Type: u32, Int: int64(len(args))},
+	x := &ir.Expr{Op: ir.OpTuple, Type: event, Pos: callerPos(), Args: append([]*ir.Expr{
+		{Op: ir.OpConst, Type: ir.U32, Int: int64(line)}, {Op: ir.OpConst, Type: ir.U32, Int: int64(len(args))},
 	}, vals...)}
-	c.Do(&Stmt{Op: StmtEmit, Map: l.m, X: x})
+	c.Do(&ir.Stmt{Op: ir.StmtEmit, Map: l.m, X: x})
 }
 
 // checkFormat has fmt say what it would complain about when the line is printed.
 // slots are the values, a head before each.
-func checkFormat(format string, slots []Field) error {
+func checkFormat(format string, slots []ir.Field) error {
 	var args []any
 	for i := 1; i < len(slots); i += 2 {
 		t := slots[i].Type
@@ -103,50 +105,50 @@ func checkFormat(format string, slots []Field) error {
 
 // printedType is the type in which a line holds a value: text and bytes in whole
 // words, so that numbers behind them stay aligned.
-func printedType(a any, x *Expr) Type {
+func printedType(a any, x *ir.Expr) ir.Type {
 	t := x.Type
-	if x.Op == OpVar {
+	if x.Op == ir.OpVar {
 		t = x.Var.Type
 	}
 	switch v := a.(type) {
 	case Str:
-		return StringType(textSize(x))
+		return ir.StringType(textSize(x))
 	case string:
-		return StringType((len(v) + 8) / 8 * 8)
+		return ir.StringType((len(v) + 8) / 8 * 8)
 	case Tuple, Stack:
-		if t.Kind == KindAuto && x.Op == OpBytes {
-			t = BytesType(len(x.Str))
+		if t.Kind == ir.KindAuto && x.Op == ir.OpBytes {
+			t = ir.BytesType(len(x.Str))
 		}
-		if t.Kind == KindBytes {
+		if t.Kind == ir.KindBytes {
 			return t
 		}
 	}
-	return Int64Type()
+	return ir.Int64Type()
 }
 
 // textSize is the size of a text value as far as it is known when a program is
 // recorded.
-func textSize(e *Expr) int {
+func textSize(e *ir.Expr) int {
 	t := e.Type
-	if e.Op == OpVar {
+	if e.Op == ir.OpVar {
 		t = e.Var.Type
 	}
-	if t.Kind == KindString {
+	if t.Kind == ir.KindString {
 		return min((t.Size+7)/8*8, 128)
 	}
-	return DefaultString
+	return ir.DefaultString
 }
 
 // LogReader formats the lines of a Log. One goroutine reads at a time.
 type LogReader struct {
 	log *Log
-	in  stream
+	in  bpf.Stream
 	rec mapx.Record
 }
 
 // Open opens the stream. The caller closes the reader.
-func (l *Log) Open(s Handles) (*LogReader, error) {
-	in, err := openStream(s, l.m, 0)
+func (l *Log) Open(s bpf.Handles) (*LogReader, error) {
+	in, err := bpf.OpenStream(s, l.m, 0)
 	if err != nil {
 		return nil, fmt.Errorf("log %s: %w", l.m.Name, err)
 	}
@@ -156,7 +158,7 @@ func (l *Log) Open(s Handles) (*LogReader, error) {
 // Read waits for the next line, and returns how many were lost before it.
 func (r *LogReader) Read(ctx context.Context) (line string, lost uint64, err error) {
 	if r == nil {
-		return "", 0, errNoReader
+		return "", 0, ir.ErrNoReader
 	}
 	if err := r.in.ReadInto(ctx, &r.rec); err != nil {
 		return "", 0, err
@@ -184,31 +186,31 @@ func (l *Log) format(b []byte) (string, error) {
 		if size < 1 || 8+room > len(b) {
 			return "", io.ErrUnexpectedEOF
 		}
-		args = append(args, printed(Kind(head&0xff), Format(head>>32), b[8:8+size]))
+		args = append(args, printed(ir.Kind(head&0xff), ir.Format(head>>32), b[8:8+size]))
 		b = b[8+room:]
 	}
 	return strings.TrimSuffix(fmt.Sprintf(line.format, args...), "\n"), nil
 }
 
 // printed is a value of a line for fmt.
-func printed(k Kind, f Format, b []byte) any {
+func printed(k ir.Kind, f ir.Format, b []byte) any {
 	switch {
-	case k == KindString:
+	case k == ir.KindString:
 		return Text(b)
-	case k != KindBytes:
+	case k != ir.KindBytes:
 		return int64(binary.LittleEndian.Uint64(b))
 	}
 	switch f {
-	case FormatIP:
+	case ir.FormatIP:
 		if a, ok := netip.AddrFromSlice(b); ok {
 			return a
 		}
-	case FormatMAC:
+	case ir.FormatMAC:
 		return net.HardwareAddr(bytes.Clone(b))
-	case FormatKstack, FormatUstack:
-		pcs := make([]uint64, frames(b))
-		for i := range pcs {
-			pcs[i] = binary.LittleEndian.Uint64(b[8*i:])
+	case ir.FormatKstack, ir.FormatUstack:
+		pcs := []uint64{}
+		for ; len(b) >= 8 && binary.LittleEndian.Uint64(b) != 0; b = b[8:] {
+			pcs = append(pcs, binary.LittleEndian.Uint64(b))
 		}
 		return pcs
 	}

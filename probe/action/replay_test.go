@@ -15,6 +15,8 @@ import (
 	"github.com/borescope/borescope/mapx/recording"
 	"github.com/borescope/borescope/probe"
 	"github.com/borescope/borescope/probe/action"
+	"github.com/borescope/borescope/probe/ir"
+	"github.com/borescope/borescope/probe/ir/bpf"
 )
 
 // TestReplay records what is read of a session, and reads it again from the
@@ -26,7 +28,7 @@ func TestReplay(t *testing.T) {
 	}
 	calls := action.NewCounter[key]("calls", 64)
 	hist := action.NewHistBy[uint32]("hist", 64)
-	stats := action.NewStats[action.None]("stats", 1)
+	stats := action.NewStats[ir.None]("stats", 1)
 	stacks := action.NewCounter[[127]uint64]("stacks", 64)
 	cell := action.NewCell[uint64]("cell")
 	ev := action.NewEvents[numbered]("ev", 0)
@@ -49,7 +51,7 @@ func TestReplay(t *testing.T) {
 	if err := s.Detach(); err != nil {
 		t.Fatal(err)
 	}
-	read := func(h action.Handles, n int) []any {
+	read := func(h bpf.Handles, n int) []any {
 		t.Helper()
 		var out []any
 		add := func(v any, err error) {
@@ -87,7 +89,7 @@ func TestReplay(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer recording.Close()
-	h, err := action.Open(p, recording)
+	h, err := bpf.Open(p, recording)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -128,7 +130,7 @@ func TestReplayShortKeys(t *testing.T) {
 	p.On(probe.RawTracepoint{Name: "sys_enter"}, func(c *action.Ctx) { stacks.Inc(c, c.Kstack(127)) })
 	plan := rawPlan2()
 	plan.Kernel = "5.10.0"
-	l, err := action.Load(p, plan)
+	l, err := bpf.Load(p, plan)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -152,7 +154,7 @@ func TestReplayShortKeys(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer recording.Close()
-	h, err := action.Open(p, recording)
+	h, err := bpf.Open(p, recording)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,6 +15,8 @@ import (
 	"github.com/borescope/borescope/probe"
 	"github.com/borescope/borescope/probe/action"
 	"github.com/borescope/borescope/probe/internal/probetest"
+	"github.com/borescope/borescope/probe/ir"
+	"github.com/borescope/borescope/probe/ir/bpf"
 )
 
 type visit struct {
@@ -136,11 +138,11 @@ func TestUprobeSession(t *testing.T) {
 	p.OnCall(probe.Uprobe{Path: target, Symbol: "add"}, func(c *action.Ctx) {
 		entries.Inc(c)
 		seq.Add(c, nil, 1)
-		c.SetSessionCookie(c.Arg(0).Add(c.Arg(1)).As(action.IntType(4, true)))
+		c.SetSessionCookie(c.Arg(0).Add(c.Arg(1)).As(ir.IntType(4, true)))
 		c.If(seq.Get(c, nil).And(1).Eq(0), c.Skip)
 	}, func(c *action.Ctx) {
 		returns.Inc(c)
-		c.If(c.SessionCookie().As(action.IntType(4, true)).Ne(c.Ret().As(action.IntType(4, true))), func() { wrong.Inc(c) })
+		c.If(c.SessionCookie().As(ir.IntType(4, true)).Ne(c.Ret().As(ir.IntType(4, true))), func() { wrong.Inc(c) })
 	})
 	s := attachOrSkip(t, p, nil)
 	runTarget(t, target)
@@ -220,7 +222,7 @@ func TestSessionCookieIsNobodyElses(t *testing.T) {
 			testenv.Need(t, testenv.Root, testenv.Feature(of.feature))
 			runtime.LockOSThread()
 			defer runtime.UnlockOSThread()
-			session := func(name string, keeps bool) (_ *action.Session, returns, kept *action.Counter[action.None]) {
+			session := func(name string, keeps bool) (_ *action.Session, returns, kept *action.Counter[ir.None]) {
 				returns, kept = action.NewCount("returns"), action.NewCount("kept")
 				p := action.NewProgram(name)
 				p.IncludeSelf = true
@@ -258,13 +260,13 @@ func TestSessionElsewhere(t *testing.T) {
 	plan := rawPlan2()
 	p := action.NewProgram("elsewhere")
 	p.On(probe.RawTracepoint{Name: "sys_enter"}, func(c *action.Ctx) { c.Skip() })
-	if _, err := action.Compile(p, plan); !errors.Is(err, errors.ErrUnsupported) {
+	if _, err := bpf.Compile(p, plan); !errors.Is(err, errors.ErrUnsupported) {
 		t.Errorf("skip: %v", err)
 	}
 	n := action.NewCount("n")
 	p = action.NewProgram("elsewhere")
 	p.On(probe.RawTracepoint{Name: "sys_enter"}, func(c *action.Ctx) { c.If(c.IsReturn(), func() { n.Inc(c) }) })
-	spec, err := action.Compile(p, plan)
+	spec, err := bpf.Compile(p, plan)
 	if err != nil {
 		t.Fatal(err)
 	}

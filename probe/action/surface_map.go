@@ -3,20 +3,24 @@ package action
 import (
 	"fmt"
 	"reflect"
+
+	"github.com/borescope/borescope/mapx"
+	"github.com/borescope/borescope/probe/ir"
+	"github.com/borescope/borescope/probe/ir/bpf"
 )
 
 // Hash is a map that the program keeps for itself and that can be read from Go:
 // keys K, values V, in Go's own layout. Make it with NewHash, NewLRU, NewArray
 // or NewCell. One Hash may be used in several actions of one program.
 type Hash[K comparable, V any] struct {
-	m   *Map
+	m   *ir.Map
 	err error
 }
 
-func newHash[K comparable, V any](name string, kind MapKind, entries int) *Hash[K, V] {
-	h := &Hash[K, V]{m: &Map{Name: name, Kind: kind, Entries: entries, Pos: callerPos()}}
+func newHash[K comparable, V any](name string, kind ir.MapKind, entries int) *Hash[K, V] {
+	h := &Hash[K, V]{m: &ir.Map{Name: name, Kind: kind, Entries: entries, Pos: callerPos()}}
 	if h.m.Key, h.err = keyType[K](); h.err == nil {
-		h.m.Value, h.err = TypeFor(reflect.TypeFor[V]())
+		h.m.Value, h.err = ir.TypeFor(reflect.TypeFor[V]())
 	}
 	return h
 }
@@ -24,24 +28,24 @@ func newHash[K comparable, V any](name string, kind MapKind, entries int) *Hash[
 // NewHash returns a map with room for entries keys (0: DefaultEntries). What
 // finds no room is not stored, and counted (Stats.Full).
 func NewHash[K comparable, V any](name string, entries int) *Hash[K, V] {
-	return newHash[K, V](name, MapHash, entries)
+	return newHash[K, V](name, ir.MapHash, entries)
 }
 
 // NewLRU returns a map that evicts what was used least recently when it is full.
 func NewLRU[K comparable, V any](name string, entries int) *Hash[K, V] {
-	return newHash[K, V](name, MapLRU, entries)
+	return newHash[K, V](name, ir.MapLRU, entries)
 }
 
 // NewArray returns a map of the keys 0 to entries-1, all of which are there.
 func NewArray[V any](name string, entries int) *Hash[uint32, V] {
-	return newHash[uint32, V](name, MapArray, entries)
+	return newHash[uint32, V](name, ir.MapArray, entries)
 }
 
 // NewCell returns a single value that all CPUs share.
-func NewCell[V any](name string) *Hash[None, V] { return newHash[None, V](name, MapArray, 1) }
+func NewCell[V any](name string) *Hash[ir.None, V] { return newHash[ir.None, V](name, ir.MapArray, 1) }
 
 // Map is the IR's map.
-func (h *Hash[K, V]) Map() *Map { return h.m }
+func (h *Hash[K, V]) Map() *ir.Map { return h.m }
 
 // check reports mistakes that were made when the map was declared.
 func (h *Hash[K, V]) check(c *Ctx) {
@@ -51,7 +55,7 @@ func (h *Hash[K, V]) check(c *Ctx) {
 }
 
 // key is the expression of a key, nil where the map has none.
-func (h *Hash[K, V]) key(c *Ctx, key any) *Expr {
+func (h *Hash[K, V]) key(c *Ctx, key any) *ir.Expr {
 	h.check(c)
 	if key == nil {
 		return nil
@@ -61,40 +65,40 @@ func (h *Hash[K, V]) key(c *Ctx, key any) *Expr {
 
 // Set stores a value. The key of a cell is nil.
 func (h *Hash[K, V]) Set(c *Ctx, key, value any) {
-	c.Do(&Stmt{Op: StmtSet, Map: h.m, Key: h.key(c, key), X: lift(value)})
+	c.Do(&ir.Stmt{Op: ir.StmtSet, Map: h.m, Key: h.key(c, key), X: lift(value)})
 }
 
 // Create stores a value if there is none yet.
 func (h *Hash[K, V]) Create(c *Ctx, key, value any) {
-	c.Do(&Stmt{Op: StmtSet, Flag: SetCreate, Map: h.m, Key: h.key(c, key), X: lift(value)})
+	c.Do(&ir.Stmt{Op: ir.StmtSet, Flag: ir.SetCreate, Map: h.m, Key: h.key(c, key), X: lift(value)})
 }
 
 // Get reads a value, zero if there is none.
 func (h *Hash[K, V]) Get(c *Ctx, key any) Int {
-	e := &Expr{Op: OpMapGet, Map: h.m, Pos: callerPos()}
+	e := &ir.Expr{Op: ir.OpMapGet, Map: h.m, Pos: callerPos()}
 	if k := h.key(c, key); k != nil {
-		e.Args = []*Expr{k}
+		e.Args = []*ir.Expr{k}
 	}
 	return c.read(e)
 }
 
 // Has says whether there is a value.
 func (h *Hash[K, V]) Has(c *Ctx, key any) Bool {
-	e := &Expr{Op: OpMapHas, Map: h.m, Pos: callerPos()}
+	e := &ir.Expr{Op: ir.OpMapHas, Map: h.m, Pos: callerPos()}
 	if k := h.key(c, key); k != nil {
-		e.Args = []*Expr{k}
+		e.Args = []*ir.Expr{k}
 	}
 	return Bool(c.read(e))
 }
 
 // Delete removes an entry, if there is one.
 func (h *Hash[K, V]) Delete(c *Ctx, key any) {
-	c.Do(&Stmt{Op: StmtDelete, Map: h.m, Key: h.key(c, key)})
+	c.Do(&ir.Stmt{Op: ir.StmtDelete, Map: h.m, Key: h.key(c, key)})
 }
 
 // Add adds to a value atomically; where there is none it begins at 0.
 func (h *Hash[K, V]) Add(c *Ctx, key, delta any) {
-	c.Do(&Stmt{Op: StmtAdd, Map: h.m, Key: h.key(c, key), X: lift(delta)})
+	c.Do(&ir.Stmt{Op: ir.StmtAdd, Map: h.m, Key: h.key(c, key), X: lift(delta)})
 }
 
 // Find does found with the value if there is one, and otherwise what the
@@ -109,10 +113,10 @@ func (h *Hash[K, V]) Take(c *Ctx, key any, found func(v Int), missing ...func())
 }
 
 func (h *Hash[K, V]) find(c *Ctx, key any, found func(v Int), missing []func(), remove bool) {
-	s := &Stmt{Op: StmtFind, Map: h.m, Key: h.key(c, key), Var: c.newVar("f"), Delete: remove, Pos: callerPos()}
+	s := &ir.Stmt{Op: ir.StmtFind, Map: h.m, Key: h.key(c, key), Var: c.newVar("f"), Delete: remove, Pos: callerPos()}
 	s.Body = c.block(func() {
 		if found != nil {
-			found(Int{c, NewVar(s.Var)})
+			found(Int{c, ir.NewVar(s.Var)})
 		}
 	})
 	for _, f := range missing {
@@ -125,8 +129,8 @@ func (h *Hash[K, V]) find(c *Ctx, key any, found func(v Int), missing []func(), 
 // meanwhile may be seen or not.
 func (h *Hash[K, V]) ForEach(c *Ctx, body func(key, value Int)) {
 	h.check(c)
-	s := &Stmt{Op: StmtForEach, Map: h.m, Var: c.newVar("k"), Var2: c.newVar("e"), Pos: callerPos()}
-	s.Body = c.block(func() { body(Int{c, NewVar(s.Var)}, Int{c, NewVar(s.Var2)}) })
+	s := &ir.Stmt{Op: ir.StmtForEach, Map: h.m, Var: c.newVar("k"), Var2: c.newVar("e"), Pos: callerPos()}
+	s.Body = c.block(func() { body(Int{c, ir.NewVar(s.Var)}, Int{c, ir.NewVar(s.Var2)}) })
 	c.Do(s)
 }
 
@@ -134,32 +138,37 @@ func (h *Hash[K, V]) ForEach(c *Ctx, body func(key, value Int)) {
 func (h *Hash[K, V]) Len(c *Ctx) Int {
 	n := c.NewVar(0)
 	h.check(c)
-	s := &Stmt{Op: StmtForEach, Map: h.m, Pos: callerPos()}
+	s := &ir.Stmt{Op: ir.StmtForEach, Map: h.m, Pos: callerPos()}
 	s.Body = c.block(func() { n.Set(n.Int().Add(1)) })
 	c.Do(s)
 	return n.Int()
 }
 
+// Table is the map as a table of keys and values. A cell has one entry.
+func (h *Hash[K, V]) Table(s bpf.Handles) (mapx.Table[K, V], error) {
+	return bpf.HashTable[K, V](s, h.m)
+}
+
 // agg is what the aggregating maps have in common.
 type agg[K comparable] struct {
-	m   *Map
+	m   *ir.Map
 	err error
 }
 
-func newAgg[K comparable](name string, a Agg, entries int) agg[K] {
-	g := agg[K]{m: &Map{Name: name, Kind: MapPerCPUHash, Agg: a, Entries: entries, Signed: true, Pos: callerPos()}}
+func newAgg[K comparable](name string, a ir.Agg, entries int) agg[K] {
+	g := agg[K]{m: &ir.Map{Name: name, Kind: ir.MapPerCPUHash, Agg: a, Entries: entries, Signed: true, Pos: callerPos()}}
 	g.m.Key, g.err = keyType[K]()
 	return g
 }
 
 // Map is the IR's map.
-func (g *agg[K]) Map() *Map { return g.m }
+func (g *agg[K]) Map() *ir.Map { return g.m }
 
-func (g *agg[K]) add(c *Ctx, value *Expr, key []any) {
+func (g *agg[K]) add(c *Ctx, value *ir.Expr, key []any) {
 	if g.err != nil {
 		c.errorf("map %s: %w", g.m.Name, g.err)
 	}
-	c.Do(&Stmt{Op: StmtAgg, Map: g.m, Key: keyExpr(g.m, key), X: value})
+	c.Do(&ir.Stmt{Op: ir.StmtAgg, Map: g.m, Key: keyExpr(g.m, key), X: value})
 }
 
 // perCPU folds what each CPU holds of an aggregation, at an offset of its value.
@@ -167,7 +176,7 @@ func (g *agg[K]) perCPU(c *Ctx, off int, key []any, fold func(acc *LocalVar, v I
 	acc := c.NewVar(0)
 	k := c.keyOnce(keyExpr(g.m, key))
 	c.Loop(c.Builtin("ncpus"), maxCPUs, func(cpu Int) {
-		e := &Expr{Op: OpMapCPU, Map: g.m, Int: int64(off), Pos: callerPos()}
+		e := &ir.Expr{Op: ir.OpMapCPU, Map: g.m, Int: int64(off), Pos: callerPos()}
 		if k != nil {
 			e.Args = append(e.Args, k)
 		}
@@ -181,15 +190,15 @@ func (g *agg[K]) perCPU(c *Ctx, off int, key []any, fold func(acc *LocalVar, v I
 const maxCPUs = 8192
 
 // keyOnce reads a key once for a loop.
-func (c *Ctx) keyOnce(k *Expr) *Expr {
-	if k == nil || k.Op == OpConst {
+func (c *Ctx) keyOnce(k *ir.Expr) *ir.Expr {
+	if k == nil || k.Op == ir.OpConst {
 		return k
 	}
 	return c.read(k).e
 }
 
 func (g *agg[K]) sumCPU(c *Ctx, off int, key []any) Int {
-	return g.perCPU(c, off, key, func(acc *LocalVar, v Int) { acc.Set(acc.Int().Add(v).As(Int64Type())) })
+	return g.perCPU(c, off, key, func(acc *LocalVar, v Int) { acc.Set(acc.Int().Add(v).As(ir.Int64Type())) })
 }
 
 // Flip makes ReadAndClear of the aggregation's table exact: see Map.Flip.
@@ -200,11 +209,11 @@ type Counter[K comparable] struct{ agg[K] }
 
 // NewCounter returns a counter with room for entries keys (0: DefaultEntries).
 func NewCounter[K comparable](name string, entries int) *Counter[K] {
-	return &Counter[K]{newAgg[K](name, AggCount, entries)}
+	return &Counter[K]{newAgg[K](name, ir.AggCount, entries)}
 }
 
 // NewCount returns a counter without keys.
-func NewCount(name string) *Counter[None] { return NewCounter[None](name, 1) }
+func NewCount(name string) *Counter[ir.None] { return NewCounter[ir.None](name, 1) }
 
 // Inc counts an event. Of a key that is a struct, pass the fields in order.
 func (n *Counter[K]) Inc(c *Ctx, key ...any) { n.add(c, nil, key) }
@@ -213,12 +222,17 @@ func (n *Counter[K]) Inc(c *Ctx, key ...any) { n.add(c, nil, key) }
 // (Linux 5.19).
 func (n *Counter[K]) Value(c *Ctx, key ...any) Int { return n.sumCPU(c, 0, key) }
 
+// Table is the counts by key.
+func (n *Counter[K]) Table(s bpf.Handles) (mapx.Table[K, uint64], error) {
+	return bpf.CountTable[K](s, n.m)
+}
+
 // Number sums values by key, or keeps the least or the greatest.
 type Number[K comparable] struct{ agg[K] }
 
 // NewSum returns sums with room for entries keys.
 func NewSum[K comparable](name string, entries int) *Number[K] {
-	return &Number[K]{newAgg[K](name, AggSum, entries)}
+	return &Number[K]{newAgg[K](name, ir.AggSum, entries)}
 }
 
 // NewMin returns least values with room for entries keys (0: DefaultEntries).
@@ -227,12 +241,12 @@ func NewSum[K comparable](name string, entries int) *Number[K] {
 // that a program in an interrupt or NMI observes between two instructions of another
 // program's update of the same key on the same CPU may be overwritten.
 func NewMin[K comparable](name string, entries int) *Number[K] {
-	return &Number[K]{newAgg[K](name, AggMin, entries)}
+	return &Number[K]{newAgg[K](name, ir.AggMin, entries)}
 }
 
 // NewMax returns greatest values with room for entries keys; it is as exact as NewMin.
 func NewMax[K comparable](name string, entries int) *Number[K] {
-	return &Number[K]{newAgg[K](name, AggMax, entries)}
+	return &Number[K]{newAgg[K](name, ir.AggMax, entries)}
 }
 
 // Observe adds a value. Of a key that is a struct, pass the fields in order.
@@ -241,18 +255,23 @@ func (n *Number[K]) Observe(c *Ctx, value any, key ...any) { n.add(c, lift(value
 // Value is the sum, or the least or greatest value so far, over all CPUs, which
 // are read one after the other (Linux 5.19); 0 of nothing.
 func (n *Number[K]) Value(c *Ctx, key ...any) Int {
-	if n.m.Agg == AggSum {
+	if n.m.Agg == ir.AggSum {
 		return n.sumCPU(c, 0, key)
 	}
-	best := n.perCPU(c, aggFirst, key, func(acc *LocalVar, v Int) {
-		c.If(v.As(u64).Gt(acc.Int().As(u64)), func() { acc.Set(v.As(Int64Type())) })
+	best := n.perCPU(c, ir.AggFirst, key, func(acc *LocalVar, v Int) {
+		c.If(v.As(ir.U64).Gt(acc.Int().As(ir.U64)), func() { acc.Set(v.As(ir.Int64Type())) })
 	})
 	flip := int64(-1 << 63)
-	if n.m.Agg == AggMin {
+	if n.m.Agg == ir.AggMin {
 		flip = 1<<63 - 1 // complement and sign: see measure
 	}
-	value := best.As(Int64Type()).Xor(flip).As(Int64Type())
+	value := best.As(ir.Int64Type()).Xor(flip).As(ir.Int64Type())
 	return value.If(best.Ne(0), 0)
+}
+
+// Table is the sums, or the least or greatest values, by key.
+func (n *Number[K]) Table(s bpf.Handles) (mapx.Table[K, int64], error) {
+	return bpf.NumberTable[K](s, n.m)
 }
 
 // Summary keeps count, sum, least and greatest value by key.
@@ -260,35 +279,41 @@ type Summary[K comparable] struct{ agg[K] }
 
 // NewAvg returns counts and sums with room for entries keys.
 func NewAvg[K comparable](name string, entries int) *Summary[K] {
-	return &Summary[K]{newAgg[K](name, AggAvg, entries)}
+	return &Summary[K]{newAgg[K](name, ir.AggAvg, entries)}
 }
 
 // NewStats returns counts, sums, least and greatest values with room for
 // entries keys. Counts and sums are exact, extremes as those of NewMin.
 func NewStats[K comparable](name string, entries int) *Summary[K] {
-	return &Summary[K]{newAgg[K](name, AggStats, entries)}
+	return &Summary[K]{newAgg[K](name, ir.AggStats, entries)}
 }
 
 // Mean is the average so far, over all CPUs, which are read one after the other
 // (Linux 5.19); 0 of nothing.
 func (n *Summary[K]) Mean(c *Ctx, key ...any) Int {
-	count := n.sumCPU(c, aggDone, key)
-	return n.sumCPU(c, aggFirst, key).Div(count.As(Int64Type()))
+	count := n.sumCPU(c, ir.AggDone, key)
+	return n.sumCPU(c, ir.AggFirst, key).Div(count.As(ir.Int64Type()))
 }
 
 // Observe adds a value. Of a key that is a struct, pass the fields in order.
 func (n *Summary[K]) Observe(c *Ctx, value any, key ...any) { n.add(c, lift(value), key) }
 
+// Table is the summaries by key. A value that a probe was in the middle of
+// updating while it was copied is read again, for seconds at most: bpf.ErrTorn.
+func (n *Summary[K]) Table(s bpf.Handles) (mapx.Table[K, bpf.Stat], error) {
+	return bpf.StatTable[K](s, n.m)
+}
+
 // Hist is a histogram by key.
 type Hist[K comparable] struct{ agg[K] }
 
 // NewHist returns a histogram without keys whose buckets are powers of two.
-func NewHist(name string) *Hist[None] { return NewHistBy[None](name, 1) }
+func NewHist(name string) *Hist[ir.None] { return NewHistBy[ir.None](name, 1) }
 
 // NewHistBy returns histograms by key. entries is how many buckets of all keys
 // there is room for, because only buckets that were hit take any.
 func NewHistBy[K comparable](name string, entries int) *Hist[K] {
-	return &Hist[K]{newAgg[K](name, AggHist, entries)}
+	return &Hist[K]{newAgg[K](name, ir.AggHist, entries)}
 }
 
 // Sub divides every power of two in 2^k buckets (0 <= k <= 5), and returns h.
@@ -298,13 +323,13 @@ func (h *Hist[K]) Sub(k int) *Hist[K] {
 }
 
 // NewLinear returns a histogram without keys, from lo to hi in steps.
-func NewLinear(name string, lo, hi, step int64) *Hist[None] {
-	return NewLinearBy[None](name, 1, lo, hi, step)
+func NewLinear(name string, lo, hi, step int64) *Hist[ir.None] {
+	return NewLinearBy[ir.None](name, 1, lo, hi, step)
 }
 
 // NewLinearBy returns linear histograms by key; entries as of NewHistBy.
 func NewLinearBy[K comparable](name string, entries int, lo, hi, step int64) *Hist[K] {
-	h := &Hist[K]{newAgg[K](name, AggLinear, entries)}
+	h := &Hist[K]{newAgg[K](name, ir.AggLinear, entries)}
 	h.m.Min, h.m.Max, h.m.Step = lo, hi, step
 	return h
 }
@@ -312,19 +337,24 @@ func NewLinearBy[K comparable](name string, entries int, lo, hi, step int64) *Hi
 // Observe adds a value. Of a key that is a struct, pass the fields in order.
 func (h *Hist[K]) Observe(c *Ctx, value any, key ...any) { h.add(c, lift(value), key) }
 
+// Table is the histograms by key: the buckets that are not empty, ascending.
+func (h *Hist[K]) Table(s bpf.Handles) (mapx.Table[K, []bpf.Bucket], error) {
+	return bpf.HistTable[K](s, h.m)
+}
+
 // Events is a stream of events of type T, in Go's own layout, over a ring
 // buffer. What finds no room in it is counted, by CPU.
 type Events[T any] struct {
-	m   *Map
+	m   *ir.Map
 	err error
 }
 
 // NewEvents returns a stream over a ring buffer of size bytes (0: DefaultBuffer),
 // rounded up to a power of two.
 func NewEvents[T any](name string, size int) *Events[T] {
-	e := &Events[T]{m: &Map{Name: name, Kind: MapRing, Entries: size, Pos: callerPos()}}
-	e.m.Value, e.err = TypeFor(reflect.TypeFor[T]())
-	if e.err == nil && e.m.Value.Kind != KindTuple {
+	e := &Events[T]{m: &ir.Map{Name: name, Kind: ir.MapRing, Entries: size, Pos: callerPos()}}
+	e.m.Value, e.err = ir.TypeFor(reflect.TypeFor[T]())
+	if e.err == nil && e.m.Value.Kind != ir.KindTuple {
 		e.err = fmt.Errorf("events are structs, not %s", reflect.TypeFor[T]())
 	}
 	return e
@@ -334,12 +364,12 @@ func NewEvents[T any](name string, size int) *Events[T] {
 // each as given to NewEvents, and returns ev. Each CPU's events are then in
 // order, but not those of several, and an event is copied once more.
 func (ev *Events[T]) UsePerfBuffer() *Events[T] {
-	ev.m.Kind = MapPerf
+	ev.m.Kind = ir.MapPerf
 	return ev
 }
 
 // Map is the IR's map.
-func (ev *Events[T]) Map() *Map { return ev.m }
+func (ev *Events[T]) Map() *ir.Map { return ev.m }
 
 // Emit emits an event. build is called once, now, with an event whose fields it
 // binds to values: b.Set(&e.PID, c.PID()). Fields that are not bound are zero.
@@ -349,32 +379,32 @@ func (ev *Events[T]) Emit(c *Ctx, build func(e *T, b *Bind)) {
 		return
 	}
 	var sample T
-	b := &Bind{c: c, base: reflect.ValueOf(&sample).Elem(), vals: map[bound]*Expr{}}
+	b := &Bind{c: c, base: reflect.ValueOf(&sample).Elem(), vals: map[bound]*ir.Expr{}}
 	pos := callerPos()
 	build(&sample, b)
-	c.Do(&Stmt{Op: StmtEmit, Map: ev.m, X: b.value(b.base, ev.m.Value, pos), Pos: pos})
+	c.Do(&ir.Stmt{Op: ir.StmtEmit, Map: ev.m, X: b.value(b.base, ev.m.Value, pos), Pos: pos})
 }
 
 // zeroOf is the zero value of a type.
-func zeroOf(t Type) *Expr {
+func zeroOf(t ir.Type) *ir.Expr {
 	switch t.Kind {
-	case KindTuple:
-		e := &Expr{Op: OpTuple, Type: t}
+	case ir.KindTuple:
+		e := &ir.Expr{Op: ir.OpTuple, Type: t}
 		for _, f := range t.Fields {
 			e.Args = append(e.Args, zeroOf(f.Type))
 		}
 		return e
-	case KindBytes:
-		return &Expr{Op: OpCast, Type: t, Args: []*Expr{{Op: OpString, Type: StringType(1)}}}
+	case ir.KindBytes:
+		return &ir.Expr{Op: ir.OpCast, Type: t, Args: []*ir.Expr{{Op: ir.OpString, Type: ir.StringType(1)}}}
 	}
-	return &Expr{Op: OpConst, Type: t}
+	return &ir.Expr{Op: ir.OpConst, Type: t}
 }
 
 // Bind binds the fields of an event to values.
 type Bind struct {
 	c    *Ctx
 	base reflect.Value
-	vals map[bound]*Expr
+	vals map[bound]*ir.Expr
 }
 
 // bound is a field of the sample event: a struct and its first field have the
@@ -425,7 +455,7 @@ func holdsField(v, p reflect.Value) bool {
 }
 
 // value is the expression of a value: what was bound to it, or else its parts.
-func (b *Bind) value(v reflect.Value, t Type, pos Pos) *Expr {
+func (b *Bind) value(v reflect.Value, t ir.Type, pos ir.Pos) *ir.Expr {
 	if x := b.vals[bound{v.Addr().Pointer(), v.Type()}]; x != nil {
 		return x
 	}
@@ -433,7 +463,7 @@ func (b *Bind) value(v reflect.Value, t Type, pos Pos) *Expr {
 	if n == 0 {
 		return zeroOf(t)
 	}
-	x := &Expr{Op: OpTuple, Type: t, Pos: pos}
+	x := &ir.Expr{Op: ir.OpTuple, Type: t, Pos: pos}
 	for i := range n {
 		x.Args = append(x.Args, b.value(part(i), t.Fields[i].Type, pos))
 	}

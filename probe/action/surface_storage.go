@@ -4,6 +4,8 @@ import (
 	"fmt"
 
 	"github.com/borescope/borescope/internal/kernel"
+	"github.com/borescope/borescope/probe/ir"
+	"github.com/borescope/borescope/probe/ir/bpf"
 )
 
 // Storage is a value that belongs to an object of the kernel and goes away with
@@ -15,24 +17,24 @@ import (
 // Kernels that lack it give an *UnsupportedError: a Hash with the key c.TID() or
 // c.Cgroup() does the same there, but for entries that outlive their thread. It
 // needs the kernel's own BTF.
-type Storage[V any] struct{ h *Hash[None, V] }
+type Storage[V any] struct{ h *Hash[ir.None, V] }
 
 // NewTaskStorage returns storage by thread (Linux 5.12).
 func NewTaskStorage[V any](name string) *Storage[V] {
-	s := &Storage[V]{newHash[None, V](name, MapTaskStorage, 0)}
+	s := &Storage[V]{newHash[ir.None, V](name, ir.MapTaskStorage, 0)}
 	s.h.m.Pos = callerPos()
 	return s
 }
 
 // NewCgroupStorage returns storage by cgroup of the cgroup2 hierarchy (Linux 6.2).
 func NewCgroupStorage[V any](name string) *Storage[V] {
-	s := &Storage[V]{newHash[None, V](name, MapCgroupStorage, 0)}
+	s := &Storage[V]{newHash[ir.None, V](name, ir.MapCgroupStorage, 0)}
 	s.h.m.Pos = callerPos()
 	return s
 }
 
 // Map is the IR's map.
-func (s *Storage[V]) Map() *Map { return s.h.m }
+func (s *Storage[V]) Map() *ir.Map { return s.h.m }
 
 // Set stores a value. One that the kernel has no memory for is counted (Stats.Full).
 func (s *Storage[V]) Set(c *Ctx, value any) { s.h.Set(c, nil, value) }
@@ -65,7 +67,7 @@ func (s *Storage[V]) Take(c *Ctx, found func(v Int), missing ...func()) {
 
 // OfThread reads the value of a thread, and says whether it has one. A thread
 // that is not the first of its process can be asked about since Linux 6.9.
-func (s *Storage[V]) OfThread(h Handles, tid int) (v V, ok bool, err error) {
+func (s *Storage[V]) OfThread(h bpf.Handles, tid int) (v V, ok bool, err error) {
 	fd, closeFD, err := kernel.OpenThread(tid)
 	if err != nil {
 		return v, false, fmt.Errorf("storage %s: thread %d: %w", s.h.m.Name, tid, err)
@@ -76,7 +78,7 @@ func (s *Storage[V]) OfThread(h Handles, tid int) (v V, ok bool, err error) {
 
 // OfCgroup reads the value of a cgroup, by its path in the file system, and says
 // whether it has one.
-func (s *Storage[V]) OfCgroup(h Handles, path string) (v V, ok bool, err error) {
+func (s *Storage[V]) OfCgroup(h bpf.Handles, path string) (v V, ok bool, err error) {
 	fd, closeFD, err := kernel.OpenCgroup(path)
 	if err != nil {
 		return v, false, fmt.Errorf("storage %s: %w", s.h.m.Name, err)
@@ -85,8 +87,8 @@ func (s *Storage[V]) OfCgroup(h Handles, path string) (v V, ok bool, err error) 
 	return lookupStorage[V](h, s.h.m, fd)
 }
 
-func lookupStorage[V any](h Handles, m *Map, fd int) (v V, ok bool, err error) {
-	if _, err := sourceOf(h); err != nil {
+func lookupStorage[V any](h bpf.Handles, m *ir.Map, fd int) (v V, ok bool, err error) {
+	if _, err := bpf.SourceOf(h); err != nil {
 		return v, false, fmt.Errorf("storage %s: %w", m.Name, err)
 	}
 	em := h.EBPFMap(m)

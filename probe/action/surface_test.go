@@ -17,6 +17,7 @@ import (
 	"github.com/borescope/borescope/internal/testenv"
 	"github.com/borescope/borescope/probe"
 	"github.com/borescope/borescope/probe/action"
+	"github.com/borescope/borescope/probe/ir/bpf"
 )
 
 func TestRunqlatLive(t *testing.T) {
@@ -191,9 +192,9 @@ func TestPairNested(t *testing.T) {
 }
 
 // loadRaw loads a program with one raw tracepoint for test runs with two arguments.
-func loadRaw(t *testing.T, p *action.Program) *action.Loaded {
+func loadRaw(t *testing.T, p *action.Program) *bpf.Loaded {
 	t.Helper()
-	l, err := action.Load(p, rawPlan2())
+	l, err := bpf.Load(p, rawPlan2())
 	if err != nil {
 		t.Fatalf("%+v", err)
 	}
@@ -262,7 +263,7 @@ func TestStackCounts(t *testing.T) {
 	}
 }
 
-func total[K comparable](t *testing.T, s action.Handles, c *action.Counter[K]) uint64 {
+func total[K comparable](t *testing.T, s bpf.Handles, c *action.Counter[K]) uint64 {
 	t.Helper()
 	tab, err := c.Table(s)
 	if err != nil {

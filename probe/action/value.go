@@ -3,6 +3,8 @@ package action
 import (
 	"fmt"
 	"reflect"
+
+	"github.com/borescope/borescope/probe/ir"
 )
 
 // Value is a value that a program computes when it runs: an Int, a Bool, a Str,
@@ -14,7 +16,7 @@ import (
 type Value interface {
 	// Expr is the expression behind the value, for mixing the typed surface
 	// with the IR.
-	Expr() *Expr
+	Expr() *ir.Expr
 }
 
 // Int is a number, or any value whose type only the plan knows, such as an
@@ -24,151 +26,155 @@ type Value interface {
 // dividend. The zero Int is the constant 0.
 type Int struct {
 	c *Ctx
-	e *Expr
+	e *ir.Expr
 }
 
 // Bool is a condition.
 type Bool struct {
 	c *Ctx
-	e *Expr
+	e *ir.Expr
 }
 
 // Str is text of bounded size.
 type Str struct {
 	c *Ctx
-	e *Expr
+	e *ir.Expr
 }
 
 // Ptr is an address in kernel or user memory, with the type of what is there.
 type Ptr struct {
 	c *Ctx
-	e *Expr
+	e *ir.Expr
 }
 
 // Stack is a list of program counters, innermost first.
-type Stack struct{ e *Expr }
+type Stack struct{ e *ir.Expr }
 
 // Tuple is several values side by side, as a key of several parts.
-type Tuple struct{ e *Expr }
+type Tuple struct{ e *ir.Expr }
 
 // Expr returns the expression behind the value.
-func (v Int) Expr() *Expr { return orZero(v.e) }
+func (v Int) Expr() *ir.Expr { return orZero(v.e) }
 
 // Expr returns the expression behind the value.
-func (v Bool) Expr() *Expr { return orZero(v.e) }
+func (v Bool) Expr() *ir.Expr { return orZero(v.e) }
 
 // Expr returns the expression behind the value.
-func (v Str) Expr() *Expr { return orZero(v.e) }
+func (v Str) Expr() *ir.Expr { return orZero(v.e) }
 
 // Expr returns the expression behind the value.
-func (v Ptr) Expr() *Expr { return orZero(v.e) }
+func (v Ptr) Expr() *ir.Expr { return orZero(v.e) }
 
 // Expr returns the expression behind the value.
-func (v Stack) Expr() *Expr { return orZero(v.e) }
+func (v Stack) Expr() *ir.Expr { return orZero(v.e) }
 
 // Expr returns the expression behind the value.
-func (v Tuple) Expr() *Expr { return orZero(v.e) }
+func (v Tuple) Expr() *ir.Expr { return orZero(v.e) }
 
-func orZero(e *Expr) *Expr {
+func orZero(e *ir.Expr) *ir.Expr {
 	if e == nil {
-		return NewConst(0)
+		return ir.NewConst(0)
 	}
 	return e
 }
 
 // lift makes an expression of a Value or a Go constant.
-func lift(x any) *Expr {
+func lift(x any) *ir.Expr {
 	switch v := x.(type) {
 	case Value:
 		return v.Expr()
-	case *Expr:
+	case *ir.Expr:
 		return orZero(v)
 	case string:
-		return NewString(v)
+		return ir.NewString(v)
 	case bool:
-		return &Expr{Op: OpConst, Type: BoolType(), Int: int64(b2u(v))}
+		e := &ir.Expr{Op: ir.OpConst, Type: ir.BoolType()}
+		if v {
+			e.Int = 1
+		}
+		return e
 	}
 	r := reflect.ValueOf(x)
 	switch {
 	case r.IsValid() && r.CanInt():
-		return NewConst(r.Int())
+		return ir.NewConst(r.Int())
 	case r.IsValid() && r.CanUint() && r.Uint() > 1<<63-1:
-		return &Expr{Op: OpConst, Type: Uint64Type(), Int: int64(r.Uint())}
+		return &ir.Expr{Op: ir.OpConst, Type: ir.Uint64Type(), Int: int64(r.Uint())}
 	case r.IsValid() && r.CanUint():
-		return NewConst(int64(r.Uint()))
+		return ir.NewConst(int64(r.Uint()))
 	}
-	return &Expr{Op: OpInvalid, Str: fmt.Sprintf("%T is neither a value nor a constant", x)}
+	return &ir.Expr{Op: ir.OpInvalid, Str: fmt.Sprintf("%T is neither a value nor a constant", x)}
 }
 
-func (v Int) op(op Op, x any) Int {
-	return Int{v.c, &Expr{Op: op, Args: []*Expr{v.Expr(), lift(x)}, Pos: callerPos()}}
+func (v Int) op(op ir.Op, x any) Int {
+	return Int{v.c, &ir.Expr{Op: op, Args: []*ir.Expr{v.Expr(), lift(x)}, Pos: callerPos()}}
 }
 
-func (v Int) test(op Op, x any) Bool { return Bool(v.op(op, x)) }
+func (v Int) test(op ir.Op, x any) Bool { return Bool(v.op(op, x)) }
 
 // Add returns v + x.
-func (v Int) Add(x any) Int { return v.op(OpAdd, x) }
+func (v Int) Add(x any) Int { return v.op(ir.OpAdd, x) }
 
 // Sub returns v - x.
-func (v Int) Sub(x any) Int { return v.op(OpSub, x) }
+func (v Int) Sub(x any) Int { return v.op(ir.OpSub, x) }
 
 // Mul returns v * x.
-func (v Int) Mul(x any) Int { return v.op(OpMul, x) }
+func (v Int) Mul(x any) Int { return v.op(ir.OpMul, x) }
 
 // Div returns v / x, towards zero; by zero it is 0.
-func (v Int) Div(x any) Int { return v.op(OpDiv, x) }
+func (v Int) Div(x any) Int { return v.op(ir.OpDiv, x) }
 
 // Mod returns the remainder of v / x; by zero it is v.
-func (v Int) Mod(x any) Int { return v.op(OpMod, x) }
+func (v Int) Mod(x any) Int { return v.op(ir.OpMod, x) }
 
 // And returns the bitwise and.
-func (v Int) And(x any) Int { return v.op(OpAnd, x) }
+func (v Int) And(x any) Int { return v.op(ir.OpAnd, x) }
 
 // Or returns the bitwise or.
-func (v Int) Or(x any) Int { return v.op(OpOr, x) }
+func (v Int) Or(x any) Int { return v.op(ir.OpOr, x) }
 
 // Xor returns the bitwise exclusive or.
-func (v Int) Xor(x any) Int { return v.op(OpXor, x) }
+func (v Int) Xor(x any) Int { return v.op(ir.OpXor, x) }
 
 // Shl shifts left by x modulo 64.
-func (v Int) Shl(x any) Int { return v.op(OpShl, x) }
+func (v Int) Shl(x any) Int { return v.op(ir.OpShl, x) }
 
 // Shr shifts right by x modulo 64, keeping the sign of a signed value.
-func (v Int) Shr(x any) Int { return v.op(OpShr, x) }
+func (v Int) Shr(x any) Int { return v.op(ir.OpShr, x) }
 
 // Neg returns -v.
-func (v Int) Neg() Int { return Int{v.c, NewExpr(OpNeg, v.Expr())} }
+func (v Int) Neg() Int { return Int{v.c, ir.NewExpr(ir.OpNeg, v.Expr())} }
 
 // Eq returns v == x.
-func (v Int) Eq(x any) Bool { return v.test(OpEq, x) }
+func (v Int) Eq(x any) Bool { return v.test(ir.OpEq, x) }
 
 // Ne returns v != x.
-func (v Int) Ne(x any) Bool { return v.test(OpNe, x) }
+func (v Int) Ne(x any) Bool { return v.test(ir.OpNe, x) }
 
 // Lt returns v < x.
-func (v Int) Lt(x any) Bool { return v.test(OpLt, x) }
+func (v Int) Lt(x any) Bool { return v.test(ir.OpLt, x) }
 
 // Le returns v <= x.
-func (v Int) Le(x any) Bool { return v.test(OpLe, x) }
+func (v Int) Le(x any) Bool { return v.test(ir.OpLe, x) }
 
 // Gt returns v > x.
-func (v Int) Gt(x any) Bool { return v.test(OpGt, x) }
+func (v Int) Gt(x any) Bool { return v.test(ir.OpGt, x) }
 
 // Ge returns v >= x.
-func (v Int) Ge(x any) Bool { return v.test(OpGe, x) }
+func (v Int) Ge(x any) Bool { return v.test(ir.OpGe, x) }
 
 // As converts to an integer type: truncated or extended to its width.
-func (v Int) As(t Type) Int {
-	return Int{v.c, &Expr{Op: OpCast, Type: t, Args: []*Expr{v.Expr()}, Pos: callerPos()}}
+func (v Int) As(t ir.Type) Int {
+	return Int{v.c, &ir.Expr{Op: ir.OpCast, Type: t, Args: []*ir.Expr{v.Expr()}, Pos: callerPos()}}
 }
 
 // Bswap reverses the bytes, in the value's own width: ports and addresses of
 // the network.
-func (v Int) Bswap() Int { return Int{v.c, NewExpr(OpBswap, v.Expr())} }
+func (v Int) Bswap() Int { return Int{v.c, ir.NewExpr(ir.OpBswap, v.Expr())} }
 
 // If returns v if cond holds and x if not.
 func (v Int) If(cond Bool, x any) Int {
-	return Int{v.c, &Expr{Op: OpCond, Args: []*Expr{cond.Expr(), v.Expr(), lift(x)}, Pos: callerPos()}}
+	return Int{v.c, &ir.Expr{Op: ir.OpCond, Args: []*ir.Expr{cond.Expr(), v.Expr(), lift(x)}, Pos: callerPos()}}
 }
 
 // Ptr takes the value as the pointer that it is, where its type is known.
@@ -177,8 +183,8 @@ func (v Int) Ptr() Ptr { return Ptr(v) }
 // PtrTo takes the value as a pointer to the kernel type of that name, in user
 // memory if user is set: "struct sock", "task_struct".
 func (v Int) PtrTo(name string, user bool) Ptr {
-	t := Type{Kind: KindPtr, Size: 8, User: user}
-	return Ptr{v.c, &Expr{Op: OpCast, Type: t, Str: name, Args: []*Expr{v.Expr()}, Pos: callerPos()}}
+	t := ir.Type{Kind: ir.KindPtr, Size: 8, User: user}
+	return Ptr{v.c, &ir.Expr{Op: ir.OpCast, Type: t, Str: name, Args: []*ir.Expr{v.Expr()}, Pos: callerPos()}}
 }
 
 // Str reads the text that the value points to, or is, cut to size-1 bytes. A
@@ -187,79 +193,81 @@ func (v Int) Str(size int) Str { return Ptr(v).Str(size) }
 
 // UserStr reads the text at the user address that the value is.
 func (v Int) UserStr(size int) Str {
-	p := &Expr{Op: OpCast, Type: PtrType(nil, true), Args: []*Expr{v.Expr()}}
+	p := &ir.Expr{Op: ir.OpCast, Type: ir.PtrType(nil, true), Args: []*ir.Expr{v.Expr()}}
 	return Ptr{v.c, p}.Str(size)
 }
 
 // Elem is a field of a struct value (of a map whose values are structs).
 func (v Int) Elem(name string) Int {
-	return Int{v.c, &Expr{Op: OpElem, Str: name, Args: []*Expr{v.Expr()}, Pos: callerPos()}}
+	return Int{v.c, &ir.Expr{Op: ir.OpElem, Str: name, Args: []*ir.Expr{v.Expr()}, Pos: callerPos()}}
 }
 
 // Index is element i of the array that the value is; behind its end it is 0.
 // Where i is constant, elements may be of any type.
 func (v Int) Index(i any) Int {
-	return Int{v.c, &Expr{Op: OpIndex, Args: []*Expr{v.Expr(), lift(i)}, Pos: callerPos()}}
+	return Int{v.c, &ir.Expr{Op: ir.OpIndex, Args: []*ir.Expr{v.Expr(), lift(i)}, Pos: callerPos()}}
 }
 
 // Bytes is the value as size bytes in memory's order; size is its own width.
 func (v Int) Bytes(size int) Tuple {
-	return Tuple{&Expr{Op: OpCast, Type: BytesType(size), Args: []*Expr{v.Expr()}, Pos: callerPos()}}
+	return Tuple{&ir.Expr{Op: ir.OpCast, Type: ir.BytesType(size), Args: []*ir.Expr{v.Expr()}, Pos: callerPos()}}
 }
 
 // Int is 1 if v holds and 0 if not.
-func (v Bool) Int() Int { return Int{v.c, &Expr{Op: OpCast, Type: u32, Args: []*Expr{v.Expr()}}} }
+func (v Bool) Int() Int {
+	return Int{v.c, &ir.Expr{Op: ir.OpCast, Type: ir.U32, Args: []*ir.Expr{v.Expr()}}}
+}
 
 // Not returns whether v does not hold.
-func (v Bool) Not() Bool { return Bool{v.c, NewExpr(OpLNot, v.Expr())} }
+func (v Bool) Not() Bool { return Bool{v.c, ir.NewExpr(ir.OpLNot, v.Expr())} }
 
 // And returns whether both hold; x is looked at only if v holds.
-func (v Bool) And(x Bool) Bool { return Bool{v.c, NewExpr(OpLAnd, v.Expr(), x.Expr())} }
+func (v Bool) And(x Bool) Bool { return Bool{v.c, ir.NewExpr(ir.OpLAnd, v.Expr(), x.Expr())} }
 
 // Or returns whether one holds; x is looked at only if v does not hold.
-func (v Bool) Or(x Bool) Bool { return Bool{v.c, NewExpr(OpLOr, v.Expr(), x.Expr())} }
+func (v Bool) Or(x Bool) Bool { return Bool{v.c, ir.NewExpr(ir.OpLOr, v.Expr(), x.Expr())} }
 
-func (v Str) test(op Op, x any) Bool {
-	return Bool{v.c, &Expr{Op: op, Args: []*Expr{v.Expr(), lift(x)}, Pos: callerPos()}}
+func (v Str) test(op ir.Op, x any) Bool {
+	return Bool{v.c, &ir.Expr{Op: op, Args: []*ir.Expr{v.Expr(), lift(x)}, Pos: callerPos()}}
 }
 
 // Eq returns whether the texts are equal.
-func (v Str) Eq(x any) Bool { return v.test(OpEq, x) }
+func (v Str) Eq(x any) Bool { return v.test(ir.OpEq, x) }
 
 // Ne returns whether the texts differ.
-func (v Str) Ne(x any) Bool { return v.test(OpNe, x) }
+func (v Str) Ne(x any) Bool { return v.test(ir.OpNe, x) }
 
 // HasPrefix returns whether the text begins with s.
 func (v Str) HasPrefix(s string) Bool {
-	return Bool{v.c, &Expr{Op: OpHasPrefix, Str: s, Args: []*Expr{v.Expr()}, Pos: callerPos()}}
+	return Bool{v.c, &ir.Expr{Op: ir.OpHasPrefix, Str: s, Args: []*ir.Expr{v.Expr()}, Pos: callerPos()}}
 }
 
 // Contains returns whether s, a string or a Str, is in the text. The search is
 // unrolled: its size is that of the text times that of s.
-func (v Str) Contains(s any) Bool { return v.test(OpContains, s) }
+func (v Str) Contains(s any) Bool { return v.test(ir.OpContains, s) }
 
 // IndexOf is where s, a string or a Str, is first in the text, -1 if nowhere.
 // Its size is that of Contains.
-func (v Str) IndexOf(s any) Int { return Int(v.test(OpIndexOf, s)) }
+func (v Str) IndexOf(s any) Int { return Int(v.test(ir.OpIndexOf, s)) }
 
 // Glob returns whether all of the text matches the pattern: * is any text, ? any
 // byte, [a-z] and [!a-z] one byte of a class.
 func (v Str) Glob(pattern string) Bool {
-	return Bool{v.c, &Expr{Op: OpGlob, Str: pattern, Args: []*Expr{v.Expr()}, Pos: callerPos()}}
+	return Bool{v.c, &ir.Expr{Op: ir.OpGlob, Str: pattern, Args: []*ir.Expr{v.Expr()}, Pos: callerPos()}}
 }
 
 // If returns v if cond holds and x, a string or a Str, if not.
 func (v Str) If(cond Bool, x any) Str {
-	return Str{v.c, &Expr{Op: OpCond, Args: []*Expr{cond.Expr(), v.Expr(), lift(x)}, Pos: callerPos()}}
+	return Str{v.c, &ir.Expr{Op: ir.OpCond, Args: []*ir.Expr{cond.Expr(), v.Expr(), lift(x)}, Pos: callerPos()}}
 }
 
 // Len is the number of bytes in the text.
-func (v Str) Len() Int { return Int{v.c, NewExpr(OpLen, v.Expr())} }
+func (v Str) Len() Int { return Int{v.c, ir.NewExpr(ir.OpLen, v.Expr())} }
 
 // Member reads a member of what the pointer points to, by path: "f_path.dentry",
 // "d_name.name", "sk->__sk_common.skc_dport", "args[2]".
 func (v Ptr) Member(path string) Int {
-	e := &Expr{Op: OpMember, Str: path, Args: []*Expr{v.Expr()}, Pos: callerPos()}
+	e := &ir.Expr{Op: ir.OpMember, Str: path, Args: []*ir.Expr{v.Expr()}, Pos: callerPos()}
 	return v.c.read(e)
 }
 
@@ -268,41 +276,43 @@ func (v Ptr) MemberPtr(path string) Ptr { return Ptr(v.Member(path)) }
 
 // Addr is the address of a member.
 func (v Ptr) Addr(path string) Ptr {
-	return Ptr{v.c, &Expr{Op: OpAddrOf, Str: path, Args: []*Expr{v.Expr()}, Pos: callerPos()}}
+	return Ptr{v.c, &ir.Expr{Op: ir.OpAddrOf, Str: path, Args: []*ir.Expr{v.Expr()}, Pos: callerPos()}}
 }
 
 // Offset is where a member is in what the pointer points to, in bytes.
 func (v Ptr) Offset(path string) Int {
-	return Int{v.c, &Expr{Op: OpOffset, Str: path, Args: []*Expr{v.Expr()}, Pos: callerPos()}}
+	return Int{v.c, &ir.Expr{Op: ir.OpOffset, Str: path, Args: []*ir.Expr{v.Expr()}, Pos: callerPos()}}
 }
 
 // Container is the object of the kernel type of that name whose member is what
 // the pointer points to: container_of.
 func (v Ptr) Container(typ, member string) Ptr {
-	off := Int{v.c, NewConst(0)}.PtrTo(typ, false).Offset(member)
-	return Int{v.c, &Expr{Op: OpSub, Type: u64, Args: []*Expr{v.Expr(), off.Expr()}, Pos: callerPos()}}.PtrTo(typ, false)
+	off := Int{v.c, ir.NewConst(0)}.PtrTo(typ, false).Offset(member)
+	return Int{v.c, &ir.Expr{Op: ir.OpSub, Type: ir.U64, Args: []*ir.Expr{v.Expr(), off.Expr()}, Pos: callerPos()}}.PtrTo(typ, false)
 }
 
 // User and Kernel are the same pointer into user or kernel memory, where it is
 // not known by its type.
-func (v Ptr) User() Ptr { return Ptr{v.c, NewExpr(OpUptr, v.Expr())} }
+func (v Ptr) User() Ptr { return Ptr{v.c, ir.NewExpr(ir.OpUptr, v.Expr())} }
 
 // IsErr says whether the pointer is an error that the kernel returned in place of
 // one (IS_ERR, include/linux/err.h): -4095 to -1.
-func (v Ptr) IsErr() Bool { return v.Int().As(u64).Ge(&Expr{Op: OpConst, Type: u64, Int: -4095}) }
+func (v Ptr) IsErr() Bool {
+	return v.Int().As(ir.U64).Ge(&ir.Expr{Op: ir.OpConst, Type: ir.U64, Int: -4095})
+}
 
 // Kernel is the other of User.
-func (v Ptr) Kernel() Ptr { return Ptr{v.c, NewExpr(OpKptr, v.Expr())} }
+func (v Ptr) Kernel() Ptr { return Ptr{v.c, ir.NewExpr(ir.OpKptr, v.Expr())} }
 
 // At is the address of element i behind the pointer, or of the array there.
 func (v Ptr) At(i any) Ptr {
-	return Ptr{v.c, &Expr{Op: OpAddrOf, Args: []*Expr{v.Expr(), lift(i)}, Pos: callerPos()}}
+	return Ptr{v.c, &ir.Expr{Op: ir.OpAddrOf, Args: []*ir.Expr{v.Expr(), lift(i)}, Pos: callerPos()}}
 }
 
 // OnCPU is the address that a per-CPU variable's has on a CPU:
 // c.KernelAddr("runqueues").OnCPU(c.CPU()).
 func (v Ptr) OnCPU(cpu any) Ptr {
-	return Ptr{v.c, &Expr{Op: OpPerCPU, Args: []*Expr{v.Expr(), lift(cpu)}, Pos: callerPos()}}
+	return Ptr{v.c, &ir.Expr{Op: ir.OpPerCPU, Args: []*ir.Expr{v.Expr(), lift(cpu)}, Pos: callerPos()}}
 }
 
 // SocketCookie is the cookie of the socket that v points to, an argument of the
@@ -310,7 +320,7 @@ func (v Ptr) OnCPU(cpu any) Ptr {
 // probe.Options.PreferBTF; Linux 5.12). It names the socket for as long as the
 // machine is up, as getsockopt(SO_COOKIE) does, and is 0 of a null pointer.
 func (v Ptr) SocketCookie() Int {
-	return Int{v.c, NewExpr(OpSocketCookie, v.Expr())}
+	return Int{v.c, ir.NewExpr(ir.OpSocketCookie, v.Expr())}
 }
 
 // TaskPID is the process id (thread group) of the task that v points to, a struct
@@ -318,12 +328,12 @@ func (v Ptr) SocketCookie() Int {
 // user's number and to print, in a container too. Member("tgid") is the number in
 // the initial namespace, as the records of tracepoints have it.
 func (v Ptr) TaskPID() Int {
-	return v.c.read(&Expr{Op: OpTaskPID, Args: []*Expr{v.Expr()}, Pos: callerPos()})
+	return v.c.read(&ir.Expr{Op: ir.OpTaskPID, Args: []*ir.Expr{v.Expr()}, Pos: callerPos()})
 }
 
 // TaskTID is the thread id of that task, in the namespace of Ctx.PID.
 func (v Ptr) TaskTID() Int {
-	return v.c.read(&Expr{Op: OpTaskTID, Args: []*Expr{v.Expr()}, Pos: callerPos()})
+	return v.c.read(&ir.Expr{Op: ir.OpTaskTID, Args: []*ir.Expr{v.Expr()}, Pos: callerPos()})
 }
 
 // Path is the path that the struct path which v points to names, as the current
@@ -333,37 +343,37 @@ func (v Ptr) TaskTID() Int {
 // iterators (5.12), in LSM hooks that may sleep (5.11), and in fentry and fexit of
 // some functions, which the error for all others lists (5.10).
 func (v Ptr) Path(size int) Str {
-	return Str(v.c.read(&Expr{Op: OpPath, Type: StringType(size), Args: []*Expr{v.Expr()}, Pos: callerPos()}))
+	return Str(v.c.read(&ir.Expr{Op: ir.OpPath, Type: ir.StringType(size), Args: []*ir.Expr{v.Expr()}, Pos: callerPos()}))
 }
 
 // Index reads element i of the array that the pointer points to.
 func (v Ptr) Index(i any) Int {
-	return v.c.read(&Expr{Op: OpIndex, Args: []*Expr{v.Expr(), lift(i)}, Pos: callerPos()})
+	return v.c.read(&ir.Expr{Op: ir.OpIndex, Args: []*ir.Expr{v.Expr(), lift(i)}, Pos: callerPos()})
 }
 
 // Deref reads what the pointer points to.
 func (v Ptr) Deref() Int {
-	return v.c.read(&Expr{Op: OpDeref, Args: []*Expr{v.Expr()}, Pos: callerPos()})
+	return v.c.read(&ir.Expr{Op: ir.OpDeref, Args: []*ir.Expr{v.Expr()}, Pos: callerPos()})
 }
 
 // Load reads a value of type t at off bytes behind the address.
-func (v Ptr) Load(off int64, t Type) Int {
+func (v Ptr) Load(off int64, t ir.Type) Int {
 	p := v.Expr()
 	if off != 0 {
-		p = &Expr{Op: OpAdd, Args: []*Expr{p, NewConst(off)}}
+		p = &ir.Expr{Op: ir.OpAdd, Args: []*ir.Expr{p, ir.NewConst(off)}}
 	}
-	return v.c.read(&Expr{Op: OpDeref, Type: t, Args: []*Expr{p}, Pos: callerPos()})
+	return v.c.read(&ir.Expr{Op: ir.OpDeref, Type: t, Args: []*ir.Expr{p}, Pos: callerPos()})
 }
 
 // Str reads the text at the address, cut to size-1 bytes; cuts are counted.
 func (v Ptr) Str(size int) Str {
-	e := &Expr{Op: OpStr, Type: StringType(size), Args: []*Expr{v.Expr()}, Pos: callerPos()}
+	e := &ir.Expr{Op: ir.OpStr, Type: ir.StringType(size), Args: []*ir.Expr{v.Expr()}, Pos: callerPos()}
 	return Str(v.c.read(e))
 }
 
 // Bytes reads size bytes at the address.
 func (v Ptr) Bytes(size int) Tuple {
-	e := &Expr{Op: OpBuf, Type: BytesType(size), Args: []*Expr{v.Expr()}, Pos: callerPos()}
+	e := &ir.Expr{Op: ir.OpBuf, Type: ir.BytesType(size), Args: []*ir.Expr{v.Expr()}, Pos: callerPos()}
 	return Tuple{v.c.read(e).e}
 }
 
@@ -379,7 +389,7 @@ func (v Ptr) Ne(x any) Bool { return Int(v).Ne(x) }
 // Key puts several values side by side: the key of a map whose Go key type is a
 // struct with fields of these types in this order.
 func Key(parts ...any) Tuple {
-	e := &Expr{Op: OpTuple, Pos: callerPos()}
+	e := &ir.Expr{Op: ir.OpTuple, Pos: callerPos()}
 	for _, p := range parts {
 		e.Args = append(e.Args, lift(p))
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/borescope/borescope/internal/testenv"
 	"github.com/borescope/borescope/probe"
 	"github.com/borescope/borescope/probe/action"
+	"github.com/borescope/borescope/probe/ir"
 	"github.com/borescope/borescope/stack/bpfwalk"
 )
 
@@ -259,12 +260,12 @@ func TestUstackWalkPlaces(t *testing.T) {
 	f := startFrameless(t)
 	ev := action.NewEvents[walkedEvent]("ev", 0)
 	byComm := action.NewHash[action.Comm, [42]uint64]("bycomm", 8)
-	sum := action.NewSum[action.None]("sum", 1)
+	sum := action.NewSum[ir.None]("sum", 1)
 	s := attachOrSkip(t, f.atCalls("places", func(c *action.Ctx) {
 		whole := c.UstackWalk(96)
 		ev.Emit(c, func(e *walkedEvent, b *action.Bind) {
 			b.Set(&e.Whole, whole)
-			b.Set(&e.Some, &action.Expr{Op: action.OpUstackWalk, Int: 4, Skip: 39})
+			b.Set(&e.Some, &ir.Expr{Op: ir.OpUstackWalk, Int: 4, Skip: 39})
 			b.Set(&e.Depth, whole.Len())
 		})
 		c.Loop(12, 12, func(i action.Int) {

@@ -9,6 +9,7 @@ import (
 	"github.com/borescope/borescope/hist"
 	"github.com/borescope/borescope/mapx"
 	"github.com/borescope/borescope/probe/action"
+	"github.com/borescope/borescope/probe/ir/bpf"
 )
 
 // Counts opens a counter. The function that it returns gives what was counted
@@ -155,7 +156,7 @@ func EachHist[K comparable](s *Session, h *action.Hist[K], clock bool, show func
 }
 
 // log2 is the histogram of a table's buckets.
-func log2(buckets []action.Bucket, k int) (*hist.Log2, error) {
+func log2(buckets []bpf.Bucket, k int) (*hist.Log2, error) {
 	h, err := hist.NewLog2(k)
 	if err != nil {
 		return nil, err

@@ -19,6 +19,8 @@ import (
 	"github.com/borescope/borescope/mapx/recording"
 	"github.com/borescope/borescope/probe"
 	"github.com/borescope/borescope/probe/action"
+	"github.com/borescope/borescope/probe/ir"
+	"github.com/borescope/borescope/probe/ir/bpf"
 )
 
 // Run attaches the first of the programs that this kernel can run, prints
@@ -175,7 +177,7 @@ type programRun struct {
 }
 
 func (r *programRun) replay(s *Session) error {
-	h, err := action.Open(r.programs[0], s.tool.recording)
+	h, err := bpf.Open(r.programs[0].Program, s.tool.recording)
 	if err != nil {
 		return err
 	}
@@ -226,7 +228,7 @@ func (r *programRun) buffers() map[string]bool {
 	names := map[string]bool{}
 	for _, p := range r.programs {
 		for _, m := range p.AllMaps() {
-			names[m.Name] = m.Kind == action.MapRing || m.Kind == action.MapPerf
+			names[m.Name] = m.Kind == ir.MapRing || m.Kind == ir.MapPerf
 		}
 	}
 	return names
@@ -234,7 +236,7 @@ func (r *programRun) buffers() map[string]bool {
 
 // add counts what found no room in maps: events where they are buffers, opened or
 // not, which an opened stream's own count may have been behind.
-func (l *Lost) add(maps []action.MapStats, buffers map[string]bool) {
+func (l *Lost) add(maps []bpf.MapStats, buffers map[string]bool) {
 	var events uint64
 	for _, m := range maps {
 		if buffers[m.Name] {
@@ -278,7 +280,7 @@ func (t *Tool) attach(programs []*action.Program) (*action.Session, error) {
 // missing says whether the kernel has not what a program needs: a feature, a
 // probe, or a field of its types (an *action.Error of the compiler).
 func missing(err error) bool {
-	var compile *action.Error
+	var compile *ir.Error
 	return errors.Is(err, errors.ErrUnsupported) || errors.Is(err, fs.ErrNotExist) || errors.As(err, &compile)
 }
 

@@ -11,13 +11,14 @@ import (
 	"github.com/borescope/borescope/mapx"
 	"github.com/borescope/borescope/mapx/recording"
 	"github.com/borescope/borescope/probe/action"
+	"github.com/borescope/borescope/probe/ir/bpf"
 )
 
 // Session is a run of a tool, live or replayed: what Run gives its body. It is an
 // action.Handles, from which maps and events are opened. It is used by one
 // goroutine.
 type Session struct {
-	action.Handles
+	bpf.Handles
 
 	tool    *Tool
 	ctx     context.Context

@@ -8,6 +8,7 @@ import (
 
 	"github.com/borescope/borescope/mapx"
 	"github.com/borescope/borescope/probe/action"
+	"github.com/borescope/borescope/probe/ir"
 )
 
 // Spent is time that is spent on things of a kind, as tools like softirqs show it:
@@ -47,7 +48,7 @@ func (sp *Spent[K]) Check() error {
 // Program returns a program that has the maps that Show reads.
 func (sp *Spent[K]) Program() *action.Program {
 	p := action.NewProgram(sp.tool.name)
-	p.Maps = []*action.Map{sp.totals.Map(), sp.hists.Map()}
+	p.Maps = []*ir.Map{sp.totals.Map(), sp.hists.Map()}
 	return p
 }
 

@@ -23,6 +23,7 @@ import (
 	"github.com/borescope/borescope/probe"
 	"github.com/borescope/borescope/probe/action"
 	"github.com/borescope/borescope/probe/internal/probetest"
+	"github.com/borescope/borescope/probe/ir/bpf"
 )
 
 func TestMain(m *testing.M) { testenv.Main(m) }
@@ -165,7 +166,7 @@ func TestLost(t *testing.T) {
 // and all else lost entries.
 func TestLostOfMaps(t *testing.T) {
 	l := Lost{Events: 5} // of the stream that was opened
-	l.add([]action.MapStats{{Name: "opened", Full: 5}, {Name: "unread", Full: 3}, {Name: "counts", Full: 2}},
+	l.add([]bpf.MapStats{{Name: "opened", Full: 5}, {Name: "unread", Full: 3}, {Name: "counts", Full: 2}},
 		map[string]bool{"opened": true, "unread": true, "counts": false})
 	if want := (Lost{Events: 8, Entries: 2}); l != want {
 		t.Errorf("%+v, want %+v", l, want)

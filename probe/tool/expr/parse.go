@@ -7,6 +7,7 @@ import (
 
 	"github.com/borescope/borescope/probe"
 	"github.com/borescope/borescope/probe/action"
+	"github.com/borescope/borescope/probe/ir"
 )
 
 // SyntaxError says where an expression is wrong.
@@ -27,7 +28,7 @@ func (e *SyntaxError) Error() string {
 // Parse reads an expression for a target, of whose kind it depends what names
 // mean. Whether arguments and members exist is for action.Compile to say. The
 // error is a *SyntaxError.
-func Parse(text string, target probe.Target) (*action.Expr, error) {
+func Parse(text string, target probe.Target) (*ir.Expr, error) {
 	list, err := ParseList(text, target)
 	if err == nil && len(list) != 1 {
 		err = &SyntaxError{text, len(text), "one expression is wanted"}
@@ -39,7 +40,7 @@ func Parse(text string, target probe.Target) (*action.Expr, error) {
 }
 
 // ParseList reads expressions that are separated by commas; an empty text is none.
-func ParseList(text string, target probe.Target) (list []*action.Expr, err error) {
+func ParseList(text string, target probe.Target) (list []*ir.Expr, err error) {
 	p := &parser{text: text, fields: hasFields(target)}
 	defer func() {
 		// The parser's own errors unwind it; nothing else panics here.
@@ -189,7 +190,7 @@ func (p *parser) want(s string) {
 	}
 }
 
-func (p *parser) ternary() *action.Expr {
+func (p *parser) ternary() *ir.Expr {
 	if p.depth++; p.depth > maxDepth {
 		p.fail(p.tok.pos, "too deeply nested")
 	}
@@ -200,24 +201,24 @@ func (p *parser) ternary() *action.Expr {
 	}
 	then := p.ternary()
 	p.want(":")
-	return action.NewExpr(action.OpCond, truth(cond), then, p.ternary())
+	return ir.NewExpr(ir.OpCond, truth(cond), then, p.ternary())
 }
 
 // levels are C's binary operators, those that bind least first.
-var levels = []map[string]action.Op{
-	{"||": action.OpLOr},
-	{"&&": action.OpLAnd},
-	{"|": action.OpOr},
-	{"^": action.OpXor},
-	{"&": action.OpAnd},
-	{"==": action.OpEq, "!=": action.OpNe},
-	{"<": action.OpLt, "<=": action.OpLe, ">": action.OpGt, ">=": action.OpGe},
-	{"<<": action.OpShl, ">>": action.OpShr},
-	{"+": action.OpAdd, "-": action.OpSub},
-	{"*": action.OpMul, "/": action.OpDiv, "%": action.OpMod},
+var levels = []map[string]ir.Op{
+	{"||": ir.OpLOr},
+	{"&&": ir.OpLAnd},
+	{"|": ir.OpOr},
+	{"^": ir.OpXor},
+	{"&": ir.OpAnd},
+	{"==": ir.OpEq, "!=": ir.OpNe},
+	{"<": ir.OpLt, "<=": ir.OpLe, ">": ir.OpGt, ">=": ir.OpGe},
+	{"<<": ir.OpShl, ">>": ir.OpShr},
+	{"+": ir.OpAdd, "-": ir.OpSub},
+	{"*": ir.OpMul, "/": ir.OpDiv, "%": ir.OpMod},
 }
 
-func (p *parser) binary(level int) *action.Expr {
+func (p *parser) binary(level int) *ir.Expr {
 	if level == len(levels) {
 		return p.unary()
 	}
@@ -229,31 +230,31 @@ func (p *parser) binary(level int) *action.Expr {
 		}
 		p.next()
 		y := p.binary(level + 1)
-		if op == action.OpLAnd || op == action.OpLOr {
+		if op == ir.OpLAnd || op == ir.OpLOr {
 			x, y = truth(x), truth(y)
 		}
-		x = action.NewExpr(op, x, y)
+		x = ir.NewExpr(op, x, y)
 	}
 	return x
 }
 
-func (p *parser) unary() *action.Expr {
+func (p *parser) unary() *ir.Expr {
 	if p.depth++; p.depth > maxDepth {
 		p.fail(p.tok.pos, "too deeply nested")
 	}
 	defer func() { p.depth-- }()
 	switch {
 	case p.take("!"):
-		return action.NewExpr(action.OpLNot, truth(p.unary()))
+		return ir.NewExpr(ir.OpLNot, truth(p.unary()))
 	case p.take("-"):
-		return action.NewExpr(action.OpNeg, p.unary())
+		return ir.NewExpr(ir.OpNeg, p.unary())
 	case p.take("~"):
-		return action.NewExpr(action.OpNot, p.unary())
+		return ir.NewExpr(ir.OpNot, p.unary())
 	case p.take("*"):
-		return action.NewExpr(action.OpDeref, p.unary())
+		return ir.NewExpr(ir.OpDeref, p.unary())
 	case p.is("("):
 		if t := p.cast(); t != nil {
-			t.Args = []*action.Expr{p.unary()}
+			t.Args = []*ir.Expr{p.unary()}
 			return t
 		}
 	}
@@ -261,15 +262,15 @@ func (p *parser) unary() *action.Expr {
 }
 
 // ints are the integer types that casts name.
-var ints = map[string]action.Type{
-	"u8": action.IntType(1, false), "u16": action.IntType(2, false), "u32": action.IntType(4, false), "u64": action.IntType(8, false),
-	"s8": action.IntType(1, true), "s16": action.IntType(2, true), "s32": action.IntType(4, true), "s64": action.IntType(8, true),
-	"int": action.IntType(4, true), "long": action.IntType(8, true),
+var ints = map[string]ir.Type{
+	"u8": ir.IntType(1, false), "u16": ir.IntType(2, false), "u32": ir.IntType(4, false), "u64": ir.IntType(8, false),
+	"s8": ir.IntType(1, true), "s16": ir.IntType(2, true), "s32": ir.IntType(4, true), "s64": ir.IntType(8, true),
+	"int": ir.IntType(4, true), "long": ir.IntType(8, true),
 }
 
 // cast reads "(struct NAME *)", "(NAME *)" or "(u32)"; if there is something
 // else, it reads nothing and returns nil.
-func (p *parser) cast() *action.Expr {
+func (p *parser) cast() *ir.Expr {
 	pos, tok := p.pos, p.tok
 	p.next()
 	if p.tok.kind == name {
@@ -281,10 +282,10 @@ func (p *parser) cast() *action.Expr {
 		}
 		if p.take("*") {
 			if p.take(")") {
-				return &action.Expr{Op: action.OpCast, Str: typ, Type: action.PtrType(nil, false)}
+				return &ir.Expr{Op: ir.OpCast, Str: typ, Type: ir.PtrType(nil, false)}
 			}
 		} else if t, ok := ints[typ]; ok && p.take(")") {
-			return &action.Expr{Op: action.OpCast, Type: t}
+			return &ir.Expr{Op: ir.OpCast, Type: t}
 		}
 	}
 	p.pos, p.tok = pos, tok
@@ -292,22 +293,22 @@ func (p *parser) cast() *action.Expr {
 }
 
 // postfix reads what follows a value: members, which are one path, and indexes.
-func (p *parser) postfix(x *action.Expr) *action.Expr {
+func (p *parser) postfix(x *ir.Expr) *ir.Expr {
 	for {
 		switch {
 		case p.is(".") || p.is("->"):
 			step := p.tok.str
 			p.next()
 			member := p.ident()
-			if x.Op == action.OpMember {
+			if x.Op == ir.OpMember {
 				x.Str += step + member
 			} else {
-				x = &action.Expr{Op: action.OpMember, Str: member, Args: []*action.Expr{x}}
+				x = &ir.Expr{Op: ir.OpMember, Str: member, Args: []*ir.Expr{x}}
 			}
 		case p.take("["):
 			i := p.ternary()
 			p.want("]")
-			x = action.NewExpr(action.OpIndex, x, i)
+			x = ir.NewExpr(ir.OpIndex, x, i)
 		default:
 			return x
 		}
@@ -323,15 +324,15 @@ func (p *parser) ident() string {
 	return s
 }
 
-func (p *parser) primary() *action.Expr {
+func (p *parser) primary() *ir.Expr {
 	t := p.tok
 	switch t.kind {
 	case number:
 		p.next()
-		return action.NewConst(t.num)
+		return ir.NewConst(t.num)
 	case text:
 		p.next()
-		return action.NewString(t.str)
+		return ir.NewString(t.str)
 	case name:
 		p.next()
 		if p.is("(") {
@@ -349,26 +350,26 @@ func (p *parser) primary() *action.Expr {
 }
 
 // value is what a name stands for.
-func (p *parser) value(t token) *action.Expr {
+func (p *parser) value(t token) *ir.Expr {
 	if n, err := strconv.Atoi(strings.TrimPrefix(t.str, "arg")); err == nil && strings.HasPrefix(t.str, "arg") && n >= 0 {
-		return &action.Expr{Op: action.OpArg, Int: int64(n)}
+		return &ir.Expr{Op: ir.OpArg, Int: int64(n)}
 	}
 	switch t.str {
 	case "retval":
-		return &action.Expr{Op: action.OpRet}
+		return &ir.Expr{Op: ir.OpRet}
 	case "args":
 		if !p.take(".") && !p.take("->") {
 			p.fail(p.tok.pos, "args is followed by an argument: args.count")
 		}
-		op := action.OpArg
+		op := ir.OpArg
 		if p.fields {
-			op = action.OpField
+			op = ir.OpField
 		}
-		return &action.Expr{Op: op, Str: p.ident()}
+		return &ir.Expr{Op: op, Str: p.ident()}
 	}
-	for _, b := range action.Builtins() {
+	for _, b := range ir.Builtins() {
 		if b.Name == t.str {
-			return action.NewBuiltin(t.str)
+			return ir.NewBuiltin(t.str)
 		}
 	}
 	p.fail(t.pos, "%s is nothing known; arguments are arg0 and args.%s, builtins such as pid, comm, cpu and nsecs", t.str, t.str)
@@ -376,7 +377,7 @@ func (p *parser) value(t token) *action.Expr {
 }
 
 // call is a function.
-func (p *parser) call(t token) *action.Expr {
+func (p *parser) call(t token) *ir.Expr {
 	p.want("(")
 	x := p.ternary()
 	switch t.str {
@@ -389,24 +390,24 @@ func (p *parser) call(t token) *action.Expr {
 			p.next()
 		}
 		if t.str == "ustr" {
-			x = &action.Expr{Op: action.OpCast, Type: action.PtrType(nil, true), Args: []*action.Expr{x}}
+			x = &ir.Expr{Op: ir.OpCast, Type: ir.PtrType(nil, true), Args: []*ir.Expr{x}}
 		}
-		x = &action.Expr{Op: action.OpStr, Type: action.StringType(int(size)), Args: []*action.Expr{x}}
+		x = &ir.Expr{Op: ir.OpStr, Type: ir.StringType(int(size)), Args: []*ir.Expr{x}}
 	case "contains", "prefix":
 		p.want(",")
 		if p.tok.kind != text {
 			p.fail(p.tok.pos, "%s compares with a constant text", t.str)
 		}
-		op := action.OpContains
+		op := ir.OpContains
 		if t.str == "prefix" {
-			op = action.OpHasPrefix
+			op = ir.OpHasPrefix
 		}
-		x = &action.Expr{Op: op, Str: p.tok.str, Args: []*action.Expr{x}}
+		x = &ir.Expr{Op: op, Str: p.tok.str, Args: []*ir.Expr{x}}
 		p.next()
 	case "len":
-		x = action.NewExpr(action.OpLen, x)
+		x = ir.NewExpr(ir.OpLen, x)
 	case "bswap":
-		x = action.NewExpr(action.OpBswap, x)
+		x = ir.NewExpr(ir.OpBswap, x)
 	default:
 		p.fail(t.pos, "%s is no function: str, ustr, contains, prefix, len and bswap are", t.str)
 	}
@@ -415,35 +416,35 @@ func (p *parser) call(t token) *action.Expr {
 }
 
 // truth is x as a condition: a number is true if it is not 0.
-func truth(x *action.Expr) *action.Expr {
+func truth(x *ir.Expr) *ir.Expr {
 	switch x.Op {
-	case action.OpEq, action.OpNe, action.OpLt, action.OpLe, action.OpGt, action.OpGe,
-		action.OpLAnd, action.OpLOr, action.OpLNot, action.OpHasPrefix, action.OpContains:
+	case ir.OpEq, ir.OpNe, ir.OpLt, ir.OpLe, ir.OpGt, ir.OpGe,
+		ir.OpLAnd, ir.OpLOr, ir.OpLNot, ir.OpHasPrefix, ir.OpContains:
 		return x
 	}
-	return action.NewExpr(action.OpNe, x, action.NewConst(0))
+	return ir.NewExpr(ir.OpNe, x, ir.NewConst(0))
 }
 
 // Filter ends an action unless the expression holds; nil always does.
-func Filter(c *action.Ctx, e *action.Expr) {
+func Filter(c *action.Ctx, e *ir.Expr) {
 	if e == nil {
 		return
 	}
-	c.Do(&action.Stmt{
-		Op: action.StmtIf, X: action.NewExpr(action.OpLNot, truth(e)),
-		Body: []*action.Stmt{{Op: action.StmtReturn}},
+	c.Do(&ir.Stmt{
+		Op: ir.StmtIf, X: ir.NewExpr(ir.OpLNot, truth(e)),
+		Body: []*ir.Stmt{{Op: ir.StmtReturn}},
 	})
 }
 
 // Text says whether an expression is text, whatever the target: str(...), comm,
 // or a constant. Fields of a tracepoint that are text need str(args.field).
-func Text(e *action.Expr) bool {
+func Text(e *ir.Expr) bool {
 	switch e.Op {
-	case action.OpStr, action.OpString:
+	case ir.OpStr, ir.OpString:
 		return true
-	case action.OpBuiltin:
+	case ir.OpBuiltin:
 		return e.Str == "comm"
-	case action.OpCond:
+	case ir.OpCond:
 		return Text(e.Args[1])
 	}
 	return false

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/borescope/borescope/probe"
-	"github.com/borescope/borescope/probe/action"
+	"github.com/borescope/borescope/probe/ir"
 	"github.com/borescope/borescope/probe/tool/expr"
 )
 
@@ -88,7 +88,7 @@ func TestSyntaxError(t *testing.T) {
 
 // Names are fields of a tracepoint, and arguments of a function.
 func TestTarget(t *testing.T) {
-	for target, want := range map[probe.Target]action.Op{function: action.OpArg, tracepoint: action.OpField} {
+	for target, want := range map[probe.Target]ir.Op{function: ir.OpArg, tracepoint: ir.OpField} {
 		e, err := expr.Parse("args.prev_pid", target)
 		if err != nil || e.Op != want {
 			t.Errorf("%v: %v, %v", target, e, err)

@@ -4,7 +4,7 @@ import (
 	"strings"
 
 	"github.com/borescope/borescope/probe"
-	"github.com/borescope/borescope/probe/action"
+	"github.com/borescope/borescope/probe/ir"
 	"github.com/borescope/borescope/probe/tool"
 )
 
@@ -13,7 +13,7 @@ type Spec struct {
 	// Target is what the probe is attached to.
 	Target probe.Target
 	// Filter is nil where there is none, FilterText how it was written.
-	Filter     *action.Expr
+	Filter     *ir.Expr
 	FilterText string
 	// Rest is what follows, for the tool.
 	Rest string

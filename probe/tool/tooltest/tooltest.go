@@ -18,7 +18,7 @@ import (
 
 	"github.com/borescope/borescope/internal/testenv"
 	"github.com/borescope/borescope/mapx/recording"
-	"github.com/borescope/borescope/probe/action"
+	"github.com/borescope/borescope/probe/ir"
 	"github.com/borescope/borescope/probe/tool"
 )
 
@@ -122,7 +122,7 @@ func Live(t *testing.T, run Run, args []string, work func()) string {
 	traced := false
 	var out bytes.Buffer
 	err := run(tool.OnStart(ctx, func() { traced = true; work(); cancel() }), args, &out)
-	var mistake *action.Error
+	var mistake *ir.Error
 	switch {
 	case !traced:
 		if !errors.As(err, &mistake) { // that is no kernel's fault

@@ -1,0 +1,106 @@
+package bpf
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/cilium/ebpf"
+
+	"github.com/borescope/borescope/mapx"
+	"github.com/borescope/borescope/probe/ir"
+)
+
+// flipNames are the two maps behind a map with Flip of that name.
+func flipNames(name string) [2]string { return [2]string{name + ".a", name + ".b"} }
+
+// addMap adds a map, or one of a map's classes, to a collection.
+func addMap(spec *ebpf.CollectionSpec, m *ir.Map, ms *ebpf.MapSpec) {
+	if !m.Flip {
+		spec.Maps[ms.Name] = ms
+		return
+	}
+	for _, name := range flipNames(ms.Name) {
+		inner := ms.Copy()
+		inner.Name = name
+		spec.Maps[name] = inner
+	}
+	spec.Maps[ms.Name] = &ebpf.MapSpec{
+		Name: ms.Name, Type: ebpf.ArrayOfMaps, KeySize: 4, ValueSize: 4, MaxEntries: 1, InnerMap: ms.Copy(),
+	}
+}
+
+// tableMap is the map that holds a map's entries, or one of the two; nil where
+// there is no kernel.
+func tableMap(h Handles, m *ir.Map) *ebpf.Map {
+	em := h.EBPFMap(m)
+	if em == nil || !m.Flip {
+		return em
+	}
+	return h.Source().live.Coll.Maps[flipNames(m.Name)[0]]
+}
+
+// startFlips has the program write the first of every two maps.
+func (l *Loaded) startFlips() error {
+	for name, outer := range l.Coll.Maps {
+		if outer.Type() != ebpf.ArrayOfMaps {
+			continue
+		}
+		if err := outer.Put(uint32(0), l.Coll.Maps[flipNames(name)[0]]); err != nil {
+			return fmt.Errorf("map %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// openFlip opens a map with Flip. All tables of one map share one: it knows which
+// of the two is being written.
+func openFlip[K comparable, V any](l *Loaded, name string) (*mapx.Flip[K, []V], error) {
+	l.Mu.Lock()
+	defer l.Mu.Unlock()
+	if f, ok := l.flips[name]; ok {
+		if f, ok := f.(*mapx.Flip[K, []V]); ok {
+			return f, nil
+		}
+		return nil, fmt.Errorf("map %s is open with other types", name)
+	}
+	var halves [2]*mapx.PerCPU[K, V]
+	for i, n := range flipNames(name) {
+		var err error
+		if halves[i], err = mapx.NewPerCPU[K, V](l.Coll.Maps[n]); err != nil {
+			return nil, err
+		}
+	}
+	f, err := mapx.NewFlipPerCPU(l.Coll.Maps[name], 0, halves[0], halves[1])
+	if err != nil {
+		return nil, err
+	}
+	if l.flips == nil {
+		l.flips = map[string]any{}
+	}
+	l.flips[name] = f
+	return f, nil
+}
+
+// wholeFlip is wholeTable for a map with Flip. What ReadAndClear returns is at
+// rest, and whole as it is.
+type wholeFlip[K comparable, V any] struct {
+	*mapx.Flip[K, []V]
+	whole func(V) bool
+}
+
+// Snapshot returns the entries as they are now, each whole.
+func (t *wholeFlip[K, V]) Snapshot() (mapx.Snapshot[K, []V], error) {
+	torn := func(v V) bool { return !t.whole(v) }
+	var p pacer
+	for {
+		s, err := t.Flip.Snapshot()
+		if err != nil || !slices.ContainsFunc(s.Entries, func(e mapx.Entry[K, []V]) bool {
+			return slices.ContainsFunc(e.Value, torn)
+		}) {
+			return s, err
+		}
+		if !p.next() {
+			return s, ErrTorn
+		}
+	}
+}

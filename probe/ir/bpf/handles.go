@@ -1,0 +1,101 @@
+package bpf
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/borescope/borescope/mapx"
+	"github.com/borescope/borescope/probe/ir"
+)
+
+// SourceOf is where handles read from, or why they do not.
+func SourceOf(h Handles) (Source, error) {
+	var src Source
+	if h != nil {
+		src = h.Source()
+	}
+	if src == (Source{}) {
+		return src, errors.New("neither a loaded program nor a recording")
+	}
+	if src.live != nil {
+		return src, src.live.usable()
+	}
+	return src, nil
+}
+
+// usable says why a program's maps cannot be used.
+func (l *Loaded) usable() error {
+	if l == nil {
+		return ir.ErrNoProgram
+	}
+	l.Mu.Lock()
+	defer l.Mu.Unlock()
+	if l.closed {
+		return fmt.Errorf("program %s: %w", l.Prog.Name, os.ErrClosed)
+	}
+	return nil
+}
+
+// failed is the error of an operation on the program's maps, which is os.ErrClosed
+// if they were closed meanwhile.
+func (l *Loaded) failed(op string, err error) error {
+	if err == nil {
+		return nil
+	}
+	if gone := l.usable(); gone != nil {
+		err = gone
+	}
+	return fmt.Errorf("%s: %w", op, err)
+}
+
+// liveTable is a table of a loaded program, which may be closed.
+type liveTable[K comparable, V any] struct {
+	in   mapx.Table[K, V]
+	l    *Loaded
+	name string
+}
+
+// Snapshot returns the entries as they are now.
+func (t *liveTable[K, V]) Snapshot() (mapx.Snapshot[K, V], error) {
+	s, err := t.in.Snapshot()
+	return s, t.l.failed("read "+t.name, err)
+}
+
+// ReadAndClear returns the entries and removes them.
+func (t *liveTable[K, V]) ReadAndClear() (mapx.Snapshot[K, V], error) {
+	s, err := t.in.ReadAndClear()
+	return s, t.l.failed("read "+t.name, err)
+}
+
+// reserve makes a stream its only reader's, until release.
+func (l *Loaded) reserve(name string) error {
+	l.Mu.Lock()
+	defer l.Mu.Unlock()
+	if l.readers[name] {
+		return errors.New("it has a reader, from which another would take events away")
+	}
+	if l.readers == nil {
+		l.readers = map[string]bool{}
+	}
+	l.readers[name] = true
+	return nil
+}
+
+func (l *Loaded) release(name string) {
+	l.Mu.Lock()
+	defer l.Mu.Unlock()
+	delete(l.readers, name)
+}
+
+// liveStream is a stream of a loaded program.
+type liveStream struct {
+	Stream
+	release func() // sync.OnceFunc
+}
+
+// Close ends the stream, which may then be opened again.
+func (s *liveStream) Close() error {
+	defer s.release()
+	return s.Stream.Close()
+}

@@ -1,0 +1,410 @@
+package bpf
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/cilium/ebpf"
+
+	"github.com/borescope/borescope/mapx"
+	"github.com/borescope/borescope/mapx/recording"
+	"github.com/borescope/borescope/probe/ir"
+	"github.com/borescope/borescope/probe/ir/internal/check"
+	"github.com/borescope/borescope/probe/ir/internal/eval"
+)
+
+// Source is where handles read from: a loaded program, perhaps recording, or a
+// recording.
+type Source struct {
+	live   *Loaded
+	rec    *recording.Recorder
+	replay *recording.Recording
+}
+
+// openTable opens a table by the name of the kernel's map.
+func openTable[K comparable, V any](h Handles, name string, live func(*ebpf.Map) (mapx.Table[K, V], error)) (mapx.Table[K, V], error) {
+	src, err := SourceOf(h)
+	if err != nil {
+		return nil, fmt.Errorf("open %s: %w", name, err)
+	}
+	if src.replay != nil {
+		return recording.ReplayTable[K, V](src.replay, name)
+	}
+	em := src.live.Coll.Maps[name]
+	if em == nil {
+		return nil, fmt.Errorf("map %s is not one of the loaded program's", name)
+	}
+	in, err := live(em)
+	if err != nil {
+		return nil, err
+	}
+	t := &liveTable[K, V]{in, src.live, name}
+	if src.rec == nil {
+		return t, nil
+	}
+	return recording.RecordTable(src.rec, name, t), nil
+}
+
+// openPlain and openPerCPU are openTable for maps of one value, and one by CPU.
+func openPlain[K comparable, V any](h Handles, name string) (mapx.Table[K, V], error) {
+	return openTable(h, name, func(em *ebpf.Map) (mapx.Table[K, V], error) { return mapx.New[K, V](em) })
+}
+
+func openPerCPU[K comparable, V any](h Handles, name string) (mapx.Table[K, []V], error) {
+	return openTable(h, name, func(em *ebpf.Map) (mapx.Table[K, []V], error) {
+		if em.Type() == ebpf.ArrayOfMaps {
+			return openFlip[K, V](h.Source().live, name)
+		}
+		return mapx.NewPerCPU[K, V](em)
+	})
+}
+
+// table adapts a table in the kernel's form to the caller's. It drops entries
+// for which conv returns false.
+type table[K1, V1, K2, V2 any] struct {
+	in   mapx.Table[K1, V1]
+	conv func([]mapx.Entry[K1, V1]) []mapx.Entry[K2, V2]
+}
+
+// Snapshot returns the entries as they are now.
+func (t *table[K1, V1, K2, V2]) Snapshot() (mapx.Snapshot[K2, V2], error) {
+	s, err := t.in.Snapshot()
+	return mapx.Snapshot[K2, V2]{Entries: t.conv(s.Entries)}, err
+}
+
+// ReadAndClear returns the entries and removes them.
+func (t *table[K1, V1, K2, V2]) ReadAndClear() (mapx.Snapshot[K2, V2], error) {
+	s, err := t.in.ReadAndClear()
+	return mapx.Snapshot[K2, V2]{Entries: t.conv(s.Entries)}, err
+}
+
+// each adapts entries one by one.
+func each[K1, V1, K2, V2 any](f func(mapx.Entry[K1, V1]) (mapx.Entry[K2, V2], bool)) func([]mapx.Entry[K1, V1]) []mapx.Entry[K2, V2] {
+	return func(in []mapx.Entry[K1, V1]) []mapx.Entry[K2, V2] {
+		out := make([]mapx.Entry[K2, V2], 0, len(in))
+		for _, e := range in {
+			if x, ok := f(e); ok {
+				out = append(out, x)
+			}
+		}
+		return out
+	}
+}
+
+// HashTable is a map as a table of keys and values. One without keys has one entry.
+func HashTable[K comparable, V any](s Handles, m *ir.Map) (mapx.Table[K, V], error) {
+	if !m.Keyless() {
+		return openPlain[K, V](s, m.Name)
+	}
+	in, err := openPlain[uint32, V](s, m.Name)
+	if err != nil {
+		return nil, err
+	}
+	return &table[uint32, V, K, V]{in, each(func(e mapx.Entry[uint32, V]) (mapx.Entry[K, V], bool) {
+		return mapx.Entry[K, V]{Value: e.Value}, true
+	})}, nil
+}
+
+// perCPU opens an aggregating map whose values, by CPU, reduce makes one of.
+// Entries for which it returns false are left out: nothing was counted there yet.
+func perCPU[K comparable, V, R any](s Handles, m *ir.Map, reduce func([]V) (R, bool)) (mapx.Table[K, R], error) {
+	return perCPUWhole[K](s, m, reduce, func(V) bool { return true })
+}
+
+// A value in the middle of an update is read again: at once so many times, then,
+// because the program may have been preempted or its virtual CPU be waiting for a
+// real one, with pauses that grow, until the time is up.
+const (
+	rereads     = 100
+	settleFirst = 50 * time.Microsecond
+	settleMost  = 10 * time.Millisecond
+	settleTime  = 5 * time.Second
+)
+
+// ErrTorn says that an aggregation of several fields was in the middle of an
+// update for seconds, so that no whole value of it could be read. It means that
+// a CPU stands still.
+var ErrTorn = errors.New("value is being updated all the time")
+
+// pacer spaces the readings of a value in the middle of an update.
+type pacer struct {
+	n     int
+	pause time.Duration
+	end   time.Time
+}
+
+// next waits until the value should be read again; false says that it is time to
+// give up.
+func (p *pacer) next() bool {
+	if p.n++; p.n <= rereads {
+		return true
+	}
+	if p.end.IsZero() {
+		p.end, p.pause = time.Now().Add(settleTime), settleFirst
+	}
+	if time.Now().After(p.end) {
+		return false
+	}
+	time.Sleep(p.pause)
+	p.pause = min(2*p.pause, settleMost)
+	return true
+}
+
+// wholeTable reads values again that are in the middle of an update.
+type wholeTable[K comparable, V any] struct {
+	*mapx.PerCPU[K, V]
+	whole func(V) bool
+}
+
+// Snapshot returns the entries as they are now, each whole.
+func (t *wholeTable[K, V]) Snapshot() (mapx.Snapshot[K, []V], error) {
+	s, err := t.PerCPU.Snapshot()
+	for i, e := range s.Entries {
+		v, serr := t.settled(e.Key, e.Value)
+		s.Entries[i].Value, err = v, errors.Join(err, serr)
+	}
+	return s, err
+}
+
+func (t *wholeTable[K, V]) settled(key K, cpus []V) ([]V, error) {
+	torn := func(v V) bool { return !t.whole(v) }
+	var p pacer
+	for slices.ContainsFunc(cpus, torn) {
+		if !p.next() {
+			return cpus, fmt.Errorf("key %v: %w", key, ErrTorn)
+		}
+		again, ok, err := t.Lookup(key)
+		if err != nil || !ok { // gone meanwhile: what was read is all there is
+			return cpus, err
+		}
+		cpus = again
+	}
+	return cpus, nil
+}
+
+// perCPUWhole is perCPU for values of several fields: whole says whether one is
+// not in the middle of an update.
+func perCPUWhole[K comparable, V, R any](s Handles, m *ir.Map, reduce func([]V) (R, bool), whole func(V) bool) (mapx.Table[K, R], error) {
+	if check.ClassesOf(m) != nil {
+		return stackTable[K](s, m, reduce)
+	}
+	if m.Keyless() {
+		in, err := openWhole[uint32](s, m.Name, whole)
+		if err != nil {
+			return nil, err
+		}
+		return &table[uint32, []V, K, R]{in, each(func(e mapx.Entry[uint32, []V]) (mapx.Entry[K, R], bool) {
+			r, ok := reduce(e.Value)
+			return mapx.Entry[K, R]{Value: r}, ok
+		})}, nil
+	}
+	in, err := openWhole[K](s, m.Name, whole)
+	if err != nil {
+		return nil, err
+	}
+	return &table[K, []V, K, R]{in, each(func(e mapx.Entry[K, []V]) (mapx.Entry[K, R], bool) {
+		r, ok := reduce(e.Value)
+		return mapx.Entry[K, R]{Key: e.Key, Value: r}, ok
+	})}, nil
+}
+
+func openWhole[K comparable, V any](s Handles, name string, whole func(V) bool) (mapx.Table[K, []V], error) {
+	return openTable(s, name, func(em *ebpf.Map) (mapx.Table[K, []V], error) {
+		if em.Type() == ebpf.ArrayOfMaps {
+			f, err := openFlip[K, V](s.Source().live, name)
+			return &wholeFlip[K, V]{f, whole}, err
+		}
+		t, err := mapx.NewPerCPU[K, V](em)
+		if err != nil {
+			return nil, err
+		}
+		return &wholeTable[K, V]{t, whole}, nil
+	})
+}
+
+// CountTable is the counts of a map by key (AggCount).
+func CountTable[K comparable](s Handles, m *ir.Map) (mapx.Table[K, uint64], error) {
+	return perCPU[K](s, m, func(cpus []uint64) (sum uint64, some bool) {
+		for _, v := range cpus {
+			sum += v
+		}
+		return sum, sum > 0
+	})
+}
+
+// extremeValue is the value of AggMin and AggMax on one CPU.
+type extremeValue struct{ Done, Best uint64 }
+
+// NumberTable is the sums, or the least or greatest values, of a map by key (AggSum,
+// AggMin, AggMax).
+func NumberTable[K comparable](s Handles, m *ir.Map) (mapx.Table[K, int64], error) {
+	if m.Agg == ir.AggSum {
+		return perCPU[K](s, m, func(cpus []uint64) (sum int64, some bool) {
+			for _, v := range cpus {
+				sum += int64(v)
+			}
+			return sum, true
+		})
+	}
+	smallest := m.Agg == ir.AggMin
+	return perCPU[K](s, m, func(cpus []extremeValue) (int64, bool) {
+		best, some := uint64(0), false
+		for _, v := range cpus {
+			best, some = max(best, v.Best), some || v.Done > 0
+		}
+		return int64(eval.Measure(smallest, true, best)), some
+	})
+}
+
+// Stat is what AggAvg and AggStats keep of a key.
+type Stat struct {
+	// Count is how many values were observed, Sum their sum, which wraps.
+	Count uint64
+	Sum   int64
+	// Min and Max are 0 in averages (NewAvg), which do not keep them.
+	Min, Max int64
+}
+
+// Mean is the average, 0 of nothing.
+func (s Stat) Mean() float64 {
+	if s.Count == 0 {
+		return 0
+	}
+	return float64(s.Sum) / float64(s.Count)
+}
+
+// avgValue and statsValue are the values of AggAvg and AggStats on one CPU.
+type (
+	avgValue   struct{ Done, Sum, Begun uint64 }
+	statsValue struct{ Done, Sum, Min, Max, Begun uint64 }
+)
+
+// StatTable is the summaries of a map by key (AggAvg, AggStats). A value that a probe was in the middle of
+// updating while it was copied is read again, for seconds at most: ErrTorn.
+func StatTable[K comparable](s Handles, m *ir.Map) (mapx.Table[K, Stat], error) {
+	if m.Agg == ir.AggAvg {
+		return perCPUWhole[K](s, m, func(cpus []avgValue) (st Stat, some bool) {
+			for _, v := range cpus {
+				st.Count += v.Done
+				st.Sum += int64(v.Sum)
+			}
+			return st, st.Count > 0
+		}, func(v avgValue) bool { return v.Done == v.Begun })
+	}
+	return perCPUWhole[K](s, m, func(cpus []statsValue) (st Stat, some bool) {
+		var least, most uint64
+		for _, v := range cpus {
+			st.Count += v.Done
+			st.Sum += int64(v.Sum)
+			least, most = max(least, v.Min), max(most, v.Max)
+		}
+		st.Min, st.Max = int64(eval.Measure(true, true, least)), int64(eval.Measure(false, true, most))
+		return st, st.Count > 0
+	}, func(v statsValue) bool { return v.Done == v.Begun })
+}
+
+// Bucket is a bucket of a histogram: how many values were from Lo to Hi, both
+// included. (Hi of a hist.Bucket is the first value above it: Hi+1.)
+type Bucket struct {
+	// Lo and Hi are the lowest and the highest value of the bucket;
+	// matminInt64 and matmaxInt64 where it has no such end.
+	Lo, Hi int64
+	Count  uint64
+}
+
+// histKey is the kernel's key of a histogram by key.
+type histKey[K comparable] struct {
+	Key    K
+	Bucket uint32
+}
+
+// HistTable is the histograms of a map by key (AggHist, AggLinear): the buckets that are not empty, ascending.
+func HistTable[K comparable](s Handles, m *ir.Map) (mapx.Table[K, []Bucket], error) {
+	sum := func(cpus []uint64) (n uint64) {
+		for _, v := range cpus {
+			n += v
+		}
+		return n
+	}
+	if m.Keyless() {
+		in, err := openPerCPU[uint32, uint64](s, m.Name)
+		if err != nil {
+			return nil, err
+		}
+		return &table[uint32, []uint64, K, []Bucket]{in, func(list []mapx.Entry[uint32, []uint64]) []mapx.Entry[K, []Bucket] {
+			b := newBuckets[K](m)
+			for _, e := range list {
+				b.add(*new(K), e.Key, sum(e.Value))
+			}
+			return b.entries()
+		}}, nil
+	}
+	in, err := openPerCPU[histKey[K], uint64](s, m.Name)
+	if err != nil {
+		return nil, err
+	}
+	return &table[histKey[K], []uint64, K, []Bucket]{in, func(list []mapx.Entry[histKey[K], []uint64]) []mapx.Entry[K, []Bucket] {
+		b := newBuckets[K](m)
+		for _, e := range list {
+			b.add(e.Key.Key, e.Key.Bucket, sum(e.Value))
+		}
+		return b.entries()
+	}}, nil
+}
+
+// Stream is a ring, a perf buffer, a replay, or the recording of one.
+type Stream interface {
+	mapx.StatsSource
+	io.Closer
+}
+
+// recorded is a stream that is recorded while it is read.
+type recorded struct {
+	mapx.StatsSource
+	io.Closer
+}
+
+// OpenStream opens the buffer behind a map, with its counter of losses. Of a perf
+// buffer, order is that of mapx.PerfBufferOptions.
+func OpenStream(h Handles, m *ir.Map, order time.Duration) (Stream, error) {
+	src, err := SourceOf(h)
+	if err != nil {
+		return nil, err
+	}
+	if src.replay != nil {
+		return src.replay.Stream(m.Name, nil)
+	}
+	if err := src.live.reserve(m.Name); err != nil {
+		return nil, err
+	}
+	opened, err := src.live.openBuffer(m, order)
+	if err != nil {
+		src.live.release(m.Name)
+		return nil, err
+	}
+	in := &liveStream{opened, sync.OnceFunc(func() { src.live.release(m.Name) })}
+	if src.rec == nil {
+		return in, nil
+	}
+	return recorded{src.rec.Stream(m.Name, in), in}, nil
+}
+
+func (l *Loaded) openBuffer(m *ir.Map, order time.Duration) (Stream, error) {
+	em := l.EBPFMap(m)
+	if em == nil {
+		return nil, fmt.Errorf("map %s is not one of the loaded program's", m.Name)
+	}
+	lost, slot := l.Coll.Maps[check.StatsMap], uint32(l.lay.Lost(m))
+	if m.Kind == ir.MapPerf {
+		o := &mapx.PerfBufferOptions{PerCPU: m.Entries, Lost: lost, LostSlot: slot, Order: order}
+		if o.PerCPU == 0 {
+			o.PerCPU = ir.DefaultBuffer
+		}
+		return mapx.OpenPerfBuffer(em, o)
+	}
+	return mapx.OpenRing(em, &mapx.RingOptions{Lost: lost, LostSlot: slot})
+}

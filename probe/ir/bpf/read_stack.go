@@ -1,0 +1,78 @@
+package bpf
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+
+	"github.com/borescope/borescope/mapx"
+	"github.com/borescope/borescope/probe/ir"
+	"github.com/borescope/borescope/probe/ir/internal/check"
+)
+
+// joined is several tables as one: the classes of an aggregation by stack.
+type joined[K, V any] []mapx.Table[K, V]
+
+// Snapshot returns the entries of all, one table after the other.
+func (j joined[K, V]) Snapshot() (mapx.Snapshot[K, V], error) {
+	return j.all(mapx.Table[K, V].Snapshot)
+}
+
+// ReadAndClear returns the entries of all and removes them.
+func (j joined[K, V]) ReadAndClear() (mapx.Snapshot[K, V], error) {
+	return j.all(mapx.Table[K, V].ReadAndClear)
+}
+
+func (j joined[K, V]) all(read func(mapx.Table[K, V]) (mapx.Snapshot[K, V], error)) (mapx.Snapshot[K, V], error) {
+	var out mapx.Snapshot[K, V]
+	var errs []error
+	for _, t := range j {
+		s, err := read(t)
+		out.Entries = append(out.Entries, s.Entries...)
+		errs = append(errs, err)
+	}
+	return out, errors.Join(errs...)
+}
+
+// stackTable opens an aggregation by stack, whose entries are in a map by depth.
+func stackTable[K comparable, V, R any](s Handles, m *ir.Map, reduce func([]V) (R, bool)) (mapx.Table[K, R], error) {
+	if _, err := SourceOf(s); err != nil {
+		return nil, fmt.Errorf("open %s: %w", m.Name, err)
+	}
+	open := classTable[K, K, V, R]
+	if em := tableMap(s, m); em != nil && em.KeySize() == check.MaxKey { // perhaps shorter than K: see KeyLimit
+		open = classTable[K, [check.MaxKey / 8]uint64, V, R]
+	}
+	deep, err := open(s, m.Name, reduce)
+	if err != nil && s.Source().replay != nil { // recorded where keys are shorter
+		if short, again := classTable[K, [check.MaxKey / 8]uint64](s, m.Name, reduce); again == nil {
+			deep, err = short, nil
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	shallow, err := classTable[K, [8]uint64](s, check.ClassName(m, 8), reduce)
+	if err != nil {
+		return nil, err
+	}
+	if len(check.ClassesOf(m)) == 1 {
+		return joined[K, R]{shallow, deep}, nil
+	}
+	middle, err := classTable[K, [24]uint64](s, check.ClassName(m, 24), reduce)
+	return joined[K, R]{shallow, middle, deep}, err
+}
+
+// classTable opens the map of one class, whose keys S are widened to K.
+func classTable[K comparable, S comparable, V, R any](s Handles, name string, reduce func([]V) (R, bool)) (mapx.Table[K, R], error) {
+	in, err := openPerCPU[S, V](s, name)
+	if err != nil {
+		return nil, err
+	}
+	return &table[S, []V, K, R]{in, each(func(e mapx.Entry[S, []V]) (mapx.Entry[K, R], bool) {
+		var k K
+		reflect.Copy(reflect.ValueOf(&k).Elem().Slice(0, reflect.TypeFor[K]().Len()), reflect.ValueOf(&e.Key).Elem())
+		r, ok := reduce(e.Value)
+		return mapx.Entry[K, R]{Key: k, Value: r}, ok
+	})}, nil
+}

@@ -1,0 +1,154 @@
+package bpf
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/cilium/ebpf"
+
+	"github.com/borescope/borescope/probe/ir/internal/check"
+)
+
+// Stats is what a loaded program's run has cost and lost so far, as plain data.
+type Stats struct {
+	// Programs are the programs of the plan, in its order.
+	Programs []ProgramStats
+	// Maps are the program's own maps.
+	Maps []MapStats
+	// Faults counts reads of memory that failed, and gave zeros.
+	Faults uint64
+	// Truncated counts texts that did not fit their size.
+	Truncated uint64
+	// Full counts what found no room in a map or buffer, over all maps.
+	Full uint64
+	// NoScratch counts firings that were left out because too many programs
+	// were active on a CPU at a time.
+	NoScratch uint64
+	// Limited counts events, Throttled firings left out because of the Budget.
+	Limited, Throttled uint64
+	// Unwalked counts stacks of Ctx.UstackWalk that were walked by frame pointers
+	// alone because the process was not given to AddProcess, Broken those of other
+	// processes that end before the thread's start: a file without call frame
+	// information, memory that is not there.
+	Unwalked, Broken uint64
+	// Busy counts values of a Storage that were to be deleted and stayed, because
+	// the kernel was changing storage of that kind on the CPU. A value that could
+	// not be made for that reason is counted as Full; before Linux 6.2 a value may
+	// also read as missing then, which nothing counts.
+	Busy uint64
+	// Missed counts firings that the kernel left out because the program, or in
+	// kprobes any program, was running on the CPU: in an interrupt, or in a task
+	// that had been preempted there. What was seen and what was missed is what was
+	// made, if nobody else fires the probe: these are not filtered. Linux 5.12
+	// counts them in tracing programs, 6.7 in all; a Session adds kprobes that were
+	// hit within another, and kretprobes beyond their number (6.7).
+	Missed uint64
+}
+
+// ProgramStats is one program's cost.
+type ProgramStats struct {
+	// Name is the program's in the plan, ID the kernel's number of it.
+	Name string
+	ID   ebpf.ProgramID
+	// Runs and Time are how often and how long it ran; both are 0 unless the
+	// sysctl kernel.bpf_stats_enabled is 1 (5.1).
+	Runs uint64
+	Time time.Duration
+	// Missed counts firings left out because of recursion (5.12).
+	Missed uint64
+	// Verified is the number of instructions that the verifier walked (5.16), 0 if unknown.
+	Verified uint32
+	// Instructions is the program's size as loaded, JITed its machine code in bytes.
+	Instructions, JITed int
+}
+
+// MapStats is one map's fill.
+type MapStats struct {
+	// Name is the map's in the program, ID the kernel's number of it.
+	Name string
+	ID   ebpf.MapID
+	// Full counts what found no room.
+	Full uint64
+	// Capacity is the number of entries there is room for, or a buffer's bytes.
+	Capacity uint32
+	// Bytes is what the kernel says the map takes, 0 if it doesn't.
+	Bytes uint64
+}
+
+// Stats reads the counters.
+func (l *Loaded) Stats() (Stats, error) {
+	if err := l.usable(); err != nil {
+		return Stats{}, fmt.Errorf("stats: %w", err)
+	}
+	counts, err := l.counts()
+	if err != nil {
+		return Stats{}, err
+	}
+	st := Stats{
+		Faults: counts[check.CntFaults], Truncated: counts[check.CntTruncated], NoScratch: counts[check.CntNoScratch],
+		Limited: counts[check.CntLimited], Throttled: counts[check.CntThrottled],
+		Unwalked: counts[check.CntUnwalked], Broken: counts[check.CntBroken],
+		Busy: counts[check.CntBusy],
+	}
+	for i, m := range l.lay.Maps {
+		em := tableMap(l, m)
+		ms := MapStats{Name: m.Name, Full: counts[check.CntMaps+i], Capacity: em.MaxEntries()}
+		if info, err := em.Info(); err == nil {
+			ms.ID, _ = info.ID()
+			ms.Bytes, _ = info.Memlock()
+			if m.Flip {
+				ms.Bytes *= 2
+			}
+		}
+		st.Full += ms.Full
+		st.Maps = append(st.Maps, ms)
+	}
+	for i := range l.PlanMoved.Programs {
+		ps, err := programStats(l.PlanMoved.Programs[i].Name, l.Coll.Programs[l.PlanMoved.Programs[i].Name])
+		if err != nil {
+			return st, err
+		}
+		st.Missed += ps.Missed
+		st.Programs = append(st.Programs, ps)
+	}
+	return st, nil
+}
+
+// counts sums the counters over the CPUs.
+func (l *Loaded) counts() ([]uint64, error) {
+	out := make([]uint64, check.CntMaps+len(l.lay.Maps))
+	var cpus []uint64
+	for i := range out {
+		if err := l.Coll.Maps[check.StatsMap].Lookup(uint32(i), &cpus); err != nil {
+			return nil, l.failed("read counters", err)
+		}
+		for _, v := range cpus {
+			out[i] += v
+		}
+	}
+	return out, nil
+}
+
+func programStats(name string, p *ebpf.Program) (ProgramStats, error) {
+	ps := ProgramStats{Name: name}
+	if p == nil {
+		return ps, fmt.Errorf("program %s: %w", name, errors.ErrUnsupported)
+	}
+	info, err := p.Info()
+	if err != nil {
+		return ps, fmt.Errorf("program %s: %w", name, err)
+	}
+	ps.ID, _ = info.ID()
+	ps.Verified, _ = info.VerifiedInstructions()
+	if n, err := info.TranslatedSize(); err == nil {
+		ps.Instructions = n / 8
+	}
+	if n, err := info.JitedSize(); err == nil {
+		ps.JITed = int(n)
+	}
+	if st, err := p.Stats(); err == nil {
+		ps.Runs, ps.Time, ps.Missed = st.RunCount, st.Runtime, st.RecursionMisses
+	}
+	return ps, nil
+}

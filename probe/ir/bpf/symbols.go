@@ -1,0 +1,111 @@
+package bpf
+
+import (
+	"fmt"
+	"io/fs"
+
+	"github.com/borescope/borescope/probe"
+	"github.com/borescope/borescope/probe/ir"
+	"github.com/borescope/borescope/probe/ir/internal/check"
+	"github.com/borescope/borescope/symbol"
+)
+
+// ResolveSymbols fills plan.Symbols in with the addresses that the program
+// needs: of kernel symbols, from the environment's kallsyms (which takes tens
+// of milliseconds to read), and of symbols of the files that user probes are
+// in. Programs that need none cost nothing. Addresses that the plan has already
+// stay as they are.
+//
+// Errors match fs.ErrNotExist for symbols that there are not, and
+// errors.ErrUnsupported where the kernel hides its addresses.
+func ResolveSymbols(env *probe.Env, p *ir.Program, plan *probe.Plan) error {
+	if env == nil {
+		env = probe.NewEnv(nil)
+	}
+	var missing []string
+	for _, name := range p.KernelSymbols() {
+		if _, ok := plan.Symbols[name]; !ok {
+			missing = append(missing, name)
+		}
+	}
+	if len(missing) > 0 {
+		addrs, err := env.KernelAddresses(missing...)
+		if err != nil {
+			return fmt.Errorf("resolve symbols of %s: %w", p.Name, err)
+		}
+		for _, name := range missing {
+			addr, ok := addrs[name]
+			if !ok {
+				return fmt.Errorf("resolve symbols of %s: kernel symbol %s: %w (data is listed with CONFIG_KALLSYMS_ALL only)", p.Name, name, fs.ErrNotExist)
+			}
+			setSymbol(plan, name, addr)
+		}
+	}
+	return userSymbols(p, plan)
+}
+
+func setSymbol(plan *probe.Plan, name string, addr uint64) {
+	if plan.Symbols == nil {
+		plan.Symbols = map[string]uint64{}
+	}
+	plan.Symbols[name] = addr
+}
+
+// userSymbols resolves what OpUaddr names, for every site of its action.
+func userSymbols(p *ir.Program, plan *probe.Plan) error {
+	for i, a := range p.Actions {
+		names := map[string]bool{}
+		ir.VisitActions([]ir.Action{a}, func(*ir.Stmt) {}, func(e *ir.Expr) {
+			if e.Op == ir.OpUaddr {
+				names[e.Str] = true
+			}
+		})
+		for name := range names {
+			for _, pp := range plan.Programs {
+				if pp.Group != i {
+					continue
+				}
+				if err := siteSymbols(plan, pp.Sites, name); err != nil {
+					return fmt.Errorf("resolve symbols of %s: %w", p.Name, err)
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// siteSymbols enters how far a symbol is from each site's instruction: both are
+// where the file's segments put them, moved by the same distance when the file
+// is mapped.
+func siteSymbols(plan *probe.Plan, sites []probe.Site, name string) error {
+	for _, s := range sites {
+		if s.Path == "" {
+			continue // no user probe: the checker says so
+		}
+		key := check.SiteSymbol(s, name)
+		if _, ok := plan.Symbols[key]; ok {
+			continue
+		}
+		d, err := symbolDistance(s.Path, s.Offset, name)
+		if err != nil {
+			return fmt.Errorf("symbol %s of %s: %w", name, s.Path, err)
+		}
+		setSymbol(plan, key, d)
+	}
+	return nil
+}
+
+// symbolDistance is a symbol's address less that of the byte at a file offset.
+func symbolDistance(path string, offset uint64, name string) (uint64, error) {
+	f, err := symbol.OpenELF(path, &symbol.ELFOptions{RawNames: true})
+	if err != nil {
+		return 0, err
+	}
+	defer f.Close()
+	at, ok := f.VAddr(offset)
+	if !ok {
+		return 0, fmt.Errorf("offset %#x is in no segment", offset)
+	}
+	s, err := f.Lookup(name)
+	return s.Addr - at, err
+}

@@ -1,0 +1,85 @@
+package bpf
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/cilium/ebpf"
+
+	"github.com/borescope/borescope/probe/ir"
+	"github.com/borescope/borescope/stack"
+	"github.com/borescope/borescope/stack/bpfwalk"
+)
+
+// walkCache bounds the compiled rules that are kept in this process, besides
+// those that the kernel has, so that a file is compiled once.
+const walkCache = 16 << 20
+
+// addWalkMaps adds the walker's maps to a collection.
+func addWalkMaps(p *ir.Program, spec *ebpf.CollectionSpec) error {
+	for _, m := range bpfwalk.Maps(p.WalkLimits) {
+		if spec.Maps[m.Name] != nil {
+			return fmt.Errorf("map %s: the walker of user stacks has that name", m.Name)
+		}
+		spec.Maps[m.Name] = &ebpf.MapSpec{
+			Name: m.Name, Type: ebpf.MapType(m.Type), KeySize: m.KeySize, ValueSize: m.ValueSize, MaxEntries: m.MaxEntries,
+		}
+	}
+	return nil
+}
+
+// walkTables tell the walker about processes.
+type walkTables struct {
+	mu     sync.Mutex
+	cfi    stack.CFICache  // guarded by mu
+	tables *bpfwalk.Tables // guarded by mu
+}
+
+// newWalkTables makes the tables of a loaded program, nil if it walks nothing.
+func newWalkTables(p *ir.Program, loaded map[string]*ebpf.Map) (*walkTables, error) {
+	if loaded[bpfwalk.MapProcesses] == nil || !ir.WalksStacks(p) {
+		return nil, nil
+	}
+	maps := map[string]bpfwalk.Map{}
+	for name, m := range loaded {
+		maps[name] = m
+	}
+	tables, err := bpfwalk.NewTables(maps, p.WalkLimits)
+	if err != nil {
+		return nil, err
+	}
+	return &walkTables{tables: tables, cfi: stack.CFICache{MaxBytes: walkCache, Chosen: true}}, nil
+}
+
+// AddProcess has the stacks of Ctx.UstackWalk in a process walked by the call
+// frame information of its files, which is compiled once for each file and
+// shared. A process that maps other files later is added again; one that has
+// ended is removed with RemoveProcess. In programs that walk nothing it does
+// nothing. Whose the files are does not matter (stack.CFICache.Chosen).
+//
+// The error says what could not be read; the process's other files are walked by
+// their rules all the same. It needs ptrace read permission.
+func (l *Loaded) AddProcess(pid int) error {
+	if l.walk == nil {
+		return nil
+	}
+	l.walk.mu.Lock()
+	defer l.walk.mu.Unlock()
+	mods, err := l.walk.cfi.Modules(pid)
+	if mods == nil {
+		return fmt.Errorf("add process %d: %w", pid, err)
+	}
+	return errors.Join(err, l.walk.tables.SetProcess(pid, mods))
+}
+
+// RemoveProcess forgets a process that AddProcess was told of, and the rules that
+// no other process uses.
+func (l *Loaded) RemoveProcess(pid int) error {
+	if l.walk == nil {
+		return nil
+	}
+	l.walk.mu.Lock()
+	defer l.walk.mu.Unlock()
+	return l.walk.tables.RemoveProcess(pid)
+}

@@ -1,0 +1,212 @@
+package ir
+
+// Op is what an expression does.
+type Op uint8
+
+// The operations. What stands behind each is, in order, what Args hold.
+const (
+	OpInvalid Op = iota
+
+	// Leaves.
+	OpConst   // the integer Int, of Type (KindAuto: fits itself to the other operand)
+	OpString  // the text Str
+	OpVar     // the variable Var
+	OpBuiltin // the builtin named Str, parameter Int
+	OpArg     // the probe's argument: named Str, or number Int if Str is empty
+	OpField   // the context's field named Str
+	OpRet     // the return value
+	OpReg     // register of the context, DWARF number Int
+	OpKaddr   // the address of the kernel symbol Str, typed where BTF has its type
+	OpUaddr   // the address of the symbol Str of the file that the probe is in
+	OpBytes   // the bytes of Str
+	OpEnum    // the enumerator Str of the kernel: "NAME", or "enum type.NAME", which is found sooner
+	OpSizeof  // the size in bytes of the kernel type Str
+
+	// Arithmetic on integers. Where Type is given, both operands are converted
+	// to it and the result wraps around at its width; KindAuto computes in 64
+	// bits, unsigned if an operand is an unsigned 64-bit integer or a pointer.
+	OpAdd
+	OpSub
+	OpMul
+	OpDiv // towards zero; by zero is 0
+	OpMod // sign of the dividend; by zero is the dividend
+	OpAnd
+	OpOr
+	OpXor
+	OpShl // the count is taken modulo the width
+	OpShr // arithmetic for signed types
+	OpNeg
+	OpNot // bitwise
+
+	// Comparisons: bool. Integers are compared in 64 bits by the same rule as
+	// arithmetic; strings by content; buffers and tuples by bytes (Eq, Ne only).
+	OpEq
+	OpNe
+	OpLt
+	OpLe
+	OpGt
+	OpGe
+
+	// Logic: bool, with short circuit.
+	OpLAnd
+	OpLOr
+	OpLNot
+
+	OpCond  // condition, then, else
+	OpCast  // value, to Type
+	OpBswap // value: bytes in reverse order, in the value's width
+
+	// Memory. Kernel or user memory by the pointer's type. What cannot be read
+	// reads as zeros and is counted (Stats.Faults).
+	OpDeref  // pointer: the value of Type it points to (KindAuto: its Elem)
+	OpMember // pointer or aggregate: the member with path Str, "a.b[2].c->d"
+	OpAddrOf // like OpMember, but the address; with an index behind the pointer, an element's
+	// OpIndex is an element of what is in memory (pointer, index), or of a value
+	// that is bytes, text or a tuple of equal types, zero behind its end.
+	OpIndex
+	OpOffset // pointer: the offset in bytes of the member Str of what it points to
+	OpKptr   // pointer: the same in kernel memory
+	OpUptr   // pointer: the same in user memory
+	OpStr    // pointer: the text there, at most Type.Size-1 bytes
+	OpBuf    // pointer, length (optional): Type.Size bytes
+	OpPerCPU // pointer to a per-CPU kernel variable, CPU: the address of that CPU's
+	// OpSocketCookie is the cookie of a socket, which names it for as long as the
+	// machine is up: pointer to a struct sock that is an argument (5.12; fentry,
+	// fexit and typed tracepoints). The interpreter has no sockets: it gives 0.
+	OpSocketCookie
+	// OpTaskPID and OpTaskTID are the numbers of a process and a thread, as the
+	// builtins pid and tid are those of the current ones: pointer to a task_struct.
+	OpTaskPID
+	OpTaskTID
+	// OpPath is the text of a struct path, as the process sees it: pointer to it, in
+	// an argument that the kernel types; at most Type.Size-1 bytes, none if it is
+	// longer. The kernel has it in few programs; see Ptr.Path. The interpreter has no
+	// mounts: it gives no text.
+	OpPath
+
+	// Text.
+	OpHasPrefix // text, and the constant Str
+	OpContains  // text, and the constant Str or more text
+	OpIndexOf   // text, and the constant Str or more text: where it is first, -1 if nowhere
+	OpGlob      // text, and the constant pattern Str of * ? [a-z] [!a-z]: whether all of it matches
+	OpLen       // text: bytes before the NUL; stack: frames
+	OpStrncmp   // text, text, up to Int bytes: 0 if equal, else 1
+	OpMemcmp    // two of text or bytes, Int bytes: -1, 0 or 1 by the first that differ
+
+	// Tuples.
+	OpTuple // elements, laid out as Type
+	OpElem  // tuple: its element number Int, or the one named Str
+
+	// Maps.
+	OpMapGet // key: the value in Map, or zero
+	OpMapHas // key: bool
+	// OpMapCPU is what a CPU holds of a per-CPU map: key (if the map has keys),
+	// CPU. Of an aggregation it is the 64-bit field at Int bytes.
+	OpMapCPU
+
+	// Stacks: KindBytes of 8 bytes per frame.
+	OpKstack // Int frames, after skipping Skip
+	OpUstack // by frame pointers
+	// OpUstackWalk is OpUstack by call frame information, in the processes that
+	// were given to Loaded.AddProcess; in others it is by frame pointers.
+	OpUstackWalk
+
+	OpLoad // address: scalar at Int bytes behind it; made by the checker
+	OpCtx  // Int bytes into the context; made by the checker
+	NumOps
+)
+
+// Pos is a position in the source that a program was made from: of a front
+// end's language, or of Go for the typed surface. The zero Pos is unknown.
+type Pos struct {
+	File string
+	Line int // from 1; 0 is unknown
+	Col  int // from 1, in bytes; 0 is unknown
+}
+
+// Expr is an expression: a node of a tree. Front ends make them as literals
+// or with the New functions and may share nodes between trees. The package
+// never writes to a node that it was given.
+type Expr struct {
+	// Op says which of the other fields are used, and what Args are.
+	Op Op
+	// Type is what the expression is to have, where Op leaves a choice; the zero
+	// Type leaves it to the checker.
+	Type Type
+	Args []*Expr
+	// Int is the constant, index, register or length, as Op says.
+	Int int64
+	// Skip is how many innermost frames a stack leaves out.
+	Skip int
+	// Str is the text or the name, as Op says.
+	Str string
+	// Var is of OpVar, Map of the operations on maps.
+	Var *Var
+	Map *Map
+	// Pos is where the expression is in its source, for errors.
+	Pos Pos
+
+	// Loose marks a constant without a type of its own, which the checker has
+	// given one for now.
+	Loose bool
+	// Bits is the bit field that OpLoad extracts, word the width of the word it
+	// is in; zero is none.
+	Bits BitField
+	Word int
+	// Ctx is where OpCtx finds its value.
+	Ctx CtxLoc
+}
+
+// BitField is a bit field in a loaded word: shift the word left, then right.
+type BitField struct {
+	Shl, Shr uint8
+}
+
+// Var is a temporary of a program: set by StmtLet, StmtFind or a loop, and
+// read with OpVar. A variable belongs to one action.
+type Var struct {
+	// Name is for people; variables are told apart by their addresses.
+	Name string
+	// Type is decided by the first assignment where it is the zero Type.
+	Type Type
+}
+
+// NewConst is the integer v, of a type that fits itself to its use.
+func NewConst(v int64) *Expr { return &Expr{Op: OpConst, Int: v} }
+
+// NewString is constant text.
+func NewString(s string) *Expr { return &Expr{Op: OpString, Str: s} }
+
+// NewBuiltin is a builtin value, such as "pid"; see Builtins.
+func NewBuiltin(name string) *Expr { return &Expr{Op: OpBuiltin, Str: name} }
+
+// NewVar reads a variable.
+func NewVar(v *Var) *Expr { return &Expr{Op: OpVar, Var: v} }
+
+// NewExpr is op applied to args.
+func NewExpr(op Op, args ...*Expr) *Expr { return &Expr{Op: op, Args: args} }
+
+// opNames are the spellings in String.
+var opNames = [NumOps]string{
+	OpConst: "const", OpString: "string", OpVar: "var", OpBuiltin: "builtin", OpArg: "arg",
+	OpField: "field", OpRet: "retval", OpReg: "reg", OpKaddr: "kaddr", OpUaddr: "uaddr",
+	OpBytes: "bytes", OpEnum: "enum", OpSizeof: "sizeof", OpOffset: "offsetof", OpKptr: "kptr", OpUptr: "uptr",
+	OpAdd: "+", OpSub: "-", OpMul: "*", OpDiv: "/", OpMod: "%", OpAnd: "&", OpOr: "|", OpXor: "^",
+	OpShl: "<<", OpShr: ">>", OpNeg: "-", OpNot: "~",
+	OpEq: "==", OpNe: "!=", OpLt: "<", OpLe: "<=", OpGt: ">", OpGe: ">=",
+	OpLAnd: "&&", OpLOr: "||", OpLNot: "!",
+	OpCond: "?:", OpCast: "cast", OpBswap: "bswap",
+	OpDeref: "*", OpMember: "->", OpAddrOf: "&", OpIndex: "[]", OpStr: "str", OpBuf: "buf", OpPerCPU: "percpu", OpSocketCookie: "socket_cookie", OpPath: "path", OpTaskPID: "task_pid", OpTaskTID: "task_tid",
+	OpHasPrefix: "has_prefix", OpContains: "contains", OpIndexOf: "strstr", OpGlob: "globmatch",
+	OpLen: "len", OpStrncmp: "strncmp", OpMemcmp: "memcmp",
+	OpTuple: "tuple", OpElem: "elem", OpMapGet: "get", OpMapHas: "has", OpMapCPU: "get_cpu",
+	OpKstack: "kstack", OpUstack: "ustack", OpUstackWalk: "ustack_walk", OpLoad: "load", OpCtx: "ctx",
+}
+
+// String is the operation's name or sign.
+func (o Op) String() string {
+	if o < NumOps && opNames[o] != "" {
+		return opNames[o]
+	}
+	return "invalid"
+}

@@ -1,0 +1,412 @@
+package check
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/cilium/ebpf/btf"
+
+	"github.com/borescope/borescope/internal/kernel"
+	"github.com/borescope/borescope/probe/ir"
+)
+
+// place is an object in memory: at off bytes from the address base, of a C type.
+type place struct {
+	base *ir.Expr
+	off  int64
+	typ  btf.Type
+	user bool
+	bits *btf.Member // the bit field it is, nil otherwise; typ is its declared type
+}
+
+// memory types the operations that read or address memory.
+func (c *Checker) memory(e *ir.Expr, args []*ir.Expr) (*ir.Expr, error) {
+	switch e.Op {
+	case ir.OpDeref:
+		return c.deref(e, args[0])
+	case ir.OpStr, ir.OpBuf:
+		return c.buffer(e, args)
+	case ir.OpPerCPU:
+		return c.perCPU(e, args)
+	case ir.OpKptr, ir.OpUptr:
+		return addressSpace(e, args[0])
+	case ir.OpOffset:
+		return c.offsetOf(e, args[0])
+	}
+	if e.Op == ir.OpIndex && !inPlace(args[0]) {
+		return c.indexValue(e, args)
+	}
+	p, err := placeOf(args[0])
+	if err != nil {
+		return nil, err
+	}
+	if len(args) == 2 {
+		p, err = c.index(p, args[0].Type.Kind == ir.KindPtr, args[1])
+	} else {
+		p, err = c.member(p, e.Str)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if e.Op == ir.OpAddrOf {
+		if p.bits != nil {
+			return nil, errors.New("a bit field has no address")
+		}
+		return address(p, ir.PtrType(p.typ, p.user)), nil
+	}
+	return c.valueAt(p, e)
+}
+
+// placeOf is the object that e points to, or that e's value was read from.
+func placeOf(e *ir.Expr) (place, error) {
+	switch {
+	case e.Type.Kind == ir.KindPtr && e.Type.Elem == nil:
+		return place{}, fmt.Errorf("%s is %s: cast it to a pointer to a type first", ir.ShortString(e), e.Type)
+	case e.Type.Kind == ir.KindPtr:
+		return place{base: e, typ: e.Type.Elem, user: e.Type.User}, nil
+	case e.Op == ir.OpBuf && e.Type.Elem != nil: // an aggregate in memory
+		return place{base: e.Args[0], typ: e.Type.Elem, user: e.Args[0].Type.User}, nil
+	case e.Op == ir.OpStr:
+		return place{base: e.Args[0], typ: charArray(e.Type.Size), user: e.Args[0].Type.User}, nil
+	}
+	return place{}, fmt.Errorf("%s is %s: it has no members", ir.ShortString(e), e.Type)
+}
+
+func charArray(n int) btf.Type {
+	return &btf.Array{Index: Uint32BTF(), Type: charBTF(), Nelems: uint32(n)}
+}
+
+func charBTF() btf.Type   { return &btf.Int{Name: "char", Size: 1, Encoding: btf.Char} }
+func Uint32BTF() btf.Type { return &btf.Int{Name: "unsigned int", Size: 4} }
+
+// step is a step of a member path: a name, or an index in brackets.
+type step struct {
+	name  string
+	index int64
+}
+
+// ParsePath splits "a.b[2].c->d": a name, then members and indexes.
+func ParsePath(s string) ([]step, error) {
+	var steps []step
+	for rest := "." + s; rest != ""; {
+		if len(steps) == 64 {
+			return nil, fmt.Errorf("path %q: more than 64 steps", s)
+		}
+		if rest[0] == '[' {
+			n := strings.IndexByte(rest, ']')
+			if n < 0 {
+				return nil, fmt.Errorf("path %q: no ]", s)
+			}
+			i, err := strconv.ParseUint(rest[1:n], 0, 31)
+			if err != nil {
+				return nil, fmt.Errorf("path %q: index %q", s, rest[1:n])
+			}
+			steps = append(steps, step{index: int64(i)})
+			rest = rest[n+1:]
+			continue
+		}
+		name, ok := strings.CutPrefix(rest, "->")
+		if !ok {
+			if name, ok = strings.CutPrefix(rest, "."); !ok {
+				return nil, fmt.Errorf("path %q: %q", s, rest)
+			}
+		}
+		n := strings.IndexAny(name, ".[-")
+		if n < 0 {
+			n = len(name)
+		}
+		if n == 0 {
+			return nil, fmt.Errorf("path %q: empty name", s)
+		}
+		steps = append(steps, step{name: name[:n]})
+		rest = name[n:]
+	}
+	return steps, nil
+}
+
+// member follows a path from an object, through pointers where it leads there.
+func (c *Checker) member(p place, path string) (place, error) {
+	steps, err := ParsePath(path)
+	if err != nil {
+		return p, err
+	}
+	for _, s := range steps {
+		if ptr, ok := ir.Underlying(p.typ).(*btf.Pointer); ok {
+			if p, err = follow(p, ptr); err != nil {
+				return p, err
+			}
+		}
+		if s.name != "" {
+			p, err = field(p, s.name)
+		} else {
+			p, err = c.index(p, false, constOf(ir.Int64Type(), uint64(s.index)))
+		}
+		if err != nil {
+			return p, fmt.Errorf("path %q: %w", path, err)
+		}
+	}
+	return p, nil
+}
+
+// follow is the object that a pointer in memory points to.
+func follow(p place, ptr *btf.Pointer) (place, error) {
+	user := p.user || ir.Tagged(ptr, "user")
+	if _, void := ir.Underlying(ptr.Target).(*btf.Void); void {
+		return p, errors.New("a void pointer points to nothing that has members; cast it first")
+	}
+	load := &ir.Expr{Op: ir.OpLoad, Type: ir.PtrType(ptr.Target, user), Args: []*ir.Expr{p.base}, Int: p.off}
+	return place{base: load, typ: ptr.Target, user: user}, nil
+}
+
+// field is a member by name, also of anonymous members.
+func field(p place, name string) (place, error) {
+	var members []btf.Member
+	switch t := ir.Underlying(p.typ).(type) {
+	case *btf.Struct:
+		members = t.Members
+	case *btf.Union:
+		members = t.Members
+	default:
+		return p, fmt.Errorf("%s is no struct and has no member %q", ir.BtfName(p.typ), name)
+	}
+	m, off := kernel.Member(members, name)
+	if m == nil {
+		return p, fmt.Errorf("%s has no member %q%s", ir.BtfName(p.typ), name, nearMember(members, name))
+	}
+	out := place{base: p.base, typ: m.Type, user: p.user}
+	if m.BitfieldSize == 0 {
+		out.off = p.off + int64(off/8)
+		return out, nil
+	}
+	copied := *m
+	copied.Offset = off
+	out.off, out.bits = p.off, &copied
+	return out, nil
+}
+
+// index is an element of the array at p, or, from a pointer, the i-th object.
+func (c *Checker) index(p place, pointer bool, i *ir.Expr) (place, error) {
+	elem := p.typ
+	limit := int64(-1)
+	if a, ok := ir.Underlying(p.typ).(*btf.Array); ok {
+		elem = a.Type
+		if a.Nelems > 0 { // zero is a flexible array
+			limit = int64(a.Nelems)
+		}
+	} else if ptr, ok := ir.Underlying(p.typ).(*btf.Pointer); ok && !pointer {
+		var err error
+		if p, err = follow(p, ptr); err != nil {
+			return p, err
+		}
+		elem = ptr.Target
+	} else if !pointer {
+		return p, fmt.Errorf("%s is no array", ir.BtfName(p.typ))
+	}
+	size, err := btf.Sizeof(elem)
+	if err != nil || size == 0 {
+		return p, fmt.Errorf("element %s has no size", ir.BtfName(elem))
+	}
+	out := place{base: p.base, off: p.off, typ: elem, user: p.user}
+	if IsConst(i) {
+		if limit >= 0 && (i.Int < 0 || i.Int >= limit) {
+			return p, fmt.Errorf("index %d of %s", i.Int, ir.BtfName(p.typ))
+		}
+		out.off += i.Int * int64(size)
+		return out, nil
+	}
+	n, err := convertNumber(i, ir.Int64Type())
+	if err != nil {
+		return p, err
+	}
+	step, err := c.arith(&ir.Expr{Op: ir.OpMul, Type: ir.Int64Type()}, []*ir.Expr{n, constOf(ir.Int64Type(), uint64(size))})
+	if err != nil {
+		return p, err
+	}
+	base, err := convert(p.base, ir.Uint64Type())
+	if err != nil {
+		return p, err
+	}
+	sum, err := c.arith(&ir.Expr{Op: ir.OpAdd, Type: ir.Uint64Type()}, []*ir.Expr{base, step})
+	if err != nil {
+		return p, err
+	}
+	if out.base, err = convert(sum, ir.PtrType(nil, p.user)); err != nil {
+		return p, err
+	}
+	return out, nil
+}
+
+// address is the address of an object, as a pointer of type t.
+func address(p place, t ir.Type) *ir.Expr {
+	if p.off == 0 {
+		return &ir.Expr{Op: ir.OpCast, Type: t, Args: []*ir.Expr{p.base}}
+	}
+	off := constOf(ir.Uint64Type(), uint64(p.off))
+	return &ir.Expr{Op: ir.OpAdd, Type: t, Args: []*ir.Expr{p.base, off}}
+}
+
+// valueAt reads an object.
+func (c *Checker) valueAt(p place, e *ir.Expr) (*ir.Expr, error) {
+	if p.bits != nil {
+		return bitsAt(p, e.Pos)
+	}
+	t, err := ir.FromBTF(p.typ, false)
+	if err != nil {
+		return nil, err
+	}
+	// What a user-space structure points to is in user space as well.
+	if t.Kind == ir.KindPtr && p.user {
+		t.User = true
+	}
+	switch {
+	case t.Scalar():
+		return &ir.Expr{Op: ir.OpLoad, Type: t, Args: []*ir.Expr{p.base}, Int: p.off, Pos: e.Pos}, nil
+	case t.Kind == ir.KindString:
+		if t.Size == 0 { // a flexible array
+			t.Size = ir.DefaultString
+		}
+		return &ir.Expr{Op: ir.OpStr, Type: t, Args: []*ir.Expr{address(p, ir.PtrType(charBTF(), p.user))}, Pos: e.Pos}, nil
+	}
+	if t.Size > ir.MaxMemory {
+		t.Size = ir.MaxMemory // only its members and address can be used
+	}
+	return &ir.Expr{Op: ir.OpBuf, Type: t, Args: []*ir.Expr{address(p, ir.PtrType(p.typ, p.user))}, Pos: e.Pos}, nil
+}
+
+// bitsAt reads a bit field: the smallest aligned word that holds it.
+func bitsAt(p place, pos ir.Pos) (*ir.Expr, error) {
+	t, err := ir.FromBTF(p.typ, false)
+	if err != nil || !t.Scalar() {
+		return nil, fmt.Errorf("bit field of type %s", ir.BtfName(p.typ))
+	}
+	size := int64(t.Size)
+	first, width := int64(p.bits.Offset), int64(p.bits.BitfieldSize)
+	for {
+		word := first / (size * 8) * size
+		low := first - word*8
+		if low+width <= size*8 {
+			return &ir.Expr{
+				Op: ir.OpLoad, Type: t, Args: []*ir.Expr{p.base}, Int: p.off + word, Pos: pos,
+				Bits: ir.BitField{Shl: uint8(64 - low - width), Shr: uint8(64 - width)}, Word: int(size),
+			}, nil
+		}
+		if size *= 2; size > 8 {
+			return nil, errors.New("bit field across 64-bit words")
+		}
+	}
+}
+
+// deref reads what a pointer points to.
+func (c *Checker) deref(e, a *ir.Expr) (*ir.Expr, error) {
+	if a.Type.Kind != ir.KindPtr && e.Type.Kind == ir.KindAuto {
+		return nil, fmt.Errorf("%s is %s, not a pointer", ir.ShortString(a), a.Type)
+	}
+	if e.Type.Kind == ir.KindAuto {
+		if a.Type.Elem == nil {
+			return nil, fmt.Errorf("%s points to void: give a type to read", ir.ShortString(a))
+		}
+		p, err := placeOf(a)
+		if err != nil {
+			return nil, err
+		}
+		return c.valueAt(p, e)
+	}
+	ptr, err := asPointer(a)
+	if err != nil {
+		return nil, err
+	}
+	if err := ir.ValidType(e.Type, 0); err != nil {
+		return nil, err
+	}
+	if e.Type.Scalar() {
+		return &ir.Expr{Op: ir.OpLoad, Type: e.Type, Args: []*ir.Expr{ptr}, Pos: e.Pos}, nil
+	}
+	op := ir.OpBuf
+	if e.Type.Kind == ir.KindString {
+		op = ir.OpStr
+	}
+	return &ir.Expr{Op: op, Type: e.Type, Args: []*ir.Expr{ptr}, Pos: e.Pos}, nil
+}
+
+// asPointer makes a number a kernel pointer; pointers stay what they are.
+func asPointer(e *ir.Expr) (*ir.Expr, error) {
+	if e.Type.Kind == ir.KindPtr {
+		return e, nil
+	}
+	if !e.Type.Scalar() {
+		return nil, fmt.Errorf("%s is %s, not an address", ir.ShortString(e), e.Type)
+	}
+	return convert(e, ir.PtrType(nil, false))
+}
+
+// buffer types str and buf. On a value that is text or bytes already they
+// change the size.
+func (c *Checker) buffer(e *ir.Expr, args []*ir.Expr) (*ir.Expr, error) {
+	t := e.Type
+	if t.Kind == ir.KindAuto {
+		t = ir.StringType(ir.DefaultString)
+		if e.Op == ir.OpBuf {
+			return nil, errors.New("buf needs a size")
+		}
+	}
+	if want := map[ir.Op]ir.Kind{ir.OpStr: ir.KindString, ir.OpBuf: ir.KindBytes}[e.Op]; t.Kind != want {
+		return nil, fmt.Errorf("%s gives no %s", e.Op, t)
+	}
+	if err := ir.ValidType(t, 0); err != nil {
+		return nil, err
+	}
+	a := args[0]
+	if a.Op == ir.OpStr || a.Op == ir.OpBuf {
+		a = a.Args[0]
+	} else if a.Type.Kind == ir.KindString {
+		return c.cast(&ir.Expr{Op: ir.OpCast, Type: t, Pos: e.Pos}, a)
+	}
+	ptr, err := asPointer(a)
+	if err != nil {
+		return nil, err
+	}
+	out := &ir.Expr{Op: e.Op, Type: t, Args: []*ir.Expr{ptr}, Pos: e.Pos}
+	if len(args) == 2 {
+		n, err := convertNumber(args[1], ir.Uint64Type())
+		if err != nil {
+			return nil, err
+		}
+		out.Args = append(out.Args, n)
+	}
+	return out, nil
+}
+
+// perCPU is the address of a per-CPU variable on a CPU: the kernel adds that
+// CPU's entry of __per_cpu_offset.
+func (c *Checker) perCPU(e *ir.Expr, args []*ir.Expr) (*ir.Expr, error) {
+	table, ok := c.Plan.Symbols["__per_cpu_offset"]
+	if !ok {
+		return nil, Unsupported("per-CPU address", ir.Version{}, "the plan does not name the kernel symbol __per_cpu_offset (kptr_restrict?)")
+	}
+	ptr, err := asPointer(args[0])
+	if err != nil {
+		return nil, err
+	}
+	longs := constOf(ir.PtrType(&btf.Int{Name: "unsigned long", Size: 8}, false), table)
+	p, err := c.index(place{base: longs, typ: longs.Type.Elem}, true, args[1])
+	if err != nil {
+		return nil, err
+	}
+	off := &ir.Expr{Op: ir.OpLoad, Type: ir.Uint64Type(), Args: []*ir.Expr{p.base}, Int: p.off}
+	base, err := convert(ptr, ir.Uint64Type())
+	if err != nil {
+		return nil, err
+	}
+	return convert(&ir.Expr{Op: ir.OpAdd, Type: ir.Uint64Type(), Args: []*ir.Expr{base, off}, Pos: e.Pos}, ptr.Type)
+}
+
+// arrayOf is the element of an array type.
+func arrayOf(t btf.Type) (btf.Type, bool) {
+	a, ok := ir.Underlying(t).(*btf.Array)
+	if !ok {
+		return nil, false
+	}
+	return a.Type, true
+}

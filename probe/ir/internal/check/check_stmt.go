@@ -1,0 +1,360 @@
+package check
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/cilium/ebpf"
+
+	"github.com/borescope/borescope/probe/ir"
+)
+
+func (c *Checker) block(list []*ir.Stmt) ([]*ir.Stmt, error) {
+	return c.blockDepth(list, 0)
+}
+
+func (c *Checker) blockDepth(list []*ir.Stmt, depth int) ([]*ir.Stmt, error) {
+	if depth > 32 {
+		return nil, errors.New("statements nested more than 32 deep")
+	}
+	// What an enclosing statement wants made before it is no part of this block.
+	outer := c.before
+	c.before = nil
+	defer func() { c.before = outer }()
+	out := make([]*ir.Stmt, 0, len(list))
+	defer c.closeScope(len(c.scope))
+	for _, s := range list {
+		if s == nil {
+			return nil, errors.New("missing statement")
+		}
+		x, err := c.stmt(s, depth)
+		if err != nil {
+			return nil, At(s.Pos, ir.FirstLine(s), err)
+		}
+		out = append(append(out, c.before...), x)
+		c.before = nil
+	}
+	return out, nil
+}
+
+// closeScope forgets the variables that a block declared: whether they are set
+// behind it depends on whether it ran.
+func (c *Checker) closeScope(n int) {
+	for _, v := range c.scope[n:] {
+		delete(c.Vars, v)
+	}
+	c.scope = c.scope[:n]
+}
+
+func (c *Checker) stmt(s *ir.Stmt, depth int) (*ir.Stmt, error) {
+	out := &ir.Stmt{Op: s.Op, Map: s.Map, Delete: s.Delete, Flag: s.Flag, Max: s.Max, Thread: s.Thread, Pos: s.Pos}
+	var err error
+	if s.Op != ir.StmtAgg {
+		if err := flippedMap(s.Map); err != nil {
+			return nil, err
+		}
+	}
+	switch s.Op {
+	case ir.StmtLet:
+		return out, c.let(out, s)
+	case ir.StmtIf:
+		if out.X, err = c.condition(s.X); err != nil {
+			return nil, err
+		}
+		return out, c.bodies(out, s, depth)
+	case ir.StmtLoop:
+		return out, c.loop(out, s, depth)
+	case ir.StmtForEach:
+		return out, c.forEach(out, s, depth)
+	case ir.StmtBreak, ir.StmtContinue:
+		if c.loops == 0 {
+			return nil, fmt.Errorf("%s outside of a loop", s.Op)
+		}
+		return out, nil
+	case ir.StmtReturn:
+		return out, nil
+	case ir.StmtExit:
+		if s.X == nil {
+			return out, nil
+		}
+		return out, c.effect(out, s, ir.IntType(4, true))
+	case ir.StmtSkip:
+		return out, c.session(s.Op.String())
+	case ir.StmtCookie:
+		if err := c.session(s.Op.String()); err != nil {
+			return nil, err
+		}
+		return out, c.effect(out, s, ir.U64)
+	case ir.StmtFind:
+		return out, c.find(out, s, depth)
+	case ir.StmtSet, ir.StmtDelete, ir.StmtAdd:
+		return out, c.store(out, s)
+	case ir.StmtAgg:
+		return out, c.aggregate(out, s)
+	case ir.StmtEmit:
+		return out, c.emit(out, s)
+	case ir.StmtPacket:
+		return out, c.packet(out, s)
+	case ir.StmtSignal:
+		return out, c.effect(out, s, ir.U32)
+	case ir.StmtOverride:
+		return out, c.override(out, s)
+	case ir.StmtEval:
+		out.X, err = c.Expr(s.X)
+		return out, err
+	}
+	return nil, fmt.Errorf("no such statement: %d", s.Op)
+}
+
+func (c *Checker) bodies(out, s *ir.Stmt, depth int) (err error) {
+	if out.Body, err = c.blockDepth(s.Body, depth+1); err != nil {
+		return err
+	}
+	out.Else, err = c.blockDepth(s.Else, depth+1)
+	return err
+}
+
+// bind gives a variable its type, or checks that it has it already.
+func (c *Checker) bind(v *ir.Var, t ir.Type) (*ir.Var, error) {
+	if v == nil {
+		return nil, errors.New("missing variable")
+	}
+	if have := c.Vars[v]; have != nil {
+		if !have.Type.Equal(t) {
+			return nil, fmt.Errorf("variable %s is %s, not %s", v.Name, have.Type, t)
+		}
+		return have, nil
+	}
+	if v.Type.Kind != ir.KindAuto {
+		if !v.Type.Equal(t) {
+			return nil, fmt.Errorf("variable %s is %s, not %s", v.Name, v.Type, t)
+		}
+		t = v.Type
+	}
+	n := &ir.Var{Name: v.Name, Type: t}
+	c.Vars[v] = n
+	c.scope = append(c.scope, v)
+	c.list = append(c.list, n)
+	return n, nil
+}
+
+func (c *Checker) let(out, s *ir.Stmt) error {
+	x, err := c.Expr(s.X)
+	if err != nil {
+		return err
+	}
+	want := ir.Type{}
+	if s.Var != nil {
+		want = s.Var.Type
+		if have := c.Vars[s.Var]; have != nil {
+			want = have.Type
+		}
+	}
+	if want.Kind != ir.KindAuto {
+		if x, err = convert(x, want); err != nil {
+			return err
+		}
+	}
+	out.X = x
+	out.Var, err = c.bind(s.Var, x.Type)
+	return err
+}
+
+func (c *Checker) condition(e *ir.Expr) (*ir.Expr, error) {
+	x, err := c.Expr(e)
+	if err != nil {
+		return nil, err
+	}
+	return truth(x)
+}
+
+func (c *Checker) loop(out, s *ir.Stmt, depth int) error {
+	defer c.closeScope(len(c.scope))
+	x, err := c.Expr(s.X)
+	if err != nil {
+		return err
+	}
+	if out.X, err = convertNumber(x, ir.U32); err != nil {
+		return err
+	}
+	switch {
+	case IsConst(x) && (s.Max == 0 || int64(s.Max) > x.Int):
+		out.Max = int(max(x.Int, 0))
+	case s.Max <= 0:
+		return errors.New("a loop whose count is not constant needs Max")
+	}
+	if err := c.turns(out.Max); err != nil {
+		return err
+	}
+	if s.Var == nil {
+		out.Var = &ir.Var{Name: "i", Type: ir.U32}
+		c.list = append(c.list, out.Var)
+	} else if out.Var, err = c.bind(s.Var, ir.U32); err != nil {
+		return err
+	}
+	c.loops++
+	err = c.bodies(out, s, depth)
+	c.loops--
+	return err
+}
+
+func (c *Checker) forEach(out, s *ir.Stmt, depth int) error {
+	defer c.closeScope(len(c.scope))
+	if err := plainMap(s.Map); err != nil {
+		return err
+	}
+	if !c.Kern.AtLeast(ForEachSince) {
+		return Unsupported("loop over a map", ForEachSince, "this plan is for Linux "+c.Plan.Kernel)
+	}
+	key := s.Map.Key
+	switch s.Map.Kind {
+	case ir.MapHash, ir.MapLRU:
+	case ir.MapArray:
+		key = ir.U32
+	default:
+		return fmt.Errorf("loop over a map of kind %s", s.Map.Kind)
+	}
+	var err error
+	if s.Var != nil {
+		if out.Var, err = c.bind(s.Var, key); err != nil {
+			return err
+		}
+	}
+	if s.Var2 != nil {
+		if out.Var2, err = c.bind(s.Var2, s.Map.Value); err != nil {
+			return err
+		}
+	}
+	c.loops++
+	err = c.bodies(out, s, depth)
+	c.loops--
+	return err
+}
+
+// key types a statement's key.
+func (c *Checker) key(s *ir.Stmt) (*ir.Expr, error) {
+	if s.Map == nil {
+		return nil, errors.New("missing map")
+	}
+	if s.Key == nil {
+		return c.keyOf(s.Map, nil)
+	}
+	k, err := c.Expr(s.Key)
+	if err != nil {
+		return nil, err
+	}
+	return c.keyOf(s.Map, k)
+}
+
+func (c *Checker) find(out, s *ir.Stmt, depth int) (err error) {
+	if err = plainMap(s.Map); err != nil {
+		return err
+	}
+	if out.Key, err = c.key(s); err != nil {
+		return err
+	}
+	if s.Delete && !s.Map.Deletable() {
+		return fmt.Errorf("entries of %s %s cannot be deleted", s.Map.Kind, s.Map.Name)
+	}
+	n := len(c.scope)
+	if s.Var != nil {
+		if out.Var, err = c.bind(s.Var, s.Map.Value); err != nil {
+			return err
+		}
+	}
+	if out.Body, err = c.blockDepth(s.Body, depth+1); err != nil {
+		return err
+	}
+	c.closeScope(n)
+	out.Else, err = c.blockDepth(s.Else, depth+1)
+	return err
+}
+
+func (c *Checker) store(out, s *ir.Stmt) (err error) {
+	if err = plainMap(s.Map); err != nil {
+		return err
+	}
+	if out.Key, err = c.key(s); err != nil {
+		return err
+	}
+	if s.Op == ir.StmtDelete {
+		if !s.Map.Deletable() {
+			return fmt.Errorf("entries of %s %s cannot be deleted", s.Map.Kind, s.Map.Name)
+		}
+		return nil
+	}
+	x, err := c.Expr(s.X)
+	if err != nil {
+		return err
+	}
+	if s.Op == ir.StmtAdd && (s.Map.Value.Kind != ir.KindInt || s.Map.Value.Size < 4) {
+		return fmt.Errorf("map %s holds %s: only 32 and 64-bit integers can be added to", s.Map.Name, s.Map.Value)
+	}
+	if out.X, err = convert(x, s.Map.Value); err != nil {
+		return fmt.Errorf("value of %s: %w", s.Map.Name, err)
+	}
+	return nil
+}
+
+func (c *Checker) aggregate(out, s *ir.Stmt) (err error) {
+	if s.Map == nil || s.Map.Agg == ir.AggNone {
+		return errors.New("the map does not aggregate")
+	}
+	if out.Key, err = c.key(s); err != nil {
+		return err
+	}
+	if s.Map.Agg == ir.AggCount {
+		if s.X != nil {
+			return errors.New("count takes no value")
+		}
+		return nil
+	}
+	if s.X == nil {
+		if s.Map.Agg == ir.AggSeries && s.Map.Inner == ir.AggCount {
+			return nil
+		}
+		return fmt.Errorf("%s needs a value", s.Map.Agg)
+	}
+	x, err := c.Expr(s.X)
+	if err != nil {
+		return err
+	}
+	out.X, err = convertNumber(x, ir.IntType(8, s.Map.Signed || s.Map.Agg == ir.AggHist || s.Map.Agg == ir.AggLinear))
+	return err
+}
+
+func (c *Checker) emit(out, s *ir.Stmt) error {
+	if s.Map == nil || s.Map.Kind != ir.MapRing && s.Map.Kind != ir.MapPerf {
+		return errors.New("the map is no ring or perf buffer")
+	}
+	x, err := c.Expr(s.X)
+	if err != nil {
+		return err
+	}
+	if x.Op == ir.OpTuple && x.Type.Size == s.Map.Value.Size && len(x.Args) != len(s.Map.Value.Fields) {
+		out.X = x // another form of the same size, as the lines of a Log are
+		return nil
+	}
+	if out.X, err = convert(x, s.Map.Value); err != nil {
+		return fmt.Errorf("event of %s: %w", s.Map.Name, err)
+	}
+	return nil
+}
+
+func (c *Checker) effect(out, s *ir.Stmt, t ir.Type) error {
+	x, err := c.Expr(s.X)
+	if err != nil {
+		return err
+	}
+	out.X, err = convertNumber(x, t)
+	return err
+}
+
+// override types an override of the return value.
+func (c *Checker) override(out, s *ir.Stmt) error {
+	t := c.Pp.Type
+	if t != ebpf.Kprobe && c.Pp.AttachType != ebpf.AttachModifyReturn || c.Pp.Returns || c.Pp.UserRegs {
+		return fmt.Errorf("%s cannot override a return value: only kprobe and fmod_ret can", c.targetName())
+	}
+	return c.effect(out, s, ir.Int64Type())
+}

@@ -1,0 +1,123 @@
+package check
+
+import (
+	"fmt"
+
+	"github.com/cilium/ebpf/btf"
+
+	"github.com/borescope/borescope/internal/kernel"
+	"github.com/borescope/borescope/probe/ir"
+)
+
+// TaskFields are what taskID reads, besides a task's numbers in the initial
+// namespace: what a program asks nothing else of need not be in its types.
+var TaskFields = []struct{ Typ, Member string }{
+	{"task_struct", "thread_pid"},
+	{"task_struct", "group_leader"},
+	{"task_struct", "pid"},
+	{"task_struct", "tgid"},
+	{"pid", "level"},
+	{"pid", "numbers"},
+	{"upid", "nr"},
+	{"upid", "ns"},
+}
+
+// UsesTaskIDs says whether an expression is one that taskID types.
+func UsesTaskIDs(e *ir.Expr) bool {
+	return e.Op == ir.OpTaskPID || e.Op == ir.OpTaskTID || e.Op == ir.OpBuiltin && e.Str == "ppid"
+}
+
+// taskID types the number of a task that is not the current one, which is typed:
+// the one in the initial namespace or, for a program that is loaded in another one,
+// the same as PIDNamespace.OwnIDs gives the current task.
+func (c *Checker) taskID(op ir.Op, task *ir.Expr) (*ir.Expr, error) {
+	s, _ := StructOf(task.Type.Elem).(*btf.Struct)
+	if task.Type.Kind != ir.KindPtr || task.Type.User || s == nil || s.Name != "task_struct" {
+		return nil, fmt.Errorf("%s is no pointer to a struct task_struct of the kernel's", task.Type)
+	}
+	initial, pid := "pid", "thread_pid"
+	if op == ir.OpTaskPID {
+		initial, pid = "tgid", "group_leader->thread_pid"
+	}
+	number, err := c.memberOf(task, initial, ir.U32)
+	if err != nil || c.ns == nil {
+		return number, err
+	}
+	number = c.keep("initial", number)
+	idle := compared(ir.OpEq, number, constOf(ir.U32, 0)) // the idle tasks are 0 everywhere
+	stranger := choice(idle, number, &ir.Expr{Op: ir.OpOr, Type: ir.U32, Args: []*ir.Expr{number, constOf(ir.U32, kernel.Stranger)}})
+	n := c.ns.Nested
+	if n == nil {
+		return stranger, nil
+	}
+	at, err := c.memberOf(task, pid, ir.Type{})
+	if err != nil {
+		return nil, err
+	}
+	at = c.keep("thread_pid", at)
+	level, err := c.memberOf(at, "level", ir.U32)
+	if err != nil {
+		return nil, err
+	}
+	upid, err := c.elementOf(at, "numbers", int64(n.Level))
+	if err != nil {
+		return nil, err
+	}
+	ns, err := c.memberOf(upid, "ns", ir.U64)
+	if err != nil {
+		return nil, err
+	}
+	own, err := c.memberOf(upid, "nr", ir.U32)
+	if err != nil {
+		return nil, err
+	}
+	inside := &ir.Expr{Op: ir.OpLAnd, Type: ir.BoolType(), Args: []*ir.Expr{
+		compared(ir.OpGe, level, constOf(ir.U32, uint64(n.Level))),
+		compared(ir.OpEq, ns, constOf(ir.U64, n.Address)),
+	}}
+	return choice(inside, own, stranger), nil
+}
+
+// memberOf reads a number behind a typed pointer, as t if that is given.
+func (c *Checker) memberOf(ptr *ir.Expr, path string, t ir.Type) (*ir.Expr, error) {
+	p, err := placeOf(ptr)
+	if err == nil {
+		p, err = c.member(p, path)
+	}
+	if err != nil {
+		return nil, err
+	}
+	x, err := c.valueAt(p, &ir.Expr{Op: ir.OpMember, Pos: ptr.Pos})
+	if err != nil || t.Kind == ir.KindAuto {
+		return x, err
+	}
+	return convert(x, t)
+}
+
+// elementOf is the address of element i of an array behind a typed pointer,
+// however many its type says there are: one, or none, stands for what the kernel
+// allocates.
+func (c *Checker) elementOf(ptr *ir.Expr, array string, i int64) (*ir.Expr, error) {
+	p, err := placeOf(ptr)
+	if err == nil {
+		p, err = c.member(p, array+"[0]")
+	}
+	if err != nil {
+		return nil, err
+	}
+	size, err := btf.Sizeof(p.typ)
+	if err != nil {
+		return nil, err
+	}
+	p.off += i * int64(size)
+	return address(p, ir.PtrType(p.typ, false)), nil
+}
+
+func compared(op ir.Op, a, b *ir.Expr) *ir.Expr {
+	return &ir.Expr{Op: op, Type: ir.BoolType(), Args: []*ir.Expr{a, b}}
+}
+
+// choice is a if the condition holds, or else b of the same type.
+func choice(cond, a, b *ir.Expr) *ir.Expr {
+	return &ir.Expr{Op: ir.OpCond, Type: a.Type, Args: []*ir.Expr{cond, a, b}}
+}

@@ -1,0 +1,192 @@
+package check
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/borescope/borescope/probe/ir"
+)
+
+// text types the operations on text, and those on bytes that are like them.
+func (c *Checker) text(e *ir.Expr, args []*ir.Expr) (*ir.Expr, error) {
+	switch e.Op {
+	case ir.OpMemcmp:
+		return memcmp(e, args)
+	case ir.OpLen:
+		if t := args[0].Type; t.Kind == ir.KindBytes && (t.Format == ir.FormatKstack || t.Format == ir.FormatUstack) {
+			return &ir.Expr{Op: ir.OpLen, Type: ir.U32, Args: args, Pos: e.Pos}, nil
+		}
+	}
+	out := &ir.Expr{Op: e.Op, Type: ir.BoolType(), Str: e.Str, Int: e.Int, Args: make([]*ir.Expr, len(args)), Pos: e.Pos}
+	for i, a := range args {
+		x := asText(a)
+		if x.Type.Kind != ir.KindString {
+			return nil, fmt.Errorf("%s is %s, not text", ir.ShortString(x), x.Type)
+		}
+		out.Args[i] = x
+	}
+	switch e.Op {
+	case ir.OpLen:
+		out.Type = ir.U32
+	case ir.OpStrncmp:
+		out.Type = ir.U32
+		if e.Int < 1 || e.Int > ir.MaxMemory {
+			return nil, fmt.Errorf("strncmp of %d bytes", e.Int)
+		}
+	case ir.OpGlob:
+		g, err := ParseGlob(e.Str)
+		if err != nil {
+			return nil, err
+		}
+		if g.all() {
+			return constOf(ir.BoolType(), 1), nil
+		}
+	default:
+		return c.needle(out)
+	}
+	return out, nil
+}
+
+// needle types the search for text in text.
+func (c *Checker) needle(out *ir.Expr) (*ir.Expr, error) {
+	missing := constOf(ir.BoolType(), 0)
+	found := constOf(ir.BoolType(), 1)
+	if out.Op == ir.OpIndexOf {
+		out.Type = ir.Int64Type()
+		missing, found = constOf(out.Type, ^uint64(0)), constOf(out.Type, 0)
+	}
+	if len(out.Args) == 2 {
+		if out.Args[1].Op != ir.OpString {
+			return out, nil
+		}
+		out.Str, out.Args = out.Args[1].Str, out.Args[:1]
+	}
+	if _, err := c.stringConst(&ir.Expr{Str: out.Str}); err != nil {
+		return nil, err
+	}
+	switch n := len(out.Str); {
+	case n == 0:
+		return found, nil
+	case n >= out.Args[0].Type.Size:
+		return missing, nil
+	}
+	return out, nil
+}
+
+// memcmp types a comparison of memory by order.
+func memcmp(e *ir.Expr, args []*ir.Expr) (*ir.Expr, error) {
+	for _, a := range args {
+		if a.Type.Kind != ir.KindString && a.Type.Kind != ir.KindBytes {
+			return nil, fmt.Errorf("%s is %s, not text or bytes", ir.ShortString(a), a.Type)
+		}
+		if e.Int < 1 || e.Int > int64(a.Type.Size) {
+			return nil, fmt.Errorf("memcmp of %d bytes: %s is %s", e.Int, ir.ShortString(a), a.Type)
+		}
+	}
+	return &ir.Expr{Op: ir.OpMemcmp, Type: ir.IntType(4, true), Int: e.Int, Args: args, Pos: e.Pos}, nil
+}
+
+// Glob is a pattern that matches whole texts: a list of classes of bytes, with
+// gaps for anything between them. A text is matched by the set of positions
+// that the pattern may be at, one bit each.
+type Glob struct {
+	Tokens []globClass
+	Gaps   uint64 // bit i: anything may stand before token i, or at the end
+}
+
+// globClass is the bytes that one token matches.
+type globClass struct {
+	Any     bool
+	Negated bool
+	Ranges  [][2]byte
+}
+
+// maxGlob bounds a pattern's tokens: one bit each, and one for the end.
+const maxGlob = 62
+
+// ParseGlob reads a pattern of *, ?, [a-z], [!a-z] and literal bytes.
+func ParseGlob(s string) (*Glob, error) {
+	g := &Glob{}
+	for i := 0; i < len(s); i++ {
+		switch c := s[i]; c {
+		case 0:
+			return nil, errors.New("pattern with a NUL byte")
+		case '*':
+			g.Gaps |= 1 << len(g.Tokens)
+			continue
+		case '?':
+			g.Tokens = append(g.Tokens, globClass{Any: true})
+		case '[':
+			class, n, err := parseClass(s[i+1:])
+			if err != nil {
+				return nil, fmt.Errorf("pattern %q: %w", s, err)
+			}
+			g.Tokens = append(g.Tokens, class)
+			i += n
+		default:
+			g.Tokens = append(g.Tokens, globClass{Ranges: [][2]byte{{c, c}}})
+		}
+		if len(g.Tokens) > maxGlob {
+			return nil, fmt.Errorf("pattern %q: more than %d characters", s, maxGlob)
+		}
+	}
+	return g, nil
+}
+
+// parseClass reads a character class behind its bracket, and says how long it is.
+func parseClass(s string) (c globClass, n int, err error) {
+	if n < len(s) && s[n] == '!' {
+		c.Negated = true
+		n++
+	}
+	for first := true; ; first = false {
+		if n >= len(s) {
+			return c, 0, errors.New("no ]")
+		}
+		lo := s[n]
+		n++
+		if lo == ']' && !first {
+			return c, n, nil
+		}
+		hi := lo
+		if n+1 < len(s) && s[n] == '-' && s[n+1] != ']' {
+			hi = s[n+1]
+			n += 2
+		}
+		if hi < lo {
+			return c, 0, fmt.Errorf("range %c-%c", lo, hi)
+		}
+		c.Ranges = append(c.Ranges, [2]byte{lo, hi})
+	}
+}
+
+// all says whether every text matches.
+func (g *Glob) all() bool { return len(g.Tokens) == 0 && g.Gaps == 1 }
+
+// match says whether the class has the byte.
+func (c *globClass) match(b byte) bool {
+	if c.Any {
+		return true
+	}
+	for _, r := range c.Ranges {
+		if b >= r[0] && b <= r[1] {
+			return !c.Negated
+		}
+	}
+	return c.Negated
+}
+
+// Match says whether the pattern matches the whole text.
+func (g *Glob) Match(text []byte) bool {
+	at := uint64(1)
+	for _, b := range text {
+		next := at & g.Gaps
+		for i := range g.Tokens {
+			if at>>i&1 != 0 && g.Tokens[i].match(b) {
+				next |= 1 << (i + 1)
+			}
+		}
+		at = next
+	}
+	return at>>len(g.Tokens)&1 != 0
+}

@@ -1,0 +1,307 @@
+package check
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/btf"
+
+	"github.com/borescope/borescope/internal/near"
+	"github.com/borescope/borescope/probe"
+	"github.com/borescope/borescope/probe/ir"
+)
+
+// bytesConst types constant bytes.
+func bytesConst(e *ir.Expr) (*ir.Expr, error) {
+	t := e.Type
+	if t.Kind == ir.KindAuto {
+		t = ir.BytesType(len(e.Str))
+	}
+	if t.Kind != ir.KindBytes || t.Size < len(e.Str) {
+		return nil, fmt.Errorf("%d bytes do not fit %s", len(e.Str), t)
+	}
+	if err := ir.ValidType(t, 0); err != nil {
+		return nil, err
+	}
+	return &ir.Expr{Op: ir.OpBytes, Type: t, Str: e.Str, Pos: e.Pos}, nil
+}
+
+// enumerator is the value of a kernel enumerator.
+func (c *Checker) enumerator(e *ir.Expr) (*ir.Expr, error) {
+	if c.Plan.BTF == nil {
+		return nil, Unsupported("enumerator "+e.Str, ir.Version{}, noBTF)
+	}
+	name := e.Str
+	if i := strings.LastIndexByte(name, '.'); i >= 0 {
+		t, err := lookupType(c.Plan.BTF, name[:i])
+		if err != nil {
+			return nil, err
+		}
+		en, ok := ir.Underlying(t).(*btf.Enum)
+		if !ok {
+			return nil, fmt.Errorf("%s is no enum", ir.BtfName(t))
+		}
+		if x := enumValue(en, name[i+1:]); x != nil {
+			return x, nil
+		}
+		names := make([]string, len(en.Values))
+		for i, v := range en.Values {
+			names[i] = v.Name
+		}
+		return nil, fmt.Errorf("%s has no %q%s", ir.BtfName(en), name[i+1:], near.Hint(name[i+1:], names))
+	}
+	for t, err := range c.Plan.BTF.All() {
+		if err != nil {
+			return nil, err
+		}
+		if en, ok := t.(*btf.Enum); ok {
+			if x := enumValue(en, name); x != nil {
+				return x, nil
+			}
+		}
+	}
+	return nil, fmt.Errorf("the kernel's BTF has no enumerator %q", name)
+}
+
+// enumValue is an enum's value by name, nil if it has none of that name.
+func enumValue(en *btf.Enum, name string) *ir.Expr {
+	for _, v := range en.Values {
+		if v.Name == name {
+			return constOf(ir.IntType(int(en.Size), en.Signed), v.Value)
+		}
+	}
+	return nil
+}
+
+// sizeof is the size of a kernel type.
+func (c *Checker) sizeof(e *ir.Expr) (*ir.Expr, error) {
+	t, err := c.kernelType(e.Str)
+	if err != nil {
+		return nil, err
+	}
+	n, err := btf.Sizeof(t)
+	if err != nil {
+		return nil, err
+	}
+	return constOf(ir.Uint64Type(), uint64(n)), nil
+}
+
+// addressSpace types kptr and uptr: the same pointer into the other memory.
+func addressSpace(e, a *ir.Expr) (*ir.Expr, error) {
+	if !a.Type.Scalar() {
+		return nil, fmt.Errorf("%s is %s, not an address", ir.ShortString(a), a.Type)
+	}
+	t := ir.PtrType(nil, e.Op == ir.OpUptr)
+	if a.Type.Kind == ir.KindPtr {
+		t.Elem = a.Type.Elem
+	}
+	return &ir.Expr{Op: ir.OpCast, Type: t, Args: []*ir.Expr{a}, Pos: e.Pos}, nil
+}
+
+// offsetOf is where a member is in what a pointer points to.
+func (c *Checker) offsetOf(e, a *ir.Expr) (*ir.Expr, error) {
+	p, err := placeOf(a)
+	if err != nil {
+		return nil, err
+	}
+	m, err := c.member(p, e.Str)
+	switch {
+	case err != nil:
+		return nil, err
+	case m.base != p.base:
+		return nil, fmt.Errorf("path %q leads through a pointer", e.Str)
+	case m.bits != nil:
+		return nil, errors.New("a bit field has no offset in bytes")
+	}
+	return constOf(ir.Uint64Type(), uint64(m.off)), nil
+}
+
+// inPlace says whether e stands for something in memory, of which a part can
+// be read there; other values are computed as a whole.
+func inPlace(e *ir.Expr) bool {
+	return e.Type.Kind == ir.KindPtr || e.Op == ir.OpStr || e.Op == ir.OpBuf && e.Type.Elem != nil
+}
+
+// elementType is the type of the elements of bytes, text, or a tuple of equal types.
+func elementType(t ir.Type) (ir.Type, error) {
+	switch t.Kind {
+	case ir.KindString:
+		return ir.IntType(1, false), nil
+	case ir.KindBytes:
+		if t.Format == ir.FormatKstack {
+			return ir.U64.WithFormat(ir.FormatKsym), nil
+		}
+		if t.Format == ir.FormatUstack {
+			return ir.U64.WithFormat(ir.FormatUsym), nil
+		}
+		if elem, ok := arrayOf(t.Elem); ok {
+			et, err := ir.FromBTF(elem, false)
+			if err != nil || !et.Scalar() || et.Kind == ir.KindBool {
+				return ir.Type{}, fmt.Errorf("elements of %s cannot be picked from a value: use its address", ir.BtfName(elem))
+			}
+			return et, nil
+		}
+		return ir.IntType(1, false), nil
+	case ir.KindTuple:
+		first := t.Fields[0].Type
+		for i, f := range t.Fields {
+			if !f.Type.Equal(first) || f.Offset != i*first.Size {
+				return ir.Type{}, errors.New("a tuple of different types is not an array; use elem")
+			}
+		}
+		return first, nil
+	}
+	return ir.Type{}, fmt.Errorf("%s is no array", t)
+}
+
+// indexValue types an element of a value.
+func (c *Checker) indexValue(e *ir.Expr, args []*ir.Expr) (*ir.Expr, error) {
+	a, i := args[0], args[1]
+	if !i.Type.Scalar() {
+		return nil, fmt.Errorf("%s is %s, not an index", ir.ShortString(i), i.Type)
+	}
+	t, err := elementType(a.Type)
+	if err != nil {
+		return nil, err
+	}
+	n := int64(a.Type.Size / t.Size)
+	if IsConst(i) {
+		if i.Int < 0 || i.Int >= n {
+			return nil, fmt.Errorf("index %d of %d elements", i.Int, n)
+		}
+		if a.Type.Kind == ir.KindTuple {
+			return c.elem(&ir.Expr{Op: ir.OpElem, Int: i.Int, Pos: e.Pos}, a)
+		}
+	}
+	if !t.Scalar() {
+		return nil, fmt.Errorf("elements of %s: the index must be constant", t)
+	}
+	if i, err = convert(i, ir.Uint64Type()); err != nil {
+		return nil, err
+	}
+	return &ir.Expr{Op: ir.OpIndex, Type: t, Args: []*ir.Expr{a, i}, Pos: e.Pos}, nil
+}
+
+// sameBits says whether two types are an integer and bytes of its width, which
+// are cast into each other in memory's order.
+func sameBits(a, b ir.Type) bool {
+	return a.Size == b.Size && (a.Kind == ir.KindInt && b.Kind == ir.KindBytes || a.Kind == ir.KindBytes && b.Kind == ir.KindInt)
+}
+
+// PerCPULookup is the first kernel with bpf_map_lookup_percpu_elem.
+var PerCPULookup = ir.Version{5, 19}
+
+// mapCPU types a read of what one CPU holds.
+func (c *Checker) mapCPU(e *ir.Expr, args []*ir.Expr) (*ir.Expr, error) {
+	m := e.Map
+	if m == nil {
+		return nil, errors.New("missing map")
+	}
+	switch kernelKind(m) {
+	case ebpf.PerCPUHash, ebpf.LRUCPUHash, ebpf.PerCPUArray:
+	default:
+		return nil, fmt.Errorf("map %s is not per CPU", m.Name)
+	}
+	out := &ir.Expr{Op: ir.OpMapCPU, Type: m.Value, Map: m, Int: e.Int, Pos: e.Pos}
+	switch m.Agg {
+	case ir.AggNone:
+		out.Int = 0
+	case ir.AggHist, ir.AggLinear, ir.AggSeries:
+		return nil, fmt.Errorf("map %s: the program cannot read a %s", m.Name, m.Agg)
+	default:
+		out.Type = ir.U64
+		if e.Int < 0 || e.Int%8 != 0 || e.Int >= int64(AggSize(m)) {
+			return nil, fmt.Errorf("map %s: no field at %d", m.Name, e.Int)
+		}
+	}
+	if !out.Type.Scalar() || ClassesOf(m) != nil {
+		return nil, fmt.Errorf("map %s: the program cannot read values of other CPUs", m.Name)
+	}
+	if !c.Kern.AtLeast(PerCPULookup) {
+		return nil, Unsupported("reading other CPUs' values", PerCPULookup, "on Linux "+c.Plan.Kernel+
+			" a program reaches only what its own CPU has of a map (bpf_map_lookup_percpu_elem is missing): let the reader add the CPUs up")
+	}
+	var key *ir.Expr
+	if len(args) == 2 {
+		key = args[0]
+	}
+	key, err := c.keyOf(m, key)
+	if err != nil {
+		return nil, err
+	}
+	cpu, err := convertNumber(args[len(args)-1], ir.U32)
+	if err != nil {
+		return nil, err
+	}
+	if key != nil {
+		out.Args = append(out.Args, key)
+	}
+	out.Args = append(out.Args, cpu)
+	return out, nil
+}
+
+// kernelAddr is the address of a kernel symbol. BTF has the types of variables
+// that are per CPU, and since Linux 6.16, built with a recent pahole, of others.
+func (c *Checker) kernelAddr(e *ir.Expr) (*ir.Expr, error) {
+	addr, ok := c.Plan.Symbols[e.Str]
+	if !ok {
+		return nil, fmt.Errorf("the plan does not name the kernel symbol %q: see ResolveSymbols", e.Str)
+	}
+	t := ir.PtrType(nil, false)
+	if c.Plan.BTF != nil {
+		types, _ := c.Plan.BTF.AnyTypesByName(e.Str)
+		for _, x := range types {
+			if v, ok := x.(*btf.Var); ok {
+				t.Elem = v.Type
+			}
+		}
+	}
+	return constOf(t, addr), nil
+}
+
+// userAddr is the address of a symbol of the probe's file: the distance from
+// the probed instruction, which the plan names, and where that instruction is.
+func (c *Checker) userAddr(e *ir.Expr) (*ir.Expr, error) {
+	if !c.Pp.UserRegs || c.Pp.Returns && c.Pp.Go == nil {
+		return nil, fmt.Errorf("%s is not at an instruction of a file: uaddr needs one", c.targetName())
+	}
+	ip, err := c.register(c.specialReg("ip"), ir.U64)
+	if err != nil {
+		return nil, err
+	}
+	var sum *ir.Expr
+	first := uint64(0)
+	for i, s := range c.Pp.Sites {
+		d, ok := c.Plan.Symbols[SiteSymbol(s, e.Str)]
+		if !ok {
+			return nil, fmt.Errorf("the plan does not name the symbol %q of %s: see ResolveSymbols", e.Str, s.Path)
+		}
+		if i == 0 {
+			first = d
+			sum = constOf(ir.U64, d)
+		} else if d != first {
+			probe, err := c.cookie(&ir.Expr{Op: ir.OpBuiltin, Str: "probe", Type: ir.U64})
+			if err != nil {
+				return nil, err
+			}
+			is := &ir.Expr{Op: ir.OpEq, Type: ir.BoolType(), Args: []*ir.Expr{probe, constOf(ir.U64, uint64(uint32(s.Cookie)))}}
+			sum = &ir.Expr{Op: ir.OpCond, Type: ir.U64, Args: []*ir.Expr{is, constOf(ir.U64, d), sum}}
+		}
+	}
+	if sum == nil {
+		return nil, fmt.Errorf("%s has no sites", c.targetName())
+	}
+	addr := &ir.Expr{Op: ir.OpAdd, Type: ir.U64, Args: []*ir.Expr{ip, sum}, Pos: e.Pos}
+	return convert(addr, ir.PtrType(&btf.Int{Name: "unsigned long", Size: 8}, true))
+}
+
+// SiteSymbol is the name under which Plan.Symbols has the distance of a symbol
+// from a site in the same file.
+func SiteSymbol(s probe.Site, symbol string) string {
+	return fmt.Sprintf("%s+%#x:%s", s.Path, s.Offset, symbol)
+}
+
+// noBTF is the cause of what needs the kernel's types.
+const noBTF = "the plan has no BTF: CONFIG_DEBUG_INFO_BTF is off, or give probe.EnvOptions a BTF tree"

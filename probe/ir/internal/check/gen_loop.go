@@ -1,0 +1,50 @@
+package check
+
+import (
+	"fmt"
+
+	"github.com/borescope/borescope/probe/ir"
+)
+
+var (
+	BpfLoopSince = ir.Version{5, 17}
+	IterNumSince = ir.Version{6, 4}
+	MayGotoSince = ir.Version{6, 9}
+)
+
+const (
+	// maxLoop bounds a loop's turns: BPF_MAX_LOOPS of bpf_loop (kernel/bpf/bpf_iter.c).
+	maxLoop = 1 << 23
+	// maxPlain bounds a loop's turns where the verifier walks every turn.
+	maxPlain = 4096
+)
+
+// turns checks that the plan's kernel has the program's form of loops, and that
+// it can make a loop of that many turns.
+func (c *Checker) turns(n int) error {
+	form, since := c.Prog.Loops, ir.Version{}
+	switch form {
+	case ir.LoopsBest, ir.LoopsPlain:
+	case ir.LoopsHelper:
+		since = BpfLoopSince
+	case ir.LoopsIter:
+		since = IterNumSince
+	case ir.LoopsMayGoto:
+		since = MayGotoSince
+	default:
+		return fmt.Errorf("no such form of loops: %d", form)
+	}
+	if !c.Kern.AtLeast(since) {
+		return Unsupported("loop by "+form.String(), since, "Linux "+c.Plan.Kernel+" is too old")
+	}
+	if n > maxLoop {
+		return fmt.Errorf("loop of %d turns: at most %d", n, maxLoop)
+	}
+	if n <= maxPlain || form != ir.LoopsPlain && c.Kern.AtLeast(BpfLoopSince) {
+		return nil
+	}
+	if form == ir.LoopsPlain && c.Kern.AtLeast(BpfLoopSince) {
+		return fmt.Errorf("plain loop of %d turns: at most %d", n, maxPlain)
+	}
+	return Unsupported(fmt.Sprintf("loop of more than %d turns", maxPlain), BpfLoopSince, "Linux "+c.Plan.Kernel+" is too old")
+}

@@ -1,0 +1,84 @@
+package check
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/btf"
+
+	"github.com/borescope/borescope/probe"
+	"github.com/borescope/borescope/probe/ir"
+)
+
+// packetSince is when tracing programs got bpf_skb_output (a7658e1a4164).
+var packetSince = ir.Version{5, 5}
+
+// packet types a packet's output. What is left of the statement are the pointer,
+// as Key, and the head that goes before the packet's bytes, as X.
+func (c *Checker) packet(out, s *ir.Stmt) (err error) {
+	if s.Map == nil || s.Map.Kind != ir.MapPerf || !s.Map.Value.Equal(ir.TypeOf[ir.PacketHead]()) {
+		return errors.New("the map is not that of a Packets")
+	}
+	if out.Key, err = c.Expr(s.Key); err != nil {
+		return err
+	}
+	ptr := out.Key.Type
+	if buf, _ := StructOf(ptr.Elem).(*btf.Struct); ptr.Kind != ir.KindPtr || ptr.User || buf == nil || buf.Name != "sk_buff" {
+		return fmt.Errorf("%s is no pointer to a struct sk_buff of the kernel's", ptr)
+	}
+	if !c.Kern.AtLeast(packetSince) {
+		return Unsupported(s.Op.String(), packetSince, "this plan is for Linux "+c.Plan.Kernel)
+	}
+	if c.Pp.Type != ebpf.Tracing || c.Pp.Context != probe.ContextTramp {
+		return Unsupported(s.Op.String(), packetSince, c.targetName()+
+			" is loaded as a program whose arguments the kernel does not type: take fentry or fexit, or a tracepoint with probe.Options.PreferBTF")
+	}
+	length, err := c.Expr(&ir.Expr{Op: ir.OpMember, Str: "len", Args: []*ir.Expr{s.Key}, Pos: s.Pos})
+	if err != nil {
+		return err
+	}
+	most := constOf(ir.U32, ir.MaxPacket)
+	if s.X != nil {
+		if most, err = c.limit(s.X); err != nil {
+			return err
+		}
+	}
+	n := c.keep("len", length)
+	out.X = &ir.Expr{Op: ir.OpTuple, Type: s.Map.Value, Pos: s.Pos, Args: []*ir.Expr{
+		{Op: ir.OpBuiltin, Type: ir.BuiltinsMoved["nsecs"].Type, Str: "nsecs"}, n, lesser(most, n),
+	}}
+	return nil
+}
+
+// limit is how many bytes of a packet may be captured: as many as the caller
+// wants and a record can hold.
+func (c *Checker) limit(e *ir.Expr) (*ir.Expr, error) {
+	x, err := c.Expr(e)
+	if err != nil {
+		return nil, err
+	}
+	if IsConst(x) {
+		if x.Int < 0 {
+			return nil, fmt.Errorf("a packet of %d bytes", x.Int)
+		}
+		return constOf(ir.U32, uint64(min(x.Int, ir.MaxPacket))), nil
+	}
+	if x, err = convertNumber(x, ir.U32); err != nil {
+		return nil, err
+	}
+	return c.keep("most", lesser(constOf(ir.U32, ir.MaxPacket), c.keep("limit", x))), nil
+}
+
+// keep has a value computed before the statement, because it is read twice.
+func (c *Checker) keep(name string, x *ir.Expr) *ir.Expr {
+	v := &ir.Var{Name: name, Type: x.Type}
+	c.list = append(c.list, v)
+	c.before = append(c.before, &ir.Stmt{Op: ir.StmtLet, Var: v, X: x, Pos: x.Pos})
+	return &ir.Expr{Op: ir.OpVar, Type: x.Type, Var: v}
+}
+
+// lesser is the lesser of two unsigned numbers of 32 bits.
+func lesser(a, b *ir.Expr) *ir.Expr {
+	return &ir.Expr{Op: ir.OpCond, Type: ir.U32, Args: []*ir.Expr{{Op: ir.OpLt, Type: ir.BoolType(), Args: []*ir.Expr{a, b}}, a, b}}
+}

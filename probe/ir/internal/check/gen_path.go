@@ -1,0 +1,69 @@
+package check
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/btf"
+
+	"github.com/borescope/borescope/probe/ir"
+)
+
+// pathFuncs are the functions in whose fentry and fexit programs the kernel lets
+// bpf_d_path be called (btf_allowlist_d_path, kernel/trace/bpf_trace.c): elsewhere
+// locks that it takes may be held.
+var pathFuncs = []string{
+	"dentry_open", "filp_close", "security_file_open", "security_file_permission", "security_inode_getattr",
+	"security_path_truncate", "vfs_fallocate", "vfs_getattr", "vfs_truncate",
+}
+
+// path types the text of a struct path.
+func (c *Checker) path(e, ptr *ir.Expr) (*ir.Expr, error) {
+	t := e.Type
+	if t.Kind == ir.KindAuto {
+		t = ir.StringType(ir.DefaultString)
+	}
+	if t.Kind != ir.KindString {
+		return nil, fmt.Errorf("path gives no %s", t)
+	}
+	if err := ir.ValidType(t, 0); err != nil {
+		return nil, err
+	}
+	s, _ := StructOf(ptr.Type.Elem).(*btf.Struct)
+	if ptr.Type.Kind != ir.KindPtr || ptr.Type.User || s == nil || s.Name != "path" {
+		return nil, fmt.Errorf("%s is no pointer to a struct path of the kernel's", ptr.Type)
+	}
+	if err := c.pathPlace(); err != nil {
+		return nil, err
+	}
+	return &ir.Expr{Op: e.Op, Type: t.WithFormat(ir.FormatPath), Args: []*ir.Expr{ptr}, Pos: e.Pos}, nil
+}
+
+// The first kernels that permit bpf_d_path in LSM hooks that may sleep
+// (6f100640ca5b), and in iterators (3d06f34aa89e).
+var pathInLSM, pathInIter = ir.Version{5, 11}, ir.Version{5, 12}
+
+// pathPlace refuses bpf_d_path where the kernel does (bpf_d_path_allowed): which
+// LSM hooks may sleep, and so have it, the kernel knows.
+func (c *Checker) pathPlace() error {
+	since := ir.Version{5, 10}
+	switch {
+	case c.Pp.Type == ebpf.LSM:
+		since = pathInLSM
+	case c.Pp.Type == ebpf.Tracing && c.Pp.AttachType == ebpf.AttachTraceIter:
+		since = pathInIter
+	case c.Pp.Type != ebpf.Tracing || !slices.Contains(pathFuncs, c.Pp.AttachTo):
+		return Unsupported("path", since, "in "+c.targetName()+" the kernel does not permit bpf_d_path: take an iterator, an LSM hook that may sleep, or fentry or fexit of "+
+			strings.Join(pathFuncs, ", "))
+	}
+	if !c.Kern.AtLeast(since) {
+		return Unsupported("path in "+c.targetName(), since, "Linux "+c.Plan.Kernel+" permits it in fentry and fexit of some functions only")
+	}
+	return nil
+}
+
+// ErrPathNotArgument says that the verifier does not trust a pointer.
+var ErrPathNotArgument = errors.New("path: the kernel takes a path in an argument of the probe, such as &file->f_path, not one that was found through pointers")

@@ -1,0 +1,312 @@
+package check
+
+import (
+	"errors"
+	"fmt"
+	"math/bits"
+	"strings"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/btf"
+
+	"github.com/borescope/borescope/probe"
+	"github.com/borescope/borescope/probe/ir"
+	"github.com/borescope/borescope/probe/ir/internal/eval"
+)
+
+// BpfNoPrealloc is BPF_F_NO_PREALLOC.
+const BpfNoPrealloc = 1
+
+// Names of the maps that every program has beside its own.
+const (
+	CtlMap     = ".control" // switches: see ctlDisabled and what follows
+	StatsMap   = ".counts"  // per CPU: what was lost, see the cnt constants
+	ScratchMap = ".scratch" // per CPU: values that do not fit the stack
+	BudgetMap  = ".budget"  // per CPU: what was used of the budget
+)
+
+// Counters, as indexes into StatsMap. Behind the last come the losses of the
+// program's maps, in order.
+const (
+	CntFaults = iota
+	CntTruncated
+	CntNoScratch
+	CntLimited
+	CntThrottled
+	CntUnwalked
+	CntBroken
+	CntBusy
+	CntMaps
+)
+
+// Layout says which maps a program has and where their counters are.
+type Layout struct {
+	Maps   []*ir.Map
+	Index  map[*ir.Map]int
+	probes int // of the plan
+}
+
+// NewLayout lays out the maps of a program; without a plan only their
+// declarations are checked.
+func NewLayout(p *ir.Program, plan *probe.Plan) (*Layout, error) {
+	l := &Layout{Maps: p.AllMaps(), Index: map[*ir.Map]int{}}
+	if plan != nil {
+		for i := range plan.Programs {
+			l.probes += len(plan.Programs[i].Sites)
+		}
+	}
+	names := map[string]bool{CtlMap: true, StatsMap: true, ScratchMap: true, BudgetMap: true}
+	for i, m := range l.Maps {
+		if err := validMap(m); err != nil {
+			return nil, At(m.Pos, "map "+m.Name, err)
+		}
+		if n := l.KernelEntries(m); isHash(kernelKind(m)) && n > maxHash {
+			return nil, At(m.Pos, "map "+m.Name, fmt.Errorf("%d entries: a hash of the kernel has room for %d at most", n, maxHash))
+		}
+		if names[m.Name] {
+			return nil, At(m.Pos, "map "+m.Name, fmt.Errorf("the name is taken"))
+		}
+		names[m.Name] = true
+		l.Index[m] = i
+	}
+	return l, nil
+}
+
+// maxHash is the number of buckets, and so of entries, beyond which the kernel
+// refuses a hash with E2BIG (htab_map_alloc, kernel/bpf/hashtab.c).
+const maxHash = 1 << 27
+
+func isHash(t ebpf.MapType) bool {
+	switch t {
+	case ebpf.Hash, ebpf.LRUHash, ebpf.PerCPUHash, ebpf.LRUCPUHash:
+		return true
+	}
+	return false
+}
+
+// stackClasses are the depths for which an aggregation by stack has maps of its
+// own, beside the one for the full depth: hashing a key takes time by its size,
+// and most stacks are shallow.
+var stackClasses = []int{8, 24}
+
+// ClassesOf are the classes that a map has: those smaller than its key, if its
+// key is a stack.
+func ClassesOf(m *ir.Map) []int {
+	var out []int
+	if m.Agg == ir.AggNone || m.Agg == ir.AggHist || m.Agg == ir.AggLinear || m.Agg == ir.AggSeries {
+		return nil
+	}
+	if m.Key.Kind != ir.KindBytes || m.Key.Format != ir.FormatKstack && m.Key.Format != ir.FormatUstack {
+		return nil
+	}
+	for _, n := range stackClasses {
+		if 8*n < m.Key.Size {
+			out = append(out, n)
+		}
+	}
+	return out
+}
+
+// MaxKey is the size of keys that every kernel takes, in bytes.
+const MaxKey = 512
+
+// KeyLimit is the size of a map's keys in a kernel. Where keys are limited, an
+// aggregation by stack keeps the stacks that fit, and counts the others as lost;
+// other keys are refused.
+func KeyLimit(m *ir.Map, kern ir.Version) (int, error) {
+	size := KernelKey(m).Size
+	if size <= MaxKey || kern.AtLeast(longKeys) {
+		return size, nil
+	}
+	if ClassesOf(m) != nil {
+		return MaxKey, nil
+	}
+	return 0, Unsupported(fmt.Sprintf("key of %d bytes", size), longKeys, "older kernels take keys of at most 512 bytes: take fewer frames")
+}
+
+// ClassName is the name of the map for stacks of up to n frames.
+func ClassName(m *ir.Map, n int) string { return fmt.Sprintf("%s.%d", m.Name, n) }
+
+// Lost is the counter of what found no room in a map.
+func (l *Layout) Lost(m *ir.Map) int { return CntMaps + l.Index[m] }
+
+// Array says whether every key of the map is always there.
+func (l *Layout) Array(m *ir.Map) bool {
+	k := kernelKind(m)
+	return k == ebpf.Array || k == ebpf.PerCPUArray
+}
+
+// validMap checks a map's declaration.
+func validMap(m *ir.Map) error {
+	if m.Name == "" || strings.Contains(m.Name, ".") || len(m.Name) > 128 {
+		return fmt.Errorf("bad name %q", m.Name)
+	}
+	if m.Kind >= ir.NumMapKinds || m.Agg >= ir.NumAggs {
+		return fmt.Errorf("no such kind of map")
+	}
+	if m.Storage() && (!m.Keyless() || m.Agg != ir.AggNone) {
+		return fmt.Errorf("a %s has neither keys nor aggregations", m.Kind)
+	}
+	if m.Entries == ir.EachProbe && (m.Keyless() || m.Kind == ir.MapArray) || m.Entries < ir.EachProbe || m.Entries > 1<<30 {
+		return fmt.Errorf("%d entries", m.Entries)
+	}
+	if !m.Keyless() {
+		if err := ir.ValidType(m.Key, 0); err != nil {
+			return fmt.Errorf("key: %w", err)
+		}
+		if m.Key.Size > 512 && m.Key.Format == ir.FormatNone && m.Key.Kind != ir.KindTuple {
+			return fmt.Errorf("key of %d bytes", m.Key.Size)
+		}
+	}
+	switch {
+	case m.Agg != ir.AggNone:
+		return validAgg(m)
+	case m.Flip:
+		return errors.New("only aggregations flip")
+	case m.Storage():
+	case m.Keyless() && m.Kind != ir.MapArray && m.Kind != ir.MapPerCPUArray && m.Kind != ir.MapRing && m.Kind != ir.MapPerf:
+		return fmt.Errorf("a %s needs keys", m.Kind)
+	case (m.Kind == ir.MapArray || m.Kind == ir.MapPerCPUArray) && !m.Keyless() && m.Key.Size != 4:
+		return fmt.Errorf("an array's keys are 32-bit integers, not %s", m.Key)
+	}
+	if err := ir.ValidType(m.Value, 0); err != nil {
+		return fmt.Errorf("value: %w", err)
+	}
+	return nil
+}
+
+func validAgg(m *ir.Map) error {
+	switch m.Agg {
+	case ir.AggHist:
+		if m.Bits < 0 || m.Bits > 5 {
+			return fmt.Errorf("hist: 2^%d buckets per power of two: 0 to 5 are possible", m.Bits)
+		}
+	case ir.AggLinear:
+		if m.Step <= 0 || m.Max <= m.Min || (m.Max-m.Min)%m.Step != 0 || (m.Max-m.Min)/m.Step > 1<<20 || m.Max-m.Min < 0 {
+			return fmt.Errorf("lhist(%d, %d, %d): the step must divide the range, into at most 2^20", m.Min, m.Max, m.Step)
+		}
+	case ir.AggSeries:
+		if m.Interval <= 0 || m.Slots <= 0 || m.Slots > 1<<20 {
+			return fmt.Errorf("tseries: %d slots of %d ns", m.Slots, m.Interval)
+		}
+		switch m.Inner {
+		case ir.AggCount, ir.AggSum, ir.AggMin, ir.AggMax, ir.AggAvg:
+		default:
+			return fmt.Errorf("tseries of %s", m.Inner)
+		}
+	}
+	return nil
+}
+
+// kernelKind is the kernel's type of a map.
+func kernelKind(m *ir.Map) ebpf.MapType {
+	if m.Agg != ir.AggNone {
+		lru := m.Kind == ir.MapLRU || m.Kind == ir.MapPerCPULRU || m.Agg == ir.AggSeries
+		switch {
+		case lru:
+			return ebpf.LRUCPUHash
+		case m.Keyless():
+			return ebpf.PerCPUArray
+		}
+		return ebpf.PerCPUHash
+	}
+	return [ir.NumMapKinds]ebpf.MapType{
+		ebpf.Hash, ebpf.LRUHash, ebpf.PerCPUHash, ebpf.LRUCPUHash, ebpf.Array, ebpf.PerCPUArray,
+		ebpf.TaskStorage, ebpf.CgroupStorage, ebpf.RingBuf, ebpf.PerfEventArray,
+	}[m.Kind]
+}
+
+// KernelKey is the type of a map's keys in the kernel: histograms of keys and
+// time series have one entry per bucket or slot.
+func KernelKey(m *ir.Map) ir.Type {
+	switch {
+	case (m.Agg == ir.AggHist || m.Agg == ir.AggLinear) && !m.Keyless():
+		return ir.TupleType(ir.Field{Name: "key", Type: m.Key}, ir.Field{Name: "bucket", Type: ir.U32})
+	case m.Agg == ir.AggSeries && m.Keyless():
+		return ir.TupleType(ir.Field{Name: "slot", Type: ir.U64})
+	case m.Agg == ir.AggSeries:
+		return ir.TupleType(ir.Field{Name: "key", Type: m.Key}, ir.Field{Name: "slot", Type: ir.U64})
+	case m.Keyless():
+		return ir.U32
+	}
+	return m.Key
+}
+
+// KernelEntries is how many entries the kernel's map has.
+func (l *Layout) KernelEntries(m *ir.Map) uint32 {
+	n := m.Entries
+	switch n {
+	case 0:
+		n = ir.DefaultEntries
+	case ir.EachProbe:
+		n = max(l.probes, 1)
+	}
+	switch {
+	case m.Kind == ir.MapRing:
+		if m.Entries == 0 {
+			n = ir.DefaultBuffer
+		}
+		return uint32(1) << bits.Len32(uint32(max(n, 4096)-1)) // a power of two, at least a page
+	case m.Kind == ir.MapPerf:
+		return 0 // one per possible CPU, which cilium fills in
+	case m.Storage():
+		return 0 // as many as there are tasks or cgroups
+	case m.Agg == ir.AggHist && m.Keyless():
+		return uint32(eval.HistBuckets(m.Bits))
+	case m.Agg == ir.AggLinear && m.Keyless():
+		return uint32(eval.LinearBuckets(m.Min, m.Max, m.Step))
+	case m.Agg == ir.AggSeries && m.Keyless():
+		return uint32(m.Slots)
+	case m.Agg == ir.AggSeries:
+		return uint32(min(n*m.Slots, 1<<24))
+	case m.Keyless():
+		return 1
+	}
+	return uint32(n)
+}
+
+// ValueSize is the size of a map's values in the kernel.
+func ValueSize(m *ir.Map) int {
+	if m.Agg != ir.AggNone {
+		return AggSize(m)
+	}
+	return m.Value.Size
+}
+
+// MapSpec is the kernel's map.
+func (l *Layout) MapSpec(m *ir.Map) *ebpf.MapSpec {
+	spec := &ebpf.MapSpec{Name: m.Name, Type: kernelKind(m), MaxEntries: l.KernelEntries(m)}
+	switch m.Kind {
+	case ir.MapRing:
+		return spec
+	case ir.MapPerf:
+		spec.KeySize, spec.ValueSize = 4, 4
+		return spec
+	}
+	spec.KeySize, spec.ValueSize = uint32(KernelKey(m).Size), uint32(ValueSize(m))
+	if m.Storage() { // which the kernel wants types for (bpf_local_storage_map_alloc_check)
+		spec.Flags = BpfNoPrealloc
+		spec.Key = &btf.Int{Name: "int", Size: 4, Encoding: btf.Signed}
+		spec.Value = &btf.Array{Index: Uint32BTF(), Type: &btf.Int{Name: "unsigned char", Size: 1}, Nelems: spec.ValueSize}
+	}
+	return spec
+}
+
+// SystemMaps are the maps beside the program's own.
+func (l *Layout) SystemMaps(p *ir.Program, scratch int) []*ebpf.MapSpec {
+	specs := []*ebpf.MapSpec{
+		{Name: CtlMap, Type: ebpf.Array, KeySize: 4, ValueSize: ctlSize, MaxEntries: 1},
+		{Name: StatsMap, Type: ebpf.PerCPUArray, KeySize: 4, ValueSize: 8, MaxEntries: uint32(CntMaps + len(l.Maps))},
+	}
+	if scratch > 0 {
+		specs = append(specs, &ebpf.MapSpec{
+			Name: ScratchMap, Type: ebpf.PerCPUArray, KeySize: 4, ValueSize: uint32(ScratchUsed + scratch), MaxEntries: Levels,
+		})
+	}
+	if p.Budget.CPUPercent > 0 || p.Budget.EventsPerSecond > 0 {
+		specs = append(specs, &ebpf.MapSpec{
+			Name: BudgetMap, Type: ebpf.PerCPUArray, KeySize: 4, ValueSize: budSize, MaxEntries: 1,
+		})
+	}
+	return specs
+}

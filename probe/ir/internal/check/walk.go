@@ -1,0 +1,87 @@
+package check
+
+import (
+	"debug/elf"
+	"fmt"
+
+	"github.com/cilium/ebpf"
+
+	"github.com/borescope/borescope/internal/kernel"
+	"github.com/borescope/borescope/probe"
+	"github.com/borescope/borescope/probe/ir"
+	"github.com/borescope/borescope/stack/bpfwalk"
+)
+
+// taskRegsSince is when bpf_task_pt_regs came.
+var taskRegsSince = ir.Version{5, 15}
+
+// plainFrames is how many rounds of the walker the verifiers of kernels without
+// bpf_loop bear (bpfwalk.Walker.MaxFrames).
+const plainFrames = 127
+
+// loopFrames is how many frames a walk with bpf_loop may take: what fits scratch
+// memory with room for other values.
+const loopFrames = 512
+
+// TaskStack is the member that older kernels' walker needs too.
+const TaskStack = "task_struct.stack"
+
+// walked makes the action's walker ready for one more stack of so many frames.
+func (c *Checker) walked(frames int) error {
+	const what = "walk of a user stack"
+	old := "Linux " + c.Plan.Kernel + " has no bpf_loop: "
+	plain := !c.Kern.AtLeast(BpfLoopSince)
+	switch {
+	case c.Pp.Type == ebpf.SocketFilter || c.Pp.Type == ebpf.Syscall:
+		return Unsupported(what, ir.Version{}, c.targetName()+" runs on behalf of no process")
+	case frames > loopFrames:
+		return fmt.Errorf("%d frames: at most %d, with those left out", frames, loopFrames)
+	case plain && frames > plainFrames:
+		return Unsupported(fmt.Sprintf("walk of %d frames", frames), BpfLoopSince, old+fmt.Sprintf("take at most %d", plainFrames))
+	case plain && c.loops > 0:
+		return Unsupported(what+" in a loop", BpfLoopSince, old+"walk it before the loop")
+	case plain && c.walk != nil:
+		return Unsupported("second "+what, BpfLoopSince, old+"walk it once")
+	}
+	if c.walk == nil {
+		w, err := c.newWalker(plain)
+		if err != nil {
+			return err
+		}
+		c.walk = w
+	}
+	c.walk.MaxFrames = max(c.walk.MaxFrames, frames)
+	return nil
+}
+
+func (c *Checker) newWalker(plain bool) (*bpfwalk.Walker, error) {
+	w := &bpfwalk.Walker{PlainLoop: plain, Returns: returnProbes(c.Plan)}
+	if c.Plan.Arch == "arm64" {
+		w.Machine = elf.EM_AARCH64
+	}
+	if c.Kern.AtLeast(taskRegsSince) {
+		return w, nil
+	}
+	if c.Plan.BTF == nil {
+		return nil, Unsupported("walk of a user stack", taskRegsSince, "older kernels need the offset of task_struct.stack: "+noBTF)
+	}
+	off, err := kernel.MemberOffset(c.Plan.BTF, TaskStack)
+	if err != nil {
+		return nil, Unsupported("walk of a user stack", taskRegsSince, "older kernels need the offset of task_struct.stack: "+noBTF)
+	}
+	w.TaskStackOffset = int(off)
+	return w, nil
+}
+
+// returnProbes is where the kernel keeps the return addresses that uretprobes
+// replaced; nil if the plan's types do not say.
+func returnProbes(plan *probe.Plan) *bpfwalk.ReturnProbes {
+	if plan.BTF == nil {
+		return nil
+	}
+	at, err := kernel.MemberOffsets(plan.BTF, kernel.ReturnInstances...)
+	if err != nil {
+		return nil
+	}
+	return &bpfwalk.ReturnProbes{Task: int(at[0]), Instances: int(at[1]), Next: int(at[2]), Stack: int(at[3]), Addr: int(at[4])}
+}

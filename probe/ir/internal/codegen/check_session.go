@@ -1,0 +1,55 @@
+package codegen
+
+import (
+	"github.com/cilium/ebpf/asm"
+
+	"github.com/borescope/borescope/probe/ir"
+	"github.com/borescope/borescope/probe/ir/internal/check"
+)
+
+// kfunc calls a kernel function with the context, which those of session
+// programs take since Linux 7.0; before, they take nothing.
+func (g *gen) kfunc(name string) {
+	g.emit(asm.Mov.Reg(asm.R1, g.ctxReg()))
+	g.kernelCall(name)
+}
+
+// isReturn leaves 1 in R0 at a return, 0 at an entry.
+func (g *gen) isReturn() {
+	g.kfunc(check.KfuncIsReturn)
+	g.emit(asm.And.Imm(asm.R0, 1))
+}
+
+// clearCookie has the entry of a kprobe session keep nothing, whether the program is
+// disabled then or not: the kernel hands over what an earlier call left there (fprobe
+// does not clear what it reserves for its entry handler, kernel/trace/fprobe.c). Those
+// of uprobes and tracing begin with 0.
+func (g *gen) clearCookie() {
+	returns := g.label()
+	g.isReturn()
+	g.emit(asm.JNE.Imm(asm.R0, 0, returns))
+	g.kfunc(check.KfuncCookie)
+	g.emit(asm.Mov.Imm(asm.R1, 0), asm.StoreMem(asm.R0, 0, asm.R1, asm.DWord))
+	g.place(returns)
+}
+
+// kernelCall calls a kernel function, whose arguments are in place, by its id in
+// the plan's BTF, which is that of the kernel that the plan is for.
+func (g *gen) kernelCall(name string) {
+	f, err := check.KernelFunc(g.plan, name)
+	if err != nil {
+		g.fail("%w", err)
+		return
+	}
+	id, err := g.plan.BTF.TypeID(f)
+	if err != nil {
+		g.fail("%w", err)
+		return
+	}
+	if !ir.GplCompatible(g.prog.LicenseMoved()) {
+		g.fail("%s needs a licence that is compatible with the GPL, which %q is not", name, g.prog.LicenseMoved())
+	}
+	g.emit(asm.Instruction{
+		OpCode: asm.OpCode(asm.JumpClass).SetJumpOp(asm.Call), Src: asm.PseudoKfuncCall, Constant: int64(id),
+	})
+}

@@ -1,0 +1,321 @@
+package codegen
+
+import (
+	"fmt"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+	"github.com/cilium/ebpf/btf"
+
+	"github.com/borescope/borescope/probe"
+	"github.com/borescope/borescope/probe/ir"
+	"github.com/borescope/borescope/probe/ir/internal/check"
+	"github.com/borescope/borescope/stack/bpfwalk"
+)
+
+// Kernel versions that decide what is generated.
+var (
+	atomicsSince = ir.Version{5, 12} // BPF_FETCH, XCHG, CMPXCHG (arm64 JIT: 5.18)
+	arm64Atomics = ir.Version{5, 18}
+	// bpf_get_current_comm does not pad the name with zeros on 6.1 (strscpy), does
+	// on 5.10 (strncpy) and on 6.12.
+	commPadded = ir.Version{6, 12}
+)
+
+// gen generates one program. Its invariants:
+//
+//   - A scalar in a register is canonical: extended from its type's width to
+//     64 bits as norm does.
+//   - busy holds the caller-saved registers that carry live values. A helper is
+//     called only while it is empty; an expression that calls is evaluated only
+//     while it is empty, and values that must survive are spilled first.
+//   - Text in memory is padded with NULs to its size, aggregates have no
+//     undefined bytes, so that equal values are equal bytes and map keys work.
+//   - fn.fp addresses the frame: R10, or in callbacks the caller's R10, so that
+//     variables are where they were.
+type gen struct {
+	prog *ir.Program
+	plan *probe.Plan
+	c    *check.Checked
+	lay  *check.Layout
+	lim  limits
+
+	insns  asm.Instructions
+	labels []string
+	alias  map[string]string
+	nlabel int
+	note   string
+	fn     *function
+	subs   []func() // functions to generate after the current one
+	usesFn map[string]bool
+	busy   regset
+	frame  space
+	aux    space
+	homes  map[*ir.Var]home
+	// assigned are the variables that were set so far, in order of generation.
+	assigned map[*ir.Var]bool
+	// typedVars are the variables that hold pointers whose type the verifier
+	// knows, with what they point to.
+	typedVars map[*ir.Var]btf.Type
+	argVars   map[*ir.Var]bool // those among them that hold the context's own
+	calls     map[*ir.Expr]bool
+	// Frame slots that callbacks need.
+	ctxSlot, scratchSlot, retSlot int
+	resultSlot                    int // what the program returns, 0 for always 0
+	depth                         int // how deep callbacks nest
+	loops                         ir.LoopForm
+	started                       loc
+	err                           error
+}
+
+// limits are what one attempt at generating may use. A program that does not
+// fit is generated again with tighter ones, which move values to scratch memory.
+type limits struct {
+	inline int // values up to this size are kept in the frame, in bytes
+	// noScratch says that no value was larger than that.
+	noScratch bool
+	// varsAway keeps variables in scratch memory too.
+	varsAway bool
+}
+
+// function is the state of the function being generated.
+type function struct {
+	name               string
+	fp, ctx, scr, evnt asm.Register
+	callback           bool
+	exit               string // label of the epilogue
+	cold               []func()
+	loops              []loopLabels
+}
+
+type loopLabels struct{ next, end string }
+
+// space allocates bytes with stack discipline and remembers the peak.
+type space struct{ used, peak int }
+
+func (s *space) take(n, align int) int {
+	s.used = (s.used + n + align - 1) / align * align
+	s.peak = max(s.peak, s.used)
+	return s.used
+}
+
+// home is where a variable lives: a register, or memory.
+type home struct {
+	reg   asm.Register
+	inReg bool
+	at    loc
+}
+
+// loc is a place in memory.
+type loc struct {
+	kind locKind
+	off  int
+}
+
+type locKind uint8
+
+const (
+	inFrame   locKind = iota // off from the frame pointer
+	inScratch                // off from the scratch area
+	inEvent                  // off from the event's record
+)
+
+// regset is a set of registers.
+type regset uint16
+
+func (s regset) has(r asm.Register) bool { return s&(1<<r) != 0 }
+
+// Generate returns the instructions of a checked action.
+func Generate(p *ir.Program, plan *probe.Plan, c *check.Checked, lay *check.Layout) (asm.Instructions, int, error) {
+	var err error
+	for _, lim := range []limits{{inline: 64}, {inline: 16}, {inline: 8}, {inline: 8, varsAway: true}} {
+		g := &gen{prog: p, plan: plan, c: c, lay: lay, lim: lim}
+		var insns asm.Instructions
+		if insns, err = g.program(); err == nil {
+			if g.usesFn["scratch"] && g.aux.peak == 0 { // no value needed what one might have
+				lim.noScratch = true
+				g = &gen{prog: p, plan: plan, c: c, lay: lay, lim: lim}
+				insns, err = g.program()
+			}
+			return insns, g.aux.peak, err
+		} else if _, big := err.(*frameError); !big {
+			return nil, 0, err
+		}
+	}
+	return nil, 0, err
+}
+
+// frameError says that a frame is larger than the kernel allows.
+type frameError struct{ size, limit int }
+
+func (e *frameError) Error() string {
+	return fmt.Sprintf("program needs %d bytes of stack: at most %d (MAX_BPF_STACK)", e.size, e.limit)
+}
+
+// maxInsns bounds a program's instructions: jumps reach 32767 of them.
+const maxInsns = 1 << 16
+
+// maxFrame is MAX_BPF_STACK less what the counting function and a callback may
+// round up to: a function takes 32 bytes at least (check_max_stack_depth,
+// kernel/bpf/verifier.c).
+const (
+	maxFrame   = 512 - 2*leastFrame
+	leastFrame = 32
+)
+
+// frameLimit is what the program's frame may take of the 512 bytes, which it
+// shares with the callbacks that are active and with the deepest function.
+func (g *gen) frameLimit() int {
+	deepest := leastFrame // the counting function
+	if g.c.Walk != nil {
+		deepest = bpfwalk.StackNeed
+	}
+	limit := min(maxFrame, 512-leastFrame*g.depth-deepest)
+	if g.loops == ir.LoopsMayGoto {
+		limit -= mayGotoStack
+	}
+	return limit
+}
+
+// program generates the main function and what it calls.
+func (g *gen) program() (asm.Instructions, error) {
+	g.alias, g.homes, g.assigned = map[string]string{}, map[*ir.Var]home{}, map[*ir.Var]bool{}
+	g.calls, g.usesFn = map[*ir.Expr]bool{}, map[string]bool{}
+	g.fn = &function{name: g.c.Pp.Name, fp: asm.R10, ctx: asm.R6, scr: asm.R9, evnt: asm.R8, exit: ".exit"}
+	g.loops = loopForm(g.prog, g.c)
+	g.prepare()
+	g.note = "probe " + g.c.Pp.Name
+	g.prologue()
+	g.block(g.c.Body)
+	g.epilogue()
+	g.flushCold()
+	for len(g.subs) > 0 {
+		sub := g.subs[0]
+		g.subs = g.subs[1:]
+		sub()
+	}
+	if g.usesFn["count"] {
+		g.countFunction()
+	}
+	if g.c.Walk != nil {
+		g.walkFunctions()
+	}
+	if g.err != nil {
+		return nil, g.err
+	}
+	if limit := g.frameLimit(); g.frame.peak > limit {
+		return nil, &frameError{g.frame.peak, limit}
+	}
+	g.finish()
+	return g.insns, nil
+}
+
+// emit appends instructions, putting pending labels and the source line on the first.
+func (g *gen) emit(ins ...asm.Instruction) {
+	if len(g.insns) > maxInsns {
+		g.fail("program of more than %d instructions", maxInsns)
+		return
+	}
+	for _, in := range ins {
+		if len(g.labels) > 0 {
+			in = in.WithSymbol(g.labels[0])
+			for _, l := range g.labels[1:] {
+				g.alias[l] = g.labels[0]
+			}
+			g.labels = g.labels[:0]
+		}
+		if g.note != "" {
+			in = in.WithSource(asm.Comment(g.note))
+			g.note = ""
+		}
+		g.insns = append(g.insns, in)
+	}
+}
+
+// label makes a new label, place puts it at the next instruction.
+func (g *gen) label() string {
+	g.nlabel++
+	return fmt.Sprintf(".L%d", g.nlabel)
+}
+
+func (g *gen) place(l string) { g.labels = append(g.labels, l) }
+
+func (g *gen) jump(l string) { g.emit(asm.Ja.Label(l)) }
+
+// fail remembers the first error; generation goes on, its result is dropped.
+func (g *gen) fail(format string, args ...any) {
+	if g.err == nil {
+		g.err = fmt.Errorf(format, args...)
+	}
+}
+
+// call calls a helper. What is in R0-R5 is gone, R0 is the result.
+func (g *gen) call(fn asm.BuiltinFunc) {
+	if g.busy != 0 {
+		g.fail("internal error: call of %v with live registers %b", fn, g.busy)
+	}
+	if ir.GplHelpers[fn] && !ir.GplCompatible(g.prog.LicenseMoved()) {
+		g.fail("%v needs a licence that is compatible with the GPL, which %q is not", fn, g.prog.LicenseMoved())
+	}
+	g.emit(fn.Call())
+}
+
+// later puts code behind the function's end: what seldom runs does not stand
+// in the way of what does.
+func (g *gen) later(l string, code func()) {
+	g.fn.cold = append(g.fn.cold, func() {
+		g.place(l)
+		code()
+	})
+}
+
+func (g *gen) flushCold() {
+	for len(g.fn.cold) > 0 {
+		code := g.fn.cold[0]
+		g.fn.cold = g.fn.cold[1:]
+		code()
+	}
+}
+
+// funcMeta is the BTF of a function: int name(void *, …).
+func funcMeta(in asm.Instruction, name string, params int, linkage btf.FuncLinkage) asm.Instruction {
+	proto := &btf.FuncProto{Return: &btf.Int{Name: "int", Size: 4, Encoding: btf.Signed}}
+	for i := range params {
+		proto.Params = append(proto.Params, btf.FuncParam{
+			Name: fmt.Sprintf("a%d", i), Type: &btf.Int{Name: "long", Size: 8, Encoding: btf.Signed},
+		})
+	}
+	return btf.WithFuncMetadata(in, &btf.Func{Name: name, Type: proto, Linkage: linkage})
+}
+
+// prepare decides, before anything is generated, which registers and slots there are.
+func (g *gen) prepare() {
+	uses := scan(g)
+	uses.scratch = uses.scratch && !g.lim.noScratch
+	if uses.callbacks {
+		g.ctxSlot = -g.frame.take(8, 8)
+		g.scratchSlot = -g.frame.take(8, 8)
+		g.retSlot = -g.frame.take(8, 8)
+	}
+	if uses.result {
+		g.resultSlot = -g.frame.take(8, 8)
+	}
+	g.depth = uses.depth
+	g.placeVars(uses)
+	g.findTypedVars(uses)
+	g.fn.callback = false
+	g.usesFn["scratch"] = uses.scratch
+	g.usesFn["callbacks"] = uses.callbacks
+	g.usesFn["ctx"] = uses.ctx
+	g.usesFn["cookie"] = uses.cookie
+}
+
+// progType says whether the program is of one of the types.
+func (g *gen) progType(types ...ebpf.ProgramType) bool {
+	for _, t := range types {
+		if g.c.Pp.Type == t {
+			return true
+		}
+	}
+	return false
+}

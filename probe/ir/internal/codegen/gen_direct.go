@@ -1,0 +1,188 @@
+package codegen
+
+import (
+	"math"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+	"github.com/cilium/ebpf/btf"
+
+	"github.com/borescope/borescope/probe"
+	"github.com/borescope/borescope/probe/ir"
+	"github.com/borescope/borescope/probe/ir/internal/check"
+)
+
+// Programs that the kernel types by BTF (fentry, fexit, tp_btf, LSM, iterators)
+// get pointers whose type the verifier knows. What they point to can be loaded
+// directly, and pointers loaded so are known in turn; the kernel makes a load
+// that faults give zeros. This file decides where the verifier agrees
+// (btf_struct_walk, kernel/bpf/btf.c); everything else goes through the helper
+// that reads any memory.
+
+// direct says how an OpLoad is a direct load: from which pointer, at which
+// offset.
+func (g *gen) direct(e *ir.Expr) (root *ir.Expr, off int, ok bool) {
+	if e.Op != ir.OpLoad || e.Bits != (ir.BitField{}) || e.Args[0].Type.User || !g.typedContext() {
+		return nil, 0, false
+	}
+	root, at := pointerRoot(e.Args[0], e.Int)
+	if at < 0 || at > math.MaxInt16-8 {
+		return nil, 0, false
+	}
+	known := g.pointee(root)
+	if known == nil {
+		return nil, 0, false
+	}
+	part, exact := memberAt(known, int(at), e.Type.Size, 0)
+	if part == nil {
+		return nil, 0, false
+	}
+	if _, pointer := part.(*btf.Pointer); pointer && (!exact || e.Type.Kind != ir.KindPtr) {
+		return nil, 0, false
+	}
+	return root, int(at), true
+}
+
+// typedContext says whether the verifier knows the types of the context's pointers.
+func (g *gen) typedContext() bool {
+	if g.c.Pp.Context != probe.ContextTramp && g.c.Pp.Context != probe.ContextIter {
+		return false
+	}
+	return g.progType(ebpf.Tracing, ebpf.LSM)
+}
+
+// pointerRoot removes constant offsets and changes of meaning from a pointer.
+func pointerRoot(e *ir.Expr, off int64) (*ir.Expr, int64) {
+	for {
+		switch {
+		case e.Op == ir.OpCast && e.Type.Kind == ir.KindPtr && e.Args[0].Type.Kind == ir.KindPtr && e.Type.User == e.Args[0].Type.User:
+			e = e.Args[0]
+		case e.Op == ir.OpAdd && e.Type.Kind == ir.KindPtr && e.Args[0].Type.Kind == ir.KindPtr && check.IsConst(e.Args[1]):
+			off += e.Args[1].Int
+			e = e.Args[0]
+		default:
+			return e, off
+		}
+	}
+}
+
+// pointee is the struct that the verifier knows a pointer to point to, nil if it
+// knows none.
+func (g *gen) pointee(e *ir.Expr) btf.Type {
+	switch e.Op {
+	case ir.OpCtx:
+		if e.Ctx.Kind == check.CtxLoad && e.Ctx.Size == 8 && e.Type.Kind == ir.KindPtr && !e.Type.User {
+			return check.StructOf(e.Type.Elem)
+		}
+	case ir.OpVar:
+		return g.typedVars[e.Var]
+	case ir.OpLoad:
+		root, off, ok := g.direct(e)
+		if !ok {
+			return nil
+		}
+		if p, _ := memberAt(g.pointee(root), off, 8, 0); p != nil {
+			if ptr, ok := p.(*btf.Pointer); ok && !ir.Tagged(ptr, "user", "percpu") {
+				return check.StructOf(ptr.Target)
+			}
+		}
+	}
+	return nil
+}
+
+// memberAt is the scalar or the pointer in t that has size bytes at off, and
+// whether it is just those. It takes the first member that covers them, as the
+// kernel does, and gives up where the kernel's versions differ.
+func memberAt(t btf.Type, off, size, depth int) (part btf.Type, exact bool) {
+	if depth > 16 {
+		return nil, false
+	}
+	var members []btf.Member
+	switch u := ir.Underlying(t).(type) {
+	case *btf.Struct:
+		members = u.Members
+	case *btf.Union:
+		members = u.Members
+	case *btf.Array:
+		n, err := btf.Sizeof(u.Type)
+		if err != nil || n == 0 || off >= n*int(u.Nelems) {
+			return nil, false
+		}
+		return memberAt(u.Type, off%n, size, depth+1)
+	case *btf.Int, *btf.Enum, *btf.Pointer:
+		n, err := btf.Sizeof(u)
+		if err != nil || off+size > n {
+			return nil, false
+		}
+		return u, off == 0 && size == n
+	default:
+		return nil, false
+	}
+	for _, m := range members {
+		n, err := btf.Sizeof(m.Type)
+		if err != nil || m.BitfieldSize != 0 {
+			if m.BitfieldSize != 0 {
+				continue
+			}
+			return nil, false
+		}
+		at := int(m.Offset / 8)
+		if off < at || off >= at+n {
+			continue
+		}
+		return memberAt(m.Type, off-at, size, depth+1)
+	}
+	return nil, false
+}
+
+// findTypedVars finds the variables that hold pointers which the verifier
+// knows: set once, from such a pointer, and kept where it keeps track of them.
+func (g *gen) findTypedVars(u usage) {
+	if !g.typedContext() || u.callbacks {
+		return
+	}
+	sets := map[*ir.Var]int{}
+	ir.WalkStmts(g.c.Body, func(s *ir.Stmt) {
+		for _, v := range []*ir.Var{s.Var, s.Var2} {
+			if v != nil {
+				sets[v]++
+			}
+		}
+	}, func(*ir.Expr) {})
+	g.typedVars, g.argVars = map[*ir.Var]btf.Type{}, map[*ir.Var]bool{}
+	ir.WalkStmts(g.c.Body, func(s *ir.Stmt) {
+		if s.Op != ir.StmtLet || sets[s.Var] != 1 || s.X.Type.Kind != ir.KindPtr {
+			return
+		}
+		if h := g.homes[s.Var]; !h.inReg && h.at.kind != inFrame {
+			return
+		}
+		if root, off := pointerRoot(s.X, 0); off == 0 {
+			if t := g.pointee(root); t != nil {
+				g.typedVars[s.Var] = t
+				g.argVars[s.Var] = root.Op == ir.OpCtx
+			}
+		}
+	}, func(*ir.Expr) {})
+}
+
+// loadDirect loads through a pointer that the verifier knows. Null is counted
+// as what cannot be read; it is also what some of these pointers must be
+// compared with before the verifier lets them be used.
+func (g *gen) loadDirect(e, root *ir.Expr, off int, dst asm.Register) {
+	null, back := g.label(), g.label()
+	g.scalar(root, dst)
+	g.emit(asm.JEq.Imm(dst, 0, null), asm.LoadMem(dst, dst, int16(off), sizeOf(e.Type.Size)))
+	g.place(back)
+	g.later(null, func() {
+		g.count(check.CntFaults)
+		g.imm(dst, 0)
+		g.jump(back)
+	})
+	switch {
+	case e.Type.Kind == ir.KindBool:
+		g.truth(dst)
+	case e.Type.Signed:
+		g.norm(dst, e.Type)
+	}
+}

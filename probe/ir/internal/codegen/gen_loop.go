@@ -1,0 +1,300 @@
+package codegen
+
+import (
+	"github.com/cilium/ebpf/asm"
+
+	"github.com/borescope/borescope/probe/ir"
+	"github.com/borescope/borescope/probe/ir/internal/check"
+)
+
+// The first kernels with each form, and the one from which may_goto is chosen
+// without being asked for: the oldest on which it is tested.
+var (
+	mayGotoWorths = ir.Version{6, 12}
+)
+
+// loopsWalked is the first kernel whose verifier takes into account that the body
+// of bpf_loop runs any number of times (ab5cfac139ab); some older ones have it
+// from their stable branch.
+var loopsWalked = ir.Version{6, 7}
+
+const (
+	// fewTurns is up to how many turns a plain loop is worth its verification.
+	fewTurns = 8
+	// mayGotoTurns is how often may_goto goes on before it looks at the clock:
+	// BPF_MAX_TIMED_LOOPS (include/linux/bpf.h).
+	mayGotoTurns = 0xffff
+	// mayGotoStack is what may_goto adds to a frame: its count, and since 6.15 the time.
+	mayGotoStack = 16
+)
+
+// The kernel functions of LoopsIter.
+const (
+	KfuncIterNew     = "bpf_iter_num_new"
+	KfuncIterNext    = "bpf_iter_num_next"
+	KfuncIterDestroy = "bpf_iter_num_destroy"
+)
+
+// loopForm is how the loops of an action are compiled that are not plain.
+func loopForm(p *ir.Program, c *check.Checked) ir.LoopForm {
+	if p.Loops != ir.LoopsBest {
+		return p.Loops
+	}
+	switch {
+	case !c.Kern.AtLeast(check.BpfLoopSince):
+		return ir.LoopsPlain
+	case c.Kern.AtLeast(mayGotoWorths) && turnsOf(c.Body) <= mayGotoTurns && simpleLoops(c.Body, 0):
+		return ir.LoopsMayGoto
+	}
+	return ir.LoopsHelper
+}
+
+// fewBranches is how many branches the loops of an action may have for may_goto:
+// the verifier keeps the ways through the body apart from turn to turn.
+const fewBranches = 6
+
+// simpleLoops says whether no loop is over a map and the bodies of loops, n deep
+// inside of which the statements stand, are of numbers with few branches.
+func simpleLoops(list []*ir.Stmt, n int) bool {
+	branches := 0
+	for _, s := range list {
+		inner := n
+		switch s.Op {
+		case ir.StmtForEach:
+			return false
+		case ir.StmtLoop:
+			inner++
+		}
+		if !simpleLoops(s.Body, inner) || !simpleLoops(s.Else, inner) {
+			return false
+		}
+		if n == 0 && inner == 0 {
+			continue
+		}
+		simple := true
+		ir.WalkStmts([]*ir.Stmt{s}, func(s *ir.Stmt) {
+			if s.Op != ir.StmtLet {
+				branches++
+			}
+		}, func(e *ir.Expr) {
+			simple = simple && e.Type.Scalar()
+			switch e.Op {
+			case ir.OpLAnd, ir.OpLOr, ir.OpCond, ir.OpDiv, ir.OpMod, ir.OpMapGet, ir.OpMapHas, ir.OpMapCPU:
+				branches++
+			}
+		})
+		if !simple {
+			return false
+		}
+	}
+	return branches <= fewBranches
+}
+
+// turnsOf is the most turns that the loops of statements make together, each with
+// the test that ends it; no more than about what overflows is told apart.
+func turnsOf(list []*ir.Stmt) int {
+	n := 0
+	for _, s := range list {
+		inner := turnsOf(s.Body) + turnsOf(s.Else)
+		if s.Op == ir.StmtLoop {
+			inner = (s.Max + 1) * (inner + 1)
+		}
+		n = min(n+inner, 1<<30)
+	}
+	return n
+}
+
+// formOf is how a loop is compiled, in a callback or not.
+func (g *gen) formOf(s *ir.Stmt, callback bool) ir.LoopForm {
+	switch {
+	case s.Op == ir.StmtForEach:
+		return ir.LoopsHelper
+	case g.prog.Loops == ir.LoopsBest && s.Max <= fewTurns:
+		return ir.LoopsPlain
+	case g.loops == ir.LoopsIter && callback:
+		return ir.LoopsHelper // the iterator has to be in the function's own frame
+	}
+	return g.loops
+}
+
+// loop generates a counted loop.
+func (g *gen) loop(s *ir.Stmt) {
+	switch g.formOf(s, g.fn.callback) {
+	case ir.LoopsHelper:
+		g.forget(s.Body)
+		g.loopHelper(s)
+		g.forgetAfter(s.Body)
+	case ir.LoopsIter:
+		g.forget(s.Body)
+		g.loopIter(s)
+	case ir.LoopsMayGoto:
+		if n := turnsOf(g.c.Body); n > mayGotoTurns {
+			g.fail("loops by may_goto of %d turns in all: at most %d", n, mayGotoTurns)
+		}
+		g.loopBack(s, true)
+	default:
+		g.loopBack(s, false)
+	}
+}
+
+// loopBack generates a loop that branches back: plain, which the verifier walks
+// turn by turn, or open-coded with may_goto, which it walks until nothing changes.
+func (g *gen) loopBack(s *ir.Stmt, open bool) {
+	m := g.mark()
+	defer g.release(m)
+	most := func(r asm.Register, end string) { g.emit(asm.JGE.Imm(r, int32(s.Max), end)) }
+	if !check.IsConst(s.X) || s.X.Int != int64(s.Max) {
+		n := g.slot()
+		g.scalar(s.X, asm.R0)
+		g.store(n, asm.R0, 8)
+		most = func(r asm.Register, end string) {
+			g.load(asm.R1, n, 8)
+			g.emit(asm.JGE.Reg(r, asm.R1, end), asm.JGE.Imm(r, int32(s.Max), end))
+		}
+	}
+	i := g.counter(s)
+	g.assigned[i] = true
+	g.imm(asm.R0, 0)
+	g.setVar(i, asm.R0)
+	if open {
+		g.forget(append([]*ir.Stmt{{Op: ir.StmtLet, Var: i}}, s.Body...))
+	}
+	top, next, end := g.label(), g.label(), g.label()
+	g.place(top)
+	if open {
+		g.emit(asm.JCOND.Label(end))
+	}
+	h := g.homes[i]
+	if !h.inReg {
+		g.readVar(i, asm.R0)
+		h.reg = asm.R0
+	}
+	most(h.reg, end)
+	if i != s.Var {
+		g.setVar(s.Var, h.reg)
+	}
+	g.loopBody(s, next, end)
+	g.place(next)
+	if !h.inReg {
+		g.readVar(i, asm.R0)
+	}
+	g.emit(asm.Add.Imm(h.reg, 1))
+	if !h.inReg {
+		g.setVar(i, asm.R0)
+	}
+	g.jump(top)
+	g.place(end)
+}
+
+// counter is what counts a loop's turns: its variable, or one of its own where
+// the body sets that.
+func (g *gen) counter(s *ir.Stmt) *ir.Var {
+	set := false
+	ir.WalkStmts(s.Body, func(b *ir.Stmt) { set = set || b.Var == s.Var || b.Var2 == s.Var }, func(*ir.Expr) {})
+	if !set {
+		return s.Var
+	}
+	i := &ir.Var{Name: "turn", Type: ir.U32}
+	g.homes[i] = home{at: g.slot()}
+	return i
+}
+
+// loopBody generates what stands between a loop's labels.
+func (g *gen) loopBody(s *ir.Stmt, next, end string) {
+	g.fn.loops = append(g.fn.loops, loopLabels{next, end})
+	g.block(s.Body)
+	g.fn.loops = g.fn.loops[:len(g.fn.loops)-1]
+}
+
+// loopIter generates a loop that is open-coded with the kernel's iterator, which
+// has to be destroyed on every way out.
+func (g *gen) loopIter(s *ir.Stmt) {
+	m := g.mark()
+	defer g.release(m)
+	it, bound := g.slot(), g.label()
+	call := func(name string) {
+		g.addr(asm.R1, it)
+		g.kernelCall(name)
+	}
+	g.scalar(s.X, asm.R3)
+	g.emit(asm.JLE.Imm(asm.R3, int32(s.Max), bound), asm.Mov.Imm(asm.R3, int32(s.Max)))
+	g.place(bound)
+	g.emit(asm.Mov.Imm(asm.R2, 0))
+	call(KfuncIterNew)
+	g.assigned[s.Var] = true
+	top, end, leave := g.label(), g.label(), g.label()
+	g.place(top)
+	call(KfuncIterNext)
+	g.emit(asm.JEq.Imm(asm.R0, 0, end), asm.LoadMem(asm.R0, asm.R0, 0, asm.Word))
+	g.setVar(s.Var, asm.R0)
+	exit := g.fn.exit
+	g.fn.exit = leave
+	g.loopBody(s, top, end)
+	g.fn.exit = exit
+	g.jump(top)
+	g.place(leave) // return out of the action
+	call(KfuncIterDestroy)
+	g.jump(exit)
+	g.place(end)
+	call(KfuncIterDestroy)
+}
+
+// loopHelper calls bpf_loop(turns, body, frame, 0).
+func (g *gen) loopHelper(s *ir.Stmt) {
+	name := g.subName()
+	g.callback(name, 2, asm.R2, func() {
+		g.emit(asm.Mov.Reg32(asm.R1, asm.R1))
+		g.setVar(s.Var, asm.R1)
+	}, s.Body)
+	l := g.label()
+	g.scalar(s.X, asm.R1)
+	g.emit(asm.JLE.Imm(asm.R1, int32(s.Max), l), asm.Mov.Imm(asm.R1, int32(s.Max)))
+	g.place(l)
+	g.emit(funcPtr(asm.R2, name), asm.Mov.Reg(asm.R3, g.fn.fp), asm.Mov.Imm(asm.R4, 0))
+	g.call(asm.FnLoop)
+	g.afterCallback()
+}
+
+// afterCallback leaves the action where the loop's body said so.
+func (g *gen) afterCallback() {
+	g.load(asm.R1, loc{off: g.retSlot}, 8)
+	g.emit(asm.JNE.Imm(asm.R1, 0, g.fn.exit))
+}
+
+// forget makes the verifier forget the numbers that variables hold which a loop's
+// body changes. A variable that begins as a known number and decides a branch in
+// the body has a different known number in every turn: newer verifiers then walk
+// turn by turn, up to a million instructions, and older ones take the first
+// turn's number for that of all and remove the other branch.
+func (g *gen) forget(body []*ir.Stmt) {
+	var vars []*ir.Var
+	seen := map[*ir.Var]bool{}
+	ir.WalkStmts(body, func(s *ir.Stmt) {
+		if s.Op == ir.StmtLet && s.Var.Type.Scalar() && g.assigned[s.Var] && !seen[s.Var] && s.Var.Type.Kind != ir.KindPtr {
+			seen[s.Var] = true
+			vars = append(vars, s.Var)
+		}
+	}, func(*ir.Expr) {})
+	if len(vars) == 0 {
+		return
+	}
+	g.control(asm.R1)
+	g.emit(asm.LoadMem(asm.R1, asm.R1, ctlZero, asm.DWord))
+	for _, v := range vars {
+		if h := g.homes[v]; h.inReg {
+			g.emit(asm.Add.Reg(h.reg, asm.R1))
+			continue
+		}
+		g.readVar(v, asm.R0)
+		g.emit(asm.Add.Reg(asm.R0, asm.R1))
+		g.setVar(v, asm.R0)
+	}
+}
+
+// forgetAfter is forget behind a loop, where the verifier may believe that the
+// body ran exactly once.
+func (g *gen) forgetAfter(body []*ir.Stmt) {
+	if !g.c.Kern.AtLeast(loopsWalked) {
+		g.forget(body)
+	}
+}

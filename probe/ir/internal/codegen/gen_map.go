@@ -1,0 +1,207 @@
+package codegen
+
+import (
+	"github.com/cilium/ebpf/asm"
+
+	"github.com/borescope/borescope/probe/ir"
+	"github.com/borescope/borescope/probe/ir/internal/check"
+)
+
+// keyAt is where the key of an operation is in memory.
+func (g *gen) keyAt(m *ir.Map, key *ir.Expr) loc {
+	if key == nil {
+		s := g.slot()
+		g.storeImm(s, 0, 4)
+		return s
+	}
+	if at, ok := g.inMemory(key); ok && at.kind != inEvent {
+		return at
+	}
+	at := g.tempFor(key.Type)
+	g.value(key, at)
+	return at
+}
+
+// keyTo puts the key in memory and its address in a register.
+func (g *gen) keyTo(m *ir.Map, key *ir.Expr, dst asm.Register) loc {
+	at := g.keyAt(m, key)
+	g.addr(dst, at)
+	return at
+}
+
+// mapCall calls a map helper whose other arguments are in place.
+func (g *gen) mapCall(m *ir.Map, fn asm.BuiltinFunc) {
+	g.emit(asm.LoadMapPtr(asm.R1, 0).WithReference(m.Name))
+	g.call(fn)
+}
+
+// lookup leaves the address of a value, or zero, in R0, and says where the key is.
+func (g *gen) lookup(m *ir.Map, key *ir.Expr) loc {
+	if m.Keyless() && m.Kind == ir.MapArray && m.Agg == ir.AggNone {
+		g.emit(asm.LoadMapValue(asm.R0, 0, 0).WithReference(m.Name))
+		return loc{}
+	}
+	if m.Storage() {
+		g.storageGet(m, nil, false)
+		return loc{}
+	}
+	at := g.keyTo(m, key, asm.R2)
+	g.mapCall(m, asm.FnMapLookupElem)
+	return at
+}
+
+// mapGet reads a scalar, zero if there is no entry.
+func (g *gen) mapGet(e *ir.Expr, dst asm.Register) {
+	m := g.mark()
+	defer g.release(m)
+	none := g.label()
+	g.lookup(e.Map, check.KeyArg(e))
+	if !e.Map.Keyless() || e.Map.Kind != ir.MapArray {
+		g.emit(asm.JEq.Imm(asm.R0, 0, none))
+	}
+	g.emit(asm.LoadMem(asm.R0, asm.R0, 0, sizeOf(e.Type.Size)))
+	if e.Type.Signed {
+		g.norm(asm.R0, e.Type)
+	}
+	g.place(none)
+	g.move(dst, asm.R0)
+}
+
+// mapGetValue reads a value in memory, zeros if there is no entry.
+func (g *gen) mapGetValue(e *ir.Expr, to loc) {
+	m := g.mark()
+	defer g.release(m)
+	none, end := g.label(), g.label()
+	g.lookup(e.Map, check.KeyArg(e))
+	g.emit(asm.JEq.Imm(asm.R0, 0, none))
+	g.copyFrom(to, asm.R0, e.Type.Size)
+	g.jump(end)
+	g.place(none)
+	g.zero(to, e.Type.Size)
+	g.place(end)
+}
+
+// find looks an entry up, reads it, deletes it if asked, and runs one of two blocks.
+func (g *gen) find(s *ir.Stmt) {
+	none, end := g.label(), g.label()
+	key := g.lookup(s.Map, s.Key)
+	g.emit(asm.JEq.Imm(asm.R0, 0, none))
+	if s.Var != nil {
+		g.setFrom(s.Var, asm.R0)
+	}
+	if s.Delete {
+		g.deleteEntry(s.Map, key)
+	}
+	g.block(s.Body)
+	if len(s.Else) > 0 {
+		g.jump(end)
+	}
+	g.place(none)
+	g.block(s.Else)
+	g.place(end)
+}
+
+// set stores a value; what finds no room is counted under the map.
+func (g *gen) set(s *ir.Stmt) {
+	var val loc
+	if at, ok := g.inMemory(s.X); ok {
+		val = at
+	} else {
+		val = g.tempFor(s.X.Type)
+		g.value(s.X, val)
+	}
+	if s.Map.Storage() {
+		g.storageSet(s, val)
+		return
+	}
+	g.keyTo(s.Map, s.Key, asm.R2)
+	g.addr(asm.R3, val)
+	g.emit(asm.Mov.Imm(asm.R4, int32(s.Flag)))
+	g.mapCall(s.Map, asm.FnMapUpdateElem)
+	full, back := g.label(), g.label()
+	g.emit(asm.JNE.Imm(asm.R0, 0, full))
+	g.place(back)
+	g.later(full, func() {
+		switch s.Flag { // a condition that does not hold is no loss
+		case ir.SetCreate:
+			g.emit(asm.LSh.Imm(asm.R0, 32), asm.ArSh.Imm(asm.R0, 32), asm.JEq.Imm(asm.R0, -17, back)) // EEXIST
+		case ir.SetUpdate:
+			g.emit(asm.LSh.Imm(asm.R0, 32), asm.ArSh.Imm(asm.R0, 32), asm.JEq.Imm(asm.R0, -2, back)) // ENOENT
+		}
+		g.count(g.lay.Lost(s.Map))
+		g.jump(back)
+	})
+}
+
+// addTo adds to a value atomically, which is 0 before.
+func (g *gen) addTo(s *ir.Stmt) {
+	x := g.settled(s.X)
+	hit, done := g.label(), g.label()
+	g.findOrCreate(s.Map, s.Key, s.Map.Value.Size, hit, done)
+	g.place(hit)
+	x(asm.R1)
+	g.emit(asm.AddAtomic.Mem(asm.R0, asm.R1, sizeOf(s.Map.Value.Size), 0))
+	g.place(done)
+}
+
+// settled evaluates a scalar now and returns how to get it into a register
+// later, behind calls.
+func (g *gen) settled(e *ir.Expr) func(dst asm.Register) {
+	if check.IsConst(e) || e.Op == ir.OpVar {
+		return func(dst asm.Register) { g.scalar(e, dst) }
+	}
+	s := g.slot()
+	g.scalar(e, asm.R0)
+	g.store(s, asm.R0, 8)
+	return func(dst asm.Register) { g.load(dst, s, 8) }
+}
+
+// findOrCreate leaves the address of an entry's value in R0 and falls through
+// to hit. An entry that is not there is created with zeros: if another CPU does
+// the same at that moment, the second lookup finds what it made, so that no
+// update is lost. If there is no room, the loss is counted and done is next.
+func (g *gen) findOrCreate(m *ir.Map, key *ir.Expr, size int, hit, done string) {
+	if m.Storage() {
+		g.storageCreate(m, done)
+		return
+	}
+	at := g.keyAt(m, key)
+	g.findOrCreateAt(m, at, size, hit, done)
+}
+
+func (g *gen) findOrCreateAt(m *ir.Map, at loc, size int, hit, done string) {
+	g.findOrCreateIn(m.Name, m, at, size, hit, done)
+}
+
+// findOrCreateIn is findOrCreate in the kernel's map of that name, one of m's.
+func (g *gen) findOrCreateIn(name string, m *ir.Map, at loc, size int, hit, done string) {
+	load := func() { g.emit(asm.LoadMapPtr(asm.R1, 0).WithReference(name)) }
+	if m.Flip {
+		load = g.flipped(name, m, done)
+	}
+	call := func(fn asm.BuiltinFunc) {
+		load()
+		g.call(fn)
+	}
+	miss := g.label()
+	g.addr(asm.R2, at)
+	call(asm.FnMapLookupElem)
+	g.emit(asm.JEq.Imm(asm.R0, 0, miss))
+	if g.lay.Array(m) {
+		g.later(miss, func() { g.jump(done) })
+		return
+	}
+	zero := g.temp(size)
+	g.later(miss, func() {
+		g.zero(zero, size)
+		g.addr(asm.R2, at)
+		g.addr(asm.R3, zero)
+		g.emit(asm.Mov.Imm(asm.R4, 1)) // BPF_NOEXIST
+		call(asm.FnMapUpdateElem)
+		g.addr(asm.R2, at)
+		call(asm.FnMapLookupElem)
+		g.emit(asm.JNE.Imm(asm.R0, 0, hit))
+		g.count(g.lay.Lost(m))
+		g.jump(done)
+	})
+}

@@ -1,0 +1,481 @@
+package codegen
+
+import (
+	"encoding/binary"
+
+	"github.com/cilium/ebpf/asm"
+
+	"github.com/borescope/borescope/probe"
+	"github.com/borescope/borescope/probe/ir"
+	"github.com/borescope/borescope/probe/ir/internal/check"
+)
+
+// ctxReg is the register that holds the context.
+func (g *gen) ctxReg() asm.Register { return g.fn.ctx }
+
+// ctxValue evaluates a value of the context.
+func (g *gen) ctxValue(e *ir.Expr, dst asm.Register) {
+	switch e.Ctx.Kind {
+	case check.CtxAddr:
+		g.emit(asm.Mov.Reg(dst, g.ctxReg()))
+		if e.Ctx.Off != 0 {
+			g.emit(asm.Add.Imm(dst, int32(e.Ctx.Off)))
+		}
+		return
+	case check.CtxDataLoc, check.CtxRelLoc:
+		g.dynamicAddr(e, dst)
+		return
+	}
+	g.emit(asm.LoadMem(dst, g.ctxReg(), int16(e.Ctx.Off), sizeOf(e.Ctx.Size)))
+	if e.Type.Kind == ir.KindBool {
+		g.emit(asm.And.Imm(dst, 1))
+		return
+	}
+	if e.Ctx.Size > e.Type.Size || e.Type.Signed && e.Ctx.Size <= e.Type.Size {
+		t := e.Type
+		t.Size = min(t.Size, e.Ctx.Size)
+		g.norm(dst, t)
+	}
+}
+
+// dynamicAddr is the address that a __data_loc or __rel_loc stands for.
+func (g *gen) dynamicAddr(e *ir.Expr, dst asm.Register) {
+	was := g.busy
+	g.hold(dst)
+	t, _ := g.tmp()
+	g.busy = was
+	g.emit(asm.LoadMem(t, g.ctxReg(), int16(e.Ctx.Off), asm.Word), asm.And.Imm(t, 0xffff))
+	if e.Ctx.Kind == check.CtxRelLoc {
+		g.emit(asm.Add.Imm(t, int32(e.Ctx.Off+4)))
+	}
+	g.emit(asm.Mov.Reg(dst, g.ctxReg()), asm.Add.Reg(dst, t))
+}
+
+// launder makes a pointer that the verifier knows the type of a plain number,
+// which any arithmetic is allowed on (on one that may be null, none is): an atomic addition to a zeroed slot is the
+// one way that needs no helper.
+func (g *gen) launder(r asm.Register) {
+	if g.c.Pp.Context != probe.ContextTramp && g.c.Pp.Context != probe.ContextIter {
+		return
+	}
+	m := g.mark()
+	s := g.slot()
+	g.storeImm(s, 0, 8)
+	g.emit(asm.AddAtomic.Mem(g.fn.fp, r, asm.DWord, int16(s.off)))
+	g.load(r, s, 8)
+	g.release(m)
+}
+
+// builtin evaluates a builtin that the checker left.
+func (g *gen) builtin(e *ir.Expr, dst asm.Register) {
+	if e.Str == "ctx" {
+		g.emit(asm.Mov.Reg(dst, g.ctxReg()))
+		return
+	}
+	if g.controlBuiltin(e, dst) {
+		return
+	}
+	b := ir.BuiltinsMoved[e.Str]
+	if b.Helper == 0 {
+		g.fail("internal error: builtin %s", e.Str)
+		return
+	}
+	if ctxBuiltin(e.Str) {
+		g.emit(asm.Mov.Reg(asm.R1, g.ctxReg()))
+	}
+	g.call(b.Helper)
+	switch {
+	case b.Shift > 0:
+		g.emit(asm.RSh.Imm(asm.R0, int32(b.Shift)))
+	case b.Width == 32:
+		g.emit(asm.Mov.Reg32(asm.R0, asm.R0))
+	}
+	switch e.Str {
+	case "elapsed":
+		g.control(asm.R1)
+		g.emit(asm.LoadMem(asm.R1, asm.R1, ctlStart, asm.DWord), asm.Sub.Reg(asm.R0, asm.R1))
+	case "nsecs_sw_tai":
+		g.control(asm.R1)
+		g.emit(asm.LoadMem(asm.R1, asm.R1, ctlTAI, asm.DWord), asm.Add.Reg(asm.R0, asm.R1))
+	}
+	g.move(dst, asm.R0)
+}
+
+// controlBuiltin evaluates the builtins that the control map has, or what they
+// need, and says whether e is one.
+func (g *gen) controlBuiltin(e *ir.Expr, dst asm.Register) bool {
+	switch e.Str {
+	case "is_return":
+		g.isReturn()
+		g.move(dst, asm.R0)
+		return true
+	case "session_cookie":
+		g.kfunc(check.KfuncCookie)
+		g.emit(asm.LoadMem(dst, asm.R0, 0, asm.DWord))
+		return true
+	case "ncpus":
+		g.control(dst)
+		g.emit(asm.LoadMem(dst, dst, ctlCPUs, asm.Word))
+		return true
+	case "nspid", "nstid":
+	default:
+		return false
+	}
+	m := g.mark()
+	defer g.release(m)
+	ids := g.slot() // struct bpf_pidns_info: pid, tgid; zeros where the helper fails
+	g.control(asm.R2)
+	g.emit(asm.LoadMem(asm.R1, asm.R2, ctlNSDev, asm.DWord), asm.LoadMem(asm.R2, asm.R2, ctlNSIno, asm.DWord))
+	g.addr(asm.R3, ids)
+	g.emit(asm.Mov.Imm(asm.R4, 8))
+	g.call(asm.FnGetNsCurrentPidTgid)
+	if e.Str == "nspid" {
+		ids = ids.at(4)
+	}
+	g.load(dst, ids, 4)
+	return true
+}
+
+func (g *gen) move(dst, src asm.Register) {
+	if dst != src {
+		g.emit(asm.Mov.Reg(dst, src))
+	}
+}
+
+// loadMemory reads a scalar from kernel or user memory.
+func (g *gen) loadMemory(e *ir.Expr, dst asm.Register) {
+	if root, off, ok := g.direct(e); ok {
+		g.loadDirect(e, root, off, dst)
+		return
+	}
+	m := g.mark()
+	defer g.release(m)
+	size := e.Type.Size
+	if e.Bits != (ir.BitField{}) {
+		size = e.Word
+	}
+	g.scalar(e.Args[0], asm.R3)
+	if e.Int != 0 && e.Args[0].Type.Kind == ir.KindPtr {
+		g.launder(asm.R3)
+	}
+	if !fitsImm(e.Int) {
+		g.emit(asm.LoadImm(asm.R1, e.Int, asm.DWord), asm.Add.Reg(asm.R3, asm.R1))
+	} else if e.Int != 0 {
+		g.emit(asm.Add.Imm(asm.R3, int32(e.Int)))
+	}
+	s := g.slot()
+	g.addr(asm.R1, s)
+	g.emit(asm.Mov.Imm(asm.R2, int32(size)))
+	g.readHelper(e.Args[0].Type.User, false)
+	g.load(dst, s, size)
+	switch {
+	case e.Bits != (ir.BitField{}):
+		g.emit(asm.LSh.Imm(dst, int32(e.Bits.Shl)))
+		if e.Type.Signed {
+			g.emit(asm.ArSh.Imm(dst, int32(e.Bits.Shr)))
+		} else {
+			g.emit(asm.RSh.Imm(dst, int32(e.Bits.Shr)))
+		}
+	case e.Type.Kind == ir.KindBool:
+		g.truth(dst)
+	case e.Type.Signed:
+		g.norm(dst, e.Type)
+	}
+}
+
+// truth makes a byte 0 or 1.
+func (g *gen) truth(r asm.Register) {
+	l := g.label()
+	g.emit(asm.JEq.Imm(r, 0, l), asm.Mov.Imm(r, 1))
+	g.place(l)
+}
+
+// readHelper calls the helper that reads R2 bytes at R3 to R1. A failure, which
+// leaves zeros, is counted.
+func (g *gen) readHelper(user, text bool) {
+	fn := map[[2]bool]asm.BuiltinFunc{
+		{false, false}: asm.FnProbeReadKernel, {false, true}: asm.FnProbeReadKernelStr,
+		{true, false}: asm.FnProbeReadUser, {true, true}: asm.FnProbeReadUserStr,
+	}[[2]bool{user, text}]
+	g.call(fn)
+	bad, back := g.label(), g.label()
+	g.emit(asm.JSLT.Imm(asm.R0, 0, bad))
+	g.place(back)
+	g.later(bad, func() {
+		g.count(check.CntFaults)
+		if text {
+			g.emit(asm.Mov.Imm(asm.R0, 0))
+		}
+		g.jump(back)
+	})
+}
+
+// inMemory says where a value in memory lies already, if it does.
+func (g *gen) inMemory(e *ir.Expr) (loc, bool) {
+	switch e.Op {
+	case ir.OpVar:
+		h := g.homes[e.Var]
+		return h.at, !h.inReg
+	case ir.OpElem:
+		if at, ok := g.inMemory(e.Args[0]); ok {
+			return at.at(e.Args[0].Type.Fields[e.Int].Offset), true
+		}
+	case ir.OpCast:
+		if !e.Type.Scalar() && e.Type.Size == e.Args[0].Type.Size {
+			return g.inMemory(e.Args[0])
+		}
+	}
+	return loc{}, false
+}
+
+// operand is where a value in memory is, after evaluating it if need be.
+func (g *gen) operand(e *ir.Expr) loc {
+	if at, ok := g.inMemory(e); ok {
+		return at
+	}
+	at := g.tempFor(e.Type)
+	g.value(e, at)
+	return at
+}
+
+// value evaluates e, of any type, to memory.
+func (g *gen) value(e *ir.Expr, to loc) {
+	if e.Type.Scalar() {
+		if check.IsConst(e) && fitsImm(e.Int) {
+			g.storeImm(to, int32(e.Int), e.Type.Size)
+			return
+		}
+		r := asm.R0
+		if e.Op == ir.OpVar && g.homes[e.Var].inReg {
+			r = g.homes[e.Var].reg
+		} else {
+			g.scalar(e, r)
+		}
+		g.store(to, r, e.Type.Size)
+		return
+	}
+	if at, ok := g.inMemory(e); ok {
+		g.copyMem(to, at, e.Type.Size, asm.R0)
+		return
+	}
+	switch e.Op {
+	case ir.OpString, ir.OpBytes:
+		g.constant(e.Str, to, e.Type.Size)
+	case ir.OpBuiltin: // comm
+		if !g.c.Kern.AtLeast(commPadded) {
+			g.zero(to, e.Type.Size)
+		}
+		g.addr(asm.R1, to)
+		g.emit(asm.Mov.Imm(asm.R2, int32(e.Type.Size)))
+		g.call(asm.FnGetCurrentComm)
+	case ir.OpStr:
+		g.readText(e, to)
+	case ir.OpPath:
+		g.pathText(e, to)
+	case ir.OpBuf:
+		g.readBytes(e, to)
+	case ir.OpTuple:
+		g.tupleValue(e, to)
+	case ir.OpElem:
+		g.copyMem(to, g.operand(e.Args[0]).at(e.Args[0].Type.Fields[e.Int].Offset), e.Type.Size, asm.R0)
+	case ir.OpCast:
+		g.resize(e, to)
+	case ir.OpCond:
+		g.chooseValue(e, to)
+	case ir.OpMapGet:
+		g.mapGetValue(e, to)
+	case ir.OpKstack, ir.OpUstack:
+		g.stackValue(e, to)
+	case ir.OpUstackWalk:
+		g.walkedStack(e, to)
+	default:
+		g.fail("internal error: %s in memory", e.Op)
+	}
+}
+
+// constant stores text and zeros.
+func (g *gen) constant(s string, to loc, size int) {
+	b := make([]byte, size)
+	copy(b, s)
+	for i := 0; i < size; {
+		n := chunk(to.off+i, size-i)
+		var word [8]byte
+		copy(word[:], b[i:i+n])
+		v := binary.LittleEndian.Uint64(word[:])
+		if n == 8 && !fitsImm(int64(v)) {
+			g.emit(asm.LoadImm(asm.R0, int64(v), asm.DWord))
+			g.store(to.at(i), asm.R0, 8)
+		} else {
+			g.storeImm(to.at(i), int32(v), n)
+		}
+		i += n
+	}
+}
+
+// readText reads text to memory. Text that is cut is counted: where the helper
+// used up the room, the byte where the NUL should have been decides.
+func (g *gen) readText(e *ir.Expr, to loc) {
+	m := g.mark()
+	defer g.release(m)
+	size := e.Type.Size
+	ptr := g.slot()
+	if len(e.Args) == 2 {
+		g.sizedText(e, to, ptr)
+		return
+	}
+	g.scalar(e.Args[0], asm.R3)
+	g.store(ptr, asm.R3, 8)
+	g.zero(to, size)
+	g.addr(asm.R1, to)
+	g.emit(asm.Mov.Imm(asm.R2, int32(size)))
+	g.readHelper(e.Args[0].Type.User, true)
+	g.checkCut(e, ptr)
+}
+
+func (g *gen) checkCut(e *ir.Expr, ptr loc) {
+	full, back := g.label(), g.label()
+	g.emit(asm.JEq.Imm(asm.R0, int32(e.Type.Size), full))
+	g.place(back)
+	one := g.slot()
+	g.later(full, func() {
+		g.addr(asm.R1, one)
+		g.emit(asm.Mov.Imm(asm.R2, 1))
+		g.load(asm.R3, ptr, 8)
+		g.emit(asm.Add.Imm(asm.R3, int32(e.Type.Size-1)))
+		if e.Args[0].Type.User {
+			g.call(asm.FnProbeReadUser)
+		} else {
+			g.call(asm.FnProbeReadKernel)
+		}
+		g.load(asm.R0, one, 1)
+		g.emit(asm.JEq.Imm(asm.R0, 0, back))
+		g.count(check.CntTruncated)
+		g.jump(back)
+	})
+}
+
+// sizedText reads text of at most as many bytes as the second operand says.
+func (g *gen) sizedText(e *ir.Expr, to, ptr loc) {
+	room := int32(e.Type.Size - 1)
+	g.scalar(e.Args[0], asm.R0)
+	g.store(ptr, asm.R0, 8)
+	g.scalar(e.Args[1], asm.R0)
+	n := g.slot()
+	l := g.label()
+	g.emit(asm.JLE.Imm(asm.R0, room, l), asm.Mov.Imm(asm.R0, room))
+	g.place(l)
+	g.emit(asm.Add.Imm(asm.R0, 1))
+	g.store(n, asm.R0, 8)
+	g.zero(to, e.Type.Size)
+	g.load(asm.R2, n, 8)
+	// The bound again, for the verifier: not every kernel tracks it through memory.
+	l = g.label()
+	g.emit(asm.JLE.Imm(asm.R2, room+1, l), asm.Mov.Imm(asm.R2, room+1))
+	g.place(l)
+	g.addr(asm.R1, to)
+	g.load(asm.R3, ptr, 8)
+	g.readHelper(e.Args[0].Type.User, true)
+	g.checkCut(e, ptr)
+}
+
+// readBytes reads a buffer to memory.
+func (g *gen) readBytes(e *ir.Expr, to loc) {
+	m := g.mark()
+	defer g.release(m)
+	size := int32(e.Type.Size)
+	if len(e.Args) == 1 {
+		g.scalar(e.Args[0], asm.R3)
+		g.addr(asm.R1, to)
+		g.emit(asm.Mov.Imm(asm.R2, size))
+		g.readHelper(e.Args[0].Type.User, false)
+		return
+	}
+	ptr := g.slot()
+	g.scalar(e.Args[0], asm.R0)
+	g.store(ptr, asm.R0, 8)
+	g.scalar(e.Args[1], asm.R2)
+	l := g.label()
+	g.emit(asm.JLE.Imm(asm.R2, size, l), asm.Mov.Imm(asm.R2, size))
+	g.place(l)
+	g.zero(to, e.Type.Size)
+	g.addr(asm.R1, to)
+	g.load(asm.R3, ptr, 8)
+	g.readHelper(e.Args[0].Type.User, false)
+}
+
+// tupleValue stores the elements, and zeros between them.
+func (g *gen) tupleValue(e *ir.Expr, to loc) {
+	end := 0
+	for i, f := range e.Type.Fields {
+		g.zero(to.at(end), f.Offset-end)
+		m := g.mark()
+		g.value(e.Args[i], to.at(f.Offset))
+		g.release(m)
+		end = f.Offset + f.Type.Size
+	}
+	g.zero(to.at(end), e.Type.Size-end)
+}
+
+// scalarElem is an element of a tuple.
+func (g *gen) scalarElem(e *ir.Expr, dst asm.Register) {
+	m := g.mark()
+	defer g.release(m)
+	at, ok := g.inMemory(e)
+	if !ok {
+		at = g.operand(e.Args[0]).at(e.Args[0].Type.Fields[e.Int].Offset)
+	}
+	g.load(dst, at, e.Type.Size)
+	if e.Type.Signed {
+		g.norm(dst, e.Type)
+	}
+}
+
+// resize copies text or bytes to a longer or shorter buffer.
+func (g *gen) resize(e *ir.Expr, to loc) {
+	m := g.mark()
+	defer g.release(m)
+	from := e.Args[0]
+	n := min(from.Type.Size, e.Type.Size)
+	if from.Type.Scalar() { // an integer as its bytes
+		s := g.slot()
+		g.scalar(from, asm.R0)
+		g.store(s, asm.R0, n)
+		g.copyMem(to, s, n, asm.R0)
+		return
+	}
+	if from.Type.Size <= e.Type.Size {
+		if at, ok := g.inMemory(from); ok {
+			g.copyMem(to, at, n, asm.R0)
+		} else {
+			g.value(from, to)
+		}
+		g.zero(to.at(n), e.Type.Size-n)
+		return
+	}
+	g.copyMem(to, g.operand(from), n, asm.R0)
+	if e.Type.Kind == ir.KindString {
+		g.storeImm(to.at(n-1), 0, 1)
+	}
+}
+
+func (g *gen) chooseValue(e *ir.Expr, to loc) {
+	no, end := g.label(), g.label()
+	g.branch(e.Args[0], no, false)
+	g.value(e.Args[1], to)
+	g.jump(end)
+	g.place(no)
+	g.value(e.Args[2], to)
+	g.place(end)
+}
+
+// stackValue stores the PCs of a stack; the helper zeroes what it leaves over.
+func (g *gen) stackValue(e *ir.Expr, to loc) {
+	flags := int32(e.Skip)
+	if e.Op == ir.OpUstack {
+		flags |= 1 << 8 // BPF_F_USER_STACK
+	}
+	g.emit(asm.Mov.Reg(asm.R1, g.ctxReg()))
+	g.addr(asm.R2, to)
+	g.emit(asm.Mov.Imm(asm.R3, int32(e.Type.Size)), asm.Mov.Imm(asm.R4, flags))
+	g.call(asm.FnGetStack)
+}

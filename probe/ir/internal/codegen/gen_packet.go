@@ -1,0 +1,35 @@
+package codegen
+
+import (
+	"github.com/cilium/ebpf/asm"
+
+	"github.com/borescope/borescope/probe/ir"
+	"github.com/borescope/borescope/probe/ir/internal/check"
+)
+
+// emitPacket calls bpf_skb_output(skb, map, captured<<32 | BPF_F_CURRENT_CPU, head, size).
+func (g *gen) emitPacket(s *ir.Stmt) {
+	root, off := pointerRoot(s.Key, 0)
+	if !g.isArgument(root, off) {
+		g.fail("%s: %w", s.Op, check.ErrNotArgument)
+		return
+	}
+	done, lost := g.eventEnds(s)
+	head := g.operand(s.X)
+	g.scalar(root, asm.R1)
+	g.emit(asm.JEq.Imm(asm.R1, 0, done)) // which some kernels insist on
+	g.emit(asm.LoadMapPtr(asm.R2, 0).WithReference(s.Map.Name))
+	g.load(asm.R3, head.at(ir.PacketCaptured), 4)
+	g.emit(asm.LSh.Imm(asm.R3, 32), asm.LoadImm(asm.R4, 0xffffffff, asm.DWord), asm.Or.Reg(asm.R3, asm.R4))
+	g.addr(asm.R4, head)
+	g.emit(asm.Mov.Imm(asm.R5, ir.PacketHeadSize))
+	g.call(asm.FnSkbOutput)
+	g.emit(asm.JNE.Imm(asm.R0, 0, lost))
+	g.place(done)
+}
+
+// isArgument says whether a pointer is one that the context has, which the
+// verifier trusts.
+func (g *gen) isArgument(root *ir.Expr, off int64) bool {
+	return off == 0 && g.pointee(root) != nil && (root.Op == ir.OpCtx || root.Op == ir.OpVar && g.argVars[root.Var])
+}

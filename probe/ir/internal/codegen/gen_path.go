@@ -1,0 +1,53 @@
+package codegen
+
+import (
+	"github.com/cilium/ebpf/asm"
+
+	"github.com/borescope/borescope/probe/ir"
+	"github.com/borescope/borescope/probe/ir/internal/check"
+)
+
+// pathText has the kernel write a path to memory of its own, because it leaves
+// there more than the text, and copies the text. A path that does not fit gives
+// no text, and is counted as cut.
+func (g *gen) pathText(e *ir.Expr, to loc) {
+	m := g.mark()
+	defer g.release(m)
+	root, off := pointerRoot(e.Args[0], 0)
+	if off < 0 || off > 1<<20 || g.pointee(root) == nil || root.Op != ir.OpCtx && (root.Op != ir.OpVar || !g.argVars[root.Var]) {
+		g.fail("%w", check.ErrPathNotArgument)
+		return
+	}
+	size := e.Type.Size
+	raw := g.temp(size)
+	bad, cut, end := g.label(), g.label(), g.label()
+	if raw.kind == inFrame {
+		g.zero(raw, size)
+	}
+	g.zero(to, size)
+	g.scalar(root, asm.R1)
+	g.emit(asm.JEq.Imm(asm.R1, 0, bad))
+	if off != 0 {
+		g.emit(asm.Add.Imm(asm.R1, int32(off)))
+	}
+	g.addr(asm.R2, raw)
+	g.emit(asm.Mov.Imm(asm.R3, int32(size)))
+	g.call(asm.FnDPath)
+	g.emit(asm.JEq.Imm(asm.R0, -enametoolong, cut), asm.JSLT.Imm(asm.R0, 0, bad))
+	g.addr(asm.R1, to)
+	g.emit(asm.Mov.Imm(asm.R2, int32(size)))
+	g.addr(asm.R3, raw)
+	g.readHelper(false, true)
+	g.place(end)
+	g.later(bad, func() {
+		g.count(check.CntFaults)
+		g.jump(end)
+	})
+	g.later(cut, func() {
+		g.count(check.CntTruncated)
+		g.jump(end)
+	})
+}
+
+// enametoolong is what d_path gives for a path that does not fit.
+const enametoolong = 36

@@ -1,0 +1,27 @@
+package codegen
+
+import (
+	"github.com/cilium/ebpf/asm"
+
+	"github.com/borescope/borescope/probe/ir"
+	"github.com/borescope/borescope/probe/ir/internal/check"
+)
+
+// socketCookie asks the kernel for a socket's cookie; of none it is 0.
+func (g *gen) socketCookie(e *ir.Expr, dst asm.Register) {
+	root, off := pointerRoot(e.Args[0], 0)
+	if !g.isArgument(root, off) {
+		g.fail("%s: %w", e.Op, check.ErrNotArgument)
+		return
+	}
+	null, back := g.label(), g.label()
+	g.scalar(root, asm.R1)
+	g.emit(asm.JEq.Imm(asm.R1, 0, null))
+	g.call(asm.FnGetSocketCookie)
+	g.place(back)
+	g.move(dst, asm.R0)
+	g.later(null, func() {
+		g.imm(asm.R0, 0)
+		g.jump(back)
+	})
+}

@@ -1,0 +1,244 @@
+package codegen
+
+import (
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+
+	"github.com/borescope/borescope/probe/ir"
+	"github.com/borescope/borescope/probe/ir/internal/check"
+)
+
+// block generates statements.
+func (g *gen) block(list []*ir.Stmt) {
+	for _, s := range list {
+		m := g.mark()
+		g.note = lineNote(s)
+		g.stmt(s)
+		g.release(m)
+	}
+}
+
+// lineNote is the line of source that the verifier and bpftool show.
+func lineNote(s *ir.Stmt) string {
+	n := ir.FirstLine(s)
+	if len(n) > 120 {
+		n = n[:117] + "..."
+	}
+	if p := s.Pos.String(); p != "" {
+		n += " // " + p
+	}
+	return n
+}
+
+func (g *gen) stmt(s *ir.Stmt) {
+	switch s.Op {
+	case ir.StmtLet:
+		g.let(s)
+	case ir.StmtIf:
+		g.ifStmt(s)
+	case ir.StmtLoop:
+		g.loop(s)
+	case ir.StmtForEach:
+		g.forEach(s)
+	case ir.StmtBreak:
+		g.jump(g.fn.loops[len(g.fn.loops)-1].end)
+	case ir.StmtContinue:
+		g.jump(g.fn.loops[len(g.fn.loops)-1].next)
+	case ir.StmtReturn:
+		g.jump(g.fn.exit)
+	case ir.StmtFind:
+		g.find(s)
+	case ir.StmtSet:
+		g.set(s)
+	case ir.StmtDelete:
+		if s.Map.Storage() {
+			g.storageDelete(s.Map)
+			return
+		}
+		g.keyTo(s.Map, s.Key, asm.R2)
+		g.mapCall(s.Map, asm.FnMapDeleteElem)
+	case ir.StmtAdd:
+		g.addTo(s)
+	case ir.StmtAgg:
+		g.aggregate(s)
+	case ir.StmtEmit:
+		g.emitEvent(s)
+	case ir.StmtPacket:
+		g.emitPacket(s)
+	case ir.StmtSignal:
+		g.scalar(s.X, asm.R1)
+		if s.Thread {
+			g.call(asm.FnSendSignalThread)
+		} else {
+			g.call(asm.FnSendSignal)
+		}
+	case ir.StmtOverride:
+		g.overrideReturn(s)
+	case ir.StmtSkip:
+		g.storeImm(loc{off: g.resultSlot}, 1, 8)
+	case ir.StmtCookie:
+		m := g.mark()
+		x := g.settled(s.X)
+		g.kfunc(check.KfuncCookie)
+		x(asm.R1)
+		g.emit(asm.StoreMem(asm.R0, 0, asm.R1, asm.DWord))
+		g.release(m)
+	case ir.StmtExit:
+		g.exitRequest(s)
+	case ir.StmtEval:
+		if s.X.Type.Scalar() {
+			g.scalar(s.X, asm.R0)
+		} else {
+			g.operand(s.X)
+		}
+	}
+}
+
+// exitRequest leaves the exit code and then the request, which is read first.
+func (g *gen) exitRequest(s *ir.Stmt) {
+	if s.X != nil {
+		g.scalar(s.X, asm.R0)
+		g.control(asm.R1)
+		g.emit(asm.StoreMem(asm.R1, ctlCode, asm.R0, asm.Word))
+	} else {
+		g.control(asm.R1)
+	}
+	g.emit(storeImm(asm.R1, ctlExit, 1, asm.Word))
+}
+
+func (g *gen) let(s *ir.Stmt) {
+	h := g.homes[s.Var]
+	g.assigned[s.Var] = true
+	if !s.Var.Type.Scalar() {
+		g.value(s.X, h.at)
+		return
+	}
+	if h.inReg && check.IsConst(s.X) {
+		g.imm(h.reg, s.X.Int)
+		return
+	}
+	if !h.inReg && check.IsConst(s.X) && fitsImm(s.X.Int) {
+		g.storeImm(h.at, int32(s.X.Int), 8)
+		return
+	}
+	if h.inReg && s.X.Op == ir.OpCtx && s.X.Ctx.Kind == check.CtxLoad {
+		g.ctxValue(s.X, h.reg)
+		return
+	}
+	g.scalar(s.X, asm.R0)
+	g.setVar(s.Var, asm.R0)
+}
+
+func (g *gen) ifStmt(s *ir.Stmt) {
+	no, end := g.label(), g.label()
+	g.branch(s.X, no, false)
+	g.block(s.Body)
+	if len(s.Else) > 0 {
+		g.jump(end)
+	}
+	g.place(no)
+	g.block(s.Else)
+	g.place(end)
+}
+
+// forEach calls bpf_for_each_map_elem(map, body, frame, 0).
+func (g *gen) forEach(s *ir.Stmt) {
+	g.forget(s.Body)
+	defer g.forgetAfter(s.Body)
+	name := g.subName()
+	g.callback(name, 4, asm.R4, func() {
+		if s.Var != nil {
+			g.setFrom(s.Var, asm.R2)
+		}
+		if s.Var2 != nil {
+			g.setFrom(s.Var2, asm.R3)
+		}
+	}, s.Body)
+	g.emit(
+		asm.LoadMapPtr(asm.R1, 0).WithReference(s.Map.Name), funcPtr(asm.R2, name),
+		asm.Mov.Reg(asm.R3, g.fn.fp), asm.Mov.Imm(asm.R4, 0),
+	)
+	g.call(asm.FnForEachMapElem)
+	g.afterCallback()
+}
+
+// setFrom sets a variable to the value at an address in a register.
+func (g *gen) setFrom(v *ir.Var, ptr asm.Register) {
+	if !v.Type.Scalar() {
+		g.copyFrom(g.homes[v].at, ptr, v.Type.Size)
+		return
+	}
+	g.emit(asm.LoadMem(asm.R0, ptr, 0, sizeOf(v.Type.Size)))
+	if v.Type.Signed {
+		g.norm(asm.R0, v.Type)
+	}
+	g.setVar(v, asm.R0)
+}
+
+// copyFrom copies from an address in a register, through R5.
+func (g *gen) copyFrom(to loc, ptr asm.Register, n int) {
+	for i := 0; i < n; {
+		s := min(chunk(to.off+i, n-i), chunk(i, n-i), copyWidth(to))
+		g.emit(asm.LoadMem(asm.R5, ptr, int16(i), sizeOf(s)))
+		g.store(to.at(i), asm.R5, s)
+		i += s
+	}
+}
+
+// eventEnds are where to jump to behind an event and where one is lost, which is
+// counted under the map; what is beyond the budget ends here.
+func (g *gen) eventEnds(s *ir.Stmt) (done, lost string) {
+	done, lost = g.label(), g.label()
+	if g.prog.Budget.EventsPerSecond > 0 {
+		over := g.label()
+		g.eventBudget(over)
+		g.later(over, func() {
+			g.count(check.CntLimited)
+			g.jump(done)
+		})
+	}
+	g.later(lost, func() {
+		g.count(g.lay.Lost(s.Map))
+		g.jump(done)
+	})
+	return done, lost
+}
+
+// emitEvent writes an event straight into the ring, or into memory for a perf
+// buffer. What finds no room is counted under the map.
+func (g *gen) emitEvent(s *ir.Stmt) {
+	done, lost := g.eventEnds(s)
+	if s.Map.Kind == ir.MapPerf {
+		at := g.operand(s.X)
+		g.emit(asm.Mov.Reg(asm.R1, g.ctxReg()), asm.LoadMapPtr(asm.R2, 0).WithReference(s.Map.Name))
+		g.emit(asm.LoadImm(asm.R3, 0xffffffff, asm.DWord)) // BPF_F_CURRENT_CPU
+		g.addr(asm.R4, at)
+		g.emit(asm.Mov.Imm(asm.R5, int32(s.Map.Value.Size)))
+		g.call(asm.FnPerfEventOutput)
+		g.emit(asm.JNE.Imm(asm.R0, 0, lost))
+		g.place(done)
+		return
+	}
+	g.emit(
+		asm.LoadMapPtr(asm.R1, 0).WithReference(s.Map.Name),
+		asm.Mov.Imm(asm.R2, int32(s.Map.Value.Size)), asm.Mov.Imm(asm.R3, 0),
+	)
+	g.call(asm.FnRingbufReserve)
+	g.emit(asm.JEq.Imm(asm.R0, 0, lost), asm.Mov.Reg(g.fn.evnt, asm.R0))
+	g.value(s.X, loc{kind: inEvent})
+	g.emit(asm.Mov.Reg(asm.R1, g.fn.evnt), asm.Mov.Imm(asm.R2, 0))
+	g.call(asm.FnRingbufSubmit)
+	g.place(done)
+}
+
+// overrideReturn makes the probed function return a value of ours.
+func (g *gen) overrideReturn(s *ir.Stmt) {
+	if g.c.Pp.AttachType == ebpf.AttachModifyReturn {
+		g.scalar(s.X, asm.R0)
+		g.store(loc{off: g.resultSlot}, asm.R0, 8)
+		return
+	}
+	g.scalar(s.X, asm.R2)
+	g.emit(asm.Mov.Reg(asm.R1, g.ctxReg()))
+	g.call(asm.FnOverrideReturn)
+}

@@ -1,0 +1,70 @@
+package codegen
+
+import (
+	"github.com/cilium/ebpf/asm"
+
+	"github.com/borescope/borescope/probe/ir"
+	"github.com/borescope/borescope/probe/ir/internal/check"
+)
+
+// loadAny loads a scalar from a place of any alignment: the frame wants words
+// where they belong.
+func (g *gen) loadAny(dst asm.Register, at loc, t ir.Type) {
+	if at.off%t.Size != 0 {
+		s := g.slot()
+		g.copyMem(s, at, t.Size, asm.R0)
+		at = s
+	}
+	g.load(dst, at, t.Size)
+	if t.Signed {
+		g.norm(dst, t)
+	}
+}
+
+// valueIndex is an element of a value in memory, zero behind its end. The
+// kernel's reader fetches it where the index is not constant, because not every
+// verifier lets a program read the frame at a place that it does not know.
+func (g *gen) valueIndex(e *ir.Expr, dst asm.Register) {
+	m := g.mark()
+	defer g.release(m)
+	a, i, size := e.Args[0], e.Args[1], e.Type.Size
+	if check.IsConst(i) {
+		g.loadAny(dst, g.operand(a).at(int(i.Int)*size), e.Type)
+		return
+	}
+	at := g.operand(a)
+	out, end := g.slot(), g.label()
+	g.storeImm(out, 0, 8)
+	g.scalar(i, asm.R3)
+	g.emit(asm.JGE.Imm(asm.R3, int32(a.Type.Size/size), end), asm.Mul.Imm(asm.R3, int32(size)))
+	g.addr(asm.R2, at)
+	g.emit(asm.Add.Reg(asm.R2, asm.R3), asm.Mov.Reg(asm.R3, asm.R2), asm.Mov.Imm(asm.R2, int32(size)))
+	g.addr(asm.R1, out)
+	g.call(asm.FnProbeReadKernel)
+	g.place(end)
+	g.load(dst, out, size)
+	if e.Type.Signed {
+		g.norm(dst, e.Type)
+	}
+}
+
+// mapCPU reads what a CPU holds of a per-CPU map, zero if that is nothing.
+func (g *gen) mapCPU(e *ir.Expr, dst asm.Register) {
+	m := g.mark()
+	defer g.release(m)
+	var key *ir.Expr
+	if len(e.Args) == 2 {
+		key = e.Args[0]
+	}
+	cpu := g.settled(e.Args[len(e.Args)-1])
+	g.keyTo(e.Map, key, asm.R2)
+	cpu(asm.R3)
+	g.mapCall(e.Map, asm.FnMapLookupPercpuElem)
+	none := g.label()
+	g.emit(asm.JEq.Imm(asm.R0, 0, none), asm.LoadMem(asm.R0, asm.R0, int16(e.Int), sizeOf(e.Type.Size)))
+	if e.Type.Signed {
+		g.norm(asm.R0, e.Type)
+	}
+	g.place(none)
+	g.move(dst, asm.R0)
+}

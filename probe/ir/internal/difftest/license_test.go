@@ -1,0 +1,54 @@
+//go:build linux
+
+package difftest
+
+import (
+	"errors"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/cilium/ebpf"
+
+	"github.com/borescope/borescope/probe"
+	"github.com/borescope/borescope/probe/ir"
+	"github.com/borescope/borescope/probe/ir/bpf"
+)
+
+// TestLicence: what GPLOnly lists, and nothing else, is refused under another
+// licence, by the compiler as by the kernel.
+func TestLicence(t *testing.T) {
+	needRoot(t)
+	plan := RawPlan(runningKernel(t), runtime.GOARCH, nil)
+	gpl := ir.GPLOnly()
+	for _, b := range ir.Builtins() {
+		switch b.Name {
+		case "ppid", "pcomm", "session_cookie", "ip", "sp", "goid", "func", "probe", "cookie": // need what this plan has not
+			continue
+		}
+		p := &ir.Program{Name: "licence", License: "Proprietary", IncludeSelf: true, Actions: []ir.Action{{
+			Target: probe.RawTracepoint{Name: "sys_enter"}, Body: []*ir.Stmt{{Op: ir.StmtEval, X: ir.NewBuiltin(b.Name)}},
+		}}}
+		spec, err := bpf.Compile(p, plan)
+		if slices.Contains(gpl, b.Name) {
+			if err == nil || !strings.Contains(err.Error(), "GPL") {
+				t.Errorf("%s: %v", b.Name, err)
+			}
+			continue
+		}
+		if errors.Is(err, errors.ErrUnsupported) {
+			continue // of a later kernel
+		}
+		if err != nil {
+			t.Errorf("%s: %v", b.Name, err)
+			continue
+		}
+		coll, err := ebpf.NewCollection(spec)
+		if err != nil {
+			t.Errorf("%s: %v", b.Name, err)
+			continue
+		}
+		coll.Close()
+	}
+}

@@ -1,0 +1,269 @@
+package difftest
+
+import (
+	"fmt"
+	"math/rand/v2"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/btf"
+
+	"github.com/borescope/borescope/probe"
+	"github.com/borescope/borescope/probe/ir"
+)
+
+// randProg generates random well-typed expressions.
+type randProg struct {
+	r     *rand.Rand
+	args  []ir.Type  // of the probe
+	vars  []*ir.Var  // set so far
+	text  bool       // text and memory may be used
+	get   *ir.Map    // a map to read, nil for none
+	turns int        // the most turns of a loop
+	store *ir.Map    // storage of the thread, nil for none
+	lists bool       // bytes and their elements may be used
+	cpus  *ir.Map    // a per-CPU map to read of any CPU, nil for none
+	known []*ir.Expr // what stands in place of arguments, nil for those of args
+}
+
+// argTypes are the types that arguments of random programs have.
+var argTypes = []btf.Type{
+	&btf.Int{Name: "long long", Size: 8, Encoding: btf.Signed},
+	&btf.Int{Name: "unsigned long", Size: 8},
+	&btf.Int{Name: "int", Size: 4, Encoding: btf.Signed},
+	&btf.Int{Name: "unsigned int", Size: 4},
+	&btf.Int{Name: "short", Size: 2, Encoding: btf.Signed},
+	&btf.Int{Name: "unsigned short", Size: 2},
+	&btf.Int{Name: "signed char", Size: 1, Encoding: btf.Signed},
+	&btf.Int{Name: "unsigned char", Size: 1},
+}
+
+var intTypes = []ir.Type{
+	ir.IntType(1, false), ir.IntType(1, true), ir.IntType(2, false), ir.IntType(2, true),
+	ir.IntType(4, false), ir.IntType(4, true), ir.IntType(8, false), ir.IntType(8, true),
+}
+
+func (p *randProg) intType() ir.Type { return intTypes[p.r.IntN(len(intTypes))] }
+
+// interesting are values at which arithmetic goes wrong.
+var interesting = []int64{
+	0, 1, -1, 2, 3, 7, 8, 31, 32, 33, 63, 64, 65, 127, 128, 255, 256, -128, -129, 32767, 32768, 65535, 65536,
+	1<<31 - 1, 1 << 31, -1 << 31, 1<<32 - 1, 1 << 32, 1<<62 + 1, 1<<63 - 1, -1 << 63, 1000, 10,
+}
+
+func (p *randProg) number() int64 {
+	if p.r.IntN(3) == 0 {
+		return int64(p.r.Uint64())
+	}
+	return interesting[p.r.IntN(len(interesting))]
+}
+
+// typed is a random integer expression of type t.
+func (p *randProg) typed(t ir.Type, depth int) *ir.Expr {
+	return &ir.Expr{Op: ir.OpCast, Type: t, Args: []*ir.Expr{p.integer(depth)}}
+}
+
+// integer is a random integer expression.
+func (p *randProg) integer(depth int) *ir.Expr {
+	if depth <= 0 || p.r.IntN(8) == 0 {
+		return p.leaf()
+	}
+	if p.cpus != nil && p.r.IntN(8) == 0 {
+		return withMap(ir.NewExpr(ir.OpMapCPU, p.perCPUKey(), p.whichCPU(depth-1)), p.cpus)
+	}
+	switch p.r.IntN(15) {
+	case 0, 1, 2, 3, 4:
+		op := []ir.Op{ir.OpAdd, ir.OpSub, ir.OpMul, ir.OpDiv, ir.OpMod, ir.OpAnd, ir.OpOr, ir.OpXor, ir.OpShl, ir.OpShr}[p.r.IntN(10)]
+		return &ir.Expr{Op: op, Type: p.intType(), Args: []*ir.Expr{p.integer(depth - 1), p.integer(depth - 1)}}
+	case 5:
+		op := []ir.Op{ir.OpAdd, ir.OpSub, ir.OpMul, ir.OpDiv, ir.OpMod, ir.OpAnd, ir.OpOr, ir.OpXor}[p.r.IntN(8)]
+		return ir.NewExpr(op, p.integer(depth-1), p.integer(depth-1))
+	case 6:
+		op := []ir.Op{ir.OpNeg, ir.OpNot}[p.r.IntN(2)]
+		return &ir.Expr{Op: op, Type: p.intType(), Args: []*ir.Expr{p.integer(depth - 1)}}
+	case 7, 8:
+		return p.typed(p.intType(), depth-1)
+	case 9:
+		return &ir.Expr{Op: ir.OpBswap, Args: []*ir.Expr{p.typed(p.intType(), depth-1)}}
+	case 10:
+		return &ir.Expr{Op: ir.OpCond, Type: p.intType(), Args: []*ir.Expr{p.boolean(depth - 1), p.integer(depth - 1), p.integer(depth - 1)}}
+	case 11:
+		if p.get != nil {
+			return withMap(ir.NewExpr(ir.OpMapGet, p.typed(ir.U32, depth-1)), p.get)
+		}
+		fallthrough
+	case 12:
+		if p.text {
+			return p.textNumber(depth - 1)
+		}
+		fallthrough
+	case 13:
+		if p.store != nil && p.r.IntN(2) == 0 {
+			return withMap((&ir.Expr{Op: ir.OpMapGet}), p.store)
+		}
+		if !p.lists {
+			return p.boolean(depth - 1)
+		}
+		t := p.intType()
+		bytes := &ir.Expr{Op: ir.OpCast, Type: ir.BytesType(t.Size), Args: []*ir.Expr{p.typed(t, depth-1)}}
+		if p.r.IntN(2) == 0 {
+			return ir.NewExpr(ir.OpIndex, bytes, ir.NewConst(int64(p.r.IntN(t.Size))))
+		}
+		if p.r.IntN(2) == 0 {
+			return ir.NewExpr(ir.OpIndex, bytes, p.index(9))
+		}
+		return &ir.Expr{Op: ir.OpCast, Type: ir.IntType(t.Size, p.r.IntN(2) == 0), Args: []*ir.Expr{bytes}}
+	default:
+		return p.boolean(depth - 1)
+	}
+}
+
+func withMap(e *ir.Expr, m *ir.Map) *ir.Expr {
+	e.Map = m
+	return e
+}
+
+// perCPUKey is a key of the per-CPU map, most of them there, and whichCPU a CPU:
+// the one that the test runs on, which is 0, one that never ran it, or one that is
+// not there.
+func (p *randProg) perCPUKey() *ir.Expr {
+	return ir.NewExpr(ir.OpMod, p.typed(ir.U32, 1), ir.NewConst(18))
+}
+
+func (p *randProg) whichCPU(depth int) *ir.Expr {
+	switch p.r.IntN(4) {
+	case 0:
+		return p.typed(ir.U32, depth)
+	case 1:
+		return ir.NewConst(1)
+	case 2:
+		return ir.NewConst(0)
+	}
+	return ir.NewBuiltin("cpu")
+}
+
+func (p *randProg) leaf() *ir.Expr {
+	switch n := p.r.IntN(6); {
+	case n == 0:
+		return &ir.Expr{Op: ir.OpConst, Type: p.intType(), Int: p.number()}
+	case n == 1:
+		return ir.NewConst(p.number())
+	case n == 2 && len(p.vars) > 0:
+		return ir.NewVar(p.vars[p.r.IntN(len(p.vars))])
+	}
+	return p.arg()
+}
+
+// arg is an argument, or something else that the test knows.
+func (p *randProg) arg() *ir.Expr {
+	if p.known != nil {
+		return p.known[p.r.IntN(len(p.known))]
+	}
+	return &ir.Expr{Op: ir.OpArg, Int: int64(p.r.IntN(len(p.args)))}
+}
+
+// boolean is a random condition.
+func (p *randProg) boolean(depth int) *ir.Expr {
+	if depth <= 0 {
+		return ir.NewExpr(ir.OpNe, p.leaf(), p.leaf())
+	}
+	switch p.r.IntN(9) {
+	case 0:
+		return ir.NewExpr(ir.OpLAnd, p.boolean(depth-1), p.boolean(depth-1))
+	case 1:
+		return ir.NewExpr(ir.OpLOr, p.boolean(depth-1), p.boolean(depth-1))
+	case 2:
+		return ir.NewExpr(ir.OpLNot, p.boolean(depth-1))
+	case 3:
+		if p.text {
+			return p.textTest(depth - 1)
+		}
+	case 4:
+		if p.get != nil {
+			return withMap(ir.NewExpr(ir.OpMapHas, p.typed(ir.U32, depth-1)), p.get)
+		}
+	case 5:
+		t := p.intType()
+		op := []ir.Op{ir.OpEq, ir.OpNe, ir.OpLt, ir.OpLe, ir.OpGt, ir.OpGe}[p.r.IntN(6)]
+		return ir.NewExpr(op, p.typed(t, depth-1), p.typed(t, depth-1))
+	}
+	op := []ir.Op{ir.OpEq, ir.OpNe, ir.OpLt, ir.OpLe, ir.OpGt, ir.OpGe}[p.r.IntN(6)]
+	return ir.NewExpr(op, p.integer(depth-1), p.integer(depth-1))
+}
+
+var words = []string{"", "a", "ab", "abc", "abcabc", "comm-of-test-x", "aab", "b", "test", "0123456789abcdefghij"}
+
+func (p *randProg) word() string { return words[p.r.IntN(len(words))] }
+
+// str is random text: the current comm, a constant, or a choice.
+func (p *randProg) str(depth int) *ir.Expr {
+	switch p.r.IntN(4) {
+	case 0:
+		return ir.NewBuiltin("comm")
+	case 1:
+		if depth > 0 {
+			return ir.NewExpr(ir.OpCond, p.boolean(depth-1), p.str(depth-1), p.str(depth-1))
+		}
+	case 2:
+		return &ir.Expr{Op: ir.OpCast, Type: ir.StringType(4 + p.r.IntN(30)), Args: []*ir.Expr{ir.NewBuiltin("comm")}}
+	}
+	return ir.NewString(p.word())
+}
+
+// index is an index below n that is not constant: a constant one must be right.
+func (p *randProg) index(n int64) *ir.Expr {
+	return ir.NewExpr(ir.OpMod, &ir.Expr{Op: ir.OpCast, Type: ir.U32, Args: []*ir.Expr{p.arg()}}, ir.NewConst(n))
+}
+
+// textNumber is a number that text gives.
+func (p *randProg) textNumber(depth int) *ir.Expr {
+	switch p.r.IntN(4) {
+	case 0:
+		return &ir.Expr{Op: ir.OpIndexOf, Str: p.word(), Args: []*ir.Expr{p.str(depth)}}
+	case 1:
+		a := &ir.Expr{Op: ir.OpCast, Type: ir.StringType(16), Args: []*ir.Expr{ir.NewBuiltin("comm")}}
+		b := &ir.Expr{Op: ir.OpCast, Type: ir.StringType(24), Args: []*ir.Expr{ir.NewString(p.word())}}
+		return &ir.Expr{Op: ir.OpMemcmp, Int: int64(1 + p.r.IntN(16)), Args: []*ir.Expr{a, b}}
+	case 2:
+		return ir.NewExpr(ir.OpIndex, &ir.Expr{Op: ir.OpCast, Type: ir.StringType(12), Args: []*ir.Expr{ir.NewBuiltin("comm")}}, p.index(14))
+	}
+	return ir.NewExpr(ir.OpLen, p.str(depth))
+}
+
+var patterns = []string{"*", "a*", "*a*", "comm*x", "?*?", "[a-c]*", "[!a-c]*", "*-*-*", "", "ab?", "*0123*"}
+
+func (p *randProg) textTest(depth int) *ir.Expr {
+	switch p.r.IntN(6) {
+	case 4:
+		return &ir.Expr{Op: ir.OpGlob, Str: patterns[p.r.IntN(len(patterns))], Args: []*ir.Expr{p.str(depth)}}
+	case 5:
+		return ir.NewExpr(ir.OpContains, p.str(0), p.str(0))
+	case 0:
+		return &ir.Expr{Op: ir.OpHasPrefix, Str: p.word(), Args: []*ir.Expr{p.str(depth)}}
+	case 1:
+		return &ir.Expr{Op: ir.OpContains, Str: p.word(), Args: []*ir.Expr{p.str(depth)}}
+	case 2:
+		return ir.NewExpr(ir.OpEq, &ir.Expr{Op: ir.OpStrncmp, Int: int64(1 + p.r.IntN(12)), Args: []*ir.Expr{p.str(depth), p.str(depth)}}, ir.NewConst(0))
+	}
+	return ir.NewExpr([]ir.Op{ir.OpEq, ir.OpNe}[p.r.IntN(2)], p.str(depth), p.str(depth))
+}
+
+// seedName names a seed in messages.
+func seedName(seed uint64) string { return fmt.Sprintf("seed %d", seed) }
+
+// RawPlan is a plan for a raw tracepoint with the given argument types, which
+// BPF_PROG_TEST_RUN feeds.
+func RawPlan(kernel, arch string, args ...btf.Type) *probe.Plan {
+	pp := probe.Program{
+		Name: "p0", Type: ebpf.RawTracepoint, AttachTo: "sys_enter",
+		Context: probe.ContextRawArgs, Method: probe.MethodRun,
+		Sites: []probe.Site{{Target: probe.RawTracepoint{Name: "sys_enter"}, Cookie: probe.MakeCookie(0, 0, 0)}},
+	}
+	for i, t := range args {
+		size := 8
+		pp.Args = append(pp.Args, probe.Arg{
+			Name: "a" + string(rune('0'+i)), Type: t,
+			Loc: probe.Location{Kind: probe.LocationContext, Offset: int64(8 * i), Size: size},
+		})
+	}
+	return &probe.Plan{Arch: arch, Kernel: kernel, Programs: []probe.Program{pp}}
+}

@@ -1,0 +1,173 @@
+package eval
+
+import (
+	"math/bits"
+
+	"github.com/borescope/borescope/probe/ir"
+)
+
+// This file says what arithmetic means. The interpreter and the constant
+// folder use it; the code generator must agree with it, which the differential
+// tests check on the kernel and against gcc.
+
+// Norm brings a 64-bit pattern into the canonical form of a type: sign- or
+// zero-extended from the type's width. Every scalar is held in that form.
+func Norm(t ir.Type, v uint64) uint64 {
+	if t.Kind == ir.KindBool {
+		return B2u(v != 0)
+	}
+	s := uint(64 - 8*t.Size)
+	if t.Kind == ir.KindInt && t.Signed {
+		return uint64(int64(v<<s) >> s)
+	}
+	return v << s >> s
+}
+
+func B2u(b bool) uint64 {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// Arith computes a binary operation on canonical operands of type t.
+func Arith(op ir.Op, t ir.Type, a, b uint64) uint64 {
+	mask := uint64(8*t.Size - 1)
+	switch op {
+	case ir.OpAdd:
+		return Norm(t, a+b)
+	case ir.OpSub:
+		return Norm(t, a-b)
+	case ir.OpMul:
+		return Norm(t, a*b)
+	case ir.OpDiv, ir.OpMod:
+		return Norm(t, divide(op, t.Signed, a, b))
+	case ir.OpAnd:
+		return a & b
+	case ir.OpOr:
+		return a | b
+	case ir.OpXor:
+		return a ^ b
+	case ir.OpShl:
+		return Norm(t, a<<(b&mask))
+	case ir.OpShr:
+		if t.Signed {
+			return uint64(int64(a) >> (b & mask))
+		}
+		return a >> (b & mask)
+	}
+	return 0
+}
+
+// divide is division by BPF's rule: x/0 is 0, x%0 is x, and the most negative
+// number divided by -1 wraps around.
+func divide(op ir.Op, signed bool, a, b uint64) uint64 {
+	if b == 0 {
+		if op == ir.OpDiv {
+			return 0
+		}
+		return a
+	}
+	if !signed {
+		if op == ir.OpDiv {
+			return a / b
+		}
+		return a % b
+	}
+	q, r := abs64(a)/abs64(b), abs64(a)%abs64(b)
+	if op == ir.OpMod {
+		if int64(a) < 0 {
+			return -r
+		}
+		return r
+	}
+	if int64(a) < 0 != (int64(b) < 0) {
+		return -q
+	}
+	return q
+}
+
+func abs64(v uint64) uint64 {
+	if int64(v) < 0 {
+		return -v
+	}
+	return v
+}
+
+// Compare decides a comparison of canonical operands.
+func Compare(op ir.Op, signed bool, a, b uint64) bool {
+	less := a < b
+	if signed {
+		less = int64(a) < int64(b)
+	}
+	switch op {
+	case ir.OpEq:
+		return a == b
+	case ir.OpNe:
+		return a != b
+	case ir.OpLt:
+		return less
+	case ir.OpLe:
+		return less || a == b
+	case ir.OpGt:
+		return !less && a != b
+	case ir.OpGe:
+		return !less
+	}
+	return false
+}
+
+// Bswap reverses the bytes of a value of the given width.
+func Bswap(t ir.Type, v uint64) uint64 {
+	return Norm(t, bits.ReverseBytes64(v)>>uint(64-8*t.Size))
+}
+
+// HistBucket is the bucket of a value in a log2 histogram whose powers of two
+// are each divided in 2^k (0 <= k <= 5): 0 for negative values, n+1 for n below
+// 2^k, and then by the k bits behind the leading one. It is bpftrace's rule, and
+// package hist's Log2Index.
+func HistBucket(v int64, k int) int {
+	if v < 0 {
+		return 0
+	}
+	if v < 1<<k {
+		return int(v) + 1
+	}
+	msb := bits.Len64(uint64(v)) - 1
+	return 1 + ((msb-k+1)<<k | int(v>>(msb-k))&(1<<k-1))
+}
+
+// HistBuckets is how many buckets there are: the largest index plus one. Package
+// hist has it as Log2Size.
+func HistBuckets(k int) int { return 1 + (63-k+1)<<k }
+
+// HistRange is the range of a bucket, lowest and highest value inclusive.
+// Bucket 0 reaches from the lowest integer to -1. Package hist's Log2Bounds has
+// the first value above the bucket instead of the highest in it.
+func HistRange(i, k int) (lo, hi int64) {
+	switch {
+	case i <= 0:
+		return -1 << 63, -1
+	case i <= 1<<k:
+		return int64(i - 1), int64(i - 1)
+	}
+	n := i - 1
+	shift := n>>k - 1
+	lo = int64(1<<k|n&(1<<k-1)) << shift
+	return lo, lo + (1<<shift - 1)
+}
+
+// LinearBucket is the bucket of a value in a linear histogram: 0 below lo, the
+// last one for hi and above, by bpftrace's rule. It is package hist's LinearIndex.
+func LinearBucket(v, lo, hi, step int64) int {
+	switch {
+	case v < lo:
+		return 0
+	case v >= hi:
+		return int(1 + (hi-lo)/step)
+	}
+	return int(1 + (v-lo)/step)
+}
+
+// LinearBuckets is how many buckets there are.
+func LinearBuckets(lo, hi, step int64) int { return int(2 + (hi-lo)/step) }

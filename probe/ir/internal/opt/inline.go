@@ -1,0 +1,179 @@
+package opt
+
+import (
+	"github.com/borescope/borescope/probe/ir"
+	"github.com/borescope/borescope/probe/ir/internal/check"
+)
+
+// The typed surface reads every value into a temporary at the moment its
+// method is called. Most temporaries are read once, by one of the next
+// statements: those are put back where they are read, so that text goes
+// straight into an event and numbers stay in a register. What is never read is
+// dropped.
+
+// Inline simplifies the blocks of a checked action.
+func Inline(c *check.Checked) {
+	uses := map[*ir.Var]int{}
+	sets := map[*ir.Var]int{}
+	ir.WalkStmts(c.Body, func(s *ir.Stmt) {
+		for _, v := range []*ir.Var{s.Var, s.Var2} {
+			if v != nil {
+				sets[v]++
+			}
+		}
+	}, func(e *ir.Expr) {
+		if e.Op == ir.OpVar {
+			uses[e.Var]++
+		}
+	})
+	in := &inliner{uses: uses, sets: sets}
+	c.Body = in.block(c.Body)
+	kept := c.Vars[:0]
+	for _, v := range c.Vars {
+		if !in.gone[v] {
+			kept = append(kept, v)
+		}
+	}
+	c.Vars = kept
+}
+
+type inliner struct {
+	uses, sets map[*ir.Var]int
+	gone       map[*ir.Var]bool
+}
+
+func (in *inliner) block(list []*ir.Stmt) []*ir.Stmt {
+	list = append([]*ir.Stmt(nil), list...)
+	for i := len(list) - 1; i >= 0; i-- {
+		s := list[i]
+		if s.Op != ir.StmtLet || in.sets[s.Var] != 1 {
+			continue
+		}
+		switch in.uses[s.Var] {
+		case 0:
+			in.drop(list, i)
+		case 1:
+			in.forward(list, i)
+		}
+	}
+	out := list[:0]
+	for _, s := range list {
+		if s == nil {
+			continue
+		}
+		if len(s.Body)+len(s.Else) > 0 {
+			n := *s
+			n.Body, n.Else = in.block(s.Body), in.block(s.Else)
+			s = &n
+		}
+		out = append(out, s)
+	}
+	return out
+}
+
+// drop removes a statement that sets a variable nobody reads.
+func (in *inliner) drop(list []*ir.Stmt, i int) {
+	ir.WalkExpr(list[i].X, func(e *ir.Expr) {
+		if e.Op == ir.OpVar {
+			in.uses[e.Var]--
+		}
+	})
+	in.remove(list, i)
+}
+
+func (in *inliner) remove(list []*ir.Stmt, i int) {
+	if in.gone == nil {
+		in.gone = map[*ir.Var]bool{}
+	}
+	in.gone[list[i].Var] = true
+	list[i] = nil
+}
+
+// forward moves the value of statement i to the statement behind it that reads
+// it, if only assignments stand between: they change nothing that it reads. What
+// changes by itself is moved neither before nor behind another reading of that
+// kind, nor what takes long: their order is what a program measures by.
+func (in *inliner) forward(list []*ir.Stmt, i int) {
+	x, v := list[i].X, list[i].Var
+	fast, timed := quick(x), readsClock(x)
+	for j := i + 1; j < len(list); j++ {
+		s := list[j]
+		if s == nil {
+			continue
+		}
+		if n := countVar(s.Key, v) + countVar(s.X, v); n > 0 {
+			if timed && (s.Op == ir.StmtEmit || !quick(s.Key) || !quick(s.X)) || !fast && (readsClock(s.Key) || readsClock(s.X)) {
+				return
+			}
+			n := *s
+			n.Key, n.X = replaceVar(s.Key, v, x), replaceVar(s.X, v, x)
+			list[j] = &n
+			in.remove(list, i)
+			return
+		}
+		if s.Op != ir.StmtLet || in.sets[s.Var] != 1 || timed && !quick(s.X) || !fast && readsClock(s.X) || readsVarSetTwice(x, in.sets) {
+			return
+		}
+	}
+}
+
+func readsVarSetTwice(e *ir.Expr, sets map[*ir.Var]int) bool {
+	found := false
+	ir.WalkExpr(e, func(e *ir.Expr) { found = found || e.Op == ir.OpVar && sets[e.Var] > 1 })
+	return found
+}
+
+// Clocks are the builtins that change by themselves while a probe runs.
+var Clocks = map[string]bool{
+	"nsecs": true, "nsecs_boot": true, "nsecs_tai": true, "nsecs_sw_tai": true, "elapsed": true, "jiffies": true, "rand": true,
+}
+
+// readsClock says whether e reads what changes by itself.
+func readsClock(e *ir.Expr) bool {
+	found := false
+	ir.WalkExpr(e, func(e *ir.Expr) { found = found || e.Op == ir.OpBuiltin && Clocks[e.Str] })
+	return found
+}
+
+// quick says whether e is a handful of instructions that are always run: neither
+// a clock, nor memory, text, maps or stacks, nor a choice.
+func quick(e *ir.Expr) bool {
+	q := true
+	ir.WalkExpr(e, func(e *ir.Expr) {
+		switch e.Op {
+		case ir.OpConst, ir.OpVar, ir.OpCtx, ir.OpAdd, ir.OpSub, ir.OpMul, ir.OpDiv, ir.OpMod, ir.OpAnd, ir.OpOr, ir.OpXor, ir.OpShl, ir.OpShr, ir.OpNeg, ir.OpNot,
+			ir.OpEq, ir.OpNe, ir.OpLt, ir.OpLe, ir.OpGt, ir.OpGe, ir.OpLNot, ir.OpCast, ir.OpBswap, ir.OpTuple, ir.OpElem:
+		case ir.OpBuiltin:
+			q = q && !Clocks[e.Str]
+		default:
+			q = false
+		}
+	})
+	return q
+}
+
+func countVar(e *ir.Expr, v *ir.Var) int {
+	n := 0
+	ir.WalkExpr(e, func(e *ir.Expr) {
+		if e.Op == ir.OpVar && e.Var == v {
+			n++
+		}
+	})
+	return n
+}
+
+// replaceVar is e with a variable replaced by a value.
+func replaceVar(e *ir.Expr, v *ir.Var, x *ir.Expr) *ir.Expr {
+	if e == nil || countVar(e, v) == 0 {
+		return e
+	}
+	if e.Op == ir.OpVar {
+		return x
+	}
+	n := *e
+	n.Args = make([]*ir.Expr, len(e.Args))
+	for i, a := range e.Args {
+		n.Args[i] = replaceVar(a, v, x)
+	}
+	return &n
+}

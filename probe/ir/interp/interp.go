@@ -1,0 +1,445 @@
+package interp
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"github.com/borescope/borescope/probe"
+	"github.com/borescope/borescope/probe/ir"
+	"github.com/borescope/borescope/probe/ir/internal/check"
+	"github.com/borescope/borescope/probe/ir/internal/eval"
+	"github.com/borescope/borescope/stack"
+)
+
+// Machine is what an interpreted program sees and leaves behind: a recorded
+// context, memory, builtins and maps. It stands for one CPU. The zero value has
+// nothing in it: memory reads fail (zeros, counted), builtins are 0.
+//
+// Use one Machine for successive runs to have them share maps. It is used by
+// one goroutine at a time.
+type Machine struct {
+	// Context is the program's context, as bytes in little-endian order.
+	Context []byte
+	// Kernel and User are the two address spaces; nil fails every read.
+	// ContextAddr is where Kernel has the context, for tracepoint records
+	// with dynamic arrays.
+	Kernel, User stack.Memory
+	ContextAddr  uint64
+	// Builtin gives a builtin by name; nil gives zeros.
+	Builtin func(name string) uint64
+	// Comm is the builtin comm.
+	Comm string
+	// Stack gives the PCs of kstack (user false) or of ustack, however it is walked; nil gives none.
+	Stack func(user bool) []uint64
+
+	// Packet gives the bytes of the struct sk_buff at an address, at most n of them;
+	// what it does not give, or if it is nil, is zeros.
+	Packet func(skb uint64, n int) []byte
+
+	// Maps are the entries of plain maps and aggregations, by the kernel's
+	// key bytes, values as the kernel holds them on one CPU.
+	Maps map[*ir.Map]map[string][]byte
+	// Events are the payloads that were emitted, by buffer.
+	Events map[*ir.Map][][]byte
+	// Faults and Truncated count as Stats does. Lost counts by map.
+	Faults, Truncated uint64
+	Lost              map[*ir.Map]uint64
+	// ExitRequested is set by StmtExit, with its code, Signal by StmtSignal: the
+	// signal's number.
+	ExitRequested bool
+	ExitCode      int32
+	Signal        uint32
+	// Return is the value of StmtOverride, and whether there was one.
+	Return     uint64
+	Overridden bool
+	// Skipped is set by StmtSkip; Cookie is what StmtCookie keeps, and what the
+	// builtin session_cookie reads.
+	Skipped bool
+	Cookie  uint64
+}
+
+// Interp is a program ready to be interpreted for one program of a plan. It
+// is immutable and safe for concurrent use with different Machines.
+//
+// It exists to test what the compiler generates, and to run programs where
+// there is no kernel: both are specified by the same rules (eval.go).
+type Interp struct {
+	C   *check.Checked
+	lay *check.Layout
+}
+
+// NewInterp checks the program for program i of the plan.
+func NewInterp(p *ir.Program, plan *probe.Plan, i int) (*Interp, error) {
+	if err := p.Err(); err != nil {
+		return nil, err
+	}
+	if plan == nil {
+		return nil, ir.ErrNoPlan
+	}
+	lay, err := check.NewLayout(p, plan)
+	if err != nil {
+		return nil, err
+	}
+	if i < 0 || i >= len(plan.Programs) {
+		return nil, fmt.Errorf("program %d of %d", i, len(plan.Programs))
+	}
+	c, err := check.Check(p, plan, i, nil)
+	if err != nil {
+		return nil, err
+	}
+	return &Interp{C: c, lay: lay}, nil
+}
+
+// val is a value: n if it is a scalar, canonical, else b.
+type val struct {
+	n uint64
+	b []byte
+}
+
+// run is one run of a program.
+type run struct {
+	*Machine
+	in   *Interp
+	vars map[*ir.Var]val
+	left int // steps, so that a run ends
+}
+
+// control says how a statement ended.
+type control uint8
+
+const (
+	goOn control = iota
+	doBreak
+	doContinue
+	doReturn
+)
+
+var ErrSteps = errors.New("interpreted program runs too long")
+
+// Run interprets the program once. The error says that the program could not
+// be interpreted; what happens to a program in the kernel is in the Machine.
+func (in *Interp) Run(m *Machine) error {
+	if m.Maps == nil {
+		m.Maps = map[*ir.Map]map[string][]byte{}
+	}
+	if m.Events == nil {
+		m.Events = map[*ir.Map][][]byte{}
+	}
+	if m.Lost == nil {
+		m.Lost = map[*ir.Map]uint64{}
+	}
+	r := &run{Machine: m, in: in, vars: map[*ir.Var]val{}, left: 10_000_000}
+	for _, v := range in.C.Vars {
+		r.vars[v] = val{b: make([]byte, v.Type.Size)}
+	}
+	_, err := r.block(in.C.Body)
+	return err
+}
+
+func (r *run) block(list []*ir.Stmt) (control, error) {
+	for _, s := range list {
+		if r.left--; r.left < 0 {
+			return doReturn, ErrSteps
+		}
+		c, err := r.stmt(s)
+		if err != nil || c != goOn {
+			return c, err
+		}
+	}
+	return goOn, nil
+}
+
+// expr evaluates an expression.
+func (r *run) expr(e *ir.Expr) val {
+	switch e.Op {
+	case ir.OpConst:
+		return val{n: uint64(e.Int)}
+	case ir.OpVar:
+		return r.vars[e.Var]
+	case ir.OpAdd, ir.OpSub, ir.OpMul, ir.OpDiv, ir.OpMod, ir.OpAnd, ir.OpOr, ir.OpXor, ir.OpShl, ir.OpShr:
+		t := e.Type
+		if t.Kind == ir.KindPtr {
+			t = ir.U64
+		}
+		return val{n: eval.Arith(e.Op, t, r.expr(e.Args[0]).n, r.expr(e.Args[1]).n)}
+	case ir.OpEq, ir.OpNe, ir.OpLt, ir.OpLe, ir.OpGt, ir.OpGe:
+		return val{n: eval.B2u(r.compare(e))}
+	case ir.OpLAnd:
+		return val{n: eval.B2u(r.expr(e.Args[0]).n != 0 && r.expr(e.Args[1]).n != 0)}
+	case ir.OpLOr:
+		return val{n: eval.B2u(r.expr(e.Args[0]).n != 0 || r.expr(e.Args[1]).n != 0)}
+	case ir.OpLNot:
+		return val{n: eval.B2u(r.expr(e.Args[0]).n == 0)}
+	case ir.OpCond:
+		if r.expr(e.Args[0]).n != 0 {
+			return r.expr(e.Args[1])
+		}
+		return r.expr(e.Args[2])
+	case ir.OpCast:
+		return r.cast(e)
+	case ir.OpBswap:
+		return val{n: eval.Bswap(e.Type, r.expr(e.Args[0]).n)}
+	case ir.OpTuple:
+		return val{b: r.tuple(e)}
+	case ir.OpElem:
+		f := e.Args[0].Type.Fields[e.Int]
+		return fromBytes(f.Type, r.expr(e.Args[0]).b[f.Offset:f.Offset+f.Type.Size])
+	case ir.OpMapGet:
+		b := r.lookup(e.Map, check.KeyArg(e))
+		if b == nil {
+			b = make([]byte, e.Type.Size)
+		}
+		return fromBytes(e.Type, b[:e.Type.Size])
+	case ir.OpMapHas:
+		return val{n: eval.B2u(r.lookup(e.Map, check.KeyArg(e)) != nil)}
+	case ir.OpMapCPU:
+		return r.mapCPU(e)
+	case ir.OpIndex:
+		return r.index(e)
+	}
+	return r.special(e)
+}
+
+// special evaluates what depends on the machine, and text.
+func (r *run) special(e *ir.Expr) val {
+	switch e.Op {
+	case ir.OpString, ir.OpBytes:
+		b := make([]byte, e.Type.Size)
+		copy(b, e.Str)
+		return val{b: b}
+	case ir.OpBuiltin:
+		return r.builtin(e)
+	case ir.OpCtx:
+		return val{n: r.ctxValue(e)}
+	case ir.OpLoad:
+		return val{n: r.load(e)}
+	case ir.OpStr, ir.OpBuf:
+		return val{b: r.read(e)}
+	case ir.OpPath:
+		return val{b: make([]byte, e.Type.Size)}
+	case ir.OpHasPrefix:
+		b := r.expr(e.Args[0]).b
+		return val{n: eval.B2u(len(b) >= len(e.Str) && string(b[:len(e.Str)]) == e.Str)}
+	case ir.OpContains:
+		return val{n: eval.B2u(r.indexOf(e) >= 0)}
+	case ir.OpIndexOf:
+		return val{n: uint64(r.indexOf(e))}
+	case ir.OpGlob:
+		return val{n: eval.B2u(r.glob(e))}
+	case ir.OpMemcmp:
+		a, b := r.expr(e.Args[0]).b, r.expr(e.Args[1]).b
+		return val{n: uint64(bytes.Compare(a[:e.Int], b[:e.Int]))}
+	case ir.OpLen:
+		if e.Args[0].Type.Kind == ir.KindBytes {
+			return val{n: uint64(eval.Frames(r.expr(e.Args[0]).b))}
+		}
+		return val{n: uint64(eval.TextLen(r.expr(e.Args[0]).b))}
+	case ir.OpStrncmp:
+		return val{n: eval.B2u(!equalText(r.expr(e.Args[0]).b, r.expr(e.Args[1]).b, int(e.Int)))}
+	case ir.OpKstack, ir.OpUstack, ir.OpUstackWalk:
+		return val{b: r.stack(e)}
+	}
+	return val{b: make([]byte, e.Type.Size)}
+}
+
+// equalText compares up to n bytes, and not behind a NUL.
+func equalText(a, b []byte, n int) bool {
+	for i := range min(n, len(a), len(b)) {
+		if a[i] != b[i] {
+			return false
+		}
+		if a[i] == 0 {
+			return true
+		}
+	}
+	return true
+}
+
+func (r *run) compare(e *ir.Expr) bool {
+	a, b := r.expr(e.Args[0]), r.expr(e.Args[1])
+	t := e.Args[0].Type
+	if t.Scalar() {
+		return eval.Compare(e.Op, t.Kind == ir.KindInt && t.Signed, a.n, b.n)
+	}
+	equal := string(a.b) == string(b.b)
+	if t.Kind == ir.KindString {
+		equal = string(a.b[:eval.TextLen(a.b)]) == string(b.b[:eval.TextLen(b.b)])
+	}
+	return equal == (e.Op == ir.OpEq)
+}
+
+func (r *run) cast(e *ir.Expr) val {
+	v := r.expr(e.Args[0])
+	switch from := e.Args[0].Type; {
+	case e.Type.Scalar() && !from.Scalar():
+		return fromBytes(e.Type, v.b)
+	case e.Type.Scalar():
+		return val{n: eval.Norm(e.Type, v.n)}
+	case from.Scalar():
+		return val{b: toBytes(from, v)}
+	}
+	b := make([]byte, e.Type.Size)
+	copy(b, v.b)
+	if e.Type.Kind == ir.KindString {
+		b[len(b)-1] = 0
+	}
+	return val{b: b}
+}
+
+func (r *run) tuple(e *ir.Expr) []byte {
+	b := make([]byte, e.Type.Size)
+	for i, f := range e.Type.Fields {
+		copy(b[f.Offset:], toBytes(f.Type, r.expr(e.Args[i])))
+	}
+	return b
+}
+
+// toBytes and fromBytes convert between a value and its memory.
+func toBytes(t ir.Type, v val) []byte {
+	if !t.Scalar() {
+		return v.b
+	}
+	var b [8]byte
+	binary.LittleEndian.PutUint64(b[:], v.n)
+	return b[:t.Size]
+}
+
+func fromBytes(t ir.Type, b []byte) val {
+	if !t.Scalar() {
+		return val{b: b}
+	}
+	var w [8]byte
+	copy(w[:], b)
+	n := binary.LittleEndian.Uint64(w[:])
+	if t.Kind == ir.KindBool {
+		return val{n: n}
+	}
+	return val{n: eval.Norm(t, n)}
+}
+
+func (r *run) builtin(e *ir.Expr) val {
+	if e.Str == "comm" {
+		b := make([]byte, e.Type.Size)
+		copy(b[:len(b)-1], r.Comm)
+		return val{b: b}
+	}
+	if e.Str == "session_cookie" {
+		return val{n: r.Cookie}
+	}
+	if r.Builtin == nil {
+		return val{}
+	}
+	return val{n: eval.Norm(e.Type, r.Builtin(e.Str))}
+}
+
+func (r *run) ctxValue(e *ir.Expr) uint64 {
+	word := func(off, size int) uint64 {
+		var w [8]byte
+		if off >= 0 && off+size <= len(r.Context) {
+			copy(w[:], r.Context[off:off+size])
+		}
+		return binary.LittleEndian.Uint64(w[:])
+	}
+	switch e.Ctx.Kind {
+	case check.CtxAddr:
+		return r.ContextAddr + uint64(e.Ctx.Off)
+	case check.CtxDataLoc:
+		return r.ContextAddr + word(e.Ctx.Off, 4)&0xffff
+	case check.CtxRelLoc:
+		return r.ContextAddr + word(e.Ctx.Off, 4)&0xffff + uint64(e.Ctx.Off) + 4
+	}
+	v := word(e.Ctx.Off, e.Ctx.Size)
+	if e.Type.Kind == ir.KindBool {
+		return v & 1
+	}
+	t := e.Type
+	if t.Signed && t.Size > e.Ctx.Size {
+		t.Size = e.Ctx.Size
+	}
+	return eval.Norm(t, v)
+}
+
+// readAt reads memory, counting what cannot be read.
+func (r *run) readAt(b []byte, addr uint64, user bool) bool {
+	m := r.Kernel
+	if user {
+		m = r.User
+	}
+	if m == nil || m.ReadMemory(b, addr) != nil {
+		clear(b)
+		r.Faults++
+		return false
+	}
+	return true
+}
+
+func (r *run) load(e *ir.Expr) uint64 {
+	size := e.Type.Size
+	if e.Bits != (ir.BitField{}) {
+		size = e.Word
+	}
+	var w [8]byte
+	r.readAt(w[:size], r.expr(e.Args[0]).n+uint64(e.Int), e.Args[0].Type.User)
+	v := binary.LittleEndian.Uint64(w[:])
+	if e.Bits == (ir.BitField{}) {
+		return eval.Norm(e.Type, v)
+	}
+	v <<= e.Bits.Shl
+	if e.Type.Signed {
+		return uint64(int64(v) >> e.Bits.Shr)
+	}
+	return v >> e.Bits.Shr
+}
+
+// read reads text or bytes.
+func (r *run) read(e *ir.Expr) []byte {
+	b := make([]byte, e.Type.Size)
+	addr, user := r.expr(e.Args[0]).n, e.Args[0].Type.User
+	n := uint64(len(b))
+	if len(e.Args) == 2 {
+		n = min(n, r.expr(e.Args[1]).n)
+	}
+	if e.Op == ir.OpBuf {
+		if n > 0 {
+			r.readAt(b[:n], addr, user)
+		}
+		return b
+	}
+	if len(e.Args) == 2 {
+		n++
+	}
+	n = min(n, uint64(len(b)))
+	// The helper reads n bytes unless a NUL comes before, and fails if it cannot,
+	// although it keeps one less.
+	one := make([]byte, 1)
+	for i := range n {
+		if !r.readAt(one, addr+i, user) {
+			clear(b)
+			return b
+		}
+		if one[0] == 0 {
+			return b
+		}
+		if i < n-1 {
+			b[i] = one[0]
+		}
+	}
+	if n == uint64(len(b)) {
+		r.Truncated++
+	}
+	return b
+}
+
+func (r *run) stack(e *ir.Expr) []byte {
+	b := make([]byte, e.Type.Size)
+	if r.Stack == nil {
+		return b
+	}
+	pcs := r.Stack(e.Op != ir.OpKstack)
+	for i := range min(len(pcs)-e.Skip, int(e.Int)) {
+		binary.LittleEndian.PutUint64(b[8*i:], pcs[e.Skip+i])
+	}
+	return b
+}

@@ -1,0 +1,51 @@
+package interp
+
+import (
+	"bytes"
+
+	"github.com/borescope/borescope/probe/ir"
+	"github.com/borescope/borescope/probe/ir/internal/check"
+	"github.com/borescope/borescope/probe/ir/internal/eval"
+)
+
+// indexOf is where text is in text, -1 if nowhere.
+func (r *run) indexOf(e *ir.Expr) int {
+	b := r.expr(e.Args[0]).b
+	needle := []byte(e.Str)
+	if len(e.Args) == 2 {
+		n := r.expr(e.Args[1]).b
+		needle = n[:eval.TextLen(n)]
+	}
+	return bytes.Index(b[:eval.TextLen(b)], needle)
+}
+
+// glob matches text with a constant pattern.
+func (r *run) glob(e *ir.Expr) bool {
+	b := r.expr(e.Args[0]).b
+	g, err := check.ParseGlob(e.Str)
+	return err == nil && g.Match(b[:eval.TextLen(b)])
+}
+
+// index is an element of a value, zero behind its end.
+func (r *run) index(e *ir.Expr) val {
+	b, i := r.expr(e.Args[0]).b, r.expr(e.Args[1]).n
+	size := uint64(e.Type.Size)
+	if i >= uint64(len(b))/size {
+		return val{}
+	}
+	return fromBytes(e.Type, b[i*size:(i+1)*size])
+}
+
+// mapCPU is what a CPU holds; the machine is CPU 0.
+func (r *run) mapCPU(e *ir.Expr) val {
+	var key *ir.Expr
+	if len(e.Args) == 2 {
+		key = e.Args[0]
+	}
+	cpu := r.expr(e.Args[len(e.Args)-1]).n
+	b := r.lookup(e.Map, key)
+	if b == nil || cpu != 0 {
+		return val{}
+	}
+	return fromBytes(e.Type, b[e.Int:e.Int+int64(e.Type.Size)])
+}

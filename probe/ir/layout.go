@@ -1,0 +1,13 @@
+package ir
+
+// DefaultEntries is how many keys a map has room for whose size nobody gave, as
+// in bpftrace: making 10,240 takes 4 ms of a program's start. DefaultBuffer is
+// the size of a buffer in bytes.
+const (
+	DefaultEntries = 4096
+	DefaultBuffer  = 256 << 10
+)
+
+// EachProbe, as the entries of a hash or an aggregation, makes room for as many
+// keys as the plan has probes: for what is kept by Ctx.Probe.
+const EachProbe = -1

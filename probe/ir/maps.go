@@ -1,0 +1,108 @@
+package ir
+
+// MapKind is how a map stores its entries.
+type MapKind uint8
+
+// The kinds of maps.
+const (
+	MapHash          MapKind = iota // shared, fails on full (counted)
+	MapLRU                          // shared, evicts the least recently used
+	MapPerCPUHash                   // one value per CPU
+	MapPerCPULRU                    // one value per CPU, evicting
+	MapArray                        // keys 0 … Entries-1, always present
+	MapPerCPUArray                  //
+	MapTaskStorage                  // one value per thread, the current one's, gone with it (5.12)
+	MapCgroupStorage                // one value per cgroup, the current one's, gone with it (6.2)
+	MapRing                         // ring buffer: Entries is its size in bytes (5.8)
+	MapPerf                         // perf buffer: Entries is bytes per CPU
+	NumMapKinds
+)
+
+// Agg is what an aggregating map computes.
+type Agg uint8
+
+// The aggregations.
+const (
+	AggNone   Agg = iota
+	AggCount      // events
+	AggSum        // sum of the values
+	AggMin        // smallest value
+	AggMax        // largest value
+	AggAvg        // count and sum
+	AggStats      // count, sum, smallest, largest
+	AggHist       // log2 buckets, each divided in 2^Bits
+	AggLinear     // buckets of Step from Min to Max
+	AggSeries     // Slots intervals of Interval nanoseconds, each aggregated by Inner
+	NumAggs
+)
+
+// Map is a BPF map of a program, named for the reader. Its Value is decided by
+// Agg where that is not AggNone.
+type Map struct {
+	// Name is unique in the program. The kernel sees its first 15 bytes.
+	Name string
+	Kind MapKind
+	// Key is the type of the keys; KindAuto (the zero Type) is a map without
+	// keys, which holds one entry.
+	Key Type
+	// Value is the type of the values, or of the events of a buffer.
+	Value Type
+	// Entries is how many keys there is room for, or the size of a buffer in
+	// bytes. 0 is DefaultEntries, or 256 KiB; see also EachProbe.
+	Entries int
+
+	Agg Agg
+	// Bits is k of AggHist, 0 to 5: each power of two is divided in 2^k buckets.
+	Bits int
+	// Min, Max and Step are the range of AggLinear.
+	Min, Max, Step int64
+	// Interval is nanoseconds per slot of AggSeries, Slots how many are kept.
+	Interval int64
+	Slots    int
+	// Inner is what a slot of AggSeries holds: AggCount, AggSum, AggMin, AggMax or AggAvg.
+	Inner Agg
+	// Signed is set where an aggregation's values are signed.
+	Signed bool
+	// Flip makes ReadAndClear of an aggregation's table lose nothing and work for
+	// tables without keys too: the program writes one of two maps, found through an
+	// array of maps, and the reader has it write the other while the first is read
+	// at rest (mapx.Flip). It takes twice the memory and another lookup by event (16
+	// ns, BenchmarkFlip), and the program cannot read the aggregation. Without it,
+	// ReadAndClear may lose what is added to an entry while it is being deleted.
+	Flip bool
+	Pos  Pos
+}
+
+// Storage says whether the map's values belong to objects of the kernel.
+func (m *Map) Storage() bool { return m.Kind == MapTaskStorage || m.Kind == MapCgroupStorage }
+
+// Deletable says whether the map's entries can be removed.
+func (m *Map) Deletable() bool {
+	return m.Storage() || !m.Keyless() && m.Kind != MapArray && m.Kind != MapPerCPUArray
+}
+
+// Keyless says whether the map holds one entry without a key.
+func (m *Map) Keyless() bool { return m.Key.Kind == KindAuto }
+
+var mapKindNames = [NumMapKinds]string{
+	"hash", "lru", "percpu_hash", "percpu_lru", "array", "percpu_array",
+	"task_storage", "cgroup_storage", "ring", "perf",
+}
+
+// String is the kind's name.
+func (k MapKind) String() string {
+	if k < NumMapKinds {
+		return mapKindNames[k]
+	}
+	return "invalid"
+}
+
+var aggNames = [NumAggs]string{"", "count", "sum", "min", "max", "avg", "stats", "hist", "lhist", "tseries"}
+
+// String is the aggregation's name.
+func (a Agg) String() string {
+	if a < NumAggs {
+		return aggNames[a]
+	}
+	return "invalid"
+}
