@@ -288,7 +288,7 @@ func TestEachProbeOfArray(t *testing.T) {
 	a := action.NewArray[uint64]("a", ir.EachProbe)
 	p := action.NewProgram("array")
 	p.On(probe.RawTracepoint{Name: "sys_enter"}, func(c *action.Ctx) { a.Set(c, c.Probe(), 1) })
-	if err := bpf.Validate(p); err == nil || !strings.Contains(err.Error(), "map a") {
+	if err := bpf.Validate(p.Program); err == nil || !strings.Contains(err.Error(), "map a") {
 		t.Errorf("error %v", err)
 	}
 }

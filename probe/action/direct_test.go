@@ -64,7 +64,7 @@ func TestDirectLoads(t *testing.T) {
 			t.Fatal(err)
 		}
 		plan.BTF = btf
-		spec, err := bpf.Compile(p, plan)
+		spec, err := bpf.Compile(p.Program, plan)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -218,7 +218,7 @@ func TestDirectRandom(t *testing.T) {
 			t.Fatal(err)
 		}
 		plan.BTF = types
-		spec, err := bpf.Compile(p, plan)
+		spec, err := bpf.Compile(p.Program, plan)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -30,7 +30,7 @@ func Example() {
 
 	// Output:
 	// program runqlat license "Dual MIT/GPL"
-	// map start hash[ir.U32] u64 entries 10240
+	// map start hash[u32] u64 entries 10240
 	// map usecs percpu_hash hist(0) entries 1
 	// tracepoint:sched:sched_wakeup {
 	// 	$t1 = args.pid

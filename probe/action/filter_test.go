@@ -32,10 +32,10 @@ func TestFilter(t *testing.T) {
 				testenv.Need(t, testenv.BTF)
 			}
 			n := &ir.Map{Name: "n", Agg: ir.AggCount}
-			p := &ir.Program{Name: "filtered", IncludeSelf: true, Actions: []ir.Action{{
+			p := &Program{&ir.Program{Name: "filtered", IncludeSelf: true, Actions: []ir.Action{{
 				Target: probe.Tracepoint{Group: "syscalls", Name: "sys_enter_getppid"},
 				Body:   []*ir.Stmt{{Op: ir.StmtAgg, Map: n}},
-			}}}
+			}}}}
 			s, err := Attach(p, &Options{Resolve: &probe.Options{Filter: c.f}})
 			if err != nil {
 				t.Fatal(err)

@@ -184,19 +184,19 @@ func TestFlipRefused(t *testing.T) {
 	plan := rawPlan2()
 	plan.Kernel = "6.12.0" // older ones cannot read other CPUs' values at all
 	p := marked("refused", func(c *action.Ctx) { n.Value(c, 1) })
-	if _, err := bpf.Compile(p, plan); err == nil || !strings.Contains(err.Error(), "map n flips") {
+	if _, err := bpf.Compile(p.Program, plan); err == nil || !strings.Contains(err.Error(), "map n flips") {
 		t.Errorf("reading: %v", err)
 	}
 	p = marked("refused", func(c *action.Ctx) {
 		c.Do(&ir.Stmt{Op: ir.StmtDelete, Map: n.Map(), Key: ir.NewConst(1)})
 	})
-	if _, err := bpf.Compile(p, rawPlan2()); err == nil || !strings.Contains(err.Error(), "map n flips") {
+	if _, err := bpf.Compile(p.Program, rawPlan2()); err == nil || !strings.Contains(err.Error(), "map n flips") {
 		t.Errorf("deleting: %v", err)
 	}
 	h := action.NewHash[uint32, uint32]("h", 1)
 	h.Map().Flip = true
 	p = marked("refused", func(c *action.Ctx) { h.Set(c, 1, 1) })
-	if _, err := bpf.Compile(p, rawPlan2()); err == nil || !strings.Contains(err.Error(), "only aggregations") {
+	if _, err := bpf.Compile(p.Program, rawPlan2()); err == nil || !strings.Contains(err.Error(), "only aggregations") {
 		t.Errorf("a hash: %v", err)
 	}
 }

@@ -51,7 +51,7 @@ func TestControlFlow(t *testing.T) {
 	n := action.NewCounter[action.Comm]("n", 64)
 	p := marked("graph", func(c *action.Ctx) { n.Inc(c, c.Comm()) })
 	l := loadRaw(t, p)
-	spec, err := bpf.Compile(p, rawPlan2())
+	spec, err := bpf.Compile(p.Program, rawPlan2())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -107,7 +107,7 @@ func TestKernelTypes(t *testing.T) {
 		if plan.BTF == nil {
 			plan.BTF = types
 		}
-		spec, err := bpf.Compile(p, plan)
+		spec, err := bpf.Compile(p.Program, plan)
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
@@ -184,7 +184,7 @@ func writeKernelFixture(t *testing.T, name string) {
 	if err != nil {
 		t.Fatalf("%s: %v", name, err)
 	}
-	small, err := env.MinimalBTF(raw, bpf.BTFNeeds(kernelProgram()))
+	small, err := env.MinimalBTF(raw, bpf.BTFNeeds(kernelProgram().Program))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -43,7 +43,7 @@ func Attach(p *Program, o *Options) (*Session, error) {
 	if o == nil {
 		o = &Options{}
 	}
-	if p == nil {
+	if p == nil || p.Program == nil {
 		return nil, fmt.Errorf("attach: %w", ir.ErrNoProgram)
 	}
 	if err := p.Err(); err != nil {
@@ -72,7 +72,7 @@ func Attach(p *Program, o *Options) (*Session, error) {
 	if err := bpf.ResolveSymbols(env, p.Program, plan); err != nil {
 		return nil, fmt.Errorf("attach %s: %w", p.Name, err)
 	}
-	return attachPlan(p, plan, env, o.AttachTo)
+	return attachPlan(p.Program, plan, env, o.AttachTo)
 }
 
 // AttachPlan loads and attaches a program for a plan that was made before, and
@@ -81,10 +81,13 @@ func AttachPlan(p *Program, plan *probe.Plan, o *Options) (*Session, error) {
 	if o == nil {
 		o = &Options{}
 	}
-	return attachPlan(p, plan, o.Env, o.AttachTo)
+	if p == nil {
+		return nil, fmt.Errorf("attach: %w", ir.ErrNoProgram)
+	}
+	return attachPlan(p.Program, plan, o.Env, o.AttachTo)
 }
 
-func attachPlan(p *Program, plan *probe.Plan, env *probe.Env, o *probe.AttachOptions) (*Session, error) {
+func attachPlan(p *ir.Program, plan *probe.Plan, env *probe.Env, o *probe.AttachOptions) (*Session, error) {
 	to := probe.AttachOptions{}
 	if o != nil {
 		to = *o
@@ -92,7 +95,7 @@ func attachPlan(p *Program, plan *probe.Plan, env *probe.Env, o *probe.AttachOpt
 	if to.Env == nil {
 		to.Env = env
 	}
-	l, err := bpf.Load(p.Program, plan)
+	l, err := bpf.Load(p, plan)
 	if err != nil {
 		return nil, err
 	}

@@ -44,7 +44,7 @@ func TestMinimalBTFIsEnough(t *testing.T) {
 			t.Logf("%s: %v", tl.name, err) // of a function or a file that is not here
 			continue
 		}
-		small, err := probeenv.MinimalBTF(raw, bpf.BTFNeeds(p))
+		small, err := probeenv.MinimalBTF(raw, bpf.BTFNeeds(p.Program))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -79,7 +79,7 @@ func compileIn(env *probe.Env, p *action.Program) (string, error) {
 			return "", err
 		}
 	}
-	spec, err := bpf.Compile(p, plan)
+	spec, err := bpf.Compile(p.Program, plan)
 	if err != nil {
 		return "", err
 	}
@@ -96,7 +96,7 @@ func TestCapturedBTFLive(t *testing.T) {
 	testenv.Need(t, testenv.Root)
 	n := action.NewCounter[uint32]("n", 64)
 	p := marked("captured", func(c *action.Ctx) { n.Inc(c, c.CurTask().Member("group_leader").Ptr().TaskPID()) })
-	raw, path, err := bpf.CaptureBTF(p, probe.NewEnv(nil))
+	raw, path, err := bpf.CaptureBTF(p.Program, probe.NewEnv(nil))
 	if err != nil {
 		testenv.SkipUnsupported(t, err)
 	}

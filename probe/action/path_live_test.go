@@ -111,7 +111,7 @@ func TestPathRefused(t *testing.T) {
 		p.On(probe.Fentry{Symbol: symbol}, func(c *action.Ctx) {
 			paths.Inc(c, find(c.Arg(0).PtrTo("struct file", false)).Path(128))
 		})
-		_, err := bpf.Compile(p, plan)
+		_, err := bpf.Compile(p.Program, plan)
 		return err
 	}
 	own := func(file action.Ptr) action.Ptr { return file.Addr("f_path") }

@@ -89,7 +89,7 @@ func TestReplay(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer recording.Close()
-	h, err := bpf.Open(p, recording)
+	h, err := bpf.Open(p.Program, recording)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -130,7 +130,7 @@ func TestReplayShortKeys(t *testing.T) {
 	p.On(probe.RawTracepoint{Name: "sys_enter"}, func(c *action.Ctx) { stacks.Inc(c, c.Kstack(127)) })
 	plan := rawPlan2()
 	plan.Kernel = "5.10.0"
-	l, err := bpf.Load(p, plan)
+	l, err := bpf.Load(p.Program, plan)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -154,7 +154,7 @@ func TestReplayShortKeys(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer recording.Close()
-	h, err := bpf.Open(p, recording)
+	h, err := bpf.Open(p.Program, recording)
 	if err != nil {
 		t.Fatal(err)
 	}

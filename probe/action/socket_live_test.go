@@ -86,15 +86,15 @@ func TestSocketCookieRefused(t *testing.T) {
 	}
 	plan := rawPlan2()
 	plan.Kernel, plan.BTF = "6.12.0", types
-	if _, err := bpf.Compile(socketStates(cookies, 1), plan); !errors.Is(err, errors.ErrUnsupported) || !strings.Contains(err.Error(), "PreferBTF") {
+	if _, err := bpf.Compile(socketStates(cookies, 1).Program, plan); !errors.Is(err, errors.ErrUnsupported) || !strings.Contains(err.Error(), "PreferBTF") {
 		t.Errorf("in a raw tracepoint: %v", err)
 	}
 	plan.Kernel = "5.10.0"
-	if _, err := bpf.Compile(socketStates(cookies, 1), plan); !errors.Is(err, errors.ErrUnsupported) || !strings.Contains(err.Error(), "5.12") {
+	if _, err := bpf.Compile(socketStates(cookies, 1).Program, plan); !errors.Is(err, errors.ErrUnsupported) || !strings.Contains(err.Error(), "5.12") {
 		t.Errorf("on 5.10: %v", err)
 	}
 	p := marked("nosocket", func(c *action.Ctx) { cookies.Inc(c, c.CurTask().SocketCookie()) })
-	if _, err := bpf.Compile(p, plan); err == nil || !strings.Contains(err.Error(), "struct sock") {
+	if _, err := bpf.Compile(p.Program, plan); err == nil || !strings.Contains(err.Error(), "struct sock") {
 		t.Errorf("of a task: %v", err)
 	}
 }

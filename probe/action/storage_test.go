@@ -260,13 +260,13 @@ func TestSessionElsewhere(t *testing.T) {
 	plan := rawPlan2()
 	p := action.NewProgram("elsewhere")
 	p.On(probe.RawTracepoint{Name: "sys_enter"}, func(c *action.Ctx) { c.Skip() })
-	if _, err := bpf.Compile(p, plan); !errors.Is(err, errors.ErrUnsupported) {
+	if _, err := bpf.Compile(p.Program, plan); !errors.Is(err, errors.ErrUnsupported) {
 		t.Errorf("skip: %v", err)
 	}
 	n := action.NewCount("n")
 	p = action.NewProgram("elsewhere")
 	p.On(probe.RawTracepoint{Name: "sys_enter"}, func(c *action.Ctx) { c.If(c.IsReturn(), func() { n.Inc(c) }) })
-	spec, err := bpf.Compile(p, plan)
+	spec, err := bpf.Compile(p.Program, plan)
 	if err != nil {
 		t.Fatal(err)
 	}

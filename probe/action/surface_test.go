@@ -194,7 +194,7 @@ func TestPairNested(t *testing.T) {
 // loadRaw loads a program with one raw tracepoint for test runs with two arguments.
 func loadRaw(t *testing.T, p *action.Program) *bpf.Loaded {
 	t.Helper()
-	l, err := bpf.Load(p, rawPlan2())
+	l, err := bpf.Load(p.Program, rawPlan2())
 	if err != nil {
 		t.Fatalf("%+v", err)
 	}

@@ -75,7 +75,7 @@ func testAggs(t *testing.T, release string, maps []*ir.Map) {
 		}
 		p.Actions[0].Body = append(p.Actions[0].Body, s)
 	}
-	plan := RawPlan(release, runtime.GOARCH, argTypes[0], argTypes[1])
+	plan := rawPlan(release, runtime.GOARCH, argTypes[0], argTypes[1])
 	spec, err := bpf.Compile(p, plan)
 	if err != nil {
 		t.Fatal(err)

@@ -21,21 +21,21 @@ func TestBytesOfBuffers(t *testing.T) {
 	p.On(probe.RawTracepoint{Name: "sys_enter"}, func(c *action.Ctx) {
 		ev.Emit(c, func(*struct{ A uint64 }, *action.Bind) {})
 	})
-	plan := RawPlan("6.12.0", "amd64")
-	lay, err := check.NewLayout(p, plan)
+	plan := rawPlan("6.12.0", "amd64")
+	lay, err := check.NewLayout(p.Program, plan)
 	if err != nil {
 		t.Fatal(err)
 	}
-	spec, err := bpf.Compile(p, plan)
+	spec, err := bpf.Compile(p.Program, plan)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for cpus, budget := range map[int]int64{1: 80 << 10, 8: 600 << 10} {
 		p.Budget.MapBytes = budget
-		if err := bpf.CheckBytes(lay, p, spec, cpus); err != nil {
+		if err := bpf.CheckBytes(lay, p.Program, spec, cpus); err != nil {
 			t.Error(err)
 		}
-		if err := bpf.CheckBytes(lay, p, spec, 2*cpus); err == nil || !strings.Contains(err.Error(), "possible CPUs") {
+		if err := bpf.CheckBytes(lay, p.Program, spec, 2*cpus); err == nil || !strings.Contains(err.Error(), "possible CPUs") {
 			t.Errorf("%d CPUs have room in %d bytes: %v", 2*cpus, budget, err)
 		}
 	}

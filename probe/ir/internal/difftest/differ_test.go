@@ -83,7 +83,7 @@ func differ(t *testing.T, seed uint64, release string) {
 	}
 	p := &ir.Program{Name: "differ", IncludeSelf: true, Maps: []*ir.Map{out}, Loops: form}
 	p.Actions = []ir.Action{{Target: probe.RawTracepoint{Name: "sys_enter"}, Body: g.program(out)}}
-	plan := RawPlan(release, runtime.GOARCH, args...)
+	plan := rawPlan(release, runtime.GOARCH, args...)
 	if form == ir.LoopsIter {
 		plan = loopPlan(t, form, args...)
 	}
@@ -268,11 +268,11 @@ func TestCopyMeetsHelper(t *testing.T) {
 	arg := func(i int64) *ir.Expr { return &ir.Expr{Op: ir.OpArg, Int: i} }
 	short := &ir.Expr{Op: ir.OpCast, Type: ir.StringType(9), Args: []*ir.Expr{ir.NewBuiltin("comm")}}
 	text := ir.NewExpr(ir.OpCond, arg(1), short, ir.NewBuiltin("comm"))
-	p := One(&ir.Stmt{Op: ir.StmtIf, X: arg(0), Else: []*ir.Stmt{{Op: ir.StmtIf, X: arg(1), Else: []*ir.Stmt{{
+	p := one(&ir.Stmt{Op: ir.StmtIf, X: arg(0), Else: []*ir.Stmt{{Op: ir.StmtIf, X: arg(1), Else: []*ir.Stmt{{
 		Op: ir.StmtSet, Map: out, Key: ir.NewConst(0), X: &ir.Expr{Op: ir.OpStrncmp, Int: 9, Args: []*ir.Expr{ir.NewString("b"), text}},
 	}}}}})
 	p.IncludeSelf = true
-	spec, err := bpf.Compile(p, RawPlan(runningKernel(t), runtime.GOARCH, argTypes[5], argTypes[1]))
+	spec, err := bpf.Compile(p, rawPlan(runningKernel(t), runtime.GOARCH, argTypes[5], argTypes[1]))
 	if err != nil {
 		t.Fatal(err)
 	}

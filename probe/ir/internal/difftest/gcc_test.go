@@ -93,7 +93,7 @@ func TestArithmeticAgreesWithGCC(t *testing.T) {
 		ty, _ := ir.FromBTF(b, false)
 		g.args = append(g.args, ty)
 	}
-	plan := RawPlan("6.18.0", "amd64", types...)
+	plan := rawPlan("6.18.0", "amd64", types...)
 	inputs := make([][]uint64, 16)
 	for i := range inputs {
 		for range types {

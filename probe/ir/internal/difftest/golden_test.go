@@ -18,11 +18,11 @@ import (
 	"github.com/borescope/borescope/stack"
 )
 
-var FlagUpdate = flag.Bool("update", false, "write the golden files anew")
+var flagUpdate = flag.Bool("update", false, "write the golden files anew")
 
-// KernelBTF is a small piece of a kernel's types: a task with nested anonymous
+// kernelBTF is a small piece of a kernel's types: a task with nested anonymous
 // members, a bit field and an array.
-func KernelBTF() map[string]btf.Type {
+func kernelBTF() map[string]btf.Type {
 	u8 := &btf.Int{Name: "unsigned char", Size: 1}
 	i32 := &btf.Int{Name: "int", Size: 4, Encoding: btf.Signed}
 	uw := &btf.Int{Name: "unsigned int", Size: 4}
@@ -46,7 +46,7 @@ func KernelBTF() map[string]btf.Type {
 // goldenPlans are the kernels and machines that code is generated for: without
 // being there.
 func goldenPlans() map[string]*probe.Plan {
-	types := KernelBTF()
+	types := kernelBTF()
 	out := map[string]*probe.Plan{}
 	for _, arch := range []string{"amd64", "arm64"} {
 		first := map[string]int{"amd64": stack.AMD64RDI, "arm64": 0}[arch]
@@ -81,9 +81,9 @@ func goldenPrograms(typed bool) map[string]*ir.Program {
 		p := action.NewProgram(name)
 		p.On(on, build)
 		for i := range p.Actions { // positions would change with every edit of this file
-			ClearPos(p.Actions[i].Body)
+			clearPos(p.Actions[i].Body)
 		}
-		progs[name] = p
+		progs[name] = p.Program
 	}
 	count := action.NewCounter[action.Comm]("n", 0)
 	lat := action.NewHist("lat").Sub(2)
@@ -122,7 +122,7 @@ func goldenPrograms(typed bool) map[string]*ir.Program {
 	return progs
 }
 
-func ClearPos(list []*ir.Stmt) {
+func clearPos(list []*ir.Stmt) {
 	ir.WalkStmts(list, func(s *ir.Stmt) { s.Pos = ir.Pos{} }, func(e *ir.Expr) { e.Pos = ir.Pos{} })
 }
 
@@ -132,12 +132,12 @@ func TestGolden(t *testing.T) {
 	for name, plan := range goldenPlans() {
 		typed := !strings.HasSuffix(name, "-nobtf")
 		for prog, p := range goldenPrograms(typed) {
-			got := CompileText(t, p, plan)
-			if again := CompileText(t, p, plan); again != got {
+			got := compileText(t, p, plan)
+			if again := compileText(t, p, plan); again != got {
 				t.Errorf("%s for %s: two compilations differ", prog, name)
 			}
 			file := filepath.Join("testdata", "golden", name, prog+".txt")
-			if *FlagUpdate {
+			if *flagUpdate {
 				if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
 					t.Fatal(err)
 				}
@@ -157,7 +157,7 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-func CompileText(t *testing.T, p *ir.Program, plan *probe.Plan) string {
+func compileText(t *testing.T, p *ir.Program, plan *probe.Plan) string {
 	t.Helper()
 	spec, err := bpf.Compile(p, plan)
 	if err != nil {

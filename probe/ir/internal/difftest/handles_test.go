@@ -17,7 +17,7 @@ import (
 // TestNothingGiven: what is nil by mistake is an error, or nothing to do, and was
 // a nil dereference.
 func TestNothingGiven(t *testing.T) {
-	ctx, plan := context.Background(), RawPlan("6.12.0", "amd64")
+	ctx, plan := context.Background(), rawPlan("6.12.0", "amd64")
 	counts := action.NewCounter[uint32]("counts", 1)
 	events := action.NewEvents[struct{ A uint32 }]("events", 0)
 	lines, packets := action.NewLog("lines", 0), action.NewPackets("packets", 0)
@@ -28,12 +28,12 @@ func TestNothingGiven(t *testing.T) {
 		"no plan":       func() error { _, err := action.AttachPlan(action.NewProgram("p"), nil, nil); return err },
 		"Load":          func() error { _, err := bpf.Load(nil, plan); return err },
 		"Compile":       func() error { _, err := bpf.Compile(nil, plan); return err },
-		"Compile plan":  func() error { _, err := bpf.Compile(action.NewProgram("p"), nil); return err },
+		"Compile plan":  func() error { _, err := bpf.Compile(action.NewProgram("p").Program, nil); return err },
 		"NewInterp":     func() error { _, err := interp.NewInterp(nil, plan, 0); return err },
-		"interp's plan": func() error { _, err := interp.NewInterp(action.NewProgram("p"), nil, 0); return err },
+		"interp's plan": func() error { _, err := interp.NewInterp(action.NewProgram("p").Program, nil, 0); return err },
 		"Validate":      func() error { return bpf.Validate((*ir.Program)(nil)) },
 		"Open":          func() error { _, err := bpf.Open(nil, nil); return err },
-		"a recording":   func() error { _, err := bpf.Open(action.NewProgram("p"), nil); return err },
+		"a recording":   func() error { _, err := bpf.Open(action.NewProgram("p").Program, nil); return err },
 		"Table":         func() error { _, err := counts.Table(nil); return err },
 		"of no session": func() error { _, err := counts.Table(none); return err },
 		"of no program": func() error { _, err := counts.Table((*bpf.Loaded)(nil)); return err },
@@ -100,7 +100,7 @@ func TestHugeHash(t *testing.T) {
 	for n, ok := range map[int]bool{1 << 27: true, 1<<27 + 1: false, 1 << 30: false} {
 		p := action.NewProgram("p")
 		p.Maps = []*ir.Map{action.NewCounter[uint32]("counts", n).Map()}
-		if err := bpf.Validate(p); (err == nil) != ok || !ok && !strings.Contains(err.Error(), "134217728 at most") {
+		if err := bpf.Validate(p.Program); (err == nil) != ok || !ok && !strings.Contains(err.Error(), "134217728 at most") {
 			t.Errorf("%d: %v", n, err)
 		}
 	}
@@ -109,7 +109,7 @@ func TestHugeHash(t *testing.T) {
 // TestPosWithoutFile: it began with a colon.
 func TestPosWithoutFile(t *testing.T) {
 	for want, p := range map[string]ir.Pos{
-		"": {}, "a.go": {File: "a.go"}, "a.go:1": {"a.go", 1, 0}, "a.go:1:8": {"a.go", 1, 8}, "1:8": {Line: 1, Col: 8}, "1": {Line: 1},
+		"": {}, "a.go": {File: "a.go"}, "a.go:1": {File: "a.go", Line: 1}, "a.go:1:8": {File: "a.go", Line: 1, Col: 8}, "1:8": {Line: 1, Col: 8}, "1": {Line: 1},
 	} {
 		if got := p.String(); got != want {
 			t.Errorf("%+v is %q, want %q", p, got, want)

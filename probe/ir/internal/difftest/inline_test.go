@@ -27,7 +27,7 @@ func optimised(t *testing.T, p *ir.Program) *interp.Interp {
 	return in
 }
 
-func inlinePlan() *probe.Plan { return RawPlan("6.12.0", "amd64", argTypes[0], argTypes[1]) }
+func inlinePlan() *probe.Plan { return rawPlan("6.12.0", "amd64", argTypes[0], argTypes[1]) }
 
 // TestClocksKeepOrder: the second of two readings was put in the place of its
 // only use, and the first behind it: the time between them was negative.
@@ -48,7 +48,7 @@ func TestClocksKeepOrder(t *testing.T) {
 			}
 			return 0
 		}}
-		if err := optimised(t, p).Run(m); err != nil {
+		if err := optimised(t, p.Program).Run(m); err != nil {
 			t.Fatal(err)
 		}
 		for _, b := range m.Maps[out.Map()] {
@@ -173,7 +173,7 @@ func sameOptimised(t *testing.T, seed uint64) {
 	g := &timed{randProg: &randProg{r: rand.New(rand.NewPCG(seed, 4)), args: []ir.Type{ir.Int64Type(), ir.U64}}}
 	g.out = &ir.Map{Name: "out", Kind: ir.MapArray, Key: ir.U32, Value: ir.U64, Entries: 64}
 	g.ring = &ir.Map{Name: "ring", Kind: ir.MapRing, Value: ir.U64, Entries: 4096}
-	p := One(g.list(10, 2)...)
+	p := one(g.list(10, 2)...)
 	plain, err := interp.NewInterp(p, inlinePlan(), 0)
 	if err != nil {
 		t.Fatalf("%s: %v\n%s", seedName(seed), err, p)

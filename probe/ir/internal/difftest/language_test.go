@@ -29,13 +29,13 @@ import (
 func evaluated(t *testing.T, release string, exprs []*ir.Expr, vals ...uint64) (kernel, interpreted []uint64) {
 	t.Helper()
 	out := &ir.Map{Name: "out", Kind: ir.MapArray, Key: ir.U32, Value: ir.U64, Entries: len(exprs)}
-	p := One()
+	p := one()
 	p.IncludeSelf = true
 	for i, x := range exprs {
 		p.Actions[0].Body = append(p.Actions[0].Body, &ir.Stmt{Op: ir.StmtSet, Map: out, Key: ir.NewConst(int64(i)), X: x})
 	}
 	args := make([]btf.Type, len(vals))
-	plan := RawPlan(release, runtime.GOARCH, args...)
+	plan := rawPlan(release, runtime.GOARCH, args...)
 	spec, err := bpf.Compile(p, plan)
 	if err != nil {
 		t.Fatalf("%v\n%s", err, p)
@@ -71,12 +71,13 @@ func evaluated(t *testing.T, release string, exprs []*ir.Expr, vals ...uint64) (
 // TestIsErr: the last 4095 addresses are errors, and no others.
 func TestIsErr(t *testing.T) {
 	needRoot(t)
+	var expr *action.Ctx // records nothing: its values are expressions
 	ends := []int64{-1, -4095, -4096, 0, 1, 4095, -1 << 63}
 	want := []uint64{1, 1, 0, 0, 0, 0, 0}
 	var exprs []*ir.Expr
 	var vals []uint64
 	for i, v := range ends {
-		exprs = append(exprs, action.Int{E: &ir.Expr{Op: ir.OpArg, Int: int64(i)}}.PtrTo("", false).IsErr().Expr())
+		exprs = append(exprs, expr.Arg(i).PtrTo("", false).IsErr().Expr())
 		vals = append(vals, uint64(v))
 	}
 	for _, release := range []string{runningKernel(t), "5.10.0"} {
@@ -200,10 +201,11 @@ func TestKernelNames(t *testing.T) {
 	if m == nil {
 		t.Fatal("no comm")
 	}
-	plan := RawPlan(runningKernel(t), runtime.GOARCH, nil)
+	plan := rawPlan(runningKernel(t), runtime.GOARCH, nil)
 	plan.BTF = spec
-	c := &check.Checker{Plan: plan, Pp: &plan.Programs[0], Kern: ir.Version{6, 1}, Vars: map[*ir.Var]*ir.Var{}, Prog: One()}
-	null := action.Int{E: ir.NewConst(0)}
+	c := &check.Checker{Plan: plan, Pp: &plan.Programs[0], Kern: ir.Version{6, 1}, Vars: map[*ir.Var]*ir.Var{}, Prog: one()}
+	var expr *action.Ctx // records nothing
+	null := expr.Let(0)
 	for _, x := range []struct {
 		e    action.Value
 		want int64

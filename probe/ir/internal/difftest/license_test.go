@@ -20,7 +20,7 @@ import (
 // licence, by the compiler as by the kernel.
 func TestLicence(t *testing.T) {
 	needRoot(t)
-	plan := RawPlan(runningKernel(t), runtime.GOARCH, nil)
+	plan := rawPlan(runningKernel(t), runtime.GOARCH, nil)
 	gpl := ir.GPLOnly()
 	for _, b := range ir.Builtins() {
 		switch b.Name {

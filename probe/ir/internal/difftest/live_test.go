@@ -82,7 +82,7 @@ func TestSmoke(t *testing.T) {
 			{Op: ir.StmtAgg, Map: h, X: ir.NewVar(v)},
 		},
 	}}}
-	spec, err := bpf.Compile(p, RawPlan(runningKernel(t), runtime.GOARCH, nil, nil))
+	spec, err := bpf.Compile(p, rawPlan(runningKernel(t), runtime.GOARCH, nil, nil))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -118,13 +118,13 @@ func TestClockDifferences(t *testing.T) {
 	out := &ir.Map{Name: "out", Kind: ir.MapArray, Key: ir.U32, Value: ir.U64, Entries: 1}
 	for _, clock := range []string{"nsecs", "nsecs_boot", "nsecs_sw_tai", "elapsed"} {
 		first, second := &ir.Var{Name: "first"}, &ir.Var{Name: "second"}
-		p := One(
+		p := one(
 			&ir.Stmt{Op: ir.StmtLet, Var: first, X: ir.NewBuiltin(clock)},
 			&ir.Stmt{Op: ir.StmtLet, Var: second, X: ir.NewBuiltin(clock)},
 			&ir.Stmt{Op: ir.StmtSet, Map: out, Key: ir.NewConst(0), X: ir.NewExpr(ir.OpSub, ir.NewVar(second), ir.NewVar(first))},
 		)
 		p.IncludeSelf = true
-		spec, err := bpf.Compile(p, RawPlan(runningKernel(t), runtime.GOARCH, nil))
+		spec, err := bpf.Compile(p, rawPlan(runningKernel(t), runtime.GOARCH, nil))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -44,7 +44,7 @@ var kernelBTFOnce = sync.OnceValues(func() (*btf.Spec, error) { return probe.New
 // loopPlan is a plan for the running kernel, with its types where a form needs them.
 func loopPlan(t testing.TB, form ir.LoopForm, args ...btf.Type) *probe.Plan {
 	t.Helper()
-	plan := RawPlan(runningKernel(t), runtime.GOARCH, args...)
+	plan := rawPlan(runningKernel(t), runtime.GOARCH, args...)
 	if form == ir.LoopsIter {
 		types, err := kernelBTFOnce()
 		if err != nil {
@@ -119,7 +119,7 @@ func TestLoopForms(t *testing.T) {
 				continue // the verifier gives up on 30 times this body's branches, on 6.12 for may_goto too
 			}
 			t.Run(name+"/"+form.String(), func(t *testing.T) {
-				p := One(append(append([]*ir.Stmt{let(v, arg)}, body...), store(0, ir.NewVar(v)))...)
+				p := one(append(append([]*ir.Stmt{let(v, arg)}, body...), store(0, ir.NewVar(v)))...)
 				runLoop(t, p, form, out, 23)
 			})
 		}
@@ -138,7 +138,7 @@ func TestLoopOverMapLoops(t *testing.T) {
 		{Op: ir.StmtLet, Var: v, X: ir.NewExpr(ir.OpAdd, ir.NewVar(v), ir.NewExpr(ir.OpMul, ir.NewVar(i), ir.NewVar(k)))},
 	}}
 	for _, form := range loopForms(t) {
-		runLoop(t, One(
+		runLoop(t, one(
 			&ir.Stmt{Op: ir.StmtLet, Var: v, X: ir.NewConst(0)},
 			&ir.Stmt{Op: ir.StmtForEach, Map: out, Var: k, Body: []*ir.Stmt{inner}},
 			&ir.Stmt{Op: ir.StmtLoop, Var: i, X: ir.NewConst(12), Body: []*ir.Stmt{
@@ -163,9 +163,9 @@ func TestLoopFormsCompiled(t *testing.T) {
 		for _, n := range turns {
 			body = append(body, &ir.Stmt{Op: ir.StmtLoop, X: &ir.Expr{Op: ir.OpArg}, Max: n, Body: []*ir.Stmt{{Op: ir.StmtEval, X: ir.NewBuiltin("pid")}}})
 		}
-		p := One(body...)
+		p := one(body...)
 		p.Loops = form
-		plan := RawPlan(kernel, "amd64", argTypes[1])
+		plan := rawPlan(kernel, "amd64", argTypes[1])
 		plan.BTF = types
 		spec, err := bpf.Compile(p, plan)
 		if err != nil {
@@ -264,7 +264,7 @@ func TestLoopsConverge(t *testing.T) {
 			}
 			var costs []uint32
 			for _, most := range []int{100, 60_000} {
-				p := One(let(ir.NewConst(0)),
+				p := one(let(ir.NewConst(0)),
 					&ir.Stmt{Op: ir.StmtLoop, Var: i, X: &ir.Expr{Op: ir.OpArg}, Max: most, Body: body},
 					&ir.Stmt{Op: ir.StmtSet, Map: out, Key: ir.NewConst(0), X: ir.NewVar(v)})
 				costs = append(costs, runLoop(t, p, form, out, 93))
@@ -290,7 +290,7 @@ func BenchmarkLoops(b *testing.B) {
 		for _, turns := range []int64{0, 8, 100, 1000} {
 			b.Run(fmt.Sprintf("%s-%d", form, turns), func(b *testing.B) {
 				out := &ir.Map{Name: "out", Kind: ir.MapArray, Key: ir.U32, Value: ir.U64, Entries: 1}
-				p := One(&ir.Stmt{Op: ir.StmtLet, Var: v, X: &ir.Expr{Op: ir.OpArg}},
+				p := one(&ir.Stmt{Op: ir.StmtLet, Var: v, X: &ir.Expr{Op: ir.OpArg}},
 					&ir.Stmt{Op: ir.StmtLoop, Var: i, X: &ir.Expr{Op: ir.OpArg}, Max: 1000, Body: []*ir.Stmt{
 						{Op: ir.StmtLet, Var: v, X: ir.NewExpr(ir.OpAdd, ir.NewVar(v), ir.NewVar(i))},
 					}},

@@ -89,7 +89,7 @@ func testReads(t *testing.T, r *rand.Rand, mem bytesAt, round int) {
 	store(&ir.Expr{Op: ir.OpTuple, Type: ir.TupleType(ir.Field{Type: ir.U32}, ir.Field{Type: ir.StringType(11)}, ir.Field{Type: ir.U64}), Args: []*ir.Expr{
 		{Op: ir.OpArg, Int: 1}, resized(str, 11), ir.NewExpr(ir.OpLen, str),
 	}}, ir.TupleType(ir.Field{Type: ir.U32}, ir.Field{Type: ir.StringType(11)}, ir.Field{Type: ir.U64}))
-	plan := RawPlan(runningKernel(t), runtime.GOARCH, nil, nil)
+	plan := rawPlan(runningKernel(t), runtime.GOARCH, nil, nil)
 	spec, err := bpf.Compile(p, plan)
 	if err != nil {
 		t.Fatal(err)
@@ -168,9 +168,9 @@ func TestCurrentTask(t *testing.T) {
 		out.Set(c, 5, task.Addr("comm").Int().Sub(task.Int()))
 		name.Set(c, nil, task.Member("comm").Str(16))
 	})
-	plan := RawPlan(runningKernel(t), runtime.GOARCH, nil, nil)
+	plan := rawPlan(runningKernel(t), runtime.GOARCH, nil, nil)
 	plan.BTF = spec
-	l, err := bpf.Load(p, plan)
+	l, err := bpf.Load(p.Program, plan)
 	if err != nil {
 		t.Fatalf("%+v", err)
 	}

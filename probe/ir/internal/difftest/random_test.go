@@ -250,9 +250,9 @@ func (p *randProg) textTest(depth int) *ir.Expr {
 // seedName names a seed in messages.
 func seedName(seed uint64) string { return fmt.Sprintf("seed %d", seed) }
 
-// RawPlan is a plan for a raw tracepoint with the given argument types, which
+// rawPlan is a plan for a raw tracepoint with the given argument types, which
 // BPF_PROG_TEST_RUN feeds.
-func RawPlan(kernel, arch string, args ...btf.Type) *probe.Plan {
+func rawPlan(kernel, arch string, args ...btf.Type) *probe.Plan {
 	pp := probe.Program{
 		Name: "p0", Type: ebpf.RawTracepoint, AttachTo: "sys_enter",
 		Context: probe.ContextRawArgs, Method: probe.MethodRun,

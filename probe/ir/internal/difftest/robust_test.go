@@ -16,15 +16,15 @@ import (
 	"github.com/borescope/borescope/probe/ir/internal/check"
 )
 
-// One makes a program of one action.
-func One(body ...*ir.Stmt) *ir.Program {
+// one makes a program of one action.
+func one(body ...*ir.Stmt) *ir.Program {
 	return &ir.Program{Name: "one", Actions: []ir.Action{{Target: probe.RawTracepoint{Name: "sys_enter"}, Body: body}}}
 }
 
 // TestErrorsSayWhereAndWhat: wrong programs are refused, with the position of
 // the mistake and a cause that a person understands.
 func TestErrorsSayWhereAndWhat(t *testing.T) {
-	task := KernelBTF()["task"]
+	task := kernelBTF()["task"]
 	here := ir.Pos{File: "x.bt", Line: 3, Col: 7}
 	hash := &ir.Map{Name: "h", Kind: ir.MapHash, Key: ir.U32, Value: ir.U64}
 	agg := &ir.Map{Name: "a", Agg: ir.AggSum, Key: ir.U32}
@@ -34,38 +34,38 @@ func TestErrorsSayWhereAndWhat(t *testing.T) {
 		p    *ir.Program
 		want string
 	}{
-		{"builtin", One(&ir.Stmt{Op: ir.StmtEval, X: &ir.Expr{Op: ir.OpBuiltin, Str: "pidd", Pos: here}}), `x.bt:3:7: pidd: no builtin "pidd"; did you mean "pid"?`},
-		{"member", One(&ir.Stmt{Op: ir.StmtEval, X: &ir.Expr{Op: ir.OpMember, Str: "tgit", Args: []*ir.Expr{ptr}, Pos: here}}), `no member "tgit"; did you mean "tgid"?`},
-		{"unset", One(&ir.Stmt{Op: ir.StmtEval, X: ir.NewVar(&ir.Var{Name: "x"})}), "used before it is set"},
-		{"scope", One(
+		{"builtin", one(&ir.Stmt{Op: ir.StmtEval, X: &ir.Expr{Op: ir.OpBuiltin, Str: "pidd", Pos: here}}), `x.bt:3:7: pidd: no builtin "pidd"; did you mean "pid"?`},
+		{"member", one(&ir.Stmt{Op: ir.StmtEval, X: &ir.Expr{Op: ir.OpMember, Str: "tgit", Args: []*ir.Expr{ptr}, Pos: here}}), `no member "tgit"; did you mean "tgid"?`},
+		{"unset", one(&ir.Stmt{Op: ir.StmtEval, X: ir.NewVar(&ir.Var{Name: "x"})}), "used before it is set"},
+		{"scope", one(
 			&ir.Stmt{Op: ir.StmtIf, X: ir.NewBuiltin("pid"), Body: []*ir.Stmt{{Op: ir.StmtLet, Var: scoped, X: ir.NewConst(1)}}},
 			&ir.Stmt{Op: ir.StmtEval, X: ir.NewVar(scoped)}), "used before it is set"},
-		{"key", One(&ir.Stmt{Op: ir.StmtSet, Map: hash, Key: ir.NewBuiltin("comm"), X: ir.NewConst(1)}), "key of h: comm is str[16], not u32"},
-		{"nokey", One(&ir.Stmt{Op: ir.StmtSet, Map: hash, X: ir.NewConst(1)}), "needs a key"},
-		{"value", One(&ir.Stmt{Op: ir.StmtSet, Map: hash, Key: ir.NewConst(1), X: ir.NewString("x")}), "value of h"},
-		{"aggread", One(&ir.Stmt{Op: ir.StmtEval, X: withMap((&ir.Expr{Op: ir.OpMapGet, Args: []*ir.Expr{ir.NewConst(1)}}), agg)}), "aggregates"},
-		{"break", One(&ir.Stmt{Op: ir.StmtBreak, Pos: here}), "x.bt:3:7: break: break outside of a loop"},
-		{"loop", One(&ir.Stmt{Op: ir.StmtLoop, X: ir.NewBuiltin("pid")}), "needs Max"},
-		{"arg", One(&ir.Stmt{Op: ir.StmtEval, X: &ir.Expr{Op: ir.OpArg, Int: 9}}), "argument 9: the probe has 1"},
-		{"argname", One(&ir.Stmt{Op: ir.StmtEval, X: &ir.Expr{Op: ir.OpArg, Str: "a1"}}), `no argument "a1"; did you mean "a0"?`},
-		{"ret", One(&ir.Stmt{Op: ir.StmtEval, X: &ir.Expr{Op: ir.OpRet}}), "no return value"},
-		{"regs", One(&ir.Stmt{Op: ir.StmtEval, X: ir.NewBuiltin("ip")}), "gives no registers"},
-		{"goid", One(&ir.Stmt{Op: ir.StmtEval, X: ir.NewBuiltin("goid")}), "no Go program"},
-		{"nil", One(&ir.Stmt{Op: ir.StmtEval}), "missing expression"},
-		{"arity", One(&ir.Stmt{Op: ir.StmtEval, X: ir.NewExpr(ir.OpAdd)}), "0 operands"},
-		{"op", One(&ir.Stmt{Op: ir.StmtEval, X: ir.NewExpr(ir.OpLoad)}), "no such operation"},
-		{"stmt", One(&ir.Stmt{Op: 99}), "no such statement"},
-		{"text", One(&ir.Stmt{Op: ir.StmtEval, X: ir.NewExpr(ir.OpAdd, ir.NewBuiltin("comm"), ir.NewConst(1))}), "not a number"},
-		{"order", One(&ir.Stmt{Op: ir.StmtEval, X: ir.NewExpr(ir.OpLt, ir.NewBuiltin("comm"), ir.NewString("x"))}), "only == and !="},
-		{"nul", One(&ir.Stmt{Op: ir.StmtEval, X: ir.NewExpr(ir.OpEq, ir.NewBuiltin("comm"), ir.NewString("a\x00b"))}), "NUL"},
-		{"name", One(&ir.Stmt{Op: ir.StmtAgg, Map: &ir.Map{Name: "a.b", Agg: ir.AggCount}}), "bad name"},
-		{"lhist", One(&ir.Stmt{Op: ir.StmtAgg, Map: &ir.Map{Name: "l", Agg: ir.AggLinear, Min: 0, Max: 10, Step: 3}, X: ir.NewConst(1)}), "must divide"},
-		{"type", One(&ir.Stmt{Op: ir.StmtEval, X: &ir.Expr{Op: ir.OpCast, Type: ir.IntType(3, true), Args: []*ir.Expr{ir.NewConst(1)}}}), "integer of 3 bytes"},
-		{"kaddr", One(&ir.Stmt{Op: ir.StmtEval, X: &ir.Expr{Op: ir.OpKaddr, Str: "jiffies"}}), "does not name the kernel symbol"},
-		{"override", One(&ir.Stmt{Op: ir.StmtOverride, X: ir.NewConst(1)}), "cannot override"},
-		{"path", One(&ir.Stmt{Op: ir.StmtEval, X: &ir.Expr{Op: ir.OpMember, Str: "a..b", Args: []*ir.Expr{ptr}}}), "empty name"},
+		{"key", one(&ir.Stmt{Op: ir.StmtSet, Map: hash, Key: ir.NewBuiltin("comm"), X: ir.NewConst(1)}), "key of h: comm is str[16], not u32"},
+		{"nokey", one(&ir.Stmt{Op: ir.StmtSet, Map: hash, X: ir.NewConst(1)}), "needs a key"},
+		{"value", one(&ir.Stmt{Op: ir.StmtSet, Map: hash, Key: ir.NewConst(1), X: ir.NewString("x")}), "value of h"},
+		{"aggread", one(&ir.Stmt{Op: ir.StmtEval, X: withMap((&ir.Expr{Op: ir.OpMapGet, Args: []*ir.Expr{ir.NewConst(1)}}), agg)}), "aggregates"},
+		{"break", one(&ir.Stmt{Op: ir.StmtBreak, Pos: here}), "x.bt:3:7: break: break outside of a loop"},
+		{"loop", one(&ir.Stmt{Op: ir.StmtLoop, X: ir.NewBuiltin("pid")}), "needs Max"},
+		{"arg", one(&ir.Stmt{Op: ir.StmtEval, X: &ir.Expr{Op: ir.OpArg, Int: 9}}), "argument 9: the probe has 1"},
+		{"argname", one(&ir.Stmt{Op: ir.StmtEval, X: &ir.Expr{Op: ir.OpArg, Str: "a1"}}), `no argument "a1"; did you mean "a0"?`},
+		{"ret", one(&ir.Stmt{Op: ir.StmtEval, X: &ir.Expr{Op: ir.OpRet}}), "no return value"},
+		{"regs", one(&ir.Stmt{Op: ir.StmtEval, X: ir.NewBuiltin("ip")}), "gives no registers"},
+		{"goid", one(&ir.Stmt{Op: ir.StmtEval, X: ir.NewBuiltin("goid")}), "no Go program"},
+		{"nil", one(&ir.Stmt{Op: ir.StmtEval}), "missing expression"},
+		{"arity", one(&ir.Stmt{Op: ir.StmtEval, X: ir.NewExpr(ir.OpAdd)}), "0 operands"},
+		{"op", one(&ir.Stmt{Op: ir.StmtEval, X: ir.NewExpr(ir.OpLoad)}), "no such operation"},
+		{"stmt", one(&ir.Stmt{Op: 99}), "no such statement"},
+		{"text", one(&ir.Stmt{Op: ir.StmtEval, X: ir.NewExpr(ir.OpAdd, ir.NewBuiltin("comm"), ir.NewConst(1))}), "not a number"},
+		{"order", one(&ir.Stmt{Op: ir.StmtEval, X: ir.NewExpr(ir.OpLt, ir.NewBuiltin("comm"), ir.NewString("x"))}), "only == and !="},
+		{"nul", one(&ir.Stmt{Op: ir.StmtEval, X: ir.NewExpr(ir.OpEq, ir.NewBuiltin("comm"), ir.NewString("a\x00b"))}), "NUL"},
+		{"name", one(&ir.Stmt{Op: ir.StmtAgg, Map: &ir.Map{Name: "a.b", Agg: ir.AggCount}}), "bad name"},
+		{"lhist", one(&ir.Stmt{Op: ir.StmtAgg, Map: &ir.Map{Name: "l", Agg: ir.AggLinear, Min: 0, Max: 10, Step: 3}, X: ir.NewConst(1)}), "must divide"},
+		{"type", one(&ir.Stmt{Op: ir.StmtEval, X: &ir.Expr{Op: ir.OpCast, Type: ir.IntType(3, true), Args: []*ir.Expr{ir.NewConst(1)}}}), "integer of 3 bytes"},
+		{"kaddr", one(&ir.Stmt{Op: ir.StmtEval, X: &ir.Expr{Op: ir.OpKaddr, Str: "jiffies"}}), "does not name the kernel symbol"},
+		{"override", one(&ir.Stmt{Op: ir.StmtOverride, X: ir.NewConst(1)}), "cannot override"},
+		{"path", one(&ir.Stmt{Op: ir.StmtEval, X: &ir.Expr{Op: ir.OpMember, Str: "a..b", Args: []*ir.Expr{ptr}}}), "empty name"},
 	} {
-		plan := RawPlan("6.1.0", "amd64", &btf.Pointer{Target: task})
+		plan := rawPlan("6.1.0", "amd64", &btf.Pointer{Target: task})
 		_, err := bpf.Compile(c.p, plan)
 		if err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v; want %s", c.name, err, c.want)
@@ -79,11 +79,11 @@ var scoped = &ir.Var{Name: "s"}
 func TestUnsupportedIsSaid(t *testing.T) {
 	hash := &ir.Map{Name: "h", Kind: ir.MapHash, Key: ir.U32, Value: ir.U64}
 	for _, p := range []*ir.Program{
-		One(&ir.Stmt{Op: ir.StmtEval, X: ir.NewBuiltin("nsecs_tai")}),
-		One(&ir.Stmt{Op: ir.StmtForEach, Map: hash, Var: &ir.Var{}, Var2: &ir.Var{}}),
-		One(&ir.Stmt{Op: ir.StmtEval, X: &ir.Expr{Op: ir.OpMember, Str: "pid", Args: []*ir.Expr{named(ir.NewExpr(ir.OpCast, ir.NewConst(1)), "task_struct")}}}),
+		one(&ir.Stmt{Op: ir.StmtEval, X: ir.NewBuiltin("nsecs_tai")}),
+		one(&ir.Stmt{Op: ir.StmtForEach, Map: hash, Var: &ir.Var{}, Var2: &ir.Var{}}),
+		one(&ir.Stmt{Op: ir.StmtEval, X: &ir.Expr{Op: ir.OpMember, Str: "pid", Args: []*ir.Expr{named(ir.NewExpr(ir.OpCast, ir.NewConst(1)), "task_struct")}}}),
 	} {
-		if _, err := bpf.Compile(p, RawPlan("5.10.0", "amd64")); !errors.Is(err, errors.ErrUnsupported) {
+		if _, err := bpf.Compile(p, rawPlan("5.10.0", "amd64")); !errors.Is(err, errors.ErrUnsupported) {
 			t.Errorf("%v", err)
 		}
 	}
@@ -106,7 +106,7 @@ func TestDeepAndShared(t *testing.T) {
 		shared = ir.NewExpr(ir.OpAdd, shared, shared)
 	}
 	for _, e := range []*ir.Expr{deep, shared} {
-		_, err := bpf.Compile(One(&ir.Stmt{Op: ir.StmtEval, X: e}), RawPlan("6.1.0", "amd64"))
+		_, err := bpf.Compile(one(&ir.Stmt{Op: ir.StmtEval, X: e}), rawPlan("6.1.0", "amd64"))
 		if err == nil {
 			t.Error("no error")
 		}
@@ -128,11 +128,11 @@ func FuzzCompile(f *testing.F) {
 		}
 		f.Add(b)
 	}
-	task := KernelBTF()["task"]
+	task := kernelBTF()["task"]
 	f.Fuzz(func(t *testing.T, data []byte) {
 		b := &byteProg{data: data}
-		p := One(b.stmts(3)...)
-		plan := RawPlan([]string{"5.10.0", "6.12.0"}[len(data)%2], "amd64", &btf.Pointer{Target: task}, argTypes[2])
+		p := one(b.stmts(3)...)
+		plan := rawPlan([]string{"5.10.0", "6.12.0"}[len(data)%2], "amd64", &btf.Pointer{Target: task}, argTypes[2])
 		spec, err := bpf.Compile(p, plan)
 		if err != nil {
 			_ = err.Error()
@@ -282,10 +282,10 @@ func BenchmarkCompile(b *testing.B) {
 			c.If(d.Gt(i), func() { hist.Observe(c, d, c.PID()) })
 		}
 	})
-	plan := RawPlan("6.12.0", "amd64", nil, nil)
+	plan := rawPlan("6.12.0", "amd64", nil, nil)
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := bpf.Compile(p, plan); err != nil {
+		if _, err := bpf.Compile(p.Program, plan); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -19,7 +19,7 @@ func TestUstackWalkRefused(t *testing.T) {
 	compile := func(kernel string, body func(c *action.Ctx)) error {
 		p := action.NewProgram("refused")
 		p.On(probe.RawTracepoint{Name: "sys_enter"}, body)
-		_, err := bpf.Compile(p, RawPlan(kernel, "amd64"))
+		_, err := bpf.Compile(p.Program, rawPlan(kernel, "amd64"))
 		return err
 	}
 	once := func(c *action.Ctx) { n.Inc(c, c.UstackWalk(64)) }
@@ -54,7 +54,7 @@ func TestUstackWalkRefused(t *testing.T) {
 		action.NewHash[uint32, uint32]("stack_rows", 1).Set(c, 1, 2)
 		once(c)
 	})
-	if _, err := bpf.Compile(p, RawPlan("6.1.0", "amd64")); err == nil || !strings.Contains(err.Error(), "stack_rows") {
+	if _, err := bpf.Compile(p.Program, rawPlan("6.1.0", "amd64")); err == nil || !strings.Contains(err.Error(), "stack_rows") {
 		t.Errorf("error %v, want one that names the map", err)
 	}
 }

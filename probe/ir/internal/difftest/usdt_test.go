@@ -1,4 +1,4 @@
-package check
+package difftest
 
 import (
 	"bufio"
@@ -13,6 +13,7 @@ import (
 	"github.com/borescope/borescope/probe"
 	"github.com/borescope/borescope/probe/ir"
 	"github.com/borescope/borescope/probe/ir/bpf"
+	"github.com/borescope/borescope/probe/ir/internal/check"
 	"github.com/borescope/borescope/probe/ir/interp"
 	"github.com/borescope/borescope/stack"
 	"github.com/borescope/borescope/usdt"
@@ -47,7 +48,7 @@ func TestOperands(t *testing.T) {
 		for n := 0; n <= m.last; n++ {
 			v := uint64(n+1)*0x9e3779b97f4a7c15 ^ 0x80
 			regs.Set(n, v)
-			off, ok := PtRegs(m.arch, n)
+			off, ok := check.PtRegs(m.arch, n)
 			if !ok {
 				t.Fatalf("%s: register %d", m.arch, n)
 			}
