@@ -98,7 +98,10 @@ func (c *Ctx) read(e *ir.Expr) Int {
 		if n == 0 {
 			n = ir.DefaultFrames
 		}
-		v.Type = ir.StackType(e.Op, n)
+		v.Type = ir.BytesType(int(n) * 8).WithFormat(ir.FormatUstack)
+		if e.Op == ir.OpKstack {
+			v.Type.Format = ir.FormatKstack
+		}
 	}
 	c.Do(&ir.Stmt{Op: ir.StmtLet, Var: v, X: e})
 	return Int{c, ir.NewVar(v)}

@@ -44,7 +44,7 @@ func Attach(p *Program, o *Options) (*Session, error) {
 		o = &Options{}
 	}
 	if p == nil || p.Program == nil {
-		return nil, fmt.Errorf("attach: %w", ir.ErrNoProgram)
+		return nil, fmt.Errorf("attach: %w", errNoProgram)
 	}
 	if err := p.Err(); err != nil {
 		return nil, fmt.Errorf("attach %s: %w", p.Name, err)
@@ -82,7 +82,7 @@ func AttachPlan(p *Program, plan *probe.Plan, o *Options) (*Session, error) {
 		o = &Options{}
 	}
 	if p == nil {
-		return nil, fmt.Errorf("attach: %w", ir.ErrNoProgram)
+		return nil, fmt.Errorf("attach: %w", errNoProgram)
 	}
 	return attachPlan(p.Program, plan, o.Env, o.AttachTo)
 }
@@ -119,7 +119,7 @@ func (s *Session) Source() bpf.Source {
 // Stats are those of the Loaded, and what the attachments missed besides.
 func (s *Session) Stats() (bpf.Stats, error) {
 	if s == nil {
-		return bpf.Stats{}, fmt.Errorf("stats: %w", ir.ErrNoProgram)
+		return bpf.Stats{}, fmt.Errorf("stats: %w", errNoProgram)
 	}
 	st, err := s.Loaded.Stats()
 	if err != nil {

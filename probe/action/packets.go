@@ -82,7 +82,7 @@ func (p *Packets) Open(s bpf.Handles) (*PacketReader, error) {
 // is known (Stats knows all), and allocates nothing once it had the largest.
 func (r *PacketReader) Read(ctx context.Context, p *Packet) (lost uint64, err error) {
 	if r == nil {
-		return 0, ir.ErrNoReader
+		return 0, errNoReader
 	}
 	if err := r.in.ReadInto(ctx, &r.rec); err != nil {
 		return 0, err

@@ -35,8 +35,8 @@ const logMax = 256
 // DefaultBuffer).
 func NewLog(name string, size int) *Log {
 	t := ir.Type{Kind: ir.KindTuple, Size: 8 + logMax, Fields: []ir.Field{
-		{Name: "line", Offset: 0, Type: ir.U32},
-		{Name: "pad", Offset: 4, Type: ir.U32},
+		{Name: "line", Offset: 0, Type: ir.IntType(4, false)},
+		{Name: "pad", Offset: 4, Type: ir.IntType(4, false)},
 		{Name: "values", Offset: 8, Type: ir.BytesType(logMax)},
 	}}
 	return &Log{m: &ir.Map{Name: name, Kind: ir.MapRing, Entries: size, Value: t, Pos: callerPos()}}
@@ -62,28 +62,28 @@ func (l *Log) Printf(c *Ctx, format string, args ...any) {
 		if _, text := a.(Str); text && x.Op != ir.OpString {
 			x = &ir.Expr{Op: ir.OpCast, Type: t, Args: []*ir.Expr{x}}
 		}
-		slots = append(slots, ir.Field{Type: ir.U64}, ir.Field{Type: t})
+		slots = append(slots, ir.Field{Type: ir.Uint64Type()}, ir.Field{Type: t})
 		head := int64(t.Format)<<32 | int64(t.Size)<<8 | int64(t.Kind)
-		vals = append(vals, &ir.Expr{Op: ir.OpConst, Type: ir.U64, Int: head}, x)
+		vals = append(vals, &ir.Expr{Op: ir.OpConst, Type: ir.Uint64Type(), Int: head}, x)
 	}
 	if err := checkFormat(format, slots); err != nil {
 		c.errorf("printf %q: %w", format, err)
 		return
 	}
-	values := ir.TupleType(append(slots, ir.Field{Type: ir.U64})...)
+	values := ir.TupleType(append(slots, ir.Field{Type: ir.Uint64Type()})...)
 	if values.Size >= logMax {
 		c.errorf("printf %q: values of %d bytes, at most %d", format, values.Size, logMax)
 		return
 	}
 	rest := ir.BytesType(logMax - values.Size)
-	fields := append([]ir.Field{{Type: ir.U32}, {Type: ir.U32}}, slots...)
-	fields = append(fields, ir.Field{Type: ir.U64}, ir.Field{Type: rest})
+	fields := append([]ir.Field{{Type: ir.IntType(4, false)}, {Type: ir.IntType(4, false)}}, slots...)
+	fields = append(fields, ir.Field{Type: ir.Uint64Type()}, ir.Field{Type: rest})
 	event := ir.TupleType(fields...)
-	vals = append(vals, zeroOf(ir.U64), zeroOf(rest))
+	vals = append(vals, zeroOf(ir.Uint64Type()), zeroOf(rest))
 	line := len(l.lines)
 	l.lines = append(l.lines, logLine{format: format, args: len(args)})
 	x := &ir.Expr{Op: ir.OpTuple, Type: event, Pos: callerPos(), Args: append([]*ir.Expr{
-		{Op: ir.OpConst, Type: ir.U32, Int: int64(line)}, {Op: ir.OpConst, Type: ir.U32, Int: int64(len(args))},
+		{Op: ir.OpConst, Type: ir.IntType(4, false), Int: int64(line)}, {Op: ir.OpConst, Type: ir.IntType(4, false), Int: int64(len(args))},
 	}, vals...)}
 	c.Do(&ir.Stmt{Op: ir.StmtEmit, Map: l.m, X: x})
 }
@@ -158,7 +158,7 @@ func (l *Log) Open(s bpf.Handles) (*LogReader, error) {
 // Read waits for the next line, and returns how many were lost before it.
 func (r *LogReader) Read(ctx context.Context) (line string, lost uint64, err error) {
 	if r == nil {
-		return "", 0, ir.ErrNoReader
+		return "", 0, errNoReader
 	}
 	if err := r.in.ReadInto(ctx, &r.rec); err != nil {
 		return "", 0, err

@@ -2,13 +2,18 @@ package action
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"unsafe"
 
 	"github.com/borescope/borescope/mapx"
-	"github.com/borescope/borescope/probe/ir"
 	"github.com/borescope/borescope/probe/ir/bpf"
+)
+
+var (
+	errNoProgram = errors.New("no program")
+	errNoReader  = errors.New("read: no reader")
 )
 
 // EventReader reads events of type T. One goroutine reads at a time; Close and
@@ -32,7 +37,7 @@ func (ev *Events[T]) Open(s bpf.Handles) (*EventReader[T], error) {
 // were lost before it, as far as is known, and allocates nothing.
 func (r *EventReader[T]) Read(ctx context.Context, e *T) (lost uint64, err error) {
 	if r == nil {
-		return 0, ir.ErrNoReader
+		return 0, errNoReader
 	}
 	if err := r.in.ReadInto(ctx, &r.rec); err != nil {
 		return 0, err
@@ -52,7 +57,7 @@ func (r *EventReader[T]) Source() mapx.Source { return r.in }
 // Stats are the counts of the stream.
 func (r *EventReader[T]) Stats() (mapx.Stats, error) {
 	if r == nil {
-		return mapx.Stats{}, ir.ErrNoReader
+		return mapx.Stats{}, errNoReader
 	}
 	return r.in.Stats()
 }

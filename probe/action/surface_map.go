@@ -259,7 +259,7 @@ func (n *Number[K]) Value(c *Ctx, key ...any) Int {
 		return n.sumCPU(c, 0, key)
 	}
 	best := n.perCPU(c, ir.AggFirst, key, func(acc *LocalVar, v Int) {
-		c.If(v.As(ir.U64).Gt(acc.Int().As(ir.U64)), func() { acc.Set(v.As(ir.Int64Type())) })
+		c.If(v.As(ir.Uint64Type()).Gt(acc.Int().As(ir.Uint64Type())), func() { acc.Set(v.As(ir.Int64Type())) })
 	})
 	flip := int64(-1 << 63)
 	if n.m.Agg == ir.AggMin {

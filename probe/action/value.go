@@ -215,7 +215,7 @@ func (v Int) Bytes(size int) Tuple {
 
 // Int is 1 if v holds and 0 if not.
 func (v Bool) Int() Int {
-	return Int{v.c, &ir.Expr{Op: ir.OpCast, Type: ir.U32, Args: []*ir.Expr{v.Expr()}}}
+	return Int{v.c, &ir.Expr{Op: ir.OpCast, Type: ir.IntType(4, false), Args: []*ir.Expr{v.Expr()}}}
 }
 
 // Not returns whether v does not hold.
@@ -288,7 +288,7 @@ func (v Ptr) Offset(path string) Int {
 // the pointer points to: container_of.
 func (v Ptr) Container(typ, member string) Ptr {
 	off := Int{v.c, ir.NewConst(0)}.PtrTo(typ, false).Offset(member)
-	return Int{v.c, &ir.Expr{Op: ir.OpSub, Type: ir.U64, Args: []*ir.Expr{v.Expr(), off.Expr()}, Pos: callerPos()}}.PtrTo(typ, false)
+	return Int{v.c, &ir.Expr{Op: ir.OpSub, Type: ir.Uint64Type(), Args: []*ir.Expr{v.Expr(), off.Expr()}, Pos: callerPos()}}.PtrTo(typ, false)
 }
 
 // User and Kernel are the same pointer into user or kernel memory, where it is
@@ -298,7 +298,7 @@ func (v Ptr) User() Ptr { return Ptr{v.c, ir.NewExpr(ir.OpUptr, v.Expr())} }
 // IsErr says whether the pointer is an error that the kernel returned in place of
 // one (IS_ERR, include/linux/err.h): -4095 to -1.
 func (v Ptr) IsErr() Bool {
-	return v.Int().As(ir.U64).Ge(&ir.Expr{Op: ir.OpConst, Type: ir.U64, Int: -4095})
+	return v.Int().As(ir.Uint64Type()).Ge(&ir.Expr{Op: ir.OpConst, Type: ir.Uint64Type(), Int: -4095})
 }
 
 // Kernel is the other of User.

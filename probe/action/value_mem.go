@@ -20,7 +20,7 @@ func Addr(a netip.Addr) Tuple {
 // IPv4 is an IPv4 address: a number of 4 bytes in network order. A Log prints
 // it as such; in events it is a field of type [4]byte.
 func IPv4(x any) Tuple {
-	n := &ir.Expr{Op: ir.OpCast, Type: ir.U32, Args: []*ir.Expr{lift(x)}}
+	n := &ir.Expr{Op: ir.OpCast, Type: ir.IntType(4, false), Args: []*ir.Expr{lift(x)}}
 	return Tuple{&ir.Expr{Op: ir.OpCast, Type: ir.BytesType(4).WithFormat(ir.FormatIP), Args: []*ir.Expr{n}, Pos: callerPos()}}
 }
 

@@ -1,5 +1,7 @@
 package ir
 
+import "github.com/borescope/borescope/probe/ir/internal/note"
+
 // Op is what an expression does.
 type Op uint8
 
@@ -113,7 +115,7 @@ const (
 
 	OpLoad // address: scalar at Int bytes behind it; made by the checker
 	OpCtx  // Int bytes into the context; made by the checker
-	NumOps
+	numOps
 )
 
 // Pos is a position in the source that a program was made from: of a front
@@ -151,15 +153,10 @@ type Expr struct {
 	Loose bool
 	// Bits is the bit field that OpLoad extracts, word the width of the word it
 	// is in; zero is none.
-	Bits BitField
+	Bits note.BitField
 	Word int
 	// Ctx is where OpCtx finds its value.
-	Ctx CtxLoc
-}
-
-// BitField is a bit field in a loaded word: shift the word left, then right.
-type BitField struct {
-	Shl, Shr uint8
+	Ctx note.CtxLoc
 }
 
 // Var is a temporary of a program: set by StmtLet, StmtFind or a loop, and
@@ -187,7 +184,7 @@ func NewVar(v *Var) *Expr { return &Expr{Op: OpVar, Var: v} }
 func NewExpr(op Op, args ...*Expr) *Expr { return &Expr{Op: op, Args: args} }
 
 // opNames are the spellings in String.
-var opNames = [NumOps]string{
+var opNames = [numOps]string{
 	OpConst: "const", OpString: "string", OpVar: "var", OpBuiltin: "builtin", OpArg: "arg",
 	OpField: "field", OpRet: "retval", OpReg: "reg", OpKaddr: "kaddr", OpUaddr: "uaddr",
 	OpBytes: "bytes", OpEnum: "enum", OpSizeof: "sizeof", OpOffset: "offsetof", OpKptr: "kptr", OpUptr: "uptr",
@@ -205,8 +202,33 @@ var opNames = [NumOps]string{
 
 // String is the operation's name or sign.
 func (o Op) String() string {
-	if o < NumOps && opNames[o] != "" {
+	if o < numOps && opNames[o] != "" {
 		return opNames[o]
 	}
 	return "invalid"
+}
+
+// Arity is how many operands an operation has, least and most.
+func (o Op) Arity() (least, most int) {
+	switch o {
+	case OpConst, OpString, OpVar, OpBuiltin, OpArg, OpField, OpRet, OpReg, OpKaddr, OpKstack, OpUstack,
+		OpUstackWalk, OpUaddr, OpBytes, OpEnum, OpSizeof:
+		return 0, 0
+	case OpNeg, OpNot, OpLNot, OpCast, OpBswap, OpDeref, OpMember, OpOffset, OpKptr, OpUptr, OpSocketCookie, OpPath, OpTaskPID, OpTaskTID,
+		OpHasPrefix, OpGlob, OpLen, OpElem:
+		return 1, 1
+	case OpCond:
+		return 3, 3
+	case OpTuple:
+		return 1, 256
+	case OpBuf, OpStr, OpAddrOf, OpContains, OpIndexOf, OpMapCPU:
+		return 1, 2
+	case OpMapGet, OpMapHas:
+		return 0, 1
+	case OpCtx:
+		return 0, 0
+	case OpLoad:
+		return 1, 1
+	}
+	return 2, 2
 }

@@ -32,10 +32,10 @@ func TypeFor(t reflect.Type) (Type, error) {
 func arrayFor(t reflect.Type) (Type, error) {
 	switch t.Elem().Kind() {
 	case reflect.Uint8:
-		return BytesType(t.Len()), ValidType(BytesType(t.Len()), 0)
+		return BytesType(t.Len()), BytesType(t.Len()).Valid()
 	case reflect.Uint64:
 		b := BytesType(8 * t.Len()).WithFormat(FormatKstack)
-		return b, ValidType(b, 0)
+		return b, b.Valid()
 	}
 	if t.Len() < 1 || t.Len() > 256 {
 		return Type{}, fmt.Errorf("%s: 1 to 256 elements are possible", t)
@@ -48,7 +48,7 @@ func arrayFor(t reflect.Type) (Type, error) {
 	for i := range t.Len() {
 		out.Fields = append(out.Fields, Field{Offset: i * int(t.Elem().Size()), Type: elem})
 	}
-	return out, ValidType(out, 0)
+	return out, out.Valid()
 }
 
 func structFor(t reflect.Type) (Type, error) {
@@ -61,7 +61,7 @@ func structFor(t reflect.Type) (Type, error) {
 		}
 		out.Fields = append(out.Fields, Field{Name: f.Name, Offset: int(f.Offset), Type: ft})
 	}
-	return out, ValidType(out, 0)
+	return out, out.Valid()
 }
 
 func typeFor[T any]() (Type, error) { return TypeFor(reflect.TypeFor[T]()) }

@@ -15,7 +15,7 @@ const (
 	MapCgroupStorage                // one value per cgroup, the current one's, gone with it (6.2)
 	MapRing                         // ring buffer: Entries is its size in bytes (5.8)
 	MapPerf                         // perf buffer: Entries is bytes per CPU
-	NumMapKinds
+	numMapKinds
 )
 
 // Agg is what an aggregating map computes.
@@ -33,7 +33,7 @@ const (
 	AggHist       // log2 buckets, each divided in 2^Bits
 	AggLinear     // buckets of Step from Min to Max
 	AggSeries     // Slots intervals of Interval nanoseconds, each aggregated by Inner
-	NumAggs
+	numAggs
 )
 
 // Map is a BPF map of a program, named for the reader. Its Value is decided by
@@ -73,35 +73,27 @@ type Map struct {
 	Pos  Pos
 }
 
-// Storage says whether the map's values belong to objects of the kernel.
-func (m *Map) Storage() bool { return m.Kind == MapTaskStorage || m.Kind == MapCgroupStorage }
-
-// Deletable says whether the map's entries can be removed.
-func (m *Map) Deletable() bool {
-	return m.Storage() || !m.Keyless() && m.Kind != MapArray && m.Kind != MapPerCPUArray
-}
-
 // Keyless says whether the map holds one entry without a key.
 func (m *Map) Keyless() bool { return m.Key.Kind == KindAuto }
 
-var mapKindNames = [NumMapKinds]string{
+var mapKindNames = [numMapKinds]string{
 	"hash", "lru", "percpu_hash", "percpu_lru", "array", "percpu_array",
 	"task_storage", "cgroup_storage", "ring", "perf",
 }
 
 // String is the kind's name.
 func (k MapKind) String() string {
-	if k < NumMapKinds {
+	if k < numMapKinds {
 		return mapKindNames[k]
 	}
 	return "invalid"
 }
 
-var aggNames = [NumAggs]string{"", "count", "sum", "min", "max", "avg", "stats", "hist", "lhist", "tseries"}
+var aggNames = [numAggs]string{"", "count", "sum", "min", "max", "avg", "stats", "hist", "lhist", "tseries"}
 
 // String is the aggregation's name.
 func (a Agg) String() string {
-	if a < NumAggs {
+	if a < numAggs {
 		return aggNames[a]
 	}
 	return "invalid"

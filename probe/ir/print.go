@@ -1,16 +1,19 @@
 package ir
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 	"strings"
+
+	"github.com/borescope/borescope/probe/ir/internal/loops"
 )
 
 // String is the program as a person reads it: maps, then actions.
 func (p *Program) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "program %s license %q", p.Name, p.LicenseMoved())
-	if p.Loops != LoopsBest {
+	fmt.Fprintf(&b, "program %s license %q", p.Name, cmp.Or(p.License, DefaultLicense))
+	if p.Loops != loops.Best {
 		fmt.Fprintf(&b, " loops %s", p.Loops)
 	}
 	b.WriteByte('\n')
@@ -174,15 +177,6 @@ func mapAt(m *Map, key *Expr) string {
 	return mapName(m) + "[" + key.String() + "]"
 }
 
-// ShortString is an expression cut to what fits a message.
-func ShortString(e *Expr) string {
-	s := e.String()
-	if len(s) > 80 {
-		return s[:77] + "..."
-	}
-	return s
-}
-
 // String is the expression as C and bpftrace write it; of a very large one it
 // is the beginning.
 func (e *Expr) String() string {
@@ -204,7 +198,7 @@ func (e *Expr) print(depth int, left *int) string {
 	for i, a := range e.Args {
 		args[i] = a.print(depth+1, left)
 	}
-	if least, most := arity(e.Op); len(args) < least || len(args) > most {
+	if least, most := e.Op.Arity(); len(args) < least || len(args) > most {
 		return e.Op.String() + "(" + strings.Join(args, ", ") + ")"
 	}
 	if leaf, ok := e.printLeaf(); ok {

@@ -5,6 +5,7 @@ import (
 	"strconv"
 
 	"github.com/borescope/borescope/probe"
+	"github.com/borescope/borescope/probe/ir/internal/loops"
 	"github.com/borescope/borescope/stack/bpfwalk"
 )
 
@@ -15,7 +16,7 @@ import (
 type Program struct {
 	// Name is for people and for the names of the kernel objects.
 	Name string
-	// License is the programs' licence as the kernel reads it; "" is "Dual MIT/GPL".
+	// License is the programs' licence as the kernel reads it; "" is DefaultLicense.
 	// A licence that is not compatible with the GPL cannot use the helpers that
 	// GPLOnly lists.
 	License string
@@ -27,7 +28,7 @@ type Program struct {
 	// left out by default.
 	IncludeSelf bool
 	// Loops is how counted loops are compiled; the zero value leaves it to Compile.
-	Loops LoopForm
+	Loops loops.Form
 	// WalkLimits bound the tables of Ctx.UstackWalk; nil is the default. They do
 	// not matter to programs that don't use it.
 	WalkLimits *bpfwalk.Limits
@@ -37,6 +38,9 @@ type Program struct {
 
 	Errs []error
 }
+
+// DefaultLicense is the licence of a program that says none.
+const DefaultLicense = "Dual MIT/GPL"
 
 // Action is what one target does.
 type Action struct {
@@ -135,9 +139,9 @@ func (p *Program) AllMaps() []*Map {
 
 // Visit visits every statement and expression once, in program order. Unlike
 // WalkStmts it is for programs that were not checked yet: nodes may be shared.
-func (p *Program) Visit(stmt func(*Stmt), expr func(*Expr)) { VisitActions(p.Actions, stmt, expr) }
+func (p *Program) Visit(stmt func(*Stmt), expr func(*Expr)) { visitActions(p.Actions, stmt, expr) }
 
-func VisitActions(actions []Action, stmt func(*Stmt), expr func(*Expr)) {
+func visitActions(actions []Action, stmt func(*Stmt), expr func(*Expr)) {
 	seenExpr, seenStmt := map[*Expr]bool{}, map[*Stmt]bool{}
 	var exprs func(e *Expr, depth int)
 	exprs = func(e *Expr, depth int) {
@@ -194,19 +198,13 @@ func WalkExpr(e *Expr, visit func(*Expr)) {
 	visit(e)
 }
 
-// LicenseMoved is the licence to load with.
-func (p *Program) LicenseMoved() string {
-	if p.License == "" {
-		return "Dual MIT/GPL"
-	}
-	return p.License
-}
+var errNoProgram = errors.New("no program")
 
 // Err returns what was wrong with the calls that recorded the program, joined.
 // Compile returns the same.
 func (p *Program) Err() error {
 	if p == nil {
-		return ErrNoProgram
+		return errNoProgram
 	}
 	return errors.Join(p.Errs...)
 }

@@ -26,7 +26,7 @@ const (
 	StmtSkip            // at the entry, in a session program: leave out the return
 	StmtCookie          // X: a number kept for the return of the same call (session programs)
 	StmtEval            // X, for its effect on counters only
-	NumStmts
+	numStmts
 )
 
 // MapFlag is the condition of a StmtSet.
@@ -62,7 +62,7 @@ type Stmt struct {
 	Pos Pos
 }
 
-var stmtNames = [NumStmts]string{
+var stmtNames = [numStmts]string{
 	StmtLet: "let", StmtIf: "if", StmtLoop: "loop", StmtForEach: "for", StmtBreak: "break",
 	StmtContinue: "continue", StmtReturn: "return", StmtFind: "find", StmtSet: "set",
 	StmtDelete: "delete", StmtAdd: "add", StmtAgg: "aggregate", StmtEmit: "emit", StmtPacket: "packet",
@@ -71,7 +71,7 @@ var stmtNames = [NumStmts]string{
 
 // String is the statement's name.
 func (o StmtOp) String() string {
-	if o < NumStmts && stmtNames[o] != "" {
+	if o < numStmts && stmtNames[o] != "" {
 		return stmtNames[o]
 	}
 	return "invalid"

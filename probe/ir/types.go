@@ -2,10 +2,11 @@ package ir
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/cilium/ebpf/btf"
+
+	"github.com/borescope/borescope/probe/ir/internal/ctype"
 )
 
 // Kind is the kind of a value.
@@ -191,111 +192,10 @@ func (t Type) String() string {
 func (t Type) ptrString() string {
 	name := "void"
 	if t.Elem != nil {
-		name = BtfName(t.Elem)
+		name = ctype.Name(t.Elem)
 	}
 	if t.User {
 		return "uptr(" + name + ")"
 	}
 	return "ptr(" + name + ")"
-}
-
-// BtfName prints a BTF type as C does, as far as a reader needs it.
-func BtfName(t btf.Type) string {
-	switch t := t.(type) {
-	case *btf.Struct:
-		return "struct " + t.Name
-	case *btf.Union:
-		return "union " + t.Name
-	case *btf.Enum:
-		return "enum " + t.Name
-	case *btf.Pointer:
-		return BtfName(t.Target) + "*"
-	case *btf.Const:
-		return BtfName(t.Type)
-	case *btf.Volatile:
-		return BtfName(t.Type)
-	case *btf.Array:
-		return fmt.Sprintf("%s[%d]", BtfName(t.Type), t.Nelems)
-	case *btf.Void:
-		return "void"
-	}
-	return t.TypeName()
-}
-
-// FromBTF is the type of a value that C declares as t. A type that has no
-// value of its own (a function) gives an error.
-func FromBTF(t btf.Type, user bool) (Type, error) {
-	switch u := Underlying(t).(type) {
-	case *btf.Int:
-		if u.Encoding == btf.Bool {
-			return BoolType(), nil
-		}
-		if u.Size > 8 {
-			return Type{Kind: KindBytes, Size: int(u.Size), Elem: u}, nil
-		}
-		return IntType(int(u.Size), u.Encoding == btf.Signed), nil
-	case *btf.Enum:
-		return IntType(int(u.Size), u.Signed), nil
-	case *btf.Pointer:
-		elem := u.Target
-		if _, void := Underlying(elem).(*btf.Void); void {
-			elem = nil
-		}
-		return PtrType(elem, user || Tagged(u, "user")), nil
-	case *btf.Array:
-		n, err := btf.Sizeof(u)
-		if err != nil {
-			return Type{}, err
-		}
-		if IsChar(u.Type) {
-			return StringType(n), nil
-		}
-		return Type{Kind: KindBytes, Size: n, Elem: u}, nil
-	case *btf.Struct:
-		return Type{Kind: KindBytes, Size: int(u.Size), Elem: u}, nil
-	case *btf.Union:
-		return Type{Kind: KindBytes, Size: int(u.Size), Elem: u}, nil
-	}
-	return Type{}, fmt.Errorf("type %s has no value", BtfName(t))
-}
-
-// Underlying removes qualifiers, tags and typedefs. btf.UnderlyingType does
-// the same, but gives up with a nil type on a cycle, which hostile BTF may hold.
-func Underlying(t btf.Type) btf.Type {
-	if t == nil {
-		return (*btf.Void)(nil)
-	}
-	u := btf.UnderlyingType(t)
-	if u == nil {
-		return (*btf.Void)(nil)
-	}
-	return u
-}
-
-// Tagged says whether a pointer is declared to be not of plain kernel memory
-// (__user, __percpu), by one of these type tags: BTF carries them where the kernel
-// was built with clang or a recent pahole.
-func Tagged(p *btf.Pointer, tags ...string) bool {
-	t := p.Target
-	for range 8 {
-		switch u := t.(type) {
-		case *btf.TypeTag:
-			if slices.Contains(tags, u.Value) {
-				return true
-			}
-			t = u.Type
-		case *btf.Const:
-			t = u.Type
-		case *btf.Volatile:
-			t = u.Type
-		default:
-			return false
-		}
-	}
-	return false
-}
-
-func IsChar(t btf.Type) bool {
-	i, ok := Underlying(t).(*btf.Int)
-	return ok && i.Size == 1 && (i.Encoding == btf.Char || i.Name == "char")
 }

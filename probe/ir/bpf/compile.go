@@ -32,9 +32,9 @@ func Compile(p *ir.Program, plan *probe.Plan) (*ebpf.CollectionSpec, error) {
 func compileIn(ns *kernel.PIDNamespace, p *ir.Program, plan *probe.Plan) (*ebpf.CollectionSpec, error) {
 	switch {
 	case p == nil:
-		return nil, fmt.Errorf("compile: %w", ir.ErrNoProgram)
+		return nil, fmt.Errorf("compile: %w", errNoProgram)
 	case plan == nil:
-		return nil, fmt.Errorf("compile %s: %w", p.Name, ir.ErrNoPlan)
+		return nil, fmt.Errorf("compile %s: %w", p.Name, errNoPlan)
 	}
 	if err := p.Err(); err != nil {
 		return nil, fmt.Errorf("compile %s: %w", p.Name, err)
@@ -84,7 +84,7 @@ func compile(p *ir.Program, plan *probe.Plan, ns *kernel.PIDNamespace) (*ebpf.Co
 		walks = walks || c.Walk != nil
 		spec.Programs[pp.Name] = &ebpf.ProgramSpec{
 			Name: pp.Name, Type: pp.Type, AttachType: pp.AttachType, AttachTo: pp.AttachTo, Flags: pp.Flags,
-			License: p.LicenseMoved(), Instructions: insns, ByteOrder: binary.LittleEndian,
+			License: check.License(p), Instructions: insns, ByteOrder: binary.LittleEndian,
 		}
 	}
 	for _, m := range lay.SystemMaps(p, scratch) {

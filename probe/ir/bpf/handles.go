@@ -6,7 +6,11 @@ import (
 	"os"
 
 	"github.com/borescope/borescope/mapx"
-	"github.com/borescope/borescope/probe/ir"
+)
+
+var (
+	errNoProgram = errors.New("no program")
+	errNoPlan    = errors.New("no plan")
 )
 
 // SourceOf is where handles read from, or why they do not.
@@ -27,7 +31,7 @@ func SourceOf(h Handles) (Source, error) {
 // usable says why a program's maps cannot be used.
 func (l *Loaded) usable() error {
 	if l == nil {
-		return ir.ErrNoProgram
+		return errNoProgram
 	}
 	l.Mu.Lock()
 	defer l.Mu.Unlock()

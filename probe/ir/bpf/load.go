@@ -13,7 +13,9 @@ import (
 	"github.com/borescope/borescope/probe"
 	"github.com/borescope/borescope/probe/ir"
 	"github.com/borescope/borescope/probe/ir/internal/check"
+	"github.com/borescope/borescope/probe/ir/internal/codegen"
 	"github.com/borescope/borescope/probe/ir/internal/eval"
+	"github.com/borescope/borescope/probe/ir/internal/loops"
 )
 
 // Handles gives the maps of a loaded program to the readers of the typed
@@ -50,7 +52,7 @@ type Loaded struct {
 // error is a *VerifierError with the statement it refused.
 func Load(p *ir.Program, plan *probe.Plan) (*Loaded, error) {
 	if p == nil {
-		return nil, fmt.Errorf("load: %w", ir.ErrNoProgram)
+		return nil, fmt.Errorf("load: %w", errNoProgram)
 	}
 	ns := kernel.OwnPIDNamespace()
 	spec, err := compileIn(ns, p, plan)
@@ -78,7 +80,7 @@ func Load(p *ir.Program, plan *probe.Plan) (*Loaded, error) {
 		return nil, fmt.Errorf("load %s: %w", p.Name, err)
 	}
 	for _, prog := range spec.Programs {
-		prog.Instructions = ns.OwnIDs(prog.Instructions, ir.GplCompatible(prog.License))
+		prog.Instructions = ns.OwnIDs(prog.Instructions, codegen.GPLCompatible(prog.License))
 	}
 	coll, err := probe.LoadCollection(spec, ebpf.CollectionOptions{Cache: plan.Cache})
 	if err != nil {
@@ -209,7 +211,7 @@ func (l *Loaded) setControl(change func(*controlValue)) error {
 // control is what the control map holds.
 func (l *Loaded) control() (c controlValue, err error) {
 	if l == nil {
-		return c, fmt.Errorf("read control: %w", ir.ErrNoProgram)
+		return c, fmt.Errorf("read control: %w", errNoProgram)
 	}
 	return c, l.failed("read control", l.Coll.Maps[check.CtlMap].Lookup(uint32(0), &c))
 }
@@ -262,7 +264,7 @@ func UsesSession(p *ir.Program) bool {
 
 func sessionAction(a ir.Action) bool {
 	uses := false
-	ir.VisitActions([]ir.Action{a}, func(s *ir.Stmt) {
+	(&ir.Program{Actions: []ir.Action{a}}).Visit(func(s *ir.Stmt) {
 		uses = uses || s.Op == ir.StmtSkip || s.Op == ir.StmtCookie
 	}, func(e *ir.Expr) {
 		uses = uses || e.Op == ir.OpBuiltin && (e.Str == "is_return" || e.Str == "session_cookie")
@@ -273,7 +275,7 @@ func sessionAction(a ir.Action) bool {
 // UsesCookie says whether a program asks which of its sites has fired.
 func UsesCookie(p *ir.Program) bool {
 	uses := false
-	ir.VisitActions(p.Actions, func(*ir.Stmt) {}, func(e *ir.Expr) {
+	p.Visit(func(*ir.Stmt) {}, func(e *ir.Expr) {
 		uses = uses || e.Op == ir.OpBuiltin && (e.Str == "probe" || e.Str == "cookie")
 	})
 	return uses
@@ -285,10 +287,10 @@ func NeedsBTF(p *ir.Program) bool {
 	for _, a := range p.Actions {
 		need = need || sessionAction(a)
 	}
-	need = need || ir.WalksStacks(p)
+	need = need || walksStacks(p)
 	p.Visit(func(s *ir.Stmt) {
 		need = need || s.Op == ir.StmtPacket
-		need = need || s.Op == ir.StmtLoop && p.Loops == ir.LoopsIter
+		need = need || s.Op == ir.StmtLoop && p.Loops == loops.Iter
 		need = need || s.Map != nil && s.Map.Kind == ir.MapCgroupStorage
 	}, func(e *ir.Expr) {
 		need = need || e.Map != nil && e.Map.Kind == ir.MapCgroupStorage
@@ -302,4 +304,11 @@ func NeedsBTF(p *ir.Program) bool {
 		}
 	})
 	return need
+}
+
+// walksStacks says whether a program asks for walked user stacks.
+func walksStacks(p *ir.Program) bool {
+	walks := false
+	p.Visit(func(*ir.Stmt) {}, func(e *ir.Expr) { walks = walks || e.Op == ir.OpUstackWalk })
+	return walks
 }

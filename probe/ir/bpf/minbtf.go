@@ -23,7 +23,7 @@ func BTFNeeds(p *ir.Program) *env.BTFNeeds {
 		members[m] = true
 	}
 	types["task_struct"] = true
-	if ir.WalksStacks(p) {
+	if walksStacks(p) {
 		for _, path := range append([]string{check.TaskStack}, kernel.ReturnInstances...) {
 			typ, member, _ := strings.Cut(path, ".")
 			types[typ], members[member] = true, true

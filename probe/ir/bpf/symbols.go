@@ -55,7 +55,7 @@ func setSymbol(plan *probe.Plan, name string, addr uint64) {
 func userSymbols(p *ir.Program, plan *probe.Plan) error {
 	for i, a := range p.Actions {
 		names := map[string]bool{}
-		ir.VisitActions([]ir.Action{a}, func(*ir.Stmt) {}, func(e *ir.Expr) {
+		(&ir.Program{Actions: []ir.Action{a}}).Visit(func(*ir.Stmt) {}, func(e *ir.Expr) {
 			if e.Op == ir.OpUaddr {
 				names[e.Str] = true
 			}

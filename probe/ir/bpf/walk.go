@@ -38,7 +38,7 @@ type walkTables struct {
 
 // newWalkTables makes the tables of a loaded program, nil if it walks nothing.
 func newWalkTables(p *ir.Program, loaded map[string]*ebpf.Map) (*walkTables, error) {
-	if loaded[bpfwalk.MapProcesses] == nil || !ir.WalksStacks(p) {
+	if loaded[bpfwalk.MapProcesses] == nil || !walksStacks(p) {
 		return nil, nil
 	}
 	maps := map[string]bpfwalk.Map{}

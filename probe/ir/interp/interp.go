@@ -10,6 +10,7 @@ import (
 	"github.com/borescope/borescope/probe/ir"
 	"github.com/borescope/borescope/probe/ir/internal/check"
 	"github.com/borescope/borescope/probe/ir/internal/eval"
+	"github.com/borescope/borescope/probe/ir/internal/note"
 	"github.com/borescope/borescope/stack"
 )
 
@@ -76,7 +77,7 @@ func NewInterp(p *ir.Program, plan *probe.Plan, i int) (*Interp, error) {
 		return nil, err
 	}
 	if plan == nil {
-		return nil, ir.ErrNoPlan
+		return nil, errors.New("no plan")
 	}
 	lay, err := check.NewLayout(p, plan)
 	if err != nil {
@@ -161,7 +162,7 @@ func (r *run) expr(e *ir.Expr) val {
 	case ir.OpAdd, ir.OpSub, ir.OpMul, ir.OpDiv, ir.OpMod, ir.OpAnd, ir.OpOr, ir.OpXor, ir.OpShl, ir.OpShr:
 		t := e.Type
 		if t.Kind == ir.KindPtr {
-			t = ir.U64
+			t = ir.Uint64Type()
 		}
 		return val{n: eval.Arith(e.Op, t, r.expr(e.Args[0]).n, r.expr(e.Args[1]).n)}
 	case ir.OpEq, ir.OpNe, ir.OpLt, ir.OpLe, ir.OpGt, ir.OpGe:
@@ -377,13 +378,13 @@ func (r *run) readAt(b []byte, addr uint64, user bool) bool {
 
 func (r *run) load(e *ir.Expr) uint64 {
 	size := e.Type.Size
-	if e.Bits != (ir.BitField{}) {
+	if e.Bits != (note.BitField{}) {
 		size = e.Word
 	}
 	var w [8]byte
 	r.readAt(w[:size], r.expr(e.Args[0]).n+uint64(e.Int), e.Args[0].Type.User)
 	v := binary.LittleEndian.Uint64(w[:])
-	if e.Bits == (ir.BitField{}) {
+	if e.Bits == (note.BitField{}) {
 		return eval.Norm(e.Type, v)
 	}
 	v <<= e.Bits.Shl

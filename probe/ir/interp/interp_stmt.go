@@ -136,7 +136,7 @@ func (r *run) table(m *ir.Map) map[string][]byte {
 
 // key is the bytes of a key.
 func (r *run) key(m *ir.Map, key *ir.Expr) string {
-	if m.Storage() {
+	if check.Storage(m) {
 		return r.owner(m)
 	}
 	if key == nil {
@@ -172,7 +172,7 @@ func (r *run) findOrCreate(m *ir.Map, key string, size int) []byte {
 // create adds an entry if there is room.
 func (r *run) create(m *ir.Map, key string, b []byte) []byte {
 	t := r.table(m)
-	if !m.Storage() && uint32(len(t)) >= r.in.lay.KernelEntries(m) {
+	if !check.Storage(m) && uint32(len(t)) >= r.in.lay.KernelEntries(m) {
 		r.Lost[m]++
 		return nil
 	}

@@ -111,7 +111,7 @@ func (c *Checker) exprDepth(e *ir.Expr, depth int) (*ir.Expr, error) {
 	if c.nodes++; c.nodes > maxNodes {
 		return nil, At(e.Pos, "", fmt.Errorf("action of more than %d expressions", maxNodes))
 	}
-	if err := ir.CheckArity(e); err != nil {
+	if err := checkArity(e); err != nil {
 		return nil, At(e.Pos, e.Op.String(), err)
 	}
 	args := make([]*ir.Expr, len(e.Args))
@@ -124,7 +124,7 @@ func (c *Checker) exprDepth(e *ir.Expr, depth int) (*ir.Expr, error) {
 	}
 	x, err := c.node(e, args)
 	if err != nil {
-		return nil, At(e.Pos, ir.ShortString(e), err)
+		return nil, At(e.Pos, shortString(e), err)
 	}
 	return x, nil
 }
@@ -189,7 +189,7 @@ func (c *Checker) leaf(e *ir.Expr) (*ir.Expr, error) {
 		if e.Type.Kind == ir.KindAuto {
 			return &ir.Expr{Op: ir.OpConst, Type: ir.Int64Type(), Int: e.Int, Loose: true, Pos: e.Pos}, nil
 		}
-		if err := ir.ValidScalar(e.Type); err != nil {
+		if err := validScalar(e.Type); err != nil {
 			return nil, err
 		}
 		return &ir.Expr{Op: ir.OpConst, Type: e.Type, Int: int64(eval.Norm(e.Type, uint64(e.Int))), Pos: e.Pos}, nil
@@ -244,11 +244,11 @@ func (c *Checker) stack(e *ir.Expr) (*ir.Expr, error) {
 			return nil, err
 		}
 	}
-	return &ir.Expr{Op: e.Op, Type: ir.StackType(e.Op, n), Int: n, Skip: e.Skip, Pos: e.Pos}, nil
+	return &ir.Expr{Op: e.Op, Type: stackType(e.Op, n), Int: n, Skip: e.Skip, Pos: e.Pos}, nil
 }
 
 func (c *Checker) builtin(e *ir.Expr) (*ir.Expr, error) {
-	b, ok := ir.BuiltinsMoved[e.Str]
+	b, ok := ir.BuiltinNamed(e.Str)
 	if !ok {
 		return nil, fmt.Errorf("no builtin %q%s", e.Str, nearBuiltin(e.Str))
 	}

@@ -11,15 +11,16 @@ import (
 	"github.com/borescope/borescope/probe"
 	"github.com/borescope/borescope/probe/ir"
 	"github.com/borescope/borescope/probe/ir/internal/eval"
+	"github.com/borescope/borescope/probe/ir/internal/note"
 	"github.com/borescope/borescope/stack"
 )
 
 const (
-	CtxLoad    ir.CtxKind = iota // a scalar of size bytes at the offset
-	ctxMem                       // bytes at the offset
-	CtxAddr                      // the context's address plus the offset
-	CtxDataLoc                   // the address that a __data_loc at the offset gives
-	CtxRelLoc                    // the same, relative to the end of the __rel_loc
+	CtxLoad    note.CtxKind = iota // a scalar of size bytes at the offset
+	ctxMem                         // bytes at the offset
+	CtxAddr                        // the context's address plus the offset
+	CtxDataLoc                     // the address that a __data_loc at the offset gives
+	CtxRelLoc                      // the same, relative to the end of the __rel_loc
 )
 
 // context types a leaf that the plan describes.
@@ -36,7 +37,7 @@ func (c *Checker) context(e *ir.Expr) (*ir.Expr, error) {
 		return c.userAddr(e)
 	case ir.OpRet:
 		if c.Pp.Ret == nil && c.Pp.Session() {
-			return c.register(c.specialReg("ret"), ir.U64)
+			return c.register(c.specialReg("ret"), ir.Uint64Type())
 		}
 		if c.Pp.Ret == nil {
 			return nil, errors.New("this probe has no return value")
@@ -87,12 +88,12 @@ func (c *Checker) argument(i int) (*ir.Expr, error) {
 	if err != nil || len(c.Pp.Specs) < 2 {
 		return first, err
 	}
-	cookie, err := c.cookie(&ir.Expr{Op: ir.OpBuiltin, Str: "cookie", Type: ir.U64})
+	cookie, err := c.cookie(&ir.Expr{Op: ir.OpBuiltin, Str: "cookie", Type: ir.Uint64Type()})
 	if err != nil {
 		return nil, err
 	}
-	spec := &ir.Expr{Op: ir.OpAnd, Type: ir.U64, Args: []*ir.Expr{
-		{Op: ir.OpShr, Type: ir.U64, Args: []*ir.Expr{cookie, constOf(ir.U64, 32)}}, constOf(ir.U64, 0xffff),
+	spec := &ir.Expr{Op: ir.OpAnd, Type: ir.Uint64Type(), Args: []*ir.Expr{
+		{Op: ir.OpShr, Type: ir.Uint64Type(), Args: []*ir.Expr{cookie, constOf(ir.Uint64Type(), 32)}}, constOf(ir.Uint64Type(), 0xffff),
 	}}
 	out := first
 	for n := len(c.Pp.Specs) - 1; n > 0; n-- {
@@ -108,7 +109,7 @@ func (c *Checker) argument(i int) (*ir.Expr, error) {
 		if x, err = convert(x, first.Type); err != nil {
 			return nil, err
 		}
-		is := &ir.Expr{Op: ir.OpEq, Type: ir.BoolType(), Args: []*ir.Expr{spec, constOf(ir.U64, uint64(n))}}
+		is := &ir.Expr{Op: ir.OpEq, Type: ir.BoolType(), Args: []*ir.Expr{spec, constOf(ir.Uint64Type(), uint64(n))}}
 		out = &ir.Expr{Op: ir.OpCond, Type: first.Type, Args: []*ir.Expr{is, x, out}}
 	}
 	return out, nil
@@ -122,7 +123,7 @@ func (c *Checker) located(a probe.Arg) (*ir.Expr, error) {
 	t := ir.Uint64Type()
 	if a.Type != nil {
 		var err error
-		if t, err = ir.FromBTF(a.Type, a.Loc.User); err != nil {
+		if t, err = FromBTF(a.Type, a.Loc.User); err != nil {
 			return nil, fmt.Errorf("argument %s: %w", a.Name, err)
 		}
 	}
@@ -178,7 +179,7 @@ func (c *Checker) register(reg int, t ir.Type) (*ir.Expr, error) {
 		}
 		t = ir.Uint64Type()
 	}
-	return &ir.Expr{Op: ir.OpCtx, Type: t, Ctx: ir.CtxLoc{Kind: CtxLoad, Off: off, Size: 8}}, nil
+	return &ir.Expr{Op: ir.OpCtx, Type: t, Ctx: note.CtxLoc{Kind: CtxLoad, Off: off, Size: 8}}, nil
 }
 
 // specialReg is the DWARF number of the instruction or stack pointer, or of the
@@ -206,13 +207,13 @@ func (c *Checker) userMode() (*ir.Expr, error) {
 	if c.Pp.Context != probe.ContextPerf {
 		return constOf(ir.BoolType(), eval.B2u(c.Pp.UserRegs)), nil
 	}
-	loc, mask, user := ir.CtxLoc{Kind: CtxLoad, Off: 136, Size: 8}, uint64(3), uint64(3)
+	loc, mask, user := note.CtxLoc{Kind: CtxLoad, Off: 136, Size: 8}, uint64(3), uint64(3)
 	if c.Plan.Arch == "arm64" {
 		loc.Off, mask, user = 264, 0xf, 0
 	}
-	reg := &ir.Expr{Op: ir.OpCtx, Type: ir.U64, Ctx: loc}
-	level := &ir.Expr{Op: ir.OpAnd, Type: ir.U64, Args: []*ir.Expr{reg, constOf(ir.U64, mask)}}
-	return &ir.Expr{Op: ir.OpEq, Type: ir.BoolType(), Args: []*ir.Expr{level, constOf(ir.U64, user)}}, nil
+	reg := &ir.Expr{Op: ir.OpCtx, Type: ir.Uint64Type(), Ctx: loc}
+	level := &ir.Expr{Op: ir.OpAnd, Type: ir.Uint64Type(), Args: []*ir.Expr{reg, constOf(ir.Uint64Type(), mask)}}
+	return &ir.Expr{Op: ir.OpEq, Type: ir.BoolType(), Args: []*ir.Expr{level, constOf(ir.Uint64Type(), user)}}, nil
 }
 
 // onStack is an argument in memory at the stack pointer.
@@ -229,7 +230,7 @@ func (c *Checker) onStack(a probe.Arg, t ir.Type) (*ir.Expr, error) {
 
 // inContext is a value in the context itself.
 func (c *Checker) inContext(a probe.Arg, t ir.Type) (*ir.Expr, error) {
-	loc := ir.CtxLoc{Off: int(a.Loc.Offset), Size: a.Loc.Size}
+	loc := note.CtxLoc{Off: int(a.Loc.Offset), Size: a.Loc.Size}
 	if loc.Off < 0 || loc.Off > 1<<15-64 {
 		return nil, fmt.Errorf("argument %s: offset %d", a.Name, loc.Off)
 	}
@@ -266,7 +267,7 @@ func (c *Checker) dynamic(a probe.Arg) (*ir.Expr, error) {
 			t.Elem = arr
 		}
 	}
-	loc := ir.CtxLoc{Kind: CtxDataLoc, Off: int(a.Loc.Offset)}
+	loc := note.CtxLoc{Kind: CtxDataLoc, Off: int(a.Loc.Offset)}
 	if a.Loc.Kind == probe.LocationRelLoc {
 		loc.Kind = CtxRelLoc
 	}
@@ -298,18 +299,18 @@ const stackHi = 8
 func (c *Checker) goFrame() (*ir.Expr, error) {
 	g := c.Pp.Go
 	if g == nil {
-		return constOf(ir.U64, 0), nil
+		return constOf(ir.Uint64Type(), 0), nil
 	}
 	ptr, err := c.register(g.GReg, ir.PtrType(nil, true))
 	if err != nil {
 		return nil, err
 	}
-	sp, err := c.register(c.specialReg("sp"), ir.U64)
+	sp, err := c.register(c.specialReg("sp"), ir.Uint64Type())
 	if err != nil {
 		return nil, err
 	}
-	top := &ir.Expr{Op: ir.OpLoad, Type: ir.U64, Args: []*ir.Expr{ptr}, Int: stackHi}
-	return &ir.Expr{Op: ir.OpSub, Type: ir.U64, Args: []*ir.Expr{top, sp}}, nil
+	top := &ir.Expr{Op: ir.OpLoad, Type: ir.Uint64Type(), Args: []*ir.Expr{ptr}, Int: stackHi}
+	return &ir.Expr{Op: ir.OpSub, Type: ir.Uint64Type(), Args: []*ir.Expr{top, sp}}, nil
 }
 
 // callID is who makes a call. The idle threads of all CPUs have the id 0; they
@@ -318,9 +319,9 @@ func (c *Checker) callID() (*ir.Expr, error) {
 	if c.Pp.Go != nil {
 		return c.goid()
 	}
-	idle := &ir.Expr{Op: ir.OpOr, Type: ir.U64, Args: []*ir.Expr{ir.NewBuiltin("cpu"), {Op: ir.OpConst, Type: ir.U64, Int: -1 << 63}}}
+	idle := &ir.Expr{Op: ir.OpOr, Type: ir.Uint64Type(), Args: []*ir.Expr{ir.NewBuiltin("cpu"), {Op: ir.OpConst, Type: ir.Uint64Type(), Int: -1 << 63}}}
 	id := ir.NewBuiltin("pidtgid")
-	return c.Expr(&ir.Expr{Op: ir.OpCond, Type: ir.U64, Args: []*ir.Expr{ir.NewExpr(ir.OpNe, id, ir.NewConst(0)), id, idle}})
+	return c.Expr(&ir.Expr{Op: ir.OpCond, Type: ir.Uint64Type(), Args: []*ir.Expr{ir.NewExpr(ir.OpNe, id, ir.NewConst(0)), id, idle}})
 }
 
 // funcAddress is the address of the probed function.
@@ -349,11 +350,11 @@ func (c *Checker) funcAddress(b *ir.Expr) (*ir.Expr, error) {
 // is done (kprobe_ftrace_handler, optimized_callback, kprobe_int3_handler,
 // arch/x86/kernel/kprobes).
 func (c *Checker) probedAddress(t ir.Type) (*ir.Expr, error) {
-	ip, err := c.register(c.specialReg("ip"), ir.U64)
+	ip, err := c.register(c.specialReg("ip"), ir.Uint64Type())
 	if err != nil || c.Plan.Arch != "amd64" {
 		return ip, err
 	}
-	return &ir.Expr{Op: ir.OpSub, Type: t, Args: []*ir.Expr{ip, constOf(ir.U64, 1)}}, nil
+	return &ir.Expr{Op: ir.OpSub, Type: t, Args: []*ir.Expr{ip, constOf(ir.Uint64Type(), 1)}}, nil
 }
 
 // cookie is the attach cookie, or what it would be where it is known now.
@@ -378,9 +379,9 @@ func (c *Checker) cookie(b *ir.Expr) (*ir.Expr, error) {
 	if !c.Kern.AtLeast(since) {
 		return nil, Unsupported("builtin "+b.Str, since, "the program has several sites, and "+c.Plan.Kernel+" has no cookies for them")
 	}
-	raw := &ir.Expr{Op: ir.OpBuiltin, Str: "cookie", Type: ir.U64}
+	raw := &ir.Expr{Op: ir.OpBuiltin, Str: "cookie", Type: ir.Uint64Type()}
 	if mask == ^uint64(0) {
 		return raw, nil
 	}
-	return &ir.Expr{Op: ir.OpAnd, Type: b.Type, Args: []*ir.Expr{raw, constOf(ir.U64, mask)}}, nil
+	return &ir.Expr{Op: ir.OpAnd, Type: b.Type, Args: []*ir.Expr{raw, constOf(ir.Uint64Type(), mask)}}, nil
 }

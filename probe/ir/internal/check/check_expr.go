@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/borescope/borescope/probe/ir"
+	"github.com/borescope/borescope/probe/ir/internal/ctype"
 	"github.com/borescope/borescope/probe/ir/internal/eval"
 )
 
@@ -27,10 +28,10 @@ func convert(e *ir.Expr, to ir.Type) (*ir.Expr, error) {
 		return convertTuple(e, to)
 	case to.Kind == ir.KindTuple && len(to.Fields) == 1:
 		return convertTuple(&ir.Expr{Op: ir.OpTuple, Args: []*ir.Expr{e}, Pos: e.Pos}, to)
-	case e.Type.Kind == ir.KindPtr && to.Kind == ir.KindString && e.Type.Elem != nil && ir.IsChar(e.Type.Elem):
+	case e.Type.Kind == ir.KindPtr && to.Kind == ir.KindString && e.Type.Elem != nil && ctype.IsChar(e.Type.Elem):
 		return &ir.Expr{Op: ir.OpStr, Type: to, Args: []*ir.Expr{e}, Pos: e.Pos}, nil
 	}
-	return nil, fmt.Errorf("%s is %s, not %s", ir.ShortString(e), e.Type, to)
+	return nil, fmt.Errorf("%s is %s, not %s", shortString(e), e.Type, to)
 }
 
 func isText(t ir.Type) bool {
@@ -39,13 +40,13 @@ func isText(t ir.Type) bool {
 
 func convertMem(e *ir.Expr, to ir.Type) (*ir.Expr, error) {
 	if e.Type.Size > to.Size && e.Op != ir.OpStr {
-		return nil, fmt.Errorf("%s is %s and does not fit %s", ir.ShortString(e), e.Type, to)
+		return nil, fmt.Errorf("%s is %s and does not fit %s", shortString(e), e.Type, to)
 	}
 	if e.Op == ir.OpStr && to.Kind == ir.KindString {
 		return &ir.Expr{Op: ir.OpStr, Type: to, Args: e.Args, Pos: e.Pos}, nil
 	}
 	if e.Type.Size > to.Size {
-		return nil, fmt.Errorf("%s is %s and does not fit %s", ir.ShortString(e), e.Type, to)
+		return nil, fmt.Errorf("%s is %s and does not fit %s", shortString(e), e.Type, to)
 	}
 	return &ir.Expr{Op: ir.OpCast, Type: to, Args: []*ir.Expr{e}, Pos: e.Pos}, nil
 }
@@ -68,7 +69,7 @@ func convertTuple(e *ir.Expr, to ir.Type) (*ir.Expr, error) {
 func promote(a, b *ir.Expr) (ir.Type, error) {
 	for _, e := range []*ir.Expr{a, b} {
 		if !e.Type.Scalar() {
-			return ir.Type{}, fmt.Errorf("%s is %s, not a number", ir.ShortString(e), e.Type)
+			return ir.Type{}, fmt.Errorf("%s is %s, not a number", shortString(e), e.Type)
 		}
 	}
 	wide := func(e *ir.Expr) bool {
@@ -94,7 +95,7 @@ func arithType(e *ir.Expr, args []*ir.Expr) (ir.Type, error) {
 		}
 		return ir.Type{}, fmt.Errorf("arithmetic in %s", e.Type)
 	}
-	return e.Type, ir.ValidScalar(e.Type)
+	return e.Type, validScalar(e.Type)
 }
 
 func (c *Checker) arith(e *ir.Expr, args []*ir.Expr) (*ir.Expr, error) {
@@ -127,7 +128,7 @@ func (c *Checker) arith(e *ir.Expr, args []*ir.Expr) (*ir.Expr, error) {
 
 func convertNumber(e *ir.Expr, t ir.Type) (*ir.Expr, error) {
 	if !e.Type.Scalar() {
-		return nil, fmt.Errorf("%s is %s, not a number", ir.ShortString(e), e.Type)
+		return nil, fmt.Errorf("%s is %s, not a number", shortString(e), e.Type)
 	}
 	return convert(e, t)
 }
@@ -203,7 +204,7 @@ func (c *Checker) compareMem(e, a, b *ir.Expr) (*ir.Expr, error) {
 
 // asText reads the text behind a pointer to char where text is wanted.
 func asText(e *ir.Expr) *ir.Expr {
-	if e.Type.Kind == ir.KindPtr && e.Type.Elem != nil && ir.IsChar(e.Type.Elem) {
+	if e.Type.Kind == ir.KindPtr && e.Type.Elem != nil && ctype.IsChar(e.Type.Elem) {
 		return &ir.Expr{Op: ir.OpStr, Type: ir.StringType(ir.DefaultString), Args: []*ir.Expr{e}, Pos: e.Pos}
 	}
 	return e
@@ -215,7 +216,7 @@ func truth(e *ir.Expr) (*ir.Expr, error) {
 		return e, nil
 	}
 	if !e.Type.Scalar() {
-		return nil, fmt.Errorf("%s is %s, not a condition", ir.ShortString(e), e.Type)
+		return nil, fmt.Errorf("%s is %s, not a condition", shortString(e), e.Type)
 	}
 	return convert(e, ir.BoolType())
 }
@@ -290,7 +291,7 @@ func (c *Checker) cast(e, a *ir.Expr) (*ir.Expr, error) {
 		}
 		return c.cast(&ir.Expr{Op: ir.OpCast, Type: ir.PtrType(t, e.Type.User), Pos: e.Pos}, a)
 	}
-	if err := ir.ValidType(e.Type, 0); err != nil {
+	if err := e.Type.Valid(); err != nil {
 		return nil, err
 	}
 	if e.Type.Equal(a.Type) { // a change of meaning only
@@ -319,7 +320,7 @@ func (c *Checker) cast(e, a *ir.Expr) (*ir.Expr, error) {
 
 func (c *Checker) bswap(e, a *ir.Expr) (*ir.Expr, error) {
 	if a.Type.Kind != ir.KindInt || untyped(a) {
-		return nil, fmt.Errorf("%s is %s: bswap needs an integer of known width", ir.ShortString(a), a.Type)
+		return nil, fmt.Errorf("%s is %s: bswap needs an integer of known width", shortString(a), a.Type)
 	}
 	if IsConst(a) {
 		return constOf(a.Type, eval.Bswap(a.Type, uint64(a.Int))), nil
@@ -335,7 +336,7 @@ func (c *Checker) tuple(e *ir.Expr, args []*ir.Expr) (*ir.Expr, error) {
 		return c.elem(e, args[0])
 	}
 	if e.Type.Kind == ir.KindTuple {
-		if err := ir.ValidType(e.Type, 0); err != nil {
+		if err := e.Type.Valid(); err != nil {
 			return nil, err
 		}
 		if len(args) != len(e.Type.Fields) {
@@ -360,7 +361,7 @@ func (c *Checker) tuple(e *ir.Expr, args []*ir.Expr) (*ir.Expr, error) {
 
 func (c *Checker) elem(e, a *ir.Expr) (*ir.Expr, error) {
 	if a.Type.Kind != ir.KindTuple {
-		return nil, fmt.Errorf("%s is %s, not a tuple", ir.ShortString(a), a.Type)
+		return nil, fmt.Errorf("%s is %s, not a tuple", shortString(a), a.Type)
 	}
 	i := int(e.Int)
 	if e.Str != "" {
@@ -405,7 +406,7 @@ func (c *Checker) mapRead(e *ir.Expr, args []*ir.Expr) (*ir.Expr, error) {
 
 // keyOf converts a typed key to a map's.
 func (c *Checker) keyOf(m *ir.Map, key *ir.Expr) (*ir.Expr, error) {
-	if m.Storage() {
+	if Storage(m) {
 		if err := c.storage(m); err != nil {
 			return nil, err
 		}

@@ -10,6 +10,8 @@ import (
 
 	"github.com/borescope/borescope/internal/kernel"
 	"github.com/borescope/borescope/probe/ir"
+	"github.com/borescope/borescope/probe/ir/internal/ctype"
+	"github.com/borescope/borescope/probe/ir/internal/note"
 )
 
 // place is an object in memory: at off bytes from the address base, of a C type.
@@ -63,7 +65,7 @@ func (c *Checker) memory(e *ir.Expr, args []*ir.Expr) (*ir.Expr, error) {
 func placeOf(e *ir.Expr) (place, error) {
 	switch {
 	case e.Type.Kind == ir.KindPtr && e.Type.Elem == nil:
-		return place{}, fmt.Errorf("%s is %s: cast it to a pointer to a type first", ir.ShortString(e), e.Type)
+		return place{}, fmt.Errorf("%s is %s: cast it to a pointer to a type first", shortString(e), e.Type)
 	case e.Type.Kind == ir.KindPtr:
 		return place{base: e, typ: e.Type.Elem, user: e.Type.User}, nil
 	case e.Op == ir.OpBuf && e.Type.Elem != nil: // an aggregate in memory
@@ -71,7 +73,7 @@ func placeOf(e *ir.Expr) (place, error) {
 	case e.Op == ir.OpStr:
 		return place{base: e.Args[0], typ: charArray(e.Type.Size), user: e.Args[0].Type.User}, nil
 	}
-	return place{}, fmt.Errorf("%s is %s: it has no members", ir.ShortString(e), e.Type)
+	return place{}, fmt.Errorf("%s is %s: it has no members", shortString(e), e.Type)
 }
 
 func charArray(n int) btf.Type {
@@ -133,7 +135,7 @@ func (c *Checker) member(p place, path string) (place, error) {
 		return p, err
 	}
 	for _, s := range steps {
-		if ptr, ok := ir.Underlying(p.typ).(*btf.Pointer); ok {
+		if ptr, ok := ctype.Underlying(p.typ).(*btf.Pointer); ok {
 			if p, err = follow(p, ptr); err != nil {
 				return p, err
 			}
@@ -152,8 +154,8 @@ func (c *Checker) member(p place, path string) (place, error) {
 
 // follow is the object that a pointer in memory points to.
 func follow(p place, ptr *btf.Pointer) (place, error) {
-	user := p.user || ir.Tagged(ptr, "user")
-	if _, void := ir.Underlying(ptr.Target).(*btf.Void); void {
+	user := p.user || ctype.Tagged(ptr, "user")
+	if _, void := ctype.Underlying(ptr.Target).(*btf.Void); void {
 		return p, errors.New("a void pointer points to nothing that has members; cast it first")
 	}
 	load := &ir.Expr{Op: ir.OpLoad, Type: ir.PtrType(ptr.Target, user), Args: []*ir.Expr{p.base}, Int: p.off}
@@ -163,17 +165,17 @@ func follow(p place, ptr *btf.Pointer) (place, error) {
 // field is a member by name, also of anonymous members.
 func field(p place, name string) (place, error) {
 	var members []btf.Member
-	switch t := ir.Underlying(p.typ).(type) {
+	switch t := ctype.Underlying(p.typ).(type) {
 	case *btf.Struct:
 		members = t.Members
 	case *btf.Union:
 		members = t.Members
 	default:
-		return p, fmt.Errorf("%s is no struct and has no member %q", ir.BtfName(p.typ), name)
+		return p, fmt.Errorf("%s is no struct and has no member %q", ctype.Name(p.typ), name)
 	}
 	m, off := kernel.Member(members, name)
 	if m == nil {
-		return p, fmt.Errorf("%s has no member %q%s", ir.BtfName(p.typ), name, nearMember(members, name))
+		return p, fmt.Errorf("%s has no member %q%s", ctype.Name(p.typ), name, nearMember(members, name))
 	}
 	out := place{base: p.base, typ: m.Type, user: p.user}
 	if m.BitfieldSize == 0 {
@@ -190,28 +192,28 @@ func field(p place, name string) (place, error) {
 func (c *Checker) index(p place, pointer bool, i *ir.Expr) (place, error) {
 	elem := p.typ
 	limit := int64(-1)
-	if a, ok := ir.Underlying(p.typ).(*btf.Array); ok {
+	if a, ok := ctype.Underlying(p.typ).(*btf.Array); ok {
 		elem = a.Type
 		if a.Nelems > 0 { // zero is a flexible array
 			limit = int64(a.Nelems)
 		}
-	} else if ptr, ok := ir.Underlying(p.typ).(*btf.Pointer); ok && !pointer {
+	} else if ptr, ok := ctype.Underlying(p.typ).(*btf.Pointer); ok && !pointer {
 		var err error
 		if p, err = follow(p, ptr); err != nil {
 			return p, err
 		}
 		elem = ptr.Target
 	} else if !pointer {
-		return p, fmt.Errorf("%s is no array", ir.BtfName(p.typ))
+		return p, fmt.Errorf("%s is no array", ctype.Name(p.typ))
 	}
 	size, err := btf.Sizeof(elem)
 	if err != nil || size == 0 {
-		return p, fmt.Errorf("element %s has no size", ir.BtfName(elem))
+		return p, fmt.Errorf("element %s has no size", ctype.Name(elem))
 	}
 	out := place{base: p.base, off: p.off, typ: elem, user: p.user}
 	if IsConst(i) {
 		if limit >= 0 && (i.Int < 0 || i.Int >= limit) {
-			return p, fmt.Errorf("index %d of %s", i.Int, ir.BtfName(p.typ))
+			return p, fmt.Errorf("index %d of %s", i.Int, ctype.Name(p.typ))
 		}
 		out.off += i.Int * int64(size)
 		return out, nil
@@ -252,7 +254,7 @@ func (c *Checker) valueAt(p place, e *ir.Expr) (*ir.Expr, error) {
 	if p.bits != nil {
 		return bitsAt(p, e.Pos)
 	}
-	t, err := ir.FromBTF(p.typ, false)
+	t, err := FromBTF(p.typ, false)
 	if err != nil {
 		return nil, err
 	}
@@ -277,9 +279,9 @@ func (c *Checker) valueAt(p place, e *ir.Expr) (*ir.Expr, error) {
 
 // bitsAt reads a bit field: the smallest aligned word that holds it.
 func bitsAt(p place, pos ir.Pos) (*ir.Expr, error) {
-	t, err := ir.FromBTF(p.typ, false)
+	t, err := FromBTF(p.typ, false)
 	if err != nil || !t.Scalar() {
-		return nil, fmt.Errorf("bit field of type %s", ir.BtfName(p.typ))
+		return nil, fmt.Errorf("bit field of type %s", ctype.Name(p.typ))
 	}
 	size := int64(t.Size)
 	first, width := int64(p.bits.Offset), int64(p.bits.BitfieldSize)
@@ -289,7 +291,7 @@ func bitsAt(p place, pos ir.Pos) (*ir.Expr, error) {
 		if low+width <= size*8 {
 			return &ir.Expr{
 				Op: ir.OpLoad, Type: t, Args: []*ir.Expr{p.base}, Int: p.off + word, Pos: pos,
-				Bits: ir.BitField{Shl: uint8(64 - low - width), Shr: uint8(64 - width)}, Word: int(size),
+				Bits: note.BitField{Shl: uint8(64 - low - width), Shr: uint8(64 - width)}, Word: int(size),
 			}, nil
 		}
 		if size *= 2; size > 8 {
@@ -301,11 +303,11 @@ func bitsAt(p place, pos ir.Pos) (*ir.Expr, error) {
 // deref reads what a pointer points to.
 func (c *Checker) deref(e, a *ir.Expr) (*ir.Expr, error) {
 	if a.Type.Kind != ir.KindPtr && e.Type.Kind == ir.KindAuto {
-		return nil, fmt.Errorf("%s is %s, not a pointer", ir.ShortString(a), a.Type)
+		return nil, fmt.Errorf("%s is %s, not a pointer", shortString(a), a.Type)
 	}
 	if e.Type.Kind == ir.KindAuto {
 		if a.Type.Elem == nil {
-			return nil, fmt.Errorf("%s points to void: give a type to read", ir.ShortString(a))
+			return nil, fmt.Errorf("%s points to void: give a type to read", shortString(a))
 		}
 		p, err := placeOf(a)
 		if err != nil {
@@ -317,7 +319,7 @@ func (c *Checker) deref(e, a *ir.Expr) (*ir.Expr, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := ir.ValidType(e.Type, 0); err != nil {
+	if err := e.Type.Valid(); err != nil {
 		return nil, err
 	}
 	if e.Type.Scalar() {
@@ -336,7 +338,7 @@ func asPointer(e *ir.Expr) (*ir.Expr, error) {
 		return e, nil
 	}
 	if !e.Type.Scalar() {
-		return nil, fmt.Errorf("%s is %s, not an address", ir.ShortString(e), e.Type)
+		return nil, fmt.Errorf("%s is %s, not an address", shortString(e), e.Type)
 	}
 	return convert(e, ir.PtrType(nil, false))
 }
@@ -354,7 +356,7 @@ func (c *Checker) buffer(e *ir.Expr, args []*ir.Expr) (*ir.Expr, error) {
 	if want := map[ir.Op]ir.Kind{ir.OpStr: ir.KindString, ir.OpBuf: ir.KindBytes}[e.Op]; t.Kind != want {
 		return nil, fmt.Errorf("%s gives no %s", e.Op, t)
 	}
-	if err := ir.ValidType(t, 0); err != nil {
+	if err := t.Valid(); err != nil {
 		return nil, err
 	}
 	a := args[0]
@@ -404,7 +406,7 @@ func (c *Checker) perCPU(e *ir.Expr, args []*ir.Expr) (*ir.Expr, error) {
 
 // arrayOf is the element of an array type.
 func arrayOf(t btf.Type) (btf.Type, bool) {
-	a, ok := ir.Underlying(t).(*btf.Array)
+	a, ok := ctype.Underlying(t).(*btf.Array)
 	if !ok {
 		return nil, false
 	}

@@ -84,7 +84,7 @@ func (c *Checker) stmt(s *ir.Stmt, depth int) (*ir.Stmt, error) {
 		if err := c.session(s.Op.String()); err != nil {
 			return nil, err
 		}
-		return out, c.effect(out, s, ir.U64)
+		return out, c.effect(out, s, ir.Uint64Type())
 	case ir.StmtFind:
 		return out, c.find(out, s, depth)
 	case ir.StmtSet, ir.StmtDelete, ir.StmtAdd:
@@ -96,7 +96,7 @@ func (c *Checker) stmt(s *ir.Stmt, depth int) (*ir.Stmt, error) {
 	case ir.StmtPacket:
 		return out, c.packet(out, s)
 	case ir.StmtSignal:
-		return out, c.effect(out, s, ir.U32)
+		return out, c.effect(out, s, ir.IntType(4, false))
 	case ir.StmtOverride:
 		return out, c.override(out, s)
 	case ir.StmtEval:
@@ -174,7 +174,7 @@ func (c *Checker) loop(out, s *ir.Stmt, depth int) error {
 	if err != nil {
 		return err
 	}
-	if out.X, err = convertNumber(x, ir.U32); err != nil {
+	if out.X, err = convertNumber(x, ir.IntType(4, false)); err != nil {
 		return err
 	}
 	switch {
@@ -187,9 +187,9 @@ func (c *Checker) loop(out, s *ir.Stmt, depth int) error {
 		return err
 	}
 	if s.Var == nil {
-		out.Var = &ir.Var{Name: "i", Type: ir.U32}
+		out.Var = &ir.Var{Name: "i", Type: ir.IntType(4, false)}
 		c.list = append(c.list, out.Var)
-	} else if out.Var, err = c.bind(s.Var, ir.U32); err != nil {
+	} else if out.Var, err = c.bind(s.Var, ir.IntType(4, false)); err != nil {
 		return err
 	}
 	c.loops++
@@ -210,7 +210,7 @@ func (c *Checker) forEach(out, s *ir.Stmt, depth int) error {
 	switch s.Map.Kind {
 	case ir.MapHash, ir.MapLRU:
 	case ir.MapArray:
-		key = ir.U32
+		key = ir.IntType(4, false)
 	default:
 		return fmt.Errorf("loop over a map of kind %s", s.Map.Kind)
 	}
@@ -253,7 +253,7 @@ func (c *Checker) find(out, s *ir.Stmt, depth int) (err error) {
 	if out.Key, err = c.key(s); err != nil {
 		return err
 	}
-	if s.Delete && !s.Map.Deletable() {
+	if s.Delete && !Deletable(s.Map) {
 		return fmt.Errorf("entries of %s %s cannot be deleted", s.Map.Kind, s.Map.Name)
 	}
 	n := len(c.scope)
@@ -278,7 +278,7 @@ func (c *Checker) store(out, s *ir.Stmt) (err error) {
 		return err
 	}
 	if s.Op == ir.StmtDelete {
-		if !s.Map.Deletable() {
+		if !Deletable(s.Map) {
 			return fmt.Errorf("entries of %s %s cannot be deleted", s.Map.Kind, s.Map.Name)
 		}
 		return nil

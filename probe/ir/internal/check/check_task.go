@@ -39,13 +39,13 @@ func (c *Checker) taskID(op ir.Op, task *ir.Expr) (*ir.Expr, error) {
 	if op == ir.OpTaskPID {
 		initial, pid = "tgid", "group_leader->thread_pid"
 	}
-	number, err := c.memberOf(task, initial, ir.U32)
+	number, err := c.memberOf(task, initial, ir.IntType(4, false))
 	if err != nil || c.ns == nil {
 		return number, err
 	}
 	number = c.keep("initial", number)
-	idle := compared(ir.OpEq, number, constOf(ir.U32, 0)) // the idle tasks are 0 everywhere
-	stranger := choice(idle, number, &ir.Expr{Op: ir.OpOr, Type: ir.U32, Args: []*ir.Expr{number, constOf(ir.U32, kernel.Stranger)}})
+	idle := compared(ir.OpEq, number, constOf(ir.IntType(4, false), 0)) // the idle tasks are 0 everywhere
+	stranger := choice(idle, number, &ir.Expr{Op: ir.OpOr, Type: ir.IntType(4, false), Args: []*ir.Expr{number, constOf(ir.IntType(4, false), kernel.Stranger)}})
 	n := c.ns.Nested
 	if n == nil {
 		return stranger, nil
@@ -55,7 +55,7 @@ func (c *Checker) taskID(op ir.Op, task *ir.Expr) (*ir.Expr, error) {
 		return nil, err
 	}
 	at = c.keep("thread_pid", at)
-	level, err := c.memberOf(at, "level", ir.U32)
+	level, err := c.memberOf(at, "level", ir.IntType(4, false))
 	if err != nil {
 		return nil, err
 	}
@@ -63,17 +63,17 @@ func (c *Checker) taskID(op ir.Op, task *ir.Expr) (*ir.Expr, error) {
 	if err != nil {
 		return nil, err
 	}
-	ns, err := c.memberOf(upid, "ns", ir.U64)
+	ns, err := c.memberOf(upid, "ns", ir.Uint64Type())
 	if err != nil {
 		return nil, err
 	}
-	own, err := c.memberOf(upid, "nr", ir.U32)
+	own, err := c.memberOf(upid, "nr", ir.IntType(4, false))
 	if err != nil {
 		return nil, err
 	}
 	inside := &ir.Expr{Op: ir.OpLAnd, Type: ir.BoolType(), Args: []*ir.Expr{
-		compared(ir.OpGe, level, constOf(ir.U32, uint64(n.Level))),
-		compared(ir.OpEq, ns, constOf(ir.U64, n.Address)),
+		compared(ir.OpGe, level, constOf(ir.IntType(4, false), uint64(n.Level))),
+		compared(ir.OpEq, ns, constOf(ir.Uint64Type(), n.Address)),
 	}}
 	return choice(inside, own, stranger), nil
 }

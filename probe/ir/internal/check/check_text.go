@@ -14,22 +14,22 @@ func (c *Checker) text(e *ir.Expr, args []*ir.Expr) (*ir.Expr, error) {
 		return memcmp(e, args)
 	case ir.OpLen:
 		if t := args[0].Type; t.Kind == ir.KindBytes && (t.Format == ir.FormatKstack || t.Format == ir.FormatUstack) {
-			return &ir.Expr{Op: ir.OpLen, Type: ir.U32, Args: args, Pos: e.Pos}, nil
+			return &ir.Expr{Op: ir.OpLen, Type: ir.IntType(4, false), Args: args, Pos: e.Pos}, nil
 		}
 	}
 	out := &ir.Expr{Op: e.Op, Type: ir.BoolType(), Str: e.Str, Int: e.Int, Args: make([]*ir.Expr, len(args)), Pos: e.Pos}
 	for i, a := range args {
 		x := asText(a)
 		if x.Type.Kind != ir.KindString {
-			return nil, fmt.Errorf("%s is %s, not text", ir.ShortString(x), x.Type)
+			return nil, fmt.Errorf("%s is %s, not text", shortString(x), x.Type)
 		}
 		out.Args[i] = x
 	}
 	switch e.Op {
 	case ir.OpLen:
-		out.Type = ir.U32
+		out.Type = ir.IntType(4, false)
 	case ir.OpStrncmp:
-		out.Type = ir.U32
+		out.Type = ir.IntType(4, false)
 		if e.Int < 1 || e.Int > ir.MaxMemory {
 			return nil, fmt.Errorf("strncmp of %d bytes", e.Int)
 		}
@@ -77,10 +77,10 @@ func (c *Checker) needle(out *ir.Expr) (*ir.Expr, error) {
 func memcmp(e *ir.Expr, args []*ir.Expr) (*ir.Expr, error) {
 	for _, a := range args {
 		if a.Type.Kind != ir.KindString && a.Type.Kind != ir.KindBytes {
-			return nil, fmt.Errorf("%s is %s, not text or bytes", ir.ShortString(a), a.Type)
+			return nil, fmt.Errorf("%s is %s, not text or bytes", shortString(a), a.Type)
 		}
 		if e.Int < 1 || e.Int > int64(a.Type.Size) {
-			return nil, fmt.Errorf("memcmp of %d bytes: %s is %s", e.Int, ir.ShortString(a), a.Type)
+			return nil, fmt.Errorf("memcmp of %d bytes: %s is %s", e.Int, shortString(a), a.Type)
 		}
 	}
 	return &ir.Expr{Op: ir.OpMemcmp, Type: ir.IntType(4, true), Int: e.Int, Args: args, Pos: e.Pos}, nil

@@ -60,37 +60,37 @@ func (c *Checker) operandReg(r usdt.Reg, t ir.Type) (*ir.Expr, error) {
 	if r.Shift == 0 {
 		return c.register(int(r.Num), t)
 	}
-	x, err := c.register(int(r.Num), ir.U64)
+	x, err := c.register(int(r.Num), ir.Uint64Type())
 	if err != nil {
 		return nil, err
 	}
-	return convert(&ir.Expr{Op: ir.OpShr, Type: ir.U64, Args: []*ir.Expr{x, constOf(ir.U64, uint64(r.Shift))}}, t)
+	return convert(&ir.Expr{Op: ir.OpShr, Type: ir.Uint64Type(), Args: []*ir.Expr{x, constOf(ir.Uint64Type(), uint64(r.Shift))}}, t)
 }
 
 func (c *Checker) operandAddr(a *usdt.Addr) (*ir.Expr, error) {
 	if a.Segment != usdt.SegmentNone || a.Symbol != "" && !a.Resolved {
 		return nil, fmt.Errorf("its address is not known from the registers")
 	}
-	sum := constOf(ir.U64, uint64(a.Disp))
+	sum := constOf(ir.Uint64Type(), uint64(a.Disp))
 	add := func(op ir.Op, x *ir.Expr, err error) error {
 		if err != nil {
 			return err
 		}
 		if IsConst(sum) && op == ir.OpAdd {
-			sum, err = c.arith(&ir.Expr{Op: ir.OpAdd, Type: ir.U64}, []*ir.Expr{x, sum})
+			sum, err = c.arith(&ir.Expr{Op: ir.OpAdd, Type: ir.Uint64Type()}, []*ir.Expr{x, sum})
 		} else {
-			sum, err = c.arith(&ir.Expr{Op: op, Type: ir.U64}, []*ir.Expr{sum, x})
+			sum, err = c.arith(&ir.Expr{Op: op, Type: ir.Uint64Type()}, []*ir.Expr{sum, x})
 		}
 		return err
 	}
 	if a.Base.Ok() {
-		x, err := c.operandReg(a.Base, ir.U64)
+		x, err := c.operandReg(a.Base, ir.Uint64Type())
 		if err := add(ir.OpAdd, x, err); err != nil {
 			return nil, err
 		}
 	}
 	if a.PCRel {
-		x, err := c.register(c.specialReg("ip"), ir.U64)
+		x, err := c.register(c.specialReg("ip"), ir.Uint64Type())
 		if err := add(ir.OpAdd, x, err); err != nil {
 			return nil, err
 		}
@@ -111,7 +111,7 @@ func (c *Checker) operandAddr(a *usdt.Addr) (*ir.Expr, error) {
 
 // operandIndex is the scaled index of an address.
 func (c *Checker) operandIndex(a *usdt.Addr) (*ir.Expr, error) {
-	t := ir.U64
+	t := ir.Uint64Type()
 	if a.Index.Bytes < 8 {
 		t = ir.IntType(int(a.Index.Bytes), a.IndexSigned)
 	}
@@ -119,8 +119,8 @@ func (c *Checker) operandIndex(a *usdt.Addr) (*ir.Expr, error) {
 	if err != nil {
 		return nil, err
 	}
-	if x, err = convert(x, ir.U64); err != nil {
+	if x, err = convert(x, ir.Uint64Type()); err != nil {
 		return nil, err
 	}
-	return c.arith(&ir.Expr{Op: ir.OpMul, Type: ir.U64}, []*ir.Expr{x, constOf(ir.U64, uint64(max(a.Scale, 1)))})
+	return c.arith(&ir.Expr{Op: ir.OpMul, Type: ir.Uint64Type()}, []*ir.Expr{x, constOf(ir.Uint64Type(), uint64(max(a.Scale, 1)))})
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/borescope/borescope/internal/near"
 	"github.com/borescope/borescope/probe"
 	"github.com/borescope/borescope/probe/ir"
+	"github.com/borescope/borescope/probe/ir/internal/ctype"
 )
 
 // bytesConst types constant bytes.
@@ -22,7 +23,7 @@ func bytesConst(e *ir.Expr) (*ir.Expr, error) {
 	if t.Kind != ir.KindBytes || t.Size < len(e.Str) {
 		return nil, fmt.Errorf("%d bytes do not fit %s", len(e.Str), t)
 	}
-	if err := ir.ValidType(t, 0); err != nil {
+	if err := t.Valid(); err != nil {
 		return nil, err
 	}
 	return &ir.Expr{Op: ir.OpBytes, Type: t, Str: e.Str, Pos: e.Pos}, nil
@@ -39,9 +40,9 @@ func (c *Checker) enumerator(e *ir.Expr) (*ir.Expr, error) {
 		if err != nil {
 			return nil, err
 		}
-		en, ok := ir.Underlying(t).(*btf.Enum)
+		en, ok := ctype.Underlying(t).(*btf.Enum)
 		if !ok {
-			return nil, fmt.Errorf("%s is no enum", ir.BtfName(t))
+			return nil, fmt.Errorf("%s is no enum", ctype.Name(t))
 		}
 		if x := enumValue(en, name[i+1:]); x != nil {
 			return x, nil
@@ -50,7 +51,7 @@ func (c *Checker) enumerator(e *ir.Expr) (*ir.Expr, error) {
 		for i, v := range en.Values {
 			names[i] = v.Name
 		}
-		return nil, fmt.Errorf("%s has no %q%s", ir.BtfName(en), name[i+1:], near.Hint(name[i+1:], names))
+		return nil, fmt.Errorf("%s has no %q%s", ctype.Name(en), name[i+1:], near.Hint(name[i+1:], names))
 	}
 	for t, err := range c.Plan.BTF.All() {
 		if err != nil {
@@ -91,7 +92,7 @@ func (c *Checker) sizeof(e *ir.Expr) (*ir.Expr, error) {
 // addressSpace types kptr and uptr: the same pointer into the other memory.
 func addressSpace(e, a *ir.Expr) (*ir.Expr, error) {
 	if !a.Type.Scalar() {
-		return nil, fmt.Errorf("%s is %s, not an address", ir.ShortString(a), a.Type)
+		return nil, fmt.Errorf("%s is %s, not an address", shortString(a), a.Type)
 	}
 	t := ir.PtrType(nil, e.Op == ir.OpUptr)
 	if a.Type.Kind == ir.KindPtr {
@@ -131,15 +132,15 @@ func elementType(t ir.Type) (ir.Type, error) {
 		return ir.IntType(1, false), nil
 	case ir.KindBytes:
 		if t.Format == ir.FormatKstack {
-			return ir.U64.WithFormat(ir.FormatKsym), nil
+			return ir.Uint64Type().WithFormat(ir.FormatKsym), nil
 		}
 		if t.Format == ir.FormatUstack {
-			return ir.U64.WithFormat(ir.FormatUsym), nil
+			return ir.Uint64Type().WithFormat(ir.FormatUsym), nil
 		}
 		if elem, ok := arrayOf(t.Elem); ok {
-			et, err := ir.FromBTF(elem, false)
+			et, err := FromBTF(elem, false)
 			if err != nil || !et.Scalar() || et.Kind == ir.KindBool {
-				return ir.Type{}, fmt.Errorf("elements of %s cannot be picked from a value: use its address", ir.BtfName(elem))
+				return ir.Type{}, fmt.Errorf("elements of %s cannot be picked from a value: use its address", ctype.Name(elem))
 			}
 			return et, nil
 		}
@@ -160,7 +161,7 @@ func elementType(t ir.Type) (ir.Type, error) {
 func (c *Checker) indexValue(e *ir.Expr, args []*ir.Expr) (*ir.Expr, error) {
 	a, i := args[0], args[1]
 	if !i.Type.Scalar() {
-		return nil, fmt.Errorf("%s is %s, not an index", ir.ShortString(i), i.Type)
+		return nil, fmt.Errorf("%s is %s, not an index", shortString(i), i.Type)
 	}
 	t, err := elementType(a.Type)
 	if err != nil {
@@ -211,7 +212,7 @@ func (c *Checker) mapCPU(e *ir.Expr, args []*ir.Expr) (*ir.Expr, error) {
 	case ir.AggHist, ir.AggLinear, ir.AggSeries:
 		return nil, fmt.Errorf("map %s: the program cannot read a %s", m.Name, m.Agg)
 	default:
-		out.Type = ir.U64
+		out.Type = ir.Uint64Type()
 		if e.Int < 0 || e.Int%8 != 0 || e.Int >= int64(AggSize(m)) {
 			return nil, fmt.Errorf("map %s: no field at %d", m.Name, e.Int)
 		}
@@ -231,7 +232,7 @@ func (c *Checker) mapCPU(e *ir.Expr, args []*ir.Expr) (*ir.Expr, error) {
 	if err != nil {
 		return nil, err
 	}
-	cpu, err := convertNumber(args[len(args)-1], ir.U32)
+	cpu, err := convertNumber(args[len(args)-1], ir.IntType(4, false))
 	if err != nil {
 		return nil, err
 	}
@@ -267,7 +268,7 @@ func (c *Checker) userAddr(e *ir.Expr) (*ir.Expr, error) {
 	if !c.Pp.UserRegs || c.Pp.Returns && c.Pp.Go == nil {
 		return nil, fmt.Errorf("%s is not at an instruction of a file: uaddr needs one", c.targetName())
 	}
-	ip, err := c.register(c.specialReg("ip"), ir.U64)
+	ip, err := c.register(c.specialReg("ip"), ir.Uint64Type())
 	if err != nil {
 		return nil, err
 	}
@@ -280,20 +281,20 @@ func (c *Checker) userAddr(e *ir.Expr) (*ir.Expr, error) {
 		}
 		if i == 0 {
 			first = d
-			sum = constOf(ir.U64, d)
+			sum = constOf(ir.Uint64Type(), d)
 		} else if d != first {
-			probe, err := c.cookie(&ir.Expr{Op: ir.OpBuiltin, Str: "probe", Type: ir.U64})
+			probe, err := c.cookie(&ir.Expr{Op: ir.OpBuiltin, Str: "probe", Type: ir.Uint64Type()})
 			if err != nil {
 				return nil, err
 			}
-			is := &ir.Expr{Op: ir.OpEq, Type: ir.BoolType(), Args: []*ir.Expr{probe, constOf(ir.U64, uint64(uint32(s.Cookie)))}}
-			sum = &ir.Expr{Op: ir.OpCond, Type: ir.U64, Args: []*ir.Expr{is, constOf(ir.U64, d), sum}}
+			is := &ir.Expr{Op: ir.OpEq, Type: ir.BoolType(), Args: []*ir.Expr{probe, constOf(ir.Uint64Type(), uint64(uint32(s.Cookie)))}}
+			sum = &ir.Expr{Op: ir.OpCond, Type: ir.Uint64Type(), Args: []*ir.Expr{is, constOf(ir.Uint64Type(), d), sum}}
 		}
 	}
 	if sum == nil {
 		return nil, fmt.Errorf("%s has no sites", c.targetName())
 	}
-	addr := &ir.Expr{Op: ir.OpAdd, Type: ir.U64, Args: []*ir.Expr{ip, sum}, Pos: e.Pos}
+	addr := &ir.Expr{Op: ir.OpAdd, Type: ir.Uint64Type(), Args: []*ir.Expr{ip, sum}, Pos: e.Pos}
 	return convert(addr, ir.PtrType(&btf.Int{Name: "unsigned long", Size: 8}, true))
 }
 

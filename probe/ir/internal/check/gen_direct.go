@@ -3,7 +3,7 @@ package check
 import (
 	"github.com/cilium/ebpf/btf"
 
-	"github.com/borescope/borescope/probe/ir"
+	"github.com/borescope/borescope/probe/ir/internal/ctype"
 )
 
 // StructOf is the struct or union that t is, nil if it is none.
@@ -11,7 +11,7 @@ func StructOf(t btf.Type) btf.Type {
 	if t == nil {
 		return nil
 	}
-	switch u := ir.Underlying(t).(type) {
+	switch u := ctype.Underlying(t).(type) {
 	case *btf.Struct, *btf.Union:
 		return u
 	}

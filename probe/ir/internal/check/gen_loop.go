@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/borescope/borescope/probe/ir"
+	"github.com/borescope/borescope/probe/ir/internal/loops"
 )
 
 var (
@@ -24,12 +25,12 @@ const (
 func (c *Checker) turns(n int) error {
 	form, since := c.Prog.Loops, ir.Version{}
 	switch form {
-	case ir.LoopsBest, ir.LoopsPlain:
-	case ir.LoopsHelper:
+	case loops.Best, loops.Plain:
+	case loops.Helper:
 		since = BpfLoopSince
-	case ir.LoopsIter:
+	case loops.Iter:
 		since = IterNumSince
-	case ir.LoopsMayGoto:
+	case loops.MayGoto:
 		since = MayGotoSince
 	default:
 		return fmt.Errorf("no such form of loops: %d", form)
@@ -40,10 +41,10 @@ func (c *Checker) turns(n int) error {
 	if n > maxLoop {
 		return fmt.Errorf("loop of %d turns: at most %d", n, maxLoop)
 	}
-	if n <= maxPlain || form != ir.LoopsPlain && c.Kern.AtLeast(BpfLoopSince) {
+	if n <= maxPlain || form != loops.Plain && c.Kern.AtLeast(BpfLoopSince) {
 		return nil
 	}
-	if form == ir.LoopsPlain && c.Kern.AtLeast(BpfLoopSince) {
+	if form == loops.Plain && c.Kern.AtLeast(BpfLoopSince) {
 		return fmt.Errorf("plain loop of %d turns: at most %d", n, maxPlain)
 	}
 	return Unsupported(fmt.Sprintf("loop of more than %d turns", maxPlain), BpfLoopSince, "Linux "+c.Plan.Kernel+" is too old")

@@ -38,7 +38,7 @@ func (c *Checker) packet(out, s *ir.Stmt) (err error) {
 	if err != nil {
 		return err
 	}
-	most := constOf(ir.U32, ir.MaxPacket)
+	most := constOf(ir.IntType(4, false), ir.MaxPacket)
 	if s.X != nil {
 		if most, err = c.limit(s.X); err != nil {
 			return err
@@ -46,7 +46,7 @@ func (c *Checker) packet(out, s *ir.Stmt) (err error) {
 	}
 	n := c.keep("len", length)
 	out.X = &ir.Expr{Op: ir.OpTuple, Type: s.Map.Value, Pos: s.Pos, Args: []*ir.Expr{
-		{Op: ir.OpBuiltin, Type: ir.BuiltinsMoved["nsecs"].Type, Str: "nsecs"}, n, lesser(most, n),
+		{Op: ir.OpBuiltin, Type: ir.Uint64Type().WithFormat(ir.FormatTime), Str: "nsecs"}, n, lesser(most, n),
 	}}
 	return nil
 }
@@ -62,12 +62,12 @@ func (c *Checker) limit(e *ir.Expr) (*ir.Expr, error) {
 		if x.Int < 0 {
 			return nil, fmt.Errorf("a packet of %d bytes", x.Int)
 		}
-		return constOf(ir.U32, uint64(min(x.Int, ir.MaxPacket))), nil
+		return constOf(ir.IntType(4, false), uint64(min(x.Int, ir.MaxPacket))), nil
 	}
-	if x, err = convertNumber(x, ir.U32); err != nil {
+	if x, err = convertNumber(x, ir.IntType(4, false)); err != nil {
 		return nil, err
 	}
-	return c.keep("most", lesser(constOf(ir.U32, ir.MaxPacket), c.keep("limit", x))), nil
+	return c.keep("most", lesser(constOf(ir.IntType(4, false), ir.MaxPacket), c.keep("limit", x))), nil
 }
 
 // keep has a value computed before the statement, because it is read twice.
@@ -80,5 +80,5 @@ func (c *Checker) keep(name string, x *ir.Expr) *ir.Expr {
 
 // lesser is the lesser of two unsigned numbers of 32 bits.
 func lesser(a, b *ir.Expr) *ir.Expr {
-	return &ir.Expr{Op: ir.OpCond, Type: ir.U32, Args: []*ir.Expr{{Op: ir.OpLt, Type: ir.BoolType(), Args: []*ir.Expr{a, b}}, a, b}}
+	return &ir.Expr{Op: ir.OpCond, Type: ir.IntType(4, false), Args: []*ir.Expr{{Op: ir.OpLt, Type: ir.BoolType(), Args: []*ir.Expr{a, b}}, a, b}}
 }

@@ -29,7 +29,7 @@ func (c *Checker) path(e, ptr *ir.Expr) (*ir.Expr, error) {
 	if t.Kind != ir.KindString {
 		return nil, fmt.Errorf("path gives no %s", t)
 	}
-	if err := ir.ValidType(t, 0); err != nil {
+	if err := t.Valid(); err != nil {
 		return nil, err
 	}
 	s, _ := StructOf(ptr.Type.Elem).(*btf.Struct)

@@ -32,7 +32,7 @@ func (c *Checker) socketCookie(e, ptr *ir.Expr) (*ir.Expr, error) {
 		return nil, Unsupported(e.Op.String(), socketCookieSince, c.targetName()+
 			" is loaded as a program whose arguments the kernel does not type: take fentry or fexit, or a tracepoint with probe.Options.PreferBTF")
 	}
-	return &ir.Expr{Op: e.Op, Type: ir.U64, Args: []*ir.Expr{ptr}, Pos: e.Pos}, nil
+	return &ir.Expr{Op: e.Op, Type: ir.Uint64Type(), Args: []*ir.Expr{ptr}, Pos: e.Pos}, nil
 }
 
 // ErrNotArgument says that the verifier does not trust a pointer.

@@ -141,17 +141,17 @@ func validMap(m *ir.Map) error {
 	if m.Name == "" || strings.Contains(m.Name, ".") || len(m.Name) > 128 {
 		return fmt.Errorf("bad name %q", m.Name)
 	}
-	if m.Kind >= ir.NumMapKinds || m.Agg >= ir.NumAggs {
+	if m.Kind > ir.MapPerf || m.Agg > ir.AggSeries {
 		return fmt.Errorf("no such kind of map")
 	}
-	if m.Storage() && (!m.Keyless() || m.Agg != ir.AggNone) {
+	if Storage(m) && (!m.Keyless() || m.Agg != ir.AggNone) {
 		return fmt.Errorf("a %s has neither keys nor aggregations", m.Kind)
 	}
 	if m.Entries == ir.EachProbe && (m.Keyless() || m.Kind == ir.MapArray) || m.Entries < ir.EachProbe || m.Entries > 1<<30 {
 		return fmt.Errorf("%d entries", m.Entries)
 	}
 	if !m.Keyless() {
-		if err := ir.ValidType(m.Key, 0); err != nil {
+		if err := m.Key.Valid(); err != nil {
 			return fmt.Errorf("key: %w", err)
 		}
 		if m.Key.Size > 512 && m.Key.Format == ir.FormatNone && m.Key.Kind != ir.KindTuple {
@@ -163,13 +163,13 @@ func validMap(m *ir.Map) error {
 		return validAgg(m)
 	case m.Flip:
 		return errors.New("only aggregations flip")
-	case m.Storage():
+	case Storage(m):
 	case m.Keyless() && m.Kind != ir.MapArray && m.Kind != ir.MapPerCPUArray && m.Kind != ir.MapRing && m.Kind != ir.MapPerf:
 		return fmt.Errorf("a %s needs keys", m.Kind)
 	case (m.Kind == ir.MapArray || m.Kind == ir.MapPerCPUArray) && !m.Keyless() && m.Key.Size != 4:
 		return fmt.Errorf("an array's keys are 32-bit integers, not %s", m.Key)
 	}
-	if err := ir.ValidType(m.Value, 0); err != nil {
+	if err := m.Value.Valid(); err != nil {
 		return fmt.Errorf("value: %w", err)
 	}
 	return nil
@@ -210,7 +210,7 @@ func kernelKind(m *ir.Map) ebpf.MapType {
 		}
 		return ebpf.PerCPUHash
 	}
-	return [ir.NumMapKinds]ebpf.MapType{
+	return [ir.MapPerf + 1]ebpf.MapType{
 		ebpf.Hash, ebpf.LRUHash, ebpf.PerCPUHash, ebpf.LRUCPUHash, ebpf.Array, ebpf.PerCPUArray,
 		ebpf.TaskStorage, ebpf.CgroupStorage, ebpf.RingBuf, ebpf.PerfEventArray,
 	}[m.Kind]
@@ -221,13 +221,13 @@ func kernelKind(m *ir.Map) ebpf.MapType {
 func KernelKey(m *ir.Map) ir.Type {
 	switch {
 	case (m.Agg == ir.AggHist || m.Agg == ir.AggLinear) && !m.Keyless():
-		return ir.TupleType(ir.Field{Name: "key", Type: m.Key}, ir.Field{Name: "bucket", Type: ir.U32})
+		return ir.TupleType(ir.Field{Name: "key", Type: m.Key}, ir.Field{Name: "bucket", Type: ir.IntType(4, false)})
 	case m.Agg == ir.AggSeries && m.Keyless():
-		return ir.TupleType(ir.Field{Name: "slot", Type: ir.U64})
+		return ir.TupleType(ir.Field{Name: "slot", Type: ir.Uint64Type()})
 	case m.Agg == ir.AggSeries:
-		return ir.TupleType(ir.Field{Name: "key", Type: m.Key}, ir.Field{Name: "slot", Type: ir.U64})
+		return ir.TupleType(ir.Field{Name: "key", Type: m.Key}, ir.Field{Name: "slot", Type: ir.Uint64Type()})
 	case m.Keyless():
-		return ir.U32
+		return ir.IntType(4, false)
 	}
 	return m.Key
 }
@@ -249,7 +249,7 @@ func (l *Layout) KernelEntries(m *ir.Map) uint32 {
 		return uint32(1) << bits.Len32(uint32(max(n, 4096)-1)) // a power of two, at least a page
 	case m.Kind == ir.MapPerf:
 		return 0 // one per possible CPU, which cilium fills in
-	case m.Storage():
+	case Storage(m):
 		return 0 // as many as there are tasks or cgroups
 	case m.Agg == ir.AggHist && m.Keyless():
 		return uint32(eval.HistBuckets(m.Bits))
@@ -284,7 +284,7 @@ func (l *Layout) MapSpec(m *ir.Map) *ebpf.MapSpec {
 		return spec
 	}
 	spec.KeySize, spec.ValueSize = uint32(KernelKey(m).Size), uint32(ValueSize(m))
-	if m.Storage() { // which the kernel wants types for (bpf_local_storage_map_alloc_check)
+	if Storage(m) { // which the kernel wants types for (bpf_local_storage_map_alloc_check)
 		spec.Flags = BpfNoPrealloc
 		spec.Key = &btf.Int{Name: "int", Size: 4, Encoding: btf.Signed}
 		spec.Value = &btf.Array{Index: Uint32BTF(), Type: &btf.Int{Name: "unsigned char", Size: 1}, Nelems: spec.ValueSize}

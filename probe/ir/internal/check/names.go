@@ -46,9 +46,9 @@ func lookupType(spec *btf.Spec, name string) (btf.Type, error) {
 }
 
 func nearBuiltin(name string) string {
-	names := make([]string, 0, len(ir.BuiltinsMoved))
-	for n := range ir.BuiltinsMoved {
-		names = append(names, n)
+	var names []string
+	for _, b := range ir.Builtins() {
+		names = append(names, b.Name)
 	}
 	return near.Hint(name, names)
 }

@@ -3,7 +3,6 @@ package codegen
 import (
 	"github.com/cilium/ebpf/asm"
 
-	"github.com/borescope/borescope/probe/ir"
 	"github.com/borescope/borescope/probe/ir/internal/check"
 )
 
@@ -46,8 +45,8 @@ func (g *gen) kernelCall(name string) {
 		g.fail("%w", err)
 		return
 	}
-	if !ir.GplCompatible(g.prog.LicenseMoved()) {
-		g.fail("%s needs a licence that is compatible with the GPL, which %q is not", name, g.prog.LicenseMoved())
+	if !GPLCompatible(check.License(g.prog)) {
+		g.fail("%s needs a licence that is compatible with the GPL, which %q is not", name, check.License(g.prog))
 	}
 	g.emit(asm.Instruction{
 		OpCode: asm.OpCode(asm.JumpClass).SetJumpOp(asm.Call), Src: asm.PseudoKfuncCall, Constant: int64(id),

@@ -10,6 +10,7 @@ import (
 	"github.com/borescope/borescope/probe"
 	"github.com/borescope/borescope/probe/ir"
 	"github.com/borescope/borescope/probe/ir/internal/check"
+	"github.com/borescope/borescope/probe/ir/internal/loops"
 	"github.com/borescope/borescope/stack/bpfwalk"
 )
 
@@ -63,7 +64,7 @@ type gen struct {
 	ctxSlot, scratchSlot, retSlot int
 	resultSlot                    int // what the program returns, 0 for always 0
 	depth                         int // how deep callbacks nest
-	loops                         ir.LoopForm
+	loops                         loops.Form
 	started                       loc
 	err                           error
 }
@@ -171,7 +172,7 @@ func (g *gen) frameLimit() int {
 		deepest = bpfwalk.StackNeed
 	}
 	limit := min(maxFrame, 512-leastFrame*g.depth-deepest)
-	if g.loops == ir.LoopsMayGoto {
+	if g.loops == loops.MayGoto {
 		limit -= mayGotoStack
 	}
 	return limit
@@ -254,8 +255,8 @@ func (g *gen) call(fn asm.BuiltinFunc) {
 	if g.busy != 0 {
 		g.fail("internal error: call of %v with live registers %b", fn, g.busy)
 	}
-	if ir.GplHelpers[fn] && !ir.GplCompatible(g.prog.LicenseMoved()) {
-		g.fail("%v needs a licence that is compatible with the GPL, which %q is not", fn, g.prog.LicenseMoved())
+	if gplHelpers[fn] && !GPLCompatible(check.License(g.prog)) {
+		g.fail("%v needs a licence that is compatible with the GPL, which %q is not", fn, check.License(g.prog))
 	}
 	g.emit(fn.Call())
 }

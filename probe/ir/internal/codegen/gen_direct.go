@@ -10,6 +10,8 @@ import (
 	"github.com/borescope/borescope/probe"
 	"github.com/borescope/borescope/probe/ir"
 	"github.com/borescope/borescope/probe/ir/internal/check"
+	"github.com/borescope/borescope/probe/ir/internal/ctype"
+	"github.com/borescope/borescope/probe/ir/internal/note"
 )
 
 // Programs that the kernel types by BTF (fentry, fexit, tp_btf, LSM, iterators)
@@ -22,7 +24,7 @@ import (
 // direct says how an OpLoad is a direct load: from which pointer, at which
 // offset.
 func (g *gen) direct(e *ir.Expr) (root *ir.Expr, off int, ok bool) {
-	if e.Op != ir.OpLoad || e.Bits != (ir.BitField{}) || e.Args[0].Type.User || !g.typedContext() {
+	if e.Op != ir.OpLoad || e.Bits != (note.BitField{}) || e.Args[0].Type.User || !g.typedContext() {
 		return nil, 0, false
 	}
 	root, at := pointerRoot(e.Args[0], e.Int)
@@ -82,7 +84,7 @@ func (g *gen) pointee(e *ir.Expr) btf.Type {
 			return nil
 		}
 		if p, _ := memberAt(g.pointee(root), off, 8, 0); p != nil {
-			if ptr, ok := p.(*btf.Pointer); ok && !ir.Tagged(ptr, "user", "percpu") {
+			if ptr, ok := p.(*btf.Pointer); ok && !ctype.Tagged(ptr, "user", "percpu") {
 				return check.StructOf(ptr.Target)
 			}
 		}
@@ -98,7 +100,7 @@ func memberAt(t btf.Type, off, size, depth int) (part btf.Type, exact bool) {
 		return nil, false
 	}
 	var members []btf.Member
-	switch u := ir.Underlying(t).(type) {
+	switch u := ctype.Underlying(t).(type) {
 	case *btf.Struct:
 		members = u.Members
 	case *btf.Union:

@@ -7,6 +7,7 @@ import (
 
 	"github.com/borescope/borescope/probe/ir"
 	"github.com/borescope/borescope/probe/ir/internal/check"
+	"github.com/borescope/borescope/probe/ir/internal/loops"
 )
 
 // usage is what a program uses, found before generating.
@@ -59,7 +60,7 @@ func scan(g *gen) usage {
 				u.scratch = u.scratch || s.Map.Kind == ir.MapPerf && s.Map.Value.Size > g.lim.inline
 				u.ctx = u.ctx || s.Map.Kind == ir.MapPerf
 			case ir.StmtLoop, ir.StmtForEach:
-				if inner = g.formOf(s, depth > 0) == ir.LoopsHelper; inner {
+				if inner = g.formOf(s, depth > 0) == loops.Helper; inner {
 					u.callbacks = true
 					depth++
 					u.depth = max(u.depth, depth)

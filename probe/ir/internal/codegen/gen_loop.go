@@ -5,6 +5,7 @@ import (
 
 	"github.com/borescope/borescope/probe/ir"
 	"github.com/borescope/borescope/probe/ir/internal/check"
+	"github.com/borescope/borescope/probe/ir/internal/loops"
 )
 
 // The first kernels with each form, and the one from which may_goto is chosen
@@ -36,17 +37,17 @@ const (
 )
 
 // loopForm is how the loops of an action are compiled that are not plain.
-func loopForm(p *ir.Program, c *check.Checked) ir.LoopForm {
-	if p.Loops != ir.LoopsBest {
+func loopForm(p *ir.Program, c *check.Checked) loops.Form {
+	if p.Loops != loops.Best {
 		return p.Loops
 	}
 	switch {
 	case !c.Kern.AtLeast(check.BpfLoopSince):
-		return ir.LoopsPlain
+		return loops.Plain
 	case c.Kern.AtLeast(mayGotoWorths) && turnsOf(c.Body) <= mayGotoTurns && simpleLoops(c.Body, 0):
-		return ir.LoopsMayGoto
+		return loops.MayGoto
 	}
-	return ir.LoopsHelper
+	return loops.Helper
 }
 
 // fewBranches is how many branches the loops of an action may have for may_goto:
@@ -105,14 +106,14 @@ func turnsOf(list []*ir.Stmt) int {
 }
 
 // formOf is how a loop is compiled, in a callback or not.
-func (g *gen) formOf(s *ir.Stmt, callback bool) ir.LoopForm {
+func (g *gen) formOf(s *ir.Stmt, callback bool) loops.Form {
 	switch {
 	case s.Op == ir.StmtForEach:
-		return ir.LoopsHelper
-	case g.prog.Loops == ir.LoopsBest && s.Max <= fewTurns:
-		return ir.LoopsPlain
-	case g.loops == ir.LoopsIter && callback:
-		return ir.LoopsHelper // the iterator has to be in the function's own frame
+		return loops.Helper
+	case g.prog.Loops == loops.Best && s.Max <= fewTurns:
+		return loops.Plain
+	case g.loops == loops.Iter && callback:
+		return loops.Helper // the iterator has to be in the function's own frame
 	}
 	return g.loops
 }
@@ -120,14 +121,14 @@ func (g *gen) formOf(s *ir.Stmt, callback bool) ir.LoopForm {
 // loop generates a counted loop.
 func (g *gen) loop(s *ir.Stmt) {
 	switch g.formOf(s, g.fn.callback) {
-	case ir.LoopsHelper:
+	case loops.Helper:
 		g.forget(s.Body)
 		g.loopHelper(s)
 		g.forgetAfter(s.Body)
-	case ir.LoopsIter:
+	case loops.Iter:
 		g.forget(s.Body)
 		g.loopIter(s)
-	case ir.LoopsMayGoto:
+	case loops.MayGoto:
 		if n := turnsOf(g.c.Body); n > mayGotoTurns {
 			g.fail("loops by may_goto of %d turns in all: at most %d", n, mayGotoTurns)
 		}
@@ -194,7 +195,7 @@ func (g *gen) counter(s *ir.Stmt) *ir.Var {
 	if !set {
 		return s.Var
 	}
-	i := &ir.Var{Name: "turn", Type: ir.U32}
+	i := &ir.Var{Name: "turn", Type: ir.IntType(4, false)}
 	g.homes[i] = home{at: g.slot()}
 	return i
 }

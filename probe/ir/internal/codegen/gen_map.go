@@ -41,7 +41,7 @@ func (g *gen) lookup(m *ir.Map, key *ir.Expr) loc {
 		g.emit(asm.LoadMapValue(asm.R0, 0, 0).WithReference(m.Name))
 		return loc{}
 	}
-	if m.Storage() {
+	if check.Storage(m) {
 		g.storageGet(m, nil, false)
 		return loc{}
 	}
@@ -110,7 +110,7 @@ func (g *gen) set(s *ir.Stmt) {
 		val = g.tempFor(s.X.Type)
 		g.value(s.X, val)
 	}
-	if s.Map.Storage() {
+	if check.Storage(s.Map) {
 		g.storageSet(s, val)
 		return
 	}
@@ -161,7 +161,7 @@ func (g *gen) settled(e *ir.Expr) func(dst asm.Register) {
 // the same at that moment, the second lookup finds what it made, so that no
 // update is lost. If there is no room, the loss is counted and done is next.
 func (g *gen) findOrCreate(m *ir.Map, key *ir.Expr, size int, hit, done string) {
-	if m.Storage() {
+	if check.Storage(m) {
 		g.storageCreate(m, done)
 		return
 	}

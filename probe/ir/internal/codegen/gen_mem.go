@@ -8,6 +8,7 @@ import (
 	"github.com/borescope/borescope/probe"
 	"github.com/borescope/borescope/probe/ir"
 	"github.com/borescope/borescope/probe/ir/internal/check"
+	"github.com/borescope/borescope/probe/ir/internal/note"
 )
 
 // ctxReg is the register that holds the context.
@@ -75,19 +76,19 @@ func (g *gen) builtin(e *ir.Expr, dst asm.Register) {
 	if g.controlBuiltin(e, dst) {
 		return
 	}
-	b := ir.BuiltinsMoved[e.Str]
-	if b.Helper == 0 {
+	b := builtinHelpers[e.Str]
+	if b.helper == 0 {
 		g.fail("internal error: builtin %s", e.Str)
 		return
 	}
 	if ctxBuiltin(e.Str) {
 		g.emit(asm.Mov.Reg(asm.R1, g.ctxReg()))
 	}
-	g.call(b.Helper)
+	g.call(b.helper)
 	switch {
-	case b.Shift > 0:
-		g.emit(asm.RSh.Imm(asm.R0, int32(b.Shift)))
-	case b.Width == 32:
+	case b.shift > 0:
+		g.emit(asm.RSh.Imm(asm.R0, b.shift))
+	case b.width == 32:
 		g.emit(asm.Mov.Reg32(asm.R0, asm.R0))
 	}
 	switch e.Str {
@@ -151,7 +152,7 @@ func (g *gen) loadMemory(e *ir.Expr, dst asm.Register) {
 	m := g.mark()
 	defer g.release(m)
 	size := e.Type.Size
-	if e.Bits != (ir.BitField{}) {
+	if e.Bits != (note.BitField{}) {
 		size = e.Word
 	}
 	g.scalar(e.Args[0], asm.R3)
@@ -169,7 +170,7 @@ func (g *gen) loadMemory(e *ir.Expr, dst asm.Register) {
 	g.readHelper(e.Args[0].Type.User, false)
 	g.load(dst, s, size)
 	switch {
-	case e.Bits != (ir.BitField{}):
+	case e.Bits != (note.BitField{}):
 		g.emit(asm.LSh.Imm(dst, int32(e.Bits.Shl)))
 		if e.Type.Signed {
 			g.emit(asm.ArSh.Imm(dst, int32(e.Bits.Shr)))

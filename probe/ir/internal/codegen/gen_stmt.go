@@ -51,7 +51,7 @@ func (g *gen) stmt(s *ir.Stmt) {
 	case ir.StmtSet:
 		g.set(s)
 	case ir.StmtDelete:
-		if s.Map.Storage() {
+		if check.Storage(s.Map) {
 			g.storageDelete(s.Map)
 			return
 		}

@@ -55,7 +55,7 @@ func (g *gen) storageDelete(m *ir.Map) {
 
 // deleteEntry removes the entry whose key is at a place.
 func (g *gen) deleteEntry(m *ir.Map, key loc) {
-	if m.Storage() {
+	if check.Storage(m) {
 		g.storageDelete(m)
 		return
 	}

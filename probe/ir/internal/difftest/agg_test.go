@@ -23,7 +23,7 @@ import (
 // aggMaps are aggregations of every kind, with and without keys.
 func aggMaps() []*ir.Map {
 	var out []*ir.Map
-	for _, key := range []ir.Type{{}, ir.U32, ir.StringType(16), ir.TupleType(ir.Field{Type: ir.U32}, ir.Field{Type: ir.StringType(16)}, ir.Field{Type: ir.U64})} {
+	for _, key := range []ir.Type{{}, ir.IntType(4, false), ir.StringType(16), ir.TupleType(ir.Field{Type: ir.IntType(4, false)}, ir.Field{Type: ir.StringType(16)}, ir.Field{Type: ir.Uint64Type()})} {
 		suffix := string(rune('0' + len(out)/10))
 		for _, a := range []ir.Agg{ir.AggCount, ir.AggSum, ir.AggMin, ir.AggMax, ir.AggAvg, ir.AggStats} {
 			out = append(out, &ir.Map{Name: a.String() + suffix, Agg: a, Key: key, Signed: key.Kind != ir.KindInt})

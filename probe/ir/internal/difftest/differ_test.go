@@ -21,6 +21,7 @@ import (
 	"github.com/borescope/borescope/probe/ir"
 	"github.com/borescope/borescope/probe/ir/bpf"
 	"github.com/borescope/borescope/probe/ir/internal/check"
+	"github.com/borescope/borescope/probe/ir/internal/loops"
 	"github.com/borescope/borescope/probe/ir/interp"
 )
 
@@ -55,12 +56,12 @@ func differ(t *testing.T, seed uint64, release string) {
 	for range 6 {
 		a := argTypes[r.IntN(len(argTypes))]
 		args = append(args, a)
-		ty, _ := ir.FromBTF(a, false)
+		ty, _ := check.FromBTF(a, false)
 		g.args = append(g.args, ty)
 	}
-	out := &ir.Map{Name: "out", Kind: ir.MapArray, Key: ir.U32, Value: ir.U64, Entries: 64}
+	out := &ir.Map{Name: "out", Kind: ir.MapArray, Key: ir.IntType(4, false), Value: ir.Uint64Type(), Entries: 64}
 	if r.IntN(3) == 0 {
-		g.get = &ir.Map{Name: "get", Kind: ir.MapHash, Key: ir.U32, Value: ir.IntType(4, true), Entries: 64}
+		g.get = &ir.Map{Name: "get", Kind: ir.MapHash, Key: ir.IntType(4, false), Value: ir.IntType(4, true), Entries: 64}
 	}
 	if check.KernelVersion(release).AtLeast(check.TaskStorageSince) && r.IntN(3) == 0 {
 		g.store = &ir.Map{Name: "store", Kind: ir.MapTaskStorage, Value: g.intType()}
@@ -69,22 +70,22 @@ func differ(t *testing.T, seed uint64, release string) {
 	// Drawn apart, so that seeds without it are the programs that they were.
 	if apart := rand.New(rand.NewPCG(seed, 2)); check.KernelVersion(release).AtLeast(check.PerCPULookup) && apart.IntN(3) == 0 {
 		kind := []ir.MapKind{ir.MapPerCPUHash, ir.MapPerCPUArray, ir.MapPerCPULRU}[apart.IntN(3)]
-		g.cpus = &ir.Map{Name: "cpus", Kind: kind, Key: ir.U32, Value: []ir.Type{ir.IntType(4, true), ir.U32, ir.U64}[apart.IntN(3)], Entries: 16}
+		g.cpus = &ir.Map{Name: "cpus", Kind: kind, Key: ir.IntType(4, false), Value: []ir.Type{ir.IntType(4, true), ir.IntType(4, false), ir.Uint64Type()}[apart.IntN(3)], Entries: 16}
 	}
-	form := ir.LoopsBest
+	form := loops.Best
 	if forms := loopForms(t); release != "5.10.0" {
 		form = forms[rand.New(rand.NewPCG(seed, 3)).IntN(len(forms))]
 	}
 	switch form {
-	case ir.LoopsPlain:
+	case loops.Plain:
 		g.turns = 5
-	case ir.LoopsMayGoto:
-		form = ir.LoopsBest // which it is for loops that the verifier takes so for sure
+	case loops.MayGoto:
+		form = loops.Best // which it is for loops that the verifier takes so for sure
 	}
 	p := &ir.Program{Name: "differ", IncludeSelf: true, Maps: []*ir.Map{out}, Loops: form}
 	p.Actions = []ir.Action{{Target: probe.RawTracepoint{Name: "sys_enter"}, Body: g.program(out)}}
 	plan := rawPlan(release, runtime.GOARCH, args...)
-	if form == ir.LoopsIter {
+	if form == loops.Iter {
 		plan = loopPlan(t, form, args...)
 	}
 	spec, err := bpf.Compile(p, plan)
@@ -150,7 +151,7 @@ func (p *randProg) program(out *ir.Map) []*ir.Stmt {
 func (p *randProg) stmts(out *ir.Map, slot *int64, depth int) []*ir.Stmt {
 	next := func() *ir.Expr { *slot++; return ir.NewConst((*slot - 1) % 64) }
 	if p.cpus != nil && p.r.IntN(4) == 0 {
-		key := ir.NewExpr(ir.OpMod, p.typed(ir.U32, 1), ir.NewConst(16))
+		key := ir.NewExpr(ir.OpMod, p.typed(ir.IntType(4, false), 1), ir.NewConst(16))
 		if p.r.IntN(2) == 0 {
 			return []*ir.Stmt{{Op: ir.StmtAdd, Map: p.cpus, Key: key, X: p.integer(2)}}
 		}
@@ -172,7 +173,7 @@ func (p *randProg) stmts(out *ir.Map, slot *int64, depth int) []*ir.Stmt {
 	case n == 5 && depth > 0:
 		v := &ir.Var{Name: "i"}
 		was := len(p.vars)
-		count := ir.NewExpr(ir.OpMod, p.typed(ir.U32, 1), ir.NewConst(8))
+		count := ir.NewExpr(ir.OpMod, p.typed(ir.IntType(4, false), 1), ir.NewConst(8))
 		p.vars = append(p.vars, v)
 		maxTurns := []int{5, p.turns}[p.r.IntN(2)]
 		s := &ir.Stmt{Op: ir.StmtLoop, Var: v, X: count, Max: maxTurns, Body: p.stmts(out, slot, 0)}
@@ -210,9 +211,9 @@ func (p *randProg) stmts(out *ir.Map, slot *int64, depth int) []*ir.Stmt {
 		p.vars = p.vars[:was]
 		return []*ir.Stmt{s}
 	case n == 6 && p.get != nil:
-		return []*ir.Stmt{{Op: ir.StmtSet, Map: p.get, Key: ir.NewExpr(ir.OpMod, p.typed(ir.U32, 1), ir.NewConst(16)), X: p.integer(2)}}
+		return []*ir.Stmt{{Op: ir.StmtSet, Map: p.get, Key: ir.NewExpr(ir.OpMod, p.typed(ir.IntType(4, false), 1), ir.NewConst(16)), X: p.integer(2)}}
 	case n == 7 && p.get != nil:
-		return []*ir.Stmt{{Op: ir.StmtAdd, Map: p.get, Key: ir.NewExpr(ir.OpMod, p.typed(ir.U32, 1), ir.NewConst(16)), X: p.integer(2)}}
+		return []*ir.Stmt{{Op: ir.StmtAdd, Map: p.get, Key: ir.NewExpr(ir.OpMod, p.typed(ir.IntType(4, false), 1), ir.NewConst(16)), X: p.integer(2)}}
 	}
 	return []*ir.Stmt{{Op: ir.StmtSet, Map: out, Key: next(), X: p.integer(4)}}
 }
@@ -264,7 +265,7 @@ func runningKernel(t testing.TB) string {
 func TestCopyMeetsHelper(t *testing.T) {
 	needRoot(t)
 	setComm(t, testComm)
-	out := &ir.Map{Name: "out", Kind: ir.MapArray, Key: ir.U32, Value: ir.U64, Entries: 1}
+	out := &ir.Map{Name: "out", Kind: ir.MapArray, Key: ir.IntType(4, false), Value: ir.Uint64Type(), Entries: 1}
 	arg := func(i int64) *ir.Expr { return &ir.Expr{Op: ir.OpArg, Int: i} }
 	short := &ir.Expr{Op: ir.OpCast, Type: ir.StringType(9), Args: []*ir.Expr{ir.NewBuiltin("comm")}}
 	text := ir.NewExpr(ir.OpCond, arg(1), short, ir.NewBuiltin("comm"))

@@ -14,6 +14,7 @@ import (
 	"github.com/borescope/borescope/internal/testenv"
 	"github.com/borescope/borescope/probe"
 	"github.com/borescope/borescope/probe/ir"
+	"github.com/borescope/borescope/probe/ir/internal/check"
 	"github.com/borescope/borescope/probe/ir/interp"
 )
 
@@ -90,7 +91,7 @@ func TestArithmeticAgreesWithGCC(t *testing.T) {
 	}
 	g := &randProg{r: r}
 	for _, b := range types {
-		ty, _ := ir.FromBTF(b, false)
+		ty, _ := check.FromBTF(b, false)
 		g.args = append(g.args, ty)
 	}
 	plan := rawPlan("6.18.0", "amd64", types...)
@@ -106,7 +107,7 @@ func TestArithmeticAgreesWithGCC(t *testing.T) {
 	want := make([][]uint64, n)
 	for i := range n {
 		x := g.typed(g.intType(), 5)
-		out := &ir.Map{Name: "out", Kind: ir.MapArray, Value: ir.U64}
+		out := &ir.Map{Name: "out", Kind: ir.MapArray, Value: ir.Uint64Type()}
 		p := &ir.Program{Name: "gcc", Actions: []ir.Action{{
 			Target: probe.RawTracepoint{}, Body: []*ir.Stmt{{Op: ir.StmtSet, Map: out, X: x}},
 		}}}

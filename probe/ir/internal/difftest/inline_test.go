@@ -106,24 +106,24 @@ type timed struct {
 
 func (p *timed) key() *ir.Expr {
 	p.slot++
-	return &ir.Expr{Op: ir.OpConst, Type: ir.U32, Int: p.slot % 64}
+	return &ir.Expr{Op: ir.OpConst, Type: ir.IntType(4, false), Int: p.slot % 64}
 }
 
 // value is what a variable is set to.
 func (p *timed) value() *ir.Expr {
 	names := slices.Sorted(maps.Keys(opt.Clocks))
-	addr := &ir.Expr{Op: ir.OpCast, Type: ir.PtrType(nil, false), Args: []*ir.Expr{p.typed(ir.U64, 1)}}
+	addr := &ir.Expr{Op: ir.OpCast, Type: ir.PtrType(nil, false), Args: []*ir.Expr{p.typed(ir.Uint64Type(), 1)}}
 	switch p.r.IntN(6) {
 	case 0, 1:
 		return ir.NewBuiltin(names[p.r.IntN(len(names))])
 	case 2:
 		return &ir.Expr{Op: ir.OpLen, Args: []*ir.Expr{{Op: ir.OpStr, Type: ir.StringType(8), Args: []*ir.Expr{addr}}}}
 	case 3:
-		return &ir.Expr{Op: ir.OpDeref, Type: ir.U64, Args: []*ir.Expr{addr}}
+		return &ir.Expr{Op: ir.OpDeref, Type: ir.Uint64Type(), Args: []*ir.Expr{addr}}
 	case 4:
-		return withMap(ir.NewExpr(ir.OpMapGet, ir.NewExpr(ir.OpMod, p.typed(ir.U32, 1), ir.NewConst(64))), p.out)
+		return withMap(ir.NewExpr(ir.OpMapGet, ir.NewExpr(ir.OpMod, p.typed(ir.IntType(4, false), 1), ir.NewConst(64))), p.out)
 	}
-	return p.typed(ir.U64, 2)
+	return p.typed(ir.Uint64Type(), 2)
 }
 
 func (p *timed) list(n, depth int) []*ir.Stmt {
@@ -133,7 +133,7 @@ func (p *timed) list(n, depth int) []*ir.Stmt {
 	for range n {
 		switch k := p.r.IntN(10); {
 		case k < 6:
-			v := &ir.Var{Name: fmt.Sprint("v", len(p.vars)), Type: ir.U64}
+			v := &ir.Var{Name: fmt.Sprint("v", len(p.vars)), Type: ir.Uint64Type()}
 			body = append(body, &ir.Stmt{Op: ir.StmtLet, Var: v, X: p.value()})
 			p.vars = append(p.vars, v)
 		case k == 6 && depth > 0:
@@ -141,7 +141,7 @@ func (p *timed) list(n, depth int) []*ir.Stmt {
 		case k == 7 && depth > 0:
 			body = append(body, &ir.Stmt{Op: ir.StmtLoop, X: ir.NewConst(3), Body: p.list(n/2, depth-1)})
 		case k == 8:
-			body = append(body, &ir.Stmt{Op: ir.StmtEmit, Map: p.ring, X: p.typed(ir.U64, 2)})
+			body = append(body, &ir.Stmt{Op: ir.StmtEmit, Map: p.ring, X: p.typed(ir.Uint64Type(), 2)})
 		default:
 			body = append(body, &ir.Stmt{Op: ir.StmtAdd, Map: p.out, Key: p.key(), X: p.integer(2)})
 		}
@@ -170,9 +170,9 @@ func FuzzOptimised(f *testing.F) {
 
 func sameOptimised(t *testing.T, seed uint64) {
 	t.Helper()
-	g := &timed{randProg: &randProg{r: rand.New(rand.NewPCG(seed, 4)), args: []ir.Type{ir.Int64Type(), ir.U64}}}
-	g.out = &ir.Map{Name: "out", Kind: ir.MapArray, Key: ir.U32, Value: ir.U64, Entries: 64}
-	g.ring = &ir.Map{Name: "ring", Kind: ir.MapRing, Value: ir.U64, Entries: 4096}
+	g := &timed{randProg: &randProg{r: rand.New(rand.NewPCG(seed, 4)), args: []ir.Type{ir.Int64Type(), ir.Uint64Type()}}}
+	g.out = &ir.Map{Name: "out", Kind: ir.MapArray, Key: ir.IntType(4, false), Value: ir.Uint64Type(), Entries: 64}
+	g.ring = &ir.Map{Name: "ring", Kind: ir.MapRing, Value: ir.Uint64Type(), Entries: 4096}
 	p := one(g.list(10, 2)...)
 	plain, err := interp.NewInterp(p, inlinePlan(), 0)
 	if err != nil {

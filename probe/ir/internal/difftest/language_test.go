@@ -28,7 +28,7 @@ import (
 // given arguments, and returns both lists of results.
 func evaluated(t *testing.T, release string, exprs []*ir.Expr, vals ...uint64) (kernel, interpreted []uint64) {
 	t.Helper()
-	out := &ir.Map{Name: "out", Kind: ir.MapArray, Key: ir.U32, Value: ir.U64, Entries: len(exprs)}
+	out := &ir.Map{Name: "out", Kind: ir.MapArray, Key: ir.IntType(4, false), Value: ir.Uint64Type(), Entries: len(exprs)}
 	p := one()
 	p.IncludeSelf = true
 	for i, x := range exprs {
@@ -162,13 +162,13 @@ func TestArrays(t *testing.T) {
 	cast := func(typ ir.Type, x *ir.Expr) *ir.Expr { return &ir.Expr{Op: ir.OpCast, Type: typ, Args: []*ir.Expr{x}} }
 	local := action.Addr(netip.MustParseAddr("127.0.0.1")).Expr()
 	six := action.Addr(netip.MustParseAddr("fe80::1")).Expr()
-	list := ir.NewExpr(ir.OpTuple, cast(ir.U32, arg(0)), cast(ir.U32, arg(1)), cast(ir.U32, ir.NewConst(-1)))
-	odd := ir.NewExpr(ir.OpTuple, cast(ir.IntType(1, false), ir.NewConst(1)), cast(ir.BytesType(4), cast(ir.U32, arg(0))), cast(ir.IntType(1, false), ir.NewConst(2)))
+	list := ir.NewExpr(ir.OpTuple, cast(ir.IntType(4, false), arg(0)), cast(ir.IntType(4, false), arg(1)), cast(ir.IntType(4, false), ir.NewConst(-1)))
+	odd := ir.NewExpr(ir.OpTuple, cast(ir.IntType(1, false), ir.NewConst(1)), cast(ir.BytesType(4), cast(ir.IntType(4, false), arg(0))), cast(ir.IntType(1, false), ir.NewConst(2)))
 	exprs := []*ir.Expr{
-		cast(ir.U64, cast(ir.BytesType(8), arg(0))),
+		cast(ir.Uint64Type(), cast(ir.BytesType(8), arg(0))),
 		cast(ir.IntType(2, true), &ir.Expr{Op: ir.OpBytes, Str: "\xfe\xff"}),
-		ir.NewExpr(ir.OpEq, cast(ir.BytesType(4), cast(ir.U32, arg(1))), local),
-		ir.NewExpr(ir.OpEq, cast(ir.U32, arg(1)), cast(ir.U32, local)),
+		ir.NewExpr(ir.OpEq, cast(ir.BytesType(4), cast(ir.IntType(4, false), arg(1))), local),
+		ir.NewExpr(ir.OpEq, cast(ir.IntType(4, false), arg(1)), cast(ir.IntType(4, false), local)),
 		ir.NewExpr(ir.OpNe, six, &ir.Expr{Op: ir.OpBytes, Type: ir.BytesType(16), Str: "\xfe\x80"}),
 		ir.NewExpr(ir.OpIndex, cast(ir.BytesType(8), arg(0)), arg(2)),
 		ir.NewExpr(ir.OpIndex, cast(ir.BytesType(8), arg(0)), ir.NewConst(7)),
@@ -176,7 +176,7 @@ func TestArrays(t *testing.T) {
 		ir.NewExpr(ir.OpIndex, list, ir.NewConst(2)),
 		ir.NewExpr(ir.OpIndex, list, arg(2)),
 		ir.NewExpr(ir.OpIndex, list, ir.NewConst(1)),
-		cast(ir.U32, &ir.Expr{Op: ir.OpElem, Int: 1, Args: []*ir.Expr{odd}}),
+		cast(ir.IntType(4, false), &ir.Expr{Op: ir.OpElem, Int: 1, Args: []*ir.Expr{odd}}),
 		ir.NewExpr(ir.OpIndex, list, ir.NewExpr(ir.OpSub, arg(2), ir.NewConst(10))),
 	}
 	want := []uint64{

@@ -64,7 +64,7 @@ func runRaw(t testing.TB, p *ebpf.Program, args ...uint64) {
 func TestSmoke(t *testing.T) {
 	needRoot(t)
 	setComm(t, testComm)
-	out := &ir.Map{Name: "out", Kind: ir.MapArray, Key: ir.U32, Value: ir.U64, Entries: 8}
+	out := &ir.Map{Name: "out", Kind: ir.MapArray, Key: ir.IntType(4, false), Value: ir.Uint64Type(), Entries: 8}
 	n := &ir.Map{Name: "n", Agg: ir.AggCount, Key: ir.StringType(16)}
 	h := &ir.Map{Name: "h", Agg: ir.AggHist}
 	v := &ir.Var{Name: "v"}
@@ -115,7 +115,7 @@ func setComm(t testing.TB, name string) {
 // It was in every run: see TestClocksKeepOrder.
 func TestClockDifferences(t *testing.T) {
 	needRoot(t)
-	out := &ir.Map{Name: "out", Kind: ir.MapArray, Key: ir.U32, Value: ir.U64, Entries: 1}
+	out := &ir.Map{Name: "out", Kind: ir.MapArray, Key: ir.IntType(4, false), Value: ir.Uint64Type(), Entries: 1}
 	for _, clock := range []string{"nsecs", "nsecs_boot", "nsecs_sw_tai", "elapsed"} {
 		first, second := &ir.Var{Name: "first"}, &ir.Var{Name: "second"}
 		p := one(

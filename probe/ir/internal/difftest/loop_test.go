@@ -22,15 +22,16 @@ import (
 	"github.com/borescope/borescope/probe/ir/bpf"
 	"github.com/borescope/borescope/probe/ir/internal/check"
 	"github.com/borescope/borescope/probe/ir/internal/codegen"
+	"github.com/borescope/borescope/probe/ir/internal/loops"
 	"github.com/borescope/borescope/probe/ir/interp"
 )
 
 // loopForms are the forms that the running kernel has.
-func loopForms(t testing.TB) []ir.LoopForm {
+func loopForms(t testing.TB) []loops.Form {
 	t.Helper()
-	since := [ir.NumLoopForms]ir.Version{ir.LoopsHelper: check.BpfLoopSince, ir.LoopsIter: check.IterNumSince, ir.LoopsMayGoto: check.MayGotoSince}
-	var forms []ir.LoopForm
-	for form := range ir.NumLoopForms {
+	since := [(loops.MayGoto + 1)]ir.Version{loops.Helper: check.BpfLoopSince, loops.Iter: check.IterNumSince, loops.MayGoto: check.MayGotoSince}
+	var forms []loops.Form
+	for form := range loops.MayGoto + 1 {
 		if check.KernelVersion(runningKernel(t)).AtLeast(since[form]) {
 			forms = append(forms, form)
 		}
@@ -42,10 +43,10 @@ func loopForms(t testing.TB) []ir.LoopForm {
 var kernelBTFOnce = sync.OnceValues(func() (*btf.Spec, error) { return probe.NewEnv(nil).BTF() })
 
 // loopPlan is a plan for the running kernel, with its types where a form needs them.
-func loopPlan(t testing.TB, form ir.LoopForm, args ...btf.Type) *probe.Plan {
+func loopPlan(t testing.TB, form loops.Form, args ...btf.Type) *probe.Plan {
 	t.Helper()
 	plan := rawPlan(runningKernel(t), runtime.GOARCH, args...)
-	if form == ir.LoopsIter {
+	if form == loops.Iter {
 		types, err := kernelBTFOnce()
 		if err != nil {
 			t.Fatal(err)
@@ -57,7 +58,7 @@ func loopPlan(t testing.TB, form ir.LoopForm, args ...btf.Type) *probe.Plan {
 
 // runLoop runs a program in the kernel and in the interpreter, with one argument,
 // and compares the values that it leaves in out. It returns the verifier's work.
-func runLoop(t *testing.T, p *ir.Program, form ir.LoopForm, out *ir.Map, arg uint64) uint32 {
+func runLoop(t *testing.T, p *ir.Program, form loops.Form, out *ir.Map, arg uint64) uint32 {
 	t.Helper()
 	p.Loops, p.IncludeSelf = form, true
 	plan := loopPlan(t, form, argTypes[1])
@@ -90,7 +91,7 @@ func runLoop(t *testing.T, p *ir.Program, form ir.LoopForm, out *ir.Map, arg uin
 func TestLoopForms(t *testing.T) {
 	needRoot(t)
 	v, i, j := &ir.Var{Name: "v"}, &ir.Var{Name: "i"}, &ir.Var{Name: "j"}
-	out := &ir.Map{Name: "out", Kind: ir.MapArray, Key: ir.U32, Value: ir.U64, Entries: 2}
+	out := &ir.Map{Name: "out", Kind: ir.MapArray, Key: ir.IntType(4, false), Value: ir.Uint64Type(), Entries: 2}
 	store := func(slot int64, x *ir.Expr) *ir.Stmt {
 		return &ir.Stmt{Op: ir.StmtSet, Map: out, Key: ir.NewConst(slot), X: x}
 	}
@@ -114,7 +115,7 @@ func TestLoopForms(t *testing.T) {
 			add(v, ir.NewExpr(ir.OpAdd, ir.NewConst(1), ir.NewExpr(ir.OpLen, &ir.Expr{Op: ir.OpCond, Args: []*ir.Expr{ir.NewExpr(ir.OpGt, ir.NewVar(i), ir.NewConst(4)), ir.NewString("abc"), ir.NewString("")}}))))},
 	} {
 		for _, form := range loopForms(t) {
-			walked := form == ir.LoopsPlain || form == ir.LoopsMayGoto || !check.KernelVersion(runningKernel(t)).AtLeast(check.BpfLoopSince)
+			walked := form == loops.Plain || form == loops.MayGoto || !check.KernelVersion(runningKernel(t)).AtLeast(check.BpfLoopSince)
 			if name == "text" && walked {
 				continue // the verifier gives up on 30 times this body's branches, on 6.12 for may_goto too
 			}
@@ -133,7 +134,7 @@ func TestLoopOverMapLoops(t *testing.T) {
 		testenv.Need(t, testenv.Feature(feature.ForEachMapElem))
 	}
 	v, i, k := &ir.Var{Name: "v"}, &ir.Var{Name: "i"}, &ir.Var{Name: "k"}
-	out := &ir.Map{Name: "out", Kind: ir.MapArray, Key: ir.U32, Value: ir.U64, Entries: 4}
+	out := &ir.Map{Name: "out", Kind: ir.MapArray, Key: ir.IntType(4, false), Value: ir.Uint64Type(), Entries: 4}
 	inner := &ir.Stmt{Op: ir.StmtLoop, Var: i, X: &ir.Expr{Op: ir.OpArg}, Max: 20, Body: []*ir.Stmt{
 		{Op: ir.StmtLet, Var: v, X: ir.NewExpr(ir.OpAdd, ir.NewVar(v), ir.NewExpr(ir.OpMul, ir.NewVar(i), ir.NewVar(k)))},
 	}}
@@ -153,12 +154,12 @@ func TestLoopOverMapLoops(t *testing.T) {
 // what the kernel has, and what the kernel lacks is refused.
 func TestLoopFormsCompiled(t *testing.T) {
 	types := kernelTypesFixture(t)
-	is := map[ir.LoopForm]func(asm.Instruction) bool{
-		ir.LoopsHelper:  func(in asm.Instruction) bool { return in.IsBuiltinCall() && in.Constant == int64(asm.FnLoop) },
-		ir.LoopsIter:    func(in asm.Instruction) bool { return in.IsKfuncCall() },
-		ir.LoopsMayGoto: func(in asm.Instruction) bool { return in.OpCode.JumpOp() == asm.JCOND && in.OpCode.Class().IsJump() },
+	is := map[loops.Form]func(asm.Instruction) bool{
+		loops.Helper:  func(in asm.Instruction) bool { return in.IsBuiltinCall() && in.Constant == int64(asm.FnLoop) },
+		loops.Iter:    func(in asm.Instruction) bool { return in.IsKfuncCall() },
+		loops.MayGoto: func(in asm.Instruction) bool { return in.OpCode.JumpOp() == asm.JCOND && in.OpCode.Class().IsJump() },
 	}
-	compiled := func(form ir.LoopForm, kernel string, turns ...int) (ir.LoopForm, error) {
+	compiled := func(form loops.Form, kernel string, turns ...int) (loops.Form, error) {
 		var body []*ir.Stmt
 		for _, n := range turns {
 			body = append(body, &ir.Stmt{Op: ir.StmtLoop, X: &ir.Expr{Op: ir.OpArg}, Max: n, Body: []*ir.Stmt{{Op: ir.StmtEval, X: ir.NewBuiltin("pid")}}})
@@ -178,35 +179,35 @@ func TestLoopFormsCompiled(t *testing.T) {
 				}
 			}
 		}
-		return ir.LoopsPlain, nil
+		return loops.Plain, nil
 	}
 	for _, c := range []struct {
-		form   ir.LoopForm
+		form   loops.Form
 		kernel string
 		turns  []int
-		want   ir.LoopForm
+		want   loops.Form
 	}{
-		{ir.LoopsBest, "5.10.0", []int{100}, ir.LoopsPlain},
-		{ir.LoopsBest, "6.1.0", []int{100}, ir.LoopsHelper},
-		{ir.LoopsBest, "6.11.0", []int{100}, ir.LoopsHelper},
-		{ir.LoopsBest, "6.12.0", []int{100, 60_000}, ir.LoopsMayGoto},
-		{ir.LoopsBest, "6.12.0", []int{100, 70_000}, ir.LoopsHelper},
-		{ir.LoopsBest, "6.12.0", []int{8}, ir.LoopsPlain},
-		{ir.LoopsPlain, "6.12.0", []int{100}, ir.LoopsPlain},
-		{ir.LoopsHelper, "6.12.0", []int{100}, ir.LoopsHelper},
-		{ir.LoopsIter, "6.4.0", []int{5_000_000}, ir.LoopsIter},
-		{ir.LoopsMayGoto, "6.9.0", []int{3}, ir.LoopsMayGoto},
+		{loops.Best, "5.10.0", []int{100}, loops.Plain},
+		{loops.Best, "6.1.0", []int{100}, loops.Helper},
+		{loops.Best, "6.11.0", []int{100}, loops.Helper},
+		{loops.Best, "6.12.0", []int{100, 60_000}, loops.MayGoto},
+		{loops.Best, "6.12.0", []int{100, 70_000}, loops.Helper},
+		{loops.Best, "6.12.0", []int{8}, loops.Plain},
+		{loops.Plain, "6.12.0", []int{100}, loops.Plain},
+		{loops.Helper, "6.12.0", []int{100}, loops.Helper},
+		{loops.Iter, "6.4.0", []int{5_000_000}, loops.Iter},
+		{loops.MayGoto, "6.9.0", []int{3}, loops.MayGoto},
 	} {
 		if got, err := compiled(c.form, c.kernel, c.turns...); err != nil || got != c.want {
 			t.Errorf("%s of %d turns on %s: %s, %v; want %s", c.form, c.turns, c.kernel, got, err, c.want)
 		}
 	}
-	for form, kernel := range map[ir.LoopForm]string{ir.LoopsHelper: "5.16.0", ir.LoopsIter: "6.3.0", ir.LoopsMayGoto: "6.8.0"} {
+	for form, kernel := range map[loops.Form]string{loops.Helper: "5.16.0", loops.Iter: "6.3.0", loops.MayGoto: "6.8.0"} {
 		if _, err := compiled(form, kernel, 100); !errors.Is(err, errors.ErrUnsupported) {
 			t.Errorf("%s on %s: %v", form, kernel, err)
 		}
 	}
-	for form, turns := range map[ir.LoopForm]int{ir.LoopsPlain: 5000, ir.LoopsMayGoto: 70_000, ir.LoopsHelper: 1<<23 + 1, ir.NumLoopForms: 10} {
+	for form, turns := range map[loops.Form]int{loops.Plain: 5000, loops.MayGoto: 70_000, loops.Helper: 1<<23 + 1, (loops.MayGoto + 1): 10} {
 		if _, err := compiled(form, "6.12.0", turns); err == nil || errors.Is(err, errors.ErrUnsupported) {
 			t.Errorf("%s of %d turns: %v", form, turns, err)
 		}
@@ -249,7 +250,7 @@ func TestLoopsConverge(t *testing.T) {
 	when := func(op ir.Op, x *ir.Expr, n int64, then, or []*ir.Stmt) *ir.Stmt {
 		return &ir.Stmt{Op: ir.StmtIf, X: ir.NewExpr(op, x, ir.NewConst(n)), Body: then, Else: or}
 	}
-	out := &ir.Map{Name: "out", Kind: ir.MapArray, Key: ir.U32, Value: ir.U64, Entries: 1}
+	out := &ir.Map{Name: "out", Kind: ir.MapArray, Key: ir.IntType(4, false), Value: ir.Uint64Type(), Entries: 1}
 	for n, body := range [][]*ir.Stmt{
 		{plus(1)},
 		{plus(1), when(ir.OpGt, ir.NewVar(v), 50, []*ir.Stmt{{Op: ir.StmtBreak}}, nil)},
@@ -259,7 +260,7 @@ func TestLoopsConverge(t *testing.T) {
 		{when(ir.OpLt, ir.NewVar(v), 5, []*ir.Stmt{let(ir.NewConst(9))}, []*ir.Stmt{let(ir.NewConst(2))})},
 	} {
 		for _, form := range loopForms(t) {
-			if form == ir.LoopsPlain {
+			if form == loops.Plain {
 				continue
 			}
 			var costs []uint32
@@ -289,7 +290,7 @@ func BenchmarkLoops(b *testing.B) {
 	for _, form := range loopForms(b) {
 		for _, turns := range []int64{0, 8, 100, 1000} {
 			b.Run(fmt.Sprintf("%s-%d", form, turns), func(b *testing.B) {
-				out := &ir.Map{Name: "out", Kind: ir.MapArray, Key: ir.U32, Value: ir.U64, Entries: 1}
+				out := &ir.Map{Name: "out", Kind: ir.MapArray, Key: ir.IntType(4, false), Value: ir.Uint64Type(), Entries: 1}
 				p := one(&ir.Stmt{Op: ir.StmtLet, Var: v, X: &ir.Expr{Op: ir.OpArg}},
 					&ir.Stmt{Op: ir.StmtLoop, Var: i, X: &ir.Expr{Op: ir.OpArg}, Max: 1000, Body: []*ir.Stmt{
 						{Op: ir.StmtLet, Var: v, X: ir.NewExpr(ir.OpAdd, ir.NewVar(v), ir.NewVar(i))},

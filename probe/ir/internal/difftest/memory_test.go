@@ -85,10 +85,10 @@ func testReads(t *testing.T, r *rand.Rand, mem bytesAt, round int) {
 		store(&ir.Expr{Op: ir.OpContains, Str: w, Args: []*ir.Expr{str}}, ir.BoolType())
 		store(ir.NewExpr(ir.OpEq, str, ir.NewString(w)), ir.BoolType())
 	}
-	store(ir.NewExpr(ir.OpLen, str), ir.U32)
-	store(&ir.Expr{Op: ir.OpTuple, Type: ir.TupleType(ir.Field{Type: ir.U32}, ir.Field{Type: ir.StringType(11)}, ir.Field{Type: ir.U64}), Args: []*ir.Expr{
+	store(ir.NewExpr(ir.OpLen, str), ir.IntType(4, false))
+	store(&ir.Expr{Op: ir.OpTuple, Type: ir.TupleType(ir.Field{Type: ir.IntType(4, false)}, ir.Field{Type: ir.StringType(11)}, ir.Field{Type: ir.Uint64Type()}), Args: []*ir.Expr{
 		{Op: ir.OpArg, Int: 1}, resized(str, 11), ir.NewExpr(ir.OpLen, str),
-	}}, ir.TupleType(ir.Field{Type: ir.U32}, ir.Field{Type: ir.StringType(11)}, ir.Field{Type: ir.U64}))
+	}}, ir.TupleType(ir.Field{Type: ir.IntType(4, false)}, ir.Field{Type: ir.StringType(11)}, ir.Field{Type: ir.Uint64Type()}))
 	plan := rawPlan(runningKernel(t), runtime.GOARCH, nil, nil)
 	spec, err := bpf.Compile(p, plan)
 	if err != nil {

@@ -133,7 +133,7 @@ func (m memory) ReadMemory(dst []byte, addr uint64) error {
 // TestPacketRefused: what cannot give packets is told, with its place.
 func TestPacketRefused(t *testing.T) {
 	pkts, whole := packetProgram(nil)
-	other := &ir.Map{Name: "other", Kind: ir.MapPerf, Value: ir.U64}
+	other := &ir.Map{Name: "other", Kind: ir.MapPerf, Value: ir.Uint64Type()}
 	pos := ir.Pos{File: "x.bt", Line: 3, Col: 7}
 	stmt := func(m *ir.Map, skb, most *ir.Expr) *ir.Program {
 		return one(&ir.Stmt{Op: ir.StmtPacket, Map: m, Key: skb, X: most, Pos: pos})

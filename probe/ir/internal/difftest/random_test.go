@@ -88,7 +88,7 @@ func (p *randProg) integer(depth int) *ir.Expr {
 		return &ir.Expr{Op: ir.OpCond, Type: p.intType(), Args: []*ir.Expr{p.boolean(depth - 1), p.integer(depth - 1), p.integer(depth - 1)}}
 	case 11:
 		if p.get != nil {
-			return withMap(ir.NewExpr(ir.OpMapGet, p.typed(ir.U32, depth-1)), p.get)
+			return withMap(ir.NewExpr(ir.OpMapGet, p.typed(ir.IntType(4, false), depth-1)), p.get)
 		}
 		fallthrough
 	case 12:
@@ -126,13 +126,13 @@ func withMap(e *ir.Expr, m *ir.Map) *ir.Expr {
 // the one that the test runs on, which is 0, one that never ran it, or one that is
 // not there.
 func (p *randProg) perCPUKey() *ir.Expr {
-	return ir.NewExpr(ir.OpMod, p.typed(ir.U32, 1), ir.NewConst(18))
+	return ir.NewExpr(ir.OpMod, p.typed(ir.IntType(4, false), 1), ir.NewConst(18))
 }
 
 func (p *randProg) whichCPU(depth int) *ir.Expr {
 	switch p.r.IntN(4) {
 	case 0:
-		return p.typed(ir.U32, depth)
+		return p.typed(ir.IntType(4, false), depth)
 	case 1:
 		return ir.NewConst(1)
 	case 2:
@@ -179,7 +179,7 @@ func (p *randProg) boolean(depth int) *ir.Expr {
 		}
 	case 4:
 		if p.get != nil {
-			return withMap(ir.NewExpr(ir.OpMapHas, p.typed(ir.U32, depth-1)), p.get)
+			return withMap(ir.NewExpr(ir.OpMapHas, p.typed(ir.IntType(4, false), depth-1)), p.get)
 		}
 	case 5:
 		t := p.intType()
@@ -211,7 +211,7 @@ func (p *randProg) str(depth int) *ir.Expr {
 
 // index is an index below n that is not constant: a constant one must be right.
 func (p *randProg) index(n int64) *ir.Expr {
-	return ir.NewExpr(ir.OpMod, &ir.Expr{Op: ir.OpCast, Type: ir.U32, Args: []*ir.Expr{p.arg()}}, ir.NewConst(n))
+	return ir.NewExpr(ir.OpMod, &ir.Expr{Op: ir.OpCast, Type: ir.IntType(4, false), Args: []*ir.Expr{p.arg()}}, ir.NewConst(n))
 }
 
 // textNumber is a number that text gives.

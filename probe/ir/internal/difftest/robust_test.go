@@ -26,8 +26,8 @@ func one(body ...*ir.Stmt) *ir.Program {
 func TestErrorsSayWhereAndWhat(t *testing.T) {
 	task := kernelBTF()["task"]
 	here := ir.Pos{File: "x.bt", Line: 3, Col: 7}
-	hash := &ir.Map{Name: "h", Kind: ir.MapHash, Key: ir.U32, Value: ir.U64}
-	agg := &ir.Map{Name: "a", Agg: ir.AggSum, Key: ir.U32}
+	hash := &ir.Map{Name: "h", Kind: ir.MapHash, Key: ir.IntType(4, false), Value: ir.Uint64Type()}
+	agg := &ir.Map{Name: "a", Agg: ir.AggSum, Key: ir.IntType(4, false)}
 	ptr := &ir.Expr{Op: ir.OpArg}
 	for _, c := range []struct {
 		name string
@@ -77,7 +77,7 @@ var scoped = &ir.Var{Name: "s"}
 
 // TestUnsupportedIsSaid: what a kernel lacks is errors.ErrUnsupported.
 func TestUnsupportedIsSaid(t *testing.T) {
-	hash := &ir.Map{Name: "h", Kind: ir.MapHash, Key: ir.U32, Value: ir.U64}
+	hash := &ir.Map{Name: "h", Kind: ir.MapHash, Key: ir.IntType(4, false), Value: ir.Uint64Type()}
 	for _, p := range []*ir.Program{
 		one(&ir.Stmt{Op: ir.StmtEval, X: ir.NewBuiltin("nsecs_tai")}),
 		one(&ir.Stmt{Op: ir.StmtForEach, Map: hash, Var: &ir.Var{}, Var2: &ir.Var{}}),
@@ -166,7 +166,7 @@ func (b *byteProg) stmts(depth int) []*ir.Stmt {
 	var out []*ir.Stmt
 	for range b.next() % 5 {
 		s := &ir.Stmt{
-			Op: ir.StmtOp(b.next() % int(ir.NumStmts+1)), X: b.expr(4), Key: b.expr(2), Map: b.anyMap(), Var: b.anyVar(),
+			Op: ir.StmtOp(b.next() % int(ir.StmtSkip+2)), X: b.expr(4), Key: b.expr(2), Map: b.anyMap(), Var: b.anyVar(),
 			Var2: b.anyVar(), Max: b.next(), Delete: b.next()%2 == 0, Flag: ir.MapFlag(b.next() % 4),
 		}
 		if depth > 0 {
@@ -183,7 +183,7 @@ func (b *byteProg) expr(depth int) *ir.Expr {
 		return nil
 	}
 	e := &ir.Expr{
-		Op: ir.Op(n % int(ir.NumOps+1)), Type: b.anyType(2), Int: int64(b.next()), Skip: b.next() % 8,
+		Op: ir.Op(n % int(ir.OpCtx+2)), Type: b.anyType(2), Int: int64(b.next()), Skip: b.next() % 8,
 		Str: []string{"pid", "comm", "a0", "tgid", "real_parent->comm", "prio[2]", "tail", "", "x.y[", "flag3"}[b.next()%10],
 		Var: b.anyVar(), Map: b.anyMap(),
 	}
@@ -213,8 +213,8 @@ func (b *byteProg) anyMap() *ir.Map {
 		return b.maps[n]
 	}
 	m := &ir.Map{
-		Name: fmt.Sprintf("m%d", len(b.maps)), Kind: ir.MapKind(b.next() % int(ir.NumMapKinds+1)), Key: b.anyType(2),
-		Value: b.anyType(2), Agg: ir.Agg(b.next() % int(ir.NumAggs+1)), Entries: b.next(), Bits: b.next() % 8,
+		Name: fmt.Sprintf("m%d", len(b.maps)), Kind: ir.MapKind(b.next() % int(ir.MapPerf+2)), Key: b.anyType(2),
+		Value: b.anyType(2), Agg: ir.Agg(b.next() % int(ir.AggSeries+2)), Entries: b.next(), Bits: b.next() % 8,
 		Min: 0, Max: 100, Step: 10, Interval: 1000, Slots: 4, Inner: ir.Agg(b.next() % 6),
 	}
 	b.maps = append(b.maps, m)

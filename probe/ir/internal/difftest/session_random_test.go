@@ -45,10 +45,10 @@ type sessionSubject struct {
 // program is a random program for entries and returns: it adds up what it
 // computes of both, keeps a cookie and leaves returns out.
 func (s *sessionSubject) program(r *rand.Rand) (p *ir.Program, out *ir.Map) {
-	out = &ir.Map{Name: "out", Kind: ir.MapArray, Key: ir.U32, Value: ir.U64, Entries: 64}
+	out = &ir.Map{Name: "out", Kind: ir.MapArray, Key: ir.IntType(4, false), Value: ir.Uint64Type(), Entries: 64}
 	g := &randProg{r: r, text: r.IntN(2) == 0, turns: 90, lists: true}
 	if r.IntN(2) == 0 {
-		g.get = &ir.Map{Name: "get", Kind: ir.MapHash, Key: ir.U32, Value: ir.IntType(4, true), Entries: 64}
+		g.get = &ir.Map{Name: "get", Kind: ir.MapHash, Key: ir.IntType(4, false), Value: ir.IntType(4, true), Entries: 64}
 	}
 	slot := int64(0)
 	cookie := func() *ir.Stmt { return &ir.Stmt{Op: ir.StmtCookie, X: g.integer(3)} }
@@ -258,7 +258,7 @@ func readSubject(t *testing.T, target probe.Target) *sessionSubject {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { f.Close() })
-	count := &ir.Expr{Op: ir.OpCast, Type: ir.U64, Args: []*ir.Expr{{Op: ir.OpArg, Int: 2}}}
+	count := &ir.Expr{Op: ir.OpCast, Type: ir.Uint64Type(), Args: []*ir.Expr{{Op: ir.OpArg, Int: 2}}}
 	s := &sessionSubject{
 		target: target, comm: testComm, args: []*ir.Expr{count},
 		filter: ir.NewExpr(ir.OpLAnd, ir.NewExpr(ir.OpEq, ir.NewBuiltin("pid"), ir.NewConst(int64(os.Getpid()))), ir.NewExpr(ir.OpGe, count, ir.NewConst(7771))),

@@ -1,0 +1,47 @@
+package check
+
+import (
+	"fmt"
+
+	"github.com/cilium/ebpf/btf"
+
+	"github.com/borescope/borescope/probe/ir"
+	"github.com/borescope/borescope/probe/ir/internal/ctype"
+)
+
+// FromBTF is the type of a value that C declares as t. A type that has no
+// value of its own (a function) gives an error.
+func FromBTF(t btf.Type, user bool) (ir.Type, error) {
+	switch u := ctype.Underlying(t).(type) {
+	case *btf.Int:
+		if u.Encoding == btf.Bool {
+			return ir.BoolType(), nil
+		}
+		if u.Size > 8 {
+			return ir.Type{Kind: ir.KindBytes, Size: int(u.Size), Elem: u}, nil
+		}
+		return ir.IntType(int(u.Size), u.Encoding == btf.Signed), nil
+	case *btf.Enum:
+		return ir.IntType(int(u.Size), u.Signed), nil
+	case *btf.Pointer:
+		elem := u.Target
+		if _, void := ctype.Underlying(elem).(*btf.Void); void {
+			elem = nil
+		}
+		return ir.PtrType(elem, user || ctype.Tagged(u, "user")), nil
+	case *btf.Array:
+		n, err := btf.Sizeof(u)
+		if err != nil {
+			return ir.Type{}, err
+		}
+		if ctype.IsChar(u.Type) {
+			return ir.StringType(n), nil
+		}
+		return ir.Type{Kind: ir.KindBytes, Size: n, Elem: u}, nil
+	case *btf.Struct:
+		return ir.Type{Kind: ir.KindBytes, Size: int(u.Size), Elem: u}, nil
+	case *btf.Union:
+		return ir.Type{Kind: ir.KindBytes, Size: int(u.Size), Elem: u}, nil
+	}
+	return ir.Type{}, fmt.Errorf("type %s has no value", ctype.Name(t))
+}
