@@ -11,7 +11,6 @@ import (
 	"sync"
 	"syscall"
 	"time"
-	"unsafe"
 
 	"github.com/cilium/ebpf"
 
@@ -210,19 +209,10 @@ func (p *perfBuffer) pickOldest() (*perfCPU, []byte) {
 		if best != nil || round > 0 {
 			return best, data
 		}
-		p.barrier = monotonic() - uint64(p.order)
+		p.barrier = kernel.Monotonic() - uint64(p.order)
 		p.lookAll()
 	}
 	return nil, nil
-}
-
-const clockMonotonic = 1
-
-// monotonic is CLOCK_MONOTONIC, the clock of the records.
-func monotonic() uint64 {
-	var ts syscall.Timespec
-	_, _, _ = syscall.RawSyscall(syscall.SYS_CLOCK_GETTIME, clockMonotonic, uintptr(unsafe.Pointer(&ts)), 0)
-	return uint64(ts.Nano())
 }
 
 func (p *perfBuffer) remaining() int {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"sync"
 	"time"
 
 	"github.com/borescope/borescope/probe"
@@ -30,8 +31,10 @@ type Session struct {
 	*bpf.Loaded
 	link  *probe.Link
 	since time.Time
+
+	mu sync.Mutex
 	// before is what the link had missed when it was last asked.
-	before uint64 // guarded by Loaded.mu
+	before uint64 // guarded by mu
 }
 
 var _ bpf.Handles = (*Session)(nil)
@@ -43,40 +46,22 @@ func Attach(p *Program, o *Options) (*Session, error) {
 	if o == nil {
 		o = &Options{}
 	}
-	if p == nil || p.Program == nil {
+	if p == nil {
 		return nil, fmt.Errorf("attach: %w", errNoProgram)
-	}
-	if err := p.Err(); err != nil {
-		return nil, fmt.Errorf("attach %s: %w", p.Name, err)
 	}
 	env := o.Env
 	if env == nil {
 		env = probe.NewEnv(nil)
 	}
-	ro := probe.Options{}
-	if o.Resolve != nil {
-		ro = *o.Resolve
-	}
-	ro.NoTypes = ro.NoTypes || !bpf.UsesArguments(p.Program)
-	ro.Session = ro.Session || bpf.UsesSession(p.Program)
-	ro.Apart = ro.Apart || bpf.UsesCookie(p.Program)
-	plan, err := probe.Resolve(env, p.Targets(), &ro)
+	plan, err := bpf.Resolve(env, p.Program, o.Resolve)
 	if err != nil {
-		return nil, fmt.Errorf("attach %s: %w", p.Name, err)
-	}
-	if plan.BTF == nil && bpf.NeedsBTF(p.Program) {
-		if plan.BTF, err = bpf.KernelTypes(env, p.Program, plan); err != nil {
-			return nil, fmt.Errorf("attach %s: %w", p.Name, err)
-		}
-	}
-	if err := bpf.ResolveSymbols(env, p.Program, plan); err != nil {
 		return nil, fmt.Errorf("attach %s: %w", p.Name, err)
 	}
 	return attachPlan(p.Program, plan, env, o.AttachTo)
 }
 
 // AttachPlan loads and attaches a program for a plan that was made before, and
-// that names the symbols which the program needs (ResolveSymbols).
+// that names the symbols which the program needs (bpf.Resolve).
 func AttachPlan(p *Program, plan *probe.Plan, o *Options) (*Session, error) {
 	if o == nil {
 		o = &Options{}
@@ -109,13 +94,6 @@ func attachPlan(p *ir.Program, plan *probe.Plan, env *probe.Env, o *probe.Attach
 // Link is what the session is attached by. It is owned by the session.
 func (s *Session) Link() *probe.Link { return s.link }
 
-func (s *Session) Source() bpf.Source {
-	if s == nil {
-		return bpf.Source{}
-	}
-	return s.Loaded.Source()
-}
-
 // Stats are those of the Loaded, and what the attachments missed besides.
 func (s *Session) Stats() (bpf.Stats, error) {
 	if s == nil {
@@ -133,8 +111,8 @@ func (s *Session) Stats() (bpf.Stats, error) {
 // missed is what the attachments missed that no program counts.
 func (s *Session) missed() (uint64, error) {
 	st, err := s.link.Stats()
-	s.Mu.Lock()
-	defer s.Mu.Unlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if errors.Is(err, os.ErrClosed) {
 		return s.before, nil
 	}
@@ -159,4 +137,16 @@ func (s *Session) Detach() error {
 	}
 	_, err := s.missed()
 	return errors.Join(err, s.link.Close())
+}
+
+// of are the handles that s stands for: none of a Session that is nil, as when Attach's
+// error was not looked at.
+func of(h bpf.Handles) bpf.Handles {
+	if s, ok := h.(*Session); ok {
+		if s == nil {
+			return nil
+		}
+		return s.Loaded
+	}
+	return h
 }

@@ -73,7 +73,7 @@ func (s *Storage[V]) OfThread(h bpf.Handles, tid int) (v V, ok bool, err error) 
 		return v, false, fmt.Errorf("storage %s: thread %d: %w", s.h.m.Name, tid, err)
 	}
 	defer closeFD()
-	return lookupStorage[V](h, s.h.m, fd)
+	return bpf.LookupStorage[V](of(h), s.h.m, fd)
 }
 
 // OfCgroup reads the value of a cgroup, by its path in the file system, and says
@@ -84,23 +84,5 @@ func (s *Storage[V]) OfCgroup(h bpf.Handles, path string) (v V, ok bool, err err
 		return v, false, fmt.Errorf("storage %s: %w", s.h.m.Name, err)
 	}
 	defer closeFD()
-	return lookupStorage[V](h, s.h.m, fd)
-}
-
-func lookupStorage[V any](h bpf.Handles, m *ir.Map, fd int) (v V, ok bool, err error) {
-	if _, err := bpf.SourceOf(h); err != nil {
-		return v, false, fmt.Errorf("storage %s: %w", m.Name, err)
-	}
-	em := h.EBPFMap(m)
-	if em == nil {
-		return v, false, fmt.Errorf("storage %s is not one of the loaded program's", m.Name)
-	}
-	switch err := em.Lookup(int32(fd), &v); {
-	case err == nil:
-		return v, true, nil
-	case kernel.NoEntry(err):
-		return v, false, nil
-	default:
-		return v, false, fmt.Errorf("storage %s: %w", m.Name, err)
-	}
+	return bpf.LookupStorage[V](of(h), s.h.m, fd)
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/borescope/borescope/internal/cli"
 	"github.com/borescope/borescope/internal/escape"
+	"github.com/borescope/borescope/internal/kernel"
 	"github.com/borescope/borescope/internal/privileges"
 	"github.com/borescope/borescope/mapx/recording"
 	"github.com/borescope/borescope/probe"
@@ -150,7 +151,7 @@ func (s *Session) open(ctx context.Context, src source) error {
 		return err
 	}
 	s.live = src
-	s.data.Zero, s.data.Began = monotonicZero(), time.Now()
+	s.data.Zero, s.data.Began = time.Now().Add(-time.Duration(kernel.Monotonic())).Round(0), time.Now()
 	s.tick = s.data.Began
 	for _, p := range src.Plan().Programs {
 		for _, site := range p.Sites {

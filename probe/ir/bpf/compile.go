@@ -114,7 +114,7 @@ func compile(p *ir.Program, plan *probe.Plan, ns *kernel.PIDNamespace) (*ebpf.Co
 	if err := plan.ApplyFilter(spec); err != nil {
 		return nil, err
 	}
-	return spec, CheckBytes(lay, p, spec, 1)
+	return spec, check.Bytes(lay, p, spec, 1)
 }
 
 // errNoPrograms says that a plan is empty.

@@ -36,16 +36,16 @@ func tableMap(h Handles, m *ir.Map) *ebpf.Map {
 	if em == nil || !m.Flip {
 		return em
 	}
-	return h.Source().live.Coll.Maps[flipNames(m.Name)[0]]
+	return h.source().live.coll.Maps[flipNames(m.Name)[0]]
 }
 
 // startFlips has the program write the first of every two maps.
 func (l *Loaded) startFlips() error {
-	for name, outer := range l.Coll.Maps {
+	for name, outer := range l.coll.Maps {
 		if outer.Type() != ebpf.ArrayOfMaps {
 			continue
 		}
-		if err := outer.Put(uint32(0), l.Coll.Maps[flipNames(name)[0]]); err != nil {
+		if err := outer.Put(uint32(0), l.coll.Maps[flipNames(name)[0]]); err != nil {
 			return fmt.Errorf("map %s: %w", name, err)
 		}
 	}
@@ -55,8 +55,8 @@ func (l *Loaded) startFlips() error {
 // openFlip opens a map with Flip. All tables of one map share one: it knows which
 // of the two is being written.
 func openFlip[K comparable, V any](l *Loaded, name string) (*mapx.Flip[K, []V], error) {
-	l.Mu.Lock()
-	defer l.Mu.Unlock()
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	if f, ok := l.flips[name]; ok {
 		if f, ok := f.(*mapx.Flip[K, []V]); ok {
 			return f, nil
@@ -66,11 +66,11 @@ func openFlip[K comparable, V any](l *Loaded, name string) (*mapx.Flip[K, []V], 
 	var halves [2]*mapx.PerCPU[K, V]
 	for i, n := range flipNames(name) {
 		var err error
-		if halves[i], err = mapx.NewPerCPU[K, V](l.Coll.Maps[n]); err != nil {
+		if halves[i], err = mapx.NewPerCPU[K, V](l.coll.Maps[n]); err != nil {
 			return nil, err
 		}
 	}
-	f, err := mapx.NewFlipPerCPU(l.Coll.Maps[name], 0, halves[0], halves[1])
+	f, err := mapx.NewFlipPerCPU(l.coll.Maps[name], 0, halves[0], halves[1])
 	if err != nil {
 		return nil, err
 	}

@@ -13,13 +13,13 @@ var (
 	errNoPlan    = errors.New("no plan")
 )
 
-// SourceOf is where handles read from, or why they do not.
-func SourceOf(h Handles) (Source, error) {
-	var src Source
+// sourceOf is where handles read from, or why they do not.
+func sourceOf(h Handles) (source, error) {
+	var src source
 	if h != nil {
-		src = h.Source()
+		src = h.source()
 	}
-	if src == (Source{}) {
+	if src == (source{}) {
 		return src, errors.New("neither a loaded program nor a recording")
 	}
 	if src.live != nil {
@@ -33,10 +33,10 @@ func (l *Loaded) usable() error {
 	if l == nil {
 		return errNoProgram
 	}
-	l.Mu.Lock()
-	defer l.Mu.Unlock()
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	if l.closed {
-		return fmt.Errorf("program %s: %w", l.Prog.Name, os.ErrClosed)
+		return fmt.Errorf("program %s: %w", l.prog.Name, os.ErrClosed)
 	}
 	return nil
 }
@@ -74,8 +74,8 @@ func (t *liveTable[K, V]) ReadAndClear() (mapx.Snapshot[K, V], error) {
 
 // reserve makes a stream its only reader's, until release.
 func (l *Loaded) reserve(name string) error {
-	l.Mu.Lock()
-	defer l.Mu.Unlock()
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	if l.readers[name] {
 		return errors.New("it has a reader, from which another would take events away")
 	}
@@ -87,8 +87,8 @@ func (l *Loaded) reserve(name string) error {
 }
 
 func (l *Loaded) release(name string) {
-	l.Mu.Lock()
-	defer l.Mu.Unlock()
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	delete(l.readers, name)
 }
 

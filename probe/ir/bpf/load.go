@@ -15,7 +15,6 @@ import (
 	"github.com/borescope/borescope/probe/ir/internal/check"
 	"github.com/borescope/borescope/probe/ir/internal/codegen"
 	"github.com/borescope/borescope/probe/ir/internal/eval"
-	"github.com/borescope/borescope/probe/ir/internal/loops"
 )
 
 // Handles gives the maps of a loaded program to the readers of the typed
@@ -23,19 +22,19 @@ import (
 type Handles interface {
 	// EBPFMap is the kernel's map behind one of the program's, nil if it has none.
 	EBPFMap(m *ir.Map) *ebpf.Map
-	Source() Source
+	source() source
 }
 
 // Loaded is a program in the kernel, with its maps. It owns them: keep it until
 // you have read what you want, then Close it. It is safe for concurrent use.
 type Loaded struct {
-	Prog      *ir.Program
-	PlanMoved *probe.Plan
-	lay       *check.Layout
-	Coll      *ebpf.Collection
-	walk      *walkTables // nil if the program walks no stacks
+	prog *ir.Program
+	plan *probe.Plan
+	lay  *check.Layout
+	coll *ebpf.Collection
+	walk *walkTables // nil if the program walks no stacks
 
-	Mu    sync.Mutex
+	mu    sync.Mutex
 	rec   *recording.Recorder // guarded by mu
 	flips map[string]any      // guarded by mu: *mapx.Flip by the name of the map
 	// readers are the streams that are open, by their maps' names.
@@ -73,7 +72,7 @@ func Load(p *ir.Program, plan *probe.Plan) (*Loaded, error) {
 	if err != nil {
 		return nil, fmt.Errorf("load %s: %w", p.Name, err)
 	}
-	if err := CheckBytes(lay, p, spec, cpus); err != nil {
+	if err := check.Bytes(lay, p, spec, cpus); err != nil {
 		return nil, fmt.Errorf("load %s: %w", p.Name, err)
 	}
 	if err := kernel.RaiseMemlock(); err != nil {
@@ -86,7 +85,7 @@ func Load(p *ir.Program, plan *probe.Plan) (*Loaded, error) {
 	if err != nil {
 		return nil, fmt.Errorf("load %s: %w", p.Name, explain(err))
 	}
-	l := &Loaded{Prog: p, PlanMoved: plan, lay: lay, Coll: coll}
+	l := &Loaded{prog: p, plan: plan, lay: lay, coll: coll}
 	if err := l.start(); err != nil {
 		return nil, errors.Join(fmt.Errorf("load %s: %w", p.Name, err), l.Close())
 	}
@@ -107,23 +106,23 @@ type controlValue struct {
 
 // start fills the control map in.
 func (l *Loaded) start() error {
-	c := controlValue{Start: Monotonic(), TAI: taiOffset()}
+	c := controlValue{Start: kernel.Monotonic(), TAI: kernel.TAIOffset()}
 	cpus, err := ebpf.PossibleCPU()
 	if err != nil {
 		return err
 	}
 	c.CPUs = uint32(cpus)
 	c.NSDev, c.NSIno = pidNamespace()
-	if !l.Prog.IncludeSelf {
+	if !l.prog.IncludeSelf {
 		c.Self = uint32(os.Getpid())
 	}
 	if err := l.startFlips(); err != nil {
 		return err
 	}
-	if l.walk, err = newWalkTables(l.Prog, l.Coll.Maps); err != nil {
+	if l.walk, err = newWalkTables(l.prog, l.coll.Maps); err != nil {
 		return err
 	}
-	return l.Coll.Maps[check.CtlMap].Put(uint32(0), &c)
+	return l.coll.Maps[check.CtlMap].Put(uint32(0), &c)
 }
 
 // EBPFMap is the kernel's map behind one of the program's, nil if it has none;
@@ -135,24 +134,24 @@ func (l *Loaded) EBPFMap(m *ir.Map) *ebpf.Map {
 	if _, ok := l.lay.Index[m]; !ok {
 		return nil
 	}
-	return l.Coll.Maps[m.Name]
+	return l.coll.Maps[m.Name]
 }
 
-func (l *Loaded) Source() Source {
+func (l *Loaded) source() source {
 	if l == nil {
-		return Source{}
+		return source{}
 	}
-	l.Mu.Lock()
-	defer l.Mu.Unlock()
-	return Source{live: l, rec: l.rec}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return source{live: l, rec: l.rec}
 }
 
 // Record has the tables and streams that are opened from now on record what is
 // read from them, under the names of their maps. Call it before they are opened;
 // rec stays the caller's, who closes it after the last read.
 func (l *Loaded) Record(rec *recording.Recorder) {
-	l.Mu.Lock()
-	defer l.Mu.Unlock()
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	l.rec = rec
 }
 
@@ -179,19 +178,22 @@ func Open(p *ir.Program, rec *recording.Recording) (*Recorded, error) {
 // EBPFMap is nil: there is no kernel behind a recording.
 func (r *Recorded) EBPFMap(*ir.Map) *ebpf.Map { return nil }
 
-func (r *Recorded) Source() Source {
+func (r *Recorded) source() source {
 	if r == nil {
-		return Source{}
+		return source{}
 	}
-	return Source{replay: r.rec}
+	return source{replay: r.rec}
 }
 
+// Program is what was loaded. It is shared: do not change it.
+func (l *Loaded) Program() *ir.Program { return l.prog }
+
 // Plan is what the program was loaded for. It is shared: do not change it.
-func (l *Loaded) Plan() *probe.Plan { return l.PlanMoved }
+func (l *Loaded) Plan() *probe.Plan { return l.plan }
 
 // Programs are the loaded programs by their name in the plan: what Plan.Attach
 // wants. They are owned by l.
-func (l *Loaded) Programs() map[string]*ebpf.Program { return l.Coll.Programs }
+func (l *Loaded) Programs() map[string]*ebpf.Program { return l.coll.Programs }
 
 // SetDisabled switches everything off, or on again, with one write to a map:
 // probes stay attached, but return at once.
@@ -205,7 +207,7 @@ func (l *Loaded) setControl(change func(*controlValue)) error {
 		return err
 	}
 	change(&c)
-	return l.failed("write control", l.Coll.Maps[check.CtlMap].Put(uint32(0), &c))
+	return l.failed("write control", l.coll.Maps[check.CtlMap].Put(uint32(0), &c))
 }
 
 // control is what the control map holds.
@@ -213,7 +215,7 @@ func (l *Loaded) control() (c controlValue, err error) {
 	if l == nil {
 		return c, fmt.Errorf("read control: %w", errNoProgram)
 	}
-	return c, l.failed("read control", l.Coll.Maps[check.CtlMap].Lookup(uint32(0), &c))
+	return c, l.failed("read control", l.coll.Maps[check.CtlMap].Lookup(uint32(0), &c))
 }
 
 // ExitRequested says whether a program asked to end (Ctx.Exit).
@@ -235,80 +237,9 @@ func (l *Loaded) Close() error {
 	if l == nil {
 		return nil
 	}
-	l.Mu.Lock()
+	l.mu.Lock()
 	l.closed = true
-	l.Mu.Unlock()
-	l.Coll.Close()
+	l.mu.Unlock()
+	l.coll.Close()
 	return nil
-}
-
-// UsesArguments says whether a program reads what has a type in BTF; if not,
-// reading BTF is spared, which is most of the time that attaching takes.
-func UsesArguments(p *ir.Program) bool {
-	uses := false
-	p.Visit(func(*ir.Stmt) {}, func(e *ir.Expr) {
-		uses = uses || e.Op == ir.OpArg || e.Op == ir.OpRet || e.Op == ir.OpField
-	})
-	return uses
-}
-
-// UsesSession says whether every action is one of a session program.
-func UsesSession(p *ir.Program) bool {
-	for _, a := range p.Actions {
-		if !sessionAction(a) {
-			return false
-		}
-	}
-	return len(p.Actions) > 0
-}
-
-func sessionAction(a ir.Action) bool {
-	uses := false
-	(&ir.Program{Actions: []ir.Action{a}}).Visit(func(s *ir.Stmt) {
-		uses = uses || s.Op == ir.StmtSkip || s.Op == ir.StmtCookie
-	}, func(e *ir.Expr) {
-		uses = uses || e.Op == ir.OpBuiltin && (e.Str == "is_return" || e.Str == "session_cookie")
-	})
-	return uses
-}
-
-// UsesCookie says whether a program asks which of its sites has fired.
-func UsesCookie(p *ir.Program) bool {
-	uses := false
-	p.Visit(func(*ir.Stmt) {}, func(e *ir.Expr) {
-		uses = uses || e.Op == ir.OpBuiltin && (e.Str == "probe" || e.Str == "cookie")
-	})
-	return uses
-}
-
-// NeedsBTF says whether a program names kernel types, or calls kernel functions.
-func NeedsBTF(p *ir.Program) bool {
-	need := false
-	for _, a := range p.Actions {
-		need = need || sessionAction(a)
-	}
-	need = need || walksStacks(p)
-	p.Visit(func(s *ir.Stmt) {
-		need = need || s.Op == ir.StmtPacket
-		need = need || s.Op == ir.StmtLoop && p.Loops == loops.Iter
-		need = need || s.Map != nil && s.Map.Kind == ir.MapCgroupStorage
-	}, func(e *ir.Expr) {
-		need = need || e.Map != nil && e.Map.Kind == ir.MapCgroupStorage
-		switch e.Op {
-		case ir.OpPath, ir.OpMember, ir.OpAddrOf, ir.OpIndex, ir.OpDeref, ir.OpOffset, ir.OpEnum, ir.OpSizeof, ir.OpTaskPID, ir.OpTaskTID:
-			need = true
-		case ir.OpCast:
-			need = need || e.Type.Kind == ir.KindPtr && e.Str != ""
-		case ir.OpBuiltin:
-			need = need || e.Str == "ppid" || e.Str == "curtask" || e.Str == "pcomm"
-		}
-	})
-	return need
-}
-
-// walksStacks says whether a program asks for walked user stacks.
-func walksStacks(p *ir.Program) bool {
-	walks := false
-	p.Visit(func(*ir.Stmt) {}, func(e *ir.Expr) { walks = walks || e.Op == ir.OpUstackWalk })
-	return walks
 }

@@ -106,10 +106,10 @@ func CaptureBTF(p *ir.Program, env *probe.Env) (raw []byte, path string, err err
 	return raw, path, nil
 }
 
-// KernelTypes are the types for a plan that has none yet. Those that the program
+// kernelTypes are the types for a plan that has none yet. Those that the program
 // names suffice; where they don't, because of a mistake that deserves a list of
 // what there is, it gets all.
-func KernelTypes(env *probe.Env, p *ir.Program, plan *probe.Plan) (*btf.Spec, error) {
+func kernelTypes(env *probe.Env, p *ir.Program, plan *probe.Plan) (*btf.Spec, error) {
 	if spec, err := env.MinimalBTF(BTFNeeds(p)); err == nil {
 		trial := *plan
 		trial.BTF = spec

@@ -10,6 +10,7 @@ import (
 
 	"github.com/cilium/ebpf"
 
+	"github.com/borescope/borescope/internal/kernel"
 	"github.com/borescope/borescope/mapx"
 	"github.com/borescope/borescope/mapx/recording"
 	"github.com/borescope/borescope/probe/ir"
@@ -17,9 +18,9 @@ import (
 	"github.com/borescope/borescope/probe/ir/internal/eval"
 )
 
-// Source is where handles read from: a loaded program, perhaps recording, or a
+// source is where handles read from: a loaded program, perhaps recording, or a
 // recording.
-type Source struct {
+type source struct {
 	live   *Loaded
 	rec    *recording.Recorder
 	replay *recording.Recording
@@ -27,14 +28,14 @@ type Source struct {
 
 // openTable opens a table by the name of the kernel's map.
 func openTable[K comparable, V any](h Handles, name string, live func(*ebpf.Map) (mapx.Table[K, V], error)) (mapx.Table[K, V], error) {
-	src, err := SourceOf(h)
+	src, err := sourceOf(h)
 	if err != nil {
 		return nil, fmt.Errorf("open %s: %w", name, err)
 	}
 	if src.replay != nil {
 		return recording.ReplayTable[K, V](src.replay, name)
 	}
-	em := src.live.Coll.Maps[name]
+	em := src.live.coll.Maps[name]
 	if em == nil {
 		return nil, fmt.Errorf("map %s is not one of the loaded program's", name)
 	}
@@ -57,7 +58,7 @@ func openPlain[K comparable, V any](h Handles, name string) (mapx.Table[K, V], e
 func openPerCPU[K comparable, V any](h Handles, name string) (mapx.Table[K, []V], error) {
 	return openTable(h, name, func(em *ebpf.Map) (mapx.Table[K, []V], error) {
 		if em.Type() == ebpf.ArrayOfMaps {
-			return openFlip[K, V](h.Source().live, name)
+			return openFlip[K, V](h.source().live, name)
 		}
 		return mapx.NewPerCPU[K, V](em)
 	})
@@ -215,7 +216,7 @@ func perCPUWhole[K comparable, V, R any](s Handles, m *ir.Map, reduce func([]V) 
 func openWhole[K comparable, V any](s Handles, name string, whole func(V) bool) (mapx.Table[K, []V], error) {
 	return openTable(s, name, func(em *ebpf.Map) (mapx.Table[K, []V], error) {
 		if em.Type() == ebpf.ArrayOfMaps {
-			f, err := openFlip[K, V](s.Source().live, name)
+			f, err := openFlip[K, V](s.source().live, name)
 			return &wholeFlip[K, V]{f, whole}, err
 		}
 		t, err := mapx.NewPerCPU[K, V](em)
@@ -371,7 +372,7 @@ type recorded struct {
 // OpenStream opens the buffer behind a map, with its counter of losses. Of a perf
 // buffer, order is that of mapx.PerfBufferOptions.
 func OpenStream(h Handles, m *ir.Map, order time.Duration) (Stream, error) {
-	src, err := SourceOf(h)
+	src, err := sourceOf(h)
 	if err != nil {
 		return nil, err
 	}
@@ -398,7 +399,7 @@ func (l *Loaded) openBuffer(m *ir.Map, order time.Duration) (Stream, error) {
 	if em == nil {
 		return nil, fmt.Errorf("map %s is not one of the loaded program's", m.Name)
 	}
-	lost, slot := l.Coll.Maps[check.StatsMap], uint32(l.lay.Lost(m))
+	lost, slot := l.coll.Maps[check.StatsMap], uint32(l.lay.Lost(m))
 	if m.Kind == ir.MapPerf {
 		o := &mapx.PerfBufferOptions{PerCPU: m.Entries, Lost: lost, LostSlot: slot, Order: order}
 		if o.PerCPU == 0 {
@@ -407,4 +408,24 @@ func (l *Loaded) openBuffer(m *ir.Map, order time.Duration) (Stream, error) {
 		return mapx.OpenPerfBuffer(em, o)
 	}
 	return mapx.OpenRing(em, &mapx.RingOptions{Lost: lost, LostSlot: slot})
+}
+
+// LookupStorage reads what a map of a storage kind holds for a thread or a cgroup, of
+// which fd is a descriptor (a pidfd, a directory of cgroup2), and whether it has one.
+func LookupStorage[V any](h Handles, m *ir.Map, fd int) (v V, ok bool, err error) {
+	if _, err := sourceOf(h); err != nil {
+		return v, false, fmt.Errorf("storage %s: %w", m.Name, err)
+	}
+	em := h.EBPFMap(m)
+	if em == nil {
+		return v, false, fmt.Errorf("storage %s is not one of the loaded program's", m.Name)
+	}
+	switch err := em.Lookup(int32(fd), &v); {
+	case err == nil:
+		return v, true, nil
+	case kernel.NoEntry(err):
+		return v, false, nil
+	default:
+		return v, false, fmt.Errorf("storage %s: %w", m.Name, err)
+	}
 }

@@ -36,7 +36,7 @@ func (j joined[K, V]) all(read func(mapx.Table[K, V]) (mapx.Snapshot[K, V], erro
 
 // stackTable opens an aggregation by stack, whose entries are in a map by depth.
 func stackTable[K comparable, V, R any](s Handles, m *ir.Map, reduce func([]V) (R, bool)) (mapx.Table[K, R], error) {
-	if _, err := SourceOf(s); err != nil {
+	if _, err := sourceOf(s); err != nil {
 		return nil, fmt.Errorf("open %s: %w", m.Name, err)
 	}
 	open := classTable[K, K, V, R]
@@ -44,7 +44,7 @@ func stackTable[K comparable, V, R any](s Handles, m *ir.Map, reduce func([]V) (
 		open = classTable[K, [check.MaxKey / 8]uint64, V, R]
 	}
 	deep, err := open(s, m.Name, reduce)
-	if err != nil && s.Source().replay != nil { // recorded where keys are shorter
+	if err != nil && s.source().replay != nil { // recorded where keys are shorter
 		if short, again := classTable[K, [check.MaxKey / 8]uint64](s, m.Name, reduce); again == nil {
 			deep, err = short, nil
 		}

@@ -104,8 +104,8 @@ func (l *Loaded) Stats() (Stats, error) {
 		st.Full += ms.Full
 		st.Maps = append(st.Maps, ms)
 	}
-	for i := range l.PlanMoved.Programs {
-		ps, err := programStats(l.PlanMoved.Programs[i].Name, l.Coll.Programs[l.PlanMoved.Programs[i].Name])
+	for i := range l.plan.Programs {
+		ps, err := programStats(l.plan.Programs[i].Name, l.coll.Programs[l.plan.Programs[i].Name])
 		if err != nil {
 			return st, err
 		}
@@ -120,7 +120,7 @@ func (l *Loaded) counts() ([]uint64, error) {
 	out := make([]uint64, check.CntMaps+len(l.lay.Maps))
 	var cpus []uint64
 	for i := range out {
-		if err := l.Coll.Maps[check.StatsMap].Lookup(uint32(i), &cpus); err != nil {
+		if err := l.coll.Maps[check.StatsMap].Lookup(uint32(i), &cpus); err != nil {
 			return nil, l.failed("read counters", err)
 		}
 		for _, v := range cpus {

@@ -33,12 +33,12 @@ type Symbols func(addr uint64) (name string, start uint64)
 // Disassemble lists a loaded program's code, by its name in the plan. Addresses
 // of calls in machine code are named by sym, which may be nil.
 func Disassemble(l *bpf.Loaded, program string, level Level, sym Symbols) (string, error) {
-	p := l.Coll.Programs[program]
+	p := l.Programs()[program]
 	if p == nil {
 		return "", fmt.Errorf("disassemble %s: no such program", program)
 	}
 	if level == LevelBPF {
-		spec, err := bpf.Compile(l.Prog, l.PlanMoved)
+		spec, err := bpf.Compile(l.Program(), l.Plan())
 		if err != nil {
 			return "", err
 		}
@@ -55,7 +55,7 @@ func Disassemble(l *bpf.Loaded, program string, level Level, sym Symbols) (strin
 		}
 		return fmt.Sprint(insns), nil
 	}
-	return disassembleJIT(info, l.PlanMoved.Arch, program, sym)
+	return disassembleJIT(info, l.Plan().Arch, program, sym)
 }
 
 // disassembleJIT lists machine code, function by function.

@@ -32,10 +32,10 @@ func TestBytesOfBuffers(t *testing.T) {
 	}
 	for cpus, budget := range map[int]int64{1: 80 << 10, 8: 600 << 10} {
 		p.Budget.MapBytes = budget
-		if err := bpf.CheckBytes(lay, p.Program, spec, cpus); err != nil {
+		if err := check.Bytes(lay, p.Program, spec, cpus); err != nil {
 			t.Error(err)
 		}
-		if err := bpf.CheckBytes(lay, p.Program, spec, 2*cpus); err == nil || !strings.Contains(err.Error(), "possible CPUs") {
+		if err := check.Bytes(lay, p.Program, spec, 2*cpus); err == nil || !strings.Contains(err.Error(), "possible CPUs") {
 			t.Errorf("%d CPUs have room in %d bytes: %v", 2*cpus, budget, err)
 		}
 	}

@@ -162,7 +162,7 @@ func (s *sessionSubject) session(t *testing.T, p *ir.Program) *probe.Plan {
 	if !plan.Programs[0].Session() {
 		t.Fatalf("no session: %s", plan)
 	}
-	if plan.BTF, err = bpf.KernelTypes(env, p, plan); err != nil {
+	if plan.BTF, err = env.BTF(); err != nil {
 		t.Fatal(err)
 	}
 	s.plan = plan

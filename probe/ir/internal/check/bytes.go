@@ -1,4 +1,4 @@
-package bpf
+package check
 
 import (
 	"fmt"
@@ -8,12 +8,11 @@ import (
 
 	"github.com/borescope/borescope/internal/kernel"
 	"github.com/borescope/borescope/probe/ir"
-	"github.com/borescope/borescope/probe/ir/internal/check"
 )
 
-// CheckBytes compares what maps and buffers need, on a machine of so many
+// Bytes compares what maps and buffers need, on a machine of so many
 // possible CPUs, with the budget.
-func CheckBytes(l *check.Layout, p *ir.Program, spec *ebpf.CollectionSpec, cpus int) error {
+func Bytes(l *Layout, p *ir.Program, spec *ebpf.CollectionSpec, cpus int) error {
 	if p.Budget.MapBytes <= 0 {
 		return nil
 	}

@@ -1,0 +1,112 @@
+package bpf
+
+import (
+	"github.com/borescope/borescope/probe"
+	"github.com/borescope/borescope/probe/ir"
+	"github.com/borescope/borescope/probe/ir/internal/loops"
+)
+
+// Resolve decides how a program's targets are attached, as probe.Resolve does, and has
+// the plan hold what compiling the program needs besides: kernel types, and the
+// addresses of symbols. Env nil is this machine. Of o, what the program's operations
+// ask for is set: that arguments have types, that functions are planned as sessions, or
+// with a program for each site.
+func Resolve(env *probe.Env, p *ir.Program, o *probe.Options) (*probe.Plan, error) {
+	if p == nil {
+		return nil, errNoProgram
+	}
+	if err := p.Err(); err != nil {
+		return nil, err
+	}
+	if env == nil {
+		env = probe.NewEnv(nil)
+	}
+	ro := probe.Options{}
+	if o != nil {
+		ro = *o
+	}
+	ro.NoTypes = ro.NoTypes || !usesArguments(p)
+	ro.Session = ro.Session || usesSession(p)
+	ro.Apart = ro.Apart || usesCookie(p)
+	plan, err := probe.Resolve(env, p.Targets(), &ro)
+	if err != nil {
+		return nil, err
+	}
+	if plan.BTF == nil && needsBTF(p) {
+		if plan.BTF, err = kernelTypes(env, p, plan); err != nil {
+			return nil, err
+		}
+	}
+	return plan, ResolveSymbols(env, p, plan)
+}
+
+// usesArguments says whether a program reads what has a type in BTF; if not,
+// reading BTF is spared, which is most of the time that attaching takes.
+func usesArguments(p *ir.Program) bool {
+	uses := false
+	p.Visit(func(*ir.Stmt) {}, func(e *ir.Expr) {
+		uses = uses || e.Op == ir.OpArg || e.Op == ir.OpRet || e.Op == ir.OpField
+	})
+	return uses
+}
+
+// usesSession says whether every action is one of a session program.
+func usesSession(p *ir.Program) bool {
+	for _, a := range p.Actions {
+		if !sessionAction(a) {
+			return false
+		}
+	}
+	return len(p.Actions) > 0
+}
+
+func sessionAction(a ir.Action) bool {
+	uses := false
+	(&ir.Program{Actions: []ir.Action{a}}).Visit(func(s *ir.Stmt) {
+		uses = uses || s.Op == ir.StmtSkip || s.Op == ir.StmtCookie
+	}, func(e *ir.Expr) {
+		uses = uses || e.Op == ir.OpBuiltin && (e.Str == "is_return" || e.Str == "session_cookie")
+	})
+	return uses
+}
+
+// usesCookie says whether a program asks which of its sites has fired.
+func usesCookie(p *ir.Program) bool {
+	uses := false
+	p.Visit(func(*ir.Stmt) {}, func(e *ir.Expr) {
+		uses = uses || e.Op == ir.OpBuiltin && (e.Str == "probe" || e.Str == "cookie")
+	})
+	return uses
+}
+
+// needsBTF says whether a program names kernel types, or calls kernel functions.
+func needsBTF(p *ir.Program) bool {
+	need := false
+	for _, a := range p.Actions {
+		need = need || sessionAction(a)
+	}
+	need = need || walksStacks(p)
+	p.Visit(func(s *ir.Stmt) {
+		need = need || s.Op == ir.StmtPacket
+		need = need || s.Op == ir.StmtLoop && p.Loops == loops.Iter
+		need = need || s.Map != nil && s.Map.Kind == ir.MapCgroupStorage
+	}, func(e *ir.Expr) {
+		need = need || e.Map != nil && e.Map.Kind == ir.MapCgroupStorage
+		switch e.Op {
+		case ir.OpPath, ir.OpMember, ir.OpAddrOf, ir.OpIndex, ir.OpDeref, ir.OpOffset, ir.OpEnum, ir.OpSizeof, ir.OpTaskPID, ir.OpTaskTID:
+			need = true
+		case ir.OpCast:
+			need = need || e.Type.Kind == ir.KindPtr && e.Str != ""
+		case ir.OpBuiltin:
+			need = need || e.Str == "ppid" || e.Str == "curtask" || e.Str == "pcomm"
+		}
+	})
+	return need
+}
+
+// walksStacks says whether a program asks for walked user stacks.
+func walksStacks(p *ir.Program) bool {
+	walks := false
+	p.Visit(func(*ir.Stmt) {}, func(e *ir.Expr) { walks = walks || e.Op == ir.OpUstackWalk })
+	return walks
+}
