@@ -42,7 +42,7 @@ type dist struct {
 	text   string
 	values []*ir.Expr
 	counts *action.Counter[key] // of -C
-	hist   *action.Hist[ir.None]
+	hist   *action.Hist[action.None]
 }
 
 func run(ctx context.Context, args []string, stdout io.Writer) error {

@@ -119,7 +119,7 @@ func TestSwitch(t *testing.T) {
 // TestSumsAreExact: eight threads on all CPUs add to the same keys.
 func TestSumsAreExact(t *testing.T) {
 	sum := action.NewSum[uint32]("sum", 8)
-	stats := action.NewStats[ir.None]("stats", 1)
+	stats := action.NewStats[action.None]("stats", 1)
 	shared := action.NewHash[uint32, uint64]("shared", 8)
 	s := attach(t, marked("sums", func(c *action.Ctx) {
 		sum.Observe(c, 3, 1)
@@ -161,7 +161,7 @@ func TestSumsAreExact(t *testing.T) {
 // first and the last time of each CPU, whose programs come one after the other
 // there, say which those are.
 func TestExtremesAreExact(t *testing.T) {
-	least, most := action.NewMin[ir.None]("least", 1), action.NewMax[uint32]("most", 8)
+	least, most := action.NewMin[action.None]("least", 1), action.NewMax[uint32]("most", 8)
 	both := action.NewStats[uint32]("both", 8)
 	first, last := action.NewArray[int64]("first", 256), action.NewArray[int64]("last", 256)
 	s := attach(t, marked("extremes", func(c *action.Ctx) {
@@ -182,7 +182,7 @@ func TestExtremesAreExact(t *testing.T) {
 	for _, v := range values(t, s, last.Table) {
 		hi = max(hi, v)
 	}
-	if l, m := values(t, s, least.Table)[ir.None{}], values(t, s, most.Table)[7]; l != lo || m != hi || lo >= hi {
+	if l, m := values(t, s, least.Table)[action.None{}], values(t, s, most.Table)[7]; l != lo || m != hi || lo >= hi {
 		t.Errorf("least %d and greatest %d, want %d and %d", l, m, lo, hi)
 	}
 	if st := values(t, s, both.Table)[7]; st.Min != -hi || st.Max != -lo {
@@ -411,7 +411,7 @@ func pinned(t *testing.T, f func()) {
 // are all 3, count and sum must fit at every moment.
 func TestSummariesAreNotTorn(t *testing.T) {
 	avg := action.NewAvg[uint32]("avg", 8)
-	stats := action.NewStats[ir.None]("stats", 1)
+	stats := action.NewStats[action.None]("stats", 1)
 	s := attach(t, marked("torn", func(c *action.Ctx) {
 		avg.Observe(c, 3, 1)
 		stats.Observe(c, 3)

@@ -49,7 +49,7 @@ func TestFlipLosesNothing(t *testing.T) {
 	sum := action.NewSum[uint32]("sum", 64)
 	most := action.NewMax[uint32]("most", 64)
 	stats := action.NewStats[uint32]("stats", 64)
-	avg := action.NewAvg[ir.None]("avg", 1)
+	avg := action.NewAvg[action.None]("avg", 1)
 	lat := action.NewHist("lat")
 	by := action.NewHistBy[uint32]("by", 256)
 	lin := action.NewLinear("lin", 0, 100, 10)

@@ -19,10 +19,13 @@ func Text(b []byte) string {
 	return string(before)
 }
 
+// None is the key type of maps without keys.
+type None = struct{}
+
 // keyType is the type of the keys of a map with Go keys K; None is none.
 func keyType[K any]() (ir.Type, error) {
 	t := reflect.TypeFor[K]()
-	if t == reflect.TypeFor[ir.None]() {
+	if t == reflect.TypeFor[None]() {
 		return ir.Type{}, nil
 	}
 	return ir.TypeFor(t)

@@ -24,7 +24,7 @@ import (
 func TestReadAggregations(t *testing.T) {
 	count := action.NewCounter[uint32]("count", 64)
 	sum := action.NewSum[uint32]("sum", 64)
-	least, most := action.NewMin[uint32]("least", 64), action.NewMax[ir.None]("most", 1)
+	least, most := action.NewMin[uint32]("least", 64), action.NewMax[action.None]("most", 1)
 	avg := action.NewAvg[uint32]("avg", 64)
 	keys := action.NewHash[uint64, uint64]("keys", 64)
 	seq := action.NewCell[uint64]("seq")

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"time"
+	"unsafe"
 
 	"github.com/borescope/borescope/internal/kernel"
 	"github.com/borescope/borescope/mapx"
@@ -43,6 +44,12 @@ func (p *Packets) Emit(c *Ctx, skb Ptr, most any) {
 	}
 	c.Do(s)
 }
+
+// Where a packet's head has the captured length, and its size.
+const (
+	packetCaptured = int(unsafe.Offsetof(ir.PacketHead{}.Captured))
+	packetHeadSize = int(unsafe.Sizeof(ir.PacketHead{}))
+)
 
 // Packet is a captured packet.
 type Packet struct {
@@ -89,18 +96,15 @@ func (r *PacketReader) Read(ctx context.Context, p *Packet) (lost uint64, err er
 		return 0, err
 	}
 	le, b := binary.LittleEndian, r.rec.Data
-	if len(b) < ir.PacketHeadSize || int64(le.Uint32(b[ir.PacketCaptured:])) > int64(len(b)-ir.PacketHeadSize) {
+	if len(b) < packetHeadSize || int64(le.Uint32(b[packetCaptured:])) > int64(len(b)-packetHeadSize) {
 		return r.rec.Lost, fmt.Errorf("packet's record of %d bytes: %w", len(b), io.ErrUnexpectedEOF)
 	}
 	*p = Packet{
 		Time: le.Uint64(b), CPU: r.rec.CPU, Len: int(le.Uint32(b[8:])),
-		Data: b[ir.PacketHeadSize:][:le.Uint32(b[ir.PacketCaptured:])],
+		Data: b[packetHeadSize:][:le.Uint32(b[packetCaptured:])],
 	}
 	return r.rec.Lost, nil
 }
-
-// Source is the stream of undecoded records, for recording.
-func (r *PacketReader) Source() mapx.Source { return r.in }
 
 // Stats are the counts of the stream.
 func (r *PacketReader) Stats() (mapx.Stats, error) { return r.in.Stats() }

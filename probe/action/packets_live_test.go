@@ -107,7 +107,7 @@ func udpPayload(t *testing.T, p action.Packet, from, to, size int) []byte {
 type captures struct {
 	whole, begin  *action.Packets // all of them, and their first 50 bytes
 	small, unread *action.Packets // whole without room for all, and without a reader
-	pieces        *action.Counter[ir.None]
+	pieces        *action.Counter[action.None]
 }
 
 // program captures this process's packets at a target, and counts those that are
@@ -168,7 +168,7 @@ func testPackets(t *testing.T, target probe.Target, o *probe.Options, header int
 			t.Errorf("packet %d has other bytes than what was sent", i)
 		}
 	}
-	if n := tableOf(t, s, streams.pieces)[ir.None{}]; n != 2 {
+	if n := tableOf(t, s, streams.pieces)[action.None{}]; n != 2 {
 		t.Errorf("%d packets were not in one piece, want 2", n)
 	}
 	for _, p := range some {

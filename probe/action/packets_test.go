@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/borescope/borescope/mapx"
-	"github.com/borescope/borescope/probe/ir"
 )
 
 // records is a stream of records that are there, over and over.
@@ -31,8 +30,8 @@ func (r *records) Stats() (mapx.Stats, error) { return mapx.Stats{}, nil }
 func (r *records) Close() error { return nil }
 
 func TestPacketReaderAllocates(t *testing.T) {
-	rec := append(make([]byte, ir.PacketHeadSize), "packet"...)
-	rec[ir.PacketCaptured] = 6
+	rec := append(make([]byte, packetHeadSize), "packet"...)
+	rec[packetCaptured] = 6
 	r := &PacketReader{in: &records{list: [][]byte{rec}}}
 	var p Packet
 	ctx := context.Background()

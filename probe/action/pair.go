@@ -19,7 +19,7 @@ import (
 type Pair[V any] struct {
 	depth *Hash[uint64, uint32]
 	calls *Hash[pairKey, V]
-	miss  *Hash[ir.None, uint64]
+	miss  *Hash[None, uint64]
 }
 
 // pairKey is a call in progress. Depth counts the calls, or is the frame's place

@@ -15,7 +15,6 @@ import (
 	"github.com/borescope/borescope/mapx/recording"
 	"github.com/borescope/borescope/probe"
 	"github.com/borescope/borescope/probe/action"
-	"github.com/borescope/borescope/probe/ir"
 	"github.com/borescope/borescope/probe/ir/bpf"
 )
 
@@ -28,7 +27,7 @@ func TestReplay(t *testing.T) {
 	}
 	calls := action.NewCounter[key]("calls", 64)
 	hist := action.NewHistBy[uint32]("hist", 64)
-	stats := action.NewStats[ir.None]("stats", 1)
+	stats := action.NewStats[action.None]("stats", 1)
 	stacks := action.NewCounter[[127]uint64]("stacks", 64)
 	cell := action.NewCell[uint64]("cell")
 	ev := action.NewEvents[numbered]("ev", 0)

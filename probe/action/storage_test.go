@@ -222,7 +222,7 @@ func TestSessionCookieIsNobodyElses(t *testing.T) {
 			testenv.Need(t, testenv.Root, testenv.Feature(of.feature))
 			runtime.LockOSThread()
 			defer runtime.UnlockOSThread()
-			session := func(name string, keeps bool) (_ *action.Session, returns, kept *action.Counter[ir.None]) {
+			session := func(name string, keeps bool) (_ *action.Session, returns, kept *action.Counter[action.None]) {
 				returns, kept = action.NewCount("returns"), action.NewCount("kept")
 				p := action.NewProgram(name)
 				p.IncludeSelf = true

@@ -42,7 +42,7 @@ func NewArray[V any](name string, entries int) *Hash[uint32, V] {
 }
 
 // NewCell returns a single value that all CPUs share.
-func NewCell[V any](name string) *Hash[ir.None, V] { return newHash[ir.None, V](name, ir.MapArray, 1) }
+func NewCell[V any](name string) *Hash[None, V] { return newHash[None, V](name, ir.MapArray, 1) }
 
 // Map is the IR's map.
 func (h *Hash[K, V]) Map() *ir.Map { return h.m }
@@ -213,7 +213,7 @@ func NewCounter[K comparable](name string, entries int) *Counter[K] {
 }
 
 // NewCount returns a counter without keys.
-func NewCount(name string) *Counter[ir.None] { return NewCounter[ir.None](name, 1) }
+func NewCount(name string) *Counter[None] { return NewCounter[None](name, 1) }
 
 // Inc counts an event. Of a key that is a struct, pass the fields in order.
 func (n *Counter[K]) Inc(c *Ctx, key ...any) { n.add(c, nil, key) }
@@ -308,7 +308,7 @@ func (n *Summary[K]) Table(s bpf.Handles) (mapx.Table[K, bpf.Stat], error) {
 type Hist[K comparable] struct{ agg[K] }
 
 // NewHist returns a histogram without keys whose buckets are powers of two.
-func NewHist(name string) *Hist[ir.None] { return NewHistBy[ir.None](name, 1) }
+func NewHist(name string) *Hist[None] { return NewHistBy[None](name, 1) }
 
 // NewHistBy returns histograms by key. entries is how many buckets of all keys
 // there is room for, because only buckets that were hit take any.
@@ -323,8 +323,8 @@ func (h *Hist[K]) Sub(k int) *Hist[K] {
 }
 
 // NewLinear returns a histogram without keys, from lo to hi in steps.
-func NewLinear(name string, lo, hi, step int64) *Hist[ir.None] {
-	return NewLinearBy[ir.None](name, 1, lo, hi, step)
+func NewLinear(name string, lo, hi, step int64) *Hist[None] {
+	return NewLinearBy[None](name, 1, lo, hi, step)
 }
 
 // NewLinearBy returns linear histograms by key; entries as of NewHistBy.

@@ -17,18 +17,18 @@ import (
 // Kernels that lack it give an *UnsupportedError: a Hash with the key c.TID() or
 // c.Cgroup() does the same there, but for entries that outlive their thread. It
 // needs the kernel's own BTF.
-type Storage[V any] struct{ h *Hash[ir.None, V] }
+type Storage[V any] struct{ h *Hash[None, V] }
 
 // NewTaskStorage returns storage by thread (Linux 5.12).
 func NewTaskStorage[V any](name string) *Storage[V] {
-	s := &Storage[V]{newHash[ir.None, V](name, ir.MapTaskStorage, 0)}
+	s := &Storage[V]{newHash[None, V](name, ir.MapTaskStorage, 0)}
 	s.h.m.Pos = callerPos()
 	return s
 }
 
 // NewCgroupStorage returns storage by cgroup of the cgroup2 hierarchy (Linux 6.2).
 func NewCgroupStorage[V any](name string) *Storage[V] {
-	s := &Storage[V]{newHash[ir.None, V](name, ir.MapCgroupStorage, 0)}
+	s := &Storage[V]{newHash[None, V](name, ir.MapCgroupStorage, 0)}
 	s.h.m.Pos = callerPos()
 	return s
 }

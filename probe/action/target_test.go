@@ -14,7 +14,6 @@ import (
 	"github.com/borescope/borescope/internal/testenv"
 	"github.com/borescope/borescope/probe"
 	"github.com/borescope/borescope/probe/action"
-	"github.com/borescope/borescope/probe/ir"
 )
 
 // thisMachine is what the tests that don't ask about an Env share, as a program
@@ -61,7 +60,7 @@ func reads(t *testing.T, n, size int) {
 
 // vfsRead is a program that counts this process's reads of 777 bytes by size,
 // at the entry, and their results and time at the return.
-func vfsRead(entry, ret probe.Target) (p *action.Program, sizes, rets *action.Counter[int64], pair *action.Pair[uint64], lat *action.Hist[ir.None]) {
+func vfsRead(entry, ret probe.Target) (p *action.Program, sizes, rets *action.Counter[int64], pair *action.Pair[uint64], lat *action.Hist[action.None]) {
 	sizes, rets = action.NewCounter[int64]("sizes", 64), action.NewCounter[int64]("rets", 64)
 	pair, lat = action.NewPair[uint64]("pair", 64), action.NewHist("lat")
 	p = action.NewProgram("vfsread")

@@ -260,7 +260,7 @@ func TestUstackWalkPlaces(t *testing.T) {
 	f := startFrameless(t)
 	ev := action.NewEvents[walkedEvent]("ev", 0)
 	byComm := action.NewHash[action.Comm, [42]uint64]("bycomm", 8)
-	sum := action.NewSum[ir.None]("sum", 1)
+	sum := action.NewSum[action.None]("sum", 1)
 	s := attachOrSkip(t, f.atCalls("places", func(c *action.Ctx) {
 		whole := c.UstackWalk(96)
 		ev.Emit(c, func(e *walkedEvent, b *action.Bind) {

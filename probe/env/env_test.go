@@ -108,11 +108,11 @@ func TestFeatureSet(t *testing.T) {
 	if err := json.Unmarshal(b, &set); err != nil {
 		t.Fatal(err)
 	}
-	if len(set) != len(Features()) || len(set) < 30 {
-		t.Errorf("%d features recorded of %d", len(set), len(Features()))
+	if len(set) != len(feature.All()) || len(set) < 30 {
+		t.Errorf("%d features recorded of %d", len(set), len(feature.All()))
 	}
 	live, recorded := New(nil), New(&Options{Root: fstest.MapFS{}, Features: set})
-	for _, f := range Features() {
+	for _, f := range feature.All() {
 		if g, err := ParseFeature(f.String()); g != f || err != nil {
 			t.Errorf("%s: ParseFeature gives %s, %v", f, g, err)
 		}

@@ -4,7 +4,7 @@ import "github.com/borescope/borescope/internal/feature"
 
 // Feature is one thing that a kernel may be able to do, such as kprobe-multi:
 // its String is a name that stays, and its Since the first mainline kernel that
-// has it ("5.18"), empty where versions don't tell. Features lists them all.
+// has it ("5.18"), empty where versions don't tell. RecordFeatures names them all.
 type Feature = feature.Feature
 
 // FeatureSet is what was found out about one machine: plain data, keyed by the
@@ -13,9 +13,6 @@ type Feature = feature.Feature
 // reason as "why"). A feature that it does not name is unknown. Nil is this
 // machine, asked live.
 type FeatureSet = feature.Set
-
-// Features lists every feature that plans may depend on.
-func Features() []Feature { return feature.All() }
 
 // ParseFeature is the inverse of a Feature's String.
 func ParseFeature(name string) (Feature, error) { return feature.Parse(name) }

@@ -12,7 +12,9 @@ type Builtin struct {
 	Type Type
 	// Since is the first kernel that has it natively, {0, 0} for 5.10 or older.
 	Since Version
-	// GPL says that a program that uses it needs a GPL-compatible licence.
+	// GPL says that a program that uses it needs a GPL-compatible licence. Reading
+	// memory and stacks, perf buffers and overriding returns need one too; counting,
+	// timing, thread names and ring buffers do not.
 	GPL bool
 	// Doc is one line for people.
 	Doc string
@@ -88,18 +90,5 @@ func Builtins() []Builtin {
 		out = append(out, b)
 	}
 	sort.Slice(out, func(i, j int) bool { return out[i].Name < out[j].Name })
-	return out
-}
-
-// GPLOnly lists the builtins that need a GPL-compatible licence. Reading memory
-// and stacks, perf buffers and overriding returns need one too; counting,
-// timing, thread names and ring buffers do not.
-func GPLOnly() []string {
-	var out []string
-	for _, b := range Builtins() {
-		if b.GPL {
-			out = append(out, b.Name)
-		}
-	}
 	return out
 }

@@ -5,9 +5,6 @@ import (
 	"reflect"
 )
 
-// None is the key type of maps without keys.
-type None = struct{}
-
 // TypeFor is the type that programs give a Go type: integers, bool, [N]byte for
 // text or bytes, [N]uint64 for stacks, other arrays of up to 256 elements, and
 // structs of these. The layout is

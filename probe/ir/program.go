@@ -17,8 +17,8 @@ type Program struct {
 	// Name is for people and for the names of the kernel objects.
 	Name string
 	// License is the programs' licence as the kernel reads it; "" is DefaultLicense.
-	// A licence that is not compatible with the GPL cannot use the helpers that
-	// GPLOnly lists.
+	// Under a licence that is not compatible with the GPL some builtins are refused
+	// (Builtin.GPL).
 	License string
 	// Actions are the targets with what to do there. Index i is the plan's Group i.
 	Actions []Action

@@ -23,7 +23,7 @@ func ResolveSymbols(env *probe.Env, p *ir.Program, plan *probe.Plan) error {
 		env = probe.NewEnv(nil)
 	}
 	var missing []string
-	for _, name := range p.KernelSymbols() {
+	for _, name := range kernelSymbols(p) {
 		if _, ok := plan.Symbols[name]; !ok {
 			missing = append(missing, name)
 		}
@@ -109,3 +109,28 @@ func symbolDistance(path string, offset uint64, name string) (uint64, error) {
 	s, err := f.Lookup(name)
 	return s.Addr - at, err
 }
+
+// kernelSymbols are the kernel symbols whose addresses a program needs, in order of
+// first use.
+func kernelSymbols(p *ir.Program) []string {
+	var out []string
+	seen := map[string]bool{}
+	add := func(name string) {
+		if !seen[name] {
+			seen[name] = true
+			out = append(out, name)
+		}
+	}
+	p.Visit(func(*ir.Stmt) {}, func(e *ir.Expr) {
+		switch e.Op {
+		case ir.OpKaddr:
+			add(e.Str)
+		case ir.OpPerCPU:
+			add(perCPUTable)
+		}
+	})
+	return out
+}
+
+// perCPUTable is the kernel's table of where each CPU's variables are.
+const perCPUTable = "__per_cpu_offset"

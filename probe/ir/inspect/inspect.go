@@ -26,13 +26,10 @@ const (
 	LevelMachine                 // as the JIT compiled it
 )
 
-// Symbols names kernel addresses: the symbol that covers addr and its start. A
-// name of "" is none.
-type Symbols func(addr uint64) (name string, start uint64)
-
 // Disassemble lists a loaded program's code, by its name in the plan. Addresses
-// of calls in machine code are named by sym, which may be nil.
-func Disassemble(l *bpf.Loaded, program string, level Level, sym Symbols) (string, error) {
+// of calls in machine code are named by sym: the symbol that covers an address, "" for
+// none, and its start. It may be nil.
+func Disassemble(l *bpf.Loaded, program string, level Level, sym func(uint64) (string, uint64)) (string, error) {
 	p := l.Programs()[program]
 	if p == nil {
 		return "", fmt.Errorf("disassemble %s: no such program", program)
@@ -59,7 +56,7 @@ func Disassemble(l *bpf.Loaded, program string, level Level, sym Symbols) (strin
 }
 
 // disassembleJIT lists machine code, function by function.
-func disassembleJIT(info *ebpf.ProgramInfo, arch, program string, sym Symbols) (string, error) {
+func disassembleJIT(info *ebpf.ProgramInfo, arch, program string, sym func(uint64) (string, uint64)) (string, error) {
 	code, ok := info.JitedInsns()
 	if !ok {
 		return "", fmt.Errorf("disassemble %s: %w", program, check.Unsupported("machine code", ir.Version{}, "the JIT is off (net.core.bpf_jit_enable), hardened (bpf_jit_harden), or addresses are hidden (kptr_restrict)"))
@@ -88,7 +85,7 @@ func disassembleJIT(info *ebpf.ProgramInfo, arch, program string, sym Symbols) (
 // MachineCode disassembles machine code for an architecture as GOARCH spells
 // it, amd64 or arm64; of others it lists bytes. Bytes that are no instruction
 // are listed as such.
-func MachineCode(arch string, code []byte, addr uint64, sym Symbols) string {
+func MachineCode(arch string, code []byte, addr uint64, sym func(uint64) (string, uint64)) string {
 	if sym == nil {
 		sym = func(uint64) (string, uint64) { return "", 0 }
 	}
@@ -101,7 +98,7 @@ func MachineCode(arch string, code []byte, addr uint64, sym Symbols) string {
 	return b.String()
 }
 
-func machineInsn(arch string, code []byte, pc uint64, sym Symbols) (string, int) {
+func machineInsn(arch string, code []byte, pc uint64, sym func(uint64) (string, uint64)) (string, int) {
 	switch arch {
 	case "amd64":
 		in, err := x86asm.Decode(code, 64)

@@ -2,6 +2,7 @@ package interp
 
 import (
 	"encoding/binary"
+	"unsafe"
 
 	"github.com/borescope/borescope/probe/ir"
 )
@@ -13,7 +14,7 @@ func (r *run) packet(s *ir.Stmt) {
 		return
 	}
 	b := append([]byte(nil), r.expr(s.X).b...)
-	data := make([]byte, binary.LittleEndian.Uint32(b[ir.PacketCaptured:]))
+	data := make([]byte, binary.LittleEndian.Uint32(b[unsafe.Offsetof(ir.PacketHead{}.Captured):]))
 	if r.Packet != nil {
 		copy(data, r.Packet(skb, len(data)))
 	}

@@ -67,12 +67,13 @@ type Machine struct {
 // It exists to test what the compiler generates, and to run programs where
 // there is no kernel: both are specified by the same rules (eval.go).
 type Interp struct {
-	C   *check.Checked
-	lay *check.Layout
+	// Checked is the program with its types, for tests of this module.
+	Checked *check.Checked
+	lay     *check.Layout
 }
 
-// NewInterp checks the program for program i of the plan.
-func NewInterp(p *ir.Program, plan *probe.Plan, i int) (*Interp, error) {
+// New checks the program for program i of the plan.
+func New(p *ir.Program, plan *probe.Plan, i int) (*Interp, error) {
 	if err := p.Err(); err != nil {
 		return nil, err
 	}
@@ -90,7 +91,7 @@ func NewInterp(p *ir.Program, plan *probe.Plan, i int) (*Interp, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Interp{C: c, lay: lay}, nil
+	return &Interp{Checked: c, lay: lay}, nil
 }
 
 // val is a value: n if it is a scalar, canonical, else b.
@@ -117,7 +118,7 @@ const (
 	doReturn
 )
 
-var ErrSteps = errors.New("interpreted program runs too long")
+var errSteps = errors.New("interpreted program runs too long")
 
 // Run interprets the program once. The error says that the program could not
 // be interpreted; what happens to a program in the kernel is in the Machine.
@@ -132,17 +133,17 @@ func (in *Interp) Run(m *Machine) error {
 		m.Lost = map[*ir.Map]uint64{}
 	}
 	r := &run{Machine: m, in: in, vars: map[*ir.Var]val{}, left: 10_000_000}
-	for _, v := range in.C.Vars {
+	for _, v := range in.Checked.Vars {
 		r.vars[v] = val{b: make([]byte, v.Type.Size)}
 	}
-	_, err := r.block(in.C.Body)
+	_, err := r.block(in.Checked.Body)
 	return err
 }
 
 func (r *run) block(list []*ir.Stmt) (control, error) {
 	for _, s := range list {
 		if r.left--; r.left < 0 {
-			return doReturn, ErrSteps
+			return doReturn, errSteps
 		}
 		c, err := r.stmt(s)
 		if err != nil || c != goOn {

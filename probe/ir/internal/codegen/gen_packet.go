@@ -1,10 +1,18 @@
 package codegen
 
 import (
+	"unsafe"
+
 	"github.com/cilium/ebpf/asm"
 
 	"github.com/borescope/borescope/probe/ir"
 	"github.com/borescope/borescope/probe/ir/internal/check"
+)
+
+// Where a packet's head has the captured length, and its size.
+const (
+	packetCaptured = int(unsafe.Offsetof(ir.PacketHead{}.Captured))
+	packetHeadSize = int32(unsafe.Sizeof(ir.PacketHead{}))
 )
 
 // emitPacket calls bpf_skb_output(skb, map, captured<<32 | BPF_F_CURRENT_CPU, head, size).
@@ -19,10 +27,10 @@ func (g *gen) emitPacket(s *ir.Stmt) {
 	g.scalar(root, asm.R1)
 	g.emit(asm.JEq.Imm(asm.R1, 0, done)) // which some kernels insist on
 	g.emit(asm.LoadMapPtr(asm.R2, 0).WithReference(s.Map.Name))
-	g.load(asm.R3, head.at(ir.PacketCaptured), 4)
+	g.load(asm.R3, head.at(packetCaptured), 4)
 	g.emit(asm.LSh.Imm(asm.R3, 32), asm.LoadImm(asm.R4, 0xffffffff, asm.DWord), asm.Or.Reg(asm.R3, asm.R4))
 	g.addr(asm.R4, head)
-	g.emit(asm.Mov.Imm(asm.R5, ir.PacketHeadSize))
+	g.emit(asm.Mov.Imm(asm.R5, packetHeadSize))
 	g.call(asm.FnSkbOutput)
 	g.emit(asm.JNE.Imm(asm.R0, 0, lost))
 	g.place(done)

@@ -81,7 +81,7 @@ func testAggs(t *testing.T, release string, maps []*ir.Map) {
 		t.Fatal(err)
 	}
 	coll := loadSpec(t, spec)
-	in, err := interp.NewInterp(p, plan, 0)
+	in, err := interp.New(p, plan, 0)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -97,7 +97,7 @@ func differ(t *testing.T, seed uint64, release string) {
 		t.Fatalf("%s: %+v\n%s\n%v", seedName(seed), err, p, spec.Programs["p0"].Instructions)
 	}
 	defer coll.Close()
-	in, err := interp.NewInterp(p, plan, 0)
+	in, err := interp.New(p, plan, 0)
 	if err != nil {
 		t.Fatal(err)
 	}

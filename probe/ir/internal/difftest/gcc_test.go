@@ -111,7 +111,7 @@ func TestArithmeticAgreesWithGCC(t *testing.T) {
 		p := &ir.Program{Name: "gcc", Actions: []ir.Action{{
 			Target: probe.RawTracepoint{}, Body: []*ir.Stmt{{Op: ir.StmtSet, Map: out, X: x}},
 		}}}
-		in, err := interp.NewInterp(p, plan, 0)
+		in, err := interp.New(p, plan, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -125,7 +125,7 @@ func TestArithmeticAgreesWithGCC(t *testing.T) {
 			}
 			want[i] = append(want[i], binary.LittleEndian.Uint64(m.Maps[out]["\x00\x00\x00\x00"]))
 		}
-		fmt.Fprintf(&src, "static u64 f%d(const u64 *a) { return (u64)%s; }\n", i, cExpr(in.C.Body[0].X))
+		fmt.Fprintf(&src, "static u64 f%d(const u64 *a) { return (u64)%s; }\n", i, cExpr(in.Checked.Body[0].X))
 	}
 	compareGCC(t, src.String(), inputs, want)
 }

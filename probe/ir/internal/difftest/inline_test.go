@@ -3,6 +3,7 @@ package difftest
 import (
 	"encoding/binary"
 	"fmt"
+	"io"
 	"maps"
 	"math/rand/v2"
 	"reflect"
@@ -19,11 +20,11 @@ import (
 // optimised is the program's interpreter on the tree that code is generated from.
 func optimised(t *testing.T, p *ir.Program) *interp.Interp {
 	t.Helper()
-	in, err := interp.NewInterp(p, inlinePlan(), 0)
+	in, err := interp.New(p, inlinePlan(), 0)
 	if err != nil {
 		t.Fatalf("%v\n%s", err, p)
 	}
-	opt.Inline(in.C)
+	opt.Inline(in.Checked)
 	return in
 }
 
@@ -88,7 +89,7 @@ const testCommand = "a-command"
 // ReadMemory reads memory of which every fourth page is not there.
 func (k *ticking) ReadMemory(b []byte, addr uint64) error {
 	if addr>>12&3 == 3 {
-		return interp.ErrSteps
+		return io.ErrUnexpectedEOF
 	}
 	for i := range b {
 		b[i] = byte(1 + (addr+uint64(i)+k.now)%200)
@@ -174,7 +175,7 @@ func sameOptimised(t *testing.T, seed uint64) {
 	g.out = &ir.Map{Name: "out", Kind: ir.MapArray, Key: ir.IntType(4, false), Value: ir.Uint64Type(), Entries: 64}
 	g.ring = &ir.Map{Name: "ring", Kind: ir.MapRing, Value: ir.Uint64Type(), Entries: 4096}
 	p := one(g.list(10, 2)...)
-	plain, err := interp.NewInterp(p, inlinePlan(), 0)
+	plain, err := interp.New(p, inlinePlan(), 0)
 	if err != nil {
 		t.Fatalf("%s: %v\n%s", seedName(seed), err, p)
 	}

@@ -42,7 +42,7 @@ func evaluated(t *testing.T, release string, exprs []*ir.Expr, vals ...uint64) (
 	}
 	coll := loadSpec(t, spec)
 	runRaw(t, coll.Programs["p0"], vals...)
-	in, err := interp.NewInterp(p, plan, 0)
+	in, err := interp.New(p, plan, 0)
 	if err != nil {
 		t.Fatal(err)
 	}

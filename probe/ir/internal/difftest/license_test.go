@@ -5,7 +5,6 @@ package difftest
 import (
 	"errors"
 	"runtime"
-	"slices"
 	"strings"
 	"testing"
 
@@ -16,12 +15,11 @@ import (
 	"github.com/borescope/borescope/probe/ir/bpf"
 )
 
-// TestLicence: what GPLOnly lists, and nothing else, is refused under another
+// TestLicence: what Builtin.GPL says, and nothing else, is refused under another
 // licence, by the compiler as by the kernel.
 func TestLicence(t *testing.T) {
 	needRoot(t)
 	plan := rawPlan(runningKernel(t), runtime.GOARCH, nil)
-	gpl := ir.GPLOnly()
 	for _, b := range ir.Builtins() {
 		switch b.Name {
 		case "ppid", "pcomm", "session_cookie", "ip", "sp", "goid", "func", "probe", "cookie": // need what this plan has not
@@ -31,7 +29,7 @@ func TestLicence(t *testing.T) {
 			Target: probe.RawTracepoint{Name: "sys_enter"}, Body: []*ir.Stmt{{Op: ir.StmtEval, X: ir.NewBuiltin(b.Name)}},
 		}}}
 		spec, err := bpf.Compile(p, plan)
-		if slices.Contains(gpl, b.Name) {
+		if b.GPL {
 			if err == nil || !strings.Contains(err.Error(), "GPL") {
 				t.Errorf("%s: %v", b.Name, err)
 			}

@@ -68,7 +68,7 @@ func runLoop(t *testing.T, p *ir.Program, form loops.Form, out *ir.Map, arg uint
 	}
 	coll := loadSpec(t, spec)
 	runRaw(t, coll.Programs["p0"], arg)
-	in, err := interp.NewInterp(p, plan, 0)
+	in, err := interp.New(p, plan, 0)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -96,7 +96,7 @@ func testReads(t *testing.T, r *rand.Rand, mem bytesAt, round int) {
 	}
 	coll := loadSpec(t, spec)
 	defer coll.Close()
-	in, err := interp.NewInterp(p, plan, 0)
+	in, err := interp.New(p, plan, 0)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"unsafe"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/btf"
@@ -84,7 +85,7 @@ func TestPacketInterpreted(t *testing.T) {
 		{0x1000, 1<<64 - 1, &ir.Expr{Op: ir.OpArg, Int: 1}, ir.MaxPacket},
 	} {
 		pkts, p := packetProgram(c.most)
-		in, err := interp.NewInterp(p, packetPlan("6.12.0", "amd64"), 0)
+		in, err := interp.New(p, packetPlan("6.12.0", "amd64"), 0)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -100,7 +101,7 @@ func TestPacketInterpreted(t *testing.T) {
 			t.Fatalf("%d packets", len(m.Events[pkts]))
 		}
 		le, rec := binary.LittleEndian, m.Events[pkts][0]
-		time, size, got := le.Uint64(rec), int(le.Uint32(rec[8:])), rec[ir.PacketHeadSize:][:le.Uint32(rec[ir.PacketCaptured:])]
+		time, size, got := le.Uint64(rec), int(le.Uint32(rec[8:])), rec[unsafe.Sizeof(ir.PacketHead{}):][:le.Uint32(rec[unsafe.Offsetof(ir.PacketHead{}.Captured):])]
 		length := int(le.Uint32(kernel[c.skb][8:]))
 		data := append(bytes.Repeat([]byte{byte(c.skb >> 12)}, 80), make([]byte, ir.MaxPacket)...)[:c.want]
 		if time != 77 || size != length || !bytes.Equal(got, data) {
@@ -108,7 +109,7 @@ func TestPacketInterpreted(t *testing.T) {
 		}
 	}
 	pkts, p := packetProgram(nil)
-	in, err := interp.NewInterp(p, packetPlan("6.12.0", "amd64"), 0)
+	in, err := interp.New(p, packetPlan("6.12.0", "amd64"), 0)
 	if err != nil {
 		t.Fatal(err)
 	}

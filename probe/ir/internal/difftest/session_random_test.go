@@ -187,7 +187,7 @@ func (s *sessionSubject) differ(t *testing.T, seed uint64) {
 	if err := link.Close(); err != nil {
 		t.Fatal(err)
 	}
-	in, err := interp.NewInterp(p, plan, 0)
+	in, err := interp.New(p, plan, 0)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -86,7 +86,7 @@ func testOperand(t *testing.T, arch string, a *usdt.Arg, regs *stack.Regs, ctx [
 	}}}
 	out := &ir.Map{Name: "out", Kind: ir.MapArray, Value: ir.Uint64Type()}
 	p := one(&ir.Stmt{Op: ir.StmtSet, Map: out, X: &ir.Expr{Op: ir.OpArg}})
-	in, err := interp.NewInterp(p, plan, 0)
+	in, err := interp.New(p, plan, 0)
 	if err != nil {
 		if evalErr == nil && !a.Float {
 			t.Errorf("%s: %v", a.Text, err)
