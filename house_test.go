@@ -21,22 +21,21 @@ var update = flag.Bool("update", false, "rewrite internal/testdata/api with the 
 const (
 	mostLines   = 5500
 	mostMethods = 60
-	mostNames   = 2000
+	mostNames   = 2010
 )
 
 // large are the packages that may have more lines, or do today: then with what they
 // have, which only falls.
 var large = map[string]int{
-	"probe":        9040, // 8000
-	"probe/action": 14800,
-	"symbol":       7160, // 7000
+	"probe":  9040, // 8000
+	"symbol": 7160, // 7000
 }
 
 // broad are the types that have more methods today, which only fall.
 var broad = map[string]int{
-	"probe.resolver":       87,
-	"probe/action.checker": 89,
-	"probe/action.gen":     175,
+	"probe.resolver":                  87,
+	"probe/ir/internal/check.Checker": 89,
+	"probe/ir/internal/codegen.gen":   175,
 }
 
 // slack is how far a package may fall below its line in large before that has to fall too.

@@ -3,12 +3,8 @@ package action_test
 import (
 	"fmt"
 
-	"github.com/cilium/ebpf"
-
 	"github.com/borescope/borescope/probe"
 	"github.com/borescope/borescope/probe/action"
-	"github.com/borescope/borescope/probe/ir"
-	"github.com/borescope/borescope/probe/ir/bpf"
 )
 
 // How long threads wait on a run queue before they get a CPU: a histogram in
@@ -82,23 +78,4 @@ func ExampleEvents() {
 	})
 	fmt.Print(p.Actions[0].Body[0])
 	// Output: $t1 = args.filename
-}
-
-// A front end builds programs from the IR, and compiles them for any plan: here
-// one that is written down, for a kernel that is not this one.
-func ExampleCompile() {
-	hits := &ir.Map{Name: "hits", Agg: ir.AggCount, Key: ir.StringType(16)}
-	p := &ir.Program{Name: "count", Actions: []ir.Action{{
-		Target: probe.RawTracepoint{Name: "sys_enter"},
-		Body: []*ir.Stmt{
-			{Op: ir.StmtAgg, Map: hits, Key: ir.NewBuiltin("comm")},
-		},
-	}}}
-	plan := &probe.Plan{Arch: "arm64", Kernel: "5.10.0", Programs: []probe.Program{{
-		Name: "sys_enter", Type: ebpf.RawTracepoint, AttachTo: "sys_enter",
-		Context: probe.ContextRawArgs, Method: probe.MethodRawTracepoint,
-	}}}
-	spec, err := bpf.Compile(p, plan)
-	fmt.Println(len(spec.Programs["sys_enter"].Instructions) > 20, spec.Maps["hits"].Type, err)
-	// Output: true PerCPUHash <nil>
 }

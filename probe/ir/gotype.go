@@ -7,8 +7,7 @@ import (
 
 // TypeFor is the type that programs give a Go type: integers, bool, [N]byte for
 // text or bytes, [N]uint64 for stacks, other arrays of up to 256 elements, and
-// structs of these. The layout is
-// Go's own, so that memory written by a program is read by Go as it is. Types
+// structs of these. The layout is Go's own, so that memory written by a program is read by Go as it is. Types
 // with pointers, int, uint and floats are refused.
 func TypeFor(t reflect.Type) (Type, error) {
 	switch t.Kind() {
@@ -62,3 +61,14 @@ func structFor(t reflect.Type) (Type, error) {
 }
 
 func typeFor[T any]() (Type, error) { return TypeFor(reflect.TypeFor[T]()) }
+
+// TypeOf is the type that programs give the Go type T, as of memory to read:
+// p.Load(0, TypeOf[T]()) is a struct whose fields Int.Elem picks. It panics
+// never: a type that has no fixed form is one that Compile refuses.
+func TypeOf[T any]() Type {
+	t, err := typeFor[T]()
+	if err != nil {
+		return Type{Kind: KindTuple}
+	}
+	return t
+}

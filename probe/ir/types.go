@@ -48,7 +48,6 @@ const (
 	FormatErrno          // negative errno, or a result
 	FormatSignal         // signal number
 	FormatPath           // file path
-	FormatUnicode        // text
 )
 
 // Type is the type of a value. It is plain data; treat it as immutable. The

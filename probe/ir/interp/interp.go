@@ -65,7 +65,7 @@ type Machine struct {
 // is immutable and safe for concurrent use with different Machines.
 //
 // It exists to test what the compiler generates, and to run programs where
-// there is no kernel: both are specified by the same rules (eval.go).
+// there is no kernel: both follow the same rules.
 type Interp struct {
 	// Checked is the program with its types, for tests of this module.
 	Checked *check.Checked

@@ -1,6 +1,7 @@
 package check
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strings"
@@ -312,3 +313,6 @@ func (c *Checker) kernelType(name string) (btf.Type, error) {
 	}
 	return lookupType(c.Plan.BTF, name)
 }
+
+// License is the licence to load a program with.
+func License(p *ir.Program) string { return cmp.Or(p.License, ir.DefaultLicense) }

@@ -45,3 +45,15 @@ func FromBTF(t btf.Type, user bool) (ir.Type, error) {
 	}
 	return ir.Type{}, fmt.Errorf("type %s has no value", ctype.Name(t))
 }
+
+// StructOf is the struct or union that t is, nil if it is none.
+func StructOf(t btf.Type) btf.Type {
+	if t == nil {
+		return nil
+	}
+	switch u := ctype.Underlying(t).(type) {
+	case *btf.Struct, *btf.Union:
+		return u
+	}
+	return nil
+}

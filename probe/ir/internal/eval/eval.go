@@ -1,6 +1,7 @@
 package eval
 
 import (
+	"encoding/binary"
 	"math/bits"
 
 	"github.com/borescope/borescope/probe/ir"
@@ -171,3 +172,33 @@ func LinearBucket(v, lo, hi, step int64) int {
 
 // LinearBuckets is how many buckets there are.
 func LinearBuckets(lo, hi, step int64) int { return int(2 + (hi-lo)/step) }
+
+func TextLen(b []byte) int {
+	for i, c := range b {
+		if c == 0 {
+			return i
+		}
+	}
+	return len(b)
+}
+
+// Measure is the number that extremes are kept as: it grows towards the extreme.
+func Measure(smallest, signed bool, x uint64) uint64 {
+	if signed {
+		x ^= 1 << 63
+	}
+	if smallest {
+		x = ^x
+	}
+	return x
+}
+
+// Frames is how many program counters a stack has.
+func Frames(b []byte) int {
+	for i := range len(b) / 8 {
+		if binary.LittleEndian.Uint64(b[8*i:]) == 0 {
+			return i
+		}
+	}
+	return len(b) / 8
+}

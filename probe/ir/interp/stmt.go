@@ -3,6 +3,7 @@ package interp
 import (
 	"encoding/binary"
 	"sort"
+	"unsafe"
 
 	"github.com/borescope/borescope/probe/ir"
 	"github.com/borescope/borescope/probe/ir/internal/check"
@@ -289,4 +290,32 @@ func update(a ir.Agg, signed bool, b []byte, x uint64) {
 	default:
 		add(0, 1)
 	}
+}
+
+// owner is the key by which the interpreter keeps a storage's values: the
+// current thread or cgroup.
+func (r *run) owner(m *ir.Map) string {
+	name := "tid"
+	if m.Kind == ir.MapCgroupStorage {
+		name = "cgroup"
+	}
+	id := uint64(0)
+	if r.Builtin != nil {
+		id = r.Builtin(name)
+	}
+	return string(binary.LittleEndian.AppendUint64(nil, id))
+}
+
+// packet emits what Machine.Packet has of a packet.
+func (r *run) packet(s *ir.Stmt) {
+	skb := r.expr(s.Key).n
+	if skb == 0 {
+		return
+	}
+	b := append([]byte(nil), r.expr(s.X).b...)
+	data := make([]byte, binary.LittleEndian.Uint32(b[unsafe.Offsetof(ir.PacketHead{}.Captured):]))
+	if r.Packet != nil {
+		copy(data, r.Packet(skb, len(data)))
+	}
+	r.Events[s.Map] = append(r.Events[s.Map], append(b, data...))
 }

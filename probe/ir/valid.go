@@ -61,7 +61,3 @@ func (t Type) valid(depth int) error {
 	}
 	return validScalar(t)
 }
-
-// DefaultFrames is how many frames a stack has for which nobody gave a number:
-// PERF_MAX_STACK_DEPTH, which is the most that the kernel's walker gives.
-const DefaultFrames = 127

@@ -85,3 +85,11 @@ func returnProbes(plan *probe.Plan) *bpfwalk.ReturnProbes {
 	}
 	return &bpfwalk.ReturnProbes{Task: int(at[0]), Instances: int(at[1]), Next: int(at[2]), Stack: int(at[3]), Addr: int(at[4])}
 }
+
+// stackType is the type of a stack of n frames.
+func stackType(op ir.Op, n int64) ir.Type {
+	if op != ir.OpKstack {
+		return ir.BytesType(int(n) * 8).WithFormat(ir.FormatUstack)
+	}
+	return ir.BytesType(int(n) * 8).WithFormat(ir.FormatKstack)
+}

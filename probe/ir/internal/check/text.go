@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/borescope/borescope/probe/ir"
+	"github.com/borescope/borescope/probe/ir/internal/eval"
 )
 
 // text types the operations on text, and those on bytes that are like them.
@@ -189,4 +190,13 @@ func (g *Glob) Match(text []byte) bool {
 		at = next
 	}
 	return at>>len(g.Tokens)&1 != 0
+}
+
+// Key tells classes apart.
+func (c *globClass) Key() string {
+	b := []byte{byte(eval.B2u(c.Negated))}
+	for _, r := range c.Ranges {
+		b = append(b, r[0], r[1])
+	}
+	return string(b)
 }

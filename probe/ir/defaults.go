@@ -11,3 +11,10 @@ const (
 // EachProbe, as the entries of a hash or an aggregation, makes room for as many
 // keys as the plan has probes: for what is kept by Ctx.Probe.
 const EachProbe = -1
+
+// DefaultString is the size of text whose size nobody gave, in bytes.
+const DefaultString = 64
+
+// DefaultFrames is how many frames a stack has for which nobody gave a number:
+// PERF_MAX_STACK_DEPTH, which is the most that the kernel's walker gives.
+const DefaultFrames = 127

@@ -1,0 +1,2 @@
+// Package codegen makes instructions of what package check has typed.
+package codegen

@@ -1,0 +1,2 @@
+// Package opt makes typed programs smaller before code is generated from them.
+package opt
