@@ -81,7 +81,7 @@ func (f *TaskFilter) String() string {
 }
 
 // ApplyFilter puts the plan's filter (Options.Filter) in front of the plan's
-// programs in spec. action.Compile has done so; it is for programs from
+// programs in spec. bpf.Compile has done so; it is for programs from
 // elsewhere, before they are loaded. Programs that run on behalf of no task are
 // left as they are: begin and end, iterators, socket filters. A mount namespace
 // takes programs of a GPL-compatible licence, and so does a control group before

@@ -44,7 +44,7 @@ type Plan struct {
 	// nor recorded; nil of a plan for another machine.
 	Cache *btf.Cache
 	// Symbols are addresses of the symbols that an action names, for the caller
-	// to fill in before Compile (Env looks them up, action.ResolveSymbols does it
+	// to fill in before Compile (Env looks them up, bpf.Resolve does it
 	// for a program); nil is none.
 	Symbols map[string]uint64
 }

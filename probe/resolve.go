@@ -93,7 +93,7 @@ type Options struct {
 	// for Attach of a program from elsewhere; 0 is none.
 	AttachType ebpf.AttachType
 	// Filter restricts probes to some processes, control groups or namespaces;
-	// nil is all. Programs carry it in themselves: action.Compile and
+	// nil is all. Programs carry it in themselves: bpf.Compile and
 	// Plan.ApplyFilter put it there, so Attach, whose program is loaded
 	// already, refuses it.
 	Filter *Filter

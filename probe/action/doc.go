@@ -19,17 +19,16 @@
 // do; temporaries are Go variables, and maps and events are generic over Go
 // structs, whose memory layout the program shares.
 //
-// The IR (Program, Stmt, Expr, Map, Type) is for front ends that build programs
-// at run time. It is plain data with positions, has a String for people, and
-// Compile checks it. The two mix: Value.Expr, Ctx.Do.
+// What is recorded is an ir.Program: plain data with positions, which front ends make
+// without this package (package ir). The two mix: Value.Expr, Ctx.Do.
 //
 // # Steps
 //
-// Attach does all. One by one: probe.Resolve makes a plan of the targets;
-// Compile, which is pure and deterministic, turns program and plan into BPF;
-// Load loads it; Plan.Attach attaches. NewInterp runs a program in Go, over
-// recorded contexts and memory. Loaded.Record records what is read of a program,
-// and Open gives the same handles from the recording.
+// Attach does all. One by one: bpf.Resolve makes a plan of the targets; bpf.Compile,
+// which is pure and deterministic, turns program and plan into BPF; bpf.Load loads it;
+// Plan.Attach attaches. Package interp runs a program in Go, over recorded contexts
+// and memory. bpf.Loaded.Record records what is read of a program, and bpf.Open gives
+// the same handles from the recording.
 //
 // # What is exact
 //
@@ -47,36 +46,35 @@
 //
 // # What bpftrace 0.26 can do, and where it is here
 //
-//	pid tid uid gid comm cpu numaid cgroup ...  Builtins, Ctx.PID, Ctx.Builtin
+//	pid tid uid gid comm cpu numaid cgroup ...  ir.Builtins, Ctx.PID, Ctx.Builtin
 //	pid(curr_ns), ncpus, usermode               builtins nspid, nstid, ncpus, usermode
 //	leader_comm, leader_tid, pcomm              Ctx.PComm; Ctx.CurTask: group_leader->pid, real_parent->comm
 //	nsecs, nsecs(boot|tai|sw_tai), elapsed      builtins nsecs, nsecs_boot, nsecs_tai, nsecs_sw_tai, elapsed, jiffies
-//	curtask, ppid, rand, func, probe, probetype Builtins, Ctx.CurTask, Ctx.Func, Ctx.Probe
+//	curtask, ppid, rand, func, probe, probetype ir.Builtins, Ctx.CurTask, Ctx.Func, Ctx.Probe
 //	arg0, args.name, args->field, retval        Ctx.Arg, Ctx.ArgNamed, Ctx.Field, Ctx.Ret
 //	reg("sp")                                   Ctx.Reg, builtins ip and sp
 //	kstack(n), ustack(n), len(kstack)           Ctx.Kstack, Ctx.Ustack: program counters, in keys and events; Stack.Len
-//	dw_ustack                                   Ctx.UstackWalk, after Loaded.AddProcess
+//	dw_ustack                                   Ctx.UstackWalk, after bpf.Loaded.AddProcess
 //	$x = ..., ++                                Go variables, Ctx.NewVar
 //	+ - * / % & | ^ << >> ~ !, ?:               methods of Int and Bool; Int.If, Str.If
 //	casts, (struct sock *)x, (uint8[8])x        Int.As, Int.PtrTo; Int.Bytes, Tuple.Int
 //	x->a.b[2].c, *x, &x->y, x[i], x + i         Ptr.Member, Ptr.Deref, Ptr.Addr, Ptr.Index, Ptr.At
-//	user-defined structs                        Ptr.Load with TypeOf of a Go struct, Int.Elem
+//	user-defined structs                        Ptr.Load with ir.TypeOf of a Go struct, Int.Elem
 //	enums, sizeof, offsetof, container_of       Ctx.Enum, Ctx.Sizeof, Ptr.Offset, Ptr.Container
 //	is_err                                      Ptr.IsErr
 //	str, buf, ksym, usym                        Int.Str, Int.UserStr, Ptr.Bytes; naming is the reader's
 //	ntop, macaddr, pton                         IPv4, IPv6, MAC in a Log or an event; Addr
 //	strcontains, strstr, strlen                 Str.Contains, Str.IndexOf, Str.Len, and Str.Glob
-//	strncmp, memcmp, ==                         OpStrncmp, Memcmp, Str.Eq, Str.HasPrefix, Tuple.Eq
+//	strncmp, memcmp, ==                         ir.OpStrncmp, Memcmp, Str.Eq, Str.HasPrefix, Tuple.Eq
 //	bswap, kptr, uptr                           Int.Bswap, Ptr.Kernel, Ptr.User
 //	kaddr, percpu_kaddr, uaddr                  Ctx.KernelAddr, Ptr.OnCPU, Ctx.UserAddr
 //	cgroupid, cgroup_path                       CgroupID, CgroupPath
 //	socket_cookie, path                         Ptr.SocketCookie, Ptr.Path
 //	(a, b), .0, records, [i]                    Key, Tuple.Elem, Tuple.Index, Int.Index
-//	if, else, unroll, while, for, break         Ctx.If, Ctx.Loop, Ctx.While, Ctx.Break, Ctx.Continue, Hash.ForEach;
-//	                                            Program.Loops chooses how loops are compiled
+//	if, else, unroll, while, for, break         Ctx.If, Ctx.Loop, Ctx.While, Ctx.Break, Ctx.Continue, Hash.ForEach
 //	return, /filter/                            Ctx.Return, Ctx.ReturnUnless
 //	@x[k] = v, delete, has_key, find, len(@x)   Hash.Set, Delete, Has, Get, Add, Find, Take, Len
-//	let @x = hash(n), lruhash, percpuhash ...   NewHash, NewLRU, NewArray, NewCell; MapKind
+//	let @x = hash(n), lruhash, percpuhash ...   NewHash, NewLRU, NewArray, NewCell; ir.MapKind
 //	count sum min max avg stats                 NewCounter, NewSum, NewMin, NewMax, NewAvg, NewStats
 //	reading them: if (@x > 10)                  Counter.Value, Number.Value, Summary.Mean (Linux 5.19)
 //	hist(x, k), lhist, tseries                  NewHist, Hist.Sub, NewLinear, NewSeries
@@ -84,14 +82,14 @@
 //	assert                                      Ctx.If with Log.Printf and Ctx.ExitWith
 //	skboutput                                   Packets.Emit, Pcap
 //	signal, signal_thread, exit(n), override    Ctx.Signal, Ctx.SignalThread, Ctx.ExitWith, Ctx.Override
-//	clear, zero, print(@, top, div)             the reader's: mapx tables; Map.Flip clears without a loss
+//	clear, zero, print(@, top, div)             the reader's: mapx tables; ir.Map.Flip clears without a loss
 //	system, cat, strftime, strerror, username,  the reader's: an event
 //	signal_name, syscall_name, comm(pid), %gr
 //	entry and return by hand with @start[tid]   Pair; NewTaskStorage; Program.OnCall (sessions)
 //	macros, $1, getopt, imports, block          Go's own
 //	expressions, cpid, typeof, is_ptr, strcap,
 //	static_assert, fail, config
-//	kfunc_exist, kfunc_allowed                  an error of Compile that matches errors.ErrUnsupported
+//	kfunc_exist, kfunc_allowed                  an error of bpf.Compile that matches errors.ErrUnsupported
 //
 // Not there: write_user, because probes must not change the memory of whom they
 // observe (the kernel warns of every program that can); Ctx.Signal and Ctx.Override

@@ -21,7 +21,7 @@ func ExampleServer() {
 		MaxMapBytes:     64 << 10,
 	}}}
 	compile := func(plan *probe.Plan, l broker.Limits) (*ebpf.CollectionSpec, error) {
-		return ebpf.LoadCollectionSpec("/usr/lib/example/count.o") // or action.Compile(program, plan)
+		return ebpf.LoadCollectionSpec("/usr/lib/example/count.o") // or bpf.Compile(program, plan)
 	}
 	server, err := broker.NewServer(policy, map[string]broker.Offer{"count": {Compile: compile}})
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 
 // Offer is a program that clients may ask for by name.
 type Offer struct {
-	// Compile makes the programs and maps for a plan: action.Compile of a
+	// Compile makes the programs and maps for a plan: bpf.Compile of a
 	// program, or a collection from an object file, with the programs under
 	// their names in the plan. It is called by several connections at a time.
 	Compile func(*probe.Plan, Limits) (*ebpf.CollectionSpec, error)

@@ -32,22 +32,22 @@ type Format uint8
 
 // The formats.
 const (
-	FormatNone    Format = iota
-	FormatKsym           // kernel address
-	FormatUsym           // user address, of the process the event is in
-	FormatTime           // nanoseconds of CLOCK_MONOTONIC
-	FormatBoot           // nanoseconds of CLOCK_BOOTTIME
-	FormatTAI            // nanoseconds of CLOCK_TAI
-	FormatIP             // IPv4 (4 bytes) or IPv6 (16 bytes), network order
-	FormatMAC            // 6 bytes
-	FormatCgroup         // cgroup id
-	FormatKstack         // kernel PCs, innermost first, padded with zeros
-	FormatUstack         // user PCs, innermost first, padded with zeros
-	FormatProbe          // index of a site in the plan, plus one
-	FormatHex            // number best shown in base 16
-	FormatErrno          // negative errno, or a result
-	FormatSignal         // signal number
-	FormatPath           // file path
+	FormatNone   Format = iota
+	FormatKsym          // kernel address
+	FormatUsym          // user address, of the process the event is in
+	FormatTime          // nanoseconds of CLOCK_MONOTONIC
+	FormatBoot          // nanoseconds of CLOCK_BOOTTIME
+	FormatTAI           // nanoseconds of CLOCK_TAI
+	FormatIP            // IPv4 (4 bytes) or IPv6 (16 bytes), network order
+	FormatMAC           // 6 bytes
+	FormatCgroup        // cgroup id
+	FormatKstack        // kernel PCs, innermost first, padded with zeros
+	FormatUstack        // user PCs, innermost first, padded with zeros
+	FormatProbe         // index of a site in the plan, plus one
+	FormatHex           // number best shown in base 16
+	FormatErrno         // negative errno, or a result
+	FormatSignal        // signal number
+	FormatPath          // file path
 )
 
 // Type is the type of a value. It is plain data; treat it as immutable. The

@@ -15,7 +15,7 @@ import (
 )
 
 // Session is a run of a tool, live or replayed: what Run gives its body. It is an
-// action.Handles, from which maps and events are opened. It is used by one
+// bpf.Handles, from which maps and events are opened. It is used by one
 // goroutine.
 type Session struct {
 	bpf.Handles

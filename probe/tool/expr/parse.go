@@ -26,7 +26,7 @@ func (e *SyntaxError) Error() string {
 }
 
 // Parse reads an expression for a target, of whose kind it depends what names
-// mean. Whether arguments and members exist is for action.Compile to say. The
+// mean. Whether arguments and members exist is for bpf.Compile to say. The
 // error is a *SyntaxError.
 func Parse(text string, target probe.Target) (*ir.Expr, error) {
 	list, err := ParseList(text, target)
