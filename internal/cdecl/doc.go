@@ -1,0 +1,2 @@
+// Package cdecl reads C declarations.
+package cdecl
