@@ -9,7 +9,7 @@ import (
 // What is read is bounded, so that memory and time are by the size of the text.
 const (
 	maxText     = 16 << 20  // bytes of the text and all that it includes
-	maxExpanded = 4 << 20   // tokens that macros expand to
+	maxExpanded = 1 << 20   // tokens that macros expand to
 	maxDefine   = 4 << 10   // tokens of a define's value
 	maxIncludes = 64        // files that include one another
 	maxNesting  = 64        // declarators, structs, expressions in one another

@@ -81,7 +81,7 @@ func (p *parser) derived(d *declarator, n naming) []op {
 		p.attribute(&d.attrs)
 		inner = p.derived(d, n)
 		p.want(")", "the inner part of a declarator")
-	case n != unnamed && p.tok.kind == isWord && !isAttribute(&p.tok):
+	case n != unnamed && p.tok.kind == isWord && !isAttribute(&p.tok) && !keyword(p.tok.text):
 		d.name = p.tok
 		p.next()
 	case n == named:
@@ -140,7 +140,7 @@ func (p *parser) pointers(d *declarator) []op {
 			}
 		}
 		if ops = append(ops, o); len(ops) > maxNesting {
-			break // derived reports it
+			p.stop(o.at, "before this are more than %d pointers and arrays in one another: make them fewer", maxNesting)
 		}
 	}
 	return ops

@@ -8,14 +8,14 @@ import (
 
 // enumeration reads an enum, by its tag or by its values.
 func (p *parser) enumeration(sp *spec) {
-	keyword := p.tok
+	begin := p.tok
 	p.next()
 	var a attrs
 	for p.attribute(&a) {
 	}
 	e := &tagged{kind: Enum, typ: &btf.Enum{}}
 	at := p.tok
-	if sp.unnamed = at.kind != isWord; !sp.unnamed {
+	if sp.unnamed = at.kind != isWord || keyword(at.text); !sp.unnamed {
 		p.next()
 		e = p.tag(Enum, at)
 	}
@@ -33,7 +33,7 @@ func (p *parser) enumeration(sp *spec) {
 		sp.body = true
 		p.enumerate(e, at, fixed, a)
 	case sp.unnamed:
-		p.stop(p.tok, "after %s comes %v, neither a name nor values: write one of them", keyword.text, &p.tok)
+		p.stop(p.tok, "after %s comes %v, neither a name nor values: write one of them", begin.text, &p.tok)
 	case !e.defined:
 		sp.typ = p.otherEnum(e, at)
 	}
@@ -91,7 +91,7 @@ func (p *parser) enumerate(e *tagged, at token, fixed btf.Type, a attrs) {
 // enumerator reads one value, and returns the one that comes after it.
 func (p *parser) enumerator(enum *btf.Enum, v Value) Value {
 	at := p.tok
-	if at.kind != isWord {
+	if at.kind != isWord || keyword(at.text) {
 		p.stop(at, "the name of a value is wanted here, not %v: write one", &p.tok)
 		return v
 	}

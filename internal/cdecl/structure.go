@@ -48,7 +48,7 @@ func (p *parser) structure(sp *spec) {
 	if p.tok.text == "union" {
 		kind = Union
 	}
-	keyword := p.tok
+	begin := p.tok
 	p.next()
 	var a attrs
 	for p.attribute(&a) {
@@ -58,7 +58,7 @@ func (p *parser) structure(sp *spec) {
 		e.typ = &btf.Union{}
 	}
 	at := p.tok
-	if sp.unnamed = at.kind != isWord; !sp.unnamed {
+	if sp.unnamed = at.kind != isWord || keyword(at.text); !sp.unnamed {
 		p.next()
 		e = p.tag(kind, at)
 	}
@@ -67,7 +67,7 @@ func (p *parser) structure(sp *spec) {
 	}
 	if sp.typ = e.typ; !p.tok.is("{") {
 		if sp.unnamed {
-			p.stop(p.tok, "after %s comes %v, neither a name nor members: write one of them", keyword.text, &p.tok)
+			p.stop(p.tok, "after %s comes %v, neither a name nor members: write one of them", begin.text, &p.tok)
 		}
 		if e.resolved != nil {
 			sp.typ = e.resolved

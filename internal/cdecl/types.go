@@ -246,13 +246,15 @@ func (s *state) named(at token) btf.Type {
 	return t
 }
 
-// keyword tells words that are never types of their own.
+// keyword tells words that are never names.
 func keyword(name string) bool {
 	switch name {
-	case "if", "else", "for", "while", "do", "switch", "case", "return", "goto", "break", "continue", "sizeof", "default":
+	case "if", "else", "for", "while", "do", "switch", "case", "return", "goto", "break", "continue", "default",
+		"sizeof", "struct", "union", "enum", "typedef", "extern", "static", "register", "inline", "restrict":
 		return true
 	}
-	return false
+	var c counts
+	return c.word(name)
 }
 
 // common is the primitive behind a typedef that the kernel's and the C library's
