@@ -226,9 +226,7 @@ func (s *state) failBy(at token, cause error, format string, args ...any) {
 }
 
 func (s *state) skipped(what string, at token) {
-	if len(s.decls.Skipped) < maxText {
-		s.decls.Skipped = append(s.decls.Skipped, Skipped{what, at.text, at.pos})
-	}
+	s.decls.Skipped = append(s.decls.Skipped, Skipped{what, at.text, at.pos})
 }
 
 // defines evaluates the macros that are left.

@@ -79,8 +79,7 @@ func (p *preprocessor) test(name token, rest []token) bool {
 	}
 	end := token{kind: isEOL, pos: rest[len(rest)-1].pos}
 	c := newParser(p.state, &slice{p.expanded(p.definedIn(rest)), end})
-	c.condition = true
-	v := c.expression()
+	v := (&evaluator{parser: c, condition: true}).expression()
 	if p.err == nil && c.tok.kind != isEOL {
 		p.fail(c.tok, "after the condition comes %v: end it there", &c.tok)
 	}

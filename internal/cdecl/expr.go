@@ -65,22 +65,32 @@ func precedence(op string) int {
 	return 0
 }
 
+// evaluator reads a constant expression and works it out.
+type evaluator struct {
+	*parser
+	condition bool // of an #if: numbers have 64 bits, names are 0
+	dead      int  // parts around this one that are not evaluated
+}
+
+// expression reads a constant expression in a declaration.
+func (p *parser) expression() Value { return (&evaluator{parser: p}).expression() }
+
 // expression reads a constant expression, without commas.
-func (p *parser) expression() Value {
-	if !p.enter() {
+func (e *evaluator) expression() Value {
+	if !e.enter() {
 		return Value{Size: 4}
 	}
-	defer p.leave()
-	c := p.binary(p.unary(), 1)
-	if !p.take("?") {
+	defer e.leave()
+	c := e.binary(e.unary(), 1)
+	if !e.take("?") {
 		return c
 	}
 	yes := c // GNU C: a ?: b
-	if !p.tok.is(":") {
-		yes = p.unless(c.Bits == 0, p.expression)
+	if !e.tok.is(":") {
+		yes = e.unless(c.Bits == 0, e.expression)
 	}
-	p.want(":", "what holds otherwise")
-	no := p.unless(c.Bits != 0, p.expression)
+	e.want(":", "what holds otherwise")
+	no := e.unless(c.Bits != 0, e.expression)
 	yes, no = common2(yes, no)
 	if c.Bits != 0 {
 		return yes
@@ -89,26 +99,26 @@ func (p *parser) expression() Value {
 }
 
 // unless reads a part that is not evaluated if dead.
-func (p *parser) unless(dead bool, read func() Value) Value {
+func (e *evaluator) unless(dead bool, read func() Value) Value {
 	if dead {
-		p.dead++
-		defer func() { p.dead-- }()
+		e.dead++
+		defer func() { e.dead-- }()
 	}
 	return read()
 }
 
 // binary reads the operators of at least that precedence which follow left.
-func (p *parser) binary(left Value, least int) Value {
-	for p.err == nil {
-		at := p.tok
+func (e *evaluator) binary(left Value, least int) Value {
+	for e.err == nil {
+		at := e.tok
 		prec := precedence(at.text)
 		if at.kind != isMark || prec < least {
 			return left
 		}
-		p.next()
+		e.next()
 		dead := at.text == "&&" && left.Bits == 0 || at.text == "||" && left.Bits != 0
-		right := p.unless(dead, func() Value { return p.binary(p.unary(), prec+1) })
-		left = p.operate(at, left, right)
+		right := e.unless(dead, func() Value { return e.binary(e.unary(), prec+1) })
+		left = e.operate(at, left, right)
 	}
 	return left
 }
@@ -128,8 +138,8 @@ func common2(a, b Value) (Value, Value) {
 }
 
 // truth is the value of a condition.
-func (p *parser) truth(b bool) Value {
-	v := p.int()
+func (e *evaluator) truth(b bool) Value {
+	v := e.int()
 	if b {
 		v.Bits = 1
 	}
@@ -137,21 +147,21 @@ func (p *parser) truth(b bool) Value {
 }
 
 // int is an int 0; in the condition of an #if all are intmax_t.
-func (p *parser) int() Value {
-	if p.condition {
+func (e *evaluator) int() Value {
+	if e.condition {
 		return Value{Size: 8}
 	}
 	return Value{Size: 4}
 }
 
-func (p *parser) operate(at token, a, b Value) Value {
+func (e *evaluator) operate(at token, a, b Value) Value {
 	switch at.text {
 	case "&&":
-		return p.truth(a.Bits != 0 && b.Bits != 0)
+		return e.truth(a.Bits != 0 && b.Bits != 0)
 	case "||":
-		return p.truth(a.Bits != 0 || b.Bits != 0)
+		return e.truth(a.Bits != 0 || b.Bits != 0)
 	case "<<", ">>":
-		return p.shift(at, a, b)
+		return e.shift(at, a, b)
 	}
 	a, b = common2(a, b)
 	v := a
@@ -161,17 +171,17 @@ func (p *parser) operate(at token, a, b Value) Value {
 	}
 	switch at.text {
 	case "==":
-		return p.truth(a.Bits == b.Bits)
+		return e.truth(a.Bits == b.Bits)
 	case "!=":
-		return p.truth(a.Bits != b.Bits)
+		return e.truth(a.Bits != b.Bits)
 	case "<":
-		return p.truth(less)
+		return e.truth(less)
 	case ">=":
-		return p.truth(!less)
+		return e.truth(!less)
 	case ">":
-		return p.truth(!less && a.Bits != b.Bits)
+		return e.truth(!less && a.Bits != b.Bits)
 	case "<=":
-		return p.truth(less || a.Bits == b.Bits)
+		return e.truth(less || a.Bits == b.Bits)
 	case "|":
 		v.Bits = a.Bits | b.Bits
 	case "^":
@@ -185,16 +195,16 @@ func (p *parser) operate(at token, a, b Value) Value {
 	case "*":
 		v.Bits = a.Bits * b.Bits
 	case "/", "%":
-		v.Bits = p.divide(at, a, b)
+		v.Bits = e.divide(at, a, b)
 	}
 	return v.cut()
 }
 
-func (p *parser) divide(at token, a, b Value) uint64 {
+func (e *evaluator) divide(at token, a, b Value) uint64 {
 	switch {
 	case b.Bits == 0:
-		if p.dead == 0 {
-			p.stop(at, "this divides by 0: make the divisor another one")
+		if e.dead == 0 {
+			e.stop(at, "this divides by 0: make the divisor another one")
 		}
 		return 0
 	case a.Unsigned && at.text == "/":
@@ -207,10 +217,10 @@ func (p *parser) divide(at token, a, b Value) uint64 {
 	return uint64(int64(a.Bits) % int64(b.Bits))
 }
 
-func (p *parser) shift(at token, a, by Value) Value {
+func (e *evaluator) shift(at token, a, by Value) Value {
 	if by.Negative() || by.Bits >= uint64(a.Size)*8 {
-		if p.dead == 0 {
-			p.stop(at, "this shifts %d bits by %v: shift by less, or a wider number (1UL)", a.Size*8, by)
+		if e.dead == 0 {
+			e.stop(at, "this shifts %d bits by %v: shift by less, or a wider number (1UL)", a.Size*8, by)
 		}
 		return a
 	}
@@ -226,81 +236,81 @@ func (p *parser) shift(at token, a, by Value) Value {
 }
 
 // unary reads an operand with the operators before it.
-func (p *parser) unary() Value {
-	if !p.enter() {
-		return p.int()
+func (e *evaluator) unary() Value {
+	if !e.enter() {
+		return e.int()
 	}
-	defer p.leave()
-	at := p.tok
+	defer e.leave()
+	at := e.tok
 	switch {
-	case p.take("+"):
-		return p.unary()
-	case p.take("-"):
-		v := p.unary()
+	case e.take("+"):
+		return e.unary()
+	case e.take("-"):
+		v := e.unary()
 		v.Bits = -v.Bits
 		return v.cut()
-	case p.take("~"):
-		v := p.unary()
+	case e.take("~"):
+		v := e.unary()
 		v.Bits = ^v.Bits
 		return v.cut()
-	case p.take("!"):
-		return p.truth(p.unary().Bits == 0)
-	case p.take("__extension__"):
-		return p.unary()
-	case at.kind == isWord && isSizeof(at.text) && !p.condition:
-		return p.sizeof(at)
-	case p.take("("):
-		if !p.condition && p.beginsType(&p.tok) {
-			return p.cast(at)
+	case e.take("!"):
+		return e.truth(e.unary().Bits == 0)
+	case e.take("__extension__"):
+		return e.unary()
+	case at.kind == isWord && isSizeof(at.text) && !e.condition:
+		return e.sizeof(at)
+	case e.take("("):
+		if !e.condition && e.beginsType(&e.tok) {
+			return e.cast(at)
 		}
-		v := p.expression()
-		p.want(")", "what is in parentheses")
+		v := e.expression()
+		e.want(")", "what is in parentheses")
 		return v
 	}
-	return p.operand()
+	return e.operand()
 }
 
 // operand reads a number, a character, or a name that stands for a number.
-func (p *parser) operand() Value {
-	at := p.tok
+func (e *evaluator) operand() Value {
+	at := e.tok
 	switch at.kind {
 	case isNumber:
-		p.next()
-		return p.number(at)
+		e.next()
+		return e.number(at)
 	case isChar:
-		p.next()
-		return p.character(at)
+		e.next()
+		return e.character(at)
 	case isWord:
-		p.next()
-		return p.name(at)
+		e.next()
+		return e.name(at)
 	case isEnd, isEOL:
-		p.stop(at, "a number is wanted here, before %v: write one", &at)
+		e.stop(at, "a number is wanted here, before %v: write one", &at)
 	default:
-		p.stop(at, "a number is wanted here, not %v: write one", &at)
+		e.stop(at, "a number is wanted here, not %v: write one", &at)
 	}
-	return p.int()
+	return e.int()
 }
 
-func (p *parser) name(at token) Value {
-	if p.condition {
-		return p.int() // as C has it
+func (e *evaluator) name(at token) Value {
+	if e.condition {
+		return e.int() // as C has it
 	}
-	if v, ok := p.values[at.text]; ok {
+	if v, ok := e.values[at.text]; ok {
 		return v
 	}
-	if p.opts.Constant != nil {
-		if n, ok := p.opts.Constant(at.text); ok {
+	if e.opts.Constant != nil {
+		if n, ok := e.opts.Constant(at.text); ok {
 			v := Value{Bits: uint64(n), Size: 8}
-			if p.fits(v) {
+			if e.fits(v) {
 				v.Size = 4
 			}
 			return v
 		}
 	}
-	if p.dead == 0 {
-		p.stop(at, "%v is no constant that is known: enumerate or define it before", &at)
+	if e.dead == 0 {
+		e.stop(at, "%v is no constant that is known: enumerate or define it before", &at)
 	}
-	return p.int()
+	return e.int()
 }
 
 func isSizeof(name string) bool {
@@ -312,20 +322,20 @@ func isSizeof(name string) bool {
 }
 
 // sizeof reads the type whose size, or alignment, is wanted.
-func (p *parser) sizeof(at token) Value {
+func (e *evaluator) sizeof(at token) Value {
 	v := Value{Size: 8, Unsigned: true}
-	p.next()
-	if !p.tok.is("(") || !p.beginsType(p.peek()) {
-		p.stop(at, "%s wants a type: write %[1]s(TYPE)", at.text)
+	e.next()
+	if !e.tok.is("(") || !e.beginsType(e.peek()) {
+		e.stop(at, "%s wants a type: write %[1]s(TYPE)", at.text)
 		return v
 	}
-	p.next()
-	t := p.complete(p.typeName(), at)
-	p.want(")", "the type")
-	if p.err != nil {
+	e.next()
+	t := e.complete(e.typeName(), at)
+	e.want(")", "the type")
+	if e.err != nil {
 		return v
 	}
-	i := p.infoOf(t)
+	i := e.infoOf(t)
 	if v.Bits = i.size; at.text != "sizeof" {
 		v.Bits = i.align
 	}
@@ -333,11 +343,11 @@ func (p *parser) sizeof(at token) Value {
 }
 
 // cast reads (TYPE)VALUE.
-func (p *parser) cast(at token) Value {
-	t := p.typeName()
-	p.want(")", "the type")
-	v := p.unary()
-	if p.err != nil {
+func (e *evaluator) cast(at token) Value {
+	t := e.typeName()
+	e.want(")", "the type")
+	v := e.unary()
+	if e.err != nil {
 		return v
 	}
 	size, unsigned, truth := uint32(0), false, false
@@ -348,12 +358,12 @@ func (p *parser) cast(at token) Value {
 		size, unsigned = t.Size, !t.Signed
 	}
 	if truth {
-		return p.truth(v.Bits != 0)
+		return e.truth(v.Bits != 0)
 	}
 	shift := 64 - size*8
 	switch {
 	case size == 0 || size > 8:
-		p.stop(at, "a constant is cast to what is no integer of up to 64 bits: cast it to one")
+		e.stop(at, "a constant is cast to what is no integer of up to 64 bits: cast it to one")
 	case unsigned:
 		v.Bits = v.Bits << shift >> shift
 	default:
@@ -364,7 +374,7 @@ func (p *parser) cast(at token) Value {
 
 // number reads a literal: the type is the first of int, long, and for those that are
 // not decimal of their unsigned kin, that holds it.
-func (p *parser) number(at token) Value {
+func (e *evaluator) number(at token) Value {
 	digits := strings.TrimRight(at.text, "uUlL")
 	suffix := strings.ToLower(at.text[len(digits):])
 	bits, err := parseDigits(digits)
@@ -375,12 +385,12 @@ func (p *parser) number(at token) Value {
 		err = strconv.ErrSyntax
 	}
 	if err != nil {
-		p.stop(at, "%v is no integer of up to 64 bits: write one", &at)
-		return p.int()
+		e.stop(at, "%v is no integer of up to 64 bits: write one", &at)
+		return e.int()
 	}
 	decimal := digits[0] != '0'
 	v := Value{Bits: bits, Size: 4, Unsigned: unsigned}
-	if long || p.condition || bits > math.MaxUint32 || bits > math.MaxInt32 && !unsigned && decimal {
+	if long || e.condition || bits > math.MaxUint32 || bits > math.MaxInt32 && !unsigned && decimal {
 		v.Size = 8
 	}
 	if v.Size == 4 && bits > math.MaxInt32 || bits > math.MaxInt64 {

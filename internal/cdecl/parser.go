@@ -6,13 +6,11 @@ import "github.com/cilium/ebpf/btf"
 // it sees the end of the text, so that every loop ends there.
 type parser struct {
 	*state
-	src       source
-	tok       token
-	ahead     token
-	peeked    bool
-	depth     int  // of what is in one another
-	condition bool // of an #if: numbers have 64 bits, names are 0
-	dead      int  // parts of an expression that are not evaluated
+	src    source
+	tok    token
+	ahead  token
+	peeked bool
+	depth  int // of what is in one another
 }
 
 func newParser(s *state, src source) *parser {

@@ -18,14 +18,14 @@ func (p *parser) texts() string {
 }
 
 // character is the value of 'x', or of several in one as GCC and clang have it.
-func (p *parser) character(at token) Value {
-	v := p.int()
-	cs := p.unquoted(at)
+func (e *evaluator) character(at token) Value {
+	v := e.int()
+	cs := e.unquoted(at)
 	switch {
-	case p.err != nil:
+	case e.err != nil:
 	case len(cs) == 0 || len(cs) > 4:
-		p.stop(at, "%v has %d characters: write one, or up to 4", &at, len(cs))
-	case len(cs) == 1 && !p.machine.unsignedChar:
+		e.stop(at, "%v has %d characters: write one, or up to 4", &at, len(cs))
+	case len(cs) == 1 && !e.machine.unsignedChar:
 		v.Bits = uint64(int64(int8(cs[0])))
 	default:
 		for _, c := range cs {

@@ -348,9 +348,14 @@ func (p *parser) beginsType(t *token) bool {
 	case "struct", "union", "enum", "typeof", "__typeof__", "__typeof", "__extension__", "__attribute__", "__attribute":
 		return true
 	}
-	var c counts
 	if _, ok := p.values[t.text]; ok {
 		return false
 	}
+	if p.typedefs[t.text] == nil && p.opts.Constant != nil {
+		if _, ok := p.opts.Constant(t.text); ok {
+			return false // without a look for such a type
+		}
+	}
+	var c counts
 	return c.word(t.text) || p.named(*t) != nil
 }
