@@ -14,7 +14,8 @@ func isAttribute(t *token) bool {
 // silent tells the words with which the kernel's sources mark things for its checkers.
 func silent(name string) bool {
 	switch name {
-	case "__user", "__rcu", "__iomem", "__percpu", "__kernel", "__force", "__bitwise", "__bitwise__", "__must_check",
+	case "__user", "__rcu", "__iomem", "__percpu", "__kernel", "__force", "__bitwise", "__bitwise__",
+		"__must_check",
 		"__randomize_layout", "__read_mostly", "__ro_after_init", "__nocast", "__safe", "__private":
 		return true
 	}
@@ -67,7 +68,8 @@ func (p *parser) attributeName(a *attrs) {
 		}
 		a.align, a.at = max(a.align, 16), at // the most that a type of the machine needs
 	case "mode", "vector_size", "ms_struct", "scalar_storage_order":
-		p.stop(at, "attribute %s changes how a type is laid out, which is not done here: declare the type without it", quote(at.text))
+		p.stop(at, "attribute %s changes how a type is laid out, which is not done here: declare the "+
+			"type without it", quote(at.text))
 	default:
 		if p.tok.is("(") {
 			p.arguments()

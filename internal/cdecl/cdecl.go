@@ -42,7 +42,8 @@ type Options struct {
 	Line, Column int
 	// Resolve finds a type that the text does not define, such as a struct of the
 	// kernel by its BTF. It returns a Struct, Union, Enum or Typedef of the kind that is
-	// asked for, or nil if there is none. It is asked once for each name.
+	// asked for, or nil if there is none. It is asked once for each name. BTF does not say
+	// how a type is aligned: by what its members need, unless their places show less.
 	Resolve func(kind Kind, name string) (btf.Type, error)
 	// Macro is the text of a macro that is defined before the text begins, as a
 	// compiler's -D does. It is asked once for each name that the text has; then what
@@ -245,7 +246,8 @@ func (s *state) defines() {
 		s.evaluate(&d, m)
 		s.decls.Defines = append(s.decls.Defines, d)
 		if s.pp.spent > maxExpanded {
-			s.fail(token{pos: m.pos}, "macros expand to more than %d tokens: write less by macros", maxExpanded)
+			s.fail(token{pos: m.pos}, "macros expand to more than %d tokens: write less by macros",
+				maxExpanded)
 			return
 		}
 	}

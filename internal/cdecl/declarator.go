@@ -53,7 +53,8 @@ func (p *parser) declarator(base btf.Type, n naming) declarator {
 	}
 	for i := range ops {
 		if p.err == nil && i > 0 && ops[i-1].open && ops[i].kind == '[' {
-			p.stop(ops[i-1].at, "an array without a size can't be the element of another one: write the size")
+			p.stop(ops[i-1].at, "an array without a size can't be the element of another one: write the "+
+				"size")
 		}
 		if p.err == nil {
 			d.typ = p.derive(d.typ, &ops[i])
@@ -61,7 +62,8 @@ func (p *parser) declarator(base btf.Type, n naming) declarator {
 		}
 	}
 	if p.err == nil && p.infoOf(d.typ).depth > maxDepth {
-		p.stop(p.tok, "the type before this is made of more than %d others in one another: make it of fewer", maxDepth)
+		p.stop(p.tok, "the type before this is made of more than %d others in one another: make it of "+
+			"fewer", maxDepth)
 	}
 	return d
 }
@@ -92,7 +94,8 @@ func (p *parser) derived(d *declarator, n naming) []op {
 		ops = append(ops, after[i])
 	}
 	if ops = append(ops, inner...); len(ops) > maxNesting {
-		p.stop(p.tok, "before this are more than %d pointers and arrays in one another: make them fewer", maxNesting)
+		p.stop(p.tok, "before this are more than %d pointers and arrays in one another: make them fewer",
+			maxNesting)
 	}
 	return ops
 }
@@ -140,7 +143,8 @@ func (p *parser) pointers(d *declarator) []op {
 			}
 		}
 		if ops = append(ops, o); len(ops) > maxNesting {
-			p.stop(o.at, "before this are more than %d pointers and arrays in one another: make them fewer", maxNesting)
+			p.stop(o.at, "before this are more than %d pointers and arrays in one another: make them fewer",
+				maxNesting)
 		}
 	}
 	return ops
@@ -239,7 +243,8 @@ func (p *parser) derive(t btf.Type, o *op) btf.Type {
 	t = p.complete(t, o.at)
 	of := p.infoOf(t)
 	if p.err == nil && of.size > 0 && o.count > maxSize/of.size {
-		p.stop(o.at, "an array of %d elements of %d bytes is larger than %d bytes: make it smaller", o.count, of.size, maxSize)
+		p.stop(o.at, "an array of %d elements of %d bytes is larger than %d bytes: make it smaller",
+			o.count, of.size, maxSize)
 	}
 	a := &btf.Array{Index: p.primitive("unsigned int"), Type: t, Nelems: uint32(o.count)}
 	of.size *= o.count

@@ -49,7 +49,8 @@ func (p *preprocessor) inside(l *lexer, name token) bool {
 		return false
 	}
 	if name.text != "endif" && p.conds[len(p.conds)-1].last {
-		p.fail(name, "#%s comes after #else (of %v): take one of them out", name.text, p.conds[len(p.conds)-1].pos)
+		p.fail(name, "#%s comes after #else (of %v): take one of them out", name.text,
+			p.conds[len(p.conds)-1].pos)
 		return false
 	}
 	return true
@@ -69,7 +70,8 @@ func (p *preprocessor) test(name token, rest []token) bool {
 	switch name.text {
 	case "ifdef", "elifdef", "ifndef", "elifndef":
 		t := p.oneName(name, rest)
-		return p.err == nil && (p.lookup(t.text) != nil) == (name.text == "ifdef" || name.text == "elifdef")
+		wanted := name.text == "ifdef" || name.text == "elifdef"
+		return p.err == nil && (p.lookup(t.text) != nil) == wanted
 	case "else":
 		return true
 	}
@@ -177,7 +179,8 @@ func (p *preprocessor) define(at token, rest []token) {
 	m := &macro{name: name.text, pos: name.pos, body: rest[1:]}
 	if len(rest) > 1 && rest[1].is("(") && !rest[1].space {
 		if !p.opts.SkipCode {
-			p.fail(name, "%s is a macro with parameters, which are not expanded: write what it stands for where it is used", quote(name.text))
+			p.fail(name, "%s is a macro with parameters, which are not expanded: write what it stands "+
+				"for where it is used", quote(name.text))
 			return
 		}
 		m.called, m.body = true, nil

@@ -33,7 +33,8 @@ func (p *parser) enumeration(sp *spec) {
 		sp.body = true
 		p.enumerate(e, at, fixed, a)
 	case sp.unnamed:
-		p.stop(p.tok, "after %s comes %v, neither a name nor values: write one of them", begin.text, &p.tok)
+		p.stop(p.tok, "after %s comes %v, neither a name nor values: write one of them",
+			begin.text, &p.tok)
 	case !e.defined:
 		sp.typ = p.otherEnum(e, at)
 	}
@@ -171,11 +172,16 @@ func (p *parser) underlying(e *btf.Enum, cs []Constant, fixed btf.Type, packed b
 			continue
 		}
 		bits := size * 8
-		if !e.Signed && (size == 8 || high < 1<<bits) || e.Signed && low >= -1<<(bits-1) && high < 1<<(bits-1) {
+		fits := size == 8 || high < 1<<bits
+		if e.Signed {
+			fits = low >= -1<<(bits-1) && high < 1<<(bits-1)
+		}
+		if fits {
 			return
 		}
 	}
-	p.stop(at, "no integer holds the negative values of this enum and its largest: make one of them smaller")
+	p.stop(at, "no integer holds the negative values of this enum and its largest: make one of "+
+		"them smaller")
 }
 
 // typedef keeps the name of a type.

@@ -258,7 +258,8 @@ func quoted(t *token, s string) int {
 		n = len(s)
 	}
 	t.kind = isBad
-	t.text = fmt.Sprintf("%c begins what does not end on its line: write another %[1]c where it ends", s[0])
+	t.text = fmt.Sprintf("%c begins what does not end on its line: write another %[1]c where it ends",
+		s[0])
 	return n
 }
 

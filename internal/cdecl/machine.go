@@ -30,7 +30,8 @@ func machineOf(arch string) (*machine, error) {
 	case "ppc64le":
 		return &machine{macros: []string{"__powerpc__", "__powerpc64__"}, unsignedChar: true}, nil
 	}
-	return nil, fmt.Errorf("how C lays out types on %q is not known here: take amd64, arm64, riscv64, loong64 or ppc64le", arch)
+	return nil, fmt.Errorf("how C lays out types on %q is not known here: take amd64, arm64, "+
+		"riscv64, loong64 or ppc64le", arch)
 }
 
 // macro is the text of a macro that a compiler for the machine defines.
@@ -49,7 +50,8 @@ func (m *machine) macro(name string) (text string, ok bool) {
 		return "12", true
 	case "__GNUC_MINOR__":
 		return "2", true
-	case "__CHAR_BIT__", "__SIZEOF_LONG__", "__SIZEOF_POINTER__", "__SIZEOF_LONG_LONG__", "__SIZEOF_SIZE_T__":
+	case "__CHAR_BIT__", "__SIZEOF_LONG__", "__SIZEOF_POINTER__", "__SIZEOF_LONG_LONG__",
+		"__SIZEOF_SIZE_T__":
 		return "8", true
 	case "__SIZEOF_INT__":
 		return "4", true

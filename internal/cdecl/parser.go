@@ -65,7 +65,8 @@ func (p *parser) want(s, after string) {
 // enter bounds what is in one another; leave is for when it returns true.
 func (p *parser) enter() bool {
 	if p.depth++; p.depth > maxNesting {
-		p.stop(p.tok, "more than %d things are in one another here: give the inner ones names of their own", maxNesting)
+		p.stop(p.tok, "more than %d things are in one another here: give the inner ones names of "+
+			"their own", maxNesting)
 		return false
 	}
 	return true
@@ -132,7 +133,8 @@ func (p *parser) declared(sp *spec) (last bool) {
 	case p.tok.is(","):
 		return false
 	}
-	p.stop(p.tok, "after the declaration of %s comes %v: end it by a semicolon", quote(d.name.text), &p.tok)
+	p.stop(p.tok, "after the declaration of %s comes %v: end it by a semicolon", quote(d.name.text),
+		&p.tok)
 	return true
 }
 
@@ -141,9 +143,11 @@ func (p *parser) body(d declarator) {
 	_, function := d.typ.(*btf.FuncProto)
 	switch {
 	case !function:
-		p.stop(p.tok, "after the declaration of %s comes %v: end it by a semicolon", quote(d.name.text), &p.tok)
+		p.stop(p.tok, "after the declaration of %s comes %v: end it by a semicolon", quote(d.name.text),
+			&p.tok)
 	case !p.opts.SkipCode:
-		p.stop(d.name, "function %s has a body, and only declarations are read here: take the body out", quote(d.name.text))
+		p.stop(d.name, "function %s has a body, and only declarations are read here: take the body out",
+			quote(d.name.text))
 	default:
 		p.skipped("function", d.name)
 		p.code()
@@ -153,7 +157,8 @@ func (p *parser) body(d declarator) {
 // initial skips the initial value of a variable, or refuses it.
 func (p *parser) initial(d declarator) (last bool) {
 	if !p.opts.SkipCode {
-		p.stop(d.name, "variable %s has an initial value, and only declarations are read here: take it out", quote(d.name.text))
+		p.stop(d.name, "variable %s has an initial value, and only declarations are read here: take "+
+			"it out", quote(d.name.text))
 		return true
 	}
 	p.skipped("variable", d.name)
@@ -169,7 +174,8 @@ func (p *parser) initial(d declarator) (last bool) {
 			p.next()
 		}
 	}
-	p.stop(p.tok, "variable %s has an initial value without an end: end it by a semicolon", quote(d.name.text))
+	p.stop(p.tok, "variable %s has an initial value without an end: end it by a semicolon",
+		quote(d.name.text))
 	return true
 }
 

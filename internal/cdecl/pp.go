@@ -66,7 +66,8 @@ type preprocessor struct {
 // open begins to read a text. at says where that is asked for.
 func (p *preprocessor) open(l *lexer, size int, at token) {
 	if p.size += size; p.size > maxText {
-		p.fail(at, "the text and what it includes have more than %d bytes: declare only what is needed", maxText)
+		p.fail(at, "the text and what it includes have more than %d bytes: declare only what is needed",
+			maxText)
 		return
 	}
 	if len(p.files) == maxIncludes {
@@ -138,7 +139,8 @@ func (p *preprocessor) expand(t token) bool {
 	}
 	if m.called {
 		if next := p.ahead(); next.is("(") {
-			p.fail(t, "%s is a macro with parameters (%v), which are not expanded: write out what it stands for", quote(t.text), m.pos)
+			p.fail(t, "%s is a macro with parameters (%v), which are not expanded: write out what it "+
+				"stands for", quote(t.text), m.pos)
 		}
 		return false
 	}

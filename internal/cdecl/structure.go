@@ -37,7 +37,8 @@ func (p *parser) tag(kind Kind, at token) *tagged {
 		p.order = append(p.order, e)
 	}
 	if e.kind != kind {
-		p.stop(at, "%s is a %v here, and a %v at %v: give one of them another name", quote(at.text), kind, e.kind, e.at.pos)
+		p.stop(at, "%s is a %v here, and a %v at %v: give one of them another name", quote(at.text), kind,
+			e.kind, e.at.pos)
 	}
 	return e
 }
@@ -67,7 +68,8 @@ func (p *parser) structure(sp *spec) {
 	}
 	if sp.typ = e.typ; !p.tok.is("{") {
 		if sp.unnamed {
-			p.stop(p.tok, "after %s comes %v, neither a name nor members: write one of them", begin.text, &p.tok)
+			p.stop(p.tok, "after %s comes %v, neither a name nor members: write one of them",
+				begin.text, &p.tok)
 		}
 		if e.resolved != nil {
 			sp.typ = e.resolved
@@ -105,10 +107,12 @@ func (p *parser) define(e *tagged, at token, a attrs) {
 func (p *parser) begin(e *tagged, at token) bool {
 	switch {
 	case e.defined || e.open:
-		p.stop(at, "%v %s is defined twice, first at %v: take one of them out", e.kind, quote(at.text), e.at.pos)
+		p.stop(at, "%v %s is defined twice, first at %v: take one of them out", e.kind, quote(at.text),
+			e.at.pos)
 		return false
 	case e.resolved != nil:
-		p.stop(at, "%v %s is defined here, and was needed at %v: define it before", e.kind, quote(at.text), e.at.pos)
+		p.stop(at, "%v %s is defined here, and was needed at %v: define it before", e.kind,
+			quote(at.text), e.at.pos)
 		return false
 	}
 	if !p.enter() {
@@ -135,7 +139,8 @@ func (p *parser) members(ms []member) []member {
 	if p.tok.is(";") {
 		p.next()
 		if sp.body && sp.unnamed {
-			ms = append(ms, member{declarator: declarator{name: token{pos: begin.pos}, typ: sp.typ, attrs: sp.attrs}})
+			d := declarator{name: token{pos: begin.pos}, typ: sp.typ, attrs: sp.attrs}
+			ms = append(ms, member{declarator: d})
 		}
 		return ms // else it declares a type alone
 	}
@@ -195,13 +200,17 @@ func (p *parser) checkBits(m *member) {
 	case m.bits > most:
 		p.stop(m.name, "a bit field of %d bits has a type of %d: make it no more", m.bits, most)
 	case m.bits == 0 && m.name.text != "":
-		p.stop(m.name, "bit field %s has no bits: leave out its name, or give it some", quote(m.name.text))
+		p.stop(m.name, "bit field %s has no bits: leave out its name, or give it some",
+			quote(m.name.text))
 	}
 }
 
 // lay gives a struct its members at their places.
 func (p *parser) lay(e *tagged, ms []member, a attrs) {
-	l := layout{union: e.kind == Union, packed: a.packed, align: max(a.align, 1), alignUnnamed: p.machine.alignUnnamed}
+	l := layout{
+		union: e.kind == Union, packed: a.packed, align: max(a.align, 1),
+		alignUnnamed: p.machine.alignUnnamed,
+	}
 	names := map[string]bool{}
 	var out []btf.Member
 	depth := 0
@@ -211,9 +220,12 @@ func (p *parser) lay(e *tagged, ms []member, a attrs) {
 			return
 		}
 		if m.open && !l.union && i+1 < len(ms) {
-			p.stop(m.name, "array %s has no size, and more members after it: give it a size, or make it the last", quote(m.name.text))
+			p.stop(m.name, "array %s has no size, and more members after it: give it a size, or make it "+
+				"the last", quote(m.name.text))
 		}
-		f := field{info: p.infoOf(m.typ), bits: m.bits, isBit: m.isBit, named: m.name.text != "", attrs: m.attrs}
+		f := field{
+			info: p.infoOf(m.typ), attrs: m.attrs, named: m.name.text != "", isBit: m.isBit, bits: m.bits,
+		}
 		f.align = max(f.align, 1)
 		at := l.place(&f)
 		if l.size > maxSize*8 || l.align > maxSize {
@@ -223,7 +235,9 @@ func (p *parser) lay(e *tagged, ms []member, a attrs) {
 		depth = max(depth, f.depth)
 		p.unique(names, m.name, m.typ)
 		if f.named || !m.isBit {
-			out = append(out, btf.Member{Name: m.name.text, Type: m.typ, Offset: btf.Bits(at), BitfieldSize: btf.Bits(m.bits)})
+			out = append(out, btf.Member{
+				Name: m.name.text, Type: m.typ, Offset: btf.Bits(at), BitfieldSize: btf.Bits(m.bits),
+			})
 		}
 	}
 	size := l.end()
@@ -303,7 +317,8 @@ func (p *parser) completeTag(t btf.Type, at token) btf.Type {
 	e := p.forward[t]
 	switch {
 	case e == nil:
-		p.stop(at, "the %s %s that was looked up has no size that is known here: declare it in the text", "type", quote(t.TypeName()))
+		p.stop(at, "type %s, which was looked up, has no size that is known: declare it in the text",
+			quote(t.TypeName()))
 	case e.open:
 		p.stop(at, "%v %s is in itself: make it a pointer there", e.kind, quote(e.at.text))
 	case e.resolved != nil:
@@ -316,7 +331,8 @@ func (p *parser) completeTag(t btf.Type, at token) btf.Type {
 			return e.resolved
 		}
 		if p.err == nil {
-			p.stop(at, "%v %s is not defined: define it before, or have a pointer to it here", e.kind, quote(e.at.text))
+			p.stop(at, "%v %s is not defined: define it before, or have a pointer to it here", e.kind,
+				quote(e.at.text))
 		}
 	}
 	return t

@@ -64,7 +64,8 @@ func (p *parser) specified(sp spec, c counts, begin token) spec {
 	case sp.typ == nil && c.any():
 		sp.typ = p.arithmetic(c)
 		if sp.typ == nil {
-			p.stop(begin, "these words make no type that is known here: write one of C's, such as \"unsigned long\"")
+			p.stop(begin, "these words make no type that is known here: write one of C's, such as "+
+				`"unsigned long"`)
 			return sp
 		}
 	case sp.typ == nil:
@@ -89,7 +90,8 @@ func (p *parser) storage(sp *spec, file bool) bool {
 	case "typedef":
 		sp.typedef = true
 		return file
-	case "extern", "static", "inline", "__inline", "__inline__", "_Noreturn", "register", "_Thread_local", "__thread":
+	case "extern", "static", "inline", "__inline", "__inline__", "_Noreturn", "register",
+		"_Thread_local", "__thread":
 		return file
 	case "__extension__", "__signed_extension__":
 		return true
@@ -144,7 +146,8 @@ func (p *parser) arithmetic(c counts) btf.Type {
 	sized, marked := c.short+c.long > 0, c.signed+c.unsigned > 0
 	switch c.base {
 	case "", "int":
-		return p.primitive(strings.Repeat("long ", c.long) + strings.Repeat("short ", c.short) + sign + "int")
+		size := strings.Repeat("long ", c.long) + strings.Repeat("short ", c.short)
+		return p.primitive(size + sign + "int")
 	case "char":
 		switch {
 		case sized:
@@ -249,8 +252,9 @@ func (s *state) named(at token) btf.Type {
 // keyword tells words that are never names.
 func keyword(name string) bool {
 	switch name {
-	case "if", "else", "for", "while", "do", "switch", "case", "return", "goto", "break", "continue", "default",
-		"sizeof", "struct", "union", "enum", "typedef", "extern", "static", "register", "inline", "restrict":
+	case "if", "else", "for", "while", "do", "switch", "case", "return", "goto", "break", "continue",
+		"default", "sizeof", "struct", "union", "enum", "typedef", "extern", "static", "register",
+		"inline", "restrict":
 		return true
 	}
 	var c counts
@@ -267,11 +271,13 @@ func common(name string) string {
 		return "unsigned char"
 	case "s8", "__s8", "int8_t":
 		return "signed char"
-	case "u16", "__u16", "__le16", "__be16", "__sum16", "uint16_t", "u_int16_t", "u_short", "ushort", "umode_t":
+	case "u16", "__u16", "__le16", "__be16", "__sum16", "uint16_t", "u_int16_t", "u_short", "ushort",
+		"umode_t":
 		return "short unsigned int"
 	case "s16", "__s16", "int16_t":
 		return "short int"
-	case "u32", "__u32", "__le32", "__be32", "__wsum", "uint32_t", "u_int32_t", "u_int", "uint", "gfp_t",
+	case "u32", "__u32", "__le32", "__be32", "__wsum", "uint32_t", "u_int32_t", "u_int", "uint",
+		"gfp_t",
 		"__kernel_uid32_t", "__kernel_gid32_t", "uid_t", "gid_t", "__poll_t":
 		return "unsigned int"
 	case "s32", "__s32", "int32_t", "pid_t", "__kernel_pid_t", "clockid_t":
@@ -280,9 +286,11 @@ func common(name string) string {
 		return "long long unsigned int"
 	case "s64", "__s64", "loff_t", "__kernel_loff_t":
 		return "long long int"
-	case "uint64_t", "u_int64_t", "size_t", "__kernel_size_t", "__kernel_ulong_t", "u_long", "ulong", "uintptr_t", "sector_t":
+	case "uint64_t", "u_int64_t", "size_t", "__kernel_size_t", "__kernel_ulong_t", "u_long", "ulong",
+		"uintptr_t", "sector_t":
 		return "long unsigned int"
-	case "int64_t", "ssize_t", "__kernel_ssize_t", "__kernel_long_t", "intptr_t", "ptrdiff_t", "off_t", "time_t":
+	case "int64_t", "ssize_t", "__kernel_ssize_t", "__kernel_long_t", "intptr_t", "ptrdiff_t", "off_t",
+		"time_t":
 		return "long int"
 	}
 	return ""
@@ -307,7 +315,8 @@ func (s *state) resolve(kind Kind, at token) btf.Type {
 		ok = kind == Typedef
 	}
 	if !ok {
-		s.fail(at, "%v %s was looked up, and what was found is no %[1]v: declare it in the text", kind, quote(at.text))
+		s.fail(at, "%v %s was looked up, and what was found is no %[1]v: declare it in the text", kind,
+			quote(at.text))
 		return nil
 	}
 	if t != nil {
@@ -345,7 +354,8 @@ func (p *parser) beginsType(t *token) bool {
 		return false
 	}
 	switch t.text {
-	case "struct", "union", "enum", "typeof", "__typeof__", "__typeof", "__extension__", "__attribute__", "__attribute":
+	case "struct", "union", "enum", "typeof", "__typeof__", "__typeof", "__extension__",
+		"__attribute__", "__attribute":
 		return true
 	}
 	if _, ok := p.values[t.text]; ok {

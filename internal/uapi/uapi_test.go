@@ -66,8 +66,18 @@ func TestLookup(t *testing.T) {
 		}
 	}
 	for _, c := range [][2]string{
-		{"arm64", "MAP_32BIT"}, {"amd64", "PROT_BTI"}, {"amd64", ""}, {"amd64", "="}, {"amd64", "ENOENT=2"}, {"amd64", "ENO"},
-		{"s390x", "ENOENT"}, {"", "ENOENT"}, {"amd64", "A"}, {"amd64", "~"}, {"amd64", "CAP_LAST_CAP"}, {"amd64", "\n"},
+		{"arm64", "MAP_32BIT"},
+		{"amd64", "PROT_BTI"},
+		{"amd64", ""},
+		{"amd64", "="},
+		{"amd64", "ENOENT=2"},
+		{"amd64", "ENO"},
+		{"s390x", "ENOENT"},
+		{"", "ENOENT"},
+		{"amd64", "A"},
+		{"amd64", "~"},
+		{"amd64", "CAP_LAST_CAP"},
+		{"amd64", "\n"},
 	} {
 		if v, ok := uapi.Lookup(c[0], c[1]); ok {
 			t.Errorf("%s on %s is %d", c[1], c[0], v)

@@ -21,7 +21,8 @@ func goConstants(arch string) (map[string]int64, error) {
 	}
 	values := map[string]int64{}
 	for _, name := range []string{"zerrors_linux.go", "zerrors_linux_" + arch + ".go"} {
-		f, err := parser.ParseFile(token.NewFileSet(), filepath.Join(strings.TrimSpace(string(dir)), "unix", name), nil, 0)
+		f, err := parser.ParseFile(token.NewFileSet(), filepath.Join(strings.TrimSpace(string(dir)),
+			"unix", name), nil, 0)
 		if err != nil {
 			return nil, err
 		}

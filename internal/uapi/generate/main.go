@@ -34,7 +34,10 @@ var machines = []machine{
 	{"amd64", []string{"/usr/include/x86_64-linux-gnu", "/usr/include"}, []string{"__x86_64__"}},
 	{"arm64", []string{"/usr/aarch64-linux-gnu/include"}, []string{"__aarch64__"}},
 	{"riscv64", []string{"/usr/riscv64-linux-gnu/include"}, []string{"__riscv", "__riscv_xlen=64"}},
-	{"ppc64le", []string{"/usr/powerpc64le-linux-gnu/include"}, []string{"__powerpc__", "__powerpc64__", "__LITTLE_ENDIAN__"}},
+	{"ppc64le", []string{"/usr/powerpc64le-linux-gnu/include"}, []string{
+		"__powerpc__",
+		"__powerpc64__", "__LITTLE_ENDIAN__",
+	}},
 }
 
 // arches are those of the table. Debian has no headers for loong64: it has what x/sys
@@ -178,7 +181,8 @@ func (m *machine) preprocess(text, mode string) (string, error) {
 		args = append(args, "-isystem", dir)
 	}
 	own := []string{
-		"__LP64__", "_LP64", "__linux__", "__STDC__", "__SIZEOF_POINTER__=8", "__SIZEOF_LONG__=8", "__BYTE_ORDER__=1234",
+		"__LP64__", "_LP64", "__linux__", "__STDC__", "__SIZEOF_POINTER__=8", "__SIZEOF_LONG__=8",
+		"__BYTE_ORDER__=1234",
 		"__ORDER_LITTLE_ENDIAN__=1234", "__GNUC__=12", "__STDC_VERSION__=201112L", "_GNU_SOURCE",
 	}
 	for _, d := range slices.Concat(own, m.defined) {

@@ -14,7 +14,9 @@ type table map[string]map[string]int64
 
 // merge joins what the sources say. A name of which two say different things is left
 // out, with a word about it, and so is what x/sys takes for a macro and is enumerated.
-func merge(headers map[string]map[string]int64, common map[string]int64, sys map[string]map[string]int64, enumerated map[string]bool) table {
+func merge(headers map[string]map[string]int64, common map[string]int64,
+	sys map[string]map[string]int64, enumerated map[string]bool,
+) table {
 	t := table{}
 	set := func(name, arch string, v int64, source string) {
 		if t[name] == nil {
