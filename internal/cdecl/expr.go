@@ -8,7 +8,8 @@ import (
 	"github.com/cilium/ebpf/btf"
 )
 
-// Value is what a constant expression comes to, and the type it has.
+// Value is what a constant expression comes to, and the type it has where it is used: no
+// smaller one than int.
 type Value struct {
 	Bits     uint64 // in two's complement, extended to 64 bits
 	Size     int    // 4 or 8 bytes
@@ -164,40 +165,47 @@ func (e *evaluator) operate(at token, a, b Value) Value {
 		return e.shift(at, a, b)
 	}
 	a, b = common2(a, b)
-	v := a
+	switch at.text {
+	case "|":
+		a.Bits |= b.Bits
+	case "^":
+		a.Bits ^= b.Bits
+	case "&":
+		a.Bits &= b.Bits
+	case "+":
+		a.Bits += b.Bits
+	case "-":
+		a.Bits -= b.Bits
+	case "*":
+		a.Bits *= b.Bits
+	case "/", "%":
+		a.Bits = e.divide(at, a, b)
+	default:
+		return e.truth(compare(at.text, a, b))
+	}
+	return a.cut()
+}
+
+// compare compares values of one type.
+func compare(op string, a, b Value) bool {
 	less := a.Bits < b.Bits
 	if !a.Unsigned {
 		less = int64(a.Bits) < int64(b.Bits)
 	}
-	switch at.text {
+	same := a.Bits == b.Bits
+	switch op {
 	case "==":
-		return e.truth(a.Bits == b.Bits)
+		return same
 	case "!=":
-		return e.truth(a.Bits != b.Bits)
+		return !same
 	case "<":
-		return e.truth(less)
-	case ">=":
-		return e.truth(!less)
-	case ">":
-		return e.truth(!less && a.Bits != b.Bits)
+		return less
 	case "<=":
-		return e.truth(less || a.Bits == b.Bits)
-	case "|":
-		v.Bits = a.Bits | b.Bits
-	case "^":
-		v.Bits = a.Bits ^ b.Bits
-	case "&":
-		v.Bits = a.Bits & b.Bits
-	case "+":
-		v.Bits = a.Bits + b.Bits
-	case "-":
-		v.Bits = a.Bits - b.Bits
-	case "*":
-		v.Bits = a.Bits * b.Bits
-	case "/", "%":
-		v.Bits = e.divide(at, a, b)
+		return less || same
+	case ">":
+		return !less && !same
 	}
-	return v.cut()
+	return !less // >=
 }
 
 func (e *evaluator) divide(at token, a, b Value) uint64 {

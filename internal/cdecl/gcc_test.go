@@ -153,12 +153,29 @@ func (w *writer) members(depth int) {
 	w.WriteString(w.packed(20) + w.aligned(10))
 }
 
+// enum is one whose values need an integer of some size, with or without a sign, and a
+// struct that shows which.
+func (w *writer) enum(i int) {
+	low, high := int64(-w.Intn(2)), uint64(1)<<w.Intn(64)
+	if low < 0 {
+		low, high = low<<w.Intn(63), max(high>>2, 1)
+	}
+	if high == 1<<31 {
+		high++ // GCC has no value after the largest int, clang does
+	}
+	fmt.Fprintf(w, "enum e%d { E%d = %d, F%d = %dUL - %d, G%d }%s;\n", i, i, low, i, high, w.Intn(2), i, w.packed(50))
+	fmt.Fprintf(w, "struct f%d { char c; enum e%d e; };\n", i, i)
+}
+
 // text is a number of declarations, each in one that shows its alignment.
 func (w *writer) text(n int) string {
 	w.WriteString("enum small { SMALL };\nenum large { LARGE = 1ULL << 40 };\n")
 	w.WriteString("typedef int loose __attribute__((aligned(2)));\ntypedef char tight __attribute__((aligned(8)));\n")
 	w.types = append(w.types, "loose", "tight")
 	for i := range n {
+		if w.chance(20) {
+			w.enum(i)
+		}
 		kind := w.pick([]string{"struct", "struct", "union"})
 		fmt.Fprintf(w, "%s s%d", kind, i)
 		w.members(0)

@@ -216,25 +216,17 @@ func (p *parser) lay(e *tagged, ms []member, a attrs) {
 	depth := 0
 	for i := range ms {
 		m := &ms[i]
-		if p.err != nil {
-			return
-		}
 		if m.open && !l.union && i+1 < len(ms) {
 			p.stop(m.name, "array %s has no size, and more members after it: give it a size, or make it "+
 				"the last", quote(m.name.text))
 		}
-		f := field{
-			info: p.infoOf(m.typ), attrs: m.attrs, named: m.name.text != "", isBit: m.isBit, bits: m.bits,
-		}
-		f.align = max(f.align, 1)
-		at := l.place(&f)
-		if l.size > maxSize*8 || l.align > maxSize {
-			p.stop(m.name, "the %v is larger than %d bytes here: make it smaller", e.kind, maxSize)
+		p.unique(names, m.name, m.typ)
+		at := p.place(&l, m, e.kind)
+		if p.err != nil {
 			return
 		}
-		depth = max(depth, f.depth)
-		p.unique(names, m.name, m.typ)
-		if f.named || !m.isBit {
+		depth = max(depth, p.infoOf(m.typ).depth)
+		if m.name.text != "" || !m.isBit {
 			out = append(out, btf.Member{
 				Name: m.name.text, Type: m.typ, Offset: btf.Bits(at), BitfieldSize: btf.Bits(m.bits),
 			})
@@ -252,6 +244,19 @@ func (p *parser) lay(e *tagged, ms []member, a attrs) {
 		t.Size, t.Members = uint32(size), out
 	}
 	p.infos[e.typ] = info{size, l.align, depth + 1, true}
+}
+
+// place is the bit that a member begins at.
+func (p *parser) place(l *layout, m *member, kind Kind) uint64 {
+	f := field{
+		info: p.infoOf(m.typ), attrs: m.attrs, named: m.name.text != "", isBit: m.isBit, bits: m.bits,
+	}
+	f.align = max(f.align, 1)
+	at := l.place(&f)
+	if l.size > maxSize*8 || l.align > maxSize {
+		p.stop(m.name, "the %v is larger than %d bytes here: make it smaller", kind, maxSize)
+	}
+	return at
 }
 
 // unique refuses two members of one name. Those of a member without a name count too.
@@ -357,28 +362,33 @@ func (s *state) finish() {
 	if len(found) == 0 {
 		return
 	}
-	put := func(t *btf.Type) {
+	for _, t := range s.made {
+		put(t, found)
+	}
+}
+
+// put has a type hold what was found in place of what was declared.
+func put(t btf.Type, found map[btf.Type]btf.Type) {
+	in := func(t *btf.Type) {
 		if r := found[*t]; r != nil {
 			*t = r
 		}
 	}
-	for _, t := range s.made {
-		switch t := t.(type) {
-		case *btf.Pointer:
-			put(&t.Target)
-		case *btf.Const:
-			put(&t.Type)
-		case *btf.Volatile:
-			put(&t.Type)
-		case *btf.Typedef:
-			put(&t.Type)
-		case *btf.Array:
-			put(&t.Type)
-		case *btf.FuncProto:
-			put(&t.Return)
-			for i := range t.Params {
-				put(&t.Params[i].Type)
-			}
+	switch t := t.(type) {
+	case *btf.Pointer:
+		in(&t.Target)
+	case *btf.Const:
+		in(&t.Type)
+	case *btf.Volatile:
+		in(&t.Type)
+	case *btf.Typedef:
+		in(&t.Type)
+	case *btf.Array:
+		in(&t.Type)
+	case *btf.FuncProto:
+		in(&t.Return)
+		for i := range t.Params {
+			in(&t.Params[i].Type)
 		}
 	}
 }
