@@ -268,3 +268,13 @@ func TestResolve(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+func BenchmarkParse(b *testing.B) {
+	text := []byte("#define N 4\nstruct queue { unsigned long load; u64 nr[N], expires; unsigned int running : 4, seq : 28; struct task *curr; };\n")
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := cdecl.Parse("x.bt", text, nil); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

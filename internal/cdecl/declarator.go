@@ -183,7 +183,10 @@ func (p *parser) parameters() []btf.FuncParam {
 		p.next()
 		return params
 	}
-	for p.err == nil && len(params) < maxMembers {
+	for p.err == nil {
+		if len(params) == maxMembers {
+			p.stop(p.tok, "there are more than %d parameters: make them fewer", maxMembers)
+		}
 		if p.take("...") {
 			// How BTF marks what takes any number of parameters.
 			params = append(params, btf.FuncParam{Type: p.primitive("void")})

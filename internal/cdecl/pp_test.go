@@ -285,6 +285,15 @@ func TestErrors(t *testing.T) {
 	}
 }
 
+// numbered repeats what has a number in it.
+func numbered(format string, n int) string {
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintf(&b, format, i)
+	}
+	return b.String()
+}
+
 // TestBounds: what is too large is an error, soon.
 func TestBounds(t *testing.T) {
 	repeat := strings.Repeat
@@ -309,8 +318,9 @@ func TestBounds(t *testing.T) {
 		"conditional": {bomb + "#if m40\n#endif", "macros expand to more than 1048576 tokens"},
 		"typedefs":    {chain, "made of more than 128 others"},
 		"size":        {repeat(" ", 16<<20+1), "have more than 16777216 bytes"},
-		"members":     {"struct x { int " + repeat("*,", 10) + "x; };", "a name is wanted here"},
-		"values":      {"enum {" + repeat("a,", 2) + "};", "enumerated before"},
+		"members":     {"struct x { " + repeat("int : 1;", 70000) + " };", "more than 65535 members"},
+		"values":      {"enum {" + numbered("a%d,", 70000) + "};", "more than 65535 values"},
+		"parameters2": {"int f(" + repeat("int,", 70000) + "int);", "more than 65535 parameters"},
 	} {
 		_, err := cdecl.Parse("x.h", []byte(c.text), nil)
 		if err == nil || !strings.Contains(err.Error(), c.want) || len(err.Error()) > 300 {

@@ -93,7 +93,7 @@ func (p *parser) storage(sp *spec, file bool) bool {
 	case "extern", "static", "inline", "__inline", "__inline__", "_Noreturn", "register",
 		"_Thread_local", "__thread":
 		return file
-	case "__extension__", "__signed_extension__":
+	case "__extension__":
 		return true
 	}
 	return false

@@ -68,10 +68,11 @@ var stays = regexp.MustCompile(`^(RLIMIT_|PATH_|NAME_|ARG_|NGROUPS_|XATTR_|WNO|P
 	`ETH_P_ALL|S_I|O_|SOCK_TYPE|PR_|SIG|PROT_|IP|IN)`)
 
 // others are names that look like errors and are none, those of signal frames, those of
-// which the sources say different things, and what is none of a program's business.
+// which the sources say different things or the kernel means something else inside, and
+// what is none of a program's business.
 var others = regexp.MustCompile(`^(E(CHO|CC|PIOC)[A-Z]*|EXT[ABP][A-Z]*|` +
 	`(ESR|FPMR|FPSIMD|FPU|GCS|POE|SVE|ZA|ZT|TPIDR2|EXTRA|LSX|LASX|LBT|GUEST)_.*|` +
-	`MS_NOUSER|RWF_SUPPORTED|O_TMPFILE_MASK|AT_VECTOR_SIZE.*|(MTD|WAKE|DMA|NULL|PID|USBDEVICE)_.*)$`)
+	`MS_NOUSER|RWF_SUPPORTED|SOCK_DESTROY|O_TMPFILE_MASK|AT_VECTOR_SIZE.*|(MTD|WAKE|DMA|NULL|PID|USBDEVICE)_.*)$`)
 
 func wanted(name string) bool {
 	if others.MatchString(name) || changing.MatchString(name) && !stays.MatchString(name) ||
