@@ -72,7 +72,8 @@ var stays = regexp.MustCompile(`^(RLIMIT_|PATH_|NAME_|ARG_|NGROUPS_|XATTR_|WNO|P
 // what is none of a program's business.
 var others = regexp.MustCompile(`^(E(CHO|CC|PIOC)[A-Z]*|EXT[ABP][A-Z]*|` +
 	`(ESR|FPMR|FPSIMD|FPU|GCS|POE|SVE|ZA|ZT|TPIDR2|EXTRA|LSX|LASX|LBT|GUEST)_.*|` +
-	`MS_NOUSER|RWF_SUPPORTED|SOCK_DESTROY|O_TMPFILE_MASK|AT_VECTOR_SIZE.*|(MTD|WAKE|DMA|NULL|PID|USBDEVICE)_.*)$`)
+	`MS_NOUSER|RWF_SUPPORTED|SOCK_DESTROY|O_TMPFILE_MASK|AT_VECTOR_SIZE.*|` +
+	`(MTD|WAKE|DMA|NULL|PID|USBDEVICE)_.*)$`)
 
 func wanted(name string) bool {
 	if others.MatchString(name) || changing.MatchString(name) && !stays.MatchString(name) ||
