@@ -86,6 +86,7 @@ var imports = map[string][]string{
 		"github.com/ulikunitz/xz/...", "github.com/pierrec/lz4/v4/...",
 	},
 	"internal/kernel": {cilium, asm, btf, "golang.org/x/sys/..."},
+	"internal/cdecl":  {btf},
 }
 
 // all is what "all" stands for: everything that any listed package may.
