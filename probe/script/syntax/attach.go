@@ -1,0 +1,257 @@
+package syntax
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/borescope/borescope/internal/glob"
+)
+
+// AttachPoint is where a probe is attached. Parse gives it its text only, AttachPoints
+// the other fields, as far as its provider has them.
+type AttachPoint struct {
+	Loc
+	Text string // as written
+
+	Provider  string // kprobe, say, for k too
+	Label     string // of label=provider:…
+	Target    string // the module, file, category, event, unit of time, or name of a test
+	Namespace string // of usdt
+	Lang      string // of uprobe: cpp
+	Func      string // the function, event or probe
+	Offset    uint64 // in Func
+	Address   uint64 // instead of Func, or of a watchpoint
+	Freq      uint64 // of profile, interval, software and hardware
+	Len       uint64 // of a watchpoint
+	Mode      string // of a watchpoint
+	Pin       string // of iter
+	File      string // of uprobe:…@file:line:column
+	Line      uint64
+	Column    uint64
+	ProgID    uint64 // of fentry:bpf:id:name
+
+	// lenient: it comes from a provider with wildcards, and is dropped where it cannot be
+	// one of this provider.
+	lenient bool
+}
+
+// AttachOptions are the options of [AttachPoints].
+type AttachOptions struct {
+	Params  []string // for $1 and so on in attach points
+	Process bool     // a process is given, so that uprobe and usdt need no file
+	Unsafe  bool     // kprobes by address are allowed
+	// MayMiss says that a probe may be without attach points, as with
+	// config = { missing_probes = "ignore" }.
+	MayMiss bool
+}
+
+// AttachPoints reads the attach points of a script into their fields. One whose provider
+// has wildcards becomes several. The error is an [Errors].
+func AttachPoints(f *File, o *AttachOptions) error {
+	if o == nil {
+		o = &AttachOptions{}
+	}
+	var errs Errors
+	fail := func(l Loc, msg string) { errs = append(errs, &Error{Loc: l, Msg: msg}) }
+	for _, d := range f.Decls {
+		pr, ok := d.(*Probe)
+		if !ok {
+			continue
+		}
+		var read []*AttachPoint
+		a := &attacher{AttachOptions: o}
+		for todo := pr.Points; len(todo) > 0; {
+			ap := todo[0]
+			todo = todo[1:]
+			a.AttachPoint, a.parts = ap, nil
+			more, err := a.read()
+			switch {
+			case errors.Is(err, errSkip):
+			case err != nil:
+				fail(ap.Loc, err.Error())
+				read = append(read, ap)
+			case more != nil:
+				todo = append(todo[:len(todo):len(todo)], more...)
+			case ap.Provider != "":
+				read = append(read, ap)
+			}
+		}
+		if pr.Points = read; len(read) == 0 && !o.MayMiss {
+			fail(pr.Loc, "No attach points for probe")
+		}
+	}
+	return errs.err()
+}
+
+// errSkip drops an attach point.
+var errSkip = errors.New("skip")
+
+// attacher reads one attach point.
+type attacher struct {
+	*AttachOptions
+	*AttachPoint
+	parts []string
+	iter  bool // the probe has an iter already
+}
+
+// read fills in the fields, or returns the attach points to read instead.
+func (a *attacher) read() ([]*AttachPoint, error) {
+	if err := a.split(); err != nil {
+		return nil, err
+	}
+	first := a.parts[0]
+	if label, rest, ok := strings.Cut(first, "="); ok && rest != "" {
+		a.Label, first = label, rest
+	}
+	if first == "" {
+		return nil, nil // after a comma that ends the list
+	}
+	if wildcard(first) {
+		return a.expand(first)
+	}
+	a.Provider = providerOf(first)
+	return nil, a.fields()
+}
+
+// mostParams are the positional parameters of one attach point: one may name another.
+const mostParams = 100
+
+// split takes quotes and parameters out of the text, and divides it by its colons.
+func (a *attacher) split() error {
+	raw, quoted, params := a.Text, false, 0
+	var part strings.Builder
+	for i := 0; i < len(raw); i++ {
+		switch c := raw[i]; {
+		case (c == ':' || c == '@') && !quoted:
+			a.parts = append(a.parts, part.String())
+			part.Reset()
+			if c == '@' {
+				a.parts = append(a.parts, "@")
+			}
+		case c == '"':
+			quoted = !quoted
+		case quoted && c == '\\' && i+1 < len(raw):
+			i++
+			part.WriteByte(raw[i])
+		case !quoted && c == '$':
+			value, after, err := a.param(raw, i+1)
+			if err != nil {
+				return err
+			}
+			if params++; params > mostParams {
+				return errors.New("too many positional parameters")
+			}
+			raw, i = value+raw[after:], -1
+		default:
+			part.WriteByte(c)
+		}
+	}
+	a.parts = append(a.parts, part.String())
+	return nil
+}
+
+// param is the value of the parameter whose number is at a position.
+func (a *attacher) param(raw string, at int) (value string, after int, err error) {
+	end := at
+	for end < len(raw) && digit(raw[end]) && (end > at || raw[end] != '0') {
+		end++
+	}
+	if end == at && at < len(raw) {
+		c := raw[at : at+1]
+		return "", 0, fmt.Errorf("invalid trailing character for positional param: %s. Try quoting "+
+			"this entire part if this is intentional e.g. \"$%s\".", c, c)
+	}
+	n, err := ParseInteger(raw[at:end])
+	if err != nil {
+		return "", 0, fmt.Errorf("positional parameter is not valid: %w", err)
+	}
+	if n <= uint64(len(a.Params)) {
+		value = a.Params[n-1]
+	}
+	return value, end, nil
+}
+
+// wildcard reports whether a name has wildcards in bpftrace's eyes.
+func wildcard(s string) bool {
+	return strings.Contains(s, "*") || strings.Contains(s, "[") && strings.Contains(s, "]")
+}
+
+// expand makes an attach point for each provider that a pattern matches.
+func (a *attacher) expand(pattern string) ([]*AttachPoint, error) {
+	_, rest, _ := strings.Cut(a.Text, ":")
+	query := pattern
+	if len(a.parts) == 1 {
+		query, rest = "*", a.Text
+	}
+	among := []string{
+		"fentry", "hardware", "iter", "kprobe", "rawtracepoint", "software", "tracepoint",
+	}
+	if a.Process || len(a.parts) > 1 && strings.Contains(a.parts[1], "/") {
+		among = []string{"uprobe", "usdt"}
+	}
+	var list []*AttachPoint
+	for _, name := range among {
+		if glob.Match(query, name) {
+			list = append(list, &AttachPoint{Loc: a.Loc, Text: name + ":" + rest, lenient: true})
+		}
+	}
+	switch len(list) {
+	case 0:
+		return nil, fmt.Errorf("No probe type matched for %s", pattern)
+	case 1:
+		a.Provider, _, _ = strings.Cut(list[0].Text, ":")
+		return nil, a.fields()
+	}
+	return list, nil
+}
+
+// providerOf is the whole name of a provider.
+func providerOf(name string) string {
+	switch name {
+	case "k":
+		return "kprobe"
+	case "kr":
+		return "kretprobe"
+	case "u":
+		return "uprobe"
+	case "ur":
+		return "uretprobe"
+	case "U":
+		return "usdt"
+	case "t":
+		return "tracepoint"
+	case "p":
+		return "profile"
+	case "i":
+		return "interval"
+	case "s":
+		return "software"
+	case "h":
+		return "hardware"
+	case "w":
+		return "watchpoint"
+	case "f", "kfunc":
+		return "fentry"
+	case "fr", "kretfunc":
+		return "fexit"
+	case "it":
+		return "iter"
+	case "rt":
+		return "rawtracepoint"
+	}
+	return strings.ToLower(name)
+}
+
+// count returns an error that says how many parts are wanted.
+func (a *attacher) count(want ...int) error {
+	if a.lenient {
+		return errSkip
+	}
+	msg := strconv.Itoa(want[0])
+	if len(want) > 1 {
+		msg += " or " + strconv.Itoa(want[1])
+	}
+	return fmt.Errorf("%s probe type requires %s arguments, found %d", a.Provider, msg, len(a.parts)-1)
+}

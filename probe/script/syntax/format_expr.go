@@ -1,0 +1,442 @@
+package syntax
+
+import "strconv"
+
+// primitive reports whether an expression never needs parentheses.
+func primitive(x Expr) bool {
+	switch x := x.(type) {
+	case *Integer, *String, *Boolean, *Param, *ParamCount, *None, *Identifier, *Builtin, *Sizeof,
+		*Offsetof, *TypeInfo, *Variable, *Index, *Element, *MapAccess, *Call, *Map, *Field:
+		return true
+	case *Comptime:
+		return primitive(x.X)
+	}
+	return false
+}
+
+// expr prints an expression; bare says that the context needs no parentheses.
+func (f *formatter) expr(x Expr, s *spaces, w uint, bare bool) *page {
+	h := valued
+	if f.dropped {
+		h = dropped
+	}
+	f.dropped = false
+	own := s.before(endOf(x))
+	_, tuple := x.(*Tuple)
+	bare = bare && !tuple || primitive(x) || looksLikeType(x)
+	if !bare {
+		w -= 2
+	}
+	var p *page
+	if b, ok := x.(*Block); ok {
+		p = f.blockExpr(b, own, w, h)
+	} else {
+		p = f.exprText(x, own, w, h)
+	}
+	f.lift(own)
+	if bare {
+		return p
+	}
+	return text("(").append(p).text(")")
+}
+
+// endOf is where an expression ends: bpftrace's location of an if without else is longer.
+func endOf(x Expr) int32 {
+	if n, ok := x.(*If); ok && n.braced() {
+		if _, none := n.Else.(*None); none {
+			return n.Then.At().End
+		}
+		return endOf(n.Else)
+	}
+	return x.At().End
+}
+
+// looksLikeType reports whether an expression in parentheses would be read as a cast to an
+// array: (x[i] + 1). It had none, then, and needs none.
+func looksLikeType(x Expr) bool {
+	for {
+		switch n := x.(type) {
+		case *Binary:
+			x = n.X
+		case *Field:
+			x = n.X
+		case *Element:
+			x = n.X
+		case *Unary:
+			if !n.Postfix {
+				return false
+			}
+			x = n.X
+		case *If:
+			if n.braced() {
+				return false
+			}
+			x = n.Cond
+		case *Index:
+			if _, ok := n.X.(*Identifier); ok {
+				_, number := n.I.(*Integer)
+				return !number
+			}
+			x = n.X
+		default:
+			return false
+		}
+	}
+}
+
+func (f *formatter) blockExpr(b *Block, s *spaces, w uint, h holds) *page {
+	body := f.body(b, s, w-2, h)
+	if body.count() > 1 || body.width() > w {
+		return text("{").indent(body).text("}")
+	}
+	return text("{ ").append(body).text(" }")
+}
+
+func (f *formatter) exprText(x Expr, s *spaces, w uint, h holds) *page {
+	switch x := x.(type) {
+	case *Integer:
+		return text(integerText(x))
+	case *String:
+		return text(`"`, escape(x.Value), `"`)
+	case *Boolean:
+		return text(strconv.FormatBool(x.Value))
+	case *None:
+		return text("none")
+	case *Builtin:
+		return text(x.Name)
+	case *Identifier:
+		return text(x.Name)
+	case *Param:
+		return text("$", strconv.FormatInt(x.N, 10))
+	case *ParamCount:
+		return text("$#")
+	case *Variable:
+		return text(x.Name)
+	case *Map:
+		return text(x.Name)
+	case *Addr:
+		return text("&").append(f.expr(x.X, s, w, true))
+	case *MapAccess:
+		return f.mapAccess(x, s, w)
+	case *Tuple:
+		return f.tuple(x, s, w)
+	case *Record:
+		return f.record(x, s, w)
+	case *If:
+		return f.ifExpr(x, s, w, h)
+	}
+	return f.operation(x, s, w)
+}
+
+func (f *formatter) operation(x Expr, s *spaces, w uint) *page {
+	switch x := x.(type) {
+	case *Binary:
+		return f.binary(x, s, w)
+	case *Unary:
+		arg := f.expr(x.X, s, w-uint(len(x.Op)), false)
+		if x.Postfix {
+			return arg.text(x.Op)
+		}
+		return text(x.Op).append(arg)
+	case *Call:
+		args := f.exprs(x.Args, ", ", s, w-uint(len(x.Name)+2), true)
+		p := text(x.Name, "(")
+		if args.width() > w {
+			return p.indent(args).text(")")
+		}
+		return p.append(args).text(")")
+	case *Cast:
+		p := text("(").append(f.typeOf(x.Type, s, w)).text(")")
+		return p.append(f.expr(x.X, s, w-p.width(), primitive(x.X)))
+	case *Field:
+		return f.expr(x.X, s, w-uint(len(x.Name)+1), primitive(x.X)).text(".", x.Name)
+	case *Element:
+		n := strconv.FormatUint(x.N, 10)
+		return f.expr(x.X, s, w-uint(len(n)+1), false).text(".", n)
+	case *Index:
+		base := f.expr(x.X, s, w-1, false)
+		i := f.expr(x.I, s, w-indentWidth, false)
+		return bracket(base, i, w)
+	case *Comptime:
+		return text("comptime ").append(f.expr(x.X, s, w-9, false))
+	case *Sizeof:
+		return text("sizeof(").append(f.typeOrExpr(x.X, s, w-8, true)).text(")")
+	case *Offsetof:
+		return f.offsetof(x, s, w)
+	case *TypeInfo:
+		return text("typeinfo(").append(f.typeOrExpr(x.Type.X, s, w-10, true)).text(")")
+	}
+	return newPage()
+}
+
+func integerText(x *Integer) string {
+	if x.Text != "" {
+		return x.Text
+	}
+	n := strconv.FormatUint(x.Value, 10)
+	if x.Negative {
+		return "-" + n
+	}
+	return n
+}
+
+// bracket prints base[i].
+func bracket(base, i *page, w uint) *page {
+	if base.width()+i.width()+2 > w {
+		return base.text("[").indent(i).text("]")
+	}
+	return base.text("[").append(i).text("]")
+}
+
+func (f *formatter) mapAccess(x *MapAccess, s *spaces, w uint) *page {
+	var key *page
+	if t, ok := x.Key.(*Tuple); ok && len(t.Elems) >= 2 {
+		key = f.tuple(t, s, w-indentWidth)
+	} else {
+		key = f.expr(x.Key, s, w-indentWidth, true)
+	}
+	return bracket(text(x.Map.Name), key, w)
+}
+
+// tuple prints the elements, without the parentheses.
+func (f *formatter) tuple(x *Tuple, s *spaces, w uint) *page {
+	if len(x.Elems) == 1 {
+		return f.expr(x.Elems[0], s, w-3, false).text(",")
+	}
+	return f.exprs(x.Elems, ",", s, w-indentWidth-1, false)
+}
+
+func (f *formatter) record(x *Record, s *spaces, w uint) *page {
+	elem := func(e *NamedArg, w uint) *page {
+		return text(e.Name, "=").append(f.expr(e.Value, s, w-uint(len(e.Name))-1, false))
+	}
+	var elems *page
+	if len(x.Elems) == 1 {
+		elems = elem(x.Elems[0], w-2)
+	} else {
+		w -= indentWidth + 1
+		list := make([]*page, len(x.Elems))
+		for i, e := range x.Elems {
+			list[i] = elem(e, w-1)
+		}
+		elems = fit(list, ",", w)
+	}
+	if elems.count() > 1 {
+		return text("(").indent(elems).text(")")
+	}
+	return text("(").append(elems).text(")")
+}
+
+// binary prints the terms of a chain of && or || next to each other, others in
+// parentheses.
+func (f *formatter) binary(x *Binary, s *spaces, w uint) *page {
+	terms := []Expr{x.Y}
+	left := x.X
+	for logical := x.Op == "&&" || x.Op == "||"; logical; {
+		b, ok := left.(*Binary)
+		if !ok || b.Op != x.Op {
+			break
+		}
+		terms = append(terms, b.Y)
+		left = b.X
+	}
+	terms = append(terms, left)
+	pages := make([]*page, len(terms))
+	for i := range terms {
+		term := terms[len(terms)-1-i]
+		wide := w
+		if i < len(terms)-1 {
+			wide--
+		}
+		pages[i] = f.expr(term, s, wide, bareComparison(term, x.Op, i == 0))
+	}
+	return fit(pages, " "+x.Op+" ", w)
+}
+
+// bareComparison reports whether a comparison needs no parentheses as an operand.
+func bareComparison(x Expr, op string, left bool) bool {
+	b, ok := x.(*Binary)
+	if !ok {
+		return false
+	}
+	binds := comparisonBinds(b.Op)
+	if binds == 0 {
+		return false
+	}
+	switch op {
+	case "&&", "||":
+		return true
+	}
+	than := comparisonBinds(op)
+	return than != 0 && (binds > than || left && binds == than)
+}
+
+func comparisonBinds(op string) int {
+	switch op {
+	case "==", "!=":
+		return 6
+	case "<", ">", "<=", ">=":
+		return 7
+	}
+	return 0
+}
+
+// exprs prints a list.
+func (f *formatter) exprs(list []Expr, sep string, s *spaces, w uint, bare bool) *page {
+	pages := make([]*page, len(list))
+	for i, x := range list {
+		wide := w
+		if i < len(list)-1 {
+			wide--
+		}
+		pages[i] = f.expr(x, s, wide, bare || isComparison(x))
+	}
+	return fit(pages, sep, w)
+}
+
+func isComparison(x Expr) bool {
+	b, ok := x.(*Binary)
+	return ok && comparisonBinds(b.Op) != 0
+}
+
+// fit joins pages on one line, or on lines as long as they may be from the last to the
+// first: what bpftrace's search for the best partition comes to.
+func fit(list []*page, sep string, w uint) *page {
+	total, widest := uint(0), uint(0)
+	widths := make([]uint, len(list))
+	for i, p := range list {
+		if i < len(list)-1 {
+			p.text(sep)
+		}
+		widths[i] = p.width()
+		total += widths[i]
+		widest = max(widest, widths[i])
+	}
+	breaks := make([]bool, len(list))
+	if total >= w && widest <= w {
+		at := uint(0)
+		for i := len(list) - 1; i >= 0; i-- {
+			if at += widths[i]; at > w {
+				breaks[i+1] = true
+				at = widths[i]
+			}
+		}
+	}
+	joined := newPage()
+	for i, p := range list {
+		if breaks[i] {
+			joined.newLine()
+		}
+		joined.append(p)
+	}
+	return joined
+}
+
+func (f *formatter) ifExpr(n *If, s *spaces, w uint, h holds) *page {
+	if !n.braced() {
+		return f.ternary(n, s, w)
+	}
+	type branch struct{ cond, body *page }
+	var branches []branch
+	var last *page
+	total, lines, many := uint(0), false, false
+	for it := n; ; {
+		before := s.before(it.Then.At().Start)
+		cond := f.condition(it.Cond, before, w-5)
+		f.lift(before)
+		body := f.body(it.Then.(*Block), s, w-indentWidth, h)
+		total += cond.width() + 5 + body.width() + 3
+		lines = lines || cond.count() > 1 || body.count() > 1
+		branches = append(branches, branch{cond, body})
+		next, ok := it.Else.(*If)
+		if !ok {
+			if b, ok := it.Else.(*Block); ok {
+				last = f.body(b, s, w-indentWidth, h)
+				lines = lines || last.count() > 1
+			}
+			break
+		}
+		it, many = next, true
+	}
+	_, noValue := n.Then.(*Block).Value.(*None)
+	_, noElse := n.Else.(*None)
+	open, closing := text(" { "), " }"
+	multi := noValue || noElse || total > w || many || lines
+	p := newPage()
+	add := func(body *page) {
+		if multi {
+			p.text(" {").indent(body).text("}")
+		} else {
+			p.append(open).append(body).text(closing)
+		}
+	}
+	for i, b := range branches {
+		if i > 0 {
+			p.text(" else ")
+		}
+		p.text("if ").append(b.cond)
+		add(b.body)
+	}
+	if last != nil {
+		p.text(" else")
+		add(last)
+	}
+	return p
+}
+
+func (f *formatter) ternary(n *If, s *spaces, w uint) *page {
+	cond := f.expr(n.Cond, s, w, false)
+	if n.Then == nil {
+		return cond.text(" ?: ").append(f.expr(n.Else, s, w-2, false))
+	}
+	then := f.expr(n.Then, s, w-2, false)
+	other := f.expr(n.Else, s, w-2, false)
+	if cond.width()+then.width()+other.width()+8 > w {
+		return cond.newLine().text("? ").append(then).newLine().text(": ").append(other)
+	}
+	return cond.text(" ? ").append(then).text(" : ").append(other)
+}
+
+func (f *formatter) offsetof(x *Offsetof, s *spaces, w uint) *page {
+	p := text("offsetof(").append(f.typeOrExpr(x.X, s, w, false)).text(", ")
+	for i, name := range x.Fields {
+		if i > 0 {
+			p.text(".")
+		}
+		p.text(name)
+	}
+	return p.text(")")
+}
+
+func (f *formatter) typeOrExpr(n Node, s *spaces, w uint, bare bool) *page {
+	switch n := n.(type) {
+	case *Type:
+		return text(n.String())
+	case Expr:
+		return f.expr(n, s, w, bare)
+	}
+	return newPage()
+}
+
+func (f *formatter) typeOf(t *TypeOf, s *spaces, w uint) *page {
+	if named, ok := t.X.(*Type); ok {
+		return text(named.String())
+	}
+	return text("typeof(").append(f.typeOrExpr(t.X, s, w-8, true)).text(")")
+}
+
+// String returns the type as scripts write it.
+func (t *Type) String() string {
+	switch t.Kind {
+	case "":
+		return t.Name
+	case "*":
+		return t.Elem.String() + "*"
+	case "[]":
+		if t.Len == 0 {
+			return t.Elem.String() + "[]"
+		}
+		return t.Elem.String() + "[" + strconv.FormatUint(t.Len, 10) + "]"
+	}
+	return t.Kind + " " + t.Name
+}
