@@ -70,7 +70,7 @@ func tokens(src string) []token {
 }
 
 func unquote(s string) string {
-	s = strings.ReplaceAll(s, "\\\n", "")
+	s = strings.NewReplacer("\\\n", "", `\'`, `'`).Replace(s)
 	if u, err := strconv.Unquote(`"` + s + `"`); err == nil {
 		return u
 	}
@@ -91,7 +91,7 @@ func (r row) snippets(src string) []snippet {
 		if !slices.Contains(r.machine, name) && !strings.Contains(name, "dwarf") {
 			list = append(list, r.inTest(name, ts[open:end])...)
 		}
-		i = end
+		i = end - 1
 	}
 	return list
 }

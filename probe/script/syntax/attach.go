@@ -71,7 +71,9 @@ func AttachPoints(f *File, o *AttachOptions) error {
 			case errors.Is(err, errSkip):
 			case err != nil:
 				fail(ap.Loc, err.Error())
-				read = append(read, ap)
+				if ap.Provider != "" {
+					read = append(read, ap)
+				}
 			case more != nil:
 				todo = append(todo[:len(todo):len(todo)], more...)
 			case ap.Provider != "":

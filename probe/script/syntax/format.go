@@ -54,10 +54,13 @@ func (f *formatter) decl(d Decl, s *spaces) *page {
 	case *C:
 		return text(d.Text)
 	case *Import:
+		f.lift(s.before(d.End - 1))
 		return text(`import "`, escape(d.Path), `";`)
 	case *MapDecl:
+		f.lift(s.before(d.End - 1))
 		return text("let ", d.Name, " = ", d.Kind, "(", strconv.FormatUint(d.Entries, 10), ");")
 	case *Config:
+		f.lift(s.before(d.End - 1))
 		return f.config(d)
 	case *Macro:
 		return f.macro(d, s)

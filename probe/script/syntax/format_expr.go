@@ -85,6 +85,7 @@ func looksLikeType(x Expr) bool {
 }
 
 func (f *formatter) blockExpr(b *Block, s *spaces, w uint, h holds) *page {
+	f.lift(s.before(b.Start))
 	body := f.body(b, s, w-2, h)
 	if body.count() > 1 || body.width() > w {
 		return text("{").indent(body).text("}")

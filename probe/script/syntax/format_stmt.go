@@ -43,7 +43,7 @@ func (f *formatter) body(b *Block, s *spaces, w uint, h holds) *page {
 	before := extra.before(b.Value.At().Start)
 	since := len(f.lifted)
 	f.dropped = false
-	x := f.expr(b.Value, extra, w, true)
+	x := f.bareExpr(b.Value, extra, w)
 	least := 0
 	if p.count() > 0 {
 		least = 1
@@ -196,7 +196,7 @@ func (f *formatter) stmt(b *Block, i int, s *spaces, w uint, h holds) *page {
 func (f *formatter) stmtText(n Stmt, s *spaces, w uint) *page {
 	switch n := n.(type) {
 	case *ExprStmt:
-		p := f.expr(n.X, s, w, true)
+		p := f.bareExpr(n.X, s, w)
 		if !braced(n.X) {
 			p.text(";")
 		}
@@ -215,20 +215,45 @@ func (f *formatter) stmtText(n Stmt, s *spaces, w uint) *page {
 		return p.text(";")
 	case *While:
 		cond := f.condition(n.Cond, s, w-8)
+		f.lift(s.before(n.Body.Start))
 		body := f.body(n.Body, s, w-2, statements)
 		return text("while ").append(cond).text(" {").indent(body).text("}")
 	case *Unroll:
 		count := f.expr(n.Count, s, w-11, false)
+		f.lift(s.before(n.Body.Start))
 		body := f.body(n.Body, s, w-2, statements)
 		return text("unroll (").append(count).text(") {").indent(body).text("}")
 	case *For:
 		over := f.over(n.Over, s, w)
+		f.lift(s.before(n.Body.Start))
 		body := f.body(n.Body, s, w-indentWidth, statements)
 		return text("for ", n.Var.Name, " : ").append(over).text(" {").indent(body).text("}")
 	case *Import:
 		return text(`import "`, escape(n.Path), `";`)
 	}
 	return newPage()
+}
+
+// bareExpr prints an expression where a statement may stand, in parentheses if it would be
+// taken for another one.
+func (f *formatter) bareExpr(x Expr, s *spaces, w uint) *page {
+	p := f.expr(x, s, w, true)
+	_, isIf := x.(*If)
+	first := p.first()
+	ternary := isIf && !braced(x) && (first == '$' || first == '@')
+	if ternary || statementWord(leftmostText(x)) {
+		return text("(").append(p).text(")")
+	}
+	return p
+}
+
+// statementWord reports whether a word begins a statement.
+func statementWord(s string) bool {
+	switch s {
+	case "let", "import", "while", "unroll", "for", "break", "continue", "return":
+		return true
+	}
+	return false
 }
 
 func (f *formatter) assign(n *Assign, s *spaces, w uint) *page {

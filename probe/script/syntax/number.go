@@ -36,31 +36,31 @@ func units() [13]unit {
 // underscores, an exponent (1e6) and a suffix (5ms), and returns bpftrace's errors.
 func ParseInteger(text string) (uint64, error) {
 	n := strings.ReplaceAll(text, "_", "")
-	base := 10
-	switch {
-	case len(n) < 2 || n[0] != '0':
-	case n[1] == 'x' || n[1] == 'X':
-		base, n = 16, n[2:]
-	case n[1] == 'b' || n[1] == 'B':
-		base, n = 2, n[2:]
-	case n[1] >= '0' && n[1] <= '7':
-		base, n = 8, n[1:]
+	if len(n) >= 2 && n[0] == '0' {
+		switch c := n[1]; {
+		case c == 'x' || c == 'X':
+			return parseDigits(n[2:], n[2:], 16)
+		case c == 'b' || c == 'B':
+			return parseDigits(n[2:], n[2:], 2)
+		case c >= '0' && c <= '7':
+			return parseDigits(n[1:], n[1:], 8)
+		}
 	}
-	return parseDigits(n, text, base)
+	return parseDigits(n, text, 10)
 }
 
-// parseDigits reads digits, exponent and suffix; text is for errors.
+// parseDigits reads digits, exponent and suffix; text is what errors show.
 func parseDigits(n, text string, base int) (uint64, error) {
 	value, rest, ok := leadingDigits(n, base)
 	if len(rest) == len(n) {
 		return 0, fmt.Errorf("invalid integer: %s", text)
 	}
 	if !ok {
-		return 0, overflow(math.MaxUint64, n)
+		return 0, overflow(math.MaxUint64, text)
 	}
 	if len(rest) > 1 && (rest[0] == 'e' || rest[0] == 'E') && rest[1] >= '1' && rest[1] <= '9' {
 		if value == 0 || value >= 10 {
-			return 0, fmt.Errorf("coefficient part of scientific literal must be 1-9: %s", n)
+			return 0, fmt.Errorf("coefficient part of scientific literal must be 1-9: %s", text)
 		}
 		var exp uint64
 		exp, rest, ok = leadingDigits(rest[1:], 10)
@@ -69,22 +69,22 @@ func parseDigits(n, text string, base int) (uint64, error) {
 			value *= 10
 		}
 		if !ok {
-			return 0, overflow(math.MaxUint64, n)
+			return 0, overflow(math.MaxUint64, text)
 		}
 	}
 	for _, u := range units() {
 		if u.suffix == rest {
 			if value > u.most/u.worth {
-				return 0, overflow(u.most, n)
+				return 0, overflow(u.most, text)
 			}
 			return value * u.worth, nil
 		}
 	}
-	return 0, fmt.Errorf("invalid trailing bytes: %s", n)
+	return 0, fmt.Errorf("invalid trailing bytes: %s", text)
 }
 
-func overflow(most uint64, n string) error {
-	return fmt.Errorf("overflow error, maximum value is %d: %s", most, n)
+func overflow(most uint64, text string) error {
+	return fmt.Errorf("overflow error, maximum value is %d: %s", most, text)
 }
 
 // leadingDigits reads digits as far as they go, and reports whether they fit.
