@@ -42,10 +42,10 @@ func (f *formatter) file(file *File) *page {
 	}
 	s := &spaces{file.space}
 	for _, d := range file.Decls {
-		p = f.block(p, s.before(d.At().Start), 0)
+		p = f.block(p, s.before(d.At().Start))
 		p = f.below(p, 0, f.decl(d, s)).newLine()
 	}
-	return f.block(p, s, 0)
+	return f.block(p, s)
 }
 
 func (f *formatter) decl(d Decl, s *spaces) *page {
@@ -105,10 +105,10 @@ func configValue(x Expr) string {
 
 func (f *formatter) macro(m *Macro, s *spaces) *page {
 	args := f.exprs(m.Args, ", ", s, pageWidth-10, true)
-	before := s.before(m.Body.Start)
+	f.lift(s.before(m.Body.Start))
 	body := f.body(m.Body, s, pageWidth-indentWidth, valued)
-	p := text("macro ", m.Name, "(").append(args).text(")")
-	return f.block(p, before, 1).text("{").indent(body).text("}")
+	p := text("macro ", m.Name, "(").append(args).text(")").newLine()
+	return p.text("{").indent(body).text("}")
 }
 
 func (f *formatter) function(fn *Func, s *spaces) *page {
@@ -144,11 +144,8 @@ func (f *formatter) probe(pr *Probe, s *spaces) *page {
 		before := s.before(pr.Pred.At().Start)
 		since := len(f.lifted)
 		pred := f.expr(pr.Pred, s, pageWidth, true)
-		p = f.ownLines(p, before)
-		for _, c := range f.lifted[since:] {
-			p.comment(c).newLine()
-		}
-		f.lifted = f.lifted[:since]
+		f.lift(s.before(pr.Body.Start))
+		p = f.below(f.ownLines(p, before), since, newPage())
 		slash := "/"
 		if first := pred.first(); first == '*' || first == '/' {
 			slash = "/ " // no comment

@@ -40,13 +40,25 @@ func (f *formatter) expr(x Expr, s *spaces, w uint, bare bool) *page {
 	return text("(").append(p).text(")")
 }
 
-// endOf is where an expression ends: bpftrace's location of an if without else is longer.
+// endOf is where an expression ends. The locations, which are bpftrace's, have spaces after
+// names and after an if without else, and of a cast they have the type only.
 func endOf(x Expr) int32 {
-	if n, ok := x.(*If); ok && n.braced() {
-		if _, none := n.Else.(*None); none {
-			return n.Then.At().End
+	switch x := x.(type) {
+	case *Cast:
+		return endOf(x.X)
+	case *Binary:
+		return endOf(x.Y)
+	case *Comptime:
+		return endOf(x.X)
+	case *Unary:
+		if !x.Postfix {
+			return endOf(x.X)
 		}
-		return endOf(n.Else)
+	case *If:
+		if _, none := x.Else.(*None); none {
+			return endOf(x.Then)
+		}
+		return endOf(x.Else)
 	}
 	return x.At().End
 }
@@ -73,7 +85,8 @@ func looksLikeType(x Expr) bool {
 			}
 			x = n.Cond
 		case *Index:
-			if _, ok := n.X.(*Identifier); ok {
+			switch n.X.(type) {
+			case *Identifier, *Boolean:
 				_, number := n.I.(*Integer)
 				return !number
 			}
@@ -150,12 +163,15 @@ func (f *formatter) operation(x Expr, s *spaces, w uint) *page {
 		p := text("(").append(f.typeOf(x.Type, s, w)).text(")")
 		return p.append(f.expr(x.X, s, w-p.width(), primitive(x.X)))
 	case *Field:
-		return f.expr(x.X, s, w-uint(len(x.Name)+1), primitive(x.X)).text(".", x.Name)
+		return f.base(x.X, s, w-uint(len(x.Name)+1)).text(".", x.Name)
 	case *Element:
 		n := strconv.FormatUint(x.N, 10)
-		return f.expr(x.X, s, w-uint(len(n)+1), false).text(".", n)
+		return f.base(x.X, s, w-uint(len(n)+1)).text(".", n)
 	case *Index:
-		base := f.expr(x.X, s, w-1, false)
+		base := f.base(x.X, s, w-1)
+		if _, ok := x.X.(*Map); ok {
+			base = text("(").append(base).text(")") // no element of the map
+		}
 		i := f.expr(x.I, s, w-indentWidth, false)
 		return bracket(base, i, w)
 	case *Comptime:
@@ -168,6 +184,15 @@ func (f *formatter) operation(x Expr, s *spaces, w uint) *page {
 		return text("typeinfo(").append(f.typeOrExpr(x.Type.X, s, w-10, true)).text(")")
 	}
 	return newPage()
+}
+
+// base prints what .name, .0 and [i] follow.
+func (f *formatter) base(x Expr, s *spaces, w uint) *page {
+	p := f.expr(x, s, w, false)
+	if _, ok := x.(*Comptime); ok && primitive(x) {
+		return text("(").append(p).text(")")
+	}
+	return p
 }
 
 func integerText(x *Integer) string {

@@ -44,11 +44,10 @@ func (f *formatter) body(b *Block, s *spaces, w uint, h holds) *page {
 	since := len(f.lifted)
 	f.dropped = false
 	x := f.bareExpr(b.Value, extra, w)
-	least := 0
 	if p.count() > 0 {
-		least = 1
+		p.newLine()
 	}
-	p = f.below(f.block(p, before, least), since, x)
+	p = f.below(f.block(p, before), since, x)
 	return f.inline(p, extra)
 }
 
@@ -56,6 +55,15 @@ func (f *formatter) body(b *Block, s *spaces, w uint, h holds) *page {
 func endsOpen(s Stmt) bool {
 	e, ok := s.(*ExprStmt)
 	return ok && braced(e.X)
+}
+
+// hasBody reports whether a statement ends with a block.
+func hasBody(s Stmt) bool {
+	switch s.(type) {
+	case *While, *Unroll, *For:
+		return true
+	}
+	return endsOpen(s)
 }
 
 // braced reports whether an expression is printed with a brace at its end.
@@ -159,6 +167,9 @@ func leftmostText(x Expr) string {
 	case *Binary:
 		return leftmostText(x.X)
 	case *If:
+		if x.braced() {
+			return "if"
+		}
 		return leftmostText(x.Cond)
 	case *Field:
 		return leftmostText(x.X)
@@ -178,7 +189,7 @@ func (f *formatter) stmt(b *Block, i int, s *spaces, w uint, h holds) *page {
 			return newPage()
 		}
 	}
-	p := f.block(newPage(), s.before(n.At().Start), 0)
+	p := f.block(newPage(), s.before(startOf(n)))
 	since := len(f.lifted)
 	f.dropped = false
 	if endsOpen(n) {
@@ -187,10 +198,22 @@ func (f *formatter) stmt(b *Block, i int, s *spaces, w uint, h holds) *page {
 		f.dropped = h == dropped || h == statements && last && !f.closed(b, i, h)
 	}
 	stmt := f.stmtText(n, s, w)
+	if !hasBody(n) {
+		f.lift(s.before(n.At().End - 1))
+	}
 	if endsOpen(n) && f.closed(b, i, h) {
 		stmt.text(";")
 	}
 	return f.below(p, since, stmt)
+}
+
+// startOf is where a statement starts: bpftrace's location of one that was a block's last
+// expression is that of the block.
+func startOf(s Stmt) int32 {
+	if e, ok := s.(*ExprStmt); ok {
+		return e.X.At().Start
+	}
+	return s.At().Start
 }
 
 func (f *formatter) stmtText(n Stmt, s *spaces, w uint) *page {
@@ -283,7 +306,7 @@ func (f *formatter) condition(x Expr, s *spaces, w uint) *page {
 	_, comptime := x.(*Comptime)
 	p := f.expr(x, s, w, comptime)
 	_, tuple := x.(*Tuple)
-	if tuple || primitive(x) && p.first() == '(' {
+	if tuple || primitive(x) && p.first() == '(' || !primitive(x) && looksLikeType(x) {
 		return text("(").append(p).text(")")
 	}
 	return p

@@ -32,7 +32,7 @@ type Decl interface {
 // File is a script.
 type File struct {
 	Loc
-	Header string // the "#!" line with its end, or ""
+	Header string // the "#!" line, or ""
 	Decls  []Decl // in the order of the script
 
 	space  []space // comments and empty lines, in order, for Format

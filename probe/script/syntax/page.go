@@ -160,22 +160,13 @@ func (s *spaces) before(offset int32) *spaces {
 	return taken
 }
 
-// block prints them as lines of their own, at least some empty lines.
-func (f *formatter) block(p *page, s *spaces, least int) *page {
-	for range least {
-		p.newLine()
-	}
-	lines := 0
+// block prints them as lines of their own, and the empty lines.
+func (f *formatter) block(p *page, s *spaces) *page {
 	for _, sp := range s.list {
-		switch {
-		case sp.comment:
-			p.comment(f.comment(sp)).newLine()
-		case lines >= least:
-			p.newLine()
-			lines++
-		default:
-			lines++
+		if sp.comment {
+			p.comment(f.comment(sp))
 		}
+		p.newLine()
 	}
 	return p
 }

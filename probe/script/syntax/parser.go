@@ -170,8 +170,8 @@ func (p *parser) file() *File {
 		for !p.end() && p.text[p.pos] != '\n' {
 			p.pos++
 		}
+		f.Header = strings.TrimRight(p.text[start:p.pos], " \t\r\v\f")
 		p.advance(1)
-		f.Header = p.text[start:p.pos]
 		p.layout()
 	}
 	p.definitions(f)
