@@ -33,6 +33,9 @@ type formatter struct {
 	// dropped is set before an if or block whose value parse would drop, so that it needs
 	// no semicolon after it.
 	dropped bool
+	// wrapName is set before an expression in which the first name that is indexed needs
+	// parentheses: looksLikeType.
+	wrapName bool
 }
 
 func (f *formatter) file(file *File) *page {

@@ -23,9 +23,10 @@ func (f *formatter) expr(x Expr, s *spaces, w uint, bare bool) *page {
 	f.dropped = false
 	own := s.before(endOf(x))
 	_, tuple := x.(*Tuple)
-	bare = bare && !tuple || primitive(x) || looksLikeType(x)
+	bare = bare && !tuple || primitive(x)
 	if !bare {
 		w -= 2
+		f.wrapName = f.wrapName || looksLikeType(x)
 	}
 	var p *page
 	if b, ok := x.(*Block); ok {
@@ -63,8 +64,8 @@ func endOf(x Expr) int32 {
 	return x.At().End
 }
 
-// looksLikeType reports whether an expression in parentheses would be read as a cast to an
-// array: (x[i] + 1). It had none, then, and needs none.
+// looksLikeType reports whether an expression behind a parenthesis would be read as a cast
+// to an array: (x[i] + 1). The name gets parentheses of its own, then.
 func looksLikeType(x Expr) bool {
 	for {
 		switch n := x.(type) {
@@ -85,16 +86,36 @@ func looksLikeType(x Expr) bool {
 			}
 			x = n.Cond
 		case *Index:
-			switch n.X.(type) {
-			case *Identifier, *Boolean:
-				_, number := n.I.(*Integer)
-				return !number
+			if name, others := indexes(n); name {
+				return others
 			}
 			x = n.X
 		default:
 			return false
 		}
 	}
+}
+
+// indexes reports whether what is indexed, maybe several times, is a name, and whether
+// any of the indexes is no number.
+func indexes(n *Index) (name, others bool) {
+	for {
+		_, number := n.I.(*Integer)
+		others = others || !number
+		next, ok := n.X.(*Index)
+		if !ok {
+			return isName(n.X), others
+		}
+		n = next
+	}
+}
+
+func isName(x Expr) bool {
+	switch x.(type) {
+	case *Identifier, *Boolean:
+		return true
+	}
+	return false
 }
 
 func (f *formatter) blockExpr(b *Block, s *spaces, w uint, h holds) *page {
@@ -168,9 +189,13 @@ func (f *formatter) operation(x Expr, s *spaces, w uint) *page {
 		n := strconv.FormatUint(x.N, 10)
 		return f.base(x.X, s, w-uint(len(n)+1)).text(".", n)
 	case *Index:
+		wrap := f.wrapName && isName(x.X)
+		if wrap {
+			f.wrapName = false
+		}
 		base := f.base(x.X, s, w-1)
-		if _, ok := x.X.(*Map); ok {
-			base = text("(").append(base).text(")") // no element of the map
+		if _, ok := x.X.(*Map); ok || wrap { // which is no element of the map
+			base = text("(").append(base).text(")")
 		}
 		i := f.expr(x.I, s, w-indentWidth, false)
 		return bracket(base, i, w)
@@ -181,7 +206,8 @@ func (f *formatter) operation(x Expr, s *spaces, w uint) *page {
 	case *Offsetof:
 		return f.offsetof(x, s, w)
 	case *TypeInfo:
-		return text("typeinfo(").append(f.typeOrExpr(x.Type.X, s, w-10, true)).text(")")
+		_, binary := x.Type.X.(*Binary) // whose "==" might end a name here
+		return text("typeinfo(").append(f.typeOrExpr(x.Type.X, s, w-10, !binary)).text(")")
 	}
 	return newPage()
 }
@@ -226,6 +252,7 @@ func (f *formatter) mapAccess(x *MapAccess, s *spaces, w uint) *page {
 
 // tuple prints the elements, without the parentheses.
 func (f *formatter) tuple(x *Tuple, s *spaces, w uint) *page {
+	f.wrapName = f.wrapName || len(x.Elems) > 0 && looksLikeType(x.Elems[0])
 	if len(x.Elems) == 1 {
 		return f.expr(x.Elems[0], s, w-3, false).text(",")
 	}
@@ -439,9 +466,30 @@ func (f *formatter) typeOrExpr(n Node, s *spaces, w uint, bare bool) *page {
 	case *Type:
 		return text(n.String())
 	case Expr:
-		return f.expr(n, s, w, bare)
+		_, indexed := n.(*Index)
+		f.wrapName = indexed && readAsType(n)
+		p := f.expr(n, s, w, bare)
+		if !indexed && readAsType(n) {
+			return text("(").append(p).text(")")
+		}
+		return p
 	}
 	return newPage()
+}
+
+// readAsType reports whether an expression would be read as a type, or as a name that may
+// be one, where one may stand.
+func readAsType(x Expr) bool {
+	switch x := x.(type) {
+	case *Boolean:
+		return true
+	case *Identifier:
+		return builtinType(x.Name)
+	case *Index:
+		_, name := x.X.(*Identifier)
+		return name || readAsType(x.X)
+	}
+	return false
 }
 
 func (f *formatter) typeOf(t *TypeOf, s *spaces, w uint) *page {

@@ -260,11 +260,12 @@ func (f *formatter) stmtText(n Stmt, s *spaces, w uint) *page {
 // bareExpr prints an expression where a statement may stand, in parentheses if it would be
 // taken for another one.
 func (f *formatter) bareExpr(x Expr, s *spaces, w uint) *page {
+	word := statementWord(leftmostText(x))
+	f.wrapName = word && looksLikeType(x)
 	p := f.expr(x, s, w, true)
 	_, isIf := x.(*If)
 	first := p.first()
-	ternary := isIf && !braced(x) && (first == '$' || first == '@')
-	if ternary || statementWord(leftmostText(x)) {
+	if word || isIf && !braced(x) && (first == '$' || first == '@') {
 		return text("(").append(p).text(")")
 	}
 	return p
@@ -306,7 +307,7 @@ func (f *formatter) condition(x Expr, s *spaces, w uint) *page {
 	_, comptime := x.(*Comptime)
 	p := f.expr(x, s, w, comptime)
 	_, tuple := x.(*Tuple)
-	if tuple || primitive(x) && p.first() == '(' || !primitive(x) && looksLikeType(x) {
+	if tuple || primitive(x) && p.first() == '(' {
 		return text("(").append(p).text(")")
 	}
 	return p
@@ -322,6 +323,7 @@ func (f *formatter) over(x Expr, s *spaces, w uint) *page {
 		if literal(x) {
 			return f.expr(x, s, w, true)
 		}
+		f.wrapName = looksLikeType(x)
 		return text("(").append(f.expr(x, s, w-4, true)).text(")")
 	}
 	return end(r.Begin).text("..").append(end(r.End))

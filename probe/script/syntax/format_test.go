@@ -34,7 +34,7 @@ func formatCases() []formatCase {
 		{"before_minus", "begin { if 1 { }; -2; }", in("if 1 {};\n  -2;")},
 		{"tuple_condition", "begin { if ((1,2)) { } }", in("if ((1,2)) {}")},
 		{"cast_condition", "begin { while (((struct a*)$x).b) { } }", in("while (((struct a*)$x).b) {}")},
-		{"index", "begin { $x = 1 + a[$i] * 2; }", in("$x = 1 + a[$i] * 2;")},
+		{"index", "begin { $x = 1 + a[$i] * 2; }", in("$x = 1 + ((a)[$i] * 2);")},
 		{"config", `config = { a = "b c"; d = true; e = "true"; f = 0x10 } begin {}`,
 			"config = {\n  a = \"b c\";\n  d = true;\n  e = \"true\";\n  f = 16;\n}\nbegin\n{}\n"},
 		{"comments", "// a\n\n/* b\n * c */\nbegin { 1; // d\n\n // e\n 2; /* f */ // g\n}",

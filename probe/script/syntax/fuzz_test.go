@@ -2,6 +2,7 @@ package syntax
 
 import (
 	"bytes"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"testing"
@@ -24,6 +25,11 @@ func FuzzFormat(f *testing.F) {
 	}
 	for _, c := range formatCases() {
 		f.Add([]byte(c.in))
+	}
+	for seed := range 200 {
+		g := &gen{r: rand.New(rand.NewPCG(uint64(seed), 2)), room: 30}
+		g.script()
+		f.Add([]byte(g.b.String()))
 	}
 	f.Fuzz(func(t *testing.T, src []byte) {
 		file, err := Parse("fuzz", src, nil)

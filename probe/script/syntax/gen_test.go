@@ -294,9 +294,9 @@ func (g *gen) primary() {
 
 // TestFormatRandom is FuzzFormat with scripts that are mostly accepted.
 func TestFormatRandom(t *testing.T) {
-	n := 20000
+	n := 5000
 	if testing.Short() {
-		n = 2000
+		n = 1000
 	}
 	accepted := 0
 	for seed := range n {
