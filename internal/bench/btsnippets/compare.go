@@ -62,8 +62,10 @@ func parse(sn snippet) (*syntax.File, error) {
 			err = syntax.AttachPoints(f, &syntax.AttachOptions{
 				Params: sn.params, Unsafe: sn.unsafe, Process: sn.process,
 			})
+		case "check":
+			err = syntax.CheckAttachPoints(f)
 		case "macros":
-			err = syntax.Expand(f)
+			err = syntax.Expand(f, &syntax.ExpandOptions{Builtin: library})
 		}
 		if err != nil {
 			return f, err
@@ -71,6 +73,9 @@ func parse(sn snippet) (*syntax.File, error) {
 	}
 	return f, nil
 }
+
+// library reports whether bpftrace's library has a name that the suite's macros shadow.
+func library(name string) bool { return name == "cpu" || name == "comm" }
 
 // format formats a script, and what comes of it.
 func (s *score) format(sn snippet, _ *syntax.File) {

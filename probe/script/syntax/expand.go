@@ -12,12 +12,22 @@ const (
 	mostCalls = 100     // of macros by each other
 )
 
+// ExpandOptions are the options of [Expand].
+type ExpandOptions struct {
+	// Builtin says which names the language's library has: a use that fits no macro of that
+	// name is then one of the library's. Nil: none.
+	Builtin func(name string) bool
+}
+
 // Expand replaces the uses of macros by their blocks, and then those of object-like
 // #define lines by what they stand for, in all probes and functions. Variables of a macro
 // get names of their own; locations say what a node was expanded from. The error is an
 // [Errors]; the file is to be used only without one.
-func Expand(f *File) error {
+func Expand(f *File, o *ExpandOptions) error {
 	e := &expansion{macros: map[string][]*Macro{}, defines: map[string]string{}, left: mostNodes}
+	if o != nil {
+		e.builtin = o.Builtin
+	}
 	for _, d := range f.Decls {
 		switch d := d.(type) {
 		case *Macro:
@@ -45,6 +55,7 @@ func Expand(f *File) error {
 
 // expansion is what the expansion of a script shares.
 type expansion struct {
+	builtin func(string) bool
 	macros  map[string][]*Macro
 	defines map[string]string
 	active  []string // #defines that are being expanded
@@ -244,7 +255,7 @@ func (e *expander) identifier(id *Identifier) Node {
 func (e *expander) use(n Node, name string, args []Expr) Node {
 	m, closest := e.lookup(name, args)
 	if m == nil {
-		if closest != nil {
+		if closest != nil && (e.builtin == nil || !e.builtin(name)) {
 			e.mismatch(n, name, args, closest)
 		}
 		return nil

@@ -136,10 +136,14 @@ func (f *formatter) function(fn *Func, s *spaces) *page {
 
 func (f *formatter) probe(pr *Probe, s *spaces) *page {
 	p := newPage()
+	glued := false
 	for i, a := range pr.Points {
 		p.text(a.Text)
 		if i < len(pr.Points)-1 {
 			p.text(",")
+		} else if len(a.Text) > 1 && strings.HasSuffix(a.Text, "/") && !strings.Contains(a.Text, ":") {
+			glued = true // only the predicate's slash makes the last one part of the text
+			break
 		}
 		p.newLine()
 	}
@@ -148,7 +152,11 @@ func (f *formatter) probe(pr *Probe, s *spaces) *page {
 		since := len(f.lifted)
 		pred := f.expr(pr.Pred, s, pageWidth, true)
 		f.lift(s.before(pr.Body.Start))
-		p = f.below(f.ownLines(p, before), since, newPage())
+		if glued {
+			f.lift(before)
+		} else {
+			p = f.below(f.ownLines(p, before), since, newPage())
+		}
 		slash := "/"
 		if first := pred.first(); first == '*' || first == '/' {
 			slash = "/ " // no comment

@@ -2,8 +2,8 @@ package syntax
 
 import "strings"
 
-// preprocessor reads a line that begins with "#".
-func (p *parser) preprocessor() *C {
+// hashLine reads a line that begins with "#".
+func (p *parser) hashLine() *C {
 	start := p.pos
 	for !p.end() && p.text[p.pos] != '\n' {
 		p.pos++

@@ -201,7 +201,7 @@ func (p *parser) definitions(f *File) {
 	for !p.end() && !p.failed() {
 		switch {
 		case p.peek(0) == '#' && p.peek(1) != '!':
-			f.Decls = append(f.Decls, p.preprocessor())
+			f.Decls = append(f.Decls, p.hashLine())
 		case p.definesC():
 			f.Decls = append(f.Decls, p.definition())
 		default:
@@ -243,7 +243,7 @@ func (p *parser) decl(f *File) Decl {
 	}
 	switch word := p.keyword(); {
 	case p.peek(0) == '#' && p.peek(1) != '!':
-		return late(p.preprocessor())
+		return late(p.hashLine())
 	case p.definesC():
 		return late(p.definition())
 	case word == "config":
