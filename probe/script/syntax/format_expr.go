@@ -301,37 +301,45 @@ func (f *formatter) binary(x *Binary, s *spaces, w uint) *page {
 		if i < len(terms)-1 {
 			wide--
 		}
-		pages[i] = f.expr(term, s, wide, bareComparison(term, x.Op, i == 0))
+		pages[i] = f.expr(term, s, wide, bareOperand(term, x.Op, i == 0))
 	}
 	return fit(pages, " "+x.Op+" ", w)
 }
 
-// bareComparison reports whether a comparison needs no parentheses as an operand.
-func bareComparison(x Expr, op string, left bool) bool {
+// mostSpine are the operators to the left of each other that get parentheses; further ones
+// would be hard to read, and to parse.
+const mostSpine = 30
+
+// bareOperand reports whether an operand needs no parentheses: a comparison where it binds
+// more strongly, and the left side of many operators.
+func bareOperand(x Expr, op string, left bool) bool {
 	b, ok := x.(*Binary)
 	if !ok {
 		return false
 	}
-	binds := comparisonBinds(b.Op)
-	if binds == 0 {
-		return false
+	binds, than := bindsOf(b.Op), bindsOf(op)
+	if isComparison(x) && than <= 7 && (than < 3 || than > 5) {
+		return binds > than || left && binds == than
 	}
-	switch op {
-	case "&&", "||":
-		return true
-	}
-	than := comparisonBinds(op)
-	return than != 0 && (binds > than || left && binds == than)
+	return left && binds >= than && spine(x) > mostSpine
 }
 
-func comparisonBinds(op string) int {
-	switch op {
-	case "==", "!=":
-		return 6
-	case "<", ">", "<=", ">=":
-		return 7
+// spine is the number of operators to the left of each other.
+func spine(x Expr) (n int) {
+	for {
+		b, ok := x.(*Binary)
+		if !ok {
+			return n
+		}
+		x = b.X
+		n++
 	}
-	return 0
+}
+
+// bindsOf is how strongly an operator binds.
+func bindsOf(op string) int {
+	_, binds := (&parser{text: op}).binaryOp()
+	return binds
 }
 
 // exprs prints a list.
@@ -349,7 +357,7 @@ func (f *formatter) exprs(list []Expr, sep string, s *spaces, w uint, bare bool)
 
 func isComparison(x Expr) bool {
 	b, ok := x.(*Binary)
-	return ok && comparisonBinds(b.Op) != 0
+	return ok && (bindsOf(b.Op) == 6 || bindsOf(b.Op) == 7)
 }
 
 // fit joins pages on one line, or on lines as long as they may be from the last to the

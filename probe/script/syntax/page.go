@@ -1,6 +1,9 @@
 package syntax
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // mostIndent is how far lines are moved to the right, so that deeply nested text is not
 // mostly spaces.
@@ -12,8 +15,10 @@ type page struct {
 }
 
 type line struct {
-	indent int
-	segs   []segment
+	indent   int
+	segs     []segment
+	columns  int  // of the text in segs
+	comments bool // there are some in segs
 }
 
 type segment struct {
@@ -30,6 +35,7 @@ func (p *page) text(parts ...string) *page {
 	l := &p.lines[len(p.lines)-1]
 	for _, s := range parts {
 		l.segs = append(l.segs, segment{text: s})
+		l.columns += len(s)
 	}
 	return p
 }
@@ -37,6 +43,7 @@ func (p *page) text(parts ...string) *page {
 func (p *page) comment(s string) *page {
 	l := &p.lines[len(p.lines)-1]
 	l.segs = append(l.segs, segment{s, true})
+	l.comments = true
 	return p
 }
 
@@ -61,13 +68,22 @@ func (p *page) append(o *page) *page {
 		return p
 	}
 	col := p.lines[len(p.lines)-1].width()
-	for i, l := range o.lines {
-		if i > 0 {
-			p.lines = append(p.lines, line{})
-		}
-		p.merge(l, col)
-	}
+	p.merge(o.lines[0], col)
+	p.adopt(o.lines[1:], col)
 	return p
+}
+
+// adopt adds lines, col columns to the right. Those of inner pages are moved, not copied,
+// by each page around them.
+func (p *page) adopt(lines []line, col int) {
+	for i := range lines {
+		lines[i].indent = min(lines[i].indent+col, mostIndent)
+	}
+	if len(lines) > len(p.lines) {
+		p.lines = slices.Insert(lines, 0, p.lines...)
+		return
+	}
+	p.lines = append(p.lines, lines...)
 }
 
 // indent adds another page on lines of its own, two columns to the right, and begins a
@@ -76,10 +92,7 @@ func (p *page) indent(o *page) *page {
 	if o.count() == 0 {
 		return p
 	}
-	for _, l := range o.lines {
-		p.lines = append(p.lines, line{})
-		p.merge(l, indentWidth)
-	}
+	p.adopt(o.lines, indentWidth)
 	return p.newLine()
 }
 
@@ -88,10 +101,12 @@ func (p *page) merge(l line, col int) {
 	last := &p.lines[len(p.lines)-1]
 	if len(last.segs) == 0 {
 		last.indent = min(max(last.indent, col)+l.indent, mostIndent)
-		last.segs = l.segs
+		last.segs, last.columns, last.comments = l.segs, l.columns, l.comments
 		return
 	}
 	last.segs = append(last.segs, l.segs...)
+	last.columns += l.columns
+	last.comments = last.comments || l.comments
 }
 
 // width is the number of columns of the widest line.
@@ -104,6 +119,9 @@ func (p *page) width() uint {
 }
 
 func (l *line) width() int {
+	if !l.comments {
+		return l.indent + l.columns
+	}
 	w := l.indent
 	l.each(func(s string) { w += len(s) })
 	return w

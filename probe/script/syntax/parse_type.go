@@ -46,7 +46,7 @@ func (p *parser) typeSuffixes(t *Type) *Type {
 		default:
 			return t
 		}
-		if levels > mostDepth {
+		if levels > mostLevels {
 			p.stop("type has too many levels")
 		}
 		p.layout()
@@ -106,7 +106,8 @@ func (p *parser) skipSuffixes(at int) (after int, suffixed, ok bool) {
 		case '*':
 			at++
 		case '[':
-			if at, ok = p.balanced(at, '[', ']'); !ok {
+			// Not further: what is no type may be long, and have others in it.
+			if at, ok = balanced(p.text[:min(at+mostType, len(p.text))], at, '[', ']'); !ok {
 				return at, true, false
 			}
 		default:

@@ -9,9 +9,18 @@ import (
 // Limits of what is parsed. No script of bpftrace or of the book has more than a tenth of them.
 const (
 	mostBytes  = 256 << 10 // of a script
-	mostDepth  = 200       // brackets, blocks and operators within each other
-	mostHeight = 2000      // of the tree: terms that one expression adds, say
+	mostHeight = 1000      // of the tree: nodes in each other, or terms that are added
 	mostErrors = 100
+
+	// mostDepth are the calls of the parser in each other: more than trees of mostHeight
+	// need with all parentheses that Format prints.
+	mostDepth = 6 * mostHeight
+)
+
+// mostLevels are the pointers and arrays of one type, mostType its bytes behind the name.
+const (
+	mostLevels = 100
+	mostType   = 4096
 )
 
 // Options are the options of [Parse].
@@ -57,7 +66,7 @@ func newParser(name, text string) *parser {
 	}
 	p.src = NewSource(name, text)
 	p.text = text
-	p.work = 1000 + 8*len(text)
+	p.work = 20_000 + 2*len(text)
 	return p
 }
 
@@ -117,7 +126,7 @@ func (p *parser) enter() bool {
 	case p.dead && p.end():
 		return false
 	case p.depth > mostDepth:
-		p.stop("nested too deeply, more than " + strconv.Itoa(mostDepth) + " levels")
+		p.stop("nested too deeply, more than " + strconv.Itoa(mostHeight) + " levels")
 		return false
 	case p.work < 0:
 		p.stop("too complex: simplify what is in parentheses")
@@ -131,14 +140,14 @@ func (p *parser) leave() { p.depth-- }
 func (p *parser) failed() bool { return len(p.errs) > 0 }
 
 // checkHeight refuses trees that recursion through them would need much memory for.
-// Each level takes two bytes of the script at least.
+// Each level takes a byte of the script at least.
 func (p *parser) checkHeight(f *File) {
-	if len(p.text)/2 < mostHeight || p.failed() {
+	if len(p.text) < mostHeight || p.failed() {
 		return
 	}
 	if l := tooHigh(f); l != nil {
-		p.failAt(int(l.Start), int(l.End), "expression is too long, more than "+
-			strconv.Itoa(mostHeight)+" operations in each other")
+		p.failAt(int(l.Start), int(l.End), "too long, more than "+strconv.Itoa(mostHeight)+
+			" operations in each other")
 		f.Decls = nil
 	}
 }

@@ -173,9 +173,13 @@ func (p *parser) skip(at int) int {
 
 // balanced is where the bracket closes that is at a position: after it, or at the end.
 func (p *parser) balanced(at int, open, closing byte) (after int, ok bool) {
+	return balanced(p.text, at, open, closing)
+}
+
+func balanced(text string, at int, open, closing byte) (after int, ok bool) {
 	depth := 0
-	for ; at < len(p.text); at++ {
-		switch p.text[at] {
+	for ; at < len(text); at++ {
+		switch text[at] {
 		case open:
 			depth++
 		case closing:
