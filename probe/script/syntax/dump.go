@@ -11,6 +11,6 @@ func Dump(f *File) []byte {
 			c.Decls = append(c.Decls, d)
 		}
 	}
-	p := &formatter{src: f.Source}
+	p := &formatter{src: f.Source, dump: true}
 	return p.file(&c).bytes()
 }

@@ -8,6 +8,9 @@ import (
 // Equal reports whether two trees are the same, where they are aside. Numbers are the same
 // by value, however they are written.
 func Equal(a, b Node) bool {
+	if a == nil || b == nil {
+		return a == nil && b == nil
+	}
 	if reflect.TypeOf(a) != reflect.TypeOf(b) || nameOf(a) != nameOf(b) || !sameFields(a, b) {
 		return false
 	}

@@ -36,6 +36,8 @@ type formatter struct {
 	// wrapName is set before an expression in which the first name that is indexed needs
 	// parentheses: looksLikeType.
 	wrapName bool
+	// dump is for what nobody parses.
+	dump bool
 }
 
 func (f *formatter) file(file *File) *page {

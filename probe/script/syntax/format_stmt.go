@@ -95,7 +95,7 @@ func (n *If) braced() bool {
 // not taken for its value.
 func (f *formatter) closed(b *Block, i int, h holds) bool {
 	_, none := b.Value.(*None)
-	if i < len(b.Stmts)-1 || !none {
+	if f.dump || i < len(b.Stmts)-1 || !none {
 		return false
 	}
 	return h == valued || !noValues(b.Stmts[i].(*ExprStmt).X)
