@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/borescope/borescope/probe/script/syntax"
+	"github.com/borescope/borescope/probe/script/syntax/attach"
 )
 
 // add compares one snippet.
@@ -59,11 +60,11 @@ func parse(sn snippet) (*syntax.File, error) {
 	for _, p := range sn.passes {
 		switch p {
 		case "attach":
-			err = syntax.AttachPoints(f, &syntax.AttachOptions{
+			err = attach.Parse(f, &attach.Options{
 				Params: sn.params, Unsafe: sn.unsafe, Process: sn.process,
 			})
 		case "check":
-			err = syntax.CheckAttachPoints(f)
+			err = attach.Check(f)
 		case "macros":
 			err = syntax.Expand(f, &syntax.ExpandOptions{Builtin: library})
 		}

@@ -13,9 +13,9 @@
 //	}
 //
 // [Parse] knows the grammar only. The passes after it are separate, in this order: [Expand]
-// replaces the uses of macros, [AttachPoints] reads what attach points name and
-// [CheckAttachPoints] looks at that, [SetParams] puts in the positional parameters. [Format]
-// prints a script as bpftrace --fmt does, [Dump] a tree as bpftrace -d ast does.
+// replaces the uses of macros, package attach reads what attach points name, [SetParams] puts
+// in the positional parameters. [Format] prints a script as bpftrace --fmt does, [Dump] a
+// tree as bpftrace -d ast does.
 //
 // Whatever the input is, parsing takes time and memory in proportion to its size, which
 // has a limit, as nesting has. The package needs nothing of the machine and holds no state;

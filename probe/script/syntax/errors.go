@@ -114,8 +114,8 @@ func Text(err error) string {
 	return "ERROR: " + err.Error() + "\n"
 }
 
-// err returns the errors as an error, nil where none is more than a warning.
-func (es Errors) err() error {
+// Err returns the errors as an error, nil where none is more than a warning.
+func (es Errors) Err() error {
 	for _, e := range es {
 		if e.Severity == SeverityError {
 			return es

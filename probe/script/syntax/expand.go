@@ -50,7 +50,7 @@ func Expand(f *File, o *ExpandOptions) error {
 	if l := tooHigh(f); l != nil && len(e.errs) == 0 {
 		e.fail(*l, "macros expand to too many operations in each other")
 	}
-	return e.errs.err()
+	return e.errs.Err()
 }
 
 // expansion is what the expansion of a script shares.

@@ -51,7 +51,6 @@ func FuzzFormat(f *testing.F) {
 		if twice := Format(again); !bytes.Equal(once, twice) {
 			t.Fatalf("formatted once:\n%s\nand twice:\n%s", once, twice)
 		}
-		_ = AttachPoints(file, &AttachOptions{Params: []string{"a:b", "$1"}})
 		if Expand(file, nil) == nil {
 			SetParams(file, []string{"1", "x"})
 			checkLocations(t, file, -1)

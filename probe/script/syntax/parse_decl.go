@@ -3,7 +3,7 @@ package syntax
 import "strings"
 
 // hashLine reads a line that begins with "#".
-func (p *parser) hashLine() *C {
+func (p *scriptParser) hashLine() *C {
 	start := p.pos
 	for !p.end() && p.text[p.pos] != '\n' {
 		p.pos++
@@ -15,7 +15,7 @@ func (p *parser) hashLine() *C {
 
 // definesC reports whether a struct, union or enum is defined here: names and brackets
 // follow the keyword, then a brace. (An attach point may begin with such a word too.)
-func (p *parser) definesC() bool {
+func (p *scriptParser) definesC() bool {
 	switch p.keyword() {
 	case "struct", "union", "enum":
 	default:
@@ -42,7 +42,7 @@ func (p *parser) definesC() bool {
 }
 
 // definition reads a C definition up to its closing brace, attributes and semicolon.
-func (p *parser) definition() *C {
+func (p *scriptParser) definition() *C {
 	start := p.pos
 	for !p.end() && p.text[p.pos] != '{' {
 		p.pos++
@@ -75,7 +75,7 @@ func (p *parser) definition() *C {
 	return &C{Loc: p.since(start), Text: text}
 }
 
-func (p *parser) attributes() string {
+func (p *scriptParser) attributes() string {
 	start := p.pos
 	end := start
 	for p.matchWord("__attribute__") {
@@ -93,7 +93,7 @@ func (p *parser) attributes() string {
 	return p.text[start:end]
 }
 
-func (p *parser) config() *Config {
+func (p *scriptParser) config() *Config {
 	start := p.pos
 	if !p.expectWord("config") || !p.expect('=') || !p.expect('{') {
 		return nil
@@ -123,7 +123,7 @@ func (p *parser) config() *Config {
 }
 
 // configVar reads name = value, nil after an error.
-func (p *parser) configVar() *ConfigVar {
+func (p *scriptParser) configVar() *ConfigVar {
 	v := &ConfigVar{}
 	start := p.pos
 	if v.Name = p.identifier("expected config key"); v.Name == "" || !p.expect('=') {
@@ -156,7 +156,7 @@ func (p *parser) configVar() *ConfigVar {
 }
 
 // skipConfig passes a config block where none may be.
-func (p *parser) skipConfig(msg string) {
+func (p *scriptParser) skipConfig(msg string) {
 	start := p.pos
 	p.matchWord("config")
 	p.failAt(start, p.pos, msg)
@@ -193,7 +193,7 @@ func (p *parser) importPath() *Import {
 	return i
 }
 
-func (p *parser) macro() *Macro {
+func (p *scriptParser) macro() *Macro {
 	start := p.pos
 	p.expectWord("macro")
 	m := &Macro{Name: p.identifier("expected macro name")}
@@ -216,7 +216,7 @@ func (p *parser) macro() *Macro {
 	return m
 }
 
-func (p *parser) macroArg() Expr {
+func (p *scriptParser) macroArg() Expr {
 	p.layout()
 	start := p.pos
 	switch p.peek(0) {
@@ -238,7 +238,7 @@ func (p *parser) macroArg() Expr {
 	return &Identifier{p.since(start), name}
 }
 
-func (p *parser) function() *Func {
+func (p *scriptParser) function() *Func {
 	start := p.pos
 	p.expectWord("fn")
 	f := &Func{Name: p.identifier("expected function name")}
@@ -268,7 +268,7 @@ func (p *parser) function() *Func {
 	return f
 }
 
-func (p *parser) funcArg() *FuncArg {
+func (p *scriptParser) funcArg() *FuncArg {
 	p.layout()
 	start := p.pos
 	if p.peek(0) != '$' {
@@ -286,7 +286,7 @@ func (p *parser) funcArg() *FuncArg {
 	return a
 }
 
-func (p *parser) mapDecl() *MapDecl {
+func (p *scriptParser) mapDecl() *MapDecl {
 	start := p.pos
 	p.expectWord("let")
 	p.layout()
@@ -311,7 +311,7 @@ func (p *parser) mapDecl() *MapDecl {
 	return d
 }
 
-func (p *parser) probe() *Probe {
+func (p *scriptParser) probe() *Probe {
 	start := p.pos
 	pr := &Probe{}
 	for more := true; more; more = p.match(',') {
@@ -339,7 +339,7 @@ func (p *parser) probe() *Probe {
 
 // attachPoint reads raw text up to what can only be the predicate, the block, or another
 // attach point. Where a colon was, a slash belongs to a path.
-func (p *parser) attachPoint() *AttachPoint {
+func (p *scriptParser) attachPoint() *AttachPoint {
 	p.layout()
 	start, colon := p.pos, false
 scan:
@@ -368,7 +368,7 @@ scan:
 }
 
 // quoted passes a string of an attach point.
-func (p *parser) quoted() {
+func (p *scriptParser) quoted() {
 	p.advance(1)
 	for !p.end() && p.text[p.pos] != '"' {
 		if p.text[p.pos] == '\\' {
@@ -379,7 +379,7 @@ func (p *parser) quoted() {
 	p.advance(1)
 }
 
-func (p *parser) predicate() Expr {
+func (p *scriptParser) predicate() Expr {
 	p.layout()
 	if p.peek(0) != '/' {
 		return nil

@@ -35,27 +35,36 @@ type Options struct {
 // The error is an [Errors], and the file is then what was read up to there. A script has
 // up to 256 KiB, nested up to 200 deep.
 func Parse(name string, text []byte, o *Options) (*File, error) {
-	p := newParser(name, string(text))
+	p := &scriptParser{newParser(name, string(text))}
 	f := p.file()
 	p.checkHeight(f)
 	if o != nil && o.Defined != nil {
 		p.evaluate(f, o.Defined)
 	}
-	f.broken = p.errs.err() != nil
-	return f, p.errs.err()
+	f.broken = p.errs.Err() != nil
+	return f, p.errs.Err()
 }
 
-type parser struct {
+// scanner passes over text: names, numbers, strings and what is between them.
+type scanner struct {
 	src   *Source
 	text  string
 	pos   int
 	errs  Errors
 	dead  bool // a limit was exceeded: no further errors
-	depth int
-	work  int // expressions that may still be begun, rereading included
-	kept  int // what space has: up to here
+	kept  int  // what space has: up to here
 	space []space
 }
+
+// parser reads expressions, types and statements.
+type parser struct {
+	scanner
+	depth int
+	work  int // expressions that may still be begun, rereading included
+}
+
+// scriptParser reads the declarations of a script.
+type scriptParser struct{ *parser }
 
 func newParser(name, text string) *parser {
 	p := &parser{}
@@ -71,14 +80,14 @@ func newParser(name, text string) *parser {
 }
 
 // since is the location from a position up to here.
-func (p *parser) since(start int) Loc {
+func (p *scanner) since(start int) Loc {
 	return Loc{Source: p.src, Start: int32(start), End: int32(p.pos)}
 }
 
-func (p *parser) none() *None { return &None{p.since(p.pos)} }
+func (p *scanner) none() *None { return &None{p.since(p.pos)} }
 
 // failAt adds a syntax error.
-func (p *parser) failAt(start, end int, msg string) {
+func (p *scanner) failAt(start, end int, msg string) {
 	if p.dead {
 		return
 	}
@@ -89,7 +98,7 @@ func (p *parser) failAt(start, end int, msg string) {
 }
 
 // fail adds a syntax error at the next token.
-func (p *parser) fail(msg string) {
+func (p *scanner) fail(msg string) {
 	at := p.pos
 	p.layout()
 	start := p.pos
@@ -112,7 +121,7 @@ func (p *parser) fail(msg string) {
 }
 
 // stop ends the parser at a limit.
-func (p *parser) stop(msg string) {
+func (p *scanner) stop(msg string) {
 	p.fail(msg)
 	p.dead = true
 	p.pos = len(p.text)
@@ -137,11 +146,11 @@ func (p *parser) enter() bool {
 
 func (p *parser) leave() { p.depth-- }
 
-func (p *parser) failed() bool { return len(p.errs) > 0 }
+func (p *scanner) failed() bool { return len(p.errs) > 0 }
 
 // checkHeight refuses trees that recursion through them would need much memory for.
 // Each level takes a byte of the script at least.
-func (p *parser) checkHeight(f *File) {
+func (p *scriptParser) checkHeight(f *File) {
 	if len(p.text) < mostHeight || p.failed() {
 		return
 	}
@@ -171,7 +180,7 @@ func tooHigh(n Node) *Loc {
 }
 
 // file reads the whole script.
-func (p *parser) file() *File {
+func (p *scriptParser) file() *File {
 	f := &File{}
 	p.layout()
 	if p.peek(0) == '#' && p.peek(1) == '!' {
@@ -206,7 +215,7 @@ func (p *parser) file() *File {
 }
 
 // definitions reads the C definitions that a script may begin with.
-func (p *parser) definitions(f *File) {
+func (p *scriptParser) definitions(f *File) {
 	for !p.end() && !p.failed() {
 		switch {
 		case p.peek(0) == '#' && p.peek(1) != '!':
@@ -221,7 +230,7 @@ func (p *parser) definitions(f *File) {
 }
 
 // preamble reads config and imports, which come next.
-func (p *parser) preamble(f *File) {
+func (p *scriptParser) preamble(f *File) {
 	config := false
 	for !p.end() && !p.failed() {
 		switch p.keyword() {
@@ -244,7 +253,7 @@ func (p *parser) preamble(f *File) {
 }
 
 // decl reads one of the declarations after those, nil after an error.
-func (p *parser) decl(f *File) Decl {
+func (p *scriptParser) decl(f *File) Decl {
 	start := p.pos
 	late := func(d Decl) Decl {
 		p.failAt(start, p.pos, "C definitions must appear before probes and functions")

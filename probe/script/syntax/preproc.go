@@ -17,7 +17,7 @@ func directive(c *C, name string) (rest string, ok bool) {
 
 // preprocessor follows #if and #define through the lines of a script.
 type preprocessor struct {
-	*parser
+	*scanner
 	defined func(string) bool
 	own     map[string]string // defined by the script
 	gone    map[string]bool   // by #undef
@@ -33,8 +33,8 @@ type branch struct {
 }
 
 // evaluate marks what #if and the like leave out.
-func (p *parser) evaluate(f *File, defined func(string) bool) {
-	pp := &preprocessor{parser: p, defined: defined, own: map[string]string{}, gone: map[string]bool{}}
+func (p *scriptParser) evaluate(f *File, defined func(string) bool) {
+	pp := &preprocessor{scanner: &p.scanner, defined: defined, own: map[string]string{}, gone: map[string]bool{}}
 	for _, d := range f.Decls {
 		if c, ok := d.(*C); ok {
 			pp.line(c)

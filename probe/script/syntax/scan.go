@@ -9,19 +9,19 @@ type space struct {
 }
 
 // peek is the byte n after the current one, 0 after the end.
-func (p *parser) peek(n int) byte { return p.char(p.pos + n) }
+func (p *scanner) peek(n int) byte { return p.char(p.pos + n) }
 
-func (p *parser) char(at int) byte {
+func (p *scanner) char(at int) byte {
 	if at < len(p.text) {
 		return p.text[at]
 	}
 	return 0
 }
 
-func (p *parser) end() bool { return p.pos >= len(p.text) }
+func (p *scanner) end() bool { return p.pos >= len(p.text) }
 
 // advance passes up to n bytes.
-func (p *parser) advance(n int) { p.pos = min(p.pos+n, len(p.text)) }
+func (p *scanner) advance(n int) { p.pos = min(p.pos+n, len(p.text)) }
 
 func hspace(c byte) bool   { return c == ' ' || c == '\t' || c == '\r' }
 func anySpace(c byte) bool { return c == ' ' || c >= '\t' && c <= '\r' }
@@ -34,7 +34,7 @@ func hexDigit(c byte) bool {
 }
 
 // word is the end of the word that begins at a position.
-func (p *parser) word(at int) int {
+func (p *scanner) word(at int) int {
 	for at < len(p.text) && wordByte(p.text[at]) {
 		at++
 	}
@@ -42,10 +42,10 @@ func (p *parser) word(at int) int {
 }
 
 // keyword is the word that begins here.
-func (p *parser) keyword() string { return p.text[p.pos:p.word(p.pos)] }
+func (p *scanner) keyword() string { return p.text[p.pos:p.word(p.pos)] }
 
 // layout passes spaces and comments, and keeps what Format needs of them.
-func (p *parser) layout() {
+func (p *scanner) layout() {
 	afterComment := false
 	for p.pos < len(p.text) {
 		switch c := p.text[p.pos]; {
@@ -71,14 +71,14 @@ func (p *parser) layout() {
 }
 
 // endsStatement reports whether the text before a line's end needs one anyway.
-func (p *parser) endsStatement(at int) bool {
+func (p *scanner) endsStatement(at int) bool {
 	for at--; at >= 0 && hspace(p.text[at]); at-- {
 	}
 	return at >= 0 && (p.text[at] == ';' || p.text[at] == '{' || p.text[at] == '}')
 }
 
 // keep adds a comment or a line's end, unless it was passed before.
-func (p *parser) keep(start, end int, comment bool) {
+func (p *scanner) keep(start, end int, comment bool) {
 	if start < p.kept {
 		return
 	}
@@ -86,7 +86,7 @@ func (p *parser) keep(start, end int, comment bool) {
 	p.space = append(p.space, space{int32(start), int32(end), comment})
 }
 
-func (p *parser) lineComment() {
+func (p *scanner) lineComment() {
 	p.advance(2)
 	if p.peek(0) == ' ' {
 		p.pos++
@@ -101,7 +101,7 @@ func (p *parser) lineComment() {
 }
 
 // blockComment keeps each line by itself, without the stars before it.
-func (p *parser) blockComment() {
+func (p *scanner) blockComment() {
 	p.advance(2)
 	if p.peek(0) == ' ' {
 		p.pos++
@@ -123,10 +123,10 @@ func (p *parser) blockComment() {
 	}
 }
 
-func (p *parser) closes() bool { return p.peek(0) == '*' && p.peek(1) == '/' }
+func (p *scanner) closes() bool { return p.peek(0) == '*' && p.peek(1) == '/' }
 
 // commentIndent passes what stands before the text of a further line.
-func (p *parser) commentIndent() {
+func (p *scanner) commentIndent() {
 	for !p.end() && hspace(p.text[p.pos]) {
 		p.pos++
 	}
@@ -147,7 +147,7 @@ func (p *parser) commentIndent() {
 }
 
 // skip is where the spaces and comments end that begin at a position.
-func (p *parser) skip(at int) int {
+func (p *scanner) skip(at int) int {
 	for at < len(p.text) {
 		switch c := p.text[at]; {
 		case anySpace(c):
@@ -172,7 +172,7 @@ func (p *parser) skip(at int) int {
 }
 
 // balanced is where the bracket closes that is at a position: after it, or at the end.
-func (p *parser) balanced(at int, open, closing byte) (after int, ok bool) {
+func (p *scanner) balanced(at int, open, closing byte) (after int, ok bool) {
 	return balanced(p.text, at, open, closing)
 }
 
@@ -192,7 +192,7 @@ func balanced(text string, at int, open, closing byte) (after int, ok bool) {
 }
 
 // match passes a byte, after spaces, if it is c.
-func (p *parser) match(c byte) bool {
+func (p *scanner) match(c byte) bool {
 	p.layout()
 	if p.peek(0) != c || p.end() {
 		return false
@@ -202,7 +202,7 @@ func (p *parser) match(c byte) bool {
 }
 
 // matchWord passes a word, after spaces, if it is s.
-func (p *parser) matchWord(s string) bool {
+func (p *scanner) matchWord(s string) bool {
 	p.layout()
 	if !p.isWord(p.pos, s) {
 		return false
@@ -212,13 +212,13 @@ func (p *parser) matchWord(s string) bool {
 }
 
 // nextWord reports whether the next word is s.
-func (p *parser) nextWord(s string) bool { return p.isWord(p.skip(p.pos), s) }
+func (p *scanner) nextWord(s string) bool { return p.isWord(p.skip(p.pos), s) }
 
-func (p *parser) isWord(at int, s string) bool {
+func (p *scanner) isWord(at int, s string) bool {
 	return strings.HasPrefix(p.text[at:], s) && !wordByte(p.char(at+len(s)))
 }
 
-func (p *parser) expect(c byte) bool {
+func (p *scanner) expect(c byte) bool {
 	if p.match(c) {
 		return true
 	}
@@ -226,7 +226,7 @@ func (p *parser) expect(c byte) bool {
 	return false
 }
 
-func (p *parser) expectWord(s string) bool {
+func (p *scanner) expectWord(s string) bool {
 	if p.matchWord(s) {
 		return true
 	}
@@ -235,7 +235,7 @@ func (p *parser) expectWord(s string) bool {
 }
 
 // identifier passes a name, "" if there is none, which is an error if one is given.
-func (p *parser) identifier(orElse string) string {
+func (p *scanner) identifier(orElse string) string {
 	p.layout()
 	if !letter(p.peek(0)) {
 		if orElse != "" {
@@ -249,7 +249,7 @@ func (p *parser) identifier(orElse string) string {
 }
 
 // variableName passes the name of a variable, whose "$" is here.
-func (p *parser) variableName() string {
+func (p *scanner) variableName() string {
 	if !letter(p.peek(1)) {
 		p.fail("expected identifier after '$'")
 		return ""
@@ -260,7 +260,7 @@ func (p *parser) variableName() string {
 }
 
 // mapName passes the name of a map, which may be "@" alone.
-func (p *parser) mapName() string {
+func (p *scanner) mapName() string {
 	start := p.pos
 	p.pos++
 	if letter(p.peek(0)) {
@@ -270,7 +270,7 @@ func (p *parser) mapName() string {
 }
 
 // number passes a number as it is written, with all of its errors.
-func (p *parser) number() string {
+func (p *scanner) number() string {
 	p.layout()
 	start := p.pos
 	if p.peek(0) == '0' && (p.peek(1) == 'x' || p.peek(1) == 'X') {
@@ -293,7 +293,7 @@ func (p *parser) number() string {
 	return text
 }
 
-func (p *parser) digits(start int, is func(byte) bool) {
+func (p *scanner) digits(start int, is func(byte) bool) {
 	for !p.end() && (is(p.text[p.pos]) || p.text[p.pos] == '_') {
 		p.pos++
 	}
@@ -303,7 +303,7 @@ func (p *parser) digits(start int, is func(byte) bool) {
 }
 
 // suffix passes ns, us, ms, s, m, h, d, or u, l and ll.
-func (p *parser) suffix() {
+func (p *scanner) suffix() {
 	long := func() {
 		for i := 0; i < 2 && (p.peek(0) == 'l' || p.peek(0) == 'L'); i++ {
 			p.pos++
@@ -323,7 +323,7 @@ func (p *parser) suffix() {
 }
 
 // str passes a string, whose first quote is here.
-func (p *parser) str() string {
+func (p *scanner) str() string {
 	p.pos++
 	if i := strings.IndexAny(p.text[p.pos:], "\"\\\n"); i >= 0 && p.text[p.pos+i] == '"' {
 		s := p.text[p.pos : p.pos+i]
@@ -357,7 +357,7 @@ func (p *parser) str() string {
 }
 
 // escape passes an escape, behind its backslash.
-func (p *parser) escape(b *strings.Builder, start int) {
+func (p *scanner) escape(b *strings.Builder, start int) {
 	const plain, means = `ntr"\`, "\n\t\r\"\\"
 	c := p.text[p.pos]
 	switch i := strings.IndexByte(plain, c); {

@@ -1,43 +1,46 @@
-package syntax
+package attach
 
 import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/borescope/borescope/probe/script/syntax"
 )
 
-// CheckAttachPoints says what is wrong with attach points that AttachPoints has read,
+// Check says what is wrong with attach points that Parse has read,
 // as far as no machine has to be asked: names that are missing, units of time, events,
-// modes of watchpoints on x86-64. The error is an [Errors].
-func CheckAttachPoints(f *File) error {
-	c := &attachChecker{tests: map[string]Loc{}}
-	for n := range All(f) {
-		if a, ok := n.(*AttachPoint); ok {
+// modes of watchpoints on x86-64. The error is a
+// [syntax.Errors].
+func Check(f *syntax.File) error {
+	c := &checker{tests: map[string]syntax.Loc{}}
+	for n := range syntax.All(f) {
+		if a, ok := n.(*syntax.AttachPoint); ok {
 			c.check(a)
 		}
 	}
-	return c.errs.err()
+	return c.errs.Err()
 }
 
-type attachChecker struct {
-	errs  Errors
-	tests map[string]Loc // and benches, by provider and name
+type checker struct {
+	errs  syntax.Errors
+	tests map[string]syntax.Loc // and benches, by provider and name
 }
 
-func (c *attachChecker) fail(a *AttachPoint, msg string) *Error {
-	e := &Error{Loc: a.Loc, Msg: msg}
+func (c *checker) fail(a *syntax.AttachPoint, msg string) *syntax.Error {
+	e := &syntax.Error{Loc: a.Loc, Msg: msg}
 	c.errs = append(c.errs, e)
 	return e
 }
 
 // want adds an error unless it is so.
-func (c *attachChecker) want(ok bool, a *AttachPoint, msg string) {
+func (c *checker) want(ok bool, a *syntax.AttachPoint, msg string) {
 	if !ok {
 		c.fail(a, msg)
 	}
 }
 
-func (c *attachChecker) check(a *AttachPoint) {
+func (c *checker) check(a *syntax.AttachPoint) {
 	switch a.Provider {
 	case "kprobe", "kretprobe":
 		c.want(a.Func != "" || a.Address != 0, a, "kprobes should be attached to a function or an address")
@@ -73,13 +76,13 @@ func (c *attachChecker) check(a *AttachPoint) {
 	}
 }
 
-func (c *attachChecker) uprobe(a *AttachPoint) {
+func (c *checker) uprobe(a *syntax.AttachPoint) {
 	if a.Lang != "" && a.Lang != "cpp" {
 		c.fail(a, "unsupported language type: "+a.Lang)
 	}
 }
 
-func (c *attachChecker) timer(a *AttachPoint) {
+func (c *checker) timer(a *syntax.AttachPoint) {
 	switch {
 	case a.Target == "":
 		c.fail(a, a.Provider+" probe must have unit of time")
@@ -106,18 +109,18 @@ func events(provider string) []string {
 	}
 }
 
-func (c *attachChecker) event(a *AttachPoint) {
+func (c *checker) event(a *syntax.AttachPoint) {
 	switch {
 	case a.Target == "":
 		c.fail(a, fmt.Sprintf("%s probe must have a %[1]s event name", a.Provider))
 	case wildcard(a.Target):
 		c.fail(a, fmt.Sprintf("wildcards are not allowed for %s probe type", a.Provider))
-	case !a.lenient && !slices.Contains(events(a.Provider), a.Target):
+	case !a.Wild && !slices.Contains(events(a.Provider), a.Target):
 		c.fail(a, fmt.Sprintf("%s is not a %s probe", a.Target, a.Provider))
 	}
 }
 
-func (c *attachChecker) watchpoint(a *AttachPoint) {
+func (c *checker) watchpoint(a *syntax.AttachPoint) {
 	c.want(a.Address != 0, a, "watchpoint must be attached to a non-zero address")
 	c.want(slices.Contains([]uint64{1, 2, 4, 8}, a.Len), a, "watchpoint length must be one of (1,2,4,8)")
 	c.want(a.Mode != "" && strings.Trim(a.Mode, "rwx") == "", a,
@@ -134,13 +137,13 @@ func (c *attachChecker) watchpoint(a *AttachPoint) {
 }
 
 // named checks the name of a test or a bench, which only one may have.
-func (c *attachChecker) named(a *AttachPoint) {
+func (c *checker) named(a *syntax.AttachPoint) {
 	c.want(a.Target != "", a, a.Provider+" probes must have a name")
 	key := a.Provider + ":" + a.Target
 	if first, ok := c.tests[key]; ok {
 		e := c.fail(a, fmt.Sprintf("%q was used as the name for more than one %s probe", a.Target,
 			strings.ToUpper(a.Provider)))
-		e.Notes = []Note{{first, "this is the other instance"}}
+		e.Notes = []syntax.Note{{Loc: first, Msg: "this is the other instance"}}
 		return
 	}
 	c.tests[key] = a.Loc

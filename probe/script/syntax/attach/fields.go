@@ -1,10 +1,12 @@
-package syntax
+package attach
 
 import (
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/borescope/borescope/probe/script/syntax"
 )
 
 // fields reads the parts as the provider has them.
@@ -55,7 +57,7 @@ func (a *attacher) fields() error {
 
 // strictCount is count, also where providers had wildcards.
 func (a *attacher) strictCount(want ...int) error {
-	a.lenient = false
+	a.Wild = false
 	return a.count(want...)
 }
 
@@ -71,7 +73,7 @@ func (a *attacher) kprobe() error {
 	if strings.Contains(name, "+") {
 		return a.offset(name, a.Provider == "kprobe")
 	}
-	addr, err := ParseInteger(name)
+	addr, err := syntax.ParseInteger(name)
 	if err != nil {
 		a.Func = name
 		return nil
@@ -95,7 +97,7 @@ func (a *attacher) offset(name string, allowed bool) error {
 	if fn == "" || off == "" {
 		return errors.New("Invalid offset")
 	}
-	n, err := ParseInteger(off)
+	n, err := syntax.ParseInteger(off)
 	if err != nil {
 		return fmt.Errorf("Invalid offset: %w", err)
 	}
@@ -122,7 +124,7 @@ func (a *attacher) uprobe() error {
 	if strings.Contains(name, "+") {
 		return a.offset(name, a.Provider == "uprobe")
 	}
-	addr, err := ParseInteger(name)
+	addr, err := syntax.ParseInteger(name)
 	if err != nil {
 		a.Func = name
 		return nil
@@ -148,11 +150,11 @@ func (a *attacher) sourceLine() error {
 	}
 	a.File = a.parts[3]
 	var err error
-	if a.Line, err = ParseInteger(a.parts[4]); err != nil {
+	if a.Line, err = syntax.ParseInteger(a.parts[4]); err != nil {
 		return fmt.Errorf("Invalid line number: %w", err)
 	}
 	if n == 6 {
-		if a.Column, err = ParseInteger(a.parts[5]); err != nil {
+		if a.Column, err = syntax.ParseInteger(a.parts[5]); err != nil {
 			return fmt.Errorf("Invalid column number: %w", err)
 		}
 	}
@@ -193,7 +195,7 @@ func (a *attacher) tracepoint() error {
 // timer reads interval:5ms, or interval:ms:5.
 func (a *attacher) timer() error {
 	rate := func(s string) (uint64, error) {
-		n, err := ParseInteger(s)
+		n, err := syntax.ParseInteger(s)
 		if err != nil {
 			return 0, fmt.Errorf("Invalid rate of %s probe: %w", a.Provider, err)
 		}
@@ -233,7 +235,7 @@ func (a *attacher) event() error {
 	if n == 2 || a.parts[2] == "*" {
 		return nil
 	}
-	count, err := ParseInteger(a.parts[2])
+	count, err := syntax.ParseInteger(a.parts[2])
 	if err != nil {
 		return fmt.Errorf("Invalid count for %s probe: %w", a.Provider, err)
 	}
@@ -246,10 +248,10 @@ func (a *attacher) watchpoint() error {
 		return a.strictCount(3)
 	}
 	var err error
-	if a.Address, err = ParseInteger(a.parts[1]); err != nil {
+	if a.Address, err = syntax.ParseInteger(a.parts[1]); err != nil {
 		return fmt.Errorf("Invalid function/address argument: %w", err)
 	}
-	if a.Len, err = ParseInteger(a.parts[2]); err != nil {
+	if a.Len, err = syntax.ParseInteger(a.parts[2]); err != nil {
 		return fmt.Errorf("Invalid length argument: %w", err)
 	}
 	a.Mode = a.parts[3]
@@ -268,7 +270,7 @@ func (a *attacher) fentry() error {
 	case a.parts[1] == "bpf":
 		a.Target, a.Func = "bpf", a.parts[n-1]
 		if n == 4 && a.parts[2] != "*" {
-			id, err := ParseInteger(a.parts[2])
+			id, err := syntax.ParseInteger(a.parts[2])
 			if err != nil {
 				return errors.New("bpf program id must be a number or '*'")
 			}
@@ -291,7 +293,7 @@ func (a *attacher) iterator() error {
 	n := len(a.parts)
 	switch {
 	case n != 2 && n != 3:
-		if a.lenient {
+		if a.Wild {
 			return errSkip
 		}
 		return errors.New("iter probe type takes 2 arguments (1 optional)")

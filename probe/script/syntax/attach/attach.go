@@ -1,4 +1,4 @@
-package syntax
+package attach
 
 import (
 	"errors"
@@ -7,38 +7,11 @@ import (
 	"strings"
 
 	"github.com/borescope/borescope/internal/glob"
+	"github.com/borescope/borescope/probe/script/syntax"
 )
 
-// AttachPoint is where a probe is attached. Parse gives it its text only, AttachPoints
-// the other fields, as far as its provider has them.
-type AttachPoint struct {
-	Loc
-	Text string // as written
-
-	Provider  string // kprobe, say, for k too
-	Label     string // of label=provider:…
-	Target    string // the module, file, category, event, unit of time, or name of a test
-	Namespace string // of usdt
-	Lang      string // of uprobe: cpp
-	Func      string // the function, event or probe
-	Offset    uint64 // in Func
-	Address   uint64 // instead of Func, or of a watchpoint
-	Freq      uint64 // of profile, interval, software and hardware
-	Len       uint64 // of a watchpoint
-	Mode      string // of a watchpoint
-	Pin       string // of iter
-	File      string // of uprobe:…@file:line:column
-	Line      uint64
-	Column    uint64
-	ProgID    uint64 // of fentry:bpf:id:name
-
-	// lenient: it comes from a provider with wildcards, and is dropped where it cannot be
-	// one of this provider.
-	lenient bool
-}
-
-// AttachOptions are the options of [AttachPoints].
-type AttachOptions struct {
+// Options are the options of [Parse].
+type Options struct {
 	Params  []string // for $1 and so on in attach points
 	Process bool     // a process is given, so that uprobe and usdt need no file
 	Unsafe  bool     // kprobes by address are allowed
@@ -47,21 +20,21 @@ type AttachOptions struct {
 	MayMiss bool
 }
 
-// AttachPoints reads the attach points of a script into their fields. One whose provider
-// has wildcards becomes several. The error is an [Errors].
-func AttachPoints(f *File, o *AttachOptions) error {
+// Parse reads the attach points of a script into their fields. One whose provider has
+// wildcards becomes several. The error is a [syntax.Errors].
+func Parse(f *syntax.File, o *Options) error {
 	if o == nil {
-		o = &AttachOptions{}
+		o = &Options{}
 	}
-	var errs Errors
-	fail := func(l Loc, msg string) { errs = append(errs, &Error{Loc: l, Msg: msg}) }
+	var errs syntax.Errors
+	fail := func(l syntax.Loc, msg string) { errs = append(errs, &syntax.Error{Loc: l, Msg: msg}) }
 	for _, d := range f.Decls {
-		pr, ok := d.(*Probe)
+		pr, ok := d.(*syntax.Probe)
 		if !ok {
 			continue
 		}
-		var read []*AttachPoint
-		a := &attacher{AttachOptions: o}
+		var read []*syntax.AttachPoint
+		a := &attacher{Options: o}
 		for todo := pr.Points; len(todo) > 0; {
 			ap := todo[0]
 			todo = todo[1:]
@@ -84,7 +57,7 @@ func AttachPoints(f *File, o *AttachOptions) error {
 			fail(pr.Loc, "No attach points for probe")
 		}
 	}
-	return errs.err()
+	return errs.Err()
 }
 
 // errSkip drops an attach point.
@@ -92,14 +65,14 @@ var errSkip = errors.New("skip")
 
 // attacher reads one attach point.
 type attacher struct {
-	*AttachOptions
-	*AttachPoint
+	*Options
+	*syntax.AttachPoint
 	parts []string
 	iter  bool // the probe has an iter already
 }
 
 // read fills in the fields, or returns the attach points to read instead.
-func (a *attacher) read() ([]*AttachPoint, error) {
+func (a *attacher) read() ([]*syntax.AttachPoint, error) {
 	if err := a.split(); err != nil {
 		return nil, err
 	}
@@ -165,7 +138,7 @@ func (a *attacher) param(raw string, at int) (value string, after int, err error
 		return "", 0, fmt.Errorf("invalid trailing character for positional param: %s. Try quoting "+
 			"this entire part if this is intentional e.g. \"$%s\".", c, c)
 	}
-	n, err := ParseInteger(raw[at:end])
+	n, err := syntax.ParseInteger(raw[at:end])
 	if err != nil {
 		return "", 0, fmt.Errorf("positional parameter is not valid: %w", err)
 	}
@@ -181,7 +154,7 @@ func wildcard(s string) bool {
 }
 
 // expand makes an attach point for each provider that a pattern matches.
-func (a *attacher) expand(pattern string) ([]*AttachPoint, error) {
+func (a *attacher) expand(pattern string) ([]*syntax.AttachPoint, error) {
 	_, rest, _ := strings.Cut(a.Text, ":")
 	query := pattern
 	if len(a.parts) == 1 {
@@ -193,10 +166,10 @@ func (a *attacher) expand(pattern string) ([]*AttachPoint, error) {
 	if a.Process || len(a.parts) > 1 && strings.Contains(a.parts[1], "/") {
 		among = []string{"uprobe", "usdt"}
 	}
-	var list []*AttachPoint
+	var list []*syntax.AttachPoint
 	for _, name := range among {
 		if glob.Match(query, name) {
-			list = append(list, &AttachPoint{Loc: a.Loc, Text: name + ":" + rest, lenient: true})
+			list = append(list, &syntax.AttachPoint{Loc: a.Loc, Text: name + ":" + rest, Wild: true})
 		}
 	}
 	switch len(list) {
@@ -248,7 +221,7 @@ func providerOf(name string) string {
 
 // count returns an error that says how many parts are wanted.
 func (a *attacher) count(want ...int) error {
-	if a.lenient {
+	if a.Wild {
 		return errSkip
 	}
 	msg := strconv.Itoa(want[0])
@@ -257,3 +230,5 @@ func (a *attacher) count(want ...int) error {
 	}
 	return fmt.Errorf("%s probe type requires %s arguments, found %d", a.Provider, msg, len(a.parts)-1)
 }
+
+func digit(c byte) bool { return c >= '0' && c <= '9' }
