@@ -136,7 +136,8 @@ func upToDirective(s string) string {
 	var b strings.Builder
 	for i, line := range strings.Split(s, "\n") {
 		word, _, _ := strings.Cut(line, " ")
-		if i > 0 && (word == "#" || len(word) > 2 && strings.Trim(word, "ABCDEFGHIJKLMNOPQRSTUVWXYZ_") == "") {
+		const capitals = "ABCDEFGHIJKLMNOPQRSTUVWXYZ_"
+		if i > 0 && (word == "#" || len(word) > 2 && strings.Trim(word, capitals) == "") {
 			break
 		}
 		b.WriteString(line + "\n")

@@ -127,5 +127,6 @@ func (s *score) print(w io.Writer) {
 }
 
 func (s *score) differs(sn snippet, format string, args ...any) {
-	fmt.Fprintf(s.details, "\n== %s %s\n%s\n-- %s\n", s.name, sn.where, sn.src, fmt.Sprintf(format, args...))
+	fmt.Fprintf(s.details, "\n== %s %s\n%s\n-- %s\n", s.name, sn.where, sn.src,
+		fmt.Sprintf(format, args...))
 }

@@ -21,7 +21,6 @@ type row struct {
 	refuse []string
 	partly bool     // texts are part of the output
 	passes []string // what the test runs after parsing
-	unsafe bool
 	// machine are the tests that need files, processes or the kernel.
 	machine []string
 }

@@ -54,7 +54,6 @@ func (f *formatter) file(file *File) *page {
 }
 
 func (f *formatter) decl(d Decl, s *spaces) *page {
-	const w = pageWidth
 	switch d := d.(type) {
 	case *C:
 		return text(d.Text)
@@ -194,7 +193,8 @@ func (p *page) first() byte {
 // escape is a string as scripts write it between quotes.
 func escape(s string) string {
 	const hex = "0123456789abcdef"
-	if strings.IndexFunc(s, func(r rune) bool { return r < ' ' || r > '~' || r == '"' || r == '\\' }) < 0 {
+	special := func(r rune) bool { return r < ' ' || r > '~' || r == '"' || r == '\\' }
+	if strings.IndexFunc(s, special) < 0 {
 		return s
 	}
 	var b strings.Builder

@@ -24,26 +24,44 @@ func formatCases() []formatCase {
 		{"refused", "begin { 1 2 }", ""},
 		{"precedence", "begin { $x = 1 + 2 * 3 == 4 && 5; }", in("$x = (1 + (2 * 3)) == 4 && 5;")},
 		{"chain", "begin { $x = $a && ($b && $c) && $d; }", in("$x = $a && ($b && $c) && $d;")},
-		{"comparison", "begin { $x = (1 == 2) + 3; $x = 1 < (2 == 3); }", in("$x = (1 == 2) + 3;\n  $x = 1 < (2 == 3);")},
-		{"ternary", "begin { a ? f() : g(); -1; ($a) ? 1 : 2; }", in("a ? f() : g();\n  -1;\n  ($a ? 1 : 2);")},
+		{
+			"comparison", "begin { $x = (1 == 2) + 3; $x = 1 < (2 == 3); }",
+			in("$x = (1 == 2) + 3;\n  $x = 1 < (2 == 3);"),
+		},
+		{
+			"ternary", "begin { a ? f() : g(); -1; ($a) ? 1 : 2; }",
+			in("a ? f() : g();\n  -1;\n  ($a ? 1 : 2);"),
+		},
 		{"elvis", "begin { $x = $a ?: 2; }", in("$x = $a ?: 2;")},
-		{"else_if", "begin { if $a { 1 } else if ($b) { 2 } else { 3 } }",
-			in("if $a {\n    1;\n  } else if $b {\n    2;\n  } else {\n    3;\n  }")},
+		{
+			"else_if", "begin { if $a { 1 } else if ($b) { 2 } else { 3 } }",
+			in("if $a {\n    1;\n  } else if $b {\n    2;\n  } else {\n    3;\n  }"),
+		},
 		{"if_value", "begin { $x = if ($a) { 1 } else { 2 }; }", in("$x = if $a { 1 } else { 2 };")},
 		{"kept_semicolon", "begin { if 1 { 2 }; }", in("if 1 {\n    2\n  };")},
 		{"before_minus", "begin { if 1 { }; -2; }", in("if 1 {};\n  -2;")},
 		{"tuple_condition", "begin { if ((1,2)) { } }", in("if ((1,2)) {}")},
 		{"cast_condition", "begin { while (((struct a*)$x).b) { } }", in("while (((struct a*)$x).b) {}")},
 		{"index", "begin { $x = 1 + a[$i] * 2; }", in("$x = 1 + ((a)[$i] * 2);")},
-		{"config", `config = { a = "b c"; d = true; e = "true"; f = 0x10 } begin {}`,
-			"config = {\n  a = \"b c\";\n  d = true;\n  e = \"true\";\n  f = 16;\n}\nbegin\n{}\n"},
-		{"comments", "// a\n\n/* b\n * c */\nbegin { 1; // d\n\n // e\n 2; /* f */ // g\n}",
-			"// a\n\n// b\n// c\nbegin\n{\n  1;\n  // d\n\n  // e\n  2; /* f */ // g\n}\n"},
+		{
+			"config", `config = { a = "b c"; d = true; e = "true"; f = 0x10 } begin {}`,
+			"config = {\n  a = \"b c\";\n  d = true;\n  e = \"true\";\n  f = 16;\n}\nbegin\n{}\n",
+		},
+		{
+			"comments", "// a\n\n/* b\n * c */\nbegin { 1; // d\n\n // e\n 2; /* f */ // g\n}",
+			"// a\n\n// b\n// c\nbegin\n{\n  1;\n  // d\n\n  // e\n  2; /* f */ // g\n}\n",
+		},
 		{"lifted", "begin { f(1 /* a */, // b\n 2); }", in("// a\n  // b\n  f(1, 2);")},
-		{"after_if", "begin { if 1 { 2; }\n\n// about 3\n3; }", in("if 1 {\n    2;\n  }\n\n  // about 3\n  3;")},
-		{"wide", `begin { printf("a long text with %s and %d", aaaaaaaaaaaaaaaaaaaaaaaaa, bbbbbbbbbbbbbbbbbbbbbbbbbbb, c); }`,
+		{
+			"after_if", "begin { if 1 { 2; }\n\n// about 3\n3; }",
+			in("if 1 {\n    2;\n  }\n\n  // about 3\n  3;"),
+		},
+		{
+			"wide", `begin { printf("a long text with %s and %d", aaaaaaaaaaaaaaaaaaaaaaaaa,` +
+				` bbbbbbbbbbbbbbbbbbbbbbbbbbb, c); }`,
 			in("printf(\"a long text with %s and %d\", \n         " +
-				"aaaaaaaaaaaaaaaaaaaaaaaaa, bbbbbbbbbbbbbbbbbbbbbbbbbbb, c);")},
+				"aaaaaaaaaaaaaaaaaaaaaaaaa, bbbbbbbbbbbbbbbbbbbbbbbbbbb, c);"),
+		},
 	}
 }
 
@@ -99,7 +117,8 @@ func TestFormatFiles(t *testing.T) {
 		got := Format(f)
 		golden.Compare(t, strings.TrimSuffix(file, ".bt")+".fmt", got)
 		for _, s := range f.space {
-			if text := f.Source.Text[s.start:s.end]; s.comment && !bytes.Contains(got, []byte(strings.TrimSpace(text))) {
+			if text := f.Source.Text[s.start:s.end]; s.comment && !bytes.Contains(got,
+				[]byte(strings.TrimSpace(text))) {
 				t.Errorf("%s: lost %q", file, text)
 			}
 		}

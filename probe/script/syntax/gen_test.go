@@ -20,7 +20,8 @@ func (g *gen) pick(list ...string) string { return list[g.r.IntN(len(list))] }
 func (g *gen) tok(list ...string) {
 	g.room--
 	if g.r.IntN(12) == 0 {
-		g.b.WriteString(g.pick(" ", "  ", "\n", "\n\n", "\t", "/* c */", "// d\n", "/* e\n * f */", "/**/", "//\n"))
+		g.b.WriteString(g.pick(" ", "  ", "\n", "\n\n", "\t", "/* c */", "// d\n", "/* e\n * f */",
+			"/**/", "//\n"))
 	}
 	g.b.WriteString(g.pick(list...) + g.pick("", "", " "))
 }
@@ -288,7 +289,8 @@ func (g *gen) primary() {
 		g.target()
 		g.tok("++", "--", "", "")
 	default:
-		g.tok("1", "0x1f", "5ms", "1e3", `"s\n"`, "true", "pid", "name", "$v", "@m", "$1", "$#", "else", "break")
+		g.tok("1", "0x1f", "5ms", "1e3", `"s\n"`, "true", "pid", "name", "$v", "@m", "$1", "$#",
+			"else", "break")
 	}
 }
 

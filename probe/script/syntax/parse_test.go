@@ -43,21 +43,24 @@ func shape(n Node) string {
 
 func TestParseExpressions(t *testing.T) {
 	for in, want := range map[string]string{
-		"1 + 2 * 3":               "Binary +(Integer 1, Binary *(Integer 2, Integer 3))",
-		"1 - 2 - 3":               "Binary -(Binary -(Integer 1, Integer 2), Integer 3)",
-		"1 | 2 ^ 3 & 4":           "Binary |(Integer 1, Binary ^(Integer 2, Binary &(Integer 3, Integer 4)))",
-		"1 << 2 < 3 == true":      "Binary ==(Binary <(Binary <<(Integer 1, Integer 2), Integer 3), Boolean true)",
-		"pid || tid && cpu":       "Binary ||(Builtin pid, Binary &&(Builtin tid, Identifier cpu))",
-		"(uint8)-1 + 2":           "Binary +(Cast(TypeOf(Type  uint8), Unary -(Integer 1)), Integer 2)",
-		"(struct a **)arg0":       "Cast(TypeOf(Type *(Type *(Type struct a))), Builtin arg0)",
-		"(int8[4])$x":             "Cast(TypeOf(Type [](Type  int8)), Variable $x)",
-		"(pid) + 1":               "Binary +(Builtin pid, Integer 1)",
-		"a->b.c[1].0":             "Element 0(Index(Field c(Field b(Identifier a)), Integer 1))",
-		"&$x & &@m":               "Binary &(Addr(Variable $x), Addr(Map @m))",
-		"*$p++":                   "Unary *(Unary ++(Variable $p))",
-		"@[1,2]":                  "MapAccess(Map @, Tuple(Integer 1, Integer 2))",
-		"(1,)":                    "Tuple(Integer 1)",
-		"(a=1, b=(2,3))":          "Record(NamedArg a(Integer 1), NamedArg b(Tuple(Integer 2, Integer 3)))",
+		"1 + 2 * 3": "Binary +(Integer 1, Binary *(Integer 2, Integer 3))",
+		"1 - 2 - 3": "Binary -(Binary -(Integer 1, Integer 2), Integer 3)",
+		"1 | 2 ^ 3 & 4": "Binary |(Integer 1, Binary ^(Integer 2, Binary &(Integer 3, " +
+			"Integer 4)))",
+		"1 << 2 < 3 == true": "Binary ==(Binary <(Binary <<(Integer 1, Integer 2), Integer 3), " +
+			"Boolean true)",
+		"pid || tid && cpu": "Binary ||(Builtin pid, Binary &&(Builtin tid, Identifier cpu))",
+		"(uint8)-1 + 2":     "Binary +(Cast(TypeOf(Type  uint8), Unary -(Integer 1)), Integer 2)",
+		"(struct a **)arg0": "Cast(TypeOf(Type *(Type *(Type struct a))), Builtin arg0)",
+		"(int8[4])$x":       "Cast(TypeOf(Type [](Type  int8)), Variable $x)",
+		"(pid) + 1":         "Binary +(Builtin pid, Integer 1)",
+		"a->b.c[1].0":       "Element 0(Index(Field c(Field b(Identifier a)), Integer 1))",
+		"&$x & &@m":         "Binary &(Addr(Variable $x), Addr(Map @m))",
+		"*$p++":             "Unary *(Unary ++(Variable $p))",
+		"@[1,2]":            "MapAccess(Map @, Tuple(Integer 1, Integer 2))",
+		"(1,)":              "Tuple(Integer 1)",
+		"(a=1, b=(2,3))": "Record(NamedArg a(Integer 1), NamedArg b(Tuple(Integer 2, " +
+			"Integer 3)))",
 		"()":                      "Tuple",
 		"1 ? 2 : 3 ? 4 : 5":       "If(Integer 1, Integer 2, If(Integer 3, Integer 4, Integer 5))",
 		"1 ?: 2":                  "If(Integer 1, Integer 2)",
@@ -74,8 +77,9 @@ func TestParseExpressions(t *testing.T) {
 		"$1 + $#":                 "Binary +(Param 1, ParamCount)",
 		"f({ 1 }, arg12)":         "Call f(Block(Integer 1), Builtin arg12)",
 		"argument":                "Identifier argument",
-		"1e3 + 0x1_0 + 5ms + 010": "Binary +(Binary +(Binary +(Integer 1000, Integer 16), Integer 5000000), Integer 8)",
-		"(typeof($x))1":           "Cast(TypeOf(Variable $x), Integer 1)",
+		"1e3 + 0x1_0 + 5ms + 010": "Binary +(Binary +(Binary +(Integer 1000, Integer 16), Integer " +
+			"5000000), Integer 8)",
+		"(typeof($x))1": "Cast(TypeOf(Variable $x), Integer 1)",
 	} {
 		f, err := Parse("stdin", []byte("begin { _ = "+in+"; }"), nil)
 		if want == "" {
@@ -97,26 +101,32 @@ func TestParseExpressions(t *testing.T) {
 
 func TestParseStatements(t *testing.T) {
 	for in, want := range map[string]string{
-		"$x += 1;":                          "Assign +(Variable $x, Integer 1)",
-		"$x = $x + 1;":                      "Assign +(Variable $x, Integer 1)",
-		"$x = 1 + $x;":                      "Assign(Variable $x, Binary +(Integer 1, Variable $x))",
-		"@m[1] <<= 2;":                      "Assign <<(MapAccess(Map @m, Integer 1), Integer 2)",
-		"@m[1] = @m[2] - 1;":                "Assign(MapAccess(Map @m, Integer 1), Binary -(MapAccess(Map @m, Integer 2), Integer 1))",
-		"$x++;":                             "ExprStmt(Unary ++(Variable $x))",
-		"let $x;":                           "VarDecl(Variable $x)",
-		"let $x : uint8 = 1;":               "Assign(VarDecl(Variable $x, TypeOf(Type  uint8)), Integer 1)",
-		"let $x : typeof(@m);":              "VarDecl(Variable $x, TypeOf(Map @m))",
-		"while ($x) { break; }":             "While(Variable $x, Block(Jump break, None))",
-		"while $x { continue }":             "While(Variable $x, Block(Jump continue, None))",
-		"unroll(3) { return 1; }":           "Unroll(Integer 3, Block(Jump return(Integer 1), None))",
-		"for ($k : @m) { }":                 "For(Variable $k, Map @m, Block(None))",
-		"for $i : 0..$n { $i }":             "For(Variable $i, Range(Integer 0, Variable $n), Block(ExprStmt(Variable $i), None))",
-		"if 1 { 2 } 3;":                     "ExprStmt(If(Integer 1, Block(Integer 2), None)), ExprStmt(Integer 3)",
-		"if 1 { 2 }":                        "ExprStmt(If(Integer 1, Block(ExprStmt(Integer 2), None), None))",
-		"if (1) { } else if (2) {} else {}": "ExprStmt(If(Integer 1, Block(None), If(Integer 2, Block(None), Block(None))))",
-		`import "x";`:                       "Import x",
-		"1":                                 "ExprStmt(Integer 1)",
-		"$x.a == 1":                         "ExprStmt(Binary ==(Field a(Variable $x), Integer 1))",
+		"$x += 1;":     "Assign +(Variable $x, Integer 1)",
+		"$x = $x + 1;": "Assign +(Variable $x, Integer 1)",
+		"$x = 1 + $x;": "Assign(Variable $x, Binary +(Integer 1, Variable $x))",
+		"@m[1] <<= 2;": "Assign <<(MapAccess(Map @m, Integer 1), Integer 2)",
+		"@m[1] = @m[2] - 1;": "Assign(MapAccess(Map @m, Integer 1), Binary " +
+			"-(MapAccess(Map @m, Integer 2), Integer 1))",
+		"$x++;":   "ExprStmt(Unary ++(Variable $x))",
+		"let $x;": "VarDecl(Variable $x)",
+		"let $x : uint8 = 1;": "Assign(VarDecl(Variable $x, TypeOf(Type  uint8)), " +
+			"Integer 1)",
+		"let $x : typeof(@m);":    "VarDecl(Variable $x, TypeOf(Map @m))",
+		"while ($x) { break; }":   "While(Variable $x, Block(Jump break, None))",
+		"while $x { continue }":   "While(Variable $x, Block(Jump continue, None))",
+		"unroll(3) { return 1; }": "Unroll(Integer 3, Block(Jump return(Integer 1), None))",
+		"for ($k : @m) { }":       "For(Variable $k, Map @m, Block(None))",
+		"for $i : 0..$n { $i }": "For(Variable $i, Range(Integer 0, Variable $n), " +
+			"Block(ExprStmt(Variable $i), None))",
+		"if 1 { 2 } 3;": "ExprStmt(If(Integer 1, Block(Integer 2), None)), " +
+			"ExprStmt(Integer 3)",
+		"if 1 { 2 }": "ExprStmt(If(Integer 1, Block(ExprStmt(Integer 2), " +
+			"None), None))",
+		"if (1) { } else if (2) {} else {}": "ExprStmt(If(Integer 1, Block(None), If(Integer 2, " +
+			"Block(None), Block(None))))",
+		`import "x";`: "Import x",
+		"1":           "ExprStmt(Integer 1)",
+		"$x.a == 1":   "ExprStmt(Binary ==(Field a(Variable $x), Integer 1))",
 	} {
 		f, err := Parse("stdin", []byte("begin { "+in+" }"), nil)
 		if err != nil {
@@ -133,22 +143,25 @@ func TestParseStatements(t *testing.T) {
 func TestParseDeclarations(t *testing.T) {
 	const none = ", Block(None))"
 	for in, want := range map[string]string{
-		"k:a, k:b{}":                       "Probe(AttachPoint k:a, AttachPoint k:b" + none,
-		"u:/a/b:c /1/ {}":                  "Probe(AttachPoint u:/a/b:c, Integer 1" + none,
-		`usdt:"a b,{":c{}`:                 `Probe(AttachPoint usdt:"a b,{":c` + none,
-		"k:f/*c*/{}":                       "Probe(AttachPoint k:f/*c*/" + none,
-		"k:f /* c */ {}":                   "Probe(AttachPoint k:f" + none,
-		"u:a@b.c:1:2 / 6 / 2 == 3 / {}":    "Probe(AttachPoint u:a@b.c:1:2, Binary ==(Binary /(Integer 6, Integer 2), Integer 3)" + none,
-		"struct:x {}":                      "Probe(AttachPoint struct:x" + none,
-		"struct a { int b; };":             "C struct a { int b; };",
-		"enum a { A /* } */ } // c":        "C enum a { A /* } */ };",
-		"#define A 1":                      "C #define A 1",
-		"config = { a = b; c = 1 }":        "Config(ConfigVar a(String b), ConfigVar c(Integer 1))",
-		`import "a";`:                      "Import a",
-		"let @a = hash(1_0);":              "MapDecl @a",
-		"macro a($b, @c, d) { 1 }":         "Macro a(Variable $b, Map @c, Identifier d, Block(Integer 1))",
-		"fn a($b : struct c) : void { 1 }": "Func a(FuncArg(Variable $b, TypeOf(Type struct c)), TypeOf(Type  void), Block(ExprStmt(Integer 1), None))",
-		"#!/usr/bin/bt\nbegin{}":           "Probe(AttachPoint begin" + none,
+		"k:a, k:b{}":       "Probe(AttachPoint k:a, AttachPoint k:b" + none,
+		"u:/a/b:c /1/ {}":  "Probe(AttachPoint u:/a/b:c, Integer 1" + none,
+		`usdt:"a b,{":c{}`: `Probe(AttachPoint usdt:"a b,{":c` + none,
+		"k:f/*c*/{}":       "Probe(AttachPoint k:f/*c*/" + none,
+		"k:f /* c */ {}":   "Probe(AttachPoint k:f" + none,
+		"u:a@b.c:1:2 / 6 / 2 == 3 / {}": "Probe(AttachPoint u:a@b.c:1:2, Binary ==(Binary /(Integer " +
+			"6, Integer 2), Integer 3)" + none,
+		"struct:x {}":               "Probe(AttachPoint struct:x" + none,
+		"struct a { int b; };":      "C struct a { int b; };",
+		"enum a { A /* } */ } // c": "C enum a { A /* } */ };",
+		"#define A 1":               "C #define A 1",
+		"config = { a = b; c = 1 }": "Config(ConfigVar a(String b), ConfigVar c(Integer 1))",
+		`import "a";`:               "Import a",
+		"let @a = hash(1_0);":       "MapDecl @a",
+		"macro a($b, @c, d) { 1 }":  "Macro a(Variable $b, Map @c, Identifier d, Block(Integer 1))",
+		"fn a($b : struct c) : void { 1 }": "Func a(FuncArg(Variable $b, TypeOf(Type struct c)), " +
+			"TypeOf(Type  void), " +
+			"Block(ExprStmt(Integer 1), None))",
+		"#!/usr/bin/bt\nbegin{}": "Probe(AttachPoint begin" + none,
 	} {
 		f, err := Parse("stdin", []byte(in), nil)
 		if err != nil {
@@ -167,29 +180,63 @@ func TestErrors(t *testing.T) {
 		{"begin { 1 2 }", "stdin:1:11-12: ERROR: syntax: expected ';'\nbegin { 1 2 }\n          ~\n"},
 		{"begin {", "stdin:1:8-8: ERROR: syntax: expected '}'\nbegin {\n       \n"},
 		{"", ""},
-		{"begin\n\t{ $x = ; }", "stdin:2:9-10: ERROR: syntax: expected expression\n    { $x = ; }\n           ~\n"},
+		{
+			"begin\n\t{ $x = ; }",
+			"stdin:2:9-10: ERROR: syntax: expected expression\n    { $x = ; }\n           ~\n",
+		},
 		{`begin { "a` + "\n" + `" }`, "stdin:2:1-2: ERROR: syntax: unterminated string"},
 		{`begin { "\q" }`, "stdin:1:11-12: ERROR: syntax: invalid escape character '\\q'"},
 		{`begin { "\400" }`, "stdin:1:10-14: ERROR: syntax: octal escape sequence out of range '\\400'"},
 		{"begin { 1_ }", "stdin:1:10-11: ERROR: syntax: trailing underscore in integer literal"},
 		{"begin { 1x }", "stdin:1:10-11: ERROR: syntax: invalid integer suffix 'x'"},
 		{"begin { 1 = 2; }", "stdin:1:11-12: ERROR: syntax: expected ';'"},
-		{"begin { $x.a = 2; }", "stdin:1:9-17: ERROR: syntax: Tuples and records are immutable once created."},
-		{"begin { 5++; }", "stdin:1:10-12: ERROR: syntax: increment/decrement requires a variable or map"},
-		{"begin { &1; }", "stdin:1:10-11: ERROR: syntax: address-of operator (&) can only be used on a map or variable"},
-		{"begin { $0; }", "stdin:1:9-11: ERROR: syntax: param $0 is out of integer range [1, 9223372036854775807]"},
-		{"begin { (a=1, a=2); }", "stdin:1:15-18: ERROR: syntax: Named argument list already contains name: a"},
-		{"begin {} #define A", "stdin:1:10-19: ERROR: syntax: C definitions must appear before probes and functions"},
-		{"begin {} config = { }", "stdin:1:10-16: ERROR: syntax: config must appear before probes and functions"},
+		{
+			"begin { $x.a = 2; }",
+			"stdin:1:9-17: ERROR: syntax: Tuples and records are immutable once created.",
+		},
+		{
+			"begin { 5++; }",
+			"stdin:1:10-12: ERROR: syntax: increment/decrement requires a variable or map",
+		},
+		{
+			"begin { &1; }",
+			"stdin:1:10-11: ERROR: syntax: address-of operator (&) can only be used on a map or variable",
+		},
+		{
+			"begin { $0; }",
+			"stdin:1:9-11: ERROR: syntax: param $0 is out of integer range [1, 9223372036854775807]",
+		},
+		{
+			"begin { (a=1, a=2); }",
+			"stdin:1:15-18: ERROR: syntax: Named argument list already contains name: a",
+		},
+		{
+			"begin {} #define A",
+			"stdin:1:10-19: ERROR: syntax: C definitions must appear before probes and functions",
+		},
+		{
+			"begin {} config = { }",
+			"stdin:1:10-16: ERROR: syntax: config must appear before probes and functions",
+		},
 		{"config = {} config = {}", "stdin:1:13-19: ERROR: syntax: duplicate config block"},
 		{"config = { a = 1 b = 2 }", "stdin:1:18-19: ERROR: syntax: expected ';'"},
-		{"macro m(pid) {}", "stdin:1:9-12: ERROR: syntax: builtin 'pid' can't be used as a macro argument"},
+		{
+			"macro m(pid) {}",
+			"stdin:1:9-12: ERROR: syntax: builtin 'pid' can't be used as a macro argument",
+		},
 		{"let $x;", "stdin:1:1-4: ERROR: syntax: root-level let statements need to be map declarations"},
 		{"k:f / 1 {}", "stdin:1:9-10: ERROR: syntax: expected '/' to close predicate"},
 		{"fn f($a) : int8 {}", "stdin:1:8-9: ERROR: syntax: expected ':'"},
 		{"begin { for ($i : 1) {} }", "stdin:1:22-23: ERROR: syntax: expected map or range in for loop"},
-		{"begin { 99999999999999999999; }", "stdin:1:9-29: ERROR: syntax: overflow error, maximum value is 18446744073709551615: 99999999999999999999"},
-		{"struct a { int b; } __attribute__(packed);", "stdin:1:34-35: ERROR: syntax: __attribute__ syntax error, expected '(('"},
+		{
+			"begin { 99999999999999999999; }",
+			"stdin:1:9-29: ERROR: syntax: overflow error, maximum value is 18446744073709551615: " +
+				"99999999999999999999",
+		},
+		{
+			"struct a { int b; } __attribute__(packed);",
+			"stdin:1:34-35: ERROR: syntax: __attribute__ syntax error, expected '(('",
+		},
 		{`import "x"`, "stdin:1:11-11: ERROR: syntax: expected ';' after import"},
 		{"begin { 1; \x00 }", "stdin:1:12-13: ERROR: syntax: expected expression"},
 	} {
@@ -217,7 +264,8 @@ func TestErrorValues(t *testing.T) {
 	if !ok || first != es[0] || first.Severity != SeverityError {
 		t.Error("the errors do not unwrap")
 	}
-	if want := fmt.Sprintf("%s (and %d more)", es[0], len(es)-1); !strings.HasPrefix(want, "a.bt:1:13-14") {
+	if want := fmt.Sprintf("%s (and %d more)", es[0], len(es)-1); !strings.HasPrefix(want,
+		"a.bt:1:13-14") {
 		t.Errorf("%q", want)
 	}
 	if got, want := err.Error(), "a.bt:1:13-14: syntax: expected ')' (and 1 more)"; got != want {
@@ -276,24 +324,27 @@ func TestLocations(t *testing.T) {
 
 func TestParseInteger(t *testing.T) {
 	for in, want := range map[string]uint64{
-		"0": 0, "1_000": 1000, "0x1F": 31, "0b101": 5, "0B1": 1, "017": 15, "08": 8, "1e6": 1e6, "5e1_0": 5e10,
-		"3us": 3000, "2ms": 2e6, "1s": 1e9, "1m": 60e9, "1h": 3600e9, "1d": 86400e9, "7ns": 7, "1u": 1,
-		"1ull": 1, "9223372036854775807l": 1<<63 - 1, "18446744073709551615": 1<<64 - 1, "0xffffffffffffffff": 1<<64 - 1,
+		"0": 0, "1_000": 1000, "0x1F": 31, "0b101": 5, "0B1": 1, "017": 15, "08": 8, "1e6": 1e6,
+		"5e1_0": 5e10,
+		"3us":   3000, "2ms": 2e6, "1s": 1e9, "1m": 60e9, "1h": 3600e9, "1d": 86400e9, "7ns": 7, "1u": 1,
+		"1ull": 1, "9223372036854775807l": 1<<63 - 1, "18446744073709551615": 1<<64 - 1,
+		"0xffffffffffffffff": 1<<64 - 1,
 	} {
 		if got, err := ParseInteger(in); err != nil || got != want {
 			t.Errorf("%s is %d, %v, want %d", in, got, err, want)
 		}
 	}
 	for in, want := range map[string]string{
-		"":                     "invalid integer: ",
-		"x":                    "invalid integer: x",
-		"12e3":                 "coefficient part of scientific literal must be 1-9: 12e3",
-		"1e99":                 "overflow error, maximum value is 18446744073709551615: 1e99",
-		"18446744073709551616": "overflow error, maximum value is 18446744073709551615: 18446744073709551616",
-		"5000000000u":          "overflow error, maximum value is 4294967295: 5000000000u",
-		"1e0":                  "invalid trailing bytes: 1e0",
-		"5x":                   "invalid trailing bytes: 5x",
-		"300000d":              "overflow error, maximum value is 18446744073709551615: 300000d",
+		"":     "invalid integer: ",
+		"x":    "invalid integer: x",
+		"12e3": "coefficient part of scientific literal must be 1-9: 12e3",
+		"1e99": "overflow error, maximum value is 18446744073709551615: 1e99",
+		"18446744073709551616": "overflow error, maximum value is 18446744073709551615: " +
+			"18446744073709551616",
+		"5000000000u": "overflow error, maximum value is 4294967295: 5000000000u",
+		"1e0":         "invalid trailing bytes: 1e0",
+		"5x":          "invalid trailing bytes: 5x",
+		"300000d":     "overflow error, maximum value is 18446744073709551615: 300000d",
 	} {
 		if got, err := ParseInteger(in); err == nil || err.Error() != want {
 			t.Errorf("%s is %d, %v, want %s", in, got, err, want)

@@ -132,7 +132,8 @@ func (p *parser) enter() bool {
 	p.depth++
 	p.work--
 	switch {
-	case p.dead && p.end():
+	case p.dead:
+		p.pos = len(p.text)
 		return false
 	case p.depth > mostDepth:
 		p.stop("nested too deeply, more than " + strconv.Itoa(mostHeight) + " levels")

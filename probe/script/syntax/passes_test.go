@@ -18,23 +18,41 @@ func parsed(t *testing.T, src string) *File {
 
 func TestExpand(t *testing.T) {
 	for _, c := range []struct{ name, in, want string }{
-		{"hygiene", "macro add($x, y) { $t = y; $x += $t; $x } begin { $t = 1; add($t, 2); }",
-			"begin\n{\n  $t = 1;\n  {\n    $$add_$t = 2;\n    $t += $$add_$t;\n    $t\n  }\n}\n"},
-		{"nested", "macro a(x) { $i = x; $i } macro b(x) { $i = a(x); $i } begin { _ = b(1); }",
-			"begin\n{\n  _ = {\n        $$b_$i = {\n                   $$a_2_$i = 1;\n                   $$a_2_$i\n                 };\n        $$b_$i\n      };\n}\n"},
-		{"map", "macro put(@m, k) { @m[k] = 1; } begin { put(@a, pid); }",
-			"begin\n{\n  { @a[pid] = 1; }\n}\n"},
-		{"name", "macro one() { 1 } begin { _ = one + one(); }",
-			"begin\n{\n  _ = ({ 1 }) + ({ 1 });\n}\n"},
+		{
+			"hygiene", "macro add($x, y) { $t = y; $x += $t; $x } begin { $t = 1; add($t, 2); }",
+			"begin\n{\n  $t = 1;\n  {\n    $$add_$t = 2;\n    $t += $$add_$t;\n    $t\n  }\n}\n",
+		},
+		{
+			"nested", "macro a(x) { $i = x; $i } macro b(x) { $i = a(x); $i } begin { _ = b(1); }",
+			"begin\n{\n  _ = {\n        $$b_$i = {\n                   $$a_2_$i = 1;\n                   " +
+				"$$a_2_$i\n                 };\n        $$b_$i\n      };\n}\n",
+		},
+		{
+			"map", "macro put(@m, k) { @m[k] = 1; } begin { put(@a, pid); }",
+			"begin\n{\n  { @a[pid] = 1; }\n}\n",
+		},
+		{
+			"name", "macro one() { 1 } begin { _ = one + one(); }",
+			"begin\n{\n  _ = ({ 1 }) + ({ 1 });\n}\n",
+		},
 		{"copy", "macro two(x) { x } begin { two($a); }", "begin\n{\n  { { $a } }\n}\n"},
-		{"overload", "macro f($x) { 1 } macro f(@x) { 2 } macro f(x) { 3 } begin { f($a); f(@b); f(4); }",
-			"begin\n{\n  { 1 }\n  { 2 }\n  { 3 }\n}\n"},
-		{"type", "macro uint8() { 1 } macro n(x) { sizeof(x) } begin { _ = sizeof(uint8) + n(5); }",
-			"begin\n{\n  _ = sizeof(uint8) + ({ sizeof(5) });\n}\n"},
-		{"define", "#define A (B + 1)\n#define B 2\n#define F(x) x\nbegin { _ = A; F(1); }",
-			"#define A (B + 1)\n#define B 2\n#define F(x) x\nbegin\n{\n  _ = 2 + 1;\n  F(1);\n}\n"},
+		{
+			"overload", "macro f($x) { 1 } macro f(@x) { 2 } macro f(x) { 3 } begin { f($a); f(@b); f(4); }",
+			"begin\n{\n  { 1 }\n  { 2 }\n  { 3 }\n}\n",
+		},
+		{
+			"type", "macro uint8() { 1 } macro n(x) { sizeof(x) } begin { _ = sizeof(uint8) + n(5); }",
+			"begin\n{\n  _ = sizeof(uint8) + ({ sizeof(5) });\n}\n",
+		},
+		{
+			"define", "#define A (B + 1)\n#define B 2\n#define F(x) x\nbegin { _ = A; F(1); }",
+			"#define A (B + 1)\n#define B 2\n#define F(x) x\nbegin\n{\n  _ = 2 + 1;\n  F(1);\n}\n",
+		},
 		{"other", "begin { f(g); }", "begin\n{\n  f(g);\n}\n"},
-		{"function", "macro one() { 1 } fn f() : int8 { return one; }", "fn f() : int8\n{\n  return ({ 1 });\n}\n"},
+		{
+			"function", "macro one() { 1 } fn f() : int8 { return one; }",
+			"fn f() : int8\n{\n  return ({ 1 });\n}\n",
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			f := parsed(t, c.in)
@@ -51,7 +69,8 @@ func TestExpand(t *testing.T) {
 
 func TestExpandErrors(t *testing.T) {
 	for _, c := range []struct{ name, in, want string }{
-		{"recursion", "macro a(x) { b(x) } macro b(x) { a(x) } begin { a(1); }",
+		{
+			"recursion", "macro a(x) { b(x) } macro b(x) { a(x) } begin { a(1); }",
 			"stdin:1:34-38: ERROR: Recursive macro call detected. Call chain: a > b > a\n" +
 				"macro a(x) { b(x) } macro b(x) { a(x) } begin { a(1); }\n" +
 				"                                 ~~~~\n" +
@@ -60,28 +79,54 @@ func TestExpandErrors(t *testing.T) {
 				"             ~~~~\n" +
 				"stdin:1:49-53: ERROR: expanded from\n" +
 				"macro a(x) { b(x) } macro b(x) { a(x) } begin { a(1); }\n" +
-				"                                                ~~~~\n"},
-		{"twice", "macro a() { 1 } macro a() { 2 } begin { }",
+				"                                                ~~~~\n",
+		},
+		{
+			"twice", "macro a() { 1 } macro a() { 2 } begin { }",
 			"stdin:1:17-24: ERROR: Redefinition of macro: a\n" +
 				"macro a() { 1 } macro a() { 2 } begin { }\n" +
 				"                ~~~~~~~\n" +
 				"stdin:1:1-8: ERROR: This is the original definition.\n" +
 				"macro a() { 1 } macro a() { 2 } begin { }\n" +
-				"~~~~~~~\n"},
-		{"kind", "macro a($x) { 1 } begin { a(@m); }", "stdin:1:29-31: ERROR: Mismatched arg. a() expects a variable " +
-			"for arg $x but got a map."},
+				"~~~~~~~\n",
+		},
+		{
+			"kind", "macro a($x) { 1 } begin { a(@m); }",
+			"stdin:1:29-31: ERROR: Mismatched arg. a() expects a variable " +
+				"for arg $x but got a map.",
+		},
 		{"map", "macro a(@x) { 1 } begin { a($m); }", "expects a map for arg @x but got a variable."},
-		{"expression", "macro a(@x) { 1 } begin { a(1); }", "expects a map for arg @x but got an expression."},
-		{"number", "macro a(x) { 1 } begin { a(1, 2); }", "The closest definition of a() has a different number of " +
-			"arguments. Expected: 1 but got 2"},
-		{"same", "macro a($x, $x) { 1 } begin { }", "Variable for macro argument has already been used: $x"},
-		{"hygiene", "macro a() { @x = 1; } begin { a(); }", "Unhygienic access to map: @x. Maps must be passed into the " +
-			"macro as arguments."},
-		{"shadow", "macro a($x) { let $x; } begin { a($y); }", "Variable declaration shadows macro arg $x"},
-		{"define", "#define A B\n#define B A + 1\nbegin { A; }",
+		{
+			"expression", "macro a(@x) { 1 } begin { a(1); }",
+			"expects a map for arg @x but got an expression.",
+		},
+		{
+			"number", "macro a(x) { 1 } begin { a(1, 2); }",
+			"The closest definition of a() has a different number of " +
+				"arguments. Expected: 1 but got 2",
+		},
+		{
+			"same", "macro a($x, $x) { 1 } begin { }",
+			"Variable for macro argument has already been used: $x",
+		},
+		{
+			"hygiene", "macro a() { @x = 1; } begin { a(); }",
+			"Unhygienic access to map: @x. Maps must be passed into the " +
+				"macro as arguments.",
+		},
+		{
+			"shadow", "macro a($x) { let $x; } begin { a($y); }",
+			"Variable declaration shadows macro arg $x",
+		},
+		{
+			"define", "#define A B\n#define B A + 1\nbegin { A; }",
 			"B:1:1-2: ERROR: Macro recursion: A->B\nA + 1\n~\nA:1:1-2: ERROR: expanded from\nB\n~\n" +
-				"stdin:3:9-10: ERROR: expanded from\nbegin { A; }\n        ~\n"},
-		{"statement", "#define A { x\nbegin { A; }", "stdin:2:9-10: ERROR: unable to expand macro as an expression: {x\n"},
+				"stdin:3:9-10: ERROR: expanded from\nbegin { A; }\n        ~\n",
+		},
+		{
+			"statement", "#define A { x\nbegin { A; }",
+			"stdin:2:9-10: ERROR: unable to expand macro as an expression: {x\n",
+		},
 		{"deep", deepMacros(), "more than 100 macros call each other"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -92,7 +137,8 @@ func TestExpandErrors(t *testing.T) {
 		})
 	}
 	f := parsed(t, "macro cpu(x) { x } begin { cpu(1); cpu(); }")
-	if err := Expand(f, &ExpandOptions{Builtin: func(n string) bool { return n == "cpu" }}); err != nil {
+	library := func(n string) bool { return n == "cpu" }
+	if err := Expand(f, &ExpandOptions{Builtin: library}); err != nil {
 		t.Error(Text(err))
 	}
 }
@@ -108,12 +154,14 @@ func deepMacros() string {
 func TestSetParams(t *testing.T) {
 	f := parsed(t, "begin { f($1, $2, $3, $4, $5, $#, str($1), str($2 + 3), str($5), $6); }")
 	warnings := SetParams(f, []string{"12", "word", "-5", "0x10", "", "-9223372036854775809"})
-	want := "begin\n{\n  f(12, \"word\", -5, 16, 0, 6, str(\"12\"), str(\"word\" + 3), str(\"\"), \"-9223372036854775809\");\n}\n"
+	want := "begin\n{\n  f(12, \"word\", -5, 16, 0, 6, str(\"12\"), str(\"word\" + 3), str(\"\"), " +
+		"\"-9223372036854775809\");\n}\n"
 	if got := string(Dump(f)); got != want {
 		t.Errorf("got\n%swant\n%s", got, want)
 	}
 	if len(warnings) != 1 || warnings[0].Severity != SeverityWarning ||
-		!strings.HasPrefix(warnings.String(), "stdin:1:27-29: WARNING: Positional parameter $5 is empty or not provided. \n") {
+		!strings.HasPrefix(warnings.String(),
+			"stdin:1:27-29: WARNING: Positional parameter $5 is empty or not provided. \n") {
 		t.Errorf("%s", warnings)
 	}
 	if warnings.Err() != nil {
@@ -125,14 +173,18 @@ func TestConditions(t *testing.T) {
 	for _, c := range []struct{ in, want string }{
 		{"#ifdef A\n#define X 1\n#else\n#define X 2\n#endif", "X 1"},
 		{"#ifndef A\n#define X 1\n#else\n#define X 2\n#endif", "X 2"},
-		{"#if 0\n#define X 1\n#elif defined(B) || defined A\n#define X 2\n#else\n#define X 3\n#endif", "X 2"},
+		{
+			"#if 0\n#define X 1\n#elif defined(B) || defined A\n#define X 2\n#else\n#define X 3\n#endif",
+			"X 2",
+		},
 		{"#define V 5\n#if V * 2 >= 10 && !(V & 2) && -V < ~0\n#define X 1\n#endif", "V 5,X 1"},
 		{"#define V 1\n#undef V\n#undef A\n#if defined(V) || defined(A)\n#define X 1\n#endif", "V 1"},
 		{"#if 1\n# if 0\n#define X 1\n# else\n#define X 2\n# endif\n#define Y\n#endif", "X 2,Y "},
 		{"#if 0\n#ifdef A\n#define X 1\n#else\n#define X 2\n#endif\n#endif", ""},
 		{"#if 1 ? 0 : 1\n#define X 1\n#endif\n#if (2 - 1) == 1 | 0\n#define Y 1\n#endif", "Y 1"},
 	} {
-		f, err := Parse("stdin", []byte(c.in+"\nbegin {}"), &Options{Defined: func(n string) bool { return n == "A" }})
+		o := &Options{Defined: func(n string) bool { return n == "A" }}
+		f, err := Parse("stdin", []byte(c.in+"\nbegin {}"), o)
 		if err != nil {
 			t.Fatal(Text(err))
 		}
@@ -155,7 +207,8 @@ func TestConditions(t *testing.T) {
 		"#if 1 +":      "stdin:1:1-8: ERROR: syntax: cannot evaluate #if 1 +",
 		"#elif x\n#if": "stdin:1:1-8: ERROR: syntax: #else without #if",
 	} {
-		_, err := Parse("stdin", []byte(in+"\nbegin {}"), &Options{Defined: func(string) bool { return false }})
+		o := &Options{Defined: func(string) bool { return false }}
+		_, err := Parse("stdin", []byte(in+"\nbegin {}"), o)
 		if err == nil || !strings.HasPrefix(Text(err), want) {
 			t.Errorf("%q: %v, want %s", in, err, want)
 		}
@@ -173,7 +226,8 @@ func TestWalk(t *testing.T) {
 		_, isIf := n.(*If)
 		return !isIf
 	})
-	if want := "File Probe AttachPoint Builtin Block Assign MapAccess Map Integer Binary Variable Integer ExprStmt If None"; strings.Join(got, " ") != want {
+	if want := "File Probe AttachPoint Builtin Block Assign MapAccess Map Integer Binary Variable " +
+		"Integer ExprStmt If None"; strings.Join(got, " ") != want {
 		t.Errorf("%s, want %s", strings.Join(got, " "), want)
 	}
 	n := 0
@@ -198,7 +252,8 @@ func TestWalk(t *testing.T) {
 		}
 		return nil
 	})
-	if got, want := string(Dump(c)), "k:f\n/pid/\n{\n  @[10] = $x + 20;\n  if 30 {\n    f(40);\n  }\n}\n"; got != want {
+	if got, want := string(Dump(c)),
+		"k:f\n/pid/\n{\n  @[10] = $x + 20;\n  if 30 {\n    f(40);\n  }\n}\n"; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
 	if Equal(f, c) || string(Dump(f)) == string(Dump(c)) {

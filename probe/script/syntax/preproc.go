@@ -34,7 +34,9 @@ type branch struct {
 
 // evaluate marks what #if and the like leave out.
 func (p *scriptParser) evaluate(f *File, defined func(string) bool) {
-	pp := &preprocessor{scanner: &p.scanner, defined: defined, own: map[string]string{}, gone: map[string]bool{}}
+	pp := &preprocessor{
+		scanner: &p.scanner, defined: defined, own: map[string]string{}, gone: map[string]bool{},
+	}
 	for _, d := range f.Decls {
 		if c, ok := d.(*C); ok {
 			pp.line(c)

@@ -1,7 +1,6 @@
 package attach
 
 import (
-	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -41,7 +40,7 @@ func Parse(f *syntax.File, o *Options) error {
 			a.AttachPoint, a.parts = ap, nil
 			more, err := a.read()
 			switch {
-			case errors.Is(err, errSkip):
+			case err == errSkip:
 			case err != nil:
 				fail(ap.Loc, err.Error())
 				if ap.Provider != "" {
@@ -60,8 +59,15 @@ func Parse(f *syntax.File, o *Options) error {
 	return errs.Err()
 }
 
+// refusal is an error in bpftrace's words.
+type refusal string
+
+func (r refusal) Error() string { return string(r) }
+
+func refuse(format string, args ...any) error { return refusal(fmt.Sprintf(format, args...)) }
+
 // errSkip drops an attach point.
-var errSkip = errors.New("skip")
+const errSkip = refusal("skip")
 
 // attacher reads one attach point.
 type attacher struct {
@@ -116,7 +122,7 @@ func (a *attacher) split() error {
 				return err
 			}
 			if params++; params > mostParams {
-				return errors.New("too many positional parameters")
+				return refuse("too many positional parameters")
 			}
 			raw, i = value+raw[after:], -1
 		default:
@@ -135,12 +141,12 @@ func (a *attacher) param(raw string, at int) (value string, after int, err error
 	}
 	if end == at && at < len(raw) {
 		c := raw[at : at+1]
-		return "", 0, fmt.Errorf("invalid trailing character for positional param: %s. Try quoting "+
+		return "", 0, refuse("invalid trailing character for positional param: %s. Try quoting "+
 			"this entire part if this is intentional e.g. \"$%s\".", c, c)
 	}
 	n, err := syntax.ParseInteger(raw[at:end])
 	if err != nil {
-		return "", 0, fmt.Errorf("positional parameter is not valid: %w", err)
+		return "", 0, refuse("positional parameter is not valid: %v", err)
 	}
 	if n <= uint64(len(a.Params)) {
 		value = a.Params[n-1]
@@ -174,7 +180,7 @@ func (a *attacher) expand(pattern string) ([]*syntax.AttachPoint, error) {
 	}
 	switch len(list) {
 	case 0:
-		return nil, fmt.Errorf("No probe type matched for %s", pattern)
+		return nil, refuse("No probe type matched for %s", pattern)
 	case 1:
 		a.Provider, _, _ = strings.Cut(list[0].Text, ":")
 		return nil, a.fields()
@@ -228,7 +234,7 @@ func (a *attacher) count(want ...int) error {
 	if len(want) > 1 {
 		msg += " or " + strconv.Itoa(want[1])
 	}
-	return fmt.Errorf("%s probe type requires %s arguments, found %d", a.Provider, msg, len(a.parts)-1)
+	return refuse("%s probe type requires %s arguments, found %d", a.Provider, msg, len(a.parts)-1)
 }
 
 func digit(c byte) bool { return c >= '0' && c <= '9' }

@@ -43,7 +43,8 @@ func (c *checker) want(ok bool, a *syntax.AttachPoint, msg string) {
 func (c *checker) check(a *syntax.AttachPoint) {
 	switch a.Provider {
 	case "kprobe", "kretprobe":
-		c.want(a.Func != "" || a.Address != 0, a, "kprobes should be attached to a function or an address")
+		c.want(a.Func != "" || a.Address != 0, a,
+			"kprobes should be attached to a function or an address")
 	case "uretprobe":
 		c.want(a.Offset == 0, a, "uretprobes can not be attached to a function offset")
 		c.uprobe(a)
@@ -122,7 +123,8 @@ func (c *checker) event(a *syntax.AttachPoint) {
 
 func (c *checker) watchpoint(a *syntax.AttachPoint) {
 	c.want(a.Address != 0, a, "watchpoint must be attached to a non-zero address")
-	c.want(slices.Contains([]uint64{1, 2, 4, 8}, a.Len), a, "watchpoint length must be one of (1,2,4,8)")
+	c.want(slices.Contains([]uint64{1, 2, 4, 8}, a.Len), a,
+		"watchpoint length must be one of (1,2,4,8)")
 	c.want(a.Mode != "" && strings.Trim(a.Mode, "rwx") == "", a,
 		"watchpoint mode must be combination of (r,w,x)")
 	mode := []byte(a.Mode)

@@ -1,8 +1,6 @@
 package attach
 
 import (
-	"errors"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -52,7 +50,7 @@ func (a *attacher) fields() error {
 	case "iter":
 		return a.iterator()
 	}
-	return fmt.Errorf("Invalid probe type: %s", a.Provider)
+	return refuse("Invalid probe type: %s", a.Provider)
 }
 
 // strictCount is count, also where providers had wildcards.
@@ -79,7 +77,7 @@ func (a *attacher) kprobe() error {
 		return nil
 	}
 	if !a.Unsafe {
-		return errors.New("Probing by address requires --unsafe")
+		return refuse("Probing by address requires --unsafe")
 	}
 	a.Address = addr
 	return nil
@@ -89,17 +87,17 @@ func (a *attacher) kprobe() error {
 func (a *attacher) offset(name string, allowed bool) error {
 	switch {
 	case !allowed:
-		return errors.New("Offset not allowed")
+		return refuse("Offset not allowed")
 	case strings.Count(name, "+") > 1:
-		return errors.New("Cannot take more than one offset")
+		return refuse("Cannot take more than one offset")
 	}
 	fn, off, _ := strings.Cut(name, "+")
 	if fn == "" || off == "" {
-		return errors.New("Invalid offset")
+		return refuse("Invalid offset")
 	}
 	n, err := syntax.ParseInteger(off)
 	if err != nil {
-		return fmt.Errorf("Invalid offset: %w", err)
+		return refuse("Invalid offset: %v", err)
 	}
 	a.Func, a.Offset = fn, n
 	return nil
@@ -130,7 +128,7 @@ func (a *attacher) uprobe() error {
 		return nil
 	}
 	if wildcard(a.Target) {
-		return errors.New("Cannot use wildcards with absolute address")
+		return refuse("Cannot use wildcards with absolute address")
 	}
 	a.Address = addr
 	return nil
@@ -142,20 +140,20 @@ func (a *attacher) sourceLine() error {
 	n := len(a.parts)
 	switch {
 	case a.Provider != "uprobe":
-		return errors.New("Source code location not allowed")
+		return refuse("Source code location not allowed")
 	case wildcard(a.Target):
-		return errors.New("Cannot use wildcards with source code location")
+		return refuse("Cannot use wildcards with source code location")
 	case n != 5 && n != 6 || a.parts[3] == "" || a.parts[4] == "":
-		return errors.New("Invalid uprobe arguments, expected format: uprobe:TARGET@FILE:LINE[:COL]")
+		return refuse("Invalid uprobe arguments, expected format: uprobe:TARGET@FILE:LINE[:COL]")
 	}
 	a.File = a.parts[3]
 	var err error
 	if a.Line, err = syntax.ParseInteger(a.parts[4]); err != nil {
-		return fmt.Errorf("Invalid line number: %w", err)
+		return refuse("Invalid line number: %v", err)
 	}
 	if n == 6 {
 		if a.Column, err = syntax.ParseInteger(a.parts[5]); err != nil {
-			return fmt.Errorf("Invalid column number: %w", err)
+			return refuse("Invalid column number: %v", err)
 		}
 	}
 	return nil
@@ -197,7 +195,7 @@ func (a *attacher) timer() error {
 	rate := func(s string) (uint64, error) {
 		n, err := syntax.ParseInteger(s)
 		if err != nil {
-			return 0, fmt.Errorf("Invalid rate of %s probe: %w", a.Provider, err)
+			return 0, refuse("Invalid rate of %s probe: %v", a.Provider, err)
 		}
 		return n, nil
 	}
@@ -212,7 +210,7 @@ func (a *attacher) timer() error {
 			return err
 		}
 		if n < 1000 {
-			return fmt.Errorf("Invalid rate of %s probe. Minimum is 1000 or 1us. Found: %d nanoseconds",
+			return refuse("Invalid rate of %s probe. Minimum is 1000 or 1us. Found: %d nanoseconds",
 				a.Provider, n)
 		}
 		a.Target, a.Freq = "us", n/1000
@@ -237,7 +235,7 @@ func (a *attacher) event() error {
 	}
 	count, err := syntax.ParseInteger(a.parts[2])
 	if err != nil {
-		return fmt.Errorf("Invalid count for %s probe: %w", a.Provider, err)
+		return refuse("Invalid count for %s probe: %v", a.Provider, err)
 	}
 	a.Freq = count
 	return nil
@@ -249,10 +247,10 @@ func (a *attacher) watchpoint() error {
 	}
 	var err error
 	if a.Address, err = syntax.ParseInteger(a.parts[1]); err != nil {
-		return fmt.Errorf("Invalid function/address argument: %w", err)
+		return refuse("Invalid function/address argument: %v", err)
 	}
 	if a.Len, err = syntax.ParseInteger(a.parts[2]); err != nil {
-		return fmt.Errorf("Invalid length argument: %w", err)
+		return refuse("Invalid length argument: %v", err)
 	}
 	a.Mode = a.parts[3]
 	return nil
@@ -265,19 +263,19 @@ func (a *attacher) fentry() error {
 	case n < 2 || n > 4:
 		return a.count(1, 3)
 	case a.parts[1] == "bpf" && n == 2:
-		return errors.New("the 'bpf' variant of this probe requires a bpf program name and optional " +
+		return refuse("the 'bpf' variant of this probe requires a bpf program name and optional " +
 			"bpf program id")
 	case a.parts[1] == "bpf":
 		a.Target, a.Func = "bpf", a.parts[n-1]
 		if n == 4 && a.parts[2] != "*" {
 			id, err := syntax.ParseInteger(a.parts[2])
 			if err != nil {
-				return errors.New("bpf program id must be a number or '*'")
+				return refuse("bpf program id must be a number or '*'")
 			}
 			a.ProgID = id
 		}
 	case n == 4:
-		return errors.New("Only the 'bpf' variant of this probe supports 4 arguments")
+		return refuse("Only the 'bpf' variant of this probe supports 4 arguments")
 	case n == 3:
 		a.Target, a.Func = a.parts[1], a.parts[2]
 	default:
@@ -296,11 +294,11 @@ func (a *attacher) iterator() error {
 		if a.Wild {
 			return errSkip
 		}
-		return errors.New("iter probe type takes 2 arguments (1 optional)")
+		return refuse("iter probe type takes 2 arguments (1 optional)")
 	case a.iter:
-		return errors.New("iter probe only supports one attach point.")
+		return refuse("iter probe only supports one attach point.")
 	case wildcard(a.parts[1]) || n == 3 && wildcard(a.parts[2]):
-		return errors.New("iter probe type does not support wildcards")
+		return refuse("iter probe type does not support wildcards")
 	}
 	a.iter = true
 	a.Func = a.parts[1]
