@@ -20,7 +20,7 @@ func (s *score) add(sn snippet) {
 	}
 	s.total++
 	f, err := parse(sn)
-	if (err == nil) == sn.accepted {
+	if (err == nil) == sn.accepted || sn.either {
 		s.alike++
 	} else if sn.accepted {
 		s.differs(sn, "refused:\n%s", syntax.Text(err))

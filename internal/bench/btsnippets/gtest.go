@@ -141,7 +141,15 @@ func (r row) inTest(name string, ts []token) []snippet {
 		if t.text == "test_macro_parse_failure" {
 			sn.passes = []string{"macros"}
 		}
-		list = append(list, sn.fill(args, unsafe))
+		sn = sn.fill(args, unsafe)
+		if r.types {
+			sn.onlySyntax(args)
+		}
+		if r.after != "" {
+			sn.src = strings.TrimSuffix(sn.src, ";")
+		}
+		sn.src = r.before + sn.src + r.after
+		list = append(list, sn)
 		i = end - 1
 	}
 	return list
@@ -166,9 +174,21 @@ func (sn snippet) fill(args []argument, unsafe bool) snippet {
 	return sn
 }
 
+// onlySyntax accepts a snippet unless one of the texts is of a syntax error.
+func (sn *snippet) onlySyntax(args []argument) {
+	sn.accepted, sn.text, sn.partly = true, "", true
+	for _, a := range args[1:] {
+		sn.either = sn.either || a.text == "" && a.first == "Error"
+		if strings.Contains(a.text, "ERROR: syntax: ") {
+			sn.accepted, sn.text = false, strings.TrimPrefix(a.text, "\n")
+		}
+	}
+}
+
 // argument is a constant string, or how many words it has else.
 type argument struct {
 	text     string
+	first    string // its first word
 	constant bool
 	words    int
 }
@@ -194,6 +214,9 @@ func arguments(ts []token) []argument {
 // evaluate joins strings, also by + and in std::string(…).
 func evaluate(ts []token) argument {
 	a := argument{constant: true}
+	if len(ts) > 0 && ts[0].kind == 'i' {
+		a.first = ts[0].text
+	}
 	for i, t := range ts {
 		switch {
 		case t.kind == 's':
