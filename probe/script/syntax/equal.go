@@ -102,7 +102,7 @@ func sameFields(a, b Node) bool {
 		return slices.Equal(a.Fields, b.(*Offsetof).Fields)
 	case *Type:
 		b := b.(*Type)
-		return a.Kind == b.Kind && a.Len == b.Len
+		return a.Kind == b.Kind && a.Len == b.Len && a.Open == b.Open
 	}
 	return true
 }

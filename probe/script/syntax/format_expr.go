@@ -450,7 +450,7 @@ func (t *Type) String() string {
 	case "*":
 		return t.Elem.String() + "*"
 	case "[]":
-		if t.Len == 0 {
+		if t.Open {
 			return t.Elem.String() + "[]"
 		}
 		return t.Elem.String() + "[" + strconv.FormatUint(t.Len, 10) + "]"

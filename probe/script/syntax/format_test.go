@@ -32,6 +32,10 @@ func formatCases() []formatCase {
 			"ternary", "begin { a ? f() : g(); -1; ($a) ? 1 : 2; }",
 			in("a ? f() : g();\n  -1;\n  ($a ? 1 : 2);"),
 		},
+		{
+			"arrays", "begin { let $x : int8[0]; let $y : int8[ ]; _ = sizeof(a[0]); }",
+			in("let $x : int8[0];\n  let $y : int8[];\n  _ = sizeof(a[0]);"),
+		},
 		{"elvis", "begin { $x = $a ?: 2; }", in("$x = $a ?: 2;")},
 		{
 			"else_if", "begin { if $a { 1 } else if ($b) { 2 } else { 3 } }",

@@ -370,7 +370,8 @@ type (
 		Kind string // "", "struct", "union", "enum", "*" or "[]"
 		Name string // of the first four
 		Elem *Type  // of the last two
-		Len  uint64 // of an array, 0 if not said
+		Len  uint64 // of an array
+		Open bool   // an array of which no length is said: []
 	}
 
 	// TypeOf is where a type stands: X is a *Type, or the expression of typeof(…).

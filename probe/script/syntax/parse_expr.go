@@ -393,7 +393,7 @@ func (p *parser) dollar() Expr {
 	}
 	if n < 1 {
 		p.failAt(start, p.pos, "param "+p.text[start:p.pos]+" is out of integer range [1, "+
-			strconv.Itoa(math.MaxInt64)+"]")
+			strconv.FormatInt(math.MaxInt64, 10)+"]")
 	}
 	return &Param{p.since(start), n}
 }

@@ -37,12 +37,13 @@ func (p *parser) typeSuffixes(t *Type) *Type {
 		case '[':
 			p.pos++
 			p.layout()
-			n := uint64(0)
-			if p.peek(0) != ']' {
-				n, _ = ParseInteger(p.number())
+			array := &Type{Kind: "[]", Elem: t, Open: p.peek(0) == ']'}
+			if !array.Open {
+				array.Len, _ = ParseInteger(p.number())
 			}
 			p.expect(']')
-			t = &Type{Loc: p.since(start), Kind: "[]", Elem: t, Len: n}
+			array.Loc = p.since(start)
+			t = array
 		default:
 			return t
 		}
