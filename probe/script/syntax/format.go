@@ -12,13 +12,10 @@ const (
 
 // Format returns a script as bpftrace's --fmt prints it. It parses to the same tree, and
 // formatted again it stays as it is. Comments stay too: those amid an expression go before
-// the statement. Of a script with syntax errors it returns the text as it is.
+// the statement. Of a script with syntax errors it returns nil, as of what Parse has not made.
 func Format(f *File) []byte {
-	if f.Source == nil {
+	if f.Source == nil || f.broken {
 		return nil
-	}
-	if f.broken {
-		return []byte(f.Source.Text)
 	}
 	p := &formatter{src: f.Source}
 	return p.file(f).bytes()

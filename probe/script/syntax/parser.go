@@ -35,7 +35,10 @@ type Options struct {
 // The error is an [Errors], and the file is then what was read up to there. A script has
 // up to 256 KiB, nested up to 200 deep.
 func Parse(name string, text []byte, o *Options) (*File, error) {
-	p := &scriptParser{newParser(name, string(text))}
+	p := &scriptParser{newParser(name, string(text[:min(len(text), mostBytes+1)]))}
+	if len(text) > mostBytes {
+		p.failAt(0, 0, fmt.Sprintf("script has %d bytes, more than %d", len(text), mostBytes))
+	}
 	f := p.file()
 	p.checkHeight(f)
 	if o != nil && o.Defined != nil {
@@ -67,15 +70,11 @@ type parser struct {
 type scriptParser struct{ *parser }
 
 func newParser(name, text string) *parser {
-	p := &parser{}
+	p := &parser{work: 20_000 + 2*len(text)}
 	if len(text) > mostBytes {
-		p.src = NewSource(name, "")
-		p.stop(fmt.Sprintf("script has %d bytes, more than %d", len(text), mostBytes))
-		return p
+		text = ""
 	}
-	p.src = NewSource(name, text)
-	p.text = text
-	p.work = 20_000 + 2*len(text)
+	p.src, p.text = NewSource(name, text), text
 	return p
 }
 

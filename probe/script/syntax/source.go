@@ -84,7 +84,7 @@ const mostContext = 4096
 // context writes the source line and the underline of a location, or all the lines
 // of one over several.
 func (l *Loc) context(b *strings.Builder) {
-	if l.Source == nil {
+	if l.Source == nil || l.Source.Text == "" {
 		return
 	}
 	line, column := l.Source.Position(int(l.Start))
