@@ -1,53 +1,61 @@
 package syntax
 
+// chain is an if with its else ifs, each branch printed.
+type chain struct {
+	conds, bodies []*page
+	last          *page // of else, or nil
+	width         uint  // of all on one line
+	lines         bool  // one of them has several lines
+}
+
+// add takes a branch.
+func (c *chain) add(cond, body *page) {
+	c.conds, c.bodies = append(c.conds, cond), append(c.bodies, body)
+	c.width += cond.width() + 5 + body.width() + 3
+	c.lines = c.lines || cond.count() > 1 || body.count() > 1
+}
+
 func (f *formatter) ifExpr(n *If, s *spaces, w uint, h holds) *page {
 	if !n.braced() {
 		return f.ternary(n, s, w)
 	}
-	type branch struct{ cond, body *page }
-	var branches []branch
-	var last *page
-	total, lines, many := uint(0), false, false
-	for it := n; ; {
+	c := &chain{}
+	for it := n; it != nil; {
 		before := s.before(it.Then.At().Start)
 		cond := f.condition(it.Cond, before, w-5)
 		f.lift(before)
-		body := f.body(it.Then.(*Block), s, w-indentWidth, h)
-		total += cond.width() + 5 + body.width() + 3
-		lines = lines || cond.count() > 1 || body.count() > 1
-		branches = append(branches, branch{cond, body})
-		next, ok := it.Else.(*If)
-		if !ok {
-			if b, ok := it.Else.(*Block); ok {
-				last = f.body(b, s, w-indentWidth, h)
-				lines = lines || last.count() > 1
-			}
-			break
+		c.add(cond, f.body(it.Then.(*Block), s, w-indentWidth, h))
+		if b, ok := it.Else.(*Block); ok {
+			c.last = f.body(b, s, w-indentWidth, h)
+			c.lines = c.lines || c.last.count() > 1
 		}
-		it, many = next, true
+		it, _ = it.Else.(*If)
 	}
 	_, noValue := n.Then.(*Block).Value.(*None)
 	_, noElse := n.Else.(*None)
-	open, closing := text(" { "), " }"
-	multi := noValue || noElse || total > w || many || lines
+	return c.page(noValue || noElse || c.width > w || len(c.conds) > 1 || c.lines)
+}
+
+// page joins the branches, on several lines or on one.
+func (c *chain) page(several bool) *page {
 	p := newPage()
 	add := func(body *page) {
-		if multi {
+		if several {
 			p.text(" {").indent(body).text("}")
 		} else {
-			p.append(open).append(body).text(closing)
+			p.text(" { ").append(body).text(" }")
 		}
 	}
-	for i, b := range branches {
+	for i, cond := range c.conds {
 		if i > 0 {
 			p.text(" else ")
 		}
-		p.text("if ").append(b.cond)
-		add(b.body)
+		p.text("if ").append(cond)
+		add(c.bodies[i])
 	}
-	if last != nil {
+	if c.last != nil {
 		p.text(" else")
-		add(last)
+		add(c.last)
 	}
 	return p
 }

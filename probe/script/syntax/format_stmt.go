@@ -1,5 +1,7 @@
 package syntax
 
+import "strings"
+
 // holds says what becomes of a block's last expression when the block is parsed.
 type holds uint8
 
@@ -13,23 +15,20 @@ const (
 func (f *formatter) body(b *Block, s *spaces, w uint, h holds) *page {
 	p := newPage()
 	_, none := b.Value.(*None)
-	var next *page // printed already
-	for i := range b.Stmts {
-		stmt := next
+	for i, after := 0, (*page)(nil); i < len(b.Stmts); i++ {
+		stmt := after
 		if stmt == nil {
 			stmt = f.stmt(b, i, s, w, h)
 		}
-		next = nil
-		if endsOpen(b.Stmts[i]) && !f.closed(b, i, h) {
-			// Whether it needs a semicolon depends on what comes next.
-			if i+1 < len(b.Stmts) {
-				next = f.stmt(b, i+1, s, w, h)
-				if next.continues() {
-					stmt.text(";")
-				}
-			} else if !none && continues(leftmostText(b.Value)) {
+		after = nil
+		switch open := endsOpen(b.Stmts[i]) && !f.closed(b, i, h); {
+		case open && i+1 < len(b.Stmts):
+			after = f.stmt(b, i+1, s, w, h)
+			if continues(after.begins()) {
 				stmt.text(";")
 			}
+		case open && !none && continues(leftmostText(b.Value)):
+			stmt.text(";")
 		}
 		if i > 0 && stmt.width() > 0 {
 			p.newLine()
@@ -37,18 +36,22 @@ func (f *formatter) body(b *Block, s *spaces, w uint, h holds) *page {
 		p.append(stmt)
 	}
 	extra := s.before(b.End)
-	if none {
-		return f.inline(p, extra)
+	if !none {
+		p = f.value(p, b.Value, extra, w)
 	}
-	before := extra.before(b.Value.At().Start)
+	return f.inline(p, extra)
+}
+
+// value prints the value of a block on a line of its own.
+func (f *formatter) value(p *page, x Expr, s *spaces, w uint) *page {
+	before := s.before(x.At().Start)
 	since := len(f.lifted)
 	f.dropped = false
-	x := f.bareExpr(b.Value, extra, w)
+	line := f.bareExpr(x, s, w)
 	if p.count() > 0 {
 		p.newLine()
 	}
-	p = f.below(f.block(p, before), since, x)
-	return f.inline(p, extra)
+	return f.below(f.block(p, before), since, line)
 }
 
 // endsOpen reports whether a statement is an if or a block, which end without a semicolon.
@@ -118,25 +121,23 @@ func noValues(x Expr) bool {
 	return true
 }
 
-// continues reports whether text that follows a brace would be taken as part of the
-// expression that it ends.
-func (p *page) continues() bool {
-	var b []byte
-	for _, s := range p.lines[len(p.lines)-1].segs {
-		b = append(b, s.text...)
-	}
+// begins is the first line of a page that is no comment.
+func (p *page) begins() string {
 	for _, l := range p.lines {
-		if len(l.segs) > 0 && !l.segs[0].comment {
-			b = b[:0]
-			for _, s := range l.segs {
-				b = append(b, s.text...)
-			}
-			break
+		if len(l.segs) == 0 || l.segs[0].comment {
+			continue
 		}
+		var b strings.Builder
+		for _, s := range l.segs {
+			b.WriteString(s.text)
+		}
+		return b.String()
 	}
-	return continues(string(b))
+	return ""
 }
 
+// continues reports whether text that follows a brace would be taken as part of the
+// expression that the brace ends.
 func continues(s string) bool {
 	if s == "" {
 		return false
@@ -145,7 +146,7 @@ func continues(s string) bool {
 	case '$', '@', '"', '{', '(', '!', '~':
 		return false
 	}
-	if len(s) >= 4 && s[:4] == "else" && (len(s) == 4 || !wordByte(s[4])) {
+	if rest, ok := strings.CutPrefix(s, "else"); ok && (rest == "" || !wordByte(rest[0])) {
 		return true
 	}
 	return !wordByte(s[0])

@@ -38,9 +38,9 @@ func (p *parser) binaryOp() (op string, binds int) {
 	switch c {
 	case '|', '&':
 		if next == c {
-			return p.text[p.pos : p.pos+2], map2(c == '|', 1, 2)
+			return p.text[p.pos : p.pos+2], ifElse(c == '|', 1, 2)
 		}
-		binds = map2(c == '|', 3, 5)
+		binds = ifElse(c == '|', 3, 5)
 	case '=', '!':
 		if next == '=' {
 			return p.text[p.pos : p.pos+2], 6
@@ -75,7 +75,7 @@ func (p *parser) binaryOp() (op string, binds int) {
 	return p.text[p.pos : p.pos+1], binds
 }
 
-func map2(cond bool, then, otherwise int) int {
+func ifElse(cond bool, then, otherwise int) int {
 	if cond {
 		return then
 	}
