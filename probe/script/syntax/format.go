@@ -11,9 +11,10 @@ const (
 )
 
 // Format returns a script as bpftrace's --fmt prints it. It parses to the same tree, and
-// formatted again it stays as it is, which not all that bpftrace prints does: there,
-// parentheses, a space or a semicolon are added. Comments stay too, those amid an expression
-// before the statement, those between attach points and block on lines of their own. Of a script with syntax errors it returns nil, as of what Parse has not made.
+// formatted again it stays as it is; where what bpftrace prints would not, parentheses, a
+// space or a semicolon are added. Comments stay too, those amid an expression before the
+// statement, those between attach points and block on lines of their own. Of a script with
+// syntax errors it returns nil, as of what Parse has not made.
 func Format(f *File) []byte {
 	if f.Source == nil || f.broken {
 		return nil

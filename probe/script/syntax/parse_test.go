@@ -1,6 +1,7 @@
 package syntax
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -319,6 +320,40 @@ func TestLocations(t *testing.T) {
 	}
 	if got := (&Loc{}).String() + (&Loc{}).Text(); got != "-" {
 		t.Error(got)
+	}
+}
+
+// TestClone: a copy is the same, and shares no node.
+func TestClone(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.bt")
+	if err != nil || len(files) == 0 {
+		t.Fatal(files, err)
+	}
+	for _, file := range files {
+		b, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f, err := Parse(file, b, nil)
+		if err != nil {
+			t.Fatal(Text(err))
+		}
+		c := Clone(f)
+		if !Equal(f, c) || !bytes.Equal(Format(f), Format(c)) {
+			t.Errorf("%s: the copy is another one", file)
+		}
+		mine := map[Node]bool{}
+		for n := range All(f) {
+			if mine[n] {
+				t.Errorf("%s: %T is in the tree twice", file, n)
+			}
+			mine[n] = true
+		}
+		for n := range All(c) {
+			if mine[n] {
+				t.Errorf("%s: %T is shared", file, n)
+			}
+		}
 	}
 }
 
