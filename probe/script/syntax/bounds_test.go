@@ -51,6 +51,11 @@ func TestBounds(t *testing.T) {
 			f, err := Parse("stdin", []byte(in), nil)
 			took := time.Since(start)
 			runtime.ReadMemStats(&after)
+			for range 4 { // others use the machine too
+				start = time.Now()
+				_, _ = Parse("stdin", []byte(in), nil)
+				took = min(took, time.Since(start))
+			}
 			if err == nil {
 				t.Error("accepted")
 			}
