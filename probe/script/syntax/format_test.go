@@ -19,6 +19,10 @@ func formatCases() []formatCase {
 		{"empty", "begin{}", "begin\n{}\n"},
 		{"predicate", "k:f / pid/*x*/==1 /{1}", "k:f\n// x\n/pid == 1/\n{\n  1;\n}\n"},
 		{"predicate_star", "k:f / *$x / {}", "k:f\n/ *$x/\n{}\n"},
+		// The predicate's slash makes the one before it part of the attach point, comments or not.
+		{"slashes", "a*//b/ {}", "a*//b/\n{}\n"},
+		{"slashes_comment", "a//*b*/ 1/ {}", "a//*b*\n/1/\n{}\n"},
+		{"slash_alone", "/ /b/ {}", "/\n/b/\n{}\n"},
 		{"points", "k:a ,k:b, {}", "k:a,\nk:b\n{}\n"},
 		{"compound", "begin { $x = $x + 1; @a[1,2] = @a[1,2] << 2; }", in("$x += 1;\n  @a[1,2] <<= 2;")},
 		{"refused", "begin { 1 2 }", ""},
