@@ -71,7 +71,10 @@ var imports = map[string][]string{
 	"probe/ir/interp":  {"probe/ir", "probe", "stack"},
 	"probe/ir/inspect": {"probe/ir", "probe/ir/bpf", "probe", "stack", cilium, asm, "golang.org/x/arch/..."},
 	"probe/action":     {"probe/ir", "probe/ir/bpf", "probe", "probe/env", "mapx", "hist"},
-	"probe/script":     {"probe/ir", "probe/ir/bpf", "probe", "probe/env", "mapx", "hist", "symbol", "stack/profile", btf},
+	"probe/script": {
+		"probe/script/syntax/...", "probe/ir", "probe/ir/bpf", "probe", "probe/env", "mapx", "hist", "symbol", "stack/profile", btf,
+	},
+	"probe/script/syntax": {},
 	// Until actions make the program, collect holds hand-written asm.
 	"stack/collect": {
 		"stack", "stack/bpfwalk", "stack/profile", "stack/python", "probe", "probe/env", "probe/action", "mapx", "mapx/recording",

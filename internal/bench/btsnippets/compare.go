@@ -1,0 +1,146 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"sort"
+	"strings"
+	"time"
+
+	"github.com/borescope/borescope/probe/script/syntax"
+	"github.com/borescope/borescope/probe/script/syntax/attach"
+)
+
+// add compares one snippet.
+func (s *score) add(sn snippet) {
+	if !sn.constant && !s.timed && s.name != "runtime PROG" {
+		s.skipped++
+		return
+	}
+	s.total++
+	f, err := parse(sn)
+	if (err == nil) == sn.accepted || sn.either {
+		s.alike++
+	} else if sn.accepted {
+		s.differs(sn, "refused:\n%s", syntax.Text(err))
+	} else {
+		s.differs(sn, "accepted, want:\n%s", sn.text)
+	}
+	if !sn.accepted && sn.text != "" {
+		s.texts++
+		got := ""
+		if err != nil {
+			got = syntax.Text(err)
+		}
+		if got == sn.text || sn.partly && strings.Contains(got, sn.text) {
+			s.sameTexts++
+		} else {
+			s.differs(sn, "error is:\n%swant:\n%s", got, sn.text)
+		}
+	}
+	if sn.accepted && err == nil {
+		s.format(sn, f)
+	}
+	if s.timed {
+		start := time.Now()
+		for range 10 {
+			_, _ = syntax.Parse("stdin", []byte(sn.src), nil)
+		}
+		s.times = append(s.times, time.Since(start)/10)
+	}
+}
+
+// parse runs what the test runs.
+func parse(sn snippet) (*syntax.File, error) {
+	f, err := syntax.Parse("stdin", []byte(sn.src), nil)
+	if err != nil {
+		return f, err
+	}
+	for _, p := range sn.passes {
+		switch p {
+		case "attach":
+			err = attach.Parse(f, &attach.Options{
+				Params: sn.params, Unsafe: sn.unsafe, Process: sn.process,
+			})
+		case "check":
+			err = attach.Check(f)
+		case "macros":
+			err = syntax.Expand(f, &syntax.ExpandOptions{Builtin: library})
+		}
+		if err != nil {
+			return f, err
+		}
+	}
+	return f, nil
+}
+
+// library reports whether bpftrace's library has a name that the suite's macros shadow.
+func library(name string) bool { return name == "cpu" || name == "comm" }
+
+// format formats a script, and what comes of it.
+func (s *score) format(sn snippet, _ *syntax.File) {
+	s.formats++
+	f, err := syntax.Parse("stdin", []byte(sn.src), nil)
+	if err != nil {
+		s.differs(sn, "%v", err)
+		return
+	}
+	once := syntax.Format(f)
+	g, err := syntax.Parse("stdin", once, nil)
+	switch {
+	case err != nil:
+		s.differs(sn, "formatted is\n%s\nwhich is refused:\n%s", once, syntax.Text(err))
+	case !syntax.Equal(f, g):
+		s.differs(sn, "formatted is another tree:\n%s", once)
+	case !bytes.Equal(syntax.Format(g), once):
+		s.differs(sn, "formatted twice:\n%s\nonce:\n%s", syntax.Format(g), once)
+	default:
+		s.stable++
+	}
+}
+
+// runtimeProgs are the PROG directives of the runtime suite: a line, or several up to
+// the next directive. Those that are expected to fail are left out.
+func runtimeProgs(dir string) ([]snippet, error) {
+	files, err := filepath.Glob(filepath.Join(dir, "*"))
+	if err != nil {
+		return nil, err
+	}
+	sort.Strings(files)
+	var list []snippet
+	for _, file := range files {
+		if st, err := os.Stat(file); err != nil || st.IsDir() {
+			continue
+		}
+		b, err := os.ReadFile(file)
+		if err != nil {
+			return nil, err
+		}
+		for block := range strings.SplitSeq(string(b), "\nNAME ") {
+			name, rest, _ := strings.Cut(block, "\n")
+			_, prog, ok := strings.Cut("\n"+rest, "\nPROG ")
+			if !ok || strings.Contains(block, "\nWILL_FAIL") {
+				continue
+			}
+			list = append(list, snippet{
+				where: filepath.Base(file) + ": " + name, src: upToDirective(prog), accepted: true,
+			})
+		}
+	}
+	return list, nil
+}
+
+// upToDirective cuts a PROG before the next line that begins with a word in capitals.
+func upToDirective(s string) string {
+	var b strings.Builder
+	for i, line := range strings.Split(s, "\n") {
+		word, _, _ := strings.Cut(line, " ")
+		const capitals = "ABCDEFGHIJKLMNOPQRSTUVWXYZ_"
+		if i > 0 && (word == "#" || len(word) > 2 && strings.Trim(word, capitals) == "") {
+			break
+		}
+		b.WriteString(line + "\n")
+	}
+	return b.String()
+}

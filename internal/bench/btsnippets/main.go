@@ -1,0 +1,132 @@
+// Command btsnippets compares probe/script/syntax with bpftrace by the snippets of
+// bpftrace's own tests, which it reads from a checkout of v0.26.1:
+//
+//	go -C internal/bench run ./btsnippets -suite DIR [-book DIR] [-v]
+//
+// It prints, for each of the suite's files, how many snippets are accepted or refused
+// alike, how many exact error texts are the same, and how many scripts that are formatted
+// parse to the same tree and stay as they are when they are formatted again.
+package main
+
+import (
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"sort"
+	"strings"
+	"time"
+)
+
+func main() {
+	suite := flag.String("suite", "", "a bpftrace checkout at v0.26.1")
+	book := flag.String("book", "", "the scripts of the book, a folder with .bt files in it")
+	verbose := flag.Bool("v", false, "list the differences")
+	flag.Parse()
+	if *suite == "" {
+		fmt.Fprintln(os.Stderr, "btsnippets: -suite is missing: name a bpftrace checkout")
+		os.Exit(2)
+	}
+	if err := run(*suite, *book, *verbose, os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, "btsnippets:", err)
+		os.Exit(1)
+	}
+}
+
+func run(suite, book string, verbose bool, w io.Writer) error {
+	var details strings.Builder
+	fmt.Fprintf(w, "%-28s %9s %9s %9s %9s\n", "", "snippets", "alike", "texts", "format")
+	for _, r := range rows() {
+		b, err := os.ReadFile(filepath.Join(suite, "tests", r.file))
+		if err != nil {
+			return err
+		}
+		s := newScore(r.file, &details)
+		for _, sn := range r.snippets(string(b)) {
+			s.add(sn)
+		}
+		s.print(w)
+	}
+	for _, d := range []struct{ name, dir, ext string }{
+		{"tools", filepath.Join(suite, "tools"), ".bt"},
+		{"stdlib", filepath.Join(suite, "src/stdlib"), ".bt"},
+		{"tests, .bt", filepath.Join(suite, "tests"), ".bt"},
+		{"book", book, ".bt"},
+	} {
+		if d.dir == "" {
+			continue
+		}
+		list, err := scripts(d.dir, d.ext)
+		if err != nil {
+			return err
+		}
+		s := newScore(d.name, &details)
+		s.timed = true
+		for _, sn := range list {
+			s.add(sn)
+		}
+		s.print(w)
+	}
+	progs, err := runtimeProgs(filepath.Join(suite, "tests/runtime"))
+	if err != nil {
+		return err
+	}
+	s := newScore("runtime PROG", &details)
+	for _, sn := range progs {
+		s.add(sn)
+	}
+	s.print(w)
+	if verbose {
+		_, err = io.WriteString(w, details.String())
+	}
+	return err
+}
+
+// scripts reads the scripts below a folder.
+func scripts(dir, ext string) ([]snippet, error) {
+	var list []snippet
+	err := filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
+		if err != nil || filepath.Ext(path) != ext || d.IsDir() {
+			return err
+		}
+		b, err := os.ReadFile(path)
+		rel, _ := filepath.Rel(dir, path)
+		list = append(list, snippet{where: rel, src: string(b), accepted: true})
+		return err
+	})
+	return list, err
+}
+
+func newScore(name string, details *strings.Builder) *score {
+	return &score{name: name, details: details}
+}
+
+// score counts for one line of the table.
+type score struct {
+	name                     string
+	details                  *strings.Builder
+	total, alike             int
+	texts, sameTexts         int
+	formats, stable, skipped int
+	timed                    bool
+	times                    []time.Duration
+}
+
+func (s *score) print(w io.Writer) {
+	fmt.Fprintf(w, "%-28s %9d %9d %4d/%-4d %4d/%-4d", s.name, s.total, s.alike, s.sameTexts, s.texts,
+		s.stable, s.formats)
+	if s.skipped > 0 {
+		fmt.Fprintf(w, "  (%d not read: not constant)", s.skipped)
+	}
+	if len(s.times) > 0 {
+		sort.Slice(s.times, func(i, j int) bool { return s.times[i] < s.times[j] })
+		fmt.Fprintf(w, "  median %v", s.times[len(s.times)/2])
+	}
+	fmt.Fprintln(w)
+}
+
+func (s *score) differs(sn snippet, format string, args ...any) {
+	fmt.Fprintf(s.details, "\n== %s %s\n%s\n-- %s\n", s.name, sn.where, sn.src,
+		fmt.Sprintf(format, args...))
+}

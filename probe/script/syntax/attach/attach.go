@@ -1,0 +1,240 @@
+package attach
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/borescope/borescope/internal/glob"
+	"github.com/borescope/borescope/probe/script/syntax"
+)
+
+// Options are the options of [Parse].
+type Options struct {
+	Params  []string // for $1 and so on in attach points
+	Process bool     // a process is given, so that uprobe and usdt need no file
+	Unsafe  bool     // kprobes by address are allowed
+	// MayMiss says that a probe may be without attach points, as with
+	// config = { missing_probes = "ignore" }.
+	MayMiss bool
+}
+
+// Parse reads the attach points of a script into their fields. One whose provider has
+// wildcards becomes several. The error is a [syntax.Errors].
+func Parse(f *syntax.File, o *Options) error {
+	if o == nil {
+		o = &Options{}
+	}
+	var errs syntax.Errors
+	fail := func(l syntax.Loc, msg string) { errs = append(errs, &syntax.Error{Loc: l, Msg: msg}) }
+	for _, d := range f.Decls {
+		pr, ok := d.(*syntax.Probe)
+		if !ok {
+			continue
+		}
+		var read []*syntax.AttachPoint
+		a := &attacher{Options: o}
+		for todo := pr.Points; len(todo) > 0; {
+			ap := todo[0]
+			todo = todo[1:]
+			a.AttachPoint, a.parts = ap, nil
+			more, err := a.read()
+			switch {
+			case err == errSkip:
+			case err != nil:
+				fail(ap.Loc, err.Error())
+				if ap.Provider != "" {
+					read = append(read, ap)
+				}
+			case more != nil:
+				todo = append(todo[:len(todo):len(todo)], more...)
+			case ap.Provider != "":
+				read = append(read, ap)
+			}
+		}
+		if pr.Points = read; len(read) == 0 && !o.MayMiss {
+			fail(pr.Loc, "No attach points for probe")
+		}
+	}
+	return errs.Err()
+}
+
+// refusal is an error in bpftrace's words.
+type refusal string
+
+func (r refusal) Error() string { return string(r) }
+
+func refuse(format string, args ...any) error { return refusal(fmt.Sprintf(format, args...)) }
+
+// errSkip drops an attach point.
+const errSkip = refusal("skip")
+
+// attacher reads one attach point.
+type attacher struct {
+	*Options
+	*syntax.AttachPoint
+	parts []string
+	iter  bool // the probe has an iter already
+}
+
+// read fills in the fields, or returns the attach points to read instead.
+func (a *attacher) read() ([]*syntax.AttachPoint, error) {
+	if err := a.split(); err != nil {
+		return nil, err
+	}
+	first := a.parts[0]
+	if label, rest, ok := strings.Cut(first, "="); ok && rest != "" {
+		a.Label, first = label, rest
+	}
+	if first == "" {
+		return nil, nil // after a comma that ends the list
+	}
+	if wildcard(first) {
+		return a.expand(first)
+	}
+	a.Provider = providerOf(first)
+	return nil, a.fields()
+}
+
+// mostParams are the positional parameters of one attach point: one may name another.
+const mostParams = 100
+
+// split takes quotes and parameters out of the text, and divides it by its colons.
+func (a *attacher) split() error {
+	raw, quoted, params := a.Text, false, 0
+	var part strings.Builder
+	for i := 0; i < len(raw); i++ {
+		switch c := raw[i]; {
+		case (c == ':' || c == '@') && !quoted:
+			a.parts = append(a.parts, part.String())
+			part.Reset()
+			if c == '@' {
+				a.parts = append(a.parts, "@")
+			}
+		case c == '"':
+			quoted = !quoted
+		case quoted && c == '\\' && i+1 < len(raw):
+			i++
+			part.WriteByte(raw[i])
+		case !quoted && c == '$':
+			value, after, err := a.param(raw, i+1)
+			if err != nil {
+				return err
+			}
+			if params++; params > mostParams {
+				return refuse("too many positional parameters")
+			}
+			raw, i = value+raw[after:], -1
+		default:
+			part.WriteByte(c)
+		}
+	}
+	a.parts = append(a.parts, part.String())
+	return nil
+}
+
+// param is the value of the parameter whose number is at a position.
+func (a *attacher) param(raw string, at int) (value string, after int, err error) {
+	end := at
+	for end < len(raw) && digit(raw[end]) && (end > at || raw[end] != '0') {
+		end++
+	}
+	if end == at && at < len(raw) {
+		c := raw[at : at+1]
+		return "", 0, refuse("invalid trailing character for positional param: %s. Try quoting "+
+			"this entire part if this is intentional e.g. \"$%s\".", c, c)
+	}
+	n, err := syntax.ParseInteger(raw[at:end])
+	if err != nil {
+		return "", 0, refuse("positional parameter is not valid: %v", err)
+	}
+	if n <= uint64(len(a.Params)) {
+		value = a.Params[n-1]
+	}
+	return value, end, nil
+}
+
+// wildcard reports whether a name has wildcards in bpftrace's eyes.
+func wildcard(s string) bool {
+	return strings.Contains(s, "*") || strings.Contains(s, "[") && strings.Contains(s, "]")
+}
+
+// expand makes an attach point for each provider that a pattern matches.
+func (a *attacher) expand(pattern string) ([]*syntax.AttachPoint, error) {
+	_, rest, _ := strings.Cut(a.Text, ":")
+	query := pattern
+	if len(a.parts) == 1 {
+		query, rest = "*", a.Text
+	}
+	among := []string{
+		"fentry", "hardware", "iter", "kprobe", "rawtracepoint", "software", "tracepoint",
+	}
+	if a.Process || len(a.parts) > 1 && strings.Contains(a.parts[1], "/") {
+		among = []string{"uprobe", "usdt"}
+	}
+	var list []*syntax.AttachPoint
+	for _, name := range among {
+		if glob.Match(query, name) {
+			list = append(list, &syntax.AttachPoint{Loc: a.Loc, Text: name + ":" + rest, Wild: true})
+		}
+	}
+	switch len(list) {
+	case 0:
+		return nil, refuse("No probe type matched for %s", pattern)
+	case 1:
+		a.Provider, _, _ = strings.Cut(list[0].Text, ":")
+		return nil, a.fields()
+	}
+	return list, nil
+}
+
+// providerOf is the whole name of a provider.
+func providerOf(name string) string {
+	switch name {
+	case "k":
+		return "kprobe"
+	case "kr":
+		return "kretprobe"
+	case "u":
+		return "uprobe"
+	case "ur":
+		return "uretprobe"
+	case "U":
+		return "usdt"
+	case "t":
+		return "tracepoint"
+	case "p":
+		return "profile"
+	case "i":
+		return "interval"
+	case "s":
+		return "software"
+	case "h":
+		return "hardware"
+	case "w":
+		return "watchpoint"
+	case "f", "kfunc":
+		return "fentry"
+	case "fr", "kretfunc":
+		return "fexit"
+	case "it":
+		return "iter"
+	case "rt":
+		return "rawtracepoint"
+	}
+	return strings.ToLower(name)
+}
+
+// count returns an error that says how many parts are wanted.
+func (a *attacher) count(want ...int) error {
+	if a.Wild {
+		return errSkip
+	}
+	msg := strconv.Itoa(want[0])
+	if len(want) > 1 {
+		msg += " or " + strconv.Itoa(want[1])
+	}
+	return refuse("%s probe type requires %s arguments, found %d", a.Provider, msg, len(a.parts)-1)
+}
+
+func digit(c byte) bool { return c >= '0' && c <= '9' }

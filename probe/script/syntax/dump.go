@@ -1,0 +1,16 @@
+package syntax
+
+// Dump returns a tree as bpftrace prints it with -d ast: formatted, without comments and,
+// since they are expanded, without macros. Unlike Format it prints what passes have made
+// of a script.
+func Dump(f *File) []byte {
+	c := *f
+	c.space, c.Decls = nil, nil
+	for _, d := range f.Decls {
+		if _, macro := d.(*Macro); !macro {
+			c.Decls = append(c.Decls, d)
+		}
+	}
+	p := &formatter{src: f.Source, dump: true}
+	return p.file(&c).bytes()
+}

@@ -1,0 +1,125 @@
+package syntax
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// Severity says whether a script can still be run.
+type Severity uint8
+
+// The two severities.
+const (
+	SeverityError Severity = iota
+	SeverityWarning
+)
+
+// String returns ERROR or WARNING, as bpftrace prints them.
+func (s Severity) String() string {
+	if s == SeverityWarning {
+		return "WARNING"
+	}
+	return "ERROR"
+}
+
+// Error is what is wrong at a place of a script.
+type Error struct {
+	Loc      Loc
+	Severity Severity
+	Msg      string
+	Notes    []Note   // other places that belong to it
+	Hints    []string // what to do
+}
+
+// Note is another place that an error speaks of.
+type Note struct {
+	Loc Loc
+	Msg string
+}
+
+// Error returns the first line of what String returns.
+func (e *Error) Error() string {
+	return fmt.Sprintf("%s: %s", e.Loc.String(), strings.TrimSuffix(e.Msg, "\n"))
+}
+
+// String returns the error exactly as bpftrace prints it: place, severity and message, the
+// source line with its underline, notes, hints and the uses of macros that led there.
+// Lines of more than 4,096 bytes are not shown.
+func (e *Error) String() string {
+	var b strings.Builder
+	say := func(l *Loc, msg string) {
+		fmt.Fprintf(&b, "%s: %s: %s\n", l.String(), e.Severity, strings.TrimSuffix(msg, "\n"))
+		l.context(&b)
+	}
+	say(&e.Loc, e.Msg)
+	for i := range e.Notes {
+		say(&e.Notes[i].Loc, e.Notes[i].Msg)
+	}
+	for _, h := range e.Hints {
+		b.WriteString("HINT: " + h + "\n")
+	}
+	for l := e.Loc.From; l != nil; l = l.From {
+		say(l, "expanded from")
+	}
+	return b.String()
+}
+
+// Errors are the errors of a script, in the order in which they were found: what [Parse]
+// and the passes return.
+type Errors []*Error
+
+// Error returns the first error, and how many there are.
+func (es Errors) Error() string {
+	switch len(es) {
+	case 0:
+		return "no errors"
+	case 1:
+		return es[0].Error()
+	}
+	return fmt.Sprintf("%s (and %d more)", es[0].Error(), len(es)-1)
+}
+
+// Unwrap returns the errors one by one, for errors.As.
+func (es Errors) Unwrap() []error {
+	list := make([]error, len(es))
+	for i, e := range es {
+		list[i] = e
+	}
+	return list
+}
+
+// String returns the errors as bpftrace prints them, warnings last.
+func (es Errors) String() string {
+	var b strings.Builder
+	for _, s := range []Severity{SeverityError, SeverityWarning} {
+		for _, e := range es {
+			if e.Severity == s {
+				b.WriteString(e.String())
+			}
+		}
+	}
+	return b.String()
+}
+
+// Text returns an error of this package as bpftrace prints it, and any other one as an
+// ERROR line without a place.
+func Text(err error) string {
+	if es, ok := errors.AsType[Errors](err); ok {
+		return es.String()
+	}
+	if e, ok := errors.AsType[*Error](err); ok {
+		return e.String()
+	}
+	return "ERROR: " + err.Error() + "\n"
+}
+
+// Err returns the errors as an error, nil where none is more than a warning.
+func (es Errors) Err() error {
+	for _, e := range es {
+		if e.Severity == SeverityError {
+			return es
+		}
+	}
+	return nil
+}

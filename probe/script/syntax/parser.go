@@ -1,0 +1,317 @@
+package syntax
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// Limits of what is parsed. No script of bpftrace or of the book has more than a tenth of them.
+const (
+	mostBytes  = 256 << 10 // of a script
+	mostHeight = 1000      // of the tree: nodes in each other, or terms that are added
+	mostErrors = 100
+
+	// mostDepth are the calls of the parser in each other: more than trees of mostHeight
+	// need with all parentheses that Format prints.
+	mostDepth = 6 * mostHeight
+)
+
+// mostLevels are the pointers and arrays of one type, mostType its bytes behind the name.
+const (
+	mostLevels = 100
+	mostType   = 4096
+)
+
+// Options are the options of [Parse].
+type Options struct {
+	// Defined says which names are defined before the script, for #if, #ifdef and #ifndef:
+	// definitions and lines that these leave out are marked as skipped. Nil evaluates
+	// nothing and skips nothing.
+	Defined func(name string) bool
+}
+
+// Parse reads a script. Its name is what errors begin with; bpftrace has "stdin" for -e.
+// The error is an [Errors], and the file is then what was read up to there. A script has
+// up to 256 KiB, nested up to 200 deep.
+func Parse(name string, text []byte, o *Options) (*File, error) {
+	p := &scriptParser{newParser(name, string(text[:min(len(text), mostBytes+1)]))}
+	if len(text) > mostBytes {
+		p.failAt(0, 0, fmt.Sprintf("script has %d bytes, more than %d", len(text), mostBytes))
+	}
+	f := p.file()
+	p.checkHeight(f)
+	if o != nil && o.Defined != nil {
+		p.evaluate(f, o.Defined)
+	}
+	f.broken = p.errs.Err() != nil
+	return f, p.errs.Err()
+}
+
+// scanner passes over text: names, numbers, strings and what is between them.
+type scanner struct {
+	src   *Source
+	text  string
+	pos   int
+	errs  Errors
+	dead  bool // a limit was exceeded: no further errors
+	kept  int  // what space has: up to here
+	space []space
+}
+
+// parser reads expressions, types and statements.
+type parser struct {
+	scanner
+	depth int
+	work  int // expressions that may still be begun, rereading included
+}
+
+// scriptParser reads the declarations of a script.
+type scriptParser struct{ *parser }
+
+func newParser(name, text string) *parser {
+	p := &parser{work: 20_000 + 2*len(text)}
+	if len(text) > mostBytes {
+		text = ""
+	}
+	p.src, p.text = NewSource(name, text), text
+	return p
+}
+
+// since is the location from a position up to here.
+func (p *scanner) since(start int) Loc {
+	return Loc{Source: p.src, Start: int32(start), End: int32(p.pos)}
+}
+
+func (p *scanner) none() *None { return &None{p.since(p.pos)} }
+
+// failAt adds a syntax error.
+func (p *scanner) failAt(start, end int, msg string) {
+	if p.dead {
+		return
+	}
+	p.errs = append(p.errs, &Error{
+		Loc: Loc{Source: p.src, Start: int32(start), End: int32(max(start, end))}, Msg: "syntax: " + msg,
+	})
+	p.dead = len(p.errs) == mostErrors
+}
+
+// fail adds a syntax error at the next token.
+func (p *scanner) fail(msg string) {
+	at := p.pos
+	p.layout()
+	start := p.pos
+	p.pos = at
+	end := start
+	switch c := p.char(start); {
+	case start == len(p.text):
+	case letter(c):
+		end = p.word(start)
+	case digit(c):
+		for end < len(p.text) && (wordByte(p.text[end]) && p.text[end] != '_' || p.text[end] == '.') {
+			end++
+		}
+	case c == '@' || c == '$':
+		end = p.word(start + 1)
+	default:
+		end++
+	}
+	p.failAt(start, end, msg)
+}
+
+// stop ends the parser at a limit.
+func (p *scanner) stop(msg string) {
+	p.fail(msg)
+	p.dead = true
+	p.pos = len(p.text)
+}
+
+// enter goes one level deeper, and reports whether that may be.
+func (p *parser) enter() bool {
+	p.depth++
+	p.work--
+	switch {
+	case p.dead:
+		p.pos = len(p.text)
+		return false
+	case p.depth > mostDepth:
+		p.stop("nested too deeply, more than " + strconv.Itoa(mostHeight) + " levels")
+		return false
+	case p.work < 0:
+		p.stop("too complex: simplify what is in parentheses")
+		return false
+	}
+	return true
+}
+
+func (p *parser) leave() { p.depth-- }
+
+func (p *scanner) failed() bool { return len(p.errs) > 0 }
+
+// checkHeight refuses trees that recursion through them would need much memory for.
+// Each level takes a byte of the script at least.
+func (p *scriptParser) checkHeight(f *File) {
+	if len(p.text) < mostHeight || p.failed() {
+		return
+	}
+	if l := tooHigh(f); l != nil {
+		p.failAt(int(l.Start), int(l.End), "too long, more than "+strconv.Itoa(mostHeight)+
+			" operations in each other")
+		f.Decls = nil
+	}
+}
+
+// tooHigh is where a tree gets higher than mostHeight, or nil.
+func tooHigh(n Node) *Loc {
+	level, next := []Node{n}, []Node(nil)
+	for height := 0; len(level) > 0; height++ {
+		if height > mostHeight {
+			return level[0].At()
+		}
+		for _, n := range level {
+			n.children(func(n Node) Node {
+				next = append(next, n)
+				return nil
+			})
+		}
+		level, next = next, level[:0]
+	}
+	return nil
+}
+
+// file reads the whole script.
+func (p *scriptParser) file() *File {
+	f := &File{}
+	p.layout()
+	if p.peek(0) == '#' && p.peek(1) == '!' {
+		start := p.pos
+		for !p.end() && p.text[p.pos] != '\n' {
+			p.pos++
+		}
+		f.Header = strings.TrimRight(p.text[start:p.pos], " \t\r\v\f")
+		p.advance(1)
+		p.layout()
+	}
+	p.definitions(f)
+	p.preamble(f)
+	for !p.end() && !p.failed() {
+		p.layout()
+		if p.end() {
+			break
+		}
+		before := p.pos
+		if d := p.decl(f); d != nil {
+			f.Decls = append(f.Decls, d)
+		}
+		if p.pos == before {
+			p.fail("unexpected input")
+			p.advance(1)
+		}
+		p.layout()
+	}
+	f.Loc = Loc{Source: p.src, End: int32(p.pos)}
+	f.space = p.space
+	return f
+}
+
+// definitions reads the C definitions that a script may begin with.
+func (p *scriptParser) definitions(f *File) {
+	for !p.end() && !p.failed() {
+		switch {
+		case p.peek(0) == '#' && p.peek(1) != '!':
+			f.Decls = append(f.Decls, p.hashLine())
+		case p.definesC():
+			f.Decls = append(f.Decls, p.definition())
+		default:
+			return
+		}
+		p.layout()
+	}
+}
+
+// preamble reads config and imports, which come next.
+func (p *scriptParser) preamble(f *File) {
+	config := false
+	for !p.end() && !p.failed() {
+		switch p.keyword() {
+		case "config":
+			if config {
+				p.skipConfig("duplicate config block")
+			} else if c := p.config(); c != nil {
+				f.Decls = append(f.Decls, c)
+				config = true
+			}
+		case "import":
+			if i := p.importPath(); i != nil {
+				f.Decls = append(f.Decls, i)
+			}
+		default:
+			return
+		}
+		p.layout()
+	}
+}
+
+// decl reads one of the declarations after those, nil after an error.
+func (p *scriptParser) decl(f *File) Decl {
+	start := p.pos
+	late := func(d Decl) Decl {
+		p.failAt(start, p.pos, "C definitions must appear before probes and functions")
+		return d
+	}
+	switch word := p.keyword(); {
+	case p.peek(0) == '#' && p.peek(1) != '!':
+		return late(p.hashLine())
+	case p.definesC():
+		return late(p.definition())
+	case word == "config":
+		p.skipConfig("config must appear before probes and functions")
+	case word == "import":
+		p.matchWord("import")
+		p.failAt(start, p.pos, "root imports must appear before probes and functions")
+		for !p.end() && p.text[p.pos] != ';' && p.text[p.pos] != '\n' {
+			p.pos++
+		}
+		p.match(';')
+	case word == "macro":
+		return orNil(p.macro())
+	case word == "fn":
+		return orNil(p.function())
+	case word == "let":
+		if p.char(p.skip(p.pos+len(word))) == '@' {
+			return orNil(p.mapDecl())
+		}
+		p.fail("root-level let statements need to be map declarations, e.g. let @a = hash(2);")
+		p.advance(1)
+	default:
+		return orNil(p.probe())
+	}
+	return nil
+}
+
+// orNil makes a nil pointer a nil declaration.
+func orNil[T any, P interface {
+	*T
+	Decl
+}](d P,
+) Decl {
+	if d == nil {
+		return nil
+	}
+	return d
+}
+
+// grammarBuiltin reports whether the grammar has a name as a builtin; others are
+// identifiers.
+func grammarBuiltin(name string) bool {
+	switch name {
+	case "args", "ctx", "kstack", "nsecs", "pid", "tid", "ustack", "__builtin_cgroup",
+		"__builtin_comm", "__builtin_cpid", "__builtin_cpu", "__builtin_curtask",
+		"__builtin_dw_ustack", "__builtin_elapsed", "__builtin_func", "__builtin_gid",
+		"__builtin_jiffies", "__builtin_ncpus", "__builtin_probe", "__builtin_rand",
+		"__builtin_retval", "__builtin_uid", "__builtin_usermode", "__builtin_username":
+		return true
+	}
+	number, ok := strings.CutPrefix(strings.TrimPrefix(name, "s"), "arg")
+	return ok && number != "" && strings.Trim(number, "0123456789") == ""
+}
