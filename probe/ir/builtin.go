@@ -6,7 +6,7 @@ import (
 
 // Builtin describes a builtin value.
 type Builtin struct {
-	// Name is what NewBuiltin and Ctx.Builtin take.
+	// Name is what NewBuiltin takes.
 	Name string
 	// Type is the type of the value.
 	Type Type

@@ -9,7 +9,7 @@ const (
 )
 
 // EachProbe, as the entries of a hash or an aggregation, makes room for as many
-// keys as the plan has probes: for what is kept by Ctx.Probe.
+// keys as the plan has probes: for what is kept by the builtin probe.
 const EachProbe = -1
 
 // DefaultString is the size of text whose size nobody gave, in bytes.

@@ -82,7 +82,7 @@ const (
 	OpTaskTID
 	// OpPath is the text of a struct path, as the process sees it: pointer to it, in
 	// an argument that the kernel types; at most Type.Size-1 bytes, none if it is
-	// longer. The kernel has it in few programs; see Ptr.Path. The interpreter has no
+	// longer. The kernel has it in few programs (action.Ptr.Path says in which). The interpreter has no
 	// mounts: it gives no text.
 	OpPath
 

@@ -63,8 +63,8 @@ func structFor(t reflect.Type) (Type, error) {
 func typeFor[T any]() (Type, error) { return TypeFor(reflect.TypeFor[T]()) }
 
 // TypeOf is the type that programs give the Go type T, as of memory to read:
-// p.Load(0, TypeOf[T]()) is a struct whose fields Int.Elem picks. It panics
-// never: a type that has no fixed form is one that Compile refuses.
+// OpDeref with TypeOf[T]() is a struct whose fields OpElem picks. It panics never: a
+// type that has no fixed form is one that bpf.Compile refuses.
 func TypeOf[T any]() Type {
 	t, err := typeFor[T]()
 	if err != nil {

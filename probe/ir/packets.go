@@ -4,7 +4,7 @@ package ir
 // of a perf buffer has 64 KiB at most, head included (perf_event_header, size).
 const MaxPacket = 65488
 
-// PacketHead is what a record of a Packets begins with; the packet's bytes follow.
+// PacketHead is what a record of StmtPacket begins with; the packet's bytes follow.
 type PacketHead struct {
 	Time          uint64 // CLOCK_MONOTONIC
 	Len, Captured uint32

@@ -10,9 +10,9 @@ import (
 )
 
 // Program is what a set of probes does when they fire. It is plain data: a
-// front end may build one field by field, people use NewProgram and On. It is
-// not changed by checking, compiling or loading, and may be compiled for any
-// number of plans, also concurrently.
+// front end builds one field by field, people use action.Program. It is not changed by
+// checking, compiling or loading, and may be compiled for any number of plans, also
+// concurrently.
 type Program struct {
 	// Name is for people and for the names of the kernel objects.
 	Name string
@@ -27,15 +27,17 @@ type Program struct {
 	// IncludeSelf makes the probes fire for the tracing process too, which is
 	// left out by default.
 	IncludeSelf bool
-	// Loops is how counted loops are compiled; the zero value leaves it to Compile.
+	// Loops is how counted loops are compiled: 0, but in tests of this module.
 	Loops loops.Form
-	// WalkLimits bound the tables of Ctx.UstackWalk; nil is the default. They do
+	// WalkLimits bound the tables of OpUstackWalk; nil is the default. They do
 	// not matter to programs that don't use it.
 	WalkLimits *bpfwalk.Limits
 	// Maps are maps to create although no statement uses them. Maps that
 	// statements use need not be listed.
 	Maps []*Map
 
+	// Errs are mistakes that were found while the program was made: who compiles it gets
+	// them.
 	Errs []error
 }
 
@@ -64,7 +66,7 @@ type Budget struct {
 	// firing.
 	CPUPercent float64
 	// MapBytes bounds the memory that the kernel takes for all maps and buffers
-	// when they are full, but for the values of Storages, which come with threads
+	// when they are full, but for the values of the storage kinds, which come with threads
 	// and cgroups. Compile fails if one CPU needs more, Load if those that there
 	// may be do. 0 is no bound.
 	MapBytes int64

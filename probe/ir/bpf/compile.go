@@ -47,7 +47,7 @@ func compileIn(ns *kernel.PIDNamespace, p *ir.Program, plan *probe.Plan) (*ebpf.
 }
 
 // Validate reports what is wrong with a program, as far as that can be said
-// without a plan: declarations of maps, what the typed surface recorded.
+// without a plan: declarations of maps, what was recorded with errors.
 func Validate(p *ir.Program) error {
 	if err := p.Err(); err != nil {
 		return err

@@ -17,8 +17,8 @@ import (
 	"github.com/borescope/borescope/probe/ir/internal/eval"
 )
 
-// Handles gives the maps of a loaded program to the readers of the typed
-// surface: a Loaded, or a Session.
+// Handles gives the maps of a program to what reads them: a Loaded, what embeds one
+// (action.Session), or a Recorded.
 type Handles interface {
 	// EBPFMap is the kernel's map behind one of the program's, nil if it has none.
 	EBPFMap(m *ir.Map) *ebpf.Map
@@ -45,7 +45,7 @@ type Loaded struct {
 // Load compiles a program for a plan and loads it. It needs CAP_BPF and
 // CAP_PERFMON, or CAP_SYS_ADMIN before 5.8. The caller closes what it returns.
 // The program knows tasks by their numbers in this process's pid namespace
-// (Ctx.PID).
+// (builtins pid and tid).
 //
 // If the verifier refuses the program, that is a mistake of this package: the
 // error is a *VerifierError with the statement it refused.
@@ -218,13 +218,13 @@ func (l *Loaded) control() (c controlValue, err error) {
 	return c, l.failed("read control", l.coll.Maps[check.CtlMap].Lookup(uint32(0), &c))
 }
 
-// ExitRequested says whether a program asked to end (Ctx.Exit).
+// ExitRequested says whether a program asked to end (StmtExit).
 func (l *Loaded) ExitRequested() (bool, error) {
 	c, err := l.control()
 	return c.Exit != 0, err
 }
 
-// ExitCode is the code that a program asked to end with (Ctx.ExitWith), 0 if
+// ExitCode is the code that a program asked to end with (StmtExit), 0 if
 // none did. Of several, it is one of them.
 func (l *Loaded) ExitCode() (int, error) {
 	c, err := l.control()

@@ -27,12 +27,12 @@ type Stats struct {
 	NoScratch uint64
 	// Limited counts events, Throttled firings left out because of the Budget.
 	Limited, Throttled uint64
-	// Unwalked counts stacks of Ctx.UstackWalk that were walked by frame pointers
+	// Unwalked counts stacks of OpUstackWalk that were walked by frame pointers
 	// alone because the process was not given to AddProcess, Broken those of other
 	// processes that end before the thread's start: a file without call frame
 	// information, memory that is not there.
 	Unwalked, Broken uint64
-	// Busy counts values of a Storage that were to be deleted and stayed, because
+	// Busy counts values of a storage kind that were to be deleted and stayed, because
 	// the kernel was changing storage of that kind on the CPU. A value that could
 	// not be made for that reason is counted as Full; before Linux 6.2 a value may
 	// also read as missing then, which nothing counts.

@@ -52,7 +52,7 @@ func newWalkTables(p *ir.Program, loaded map[string]*ebpf.Map) (*walkTables, err
 	return &walkTables{tables: tables, cfi: stack.CFICache{MaxBytes: walkCache, Chosen: true}}, nil
 }
 
-// AddProcess has the stacks of Ctx.UstackWalk in a process walked by the call
+// AddProcess has the stacks of OpUstackWalk in a process walked by the call
 // frame information of its files, which is compiled once for each file and
 // shared. A process that maps other files later is added again; one that has
 // ended is removed with RemoveProcess. In programs that walk nothing it does
