@@ -224,9 +224,9 @@ func addMembers(add func(kind, of string, ids ...*ast.Ident), s *ast.TypeSpec) {
 // linked is how many packages of others README's program consists of, the standard
 // library's included (145 of them are cilium/ebpf and what it needs), and unlinked are
 // some that it has no use for. The module's own rooms are counted by nobody.
-const linked = 196
+const linked = 194
 
-var unlinked = []string{"github.com/google/pprof/profile", "html", "archive/tar", "runtime/metrics", "net/http", "text/template"}
+var unlinked = []string{"github.com/google/pprof/profile", "html", "archive/tar", "runtime/metrics", "net/http", "text/template", "golang.org/x/arch/x86/x86asm"}
 
 // TestReadmeProgram: the program of README compiles, and links what it needs.
 func TestReadmeProgram(t *testing.T) {
