@@ -87,7 +87,8 @@ func (c Counting) Instructions(typ ebpf.ProgramType, m *ebpf.Map) asm.Instructio
 // Collection is a counting program for each of a plan's, which count in m as Instructions do.
 func (c Counting) Collection(plan interface {
 	ProgramSpec(int) *ebpf.ProgramSpec
-}, m *ebpf.Map) *ebpf.CollectionSpec {
+}, m *ebpf.Map,
+) *ebpf.CollectionSpec {
 	spec := &ebpf.CollectionSpec{Programs: map[string]*ebpf.ProgramSpec{}, Maps: map[string]*ebpf.MapSpec{}}
 	for i := 0; ; i++ {
 		p := plan.ProgramSpec(i)
