@@ -84,11 +84,13 @@ func (c Counting) Instructions(typ ebpf.ProgramType, m *ebpf.Map) asm.Instructio
 	return OwnIDs(append(ins, TallyUp(typ, load, -4)...))
 }
 
+// Plan is a *probe.Plan, which this package does not import: probe's own tests do.
+type Plan interface {
+	ProgramSpec(i int) *ebpf.ProgramSpec
+}
+
 // Collection is a counting program for each of a plan's, which count in m as Instructions do.
-func (c Counting) Collection(plan interface {
-	ProgramSpec(int) *ebpf.ProgramSpec
-}, m *ebpf.Map,
-) *ebpf.CollectionSpec {
+func (c Counting) Collection(plan Plan, m *ebpf.Map) *ebpf.CollectionSpec {
 	spec := &ebpf.CollectionSpec{Programs: map[string]*ebpf.ProgramSpec{}, Maps: map[string]*ebpf.MapSpec{}}
 	for i := 0; ; i++ {
 		p := plan.ProgramSpec(i)
