@@ -1,6 +1,7 @@
 package bpf
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -317,44 +318,32 @@ type Bucket struct {
 	Count  uint64
 }
 
-// histKey is the kernel's key of a histogram by key.
-type histKey[K comparable] struct {
-	Key    K
-	Bucket uint32
+// HistTable is the histograms of a map by key (AggHist, AggLinear): the buckets that are
+// not empty, ascending.
+func HistTable[K comparable](s Handles, m *ir.Map) (mapx.Table[K, []Bucket], error) {
+	return groupedTable[K](s, m, func(bucket uint32, cpus []uint64) (Bucket, bool) {
+		b := Bucket{}
+		for _, v := range cpus {
+			b.Count += v
+		}
+		b.Lo, b.Hi = bucketRange(m, int(bucket))
+		return b, b.Count > 0
+	}, func(x, y Bucket) int { return cmp.Compare(x.Lo, y.Lo) })
 }
 
-// HistTable is the histograms of a map by key (AggHist, AggLinear): the buckets that are not empty, ascending.
-func HistTable[K comparable](s Handles, m *ir.Map) (mapx.Table[K, []Bucket], error) {
-	sum := func(cpus []uint64) (n uint64) {
-		for _, v := range cpus {
-			n += v
-		}
-		return n
+// bucketRange is the range of a bucket of a map's histogram.
+func bucketRange(m *ir.Map, i int) (lo, hi int64) {
+	if m.Agg == ir.AggHist {
+		return eval.HistRange(i, m.Bits)
 	}
-	if m.Keyless() {
-		in, err := openPerCPU[uint32, uint64](s, m.Name)
-		if err != nil {
-			return nil, err
-		}
-		return &table[uint32, []uint64, K, []Bucket]{in, func(list []mapx.Entry[uint32, []uint64]) []mapx.Entry[K, []Bucket] {
-			b := newBuckets[K](m)
-			for _, e := range list {
-				b.add(*new(K), e.Key, sum(e.Value))
-			}
-			return b.entries()
-		}}, nil
+	switch i {
+	case 0:
+		return -1 << 63, m.Min - 1
+	case eval.LinearBuckets(m.Min, m.Max, m.Step) - 1:
+		return m.Max, 1<<63 - 1
 	}
-	in, err := openPerCPU[histKey[K], uint64](s, m.Name)
-	if err != nil {
-		return nil, err
-	}
-	return &table[histKey[K], []uint64, K, []Bucket]{in, func(list []mapx.Entry[histKey[K], []uint64]) []mapx.Entry[K, []Bucket] {
-		b := newBuckets[K](m)
-		for _, e := range list {
-			b.add(e.Key.Key, e.Key.Bucket, sum(e.Value))
-		}
-		return b.entries()
-	}}, nil
+	lo = m.Min + int64(i-1)*m.Step
+	return lo, lo + m.Step - 1
 }
 
 // Stream is a ring, a perf buffer, a replay, or the recording of one.
