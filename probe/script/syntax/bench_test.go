@@ -6,24 +6,30 @@ import (
 	"testing"
 )
 
-// scripts are the test scripts by name.
-func scripts(b *testing.B) map[string][]byte {
-	files, err := filepath.Glob("testdata/*.bt")
-	if err != nil {
-		b.Fatal(err)
+// scripts are the files of testdata by name, parsed.
+func scripts(t testing.TB) map[string]*File {
+	t.Helper()
+	names, err := filepath.Glob("testdata/*.bt")
+	if err != nil || len(names) == 0 {
+		t.Fatal(names, err)
 	}
-	all := map[string][]byte{}
-	for _, file := range files {
-		if all[filepath.Base(file)], err = os.ReadFile(file); err != nil {
-			b.Fatal(err)
+	files := map[string]*File{}
+	for _, name := range names {
+		b, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if files[name], err = Parse(name, b, nil); err != nil {
+			t.Fatal(Text(err))
 		}
 	}
-	return all
+	return files
 }
 
 func BenchmarkParse(b *testing.B) {
-	for name, text := range scripts(b) {
-		b.Run(name, func(b *testing.B) {
+	for name, f := range scripts(b) {
+		text := []byte(f.Source.Text)
+		b.Run(filepath.Base(name), func(b *testing.B) {
 			b.ReportAllocs()
 			b.SetBytes(int64(len(text)))
 			for b.Loop() {
@@ -36,12 +42,8 @@ func BenchmarkParse(b *testing.B) {
 }
 
 func BenchmarkFormat(b *testing.B) {
-	for name, text := range scripts(b) {
-		f, err := Parse(name, text, nil)
-		if err != nil {
-			b.Fatal(err)
-		}
-		b.Run(name, func(b *testing.B) {
+	for name, f := range scripts(b) {
+		b.Run(filepath.Base(name), func(b *testing.B) {
 			for b.Loop() {
 				Format(f)
 			}

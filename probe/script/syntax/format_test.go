@@ -2,8 +2,6 @@ package syntax
 
 import (
 	"bytes"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -109,19 +107,7 @@ func TestFormat(t *testing.T) {
 
 // TestFormatFiles compares with files that were looked at, and does not lose a comment.
 func TestFormatFiles(t *testing.T) {
-	files, err := filepath.Glob("testdata/*.bt")
-	if err != nil || len(files) == 0 {
-		t.Fatal(files, err)
-	}
-	for _, file := range files {
-		b, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		f, err := Parse(file, b, nil)
-		if err != nil {
-			t.Fatal(Text(err))
-		}
+	for file, f := range scripts(t) {
 		got := Format(f)
 		golden.Compare(t, strings.TrimSuffix(file, ".bt")+".fmt", got)
 		for _, s := range f.space {

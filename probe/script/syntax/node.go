@@ -7,8 +7,6 @@ type Node interface {
 
 	// children replaces each child by what f returns for it; f returns nil to keep it.
 	children(f func(Node) Node)
-	// shallow is a copy with the same children, its lists its own.
-	shallow() Node
 }
 
 // Expr is a node that has a value.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -284,20 +283,8 @@ func TestErrorValues(t *testing.T) {
 }
 
 func TestLocations(t *testing.T) {
-	files, err := filepath.Glob("testdata/*.bt")
-	if err != nil || len(files) == 0 {
-		t.Fatal(files, err)
-	}
-	for _, file := range files {
-		b, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		f, err := Parse(file, b, nil)
-		if err != nil {
-			t.Fatal(Text(err))
-		}
-		checkLocations(t, f, len(b))
+	for _, f := range scripts(t) {
+		checkLocations(t, f, len(f.Source.Text))
 		for n := range All(f) {
 			if v, ok := n.(*Variable); ok && v.At().Text() != v.Name {
 				t.Errorf("%s is at %q", v.Name, v.At().Text())
@@ -325,19 +312,7 @@ func TestLocations(t *testing.T) {
 
 // TestClone: a copy is the same, and shares no node.
 func TestClone(t *testing.T) {
-	files, err := filepath.Glob("testdata/*.bt")
-	if err != nil || len(files) == 0 {
-		t.Fatal(files, err)
-	}
-	for _, file := range files {
-		b, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		f, err := Parse(file, b, nil)
-		if err != nil {
-			t.Fatal(Text(err))
-		}
+	for file, f := range scripts(t) {
 		c := Clone(f)
 		if !Equal(f, c) || !bytes.Equal(Format(f), Format(c)) {
 			t.Errorf("%s: the copy is another one", file)
