@@ -1,18 +1,11 @@
 package uapi_test
 
 import (
-	"errors"
 	"fmt"
-	"go/ast"
-	"go/parser"
-	"go/token"
-	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 
-	"github.com/borescope/borescope/internal/testenv"
 	"github.com/borescope/borescope/internal/uapi"
 )
 
@@ -121,63 +114,6 @@ func TestAllocations(t *testing.T) {
 	if n := testing.AllocsPerRun(100, func() { uapi.Lookup("arm64", "O_DIRECT"); uapi.Lookup("arm64", "NOTHING") }); n > 0 {
 		t.Errorf("%v allocations", n)
 	}
-}
-
-// TestGoConstants compares all names that golang.org/x/sys/unix has too.
-func TestGoConstants(t *testing.T) {
-	testenv.Need(t, testenv.Go)
-	out, err := testenv.Command(t, "go", "list", "-m", "-f", "{{.Dir}}", "golang.org/x/sys").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	dir := filepath.Join(strings.TrimSpace(string(out)), "unix")
-	for _, arch := range uapi.Arches() {
-		compared := 0
-		for _, file := range []string{"zerrors_linux.go", "zerrors_linux_" + arch + ".go"} {
-			f, err := parser.ParseFile(token.NewFileSet(), filepath.Join(dir, file), nil, parser.SkipObjectResolution)
-			if err != nil {
-				t.Fatal(err)
-			}
-			ast.Inspect(f, func(n ast.Node) bool {
-				spec, ok := n.(*ast.ValueSpec)
-				if !ok || len(spec.Names) != 1 || len(spec.Values) != 1 {
-					return true
-				}
-				name := spec.Names[0].Name
-				want, err := constant(spec.Values[0])
-				got, ok := uapi.Lookup(arch, name)
-				if err != nil || !ok {
-					return false
-				}
-				// What programs pass to the kernel is 0, for they never need it.
-				if compared++; got != want && name != "O_LARGEFILE" {
-					t.Errorf("%s on %s is %d, by x/sys %d", name, arch, got, want)
-				}
-				return false
-			})
-		}
-		if compared < 1500 {
-			t.Errorf("on %s %d names were compared", arch, compared)
-		}
-		t.Logf("%s: %d names", arch, compared)
-	}
-}
-
-// constant is the value of 3, -3 and syscall.Errno(3).
-func constant(e ast.Expr) (int64, error) {
-	switch e := e.(type) {
-	case *ast.BasicLit:
-		if e.Kind == token.INT {
-			u, err := strconv.ParseUint(e.Value, 0, 64)
-			return int64(u), err
-		}
-	case *ast.UnaryExpr:
-		v, err := constant(e.X)
-		return -v, err
-	case *ast.CallExpr:
-		return constant(e.Args[0])
-	}
-	return 0, errors.ErrUnsupported
 }
 
 // FuzzLookup: what is found is among the names, and what is among them is found.

@@ -84,3 +84,29 @@ func TestWanted(t *testing.T) {
 		}
 	}
 }
+
+// TestGoConstants compares all names that golang.org/x/sys/unix has too.
+func TestGoConstants(t *testing.T) {
+	testenv.Need(t, testenv.Go)
+	for _, arch := range uapi.Arches() {
+		values, err := goConstants(arch)
+		if err != nil {
+			t.Fatal(err)
+		}
+		compared := 0
+		for name, want := range values {
+			got, ok := uapi.Lookup(arch, name)
+			if !ok {
+				continue
+			}
+			// What programs pass to the kernel is 0, for they never need it.
+			if compared++; got != want && name != "O_LARGEFILE" {
+				t.Errorf("%s on %s is %d, by x/sys %d", name, arch, got, want)
+			}
+		}
+		if compared < 1500 {
+			t.Errorf("on %s %d names were compared", arch, compared)
+		}
+		t.Logf("%s: %d names", arch, compared)
+	}
+}
