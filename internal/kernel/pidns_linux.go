@@ -14,20 +14,30 @@ import (
 // the initial one or can't be told. A process never leaves its own.
 func OwnPIDNamespace() *PIDNamespace {
 	const initial = 0xEFFFFFFC // PROC_PID_INIT_INO, include/linux/proc_ns.h
-	var st syscall.Stat_t
-	if err := syscall.Stat("/proc/self/ns/pid", &st); err != nil || st.Ino == initial {
+	dev, ino := PIDNamespaceID()
+	if ino == 0 || ino == initial {
 		return nil
 	}
-	ns := &PIDNamespace{Device: KernelDevice(uint64(st.Dev)), Inode: st.Ino}
+	ns := &PIDNamespace{Device: dev, Inode: ino}
 	if nested, err := nestedIDs(); err == nil {
 		ns.Nested = nested // else tasks of namespaces below are strangers
 	}
 	return ns
 }
 
-// KernelDevice is a device's number as the kernel has it inside (MKDEV,
+// PIDNamespaceID is the device, as the kernel has it, and the inode of this process's pid
+// namespace, 0 if they can't be told.
+func PIDNamespaceID() (dev, ino uint64) {
+	var st syscall.Stat_t
+	if err := syscall.Stat("/proc/self/ns/pid", &st); err != nil {
+		return 0, 0
+	}
+	return kernelDevice(uint64(st.Dev)), st.Ino
+}
+
+// kernelDevice is a device's number as the kernel has it inside (MKDEV,
 // include/linux/kdev_t.h): stat gives another (new_encode_dev).
-func KernelDevice(dev uint64) uint64 {
+func kernelDevice(dev uint64) uint64 {
 	major, minor := dev>>8&0xfff, dev&0xff|dev>>12&0xfff00
 	return major<<20 | minor
 }

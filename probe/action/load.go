@@ -138,15 +138,3 @@ func (s *Session) Detach() error {
 	_, err := s.missed()
 	return errors.Join(err, s.link.Close())
 }
-
-// of are the handles that s stands for: none of a Session that is nil, as when Attach's
-// error was not looked at.
-func of(h bpf.Handles) bpf.Handles {
-	if s, ok := h.(*Session); ok {
-		if s == nil {
-			return nil
-		}
-		return s.Loaded
-	}
-	return h
-}

@@ -78,7 +78,7 @@ type PacketReader struct {
 
 // Open opens the stream. The caller closes the reader.
 func (p *Packets) Open(s bpf.Handles) (*PacketReader, error) {
-	in, err := bpf.OpenStream(of(s), p.m, time.Millisecond)
+	in, err := bpf.OpenStream(s, p.m, time.Millisecond)
 	if err != nil {
 		return nil, fmt.Errorf("packets %s: %w", p.m.Name, err)
 	}
@@ -135,7 +135,7 @@ type Pcap struct {
 // caller's.
 func NewPcap(w io.Writer, link LinkType, zero time.Time) (*Pcap, error) {
 	if zero.IsZero() {
-		zero = time.Unix(0, time.Now().UnixNano()-int64(kernel.Monotonic()))
+		zero = kernel.MonotonicZero()
 	}
 	le := binary.LittleEndian
 	b := le.AppendUint32(nil, 0xa1b23c4d) // times are in nanoseconds

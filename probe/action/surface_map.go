@@ -146,7 +146,7 @@ func (h *Hash[K, V]) Len(c *Ctx) Int {
 
 // Table is the map as a table of keys and values. A cell has one entry.
 func (h *Hash[K, V]) Table(s bpf.Handles) (mapx.Table[K, V], error) {
-	return bpf.HashTable[K, V](of(s), h.m)
+	return bpf.HashTable[K, V](s, h.m)
 }
 
 // agg is what the aggregating maps have in common.
@@ -224,7 +224,7 @@ func (n *Counter[K]) Value(c *Ctx, key ...any) Int { return n.sumCPU(c, 0, key) 
 
 // Table is the counts by key.
 func (n *Counter[K]) Table(s bpf.Handles) (mapx.Table[K, uint64], error) {
-	return bpf.CountTable[K](of(s), n.m)
+	return bpf.CountTable[K](s, n.m)
 }
 
 // Number sums values by key, or keeps the least or the greatest.
@@ -271,7 +271,7 @@ func (n *Number[K]) Value(c *Ctx, key ...any) Int {
 
 // Table is the sums, or the least or greatest values, by key.
 func (n *Number[K]) Table(s bpf.Handles) (mapx.Table[K, int64], error) {
-	return bpf.NumberTable[K](of(s), n.m)
+	return bpf.NumberTable[K](s, n.m)
 }
 
 // Summary keeps count, sum, least and greatest value by key.
@@ -301,7 +301,7 @@ func (n *Summary[K]) Observe(c *Ctx, value any, key ...any) { n.add(c, lift(valu
 // Table is the summaries by key. A value that a probe was in the middle of
 // updating while it was copied is read again, for seconds at most: bpf.ErrTorn.
 func (n *Summary[K]) Table(s bpf.Handles) (mapx.Table[K, bpf.Stat], error) {
-	return bpf.StatTable[K](of(s), n.m)
+	return bpf.StatTable[K](s, n.m)
 }
 
 // Hist is a histogram by key.
@@ -339,7 +339,7 @@ func (h *Hist[K]) Observe(c *Ctx, value any, key ...any) { h.add(c, lift(value),
 
 // Table is the histograms by key: the buckets that are not empty, ascending.
 func (h *Hist[K]) Table(s bpf.Handles) (mapx.Table[K, []bpf.Bucket], error) {
-	return bpf.HistTable[K](of(s), h.m)
+	return bpf.HistTable[K](s, h.m)
 }
 
 // Events is a stream of events of type T, in Go's own layout, over a ring

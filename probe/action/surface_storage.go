@@ -73,7 +73,7 @@ func (s *Storage[V]) OfThread(h bpf.Handles, tid int) (v V, ok bool, err error) 
 		return v, false, fmt.Errorf("storage %s: thread %d: %w", s.h.m.Name, tid, err)
 	}
 	defer closeFD()
-	return bpf.LookupStorage[V](of(h), s.h.m, fd)
+	return bpf.LookupStorage[V](h, s.h.m, fd)
 }
 
 // OfCgroup reads the value of a cgroup, by its path in the file system, and says
@@ -84,5 +84,5 @@ func (s *Storage[V]) OfCgroup(h bpf.Handles, path string) (v V, ok bool, err err
 		return v, false, fmt.Errorf("storage %s: %w", s.h.m.Name, err)
 	}
 	defer closeFD()
-	return bpf.LookupStorage[V](of(h), s.h.m, fd)
+	return bpf.LookupStorage[V](h, s.h.m, fd)
 }

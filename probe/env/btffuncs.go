@@ -75,22 +75,29 @@ func (e *Env) CaptureBTF(need *BTFNeeds) (raw []byte, path string, err error) {
 
 // rawBTF gives the kernel's BTF, or its replacement in a tree, until done is called.
 func (e *Env) rawBTF() (raw []byte, done func(), err error) {
+	raw, done, err = e.ownBTF()
+	if err != nil && e.btfDir != nil {
+		raw, err = e.hubBTF()
+	}
+	return raw, done, err
+}
+
+// ownBTF gives what the kernel says of itself, until done is called.
+func (e *Env) ownBTF() (raw []byte, done func(), err error) {
 	if e.live {
 		if raw, done, ok := kernel.MapBTF(maxBTF); ok {
 			return raw, done, nil
 		}
 	}
-	b, err := fs.ReadFile(e.root, "sys/kernel/btf/vmlinux")
-	if err != nil && e.btfDir != nil {
-		b, err = e.hubBTF()
-	}
-	return b, func() {}, err
+	raw, err = fs.ReadFile(e.root, "sys/kernel/btf/vmlinux")
+	return raw, func() {}, err
 }
 
 // kernelFuncs calls f with the name of each function that the kernel's BTF knows.
 func (e *Env) kernelFuncs(f func(name []byte)) error {
-	if b, err := fs.ReadFile(e.root, "sys/kernel/btf/vmlinux"); err == nil {
-		r, err := rawbtf.New(b)
+	if raw, done, err := e.ownBTF(); err == nil {
+		defer done()
+		r, err := rawbtf.New(raw)
 		if err != nil {
 			return fmt.Errorf("kernel BTF: %w", err)
 		}
@@ -122,11 +129,12 @@ func (e *Env) Trampolines() (map[string]uint32, error) { return e.tramps() }
 // loadTrampolines finds the kernel's functions by name: their ids for a
 // trampoline for many of them, 0 of those that it does not take.
 func (e *Env) loadTrampolines() (map[string]uint32, error) {
-	b, err := fs.ReadFile(e.root, "sys/kernel/btf/vmlinux")
+	raw, done, err := e.ownBTF()
 	if err != nil {
 		return e.specTrampolines()
 	}
-	r, err := rawbtf.New(b)
+	defer done()
+	r, err := rawbtf.New(raw)
 	if err != nil {
 		return nil, fmt.Errorf("kernel BTF: %w", err)
 	}

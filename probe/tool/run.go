@@ -151,7 +151,7 @@ func (s *Session) open(ctx context.Context, src source) error {
 		return err
 	}
 	s.live = src
-	s.data.Zero, s.data.Began = time.Now().Add(-time.Duration(kernel.Monotonic())).Round(0), time.Now()
+	s.data.Zero, s.data.Began = kernel.MonotonicZero(), time.Now()
 	s.tick = s.data.Began
 	for _, p := range src.Plan().Programs {
 		for _, site := range p.Sites {

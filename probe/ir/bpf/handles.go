@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"reflect"
 
 	"github.com/borescope/borescope/mapx"
 )
@@ -16,7 +17,8 @@ var (
 // sourceOf is where handles read from, or why they do not.
 func sourceOf(h Handles) (source, error) {
 	var src source
-	if h != nil {
+	// What embeds a Loaded may be a nil pointer, as when an error was not looked at.
+	if v := reflect.ValueOf(h); v.IsValid() && (v.Kind() != reflect.Pointer || !v.IsNil()) {
 		src = h.source()
 	}
 	if src == (source{}) {

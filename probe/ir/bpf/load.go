@@ -112,7 +112,7 @@ func (l *Loaded) start() error {
 		return err
 	}
 	c.CPUs = uint32(cpus)
-	c.NSDev, c.NSIno = pidNamespace()
+	c.NSDev, c.NSIno = kernel.PIDNamespaceID()
 	if !l.prog.IncludeSelf {
 		c.Self = uint32(os.Getpid())
 	}

@@ -12,9 +12,6 @@ import (
 // ask for is set: that arguments have types, that functions are planned as sessions, or
 // with a program for each site.
 func Resolve(env *probe.Env, p *ir.Program, o *probe.Options) (*probe.Plan, error) {
-	if p == nil {
-		return nil, errNoProgram
-	}
 	if err := p.Err(); err != nil {
 		return nil, err
 	}
