@@ -22,20 +22,12 @@ func rawBTF(t testing.TB) []byte {
 	i := &btf.Int{Name: "int", Size: 4, Encoding: btf.Signed}
 	u64 := &btf.Int{Name: "unsigned long", Size: 8}
 	ent := &btf.Struct{Name: "trace_entry", Size: 8, Members: []btf.Member{{Name: "type", Type: u64}}}
-	b, err := btf.NewBuilder([]btf.Type{
+	return probetest.RawBTF(t, []btf.Type{
 		&btf.Func{Name: "from_tree", Linkage: btf.StaticFunc, Type: &btf.FuncProto{Return: i, Params: []btf.FuncParam{{Name: "a", Type: i}}}},
 		&btf.Struct{Name: "trace_event_raw_thing", Size: 24, Members: []btf.Member{
 			{Name: "ent", Type: ent}, {Name: "count", Type: u64, Offset: 64}, {Name: "__data_loc_name", Type: i, Offset: 128},
 		}},
-	}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	raw, err := b.Marshal(nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return raw
+	})
 }
 
 // TestBTFTree finds BTF in BTFHub's layout, plain and packed, by the host's

@@ -41,16 +41,22 @@ func (u sharer) expect(t *testing.T, want uint64) {
 	}
 }
 
-// TestShare: users of one attachment count for themselves, come and go.
-func TestShare(t *testing.T) {
+// shareAdd shares a function that a program calls, until the test ends.
+func shareAdd(t *testing.T) (*probetest.Workload, *Mux) {
+	t.Helper()
 	testenv.Need(t, testenv.Root, testenv.Uprobes)
 	w := probetest.StartOwn(t)
-	plan := mustResolve(t, nil, "uprobe:"+w.Path()+":add")
-	s, err := Share(plan, nil)
+	s, err := Share(mustResolve(t, nil, "uprobe:"+w.Path()+":add"), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer s.Close()
+	t.Cleanup(func() { s.Close() })
+	return w, s
+}
+
+// TestShare: users of one attachment count for themselves, come and go.
+func TestShare(t *testing.T) {
+	w, s := shareAdd(t)
 	ids := linkIDs(t, s.link)
 	w.Run() // with nobody there
 	c := probetest.Counting{Value: -1}
@@ -90,7 +96,7 @@ func TestShare(t *testing.T) {
 	}
 	w.Run()
 	d.expect(t, probetest.Times)
-	if _, err := s.Join(c.Collection(plan, d.m), nil); !errors.Is(err, os.ErrClosed) {
+	if _, err := s.Join(c.Collection(s.plan, d.m), nil); !errors.Is(err, os.ErrClosed) {
 		t.Errorf("joining what is closed: %v", err)
 	}
 	for _, id := range ids {
@@ -100,19 +106,12 @@ func TestShare(t *testing.T) {
 
 // TestShareFull: as many users as there is room for, each of them sees all.
 func TestShareFull(t *testing.T) {
-	testenv.Need(t, testenv.Root, testenv.Uprobes)
-	w := probetest.StartOwn(t)
-	plan := mustResolve(t, nil, "uprobe:"+w.Path()+":add")
-	s, err := Share(plan, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
+	w, s := shareAdd(t)
 	var users []sharer
 	for range MaxUsers {
 		users = append(users, join(t, s, probetest.Counting{Value: -1}, nil))
 	}
-	if _, err := s.Join(probetest.Counting{Value: -1}.Collection(plan, users[0].m), nil); err == nil || !strings.Contains(err.Error(), "16 users") {
+	if _, err := s.Join(probetest.Counting{Value: -1}.Collection(s.plan, users[0].m), nil); err == nil || !strings.Contains(err.Error(), "16 users") {
 		t.Errorf("one too many: %v", err)
 	}
 	for i := 1; i < MaxUsers-1; i += 2 { // gaps
@@ -128,19 +127,12 @@ func TestShareFull(t *testing.T) {
 
 // TestShareFunctions: a program that has functions of its own.
 func TestShareFunctions(t *testing.T) {
-	testenv.Need(t, testenv.Root, testenv.Uprobes)
-	w := probetest.StartOwn(t)
-	plan := mustResolve(t, nil, "uprobe:"+w.Path()+":add")
-	s, err := Share(plan, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
+	w, s := shareAdd(t)
 	plain := join(t, s, probetest.Counting{Value: -1}, nil)
 	m := probetest.NewTallies(t)
 	defer m.Close()
-	spec := probetest.Counting{Value: -1}.Collection(plan, m)
-	prog := spec.Programs[plan.Programs[0].Name]
+	spec := probetest.Counting{Value: -1}.Collection(s.plan, m)
+	prog := spec.Programs[s.plan.Programs[0].Name]
 	function := prog.Instructions
 	function[0] = function[0].WithSymbol("count")
 	prog.Instructions = append(asm.Instructions{

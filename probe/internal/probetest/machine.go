@@ -54,7 +54,7 @@ func BTF(t testing.TB) *btf.Spec {
 	named := []btf.FuncParam{
 		param("__data", ptr(void)), param("preempt", sw[1].Type), param("prev", ptr(task)), param("next", ptr(task)),
 	}
-	b, err := btf.NewBuilder([]btf.Type{
+	return Spec(t, []btf.Type{
 		fn("vfs_read", ssizeT, param("file", ptr(file)), param("buf", ptr(char)), param("count", sizeT), param("pos", ptr(ssizeT))),
 		fn("vfs_write", ssizeT, param("file", ptr(file)), param("buf", ptr(&btf.Const{Type: char})), param("count", sizeT)),
 		fn("do_exit", void, param("code", ssizeT)),
@@ -72,7 +72,23 @@ func BTF(t testing.TB) *btf.Spec {
 		&btf.Struct{Name: "bpf_iter__task", Size: 16, Members: []btf.Member{
 			{Type: inUnion("meta", meta)}, {Type: inUnion("task", ptr(task)), Offset: 64},
 		}},
-	}, nil)
+	})
+}
+
+// Spec is a kernel's BTF with these types.
+func Spec(t testing.TB, types []btf.Type) *btf.Spec {
+	t.Helper()
+	spec, err := btf.LoadSpecFromReader(bytes.NewReader(RawBTF(t, types)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return spec
+}
+
+// RawBTF is Spec as it lies in /sys/kernel/btf/vmlinux.
+func RawBTF(t testing.TB, types []btf.Type) []byte {
+	t.Helper()
+	b, err := btf.NewBuilder(types, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -80,11 +96,7 @@ func BTF(t testing.TB) *btf.Spec {
 	if err != nil {
 		t.Fatal(err)
 	}
-	spec, err := btf.LoadSpecFromReader(bytes.NewReader(raw))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return spec
+	return raw
 }
 
 // Kallsyms are its symbols.

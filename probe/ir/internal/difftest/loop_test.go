@@ -3,7 +3,6 @@
 package difftest
 
 import (
-	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -18,6 +17,7 @@ import (
 	"github.com/borescope/borescope/internal/feature"
 	"github.com/borescope/borescope/internal/testenv"
 	"github.com/borescope/borescope/probe"
+	"github.com/borescope/borescope/probe/internal/probetest"
 	"github.com/borescope/borescope/probe/ir"
 	"github.com/borescope/borescope/probe/ir/bpf"
 	"github.com/borescope/borescope/probe/ir/internal/check"
@@ -221,19 +221,7 @@ func kernelTypesFixture(t *testing.T) *btf.Spec {
 	for _, name := range []string{codegen.KfuncIterNew, codegen.KfuncIterNext, codegen.KfuncIterDestroy} {
 		funcs = append(funcs, &btf.Func{Name: name, Type: &btf.FuncProto{Return: &btf.Void{}}, Linkage: btf.StaticFunc})
 	}
-	b, err := btf.NewBuilder(funcs, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	raw, err := b.Marshal(nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	spec, err := btf.LoadSpecFromReader(bytes.NewReader(raw))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return spec
+	return probetest.Spec(t, funcs)
 }
 
 // TestLoopsConverge: loops whose variables begin as known numbers and decide
