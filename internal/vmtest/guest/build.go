@@ -39,13 +39,13 @@ func (p *Package) Rel() string {
 // was listed for.
 func (p *Package) HasTests() bool { return len(p.TestGoFiles)+len(p.XTestGoFiles) > 0 }
 
-// testdata are the folders that the package's tests read, by their paths in the
-// module: its own, and those of the helpers that they import, which end in "test".
+// testdata are the folders that the package's tests may read, by their paths in the
+// module: its own, and those of the module's packages that they import.
 func (p *Package) testdata() map[string]string {
 	root := strings.TrimSuffix(p.Dir, filepath.FromSlash(p.Rel()))
 	rels := []string{p.Rel()}
 	for _, imported := range slices.Concat(p.TestImports, p.XTestImports) {
-		if rel, ok := strings.CutPrefix(imported, module+"/"); ok && strings.HasSuffix(rel, "test") {
+		if rel, ok := strings.CutPrefix(imported, module+"/"); ok {
 			rels = append(rels, rel)
 		}
 	}
