@@ -1,7 +1,5 @@
 package ir
 
-import "github.com/borescope/borescope/probe/ir/internal/note"
-
 // Op is what an expression does.
 type Op uint8
 
@@ -113,8 +111,6 @@ const (
 	// were given to Loaded.AddProcess; in others it is by frame pointers.
 	OpUstackWalk
 
-	OpLoad // address: scalar at Int bytes behind it; made by the checker
-	OpCtx  // Int bytes into the context; made by the checker
 	numOps
 )
 
@@ -147,16 +143,6 @@ type Expr struct {
 	Map *Map
 	// Pos is where the expression is in its source, for errors.
 	Pos Pos
-
-	// Loose marks a constant without a type of its own, which the checker has
-	// given one for now.
-	Loose bool
-	// Bits is the bit field that OpLoad extracts, word the width of the word it
-	// is in; zero is none.
-	Bits note.BitField
-	Word int
-	// Ctx is where OpCtx finds its value.
-	Ctx note.CtxLoc
 }
 
 // Var is a temporary of a program: set by StmtLet, StmtFind or a loop, and
@@ -197,7 +183,7 @@ var opNames = [numOps]string{
 	OpHasPrefix: "has_prefix", OpContains: "contains", OpIndexOf: "strstr", OpGlob: "globmatch",
 	OpLen: "len", OpStrncmp: "strncmp", OpMemcmp: "memcmp",
 	OpTuple: "tuple", OpElem: "elem", OpMapGet: "get", OpMapHas: "has", OpMapCPU: "get_cpu",
-	OpKstack: "kstack", OpUstack: "ustack", OpUstackWalk: "ustack_walk", OpLoad: "load", OpCtx: "ctx",
+	OpKstack: "kstack", OpUstack: "ustack", OpUstackWalk: "ustack_walk",
 }
 
 // String is the operation's name or sign.
@@ -225,10 +211,6 @@ func (o Op) Arity() (least, most int) {
 		return 1, 2
 	case OpMapGet, OpMapHas:
 		return 0, 1
-	case OpCtx:
-		return 0, 0
-	case OpLoad:
-		return 1, 1
 	}
 	return 2, 2
 }

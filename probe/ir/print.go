@@ -78,7 +78,7 @@ func printStmts(b *strings.Builder, list []*Stmt, depth int) {
 			continue
 		}
 		indent := strings.Repeat("\t", depth)
-		b.WriteString(indent + FirstLine(s))
+		b.WriteString(indent + s.firstLine())
 		if !s.block() {
 			b.WriteString("\n")
 			continue
@@ -108,8 +108,8 @@ func (s *Stmt) String() string {
 	return strings.TrimSuffix(b.String(), "\n")
 }
 
-// FirstLine is the statement without its blocks.
-func FirstLine(s *Stmt) string {
+// firstLine is the statement without its blocks.
+func (s *Stmt) firstLine() string {
 	switch s.Op {
 	case StmtLet:
 		return varName(s.Var) + " = " + s.X.String()
@@ -205,8 +205,6 @@ func (e *Expr) print(depth int, left *int) string {
 		return leaf
 	}
 	switch e.Op {
-	case OpLoad:
-		return fmt.Sprintf("*(%s)(%s+%d)", e.Type, args[0], e.Int)
 	case OpCond:
 		return "(" + args[0] + " ? " + args[1] + " : " + args[2] + ")"
 	case OpCast:
@@ -295,8 +293,6 @@ func (e *Expr) printLeaf() (s string, ok bool) {
 		return "sizeof(" + e.Str + ")", true
 	case OpKstack, OpUstack, OpUstackWalk:
 		return fmt.Sprintf("%s(%d)", e.Op, e.Int), true
-	case OpCtx:
-		return fmt.Sprintf("ctx+%d", e.Ctx.Off), true
 	}
 	return "", false
 }

@@ -139,8 +139,8 @@ func (p *Program) AllMaps() []*Map {
 	return out
 }
 
-// Visit visits every statement and expression once, in program order. Unlike
-// WalkStmts it is for programs that were not checked yet: nodes may be shared.
+// Visit visits every statement and expression once, in program order, however often
+// nodes are shared.
 func (p *Program) Visit(stmt func(*Stmt), expr func(*Expr)) { visitActions(p.Actions, stmt, expr) }
 
 func visitActions(actions []Action, stmt func(*Stmt), expr func(*Expr)) {
@@ -173,31 +173,6 @@ func visitActions(actions []Action, stmt func(*Stmt), expr func(*Expr)) {
 	for _, a := range actions {
 		stmts(a.Body, 0)
 	}
-}
-
-// WalkStmts visits statements and expressions in program order.
-func WalkStmts(list []*Stmt, stmt func(*Stmt), expr func(*Expr)) {
-	for _, s := range list {
-		if s == nil {
-			continue
-		}
-		stmt(s)
-		WalkExpr(s.Key, expr)
-		WalkExpr(s.X, expr)
-		WalkStmts(s.Body, stmt, expr)
-		WalkStmts(s.Else, stmt, expr)
-	}
-}
-
-// WalkExpr visits an expression and its operands, operands first.
-func WalkExpr(e *Expr, visit func(*Expr)) {
-	if e == nil {
-		return
-	}
-	for _, a := range e.Args {
-		WalkExpr(a, visit)
-	}
-	visit(e)
 }
 
 var errNoProgram = errors.New("no program")

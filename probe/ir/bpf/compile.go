@@ -75,8 +75,7 @@ func compile(p *ir.Program, plan *probe.Plan, ns *kernel.PIDNamespace) (*ebpf.Co
 		if err != nil {
 			return nil, check.At(p.Actions[min(max(pp.Group, 0), len(p.Actions)-1)].Pos, pp.Name, err)
 		}
-		opt.Inline(c)
-		insns, need, err := codegen.Generate(p, plan, c, lay)
+		insns, need, err := codegen.Generate(p, plan, opt.Inline(c), lay)
 		if err != nil {
 			return nil, check.At(p.Actions[pp.Group].Pos, pp.Name, err)
 		}

@@ -10,7 +10,8 @@ import (
 	"github.com/borescope/borescope/probe/ir"
 	"github.com/borescope/borescope/probe/ir/internal/check"
 	"github.com/borescope/borescope/probe/ir/internal/eval"
-	"github.com/borescope/borescope/probe/ir/internal/note"
+	"github.com/borescope/borescope/probe/ir/internal/opt"
+	"github.com/borescope/borescope/probe/ir/internal/typed"
 	"github.com/borescope/borescope/stack"
 )
 
@@ -67,8 +68,7 @@ type Machine struct {
 // It exists to test what the compiler generates, and to run programs where
 // there is no kernel: both follow the same rules.
 type Interp struct {
-	// Checked is the program with its types, for tests of this module.
-	Checked *check.Checked
+	checked *check.Checked
 	lay     *check.Layout
 }
 
@@ -91,8 +91,13 @@ func New(p *ir.Program, plan *probe.Plan, i int) (*Interp, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Interp{Checked: c, lay: lay}, nil
+	return &Interp{checked: c, lay: lay}, nil
 }
+
+// Optimised is the same program as the compiler generates code for it, after its
+// temporaries have been put where they are used. It does the same: a test that runs
+// both finds where the optimiser is wrong.
+func (in *Interp) Optimised() *Interp { return &Interp{checked: opt.Inline(in.checked), lay: in.lay} }
 
 // val is a value: n if it is a scalar, canonical, else b.
 type val struct {
@@ -133,14 +138,14 @@ func (in *Interp) Run(m *Machine) error {
 		m.Lost = map[*ir.Map]uint64{}
 	}
 	r := &run{Machine: m, in: in, vars: map[*ir.Var]val{}, left: 10_000_000}
-	for _, v := range in.Checked.Vars {
+	for _, v := range in.checked.Vars {
 		r.vars[v] = val{b: make([]byte, v.Type.Size)}
 	}
-	_, err := r.block(in.Checked.Body)
+	_, err := r.block(in.checked.Body)
 	return err
 }
 
-func (r *run) block(list []*ir.Stmt) (control, error) {
+func (r *run) block(list []*typed.Stmt) (control, error) {
 	for _, s := range list {
 		if r.left--; r.left < 0 {
 			return doReturn, errSteps
@@ -154,7 +159,7 @@ func (r *run) block(list []*ir.Stmt) (control, error) {
 }
 
 // expr evaluates an expression.
-func (r *run) expr(e *ir.Expr) val {
+func (r *run) expr(e *typed.Node) val {
 	switch e.Op {
 	case ir.OpConst:
 		return val{n: uint64(e.Int)}
@@ -189,13 +194,13 @@ func (r *run) expr(e *ir.Expr) val {
 		f := e.Args[0].Type.Fields[e.Int]
 		return fromBytes(f.Type, r.expr(e.Args[0]).b[f.Offset:f.Offset+f.Type.Size])
 	case ir.OpMapGet:
-		b := r.lookup(e.Map, check.KeyArg(e))
+		b := r.lookup(e.Map, e.Key())
 		if b == nil {
 			b = make([]byte, e.Type.Size)
 		}
 		return fromBytes(e.Type, b[:e.Type.Size])
 	case ir.OpMapHas:
-		return val{n: eval.B2u(r.lookup(e.Map, check.KeyArg(e)) != nil)}
+		return val{n: eval.B2u(r.lookup(e.Map, e.Key()) != nil)}
 	case ir.OpMapCPU:
 		return r.mapCPU(e)
 	case ir.OpIndex:
@@ -205,7 +210,7 @@ func (r *run) expr(e *ir.Expr) val {
 }
 
 // special evaluates what depends on the machine, and text.
-func (r *run) special(e *ir.Expr) val {
+func (r *run) special(e *typed.Node) val {
 	switch e.Op {
 	case ir.OpString, ir.OpBytes:
 		b := make([]byte, e.Type.Size)
@@ -213,9 +218,9 @@ func (r *run) special(e *ir.Expr) val {
 		return val{b: b}
 	case ir.OpBuiltin:
 		return r.builtin(e)
-	case ir.OpCtx:
+	case typed.Ctx:
 		return val{n: r.ctxValue(e)}
-	case ir.OpLoad:
+	case typed.Load:
 		return val{n: r.load(e)}
 	case ir.OpStr, ir.OpBuf:
 		return val{b: r.read(e)}
@@ -259,7 +264,7 @@ func equalText(a, b []byte, n int) bool {
 	return true
 }
 
-func (r *run) compare(e *ir.Expr) bool {
+func (r *run) compare(e *typed.Node) bool {
 	a, b := r.expr(e.Args[0]), r.expr(e.Args[1])
 	t := e.Args[0].Type
 	if t.Scalar() {
@@ -272,7 +277,7 @@ func (r *run) compare(e *ir.Expr) bool {
 	return equal == (e.Op == ir.OpEq)
 }
 
-func (r *run) cast(e *ir.Expr) val {
+func (r *run) cast(e *typed.Node) val {
 	v := r.expr(e.Args[0])
 	switch from := e.Args[0].Type; {
 	case e.Type.Scalar() && !from.Scalar():
@@ -290,7 +295,7 @@ func (r *run) cast(e *ir.Expr) val {
 	return val{b: b}
 }
 
-func (r *run) tuple(e *ir.Expr) []byte {
+func (r *run) tuple(e *typed.Node) []byte {
 	b := make([]byte, e.Type.Size)
 	for i, f := range e.Type.Fields {
 		copy(b[f.Offset:], toBytes(f.Type, r.expr(e.Args[i])))
@@ -321,7 +326,7 @@ func fromBytes(t ir.Type, b []byte) val {
 	return val{n: eval.Norm(t, n)}
 }
 
-func (r *run) builtin(e *ir.Expr) val {
+func (r *run) builtin(e *typed.Node) val {
 	if e.Str == "comm" {
 		b := make([]byte, e.Type.Size)
 		copy(b[:len(b)-1], r.Comm)
@@ -336,7 +341,7 @@ func (r *run) builtin(e *ir.Expr) val {
 	return val{n: eval.Norm(e.Type, r.Builtin(e.Str))}
 }
 
-func (r *run) ctxValue(e *ir.Expr) uint64 {
+func (r *run) ctxValue(e *typed.Node) uint64 {
 	word := func(off, size int) uint64 {
 		var w [8]byte
 		if off >= 0 && off+size <= len(r.Context) {
@@ -344,21 +349,21 @@ func (r *run) ctxValue(e *ir.Expr) uint64 {
 		}
 		return binary.LittleEndian.Uint64(w[:])
 	}
-	switch e.Ctx.Kind {
-	case check.CtxAddr:
-		return r.ContextAddr + uint64(e.Ctx.Off)
-	case check.CtxDataLoc:
-		return r.ContextAddr + word(e.Ctx.Off, 4)&0xffff
-	case check.CtxRelLoc:
-		return r.ContextAddr + word(e.Ctx.Off, 4)&0xffff + uint64(e.Ctx.Off) + 4
+	switch e.Place.Kind {
+	case typed.PlaceAddr:
+		return r.ContextAddr + uint64(e.Place.Off)
+	case typed.PlaceDataLoc:
+		return r.ContextAddr + word(e.Place.Off, 4)&0xffff
+	case typed.PlaceRelLoc:
+		return r.ContextAddr + word(e.Place.Off, 4)&0xffff + uint64(e.Place.Off) + 4
 	}
-	v := word(e.Ctx.Off, e.Ctx.Size)
+	v := word(e.Place.Off, e.Place.Size)
 	if e.Type.Kind == ir.KindBool {
 		return v & 1
 	}
 	t := e.Type
-	if t.Signed && t.Size > e.Ctx.Size {
-		t.Size = e.Ctx.Size
+	if t.Signed && t.Size > e.Place.Size {
+		t.Size = e.Place.Size
 	}
 	return eval.Norm(t, v)
 }
@@ -377,15 +382,15 @@ func (r *run) readAt(b []byte, addr uint64, user bool) bool {
 	return true
 }
 
-func (r *run) load(e *ir.Expr) uint64 {
+func (r *run) load(e *typed.Node) uint64 {
 	size := e.Type.Size
-	if e.Bits != (note.BitField{}) {
-		size = e.Word
+	if e.Bits != nil {
+		size = e.Bits.Size
 	}
 	var w [8]byte
 	r.readAt(w[:size], r.expr(e.Args[0]).n+uint64(e.Int), e.Args[0].Type.User)
 	v := binary.LittleEndian.Uint64(w[:])
-	if e.Bits == (note.BitField{}) {
+	if e.Bits == nil {
 		return eval.Norm(e.Type, v)
 	}
 	v <<= e.Bits.Shl
@@ -396,7 +401,7 @@ func (r *run) load(e *ir.Expr) uint64 {
 }
 
 // read reads text or bytes.
-func (r *run) read(e *ir.Expr) []byte {
+func (r *run) read(e *typed.Node) []byte {
 	b := make([]byte, e.Type.Size)
 	addr, user := r.expr(e.Args[0]).n, e.Args[0].Type.User
 	n := uint64(len(b))
@@ -434,7 +439,7 @@ func (r *run) read(e *ir.Expr) []byte {
 	return b
 }
 
-func (r *run) stack(e *ir.Expr) []byte {
+func (r *run) stack(e *typed.Node) []byte {
 	b := make([]byte, e.Type.Size)
 	if r.Stack == nil {
 		return b

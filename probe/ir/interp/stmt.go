@@ -8,9 +8,10 @@ import (
 	"github.com/borescope/borescope/probe/ir"
 	"github.com/borescope/borescope/probe/ir/internal/check"
 	"github.com/borescope/borescope/probe/ir/internal/eval"
+	"github.com/borescope/borescope/probe/ir/internal/typed"
 )
 
-func (r *run) stmt(s *ir.Stmt) (control, error) {
+func (r *run) stmt(s *typed.Stmt) (control, error) {
 	switch s.Op {
 	case ir.StmtLet:
 		r.vars[s.Var] = r.expr(s.X)
@@ -68,7 +69,7 @@ func (r *run) stmt(s *ir.Stmt) (control, error) {
 	return goOn, nil
 }
 
-func (r *run) loop(s *ir.Stmt) (control, error) {
+func (r *run) loop(s *typed.Stmt) (control, error) {
 	n := min(r.expr(s.X).n, uint64(s.Max))
 	for i := range n {
 		r.vars[s.Var] = val{n: i}
@@ -84,7 +85,7 @@ func (r *run) loop(s *ir.Stmt) (control, error) {
 }
 
 // forEach visits entries in the order of their keys; the kernel's order is its own.
-func (r *run) forEach(s *ir.Stmt) (control, error) {
+func (r *run) forEach(s *typed.Stmt) (control, error) {
 	t := r.table(s.Map)
 	for _, k := range r.keys(s.Map) {
 		v, ok := t[k]
@@ -136,7 +137,7 @@ func (r *run) table(m *ir.Map) map[string][]byte {
 }
 
 // key is the bytes of a key.
-func (r *run) key(m *ir.Map, key *ir.Expr) string {
+func (r *run) key(m *ir.Map, key *typed.Node) string {
 	if check.Storage(m) {
 		return r.owner(m)
 	}
@@ -147,7 +148,7 @@ func (r *run) key(m *ir.Map, key *ir.Expr) string {
 }
 
 // lookup is a value by key, nil if there is none.
-func (r *run) lookup(m *ir.Map, key *ir.Expr) []byte { return r.entry(m, r.key(m, key)) }
+func (r *run) lookup(m *ir.Map, key *typed.Node) []byte { return r.entry(m, r.key(m, key)) }
 
 // entry is a value, made of zeros where arrays have every key.
 func (r *run) entry(m *ir.Map, key string) []byte {
@@ -181,7 +182,7 @@ func (r *run) create(m *ir.Map, key string, b []byte) []byte {
 	return b
 }
 
-func (r *run) find(s *ir.Stmt) (control, error) {
+func (r *run) find(s *typed.Stmt) (control, error) {
 	key := r.key(s.Map, s.Key)
 	b := r.entry(s.Map, key)
 	if b == nil {
@@ -196,7 +197,7 @@ func (r *run) find(s *ir.Stmt) (control, error) {
 	return r.block(s.Body)
 }
 
-func (r *run) set(s *ir.Stmt) {
+func (r *run) set(s *typed.Stmt) {
 	v := append([]byte(nil), toBytes(s.Map.Value, r.expr(s.X))...)
 	key := r.key(s.Map, s.Key)
 	have := r.entry(s.Map, key)
@@ -214,7 +215,7 @@ func (r *run) set(s *ir.Stmt) {
 	}
 }
 
-func (r *run) aggregate(s *ir.Stmt) {
+func (r *run) aggregate(s *typed.Stmt) {
 	m := s.Map
 	var x uint64
 	if s.X != nil {
@@ -240,7 +241,7 @@ func (r *run) aggregate(s *ir.Stmt) {
 	update(inner, m.Signed, b, x)
 }
 
-func (r *run) bucketKey(s *ir.Stmt, i int) string {
+func (r *run) bucketKey(s *typed.Stmt, i int) string {
 	idx := binary.LittleEndian.AppendUint32(nil, uint32(i))
 	if s.Map.Keyless() {
 		return string(idx)
@@ -252,7 +253,7 @@ func (r *run) bucketKey(s *ir.Stmt, i int) string {
 	return string(b)
 }
 
-func (r *run) seriesKey(s *ir.Stmt) string {
+func (r *run) seriesKey(s *typed.Stmt) string {
 	kt := check.KernelKey(s.Map)
 	b := make([]byte, kt.Size)
 	if !s.Map.Keyless() {
@@ -307,7 +308,7 @@ func (r *run) owner(m *ir.Map) string {
 }
 
 // packet emits what Machine.Packet has of a packet.
-func (r *run) packet(s *ir.Stmt) {
+func (r *run) packet(s *typed.Stmt) {
 	skb := r.expr(s.Key).n
 	if skb == 0 {
 		return

@@ -3,13 +3,13 @@ package interp
 import (
 	"bytes"
 
-	"github.com/borescope/borescope/probe/ir"
 	"github.com/borescope/borescope/probe/ir/internal/check"
 	"github.com/borescope/borescope/probe/ir/internal/eval"
+	"github.com/borescope/borescope/probe/ir/internal/typed"
 )
 
 // indexOf is where text is in text, -1 if nowhere.
-func (r *run) indexOf(e *ir.Expr) int {
+func (r *run) indexOf(e *typed.Node) int {
 	b := r.expr(e.Args[0]).b
 	needle := []byte(e.Str)
 	if len(e.Args) == 2 {
@@ -20,14 +20,14 @@ func (r *run) indexOf(e *ir.Expr) int {
 }
 
 // glob matches text with a constant pattern.
-func (r *run) glob(e *ir.Expr) bool {
+func (r *run) glob(e *typed.Node) bool {
 	b := r.expr(e.Args[0]).b
 	g, err := check.ParseGlob(e.Str)
 	return err == nil && g.Match(b[:eval.TextLen(b)])
 }
 
 // index is an element of a value, zero behind its end.
-func (r *run) index(e *ir.Expr) val {
+func (r *run) index(e *typed.Node) val {
 	b, i := r.expr(e.Args[0]).b, r.expr(e.Args[1]).n
 	size := uint64(e.Type.Size)
 	if i >= uint64(len(b))/size {
@@ -37,8 +37,8 @@ func (r *run) index(e *ir.Expr) val {
 }
 
 // mapCPU is what a CPU holds; the machine is CPU 0.
-func (r *run) mapCPU(e *ir.Expr) val {
-	var key *ir.Expr
+func (r *run) mapCPU(e *typed.Node) val {
+	var key *typed.Node
 	if len(e.Args) == 2 {
 		key = e.Args[0]
 	}

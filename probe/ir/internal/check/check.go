@@ -13,6 +13,7 @@ import (
 	"github.com/borescope/borescope/probe"
 	"github.com/borescope/borescope/probe/ir"
 	"github.com/borescope/borescope/probe/ir/internal/eval"
+	"github.com/borescope/borescope/probe/ir/internal/typed"
 	"github.com/borescope/borescope/stack/bpfwalk"
 )
 
@@ -20,7 +21,7 @@ import (
 // typed, operands are converted where types differ, arguments are replaced by
 // where they are found, and member paths by addresses and offsets.
 type Checked struct {
-	Body []*ir.Stmt
+	Body []*typed.Stmt
 	Vars []*ir.Var
 	Pp   *probe.Program
 	Kern ir.Version
@@ -30,21 +31,22 @@ type Checked struct {
 	Walk *bpfwalk.Walker
 }
 
-// Checker types an action for one program of a plan.
-type Checker struct {
-	Prog *ir.Program
-	Plan *probe.Plan
-	Pp   *probe.Program
-	Kern ir.Version
-	Vars map[*ir.Var]*ir.Var
+// checker types an action for one program of a plan.
+type checker struct {
+	locator
+	// vars are the typed variables, by the program's, that are set where the current
+	// statement stands; list are all there are.
+	vars map[*ir.Var]*ir.Var
 	list []*ir.Var
 	// scope are the variables of the enclosing blocks, in order of declaration.
 	scope []*ir.Var
 	nodes int
+	// pos is where the current statement is in its source.
+	pos ir.Pos
 	// cgroup is where the current cgroup is found, for storage by cgroup.
 	cgroup cgroupPath
 	// before are assignments that the current statement wants made before it.
-	before []*ir.Stmt
+	before []*typed.Stmt
 	// loops is how many loops the current statement is inside of.
 	loops int
 	// walk is the walker of user stacks, nil if there is none so far.
@@ -53,19 +55,28 @@ type Checker struct {
 	ns *kernel.PIDNamespace
 }
 
-// Check makes an action ready for program i of the plan, with the numbers that
-// the namespace gives to tasks; nil is the initial one.
-func Check(p *ir.Program, plan *probe.Plan, i int, ns *kernel.PIDNamespace) (*Checked, error) {
+func newChecker(p *ir.Program, plan *probe.Plan, i int) (*checker, error) {
 	pp := &plan.Programs[i]
 	if pp.Group < 0 || pp.Group >= len(p.Actions) {
 		return nil, fmt.Errorf("program %s: plan group %d: the program has %d actions", pp.Name, pp.Group, len(p.Actions))
 	}
-	c := &Checker{Prog: p, Plan: plan, Pp: pp, Kern: KernelVersion(plan.Kernel), Vars: map[*ir.Var]*ir.Var{}, ns: ns}
-	body, err := c.block(p.Actions[pp.Group].Body)
+	l := locator{prog: p, plan: plan, pp: pp, kern: KernelVersion(plan.Kernel)}
+	return &checker{locator: l, vars: map[*ir.Var]*ir.Var{}}, nil
+}
+
+// Check makes an action ready for program i of the plan, with the numbers that
+// the namespace gives to tasks; nil is the initial one.
+func Check(p *ir.Program, plan *probe.Plan, i int, ns *kernel.PIDNamespace) (*Checked, error) {
+	c, err := newChecker(p, plan, i)
 	if err != nil {
 		return nil, err
 	}
-	return &Checked{Body: body, Vars: c.list, Pp: pp, Kern: c.Kern, Cgroup: c.cgroup, Walk: c.walk}, nil
+	c.ns = ns
+	body, err := c.block(p.Actions[c.pp.Group].Body)
+	if err != nil {
+		return nil, err
+	}
+	return &Checked{Body: body, Vars: c.list, Pp: c.pp, Kern: c.kern, Cgroup: c.cgroup, Walk: c.walk}, nil
 }
 
 // KernelVersion reads "6.1.0-56-cloud-amd64"; what cannot be read is the
@@ -93,8 +104,8 @@ func At(pos ir.Pos, where string, err error) error {
 	return &ir.Error{Pos: pos, Where: where, Err: err}
 }
 
-// Expr types an expression.
-func (c *Checker) Expr(e *ir.Expr) (*ir.Expr, error) {
+// expr types an expression.
+func (c *checker) expr(e *ir.Expr) (*typed.Node, error) {
 	return c.exprDepth(e, 0)
 }
 
@@ -102,7 +113,7 @@ func (c *Checker) Expr(e *ir.Expr) (*ir.Expr, error) {
 // nodes may be shared, and a small graph can stand for an endless tree.
 const maxNodes = 100_000
 
-func (c *Checker) exprDepth(e *ir.Expr, depth int) (*ir.Expr, error) {
+func (c *checker) exprDepth(e *ir.Expr, depth int) (*typed.Node, error) {
 	if e == nil {
 		return nil, errors.New("missing expression")
 	}
@@ -115,7 +126,7 @@ func (c *Checker) exprDepth(e *ir.Expr, depth int) (*ir.Expr, error) {
 	if err := checkArity(e); err != nil {
 		return nil, At(e.Pos, e.Op.String(), err)
 	}
-	args := make([]*ir.Expr, len(e.Args))
+	args := make([]*typed.Node, len(e.Args))
 	for i, a := range e.Args {
 		x, err := c.exprDepth(a, depth+1)
 		if err != nil {
@@ -131,7 +142,7 @@ func (c *Checker) exprDepth(e *ir.Expr, depth int) (*ir.Expr, error) {
 }
 
 // node types one node whose operands are typed.
-func (c *Checker) node(e *ir.Expr, args []*ir.Expr) (*ir.Expr, error) {
+func (c *checker) node(e *ir.Expr, args []*typed.Node) (*typed.Node, error) {
 	if err := flippedMap(e.Map); err != nil {
 		return nil, err
 	}
@@ -140,74 +151,72 @@ func (c *Checker) node(e *ir.Expr, args []*ir.Expr) (*ir.Expr, error) {
 		ir.OpUstackWalk, ir.OpUaddr, ir.OpBytes, ir.OpEnum, ir.OpSizeof:
 		return c.leaf(e)
 	case ir.OpAdd, ir.OpSub, ir.OpMul, ir.OpDiv, ir.OpMod, ir.OpAnd, ir.OpOr, ir.OpXor, ir.OpShl, ir.OpShr:
-		return c.arith(e, args)
+		return arith(e.Op, e.Type, args[0], args[1])
 	case ir.OpNeg, ir.OpNot:
-		return c.unary(e, args[0])
+		return unary(e.Op, e.Type, args[0])
 	case ir.OpEq, ir.OpNe, ir.OpLt, ir.OpLe, ir.OpGt, ir.OpGe:
-		return c.comparison(e, args)
+		return comparison(e.Op, args[0], args[1])
 	case ir.OpLAnd, ir.OpLOr, ir.OpLNot:
-		return c.logic(e, args)
+		return logic(e.Op, args)
 	case ir.OpCond:
-		return c.cond(e, args)
+		return cond(e.Type, args)
 	case ir.OpCast:
 		return c.cast(e, args[0])
 	case ir.OpBswap:
-		return c.bswap(e, args[0])
+		return bswap(args[0])
 	case ir.OpDeref, ir.OpMember, ir.OpAddrOf, ir.OpIndex, ir.OpStr, ir.OpBuf, ir.OpPerCPU, ir.OpOffset, ir.OpKptr, ir.OpUptr:
 		return c.memory(e, args)
 	case ir.OpSocketCookie:
-		return c.socketCookie(e, args[0])
+		return c.socketCookie(args[0])
 	case ir.OpTaskPID, ir.OpTaskTID:
 		return c.taskID(e.Op, args[0])
 	case ir.OpPath:
-		return c.path(e, args[0])
+		return c.path(e.Type, args[0])
 	case ir.OpHasPrefix, ir.OpContains, ir.OpIndexOf, ir.OpGlob, ir.OpLen, ir.OpStrncmp, ir.OpMemcmp:
-		return c.text(e, args)
-	case ir.OpTuple, ir.OpElem:
-		return c.tuple(e, args)
+		return text(e, args)
+	case ir.OpTuple:
+		return tuple(e.Type, args)
+	case ir.OpElem:
+		return elem(e.Str, e.Int, args[0])
 	case ir.OpMapGet, ir.OpMapHas:
-		return c.mapRead(e, args)
+		return c.mapRead(e.Op, e.Map, args)
 	case ir.OpMapCPU:
 		return c.mapCPU(e, args)
 	}
 	return nil, errors.New("no such operation")
 }
 
-// IsConst says whether e is an integer constant, and untyped whether it may
-// take any type.
-func IsConst(e *ir.Expr) bool { return e.Op == ir.OpConst }
-
-// untyped marks a constant that adapts itself; it is typed s64 for now.
-func untyped(e *ir.Expr) bool { return e.Op == ir.OpConst && e.Loose }
-
-func constOf(t ir.Type, v uint64) *ir.Expr {
-	return &ir.Expr{Op: ir.OpConst, Type: t, Int: int64(eval.Norm(t, v))}
+func constOf(t ir.Type, v uint64) *typed.Node {
+	return &typed.Node{Op: ir.OpConst, Type: t, Int: int64(eval.Norm(t, v))}
 }
 
-func (c *Checker) leaf(e *ir.Expr) (*ir.Expr, error) {
+func (c *checker) leaf(e *ir.Expr) (*typed.Node, error) {
 	switch e.Op {
 	case ir.OpConst:
 		if e.Type.Kind == ir.KindAuto {
-			return &ir.Expr{Op: ir.OpConst, Type: ir.Int64Type(), Int: e.Int, Loose: true, Pos: e.Pos}, nil
+			return &typed.Node{Op: ir.OpConst, Type: ir.Int64Type(), Int: e.Int, Loose: true}, nil
 		}
-		if err := validScalar(e.Type); err != nil {
+		if !e.Type.Scalar() {
+			return nil, fmt.Errorf("%s is not a number", e.Type)
+		}
+		if err := e.Type.Valid(); err != nil {
 			return nil, err
 		}
-		return &ir.Expr{Op: ir.OpConst, Type: e.Type, Int: int64(eval.Norm(e.Type, uint64(e.Int))), Pos: e.Pos}, nil
+		return &typed.Node{Op: ir.OpConst, Type: e.Type, Int: int64(eval.Norm(e.Type, uint64(e.Int)))}, nil
 	case ir.OpString:
-		return c.stringConst(e)
+		return stringConst(e.Str, e.Type)
 	case ir.OpBytes:
-		return bytesConst(e)
+		return bytesConst(e.Str, e.Type)
 	case ir.OpEnum:
-		return c.enumerator(e)
+		return c.enumerator(e.Str)
 	case ir.OpSizeof:
-		return c.sizeof(e)
+		return c.sizeof(e.Str)
 	case ir.OpVar:
-		v := c.Vars[e.Var]
+		v := c.vars[e.Var]
 		if v == nil {
 			return nil, errors.New("variable is used before it is set")
 		}
-		return &ir.Expr{Op: ir.OpVar, Type: v.Type, Var: v, Pos: e.Pos}, nil
+		return &typed.Node{Op: ir.OpVar, Type: v.Type, Var: v}, nil
 	case ir.OpBuiltin:
 		return c.builtin(e)
 	case ir.OpKstack, ir.OpUstack, ir.OpUstackWalk:
@@ -216,23 +225,22 @@ func (c *Checker) leaf(e *ir.Expr) (*ir.Expr, error) {
 	return c.context(e)
 }
 
-func (c *Checker) stringConst(e *ir.Expr) (*ir.Expr, error) {
-	t := e.Type
+// stringConst is constant text of the type t or, if that is the zero Type, of its own
+// size.
+func stringConst(s string, t ir.Type) (*typed.Node, error) {
 	if t.Kind == ir.KindAuto {
-		t = ir.StringType(len(e.Str) + 1)
+		t = ir.StringType(len(s) + 1)
 	}
-	if t.Kind != ir.KindString || t.Size <= len(e.Str) || t.Size > ir.MaxMemory {
-		return nil, fmt.Errorf("%d bytes of text do not fit %s", len(e.Str), t)
+	if t.Kind != ir.KindString || t.Size <= len(s) || t.Size > ir.MaxMemory {
+		return nil, fmt.Errorf("%d bytes of text do not fit %s", len(s), t)
 	}
-	for i := range len(e.Str) {
-		if e.Str[i] == 0 {
-			return nil, errors.New("text with a NUL byte")
-		}
+	if strings.IndexByte(s, 0) >= 0 {
+		return nil, errors.New("text with a NUL byte")
 	}
-	return &ir.Expr{Op: ir.OpString, Type: t, Str: e.Str, Pos: e.Pos}, nil
+	return &typed.Node{Op: ir.OpString, Type: t, Str: s}, nil
 }
 
-func (c *Checker) stack(e *ir.Expr) (*ir.Expr, error) {
+func (c *checker) stack(e *ir.Expr) (*typed.Node, error) {
 	n := e.Int
 	if n == 0 {
 		n = ir.DefaultFrames
@@ -245,15 +253,15 @@ func (c *Checker) stack(e *ir.Expr) (*ir.Expr, error) {
 			return nil, err
 		}
 	}
-	return &ir.Expr{Op: e.Op, Type: stackType(e.Op, n), Int: n, Skip: e.Skip, Pos: e.Pos}, nil
+	return &typed.Node{Op: e.Op, Type: stackType(e.Op, n), Int: n, Skip: e.Skip}, nil
 }
 
-func (c *Checker) builtin(e *ir.Expr) (*ir.Expr, error) {
+func (c *checker) builtin(e *ir.Expr) (*typed.Node, error) {
 	b, ok := ir.BuiltinNamed(e.Str)
 	if !ok {
 		return nil, fmt.Errorf("no builtin %q%s", e.Str, nearBuiltin(e.Str))
 	}
-	out := &ir.Expr{Op: ir.OpBuiltin, Type: b.Type, Str: e.Str, Pos: e.Pos}
+	out := builtinOf(e.Str, b.Type)
 	switch e.Str {
 	case "curtask":
 		t, err := c.kernelType("task_struct")
@@ -262,23 +270,21 @@ func (c *Checker) builtin(e *ir.Expr) (*ir.Expr, error) {
 		}
 		return out, nil
 	case "ppid":
-		parent := &ir.Expr{Op: ir.OpMember, Str: "real_parent", Args: []*ir.Expr{{Op: ir.OpBuiltin, Str: "curtask"}}}
-		return c.Expr(&ir.Expr{Op: ir.OpTaskPID, Args: []*ir.Expr{parent}})
+		return c.expr(ir.NewExpr(ir.OpTaskPID, memberExpr(ir.NewBuiltin("curtask"), "real_parent")))
 	case "pcomm":
-		task := &ir.Expr{Op: ir.OpBuiltin, Str: "curtask"}
-		return c.Expr(&ir.Expr{Op: ir.OpMember, Str: "group_leader->comm", Args: []*ir.Expr{task}})
+		return c.expr(memberExpr(ir.NewBuiltin("curtask"), "group_leader->comm"))
 	case "usermode":
 		return c.userMode()
 	case "is_return":
-		if !c.Pp.Session() {
-			return constOf(ir.BoolType(), eval.B2u(c.Pp.Returns)), nil
+		if !c.pp.Session() {
+			return constOf(ir.BoolType(), eval.B2u(c.pp.Returns)), nil
 		}
 		return out, c.session(e.Str)
 	case "session_cookie":
 		return out, c.session(e.Str)
 	case "probetype":
 		name, _, _ := strings.Cut(c.targetName(), ":")
-		return c.stringConst(&ir.Expr{Op: ir.OpString, Str: name, Pos: e.Pos})
+		return stringConst(name, ir.Type{})
 	case "ip", "sp":
 		return c.register(c.specialReg(e.Str), b.Type)
 	case "goid":
@@ -288,16 +294,39 @@ func (c *Checker) builtin(e *ir.Expr) (*ir.Expr, error) {
 	case "call_id":
 		return c.callID()
 	case "func":
-		return c.funcAddress(out)
+		return c.funcAddress(b.Type)
 	case "probe", "cookie":
-		return c.cookie(out)
+		return c.cookie(e.Str, b.Type)
 	}
-	if !c.Kern.AtLeast(b.Since) {
-		return nil, Unsupported("builtin "+e.Str, b.Since, "this plan is for Linux "+c.Plan.Kernel)
+	if !c.kern.AtLeast(b.Since) {
+		return nil, Unsupported("builtin "+e.Str, b.Since, "this plan is for Linux "+c.plan.Kernel)
 	}
 	return out, nil
 }
 
+// callID is who makes a call. The idle threads of all CPUs have the id 0; they
+// are told apart by the CPU they never leave.
+func (c *checker) callID() (*typed.Node, error) {
+	if c.pp.Go != nil {
+		return c.goid()
+	}
+	idle := ir.NewExpr(ir.OpOr, ir.NewBuiltin("cpu"), &ir.Expr{Op: ir.OpConst, Type: ir.Uint64Type(), Int: -1 << 63})
+	id := ir.NewBuiltin("pidtgid")
+	return c.expr(ir.NewExpr(ir.OpCond, ir.NewExpr(ir.OpNe, id, ir.NewConst(0)), id, idle))
+}
+
+// builtinOf is a builtin that the generator evaluates.
+func builtinOf(name string, t ir.Type) *typed.Node {
+	return &typed.Node{Op: ir.OpBuiltin, Type: t, Str: name}
+}
+
+// memberExpr is a member of what an expression points to, not typed yet.
+func memberExpr(e *ir.Expr, path string) *ir.Expr {
+	return &ir.Expr{Op: ir.OpMember, Str: path, Args: []*ir.Expr{e}}
+}
+
+// Unsupported says that a kernel lacks something that there is since a version, zero
+// if in none.
 func Unsupported(what string, since ir.Version, hint string) error {
 	u := &probe.UnsupportedError{Feature: what, Hint: hint}
 	if since != (ir.Version{}) {
@@ -307,11 +336,11 @@ func Unsupported(what string, since ir.Version, hint string) error {
 }
 
 // kernelType finds a kernel type by name.
-func (c *Checker) kernelType(name string) (btf.Type, error) {
-	if c.Plan.BTF == nil {
+func (c *checker) kernelType(name string) (btf.Type, error) {
+	if c.plan.BTF == nil {
 		return nil, Unsupported("type "+name, ir.Version{}, noBTF)
 	}
-	return lookupType(c.Plan.BTF, name)
+	return lookupType(c.plan.BTF, name)
 }
 
 // License is the licence to load a program with.

@@ -22,8 +22,8 @@ const (
 
 // turns checks that the plan's kernel has the program's form of loops, and that
 // it can make a loop of that many turns.
-func (c *Checker) turns(n int) error {
-	form, since := c.Prog.Loops, ir.Version{}
+func (c *checker) turns(n int) error {
+	form, since := c.prog.Loops, ir.Version{}
 	switch form {
 	case loops.Best, loops.Plain:
 	case loops.Helper:
@@ -35,17 +35,17 @@ func (c *Checker) turns(n int) error {
 	default:
 		return fmt.Errorf("no such form of loops: %d", form)
 	}
-	if !c.Kern.AtLeast(since) {
-		return Unsupported("loop by "+form.String(), since, "Linux "+c.Plan.Kernel+" is too old")
+	if !c.kern.AtLeast(since) {
+		return Unsupported("loop by "+form.String(), since, "Linux "+c.plan.Kernel+" is too old")
 	}
 	if n > maxLoop {
 		return fmt.Errorf("loop of %d turns: at most %d", n, maxLoop)
 	}
-	if n <= maxPlain || form != loops.Plain && c.Kern.AtLeast(BpfLoopSince) {
+	if n <= maxPlain || form != loops.Plain && c.kern.AtLeast(BpfLoopSince) {
 		return nil
 	}
-	if form == loops.Plain && c.Kern.AtLeast(BpfLoopSince) {
+	if form == loops.Plain && c.kern.AtLeast(BpfLoopSince) {
 		return fmt.Errorf("plain loop of %d turns: at most %d", n, maxPlain)
 	}
-	return Unsupported(fmt.Sprintf("loop of more than %d turns", maxPlain), BpfLoopSince, "Linux "+c.Plan.Kernel+" is too old")
+	return Unsupported(fmt.Sprintf("loop of more than %d turns", maxPlain), BpfLoopSince, "Linux "+c.plan.Kernel+" is too old")
 }

@@ -49,14 +49,6 @@ const Levels = 8
 // says that it is in use.
 const ScratchUsed = 8
 
-// KeyArg is the key of a map expression, nil for a map without keys.
-func KeyArg(e *ir.Expr) *ir.Expr {
-	if len(e.Args) == 0 {
-		return nil
-	}
-	return e.Args[0]
-}
-
 // flippedMap refuses what a program cannot do with a map that its reader takes
 // away from it.
 func flippedMap(m *ir.Map) error {

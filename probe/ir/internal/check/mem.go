@@ -11,12 +11,12 @@ import (
 	"github.com/borescope/borescope/internal/kernel"
 	"github.com/borescope/borescope/probe/ir"
 	"github.com/borescope/borescope/probe/ir/internal/ctype"
-	"github.com/borescope/borescope/probe/ir/internal/note"
+	"github.com/borescope/borescope/probe/ir/internal/typed"
 )
 
 // place is an object in memory: at off bytes from the address base, of a C type.
 type place struct {
-	base *ir.Expr
+	base *typed.Node
 	off  int64
 	typ  btf.Type
 	user bool
@@ -24,30 +24,30 @@ type place struct {
 }
 
 // memory types the operations that read or address memory.
-func (c *Checker) memory(e *ir.Expr, args []*ir.Expr) (*ir.Expr, error) {
+func (c *checker) memory(e *ir.Expr, args []*typed.Node) (*typed.Node, error) {
 	switch e.Op {
 	case ir.OpDeref:
-		return c.deref(e, args[0])
+		return deref(e.Type, args[0])
 	case ir.OpStr, ir.OpBuf:
-		return c.buffer(e, args)
+		return buffer(e.Op, e.Type, args)
 	case ir.OpPerCPU:
-		return c.perCPU(e, args)
+		return c.perCPU(args[0], args[1])
 	case ir.OpKptr, ir.OpUptr:
-		return addressSpace(e, args[0])
+		return addressSpace(args[0], e.Op == ir.OpUptr)
 	case ir.OpOffset:
-		return c.offsetOf(e, args[0])
+		return offsetOf(args[0], e.Str)
 	}
 	if e.Op == ir.OpIndex && !inPlace(args[0]) {
-		return c.indexValue(e, args)
+		return indexValue(args[0], args[1])
 	}
 	p, err := placeOf(args[0])
 	if err != nil {
 		return nil, err
 	}
 	if len(args) == 2 {
-		p, err = c.index(p, args[0].Type.Kind == ir.KindPtr, args[1])
+		p, err = index(p, args[0].Type.Kind == ir.KindPtr, args[1])
 	} else {
-		p, err = c.member(p, e.Str)
+		p, err = member(p, e.Str)
 	}
 	if err != nil {
 		return nil, err
@@ -58,11 +58,11 @@ func (c *Checker) memory(e *ir.Expr, args []*ir.Expr) (*ir.Expr, error) {
 		}
 		return address(p, ir.PtrType(p.typ, p.user)), nil
 	}
-	return c.valueAt(p, e)
+	return valueAt(p)
 }
 
 // placeOf is the object that e points to, or that e's value was read from.
-func placeOf(e *ir.Expr) (place, error) {
+func placeOf(e *typed.Node) (place, error) {
 	switch {
 	case e.Type.Kind == ir.KindPtr && e.Type.Elem == nil:
 		return place{}, fmt.Errorf("%s is %s: cast it to a pointer to a type first", shortString(e), e.Type)
@@ -129,7 +129,7 @@ func ParsePath(s string) ([]step, error) {
 }
 
 // member follows a path from an object, through pointers where it leads there.
-func (c *Checker) member(p place, path string) (place, error) {
+func member(p place, path string) (place, error) {
 	steps, err := ParsePath(path)
 	if err != nil {
 		return p, err
@@ -143,7 +143,7 @@ func (c *Checker) member(p place, path string) (place, error) {
 		if s.name != "" {
 			p, err = field(p, s.name)
 		} else {
-			p, err = c.index(p, false, constOf(ir.Int64Type(), uint64(s.index)))
+			p, err = index(p, false, constOf(ir.Int64Type(), uint64(s.index)))
 		}
 		if err != nil {
 			return p, fmt.Errorf("path %q: %w", path, err)
@@ -158,7 +158,7 @@ func follow(p place, ptr *btf.Pointer) (place, error) {
 	if _, void := ctype.Underlying(ptr.Target).(*btf.Void); void {
 		return p, errors.New("a void pointer points to nothing that has members; cast it first")
 	}
-	load := &ir.Expr{Op: ir.OpLoad, Type: ir.PtrType(ptr.Target, user), Args: []*ir.Expr{p.base}, Int: p.off}
+	load := typed.NewLoad(ir.PtrType(ptr.Target, user), p.base, p.off)
 	return place{base: load, typ: ptr.Target, user: user}, nil
 }
 
@@ -189,7 +189,7 @@ func field(p place, name string) (place, error) {
 }
 
 // index is an element of the array at p, or, from a pointer, the i-th object.
-func (c *Checker) index(p place, pointer bool, i *ir.Expr) (place, error) {
+func index(p place, pointer bool, i *typed.Node) (place, error) {
 	elem := p.typ
 	limit := int64(-1)
 	if a, ok := ctype.Underlying(p.typ).(*btf.Array); ok {
@@ -211,7 +211,7 @@ func (c *Checker) index(p place, pointer bool, i *ir.Expr) (place, error) {
 		return p, fmt.Errorf("element %s has no size", ctype.Name(elem))
 	}
 	out := place{base: p.base, off: p.off, typ: elem, user: p.user}
-	if IsConst(i) {
+	if i.Const() {
 		if limit >= 0 && (i.Int < 0 || i.Int >= limit) {
 			return p, fmt.Errorf("index %d of %s", i.Int, ctype.Name(p.typ))
 		}
@@ -222,7 +222,7 @@ func (c *Checker) index(p place, pointer bool, i *ir.Expr) (place, error) {
 	if err != nil {
 		return p, err
 	}
-	step, err := c.arith(&ir.Expr{Op: ir.OpMul, Type: ir.Int64Type()}, []*ir.Expr{n, constOf(ir.Int64Type(), uint64(size))})
+	step, err := arith(ir.OpMul, ir.Int64Type(), n, constOf(ir.Int64Type(), uint64(size)))
 	if err != nil {
 		return p, err
 	}
@@ -230,7 +230,7 @@ func (c *Checker) index(p place, pointer bool, i *ir.Expr) (place, error) {
 	if err != nil {
 		return p, err
 	}
-	sum, err := c.arith(&ir.Expr{Op: ir.OpAdd, Type: ir.Uint64Type()}, []*ir.Expr{base, step})
+	sum, err := arith(ir.OpAdd, ir.Uint64Type(), base, step)
 	if err != nil {
 		return p, err
 	}
@@ -241,18 +241,18 @@ func (c *Checker) index(p place, pointer bool, i *ir.Expr) (place, error) {
 }
 
 // address is the address of an object, as a pointer of type t.
-func address(p place, t ir.Type) *ir.Expr {
+func address(p place, t ir.Type) *typed.Node {
 	if p.off == 0 {
-		return &ir.Expr{Op: ir.OpCast, Type: t, Args: []*ir.Expr{p.base}}
+		return typed.New(ir.OpCast, t, p.base)
 	}
 	off := constOf(ir.Uint64Type(), uint64(p.off))
-	return &ir.Expr{Op: ir.OpAdd, Type: t, Args: []*ir.Expr{p.base, off}}
+	return typed.New(ir.OpAdd, t, p.base, off)
 }
 
 // valueAt reads an object.
-func (c *Checker) valueAt(p place, e *ir.Expr) (*ir.Expr, error) {
+func valueAt(p place) (*typed.Node, error) {
 	if p.bits != nil {
-		return bitsAt(p, e.Pos)
+		return bitsAt(p)
 	}
 	t, err := FromBTF(p.typ, false)
 	if err != nil {
@@ -264,21 +264,21 @@ func (c *Checker) valueAt(p place, e *ir.Expr) (*ir.Expr, error) {
 	}
 	switch {
 	case t.Scalar():
-		return &ir.Expr{Op: ir.OpLoad, Type: t, Args: []*ir.Expr{p.base}, Int: p.off, Pos: e.Pos}, nil
+		return typed.NewLoad(t, p.base, p.off), nil
 	case t.Kind == ir.KindString:
 		if t.Size == 0 { // a flexible array
 			t.Size = ir.DefaultString
 		}
-		return &ir.Expr{Op: ir.OpStr, Type: t, Args: []*ir.Expr{address(p, ir.PtrType(charBTF(), p.user))}, Pos: e.Pos}, nil
+		return typed.New(ir.OpStr, t, address(p, ir.PtrType(charBTF(), p.user))), nil
 	}
 	if t.Size > ir.MaxMemory {
 		t.Size = ir.MaxMemory // only its members and address can be used
 	}
-	return &ir.Expr{Op: ir.OpBuf, Type: t, Args: []*ir.Expr{address(p, ir.PtrType(p.typ, p.user))}, Pos: e.Pos}, nil
+	return typed.New(ir.OpBuf, t, address(p, ir.PtrType(p.typ, p.user))), nil
 }
 
 // bitsAt reads a bit field: the smallest aligned word that holds it.
-func bitsAt(p place, pos ir.Pos) (*ir.Expr, error) {
+func bitsAt(p place) (*typed.Node, error) {
 	t, err := FromBTF(p.typ, false)
 	if err != nil || !t.Scalar() {
 		return nil, fmt.Errorf("bit field of type %s", ctype.Name(p.typ))
@@ -289,10 +289,9 @@ func bitsAt(p place, pos ir.Pos) (*ir.Expr, error) {
 		word := first / (size * 8) * size
 		low := first - word*8
 		if low+width <= size*8 {
-			return &ir.Expr{
-				Op: ir.OpLoad, Type: t, Args: []*ir.Expr{p.base}, Int: p.off + word, Pos: pos,
-				Bits: note.BitField{Shl: uint8(64 - low - width), Shr: uint8(64 - width)}, Word: int(size),
-			}, nil
+			out := typed.NewLoad(t, p.base, p.off+word)
+			out.Bits = &typed.BitField{Size: int(size), Shl: uint8(64 - low - width), Shr: uint8(64 - width)}
+			return out, nil
 		}
 		if size *= 2; size > 8 {
 			return nil, errors.New("bit field across 64-bit words")
@@ -300,12 +299,12 @@ func bitsAt(p place, pos ir.Pos) (*ir.Expr, error) {
 	}
 }
 
-// deref reads what a pointer points to.
-func (c *Checker) deref(e, a *ir.Expr) (*ir.Expr, error) {
-	if a.Type.Kind != ir.KindPtr && e.Type.Kind == ir.KindAuto {
-		return nil, fmt.Errorf("%s is %s, not a pointer", shortString(a), a.Type)
-	}
-	if e.Type.Kind == ir.KindAuto {
+// deref reads what a pointer points to, as t if that is given.
+func deref(t ir.Type, a *typed.Node) (*typed.Node, error) {
+	if t.Kind == ir.KindAuto {
+		if a.Type.Kind != ir.KindPtr {
+			return nil, fmt.Errorf("%s is %s, not a pointer", shortString(a), a.Type)
+		}
 		if a.Type.Elem == nil {
 			return nil, fmt.Errorf("%s points to void: give a type to read", shortString(a))
 		}
@@ -313,27 +312,26 @@ func (c *Checker) deref(e, a *ir.Expr) (*ir.Expr, error) {
 		if err != nil {
 			return nil, err
 		}
-		return c.valueAt(p, e)
+		return valueAt(p)
 	}
 	ptr, err := asPointer(a)
 	if err != nil {
 		return nil, err
 	}
-	if err := e.Type.Valid(); err != nil {
+	if err := t.Valid(); err != nil {
 		return nil, err
 	}
-	if e.Type.Scalar() {
-		return &ir.Expr{Op: ir.OpLoad, Type: e.Type, Args: []*ir.Expr{ptr}, Pos: e.Pos}, nil
+	switch {
+	case t.Scalar():
+		return typed.NewLoad(t, ptr, 0), nil
+	case t.Kind == ir.KindString:
+		return typed.New(ir.OpStr, t, ptr), nil
 	}
-	op := ir.OpBuf
-	if e.Type.Kind == ir.KindString {
-		op = ir.OpStr
-	}
-	return &ir.Expr{Op: op, Type: e.Type, Args: []*ir.Expr{ptr}, Pos: e.Pos}, nil
+	return typed.New(ir.OpBuf, t, ptr), nil
 }
 
 // asPointer makes a number a kernel pointer; pointers stay what they are.
-func asPointer(e *ir.Expr) (*ir.Expr, error) {
+func asPointer(e *typed.Node) (*typed.Node, error) {
 	if e.Type.Kind == ir.KindPtr {
 		return e, nil
 	}
@@ -345,16 +343,18 @@ func asPointer(e *ir.Expr) (*ir.Expr, error) {
 
 // buffer types str and buf. On a value that is text or bytes already they
 // change the size.
-func (c *Checker) buffer(e *ir.Expr, args []*ir.Expr) (*ir.Expr, error) {
-	t := e.Type
-	if t.Kind == ir.KindAuto {
-		t = ir.StringType(ir.DefaultString)
-		if e.Op == ir.OpBuf {
-			return nil, errors.New("buf needs a size")
-		}
+func buffer(op ir.Op, t ir.Type, args []*typed.Node) (*typed.Node, error) {
+	kind := ir.KindString
+	if op == ir.OpBuf {
+		kind = ir.KindBytes
 	}
-	if want := map[ir.Op]ir.Kind{ir.OpStr: ir.KindString, ir.OpBuf: ir.KindBytes}[e.Op]; t.Kind != want {
-		return nil, fmt.Errorf("%s gives no %s", e.Op, t)
+	switch {
+	case t.Kind == ir.KindAuto && op == ir.OpBuf:
+		return nil, errors.New("buf needs a size")
+	case t.Kind == ir.KindAuto:
+		t = ir.StringType(ir.DefaultString)
+	case t.Kind != kind:
+		return nil, fmt.Errorf("%s gives no %s", op, t)
 	}
 	if err := t.Valid(); err != nil {
 		return nil, err
@@ -363,13 +363,13 @@ func (c *Checker) buffer(e *ir.Expr, args []*ir.Expr) (*ir.Expr, error) {
 	if a.Op == ir.OpStr || a.Op == ir.OpBuf {
 		a = a.Args[0]
 	} else if a.Type.Kind == ir.KindString {
-		return c.cast(&ir.Expr{Op: ir.OpCast, Type: t, Pos: e.Pos}, a)
+		return castTo(t, a)
 	}
 	ptr, err := asPointer(a)
 	if err != nil {
 		return nil, err
 	}
-	out := &ir.Expr{Op: e.Op, Type: t, Args: []*ir.Expr{ptr}, Pos: e.Pos}
+	out := typed.New(op, t, ptr)
 	if len(args) == 2 {
 		n, err := convertNumber(args[1], ir.Uint64Type())
 		if err != nil {
@@ -382,26 +382,26 @@ func (c *Checker) buffer(e *ir.Expr, args []*ir.Expr) (*ir.Expr, error) {
 
 // perCPU is the address of a per-CPU variable on a CPU: the kernel adds that
 // CPU's entry of __per_cpu_offset.
-func (c *Checker) perCPU(e *ir.Expr, args []*ir.Expr) (*ir.Expr, error) {
-	table, ok := c.Plan.Symbols["__per_cpu_offset"]
+func (c *checker) perCPU(variable, cpu *typed.Node) (*typed.Node, error) {
+	table, ok := c.plan.Symbols["__per_cpu_offset"]
 	if !ok {
 		return nil, Unsupported("per-CPU address", ir.Version{}, "the plan does not name the kernel symbol __per_cpu_offset (kptr_restrict?)")
 	}
-	ptr, err := asPointer(args[0])
+	ptr, err := asPointer(variable)
 	if err != nil {
 		return nil, err
 	}
 	longs := constOf(ir.PtrType(&btf.Int{Name: "unsigned long", Size: 8}, false), table)
-	p, err := c.index(place{base: longs, typ: longs.Type.Elem}, true, args[1])
+	p, err := index(place{base: longs, typ: longs.Type.Elem}, true, cpu)
 	if err != nil {
 		return nil, err
 	}
-	off := &ir.Expr{Op: ir.OpLoad, Type: ir.Uint64Type(), Args: []*ir.Expr{p.base}, Int: p.off}
+	off := typed.NewLoad(ir.Uint64Type(), p.base, p.off)
 	base, err := convert(ptr, ir.Uint64Type())
 	if err != nil {
 		return nil, err
 	}
-	return convert(&ir.Expr{Op: ir.OpAdd, Type: ir.Uint64Type(), Args: []*ir.Expr{base, off}, Pos: e.Pos}, ptr.Type)
+	return convert(typed.New(ir.OpAdd, ir.Uint64Type(), base, off), ptr.Type)
 }
 
 // arrayOf is the element of an array type.

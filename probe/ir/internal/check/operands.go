@@ -12,7 +12,7 @@ func checkArity(e *ir.Expr) error {
 	if e.Op == ir.OpInvalid && e.Str != "" {
 		return errors.New(e.Str)
 	}
-	if e.Op == ir.OpInvalid || e.Op >= ir.OpLoad {
+	if e.Op == ir.OpInvalid || e.Op.String() == ir.OpInvalid.String() {
 		return fmt.Errorf("no such operation: %d", e.Op)
 	}
 	least, most := e.Op.Arity()
@@ -23,18 +23,10 @@ func checkArity(e *ir.Expr) error {
 }
 
 // shortString is an expression cut to what fits a message.
-func shortString(e *ir.Expr) string {
+func shortString(e fmt.Stringer) string {
 	s := e.String()
 	if len(s) > 80 {
 		return s[:77] + "..."
 	}
 	return s
-}
-
-// validScalar is Type.Valid for what has to be a number.
-func validScalar(t ir.Type) error {
-	if !t.Scalar() {
-		return fmt.Errorf("%s is not a number", t)
-	}
-	return t.Valid()
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/borescope/borescope/probe"
 	"github.com/borescope/borescope/probe/ir"
+	"github.com/borescope/borescope/probe/ir/internal/typed"
 )
 
 // packetSince is when tracing programs got bpf_skb_output (a7658e1a4164).
@@ -16,25 +17,25 @@ var packetSince = ir.Version{5, 5}
 
 // packet types a packet's output. What is left of the statement are the pointer,
 // as Key, and the head that goes before the packet's bytes, as X.
-func (c *Checker) packet(out, s *ir.Stmt) (err error) {
+func (c *checker) packet(out *typed.Stmt, s *ir.Stmt) (err error) {
 	if s.Map == nil || s.Map.Kind != ir.MapPerf || !s.Map.Value.Equal(ir.TypeOf[ir.PacketHead]()) {
 		return errors.New("the map is not that of a Packets")
 	}
-	if out.Key, err = c.Expr(s.Key); err != nil {
+	if out.Key, err = c.expr(s.Key); err != nil {
 		return err
 	}
 	ptr := out.Key.Type
 	if buf, _ := StructOf(ptr.Elem).(*btf.Struct); ptr.Kind != ir.KindPtr || ptr.User || buf == nil || buf.Name != "sk_buff" {
 		return fmt.Errorf("%s is no pointer to a struct sk_buff of the kernel's", ptr)
 	}
-	if !c.Kern.AtLeast(packetSince) {
-		return Unsupported(s.Op.String(), packetSince, "this plan is for Linux "+c.Plan.Kernel)
+	if !c.kern.AtLeast(packetSince) {
+		return Unsupported(s.Op.String(), packetSince, "this plan is for Linux "+c.plan.Kernel)
 	}
-	if c.Pp.Type != ebpf.Tracing || c.Pp.Context != probe.ContextTramp {
+	if c.pp.Type != ebpf.Tracing || c.pp.Context != probe.ContextTramp {
 		return Unsupported(s.Op.String(), packetSince, c.targetName()+
 			" is loaded as a program whose arguments the kernel does not type: take fentry or fexit, or a tracepoint with probe.Options.PreferBTF")
 	}
-	length, err := c.Expr(&ir.Expr{Op: ir.OpMember, Str: "len", Args: []*ir.Expr{s.Key}, Pos: s.Pos})
+	length, err := c.expr(&ir.Expr{Op: ir.OpMember, Str: "len", Args: []*ir.Expr{s.Key}, Pos: s.Pos})
 	if err != nil {
 		return err
 	}
@@ -45,20 +46,19 @@ func (c *Checker) packet(out, s *ir.Stmt) (err error) {
 		}
 	}
 	n := c.keep("len", length)
-	out.X = &ir.Expr{Op: ir.OpTuple, Type: s.Map.Value, Pos: s.Pos, Args: []*ir.Expr{
-		{Op: ir.OpBuiltin, Type: ir.Uint64Type().WithFormat(ir.FormatTime), Str: "nsecs"}, n, lesser(most, n),
-	}}
+	now := builtinOf("nsecs", ir.Uint64Type().WithFormat(ir.FormatTime))
+	out.X = typed.New(ir.OpTuple, s.Map.Value, now, n, lesser(most, n))
 	return nil
 }
 
 // limit is how many bytes of a packet may be captured: as many as the caller
 // wants and a record can hold.
-func (c *Checker) limit(e *ir.Expr) (*ir.Expr, error) {
-	x, err := c.Expr(e)
+func (c *checker) limit(e *ir.Expr) (*typed.Node, error) {
+	x, err := c.expr(e)
 	if err != nil {
 		return nil, err
 	}
-	if IsConst(x) {
+	if x.Const() {
 		if x.Int < 0 {
 			return nil, fmt.Errorf("a packet of %d bytes", x.Int)
 		}
@@ -71,14 +71,12 @@ func (c *Checker) limit(e *ir.Expr) (*ir.Expr, error) {
 }
 
 // keep has a value computed before the statement, because it is read twice.
-func (c *Checker) keep(name string, x *ir.Expr) *ir.Expr {
+func (c *checker) keep(name string, x *typed.Node) *typed.Node {
 	v := &ir.Var{Name: name, Type: x.Type}
 	c.list = append(c.list, v)
-	c.before = append(c.before, &ir.Stmt{Op: ir.StmtLet, Var: v, X: x, Pos: x.Pos})
-	return &ir.Expr{Op: ir.OpVar, Type: x.Type, Var: v}
+	c.before = append(c.before, &typed.Stmt{Op: ir.StmtLet, Var: v, X: x, Pos: c.pos})
+	return &typed.Node{Op: ir.OpVar, Type: x.Type, Var: v}
 }
 
 // lesser is the lesser of two unsigned numbers of 32 bits.
-func lesser(a, b *ir.Expr) *ir.Expr {
-	return &ir.Expr{Op: ir.OpCond, Type: ir.IntType(4, false), Args: []*ir.Expr{{Op: ir.OpLt, Type: ir.BoolType(), Args: []*ir.Expr{a, b}}, a, b}}
-}
+func lesser(a, b *typed.Node) *typed.Node { return choice(compared(ir.OpLt, a, b), a, b) }

@@ -10,6 +10,7 @@ import (
 	"github.com/cilium/ebpf/btf"
 
 	"github.com/borescope/borescope/probe/ir"
+	"github.com/borescope/borescope/probe/ir/internal/typed"
 )
 
 // pathFuncs are the functions in whose fentry and fexit programs the kernel lets
@@ -21,8 +22,7 @@ var pathFuncs = []string{
 }
 
 // path types the text of a struct path.
-func (c *Checker) path(e, ptr *ir.Expr) (*ir.Expr, error) {
-	t := e.Type
+func (c *checker) path(t ir.Type, ptr *typed.Node) (*typed.Node, error) {
 	if t.Kind == ir.KindAuto {
 		t = ir.StringType(ir.DefaultString)
 	}
@@ -39,7 +39,7 @@ func (c *Checker) path(e, ptr *ir.Expr) (*ir.Expr, error) {
 	if err := c.pathPlace(); err != nil {
 		return nil, err
 	}
-	return &ir.Expr{Op: e.Op, Type: t.WithFormat(ir.FormatPath), Args: []*ir.Expr{ptr}, Pos: e.Pos}, nil
+	return typed.New(ir.OpPath, t.WithFormat(ir.FormatPath), ptr), nil
 }
 
 // The first kernels that permit bpf_d_path in LSM hooks that may sleep
@@ -48,19 +48,19 @@ var pathInLSM, pathInIter = ir.Version{5, 11}, ir.Version{5, 12}
 
 // pathPlace refuses bpf_d_path where the kernel does (bpf_d_path_allowed): which
 // LSM hooks may sleep, and so have it, the kernel knows.
-func (c *Checker) pathPlace() error {
+func (l *locator) pathPlace() error {
 	since := ir.Version{5, 10}
 	switch {
-	case c.Pp.Type == ebpf.LSM:
+	case l.pp.Type == ebpf.LSM:
 		since = pathInLSM
-	case c.Pp.Type == ebpf.Tracing && c.Pp.AttachType == ebpf.AttachTraceIter:
+	case l.pp.Type == ebpf.Tracing && l.pp.AttachType == ebpf.AttachTraceIter:
 		since = pathInIter
-	case c.Pp.Type != ebpf.Tracing || !slices.Contains(pathFuncs, c.Pp.AttachTo):
-		return Unsupported("path", since, "in "+c.targetName()+" the kernel does not permit bpf_d_path: take an iterator, an LSM hook that may sleep, or fentry or fexit of "+
+	case l.pp.Type != ebpf.Tracing || !slices.Contains(pathFuncs, l.pp.AttachTo):
+		return Unsupported("path", since, "in "+l.targetName()+" the kernel does not permit bpf_d_path: take an iterator, an LSM hook that may sleep, or fentry or fexit of "+
 			strings.Join(pathFuncs, ", "))
 	}
-	if !c.Kern.AtLeast(since) {
-		return Unsupported("path in "+c.targetName(), since, "Linux "+c.Plan.Kernel+" permits it in fentry and fexit of some functions only")
+	if !l.kern.AtLeast(since) {
+		return Unsupported("path in "+l.targetName(), since, "Linux "+l.plan.Kernel+" permits it in fentry and fexit of some functions only")
 	}
 	return nil
 }

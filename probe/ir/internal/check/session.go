@@ -18,14 +18,14 @@ const (
 )
 
 // session refuses what only session programs have.
-func (c *Checker) session(what string) error {
-	if !c.Pp.Session() {
-		return Unsupported(what, ir.Version{6, 10}, c.targetName()+" has no session program: it needs probe.Options.Session, and Linux 6.10 for kprobes, 6.13 for uprobes, 7.0 for fentry")
+func (l *locator) session(what string) error {
+	if !l.pp.Session() {
+		return Unsupported(what, ir.Version{6, 10}, l.targetName()+" has no session program: it needs probe.Options.Session, and Linux 6.10 for kprobes, 6.13 for uprobes, 7.0 for fentry")
 	}
-	if what == ir.StmtSkip.String() && c.Pp.Type == ebpf.Tracing {
-		return Unsupported(what, ir.Version{}, c.targetName()+" is a tracing session, whose returns the kernel does not leave out: test what SetSessionCookie kept")
+	if what == ir.StmtSkip.String() && l.pp.Type == ebpf.Tracing {
+		return Unsupported(what, ir.Version{}, l.targetName()+" is a tracing session, whose returns the kernel does not leave out: test what SetSessionCookie kept")
 	}
-	_, err := KernelFunc(c.Plan, KfuncIsReturn)
+	_, err := KernelFunc(l.plan, KfuncIsReturn)
 	return err
 }
 
@@ -52,13 +52,13 @@ var (
 )
 
 // storage checks that the plan's kernel has a kind of storage.
-func (c *Checker) storage(m *ir.Map) error {
+func (c *checker) storage(m *ir.Map) error {
 	since, by := TaskStorageSince, "tid"
 	if m.Kind == ir.MapCgroupStorage {
 		since, by = cgroupStorageSince, "cgroup"
 	}
-	if !c.Kern.AtLeast(since) {
-		return Unsupported("map kind "+m.Kind.String(), since, "use a hash keyed by "+by+", which "+c.Plan.Kernel+" has")
+	if !c.kern.AtLeast(since) {
+		return Unsupported("map kind "+m.Kind.String(), since, "use a hash keyed by "+by+", which "+c.plan.Kernel+" has")
 	}
 	if m.Kind != ir.MapCgroupStorage || c.cgroup != (cgroupPath{}) {
 		return nil

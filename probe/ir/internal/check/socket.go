@@ -8,6 +8,7 @@ import (
 	"github.com/cilium/ebpf/btf"
 
 	"github.com/borescope/borescope/probe/ir"
+	"github.com/borescope/borescope/probe/ir/internal/typed"
 )
 
 // socketCookieSince is when tracing programs got bpf_get_socket_cookie.
@@ -20,19 +21,19 @@ var socketTypes = map[string]bool{
 }
 
 // socketCookie types the cookie of a socket.
-func (c *Checker) socketCookie(e, ptr *ir.Expr) (*ir.Expr, error) {
+func (c *checker) socketCookie(ptr *typed.Node) (*typed.Node, error) {
 	s, _ := StructOf(ptr.Type.Elem).(*btf.Struct)
 	if ptr.Type.Kind != ir.KindPtr || ptr.Type.User || s == nil || !socketTypes[s.Name] {
 		return nil, fmt.Errorf("%s is no pointer to a struct sock of the kernel's", ptr.Type)
 	}
-	if !c.Kern.AtLeast(socketCookieSince) {
-		return nil, Unsupported(e.Op.String(), socketCookieSince, "Linux "+c.Plan.Kernel+" gives it to no tracing program")
+	if !c.kern.AtLeast(socketCookieSince) {
+		return nil, Unsupported(ir.OpSocketCookie.String(), socketCookieSince, "Linux "+c.plan.Kernel+" gives it to no tracing program")
 	}
-	if c.Pp.Type != ebpf.Tracing {
-		return nil, Unsupported(e.Op.String(), socketCookieSince, c.targetName()+
+	if c.pp.Type != ebpf.Tracing {
+		return nil, Unsupported(ir.OpSocketCookie.String(), socketCookieSince, c.targetName()+
 			" is loaded as a program whose arguments the kernel does not type: take fentry or fexit, or a tracepoint with probe.Options.PreferBTF")
 	}
-	return &ir.Expr{Op: e.Op, Type: ir.Uint64Type(), Args: []*ir.Expr{ptr}, Pos: e.Pos}, nil
+	return typed.New(ir.OpSocketCookie, ir.Uint64Type(), ptr), nil
 }
 
 // ErrNotArgument says that the verifier does not trust a pointer.

@@ -27,12 +27,12 @@ const loopFrames = 512
 const TaskStack = "task_struct.stack"
 
 // walked makes the action's walker ready for one more stack of so many frames.
-func (c *Checker) walked(frames int) error {
+func (c *checker) walked(frames int) error {
 	const what = "walk of a user stack"
-	old := "Linux " + c.Plan.Kernel + " has no bpf_loop: "
-	plain := !c.Kern.AtLeast(BpfLoopSince)
+	old := "Linux " + c.plan.Kernel + " has no bpf_loop: "
+	plain := !c.kern.AtLeast(BpfLoopSince)
 	switch {
-	case c.Pp.Type == ebpf.SocketFilter || c.Pp.Type == ebpf.Syscall:
+	case c.pp.Type == ebpf.SocketFilter || c.pp.Type == ebpf.Syscall:
 		return Unsupported(what, ir.Version{}, c.targetName()+" runs on behalf of no process")
 	case frames > loopFrames:
 		return fmt.Errorf("%d frames: at most %d, with those left out", frames, loopFrames)
@@ -54,18 +54,18 @@ func (c *Checker) walked(frames int) error {
 	return nil
 }
 
-func (c *Checker) newWalker(plain bool) (*bpfwalk.Walker, error) {
-	w := &bpfwalk.Walker{PlainLoop: plain, Returns: returnProbes(c.Plan)}
-	if c.Plan.Arch == "arm64" {
+func (c *checker) newWalker(plain bool) (*bpfwalk.Walker, error) {
+	w := &bpfwalk.Walker{PlainLoop: plain, Returns: returnProbes(c.plan)}
+	if c.plan.Arch == "arm64" {
 		w.Machine = elf.EM_AARCH64
 	}
-	if c.Kern.AtLeast(taskRegsSince) {
+	if c.kern.AtLeast(taskRegsSince) {
 		return w, nil
 	}
-	if c.Plan.BTF == nil {
+	if c.plan.BTF == nil {
 		return nil, Unsupported("walk of a user stack", taskRegsSince, "older kernels need the offset of task_struct.stack: "+noBTF)
 	}
-	off, err := kernel.MemberOffset(c.Plan.BTF, TaskStack)
+	off, err := kernel.MemberOffset(c.plan.BTF, TaskStack)
 	if err != nil {
 		return nil, Unsupported("walk of a user stack", taskRegsSince, "older kernels need the offset of task_struct.stack: "+noBTF)
 	}

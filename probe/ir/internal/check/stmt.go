@@ -7,13 +7,14 @@ import (
 	"github.com/cilium/ebpf"
 
 	"github.com/borescope/borescope/probe/ir"
+	"github.com/borescope/borescope/probe/ir/internal/typed"
 )
 
-func (c *Checker) block(list []*ir.Stmt) ([]*ir.Stmt, error) {
+func (c *checker) block(list []*ir.Stmt) ([]*typed.Stmt, error) {
 	return c.blockDepth(list, 0)
 }
 
-func (c *Checker) blockDepth(list []*ir.Stmt, depth int) ([]*ir.Stmt, error) {
+func (c *checker) blockDepth(list []*ir.Stmt, depth int) ([]*typed.Stmt, error) {
 	if depth > 32 {
 		return nil, errors.New("statements nested more than 32 deep")
 	}
@@ -21,7 +22,7 @@ func (c *Checker) blockDepth(list []*ir.Stmt, depth int) ([]*ir.Stmt, error) {
 	outer := c.before
 	c.before = nil
 	defer func() { c.before = outer }()
-	out := make([]*ir.Stmt, 0, len(list))
+	out := make([]*typed.Stmt, 0, len(list))
 	defer c.closeScope(len(c.scope))
 	for _, s := range list {
 		if s == nil {
@@ -29,7 +30,7 @@ func (c *Checker) blockDepth(list []*ir.Stmt, depth int) ([]*ir.Stmt, error) {
 		}
 		x, err := c.stmt(s, depth)
 		if err != nil {
-			return nil, At(s.Pos, ir.FirstLine(s), err)
+			return nil, At(s.Pos, typed.Line(s), err)
 		}
 		out = append(append(out, c.before...), x)
 		c.before = nil
@@ -39,15 +40,16 @@ func (c *Checker) blockDepth(list []*ir.Stmt, depth int) ([]*ir.Stmt, error) {
 
 // closeScope forgets the variables that a block declared: whether they are set
 // behind it depends on whether it ran.
-func (c *Checker) closeScope(n int) {
+func (c *checker) closeScope(n int) {
 	for _, v := range c.scope[n:] {
-		delete(c.Vars, v)
+		delete(c.vars, v)
 	}
 	c.scope = c.scope[:n]
 }
 
-func (c *Checker) stmt(s *ir.Stmt, depth int) (*ir.Stmt, error) {
-	out := &ir.Stmt{Op: s.Op, Map: s.Map, Delete: s.Delete, Flag: s.Flag, Max: s.Max, Thread: s.Thread, Pos: s.Pos}
+func (c *checker) stmt(s *ir.Stmt, depth int) (*typed.Stmt, error) {
+	c.pos = s.Pos
+	out := &typed.Stmt{Op: s.Op, Map: s.Map, Delete: s.Delete, Flag: s.Flag, Max: s.Max, Thread: s.Thread, Pos: s.Pos}
 	var err error
 	if s.Op != ir.StmtAgg {
 		if err := flippedMap(s.Map); err != nil {
@@ -100,13 +102,13 @@ func (c *Checker) stmt(s *ir.Stmt, depth int) (*ir.Stmt, error) {
 	case ir.StmtOverride:
 		return out, c.override(out, s)
 	case ir.StmtEval:
-		out.X, err = c.Expr(s.X)
+		out.X, err = c.expr(s.X)
 		return out, err
 	}
 	return nil, fmt.Errorf("no such statement: %d", s.Op)
 }
 
-func (c *Checker) bodies(out, s *ir.Stmt, depth int) (err error) {
+func (c *checker) bodies(out *typed.Stmt, s *ir.Stmt, depth int) (err error) {
 	if out.Body, err = c.blockDepth(s.Body, depth+1); err != nil {
 		return err
 	}
@@ -115,11 +117,11 @@ func (c *Checker) bodies(out, s *ir.Stmt, depth int) (err error) {
 }
 
 // bind gives a variable its type, or checks that it has it already.
-func (c *Checker) bind(v *ir.Var, t ir.Type) (*ir.Var, error) {
+func (c *checker) bind(v *ir.Var, t ir.Type) (*ir.Var, error) {
 	if v == nil {
 		return nil, errors.New("missing variable")
 	}
-	if have := c.Vars[v]; have != nil {
+	if have := c.vars[v]; have != nil {
 		if !have.Type.Equal(t) {
 			return nil, fmt.Errorf("variable %s is %s, not %s", v.Name, have.Type, t)
 		}
@@ -132,21 +134,21 @@ func (c *Checker) bind(v *ir.Var, t ir.Type) (*ir.Var, error) {
 		t = v.Type
 	}
 	n := &ir.Var{Name: v.Name, Type: t}
-	c.Vars[v] = n
+	c.vars[v] = n
 	c.scope = append(c.scope, v)
 	c.list = append(c.list, n)
 	return n, nil
 }
 
-func (c *Checker) let(out, s *ir.Stmt) error {
-	x, err := c.Expr(s.X)
+func (c *checker) let(out *typed.Stmt, s *ir.Stmt) error {
+	x, err := c.expr(s.X)
 	if err != nil {
 		return err
 	}
 	want := ir.Type{}
 	if s.Var != nil {
 		want = s.Var.Type
-		if have := c.Vars[s.Var]; have != nil {
+		if have := c.vars[s.Var]; have != nil {
 			want = have.Type
 		}
 	}
@@ -160,17 +162,17 @@ func (c *Checker) let(out, s *ir.Stmt) error {
 	return err
 }
 
-func (c *Checker) condition(e *ir.Expr) (*ir.Expr, error) {
-	x, err := c.Expr(e)
+func (c *checker) condition(e *ir.Expr) (*typed.Node, error) {
+	x, err := c.expr(e)
 	if err != nil {
 		return nil, err
 	}
 	return truth(x)
 }
 
-func (c *Checker) loop(out, s *ir.Stmt, depth int) error {
+func (c *checker) loop(out *typed.Stmt, s *ir.Stmt, depth int) error {
 	defer c.closeScope(len(c.scope))
-	x, err := c.Expr(s.X)
+	x, err := c.expr(s.X)
 	if err != nil {
 		return err
 	}
@@ -178,7 +180,7 @@ func (c *Checker) loop(out, s *ir.Stmt, depth int) error {
 		return err
 	}
 	switch {
-	case IsConst(x) && (s.Max == 0 || int64(s.Max) > x.Int):
+	case x.Const() && (s.Max == 0 || int64(s.Max) > x.Int):
 		out.Max = int(max(x.Int, 0))
 	case s.Max <= 0:
 		return errors.New("a loop whose count is not constant needs Max")
@@ -198,13 +200,13 @@ func (c *Checker) loop(out, s *ir.Stmt, depth int) error {
 	return err
 }
 
-func (c *Checker) forEach(out, s *ir.Stmt, depth int) error {
+func (c *checker) forEach(out *typed.Stmt, s *ir.Stmt, depth int) error {
 	defer c.closeScope(len(c.scope))
 	if err := plainMap(s.Map); err != nil {
 		return err
 	}
-	if !c.Kern.AtLeast(ForEachSince) {
-		return Unsupported("loop over a map", ForEachSince, "this plan is for Linux "+c.Plan.Kernel)
+	if !c.kern.AtLeast(ForEachSince) {
+		return Unsupported("loop over a map", ForEachSince, "this plan is for Linux "+c.plan.Kernel)
 	}
 	key := s.Map.Key
 	switch s.Map.Kind {
@@ -232,21 +234,21 @@ func (c *Checker) forEach(out, s *ir.Stmt, depth int) error {
 }
 
 // key types a statement's key.
-func (c *Checker) key(s *ir.Stmt) (*ir.Expr, error) {
+func (c *checker) key(s *ir.Stmt) (*typed.Node, error) {
 	if s.Map == nil {
 		return nil, errors.New("missing map")
 	}
 	if s.Key == nil {
 		return c.keyOf(s.Map, nil)
 	}
-	k, err := c.Expr(s.Key)
+	k, err := c.expr(s.Key)
 	if err != nil {
 		return nil, err
 	}
 	return c.keyOf(s.Map, k)
 }
 
-func (c *Checker) find(out, s *ir.Stmt, depth int) (err error) {
+func (c *checker) find(out *typed.Stmt, s *ir.Stmt, depth int) (err error) {
 	if err = plainMap(s.Map); err != nil {
 		return err
 	}
@@ -270,7 +272,7 @@ func (c *Checker) find(out, s *ir.Stmt, depth int) (err error) {
 	return err
 }
 
-func (c *Checker) store(out, s *ir.Stmt) (err error) {
+func (c *checker) store(out *typed.Stmt, s *ir.Stmt) (err error) {
 	if err = plainMap(s.Map); err != nil {
 		return err
 	}
@@ -283,7 +285,7 @@ func (c *Checker) store(out, s *ir.Stmt) (err error) {
 		}
 		return nil
 	}
-	x, err := c.Expr(s.X)
+	x, err := c.expr(s.X)
 	if err != nil {
 		return err
 	}
@@ -296,7 +298,7 @@ func (c *Checker) store(out, s *ir.Stmt) (err error) {
 	return nil
 }
 
-func (c *Checker) aggregate(out, s *ir.Stmt) (err error) {
+func (c *checker) aggregate(out *typed.Stmt, s *ir.Stmt) (err error) {
 	if s.Map == nil || s.Map.Agg == ir.AggNone {
 		return errors.New("the map does not aggregate")
 	}
@@ -315,7 +317,7 @@ func (c *Checker) aggregate(out, s *ir.Stmt) (err error) {
 		}
 		return fmt.Errorf("%s needs a value", s.Map.Agg)
 	}
-	x, err := c.Expr(s.X)
+	x, err := c.expr(s.X)
 	if err != nil {
 		return err
 	}
@@ -323,11 +325,11 @@ func (c *Checker) aggregate(out, s *ir.Stmt) (err error) {
 	return err
 }
 
-func (c *Checker) emit(out, s *ir.Stmt) error {
+func (c *checker) emit(out *typed.Stmt, s *ir.Stmt) error {
 	if s.Map == nil || s.Map.Kind != ir.MapRing && s.Map.Kind != ir.MapPerf {
 		return errors.New("the map is no ring or perf buffer")
 	}
-	x, err := c.Expr(s.X)
+	x, err := c.expr(s.X)
 	if err != nil {
 		return err
 	}
@@ -341,8 +343,8 @@ func (c *Checker) emit(out, s *ir.Stmt) error {
 	return nil
 }
 
-func (c *Checker) effect(out, s *ir.Stmt, t ir.Type) error {
-	x, err := c.Expr(s.X)
+func (c *checker) effect(out *typed.Stmt, s *ir.Stmt, t ir.Type) error {
+	x, err := c.expr(s.X)
 	if err != nil {
 		return err
 	}
@@ -351,9 +353,9 @@ func (c *Checker) effect(out, s *ir.Stmt, t ir.Type) error {
 }
 
 // override types an override of the return value.
-func (c *Checker) override(out, s *ir.Stmt) error {
-	t := c.Pp.Type
-	if t != ebpf.Kprobe && c.Pp.AttachType != ebpf.AttachModifyReturn || c.Pp.Returns || c.Pp.UserRegs {
+func (c *checker) override(out *typed.Stmt, s *ir.Stmt) error {
+	t := c.pp.Type
+	if t != ebpf.Kprobe && c.pp.AttachType != ebpf.AttachModifyReturn || c.pp.Returns || c.pp.UserRegs {
 		return fmt.Errorf("%s cannot override a return value: only kprobe and fmod_ret can", c.targetName())
 	}
 	return c.effect(out, s, ir.Int64Type())

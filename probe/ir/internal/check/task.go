@@ -7,6 +7,7 @@ import (
 
 	"github.com/borescope/borescope/internal/kernel"
 	"github.com/borescope/borescope/probe/ir"
+	"github.com/borescope/borescope/probe/ir/internal/typed"
 )
 
 // TaskFields are what taskID reads, besides a task's numbers in the initial
@@ -30,7 +31,7 @@ func UsesTaskIDs(e *ir.Expr) bool {
 // taskID types the number of a task that is not the current one, which is typed:
 // the one in the initial namespace or, for a program that is loaded in another one,
 // the same as PIDNamespace.OwnIDs gives the current task.
-func (c *Checker) taskID(op ir.Op, task *ir.Expr) (*ir.Expr, error) {
+func (c *checker) taskID(op ir.Op, task *typed.Node) (*typed.Node, error) {
 	s, _ := StructOf(task.Type.Elem).(*btf.Struct)
 	if task.Type.Kind != ir.KindPtr || task.Type.User || s == nil || s.Name != "task_struct" {
 		return nil, fmt.Errorf("%s is no pointer to a struct task_struct of the kernel's", task.Type)
@@ -39,55 +40,55 @@ func (c *Checker) taskID(op ir.Op, task *ir.Expr) (*ir.Expr, error) {
 	if op == ir.OpTaskPID {
 		initial, pid = "tgid", "group_leader->thread_pid"
 	}
-	number, err := c.memberOf(task, initial, ir.IntType(4, false))
+	number, err := memberOf(task, initial, ir.IntType(4, false))
 	if err != nil || c.ns == nil {
 		return number, err
 	}
 	number = c.keep("initial", number)
 	idle := compared(ir.OpEq, number, constOf(ir.IntType(4, false), 0)) // the idle tasks are 0 everywhere
-	stranger := choice(idle, number, &ir.Expr{Op: ir.OpOr, Type: ir.IntType(4, false), Args: []*ir.Expr{number, constOf(ir.IntType(4, false), kernel.Stranger)}})
+	stranger := choice(idle, number, typed.New(ir.OpOr, ir.IntType(4, false), number, constOf(ir.IntType(4, false), kernel.Stranger)))
 	n := c.ns.Nested
 	if n == nil {
 		return stranger, nil
 	}
-	at, err := c.memberOf(task, pid, ir.Type{})
+	at, err := memberOf(task, pid, ir.Type{})
 	if err != nil {
 		return nil, err
 	}
 	at = c.keep("thread_pid", at)
-	level, err := c.memberOf(at, "level", ir.IntType(4, false))
+	level, err := memberOf(at, "level", ir.IntType(4, false))
 	if err != nil {
 		return nil, err
 	}
-	upid, err := c.elementOf(at, "numbers", int64(n.Level))
+	upid, err := elementOf(at, "numbers", int64(n.Level))
 	if err != nil {
 		return nil, err
 	}
-	ns, err := c.memberOf(upid, "ns", ir.Uint64Type())
+	ns, err := memberOf(upid, "ns", ir.Uint64Type())
 	if err != nil {
 		return nil, err
 	}
-	own, err := c.memberOf(upid, "nr", ir.IntType(4, false))
+	own, err := memberOf(upid, "nr", ir.IntType(4, false))
 	if err != nil {
 		return nil, err
 	}
-	inside := &ir.Expr{Op: ir.OpLAnd, Type: ir.BoolType(), Args: []*ir.Expr{
+	inside := typed.New(ir.OpLAnd, ir.BoolType(),
 		compared(ir.OpGe, level, constOf(ir.IntType(4, false), uint64(n.Level))),
 		compared(ir.OpEq, ns, constOf(ir.Uint64Type(), n.Address)),
-	}}
+	)
 	return choice(inside, own, stranger), nil
 }
 
 // memberOf reads a number behind a typed pointer, as t if that is given.
-func (c *Checker) memberOf(ptr *ir.Expr, path string, t ir.Type) (*ir.Expr, error) {
+func memberOf(ptr *typed.Node, path string, t ir.Type) (*typed.Node, error) {
 	p, err := placeOf(ptr)
 	if err == nil {
-		p, err = c.member(p, path)
+		p, err = member(p, path)
 	}
 	if err != nil {
 		return nil, err
 	}
-	x, err := c.valueAt(p, &ir.Expr{Op: ir.OpMember, Pos: ptr.Pos})
+	x, err := valueAt(p)
 	if err != nil || t.Kind == ir.KindAuto {
 		return x, err
 	}
@@ -97,10 +98,10 @@ func (c *Checker) memberOf(ptr *ir.Expr, path string, t ir.Type) (*ir.Expr, erro
 // elementOf is the address of element i of an array behind a typed pointer,
 // however many its type says there are: one, or none, stands for what the kernel
 // allocates.
-func (c *Checker) elementOf(ptr *ir.Expr, array string, i int64) (*ir.Expr, error) {
+func elementOf(ptr *typed.Node, array string, i int64) (*typed.Node, error) {
 	p, err := placeOf(ptr)
 	if err == nil {
-		p, err = c.member(p, array+"[0]")
+		p, err = member(p, array+"[0]")
 	}
 	if err != nil {
 		return nil, err
@@ -113,11 +114,11 @@ func (c *Checker) elementOf(ptr *ir.Expr, array string, i int64) (*ir.Expr, erro
 	return address(p, ir.PtrType(p.typ, false)), nil
 }
 
-func compared(op ir.Op, a, b *ir.Expr) *ir.Expr {
-	return &ir.Expr{Op: op, Type: ir.BoolType(), Args: []*ir.Expr{a, b}}
+func compared(op ir.Op, a, b *typed.Node) *typed.Node {
+	return typed.New(op, ir.BoolType(), a, b)
 }
 
 // choice is a if the condition holds, or else b of the same type.
-func choice(cond, a, b *ir.Expr) *ir.Expr {
-	return &ir.Expr{Op: ir.OpCond, Type: a.Type, Args: []*ir.Expr{cond, a, b}}
+func choice(cond, a, b *typed.Node) *typed.Node {
+	return typed.New(ir.OpCond, a.Type, cond, a, b)
 }

@@ -6,19 +6,20 @@ import (
 
 	"github.com/borescope/borescope/probe/ir"
 	"github.com/borescope/borescope/probe/ir/internal/eval"
+	"github.com/borescope/borescope/probe/ir/internal/typed"
 )
 
 // text types the operations on text, and those on bytes that are like them.
-func (c *Checker) text(e *ir.Expr, args []*ir.Expr) (*ir.Expr, error) {
+func text(e *ir.Expr, args []*typed.Node) (*typed.Node, error) {
 	switch e.Op {
 	case ir.OpMemcmp:
-		return memcmp(e, args)
+		return memcmp(e.Int, args)
 	case ir.OpLen:
 		if t := args[0].Type; t.Kind == ir.KindBytes && (t.Format == ir.FormatKstack || t.Format == ir.FormatUstack) {
-			return &ir.Expr{Op: ir.OpLen, Type: ir.IntType(4, false), Args: args, Pos: e.Pos}, nil
+			return typed.New(ir.OpLen, ir.IntType(4, false), args...), nil
 		}
 	}
-	out := &ir.Expr{Op: e.Op, Type: ir.BoolType(), Str: e.Str, Int: e.Int, Args: make([]*ir.Expr, len(args)), Pos: e.Pos}
+	out := &typed.Node{Op: e.Op, Type: ir.BoolType(), Str: e.Str, Int: e.Int, Args: make([]*typed.Node, len(args))}
 	for i, a := range args {
 		x := asText(a)
 		if x.Type.Kind != ir.KindString {
@@ -43,13 +44,13 @@ func (c *Checker) text(e *ir.Expr, args []*ir.Expr) (*ir.Expr, error) {
 			return constOf(ir.BoolType(), 1), nil
 		}
 	default:
-		return c.needle(out)
+		return needle(out)
 	}
 	return out, nil
 }
 
 // needle types the search for text in text.
-func (c *Checker) needle(out *ir.Expr) (*ir.Expr, error) {
+func needle(out *typed.Node) (*typed.Node, error) {
 	missing := constOf(ir.BoolType(), 0)
 	found := constOf(ir.BoolType(), 1)
 	if out.Op == ir.OpIndexOf {
@@ -62,7 +63,7 @@ func (c *Checker) needle(out *ir.Expr) (*ir.Expr, error) {
 		}
 		out.Str, out.Args = out.Args[1].Str, out.Args[:1]
 	}
-	if _, err := c.stringConst(&ir.Expr{Str: out.Str}); err != nil {
+	if _, err := stringConst(out.Str, ir.Type{}); err != nil {
 		return nil, err
 	}
 	switch n := len(out.Str); {
@@ -75,16 +76,16 @@ func (c *Checker) needle(out *ir.Expr) (*ir.Expr, error) {
 }
 
 // memcmp types a comparison of memory by order.
-func memcmp(e *ir.Expr, args []*ir.Expr) (*ir.Expr, error) {
+func memcmp(n int64, args []*typed.Node) (*typed.Node, error) {
 	for _, a := range args {
 		if a.Type.Kind != ir.KindString && a.Type.Kind != ir.KindBytes {
 			return nil, fmt.Errorf("%s is %s, not text or bytes", shortString(a), a.Type)
 		}
-		if e.Int < 1 || e.Int > int64(a.Type.Size) {
-			return nil, fmt.Errorf("memcmp of %d bytes: %s is %s", e.Int, shortString(a), a.Type)
+		if n < 1 || n > int64(a.Type.Size) {
+			return nil, fmt.Errorf("memcmp of %d bytes: %s is %s", n, shortString(a), a.Type)
 		}
 	}
-	return &ir.Expr{Op: ir.OpMemcmp, Type: ir.IntType(4, true), Int: e.Int, Args: args, Pos: e.Pos}, nil
+	return &typed.Node{Op: ir.OpMemcmp, Type: ir.IntType(4, true), Int: n, Args: args}, nil
 }
 
 // Glob is a pattern that matches whole texts: a list of classes of bytes, with

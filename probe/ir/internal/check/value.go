@@ -12,31 +12,30 @@ import (
 	"github.com/borescope/borescope/probe"
 	"github.com/borescope/borescope/probe/ir"
 	"github.com/borescope/borescope/probe/ir/internal/ctype"
+	"github.com/borescope/borescope/probe/ir/internal/typed"
 )
 
 // bytesConst types constant bytes.
-func bytesConst(e *ir.Expr) (*ir.Expr, error) {
-	t := e.Type
+func bytesConst(s string, t ir.Type) (*typed.Node, error) {
 	if t.Kind == ir.KindAuto {
-		t = ir.BytesType(len(e.Str))
+		t = ir.BytesType(len(s))
 	}
-	if t.Kind != ir.KindBytes || t.Size < len(e.Str) {
-		return nil, fmt.Errorf("%d bytes do not fit %s", len(e.Str), t)
+	if t.Kind != ir.KindBytes || t.Size < len(s) {
+		return nil, fmt.Errorf("%d bytes do not fit %s", len(s), t)
 	}
 	if err := t.Valid(); err != nil {
 		return nil, err
 	}
-	return &ir.Expr{Op: ir.OpBytes, Type: t, Str: e.Str, Pos: e.Pos}, nil
+	return &typed.Node{Op: ir.OpBytes, Type: t, Str: s}, nil
 }
 
 // enumerator is the value of a kernel enumerator.
-func (c *Checker) enumerator(e *ir.Expr) (*ir.Expr, error) {
-	if c.Plan.BTF == nil {
-		return nil, Unsupported("enumerator "+e.Str, ir.Version{}, noBTF)
+func (c *checker) enumerator(name string) (*typed.Node, error) {
+	if c.plan.BTF == nil {
+		return nil, Unsupported("enumerator "+name, ir.Version{}, noBTF)
 	}
-	name := e.Str
 	if i := strings.LastIndexByte(name, '.'); i >= 0 {
-		t, err := lookupType(c.Plan.BTF, name[:i])
+		t, err := lookupType(c.plan.BTF, name[:i])
 		if err != nil {
 			return nil, err
 		}
@@ -53,7 +52,7 @@ func (c *Checker) enumerator(e *ir.Expr) (*ir.Expr, error) {
 		}
 		return nil, fmt.Errorf("%s has no %q%s", ctype.Name(en), name[i+1:], near.Hint(name[i+1:], names))
 	}
-	for t, err := range c.Plan.BTF.All() {
+	for t, err := range c.plan.BTF.All() {
 		if err != nil {
 			return nil, err
 		}
@@ -67,7 +66,7 @@ func (c *Checker) enumerator(e *ir.Expr) (*ir.Expr, error) {
 }
 
 // enumValue is an enum's value by name, nil if it has none of that name.
-func enumValue(en *btf.Enum, name string) *ir.Expr {
+func enumValue(en *btf.Enum, name string) *typed.Node {
 	for _, v := range en.Values {
 		if v.Name == name {
 			return constOf(ir.IntType(int(en.Size), en.Signed), v.Value)
@@ -77,8 +76,8 @@ func enumValue(en *btf.Enum, name string) *ir.Expr {
 }
 
 // sizeof is the size of a kernel type.
-func (c *Checker) sizeof(e *ir.Expr) (*ir.Expr, error) {
-	t, err := c.kernelType(e.Str)
+func (c *checker) sizeof(name string) (*typed.Node, error) {
+	t, err := c.kernelType(name)
 	if err != nil {
 		return nil, err
 	}
@@ -90,29 +89,29 @@ func (c *Checker) sizeof(e *ir.Expr) (*ir.Expr, error) {
 }
 
 // addressSpace types kptr and uptr: the same pointer into the other memory.
-func addressSpace(e, a *ir.Expr) (*ir.Expr, error) {
+func addressSpace(a *typed.Node, user bool) (*typed.Node, error) {
 	if !a.Type.Scalar() {
 		return nil, fmt.Errorf("%s is %s, not an address", shortString(a), a.Type)
 	}
-	t := ir.PtrType(nil, e.Op == ir.OpUptr)
+	t := ir.PtrType(nil, user)
 	if a.Type.Kind == ir.KindPtr {
 		t.Elem = a.Type.Elem
 	}
-	return &ir.Expr{Op: ir.OpCast, Type: t, Args: []*ir.Expr{a}, Pos: e.Pos}, nil
+	return typed.New(ir.OpCast, t, a), nil
 }
 
 // offsetOf is where a member is in what a pointer points to.
-func (c *Checker) offsetOf(e, a *ir.Expr) (*ir.Expr, error) {
+func offsetOf(a *typed.Node, path string) (*typed.Node, error) {
 	p, err := placeOf(a)
 	if err != nil {
 		return nil, err
 	}
-	m, err := c.member(p, e.Str)
+	m, err := member(p, path)
 	switch {
 	case err != nil:
 		return nil, err
 	case m.base != p.base:
-		return nil, fmt.Errorf("path %q leads through a pointer", e.Str)
+		return nil, fmt.Errorf("path %q leads through a pointer", path)
 	case m.bits != nil:
 		return nil, errors.New("a bit field has no offset in bytes")
 	}
@@ -121,7 +120,7 @@ func (c *Checker) offsetOf(e, a *ir.Expr) (*ir.Expr, error) {
 
 // inPlace says whether e stands for something in memory, of which a part can
 // be read there; other values are computed as a whole.
-func inPlace(e *ir.Expr) bool {
+func inPlace(e *typed.Node) bool {
 	return e.Type.Kind == ir.KindPtr || e.Op == ir.OpStr || e.Op == ir.OpBuf && e.Type.Elem != nil
 }
 
@@ -158,8 +157,7 @@ func elementType(t ir.Type) (ir.Type, error) {
 }
 
 // indexValue types an element of a value.
-func (c *Checker) indexValue(e *ir.Expr, args []*ir.Expr) (*ir.Expr, error) {
-	a, i := args[0], args[1]
+func indexValue(a, i *typed.Node) (*typed.Node, error) {
 	if !i.Type.Scalar() {
 		return nil, fmt.Errorf("%s is %s, not an index", shortString(i), i.Type)
 	}
@@ -168,12 +166,12 @@ func (c *Checker) indexValue(e *ir.Expr, args []*ir.Expr) (*ir.Expr, error) {
 		return nil, err
 	}
 	n := int64(a.Type.Size / t.Size)
-	if IsConst(i) {
+	if i.Const() {
 		if i.Int < 0 || i.Int >= n {
 			return nil, fmt.Errorf("index %d of %d elements", i.Int, n)
 		}
 		if a.Type.Kind == ir.KindTuple {
-			return c.elem(&ir.Expr{Op: ir.OpElem, Int: i.Int, Pos: e.Pos}, a)
+			return elem("", i.Int, a)
 		}
 	}
 	if !t.Scalar() {
@@ -182,7 +180,7 @@ func (c *Checker) indexValue(e *ir.Expr, args []*ir.Expr) (*ir.Expr, error) {
 	if i, err = convert(i, ir.Uint64Type()); err != nil {
 		return nil, err
 	}
-	return &ir.Expr{Op: ir.OpIndex, Type: t, Args: []*ir.Expr{a, i}, Pos: e.Pos}, nil
+	return typed.New(ir.OpIndex, t, a, i), nil
 }
 
 // sameBits says whether two types are an integer and bytes of its width, which
@@ -195,7 +193,7 @@ func sameBits(a, b ir.Type) bool {
 var PerCPULookup = ir.Version{5, 19}
 
 // mapCPU types a read of what one CPU holds.
-func (c *Checker) mapCPU(e *ir.Expr, args []*ir.Expr) (*ir.Expr, error) {
+func (c *checker) mapCPU(e *ir.Expr, args []*typed.Node) (*typed.Node, error) {
 	m := e.Map
 	if m == nil {
 		return nil, errors.New("missing map")
@@ -205,7 +203,7 @@ func (c *Checker) mapCPU(e *ir.Expr, args []*ir.Expr) (*ir.Expr, error) {
 	default:
 		return nil, fmt.Errorf("map %s is not per CPU", m.Name)
 	}
-	out := &ir.Expr{Op: ir.OpMapCPU, Type: m.Value, Map: m, Int: e.Int, Pos: e.Pos}
+	out := &typed.Node{Op: ir.OpMapCPU, Type: m.Value, Map: m, Int: e.Int}
 	switch m.Agg {
 	case ir.AggNone:
 		out.Int = 0
@@ -220,11 +218,11 @@ func (c *Checker) mapCPU(e *ir.Expr, args []*ir.Expr) (*ir.Expr, error) {
 	if !out.Type.Scalar() || ClassesOf(m) != nil {
 		return nil, fmt.Errorf("map %s: the program cannot read values of other CPUs", m.Name)
 	}
-	if !c.Kern.AtLeast(PerCPULookup) {
-		return nil, Unsupported("reading other CPUs' values", PerCPULookup, "on Linux "+c.Plan.Kernel+
+	if !c.kern.AtLeast(PerCPULookup) {
+		return nil, Unsupported("reading other CPUs' values", PerCPULookup, "on Linux "+c.plan.Kernel+
 			" a program reaches only what its own CPU has of a map (bpf_map_lookup_percpu_elem is missing): let the reader add the CPUs up")
 	}
-	var key *ir.Expr
+	var key *typed.Node
 	if len(args) == 2 {
 		key = args[0]
 	}
@@ -245,14 +243,14 @@ func (c *Checker) mapCPU(e *ir.Expr, args []*ir.Expr) (*ir.Expr, error) {
 
 // kernelAddr is the address of a kernel symbol. BTF has the types of variables
 // that are per CPU, and since Linux 6.16, built with a recent pahole, of others.
-func (c *Checker) kernelAddr(e *ir.Expr) (*ir.Expr, error) {
-	addr, ok := c.Plan.Symbols[e.Str]
+func (l *locator) kernelAddr(name string) (*typed.Node, error) {
+	addr, ok := l.plan.Symbols[name]
 	if !ok {
-		return nil, fmt.Errorf("the plan does not name the kernel symbol %q: see ResolveSymbols", e.Str)
+		return nil, fmt.Errorf("the plan does not name the kernel symbol %q: see ResolveSymbols", name)
 	}
 	t := ir.PtrType(nil, false)
-	if c.Plan.BTF != nil {
-		types, _ := c.Plan.BTF.AnyTypesByName(e.Str)
+	if l.plan.BTF != nil {
+		types, _ := l.plan.BTF.AnyTypesByName(name)
 		for _, x := range types {
 			if v, ok := x.(*btf.Var); ok {
 				t.Elem = v.Type
@@ -264,37 +262,37 @@ func (c *Checker) kernelAddr(e *ir.Expr) (*ir.Expr, error) {
 
 // userAddr is the address of a symbol of the probe's file: the distance from
 // the probed instruction, which the plan names, and where that instruction is.
-func (c *Checker) userAddr(e *ir.Expr) (*ir.Expr, error) {
-	if !c.Pp.UserRegs || c.Pp.Returns && c.Pp.Go == nil {
-		return nil, fmt.Errorf("%s is not at an instruction of a file: uaddr needs one", c.targetName())
+func (l *locator) userAddr(name string) (*typed.Node, error) {
+	if !l.pp.UserRegs || l.pp.Returns && l.pp.Go == nil {
+		return nil, fmt.Errorf("%s is not at an instruction of a file: uaddr needs one", l.targetName())
 	}
-	ip, err := c.register(c.specialReg("ip"), ir.Uint64Type())
+	ip, err := l.register(l.specialReg("ip"), ir.Uint64Type())
 	if err != nil {
 		return nil, err
 	}
-	var sum *ir.Expr
+	var sum *typed.Node
 	first := uint64(0)
-	for i, s := range c.Pp.Sites {
-		d, ok := c.Plan.Symbols[SiteSymbol(s, e.Str)]
+	for i, s := range l.pp.Sites {
+		d, ok := l.plan.Symbols[SiteSymbol(s, name)]
 		if !ok {
-			return nil, fmt.Errorf("the plan does not name the symbol %q of %s: see ResolveSymbols", e.Str, s.Path)
+			return nil, fmt.Errorf("the plan does not name the symbol %q of %s: see ResolveSymbols", name, s.Path)
 		}
 		if i == 0 {
 			first = d
 			sum = constOf(ir.Uint64Type(), d)
 		} else if d != first {
-			probe, err := c.cookie(&ir.Expr{Op: ir.OpBuiltin, Str: "probe", Type: ir.Uint64Type()})
+			probe, err := l.cookie("probe", ir.Uint64Type())
 			if err != nil {
 				return nil, err
 			}
-			is := &ir.Expr{Op: ir.OpEq, Type: ir.BoolType(), Args: []*ir.Expr{probe, constOf(ir.Uint64Type(), uint64(uint32(s.Cookie)))}}
-			sum = &ir.Expr{Op: ir.OpCond, Type: ir.Uint64Type(), Args: []*ir.Expr{is, constOf(ir.Uint64Type(), d), sum}}
+			is := typed.New(ir.OpEq, ir.BoolType(), probe, constOf(ir.Uint64Type(), uint64(uint32(s.Cookie))))
+			sum = typed.New(ir.OpCond, ir.Uint64Type(), is, constOf(ir.Uint64Type(), d), sum)
 		}
 	}
 	if sum == nil {
-		return nil, fmt.Errorf("%s has no sites", c.targetName())
+		return nil, fmt.Errorf("%s has no sites", l.targetName())
 	}
-	addr := &ir.Expr{Op: ir.OpAdd, Type: ir.Uint64Type(), Args: []*ir.Expr{ip, sum}, Pos: e.Pos}
+	addr := typed.New(ir.OpAdd, ir.Uint64Type(), ip, sum)
 	return convert(addr, ir.PtrType(&btf.Int{Name: "unsigned long", Size: 8}, true))
 }
 

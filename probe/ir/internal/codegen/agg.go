@@ -6,10 +6,11 @@ import (
 	"github.com/borescope/borescope/probe/ir"
 	"github.com/borescope/borescope/probe/ir/internal/check"
 	"github.com/borescope/borescope/probe/ir/internal/eval"
+	"github.com/borescope/borescope/probe/ir/internal/typed"
 )
 
 // aggregate adds a value to an aggregating map.
-func (g *gen) aggregate(s *ir.Stmt) {
+func (g *gen) aggregate(s *typed.Stmt) {
 	hit, done := g.label(), g.label()
 	m := s.Map
 	var x func(asm.Register)
@@ -133,7 +134,7 @@ func (g *gen) extreme(smallest, signed bool, off int16) {
 
 // bucketKey is the key of a histogram's bucket: the map's own key with the
 // bucket's index behind it, or the index alone.
-func (g *gen) bucketKey(s *ir.Stmt) loc {
+func (g *gen) bucketKey(s *typed.Stmt) loc {
 	m := s.Map
 	if m.Keyless() {
 		at := g.slot()
@@ -157,7 +158,7 @@ func (g *gen) bucketKey(s *ir.Stmt) loc {
 
 // seriesKey is the key of a time slot: the map's own key with the interval's
 // number behind it.
-func (g *gen) seriesKey(s *ir.Stmt) loc {
+func (g *gen) seriesKey(s *typed.Stmt) loc {
 	m := s.Map
 	kt := check.KernelKey(m)
 	at := g.temp(kt.Size)

@@ -4,12 +4,12 @@ import (
 	"github.com/cilium/ebpf/asm"
 
 	"github.com/borescope/borescope/probe/ir"
-	"github.com/borescope/borescope/probe/ir/internal/check"
 	"github.com/borescope/borescope/probe/ir/internal/eval"
+	"github.com/borescope/borescope/probe/ir/internal/typed"
 )
 
 // choose evaluates the ternary operator on scalars.
-func (g *gen) choose(e *ir.Expr, dst asm.Register) {
+func (g *gen) choose(e *typed.Node, dst asm.Register) {
 	no, end := g.label(), g.label()
 	g.branch(e.Args[0], no, false)
 	g.scalar(e.Args[1], dst)
@@ -20,7 +20,7 @@ func (g *gen) choose(e *ir.Expr, dst asm.Register) {
 }
 
 // truthValue materialises a condition as 0 or 1 (or 1 or 0).
-func (g *gen) truthValue(e *ir.Expr, dst asm.Register, inverted bool) {
+func (g *gen) truthValue(e *typed.Node, dst asm.Register, inverted bool) {
 	yes, end := g.label(), g.label()
 	g.branch(e, yes, true)
 	g.imm(dst, int64(eval.B2u(inverted)))
@@ -31,7 +31,7 @@ func (g *gen) truthValue(e *ir.Expr, dst asm.Register, inverted bool) {
 }
 
 // branch jumps to target if e is when, and falls through otherwise.
-func (g *gen) branch(e *ir.Expr, target string, when bool) {
+func (g *gen) branch(e *typed.Node, target string, when bool) {
 	switch e.Op {
 	case ir.OpConst:
 		if (e.Int != 0) == when {
@@ -50,7 +50,7 @@ func (g *gen) branch(e *ir.Expr, target string, when bool) {
 	case ir.OpHasPrefix, ir.OpContains, ir.OpGlob, ir.OpStrncmp:
 		g.textJump(e, target, when)
 	case ir.OpMapHas:
-		g.lookup(e.Map, check.KeyArg(e))
+		g.lookup(e.Map, e.Key())
 		g.emit(jumpIf(when, asm.R0, target))
 	default:
 		x := e
@@ -68,7 +68,7 @@ func (g *gen) branch(e *ir.Expr, target string, when bool) {
 }
 
 // target is a register to evaluate e into.
-func (g *gen) target(e *ir.Expr) asm.Register {
+func (g *gen) target(e *typed.Node) asm.Register {
 	was := g.busy
 	r, ok := g.tmp()
 	g.busy = was
@@ -85,7 +85,7 @@ func jumpIf(nonzero bool, r asm.Register, target string) asm.Instruction {
 	return asm.JEq.Imm(r, 0, target)
 }
 
-func (g *gen) shortCircuit(e *ir.Expr, target string, when bool) {
+func (g *gen) shortCircuit(e *typed.Node, target string, when bool) {
 	if (e.Op == ir.OpLOr) == when { // one that decides is enough
 		g.branch(e.Args[0], target, when)
 		g.branch(e.Args[1], target, when)
@@ -98,14 +98,14 @@ func (g *gen) shortCircuit(e *ir.Expr, target string, when bool) {
 }
 
 // compareJump compares scalars.
-func (g *gen) compareJump(e *ir.Expr, target string, when bool) {
+func (g *gen) compareJump(e *typed.Node, target string, when bool) {
 	op := jumpOp(e, when)
 	a, b := e.Args[0], e.Args[1]
 	var ra asm.Register
 	if a.Op == ir.OpVar && g.homes[a.Var].inReg {
 		ra = g.homes[a.Var].reg
 	}
-	if check.IsConst(b) && fitsImm(b.Int) {
+	if b.Const() && fitsImm(b.Int) {
 		if ra == 0 {
 			ra = g.target(a)
 			g.scalar(a, ra)
@@ -126,7 +126,7 @@ func (g *gen) compareJump(e *ir.Expr, target string, when bool) {
 }
 
 // jumpOp is the jump for a comparison, or for its opposite.
-func jumpOp(e *ir.Expr, when bool) asm.JumpOp {
+func jumpOp(e *typed.Node, when bool) asm.JumpOp {
 	op := e.Op
 	if !when {
 		op = map[ir.Op]ir.Op{ir.OpEq: ir.OpNe, ir.OpNe: ir.OpEq, ir.OpLt: ir.OpGe, ir.OpGe: ir.OpLt, ir.OpGt: ir.OpLe, ir.OpLe: ir.OpGt}[op]

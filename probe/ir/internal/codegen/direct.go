@@ -11,7 +11,7 @@ import (
 	"github.com/borescope/borescope/probe/ir"
 	"github.com/borescope/borescope/probe/ir/internal/check"
 	"github.com/borescope/borescope/probe/ir/internal/ctype"
-	"github.com/borescope/borescope/probe/ir/internal/note"
+	"github.com/borescope/borescope/probe/ir/internal/typed"
 )
 
 // Programs that the kernel types by BTF (fentry, fexit, tp_btf, LSM, iterators)
@@ -23,8 +23,8 @@ import (
 
 // direct says how an OpLoad is a direct load: from which pointer, at which
 // offset.
-func (g *gen) direct(e *ir.Expr) (root *ir.Expr, off int, ok bool) {
-	if e.Op != ir.OpLoad || e.Bits != (note.BitField{}) || e.Args[0].Type.User || !g.typedContext() {
+func (g *gen) direct(e *typed.Node) (root *typed.Node, off int, ok bool) {
+	if e.Op != typed.Load || e.Bits != nil || e.Args[0].Type.User || !g.typedContext() {
 		return nil, 0, false
 	}
 	root, at := pointerRoot(e.Args[0], e.Int)
@@ -54,12 +54,12 @@ func (g *gen) typedContext() bool {
 }
 
 // pointerRoot removes constant offsets and changes of meaning from a pointer.
-func pointerRoot(e *ir.Expr, off int64) (*ir.Expr, int64) {
+func pointerRoot(e *typed.Node, off int64) (*typed.Node, int64) {
 	for {
 		switch {
 		case e.Op == ir.OpCast && e.Type.Kind == ir.KindPtr && e.Args[0].Type.Kind == ir.KindPtr && e.Type.User == e.Args[0].Type.User:
 			e = e.Args[0]
-		case e.Op == ir.OpAdd && e.Type.Kind == ir.KindPtr && e.Args[0].Type.Kind == ir.KindPtr && check.IsConst(e.Args[1]):
+		case e.Op == ir.OpAdd && e.Type.Kind == ir.KindPtr && e.Args[0].Type.Kind == ir.KindPtr && e.Args[1].Const():
 			off += e.Args[1].Int
 			e = e.Args[0]
 		default:
@@ -70,15 +70,15 @@ func pointerRoot(e *ir.Expr, off int64) (*ir.Expr, int64) {
 
 // pointee is the struct that the verifier knows a pointer to point to, nil if it
 // knows none.
-func (g *gen) pointee(e *ir.Expr) btf.Type {
+func (g *gen) pointee(e *typed.Node) btf.Type {
 	switch e.Op {
-	case ir.OpCtx:
-		if e.Ctx.Kind == check.CtxLoad && e.Ctx.Size == 8 && e.Type.Kind == ir.KindPtr && !e.Type.User {
+	case typed.Ctx:
+		if e.Place.Kind == typed.PlaceValue && e.Place.Size == 8 && e.Type.Kind == ir.KindPtr && !e.Type.User {
 			return check.StructOf(e.Type.Elem)
 		}
 	case ir.OpVar:
 		return g.typedVars[e.Var]
-	case ir.OpLoad:
+	case typed.Load:
 		root, off, ok := g.direct(e)
 		if !ok {
 			return nil
@@ -144,15 +144,15 @@ func (g *gen) findTypedVars(u usage) {
 		return
 	}
 	sets := map[*ir.Var]int{}
-	ir.WalkStmts(g.c.Body, func(s *ir.Stmt) {
+	typed.Walk(g.c.Body, func(s *typed.Stmt) {
 		for _, v := range []*ir.Var{s.Var, s.Var2} {
 			if v != nil {
 				sets[v]++
 			}
 		}
-	}, func(*ir.Expr) {})
+	}, func(*typed.Node) {})
 	g.typedVars, g.argVars = map[*ir.Var]btf.Type{}, map[*ir.Var]bool{}
-	ir.WalkStmts(g.c.Body, func(s *ir.Stmt) {
+	typed.Walk(g.c.Body, func(s *typed.Stmt) {
 		if s.Op != ir.StmtLet || sets[s.Var] != 1 || s.X.Type.Kind != ir.KindPtr {
 			return
 		}
@@ -162,16 +162,16 @@ func (g *gen) findTypedVars(u usage) {
 		if root, off := pointerRoot(s.X, 0); off == 0 {
 			if t := g.pointee(root); t != nil {
 				g.typedVars[s.Var] = t
-				g.argVars[s.Var] = root.Op == ir.OpCtx
+				g.argVars[s.Var] = root.Op == typed.Ctx
 			}
 		}
-	}, func(*ir.Expr) {})
+	}, func(*typed.Node) {})
 }
 
 // loadDirect loads through a pointer that the verifier knows. Null is counted
 // as what cannot be read; it is also what some of these pointers must be
 // compared with before the verifier lets them be used.
-func (g *gen) loadDirect(e, root *ir.Expr, off int, dst asm.Register) {
+func (g *gen) loadDirect(e, root *typed.Node, off int, dst asm.Register) {
 	null, back := g.label(), g.label()
 	g.scalar(root, dst)
 	g.emit(asm.JEq.Imm(dst, 0, null), asm.LoadMem(dst, dst, int16(off), sizeOf(e.Type.Size)))

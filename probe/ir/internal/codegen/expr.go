@@ -6,12 +6,12 @@ import (
 	"github.com/cilium/ebpf/asm"
 
 	"github.com/borescope/borescope/probe/ir"
-	"github.com/borescope/borescope/probe/ir/internal/check"
+	"github.com/borescope/borescope/probe/ir/internal/typed"
 )
 
 // hasCall says whether evaluating e calls a helper, or may need the registers
 // that a call would clobber.
-func (g *gen) hasCall(e *ir.Expr) bool {
+func (g *gen) hasCall(e *typed.Node) bool {
 	if v, ok := g.calls[e]; ok {
 		return v
 	}
@@ -20,11 +20,11 @@ func (g *gen) hasCall(e *ir.Expr) bool {
 	return v
 }
 
-func (g *gen) findCall(e *ir.Expr) bool {
+func (g *gen) findCall(e *typed.Node) bool {
 	switch e.Op {
 	case ir.OpBuiltin:
 		return e.Str != "ctx"
-	case ir.OpLoad, ir.OpStr, ir.OpBuf, ir.OpMapGet, ir.OpMapHas, ir.OpMapCPU, ir.OpKstack, ir.OpUstack, ir.OpUstackWalk, ir.OpIndex, ir.OpSocketCookie, ir.OpPath,
+	case typed.Load, ir.OpStr, ir.OpBuf, ir.OpMapGet, ir.OpMapHas, ir.OpMapCPU, ir.OpKstack, ir.OpUstack, ir.OpUstackWalk, ir.OpIndex, ir.OpSocketCookie, ir.OpPath,
 		ir.OpHasPrefix, ir.OpContains, ir.OpIndexOf, ir.OpGlob, ir.OpLen, ir.OpStrncmp, ir.OpMemcmp:
 		return true
 	case ir.OpElem:
@@ -40,7 +40,7 @@ func (g *gen) findCall(e *ir.Expr) bool {
 }
 
 // scalar evaluates e into dst, a caller-saved register that is not busy.
-func (g *gen) scalar(e *ir.Expr, dst asm.Register) {
+func (g *gen) scalar(e *typed.Node, dst asm.Register) {
 	switch e.Op {
 	case ir.OpConst:
 		g.imm(dst, e.Int)
@@ -48,9 +48,9 @@ func (g *gen) scalar(e *ir.Expr, dst asm.Register) {
 		g.readVar(e.Var, dst)
 	case ir.OpBuiltin:
 		g.builtin(e, dst)
-	case ir.OpCtx:
+	case typed.Ctx:
 		g.ctxValue(e, dst)
-	case ir.OpLoad:
+	case typed.Load:
 		g.loadMemory(e, dst)
 	case ir.OpAdd, ir.OpSub, ir.OpMul, ir.OpDiv, ir.OpMod, ir.OpAnd, ir.OpOr, ir.OpXor, ir.OpShl, ir.OpShr:
 		g.binary(e, dst)
@@ -133,7 +133,7 @@ func (g *gen) norm(r asm.Register, t ir.Type) {
 }
 
 // castTo converts between scalars.
-func (g *gen) castTo(e *ir.Expr, dst asm.Register) {
+func (g *gen) castTo(e *typed.Node, dst asm.Register) {
 	a := e.Args[0]
 	if e.Type.Kind == ir.KindBool {
 		g.truthValue(e, dst, false)
@@ -166,21 +166,21 @@ func holds(to, from ir.Type) bool {
 }
 
 // binary evaluates a binary operation on integers.
-func (g *gen) binary(e *ir.Expr, dst asm.Register) {
+func (g *gen) binary(e *typed.Node, dst asm.Register) {
 	a, b := e.Args[0], e.Args[1]
-	if e.Type.Kind == ir.KindPtr && a.Type.Kind == ir.KindPtr && check.IsConst(b) && fitsImm(b.Int) {
+	if e.Type.Kind == ir.KindPtr && a.Type.Kind == ir.KindPtr && b.Const() && fitsImm(b.Int) {
 		g.scalar(a, dst)
 		g.launder(dst)
 		g.emit(asm.Add.Imm(dst, int32(b.Int)))
 		return
 	}
-	if check.IsConst(b) {
+	if b.Const() {
 		if g.binaryImm(e, dst) {
 			return
 		}
 	}
-	if check.IsConst(a) && commutes(e.Op) {
-		if g.binaryImm(&ir.Expr{Op: e.Op, Type: e.Type, Args: []*ir.Expr{b, a}}, dst) {
+	if a.Const() && commutes(e.Op) {
+		if g.binaryImm(&typed.Node{Op: e.Op, Type: e.Type, Args: []*typed.Node{b, a}}, dst) {
 			return
 		}
 	}
@@ -201,7 +201,7 @@ func commutes(op ir.Op) bool {
 }
 
 // clobbers says whether alu changes its second operand.
-func clobbers(e *ir.Expr) bool {
+func clobbers(e *typed.Node) bool {
 	switch e.Op {
 	case ir.OpShl, ir.OpShr:
 		return true
@@ -214,7 +214,7 @@ func clobbers(e *ir.Expr) bool {
 // twoOperands evaluates a into dst and b into another register, which use gets.
 // At least three registers are free on entry, dst among them, and it leaves as
 // many to the evaluation of b: where there are not more, a waits in the frame.
-func (g *gen) twoOperands(a, b *ir.Expr, dst asm.Register, use func(t asm.Register)) {
+func (g *gen) twoOperands(a, b *typed.Node, dst asm.Register, use func(t asm.Register)) {
 	m := g.mark()
 	defer g.release(m)
 	was := g.busy
@@ -268,7 +268,7 @@ func (g *gen) freeRegs() int {
 
 // binaryImm evaluates an operation with a constant second operand, if it has a
 // form for that.
-func (g *gen) binaryImm(e *ir.Expr, dst asm.Register) bool {
+func (g *gen) binaryImm(e *typed.Node, dst asm.Register) bool {
 	a, k := e.Args[0], e.Args[1].Int
 	switch e.Op {
 	case ir.OpDiv, ir.OpMod:
@@ -313,7 +313,7 @@ var aluOps = map[ir.Op]asm.ALUOp{
 }
 
 // normAfter restores canonical form after a 64-bit operation that may leave it.
-func (g *gen) normAfter(e *ir.Expr, dst asm.Register) {
+func (g *gen) normAfter(e *typed.Node, dst asm.Register) {
 	switch e.Op {
 	case ir.OpAnd, ir.OpOr, ir.OpXor, ir.OpShr, ir.OpMod:
 		return
@@ -326,7 +326,7 @@ func (g *gen) normAfter(e *ir.Expr, dst asm.Register) {
 }
 
 // alu computes dst op= t in the type of e. It may change t where clobbers says so.
-func (g *gen) alu(e *ir.Expr, dst, t asm.Register) {
+func (g *gen) alu(e *typed.Node, dst, t asm.Register) {
 	op := aluOps[e.Op]
 	switch e.Op {
 	case ir.OpDiv, ir.OpMod:
@@ -351,7 +351,7 @@ func (g *gen) alu(e *ir.Expr, dst, t asm.Register) {
 // signedDiv divides by magnitudes and mends the sign: BPF's own signed division
 // is new (6.6), and traps on the most negative number in some versions of it.
 // A quotient's sign is kept in the frame, because no register may be free.
-func (g *gen) signedDiv(e *ir.Expr, dst, t asm.Register) {
+func (g *gen) signedDiv(e *typed.Node, dst, t asm.Register) {
 	m := g.mark()
 	defer g.release(m)
 	sign := g.slot()
@@ -377,7 +377,7 @@ func (g *gen) signedDiv(e *ir.Expr, dst, t asm.Register) {
 }
 
 // signedDivImm is signedDiv by a positive constant.
-func (g *gen) signedDivImm(e *ir.Expr, dst asm.Register, k int32) {
+func (g *gen) signedDivImm(e *typed.Node, dst asm.Register, k int32) {
 	neg, done := g.label(), g.label()
 	g.emit(asm.JSLT.Imm(dst, 0, neg))
 	g.emit(aluOps[e.Op].Imm(dst, k))

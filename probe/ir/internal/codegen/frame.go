@@ -8,6 +8,7 @@ import (
 	"github.com/borescope/borescope/probe/ir"
 	"github.com/borescope/borescope/probe/ir/internal/check"
 	"github.com/borescope/borescope/probe/ir/internal/loops"
+	"github.com/borescope/borescope/probe/ir/internal/typed"
 )
 
 // usage is what a program uses, found before generating.
@@ -28,10 +29,10 @@ func scan(g *gen) usage {
 		}
 	}
 	weight, depth := 1, 0
-	var stmts func(list []*ir.Stmt)
-	expr := func(e *ir.Expr) {
+	var stmts func(list []*typed.Stmt)
+	expr := func(e *typed.Node) {
 		switch e.Op {
-		case ir.OpCtx, ir.OpKstack, ir.OpUstack:
+		case typed.Ctx, ir.OpKstack, ir.OpUstack:
 			u.ctx = true
 		case ir.OpUstackWalk:
 			u.scratch = true
@@ -43,10 +44,10 @@ func scan(g *gen) usage {
 		}
 		big(e.Type)
 	}
-	stmts = func(list []*ir.Stmt) {
+	stmts = func(list []*typed.Stmt) {
 		for _, s := range list {
-			ir.WalkExpr(s.Key, expr)
-			ir.WalkExpr(s.X, expr)
+			s.Key.Walk(expr)
+			s.X.Walk(expr)
 			for _, v := range []*ir.Var{s.Var, s.Var2} {
 				if v != nil {
 					big(v.Type)
@@ -135,16 +136,16 @@ type slotKind struct {
 	size int
 }
 
-func (a *slots) block(list []*ir.Stmt) {
+func (a *slots) block(list []*typed.Stmt) {
 	last := map[*ir.Var]int{}
 	for i, s := range list {
-		ir.WalkStmts([]*ir.Stmt{s}, func(s *ir.Stmt) {
+		typed.Walk([]*typed.Stmt{s}, func(s *typed.Stmt) {
 			for _, v := range []*ir.Var{s.Var, s.Var2} {
 				if v != nil {
 					last[v] = i
 				}
 			}
-		}, func(e *ir.Expr) {
+		}, func(e *typed.Node) {
 			if e.Op == ir.OpVar {
 				last[e.Var] = i
 			}

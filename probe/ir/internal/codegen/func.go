@@ -10,8 +10,8 @@ import (
 
 	"github.com/borescope/borescope/internal/kernel"
 	"github.com/borescope/borescope/probe"
-	"github.com/borescope/borescope/probe/ir"
 	"github.com/borescope/borescope/probe/ir/internal/check"
+	"github.com/borescope/borescope/probe/ir/internal/typed"
 )
 
 // Offsets in the control map's one value.
@@ -284,7 +284,7 @@ func (g *gen) countFunction() {
 // callback generates a function that a helper calls for every turn of a loop.
 // The frame is the caller's, so that its variables are where they were; parent
 // is the register with the caller's frame pointer, save stores the arguments.
-func (g *gen) callback(name string, params int, parent asm.Register, save func(), body []*ir.Stmt) {
+func (g *gen) callback(name string, params int, parent asm.Register, save func(), body []*typed.Stmt) {
 	m := g.mark()
 	g.subs = append(g.subs, func() {
 		was := g.fn

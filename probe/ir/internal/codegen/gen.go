@@ -11,6 +11,7 @@ import (
 	"github.com/borescope/borescope/probe/ir"
 	"github.com/borescope/borescope/probe/ir/internal/check"
 	"github.com/borescope/borescope/probe/ir/internal/loops"
+	"github.com/borescope/borescope/probe/ir/internal/typed"
 	"github.com/borescope/borescope/stack/bpfwalk"
 )
 
@@ -59,7 +60,7 @@ type gen struct {
 	// knows, with what they point to.
 	typedVars map[*ir.Var]btf.Type
 	argVars   map[*ir.Var]bool // those among them that hold the context's own
-	calls     map[*ir.Expr]bool
+	calls     map[*typed.Node]bool
 	// Frame slots that callbacks need.
 	ctxSlot, scratchSlot, retSlot int
 	resultSlot                    int // what the program returns, 0 for always 0
@@ -181,7 +182,7 @@ func (g *gen) frameLimit() int {
 // program generates the main function and what it calls.
 func (g *gen) program() (asm.Instructions, error) {
 	g.alias, g.homes, g.assigned = map[string]string{}, map[*ir.Var]home{}, map[*ir.Var]bool{}
-	g.calls, g.usesFn = map[*ir.Expr]bool{}, map[string]bool{}
+	g.calls, g.usesFn = map[*typed.Node]bool{}, map[string]bool{}
 	g.fn = &function{name: g.c.Pp.Name, fp: asm.R10, ctx: asm.R6, scr: asm.R9, evnt: asm.R8, exit: ".exit"}
 	g.loops = loopForm(g.prog, g.c)
 	g.prepare()

@@ -6,6 +6,7 @@ import (
 	"github.com/borescope/borescope/probe/ir"
 	"github.com/borescope/borescope/probe/ir/internal/check"
 	"github.com/borescope/borescope/probe/ir/internal/loops"
+	"github.com/borescope/borescope/probe/ir/internal/typed"
 )
 
 // The first kernels with each form, and the one from which may_goto is chosen
@@ -56,7 +57,7 @@ const fewBranches = 6
 
 // simpleLoops says whether no loop is over a map and the bodies of loops, n deep
 // inside of which the statements stand, are of numbers with few branches.
-func simpleLoops(list []*ir.Stmt, n int) bool {
+func simpleLoops(list []*typed.Stmt, n int) bool {
 	branches := 0
 	for _, s := range list {
 		inner := n
@@ -73,11 +74,11 @@ func simpleLoops(list []*ir.Stmt, n int) bool {
 			continue
 		}
 		simple := true
-		ir.WalkStmts([]*ir.Stmt{s}, func(s *ir.Stmt) {
+		typed.Walk([]*typed.Stmt{s}, func(s *typed.Stmt) {
 			if s.Op != ir.StmtLet {
 				branches++
 			}
-		}, func(e *ir.Expr) {
+		}, func(e *typed.Node) {
 			simple = simple && e.Type.Scalar()
 			switch e.Op {
 			case ir.OpLAnd, ir.OpLOr, ir.OpCond, ir.OpDiv, ir.OpMod, ir.OpMapGet, ir.OpMapHas, ir.OpMapCPU:
@@ -93,7 +94,7 @@ func simpleLoops(list []*ir.Stmt, n int) bool {
 
 // turnsOf is the most turns that the loops of statements make together, each with
 // the test that ends it; no more than about what overflows is told apart.
-func turnsOf(list []*ir.Stmt) int {
+func turnsOf(list []*typed.Stmt) int {
 	n := 0
 	for _, s := range list {
 		inner := turnsOf(s.Body) + turnsOf(s.Else)
@@ -106,7 +107,7 @@ func turnsOf(list []*ir.Stmt) int {
 }
 
 // formOf is how a loop is compiled, in a callback or not.
-func (g *gen) formOf(s *ir.Stmt, callback bool) loops.Form {
+func (g *gen) formOf(s *typed.Stmt, callback bool) loops.Form {
 	switch {
 	case s.Op == ir.StmtForEach:
 		return loops.Helper
@@ -119,7 +120,7 @@ func (g *gen) formOf(s *ir.Stmt, callback bool) loops.Form {
 }
 
 // loop generates a counted loop.
-func (g *gen) loop(s *ir.Stmt) {
+func (g *gen) loop(s *typed.Stmt) {
 	switch g.formOf(s, g.fn.callback) {
 	case loops.Helper:
 		g.forget(s.Body)
@@ -140,11 +141,11 @@ func (g *gen) loop(s *ir.Stmt) {
 
 // loopBack generates a loop that branches back: plain, which the verifier walks
 // turn by turn, or open-coded with may_goto, which it walks until nothing changes.
-func (g *gen) loopBack(s *ir.Stmt, open bool) {
+func (g *gen) loopBack(s *typed.Stmt, open bool) {
 	m := g.mark()
 	defer g.release(m)
 	most := func(r asm.Register, end string) { g.emit(asm.JGE.Imm(r, int32(s.Max), end)) }
-	if !check.IsConst(s.X) || s.X.Int != int64(s.Max) {
+	if !s.X.Const() || s.X.Int != int64(s.Max) {
 		n := g.slot()
 		g.scalar(s.X, asm.R0)
 		g.store(n, asm.R0, 8)
@@ -158,7 +159,7 @@ func (g *gen) loopBack(s *ir.Stmt, open bool) {
 	g.imm(asm.R0, 0)
 	g.setVar(i, asm.R0)
 	if open {
-		g.forget(append([]*ir.Stmt{{Op: ir.StmtLet, Var: i}}, s.Body...))
+		g.forget(append([]*typed.Stmt{{Op: ir.StmtLet, Var: i}}, s.Body...))
 	}
 	top, next, end := g.label(), g.label(), g.label()
 	g.place(top)
@@ -189,9 +190,9 @@ func (g *gen) loopBack(s *ir.Stmt, open bool) {
 
 // counter is what counts a loop's turns: its variable, or one of its own where
 // the body sets that.
-func (g *gen) counter(s *ir.Stmt) *ir.Var {
+func (g *gen) counter(s *typed.Stmt) *ir.Var {
 	set := false
-	ir.WalkStmts(s.Body, func(b *ir.Stmt) { set = set || b.Var == s.Var || b.Var2 == s.Var }, func(*ir.Expr) {})
+	typed.Walk(s.Body, func(b *typed.Stmt) { set = set || b.Var == s.Var || b.Var2 == s.Var }, func(*typed.Node) {})
 	if !set {
 		return s.Var
 	}
@@ -201,7 +202,7 @@ func (g *gen) counter(s *ir.Stmt) *ir.Var {
 }
 
 // loopBody generates what stands between a loop's labels.
-func (g *gen) loopBody(s *ir.Stmt, next, end string) {
+func (g *gen) loopBody(s *typed.Stmt, next, end string) {
 	g.fn.loops = append(g.fn.loops, loopLabels{next, end})
 	g.block(s.Body)
 	g.fn.loops = g.fn.loops[:len(g.fn.loops)-1]
@@ -209,7 +210,7 @@ func (g *gen) loopBody(s *ir.Stmt, next, end string) {
 
 // loopIter generates a loop that is open-coded with the kernel's iterator, which
 // has to be destroyed on every way out.
-func (g *gen) loopIter(s *ir.Stmt) {
+func (g *gen) loopIter(s *typed.Stmt) {
 	m := g.mark()
 	defer g.release(m)
 	it, bound := g.slot(), g.label()
@@ -241,7 +242,7 @@ func (g *gen) loopIter(s *ir.Stmt) {
 }
 
 // loopHelper calls bpf_loop(turns, body, frame, 0).
-func (g *gen) loopHelper(s *ir.Stmt) {
+func (g *gen) loopHelper(s *typed.Stmt) {
 	name := g.subName()
 	g.callback(name, 2, asm.R2, func() {
 		g.emit(asm.Mov.Reg32(asm.R1, asm.R1))
@@ -267,15 +268,15 @@ func (g *gen) afterCallback() {
 // the body has a different known number in every turn: newer verifiers then walk
 // turn by turn, up to a million instructions, and older ones take the first
 // turn's number for that of all and remove the other branch.
-func (g *gen) forget(body []*ir.Stmt) {
+func (g *gen) forget(body []*typed.Stmt) {
 	var vars []*ir.Var
 	seen := map[*ir.Var]bool{}
-	ir.WalkStmts(body, func(s *ir.Stmt) {
+	typed.Walk(body, func(s *typed.Stmt) {
 		if s.Op == ir.StmtLet && s.Var.Type.Scalar() && g.assigned[s.Var] && !seen[s.Var] && s.Var.Type.Kind != ir.KindPtr {
 			seen[s.Var] = true
 			vars = append(vars, s.Var)
 		}
-	}, func(*ir.Expr) {})
+	}, func(*typed.Node) {})
 	if len(vars) == 0 {
 		return
 	}
@@ -294,7 +295,7 @@ func (g *gen) forget(body []*ir.Stmt) {
 
 // forgetAfter is forget behind a loop, where the verifier may believe that the
 // body ran exactly once.
-func (g *gen) forgetAfter(body []*ir.Stmt) {
+func (g *gen) forgetAfter(body []*typed.Stmt) {
 	if !g.c.Kern.AtLeast(loopsWalked) {
 		g.forget(body)
 	}

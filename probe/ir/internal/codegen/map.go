@@ -5,10 +5,11 @@ import (
 
 	"github.com/borescope/borescope/probe/ir"
 	"github.com/borescope/borescope/probe/ir/internal/check"
+	"github.com/borescope/borescope/probe/ir/internal/typed"
 )
 
 // keyAt is where the key of an operation is in memory.
-func (g *gen) keyAt(m *ir.Map, key *ir.Expr) loc {
+func (g *gen) keyAt(m *ir.Map, key *typed.Node) loc {
 	if key == nil {
 		s := g.slot()
 		g.storeImm(s, 0, 4)
@@ -23,7 +24,7 @@ func (g *gen) keyAt(m *ir.Map, key *ir.Expr) loc {
 }
 
 // keyTo puts the key in memory and its address in a register.
-func (g *gen) keyTo(m *ir.Map, key *ir.Expr, dst asm.Register) loc {
+func (g *gen) keyTo(m *ir.Map, key *typed.Node, dst asm.Register) loc {
 	at := g.keyAt(m, key)
 	g.addr(dst, at)
 	return at
@@ -36,7 +37,7 @@ func (g *gen) mapCall(m *ir.Map, fn asm.BuiltinFunc) {
 }
 
 // lookup leaves the address of a value, or zero, in R0, and says where the key is.
-func (g *gen) lookup(m *ir.Map, key *ir.Expr) loc {
+func (g *gen) lookup(m *ir.Map, key *typed.Node) loc {
 	if m.Keyless() && m.Kind == ir.MapArray && m.Agg == ir.AggNone {
 		g.emit(asm.LoadMapValue(asm.R0, 0, 0).WithReference(m.Name))
 		return loc{}
@@ -51,11 +52,11 @@ func (g *gen) lookup(m *ir.Map, key *ir.Expr) loc {
 }
 
 // mapGet reads a scalar, zero if there is no entry.
-func (g *gen) mapGet(e *ir.Expr, dst asm.Register) {
+func (g *gen) mapGet(e *typed.Node, dst asm.Register) {
 	m := g.mark()
 	defer g.release(m)
 	none := g.label()
-	g.lookup(e.Map, check.KeyArg(e))
+	g.lookup(e.Map, e.Key())
 	if !e.Map.Keyless() || e.Map.Kind != ir.MapArray {
 		g.emit(asm.JEq.Imm(asm.R0, 0, none))
 	}
@@ -68,11 +69,11 @@ func (g *gen) mapGet(e *ir.Expr, dst asm.Register) {
 }
 
 // mapGetValue reads a value in memory, zeros if there is no entry.
-func (g *gen) mapGetValue(e *ir.Expr, to loc) {
+func (g *gen) mapGetValue(e *typed.Node, to loc) {
 	m := g.mark()
 	defer g.release(m)
 	none, end := g.label(), g.label()
-	g.lookup(e.Map, check.KeyArg(e))
+	g.lookup(e.Map, e.Key())
 	g.emit(asm.JEq.Imm(asm.R0, 0, none))
 	g.copyFrom(to, asm.R0, e.Type.Size)
 	g.jump(end)
@@ -82,7 +83,7 @@ func (g *gen) mapGetValue(e *ir.Expr, to loc) {
 }
 
 // find looks an entry up, reads it, deletes it if asked, and runs one of two blocks.
-func (g *gen) find(s *ir.Stmt) {
+func (g *gen) find(s *typed.Stmt) {
 	none, end := g.label(), g.label()
 	key := g.lookup(s.Map, s.Key)
 	g.emit(asm.JEq.Imm(asm.R0, 0, none))
@@ -102,7 +103,7 @@ func (g *gen) find(s *ir.Stmt) {
 }
 
 // set stores a value; what finds no room is counted under the map.
-func (g *gen) set(s *ir.Stmt) {
+func (g *gen) set(s *typed.Stmt) {
 	var val loc
 	if at, ok := g.inMemory(s.X); ok {
 		val = at
@@ -134,7 +135,7 @@ func (g *gen) set(s *ir.Stmt) {
 }
 
 // addTo adds to a value atomically, which is 0 before.
-func (g *gen) addTo(s *ir.Stmt) {
+func (g *gen) addTo(s *typed.Stmt) {
 	x := g.settled(s.X)
 	hit, done := g.label(), g.label()
 	g.findOrCreate(s.Map, s.Key, s.Map.Value.Size, hit, done)
@@ -146,8 +147,8 @@ func (g *gen) addTo(s *ir.Stmt) {
 
 // settled evaluates a scalar now and returns how to get it into a register
 // later, behind calls.
-func (g *gen) settled(e *ir.Expr) func(dst asm.Register) {
-	if check.IsConst(e) || e.Op == ir.OpVar {
+func (g *gen) settled(e *typed.Node) func(dst asm.Register) {
+	if e.Const() || e.Op == ir.OpVar {
 		return func(dst asm.Register) { g.scalar(e, dst) }
 	}
 	s := g.slot()
@@ -160,7 +161,7 @@ func (g *gen) settled(e *ir.Expr) func(dst asm.Register) {
 // to hit. An entry that is not there is created with zeros: if another CPU does
 // the same at that moment, the second lookup finds what it made, so that no
 // update is lost. If there is no room, the loss is counted and done is next.
-func (g *gen) findOrCreate(m *ir.Map, key *ir.Expr, size int, hit, done string) {
+func (g *gen) findOrCreate(m *ir.Map, key *typed.Node, size int, hit, done string) {
 	if check.Storage(m) {
 		g.storageCreate(m, done)
 		return

@@ -8,46 +8,46 @@ import (
 	"github.com/borescope/borescope/probe"
 	"github.com/borescope/borescope/probe/ir"
 	"github.com/borescope/borescope/probe/ir/internal/check"
-	"github.com/borescope/borescope/probe/ir/internal/note"
+	"github.com/borescope/borescope/probe/ir/internal/typed"
 )
 
 // ctxReg is the register that holds the context.
 func (g *gen) ctxReg() asm.Register { return g.fn.ctx }
 
 // ctxValue evaluates a value of the context.
-func (g *gen) ctxValue(e *ir.Expr, dst asm.Register) {
-	switch e.Ctx.Kind {
-	case check.CtxAddr:
+func (g *gen) ctxValue(e *typed.Node, dst asm.Register) {
+	switch e.Place.Kind {
+	case typed.PlaceAddr:
 		g.emit(asm.Mov.Reg(dst, g.ctxReg()))
-		if e.Ctx.Off != 0 {
-			g.emit(asm.Add.Imm(dst, int32(e.Ctx.Off)))
+		if e.Place.Off != 0 {
+			g.emit(asm.Add.Imm(dst, int32(e.Place.Off)))
 		}
 		return
-	case check.CtxDataLoc, check.CtxRelLoc:
+	case typed.PlaceDataLoc, typed.PlaceRelLoc:
 		g.dynamicAddr(e, dst)
 		return
 	}
-	g.emit(asm.LoadMem(dst, g.ctxReg(), int16(e.Ctx.Off), sizeOf(e.Ctx.Size)))
+	g.emit(asm.LoadMem(dst, g.ctxReg(), int16(e.Place.Off), sizeOf(e.Place.Size)))
 	if e.Type.Kind == ir.KindBool {
 		g.emit(asm.And.Imm(dst, 1))
 		return
 	}
-	if e.Ctx.Size > e.Type.Size || e.Type.Signed && e.Ctx.Size <= e.Type.Size {
+	if e.Place.Size > e.Type.Size || e.Type.Signed && e.Place.Size <= e.Type.Size {
 		t := e.Type
-		t.Size = min(t.Size, e.Ctx.Size)
+		t.Size = min(t.Size, e.Place.Size)
 		g.norm(dst, t)
 	}
 }
 
 // dynamicAddr is the address that a __data_loc or __rel_loc stands for.
-func (g *gen) dynamicAddr(e *ir.Expr, dst asm.Register) {
+func (g *gen) dynamicAddr(e *typed.Node, dst asm.Register) {
 	was := g.busy
 	g.hold(dst)
 	t, _ := g.tmp()
 	g.busy = was
-	g.emit(asm.LoadMem(t, g.ctxReg(), int16(e.Ctx.Off), asm.Word), asm.And.Imm(t, 0xffff))
-	if e.Ctx.Kind == check.CtxRelLoc {
-		g.emit(asm.Add.Imm(t, int32(e.Ctx.Off+4)))
+	g.emit(asm.LoadMem(t, g.ctxReg(), int16(e.Place.Off), asm.Word), asm.And.Imm(t, 0xffff))
+	if e.Place.Kind == typed.PlaceRelLoc {
+		g.emit(asm.Add.Imm(t, int32(e.Place.Off+4)))
 	}
 	g.emit(asm.Mov.Reg(dst, g.ctxReg()), asm.Add.Reg(dst, t))
 }
@@ -68,7 +68,7 @@ func (g *gen) launder(r asm.Register) {
 }
 
 // builtin evaluates a builtin that the checker left.
-func (g *gen) builtin(e *ir.Expr, dst asm.Register) {
+func (g *gen) builtin(e *typed.Node, dst asm.Register) {
 	if e.Str == "ctx" {
 		g.emit(asm.Mov.Reg(dst, g.ctxReg()))
 		return
@@ -104,7 +104,7 @@ func (g *gen) builtin(e *ir.Expr, dst asm.Register) {
 
 // controlBuiltin evaluates the builtins that the control map has, or what they
 // need, and says whether e is one.
-func (g *gen) controlBuiltin(e *ir.Expr, dst asm.Register) bool {
+func (g *gen) controlBuiltin(e *typed.Node, dst asm.Register) bool {
 	switch e.Str {
 	case "is_return":
 		g.isReturn()
@@ -144,7 +144,7 @@ func (g *gen) move(dst, src asm.Register) {
 }
 
 // loadMemory reads a scalar from kernel or user memory.
-func (g *gen) loadMemory(e *ir.Expr, dst asm.Register) {
+func (g *gen) loadMemory(e *typed.Node, dst asm.Register) {
 	if root, off, ok := g.direct(e); ok {
 		g.loadDirect(e, root, off, dst)
 		return
@@ -152,8 +152,8 @@ func (g *gen) loadMemory(e *ir.Expr, dst asm.Register) {
 	m := g.mark()
 	defer g.release(m)
 	size := e.Type.Size
-	if e.Bits != (note.BitField{}) {
-		size = e.Word
+	if e.Bits != nil {
+		size = e.Bits.Size
 	}
 	g.scalar(e.Args[0], asm.R3)
 	if e.Int != 0 && e.Args[0].Type.Kind == ir.KindPtr {
@@ -170,7 +170,7 @@ func (g *gen) loadMemory(e *ir.Expr, dst asm.Register) {
 	g.readHelper(e.Args[0].Type.User, false)
 	g.load(dst, s, size)
 	switch {
-	case e.Bits != (note.BitField{}):
+	case e.Bits != nil:
 		g.emit(asm.LSh.Imm(dst, int32(e.Bits.Shl)))
 		if e.Type.Signed {
 			g.emit(asm.ArSh.Imm(dst, int32(e.Bits.Shr)))
@@ -212,7 +212,7 @@ func (g *gen) readHelper(user, text bool) {
 }
 
 // inMemory says where a value in memory lies already, if it does.
-func (g *gen) inMemory(e *ir.Expr) (loc, bool) {
+func (g *gen) inMemory(e *typed.Node) (loc, bool) {
 	switch e.Op {
 	case ir.OpVar:
 		h := g.homes[e.Var]
@@ -230,7 +230,7 @@ func (g *gen) inMemory(e *ir.Expr) (loc, bool) {
 }
 
 // operand is where a value in memory is, after evaluating it if need be.
-func (g *gen) operand(e *ir.Expr) loc {
+func (g *gen) operand(e *typed.Node) loc {
 	if at, ok := g.inMemory(e); ok {
 		return at
 	}
@@ -240,9 +240,9 @@ func (g *gen) operand(e *ir.Expr) loc {
 }
 
 // value evaluates e, of any type, to memory.
-func (g *gen) value(e *ir.Expr, to loc) {
+func (g *gen) value(e *typed.Node, to loc) {
 	if e.Type.Scalar() {
-		if check.IsConst(e) && fitsImm(e.Int) {
+		if e.Const() && fitsImm(e.Int) {
 			g.storeImm(to, int32(e.Int), e.Type.Size)
 			return
 		}
@@ -315,7 +315,7 @@ func (g *gen) constant(s string, to loc, size int) {
 
 // readText reads text to memory. Text that is cut is counted: where the helper
 // used up the room, the byte where the NUL should have been decides.
-func (g *gen) readText(e *ir.Expr, to loc) {
+func (g *gen) readText(e *typed.Node, to loc) {
 	m := g.mark()
 	defer g.release(m)
 	size := e.Type.Size
@@ -333,7 +333,7 @@ func (g *gen) readText(e *ir.Expr, to loc) {
 	g.checkCut(e, ptr)
 }
 
-func (g *gen) checkCut(e *ir.Expr, ptr loc) {
+func (g *gen) checkCut(e *typed.Node, ptr loc) {
 	full, back := g.label(), g.label()
 	g.emit(asm.JEq.Imm(asm.R0, int32(e.Type.Size), full))
 	g.place(back)
@@ -356,7 +356,7 @@ func (g *gen) checkCut(e *ir.Expr, ptr loc) {
 }
 
 // sizedText reads text of at most as many bytes as the second operand says.
-func (g *gen) sizedText(e *ir.Expr, to, ptr loc) {
+func (g *gen) sizedText(e *typed.Node, to, ptr loc) {
 	room := int32(e.Type.Size - 1)
 	g.scalar(e.Args[0], asm.R0)
 	g.store(ptr, asm.R0, 8)
@@ -380,7 +380,7 @@ func (g *gen) sizedText(e *ir.Expr, to, ptr loc) {
 }
 
 // readBytes reads a buffer to memory.
-func (g *gen) readBytes(e *ir.Expr, to loc) {
+func (g *gen) readBytes(e *typed.Node, to loc) {
 	m := g.mark()
 	defer g.release(m)
 	size := int32(e.Type.Size)
@@ -405,7 +405,7 @@ func (g *gen) readBytes(e *ir.Expr, to loc) {
 }
 
 // tupleValue stores the elements, and zeros between them.
-func (g *gen) tupleValue(e *ir.Expr, to loc) {
+func (g *gen) tupleValue(e *typed.Node, to loc) {
 	end := 0
 	for i, f := range e.Type.Fields {
 		g.zero(to.at(end), f.Offset-end)
@@ -418,7 +418,7 @@ func (g *gen) tupleValue(e *ir.Expr, to loc) {
 }
 
 // scalarElem is an element of a tuple.
-func (g *gen) scalarElem(e *ir.Expr, dst asm.Register) {
+func (g *gen) scalarElem(e *typed.Node, dst asm.Register) {
 	m := g.mark()
 	defer g.release(m)
 	at, ok := g.inMemory(e)
@@ -432,7 +432,7 @@ func (g *gen) scalarElem(e *ir.Expr, dst asm.Register) {
 }
 
 // resize copies text or bytes to a longer or shorter buffer.
-func (g *gen) resize(e *ir.Expr, to loc) {
+func (g *gen) resize(e *typed.Node, to loc) {
 	m := g.mark()
 	defer g.release(m)
 	from := e.Args[0]
@@ -459,7 +459,7 @@ func (g *gen) resize(e *ir.Expr, to loc) {
 	}
 }
 
-func (g *gen) chooseValue(e *ir.Expr, to loc) {
+func (g *gen) chooseValue(e *typed.Node, to loc) {
 	no, end := g.label(), g.label()
 	g.branch(e.Args[0], no, false)
 	g.value(e.Args[1], to)
@@ -470,7 +470,7 @@ func (g *gen) chooseValue(e *ir.Expr, to loc) {
 }
 
 // stackValue stores the PCs of a stack; the helper zeroes what it leaves over.
-func (g *gen) stackValue(e *ir.Expr, to loc) {
+func (g *gen) stackValue(e *typed.Node, to loc) {
 	flags := int32(e.Skip)
 	if e.Op == ir.OpUstack {
 		flags |= 1 << 8 // BPF_F_USER_STACK

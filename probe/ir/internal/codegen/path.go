@@ -5,16 +5,17 @@ import (
 
 	"github.com/borescope/borescope/probe/ir"
 	"github.com/borescope/borescope/probe/ir/internal/check"
+	"github.com/borescope/borescope/probe/ir/internal/typed"
 )
 
 // pathText has the kernel write a path to memory of its own, because it leaves
 // there more than the text, and copies the text. A path that does not fit gives
 // no text, and is counted as cut.
-func (g *gen) pathText(e *ir.Expr, to loc) {
+func (g *gen) pathText(e *typed.Node, to loc) {
 	m := g.mark()
 	defer g.release(m)
 	root, off := pointerRoot(e.Args[0], 0)
-	if off < 0 || off > 1<<20 || g.pointee(root) == nil || root.Op != ir.OpCtx && (root.Op != ir.OpVar || !g.argVars[root.Var]) {
+	if off < 0 || off > 1<<20 || g.pointee(root) == nil || root.Op != typed.Ctx && (root.Op != ir.OpVar || !g.argVars[root.Var]) {
 		g.fail("%w", check.ErrPathNotArgument)
 		return
 	}

@@ -3,12 +3,12 @@ package codegen
 import (
 	"github.com/cilium/ebpf/asm"
 
-	"github.com/borescope/borescope/probe/ir"
 	"github.com/borescope/borescope/probe/ir/internal/check"
+	"github.com/borescope/borescope/probe/ir/internal/typed"
 )
 
 // socketCookie asks the kernel for a socket's cookie; of none it is 0.
-func (g *gen) socketCookie(e *ir.Expr, dst asm.Register) {
+func (g *gen) socketCookie(e *typed.Node, dst asm.Register) {
 	root, off := pointerRoot(e.Args[0], 0)
 	if !g.isArgument(root, off) {
 		g.fail("%s: %w", e.Op, check.ErrNotArgument)

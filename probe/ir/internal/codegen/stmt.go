@@ -6,10 +6,11 @@ import (
 
 	"github.com/borescope/borescope/probe/ir"
 	"github.com/borescope/borescope/probe/ir/internal/check"
+	"github.com/borescope/borescope/probe/ir/internal/typed"
 )
 
 // block generates statements.
-func (g *gen) block(list []*ir.Stmt) {
+func (g *gen) block(list []*typed.Stmt) {
 	for _, s := range list {
 		m := g.mark()
 		g.note = lineNote(s)
@@ -19,8 +20,8 @@ func (g *gen) block(list []*ir.Stmt) {
 }
 
 // lineNote is the line of source that the verifier and bpftool show.
-func lineNote(s *ir.Stmt) string {
-	n := ir.FirstLine(s)
+func lineNote(s *typed.Stmt) string {
+	n := s.Line()
 	if len(n) > 120 {
 		n = n[:117] + "..."
 	}
@@ -30,7 +31,7 @@ func lineNote(s *ir.Stmt) string {
 	return n
 }
 
-func (g *gen) stmt(s *ir.Stmt) {
+func (g *gen) stmt(s *typed.Stmt) {
 	switch s.Op {
 	case ir.StmtLet:
 		g.let(s)
@@ -95,7 +96,7 @@ func (g *gen) stmt(s *ir.Stmt) {
 }
 
 // exitRequest leaves the exit code and then the request, which is read first.
-func (g *gen) exitRequest(s *ir.Stmt) {
+func (g *gen) exitRequest(s *typed.Stmt) {
 	if s.X != nil {
 		g.scalar(s.X, asm.R0)
 		g.control(asm.R1)
@@ -106,22 +107,22 @@ func (g *gen) exitRequest(s *ir.Stmt) {
 	g.emit(storeImm(asm.R1, ctlExit, 1, asm.Word))
 }
 
-func (g *gen) let(s *ir.Stmt) {
+func (g *gen) let(s *typed.Stmt) {
 	h := g.homes[s.Var]
 	g.assigned[s.Var] = true
 	if !s.Var.Type.Scalar() {
 		g.value(s.X, h.at)
 		return
 	}
-	if h.inReg && check.IsConst(s.X) {
+	if h.inReg && s.X.Const() {
 		g.imm(h.reg, s.X.Int)
 		return
 	}
-	if !h.inReg && check.IsConst(s.X) && fitsImm(s.X.Int) {
+	if !h.inReg && s.X.Const() && fitsImm(s.X.Int) {
 		g.storeImm(h.at, int32(s.X.Int), 8)
 		return
 	}
-	if h.inReg && s.X.Op == ir.OpCtx && s.X.Ctx.Kind == check.CtxLoad {
+	if h.inReg && s.X.Op == typed.Ctx && s.X.Place.Kind == typed.PlaceValue {
 		g.ctxValue(s.X, h.reg)
 		return
 	}
@@ -129,7 +130,7 @@ func (g *gen) let(s *ir.Stmt) {
 	g.setVar(s.Var, asm.R0)
 }
 
-func (g *gen) ifStmt(s *ir.Stmt) {
+func (g *gen) ifStmt(s *typed.Stmt) {
 	no, end := g.label(), g.label()
 	g.branch(s.X, no, false)
 	g.block(s.Body)
@@ -142,7 +143,7 @@ func (g *gen) ifStmt(s *ir.Stmt) {
 }
 
 // forEach calls bpf_for_each_map_elem(map, body, frame, 0).
-func (g *gen) forEach(s *ir.Stmt) {
+func (g *gen) forEach(s *typed.Stmt) {
 	g.forget(s.Body)
 	defer g.forgetAfter(s.Body)
 	name := g.subName()
@@ -187,7 +188,7 @@ func (g *gen) copyFrom(to loc, ptr asm.Register, n int) {
 
 // eventEnds are where to jump to behind an event and where one is lost, which is
 // counted under the map; what is beyond the budget ends here.
-func (g *gen) eventEnds(s *ir.Stmt) (done, lost string) {
+func (g *gen) eventEnds(s *typed.Stmt) (done, lost string) {
 	done, lost = g.label(), g.label()
 	if g.prog.Budget.EventsPerSecond > 0 {
 		over := g.label()
@@ -206,7 +207,7 @@ func (g *gen) eventEnds(s *ir.Stmt) (done, lost string) {
 
 // emitEvent writes an event straight into the ring, or into memory for a perf
 // buffer. What finds no room is counted under the map.
-func (g *gen) emitEvent(s *ir.Stmt) {
+func (g *gen) emitEvent(s *typed.Stmt) {
 	done, lost := g.eventEnds(s)
 	if s.Map.Kind == ir.MapPerf {
 		at := g.operand(s.X)
@@ -232,7 +233,7 @@ func (g *gen) emitEvent(s *ir.Stmt) {
 }
 
 // overrideReturn makes the probed function return a value of ours.
-func (g *gen) overrideReturn(s *ir.Stmt) {
+func (g *gen) overrideReturn(s *typed.Stmt) {
 	if g.c.Pp.AttachType == ebpf.AttachModifyReturn {
 		g.scalar(s.X, asm.R0)
 		g.store(loc{off: g.resultSlot}, asm.R0, 8)

@@ -6,6 +6,7 @@ import (
 	"github.com/borescope/borescope/probe/ir"
 	"github.com/borescope/borescope/probe/ir/internal/check"
 	"github.com/borescope/borescope/probe/ir/internal/eval"
+	"github.com/borescope/borescope/probe/ir/internal/typed"
 )
 
 // storageOwner leaves in R2 the object that the map's value belongs to: the
@@ -65,7 +66,7 @@ func (g *gen) deleteEntry(m *ir.Map, key loc) {
 
 // storageSet stores the value at a place. What the kernel has no memory for, or
 // refuses because this CPU is changing the same kind of storage, is counted.
-func (g *gen) storageSet(s *ir.Stmt, value loc) {
+func (g *gen) storageSet(s *typed.Stmt, value loc) {
 	back := g.label()
 	if s.Flag == ir.SetUpdate {
 		g.storageGet(s.Map, nil, false)

@@ -6,10 +6,11 @@ import (
 	"github.com/cilium/ebpf/asm"
 
 	"github.com/borescope/borescope/probe/ir"
+	"github.com/borescope/borescope/probe/ir/internal/typed"
 )
 
 // memJump compares values in memory and jumps to target if the result is when.
-func (g *gen) memJump(e *ir.Expr, target string, when bool) {
+func (g *gen) memJump(e *typed.Node, target string, when bool) {
 	m := g.mark()
 	defer g.release(m)
 	equal := (e.Op == ir.OpEq) == when // jump to target if equal
@@ -81,7 +82,7 @@ func (g *gen) matchMem(a loc, ta ir.Type, b loc, tb ir.Type, differ string) {
 }
 
 // textJump decides has_prefix, contains and strncmp (true: equal).
-func (g *gen) textJump(e *ir.Expr, target string, when bool) {
+func (g *gen) textJump(e *typed.Node, target string, when bool) {
 	m := g.mark()
 	defer g.release(m)
 	yes, no := target, g.label()
@@ -120,7 +121,7 @@ func (g *gen) textJump(e *ir.Expr, target string, when bool) {
 
 // strncmp compares up to Int bytes, and not behind a NUL. It falls through, or
 // jumps to no where a byte differs and to yes where both texts end.
-func (g *gen) strncmp(e *ir.Expr, at loc, yes, no string) {
+func (g *gen) strncmp(e *typed.Node, at loc, yes, no string) {
 	b := g.operand(e.Args[1])
 	la, lb := e.Args[0].Type.Size, e.Args[1].Type.Size
 	for i := range min(int(e.Int), min(la, lb)) {

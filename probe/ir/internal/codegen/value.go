@@ -4,7 +4,7 @@ import (
 	"github.com/cilium/ebpf/asm"
 
 	"github.com/borescope/borescope/probe/ir"
-	"github.com/borescope/borescope/probe/ir/internal/check"
+	"github.com/borescope/borescope/probe/ir/internal/typed"
 )
 
 // loadAny loads a scalar from a place of any alignment: the frame wants words
@@ -24,11 +24,11 @@ func (g *gen) loadAny(dst asm.Register, at loc, t ir.Type) {
 // valueIndex is an element of a value in memory, zero behind its end. The
 // kernel's reader fetches it where the index is not constant, because not every
 // verifier lets a program read the frame at a place that it does not know.
-func (g *gen) valueIndex(e *ir.Expr, dst asm.Register) {
+func (g *gen) valueIndex(e *typed.Node, dst asm.Register) {
 	m := g.mark()
 	defer g.release(m)
 	a, i, size := e.Args[0], e.Args[1], e.Type.Size
-	if check.IsConst(i) {
+	if i.Const() {
 		g.loadAny(dst, g.operand(a).at(int(i.Int)*size), e.Type)
 		return
 	}
@@ -49,10 +49,10 @@ func (g *gen) valueIndex(e *ir.Expr, dst asm.Register) {
 }
 
 // mapCPU reads what a CPU holds of a per-CPU map, zero if that is nothing.
-func (g *gen) mapCPU(e *ir.Expr, dst asm.Register) {
+func (g *gen) mapCPU(e *typed.Node, dst asm.Register) {
 	m := g.mark()
 	defer g.release(m)
-	var key *ir.Expr
+	var key *typed.Node
 	if len(e.Args) == 2 {
 		key = e.Args[0]
 	}

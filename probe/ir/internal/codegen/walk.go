@@ -4,8 +4,8 @@ import (
 	"github.com/cilium/ebpf/asm"
 	"github.com/cilium/ebpf/btf"
 
-	"github.com/borescope/borescope/probe/ir"
 	"github.com/borescope/borescope/probe/ir/internal/check"
+	"github.com/borescope/borescope/probe/ir/internal/typed"
 	"github.com/borescope/borescope/stack"
 	"github.com/borescope/borescope/stack/bpfwalk"
 )
@@ -13,7 +13,7 @@ import (
 // walkedStack stores the program counters of a user stack. The walker's state is
 // in scratch memory; its addresses say in their top bits how they were found,
 // which is left out here.
-func (g *gen) walkedStack(e *ir.Expr, to loc) {
+func (g *gen) walkedStack(e *typed.Node, to loc) {
 	if g.busy != 0 {
 		g.fail("internal error: walk with live registers %b", g.busy)
 	}

@@ -81,10 +81,7 @@ func testAggs(t *testing.T, release string, maps []*ir.Map) {
 		t.Fatal(err)
 	}
 	coll := loadSpec(t, spec)
-	in, err := interp.New(p, plan, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	in := interpret(t, p, plan)
 	m := &interp.Machine{Comm: testComm}
 	r := rand.New(rand.NewPCG(1, 2))
 	g := &randProg{r: r}
@@ -94,9 +91,7 @@ func testAggs(t *testing.T, release string, maps []*ir.Map) {
 			x = uint64(r.IntN(2000) - 200)
 		}
 		m.Context = binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint64(nil, x), key)
-		if err := in.Run(m); err != nil {
-			t.Fatal(err)
-		}
+		in.run(t, m)
 		runRaw(t, coll.Programs["p0"], x, key)
 	}
 	for _, am := range maps {

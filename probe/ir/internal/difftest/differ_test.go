@@ -97,10 +97,7 @@ func differ(t *testing.T, seed uint64, release string) {
 		t.Fatalf("%s: %+v\n%s\n%v", seedName(seed), err, p, spec.Programs["p0"].Instructions)
 	}
 	defer coll.Close()
-	in, err := interp.New(p, plan, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	in := interpret(t, p, plan)
 	m := &interp.Machine{Comm: testComm}
 	for range 8 {
 		vals := make([]uint64, len(args))
@@ -110,9 +107,7 @@ func differ(t *testing.T, seed uint64, release string) {
 			binary.LittleEndian.PutUint64(ctx[8*i:], vals[i])
 		}
 		m.Context = ctx
-		if err := in.Run(m); err != nil {
-			t.Fatal(err)
-		}
+		in.run(t, m)
 		runRaw(t, coll.Programs["p0"], vals...)
 		agree(t, coll, m, out, func() string {
 			return fmt.Sprintf("%s; args %#x\n%s\n%v", seedName(seed), vals, p, spec.Programs["p0"].Instructions)

@@ -15,20 +15,21 @@ import (
 	"github.com/borescope/borescope/probe"
 	"github.com/borescope/borescope/probe/ir"
 	"github.com/borescope/borescope/probe/ir/internal/check"
+	"github.com/borescope/borescope/probe/ir/internal/typed"
 	"github.com/borescope/borescope/probe/ir/interp"
 )
 
 // cExpr prints a checked expression as C, so that gcc computes it by C's rules
 // with explicit casts: a third opinion beside interpreter and compiler, which
 // could share a misunderstanding.
-func cExpr(e *ir.Expr) string {
+func cExpr(e *typed.Node) string {
 	arg := func(i int) string { return cExpr(e.Args[i]) }
 	bin := func(op string) string { return "(" + cType(e.Type) + ")(" + arg(0) + " " + op + " " + arg(1) + ")" }
 	switch e.Op {
 	case ir.OpConst:
 		return fmt.Sprintf("((%s)%#xull)", cType(e.Type), uint64(e.Int))
-	case ir.OpCtx:
-		return fmt.Sprintf("((%s)a[%d])", cType(e.Type), e.Ctx.Off/8)
+	case typed.Ctx:
+		return fmt.Sprintf("((%s)a[%d])", cType(e.Type), e.Place.Off/8)
 	case ir.OpCast:
 		if e.Type.Kind == ir.KindBool {
 			return "(" + arg(0) + " != 0)"
@@ -56,7 +57,7 @@ func cExpr(e *ir.Expr) string {
 }
 
 // cDivide gives the cases that C leaves undefined the meaning that BPF gives them.
-func cDivide(e *ir.Expr, a, b string) string {
+func cDivide(e *typed.Node, a, b string) string {
 	t := cType(e.Type)
 	zero, wrap := "0", "x"
 	if e.Op == ir.OpMod {
@@ -111,7 +112,8 @@ func TestArithmeticAgreesWithGCC(t *testing.T) {
 		p := &ir.Program{Name: "gcc", Actions: []ir.Action{{
 			Target: probe.RawTracepoint{}, Body: []*ir.Stmt{{Op: ir.StmtSet, Map: out, X: x}},
 		}}}
-		in, err := interp.New(p, plan, 0)
+		in := interpret(t, p, plan)
+		checked, err := check.Check(p, plan, 0, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -120,12 +122,10 @@ func TestArithmeticAgreesWithGCC(t *testing.T) {
 			for _, a := range args {
 				m.Context = binary.LittleEndian.AppendUint64(m.Context, a)
 			}
-			if err := in.Run(m); err != nil {
-				t.Fatal(err)
-			}
+			in.run(t, m)
 			want[i] = append(want[i], binary.LittleEndian.Uint64(m.Maps[out]["\x00\x00\x00\x00"]))
 		}
-		fmt.Fprintf(&src, "static u64 f%d(const u64 *a) { return (u64)%s; }\n", i, cExpr(in.Checked.Body[0].X))
+		fmt.Fprintf(&src, "static u64 f%d(const u64 *a) { return (u64)%s; }\n", i, cExpr(checked.Body[0].X))
 	}
 	compareGCC(t, src.String(), inputs, want)
 }

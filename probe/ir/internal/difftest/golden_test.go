@@ -3,6 +3,7 @@ package difftest
 import (
 	"flag"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
@@ -15,6 +16,7 @@ import (
 	"github.com/borescope/borescope/probe/action"
 	"github.com/borescope/borescope/probe/ir"
 	"github.com/borescope/borescope/probe/ir/bpf"
+	"github.com/borescope/borescope/probe/ir/interp"
 	"github.com/borescope/borescope/stack"
 )
 
@@ -123,7 +125,8 @@ func goldenPrograms(typed bool) map[string]*ir.Program {
 }
 
 func clearPos(list []*ir.Stmt) {
-	ir.WalkStmts(list, func(s *ir.Stmt) { s.Pos = ir.Pos{} }, func(e *ir.Expr) { e.Pos = ir.Pos{} })
+	p := &ir.Program{Actions: []ir.Action{{Body: list}}}
+	p.Visit(func(s *ir.Stmt) { s.Pos = ir.Pos{} }, func(e *ir.Expr) { e.Pos = ir.Pos{} })
 }
 
 // TestGolden compiles for kernels and machines that are not here, and compares
@@ -136,6 +139,7 @@ func TestGolden(t *testing.T) {
 			if again := compileText(t, p, plan); again != got {
 				t.Errorf("%s for %s: two compilations differ", prog, name)
 			}
+			runGolden(t, p, plan)
 			file := filepath.Join("testdata", "golden", name, prog+".txt")
 			if *flagUpdate {
 				if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
@@ -156,6 +160,26 @@ func TestGolden(t *testing.T) {
 		}
 	}
 }
+
+// runGolden interprets a program's two trees a few times, over registers and memory that
+// are there.
+func runGolden(t *testing.T, p *ir.Program, plan *probe.Plan) {
+	t.Helper()
+	r := rand.New(rand.NewPCG(1, 2))
+	m := &interp.Machine{Kernel: anyMemory{}, User: anyMemory{}, Comm: testComm}
+	m.Builtin = func(name string) uint64 { return uint64(len(name)) }
+	in := interpret(t, p, plan)
+	for range 8 {
+		m.Context = make([]byte, 512)
+		for i := range m.Context {
+			m.Context[i] = byte(r.Uint32())
+		}
+		m.Stack = stackOf(r.Uint64()|1, 2, 3)
+		in.run(t, m)
+	}
+}
+
+func stackOf(pcs ...uint64) func(bool) []uint64 { return func(bool) []uint64 { return pcs } }
 
 func compileText(t *testing.T, p *ir.Program, plan *probe.Plan) string {
 	t.Helper()

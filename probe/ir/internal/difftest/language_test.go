@@ -21,6 +21,7 @@ import (
 	"github.com/borescope/borescope/probe/ir/bpf"
 	"github.com/borescope/borescope/probe/ir/internal/check"
 	"github.com/borescope/borescope/probe/ir/internal/eval"
+	"github.com/borescope/borescope/probe/ir/internal/typed"
 	"github.com/borescope/borescope/probe/ir/interp"
 )
 
@@ -42,17 +43,12 @@ func evaluated(t *testing.T, release string, exprs []*ir.Expr, vals ...uint64) (
 	}
 	coll := loadSpec(t, spec)
 	runRaw(t, coll.Programs["p0"], vals...)
-	in, err := interp.New(p, plan, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	in := interpret(t, p, plan)
 	m := &interp.Machine{Comm: testComm, Builtin: func(string) uint64 { return 0 }}
 	for _, v := range vals {
 		m.Context = binary.LittleEndian.AppendUint64(m.Context, v)
 	}
-	if err := in.Run(m); err != nil {
-		t.Fatal(err)
-	}
+	in.run(t, m)
 	for i := range exprs {
 		var v uint64
 		if err := coll.Maps["out"].Lookup(uint32(i), &v); err != nil {
@@ -203,7 +199,13 @@ func TestKernelNames(t *testing.T) {
 	}
 	plan := rawPlan(runningKernel(t), runtime.GOARCH, nil)
 	plan.BTF = spec
-	c := &check.Checker{Plan: plan, Pp: &plan.Programs[0], Kern: ir.Version{6, 1}, Vars: map[*ir.Var]*ir.Var{}, Prog: one()}
+	typedAs := func(e *ir.Expr) (*typed.Node, error) {
+		c, err := check.Check(one(&ir.Stmt{Op: ir.StmtEval, X: e}), plan, 0, nil)
+		if err != nil {
+			return nil, err
+		}
+		return c.Body[0].X, nil
+	}
 	var expr *action.Ctx // records nothing
 	null := expr.Let(0)
 	for _, x := range []struct {
@@ -215,13 +217,13 @@ func TestKernelNames(t *testing.T) {
 		{(&action.Ctx{}).Enum("TCP_ESTABLISHED"), 1},
 		{(&action.Ctx{}).Enum("enum hrtimer_mode.HRTIMER_MODE_REL"), 1},
 	} {
-		got, err := c.Expr(x.e.Expr())
+		got, err := typedAs(x.e.Expr())
 		if err != nil || got.Op != ir.OpConst || got.Int != x.want {
 			t.Errorf("%s: %v, %v; want %d", x.e.Expr(), got, err, x.want)
 		}
 	}
 	for _, x := range []action.Value{(&action.Ctx{}).Enum("TCP_ESTABLISHT"), (&action.Ctx{}).Enum("enum hrtimer_mode.REL"), null.PtrTo("task_struct", false).Offset("mm->mmap_base")} {
-		if got, err := c.Expr(x.Expr()); err == nil {
+		if got, err := typedAs(x.Expr()); err == nil {
 			t.Errorf("%s is %v", x.Expr(), got)
 		}
 	}

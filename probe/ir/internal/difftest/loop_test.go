@@ -68,14 +68,9 @@ func runLoop(t *testing.T, p *ir.Program, form loops.Form, out *ir.Map, arg uint
 	}
 	coll := loadSpec(t, spec)
 	runRaw(t, coll.Programs["p0"], arg)
-	in, err := interp.New(p, plan, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	in := interpret(t, p, plan)
 	m := &interp.Machine{Context: binary.LittleEndian.AppendUint64(nil, arg)}
-	if err := in.Run(m); err != nil {
-		t.Fatal(err)
-	}
+	in.run(t, m)
 	agree(t, coll, m, out, func() string { return fmt.Sprintf("%s\n%s", form, p) })
 	info, err := coll.Programs["p0"].Info()
 	if err != nil {

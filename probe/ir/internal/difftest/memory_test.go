@@ -96,10 +96,7 @@ func testReads(t *testing.T, r *rand.Rand, mem bytesAt, round int) {
 	}
 	coll := loadSpec(t, spec)
 	defer coll.Close()
-	in, err := interp.New(p, plan, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	in := interpret(t, p, plan)
 	m := &interp.Machine{User: mem}
 	for range 12 {
 		args := []uint64{mem.base + uint64(r.IntN(len(mem.b)+8)), uint64(r.IntN(30))}
@@ -107,9 +104,7 @@ func testReads(t *testing.T, r *rand.Rand, mem bytesAt, round int) {
 			args[0], args[1] = 16, uint64(r.Uint64())
 		}
 		m.Context = binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint64(nil, args[0]), args[1])
-		if err := in.Run(m); err != nil {
-			t.Fatal(err)
-		}
+		in.run(t, m)
 		runRaw(t, coll.Programs["p0"], args...)
 		for _, mp := range maps {
 			var got []byte

@@ -53,7 +53,7 @@ func TestErrorsSayWhereAndWhat(t *testing.T) {
 		{"goid", one(&ir.Stmt{Op: ir.StmtEval, X: ir.NewBuiltin("goid")}), "no Go program"},
 		{"nil", one(&ir.Stmt{Op: ir.StmtEval}), "missing expression"},
 		{"arity", one(&ir.Stmt{Op: ir.StmtEval, X: ir.NewExpr(ir.OpAdd)}), "0 operands"},
-		{"op", one(&ir.Stmt{Op: ir.StmtEval, X: ir.NewExpr(ir.OpLoad)}), "no such operation"},
+		{"op", one(&ir.Stmt{Op: ir.StmtEval, X: ir.NewExpr(ir.OpTaskTID + 64)}), "no such operation"},
 		{"stmt", one(&ir.Stmt{Op: 99}), "no such statement"},
 		{"text", one(&ir.Stmt{Op: ir.StmtEval, X: ir.NewExpr(ir.OpAdd, ir.NewBuiltin("comm"), ir.NewConst(1))}), "not a number"},
 		{"order", one(&ir.Stmt{Op: ir.StmtEval, X: ir.NewExpr(ir.OpLt, ir.NewBuiltin("comm"), ir.NewString("x"))}), "only == and !="},
@@ -183,7 +183,7 @@ func (b *byteProg) expr(depth int) *ir.Expr {
 		return nil
 	}
 	e := &ir.Expr{
-		Op: ir.Op(n % int(ir.OpCtx+2)), Type: b.anyType(2), Int: int64(b.next()), Skip: b.next() % 8,
+		Op: ir.Op(n % int(ir.OpUstackWalk+3)), Type: b.anyType(2), Int: int64(b.next()), Skip: b.next() % 8,
 		Str: []string{"pid", "comm", "a0", "tgid", "real_parent->comm", "prio[2]", "tail", "", "x.y[", "flag3"}[b.next()%10],
 		Var: b.anyVar(), Map: b.anyMap(),
 	}

@@ -69,7 +69,7 @@ func (s *sessionSubject) program(r *rand.Rand) (p *ir.Program, out *ir.Map) {
 	ret := append(g.stmts(out, &slot, 2), g.stmts(out, &slot, 2)...)
 	ret = append(ret, &ir.Stmt{Op: ir.StmtSet, Map: out, Key: ir.NewConst(63), X: ir.NewBuiltin("session_cookie")})
 	body := []*ir.Stmt{{Op: ir.StmtIf, X: ir.NewBuiltin("is_return"), Body: ret, Else: entry}}
-	ir.WalkStmts(body, func(st *ir.Stmt) {
+	(&ir.Program{Actions: []ir.Action{{Body: body}}}).Visit(func(st *ir.Stmt) {
 		if st.Map == out {
 			st.Op = ir.StmtAdd // so that no call hides another
 		}
@@ -119,7 +119,7 @@ func sessionContext(plan *probe.Plan, c call, returns bool) []byte {
 }
 
 // interpretCalls runs the program in the interpreter for calls, as they nest.
-func interpretCalls(t *testing.T, in *interp.Interp, m *interp.Machine, plan *probe.Plan, calls []call) {
+func interpretCalls(t *testing.T, in bothTrees, m *interp.Machine, plan *probe.Plan, calls []call) {
 	t.Helper()
 	run := func(c call, returns bool) {
 		m.Context = sessionContext(plan, c, returns)
@@ -132,9 +132,7 @@ func interpretCalls(t *testing.T, in *interp.Interp, m *interp.Machine, plan *pr
 			}
 			return 0
 		}
-		if err := in.Run(m); err != nil {
-			t.Fatal(err)
-		}
+		in.run(t, m)
 	}
 	for _, c := range calls {
 		m.Cookie, m.Skipped = 0, false
@@ -187,10 +185,7 @@ func (s *sessionSubject) differ(t *testing.T, seed uint64) {
 	if err := link.Close(); err != nil {
 		t.Fatal(err)
 	}
-	in, err := interp.New(p, plan, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	in := interpret(t, p, plan)
 	m := &interp.Machine{Comm: s.comm}
 	interpretCalls(t, in, m, plan, s.calls)
 	compareOut(t, l.EBPFMap(out), m.Maps[out], seedName(seed), p)

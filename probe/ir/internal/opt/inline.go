@@ -1,8 +1,11 @@
 package opt
 
 import (
+	"slices"
+
 	"github.com/borescope/borescope/probe/ir"
 	"github.com/borescope/borescope/probe/ir/internal/check"
+	"github.com/borescope/borescope/probe/ir/internal/typed"
 )
 
 // The typed surface reads every value into a temporary at the moment its
@@ -11,30 +14,24 @@ import (
 // straight into an event and numbers stay in a register. What is never read is
 // dropped.
 
-// Inline simplifies the blocks of a checked action.
-func Inline(c *check.Checked) {
+// Inline is a checked action with simpler blocks, which does the same.
+func Inline(c *check.Checked) *check.Checked {
 	uses := map[*ir.Var]int{}
 	sets := map[*ir.Var]int{}
-	ir.WalkStmts(c.Body, func(s *ir.Stmt) {
-		for _, v := range []*ir.Var{s.Var, s.Var2} {
-			if v != nil {
-				sets[v]++
-			}
+	typed.Walk(c.Body, func(s *typed.Stmt) {
+		for _, v := range s.Vars() {
+			sets[v]++
 		}
-	}, func(e *ir.Expr) {
+	}, func(e *typed.Node) {
 		if e.Op == ir.OpVar {
 			uses[e.Var]++
 		}
 	})
 	in := &inliner{uses: uses, sets: sets}
-	c.Body = in.block(c.Body)
-	kept := c.Vars[:0]
-	for _, v := range c.Vars {
-		if !in.gone[v] {
-			kept = append(kept, v)
-		}
-	}
-	c.Vars = kept
+	out := *c
+	out.Body = in.block(c.Body)
+	out.Vars = slices.DeleteFunc(slices.Clone(c.Vars), func(v *ir.Var) bool { return in.gone[v] })
+	return &out
 }
 
 type inliner struct {
@@ -42,8 +39,8 @@ type inliner struct {
 	gone       map[*ir.Var]bool
 }
 
-func (in *inliner) block(list []*ir.Stmt) []*ir.Stmt {
-	list = append([]*ir.Stmt(nil), list...)
+func (in *inliner) block(list []*typed.Stmt) []*typed.Stmt {
+	list = append([]*typed.Stmt(nil), list...)
 	for i := len(list) - 1; i >= 0; i-- {
 		s := list[i]
 		if s.Op != ir.StmtLet || in.sets[s.Var] != 1 {
@@ -72,8 +69,8 @@ func (in *inliner) block(list []*ir.Stmt) []*ir.Stmt {
 }
 
 // drop removes a statement that sets a variable nobody reads.
-func (in *inliner) drop(list []*ir.Stmt, i int) {
-	ir.WalkExpr(list[i].X, func(e *ir.Expr) {
+func (in *inliner) drop(list []*typed.Stmt, i int) {
+	list[i].X.Walk(func(e *typed.Node) {
 		if e.Op == ir.OpVar {
 			in.uses[e.Var]--
 		}
@@ -81,7 +78,7 @@ func (in *inliner) drop(list []*ir.Stmt, i int) {
 	in.remove(list, i)
 }
 
-func (in *inliner) remove(list []*ir.Stmt, i int) {
+func (in *inliner) remove(list []*typed.Stmt, i int) {
 	if in.gone == nil {
 		in.gone = map[*ir.Var]bool{}
 	}
@@ -93,7 +90,7 @@ func (in *inliner) remove(list []*ir.Stmt, i int) {
 // it, if only assignments stand between: they change nothing that it reads. What
 // changes by itself is moved neither before nor behind another reading of that
 // kind, nor what takes long: their order is what a program measures by.
-func (in *inliner) forward(list []*ir.Stmt, i int) {
+func (in *inliner) forward(list []*typed.Stmt, i int) {
 	x, v := list[i].X, list[i].Var
 	fast, timed := quick(x), readsClock(x)
 	for j := i + 1; j < len(list); j++ {
@@ -117,9 +114,9 @@ func (in *inliner) forward(list []*ir.Stmt, i int) {
 	}
 }
 
-func readsVarSetTwice(e *ir.Expr, sets map[*ir.Var]int) bool {
+func readsVarSetTwice(e *typed.Node, sets map[*ir.Var]int) bool {
 	found := false
-	ir.WalkExpr(e, func(e *ir.Expr) { found = found || e.Op == ir.OpVar && sets[e.Var] > 1 })
+	e.Walk(func(e *typed.Node) { found = found || e.Op == ir.OpVar && sets[e.Var] > 1 })
 	return found
 }
 
@@ -129,19 +126,19 @@ var Clocks = map[string]bool{
 }
 
 // readsClock says whether e reads what changes by itself.
-func readsClock(e *ir.Expr) bool {
+func readsClock(e *typed.Node) bool {
 	found := false
-	ir.WalkExpr(e, func(e *ir.Expr) { found = found || e.Op == ir.OpBuiltin && Clocks[e.Str] })
+	e.Walk(func(e *typed.Node) { found = found || e.Op == ir.OpBuiltin && Clocks[e.Str] })
 	return found
 }
 
 // quick says whether e is a handful of instructions that are always run: neither
 // a clock, nor memory, text, maps or stacks, nor a choice.
-func quick(e *ir.Expr) bool {
+func quick(e *typed.Node) bool {
 	q := true
-	ir.WalkExpr(e, func(e *ir.Expr) {
+	e.Walk(func(e *typed.Node) {
 		switch e.Op {
-		case ir.OpConst, ir.OpVar, ir.OpCtx, ir.OpAdd, ir.OpSub, ir.OpMul, ir.OpDiv, ir.OpMod, ir.OpAnd, ir.OpOr, ir.OpXor, ir.OpShl, ir.OpShr, ir.OpNeg, ir.OpNot,
+		case ir.OpConst, ir.OpVar, typed.Ctx, ir.OpAdd, ir.OpSub, ir.OpMul, ir.OpDiv, ir.OpMod, ir.OpAnd, ir.OpOr, ir.OpXor, ir.OpShl, ir.OpShr, ir.OpNeg, ir.OpNot,
 			ir.OpEq, ir.OpNe, ir.OpLt, ir.OpLe, ir.OpGt, ir.OpGe, ir.OpLNot, ir.OpCast, ir.OpBswap, ir.OpTuple, ir.OpElem:
 		case ir.OpBuiltin:
 			q = q && !Clocks[e.Str]
@@ -152,9 +149,9 @@ func quick(e *ir.Expr) bool {
 	return q
 }
 
-func countVar(e *ir.Expr, v *ir.Var) int {
+func countVar(e *typed.Node, v *ir.Var) int {
 	n := 0
-	ir.WalkExpr(e, func(e *ir.Expr) {
+	e.Walk(func(e *typed.Node) {
 		if e.Op == ir.OpVar && e.Var == v {
 			n++
 		}
@@ -163,7 +160,7 @@ func countVar(e *ir.Expr, v *ir.Var) int {
 }
 
 // replaceVar is e with a variable replaced by a value.
-func replaceVar(e *ir.Expr, v *ir.Var, x *ir.Expr) *ir.Expr {
+func replaceVar(e *typed.Node, v *ir.Var, x *typed.Node) *typed.Node {
 	if e == nil || countVar(e, v) == 0 {
 		return e
 	}
@@ -171,7 +168,7 @@ func replaceVar(e *ir.Expr, v *ir.Var, x *ir.Expr) *ir.Expr {
 		return x
 	}
 	n := *e
-	n.Args = make([]*ir.Expr, len(e.Args))
+	n.Args = make([]*typed.Node, len(e.Args))
 	for i, a := range e.Args {
 		n.Args[i] = replaceVar(a, v, x)
 	}

@@ -1,0 +1,188 @@
+// Package typed has the tree that the checker answers with, which the optimiser
+// changes and the code generator and the interpreter read.
+//
+// It looks like ir's tree and promises more: every node has its type, operands are
+// converted where types differ, arguments are replaced by where they are found, paths
+// of members by addresses and offsets, and sizes are what they will be. Nodes may be
+// shared, so nobody writes to one that another may have.
+package typed
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/borescope/borescope/probe/ir"
+)
+
+// Operations that only typed trees have, beyond ir's own.
+const (
+	Load ir.Op = 0xf0 + iota // address: the scalar at Int bytes behind it, or the Bits of it
+	Ctx                      // what the context has at Place
+)
+
+// Node is a typed expression. The first fields are those of ir.Expr; places in the source
+// stay with statements.
+type Node struct {
+	Op   ir.Op
+	Type ir.Type
+	Args []*Node
+	Int  int64
+	Skip int
+	Str  string
+	Var  *ir.Var
+	Map  *ir.Map
+
+	// Loose marks a constant that has no type of its own: Type is one for now.
+	Loose bool
+	// Bits is the bit field that Load extracts; nil is none.
+	Bits *BitField
+	// Place is where Ctx finds its value.
+	Place Place
+}
+
+// BitField is a bit field: Size is the width in bytes of the word that it is in, which
+// is shifted left by Shl bits and then right by Shr.
+type BitField struct {
+	Size     int
+	Shl, Shr uint8
+}
+
+// Place is where a value of the context is, and of what size.
+type Place struct {
+	Kind PlaceKind
+	Off  int
+	Size int
+}
+
+// PlaceKind says what a Place's offset leads to.
+type PlaceKind uint8
+
+// The kinds of places.
+const (
+	PlaceValue   PlaceKind = iota // a scalar of Size bytes at the offset
+	PlaceAddr                     // the context's address plus the offset
+	PlaceDataLoc                  // the address that a __data_loc at the offset gives
+	PlaceRelLoc                   // the same, relative to the end of the __rel_loc
+)
+
+// Stmt is a typed statement. Its fields are those of ir.Stmt.
+type Stmt struct {
+	Op         ir.StmtOp
+	X, Key     *Node
+	Map        *ir.Map
+	Var, Var2  *ir.Var
+	Body, Else []*Stmt
+	Max        int
+	Delete     bool
+	Flag       ir.MapFlag
+	Thread     bool
+	Pos        ir.Pos
+}
+
+// New is op of type t applied to args.
+func New(op ir.Op, t ir.Type, args ...*Node) *Node { return &Node{Op: op, Type: t, Args: args} }
+
+// NewLoad reads a scalar of type t at off bytes behind an address.
+func NewLoad(t ir.Type, addr *Node, off int64) *Node {
+	return &Node{Op: Load, Type: t, Args: []*Node{addr}, Int: off}
+}
+
+// NewCtx is a value of the context.
+func NewCtx(t ir.Type, p Place) *Node { return &Node{Op: Ctx, Type: t, Place: p} }
+
+// Const says whether n is a constant number.
+func (n *Node) Const() bool { return n.Op == ir.OpConst }
+
+// Untyped says whether n is a constant that may take any type.
+func (n *Node) Untyped() bool { return n.Const() && n.Loose }
+
+// Key is the key of an operation on a map, nil for a map without keys.
+func (n *Node) Key() *Node {
+	if len(n.Args) == 0 {
+		return nil
+	}
+	return n.Args[0]
+}
+
+// Walk visits the node's operands, then the node. A nil node has none.
+func (n *Node) Walk(visit func(*Node)) {
+	if n == nil {
+		return
+	}
+	for _, a := range n.Args {
+		a.Walk(visit)
+	}
+	visit(n)
+}
+
+// Walk visits statements and their expressions in program order.
+func Walk(list []*Stmt, stmt func(*Stmt), node func(*Node)) {
+	for _, s := range list {
+		stmt(s)
+		s.Key.Walk(node)
+		s.X.Walk(node)
+		Walk(s.Body, stmt, node)
+		Walk(s.Else, stmt, node)
+	}
+}
+
+// Vars are the variables that a statement sets, without its blocks.
+func (s *Stmt) Vars() []*ir.Var {
+	vars := make([]*ir.Var, 0, 2)
+	for _, v := range []*ir.Var{s.Var, s.Var2} {
+		if v != nil {
+			vars = append(vars, v)
+		}
+	}
+	return vars
+}
+
+// maxPrinted bounds the nodes that String prints.
+const maxPrinted = 2000
+
+// String is the node as ir.Expr prints one.
+func (n *Node) String() string {
+	left := maxPrinted
+	return n.source(&left).String()
+}
+
+// source is an expression that prints as n: what ir has no operation for is named.
+func (n *Node) source(left *int) *ir.Expr {
+	if n == nil {
+		return nil
+	}
+	if *left--; *left < 0 {
+		return named("...")
+	}
+	e := &ir.Expr{Op: n.Op, Type: n.Type, Int: n.Int, Skip: n.Skip, Str: n.Str, Var: n.Var, Map: n.Map}
+	for _, a := range n.Args {
+		e.Args = append(e.Args, a.source(left))
+	}
+	switch n.Op {
+	case Ctx:
+		return named(fmt.Sprintf("ctx+%d", n.Place.Off))
+	case Load:
+		return named(fmt.Sprintf("*(%s)(%s+%d)", n.Type, e.Args[0], n.Int))
+	}
+	return e
+}
+
+// named is an expression that prints as s: an enumerator is printed by its name.
+func named(s string) *ir.Expr { return &ir.Expr{Op: ir.OpEnum, Str: s} }
+
+// Line is the statement without its blocks, as ir.Stmt prints it.
+func (s *Stmt) Line() string {
+	left := maxPrinted
+	return Line(&ir.Stmt{
+		Op: s.Op, X: s.X.source(&left), Key: s.Key.source(&left), Map: s.Map, Var: s.Var, Var2: s.Var2,
+		Max: s.Max, Delete: s.Delete, Flag: s.Flag, Thread: s.Thread,
+	})
+}
+
+// Line is the first line of a statement: what stands before its blocks.
+func Line(s *ir.Stmt) string {
+	head := *s
+	head.Body, head.Else = nil, nil
+	line, _, _ := strings.Cut(head.String(), " {\n")
+	return line
+}
