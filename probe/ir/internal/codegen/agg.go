@@ -10,7 +10,7 @@ import (
 )
 
 // aggregate adds a value to an aggregating map.
-func (g *gen) aggregate(s *typed.Stmt) {
+func (g *statements) aggregate(s *typed.Stmt) {
 	hit, done := g.label(), g.label()
 	m := s.Map
 	var x func(asm.Register)
@@ -57,7 +57,7 @@ func (g *gen) aggregate(s *typed.Stmt) {
 }
 
 // update adds to the value that R0 points to.
-func (g *gen) update(a ir.Agg, signed bool, x func(asm.Register)) {
+func (g *runtime) update(a ir.Agg, signed bool, x func(asm.Register)) {
 	add := func(off int16, load func(asm.Register)) {
 		load(asm.R1)
 		g.emit(asm.AddAtomic.Mem(asm.R0, asm.R1, asm.DWord, off))
@@ -105,7 +105,7 @@ func (g *gen) update(a ir.Agg, signed bool, x func(asm.Register)) {
 // that. Older kernels (5.10; arm64 before 5.18) may lose an extreme there: that of
 // a program in an interrupt or NMI that comes between the two instructions. The
 // package doc says so; count, sum and average are exact in every kernel.
-func (g *gen) extreme(smallest, signed bool, off int16) {
+func (g *runtime) extreme(smallest, signed bool, off int16) {
 	if signed {
 		g.emit(asm.LoadImm(asm.R2, -1<<63, asm.DWord), asm.Xor.Reg(asm.R1, asm.R2))
 	}
@@ -134,7 +134,7 @@ func (g *gen) extreme(smallest, signed bool, off int16) {
 
 // bucketKey is the key of a histogram's bucket: the map's own key with the
 // bucket's index behind it, or the index alone.
-func (g *gen) bucketKey(s *typed.Stmt) loc {
+func (g *statements) bucketKey(s *typed.Stmt) loc {
 	m := s.Map
 	if m.Keyless() {
 		at := g.slot()
@@ -158,7 +158,7 @@ func (g *gen) bucketKey(s *typed.Stmt) loc {
 
 // seriesKey is the key of a time slot: the map's own key with the interval's
 // number behind it.
-func (g *gen) seriesKey(s *typed.Stmt) loc {
+func (g *statements) seriesKey(s *typed.Stmt) loc {
 	m := s.Map
 	kt := check.KernelKey(m)
 	at := g.temp(kt.Size)
@@ -175,7 +175,7 @@ func (g *gen) seriesKey(s *typed.Stmt) loc {
 }
 
 // bucket turns the value in R1 into its bucket's index.
-func (g *gen) bucket(m *ir.Map) {
+func (g *runtime) bucket(m *ir.Map) {
 	if m.Agg == ir.AggLinear {
 		g.linearBucket(m)
 		return
@@ -206,7 +206,7 @@ func (g *gen) bucket(m *ir.Map) {
 	g.place(end)
 }
 
-func (g *gen) linearBucket(m *ir.Map) {
+func (g *runtime) linearBucket(m *ir.Map) {
 	low, high, end := g.label(), g.label(), g.label()
 	g.emit(asm.LoadImm(asm.R2, m.Min, asm.DWord), asm.JSLT.Reg(asm.R1, asm.R2, low))
 	g.emit(asm.LoadImm(asm.R3, m.Max, asm.DWord), asm.JSGE.Reg(asm.R1, asm.R3, high))

@@ -9,7 +9,7 @@ import (
 )
 
 // choose evaluates the ternary operator on scalars.
-func (g *gen) choose(e *typed.Node, dst asm.Register) {
+func (g *values) choose(e *typed.Node, dst asm.Register) {
 	no, end := g.label(), g.label()
 	g.branch(e.Args[0], no, false)
 	g.scalar(e.Args[1], dst)
@@ -20,7 +20,7 @@ func (g *gen) choose(e *typed.Node, dst asm.Register) {
 }
 
 // truthValue materialises a condition as 0 or 1 (or 1 or 0).
-func (g *gen) truthValue(e *typed.Node, dst asm.Register, inverted bool) {
+func (g *values) truthValue(e *typed.Node, dst asm.Register, inverted bool) {
 	yes, end := g.label(), g.label()
 	g.branch(e, yes, true)
 	g.imm(dst, int64(eval.B2u(inverted)))
@@ -31,7 +31,7 @@ func (g *gen) truthValue(e *typed.Node, dst asm.Register, inverted bool) {
 }
 
 // branch jumps to target if e is when, and falls through otherwise.
-func (g *gen) branch(e *typed.Node, target string, when bool) {
+func (g *values) branch(e *typed.Node, target string, when bool) {
 	switch e.Op {
 	case ir.OpConst:
 		if (e.Int != 0) == when {
@@ -68,7 +68,7 @@ func (g *gen) branch(e *typed.Node, target string, when bool) {
 }
 
 // target is a register to evaluate e into.
-func (g *gen) target(e *typed.Node) asm.Register {
+func (g *values) target(e *typed.Node) asm.Register {
 	was := g.busy
 	r, ok := g.tmp()
 	g.busy = was
@@ -85,7 +85,7 @@ func jumpIf(nonzero bool, r asm.Register, target string) asm.Instruction {
 	return asm.JEq.Imm(r, 0, target)
 }
 
-func (g *gen) shortCircuit(e *typed.Node, target string, when bool) {
+func (g *values) shortCircuit(e *typed.Node, target string, when bool) {
 	if (e.Op == ir.OpLOr) == when { // one that decides is enough
 		g.branch(e.Args[0], target, when)
 		g.branch(e.Args[1], target, when)
@@ -98,7 +98,7 @@ func (g *gen) shortCircuit(e *typed.Node, target string, when bool) {
 }
 
 // compareJump compares scalars.
-func (g *gen) compareJump(e *typed.Node, target string, when bool) {
+func (g *values) compareJump(e *typed.Node, target string, when bool) {
 	op := jumpOp(e, when)
 	a, b := e.Args[0], e.Args[1]
 	var ra asm.Register

@@ -23,7 +23,7 @@ import (
 
 // direct says how an OpLoad is a direct load: from which pointer, at which
 // offset.
-func (g *gen) direct(e *typed.Node) (root *typed.Node, off int, ok bool) {
+func (g *values) direct(e *typed.Node) (root *typed.Node, off int, ok bool) {
 	if e.Op != typed.Load || e.Bits != nil || e.Args[0].Type.User || !g.typedContext() {
 		return nil, 0, false
 	}
@@ -46,7 +46,7 @@ func (g *gen) direct(e *typed.Node) (root *typed.Node, off int, ok bool) {
 }
 
 // typedContext says whether the verifier knows the types of the context's pointers.
-func (g *gen) typedContext() bool {
+func (g *values) typedContext() bool {
 	if g.c.Pp.Context != probe.ContextTramp && g.c.Pp.Context != probe.ContextIter {
 		return false
 	}
@@ -70,7 +70,7 @@ func pointerRoot(e *typed.Node, off int64) (*typed.Node, int64) {
 
 // pointee is the struct that the verifier knows a pointer to point to, nil if it
 // knows none.
-func (g *gen) pointee(e *typed.Node) btf.Type {
+func (g *values) pointee(e *typed.Node) btf.Type {
 	switch e.Op {
 	case typed.Ctx:
 		if e.Place.Kind == typed.PlaceValue && e.Place.Size == 8 && e.Type.Kind == ir.KindPtr && !e.Type.User {
@@ -139,16 +139,14 @@ func memberAt(t btf.Type, off, size, depth int) (part btf.Type, exact bool) {
 
 // findTypedVars finds the variables that hold pointers which the verifier
 // knows: set once, from such a pointer, and kept where it keeps track of them.
-func (g *gen) findTypedVars(u usage) {
+func (g *values) findTypedVars(u usage) {
 	if !g.typedContext() || u.callbacks {
 		return
 	}
 	sets := map[*ir.Var]int{}
 	typed.Walk(g.c.Body, func(s *typed.Stmt) {
-		for _, v := range []*ir.Var{s.Var, s.Var2} {
-			if v != nil {
-				sets[v]++
-			}
+		for _, v := range s.Vars() {
+			sets[v]++
 		}
 	}, func(*typed.Node) {})
 	g.typedVars, g.argVars = map[*ir.Var]btf.Type{}, map[*ir.Var]bool{}
@@ -171,7 +169,7 @@ func (g *gen) findTypedVars(u usage) {
 // loadDirect loads through a pointer that the verifier knows. Null is counted
 // as what cannot be read; it is also what some of these pointers must be
 // compared with before the verifier lets them be used.
-func (g *gen) loadDirect(e, root *typed.Node, off int, dst asm.Register) {
+func (g *values) loadDirect(e, root *typed.Node, off int, dst asm.Register) {
 	null, back := g.label(), g.label()
 	g.scalar(root, dst)
 	g.emit(asm.JEq.Imm(dst, 0, null), asm.LoadMem(dst, dst, int16(off), sizeOf(e.Type.Size)))

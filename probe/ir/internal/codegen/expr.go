@@ -11,7 +11,7 @@ import (
 
 // hasCall says whether evaluating e calls a helper, or may need the registers
 // that a call would clobber.
-func (g *gen) hasCall(e *typed.Node) bool {
+func (g *values) hasCall(e *typed.Node) bool {
 	if v, ok := g.calls[e]; ok {
 		return v
 	}
@@ -20,7 +20,7 @@ func (g *gen) hasCall(e *typed.Node) bool {
 	return v
 }
 
-func (g *gen) findCall(e *typed.Node) bool {
+func (g *values) findCall(e *typed.Node) bool {
 	switch e.Op {
 	case ir.OpBuiltin:
 		return e.Str != "ctx"
@@ -40,7 +40,7 @@ func (g *gen) findCall(e *typed.Node) bool {
 }
 
 // scalar evaluates e into dst, a caller-saved register that is not busy.
-func (g *gen) scalar(e *typed.Node, dst asm.Register) {
+func (g *values) scalar(e *typed.Node, dst asm.Register) {
 	switch e.Op {
 	case ir.OpConst:
 		g.imm(dst, e.Int)
@@ -88,7 +88,7 @@ func (g *gen) scalar(e *typed.Node, dst asm.Register) {
 }
 
 // imm loads a constant.
-func (g *gen) imm(dst asm.Register, v int64) {
+func (g *code) imm(dst asm.Register, v int64) {
 	if fitsImm(v) {
 		g.emit(asm.Mov.Imm(dst, int32(v)))
 		return
@@ -98,7 +98,7 @@ func (g *gen) imm(dst asm.Register, v int64) {
 
 func fitsImm(v int64) bool { return v >= math.MinInt32 && v <= math.MaxInt32 }
 
-func (g *gen) readVar(v *ir.Var, dst asm.Register) {
+func (g *machine) readVar(v *ir.Var, dst asm.Register) {
 	h := g.homes[v]
 	if h.inReg {
 		g.emit(asm.Mov.Reg(dst, h.reg))
@@ -108,7 +108,7 @@ func (g *gen) readVar(v *ir.Var, dst asm.Register) {
 }
 
 // setVar stores a canonical scalar.
-func (g *gen) setVar(v *ir.Var, src asm.Register) {
+func (g *machine) setVar(v *ir.Var, src asm.Register) {
 	h := g.homes[v]
 	if h.inReg {
 		if h.reg != src {
@@ -120,7 +120,7 @@ func (g *gen) setVar(v *ir.Var, src asm.Register) {
 }
 
 // norm makes a register canonical for a type, whatever its upper bits are.
-func (g *gen) norm(r asm.Register, t ir.Type) {
+func (g *code) norm(r asm.Register, t ir.Type) {
 	switch {
 	case t.Size == 8:
 	case t.Signed && t.Kind == ir.KindInt:
@@ -133,7 +133,7 @@ func (g *gen) norm(r asm.Register, t ir.Type) {
 }
 
 // castTo converts between scalars.
-func (g *gen) castTo(e *typed.Node, dst asm.Register) {
+func (g *values) castTo(e *typed.Node, dst asm.Register) {
 	a := e.Args[0]
 	if e.Type.Kind == ir.KindBool {
 		g.truthValue(e, dst, false)
@@ -166,7 +166,7 @@ func holds(to, from ir.Type) bool {
 }
 
 // binary evaluates a binary operation on integers.
-func (g *gen) binary(e *typed.Node, dst asm.Register) {
+func (g *values) binary(e *typed.Node, dst asm.Register) {
 	a, b := e.Args[0], e.Args[1]
 	if e.Type.Kind == ir.KindPtr && a.Type.Kind == ir.KindPtr && b.Const() && fitsImm(b.Int) {
 		g.scalar(a, dst)
@@ -214,7 +214,7 @@ func clobbers(e *typed.Node) bool {
 // twoOperands evaluates a into dst and b into another register, which use gets.
 // At least three registers are free on entry, dst among them, and it leaves as
 // many to the evaluation of b: where there are not more, a waits in the frame.
-func (g *gen) twoOperands(a, b *typed.Node, dst asm.Register, use func(t asm.Register)) {
+func (g *values) twoOperands(a, b *typed.Node, dst asm.Register, use func(t asm.Register)) {
 	m := g.mark()
 	defer g.release(m)
 	was := g.busy
@@ -256,7 +256,7 @@ func (g *gen) twoOperands(a, b *typed.Node, dst asm.Register, use func(t asm.Reg
 }
 
 // freeRegs counts the caller-saved registers that hold nothing.
-func (g *gen) freeRegs() int {
+func (g *machine) freeRegs() int {
 	n := 0
 	for r := asm.R0; r <= asm.R5; r++ {
 		if !g.busy.has(r) {
@@ -268,7 +268,7 @@ func (g *gen) freeRegs() int {
 
 // binaryImm evaluates an operation with a constant second operand, if it has a
 // form for that.
-func (g *gen) binaryImm(e *typed.Node, dst asm.Register) bool {
+func (g *values) binaryImm(e *typed.Node, dst asm.Register) bool {
 	a, k := e.Args[0], e.Args[1].Int
 	switch e.Op {
 	case ir.OpDiv, ir.OpMod:
@@ -313,7 +313,7 @@ var aluOps = map[ir.Op]asm.ALUOp{
 }
 
 // normAfter restores canonical form after a 64-bit operation that may leave it.
-func (g *gen) normAfter(e *typed.Node, dst asm.Register) {
+func (g *code) normAfter(e *typed.Node, dst asm.Register) {
 	switch e.Op {
 	case ir.OpAnd, ir.OpOr, ir.OpXor, ir.OpShr, ir.OpMod:
 		return
@@ -326,7 +326,7 @@ func (g *gen) normAfter(e *typed.Node, dst asm.Register) {
 }
 
 // alu computes dst op= t in the type of e. It may change t where clobbers says so.
-func (g *gen) alu(e *typed.Node, dst, t asm.Register) {
+func (g *machine) alu(e *typed.Node, dst, t asm.Register) {
 	op := aluOps[e.Op]
 	switch e.Op {
 	case ir.OpDiv, ir.OpMod:
@@ -351,7 +351,7 @@ func (g *gen) alu(e *typed.Node, dst, t asm.Register) {
 // signedDiv divides by magnitudes and mends the sign: BPF's own signed division
 // is new (6.6), and traps on the most negative number in some versions of it.
 // A quotient's sign is kept in the frame, because no register may be free.
-func (g *gen) signedDiv(e *typed.Node, dst, t asm.Register) {
+func (g *machine) signedDiv(e *typed.Node, dst, t asm.Register) {
 	m := g.mark()
 	defer g.release(m)
 	sign := g.slot()
@@ -377,7 +377,7 @@ func (g *gen) signedDiv(e *typed.Node, dst, t asm.Register) {
 }
 
 // signedDivImm is signedDiv by a positive constant.
-func (g *gen) signedDivImm(e *typed.Node, dst asm.Register, k int32) {
+func (g *code) signedDivImm(e *typed.Node, dst asm.Register, k int32) {
 	neg, done := g.label(), g.label()
 	g.emit(asm.JSLT.Imm(dst, 0, neg))
 	g.emit(aluOps[e.Op].Imm(dst, k))
@@ -387,7 +387,7 @@ func (g *gen) signedDivImm(e *typed.Node, dst asm.Register, k int32) {
 	g.place(done)
 }
 
-func (g *gen) magnitude(r asm.Register) {
+func (g *code) magnitude(r asm.Register) {
 	l := g.label()
 	g.emit(asm.JSGE.Imm(r, 0, l), asm.Neg.Imm(r, 0))
 	g.place(l)

@@ -9,7 +9,7 @@ import (
 // flipped looks up the map that is written now, and returns how to load its
 // address: all of an update has to go to one map. If there is none, which is not
 // so once the program is loaded, the loss is counted and done is next.
-func (g *gen) flipped(name string, m *ir.Map, done string) func() {
+func (g *runtime) flipped(name string, m *ir.Map, done string) func() {
 	key, at, none := g.slot(), g.slot(), g.label()
 	g.storeImm(key, 0, 4)
 	g.emit(asm.LoadMapPtr(asm.R1, 0).WithReference(name))

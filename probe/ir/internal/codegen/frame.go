@@ -21,7 +21,7 @@ type usage struct {
 }
 
 // scan walks the action once.
-func scan(g *gen) usage {
+func scan(g *statements) usage {
 	u := usage{reads: map[*ir.Var]int{}}
 	big := func(t ir.Type) {
 		if !t.Scalar() && t.Size > g.lim.inline {
@@ -48,11 +48,9 @@ func scan(g *gen) usage {
 		for _, s := range list {
 			s.Key.Walk(expr)
 			s.X.Walk(expr)
-			for _, v := range []*ir.Var{s.Var, s.Var2} {
-				if v != nil {
-					big(v.Type)
-					u.reads[v] += weight
-				}
+			for _, v := range s.Vars() {
+				big(v.Type)
+				u.reads[v] += weight
 			}
 			inner := false
 			switch s.Op {
@@ -98,7 +96,7 @@ func ctxBuiltin(name string) bool {
 // placeVars gives every variable its home: the most used scalars get the
 // registers that are free, unless callbacks have to reach them; the others get
 // memory, which variables whose lives do not overlap share.
-func (g *gen) placeVars(u usage) {
+func (g *machine) placeVars(c *check.Checked, u usage) {
 	var free []asm.Register
 	if !u.callbacks {
 		free = append(free, asm.R7)
@@ -112,7 +110,7 @@ func (g *gen) placeVars(u usage) {
 			free = append(free, asm.R6)
 		}
 	}
-	byUse := append([]*ir.Var(nil), g.c.Vars...)
+	byUse := append([]*ir.Var(nil), c.Vars...)
 	sort.SliceStable(byUse, func(i, j int) bool { return u.reads[byUse[i]] > u.reads[byUse[j]] })
 	for _, v := range byUse {
 		if len(free) > 0 && v.Type.Scalar() {
@@ -121,13 +119,13 @@ func (g *gen) placeVars(u usage) {
 		}
 	}
 	a := &slots{g: g, free: map[slotKind][]loc{}}
-	a.block(g.c.Body)
+	a.block(c.Body)
 }
 
 // slots hands out memory for variables by their lives: from the statement that
 // declares one to the last of the same block that has it in it.
 type slots struct {
-	g    *gen
+	g    *machine
 	free map[slotKind][]loc
 }
 
@@ -140,10 +138,8 @@ func (a *slots) block(list []*typed.Stmt) {
 	last := map[*ir.Var]int{}
 	for i, s := range list {
 		typed.Walk([]*typed.Stmt{s}, func(s *typed.Stmt) {
-			for _, v := range []*ir.Var{s.Var, s.Var2} {
-				if v != nil {
-					last[v] = i
-				}
+			for _, v := range s.Vars() {
+				last[v] = i
 			}
 		}, func(e *typed.Node) {
 			if e.Op == ir.OpVar {
@@ -153,10 +149,7 @@ func (a *slots) block(list []*typed.Stmt) {
 	}
 	var mine []*ir.Var
 	for i, s := range list {
-		for _, v := range []*ir.Var{s.Var, s.Var2} {
-			if v == nil {
-				continue
-			}
+		for _, v := range s.Vars() {
 			if _, placed := a.g.homes[v]; placed {
 				continue
 			}
@@ -212,9 +205,9 @@ func (a *slots) give(v *ir.Var) {
 }
 
 // tempFor takes room for a value in memory: in the frame if it is small.
-func (g *gen) tempFor(t ir.Type) loc { return g.temp(t.Size) }
+func (g *machine) tempFor(t ir.Type) loc { return g.temp(t.Size) }
 
-func (g *gen) temp(size int) loc {
+func (g *machine) temp(size int) loc {
 	if size > g.lim.inline {
 		n := (size + 7) / 8 * 8
 		off := g.aux.used
@@ -227,15 +220,15 @@ func (g *gen) temp(size int) loc {
 // mark and release bound the life of temporaries.
 type mark struct{ frame, aux int }
 
-func (g *gen) mark() mark { return mark{g.frame.used, g.aux.used} }
+func (g *machine) mark() mark { return mark{g.frame.used, g.aux.used} }
 
-func (g *gen) release(m mark) { g.frame.used, g.aux.used = m.frame, m.aux }
+func (g *machine) release(m mark) { g.frame.used, g.aux.used = m.frame, m.aux }
 
 // slot takes an 8-byte slot in the frame.
-func (g *gen) slot() loc { return loc{off: -g.frame.take(8, 8)} }
+func (g *machine) slot() loc { return loc{off: -g.frame.take(8, 8)} }
 
 // base is the register that a place is addressed by.
-func (g *gen) base(k locKind) asm.Register {
+func (g *machine) base(k locKind) asm.Register {
 	switch k {
 	case inScratch:
 		return g.fn.scr
@@ -252,15 +245,15 @@ func (l loc) at(n int) loc {
 }
 
 // store and load move between a register and memory; addr takes an address.
-func (g *gen) store(l loc, r asm.Register, size int) {
+func (g *machine) store(l loc, r asm.Register, size int) {
 	g.emit(asm.StoreMem(g.base(l.kind), int16(l.off), r, sizeOf(size)))
 }
 
-func (g *gen) load(r asm.Register, l loc, size int) {
+func (g *machine) load(r asm.Register, l loc, size int) {
 	g.emit(asm.LoadMem(r, g.base(l.kind), int16(l.off), sizeOf(size)))
 }
 
-func (g *gen) storeImm(l loc, v int32, size int) {
+func (g *machine) storeImm(l loc, v int32, size int) {
 	g.emit(storeImm(g.base(l.kind), l.off, v, sizeOf(size)))
 }
 
@@ -270,7 +263,7 @@ func storeImm(dst asm.Register, off int, v int32, size asm.Size) asm.Instruction
 	return asm.Instruction{OpCode: asm.StoreImmOp(size), Dst: dst, Offset: int16(off), Constant: int64(v)}
 }
 
-func (g *gen) addr(r asm.Register, l loc) {
+func (g *machine) addr(r asm.Register, l loc) {
 	g.emit(asm.Mov.Reg(r, g.base(l.kind)))
 	if l.off != 0 {
 		g.emit(asm.Add.Imm(r, int32(l.off)))
@@ -300,7 +293,7 @@ func chunk(off, n int) int {
 }
 
 // zero clears n bytes.
-func (g *gen) zero(l loc, n int) {
+func (g *machine) zero(l loc, n int) {
 	for i := 0; i < n; {
 		s := chunk(l.off+i, n-i)
 		g.storeImm(l.at(i), 0, s)
@@ -324,7 +317,7 @@ func copyWidth(dst loc) int {
 }
 
 // copyMem copies n bytes through R through.
-func (g *gen) copyMem(dst, src loc, n int, through asm.Register) {
+func (g *machine) copyMem(dst, src loc, n int, through asm.Register) {
 	for i := 0; i < n; {
 		s := min(chunk(dst.off+i, n-i), chunk(src.off+i, n-i), copyWidth(dst))
 		g.load(through, src.at(i), s)
@@ -334,7 +327,7 @@ func (g *gen) copyMem(dst, src loc, n int, through asm.Register) {
 }
 
 // tmp takes a free caller-saved register, marked busy.
-func (g *gen) tmp() (asm.Register, bool) {
+func (g *machine) tmp() (asm.Register, bool) {
 	for _, r := range []asm.Register{asm.R1, asm.R2, asm.R3, asm.R4, asm.R5, asm.R0} {
 		if !g.busy.has(r) {
 			g.busy |= 1 << r
@@ -344,7 +337,7 @@ func (g *gen) tmp() (asm.Register, bool) {
 	return 0, false
 }
 
-func (g *gen) hold(r asm.Register) { g.busy |= 1 << r }
+func (g *machine) hold(r asm.Register) { g.busy |= 1 << r }
 
 // Atomic is a 64-bit atomic operation. The operation is set as the constant
 // too, where the kernel looks for it: cilium/ebpf v0.22.0 loses it when it

@@ -40,12 +40,12 @@ const (
 const cpuWindow = 100_000_000
 
 // control loads the control value's address.
-func (g *gen) control(dst asm.Register) {
+func (g *runtime) control(dst asm.Register) {
 	g.emit(asm.LoadMapValue(dst, 0, 0).WithReference(check.CtlMap))
 }
 
 // prologue is what runs before the action.
-func (g *gen) prologue() {
+func (g *runtime) prologue() {
 	n := len(g.insns)
 	if g.usesFn["ctx"] || g.usesFn["callbacks"] {
 		g.emit(asm.Mov.Reg(g.fn.ctx, asm.R1))
@@ -86,7 +86,7 @@ func (g *gen) prologue() {
 
 // filtersSelf says whether the tracer's own process is left out here: not where
 // the program runs on nobody's behalf.
-func (g *gen) filtersSelf() bool {
+func (g *runtime) filtersSelf() bool {
 	if g.prog.IncludeSelf {
 		return false
 	}
@@ -104,7 +104,7 @@ func (g *gen) filtersSelf() bool {
 }
 
 // epilogue is what runs after it, also after an early return.
-func (g *gen) epilogue() {
+func (g *runtime) epilogue() {
 	g.place(".exit")
 	if g.usesFn["scratch"] {
 		g.releaseScratch()
@@ -120,7 +120,7 @@ func (g *gen) epilogue() {
 }
 
 // atomics says whether the kernel and its JIT have atomic exchange.
-func (g *gen) atomics() bool {
+func (g *runtime) atomics() bool {
 	if g.plan.Arch == "arm64" {
 		return g.c.Kern.AtLeast(arm64Atomics)
 	}
@@ -128,7 +128,7 @@ func (g *gen) atomics() bool {
 }
 
 // entry looks up element 0 of an array, or jumps.
-func (g *gen) entry(name string, missing string) {
+func (g *runtime) entry(name string, missing string) {
 	m := g.mark()
 	s := g.slot()
 	g.storeImm(s, 0, 4)
@@ -144,7 +144,7 @@ func (g *gen) entry(name string, missing string) {
 // atomic exchange, so that programs that preempt each other may leave in any
 // order. Kernels without that run programs without preemption: what comes between
 // reading the word and writing it is an interrupt, which has left the area again.
-func (g *gen) acquire() {
+func (g *runtime) acquire() {
 	got := g.label()
 	g.claim(0, got)
 	g.place(got)
@@ -156,7 +156,7 @@ func (g *gen) acquire() {
 
 // claim tries to take an area, those behind it otherwise, which seldom happens,
 // and goes on at got with its address in R0.
-func (g *gen) claim(level int32, got string) {
+func (g *runtime) claim(level int32, got string) {
 	m := g.mark()
 	taken, key := g.label(), g.slot()
 	g.storeImm(key, level, 4)
@@ -184,12 +184,12 @@ func (g *gen) claim(level int32, got string) {
 }
 
 // releaseScratch gives the scratch area back.
-func (g *gen) releaseScratch() {
+func (g *runtime) releaseScratch() {
 	g.emit(storeImm(g.fn.scr, -check.ScratchUsed, 0, asm.DWord))
 }
 
 // cpuBudgetEnter leaves the program where its share of the CPU is used up.
-func (g *gen) cpuBudgetEnter() {
+func (g *runtime) cpuBudgetEnter() {
 	if g.prog.Budget.CPUPercent <= 0 {
 		return
 	}
@@ -215,7 +215,7 @@ func (g *gen) cpuBudgetEnter() {
 }
 
 // cpuBudgetLeave adds what this run took.
-func (g *gen) cpuBudgetLeave() {
+func (g *runtime) cpuBudgetLeave() {
 	if g.prog.Budget.CPUPercent <= 0 {
 		return
 	}
@@ -232,7 +232,7 @@ func (g *gen) cpuBudgetLeave() {
 }
 
 // eventBudget jumps to over where the second's events are used up.
-func (g *gen) eventBudget(over string) {
+func (g *runtime) eventBudget(over string) {
 	limit := g.prog.Budget.EventsPerSecond
 	if limit == 0 {
 		return
@@ -259,13 +259,13 @@ func (g *gen) eventBudget(over string) {
 }
 
 // count adds one to a counter, by a call of a function of our own.
-func (g *gen) count(slot int) {
+func (g *runtime) count(slot int) {
 	g.usesFn["count"] = true
 	g.emit(asm.Mov.Imm(asm.R1, int32(slot)), asm.Call.Label(".count"))
 }
 
 // countFunction is int count(int slot).
-func (g *gen) countFunction() {
+func (g *runtime) countFunction() {
 	end := g.label()
 	g.note = "count"
 	first := funcMeta(asm.StoreMem(asm.R10, -4, asm.R1, asm.Word), "count", 1, btf.StaticFunc).WithSymbol(".count")
@@ -284,7 +284,7 @@ func (g *gen) countFunction() {
 // callback generates a function that a helper calls for every turn of a loop.
 // The frame is the caller's, so that its variables are where they were; parent
 // is the register with the caller's frame pointer, save stores the arguments.
-func (g *gen) callback(name string, params int, parent asm.Register, save func(), body []*typed.Stmt) {
+func (g *statements) callback(name string, params int, parent asm.Register, save func(), body []*typed.Stmt) {
 	m := g.mark()
 	g.subs = append(g.subs, func() {
 		was := g.fn
@@ -315,7 +315,7 @@ func (g *gen) callback(name string, params int, parent asm.Register, save func()
 }
 
 // subName is a name for a function of the program.
-func (g *gen) subName() string {
+func (g *code) subName() string {
 	g.nlabel++
 	return fmt.Sprintf(".loop%d", g.nlabel)
 }

@@ -11,7 +11,6 @@ import (
 	"github.com/borescope/borescope/probe/ir"
 	"github.com/borescope/borescope/probe/ir/internal/check"
 	"github.com/borescope/borescope/probe/ir/internal/loops"
-	"github.com/borescope/borescope/probe/ir/internal/typed"
 	"github.com/borescope/borescope/stack/bpfwalk"
 )
 
@@ -23,52 +22,6 @@ var (
 	// on 5.10 (strncpy) and on 6.12.
 	commPadded = ir.Version{6, 12}
 )
-
-// gen generates one program. Its invariants:
-//
-//   - A scalar in a register is canonical: extended from its type's width to
-//     64 bits as norm does.
-//   - busy holds the caller-saved registers that carry live values. A helper is
-//     called only while it is empty; an expression that calls is evaluated only
-//     while it is empty, and values that must survive are spilled first.
-//   - Text in memory is padded with NULs to its size, aggregates have no
-//     undefined bytes, so that equal values are equal bytes and map keys work.
-//   - fn.fp addresses the frame: R10, or in callbacks the caller's R10, so that
-//     variables are where they were.
-type gen struct {
-	prog *ir.Program
-	plan *probe.Plan
-	c    *check.Checked
-	lay  *check.Layout
-	lim  limits
-
-	insns  asm.Instructions
-	labels []string
-	alias  map[string]string
-	nlabel int
-	note   string
-	fn     *function
-	subs   []func() // functions to generate after the current one
-	usesFn map[string]bool
-	busy   regset
-	frame  space
-	aux    space
-	homes  map[*ir.Var]home
-	// assigned are the variables that were set so far, in order of generation.
-	assigned map[*ir.Var]bool
-	// typedVars are the variables that hold pointers whose type the verifier
-	// knows, with what they point to.
-	typedVars map[*ir.Var]btf.Type
-	argVars   map[*ir.Var]bool // those among them that hold the context's own
-	calls     map[*typed.Node]bool
-	// Frame slots that callbacks need.
-	ctxSlot, scratchSlot, retSlot int
-	resultSlot                    int // what the program returns, 0 for always 0
-	depth                         int // how deep callbacks nest
-	loops                         loops.Form
-	started                       loc
-	err                           error
-}
 
 // limits are what one attempt at generating may use. A program that does not
 // fit is generated again with tighter ones, which move values to scratch memory.
@@ -131,12 +84,12 @@ func (s regset) has(r asm.Register) bool { return s&(1<<r) != 0 }
 func Generate(p *ir.Program, plan *probe.Plan, c *check.Checked, lay *check.Layout) (asm.Instructions, int, error) {
 	var err error
 	for _, lim := range []limits{{inline: 64}, {inline: 16}, {inline: 8}, {inline: 8, varsAway: true}} {
-		g := &gen{prog: p, plan: plan, c: c, lay: lay, lim: lim}
+		g := newStatements(p, plan, c, lay, lim)
 		var insns asm.Instructions
 		if insns, err = g.program(); err == nil {
 			if g.usesFn["scratch"] && g.aux.peak == 0 { // no value needed what one might have
 				lim.noScratch = true
-				g = &gen{prog: p, plan: plan, c: c, lay: lay, lim: lim}
+				g = newStatements(p, plan, c, lay, lim)
 				insns, err = g.program()
 			}
 			return insns, g.aux.peak, err
@@ -167,7 +120,7 @@ const (
 
 // frameLimit is what the program's frame may take of the 512 bytes, which it
 // shares with the callbacks that are active and with the deepest function.
-func (g *gen) frameLimit() int {
+func (g *statements) frameLimit() int {
 	deepest := leastFrame // the counting function
 	if g.c.Walk != nil {
 		deepest = bpfwalk.StackNeed
@@ -180,11 +133,7 @@ func (g *gen) frameLimit() int {
 }
 
 // program generates the main function and what it calls.
-func (g *gen) program() (asm.Instructions, error) {
-	g.alias, g.homes, g.assigned = map[string]string{}, map[*ir.Var]home{}, map[*ir.Var]bool{}
-	g.calls, g.usesFn = map[*typed.Node]bool{}, map[string]bool{}
-	g.fn = &function{name: g.c.Pp.Name, fp: asm.R10, ctx: asm.R6, scr: asm.R9, evnt: asm.R8, exit: ".exit"}
-	g.loops = loopForm(g.prog, g.c)
+func (g *statements) program() (asm.Instructions, error) {
 	g.prepare()
 	g.note = "probe " + g.c.Pp.Name
 	g.prologue()
@@ -213,7 +162,7 @@ func (g *gen) program() (asm.Instructions, error) {
 }
 
 // emit appends instructions, putting pending labels and the source line on the first.
-func (g *gen) emit(ins ...asm.Instruction) {
+func (g *code) emit(ins ...asm.Instruction) {
 	if len(g.insns) > maxInsns {
 		g.fail("program of more than %d instructions", maxInsns)
 		return
@@ -235,24 +184,24 @@ func (g *gen) emit(ins ...asm.Instruction) {
 }
 
 // label makes a new label, place puts it at the next instruction.
-func (g *gen) label() string {
+func (g *code) label() string {
 	g.nlabel++
 	return fmt.Sprintf(".L%d", g.nlabel)
 }
 
-func (g *gen) place(l string) { g.labels = append(g.labels, l) }
+func (g *code) place(l string) { g.labels = append(g.labels, l) }
 
-func (g *gen) jump(l string) { g.emit(asm.Ja.Label(l)) }
+func (g *code) jump(l string) { g.emit(asm.Ja.Label(l)) }
 
 // fail remembers the first error; generation goes on, its result is dropped.
-func (g *gen) fail(format string, args ...any) {
+func (g *code) fail(format string, args ...any) {
 	if g.err == nil {
 		g.err = fmt.Errorf(format, args...)
 	}
 }
 
 // call calls a helper. What is in R0-R5 is gone, R0 is the result.
-func (g *gen) call(fn asm.BuiltinFunc) {
+func (g *runtime) call(fn asm.BuiltinFunc) {
 	if g.busy != 0 {
 		g.fail("internal error: call of %v with live registers %b", fn, g.busy)
 	}
@@ -264,14 +213,14 @@ func (g *gen) call(fn asm.BuiltinFunc) {
 
 // later puts code behind the function's end: what seldom runs does not stand
 // in the way of what does.
-func (g *gen) later(l string, code func()) {
+func (g *code) later(l string, code func()) {
 	g.fn.cold = append(g.fn.cold, func() {
 		g.place(l)
 		code()
 	})
 }
 
-func (g *gen) flushCold() {
+func (g *code) flushCold() {
 	for len(g.fn.cold) > 0 {
 		code := g.fn.cold[0]
 		g.fn.cold = g.fn.cold[1:]
@@ -291,7 +240,7 @@ func funcMeta(in asm.Instruction, name string, params int, linkage btf.FuncLinka
 }
 
 // prepare decides, before anything is generated, which registers and slots there are.
-func (g *gen) prepare() {
+func (g *statements) prepare() {
 	uses := scan(g)
 	uses.scratch = uses.scratch && !g.lim.noScratch
 	if uses.callbacks {
@@ -303,7 +252,7 @@ func (g *gen) prepare() {
 		g.resultSlot = -g.frame.take(8, 8)
 	}
 	g.depth = uses.depth
-	g.placeVars(uses)
+	g.placeVars(g.c, uses)
 	g.findTypedVars(uses)
 	g.fn.callback = false
 	g.usesFn["scratch"] = uses.scratch
@@ -313,7 +262,7 @@ func (g *gen) prepare() {
 }
 
 // progType says whether the program is of one of the types.
-func (g *gen) progType(types ...ebpf.ProgramType) bool {
+func (g *runtime) progType(types ...ebpf.ProgramType) bool {
 	for _, t := range types {
 		if g.c.Pp.Type == t {
 			return true

@@ -107,7 +107,7 @@ func turnsOf(list []*typed.Stmt) int {
 }
 
 // formOf is how a loop is compiled, in a callback or not.
-func (g *gen) formOf(s *typed.Stmt, callback bool) loops.Form {
+func (g *statements) formOf(s *typed.Stmt, callback bool) loops.Form {
 	switch {
 	case s.Op == ir.StmtForEach:
 		return loops.Helper
@@ -120,7 +120,7 @@ func (g *gen) formOf(s *typed.Stmt, callback bool) loops.Form {
 }
 
 // loop generates a counted loop.
-func (g *gen) loop(s *typed.Stmt) {
+func (g *statements) loop(s *typed.Stmt) {
 	switch g.formOf(s, g.fn.callback) {
 	case loops.Helper:
 		g.forget(s.Body)
@@ -141,7 +141,7 @@ func (g *gen) loop(s *typed.Stmt) {
 
 // loopBack generates a loop that branches back: plain, which the verifier walks
 // turn by turn, or open-coded with may_goto, which it walks until nothing changes.
-func (g *gen) loopBack(s *typed.Stmt, open bool) {
+func (g *statements) loopBack(s *typed.Stmt, open bool) {
 	m := g.mark()
 	defer g.release(m)
 	most := func(r asm.Register, end string) { g.emit(asm.JGE.Imm(r, int32(s.Max), end)) }
@@ -190,7 +190,7 @@ func (g *gen) loopBack(s *typed.Stmt, open bool) {
 
 // counter is what counts a loop's turns: its variable, or one of its own where
 // the body sets that.
-func (g *gen) counter(s *typed.Stmt) *ir.Var {
+func (g *statements) counter(s *typed.Stmt) *ir.Var {
 	set := false
 	typed.Walk(s.Body, func(b *typed.Stmt) { set = set || b.Var == s.Var || b.Var2 == s.Var }, func(*typed.Node) {})
 	if !set {
@@ -202,7 +202,7 @@ func (g *gen) counter(s *typed.Stmt) *ir.Var {
 }
 
 // loopBody generates what stands between a loop's labels.
-func (g *gen) loopBody(s *typed.Stmt, next, end string) {
+func (g *statements) loopBody(s *typed.Stmt, next, end string) {
 	g.fn.loops = append(g.fn.loops, loopLabels{next, end})
 	g.block(s.Body)
 	g.fn.loops = g.fn.loops[:len(g.fn.loops)-1]
@@ -210,7 +210,7 @@ func (g *gen) loopBody(s *typed.Stmt, next, end string) {
 
 // loopIter generates a loop that is open-coded with the kernel's iterator, which
 // has to be destroyed on every way out.
-func (g *gen) loopIter(s *typed.Stmt) {
+func (g *statements) loopIter(s *typed.Stmt) {
 	m := g.mark()
 	defer g.release(m)
 	it, bound := g.slot(), g.label()
@@ -242,7 +242,7 @@ func (g *gen) loopIter(s *typed.Stmt) {
 }
 
 // loopHelper calls bpf_loop(turns, body, frame, 0).
-func (g *gen) loopHelper(s *typed.Stmt) {
+func (g *statements) loopHelper(s *typed.Stmt) {
 	name := g.subName()
 	g.callback(name, 2, asm.R2, func() {
 		g.emit(asm.Mov.Reg32(asm.R1, asm.R1))
@@ -258,7 +258,7 @@ func (g *gen) loopHelper(s *typed.Stmt) {
 }
 
 // afterCallback leaves the action where the loop's body said so.
-func (g *gen) afterCallback() {
+func (g *runtime) afterCallback() {
 	g.load(asm.R1, loc{off: g.retSlot}, 8)
 	g.emit(asm.JNE.Imm(asm.R1, 0, g.fn.exit))
 }
@@ -268,7 +268,7 @@ func (g *gen) afterCallback() {
 // the body has a different known number in every turn: newer verifiers then walk
 // turn by turn, up to a million instructions, and older ones take the first
 // turn's number for that of all and remove the other branch.
-func (g *gen) forget(body []*typed.Stmt) {
+func (g *statements) forget(body []*typed.Stmt) {
 	var vars []*ir.Var
 	seen := map[*ir.Var]bool{}
 	typed.Walk(body, func(s *typed.Stmt) {
@@ -295,7 +295,7 @@ func (g *gen) forget(body []*typed.Stmt) {
 
 // forgetAfter is forget behind a loop, where the verifier may believe that the
 // body ran exactly once.
-func (g *gen) forgetAfter(body []*typed.Stmt) {
+func (g *statements) forgetAfter(body []*typed.Stmt) {
 	if !g.c.Kern.AtLeast(loopsWalked) {
 		g.forget(body)
 	}

@@ -9,7 +9,7 @@ import (
 )
 
 // keyAt is where the key of an operation is in memory.
-func (g *gen) keyAt(m *ir.Map, key *typed.Node) loc {
+func (g *values) keyAt(m *ir.Map, key *typed.Node) loc {
 	if key == nil {
 		s := g.slot()
 		g.storeImm(s, 0, 4)
@@ -24,20 +24,20 @@ func (g *gen) keyAt(m *ir.Map, key *typed.Node) loc {
 }
 
 // keyTo puts the key in memory and its address in a register.
-func (g *gen) keyTo(m *ir.Map, key *typed.Node, dst asm.Register) loc {
+func (g *values) keyTo(m *ir.Map, key *typed.Node, dst asm.Register) loc {
 	at := g.keyAt(m, key)
 	g.addr(dst, at)
 	return at
 }
 
 // mapCall calls a map helper whose other arguments are in place.
-func (g *gen) mapCall(m *ir.Map, fn asm.BuiltinFunc) {
+func (g *runtime) mapCall(m *ir.Map, fn asm.BuiltinFunc) {
 	g.emit(asm.LoadMapPtr(asm.R1, 0).WithReference(m.Name))
 	g.call(fn)
 }
 
 // lookup leaves the address of a value, or zero, in R0, and says where the key is.
-func (g *gen) lookup(m *ir.Map, key *typed.Node) loc {
+func (g *values) lookup(m *ir.Map, key *typed.Node) loc {
 	if m.Keyless() && m.Kind == ir.MapArray && m.Agg == ir.AggNone {
 		g.emit(asm.LoadMapValue(asm.R0, 0, 0).WithReference(m.Name))
 		return loc{}
@@ -52,7 +52,7 @@ func (g *gen) lookup(m *ir.Map, key *typed.Node) loc {
 }
 
 // mapGet reads a scalar, zero if there is no entry.
-func (g *gen) mapGet(e *typed.Node, dst asm.Register) {
+func (g *values) mapGet(e *typed.Node, dst asm.Register) {
 	m := g.mark()
 	defer g.release(m)
 	none := g.label()
@@ -69,7 +69,7 @@ func (g *gen) mapGet(e *typed.Node, dst asm.Register) {
 }
 
 // mapGetValue reads a value in memory, zeros if there is no entry.
-func (g *gen) mapGetValue(e *typed.Node, to loc) {
+func (g *values) mapGetValue(e *typed.Node, to loc) {
 	m := g.mark()
 	defer g.release(m)
 	none, end := g.label(), g.label()
@@ -83,7 +83,7 @@ func (g *gen) mapGetValue(e *typed.Node, to loc) {
 }
 
 // find looks an entry up, reads it, deletes it if asked, and runs one of two blocks.
-func (g *gen) find(s *typed.Stmt) {
+func (g *statements) find(s *typed.Stmt) {
 	none, end := g.label(), g.label()
 	key := g.lookup(s.Map, s.Key)
 	g.emit(asm.JEq.Imm(asm.R0, 0, none))
@@ -103,7 +103,7 @@ func (g *gen) find(s *typed.Stmt) {
 }
 
 // set stores a value; what finds no room is counted under the map.
-func (g *gen) set(s *typed.Stmt) {
+func (g *statements) set(s *typed.Stmt) {
 	var val loc
 	if at, ok := g.inMemory(s.X); ok {
 		val = at
@@ -135,7 +135,7 @@ func (g *gen) set(s *typed.Stmt) {
 }
 
 // addTo adds to a value atomically, which is 0 before.
-func (g *gen) addTo(s *typed.Stmt) {
+func (g *statements) addTo(s *typed.Stmt) {
 	x := g.settled(s.X)
 	hit, done := g.label(), g.label()
 	g.findOrCreate(s.Map, s.Key, s.Map.Value.Size, hit, done)
@@ -147,7 +147,7 @@ func (g *gen) addTo(s *typed.Stmt) {
 
 // settled evaluates a scalar now and returns how to get it into a register
 // later, behind calls.
-func (g *gen) settled(e *typed.Node) func(dst asm.Register) {
+func (g *values) settled(e *typed.Node) func(dst asm.Register) {
 	if e.Const() || e.Op == ir.OpVar {
 		return func(dst asm.Register) { g.scalar(e, dst) }
 	}
@@ -161,7 +161,7 @@ func (g *gen) settled(e *typed.Node) func(dst asm.Register) {
 // to hit. An entry that is not there is created with zeros: if another CPU does
 // the same at that moment, the second lookup finds what it made, so that no
 // update is lost. If there is no room, the loss is counted and done is next.
-func (g *gen) findOrCreate(m *ir.Map, key *typed.Node, size int, hit, done string) {
+func (g *statements) findOrCreate(m *ir.Map, key *typed.Node, size int, hit, done string) {
 	if check.Storage(m) {
 		g.storageCreate(m, done)
 		return
@@ -170,12 +170,12 @@ func (g *gen) findOrCreate(m *ir.Map, key *typed.Node, size int, hit, done strin
 	g.findOrCreateAt(m, at, size, hit, done)
 }
 
-func (g *gen) findOrCreateAt(m *ir.Map, at loc, size int, hit, done string) {
+func (g *statements) findOrCreateAt(m *ir.Map, at loc, size int, hit, done string) {
 	g.findOrCreateIn(m.Name, m, at, size, hit, done)
 }
 
 // findOrCreateIn is findOrCreate in the kernel's map of that name, one of m's.
-func (g *gen) findOrCreateIn(name string, m *ir.Map, at loc, size int, hit, done string) {
+func (g *runtime) findOrCreateIn(name string, m *ir.Map, at loc, size int, hit, done string) {
 	load := func() { g.emit(asm.LoadMapPtr(asm.R1, 0).WithReference(name)) }
 	if m.Flip {
 		load = g.flipped(name, m, done)

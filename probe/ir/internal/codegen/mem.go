@@ -12,10 +12,10 @@ import (
 )
 
 // ctxReg is the register that holds the context.
-func (g *gen) ctxReg() asm.Register { return g.fn.ctx }
+func (g *machine) ctxReg() asm.Register { return g.fn.ctx }
 
 // ctxValue evaluates a value of the context.
-func (g *gen) ctxValue(e *typed.Node, dst asm.Register) {
+func (g *runtime) ctxValue(e *typed.Node, dst asm.Register) {
 	switch e.Place.Kind {
 	case typed.PlaceAddr:
 		g.emit(asm.Mov.Reg(dst, g.ctxReg()))
@@ -40,7 +40,7 @@ func (g *gen) ctxValue(e *typed.Node, dst asm.Register) {
 }
 
 // dynamicAddr is the address that a __data_loc or __rel_loc stands for.
-func (g *gen) dynamicAddr(e *typed.Node, dst asm.Register) {
+func (g *runtime) dynamicAddr(e *typed.Node, dst asm.Register) {
 	was := g.busy
 	g.hold(dst)
 	t, _ := g.tmp()
@@ -55,7 +55,7 @@ func (g *gen) dynamicAddr(e *typed.Node, dst asm.Register) {
 // launder makes a pointer that the verifier knows the type of a plain number,
 // which any arithmetic is allowed on (on one that may be null, none is): an atomic addition to a zeroed slot is the
 // one way that needs no helper.
-func (g *gen) launder(r asm.Register) {
+func (g *runtime) launder(r asm.Register) {
 	if g.c.Pp.Context != probe.ContextTramp && g.c.Pp.Context != probe.ContextIter {
 		return
 	}
@@ -68,7 +68,7 @@ func (g *gen) launder(r asm.Register) {
 }
 
 // builtin evaluates a builtin that the checker left.
-func (g *gen) builtin(e *typed.Node, dst asm.Register) {
+func (g *runtime) builtin(e *typed.Node, dst asm.Register) {
 	if e.Str == "ctx" {
 		g.emit(asm.Mov.Reg(dst, g.ctxReg()))
 		return
@@ -104,7 +104,7 @@ func (g *gen) builtin(e *typed.Node, dst asm.Register) {
 
 // controlBuiltin evaluates the builtins that the control map has, or what they
 // need, and says whether e is one.
-func (g *gen) controlBuiltin(e *typed.Node, dst asm.Register) bool {
+func (g *runtime) controlBuiltin(e *typed.Node, dst asm.Register) bool {
 	switch e.Str {
 	case "is_return":
 		g.isReturn()
@@ -137,14 +137,14 @@ func (g *gen) controlBuiltin(e *typed.Node, dst asm.Register) bool {
 	return true
 }
 
-func (g *gen) move(dst, src asm.Register) {
+func (g *code) move(dst, src asm.Register) {
 	if dst != src {
 		g.emit(asm.Mov.Reg(dst, src))
 	}
 }
 
 // loadMemory reads a scalar from kernel or user memory.
-func (g *gen) loadMemory(e *typed.Node, dst asm.Register) {
+func (g *values) loadMemory(e *typed.Node, dst asm.Register) {
 	if root, off, ok := g.direct(e); ok {
 		g.loadDirect(e, root, off, dst)
 		return
@@ -185,7 +185,7 @@ func (g *gen) loadMemory(e *typed.Node, dst asm.Register) {
 }
 
 // truth makes a byte 0 or 1.
-func (g *gen) truth(r asm.Register) {
+func (g *code) truth(r asm.Register) {
 	l := g.label()
 	g.emit(asm.JEq.Imm(r, 0, l), asm.Mov.Imm(r, 1))
 	g.place(l)
@@ -193,7 +193,7 @@ func (g *gen) truth(r asm.Register) {
 
 // readHelper calls the helper that reads R2 bytes at R3 to R1. A failure, which
 // leaves zeros, is counted.
-func (g *gen) readHelper(user, text bool) {
+func (g *runtime) readHelper(user, text bool) {
 	fn := map[[2]bool]asm.BuiltinFunc{
 		{false, false}: asm.FnProbeReadKernel, {false, true}: asm.FnProbeReadKernelStr,
 		{true, false}: asm.FnProbeReadUser, {true, true}: asm.FnProbeReadUserStr,
@@ -212,7 +212,7 @@ func (g *gen) readHelper(user, text bool) {
 }
 
 // inMemory says where a value in memory lies already, if it does.
-func (g *gen) inMemory(e *typed.Node) (loc, bool) {
+func (g *machine) inMemory(e *typed.Node) (loc, bool) {
 	switch e.Op {
 	case ir.OpVar:
 		h := g.homes[e.Var]
@@ -230,7 +230,7 @@ func (g *gen) inMemory(e *typed.Node) (loc, bool) {
 }
 
 // operand is where a value in memory is, after evaluating it if need be.
-func (g *gen) operand(e *typed.Node) loc {
+func (g *values) operand(e *typed.Node) loc {
 	if at, ok := g.inMemory(e); ok {
 		return at
 	}
@@ -240,7 +240,7 @@ func (g *gen) operand(e *typed.Node) loc {
 }
 
 // value evaluates e, of any type, to memory.
-func (g *gen) value(e *typed.Node, to loc) {
+func (g *values) value(e *typed.Node, to loc) {
 	if e.Type.Scalar() {
 		if e.Const() && fitsImm(e.Int) {
 			g.storeImm(to, int32(e.Int), e.Type.Size)
@@ -295,7 +295,7 @@ func (g *gen) value(e *typed.Node, to loc) {
 }
 
 // constant stores text and zeros.
-func (g *gen) constant(s string, to loc, size int) {
+func (g *machine) constant(s string, to loc, size int) {
 	b := make([]byte, size)
 	copy(b, s)
 	for i := 0; i < size; {
@@ -315,7 +315,7 @@ func (g *gen) constant(s string, to loc, size int) {
 
 // readText reads text to memory. Text that is cut is counted: where the helper
 // used up the room, the byte where the NUL should have been decides.
-func (g *gen) readText(e *typed.Node, to loc) {
+func (g *values) readText(e *typed.Node, to loc) {
 	m := g.mark()
 	defer g.release(m)
 	size := e.Type.Size
@@ -333,7 +333,7 @@ func (g *gen) readText(e *typed.Node, to loc) {
 	g.checkCut(e, ptr)
 }
 
-func (g *gen) checkCut(e *typed.Node, ptr loc) {
+func (g *values) checkCut(e *typed.Node, ptr loc) {
 	full, back := g.label(), g.label()
 	g.emit(asm.JEq.Imm(asm.R0, int32(e.Type.Size), full))
 	g.place(back)
@@ -356,7 +356,7 @@ func (g *gen) checkCut(e *typed.Node, ptr loc) {
 }
 
 // sizedText reads text of at most as many bytes as the second operand says.
-func (g *gen) sizedText(e *typed.Node, to, ptr loc) {
+func (g *values) sizedText(e *typed.Node, to, ptr loc) {
 	room := int32(e.Type.Size - 1)
 	g.scalar(e.Args[0], asm.R0)
 	g.store(ptr, asm.R0, 8)
@@ -380,7 +380,7 @@ func (g *gen) sizedText(e *typed.Node, to, ptr loc) {
 }
 
 // readBytes reads a buffer to memory.
-func (g *gen) readBytes(e *typed.Node, to loc) {
+func (g *values) readBytes(e *typed.Node, to loc) {
 	m := g.mark()
 	defer g.release(m)
 	size := int32(e.Type.Size)
@@ -405,7 +405,7 @@ func (g *gen) readBytes(e *typed.Node, to loc) {
 }
 
 // tupleValue stores the elements, and zeros between them.
-func (g *gen) tupleValue(e *typed.Node, to loc) {
+func (g *values) tupleValue(e *typed.Node, to loc) {
 	end := 0
 	for i, f := range e.Type.Fields {
 		g.zero(to.at(end), f.Offset-end)
@@ -418,7 +418,7 @@ func (g *gen) tupleValue(e *typed.Node, to loc) {
 }
 
 // scalarElem is an element of a tuple.
-func (g *gen) scalarElem(e *typed.Node, dst asm.Register) {
+func (g *values) scalarElem(e *typed.Node, dst asm.Register) {
 	m := g.mark()
 	defer g.release(m)
 	at, ok := g.inMemory(e)
@@ -432,7 +432,7 @@ func (g *gen) scalarElem(e *typed.Node, dst asm.Register) {
 }
 
 // resize copies text or bytes to a longer or shorter buffer.
-func (g *gen) resize(e *typed.Node, to loc) {
+func (g *values) resize(e *typed.Node, to loc) {
 	m := g.mark()
 	defer g.release(m)
 	from := e.Args[0]
@@ -459,7 +459,7 @@ func (g *gen) resize(e *typed.Node, to loc) {
 	}
 }
 
-func (g *gen) chooseValue(e *typed.Node, to loc) {
+func (g *values) chooseValue(e *typed.Node, to loc) {
 	no, end := g.label(), g.label()
 	g.branch(e.Args[0], no, false)
 	g.value(e.Args[1], to)
@@ -470,7 +470,7 @@ func (g *gen) chooseValue(e *typed.Node, to loc) {
 }
 
 // stackValue stores the PCs of a stack; the helper zeroes what it leaves over.
-func (g *gen) stackValue(e *typed.Node, to loc) {
+func (g *runtime) stackValue(e *typed.Node, to loc) {
 	flags := int32(e.Skip)
 	if e.Op == ir.OpUstack {
 		flags |= 1 << 8 // BPF_F_USER_STACK

@@ -17,7 +17,7 @@ const (
 )
 
 // emitPacket calls bpf_skb_output(skb, map, captured<<32 | BPF_F_CURRENT_CPU, head, size).
-func (g *gen) emitPacket(s *typed.Stmt) {
+func (g *statements) emitPacket(s *typed.Stmt) {
 	root, off := pointerRoot(s.Key, 0)
 	if !g.isArgument(root, off) {
 		g.fail("%s: %w", s.Op, check.ErrNotArgument)
@@ -39,6 +39,6 @@ func (g *gen) emitPacket(s *typed.Stmt) {
 
 // isArgument says whether a pointer is one that the context has, which the
 // verifier trusts.
-func (g *gen) isArgument(root *typed.Node, off int64) bool {
+func (g *values) isArgument(root *typed.Node, off int64) bool {
 	return off == 0 && g.pointee(root) != nil && (root.Op == typed.Ctx || root.Op == ir.OpVar && g.argVars[root.Var])
 }

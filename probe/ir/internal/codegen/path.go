@@ -11,7 +11,7 @@ import (
 // pathText has the kernel write a path to memory of its own, because it leaves
 // there more than the text, and copies the text. A path that does not fit gives
 // no text, and is counted as cut.
-func (g *gen) pathText(e *typed.Node, to loc) {
+func (g *values) pathText(e *typed.Node, to loc) {
 	m := g.mark()
 	defer g.release(m)
 	root, off := pointerRoot(e.Args[0], 0)

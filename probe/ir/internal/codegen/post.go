@@ -8,7 +8,7 @@ import (
 
 // finish resolves labels that share an instruction, and removes what cannot be
 // reached, which the verifier refuses, and jumps to the next instruction.
-func (g *gen) finish() {
+func (g *code) finish() {
 	if len(g.labels) > 0 {
 		g.emit(asm.Mov.Imm(asm.R0, 0), asm.Return())
 	}
@@ -23,7 +23,7 @@ func (g *gen) finish() {
 
 // dropUnreachable keeps what control can reach from the start, by jumps, calls
 // and function pointers.
-func (g *gen) dropUnreachable() {
+func (g *code) dropUnreachable() {
 	at := map[string]int{}
 	for i, in := range g.insns {
 		if s := in.Symbol(); s != "" {
@@ -58,7 +58,7 @@ func (g *gen) dropUnreachable() {
 
 // dropJumps removes jumps to the instruction behind them. One that carries a
 // label stays: something may jump to it.
-func (g *gen) dropJumps() {
+func (g *code) dropJumps() {
 	out := g.insns[:0]
 	for i, in := range g.insns {
 		ja := in.OpCode.Class().IsJump() && in.OpCode.JumpOp() == asm.Ja

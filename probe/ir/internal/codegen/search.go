@@ -13,7 +13,7 @@ const maxSearch = 1 << 13
 
 // search does found(i) where text is in the text at a place, at byte i, and
 // falls through if it is nowhere. It is unrolled; the sizes bound it.
-func (g *gen) search(e *typed.Node, at loc, found func(i int)) {
+func (g *values) search(e *typed.Node, at loc, found func(i int)) {
 	size := e.Args[0].Type.Size
 	if len(e.Args) == 2 {
 		g.searchText(at, size, e.Args[1], found)
@@ -37,7 +37,7 @@ func (g *gen) search(e *typed.Node, at loc, found func(i int)) {
 }
 
 // searchText searches for text that is not known yet.
-func (g *gen) searchText(at loc, size int, needle *typed.Node, found func(i int)) {
+func (g *values) searchText(at loc, size int, needle *typed.Node, found func(i int)) {
 	b, most := g.operand(needle), needle.Type.Size
 	if size*most > maxSearch {
 		g.fail("search for text of %d bytes in one of %d: too much to unroll", most, size)
@@ -59,7 +59,7 @@ func (g *gen) searchText(at loc, size int, needle *typed.Node, found func(i int)
 }
 
 // indexOf is where text is in text, -1 if nowhere.
-func (g *gen) indexOf(e *typed.Node, dst asm.Register) {
+func (g *values) indexOf(e *typed.Node, dst asm.Register) {
 	m := g.mark()
 	defer g.release(m)
 	done := g.label()
@@ -76,7 +76,7 @@ func (g *gen) indexOf(e *typed.Node, dst asm.Register) {
 // glob jumps to yes if the text at a place matches the pattern: R1 has a bit for
 // each position that the pattern may be at. There are no branches but at the
 // end of the text, so that the verifier walks one path.
-func (g *gen) glob(e *typed.Node, at loc, yes string) {
+func (g *values) glob(e *typed.Node, at loc, yes string) {
 	p, err := check.ParseGlob(e.Str)
 	if err != nil {
 		g.fail("%v", err)
@@ -100,7 +100,7 @@ func (g *gen) glob(e *typed.Node, at loc, yes string) {
 
 // globStep moves the positions in R1 over the byte in R0. R2 gathers the tokens
 // that match it, through R3 and R4.
-func (g *gen) globStep(p *check.Glob) {
+func (g *values) globStep(p *check.Glob) {
 	always := uint64(0)
 	for i, c := range p.Tokens {
 		if c.Any {
@@ -141,7 +141,7 @@ func (g *gen) globStep(p *check.Glob) {
 }
 
 // withImm is an operation with a constant of any size.
-func (g *gen) withImm(op asm.ALUOp, r asm.Register, v uint64, tmp asm.Register) {
+func (g *code) withImm(op asm.ALUOp, r asm.Register, v uint64, tmp asm.Register) {
 	if fitsImm(int64(v)) {
 		g.emit(op.Imm(r, int32(v)))
 		return
@@ -150,7 +150,7 @@ func (g *gen) withImm(op asm.ALUOp, r asm.Register, v uint64, tmp asm.Register) 
 }
 
 // memcmp compares memory by order: words as numbers with the first byte highest.
-func (g *gen) memcmp(e *typed.Node, dst asm.Register) {
+func (g *values) memcmp(e *typed.Node, dst asm.Register) {
 	m := g.mark()
 	defer g.release(m)
 	a := g.operand(e.Args[0])
@@ -178,7 +178,7 @@ func (g *gen) memcmp(e *typed.Node, dst asm.Register) {
 }
 
 // TextLen counts the bytes before the NUL, or the frames of a stack.
-func (g *gen) textLen(e *typed.Node, dst asm.Register) {
+func (g *values) textLen(e *typed.Node, dst asm.Register) {
 	m := g.mark()
 	defer g.release(m)
 	at := g.operand(e.Args[0])

@@ -8,13 +8,13 @@ import (
 
 // kfunc calls a kernel function with the context, which those of session
 // programs take since Linux 7.0; before, they take nothing.
-func (g *gen) kfunc(name string) {
+func (g *runtime) kfunc(name string) {
 	g.emit(asm.Mov.Reg(asm.R1, g.ctxReg()))
 	g.kernelCall(name)
 }
 
 // isReturn leaves 1 in R0 at a return, 0 at an entry.
-func (g *gen) isReturn() {
+func (g *runtime) isReturn() {
 	g.kfunc(check.KfuncIsReturn)
 	g.emit(asm.And.Imm(asm.R0, 1))
 }
@@ -23,7 +23,7 @@ func (g *gen) isReturn() {
 // disabled then or not: the kernel hands over what an earlier call left there (fprobe
 // does not clear what it reserves for its entry handler, kernel/trace/fprobe.c). Those
 // of uprobes and tracing begin with 0.
-func (g *gen) clearCookie() {
+func (g *runtime) clearCookie() {
 	returns := g.label()
 	g.isReturn()
 	g.emit(asm.JNE.Imm(asm.R0, 0, returns))
@@ -34,7 +34,7 @@ func (g *gen) clearCookie() {
 
 // kernelCall calls a kernel function, whose arguments are in place, by its id in
 // the plan's BTF, which is that of the kernel that the plan is for.
-func (g *gen) kernelCall(name string) {
+func (g *runtime) kernelCall(name string) {
 	f, err := check.KernelFunc(g.plan, name)
 	if err != nil {
 		g.fail("%w", err)

@@ -8,7 +8,7 @@ import (
 )
 
 // socketCookie asks the kernel for a socket's cookie; of none it is 0.
-func (g *gen) socketCookie(e *typed.Node, dst asm.Register) {
+func (g *values) socketCookie(e *typed.Node, dst asm.Register) {
 	root, off := pointerRoot(e.Args[0], 0)
 	if !g.isArgument(root, off) {
 		g.fail("%s: %w", e.Op, check.ErrNotArgument)

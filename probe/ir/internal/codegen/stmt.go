@@ -10,7 +10,7 @@ import (
 )
 
 // block generates statements.
-func (g *gen) block(list []*typed.Stmt) {
+func (g *statements) block(list []*typed.Stmt) {
 	for _, s := range list {
 		m := g.mark()
 		g.note = lineNote(s)
@@ -31,7 +31,7 @@ func lineNote(s *typed.Stmt) string {
 	return n
 }
 
-func (g *gen) stmt(s *typed.Stmt) {
+func (g *statements) stmt(s *typed.Stmt) {
 	switch s.Op {
 	case ir.StmtLet:
 		g.let(s)
@@ -96,7 +96,7 @@ func (g *gen) stmt(s *typed.Stmt) {
 }
 
 // exitRequest leaves the exit code and then the request, which is read first.
-func (g *gen) exitRequest(s *typed.Stmt) {
+func (g *statements) exitRequest(s *typed.Stmt) {
 	if s.X != nil {
 		g.scalar(s.X, asm.R0)
 		g.control(asm.R1)
@@ -107,7 +107,7 @@ func (g *gen) exitRequest(s *typed.Stmt) {
 	g.emit(storeImm(asm.R1, ctlExit, 1, asm.Word))
 }
 
-func (g *gen) let(s *typed.Stmt) {
+func (g *statements) let(s *typed.Stmt) {
 	h := g.homes[s.Var]
 	g.assigned[s.Var] = true
 	if !s.Var.Type.Scalar() {
@@ -130,7 +130,7 @@ func (g *gen) let(s *typed.Stmt) {
 	g.setVar(s.Var, asm.R0)
 }
 
-func (g *gen) ifStmt(s *typed.Stmt) {
+func (g *statements) ifStmt(s *typed.Stmt) {
 	no, end := g.label(), g.label()
 	g.branch(s.X, no, false)
 	g.block(s.Body)
@@ -143,7 +143,7 @@ func (g *gen) ifStmt(s *typed.Stmt) {
 }
 
 // forEach calls bpf_for_each_map_elem(map, body, frame, 0).
-func (g *gen) forEach(s *typed.Stmt) {
+func (g *statements) forEach(s *typed.Stmt) {
 	g.forget(s.Body)
 	defer g.forgetAfter(s.Body)
 	name := g.subName()
@@ -164,7 +164,7 @@ func (g *gen) forEach(s *typed.Stmt) {
 }
 
 // setFrom sets a variable to the value at an address in a register.
-func (g *gen) setFrom(v *ir.Var, ptr asm.Register) {
+func (g *statements) setFrom(v *ir.Var, ptr asm.Register) {
 	if !v.Type.Scalar() {
 		g.copyFrom(g.homes[v].at, ptr, v.Type.Size)
 		return
@@ -177,7 +177,7 @@ func (g *gen) setFrom(v *ir.Var, ptr asm.Register) {
 }
 
 // copyFrom copies from an address in a register, through R5.
-func (g *gen) copyFrom(to loc, ptr asm.Register, n int) {
+func (g *machine) copyFrom(to loc, ptr asm.Register, n int) {
 	for i := 0; i < n; {
 		s := min(chunk(to.off+i, n-i), chunk(i, n-i), copyWidth(to))
 		g.emit(asm.LoadMem(asm.R5, ptr, int16(i), sizeOf(s)))
@@ -188,7 +188,7 @@ func (g *gen) copyFrom(to loc, ptr asm.Register, n int) {
 
 // eventEnds are where to jump to behind an event and where one is lost, which is
 // counted under the map; what is beyond the budget ends here.
-func (g *gen) eventEnds(s *typed.Stmt) (done, lost string) {
+func (g *runtime) eventEnds(s *typed.Stmt) (done, lost string) {
 	done, lost = g.label(), g.label()
 	if g.prog.Budget.EventsPerSecond > 0 {
 		over := g.label()
@@ -207,7 +207,7 @@ func (g *gen) eventEnds(s *typed.Stmt) (done, lost string) {
 
 // emitEvent writes an event straight into the ring, or into memory for a perf
 // buffer. What finds no room is counted under the map.
-func (g *gen) emitEvent(s *typed.Stmt) {
+func (g *statements) emitEvent(s *typed.Stmt) {
 	done, lost := g.eventEnds(s)
 	if s.Map.Kind == ir.MapPerf {
 		at := g.operand(s.X)
@@ -233,7 +233,7 @@ func (g *gen) emitEvent(s *typed.Stmt) {
 }
 
 // overrideReturn makes the probed function return a value of ours.
-func (g *gen) overrideReturn(s *typed.Stmt) {
+func (g *statements) overrideReturn(s *typed.Stmt) {
 	if g.c.Pp.AttachType == ebpf.AttachModifyReturn {
 		g.scalar(s.X, asm.R0)
 		g.store(loc{off: g.resultSlot}, asm.R0, 8)

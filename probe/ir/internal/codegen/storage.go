@@ -11,7 +11,7 @@ import (
 
 // storageOwner leaves in R2 the object that the map's value belongs to: the
 // current task, or its cgroup.
-func (g *gen) storageOwner(m *ir.Map) {
+func (g *runtime) storageOwner(m *ir.Map) {
 	g.call(asm.FnGetCurrentTaskBtf)
 	g.emit(asm.Mov.Reg(asm.R2, asm.R0))
 	if m.Kind == ir.MapCgroupStorage {
@@ -22,7 +22,7 @@ func (g *gen) storageOwner(m *ir.Map) {
 
 // storageGet leaves the address of the value in R0, or zero. It makes one if it
 // is to and there is none: of the value at a place, or of zeros.
-func (g *gen) storageGet(m *ir.Map, value *loc, create bool) {
+func (g *runtime) storageGet(m *ir.Map, value *loc, create bool) {
 	fn := asm.FnTaskStorageGet
 	if m.Kind == ir.MapCgroupStorage {
 		fn = asm.FnCgrpStorageGet
@@ -38,7 +38,7 @@ func (g *gen) storageGet(m *ir.Map, value *loc, create bool) {
 }
 
 // storageDelete removes the value. That it stays although it is there is counted.
-func (g *gen) storageDelete(m *ir.Map) {
+func (g *runtime) storageDelete(m *ir.Map) {
 	fn := asm.FnTaskStorageDelete
 	if m.Kind == ir.MapCgroupStorage {
 		fn = asm.FnCgrpStorageDelete
@@ -55,7 +55,7 @@ func (g *gen) storageDelete(m *ir.Map) {
 }
 
 // deleteEntry removes the entry whose key is at a place.
-func (g *gen) deleteEntry(m *ir.Map, key loc) {
+func (g *runtime) deleteEntry(m *ir.Map, key loc) {
 	if check.Storage(m) {
 		g.storageDelete(m)
 		return
@@ -66,7 +66,7 @@ func (g *gen) deleteEntry(m *ir.Map, key loc) {
 
 // storageSet stores the value at a place. What the kernel has no memory for, or
 // refuses because this CPU is changing the same kind of storage, is counted.
-func (g *gen) storageSet(s *typed.Stmt, value loc) {
+func (g *runtime) storageSet(s *typed.Stmt, value loc) {
 	back := g.label()
 	if s.Flag == ir.SetUpdate {
 		g.storageGet(s.Map, nil, false)
@@ -88,7 +88,7 @@ func (g *gen) storageSet(s *typed.Stmt, value loc) {
 
 // storageCreate leaves the address of the value in R0, making one of zeros, and
 // goes to done where that fails, which is counted.
-func (g *gen) storageCreate(m *ir.Map, done string) {
+func (g *runtime) storageCreate(m *ir.Map, done string) {
 	lost := g.label()
 	g.storageGet(m, nil, true)
 	g.emit(asm.JEq.Imm(asm.R0, 0, lost))
@@ -99,7 +99,7 @@ func (g *gen) storageCreate(m *ir.Map, done string) {
 }
 
 // copyTo copies to an address in a register, through R5.
-func (g *gen) copyTo(ptr asm.Register, from loc, n int) {
+func (g *machine) copyTo(ptr asm.Register, from loc, n int) {
 	for i := 0; i < n; {
 		s := min(chunk(from.off+i, n-i), chunk(i, n-i))
 		g.load(asm.R5, from.at(i), s)

@@ -10,7 +10,7 @@ import (
 )
 
 // memJump compares values in memory and jumps to target if the result is when.
-func (g *gen) memJump(e *typed.Node, target string, when bool) {
+func (g *values) memJump(e *typed.Node, target string, when bool) {
 	m := g.mark()
 	defer g.release(m)
 	equal := (e.Op == ir.OpEq) == when // jump to target if equal
@@ -37,7 +37,7 @@ func (g *gen) memJump(e *typed.Node, target string, when bool) {
 }
 
 // matchConst jumps to differ unless the text at a place is s.
-func (g *gen) matchConst(at loc, size int, s, differ string) {
+func (g *machine) matchConst(at loc, size int, s, differ string) {
 	if len(s) >= size {
 		g.jump(differ)
 		return
@@ -46,7 +46,7 @@ func (g *gen) matchConst(at loc, size int, s, differ string) {
 }
 
 // matchBytes jumps to differ unless the bytes are there.
-func (g *gen) matchBytes(at loc, b []byte, differ string) {
+func (g *machine) matchBytes(at loc, b []byte, differ string) {
 	for i := 0; i < len(b); {
 		n := chunk(at.off+i, len(b)-i)
 		var word [8]byte
@@ -64,7 +64,7 @@ func (g *gen) matchBytes(at loc, b []byte, differ string) {
 
 // matchMem jumps to differ unless two values are equal. Texts of different
 // sizes are equal if they are up to the shorter size and the longer ends there.
-func (g *gen) matchMem(a loc, ta ir.Type, b loc, tb ir.Type, differ string) {
+func (g *machine) matchMem(a loc, ta ir.Type, b loc, tb ir.Type, differ string) {
 	if ta.Size > tb.Size {
 		a, ta, b, tb = b, tb, a, ta
 	}
@@ -82,7 +82,7 @@ func (g *gen) matchMem(a loc, ta ir.Type, b loc, tb ir.Type, differ string) {
 }
 
 // textJump decides has_prefix, contains and strncmp (true: equal).
-func (g *gen) textJump(e *typed.Node, target string, when bool) {
+func (g *values) textJump(e *typed.Node, target string, when bool) {
 	m := g.mark()
 	defer g.release(m)
 	yes, no := target, g.label()
@@ -121,7 +121,7 @@ func (g *gen) textJump(e *typed.Node, target string, when bool) {
 
 // strncmp compares up to Int bytes, and not behind a NUL. It falls through, or
 // jumps to no where a byte differs and to yes where both texts end.
-func (g *gen) strncmp(e *typed.Node, at loc, yes, no string) {
+func (g *values) strncmp(e *typed.Node, at loc, yes, no string) {
 	b := g.operand(e.Args[1])
 	la, lb := e.Args[0].Type.Size, e.Args[1].Type.Size
 	for i := range min(int(e.Int), min(la, lb)) {

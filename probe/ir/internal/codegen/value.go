@@ -9,7 +9,7 @@ import (
 
 // loadAny loads a scalar from a place of any alignment: the frame wants words
 // where they belong.
-func (g *gen) loadAny(dst asm.Register, at loc, t ir.Type) {
+func (g *machine) loadAny(dst asm.Register, at loc, t ir.Type) {
 	if at.off%t.Size != 0 {
 		s := g.slot()
 		g.copyMem(s, at, t.Size, asm.R0)
@@ -24,7 +24,7 @@ func (g *gen) loadAny(dst asm.Register, at loc, t ir.Type) {
 // valueIndex is an element of a value in memory, zero behind its end. The
 // kernel's reader fetches it where the index is not constant, because not every
 // verifier lets a program read the frame at a place that it does not know.
-func (g *gen) valueIndex(e *typed.Node, dst asm.Register) {
+func (g *values) valueIndex(e *typed.Node, dst asm.Register) {
 	m := g.mark()
 	defer g.release(m)
 	a, i, size := e.Args[0], e.Args[1], e.Type.Size
@@ -49,7 +49,7 @@ func (g *gen) valueIndex(e *typed.Node, dst asm.Register) {
 }
 
 // mapCPU reads what a CPU holds of a per-CPU map, zero if that is nothing.
-func (g *gen) mapCPU(e *typed.Node, dst asm.Register) {
+func (g *values) mapCPU(e *typed.Node, dst asm.Register) {
 	m := g.mark()
 	defer g.release(m)
 	var key *typed.Node

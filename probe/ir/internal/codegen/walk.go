@@ -13,7 +13,7 @@ import (
 // walkedStack stores the program counters of a user stack. The walker's state is
 // in scratch memory; its addresses say in their top bits how they were found,
 // which is left out here.
-func (g *gen) walkedStack(e *typed.Node, to loc) {
+func (g *runtime) walkedStack(e *typed.Node, to loc) {
 	if g.busy != 0 {
 		g.fail("internal error: walk with live registers %b", g.busy)
 	}
@@ -42,7 +42,7 @@ func (g *gen) walkedStack(e *typed.Node, to loc) {
 }
 
 // storeHalves stores 8 bytes, in the widths that copyWidth allows.
-func (g *gen) storeHalves(to loc, r asm.Register) {
+func (g *machine) storeHalves(to loc, r asm.Register) {
 	if copyWidth(to) == 8 {
 		g.store(to, r, 8)
 		return
@@ -53,7 +53,7 @@ func (g *gen) storeHalves(to loc, r asm.Register) {
 }
 
 // countWalk counts a stack that is not whole.
-func (g *gen) countWalk(state loc) {
+func (g *runtime) countWalk(state loc) {
 	w := g.c.Walk
 	unknown, broken, done := g.label(), g.label(), g.label()
 	g.load(asm.R1, state.at(w.FlagsOffset()), 4)
@@ -75,7 +75,7 @@ func (g *gen) countWalk(state loc) {
 }
 
 // walkFunctions are the walker, with the types that bpf_loop wants.
-func (g *gen) walkFunctions() {
+func (g *runtime) walkFunctions() {
 	for _, in := range g.c.Walk.Instructions() {
 		switch name := in.Symbol(); name {
 		case bpfwalk.WalkFunc:
