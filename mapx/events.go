@@ -15,7 +15,7 @@ import (
 )
 
 // Events decodes the records of a Source as values of T, which is plain data as
-// for Map. It is used by one goroutine at a time, like its source, which is
+// for Map; a string is all bytes of a record. It is used by one goroutine at a time, like its source, which is
 // borrowed.
 type Events[T any] struct {
 	src   Source

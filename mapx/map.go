@@ -20,9 +20,11 @@ import (
 // since the kernel doesn't list them. Use NewPerCPU for per-CPU maps.
 //
 // K and V are plain data: integers of fixed size, floats, bools, arrays and
-// structs of those. They are read in place where Go's layout is the map's
-// (which it is for a struct that C or package probe/action lays out), field by
-// field where the map has the same fields packed.
+// structs of those. Either may be string, which stands for the bytes, of whatever size
+// the map's have: for who learns at run time what they mean. A string that is given to
+// Lookup, Put or Delete is cut to that size, or has zeros added. Others are read in
+// place where Go's layout is the map's (which it is for a struct that C or package
+// probe/action lays out), field by field where the map has the same fields packed.
 //
 // A Map is safe for concurrent use. It borrows the *ebpf.Map, which must stay
 // open, and holds no resource of its own.

@@ -53,7 +53,7 @@ func (r *Recorder) RecordMap(name string, m *ebpf.Map) (*MapRecorder, error) {
 	describe(m, key, value)
 	w.raw = raw.New(m, size)
 	err := r.create(name, ".table", func(f *os.File) (io.Closer, error) {
-		w.file, w.slice, w.keySize, w.valueSize = f, value.Slice, key.Size, value.Size
+		w.file, w.key, w.value = f, *key, *value
 		var err error
 		w.out, err = newChunkWriter(name, "table", f, r.enc,
 			tableHeader{Start: r.start, Order: nativeOrder(), Key: *key, Value: *value})
@@ -97,8 +97,8 @@ func (w *MapRecorder) Snapshot() (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	width := w.raw.ValueSize / w.valueSize
-	perChunk := max(1, flushBytes/(w.keySize+w.raw.ValueSize))
+	width := w.raw.ValueSize / w.value.Size
+	perChunk := max(1, flushBytes/(w.key.Size+w.raw.ValueSize))
 	w.out.mu.Lock()
 	defer w.out.mu.Unlock()
 	for left := total; ; {
@@ -110,11 +110,11 @@ func (w *MapRecorder) Snapshot() (int, error) {
 		}
 		p := binary.AppendVarint(append(w.payload[:0], op), int64(now))
 		p = binary.AppendUvarint(p, uint64(n))
-		if w.slice {
+		if w.value.Slice {
 			p = binary.AppendUvarint(p, uint64(width))
 		}
-		p = append(append(p, keys[:n*w.keySize]...), values[:n*w.raw.ValueSize]...)
-		keys, values = keys[n*w.keySize:], values[n*w.raw.ValueSize:]
+		p = append(append(p, keys[:n*w.key.Size]...), values[:n*w.raw.ValueSize]...)
+		keys, values = keys[n*w.key.Size:], values[n*w.raw.ValueSize:]
 		w.payload = p
 		if err := w.writePayload(); err != nil || left == 0 {
 			return total, err

@@ -42,7 +42,8 @@ func nativeOrder() string {
 // under the name: each Snapshot and ReadAndClear with its time. K must be plain
 // data as for Map; V as well, or a slice of it with the same length in all
 // entries of a snapshot, as PerCPU has: to record a table of another kind, record
-// the one it is made from, and reduce the replay in the same way.
+// the one it is made from, and reduce the replay in the same way. Of strings, a method
+// of t has to say the sizes in bytes: Sizes() (key, value int); see RecordMap, too.
 //
 // If the table can't be created every call returns that error, and so does
 // Close of the recorder. A nil recorder returns t.
@@ -51,7 +52,11 @@ func RecordTable[K, V any](rec *Recorder, name string, t mapx.Table[K, V]) mapx.
 		return t
 	}
 	r := &recordedTable[K, V]{table: t, start: rec.start}
-	if err := r.create(rec, name); err != nil {
+	key, value := 0, 0
+	if s, ok := t.(interface{ Sizes() (key, value int) }); ok {
+		key, value = s.Sizes()
+	}
+	if err := r.create(rec, name, key, value); err != nil {
 		return failedTable[K, V]{err}
 	}
 	return r
@@ -72,7 +77,7 @@ type recordedTable[K, V any] struct {
 	tableWriter
 }
 
-func (r *recordedTable[K, V]) create(rec *Recorder, name string) error {
+func (r *recordedTable[K, V]) create(rec *Recorder, name string, keySize, valueSize int) error {
 	key, err := layout.OfKey[K]()
 	if err != nil {
 		return rec.failed(fmt.Errorf("record %s: key %w", name, err))
@@ -81,12 +86,16 @@ func (r *recordedTable[K, V]) create(rec *Recorder, name string) error {
 	if err != nil {
 		return rec.failed(fmt.Errorf("record %s: value %w", name, err))
 	}
+	if key.Opaque && keySize <= 0 || value.Opaque && valueSize <= 0 {
+		return rec.failed(fmt.Errorf("record %s: the table does not say how long its strings are", name))
+	}
+	key, value = key.Sized(keySize), value.Sized(valueSize)
 	return rec.create(name, ".table", func(f *os.File) (io.Closer, error) {
-		r.file, r.slice = f, value.Slice
+		r.file = f
 		var err error
 		r.out, err = newChunkWriter(name, "table", f, rec.enc,
 			tableHeader{Start: rec.start, Order: nativeOrder(), Key: *key, Value: *value})
-		r.keySize, r.valueSize = key.Size, value.Size
+		r.key, r.value = *key, *value
 		return &r.tableWriter, err
 	})
 }
@@ -123,10 +132,10 @@ func (r *recordedTable[K, V]) record(op byte, s mapx.Snapshot[K, V]) error {
 	for {
 		// As many as fit in a chunk of about 256 KiB, but one at least.
 		width := 1
-		if r.slice && len(entries) > 0 {
+		if r.value.Slice && len(entries) > 0 {
 			width = sliceLen(&entries[0].Value)
 		}
-		n := min(len(entries), max(1, flushBytes/(r.keySize+r.valueSize*width+1)))
+		n := min(len(entries), max(1, flushBytes/(r.key.Size+r.value.Size*width+1)))
 		more := byte(0)
 		if n < len(entries) {
 			more = opMore
@@ -134,18 +143,25 @@ func (r *recordedTable[K, V]) record(op byte, s mapx.Snapshot[K, V]) error {
 		p := append(r.payload[:0], op|more)
 		p = binary.AppendVarint(p, int64(now))
 		p = binary.AppendUvarint(p, uint64(n))
-		if r.slice {
+		if r.value.Slice {
 			p = binary.AppendUvarint(p, uint64(width))
 		}
+		head := len(p)
 		for i := range entries[:n] {
-			p = append(p, unsafe.Slice((*byte)(unsafe.Pointer(&entries[i].Key)), r.keySize)...)
+			p = appendValues(p, &r.key, unsafe.Pointer(&entries[i].Key), 1)
 		}
 		for i := range entries[:n] {
-			b, ok := r.valueBytes(unsafe.Pointer(&entries[i].Value), width)
-			if !ok {
-				return r.out.fail(fmt.Errorf("values of different length in one snapshot"))
+			at := unsafe.Pointer(&entries[i].Value)
+			if r.value.Slice {
+				if sliceLen(&entries[i].Value) != width {
+					return r.out.fail(fmt.Errorf("values of different length in one snapshot"))
+				}
+				at = unsafe.Pointer(unsafe.SliceData(*(*[]struct{})(at))) // any slice's header
 			}
-			p = append(p, b...)
+			p = appendValues(p, &r.value, at, width)
+		}
+		if len(p)-head != n*(r.key.Size+r.value.Size*width) {
+			return r.out.fail(fmt.Errorf("a string is not as long as the table says"))
 		}
 		r.payload = p
 		if err := r.writePayload(); err != nil || more == 0 {
@@ -157,11 +173,10 @@ func (r *recordedTable[K, V]) record(op byte, s mapx.Snapshot[K, V]) error {
 
 // tableWriter is the part of a recordedTable that has no types.
 type tableWriter struct {
-	file               *os.File
-	out                *chunkWriter
-	slice              bool
-	keySize, valueSize int
-	payload            []byte
+	file       *os.File
+	out        *chunkWriter
+	key, value layout.Layout
+	payload    []byte
 }
 
 func (w *tableWriter) writePayload() error {
@@ -171,17 +186,15 @@ func (w *tableWriter) writePayload() error {
 	return w.out.write(w.payload)
 }
 
-// valueBytes is the memory of the value at p: width elements of it where the
-// type is a slice.
-func (w *tableWriter) valueBytes(p unsafe.Pointer, width int) ([]byte, bool) {
-	if w.slice {
-		s := *(*[]struct{})(p) // any slice's header
-		if len(s) != width {
-			return nil, false
-		}
-		p = unsafe.Pointer(unsafe.SliceData(s))
+// appendValues appends the bytes of n values that lie at p one after the other.
+func appendValues(dst []byte, l *layout.Layout, p unsafe.Pointer, n int) []byte {
+	if !l.Opaque {
+		return append(dst, unsafe.Slice((*byte)(p), l.Size*n)...)
 	}
-	return unsafe.Slice((*byte)(p), w.valueSize*width), true
+	for _, s := range unsafe.Slice((*string)(p), n) {
+		dst = append(dst, s...)
+	}
+	return dst
 }
 
 // sliceLen is the length of a V that is known to be a slice.
@@ -218,7 +231,8 @@ type ReplayedTable[K, V any] struct {
 var _ mapx.Table[int32, []int32] = (*ReplayedTable[int32, []int32])(nil)
 
 // ReplayTable returns the recorded table of that name. K and V must have the
-// layout that was recorded; the error names the field that differs. Its snapshots
+// layout that was recorded; the error names the field that differs. A string is the
+// bytes, in the order of the machine that they were recorded on. Its snapshots
 // come at the speed that Recording.Pace set. The recording closes it.
 func ReplayTable[K, V any](rec *Recording, name string) (*ReplayedTable[K, V], error) {
 	key, err := layout.OfKey[K]()
@@ -237,6 +251,12 @@ func ReplayTable[K, V any](rec *Recording, name string) (*ReplayedTable[K, V], e
 	if t.in, err = newChunkReader(name, "table", f, &t.header); err != nil {
 		return nil, err
 	}
+	for _, l := range []*layout.Layout{&t.header.Key, &t.header.Value} {
+		if err := l.Valid(); err != nil {
+			return nil, t.in.corrupt(err.Error())
+		}
+	}
+	key, value = key.Sized(t.header.Key.Size), value.Sized(t.header.Value.Size)
 	if err := key.SameAs(&t.header.Key); err != nil {
 		return nil, fmt.Errorf("replay %s: key: %w", name, err)
 	}
@@ -339,15 +359,31 @@ func (t *ReplayedTable[K, V]) decode(dst []mapx.Entry[K, V], payload []byte) ([]
 	dst = append(dst, make([]mapx.Entry[K, V], n)...)
 	for i := range dst[start:] {
 		e := &dst[start+i]
-		copy(unsafe.Slice((*byte)(unsafe.Pointer(&e.Key)), t.header.Key.Size), keys[i*t.header.Key.Size:])
+		setValue(unsafe.Pointer(&e.Key), &t.header.Key, keys[i*t.header.Key.Size:][:t.header.Key.Size])
 		b := backing[i*per : (i+1)*per]
-		if value.Slice {
+		switch {
+		case value.Slice && value.Opaque:
+			list := make([]string, width)
+			for j := range list {
+				list[j] = string(b[j*value.Size:][:value.Size])
+			}
+			*(*[]string)(unsafe.Pointer(&e.Value)) = list
+		case value.Slice:
 			setSlice(unsafe.Pointer(&e.Value), b, int(width))
-			continue
+		default:
+			setValue(unsafe.Pointer(&e.Value), value, b)
 		}
-		copy(unsafe.Slice((*byte)(unsafe.Pointer(&e.Value)), value.Size), b)
 	}
 	return dst, nil
+}
+
+// setValue makes the value at p, of that layout, the one in b.
+func setValue(p unsafe.Pointer, l *layout.Layout, b []byte) {
+	if l.Opaque {
+		*(*string)(p) = string(b)
+		return
+	}
+	copy(unsafe.Slice((*byte)(p), l.Size), b)
 }
 
 // setSlice makes the slice at p, of any plain type, lie on b.

@@ -57,23 +57,44 @@ type Layout struct {
 	Size   int     `json:"size"`
 	Slice  bool    `json:"slice,omitempty"` // a slice of these, one per CPU
 	Fields []field `json:"fields"`
+	// Opaque says that the Go type is a string: the bytes, of whatever size the data has.
+	Opaque bool `json:"-"`
 }
 
 // Of describes T, which must hold nothing but integers of fixed size,
-// floats, bools, arrays and structs of those: what a BPF map can hold.
+// floats, bools, arrays and structs of those: what a BPF map can hold. A string stands
+// for bytes of any size.
 func Of[T any]() (*Layout, error) {
 	t := reflect.TypeFor[T]()
-	l := &Layout{Size: int(t.Size())}
-	if err := l.add(t, "", 0); err != nil {
+	l, err := of(t)
+	if err != nil {
 		return nil, fmt.Errorf("%v: %w", t, err)
 	}
 	return l, nil
 }
 
+func of(t reflect.Type) (*Layout, error) {
+	if t.Kind() == reflect.String {
+		return &Layout{Opaque: true}, nil
+	}
+	l := &Layout{Size: int(t.Size())}
+	return l, l.add(t, "", 0)
+}
+
+// Sized is the layout with the size that data has, which an opaque one takes over.
+func (l *Layout) Sized(n int) *Layout {
+	if !l.Opaque {
+		return l
+	}
+	sized := Untyped(n)
+	sized.Opaque, sized.Slice = true, l.Slice
+	return sized
+}
+
 // OfKey is Of for the key of a recorded table, which has a size.
 func OfKey[T any]() (*Layout, error) {
 	l, err := Of[T]()
-	if err == nil && l.Size == 0 {
+	if err == nil && l.Size == 0 && !l.Opaque {
 		err = fmt.Errorf("%v: has no bytes", reflect.TypeFor[T]())
 	}
 	return l, err
@@ -82,14 +103,15 @@ func OfKey[T any]() (*Layout, error) {
 // OfSlice is Of for a T that may be a slice of a fixed-size type.
 func OfSlice[T any]() (*Layout, error) {
 	t := reflect.TypeFor[T]()
-	l := &Layout{Size: int(t.Size())}
-	if t.Kind() == reflect.Slice {
+	slice := t.Kind() == reflect.Slice
+	if slice {
 		t = t.Elem()
-		l.Size, l.Slice = int(t.Size()), true
 	}
-	if err := l.add(t, "", 0); err != nil {
+	l, err := of(t)
+	if err != nil {
 		return nil, fmt.Errorf("%v: %w", reflect.TypeFor[T](), err)
 	}
+	l.Slice = slice
 	return l, nil
 }
 
@@ -176,7 +198,7 @@ func (l *Layout) packed() int {
 // signedness is the reader's business. Bytes of which nothing is known (a map
 // that was recorded without its types) are what the reader says.
 func (l *Layout) SameAs(other *Layout) error {
-	if other.isUntyped() && l.Size == other.Size && l.Slice == other.Slice {
+	if (other.isUntyped() || l.Opaque) && l.Size == other.Size && l.Slice == other.Slice {
 		return nil
 	}
 	for i := range min(len(l.Fields), len(other.Fields)) {
@@ -234,7 +256,10 @@ func NewCodec[T any](what string, size int) (Codec, error) {
 	if err != nil {
 		return Codec{}, fmt.Errorf("%s %w", what, err)
 	}
-	c := Codec{Layout: l, Size: size}
+	c := Codec{Layout: l.Sized(size), Size: size}
+	if l.Opaque {
+		return c, nil
+	}
 	switch size {
 	case l.Size:
 		c.Direct = true
@@ -261,8 +286,12 @@ func (l *Layout) sizeError(size int) error {
 	return fmt.Errorf("%d bytes, the map has %d", l.Size, size)
 }
 
-// Decode copies one value from src, c.size bytes, to the value at dst.
+// Decode copies one value from src, c.Size bytes, to the value at dst.
 func (c *Codec) Decode(dst unsafe.Pointer, src []byte) {
+	if c.Layout.Opaque {
+		*(*string)(dst) = string(src)
+		return
+	}
 	if c.Direct {
 		copy(unsafe.Slice((*byte)(dst), c.Size), src)
 		return
@@ -275,8 +304,14 @@ func (c *Codec) Decode(dst unsafe.Pointer, src []byte) {
 	}
 }
 
-// Encode appends the kernel's form of the value at src to dst.
+// Encode appends the kernel's form of the value at src to dst. A string of another size
+// than the kernel's is cut, or has zeros added.
 func (c *Codec) Encode(dst []byte, src unsafe.Pointer) []byte {
+	if c.Layout.Opaque {
+		s := *(*string)(src)
+		dst = append(dst, s[:min(len(s), c.Size)]...)
+		return append(dst, make([]byte, c.Size-min(len(s), c.Size))...)
+	}
 	from := unsafe.Slice((*byte)(src), c.Layout.Size)
 	if c.Direct {
 		return append(dst, from...)
