@@ -34,14 +34,14 @@ func NewEvents[T any](src Source) (*Events[T], error) {
 
 // Next waits for the next record and decodes it into v, without allocating. A
 // record may be longer than T (a perf buffer pads, a program may append a
-// string): see Record. One that is shorter is an error that says so; the one
-// after it can be read. Other errors are those of Source.
+// string): see Record. One that is shorter is an error that says so and wraps
+// io.ErrUnexpectedEOF; the one after it can be read. Other errors are those of Source.
 func (e *Events[T]) Next(ctx context.Context, v *T) error {
 	if err := e.src.ReadInto(ctx, &e.rec); err != nil {
 		return err
 	}
 	if len(e.rec.Data) < e.codec.Size {
-		return fmt.Errorf("event of %d bytes: %v has %d", len(e.rec.Data), reflect.TypeFor[T](), e.codec.Size)
+		return fmt.Errorf("event of %d bytes: %v has %d: %w", len(e.rec.Data), reflect.TypeFor[T](), e.codec.Size, io.ErrUnexpectedEOF)
 	}
 	e.codec.Decode(unsafe.Pointer(v), e.rec.Data)
 	return nil

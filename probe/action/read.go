@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"unsafe"
 
 	"github.com/borescope/borescope/mapx"
 	"github.com/borescope/borescope/probe/ir/bpf"
@@ -19,8 +17,8 @@ var (
 // EventReader reads events of type T. One goroutine reads at a time; Close and
 // Stats may be called from any.
 type EventReader[T any] struct {
-	in  bpf.Stream
-	rec mapx.Record
+	in     bpf.Stream
+	events *mapx.Events[T]
 }
 
 // Open opens the stream. The caller closes the reader. There is one at a time: two
@@ -30,7 +28,11 @@ func (ev *Events[T]) Open(s bpf.Handles) (*EventReader[T], error) {
 	if err != nil {
 		return nil, fmt.Errorf("events %s: %w", ev.m.Name, err)
 	}
-	return &EventReader[T]{in: in}, nil
+	events, err := mapx.NewEvents[T](in)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("events %s: %w", ev.m.Name, err), in.Close())
+	}
+	return &EventReader[T]{in, events}, nil
 }
 
 // Read waits for the next event and stores it in e. It returns how many events
@@ -39,16 +41,10 @@ func (r *EventReader[T]) Read(ctx context.Context, e *T) (lost uint64, err error
 	if r == nil {
 		return 0, errNoReader
 	}
-	if err := r.in.ReadInto(ctx, &r.rec); err != nil {
+	if err := r.events.Next(ctx, e); err != nil {
 		return 0, err
 	}
-	// The layout is Go's own and T has no pointers: TypeFor saw to that.
-	dst := unsafe.Slice((*byte)(unsafe.Pointer(e)), unsafe.Sizeof(*e))
-	if len(r.rec.Data) < len(dst) {
-		return r.rec.Lost, fmt.Errorf("event of %d bytes: %w", len(r.rec.Data), io.ErrUnexpectedEOF)
-	}
-	copy(dst, r.rec.Data)
-	return r.rec.Lost, nil
+	return r.events.Record().Lost, nil
 }
 
 // Source is the stream of undecoded events, for recording.

@@ -46,6 +46,19 @@ func compileIn(ns *kernel.PIDNamespace, p *ir.Program, plan *probe.Plan) (*ebpf.
 	return spec, nil
 }
 
+// TypeOf is the type that an expression has in program i of a plan: what an argument or
+// a member is there, and what is computed of it. Variables in the expression need types
+// of their own. It is what a front end declares a map's key or an event by.
+func TypeOf(e *ir.Expr, plan *probe.Plan, i int) (ir.Type, error) {
+	switch {
+	case plan == nil:
+		return ir.Type{}, errNoPlan
+	case i < 0 || i >= len(plan.Programs):
+		return ir.Type{}, fmt.Errorf("program %d of %d", i, len(plan.Programs))
+	}
+	return check.TypeOf(e, plan, i)
+}
+
 // Validate reports what is wrong with a program, as far as that can be said
 // without a plan: declarations of maps, what was recorded with errors.
 func Validate(p *ir.Program) error {

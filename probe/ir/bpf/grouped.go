@@ -2,9 +2,11 @@ package bpf
 
 import (
 	"slices"
+	"unsafe"
 
 	"github.com/borescope/borescope/mapx"
 	"github.com/borescope/borescope/probe/ir"
+	"github.com/borescope/borescope/probe/ir/internal/check"
 )
 
 // slotKey is the kernel's key of what is kept by key and, of each, by slot: a bucket of
@@ -14,33 +16,37 @@ type slotKey[K comparable, S any] struct {
 	Slot S
 }
 
+// slot is the number of a bucket or an interval.
+type slot interface{ uint32 | uint64 }
+
 // groupedTable opens a map whose entries are slots, of which item makes what the table
 // has for each key, in order. It leaves out those for which item returns false.
-func groupedTable[K, S comparable, V, R any](h Handles, m *ir.Map, item func(slot S, cpus []V) (R, bool), order func(a, b R) int) (mapx.Table[K, []R], error) {
-	if m.Keyless() {
-		in, err := openPerCPU[S, V](h, m.Name)
-		if err != nil {
-			return nil, err
-		}
-		return &table[S, []V, K, []R]{in, func(list []mapx.Entry[S, []V]) []mapx.Entry[K, []R] {
-			var g groups[K, R]
-			for _, e := range list {
-				if r, ok := item(e.Key, e.Value); ok {
-					g.add(*new(K), r)
-				}
-			}
-			return g.entries(order)
-		}}, nil
+func groupedTable[K comparable, S slot, V, R any](h Handles, m *ir.Map, item func(slot S, cpus []V) (R, bool), order func(a, b R) int) (mapx.Table[K, []R], error) {
+	switch {
+	case m.Keyless():
+		return cutTable(h, m, func(s S) (key K, slot S) { return key, s }, item, order)
+	case isOpaque[K]():
+		at := check.KernelKey(m).Fields[1].Offset
+		return cutTable(h, m, func(k string) (key K, slot S) {
+			copy(unsafe.Slice((*byte)(unsafe.Pointer(&slot)), unsafe.Sizeof(slot)), k[at:])
+			return any(k[:m.Key.Size]).(K), slot
+		}, item, order)
 	}
-	in, err := openPerCPU[slotKey[K, S], V](h, m.Name)
+	return cutTable(h, m, func(k slotKey[K, S]) (K, S) { return k.Key, k.Slot }, item, order)
+}
+
+// cutTable is groupedTable for the kernel's keys In, which cut takes apart.
+func cutTable[In, K comparable, S slot, V, R any](h Handles, m *ir.Map, cut func(In) (K, S), item func(slot S, cpus []V) (R, bool), order func(a, b R) int) (mapx.Table[K, []R], error) {
+	in, err := openPerCPU[In, V](h, m.Name)
 	if err != nil {
 		return nil, err
 	}
-	return &table[slotKey[K, S], []V, K, []R]{in, func(list []mapx.Entry[slotKey[K, S], []V]) []mapx.Entry[K, []R] {
+	return &table[In, []V, K, []R]{in, func(list []mapx.Entry[In, []V]) []mapx.Entry[K, []R] {
 		var g groups[K, R]
 		for _, e := range list {
-			if r, ok := item(e.Key.Slot, e.Value); ok {
-				g.add(e.Key.Key, r)
+			key, slot := cut(e.Key)
+			if r, ok := item(slot, e.Value); ok {
+				g.add(key, r)
 			}
 		}
 		return g.entries(order)

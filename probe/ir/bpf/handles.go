@@ -6,6 +6,8 @@ import (
 	"os"
 	"reflect"
 
+	"github.com/cilium/ebpf"
+
 	"github.com/borescope/borescope/mapx"
 )
 
@@ -60,6 +62,15 @@ type liveTable[K comparable, V any] struct {
 	in   mapx.Table[K, V]
 	l    *Loaded
 	name string
+}
+
+// Sizes are those of the kernel's keys and values, in bytes.
+func (t *liveTable[K, V]) Sizes() (key, value int) {
+	em := t.l.coll.Maps[t.name]
+	if em.Type() == ebpf.ArrayOfMaps {
+		em = t.l.coll.Maps[flipNames(t.name)[0]]
+	}
+	return int(em.KeySize()), int(em.ValueSize())
 }
 
 // Snapshot returns the entries as they are now.

@@ -258,7 +258,7 @@ func NumberTable[K comparable](s Handles, m *ir.Map) (mapx.Table[K, int64], erro
 		for _, v := range cpus {
 			best, some = max(best, v.Best), some || v.Done > 0
 		}
-		return int64(eval.Measure(smallest, true, best)), some
+		return int64(eval.Measure(smallest, m.Signed, best)), some
 	})
 }
 
@@ -304,7 +304,7 @@ func StatTable[K comparable](s Handles, m *ir.Map) (mapx.Table[K, Stat], error) 
 			st.Sum += int64(v.Sum)
 			least, most = max(least, v.Min), max(most, v.Max)
 		}
-		st.Min, st.Max = int64(eval.Measure(true, true, least)), int64(eval.Measure(false, true, most))
+		st.Min, st.Max = int64(eval.Measure(true, m.Signed, least)), int64(eval.Measure(false, m.Signed, most))
 		return st, st.Count > 0
 	}, func(v statsValue) bool { return v.Done == v.Begun })
 }
@@ -400,7 +400,8 @@ func (l *Loaded) openBuffer(m *ir.Map, order time.Duration) (Stream, error) {
 }
 
 // LookupStorage reads what a map of a storage kind holds for a thread or a cgroup, of
-// which fd is a descriptor (a pidfd, a directory of cgroup2), and whether it has one.
+// which fd is a descriptor (a pidfd, a directory of cgroup2), and whether it has one. A
+// string is its bytes: see Value.
 func LookupStorage[V any](h Handles, m *ir.Map, fd int) (v V, ok bool, err error) {
 	if _, err := sourceOf(h); err != nil {
 		return v, false, fmt.Errorf("storage %s: %w", m.Name, err)
@@ -409,7 +410,16 @@ func LookupStorage[V any](h Handles, m *ir.Map, fd int) (v V, ok bool, err error
 	if em == nil {
 		return v, false, fmt.Errorf("storage %s is not one of the loaded program's", m.Name)
 	}
-	switch err := em.Lookup(int32(fd), &v); {
+	if s, opaque := any(&v).(*string); opaque {
+		var b []byte
+		if b, err = em.LookupBytes(int32(fd)); err == nil && b == nil {
+			return v, false, nil
+		}
+		*s = string(b)
+	} else {
+		err = em.Lookup(int32(fd), &v)
+	}
+	switch {
 	case err == nil:
 		return v, true, nil
 	case kernel.NoEntry(err):

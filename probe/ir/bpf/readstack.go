@@ -39,6 +39,9 @@ func stackTable[K comparable, V, R any](s Handles, m *ir.Map, reduce func([]V) (
 	if _, err := sourceOf(s); err != nil {
 		return nil, fmt.Errorf("open %s: %w", m.Name, err)
 	}
+	if isOpaque[K]() {
+		return opaqueStackTable[K](s, m, reduce)
+	}
 	open := classTable[K, K, V, R]
 	if em := tableMap(s, m); em != nil && em.KeySize() == check.MaxKey { // perhaps shorter than K: see KeyLimit
 		open = classTable[K, [check.MaxKey / 8]uint64, V, R]
@@ -65,14 +68,39 @@ func stackTable[K comparable, V, R any](s Handles, m *ir.Map, reduce func([]V) (
 
 // classTable opens the map of one class, whose keys S are widened to K.
 func classTable[K comparable, S comparable, V, R any](s Handles, name string, reduce func([]V) (R, bool)) (mapx.Table[K, R], error) {
-	in, err := openPerCPU[S, V](s, name)
+	return widened(s, name, func(key S) (k K) {
+		reflect.Copy(reflect.ValueOf(&k).Elem().Slice(0, reflect.TypeFor[K]().Len()), reflect.ValueOf(&key).Elem())
+		return k
+	}, reduce)
+}
+
+// opaqueStackTable is stackTable for keys that are strings.
+func opaqueStackTable[K comparable, V, R any](h Handles, m *ir.Map, reduce func([]V) (R, bool)) (mapx.Table[K, R], error) {
+	names := []string{m.Name}
+	for _, n := range check.ClassesOf(m) {
+		names = append(names, check.ClassName(m, n))
+	}
+	var all joined[K, R]
+	for _, name := range names {
+		t, err := widened(h, name, func(key string) K {
+			return any(key + string(make([]byte, max(m.Key.Size-len(key), 0)))).(K)
+		}, reduce)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, t)
+	}
+	return all, nil
+}
+
+// widened opens the map of one class by its own keys, which widen makes K of.
+func widened[S, K comparable, V, R any](h Handles, name string, widen func(S) K, reduce func([]V) (R, bool)) (mapx.Table[K, R], error) {
+	in, err := openPerCPU[S, V](h, name)
 	if err != nil {
 		return nil, err
 	}
 	return &table[S, []V, K, R]{in, each(func(e mapx.Entry[S, []V]) (mapx.Entry[K, R], bool) {
-		var k K
-		reflect.Copy(reflect.ValueOf(&k).Elem().Slice(0, reflect.TypeFor[K]().Len()), reflect.ValueOf(&e.Key).Elem())
 		r, ok := reduce(e.Value)
-		return mapx.Entry[K, R]{Key: k, Value: r}, ok
+		return mapx.Entry[K, R]{Key: widen(e.Key), Value: r}, ok
 	})}, nil
 }

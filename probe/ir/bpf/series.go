@@ -28,7 +28,7 @@ func SeriesTable[K comparable](h Handles, m *ir.Map) (mapx.Table[K, []Point], er
 			for _, v := range cpus {
 				best = max(best, v.Best)
 			}
-			return int64(eval.Measure(smallest, true, best))
+			return int64(eval.Measure(smallest, m.Signed, best))
 		})
 	case ir.AggAvg:
 		return seriesTable[K](h, m, func(cpus []avgValue) int64 {

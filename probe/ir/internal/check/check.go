@@ -79,6 +79,26 @@ func Check(p *ir.Program, plan *probe.Plan, i int, ns *kernel.PIDNamespace) (*Ch
 	return &Checked{Body: body, Vars: c.list, Pp: c.pp, Kern: c.kern, Cgroup: c.cgroup, Walk: c.walk}, nil
 }
 
+// TypeOf is the type that an expression has in program i of the plan. Variables in it
+// have the types that they were made with.
+func TypeOf(e *ir.Expr, plan *probe.Plan, i int) (ir.Type, error) {
+	p := &ir.Program{Actions: make([]ir.Action, max(plan.Programs[i].Group, 0)+1)}
+	c, err := newChecker(p, plan, i)
+	if err != nil {
+		return ir.Type{}, err
+	}
+	(&ir.Program{Actions: []ir.Action{{Body: []*ir.Stmt{{Op: ir.StmtEval, X: e}}}}}).Visit(func(*ir.Stmt) {}, func(e *ir.Expr) {
+		if e.Var != nil && e.Var.Type.Kind != ir.KindAuto {
+			c.vars[e.Var] = e.Var
+		}
+	})
+	x, err := c.expr(e)
+	if err != nil {
+		return ir.Type{}, err
+	}
+	return x.Type, nil
+}
+
 // KernelVersion reads "6.1.0-56-cloud-amd64"; what cannot be read is the
 // oldest kernel there is support for.
 func KernelVersion(release string) ir.Version {
