@@ -1,38 +1,38 @@
 package bpf_test
 
 import (
+	"flag"
+	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/borescope/borescope/internal/testenv"
 	"github.com/borescope/borescope/mapx/recording"
-	"github.com/borescope/borescope/probe"
 	"github.com/borescope/borescope/probe/internal/probetest"
-	"github.com/borescope/borescope/probe/ir"
 	"github.com/borescope/borescope/probe/ir/bpf"
 )
 
-// TestFrontEnd: a program made of text and data at run time counts each of 23 calls and
-// sums up what they are given, and a recording of it reads the same.
+var update = flag.Bool("update", false, "write testdata/toy anew")
+
+// TestFrontEnd: a front end of one page counts each of 23 calls, has their arguments in a
+// histogram and in events, and reads the same from a recording of it.
 func TestFrontEnd(t *testing.T) {
 	testenv.Need(t, testenv.Root, testenv.Uprobes)
 	w := probetest.StartOwn(t)
-	target, err := probe.ParseTarget("uprobe:" + w.Path() + ":add")
+	toy, err := parseToy(toyScript(w.Path()))
 	if err != nil {
 		t.Fatal(err)
 	}
-	calls := &ir.Map{Name: "calls", Agg: ir.AggCount, Key: ir.StringType(16)}
-	sum := &ir.Map{Name: "sum", Agg: ir.AggSum}
-	p := &ir.Program{Name: "front_end", Actions: []ir.Action{{Target: target, Body: []*ir.Stmt{
-		{Op: ir.StmtAgg, Map: calls, Key: ir.NewBuiltin("comm")},
-		{Op: ir.StmtAgg, Map: sum, X: &ir.Expr{Op: ir.OpCast, Type: ir.Int64Type(), Args: []*ir.Expr{{Op: ir.OpArg}}}},
-	}}}}
-	plan, err := bpf.Resolve(nil, p, nil)
+	plan, err := bpf.Resolve(nil, toy.program, nil)
+	if err == nil {
+		err = toy.finish(plan)
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	loaded, err := bpf.Load(p, plan)
+	loaded, err := bpf.Load(toy.program, plan)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -45,12 +45,23 @@ func TestFrontEnd(t *testing.T) {
 	w.Run()
 
 	dir := filepath.Join(t.TempDir(), "recording")
-	rec, err := recording.Create(dir, nil)
+	if *update {
+		dir = "testdata/toy"
+		if err := os.RemoveAll(dir); err != nil {
+			t.Fatal(err)
+		}
+	}
+	rec, err := recording.Create(dir, &recording.Meta{Tool: "toy"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	loaded.Record(rec)
-	expectCalls(t, loaded, calls, sum)
+	want := "calls (target, 1000): 23\n" +
+		"firsts : [{0 0 1} {1 1 1} {2 3 2} {4 7 4} {8 15 8} {16 31 7}]\n"
+	for i := range probetest.Times {
+		want += fmt.Sprintf("(%d, target)\n", i)
+	}
+	expectReport(t, toy, loaded, want)
 	if err := rec.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -59,32 +70,18 @@ func TestFrontEnd(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer again.Close()
-	recorded, err := bpf.Open(p, again)
+	recorded, err := bpf.Open(toy.program, again)
 	if err != nil {
 		t.Fatal(err)
 	}
-	expectCalls(t, recorded, calls, sum)
+	expectReport(t, toy, recorded, want)
 }
 
-// expectCalls reads what the target's calls of add(i, …), i from 0 to 22, leave.
-func expectCalls(t *testing.T, h bpf.Handles, calls, sum *ir.Map) {
+// expectReport compares what the front end reports of the target's calls.
+func expectReport(t *testing.T, toy *toy, h bpf.Handles, want string) {
 	t.Helper()
-	counts, err := bpf.CountTable[[16]byte](h, calls)
-	if err != nil {
-		t.Fatal(err)
-	}
-	got, err := counts.Snapshot()
-	if want := [16]byte([]byte("target\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00")); err != nil || len(got.Entries) != 1 ||
-		got.Entries[0].Key != want || got.Entries[0].Value != probetest.Times {
-		t.Errorf("%v, %v: want %d of %s", got.Entries, err, probetest.Times, want)
-	}
-	sums, err := bpf.NumberTable[struct{}](h, sum)
-	if err != nil {
-		t.Fatal(err)
-	}
-	total, err := sums.Snapshot()
-	const want = probetest.Times * (probetest.Times - 1) / 2
-	if err != nil || len(total.Entries) != 1 || total.Entries[0].Value != want {
-		t.Errorf("sum %v, %v: want %d", total.Entries, err, want)
+	var got strings.Builder
+	if err := toy.report(&got, h, probetest.Times); err != nil || got.String() != want {
+		t.Errorf("%v\n%s\nwant\n%s", err, &got, want)
 	}
 }
