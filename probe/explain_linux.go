@@ -13,6 +13,7 @@ import (
 	"github.com/borescope/borescope/internal/notexist"
 	"github.com/borescope/borescope/pmc"
 	"github.com/borescope/borescope/probe/internal/caps"
+	"github.com/borescope/borescope/probe/internal/spelling"
 )
 
 // explainOpen says why perf_event_open refused a site.
@@ -108,7 +109,7 @@ func readNumber(name string) uint64 {
 	if err != nil {
 		return 0
 	}
-	n, err := parseNumber(strings.TrimSpace(string(b)), 64)
+	n, err := spelling.ParseNumber(strings.TrimSpace(string(b)), 64)
 	if err != nil {
 		return 0
 	}

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+
+	"github.com/borescope/borescope/probe/internal/spelling"
 )
 
 // String is "kprobe:[MODULE:]SYMBOL[+OFFSET]" or "kprobe:0xADDRESS".
@@ -11,12 +13,12 @@ func (t Kprobe) String() string {
 	if t.Symbol == "" {
 		return fmt.Sprintf("kprobe:%#x", t.Address)
 	}
-	return "kprobe:" + moduleSymbol(t.Module, t.Symbol) + plusOffset(t.Offset)
+	return "kprobe:" + spelling.ModuleSymbol(t.Module, t.Symbol) + spelling.PlusOffset(t.Offset)
 }
 
 // String is "kretprobe:[MODULE:]SYMBOL[ maxactive=N]".
 func (t Kretprobe) String() string {
-	s := "kretprobe:" + moduleSymbol(t.Module, t.Symbol)
+	s := "kretprobe:" + spelling.ModuleSymbol(t.Module, t.Symbol)
 	if t.MaxActive != 0 {
 		s += " maxactive=" + strconv.Itoa(t.MaxActive)
 	}
@@ -30,28 +32,28 @@ func (t Fentry) String() string { return "fentry:" + trampolineTarget(t.Module, 
 func (t Fexit) String() string { return "fexit:" + trampolineTarget(t.Module, t.Symbol, t.BPF) }
 
 // String is "fmod_ret:[MODULE:]SYMBOL".
-func (t FmodRet) String() string { return "fmod_ret:" + moduleSymbol(t.Module, t.Symbol) }
+func (t FmodRet) String() string { return "fmod_ret:" + spelling.ModuleSymbol(t.Module, t.Symbol) }
 
 // String is "lsm:HOOK".
-func (t LSM) String() string { return "lsm:" + quotePart(t.Hook) }
+func (t LSM) String() string { return "lsm:" + spelling.Quote(t.Hook) }
 
 // String is "tracepoint:GROUP:NAME[ sleepable]".
 func (t Tracepoint) String() string {
-	return "tracepoint:" + quotePart(t.Group) + ":" + quotePart(t.Name) + sleepable(t.Sleepable)
+	return "tracepoint:" + spelling.Quote(t.Group) + ":" + spelling.Quote(t.Name) + sleepable(t.Sleepable)
 }
 
 // String is "rawtracepoint:[MODULE:]NAME[ sleepable]".
 func (t RawTracepoint) String() string {
-	return "rawtracepoint:" + moduleSymbol(t.Module, t.Name) + sleepable(t.Sleepable)
+	return "rawtracepoint:" + spelling.ModuleSymbol(t.Module, t.Name) + sleepable(t.Sleepable)
 }
 
 // String is "uprobe:PATH:SYMBOL[+OFFSET]", "uprobe:PATH:LANG:SYMBOL",
 // "uprobe:PATH:FILE:LINE[:COLUMN]" or "uprobe:PATH:0xADDRESS", with " pid=N".
 func (t Uprobe) String() string {
-	s := "uprobe:" + quotePart(t.Path) + ":"
+	s := "uprobe:" + spelling.Quote(t.Path) + ":"
 	switch {
 	case t.Symbol != "":
-		s += userSymbol(t.Lang, t.Symbol) + plusOffset(t.Offset)
+		s += userSymbol(t.Lang, t.Symbol) + spelling.PlusOffset(t.Offset)
 	case t.File != "":
 		s += quoteFile(t.File) + ":" + strconv.Itoa(t.Line)
 		if t.Column != 0 {
@@ -65,32 +67,32 @@ func (t Uprobe) String() string {
 
 // String is "uretprobe:PATH:SYMBOL" or "uretprobe:PATH:LANG:SYMBOL", with " pid=N".
 func (t Uretprobe) String() string {
-	return "uretprobe:" + quotePart(t.Path) + ":" + userSymbol(t.Lang, t.Symbol) + pid(t.PID)
+	return "uretprobe:" + spelling.Quote(t.Path) + ":" + userSymbol(t.Lang, t.Symbol) + pid(t.PID)
 }
 
 // String is "usdt:PATH:PROVIDER:NAME" or "usdt:PATH:NAME", with " pid=N".
 func (t USDT) String() string {
-	s := "usdt:" + quotePart(t.Path) + ":"
+	s := "usdt:" + spelling.Quote(t.Path) + ":"
 	if t.Provider != "" {
-		s += quotePart(t.Provider) + ":"
+		s += spelling.Quote(t.Provider) + ":"
 	}
-	return s + quotePart(t.Name) + pid(t.PID)
+	return s + spelling.Quote(t.Name) + pid(t.PID)
 }
 
 // String is "watchpoint:ADDRESS:LENGTH:MODE", with " pid=N".
 func (t Watchpoint) String() string {
 	where := fmt.Sprintf("0x%x", t.Address)
 	if t.Symbol != "" {
-		where = quoteName(t.Symbol)
+		where = spelling.QuoteName(t.Symbol)
 	}
 	return fmt.Sprintf("watchpoint:%s:%d:%s%s", where, t.Length, t.Mode, pid(t.PID))
 }
 
 // String is "iter:NAME", with " pid=N".
-func (t Iter) String() string { return "iter:" + quotePart(t.Name) + pid(t.PID) }
+func (t Iter) String() string { return "iter:" + spelling.Quote(t.Name) + pid(t.PID) }
 
 // String is "socket:INTERFACE".
-func (t SocketFilter) String() string { return "socket:" + quotePart(t.Interface) }
+func (t SocketFilter) String() string { return "socket:" + spelling.Quote(t.Interface) }
 
 // String is "begin".
 func (Begin) String() string { return "begin" }
@@ -107,26 +109,11 @@ func (t Set) String() string {
 	return strings.Join(names, ",")
 }
 
-func moduleSymbol(module, symbol string) string {
-	if module == "" {
-		return quoteName(symbol)
-	}
-	return quotePart(module) + ":" + quoteName(symbol)
-}
-
 func trampolineTarget(module, symbol string, id uint32) string {
 	if id != 0 {
-		return fmt.Sprintf("bpf:%d:%s", id, quoteName(symbol))
+		return fmt.Sprintf("bpf:%d:%s", id, spelling.QuoteName(symbol))
 	}
-	return moduleSymbol(module, symbol)
-}
-
-// quoteName quotes what would be read as an address.
-func quoteName(t string) string {
-	if t != "" && t[0] >= '0' && t[0] <= '9' {
-		return strconv.Quote(t)
-	}
-	return quotePart(t)
+	return spelling.ModuleSymbol(module, symbol)
 }
 
 // quoteFile quotes a file name that would be read as a language.
@@ -134,25 +121,18 @@ func quoteFile(t string) string {
 	if langs[t] {
 		return strconv.Quote(t)
 	}
-	return quotePart(t)
+	return spelling.Quote(t)
 }
 
 func userSymbol(lang, symbol string) string {
 	if lang == "" {
-		return quoteName(symbol)
+		return spelling.QuoteName(symbol)
 	}
 	// A colon at the end would be read as an empty part.
-	if plain(symbol, true) && !strings.HasSuffix(symbol, ":") {
+	if spelling.Plain(symbol, true) && !strings.HasSuffix(symbol, ":") {
 		return lang + ":" + symbol
 	}
 	return lang + ":" + strconv.Quote(symbol)
-}
-
-func plusOffset(n uint64) string {
-	if n == 0 {
-		return ""
-	}
-	return "+" + strconv.FormatUint(n, 10)
 }
 
 func sleepable(on bool) string {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/borescope/borescope/internal/cpus"
 	"github.com/borescope/borescope/pmc"
+	"github.com/borescope/borescope/probe/internal/spelling"
 )
 
 // Default periods of bpftrace for events given without a count (its
@@ -29,50 +30,50 @@ var timeUnits = []struct {
 	d    time.Duration
 }{{"s", time.Second}, {"ms", time.Millisecond}, {"us", time.Microsecond}, {"ns", time.Nanosecond}}
 
-func (s *scanned) perf(k kind) (Target, error) {
+func parsePerf(s *spelling.Scanned, k kind) (Target, error) {
 	switch k {
 	case kindProfile, kindInterval:
-		return s.timer(k)
+		return parseTimer(s, k)
 	case kindSoftware, kindHardware:
-		return s.counter(k)
+		return parseCounter(s, k)
 	}
-	return s.perfEvent()
+	return parsePerfEvent(s)
 }
 
-// timer reads profile:[UNIT:]N and interval:[UNIT:]N.
-func (s *scanned) timer(k kind) (Target, error) {
-	want := s.kind + ":hz:N, or s, ms, us, ns in place of hz"
+// parseTimer reads profile:[UNIT:]N and interval:[UNIT:]N.
+func parseTimer(s *spelling.Scanned, k kind) (Target, error) {
+	want := s.Kind + ":hz:N, or s, ms, us, ns in place of hz"
 	n, unit := 2, "hz"
-	if len(s.parts) == 1 {
+	if len(s.Parts) == 1 {
 		// bpftrace: a bare number is Hz for profile and seconds for interval.
 		n = 1
 		if k == kindInterval {
 			unit = "s"
 		}
 	}
-	p, err := s.exactly(n, want, "")
+	p, err := s.Exactly(n, want, "")
 	if err != nil {
 		return nil, err
 	}
 	if n == 2 {
-		unit = p[0].text
+		unit = p[0].Text
 	}
-	v, err := s.number(p[n-1], 63)
+	v, err := s.Number(p[n-1], 63)
 	if err != nil {
 		return nil, err
 	}
 	if v == 0 {
-		return nil, s.errorf(p[n-1].off, "must be more than 0")
+		return nil, s.Errorf(p[n-1].Off, "must be more than 0")
 	}
 	if unit == "hz" {
-		return s.frequency(k, p[n-1], v)
+		return parseFrequency(s, k, p[n-1], v)
 	}
 	for _, u := range timeUnits {
 		if u.name != unit {
 			continue
 		}
 		if v > uint64(math.MaxInt64/u.d) {
-			return nil, s.errorf(p[n-1].off, "too long a time")
+			return nil, s.Errorf(p[n-1].Off, "too long a time")
 		}
 		d := u.d * time.Duration(v)
 		if k == kindInterval {
@@ -80,37 +81,37 @@ func (s *scanned) timer(k kind) (Target, error) {
 		}
 		return Perf{Event: pmc.CPUClock(), Period: uint64(d)}, nil
 	}
-	return nil, s.errorf(p[0].off, "unknown unit %q: want hz, s, ms, us or ns", unit)
+	return nil, s.Errorf(p[0].Off, "unknown unit %q: want hz, s, ms, us or ns", unit)
 }
 
-func (s *scanned) frequency(k kind, p part, hz uint64) (Target, error) {
+func parseFrequency(s *spelling.Scanned, k kind, p spelling.Part, hz uint64) (Target, error) {
 	if k == kindProfile {
 		return Perf{Freq: hz}, nil
 	}
 	if hz > uint64(time.Second) {
-		return nil, s.errorf(p.off, "more than 10⁹ times a second")
+		return nil, s.Errorf(p.Off, "more than 10⁹ times a second")
 	}
 	return Perf{Every: time.Second / time.Duration(hz)}, nil
 }
 
-// counter reads software:EVENT[:N] and hardware:EVENT[:N].
-func (s *scanned) counter(k kind) (Target, error) {
-	want := s.kind + ":EVENT[:PERIOD]"
-	n := min(max(len(s.parts), 1), 2)
-	if n == 2 && s.parts[1].text == "" && !s.parts[1].quoted {
-		s.parts, n = s.parts[:1], 1 // bpftrace allows the trailing colon
+// parseCounter reads software:EVENT[:N] and hardware:EVENT[:N].
+func parseCounter(s *spelling.Scanned, k kind) (Target, error) {
+	want := s.Kind + ":EVENT[:PERIOD]"
+	n := min(max(len(s.Parts), 1), 2)
+	if n == 2 && s.Parts[1].Text == "" && !s.Parts[1].Quoted {
+		s.Parts, n = s.Parts[:1], 1 // bpftrace allows the trailing colon
 	}
-	p, err := s.exactly(n, want, "")
+	p, err := s.Exactly(n, want, "")
 	if err != nil {
 		return nil, err
 	}
-	ev, err := s.event(p[0], p[0].text)
+	ev, err := parseEvent(s, p[0], p[0].Text)
 	if err != nil {
 		return nil, err
 	}
 	if want := map[kind]uint32{kindSoftware: pmc.TypeSoftware, kindHardware: pmc.TypeHardware}[k]; ev.Type != want {
 		if k != kindHardware || ev.Type != pmc.TypeCache {
-			return nil, s.errorf(p[0].off, "%s is no %s event; perf:EVENT:period:N takes any", p[0].text, s.kind)
+			return nil, s.Errorf(p[0].Off, "%s is no %s event; perf:EVENT:period:N takes any", p[0].Text, s.Kind)
 		}
 	}
 	period := defaultPeriods[ev.Name]
@@ -118,52 +119,52 @@ func (s *scanned) counter(k kind) (Target, error) {
 		period = 1000000
 	}
 	if n == 2 {
-		if period, err = s.number(p[1], 63); err != nil {
+		if period, err = s.Number(p[1], 63); err != nil {
 			return nil, err
 		}
 		if period == 0 {
-			return nil, s.errorf(p[1].off, "must be more than 0")
+			return nil, s.Errorf(p[1].Off, "must be more than 0")
 		}
 	}
 	return Perf{Event: ev, Period: period}, nil
 }
 
-// perfEvent reads perf:EVENT:period:N and perf:EVENT:hz:N. The event's own
+// parsePerfEvent reads perf:EVENT:period:N and perf:EVENT:hz:N. The event's own
 // colons need no quotes.
-func (s *scanned) perfEvent() (Target, error) {
+func parsePerfEvent(s *spelling.Scanned) (Target, error) {
 	const want = "perf:EVENT:period:N or perf:EVENT:hz:N"
-	n := len(s.parts)
+	n := len(s.Parts)
 	if n < 3 {
-		return nil, s.errorf(s.end(), "something is missing: want %s", want)
+		return nil, s.Errorf(s.Last(), "something is missing: want %s", want)
 	}
-	name := s.parts[0]
-	if !name.quoted {
-		last := s.parts[n-3]
-		name.text = s.input[name.off:last.end]
-	} else if n > 3 || name.suffix != "" {
-		return nil, s.errorf(name.end, "want %s", want)
+	name := s.Parts[0]
+	if !name.Quoted {
+		last := s.Parts[n-3]
+		name.Text = s.Input[name.Off:last.End]
+	} else if n > 3 || name.Suffix != "" {
+		return nil, s.Errorf(name.End, "want %s", want)
 	}
-	ev, err := s.event(name, name.text)
+	ev, err := parseEvent(s, name, name.Text)
 	if err != nil {
 		return nil, err
 	}
-	v, err := s.number(s.parts[n-1], 63)
+	v, err := s.Number(s.Parts[n-1], 63)
 	if err != nil {
 		return nil, err
 	}
 	if v == 0 {
-		return nil, s.errorf(s.parts[n-1].off, "must be more than 0")
+		return nil, s.Errorf(s.Parts[n-1].Off, "must be more than 0")
 	}
-	switch s.parts[n-2].text {
+	switch s.Parts[n-2].Text {
 	case "hz":
 		return Perf{Event: ev, Freq: v}, nil
 	case "period":
 		return Perf{Event: ev, Period: v}, nil
 	}
-	return nil, s.errorf(s.parts[n-2].off, "unknown unit %q: want period or hz", s.parts[n-2].text)
+	return nil, s.Errorf(s.Parts[n-2].Off, "unknown unit %q: want period or hz", s.Parts[n-2].Text)
 }
 
-func (s *scanned) event(p part, name string) (pmc.Event, error) {
+func parseEvent(s *spelling.Scanned, p spelling.Part, name string) (pmc.Event, error) {
 	if name == "clock" { // "perf:clock": the zero event, whatever suits the machine
 		return pmc.Event{}, nil
 	}
@@ -173,9 +174,9 @@ func (s *scanned) event(p part, name string) (pmc.Event, error) {
 	case err == nil:
 		return ev, nil
 	case errors.As(err, &bad):
-		return ev, s.errorf(p.off, "%s", bad.Msg)
+		return ev, s.Errorf(p.Off, "%s", bad.Msg)
 	}
-	return ev, s.errorf(p.off, "%s", err)
+	return ev, s.Errorf(p.Off, "%s", err)
 }
 
 // String is the shortest spelling of the sampling: profile, interval, software
@@ -187,7 +188,7 @@ func (t Perf) String() string {
 		s += " cpus=" + cpus.Format(slices.Clone(t.CPUs))
 	}
 	if t.Cgroup != "" {
-		s += " cgroup=" + quotePart(t.Cgroup)
+		s += " cgroup=" + spelling.Quote(t.Cgroup)
 	}
 	return s + pid(t.PID)
 }
@@ -223,7 +224,7 @@ func quoteEvent(e pmc.Event) string {
 	if e.IsZero() {
 		return "clock"
 	}
-	return quotePart(e.String())
+	return spelling.Quote(e.String())
 }
 
 // duration is UNIT:N in the largest unit that divides it.

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/borescope/borescope/internal/cpus"
+	"github.com/borescope/borescope/probe/internal/spelling"
 )
 
 // langs are the words between path and symbol that ask for a demangled name.
@@ -12,235 +13,180 @@ var langs = map[string]bool{"cpp": true, "rust": true, "go": true}
 
 const uprobeForms = "uprobe:PATH:FUNCTION[+OFFSET], PATH:0xADDRESS, PATH:LANG:NAME or PATH:FILE:LINE[:COLUMN]"
 
-func (s *scanned) uprobe() (Target, error) {
-	if err := s.userParts(uprobeForms); err != nil {
+func parseUprobe(s *spelling.Scanned) (Target, error) {
+	if err := s.UserParts(uprobeForms); err != nil {
 		return nil, err
 	}
-	u := Uprobe{Path: s.parts[0].text}
-	switch p := s.parts[1:]; {
-	case len(p) > 1 && langs[p[0].text] && !p[0].quoted:
-		name, err := s.rest(2)
+	u := Uprobe{Path: s.Parts[0].Text}
+	switch p := s.Parts[1:]; {
+	case len(p) > 1 && langs[p[0].Text] && !p[0].Quoted:
+		name, err := s.Rest(2)
 		if err != nil {
 			return nil, err
 		}
-		sym, off, err := s.demangledOffset(name)
-		u.Lang, u.Symbol, u.Offset = p[0].text, sym, off
+		sym, off, err := s.DemangledOffset(name)
+		u.Lang, u.Symbol, u.Offset = p[0].Text, sym, off
 		return u, err
 	case len(p) == 2:
-		return s.sourceLine(u, p[0], p[1], nil)
-	case len(p) == 3 && isNumber(p[1]):
-		return s.sourceLine(u, p[0], p[1], &p[2])
+		return parseSourceLine(s, u, p[0], p[1], nil)
+	case len(p) == 3 && spelling.IsNumber(p[1]):
+		return parseSourceLine(s, u, p[0], p[1], &p[2])
 	case len(p) > 2:
-		return nil, s.errorf(p[2].off-1, "too many parts: want %s; a part with a colon is written in quotes", uprobeForms)
-	case isAddress(p[0]):
-		a, err := s.number(p[0], 64)
+		return nil, s.Errorf(p[2].Off-1, "too many parts: want %s; a part with a colon is written in quotes", uprobeForms)
+	case spelling.IsAddress(p[0]):
+		a, err := s.Number(p[0], 64)
 		u.Address = a
 		return u, err
 	default:
-		sym, off, err := s.symbolOffset(p[0])
+		sym, off, err := s.SymbolOffset(p[0])
 		u.Symbol, u.Offset = sym, off
 		return u, err
 	}
 }
 
-// userParts checks for PATH:SOMETHING. The path may be empty, which means the
-// executable of the process given by pid=.
-func (s *scanned) userParts(want string) error {
-	if len(s.parts) < 2 {
-		return s.errorf(s.end(), "something is missing: want %s", want)
-	}
-	if p := s.parts[0]; p.suffix != "" {
-		return s.errorf(p.off, "nothing may follow the closing quote of the path")
-	}
-	if p := s.parts[len(s.parts)-1]; p.text == "" {
-		return s.errorf(p.off, "empty part: want %s", want)
-	}
-	return nil
-}
-
-// isNumber tells a part that can be a line.
-func isNumber(p part) bool {
-	_, err := parseNumber(p.text, 31)
-	return err == nil && !p.quoted
-}
-
 // sourceLine is FILE:LINE[:COLUMN].
-func (s *scanned) sourceLine(u Uprobe, file, line part, column *part) (Target, error) {
-	if file.text == "" {
-		return nil, s.errorf(file.off, "empty part: want %s", uprobeForms)
+func parseSourceLine(s *spelling.Scanned, u Uprobe, file, line spelling.Part, column *spelling.Part) (Target, error) {
+	if file.Text == "" {
+		return nil, s.Errorf(file.Off, "empty part: want %s", uprobeForms)
 	}
-	if file.suffix != "" || line.suffix != "" {
-		return nil, s.errorf(file.off, "nothing may follow a closing quote here: want %s", uprobeForms)
+	if file.Suffix != "" || line.Suffix != "" {
+		return nil, s.Errorf(file.Off, "nothing may follow a closing quote here: want %s", uprobeForms)
 	}
-	n, err := s.number(line, 31)
+	n, err := s.Number(line, 31)
 	if err != nil {
-		return nil, s.errorf(line.off, "%q is no line number, and %q no language (cpp, rust, go): want %s",
-			line.text, file.text, uprobeForms)
+		return nil, s.Errorf(line.Off, "%q is no line number, and %q no language (cpp, rust, go): want %s",
+			line.Text, file.Text, uprobeForms)
 	}
 	if n == 0 {
-		return nil, s.errorf(line.off, "source lines begin at 1")
+		return nil, s.Errorf(line.Off, "source lines begin at 1")
 	}
-	u.File, u.Line = file.text, int(n)
+	u.File, u.Line = file.Text, int(n)
 	if column == nil {
 		return u, nil
 	}
-	if n, err = s.number(*column, 31); err != nil || n == 0 {
-		return nil, s.errorf(column.off, "%q is no column: they begin at 1", column.text)
+	if n, err = s.Number(*column, 31); err != nil || n == 0 {
+		return nil, s.Errorf(column.Off, "%q is no column: they begin at 1", column.Text)
 	}
 	u.Column = int(n)
 	return u, nil
 }
 
-// rest joins the parts from i on into one: the demangled name, whose colons
-// need no quotes.
-func (s *scanned) rest(i int) (part, error) {
-	p := s.parts[i]
-	if p.quoted || i == len(s.parts)-1 {
-		if i < len(s.parts)-1 {
-			return p, s.errorf(s.parts[i+1].off-1, "nothing but +OFFSET may follow the closing quote")
-		}
-		return p, nil
-	}
-	end := s.end()
-	for _, q := range s.parts[i:] {
-		if q.quoted {
-			return p, s.errorf(q.off, "quote all of the name or nothing of it")
-		}
-	}
-	p.text = s.input[p.off:end]
-	return p, nil
-}
-
-// demangledOffset splits NAME+OFFSET where only a number after the last plus
-// sign counts: C++ has operators of that name.
-func (s *scanned) demangledOffset(p part) (string, uint64, error) {
-	if p.quoted {
-		return s.symbolOffset(p)
-	}
-	if i := strings.LastIndexByte(p.text, '+'); i > 0 {
-		if n, err := parseNumber(p.text[i+1:], 64); err == nil {
-			return p.text[:i], n, nil
-		}
-	}
-	return p.text, 0, nil
-}
-
-func (s *scanned) uretprobe() (Target, error) {
+func parseUretprobe(s *spelling.Scanned) (Target, error) {
 	const want = "uretprobe:PATH:FUNCTION or PATH:LANG:NAME"
-	if err := s.userParts(want); err != nil {
+	if err := s.UserParts(want); err != nil {
 		return nil, err
 	}
-	u := Uretprobe{Path: s.parts[0].text}
-	p := s.parts[1:]
-	if len(p) > 1 && langs[p[0].text] && !p[0].quoted {
-		name, err := s.rest(2)
-		if err == nil && name.suffix != "" {
-			err = s.errorf(name.off, "a return probe takes no offset")
+	u := Uretprobe{Path: s.Parts[0].Text}
+	p := s.Parts[1:]
+	if len(p) > 1 && langs[p[0].Text] && !p[0].Quoted {
+		name, err := s.Rest(2)
+		if err == nil && name.Suffix != "" {
+			err = s.Errorf(name.Off, "a return probe takes no offset")
 		}
-		u.Lang, u.Symbol = p[0].text, name.text
+		u.Lang, u.Symbol = p[0].Text, name.Text
 		return u, err
 	}
 	if len(p) > 1 {
-		return nil, s.errorf(p[1].off-1, "too many parts: want %s; a part with a colon is written in quotes", want)
+		return nil, s.Errorf(p[1].Off-1, "too many parts: want %s; a part with a colon is written in quotes", want)
 	}
-	if isAddress(p[0]) {
-		return nil, s.errorf(p[0].off, "a return probe needs a function's name, not an address")
+	if spelling.IsAddress(p[0]) {
+		return nil, s.Errorf(p[0].Off, "a return probe needs a function's name, not an address")
 	}
-	sym, off, err := s.symbolOffset(p[0])
+	sym, off, err := s.SymbolOffset(p[0])
 	if err == nil && off != 0 {
-		err = s.errorf(p[0].off, "a return probe takes no offset")
+		err = s.Errorf(p[0].Off, "a return probe takes no offset")
 	}
 	u.Symbol = sym
 	return u, err
 }
 
-func (s *scanned) usdt() (Target, error) {
+func parseUSDT(s *spelling.Scanned) (Target, error) {
 	const want = "usdt:PATH:[PROVIDER:]NAME"
-	if err := s.userParts(want); err != nil {
+	if err := s.UserParts(want); err != nil {
 		return nil, err
 	}
-	if len(s.parts) > 3 {
-		return nil, s.errorf(s.parts[3].off-1, "too many parts: want %s; a part with a colon is written in quotes", want)
+	if len(s.Parts) > 3 {
+		return nil, s.Errorf(s.Parts[3].Off-1, "too many parts: want %s; a part with a colon is written in quotes", want)
 	}
-	for _, p := range s.parts {
-		if p.suffix != "" {
-			return nil, s.errorf(p.off, "nothing may follow a closing quote here: want %s", want)
+	for _, p := range s.Parts {
+		if p.Suffix != "" {
+			return nil, s.Errorf(p.Off, "nothing may follow a closing quote here: want %s", want)
 		}
 	}
-	u := USDT{Path: s.parts[0].text, Name: s.parts[len(s.parts)-1].text}
-	if len(s.parts) == 3 {
-		u.Provider = s.parts[1].text
+	u := USDT{Path: s.Parts[0].Text, Name: s.Parts[len(s.Parts)-1].Text}
+	if len(s.Parts) == 3 {
+		u.Provider = s.Parts[1].Text
 	}
 	return u, nil
 }
 
-func (s *scanned) watchpoint() (Target, error) {
-	p, err := s.exactly(3, "watchpoint:ADDRESS:LENGTH:MODE", "")
+func parseWatchpoint(s *spelling.Scanned) (Target, error) {
+	p, err := s.Exactly(3, "watchpoint:ADDRESS:LENGTH:MODE", "")
 	if err != nil {
 		return nil, err
 	}
-	w := Watchpoint{Mode: p[2].text}
-	if isAddress(p[0]) {
-		if w.Address, err = s.number(p[0], 64); err != nil {
+	w := Watchpoint{Mode: p[2].Text}
+	if spelling.IsAddress(p[0]) {
+		if w.Address, err = s.Number(p[0], 64); err != nil {
 			return nil, err
 		}
 	} else {
-		w.Symbol = p[0].text
+		w.Symbol = p[0].Text
 	}
-	n, err := s.number(p[1], 8)
+	n, err := s.Number(p[1], 8)
 	if err != nil {
 		return nil, err
 	}
 	if n != 1 && n != 2 && n != 4 && n != 8 {
-		return nil, s.errorf(p[1].off, "a watchpoint is 1, 2, 4 or 8 bytes long")
+		return nil, s.Errorf(p[1].Off, "a watchpoint is 1, 2, 4 or 8 bytes long")
 	}
 	w.Length = int(n)
 	for i := range w.Mode {
 		if !strings.Contains("rwx", w.Mode[i:i+1]) || strings.Contains(w.Mode[:i], w.Mode[i:i+1]) {
-			return nil, s.errorf(p[2].off+i, "bad mode %q: want any of r, w, x, each once", w.Mode)
+			return nil, s.Errorf(p[2].Off+i, "bad mode %q: want any of r, w, x, each once", w.Mode)
 		}
 	}
 	return w, nil
 }
 
 // applyOptions sets what follows the target after a blank.
-func (s *scanned) applyOptions(t Target) (Target, error) {
+func applyOptions(s *spelling.Scanned, t Target) (Target, error) {
 	seen := map[string]bool{}
-	for _, o := range s.options {
-		if seen[o.key] {
-			return nil, s.errorf(o.off, "%s is given twice", o.key)
+	for _, o := range s.Options {
+		if seen[o.Key] {
+			return nil, s.Errorf(o.Off, "%s is given twice", o.Key)
 		}
-		seen[o.key] = true
+		seen[o.Key] = true
 		var err error
-		if t, err = s.applyOption(t, o); err != nil {
+		if t, err = applyOption(s, t, o); err != nil {
 			return nil, err
 		}
 	}
 	return t, nil
 }
 
-func (s *scanned) applyOption(t Target, o option) (Target, error) {
-	switch o.key {
+func applyOption(s *spelling.Scanned, t Target, o spelling.Option) (Target, error) {
+	switch o.Key {
 	case "pid":
-		n, err := parseNumber(o.value, 31)
+		n, err := spelling.ParseNumber(o.Value, 31)
 		if err != nil || n == 0 {
-			return nil, s.errorf(o.off, "bad pid %q: want a process id", o.value)
+			return nil, s.Errorf(o.Off, "bad pid %q: want a process id", o.Value)
 		}
 		if t, ok := withPID(t, int(n)); ok {
 			return t, nil
 		}
 	case "maxactive":
-		n, err := parseNumber(o.value, 31)
+		n, err := spelling.ParseNumber(o.Value, 31)
 		if err != nil || n == 0 {
-			return nil, s.errorf(o.off, "bad maxactive %q: want a number of calls", o.value)
+			return nil, s.Errorf(o.Off, "bad maxactive %q: want a number of calls", o.Value)
 		}
 		if k, ok := t.(Kretprobe); ok {
 			k.MaxActive = int(n)
 			return k, nil
 		}
 	case "sleepable":
-		if o.value != "" {
-			return nil, s.errorf(o.off, "sleepable takes no value")
+		if o.Value != "" {
+			return nil, s.Errorf(o.Off, "sleepable takes no value")
 		}
 		switch t := t.(type) {
 		case Tracepoint:
@@ -251,9 +197,9 @@ func (s *scanned) applyOption(t Target, o option) (Target, error) {
 			return t, nil
 		}
 	default:
-		return s.perfOption(t, o)
+		return perfOption(s, t, o)
 	}
-	return nil, s.errorf(o.off, "%s does not go with %s", o.key, s.kind)
+	return nil, s.Errorf(o.Off, "%s does not go with %s", o.Key, s.Kind)
 }
 
 // withPID restricts a target to a process, if its kind can be.
@@ -281,24 +227,24 @@ func withPID(t Target, pid int) (Target, bool) {
 	return t, false
 }
 
-func (s *scanned) perfOption(t Target, o option) (Target, error) {
+func perfOption(s *spelling.Scanned, t Target, o spelling.Option) (Target, error) {
 	p, ok := t.(Perf)
 	if !ok {
-		return nil, s.errorf(o.off, "%s does not go with %s", o.key, s.kind)
+		return nil, s.Errorf(o.Off, "%s does not go with %s", o.Key, s.Kind)
 	}
-	if o.key == "cgroup" {
-		if o.value == "" {
-			return nil, s.errorf(o.off, "cgroup needs a path")
+	if o.Key == "cgroup" {
+		if o.Value == "" {
+			return nil, s.Errorf(o.Off, "cgroup needs a path")
 		}
-		p.Cgroup = o.value
+		p.Cgroup = o.Value
 		return p, nil
 	}
-	list, err := cpus.Parse(o.value)
+	list, err := cpus.Parse(o.Value)
 	if err == nil && len(list) == 0 {
 		err = errors.New("want CPU numbers such as 0,2-3")
 	}
 	if err != nil {
-		return nil, s.errorf(o.off, "bad cpus %q: %s", o.value, err)
+		return nil, s.Errorf(o.Off, "bad cpus %q: %s", o.Value, err)
 	}
 	p.CPUs = list
 	return p, nil

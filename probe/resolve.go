@@ -13,6 +13,7 @@ import (
 	"github.com/cilium/ebpf/btf"
 
 	"github.com/borescope/borescope/internal/feature"
+	"github.com/borescope/borescope/probe/internal/spelling"
 	"github.com/borescope/borescope/probe/internal/userfile"
 )
 
@@ -489,7 +490,7 @@ func programName(p *Program, i int) string {
 	suffix := fmt.Sprintf("_%d", i)
 	var b strings.Builder
 	for j := 0; j < len(word) && b.Len() < 15-len(suffix); j++ {
-		if isWord(word[j]) {
+		if spelling.IsWord(word[j]) {
 			b.WriteByte(word[j])
 		}
 	}
