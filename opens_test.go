@@ -38,7 +38,7 @@ var opens = map[string]string{
 	"pmc/pmu.go rootOf":                           "reads below /sys",
 	"internal/tracefs/events_linux.go AppendLine": "tracefs",
 	"internal/tracefs/events_linux.go Sweep":      "tracefs",
-	"probe/attach_perf_linux.go openCgroup":       "a directory of a cgroup hierarchy",
+	"probe/internal/cgroups/cgroups.go Open":      "a directory of a cgroup hierarchy",
 	"probe/attach_perf_linux.go threads":          "/proc/PID/task",
 	"probe/broker/file_linux.go inspect":          "the descriptor of a regular file",
 	"probe/container/id_linux.go pathByHandle":    "cgroup2",

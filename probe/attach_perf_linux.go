@@ -21,6 +21,7 @@ import (
 	"github.com/borescope/borescope/internal/procfs"
 	"github.com/borescope/borescope/internal/tracefs"
 	"github.com/borescope/borescope/pmc"
+	"github.com/borescope/borescope/probe/internal/cgroups"
 )
 
 // event is a perf event to be opened.
@@ -254,7 +255,7 @@ func (a *attacher) sampling(g *Program, prog *ebpf.Program, s *Site) error {
 		return a.perThread(g, prog, s, ev)
 	}
 	if t, ok := s.Target.(Perf); ok && t.Cgroup != "" {
-		dir, err := openCgroup(t.Cgroup)
+		dir, err := cgroups.Open(t.Cgroup)
 		if err != nil {
 			return err
 		}
@@ -418,19 +419,4 @@ func threads(pid int) ([]int, error) {
 		}
 	}
 	return out, nil
-}
-
-// cgroupMounts are where the hierarchy that perf follows is mounted: version 2,
-// or the perf_event controller of version 1.
-var cgroupMounts = []string{"/sys/fs/cgroup/perf_event", "/sys/fs/cgroup/unified", "/sys/fs/cgroup"}
-
-func openCgroup(name string) (*os.File, error) {
-	for _, mount := range cgroupMounts {
-		dir := path.Join(mount, path.Clean("/"+name))
-		if _, err := os.Stat(dir + "/cgroup.procs"); err != nil {
-			continue
-		}
-		return os.Open(dir)
-	}
-	return nil, notexist.Errorf("no cgroup %s below %s", name, strings.Join(cgroupMounts, ", "))
 }

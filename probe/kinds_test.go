@@ -280,8 +280,13 @@ x
 
 // ways are options that change plans.
 var ways = []Options{
-	{}, {NoTypes: true}, {NoMulti: true, Apart: true}, {Session: true, Fallback: true}, {TracingMulti: true, PreferBTF: true},
-	{Sleepable: true, Unsafe: true, DWARF: true, Tag: 7}, {Missing: MissingWarn, Session: true, TracingMulti: true},
+	{},
+	{NoTypes: true},
+	{NoMulti: true, Apart: true},
+	{Session: true, Fallback: true},
+	{TracingMulti: true, PreferBTF: true},
+	{Sleepable: true, Unsafe: true, DWARF: true, Tag: 7},
+	{Missing: MissingWarn, Session: true, TracingMulti: true},
 	{AttachType: ebpf.AttachTraceKprobeMulti, MaxFunctions: 3},
 }
 
