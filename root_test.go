@@ -63,6 +63,7 @@ var imports = map[string][]string{
 	"probe/container":          {},
 	"probe/internal":           {"probe/env", btf},
 	"probe/internal/spelling":  {},
+	"probe/internal/perfevent": {"pmc"},
 	"probe/internal/probetest": {"probe/env", cilium, asm, btf, cilium + "/link", "golang.org/x/sys/unix"},
 	"probe/ir":                 {"probe", "stack/bpfwalk", btf},
 	"probe/ir/internal":        {"probe/ir", "probe", "probe/env", "stack", "stack/bpfwalk", "usdt", cilium, asm, btf},

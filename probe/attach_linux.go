@@ -17,6 +17,7 @@ import (
 	"github.com/borescope/borescope/internal/kernel"
 	"github.com/borescope/borescope/internal/notexist"
 	"github.com/borescope/borescope/internal/procfs"
+	"github.com/borescope/borescope/probe/internal/perfevent"
 	"github.com/borescope/borescope/probe/internal/userfile"
 )
 
@@ -39,8 +40,8 @@ type attacher struct {
 	// ids are the files that the plan was made from, open is the one at hand.
 	ids  userfile.FileIDs
 	open *os.File
-	// types are the numbers of dynamic PMUs.
-	types map[string]pmuType
+	// pmus are the dynamic PMUs.
+	pmus map[string]perfevent.PMU
 }
 
 func attachPlan(p *Plan, progs map[string]*ebpf.Program, env *Env, o *AttachOptions) (*Link, error) {

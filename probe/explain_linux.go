@@ -11,33 +11,26 @@ import (
 	"github.com/borescope/borescope/internal/kallsyms"
 	"github.com/borescope/borescope/internal/kernel"
 	"github.com/borescope/borescope/internal/notexist"
-	"github.com/borescope/borescope/pmc"
 	"github.com/borescope/borescope/probe/internal/caps"
+	"github.com/borescope/borescope/probe/internal/perfevent"
 	"github.com/borescope/borescope/probe/internal/spelling"
 )
 
-// explainOpen says why perf_event_open refused a site.
-func (a *attacher) explainOpen(s *Site, ev *event, err error) error {
-	switch s.Target.(type) {
-	case Perf, Watchpoint:
-		return explainPerf(ev, err)
+// explainOpen says why perf_event_open refused an event.
+func (a *attacher) explainOpen(ev *perfevent.Event, err error) error {
+	if ev.Explain == nil {
+		return ev.Refused(err)
 	}
 	switch {
 	case errors.Is(err, syscall.ESRCH):
-		return fmt.Errorf("no process %d: %w", ev.pid, err)
+		return fmt.Errorf("no process %d: %w", ev.PID, err)
 	case errors.Is(err, syscall.EMFILE):
 		return fmt.Errorf("out of file descriptors: raise RLIMIT_NOFILE (ulimit -n): %w", err)
 	case errors.Is(err, syscall.EACCES) && caps.Paranoid(a.env) > 2 && caps.Lacks(a.env, "CAP_SYS_ADMIN"):
 		return fmt.Errorf("kernel.perf_event_paranoid is %d, where this kernel gives perf events to CAP_SYS_ADMIN only: lower it to 2, or hold that: %w",
 			caps.Paranoid(a.env), err)
 	}
-	switch s.Target.(type) {
-	case Kprobe, Kretprobe:
-		return a.explainKprobe(s, err)
-	case Uprobe, Uretprobe, USDT:
-		return a.explainUprobe(s, err)
-	}
-	return feature.Explain(ev.feature, err)
+	return ev.Explain(err)
 }
 
 // explainKprobe: what register_kprobe and its callers mean by their errors
@@ -93,15 +86,6 @@ func (a *attacher) explainUprobe(s *Site, err error) error {
 		return fmt.Errorf("file offset %#x of %s cannot be probed: not in the file, or no regular file: %w", s.Offset, s.Path, err)
 	}
 	return err
-}
-
-// explainPerf: what perf_event_open means for sampling, which package pmc knows.
-func explainPerf(ev *event, err error) error {
-	at := pmc.Place{PID: ev.pid, CPU: ev.cpu}
-	if ev.dir != nil {
-		at.PID, at.Cgroup = 0, ev.dir
-	}
-	return pmc.Explain(err, ev.what, at, ev.attr)
 }
 
 func readNumber(name string) uint64 {
