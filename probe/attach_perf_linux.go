@@ -3,11 +3,7 @@ package probe
 import (
 	"errors"
 	"fmt"
-	"io/fs"
-	"path"
 	"slices"
-	"strconv"
-	"strings"
 	"syscall"
 	"time"
 
@@ -17,7 +13,6 @@ import (
 	"github.com/borescope/borescope/internal/kernel"
 	"github.com/borescope/borescope/internal/notexist"
 	"github.com/borescope/borescope/internal/perfring"
-	"github.com/borescope/borescope/internal/tracefs"
 	"github.com/borescope/borescope/pmc"
 	"github.com/borescope/borescope/probe/internal/cgroups"
 	"github.com/borescope/borescope/probe/internal/perfevent"
@@ -94,98 +89,6 @@ func (a *attacher) siteEvent(g *Program, s *Site) (*perfevent.Event, error) {
 		return a.uprobeEvent(g, s)
 	}
 	return a.kprobeEvent(g, s)
-}
-
-func noTracepoint(err error) error { return feature.Explain(feature.Tracepoint, err) }
-
-// anyCPU opens the event on the first CPU online: such events fire wherever
-// they are hit, but a CPU must be named, and CPU 0 may be offline.
-func (a *attacher) anyCPU(ev *perfevent.Event) (*perfevent.Event, error) {
-	if a.cpus == nil {
-		list, err := a.env.OnlineCPUs()
-		if err != nil {
-			return nil, err
-		}
-		a.cpus = list
-	}
-	ev.PID, ev.CPU = -1, a.cpus[0]
-	return ev, nil
-}
-
-func (a *attacher) tracepointID(t Tracepoint) (int, error) {
-	dir, err := tracefs.Need(a.env.Root(), a.env.Live())
-	if err != nil {
-		return 0, err
-	}
-	defer dir.Close()
-	b, err := fs.ReadFile(a.env.Root(), path.Join(dir.Path, "events", t.Group, t.Name, "id"))
-	if err != nil {
-		if errors.Is(err, fs.ErrNotExist) {
-			return 0, tracefs.Missing(a.env.Root(), dir.Path, t.Group, t.Name)
-		}
-		return 0, err
-	}
-	return strconv.Atoi(strings.TrimSpace(string(b)))
-}
-
-func (a *attacher) kprobeEvent(g *Program, s *Site) (*perfevent.Event, error) {
-	t, err := a.pmu("kprobe", feature.Kprobe)
-	if err != nil {
-		return nil, err
-	}
-	ev := &perfevent.Event{Attr: perfring.Attr{Type: t.Number, Config2: s.Offset}, Explain: func(err error) error { return a.explainKprobe(s, err) }}
-	if g.Returns {
-		ev.Attr.Config |= 1 << t.Return
-	}
-	ev.Path = s.Symbol
-	if s.Module != "" && s.Module != "vmlinux" {
-		ev.Path = s.Module + ":" + s.Symbol
-	}
-	if s.Symbol == "" {
-		ev.Attr.Config2 = s.Address
-	}
-	return a.anyCPU(ev)
-}
-
-func (a *attacher) uprobeEvent(g *Program, s *Site) (*perfevent.Event, error) {
-	t, err := a.pmu("uprobe", feature.Uprobe)
-	if err != nil {
-		return nil, err
-	}
-	path, err := a.file(s.Path)
-	if err != nil {
-		return nil, err
-	}
-	ev := &perfevent.Event{Attr: perfring.Attr{Type: t.Number, Config2: s.Offset}, Path: path, Explain: func(err error) error { return a.explainUprobe(s, err) }}
-	if g.returnProbe() {
-		ev.Attr.Config |= 1 << t.Return
-	}
-	// config:32-63 since 4.20, commit a6ca88b241d5.
-	ev.Attr.Config |= s.RefCtrOffset << 32
-	if s.RefCtrOffset>>32 != 0 {
-		return nil, fmt.Errorf("the semaphore's file offset %#x does not fit into 32 bits", s.RefCtrOffset)
-	}
-	if s.PID != 0 {
-		ev.PID, ev.CPU = s.PID, -1
-		return ev, nil
-	}
-	return a.anyCPU(ev)
-}
-
-// pmu is the kprobe or uprobe PMU, read once.
-func (a *attacher) pmu(name string, f feature.Feature) (perfevent.PMU, error) {
-	if t, ok := a.pmus[name]; ok {
-		return t, nil
-	}
-	t, err := perfevent.ReadPMU(a.env.Root(), name, f)
-	if err != nil {
-		return t, err
-	}
-	if a.pmus == nil {
-		a.pmus = map[string]perfevent.PMU{}
-	}
-	a.pmus[name] = t
-	return t, nil
 }
 
 // sampling opens a sampling site: an event on a CPU, or one for each thread of

@@ -7,6 +7,91 @@ import (
 	"github.com/borescope/borescope/probe/internal/spelling"
 )
 
+// applyOptions sets what follows the target after a blank.
+func applyOptions(s *spelling.Scanned, t Target) (Target, error) {
+	seen := map[string]bool{}
+	for _, o := range s.Options {
+		if seen[o.Key] {
+			return nil, s.Errorf(o.Off, "%s is given twice", o.Key)
+		}
+		seen[o.Key] = true
+		var err error
+		if t, err = applyOption(s, t, o); err != nil {
+			return nil, err
+		}
+	}
+	return t, nil
+}
+
+func applyOption(s *spelling.Scanned, t Target, o spelling.Option) (Target, error) {
+	switch o.Key {
+	case "pid":
+		n, err := spelling.ParseNumber(o.Value, 31)
+		if err != nil || n == 0 {
+			return nil, s.Errorf(o.Off, "bad pid %q: want a process id", o.Value)
+		}
+		if t, ok := withPID(t, int(n)); ok {
+			return t, nil
+		}
+	case "maxactive":
+		n, err := spelling.ParseNumber(o.Value, 31)
+		if err != nil || n == 0 {
+			return nil, s.Errorf(o.Off, "bad maxactive %q: want a number of calls", o.Value)
+		}
+		if k, ok := t.(Kretprobe); ok {
+			k.MaxActive = int(n)
+			return k, nil
+		}
+	case "sleepable":
+		if o.Value != "" {
+			return nil, s.Errorf(o.Off, "sleepable takes no value")
+		}
+		switch t := t.(type) {
+		case Tracepoint:
+			t.Sleepable = true
+			return t, nil
+		case RawTracepoint:
+			t.Sleepable = true
+			return t, nil
+		}
+	default:
+		return perfOption(s, t, o)
+	}
+	return nil, s.Errorf(o.Off, "%s does not go with %s", o.Key, s.Kind)
+}
+
+// withPID restricts a target to a process, if its kind can be.
+func withPID(t Target, pid int) (Target, bool) {
+	switch t := t.(type) {
+	case Uprobe:
+		t.PID = pid
+		return t, true
+	case Uretprobe:
+		t.PID = pid
+		return t, true
+	case USDT:
+		t.PID = pid
+		return t, true
+	case Perf:
+		t.PID = pid
+		return t, true
+	case Watchpoint:
+		t.PID = pid
+		return t, true
+	case Iter:
+		t.PID = pid
+		return t, true
+	}
+	return t, false
+}
+
+func sleepable(on bool) string {
+	if on {
+		return " sleepable"
+	}
+	return ""
+}
+
 // kind is a target's kind by its first word.
 type kind uint8
 
@@ -203,55 +288,4 @@ func parseShort(s *spelling.Scanned, k kind) (Target, error) {
 		return Iter{Name: p[0].Text}, nil
 	}
 	return SocketFilter{Interface: p[0].Text}, nil
-}
-
-func parseTrampoline(s *spelling.Scanned, name string) (module, symbol string, id uint32, err error) {
-	if len(s.Parts) != 3 {
-		module, symbol, err = s.ModuleSymbol(name + ":[MODULE:]FUNCTION or " + name + ":bpf:ID:FUNCTION")
-		return module, symbol, 0, err
-	}
-	p, err := s.Exactly(3, name+":bpf:ID:FUNCTION", "")
-	if err != nil {
-		return "", "", 0, err
-	}
-	if p[0].Text != "bpf" || p[0].Quoted {
-		return "", "", 0, s.Errorf(p[0].Off, "want %s:bpf:ID:FUNCTION, with the id of a loaded BPF program", name)
-	}
-	n, err := s.Number(p[1], 32)
-	if err == nil && n == 0 {
-		err = s.Errorf(p[1].Off, "BPF program ids begin at 1")
-	}
-	return "", p[2].Text, uint32(n), err
-}
-
-func parseKprobe(s *spelling.Scanned) (Target, error) {
-	const want = "kprobe:[MODULE:]FUNCTION[+OFFSET] or kprobe:0xADDRESS"
-	n := 1
-	if len(s.Parts) > 1 {
-		n = 2
-	}
-	p, err := s.Exactly(n, want, "+")
-	if err != nil {
-		return nil, err
-	}
-	last := p[n-1]
-	if spelling.IsAddress(last) {
-		if n == 2 {
-			return nil, s.Errorf(last.Off, "a raw address takes no module: want kprobe:0xADDRESS")
-		}
-		a, err := s.Number(last, 64)
-		if err == nil && a == 0 {
-			err = s.Errorf(last.Off, "address 0 is no kernel instruction")
-		}
-		return Kprobe{Address: a}, err
-	}
-	sym, off, err := s.SymbolOffset(last)
-	if err != nil {
-		return nil, err
-	}
-	k := Kprobe{Symbol: sym, Offset: off}
-	if n == 2 {
-		k.Module = p[0].Text
-	}
-	return k, nil
 }

@@ -2,16 +2,48 @@ package probe
 
 import (
 	"errors"
+	"fmt"
 	"math"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/btf"
+
 	"github.com/borescope/borescope/internal/cpus"
+	"github.com/borescope/borescope/internal/feature"
+	"github.com/borescope/borescope/internal/notexist"
 	"github.com/borescope/borescope/pmc"
 	"github.com/borescope/borescope/probe/internal/spelling"
 )
+
+// Perf fires when a performance event overflows or a timer expires. All
+// sampling is this one kind; profile, interval, software, hardware and perf
+// are its spellings: "profile:hz:99", "profile:us:100", "interval:s:1",
+// "software:page-faults:100", "hardware:cache-misses:10000", "perf:EVENT:period:N",
+// with "perf:EVENT:hz:N" where the event is in perf's own spelling.
+type Perf struct {
+	// Event is what is counted. The zero value is the best clock for
+	// sampling where the CPU is busy: hardware cycles if there is a PMU, else cpu-clock.
+	Event pmc.Event
+	// Freq is samples per second and CPU; Period is events per sample. One of
+	// them is set, except that Every alone makes a timer.
+	Freq   uint64
+	Period uint64
+	// Every is the time between two firings of an interval timer, which fires
+	// on one CPU only.
+	Every time.Duration
+	// PID restricts to one process; 0 is all. CPUs restricts to these CPUs; nil
+	// is every online CPU.
+	PID  int
+	CPUs []int
+	// Cgroup restricts to a cgroup, by its path under the cgroup mount; "" is all.
+	Cgroup string
+}
+
+func (Perf) target() {}
 
 // Default periods of bpftrace for events given without a count (its
 // docs/language.adoc, "hardware" and "software").
@@ -179,6 +211,29 @@ func parseEvent(s *spelling.Scanned, p spelling.Part, name string) (pmc.Event, e
 	return ev, s.Errorf(p.Off, "%s", err)
 }
 
+func perfOption(s *spelling.Scanned, t Target, o spelling.Option) (Target, error) {
+	p, ok := t.(Perf)
+	if !ok {
+		return nil, s.Errorf(o.Off, "%s does not go with %s", o.Key, s.Kind)
+	}
+	if o.Key == "cgroup" {
+		if o.Value == "" {
+			return nil, s.Errorf(o.Off, "cgroup needs a path")
+		}
+		p.Cgroup = o.Value
+		return p, nil
+	}
+	list, err := cpus.Parse(o.Value)
+	if err == nil && len(list) == 0 {
+		err = errors.New("want CPU numbers such as 0,2-3")
+	}
+	if err != nil {
+		return nil, s.Errorf(o.Off, "bad cpus %q: %s", o.Value, err)
+	}
+	p.CPUs = list
+	return p, nil
+}
+
 // String is the shortest spelling of the sampling: profile, interval, software
 // or hardware where one fits, else "perf:EVENT:period:N" or "perf:EVENT:hz:N";
 // with " cpus=LIST", " cgroup=PATH" and " pid=N".
@@ -238,3 +293,115 @@ func duration(d time.Duration) string {
 }
 
 func decimal(n uint64) string { return strconv.FormatUint(n, 10) }
+
+// ptRegsSize is sizeof(bpf_user_pt_regs_t), which struct bpf_perf_event_data
+// begins with (arch/*/include/uapi/asm/bpf_perf_event.h).
+var ptRegsSize = map[string]int64{"amd64": 21 * 8, "arm64": 34 * 8}
+
+// perfFields are the fields of struct bpf_perf_event_data.
+func perfFields(arch string) []Arg {
+	base, ok := ptRegsSize[arch]
+	if !ok {
+		return nil
+	}
+	u64 := &btf.Int{Name: "unsigned long long", Size: 8}
+	return []Arg{
+		{Name: "sample_period", Type: u64, Loc: Location{Kind: LocationContext, Offset: base, Size: 8}},
+		{Name: "addr", Type: u64, Loc: Location{Kind: LocationContext, Offset: base + 8, Size: 8}},
+	}
+}
+
+// perf resolves sampling to one site for each CPU, or one for a process.
+func (r *resolver) perf(t Perf) error {
+	if err := checkPerf(t); err != nil {
+		return err
+	}
+	p := Program{
+		Type: ebpf.PerfEvent, AttachType: ebpf.AttachPerfEvent, Context: ContextPerf,
+		Fields: perfFields(r.env.Arch()), Method: MethodPerfLink,
+	}
+	switch {
+	case t.Every != 0:
+		t.Event = pmc.CPUClock()
+	case t.Event.IsZero():
+		t.Event = pmc.Cycles()
+		if err := r.env.Supports(feature.HardwarePMU); err != nil {
+			t.Event = pmc.CPUClock()
+			p.Why = "cpu-clock instead of cycles: " + feature.Reason(err)
+		}
+	case t.Event.Type == pmc.TypeBreakpoint:
+		if err := r.env.Supports(feature.Watchpoint); errors.Is(err, errors.ErrUnsupported) {
+			return err
+		}
+	}
+	if t.PID != 0 {
+		if len(t.CPUs) > 0 {
+			return errors.New("pid and cpus exclude each other: a process is followed wherever it runs")
+		}
+		p.Sites = []Site{{Target: t, PID: t.PID, CPU: -1}}
+		r.add(p)
+		return nil
+	}
+	list, err := r.perfCPUs(t)
+	if err != nil {
+		return err
+	}
+	for _, c := range list {
+		p.Sites = append(p.Sites, Site{Target: t, CPU: c})
+	}
+	r.add(p)
+	return nil
+}
+
+func checkPerf(t Perf) error {
+	n := 0
+	for _, set := range []bool{t.Freq != 0, t.Period != 0, t.Every != 0} {
+		if set {
+			n++
+		}
+	}
+	switch {
+	case n == 0:
+		return errors.New("it says neither how often (Freq, Every) nor after how many events (Period) to fire")
+	case n > 1:
+		return errors.New("only one of Freq, Period and Every may be set")
+	case t.Every < 0:
+		return errors.New("negative time between firings")
+	case t.Every != 0 && !t.Event.IsZero():
+		return errors.New("an interval timer has no event")
+	case t.Every != 0 && (t.PID != 0 || t.Cgroup != ""):
+		return errors.New("an interval timer belongs to no process or cgroup")
+	case t.PID < 0:
+		return fmt.Errorf("bad pid %d", t.PID)
+	case t.PID != 0 && t.Cgroup != "":
+		return errors.New("pid and cgroup exclude each other")
+	case t.Every == 0 && t.Event.IsZero() && t.Period != 0:
+		return errors.New("a period needs an event to count")
+	}
+	return nil
+}
+
+// perfCPUs are the CPUs to open the event on: those online, unless the target
+// names some. A timer takes one.
+func (r *resolver) perfCPUs(t Perf) ([]int, error) {
+	online, err := r.env.OnlineCPUs()
+	if err != nil {
+		return nil, err
+	}
+	list := online
+	if t.CPUs != nil {
+		list = slices.Compact(slices.Sorted(slices.Values(t.CPUs)))
+		for _, c := range list {
+			if !slices.Contains(online, c) {
+				return nil, notexist.Errorf("CPU %d is not online", c)
+			}
+		}
+		if len(list) == 0 {
+			return nil, errors.New("no CPU in the list")
+		}
+	}
+	if t.Every != 0 {
+		list = list[:1]
+	}
+	return list, nil
+}

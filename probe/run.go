@@ -1,0 +1,40 @@
+package probe
+
+import (
+	"github.com/cilium/ebpf"
+
+	"github.com/borescope/borescope/internal/feature"
+)
+
+// Begin fires once, when all else is attached. "begin".
+type Begin struct{}
+
+// End fires once, before all else is detached. "end".
+type End struct{}
+
+func (Begin) target() {}
+
+func (End) target() {}
+
+// String is "begin".
+func (Begin) String() string { return "begin" }
+
+// String is "end".
+func (End) String() string { return "end" }
+
+// run resolves begin and end: programs that attaching and closing run once.
+func (r *resolver) run(t Target) error {
+	p := Program{
+		Type: ebpf.Syscall, Flags: flagSleepable, Context: ContextSyscall, Method: MethodRun,
+		Sites: []Site{{Target: t, CPU: -1}},
+	}
+	if err := r.env.Supports(feature.SyscallProg); err != nil {
+		if terr := r.env.Supports(feature.TestRunRawTP); terr != nil {
+			return terr
+		}
+		p.Type, p.Flags, p.Context = ebpf.RawTracepoint, 0, ContextRawArgs
+		p.why("syscall program", err)
+	}
+	r.add(p)
+	return nil
+}
