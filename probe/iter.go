@@ -23,13 +23,15 @@ type Iter struct {
 	PID int
 }
 
-func (Iter) target() {}
+func (Iter) requires(q *requirer) { q.kernel(feature.Iter, "") }
+
+func (Iter) word() string { return "iter" }
 
 // String is "iter:NAME", with " pid=N".
 func (t Iter) String() string { return "iter:" + spelling.Quote(t.Name) + pid(t.PID) }
 
-// iter resolves an iterator by the struct that its programs are given.
-func (r *resolver) iter(t Iter) error {
+// resolve resolves an iterator by the struct that its programs are given.
+func (t Iter) resolve(r *resolver) error {
 	if err := r.env.Supports(feature.Iter); errors.Is(err, errors.ErrUnsupported) {
 		return err
 	}

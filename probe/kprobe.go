@@ -42,9 +42,18 @@ type Kretprobe struct {
 	MaxActive int
 }
 
-func (Kprobe) target() {}
+func (t Kprobe) requires(q *requirer) { q.kernel(feature.Kprobe, t.Symbol) }
 
-func (Kretprobe) target() {}
+func (t Kprobe) word() string { return t.Symbol }
+
+func (t Kretprobe) requires(q *requirer) {
+	q.kernel(feature.Kprobe, t.Symbol)
+	if t.MaxActive > 0 {
+		q.mount()
+	}
+}
+
+func (t Kretprobe) word() string { return t.Symbol }
 
 func parseKprobe(s *spelling.Scanned) (Target, error) {
 	const want = "kprobe:[MODULE:]FUNCTION[+OFFSET] or kprobe:0xADDRESS"
@@ -95,8 +104,8 @@ func (t Kretprobe) String() string {
 	return s
 }
 
-// kprobe resolves a kprobe to one program; sites of a group are merged later.
-func (r *resolver) kprobe(t Kprobe) error {
+// resolve resolves a kprobe to one program; sites of a group are merged later.
+func (t Kprobe) resolve(r *resolver) error {
 	if t.Symbol == "" && t.Address == 0 {
 		return errors.New("it names no function and no address")
 	}
@@ -109,7 +118,7 @@ func (r *resolver) kprobe(t Kprobe) error {
 	})
 }
 
-func (r *resolver) kretprobe(t Kretprobe) error {
+func (t Kretprobe) resolve(r *resolver) error {
 	if t.Symbol == "" {
 		return errors.New("it names no function")
 	}

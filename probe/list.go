@@ -469,10 +469,10 @@ func (l *lister) plainPath(p string, pid int) string {
 }
 
 // events lists the generic performance events, whether this CPU has them or not.
-func (l *lister) events(k kind, pattern string) error {
+func (l *lister) events(k word, pattern string) error {
 	name, _, _ := strings.Cut(pattern, ":")
 	g := glob.Compile(name)
-	want := map[kind]uint32{kindSoftware: pmc.TypeSoftware, kindHardware: pmc.TypeHardware}[k]
+	want := map[word]uint32{kindSoftware: pmc.TypeSoftware, kindHardware: pmc.TypeHardware}[k]
 	for _, n := range slices.Sorted(maps.Keys(defaultPeriods)) {
 		ev, err := pmc.ParseEvent(n, nil)
 		if err != nil || ev.Type != want || !g.Match(n) {

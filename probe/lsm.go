@@ -20,13 +20,15 @@ type LSM struct {
 	Hook string // without "security_"; no wildcards, but List takes them
 }
 
-func (LSM) target() {}
+func (LSM) requires(q *requirer) { q.kernel(feature.LSM, "") }
+
+func (t LSM) word() string { return t.Hook }
 
 // String is "lsm:HOOK".
 func (t LSM) String() string { return "lsm:" + spelling.Quote(t.Hook) }
 
-// lsm resolves a security hook: a function called bpf_lsm_HOOK.
-func (r *resolver) lsm(t LSM) error {
+// resolve resolves a security hook: a function called bpf_lsm_HOOK.
+func (t LSM) resolve(r *resolver) error {
 	if err := r.env.Supports(feature.LSM); errors.Is(err, errors.ErrUnsupported) {
 		return err
 	}

@@ -92,11 +92,11 @@ func sleepable(on bool) string {
 	return ""
 }
 
-// kind is a target's kind by its first word.
-type kind uint8
+// word is a target's kind by its first word.
+type word uint8
 
 const (
-	kindNone kind = iota
+	kindNone word = iota
 	kindKprobe
 	kindKretprobe
 	kindFentry
@@ -122,7 +122,7 @@ const (
 
 // kindNames are the kinds' names and bpftrace's short and older forms
 // (docs/language.adoc there, "Probes").
-var kindNames = map[string]kind{
+var kindNames = map[string]word{
 	"kprobe": kindKprobe, "k": kindKprobe,
 	"kretprobe": kindKretprobe, "kr": kindKretprobe,
 	"fentry": kindFentry, "f": kindFentry, "kfunc": kindFentry,
@@ -226,7 +226,7 @@ var kindList = []string{
 	"watchpoint", "iter", "socket", "begin", "end",
 }
 
-func parseKind(s *spelling.Scanned, k kind) (Target, error) {
+func parseKind(s *spelling.Scanned, k word) (Target, error) {
 	switch k {
 	case kindKprobe:
 		return parseKprobe(s)
@@ -266,7 +266,7 @@ func parseKind(s *spelling.Scanned, k kind) (Target, error) {
 }
 
 // parseShort reads the kinds that have at most one part.
-func parseShort(s *spelling.Scanned, k kind) (Target, error) {
+func parseShort(s *spelling.Scanned, k word) (Target, error) {
 	if k == kindBegin || k == kindEnd {
 		if len(s.Parts) > 0 {
 			return nil, s.Errorf(s.Parts[0].Off-1, "%s takes nothing after it", s.Kind)
@@ -276,7 +276,7 @@ func parseShort(s *spelling.Scanned, k kind) (Target, error) {
 		}
 		return End{}, nil
 	}
-	want := map[kind]string{kindLSM: "lsm:HOOK", kindIter: "iter:NAME", kindSocket: "socket:INTERFACE"}[k]
+	want := map[word]string{kindLSM: "lsm:HOOK", kindIter: "iter:NAME", kindSocket: "socket:INTERFACE"}[k]
 	p, err := s.Exactly(1, want, "")
 	if err != nil {
 		return nil, err

@@ -43,7 +43,14 @@ type Perf struct {
 	Cgroup string
 }
 
-func (Perf) target() {}
+func (t Perf) requires(q *requirer) {
+	q.perf()
+	if f := feature.OfEvent(t.Event.Type, t.Event.Hardware()); f != 0 {
+		q.feature(f, "the event's kind")
+	}
+}
+
+func (Perf) word() string { return "perf" }
 
 // Default periods of bpftrace for events given without a count (its
 // docs/language.adoc, "hardware" and "software").
@@ -62,7 +69,7 @@ var timeUnits = []struct {
 	d    time.Duration
 }{{"s", time.Second}, {"ms", time.Millisecond}, {"us", time.Microsecond}, {"ns", time.Nanosecond}}
 
-func parsePerf(s *spelling.Scanned, k kind) (Target, error) {
+func parsePerf(s *spelling.Scanned, k word) (Target, error) {
 	switch k {
 	case kindProfile, kindInterval:
 		return parseTimer(s, k)
@@ -73,7 +80,7 @@ func parsePerf(s *spelling.Scanned, k kind) (Target, error) {
 }
 
 // parseTimer reads profile:[UNIT:]N and interval:[UNIT:]N.
-func parseTimer(s *spelling.Scanned, k kind) (Target, error) {
+func parseTimer(s *spelling.Scanned, k word) (Target, error) {
 	want := s.Kind + ":hz:N, or s, ms, us, ns in place of hz"
 	n, unit := 2, "hz"
 	if len(s.Parts) == 1 {
@@ -116,7 +123,7 @@ func parseTimer(s *spelling.Scanned, k kind) (Target, error) {
 	return nil, s.Errorf(p[0].Off, "unknown unit %q: want hz, s, ms, us or ns", unit)
 }
 
-func parseFrequency(s *spelling.Scanned, k kind, p spelling.Part, hz uint64) (Target, error) {
+func parseFrequency(s *spelling.Scanned, k word, p spelling.Part, hz uint64) (Target, error) {
 	if k == kindProfile {
 		return Perf{Freq: hz}, nil
 	}
@@ -127,7 +134,7 @@ func parseFrequency(s *spelling.Scanned, k kind, p spelling.Part, hz uint64) (Ta
 }
 
 // parseCounter reads software:EVENT[:N] and hardware:EVENT[:N].
-func parseCounter(s *spelling.Scanned, k kind) (Target, error) {
+func parseCounter(s *spelling.Scanned, k word) (Target, error) {
 	want := s.Kind + ":EVENT[:PERIOD]"
 	n := min(max(len(s.Parts), 1), 2)
 	if n == 2 && s.Parts[1].Text == "" && !s.Parts[1].Quoted {
@@ -141,7 +148,7 @@ func parseCounter(s *spelling.Scanned, k kind) (Target, error) {
 	if err != nil {
 		return nil, err
 	}
-	if want := map[kind]uint32{kindSoftware: pmc.TypeSoftware, kindHardware: pmc.TypeHardware}[k]; ev.Type != want {
+	if want := map[word]uint32{kindSoftware: pmc.TypeSoftware, kindHardware: pmc.TypeHardware}[k]; ev.Type != want {
 		if k != kindHardware || ev.Type != pmc.TypeCache {
 			return nil, s.Errorf(p[0].Off, "%s is no %s event; perf:EVENT:period:N takes any", p[0].Text, s.Kind)
 		}
@@ -311,8 +318,8 @@ func perfFields(arch string) []Arg {
 	}
 }
 
-// perf resolves sampling to one site for each CPU, or one for a process.
-func (r *resolver) perf(t Perf) error {
+// resolve resolves sampling to one site for each CPU, or one for a process.
+func (t Perf) resolve(r *resolver) error {
 	if err := checkPerf(t); err != nil {
 		return err
 	}

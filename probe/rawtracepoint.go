@@ -27,14 +27,16 @@ type RawTracepoint struct {
 	Sleepable bool
 }
 
-func (RawTracepoint) target() {}
+func (RawTracepoint) requires(q *requirer) { q.capability("CAP_PERFMON", perfmon) }
+
+func (t RawTracepoint) word() string { return t.Name }
 
 // String is "rawtracepoint:[MODULE:]NAME[ sleepable]".
 func (t RawTracepoint) String() string {
 	return "rawtracepoint:" + spelling.ModuleSymbol(t.Module, t.Name) + sleepable(t.Sleepable)
 }
 
-func (r *resolver) rawTracepoint(t RawTracepoint) error {
+func (t RawTracepoint) resolve(r *resolver) error {
 	if t.Name == "" {
 		return errors.New("it names no tracepoint")
 	}
@@ -168,7 +170,7 @@ func (r *resolver) rawMatches(t RawTracepoint) error {
 		n++
 		m := t
 		m.Name = name
-		if err := r.rawTracepoint(m); err != nil {
+		if err := m.resolve(r); err != nil {
 			return err
 		}
 	}

@@ -12,9 +12,21 @@ type Begin struct{}
 // End fires once, before all else is detached. "end".
 type End struct{}
 
-func (Begin) target() {}
+func (t Begin) resolve(r *resolver) error {
+	return r.run(t)
+}
 
-func (End) target() {}
+func (Begin) requires(q *requirer) { q.run() }
+
+func (Begin) word() string { return "begin" }
+
+func (t End) resolve(r *resolver) error {
+	return r.run(t)
+}
+
+func (End) requires(q *requirer) { q.run() }
+
+func (End) word() string { return "end" }
 
 // String is "begin".
 func (Begin) String() string { return "begin" }

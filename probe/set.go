@@ -7,7 +7,17 @@ import (
 // Set is several targets that share one action: "kprobe:a,kprobe:b".
 type Set []Target
 
-func (Set) target() {}
+func (t Set) resolve(r *resolver) error { return r.resolveMember(t) }
+
+func (t Set) requires(q *requirer) {
+	for _, m := range t {
+		if m != nil {
+			m.requires(q)
+		}
+	}
+}
+
+func (t Set) word() string { return "set" }
 
 // String is the targets, separated by commas.
 func (t Set) String() string {

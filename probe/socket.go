@@ -14,12 +14,14 @@ type SocketFilter struct {
 	Interface string // its name, in this process's network namespace
 }
 
-func (SocketFilter) target() {}
+func (SocketFilter) requires(q *requirer) { q.capability("CAP_NET_RAW", "packet sockets") }
+
+func (SocketFilter) word() string { return "socket" }
 
 // String is "socket:INTERFACE".
 func (t SocketFilter) String() string { return "socket:" + spelling.Quote(t.Interface) }
 
-func (r *resolver) socket(t SocketFilter) error {
+func (t SocketFilter) resolve(r *resolver) error {
 	if t.Interface == "" {
 		return errors.New("it names no interface")
 	}

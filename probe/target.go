@@ -10,5 +10,15 @@ package probe
 type Target interface {
 	// String is the target in bpftrace's syntax: "kprobe:vfs_read+4".
 	String() string
-	target()
+	kind
+}
+
+// kind is what this package does with targets of a kind, each in a file of its own.
+type kind interface {
+	// resolve adds the target's programs.
+	resolve(r *resolver) error
+	// requires adds what attaching it needs.
+	requires(q *requirer)
+	// word is what its programs are named by.
+	word() string
 }

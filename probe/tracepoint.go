@@ -30,7 +30,12 @@ type Tracepoint struct {
 	Sleepable bool
 }
 
-func (Tracepoint) target() {}
+func (Tracepoint) requires(q *requirer) {
+	q.perf()
+	q.mount()
+}
+
+func (t Tracepoint) word() string { return t.Name }
 
 // String is "tracepoint:GROUP:NAME[ sleepable]".
 func (t Tracepoint) String() string {
@@ -40,9 +45,9 @@ func (t Tracepoint) String() string {
 // flagSleepable is BPF_F_SLEEPABLE.
 const flagSleepable = 1 << 4
 
-// tracepoint resolves a tracepoint by its format file, or, where there is no
+// resolve resolves a tracepoint by its format file, or, where there is no
 // tracefs, by the BTF of its record.
-func (r *resolver) tracepoint(t Tracepoint) error {
+func (t Tracepoint) resolve(r *resolver) error {
 	if glob.IsPattern(t.Group) || glob.IsPattern(t.Name) {
 		return r.tracepointMatches(t)
 	}
@@ -119,7 +124,7 @@ func (r *resolver) tracepointMatches(t Tracepoint) error {
 	}
 	for _, m := range matches {
 		m.Sleepable = t.Sleepable
-		if err := r.tracepoint(m); err != nil {
+		if err := m.resolve(r); err != nil {
 			return fmt.Errorf("%s: %w", m, err)
 		}
 	}

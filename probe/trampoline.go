@@ -38,11 +38,29 @@ type FmodRet struct {
 	Symbol string // function; may hold wildcards
 }
 
-func (Fentry) target() {}
+func (t Fentry) resolve(r *resolver) error {
+	return r.tracing(trampoline{t, t.Module, t.Symbol, t.BPF, ebpf.AttachTraceFEntry, ""})
+}
 
-func (Fexit) target() {}
+func (t Fentry) requires(q *requirer) { q.kernel(feature.Fentry, t.Symbol) }
 
-func (FmodRet) target() {}
+func (t Fentry) word() string { return t.Symbol }
+
+func (t Fexit) resolve(r *resolver) error {
+	return r.tracing(trampoline{t, t.Module, t.Symbol, t.BPF, ebpf.AttachTraceFExit, ""})
+}
+
+func (t Fexit) requires(q *requirer) { q.kernel(feature.Fexit, t.Symbol) }
+
+func (t Fexit) word() string { return t.Symbol }
+
+func (t FmodRet) resolve(r *resolver) error {
+	return r.tracing(trampoline{t, t.Module, t.Symbol, 0, ebpf.AttachModifyReturn, ""})
+}
+
+func (t FmodRet) requires(q *requirer) { q.kernel(feature.Fexit, t.Symbol) }
+
+func (t FmodRet) word() string { return t.Symbol }
 
 func parseTrampoline(s *spelling.Scanned, name string) (module, symbol string, id uint32, err error) {
 	if len(s.Parts) != 3 {

@@ -56,9 +56,13 @@ type Uretprobe struct {
 	PID    int    // restricts the probe to one process; 0 is all
 }
 
-func (Uprobe) target() {}
+func (t Uprobe) requires(q *requirer) { q.user(t.PID) }
 
-func (Uretprobe) target() {}
+func (t Uprobe) word() string { return t.Symbol }
+
+func (t Uretprobe) requires(q *requirer) { q.user(t.PID) }
+
+func (t Uretprobe) word() string { return t.Symbol }
 
 // langs are the words between path and symbol that ask for a demangled name.
 var langs = map[string]bool{"cpp": true, "rust": true, "go": true}
@@ -201,7 +205,7 @@ func pid(n int) string {
 	return " pid=" + strconv.Itoa(n)
 }
 
-func (r *resolver) uprobe(t Uprobe) error {
+func (t Uprobe) resolve(r *resolver) error {
 	u := userProbe{
 		lang: t.Lang, symbol: t.Symbol, offset: t.Offset, address: t.Address,
 		file: t.File, line: t.Line, column: t.Column, pid: t.PID,
@@ -217,7 +221,7 @@ func (r *resolver) uprobe(t Uprobe) error {
 	return r.user(t.Path, u)
 }
 
-func (r *resolver) uretprobe(t Uretprobe) error {
+func (t Uretprobe) resolve(r *resolver) error {
 	if t.Symbol == "" {
 		return errors.New("it names no function")
 	}

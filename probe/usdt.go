@@ -32,7 +32,9 @@ type USDT struct {
 	PID      int    // restricts the probe to one process; 0 is all
 }
 
-func (USDT) target() {}
+func (t USDT) requires(q *requirer) { q.user(t.PID) }
+
+func (t USDT) word() string { return t.Name }
 
 func parseUSDT(s *spelling.Scanned) (Target, error) {
 	const want = "usdt:PATH:[PROVIDER:]NAME"
@@ -70,10 +72,10 @@ type usdtSite struct {
 	unsafe      error // why no instruction is known to begin there
 }
 
-// usdt resolves a probe to all of its sites: one program for each number of
+// resolve resolves a probe to all of its sites: one program for each number of
 // arguments, with the distinct argument sets as its Specs, told apart by
 // cookie; or one for each distinct set where the kernel has no cookies.
-func (r *resolver) usdt(t USDT) error {
+func (t USDT) resolve(r *resolver) error {
 	if t.Name == "" {
 		return errors.New("it names no probe")
 	}

@@ -24,7 +24,15 @@ type Watchpoint struct {
 	PID    int    // 0: all processes (kernel addresses), else this process
 }
 
-func (Watchpoint) target() {}
+func (t Watchpoint) requires(q *requirer) {
+	q.perf()
+	q.feature(feature.Watchpoint, "watchpoints")
+	if t.Symbol != "" {
+		q.capability("CAP_SYSLOG", "the address of a kernel variable in /proc/kallsyms")
+	}
+}
+
+func (Watchpoint) word() string { return "watchpoint" }
 
 func parseWatchpoint(s *spelling.Scanned) (Target, error) {
 	p, err := s.Exactly(3, "watchpoint:ADDRESS:LENGTH:MODE", "")
@@ -64,8 +72,8 @@ func (t Watchpoint) String() string {
 	return fmt.Sprintf("watchpoint:%s:%d:%s%s", where, t.Length, t.Mode, pid(t.PID))
 }
 
-// watchpoint resolves a hardware breakpoint.
-func (r *resolver) watchpoint(t Watchpoint) error {
+// resolve resolves a hardware breakpoint.
+func (t Watchpoint) resolve(r *resolver) error {
 	access, err := watchMode(t)
 	if err != nil {
 		return err
