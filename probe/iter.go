@@ -25,6 +25,10 @@ type Iter struct {
 
 func (Iter) requires(q *requirer) { q.kernel(feature.Iter, "") }
 
+func (t Iter) list(l *lister) error {
+	return l.named(t.Name, "iter", func(n string) Target { return Iter{Name: n} })
+}
+
 func (Iter) word() string { return "iter" }
 
 // String is "iter:NAME", with " pid=N".

@@ -44,6 +44,10 @@ type Kretprobe struct {
 
 func (t Kprobe) requires(q *requirer) { q.kernel(feature.Kprobe, t.Symbol) }
 
+func (t Kprobe) list(l *lister) error {
+	return l.functions(t.Module, t.Symbol, func(s kallsyms.Symbol) Target { return Kprobe{Module: s.Module, Symbol: s.Name} })
+}
+
 func (t Kprobe) word() string { return t.Symbol }
 
 func (t Kretprobe) requires(q *requirer) {
@@ -51,6 +55,10 @@ func (t Kretprobe) requires(q *requirer) {
 	if t.MaxActive > 0 {
 		q.mount()
 	}
+}
+
+func (t Kretprobe) list(l *lister) error {
+	return l.functions(t.Module, t.Symbol, func(s kallsyms.Symbol) Target { return Kretprobe{Module: s.Module, Symbol: s.Name} })
 }
 
 func (t Kretprobe) word() string { return t.Symbol }

@@ -22,6 +22,10 @@ type LSM struct {
 
 func (LSM) requires(q *requirer) { q.kernel(feature.LSM, "") }
 
+func (t LSM) list(l *lister) error {
+	return l.named(t.Hook, "lsm", func(n string) Target { return LSM{Hook: n} })
+}
+
 func (t LSM) word() string { return t.Hook }
 
 // String is "lsm:HOOK".

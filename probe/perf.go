@@ -50,6 +50,8 @@ func (t Perf) requires(q *requirer) {
 	}
 }
 
+func (t Perf) list(l *lister) error { return l.put(Listed{Target: t}) }
+
 func (Perf) word() string { return "perf" }
 
 // Default periods of bpftrace for events given without a count (its

@@ -29,6 +29,8 @@ type RawTracepoint struct {
 
 func (RawTracepoint) requires(q *requirer) { q.capability("CAP_PERFMON", perfmon) }
 
+func (t RawTracepoint) list(l *lister) error { return l.rawTracepoints(t) }
+
 func (t RawTracepoint) word() string { return t.Name }
 
 // String is "rawtracepoint:[MODULE:]NAME[ sleepable]".

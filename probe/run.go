@@ -18,6 +18,8 @@ func (t Begin) resolve(r *resolver) error {
 
 func (Begin) requires(q *requirer) { q.run() }
 
+func (t Begin) list(l *lister) error { return l.put(Listed{Target: t}) }
+
 func (Begin) word() string { return "begin" }
 
 func (t End) resolve(r *resolver) error {
@@ -25,6 +27,8 @@ func (t End) resolve(r *resolver) error {
 }
 
 func (End) requires(q *requirer) { q.run() }
+
+func (t End) list(l *lister) error { return l.put(Listed{Target: t}) }
 
 func (End) word() string { return "end" }
 

@@ -17,6 +17,15 @@ func (t Set) requires(q *requirer) {
 	}
 }
 
+func (t Set) list(l *lister) error {
+	for _, m := range t {
+		if err := m.list(l); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 func (t Set) word() string { return "set" }
 
 // String is the targets, separated by commas.

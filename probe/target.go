@@ -17,6 +17,8 @@ type Target interface {
 type kind interface {
 	// resolve adds the target's programs.
 	resolve(r *resolver) error
+	// list puts what matches the target as a pattern.
+	list(l *lister) error
 	// requires adds what attaching it needs.
 	requires(q *requirer)
 	// word is what its programs are named by.

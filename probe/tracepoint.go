@@ -35,6 +35,8 @@ func (Tracepoint) requires(q *requirer) {
 	q.mount()
 }
 
+func (t Tracepoint) list(l *lister) error { return l.tracepoints(t) }
+
 func (t Tracepoint) word() string { return t.Name }
 
 // String is "tracepoint:GROUP:NAME[ sleepable]".

@@ -9,6 +9,7 @@ import (
 
 	"github.com/borescope/borescope/internal/feature"
 	"github.com/borescope/borescope/internal/glob"
+	"github.com/borescope/borescope/internal/kallsyms"
 	"github.com/borescope/borescope/internal/notexist"
 	"github.com/borescope/borescope/probe/internal/spelling"
 )
@@ -44,6 +45,10 @@ func (t Fentry) resolve(r *resolver) error {
 
 func (t Fentry) requires(q *requirer) { q.kernel(feature.Fentry, t.Symbol) }
 
+func (t Fentry) list(l *lister) error {
+	return l.functions(t.Module, t.Symbol, func(s kallsyms.Symbol) Target { return Fentry{Module: s.Module, Symbol: s.Name} })
+}
+
 func (t Fentry) word() string { return t.Symbol }
 
 func (t Fexit) resolve(r *resolver) error {
@@ -52,6 +57,10 @@ func (t Fexit) resolve(r *resolver) error {
 
 func (t Fexit) requires(q *requirer) { q.kernel(feature.Fexit, t.Symbol) }
 
+func (t Fexit) list(l *lister) error {
+	return l.functions(t.Module, t.Symbol, func(s kallsyms.Symbol) Target { return Fexit{Module: s.Module, Symbol: s.Name} })
+}
+
 func (t Fexit) word() string { return t.Symbol }
 
 func (t FmodRet) resolve(r *resolver) error {
@@ -59,6 +68,8 @@ func (t FmodRet) resolve(r *resolver) error {
 }
 
 func (t FmodRet) requires(q *requirer) { q.kernel(feature.Fexit, t.Symbol) }
+
+func (t FmodRet) list(l *lister) error { return l.put(Listed{Target: t}) }
 
 func (t FmodRet) word() string { return t.Symbol }
 

@@ -58,9 +58,17 @@ type Uretprobe struct {
 
 func (t Uprobe) requires(q *requirer) { q.user(t.PID) }
 
+func (t Uprobe) list(l *lister) error {
+	return l.userFunctions(t.Path, t.Symbol, t.PID, func(p, s string) Target { return Uprobe{Path: p, Symbol: s, PID: t.PID} })
+}
+
 func (t Uprobe) word() string { return t.Symbol }
 
 func (t Uretprobe) requires(q *requirer) { q.user(t.PID) }
+
+func (t Uretprobe) list(l *lister) error {
+	return l.userFunctions(t.Path, t.Symbol, t.PID, func(p, s string) Target { return Uretprobe{Path: p, Symbol: s, PID: t.PID} })
+}
 
 func (t Uretprobe) word() string { return t.Symbol }
 

@@ -34,6 +34,8 @@ type USDT struct {
 
 func (t USDT) requires(q *requirer) { q.user(t.PID) }
 
+func (t USDT) list(l *lister) error { return l.usdt(t) }
+
 func (t USDT) word() string { return t.Name }
 
 func parseUSDT(s *spelling.Scanned) (Target, error) {

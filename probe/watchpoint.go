@@ -32,6 +32,8 @@ func (t Watchpoint) requires(q *requirer) {
 	}
 }
 
+func (t Watchpoint) list(l *lister) error { return l.put(Listed{Target: t}) }
+
 func (Watchpoint) word() string { return "watchpoint" }
 
 func parseWatchpoint(s *spelling.Scanned) (Target, error) {
