@@ -30,13 +30,13 @@ const (
 // large are the packages that may have more lines, or do today: then with what they
 // have, which only falls.
 var large = map[string]int{
-	"probe":  9040, // 8000
+	"probe":  8480, // 8000
 	"symbol": 7160, // 7000
 }
 
 // broad are the types that have more methods today, which only fall.
 var broad = map[string]int{
-	"probe.resolver": 87,
+	"probe.resolver": 75,
 }
 
 // slack is how far a package may fall below its line in large before that has to fall too.

@@ -62,6 +62,8 @@ var imports = map[string][]string{
 	"probe/broker":             {"probe", "probe/env", "probe/deploy", cilium, "golang.org/x/sys/unix"},
 	"probe/container":          {},
 	"probe/internal":           {"probe/env", btf},
+	"probe/internal/spelling":  {},
+	"probe/internal/perfevent": {"pmc"},
 	"probe/internal/probetest": {"probe/env", cilium, asm, btf, cilium + "/link", "golang.org/x/sys/unix"},
 	"probe/ir":                 {"probe", "stack/bpfwalk", btf},
 	"probe/ir/internal":        {"probe/ir", "probe", "probe/env", "stack", "stack/bpfwalk", "usdt", cilium, asm, btf},

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"runtime"
 	"slices"
 	"strings"
@@ -19,29 +18,6 @@ import (
 	"github.com/borescope/borescope/internal/procfs"
 	"github.com/borescope/borescope/probe/internal/userfile"
 )
-
-// attacher is the state of one Plan.Attach.
-type attacher struct {
-	env  *Env
-	o    *AttachOptions
-	link *Link
-	// start holds the perf events that were opened disabled.
-	start []int
-	// drop holds the events whose descriptor is no longer needed once they are
-	// started, because a bpf_link keeps them.
-	drop []int
-	// name is the program that is being attached.
-	name string
-	// cpus are those online, nil before they were asked for.
-	cpus []int
-	// left is why the last site was left out.
-	left error
-	// ids are the files that the plan was made from, open is the one at hand.
-	ids  userfile.FileIDs
-	open *os.File
-	// types are the numbers of dynamic PMUs.
-	types map[string]pmuType
-}
 
 func attachPlan(p *Plan, progs map[string]*ebpf.Program, env *Env, o *AttachOptions) (*Link, error) {
 	a := &attacher{env: env, o: o, link: &Link{}, ids: p.Files}

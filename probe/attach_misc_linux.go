@@ -19,6 +19,7 @@ import (
 	"github.com/borescope/borescope/internal/perfring"
 	"github.com/borescope/borescope/internal/tracefs"
 	"github.com/borescope/borescope/pmc"
+	"github.com/borescope/borescope/probe/internal/perfevent"
 )
 
 // socket opens a packet socket on the interface and gives it the program,
@@ -97,8 +98,8 @@ func (a *attacher) tracefsEvent(g *Program, prog *ebpf.Program, s *Site, idFile 
 	if id == 0 {
 		return fmt.Errorf("%s: no id", idFile)
 	}
-	ev, err := a.anyCPU(&event{
-		attr: perfring.Attr{Type: pmc.TypeTracepoint, Config: id, Sample: 1}, feature: feature.Tracepoint,
+	ev, err := a.anyCPU(&perfevent.Event{
+		Attr: perfring.Attr{Type: pmc.TypeTracepoint, Config: id, Sample: 1}, Explain: func(err error) error { return a.explainKprobe(s, err) },
 	})
 	if err != nil {
 		return err

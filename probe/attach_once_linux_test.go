@@ -4,6 +4,8 @@ import (
 	"io/fs"
 	"testing"
 	"testing/fstest"
+
+	"github.com/borescope/borescope/probe/internal/perfevent"
 )
 
 // counted counts how often files are opened.
@@ -23,8 +25,8 @@ func TestOnlineCPUsOnce(t *testing.T) {
 	root := counted{fstest.MapFS{online: {Data: []byte("2-3\n")}}, map[string]int{}}
 	a := &attacher{env: NewEnv(&EnvOptions{Root: root})}
 	for range 5 {
-		ev, err := a.anyCPU(&event{})
-		if err != nil || ev.cpu != 2 {
+		ev, err := a.anyCPU(&perfevent.Event{})
+		if err != nil || ev.CPU != 2 {
 			t.Fatalf("%+v, %v", ev, err)
 		}
 	}

@@ -37,3 +37,5 @@ func (h *held) update(*ebpf.Program) error { return errors.ErrUnsupported }
 func (h *held) file() (*os.File, error) { return nil, errors.ErrUnsupported }
 
 func linkFromFile(*os.File) (held, error) { return held{}, errors.ErrUnsupported }
+
+func (a *attacher) file(string) (string, error) { return "", errors.ErrUnsupported }

@@ -3,12 +3,7 @@ package probe
 import (
 	"errors"
 	"fmt"
-	"io/fs"
-	"os"
-	"path"
 	"slices"
-	"strconv"
-	"strings"
 	"syscall"
 	"time"
 
@@ -18,50 +13,16 @@ import (
 	"github.com/borescope/borescope/internal/kernel"
 	"github.com/borescope/borescope/internal/notexist"
 	"github.com/borescope/borescope/internal/perfring"
-	"github.com/borescope/borescope/internal/procfs"
-	"github.com/borescope/borescope/internal/tracefs"
 	"github.com/borescope/borescope/pmc"
+	"github.com/borescope/borescope/probe/internal/cgroups"
+	"github.com/borescope/borescope/probe/internal/perfevent"
 )
 
-// event is a perf event to be opened.
-type event struct {
-	attr     perfring.Attr
-	path     string // goes into config1: kprobe_func, uprobe_path
-	pid, cpu int
-	flags    uint
-	// what and dir are the event and the cgroup, for explaining a refusal.
-	what pmc.Event
-	dir  *os.File
-	// lower is set where a lower precision will do if the one asked for is
-	// refused (the modifier P).
-	lower   bool
-	feature feature.Feature // what explains a refusal
-}
-
-// open opens the event, disabled.
-func (ev *event) open() (int, error) {
-	ev.attr.Size = perfring.AttrSize
-	ev.attr.Flags |= perfring.AttrDisabled
-	for {
-		b, err := ev.attr.AppendBinary(nil)
-		if err != nil {
-			return -1, err
-		}
-		fd, err := kernel.PerfEventOpen(b, ev.path, ev.pid, ev.cpu, -1, ev.flags)
-		level := ev.attr.Flags.Precise()
-		refused := errors.Is(err, syscall.EOPNOTSUPP) || errors.Is(err, syscall.EINVAL)
-		if !ev.lower || level == 0 || !refused {
-			return fd, err
-		}
-		ev.attr.Flags = ev.attr.Flags.WithPrecise(level - 1)
-	}
-}
-
 // perfEvent opens the event and attaches the program to it.
-func (a *attacher) perfEvent(g *Program, prog *ebpf.Program, s *Site, ev *event) error {
-	fd, err := ev.open()
+func (a *attacher) perfEvent(g *Program, prog *ebpf.Program, s *Site, ev *perfevent.Event) error {
+	fd, err := ev.Open()
 	if err != nil {
-		return a.explainOpen(s, ev, err)
+		return a.explainOpen(ev, err)
 	}
 	if g.Method == MethodPerfLink {
 		// Cookies came with perf links: commits 82e6b1eee6a8 and b89fbfbb854c, 5.15.
@@ -83,12 +44,12 @@ func (a *attacher) perfEvent(g *Program, prog *ebpf.Program, s *Site, ev *event)
 		return nil // its program runs all the same, and lets the event go on to those that count
 	}
 	a.start = append(a.start, fd)
-	if ev.attr.ReadFormat != perfring.FormatEnabled {
+	if ev.Attr.ReadFormat != perfring.FormatEnabled {
 		return nil // only one that samples a whole CPU tells its enabled time
 	}
 	own, err := kernel.Dup(fd)
 	if err == nil {
-		a.link.clocks = append(a.link.clocks, clock{own, ev.cpu})
+		a.link.clocks = append(a.link.clocks, clock{own, ev.CPU})
 	}
 	return err
 }
@@ -115,128 +76,19 @@ func (a *attacher) explainSet(g *Program, s *Site, err error) error {
 }
 
 // siteEvent is the event of a tracepoint, kprobe or uprobe site.
-func (a *attacher) siteEvent(g *Program, s *Site) (*event, error) {
+func (a *attacher) siteEvent(g *Program, s *Site) (*perfevent.Event, error) {
 	if tp, ok := s.Target.(Tracepoint); ok {
 		id, err := a.tracepointID(tp)
 		if err != nil {
 			return nil, err
 		}
 		attr := perfring.Attr{Type: pmc.TypeTracepoint, Config: uint64(id), Sample: 1}
-		return a.anyCPU(&event{attr: attr, feature: feature.Tracepoint})
+		return a.anyCPU(&perfevent.Event{Attr: attr, Explain: noTracepoint})
 	}
 	if g.UserRegs {
 		return a.uprobeEvent(g, s)
 	}
 	return a.kprobeEvent(g, s)
-}
-
-// anyCPU opens the event on the first CPU online: such events fire wherever
-// they are hit, but a CPU must be named, and CPU 0 may be offline.
-func (a *attacher) anyCPU(ev *event) (*event, error) {
-	if a.cpus == nil {
-		list, err := a.env.OnlineCPUs()
-		if err != nil {
-			return nil, err
-		}
-		a.cpus = list
-	}
-	ev.pid, ev.cpu = -1, a.cpus[0]
-	return ev, nil
-}
-
-func (a *attacher) tracepointID(t Tracepoint) (int, error) {
-	dir, err := tracefs.Need(a.env.Root(), a.env.Live())
-	if err != nil {
-		return 0, err
-	}
-	defer dir.Close()
-	b, err := fs.ReadFile(a.env.Root(), path.Join(dir.Path, "events", t.Group, t.Name, "id"))
-	if err != nil {
-		if errors.Is(err, fs.ErrNotExist) {
-			return 0, tracefs.Missing(a.env.Root(), dir.Path, t.Group, t.Name)
-		}
-		return 0, err
-	}
-	return strconv.Atoi(strings.TrimSpace(string(b)))
-}
-
-func (a *attacher) kprobeEvent(g *Program, s *Site) (*event, error) {
-	t, err := a.pmu("kprobe", feature.Kprobe)
-	if err != nil {
-		return nil, err
-	}
-	ev := &event{attr: perfring.Attr{Type: t.number, Config2: s.Offset}, feature: feature.Kprobe}
-	if g.Returns {
-		ev.attr.Config |= 1 << t.retBit
-	}
-	ev.path = s.Symbol
-	if s.Module != "" && s.Module != "vmlinux" {
-		ev.path = s.Module + ":" + s.Symbol
-	}
-	if s.Symbol == "" {
-		ev.attr.Config2 = s.Address
-	}
-	return a.anyCPU(ev)
-}
-
-func (a *attacher) uprobeEvent(g *Program, s *Site) (*event, error) {
-	t, err := a.pmu("uprobe", feature.Uprobe)
-	if err != nil {
-		return nil, err
-	}
-	path, err := a.file(s.Path)
-	if err != nil {
-		return nil, err
-	}
-	ev := &event{attr: perfring.Attr{Type: t.number, Config2: s.Offset}, path: path, feature: feature.Uprobe}
-	if g.returnProbe() {
-		ev.attr.Config |= 1 << t.retBit
-	}
-	// config:32-63 since 4.20, commit a6ca88b241d5.
-	ev.attr.Config |= s.RefCtrOffset << 32
-	if s.RefCtrOffset>>32 != 0 {
-		return nil, fmt.Errorf("the semaphore's file offset %#x does not fit into 32 bits", s.RefCtrOffset)
-	}
-	if s.PID != 0 {
-		ev.pid, ev.cpu = s.PID, -1
-		return ev, nil
-	}
-	return a.anyCPU(ev)
-}
-
-// pmuType is what sysfs says of a dynamic PMU.
-type pmuType struct {
-	number uint32
-	retBit uint
-}
-
-// pmu reads the number of the kprobe or uprobe PMU and its return bit.
-func (a *attacher) pmu(name string, f feature.Feature) (pmuType, error) {
-	if t, ok := a.types[name]; ok {
-		return t, nil
-	}
-	dir := "sys/bus/event_source/devices/" + name
-	b, err := fs.ReadFile(a.env.Root(), dir+"/type")
-	if err != nil {
-		return pmuType{}, feature.Explain(f, err)
-	}
-	n, err := strconv.ParseUint(strings.TrimSpace(string(b)), 10, 32)
-	if err != nil {
-		return pmuType{}, fmt.Errorf("%s/type: %w", dir, err)
-	}
-	t := pmuType{number: uint32(n)}
-	if b, err := fs.ReadFile(a.env.Root(), dir+"/format/retprobe"); err == nil {
-		bit, err := strconv.ParseUint(strings.TrimPrefix(strings.TrimSpace(string(b)), "config:"), 10, 6)
-		if err != nil {
-			return t, fmt.Errorf("%s/format/retprobe: %w", dir, err)
-		}
-		t.retBit = uint(bit)
-	}
-	if a.types == nil {
-		a.types = map[string]pmuType{}
-	}
-	a.types[name] = t
-	return t, nil
 }
 
 // sampling opens a sampling site: an event on a CPU, or one for each thread of
@@ -247,46 +99,46 @@ func (a *attacher) sampling(g *Program, prog *ebpf.Program, s *Site) error {
 		return err
 	}
 	// The plan may be of another machine, and what never fires is opened as if it did.
-	if err := feature.Counts(ev.what.Type, ev.what.Hardware()); err != nil {
+	if err := feature.Counts(ev.What.Type, ev.What.Hardware()); err != nil {
 		return err
 	}
 	if s.PID != 0 {
 		return a.perThread(g, prog, s, ev)
 	}
 	if t, ok := s.Target.(Perf); ok && t.Cgroup != "" {
-		dir, err := openCgroup(t.Cgroup)
+		dir, err := cgroups.Open(t.Cgroup)
 		if err != nil {
 			return err
 		}
 		defer dir.Close()
-		ev.pid, ev.flags, ev.dir = int(dir.Fd()), kernel.PerfPIDCgroup, dir
+		ev.Cgroup = dir
 	} else if s.CPU >= 0 {
-		ev.attr.ReadFormat = perfring.FormatEnabled
+		ev.Attr.ReadFormat = perfring.FormatEnabled
 	}
 	return a.perfEvent(g, prog, s, ev)
 }
 
 // samplingEvent encodes what a sampling site counts.
-func (a *attacher) samplingEvent(s *Site) (*event, error) {
-	ev := &event{pid: -1, cpu: s.CPU}
+func (a *attacher) samplingEvent(s *Site) (*perfevent.Event, error) {
+	ev := &perfevent.Event{PID: -1, CPU: s.CPU}
 	switch t := s.Target.(type) {
 	case Perf:
-		ev.what = t.Event
+		ev.What = t.Event
 		if t.Every != 0 {
-			ev.what = pmc.CPUClock()
+			ev.What = pmc.CPUClock()
 		}
-		ev.attr, ev.path = ev.what.Attr(), ev.what.Path
+		ev.Attr, ev.Path = ev.What.Attr(), ev.What.Path
 		switch {
 		case t.Every != 0:
-			ev.attr.Sample = uint64(t.Every)
+			ev.Attr.Sample = uint64(t.Every)
 		case t.Freq != 0:
-			ev.attr.Sample, ev.attr.Flags = t.Freq, ev.attr.Flags|perfring.AttrFreq
+			ev.Attr.Sample, ev.Attr.Flags = t.Freq, ev.Attr.Flags|perfring.AttrFreq
 		default:
-			ev.attr.Sample = t.Period
+			ev.Attr.Sample = t.Period
 		}
 		if t.Event.Flags&pmc.FlagPreciseMax != 0 {
-			ev.lower = true
-			ev.attr.Flags = ev.attr.Flags.WithPrecise(3)
+			ev.Lower = true
+			ev.Attr.Flags = ev.Attr.Flags.WithPrecise(3)
 		}
 	case Watchpoint:
 		access, err := watchMode(t)
@@ -297,17 +149,12 @@ func (a *attacher) samplingEvent(s *Site) (*event, error) {
 		if access == pmc.BPExec {
 			length = 8 // sizeof(long), arch_build_bp_info of x86
 		}
-		ev.what = pmc.Breakpoint(s.Address, length, access)
-		ev.attr = ev.what.Attr()
-		ev.attr.Flags &^= perfring.AttrExcludeGuest
-		ev.attr.Sample = 1
+		ev.What = pmc.Breakpoint(s.Address, length, access)
+		ev.Attr = ev.What.Attr()
+		ev.Attr.Flags &^= perfring.AttrExcludeGuest
+		ev.Attr.Sample = 1
 	default:
 		return nil, fmt.Errorf("no perf event for %s", s.Target)
-	}
-	if ev.attr.Flags.Precise() > 0 {
-		// Programs on precise events get a stack only with the sample's own
-		// (bpf_get_stackid_pe, kernel/bpf/stackmap.c).
-		ev.attr.SampleType |= kernel.SampleIP | kernel.SampleCallchain
 	}
 	return ev, nil
 }
@@ -320,23 +167,23 @@ func (a *attacher) samplingEvent(s *Site) (*event, error) {
 // anything is counted, until no thread has come meanwhile. A new thread inherits
 // before it is in the list (copy_process, kernel/fork.c): the list is believed once each
 // of them must have left the call of clone that it was in when its event was opened.
-func (a *attacher) perThread(g *Program, prog *ebpf.Program, s *Site, ev *event) error {
-	ev.attr.Flags |= perfring.AttrInherit
-	ev.cpu = -1
+func (a *attacher) perThread(g *Program, prog *ebpf.Program, s *Site, ev *perfevent.Event) error {
+	ev.Attr.Flags |= perfring.AttrInherit
+	ev.CPU = -1
 	before := a.progress()
 	end := time.Now().Add(perThreadWait)
 	for try := range perThreadTries {
-		tids, err := threads(s.PID)
+		tids, err := perfevent.Threads(s.PID)
 		if err != nil {
 			return notexist.Errorf("no process %d", s.PID)
 		}
-		for _, ev.pid = range tids {
+		for _, ev.PID = range tids {
 			if err := a.perfEvent(g, prog, s, ev); err != nil && !errors.Is(err, syscall.ESRCH) {
 				return err
 			}
 		}
-		waitForClone(s.PID, tids, end)
-		now, err := threads(s.PID)
+		perfevent.WaitForClone(s.PID, tids, end)
+		now, err := perfevent.Threads(s.PID)
 		if err != nil {
 			return notexist.Errorf("no process %d", s.PID)
 		}
@@ -362,32 +209,6 @@ const (
 	perThreadWait  = time.Second
 )
 
-// waitForClone waits until each thread has been asleep since this was called, as nothing
-// is inside of clone, or has run for a tick or two, ten times as long as clone takes: time
-// of its own, which a loaded machine does not shorten. Until end: a thread that waits for
-// a disk or for memory may take longer.
-func waitForClone(pid int, tids []int, end time.Time) {
-	began := make(map[int]uint64) // when these had run so long
-	left := slices.Clone(tids)
-	for {
-		left = slices.DeleteFunc(left, func(tid int) bool {
-			st, err := procfs.ReadThreadStat(procfs.Root(nil), pid, tid)
-			if err != nil || st.State != 'R' && st.State != 'D' {
-				return true
-			}
-			ran, seen := began[tid]
-			if !seen {
-				began[tid] = st.Ran
-			}
-			return seen && st.Ran >= ran+2
-		})
-		if len(left) == 0 || time.Now().After(end) {
-			return
-		}
-		time.Sleep(500 * time.Microsecond)
-	}
-}
-
 // progress is how far an attacher is.
 type progress struct{ held, sites, start, drop int }
 
@@ -404,33 +225,4 @@ func (a *attacher) backTo(p progress) error {
 	a.link.held, a.link.sites = a.link.held[:p.held], a.link.sites[:p.sites]
 	a.start, a.drop = a.start[:p.start], a.drop[:p.drop]
 	return err
-}
-
-func threads(pid int) ([]int, error) {
-	entries, err := os.ReadDir(procfs.Dir(pid) + "/task")
-	if err != nil {
-		return nil, err
-	}
-	var out []int
-	for _, d := range entries {
-		if tid, err := strconv.Atoi(d.Name()); err == nil {
-			out = append(out, tid)
-		}
-	}
-	return out, nil
-}
-
-// cgroupMounts are where the hierarchy that perf follows is mounted: version 2,
-// or the perf_event controller of version 1.
-var cgroupMounts = []string{"/sys/fs/cgroup/perf_event", "/sys/fs/cgroup/unified", "/sys/fs/cgroup"}
-
-func openCgroup(name string) (*os.File, error) {
-	for _, mount := range cgroupMounts {
-		dir := path.Join(mount, path.Clean("/"+name))
-		if _, err := os.Stat(dir + "/cgroup.procs"); err != nil {
-			continue
-		}
-		return os.Open(dir)
-	}
-	return nil, notexist.Errorf("no cgroup %s below %s", name, strings.Join(cgroupMounts, ", "))
 }

@@ -1,25 +1,12 @@
 package probe
 
 import (
-	"context"
-
 	"github.com/cilium/ebpf/btf"
 
 	"github.com/borescope/borescope/internal/elffile"
 	"github.com/borescope/borescope/probe/internal/usercode"
 	"github.com/borescope/borescope/probe/internal/userfile"
 )
-
-// userCode is what was found out of a file, while probes in it are resolved.
-type userCode struct {
-	*usercode.Boundaries
-	program *GoTarget // of a Go program, once it was asked for
-	types   *usercode.Types
-}
-
-func newUserCode(ctx context.Context, f *elffile.File) *userCode {
-	return &userCode{Boundaries: &usercode.Boundaries{Ctx: ctx, F: f}}
-}
 
 // typeUser gives a user probe's program the arguments and the return value that
 // DWARF tells of, where the caller asked for that and the file has it.

@@ -3,15 +3,13 @@ package probe
 import (
 	"errors"
 	"fmt"
-	"path"
 	"strings"
 
 	"github.com/cilium/ebpf"
 
 	"github.com/borescope/borescope/internal/feature"
 	"github.com/borescope/borescope/internal/kernel"
-	"github.com/borescope/borescope/internal/notexist"
-	"github.com/borescope/borescope/probe/internal/userfile"
+	"github.com/borescope/borescope/probe/internal/cgroups"
 )
 
 // Filter says for which tasks probes of any kind fire: those that are current
@@ -52,15 +50,9 @@ type TaskFilter struct {
 	CgroupOffsets [4]uint32 `json:"cgroup_offsets,omitzero"`
 }
 
-// Cgroup is a control group of version 2.
-type Cgroup struct {
-	// ID is its id, the inode of its directory.
-	ID uint64 `json:"id"`
-	// Level is its depth, 0 for the root, -1 if the mount does not show it.
-	Level int `json:"level"`
-	// Path is what it was called.
-	Path string `json:"path"`
-}
+// Cgroup is a control group of version 2: its ID, the inode of its directory; its Level,
+// its depth, 0 for the root, -1 if the mount does not show it; and the Path that it had.
+type Cgroup = cgroups.Group
 
 // String is the filter in words: "pids 12, cgroups /a (77)".
 func (f *TaskFilter) String() string {
@@ -150,7 +142,7 @@ func (r *resolver) filter() error {
 		out.PIDs = append(out.PIDs, uint32(pid))
 	}
 	for _, name := range f.Cgroups {
-		c, err := findCgroup(r.env, name)
+		c, err := cgroups.Find(r.env, name)
 		if err != nil {
 			return fmt.Errorf("filter: %w", err)
 		}
@@ -165,18 +157,18 @@ func (r *resolver) filter() error {
 		out.CgroupOffsets = [4]uint32(offsets)
 	}
 	if pid := f.PIDNamespaceOf; pid != 0 {
-		id, err := idOfFile(r.env, fmt.Sprintf("proc/%d/ns/pid", pid))
+		id, err := cgroups.IDOf(r.env, fmt.Sprintf("proc/%d/ns/pid", pid))
 		if err != nil {
 			return fmt.Errorf("filter: process namespace of %d: %w", pid, err)
 		}
-		out.PIDDevice, out.PIDNamespace = id.device, id.inode
+		out.PIDDevice, out.PIDNamespace = id.Device, id.Inode
 	}
 	if pid := f.MountNamespaceOf; pid != 0 {
-		id, err := idOfFile(r.env, fmt.Sprintf("proc/%d/ns/mnt", pid))
+		id, err := cgroups.IDOf(r.env, fmt.Sprintf("proc/%d/ns/mnt", pid))
 		if err != nil {
 			return fmt.Errorf("filter: mount namespace of %d: %w", pid, err)
 		}
-		out.MountNamespace = uint32(id.inode)
+		out.MountNamespace = uint32(id.Inode)
 		offsets, err := memberOffsets(r.env, "task_struct.nsproxy", "nsproxy.mnt_ns", "mnt_namespace.ns.inum")
 		if err != nil {
 			return fmt.Errorf("filter: mount namespace: %w", err)
@@ -185,49 +177,6 @@ func (r *resolver) filter() error {
 	}
 	r.plan.Filter = out
 	return nil
-}
-
-// cgroup2Mounts are where version 2 of control groups is mounted.
-var cgroup2Mounts = []string{"sys/fs/cgroup", "sys/fs/cgroup/unified"}
-
-// findCgroup finds a control group by its path.
-func findCgroup(e *Env, name string) (Cgroup, error) {
-	clean := path.Clean("/" + name)
-	mounted := false
-	for _, mount := range cgroup2Mounts {
-		if _, err := userfile.Stat(e, mount+"/cgroup.controllers"); err != nil && !isCgroup2(e, mount) {
-			continue
-		}
-		mounted = true
-		rel := strings.TrimPrefix(clean, "/"+mount)
-		id, err := idOfFile(e, strings.TrimSuffix(mount+path.Clean("/"+rel), "/"))
-		if err != nil {
-			continue
-		}
-		c := Cgroup{ID: id.inode, Level: -1, Path: path.Clean("/" + rel)}
-		// The hierarchy's root has inode 1; a container may see a part of it as
-		// its root, whose depth is then unknown.
-		if root, err := idOfFile(e, mount); err == nil && root.inode == 1 {
-			c.Level = len(strings.FieldsFunc(rel, func(r rune) bool { return r == '/' }))
-		}
-		return c, nil
-	}
-	if !mounted {
-		return Cgroup{}, &feature.UnsupportedError{
-			Feature: "filter by cgroup", Hint: "control groups of version 2 are not mounted on /" + strings.Join(cgroup2Mounts, " or /"),
-		}
-	}
-	return Cgroup{}, notexist.Errorf("no cgroup %s of version 2", clean)
-}
-
-// isCgroup2 tells the root of a hierarchy without controllers.
-func isCgroup2(e *Env, mount string) bool {
-	_, err := userfile.Stat(e, mount+"/cgroup.procs")
-	if err != nil {
-		return false
-	}
-	_, err = userfile.Stat(e, mount+"/tasks") // version 1 has it
-	return err != nil
 }
 
 // memberOffsets are where members of this kernel's structs lie.

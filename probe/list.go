@@ -131,44 +131,7 @@ func (l *lister) list(pattern string) error {
 	if err != nil {
 		return err
 	}
-	set, ok := t.(Set)
-	if !ok {
-		set = Set{t}
-	}
-	for _, m := range set {
-		if err := l.target(m); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (l *lister) target(t Target) error {
-	switch t := t.(type) {
-	case Kprobe:
-		return l.functions(t.Module, t.Symbol, func(s kallsyms.Symbol) Target { return Kprobe{Module: s.Module, Symbol: s.Name} })
-	case Kretprobe:
-		return l.functions(t.Module, t.Symbol, func(s kallsyms.Symbol) Target { return Kretprobe{Module: s.Module, Symbol: s.Name} })
-	case Fentry:
-		return l.functions(t.Module, t.Symbol, func(s kallsyms.Symbol) Target { return Fentry{Module: s.Module, Symbol: s.Name} })
-	case Fexit:
-		return l.functions(t.Module, t.Symbol, func(s kallsyms.Symbol) Target { return Fexit{Module: s.Module, Symbol: s.Name} })
-	case Tracepoint:
-		return l.tracepoints(t)
-	case RawTracepoint:
-		return l.rawTracepoints(t)
-	case Uprobe:
-		return l.userFunctions(t.Path, t.Symbol, t.PID, func(p, s string) Target { return Uprobe{Path: p, Symbol: s, PID: t.PID} })
-	case Uretprobe:
-		return l.userFunctions(t.Path, t.Symbol, t.PID, func(p, s string) Target { return Uretprobe{Path: p, Symbol: s, PID: t.PID} })
-	case USDT:
-		return l.usdt(t)
-	case Iter:
-		return l.named(t.Name, "iter", func(n string) Target { return Iter{Name: n} })
-	case LSM:
-		return l.named(t.Hook, "lsm", func(n string) Target { return LSM{Hook: n} })
-	}
-	return l.put(Listed{Target: t})
+	return t.list(l)
 }
 
 // functions lists kernel functions. Those of fentry and fexit must have a
@@ -469,10 +432,10 @@ func (l *lister) plainPath(p string, pid int) string {
 }
 
 // events lists the generic performance events, whether this CPU has them or not.
-func (l *lister) events(k kind, pattern string) error {
+func (l *lister) events(k word, pattern string) error {
 	name, _, _ := strings.Cut(pattern, ":")
 	g := glob.Compile(name)
-	want := map[kind]uint32{kindSoftware: pmc.TypeSoftware, kindHardware: pmc.TypeHardware}[k]
+	want := map[word]uint32{kindSoftware: pmc.TypeSoftware, kindHardware: pmc.TypeHardware}[k]
 	for _, n := range slices.Sorted(maps.Keys(defaultPeriods)) {
 		ev, err := pmc.ParseEvent(n, nil)
 		if err != nil || ev.Type != want || !g.Match(n) {

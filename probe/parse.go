@@ -1,19 +1,102 @@
 package probe
 
 import (
-	"errors"
-	"fmt"
-	"strconv"
 	"strings"
 
 	"github.com/borescope/borescope/internal/near"
+	"github.com/borescope/borescope/probe/internal/spelling"
 )
 
-// kind is a target's kind by its first word.
-type kind uint8
+// applyOptions sets what follows the target after a blank.
+func applyOptions(s *spelling.Scanned, t Target) (Target, error) {
+	seen := map[string]bool{}
+	for _, o := range s.Options {
+		if seen[o.Key] {
+			return nil, s.Errorf(o.Off, "%s is given twice", o.Key)
+		}
+		seen[o.Key] = true
+		var err error
+		if t, err = applyOption(s, t, o); err != nil {
+			return nil, err
+		}
+	}
+	return t, nil
+}
+
+func applyOption(s *spelling.Scanned, t Target, o spelling.Option) (Target, error) {
+	switch o.Key {
+	case "pid":
+		n, err := spelling.ParseNumber(o.Value, 31)
+		if err != nil || n == 0 {
+			return nil, s.Errorf(o.Off, "bad pid %q: want a process id", o.Value)
+		}
+		if t, ok := withPID(t, int(n)); ok {
+			return t, nil
+		}
+	case "maxactive":
+		n, err := spelling.ParseNumber(o.Value, 31)
+		if err != nil || n == 0 {
+			return nil, s.Errorf(o.Off, "bad maxactive %q: want a number of calls", o.Value)
+		}
+		if k, ok := t.(Kretprobe); ok {
+			k.MaxActive = int(n)
+			return k, nil
+		}
+	case "sleepable":
+		if o.Value != "" {
+			return nil, s.Errorf(o.Off, "sleepable takes no value")
+		}
+		switch t := t.(type) {
+		case Tracepoint:
+			t.Sleepable = true
+			return t, nil
+		case RawTracepoint:
+			t.Sleepable = true
+			return t, nil
+		}
+	default:
+		return perfOption(s, t, o)
+	}
+	return nil, s.Errorf(o.Off, "%s does not go with %s", o.Key, s.Kind)
+}
+
+// withPID restricts a target to a process, if its kind can be.
+func withPID(t Target, pid int) (Target, bool) {
+	switch t := t.(type) {
+	case Uprobe:
+		t.PID = pid
+		return t, true
+	case Uretprobe:
+		t.PID = pid
+		return t, true
+	case USDT:
+		t.PID = pid
+		return t, true
+	case Perf:
+		t.PID = pid
+		return t, true
+	case Watchpoint:
+		t.PID = pid
+		return t, true
+	case Iter:
+		t.PID = pid
+		return t, true
+	}
+	return t, false
+}
+
+func sleepable(on bool) string {
+	if on {
+		return " sleepable"
+	}
+	return ""
+}
+
+// word is a target's kind by its first word.
+type word uint8
 
 const (
-	kindNone kind = iota
+	kindNone word = iota
 	kindKprobe
 	kindKretprobe
 	kindFentry
@@ -39,7 +122,7 @@ const (
 
 // kindNames are the kinds' names and bpftrace's short and older forms
 // (docs/language.adoc there, "Probes").
-var kindNames = map[string]kind{
+var kindNames = map[string]word{
 	"kprobe": kindKprobe, "k": kindKprobe,
 	"kretprobe": kindKretprobe, "kr": kindKretprobe,
 	"fentry": kindFentry, "f": kindFentry, "kfunc": kindFentry,
@@ -77,37 +160,55 @@ var kindNames = map[string]kind{
 // of type *SyntaxError.
 func ParseTarget(text string) (Target, error) {
 	var set Set
-	for _, r := range splitTargets(text) {
-		s, err := scanTarget(text, r[0], r[1])
-		if err != nil {
-			return nil, err
-		}
-		t, err := s.target()
-		if err != nil {
-			return nil, err
-		}
+	err := words.Scan(text, func(s *spelling.Scanned) error {
+		t, err := build(s)
 		set = append(set, t)
-	}
-	if len(set) == 1 {
+		return err
+	})
+	switch {
+	case err != nil:
+		return nil, err
+	case len(set) == 1:
 		return set[0], nil
 	}
 	return set, nil
 }
 
-// target builds the target of what was scanned.
-func (s *scanned) target() (Target, error) {
-	k, ok := kindNames[s.kind]
+// SyntaxError says where a target's text is wrong, so that a front end can underline it:
+// Msg says what is wrong at the byte Offset, from 0 to len(Input), of the whole text,
+// Input, and what would be right.
+type SyntaxError = spelling.SyntaxError
+
+// words are the kinds and the options that may trail a target, which are this package's
+// own: bpftrace has no spelling for them.
+var words = spelling.Words{
+	Kind: func(word string) (known, alone bool) {
+		k, known := kindNames[word]
+		return known, k == kindBegin || k == kindEnd
+	},
+	Option: func(word string) bool {
+		switch word {
+		case "pid", "maxactive", "sleepable", "cgroup", "cpus":
+			return true
+		}
+		return false
+	},
+}
+
+// build builds the target of what was scanned.
+func build(s *spelling.Scanned) (Target, error) {
+	k, ok := kindNames[s.Kind]
 	switch {
-	case s.kind == "" && len(s.parts) == 0:
-		return nil, s.errorf(s.base, "empty target: want KIND:…, such as kprobe:vfs_read")
+	case s.Kind == "" && len(s.Parts) == 0:
+		return nil, s.Errorf(s.Base, "empty target: want KIND:…, such as kprobe:vfs_read")
 	case !ok:
-		return nil, s.errorf(s.base, "unknown kind %q%s", s.kind, kindHint(s.kind))
+		return nil, s.Errorf(s.Base, "unknown kind %q%s", s.Kind, kindHint(s.Kind))
 	}
-	t, err := s.parse(k)
+	t, err := parseKind(s, k)
 	if err != nil {
 		return nil, err
 	}
-	return s.applyOptions(t)
+	return applyOptions(s, t)
 }
 
 // kindHint offers the kinds that are near to the name, or all of them.
@@ -125,217 +226,66 @@ var kindList = []string{
 	"watchpoint", "iter", "socket", "begin", "end",
 }
 
-func (s *scanned) parse(k kind) (Target, error) {
+func parseKind(s *spelling.Scanned, k word) (Target, error) {
 	switch k {
 	case kindKprobe:
-		return s.kprobe()
+		return parseKprobe(s)
 	case kindKretprobe:
-		m, sym, err := s.moduleSymbol("kretprobe:[MODULE:]FUNCTION")
+		m, sym, err := s.ModuleSymbol("kretprobe:[MODULE:]FUNCTION")
 		return Kretprobe{Module: m, Symbol: sym}, err
 	case kindFentry:
-		m, sym, id, err := s.trampoline("fentry")
+		m, sym, id, err := parseTrampoline(s, "fentry")
 		return Fentry{Module: m, Symbol: sym, BPF: id}, err
 	case kindFexit:
-		m, sym, id, err := s.trampoline("fexit")
+		m, sym, id, err := parseTrampoline(s, "fexit")
 		return Fexit{Module: m, Symbol: sym, BPF: id}, err
 	case kindFmodRet:
-		m, sym, err := s.moduleSymbol("fmod_ret:[MODULE:]FUNCTION")
+		m, sym, err := s.ModuleSymbol("fmod_ret:[MODULE:]FUNCTION")
 		return FmodRet{Module: m, Symbol: sym}, err
 	case kindTracepoint:
-		p, err := s.exactly(2, "tracepoint:GROUP:NAME", "")
+		p, err := s.Exactly(2, "tracepoint:GROUP:NAME", "")
 		if err != nil {
 			return nil, err
 		}
-		return Tracepoint{Group: p[0].text, Name: p[1].text}, nil
+		return Tracepoint{Group: p[0].Text, Name: p[1].Text}, nil
 	case kindRawTracepoint:
-		m, name, err := s.moduleSymbol("rawtracepoint:[MODULE:]NAME")
+		m, name, err := s.ModuleSymbol("rawtracepoint:[MODULE:]NAME")
 		return RawTracepoint{Module: m, Name: name}, err
 	case kindUprobe:
-		return s.uprobe()
+		return parseUprobe(s)
 	case kindUretprobe:
-		return s.uretprobe()
+		return parseUretprobe(s)
 	case kindUSDT:
-		return s.usdt()
+		return parseUSDT(s)
 	case kindProfile, kindInterval, kindSoftware, kindHardware, kindPerf:
-		return s.perf(k)
+		return parsePerf(s, k)
 	case kindWatchpoint:
-		return s.watchpoint()
+		return parseWatchpoint(s)
 	}
-	return s.parseShort(k)
+	return parseShort(s, k)
 }
 
 // parseShort reads the kinds that have at most one part.
-func (s *scanned) parseShort(k kind) (Target, error) {
+func parseShort(s *spelling.Scanned, k word) (Target, error) {
 	if k == kindBegin || k == kindEnd {
-		if len(s.parts) > 0 {
-			return nil, s.errorf(s.parts[0].off-1, "%s takes nothing after it", s.kind)
+		if len(s.Parts) > 0 {
+			return nil, s.Errorf(s.Parts[0].Off-1, "%s takes nothing after it", s.Kind)
 		}
 		if k == kindBegin {
 			return Begin{}, nil
 		}
 		return End{}, nil
 	}
-	want := map[kind]string{kindLSM: "lsm:HOOK", kindIter: "iter:NAME", kindSocket: "socket:INTERFACE"}[k]
-	p, err := s.exactly(1, want, "")
+	want := map[word]string{kindLSM: "lsm:HOOK", kindIter: "iter:NAME", kindSocket: "socket:INTERFACE"}[k]
+	p, err := s.Exactly(1, want, "")
 	if err != nil {
 		return nil, err
 	}
 	switch k {
 	case kindLSM:
-		return LSM{Hook: p[0].text}, nil
+		return LSM{Hook: p[0].Text}, nil
 	case kindIter:
-		return Iter{Name: p[0].text}, nil
+		return Iter{Name: p[0].Text}, nil
 	}
-	return SocketFilter{Interface: p[0].text}, nil
-}
-
-// exactly returns n parts, none of them empty. Suffixes ("+4") are refused
-// unless allowed for the last.
-func (s *scanned) exactly(n int, want, suffix string) ([]part, error) {
-	if len(s.parts) < n {
-		return nil, s.errorf(s.end(), "something is missing: want %s", want)
-	}
-	if len(s.parts) > n {
-		return nil, s.errorf(s.parts[n].off-1, "too many parts: want %s; a part with a colon is written in quotes", want)
-	}
-	for i, p := range s.parts {
-		if p.text == "" {
-			return nil, s.errorf(p.off, "empty part: want %s", want)
-		}
-		if p.suffix != "" && (i != n-1 || suffix == "") {
-			return nil, s.errorf(p.off, "nothing may follow the closing quote here: want %s", want)
-		}
-	}
-	return s.parts, nil
-}
-
-// moduleSymbol reads SYMBOL or MODULE:SYMBOL.
-func (s *scanned) moduleSymbol(want string) (module, symbol string, err error) {
-	n := 1
-	if len(s.parts) > 1 {
-		n = 2
-	}
-	p, err := s.exactly(n, want, "")
-	if err != nil {
-		return "", "", err
-	}
-	last := p[n-1]
-	if !last.quoted && strings.Contains(last.text, "+") {
-		return "", "", s.errorf(last.off+strings.IndexByte(last.text, '+'),
-			"%s takes no offset: it is at the function's entry or return; only kprobe and uprobe do", s.kind)
-	}
-	if n == 2 {
-		return p[0].text, last.text, nil
-	}
-	return "", last.text, nil
-}
-
-func (s *scanned) trampoline(name string) (module, symbol string, id uint32, err error) {
-	if len(s.parts) != 3 {
-		module, symbol, err = s.moduleSymbol(name + ":[MODULE:]FUNCTION or " + name + ":bpf:ID:FUNCTION")
-		return module, symbol, 0, err
-	}
-	p, err := s.exactly(3, name+":bpf:ID:FUNCTION", "")
-	if err != nil {
-		return "", "", 0, err
-	}
-	if p[0].text != "bpf" || p[0].quoted {
-		return "", "", 0, s.errorf(p[0].off, "want %s:bpf:ID:FUNCTION, with the id of a loaded BPF program", name)
-	}
-	n, err := s.number(p[1], 32)
-	if err == nil && n == 0 {
-		err = s.errorf(p[1].off, "BPF program ids begin at 1")
-	}
-	return "", p[2].text, uint32(n), err
-}
-
-func (s *scanned) kprobe() (Target, error) {
-	const want = "kprobe:[MODULE:]FUNCTION[+OFFSET] or kprobe:0xADDRESS"
-	n := 1
-	if len(s.parts) > 1 {
-		n = 2
-	}
-	p, err := s.exactly(n, want, "+")
-	if err != nil {
-		return nil, err
-	}
-	last := p[n-1]
-	if isAddress(last) {
-		if n == 2 {
-			return nil, s.errorf(last.off, "a raw address takes no module: want kprobe:0xADDRESS")
-		}
-		a, err := s.number(last, 64)
-		if err == nil && a == 0 {
-			err = s.errorf(last.off, "address 0 is no kernel instruction")
-		}
-		return Kprobe{Address: a}, err
-	}
-	sym, off, err := s.symbolOffset(last)
-	if err != nil {
-		return nil, err
-	}
-	k := Kprobe{Symbol: sym, Offset: off}
-	if n == 2 {
-		k.Module = p[0].text
-	}
-	return k, nil
-}
-
-// symbolOffset splits SYMBOL+OFFSET.
-func (s *scanned) symbolOffset(p part) (string, uint64, error) {
-	sym, off := p.text, p.suffix
-	at := p.end - len(p.suffix)
-	if !p.quoted {
-		i := strings.LastIndexByte(sym, '+')
-		if i < 0 {
-			return sym, 0, nil
-		}
-		sym, off, at = sym[:i], sym[i:], p.off+i
-	} else if off == "" {
-		return sym, 0, nil
-	}
-	if sym == "" {
-		return "", 0, s.errorf(p.off, "an offset needs a function before it: want FUNCTION+OFFSET")
-	}
-	if off[0] != '+' {
-		return "", 0, s.errorf(at, "only +OFFSET may follow the closing quote")
-	}
-	n, err := parseNumber(off[1:], 64)
-	if err != nil {
-		return "", 0, s.errorf(at+1, "bad offset %q: %s", off[1:], err)
-	}
-	return sym, n, nil
-}
-
-// isAddress tells an address from a function's name.
-func isAddress(p part) bool {
-	return !p.quoted && p.text != "" && p.text[0] >= '0' && p.text[0] <= '9'
-}
-
-func (s *scanned) number(p part, bits int) (uint64, error) {
-	if p.quoted {
-		return 0, s.errorf(p.off, "want a number, not a quoted name")
-	}
-	n, err := parseNumber(p.text, bits)
-	if err != nil {
-		return 0, s.errorf(p.off, "bad number %q: %s", p.text, err)
-	}
-	return n, nil
-}
-
-// parseNumber reads a decimal or 0x number, saying in a word what is wrong.
-func parseNumber(t string, bits int) (uint64, error) {
-	base := 10
-	digits := t
-	if strings.HasPrefix(t, "0x") || strings.HasPrefix(t, "0X") {
-		base, digits = 16, t[2:]
-	}
-	n, err := strconv.ParseUint(digits, base, bits)
-	switch {
-	case errors.Is(err, strconv.ErrRange):
-		return 0, fmt.Errorf("does not fit into %d bits", bits)
-	case err != nil:
-		return 0, errors.New("want a decimal number or one that begins with 0x")
-	}
-	return n, nil
+	return SocketFilter{Interface: p[0].Text}, nil
 }

@@ -28,6 +28,7 @@ var machines = []struct {
 		feature.KprobeMulti, feature.KprobeSession, feature.UprobeMulti, feature.UprobeSession, feature.RawTracepointCookie, feature.HardwarePMU,
 	}},
 	{"6.12-amd64", "amd64", "6.12.107+deb13-cloud-amd64", []feature.Feature{feature.UprobeSession, feature.HardwarePMU}},
+	{"7.2-amd64", "amd64", "7.2.0-rc1-cloud-amd64", []feature.Feature{feature.HardwarePMU}},
 	{"6.12-arm64", "arm64", "6.12.107+deb13-cloud-arm64", []feature.Feature{
 		feature.KprobeMulti, feature.KprobeSession, feature.UprobeSession,
 	}},

@@ -56,7 +56,9 @@ func Requires(env *Env, targets []Target) []Requirement {
 		q.token()
 	}
 	for _, t := range targets {
-		q.target(t)
+		if t != nil {
+			t.requires(q)
+		}
 	}
 	if v, ok := feature.ParseVersion(env.Release()); ok && v.Before(feature.Version{5, 11}) {
 		q.capability("CAP_SYS_RESOURCE", "raising RLIMIT_MEMLOCK, which maps are accounted to before Linux 5.11")
@@ -132,58 +134,10 @@ func (q *requirer) perf() {
 	}
 }
 
-// target adds what one target needs.
-func (q *requirer) target(t Target) {
-	switch t := t.(type) {
-	case Set:
-		for _, m := range t {
-			q.target(m)
-		}
-	case Begin, End:
-		if !has(q.env, feature.SyscallProg) {
-			q.capability("CAP_PERFMON", "raw tracepoint programs, which stand in for syscall programs")
-		}
-	case SocketFilter:
-		q.capability("CAP_NET_RAW", "packet sockets")
-	case Kprobe:
-		q.kernel(feature.Kprobe, t.Symbol)
-	case Kretprobe:
-		q.kernel(feature.Kprobe, t.Symbol)
-		if t.MaxActive > 0 {
-			q.mount()
-		}
-	case Fentry:
-		q.kernel(feature.Fentry, t.Symbol)
-	case Fexit:
-		q.kernel(feature.Fexit, t.Symbol)
-	case FmodRet:
-		q.kernel(feature.Fexit, t.Symbol)
-	case LSM:
-		q.kernel(feature.LSM, "")
-	case Iter:
-		q.kernel(feature.Iter, "")
-	case Tracepoint:
-		q.perf()
-		q.mount()
-	case RawTracepoint:
-		q.capability("CAP_PERFMON", perfmon)
-	case Uprobe:
-		q.user(t.PID)
-	case Uretprobe:
-		q.user(t.PID)
-	case USDT:
-		q.user(t.PID)
-	case Perf:
-		q.perf()
-		if f := feature.OfEvent(t.Event.Type, t.Event.Hardware()); f != 0 {
-			q.feature(f, "the event's kind")
-		}
-	case Watchpoint:
-		q.perf()
-		q.feature(feature.Watchpoint, "watchpoints")
-		if t.Symbol != "" {
-			q.capability("CAP_SYSLOG", "the address of a kernel variable in /proc/kallsyms")
-		}
+// run adds what programs need that run once.
+func (q *requirer) run() {
+	if !has(q.env, feature.SyscallProg) {
+		q.capability("CAP_PERFMON", "raw tracepoint programs, which stand in for syscall programs")
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/cilium/ebpf/btf"
 
 	"github.com/borescope/borescope/internal/feature"
+	"github.com/borescope/borescope/probe/internal/spelling"
 	"github.com/borescope/borescope/probe/internal/userfile"
 )
 
@@ -269,41 +270,10 @@ func (r *resolver) missing(t Target, err error) error {
 }
 
 func (r *resolver) resolveOne(t Target) error {
-	switch t := t.(type) {
-	case Kprobe:
-		return r.kprobe(t)
-	case Kretprobe:
-		return r.kretprobe(t)
-	case Fentry:
-		return r.tracing(trampoline{t, t.Module, t.Symbol, t.BPF, ebpf.AttachTraceFEntry, ""})
-	case Fexit:
-		return r.tracing(trampoline{t, t.Module, t.Symbol, t.BPF, ebpf.AttachTraceFExit, ""})
-	case FmodRet:
-		return r.tracing(trampoline{t, t.Module, t.Symbol, 0, ebpf.AttachModifyReturn, ""})
-	case LSM:
-		return r.lsm(t)
-	case Tracepoint:
-		return r.tracepoint(t)
-	case RawTracepoint:
-		return r.rawTracepoint(t)
-	case Uprobe:
-		return r.uprobe(t)
-	case Uretprobe:
-		return r.uretprobe(t)
-	case USDT:
-		return r.usdt(t)
-	case Perf:
-		return r.perf(t)
-	case Watchpoint:
-		return r.watchpoint(t)
-	case Iter:
-		return r.iter(t)
-	case SocketFilter:
-		return r.socket(t)
-	case Begin, End:
-		return r.run(t)
+	if t == nil || reflect.TypeOf(t).Kind() == reflect.Pointer {
+		return fmt.Errorf("unknown kind of target %T", t)
 	}
-	return fmt.Errorf("unknown kind of target %T", t)
+	return t.resolve(r)
 }
 
 // add records a program of the group.
@@ -484,45 +454,14 @@ func (r *resolver) finish() {
 func programName(p *Program, i int) string {
 	word := "probe"
 	if len(p.Sites) > 0 && p.Sites[0].Target != nil {
-		word = lastWord(p.Sites[0].Target)
+		word = p.Sites[0].Target.word()
 	}
 	suffix := fmt.Sprintf("_%d", i)
 	var b strings.Builder
 	for j := 0; j < len(word) && b.Len() < 15-len(suffix); j++ {
-		if isWord(word[j]) {
+		if spelling.IsWord(word[j]) {
 			b.WriteByte(word[j])
 		}
 	}
 	return b.String() + suffix
-}
-
-func lastWord(t Target) string {
-	switch t := t.(type) {
-	case Kprobe:
-		return t.Symbol
-	case Kretprobe:
-		return t.Symbol
-	case Fentry:
-		return t.Symbol
-	case Fexit:
-		return t.Symbol
-	case FmodRet:
-		return t.Symbol
-	case LSM:
-		return t.Hook
-	case Tracepoint:
-		return t.Name
-	case RawTracepoint:
-		return t.Name
-	case Uprobe:
-		return t.Symbol
-	case Uretprobe:
-		return t.Symbol
-	case USDT:
-		return t.Name
-	case Perf:
-		return "perf"
-	}
-	name, _, _ := strings.Cut(t.String(), ":")
-	return name
 }

@@ -6,10 +6,64 @@ import (
 	"fmt"
 
 	"github.com/borescope/borescope/internal/elffile"
+	"github.com/borescope/borescope/internal/notexist"
 	"github.com/borescope/borescope/internal/pclntab"
 	"github.com/borescope/borescope/probe/internal/usercode"
 	"github.com/borescope/borescope/probe/internal/userfile"
 )
+
+// goABIs are the integer registers of Go's ABIInternal
+// (cmd/compile/abi-internal.md), in DWARF numbers.
+var goABIs = map[string]callABI{
+	"amd64": {args: []int{0, 3, 2, 5, 4, 8, 9, 10, 11}, ret: 0},
+	"arm64": {args: []int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}, ret: 0},
+}
+
+// moveBehind moves a site at a Go function's entry behind its stack check; it is
+// false where there is none.
+func (s *Site) moveBehind(f *elffile.File, fn userfile.Symbol) bool {
+	skip := usercode.BehindStackCheck(f, fn)
+	off, ok := f.Offset(fn.Value + skip)
+	if skip == 0 || !ok {
+		return false
+	}
+	s.Address, s.Offset = fn.Value+skip, off
+	return true
+}
+
+// goReturns puts the probe on every return instruction.
+func (r *resolver) goReturns(f *elffile.File, p Program, site Site, s userfile.Symbol) error {
+	if s.Size == 0 {
+		return errors.New("its size is not known, so its return instructions can't be found; return probes would break goroutine stacks")
+	}
+	text, err := r.code.Follow(s.Value, s.Size)
+	if err != nil {
+		return err
+	}
+	rets, err := usercode.Returns(f.Machine, text)
+	if err != nil {
+		return err
+	}
+	if len(rets) == 0 {
+		return errors.New("it has no return instruction: it never returns, or leaves by a jump")
+	}
+	p.Returns, p.Args = true, nil
+	abi := goABIs[archOf(f.Machine)]
+	p.Ret = abi.untypedRet(true)
+	r.typeUser(&p, f, s, true)
+	p.Why = "Go: uprobes on the return instructions, because return probes break goroutine stacks"
+	for _, off := range rets {
+		site.Address = s.Value + off
+		fo, ok := f.Offset(site.Address)
+		if !ok {
+			return notexist.Errorf("address %#x lies in no loaded segment", site.Address)
+		}
+		site.Offset = fo
+		p.Sites = append(p.Sites, site)
+	}
+	r.add(p)
+	return nil
+}
 
 // goTarget describes the Go program that a probe is in, which is read once for all
 // probes in it.

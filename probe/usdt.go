@@ -17,10 +17,55 @@ import (
 	"github.com/borescope/borescope/internal/near"
 	"github.com/borescope/borescope/internal/notexist"
 	"github.com/borescope/borescope/internal/procfs"
+	"github.com/borescope/borescope/probe/internal/spelling"
 	"github.com/borescope/borescope/probe/internal/usercode"
 	"github.com/borescope/borescope/probe/internal/userfile"
 	"github.com/borescope/borescope/usdt"
 )
+
+// USDT fires at a user statically defined tracepoint, at all of its sites.
+// "usdt:/usr/bin/postgres:postgresql:query__start", "usdt:/path:name".
+type USDT struct {
+	Path     string // as a Uprobe's
+	Provider string // "" is any; may hold wildcards
+	Name     string // may hold wildcards
+	PID      int    // restricts the probe to one process; 0 is all
+}
+
+func (t USDT) requires(q *requirer) { q.user(t.PID) }
+
+func (t USDT) list(l *lister) error { return l.usdt(t) }
+
+func (t USDT) word() string { return t.Name }
+
+func parseUSDT(s *spelling.Scanned) (Target, error) {
+	const want = "usdt:PATH:[PROVIDER:]NAME"
+	if err := s.UserParts(want); err != nil {
+		return nil, err
+	}
+	if len(s.Parts) > 3 {
+		return nil, s.Errorf(s.Parts[3].Off-1, "too many parts: want %s; a part with a colon is written in quotes", want)
+	}
+	for _, p := range s.Parts {
+		if p.Suffix != "" {
+			return nil, s.Errorf(p.Off, "nothing may follow a closing quote here: want %s", want)
+		}
+	}
+	u := USDT{Path: s.Parts[0].Text, Name: s.Parts[len(s.Parts)-1].Text}
+	if len(s.Parts) == 3 {
+		u.Provider = s.Parts[1].Text
+	}
+	return u, nil
+}
+
+// String is "usdt:PATH:PROVIDER:NAME" or "usdt:PATH:NAME", with " pid=N".
+func (t USDT) String() string {
+	s := "usdt:" + spelling.Quote(t.Path) + ":"
+	if t.Provider != "" {
+		s += spelling.Quote(t.Provider) + ":"
+	}
+	return s + spelling.Quote(t.Name) + pid(t.PID)
+}
 
 // usdtSite is a site that a target stands for.
 type usdtSite struct {
@@ -29,10 +74,10 @@ type usdtSite struct {
 	unsafe      error // why no instruction is known to begin there
 }
 
-// usdt resolves a probe to all of its sites: one program for each number of
+// resolve resolves a probe to all of its sites: one program for each number of
 // arguments, with the distinct argument sets as its Specs, told apart by
 // cookie; or one for each distinct set where the kernel has no cookies.
-func (r *resolver) usdt(t USDT) error {
+func (t USDT) resolve(r *resolver) error {
 	if t.Name == "" {
 		return errors.New("it names no probe")
 	}

@@ -1,6 +1,7 @@
 package probe
 
 import (
+	"context"
 	"debug/elf"
 	"errors"
 	"fmt"
@@ -14,7 +15,6 @@ import (
 	"github.com/borescope/borescope/internal/glob"
 	"github.com/borescope/borescope/internal/near"
 	"github.com/borescope/borescope/internal/notexist"
-	"github.com/borescope/borescope/probe/internal/caps"
 	"github.com/borescope/borescope/probe/internal/usercode"
 	"github.com/borescope/borescope/probe/internal/userfile"
 	"github.com/borescope/borescope/symbol"
@@ -30,40 +30,6 @@ type userProbe struct {
 	returns         bool
 	// renamed is the target for one file and one function.
 	renamed func(path, symbol string) Target
-}
-
-func (r *resolver) uprobe(t Uprobe) error {
-	u := userProbe{
-		lang: t.Lang, symbol: t.Symbol, offset: t.Offset, address: t.Address,
-		file: t.File, line: t.Line, column: t.Column, pid: t.PID,
-		renamed: func(path, symbol string) Target {
-			n := t
-			n.Path, n.Symbol = path, symbol
-			if n.Symbol != t.Symbol {
-				n.Lang = "" // the name of the symbol itself
-			}
-			return n
-		},
-	}
-	return r.user(t.Path, u)
-}
-
-func (r *resolver) uretprobe(t Uretprobe) error {
-	if t.Symbol == "" {
-		return errors.New("it names no function")
-	}
-	u := userProbe{
-		lang: t.Lang, symbol: t.Symbol, pid: t.PID, returns: true,
-		renamed: func(path, symbol string) Target {
-			n := t
-			n.Path, n.Symbol = path, symbol
-			if n.Symbol != t.Symbol {
-				n.Lang = ""
-			}
-			return n
-		},
-	}
-	return r.user(t.Path, u)
 }
 
 // user resolves a user probe in every file that its path stands for.
@@ -163,13 +129,6 @@ func (r *resolver) userProgram(f *elffile.File, goProgram bool) Program {
 	return p
 }
 
-// goABIs are the integer registers of Go's ABIInternal
-// (cmd/compile/abi-internal.md), in DWARF numbers.
-var goABIs = map[string]callABI{
-	"amd64": {args: []int{0, 3, 2, 5, 4, 8, 9, 10, 11}, ret: 0},
-	"arm64": {args: []int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}, ret: 0},
-}
-
 // userSymbols is a probe at the functions that a name stands for.
 func (r *resolver) userSymbols(f *elffile.File, path, shown string, u userProbe, goProgram bool) error {
 	found, err := r.findSymbols(f, path, u, goProgram)
@@ -232,52 +191,6 @@ func (r *resolver) userFunction(f *elffile.File, path, shown string, u userProbe
 		}
 	}
 	p.Sites = []Site{site}
-	r.add(p)
-	return nil
-}
-
-// moveBehind moves a site at a Go function's entry behind its stack check; it is
-// false where there is none.
-func (s *Site) moveBehind(f *elffile.File, fn userfile.Symbol) bool {
-	skip := usercode.BehindStackCheck(f, fn)
-	off, ok := f.Offset(fn.Value + skip)
-	if skip == 0 || !ok {
-		return false
-	}
-	s.Address, s.Offset = fn.Value+skip, off
-	return true
-}
-
-// goReturns puts the probe on every return instruction.
-func (r *resolver) goReturns(f *elffile.File, p Program, site Site, s userfile.Symbol) error {
-	if s.Size == 0 {
-		return errors.New("its size is not known, so its return instructions can't be found; return probes would break goroutine stacks")
-	}
-	text, err := r.code.Follow(s.Value, s.Size)
-	if err != nil {
-		return err
-	}
-	rets, err := usercode.Returns(f.Machine, text)
-	if err != nil {
-		return err
-	}
-	if len(rets) == 0 {
-		return errors.New("it has no return instruction: it never returns, or leaves by a jump")
-	}
-	p.Returns, p.Args = true, nil
-	abi := goABIs[archOf(f.Machine)]
-	p.Ret = abi.untypedRet(true)
-	r.typeUser(&p, f, s, true)
-	p.Why = "Go: uprobes on the return instructions, because return probes break goroutine stacks"
-	for _, off := range rets {
-		site.Address = s.Value + off
-		fo, ok := f.Offset(site.Address)
-		if !ok {
-			return notexist.Errorf("address %#x lies in no loaded segment", site.Address)
-		}
-		site.Offset = fo
-		p.Sites = append(p.Sites, site)
-	}
 	r.add(p)
 	return nil
 }
@@ -387,39 +300,48 @@ func (r *resolver) noSymbol(f *elffile.File, path string, u userProbe, total int
 	return notexist.Errorf("no function %s in %s%s", u.symbol, path, hint)
 }
 
-// unprivileged reports whether this process lacks CAP_SYS_ADMIN, which is looked
-// up once for all targets.
-func (r *resolver) unprivileged() bool {
-	if r.lacksAdmin == nil {
-		lacks := caps.Lacks(r.env, "CAP_SYS_ADMIN")
-		r.lacksAdmin = &lacks
+// userLine is a probe at a source line: at the first instruction of every
+// place that the compiler made of it (inlining makes several).
+func (r *resolver) userLine(f *elffile.File, name, shown string, u userProbe, goProgram bool) error {
+	addrs, err := usercode.LineAddresses(r.ctx, f, name, u.file, u.line, u.column)
+	if err != nil {
+		return err
 	}
-	return *r.lacksAdmin
+	p := r.userProgram(f, goProgram)
+	p.Args = withReason(p.Args, "arguments are known at a function's entry only")
+	if goProgram {
+		p.Go = r.goTarget(f, name)
+	}
+	var bad error
+	for _, a := range addrs {
+		off, ok := f.Offset(a)
+		if !ok {
+			continue
+		}
+		site := Site{Target: u.renamed(shown, ""), Offset: off, Address: a, Path: name, PID: u.pid, CPU: -1}
+		if err := r.begins(&site, r.code.Check(a)); err != nil {
+			bad = err // of code that the linker has dropped, its lines remain
+			continue
+		}
+		p.Sites = append(p.Sites, site)
+	}
+	if len(p.Sites) == 0 && bad != nil {
+		return bad
+	}
+	if len(p.Sites) == 0 {
+		return notexist.Errorf("the code of %s:%d lies in no loaded segment", u.file, u.line)
+	}
+	r.add(p)
+	return nil
 }
 
-// chooseUser picks uprobe.multi for several sites, where a program is to sleep
-// or to see entry and return, and for processes without CAP_SYS_ADMIN, which
-// perf_uprobe_event_init (kernel/events/core.c) asks for, but multi links do not.
-func (r *resolver) chooseUser(p *Program) {
-	if p.Sleepable() {
-		if err := r.env.Supports(feature.SleepableUprobe); err != nil {
-			p.why(feature.SleepableUprobe.String(), err)
-			p.Flags &^= flagSleepable
-		}
-	}
-	want := len(p.Sites) > 1 || r.o.Session || p.Sleepable() || isMultiType(r.o.AttachType) || r.unprivileged()
-	if !want || r.o.NoMulti {
-		r.perfMethod(p)
-		return
-	}
-	f, at := feature.UprobeMulti, ebpf.AttachTraceUprobeMulti
-	if !p.Returns && p.Specs == nil && (r.o.Session || r.o.AttachType == AttachUprobeSession) {
-		f, at = feature.UprobeSession, AttachUprobeSession
-	}
-	if err := r.env.Supports(f); err != nil {
-		p.why(f.String(), err)
-		r.perfMethod(p)
-		return
-	}
-	p.Method, p.AttachType = MethodUprobeMulti, at
+// userCode is what was found out of a file, while probes in it are resolved.
+type userCode struct {
+	*usercode.Boundaries
+	program *GoTarget // of a Go program, once it was asked for
+	types   *usercode.Types
+}
+
+func newUserCode(ctx context.Context, f *elffile.File) *userCode {
+	return &userCode{Boundaries: &usercode.Boundaries{Ctx: ctx, F: f}}
 }

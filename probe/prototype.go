@@ -12,6 +12,45 @@ import (
 	"github.com/borescope/borescope/internal/notexist"
 )
 
+// prototype is a function's type, from the kernel's BTF or a module's.
+func (r *resolver) prototype(module, name string) (*btf.FuncProto, error) {
+	spec, err := r.env.BTF()
+	if module != "" && module != "vmlinux" {
+		spec, err = r.env.ModuleBTF(module)
+	}
+	if err != nil {
+		return nil, err
+	}
+	protos, err := prototypes(spec, name)
+	if err != nil {
+		return nil, err
+	}
+	if len(protos) > 1 {
+		return nil, fmt.Errorf("%d functions called %s have different prototypes", len(protos), name)
+	}
+	return protos[0], nil
+}
+
+// prototypes are the distinct types of the functions of that name.
+func prototypes(spec *btf.Spec, name string) ([]*btf.FuncProto, error) {
+	types, err := spec.AnyTypesByName(name)
+	if err != nil {
+		return nil, err
+	}
+	var out []*btf.FuncProto
+	for _, t := range types {
+		if fn, ok := t.(*btf.Func); ok {
+			if p, ok := fn.Type.(*btf.FuncProto); ok {
+				out = append(out, p)
+			}
+		}
+	}
+	if len(out) == 0 {
+		return nil, fmt.Errorf("%s is no function in BTF: %w", name, btf.ErrNotFound)
+	}
+	return out, nil
+}
+
 // bpfPrototype is the type of a function of a loaded BPF program.
 func bpfPrototype(id uint32, name string) (*btf.FuncProto, error) {
 	prog, err := ebpf.NewProgramFromID(ebpf.ProgramID(id))

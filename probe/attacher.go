@@ -1,0 +1,64 @@
+package probe
+
+import (
+	"os"
+
+	"github.com/borescope/borescope/internal/feature"
+	"github.com/borescope/borescope/probe/internal/perfevent"
+	"github.com/borescope/borescope/probe/internal/userfile"
+)
+
+// attacher is the state of one Plan.Attach.
+type attacher struct {
+	env  *Env
+	o    *AttachOptions
+	link *Link
+	// start holds the perf events that were opened disabled.
+	start []int
+	// drop holds the events whose descriptor is no longer needed once they are
+	// started, because a bpf_link keeps them.
+	drop []int
+	// name is the program that is being attached.
+	name string
+	// cpus are those online, nil before they were asked for.
+	cpus []int
+	// left is why the last site was left out.
+	left error
+	// ids are the files that the plan was made from, open is the one at hand.
+	ids  userfile.FileIDs
+	open *os.File
+	// pmus are the dynamic PMUs.
+	pmus map[string]perfevent.PMU
+}
+
+func noTracepoint(err error) error { return feature.Explain(feature.Tracepoint, err) }
+
+// anyCPU opens the event on the first CPU online: such events fire wherever
+// they are hit, but a CPU must be named, and CPU 0 may be offline.
+func (a *attacher) anyCPU(ev *perfevent.Event) (*perfevent.Event, error) {
+	if a.cpus == nil {
+		list, err := a.env.OnlineCPUs()
+		if err != nil {
+			return nil, err
+		}
+		a.cpus = list
+	}
+	ev.PID, ev.CPU = -1, a.cpus[0]
+	return ev, nil
+}
+
+// pmu is the kprobe or uprobe PMU, read once.
+func (a *attacher) pmu(name string, f feature.Feature) (perfevent.PMU, error) {
+	if t, ok := a.pmus[name]; ok {
+		return t, nil
+	}
+	t, err := perfevent.ReadPMU(a.env.Root(), name, f)
+	if err != nil {
+		return t, err
+	}
+	if a.pmus == nil {
+		a.pmus = map[string]perfevent.PMU{}
+	}
+	a.pmus[name] = t
+	return t, nil
+}

@@ -1,0 +1,18 @@
+//go:build !linux
+
+package cgroups
+
+import (
+	"runtime"
+
+	"github.com/borescope/borescope/internal/feature"
+	"github.com/borescope/borescope/probe/env"
+)
+
+// ID is what tells a file, or a namespace, from others.
+type ID struct{ Device, Inode uint64 }
+
+// IDOf is for Linux.
+func IDOf(e *env.Env, name string) (ID, error) {
+	return ID{}, &feature.UnsupportedError{Feature: "inode of " + name, Hint: "this is " + runtime.GOOS}
+}

@@ -1,0 +1,8 @@
+//go:build !linux
+
+package perfevent
+
+import "errors"
+
+// Open is for Linux.
+func (ev *Event) Open() (int, error) { return -1, errors.ErrUnsupported }

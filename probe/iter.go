@@ -1,0 +1,99 @@
+package probe
+
+import (
+	"errors"
+	"slices"
+	"strings"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/btf"
+
+	"github.com/borescope/borescope/internal/feature"
+	"github.com/borescope/borescope/internal/near"
+	"github.com/borescope/borescope/internal/notexist"
+	"github.com/borescope/borescope/probe/internal/spelling"
+)
+
+// Iter runs once for each object that the kernel holds, when it is read.
+// "iter:task", "iter:task_file", "iter:bpf_map".
+type Iter struct {
+	// Name is the kernel's, without "bpf_iter_"; no wildcards, but List takes them.
+	Name string
+	// PID restricts the task iterators to one process; 0 is all.
+	PID int
+}
+
+func (Iter) requires(q *requirer) { q.kernel(feature.Iter, "") }
+
+func (t Iter) list(l *lister) error {
+	return l.named(t.Name, "iter", func(n string) Target { return Iter{Name: n} })
+}
+
+func (Iter) word() string { return "iter" }
+
+// String is "iter:NAME", with " pid=N".
+func (t Iter) String() string { return "iter:" + spelling.Quote(t.Name) + pid(t.PID) }
+
+// resolve resolves an iterator by the struct that its programs are given.
+func (t Iter) resolve(r *resolver) error {
+	if err := r.env.Supports(feature.Iter); errors.Is(err, errors.ErrUnsupported) {
+		return err
+	}
+	if t.PID != 0 && !strings.HasPrefix(t.Name, "task") {
+		return errors.New("only the task iterators take a pid")
+	}
+	fields, err := r.iterFields(t.Name)
+	if err != nil {
+		return err
+	}
+	r.add(Program{
+		Type: ebpf.Tracing, AttachType: ebpf.AttachTraceIter, AttachTo: t.Name,
+		Context: ContextIter, Method: MethodIter, Fields: fields,
+		Sites: []Site{{Target: t, PID: t.PID, CPU: -1}},
+	})
+	return nil
+}
+
+// iterFields are the members of an iterator's context.
+func (r *resolver) iterFields(name string) ([]Arg, error) {
+	spec, err := r.env.BTF()
+	if err != nil {
+		return nil, err
+	}
+	var s *btf.Struct
+	if err := spec.TypeByName("bpf_iter__"+name, &s); err != nil {
+		return nil, notexist.Errorf("no iterator %s%s", name, near.Hint(name, iterNames(spec)))
+	}
+	var out []Arg
+	for _, m := range s.Members {
+		out = append(out, iterField(m))
+	}
+	return out, nil
+}
+
+// iterField is a member of an iterator's context: pointers lie in unions that
+// keep them 8 bytes wide (__bpf_md_ptr).
+func iterField(m btf.Member) Arg {
+	a := Arg{Name: m.Name, Type: m.Type, Loc: Location{Kind: LocationContext, Offset: int64(m.Offset.Bytes()), Size: 8}}
+	if u, ok := m.Type.(*btf.Union); ok && m.Name == "" && len(u.Members) > 0 {
+		a.Name, a.Type = u.Members[0].Name, u.Members[0].Type
+	}
+	if size, err := btf.Sizeof(a.Type); err == nil {
+		a.Loc.Size = size
+	}
+	return a
+}
+
+func iterNames(spec *btf.Spec) []string {
+	var out []string
+	for t, err := range spec.All() {
+		if err != nil {
+			break
+		}
+		if s, ok := t.(*btf.Struct); ok && strings.HasPrefix(s.Name, "bpf_iter__") {
+			out = append(out, s.Name[len("bpf_iter__"):])
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}

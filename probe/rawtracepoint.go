@@ -1,0 +1,183 @@
+package probe
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/btf"
+
+	"github.com/borescope/borescope/internal/feature"
+	"github.com/borescope/borescope/internal/glob"
+	"github.com/borescope/borescope/internal/near"
+	"github.com/borescope/borescope/internal/notexist"
+	"github.com/borescope/borescope/internal/rawbtf"
+	"github.com/borescope/borescope/probe/internal/spelling"
+)
+
+// RawTracepoint fires at a tracepoint before its record is built, with the
+// tracepoint's own arguments; typed by BTF where the kernel has it (tp_btf).
+// "rawtracepoint:sched_switch".
+type RawTracepoint struct {
+	Module string // kernel module, "" for any
+	Name   string // without a group; may hold wildcards
+	// Sleepable is as for a Tracepoint; sys_enter and sys_exit take it (7.2).
+	Sleepable bool
+}
+
+func (RawTracepoint) requires(q *requirer) { q.capability("CAP_PERFMON", perfmon) }
+
+func (t RawTracepoint) list(l *lister) error { return l.rawTracepoints(t) }
+
+func (t RawTracepoint) word() string { return t.Name }
+
+// String is "rawtracepoint:[MODULE:]NAME[ sleepable]".
+func (t RawTracepoint) String() string {
+	return "rawtracepoint:" + spelling.ModuleSymbol(t.Module, t.Name) + sleepable(t.Sleepable)
+}
+
+func (t RawTracepoint) resolve(r *resolver) error {
+	if t.Name == "" {
+		return errors.New("it names no tracepoint")
+	}
+	if glob.IsPattern(t.Name) {
+		return r.rawMatches(t)
+	}
+	p := Program{Type: ebpf.RawTracepoint, Context: ContextRawArgs, Method: MethodRawTracepoint}
+	if t.Sleepable {
+		if err := r.sleepable(&p); err != nil {
+			return err
+		}
+	}
+	p.Sites = []Site{{Target: t, Symbol: t.Name, Module: t.Module, CPU: -1}}
+	if r.o.NoTypes {
+		p.Args = rawSlots()
+		r.add(p)
+		return nil
+	}
+	proto, err := r.rawPrototype(t)
+	var unsupported *feature.UnsupportedError
+	switch {
+	case errors.As(err, &unsupported):
+		p.Args = rawSlots()
+		p.why("types", err)
+	case err != nil:
+		return err
+	default:
+		p.Args, _ = trampArgs(proto)
+		r.preferTyped(&p, t)
+	}
+	r.add(p)
+	return nil
+}
+
+// preferTyped makes a raw tracepoint a tracing program where that is wanted
+// and can be had.
+func (r *resolver) preferTyped(p *Program, t RawTracepoint) {
+	if !r.o.PreferBTF {
+		return
+	}
+	if err := r.env.Supports(feature.TPBTF); err != nil {
+		p.why("tp_btf", err)
+		return
+	}
+	p.Type, p.AttachType, p.AttachTo = ebpf.Tracing, ebpf.AttachTraceRawTp, t.Name
+	p.Context, p.Method = ContextTramp, MethodTracing
+}
+
+// rawSlots are the slots of a raw tracepoint whose prototype is not known. A
+// program that reads more of them than the tracepoint has is refused when it is
+// attached.
+func rawSlots() []Arg {
+	args := make([]Arg, rawbtf.MaxArgs)
+	for i := range args {
+		args[i] = Arg{Name: fmt.Sprintf("arg%d", i), Loc: Location{Kind: LocationContext, Offset: int64(i) * 8, Size: 8}}
+	}
+	return args
+}
+
+const rawTypePrefix = "btf_trace_"
+
+// rawPrototype returns the parameters of a tracepoint, from the typedef that
+// TRACE_EVENT leaves in BTF, without the leading data pointer.
+func (r *resolver) rawPrototype(t RawTracepoint) ([]btf.FuncParam, error) {
+	spec, err := r.env.BTF()
+	if err == nil && t.Module != "" && t.Module != "vmlinux" {
+		spec, err = r.env.ModuleBTF(t.Module)
+	}
+	if err != nil {
+		return nil, err
+	}
+	var td *btf.Typedef
+	if err := spec.TypeByName(rawTypePrefix+t.Name, &td); err != nil {
+		return nil, r.noRaw(spec, t.Name)
+	}
+	ptr, ok := td.Type.(*btf.Pointer)
+	if !ok {
+		return nil, fmt.Errorf("BTF: %s is no function pointer", td.Name)
+	}
+	proto, ok := ptr.Target.(*btf.FuncProto)
+	if !ok || len(proto.Params) == 0 {
+		return nil, fmt.Errorf("BTF: %s has no prototype", td.Name)
+	}
+	// The typedef has no names; the function that calls the probes does.
+	if named, err := prototypes(spec, "__traceiter_"+t.Name); err == nil && len(named[0].Params) == len(proto.Params) {
+		proto = named[0]
+	}
+	return proto.Params[1:], nil
+}
+
+func (r *resolver) noRaw(spec *btf.Spec, name string) error {
+	if group, n, ok := strings.Cut(name, ":"); ok {
+		return notexist.Errorf("no raw tracepoint %q; raw tracepoints have no group (%s): name it %s", name, group, n)
+	}
+	hint := near.Hint(name, rawNames(spec))
+	if call, ok := strings.CutPrefix(name, "sys_enter_"); ok {
+		hint = fmt.Sprintf("; there is one for all system calls, sys_enter, and tracepoint:syscalls:sys_enter_%s for this one", call)
+	}
+	return notexist.Errorf("no raw tracepoint %s%s", name, hint)
+}
+
+// rawNames lists the raw tracepoints of a BTF.
+func rawNames(spec *btf.Spec) []string {
+	var out []string
+	for t, err := range spec.All() {
+		if err != nil {
+			break
+		}
+		if td, ok := t.(*btf.Typedef); ok && strings.HasPrefix(td.Name, rawTypePrefix) {
+			out = append(out, td.Name[len(rawTypePrefix):])
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+func (r *resolver) rawMatches(t RawTracepoint) error {
+	spec, err := r.env.BTF()
+	if err == nil && t.Module != "" && t.Module != "vmlinux" {
+		spec, err = r.env.ModuleBTF(t.Module)
+	}
+	if err != nil {
+		return err
+	}
+	g := glob.Compile(t.Name)
+	n := 0
+	for _, name := range rawNames(spec) {
+		if !g.Match(name) {
+			continue
+		}
+		n++
+		m := t
+		m.Name = name
+		if err := m.resolve(r); err != nil {
+			return err
+		}
+	}
+	if n == 0 {
+		return notexist.Errorf("no raw tracepoint matches")
+	}
+	return nil
+}

@@ -1,0 +1,208 @@
+package probe
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"strconv"
+	"strings"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/btf"
+
+	"github.com/borescope/borescope/internal/feature"
+	"github.com/borescope/borescope/internal/glob"
+	"github.com/borescope/borescope/internal/notexist"
+	"github.com/borescope/borescope/internal/tracefs"
+	"github.com/borescope/borescope/probe/env"
+	"github.com/borescope/borescope/probe/internal/spelling"
+)
+
+// Tracepoint fires at a static kernel tracepoint.
+// "tracepoint:sched:sched_switch". Where a program returns 0 no perf event sees the
+// hit, others' (perf stat's) neither.
+type Tracepoint struct {
+	Group string // a directory of tracefs' events; may hold wildcards
+	Name  string // a tracepoint in it; may hold wildcards
+	// Sleepable asks for a program that may sleep, and so may read user memory
+	// that is not resident. Only the tracepoints of system calls take such (7.2).
+	Sleepable bool
+}
+
+func (Tracepoint) requires(q *requirer) {
+	q.perf()
+	q.mount()
+}
+
+func (t Tracepoint) list(l *lister) error { return l.tracepoints(t) }
+
+func (t Tracepoint) word() string { return t.Name }
+
+// String is "tracepoint:GROUP:NAME[ sleepable]".
+func (t Tracepoint) String() string {
+	return "tracepoint:" + spelling.Quote(t.Group) + ":" + spelling.Quote(t.Name) + sleepable(t.Sleepable)
+}
+
+// flagSleepable is BPF_F_SLEEPABLE.
+const flagSleepable = 1 << 4
+
+// resolve resolves a tracepoint by its format file, or, where there is no
+// tracefs, by the BTF of its record.
+func (t Tracepoint) resolve(r *resolver) error {
+	if glob.IsPattern(t.Group) || glob.IsPattern(t.Name) {
+		return r.tracepointMatches(t)
+	}
+	p := Program{Type: ebpf.TracePoint, Context: ContextRecord, Method: MethodPerfLink}
+	if t.Sleepable {
+		if err := r.sleepable(&p); err != nil {
+			return err
+		}
+	}
+	f, err := r.env.Tracepoint(t.Group, t.Name)
+	if err != nil {
+		// An unmounted tracefs does not keep a plan for another machine from
+		// being made; attaching needs it.
+		if r.env.Live() || !errors.Is(err, errors.ErrUnsupported) {
+			return err
+		}
+		if p.Fields, err = r.recordFields(t, err); err != nil {
+			return err
+		}
+		p.Why = "no tracefs: fields from BTF"
+	} else {
+		for i := range f.Fields {
+			p.Fields = append(p.Fields, fieldArg(&f.Fields[i], t.Group))
+		}
+	}
+	p.Sites = []Site{{Target: t, CPU: -1}}
+	r.add(p)
+	return nil
+}
+
+// sleepable lets a tracepoint's program sleep, where the kernel can.
+func (r *resolver) sleepable(p *Program) error {
+	if err := r.env.Supports(feature.SleepableTracepoint); errors.Is(err, errors.ErrUnsupported) {
+		return err
+	}
+	p.Flags = flagSleepable
+	return nil
+}
+
+// recordFields are the members of struct trace_event_raw_NAME, as BTF has it.
+// Events that share a class have only the class's.
+func (r *resolver) recordFields(t Tracepoint, cause error) ([]Arg, error) {
+	spec, err := r.env.BTF()
+	if err != nil {
+		return nil, cause
+	}
+	var s *btf.Struct
+	if err := spec.TypeByName("trace_event_raw_"+t.Name, &s); err != nil {
+		return nil, cause
+	}
+	var out []Arg
+	for _, m := range s.Members {
+		size, err := btf.Sizeof(m.Type)
+		if err != nil || m.Name == "ent" || size == 0 {
+			continue
+		}
+		a := Arg{Name: m.Name, Type: m.Type, Loc: Location{Kind: LocationContext, Offset: int64(m.Offset.Bytes()), Size: size}}
+		if name, ok := strings.CutPrefix(m.Name, "__data_loc_"); ok {
+			a.Name, a.Loc.Kind = name, LocationDataLoc
+			a.Type = &btf.Array{Index: &btf.Int{Name: "unsigned int", Size: 4}, Type: &btf.Int{Name: "char", Size: 1, Encoding: btf.Char}}
+		}
+		out = append(out, a)
+	}
+	return out, nil
+}
+
+func (r *resolver) tracepointMatches(t Tracepoint) error {
+	matches, err := matchTracepoints(r.env, t.Group, t.Name)
+	if err != nil {
+		return err
+	}
+	if len(matches) == 0 {
+		return notexist.Errorf("no tracepoint matches")
+	}
+	for _, m := range matches {
+		m.Sleepable = t.Sleepable
+		if err := m.resolve(r); err != nil {
+			return fmt.Errorf("%s: %w", m, err)
+		}
+	}
+	return nil
+}
+
+// matchTracepoints lists the tracepoints that two patterns match, sorted.
+func matchTracepoints(e *Env, group, name string) ([]Tracepoint, error) {
+	mount, err := tracefs.Need(e.Root(), e.Live())
+	if err != nil {
+		return nil, err
+	}
+	defer mount.Close()
+	dir := mount.Path
+	g, n := glob.Compile(group), glob.Compile(name)
+	var out []Tracepoint
+	for _, d := range tracefs.Names(e.Root(), path.Join(dir, "events")) {
+		if !g.Match(d) || d == "ftrace" {
+			continue // ftrace's own events take no programs
+		}
+		for _, ev := range tracefs.Names(e.Root(), path.Join(dir, "events", d)) {
+			if n.Match(ev) {
+				out = append(out, Tracepoint{Group: d, Name: ev})
+			}
+		}
+	}
+	return out, nil
+}
+
+// fieldArg makes a record's field a plan's argument. Pointers in the records of system
+// calls point to user memory.
+func fieldArg(f *env.Field, group string) Arg {
+	a := Arg{
+		Name: f.Name,
+		Type: f.BTFType(),
+		Loc:  Location{Kind: LocationContext, Offset: int64(f.Offset), Size: f.Size},
+	}
+	switch {
+	case f.DataLoc:
+		a.Loc.Kind = LocationDataLoc
+	case f.RelLoc:
+		a.Loc.Kind = LocationRelLoc
+	}
+	if f.Common {
+		// tp_prog_is_valid_access, kernel/trace/bpf_trace.c.
+		a.Loc.Reason = "the kernel hides the common fields from programs"
+	}
+	if group == "syscalls" {
+		syscallArg(f, &a)
+	}
+	return a
+}
+
+// syscallArg corrects an argument of a system call; pointers are to user memory.
+func syscallArg(f *env.Field, a *Arg) {
+	if _, ok := a.Type.(*btf.Pointer); ok {
+		a.Loc.User = true
+		return
+	}
+	if t, size, ok := f.SyscallType(); ok {
+		a.Type, a.Loc.Size = t, size
+	}
+}
+
+func (a *attacher) tracepointID(t Tracepoint) (int, error) {
+	dir, err := tracefs.Need(a.env.Root(), a.env.Live())
+	if err != nil {
+		return 0, err
+	}
+	defer dir.Close()
+	b, err := fs.ReadFile(a.env.Root(), path.Join(dir.Path, "events", t.Group, t.Name, "id"))
+	if err != nil {
+		if errors.Is(err, fs.ErrNotExist) {
+			return 0, tracefs.Missing(a.env.Root(), dir.Path, t.Group, t.Name)
+		}
+		return 0, err
+	}
+	return strconv.Atoi(strings.TrimSpace(string(b)))
+}

@@ -1,0 +1,251 @@
+package probe
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/btf"
+
+	"github.com/borescope/borescope/internal/feature"
+	"github.com/borescope/borescope/internal/glob"
+	"github.com/borescope/borescope/internal/kallsyms"
+	"github.com/borescope/borescope/internal/notexist"
+	"github.com/borescope/borescope/probe/internal/spelling"
+)
+
+// Fentry fires at the entry of a kernel function, or of a BPF program, through
+// a trampoline, with typed arguments. "fentry:vfs_read", "fentry:ext4:ext4_sync_fs",
+// "fentry:bpf:123:name".
+type Fentry struct {
+	Module string // kernel module, "" for any
+	Symbol string // function; may hold wildcards
+	// BPF is the id of the BPF program whose function Symbol is; 0 for a kernel function.
+	BPF uint32
+}
+
+// Fexit fires at the return of a function with its arguments and return value.
+// "fexit:vfs_read", and otherwise as Fentry.
+type Fexit struct {
+	Module string // kernel module, "" for any
+	Symbol string // function; may hold wildcards
+	BPF    uint32 // id of the BPF program whose function Symbol is; 0 for a kernel function
+}
+
+// FmodRet may replace a function's return value, where the kernel permits it
+// (ALLOW_ERROR_INJECTION and security_*). "fmod_ret:…".
+type FmodRet struct {
+	Module string // kernel module, "" for any
+	Symbol string // function; may hold wildcards
+}
+
+func (t Fentry) resolve(r *resolver) error {
+	return r.tracing(trampoline{t, t.Module, t.Symbol, t.BPF, ebpf.AttachTraceFEntry, ""})
+}
+
+func (t Fentry) requires(q *requirer) { q.kernel(feature.Fentry, t.Symbol) }
+
+func (t Fentry) list(l *lister) error {
+	return l.functions(t.Module, t.Symbol, func(s kallsyms.Symbol) Target { return Fentry{Module: s.Module, Symbol: s.Name} })
+}
+
+func (t Fentry) word() string { return t.Symbol }
+
+func (t Fexit) resolve(r *resolver) error {
+	return r.tracing(trampoline{t, t.Module, t.Symbol, t.BPF, ebpf.AttachTraceFExit, ""})
+}
+
+func (t Fexit) requires(q *requirer) { q.kernel(feature.Fexit, t.Symbol) }
+
+func (t Fexit) list(l *lister) error {
+	return l.functions(t.Module, t.Symbol, func(s kallsyms.Symbol) Target { return Fexit{Module: s.Module, Symbol: s.Name} })
+}
+
+func (t Fexit) word() string { return t.Symbol }
+
+func (t FmodRet) resolve(r *resolver) error {
+	return r.tracing(trampoline{t, t.Module, t.Symbol, 0, ebpf.AttachModifyReturn, ""})
+}
+
+func (t FmodRet) requires(q *requirer) { q.kernel(feature.Fexit, t.Symbol) }
+
+func (t FmodRet) list(l *lister) error { return l.put(Listed{Target: t}) }
+
+func (t FmodRet) word() string { return t.Symbol }
+
+func parseTrampoline(s *spelling.Scanned, name string) (module, symbol string, id uint32, err error) {
+	if len(s.Parts) != 3 {
+		module, symbol, err = s.ModuleSymbol(name + ":[MODULE:]FUNCTION or " + name + ":bpf:ID:FUNCTION")
+		return module, symbol, 0, err
+	}
+	p, err := s.Exactly(3, name+":bpf:ID:FUNCTION", "")
+	if err != nil {
+		return "", "", 0, err
+	}
+	if p[0].Text != "bpf" || p[0].Quoted {
+		return "", "", 0, s.Errorf(p[0].Off, "want %s:bpf:ID:FUNCTION, with the id of a loaded BPF program", name)
+	}
+	n, err := s.Number(p[1], 32)
+	if err == nil && n == 0 {
+		err = s.Errorf(p[1].Off, "BPF program ids begin at 1")
+	}
+	return "", p[2].Text, uint32(n), err
+}
+
+// String is "fentry:[MODULE:]SYMBOL" or "fentry:bpf:ID:NAME".
+func (t Fentry) String() string { return "fentry:" + trampolineTarget(t.Module, t.Symbol, t.BPF) }
+
+// String is "fexit:[MODULE:]SYMBOL" or "fexit:bpf:ID:NAME".
+func (t Fexit) String() string { return "fexit:" + trampolineTarget(t.Module, t.Symbol, t.BPF) }
+
+// String is "fmod_ret:[MODULE:]SYMBOL".
+func (t FmodRet) String() string { return "fmod_ret:" + spelling.ModuleSymbol(t.Module, t.Symbol) }
+
+func trampolineTarget(module, symbol string, id uint32) string {
+	if id != 0 {
+		return fmt.Sprintf("bpf:%d:%s", id, spelling.QuoteName(symbol))
+	}
+	return spelling.ModuleSymbol(module, symbol)
+}
+
+// trampoline is what fentry, fexit and fmod_ret have in common.
+type trampoline struct {
+	target         Target
+	module, symbol string
+	bpf            uint32
+	at             ebpf.AttachType
+	why            string // why it is not of the kind that was asked for
+}
+
+func (t trampoline) renamed(name string) Target {
+	switch k := t.target.(type) {
+	case Fentry:
+		k.Symbol = name
+		return k
+	case Fexit:
+		k.Symbol = name
+		return k
+	case FmodRet:
+		k.Symbol = name
+		return k
+	}
+	return t.target
+}
+
+func (r *resolver) tracing(t trampoline) error {
+	if t.symbol == "" {
+		return errors.New("it names no function")
+	}
+	f := feature.Fentry
+	if t.at != ebpf.AttachTraceFEntry {
+		f = feature.Fexit
+	}
+	if err := r.env.Supports(f); errors.Is(err, errors.ErrUnsupported) {
+		return err
+	}
+	if t.bpf != 0 {
+		return r.tracingBPF(t)
+	}
+	if err := r.trampolineType(&t); err != nil {
+		return err
+	}
+	if glob.IsPattern(t.symbol) {
+		return r.tracingMatches(t)
+	}
+	if isTracingMulti(t.at) {
+		return r.tracingMulti(t)
+	}
+	proto, err := r.prototype(t.module, t.symbol)
+	if err != nil {
+		return r.noTrampoline(t, err)
+	}
+	r.add(tracingProgram(t, proto))
+	return nil
+}
+
+// tracingProgram is the program for a function of that prototype.
+func tracingProgram(t trampoline, proto *btf.FuncProto) Program {
+	p := Program{
+		Type: ebpf.Tracing, AttachType: t.at, AttachTo: t.symbol,
+		Context: ContextTramp, Method: MethodTracing, Why: t.why,
+		Sites: []Site{{Target: t.target, Symbol: t.symbol, Module: t.module, CPU: -1}},
+	}
+	var slots int
+	p.Args, slots = trampArgs(proto.Params)
+	if t.at == ebpf.AttachTraceFEntry || t.at == AttachFentryMulti {
+		return p
+	}
+	p.Returns = t.at == ebpf.AttachTraceFExit
+	if isVoid(proto.Return) {
+		return p
+	}
+	size, err := btf.Sizeof(proto.Return)
+	p.Ret = &Arg{Name: "retval", Type: proto.Return, Loc: Location{Kind: LocationContext, Offset: int64(slots) * 8, Size: size}}
+	if err != nil || size > 8 {
+		p.Ret.Loc = Location{Reason: byValue(isAggregate(proto.Return), size)}
+	}
+	return p
+}
+
+// noTrampoline explains why a function has no prototype to hang a trampoline on.
+func (r *resolver) noTrampoline(t trampoline, err error) error {
+	if !errors.Is(err, btf.ErrNotFound) {
+		return err
+	}
+	k, kerr := r.env.Functions()
+	if kerr != nil {
+		return notexist.Errorf("no function %s in BTF", t.symbol)
+	}
+	if len(k.Lookup(t.module, t.symbol)) > 0 {
+		return notexist.Errorf("%s has no prototype in BTF, which a trampoline needs; kprobe:%s does without",
+			t.symbol, t.symbol)
+	}
+	return k.Absent(t.module, t.symbol)
+}
+
+func (r *resolver) tracingMatches(t trampoline) error {
+	list, err := r.env.Traceable()
+	if err != nil {
+		return err
+	}
+	n := 0
+	matches := list.Match(t.module, t.symbol)
+	for _, fn := range matches {
+		if isTracingMulti(t.at) {
+			m := t
+			m.symbol, m.module, m.target = fn.Name, fn.Module, t.renamed(fn.Name)
+			if r.addTracingMulti(m, len(matches) <= maxTyped) == nil {
+				n++
+			}
+			continue
+		}
+		proto, err := r.prototype(fn.Module, fn.Name)
+		if err != nil {
+			continue // a match of a wildcard that cannot be had
+		}
+		m := t
+		m.symbol, m.module, m.target = fn.Name, fn.Module, t.renamed(fn.Name)
+		r.add(tracingProgram(m, proto))
+		n++
+	}
+	if n == 0 {
+		return notexist.Errorf("no traceable kernel function with a prototype matches")
+	}
+	return nil
+}
+
+// tracingBPF resolves fentry or fexit on a BPF program's function, whose types
+// are in the program's own BTF.
+func (r *resolver) tracingBPF(t trampoline) error {
+	if !r.env.Live() {
+		return errors.New("BPF programs can be looked at on this machine only")
+	}
+	proto, err := bpfPrototype(t.bpf, t.symbol)
+	if err != nil {
+		return err
+	}
+	p := tracingProgram(t, proto)
+	p.AttachTarget = t.bpf
+	r.add(p)
+	return nil
+}
