@@ -15,10 +15,10 @@ import (
 	"github.com/borescope/borescope/internal/procfs"
 )
 
-// DefaultMaxBytes is the most that one section or segment of notes may hold
+// defaultMaxBytes is the most that one section or segment of notes may hold
 // unless File.MaxBytes says otherwise: 256 MiB, the notes of a core file with
 // some 60,000 threads.
-const DefaultMaxBytes = 256 << 20
+const defaultMaxBytes = 256 << 20
 
 // File is an ELF file whose notes can be read: an executable, library, object,
 // debug or core file of either class and byte order. A File is immutable but
@@ -31,7 +31,7 @@ type File struct {
 	Type    elf.Type
 
 	// MaxBytes bounds the size of a section or segment of notes; 0 means
-	// DefaultMaxBytes. A larger one is reported as an error and not read.
+	// 256 MiB. A larger one is reported as an error and not read.
 	MaxBytes int64
 
 	r      io.ReaderAt
@@ -179,7 +179,7 @@ func (f *File) GoBuildInfo() (*buildinfo.BuildInfo, error) {
 func (f *File) walk(g region, yield func(Note) bool) (bool, error) {
 	limit := f.MaxBytes
 	if limit <= 0 {
-		limit = DefaultMaxBytes
+		limit = defaultMaxBytes
 	}
 	if g.size > uint64(limit) {
 		return true, &FormatError{Where: g.where, Offset: int64(g.offset), Msg: fmt.Sprintf("%d bytes are more than the limit of %d", g.size, limit)}

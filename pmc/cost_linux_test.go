@@ -5,6 +5,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/borescope/borescope/internal/cpus"
 	"github.com/borescope/borescope/internal/perfring"
 	"github.com/borescope/borescope/internal/testenv"
 )
@@ -51,7 +52,7 @@ func BenchmarkRead(b *testing.B) {
 func BenchmarkOpen(b *testing.B) {
 	testenv.Need(b, testenv.Root)
 	events := []Event{CPUClock(), PageFaults(), ContextSwitches(), CPUMigrations()}
-	online, err := OnlineCPUs(nil)
+	online, err := cpus.Online(nil)
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -17,6 +17,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/borescope/borescope/internal/cpus"
 	"github.com/borescope/borescope/internal/testenv"
 )
 
@@ -288,7 +289,7 @@ func TestGroupConsistent(t *testing.T) {
 // process has all its threads.
 func TestScopes(t *testing.T) {
 	testenv.Need(t, testenv.Root)
-	online, err := OnlineCPUs(nil)
+	online, err := cpus.Online(nil)
 	if err != nil {
 		t.Fatal(err)
 	}

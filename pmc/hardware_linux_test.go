@@ -13,6 +13,7 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
 
+	"github.com/borescope/borescope/internal/cpus"
 	"github.com/borescope/borescope/internal/testenv"
 	"github.com/borescope/borescope/pmc/internal/spin"
 )
@@ -265,11 +266,11 @@ func TestBPFReadsSoftware(t *testing.T) {
 }
 
 func testBPFReads(t *testing.T, events ...Event) {
-	online, err := OnlineCPUs(nil)
+	online, err := cpus.Online(nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	possible, err := PossibleCPUs(nil)
+	possible, err := cpus.Possible(nil)
 	if err != nil {
 		t.Fatal(err)
 	}

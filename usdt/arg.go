@@ -134,8 +134,8 @@ type Class uint8
 // The classes of registers.
 const (
 	ClassGeneral Class = iota
-	ClassVector        // SIMD, floating point and x87
-	ClassOther         // segment, control, mask
+	classVector        // SIMD, floating point and x87
+	classOther         // segment, control, mask
 )
 
 // Reg is a register, or a part of one. The zero value is no register.
@@ -163,8 +163,8 @@ type Segment uint8
 // pointer.
 const (
 	SegmentNone Segment = iota
-	SegmentFS
-	SegmentGS
+	segmentFS
+	segmentGS
 )
 
 // Addr is an address: Base + Index*Scale + Disp, plus the segment's base, plus
@@ -200,17 +200,31 @@ type Reloc uint8
 
 // The modifiers.
 const (
-	RelocNone   Reloc = iota
-	RelocAbs          // the symbol's address
-	RelocGOTOff       // the same: @GOTOFF, whose base register, the table's address, is left out of Base
-	RelocGOT          // the address of the slot that holds the symbol's address: @GOTPCREL, @GOT, :got_lo12:
-	RelocTPOff        // the symbol's offset from the thread pointer: @tpoff, @ntpoff
-	RelocDTPOff       // the symbol's offset in its module's thread-local block: @dtpoff
-	RelocGOTTP        // the slot that holds the offset from the thread pointer: @gottpoff, @indntpoff
-	RelocLo12         // the low 12 bits of the address: arm64's :lo12:
-	RelocLoSext       // the low 12 bits, sign-extended: riscv's %lo()
-	RelocTPLo12       // the low 12 bits of the offset from the thread pointer: :tprel_lo12:
+	relocNone   Reloc = iota
+	relocAbs          // the symbol's address
+	relocGOTOff       // the same: @GOTOFF, whose base register, the table's address, is left out of Base
+	relocGOT          // the address of the slot that holds the symbol's address: @GOTPCREL, @GOT, :got_lo12:
+	relocTPOff        // the symbol's offset from the thread pointer: @tpoff, @ntpoff
+	relocDTPOff       // the symbol's offset in its module's thread-local block: @dtpoff
+	relocGOTTP        // the slot that holds the offset from the thread pointer: @gottpoff, @indntpoff
+	relocLo12         // the low 12 bits of the address: arm64's :lo12:
+	relocLoSext       // the low 12 bits, sign-extended: riscv's %lo()
+	relocTPLo12       // the low 12 bits of the offset from the thread pointer: :tprel_lo12:
 )
+
+var relocNames = [...]string{
+	relocNone: "none", relocAbs: "address", relocGOTOff: "address (GOTOFF)", relocGOT: "GOT slot", relocTPOff: "TP offset",
+	relocDTPOff: "DTP offset", relocGOTTP: "TP offset's GOT slot", relocLo12: "low 12 bits", relocLoSext: "low 12 bits, signed",
+	relocTPLo12: "TP offset's low 12 bits",
+}
+
+// String says what of the symbol it is, in words: "address", "GOT slot".
+func (r Reloc) String() string {
+	if int(r) < len(relocNames) {
+		return relocNames[r]
+	}
+	return "invalid"
+}
 
 // String prints the operand in a notation that is the same for all machines,
 // with DWARF register numbers: "r5", "*(r6-8)", "*(pc+0x2f10)", "&counter".

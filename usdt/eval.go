@@ -139,12 +139,12 @@ func (a Arg) eval(regs Registers, mem Memory, syms Symbols) (uint64, error) {
 		v, err := a.register(regs, a.Reg)
 		return v >> a.Reg.Shift, err
 	case KindAddr:
-		if a.Addr.Reloc == RelocGOT && !a.Addr.Resolved {
+		if a.Addr.Reloc == relocGOT && !a.Addr.Resolved {
 			return a.symbol(syms)
 		}
 		return a.Address(regs, syms)
 	}
-	if a.Addr.Reloc == RelocGOT && !a.Addr.Resolved {
+	if a.Addr.Reloc == relocGOT && !a.Addr.Resolved {
 		// What the slot holds is the symbol's address.
 		return a.symbol(syms)
 	}
@@ -265,9 +265,9 @@ func (a Arg) register(regs Registers, r Reg) (uint64, error) {
 		}
 	}
 	switch {
-	case r.Class == ClassVector:
+	case r.Class == classVector:
 		return 0, a.unreadable(ReasonVector)
-	case r.Class == ClassOther:
+	case r.Class == classOther:
 		return 0, a.unreadable(ReasonRegister)
 	}
 	return 0, &UnreadableError{Arg: a.Text, Reg: int(r.Num)}
@@ -289,11 +289,11 @@ func (a Arg) symbol(syms Symbols) (uint64, error) {
 		return 0, a.unreadable(reason)
 	}
 	switch a.Addr.Reloc {
-	case RelocAbs, RelocGOTOff, RelocGOT:
+	case relocAbs, relocGOTOff, relocGOT:
 		return v, nil
-	case RelocLo12:
+	case relocLo12:
 		return v & 0xfff, nil
-	case RelocLoSext:
+	case relocLoSext:
 		return lowSigned(v), nil
 	}
 	return 0, a.unreadable(ReasonTLS)
@@ -335,9 +335,9 @@ func threadPointer(s Segment, m elf.Machine, regs Registers) (uint64, bool) {
 		return 0, false
 	}
 	switch {
-	case m == elf.EM_X86_64 && s == SegmentFS:
+	case m == elf.EM_X86_64 && s == segmentFS:
 		return regs.Reg(58)
-	case m == elf.EM_X86_64 && s == SegmentGS:
+	case m == elf.EM_X86_64 && s == segmentGS:
 		return regs.Reg(59)
 	}
 	return 0, false

@@ -121,13 +121,13 @@ func (a *Arg) finish(wordSize int) {
 		return
 	}
 	switch {
-	case a.Kind == KindReg && a.Reg.Class == ClassVector:
+	case a.Kind == KindReg && a.Reg.Class == classVector:
 		a.Reason = ReasonVector
-	case a.Kind == KindReg && a.Reg.Class == ClassOther:
+	case a.Kind == KindReg && a.Reg.Class == classOther:
 		a.Reason = ReasonRegister
 	case a.Size != 1 && a.Size != 2 && a.Size != 4 && a.Size != 8:
 		a.Reason = ReasonSize
-	case a.Addr.Reloc == RelocGOTTP:
+	case a.Addr.Reloc == relocGOTTP:
 		a.Reason = ReasonTLS
 	case strings.HasPrefix(a.Addr.Symbol, ".L"):
 		a.Reason = ReasonLabel // the assembler keeps these out of the symbol table
@@ -370,7 +370,7 @@ func (p *parser) expression(addr *Addr) error {
 		if err != nil {
 			return err
 		}
-		addr.Symbol, addr.Reloc = name, RelocAbs
+		addr.Symbol, addr.Reloc = name, relocAbs
 		if err := p.modifier(addr); err != nil {
 			return err
 		}
@@ -388,17 +388,17 @@ func (p *parser) modifier(addr *Addr) error {
 	}
 	switch name := p.s[start:p.i]; strings.ToLower(name) {
 	case "gotoff":
-		addr.Reloc = RelocGOTOff
+		addr.Reloc = relocGOTOff
 	case "plt", "toc@l", "l":
-		addr.Reloc = RelocAbs
+		addr.Reloc = relocAbs
 	case "gotpcrel", "got", "gotpcrelx":
-		addr.Reloc = RelocGOT
+		addr.Reloc = relocGOT
 	case "tpoff", "ntpoff", "tprel":
-		addr.Reloc = RelocTPOff
+		addr.Reloc = relocTPOff
 	case "dtpoff", "dtprel":
-		addr.Reloc = RelocDTPOff
+		addr.Reloc = relocDTPOff
 	case "gottpoff", "gotntpoff", "indntpoff", "tlsgd", "tlsld", "tlsldm", "tlsdesc":
-		addr.Reloc = RelocGOTTP
+		addr.Reloc = relocGOTTP
 	default:
 		return p.errorAt(start, "unknown modifier %q", name)
 	}

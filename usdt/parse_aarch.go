@@ -135,15 +135,15 @@ func (p *parser) armPart(a *Arg) error {
 	}
 	switch name {
 	case "lo12":
-		a.Addr.Reloc = RelocLo12
+		a.Addr.Reloc = relocLo12
 	case "got_lo12", "gotpage_lo15":
 		// The base register holds the slot's page: with the slot's address
 		// known, it isn't needed.
-		a.Addr.Reloc, a.Addr.Base = RelocGOT, Reg{}
+		a.Addr.Reloc, a.Addr.Base = relocGOT, Reg{}
 	case "tprel_lo12", "tprel_lo12_nc":
-		a.Addr.Reloc = RelocTPLo12
+		a.Addr.Reloc = relocTPLo12
 	case "gottprel_lo12", "tlsdesc_lo12", "dtprel_lo12", "dtprel_lo12_nc":
-		a.Addr.Reloc = RelocGOTTP
+		a.Addr.Reloc = relocGOTTP
 	default:
 		return p.errorAt(start, "unknown modifier %q", name)
 	}
@@ -181,7 +181,7 @@ func armRegister(a *Arg, name string) (Reg, bool) {
 		size = 16
 	case 'v':
 		if a.Machine == elf.EM_AARCH64 {
-			return Reg{Num: 64 + n, Bytes: 16, Class: ClassVector}, true
+			return Reg{Num: 64 + n, Bytes: 16, Class: classVector}, true
 		}
 	}
 	if size == 0 || size != a.Size {
@@ -191,7 +191,7 @@ func armRegister(a *Arg, name string) (Reg, bool) {
 	if a.Machine == elf.EM_ARM && (size == 8 || size == 16) {
 		num = 256 + n*int16(size/8) // d0 … d31, and q0 … q15 in pairs of them
 	}
-	return Reg{Num: num, Bytes: uint8(size), Class: ClassVector}, true
+	return Reg{Num: num, Bytes: uint8(size), Class: classVector}, true
 }
 
 // armGeneral parses a general register: AADWARF64 and AADWARF32, section 4.1.

@@ -38,7 +38,7 @@ func (p *parser) riscvPart(a *Arg) error {
 	}
 	switch name {
 	case "lo":
-		a.Addr.Reloc = RelocLoSext
+		a.Addr.Reloc = relocLoSext
 	case "pcrel_lo":
 		// Its symbol is a label at another instruction.
 		a.Kind, a.Reason = KindUnknown, ReasonLabel
@@ -108,7 +108,7 @@ func riscvFloat(name string) (Reg, bool) {
 	if n, rest := numbered(name, "f"); n >= 0 && n <= 31 && rest == "" {
 		num = n
 	}
-	return Reg{Num: 32 + num, Bytes: 8, Class: ClassVector}, num >= 0
+	return Reg{Num: 32 + num, Bytes: 8, Class: classVector}, num >= 0
 }
 
 // ppc parses an operand of ppc64: "9" and "%r9" are registers, "i5" is a
@@ -170,10 +170,10 @@ func ppcNamed(name string) (Reg, bool) {
 		return Reg{Num: n, Bytes: 8}, true
 	}
 	if n, rest := numbered(name, "f"); n >= 0 && n <= 31 && rest == "" {
-		return Reg{Num: 32 + n, Bytes: 8, Class: ClassVector}, true
+		return Reg{Num: 32 + n, Bytes: 8, Class: classVector}, true
 	}
 	if n, rest := numbered(name, "vs"); n >= 0 && n <= 63 && rest == "" {
-		return Reg{Num: 77 + n, Bytes: 16, Class: ClassVector}, true
+		return Reg{Num: 77 + n, Bytes: 16, Class: classVector}, true
 	}
 	return Reg{}, false
 }
@@ -205,14 +205,14 @@ func s390Register(name string) (Reg, bool) {
 	}
 	if n, rest := numbered(name, "f"); n >= 0 && n <= 15 && rest == "" {
 		order := [...]int16{16, 20, 17, 21, 18, 22, 19, 23, 24, 28, 25, 29, 26, 30, 27, 31}
-		return Reg{Num: order[n], Bytes: 8, Class: ClassVector}, true
+		return Reg{Num: order[n], Bytes: 8, Class: classVector}, true
 	}
 	if n, rest := numbered(name, "v"); n >= 16 && n <= 31 && rest == "" {
 		order := [...]int16{68, 72, 69, 73, 70, 74, 71, 75, 76, 80, 77, 81, 78, 82, 79, 83}
-		return Reg{Num: order[n-16], Bytes: 16, Class: ClassVector}, true
+		return Reg{Num: order[n-16], Bytes: 16, Class: classVector}, true
 	}
 	if n, rest := numbered(name, "a"); n >= 0 && n <= 15 && rest == "" {
-		return Reg{Num: 48 + n, Bytes: 4, Class: ClassOther}, true
+		return Reg{Num: 48 + n, Bytes: 4, Class: classOther}, true
 	}
 	return Reg{}, false
 }
@@ -271,7 +271,7 @@ func (p *parser) loongRegister(a *Arg) error {
 		at := p.i
 		switch p.word() {
 		case "pc_lo12":
-			a.Addr.Reloc = RelocLoSext
+			a.Addr.Reloc = relocLoSext
 		default:
 			return p.errorAt(at, "unknown modifier")
 		}
@@ -281,7 +281,7 @@ func (p *parser) loongRegister(a *Arg) error {
 		if err := p.expression(&a.Addr); err != nil {
 			return err
 		}
-		a.Addr.Reloc = RelocLoSext
+		a.Addr.Reloc = relocLoSext
 		return p.expect(')')
 	}
 	v, err := p.number()
@@ -326,7 +326,7 @@ func loongarchRegister(name string) (Reg, bool) {
 		num    int16
 	}{{"f", 31, 32}, {"fa", 7, 32}, {"ft", 15, 40}, {"fs", 7, 56}} {
 		if n, rest := numbered(name, set.prefix); n >= 0 && n <= set.last && rest == "" {
-			return Reg{Num: set.num + n, Bytes: 8, Class: ClassVector}, true
+			return Reg{Num: set.num + n, Bytes: 8, Class: classVector}, true
 		}
 	}
 	return Reg{}, false

@@ -21,9 +21,9 @@ func (p *parser) x86(a *Arg) error {
 		}
 		switch p.s[start+1 : p.i-1] {
 		case "fs":
-			a.Addr.Segment = SegmentFS
+			a.Addr.Segment = segmentFS
 		case "gs":
-			a.Addr.Segment = SegmentGS
+			a.Addr.Segment = segmentGS
 		case "cs", "ds", "es", "ss": // flat
 		default:
 			return p.errorAt(start, "not a segment register")
@@ -82,7 +82,7 @@ func (p *parser) x86Memory(a *Arg) error {
 	switch {
 	case rip && a.Addr.Symbol == "":
 		a.Kind, a.Reason = KindUnknown, ReasonLabel // relative to an instruction that is not there
-	case a.Machine == elf.EM_386 && a.Addr.Reloc == RelocGOT:
+	case a.Machine == elf.EM_386 && a.Addr.Reloc == relocGOT:
 		a.Addr.Base = Reg{} // the table's address
 	}
 	return nil
@@ -92,7 +92,7 @@ func (p *parser) x86Memory(a *Arg) error {
 // the symbol position-independent (%rip, and the table register of @GOTOFF)
 // is dropped: the symbol's address says it all.
 func (p *parser) x86Base(a *Arg) (rip bool, err error) {
-	gotoff := a.Addr.Reloc == RelocGOTOff
+	gotoff := a.Addr.Reloc == relocGOTOff
 	if p.peek() == '%' {
 		start := p.i
 		r, ok := p.x86Register(a.Machine)
@@ -146,7 +146,7 @@ func (p *parser) x86Register(machine elf.Machine) (Reg, bool) {
 	if name == "st" && p.peek() == '(' && p.i+2 < len(p.s) && p.s[p.i+2] == ')' {
 		n := p.s[p.i+1] - '0'
 		p.i += 3
-		return Reg{Num: x87(machine, int16(n)), Bytes: 10, Class: ClassVector}, n < 8
+		return Reg{Num: x87(machine, int16(n)), Bytes: 10, Class: classVector}, n < 8
 	}
 	if r, ok := x86General(name); ok {
 		if machine == elf.EM_386 {
@@ -318,29 +318,29 @@ func x86Special(machine elf.Machine, name string) (Reg, bool) {
 		case n > 15:
 			num = 67 + n - 16
 		}
-		return Reg{Num: num, Bytes: vec.bytes, Class: ClassVector}, true
+		return Reg{Num: num, Bytes: vec.bytes, Class: classVector}, true
 	}
 	if n, rest := numbered(name, "mm"); n >= 0 && n <= 7 && rest == "" {
 		num := 41 + n
 		if machine == elf.EM_386 {
 			num = 29 + n
 		}
-		return Reg{Num: num, Bytes: 8, Class: ClassVector}, true
+		return Reg{Num: num, Bytes: 8, Class: classVector}, true
 	}
 	if n, rest := numbered(name, "k"); n >= 0 && n <= 7 && rest == "" {
-		return Reg{Num: 118 + n, Bytes: 8, Class: ClassOther}, true
+		return Reg{Num: 118 + n, Bytes: 8, Class: classOther}, true
 	}
 	if n, rest := numbered(name, "cr"); n >= 0 && n <= 15 && rest == "" {
-		return Reg{Num: -1, Bytes: 8, Class: ClassOther}, true
+		return Reg{Num: -1, Bytes: 8, Class: classOther}, true
 	}
 	if n, rest := numbered(name, "r"); n >= 16 && n <= 31 && (rest == "" || rest == "d" || rest == "w" || rest == "b") {
-		return Reg{Num: 130 + n - 16, Bytes: 8, Class: ClassOther}, machine != elf.EM_386
+		return Reg{Num: 130 + n - 16, Bytes: 8, Class: classOther}, machine != elf.EM_386
 	}
 	switch name {
 	case "st":
-		return Reg{Num: x87(machine, 0), Bytes: 10, Class: ClassVector}, true
+		return Reg{Num: x87(machine, 0), Bytes: 10, Class: classVector}, true
 	case "cs", "ds", "es", "fs", "gs", "ss":
-		return Reg{Num: -1, Bytes: 2, Class: ClassOther}, true
+		return Reg{Num: -1, Bytes: 2, Class: classOther}, true
 	}
 	return Reg{}, false
 }

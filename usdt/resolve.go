@@ -237,11 +237,11 @@ func only(s []symbol) (symbol, Reason) {
 // resolve resolves one operand.
 func (t *symbolScan) resolve(a *Arg, pc uint64) {
 	addr := &a.Addr
-	if addr.Reloc == RelocGOTTP {
+	if addr.Reloc == relocGOTTP {
 		return // ReasonTLS stays
 	}
 	s, reason := t.choose(addr.Symbol, pc)
-	if slot := t.names[addr.Symbol].slot; addr.Reloc == RelocGOT && slot != 0 {
+	if slot := t.names[addr.Symbol].slot; addr.Reloc == relocGOT && slot != 0 {
 		addr.Disp += int64(slot - pc)
 		addr.PCRel = true
 		a.resolved()
@@ -254,26 +254,26 @@ func (t *symbolScan) resolve(a *Arg, pc uint64) {
 		return
 	}
 	switch addr.Reloc {
-	case RelocAbs, RelocGOTOff:
+	case relocAbs, relocGOTOff:
 		addr.Disp += int64(s.value - pc)
 		addr.PCRel = true
-	case RelocGOT:
+	case relocGOT:
 		// The linker did without the slot; what it would hold is known.
 		addr.Disp += int64(s.value - pc)
 		addr.PCRel, a.Kind = true, KindAddr
-	case RelocLo12:
+	case relocLo12:
 		addr.Disp = int64((s.value + uint64(addr.Disp)) & 0xfff)
-	case RelocLoSext:
+	case relocLoSext:
 		addr.Disp = int64(lowSigned(s.value + uint64(addr.Disp)))
-	case RelocDTPOff:
+	case relocDTPOff:
 		addr.Disp += int64(s.value)
-	case RelocTPOff, RelocTPLo12:
+	case relocTPOff, relocTPLo12:
 		off, ok := t.f.tpOffset(s.value)
 		if !ok {
 			a.Reason = ReasonTLS
 			return
 		}
-		if addr.Disp += off; addr.Reloc == RelocTPLo12 {
+		if addr.Disp += off; addr.Reloc == relocTPLo12 {
 			addr.Disp &= 0xfff
 		}
 	}

@@ -361,7 +361,7 @@ func (c *Ctx) UserAddr(symbol string) Ptr {
 func (c *Ctx) Const(v int64) Int { return Int{c, ir.NewConst(v)} }
 
 // KernelAddr is the address of a kernel symbol, with its type where BTF has it
-// (per-CPU variables). Attach looks it up; who compiles by hand calls ResolveSymbols.
+// (per-CPU variables). Attach looks it up; bpf.Resolve does so for who compiles by hand.
 func (c *Ctx) KernelAddr(symbol string) Ptr {
 	return Ptr{c, &ir.Expr{Op: ir.OpKaddr, Str: symbol, Pos: callerPos()}}
 }

@@ -20,6 +20,23 @@
 // what was generated. Package action, beside this one, is the surface for people who
 // write programs in Go; what it records is an ir.Program.
 //
+// # Build a front end
+//
+// A front end parses its language into a Program, gives maps and events the types that
+// their keys and values have where the probe is (bpf.TypeOf), and reads them by their
+// declarations (bpf.OpenTable, bpf.OpenStream): it needs no Go type for anything. Example
+// (FrontEnd) of package bpf is one of a page, for a language of three statements, live and
+// from a recording.
+//
+//  1. Parse: targets by probe.ParseTarget, statements and expressions with their Pos, so
+//     that errors point into the script. A name that is no builtin may stay one: the error
+//     says what may have been meant.
+//  2. Plan: bpf.Resolve looks at the program's targets and operations, not yet at types.
+//  3. Declare: of each map, Key and Value by bpf.TypeOf in the plan.
+//  4. Load and attach: bpf.Load, Plan.Attach. Mistakes that only types show are an *Error.
+//  5. Read: bpf.OpenTable for maps, bpf.OpenStream and bpf.Value for events. What is read
+//     while a recorder is given to Loaded.Record reads the same again from bpf.Open.
+//
 // # Limits
 //
 // Expressions and statements are nested up to MaxDepth, values in memory are up to

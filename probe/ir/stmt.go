@@ -5,7 +5,7 @@ type StmtOp uint8
 
 // The statements. What stands behind each is what it uses.
 const (
-	StmtInvalid  StmtOp = iota
+	_            StmtOp = iota
 	StmtLet             // Var = X; the first assignment gives the variable its type
 	StmtIf              // X, Body, Else
 	StmtLoop            // X: count (at most Max); Var: index from 0; Body

@@ -12,16 +12,16 @@ import (
 	"github.com/borescope/borescope/internal/escape"
 )
 
-// UnknownFrame stands for a frame that has no name, as in BCC and perf.
-const UnknownFrame = "[unknown]"
+// unknownFrame stands for a frame that has no name, as in BCC and perf.
+const unknownFrame = "[unknown]"
 
 // Suffixes that tell a flame graph what a frame is, by FlameGraph's convention:
 // palettes such as java colour by them, and a drawing leaves them out of sight.
 const (
-	SuffixKernel  = "_[k]" // kernel code
-	SuffixInlined = "_[i]" // inlined into the frame below it
-	SuffixJIT     = "_[j]" // generated at run time
-	SuffixWaker   = "_[w]" // a frame of the stack that did the wakeup
+	suffixKernel  = "_[k]" // kernel code
+	suffixInlined = "_[i]" // inlined into the frame below it
+	suffixJIT     = "_[j]" // generated at run time
+	suffixWaker   = "_[w]" // a frame of the stack that did the wakeup
 )
 
 // Folded is a set of stacks with a count each, equal stacks merged: the model
@@ -35,7 +35,7 @@ const (
 // the text format: ';' becomes ':' (as FlameGraph's own tools do), control
 // characters and invalid UTF-8 are replaced, surrounding space is dropped, a
 // number after a space at the end of the last frame is joined by '_', and an
-// empty name becomes UnknownFrame.
+// empty name becomes "[unknown]".
 type Folded struct {
 	entries      map[string]*foldedEntry
 	differential bool
@@ -56,7 +56,7 @@ type FoldedStack struct {
 
 // Add counts n for the stack, which is given root first. Negative n are
 // ignored; sums stop at the largest int64. A stack without any frame counts as
-// UnknownFrame, so that totals stay true. Add does not keep frames, and does
+// "[unknown]", so that totals stay true. Add does not keep frames, and does
 // not allocate for a stack that is there already.
 func (f *Folded) Add(frames []string, n int64) { f.add(frames, 0, n) }
 
@@ -72,7 +72,7 @@ func (f *Folded) add(frames []string, base, n int64) {
 		key = append(key, escape.Frame(s, i == len(frames)-1)...)
 	}
 	if len(frames) == 0 {
-		key = append(key, UnknownFrame...)
+		key = append(key, unknownFrame...)
 	}
 	f.key = key
 	e := f.entries[string(key)]

@@ -39,9 +39,9 @@ var javaName = regexp.MustCompile(`^L?(java|javax|jdk|net|org|com|io|sun)/`)
 
 func javaColor(name string) string {
 	switch {
-	case strings.HasSuffix(name, SuffixJIT):
+	case strings.HasSuffix(name, suffixJIT):
 		return "green"
-	case strings.HasSuffix(name, SuffixInlined):
+	case strings.HasSuffix(name, suffixInlined):
 		return "aqua"
 	case javaName.MatchString(name):
 		return "green"
@@ -51,9 +51,9 @@ func javaColor(name string) string {
 
 func jsColor(name string) string {
 	switch {
-	case strings.HasSuffix(name, SuffixJIT), strings.Contains(name, "/") && strings.Contains(name, ".js"):
+	case strings.HasSuffix(name, suffixJIT), strings.Contains(name, "/") && strings.Contains(name, ".js"):
 		return "green"
-	case strings.Contains(name, "::"), strings.HasSuffix(name, SuffixKernel):
+	case strings.Contains(name, "::"), strings.HasSuffix(name, suffixKernel):
 		return nativeColor(name, "red")
 	case strings.Contains(name, ":"):
 		return "aqua"
@@ -70,7 +70,7 @@ func perlColor(name string) string {
 
 func nativeColor(name, other string) string {
 	switch {
-	case strings.HasSuffix(name, SuffixKernel):
+	case strings.HasSuffix(name, suffixKernel):
 		return "orange"
 	case strings.Contains(name, "::"):
 		return "yellow"
@@ -79,7 +79,7 @@ func nativeColor(name, other string) string {
 }
 
 func chainColor(name string) string {
-	if strings.HasSuffix(name, SuffixWaker) {
+	if strings.HasSuffix(name, suffixWaker) {
 		return "aqua"
 	}
 	return "blue"

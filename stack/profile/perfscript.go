@@ -48,7 +48,7 @@ func (fr *NamedFrame) perfScript(w io.Writer) {
 	}
 	for i, fn := range fr.Functions {
 		if fn.Name == "" {
-			fn.Name = UnknownFrame
+			fn.Name = unknownFrame
 		}
 		if i < len(fr.Functions)-1 {
 			fmt.Fprintf(w, "\t%16x %s (inlined)\n", fr.PC, escape.Terminal(fn.Name))

@@ -120,11 +120,11 @@ const (
 func (k FrameKind) suffix() string {
 	switch k {
 	case FrameKernel:
-		return SuffixKernel
+		return suffixKernel
 	case FrameJIT:
-		return SuffixJIT
+		return suffixJIT
 	case FrameWaker:
-		return SuffixWaker
+		return suffixWaker
 	}
 	return ""
 }
@@ -147,8 +147,8 @@ type FoldOptions struct {
 	NoComm bool
 	// PID and TID append the numbers to the command name: "bash-12/13".
 	PID, TID bool
-	// Annotate marks frames by SuffixKernel, SuffixInlined, SuffixJIT and
-	// SuffixWaker.
+	// Annotate marks frames by suffixKernel, suffixInlined, suffixJIT and
+	// suffixWaker.
 	Annotate bool
 	// NoInline leaves inlined functions out.
 	NoInline bool
@@ -233,7 +233,7 @@ func (s *Sample) fold(dst []string, o *FoldOptions) []string {
 			switch {
 			case inlined && o.NoInline:
 			case inlined && o.Annotate:
-				dst = append(dst, fn.Name+SuffixInlined)
+				dst = append(dst, fn.Name+suffixInlined)
 			case fn.Name == "":
 				dst = append(dst, fr.annotate(fr.unknown(o.Addresses), o))
 			default:
@@ -272,7 +272,7 @@ func (fr *NamedFrame) unknown(address bool) string {
 		if address {
 			return fmt.Sprintf("[0x%x]", fr.PC)
 		}
-		return UnknownFrame
+		return unknownFrame
 	}
 	base := trimBrackets(path.Base(m.File))
 	if address {

@@ -116,7 +116,7 @@ func (n *node) follow(s FoldedStack) {
 		return
 	}
 	if len(s.Frames) == 0 {
-		s.Frames = []string{UnknownFrame}
+		s.Frames = []string{unknownFrame}
 	}
 	before := n.count
 	n.add(s)
@@ -365,7 +365,7 @@ func (d *svgDrawing) label(name string, width float64) string {
 
 // visibleName leaves out the suffix that only chooses the colour.
 func visibleName(name string) string {
-	for _, s := range [...]string{SuffixKernel, SuffixInlined, SuffixJIT, SuffixWaker} {
+	for _, s := range [...]string{suffixKernel, suffixInlined, suffixJIT, suffixWaker} {
 		if cut, ok := strings.CutSuffix(name, s); ok && cut != "" {
 			return cut
 		}

@@ -6,13 +6,14 @@
 //	defer loaded.Close()
 //	link, err := plan.Attach(loaded.Programs(), nil)
 //	defer link.Close()
-//	hits, err := bpf.CountTable[[16]byte](loaded, m)
+//	hits, err := bpf.OpenTable(loaded, m)
 //	snapshot, err := hits.Snapshot()
 //
 // Resolve plans where the program is attached, with the types and addresses that it
 // needs; Compile, which is pure and deterministic, makes BPF of a program and a plan,
 // also for kernels that are elsewhere; Load loads it. Tables and streams read a program
-// that is loaded, or, the same way, a recording of it (Loaded.Record, Open).
+// that is loaded, or, the same way, a recording of it (Loaded.Record, Open). OpenTable
+// reads by the types that a map declares, CountTable and the others by Go's.
 //
 // # What is exact
 //

@@ -34,7 +34,7 @@ func Resolve(env *probe.Env, p *ir.Program, o *probe.Options) (*probe.Plan, erro
 			return nil, err
 		}
 	}
-	return plan, ResolveSymbols(env, p, plan)
+	return plan, resolveSymbols(env, p, plan)
 }
 
 // usesArguments says whether a program reads what has a type in BTF; if not,

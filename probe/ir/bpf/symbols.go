@@ -10,7 +10,7 @@ import (
 	"github.com/borescope/borescope/symbol"
 )
 
-// ResolveSymbols fills plan.Symbols in with the addresses that the program
+// resolveSymbols fills plan.Symbols in with the addresses that the program
 // needs: of kernel symbols, from the environment's kallsyms (which takes tens
 // of milliseconds to read), and of symbols of the files that user probes are
 // in. Programs that need none cost nothing. Addresses that the plan has already
@@ -18,7 +18,7 @@ import (
 //
 // Errors match fs.ErrNotExist for symbols that there are not, and
 // errors.ErrUnsupported where the kernel hides its addresses.
-func ResolveSymbols(env *probe.Env, p *ir.Program, plan *probe.Plan) error {
+func resolveSymbols(env *probe.Env, p *ir.Program, plan *probe.Plan) error {
 	if env == nil {
 		env = probe.NewEnv(nil)
 	}

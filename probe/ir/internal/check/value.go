@@ -246,7 +246,7 @@ func (c *checker) mapCPU(e *ir.Expr, args []*typed.Node) (*typed.Node, error) {
 func (l *locator) kernelAddr(name string) (*typed.Node, error) {
 	addr, ok := l.plan.Symbols[name]
 	if !ok {
-		return nil, fmt.Errorf("the plan does not name the kernel symbol %q: see ResolveSymbols", name)
+		return nil, fmt.Errorf("the plan does not name the kernel symbol %q: see bpf.Resolve", name)
 	}
 	t := ir.PtrType(nil, false)
 	if l.plan.BTF != nil {
@@ -275,7 +275,7 @@ func (l *locator) userAddr(name string) (*typed.Node, error) {
 	for i, s := range l.pp.Sites {
 		d, ok := l.plan.Symbols[SiteSymbol(s, name)]
 		if !ok {
-			return nil, fmt.Errorf("the plan does not name the symbol %q of %s: see ResolveSymbols", name, s.Path)
+			return nil, fmt.Errorf("the plan does not name the symbol %q of %s: see bpf.Resolve", name, s.Path)
 		}
 		if i == 0 {
 			first = d
