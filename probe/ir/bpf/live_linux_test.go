@@ -10,7 +10,9 @@ import (
 
 	"github.com/borescope/borescope/internal/testenv"
 	"github.com/borescope/borescope/mapx/recording"
+	"github.com/borescope/borescope/probe"
 	"github.com/borescope/borescope/probe/internal/probetest"
+	"github.com/borescope/borescope/probe/ir"
 	"github.com/borescope/borescope/probe/ir/bpf"
 )
 
@@ -25,14 +27,38 @@ func TestFrontEnd(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	plan, err := bpf.Resolve(nil, toy.program, nil)
-	if err == nil {
-		err = toy.finish(plan)
+	want := "calls (target, 1000): 23\n" +
+		"firsts : [{0 0 1} {1 1 1} {2 3 2} {4 7 4} {8 15 8} {16 31 7}]\n"
+	for i := range probetest.Times {
+		want += fmt.Sprintf("(%d, target)\n", i)
 	}
+	dir := filepath.Join(t.TempDir(), "recording")
+	if *update {
+		dir = "testdata/toy"
+		if err := os.RemoveAll(dir); err != nil {
+			t.Fatal(err)
+		}
+	}
+	liveAndRecorded(t, w, toy.program, toy.finish, dir, func(h bpf.Handles) {
+		var got strings.Builder
+		if err := toy.report(&got, h, probetest.Times); err != nil || got.String() != want {
+			t.Errorf("%v\n%s\nwant\n%s", err, &got, want)
+		}
+	})
+}
+
+// liveAndRecorded runs the target under a program, which declare gives its last types, and
+// has what it left read twice: live, and from the recording of that in dir.
+func liveAndRecorded(t *testing.T, w *probetest.Workload, p *ir.Program, declare func(*probe.Plan) error, dir string, read func(bpf.Handles)) {
+	t.Helper()
+	plan, err := bpf.Resolve(nil, p, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	loaded, err := bpf.Load(toy.program, plan)
+	if err := declare(plan); err != nil {
+		t.Fatal(err)
+	}
+	loaded, err := bpf.Load(p, plan)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,25 +69,12 @@ func TestFrontEnd(t *testing.T) {
 	}
 	defer link.Close()
 	w.Run()
-
-	dir := filepath.Join(t.TempDir(), "recording")
-	if *update {
-		dir = "testdata/toy"
-		if err := os.RemoveAll(dir); err != nil {
-			t.Fatal(err)
-		}
-	}
-	rec, err := recording.Create(dir, &recording.Meta{Tool: "toy"})
+	rec, err := recording.Create(dir, &recording.Meta{Tool: p.Name})
 	if err != nil {
 		t.Fatal(err)
 	}
 	loaded.Record(rec)
-	want := "calls (target, 1000): 23\n" +
-		"firsts : [{0 0 1} {1 1 1} {2 3 2} {4 7 4} {8 15 8} {16 31 7}]\n"
-	for i := range probetest.Times {
-		want += fmt.Sprintf("(%d, target)\n", i)
-	}
-	expectReport(t, toy, loaded, want)
+	read(loaded)
 	if err := rec.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -70,18 +83,9 @@ func TestFrontEnd(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer again.Close()
-	recorded, err := bpf.Open(toy.program, again)
+	recorded, err := bpf.Open(p, again)
 	if err != nil {
 		t.Fatal(err)
 	}
-	expectReport(t, toy, recorded, want)
-}
-
-// expectReport compares what the front end reports of the target's calls.
-func expectReport(t *testing.T, toy *toy, h bpf.Handles, want string) {
-	t.Helper()
-	var got strings.Builder
-	if err := toy.report(&got, h, probetest.Times); err != nil || got.String() != want {
-		t.Errorf("%v\n%s\nwant\n%s", err, &got, want)
-	}
+	read(recorded)
 }

@@ -2,7 +2,6 @@ package bpf_test
 
 import (
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -10,7 +9,6 @@ import (
 
 	"github.com/borescope/borescope/internal/testenv"
 	"github.com/borescope/borescope/mapx"
-	"github.com/borescope/borescope/mapx/recording"
 	"github.com/borescope/borescope/probe"
 	"github.com/borescope/borescope/probe/internal/probetest"
 	"github.com/borescope/borescope/probe/ir"
@@ -122,39 +120,6 @@ func TestOpenTable(t *testing.T) {
 	testenv.Need(t, testenv.Root, testenv.Uprobes)
 	w := probetest.StartOwn(t)
 	k := allKinds(probe.Uprobe{Path: w.Path(), Symbol: "add"})
-	plan, err := bpf.Resolve(nil, k.program, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	loaded, err := bpf.Load(k.program, plan)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer loaded.Close()
-	link, err := plan.Attach(loaded.Programs(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer link.Close()
-	w.Run()
-	dir := filepath.Join(t.TempDir(), "recording")
-	rec, err := recording.Create(dir, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	loaded.Record(rec)
-	k.expect(t, loaded)
-	if err := rec.Close(); err != nil {
-		t.Fatal(err)
-	}
-	again, err := recording.Open(os.DirFS(dir))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer again.Close()
-	recorded, err := bpf.Open(k.program, again)
-	if err != nil {
-		t.Fatal(err)
-	}
-	k.expect(t, recorded)
+	typed := func(*probe.Plan) error { return nil }
+	liveAndRecorded(t, w, k.program, typed, filepath.Join(t.TempDir(), "recording"), func(h bpf.Handles) { k.expect(t, h) })
 }
