@@ -118,7 +118,7 @@ func (t Kprobe) resolve(r *resolver) error {
 		return errors.New("it names no function and no address")
 	}
 	if t.Symbol == "" {
-		return r.kprobeAddress(t)
+		return t.atAddress(r)
 	}
 	p := Program{Type: ebpf.Kprobe, Context: ContextPtRegs, Method: MethodPerfLink}
 	return r.kernelSites(p, t, t.Module, t.Symbol, t.Offset, func(m, s string) Target {
@@ -139,8 +139,8 @@ func (t Kretprobe) resolve(r *resolver) error {
 	})
 }
 
-// kprobeAddress is a kprobe on a raw address, which the kernel checks.
-func (r *resolver) kprobeAddress(t Kprobe) error {
+// atAddress is a kprobe on a raw address, which the kernel checks.
+func (t Kprobe) atAddress(r *resolver) error {
 	p := Program{Type: ebpf.Kprobe, Context: ContextPtRegs, Method: MethodPerfLink}
 	if t.Address < 1<<63 {
 		return fmt.Errorf("address %#x is not in the kernel's half of the address space", t.Address)

@@ -265,7 +265,7 @@ func (l *lister) rawTracepoints(t RawTracepoint) error {
 		}
 		x := Listed{Target: RawTracepoint{Module: t.Module, Name: name}, Module: t.Module}
 		if l.o.Args {
-			if params, err := l.r.rawPrototype(x.Target.(RawTracepoint)); err == nil {
+			if params, err := x.Target.(RawTracepoint).prototype(l.r); err == nil {
 				x.Args, _ = trampArgs(params)
 			}
 		}
@@ -351,7 +351,7 @@ func (l *lister) userFunctions(name, pattern string, pid int, target func(path, 
 }
 
 func (l *lister) usdt(t USDT) error {
-	paths, err := l.r.usdtPaths(t)
+	paths, err := t.paths(l.r)
 	if err != nil {
 		return err
 	}

@@ -351,7 +351,7 @@ func (t Perf) resolve(r *resolver) error {
 		r.add(p)
 		return nil
 	}
-	list, err := r.perfCPUs(t)
+	list, err := t.cpus(r)
 	if err != nil {
 		return err
 	}
@@ -390,9 +390,9 @@ func checkPerf(t Perf) error {
 	return nil
 }
 
-// perfCPUs are the CPUs to open the event on: those online, unless the target
+// cpus are the CPUs to open the event on: those online, unless the target
 // names some. A timer takes one.
-func (r *resolver) perfCPUs(t Perf) ([]int, error) {
+func (t Perf) cpus(r *resolver) ([]int, error) {
 	online, err := r.env.OnlineCPUs()
 	if err != nil {
 		return nil, err

@@ -43,7 +43,7 @@ func (t RawTracepoint) resolve(r *resolver) error {
 		return errors.New("it names no tracepoint")
 	}
 	if glob.IsPattern(t.Name) {
-		return r.rawMatches(t)
+		return t.matches(r)
 	}
 	p := Program{Type: ebpf.RawTracepoint, Context: ContextRawArgs, Method: MethodRawTracepoint}
 	if t.Sleepable {
@@ -57,7 +57,7 @@ func (t RawTracepoint) resolve(r *resolver) error {
 		r.add(p)
 		return nil
 	}
-	proto, err := r.rawPrototype(t)
+	proto, err := t.prototype(r)
 	var unsupported *feature.UnsupportedError
 	switch {
 	case errors.As(err, &unsupported):
@@ -100,9 +100,9 @@ func rawSlots() []Arg {
 
 const rawTypePrefix = "btf_trace_"
 
-// rawPrototype returns the parameters of a tracepoint, from the typedef that
+// prototype returns the parameters of a tracepoint, from the typedef that
 // TRACE_EVENT leaves in BTF, without the leading data pointer.
-func (r *resolver) rawPrototype(t RawTracepoint) ([]btf.FuncParam, error) {
+func (t RawTracepoint) prototype(r *resolver) ([]btf.FuncParam, error) {
 	spec, err := r.env.BTF()
 	if err == nil && t.Module != "" && t.Module != "vmlinux" {
 		spec, err = r.env.ModuleBTF(t.Module)
@@ -155,7 +155,7 @@ func rawNames(spec *btf.Spec) []string {
 	return slices.Compact(out)
 }
 
-func (r *resolver) rawMatches(t RawTracepoint) error {
+func (t RawTracepoint) matches(r *resolver) error {
 	spec, err := r.env.BTF()
 	if err == nil && t.Module != "" && t.Module != "vmlinux" {
 		spec, err = r.env.ModuleBTF(t.Module)

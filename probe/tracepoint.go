@@ -51,7 +51,7 @@ const flagSleepable = 1 << 4
 // tracefs, by the BTF of its record.
 func (t Tracepoint) resolve(r *resolver) error {
 	if glob.IsPattern(t.Group) || glob.IsPattern(t.Name) {
-		return r.tracepointMatches(t)
+		return t.matches(r)
 	}
 	p := Program{Type: ebpf.TracePoint, Context: ContextRecord, Method: MethodPerfLink}
 	if t.Sleepable {
@@ -66,7 +66,7 @@ func (t Tracepoint) resolve(r *resolver) error {
 		if r.env.Live() || !errors.Is(err, errors.ErrUnsupported) {
 			return err
 		}
-		if p.Fields, err = r.recordFields(t, err); err != nil {
+		if p.Fields, err = t.recordFields(r, err); err != nil {
 			return err
 		}
 		p.Why = "no tracefs: fields from BTF"
@@ -91,7 +91,7 @@ func (r *resolver) sleepable(p *Program) error {
 
 // recordFields are the members of struct trace_event_raw_NAME, as BTF has it.
 // Events that share a class have only the class's.
-func (r *resolver) recordFields(t Tracepoint, cause error) ([]Arg, error) {
+func (t Tracepoint) recordFields(r *resolver, cause error) ([]Arg, error) {
 	spec, err := r.env.BTF()
 	if err != nil {
 		return nil, cause
@@ -116,7 +116,7 @@ func (r *resolver) recordFields(t Tracepoint, cause error) ([]Arg, error) {
 	return out, nil
 }
 
-func (r *resolver) tracepointMatches(t Tracepoint) error {
+func (t Tracepoint) matches(r *resolver) error {
 	matches, err := matchTracepoints(r.env, t.Group, t.Name)
 	if err != nil {
 		return err

@@ -40,7 +40,7 @@ type FmodRet struct {
 }
 
 func (t Fentry) resolve(r *resolver) error {
-	return r.tracing(trampoline{t, t.Module, t.Symbol, t.BPF, ebpf.AttachTraceFEntry, ""})
+	return trampoline{t, t.Module, t.Symbol, t.BPF, ebpf.AttachTraceFEntry, ""}.tracing(r)
 }
 
 func (t Fentry) requires(q *requirer) { q.kernel(feature.Fentry, t.Symbol) }
@@ -52,7 +52,7 @@ func (t Fentry) list(l *lister) error {
 func (t Fentry) word() string { return t.Symbol }
 
 func (t Fexit) resolve(r *resolver) error {
-	return r.tracing(trampoline{t, t.Module, t.Symbol, t.BPF, ebpf.AttachTraceFExit, ""})
+	return trampoline{t, t.Module, t.Symbol, t.BPF, ebpf.AttachTraceFExit, ""}.tracing(r)
 }
 
 func (t Fexit) requires(q *requirer) { q.kernel(feature.Fexit, t.Symbol) }
@@ -64,7 +64,7 @@ func (t Fexit) list(l *lister) error {
 func (t Fexit) word() string { return t.Symbol }
 
 func (t FmodRet) resolve(r *resolver) error {
-	return r.tracing(trampoline{t, t.Module, t.Symbol, 0, ebpf.AttachModifyReturn, ""})
+	return trampoline{t, t.Module, t.Symbol, 0, ebpf.AttachModifyReturn, ""}.tracing(r)
 }
 
 func (t FmodRet) requires(q *requirer) { q.kernel(feature.Fexit, t.Symbol) }
@@ -132,7 +132,7 @@ func (t trampoline) renamed(name string) Target {
 	return t.target
 }
 
-func (r *resolver) tracing(t trampoline) error {
+func (t trampoline) tracing(r *resolver) error {
 	if t.symbol == "" {
 		return errors.New("it names no function")
 	}
@@ -144,20 +144,20 @@ func (r *resolver) tracing(t trampoline) error {
 		return err
 	}
 	if t.bpf != 0 {
-		return r.tracingBPF(t)
+		return t.ofBPF(r)
 	}
-	if err := r.trampolineType(&t); err != nil {
+	if err := t.checkType(r); err != nil {
 		return err
 	}
 	if glob.IsPattern(t.symbol) {
-		return r.tracingMatches(t)
+		return t.matches(r)
 	}
 	if isTracingMulti(t.at) {
-		return r.tracingMulti(t)
+		return t.multi(r)
 	}
 	proto, err := r.prototype(t.module, t.symbol)
 	if err != nil {
-		return r.noTrampoline(t, err)
+		return t.refused(r, err)
 	}
 	r.add(tracingProgram(t, proto))
 	return nil
@@ -187,8 +187,8 @@ func tracingProgram(t trampoline, proto *btf.FuncProto) Program {
 	return p
 }
 
-// noTrampoline explains why a function has no prototype to hang a trampoline on.
-func (r *resolver) noTrampoline(t trampoline, err error) error {
+// refused explains why a function has no prototype to hang a trampoline on.
+func (t trampoline) refused(r *resolver, err error) error {
 	if !errors.Is(err, btf.ErrNotFound) {
 		return err
 	}
@@ -203,7 +203,7 @@ func (r *resolver) noTrampoline(t trampoline, err error) error {
 	return k.Absent(t.module, t.symbol)
 }
 
-func (r *resolver) tracingMatches(t trampoline) error {
+func (t trampoline) matches(r *resolver) error {
 	list, err := r.env.Traceable()
 	if err != nil {
 		return err
@@ -214,7 +214,7 @@ func (r *resolver) tracingMatches(t trampoline) error {
 		if isTracingMulti(t.at) {
 			m := t
 			m.symbol, m.module, m.target = fn.Name, fn.Module, t.renamed(fn.Name)
-			if r.addTracingMulti(m, len(matches) <= maxTyped) == nil {
+			if m.addMulti(r, len(matches) <= maxTyped) == nil {
 				n++
 			}
 			continue
@@ -234,9 +234,9 @@ func (r *resolver) tracingMatches(t trampoline) error {
 	return nil
 }
 
-// tracingBPF resolves fentry or fexit on a BPF program's function, whose types
+// ofBPF resolves fentry or fexit on a BPF program's function, whose types
 // are in the program's own BTF.
-func (r *resolver) tracingBPF(t trampoline) error {
+func (t trampoline) ofBPF(r *resolver) error {
 	if !r.env.Live() {
 		return errors.New("BPF programs can be looked at on this machine only")
 	}

@@ -84,7 +84,7 @@ func (t USDT) resolve(r *resolver) error {
 	if err := r.env.Supports(feature.Uprobe); errors.Is(err, errors.ErrUnsupported) {
 		return err
 	}
-	sites, err := r.usdtSites(t)
+	sites, err := t.sites(r)
 	if err != nil {
 		return err
 	}
@@ -104,15 +104,15 @@ func (t USDT) resolve(r *resolver) error {
 	if len(good) == 0 {
 		return bad
 	}
-	for _, p := range r.usdtPrograms(t, good) {
+	for _, p := range t.programs(r, good) {
 		r.add(p)
 	}
 	return nil
 }
 
-// usdtSites finds the matching sites in every file that the path stands for.
-func (r *resolver) usdtSites(t USDT) ([]usdtSite, error) {
-	paths, err := r.usdtPaths(t)
+// sites finds the matching sites in every file that the path stands for.
+func (t USDT) sites(r *resolver) ([]usdtSite, error) {
+	paths, err := t.paths(r)
 	if err != nil {
 		return nil, err
 	}
@@ -150,7 +150,7 @@ func (r *resolver) usdtSites(t USDT) ([]usdtSite, error) {
 	if first != nil {
 		return nil, first
 	}
-	return nil, r.noUSDT(t, paths, known)
+	return nil, t.absent(r, paths, known)
 }
 
 // checkUSDT asks of the sites of a file whether an instruction begins there.
@@ -172,7 +172,7 @@ func (r *resolver) checkUSDT(path string, sites []usdtSite) error {
 	})
 }
 
-func (r *resolver) noUSDT(t USDT, paths, known []string) error {
+func (t USDT) absent(r *resolver, paths, known []string) error {
 	what := t.Name
 	if t.Provider != "" {
 		what = t.Provider + ":" + t.Name
@@ -187,10 +187,10 @@ func (r *resolver) noUSDT(t USDT, paths, known []string) error {
 	return notexist.Errorf("no USDT probe %s in %s%s", what, where, near.Hint(t.Name, known))
 }
 
-// usdtPaths are the files to look into: those of the path, or, without one,
+// paths are the files to look into: those of the path, or, without one,
 // all that the process has mapped executable. What has no path (any more), such
 // as the probes of package usdt/provider, is opened by its mapping.
-func (r *resolver) usdtPaths(t USDT) ([]string, error) {
+func (t USDT) paths(r *resolver) ([]string, error) {
 	paths, err := userfile.Paths(r.env, t.Path, t.PID)
 	if err != nil || t.Path != "" {
 		return paths, err
@@ -229,8 +229,8 @@ func (r *resolver) usdtPaths(t USDT) ([]string, error) {
 // maxSpecs is how many argument sets a cookie can tell apart.
 const maxSpecs = 1 << 16
 
-// usdtPrograms groups sites into programs.
-func (r *resolver) usdtPrograms(t USDT, sites []usdtSite) []Program {
+// programs groups sites into programs.
+func (t USDT) programs(r *resolver, sites []usdtSite) []Program {
 	cookies := r.env.Supports(feature.AttachCookie)
 	// place is where an argument set is. Sets of equal text may differ: what a symbol
 	// in it stands for is the file's matter.

@@ -24,7 +24,7 @@ func TestUSDTSpecs(t *testing.T) {
 		}
 		r := &resolver{ctx: t.Context(), env: NewEnv(&o), o: &Options{}, plan: &Plan{}}
 		specs, places := 0, 0
-		for _, p := range r.usdtPrograms(USDT{}, sites) {
+		for _, p := range (USDT{}).programs(r, sites) {
 			specs, places = specs+len(p.Specs), places+len(p.Sites)
 		}
 		if specs != 2 || places != 3 {

@@ -10,9 +10,9 @@ import (
 	"github.com/borescope/borescope/internal/feature"
 )
 
-// trampolineType settles whether an fentry or fexit becomes a session, or one
+// checkType settles whether an fentry or fexit becomes a session, or one
 // of the places of a tracing.multi link.
-func (r *resolver) trampolineType(t *trampoline) error {
+func (t *trampoline) checkType(r *resolver) error {
 	entry := t.at == ebpf.AttachTraceFEntry
 	if !entry && t.at != ebpf.AttachTraceFExit {
 		return nil
@@ -20,7 +20,7 @@ func (r *resolver) trampolineType(t *trampoline) error {
 	session := entry && r.o.Session
 	multi := r.o.TracingMulti || isTracingMulti(r.o.AttachType)
 	if session {
-		if ok, err := r.better(t, feature.Fsession); !ok {
+		if ok, err := t.better(r, feature.Fsession); !ok {
 			return err
 		}
 		t.at = AttachFsession
@@ -28,7 +28,7 @@ func (r *resolver) trampolineType(t *trampoline) error {
 	if !multi {
 		return nil
 	}
-	if ok, err := r.better(t, feature.TracingMulti); !ok {
+	if ok, err := t.better(r, feature.TracingMulti); !ok {
 		return err
 	}
 	switch {
@@ -44,7 +44,7 @@ func (r *resolver) trampolineType(t *trampoline) error {
 
 // better says whether the kernel has what is better than a plain trampoline. If
 // not, the plan does without, unless the program is loaded already.
-func (r *resolver) better(t *trampoline, f feature.Feature) (bool, error) {
+func (t *trampoline) better(r *resolver, f feature.Feature) (bool, error) {
 	err := r.env.Supports(f)
 	loaded := r.o.AttachType != ebpf.AttachNone
 	switch {
@@ -62,15 +62,15 @@ func (r *resolver) better(t *trampoline, f feature.Feature) (bool, error) {
 // inModule says whether a function is of a module, whose types are its own.
 func (t *trampoline) inModule() bool { return t.module != "" && t.module != "vmlinux" }
 
-// tracingMulti resolves one function by name.
-func (r *resolver) tracingMulti(t trampoline) error {
-	return r.addTracingMulti(t, len(r.parts) < maxTyped)
+// multi resolves one function by name.
+func (t trampoline) multi(r *resolver) error {
+	return t.addMulti(r, len(r.parts) < maxTyped)
 }
 
-// addTracingMulti adds one function to the program for many.
-func (r *resolver) addTracingMulti(t trampoline, typed bool) error {
+// addMulti adds one function to the program for many.
+func (t trampoline) addMulti(r *resolver, typed bool) error {
 	if t.inModule() {
-		return r.addSingle(t)
+		return t.addSingle(r)
 	}
 	ids, err := r.env.Trampolines()
 	if err != nil {
@@ -78,7 +78,7 @@ func (r *resolver) addTracingMulti(t trampoline, typed bool) error {
 	}
 	switch id, known := ids[t.symbol]; {
 	case !known:
-		return r.noTrampoline(t, btf.ErrNotFound)
+		return t.refused(r, btf.ErrNotFound)
 	case id == 0:
 		return fmt.Errorf("%s has arguments or a value that a trampoline does not take (more than 12, larger than 16 bytes, or variable), or namesakes; kprobe:%s does", t.symbol, t.symbol)
 	}
@@ -96,13 +96,13 @@ func (r *resolver) addTracingMulti(t trampoline, typed bool) error {
 
 // addSingle gives a function of a module a program of its own: programs for many
 // functions can't be loaded for a module's types by cilium/ebpf (its #2078).
-func (r *resolver) addSingle(t trampoline) error {
+func (t trampoline) addSingle(r *resolver) error {
 	if r.o.AttachType != ebpf.AttachNone {
 		return fmt.Errorf("it is in module %s, and the program was loaded for functions of the kernel itself", t.module)
 	}
 	proto, err := r.prototype(t.module, t.symbol)
 	if err != nil {
-		return r.noTrampoline(t, err)
+		return t.refused(r, err)
 	}
 	switch t.at {
 	case AttachFentryMulti:
