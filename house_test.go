@@ -30,7 +30,7 @@ const (
 // large are the packages that may have more lines, or do today: then with what they
 // have, which only falls.
 var large = map[string]int{
-	"probe":  8480, // 8000
+	"probe":  8220, // 8000
 	"symbol": 7160, // 7000
 }
 

@@ -61,7 +61,7 @@ var imports = map[string][]string{
 	"probe/deploy":             {"probe", "probe/env", cilium, btf}, // btf: layouts of maps
 	"probe/broker":             {"probe", "probe/env", "probe/deploy", cilium, "golang.org/x/sys/unix"},
 	"probe/container":          {},
-	"probe/internal":           {"probe/env", btf},
+	"probe/internal":           {"probe/env", cilium, btf},
 	"probe/internal/spelling":  {},
 	"probe/internal/perfevent": {"pmc"},
 	"probe/internal/probetest": {"probe/env", cilium, asm, btf, cilium + "/link", "golang.org/x/sys/unix"},

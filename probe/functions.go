@@ -16,6 +16,7 @@ import (
 	"github.com/borescope/borescope/internal/insn"
 	"github.com/borescope/borescope/internal/kallsyms"
 	"github.com/borescope/borescope/internal/notexist"
+	"github.com/borescope/borescope/probe/internal/prototype"
 	"github.com/borescope/borescope/probe/internal/usercode"
 )
 
@@ -106,13 +107,13 @@ func (r *resolver) kernelFunction(module, name string) (kallsyms.Symbol, error) 
 	if r.o.NoTypes && r.env.Live() {
 		return kallsyms.Symbol{Name: name, Module: module}, nil
 	}
-	if _, err := r.prototype(module, name); err == nil && r.env.Live() {
+	if _, err := prototype.Of(r.env, module, name); err == nil && r.env.Live() {
 		return kallsyms.Symbol{Name: name, Module: module}, nil
 	}
 	syms, err := r.env.KernelSymbols(module, name)
 	if err != nil {
 		if errors.Is(err, errors.ErrUnsupported) && !r.env.Live() {
-			if _, perr := r.prototype(module, name); perr == nil {
+			if _, perr := prototype.Of(r.env, module, name); perr == nil {
 				return kallsyms.Symbol{Name: name, Module: module}, nil
 			}
 		}
@@ -170,7 +171,7 @@ func (r *resolver) typeKernel(p *Program, fn kallsyms.Symbol, offset uint64, typ
 	var proto *btf.FuncProto
 	if typed && !r.o.NoTypes && !isClone(fn.Name) {
 		// Without a prototype the registers remain.
-		proto, _ = r.prototype(fn.Module, fn.Name)
+		proto, _ = prototype.Of(r.env, fn.Module, fn.Name)
 	}
 	switch {
 	case p.Returns && proto != nil:

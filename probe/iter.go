@@ -2,7 +2,6 @@ package probe
 
 import (
 	"errors"
-	"slices"
 	"strings"
 
 	"github.com/cilium/ebpf"
@@ -11,6 +10,7 @@ import (
 	"github.com/borescope/borescope/internal/feature"
 	"github.com/borescope/borescope/internal/near"
 	"github.com/borescope/borescope/internal/notexist"
+	"github.com/borescope/borescope/probe/internal/prototype"
 	"github.com/borescope/borescope/probe/internal/spelling"
 )
 
@@ -54,6 +54,9 @@ func (t Iter) resolve(r *resolver) error {
 	return nil
 }
 
+// iterPrefix is what the contexts of iterators are named by, before the iterator's name.
+const iterPrefix = "bpf_iter__"
+
 // iterFields are the members of an iterator's context.
 func (r *resolver) iterFields(name string) ([]Arg, error) {
 	spec, err := r.env.BTF()
@@ -61,8 +64,8 @@ func (r *resolver) iterFields(name string) ([]Arg, error) {
 		return nil, err
 	}
 	var s *btf.Struct
-	if err := spec.TypeByName("bpf_iter__"+name, &s); err != nil {
-		return nil, notexist.Errorf("no iterator %s%s", name, near.Hint(name, iterNames(spec)))
+	if err := spec.TypeByName(iterPrefix+name, &s); err != nil {
+		return nil, notexist.Errorf("no iterator %s%s", name, near.Hint(name, prototype.Names[*btf.Struct](spec, iterPrefix)))
 	}
 	var out []Arg
 	for _, m := range s.Members {
@@ -82,18 +85,4 @@ func iterField(m btf.Member) Arg {
 		a.Loc.Size = size
 	}
 	return a
-}
-
-func iterNames(spec *btf.Spec) []string {
-	var out []string
-	for t, err := range spec.All() {
-		if err != nil {
-			break
-		}
-		if s, ok := t.(*btf.Struct); ok && strings.HasPrefix(s.Name, "bpf_iter__") {
-			out = append(out, s.Name[len("bpf_iter__"):])
-		}
-	}
-	slices.Sort(out)
-	return slices.Compact(out)
 }

@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/btf"
 
 	"github.com/borescope/borescope/internal/elffile"
 	"github.com/borescope/borescope/internal/feature"
@@ -20,6 +21,7 @@ import (
 	"github.com/borescope/borescope/internal/kallsyms"
 	"github.com/borescope/borescope/internal/procfs"
 	"github.com/borescope/borescope/pmc"
+	"github.com/borescope/borescope/probe/internal/prototype"
 	"github.com/borescope/borescope/probe/internal/userfile"
 	"github.com/borescope/borescope/usdt"
 )
@@ -200,7 +202,7 @@ func (l *lister) typed(x *Listed, s kallsyms.Symbol) bool {
 	if !l.o.Args && !tracing && !exit {
 		return true
 	}
-	proto, err := l.r.prototype(s.Module, s.Name)
+	proto, err := prototype.Of(l.r.env, s.Module, s.Name)
 	if tracing || exit {
 		if err != nil || isClone(s.Name) {
 			return false
@@ -259,7 +261,7 @@ func (l *lister) rawTracepoints(t RawTracepoint) error {
 		}
 	}
 	g := glob.Compile(t.Name)
-	for _, name := range rawNames(spec) {
+	for _, name := range prototype.Names[*btf.Typedef](spec, rawTypePrefix) {
 		if !g.Match(name) {
 			continue
 		}
@@ -282,10 +284,9 @@ func (l *lister) named(pattern, kind string, target func(string) Target) error {
 	if err != nil {
 		return err
 	}
-	names := iterNames(spec)
+	names := prototype.Names[*btf.Struct](spec, iterPrefix)
 	if kind == "lsm" {
-		names = l.r.hooks()
-		slices.Sort(names)
+		names = prototype.Names[*btf.Func](spec, hookPrefix)
 	}
 	g := glob.Compile(pattern)
 	for _, n := range names {
@@ -306,7 +307,7 @@ func (l *lister) named(pattern, kind string, target func(string) Target) error {
 func (l *lister) describe(x *Listed, name string) {
 	switch t := x.Target.(type) {
 	case LSM:
-		if proto, err := l.r.prototype("", "bpf_lsm_"+t.Hook); err == nil {
+		if proto, err := prototype.Of(l.r.env, "", hookPrefix+t.Hook); err == nil {
 			x.Args, _ = trampArgs(proto.Params)
 		}
 	case Iter:

@@ -2,7 +2,6 @@ package probe
 
 import (
 	"errors"
-	"strings"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/btf"
@@ -10,6 +9,7 @@ import (
 	"github.com/borescope/borescope/internal/feature"
 	"github.com/borescope/borescope/internal/near"
 	"github.com/borescope/borescope/internal/notexist"
+	"github.com/borescope/borescope/probe/internal/prototype"
 	"github.com/borescope/borescope/probe/internal/spelling"
 )
 
@@ -36,12 +36,12 @@ func (t LSM) resolve(r *resolver) error {
 	if err := r.env.Supports(feature.LSM); errors.Is(err, errors.ErrUnsupported) {
 		return err
 	}
-	proto, err := r.prototype("", "bpf_lsm_"+t.Hook)
+	proto, err := prototype.Of(r.env, "", hookPrefix+t.Hook)
 	if err != nil {
 		if !errors.Is(err, btf.ErrNotFound) {
 			return err
 		}
-		return notexist.Errorf("no security hook %s%s", t.Hook, near.Hint(t.Hook, r.hooks()))
+		return notexist.Errorf("no security hook %s%s", t.Hook, near.Hint(t.Hook, hooks(r.env)))
 	}
 	p := tracingProgram(trampoline{target: t, symbol: t.Hook, at: ebpf.AttachLSMMac}, proto)
 	p.Type, p.Returns = ebpf.LSM, false
@@ -49,19 +49,14 @@ func (t LSM) resolve(r *resolver) error {
 	return nil
 }
 
-func (r *resolver) hooks() []string {
-	spec, err := r.env.BTF()
+// hookPrefix is what the functions of security hooks are named by, before the hook's name.
+const hookPrefix = "bpf_lsm_"
+
+// hooks are the names of the security hooks, none where there is no BTF.
+func hooks(e *Env) []string {
+	spec, err := e.BTF()
 	if err != nil {
 		return nil
 	}
-	var out []string
-	for t, err := range spec.All() {
-		if err != nil {
-			break
-		}
-		if fn, ok := t.(*btf.Func); ok && strings.HasPrefix(fn.Name, "bpf_lsm_") {
-			out = append(out, fn.Name[len("bpf_lsm_"):])
-		}
-	}
-	return out
+	return prototype.Names[*btf.Func](spec, hookPrefix)
 }

@@ -3,7 +3,6 @@ package probe
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/cilium/ebpf"
@@ -14,6 +13,7 @@ import (
 	"github.com/borescope/borescope/internal/near"
 	"github.com/borescope/borescope/internal/notexist"
 	"github.com/borescope/borescope/internal/rawbtf"
+	"github.com/borescope/borescope/probe/internal/prototype"
 	"github.com/borescope/borescope/probe/internal/spelling"
 )
 
@@ -123,7 +123,7 @@ func (t RawTracepoint) prototype(r *resolver) ([]btf.FuncParam, error) {
 		return nil, fmt.Errorf("BTF: %s has no prototype", td.Name)
 	}
 	// The typedef has no names; the function that calls the probes does.
-	if named, err := prototypes(spec, "__traceiter_"+t.Name); err == nil && len(named[0].Params) == len(proto.Params) {
+	if named, err := prototype.In(spec, "__traceiter_"+t.Name); err == nil && len(named[0].Params) == len(proto.Params) {
 		proto = named[0]
 	}
 	return proto.Params[1:], nil
@@ -133,26 +133,11 @@ func (r *resolver) noRaw(spec *btf.Spec, name string) error {
 	if group, n, ok := strings.Cut(name, ":"); ok {
 		return notexist.Errorf("no raw tracepoint %q; raw tracepoints have no group (%s): name it %s", name, group, n)
 	}
-	hint := near.Hint(name, rawNames(spec))
+	hint := near.Hint(name, prototype.Names[*btf.Typedef](spec, rawTypePrefix))
 	if call, ok := strings.CutPrefix(name, "sys_enter_"); ok {
 		hint = fmt.Sprintf("; there is one for all system calls, sys_enter, and tracepoint:syscalls:sys_enter_%s for this one", call)
 	}
 	return notexist.Errorf("no raw tracepoint %s%s", name, hint)
-}
-
-// rawNames lists the raw tracepoints of a BTF.
-func rawNames(spec *btf.Spec) []string {
-	var out []string
-	for t, err := range spec.All() {
-		if err != nil {
-			break
-		}
-		if td, ok := t.(*btf.Typedef); ok && strings.HasPrefix(td.Name, rawTypePrefix) {
-			out = append(out, td.Name[len(rawTypePrefix):])
-		}
-	}
-	slices.Sort(out)
-	return slices.Compact(out)
 }
 
 func (t RawTracepoint) matches(r *resolver) error {
@@ -165,7 +150,7 @@ func (t RawTracepoint) matches(r *resolver) error {
 	}
 	g := glob.Compile(t.Name)
 	n := 0
-	for _, name := range rawNames(spec) {
+	for _, name := range prototype.Names[*btf.Typedef](spec, rawTypePrefix) {
 		if !g.Match(name) {
 			continue
 		}

@@ -1,6 +1,10 @@
 package probe
 
-import "github.com/cilium/ebpf"
+import (
+	"github.com/cilium/ebpf"
+
+	"github.com/borescope/borescope/probe/internal/load"
+)
 
 // Attach types that cilium/ebpf has no names for (its pull requests 2078, for
 // the multi ones, and 2108): what Program.AttachType may be besides, and what
@@ -11,7 +15,7 @@ const (
 	AttachUprobeSession = ebpf.AttachType(57)
 	// AttachFsession is of a tracing program that sees entry and return of a
 	// kernel function (BPF_TRACE_FSESSION, 7.0). LoadCollection loads it.
-	AttachFsession = ebpf.AttachType(58)
+	AttachFsession = load.Fsession
 	// AttachFentryMulti is of a tracing program for the entries of many kernel
 	// functions, loaded for none of them (BPF_TRACE_FENTRY_MULTI, 7.2).
 	AttachFentryMulti = ebpf.AttachType(59)
@@ -25,6 +29,16 @@ var attachTypeNames = map[ebpf.AttachType]string{
 	AttachUprobeSession: "TraceUprobeSession", AttachFsession: "TraceFsession",
 	AttachFentryMulti: "TraceFentryMulti", AttachFexitMulti: "TraceFexitMulti",
 	AttachFsessionMulti: "TraceFsessionMulti",
+}
+
+// LoadCollection loads a collection as ebpf.NewCollectionWithOptions does, and also
+// what cilium/ebpf cannot: tracing programs of the type AttachFsession. To be
+// dropped for cilium/ebpf#2108. What is refused because the process
+// lacks something (capabilities, file descriptors, freedom from seccomp) is an
+// error that says so, and matches the error number alone. The caller closes the
+// collection.
+func LoadCollection(spec *ebpf.CollectionSpec, o ebpf.CollectionOptions) (*ebpf.Collection, error) {
+	return load.Collection(spec, o)
 }
 
 // attachTypeName is the attach type in words, also where cilium has none.

@@ -11,6 +11,7 @@ import (
 	"github.com/borescope/borescope/internal/glob"
 	"github.com/borescope/borescope/internal/kallsyms"
 	"github.com/borescope/borescope/internal/notexist"
+	"github.com/borescope/borescope/probe/internal/prototype"
 	"github.com/borescope/borescope/probe/internal/spelling"
 )
 
@@ -155,7 +156,7 @@ func (t trampoline) tracing(r *resolver) error {
 	if isTracingMulti(t.at) {
 		return t.multi(r)
 	}
-	proto, err := r.prototype(t.module, t.symbol)
+	proto, err := prototype.Of(r.env, t.module, t.symbol)
 	if err != nil {
 		return t.refused(r, err)
 	}
@@ -219,7 +220,7 @@ func (t trampoline) matches(r *resolver) error {
 			}
 			continue
 		}
-		proto, err := r.prototype(fn.Module, fn.Name)
+		proto, err := prototype.Of(r.env, fn.Module, fn.Name)
 		if err != nil {
 			continue // a match of a wildcard that cannot be had
 		}
@@ -240,7 +241,7 @@ func (t trampoline) ofBPF(r *resolver) error {
 	if !r.env.Live() {
 		return errors.New("BPF programs can be looked at on this machine only")
 	}
-	proto, err := bpfPrototype(t.bpf, t.symbol)
+	proto, err := prototype.OfProgram(t.bpf, t.symbol)
 	if err != nil {
 		return err
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/cilium/ebpf/btf"
 
 	"github.com/borescope/borescope/internal/feature"
+	"github.com/borescope/borescope/probe/internal/prototype"
 )
 
 // checkType settles whether an fentry or fexit becomes a session, or one
@@ -100,7 +101,7 @@ func (t trampoline) addSingle(r *resolver) error {
 	if r.o.AttachType != ebpf.AttachNone {
 		return fmt.Errorf("it is in module %s, and the program was loaded for functions of the kernel itself", t.module)
 	}
-	proto, err := r.prototype(t.module, t.symbol)
+	proto, err := prototype.Of(r.env, t.module, t.symbol)
 	if err != nil {
 		return t.refused(r, err)
 	}
@@ -121,7 +122,7 @@ func (t trampoline) addSingle(r *resolver) error {
 // prototype, or as many as there can be, of which a function has the first few.
 func (r *resolver) helperArgs(p *Program, t trampoline, typed bool) error {
 	if typed {
-		proto, err := r.prototype(t.module, t.symbol)
+		proto, err := prototype.Of(r.env, t.module, t.symbol)
 		if err != nil {
 			return err
 		}

@@ -1,6 +1,6 @@
 //go:build !linux
 
-package probe
+package load
 
 import (
 	"github.com/cilium/ebpf"

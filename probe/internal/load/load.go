@@ -1,4 +1,5 @@
-package probe
+// Package load loads what cilium/ebpf cannot, as it loads the rest.
+package load
 
 import (
 	"fmt"
@@ -9,26 +10,15 @@ import (
 	"github.com/borescope/borescope/internal/feature"
 )
 
-// loadOwn loads what cilium/ebpf cannot.
-func loadOwn(spec *ebpf.ProgramSpec, types *btf.Cache) (*ebpf.Program, error) {
-	prog, err := loadFsession(spec, types)
-	if err != nil {
-		return nil, fmt.Errorf("load %s for %s: %w", spec.Name, spec.AttachTo, err)
-	}
-	return prog, nil
-}
+// Fsession is BPF_TRACE_FSESSION (Linux 7.0), which cilium/ebpf has no name for.
+const Fsession = ebpf.AttachType(58)
 
-// LoadCollection loads a collection as ebpf.NewCollectionWithOptions does, and also
-// what cilium/ebpf cannot: tracing programs of the type AttachFsession. To be
-// dropped for cilium/ebpf#2108. What is refused because the process
-// lacks something (capabilities, file descriptors, freedom from seccomp) is an
-// error that says so, and matches the error number alone. The caller closes the
-// collection.
-func LoadCollection(spec *ebpf.CollectionSpec, o ebpf.CollectionOptions) (*ebpf.Collection, error) {
+// Collection is probe.LoadCollection.
+func Collection(spec *ebpf.CollectionSpec, o ebpf.CollectionOptions) (*ebpf.Collection, error) {
 	own := map[string]*ebpf.ProgramSpec{}
 	if spec != nil {
 		for name, p := range spec.Programs {
-			if p.AttachType == AttachFsession {
+			if p.AttachType == Fsession {
 				own[name] = p
 			}
 		}
@@ -76,9 +66,9 @@ func addProgram(coll *ebpf.Collection, name string, spec *ebpf.ProgramSpec, type
 			return err
 		}
 	}
-	prog, err := loadOwn(p, types)
+	prog, err := loadFsession(p, types)
 	if err != nil {
-		return err
+		return fmt.Errorf("load %s for %s: %w", spec.Name, spec.AttachTo, err)
 	}
 	coll.Programs[name] = prog
 	return nil

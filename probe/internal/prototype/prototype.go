@@ -1,27 +1,32 @@
-package probe
+// Package prototype finds the types of functions in BTF, and the names of what the kernel has
+// by types of a name of their own.
+package prototype
 
 import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
+	"strings"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/btf"
 
 	"github.com/borescope/borescope/internal/near"
 	"github.com/borescope/borescope/internal/notexist"
+	"github.com/borescope/borescope/probe/env"
 )
 
-// prototype is a function's type, from the kernel's BTF or a module's.
-func (r *resolver) prototype(module, name string) (*btf.FuncProto, error) {
-	spec, err := r.env.BTF()
+// Of is a function's type, from the kernel's BTF or a module's.
+func Of(e *env.Env, module, name string) (*btf.FuncProto, error) {
+	spec, err := e.BTF()
 	if module != "" && module != "vmlinux" {
-		spec, err = r.env.ModuleBTF(module)
+		spec, err = e.ModuleBTF(module)
 	}
 	if err != nil {
 		return nil, err
 	}
-	protos, err := prototypes(spec, name)
+	protos, err := In(spec, name)
 	if err != nil {
 		return nil, err
 	}
@@ -31,8 +36,8 @@ func (r *resolver) prototype(module, name string) (*btf.FuncProto, error) {
 	return protos[0], nil
 }
 
-// prototypes are the distinct types of the functions of that name.
-func prototypes(spec *btf.Spec, name string) ([]*btf.FuncProto, error) {
+// In are the distinct types of the functions of that name, at least one.
+func In(spec *btf.Spec, name string) ([]*btf.FuncProto, error) {
 	types, err := spec.AnyTypesByName(name)
 	if err != nil {
 		return nil, err
@@ -51,8 +56,8 @@ func prototypes(spec *btf.Spec, name string) ([]*btf.FuncProto, error) {
 	return out, nil
 }
 
-// bpfPrototype is the type of a function of a loaded BPF program.
-func bpfPrototype(id uint32, name string) (*btf.FuncProto, error) {
+// OfProgram is the type of a function of a loaded BPF program.
+func OfProgram(id uint32, name string) (*btf.FuncProto, error) {
 	prog, err := ebpf.NewProgramFromID(ebpf.ProgramID(id))
 	if err != nil {
 		if errors.Is(err, fs.ErrNotExist) {
@@ -71,22 +76,26 @@ func bpfPrototype(id uint32, name string) (*btf.FuncProto, error) {
 	if err != nil {
 		return nil, fmt.Errorf("BTF of BPF program %d: %w", id, err)
 	}
-	protos, err := prototypes(spec, name)
+	protos, err := In(spec, name)
 	if err != nil {
-		return nil, notexist.Errorf("BPF program %d has no function %s%s", id, name, near.Hint(name, functionNames(spec)))
+		return nil, notexist.Errorf("BPF program %d has no function %s%s", id, name, near.Hint(name, Names[*btf.Func](spec, "")))
 	}
 	return protos[0], nil
 }
 
-func functionNames(spec *btf.Spec) []string {
+// Names are what follows the prefix in the names of a BTF's types of the kind T, sorted.
+func Names[T btf.Type](spec *btf.Spec, prefix string) []string {
 	var out []string
 	for t, err := range spec.All() {
 		if err != nil {
 			break
 		}
-		if fn, ok := t.(*btf.Func); ok {
-			out = append(out, fn.Name)
+		if _, ok := t.(T); ok {
+			if name, ok := strings.CutPrefix(t.TypeName(), prefix); ok {
+				out = append(out, name)
+			}
 		}
 	}
-	return out
+	slices.Sort(out)
+	return slices.Compact(out)
 }

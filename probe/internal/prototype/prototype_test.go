@@ -1,0 +1,41 @@
+package prototype
+
+import (
+	"errors"
+	"slices"
+	"testing"
+
+	"github.com/cilium/ebpf/btf"
+
+	"github.com/borescope/borescope/probe/internal/probetest"
+)
+
+// TestPrototypes: of a recorded kernel, what is a function has a type, and what is none
+// is told from it.
+func TestPrototypes(t *testing.T) {
+	env := probetest.Env(t)
+	p, err := Of(env, "vmlinux", "vfs_read")
+	if err != nil || len(p.Params) != 4 || p.Params[0].Name != "file" {
+		t.Errorf("vfs_read: %v, %v", p, err)
+	}
+	for _, name := range []string{"no_such_function", "task_struct"} {
+		if p, err := Of(env, "", name); !errors.Is(err, btf.ErrNotFound) {
+			t.Errorf("%s: %v, %v", name, p, err)
+		}
+	}
+}
+
+// TestNames: names are sorted, each once, without their prefix.
+func TestNames(t *testing.T) {
+	spec, err := probetest.Env(t).BTF()
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := Names[*btf.Typedef](spec, "btf_trace_")
+	if !slices.Contains(names, "sched_switch") || !slices.IsSorted(names) || len(slices.Compact(slices.Clone(names))) != len(names) {
+		t.Errorf("raw tracepoints %v", names)
+	}
+	if names := Names[*btf.Struct](spec, "vfs_read"); len(names) > 0 {
+		t.Errorf("a function is no struct: %v", names)
+	}
+}
