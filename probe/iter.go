@@ -86,3 +86,10 @@ func iterField(m btf.Member) Arg {
 	}
 	return a
 }
+
+var iterSpelled = spelled{words: []string{"iter", "it"}, parse: single("iter:NAME", func(name string) Target { return Iter{Name: name} })}
+
+func (t Iter) withPID(pid int) Target {
+	t.PID = pid
+	return t
+}

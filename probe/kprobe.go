@@ -202,3 +202,15 @@ func (a *attacher) explainKprobe(s *Site, err error) error {
 	}
 	return err
 }
+
+var kprobeSpelled = spelled{words: []string{"kprobe", "k"}, parse: parseKprobe}
+
+var kretprobeSpelled = spelled{words: []string{"kretprobe", "kr"}, parse: func(s *spelling.Scanned) (Target, error) {
+	m, sym, err := s.ModuleSymbol("kretprobe:[MODULE:]FUNCTION")
+	return Kretprobe{Module: m, Symbol: sym}, err
+}}
+
+func (t Kretprobe) withMaxActive(n int) Target {
+	t.MaxActive = n
+	return t
+}

@@ -119,15 +119,12 @@ func (l *lister) put(x Listed) error {
 
 func (l *lister) list(pattern string) error {
 	kind, rest, _ := strings.Cut(pattern, ":")
-	switch k := kindNames[kind]; {
-	case k == kindSoftware || k == kindHardware:
-		return l.events(k, rest)
-	case k == kindUSDT && (rest == "*" || rest == ""):
-		return l.mappedUSDT()
-	case k == kindUSDT && !strings.Contains(rest, ":"):
-		pattern += ":*"
-	case k == kindUprobe && !strings.Contains(rest, ":"):
-		pattern += ":*"
+	if k := kindNamed(kind); k != nil && k.pattern != nil {
+		complete, listed, err := k.pattern(l, rest)
+		if listed || err != nil {
+			return err
+		}
+		pattern = kind + ":" + complete
 	}
 	t, err := ParseTarget(pattern)
 	if err != nil {
@@ -433,13 +430,12 @@ func (l *lister) plainPath(p string, pid int) string {
 }
 
 // events lists the generic performance events, whether this CPU has them or not.
-func (l *lister) events(k word, pattern string) error {
+func (l *lister) events(typ uint32, pattern string) error {
 	name, _, _ := strings.Cut(pattern, ":")
 	g := glob.Compile(name)
-	want := map[word]uint32{kindSoftware: pmc.TypeSoftware, kindHardware: pmc.TypeHardware}[k]
 	for _, n := range slices.Sorted(maps.Keys(defaultPeriods)) {
 		ev, err := pmc.ParseEvent(n, nil)
-		if err != nil || ev.Type != want || !g.Match(n) {
+		if err != nil || ev.Type != typ || !g.Match(n) {
 			continue
 		}
 		if err := l.put(Listed{Target: Perf{Event: ev, Period: defaultPeriods[n]}}); err != nil {

@@ -60,3 +60,5 @@ func hooks(e *Env) []string {
 	}
 	return prototype.Names[*btf.Func](spec, hookPrefix)
 }
+
+var lsmSpelled = spelled{words: []string{"lsm"}, parse: single("lsm:HOOK", func(hook string) Target { return LSM{Hook: hook} })}

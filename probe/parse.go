@@ -1,6 +1,7 @@
 package probe
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/borescope/borescope/internal/near"
@@ -30,59 +31,28 @@ func applyOption(s *spelling.Scanned, t Target, o spelling.Option) (Target, erro
 		if err != nil || n == 0 {
 			return nil, s.Errorf(o.Off, "bad pid %q: want a process id", o.Value)
 		}
-		if t, ok := withPID(t, int(n)); ok {
-			return t, nil
+		if t, ok := t.(interface{ withPID(pid int) Target }); ok {
+			return t.withPID(int(n)), nil
 		}
 	case "maxactive":
 		n, err := spelling.ParseNumber(o.Value, 31)
 		if err != nil || n == 0 {
 			return nil, s.Errorf(o.Off, "bad maxactive %q: want a number of calls", o.Value)
 		}
-		if k, ok := t.(Kretprobe); ok {
-			k.MaxActive = int(n)
-			return k, nil
+		if t, ok := t.(interface{ withMaxActive(n int) Target }); ok {
+			return t.withMaxActive(int(n)), nil
 		}
 	case "sleepable":
 		if o.Value != "" {
 			return nil, s.Errorf(o.Off, "sleepable takes no value")
 		}
-		switch t := t.(type) {
-		case Tracepoint:
-			t.Sleepable = true
-			return t, nil
-		case RawTracepoint:
-			t.Sleepable = true
-			return t, nil
+		if t, ok := t.(interface{ withSleepable() Target }); ok {
+			return t.withSleepable(), nil
 		}
 	default:
 		return perfOption(s, t, o)
 	}
 	return nil, s.Errorf(o.Off, "%s does not go with %s", o.Key, s.Kind)
-}
-
-// withPID restricts a target to a process, if its kind can be.
-func withPID(t Target, pid int) (Target, bool) {
-	switch t := t.(type) {
-	case Uprobe:
-		t.PID = pid
-		return t, true
-	case Uretprobe:
-		t.PID = pid
-		return t, true
-	case USDT:
-		t.PID = pid
-		return t, true
-	case Perf:
-		t.PID = pid
-		return t, true
-	case Watchpoint:
-		t.PID = pid
-		return t, true
-	case Iter:
-		t.PID = pid
-		return t, true
-	}
-	return t, false
 }
 
 func sleepable(on bool) string {
@@ -92,58 +62,43 @@ func sleepable(on bool) string {
 	return ""
 }
 
-// word is a target's kind by its first word.
-type word uint8
+// spelled is how targets of a kind are written. It stands beside the kind.
+type spelled struct {
+	// words begin the text: the kind's name, then bpftrace's short and older forms
+	// (docs/language.adoc there, "Probes").
+	words []string
+	// alone says that the word is all there is.
+	alone bool
+	parse func(s *spelling.Scanned) (Target, error)
+	// pattern, of kinds that list more than parse takes, lists what follows the word, or
+	// completes it.
+	pattern func(l *lister, rest string) (complete string, listed bool, err error)
+}
 
-const (
-	kindNone word = iota
-	kindKprobe
-	kindKretprobe
-	kindFentry
-	kindFexit
-	kindFmodRet
-	kindLSM
-	kindTracepoint
-	kindRawTracepoint
-	kindUprobe
-	kindUretprobe
-	kindUSDT
-	kindProfile
-	kindInterval
-	kindSoftware
-	kindHardware
-	kindPerf
-	kindWatchpoint
-	kindIter
-	kindSocket
-	kindBegin
-	kindEnd
-)
+// kinds are all kinds, in the order in which they are offered.
+var kinds = []spelled{
+	kprobeSpelled, kretprobeSpelled, fentrySpelled, fexitSpelled, fmodRetSpelled, lsmSpelled, tracepointSpelled,
+	rawTracepointSpelled, uprobeSpelled, uretprobeSpelled, usdtSpelled, profileSpelled, intervalSpelled, softwareSpelled,
+	hardwareSpelled, perfSpelled, watchpointSpelled, iterSpelled, socketSpelled, beginSpelled, endSpelled,
+}
 
-// kindNames are the kinds' names and bpftrace's short and older forms
-// (docs/language.adoc there, "Probes").
-var kindNames = map[string]word{
-	"kprobe": kindKprobe, "k": kindKprobe,
-	"kretprobe": kindKretprobe, "kr": kindKretprobe,
-	"fentry": kindFentry, "f": kindFentry, "kfunc": kindFentry,
-	"fexit": kindFexit, "fr": kindFexit, "kretfunc": kindFexit,
-	"fmod_ret":   kindFmodRet,
-	"lsm":        kindLSM,
-	"tracepoint": kindTracepoint, "t": kindTracepoint,
-	"rawtracepoint": kindRawTracepoint, "rt": kindRawTracepoint, "raw_tracepoint": kindRawTracepoint,
-	"uprobe": kindUprobe, "u": kindUprobe,
-	"uretprobe": kindUretprobe, "ur": kindUretprobe,
-	"usdt": kindUSDT, "U": kindUSDT,
-	"profile": kindProfile, "p": kindProfile,
-	"interval": kindInterval, "i": kindInterval,
-	"software": kindSoftware, "s": kindSoftware,
-	"hardware": kindHardware, "h": kindHardware,
-	"perf":       kindPerf,
-	"watchpoint": kindWatchpoint, "w": kindWatchpoint,
-	"iter": kindIter, "it": kindIter,
-	"socket": kindSocket,
-	"begin":  kindBegin, "BEGIN": kindBegin,
-	"end": kindEnd, "END": kindEnd,
+// kindNamed is the kind that a word begins, nil if there is none.
+func kindNamed(word string) *spelled {
+	for i := range kinds {
+		if slices.Contains(kinds[i].words, word) {
+			return &kinds[i]
+		}
+	}
+	return nil
+}
+
+// kindNames are the names of the kinds.
+func kindNames() []string {
+	names := make([]string, len(kinds))
+	for i, k := range kinds {
+		names[i] = k.words[0]
+	}
+	return names
 }
 
 // ParseTarget reads a target in bpftrace's syntax, as the comments of the
@@ -183,8 +138,8 @@ type SyntaxError = spelling.SyntaxError
 // own: bpftrace has no spelling for them.
 var words = spelling.Words{
 	Kind: func(word string) (known, alone bool) {
-		k, known := kindNames[word]
-		return known, k == kindBegin || k == kindEnd
+		k := kindNamed(word)
+		return k != nil, k != nil && k.alone
 	},
 	Option: func(word string) bool {
 		switch word {
@@ -197,14 +152,14 @@ var words = spelling.Words{
 
 // build builds the target of what was scanned.
 func build(s *spelling.Scanned) (Target, error) {
-	k, ok := kindNames[s.Kind]
+	k := kindNamed(s.Kind)
 	switch {
 	case s.Kind == "" && len(s.Parts) == 0:
 		return nil, s.Errorf(s.Base, "empty target: want KIND:…, such as kprobe:vfs_read")
-	case !ok:
+	case k == nil:
 		return nil, s.Errorf(s.Base, "unknown kind %q%s", s.Kind, kindHint(s.Kind))
 	}
-	t, err := parseKind(s, k)
+	t, err := k.parse(s)
 	if err != nil {
 		return nil, err
 	}
@@ -213,79 +168,30 @@ func build(s *spelling.Scanned) (Target, error) {
 
 // kindHint offers the kinds that are near to the name, or all of them.
 func kindHint(name string) string {
-	if hint := near.Hint(name, kindList); hint != "" {
+	names := kindNames()
+	if hint := near.Hint(name, names); hint != "" {
 		return hint
 	}
-	return ": want KIND:…, such as kprobe:vfs_read; kinds are " + strings.Join(kindList, ", ")
+	return ": want KIND:…, such as kprobe:vfs_read; kinds are " + strings.Join(names, ", ")
 }
 
-// kindList is the names offered when a kind is misspelled.
-var kindList = []string{
-	"kprobe", "kretprobe", "fentry", "fexit", "fmod_ret", "lsm", "tracepoint", "rawtracepoint",
-	"uprobe", "uretprobe", "usdt", "profile", "interval", "software", "hardware", "perf",
-	"watchpoint", "iter", "socket", "begin", "end",
-}
-
-func parseKind(s *spelling.Scanned, k word) (Target, error) {
-	switch k {
-	case kindKprobe:
-		return parseKprobe(s)
-	case kindKretprobe:
-		m, sym, err := s.ModuleSymbol("kretprobe:[MODULE:]FUNCTION")
-		return Kretprobe{Module: m, Symbol: sym}, err
-	case kindFentry:
-		m, sym, id, err := parseTrampoline(s, "fentry")
-		return Fentry{Module: m, Symbol: sym, BPF: id}, err
-	case kindFexit:
-		m, sym, id, err := parseTrampoline(s, "fexit")
-		return Fexit{Module: m, Symbol: sym, BPF: id}, err
-	case kindFmodRet:
-		m, sym, err := s.ModuleSymbol("fmod_ret:[MODULE:]FUNCTION")
-		return FmodRet{Module: m, Symbol: sym}, err
-	case kindTracepoint:
-		p, err := s.Exactly(2, "tracepoint:GROUP:NAME", "")
+// single reads the one part of a kind that has no more.
+func single(want string, target func(text string) Target) func(*spelling.Scanned) (Target, error) {
+	return func(s *spelling.Scanned) (Target, error) {
+		p, err := s.Exactly(1, want, "")
 		if err != nil {
 			return nil, err
 		}
-		return Tracepoint{Group: p[0].Text, Name: p[1].Text}, nil
-	case kindRawTracepoint:
-		m, name, err := s.ModuleSymbol("rawtracepoint:[MODULE:]NAME")
-		return RawTracepoint{Module: m, Name: name}, err
-	case kindUprobe:
-		return parseUprobe(s)
-	case kindUretprobe:
-		return parseUretprobe(s)
-	case kindUSDT:
-		return parseUSDT(s)
-	case kindProfile, kindInterval, kindSoftware, kindHardware, kindPerf:
-		return parsePerf(s, k)
-	case kindWatchpoint:
-		return parseWatchpoint(s)
+		return target(p[0].Text), nil
 	}
-	return parseShort(s, k)
 }
 
-// parseShort reads the kinds that have at most one part.
-func parseShort(s *spelling.Scanned, k word) (Target, error) {
-	if k == kindBegin || k == kindEnd {
+// nothing reads a kind that is a word alone.
+func nothing(t Target) func(*spelling.Scanned) (Target, error) {
+	return func(s *spelling.Scanned) (Target, error) {
 		if len(s.Parts) > 0 {
 			return nil, s.Errorf(s.Parts[0].Off-1, "%s takes nothing after it", s.Kind)
 		}
-		if k == kindBegin {
-			return Begin{}, nil
-		}
-		return End{}, nil
+		return t, nil
 	}
-	want := map[word]string{kindLSM: "lsm:HOOK", kindIter: "iter:NAME", kindSocket: "socket:INTERFACE"}[k]
-	p, err := s.Exactly(1, want, "")
-	if err != nil {
-		return nil, err
-	}
-	switch k {
-	case kindLSM:
-		return LSM{Hook: p[0].Text}, nil
-	case kindIter:
-		return Iter{Name: p[0].Text}, nil
-	}
-	return SocketFilter{Interface: p[0].Text}, nil
 }

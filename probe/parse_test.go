@@ -140,7 +140,7 @@ func TestParseErrors(t *testing.T) {
 		{"", 0, "empty target: want KIND:…, such as kprobe:vfs_read"},
 		{"software:page-fault:1", 9, `no event is called "page-fault"; did you mean "page-faults"?`},
 		{"kprbe:vfs_read", 0, `unknown kind "kprbe"; did you mean "kprobe"?`},
-		{"vfs_read", 0, `unknown kind "vfs_read": want KIND:…, such as kprobe:vfs_read; kinds are ` + strings.Join(kindList, ", ")},
+		{"vfs_read", 0, `unknown kind "vfs_read": want KIND:…, such as kprobe:vfs_read; kinds are ` + strings.Join(kindNames(), ", ")},
 		{"kprobe", 6, "something is missing: want kprobe:[MODULE:]FUNCTION[+OFFSET] or kprobe:0xADDRESS"},
 		{"kprobe:", 7, "empty part: want kprobe:[MODULE:]FUNCTION[+OFFSET] or kprobe:0xADDRESS"},
 		{"kprobe:vfs_read+x", 16, `bad offset "x": want a decimal number or one that begins with 0x`},

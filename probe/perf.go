@@ -71,24 +71,42 @@ var timeUnits = []struct {
 	d    time.Duration
 }{{"s", time.Second}, {"ms", time.Millisecond}, {"us", time.Microsecond}, {"ns", time.Nanosecond}}
 
-func parsePerf(s *spelling.Scanned, k word) (Target, error) {
-	switch k {
-	case kindProfile, kindInterval:
-		return parseTimer(s, k)
-	case kindSoftware, kindHardware:
-		return parseCounter(s, k)
+var (
+	profileSpelled = spelled{words: []string{"profile", "p"}, parse: func(s *spelling.Scanned) (Target, error) {
+		return parseTimer(s, false)
+	}}
+	intervalSpelled = spelled{words: []string{"interval", "i"}, parse: func(s *spelling.Scanned) (Target, error) {
+		return parseTimer(s, true)
+	}}
+	softwareSpelled = counterSpelled(pmc.TypeSoftware, "software", "s")
+	hardwareSpelled = counterSpelled(pmc.TypeHardware, "hardware", "h")
+	perfSpelled     = spelled{words: []string{"perf"}, parse: parsePerfEvent}
+)
+
+// counterSpelled is the kind of the generic events of a type.
+func counterSpelled(typ uint32, words ...string) spelled {
+	return spelled{
+		words: words,
+		parse: func(s *spelling.Scanned) (Target, error) { return parseCounter(s, typ) },
+		pattern: func(l *lister, rest string) (string, bool, error) {
+			return "", true, l.events(typ, rest)
+		},
 	}
-	return parsePerfEvent(s)
+}
+
+func (t Perf) withPID(pid int) Target {
+	t.PID = pid
+	return t
 }
 
 // parseTimer reads profile:[UNIT:]N and interval:[UNIT:]N.
-func parseTimer(s *spelling.Scanned, k word) (Target, error) {
+func parseTimer(s *spelling.Scanned, interval bool) (Target, error) {
 	want := s.Kind + ":hz:N, or s, ms, us, ns in place of hz"
 	n, unit := 2, "hz"
 	if len(s.Parts) == 1 {
 		// bpftrace: a bare number is Hz for profile and seconds for interval.
 		n = 1
-		if k == kindInterval {
+		if interval {
 			unit = "s"
 		}
 	}
@@ -107,7 +125,7 @@ func parseTimer(s *spelling.Scanned, k word) (Target, error) {
 		return nil, s.Errorf(p[n-1].Off, "must be more than 0")
 	}
 	if unit == "hz" {
-		return parseFrequency(s, k, p[n-1], v)
+		return parseFrequency(s, interval, p[n-1], v)
 	}
 	for _, u := range timeUnits {
 		if u.name != unit {
@@ -117,7 +135,7 @@ func parseTimer(s *spelling.Scanned, k word) (Target, error) {
 			return nil, s.Errorf(p[n-1].Off, "too long a time")
 		}
 		d := u.d * time.Duration(v)
-		if k == kindInterval {
+		if interval {
 			return Perf{Every: d}, nil
 		}
 		return Perf{Event: pmc.CPUClock(), Period: uint64(d)}, nil
@@ -125,8 +143,8 @@ func parseTimer(s *spelling.Scanned, k word) (Target, error) {
 	return nil, s.Errorf(p[0].Off, "unknown unit %q: want hz, s, ms, us or ns", unit)
 }
 
-func parseFrequency(s *spelling.Scanned, k word, p spelling.Part, hz uint64) (Target, error) {
-	if k == kindProfile {
+func parseFrequency(s *spelling.Scanned, interval bool, p spelling.Part, hz uint64) (Target, error) {
+	if !interval {
 		return Perf{Freq: hz}, nil
 	}
 	if hz > uint64(time.Second) {
@@ -136,7 +154,7 @@ func parseFrequency(s *spelling.Scanned, k word, p spelling.Part, hz uint64) (Ta
 }
 
 // parseCounter reads software:EVENT[:N] and hardware:EVENT[:N].
-func parseCounter(s *spelling.Scanned, k word) (Target, error) {
+func parseCounter(s *spelling.Scanned, typ uint32) (Target, error) {
 	want := s.Kind + ":EVENT[:PERIOD]"
 	n := min(max(len(s.Parts), 1), 2)
 	if n == 2 && s.Parts[1].Text == "" && !s.Parts[1].Quoted {
@@ -150,8 +168,8 @@ func parseCounter(s *spelling.Scanned, k word) (Target, error) {
 	if err != nil {
 		return nil, err
 	}
-	if want := map[word]uint32{kindSoftware: pmc.TypeSoftware, kindHardware: pmc.TypeHardware}[k]; ev.Type != want {
-		if k != kindHardware || ev.Type != pmc.TypeCache {
+	if ev.Type != typ {
+		if typ != pmc.TypeHardware || ev.Type != pmc.TypeCache {
 			return nil, s.Errorf(p[0].Off, "%s is no %s event; perf:EVENT:period:N takes any", p[0].Text, s.Kind)
 		}
 	}

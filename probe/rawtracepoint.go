@@ -166,3 +166,13 @@ func (t RawTracepoint) matches(r *resolver) error {
 	}
 	return nil
 }
+
+var rawTracepointSpelled = spelled{words: []string{"rawtracepoint", "rt", "raw_tracepoint"}, parse: func(s *spelling.Scanned) (Target, error) {
+	m, name, err := s.ModuleSymbol("rawtracepoint:[MODULE:]NAME")
+	return RawTracepoint{Module: m, Name: name}, err
+}}
+
+func (t RawTracepoint) withSleepable() Target {
+	t.Sleepable = true
+	return t
+}

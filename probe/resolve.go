@@ -225,9 +225,11 @@ func (r *resolver) resolveMember(t Target) error {
 		return nil
 	}
 	err := r.resolveOne(t)
-	if next := fallback(t); r.o.Fallback && next != nil && errors.Is(err, errors.ErrUnsupported) {
+	// The next best target of another kind, for kinds that have one.
+	f, ok := t.(interface{ fallback() Target })
+	if ok && r.o.Fallback && errors.Is(err, errors.ErrUnsupported) && f.fallback() != nil {
 		first := len(r.parts)
-		if r.resolveOne(next) == nil {
+		if r.resolveOne(f.fallback()) == nil {
 			for i := range r.parts[first:] {
 				r.parts[first+i].Why = fmt.Sprintf("%s: %s", t, feature.Reason(err))
 			}
@@ -239,21 +241,6 @@ func (r *resolver) resolveMember(t Target) error {
 	}
 	err = fmt.Errorf("resolve %s: %w", t, err)
 	return r.missing(t, err)
-}
-
-// fallback is the next best target of another kind, nil if there is none.
-func fallback(t Target) Target {
-	switch t := t.(type) {
-	case Fentry:
-		if t.BPF == 0 {
-			return Kprobe{Module: t.Module, Symbol: t.Symbol}
-		}
-	case Fexit:
-		if t.BPF == 0 {
-			return Kretprobe{Module: t.Module, Symbol: t.Symbol}
-		}
-	}
-	return nil
 }
 
 // missing applies the policy to a target that cannot be had.

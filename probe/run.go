@@ -54,3 +54,8 @@ func (r *resolver) run(t Target) error {
 	r.add(p)
 	return nil
 }
+
+var (
+	beginSpelled = spelled{words: []string{"begin", "BEGIN"}, alone: true, parse: nothing(Begin{})}
+	endSpelled   = spelled{words: []string{"end", "END"}, alone: true, parse: nothing(End{})}
+)

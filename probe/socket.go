@@ -33,3 +33,7 @@ func (t SocketFilter) resolve(r *resolver) error {
 	})
 	return nil
 }
+
+var socketSpelled = spelled{words: []string{"socket"}, parse: single("socket:INTERFACE", func(name string) Target {
+	return SocketFilter{Interface: name}
+})}

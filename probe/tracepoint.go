@@ -206,3 +206,16 @@ func (a *attacher) tracepointID(t Tracepoint) (int, error) {
 	}
 	return strconv.Atoi(strings.TrimSpace(string(b)))
 }
+
+var tracepointSpelled = spelled{words: []string{"tracepoint", "t"}, parse: func(s *spelling.Scanned) (Target, error) {
+	p, err := s.Exactly(2, "tracepoint:GROUP:NAME", "")
+	if err != nil {
+		return nil, err
+	}
+	return Tracepoint{Group: p[0].Text, Name: p[1].Text}, nil
+}}
+
+func (t Tracepoint) withSleepable() Target {
+	t.Sleepable = true
+	return t
+}

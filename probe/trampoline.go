@@ -250,3 +250,34 @@ func (t trampoline) ofBPF(r *resolver) error {
 	r.add(p)
 	return nil
 }
+
+var fentrySpelled = spelled{words: []string{"fentry", "f", "kfunc"}, parse: func(s *spelling.Scanned) (Target, error) {
+	m, sym, id, err := parseTrampoline(s, "fentry")
+	return Fentry{Module: m, Symbol: sym, BPF: id}, err
+}}
+
+var fexitSpelled = spelled{words: []string{"fexit", "fr", "kretfunc"}, parse: func(s *spelling.Scanned) (Target, error) {
+	m, sym, id, err := parseTrampoline(s, "fexit")
+	return Fexit{Module: m, Symbol: sym, BPF: id}, err
+}}
+
+var fmodRetSpelled = spelled{words: []string{"fmod_ret"}, parse: func(s *spelling.Scanned) (Target, error) {
+	m, sym, err := s.ModuleSymbol("fmod_ret:[MODULE:]FUNCTION")
+	return FmodRet{Module: m, Symbol: sym}, err
+}}
+
+// fallback is a kprobe, which has no types.
+func (t Fentry) fallback() Target {
+	if t.BPF != 0 {
+		return nil
+	}
+	return Kprobe{Module: t.Module, Symbol: t.Symbol}
+}
+
+// fallback is a kretprobe, which has no arguments.
+func (t Fexit) fallback() Target {
+	if t.BPF != 0 {
+		return nil
+	}
+	return Kretprobe{Module: t.Module, Symbol: t.Symbol}
+}

@@ -290,3 +290,26 @@ func (a *attacher) explainUprobe(s *Site, err error) error {
 	}
 	return err
 }
+
+var (
+	uprobeSpelled    = spelled{words: []string{"uprobe", "u"}, parse: parseUprobe, pattern: allOfFile}
+	uretprobeSpelled = spelled{words: []string{"uretprobe", "ur"}, parse: parseUretprobe}
+)
+
+// allOfFile completes a pattern that is a file alone.
+func allOfFile(_ *lister, rest string) (complete string, listed bool, err error) {
+	if !strings.Contains(rest, ":") {
+		rest += ":*"
+	}
+	return rest, false, nil
+}
+
+func (t Uprobe) withPID(pid int) Target {
+	t.PID = pid
+	return t
+}
+
+func (t Uretprobe) withPID(pid int) Target {
+	t.PID = pid
+	return t
+}

@@ -352,3 +352,15 @@ func usdtFile(e *Env, from userfile.Sources, path string) ([]usdt.Site, error) {
 	defer f.Close()
 	return f.Sites()
 }
+
+var usdtSpelled = spelled{words: []string{"usdt", "U"}, parse: parseUSDT, pattern: func(l *lister, rest string) (string, bool, error) {
+	if rest == "*" || rest == "" {
+		return "", true, l.mappedUSDT()
+	}
+	return allOfFile(l, rest)
+}}
+
+func (t USDT) withPID(pid int) Target {
+	t.PID = pid
+	return t
+}

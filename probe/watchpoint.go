@@ -142,3 +142,10 @@ func watchMode(t Watchpoint) (uint32, error) {
 	}
 	return access, nil
 }
+
+var watchpointSpelled = spelled{words: []string{"watchpoint", "w"}, parse: parseWatchpoint}
+
+func (t Watchpoint) withPID(pid int) Target {
+	t.PID = pid
+	return t
+}
