@@ -26,7 +26,17 @@ type Iter struct {
 func (Iter) requires(q *requirer) { q.kernel(feature.Iter, "") }
 
 func (t Iter) list(l *lister) error {
-	return l.named(t.Name, "iter", func(n string) Target { return Iter{Name: n} })
+	spec, err := l.env.BTF()
+	if err != nil {
+		return err
+	}
+	return l.named(t.Name, prototype.Names[*btf.Struct](spec, iterPrefix), func(name string) Listed {
+		x := Listed{Target: Iter{Name: name}}
+		if l.o.Args {
+			x.Fields, _ = l.r.iterFields(name)
+		}
+		return x
+	})
 }
 
 func (Iter) word() string { return "iter" }

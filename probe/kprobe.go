@@ -45,7 +45,13 @@ type Kretprobe struct {
 func (t Kprobe) requires(q *requirer) { q.kernel(feature.Kprobe, t.Symbol) }
 
 func (t Kprobe) list(l *lister) error {
-	return l.functions(t.Module, t.Symbol, func(s kallsyms.Symbol) Target { return Kprobe{Module: s.Module, Symbol: s.Name} })
+	return l.kprobes(t.Module, t.Symbol, func(s kallsyms.Symbol, again bool) Listed {
+		target := Kprobe{Module: s.Module, Symbol: s.Name}
+		if again && s.Address != 0 {
+			target = Kprobe{Address: s.Address}
+		}
+		return Listed{Target: target}
+	})
 }
 
 func (t Kprobe) word() string { return t.Symbol }
@@ -58,7 +64,9 @@ func (t Kretprobe) requires(q *requirer) {
 }
 
 func (t Kretprobe) list(l *lister) error {
-	return l.functions(t.Module, t.Symbol, func(s kallsyms.Symbol) Target { return Kretprobe{Module: s.Module, Symbol: s.Name} })
+	return l.kprobes(t.Module, t.Symbol, func(s kallsyms.Symbol, _ bool) Listed {
+		return Listed{Target: Kretprobe{Module: s.Module, Symbol: s.Name}}
+	})
 }
 
 func (t Kretprobe) word() string { return t.Symbol }
@@ -213,4 +221,22 @@ var kretprobeSpelled = spelled{words: []string{"kretprobe", "kr"}, parse: func(s
 func (t Kretprobe) withMaxActive(n int) Target {
 	t.MaxActive = n
 	return t
+}
+
+// kprobes lists kernel functions for kprobes or kretprobes, if there are any here.
+func (l *lister) kprobes(module, pattern string, one func(s kallsyms.Symbol, again bool) Listed) error {
+	if err := l.env.Supports(feature.Kprobe); errors.Is(err, errors.ErrUnsupported) && !has(l.env, feature.KprobeMulti) {
+		return err
+	}
+	return l.functions(module, pattern, func(s kallsyms.Symbol, again bool) (Listed, bool) {
+		x := one(s, again)
+		if l.o.Args {
+			p := Program{}
+			_, p.Returns = x.Target.(Kretprobe)
+			if err := l.r.typeKernel(&p, s, 0, true); err == nil {
+				x.Args, x.Ret = p.Args, p.Ret
+			}
+		}
+		return x, true
+	})
 }

@@ -4,26 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"iter"
-	"maps"
-	"os"
 	"slices"
-	"strconv"
 	"strings"
 
-	"github.com/cilium/ebpf"
-	"github.com/cilium/ebpf/btf"
-
-	"github.com/borescope/borescope/internal/elffile"
-	"github.com/borescope/borescope/internal/feature"
 	"github.com/borescope/borescope/internal/glob"
 	"github.com/borescope/borescope/internal/kallsyms"
-	"github.com/borescope/borescope/internal/procfs"
-	"github.com/borescope/borescope/pmc"
-	"github.com/borescope/borescope/probe/internal/prototype"
-	"github.com/borescope/borescope/probe/internal/userfile"
-	"github.com/borescope/borescope/usdt"
 )
 
 // ListOptions says what List does. The zero value, and nil, is the default.
@@ -133,12 +119,9 @@ func (l *lister) list(pattern string) error {
 	return t.list(l)
 }
 
-// functions lists kernel functions. Those of fentry and fexit must have a
-// prototype.
-func (l *lister) functions(module, pattern string, target func(kallsyms.Symbol) Target) error {
-	if err := l.possible(target(kallsyms.Symbol{})); err != nil {
-		return err
-	}
+// functions lists kernel functions, which one has as its kind lists them, if at all; of
+// those, again says that others have the same name.
+func (l *lister) functions(module, pattern string, one func(s kallsyms.Symbol, again bool) (Listed, bool)) error {
 	list, err := l.env.Traceable()
 	if err != nil {
 		return err
@@ -146,15 +129,11 @@ func (l *lister) functions(module, pattern string, target func(kallsyms.Symbol) 
 	matches := list.Match(module, pattern)
 	again := repeated(matches)
 	for _, s := range matches {
-		x := Listed{Target: target(s), Module: s.Module, Duplicate: again[s.Name], Source: list.Why}
-		if x.Duplicate && s.Address != 0 {
-			if _, ok := x.Target.(Kprobe); ok {
-				x.Target = Kprobe{Address: s.Address}
-			}
-		}
-		if !l.typed(&x, s) {
+		x, ok := one(s, again[s.Name])
+		if !ok {
 			continue
 		}
+		x.Module, x.Duplicate, x.Source = s.Module, again[s.Name], list.Why
 		if err := l.put(x); err != nil {
 			return err
 		}
@@ -175,270 +154,14 @@ func repeated(list []kallsyms.Symbol) map[string]bool {
 	return again
 }
 
-// possible says why targets of a kind cannot be attached here at all.
-func (l *lister) possible(t Target) error {
-	f := feature.Kprobe
-	switch t.(type) {
-	case Fentry:
-		f = feature.Fentry
-	case Fexit:
-		f = feature.Fexit
-	}
-	err := l.env.Supports(f)
-	if !errors.Is(err, errors.ErrUnsupported) || f == feature.Kprobe && has(l.env, feature.KprobeMulti) {
-		return nil
-	}
-	return err
-}
-
-// typed fills a kernel function's arguments in, if asked to; it is false for a
-// trampoline on a function without a prototype.
-func (l *lister) typed(x *Listed, s kallsyms.Symbol) bool {
-	tramp, tracing := x.Target.(Fentry)
-	_, exit := x.Target.(Fexit)
-	if !l.o.Args && !tracing && !exit {
-		return true
-	}
-	proto, err := prototype.Of(l.r.env, s.Module, s.Name)
-	if tracing || exit {
-		if err != nil || isClone(s.Name) {
-			return false
-		}
-		if l.o.Args {
-			at := ebpf.AttachTraceFEntry
-			if exit {
-				at = ebpf.AttachTraceFExit
-			}
-			p := tracingProgram(trampoline{target: tramp, symbol: s.Name, at: at}, proto)
-			x.Args, x.Ret = p.Args, p.Ret
-		}
-		return true
-	}
-	p := Program{}
-	_, p.Returns = x.Target.(Kretprobe)
-	if err := l.r.typeKernel(&p, s, 0, true); err == nil {
-		x.Args, x.Ret = p.Args, p.Ret
-	}
-	return true
-}
-
-func (l *lister) tracepoints(t Tracepoint) error {
-	list, err := matchTracepoints(l.env, t.Group, t.Name)
-	if err != nil {
-		return err
-	}
-	for _, m := range list {
-		x := Listed{Target: m}
-		if l.o.Args {
-			f, err := l.env.Tracepoint(m.Group, m.Name)
-			if err != nil {
-				return err
-			}
-			for i := range f.Fields {
-				if !f.Fields[i].Common {
-					x.Fields = append(x.Fields, fieldArg(&f.Fields[i], m.Group))
-				}
-			}
-		}
-		if err := l.put(x); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (l *lister) rawTracepoints(t RawTracepoint) error {
-	spec, err := l.env.BTF()
-	if err != nil {
-		return err
-	}
-	if t.Module != "" && t.Module != "vmlinux" {
-		if spec, err = l.env.ModuleBTF(t.Module); err != nil {
-			return err
-		}
-	}
-	g := glob.Compile(t.Name)
-	for _, name := range prototype.Names[*btf.Typedef](spec, rawTypePrefix) {
-		if !g.Match(name) {
-			continue
-		}
-		x := Listed{Target: RawTracepoint{Module: t.Module, Name: name}, Module: t.Module}
-		if l.o.Args {
-			if params, err := x.Target.(RawTracepoint).prototype(l.r); err == nil {
-				x.Args, _ = trampArgs(params)
-			}
-		}
-		if err := l.put(x); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// named lists what BTF knows by name.
-func (l *lister) named(pattern, kind string, target func(string) Target) error {
-	spec, err := l.env.BTF()
-	if err != nil {
-		return err
-	}
-	names := prototype.Names[*btf.Struct](spec, iterPrefix)
-	if kind == "lsm" {
-		names = prototype.Names[*btf.Func](spec, hookPrefix)
-	}
+// named lists those of the names that match, which one lists.
+func (l *lister) named(pattern string, names []string, one func(name string) Listed) error {
 	g := glob.Compile(pattern)
 	for _, n := range names {
-		if g.Match(n) {
-			x := Listed{Target: target(n)}
-			if l.o.Args {
-				l.describe(&x, n)
-			}
-			if err := l.put(x); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-// describe fills in what a security hook or an iterator offers.
-func (l *lister) describe(x *Listed, name string) {
-	switch t := x.Target.(type) {
-	case LSM:
-		if proto, err := prototype.Of(l.r.env, "", hookPrefix+t.Hook); err == nil {
-			x.Args, _ = trampArgs(proto.Params)
-		}
-	case Iter:
-		x.Fields, _ = l.r.iterFields(name)
-	}
-}
-
-func (l *lister) userFunctions(name, pattern string, pid int, target func(path, symbol string) Target) error {
-	paths, err := userfile.Paths(l.env, name, pid)
-	if err != nil {
-		return err
-	}
-	g := glob.Compile(pattern)
-	for _, p := range paths {
-		names := map[string]bool{}
-		err := userfile.WithELF(l.env, userfile.Sources{}, p, func(f *elffile.File) error {
-			want := func(b []byte) bool { return g.Match(string(b)) }
-			err := userfile.Symbols(context.Background(), f, want, func(s userfile.Symbol) error {
-				names[s.Name] = true
-				return nil
-			})
-			if err != nil || len(names) > 0 || !userfile.IsGo(f) {
-				return err
-			}
-			l.r.code = newUserCode(l.r.ctx, f)
-			found, err := l.r.goSymbols(f, p, want)
-			for _, s := range found {
-				names[s.Name] = true
-			}
-			return err
-		})
-		if err != nil && len(paths) == 1 {
-			return err
-		}
-		for _, n := range slices.Sorted(maps.Keys(names)) {
-			if err := l.put(Listed{Target: target(p, n)}); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-func (l *lister) usdt(t USDT) error {
-	paths, err := t.paths(l.r)
-	if err != nil {
-		return err
-	}
-	for _, p := range paths {
-		err := l.usdtFile(t, p)
-		if err != nil && (len(paths) == 1 || errors.Is(err, errStop)) {
-			return err
-		}
-	}
-	return nil
-}
-
-func (l *lister) usdtFile(t USDT, path string) error {
-	sites, err := usdtFile(l.env, userfile.Sources{}, path)
-	provider, name := glob.Compile(t.Provider), glob.Compile(t.Name)
-	for _, p := range usdt.Merge(sites) {
-		if t.Provider != "" && !provider.Match(p.Provider) || !name.Match(p.Name) {
+		if !g.Match(n) {
 			continue
 		}
-		x := Listed{Target: USDT{Path: path, Provider: p.Provider, Name: p.Name, PID: t.PID}}
-		if l.o.Args {
-			x.Args = usdtArgs(p.Sites[0].Args, p.Sites[0].Err)
-		}
-		if err := l.put(x); err != nil {
-			return err
-		}
-	}
-	return err
-}
-
-// mappedUSDT lists the probes of the files that processes have mapped
-// executable, each file once, by the path of the first process that has it.
-func (l *lister) mappedUSDT() error {
-	entries, err := fs.ReadDir(l.env.Root(), "proc")
-	if err != nil {
-		return err
-	}
-	type file struct{ dev, inode uint64 }
-	seen := map[file]bool{}
-	for _, d := range entries {
-		pid, err := strconv.Atoi(d.Name())
-		if err != nil {
-			continue
-		}
-		f, err := l.env.Root().Open("proc/" + d.Name() + "/maps")
-		if err != nil {
-			continue // it ended meanwhile
-		}
-		var paths []string
-		_ = procfs.ReadMaps(f, func(m *procfs.Mapping) bool {
-			k := file{m.Dev, m.Inode}
-			if m.Perm&procfs.Exec != 0 && strings.HasPrefix(m.Path, "/") && !seen[k] {
-				seen[k] = true
-				paths = append(paths, procfs.Dir(pid)+"/root"+m.Path)
-			}
-			return true
-		})
-		f.Close()
-		for _, p := range paths {
-			if err := l.usdtFile(USDT{Name: "*"}, l.plainPath(p, pid)); errors.Is(err, errStop) {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-// plainPath leaves /proc/PID/root out where the path leads to the same file
-// without it.
-func (l *lister) plainPath(p string, pid int) string {
-	short := strings.TrimPrefix(p, procfs.Dir(pid)+"/root")
-	a, err1 := userfile.Stat(l.env, p)
-	b, err2 := userfile.Stat(l.env, short)
-	if err2 == nil && (err1 != nil || os.SameFile(a, b)) {
-		return short
-	}
-	return p
-}
-
-// events lists the generic performance events, whether this CPU has them or not.
-func (l *lister) events(typ uint32, pattern string) error {
-	name, _, _ := strings.Cut(pattern, ":")
-	g := glob.Compile(name)
-	for _, n := range slices.Sorted(maps.Keys(defaultPeriods)) {
-		ev, err := pmc.ParseEvent(n, nil)
-		if err != nil || ev.Type != typ || !g.Match(n) {
-			continue
-		}
-		if err := l.put(Listed{Target: Perf{Event: ev, Period: defaultPeriods[n]}}); err != nil {
+		if err := l.put(one(n)); err != nil {
 			return err
 		}
 	}

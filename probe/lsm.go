@@ -23,7 +23,19 @@ type LSM struct {
 func (LSM) requires(q *requirer) { q.kernel(feature.LSM, "") }
 
 func (t LSM) list(l *lister) error {
-	return l.named(t.Hook, "lsm", func(n string) Target { return LSM{Hook: n} })
+	spec, err := l.env.BTF()
+	if err != nil {
+		return err
+	}
+	return l.named(t.Hook, prototype.Names[*btf.Func](spec, hookPrefix), func(name string) Listed {
+		x := Listed{Target: LSM{Hook: name}}
+		if l.o.Args {
+			if proto, err := prototype.Of(l.env, "", hookPrefix+name); err == nil {
+				x.Args, _ = trampArgs(proto.Params)
+			}
+		}
+		return x
+	})
 }
 
 func (t LSM) word() string { return t.Hook }

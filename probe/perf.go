@@ -3,6 +3,7 @@ package probe
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/borescope/borescope/internal/cpus"
 	"github.com/borescope/borescope/internal/feature"
+	"github.com/borescope/borescope/internal/glob"
 	"github.com/borescope/borescope/internal/notexist"
 	"github.com/borescope/borescope/pmc"
 	"github.com/borescope/borescope/probe/internal/spelling"
@@ -431,4 +433,20 @@ func (t Perf) cpus(r *resolver) ([]int, error) {
 		list = list[:1]
 	}
 	return list, nil
+}
+
+// events lists the generic performance events, whether this CPU has them or not.
+func (l *lister) events(typ uint32, pattern string) error {
+	name, _, _ := strings.Cut(pattern, ":")
+	g := glob.Compile(name)
+	for _, n := range slices.Sorted(maps.Keys(defaultPeriods)) {
+		ev, err := pmc.ParseEvent(n, nil)
+		if err != nil || ev.Type != typ || !g.Match(n) {
+			continue
+		}
+		if err := l.put(Listed{Target: Perf{Event: ev, Period: defaultPeriods[n]}}); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -29,7 +29,27 @@ type RawTracepoint struct {
 
 func (RawTracepoint) requires(q *requirer) { q.capability("CAP_PERFMON", perfmon) }
 
-func (t RawTracepoint) list(l *lister) error { return l.rawTracepoints(t) }
+func (t RawTracepoint) list(l *lister) error {
+	spec, err := l.env.BTF()
+	if err != nil {
+		return err
+	}
+	if t.Module != "" && t.Module != "vmlinux" {
+		if spec, err = l.env.ModuleBTF(t.Module); err != nil {
+			return err
+		}
+	}
+	return l.named(t.Name, prototype.Names[*btf.Typedef](spec, rawTypePrefix), func(name string) Listed {
+		one := RawTracepoint{Module: t.Module, Name: name}
+		x := Listed{Target: one, Module: t.Module}
+		if l.o.Args {
+			if params, err := one.prototype(l.r); err == nil {
+				x.Args, _ = trampArgs(params)
+			}
+		}
+		return x
+	})
+}
 
 func (t RawTracepoint) word() string { return t.Name }
 

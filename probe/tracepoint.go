@@ -35,7 +35,30 @@ func (Tracepoint) requires(q *requirer) {
 	q.mount()
 }
 
-func (t Tracepoint) list(l *lister) error { return l.tracepoints(t) }
+func (t Tracepoint) list(l *lister) error {
+	list, err := matchTracepoints(l.env, t.Group, t.Name)
+	if err != nil {
+		return err
+	}
+	for _, m := range list {
+		x := Listed{Target: m}
+		if l.o.Args {
+			f, err := l.env.Tracepoint(m.Group, m.Name)
+			if err != nil {
+				return err
+			}
+			for i := range f.Fields {
+				if !f.Fields[i].Common {
+					x.Fields = append(x.Fields, fieldArg(&f.Fields[i], m.Group))
+				}
+			}
+		}
+		if err := l.put(x); err != nil {
+			return err
+		}
+	}
+	return nil
+}
 
 func (t Tracepoint) word() string { return t.Name }
 

@@ -47,7 +47,9 @@ func (t Fentry) resolve(r *resolver) error {
 func (t Fentry) requires(q *requirer) { q.kernel(feature.Fentry, t.Symbol) }
 
 func (t Fentry) list(l *lister) error {
-	return l.functions(t.Module, t.Symbol, func(s kallsyms.Symbol) Target { return Fentry{Module: s.Module, Symbol: s.Name} })
+	return l.trampolines(trampoline{t, t.Module, t.Symbol, 0, ebpf.AttachTraceFEntry, ""}, feature.Fentry, func(s kallsyms.Symbol) Target {
+		return Fentry{Module: s.Module, Symbol: s.Name}
+	})
 }
 
 func (t Fentry) word() string { return t.Symbol }
@@ -59,7 +61,9 @@ func (t Fexit) resolve(r *resolver) error {
 func (t Fexit) requires(q *requirer) { q.kernel(feature.Fexit, t.Symbol) }
 
 func (t Fexit) list(l *lister) error {
-	return l.functions(t.Module, t.Symbol, func(s kallsyms.Symbol) Target { return Fexit{Module: s.Module, Symbol: s.Name} })
+	return l.trampolines(trampoline{t, t.Module, t.Symbol, 0, ebpf.AttachTraceFExit, ""}, feature.Fexit, func(s kallsyms.Symbol) Target {
+		return Fexit{Module: s.Module, Symbol: s.Name}
+	})
 }
 
 func (t Fexit) word() string { return t.Symbol }
@@ -265,6 +269,26 @@ var fmodRetSpelled = spelled{words: []string{"fmod_ret"}, parse: func(s *spellin
 	m, sym, err := s.ModuleSymbol("fmod_ret:[MODULE:]FUNCTION")
 	return FmodRet{Module: m, Symbol: sym}, err
 }}
+
+// trampolines lists the functions that match a trampoline's and have a prototype to hang
+// one on.
+func (l *lister) trampolines(t trampoline, needs feature.Feature, target func(kallsyms.Symbol) Target) error {
+	if err := l.env.Supports(needs); errors.Is(err, errors.ErrUnsupported) {
+		return err
+	}
+	return l.functions(t.module, t.symbol, func(s kallsyms.Symbol, _ bool) (x Listed, ok bool) {
+		proto, err := prototype.Of(l.env, s.Module, s.Name)
+		if err != nil || isClone(s.Name) {
+			return x, false
+		}
+		x.Target = target(s)
+		if l.o.Args {
+			p := tracingProgram(trampoline{target: x.Target, symbol: s.Name, at: t.at}, proto)
+			x.Args, x.Ret = p.Args, p.Ret
+		}
+		return x, true
+	})
+}
 
 // fallback is a kprobe, which has no types.
 func (t Fentry) fallback() Target {

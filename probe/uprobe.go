@@ -1,18 +1,24 @@
 package probe
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
 
+	"github.com/borescope/borescope/internal/elffile"
 	"github.com/borescope/borescope/internal/feature"
+	"github.com/borescope/borescope/internal/glob"
 	"github.com/borescope/borescope/internal/kernel"
 	"github.com/borescope/borescope/internal/notexist"
 	"github.com/borescope/borescope/internal/perfring"
 	"github.com/borescope/borescope/probe/internal/perfevent"
 	"github.com/borescope/borescope/probe/internal/spelling"
+	"github.com/borescope/borescope/probe/internal/userfile"
 )
 
 // Uprobe fires when an instruction of a program or library is reached.
@@ -312,4 +318,40 @@ func (t Uprobe) withPID(pid int) Target {
 func (t Uretprobe) withPID(pid int) Target {
 	t.PID = pid
 	return t
+}
+
+func (l *lister) userFunctions(name, pattern string, pid int, target func(path, symbol string) Target) error {
+	paths, err := userfile.Paths(l.env, name, pid)
+	if err != nil {
+		return err
+	}
+	g := glob.Compile(pattern)
+	for _, p := range paths {
+		names := map[string]bool{}
+		err := userfile.WithELF(l.env, userfile.Sources{}, p, func(f *elffile.File) error {
+			want := func(b []byte) bool { return g.Match(string(b)) }
+			err := userfile.Symbols(context.Background(), f, want, func(s userfile.Symbol) error {
+				names[s.Name] = true
+				return nil
+			})
+			if err != nil || len(names) > 0 || !userfile.IsGo(f) {
+				return err
+			}
+			l.r.code = newUserCode(l.r.ctx, f)
+			found, err := l.r.goSymbols(f, p, want)
+			for _, s := range found {
+				names[s.Name] = true
+			}
+			return err
+		})
+		if err != nil && len(paths) == 1 {
+			return err
+		}
+		for _, n := range slices.Sorted(maps.Keys(names)) {
+			if err := l.put(Listed{Target: target(p, n)}); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }

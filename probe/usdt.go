@@ -5,7 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"hash/maphash"
+	"io/fs"
+	"os"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/cilium/ebpf"
@@ -34,7 +37,19 @@ type USDT struct {
 
 func (t USDT) requires(q *requirer) { q.user(t.PID) }
 
-func (t USDT) list(l *lister) error { return l.usdt(t) }
+func (t USDT) list(l *lister) error {
+	paths, err := t.paths(l.r)
+	if err != nil {
+		return err
+	}
+	for _, p := range paths {
+		err := l.usdtFile(t, p)
+		if err != nil && (len(paths) == 1 || errors.Is(err, errStop)) {
+			return err
+		}
+	}
+	return nil
+}
 
 func (t USDT) word() string { return t.Name }
 
@@ -363,4 +378,71 @@ var usdtSpelled = spelled{words: []string{"usdt", "U"}, parse: parseUSDT, patter
 func (t USDT) withPID(pid int) Target {
 	t.PID = pid
 	return t
+}
+
+func (l *lister) usdtFile(t USDT, path string) error {
+	sites, err := usdtFile(l.env, userfile.Sources{}, path)
+	provider, name := glob.Compile(t.Provider), glob.Compile(t.Name)
+	for _, p := range usdt.Merge(sites) {
+		if t.Provider != "" && !provider.Match(p.Provider) || !name.Match(p.Name) {
+			continue
+		}
+		x := Listed{Target: USDT{Path: path, Provider: p.Provider, Name: p.Name, PID: t.PID}}
+		if l.o.Args {
+			x.Args = usdtArgs(p.Sites[0].Args, p.Sites[0].Err)
+		}
+		if err := l.put(x); err != nil {
+			return err
+		}
+	}
+	return err
+}
+
+// mappedUSDT lists the probes of the files that processes have mapped
+// executable, each file once, by the path of the first process that has it.
+func (l *lister) mappedUSDT() error {
+	entries, err := fs.ReadDir(l.env.Root(), "proc")
+	if err != nil {
+		return err
+	}
+	type file struct{ dev, inode uint64 }
+	seen := map[file]bool{}
+	for _, d := range entries {
+		pid, err := strconv.Atoi(d.Name())
+		if err != nil {
+			continue
+		}
+		f, err := l.env.Root().Open("proc/" + d.Name() + "/maps")
+		if err != nil {
+			continue // it ended meanwhile
+		}
+		var paths []string
+		_ = procfs.ReadMaps(f, func(m *procfs.Mapping) bool {
+			k := file{m.Dev, m.Inode}
+			if m.Perm&procfs.Exec != 0 && strings.HasPrefix(m.Path, "/") && !seen[k] {
+				seen[k] = true
+				paths = append(paths, procfs.Dir(pid)+"/root"+m.Path)
+			}
+			return true
+		})
+		f.Close()
+		for _, p := range paths {
+			if err := l.usdtFile(USDT{Name: "*"}, l.plainPath(p, pid)); errors.Is(err, errStop) {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// plainPath leaves /proc/PID/root out where the path leads to the same file
+// without it.
+func (l *lister) plainPath(p string, pid int) string {
+	short := strings.TrimPrefix(p, procfs.Dir(pid)+"/root")
+	a, err1 := userfile.Stat(l.env, p)
+	b, err2 := userfile.Stat(l.env, short)
+	if err2 == nil && (err1 != nil || os.SameFile(a, b)) {
+		return short
+	}
+	return p
 }
