@@ -10,6 +10,7 @@ import (
 	"github.com/borescope/borescope/internal/feature"
 	"github.com/borescope/borescope/internal/kallsyms"
 	"github.com/borescope/borescope/probe/internal/caps"
+	"github.com/borescope/borescope/probe/internal/kernelcode"
 )
 
 // choose settles how a program's sites are attached, once it is known how many
@@ -117,7 +118,7 @@ func (r *resolver) addresses(p *Program, listed map[string][]kallsyms.Symbol) er
 				}
 				bad = k.Absent(s.Module, s.Symbol)
 			default:
-				bad = ambiguous(s.Symbol, found)
+				bad = kernelcode.Ambiguous(s.Symbol, found)
 			}
 			if bad != nil {
 				if err := r.missing(s.Target, fmt.Errorf("resolve %s: %w", s.Target, bad)); err != nil {

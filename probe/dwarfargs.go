@@ -21,7 +21,7 @@ func (r *resolver) typeUser(p *Program, f *elffile.File, s userfile.Symbol, goPr
 	if err != nil {
 		return // the registers remain
 	}
-	arch := archOf(f.Machine)
+	arch := usercode.Arch(f.Machine)
 	if goProgram {
 		goArgs(p, sig, goABIs[arch])
 		return

@@ -22,8 +22,9 @@ func (t exercise) resolve(r *resolver) error {
 	return nil
 }
 
-// TestExercise: a kind that is added touches nothing else, in a Set neither. (Words that
-// are parsed and perf events still have tables.)
+// TestExercise: a kind that is added touches nothing else, in a Set neither. (One that is
+// written as text has a line in kinds, and one that fires by a perf event a case in
+// siteEvent.)
 func TestExercise(t *testing.T) {
 	env := probetest.Env(t)
 	for _, target := range []Target{exercise{"bend"}, Set{exercise{"bend"}, Begin{}}} {

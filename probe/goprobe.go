@@ -3,11 +3,9 @@ package probe
 import (
 	"debug/buildinfo"
 	"errors"
-	"fmt"
 
 	"github.com/borescope/borescope/internal/elffile"
 	"github.com/borescope/borescope/internal/notexist"
-	"github.com/borescope/borescope/internal/pclntab"
 	"github.com/borescope/borescope/probe/internal/usercode"
 	"github.com/borescope/borescope/probe/internal/userfile"
 )
@@ -48,7 +46,7 @@ func (r *resolver) goReturns(f *elffile.File, p Program, site Site, s userfile.S
 		return errors.New("it has no return instruction: it never returns, or leaves by a jump")
 	}
 	p.Returns, p.Args = true, nil
-	abi := goABIs[archOf(f.Machine)]
+	abi := goABIs[usercode.Arch(f.Machine)]
 	p.Ret = abi.untypedRet(true)
 	r.typeUser(&p, f, s, true)
 	p.Why = "Go: uprobes on the return instructions, because return probes break goroutine stacks"
@@ -70,7 +68,7 @@ func (r *resolver) goReturns(f *elffile.File, p Program, site Site, s userfile.S
 func (r *resolver) goTarget(f *elffile.File, path string) *GoTarget {
 	if r.code.program == nil {
 		v := r.goVersion(path)
-		r.code.program = &GoTarget{GReg: usercode.GoRegs[archOf(f.Machine)], Version: v, GoidOffset: usercode.GoidOffset(v)}
+		r.code.program = &GoTarget{GReg: usercode.GoRegs[usercode.Arch(f.Machine)], Version: v, GoidOffset: usercode.GoidOffset(v)}
 	}
 	return r.code.program
 }
@@ -88,49 +86,4 @@ func (r *resolver) goVersion(path string) string {
 		return ""
 	}
 	return info.GoVersion
-}
-
-// goSymbols finds functions of a stripped Go program by its function table. Where
-// the code begins is not in every table: a function counts if what is at its
-// address are instructions, to its end.
-func (r *resolver) goSymbols(f *elffile.File, path string, want func([]byte) bool) ([]userfile.Symbol, error) {
-	t, err := pclntab.New(f)
-	if errors.Is(err, pclntab.ErrNone) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("%s: Go function table: %w", path, err)
-	}
-	var out []userfile.Symbol
-	var bad error
-	names := t.Names()
-	for i := range t.Len() {
-		fn, ok := t.Func(i)
-		if !ok {
-			continue
-		}
-		name, err := names.At(uint64(fn.NameOffset()))
-		if err != nil {
-			return nil, fmt.Errorf("%s: Go function table: %w", path, err)
-		}
-		if !want(name) {
-			continue
-		}
-		if err := r.take(1); err != nil {
-			return nil, err
-		}
-		s := userfile.Symbol{Name: string(name), Value: fn.Entry, Size: fn.End - fn.Entry, Global: true}
-		if err := r.code.IsFunction(s); err != nil {
-			if bad != nil {
-				continue
-			}
-			bad = fmt.Errorf("%s: the Go function table has %s at %#x, where none is: %w", path, s.Name, s.Value, err)
-			continue
-		}
-		out = append(out, s)
-	}
-	if len(out) == 0 {
-		return nil, bad
-	}
-	return out, nil
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/borescope/borescope/internal/kallsyms"
 	"github.com/borescope/borescope/internal/notexist"
 	"github.com/borescope/borescope/internal/perfring"
+	"github.com/borescope/borescope/probe/internal/kernelcode"
 	"github.com/borescope/borescope/probe/internal/perfevent"
 	"github.com/borescope/borescope/probe/internal/spelling"
 )
@@ -194,7 +195,7 @@ func (a *attacher) explainKprobe(s *Site, err error) error {
 	case known && s.Symbol != "" && len(k.Lookup(s.Module, s.Symbol)) == 0:
 		return k.Absent(s.Module, s.Symbol)
 	case errors.Is(err, syscall.EADDRNOTAVAIL) && known:
-		return ambiguous(s.Symbol, k.Lookup(s.Module, s.Symbol))
+		return kernelcode.Ambiguous(s.Symbol, k.Lookup(s.Module, s.Symbol))
 	case errors.Is(err, syscall.EILSEQ):
 		return fmt.Errorf("offset %d is not where an instruction begins: %w", s.Offset, err)
 	case kallsyms.Blacklist(a.env.Root())[s.Symbol]:

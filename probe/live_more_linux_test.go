@@ -19,7 +19,9 @@ import (
 	"github.com/borescope/borescope/internal/feature"
 	"github.com/borescope/borescope/internal/insn"
 	"github.com/borescope/borescope/internal/testenv"
+	"github.com/borescope/borescope/probe/internal/kernelcode"
 	"github.com/borescope/borescope/probe/internal/probetest"
+	"github.com/borescope/borescope/probe/internal/usercode"
 	"github.com/borescope/borescope/probe/internal/userfile"
 )
 
@@ -32,14 +34,14 @@ func TestKprobeOffset(t *testing.T) {
 	if err != nil || len(syms) != 1 {
 		t.Fatalf("%v, %v", syms, err)
 	}
-	text, err := kernelText(env.Root(), syms[0].Address, 64)
+	text, err := kernelcode.Text(env.Root(), syms[0].Address, 64)
 	if err != nil {
 		t.Fatal(err)
 	}
 	// The first instruction behind those that ftrace and CET keep at the entry.
 	var offset uint64
 	for offset < 12 {
-		in, err := insn.Decode(machineOf(env.Arch()), text[offset:])
+		in, err := insn.Decode(usercode.Machine(env.Arch()), text[offset:])
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -61,7 +63,7 @@ func TestKprobeOffset(t *testing.T) {
 		})
 	}
 	if env.Arch() == "amd64" {
-		in, _ := insn.Decode(machineOf("amd64"), text)
+		in, _ := insn.Decode(usercode.Machine("amd64"), text)
 		if in.Len > 1 {
 			_, err := Resolve(env, []Target{Kprobe{Symbol: "ksys_write", Offset: uint64(in.Len) - 1}}, nil)
 			if err == nil {

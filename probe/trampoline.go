@@ -11,6 +11,7 @@ import (
 	"github.com/borescope/borescope/internal/glob"
 	"github.com/borescope/borescope/internal/kallsyms"
 	"github.com/borescope/borescope/internal/notexist"
+	"github.com/borescope/borescope/probe/internal/kernelcode"
 	"github.com/borescope/borescope/probe/internal/prototype"
 	"github.com/borescope/borescope/probe/internal/spelling"
 )
@@ -278,7 +279,7 @@ func (l *lister) trampolines(t trampoline, needs feature.Feature, target func(ka
 	}
 	return l.functions(t.module, t.symbol, func(s kallsyms.Symbol, _ bool) (x Listed, ok bool) {
 		proto, err := prototype.Of(l.env, s.Module, s.Name)
-		if err != nil || isClone(s.Name) {
+		if err != nil || kernelcode.IsClone(s.Name) {
 			return x, false
 		}
 		x.Target = target(s)

@@ -338,7 +338,7 @@ func (l *lister) userFunctions(name, pattern string, pid int, target func(path, 
 				return err
 			}
 			l.r.code = newUserCode(l.r.ctx, f)
-			found, err := l.r.goSymbols(f, p, want)
+			found, err := l.r.code.GoFunctions(p, want, l.r.take)
 			for _, s := range found {
 				names[s.Name] = true
 			}

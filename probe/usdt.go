@@ -5,10 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/maphash"
-	"io/fs"
-	"os"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/cilium/ebpf"
@@ -401,48 +398,10 @@ func (l *lister) usdtFile(t USDT, path string) error {
 // mappedUSDT lists the probes of the files that processes have mapped
 // executable, each file once, by the path of the first process that has it.
 func (l *lister) mappedUSDT() error {
-	entries, err := fs.ReadDir(l.env.Root(), "proc")
-	if err != nil {
-		return err
-	}
-	type file struct{ dev, inode uint64 }
-	seen := map[file]bool{}
-	for _, d := range entries {
-		pid, err := strconv.Atoi(d.Name())
-		if err != nil {
-			continue
+	return userfile.Mapped(l.env, func(path string) error {
+		if err := l.usdtFile(USDT{Name: "*"}, path); errors.Is(err, errStop) {
+			return err
 		}
-		f, err := l.env.Root().Open("proc/" + d.Name() + "/maps")
-		if err != nil {
-			continue // it ended meanwhile
-		}
-		var paths []string
-		_ = procfs.ReadMaps(f, func(m *procfs.Mapping) bool {
-			k := file{m.Dev, m.Inode}
-			if m.Perm&procfs.Exec != 0 && strings.HasPrefix(m.Path, "/") && !seen[k] {
-				seen[k] = true
-				paths = append(paths, procfs.Dir(pid)+"/root"+m.Path)
-			}
-			return true
-		})
-		f.Close()
-		for _, p := range paths {
-			if err := l.usdtFile(USDT{Name: "*"}, l.plainPath(p, pid)); errors.Is(err, errStop) {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-// plainPath leaves /proc/PID/root out where the path leads to the same file
-// without it.
-func (l *lister) plainPath(p string, pid int) string {
-	short := strings.TrimPrefix(p, procfs.Dir(pid)+"/root")
-	a, err1 := userfile.Stat(l.env, p)
-	b, err2 := userfile.Stat(l.env, short)
-	if err2 == nil && (err1 != nil || os.SameFile(a, b)) {
-		return short
-	}
-	return p
+		return nil
+	})
 }

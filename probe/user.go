@@ -64,7 +64,7 @@ func (r *resolver) user(name string, u userProbe) error {
 
 // userFile adds the programs for one file.
 func (r *resolver) userFile(f *elffile.File, path, shown string, u userProbe) error {
-	if arch := archOf(f.Machine); arch != r.env.Arch() || f.Class != elf.ELFCLASS64 {
+	if arch := usercode.Arch(f.Machine); arch != r.env.Arch() || f.Class != elf.ELFCLASS64 {
 		return fmt.Errorf("%s is for %s %s; the registers of %s only are known here", path, f.Machine, f.Class, r.env.Arch())
 	}
 	goProgram := userfile.IsGo(f)
@@ -76,16 +76,6 @@ func (r *resolver) userFile(f *elffile.File, path, shown string, u userProbe) er
 		return r.userLine(f, path, shown, u, goProgram)
 	}
 	return r.userAddress(f, path, shown, u, goProgram)
-}
-
-func archOf(m elf.Machine) string {
-	switch m {
-	case elf.EM_X86_64:
-		return "amd64"
-	case elf.EM_AARCH64:
-		return "arm64"
-	}
-	return m.String()
 }
 
 // userAddress is a probe at a virtual address of the file.
@@ -118,9 +108,9 @@ func (r *resolver) begins(s *Site, err error) error {
 // userProgram is the program of a user probe, with the arguments' registers.
 func (r *resolver) userProgram(f *elffile.File, goProgram bool) Program {
 	p := Program{Type: ebpf.Kprobe, Context: ContextPtRegs, Method: MethodPerfLink, UserRegs: true}
-	abi := abis[archOf(f.Machine)]
+	abi := abis[usercode.Arch(f.Machine)]
 	if goProgram {
-		abi = goABIs[archOf(f.Machine)]
+		abi = goABIs[usercode.Arch(f.Machine)]
 	}
 	p.Args = abi.untypedArgs(true)
 	if r.o.Sleepable {
@@ -179,7 +169,7 @@ func (r *resolver) userFunction(f *elffile.File, path, shown string, u userProbe
 		return r.goReturns(f, p, site, s)
 	case u.returns:
 		p.Returns, p.Args = true, nil
-		abi := abis[archOf(f.Machine)]
+		abi := abis[usercode.Arch(f.Machine)]
 		p.Ret = abi.untypedRet(true)
 		r.typeUser(&p, f, s, false)
 	case u.offset != 0:
@@ -248,7 +238,7 @@ func (r *resolver) findSymbols(f *elffile.File, path string, u userProbe, goProg
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	if len(found) == 0 && goProgram && u.lang != "cpp" && u.lang != "rust" {
-		if found, err = r.goSymbols(f, path, want); err != nil {
+		if found, err = r.code.GoFunctions(path, want, r.take); err != nil {
 			return nil, err
 		}
 	}

@@ -1,0 +1,2 @@
+// Package kernelcode finds the functions of a kernel and the instructions in them.
+package kernelcode

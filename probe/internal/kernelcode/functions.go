@@ -1,0 +1,141 @@
+package kernelcode
+
+import (
+	"debug/elf"
+	"errors"
+	"fmt"
+	"io/fs"
+	"strings"
+
+	"github.com/borescope/borescope/internal/elffile"
+	"github.com/borescope/borescope/internal/insn"
+	"github.com/borescope/borescope/internal/kallsyms"
+	"github.com/borescope/borescope/internal/notexist"
+	"github.com/borescope/borescope/probe/env"
+	"github.com/borescope/borescope/probe/internal/prototype"
+	"github.com/borescope/borescope/probe/internal/usercode"
+)
+
+// Find finds a function by name. Where BTF knows it, kallsyms is not
+// read: the kernel finds the address itself, and the symbol's stays 0; nor where nobody
+// needs types.
+func Find(e *env.Env, module, name string, noTypes bool) (kallsyms.Symbol, error) {
+	if noTypes && e.Live() {
+		return kallsyms.Symbol{Name: name, Module: module}, nil
+	}
+	if _, err := prototype.Of(e, module, name); err == nil && e.Live() {
+		return kallsyms.Symbol{Name: name, Module: module}, nil
+	}
+	syms, err := e.KernelSymbols(module, name)
+	if err != nil {
+		if errors.Is(err, errors.ErrUnsupported) && !e.Live() {
+			if _, perr := prototype.Of(e, module, name); perr == nil {
+				return kallsyms.Symbol{Name: name, Module: module}, nil
+			}
+		}
+		return kallsyms.Symbol{}, err
+	}
+	switch len(syms) {
+	case 1:
+		return syms[0], nil
+	case 0:
+		return absent(e, module, name)
+	}
+	return kallsyms.Symbol{}, Ambiguous(name, syms)
+}
+
+// Ambiguous refuses a name that several functions have: the kernel (6.7+)
+// would too, older ones take the first they meet.
+func Ambiguous(name string, syms []kallsyms.Symbol) error {
+	var at []string
+	for _, s := range syms[:min(len(syms), 4)] {
+		w := fmt.Sprintf("kprobe:%#x", s.Address)
+		if s.Module != "" {
+			w += " in " + s.Module
+		}
+		at = append(at, w)
+	}
+	return fmt.Errorf("%d functions are called %s; name one by address or module: %s", len(syms), name, strings.Join(at, ", "))
+}
+
+// syscallPrefixes are what architectures put before the name of a system call's
+// entry function (arch/*/include/asm/syscall_wrapper.h).
+var syscallPrefixes = map[string]string{"amd64": "__x64_", "arm64": "__arm64_"}
+
+// absent explains why there is no function of that name, or returns
+// the wrapper that a system call's name stands for.
+func absent(e *env.Env, module, name string) (kallsyms.Symbol, error) {
+	k, err := e.Functions()
+	if err != nil {
+		return kallsyms.Symbol{}, err
+	}
+	if strings.HasPrefix(name, "sys_") {
+		if s := k.Lookup(module, syscallPrefixes[e.Arch()]+name); len(s) == 1 {
+			return s[0], nil
+		}
+	}
+	return kallsyms.Symbol{}, k.Absent(module, name)
+}
+
+// IsClone tells a compiler's copy of a function, of which BTF knows nothing.
+func IsClone(name string) bool {
+	for _, s := range []string{".isra.", ".constprop.", ".part.", ".cold"} {
+		if strings.Contains(name, s) {
+			return true
+		}
+	}
+	return false
+}
+
+// CheckOffset checks an offset into a kernel function against its size and,
+// where /proc/kcore may be read, against its instructions. The kernel checks
+// too, but says no more than EILSEQ or EINVAL.
+func CheckOffset(e *env.Env, fn kallsyms.Symbol, offset uint64) error {
+	if offset == 0 {
+		return nil
+	}
+	k, err := e.Functions()
+	if err != nil || k.Hidden {
+		return nil // the kernel's check remains
+	}
+	found := k.Lookup(fn.Module, fn.Name)
+	if len(found) == 0 {
+		return nil
+	}
+	_, size, ok := k.At(found[0].Address)
+	if !ok || size == 0 {
+		return nil
+	}
+	if offset >= size {
+		return fmt.Errorf("offset %d lies beyond %s, which has %d bytes: %w", offset, fn.Name, size, fs.ErrInvalid)
+	}
+	text, err := Text(e.Root(), found[0].Address, size)
+	if err != nil {
+		return nil
+	}
+	var unknown *insn.Error
+	if err = usercode.CheckBoundary(usercode.Machine(e.Arch()), text, offset); errors.As(err, &unknown) {
+		return nil // the kernel, too, knows what it is; code that runs is patched
+	}
+	return err
+}
+
+// Text reads kernel memory through /proc/kcore.
+func Text(root fs.FS, addr, size uint64) ([]byte, error) {
+	f, err := root.Open("proc/kcore")
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	core, err := elffile.NewFS(f)
+	if err != nil {
+		return nil, err
+	}
+	for _, p := range core.Progs {
+		if p.Type != elf.PT_LOAD || addr < p.Vaddr || addr-p.Vaddr >= p.Filesz || size > 1<<20 {
+			continue
+		}
+		return core.Bytes(p.Offset+addr-p.Vaddr, size)
+	}
+	return nil, notexist.Errorf("address %#x is not in /proc/kcore", addr)
+}
