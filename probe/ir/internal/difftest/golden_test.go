@@ -166,7 +166,7 @@ func TestGolden(t *testing.T) {
 func runGolden(t *testing.T, p *ir.Program, plan *probe.Plan) {
 	t.Helper()
 	r := rand.New(rand.NewPCG(1, 2))
-	m := &interp.Machine{Kernel: anyMemory{}, User: anyMemory{}, Comm: testComm}
+	m := &interp.Machine{Kernel: anyMemory{}, User: anyMemory{}, Comm: testCommand}
 	m.Builtin = func(name string) uint64 { return uint64(len(name)) }
 	in := interpret(t, p, plan)
 	for range 8 {
