@@ -170,6 +170,7 @@ func (c *useChecker) declare(n *syntax.VarDecl) {
 	if n.Type == nil {
 		return
 	}
+	c.asked(n.Type.X)
 	switch t := c.types[n.Type]; {
 	case t.Kind == None:
 		c.fail(n.Type, "Type cannot be resolved: still none")
@@ -216,6 +217,7 @@ func (c *useChecker) expr(n syntax.Expr) {
 		c.callUse(n)
 	case *syntax.Cast:
 		c.visit(n.X)
+		c.asked(n.Type.X)
 		c.castUse(n)
 	case *syntax.Tuple:
 		for _, e := range n.Elems {
@@ -253,6 +255,19 @@ func (c *useChecker) part(n syntax.Expr) {
 		}
 	case *syntax.Comptime:
 		c.visit(n.X)
+	case *syntax.Sizeof:
+		c.asked(n.X)
+	case *syntax.Offsetof:
+		c.asked(n.X)
+	case *syntax.TypeInfo:
+		c.asked(n.Type.X)
+	}
+}
+
+// asked visits an expression whose type is asked for.
+func (c *useChecker) asked(n syntax.Node) {
+	if x, ok := n.(syntax.Expr); ok {
+		c.visit(x)
 	}
 }
 

@@ -57,6 +57,9 @@ func (c *checker) define() {
 		c.fail(first, err.Error())
 		return
 	}
+	for _, v := range decls.Constants {
+		c.defs.values[v.Name] = enumerator{v.Enum, v.Value.Bits}
+	}
 	for _, t := range decls.Types {
 		name := t.Name
 		if t.Kind != cdecl.Typedef {
@@ -221,7 +224,11 @@ func (c *checker) builtin(n syntax.Node, name string, p *syntax.Probe) syntax.No
 	l := *n.At()
 	outside := func() bool {
 		if p == nil {
-			c.fail(n, "Builtin "+name+" not supported outside probe")
+			full := name
+			if inLibrary {
+				full = "__builtin_" + canonical
+			}
+			c.fail(n, "Builtin "+full+" not supported outside probe")
 		}
 		return p == nil
 	}

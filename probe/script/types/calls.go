@@ -1,6 +1,7 @@
 package types
 
 import (
+	"math"
 	"strconv"
 	"strings"
 
@@ -151,6 +152,10 @@ func (c *useChecker) buf(n *syntax.Call, t Type) {
 	case Integer, String, Pointer, Array:
 	default:
 		c.fail(n, "buf() expects an integer, string, or array argument but saw "+t.Kind.String())
+	}
+	if c.maxString > math.MaxUint32 {
+		c.fail(n, "BPFTRACE_MAX_STRLEN too large to use on buffer ("+
+			strconv.FormatUint(c.maxString, 10)+" > 4294967295)")
 	}
 	if len(n.Args) == 1 {
 		if t.Kind != Array {

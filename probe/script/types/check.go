@@ -219,7 +219,7 @@ func (c *checker) split() {
 	for _, d := range decls {
 		if p, ok := d.(*syntax.Probe); ok && p.Pred != nil {
 			cond := &syntax.If{
-				Loc: *p.Pred.At(), Cond: p.Pred, Then: p.Body,
+				Loc: betweenSlashes(*p.Pred.At()), Cond: p.Pred, Then: p.Body,
 				Else: &syntax.None{Loc: *p.Pred.At()},
 			}
 			p.Body = &syntax.Block{
@@ -229,6 +229,25 @@ func (c *checker) split() {
 			p.Pred = nil
 		}
 	}
+}
+
+// betweenSlashes is the place of a condition with the slashes around it.
+func betweenSlashes(l syntax.Loc) syntax.Loc {
+	if l.Source == nil {
+		return l
+	}
+	text := l.Source.Text
+	start, end := int(l.Start)-1, int(l.End)
+	for start >= 0 && text[start] != '/' {
+		start--
+	}
+	for end < len(text) && text[end] != '/' {
+		end++
+	}
+	if start >= 0 && end < len(text) {
+		l.Start, l.End = int32(start), int32(end)+1
+	}
+	return l
 }
 
 // speaksOfProbe reports whether an action has a builtin whose type or value depends on

@@ -43,7 +43,7 @@ var callTypes = map[string]Type{
 }
 
 // nothings are the functions that return nothing.
-const nothings = " join printf errorf warnf system cat debugf exit print clear zero time unwatch fail " +
+const nothings = " join printf errorf warnf system cat debugf print clear zero time unwatch fail " +
 	"signal signal_thread override assert static_assert assert_str check_key assert_userspace_probe "
 
 func (c *collector) builtinType(n *syntax.Builtin) {
@@ -106,7 +106,9 @@ func (c *collector) context() Type {
 	case "iter":
 		return c.kernelStruct("struct bpf_iter__"+a.Func, true)
 	}
-	return pointer(Type{}, NoSpace)
+	t := pointer(Type{}, NoSpace)
+	t.Context = true
+	return t
 }
 
 func (c *collector) retval(n *syntax.Builtin) Type {
@@ -166,6 +168,9 @@ func (c *collector) callExpr(n *syntax.Call) {
 		return
 	}
 	name := builtinName(n.Name)
+	if name == "exit" {
+		return // what follows is not reached: there is no value
+	}
 	if strings.Contains(nothings, " "+name+" ") {
 		c.s.set(n, simple(Void, 0))
 		return

@@ -326,14 +326,15 @@ func compared(op string, order int) (res, ok bool) {
 	return false, false
 }
 
+func number(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
 // foldBools is an operation of booleans, of which the first operand may be either one.
 func (c *checker) foldBools(n *syntax.Binary, _ *syntax.Boolean, x, y bool) syntax.Node {
-	number := func(b bool) int {
-		if b {
-			return 1
-		}
-		return 0
-	}
 	v, ok := compared(n.Op, number(x)-number(y))
 	if !ok {
 		switch n.Op {

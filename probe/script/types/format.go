@@ -160,7 +160,7 @@ func (c *useChecker) failCall(n *syntax.Call) {
 			break
 		}
 		b.WriteString(strings.ReplaceAll(f.Value[at:s.start], "%%", "%"))
-		b.WriteString(shown(n.Args[i+1]))
+		b.WriteString(shown(n.Args[i+1], s.spec))
 		at = s.end
 	}
 	b.WriteString(strings.ReplaceAll(f.Value[at:], "%%", "%"))
@@ -168,13 +168,16 @@ func (c *useChecker) failCall(n *syntax.Call) {
 }
 
 // shown is a literal as fail prints it.
-func shown(x syntax.Expr) string {
+func shown(x syntax.Expr, spec string) string {
 	switch x := x.(type) {
 	case *syntax.Integer:
 		return decimal(x)
 	case *syntax.String:
 		return x.Value
 	case *syntax.Boolean:
+		if spec != "s" {
+			return strconv.Itoa(number(x.Value))
+		}
 		return strconv.FormatBool(x.Value)
 	}
 	return ""

@@ -9,8 +9,10 @@ func (c *checker) jumps() {
 		switch n := n.(type) {
 		case *syntax.Probe:
 			c.jumpsIn(n.Body, "probe", "break", "continue")
+			c.unreachable(n.Body)
 		case *syntax.Func:
 			c.jumpsIn(n.Body, "function", "break", "continue")
+			c.unreachable(n.Body)
 			if !returns(n.Body) {
 				c.addReturn(n.Body)
 			}
@@ -18,20 +20,11 @@ func (c *checker) jumps() {
 	})
 }
 
-// jumpsIn refuses some jumps in a block. Loops allow others, but return only as their place
-// does.
+// jumpsIn refuses some jumps in a block, outside of loops.
 func (c *checker) jumpsIn(n syntax.Node, where string, refused ...string) {
 	syntax.Walk(n, func(n syntax.Node) bool {
 		switch n := n.(type) {
-		case *syntax.For:
-			c.jumpsIn(n.Body, "for-loop", "return")
-			return false
-		case *syntax.While:
-			if len(refused) == 1 {
-				c.jumpsIn(n.Body, "while-loop", "return")
-			} else {
-				c.jumpsIn(n.Body, "while-loop")
-			}
+		case *syntax.For, *syntax.While:
 			return false
 		case *syntax.Jump:
 			for _, r := range refused {
@@ -42,6 +35,50 @@ func (c *checker) jumpsIn(n syntax.Node, where string, refused ...string) {
 		}
 		return true
 	})
+}
+
+// unreachable warns of what follows a jump in the same block.
+func (c *checker) unreachable(n syntax.Node) {
+	for n := range syntax.All(n) {
+		b, ok := n.(*syntax.Block)
+		if !ok {
+			continue
+		}
+		for i, s := range b.Stmts {
+			if !jumps(s) {
+				continue
+			}
+			if i+1 < len(b.Stmts) {
+				c.warn(b.Stmts[i+1], "Unreachable statement.")
+			}
+			if !none(b.Value) {
+				c.warn(b.Value, "Unreachable expression; block type is implicitly none.")
+			}
+			break
+		}
+	}
+}
+
+// jumps reports whether a statement always leaves its block.
+func jumps(n syntax.Node) bool {
+	switch n := n.(type) {
+	case *syntax.Jump:
+		return true
+	case *syntax.ExprStmt:
+		return jumps(n.X)
+	case *syntax.If:
+		return n.Then != nil && jumps(n.Then) && jumps(n.Else)
+	case *syntax.Call:
+		return n.Name == "exit" && len(n.Args) <= 1
+	case *syntax.Block:
+		for _, s := range n.Stmts {
+			if jumps(s) {
+				return true
+			}
+		}
+		return n.Value != nil && jumps(n.Value)
+	}
+	return false
 }
 
 // returns reports whether a statement or expression never ends but by a return.
@@ -61,8 +98,6 @@ func returns(n syntax.Node) bool {
 		}
 		return n.Value != nil && returns(n.Value)
 	case *syntax.Unroll:
-		return returns(n.Body)
-	case *syntax.While:
 		return returns(n.Body)
 	}
 	return false

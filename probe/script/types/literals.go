@@ -56,8 +56,6 @@ func (c *callChecker) hist(n *syntax.Call) {
 	}
 	if bits, ok := natural(n.Args[3]); ok && bits > 5 {
 		c.fail(n, "hist: bits "+strconv.FormatUint(bits, 10)+" must be 0..5")
-	} else if !ok {
-		c.fail(n, "hist: invalid bits value, need integer literal")
 	}
 }
 
