@@ -1,4 +1,4 @@
-// Command btsnippets compares probe/script/syntax with bpftrace by the snippets of
+// Command btsnippets compares probe/script/syntax and types with bpftrace by the snippets of
 // bpftrace's own tests, which it reads from a checkout of v0.26.1:
 //
 //	go -C internal/bench run ./btsnippets -suite DIR [-book DIR] [-v]

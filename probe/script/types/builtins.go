@@ -9,6 +9,7 @@ import (
 
 	"github.com/borescope/borescope/internal/cdecl"
 	"github.com/borescope/borescope/internal/uapi"
+	"github.com/borescope/borescope/probe/script/internal/fold"
 	"github.com/borescope/borescope/probe/script/syntax"
 )
 
@@ -166,7 +167,7 @@ func (c *checker) constantCall(n *syntax.Call, p *syntax.Probe) syntax.Node {
 			return r
 		}
 	case name == "is_literal" && len(n.Args) == 1:
-		return &syntax.Boolean{Loc: *n.Args[0].At(), Value: literal(n.Args[0])}
+		return &syntax.Boolean{Loc: *n.Args[0].At(), Value: fold.Literal(n.Args[0])}
 	case name == "signal_num" && len(n.Args) == 1:
 		if s, ok := n.Args[0].(*syntax.String); ok {
 			return c.signalNumber(n, s)
@@ -282,9 +283,7 @@ func (c *checker) constant(n *syntax.Identifier) syntax.Node {
 	if !ok {
 		return nil
 	}
-	i := ofInt64(v)
-	i.Loc = n.Loc
-	return i
+	return fold.Integer(n.Loc, v)
 }
 
 func (c *checker) argument(n syntax.Node, name string, a *syntax.AttachPoint) {

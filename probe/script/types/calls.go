@@ -7,6 +7,7 @@ import (
 
 	"github.com/cilium/ebpf/btf"
 
+	"github.com/borescope/borescope/probe/script/internal/fold"
 	"github.com/borescope/borescope/probe/script/syntax"
 )
 
@@ -80,7 +81,7 @@ func (c *useChecker) argument(n *syntax.Call, i int, s argSpec) bool {
 	x := n.Args[i]
 	t := c.types[x]
 	switch {
-	case s.literal && (!literal(x) || t.Kind != s.kind):
+	case s.literal && (!fold.Literal(x) || t.Kind != s.kind):
 		c.fail(n, n.Name+"() expects a "+s.kind.String()+" literal ("+t.Kind.String()+" provided)")
 		return false
 	case t.Kind != s.kind:
@@ -162,7 +163,7 @@ func (c *useChecker) buf(n *syntax.Call, t Type) {
 			c.fail(n, "buf() expects a length argument for non-array type "+t.Kind.String())
 		}
 	} else if i, ok := n.Args[1].(*syntax.Integer); ok && i.Negative {
-		c.fail(n, "bufcannot use negative length ("+decimal(i)+")")
+		c.fail(n, "bufcannot use negative length ("+fold.Decimal(i)+")")
 	}
 }
 
@@ -228,7 +229,7 @@ func (c *useChecker) library(n *syntax.Call, name string, t Type) {
 			c.fail(n, "write_user() is unsafe. To use you need the --unsafe flag")
 		}
 	case "static_assert":
-		if len(n.Args) == 2 && literal(n.Args[0]) && !truth(n.Args[0]) {
+		if len(n.Args) == 2 && fold.Literal(n.Args[0]) && !fold.Truth(n.Args[0]) {
 			if s, ok := n.Args[1].(*syntax.String); ok {
 				c.fail(n, s.Value)
 			}
@@ -289,7 +290,7 @@ func (c *useChecker) signal(n *syntax.Call, name string, t Type) {
 		c.signalNumber(n, s)
 	case isInt && (i.Negative || i.Value < 1 || i.Value > 64):
 		c.fail(n, name+"() accepts a string literal or an integer between 1 and 64 (inclusive)")
-	case literal(n.Args[0]) && !isInt:
+	case fold.Literal(n.Args[0]) && !isInt:
 		c.fail(n, name+"() accepts a string literal or a positive integer")
 	case t.Kind != Integer:
 		c.fail(n, name+"() accepts a string literal or an integer")

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/borescope/borescope/probe/script/internal/fold"
 	"github.com/borescope/borescope/probe/script/syntax"
 )
 
@@ -12,7 +13,8 @@ const (
 	mostErrors = 100     // that are kept
 	mostRounds = 50      // of types that depend on literals that depend on types
 	mostNodes  = 200_000 // of the script with one copy of an action for each attach point
-	mostSteps  = 2_000_000
+	mostSteps  = 500_000
+	mostWeight = 10_000 // types that a type is made of
 )
 
 // Options are the options of [Check].
@@ -76,7 +78,7 @@ type scoped struct {
 func Check(f *syntax.File, o *Options) (*Program, error) {
 	c := newChecker(f, o)
 	for _, pass := range []func(){
-		c.jumps, c.split, c.define, c.params, c.fold, c.builtins, c.sugar, c.options, c.before,
+		c.jumps, c.split, c.define, c.params, c.foldLiterals, c.builtins, c.sugar, c.options, c.before,
 		c.resolve,
 	} {
 		pass()
@@ -175,6 +177,11 @@ func (c *checker) say(n syntax.Node, s syntax.Severity, msg string) *syntax.Erro
 
 // params puts in the positional parameters.
 func (c *checker) params() { c.errs = append(c.errs, syntax.SetParams(c.file, c.args)...) }
+
+// foldLiterals replaces expressions of literals by their values.
+func (c *checker) foldLiterals() {
+	fold.File(c.file, func(n syntax.Node, s syntax.Severity, msg string) { c.say(n, s, msg) })
+}
 
 // top calls f for all probes and functions: functions first, as bpftrace has them.
 func (c *checker) top(f func(syntax.Node)) {

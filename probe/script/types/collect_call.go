@@ -7,6 +7,7 @@ import (
 
 	"github.com/cilium/ebpf/btf"
 
+	"github.com/borescope/borescope/probe/script/internal/fold"
 	"github.com/borescope/borescope/probe/script/syntax"
 )
 
@@ -352,9 +353,9 @@ func (c *collector) strLength(n *syntax.Call) uint64 {
 	switch {
 	case !ok:
 	case i.Negative:
-		c.fail(n, "strcannot use negative length ("+decimal(i)+")")
+		c.fail(n, "strcannot use negative length ("+fold.Decimal(i)+")")
 	case i.Value >= c.maxString:
-		c.warn(n, "length param ("+decimal(i)+") is too long and will be shortened to "+
+		c.warn(n, "length param ("+fold.Decimal(i)+") is too long and will be shortened to "+
 			strconv.FormatUint(c.maxString, 10)+" bytes (see BPFTRACE_MAX_STRLEN)")
 	default:
 		return i.Value + 1

@@ -383,11 +383,9 @@ func castType(t, from Type, p *syntax.Probe) Type {
 
 // kernelStruct is a pointer to a struct of the kernel.
 func (c *collector) kernelStruct(name string, context bool) Type {
-	t := simple(Void, 0)
+	t := Type{Kind: C, Name: name, BTF: &btf.Struct{Name: name[len("struct "):]}}
 	if found := c.lookup(name); found != nil {
 		t = fromBTF(found)
-	} else {
-		t = Type{Kind: C, Name: name, BTF: &btf.Struct{Name: name[len("struct "):]}}
 	}
 	res := pointer(t, KernelSpace)
 	res.Context = context

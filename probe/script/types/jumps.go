@@ -1,6 +1,9 @@
 package types
 
-import "github.com/borescope/borescope/probe/script/syntax"
+import (
+	"github.com/borescope/borescope/probe/script/internal/fold"
+	"github.com/borescope/borescope/probe/script/syntax"
+)
 
 // jumps checks where break, continue and return stand, and has functions return at
 // their end.
@@ -51,7 +54,7 @@ func (c *checker) unreachable(n syntax.Node) {
 			if i+1 < len(b.Stmts) {
 				c.warn(b.Stmts[i+1], "Unreachable statement.")
 			}
-			if !none(b.Value) {
+			if !fold.None(b.Value) {
 				c.warn(b.Value, "Unreachable expression; block type is implicitly none.")
 			}
 			break
@@ -105,7 +108,7 @@ func returns(n syntax.Node) bool {
 
 // addReturn adds a return to the end of a block, or to the ends of its last statement.
 func (c *checker) addReturn(b *syntax.Block) {
-	if !none(b.Value) {
+	if !fold.None(b.Value) {
 		b.Value = c.withReturn(b.Value)
 		return
 	}

@@ -1,10 +1,13 @@
 package types
 
-import "github.com/borescope/borescope/probe/script/syntax"
+import (
+	"github.com/borescope/borescope/probe/script/internal/fold"
+	"github.com/borescope/borescope/probe/script/syntax"
+)
 
 // comparison reports whether an operator gives a bool.
 func comparison(op string) bool {
-	_, ok := compared(op, 0)
+	_, ok := fold.Compared(op, 0)
 	return ok || op == "&&" || op == "||"
 }
 

@@ -101,12 +101,26 @@ func (s *solver) run() {
 			continue
 		}
 		t := r.result(in)
+		s.c.steps += t.weight / 8
+		if t.weight > mostWeight {
+			s.tooWide(r.output)
+			return
+		}
 		if t.Kind == None || settled(s.types[r.output], t) {
 			continue
 		}
 		s.types[r.output] = t
 		s.changed(r.output)
 	}
+}
+
+// tooWide refuses a tuple of tuples that grows without an end.
+func (s *solver) tooWide(output any) {
+	n, ok := output.(syntax.Node)
+	if !ok {
+		n = s.c.file
+	}
+	s.c.fail(n, "the type has more than "+strconv.Itoa(mostWeight)+" elements: use fewer")
 }
 
 // settled reports whether a type need not be replaced by another.
@@ -118,7 +132,7 @@ func settled(old, t Type) bool {
 // resolve finds all types, and then the literals that depend on them (sizeof, typeinfo,
 // comptime), until there are none left.
 func (c *checker) resolve() {
-	c.fold()
+	c.foldLiterals()
 	var before []*syntax.Comptime
 	for round := 0; !c.failed; round++ {
 		if round >= mostRounds {
@@ -131,7 +145,7 @@ func (c *checker) resolve() {
 			return
 		}
 		changed := c.transform()
-		c.fold()
+		c.foldLiterals()
 		if c.failed || len(open) == 0 && !changed {
 			return
 		}

@@ -3,6 +3,7 @@ package types
 import (
 	"strconv"
 
+	"github.com/borescope/borescope/probe/script/internal/fold"
 	"github.com/borescope/borescope/probe/script/syntax"
 )
 
@@ -254,7 +255,7 @@ func (c *checker) option(n *syntax.Call, values, about map[string]string) syntax
 		case *syntax.String:
 			t, value = text(c.maxString), d.Value
 		case *syntax.Integer:
-			t, value = integer(8, d.Negative), decimal(d)
+			t, value = integer(8, d.Negative), fold.Decimal(d)
 		default:
 			c.fail(n.Args[1], "Second argument to 'getopt' must be a string literal, integer "+
 				"literal, or a boolean literal.")

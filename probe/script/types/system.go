@@ -113,12 +113,10 @@ func member(t btf.Type, name string, depth int) (*btf.Member, btf.Bits) {
 }
 
 // alignof is the alignment of a type of C.
-func alignof(t btf.Type) int { return alignofAt(t, 0) }
+func alignof(t btf.Type) int { return alignofAt(t, map[btf.Type]int{}) }
 
-func alignofAt(t btf.Type, depth int) int {
-	if depth > deepest {
-		return 1
-	}
+// alignofAt looks at each struct once, however often it is in others.
+func alignofAt(t btf.Type, known map[btf.Type]int) int {
 	switch u := btf.UnderlyingType(t).(type) {
 	case *btf.Int:
 		return int(u.Size)
@@ -127,12 +125,17 @@ func alignofAt(t btf.Type, depth int) int {
 	case *btf.Pointer:
 		return 8
 	case *btf.Array:
-		return alignofAt(u.Type, depth+1)
+		return alignofAt(u.Type, known)
 	case *btf.Struct, *btf.Union:
+		if a, ok := known[u]; ok {
+			return a
+		}
+		known[u] = 1
 		a := 1
 		for _, m := range members(u) {
-			a = max(a, alignofAt(m.Type, depth+1))
+			a = max(a, alignofAt(m.Type, known))
 		}
+		known[u] = a
 		return a
 	}
 	return 1

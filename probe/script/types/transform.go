@@ -1,6 +1,7 @@
 package types
 
 import (
+	"github.com/borescope/borescope/probe/script/internal/fold"
 	"github.com/borescope/borescope/probe/script/syntax"
 )
 
@@ -45,10 +46,10 @@ func (c *checker) transformNode(n syntax.Node) syntax.Node {
 			c.fail(n, "Array-style access for tuples only valid for integer literals")
 		}
 	case *syntax.Cast:
-		if c.types[n].Kind == Bool && literal(n.X) {
+		if c.types[n].Kind == Bool && fold.Literal(n.X) {
 			switch n.X.(type) {
 			case *syntax.Integer, *syntax.String, *syntax.Boolean:
-				return &syntax.Boolean{Loc: *n.X.At(), Value: truth(n.X)}
+				return &syntax.Boolean{Loc: *n.X.At(), Value: fold.Truth(n.X)}
 			}
 		}
 	case *syntax.Binary:
@@ -132,7 +133,7 @@ func (c *checker) offset(n *syntax.Offsetof) syntax.Node {
 func (c *checker) compareGroups(n *syntax.Binary) syntax.Node {
 	x, y := c.types[n.X], c.types[n.Y]
 	if n.Op != "==" && n.Op != "!=" || x.Kind != Tuple && x.Kind != Record || !x.compatible(y) ||
-		literal(n.X) && literal(n.Y) {
+		fold.Literal(n.X) && fold.Literal(n.Y) {
 		return nil
 	}
 	t, ok := promote(x, y)

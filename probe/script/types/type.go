@@ -86,6 +86,8 @@ type Type struct {
 	Args     bool     // args: its fields are arguments
 	Internal bool     // held by the program, not read from memory
 	BTF      btf.Type // of a struct or union
+
+	weight int // how many types it is made of
 }
 
 // Field is an element of a tuple, or a named one of a record.
@@ -331,7 +333,7 @@ func simple(k Kind, size uint64) Type    { return Type{Kind: k, Size: size} }
 func aggregate(k Kind, signed bool) Type { return Type{Kind: k, Size: 8, Signed: signed} }
 
 func pointer(to Type, s Space) Type {
-	return Type{Kind: Pointer, Size: 8, Elem: &to, Space: s}
+	return Type{Kind: Pointer, Size: 8, Elem: &to, Space: s, weight: to.weight + 1}
 }
 
 // pointee is what a pointer points to, in its address space.
@@ -344,13 +346,14 @@ func (t Type) pointee() Type {
 }
 
 func array(n uint64, elem Type) Type {
-	return Type{Kind: Array, Size: n * elem.Size, Elem: &elem, Len: n}
+	return Type{Kind: Array, Size: n * elem.Size, Elem: &elem, Len: n, weight: elem.weight + 1}
 }
 
 // group lays out a tuple or record.
 func group(k Kind, fields []Field) Type {
 	t := Type{Kind: k, Fields: fields}
 	for i := range fields {
+		t.weight += fields[i].Type.weight + 1
 		a := fields[i].Type.align()
 		fields[i].Offset = (t.Size + a - 1) / a * a
 		t.Size = fields[i].Offset + fields[i].Type.Size
