@@ -58,7 +58,8 @@ func rows() []row {
 		{file: "ap_probe_expansion.cpp", accept: []string{"test"}, passes: []string{"attach"}},
 		{
 			file: "fold_literals.cpp", accept: []string{"test", "test_error", "test_warning"}, types: true,
-			places: []string{"Error", "Error", "Warning"}, says: foldTexts, before: "begin { ", after: "; exit(); }",
+			places: []string{"Error", "Error", "Warning"}, says: foldTexts,
+			before: "begin { ", after: "; exit(); }",
 		},
 		ofTypes("named_param.cpp", "Error", "Error"), ofTypes("pre_type_check.cpp", "Error", "Warning"),
 		ofTypes("type_checker.cpp"), ofTypes("type_resolver.cpp"),

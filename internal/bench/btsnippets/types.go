@@ -11,7 +11,7 @@ import (
 
 // typed runs the passes up to the types.
 func typed(f *syntax.File, sn snippet) (*types.Program, error) {
-	err := syntax.Expand(f, &syntax.ExpandOptions{Builtin: func(string) bool { return true }})
+	err := syntax.Expand(f, &syntax.ExpandOptions{Builtin: types.Library})
 	if err == nil {
 		err = attach.Parse(f, &attach.Options{Params: sn.params, Unsafe: sn.unsafe})
 	}

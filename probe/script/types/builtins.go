@@ -19,9 +19,19 @@ const defaultArch = runtime.GOARCH
 func builtinName(name string) string { return strings.TrimPrefix(name, "__builtin_") }
 
 // libraryNames are the names without arguments that bpftrace's library has.
-const libraryNames = " arch safe_mode cgroup comm cpid cpu curtask elapsed func gid uid jiffies ncpus numaid ppid " +
+const libraryNames = " arch safe_mode cgroup comm cpid cpu curtask elapsed func gid uid " +
+	"jiffies ncpus numaid ppid " +
 	"leader_tid pcomm leader_comm probe probetype rand retval usermode username has_cpid " +
 	"dw_ustack default_str_length elf_is_exe elf_info "
+
+// Library reports whether bpftrace's library has a macro of a name: Check knows what these
+// mean, and a script's own macro of the name stands beside it (syntax.ExpandOptions).
+func Library(name string) bool {
+	if _, ok := libraryCounts[name]; ok {
+		return true
+	}
+	return name != "" && strings.Contains(libraryNames, " "+name+" ")
+}
 
 // definitions are what a script's C says.
 type definitions struct {

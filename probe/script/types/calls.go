@@ -29,8 +29,9 @@ var argSpecs = map[string][]argSpec{
 	"nsecs":   {{TimestampMode, false}}, "path": {{}, {Integer, true}},
 	"percpu_kaddr": {{String, true}, {Integer, false}},
 	"print":        {{}, {Integer, true}, {Integer, true}}, "printf": {{String, true}},
-	"reg": {{String, true}}, "skboutput": {{String, true}, {Pointer, false}, {Integer, false}, {Integer, false}},
-	"str": {{}, {Integer, false}}, "strftime": {{String, true}, {Integer, false}},
+	"reg":       {{String, true}},
+	"skboutput": {{String, true}, {Pointer, false}, {Integer, false}, {Integer, false}},
+	"str":       {{}, {Integer, false}}, "strftime": {{String, true}, {Integer, false}},
 	"strncmp": {{String, false}, {String, false}, {Integer, true}}, "system": {{String, true}},
 	"time": {{String, true}}, "uaddr": {{String, true}}, "unwatch": {{Integer, false}},
 	"warnf": {{String, true}}, "socket_cookie": {{Pointer, false}}, "fail": {{String, true}},
@@ -264,7 +265,9 @@ func (c *useChecker) keyedUse(n *syntax.Call, name string) {
 		c.fail(n, "Call to "+name+"() has arguments that do not match any definition.")
 		return
 	}
-	said := map[string]string{"has_key": "has_key()", "find": "find", "delete": "delete() with two arguments"}[name]
+	said := map[string]string{
+		"has_key": "has_key()", "find": "find", "delete": "delete() with two arguments",
+	}[name]
 	if len(n.Args) > 1 && c.scalar[m.Name] {
 		c.fail(n, "call to "+said+" expects a map with explicit keys (non-scalar map)")
 	} else if len(n.Args) == 1 && !c.scalar[m.Name] {

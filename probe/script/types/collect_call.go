@@ -13,7 +13,8 @@ import (
 
 // simpleTypes are builtins, and calls without arguments, that have one type everywhere.
 var simpleTypes = map[string]Type{
-	"pid": integer(4, false), "tid": integer(4, false), "nsecs": {Kind: Integer, Size: 8, Mode: "boot"},
+	"pid": integer(4, false), "tid": integer(4, false),
+	"nsecs":   {Kind: Integer, Size: 8, Mode: "boot"},
 	"elapsed": integer(8, false), "cgroup": integer(8, false), "uid": integer(8, false),
 	"gid": integer(8, false), "cpu": integer(8, false), "rand": integer(8, false),
 	"jiffies": integer(8, false), "ncpus": integer(8, false), "cpid": integer(8, false),
@@ -30,9 +31,10 @@ var callTypes = map[string]Type{
 	"cgroup_path": simple(CgroupPath, 16), "stack_len": integer(8, true),
 	"macaddr": {Kind: MAC, Size: 6, Internal: true}, "skboutput": integer(4, false),
 	"strncmp": integer(8, false), "socket_cookie": integer(8, false),
-	"ntop":  {Kind: Inet, Size: 24, Internal: true},
-	"kaddr": {Kind: Integer, Size: 8, Space: KernelSpace}, "percpu_kaddr": {Kind: Integer, Size: 8, Space: KernelSpace},
-	"reg": integer(8, false),
+	"ntop":         {Kind: Inet, Size: 24, Internal: true},
+	"kaddr":        {Kind: Integer, Size: 8, Space: KernelSpace},
+	"percpu_kaddr": {Kind: Integer, Size: 8, Space: KernelSpace},
+	"reg":          integer(8, false),
 	// What bpftrace has in its library.
 	"has_key": simple(Bool, 1), "find": simple(Bool, 1), "delete": simple(Bool, 1),
 	"len": integer(8, true), "strlen": integer(8, false), "strcap": integer(8, false),

@@ -16,7 +16,7 @@ import (
 func check(src string, o *types.Options) (*types.Program, error) {
 	f, err := syntax.Parse("stdin", []byte(src), nil)
 	if err == nil {
-		err = syntax.Expand(f, &syntax.ExpandOptions{Builtin: func(string) bool { return true }})
+		err = syntax.Expand(f, &syntax.ExpandOptions{Builtin: types.Library})
 	}
 	if err == nil {
 		err = attach.Parse(f, nil)

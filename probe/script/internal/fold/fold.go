@@ -171,7 +171,8 @@ func foldBlock(n *syntax.Block) syntax.Node {
 		kept = append(kept, s)
 	}
 	n.Stmts = kept
-	if _, tuple := n.Value.(*syntax.Tuple); len(kept) == 0 && (Literal(n.Value) || tuple || None(n.Value)) {
+	_, tuple := n.Value.(*syntax.Tuple)
+	if len(kept) == 0 && (Literal(n.Value) || tuple || None(n.Value)) {
 		return n.Value
 	}
 	return nil
