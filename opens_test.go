@@ -22,6 +22,7 @@ var openers = []string{
 // and function, and why it may be opened so. What belongs to a target, or lies
 // where others write, is opened by internal/procfs.
 var opens = map[string]string{
+	"examples/bt/run.go read":                        "the script that the user names",
 	"examples/hist/main.go drawHeat":                 "the file that the user has it write",
 	"examples/profile/output.go writeFile":           "the file that the user has it write",
 	"examples/tplist/run.go run":                     "tracefs",

@@ -77,6 +77,9 @@ var imports = map[string][]string{
 		"probe/script/syntax/...", "probe/ir", "probe/ir/bpf", "probe", "probe/env", "mapx", "hist", "symbol", "stack/profile", btf,
 	},
 	"probe/script/syntax": {},
+	"probe/script/types":  {"probe/script/syntax/...", "probe/script/internal/...", btf},
+	// What its passes share.
+	"probe/script/internal": {"probe/script/syntax"},
 	// Until actions make the program, collect holds hand-written asm.
 	"stack/collect": {
 		"stack", "stack/bpfwalk", "stack/profile", "stack/python", "probe", "probe/env", "probe/action", "mapx", "mapx/recording",

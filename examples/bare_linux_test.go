@@ -21,7 +21,7 @@ import (
 
 // noTracers are the examples that read files, and those that wait for a process
 // of a kind that a test may not have.
-var noTracers = []string{"capture", "corestack", "elfnotes", "hist", "lsym", "orcdump", "replay", "symbolize", "tick", "javagc"}
+var noTracers = []string{"bt", "capture", "corestack", "elfnotes", "hist", "lsym", "orcdump", "replay", "symbolize", "tick", "javagc"}
 
 // ofFiles are the tools that look for a program or a library: there is none in
 // an empty root.

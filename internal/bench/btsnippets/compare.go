@@ -2,14 +2,17 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"sort"
 	"strings"
 	"time"
 
 	"github.com/borescope/borescope/probe/script/syntax"
 	"github.com/borescope/borescope/probe/script/syntax/attach"
+	"github.com/borescope/borescope/probe/script/types"
 )
 
 // add compares one snippet.
@@ -19,7 +22,21 @@ func (s *score) add(sn snippet) {
 		return
 	}
 	s.total++
-	f, err := parse(sn)
+	f, p, err := parse(sn)
+	if p != nil {
+		s.compareTypes(sn, p)
+	}
+	if w, ok := errors.AsType[warned](err); ok {
+		s.warning(sn, w.String())
+		err = nil
+	} else if sn.warning != "" && sn.accepted {
+		s.warning(sn, "")
+	}
+	if err != nil && len(sn.says) > 0 && !slices.ContainsFunc(sn.says, func(s string) bool {
+		return strings.Contains(syntax.Text(err), s)
+	}) {
+		err = nil
+	}
 	if (err == nil) == sn.accepted || sn.either {
 		s.alike++
 	} else if sn.accepted {
@@ -51,28 +68,43 @@ func (s *score) add(sn snippet) {
 	}
 }
 
-// parse runs what the test runs.
-func parse(sn snippet) (*syntax.File, error) {
-	f, err := syntax.Parse("stdin", []byte(sn.src), nil)
-	if err != nil {
-		return f, err
+// warning compares the warnings of a snippet that is accepted.
+func (s *score) warning(sn snippet, got string) {
+	if sn.warning == "" || !sn.accepted {
+		return
 	}
-	for _, p := range sn.passes {
-		switch p {
+	s.texts++
+	if strings.Contains(got, sn.warning) {
+		s.sameTexts++
+	} else {
+		s.differs(sn, "warnings are:\n%swant:\n%s", got, sn.warning)
+	}
+}
+
+// parse runs what the test runs.
+func parse(sn snippet) (f *syntax.File, p *types.Program, err error) {
+	f, err = syntax.Parse("stdin", []byte(sn.src), nil)
+	if err != nil {
+		return f, nil, err
+	}
+	for _, pass := range sn.passes {
+		switch pass {
 		case "attach":
 			err = attach.Parse(f, &attach.Options{
 				Params: sn.params, Unsafe: sn.unsafe, Process: sn.process,
 			})
 		case "check":
 			err = attach.Check(f)
+		case "types":
+			p, err = typed(f, sn)
 		case "macros":
 			err = syntax.Expand(f, &syntax.ExpandOptions{Builtin: library})
 		}
 		if err != nil {
-			return f, err
+			return f, p, err
 		}
 	}
-	return f, nil
+	return f, p, nil
 }
 
 // library reports whether bpftrace's library has a name that the suite's macros shadow.

@@ -143,12 +143,25 @@ func (r row) inTest(name string, ts []token) []snippet {
 		}
 		sn = sn.fill(args, unsafe)
 		if r.types {
+			if args[0].words == 1 && !args[0].constant && len(args) > 1 {
+				args = args[1:]
+			}
+			sn.unsafe = false
+			sn.typed(args, r.places)
+			sn.says = r.says
+			if t.text == "test_warning" {
+				sn.accepted, sn.warning, sn.text = true, sn.text, ""
+			}
+		} else if r.syntaxOnly {
 			sn.onlySyntax(args)
 		}
 		if r.after != "" {
 			sn.src = strings.TrimSuffix(sn.src, ";")
 		}
 		sn.src = r.before + sn.src + r.after
+		if r.types {
+			sn.wants = wanted(ts[end:])
+		}
 		list = append(list, sn)
 		i = end - 1
 	}
@@ -174,11 +187,39 @@ func (sn snippet) fill(args []argument, unsafe bool) snippet {
 	return sn
 }
 
+// typed takes what the types make of a snippet from the arguments: Error{…}, Warning{…}, or
+// texts in the place of these.
+func (sn *snippet) typed(args []argument, places []string) {
+	sn.accepted, sn.text, sn.partly, sn.passes = true, "", true, []string{"types"}
+	if args[0].first == "" || args[0].constant {
+		args = args[1:]
+	}
+	for i, a := range args {
+		what := a.first
+		if what == "" && i < len(places) && a.text != "" {
+			what = places[i]
+		}
+		switch what {
+		case "Error":
+			sn.accepted, sn.text = false, strings.TrimPrefix(a.text, "\n")
+		case "error", "error_str":
+			sn.accepted = false
+		case "Warning":
+			sn.warning = strings.TrimPrefix(a.text, "\n")
+		case "UnsafeMode", "false":
+			sn.unsafe = true
+		case "NoFeatures":
+			sn.oldKernel = true
+		case "expected_error", "std":
+			sn.constant = false
+		}
+	}
+}
+
 // onlySyntax accepts a snippet unless one of the texts is of a syntax error.
 func (sn *snippet) onlySyntax(args []argument) {
 	sn.accepted, sn.text, sn.partly = true, "", true
 	for _, a := range args[1:] {
-		sn.either = sn.either || a.text == "" && a.first == "Error"
 		if strings.Contains(a.text, "ERROR: syntax: ") {
 			sn.accepted, sn.text = false, strings.TrimPrefix(a.text, "\n")
 		}

@@ -1,4 +1,4 @@
-// Command btsnippets compares probe/script/syntax with bpftrace by the snippets of
+// Command btsnippets compares probe/script/syntax and types with bpftrace by the snippets of
 // bpftrace's own tests, which it reads from a checkout of v0.26.1:
 //
 //	go -C internal/bench run ./btsnippets -suite DIR [-book DIR] [-v]
@@ -109,6 +109,7 @@ type score struct {
 	total, alike             int
 	texts, sameTexts         int
 	formats, stable, skipped int
+	asked, answered          int // types of variables and maps
 	timed                    bool
 	times                    []time.Duration
 }
@@ -116,6 +117,9 @@ type score struct {
 func (s *score) print(w io.Writer) {
 	fmt.Fprintf(w, "%-28s %9d %9d %4d/%-4d %4d/%-4d", s.name, s.total, s.alike, s.sameTexts, s.texts,
 		s.stable, s.formats)
+	if s.asked > 0 {
+		fmt.Fprintf(w, "  types %d/%d", s.answered, s.asked)
+	}
 	if s.skipped > 0 {
 		fmt.Fprintf(w, "  (%d not read: not constant)", s.skipped)
 	}

@@ -13,6 +13,13 @@ type snippet struct {
 	params   []string
 	unsafe   bool
 	process  bool
+	// warning is a part of the warnings.
+	warning string
+	wants   []want // what types the test asks for afterwards
+	// says are the errors that count, if there are any.
+	says []string
+	// oldKernel has none of the features that some functions need.
+	oldKernel bool
 }
 
 // row is a file of gtests. Another one whose tests are only of the language is one more row.
@@ -22,10 +29,13 @@ type row struct {
 	refuse []string
 	partly bool     // texts are part of the output
 	passes []string // what the test runs after parsing
-	// types says that the test goes on to types: what it accepts and what it refuses is accepted
-	// here, unless the text is of a syntax error.
+	// types says that the test goes on to types, and places what the arguments after the
+	// script are that are texts.
 	types         bool
-	before, after string // what the test puts around its snippets
+	places        []string
+	says          []string // the errors that the test's passes have; others come later
+	syntaxOnly    bool     // the snippets have to parse
+	before, after string   // what the test puts around its snippets
 	// machine are the tests that need files, processes or the kernel.
 	machine []string
 }
@@ -47,18 +57,32 @@ func rows() []row {
 		},
 		{file: "ap_probe_expansion.cpp", accept: []string{"test"}, passes: []string{"attach"}},
 		{
-			file: "fold_literals.cpp", accept: []string{"test", "test_error"}, types: true,
+			file: "fold_literals.cpp", accept: []string{"test", "test_error", "test_warning"}, types: true,
+			places: []string{"Error", "Error", "Warning"}, says: foldTexts,
 			before: "begin { ", after: "; exit(); }",
 		},
-		ofTypes("config_analyser.cpp"), ofTypes("control_flow_analyser.cpp"),
-		ofTypes("deprecated.cpp"), ofTypes("field_analyser.cpp"), ofTypes("named_param.cpp"),
-		ofTypes("portability_analyser.cpp"), ofTypes("pre_type_check.cpp"),
-		ofTypes("resource_analyser.cpp"), ofTypes("type_checker.cpp"), ofTypes("type_resolver.cpp"),
-		ofTypes("unstable_feature.cpp"),
+		ofTypes("named_param.cpp", "Error", "Error"), ofTypes("pre_type_check.cpp", "Error", "Warning"),
+		ofTypes("type_checker.cpp"), ofTypes("type_resolver.cpp"),
+		ofSyntax("config_analyser.cpp"), ofSyntax("control_flow_analyser.cpp"),
+		ofSyntax("deprecated.cpp"), ofSyntax("field_analyser.cpp"),
+		ofSyntax("portability_analyser.cpp"), ofSyntax("resource_analyser.cpp"),
+		ofSyntax("unstable_feature.cpp"),
 	}
 }
 
-// ofTypes is a file whose snippets have to parse.
-func ofTypes(file string) row {
-	return row{file: file, accept: []string{"test", "test_error", "test_for_warning"}, types: true}
+// foldTexts are what the folding of literals says.
+var foldTexts = []string{
+	"unable to fold", "negative value will underflow", "illegal literal operation",
+}
+
+// ofTypes is a file whose snippets are typed.
+func ofTypes(file string, places ...string) row {
+	return row{
+		file: file, accept: []string{"test", "test_error"}, types: true, places: places,
+	}
+}
+
+// ofSyntax is a file of passes that are not here: its snippets have to parse.
+func ofSyntax(file string) row {
+	return row{file: file, accept: []string{"test", "test_error"}, syntaxOnly: true}
 }

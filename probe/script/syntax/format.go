@@ -37,6 +37,8 @@ type formatter struct {
 	wrapName bool
 	// dump is for what nobody parses.
 	dump bool
+	// note says what is printed behind each expression; nil: nothing.
+	note func(Expr) string
 }
 
 func (f *formatter) file(file *File) *page {

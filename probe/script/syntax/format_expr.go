@@ -23,7 +23,7 @@ func (f *formatter) expr(x Expr, s *spaces, w uint, bare bool) *page {
 	f.dropped = false
 	own := s.before(endOf(x))
 	_, tuple := x.(*Tuple)
-	bare = bare && !tuple || primitive(x)
+	bare = bare && !tuple || primitive(x) && f.note == nil
 	if !bare {
 		w -= 2
 		f.wrapName = f.wrapName || looksLikeType(x)
@@ -35,6 +35,9 @@ func (f *formatter) expr(x Expr, s *spaces, w uint, bare bool) *page {
 		p = f.exprText(x, own, w, h)
 	}
 	f.lift(own)
+	if f.note != nil {
+		p.comment(f.note(x))
+	}
 	if bare {
 		return p
 	}

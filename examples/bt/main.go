@@ -1,0 +1,17 @@
+// Command bt reads scripts in bpftrace's language, and says what it makes of them.
+//
+//	bt [-fmt | -d STAGE] [-unsafe] FILE [PARAMETER…]
+//	bt [-fmt | -d STAGE] [-unsafe] -e SCRIPT [PARAMETER…]
+package main
+
+import (
+	"os"
+
+	"github.com/borescope/borescope/internal/cli"
+)
+
+func main() {
+	if status := cli.Status("bt", run(os.Args[1:], os.Stdin, os.Stdout), os.Stderr); status != 0 {
+		os.Exit(status)
+	}
+}

@@ -1,0 +1,130 @@
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/borescope/borescope/internal/cli"
+	"github.com/borescope/borescope/internal/escape"
+	"github.com/borescope/borescope/probe/script/syntax"
+	"github.com/borescope/borescope/probe/script/syntax/attach"
+	"github.com/borescope/borescope/probe/script/types"
+)
+
+const usage = `bt reads scripts in bpftrace's language, as of 0.26.1. It runs nothing yet.
+
+  bt -fmt script.bt                        as bpftrace --fmt formats it
+  bt -d ast -e 'begin { @ = 1 + 2 }'       the tree, macros expanded
+  bt -d types -e 'begin { @ = (1, "a") }'  the same with the type of each expression
+  bt script.bt                             only what is wrong with it, if anything is
+
+A file "-" is standard input. Structs are those that the script declares; kernels' types
+and arguments of probes are not read.
+
+Flags:
+`
+
+// mostText is how long a script may be.
+const mostText = 256 << 10
+
+// options are the flags.
+type options struct {
+	script, stage  string
+	format, unsafe bool
+}
+
+// run is the program.
+func run(args []string, stdin io.Reader, stdout io.Writer) error {
+	var o options
+	fs := flag.NewFlagSet("bt", flag.ContinueOnError)
+	fs.Usage = func() {
+		escape.Text(fs.Output(), usage)
+		fs.PrintDefaults()
+	}
+	fs.StringVar(&o.script, "e", "", "the `SCRIPT` itself")
+	fs.StringVar(&o.stage, "d", "", "print what a `STAGE` makes: ast, types")
+	fs.BoolVar(&o.format, "fmt", false, "format the script")
+	fs.BoolVar(&o.unsafe, "unsafe", false, "allow functions that change the system")
+	if err := cli.Parse(fs, args, stdout); err != nil {
+		return err
+	}
+	name, params := "stdin", fs.Args()
+	text := []byte(o.script)
+	if o.script == "" {
+		if len(params) == 0 {
+			return errors.New("give a file, - for standard input, or -e SCRIPT")
+		}
+		var err error
+		if name, text, err = read(params[0], stdin); err != nil {
+			return err
+		}
+		params = params[1:]
+	}
+	out, err := o.process(name, text, params)
+	if es, ok := errors.AsType[syntax.Errors](err); ok {
+		if err := escape.Text(stdout, es.String()); err != nil {
+			return err
+		}
+		return fmt.Errorf("%s: %w", name, errRefused)
+	}
+	if err != nil {
+		return err
+	}
+	return escape.Text(stdout, string(out))
+}
+
+var errRefused = errors.New("the script has errors")
+
+// read reads a script.
+func read(file string, stdin io.Reader) (name string, text []byte, err error) {
+	r, name := stdin, "stdin"
+	if file != "-" {
+		f, err := os.Open(file)
+		if err != nil {
+			return "", nil, err
+		}
+		defer f.Close()
+		r, name = f, file
+	}
+	text, err = io.ReadAll(io.LimitReader(r, mostText+1)) // Parse says that it is too long
+	return name, text, err
+}
+
+// process runs the passes up to what is asked for.
+func (o *options) process(name string, text []byte, params []string) ([]byte, error) {
+	f, err := syntax.Parse(name, text, nil)
+	if err != nil {
+		return nil, err
+	}
+	if o.format {
+		return syntax.Format(f), nil
+	}
+	switch o.stage {
+	case "", "ast", "types":
+	default:
+		return nil, fmt.Errorf("-d %s: there is no such stage: use ast or types", o.stage)
+	}
+	if err := syntax.Expand(f, &syntax.ExpandOptions{Builtin: types.Library}); err != nil {
+		return nil, err
+	}
+	if o.stage == "ast" {
+		return syntax.Dump(f), nil
+	}
+	if err := attach.Parse(f, &attach.Options{Params: params, Unsafe: o.unsafe}); err != nil {
+		return nil, err
+	}
+	p, err := types.Check(f, &types.Options{Params: params, Unsafe: o.unsafe})
+	if err != nil {
+		return nil, err
+	}
+	if o.stage == "" {
+		return []byte(p.Warnings.String()), nil
+	}
+	const head = "// Functions\n// Variables\n// Program\n"
+	return append([]byte(head), syntax.DumpNotes(p.File, func(x syntax.Expr) string {
+		return p.Type(x).String()
+	})...), nil
+}

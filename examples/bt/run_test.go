@@ -1,0 +1,53 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestRun(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "a.bt")
+	if err := os.WriteFile(file, []byte("begin{@=$1}"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct {
+		name, stdin string
+		args        []string
+		want        string
+	}{
+		{"format", "", []string{"-fmt", "-e", "begin{@=1}"}, "begin\n{\n  @ = 1;\n}\n"},
+		{"ast", "", []string{"-d", "ast", "-e", "macro m() { 2 } begin { @ = m }"}, "@ = { 2 }"},
+		{"types", "", []string{"-d", "types", "-e", `begin { @ = (1, "a") }`}, "/* (int8,string[2]) */"},
+		{"file", "", []string{"-d", "types", file, "300"}, "/* int16 */"},
+		{"stdin", "begin { $x = 1 }", []string{"-fmt", "-"}, "$x = 1"},
+		{"check", "", []string{"-e", "begin { @ = 1 }"}, ""},
+		{"warning", "", []string{"-e", "begin { 1; }"}, "WARNING: Return value discarded."},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			var out bytes.Buffer
+			if err := run(test.args, strings.NewReader(test.stdin), &out); err != nil {
+				t.Fatal(err, out.String())
+			}
+			if got := out.String(); !strings.Contains(got, test.want) || test.want == "" && got != "" {
+				t.Errorf("printed\n%s\nwant %q", got, test.want)
+			}
+		})
+	}
+}
+
+func TestErrors(t *testing.T) {
+	var out bytes.Buffer
+	err := run([]string{"-e", `begin { @ = 1; @ = "a" }`}, nil, &out)
+	if !errors.Is(err, errRefused) || !strings.Contains(out.String(), "ERROR: Type mismatch for @") {
+		t.Errorf("%v, printed\n%s", err, out.String())
+	}
+	for _, args := range [][]string{{}, {"-d", "nosuch", "-e", "begin { }"}, {"/nonexistent.bt"}} {
+		if err := run(args, nil, &out); err == nil {
+			t.Errorf("%q is accepted", args)
+		}
+	}
+}

@@ -1,0 +1,356 @@
+package types
+
+import (
+	"runtime"
+	"strconv"
+	"strings"
+
+	"github.com/cilium/ebpf/btf"
+
+	"github.com/borescope/borescope/internal/cdecl"
+	"github.com/borescope/borescope/internal/uapi"
+	"github.com/borescope/borescope/probe/script/internal/fold"
+	"github.com/borescope/borescope/probe/script/syntax"
+)
+
+const defaultArch = runtime.GOARCH
+
+// builtinName is a builtin's name without what bpftrace's library has before it.
+func builtinName(name string) string { return strings.TrimPrefix(name, "__builtin_") }
+
+// libraryNames are the names without arguments that bpftrace's library has.
+const libraryNames = " arch safe_mode cgroup comm cpid cpu curtask elapsed func gid uid " +
+	"jiffies ncpus numaid ppid " +
+	"leader_tid pcomm leader_comm probe probetype rand retval usermode username has_cpid " +
+	"dw_ustack default_str_length elf_is_exe elf_info "
+
+// Library reports whether bpftrace's library has a macro of a name: Check knows what these
+// mean, and a script's own macro of the name stands beside it (syntax.ExpandOptions).
+func Library(name string) bool {
+	if _, ok := libraryCounts[name]; ok {
+		return true
+	}
+	return name != "" && strings.Contains(libraryNames, " "+name+" ")
+}
+
+// definitions are what a script's C says.
+type definitions struct {
+	types  map[string]btf.Type
+	values map[string]enumerator
+	enums  map[string]*btf.Enum
+}
+
+type enumerator struct {
+	enum  *btf.Enum
+	value uint64
+}
+
+// define reads the C of a script.
+func (c *checker) define() {
+	c.defs = definitions{map[string]btf.Type{}, map[string]enumerator{}, map[string]*btf.Enum{}}
+	var b strings.Builder
+	var first *syntax.C
+	for _, d := range c.file.Decls {
+		if d, ok := d.(*syntax.C); ok && !d.Skipped && !strings.HasPrefix(d.Text, "#") {
+			b.WriteString(d.Text + "\n")
+			if first == nil {
+				first = d
+			}
+		}
+	}
+	if first == nil {
+		return
+	}
+	decls, err := cdecl.Parse(first.Source.Name, []byte(b.String()), &cdecl.Options{
+		Arch: c.arch, Resolve: c.resolveC,
+	})
+	if err != nil {
+		c.fail(first, err.Error())
+		return
+	}
+	for _, v := range decls.Constants {
+		c.defs.values[v.Name] = enumerator{v.Enum, v.Value.Bits}
+	}
+	for _, t := range decls.Types {
+		name := t.Name
+		if t.Kind != cdecl.Typedef {
+			name = t.Kind.String() + " " + name
+		}
+		c.defs.types[name] = t.Type
+		if e, ok := btf.UnderlyingType(t.Type).(*btf.Enum); ok {
+			c.addEnum(e)
+		}
+	}
+}
+
+func (c *checker) addEnum(e *btf.Enum) {
+	c.defs.enums[e.Name] = e
+	for _, v := range e.Values {
+		c.defs.values[v.Name] = enumerator{e, v.Value}
+	}
+}
+
+// resolveC finds a type for a declaration. One that is nowhere is left to it.
+func (c *checker) resolveC(k cdecl.Kind, name string) (btf.Type, error) {
+	if k != cdecl.Typedef {
+		name = k.String() + " " + name
+	}
+	return c.sys.Type(name), nil
+}
+
+// lookup finds a type by its name.
+func (c *checker) lookup(name string) btf.Type {
+	if t := c.defs.types[name]; t != nil {
+		return t
+	}
+	return c.sys.Type(name)
+}
+
+// enumerator finds the enum of a name.
+func (c *checker) enumerator(name string) (enumerator, bool) {
+	if e, ok := c.defs.values[name]; ok {
+		return e, true
+	}
+	if e, v := c.sys.Enumerator(name); e != nil {
+		c.defs.enums[e.Name] = e
+		return enumerator{e, v}, true
+	}
+	return enumerator{}, false
+}
+
+// builtins checks builtins against the probes they are used in, and replaces those that are
+// constants there.
+func (c *checker) builtins() {
+	c.top(func(top syntax.Node) {
+		p, _ := top.(*syntax.Probe)
+		for n := range syntax.All(top) {
+			if f, ok := n.(*syntax.For); ok {
+				c.builtinsOfLoop(f)
+			}
+		}
+		syntax.Rewrite(top, func(n syntax.Node) syntax.Node {
+			switch n := n.(type) {
+			case *syntax.Builtin:
+				return c.builtin(n, n.Name, p)
+			case *syntax.Identifier:
+				return c.builtin(n, n.Name, p)
+			case *syntax.Call:
+				return c.constantCall(n, p)
+			}
+			return nil
+		})
+	})
+}
+
+func (c *checker) builtinsOfLoop(f *syntax.For) {
+	for n := range syntax.All(f.Body) {
+		name := ""
+		switch n := n.(type) {
+		case *syntax.Builtin:
+			name = n.Name
+		case *syntax.Identifier:
+			name = n.Name
+		}
+		if argument(name) {
+			c.fail(n, "'"+name+"' builtin is not allowed in a for-loop")
+		} else if builtinName(name) == "retval" {
+			c.fail(n, "'__builtin_retval' builtin is not allowed in a for-loop")
+		}
+	}
+}
+
+// argument reports whether a name is arg0, arg1 …
+func argument(name string) bool {
+	n, ok := strings.CutPrefix(name, "arg")
+	if !ok || n == "" || len(n) > 3 {
+		return false
+	}
+	_, err := strconv.ParseUint(n, 10, 16)
+	return err == nil
+}
+
+// constantCall is a call whose value is known already.
+func (c *checker) constantCall(n *syntax.Call, p *syntax.Probe) syntax.Node {
+	switch name := builtinName(n.Name); {
+	case len(n.Args) == 0 && strings.Contains(libraryNames, " "+name+" "):
+		if r := c.builtin(n, name, p); r != nil {
+			return r
+		}
+	case name == "is_literal" && len(n.Args) == 1:
+		return &syntax.Boolean{Loc: *n.Args[0].At(), Value: fold.Literal(n.Args[0])}
+	case name == "signal_num" && len(n.Args) == 1:
+		if s, ok := n.Args[0].(*syntax.String); ok {
+			return c.signalNumber(n, s)
+		}
+	case (name == "kfunc_exist" || name == "kfunc_allowed") && len(n.Args) == 1:
+		s, ok := n.Args[0].(*syntax.String)
+		if !ok {
+			c.fail(n, name+"() accepts a string literal only")
+			return nil
+		}
+		return &syntax.Boolean{Loc: s.Loc, Value: c.sys.Func(s.Value) != nil}
+	}
+	return nil
+}
+
+func (c *checker) signalNumber(n *syntax.Call, s *syntax.String) syntax.Node {
+	name := strings.ToUpper(s.Value)
+	if !strings.HasPrefix(name, "SIG") {
+		name = "SIG" + name
+	}
+	v, ok := uapi.Lookup(c.arch, name)
+	if !ok || v < 1 {
+		c.fail(n, "Invalid string for signal: "+s.Value)
+		return nil
+	}
+	return &syntax.Integer{Loc: s.Loc, Value: uint64(v)}
+}
+
+// registers is how many arguments are in registers.
+func registers(arch string) int {
+	if arch == "amd64" {
+		return 6
+	}
+	return 8
+}
+
+// machines are bpftrace's names of machines.
+func machine(arch string) string {
+	switch arch {
+	case "amd64":
+		return "x86_64"
+	case "ppc64le":
+		return "powerpc64"
+	}
+	return arch
+}
+
+// builtin checks a builtin, and returns what replaces it, or nil.
+func (c *checker) builtin(n syntax.Node, name string, p *syntax.Probe) syntax.Node {
+	canonical := builtinName(name)
+	inLibrary := strings.Contains(libraryNames, " "+canonical+" ")
+	if _, isName := n.(*syntax.Identifier); isName && !inLibrary && !argument(name) {
+		return c.constant(n.(*syntax.Identifier))
+	}
+	l := *n.At()
+	outside := func() bool {
+		if p == nil {
+			full := name
+			if inLibrary {
+				full = "__builtin_" + canonical
+			}
+			c.fail(n, "Builtin "+full+" not supported outside probe")
+		}
+		return p == nil
+	}
+	switch canonical {
+	case "arch":
+		return &syntax.String{Loc: l, Value: machine(c.arch)}
+	case "safe_mode":
+		return &syntax.Boolean{Loc: l, Value: !c.unsafe}
+	case "probe", "probetype":
+		if p == nil {
+			c.fail(n, "__builtin_"+canonical+" can only be used inside of a probe.")
+			return nil
+		}
+		a := p.Points[0]
+		if canonical == "probe" {
+			return &syntax.String{Loc: l, Value: pointName(a)}
+		}
+		return &syntax.String{Loc: l, Value: probeType(a)}
+	case "ctx", "func", "args", "retval":
+		if outside() {
+			return nil
+		}
+		c.needsProbe(n, canonical, p.Points[0])
+	case "usermode":
+		if c.arch != "amd64" {
+			c.fail(n, "'usermode' builtin is only supported on x86_64")
+		}
+		if p != nil && !hasRegisters(p.Points[0]) {
+			v := uint64(0)
+			if special(p.Points[0]) {
+				v = 1
+			}
+			return &syntax.Integer{Loc: l, Value: v}
+		}
+	}
+	if argument(name) {
+		if outside() {
+			return nil
+		}
+		c.argument(n, name, p.Points[0])
+	}
+	return &syntax.Builtin{Loc: l, Name: canonical}
+}
+
+// constant is a name that a header defines.
+func (c *checker) constant(n *syntax.Identifier) syntax.Node {
+	if _, ok := c.enumerator(n.Name); ok {
+		return nil
+	}
+	v, ok := uapi.Lookup(c.arch, n.Name)
+	if !ok {
+		return nil
+	}
+	return fold.Integer(n.Loc, v)
+}
+
+func (c *checker) argument(n syntax.Node, name string, a *syntax.AttachPoint) {
+	number, _ := strconv.Atoi(name[len("arg"):])
+	switch a.Provider {
+	case "kprobe", "uprobe", "usdt", "rawtracepoint":
+	default:
+		c.fail(n, "The "+name+" builtin can only be used with 'kprobes', 'uprobes' and 'usdt' probes")
+		return
+	}
+	if a.Provider != "usdt" && number >= registers(c.arch) {
+		c.fail(n, machine(c.arch)+" doesn't support "+name)
+	}
+}
+
+// needsProbe checks a builtin that only some probes have.
+func (c *checker) needsProbe(n syntax.Node, name string, a *syntax.AttachPoint) {
+	p := a.Provider
+	switch name {
+	case "ctx":
+		switch p {
+		case "tracepoint":
+			c.fail(n, "Use args instead of ctx in tracepoint")
+		case "fentry", "fexit", "rawtracepoint", "begin", "end", "test", "bench", "self":
+			c.fail(n, "The ctx builtin can not be used with '"+p+"' probes")
+		}
+	case "func":
+		switch p {
+		case "kprobe", "uprobe":
+		case "kretprobe", "uretprobe", "fentry", "fexit":
+			if !c.sys.Has("get_func_ip") {
+				c.fail(n, "BPF_FUNC_get_func_ip not available for your kernel version. "+
+					"Consider using the 'probe' builtin instead.")
+			}
+		default:
+			c.fail(n, "The func builtin can not be used with '"+p+"' probes")
+		}
+	case "args":
+		switch p {
+		case "fentry", "fexit", "uprobe", "rawtracepoint", "tracepoint":
+			if (p == "fentry" || p == "fexit") && a.Target == "bpf" {
+				c.fail(n, "The args builtin cannot be used for 'fentry/fexit:bpf' probes")
+			}
+		default:
+			c.fail(n, "The args builtin can only be used with tracepoint, rawtracepoint, "+
+				"fentry/fexit, and uprobe probes ("+p+" used here)")
+		}
+	case "retval":
+		switch p {
+		case "kretprobe", "uretprobe", "fentry", "fexit":
+			return
+		case "tracepoint":
+			p = " (try to use args.ret instead)"
+		default:
+			p = ""
+		}
+		c.fail(n, "The retval builtin can only be used with 'kretprobe' and 'uretprobe' and "+
+			"'fentry' probes"+p)
+	}
+}

@@ -1,0 +1,279 @@
+package types
+
+import (
+	"slices"
+	"strconv"
+
+	"github.com/borescope/borescope/probe/script/internal/fold"
+	"github.com/borescope/borescope/probe/script/syntax"
+)
+
+// Limits of what a script may ask of Check.
+const (
+	mostErrors = 100     // that are kept
+	mostRounds = 50      // of types that depend on literals that depend on types
+	mostNodes  = 200_000 // of the script with one copy of an action for each attach point
+	mostSteps  = 500_000
+	mostWeight = 10_000 // types that a type is made of
+)
+
+// Options are the options of [Check].
+type Options struct {
+	System System // Nil: no types of a kernel, all features
+	Unsafe bool   // functions that change the system may be called
+	// Params are the positional parameters.
+	Params []string
+	// MaxString is how long strings are of which nothing else says it, in bytes, 0 at their
+	// end included. 0: 1024, as in bpftrace.
+	MaxString uint64
+	// Arch is the machine, as GOARCH spells it. "": this program's.
+	Arch string
+}
+
+// Program is a script whose types are known.
+type Program struct {
+	// File is the script as it is to be run: numbers folded, each probe with one attach point
+	// where types depend on it, keys of maps and casts that bpftrace adds written out.
+	File *syntax.File
+	// Warnings are what is odd, but not wrong.
+	Warnings syntax.Errors
+
+	types map[any]Type
+}
+
+// Type returns the type of a node of File: of an expression, or where a type stands.
+func (p *Program) Type(n syntax.Node) Type { return p.types[n] }
+
+// Map returns the types of the keys and values of a map, whose name begins with "@".
+func (p *Program) Map(name string) (key, value Type) {
+	return p.types[keyOf(name)], p.types[valueOf(name)]
+}
+
+// Maps returns the names of the maps, and of the options that getopt reads, sorted.
+func (p *Program) Maps() []string {
+	var names []string
+	for k := range p.types {
+		if v, ok := k.(valueOf); ok {
+			names = append(names, string(v))
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// keyOf and valueOf are what a map has types for.
+type (
+	keyOf   string
+	valueOf string
+)
+
+// scoped is a variable in the node in which it is seen.
+type scoped struct {
+	scope syntax.Node
+	name  string
+}
+
+// Check types a script whose macros are expanded and whose attach points are read. The file
+// is not changed. The error is a [syntax.Errors], with the warnings after the errors.
+func Check(f *syntax.File, o *Options) (*Program, error) {
+	c := newChecker(f, o)
+	for _, pass := range []func(){
+		c.jumps, c.split, c.define, c.params, c.foldLiterals, c.builtins, c.sugar, c.options, c.before,
+		c.resolve,
+	} {
+		pass()
+		if c.failed {
+			return nil, c.errs
+		}
+	}
+	c.cast()
+	if c.failed {
+		return nil, c.errs
+	}
+	c.resolveOnce()
+	if !c.failed {
+		c.after()
+	}
+	if c.failed {
+		return nil, c.errs
+	}
+	return &Program{File: c.file, Warnings: c.errs, types: c.types}, nil
+}
+
+// checker is the state of a Check.
+type checker struct {
+	file      *syntax.File
+	sys       System
+	unsafe    bool
+	args      []string
+	maxString uint64
+	arch      string
+	mode      string // of stacks
+
+	errs   syntax.Errors
+	said   map[said]bool
+	failed bool
+
+	defs     definitions
+	scalar   map[string]bool        // of maps: without keys
+	bad      map[syntax.Node]misuse // maps that are used with and without keys
+	injected map[*syntax.Call]int   // arguments that sugar puts before the others
+	opts     map[string]Type        // of getopt
+	types    map[any]Type
+	locked   map[any]Type
+	steps    int
+}
+
+// said is an error that need not be said again.
+type said struct {
+	start, end int32
+	severity   syntax.Severity
+	msg        string
+}
+
+func newChecker(f *syntax.File, o *Options) *checker {
+	if o == nil {
+		o = &Options{}
+	}
+	c := &checker{
+		file: syntax.Clone(f), sys: o.System, unsafe: o.Unsafe, args: o.Params,
+		maxString: o.MaxString, arch: o.Arch, mode: "bpftrace", said: map[said]bool{},
+		scalar: map[string]bool{}, bad: map[syntax.Node]misuse{},
+		injected: map[*syntax.Call]int{}, opts: map[string]Type{}, locked: map[any]Type{},
+	}
+	if c.sys == nil {
+		c.sys = nothing{}
+	}
+	if c.maxString == 0 {
+		c.maxString = 1024
+	}
+	if c.arch == "" {
+		c.arch = defaultArch
+	}
+	return c
+}
+
+// fail adds an error at a node.
+func (c *checker) fail(n syntax.Node, msg string) *syntax.Error {
+	return c.say(n, syntax.SeverityError, msg)
+}
+
+func (c *checker) warn(n syntax.Node, msg string) *syntax.Error {
+	return c.say(n, syntax.SeverityWarning, msg)
+}
+
+func (c *checker) say(n syntax.Node, s syntax.Severity, msg string) *syntax.Error {
+	l := n.At()
+	e := &syntax.Error{Loc: *l, Severity: s, Msg: msg}
+	c.failed = c.failed || s == syntax.SeverityError
+	key := said{l.Start, l.End, s, msg}
+	if c.said[key] || len(c.errs) >= mostErrors {
+		return e
+	}
+	c.said[key] = true
+	c.errs = append(c.errs, e)
+	return e
+}
+
+// params puts in the positional parameters.
+func (c *checker) params() { c.errs = append(c.errs, syntax.SetParams(c.file, c.args)...) }
+
+// foldLiterals replaces expressions of literals by their values.
+func (c *checker) foldLiterals() {
+	fold.File(c.file, func(n syntax.Node, s syntax.Severity, msg string) { c.say(n, s, msg) })
+}
+
+// top calls f for all probes and functions: functions first, as bpftrace has them.
+func (c *checker) top(f func(syntax.Node)) {
+	for _, d := range c.file.Decls {
+		if d, ok := d.(*syntax.Func); ok {
+			f(d)
+		}
+	}
+	for _, d := range c.file.Decls {
+		if d, ok := d.(*syntax.Probe); ok {
+			f(d)
+		}
+	}
+}
+
+// split makes one probe for each attach point where the action speaks of it, and
+// writes conditions of probes into their blocks.
+func (c *checker) split() {
+	nodes := 0
+	count := func(n syntax.Node) {
+		syntax.Walk(n, func(syntax.Node) bool { nodes++; return nodes <= mostNodes })
+	}
+	var decls []syntax.Decl
+	for _, d := range c.file.Decls {
+		p, ok := d.(*syntax.Probe)
+		if !ok || len(p.Points) < 2 || !speaksOfProbe(p) {
+			decls = append(decls, d)
+			continue
+		}
+		for _, point := range p.Points {
+			if count(p); nodes > mostNodes {
+				c.fail(p, "the action has more than "+strconv.Itoa(mostNodes)+
+					" nodes in all attach points together: use fewer")
+				return
+			}
+			one := syntax.Clone(p)
+			one.Points = []*syntax.AttachPoint{syntax.Clone(point)}
+			decls = append(decls, one)
+		}
+	}
+	c.file.Decls = decls
+	for _, d := range decls {
+		if p, ok := d.(*syntax.Probe); ok && p.Pred != nil {
+			cond := &syntax.If{
+				Loc: betweenSlashes(*p.Pred.At()), Cond: p.Pred, Then: p.Body,
+				Else: &syntax.None{Loc: *p.Pred.At()},
+			}
+			p.Body = &syntax.Block{
+				Loc: p.Body.Loc, Stmts: []syntax.Stmt{&syntax.ExprStmt{Loc: cond.Loc, X: cond}},
+				Value: &syntax.None{Loc: p.Body.Loc},
+			}
+			p.Pred = nil
+		}
+	}
+}
+
+// betweenSlashes is the place of a condition with the slashes around it.
+func betweenSlashes(l syntax.Loc) syntax.Loc {
+	if l.Source == nil {
+		return l
+	}
+	text := l.Source.Text
+	start, end := int(l.Start)-1, int(l.End)
+	for start >= 0 && text[start] != '/' {
+		start--
+	}
+	for end < len(text) && text[end] != '/' {
+		end++
+	}
+	if start >= 0 && end < len(text) {
+		l.Start, l.End = int32(start), int32(end)+1
+	}
+	return l
+}
+
+// speaksOfProbe reports whether an action has a builtin whose type or value depends on
+// the attach point.
+func speaksOfProbe(p *syntax.Probe) bool {
+	for n := range syntax.All(p) {
+		name := ""
+		switch n := n.(type) {
+		case *syntax.Builtin:
+			name = n.Name
+		case *syntax.Identifier:
+			name = n.Name
+		case *syntax.Call:
+			name = n.Name
+		}
+		switch builtinName(name) {
+		case "args", "ctx", "func", "retval", "probe", "probetype", "usermode":
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,449 @@
+package types
+
+import (
+	"net/netip"
+	"strconv"
+	"strings"
+
+	"github.com/cilium/ebpf/btf"
+
+	"github.com/borescope/borescope/probe/script/internal/fold"
+	"github.com/borescope/borescope/probe/script/syntax"
+)
+
+// simpleTypes are builtins, and calls without arguments, that have one type everywhere.
+var simpleTypes = map[string]Type{
+	"pid": integer(4, false), "tid": integer(4, false),
+	"nsecs":   {Kind: Integer, Size: 8, Mode: "boot"},
+	"elapsed": integer(8, false), "cgroup": integer(8, false), "uid": integer(8, false),
+	"gid": integer(8, false), "cpu": integer(8, false), "rand": integer(8, false),
+	"jiffies": integer(8, false), "ncpus": integer(8, false), "cpid": integer(8, false),
+	"username": simple(Username, 8), "usermode": integer(1, false),
+	// What bpftrace has in its library.
+	"numaid": integer(8, false), "has_cpid": simple(Bool, 1), "elf_is_exe": simple(Bool, 1),
+	"elf_info": integer(8, false), "ppid": integer(4, true), "leader_tid": integer(4, true),
+	"pcomm": text(16), "leader_comm": text(16),
+}
+
+// callTypes are calls that have one type whatever they are called with.
+var callTypes = map[string]Type{
+	"ksym": simple(Ksym, 8), "usym": simple(Usym, 16), "cgroupid": integer(8, false),
+	"cgroup_path": simple(CgroupPath, 16), "stack_len": integer(8, true),
+	"macaddr": {Kind: MAC, Size: 6, Internal: true}, "skboutput": integer(4, false),
+	"strncmp": integer(8, false), "socket_cookie": integer(8, false),
+	"ntop":         {Kind: Inet, Size: 24, Internal: true},
+	"kaddr":        {Kind: Integer, Size: 8, Space: KernelSpace},
+	"percpu_kaddr": {Kind: Integer, Size: 8, Space: KernelSpace},
+	"reg":          integer(8, false),
+	// What bpftrace has in its library.
+	"has_key": simple(Bool, 1), "find": simple(Bool, 1), "delete": simple(Bool, 1),
+	"len": integer(8, true), "strlen": integer(8, false), "strcap": integer(8, false),
+	"strstr": integer(8, true), "strcontains": simple(Bool, 1), "strerror": text(64),
+	"signal_name": text(64), "syscall_name": text(64), "memcmp": integer(4, true),
+	"is_err": simple(Bool, 1), "write_user": simple(Bool, 1), "usdt_arg": integer(8, false),
+	"comm": text(64), "uaddr": integer(8, false), "ppid": integer(4, true),
+	"leader_tid": integer(4, true), "pcomm": text(16), "leader_comm": text(16),
+}
+
+// nothings are the functions that return nothing.
+const nothings = " join printf errorf warnf system cat debugf print clear zero time unwatch fail " +
+	"signal signal_thread override assert static_assert assert_str check_key assert_userspace_probe "
+
+func (c *collector) builtinType(n *syntax.Builtin) {
+	t, ok := simpleTypes[n.Name]
+	if ok {
+		c.s.set(n, t)
+		return
+	}
+	switch n.Name {
+	case "ctx":
+		t = c.context()
+	case "curtask":
+		t = c.kernelStruct("struct task_struct", false)
+	case "retval":
+		t = c.retval(n)
+	case "kstack":
+		mode := c.mode
+		if mode == "build_id" {
+			c.warn(n, "'build_id' stack mode can only be used for ustack. Falling back to 'raw' mode.")
+			mode = "raw"
+		}
+		t = stack(true, mode, defaultFrames)
+	case "ustack", "dw_ustack":
+		t = stack(false, c.mode, defaultFrames)
+	case "comm":
+		t = text(16)
+		t.Space = KernelSpace
+	case "func":
+		if t = simple(Ksym, 8); c.probe != nil && strings.HasPrefix(c.probe.Points[0].Provider, "u") {
+			t = simple(Usym, 16)
+		}
+	case "args":
+		t = c.argsType(n)
+	case "default_str_length":
+		t = ofLiteral(c.maxString)
+	default:
+		if argument(n.Name) {
+			t = integer(8, false)
+			t.Space = space(c.probe)
+		} else {
+			c.fail(n, "Unknown identifier: '"+n.Name+"'")
+		}
+	}
+	c.s.set(n, t)
+}
+
+// context is the type of ctx.
+func (c *collector) context() Type {
+	if c.probe == nil {
+		return Type{}
+	}
+	a := c.probe.Points[0]
+	switch a.Provider {
+	case "kprobe", "kretprobe", "uprobe", "uretprobe", "usdt":
+		if c.lookup("struct pt_regs") != nil {
+			return c.kernelStruct("struct pt_regs", true)
+		}
+	case "profile", "interval", "software", "hardware", "watchpoint":
+		return c.kernelStruct("struct bpf_perf_event_data", true)
+	case "iter":
+		return c.kernelStruct("struct bpf_iter__"+a.Func, true)
+	}
+	t := pointer(Type{}, NoSpace)
+	t.Context = true
+	return t
+}
+
+func (c *collector) retval(n *syntax.Builtin) Type {
+	if c.probe == nil {
+		return Type{}
+	}
+	t := integer(8, false)
+	a := c.probe.Points[0]
+	if a.Provider == "fentry" || a.Provider == "fexit" {
+		args := c.sys.Args(a)
+		m := (*btf.Member)(nil)
+		if args != nil {
+			m, _ = member(args, retvalField, 0)
+		}
+		if m == nil {
+			c.fail(n, "Can't find a field "+retvalField)
+			return Type{}
+		}
+		t = fromBTF(m.Type)
+	}
+	t.Space = space(c.probe)
+	return t
+}
+
+func (c *collector) argsType(n *syntax.Builtin) Type {
+	if c.probe == nil {
+		return Type{}
+	}
+	a := c.probe.Points[0]
+	args := c.sys.Args(a)
+	if args == nil {
+		c.fail(n, "Unable to resolve unique type name.")
+		return Type{}
+	}
+	t := fromBTF(args)
+	if len(args.Members) == 0 && a.Provider != "tracepoint" {
+		c.fail(n, "Cannot read function parameters")
+	}
+	t.Context, t.Args = true, true
+	t.Space = space(c.probe)
+	if a.Provider == "tracepoint" && a.Target == "syscalls" {
+		t.Space = UserSpace
+	}
+	t.Internal = a.Provider == "uprobe"
+	return t
+}
+
+func (c *collector) callExpr(n *syntax.Call) {
+	outer := c.call
+	c.call = builtinName(n.Name)
+	for _, a := range n.Args {
+		c.visit(a)
+	}
+	c.call = outer
+	if aggregates(n.Name) {
+		c.aggregation(n)
+		return
+	}
+	name := builtinName(n.Name)
+	if name == "exit" {
+		return // what follows is not reached: there is no value
+	}
+	if strings.Contains(nothings, " "+name+" ") {
+		c.s.set(n, simple(Void, 0))
+		return
+	}
+	if t, ok := callTypes[name]; ok && !(len(n.Args) == 0 && simpleTypes[name].Kind != None) {
+		switch name {
+		case "has_key", "find", "delete":
+			c.keyed(n)
+		case "reg":
+			if t.Space = space(c.probe); c.probe == nil {
+				t.Space = KernelSpace
+			}
+		}
+		c.s.set(n, t)
+		return
+	}
+	c.otherCall(n, name)
+}
+
+// keyed has a map's key hold what a function is called with.
+func (c *collector) keyed(n *syntax.Call) {
+	if len(n.Args) < 2 {
+		return
+	}
+	m, ok := n.Args[0].(*syntax.Map)
+	if !ok {
+		return
+	}
+	if c.scalar[m.Name] {
+		return // said later
+	}
+	c.s.add(keyOf(m.Name), func(in []Type) Type { return c.keyType(m.Name, in[0], n) }, n.Args[1])
+	if len(n.Args) < 3 || n.Name != "find" {
+		return
+	}
+	if v, ok := n.Args[2].(*syntax.Variable); ok {
+		s := scoped{c.scopeOf(v.Name), v.Name}
+		c.s.add(s, func(in []Type) Type { return c.varType(s, in[0], n) }, valueOf(m.Name))
+	}
+}
+
+// aggregation gives a map the type of what is aggregated in it.
+func (c *collector) aggregation(n *syntax.Call) {
+	m, ok := n.Args[0].(*syntax.Map)
+	if !ok {
+		c.fail(n.Args[0], n.Name+"() expects a map argument")
+		return
+	}
+	kinds := map[string]Kind{
+		"count": Count, "hist": Hist, "lhist": Lhist, "tseries": Tseries, "sum": Sum, "min": Min,
+		"max": Max, "avg": Avg, "stats": Stats,
+	}
+	k := kinds[n.Name]
+	switch k {
+	case Count, Hist, Lhist, Tseries:
+		c.s.add(valueOf(m.Name), func([]Type) Type {
+			return c.aggregateType(m.Name, aggregate(k, false), n)
+		}, n)
+	default:
+		if len(n.Args) > 2 {
+			c.s.add(valueOf(m.Name), func(in []Type) Type { return c.aggregated1(n, m, k, in[0]) },
+				n.Args[2])
+		}
+	}
+	c.s.add(keyOf(m.Name), func(in []Type) Type { return c.keyType(m.Name, in[0], n) }, n.Args[1])
+	c.s.set(n, simple(Void, 0))
+}
+
+// aggregated1 is the type of a map by one call of sum, avg, …
+func (c *collector) aggregated1(n *syntax.Call, m *syntax.Map, k Kind, t Type) Type {
+	if t.Kind != Integer {
+		c.fail(n, n.Name+"() only supports integer arguments ("+t.String()+" provided)")
+		return Type{}
+	}
+	if old, ok := c.aggregated[m.Name]; ok {
+		p, ok := promote(old, t)
+		if !ok {
+			c.fail(n, "Type mismatch for "+n.Name+": trying to call function with type '"+
+				t.String()+"' when it already has a type '"+old.String()+"'")
+			return Type{}
+		}
+		c.aggregated[m.Name] = p
+	} else {
+		c.aggregated[m.Name] = t
+	}
+	return c.aggregateType(m.Name, aggregate(k, t.Signed), n)
+}
+
+// otherCall makes the rules of a call whose type depends on what it is called with.
+func (c *collector) otherCall(n *syntax.Call, name string) {
+	if len(n.Args) > 0 {
+		first := n.Args[0]
+		switch name {
+		case "buf":
+			if len(n.Args) == 1 {
+				c.s.add(n, func(in []Type) Type { return c.bufferOf(in[0]) }, first)
+				return
+			}
+		case "kptr", "uptr":
+			c.s.add(n, func(in []Type) Type {
+				t := in[0]
+				if t.Space = KernelSpace; name == "uptr" {
+					t.Space = UserSpace
+				}
+				return t
+			}, first)
+			return
+		case "bswap":
+			c.s.add(n, func(in []Type) Type {
+				if in[0].Kind != Integer {
+					c.fail(n, "bswap() only supports integer arguments ("+in[0].Kind.String()+" provided)")
+					return Type{}
+				}
+				return integer(in[0].Size, false)
+			}, first)
+			return
+		case "nsecs":
+			c.s.add(n, func(in []Type) Type {
+				return Type{Kind: Integer, Size: 8, Mode: in[0].Mode}
+			}, first)
+			return
+		case "strftime":
+			if len(n.Args) > 1 {
+				c.s.add(n, func(in []Type) Type {
+					return Type{Kind: Timestamp, Size: 16, Mode: in[0].Mode}
+				}, n.Args[1])
+			}
+			return
+		case "is_str", "is_ptr", "is_array", "is_integer", "is_unsigned_integer":
+			c.s.add(n, func([]Type) Type { return simple(Bool, 1) }, first)
+			return
+		}
+	}
+	if t, known := c.callType(n, name); known {
+		c.s.set(n, t)
+		return
+	}
+	c.external(n)
+}
+
+// callType is the type of a call by its literals.
+func (c *collector) callType(n *syntax.Call, name string) (t Type, known bool) {
+	switch name {
+	case "str":
+		t = text(c.strLength(n))
+		t.Space = KernelSpace
+	case "buf":
+		size := c.mostBuffer()
+		if i, ok := n.Args[1].(*syntax.Integer); ok && !i.Negative {
+			size = min(size, i.Value)
+		}
+		t = buffer(size)
+		t.Space = KernelSpace
+	case "pton":
+		t = c.pton(n)
+	case "kstack":
+		t = c.stackType(n, true)
+	case "ustack", "dw_ustack":
+		t = c.stackType(n, false)
+	case "path":
+		t = text(c.maxString)
+		if len(n.Args) == 2 {
+			if i, ok := n.Args[1].(*syntax.Integer); ok {
+				t.Size = i.Value
+			}
+		}
+	default:
+		t, known = simpleTypes[name]
+		return t, known
+	}
+	return t, true
+}
+
+func (c *collector) strLength(n *syntax.Call) uint64 {
+	if len(n.Args) != 2 {
+		return c.maxString
+	}
+	i, ok := n.Args[1].(*syntax.Integer)
+	switch {
+	case !ok:
+	case i.Negative:
+		c.fail(n, "strcannot use negative length ("+fold.Decimal(i)+")")
+	case i.Value >= c.maxString:
+		c.warn(n, "length param ("+fold.Decimal(i)+") is too long and will be shortened to "+
+			strconv.FormatUint(c.maxString, 10)+" bytes (see BPFTRACE_MAX_STRLEN)")
+	default:
+		return i.Value + 1
+	}
+	return c.maxString
+}
+
+// mostBuffer is how many bytes a buffer may have.
+func (c *collector) mostBuffer() uint64 { return max(c.maxString, bufferHead) - bufferHead }
+
+func (c *collector) bufferOf(t Type) Type {
+	size := c.mostBuffer()
+	if t.Kind == Array {
+		size = min(size, t.Len*t.Elem.Size)
+	}
+	res := buffer(size)
+	res.Space = KernelSpace
+	return res
+}
+
+func (c *collector) pton(n *syntax.Call) Type {
+	s, ok := n.Args[0].(*syntax.String)
+	if !ok {
+		c.fail(n, "pton() expects an string literal at the first argument")
+		return Type{}
+	}
+	size := uint64(4)
+	switch {
+	case strings.Contains(s.Value, "."):
+	case strings.Contains(s.Value, ":"):
+		size = 16
+	default:
+		c.fail(n, "pton() expects an string argument of an IPv4/IPv6 address, got "+s.Value)
+		return Type{}
+	}
+	a, err := netip.ParseAddr(s.Value)
+	if err != nil || a.Zone() != "" || a.Is4() != (size == 4) {
+		c.fail(n, "pton() expects a valid IPv4/IPv6 address, got "+s.Value)
+		return Type{}
+	}
+	t := array(size, integer(1, false))
+	t.Space, t.Internal = KernelSpace, true
+	return t
+}
+
+// mostFrames is how many frames a stack may have.
+const mostFrames = 1024
+
+func (c *collector) stackType(n *syntax.Call, kernel bool) Type {
+	mode, limit := c.mode, uint64(defaultFrames)
+	at := 0
+	if len(n.Args) > 0 {
+		if id, ok := n.Args[0].(*syntax.Identifier); ok {
+			at = 1
+			if mode = id.Name; !stackMode(mode) {
+				c.fail(id, "Error parsing stack mode: "+n.Name+": Invalid value for stack_mode: "+
+					"valid values are bpftrace, raw, perf, and build_id.")
+			}
+		} else if len(n.Args) == 2 {
+			c.fail(n, "Expected stack mode as first argument")
+			at = 1
+		}
+	}
+	if at < len(n.Args) {
+		if i, ok := n.Args[at].(*syntax.Integer); ok && !i.Negative {
+			limit = i.Value & 0xffff // as wide as bpftrace keeps it
+		} else {
+			c.fail(n, n.Name+": invalid limit value")
+		}
+	}
+	if limit > mostFrames {
+		c.fail(n, n.Name+"([int limit]): limit shouldn't exceed 1024, "+
+			strconv.FormatUint(limit, 10)+" given")
+	}
+	if mode == "build_id" && kernel {
+		c.fail(n, "'build_id' stack mode can only be used for ustack")
+	}
+	return stack(kernel, mode, limit)
+}
+
+// external is a call of a function of the kernel or of the script.
+func (c *collector) external(n *syntax.Call) {
+	proto := c.sys.Func(n.Name)
+	if proto == nil {
+		c.fail(n, "Unknown function: '"+n.Name+"'")
+		return
+	}
+	c.s.set(n, fromBTF(proto.Return))
+}

@@ -1,0 +1,148 @@
+package types
+
+import (
+	"github.com/borescope/borescope/probe/script/internal/fold"
+	"github.com/borescope/borescope/probe/script/syntax"
+)
+
+// jumps checks where break, continue and return stand, and has functions return at
+// their end.
+func (c *checker) jumps() {
+	c.top(func(n syntax.Node) {
+		switch n := n.(type) {
+		case *syntax.Probe:
+			c.jumpsIn(n.Body, "probe", "break", "continue")
+			c.unreachable(n.Body)
+		case *syntax.Func:
+			c.jumpsIn(n.Body, "function", "break", "continue")
+			c.unreachable(n.Body)
+			if !returns(n.Body) {
+				c.addReturn(n.Body)
+			}
+		}
+	})
+}
+
+// jumpsIn refuses some jumps in a block, outside of loops.
+func (c *checker) jumpsIn(n syntax.Node, where string, refused ...string) {
+	syntax.Walk(n, func(n syntax.Node) bool {
+		switch n := n.(type) {
+		case *syntax.For, *syntax.While:
+			return false
+		case *syntax.Jump:
+			for _, r := range refused {
+				if n.Keyword == r {
+					c.fail(n, "'"+r+"' statement is not allowed in a "+where)
+				}
+			}
+		}
+		return true
+	})
+}
+
+// unreachable warns of what follows a jump in the same block.
+func (c *checker) unreachable(n syntax.Node) {
+	for n := range syntax.All(n) {
+		b, ok := n.(*syntax.Block)
+		if !ok {
+			continue
+		}
+		for i, s := range b.Stmts {
+			if !jumps(s) {
+				continue
+			}
+			if i+1 < len(b.Stmts) {
+				c.warn(b.Stmts[i+1], "Unreachable statement.")
+			}
+			if !fold.None(b.Value) {
+				c.warn(b.Value, "Unreachable expression; block type is implicitly none.")
+			}
+			break
+		}
+	}
+}
+
+// jumps reports whether a statement always leaves its block.
+func jumps(n syntax.Node) bool {
+	switch n := n.(type) {
+	case *syntax.Jump:
+		return true
+	case *syntax.ExprStmt:
+		return jumps(n.X)
+	case *syntax.If:
+		return n.Then != nil && jumps(n.Then) && jumps(n.Else)
+	case *syntax.Call:
+		return n.Name == "exit" && len(n.Args) <= 1
+	case *syntax.Block:
+		for _, s := range n.Stmts {
+			if jumps(s) {
+				return true
+			}
+		}
+		return n.Value != nil && jumps(n.Value)
+	}
+	return false
+}
+
+// returns reports whether a statement or expression never ends but by a return.
+func returns(n syntax.Node) bool {
+	switch n := n.(type) {
+	case *syntax.Jump:
+		return n.Keyword == "return"
+	case *syntax.ExprStmt:
+		return returns(n.X)
+	case *syntax.If:
+		return returns(n.Cond) || n.Then != nil && returns(n.Then) && returns(n.Else)
+	case *syntax.Block:
+		for _, s := range n.Stmts {
+			if returns(s) {
+				return true
+			}
+		}
+		return n.Value != nil && returns(n.Value)
+	case *syntax.Unroll:
+		return returns(n.Body)
+	}
+	return false
+}
+
+// addReturn adds a return to the end of a block, or to the ends of its last statement.
+func (c *checker) addReturn(b *syntax.Block) {
+	if !fold.None(b.Value) {
+		b.Value = c.withReturn(b.Value)
+		return
+	}
+	if n := len(b.Stmts); n > 0 {
+		if s, ok := b.Stmts[n-1].(*syntax.ExprStmt); ok {
+			s.X = c.withReturn(s.X)
+			return
+		}
+	}
+	b.Stmts = append(b.Stmts, &syntax.Jump{Loc: b.Loc, Keyword: "return"})
+}
+
+func (c *checker) withReturn(x syntax.Expr) syntax.Expr {
+	switch x := x.(type) {
+	case *syntax.Block:
+		c.addReturn(x)
+		return x
+	case *syntax.If:
+		if x.Then == nil {
+			break
+		}
+		if !returns(x.Then) {
+			x.Then = c.withReturn(x.Then)
+		}
+		if !returns(x.Else) {
+			x.Else = c.withReturn(x.Else)
+		}
+		return x
+	}
+	l := *x.At()
+	return &syntax.Block{
+		Loc: l, Value: &syntax.None{Loc: l},
+		Stmts: []syntax.Stmt{
+			&syntax.ExprStmt{Loc: l, X: x}, &syntax.Jump{Loc: l, Keyword: "return"},
+		},
+	}
+}

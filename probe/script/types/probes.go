@@ -1,0 +1,97 @@
+package types
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/borescope/borescope/probe/script/syntax"
+)
+
+// special are the probes that bpftrace runs itself.
+func special(a *syntax.AttachPoint) bool {
+	switch a.Provider {
+	case "begin", "end", "self":
+		return true
+	}
+	return false
+}
+
+// probeType is what probetype says.
+func probeType(a *syntax.AttachPoint) string {
+	if special(a) {
+		return "special"
+	}
+	if a.Provider == "bench" {
+		return "benchmark"
+	}
+	return a.Provider
+}
+
+// hasRegisters reports whether a probe has the registers of where it fired.
+func hasRegisters(a *syntax.AttachPoint) bool {
+	switch a.Provider {
+	case "kprobe", "kretprobe", "uprobe", "uretprobe", "usdt", "profile", "interval", "software",
+		"hardware", "watchpoint":
+		return true
+	}
+	return false
+}
+
+// available reports whether a function can be called at an attach point.
+func available(a *syntax.AttachPoint, name string) bool {
+	switch name {
+	case "reg":
+		return hasRegisters(a)
+	case "__builtin_uaddr", "uaddr":
+		return a.Provider == "usdt" || a.Provider == "uprobe" || a.Provider == "uretprobe"
+	case "skboutput", "socket_cookie":
+		return a.Provider == "fentry" || a.Provider == "fexit" || a.Provider == "iter"
+	}
+	return true
+}
+
+// space is where addresses point to that a probe gives.
+func space(p *syntax.Probe) Space {
+	if p == nil {
+		return NoSpace
+	}
+	switch p.Points[0].Provider {
+	case "kprobe", "kretprobe", "fentry", "fexit", "tracepoint", "iter", "rawtracepoint":
+		return KernelSpace
+	case "uprobe", "uretprobe", "usdt":
+		return UserSpace
+	}
+	return NoSpace
+}
+
+// pointName is an attach point's name, as probe says it.
+func pointName(a *syntax.AttachPoint) string {
+	if a.Label != "" {
+		return a.Label
+	}
+	var b strings.Builder
+	b.WriteString(a.Provider)
+	part := func(s string) {
+		if s != "" {
+			b.WriteString(":" + s)
+		}
+	}
+	number := func(n uint64) {
+		if n != 0 {
+			b.WriteString(":" + strconv.FormatUint(n, 10))
+		}
+	}
+	part(a.Target)
+	part(a.Lang)
+	part(a.Namespace)
+	number(a.ProgID)
+	part(a.Func)
+	if a.Func != "" && a.Offset != 0 {
+		b.WriteString("+" + strconv.FormatUint(a.Offset, 10))
+	}
+	number(a.Address)
+	number(a.Freq)
+	number(a.Len)
+	part(a.Mode)
+	return b.String()
+}

@@ -1,0 +1,299 @@
+package types
+
+import (
+	"slices"
+	"strconv"
+
+	"github.com/borescope/borescope/probe/script/syntax"
+)
+
+// rule says what the type of one thing is by the types of others. Things are nodes, scoped
+// variables, and keys and values of maps.
+type rule struct {
+	output any
+	inputs []any
+	result func(in []Type) Type // None: as before
+}
+
+// solver finds the types that satisfy all rules. Types only grow, so that it ends.
+type solver struct {
+	c       *checker
+	types   map[any]Type
+	seeds   []any
+	rules   []rule
+	uses    map[any][]int // rules by their inputs
+	queue   []int
+	waiting map[int]bool
+}
+
+func newSolver(c *checker) *solver {
+	return &solver{c: c, types: map[any]Type{}, uses: map[any][]int{}, waiting: map[int]bool{}}
+}
+
+// set says what a type is before any rule is applied.
+func (s *solver) set(n any, t Type) {
+	if t.Kind != None {
+		s.types[n] = t
+		s.seeds = append(s.seeds, n)
+	}
+}
+
+func (s *solver) add(output any, result func([]Type) Type, inputs ...any) {
+	for _, in := range inputs {
+		s.uses[in] = append(s.uses[in], len(s.rules))
+	}
+	s.rules = append(s.rules, rule{output, inputs, result})
+}
+
+// same gives a thing the type of another.
+func (s *solver) same(output, input any) {
+	s.add(output, func(in []Type) Type { return in[0] }, input)
+}
+
+func (s *solver) changed(n any) {
+	for _, i := range s.uses[n] {
+		if !s.waiting[i] {
+			s.waiting[i] = true
+			s.queue = append(s.queue, i)
+		}
+	}
+}
+
+// solve applies rules until nothing changes. A map that is only ever increased has the
+// type of a 0.
+func (s *solver) solve(values []valueOf) {
+	for {
+		for _, n := range s.seeds {
+			s.changed(n)
+		}
+		s.run()
+		open := false
+		for _, v := range values {
+			if s.types[v].Kind == None {
+				s.set(v, integer(1, true))
+				open = true
+			}
+		}
+		if !open {
+			return
+		}
+	}
+}
+
+func (s *solver) run() {
+	var in []Type
+	for len(s.queue) > 0 {
+		i := s.queue[0]
+		s.queue = s.queue[1:]
+		s.waiting[i] = false
+		if s.c.steps++; s.c.steps > mostSteps {
+			s.c.fail(s.c.file, "types did not settle in "+strconv.Itoa(mostSteps)+" steps")
+			return
+		}
+		r := &s.rules[i]
+		in = in[:0]
+		for _, n := range r.inputs {
+			if t := s.types[n]; t.Kind != None {
+				in = append(in, t)
+			}
+		}
+		if len(in) < len(r.inputs) {
+			continue
+		}
+		t := r.result(in)
+		s.c.steps += t.weight / 8
+		if t.weight > mostWeight {
+			s.tooWide(r.output)
+			return
+		}
+		if t.Kind == None || settled(s.types[r.output], t) {
+			continue
+		}
+		s.types[r.output] = t
+		s.changed(r.output)
+	}
+}
+
+// tooWide refuses a tuple of tuples that grows without an end.
+func (s *solver) tooWide(output any) {
+	n, ok := output.(syntax.Node)
+	if !ok {
+		n = s.c.file
+	}
+	s.c.fail(n, "the type has more than "+strconv.Itoa(mostWeight)+" elements: use fewer")
+}
+
+// settled reports whether a type need not be replaced by another.
+func settled(old, t Type) bool {
+	return old.Kind != None && old.Equal(t) && (old.Flexible == t.Flexible || t.Flexible) &&
+		(old.Space == t.Space || old.Space != NoSpace) && old.Context == t.Context
+}
+
+// resolve finds all types, and then the literals that depend on them (sizeof, typeinfo,
+// comptime), until there are none left.
+func (c *checker) resolve() {
+	c.foldLiterals()
+	var before []*syntax.Comptime
+	for round := 0; !c.failed; round++ {
+		if round >= mostRounds {
+			c.fail(c.file, "Type resolution exceeded maximum iterations ("+
+				strconv.Itoa(mostRounds)+"); possible infinite loop in comptime expressions")
+			return
+		}
+		open := c.resolveOnce()
+		if c.failed {
+			return
+		}
+		changed := c.transform()
+		c.foldLiterals()
+		if c.failed || len(open) == 0 && !changed {
+			return
+		}
+		if len(open) > 0 && !changed && slices.Equal(open, before) {
+			for _, n := range open {
+				c.fail(n, "Unable to resolve comptime expression")
+			}
+			return
+		}
+		before = open
+	}
+}
+
+// resolveOnce finds the types of the script as it is, and returns what could not be
+// decided yet.
+func (c *checker) resolveOnce() []*syntax.Comptime {
+	col := &collector{
+		checker: c, s: newSolver(c), vars: map[syntax.Node]map[string]bool{},
+		sized: map[scoped]bool{}, introspected: map[any]bool{}, seen: map[valueOf]bool{},
+		aggregated: map[string]Type{},
+	}
+	c.top(func(n syntax.Node) { col.visit(n) })
+	col.s.solve(col.values)
+	c.types = col.s.types
+	for n := range col.introspected {
+		if t := c.types[n]; t.Kind != None {
+			if _, ok := c.locked[n]; !ok {
+				c.locked[n] = t
+			}
+		}
+	}
+	return col.comptimes
+}
+
+// collector makes the rules of a script.
+type collector struct {
+	*checker
+	s            *solver
+	vars         map[syntax.Node]map[string]bool
+	sized        map[scoped]bool // declared with a type that has a size
+	scopes       []syntax.Node
+	probe        *syntax.Probe
+	call         string // whose arguments are visited
+	inspecting   int    // within sizeof, typeinfo …
+	introspected map[any]bool
+	comptimes    []*syntax.Comptime
+	values       []valueOf
+	seen         map[valueOf]bool
+	aggregated   map[string]Type // what sum, avg … of a map are called with
+}
+
+// scopeOf is the node in which a variable is seen, or nil.
+func (c *collector) scopeOf(name string) syntax.Node {
+	for _, s := range c.scopes {
+		if c.vars[s][name] {
+			return s
+		}
+	}
+	return nil
+}
+
+func (c *collector) push(n syntax.Node) { c.scopes = append(c.scopes, n) }
+func (c *collector) pop()               { c.scopes = c.scopes[:len(c.scopes)-1] }
+
+// assignable reports whether a value can be kept: an aggregation only as its number, and in a
+// map only where that has numbers already.
+func assignable(t, old Type, toMap bool) bool {
+	switch {
+	case t.Kind == Void || t.aggregation() && !t.castable():
+		return false
+	case old.Kind != Integer && t.castable():
+		return !toMap && old.Kind == None
+	}
+	return true
+}
+
+// lock checks a type that sizeof or the like has seen: it cannot change any more.
+func (c *collector) lock(key any, t Type, n syntax.Node, name string) (Type, bool) {
+	old, ok := c.locked[key]
+	if !ok {
+		return Type{}, false
+	}
+	if p, ok := promote(old, t); !ok || !p.Equal(old) {
+		c.fail(n, "Type mismatch for "+name+": this type has been locked because it was used in "+
+			"another part of the type graph that was already resolved (e.g. `sizeof`, `typeinfo`, "+
+			"etc.). The new type '"+t.String()+"' doesn't fit into the locked type '"+old.String()+"'")
+	}
+	return old, true
+}
+
+func mismatch(name string, t Type, holder string, old Type) string {
+	return "Type mismatch for " + name + ": trying to assign value of type '" + t.String() +
+		"' when " + holder + " already has a type '" + old.String() + "'"
+}
+
+func (c *collector) varType(v scoped, t Type, n syntax.Node) Type {
+	if old, ok := c.lock(v, t, n, v.name); ok {
+		return old
+	}
+	p, ok := promote(c.s.types[v], t)
+	if !ok {
+		c.fail(n, mismatch(v.name, t, "variable", c.s.types[v]))
+		return Type{}
+	}
+	return p
+}
+
+func (c *collector) valueType(m string, t Type, n syntax.Node) Type {
+	if old, ok := c.lock(valueOf(m), t, n, m); ok {
+		return old
+	}
+	old := c.s.types[valueOf(m)]
+	p, ok := promote(old, t)
+	if !ok || old.castable() {
+		c.fail(n, mismatch(m, t, "map", old))
+		return Type{}
+	}
+	p.Internal = p.Internal || p.Kind == C || p.Kind == Array
+	return p
+}
+
+func (c *collector) aggregateType(m string, t Type, n syntax.Node) Type {
+	if old, ok := c.lock(valueOf(m), t, n, m); ok {
+		return old
+	}
+	old := c.s.types[valueOf(m)]
+	if old.Kind == None {
+		return t
+	}
+	if p, ok := promote(old, t); ok && old.Kind == t.Kind {
+		return p
+	}
+	c.fail(n, mismatch(m, t, "map", old))
+	return Type{}
+}
+
+func (c *collector) keyType(m string, t Type, n syntax.Node) Type {
+	if c.scalar[m] {
+		return integer(8, true)
+	}
+	if old, ok := c.lock(keyOf(m), t, n, m); ok {
+		return old
+	}
+	old := c.s.types[keyOf(m)]
+	p, ok := promote(old, t)
+	if !ok {
+		c.fail(n, "Argument mismatch for "+m+": trying to access with arguments: '"+t.String()+
+			"' when map expects arguments: '"+old.String()+"'")
+	}
+	return p
+}

@@ -1,0 +1,165 @@
+package types
+
+import (
+	"github.com/cilium/ebpf/btf"
+
+	"github.com/borescope/borescope/probe/script/syntax"
+)
+
+// System answers what a script asks of the machine that it is for. All methods are called
+// from the goroutine of Check.
+type System interface {
+	// Type returns a type by its name as scripts write it: "struct task_struct", "u32". Nil
+	// if there is none.
+	Type(name string) btf.Type
+	// Enumerator returns the enum that has a name, or nil. The value is that of the name.
+	Enumerator(name string) (e *btf.Enum, value uint64)
+	// Args returns what args has at an attach point, by name; what is returned there is
+	// named "$retval". Nil if nothing is known of it.
+	Args(p *syntax.AttachPoint) *btf.Struct
+	// Func returns the prototype of a function that scripts may call, or nil.
+	Func(name string) *btf.FuncProto
+	// Variable returns the type of a variable of the kernel that is there once for each CPU,
+	// or nil.
+	Variable(name string) btf.Type
+	// Has reports whether the kernel has what a feature of the language needs: loop,
+	// map_lookup_percpu_elem, get_func_ip, d_path, ktime_get_tai_ns.
+	Has(feature string) bool
+}
+
+// nothing is a system without types that has all features.
+type nothing struct{}
+
+var _ System = nothing{}
+
+func (nothing) Type(string) btf.Type                  { return nil }
+func (nothing) Enumerator(string) (*btf.Enum, uint64) { return nil, 0 }
+func (nothing) Args(*syntax.AttachPoint) *btf.Struct  { return nil }
+func (nothing) Func(string) *btf.FuncProto            { return nil }
+func (nothing) Variable(string) btf.Type              { return nil }
+func (nothing) Has(string) bool                       { return true }
+
+// retvalField is what Args names the value that is returned.
+const retvalField = "$retval"
+
+// deepest is how many qualifiers, typedefs and dimensions a type of BTF may have around it.
+const deepest = 64
+
+// fromBTF is the type of a value that C has.
+func fromBTF(t btf.Type) Type { return fromBTFAt(t, 0) }
+
+func fromBTFAt(t btf.Type, depth int) Type {
+	if depth > deepest {
+		return Type{}
+	}
+	switch u := btf.UnderlyingType(t).(type) {
+	case nil, *btf.Void:
+		return simple(Void, 0)
+	case *btf.Int:
+		if u.Encoding == btf.Bool {
+			return simple(Bool, 1)
+		}
+		return integer(uint64(u.Size), u.Encoding == btf.Signed || u.Encoding == btf.Char)
+	case *btf.Enum:
+		return enum(uint64(u.Size), u.Name)
+	case *btf.Pointer:
+		return pointer(fromBTFAt(u.Target, depth+1), NoSpace)
+	case *btf.Array:
+		e := fromBTFAt(u.Type, depth+1)
+		if e.Kind == Integer && e.Size == 1 && e.Signed {
+			return text(uint64(u.Nelems))
+		}
+		return array(uint64(u.Nelems), e)
+	case *btf.Struct:
+		return Type{Kind: C, Size: uint64(u.Size), Name: "struct " + u.Name, BTF: u}
+	case *btf.Union:
+		return Type{Kind: C, Size: uint64(u.Size), Name: "union " + u.Name, BTF: u}
+	case *btf.FuncProto:
+		return simple(Void, 0)
+	}
+	return Type{}
+}
+
+// members are those of a struct or union.
+func members(t btf.Type) []btf.Member {
+	switch t := t.(type) {
+	case *btf.Struct:
+		return t.Members
+	case *btf.Union:
+		return t.Members
+	}
+	return nil
+}
+
+// member finds a member by its name, also in structs and unions without one, and its
+// offset in bits.
+func member(t btf.Type, name string, depth int) (*btf.Member, btf.Bits) {
+	if depth > deepest {
+		return nil, 0
+	}
+	list := members(t)
+	for i := range list {
+		m := &list[i]
+		if m.Name == name {
+			return m, m.Offset
+		}
+		if m.Name == "" {
+			if in, at := member(btf.UnderlyingType(m.Type), name, depth+1); in != nil {
+				return in, m.Offset + at
+			}
+		}
+	}
+	return nil, 0
+}
+
+// alignof is the alignment of a type of C.
+func alignof(t btf.Type) int { return alignofAt(t, map[btf.Type]int{}) }
+
+// alignofAt looks at each struct once, however often it is in others.
+func alignofAt(t btf.Type, known map[btf.Type]int) int {
+	switch u := btf.UnderlyingType(t).(type) {
+	case *btf.Int:
+		return int(u.Size)
+	case *btf.Enum:
+		return int(u.Size)
+	case *btf.Pointer:
+		return 8
+	case *btf.Array:
+		return alignofAt(u.Type, known)
+	case *btf.Struct, *btf.Union:
+		if a, ok := known[u]; ok {
+			return a
+		}
+		known[u] = 1
+		a := 1
+		for _, m := range members(u) {
+			a = max(a, alignofAt(m.Type, known))
+		}
+		known[u] = a
+		return a
+	}
+	return 1
+}
+
+// tags are the type tags of what a pointer points to.
+func tags(t btf.Type) []string {
+	var list []string
+	p, ok := btf.UnderlyingType(t).(*btf.Pointer)
+	if !ok {
+		return nil
+	}
+	for u, n := p.Target, 0; n < deepest; n++ {
+		switch v := u.(type) {
+		case *btf.TypeTag:
+			list = append(list, v.Value)
+			u = v.Type
+		case *btf.Const:
+			u = v.Type
+		case *btf.Volatile:
+			u = v.Type
+		default:
+			return list
+		}
+	}
+	return list
+}

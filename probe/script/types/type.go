@@ -1,0 +1,392 @@
+package types
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/cilium/ebpf/btf"
+)
+
+// Kind says what a type is.
+type Kind uint8
+
+// The kinds of types.
+const (
+	None Kind = iota // not known
+	Void
+	Integer
+	Bool
+	Pointer
+	Array
+	C // a struct or union
+	Tuple
+	Record
+	String
+	Buffer
+	Inet
+	MAC
+	Timestamp
+	TimestampMode
+	Kstack
+	Ustack
+	Ksym
+	Usym
+	Username
+	CgroupPath
+	Count
+	Sum
+	Min
+	Max
+	Avg
+	Stats
+	Hist
+	Lhist
+	Tseries
+)
+
+// kindNames are bpftrace's names of the kinds.
+const kindNames = "none void int bool pointer array c_type tuple record string buffer inet " +
+	"mac_address timestamp timestamp_mode kstack ustack ksym_t usym_t username cgroup_path_t " +
+	"count_t sum_t min_t max_t avg_t stats_t hist_t lhist_t tseries_t"
+
+// String returns the kind as bpftrace's errors name it.
+func (k Kind) String() string {
+	names := kindNames
+	for range k {
+		_, names, _ = strings.Cut(names, " ")
+	}
+	name, _, _ := strings.Cut(names, " ")
+	return name
+}
+
+// Space is the memory that an address is of.
+type Space uint8
+
+// The address spaces.
+const (
+	NoSpace Space = iota
+	KernelSpace
+	UserSpace
+)
+
+// Type is the type of a value. It is immutable.
+type Type struct {
+	Kind     Kind
+	Size     uint64 // in bytes; a string without one takes it from what is assigned to it
+	Signed   bool   // of integers, and of what is aggregated
+	Flexible bool   // a literal that is not negative: with or without a sign, as needed
+	Name     string // of an enum, and of a struct or union with that word before it
+	Elem     *Type  // of a pointer or array
+	Len      uint64 // of an array, in elements
+	Fields   []Field
+	Mode     string // of a stack, and of what nsecs returns: boot, say
+	Limit    uint64 // of a stack, in frames
+	Space    Space
+	Context  bool     // reached from the program's context
+	Args     bool     // args: its fields are arguments
+	Internal bool     // held by the program, not read from memory
+	BTF      btf.Type // of a struct or union
+
+	weight int // how many types it is made of
+}
+
+// Field is an element of a tuple, or a named one of a record.
+type Field struct {
+	Name   string
+	Type   Type
+	Offset uint64
+}
+
+// String returns the type as bpftrace's errors name it.
+func (t Type) String() string {
+	switch t.Kind {
+	case Integer:
+		if t.Name != "" {
+			return "enum " + t.Name
+		}
+		return t.sign("", "u") + "int" + strconv.FormatUint(8*t.Size, 10)
+	case String:
+		if t.Size == 0 {
+			return "string"
+		}
+		return t.Kind.String() + "[" + strconv.FormatUint(t.Size, 10) + "]"
+	case Inet, Buffer:
+		return t.Kind.String() + "[" + strconv.FormatUint(t.Size, 10) + "]"
+	case Pointer:
+		return t.Elem.String() + " *"
+	case Array:
+		return t.Elem.String() + "[" + strconv.FormatUint(t.Len, 10) + "]"
+	case C:
+		return t.cName()
+	case Tuple:
+		return "(" + joinFields(t.Fields, ",") + ")"
+	case Record:
+		return "record { " + joinFields(t.Fields, ", ") + " }"
+	case Kstack, Ustack:
+		return t.Kind.String() + "_" + t.Mode + "_" + strconv.FormatUint(t.Limit, 10)
+	case Min, Max, Sum, Avg, Stats:
+		return t.sign("", "u") + t.Kind.String()
+	}
+	return t.Kind.String()
+}
+
+func (t Type) sign(signed, unsigned string) string {
+	if t.Signed {
+		return signed
+	}
+	return unsigned
+}
+
+// cName is a struct's name, or its fields where it has none.
+func (t Type) cName() string {
+	if !strings.HasSuffix(t.Name, " ") {
+		return t.Name
+	}
+	var names []string
+	for _, m := range members(t.BTF) {
+		names = append(names, fromBTF(m.Type).String())
+	}
+	return t.Name + "{" + strings.Join(names, ",") + "}"
+}
+
+func joinFields(fields []Field, sep string) string {
+	var b strings.Builder
+	for i, f := range fields {
+		if i > 0 {
+			b.WriteString(sep)
+		}
+		if f.Name != "" {
+			b.WriteString("." + f.Name + " = ")
+		}
+		b.WriteString(f.Type.String())
+	}
+	return b.String()
+}
+
+// Equal reports whether two types are the same to bpftrace: literals and where an address
+// points to aside.
+func (t Type) Equal(u Type) bool {
+	if t.Kind != u.Kind {
+		return false
+	}
+	switch t.Kind {
+	case C:
+		return t.Name == u.Name && t.Size == u.Size
+	case Pointer:
+		return t.Elem.Equal(*u.Elem)
+	case Array:
+		return t.Len == u.Len && t.Elem.Equal(*u.Elem)
+	case Tuple, Record:
+		if len(t.Fields) != len(u.Fields) {
+			return false
+		}
+		for i, f := range t.Fields {
+			if f.Name != u.Fields[i].Name || !f.Type.Equal(u.Fields[i].Type) {
+				return false
+			}
+		}
+		return true
+	case Kstack, Ustack:
+		return t.Mode == u.Mode && t.Limit == u.Limit
+	}
+	if t.Name != "" || u.Name != "" {
+		return t.Name == u.Name && t.Size == u.Size
+	}
+	return t.Size == u.Size && t.Signed == u.Signed
+}
+
+// compatible reports whether values may be assigned and compared, sizes aside.
+func (t Type) compatible(u Type) bool {
+	if t.Kind != u.Kind {
+		return false
+	}
+	switch t.Kind {
+	case C:
+		return t.Name == u.Name
+	case Pointer:
+		return t.Elem.compatible(*u.Elem)
+	case Tuple:
+		if len(t.Fields) != len(u.Fields) {
+			return false
+		}
+		for i, f := range t.Fields {
+			if !f.Type.compatible(u.Fields[i].Type) {
+				return false
+			}
+		}
+	case Record:
+		if len(t.Fields) != len(u.Fields) {
+			return false
+		}
+		for _, f := range t.Fields {
+			if g := u.field(f.Name); g == nil || !f.Type.compatible(g.Type) {
+				return false
+			}
+		}
+	case Kstack, Ustack:
+		return t.Mode == u.Mode && t.Limit == u.Limit
+	case Array:
+		return t.Elem.Equal(*u.Elem) && (t.Size == 0 || u.Size == 0 || t.Size == u.Size)
+	}
+	return true
+}
+
+// fits reports whether a value keeps its meaning in another type.
+func (t Type) fits(u Type) bool {
+	if !t.compatible(u) {
+		return false
+	}
+	switch t.Kind {
+	case String:
+		return t.Size <= u.Size
+	case Integer:
+		if t.Signed == u.Signed || t.Flexible {
+			return t.Size <= u.Size
+		}
+		return !t.Signed && t.Size < u.Size
+	case Tuple:
+		for i, f := range t.Fields {
+			if !f.Type.fits(u.Fields[i].Type) {
+				return false
+			}
+		}
+		return true
+	case Record:
+		for _, f := range t.Fields {
+			if !f.Type.fits(u.field(f.Name).Type) {
+				return false
+			}
+		}
+		return true
+	}
+	return t.Equal(u)
+}
+
+func (t Type) field(name string) *Field {
+	for i := range t.Fields {
+		if t.Fields[i].Name == name {
+			return &t.Fields[i]
+		}
+	}
+	return nil
+}
+
+// castable is an aggregation that has a number.
+func (t Type) castable() bool {
+	switch t.Kind {
+	case Count, Sum, Min, Max, Avg:
+		return true
+	}
+	return false
+}
+
+// manyKeys is an aggregation that is several elements of a map.
+func (t Type) manyKeys() bool {
+	return t.Kind == Hist || t.Kind == Lhist || t.Kind == Tseries
+}
+
+func (t Type) aggregation() bool { return t.castable() || t.manyKeys() || t.Kind == Stats }
+
+func (t Type) number() bool { return t.castable() || t.Kind == Integer || t.Kind == Bool }
+
+// bytes is a kind that is a row of bytes.
+func (t Type) bytes() bool {
+	switch t.Kind {
+	case String, Usym, Inet, Buffer, Timestamp, MAC, CgroupPath:
+		return true
+	}
+	return false
+}
+
+// align is the alignment in a tuple.
+func (t Type) align() uint64 {
+	switch {
+	case t.bytes():
+		return 1
+	case t.Kind == Tuple || t.Kind == Record:
+		a := uint64(1)
+		for _, f := range t.Fields {
+			a = max(a, f.Type.align())
+		}
+		return a
+	case t.Kind == C:
+		return max(1, uint64(alignof(t.BTF)))
+	case t.Size <= 2:
+		return max(1, t.Size)
+	case t.Kind == Array:
+		return t.Elem.align()
+	case t.Size <= 4:
+		return 4
+	}
+	return 8
+}
+
+// integer is an integer of so many bytes.
+func integer(size uint64, signed bool) Type {
+	return Type{Kind: Integer, Size: min(size, 8), Signed: signed}
+}
+
+func enum(size uint64, name string) Type { return Type{Kind: Integer, Size: size, Name: name} }
+func text(size uint64) Type              { return Type{Kind: String, Size: size} }
+func simple(k Kind, size uint64) Type    { return Type{Kind: k, Size: size} }
+
+func aggregate(k Kind, signed bool) Type { return Type{Kind: k, Size: 8, Signed: signed} }
+
+func pointer(to Type, s Space) Type {
+	return Type{Kind: Pointer, Size: 8, Elem: &to, Space: s, weight: to.weight + 1}
+}
+
+// pointee is what a pointer points to, in its address space.
+func (t Type) pointee() Type {
+	e := *t.Elem
+	if t.Space == UserSpace || t.Space == KernelSpace && e.Space != NoSpace {
+		e.Space = t.Space
+	}
+	return e
+}
+
+func array(n uint64, elem Type) Type {
+	return Type{Kind: Array, Size: n * elem.Size, Elem: &elem, Len: n, weight: elem.weight + 1}
+}
+
+// group lays out a tuple or record.
+func group(k Kind, fields []Field) Type {
+	t := Type{Kind: k, Fields: fields}
+	for i := range fields {
+		t.weight += fields[i].Type.weight + 1
+		a := fields[i].Type.align()
+		fields[i].Offset = (t.Size + a - 1) / a * a
+		t.Size = fields[i].Offset + fields[i].Type.Size
+	}
+	a := t.align()
+	t.Size = (t.Size + a - 1) / a * a
+	return t
+}
+
+// bufferHead is what a buffer has before its bytes: their number.
+const bufferHead = 4
+
+func buffer(size uint64) Type { return simple(Buffer, size+bufferHead) }
+
+// stack is a stack of so many frames, after its length, and the process if it is a user's.
+func stack(kernel bool, mode string, limit uint64) Type {
+	elem, k, head := uint64(8), Kstack, uint64(8)
+	if mode == "build_id" {
+		elem = 32
+	}
+	if !kernel {
+		k, head = Ustack, 16
+	}
+	return Type{Kind: k, Size: limit*elem + head, Mode: mode, Limit: limit}
+}
+
+// defaultFrames is how many frames a stack has if no number is given.
+const defaultFrames = 127
+
+func stackMode(name string) bool {
+	switch name {
+	case "bpftrace", "perf", "raw", "build_id":
+		return true
+	}
+	return false
+}
