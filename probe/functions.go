@@ -16,7 +16,7 @@ import (
 
 // kernelSites adds one program for each function that the name stands for.
 func (r *resolver) kernelSites(p Program, t Target, module, symbol string, offset uint64, site func(m, s string) Target) error {
-	if err := r.canKprobe(&p); err != nil {
+	if err := r.canKprobe(); err != nil {
 		return err
 	}
 	if glob.IsPattern(symbol) {
@@ -82,7 +82,7 @@ func (r *resolver) kernelMatches(p Program, module, pattern string, offset uint6
 }
 
 // canKprobe says why kprobes cannot be had, when that is known beforehand.
-func (r *resolver) canKprobe(p *Program) error {
+func (r *resolver) canKprobe() error {
 	err := r.env.Supports(feature.Kprobe)
 	if errors.Is(err, errors.ErrUnsupported) {
 		// kprobe.multi stands on ftrace alone, and can be there without.

@@ -26,11 +26,7 @@ type Iter struct {
 func (Iter) requires(q *requirer) { q.kernel(feature.Iter, "") }
 
 func (t Iter) list(l *lister) error {
-	spec, err := l.env.BTF()
-	if err != nil {
-		return err
-	}
-	return l.named(t.Name, prototype.Names[*btf.Struct](spec, iterPrefix), func(name string) Listed {
+	return listNames[*btf.Struct](l, "", iterPrefix, t.Name, func(name string) Listed {
 		x := Listed{Target: Iter{Name: name}}
 		if l.o.Args {
 			x.Fields, _ = l.r.iterFields(name)

@@ -226,7 +226,7 @@ func (t Kretprobe) withMaxActive(n int) Target {
 
 // kprobes lists kernel functions for kprobes or kretprobes, if there are any here.
 func (l *lister) kprobes(module, pattern string, one func(s kallsyms.Symbol, again bool) Listed) error {
-	if err := l.env.Supports(feature.Kprobe); errors.Is(err, errors.ErrUnsupported) && !has(l.env, feature.KprobeMulti) {
+	if err := l.r.canKprobe(); err != nil {
 		return err
 	}
 	return l.functions(module, pattern, func(s kallsyms.Symbol, again bool) (Listed, bool) {

@@ -8,8 +8,11 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/cilium/ebpf/btf"
+
 	"github.com/borescope/borescope/internal/glob"
 	"github.com/borescope/borescope/internal/kallsyms"
+	"github.com/borescope/borescope/probe/internal/prototype"
 )
 
 // ListOptions says what List does. The zero value, and nil, is the default.
@@ -154,10 +157,15 @@ func repeated(list []kallsyms.Symbol) map[string]bool {
 	return again
 }
 
-// named lists those of the names that match, which one lists.
-func (l *lister) named(pattern string, names []string, one func(name string) Listed) error {
+// listNames lists what a kind names its types of the kind T by, behind a prefix, as one
+// says: those in the module's BTF, or the kernel's, that match.
+func listNames[T btf.Type](l *lister, module, prefix, pattern string, one func(name string) Listed) error {
+	spec, err := prototype.Types(l.env, module)
+	if err != nil {
+		return err
+	}
 	g := glob.Compile(pattern)
-	for _, n := range names {
+	for _, n := range prototype.Names[T](spec, prefix) {
 		if !g.Match(n) {
 			continue
 		}

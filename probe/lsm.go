@@ -23,11 +23,7 @@ type LSM struct {
 func (LSM) requires(q *requirer) { q.kernel(feature.LSM, "") }
 
 func (t LSM) list(l *lister) error {
-	spec, err := l.env.BTF()
-	if err != nil {
-		return err
-	}
-	return l.named(t.Hook, prototype.Names[*btf.Func](spec, hookPrefix), func(name string) Listed {
+	return listNames[*btf.Func](l, "", hookPrefix, t.Hook, func(name string) Listed {
 		x := Listed{Target: LSM{Hook: name}}
 		if l.o.Args {
 			if proto, err := prototype.Of(l.env, "", hookPrefix+name); err == nil {

@@ -170,10 +170,8 @@ func parseCounter(s *spelling.Scanned, typ uint32) (Target, error) {
 	if err != nil {
 		return nil, err
 	}
-	if ev.Type != typ {
-		if typ != pmc.TypeHardware || ev.Type != pmc.TypeCache {
-			return nil, s.Errorf(p[0].Off, "%s is no %s event; perf:EVENT:period:N takes any", p[0].Text, s.Kind)
-		}
+	if ev.Type != typ && (typ != pmc.TypeHardware || ev.Type != pmc.TypeCache) {
+		return nil, s.Errorf(p[0].Off, "%s is no %s event; perf:EVENT:period:N takes any", p[0].Text, s.Kind)
 	}
 	period := defaultPeriods[ev.Name]
 	if period == 0 {

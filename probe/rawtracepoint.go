@@ -30,16 +30,7 @@ type RawTracepoint struct {
 func (RawTracepoint) requires(q *requirer) { q.capability("CAP_PERFMON", perfmon) }
 
 func (t RawTracepoint) list(l *lister) error {
-	spec, err := l.env.BTF()
-	if err != nil {
-		return err
-	}
-	if t.Module != "" && t.Module != "vmlinux" {
-		if spec, err = l.env.ModuleBTF(t.Module); err != nil {
-			return err
-		}
-	}
-	return l.named(t.Name, prototype.Names[*btf.Typedef](spec, rawTypePrefix), func(name string) Listed {
+	return listNames[*btf.Typedef](l, t.Module, rawTypePrefix, t.Name, func(name string) Listed {
 		one := RawTracepoint{Module: t.Module, Name: name}
 		x := Listed{Target: one, Module: t.Module}
 		if l.o.Args {
@@ -123,10 +114,7 @@ const rawTypePrefix = "btf_trace_"
 // prototype returns the parameters of a tracepoint, from the typedef that
 // TRACE_EVENT leaves in BTF, without the leading data pointer.
 func (t RawTracepoint) prototype(r *resolver) ([]btf.FuncParam, error) {
-	spec, err := r.env.BTF()
-	if err == nil && t.Module != "" && t.Module != "vmlinux" {
-		spec, err = r.env.ModuleBTF(t.Module)
-	}
+	spec, err := prototype.Types(r.env, t.Module)
 	if err != nil {
 		return nil, err
 	}
@@ -161,10 +149,7 @@ func (r *resolver) noRaw(spec *btf.Spec, name string) error {
 }
 
 func (t RawTracepoint) matches(r *resolver) error {
-	spec, err := r.env.BTF()
-	if err == nil && t.Module != "" && t.Module != "vmlinux" {
-		spec, err = r.env.ModuleBTF(t.Module)
-	}
+	spec, err := prototype.Types(r.env, t.Module)
 	if err != nil {
 		return err
 	}

@@ -42,13 +42,17 @@ type FmodRet struct {
 }
 
 func (t Fentry) resolve(r *resolver) error {
-	return trampoline{t, t.Module, t.Symbol, t.BPF, ebpf.AttachTraceFEntry, ""}.tracing(r)
+	return t.trampoline().tracing(r)
+}
+
+func (t Fentry) trampoline() trampoline {
+	return trampoline{target: t, module: t.Module, symbol: t.Symbol, bpf: t.BPF, at: ebpf.AttachTraceFEntry}
 }
 
 func (t Fentry) requires(q *requirer) { q.kernel(feature.Fentry, t.Symbol) }
 
 func (t Fentry) list(l *lister) error {
-	return l.trampolines(trampoline{t, t.Module, t.Symbol, 0, ebpf.AttachTraceFEntry, ""}, feature.Fentry, func(s kallsyms.Symbol) Target {
+	return l.trampolines(t.trampoline(), feature.Fentry, func(s kallsyms.Symbol) Target {
 		return Fentry{Module: s.Module, Symbol: s.Name}
 	})
 }
@@ -56,13 +60,17 @@ func (t Fentry) list(l *lister) error {
 func (t Fentry) word() string { return t.Symbol }
 
 func (t Fexit) resolve(r *resolver) error {
-	return trampoline{t, t.Module, t.Symbol, t.BPF, ebpf.AttachTraceFExit, ""}.tracing(r)
+	return t.trampoline().tracing(r)
+}
+
+func (t Fexit) trampoline() trampoline {
+	return trampoline{target: t, module: t.Module, symbol: t.Symbol, bpf: t.BPF, at: ebpf.AttachTraceFExit}
 }
 
 func (t Fexit) requires(q *requirer) { q.kernel(feature.Fexit, t.Symbol) }
 
 func (t Fexit) list(l *lister) error {
-	return l.trampolines(trampoline{t, t.Module, t.Symbol, 0, ebpf.AttachTraceFExit, ""}, feature.Fexit, func(s kallsyms.Symbol) Target {
+	return l.trampolines(t.trampoline(), feature.Fexit, func(s kallsyms.Symbol) Target {
 		return Fexit{Module: s.Module, Symbol: s.Name}
 	})
 }
@@ -70,7 +78,7 @@ func (t Fexit) list(l *lister) error {
 func (t Fexit) word() string { return t.Symbol }
 
 func (t FmodRet) resolve(r *resolver) error {
-	return trampoline{t, t.Module, t.Symbol, 0, ebpf.AttachModifyReturn, ""}.tracing(r)
+	return trampoline{target: t, module: t.Module, symbol: t.Symbol, at: ebpf.AttachModifyReturn}.tracing(r)
 }
 
 func (t FmodRet) requires(q *requirer) { q.kernel(feature.Fexit, t.Symbol) }

@@ -17,12 +17,17 @@ import (
 	"github.com/borescope/borescope/probe/env"
 )
 
+// Types are those of a module, or the kernel's own where none is named.
+func Types(e *env.Env, module string) (*btf.Spec, error) {
+	if module == "" || module == "vmlinux" {
+		return e.BTF()
+	}
+	return e.ModuleBTF(module)
+}
+
 // Of is a function's type, from the kernel's BTF or a module's.
 func Of(e *env.Env, module, name string) (*btf.FuncProto, error) {
-	spec, err := e.BTF()
-	if module != "" && module != "vmlinux" {
-		spec, err = e.ModuleBTF(module)
-	}
+	spec, err := Types(e, module)
 	if err != nil {
 		return nil, err
 	}

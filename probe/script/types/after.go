@@ -1,7 +1,8 @@
 package types
 
 import (
-	"sort"
+	"maps"
+	"slices"
 	"strconv"
 
 	"github.com/borescope/borescope/probe/script/syntax"
@@ -18,12 +19,7 @@ func (c *checker) after() {
 		}
 	}
 	c.top(v.topLevel)
-	names := make([]string, 0, len(decls))
-	for name := range decls {
-		names = append(names, name)
-	}
-	sort.Strings(names)
-	for _, name := range names {
+	for _, name := range slices.Sorted(maps.Keys(decls)) {
 		if !v.used[name] {
 			c.warn(decls[name], "Unused map: "+name)
 		}
