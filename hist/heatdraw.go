@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/borescope/borescope/internal/escape"
+	"github.com/borescope/borescope/escape"
 )
 
 // HeatOptions are the options of drawing a heat map; the zero value is a red

@@ -7,11 +7,11 @@ import (
 	"io"
 	"os"
 
-	"github.com/borescope/borescope/internal/cli"
-	"github.com/borescope/borescope/internal/escape"
+	"github.com/borescope/borescope/escape"
 	"github.com/borescope/borescope/probe/script/syntax"
 	"github.com/borescope/borescope/probe/script/syntax/attach"
 	"github.com/borescope/borescope/probe/script/types"
+	"github.com/borescope/borescope/probe/tool/cli"
 )
 
 const usage = `bt reads scripts in bpftrace's language, as of 0.26.1. It runs nothing yet.

@@ -33,14 +33,14 @@ import (
 
 	"github.com/cilium/ebpf"
 
-	"github.com/borescope/borescope/internal/cli"
-	"github.com/borescope/borescope/internal/escape"
+	"github.com/borescope/borescope/escape"
 	"github.com/borescope/borescope/internal/procfs"
 	"github.com/borescope/borescope/mapx"
 	"github.com/borescope/borescope/mapx/recording"
 	"github.com/borescope/borescope/mapx/recording/hostfs"
 	"github.com/borescope/borescope/probe"
 	"github.com/borescope/borescope/probe/env"
+	"github.com/borescope/borescope/probe/tool/cli"
 )
 
 func main() {

@@ -12,7 +12,7 @@ package main
 import (
 	"os"
 
-	"github.com/borescope/borescope/internal/cli"
+	"github.com/borescope/borescope/probe/tool/cli"
 )
 
 func main() {

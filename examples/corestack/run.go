@@ -9,9 +9,9 @@ import (
 	"path/filepath"
 	"slices"
 
-	"github.com/borescope/borescope/internal/cli"
-	"github.com/borescope/borescope/internal/escape"
+	"github.com/borescope/borescope/escape"
 	"github.com/borescope/borescope/internal/procfs"
+	"github.com/borescope/borescope/probe/tool/cli"
 	"github.com/borescope/borescope/stack"
 	"github.com/borescope/borescope/stack/core"
 	"github.com/borescope/borescope/stack/python"

@@ -8,7 +8,7 @@ import (
 	"context"
 	"os"
 
-	"github.com/borescope/borescope/internal/cli"
+	"github.com/borescope/borescope/probe/tool/cli"
 )
 
 func main() {

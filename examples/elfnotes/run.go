@@ -12,9 +12,9 @@ import (
 	"os"
 
 	"github.com/borescope/borescope/elfnotes"
-	"github.com/borescope/borescope/internal/cli"
-	"github.com/borescope/borescope/internal/escape"
+	"github.com/borescope/borescope/escape"
 	"github.com/borescope/borescope/internal/procfs"
+	"github.com/borescope/borescope/probe/tool/cli"
 )
 
 // maxStream bounds what is read from standard input and from raw streams.

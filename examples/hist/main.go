@@ -24,9 +24,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/borescope/borescope/escape"
 	"github.com/borescope/borescope/hist"
-	"github.com/borescope/borescope/internal/cli"
-	"github.com/borescope/borescope/internal/escape"
+	"github.com/borescope/borescope/probe/tool/cli"
 )
 
 func main() {

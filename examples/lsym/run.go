@@ -8,8 +8,8 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/borescope/borescope/internal/cli"
-	"github.com/borescope/borescope/internal/escape"
+	"github.com/borescope/borescope/escape"
+	"github.com/borescope/borescope/probe/tool/cli"
 	"github.com/borescope/borescope/symbol"
 )
 

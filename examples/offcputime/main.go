@@ -21,7 +21,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/borescope/borescope/internal/escape"
+	"github.com/borescope/borescope/escape"
 	"github.com/borescope/borescope/probe"
 	"github.com/borescope/borescope/probe/tool"
 	"github.com/borescope/borescope/stack/collect"

@@ -14,8 +14,8 @@ import (
 	"io"
 	"os"
 
-	"github.com/borescope/borescope/internal/cli"
-	"github.com/borescope/borescope/internal/escape"
+	"github.com/borescope/borescope/escape"
+	"github.com/borescope/borescope/probe/tool/cli"
 	"github.com/borescope/borescope/stack"
 )
 

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/borescope/borescope/internal/escape"
+	"github.com/borescope/borescope/escape"
 	"github.com/borescope/borescope/pmc"
 )
 

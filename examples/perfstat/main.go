@@ -8,8 +8,8 @@ import (
 	"os/signal"
 	"syscall"
 
-	"github.com/borescope/borescope/internal/cli"
 	"github.com/borescope/borescope/internal/privileges"
+	"github.com/borescope/borescope/probe/tool/cli"
 )
 
 func main() {

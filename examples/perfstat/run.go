@@ -14,10 +14,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/borescope/borescope/internal/cli"
-	"github.com/borescope/borescope/internal/escape"
+	"github.com/borescope/borescope/escape"
 	"github.com/borescope/borescope/internal/privileges"
 	"github.com/borescope/borescope/pmc"
+	"github.com/borescope/borescope/probe/tool/cli"
 )
 
 const usage = `usage: perfstat [flags] [-- COMMAND [ARGUMENT …]]

@@ -17,9 +17,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/borescope/borescope/internal/cli"
 	"github.com/borescope/borescope/internal/testenv"
 	"github.com/borescope/borescope/pmc"
+	"github.com/borescope/borescope/probe/tool/cli"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")

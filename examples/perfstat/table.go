@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/borescope/borescope/internal/escape"
+	"github.com/borescope/borescope/escape"
 	"github.com/borescope/borescope/pmc"
 )
 

@@ -9,9 +9,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/borescope/borescope/internal/cli"
 	"github.com/borescope/borescope/pmc"
 	"github.com/borescope/borescope/probe"
+	"github.com/borescope/borescope/probe/tool/cli"
 )
 
 // config is what the command line asks for.

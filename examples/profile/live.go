@@ -11,11 +11,11 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/borescope/borescope/internal/cli"
-	"github.com/borescope/borescope/internal/escape"
+	"github.com/borescope/borescope/escape"
 	"github.com/borescope/borescope/internal/privileges"
 	"github.com/borescope/borescope/mapx"
 	"github.com/borescope/borescope/probe"
+	"github.com/borescope/borescope/probe/tool/cli"
 	"github.com/borescope/borescope/stack/collect"
 	"github.com/borescope/borescope/stack/profile"
 	"github.com/borescope/borescope/symbol"

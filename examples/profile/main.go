@@ -20,10 +20,10 @@ import (
 	"runtime/debug"
 	"syscall"
 
-	"github.com/borescope/borescope/internal/cli"
-	"github.com/borescope/borescope/internal/escape"
+	"github.com/borescope/borescope/escape"
 	"github.com/borescope/borescope/internal/privileges"
 	"github.com/borescope/borescope/probe"
+	"github.com/borescope/borescope/probe/tool/cli"
 )
 
 func main() {

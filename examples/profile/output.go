@@ -7,7 +7,7 @@ import (
 	"io"
 	"os"
 
-	"github.com/borescope/borescope/internal/escape"
+	"github.com/borescope/borescope/escape"
 	"github.com/borescope/borescope/stack"
 	"github.com/borescope/borescope/stack/profile"
 )

@@ -15,8 +15,8 @@ import (
 
 	"github.com/google/pprof/profile"
 
-	"github.com/borescope/borescope/internal/cli"
 	"github.com/borescope/borescope/internal/testenv"
+	"github.com/borescope/borescope/probe/tool/cli"
 	profilepkg "github.com/borescope/borescope/stack/profile"
 )
 

@@ -22,12 +22,12 @@ import (
 	"strings"
 	"time"
 
-	"github.com/borescope/borescope/internal/cli"
-	"github.com/borescope/borescope/internal/escape"
+	"github.com/borescope/borescope/escape"
 	"github.com/borescope/borescope/internal/procfs"
 	"github.com/borescope/borescope/mapx"
 	"github.com/borescope/borescope/mapx/recording"
 	"github.com/borescope/borescope/mapx/recording/hostfs"
+	"github.com/borescope/borescope/probe/tool/cli"
 )
 
 func main() {

@@ -20,7 +20,7 @@ import (
 	"os"
 	"slices"
 
-	"github.com/borescope/borescope/internal/escape"
+	"github.com/borescope/borescope/escape"
 	"github.com/borescope/borescope/probe"
 	"github.com/borescope/borescope/probe/tool"
 	"github.com/borescope/borescope/stack/collect"

@@ -6,7 +6,7 @@ import (
 	"io"
 	"strconv"
 
-	"github.com/borescope/borescope/internal/escape"
+	"github.com/borescope/borescope/escape"
 	"github.com/borescope/borescope/symbol"
 )
 

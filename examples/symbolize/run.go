@@ -12,9 +12,9 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/borescope/borescope/internal/cli"
-	"github.com/borescope/borescope/internal/escape"
+	"github.com/borescope/borescope/escape"
 	"github.com/borescope/borescope/internal/procfs"
+	"github.com/borescope/borescope/probe/tool/cli"
 	"github.com/borescope/borescope/symbol"
 )
 

@@ -29,10 +29,11 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/borescope/borescope/internal/escape"
+	"github.com/borescope/borescope/escape"
 	"github.com/borescope/borescope/mapx"
 	"github.com/borescope/borescope/probe"
 	"github.com/borescope/borescope/probe/action"
+	"github.com/borescope/borescope/probe/sysnames"
 	"github.com/borescope/borescope/probe/tool"
 )
 
@@ -56,7 +57,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	o.failed = t.Bool("x,failures", "only calls that failed")
 	t.Func("e,errno", "ERRNO", "only calls that failed so: EPERM, or 1", func(s string) (err error) {
 		var ok bool
-		if o.errno, ok = tool.ParseErrno(s); !ok {
+		if o.errno, ok = sysnames.ErrnoNumber(s); !ok {
 			err = fmt.Errorf("%q is not an error", s)
 		}
 		return err
@@ -66,7 +67,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	byPID := t.Bool("P,process", "by process instead of call")
 	t.Func("syscall", "NAME", "only this system call; -l lists them", func(s string) (err error) {
 		var ok bool
-		if o.call, ok = tool.SyscallNumber(runtime.GOARCH, s); !ok {
+		if o.call, ok = sysnames.SyscallNumber(runtime.GOARCH, s); !ok {
 			err = fmt.Errorf("%q is not a system call", s)
 		}
 		return err
@@ -78,7 +79,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 		return err
 	}
 	if *list {
-		return escape.Text(stdout, strings.Join(tool.SyscallNames(runtime.GOARCH), "\n")+"\n")
+		return escape.Text(stdout, strings.Join(sysnames.Syscalls(runtime.GOARCH), "\n")+"\n")
 	}
 	if *byPID {
 		return count(ctx, stdout, t, o, byProcess)
@@ -96,7 +97,7 @@ type by[K comparable] struct {
 var byCall = by[uint32]{
 	func(c *action.Ctx) []any { return []any{c.Field("id")} },
 	[]string{"SYSCALL %-22s"},
-	func(s *tool.Session, id uint32) []any { return []any{tool.SyscallName(s.Arch(), int(int32(id)))} },
+	func(s *tool.Session, id uint32) []any { return []any{sysnames.Syscall(s.Arch(), int(int32(id)))} },
 }
 
 type process struct {

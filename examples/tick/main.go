@@ -10,7 +10,7 @@ import (
 	"os"
 	"os/signal"
 
-	"github.com/borescope/borescope/internal/cli"
+	"github.com/borescope/borescope/probe/tool/cli"
 )
 
 func main() {

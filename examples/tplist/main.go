@@ -10,7 +10,7 @@ import (
 	"os/signal"
 	"runtime/debug"
 
-	"github.com/borescope/borescope/internal/cli"
+	"github.com/borescope/borescope/probe/tool/cli"
 )
 
 // fewCollections suits a process that lists and ends: a thousand probes are a

@@ -15,8 +15,8 @@ import (
 	"testing/fstest"
 
 	"github.com/borescope/borescope/elfnotes"
+	"github.com/borescope/borescope/escape"
 	"github.com/borescope/borescope/internal/elfbuild"
-	"github.com/borescope/borescope/internal/escape"
 	"github.com/borescope/borescope/internal/testenv"
 
 	"github.com/borescope/borescope/internal/golden"

@@ -25,6 +25,7 @@ import (
 	"github.com/borescope/borescope/probe"
 	"github.com/borescope/borescope/probe/action"
 	"github.com/borescope/borescope/probe/ir"
+	"github.com/borescope/borescope/probe/sysnames"
 	"github.com/borescope/borescope/probe/tool"
 )
 
@@ -203,7 +204,7 @@ func (t *thread) where(arch string) string {
 		return "-"
 	}
 	if call := most[len(most)-1].Key; call > 0 {
-		return tool.SyscallName(arch, int(call)-1)
+		return sysnames.Syscall(arch, int(call)-1)
 	}
 	return "fault"
 }

@@ -10,9 +10,9 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/borescope/borescope/internal/cli"
-	"github.com/borescope/borescope/internal/escape"
+	"github.com/borescope/borescope/escape"
 	"github.com/borescope/borescope/internal/privileges"
+	"github.com/borescope/borescope/probe/tool/cli"
 )
 
 // Main runs a tool as the process's whole work, and returns the exit status for

@@ -13,8 +13,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/borescope/borescope/internal/cli"
-	"github.com/borescope/borescope/internal/escape"
+	"github.com/borescope/borescope/escape"
 	"github.com/borescope/borescope/internal/kernel"
 	"github.com/borescope/borescope/internal/privileges"
 	"github.com/borescope/borescope/mapx/recording"
@@ -22,6 +21,7 @@ import (
 	"github.com/borescope/borescope/probe/action"
 	"github.com/borescope/borescope/probe/ir"
 	"github.com/borescope/borescope/probe/ir/bpf"
+	"github.com/borescope/borescope/probe/tool/cli"
 )
 
 // Run attaches the first of the programs that this kernel can run, prints

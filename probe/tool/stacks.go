@@ -9,7 +9,7 @@ import (
 	"slices"
 	"syscall"
 
-	"github.com/borescope/borescope/internal/escape"
+	"github.com/borescope/borescope/escape"
 	"github.com/borescope/borescope/mapx"
 	"github.com/borescope/borescope/probe"
 	"github.com/borescope/borescope/stack"

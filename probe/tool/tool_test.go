@@ -12,7 +12,6 @@ import (
 	"regexp"
 	"runtime"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -230,54 +229,6 @@ func TestFullDisk(t *testing.T) {
 	s.Printf("x\n")
 	if err := s.finish(); err == nil {
 		t.Error("no error")
-	}
-}
-
-// The tables of names are those of golang.org/x/sys.
-func TestSyscallNames(t *testing.T) {
-	testenv.Need(t, testenv.Go)
-	dir, err := testenv.Command(t, "go", "list", "-m", "-f", "{{.Dir}}", "golang.org/x/sys").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, arch := range []string{"amd64", "arm64"} {
-		file := filepath.Join(strings.TrimSpace(string(dir)), "unix", "zsysnum_linux_"+arch+".go")
-		src, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		all := regexp.MustCompile(`(?m)^\tSYS_(\w+)\s*=\s*(\d+)`).FindAllStringSubmatch(string(src), -1)
-		if len(all) < 300 {
-			t.Fatalf("%s has %d system calls", file, len(all))
-		}
-		for _, m := range all {
-			nr, _ := strconv.Atoi(m[2])
-			name := strings.ToLower(m[1])
-			if back, ok := SyscallNumber(arch, name); SyscallName(arch, nr) != name || !ok || back != nr {
-				t.Errorf("%s: %d is %q, and %s is %d", arch, nr, SyscallName(arch, nr), name, back)
-			}
-		}
-	}
-	if s := SyscallName("amd64", 9999); s != "[9999]" {
-		t.Errorf("%q", s)
-	}
-}
-
-func TestErrnoNames(t *testing.T) {
-	for n := 1; n <= 133; n++ {
-		alias := n == 95 || n == 117 // EOPNOTSUPP is ENOTSUP, too, and EUCLEAN EFSCORRUPTED
-		if want := errnoName(n); want != "" && ErrnoName(n) != want && !alias {
-			t.Errorf("%d is %s, want %s", n, ErrnoName(n), want)
-		}
-	}
-	if n, ok := ParseErrno("EPERM"); n != 1 || !ok {
-		t.Errorf("EPERM is %d", n)
-	}
-	if n, ok := ParseErrno("13"); n != 13 || !ok {
-		t.Errorf("13 is %d", n)
-	}
-	if _, ok := ParseErrno("EVERYTHING"); ok {
-		t.Error("EVERYTHING is an error")
 	}
 }
 

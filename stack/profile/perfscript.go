@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/borescope/borescope/internal/escape"
+	"github.com/borescope/borescope/escape"
 )
 
 // WritePerfScript writes the profile as "perf script" prints samples, which

@@ -5,7 +5,7 @@ import (
 
 	"github.com/google/pprof/profile"
 
-	"github.com/borescope/borescope/internal/escape"
+	"github.com/borescope/borescope/escape"
 	"github.com/borescope/borescope/stack"
 )
 

@@ -4,7 +4,7 @@ import (
 	"io"
 	"slices"
 
-	"github.com/borescope/borescope/internal/escape"
+	"github.com/borescope/borescope/escape"
 )
 
 // The file format of https://www.speedscope.app/file-format-schema.json, the

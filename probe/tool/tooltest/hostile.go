@@ -13,8 +13,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/borescope/borescope/escape"
 	"github.com/borescope/borescope/internal/compress"
-	"github.com/borescope/borescope/internal/escape"
 	"github.com/borescope/borescope/mapx"
 	"github.com/borescope/borescope/mapx/recording"
 )

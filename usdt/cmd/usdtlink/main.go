@@ -11,7 +11,7 @@ import (
 	"context"
 	"os"
 
-	"github.com/borescope/borescope/internal/escape"
+	"github.com/borescope/borescope/escape"
 )
 
 func main() {

@@ -1,4 +1,4 @@
-package tool
+package lifecycle
 
 import (
 	"cmp"
@@ -35,9 +35,9 @@ func openRecords(t *testing.T, spec pmc.SamplingSpec) *pmc.Sampler {
 	return s
 }
 
-// TestProcessEvents names an address of a program that ran and ended before
+// TestEvents names an address of a program that ran and ended before
 // anything of it was read.
-func TestProcessEvents(t *testing.T) {
+func TestEvents(t *testing.T) {
 	testenv.Need(t, testenv.Root)
 	s := openRecords(t, pmc.SamplingSpec{Task: true, Comm: true, Mmap: true})
 	exe, err := os.Executable()
@@ -71,7 +71,7 @@ func TestProcessEvents(t *testing.T) {
 		if !ok {
 			break
 		}
-		if ev, ok := ProcessEvent(&rec); ok && ev.PID == cmd.Process.Pid {
+		if ev, ok := Event(&rec); ok && ev.PID == cmd.Process.Pid {
 			events = append(events, timed{rec.ID.Time, ev})
 		}
 	}

@@ -1,6 +1,6 @@
 //go:build !linux
 
-package tool
+package sysnames
 
 // errnoName knows nothing: other systems have other numbers.
 func errnoName(int) string { return "" }

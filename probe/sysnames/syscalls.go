@@ -1,4 +1,4 @@
-package tool
+package sysnames
 
 import (
 	"maps"
@@ -8,17 +8,17 @@ import (
 	"sync"
 )
 
-// SyscallName is the name of a system call by its number, as the kernel numbers
+// Syscall is the name of a system call by its number, as the kernel numbers
 // them on that architecture (GOARCH's spelling; amd64 and arm64 are known), or
 // "[number]".
-func SyscallName(arch string, nr int) string {
+func Syscall(arch string, nr int) string {
 	if name, ok := syscalls(arch)[nr]; ok {
 		return name
 	}
 	return "[" + strconv.Itoa(nr) + "]"
 }
 
-// SyscallNumber is the inverse of SyscallName, for names.
+// SyscallNumber is the inverse of Syscall, for names.
 func SyscallNumber(arch, name string) (nr int, ok bool) {
 	for nr, n := range syscalls(arch) {
 		if n == name {
@@ -28,8 +28,8 @@ func SyscallNumber(arch, name string) (nr int, ok bool) {
 	return 0, false
 }
 
-// SyscallNames are all names of an architecture, sorted.
-func SyscallNames(arch string) []string { return slices.Sorted(maps.Values(syscalls(arch))) }
+// Syscalls are all names of an architecture, sorted.
+func Syscalls(arch string) []string { return slices.Sorted(maps.Values(syscalls(arch))) }
 
 func syscalls(arch string) map[int]string {
 	switch arch {

@@ -1,20 +1,20 @@
-package tool
+package sysnames
 
 import (
 	"strconv"
 	"sync"
 )
 
-// ErrnoName is the name of an error number: "ENOENT", or the number.
-func ErrnoName(errno int) string {
+// Errno is the name of an error number: "ENOENT", or the number.
+func Errno(errno int) string {
 	if name, ok := errnoNames()[errno]; ok {
 		return name
 	}
 	return strconv.Itoa(errno)
 }
 
-// ParseErrno is the inverse of ErrnoName.
-func ParseErrno(s string) (errno int, ok bool) {
+// ErrnoNumber is the inverse of Errno.
+func ErrnoNumber(s string) (errno int, ok bool) {
 	for n, name := range errnoNames() {
 		if name == s {
 			return n, true

@@ -1,17 +1,17 @@
-package tool
+package lifecycle
 
 import (
 	"github.com/borescope/borescope/pmc"
 	"github.com/borescope/borescope/symbol"
 )
 
-// ProcessEvent returns what a record of a pmc.Sampler says of the life of a process,
+// Event returns what a record of a pmc.Sampler says of the life of a process,
 // for symbol.Processes.Handle: with these, processes are named that ended before
 // anybody asked. ok is false for records of threads and of anything else. The
 // sampler asks for Task, Comm and Mmap; records of several CPUs are handed on in the
 // order of their times (Record.ID.Time, with Time). The event holds none of the record's
 // memory.
-func ProcessEvent(rec *pmc.Record) (ev symbol.Event, ok bool) {
+func Event(rec *pmc.Record) (ev symbol.Event, ok bool) {
 	switch {
 	case rec.IsFork():
 		t := &rec.Task

@@ -10,7 +10,7 @@ import (
 	"os"
 	"syscall"
 
-	"github.com/borescope/borescope/internal/escape"
+	"github.com/borescope/borescope/escape"
 )
 
 // UsageError is a mistake on the command line.
