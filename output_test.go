@@ -25,7 +25,7 @@ var writers = map[string]string{
 	"probe/tool/output.go: o.buf.Write":     "JSON in memory",
 	"probe/tool/command.go: c.gate.Write":   "a pipe to a command",
 	"usdt/cmd/usdtlink/run.go: f.Write":     "the linked file",
-	"internal/cli/cli.go: fmt.Fprintf":      "lines of escape.Errors",
+	"probe/tool/cli/cli.go: fmt.Fprintf":    "lines of escape.Errors",
 }
 
 // TestToolsPrintSafely finds where tools print what is not made safe for a
@@ -33,7 +33,7 @@ var writers = map[string]string{
 // or by a tool.Session, which does.
 func TestToolsPrintSafely(t *testing.T) {
 	used := map[string]bool{}
-	tools := []string{"examples/*", "probe/tool", "internal/cli", "usdt/cmd/*"}
+	tools := []string{"examples/*", "probe/tool", "probe/tool/cli", "usdt/cmd/*"}
 	for _, p := range packages(t) {
 		if !slices.ContainsFunc(tools, func(pattern string) bool { ok, _ := path.Match(pattern, p.dir); return ok }) {
 			continue
@@ -46,7 +46,7 @@ func TestToolsPrintSafely(t *testing.T) {
 				for _, raw := range rawPrints(d) {
 					place := path.Join(p.dir, name) + ": " + raw.name
 					if used[place] = true; writers[place] == "" {
-						t.Errorf("%s: %s prints names as they are: use internal/escape", fset.Position(raw.pos), raw.name)
+						t.Errorf("%s: %s prints names as they are: use package escape", fset.Position(raw.pos), raw.name)
 					}
 				}
 			}

@@ -24,7 +24,7 @@ const module = "github.com/borescope/borescope"
 // folders are the top-level folders, exactly. A new concept becomes a
 // sub-package of the one that it refines.
 var folders = []string{
-	"elfnotes", "examples", "hist", "internal", "mapx", "pmc", "probe", "stack", "symbol", "usdt",
+	"elfnotes", "escape", "examples", "hist", "internal", "mapx", "pmc", "probe", "stack", "symbol", "usdt",
 }
 
 const (
@@ -40,16 +40,18 @@ const (
 // refines a package moves there.
 var imports = map[string][]string{
 	"elfnotes":                 {},
-	"hist":                     {},
+	"escape":                   {},
+	"hist":                     {"escape"},
 	"symbol":                   {"elfnotes", "github.com/ianlancetaylor/demangle"},
 	"symbol/lifecycle":         {"symbol", "pmc"},
 	"stack":                    {"elfnotes", asm, "github.com/google/pprof/profile"}, // the last two until they are bpfwalk's and profile's
 	"stack/bpfwalk":            {"stack", "stack/python", cilium, asm},
-	"stack/profile":            {"stack", "github.com/google/pprof/profile"},
+	"stack/profile":            {"stack", "escape", "github.com/google/pprof/profile"},
 	"stack/python":             {"stack", "elfnotes", "symbol"},
 	"stack/perfdata":           {"stack", "elfnotes", "symbol"},
 	"stack/core":               {"stack", "elfnotes", "symbol"},
 	"usdt":                     {"elfnotes"},
+	"usdt/cmd":                 {"usdt", "elfnotes", "escape", "probe/tool/cli"},
 	"pmc":                      {"golang.org/x/sys/unix"},
 	"pmc/measure":              {"pmc"},
 	"mapx":                     {cilium, btf, "hist"}, // btf: what the kernel says of a map's key and value
@@ -60,7 +62,7 @@ var imports = map[string][]string{
 	"probe/env":                {btf, "symbol"},
 	"probe/deploy":             {"probe", "probe/env", cilium, btf}, // btf: layouts of maps
 	"probe/broker":             {"probe", "probe/env", "probe/deploy", cilium, "golang.org/x/sys/unix"},
-	"probe/container":          {},
+	"probe/container":          {"escape"},
 	"probe/internal":           {"probe/env", cilium, btf},
 	"probe/internal/spelling":  {},
 	"probe/internal/perfevent": {"pmc"},
@@ -87,6 +89,7 @@ var imports = map[string][]string{
 	},
 	"probe/sysnames": {},
 	"probe/tool":     {"all"},
+	"probe/tool/cli": {"escape"},
 	"examples":       {"all"},
 
 	"internal": {

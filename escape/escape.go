@@ -1,7 +1,13 @@
 // Package escape makes text that strangers chose safe for where it goes: names of
-// files, threads, functions and probes are whatever their owners like. There is
-// one function for each kind of output, and tools print by Fprintf, which leaves
-// nothing to remember.
+// files, threads, functions and probes are whatever their owners like, and a program
+// that runs as root prints them to a terminal, into a log, a web page, a metric. There
+// is one function for each kind of output: Terminal, Folded, Markup, Label, JSON.
+// Programs print by Fprintf, which leaves nothing to remember.
+//
+//	escape.Fprintf(os.Stdout, "%-16s %s\n", comm, path)
+//
+// Nothing here fails: what cannot be shown is replaced. All functions may be called
+// by several goroutines.
 package escape
 
 import (
@@ -67,20 +73,20 @@ func Terminal(s string) string {
 	}, s)
 }
 
-// Lines is Terminal for text of several lines: line feeds and tabs stay.
-func Lines(s string) string {
-	lines := strings.SplitAfter(s, "\n")
-	for i, line := range lines {
+// lines is Terminal for text of several lines: line feeds and tabs stay.
+func lines(s string) string {
+	all := strings.SplitAfter(s, "\n")
+	for i, line := range all {
 		body, end := strings.CutSuffix(line, "\n")
 		cells := strings.Split(body, "\t")
 		for j := range cells {
 			cells[j] = Terminal(cells[j])
 		}
-		if lines[i] = strings.Join(cells, "\t"); end {
-			lines[i] += "\n"
+		if all[i] = strings.Join(cells, "\t"); end {
+			all[i] += "\n"
 		}
 	}
-	return strings.Join(lines, "")
+	return strings.Join(all, "")
 }
 
 // Frame is a frame of a folded stack: a ';' becomes ':', what Terminal replaces
@@ -146,10 +152,6 @@ func Markup(s string) string {
 		return r
 	}, s))
 }
-
-// UTF8 is s for a protocol that only carries UTF-8, as strings of proto3 do:
-// U+FFFD stands for runs of bytes that are none.
-func UTF8(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
 
 var label = strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`)
 

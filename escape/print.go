@@ -53,10 +53,10 @@ func (a argument) Format(f fmt.State, verb rune) {
 	io.WriteString(f, Terminal(fmt.Sprintf(fmt.FormatString(f, verb), a.v)))
 }
 
-// Text writes text of several lines that the program itself laid out, with what
-// acts on a terminal, but for line feeds and tabs, replaced.
+// Text writes text of several lines that the program itself laid out, a usage page or
+// a table, with what acts on a terminal, but for line feeds and tabs, replaced.
 func Text(w io.Writer, s string) error {
-	_, err := io.WriteString(w, Lines(s))
+	_, err := io.WriteString(w, lines(s))
 	return err
 }
 

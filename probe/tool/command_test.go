@@ -1,8 +1,10 @@
 package tool
 
 import (
-	"errors"
+	"io"
 	"testing"
+
+	"github.com/borescope/borescope/probe/tool/cli"
 )
 
 // A command is one program: of a pipeline or a list nobody could say which one is
@@ -29,8 +31,7 @@ func TestCommandIsOneProgram(t *testing.T) {
 			t.Errorf("%q: %q, want %q", line, got, want)
 		}
 	}
-	var usage *UsageError
-	if _, err := New("demo", "").Command("true | cat"); !errors.As(err, &usage) {
+	if _, err := New("demo", "").Command("true | cat"); cli.Status("demo", err, io.Discard) != 2 {
 		t.Errorf("a pipeline: %v", err)
 	}
 }

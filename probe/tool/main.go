@@ -29,12 +29,8 @@ func Main(name string, run func(ctx context.Context, args []string, stdout io.Wr
 	// timeout(1) sends its signal twice, to the process and to its group: what
 	// comes within a second of the first one is the same Ctrl-C.
 	context.AfterFunc(ctx, func() { time.AfterFunc(time.Second, stop) })
-	return Status(name, run(privileges.Alone(ctx), os.Args[1:], os.Stdout), os.Stderr)
+	return cli.Status(name, run(privileges.Alone(ctx), os.Args[1:], os.Stdout), os.Stderr)
 }
-
-// Status prints an error, joined ones each in a line, and returns the exit status that
-// Main returns.
-func Status(name string, err error, stderr io.Writer) int { return cli.Status(name, err, stderr) }
 
 // oneLine puts what errors.Join has on lines of their own behind each other.
 func oneLine(err error) string {

@@ -42,7 +42,7 @@ func restrict(target probe.Target, pid int) probe.Target {
 	return target
 }
 
-// Target is ParseTarget, or with regexps ParseRegexp. A mistake is a *UsageError.
+// Target is ParseTarget, or with regexps ParseRegexp. A mistake is as Usagef has it.
 func (t *Tool) Target(text string, regexps bool, pid int) (target probe.Target, err error) {
 	if regexps {
 		target, err = t.ParseRegexp(text, pid)

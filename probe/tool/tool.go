@@ -15,6 +15,7 @@ import (
 	"github.com/borescope/borescope/mapx/recording"
 	"github.com/borescope/borescope/probe"
 	"github.com/borescope/borescope/probe/action"
+	"github.com/borescope/borescope/probe/tool/cli"
 )
 
 // Tool is a command-line tracer: its flags, and Run. Declare flags, Parse, then
@@ -190,28 +191,15 @@ func (t *Tool) JSON() bool { return t.json }
 // Replaying reports whether -replay was given.
 func (t *Tool) Replaying() bool { return t.recording != nil }
 
-// UsageError is a mistake on the command line: exit status 2.
-type UsageError struct {
-	Tool string
-	Err  error
-}
-
-// Error reads "CAUSE (TOOL -h lists the flags)".
-func (e *UsageError) Error() string { return fmt.Sprintf("%v (%s -h lists the flags)", e.Err, e.Tool) }
-
-// Unwrap returns the cause.
-func (e *UsageError) Unwrap() error { return e.Err }
-
-// ExitStatus is 2 (Status).
-func (e *UsageError) ExitStatus() int { return 2 }
-
-// Usagef is a mistake on the command line that the tool itself has found.
+// Usagef returns a mistake on the command line that the tool itself has found, which
+// Main exits with status 2 for.
 func (t *Tool) Usagef(format string, args ...any) error {
-	return &UsageError{t.name, fmt.Errorf(format, args...)}
+	return cli.Usage(t.name, fmt.Errorf(format, args...))
 }
 
 // Parse reads the command line. With -h it writes the usage to stdout and
-// returns flag.ErrHelp; a mistake is a *UsageError. With -replay the flags of
+// returns flag.ErrHelp; a mistake is as
+// Usagef has it. With -replay the flags of
 // the recorded run hold, where args does not say otherwise, because what was
 // recorded depends on them.
 func (t *Tool) Parse(args []string, stdout io.Writer) error {
@@ -242,7 +230,7 @@ func (t *Tool) Parse(args []string, stdout io.Writer) error {
 		_, werr := io.WriteString(stdout, t.usage())
 		return errors.Join(err, werr)
 	case err != nil:
-		return &UsageError{t.name, err}
+		return cli.Usage(t.name, err)
 	case t.record != "" && t.replay != "":
 		return t.Usagef("-record and -replay exclude each other")
 	case t.replay != "":
@@ -322,7 +310,7 @@ func (t *Tool) parseRecorded(args []string) (err error) {
 	}
 	rest := t.fs.Args()
 	if err := t.fs.Parse(args); err != nil {
-		return &UsageError{t.name, err}
+		return cli.Usage(t.name, err)
 	}
 	if t.fs.NArg() > 0 {
 		rest = t.fs.Args()

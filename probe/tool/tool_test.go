@@ -23,6 +23,7 @@ import (
 	"github.com/borescope/borescope/probe/action"
 	"github.com/borescope/borescope/probe/internal/probetest"
 	"github.com/borescope/borescope/probe/ir/bpf"
+	"github.com/borescope/borescope/probe/tool/cli"
 )
 
 func TestMain(m *testing.M) { testenv.Main(m) }
@@ -75,15 +76,15 @@ func TestStatus(t *testing.T) {
 	for _, args := range []string{"-z", "-p x", "-p 0", "-p", "a b", "1 0", "1 x", "0", "-d -3", "-x=7", "-xz", "-pword", "--pid", "-Tp", "a b c"} {
 		_, _, _, err := parse(strings.Fields(args)...)
 		var out bytes.Buffer
-		if s := Status("demo", err, &out); s != 2 || strings.Count(out.String(), "\n") != 1 {
+		if s := cli.Status("demo", err, &out); s != 2 || strings.Count(out.String(), "\n") != 1 {
 			t.Errorf("%q: status %d, %q", args, s, out.String())
 		}
 	}
 	var out bytes.Buffer
-	if s := Status("demo", errors.New("two\nlines"), &out); s != 1 || out.String() != "demo: two; lines\n" {
+	if s := cli.Status("demo", errors.New("two\nlines"), &out); s != 1 || out.String() != "demo: two; lines\n" {
 		t.Errorf("status %d, %q", s, out.String())
 	}
-	if Status("demo", nil, &out) != 0 || Status("demo", flag.ErrHelp, &out) != 0 {
+	if cli.Status("demo", nil, &out) != 0 || cli.Status("demo", flag.ErrHelp, &out) != 0 {
 		t.Error("success and -h are no success")
 	}
 }

@@ -2,10 +2,10 @@ package profile
 
 import (
 	"io"
+	"strings"
 
 	"github.com/google/pprof/profile"
 
-	"github.com/borescope/borescope/escape"
 	"github.com/borescope/borescope/stack"
 )
 
@@ -33,7 +33,7 @@ func (p *Profile) WritePprof(w io.Writer) error {
 		b.out.TimeNanos = p.Time.UnixNano()
 	}
 	for _, c := range p.Comments {
-		b.out.Comments = append(b.out.Comments, escape.UTF8(c))
+		b.out.Comments = append(b.out.Comments, validUTF8(c))
 	}
 	for _, t := range p.types() {
 		b.out.SampleType = append(b.out.SampleType, pprofType(t))
@@ -48,7 +48,7 @@ func (p *Profile) WritePprof(w io.Writer) error {
 }
 
 func pprofType(t ValueType) *profile.ValueType {
-	return &profile.ValueType{Type: escape.UTF8(t.Type), Unit: escape.UTF8(t.Unit)}
+	return &profile.ValueType{Type: validUTF8(t.Type), Unit: validUTF8(t.Unit)}
 }
 
 type pprofFunction struct{ name, system, file string }
@@ -78,14 +78,14 @@ func (b *pprofBuilder) sample(s *Sample) {
 		out.Location = append(out.Location, b.location(fr))
 	}
 	str := func(key, value string) {
-		key, value = escape.UTF8(key), escape.UTF8(value)
+		key, value = validUTF8(key), validUTF8(value)
 		if out.Label == nil {
 			out.Label = make(map[string][]string)
 		}
 		out.Label[key] = append(out.Label[key], value)
 	}
 	num := func(key string, n int64, unit string) {
-		key, unit = escape.UTF8(key), escape.UTF8(unit)
+		key, unit = validUTF8(key), validUTF8(unit)
 		if out.NumLabel == nil {
 			out.NumLabel = make(map[string][]int64)
 			out.NumUnit = make(map[string][]string)
@@ -164,7 +164,7 @@ func (b *pprofBuilder) mapping(m *Mapping) *profile.Mapping {
 	if out == nil {
 		out = &profile.Mapping{
 			ID: uint64(len(b.out.Mapping) + 1), Start: m.Start, Limit: m.Limit, Offset: m.Offset,
-			File: escape.UTF8(m.File), BuildID: escape.UTF8(m.BuildID),
+			File: validUTF8(m.File), BuildID: validUTF8(m.BuildID),
 		}
 		b.mappings[*m] = out
 		b.out.Mapping = append(b.out.Mapping, out)
@@ -180,11 +180,15 @@ func (b *pprofBuilder) function(fn Function) *profile.Function {
 	out := b.functions[key]
 	if out == nil {
 		out = &profile.Function{
-			ID: uint64(len(b.out.Function) + 1), Name: escape.UTF8(key.name),
-			SystemName: escape.UTF8(key.system), Filename: escape.UTF8(key.file),
+			ID: uint64(len(b.out.Function) + 1), Name: validUTF8(key.name),
+			SystemName: validUTF8(key.system), Filename: validUTF8(key.file),
 		}
 		b.functions[key] = out
 		b.out.Function = append(b.out.Function, out)
 	}
 	return out
 }
+
+// validUTF8 is s as strings of proto3 have to be: U+FFFD stands for runs of bytes that
+// are no UTF-8.
+func validUTF8(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }

@@ -1,5 +1,10 @@
-// Package cli is the command line of the small programs that trace nothing, as
-// package tool is that of the tracers: their errors and exit statuses are the same.
+// Package cli is the command line of small programs: package tool's flags, errors and
+// exit statuses without its probes, for those that trace nothing.
+//
+//	func main() { os.Exit(cli.Status("lines", run(os.Args[1:], os.Stdout), os.Stderr)) }
+//
+// A mistake on the command line is one line and status 2, anything else that goes
+// wrong one line and status 1, what errors.Join has a line each.
 package cli
 
 import (
@@ -13,29 +18,28 @@ import (
 	"github.com/borescope/borescope/escape"
 )
 
-// UsageError is a mistake on the command line.
-type UsageError struct {
+// usageError is a mistake on the command line.
+type usageError struct {
 	program string
 	err     error
 }
 
-// Error reads "CAUSE (PROGRAM -h lists the flags)".
-func (e *UsageError) Error() string {
+func (e *usageError) Error() string {
 	return fmt.Sprintf("%v (%s -h lists the flags)", e.err, e.program)
 }
 
-// Unwrap returns the cause.
-func (e *UsageError) Unwrap() error { return e.err }
+func (e *usageError) Unwrap() error { return e.err }
 
-// ExitStatus is that of such a mistake.
-func (e *UsageError) ExitStatus() int { return 2 }
+// ExitStatus is what Status asks for.
+func (e *usageError) ExitStatus() int { return 2 }
 
-// Usage is a mistake that the program itself has found.
-func Usage(program string, err error) error { return &UsageError{program, err} }
+// Usage returns a mistake on the command line that the program itself has found:
+// "CAUSE (PROGRAM -h lists the flags)", which Status returns 2 for.
+func Usage(program string, err error) error { return &usageError{program, err} }
 
 // Parse parses args with fs, which continues on errors. With -h it writes the
-// usage to help and returns flag.ErrHelp; a mistake is a *UsageError, and
-// nothing is printed.
+// usage to help and returns flag.ErrHelp; a mistake is Usage's, and nothing is
+// printed.
 func Parse(fs *flag.FlagSet, args []string, help io.Writer) error {
 	fs.SetOutput(io.Discard)
 	err := fs.Parse(args)
@@ -44,7 +48,7 @@ func Parse(fs *flag.FlagSet, args []string, help io.Writer) error {
 		fs.SetOutput(help)
 		return fs.Parse([]string{"-h"})
 	case err != nil:
-		return &UsageError{fs.Name(), err}
+		return &usageError{fs.Name(), err}
 	}
 	return nil
 }
@@ -69,7 +73,7 @@ func Status(program string, err error, stderr io.Writer) int {
 	return 1
 }
 
-// Terminal says whether w is a terminal that understands colours and such.
+// Terminal reports whether w is a terminal that understands colours.
 func Terminal(w io.Writer) bool {
 	f, ok := w.(*os.File)
 	if !ok {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/borescope/borescope/internal/testenv"
 	"github.com/borescope/borescope/probe/tool"
+	"github.com/borescope/borescope/probe/tool/cli"
 )
 
 // mainEnv holds the arguments, in JSON, with which CommandLine is to be the tool's
@@ -96,7 +97,7 @@ func needsRoot(t *testing.T, name string, run Run, args []string) {
 	if errors.Is(err, flag.ErrHelp) {
 		return
 	}
-	status := tool.Status(name, err, &stderr)
+	status := cli.Status(name, err, &stderr)
 	if line := stderr.String(); status != 1 || strings.Count(line, "\n") != 1 || !strings.Contains(line, "root") {
 		t.Errorf("%v without root: status %d, %q", args, status, line)
 	}

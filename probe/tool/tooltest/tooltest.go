@@ -20,6 +20,7 @@ import (
 	"github.com/borescope/borescope/mapx/recording"
 	"github.com/borescope/borescope/probe/ir"
 	"github.com/borescope/borescope/probe/tool"
+	"github.com/borescope/borescope/probe/tool/cli"
 )
 
 // Run is a tool's entry: what its main gives to tool.Main.
@@ -285,7 +286,7 @@ func CommandLine(t *testing.T, name string, run Run) {
 	for _, bad := range [][]string{{"-no-such-flag"}, {"-replay", "a", "-record", "b"}} {
 		err := run(t.Context(), bad, &out)
 		var stderr bytes.Buffer
-		if status := tool.Status(name, err, &stderr); status != 2 || strings.Count(stderr.String(), "\n") != 1 {
+		if status := cli.Status(name, err, &stderr); status != 2 || strings.Count(stderr.String(), "\n") != 1 {
 			t.Errorf("%v: status %d, %q", bad, status, stderr.String())
 		}
 	}
@@ -320,8 +321,7 @@ func pageCommands(t *testing.T, name string, run Run) {
 			args = append(args, strings.Trim(output.ReplaceAllString(a, "1"), "'"))
 		}
 		needsRoot(t, name, run, args[2:])
-		var usage *tool.UsageError
-		if err := run(t.Context(), args, io.Discard); errors.As(err, &usage) {
+		if err := run(t.Context(), args, io.Discard); cli.Status(name, err, io.Discard) == 2 {
 			t.Errorf("../README.md: %s: %v", m[0], err)
 		}
 	}
