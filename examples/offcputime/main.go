@@ -79,9 +79,9 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 		}
 		return collect.AttachWaits(collect.OffCPU, o)
 	}
-	return t.RunStacks(ctx, stdout, "Tracing off-CPU time (us)", attach, func(s *tool.Session, read func() ([]tool.StackSample, error)) error {
+	return t.RunStacks(ctx, stdout, "Tracing off-CPU time (us)", attach, func(s *tool.Session, st *tool.Stacks) error {
 		return s.Every(func() error {
-			samples, err := read()
+			samples, err := st.Read()
 			slices.SortStableFunc(samples, func(a, b tool.StackSample) int { return cmp.Compare(a.Value, b.Value) })
 			for i := range samples {
 				w := &samples[i]

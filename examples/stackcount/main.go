@@ -74,9 +74,9 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 		return collect.Attach([]probe.Target{target}, o)
 	}
 	start := fmt.Sprintf("Counting stacks of %v", target)
-	return t.RunStacks(ctx, stdout, start, attach, func(s *tool.Session, read func() ([]tool.StackSample, error)) error {
+	return t.RunStacks(ctx, stdout, start, attach, func(s *tool.Session, st *tool.Stacks) error {
 		return s.Every(func() error {
-			samples, err := read()
+			samples, err := st.Read()
 			if err != nil {
 				return err
 			}
@@ -86,7 +86,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 			show(s, sum(samples, *byPID), *folded, *delimit)
 			return nil
 		})
-	})
+	}, target)
 }
 
 // sum adds up samples with the same stacks, of all processes or of each, the most

@@ -71,9 +71,9 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 		}
 		return collect.AttachWaits(collect.Wakeups, o)
 	}
-	return t.RunStacks(ctx, stdout, "Tracing blocked time (us) by waker", attach, func(s *tool.Session, read func() ([]tool.StackSample, error)) error {
+	return t.RunStacks(ctx, stdout, "Tracing blocked time (us) by waker", attach, func(s *tool.Session, st *tool.Stacks) error {
 		return s.Every(func() error {
-			samples, err := read()
+			samples, err := st.Read()
 			slices.SortStableFunc(samples, func(a, b tool.StackSample) int { return cmp.Compare(a.Value, b.Value) })
 			for _, w := range samples {
 				if w.Waker != nil {

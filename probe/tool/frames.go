@@ -1,31 +1,72 @@
 package tool
 
+import (
+	"github.com/borescope/borescope/stack"
+	"github.com/borescope/borescope/stack/collect"
+	"github.com/borescope/borescope/stack/profile"
+	"github.com/borescope/borescope/symbol"
+)
+
 // UserNames names a user stack that a program kept with Ctx.Ustack, innermost
 // first, as StackSample does; the first 0 ends it. Of a process that has ended
 // and was not observed before (Observe), no frame has a name.
-func (s *Session) UserNames(pid int, pcs []uint64) ([]string, error) { return s.pcNames(pid, pcs) }
+func (s *Session) UserNames(pid int, pcs []uint64) ([]string, error) {
+	return s.texts(s.namer().User(pid, &stack.Stack{Frames: framesOf(pcs)})), nil
+}
 
 // KernelNames is UserNames for Ctx.Kstack.
-func (s *Session) KernelNames(pcs []uint64) ([]string, error) { return s.pcNames(kernelPID, pcs) }
+func (s *Session) KernelNames(pcs []uint64) ([]string, error) {
+	return s.texts(s.namer().Kernel(framesOf(pcs))), nil
+}
 
-func (s *Session) pcNames(pid int, pcs []uint64) (names []string, err error) {
-	resolver, err := s.resolver(pid)
-	if err != nil {
-		return nil, err
-	}
+// framesOf are the frames of a stack whose first address is where it was taken.
+func framesOf(pcs []uint64) (frames []stack.Frame) {
 	for i, pc := range pcs {
 		if pc == 0 {
 			break
 		}
-		if resolver == nil {
-			names = append(names, "[unknown]")
-			continue
-		}
-		back := uint64(0)
-		if i > 0 {
-			back = 1 // a return address may be the next function's first
-		}
-		names = append(names, s.frameNames(resolver.Resolve(nil, []uint64{pc - back}), back)...)
+		frames = append(frames, stack.Frame{PC: pc, Return: i > 0})
 	}
-	return names, nil
+	return frames
+}
+
+func (s *Session) texts(frames []*profile.NamedFrame) (names []string) {
+	for _, f := range frames {
+		names = f.AppendNames(names, s.tool.Offsets)
+	}
+	return names
+}
+
+// namer names frames, live or as recorded.
+func (s *Session) namer() *collect.Namer {
+	n := &s.names
+	if n.frames == nil {
+		byPID := make(map[int]symbol.Resolver)
+		n.frames = collect.NewNamer(kernelNames{s}, func(pid int) symbol.Resolver {
+			r, known := byPID[pid]
+			if !known {
+				r, _ = s.Process(pid) // nil: it has ended before anybody looked
+				byPID[pid] = r
+			}
+			return r
+		})
+	}
+	return n.frames
+}
+
+// kernelNames opens the kernel's symbols when the first address is to be named. If that
+// fails, it ends the run.
+type kernelNames struct{ s *Session }
+
+// Resolve implements symbol.Resolver.
+func (k kernelNames) Resolve(dst []symbol.Frame, pcs []uint64) []symbol.Frame {
+	kernel, err := k.s.Kernel()
+	if err == nil {
+		return kernel.Resolve(dst, pcs)
+	}
+	k.s.out.keep(err)
+	for i := range pcs {
+		dst = append(dst, symbol.Frame{Index: i})
+	}
+	return dst
 }

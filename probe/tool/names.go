@@ -8,6 +8,7 @@ import (
 	"github.com/borescope/borescope/internal/procfs"
 	"github.com/borescope/borescope/mapx/recording"
 	"github.com/borescope/borescope/mapx/recording/hostfs"
+	"github.com/borescope/borescope/stack/collect"
 	"github.com/borescope/borescope/symbol"
 )
 
@@ -19,7 +20,8 @@ type names struct {
 	recorded  *symbol.Recording
 	kernel    symbol.Resolver
 	processes *symbol.Processes
-	byPID     map[int]symbol.Resolver // of stacks
+	collector *collect.Collector // knows the interpreters of processes; nil without one
+	frames    *collect.Namer
 	host      fs.FS
 	disks     map[string]string // by number, nil until asked for
 }
@@ -87,10 +89,14 @@ func (s *Session) Process(pid int) (symbol.Resolver, error) {
 	if err != nil {
 		return nil, err
 	}
-	if s.rec != nil {
-		return rec.RecordProcess(pid, 0, p), nil
+	r := symbol.Resolver(p)
+	if n.collector != nil {
+		r = n.collector.Resolver(pid, r)
 	}
-	return p, nil
+	if s.rec != nil {
+		r = rec.RecordProcess(pid, 0, r)
+	}
+	return r, nil
 }
 
 // Observe has the mappings of a process read now, so that its addresses can be

@@ -36,7 +36,7 @@ func TestRequires(t *testing.T) {
 				t.Error("attached")
 				return nil, io.EOF
 			}
-			body := func(s *Session, _ func() ([]StackSample, error)) error { return never(s) }
+			body := func(s *Session, _ *Stacks) error { return never(s) }
 			return tl.RunStacks(t.Context(), w, "Nothing", attach, body)
 		}, []string{"CAP_BPF", "CAP_PERFMON", "CAP_DAC_READ_SEARCH"}},
 	} {

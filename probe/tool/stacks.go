@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"path"
 	"slices"
 	"syscall"
 
@@ -14,12 +13,12 @@ import (
 	"github.com/borescope/borescope/probe"
 	"github.com/borescope/borescope/stack"
 	"github.com/borescope/borescope/stack/collect"
+	"github.com/borescope/borescope/stack/profile"
 	"github.com/borescope/borescope/symbol"
 )
 
 // StackSample is a sample of a stack collector with its frames named, innermost
-// first: functions that were inlined are frames of their own, and what has no
-// name is the file that it is in, as "[libc.so.6]", or "[unknown]".
+// first (profile.NamedFrame.AppendNames).
 type StackSample struct {
 	collect.Sample
 	KernelNames, UserNames []string
@@ -27,100 +26,129 @@ type StackSample struct {
 	WakerKernel, WakerUser []string
 }
 
+// Stacks is the collector of a run, live or replayed, with names for what it counted.
+type Stacks struct {
+	// Collector is what counts. The run closes it.
+	*collect.Collector
+
+	session *Session
+	attach  func(env *probe.Env) (*collect.Collector, error)
+	targets []probe.Target // what -requires is asked about
+	stop    func() error   // ends the goroutine that looks at processes; nil if there is none
+	before  map[sampleKey]collect.Total
+}
+
 // RunStacks is Run for tools whose stacks are counted in the kernel: attach
 // starts a collector (collect.Attach, collect.AttachWaits) for the given
-// machine, and read, which body is given, returns what it counted since the last
-// call, by process, thread and stacks. The collector is closed at the end.
+// machine, to targets, or to the scheduler's tracepoints without any; body reads what
+// it counted.
 //
 // Processes are looked at when they are first seen, so that those that end
 // before the run does have names too, and where the kernel can (Linux 5.17),
 // their stacks are walked by call frame information from then on. Those of
-// collect.Options.PIDs are from the first event on, with Options.Hold.
+// Tool.PID and its like are from the first event on, with collect.Options.Hold.
 func (t *Tool) RunStacks(ctx context.Context, stdout io.Writer, start string, attach func(env *probe.Env) (*collect.Collector, error),
-	body func(s *Session, read func() ([]StackSample, error)) error,
+	body func(s *Session, st *Stacks) error, targets ...probe.Target,
 ) error {
-	st := &stacks{attach: attach, names: make(map[place][]string)}
-	return t.run(ctx, stdout, start, st, func(s *Session) error {
-		return body(s, func() ([]StackSample, error) { return st.read(s) })
-	})
+	if targets == nil {
+		targets = []probe.Target{probe.Tracepoint{Group: "sched", Name: "sched_switch"}}
+	}
+	st := &stackRun{Stacks{attach: attach, targets: targets}}
+	return t.run(ctx, stdout, start, st, func(s *Session) error { return body(s, &st.Stacks) })
 }
 
-// stacks is the collector of a run.
-type stacks struct {
-	*collect.Collector
-	attach func(env *probe.Env) (*collect.Collector, error)
-	stop   func() error // ends the goroutine that looks at processes; nil if there is none
-	before map[sampleKey]collect.Total
-	names  map[place][]string
-}
+// stackRun is the source of RunStacks.
+type stackRun struct{ Stacks }
 
-// place is an address in a process; the kernel is process -1.
-type place struct {
-	pid  int
-	pc   uint64
-	back uint64 // how far before the address: a return address is looked up in its call
-}
-
-const kernelPID = -1
-
-func (st *stacks) replay(s *Session) (err error) {
+func (st *stackRun) replay(s *Session) (err error) {
+	st.session = s
 	st.Collector, err = collect.Replay(s.tool.recording)
 	return err
 }
 
-// kernelEvent stands for any: they need the same.
-var kernelEvent = []probe.Target{probe.Tracepoint{Group: "sched", Name: "sched_switch"}}
-
-func (st *stacks) requires(env *probe.Env) []probe.Requirement {
-	return probe.Requires(env, kernelEvent)
+func (st *stackRun) requires(env *probe.Env) []probe.Requirement {
+	return probe.Requires(env, st.targets)
 }
 
-func (st *stacks) open(s *Session) (err error) {
+func (st *stackRun) open(s *Session) (err error) {
+	st.session = s
 	if st.Collector, err = st.attach(s.tool.Env()); err != nil {
-		return s.tool.explain(kernelEvent, err)
+		return s.tool.explain(st.targets, err)
 	}
-	processes := s.processes()
+	s.names.collector = st.Collector
 	s.tool.explainPlan(st.Plan())
-	// Before the run begins, so that with Options.Hold the first events count.
-	err = st.LoadWalker()
-	if err != nil && !errors.Is(err, errors.ErrUnsupported) {
-		return errors.Join(err, st.Collector.Close())
+	// All stacks of what was chosen are to be whole, the first ones too.
+	if s.tool.chosen() {
+		if err := st.loadWalker(); err != nil {
+			return errors.Join(err, st.Collector.Close())
+		}
 	}
-	if errors.Is(err, syscall.ENOMEM) {
-		escape.Fprintf(s.tool.Stderr, "%s: %s\n", s.tool.name, oneLine(err))
-	}
-	walks := err == nil
+	first, processes := st.Processes(), s.processes() // before they are recorded: a replay has their names
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
-	go func() { done <- watch(ctx, st.Collector, walks, st.Processes(), processes) }()
+	go func() { done <- st.watch(ctx, first, processes) }()
 	st.stop = func() error { cancel(); return <-done }
 	return nil
 }
 
-// watch looks at processes when they are first seen. first is their stream,
-// taken before it is recorded: a replay has their names already.
-func watch(ctx context.Context, c *collect.Collector, walks bool, first mapx.Source, processes *symbol.Processes) error {
-	var rec mapx.Record
-	for {
+// loadWalker loads the walker of user stacks, if it can be had; where there is no
+// memory for it, it says so, since more could be given.
+func (st *stackRun) loadWalker() error {
+	err := st.LoadWalker()
+	if errors.Is(err, syscall.ENOMEM) {
+		escape.Fprintf(st.session.tool.Stderr, "%s: %s\n", st.session.tool.name, oneLine(err))
+	}
+	if errors.Is(err, errors.ErrUnsupported) {
+		return nil
+	}
+	return err
+}
+
+// watch looks at processes when they are first seen.
+func (st *stackRun) watch(ctx context.Context, first mapx.Source, processes *symbol.Processes) error {
+	add, join := st.walkUserStacks(ctx)
+	for rec := (mapx.Record{}); ; {
 		if err := first.ReadInto(ctx, &rec); err != nil {
 			if ctx.Err() != nil {
-				return nil
+				err = nil
 			}
-			return err
+			return errors.Join(err, join())
 		}
 		pid, _, err := collect.ParseProcess(&rec)
 		if err != nil {
-			return err
+			return errors.Join(err, join())
 		}
 		_ = processes.Observe(pid) // of one that is gone the frames say that they have no names
-		if walks {
-			_ = c.AddProcess(pid) // what can't be read is walked by frame pointers
-		}
+		add(pid)
 	}
 }
 
+// walkUserStacks loads the walker and gives it the processes that are added, beside the
+// caller, who has to look at others meanwhile: the rules of a large program take a
+// while to compile.
+func (st *stackRun) walkUserStacks(ctx context.Context) (add func(pid int), join func() error) {
+	pids := make(chan int, 1<<14)
+	done := make(chan error, 1)
+	go func() {
+		err := st.loadWalker()
+		for pid := range pids {
+			if err == nil && ctx.Err() == nil {
+				_ = st.AddProcess(pid) // what can't be read is walked by frame pointers
+			}
+		}
+		done <- err
+	}()
+	add = func(pid int) {
+		select {
+		case pids <- pid:
+		default: // so many that one more does not matter
+		}
+	}
+	return add, func() error { close(pids); return <-done }
+}
+
 // Detach ends the looking at processes, then collecting.
-func (st *stacks) Detach() error {
+func (st *stackRun) Detach() error {
 	var err error
 	if st.stop != nil {
 		err = st.stop()
@@ -130,17 +158,32 @@ func (st *stacks) Detach() error {
 }
 
 // Close does so, too, and frees the maps.
-func (st *stacks) Close() error {
+func (st *stackRun) Close() error {
 	return errors.Join(st.Detach(), st.Collector.Close())
 }
 
-func (st *stacks) lost(l *Lost) error {
+func (st *stackRun) lost(l *Lost) error {
 	stats, err := st.Stats()
 	if err != nil {
 		return err
 	}
-	l.Entries, l.Firings = stats.LostFull+stats.LostWaits+stats.CutShort, stats.LostNested+stats.Missed+stats.Unwoken+stats.Unended+stats.Gaps
+	l.Entries = stats.LostFull + stats.LostWaits + stats.CutShort
+	l.Firings = stats.LostNested + stats.Missed + stats.Unwoken + stats.Unended + stats.Gaps
 	return nil
+}
+
+// Profile returns all that was counted so far, named, for the formats of package
+// profile: a sample's values are its count and collect.Sample.Value, of which
+// SampleTypes says nothing yet.
+func (st *Stacks) Profile() (*profile.Profile, error) {
+	samples, err := st.Samples()
+	if err != nil {
+		return nil, err
+	}
+	s := st.session
+	return &profile.Profile{
+		Samples: s.namer().Samples(samples), Time: s.data.Began, Duration: s.Now().Sub(s.data.Began),
+	}, nil
 }
 
 // sampleKey tells samples apart.
@@ -167,23 +210,26 @@ func keyOf(s *collect.Sample) sampleKey {
 	return k
 }
 
-// read returns what was counted since the last call.
-func (st *stacks) read(s *Session) ([]StackSample, error) {
+// Read returns what was counted since the last call, by process, thread and stacks.
+func (st *Stacks) Read() ([]StackSample, error) {
 	samples, err := st.Samples()
 	if err != nil {
 		return nil, err
 	}
-	out := st.since(samples)
-	for i := range out {
-		if err := st.name(s, &out[i]); err != nil {
-			return nil, err
+	fresh := st.since(samples)
+	run, names := st.session, st.session.namer()
+	for i := range fresh {
+		s := &fresh[i]
+		s.KernelNames, s.UserNames = run.texts(names.Kernel(s.Kernel.Frames)), run.texts(names.User(s.PID, &s.User))
+		if w := s.Waker; w != nil {
+			s.WakerKernel, s.WakerUser = run.texts(names.Kernel(w.Kernel.Frames)), run.texts(names.User(w.PID, &w.User))
 		}
 	}
-	return merge(out), nil
+	return merge(fresh), nil
 }
 
 // since takes what the last call was given off the samples.
-func (st *stacks) since(samples []collect.Sample) (out []StackSample) {
+func (st *Stacks) since(samples []collect.Sample) (out []StackSample) {
 	now := make(map[sampleKey]collect.Total, len(samples))
 	for _, sample := range samples {
 		k := keyOf(&sample)
@@ -215,88 +261,6 @@ func merge(samples []StackSample) (out []StackSample) {
 		out = append(out, sample)
 	}
 	return out
-}
-
-func (st *stacks) name(s *Session, sample *StackSample) (err error) {
-	frames := func(pid int, frames []stack.Frame) (names []string) {
-		for _, f := range frames {
-			var more []string
-			if more, err = st.frame(s, place{pid, f.LookupPC(), f.PC - f.LookupPC()}); err != nil {
-				return nil
-			}
-			names = append(names, more...)
-		}
-		return names
-	}
-	sample.KernelNames = frames(kernelPID, sample.Kernel.Frames)
-	sample.UserNames = frames(sample.PID, sample.User.Frames)
-	if w := sample.Waker; w != nil {
-		sample.WakerKernel = frames(kernelPID, w.Kernel.Frames)
-		sample.WakerUser = frames(w.PID, w.User.Frames)
-	}
-	return err
-}
-
-// frame names an address, innermost function first.
-func (st *stacks) frame(s *Session, at place) ([]string, error) {
-	if names, ok := st.names[at]; ok {
-		return names, nil
-	}
-	resolver, err := s.resolver(at.pid)
-	if err != nil {
-		return nil, err
-	}
-	names := []string{"[unknown]"}
-	if resolver != nil {
-		names = s.frameNames(resolver.Resolve(nil, []uint64{at.pc}), at.back)
-	}
-	st.names[at] = names
-	return names, nil
-}
-
-// resolver names a process's addresses; it is nil if that can't be had.
-func (s *Session) resolver(pid int) (symbol.Resolver, error) {
-	if pid == kernelPID {
-		return s.Kernel()
-	}
-	n := &s.names
-	if r, ok := n.byPID[pid]; ok {
-		return r, nil
-	}
-	r, err := s.Process(pid)
-	if err != nil {
-		r = nil // it has ended before anybody looked
-	}
-	if n.byPID == nil {
-		n.byPID = make(map[int]symbol.Resolver)
-	}
-	n.byPID[pid] = r
-	return r, nil
-}
-
-// frameNames are the names of an address that was looked up so many bytes before.
-func (s *Session) frameNames(frames []symbol.Frame, back uint64) (names []string) {
-	for _, f := range frames {
-		switch {
-		case f.Name != "" && s.tool.Offsets && !f.Inlined:
-			names = append(names, fmt.Sprintf("%s+%#x", f.Name, f.Offset+back))
-		case f.Name != "":
-			names = append(names, f.Name)
-		case f.Module != "":
-			names = append(names, "["+trimBrackets(path.Base(f.Module))+"]")
-		default:
-			names = append(names, "[unknown]")
-		}
-	}
-	return names
-}
-
-// trimBrackets is "vdso" of "[vdso]".
-func trimBrackets(s string) string {
-	if len(s) > 2 && s[0] == '[' && s[len(s)-1] == ']' {
-		return s[1 : len(s)-1]
-	}
-	return s
 }
 
 // Outermost returns a stack from its outermost frame to its innermost, as folded

@@ -14,7 +14,7 @@ func TestSamplesSince(t *testing.T) {
 	sample := func(end stack.End, count uint64) collect.Sample {
 		return collect.Sample{PID: 7, User: stack.Stack{Frames: frames, End: end}, Count: count, Value: int64(count)}
 	}
-	st := new(stacks)
+	st := new(Stacks)
 	st.since([]collect.Sample{sample(stack.EndUnknown, 193), sample(stack.EndBottom, 17)})
 	got := st.since([]collect.Sample{sample(stack.EndUnknown, 193), sample(stack.EndBottom, 27)})
 	if len(got) != 1 || got[0].Count != 10 || got[0].Value != 10 || got[0].User.End != stack.EndBottom {

@@ -16,7 +16,6 @@ import (
 	"github.com/borescope/borescope/probe"
 	"github.com/borescope/borescope/stack"
 	"github.com/borescope/borescope/stack/bpfwalk"
-	"github.com/borescope/borescope/stack/python"
 )
 
 // Options says what to collect. The zero value, and nil, collects kernel and
@@ -57,7 +56,7 @@ type Options struct {
 const defaultMaxStacks = 16 << 10
 
 // Collector counts stacks until it is closed. One goroutine at a time calls
-// LoadWalker, AddProcess, Python, Detach and Close, and one reads from Processes; the
+// LoadWalker, AddProcess, Detach and Close, and one reads from Processes; the
 // rest is safe for concurrent use.
 type Collector struct {
 	handles
@@ -81,7 +80,7 @@ type Collector struct {
 	tables *bpfwalk.Tables
 	cfi    *stack.CFICache
 
-	pythons map[int]*python.Interpreter // since LoadWalker
+	pythons sync.Map // pid to *python.Interpreter, since LoadWalker
 }
 
 // handles are what live and replayed collectors have in common.

@@ -121,7 +121,6 @@ func (c *Collector) loadWalker() error {
 		return err
 	}
 	c.cfi = &stack.CFICache{MaxBytes: cfiBytes, Chosen: c.filter.pids}
-	c.pythons = make(map[int]*python.Interpreter)
 	for _, pid := range c.pids {
 		_ = c.AddProcess(pid) // what can't be read is walked by frame pointers
 	}
@@ -182,18 +181,22 @@ func (c *Collector) AddProcess(pid int) error {
 	p, pyErr := python.Open(pid)
 	switch {
 	case pyErr == nil:
-		c.pythons[pid] = p
+		c.pythons.Store(pid, p)
 	case errors.Is(pyErr, python.ErrNotFound):
-		delete(c.pythons, pid) // another program was executed
+		c.pythons.Delete(pid) // another program was executed
 	default:
 		err = errors.Join(err, pyErr)
 	}
-	return errors.Join(err, c.tables.SetPython(pid, c.pythons[pid]))
+	return errors.Join(err, c.tables.SetPython(pid, c.Python(pid)))
 }
 
 // Python is the interpreter of a process that AddProcess found one in, nil if it
 // did not: it names interpreted frames, while the process lives.
-func (c *Collector) Python(pid int) *python.Interpreter { return c.pythons[pid] }
+func (c *Collector) Python(pid int) *python.Interpreter {
+	p, _ := c.pythons.Load(pid)
+	known, _ := p.(*python.Interpreter)
+	return known
+}
 
 // withFuncInfo names the functions of a program by BTF, which bpf_loop's
 // callbacks need.

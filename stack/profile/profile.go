@@ -265,6 +265,24 @@ func (fr *NamedFrame) annotate(name string, o *FoldOptions) string {
 	return name
 }
 
+// AppendNames appends the frame's functions to dst as text, innermost first: what was
+// inlined is a line of its own, and a frame without a name is its file, "[libc.so.6]",
+// or "[unknown]". With offsets the function that the address is in has its distance
+// from the function's start: "vfs_read+0x1c".
+func (fr *NamedFrame) AppendNames(dst []string, offsets bool) []string {
+	for i, fn := range fr.Functions {
+		if offsets && i == len(fr.Functions)-1 {
+			dst = append(dst, fmt.Sprintf("%s+%#x", fn.Name, fn.Offset+fr.PC-fr.LookupPC()))
+		} else {
+			dst = append(dst, fn.Name)
+		}
+	}
+	if len(fr.Functions) == 0 {
+		dst = append(dst, fr.unknown(false))
+	}
+	return dst
+}
+
 // unknown names a frame without a name by its file.
 func (fr *NamedFrame) unknown(address bool) string {
 	m := fr.Mapping

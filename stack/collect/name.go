@@ -1,0 +1,238 @@
+package collect
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/borescope/borescope/stack"
+	"github.com/borescope/borescope/stack/profile"
+	"github.com/borescope/borescope/stack/python"
+	"github.com/borescope/borescope/symbol"
+)
+
+// Namer names the frames of samples, each address of a process once however many
+// samples have it. It is used by one goroutine, and is good for as long as a process
+// id means the same process.
+type Namer struct {
+	kernel   symbol.Resolver
+	process  func(pid int) symbol.Resolver
+	frames   map[place]*profile.NamedFrame
+	mappings map[profile.Mapping]*profile.Mapping
+	wakers   map[*profile.NamedFrame]*profile.NamedFrame
+	buf      []symbol.Frame
+}
+
+// place is an address of a process; the kernel is process kernelPID.
+type place struct {
+	pid int
+	pc  uint64
+}
+
+const kernelPID = -1
+
+// NewNamer returns a Namer that asks kernel for the names of kernel addresses, and
+// what process returns for those of a process (symbol.Process, and Collector.Resolver
+// around it for the functions of Python programs). process is called once for each
+// process of a set of samples; where either is nil, frames stay without names.
+func NewNamer(kernel symbol.Resolver, process func(pid int) symbol.Resolver) *Namer {
+	return &Namer{
+		kernel: kernel, process: process,
+		frames:   make(map[place]*profile.NamedFrame),
+		mappings: make(map[profile.Mapping]*profile.Mapping),
+		wakers:   make(map[*profile.NamedFrame]*profile.NamedFrame),
+	}
+}
+
+// Samples returns the samples with named frames, one for each of in, as the formats
+// of package profile write them: Count and Value are the values, the kernel's frames
+// come before the program's, interpreted ones stand where they ran, and a waker's
+// stack stands turned over below that of the thread it woke. Frames are shared between
+// samples. End is what is known of the stack with its names: a walk by frame pointers
+// does not know whether it reached the thread's start, the outermost name does.
+func (n *Namer) Samples(in []Sample) []profile.Sample {
+	n.resolveAll(in)
+	out := make([]profile.Sample, 0, len(in))
+	for i := range in {
+		s := &in[i]
+		kernel, user := n.Kernel(s.Kernel.Frames), n.User(s.PID, &s.User)
+		frames := slices.Concat(kernel, user)
+		end := ending(s, frames)
+		if w := s.Waker; w != nil {
+			frames = append(n.waker(w), frames...)
+		}
+		out = append(out, profile.Sample{
+			Frames: frames, Values: []int64{int64(s.Count), s.Value}, Comm: s.Comm, PID: s.PID, TID: s.TID, End: end,
+		})
+	}
+	return out
+}
+
+// Kernel names frames of the kernel, innermost first.
+func (n *Namer) Kernel(frames []stack.Frame) []*profile.NamedFrame {
+	n.resolve(kernelPID, frames)
+	return n.named(kernelPID, frames)
+}
+
+// User names a process's stack, innermost first, with interpreted frames where they
+// ran.
+func (n *Namer) User(pid int, s *stack.Stack) []*profile.NamedFrame {
+	frames := s.Frames
+	n.resolve(pid, frames)
+	if len(frames) > 0 && frames[len(frames)-1].How == stack.HowInterpreter {
+		inLoop := func(f stack.Frame) bool { return isFunction(n.frames[place{pid, lookupPC(f)}], pythonLoop) }
+		frames = python.Merge(nil, frames, s.End == stack.EndBottom, inLoop)
+	}
+	return slices.DeleteFunc(n.named(pid, frames), func(f *profile.NamedFrame) bool { return isFunction(f, pythonShim) })
+}
+
+// waker is a waker's stack, outermost frame first.
+func (n *Namer) waker(w *Waker) []*profile.NamedFrame {
+	frames := slices.Concat(n.Kernel(w.Kernel.Frames), n.User(w.PID, &w.User))
+	slices.Reverse(frames)
+	for i, f := range frames {
+		if n.wakers[f] == nil {
+			as := *f
+			as.Kind = profile.FrameWaker
+			n.wakers[f] = &as
+		}
+		frames[i] = n.wakers[f]
+	}
+	return frames
+}
+
+func (n *Namer) named(pid int, frames []stack.Frame) []*profile.NamedFrame {
+	out := make([]*profile.NamedFrame, len(frames))
+	for i, f := range frames {
+		out[i] = n.frames[place{pid, lookupPC(f)}]
+	}
+	return out
+}
+
+// isFunction reports whether a frame is one of this function; the cold part of one
+// has a suffix.
+func isFunction(f *profile.NamedFrame, name string) bool {
+	return len(f.Functions) > 0 && strings.HasPrefix(f.Functions[0].Name, name)
+}
+
+// resolveAll names every address of the samples, one process at a time.
+func (n *Namer) resolveAll(in []Sample) {
+	frames := make(map[int][]stack.Frame)
+	add := func(pid int, kernel, user *stack.Stack) {
+		frames[kernelPID] = append(frames[kernelPID], kernel.Frames...)
+		frames[pid] = append(frames[pid], user.Frames...)
+	}
+	for i := range in {
+		s := &in[i]
+		add(s.PID, &s.Kernel, &s.User)
+		if w := s.Waker; w != nil {
+			add(w.PID, &w.Kernel, &w.User)
+		}
+	}
+	for pid, all := range frames {
+		n.resolve(pid, all)
+	}
+}
+
+// resolve names those of a process's frames that have not been named before.
+func (n *Namer) resolve(pid int, frames []stack.Frame) {
+	var fresh []stack.Frame
+	var pcs []uint64
+	for _, f := range frames {
+		at := place{pid, lookupPC(f)}
+		if _, known := n.frames[at]; !known {
+			n.frames[at] = nil
+			fresh, pcs = append(fresh, f), append(pcs, at.pc)
+		}
+	}
+	if fresh == nil {
+		return
+	}
+	n.buf = n.buf[:0]
+	if r := n.resolver(pid); r != nil {
+		n.buf = r.Resolve(n.buf, pcs)
+	} else {
+		for i := range pcs {
+			n.buf = append(n.buf, symbol.Frame{Index: i})
+		}
+	}
+	for rest := n.buf; len(rest) > 0; {
+		end := 1
+		for end < len(rest) && rest[end].Index == rest[0].Index {
+			end++
+		}
+		i := rest[0].Index
+		n.frames[place{pid, pcs[i]}] = n.frame(fresh[i], rest[:end], pid == kernelPID)
+		rest = rest[end:]
+	}
+}
+
+func (n *Namer) resolver(pid int) symbol.Resolver {
+	switch {
+	case pid == kernelPID:
+		return n.kernel
+	case n.process == nil:
+		return nil
+	}
+	return n.process(pid)
+}
+
+// frame is a frame with what is known of its address.
+func (n *Namer) frame(f stack.Frame, syms []symbol.Frame, kernel bool) *profile.NamedFrame {
+	out := &profile.NamedFrame{Frame: f, Kind: profile.FrameUser}
+	switch {
+	case kernel:
+		out.Kind = profile.FrameKernel
+	case syms[0].Kind == symbol.KindJIT:
+		out.Kind = profile.FrameJIT
+	}
+	for i := range syms {
+		s := &syms[i]
+		if s.Name != "" {
+			out.Functions = append(out.Functions, profile.Function{
+				Name: s.Name, Offset: s.Offset, File: s.File, Line: s.Line, Column: s.Column,
+			})
+		}
+		if s.Module != "" {
+			out.Mapping = n.mapping(profile.Mapping{File: s.Module, BuildID: s.BuildID})
+		}
+	}
+	return out
+}
+
+// mapping returns the one pointer for equal mappings.
+func (n *Namer) mapping(m profile.Mapping) *profile.Mapping {
+	if n.mappings[m] == nil {
+		n.mappings[m] = &m
+	}
+	return n.mappings[m]
+}
+
+// ending says why a sample's stack ends.
+func ending(s *Sample, frames []*profile.NamedFrame) stack.End {
+	if len(s.User.Frames) == 0 {
+		return s.Kernel.End
+	}
+	if len(frames) > 0 && slices.ContainsFunc(frames[len(frames)-1].Functions, startsThread) {
+		return stack.EndBottom
+	}
+	if s.User.End == stack.EndUnknown {
+		return stack.EndSuspect
+	}
+	return s.User.End
+}
+
+// startsThread reports whether a thread's outermost frame may be of that function.
+func startsThread(fn profile.Function) bool {
+	switch fn.Name {
+	case "_start", "main", "start_thread", "thread_start", "clone", "clone3", "__clone", "__clone3",
+		"__clone_internal", "_dl_start", "_dl_start_user", "runtime.goexit", "runtime.mstart",
+		"runtime.rt0_go", "runtime.sigreturn__sigaction":
+		return true
+	}
+	for _, prefix := range []string{"__libc_start_", "_rt0_", "runtime.goexit.", "runtime.mstart.", "runtime.rt0_go."} {
+		if strings.HasPrefix(fn.Name, prefix) {
+			return true
+		}
+	}
+	return false
+}
