@@ -12,65 +12,123 @@ package main
 
 import (
 	"context"
-	"errors"
-	"flag"
+	"embed"
+	"fmt"
 	"io"
+	"io/fs"
 	"os"
-	"os/signal"
-	"runtime/debug"
-	"syscall"
+	"strconv"
 
-	"github.com/borescope/borescope/escape"
-	"github.com/borescope/borescope/internal/privileges"
+	"github.com/borescope/borescope/pmc"
 	"github.com/borescope/borescope/probe"
-	"github.com/borescope/borescope/probe/tool/cli"
+	"github.com/borescope/borescope/probe/tool"
+	"github.com/borescope/borescope/stack/collect"
 )
 
-func main() {
-	// A tool that starts, samples and ends wants little memory more than speed.
-	debug.SetGCPercent(40)
-	// Before anything is attached, so that no early Ctrl-C is lost. A second
-	// one ends the program as if nothing were caught.
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop)
-	os.Exit(cli.Status("profile", run(privileges.Alone(ctx), os.Args[1:], os.Stdout, os.Stderr), os.Stderr))
+func main() { os.Exit(tool.Main("profile", run)) }
+
+func run(ctx context.Context, args []string, stdout io.Writer) error {
+	return newOptions().run(ctx, args, stdout)
 }
 
-// run does what the arguments say. Results go to stdout, progress to stderr.
-func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
-	c, err := parseFlags(args)
-	if err != nil {
-		if errors.Is(err, flag.ErrHelp) {
-			escape.Text(stdout, usage)
-		}
+func (o *options) run(ctx context.Context, args []string, stdout io.Writer) error {
+	if err := o.parse(args, stdout); err != nil {
 		return err
 	}
-	if c.requires {
-		return printRequires(c, stdout)
+	start := fmt.Sprintf("Sampling at %d Hz", *o.freq)
+	if o.period != 0 {
+		start = fmt.Sprintf("Sampling every %d of %v", o.period, o.event)
 	}
-	measure := measureLive
-	if c.replay != "" {
-		measure = measureReplay
-	}
-	r, err := measure(ctx, c, stderr)
-	if err != nil {
-		return err
-	}
-	return r.write(c, stdout, stderr)
+	return o.RunStacks(ctx, stdout, start, o.attach, o.show, o.target())
 }
 
-// printRequires prints what sampling needs, one requirement a line.
-func printRequires(c *config, w io.Writer) error {
-	for _, r := range probe.Requires(nil, []probe.Target{c.target()}) {
-		var err error
-		if c.json {
-			err = escape.NewEncoder(w).Encode(r)
-		} else {
-			_, err = escape.Fprintln(w, r)
-		}
-		if err != nil {
+// options are the command line.
+type options struct {
+	*tool.Tool
+	freq         *int
+	period       uint64
+	event        pmc.Event
+	pids         *[]int
+	comm         *string
+	user, kernel *bool // only these stacks
+	idle         *bool
+	folded       *bool
+	svg, pprof   *string
+}
+
+// demo is a recording that works everywhere; demo/README.md says how it was made.
+//
+//go:embed demo
+var demo embed.FS
+
+func newOptions() *options {
+	t := tool.New("profile", "Sample every CPU and say where the time goes: a table of the busiest functions,\n"+
+		"folded stacks, a flame graph, a pprof profile.",
+		"profile -d 5s -svg cpu.svg", "five seconds of everything, as a picture",
+		"profile -p 1234 -f | head", "one process, as folded stacks",
+		"profile -replay demo", "a recorded machine")
+	t.Operands("[duration]", 0, 1)
+	o := &options{Tool: t}
+	o.freq = t.Int("F", "HZ", 99, "samples per second and CPU (99)")
+	t.Duration()
+	o.pids = t.PIDs()
+	o.comm = t.String("c", "COMM", "only threads of this name; with -e: every so many events")
+	o.user = t.Bool("U", "only user stacks")
+	o.kernel = t.Bool("K", "only kernel stacks")
+	o.idle = t.Bool("I,idle", "count all of the time: idle CPUs and this tool, too")
+	t.Func("e", "EVENT", "what to sample: cpu-clock, page-faults, cycles, ...", func(s string) (err error) {
+		o.event, err = pmc.ParseEvent(s, nil)
+		return err
+	})
+	o.folded = t.Bool("f", "folded stacks")
+	o.svg = t.String("svg", "FILE", "write a flame graph")
+	o.pprof = t.String("pprof", "FILE", "write a profile for go tool pprof")
+	t.Demo, _ = fs.Sub(demo, "demo") // it is a valid path
+	return o
+}
+
+// parse finds combinations that make no sense, and settles -c, which is a thread's
+// name in BCC's tools and a period in perf's.
+func (o *options) parse(args []string, stdout io.Writer) error {
+	if err := o.EndAfter("10"); err != nil { // unless something else is said
+		return err
+	}
+	if err := o.Parse(args, stdout); err != nil {
+		return err
+	}
+	for _, word := range o.Args() {
+		if err := o.EndAfter(word); err != nil {
 			return err
 		}
 	}
+	if n, err := strconv.ParseUint(*o.comm, 10, 64); err == nil && !o.event.IsZero() {
+		o.period, *o.freq, *o.comm = n, 0, ""
+	}
+	switch {
+	case *o.user && *o.kernel:
+		return o.Usagef("-U and -K exclude each other")
+	case *o.folded && o.JSON():
+		return o.Usagef("-f and -json exclude each other")
+	case *o.freq == 0 && o.period == 0:
+		return o.Usagef("-F 0: a frequency is at least 1")
+	}
+	o.NotesToStderr = *o.folded // what is folded is for another program
 	return nil
+}
+
+// target is the probe to attach.
+func (o *options) target() probe.Target {
+	ev := o.event
+	if ev.IsZero() && *o.idle {
+		ev = pmc.CPUClock() // cycles stand still on an idle CPU
+	}
+	return probe.Perf{Event: ev, Freq: uint64(*o.freq), Period: o.period}
+}
+
+func (o *options) attach(env *probe.Env) (*collect.Collector, error) {
+	return collect.Attach([]probe.Target{o.target()}, &collect.Options{
+		NoKernel: *o.user, NoUser: *o.kernel, PIDs: *o.pids, Comm: *o.comm, Env: env,
+		Idle: *o.idle, Self: *o.idle, // all of the time, or what others use of it
+		Hold: len(*o.pids) > 0,
+	})
 }

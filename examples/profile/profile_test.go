@@ -2,8 +2,6 @@ package main
 
 import (
 	"bytes"
-	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -11,16 +9,14 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/pprof/profile"
 
 	"github.com/borescope/borescope/internal/testenv"
 	"github.com/borescope/borescope/probe/tool/cli"
+	"github.com/borescope/borescope/probe/tool/tooltest"
 	profilepkg "github.com/borescope/borescope/stack/profile"
 )
-
-var update = flag.Bool("update", false, "rewrite the golden files")
 
 // TestMain lets the test binary be the tool: child processes that must be
 // killed, or that run as another user, need one.
@@ -39,7 +35,9 @@ func TestMain(m *testing.M) {
 func replayed(t *testing.T, args ...string) (stdout, stderr string) {
 	t.Helper()
 	var out, errs bytes.Buffer
-	if err := run(context.Background(), append([]string{"-replay", "demo"}, args...), &out, &errs); err != nil {
+	o := newOptions()
+	o.Stderr = &errs
+	if err := o.run(t.Context(), append([]string{"-replay", "demo"}, args...), &out); err != nil {
 		t.Fatal(err)
 	}
 	return out.String(), errs.String()
@@ -66,7 +64,7 @@ func TestReplayGolden(t *testing.T) {
 			got = string(b)
 		}
 		golden := filepath.Join("testdata", c.name)
-		if *update {
+		if flag.Lookup("update").Value.String() == "true" { // package tooltest's
 			if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {
 				t.Fatal(err)
 			}
@@ -108,8 +106,8 @@ func TestReplayPprof(t *testing.T) {
 	if total == 0 || total != folded.Total() {
 		t.Errorf("pprof holds %d samples, the folded stacks %d", total, folded.Total())
 	}
-	if want := fmt.Sprintf("samples %d, lost 0, ", total); !strings.HasPrefix(note, want) {
-		t.Errorf("summary %q, want it to begin with %q", note, want)
+	if want := fmt.Sprintf("\nsamples %d, lost 0, ", total); !strings.Contains(note, want) {
+		t.Errorf("notes %q, want a line that begins with %q", note, want)
 	}
 }
 
@@ -122,7 +120,7 @@ func TestBadArguments(t *testing.T) {
 		{"-x", 2, "flag provided but not defined: -x"},
 		{"-F 0", 2, "-F 0: a frequency is at least 1"},
 		{"-F many", 2, `invalid value "many" for flag -F`},
-		{"-d 0", 2, "it has to be positive"},
+		{"-d 0", 2, `"0" is not a positive time`},
 		{"-d soon", 2, `invalid value "soon" for flag -d`},
 		{"-p x", 2, `"x" is not a process id`},
 		{"-p 1,-2", 2, `"-2" is not a process id`},
@@ -130,13 +128,13 @@ func TestBadArguments(t *testing.T) {
 		{"-f -json", 2, "-f and -json exclude each other"},
 		{"-record a -replay b", 2, "-record and -replay exclude each other"},
 		{"-e no-such-event", 2, "no-such-event"},
-		{"extra", 2, `unexpected argument "extra"`},
-		{"-p 2147483646", 1, "-p 2147483646: no such process"},
+		{"1 extra", 2, `unexpected argument "extra"`},
+		{"-p 2147483646", 1, "no process or thread has the number 2147483646"},
 		{"-replay no-such-dir", 1, "-replay no-such-dir: "},
 		{"-replay testdata", 1, "-replay testdata: "},
 	} {
-		var out, errs bytes.Buffer
-		err := run(context.Background(), strings.Fields(c.args), &out, &errs)
+		var errs bytes.Buffer
+		err := run(t.Context(), strings.Fields(c.args), io.Discard)
 		if err == nil {
 			t.Errorf("profile %s: no error", c.args)
 			continue
@@ -149,21 +147,7 @@ func TestBadArguments(t *testing.T) {
 	}
 }
 
-func TestHelp(t *testing.T) {
-	var out, errs bytes.Buffer
-	err := run(context.Background(), []string{"-h"}, &out, &errs)
-	if !errors.Is(err, flag.ErrHelp) || cli.Status("profile", err, &errs) != 0 {
-		t.Errorf("-h: %v", err)
-	}
-	if !strings.Contains(out.String(), "Examples:") {
-		t.Errorf("-h prints %q", out.String())
-	}
-	for line := range strings.Lines(out.String()) {
-		if len(line) > 80 {
-			t.Errorf("longer than 79 columns: %q", line)
-		}
-	}
-}
+func TestCommandLine(t *testing.T) { tooltest.CommandLine(t, "profile", run) }
 
 // An output that can't be written is an error, not a broken file.
 func TestFullDisk(t *testing.T) {
@@ -173,39 +157,34 @@ func TestFullDisk(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer full.Close()
-	ctx := context.Background()
 	for _, args := range []string{"-svg /dev/full", "-pprof /dev/full", "-svg no/such/dir.svg"} {
-		err := run(ctx, strings.Fields("-replay demo "+args), new(bytes.Buffer), new(bytes.Buffer))
+		err := run(t.Context(), strings.Fields("-replay demo "+args), io.Discard)
 		if err == nil || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%s: error %v, want one line", args, err)
 		}
 	}
 	for _, args := range []string{"", "-f", "-json"} {
-		if err := run(ctx, strings.Fields("-replay demo "+args), full, new(bytes.Buffer)); err == nil {
+		if err := run(t.Context(), strings.Fields("-replay demo "+args), full); err == nil {
 			t.Errorf("no error for %q to a full disk", args)
 		}
 	}
 }
 
-// The time may stand behind the flags, as in BCC's, whose -I is -idle.
-func TestDuration(t *testing.T) {
-	for args, want := range map[string]time.Duration{"": 10 * time.Second, "-d 2m": 2 * time.Minute, "-I 5": 5 * time.Second} {
-		c, err := parseFlags(strings.Fields(args))
-		if err != nil || c.duration != want || c.idle != (args == "-I 5") {
-			t.Errorf("%q: %+v, %v", args, c, err)
-		}
-	}
-}
-
-// TestRequires: -requires says what sampling needs, also to those who lack it.
-func TestRequires(t *testing.T) {
-	for _, flags := range [][]string{{"-requires"}, {"-requires", "-json"}} {
-		var out strings.Builder
-		if err := run(t.Context(), flags, &out, io.Discard); err != nil {
-			t.Fatal(err)
-		}
-		if s := out.String(); !strings.Contains(s, "CAP_BPF") || !strings.Contains(s, "CAP_PERFMON") {
-			t.Errorf("%v: %s", flags, s)
+// The time may stand behind the flags, as in BCC's, whose -I is -idle; with -e, -c is
+// perf's period.
+func TestFlags(t *testing.T) {
+	for args, want := range map[string]string{
+		"":                     "profile:hz:99",
+		"-F 49 -p 1,2 -c sh 5": "profile:hz:49",
+		"-I 5":                 "perf:cpu-clock:hz:99",
+		"-e page-faults -c 23": "software:page-faults:23",
+		"-e page-faults -c sh": "perf:page-faults:hz:99",
+	} {
+		o := newOptions()
+		err := o.parse(strings.Fields(args), io.Discard)
+		if got := o.target().String(); err != nil || got != want || *o.idle != strings.Contains(args, "-I") ||
+			(*o.comm == "sh") != strings.Contains(args, "sh") || len(*o.pids) == 2 != strings.Contains(args, "1,2") {
+			t.Errorf("%q: %s, want %s; %+v, %v", args, got, want, o, err)
 		}
 	}
 }

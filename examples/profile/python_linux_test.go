@@ -2,9 +2,7 @@ package main
 
 import (
 	"bytes"
-	"context"
 	"fmt"
-	"os"
 	"path/filepath"
 	"regexp"
 	"strconv"
@@ -35,7 +33,7 @@ while True: outer()`)
 		rec = filepath.Join(t.TempDir(), "rec")
 		live.Reset()
 		args := []string{"-p", strconv.Itoa(cmd.Process.Pid), "-f", "-U", "-F", "499", "-d", fmt.Sprint(seconds), "-record", rec}
-		if err := run(context.Background(), args, &live, os.Stderr); err != nil {
+		if err := run(t.Context(), args, &live); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -51,7 +49,7 @@ while True: outer()`)
 		}
 	}
 	var replayed bytes.Buffer
-	if err := run(context.Background(), []string{"-replay", rec, "-f"}, &replayed, os.Stderr); err != nil {
+	if err := run(t.Context(), []string{"-replay", rec, "-f"}, &replayed); err != nil {
 		t.Fatal(err)
 	}
 	if replayed.String() != live.String() {

@@ -15,24 +15,21 @@ import (
 // TID declares a flag with a thread's id, 0 if it is not given. See FilterTID.
 func (t *Tool) TID(name string) *int {
 	tid := t.Int(name, "TID", 0, "only this thread")
-	t.tasks = append(t.tasks, tid)
+	t.tasks = append(t.tasks, func() []int { return []int{*tid} })
 	return tid
 }
 
 // findTasks says which process or thread of the command line is not there.
 func (t *Tool) findTasks() error {
-	for _, id := range t.tasks {
-		if *id == 0 {
-			continue
-		}
-		p, err := os.FindProcess(*id)
+	for _, id := range t.chosen() {
+		p, err := os.FindProcess(id)
 		if err != nil {
 			return err
 		}
 		err = p.Signal(syscall.Signal(0))
 		p.Release()
 		if errors.Is(err, os.ErrProcessDone) {
-			return fmt.Errorf("no process or thread has the number %d", *id)
+			return fmt.Errorf("no process or thread has the number %d", id)
 		}
 	}
 	return nil

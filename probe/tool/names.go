@@ -110,7 +110,7 @@ func (s *Session) Observe(pid int) {
 
 func (s *Session) processes() *symbol.Processes {
 	if s.names.processes == nil {
-		s.names.processes = symbol.NewProcesses(&symbol.Options{Chosen: s.tool.chosen()})
+		s.names.processes = symbol.NewProcesses(&symbol.Options{Chosen: s.tool.chosen() != nil})
 	}
 	return s.names.processes
 }

@@ -62,6 +62,25 @@ func (s *Session) Printf(format string, args ...any) {
 	}
 }
 
+// Write prints text that is safe as it is: what package profile and hist write. With
+// -json it prints nothing.
+func (s *Session) Write(text []byte) (int, error) {
+	if s.out.json {
+		return len(text), nil
+	}
+	return s.out.Write(text)
+}
+
+// Note is Printf for what is said about the run itself: it goes to standard error
+// where standard output is for another program (Tool.NotesToStderr).
+func (s *Session) Note(format string, args ...any) {
+	if s.tool.NotesToStderr {
+		escape.Fprintf(s.tool.Stderr, format, args...)
+		return
+	}
+	s.Printf(format, args...)
+}
+
 // JSON prints a value as one line; without -json it prints nothing. An object
 // that Every's function prints at the end of an interval has the member "interval_end"
 // before its own: that moment, Now, in UTC.

@@ -1,6 +1,7 @@
 package tool
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -55,7 +56,7 @@ type source interface {
 // run is Run for any source.
 func (t *Tool) run(ctx context.Context, stdout io.Writer, start string, src source, body func(s *Session) error) (err error) {
 	s := newSession(t, stdout)
-	defer func() { err = errors.Join(err, s.close()) }()
+	defer func() { err = cmp.Or(err, s.close()) }() // the first is the cause
 	if t.requires && !t.Replaying() {
 		s.requires(src)
 		return s.out.err
@@ -317,7 +318,7 @@ func (t *Tool) verbosef(format string, args ...any) {
 // went wrong first because of that.
 func (t *Tool) explain(targets []probe.Target, err error) error {
 	if runtime.GOOS != "linux" {
-		return fmt.Errorf("%w; -replay DIR works everywhere", err)
+		return fmt.Errorf("%w; %s works everywhere", err, t.replayFlag())
 	}
 	var lacks []string
 	for _, r := range probe.Requires(t.Env(), targets) {
@@ -328,8 +329,16 @@ func (t *Tool) explain(targets []probe.Target, err error) error {
 	if lacks == nil {
 		return err
 	}
-	return fmt.Errorf("needs root, or %s: sudo %s (-replay DIR needs neither): %w",
-		strings.Join(lacks, " and "), t.name, os.ErrPermission)
+	return fmt.Errorf("needs root, or %s: sudo %s (%s needs neither): %w",
+		strings.Join(lacks, " and "), t.name, t.replayFlag(), os.ErrPermission)
+}
+
+// replayFlag is what needs no machine of a kind.
+func (t *Tool) replayFlag() string {
+	if t.Demo != nil {
+		return "-replay demo"
+	}
+	return "-replay DIR"
 }
 
 // requires prints what the run needs, one requirement a line.
@@ -350,7 +359,7 @@ func (s *Session) begin(start string) {
 	if s.tool.json && cli.Terminal(s.tool.Stderr) {
 		escape.Fprintf(s.tool.Stderr, format, start)
 	}
-	s.Printf(format, start)
+	s.Note(format, start)
 	s.flush()
 }
 
@@ -376,7 +385,7 @@ func (s *Session) finish() error {
 	}
 	if line := s.data.Lost.String(); line != "" {
 		s.JSON(map[string]Lost{"lost": s.data.Lost})
-		s.Printf("%s\n", line)
+		s.Note("%s\n", line)
 	}
 	s.flush()
 	return s.out.err

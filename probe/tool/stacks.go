@@ -78,7 +78,7 @@ func (st *stackRun) open(s *Session) (err error) {
 	s.names.collector = st.Collector
 	s.tool.explainPlan(st.Plan())
 	// All stacks of what was chosen are to be whole, the first ones too.
-	if s.tool.chosen() {
+	if s.tool.chosen() != nil {
 		if err := st.loadWalker(); err != nil {
 			return errors.Join(err, st.Collector.Close())
 		}
@@ -181,8 +181,9 @@ func (st *Stacks) Profile() (*profile.Profile, error) {
 		return nil, err
 	}
 	s := st.session
+	began := s.data.Began.Round(0) // as it is recorded
 	return &profile.Profile{
-		Samples: s.namer().Samples(samples), Time: s.data.Began, Duration: s.Now().Sub(s.data.Began),
+		Samples: s.namer().Samples(samples), Time: began, Duration: s.Now().Round(0).Sub(began),
 	}, nil
 }
 

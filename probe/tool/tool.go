@@ -5,6 +5,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"slices"
 	"strconv"
@@ -28,6 +29,14 @@ type Tool struct {
 	// Options.Resolve. The zero value is the default.
 	Options action.Options
 
+	// NotesToStderr has what is said about the run, the start line, Session.Note and
+	// what was lost, written to Stderr: standard output is for another program. Set it
+	// before Run.
+	NotesToStderr bool
+	// Demo is a recording that -replay demo shows; nil if there is none. Set it before
+	// Parse.
+	Demo fs.FS
+
 	// Offsets has frames of stacks named with their distance from the function's
 	// start: "vfs_read+0x1c". Set it before Run.
 	Offsets bool
@@ -46,7 +55,7 @@ type Tool struct {
 	json, verbose, noClear bool
 	unsafe, requires       bool
 	record, replay         string
-	tasks                  []*int // processes and threads that are to be there
+	tasks                  []func() []int // processes and threads that are to be there
 	recording              *recording.Recording
 }
 
@@ -118,19 +127,50 @@ func (t *Tool) Func(name, value, usage string, parse func(string) error) {
 // error of Run. See FilterPID.
 func (t *Tool) PID() *int {
 	pid := new(int)
-	t.tasks = append(t.tasks, pid)
+	t.tasks = append(t.tasks, func() []int { return []int{*pid} })
 	t.Func("p,pid", "PID", "only this process", func(s string) (err error) {
-		if *pid, err = strconv.Atoi(s); err != nil || *pid <= 0 {
-			return fmt.Errorf("%q is not a process id", s)
-		}
-		return nil
+		*pid, err = parsePID(s)
+		return err
 	})
 	return pid
 }
 
-// chosen reports whether processes or threads are given.
-func (t *Tool) chosen() bool {
-	return slices.ContainsFunc(t.tasks, func(pid *int) bool { return *pid > 0 })
+// PIDs is PID for several processes: -p 181,182; nil if it is not given.
+func (t *Tool) PIDs() *[]int {
+	pids := new([]int)
+	t.tasks = append(t.tasks, func() []int { return *pids })
+	t.Func("p,pid", "PID,...", "only these processes", func(s string) error {
+		*pids = nil
+		for word := range strings.SplitSeq(s, ",") {
+			pid, err := parsePID(word)
+			if err != nil {
+				return err
+			}
+			*pids = append(*pids, pid)
+		}
+		return nil
+	})
+	return pids
+}
+
+func parsePID(s string) (int, error) {
+	pid, err := strconv.Atoi(s)
+	if err != nil || pid <= 0 {
+		return 0, fmt.Errorf("%q is not a process id", s)
+	}
+	return pid, nil
+}
+
+// chosen returns the processes and threads that are given.
+func (t *Tool) chosen() (ids []int) {
+	for _, given := range t.tasks {
+		for _, id := range given() {
+			if id > 0 {
+				ids = append(ids, id)
+			}
+		}
+	}
+	return ids
 }
 
 // Duration declares -d: the run ends after that time, as by Ctrl-C.
@@ -298,7 +338,11 @@ func (t *Tool) letters(arg string) []string {
 // parseRecorded opens the recording, and reads the command line of the recorded
 // run before this one's.
 func (t *Tool) parseRecorded(args []string) (err error) {
-	if t.recording, err = recording.Open(procfs.DirFS(t.replay)); err != nil {
+	from := procfs.DirFS(t.replay)
+	if t.replay == "demo" && t.Demo != nil {
+		from = t.Demo
+	}
+	if t.recording, err = recording.Open(from); err != nil {
 		return fmt.Errorf("-replay %s: %w", t.replay, err)
 	}
 	m := t.recording.Meta()

@@ -1,0 +1,187 @@
+package main
+
+import (
+	"bufio"
+	"cmp"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/borescope/borescope/probe"
+	"github.com/borescope/borescope/probe/tool"
+	"github.com/borescope/borescope/stack"
+	"github.com/borescope/borescope/stack/profile"
+)
+
+// show makes all the outputs that were asked for, when the time is over.
+func (o *options) show(s *tool.Session, st *tool.Stacks) error {
+	return s.Every(func() error {
+		p, err := st.Profile()
+		if err != nil {
+			return err
+		}
+		title := describe(p, s.Probes())
+		c := count(p)
+		stats, err := st.Stats()
+		if err != nil {
+			return err
+		}
+		c.Lost = stats.Lost()
+		if c.Stopped, err = st.Stopped(); err != nil {
+			return err
+		}
+		if err := o.print(s, p, c); err != nil {
+			return err
+		}
+		return o.write(p, title)
+	})
+}
+
+// describe says in the profile, and in words, what was sampled, of which the probes
+// tell: one for each CPU.
+func describe(p *profile.Profile, probes []string) (title string) {
+	var t probe.Perf
+	if len(probes) > 0 {
+		target, _ := probe.ParseTarget(probes[0]) // of another tool's recording it is another kind
+		t, _ = target.(probe.Perf)
+	}
+	event := t.Event.String()
+	rate := fmt.Sprintf("at %d Hz", t.Freq)
+	p.SampleTypes = []profile.ValueType{{Type: "samples", Unit: "count"}}
+	cpu := int64(0) // nanoseconds of a sample
+	switch {
+	case t.Period != 0:
+		rate = fmt.Sprintf("every %d", t.Period)
+		p.PeriodType = profile.ValueType{Type: event, Unit: "count"}
+		p.Period = int64(t.Period)
+	case t.Freq != 0 && (event == "cpu-clock" || event == "task-clock"):
+		cpu = int64(time.Second) / int64(t.Freq)
+		p.PeriodType, p.Period = profile.ValueType{Type: "cpu", Unit: "nanoseconds"}, cpu
+		p.SampleTypes = append(p.SampleTypes, p.PeriodType)
+	}
+	for i := range p.Samples {
+		values := p.Samples[i].Values
+		values[1] = values[0] * cpu
+		p.Samples[i].Values = values[:len(p.SampleTypes)]
+	}
+	title = fmt.Sprintf("%s %s on %d CPUs for %v", event, rate, len(probes), p.Duration.Round(100*time.Millisecond))
+	p.Comments = []string{title}
+	return title
+}
+
+// counts are the numbers of the last line.
+type counts struct {
+	Samples    int64  `json:"samples"`
+	Lost       uint64 `json:"lost"`
+	Unresolved int64  `json:"unresolved"`        // samples with a frame that has no name
+	User       int64  `json:"user"`              // samples with a user stack
+	Truncated  int64  `json:"truncated"`         // of those, the ones that look cut off
+	Stopped    []int  `json:"stopped,omitempty"` // CPUs that went offline: not sampled from then on
+}
+
+func count(p *profile.Profile) (c counts) {
+	for i := range p.Samples {
+		s := &p.Samples[i]
+		n := s.Values[0]
+		c.Samples += n
+		for _, f := range s.Frames {
+			if len(f.Functions) == 0 {
+				c.Unresolved += n
+				break
+			}
+		}
+		if len(s.Frames) > 0 && s.Frames[len(s.Frames)-1].Kind != profile.FrameKernel {
+			c.User += n
+			if !s.End.Whole() {
+				c.Truncated += n
+			}
+		}
+	}
+	return c
+}
+
+// stackLine is a stack in -json; root first, like a folded line.
+type stackLine struct {
+	Type   string    `json:"type"`
+	PID    int       `json:"pid"`
+	Comm   string    `json:"comm"`
+	Count  int64     `json:"count"`
+	End    stack.End `json:"end"`
+	Frames []string  `json:"frames"`
+}
+
+// print writes the stacks, or the busiest functions by themselves and with what they
+// call, and a last line.
+func (o *options) print(s *tool.Session, p *profile.Profile, c counts) error {
+	if o.JSON() {
+		for i := range p.Samples {
+			one := profile.Profile{Samples: p.Samples[i : i+1]}
+			for f := range one.Folded(&profile.FoldOptions{NoComm: true, Annotate: true}).All() {
+				s.JSON(stackLine{"stack", p.Samples[i].PID, p.Samples[i].Comm, f.Count, p.Samples[i].End, f.Frames})
+			}
+		}
+		s.JSON(struct {
+			Type string `json:"type"`
+			counts
+		}{"summary", c})
+		return nil
+	}
+	if *o.folded {
+		if _, err := p.Folded(nil).WriteTo(s); err != nil {
+			return err
+		}
+	} else {
+		for _, byTotal := range []bool{false, true} {
+			if _, err := p.Top(&profile.TopOptions{ByTotal: byTotal}).WriteTo(s); err != nil {
+				return err
+			}
+			s.Printf("\n")
+		}
+	}
+	line := fmt.Sprintf("samples %d, lost %d, unresolved %d", c.Samples, c.Lost, c.Unresolved)
+	if c.User > 0 {
+		line += fmt.Sprintf(", user stacks that look truncated %d of %d (%.0f%%)",
+			c.Truncated, c.User, 100*float64(c.Truncated)/float64(c.User))
+	}
+	if len(c.Stopped) > 0 {
+		line += fmt.Sprintf(", not sampled since they went offline: CPUs %v", c.Stopped)
+	}
+	s.Note("%s\n", line)
+	return nil
+}
+
+// write writes the files.
+func (o *options) write(p *profile.Profile, title string) error {
+	if *o.svg != "" {
+		folded := p.Folded(nil)
+		svg := &profile.SVGOptions{Title: "CPU flame graph", Subtitle: title, CountName: "samples"}
+		if err := writeFile(*o.svg, func(w io.Writer) error { return profile.WriteSVG(w, folded, svg) }); err != nil {
+			return err
+		}
+	}
+	if *o.pprof != "" {
+		return writeFile(*o.pprof, p.WritePprof)
+	}
+	return nil
+}
+
+// writeFile writes a whole file or says why it could not.
+func writeFile(name string, write func(io.Writer) error) (err error) {
+	f, err := os.Create(name)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		info, _ := f.Stat()
+		err = cmp.Or(err, f.Close())
+		if err != nil && info != nil && info.Mode().IsRegular() {
+			os.Remove(name) // half a file only misleads
+		}
+	}()
+	w := bufio.NewWriter(f)
+	if err := write(w); err != nil {
+		return err
+	}
+	return w.Flush()
+}
