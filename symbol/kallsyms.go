@@ -141,7 +141,7 @@ func (p *kallsymsParser) table() *kernelTable {
 	t := &kernelTable{mods: p.mods}
 	p.sort()
 	t.typ, t.arena = make([]byte, len(p.syms)), p.arena
-	if cap(t.arena)-len(t.arena) > len(t.arena)/64 {
+	if cap(t.arena)-len(t.arena) > len(t.arena)/4 { // a copy needs both for a moment
 		t.arena = append(make([]byte, 0, len(p.arena)), p.arena...)
 	}
 	values := make([]uint64, len(p.syms))

@@ -75,6 +75,7 @@ func (st *stackRun) open(s *Session) (err error) {
 	if st.Collector, err = st.attach(s.tool.Env()); err != nil {
 		return s.tool.explain(st.targets, err)
 	}
+	s.tool.Options.Env = nil // the collector gives it up when it has loaded all
 	s.names.collector = st.Collector
 	s.tool.explainPlan(st.Plan())
 	// All stacks of what was chosen are to be whole, the first ones too.

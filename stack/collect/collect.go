@@ -306,11 +306,11 @@ func (c *Collector) Samples() ([]Sample, error) {
 	if err != nil {
 		return nil, fmt.Errorf("collect: read counts: %w", err)
 	}
-	segments, err := c.segments.Snapshot()
-	if err != nil {
+	var stacks segments
+	if err := stacks.read(c.segments); err != nil {
 		return nil, fmt.Errorf("collect: read stacks: %w", err)
 	}
-	return samples(totals, segments), nil
+	return samples(totals, &stacks), nil
 }
 
 // read reads the table of totals, or that of counts as if it were one.

@@ -69,7 +69,7 @@ func (n *Namer) Samples(in []Sample) []profile.Sample {
 
 // Kernel names frames of the kernel, innermost first.
 func (n *Namer) Kernel(frames []stack.Frame) []*profile.NamedFrame {
-	n.resolve(kernelPID, frames)
+	n.resolve(kernelPID, n.fresh(nil, kernelPID, frames))
 	return n.named(kernelPID, frames)
 }
 
@@ -77,7 +77,7 @@ func (n *Namer) Kernel(frames []stack.Frame) []*profile.NamedFrame {
 // ran.
 func (n *Namer) User(pid int, s *stack.Stack) []*profile.NamedFrame {
 	frames := s.Frames
-	n.resolve(pid, frames)
+	n.resolve(pid, n.fresh(nil, pid, frames))
 	if len(frames) > 0 && frames[len(frames)-1].How == stack.HowInterpreter {
 		inLoop := func(f stack.Frame) bool { return isFunction(n.frames[place{pid, lookupPC(f)}], pythonLoop) }
 		frames = python.Merge(nil, frames, s.End == stack.EndBottom, inLoop)
@@ -116,10 +116,10 @@ func isFunction(f *profile.NamedFrame, name string) bool {
 
 // resolveAll names every address of the samples, one process at a time.
 func (n *Namer) resolveAll(in []Sample) {
-	frames := make(map[int][]stack.Frame)
+	fresh := make(map[int][]stack.Frame)
 	add := func(pid int, kernel, user *stack.Stack) {
-		frames[kernelPID] = append(frames[kernelPID], kernel.Frames...)
-		frames[pid] = append(frames[pid], user.Frames...)
+		fresh[kernelPID] = n.fresh(fresh[kernelPID], kernelPID, kernel.Frames)
+		fresh[pid] = n.fresh(fresh[pid], pid, user.Frames)
 	}
 	for i := range in {
 		s := &in[i]
@@ -128,24 +128,31 @@ func (n *Namer) resolveAll(in []Sample) {
 			add(w.PID, &w.Kernel, &w.User)
 		}
 	}
-	for pid, all := range frames {
-		n.resolve(pid, all)
+	for pid, frames := range fresh {
+		n.resolve(pid, frames)
 	}
 }
 
-// resolve names those of a process's frames that have not been named before.
-func (n *Namer) resolve(pid int, frames []stack.Frame) {
-	var fresh []stack.Frame
-	var pcs []uint64
+// fresh appends those of a process's frames to dst that were not seen before.
+func (n *Namer) fresh(dst []stack.Frame, pid int, frames []stack.Frame) []stack.Frame {
 	for _, f := range frames {
 		at := place{pid, lookupPC(f)}
-		if _, known := n.frames[at]; !known {
+		if _, seen := n.frames[at]; !seen {
 			n.frames[at] = nil
-			fresh, pcs = append(fresh, f), append(pcs, at.pc)
+			dst = append(dst, f)
 		}
 	}
-	if fresh == nil {
+	return dst
+}
+
+// resolve names fresh frames of a process.
+func (n *Namer) resolve(pid int, fresh []stack.Frame) {
+	if len(fresh) == 0 {
 		return
+	}
+	pcs := make([]uint64, len(fresh))
+	for i, f := range fresh {
+		pcs[i] = lookupPC(f)
 	}
 	n.buf = n.buf[:0]
 	if r := n.resolver(pid); r != nil {

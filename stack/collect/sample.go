@@ -51,14 +51,54 @@ type Waker struct {
 	Kernel, User stack.Stack
 }
 
+// segments are the stacks' segments by their ids. They are many, and most are short:
+// their addresses lie behind each other, without the zeros.
+type segments struct {
+	byID map[uint64]pcSegment
+	free []uint64 // room for addresses
+}
+
+// pcSegment is a segment with its addresses, innermost first.
+type pcSegment struct {
+	parent uint64
+	pcs    []uint64
+}
+
+func (g *segments) add(s *segment, id uint64) {
+	if g.byID == nil {
+		g.byID = make(map[uint64]pcSegment)
+	}
+	pcs := s.PCs[:]
+	if i := slices.Index(pcs, 0); i >= 0 {
+		pcs = pcs[:i]
+	}
+	if len(g.free) < len(pcs) {
+		g.free = make([]uint64, 1<<13)
+	}
+	n := copy(g.free, pcs)
+	g.byID[id] = pcSegment{s.Parent, g.free[:n:n]}
+	g.free = g.free[n:]
+}
+
+// read adds all segments of a table.
+func (g *segments) read(t mapx.Table[segment, uint64]) error {
+	if live, ok := t.(*mapx.Map[segment, uint64]); ok { // a snapshot of it has half a kilobyte each
+		all, done := live.All()
+		for s, id := range all {
+			g.add(&s, id)
+		}
+		return done()
+	}
+	snap, err := t.Snapshot()
+	for i := range snap.Entries {
+		g.add(&snap.Entries[i].Key, snap.Entries[i].Value)
+	}
+	return err
+}
+
 // samples joins the two tables. Samples come in a fixed order: by process,
 // thread, command, program and stacks, then by waker.
-func samples(totals []mapx.Entry[waitKey, Total], segments mapx.Snapshot[segment, uint64]) []Sample {
-	byID := make(map[uint64]*segment, len(segments.Entries))
-	for i := range segments.Entries {
-		e := &segments.Entries[i]
-		byID[e.Value] = &e.Key
-	}
+func samples(totals []mapx.Entry[waitKey, Total], stacks *segments) []Sample {
 	out := make([]Sample, 0, len(totals))
 	for i := range totals {
 		k, w := &totals[i].Key.Task, &totals[i].Key.Waker
@@ -67,8 +107,8 @@ func samples(totals []mapx.Entry[waitKey, Total], segments mapx.Snapshot[segment
 			TID:     int(k.TID),
 			Comm:    commString(k.Comm[:]),
 			Program: int(k.Program),
-			Kernel:  helperStack(byID, k.Kernel, stack.EndBottom),
-			User:    userStack(byID, k),
+			Kernel:  helperStack(stacks, k.Kernel, stack.EndBottom),
+			User:    userStack(stacks, k),
 			Count:   totals[i].Value.Count,
 			Value:   totals[i].Value.Sum,
 		}
@@ -77,8 +117,8 @@ func samples(totals []mapx.Entry[waitKey, Total], segments mapx.Snapshot[segment
 				PID:    int(w.PID),
 				TID:    int(w.TID),
 				Comm:   commString(w.Comm[:]),
-				Kernel: helperStack(byID, w.Kernel, stack.EndBottom),
-				User:   userStack(byID, w),
+				Kernel: helperStack(stacks, w.Kernel, stack.EndBottom),
+				User:   userStack(stacks, w),
 			}
 		}
 		out = append(out, s)
@@ -99,12 +139,12 @@ func cut(b []byte) []byte {
 
 // helperStack is a stack that the kernel walked. whole is the reason given for
 // one that ends before the frame limit.
-func helperStack(byID map[uint64]*segment, id stackID, whole stack.End) stack.Stack {
-	pcs, end := addresses(byID, id)
+func helperStack(stacks *segments, id stackID, whole stack.End) stack.Stack {
+	pcs, end := stacks.addresses(id)
 	if end != stack.EndUnknown {
 		return stack.Stack{End: end}
 	}
-	s := stack.Stack{End: whole}
+	s := stack.Stack{Frames: make([]stack.Frame, 0, len(pcs)), End: whole}
 	for i, pc := range pcs {
 		s.Frames = append(s.Frames, stack.Frame{PC: pc, Return: i > 0, How: stack.HowKernel})
 	}
@@ -115,15 +155,15 @@ func helperStack(byID map[uint64]*segment, id stackID, whole stack.End) stack.St
 }
 
 // userStack is the user stack of a key, whoever walked it.
-func userStack(byID map[uint64]*segment, k *taskKey) stack.Stack {
+func userStack(stacks *segments, k *taskKey) stack.Stack {
 	if k.UserEnd == 0 {
-		return helperStack(byID, k.User, stack.EndUnknown)
+		return helperStack(stacks, k.User, stack.EndUnknown)
 	}
-	pcs, end := addresses(byID, k.User)
+	pcs, end := stacks.addresses(k.User)
 	if end != stack.EndUnknown {
 		return stack.Stack{End: end}
 	}
-	s := stack.Stack{End: stack.End(k.UserEnd &^ userWalked)}
+	s := stack.Stack{Frames: make([]stack.Frame, 0, len(pcs)), End: stack.End(k.UserEnd &^ userWalked)}
 	for i, v := range pcs {
 		s.Frames = append(s.Frames, bpfwalk.DecodeFrame(v, i == 0))
 	}
@@ -132,7 +172,7 @@ func userStack(byID map[uint64]*segment, k *taskKey) stack.Stack {
 
 // addresses puts a stack together from its segments, innermost first. If there
 // is none, it says why.
-func addresses(byID map[uint64]*segment, id stackID) (pcs []uint64, none stack.End) {
+func (g *segments) addresses(id stackID) (pcs []uint64, none stack.End) {
 	switch {
 	case id < 0:
 		return nil, stack.EndFault
@@ -141,23 +181,20 @@ func addresses(byID map[uint64]*segment, id stackID) (pcs []uint64, none stack.E
 	}
 	// Segments are linked from the outside in, and a corrupt recording may
 	// link them in a circle.
-	var chain [walkerFrames / segmentPCs]*segment
-	n := 0
+	var chain [walkerFrames / segmentPCs]pcSegment
+	n, total := 0, 0
 	for next := uint64(id); next != 0; n++ {
-		seg := byID[next]
-		if seg == nil || n == len(chain) {
+		seg, ok := g.byID[next]
+		if !ok || n == len(chain) {
 			return nil, stack.EndBadMemory
 		}
 		chain[n] = seg
-		next = seg.Parent
+		total += len(seg.pcs)
+		next = seg.parent
 	}
+	pcs = make([]uint64, 0, total)
 	for i := n - 1; i >= 0; i-- {
-		for _, pc := range chain[i].PCs {
-			if pc == 0 {
-				break
-			}
-			pcs = append(pcs, pc)
-		}
+		pcs = append(pcs, chain[i].pcs...)
 	}
 	return pcs, stack.EndUnknown
 }

@@ -48,7 +48,7 @@ func TestSamplesJoinsSegments(t *testing.T) {
 			Key:   waitKey{Task: taskKey{Kernel: -14, User: stackID(7 + len(segs) - 1), PID: 42, Comm: comm("sh")}},
 			Value: Total{Count: 3, Sum: 99},
 		}}
-		got := samples(counts, mapx.Snapshot[segment, uint64]{Entries: segs})
+		got := joined(counts, segs)
 		if len(got) != 1 || got[0].PID != 42 || got[0].Comm != "sh" || got[0].Count != 3 || got[0].Value != 99 || got[0].Waker != nil {
 			t.Fatalf("%d frames: got %+v", n, got)
 		}
@@ -77,7 +77,7 @@ func TestSamplesOfBrokenSegments(t *testing.T) {
 	}
 	for name, segs := range map[string][]mapx.Entry[segment, uint64]{"missing": nil, "circle": loop} {
 		counts := []mapx.Entry[waitKey, Total]{{Key: waitKey{Task: taskKey{User: 1}}}}
-		got := samples(counts, mapx.Snapshot[segment, uint64]{Entries: segs})
+		got := joined(counts, segs)
 		if len(got) != 1 || got[0].User.End != stack.EndBadMemory || len(got[0].User.Frames) != 0 {
 			t.Errorf("%s: got %+v, want no frames and EndBadMemory", name, got)
 		}
@@ -97,13 +97,21 @@ func TestSamplesOrder(t *testing.T) {
 	} {
 		counts = append(counts, mapx.Entry[waitKey, Total]{Key: waitKey{Task: k}})
 	}
-	want := samples(counts, mapx.Snapshot[segment, uint64]{Entries: segs})
+	want := joined(counts, segs)
 	slices.Reverse(counts)
-	got := samples(counts, mapx.Snapshot[segment, uint64]{Entries: segs})
+	got := joined(counts, segs)
 	if !slices.EqualFunc(got, want, func(a, b Sample) bool { return compare(a, b) == 0 }) {
 		t.Errorf("order depends on the map's: %+v and %+v", got, want)
 	}
 	if got[0].PID != 3 || got[1].Comm != "a" || got[2].User.Frames[0].PC != 0x10 {
 		t.Errorf("not in order: %+v", got)
 	}
+}
+
+func joined(totals []mapx.Entry[waitKey, Total], segs []mapx.Entry[segment, uint64]) []Sample {
+	var g segments
+	for i := range segs {
+		g.add(&segs[i].Key, segs[i].Value)
+	}
+	return samples(totals, &g)
 }

@@ -41,6 +41,9 @@ func (c *Collector) LoadWalker() error {
 	if err == nil {
 		err = noMemory(c.loadWalker())
 	}
+	if err == nil { // megabytes of types, for which nothing more is loaded
+		c.env, c.plan.Cache = nil, nil
+	}
 	if err != nil && c.mode == modeHold {
 		err = errors.Join(err, c.setMode(modeHelper))
 	}

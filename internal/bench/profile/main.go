@@ -2,7 +2,7 @@
 // machine, in one run: what a sample costs, how long a start takes until
 // sampling begins, and the tool's peak memory.
 //
-//	go -C internal/bench run ./profile [-rounds 5] [-procs 2000]      (as root)
+//	go -C internal/bench run ./profile [-rounds 5] [-procs 2000] [-before FILE]     (as root)
 //	go -C internal/bench run ./profile -stacks
 //	go -C internal/bench run ./profile -algorithms 2
 //
@@ -60,8 +60,9 @@ func main() {
 	procs := flag.Int("procs", 2000, "processes alive while peak memory is taken; 0 leaves that out")
 	stacks := flag.Bool("stacks", false, "count the samples that reach the program's start instead")
 	each := flag.Int("algorithms", 0, "do so for each of OpenSSL's algorithms, for so many seconds, by borescope alone")
+	before := flag.String("before", "", "measure this build of examples/profile, too: a `file`")
 	flag.Parse()
-	measure := func() error { return run(*rounds, *procs) }
+	measure := func() error { return run(*rounds, *procs, *before) }
 	switch {
 	case *each > 0:
 		measure = func() error { return wholeAlgorithms(*each) }
@@ -93,7 +94,7 @@ func buildProfile(dir string) (string, error) {
 	return path, nil
 }
 
-func run(rounds, procs int) error {
+func run(rounds, procs int, before string) error {
 	dir, err := os.MkdirTemp("", "bench-profile")
 	if err != nil {
 		return err
@@ -107,6 +108,7 @@ func run(rounds, procs int) error {
 	tracers := []*tracer{
 		{name: "untraced"},
 		{name: "borescope profile", args: []string{ours, "-F", hz, "-d", "1h", "-f"}},
+		{name: "the build before", args: []string{before, "-F", hz, "-d", "1h", "-f"}},
 		{name: "perf record -a -g", args: []string{"perf", "record", "-q", "-F", hz, "-a", "-g", "-o", filepath.Join(dir, "perf.data")}},
 		{name: "bpftrace profile", args: []string{"bpftrace", "-e", "profile:hz:" + hz + " { @[kstack, ustack] = count(); }"}},
 	}
@@ -115,7 +117,7 @@ func run(rounds, procs int) error {
 			return false
 		}
 		_, err := exec.LookPath(t.args[0])
-		if err != nil {
+		if err != nil && t.args[0] != "" {
 			fmt.Printf("left out: %s is not installed\n", t.args[0])
 		}
 		return err != nil
