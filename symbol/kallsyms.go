@@ -20,6 +20,7 @@ type kernelTable struct {
 	mods    []string // [0] is "[kernel]"
 	arena   []byte   // names: length byte, bytes; 255 continues with the next byte
 	skip    []uint32 // arena offset of every 16th name
+	names   []string // of a table of few symbols, those that were asked for; else nil
 	hidden  bool     // every address is 0: kptr_restrict
 }
 
@@ -51,7 +52,10 @@ type kallsym struct {
 
 // parseKallsyms keeps code, and data too if all is set.
 func parseKallsyms(r io.Reader, all bool) (*kernelTable, error) {
-	p := &kallsymsParser{mods: []string{"[kernel]"}}
+	p := &kallsymsParser{
+		mods: []string{"[kernel]"},
+		syms: make([]kallsym, 0, 1<<17), arena: make([]byte, 0, 24<<17), // so that they are not copied over and over
+	}
 	lines := kallsyms.NewLines(r)
 	hidden := true
 	for lines.Next() {
@@ -59,7 +63,7 @@ func parseKallsyms(r io.Reader, all bool) (*kernelTable, error) {
 		if !all && !isCode(lines.Type) {
 			continue
 		}
-		p.add(lines)
+		p.add(lines.Address, lines.Type, lines.Name(), lines.Module())
 	}
 	if err := lines.Err(); err != nil {
 		return nil, err
@@ -73,20 +77,16 @@ func parseKallsyms(r io.Reader, all bool) (*kernelTable, error) {
 // isMarker is set in the type of symbols that end a section.
 const isMarker = 0x80
 
-func (p *kallsymsParser) add(line *kallsyms.Lines) {
-	if p.syms == nil { // so that they are not copied over and over
-		p.syms, p.arena = make([]kallsym, 0, 1<<17), make([]byte, 0, 24<<17)
-	}
+func (p *kallsymsParser) add(at uint64, typ byte, name, mod []byte) {
 	id := uint16(0)
-	if mod := line.Module(); len(mod) > 0 {
+	if len(mod) > 0 {
 		id = p.module(mod)
 	}
-	name := line.Name()
-	typ := line.Type &^ isMarker
+	typ &^= isMarker
 	if marker(name) {
 		typ |= isMarker
 	}
-	p.syms = append(p.syms, kallsym{line.Address, uint32(len(p.arena)), id, typ})
+	p.syms = append(p.syms, kallsym{at, uint32(len(p.arena)), id, typ})
 	p.arena = appendName(p.arena, name)
 }
 

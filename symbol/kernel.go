@@ -22,6 +22,7 @@ type Kernel struct {
 	opts KernelOptions
 
 	load   func() (*kernelTable, error)
+	asked  atomic.Bool  // somebody has asked before: the table is worth its memory
 	source *lazySource  // nil if that is not wanted
 	size   atomic.Int64 // of the table, once it is loaded
 
@@ -86,7 +87,10 @@ func newKernel(opts *KernelOptions) *Kernel {
 		k.memo.Limit = 1 << 20
 	}
 	k.memo.CostFunc = func(s string) int64 { return int64(len(s)) }
-	k.load = sync.OnceValues(func() (*kernelTable, error) { return k.loaded(k.read()) })
+	k.load = sync.OnceValues(func() (*kernelTable, error) {
+		k.asked.Store(true)
+		return k.loaded(k.read())
+	})
 	if k.opts.Source {
 		k.source = &lazySource{open: k.openSource}
 	}
@@ -108,6 +112,7 @@ func ParseKallsyms(r io.Reader) (*Kernel, error) {
 		return nil, err
 	}
 	k.load = func() (*kernelTable, error) { return t, nil }
+	k.asked.Store(true)
 	_, _ = k.loaded(t, nil)
 	return k, nil
 }
@@ -135,6 +140,10 @@ func (k *Kernel) read() (*kernelTable, error) {
 }
 
 func (k *Kernel) readKallsyms() (*kernelTable, error) {
+	return k.parse(func(r io.Reader) (*kernelTable, error) { return parseKallsyms(r, k.opts.Data) })
+}
+
+func (k *Kernel) parse(parse func(io.Reader) (*kernelTable, error)) (*kernelTable, error) {
 	f, err := kallsyms.Open(procfs.Root(k.opts.Root))
 	if err != nil {
 		return nil, err
@@ -142,7 +151,16 @@ func (k *Kernel) readKallsyms() (*kernelTable, error) {
 	defer f.Close()
 	ahead := newReadAhead(f)
 	defer ahead.stop()
-	return parseKallsyms(ahead, k.opts.Data)
+	return parse(ahead)
+}
+
+// tableFor is the table, or for the first who ask about several addresses, and may be
+// the last, one of the symbols next to these.
+func (k *Kernel) tableFor(pcs []uint64) (*kernelTable, error) {
+	if len(pcs) < 2 || k.opts.Cache != "" || k.asked.Swap(true) {
+		return k.load()
+	}
+	return k.parse(func(r io.Reader) (*kernelTable, error) { return parseNear(r, k.opts.Data, pcs) })
 }
 
 // Err reads the table if that was not done yet and says what is wrong with it:
@@ -188,9 +206,10 @@ func (k *Kernel) Bytes() int64 {
 	return k.memo.Bytes() + k.size.Load()
 }
 
-// Resolve implements Resolver.
+// Resolve implements Resolver. Who names all addresses in one call, and asks nothing
+// else, needs no memory for the table: it is kept from the second question on.
 func (k *Kernel) Resolve(dst []Frame, pcs []uint64) []Frame {
-	t, err := k.load()
+	t, err := k.tableFor(pcs)
 	var src *kernelSource
 	if k.source != nil {
 		src = k.source.get()
@@ -281,6 +300,12 @@ func marker(name []byte) bool {
 
 // str returns the name of symbol i. The caller holds mu.
 func (k *Kernel) str(t *kernelTable, i int) string {
+	if t.names != nil {
+		if t.names[i] == "" {
+			t.names[i] = string(t.rawName(i))
+		}
+		return t.names[i]
+	}
 	if s, ok := k.memo.Get(uint32(i)); ok {
 		return s
 	}

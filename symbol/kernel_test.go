@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -311,6 +312,12 @@ func TestThisKernel(t *testing.T) {
 	if n := k.Bytes(); k.Len() < 130000 && n > 4<<20 {
 		t.Errorf("%d symbols hold %d bytes", k.Len(), n)
 	}
+	pcs := make([]uint64, 4096)
+	for i := range pcs {
+		fmt.Sscanf(lines[rand.IntN(len(lines))], "%x", &pcs[i])
+		pcs[i] += rand.Uint64N(1 << rand.IntN(20))
+	}
+	sameWithoutTable(t, k, text, pcs)
 }
 
 // errorReader fails after some bytes.
@@ -373,16 +380,46 @@ func FuzzKallsyms(f *testing.F) {
 		}) {
 			t.Fatal("not in order")
 		}
+		var pcs []uint64
 		for _, s := range list {
 			fr := k.Resolve(nil, []uint64{s.Addr})[0]
 			if fr.Name == "" || fr.Offset != 0 {
 				t.Fatalf("%+v is named %+v", s, fr)
 			}
+			pcs = append(pcs, s.Addr+1, s.Addr)
+		}
+		for step := 1; step <= len(pcs); step += 1 + step/2 {
+			var some []uint64
+			for i := 0; i < len(pcs); i += step {
+				some = append(some, pcs[i], pcs[i]-2)
+			}
+			sameWithoutTable(t, k, b, some)
 		}
 		if k.Bytes() > 1<<16+20*int64(len(b)) {
 			t.Fatalf("%d bytes of text hold %d", len(b), k.Bytes())
 		}
 	})
+}
+
+// sameWithoutTable names addresses in one call, without a table, as k does.
+func sameWithoutTable(t *testing.T, k *Kernel, text []byte, pcs []uint64) {
+	t.Helper()
+	near, err := OpenKernel(&KernelOptions{Root: fstest.MapFS{"proc/kallsyms": {Data: text}}, Data: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, want := near.Resolve(nil, pcs), k.Resolve(nil, pcs)
+	if near.size.Load() != 0 {
+		t.Fatal("a table was read")
+	}
+	for i := range want {
+		if got[i] != want[i] {
+			t.Fatalf("%#x is named\n%+v without a table,\n%+v with one", pcs[i], got[i], want[i])
+		}
+	}
+	if again := near.Resolve(nil, pcs[:1]); again[0] != want[0] || near.size.Load() == 0 {
+		t.Fatalf("%#x is named %+v at the second call", pcs[0], again[0])
+	}
 }
 
 func BenchmarkKallsymsRaw(b *testing.B) {
@@ -410,6 +447,21 @@ func BenchmarkKallsymsCold(b *testing.B) {
 		if err := k.Err(); err != nil {
 			b.Fatal(err)
 		}
+	}
+}
+
+func BenchmarkKallsymsOnce(b *testing.B) {
+	pcs := make([]uint64, 1000)
+	for i := range pcs {
+		pcs[i] = 0xffffffff81000000 + uint64(i)*12345
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		k, err := OpenKernel(nil)
+		if err != nil {
+			b.Fatal(err)
+		}
+		k.Resolve(nil, pcs)
 	}
 }
 

@@ -24,6 +24,7 @@ type KernelSymbol struct {
 func (k *Kernel) With(events ...KernelSymbol) *Kernel {
 	n := newKernel(&k.opts)
 	n.load, n.source = k.load, k.source
+	n.asked.Store(true) // who adds events goes on asking
 	n.size.Store(k.size.Load())
 	all := maps.Clone(k.live)
 	if all == nil {

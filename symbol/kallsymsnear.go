@@ -1,0 +1,96 @@
+package symbol
+
+import (
+	"io"
+	"slices"
+
+	"github.com/borescope/borescope/internal/kallsyms"
+)
+
+// parseNear keeps, of a stream, only the symbols that addresses are named by: those
+// next to one of them, with the others of the same address. A table of that names them
+// as the whole one would, in a hundredth of its memory.
+func parseNear(r io.Reader, all bool, pcs []uint64) (*kernelTable, error) {
+	pcs = slices.Clone(pcs)
+	slices.Sort(pcs)
+	pcs = slices.Compact(pcs)
+	gaps := make([]symbolGap, len(pcs)+1)
+	lines := kallsyms.NewLines(r)
+	hidden := true
+	g := 0 // the gap of the last symbol: mostly that of the next one, too
+	for lines.Next() {
+		v := lines.Address
+		hidden = hidden && v == 0
+		if !all && !isCode(lines.Type) {
+			continue
+		}
+		if g > 0 && v <= pcs[g-1] || g < len(pcs) && v > pcs[g] {
+			g, _ = slices.BinarySearch(pcs, v)
+		}
+		gaps[g].add(lines)
+	}
+	if err := lines.Err(); err != nil {
+		return nil, err
+	}
+	p := &kallsymsParser{mods: []string{"[kernel]"}}
+	if hidden && lines.Line() > 0 {
+		return &kernelTable{mods: p.mods, hidden: true}, nil
+	}
+	for i := range gaps {
+		first, last := &gaps[i].first, &gaps[i].last
+		p.addAll(first)
+		if last.at != first.at {
+			p.addAll(last)
+		}
+	}
+	t := p.table()
+	t.names = make([]string, len(t.typ))
+	return t, nil
+}
+
+// symbolGap has the first and the last symbols that lie above an address that is asked
+// about and not above the next one.
+type symbolGap struct{ first, last nearSymbols }
+
+// nearSymbols are the symbols of one address.
+type nearSymbols struct {
+	at   uint64
+	n    int // of syms
+	syms []nearSymbol
+}
+
+type nearSymbol struct {
+	typ       byte
+	name, mod []byte
+}
+
+func (g *symbolGap) add(line *kallsyms.Lines) {
+	v := line.Address
+	if g.first.n == 0 || v <= g.first.at {
+		g.first.add(line, v)
+	}
+	if g.last.n == 0 || v >= g.last.at {
+		g.last.add(line, v)
+	}
+}
+
+// add adds a symbol of an address, in place of those of another. Their memory is used
+// again.
+func (s *nearSymbols) add(line *kallsyms.Lines, at uint64) {
+	if s.n > 0 && at != s.at {
+		s.n = 0
+	}
+	s.at = at
+	if s.n == len(s.syms) {
+		s.syms = append(s.syms, nearSymbol{})
+	}
+	sym := &s.syms[s.n]
+	sym.typ, sym.name, sym.mod = line.Type, append(sym.name[:0], line.Name()...), append(sym.mod[:0], line.Module()...)
+	s.n++
+}
+
+func (p *kallsymsParser) addAll(s *nearSymbols) {
+	for _, sym := range s.syms[:s.n] {
+		p.add(s.at, sym.typ, sym.name, sym.mod)
+	}
+}
