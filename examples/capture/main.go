@@ -34,7 +34,6 @@ import (
 	"github.com/cilium/ebpf"
 
 	"github.com/borescope/borescope/escape"
-	"github.com/borescope/borescope/internal/procfs"
 	"github.com/borescope/borescope/mapx"
 	"github.com/borescope/borescope/mapx/recording"
 	"github.com/borescope/borescope/mapx/recording/hostfs"
@@ -197,7 +196,7 @@ func (o *options) recordFiles(rec *recording.Recorder) error {
 	if len(o.files) == 0 {
 		return nil
 	}
-	host, err := hostfs.Record(rec, "host", procfs.DirFS("/"))
+	host, err := hostfs.Record(rec, "host", hostfs.Dir("/"))
 	if err != nil {
 		return err
 	}

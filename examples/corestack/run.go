@@ -10,7 +10,7 @@ import (
 	"slices"
 
 	"github.com/borescope/borescope/escape"
-	"github.com/borescope/borescope/internal/procfs"
+	"github.com/borescope/borescope/mapx/recording/hostfs"
 	"github.com/borescope/borescope/probe/tool/cli"
 	"github.com/borescope/borescope/stack"
 	"github.com/borescope/borescope/stack/core"
@@ -67,7 +67,7 @@ func printCore(w, stderr io.Writer, path string, names *namer, asJSON, interpret
 		return err
 	}
 	defer c.Close()
-	root := procfs.DirFS(names.root)
+	root := hostfs.Dir(names.root)
 	mods, err := c.Modules(root)
 	if err != nil {
 		escape.Fprintln(stderr, "corestack:", err)

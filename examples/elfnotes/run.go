@@ -13,7 +13,6 @@ import (
 
 	"github.com/borescope/borescope/elfnotes"
 	"github.com/borescope/borescope/escape"
-	"github.com/borescope/borescope/internal/procfs"
 	"github.com/borescope/borescope/probe/tool/cli"
 )
 
@@ -131,7 +130,7 @@ func open(name string) (notes iter.Seq[elfnotes.Note], errOf func() error, done 
 func readAll(name string) ([]byte, error) {
 	in := os.Stdin
 	if name != "-" {
-		f, err := procfs.Open(name)
+		f, err := os.Open(name)
 		if err != nil {
 			return nil, err
 		}

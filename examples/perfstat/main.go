@@ -3,19 +3,9 @@
 package main
 
 import (
-	"context"
 	"os"
-	"os/signal"
-	"syscall"
 
-	"github.com/borescope/borescope/internal/privileges"
-	"github.com/borescope/borescope/probe/tool/cli"
+	"github.com/borescope/borescope/probe/tool"
 )
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	if status := cli.Status("perfstat", run(privileges.Alone(ctx), os.Args[1:], os.Stdout), os.Stderr); status != 0 {
-		os.Exit(status)
-	}
-}
+func main() { os.Exit(tool.Main("perfstat", run)) }

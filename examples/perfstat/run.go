@@ -15,8 +15,8 @@ import (
 	"time"
 
 	"github.com/borescope/borescope/escape"
-	"github.com/borescope/borescope/internal/privileges"
 	"github.com/borescope/borescope/pmc"
+	"github.com/borescope/borescope/probe/tool"
 	"github.com/borescope/borescope/probe/tool/cli"
 )
 
@@ -203,7 +203,7 @@ func once(ctx context.Context, o options, groups [][]pmc.Event, out *bufio.Write
 	}
 	defer c.Close()
 	if len(o.command) == 0 { // which is to have what its user has
-		if err := privileges.Keep(ctx, "perfstat", false); err != nil {
+		if err := tool.Attached(ctx, "perfstat"); err != nil {
 			return m, err
 		}
 	}

@@ -23,7 +23,6 @@ import (
 	"time"
 
 	"github.com/borescope/borescope/escape"
-	"github.com/borescope/borescope/internal/procfs"
 	"github.com/borescope/borescope/mapx"
 	"github.com/borescope/borescope/mapx/recording"
 	"github.com/borescope/borescope/mapx/recording/hostfs"
@@ -50,7 +49,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	if f.NArg() != 1 {
 		return errors.New("want one argument: the recording's directory")
 	}
-	rec, err := recording.Open(procfs.DirFS(f.Arg(0)))
+	rec, err := recording.Open(hostfs.Dir(f.Arg(0)))
 	if err != nil {
 		return err
 	}

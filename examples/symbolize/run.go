@@ -13,7 +13,6 @@ import (
 	"strings"
 
 	"github.com/borescope/borescope/escape"
-	"github.com/borescope/borescope/internal/procfs"
 	"github.com/borescope/borescope/probe/tool/cli"
 	"github.com/borescope/borescope/symbol"
 )
@@ -181,7 +180,7 @@ func open(c *config) (r symbol.Resolver, done func(), err error) {
 		}
 		return k, func() { k.Close() }, k.Err()
 	}
-	f, err := procfs.Open(c.perfmap)
+	f, err := os.Open(c.perfmap)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -17,9 +17,11 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/borescope/borescope/elfnotes"
 	"github.com/borescope/borescope/escape"
-	"github.com/borescope/borescope/internal/procfs"
-	"github.com/borescope/borescope/internal/tracefs"
+	"github.com/borescope/borescope/probe"
+
+	"github.com/borescope/borescope/probe/env"
 	"github.com/borescope/borescope/probe/tool/cli"
 	"github.com/borescope/borescope/usdt"
 )
@@ -108,12 +110,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	case *pid != 0:
 		l.process(*pid)
 	case len(files) == 0:
-		dir, err := tracefs.Here()
-		if err != nil {
-			return fmt.Errorf("kernel tracepoints: tracefs: %w", err)
-		}
-		defer dir.Close()
-		l.kernel(os.DirFS("/" + dir.Path))
+		l.kernel(probe.NewEnv(nil))
 	}
 	for _, f := range files {
 		if err := ctx.Err(); err != nil {
@@ -228,14 +225,12 @@ func (l *lister) elf(name string, named bool) {
 }
 
 func hasMagic(name string) bool {
-	f, err := procfs.Open(name)
+	f, err := elfnotes.Open(name)
 	if err != nil {
 		return false
 	}
-	defer f.Close()
-	var b [4]byte
-	_, err = io.ReadFull(f, b[:])
-	return err == nil && string(b[:]) == "\x7fELF"
+	f.Close()
+	return true
 }
 
 // process lists what a process has mapped.
@@ -322,33 +317,27 @@ func describe(path string, s usdt.Site) site {
 	return d
 }
 
-// kernel lists the tracepoints of tracefs.
-func (l *lister) kernel(tracefs fs.FS) {
-	categories, err := fs.ReadDir(tracefs, "events")
-	if err != nil {
-		l.fail(fmt.Errorf("kernel tracepoints: %w (tracefs is root's to read)", err))
-		return
+// kernel lists the kernel's tracepoints.
+func (l *lister) kernel(machine *probe.Env) {
+	list, done := probe.List("tracepoint:*:*", &probe.ListOptions{Env: machine})
+	for found := range list {
+		if t, ok := found.Target.(probe.Tracepoint); ok && l.matches(t.Group, t.Name) {
+			l.tracepoint(machine, tracepoint{Category: t.Group, Name: t.Name})
+		}
 	}
-	for _, c := range categories {
-		events, err := fs.ReadDir(tracefs, "events/"+c.Name())
-		if err != nil || !c.IsDir() {
-			continue
-		}
-		for _, e := range events {
-			if e.IsDir() && l.matches(c.Name(), e.Name()) {
-				l.tracepoint(tracefs, tracepoint{Category: c.Name(), Name: e.Name()})
-			}
-		}
+	if err := done(); err != nil {
+		l.fail(fmt.Errorf("kernel tracepoints: %w", err))
 	}
 }
 
-func (l *lister) tracepoint(tracefs fs.FS, t tracepoint) {
+func (l *lister) tracepoint(machine *probe.Env, t tracepoint) {
 	if l.verbose {
-		b, err := fs.ReadFile(tracefs, "events/"+t.Category+"/"+t.Name+"/format")
+		format, err := machine.Tracepoint(t.Category, t.Name)
 		if err != nil {
 			l.fail(err)
+			return
 		}
-		t.Fields = fields(string(b))
+		t.Fields = fields(format)
 	}
 	if l.enc != nil {
 		l.fail(l.enc.Encode(t))
@@ -360,15 +349,21 @@ func (l *lister) tracepoint(tracefs fs.FS, t tracepoint) {
 	}
 }
 
-// fields returns the declarations of a format file, without those that every
+// fields returns the declarations of a record's fields, without those that every
 // tracepoint has.
-func fields(format string) []string {
-	var list []string
-	for line := range strings.Lines(format) {
-		_, rest, ok := strings.Cut(line, "field:")
-		decl, _, _ := strings.Cut(rest, ";")
-		if ok && !strings.Contains(" "+decl, " common_") {
-			list = append(list, decl)
+func fields(format *env.Format) (list []string) {
+	for i := range format.Fields {
+		f := &format.Fields[i]
+		switch {
+		case f.Common:
+		case f.DataLoc:
+			list = append(list, "__data_loc "+f.Type+"[] "+f.Name)
+		case f.RelLoc:
+			list = append(list, "__rel_loc "+f.Type+"[] "+f.Name)
+		case f.Elems >= 0:
+			list = append(list, fmt.Sprintf("%s %s[%d]", f.Type, f.Name, f.Elems))
+		default:
+			list = append(list, f.Type+" "+f.Name)
 		}
 	}
 	return list

@@ -18,6 +18,7 @@ import (
 	"github.com/borescope/borescope/escape"
 	"github.com/borescope/borescope/internal/elfbuild"
 	"github.com/borescope/borescope/internal/testenv"
+	"github.com/borescope/borescope/probe"
 
 	"github.com/borescope/borescope/internal/golden"
 )
@@ -118,19 +119,22 @@ func TestTargets(t *testing.T) {
 }
 
 func TestKernel(t *testing.T) {
-	tracefs := fstest.MapFS{
-		"events/sched/sched_switch/format": {Data: []byte("name: sched_switch\nformat:\n\tfield:unsigned short common_type;\toffset:0;\n\n\tfield:char prev_comm[16];\toffset:8;\n\tfield:pid_t prev_pid;\toffset:24;\n")},
-		"events/sched/enable":              {Data: []byte("0")},
-		"events/enable":                    {Data: []byte("0")},
-		"events/irq/softirq_entry/format":  {Data: []byte("")},
-	}
+	const dir = "sys/kernel/tracing/"
+	machine := probe.NewEnv(&probe.EnvOptions{Root: fstest.MapFS{
+		dir + "events/sched/sched_switch/format": {Data: []byte("name: sched_switch\nID: 7\nformat:\n\tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;\n\n" +
+			"\tfield:char prev_comm[16];\toffset:8;\tsize:16;\tsigned:0;\n\tfield:pid_t prev_pid;\toffset:24;\tsize:4;\tsigned:1;\n" +
+			"\tfield:__data_loc char[] name;\toffset:28;\tsize:4;\tsigned:0;\n")},
+		dir + "events/sched/enable":             {Data: []byte("0")},
+		dir + "events/enable":                   {Data: []byte("0")},
+		dir + "events/irq/softirq_entry/format": {Data: []byte("")},
+	}})
 	var out bytes.Buffer
 	l := &lister{w: bufio.NewWriter(&out), pattern: "sched*", verbose: true}
-	l.kernel(tracefs)
+	l.kernel(machine)
 	l.enc, l.pattern, l.verbose = escape.NewEncoder(l.w), "irq:*", false
-	l.kernel(tracefs)
+	l.kernel(machine)
 	l.w.Flush()
-	want := "sched:sched_switch\n    char prev_comm[16];\n    pid_t prev_pid;\n{\"category\":\"irq\",\"name\":\"softirq_entry\"}\n"
+	want := "sched:sched_switch\n    char prev_comm[16];\n    pid_t prev_pid;\n    __data_loc char[] name;\n{\"category\":\"irq\",\"name\":\"softirq_entry\"}\n"
 	if len(l.errs) > 0 || out.String() != want {
 		t.Errorf("%v\n%s", l.errs, out.String())
 	}

@@ -32,6 +32,12 @@ func Main(name string, run func(ctx context.Context, args []string, stdout io.Wr
 	return cli.Status(name, run(privileges.Alone(ctx), os.Args[1:], os.Stdout), os.Stderr)
 }
 
+// Attached is for programs that attach by themselves, without a Tool's Run: now that all
+// is attached, the process gives up, for good, the capabilities that it doesn't need
+// any more, if ctx is Main's. It does nothing where another program runs the tool as a
+// part of what it does.
+func Attached(ctx context.Context, name string) error { return privileges.Keep(ctx, name, false) }
+
 // oneLine puts what errors.Join has on lines of their own behind each other.
 func oneLine(err error) string {
 	return strings.Join(escape.Errors(err), "; ")

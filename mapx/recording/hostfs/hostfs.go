@@ -17,6 +17,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/borescope/borescope/internal/procfs"
 	"github.com/borescope/borescope/mapx/recording"
 )
 
@@ -28,6 +29,13 @@ const (
 	leastTree     = 32 << 20
 	nodeCost      = 256 // of a file, or an entry of a listing, without its contents
 )
+
+// Dir returns the tree below a directory; that of "/" is this machine, as NewEnv and
+// Options.Root know it. Unlike os.DirFS it opens nothing but regular files and
+// directories, so that a FIFO or a device, which anybody may put in a file's place, is
+// an error and nothing to wait for; and a path below /proc/PID/root is looked up in that
+// process's root, its links too.
+func Dir(name string) fs.FS { return procfs.DirFS(name) }
 
 // Record returns a view of fsys that writes down every file, link and directory
 // listing read through it, as it was at the first time: the host files that a
