@@ -24,8 +24,9 @@ var openers = []string{
 var opens = map[string]string{
 	"examples/bt/run.go read":                        "the script that the user names",
 	"examples/hist/main.go drawHeat":                 "the file that the user has it write",
-	"examples/profile/output.go writeFile":           "the file that the user has it write",
-	"examples/tplist/run.go run":                     "tracefs",
+	"examples/elfnotes/run.go readAll":               "the file that the user names",
+	"examples/profile/show.go writeFile":             "the file that the user has it write",
+	"examples/symbolize/run.go open":                 "the file that the user names",
 	"internal/cpus/cpus.go read":                     "reads below /sys",
 	"internal/feature/btfid_linux.go btfID":          "a constant below /sys",
 	"internal/feature/cause_linux.go openConfig":     "/boot/config-RELEASE",

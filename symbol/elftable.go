@@ -523,7 +523,7 @@ func (r *symReader) prefer(a, b *rawSym) int {
 	if c := cmpBool(bytes.HasPrefix(an, []byte("__GI_")), bytes.HasPrefix(bn, []byte("__GI_"))); c != 0 {
 		return c
 	}
-	if c := cmp.Compare(underscores(an), underscores(bn)); c != 0 {
+	if c := cmp.Compare(index.Underscores(an), index.Underscores(bn)); c != 0 {
 		return c
 	}
 	if c := cmp.Compare(len(an), len(bn)); c != 0 {
@@ -533,15 +533,6 @@ func (r *symReader) prefer(a, b *rawSym) int {
 		return c
 	}
 	return cmp.Compare(a.name, b.name)
-}
-
-func underscores(b []byte) int {
-	for i, c := range b {
-		if c != '_' {
-			return i
-		}
-	}
-	return len(b)
 }
 
 // tableBuilder lays sorted symbols out and finds what encloses what.

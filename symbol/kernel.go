@@ -1,7 +1,6 @@
 package symbol
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -12,6 +11,7 @@ import (
 	"github.com/borescope/borescope/internal/kallsyms"
 	"github.com/borescope/borescope/internal/procfs"
 	"github.com/borescope/borescope/symbol/internal/index"
+	"github.com/borescope/borescope/symbol/internal/ksyms"
 )
 
 // Kernel names kernel addresses: functions of the kernel, of its modules
@@ -21,7 +21,7 @@ import (
 type Kernel struct {
 	opts KernelOptions
 
-	load   func() (*kernelTable, error)
+	load   func() (*ksyms.Table, error)
 	asked  atomic.Bool  // somebody has asked before: the table is worth its memory
 	source *lazySource  // nil if that is not wanted
 	size   atomic.Int64 // of the table, once it is loaded
@@ -87,7 +87,7 @@ func newKernel(opts *KernelOptions) *Kernel {
 		k.memo.Limit = 1 << 20
 	}
 	k.memo.CostFunc = func(s string) int64 { return int64(len(s)) }
-	k.load = sync.OnceValues(func() (*kernelTable, error) {
+	k.load = sync.OnceValues(func() (*ksyms.Table, error) {
 		k.asked.Store(true)
 		return k.loaded(k.read())
 	})
@@ -97,9 +97,9 @@ func newKernel(opts *KernelOptions) *Kernel {
 	return k
 }
 
-func (k *Kernel) loaded(t *kernelTable, err error) (*kernelTable, error) {
+func (k *Kernel) loaded(t *ksyms.Table, err error) (*ksyms.Table, error) {
 	if t != nil {
-		k.size.Store(t.bytes())
+		k.size.Store(t.Bytes())
 	}
 	return t, err
 }
@@ -107,11 +107,11 @@ func (k *Kernel) loaded(t *kernelTable, err error) (*kernelTable, error) {
 // ParseKallsyms reads a table in the format of /proc/kallsyms, code and data.
 func ParseKallsyms(r io.Reader) (*Kernel, error) {
 	k := newKernel(&KernelOptions{Data: true})
-	t, err := parseKallsyms(r, true)
+	t, err := ksyms.Parse(r, true)
 	if err != nil {
 		return nil, err
 	}
-	k.load = func() (*kernelTable, error) { return t, nil }
+	k.load = func() (*ksyms.Table, error) { return t, nil }
 	k.asked.Store(true)
 	_, _ = k.loaded(t, nil)
 	return k, nil
@@ -120,7 +120,7 @@ func ParseKallsyms(r io.Reader) (*Kernel, error) {
 // Reload returns a new snapshot, to be read at its first use; k stays as it is.
 func (k *Kernel) Reload() (*Kernel, error) { return OpenKernel(&k.opts) }
 
-func (k *Kernel) read() (*kernelTable, error) {
+func (k *Kernel) read() (*ksyms.Table, error) {
 	if k.opts.Cache == "" {
 		return k.readKallsyms()
 	}
@@ -133,17 +133,17 @@ func (k *Kernel) read() (*kernelTable, error) {
 	if err == nil {
 		return t, nil
 	}
-	if t, err = k.readKallsyms(); err == nil && !t.hidden {
+	if t, err = k.readKallsyms(); err == nil && !t.Hidden {
 		k.setCacheErr(writeKernelCache(k.opts.Cache, key, t))
 	}
 	return t, err
 }
 
-func (k *Kernel) readKallsyms() (*kernelTable, error) {
-	return k.parse(func(r io.Reader) (*kernelTable, error) { return parseKallsyms(r, k.opts.Data) })
+func (k *Kernel) readKallsyms() (*ksyms.Table, error) {
+	return k.parse(func(r io.Reader) (*ksyms.Table, error) { return ksyms.Parse(r, k.opts.Data) })
 }
 
-func (k *Kernel) parse(parse func(io.Reader) (*kernelTable, error)) (*kernelTable, error) {
+func (k *Kernel) parse(parse func(io.Reader) (*ksyms.Table, error)) (*ksyms.Table, error) {
 	f, err := kallsyms.Open(procfs.Root(k.opts.Root))
 	if err != nil {
 		return nil, err
@@ -156,11 +156,11 @@ func (k *Kernel) parse(parse func(io.Reader) (*kernelTable, error)) (*kernelTabl
 
 // tableFor is the table, or for the first who ask about several addresses, and may be
 // the last, one of the symbols next to these.
-func (k *Kernel) tableFor(pcs []uint64) (*kernelTable, error) {
+func (k *Kernel) tableFor(pcs []uint64) (*ksyms.Table, error) {
 	if len(pcs) < 2 || k.opts.Cache != "" || k.asked.Swap(true) {
 		return k.load()
 	}
-	return k.parse(func(r io.Reader) (*kernelTable, error) { return parseNear(r, k.opts.Data, pcs) })
+	return k.parse(func(r io.Reader) (*ksyms.Table, error) { return ksyms.ParseNear(r, k.opts.Data, pcs) })
 }
 
 // Err reads the table if that was not done yet and says what is wrong with it:
@@ -170,7 +170,7 @@ func (k *Kernel) Err() error {
 	if err != nil {
 		return fmt.Errorf("kernel symbols: %w", err)
 	}
-	if t.hidden {
+	if t.Hidden {
 		return ErrHidden
 	}
 	return nil
@@ -193,7 +193,7 @@ func (k *Kernel) setCacheErr(err error) {
 // Len is the number of symbols, 0 if they cannot be read.
 func (k *Kernel) Len() int {
 	if t, _ := k.load(); t != nil {
-		return len(t.typ)
+		return t.Len()
 	}
 	return 0
 }
@@ -223,14 +223,14 @@ func (k *Kernel) Resolve(dst []Frame, pcs []uint64) []Frame {
 		case len(k.sorted) > 0 && k.nameLive(fr, pc):
 		case err != nil:
 			fr.Reason = ReasonNoKallsyms
-		case t.hidden:
+		case t.Hidden:
 			fr.Reason = ReasonHidden
-		case len(t.typ) == 0:
+		case t.Len() == 0:
 			fr.Reason = ReasonNoSymbols
 		default:
 			k.name(t, fr, pc)
 			if src != nil && fr.Kind == KindKernel && fr.Name != "" {
-				dst = src.append(dst[:len(dst)-1], *fr, fr.Module != t.mods[0])
+				dst = src.append(dst[:len(dst)-1], *fr, fr.Module != "[kernel]")
 			}
 		}
 	}
@@ -242,28 +242,28 @@ func (k *Kernel) Resolve(dst []Frame, pcs []uint64) []Frame {
 const maxLastSize = 1 << 16
 
 // name names one address. The caller holds mu.
-func (k *Kernel) name(t *kernelTable, fr *Frame, pc uint64) {
+func (k *Kernel) name(t *ksyms.Table, fr *Frame, pc uint64) {
 	i := t.Find(pc)
 	if i < 0 {
 		fr.Reason, fr.Module = ReasonNoSymbol, ""
 		return
 	}
 	start := t.At(i)
-	mod := t.module(i)
+	mod := t.Module(i)
 	// A symbol ends where the next one of another address begins. Past the
 	// last one of a module there is no telling.
 	size, exact := uint64(0), false
-	next := t.next(i)
-	if next < len(t.typ) {
-		if end := t.At(next); end-start < maxLastSize || t.module(next) == mod {
-			size, exact = end-start, t.module(next) == mod
+	next := t.Next(i)
+	if next < t.Len() {
+		if end := t.At(next); end-start < maxLastSize || t.Module(next) == mod {
+			size, exact = end-start, t.Module(next) == mod
 		}
 	}
 	if !exact && pc-start >= maxLastSize {
 		fr.Reason, fr.Module = ReasonNoSymbol, ""
 		return
 	}
-	if t.typ[i]&isMarker != 0 && pc != start {
+	if t.EndsSection(i) && pc != start {
 		fr.Reason = ReasonNoSymbol
 		return
 	}
@@ -272,44 +272,31 @@ func (k *Kernel) name(t *kernelTable, fr *Frame, pc uint64) {
 	if !exact {
 		fr.Confidence, fr.Size = ConfidenceNoSize, 0
 	}
-	fr.Kind = kernelKind(mod, t.typ[i]&^isMarker)
+	fr.Kind = kernelKind(mod, t.Type(i))
 }
 
 func kernelKind(mod string, typ byte) Kind {
 	switch {
 	case mod == "[bpf]" || mod == "[__builtin__bpf]":
 		return KindBPF
-	case !isCode(typ):
+	case !ksyms.IsCode(typ):
 		return KindData
 	}
 	return KindKernel
 }
 
-// marker reports whether a symbol marks the end of a section of the kernel
-// (include/asm-generic/sections.h): what follows is not code of it.
-func marker(name []byte) bool {
-	if len(name) < 4 || name[0] != '_' {
-		return false
-	}
-	switch string(name) {
-	case "_etext", "_einittext", "__end_rodata", "_end":
-		return true
-	}
-	return name[1] == '_' && bytes.HasSuffix(name, []byte("_text_end"))
-}
-
 // str returns the name of symbol i. The caller holds mu.
-func (k *Kernel) str(t *kernelTable, i int) string {
-	if t.names != nil {
-		if t.names[i] == "" {
-			t.names[i] = string(t.rawName(i))
+func (k *Kernel) str(t *ksyms.Table, i int) string {
+	if t.Names != nil {
+		if t.Names[i] == "" {
+			t.Names[i] = string(t.Name(i))
 		}
-		return t.names[i]
+		return t.Names[i]
 	}
 	if s, ok := k.memo.Get(uint32(i)); ok {
 		return s
 	}
-	s := string(t.rawName(i))
+	s := string(t.Name(i))
 	k.memo.Put(uint32(i), s)
 	return s
 }

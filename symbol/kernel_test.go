@@ -210,31 +210,6 @@ func TestKernelCache(t *testing.T) {
 	}
 }
 
-// FuzzKernelCache decodes bytes that no sum protects.
-func FuzzKernelCache(f *testing.F) {
-	k, err := ParseKallsyms(strings.NewReader(kallsymsText))
-	if err != nil {
-		f.Fatal(err)
-	}
-	tab, _ := k.load()
-	f.Add(encodeKernelTable(tab))
-	f.Fuzz(func(t *testing.T, b []byte) {
-		tab, err := decodeKernelTable(bytes.NewReader(b), int64(len(b)))
-		if err != nil {
-			return
-		}
-		b = encodeKernelTable(tab)
-		again, err := decodeKernelTable(bytes.NewReader(b), int64(len(b)))
-		if err != nil {
-			t.Fatal(err)
-		}
-		for i := range again.typ {
-			again.rawName(i)
-			again.module(i)
-		}
-	})
-}
-
 // countReads counts what is read from a tree.
 type countReads struct {
 	fs.FS
@@ -501,7 +476,7 @@ func BenchmarkKernelResolve(b *testing.B) {
 	t, _ := k.load()
 	pcs := make([]uint64, 65536)
 	for i := range pcs {
-		pcs[i] = t.At(i*7919%len(t.typ)) + 1
+		pcs[i] = t.At(i*7919%t.Len()) + 1
 	}
 	var dst []Frame
 	for range 2 {

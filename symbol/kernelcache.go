@@ -1,7 +1,6 @@
 package symbol
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"hash/crc32"
@@ -10,11 +9,10 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"github.com/borescope/borescope/internal/procfs"
-	"github.com/borescope/borescope/symbol/internal/index"
+	"github.com/borescope/borescope/symbol/internal/ksyms"
 )
 
 // The cache file: a line with the format and its version, a line with the key,
@@ -57,8 +55,8 @@ func passing(mod string) bool {
 }
 
 // writeKernelCache writes a table, whole or not at all.
-func writeKernelCache(path, key string, t *kernelTable) (err error) {
-	body := encodeKernelTable(t)
+func writeKernelCache(path, key string, t *ksyms.Table) (err error) {
+	body := ksyms.Encode(t, passing)
 	f, err := os.CreateTemp(filepath.Dir(path), ".kallsyms-*") // mode 0600
 	if err != nil {
 		return fmt.Errorf("kernel symbol cache: %w", err)
@@ -78,44 +76,12 @@ func writeKernelCache(path, key string, t *kernelTable) (err error) {
 	return os.Rename(f.Name(), path)
 }
 
-func encodeKernelTable(t *kernelTable) []byte {
-	le := binary.LittleEndian
-	var values, typ, skip, runs, arena []byte
-	last, n, off := -1, 0, 0
-	for i := range t.typ {
-		var name []byte
-		name, off = nameAt(t.arena, off)
-		mod := t.module(i)
-		if passing(mod) {
-			continue
-		}
-		if n%nameSkip == 0 {
-			skip = le.AppendUint32(skip, uint32(len(arena)))
-		}
-		if m := slices.Index(t.mods, mod); m != last {
-			runs = le.AppendUint16(le.AppendUint32(runs, uint32(n)), uint16(m))
-			last = m
-		}
-		values, typ, arena = le.AppendUint64(values, t.At(i)), append(typ, t.typ[i]), appendName(arena, name)
-		n++
-	}
-	mods := []byte(strings.Join(t.mods, "\n"))
-	var out []byte
-	for _, part := range [][]byte{values, typ, skip, runs, arena, mods} {
-		out = le.AppendUint32(out, uint32(len(part)))
-	}
-	for _, part := range [][]byte{values, typ, skip, runs, arena, mods} {
-		out = append(out, part...)
-	}
-	return out
-}
-
 // maxKernelCache is far above the size of any table.
 const maxKernelCache = 256 << 20
 
 // readKernelCache reads a table that was written under the same key by the same
 // user or by root: a table of somebody else's could say anything.
-func readKernelCache(path, key string) (*kernelTable, error) {
+func readKernelCache(path, key string) (*ksyms.Table, error) {
 	f, err := procfs.Open(path)
 	if err != nil {
 		return nil, err
@@ -135,12 +101,9 @@ func readKernelCache(path, key string) (*kernelTable, error) {
 		return nil, errCache
 	}
 	body := &sumReader{r: f}
-	t, err := decodeKernelTable(body, st.Size()-int64(len(head)))
-	if err == nil && string(head[len(want):]) != fmt.Sprintf("%08x\n", body.sum) {
-		err = errCache
-	}
-	if err != nil {
-		return nil, err
+	t, err := ksyms.Decode(body, st.Size()-int64(len(head)))
+	if err != nil || string(head[len(want):]) != fmt.Sprintf("%08x\n", body.sum) {
+		return nil, errCache
 	}
 	return t, nil
 }
@@ -156,95 +119,4 @@ func (s *sumReader) Read(b []byte) (int, error) {
 	n, err := s.r.Read(b)
 	s.sum = crc32.Update(s.sum, castagnoli, b[:n])
 	return n, err
-}
-
-// decodeKernelTable reads what encodeKernelTable wrote, of that size, each part
-// into memory of its own, where the larger ones stay. The sum guards against
-// accidents; what is checked here guards against the rest.
-func decodeKernelTable(r io.Reader, size int64) (*kernelTable, error) {
-	le := binary.LittleEndian
-	var parts [6][]byte // without the first
-	var lens [4 * len(parts)]byte
-	if _, err := io.ReadFull(r, lens[:]); err != nil {
-		return nil, errCache
-	}
-	left := size - int64(len(lens))
-	for i := range parts {
-		left -= int64(le.Uint32(lens[4*i:]))
-	}
-	if left != 0 {
-		return nil, errCache
-	}
-	values, err := readValues(r, le.Uint32(lens[:]))
-	if err != nil {
-		return nil, err
-	}
-	for i := 1; i < len(parts); i++ {
-		parts[i] = make([]byte, le.Uint32(lens[4*i:]))
-		if _, err := io.ReadFull(r, parts[i]); err != nil {
-			return nil, errCache
-		}
-	}
-	n := len(parts[1])
-	if len(values) != n || len(parts[2]) != 4*((n+nameSkip-1)/nameSkip) || len(parts[3])%6 != 0 {
-		return nil, errCache
-	}
-	t := &kernelTable{typ: parts[1], arena: parts[4], skip: make([]uint32, 0, len(parts[2])/4)}
-	t.mods = strings.Split(string(parts[5]), "\n")
-	off := uint64(0)
-	for i := range values {
-		if i%nameSkip == 0 {
-			t.skip = append(t.skip, le.Uint32(parts[2][4*(i/nameSkip):]))
-		}
-		if i%nameSkip == 0 && uint64(t.skip[i/nameSkip]) != off || i > 0 && values[i] < values[i-1] {
-			return nil, errCache
-		}
-		if off = skipName(t.arena, off); off > uint64(len(t.arena)) {
-			return nil, errCache
-		}
-	}
-	for r := parts[3]; len(r) > 0; r = r[6:] {
-		run := modRun{le.Uint32(r), le.Uint16(r[4:])}
-		if int(run.mod) >= len(t.mods) || (len(t.modRuns) == 0) != (run.first == 0) {
-			return nil, errCache
-		}
-		t.modRuns = append(t.modRuns, run)
-	}
-	if n > 0 && len(t.modRuns) == 0 {
-		return nil, errCache
-	}
-	t.Addrs = index.NewAddrs(values)
-	return t, nil
-}
-
-// readValues reads numbers of 8 bytes, size bytes in all.
-func readValues(r io.Reader, size uint32) ([]uint64, error) {
-	values := make([]uint64, 0, size/8)
-	buf := make([]byte, 32<<10)
-	for size > 0 {
-		b := buf[:min(size, uint32(len(buf)))]
-		if _, err := io.ReadFull(r, b); err != nil || len(b)%8 != 0 {
-			return nil, errCache
-		}
-		size -= uint32(len(b))
-		for ; len(b) > 0; b = b[8:] {
-			values = append(values, binary.LittleEndian.Uint64(b))
-		}
-	}
-	return values, nil
-}
-
-// skipName returns the offset after the name at off, beyond the arena if there
-// is none; see appendName.
-func skipName(arena []byte, off uint64) uint64 {
-	size := uint64(0)
-	for off < uint64(len(arena)) {
-		n := uint64(arena[off])
-		off++
-		size += n
-		if n < 255 {
-			return off + size
-		}
-	}
-	return uint64(len(arena)) + 1
 }

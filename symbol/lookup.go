@@ -284,10 +284,7 @@ func (k *Kernel) Match(p *Pattern) ([]Symbol, error) {
 	}
 	t, _ := k.load()
 	var out []Symbol
-	off := 0
-	for i := range t.typ {
-		var name []byte
-		name, off = nameAt(t.arena, off)
+	for i, name := range t.All() {
 		if p != nil && p.exact {
 			if string(name) != p.text {
 				continue
@@ -295,24 +292,16 @@ func (k *Kernel) Match(p *Pattern) ([]Symbol, error) {
 		} else if !p.match(name, nil, nil) {
 			continue
 		}
-		s := Symbol{Name: string(name), Addr: t.At(i), Module: t.module(i)}
-		typ := t.typ[i] &^ isMarker
+		s := Symbol{Name: string(name), Addr: t.At(i), Module: t.Module(i)}
+		typ := t.Type(i)
 		s.Kind = kernelKind(s.Module, typ)
 		s.Global = typ >= 'A' && typ <= 'Z' || typ == 'w' || typ == 'v'
-		if j := t.next(i); j < len(t.typ) && t.module(j) == s.Module {
+		if j := t.Next(i); j < t.Len() && t.Module(j) == s.Module {
 			s.Size = t.At(j) - s.Addr
 		}
 		out = append(out, s)
 	}
 	return out, nil
-}
-
-// next returns the first symbol after i that has another address.
-func (t *kernelTable) next(i int) int {
-	at := t.At(i)
-	for i++; i < len(t.typ) && t.At(i) == at; i++ {
-	}
-	return i
 }
 
 // Match returns the symbols of the process's mapped files whose names match,

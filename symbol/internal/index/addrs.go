@@ -204,3 +204,14 @@ func SortKeys(keys, tmp []uint64) []uint64 {
 // maxDigit is how many bits SortKeys sorts by in one pass: its counters fit the
 // processor's first cache.
 const maxDigit = 13
+
+// Underscores is the number of leading underscores of a name: of several for one address,
+// the one with fewer is the better.
+func Underscores(b []byte) int {
+	for i, c := range b {
+		if c != '_' {
+			return i
+		}
+	}
+	return len(b)
+}

@@ -1,4 +1,4 @@
-package symbol
+package ksyms
 
 import (
 	"io"
@@ -7,10 +7,10 @@ import (
 	"github.com/borescope/borescope/internal/kallsyms"
 )
 
-// parseNear keeps, of a stream, only the symbols that addresses are named by: those
+// ParseNear keeps, of a stream, only the symbols that addresses are named by: those
 // next to one of them, with the others of the same address. A table of that names them
 // as the whole one would, in a hundredth of its memory.
-func parseNear(r io.Reader, all bool, pcs []uint64) (*kernelTable, error) {
+func ParseNear(r io.Reader, all bool, pcs []uint64) (*Table, error) {
 	pcs = slices.Clone(pcs)
 	slices.Sort(pcs)
 	pcs = slices.Compact(pcs)
@@ -21,7 +21,7 @@ func parseNear(r io.Reader, all bool, pcs []uint64) (*kernelTable, error) {
 	for lines.Next() {
 		v := lines.Address
 		hidden = hidden && v == 0
-		if !all && !isCode(lines.Type) {
+		if !all && !IsCode(lines.Type) {
 			continue
 		}
 		if g > 0 && v <= pcs[g-1] || g < len(pcs) && v > pcs[g] {
@@ -32,9 +32,9 @@ func parseNear(r io.Reader, all bool, pcs []uint64) (*kernelTable, error) {
 	if err := lines.Err(); err != nil {
 		return nil, err
 	}
-	p := &kallsymsParser{mods: []string{"[kernel]"}}
+	p := &parser{mods: []string{"[kernel]"}}
 	if hidden && lines.Line() > 0 {
-		return &kernelTable{mods: p.mods, hidden: true}, nil
+		return &Table{mods: p.mods, Hidden: true}, nil
 	}
 	for i := range gaps {
 		first, last := &gaps[i].first, &gaps[i].last
@@ -44,7 +44,7 @@ func parseNear(r io.Reader, all bool, pcs []uint64) (*kernelTable, error) {
 		}
 	}
 	t := p.table()
-	t.names = make([]string, len(t.typ))
+	t.Names = make([]string, len(t.typ))
 	return t, nil
 }
 
@@ -89,7 +89,7 @@ func (s *nearSymbols) add(line *kallsyms.Lines, at uint64) {
 	s.n++
 }
 
-func (p *kallsymsParser) addAll(s *nearSymbols) {
+func (p *parser) addAll(s *nearSymbols) {
 	for _, sym := range s.syms[:s.n] {
 		p.add(s.at, sym.typ, sym.name, sym.mod)
 	}

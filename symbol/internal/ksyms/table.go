@@ -1,27 +1,30 @@
-package symbol
+// Package ksyms has the kernel's symbols, as /proc/kallsyms lists them, as a table by
+// address: whole, or only what a set of addresses needs to be named by.
+package ksyms
 
 import (
 	"bytes"
 	"cmp"
 	"io"
+	"iter"
 	"slices"
 
 	"github.com/borescope/borescope/internal/kallsyms"
 	"github.com/borescope/borescope/symbol/internal/index"
 )
 
-// kernelTable is a parsed kallsyms: for each symbol 4 bytes of address (and 2
+// Table is a parsed kallsyms: for each symbol 4 bytes of address (and 2
 // of index), its type, its module's number, and its name in an arena, where it
 // is found by the offset of every 16th name and the lengths in between.
-type kernelTable struct {
+type Table struct {
 	index.Addrs
 	typ     []byte   // nm's letter, and isMarker
 	modRuns []modRun // which module the symbols from .first on belong to
 	mods    []string // [0] is "[kernel]"
 	arena   []byte   // names: length byte, bytes; 255 continues with the next byte
 	skip    []uint32 // arena offset of every 16th name
-	names   []string // of a table of few symbols, those that were asked for; else nil
-	hidden  bool     // every address is 0: kptr_restrict
+	Names   []string // of a table of few symbols, those that were asked for; else nil
+	Hidden  bool     // every address is 0: kptr_restrict
 }
 
 type modRun struct {
@@ -31,8 +34,8 @@ type modRun struct {
 
 const nameSkip = 16
 
-// kallsymsParser builds a kernelTable from a stream.
-type kallsymsParser struct {
+// parser builds a Table from a stream.
+type parser struct {
 	syms   []kallsym
 	arena  []byte
 	mods   []string
@@ -50,9 +53,9 @@ type kallsym struct {
 	typ   uint8
 }
 
-// parseKallsyms keeps code, and data too if all is set.
-func parseKallsyms(r io.Reader, all bool) (*kernelTable, error) {
-	p := &kallsymsParser{
+// Parse keeps code, and data too if all is set.
+func Parse(r io.Reader, all bool) (*Table, error) {
+	p := &parser{
 		mods: []string{"[kernel]"},
 		syms: make([]kallsym, 0, 1<<17), arena: make([]byte, 0, 24<<17), // so that they are not copied over and over
 	}
@@ -60,7 +63,7 @@ func parseKallsyms(r io.Reader, all bool) (*kernelTable, error) {
 	hidden := true
 	for lines.Next() {
 		hidden = hidden && lines.Address == 0
-		if !all && !isCode(lines.Type) {
+		if !all && !IsCode(lines.Type) {
 			continue
 		}
 		p.add(lines.Address, lines.Type, lines.Name(), lines.Module())
@@ -69,7 +72,7 @@ func parseKallsyms(r io.Reader, all bool) (*kernelTable, error) {
 		return nil, err
 	}
 	if hidden && lines.Line() > 0 {
-		return &kernelTable{mods: p.mods, hidden: true}, nil
+		return &Table{mods: p.mods, Hidden: true}, nil
 	}
 	return p.table(), nil
 }
@@ -77,7 +80,7 @@ func parseKallsyms(r io.Reader, all bool) (*kernelTable, error) {
 // isMarker is set in the type of symbols that end a section.
 const isMarker = 0x80
 
-func (p *kallsymsParser) add(at uint64, typ byte, name, mod []byte) {
+func (p *parser) add(at uint64, typ byte, name, mod []byte) {
 	id := uint16(0)
 	if len(mod) > 0 {
 		id = p.module(mod)
@@ -91,7 +94,7 @@ func (p *kallsymsParser) add(at uint64, typ byte, name, mod []byte) {
 }
 
 // module returns the number of a module, which the table has as "[name]".
-func (p *kallsymsParser) module(mod []byte) uint16 {
+func (p *parser) module(mod []byte) uint16 {
 	if bytes.Equal(mod, p.last) {
 		return p.lastID
 	}
@@ -111,9 +114,9 @@ func (p *kallsymsParser) module(mod []byte) uint16 {
 	return p.lastID
 }
 
-// isCode reports whether a symbol type is one of code: text, also weak. Types
+// IsCode reports whether a symbol type is one of code: text, also weak. Types
 // are those of nm(1).
-func isCode(t byte) bool { return t == 't' || t == 'T' || t == 'w' || t == 'W' }
+func IsCode(t byte) bool { return t == 't' || t == 'T' || t == 'w' || t == 'W' }
 
 func appendName(b, name []byte) []byte {
 	n := len(name)
@@ -137,8 +140,8 @@ func nameAt(arena []byte, off int) (name []byte, next int) {
 }
 
 // table sorts what was read and makes the table of it.
-func (p *kallsymsParser) table() *kernelTable {
-	t := &kernelTable{mods: p.mods}
+func (p *parser) table() *Table {
+	t := &Table{mods: p.mods}
 	p.sort()
 	t.typ, t.arena = make([]byte, len(p.syms)), p.arena
 	if cap(t.arena)-len(t.arena) > len(t.arena)/4 { // a copy needs both for a moment
@@ -164,7 +167,7 @@ func (p *kallsymsParser) table() *kernelTable {
 // sort puts the symbols, and their names, in the order of addresses, the best of
 // aliases last. The kernel's own come in that order already; those of modules,
 // BPF programs and trampolines behind them do not.
-func (p *kallsymsParser) sort() {
+func (p *parser) sort() {
 	n := 1
 	for n < len(p.syms) && p.syms[n].value >= p.syms[n-1].value {
 		n++
@@ -189,7 +192,7 @@ func (p *kallsymsParser) sort() {
 
 // put makes syms the symbols from number first on, with their names behind each
 // other in that order: they are the ones that were there before, in another.
-func (p *kallsymsParser) put(first int, syms []kallsym) {
+func (p *parser) put(first int, syms []kallsym) {
 	lo, hi := syms[0].off, 0
 	for i := range syms {
 		_, end := nameAt(p.arena, int(syms[i].off))
@@ -208,7 +211,7 @@ func (p *kallsymsParser) put(first int, syms []kallsym) {
 // orderAliases puts symbols of one address in the order of preference, the best
 // last, among the first n, whose addresses ascend already. Their names take the
 // same bytes of the arena in any order.
-func (p *kallsymsParser) orderAliases(n int) {
+func (p *parser) orderAliases(n int) {
 	for i := 0; i < n; {
 		first := i
 		sorted := true
@@ -225,13 +228,13 @@ func (p *kallsymsParser) orderAliases(n int) {
 }
 
 // compare orders two symbols of one address, the better name last.
-func (p *kallsymsParser) compare(a, b *kallsym) int {
+func (p *parser) compare(a, b *kallsym) int {
 	if c := cmp.Compare(typeRank(a.typ), typeRank(b.typ)); c != 0 {
 		return c
 	}
 	an, _ := nameAt(p.arena, int(a.off))
 	bn, _ := nameAt(p.arena, int(b.off))
-	if c := cmp.Compare(underscores(bn), underscores(an)); c != 0 {
+	if c := cmp.Compare(index.Underscores(bn), index.Underscores(an)); c != 0 {
 		return c
 	}
 	if c := cmp.Compare(len(bn), len(an)); c != 0 {
@@ -259,7 +262,7 @@ func typeRank(t byte) int {
 }
 
 // rawName returns the name of symbol i, as bytes of the arena.
-func (t *kernelTable) rawName(i int) []byte {
+func (t *Table) Name(i int) []byte {
 	off := int(t.skip[i/nameSkip])
 	var name []byte
 	for range i%nameSkip + 1 {
@@ -268,8 +271,8 @@ func (t *kernelTable) rawName(i int) []byte {
 	return name
 }
 
-// module returns the module of symbol i.
-func (t *kernelTable) module(i int) string {
+// Module returns the module of symbol i.
+func (t *Table) Module(i int) string {
 	lo, hi := 0, len(t.modRuns)
 	for lo < hi {
 		m := int(uint(lo+hi) >> 1)
@@ -282,10 +285,54 @@ func (t *kernelTable) module(i int) string {
 	return t.mods[t.modRuns[lo-1].mod]
 }
 
-func (t *kernelTable) bytes() int64 {
+func (t *Table) Bytes() int64 {
 	n := t.Addrs.Bytes() + int64(cap(t.typ)+cap(t.arena)+4*cap(t.skip)+8*cap(t.modRuns))
 	for _, m := range t.mods {
 		n += int64(16 + len(m))
 	}
 	return n
+}
+
+// Next returns the first symbol after i that has another address.
+func (t *Table) Next(i int) int {
+	at := t.At(i)
+	for i++; i < len(t.typ) && t.At(i) == at; i++ {
+	}
+	return i
+}
+
+// marker reports whether a symbol marks the end of a section of the kernel
+// (include/asm-generic/sections.h): what follows is not code of it.
+func marker(name []byte) bool {
+	if len(name) < 4 || name[0] != '_' {
+		return false
+	}
+	switch string(name) {
+	case "_etext", "_einittext", "__end_rodata", "_end":
+		return true
+	}
+	return name[1] == '_' && bytes.HasSuffix(name, []byte("_text_end"))
+}
+
+// Len is the number of symbols.
+func (t *Table) Len() int { return len(t.typ) }
+
+// Type is nm's letter of symbol i.
+func (t *Table) Type(i int) byte { return t.typ[i] &^ isMarker }
+
+// EndsSection reports whether what follows the address of symbol i is no code of it.
+func (t *Table) EndsSection(i int) bool { return t.typ[i]&isMarker != 0 }
+
+// All yields the symbols' numbers and names, in the order of addresses. A name is valid
+// during its turn.
+func (t *Table) All() iter.Seq2[int, []byte] {
+	return func(yield func(int, []byte) bool) {
+		off := 0
+		for i := range t.typ {
+			var name []byte
+			if name, off = nameAt(t.arena, off); !yield(i, name) {
+				return
+			}
+		}
+	}
 }
