@@ -34,17 +34,13 @@ type ABITag struct {
 
 var abiOS = []string{"Linux", "Hurd", "Solaris", "FreeBSD", "NetBSD", "Syllable", "NaCl"}
 
-// OSName returns the operating system's name: "Linux".
-func (t ABITag) OSName() string {
-	if t.OS < uint32(len(abiOS)) {
-		return abiOS[t.OS]
-	}
-	return fmt.Sprintf("OS %d", t.OS)
-}
-
 // String reads "Linux 3.2.0".
 func (t ABITag) String() string {
-	return fmt.Sprintf("%s %d.%d.%d", t.OSName(), t.Major, t.Minor, t.Subminor)
+	name := fmt.Sprintf("OS %d", t.OS)
+	if t.OS < uint32(len(abiOS)) {
+		name = abiOS[t.OS]
+	}
+	return fmt.Sprintf("%s %d.%d.%d", name, t.Major, t.Minor, t.Subminor)
 }
 
 func (ABITag) value() {}
@@ -138,18 +134,6 @@ func (p Properties) has(name string, bit uint64) bool {
 	}
 	return false
 }
-
-// IBT reports whether x86 code may run with indirect branch tracking.
-func (p Properties) IBT() bool { return p.has("x86 feature", 1) }
-
-// SHSTK reports whether x86 code may run with a shadow stack.
-func (p Properties) SHSTK() bool { return p.has("x86 feature", 2) }
-
-// BTI reports whether arm64 code may run with branch target identification.
-func (p Properties) BTI() bool { return p.has("AArch64 feature", 1) }
-
-// PAC reports whether arm64 code signs its return addresses.
-func (p Properties) PAC() bool { return p.has("AArch64 feature", 2) }
 
 func decodeProperties(n Note) (Value, error) {
 	align := n.word()

@@ -217,7 +217,3 @@ func (t *Map[K, V]) Delete(key K) error {
 // Clear removes all entries, as bpftrace's clear() does; an array is zeroed.
 // Updates that arrive meanwhile may be lost.
 func (t *Map[K, V]) Clear() error { return t.raw.Clear() }
-
-// Zero sets every value to zero and keeps the keys, as bpftrace's zero() does.
-// Updates that arrive meanwhile may be lost.
-func (t *Map[K, V]) Zero() error { return t.raw.Zero() }

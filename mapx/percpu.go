@@ -172,10 +172,6 @@ func (t *PerCPU[K, V]) Delete(key K) error {
 	return t.raw.Delete(t.key.Encode(nil, unsafe.Pointer(&key)))
 }
 
-// Clear removes all entries, as bpftrace's clear() does; an array is zeroed.
-// Updates that arrive meanwhile may be lost.
-func (t *PerCPU[K, V]) Clear() error { return t.raw.Clear() }
-
 // Zero sets every value to zero and keeps the keys, as bpftrace's zero() does.
 // Updates that arrive meanwhile may be lost.
 func (t *PerCPU[K, V]) Zero() error { return t.raw.Zero() }

@@ -25,11 +25,11 @@ func Values[K comparable, V any](s Snapshot[K, V]) map[K]V {
 // Top returns the n entries with the largest values, largest first, those that
 // are equal in the snapshot's order. It looks at each entry once and keeps n.
 func Top[K any, V cmp.Ordered](s Snapshot[K, V], n int) Snapshot[K, V] {
-	return TopFunc(s, n, func(a, b Entry[K, V]) int { return cmp.Compare(a.Value, b.Value) })
+	return topFunc(s, n, func(a, b Entry[K, V]) int { return cmp.Compare(a.Value, b.Value) })
 }
 
-// TopFunc is Top for entries that compare as fn says.
-func TopFunc[K, V any](s Snapshot[K, V], n int, fn func(a, b Entry[K, V]) int) Snapshot[K, V] {
+// topFunc is Top for entries that compare as fn says.
+func topFunc[K, V any](s Snapshot[K, V], n int, fn func(a, b Entry[K, V]) int) Snapshot[K, V] {
 	n = min(n, len(s.Entries))
 	if n <= 0 {
 		return Snapshot[K, V]{}
@@ -92,7 +92,7 @@ func siftDown(heap []int, i int, less func(i, j int) bool) {
 // counts. Entries that are only in before are left out, and so are those that
 // did not change.
 func Delta[K comparable, V Number](before, now Snapshot[K, V]) Snapshot[K, V] {
-	d := DeltaFunc(before, now, func(old, v V) V {
+	d := deltaFunc(before, now, func(old, v V) V {
 		if v < old {
 			return v
 		}
@@ -102,9 +102,9 @@ func Delta[K comparable, V Number](before, now Snapshot[K, V]) Snapshot[K, V] {
 	return d
 }
 
-// DeltaFunc returns the entries of now, each with fn of its old and new value;
+// deltaFunc returns the entries of now, each with fn of its old and new value;
 // one that is new has the zero value as its old one.
-func DeltaFunc[K comparable, V any](before, now Snapshot[K, V], fn func(old, v V) V) Snapshot[K, V] {
+func deltaFunc[K comparable, V any](before, now Snapshot[K, V], fn func(old, v V) V) Snapshot[K, V] {
 	old := Values(before)
 	out := make([]Entry[K, V], len(now.Entries))
 	for i, e := range now.Entries {

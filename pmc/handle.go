@@ -130,12 +130,6 @@ func (h *Handle) FD() int {
 // Event is the event that was asked for.
 func (h *Handle) Event() Event { return h.event }
 
-// Place is where it counts.
-func (h *Handle) Place() Place { return h.place }
-
-// Attr is the attribute that the kernel accepted.
-func (h *Handle) Attr() Attr { return h.attr }
-
 // Precise is the level of precision obtained. It is 0 where the kernel accepts
 // a level and pays it no attention: software events, and every PMU but x86's.
 func (h *Handle) Precise() int {

@@ -182,16 +182,6 @@ func (sm *Sampler) each(f func(*Handle) error) error {
 	return nil
 }
 
-// Precise is the level of precision obtained, as Handle.Precise: the lowest of
-// all places.
-func (sm *Sampler) Precise() int {
-	level := 3
-	for _, h := range sm.handles {
-		level = min(level, h.Precise())
-	}
-	return level
-}
-
 // Handles are the open events, one for each thread or CPU; they stay the Sampler's.
 func (sm *Sampler) Handles() []*Handle { return sm.handles }
 

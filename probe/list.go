@@ -175,8 +175,3 @@ func listNames[T btf.Type](l *lister, module, prefix, pattern string, one func(n
 	}
 	return nil
 }
-
-// Match reports whether a name is meant by a pattern in the syntax that targets
-// have: * any run, ? any byte, [a-z] a byte of a set, [!a-z] a byte not in it.
-// Every name matches itself.
-func Match(pattern, name string) bool { return glob.Match(pattern, name) }

@@ -78,9 +78,6 @@ func cfiRoom(f *elffile.File) int64 { return 64<<20 + 8*f.Stored() }
 // Stats returns what the table was compiled from.
 func (t *CFITable) Stats() CFIStats { return t.stats }
 
-// Machine is the file's architecture.
-func (t *CFITable) Machine() elf.Machine { return t.rules.Machine }
-
 // Covers reports whether a rule is known for an address in the file's own
 // numbering.
 func (t *CFITable) Covers(vaddr uint64) bool { return t.rules.Lookup(vaddr).CFA.Kind != rules.CFANone }

@@ -67,14 +67,6 @@ func (r *Regs) Set(n int, v uint64) {
 	}
 }
 
-// Forget makes register n unknown.
-func (r *Regs) Forget(n int) {
-	if n >= 0 && n < numRegs {
-		r.R[n] = 0
-		r.Have &^= 1 << n
-	}
-}
-
 // PC returns the program counter, 0 if it is not known.
 func (r *Regs) PC() uint64 { return r.R[r.pcNum()] }
 

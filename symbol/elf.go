@@ -164,9 +164,6 @@ func (e *ELF) Close() error {
 // BuildID is the file's GNU build-id in lower-case hex, empty if it has none.
 func (e *ELF) BuildID() string { return e.buildID }
 
-// Machine is the architecture that the file is for.
-func (e *ELF) Machine() elf.Machine { return e.f.Machine }
-
 // Offset returns where in the file the byte at a virtual address lies; ok is
 // false if no loaded segment holds it.
 func (e *ELF) Offset(vaddr uint64) (off uint64, ok bool) { return e.f.Offset(vaddr) }

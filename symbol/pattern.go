@@ -39,8 +39,10 @@ func Glob(pattern string) (*Pattern, error) {
 	return &Pattern{text: pattern, re: re, literal: []byte(literal)}, nil
 }
 
-// Regexp matches names in which re finds a match.
-func Regexp(re *regexp.Regexp) *Pattern { return &Pattern{text: "/" + re.String() + "/", re: re} }
+// regexpPattern matches names in which re finds a match.
+func regexpPattern(re *regexp.Regexp) *Pattern {
+	return &Pattern{text: "/" + re.String() + "/", re: re}
+}
 
 // ParsePattern reads "/re/" as a regular expression and anything else as a glob.
 func ParsePattern(s string) (*Pattern, error) {
@@ -49,7 +51,7 @@ func ParsePattern(s string) (*Pattern, error) {
 		if err != nil {
 			return nil, fmt.Errorf("pattern %q: %w", s, err)
 		}
-		return Regexp(re), nil
+		return regexpPattern(re), nil
 	}
 	return Glob(s)
 }

@@ -161,9 +161,6 @@ func (r *Recorder) SetData(data json.RawMessage) {
 	r.mu.Unlock()
 }
 
-// Start returns the moment that the recording's times count from.
-func (r *Recorder) Start() time.Time { return r.start }
-
 // create makes a file of the recording and registers its closer.
 func (r *Recorder) create(name, ext string, open func(f *os.File) (io.Closer, error)) error {
 	if err := checkName(name); err != nil {

@@ -279,13 +279,6 @@ func (t *ReplayedTable[K, V]) ReadAndClear() (mapx.Snapshot[K, V], error) {
 	return t.next(opReadAndClear)
 }
 
-// Time returns the moment at which the snapshot that was read last was taken.
-func (t *ReplayedTable[K, V]) Time() time.Time {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.header.Start.Add(t.at)
-}
-
 func (t *ReplayedTable[K, V]) next(op byte) (mapx.Snapshot[K, V], error) {
 	s, at, err := t.read(op)
 	if err == nil {

@@ -42,9 +42,6 @@ func NewLog(name string, size int) *Log {
 	return &Log{m: &ir.Map{Name: name, Kind: ir.MapRing, Entries: size, Value: t, Pos: callerPos()}}
 }
 
-// Map is the IR's map.
-func (l *Log) Map() *ir.Map { return l.m }
-
 // Printf prints a line, by fmt's verbs: numbers are int64 (uint64 for unsigned
 // 64-bit values as their bits), text is string, bytes are []byte, or what they
 // mean: netip.Addr (IPv4, IPv6), net.HardwareAddr (MAC), []uint64 (stacks). Text

@@ -368,9 +368,6 @@ func (ev *Events[T]) UsePerfBuffer() *Events[T] {
 	return ev
 }
 
-// Map is the IR's map.
-func (ev *Events[T]) Map() *ir.Map { return ev.m }
-
 // Emit emits an event. build is called once, now, with an event whose fields it
 // binds to values: b.Set(&e.PID, c.PID()). Fields that are not bound are zero.
 func (ev *Events[T]) Emit(c *Ctx, build func(e *T, b *Bind)) {

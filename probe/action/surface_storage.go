@@ -33,9 +33,6 @@ func NewCgroupStorage[V any](name string) *Storage[V] {
 	return s
 }
 
-// Map is the IR's map.
-func (s *Storage[V]) Map() *ir.Map { return s.h.m }
-
 // Set stores a value. One that the kernel has no memory for is counted (Stats.Full).
 func (s *Storage[V]) Set(c *Ctx, value any) { s.h.Set(c, nil, value) }
 

@@ -59,9 +59,3 @@ func (v Stack) Len() Int { return Int{nil, ir.NewExpr(ir.OpLen, v.Expr())} }
 
 // Frame is the program counter of frame i, 0 behind the last.
 func (v Stack) Frame(i any) Int { return Int{e: v.Expr()}.Index(i) }
-
-// Memcmp compares the first n bytes of two values that are text or bytes: -1, 0
-// or 1 by the first that differ.
-func Memcmp(a, b any, n int) Int {
-	return Int{nil, &ir.Expr{Op: ir.OpMemcmp, Int: int64(n), Args: []*ir.Expr{lift(a), lift(b)}, Pos: callerPos()}}
-}

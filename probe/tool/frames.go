@@ -45,7 +45,7 @@ func (s *Session) namer() *collect.Namer {
 		n.frames = collect.NewNamer(kernelNames{s}, func(pid int) symbol.Resolver {
 			r, known := byPID[pid]
 			if !known {
-				r, _ = s.Process(pid) // nil: it has ended before anybody looked
+				r, _ = s.process(pid) // nil: it has ended before anybody looked
 				byPID[pid] = r
 			}
 			return r
@@ -60,7 +60,7 @@ type kernelNames struct{ s *Session }
 
 // Resolve implements symbol.Resolver.
 func (k kernelNames) Resolve(dst []symbol.Frame, pcs []uint64) []symbol.Frame {
-	kernel, err := k.s.Kernel()
+	kernel, err := k.s.kernel()
 	if err == nil {
 		return kernel.Resolve(dst, pcs)
 	}

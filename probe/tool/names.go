@@ -49,8 +49,8 @@ func (n *names) recording() (*symbol.Recording, error) {
 	return n.recorded, err
 }
 
-// Kernel names kernel addresses.
-func (s *Session) Kernel() (symbol.Resolver, error) {
+// kernel names kernel addresses.
+func (s *Session) kernel() (symbol.Resolver, error) {
 	n := &s.names
 	if n.kernel != nil {
 		return n.kernel, nil
@@ -74,9 +74,9 @@ func (s *Session) Kernel() (symbol.Resolver, error) {
 	return n.kernel, nil
 }
 
-// Process names the user addresses of a process. One that has ended, and was not
+// process names the user addresses of a process. One that has ended, and was not
 // observed before, is an error that matches fs.ErrNotExist.
-func (s *Session) Process(pid int) (symbol.Resolver, error) {
+func (s *Session) process(pid int) (symbol.Resolver, error) {
 	n := &s.names
 	rec, err := n.recording()
 	if err != nil {

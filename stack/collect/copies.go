@@ -380,9 +380,6 @@ func (c *Copies) Stats() (Stats, error) {
 	}, nil
 }
 
-// Plan returns how the targets were attached. It is nil for a replay.
-func (c *Copies) Plan() *probe.Plan { return c.plan }
-
 // Detach stops copying. What was copied can still be read.
 func (c *Copies) Detach() error {
 	if c == nil {

@@ -125,9 +125,9 @@ func decodeText(b []byte, kind uint64, ascii bool) string {
 	return string(out)
 }
 
-// Line returns the line of the instruction that a frame points to, FirstLine if
+// line returns the line of the instruction that a frame points to, FirstLine if
 // the table does not say.
-func (c *Code) Line(instr uint64) int {
+func (c *Code) line(instr uint64) int {
 	if instr < c.instrs {
 		return c.FirstLine // it has not begun
 	}

@@ -231,7 +231,7 @@ func (p *Interpreter) Frames(dst []stack.Frame, tid int) ([]stack.Frame, error) 
 			continue
 		}
 		if err == nil {
-			f.Line = uint32(code.Line(binary.LittleEndian.Uint64(b[l.frameInstr:])))
+			f.Line = uint32(code.line(binary.LittleEndian.Uint64(b[l.frameInstr:])))
 		}
 		dst = append(dst, f)
 	}
