@@ -131,15 +131,8 @@ func (o *options) add(c *action.Ctx, sums *action.Number[file], f action.Ptr, su
 // show prints the files of every interval.
 func (o *options) show(s *tool.Session, sums *action.Number[file]) error {
 	tab := s.Table("TID %-7d", "COMM %-16s", "READS %-6d", "WRITES %-6d", "R_Kb %-7d", "W_Kb %-7d", "T %-1s", "FILE %s")
-	read, err := tool.TakeSums(s, sums)
-	if err != nil {
-		return err
-	}
-	return s.Every(func() error {
-		now, err := read()
-		if err == nil {
-			err = s.Loadavg()
-		}
+	return tool.EachSums(s, sums, func(now map[file]int64) error {
+		err := s.Loadavg()
 		tab.Header()
 		rows := tool.Rows(now, sumsOfFile, func(f *file) *uint32 { return &f.Sum })
 		files := tool.Largest(rows, o.order)

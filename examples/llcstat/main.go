@@ -17,6 +17,7 @@ import (
 	"os"
 	"strings"
 
+	"github.com/borescope/borescope/mapx"
 	"github.com/borescope/borescope/pmc"
 	"github.com/borescope/borescope/probe"
 	"github.com/borescope/borescope/probe/action"
@@ -101,14 +102,9 @@ func (o *options) program() (*action.Program, *action.Counter[where]) {
 
 // show prints the table, at the end.
 func (o *options) show(s *tool.Session, counts *action.Counter[where]) error {
-	read, err := tool.Counts(s, counts)
-	if err != nil {
-		return err
-	}
 	tab := s.Table("PID %-8d", "TID %-8d", "NAME %-16s", "CPU %-4d", "REFERENCE %12d", "MISS %12d", "HIT% %7.2f")
 	tab.Show("TID", *o.threads)
-	return s.Every(func() error {
-		entries, err := read()
+	return tool.EachCounts(s, counts, func(entries []mapx.Entry[where, uint64]) error {
 		sums := map[where]int64{}
 		for _, e := range entries {
 			sums[e.Key] = int64(e.Value) * int64(*o.period)
@@ -124,7 +120,7 @@ func (o *options) show(s *tool.Session, counts *action.Counter[where]) error {
 			}
 		}
 		s.Printf("Total References: %d Total Misses: %d Hit Rate: %.2f%%\n", all, missed, hits(all, missed))
-		return err
+		return nil
 	})
 }
 

@@ -16,7 +16,6 @@ import (
 	"io"
 	"net/netip"
 	"os"
-	"slices"
 
 	"github.com/borescope/borescope/mapx"
 	"github.com/borescope/borescope/probe"
@@ -196,19 +195,13 @@ func (o *options) show(s *tool.Session, events *action.Events[connect]) error {
 }
 
 func showCounts(s *tool.Session, counts *action.Counter[flow]) error {
-	read, err := tool.Counts(s, counts)
-	if err != nil {
-		return err
-	}
 	tab := s.Table("LADDR %-25s", "RADDR %-25s", "RPORT %-8d", "CONNECTS %d")
-	return s.Every(func() error {
-		entries, err := read()
-		slices.SortStableFunc(entries, func(a, b mapx.Entry[flow, uint64]) int { return cmp.Compare(b.Value, a.Value) })
+	return tool.EachCounts(s, counts, func(entries []mapx.Entry[flow, uint64]) error {
 		s.Printf("\n")
 		tab.Header()
 		for _, e := range entries {
 			tab.Row(tool.Addr(e.Key.SAddr), tool.Addr(e.Key.DAddr), e.Key.DPort, e.Value)
 		}
-		return err
+		return nil
 	})
 }

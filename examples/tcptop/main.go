@@ -117,13 +117,9 @@ func (o *options) add(c *action.Ctx, bytes *action.Number[conn], sk action.Ptr, 
 // show prints the connections of every interval.
 func (o *options) show(s *tool.Session, bytes *action.Number[conn]) error {
 	tab := s.Table("PID %-7d", "COMM %-12.12s", "LADDR %-21s", "RADDR %-21s", "RX_KB %6d", "TX_KB %6d")
-	read, err := tool.TakeSums(s, bytes)
-	if err != nil {
-		return err
-	}
-	return s.Every(func() error {
-		sums, err := read()
-		if err == nil && !*o.silent {
+	return tool.EachSums(s, bytes, func(sums map[conn]int64) error {
+		var err error
+		if !*o.silent {
 			err = s.Loadavg()
 		}
 		rows := tool.Rows(sums, 2, func(k *conn) *uint32 { return &k.Sent })
