@@ -89,19 +89,12 @@ func (k *keeper) kernel() *action.Program {
 func (k *keeper) process(library string) *action.Program {
 	p := action.NewProgram("memleak")
 	sizes := action.NewPair[uint64]("sizes", 0)
-	entry := func(does func(c *action.Ctx), names ...string) {
-		var set probe.Set
-		for _, name := range names {
-			set = append(set, probe.Uprobe{Path: library, Symbol: name, PID: *k.pid})
-		}
-		p.On(set, func(c *action.Ctx) {
-			tool.FilterPID(c, *k.pid)
-			does(c)
-		})
+	enter := func(size func(c *action.Ctx) action.Int, names ...string) {
+		k.on(p, library, func(c *action.Ctx) { sizes.Enter(c, size(c)) }, names...)
 	}
-	entry(func(c *action.Ctx) { sizes.Enter(c, c.Arg(0)) }, "malloc", "valloc", "pvalloc")
-	entry(func(c *action.Ctx) { sizes.Enter(c, c.Arg(0).Mul(c.Arg(1))) }, "calloc")
-	entry(func(c *action.Ctx) { sizes.Enter(c, c.Arg(1)) }, "memalign", "aligned_alloc")
+	enter(func(c *action.Ctx) action.Int { return c.Arg(0) }, "malloc", "valloc", "pvalloc")
+	enter(func(c *action.Ctx) action.Int { return c.Arg(0).Mul(c.Arg(1)) }, "calloc")
+	enter(func(c *action.Ctx) action.Int { return c.Arg(1) }, "memalign", "aligned_alloc")
 
 	p.On(probe.Tracepoint{Group: "sched", Name: "sched_process_exec"}, func(c *action.Ctx) {
 		tool.FilterPID(c, *k.pid)
@@ -109,30 +102,47 @@ func (k *keeper) process(library string) *action.Program {
 	})
 
 	// What realloc is given is gone, or kept at the same address by its return.
-	entry(func(c *action.Ctx) {
+	k.on(p, library, func(c *action.Ctx) {
 		k.live.Delete(c, c.Arg(0))
 		sizes.Enter(c, c.Arg(1))
 	}, "realloc")
-	entry(func(c *action.Ctx) { k.live.Delete(c, c.Arg(0)) }, "free")
+	k.on(p, library, func(c *action.Ctx) { k.live.Delete(c, c.Arg(0)) }, "free")
 
 	// The stack is that of the return, when the caller's frame is in place again.
-	keep := func(c *action.Ctx, addr, size action.Int) { k.keep(c, addr, size, c.Ustack(frames)) }
 	var returns probe.Set
 	for _, name := range []string{"malloc", "calloc", "realloc", "memalign", "aligned_alloc", "valloc", "pvalloc"} {
 		returns = append(returns, probe.Uretprobe{Path: library, Symbol: name, PID: *k.pid})
 	}
 	p.On(returns, func(c *action.Ctx) {
-		sizes.Leave(c, func(size action.Int) { keep(c, c.Ret(), size) })
+		sizes.Leave(c, func(size action.Int) { k.keep(c, c.Ret(), size, c.Ustack(frames)) })
 	})
+	k.aligned(p, library)
+	return p
+}
 
-	// posix_memalign says where by its first argument.
+// on adds what the process does when it calls functions of the library.
+func (k *keeper) on(p *action.Program, library string, does func(c *action.Ctx), names ...string) {
+	var set probe.Set
+	for _, name := range names {
+		set = append(set, probe.Uprobe{Path: library, Symbol: name, PID: *k.pid})
+	}
+	p.On(set, func(c *action.Ctx) {
+		tool.FilterPID(c, *k.pid)
+		does(c)
+	})
+}
+
+// aligned is for posix_memalign, which says where by its first argument.
+func (k *keeper) aligned(p *action.Program, library string) {
 	aligned := action.NewPair[struct{ Where, Size uint64 }]("aligned", 0)
-	entry(func(c *action.Ctx) { aligned.Enter(c, action.Key(c.Arg(0), c.Arg(2))) }, "posix_memalign")
+	k.on(p, library, func(c *action.Ctx) {
+		aligned.Enter(c, action.Key(c.Arg(0), c.Arg(2)))
+	}, "posix_memalign")
 	p.On(probe.Uretprobe{Path: library, Symbol: "posix_memalign", PID: *k.pid}, func(c *action.Ctx) {
 		aligned.Leave(c, func(v action.Int) {
 			c.ReturnUnless(c.Ret().As(ir.IntType(4, true)).Eq(0))
-			keep(c, v.Elem("Where").Ptr().User().Load(0, ir.Uint64Type()), v.Elem("Size"))
+			at := v.Elem("Where").Ptr().User().Load(0, ir.Uint64Type())
+			k.keep(c, at, v.Elem("Size"), c.Ustack(frames))
 		})
 	})
-	return p
 }
