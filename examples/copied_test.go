@@ -69,7 +69,8 @@ func writeModule(t *testing.T, dir string) {
 			goVersion = line
 		}
 	}
-	mod := "module example.com/copied\n" + goVersion + "require " + module + " v0.0.0\nreplace " + module + " => " + strconv.Quote(repo) + "\n"
+	mod := "module example.com/copied\n" + goVersion +
+		"require " + module + " v0.0.0\nreplace " + module + " => " + strconv.Quote(repo) + "\n"
 	for name, text := range map[string]string{"go.mod": mod, "go.sum": read(t, "../go.sum")} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
 			t.Fatal(err)
@@ -106,7 +107,8 @@ func copyTool(t *testing.T, to, from string) (internal []string) {
 		}
 	}
 	for _, path := range p.Imports {
-		if rest, ours := strings.CutPrefix(path, module+"/"); ours && slices.Contains(strings.Split(rest, "/"), "internal") {
+		rest, ours := strings.CutPrefix(path, module+"/")
+		if ours && slices.Contains(strings.Split(rest, "/"), "internal") {
 			internal = append(internal, rest)
 		}
 	}

@@ -53,7 +53,9 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 		return err
 	}
 	p, events := o.program()
-	return o.Run(ctx, stdout, "Tracing exec calls", func(s *tool.Session) error { return o.show(s, events) }, p)
+	return o.Run(ctx, stdout, "Tracing exec calls", func(s *tool.Session) error {
+		return o.show(s, events)
+	}, p)
 }
 
 func parse(args []string, stdout io.Writer) (*options, error) {
@@ -140,7 +142,8 @@ func (o *options) show(s *tool.Session, events *action.Events[part]) error {
 		if e.Ret < 0 {
 			row = tab.Alert
 		}
-		return row(s.Time(e.Nsecs).Format("15:04:05"), s.Seconds(e.Nsecs), e.UID, e.Comm, e.PID, e.PPID, e.Ret, strings.Join(words, " "))
+		return row(s.Time(e.Nsecs).Format("15:04:05"), s.Seconds(e.Nsecs), e.UID, e.Comm, e.PID, e.PPID,
+			e.Ret, strings.Join(words, " "))
 	})
 }
 

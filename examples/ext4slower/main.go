@@ -79,7 +79,8 @@ func parse(args []string, stdout io.Writer) (*options, error) {
 		"ext4slower 1", "longer than 1 ms",
 		"ext4slower -j 0", "all, as comma-separated values")
 	t.Operands("[MIN_MS]", 0, 1)
-	o := &options{Tool: t, pid: t.PID(), csv: t.Bool("j,csv", "comma-separated values, times in microseconds")}
+	o := &options{Tool: t, pid: t.PID()}
+	o.csv = t.Bool("j,csv", "comma-separated values, times in microseconds")
 	t.Duration()
 	if err := t.Parse(args, stdout); err != nil {
 		return nil, err

@@ -61,7 +61,9 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 		return err
 	}
 	p, events := o.program()
-	return o.Run(ctx, stdout, "Tracing garbage collections", func(s *tool.Session) error { return o.show(s, events) }, p)
+	return o.Run(ctx, stdout, "Tracing garbage collections", func(s *tool.Session) error {
+		return o.show(s, events)
+	}, p)
 }
 
 func parse(args []string, stdout io.Writer) (*options, error) {

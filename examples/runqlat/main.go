@@ -56,7 +56,9 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	}
 	waits := action.NewHistBy[uint32]("waits", 0)
 	return o.Run(ctx, stdout, "Tracing run queue latency", func(s *tool.Session) error {
-		return tool.EachHist(s, waits, *o.times, func(key uint32, d *hist.Log2) { s.Hist(d, o.unit, o.label, key) })
+		return tool.EachHist(s, waits, *o.times, func(key uint32, d *hist.Log2) {
+			s.Hist(d, o.unit, o.label, key)
+		})
 	}, o.program(waits, "__state"), o.program(waits, "state"))
 }
 
@@ -64,13 +66,15 @@ func parse(args []string, stdout io.Writer) (*options, error) {
 	t := tool.New("runqlat", "Measure how long threads that could run waited for a CPU, as a histogram.",
 		"runqlat 1 10", "a histogram every second, ten times",
 		"runqlat -P", "a histogram for each process, on Ctrl-C")
-	o := &options{Tool: t, pid: t.PID(), times: t.Bool("T,timestamp", "with the time of day"), unit: "usecs", per: 1000}
+	o := &options{Tool: t, pid: t.PID(), unit: "usecs", per: 1000}
+	o.times = t.Bool("T,timestamp", "with the time of day")
 	millis := t.Bool("m,milliseconds", "in milliseconds instead of microseconds")
 	byPID := t.Bool("P,pids", "a histogram for each process")
 	byTID := t.Bool("L,tids", "a histogram for each thread")
 	byNS := t.Bool("pidnss", "a histogram for each PID namespace")
 	t.Interval(0)
-	t.Options.Resolve = &probe.Options{PreferBTF: true} // fields of tasks are then loaded, not copied by calls
+	// Fields of tasks are then loaded, not copied by calls.
+	t.Options.Resolve = &probe.Options{PreferBTF: true}
 	err := t.Parse(args, stdout)
 	if *millis {
 		o.unit, o.per = "msecs", 1_000_000

@@ -78,7 +78,10 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	if err != nil {
 		return err
 	}
-	m := &maps{action.NewEvents[connect]("connects", 0), action.NewCounter[flow]("counts", 0), action.NewLRU[uint64, caller]("callers", 0)}
+	m := &maps{
+		action.NewEvents[connect]("connects", 0), action.NewCounter[flow]("counts", 0),
+		action.NewLRU[uint64, caller]("callers", 0),
+	}
 	programs := []*action.Program{o.states(m)}
 	if !*o.lports && !*o.names && !*o.count {
 		programs = []*action.Program{o.function(m), programs[0]}

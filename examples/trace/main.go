@@ -164,7 +164,8 @@ func (tr *tracer) emit(c *action.Ctx, i int) {
 // show prints messages as they come, or with -A counts them.
 func (tr *tracer) show(s *tool.Session) error {
 	tab := s.Table("TIME %-8s", "TIME(s) %-10.6f", "CPU %-3d", "COUNT %-7d", "PID %-7d", "TID %-7d", "COMM %-15s", "FUNC %-16s", "MESSAGE %s")
-	tab.Show("TIME", *tr.clock && !*tr.aggregate).Show("TIME(s)", *tr.times && !*tr.aggregate).Show("CPU", *tr.cpus).Show("COUNT", *tr.aggregate).Header()
+	one := !*tr.aggregate // a line for each
+	tab.Show("TIME", *tr.clock && one).Show("TIME(s)", *tr.times && one).Show("CPU", *tr.cpus).Show("COUNT", !one).Header()
 	lines := 0
 	same := map[line]int{}
 	err := tool.Each(s, tr.events, func(h *hit) error {

@@ -183,7 +183,8 @@ func (f *follower) show(s *tool.Session) error {
 			if err != nil {
 				comm = []byte("-") // it has ended
 			}
-			tab.Row(th.tid, strings.TrimSpace(string(comm)), th.ms[onCPU], th.ms[runQueue], th.ms[sleeping], th.ms[disk], th.ms[other], th.where(s.Arch()))
+			tab.Row(th.tid, strings.TrimSpace(string(comm)), th.ms[onCPU], th.ms[runQueue], th.ms[sleeping],
+				th.ms[disk], th.ms[other], th.where(s.Arch()))
 		}
 		before = total
 		return nil

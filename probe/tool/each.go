@@ -7,7 +7,9 @@ import (
 
 // EachCounts calls show with what was counted in every interval (Session.Every),
 // largest first, as Counts gives it.
-func EachCounts[K comparable](s *Session, c *action.Counter[K], show func(counts []mapx.Entry[K, uint64]) error) error {
+func EachCounts[K comparable](
+	s *Session, c *action.Counter[K], show func(counts []mapx.Entry[K, uint64]) error,
+) error {
 	read, err := Counts(s, c)
 	return every(s, read, err, show)
 }
