@@ -18,6 +18,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -39,106 +40,131 @@ type key struct {
 
 // dist is one -C or -H.
 type dist struct {
-	text   string
-	values []*ir.Expr
-	counts *action.Counter[key] // of -C
-	hist   *action.Hist[action.None]
+	text      string
+	histogram bool
+	values    []*ir.Expr
+	counts    *action.Counter[key] // of -C
+	hist      *action.Hist[action.None]
+}
+
+// options are the command line's.
+type options struct {
+	*tool.Tool
+	pid, tid, top *int
+	cumulative    *bool
+	dists         []*dist
 }
 
 func run(ctx context.Context, args []string, stdout io.Writer) error {
+	o, err := parse(args, stdout)
+	if err != nil {
+		return err
+	}
+	p, err := o.program()
+	if err != nil {
+		return err
+	}
+	return o.Run(ctx, stdout, "Tracing", o.show, p)
+}
+
+func parse(args []string, stdout io.Writer) (*options, error) {
 	t := tool.New("argdist", "Count the values that expressions take when a probe fires. A PROBE is\n"+
 		"TARGET [/FILTER/] VALUE[, VALUE ...]: a target of bpftrace's, C's expressions.",
 		"argdist -H 'kr:vfs_read /retval > 0/ retval'", "sizes of reads",
 		"argdist -C 't:syscalls:sys_enter_openat comm, args.flags' 5", "")
-	pid := t.PID()
-	tid := t.TID("t,tid")
-	top := t.Int("T,top", "N", 0, "show only so many values, the most frequent")
-	var probes, kinds []string
-	for _, kind := range [][2]string{{"C,count", "count the values"}, {"H,histogram", "a histogram of the value"}} {
-		t.Func(kind[0], "PROBE", kind[1], func(s string) error {
-			probes, kinds = append(probes, s), append(kinds, kind[0][:1])
+	o := &options{Tool: t, pid: t.PID(), tid: t.TID("t,tid")}
+	o.top = t.Int("T,top", "N", 0, "show only so many values, the most frequent")
+	add := func(histogram bool) func(string) error {
+		return func(s string) error {
+			o.dists = append(o.dists, &dist{text: s, histogram: histogram})
 			return nil
-		})
+		}
 	}
-	cumulative := t.Bool("c,cumulative", "count on from interval to interval")
+	t.Func("C,count", "PROBE", "count the values", add(false))
+	t.Func("H,histogram", "PROBE", "a histogram of the value", add(true))
+	o.cumulative = t.Bool("c,cumulative", "count on from interval to interval")
 	t.CountFlag("n,number")
 	t.Duration()
 	t.Interval(time.Second)
-	if err := t.Parse(args, stdout); err != nil {
-		return err
+	err := t.Parse(args, stdout)
+	if err == nil && o.dists == nil {
+		err = t.Usagef("-C or -H is missing")
 	}
-	if len(probes) == 0 {
-		return t.Usagef("-C or -H is missing")
-	}
+	return o, err
+}
 
+// program counts the values of all probes.
+func (o *options) program() (*action.Program, error) {
 	p := action.NewProgram("argdist")
-	var dists []*dist
-	for i, text := range probes {
-		spec, err := expr.ParseSpec(text, *pid)
+	for i, d := range o.dists {
+		spec, err := expr.ParseSpec(d.text, *o.pid)
 		if err != nil {
-			return t.Usagef("%w", err)
+			return nil, o.Usagef("%w", err)
 		}
-		d, err := newDist(text, spec, kinds[i] == "H", i)
-		if err != nil {
-			return t.Usagef("%s: %w", text, err)
+		if err := d.parse(spec, i); err != nil {
+			return nil, o.Usagef("%s: %w", d.text, err)
 		}
-		dists = append(dists, d)
 		p.On(spec.Target, func(c *action.Ctx) {
-			tool.FilterPID(c, *pid)
-			tool.FilterTID(c, *tid)
+			tool.FilterPID(c, *o.pid)
+			tool.FilterTID(c, *o.tid)
 			expr.Filter(c, spec.Filter)
 			d.observe(c)
 		})
 	}
-	return t.Run(ctx, stdout, "Tracing", func(s *tool.Session) error {
-		shows := make([]func() error, len(dists))
-		for i, d := range dists {
-			var err error
-			if shows[i], err = d.open(s, *top, *cumulative); err != nil {
+	return p, nil
+}
+
+// show prints the values of every interval.
+func (o *options) show(s *tool.Session) error {
+	shows := make([]func() error, len(o.dists))
+	for i, d := range o.dists {
+		open, err := d.openCounts, error(nil)
+		if d.histogram {
+			open = d.openHist
+		}
+		if shows[i], err = open(s, o); err != nil {
+			return err
+		}
+	}
+	return s.Every(func() error {
+		s.Printf("[%s]\n", s.Now().Format("15:04:05"))
+		for i, show := range shows {
+			s.Printf("%s\n", o.dists[i].text)
+			if err := show(); err != nil {
 				return err
 			}
 		}
-		return s.Every(func() error {
-			s.Printf("[%s]\n", s.Now().Format("15:04:05"))
-			for i, show := range shows {
-				s.Printf("%s\n", dists[i].text)
-				if err := show(); err != nil {
-					return err
-				}
-			}
-			return nil
-		})
-	}, p)
+		return nil
+	})
 }
 
-func newDist(text string, spec expr.Spec, histogram bool, i int) (*dist, error) {
-	values, err := expr.ParseList(spec.Rest, spec.Target)
-	if err != nil {
-		return nil, err
+// parse reads the values, and makes what counts them.
+func (d *dist) parse(spec expr.Spec, i int) (err error) {
+	if d.values, err = expr.ParseList(spec.Rest, spec.Target); err != nil {
+		return err
 	}
-	d := &dist{text: text, values: values}
 	texts := 0
-	for _, v := range values {
+	for _, v := range d.values {
 		if expr.Text(v) {
 			texts++
 		}
 	}
-	switch {
-	case histogram && (len(values) != 1 || texts > 0):
-		return nil, fmt.Errorf("-H takes one number")
-	case len(values) == 0 || texts > 2 || len(values)-texts > 4:
-		return nil, fmt.Errorf("-C takes from one to four numbers and two texts")
-	case histogram:
+	switch n := len(d.values); {
+	case d.histogram && (n != 1 || texts > 0):
+		return fmt.Errorf("-H takes one number")
+	case n == 0 || texts > 2 || n-texts > 4:
+		return fmt.Errorf("-C takes from one to four numbers and two texts")
+	case d.histogram:
 		d.hist = action.NewHist(fmt.Sprintf("hist%d", i))
 	default:
 		d.counts = action.NewCounter[key](fmt.Sprintf("counts%d", i), 0)
 	}
-	return d, nil
+	return nil
 }
 
 // observe counts the values of an event.
 func (d *dist) observe(c *action.Ctx) {
-	if d.hist != nil {
+	if d.histogram {
 		d.hist.Observe(c, d.values[0])
 		return
 	}
@@ -156,29 +182,31 @@ func (d *dist) observe(c *action.Ctx) {
 	d.counts.Inc(c, parts...)
 }
 
-// open returns what shows the values of an interval.
-func (d *dist) open(s *tool.Session, top int, cumulative bool) (func() error, error) {
-	if d.hist != nil {
-		read, err := tool.Hists(s, d.hist)
-		sum := new(hist.Log2)
-		return func() error {
-			hists, err := read()
-			for _, h := range hists {
-				shown := h.Value
-				if cumulative {
-					err = errors.Join(err, sum.Merge(shown))
-					shown = sum
-				}
-				s.Hist(shown, d.values[0].String(), "", nil)
+// openHist returns what shows the histogram of an interval.
+func (d *dist) openHist(s *tool.Session, o *options) (func() error, error) {
+	read, err := tool.Hists(s, d.hist)
+	sum := new(hist.Log2)
+	return func() error {
+		hists, err := read()
+		for _, h := range hists {
+			shown := h.Value
+			if *o.cumulative {
+				err = errors.Join(err, sum.Merge(shown))
+				shown = sum
 			}
-			return err
-		}, err
-	}
+			s.Hist(shown, d.values[0].String(), "", nil)
+		}
+		return err
+	}, err
+}
+
+// openCounts returns what shows the counts of an interval.
+func (d *dist) openCounts(s *tool.Session, o *options) (func() error, error) {
 	read, err := tool.Counts(s, d.counts)
 	sums := map[key]uint64{}
 	return func() error {
 		entries, err := read()
-		if cumulative {
+		if *o.cumulative {
 			for _, e := range entries {
 				sums[e.Key] += e.Value
 			}
@@ -187,13 +215,13 @@ func (d *dist) open(s *tool.Session, top int, cumulative bool) (func() error, er
 				entries = append(entries, mapx.Entry[key, uint64]{Key: k, Value: sums[k]})
 			}
 		}
-		if top > 0 {
-			entries = entries[:min(top, len(entries))]
+		if *o.top > 0 {
+			entries = entries[:min(*o.top, len(entries))]
 		}
 		tab := s.Table("COUNT %-10d", "EVENT %s")
 		tab.Header()
-		for i := len(entries) - 1; i >= 0; i-- { // the most frequent last, as BCC prints them
-			tab.Row(entries[i].Value, d.event(entries[i].Key))
+		for _, e := range slices.Backward(entries) { // the most frequent last, as BCC prints them
+			tab.Row(e.Value, d.event(e.Key))
 		}
 		return err
 	}, err

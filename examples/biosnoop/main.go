@@ -87,17 +87,13 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	return t.Run(ctx, stdout, "Tracing block device I/O", func(s *tool.Session) error {
 		tab := s.Table("TIME(s) %-11.6f", "COMM %-14s", "PID %-7d", "DISK %-8s", "T %-1s", "P %-1s", "SECTOR %-10d", "BYTES %-7d", "QUE(ms) %8.3f", "LAT(ms) %8.3f")
 		tab.Show("QUE(ms)", *queued).Show("P", *pattern).Header()
-		var first uint64
 		ends := stream{}
 		return tool.Each(s, events, func(e *done) error {
-			if first == 0 {
-				first = e.Nsecs
-			}
-			name := s.Disk(e.Dev)
+			at, name := s.Seconds(e.Nsecs), s.Disk(e.Dev)
 			if *disk != "" && name != *disk {
 				return nil
 			}
-			return tab.Row(float64(e.Nsecs-first)/1e9, e.Start.Comm, e.Start.PID, name, direction(e.Flags), ends.pattern(e), e.Sector, e.Start.Bytes,
+			return tab.Row(at, e.Start.Comm, e.Start.PID, name, direction(e.Flags), ends.pattern(e), e.Sector, e.Start.Bytes,
 				float64(e.Start.Issued-e.Start.Inserted)/1e6, float64(e.Nsecs-e.Start.Issued)/1e6)
 		})
 	}, p)

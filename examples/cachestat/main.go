@@ -58,17 +58,9 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	}
 
 	return t.Run(ctx, stdout, "Counting page cache accesses", func(s *tool.Session) error {
-		read, err := tool.Counts(s, counts)
-		if err != nil {
-			return err
-		}
 		tab := s.Table("TIME %-8s", "HITS %8d", "MISSES %8d", "DIRTIES %8d", "HITRATIO(%) %11.2f", "BUFFERS(MB) %11d", "CACHED(MB) %11d")
 		tab.Show("TIME", *times).Header()
-		return s.Every(func() error {
-			entries, err := read()
-			if err != nil {
-				return err
-			}
+		return tool.EachCounts(s, counts, func(entries []mapx.Entry[uint32, uint64]) error {
 			mem, err := s.Meminfo()
 			if err != nil {
 				return err

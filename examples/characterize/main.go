@@ -17,6 +17,7 @@ import (
 	"os"
 
 	"github.com/borescope/borescope/probe/action"
+	"github.com/borescope/borescope/probe/ir"
 	"github.com/borescope/borescope/probe/tool"
 	"github.com/borescope/borescope/probe/tool/expr"
 )
@@ -42,66 +43,97 @@ type (
 	}
 )
 
+// options are the command line's.
+type options struct {
+	*tool.Tool
+	pid, top *int
+	spec     expr.Spec
+	values   []*ir.Expr // one or none
+}
+
+// counters are the four answers.
+type counters struct {
+	who  *action.Counter[process]
+	why  *action.Counter[path]
+	what *action.Counter[value]
+	when *action.Counter[uint64] // by second
+}
+
 func run(ctx context.Context, args []string, stdout io.Writer) error {
+	o, err := parse(args, stdout)
+	if err != nil {
+		return err
+	}
+	m := &counters{
+		action.NewCounter[process]("who", 0), action.NewCounter[path]("why", 0),
+		action.NewCounter[value]("what", 0), action.NewCounter[uint64]("when", 0),
+	}
+	start := fmt.Sprintf("Characterizing %v", o.spec.Target)
+	return o.Run(ctx, stdout, start, func(s *tool.Session) error { return o.show(s, m) }, o.program(m))
+}
+
+func parse(args []string, stdout io.Writer) (*options, error) {
 	t := tool.New("characterize", "Characterize a workload: who causes an event, why (by stack), what it is\n"+
 		"(by a value), and how it goes over time. An EVENT is TARGET [/FILTER/] [VALUE]:\n"+
 		"a target of bpftrace's, C's expressions.",
 		"characterize 't:syscalls:sys_enter_read args.count'", "sizes of reads",
 		"characterize -d 10 't:block:block_rq_issue comm'", "disk I/O, by whom")
 	t.Operands("EVENT", 1, 1)
-	pid := t.PID()
-	top := t.Int("n", "N", 5, "so many processes, stacks and values, the most frequent")
+	o := &options{Tool: t, pid: t.PID()}
+	o.top = t.Int("n", "N", 5, "so many processes, stacks and values, the most frequent")
 	t.Duration()
-	if err := t.Parse(args, stdout); err != nil {
-		return err
-	}
-	spec, err := expr.ParseSpec(t.Args()[0], *pid)
+	err := t.Parse(args, stdout)
 	if err != nil {
-		return t.Usagef("%w", err)
+		return nil, err
 	}
-	values, err := expr.ParseList(spec.Rest, spec.Target)
-	if err != nil {
-		return t.Usagef("%w", err)
+	if o.spec, err = expr.ParseSpec(t.Args()[0], *o.pid); err == nil {
+		o.values, err = expr.ParseList(o.spec.Rest, o.spec.Target)
 	}
-	if len(values) > 1 {
-		return t.Usagef("%s: an event has one value at most", spec.Rest)
+	switch {
+	case err != nil:
+		return nil, t.Usagef("%w", err)
+	case len(o.values) > 1:
+		return nil, t.Usagef("%s: an event has one value at most", o.spec.Rest)
 	}
+	return o, nil
+}
 
-	who := action.NewCounter[process]("who", 0)
-	why := action.NewCounter[path]("why", 0)
-	what := action.NewCounter[value]("what", 0)
-	when := action.NewCounter[uint64]("when", 0)
+// program counts an event for all four.
+func (o *options) program(m *counters) *action.Program {
 	p := action.NewProgram("characterize")
-	p.On(spec.Target, func(c *action.Ctx) {
-		tool.FilterPID(c, *pid)
-		expr.Filter(c, spec.Filter)
-		who.Inc(c, c.PID(), c.Comm())
-		why.Inc(c, c.PID(), c.Kstack(20), c.Ustack(20))
-		when.Inc(c, c.Nsecs().Div(1_000_000_000))
-		for _, v := range values {
+	p.On(o.spec.Target, func(c *action.Ctx) {
+		tool.FilterPID(c, *o.pid)
+		expr.Filter(c, o.spec.Filter)
+		m.who.Inc(c, c.PID(), c.Comm())
+		m.why.Inc(c, c.PID(), c.Kstack(20), c.Ustack(20))
+		m.when.Inc(c, c.Nsecs().Div(1_000_000_000))
+		for _, v := range o.values {
 			if expr.Text(v) {
-				what.Inc(c, 0, v)
+				m.what.Inc(c, 0, v)
 			} else {
-				what.Inc(c, v, "")
+				m.what.Inc(c, v, "")
 			}
 		}
 	})
-	return t.Run(ctx, stdout, fmt.Sprintf("Characterizing %v", spec.Target), func(s *tool.Session) error {
-		if *pid != 0 {
-			s.Observe(*pid) // it may end before its stacks are named
-		}
-		show := []func() error{showWho(s, who, *top), showWhy(s, why, *top)}
-		for _, v := range values {
-			show = append(show, showWhat(s, what, v, *top))
-		}
-		show = append(show, showWhen(s, t.JSON(), when))
-		return s.Every(func() error {
-			for _, fn := range show {
-				if err := fn(); err != nil {
-					return err
-				}
+	return p
+}
+
+// show prints the answers at the end.
+func (o *options) show(s *tool.Session, m *counters) error {
+	if *o.pid != 0 {
+		s.Observe(*o.pid) // it may end before its stacks are named
+	}
+	answers := []func() error{showWho(s, m.who, *o.top), showWhy(s, m.why, *o.top)}
+	for _, v := range o.values {
+		answers = append(answers, showWhat(s, m.what, v, *o.top))
+	}
+	answers = append(answers, showWhen(s, o.JSON(), m.when))
+	return s.Every(func() error {
+		for _, fn := range answers {
+			if err := fn(); err != nil {
+				return err
 			}
-			return nil
-		})
-	}, p)
+		}
+		return nil
+	})
 }

@@ -17,6 +17,7 @@ import (
 	"context"
 	"io"
 	"os"
+	"regexp"
 	"strconv"
 	"strings"
 
@@ -38,35 +39,52 @@ type part struct {
 	Arg            [128]byte
 }
 
+// options are the command line's.
+type options struct {
+	*tool.Tool
+	clock, times, users, failed, quote *bool
+	uid, parent, most                  *int
+	match, line                        *regexp.Regexp
+}
+
 func run(ctx context.Context, args []string, stdout io.Writer) error {
+	o, err := parse(args, stdout)
+	if err != nil {
+		return err
+	}
+	p, events := o.program()
+	return o.Run(ctx, stdout, "Tracing exec calls", func(s *tool.Session) error {
+		return o.show(s, events)
+	}, p)
+}
+
+func parse(args []string, stdout io.Writer) (*options, error) {
 	t := tool.New("execsnoop", "Trace exec calls: every program that is started, with its arguments.",
 		"execsnoop -T", "with the time of day",
 		"execsnoop -x -n mount", "commands named so, also those that failed")
-	clock := t.Bool("T,time", "with the time of day")
-	times := t.Bool("t,timestamp", "with seconds since the first event")
-	users := t.Bool("U,print-uid", "with the user's id")
-	failed := t.Bool("x,fails", "also calls that failed")
-	quote := t.Bool("q,quote", "arguments in quotes")
-	uid := t.UID("u,uid")
-	parent := t.Int("P,ppid", "PID", 0, "only children of this process")
-	match := t.Regexp("n,name", "REGEX", "only commands whose name or file matches")
-	line := t.Regexp("l,line", "REGEX", "only commands whose line matches")
-	most := t.Int("max-args", "N", 20, "show so many arguments")
-	t.Duration()
-	if err := t.Parse(args, stdout); err != nil {
-		return err
+	o := &options{
+		Tool:   t,
+		clock:  t.Bool("T,time", "with the time of day"),
+		times:  t.Bool("t,timestamp", "with seconds since the first event"),
+		users:  t.Bool("U,print-uid", "with the user's id"),
+		failed: t.Bool("x,fails", "also calls that failed"),
+		quote:  t.Bool("q,quote", "arguments in quotes"),
+		uid:    t.UID("u,uid"),
+		parent: t.Int("P,ppid", "PID", 0, "only children of this process"),
+		match:  t.Regexp("n,name", "REGEX", "only commands whose name or file matches"),
+		line:   t.Regexp("l,line", "REGEX", "only commands whose line matches"),
+		most:   t.Int("max-args", "N", 20, "show so many arguments"),
 	}
+	t.Duration()
+	return o, t.Parse(args, stdout)
+}
 
+// program emits the arguments of a call one by one when it begins, and its end.
+func (o *options) program() (*action.Program, *action.Events[part]) {
 	events := action.NewEvents[part]("execs", 1<<20)
 	p := action.NewProgram("execsnoop")
-	filter := func(c *action.Ctx) {
-		tool.FilterUID(c, *uid)
-		if *parent != 0 {
-			c.ReturnUnless(c.PPID().Eq(*parent))
-		}
-	}
 	p.On(probe.Tracepoint{Group: "syscalls", Name: "sys_enter_execve"}, func(c *action.Ctx) {
-		filter(c)
+		o.filter(c)
 		emit := func(arg action.Str, more bool) {
 			events.Emit(c, func(e *part, b *action.Bind) {
 				b.Set(&e.PID, c.PID())
@@ -76,14 +94,14 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 		}
 		emit(c.Field("filename").UserStr(128), false)
 		argv := c.Field("argv").Ptr()
-		c.Loop(*most, 64, func(i action.Int) {
+		c.Loop(*o.most, 64, func(i action.Int) {
 			arg := c.Let(argv.Index(i.Add(1)))
 			c.If(arg.Eq(0), func() { c.Break() })
-			c.If(i.Eq(*most-1), func() { emit(arg.UserStr(1), true) }, func() { emit(arg.UserStr(128), false) })
+			c.If(i.Eq(*o.most-1), func() { emit(arg.UserStr(1), true) }, func() { emit(arg.UserStr(128), false) })
 		})
 	})
 	p.On(probe.Tracepoint{Group: "syscalls", Name: "sys_exit_execve"}, func(c *action.Ctx) {
-		filter(c)
+		o.filter(c)
 		events.Emit(c, func(e *part, b *action.Bind) {
 			b.Set(&e.Nsecs, c.Nsecs())
 			b.Set(&e.PID, c.PID())
@@ -94,33 +112,39 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 			b.Set(&e.Comm, c.Comm())
 		})
 	})
+	return p, events
+}
 
-	return t.Run(ctx, stdout, "Tracing exec calls", func(s *tool.Session) error {
-		tab := s.Table("TIME %-8s", "TIME(s) %-10.3f", "UID %-6d", "PCOMM %-16s", "PID %-7d", "PPID %-7d", "RET %3d", "ARGS %s")
-		tab.Show("TIME", *clock).Show("TIME(s)", *times).Show("UID", *users).Header()
-		begun := map[uint32][]string{}
-		var first uint64
-		return tool.Each(s, events, func(e *part) error {
-			if !e.End {
-				begun[e.PID] = append(begun[e.PID], argument(e, *quote))
-				return nil
-			}
-			words := begun[e.PID]
-			delete(begun, e.PID)
-			if words == nil || e.Ret < 0 && !*failed || !line.MatchString(strings.Join(words, " ")) ||
-				!match.MatchString(e.Comm.String()) && !match.MatchString(words[0]) {
-				return nil
-			}
-			if first == 0 {
-				first = e.Nsecs
-			}
-			row := tab.Row
-			if e.Ret < 0 {
-				row = tab.Alert
-			}
-			return row(s.Time(e.Nsecs).Format("15:04:05"), float64(e.Nsecs-first)/1e9, e.UID, e.Comm, e.PID, e.PPID, e.Ret, strings.Join(words, " "))
-		})
-	}, p)
+func (o *options) filter(c *action.Ctx) {
+	tool.FilterUID(c, *o.uid)
+	if *o.parent != 0 {
+		c.ReturnUnless(c.PPID().Eq(*o.parent))
+	}
+}
+
+// show prints calls as they end.
+func (o *options) show(s *tool.Session, events *action.Events[part]) error {
+	tab := s.Table("TIME %-8s", "TIME(s) %-10.3f", "UID %-6d", "PCOMM %-16s", "PID %-7d", "PPID %-7d", "RET %3d", "ARGS %s")
+	tab.Show("TIME", *o.clock).Show("TIME(s)", *o.times).Show("UID", *o.users).Header()
+	begun := map[uint32][]string{}
+	return tool.Each(s, events, func(e *part) error {
+		if !e.End {
+			begun[e.PID] = append(begun[e.PID], argument(e, *o.quote))
+			return nil
+		}
+		words := begun[e.PID]
+		delete(begun, e.PID)
+		if words == nil || e.Ret < 0 && !*o.failed || !o.line.MatchString(strings.Join(words, " ")) ||
+			!o.match.MatchString(e.Comm.String()) && !o.match.MatchString(words[0]) {
+			return nil
+		}
+		row := tab.Row
+		if e.Ret < 0 {
+			row = tab.Alert
+		}
+		return row(s.Time(e.Nsecs).Format("15:04:05"), s.Seconds(e.Nsecs), e.UID, e.Comm, e.PID, e.PPID,
+			e.Ret, strings.Join(words, " "))
+	})
 }
 
 // argument is one word of the command as it is printed.

@@ -56,31 +56,51 @@ var operations = []struct {
 	{"S", "ext4_sync_file", 0, false},
 }
 
+// options are the command line's.
+type options struct {
+	*tool.Tool
+	pid      *int
+	csv      *bool
+	shortest float64 // milliseconds
+}
+
 func run(ctx context.Context, args []string, stdout io.Writer) error {
+	o, err := parse(args, stdout)
+	if err != nil {
+		return err
+	}
+	p, events := o.program()
+	start := fmt.Sprintf("Tracing ext4 operations slower than %g ms", o.shortest)
+	return o.Run(ctx, stdout, start, func(s *tool.Session) error { return o.show(s, events) }, p)
+}
+
+func parse(args []string, stdout io.Writer) (*options, error) {
 	t := tool.New("ext4slower", "Trace ext4 reads, writes, opens and syncs that take longer than MIN_MS (10).",
 		"ext4slower 1", "longer than 1 ms",
 		"ext4slower -j 0", "all, as comma-separated values")
 	t.Operands("[MIN_MS]", 0, 1)
-	pid := t.PID()
-	csv := t.Bool("j,csv", "comma-separated values, times in microseconds")
+	o := &options{Tool: t, pid: t.PID()}
+	o.csv = t.Bool("j,csv", "comma-separated values, times in microseconds")
 	t.Duration()
 	if err := t.Parse(args, stdout); err != nil {
-		return err
+		return nil, err
 	}
-	shortest := 10.0
-	if words := t.Args(); len(words) > 0 {
-		var err error
-		if shortest, err = strconv.ParseFloat(words[0], 64); err != nil || shortest < 0 {
-			return t.Usagef("%q is not a number of milliseconds", words[0])
-		}
+	least := append(t.Args(), "10")[0]
+	var err error
+	if o.shortest, err = strconv.ParseFloat(least, 64); err != nil || o.shortest < 0 {
+		return nil, t.Usagef("%q is not a number of milliseconds", least)
 	}
+	return o, nil
+}
 
+// program emits the operations that took long.
+func (o *options) program() (*action.Program, *action.Events[slow]) {
 	calls := action.NewPair[call]("calls", 0)
 	events := action.NewEvents[slow]("slow", 1<<20)
 	p := action.NewProgram("ext4slower")
 	for i, op := range operations {
 		p.On(probe.Fentry{Symbol: op.function}, func(c *action.Ctx) {
-			tool.FilterPID(c, *pid)
+			tool.FilterPID(c, *o.pid)
 			file, offset := c.Arg(op.file), c.Const(0)
 			if op.kiocb {
 				iocb := file.Ptr()
@@ -89,10 +109,10 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 			calls.Enter(c, action.Key(c.Nsecs(), file.As(ir.Uint64Type()), offset))
 		})
 		p.On(probe.Fexit{Symbol: op.function}, func(c *action.Ctx) {
-			tool.FilterPID(c, *pid)
+			tool.FilterPID(c, *o.pid)
 			calls.Leave(c, func(v action.Int) {
 				took := c.Let(c.Nsecs().Sub(v.Elem("Nsecs")))
-				c.ReturnUnless(took.Ge(int64(shortest * 1e6)))
+				c.ReturnUnless(took.Ge(int64(o.shortest * 1e6)))
 				file := v.Elem("File").PtrTo("struct file", false)
 				events.Emit(c, func(e *slow, b *action.Bind) {
 					b.Set(&e.Nsecs, c.Nsecs())
@@ -107,25 +127,26 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 			})
 		})
 	}
+	return p, events
+}
 
-	start := fmt.Sprintf("Tracing ext4 operations slower than %g ms", shortest)
-	return t.Run(ctx, stdout, start, func(s *tool.Session) error {
-		tab := s.Table("TIME %-8s", "COMM %-14s", "PID %-7d", "T %-1s", "BYTES %-7d", "OFF_KB %-8d", "LAT(ms) %7.2f", "FILENAME %s")
-		if *csv {
-			s.Printf("ENDTIME_us,TASK,PID,TYPE,BYTES,OFFSET_b,LATENCY_us,FILE\n")
-		} else {
-			tab.Header()
+// show prints operations as they end.
+func (o *options) show(s *tool.Session, events *action.Events[slow]) error {
+	tab := s.Table("TIME %-8s", "COMM %-14s", "PID %-7d", "T %-1s", "BYTES %-7d", "OFF_KB %-8d", "LAT(ms) %7.2f", "FILENAME %s")
+	if *o.csv {
+		s.Printf("ENDTIME_us,TASK,PID,TYPE,BYTES,OFFSET_b,LATENCY_us,FILE\n")
+	} else {
+		tab.Header()
+	}
+	return tool.Each(s, events, func(e *slow) error {
+		op, name, bytes := operations[e.Op], action.Text(e.Name[:]), int64(0)
+		if op.kiocb {
+			bytes = max(e.Ret, 0)
 		}
-		return tool.Each(s, events, func(e *slow) error {
-			op, name, bytes := operations[e.Op], action.Text(e.Name[:]), int64(0)
-			if op.kiocb {
-				bytes = max(e.Ret, 0)
-			}
-			if *csv && !t.JSON() {
-				s.Printf("%d,%s,%d,%s,%d,%d,%d,%s\n", e.Nsecs/1000, e.Comm, e.PID, op.letter, bytes, e.Offset, e.Duration/1000, name)
-				return nil
-			}
-			return tab.Row(s.Time(e.Nsecs).Format("15:04:05"), e.Comm, e.PID, op.letter, bytes, e.Offset/1024, float64(e.Duration)/1e6, name)
-		})
-	}, p)
+		if *o.csv && !o.JSON() {
+			s.Printf("%d,%s,%d,%s,%d,%d,%d,%s\n", e.Nsecs/1000, e.Comm, e.PID, op.letter, bytes, e.Offset, e.Duration/1000, name)
+			return nil
+		}
+		return tab.Row(s.Time(e.Nsecs).Format("15:04:05"), e.Comm, e.PID, op.letter, bytes, e.Offset/1024, float64(e.Duration)/1e6, name)
+	})
 }

@@ -53,75 +53,94 @@ var orders = map[string]func(u []int64) int64{
 	"rbytes": func(u []int64) int64 { return u[rbytes] }, "wbytes": func(u []int64) int64 { return u[wbytes] },
 }
 
+// options are the command line's.
+type options struct {
+	*tool.Tool
+	pid, most *int
+	all       *bool
+	order     func(u []int64) int64
+}
+
 func run(ctx context.Context, args []string, stdout io.Writer) error {
+	o, err := parse(args, stdout)
+	if err != nil {
+		return err
+	}
+	sums := action.NewSum[file]("sums", 1<<14)
+	sums.Flip()
+	return o.Run(ctx, stdout, "Tracing reads and writes of files", func(s *tool.Session) error {
+		return o.show(s, sums)
+	}, o.programs(sums)...)
+}
+
+func parse(args []string, stdout io.Writer) (*options, error) {
 	t := tool.New("filetop", "Show which files are read and written, by thread, the most used first.",
 		"filetop -C 5 12", "every five seconds for a minute, one below the other",
 		"filetop -s reads -r 5", "the five files that are read most often")
-	pid := t.PID()
-	all := t.Bool("a,all-files", "with sockets, pipes and all that is no regular file")
-	most := t.Int("r,maxrows", "ROWS", 20, "so many rows")
-	order := "all"
+	o := &options{
+		Tool:  t,
+		pid:   t.PID(),
+		all:   t.Bool("a,all-files", "with sockets, pipes and all that is no regular file"),
+		most:  t.Int("r,maxrows", "ROWS", 20, "so many rows"),
+		order: orders["all"],
+	}
 	t.Func("s,sort", "COLUMN", "sort by all, reads, writes, rbytes or wbytes", func(s string) error {
-		order = s
-		if _, ok := orders[s]; !ok {
+		if o.order = orders[s]; o.order == nil {
 			return fmt.Errorf("%q is no column", s)
 		}
 		return nil
 	})
 	t.Redraw()
 	t.Interval(time.Second)
-	if err := t.Parse(args, stdout); err != nil {
-		return err
-	}
+	return o, t.Parse(args, stdout)
+}
 
-	sums := action.NewSum[file]("sums", 1<<14)
-	sums.Flip()
-	add := func(c *action.Ctx, f action.Ptr, sum int, bytes action.Int) {
-		kind := c.Let(f.Member("f_inode->i_mode").And(format))
-		if !*all {
-			c.ReturnUnless(kind.Eq(regular))
-		}
-		inode, dev, name := f.Member("f_inode->i_ino"), f.Member("f_inode->i_sb->s_dev"), f.Member("f_path.dentry->d_name.name").Str(40)
-		for i, n := range []action.Int{c.Const(1), bytes} {
-			sums.Observe(c, n, inode, dev, c.TID(), kind, sum+i, c.Comm(), name)
-		}
-	}
+// programs add up at the kernel's functions or, where these cannot be had, at the
+// system calls.
+func (o *options) programs(sums *action.Number[file]) []*action.Program {
 	functions, calls := action.NewProgram("filetop"), action.NewProgram("filetop")
 	for i, does := range []string{"read", "write"} {
 		functions.On(probe.Fentry{Symbol: "vfs_" + does}, func(c *action.Ctx) {
-			tool.FilterPID(c, *pid)
-			add(c, c.Arg(0).Ptr(), 2*i, c.Arg(2))
+			tool.FilterPID(c, *o.pid)
+			o.add(c, sums, c.Arg(0).Ptr(), 2*i, c.Arg(2))
 		})
 		calls.On(tool.Tracepoints("syscalls", "sys_enter_"+does, "sys_enter_p"+does+"64"), func(c *action.Ctx) {
-			tool.FilterPID(c, *pid)
+			tool.FilterPID(c, *o.pid)
 			table, fd := c.CurTask().MemberPtr("files->fdt"), c.Let(c.Field("fd"))
 			c.ReturnUnless(fd.Ge(0).And(fd.Lt(table.Member("max_fds"))))
 			f := table.MemberPtr("fd").Index(fd).Ptr()
 			c.ReturnUnless(f.Ne(0)) // not an open file
-			add(c, f, 2*i, c.Field("count"))
+			o.add(c, sums, f, 2*i, c.Field("count"))
 		})
 	}
+	return []*action.Program{functions, calls}
+}
 
-	return t.Run(ctx, stdout, "Tracing reads and writes of files", func(s *tool.Session) error {
-		tab := s.Table("TID %-7d", "COMM %-16s", "READS %-6d", "WRITES %-6d", "R_Kb %-7d", "W_Kb %-7d", "T %-1s", "FILE %s")
-		read, err := tool.TakeSums(s, sums)
-		if err != nil {
-			return err
+// add has an action add to two sums of a file, of which sum is the first.
+func (o *options) add(c *action.Ctx, sums *action.Number[file], f action.Ptr, sum int, bytes action.Int) {
+	kind := c.Let(f.Member("f_inode->i_mode").And(format))
+	if !*o.all {
+		c.ReturnUnless(kind.Eq(regular))
+	}
+	inode, dev, name := f.Member("f_inode->i_ino"), f.Member("f_inode->i_sb->s_dev"), f.Member("f_path.dentry->d_name.name").Str(40)
+	for i, n := range []action.Int{c.Const(1), bytes} {
+		sums.Observe(c, n, inode, dev, c.TID(), kind, sum+i, c.Comm(), name)
+	}
+}
+
+// show prints the files of every interval.
+func (o *options) show(s *tool.Session, sums *action.Number[file]) error {
+	tab := s.Table("TID %-7d", "COMM %-16s", "READS %-6d", "WRITES %-6d", "R_Kb %-7d", "W_Kb %-7d", "T %-1s", "FILE %s")
+	return tool.EachSums(s, sums, func(now map[file]int64) error {
+		err := s.Loadavg()
+		tab.Header()
+		rows := tool.Rows(now, sumsOfFile, func(f *file) *uint32 { return &f.Sum })
+		files := tool.Largest(rows, o.order)
+		for _, f := range files[:min(*o.most, len(files))] {
+			u, kind := rows[f], map[uint32]string{regular: "R", socket: "S"}[f.Type]
+			tab.Row(f.TID, f.Comm, u[reads], u[writes], u[rbytes]/1024, u[wbytes]/1024, cmp.Or(kind, "O"), action.Text(f.Name[:]))
 		}
-		return s.Every(func() error {
-			now, err := read()
-			if err == nil {
-				err = s.Loadavg()
-			}
-			tab.Header()
-			rows := tool.Rows(now, sumsOfFile, func(f *file) *uint32 { return &f.Sum })
-			files := tool.Largest(rows, orders[order])
-			for _, f := range files[:min(*most, len(files))] {
-				u, kind := rows[f], map[uint32]string{regular: "R", socket: "S"}[f.Type]
-				tab.Row(f.TID, f.Comm, u[reads], u[writes], u[rbytes]/1024, u[wbytes]/1024, cmp.Or(kind, "O"), action.Text(f.Name[:]))
-			}
-			s.Printf("\n")
-			return err
-		})
-	}, functions, calls)
+		s.Printf("\n")
+		return err
+	})
 }

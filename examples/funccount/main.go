@@ -60,16 +60,8 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 		counts.Inc(c, c.Probe())
 	})
 	return t.Run(ctx, stdout, fmt.Sprintf("Counting %v", target), func(s *tool.Session) error {
-		read, err := tool.Counts(s, counts)
-		if err != nil {
-			return err
-		}
 		tab := s.Table("FUNC %-40s", "COUNT %8d")
-		return s.Every(func() error {
-			entries, err := read()
-			if err != nil {
-				return err
-			}
+		return tool.EachCounts(s, counts, func(entries []mapx.Entry[uint32, uint64]) error {
 			slices.SortFunc(entries, func(a, b mapx.Entry[uint32, uint64]) int {
 				return cmp.Or(cmp.Compare(a.Value, b.Value), cmp.Compare(a.Key, b.Key))
 			})

@@ -37,67 +37,90 @@ import (
 
 func main() { os.Exit(tool.Main("funclatency", run)) }
 
+// options are the command line's.
+type options struct {
+	*tool.Tool
+	pid         *int
+	each, times *bool
+	entry, back probe.Target
+	unit        string
+	per         int64 // nanoseconds
+}
+
 func run(ctx context.Context, args []string, stdout io.Writer) error {
+	o, err := parse(args, stdout)
+	if err != nil {
+		return err
+	}
+	p, lats := o.program()
+	return o.Run(ctx, stdout, fmt.Sprintf("Timing %v", o.entry), func(s *tool.Session) error {
+		return o.show(s, lats)
+	}, p)
+}
+
+func parse(args []string, stdout io.Writer) (*options, error) {
 	t := tool.New("funclatency", "Measure how long calls of kernel and user functions take, as a histogram.\n"+
 		"A target is one of bpftrace's, with wildcards: vfs_*, uprobe:libc:malloc",
 		"funclatency -u vfs_read 1", "in microseconds, every second",
 		"funclatency -F -p 181 'uprobe:libc:*alloc'", "for each function")
 	t.Operands("TARGET", 1, 1)
-	pid := t.PID()
+	o := &options{Tool: t, pid: t.PID(), unit: "nsecs", per: 1}
 	micros := t.Bool("u,microseconds", "in microseconds instead of nanoseconds")
 	millis := t.Bool("m,milliseconds", "in milliseconds")
-	each := t.Bool("F,function", "a histogram for each function")
-	times := t.Bool("T,timestamp", "with the time of day")
+	o.each = t.Bool("F,function", "a histogram for each function")
+	o.times = t.Bool("T,timestamp", "with the time of day")
 	regexps := t.Bool("r,regexp", "the target's last part is a regular expression")
 	t.Duration()
 	t.Interval(0)
-	if err := t.Parse(args, stdout); err != nil {
-		return err
-	}
-	entry, err := t.Target(t.Args()[0], *regexps, *pid)
+	err := t.Parse(args, stdout)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	back, err := returns(entry)
-	if err != nil {
-		return t.Usagef("%w", err)
-	}
-	unit, per := "nsecs", int64(1)
 	switch {
 	case *micros:
-		unit, per = "usecs", 1000
+		o.unit, o.per = "usecs", 1000
 	case *millis:
-		unit, per = "msecs", 1_000_000
+		o.unit, o.per = "msecs", 1_000_000
 	}
 	t.Options.Resolve = &probe.Options{NoTypes: true}
+	if o.entry, err = t.Target(t.Args()[0], *regexps, *o.pid); err != nil {
+		return nil, err
+	}
+	if o.back, err = returns(o.entry); err != nil {
+		return nil, t.Usagef("%w", err)
+	}
+	return o, nil
+}
 
+// program measures from calls to their returns.
+func (o *options) program() (*action.Program, *action.Hist[uint32]) {
 	calls := action.NewPair[uint64]("calls", 0)
 	lats := action.NewHistBy[uint32]("lats", 0)
 	p := action.NewProgram("funclatency")
-	p.On(entry, func(c *action.Ctx) {
-		tool.FilterPID(c, *pid)
+	p.On(o.entry, func(c *action.Ctx) {
+		tool.FilterPID(c, *o.pid)
 		calls.Enter(c, c.Nsecs())
 	})
-	p.On(back, func(c *action.Ctx) {
-		tool.FilterPID(c, *pid)
+	p.On(o.back, func(c *action.Ctx) {
+		tool.FilterPID(c, *o.pid)
 		calls.Leave(c, func(t0 action.Int) {
 			key := c.Const(0)
-			if *each {
+			if *o.each {
 				key = c.Probe()
 			}
-			lats.Observe(c, c.Nsecs().Sub(t0).Div(per), key)
+			lats.Observe(c, c.Nsecs().Sub(t0).Div(o.per), key)
 		})
 	})
-	return t.Run(ctx, stdout, fmt.Sprintf("Timing %v", entry), func(s *tool.Session) error {
-		return tool.EachHist(s, lats, *times, func(key uint32, d *hist.Log2) {
-			label := ""
-			name, _, _ := strings.Cut(s.Probe(uint64(key)), " pid=")
-			if *each {
-				label = "function"
-			}
-			s.Hist(d, unit, label, name[strings.LastIndexByte(name, ':')+1:])
-		})
-	}, p)
+	return p, lats
+}
+
+// show prints histograms every interval.
+func (o *options) show(s *tool.Session, lats *action.Hist[uint32]) error {
+	label := map[bool]string{true: "function"}[*o.each]
+	return tool.EachHist(s, lats, *o.times, func(key uint32, d *hist.Log2) {
+		name, _, _ := strings.Cut(s.Probe(uint64(key)), " pid=")
+		s.Hist(d, o.unit, label, name[strings.LastIndexByte(name, ':')+1:])
+	})
 }
 
 // returns is the target that fires where calls that entry fires at return.

@@ -46,33 +46,58 @@ type part struct {
 	Manager, Pool uint64
 }
 
+// options are the command line's.
+type options struct {
+	*tool.Tool
+	least  *int
+	millis *bool
+	filter *string
+	pid    int
+}
+
 func run(ctx context.Context, args []string, stdout io.Writer) error {
+	o, err := parse(args, stdout)
+	if err != nil {
+		return err
+	}
+	p, events := o.program()
+	return o.Run(ctx, stdout, "Tracing garbage collections", func(s *tool.Session) error {
+		return o.show(s, events)
+	}, p)
+}
+
+func parse(args []string, stdout io.Writer) (*options, error) {
 	t := tool.New("javagc", "Trace the garbage collections of a Java process.",
 		"javagc 4711", "those of process 4711",
 		"javagc -M 10 4711", "those that took 10 ms or more")
 	t.Operands("PID", 1, 1)
-	least := t.Int("M", "MSECS", 0, "only those that took so long")
-	millis := t.Bool("m", "in milliseconds instead of microseconds")
-	filter := t.String("F", "TEXT", "only with this text in the description")
+	o := &options{
+		Tool:   t,
+		least:  t.Int("M", "MSECS", 0, "only those that took so long"),
+		millis: t.Bool("m", "in milliseconds instead of microseconds"),
+		filter: t.String("F", "TEXT", "only with this text in the description"),
+	}
 	t.Duration()
-	if err := t.Parse(args, stdout); err != nil {
-		return err
+	err := t.Parse(args, stdout)
+	if err != nil {
+		return nil, err
 	}
-	pid, err := strconv.Atoi(t.Args()[0])
-	if err != nil || pid <= 0 {
-		return t.Usagef("%q is not a process id", t.Args()[0])
+	if o.pid, err = strconv.Atoi(t.Args()[0]); err != nil || o.pid <= 0 {
+		return nil, t.Usagef("%q is not a process id", t.Args()[0])
 	}
+	return o, nil
+}
 
+// program keeps at a begin what there is, by key, and emits it at the end.
+func (o *options) program() (*action.Program, *action.Events[collection]) {
 	starts := action.NewHash[part, begun]("starts", 0)
 	events := action.NewEvents[collection]("collections", 0)
 	p := action.NewProgram("javagc")
-	at := func(name string) probe.Target {
-		return probe.USDT{Path: "libjvm.so", Provider: "hotspot", Name: name, PID: pid}
-	}
-	// watch keeps at a begin what there is, by key, and emits it at the end.
 	watch := func(name string, key func(c *action.Ctx) action.Tuple, value int, pool bool) {
-		p.On(at(name+"__begin"), func(c *action.Ctx) { starts.Set(c, key(c), action.Key(c.Nsecs(), c.Arg(value))) })
-		p.On(at(name+"__end"), func(c *action.Ctx) {
+		at := probe.USDT{Path: "libjvm.so", Provider: "hotspot", Name: name + "__begin", PID: o.pid}
+		p.On(at, func(c *action.Ctx) { starts.Set(c, key(c), action.Key(c.Nsecs(), c.Arg(value))) })
+		at.Name = name + "__end"
+		p.On(at, func(c *action.Ctx) {
 			starts.Take(c, key(c), func(v action.Int) {
 				events.Emit(c, func(e *collection, b *action.Bind) {
 					b.Set(&e.Begin, v.Elem("Nsecs"))
@@ -92,22 +117,24 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	// Arguments: manager, length of its name, pool, length of its name, bytes at
 	// first, used, committed, at most.
 	watch("mem__pool__gc", func(c *action.Ctx) action.Tuple { return action.Key(c.TID(), c.Arg(0), c.Arg(2)) }, 5, true)
+	return p, events
+}
 
+// show prints collections as they end.
+func (o *options) show(s *tool.Session, events *action.Events[collection]) error {
 	unit, per := "us", time.Microsecond
-	if *millis {
+	if *o.millis {
 		unit, per = "ms", time.Millisecond
 	}
-	return t.Run(ctx, stdout, "Tracing garbage collections", func(s *tool.Session) error {
-		tab := s.Table("START(s) %-9.3f", "TIME("+unit+") %-10.2f", "DESCRIPTION %s")
-		tab.Header()
-		return tool.Each(s, events, func(e *collection) error {
-			what := e.describe()
-			if e.Took < uint64(*least)*1e6 || !strings.Contains(what, *filter) {
-				return nil
-			}
-			return tab.Row(s.Time(e.Begin).Sub(s.Now()).Seconds(), float64(e.Took)/float64(per), what)
-		})
-	}, p)
+	tab := s.Table("START(s) %-9.3f", "TIME("+unit+") %-10.2f", "DESCRIPTION %s")
+	tab.Header()
+	return tool.Each(s, events, func(e *collection) error {
+		what := e.describe()
+		if e.Took < uint64(*o.least)*1e6 || !strings.Contains(what, *o.filter) {
+			return nil
+		}
+		return tab.Row(s.Time(e.Begin).Sub(s.Now()).Seconds(), float64(e.Took)/float64(per), what)
+	})
 }
 
 func (e *collection) describe() string {

@@ -17,6 +17,7 @@ import (
 	"os"
 	"strings"
 
+	"github.com/borescope/borescope/mapx"
 	"github.com/borescope/borescope/pmc"
 	"github.com/borescope/borescope/probe"
 	"github.com/borescope/borescope/probe/action"
@@ -32,74 +33,95 @@ type where struct {
 	Missed        uint32 // 0 or 1
 }
 
+// options are the command line's.
+type options struct {
+	*tool.Tool
+	period  *int
+	threads *bool
+	events  []pmc.Event // references and misses
+}
+
 func run(ctx context.Context, args []string, stdout io.Writer) error {
+	o, err := parse(args, stdout)
+	if err != nil {
+		return err
+	}
+	p, counts := o.program()
+	return o.Run(ctx, stdout, "Counting cache references and misses", func(s *tool.Session) error {
+		return o.show(s, counts)
+	}, p)
+}
+
+func parse(args []string, stdout io.Writer) (*options, error) {
 	t := tool.New("llcstat", "Count references and misses of the last level cache, by process and CPU.",
 		"llcstat 20", "for twenty seconds",
 		"llcstat -e branches,branch-misses 5", "how well branches are predicted")
-	period := t.Int("c,sample_period", "N", 10000, "count by so many, which is what an interrupt costs")
-	threads := t.Bool("t,tid", "by thread")
-	events := []pmc.Event{pmc.CacheReferences(), pmc.CacheMisses()}
+	o := &options{
+		Tool:    t,
+		period:  t.Int("c,sample_period", "N", 10000, "count by so many, which is what an interrupt costs"),
+		threads: t.Bool("t,tid", "by thread"),
+		events:  []pmc.Event{pmc.CacheReferences(), pmc.CacheMisses()},
+	}
 	t.Func("e", "EVENTS", "another pair of events, as perf spells them", func(list string) error {
 		refs, misses, ok := strings.Cut(list, ",")
 		if !ok {
 			return errors.New("not two events")
 		}
 		var err, err2 error
-		events[0], err = pmc.ParseEvent(refs, nil)
-		events[1], err2 = pmc.ParseEvent(misses, nil)
+		o.events[0], err = pmc.ParseEvent(refs, nil)
+		o.events[1], err2 = pmc.ParseEvent(misses, nil)
 		return errors.Join(err, err2)
 	})
 	t.Operands("[duration]", 0, 1)
-	if err := t.Parse(args, stdout); err != nil {
-		return err
+	err := t.Parse(args, stdout)
+	if err == nil {
+		err = t.EndAfter(append(t.Args(), "10")[0])
 	}
-	if err := t.EndAfter(append(t.Args(), "10")[0]); err != nil {
-		return err
+	if err == nil && *o.period == 0 {
+		err = t.Usagef("-c 0 counts nothing")
 	}
-	if *period == 0 {
-		return t.Usagef("-c 0 counts nothing")
-	}
+	return o, err
+}
 
+// program counts who overflows the counters.
+func (o *options) program() (*action.Program, *action.Counter[where]) {
 	counts := action.NewCounter[where]("counts", 1<<14)
 	p := action.NewProgram("llcstat")
 	p.IncludeSelf = true // an overflow hits whoever runs
-	for missed, e := range events {
-		p.On(probe.Perf{Event: e, Period: uint64(*period)}, func(c *action.Ctx) {
+	for missed, e := range o.events {
+		p.On(probe.Perf{Event: e, Period: uint64(*o.period)}, func(c *action.Ctx) {
 			tid := c.TID()
-			if !*threads {
+			if !*o.threads {
 				tid = c.PID()
 			}
 			counts.Inc(c, c.PID(), tid, c.CPU(), c.Comm(), missed)
 		})
 	}
+	return p, counts
+}
 
-	return t.Run(ctx, stdout, "Counting cache references and misses", func(s *tool.Session) error {
-		read, err := tool.Counts(s, counts)
-		if err != nil {
-			return err
+// show prints the table, at the end.
+func (o *options) show(s *tool.Session, counts *action.Counter[where]) error {
+	tab := s.Table("PID %-8d", "TID %-8d", "NAME %-16s", "CPU %-4d", "REFERENCE %12d", "MISS %12d", "HIT% %7.2f")
+	tab.Show("TID", *o.threads)
+	return tool.EachCounts(s, counts, func(entries []mapx.Entry[where, uint64]) error {
+		sums := map[where]int64{}
+		for _, e := range entries {
+			sums[e.Key] = int64(e.Value) * int64(*o.period)
 		}
-		tab := s.Table("PID %-8d", "TID %-8d", "NAME %-16s", "CPU %-4d", "REFERENCE %12d", "MISS %12d", "HIT% %7.2f")
-		tab.Show("TID", *threads)
-		return s.Every(func() error {
-			entries, err := read()
-			sums := map[where]int64{}
-			for _, e := range entries {
-				sums[e.Key] = int64(e.Value) * int64(*period)
+		rows := tool.Rows(sums, 2, func(k *where) *uint32 { return &k.Missed })
+		var all, missed int64
+		tab.Header()
+		for _, k := range tool.Largest(rows, func(n []int64) int64 { return n[0] }) {
+			n := rows[k]
+			all, missed = all+n[0], missed+n[1]
+			if n[0] > 0 {
+				tab.Row(k.PID, k.TID, k.Comm, k.CPU, n[0], n[1], hits(n[0], n[1]))
 			}
-			rows := tool.Rows(sums, 2, func(k *where) *uint32 { return &k.Missed })
-			var all, missed int64
-			tab.Header()
-			for _, k := range tool.Largest(rows, func(n []int64) int64 { return n[0] }) {
-				n := rows[k]
-				all, missed = all+n[0], missed+n[1]
-				if n[0] > 0 {
-					tab.Row(k.PID, k.TID, k.Comm, k.CPU, n[0], n[1], hits(n[0], n[1]))
-				}
-			}
-			s.Printf("Total References: %d Total Misses: %d Hit Rate: %.2f%%\n", all, missed, hits(all, missed))
-			return err
-		})
-	}, p)
+		}
+		s.Printf("Total References: %d Total Misses: %d Hit Rate: %.2f%%\n", all, missed, hits(all, missed))
+		return nil
+	})
 }
 
 // hits is the part of the references, in percent, that were no misses.

@@ -38,104 +38,131 @@ type leak struct {
 	addrs  []string
 }
 
+// options are the command line's.
+type options struct {
+	*tool.Tool
+	pid, older, top, least, most, room, every *int
+	all, percpu                               *bool
+	library, command                          *string
+}
+
 func run(ctx context.Context, args []string, stdout io.Writer) error {
+	o, err := parse(args, stdout)
+	if err != nil {
+		return err
+	}
+	if *o.command != "" && !o.Replaying() {
+		child, err := o.Command(*o.command)
+		if err != nil {
+			return err
+		}
+		defer child.Close()
+		*o.pid, ctx = child.PID, child.OnStart(ctx)
+	}
+	k := &keeper{o, action.NewHash[uint64, block]("live", *o.room)}
+	return o.Run(ctx, stdout, "Tracing outstanding allocations", k.show, k.program())
+}
+
+func parse(args []string, stdout io.Writer) (*options, error) {
 	t := tool.New("memleak", "Show the memory that a process has allocated by malloc and its kind, or the\n"+
 		"kernel by its own, and not freed since memleak was started, by stack.",
 		"memleak -p 5193", "every 5 seconds",
 		"memleak -p 5193 -o 60000 10 3", "what is older than a minute, three times",
 		"memleak -c 'sort big' 1", "of a program that is started",
 		"memleak -z 4096", "of the kernel, from 4 KiB on")
-	pid := t.PID()
-	all := t.Bool("a,show-allocs", "with the address and size of each allocation")
-	older := t.Int("o,older", "MS", 500, "only allocations that are so many milliseconds old")
-	top := t.Int("T,top", "N", 10, "only so many stacks, those with the most bytes")
-	least := t.Int("z,min-size", "BYTES", 0, "only allocations of at least this size")
-	most := t.Int("Z,max-size", "BYTES", 0, "only allocations of at most this size")
-	library := t.String("O,obj", "FILE", "the library with malloc, not the C library")
-	room := t.Int("n", "BLOCKS", 1<<16, "room for so many allocations")
-	every := t.Int("s,sample-rate", "N", 1, "only one allocation in so many, by chance")
-	command := t.String("c,command", "CMD", "start this, and show what it does not free")
-	percpu := t.Bool("percpu", "without -p: what the kernel allocates for each CPU")
+	o := &options{
+		Tool:    t,
+		pid:     t.PID(),
+		all:     t.Bool("a,show-allocs", "with the address and size of each allocation"),
+		older:   t.Int("o,older", "MS", 500, "only allocations that are so many milliseconds old"),
+		top:     t.Int("T,top", "N", 10, "only so many stacks, those with the most bytes"),
+		least:   t.Int("z,min-size", "BYTES", 0, "only allocations of at least this size"),
+		most:    t.Int("Z,max-size", "BYTES", 0, "only allocations of at most this size"),
+		library: t.String("O,obj", "FILE", "the library with malloc, not the C library"),
+		room:    t.Int("n", "BLOCKS", 1<<16, "room for so many allocations"),
+		every:   t.Int("s,sample-rate", "N", 1, "only one allocation in so many, by chance"),
+		command: t.String("c,command", "CMD", "start this, and show what it does not free"),
+		percpu:  t.Bool("percpu", "without -p: what the kernel allocates for each CPU"),
+	}
 	t.Duration()
 	t.Interval(5 * time.Second)
-	if err := t.Parse(args, stdout); err != nil {
-		return err
-	}
-	switch {
-	case *room == 0 || *every == 0:
-		return t.Usagef("-n and -s are at least 1")
-	case *pid != 0 && *command != "" && !t.Replaying():
-		return t.Usagef("-p and -c exclude each other")
-	}
-	if *command != "" && !t.Replaying() {
-		child, err := t.Command(*command)
-		if err != nil {
-			return err
-		}
-		defer child.Close()
-		*pid, ctx = child.PID, child.OnStart(ctx)
-	}
-	live := action.NewHash[uint64, block]("live", *room)
-	k := &keeper{live: live, least: *least, most: *most, every: *every}
-	p := k.kernel(*percpu)
-	names := (*tool.Session).KernelNames
-	if *pid != 0 {
-		p = k.process(cmp.Or(*library, "libc.so.6"), *pid)
-		names = func(s *tool.Session, stack []uint64) ([]string, error) {
-			stack[0]-- // the allocator has returned: it is a return address, too
-			return s.UserNames(*pid, stack)
-		}
-	}
 	t.Options.Resolve = &probe.Options{Missing: probe.MissingIgnore} // not every library has all of them
-
-	return t.Run(ctx, stdout, "Tracing outstanding allocations", func(s *tool.Session) error {
-		tab, err := live.Table(s)
-		if err != nil {
-			return err
-		}
-		return s.Every(func() error {
-			if *pid != 0 {
-				s.Observe(*pid) // to have its names when it has ended
-			}
-			leaks := map[string]*leak{}
-			blocks, err := tab.Snapshot()
-			if err != nil {
-				return err
-			}
-			began := mapx.Values(blocks)[execed].Nsecs
-			for _, b := range blocks.Entries {
-				if b.Key == execed || b.Value.Nsecs < began || s.Now().Sub(s.Time(b.Value.Nsecs)) < time.Duration(*older)*time.Millisecond {
-					continue
-				}
-				stack, err := names(s, b.Value.Stack[:])
-				if err != nil {
-					return err
-				}
-				key := strings.Join(stack, "\n")
-				if leaks[key] == nil {
-					leaks[key] = &leak{Stack: stack}
-				}
-				l := leaks[key]
-				l.Bytes, l.Allocs = l.Bytes+b.Value.Size, l.Allocs+1
-				l.addrs = append(l.addrs, fmt.Sprintf("addr = %x size = %d", b.Key, b.Value.Size))
-			}
-			show(s, leaks, *top, *all)
-			return nil
-		})
-	}, p)
+	err := t.Parse(args, stdout)
+	switch {
+	case err != nil:
+	case *o.room == 0 || *o.every == 0:
+		err = t.Usagef("-n and -s are at least 1")
+	case *o.pid != 0 && *o.command != "" && !t.Replaying():
+		err = t.Usagef("-p and -c exclude each other")
+	}
+	return o, err
 }
 
-// show prints the stacks with the most bytes, the largest last.
-func show(s *tool.Session, leaks map[string]*leak, top int, all bool) {
-	sorted := slices.SortedFunc(maps.Values(leaks), func(a, b *leak) int {
-		return cmp.Or(cmp.Compare(a.Bytes, b.Bytes), slices.Compare(a.Stack, b.Stack))
+// show prints what is outstanding, every interval.
+func (k *keeper) show(s *tool.Session) error {
+	tab, err := k.live.Table(s)
+	if err != nil {
+		return err
+	}
+	return s.Every(func() error {
+		if *k.pid != 0 {
+			s.Observe(*k.pid) // to have its names when it has ended
+		}
+		blocks, err := tab.Snapshot()
+		if err != nil {
+			return err
+		}
+		leaks, err := k.leaks(s, blocks)
+		if err == nil {
+			k.print(s, leaks)
+		}
+		return err
 	})
-	s.Printf("[%s] Top %d stacks with outstanding allocations:\n", s.Now().Format("15:04:05"), top)
-	for _, l := range sorted[max(0, len(sorted)-top):] {
+}
+
+// leaks adds up the blocks that are old enough by their stacks, the largest last.
+func (k *keeper) leaks(s *tool.Session, blocks mapx.Snapshot[uint64, block]) ([]*leak, error) {
+	leaks := map[string]*leak{}
+	began := mapx.Values(blocks)[execed].Nsecs
+	for _, b := range blocks.Entries {
+		age := s.Now().Sub(s.Time(b.Value.Nsecs))
+		if b.Key == execed || b.Value.Nsecs < began || age < time.Duration(*k.older)*time.Millisecond {
+			continue
+		}
+		stack, err := k.names(s, b.Value.Stack[:])
+		if err != nil {
+			return nil, err
+		}
+		key := strings.Join(stack, "\n")
+		if leaks[key] == nil {
+			leaks[key] = &leak{Stack: stack}
+		}
+		l := leaks[key]
+		l.Bytes, l.Allocs = l.Bytes+b.Value.Size, l.Allocs+1
+		l.addrs = append(l.addrs, fmt.Sprintf("addr = %x size = %d", b.Key, b.Value.Size))
+	}
+	return slices.SortedFunc(maps.Values(leaks), func(a, b *leak) int {
+		return cmp.Or(cmp.Compare(a.Bytes, b.Bytes), slices.Compare(a.Stack, b.Stack))
+	}), nil
+}
+
+// names are the functions of a stack.
+func (k *keeper) names(s *tool.Session, stack []uint64) ([]string, error) {
+	if *k.pid == 0 {
+		return s.KernelNames(stack)
+	}
+	stack[0]-- // the allocator has returned: it is a return address, too
+	return s.UserNames(*k.pid, stack)
+}
+
+// print prints the stacks with the most bytes.
+func (k *keeper) print(s *tool.Session, leaks []*leak) {
+	s.Printf("[%s] Top %d stacks with outstanding allocations:\n", s.Now().Format("15:04:05"), *k.top)
+	for _, l := range leaks[max(0, len(leaks)-*k.top):] {
 		s.JSON(l)
 		slices.Sort(l.addrs)
 		for _, addr := range l.addrs {
-			if all {
+			if *k.all {
 				s.Printf("  %s\n", addr)
 			}
 		}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"os"
 
 	"github.com/borescope/borescope/probe"
@@ -27,28 +28,36 @@ type block struct {
 
 // keeper keeps blocks that are allocated until they are freed.
 type keeper struct {
-	live               *action.Hash[uint64, block]
-	least, most, every int
+	*options
+	live *action.Hash[uint64, block]
+}
+
+// program is for what the kernel allocates, or -p's process.
+func (k *keeper) program() *action.Program {
+	if *k.pid == 0 {
+		return k.kernel()
+	}
+	return k.process(cmp.Or(*k.library, "libc.so.6"))
 }
 
 // keep has an action keep a block, if its size is one that is wanted.
 func (k *keeper) keep(c *action.Ctx, addr, size action.Int, stack action.Stack) {
 	c.ReturnUnless(addr.Ne(0))
-	c.ReturnUnless(size.Ge(k.least))
-	if k.most > 0 {
-		c.ReturnUnless(size.Le(k.most))
+	c.ReturnUnless(size.Ge(*k.least))
+	if *k.most > 0 {
+		c.ReturnUnless(size.Le(*k.most))
 	}
-	if k.every > 1 {
-		c.ReturnUnless(c.Builtin("rand").Mod(k.every).Eq(0))
+	if *k.every > 1 {
+		c.ReturnUnless(c.Builtin("rand").Mod(*k.every).Eq(0))
 	}
 	k.live.Set(c, addr, action.Key(size, c.Nsecs(), stack))
 }
 
 // kernel is for what the kernel allocates, by its tracepoints.
-func (k *keeper) kernel(percpu bool) *action.Program {
+func (k *keeper) kernel() *action.Program {
 	p := action.NewProgram("memleak")
 	p.IncludeSelf = true // what one thread allocates another one may free
-	if percpu {
+	if *k.percpu {
 		p.On(probe.Tracepoint{Group: "percpu", Name: "percpu_alloc_percpu"}, func(c *action.Ctx) {
 			k.keep(c, c.Field("ptr"), c.Field("size"), c.Kstack(frames))
 		})
@@ -77,63 +86,63 @@ func (k *keeper) kernel(percpu bool) *action.Program {
 }
 
 // process is for what a process allocates by a library's malloc and its kind.
-func (k *keeper) process(library string, pid int) *action.Program {
+func (k *keeper) process(library string) *action.Program {
 	p := action.NewProgram("memleak")
-	live := k.live
 	sizes := action.NewPair[uint64]("sizes", 0)
-	entry := func(names ...string) (set probe.Set) {
-		for _, name := range names {
-			set = append(set, probe.Uprobe{Path: library, Symbol: name, PID: pid})
-		}
-		return set
-	}
 	enter := func(size func(c *action.Ctx) action.Int, names ...string) {
-		p.On(entry(names...), func(c *action.Ctx) {
-			tool.FilterPID(c, pid)
-			sizes.Enter(c, size(c))
-		})
+		k.on(p, library, func(c *action.Ctx) { sizes.Enter(c, size(c)) }, names...)
 	}
 	enter(func(c *action.Ctx) action.Int { return c.Arg(0) }, "malloc", "valloc", "pvalloc")
 	enter(func(c *action.Ctx) action.Int { return c.Arg(0).Mul(c.Arg(1)) }, "calloc")
 	enter(func(c *action.Ctx) action.Int { return c.Arg(1) }, "memalign", "aligned_alloc")
 
 	p.On(probe.Tracepoint{Group: "sched", Name: "sched_process_exec"}, func(c *action.Ctx) {
-		tool.FilterPID(c, pid)
-		live.Set(c, uint64(execed), action.Key(uint64(0), c.Nsecs(), c.Ustack(frames)))
+		tool.FilterPID(c, *k.pid)
+		k.live.Set(c, uint64(execed), action.Key(uint64(0), c.Nsecs(), c.Ustack(frames)))
 	})
 
 	// What realloc is given is gone, or kept at the same address by its return.
-	p.On(entry("realloc"), func(c *action.Ctx) {
-		tool.FilterPID(c, pid)
-		live.Delete(c, c.Arg(0))
+	k.on(p, library, func(c *action.Ctx) {
+		k.live.Delete(c, c.Arg(0))
 		sizes.Enter(c, c.Arg(1))
-	})
-	p.On(entry("free"), func(c *action.Ctx) {
-		tool.FilterPID(c, pid)
-		live.Delete(c, c.Arg(0))
-	})
+	}, "realloc")
+	k.on(p, library, func(c *action.Ctx) { k.live.Delete(c, c.Arg(0)) }, "free")
 
 	// The stack is that of the return, when the caller's frame is in place again.
-	keep := func(c *action.Ctx, addr, size action.Int) { k.keep(c, addr, size, c.Ustack(frames)) }
 	var returns probe.Set
 	for _, name := range []string{"malloc", "calloc", "realloc", "memalign", "aligned_alloc", "valloc", "pvalloc"} {
-		returns = append(returns, probe.Uretprobe{Path: library, Symbol: name, PID: pid})
+		returns = append(returns, probe.Uretprobe{Path: library, Symbol: name, PID: *k.pid})
 	}
 	p.On(returns, func(c *action.Ctx) {
-		sizes.Leave(c, func(size action.Int) { keep(c, c.Ret(), size) })
+		sizes.Leave(c, func(size action.Int) { k.keep(c, c.Ret(), size, c.Ustack(frames)) })
 	})
+	k.aligned(p, library)
+	return p
+}
 
-	// posix_memalign says where by its first argument.
-	aligned := action.NewPair[struct{ Where, Size uint64 }]("aligned", 0)
-	p.On(entry("posix_memalign"), func(c *action.Ctx) {
-		tool.FilterPID(c, pid)
-		aligned.Enter(c, action.Key(c.Arg(0), c.Arg(2)))
+// on adds what the process does when it calls functions of the library.
+func (k *keeper) on(p *action.Program, library string, does func(c *action.Ctx), names ...string) {
+	var set probe.Set
+	for _, name := range names {
+		set = append(set, probe.Uprobe{Path: library, Symbol: name, PID: *k.pid})
+	}
+	p.On(set, func(c *action.Ctx) {
+		tool.FilterPID(c, *k.pid)
+		does(c)
 	})
-	p.On(probe.Uretprobe{Path: library, Symbol: "posix_memalign", PID: pid}, func(c *action.Ctx) {
+}
+
+// aligned is for posix_memalign, which says where by its first argument.
+func (k *keeper) aligned(p *action.Program, library string) {
+	aligned := action.NewPair[struct{ Where, Size uint64 }]("aligned", 0)
+	k.on(p, library, func(c *action.Ctx) {
+		aligned.Enter(c, action.Key(c.Arg(0), c.Arg(2)))
+	}, "posix_memalign")
+	p.On(probe.Uretprobe{Path: library, Symbol: "posix_memalign", PID: *k.pid}, func(c *action.Ctx) {
 		aligned.Leave(c, func(v action.Int) {
 			c.ReturnUnless(c.Ret().As(ir.IntType(4, true)).Eq(0))
-			keep(c, v.Elem("Where").Ptr().User().Load(0, ir.Uint64Type()), v.Elem("Size"))
+			at := v.Elem("Where").Ptr().User().Load(0, ir.Uint64Type())
+			k.keep(c, at, v.Elem("Size"), c.Ustack(frames))
 		})
 	})
-	return p
 }

@@ -60,16 +60,10 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	}
 
 	return t.Run(ctx, stdout, "Counting moves of pages by NUMA balancing", func(s *tool.Session) error {
-		read, err := tool.Sums(s, sums)
-		if err != nil {
-			return err
-		}
 		tab := s.Table("TIME %-10s", "NUMA_migrations %18d", "NUMA_migrations_ms %18d")
 		tab.Header()
-		return s.Every(func() error {
-			n, err := read()
-			tab.Row(s.Now().Format("15:04:05"), n[moves], n[nsecs]/int64(time.Millisecond))
-			return err
+		return tool.EachSums(s, sums, func(n map[uint32]int64) error {
+			return tab.Row(s.Now().Format("15:04:05"), n[moves], n[nsecs]/int64(time.Millisecond))
 		})
 	}, function, tracepoints)
 }

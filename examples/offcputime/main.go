@@ -40,82 +40,103 @@ type waited struct {
 	Usecs  int64    `json:"us"`
 }
 
+// options are the command line's.
+type options struct {
+	*tool.Tool
+	pid, tid, shortest, longest, state, room *int
+	users, kernels, noKernel, noUser         *bool
+	delimit, folded                          *bool
+}
+
 func run(ctx context.Context, args []string, stdout io.Writer) error {
+	o, err := parse(args, stdout)
+	if err != nil {
+		return err
+	}
+	return o.RunStacks(ctx, stdout, "Tracing off-CPU time (us)", o.attach, o.show)
+}
+
+func parse(args []string, stdout io.Writer) (*options, error) {
 	t := tool.New("offcputime", "Add up the time that threads are off the CPU, by stack.",
 		"offcputime -p 4711 5", "where process 4711 waits, for 5 seconds",
 		"offcputime -f --state 2 10", "waits for storage and locks, folded")
 	t.Operands("[duration]", 0, 1)
-	pid := t.PID()
-	tid := t.TID("t,tid")
-	users := t.Bool("u,user-threads-only", "only user threads")
-	kernels := t.Bool("k,kernel-threads-only", "only kernel threads")
-	noKernel := t.Bool("U,user-stacks-only", "only the user part of stacks")
-	noUser := t.Bool("K,kernel-stacks-only", "only the kernel part of stacks")
-	delimit := t.Bool("d,delimited", "with a line between kernel and user frames")
-	folded := t.Bool("f,folded", "folded: a line for each stack")
-	shortest := t.Int("m,min-block-time", "USECS", 1, "only waits of at least this time")
-	longest := t.Int("M,max-block-time", "USECS", 0, "only waits of at most this time")
-	state := t.Int("state", "BITS", 0, "only in these states (2: uninterruptible)")
-	room := t.Int("stack-storage-size", "N", 0, "room for so many stacks (16384)")
-	if err := t.Parse(args, stdout); err != nil {
-		return err
+	o := &options{
+		Tool:     t,
+		pid:      t.PID(),
+		tid:      t.TID("t,tid"),
+		users:    t.Bool("u,user-threads-only", "only user threads"),
+		kernels:  t.Bool("k,kernel-threads-only", "only kernel threads"),
+		noKernel: t.Bool("U,user-stacks-only", "only the user part of stacks"),
+		noUser:   t.Bool("K,kernel-stacks-only", "only the kernel part of stacks"),
+		delimit:  t.Bool("d,delimited", "with a line between kernel and user frames"),
+		folded:   t.Bool("f,folded", "folded: a line for each stack"),
+		shortest: t.Int("m,min-block-time", "USECS", 1, "only waits of at least this time"),
+		longest:  t.Int("M,max-block-time", "USECS", 0, "only waits of at most this time"),
+		state:    t.Int("state", "BITS", 0, "only in these states (2: uninterruptible)"),
+		room:     t.Int("stack-storage-size", "N", 0, "room for so many stacks (16384)"),
 	}
-	if *users && *kernels || *noKernel && *noUser {
-		return t.Usagef("-u and -k, and -U and -K, exclude each other")
+	err := t.Parse(args, stdout)
+	switch {
+	case err != nil:
+	case *o.users && *o.kernels || *o.noKernel && *o.noUser:
+		err = t.Usagef("-u and -k, and -U and -K, exclude each other")
+	case len(t.Args()) > 0:
+		err = t.EndAfter(t.Args()[0])
 	}
-	for _, word := range t.Args() {
-		if err := t.EndAfter(word); err != nil {
-			return err
-		}
+	return o, err
+}
+
+// attach begins to collect waits.
+func (o *options) attach(env *probe.Env) (*collect.Collector, error) {
+	w := &collect.WaitOptions{
+		Min: time.Duration(*o.shortest) * time.Microsecond, Max: time.Duration(*o.longest) * time.Microsecond,
+		States: collect.State(*o.state),
 	}
-	attach := func(env *probe.Env) (*collect.Collector, error) {
-		o := &collect.WaitOptions{
-			Min: time.Duration(*shortest) * time.Microsecond, Max: time.Duration(*longest) * time.Microsecond,
-			States: collect.State(*state),
-		}
-		o.Env, o.MaxStacks, o.PerThread = env, *room, *tid != 0
-		if *pid != 0 {
-			o.PIDs, o.Hold = []int{*pid}, true // all of its stacks are to be whole
-		}
-		return collect.AttachWaits(collect.OffCPU, o)
+	w.Env, w.MaxStacks, w.PerThread = env, *o.room, *o.tid != 0
+	if *o.pid != 0 {
+		w.PIDs, w.Hold = []int{*o.pid}, true // all of its stacks are to be whole
 	}
-	return t.RunStacks(ctx, stdout, "Tracing off-CPU time (us)", attach, func(s *tool.Session, st *tool.Stacks) error {
-		return s.Every(func() error {
-			samples, err := st.Read()
-			slices.SortStableFunc(samples, func(a, b tool.StackSample) int { return cmp.Compare(a.Value, b.Value) })
-			for i := range samples {
-				w := &samples[i]
-				// The kernel's own threads have no user stack.
-				kernel := len(w.User.Frames) == 0
-				if *tid != 0 && w.TID != *tid || *users && kernel || *kernels && !kernel {
-					continue
-				}
-				row := waited{w.Comm, w.PID, w.TID, w.KernelNames, w.UserNames, w.Count, w.Value / 1000}
-				if *noKernel {
-					row.Kernel = nil
-				}
-				if *noUser {
-					row.User = nil
-				}
-				print(s, &row, *folded, *delimit)
+	return collect.AttachWaits(collect.OffCPU, w)
+}
+
+// show prints the stacks at the end, where the time went last.
+func (o *options) show(s *tool.Session, st *tool.Stacks) error {
+	return s.Every(func() error {
+		samples, err := st.Read()
+		slices.SortStableFunc(samples, func(a, b tool.StackSample) int { return cmp.Compare(a.Value, b.Value) })
+		for i := range samples {
+			w := &samples[i]
+			// The kernel's own threads have no user stack.
+			kernel := len(w.User.Frames) == 0
+			if *o.tid != 0 && w.TID != *o.tid || *o.users && kernel || *o.kernels && !kernel {
+				continue
 			}
-			return err
-		})
+			row := waited{w.Comm, w.PID, w.TID, w.KernelNames, w.UserNames, w.Count, w.Value / 1000}
+			if *o.noKernel {
+				row.Kernel = nil
+			}
+			if *o.noUser {
+				row.User = nil
+			}
+			o.print(s, &row)
+		}
+		return err
 	})
 }
 
-func print(s *tool.Session, w *waited, folded, delimit bool) {
+func (o *options) print(s *tool.Session, w *waited) {
 	s.JSON(w)
-	if folded {
+	if *o.folded {
 		line := append([]string{w.Comm}, tool.Outermost(w.User)...)
-		if delimit {
+		if *o.delimit {
 			line = append(line, "-")
 		}
 		s.Printf("%s %d\n", escape.Folded(append(line, tool.Outermost(w.Kernel)...)...), w.Usecs)
 		return
 	}
 	s.Stack(w.Kernel)
-	if delimit && len(w.Kernel) > 0 && len(w.User) > 0 {
+	if *o.delimit && len(w.Kernel) > 0 && len(w.User) > 0 {
 		s.Printf("    --\n")
 	}
 	s.Stack(w.User)

@@ -47,69 +47,82 @@ type call struct {
 
 const workingDir = -100 // AT_FDCWD
 
+// options are the command line's.
+type options struct {
+	*tool.Tool
+	pid, tid, uid, pages              *int
+	comm                              *string
+	failed, times, users, flags, full *bool
+	only                              []int // flags that are to be there
+}
+
+// snoop keeps calls until they return.
+type snoop struct {
+	*options
+	calls  *action.Pair[call]
+	events *action.Events[opened]
+}
+
 func run(ctx context.Context, args []string, stdout io.Writer) error {
+	o, err := parse(args, stdout)
+	if err != nil {
+		return err
+	}
+	sn := &snoop{o, action.NewPair[call]("calls", 0), action.NewEvents[opened]("opens", *o.pages<<12)}
+	return o.Run(ctx, stdout, "Tracing file opens", sn.show, sn.program())
+}
+
+func parse(args []string, stdout io.Writer) (*options, error) {
 	t := tool.New("opensnoop", "Trace file opens: who opens which file, and what comes of it.",
 		"opensnoop -x", "only opens that failed",
 		"opensnoop -T -n ssh", "those of threads with ssh in their name, with times",
 		"opensnoop -F -f O_CREAT", "files that may be made, with their full paths")
-	pid := t.PID()
-	tid := t.TID("t,tid")
-	uid := t.UID("u,uid")
-	comm := t.String("n,name", "NAME", "only threads with this in their name")
-	failed := t.Bool("x,failed", "only opens that failed")
-	times := t.Bool("T,timestamp", "with seconds since the first event")
-	users := t.Bool("U,print-uid", "with the user's id")
-	flags := t.Bool("e,extended_fields", "with the flags of the open, in octal")
-	full := t.Bool("F,full-path", "full paths, also of relative ones")
-	var only []int
+	o := &options{
+		Tool:   t,
+		pid:    t.PID(),
+		tid:    t.TID("t,tid"),
+		uid:    t.UID("u,uid"),
+		comm:   t.String("n,name", "NAME", "only threads with this in their name"),
+		failed: t.Bool("x,failed", "only opens that failed"),
+		times:  t.Bool("T,timestamp", "with seconds since the first event"),
+		users:  t.Bool("U,print-uid", "with the user's id"),
+		flags:  t.Bool("e,extended_fields", "with the flags of the open, in octal"),
+		full:   t.Bool("F,full-path", "full paths, also of relative ones"),
+	}
 	t.Func("f,flag_filter", "FLAG", "only opens with this flag: O_CREAT", func(name string) error {
 		n, ok := openFlag(runtime.GOARCH, name)
 		if !ok {
 			return fmt.Errorf("%q is not a flag of open", name)
 		}
-		only = append(only, n)
+		o.only = append(o.only, n)
 		return nil
 	})
-	pages := t.Int("b,buffer-pages", "N", 256, "a buffer of so many pages of 4 KiB")
+	o.pages = t.Int("b,buffer-pages", "N", 256, "a buffer of so many pages of 4 KiB")
 	t.Duration()
 	// Not every architecture has open, not every kernel openat2.
 	t.Options.Resolve = &probe.Options{Missing: probe.MissingIgnore}
-	if err := t.Parse(args, stdout); err != nil {
-		return err
-	}
+	return o, t.Parse(args, stdout)
+}
 
-	calls := action.NewPair[call]("calls", 0)
-	events := action.NewEvents[opened]("opens", *pages<<12)
+// program emits calls at their return.
+func (sn *snoop) program() *action.Program {
 	p := action.NewProgram("opensnoop")
-	enter := func(name string, flags, dir func(c *action.Ctx) action.Int) {
-		p.On(probe.Tracepoint{Group: "syscalls", Name: "sys_enter_" + name}, func(c *action.Ctx) {
-			tool.FilterPID(c, *pid)
-			tool.FilterComm(c, *comm)
-			tool.FilterTID(c, *tid)
-			tool.FilterUID(c, *uid)
-			how := c.Let(flags(c))
-			for _, flag := range only {
-				c.ReturnUnless(how.And(flag).Eq(flag))
-			}
-			calls.Enter(c, action.Key(c.Field("filename").As(ir.Uint64Type()), how.As(ir.Uint64Type()), dir(c)))
-		})
-	}
-	flagsField := func(c *action.Ctx) action.Int { return c.Field("flags") }
-	dirField := func(c *action.Ctx) action.Int { return c.Field("dfd").As(ir.IntType(4, true)) }
-	enter("open", flagsField, func(c *action.Ctx) action.Int { return c.Const(workingDir) })
-	enter("openat", flagsField, dirField)
-	enter("openat2", func(c *action.Ctx) action.Int { // struct open_how begins with them
+	flags := func(c *action.Ctx) action.Int { return c.Field("flags") }
+	dir := func(c *action.Ctx) action.Int { return c.Field("dfd").As(ir.IntType(4, true)) }
+	sn.enter(p, "open", flags, func(c *action.Ctx) action.Int { return c.Const(workingDir) })
+	sn.enter(p, "openat", flags, dir)
+	sn.enter(p, "openat2", func(c *action.Ctx) action.Int { // struct open_how begins with them
 		return c.Field("how").Ptr().Load(0, ir.Uint64Type())
-	}, dirField)
+	}, dir)
 	p.On(tool.Tracepoints("syscalls", "sys_exit_open", "sys_exit_openat", "sys_exit_openat2"), func(c *action.Ctx) {
-		calls.Leave(c, func(v action.Int) {
-			if *failed {
+		sn.calls.Leave(c, func(v action.Int) {
+			if *sn.failed {
 				c.ReturnUnless(c.Field("ret").Lt(0))
 			}
-			if *full {
+			if *sn.full {
 				c.If(v.Elem("Path").Ptr().User().Load(0, ir.IntType(1, false)).Ne('/'), func() {
 					directories(c, v.Elem("Dir"), func(name action.Str) {
-						events.Emit(c, func(e *opened, b *action.Bind) {
+						sn.events.Emit(c, func(e *opened, b *action.Bind) {
 							b.Set(&e.TID, c.TID())
 							b.Set(&e.Dir, true)
 							b.Set(&e.Path, name)
@@ -117,32 +130,48 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 					})
 				})
 			}
-			events.Emit(c, func(e *opened, b *action.Bind) {
-				b.Set(&e.TID, c.TID())
-				b.Set(&e.Nsecs, c.Nsecs())
-				b.Set(&e.Ret, c.Field("ret"))
-				b.Set(&e.Flags, v.Elem("Flags"))
-				b.Set(&e.PID, c.PID())
-				b.Set(&e.UID, c.UID())
-				b.Set(&e.Comm, c.Comm())
-				// Read at the return, when the page is certainly there.
-				b.Set(&e.Path, v.Elem("Path").UserStr(256))
-			})
+			sn.leave(c, v)
 		})
 	})
+	return p
+}
 
-	return t.Run(ctx, stdout, "Tracing file opens", func(s *tool.Session) error {
-		return show(s, events, *times, *users, *flags)
-	}, p)
+// enter keeps a call, if it is one that is wanted.
+func (sn *snoop) enter(p *action.Program, name string, flags, dir func(c *action.Ctx) action.Int) {
+	p.On(probe.Tracepoint{Group: "syscalls", Name: "sys_enter_" + name}, func(c *action.Ctx) {
+		tool.FilterPID(c, *sn.pid)
+		tool.FilterComm(c, *sn.comm)
+		tool.FilterTID(c, *sn.tid)
+		tool.FilterUID(c, *sn.uid)
+		how := c.Let(flags(c))
+		for _, flag := range sn.only {
+			c.ReturnUnless(how.And(flag).Eq(flag))
+		}
+		sn.calls.Enter(c, action.Key(c.Field("filename").As(ir.Uint64Type()), how.As(ir.Uint64Type()), dir(c)))
+	})
+}
+
+// leave emits a call that returns.
+func (sn *snoop) leave(c *action.Ctx, v action.Int) {
+	sn.events.Emit(c, func(e *opened, b *action.Bind) {
+		b.Set(&e.TID, c.TID())
+		b.Set(&e.Nsecs, c.Nsecs())
+		b.Set(&e.Ret, c.Field("ret"))
+		b.Set(&e.Flags, v.Elem("Flags"))
+		b.Set(&e.PID, c.PID())
+		b.Set(&e.UID, c.UID())
+		b.Set(&e.Comm, c.Comm())
+		// Read at the return, when the page is certainly there.
+		b.Set(&e.Path, v.Elem("Path").UserStr(256))
+	})
 }
 
 // show prints opens as they come, with the columns that were asked for.
-func show(s *tool.Session, events *action.Events[opened], times, users, flags bool) error {
+func (sn *snoop) show(s *tool.Session) error {
 	tab := s.Table("TIME(s) %-12.6f", "UID %-6d", "PID %-6d", "COMM %-16s", "FD %4d", "ERR %3d", "FLAGS %08o", "PATH %s")
-	tab.Show("TIME(s)", times).Show("UID", users).Show("FLAGS", flags).Header()
-	var first uint64
+	tab.Show("TIME(s)", *sn.times).Show("UID", *sn.users).Show("FLAGS", *sn.flags).Header()
 	dirs := map[uint32][]string{}
-	return tool.Each(s, events, func(e *opened) error {
+	return tool.Each(s, sn.events, func(e *opened) error {
 		name := action.Text(e.Path[:])
 		if e.Dir {
 			dirs[e.TID] = append(dirs[e.TID], name)
@@ -152,13 +181,10 @@ func show(s *tool.Session, events *action.Events[opened], times, users, flags bo
 			name = "/" + strings.Join(append(tool.Outermost(up), name), "/")
 			delete(dirs, e.TID)
 		}
-		if first == 0 {
-			first = e.Nsecs
-		}
 		fd, errno, row := e.Ret, int64(0), tab.Row
 		if e.Ret < 0 {
 			fd, errno, row = -1, -e.Ret, tab.Alert
 		}
-		return row(float64(e.Nsecs-first)/1e9, e.UID, e.PID, e.Comm, fd, errno, e.Flags, name)
+		return row(s.Seconds(e.Nsecs), e.UID, e.PID, e.Comm, fd, errno, e.Flags, name)
 	})
 }

@@ -38,73 +38,87 @@ import (
 
 func main() { os.Exit(tool.Main("runqlat", run)) }
 
+// options are the command line's.
+type options struct {
+	*tool.Tool
+	pid   *int
+	times *bool
+	unit  string
+	per   int64 // nanoseconds
+	label string
+	key   func(task action.Ptr) action.Int // what there is a histogram for each of, or nil
+}
+
 func run(ctx context.Context, args []string, stdout io.Writer) error {
+	o, err := parse(args, stdout)
+	if err != nil {
+		return err
+	}
+	waits := action.NewHistBy[uint32]("waits", 0)
+	return o.Run(ctx, stdout, "Tracing run queue latency", func(s *tool.Session) error {
+		return tool.EachHist(s, waits, *o.times, func(key uint32, d *hist.Log2) {
+			s.Hist(d, o.unit, o.label, key)
+		})
+	}, o.program(waits, "__state"), o.program(waits, "state"))
+}
+
+func parse(args []string, stdout io.Writer) (*options, error) {
 	t := tool.New("runqlat", "Measure how long threads that could run waited for a CPU, as a histogram.",
 		"runqlat 1 10", "a histogram every second, ten times",
 		"runqlat -P", "a histogram for each process, on Ctrl-C")
-	pid := t.PID()
-	times := t.Bool("T,timestamp", "with the time of day")
+	o := &options{Tool: t, pid: t.PID(), unit: "usecs", per: 1000}
+	o.times = t.Bool("T,timestamp", "with the time of day")
 	millis := t.Bool("m,milliseconds", "in milliseconds instead of microseconds")
 	byPID := t.Bool("P,pids", "a histogram for each process")
 	byTID := t.Bool("L,tids", "a histogram for each thread")
 	byNS := t.Bool("pidnss", "a histogram for each PID namespace")
 	t.Interval(0)
-	if err := t.Parse(args, stdout); err != nil {
-		return err
-	}
-	unit, label, per := "usecs", "", int64(1000)
+	// Fields of tasks are then loaded, not copied by calls.
+	t.Options.Resolve = &probe.Options{PreferBTF: true}
+	err := t.Parse(args, stdout)
 	if *millis {
-		unit, per = "msecs", 1_000_000
+		o.unit, o.per = "msecs", 1_000_000
 	}
 	switch {
 	case *byTID:
-		label = "tid"
+		o.label, o.key = "tid", action.Ptr.TaskTID
 	case *byPID:
-		label = "pid"
+		o.label, o.key = "pid", action.Ptr.TaskPID
 	case *byNS:
-		label = "pidns"
+		o.label, o.key = "pidns", func(task action.Ptr) action.Int {
+			return task.Member("nsproxy->pid_ns_for_children->ns.inum")
+		}
 	}
+	return o, err
+}
 
+// program measures the time from when a thread could run, because it was woken or
+// because it was switched out while running, to when it runs. state is
+// task_struct's field, __state since Linux 5.14.
+func (o *options) program(waits *action.Hist[uint32], state string) *action.Program {
 	starts := action.NewHash[uint32, uint64]("starts", 0)
-	waits := action.NewHistBy[uint32]("waits", 0)
-	// program measures the time from when a thread could run, because it was
-	// woken or because it was switched out while running, to when it runs.
-	// state is task_struct's field, __state since Linux 5.14.
-	program := func(state string) *action.Program {
-		p := action.NewProgram("runqlat")
-		ready := func(c *action.Ctx, task action.Ptr) {
-			tid := task.Member("pid") // the initial namespace's: all threads differ in it
-			mine := tid.Ne(0)         // the idle thread waits for nothing
-			if *pid != 0 {
-				mine = task.TaskPID().Eq(*pid)
-			}
-			c.If(mine, func() { starts.Set(c, tid, c.Nsecs()) })
+	p := action.NewProgram("runqlat")
+	ready := func(c *action.Ctx, task action.Ptr) {
+		tid := task.Member("pid") // the initial namespace's: all threads differ in it
+		mine := tid.Ne(0)         // the idle thread waits for nothing
+		if *o.pid != 0 {
+			mine = task.TaskPID().Eq(*o.pid)
 		}
-		for _, name := range []string{"sched_wakeup", "sched_wakeup_new"} {
-			p.On(probe.RawTracepoint{Name: name}, func(c *action.Ctx) { ready(c, c.Arg(0).Ptr()) })
-		}
-		p.On(probe.RawTracepoint{Name: "sched_switch"}, func(c *action.Ctx) {
-			prev, next := c.Arg(1).Ptr(), c.Arg(2).Ptr()
-			c.If(prev.Member(state).Eq(0), func() { ready(c, prev) })
-			starts.Take(c, next.Member("pid"), func(t0 action.Int) {
-				key := c.Const(0)
-				switch {
-				case *byTID:
-					key = next.TaskTID()
-				case *byPID:
-					key = next.TaskPID()
-				case *byNS:
-					key = next.Member("nsproxy->pid_ns_for_children->ns.inum")
-				}
-				waits.Observe(c, c.Nsecs().Sub(t0).Div(per), key)
-			})
-		})
-		return p
+		c.If(mine, func() { starts.Set(c, tid, c.Nsecs()) })
 	}
-	t.Options.Resolve = &probe.Options{PreferBTF: true} // fields of tasks are then loaded, not copied by calls
-	return t.Run(ctx, stdout, "Tracing run queue latency", func(s *tool.Session) error {
-		return tool.EachHist(s, waits, *times, func(key uint32, d *hist.Log2) {
-			s.Hist(d, unit, label, key)
+	for _, name := range []string{"sched_wakeup", "sched_wakeup_new"} {
+		p.On(probe.RawTracepoint{Name: name}, func(c *action.Ctx) { ready(c, c.Arg(0).Ptr()) })
+	}
+	p.On(probe.RawTracepoint{Name: "sched_switch"}, func(c *action.Ctx) {
+		prev, next := c.Arg(1).Ptr(), c.Arg(2).Ptr()
+		c.If(prev.Member(state).Eq(0), func() { ready(c, prev) })
+		starts.Take(c, next.Member("pid"), func(t0 action.Int) {
+			key := c.Const(0)
+			if o.key != nil {
+				key = o.key(next)
+			}
+			waits.Observe(c, c.Nsecs().Sub(t0).Div(o.per), key)
 		})
-	}, program("__state"), program("state"))
+	})
+	return p
 }

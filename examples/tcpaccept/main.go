@@ -10,7 +10,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"io"
 	"os"
@@ -80,14 +79,12 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	return t.Run(ctx, stdout, "Tracing TCP accepts", func(s *tool.Session) error {
 		tab := s.Table("TIME %-8s", "TIME(s) %-9.3f", "PID %-7d", "COMM %-12.12s", "IP %-2d", "RADDR %-16s", "RPORT %-5d", "LADDR %-16s", "LPORT %d")
 		tab.Show("TIME", *clock).Show("TIME(s)", *times).Header()
-		var first uint64
 		return tool.Each(s, events, func(e *accepted) error {
-			first = cmp.Or(first, e.Nsecs)
 			local, remote := e.Local, e.Remote
 			if e.Family == familyIPv4 {
 				local, remote = mapped(e.LocalV4), mapped(e.RemoteV4)
 			}
-			return tab.Row(s.Time(e.Nsecs).Format("15:04:05"), float64(e.Nsecs-first)/1e9, e.PID, e.Comm,
+			return tab.Row(s.Time(e.Nsecs).Format("15:04:05"), s.Seconds(e.Nsecs), e.PID, e.Comm,
 				tool.IPVersion(remote), tool.Addr(remote), e.RPort, tool.Addr(local), e.LPort)
 		})
 	}, program(probe.Fexit{Symbol: "inet_csk_accept"}), program(probe.Kretprobe{Symbol: "inet_csk_accept"}))

@@ -12,15 +12,15 @@ const familyIPv4 = 2 // AF_INET
 
 // function emits connections at the one function that opens them, which is not
 // called for every other change of a connection's state.
-func function(events *action.Events[connect], filter func(c *action.Ctx, family, dport action.Int)) *action.Program {
+func (o *options) function(m *maps) *action.Program {
 	p := action.NewProgram("tcpconnect")
 	// Not fentry, with which the tool takes a third more memory, and longer to start.
 	p.On(probe.Kprobe{Symbol: "tcp_connect"}, func(c *action.Ctx) {
 		sk := c.Arg(0).Ptr()
 		family, dport := c.Let(sk.Member("__sk_common.skc_family")), c.Let(sk.Member("__sk_common.skc_dport").Bswap())
-		filter(c, family, dport)
+		o.filter(c, family, dport)
 		emit := func(addresses func(e *connect, b *action.Bind)) {
-			events.Emit(c, func(e *connect, b *action.Bind) {
+			m.events.Emit(c, func(e *connect, b *action.Bind) {
 				b.Set(&e.Nsecs, c.Nsecs())
 				b.Set(&e.PID, c.PID())
 				b.Set(&e.UID, c.UID())

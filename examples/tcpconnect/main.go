@@ -16,7 +16,6 @@ import (
 	"io"
 	"net/netip"
 	"os"
-	"slices"
 
 	"github.com/borescope/borescope/mapx"
 	"github.com/borescope/borescope/probe"
@@ -58,97 +57,131 @@ const (
 	synSent     = 2 // TCP_SYN_SENT, include/net/tcp_states.h
 )
 
+// options are the command line's.
+type options struct {
+	*tool.Tool
+	pid, uid                           *int
+	ports                              *[]int
+	times, users, lports, names, count *bool
+	versions                           *tool.IPVersions
+}
+
+// maps are what programs write, whichever the kernel runs.
+type maps struct {
+	events  *action.Events[connect]
+	counts  *action.Counter[flow]
+	callers *action.Hash[uint64, caller] // until connections are open, for -L
+}
+
 func run(ctx context.Context, args []string, stdout io.Writer) error {
+	o, err := parse(args, stdout)
+	if err != nil {
+		return err
+	}
+	m := &maps{
+		action.NewEvents[connect]("connects", 0), action.NewCounter[flow]("counts", 0),
+		action.NewLRU[uint64, caller]("callers", 0),
+	}
+	programs := []*action.Program{o.states(m)}
+	if !*o.lports && !*o.names && !*o.count {
+		programs = []*action.Program{o.function(m), programs[0]}
+	}
+	return o.Run(ctx, stdout, "Tracing TCP connects", func(s *tool.Session) error {
+		if *o.count {
+			return showCounts(s, m.counts)
+		}
+		return o.show(s, m.events)
+	}, programs...)
+}
+
+func parse(args []string, stdout io.Writer) (*options, error) {
 	t := tool.New("tcpconnect", "Trace TCP connections that are opened: who connects to where.",
 		"tcpconnect -t -P 80,443", "to these ports, with times",
 		"tcpconnect -c", "count by address and port",
 		"tcpconnect -d -L", "with the name that was looked up, and both ports")
-	pid := t.PID()
-	uid := t.UID("u,uid")
-	ports := t.Ports("P,port", "only these ports")
-	times := t.Bool("t,timestamp", "with seconds since the first event")
-	users := t.Bool("U,print-uid", "with the user's id")
-	lports := t.Bool("L,lport", "with the local port, once the connection is open")
-	names := t.Bool("d,dns", "with the name that DNS gave the address for")
-	count := t.Bool("c,count", "count connections by address and port")
-	versions := t.IPVersions()
-	if err := t.Parse(args, stdout); err != nil {
-		return err
+	o := &options{
+		Tool:     t,
+		pid:      t.PID(),
+		uid:      t.UID("u,uid"),
+		ports:    t.Ports("P,port", "only these ports"),
+		times:    t.Bool("t,timestamp", "with seconds since the first event"),
+		users:    t.Bool("U,print-uid", "with the user's id"),
+		lports:   t.Bool("L,lport", "with the local port, once the connection is open"),
+		names:    t.Bool("d,dns", "with the name that DNS gave the address for"),
+		count:    t.Bool("c,count", "count connections by address and port"),
+		versions: t.IPVersions(),
 	}
-	if *count && (*names || *lports) {
-		return t.Usagef("-c counts, and has neither names nor local ports: not with -d and -L")
+	err := t.Parse(args, stdout)
+	if err == nil && *o.count && (*o.names || *o.lports) {
+		err = t.Usagef("-c counts, and has neither names nor local ports: not with -d and -L")
 	}
+	return o, err
+}
 
-	events := action.NewEvents[connect]("connects", 0)
-	counts := action.NewCounter[flow]("counts", 0)
-	filter := func(c *action.Ctx, family, dport action.Int) {
-		tool.FilterPID(c, *pid)
-		tool.FilterUID(c, *uid)
-		versions.Filter(c, family)
-		tool.FilterPorts(c, dport, *ports)
-	}
-	emit := func(c *action.Ctx, nsecs, pid, uid action.Int, comm any) {
-		events.Emit(c, func(e *connect, b *action.Bind) {
-			b.Set(&e.Nsecs, nsecs)
-			b.Set(&e.PID, pid)
-			b.Set(&e.UID, uid)
-			b.Set(&e.SAddr, c.Field("saddr_v6"))
-			b.Set(&e.DAddr, c.Field("daddr_v6"))
-			b.Set(&e.SPort, c.Field("sport"))
-			b.Set(&e.DPort, c.Field("dport"))
-			b.Set(&e.Comm, comm)
-		})
-	}
-	callers := action.NewLRU[uint64, caller]("callers", 0)
+// states emits or counts connections by the states that they go through and, for
+// -d, what name servers answer.
+func (o *options) states(m *maps) *action.Program {
 	p := action.NewProgram("tcpconnect")
-	p.IncludeSelf = *lports || *names // what arrives does so in the name of whatever runs
+	p.IncludeSelf = *o.lports || *o.names // what arrives does so in the name of whatever runs
 	p.On(probe.Tracepoint{Group: "sock", Name: "inet_sock_set_state"}, func(c *action.Ctx) {
 		c.ReturnUnless(c.Field("protocol").Eq(protocolTCP))
-		if *lports { // there is no local port before this state is left
+		if *o.lports { // there is no local port before this state is left
 			c.If(c.Field("oldstate").Eq(synSent), func() {
-				callers.Take(c, c.Field("skaddr"), func(v action.Int) { emit(c, v.Elem("Nsecs"), v.Elem("PID"), v.Elem("UID"), v.Elem("Comm")) })
+				m.callers.Take(c, c.Field("skaddr"), func(v action.Int) {
+					m.emit(c, v.Elem("Nsecs"), v.Elem("PID"), v.Elem("UID"), v.Elem("Comm"))
+				})
 			})
 		}
 		c.ReturnUnless(c.Field("newstate").Eq(synSent))
-		filter(c, c.Field("family"), c.Field("dport"))
+		o.filter(c, c.Field("family"), c.Field("dport"))
 		switch {
-		case *count:
-			counts.Inc(c, c.Field("saddr_v6"), c.Field("daddr_v6"), c.Field("dport"))
-		case *lports:
-			callers.Set(c, c.Field("skaddr"), action.Key(c.Nsecs(), c.PID(), c.UID(), c.Comm()))
+		case *o.count:
+			m.counts.Inc(c, c.Field("saddr_v6"), c.Field("daddr_v6"), c.Field("dport"))
+		case *o.lports:
+			m.callers.Set(c, c.Field("skaddr"), action.Key(c.Nsecs(), c.PID(), c.UID(), c.Comm()))
 		default:
-			emit(c, c.Nsecs(), c.PID(), c.UID(), c.Comm())
+			m.emit(c, c.Nsecs(), c.PID(), c.UID(), c.Comm())
 		}
 	})
-	programs := []*action.Program{p}
-	if !*lports && !*names && !*count {
-		programs = []*action.Program{function(events, filter), p}
-	}
-	if *names {
+	if *o.names {
 		p.On(probe.RawTracepoint{Name: "netif_receive_skb"}, func(c *action.Ctx) {
 			answers(c, c.Arg(0).PtrTo("struct sk_buff", false), func(payload action.Ptr, size action.Int) {
-				events.Emit(c, func(e *connect, b *action.Bind) {
+				m.events.Emit(c, func(e *connect, b *action.Bind) {
 					b.Set(&e.Size, size)
 					b.Set(&e.Answer, payload.Bytes(answerSize))
 				})
 			})
 		})
 	}
+	return p
+}
 
-	return t.Run(ctx, stdout, "Tracing TCP connects", func(s *tool.Session) error {
-		if *count {
-			return showCounts(s, counts)
-		}
-		return show(s, events, *times, *users, *lports, *names)
-	}, programs...)
+func (o *options) filter(c *action.Ctx, family, dport action.Int) {
+	tool.FilterPID(c, *o.pid)
+	tool.FilterUID(c, *o.uid)
+	o.versions.Filter(c, family)
+	tool.FilterPorts(c, dport, *o.ports)
+}
+
+// emit emits a connection whose state changes.
+func (m *maps) emit(c *action.Ctx, nsecs, pid, uid action.Int, comm any) {
+	m.events.Emit(c, func(e *connect, b *action.Bind) {
+		b.Set(&e.Nsecs, nsecs)
+		b.Set(&e.PID, pid)
+		b.Set(&e.UID, uid)
+		b.Set(&e.SAddr, c.Field("saddr_v6"))
+		b.Set(&e.DAddr, c.Field("daddr_v6"))
+		b.Set(&e.SPort, c.Field("sport"))
+		b.Set(&e.DPort, c.Field("dport"))
+		b.Set(&e.Comm, comm)
+	})
 }
 
 // show prints connections as they come, with the columns that were asked for.
-func show(s *tool.Session, events *action.Events[connect], times, users, lports, names bool) error {
+func (o *options) show(s *tool.Session, events *action.Events[connect]) error {
 	tab := s.Table("TIME(s) %-9.3f", "UID %-6d", "PID %-7d", "COMM %-16s", "IP %-2d", "SADDR %-16s", "LPORT %-5d", "DADDR %-16s", "DPORT %-5d", "QUERY %s")
-	tab.Show("TIME(s)", times).Show("UID", users).Show("LPORT", lports).Show("QUERY", names).Header()
+	tab.Show("TIME(s)", *o.times).Show("UID", *o.users).Show("LPORT", *o.lports).Show("QUERY", *o.names).Header()
 	looked := map[netip.Addr]string{}
-	var first uint64
 	return tool.Each(s, events, func(e *connect) error {
 		if e.Size > 0 {
 			if name, addrs := parseAnswer(e.Answer[:min(e.Size, answerSize)]); name != "" {
@@ -158,27 +191,20 @@ func show(s *tool.Session, events *action.Events[connect], times, users, lports,
 			}
 			return nil
 		}
-		first = cmp.Or(first, e.Nsecs)
 		local, remote := e.addrs()
-		return tab.Row(float64(e.Nsecs-first)/1e9, e.UID, e.PID, e.Comm, tool.IPVersion(remote.As16()), local, e.SPort,
+		return tab.Row(s.Seconds(e.Nsecs), e.UID, e.PID, e.Comm, tool.IPVersion(remote.As16()), local, e.SPort,
 			remote, e.DPort, cmp.Or(looked[remote], "No DNS Query"))
 	})
 }
 
 func showCounts(s *tool.Session, counts *action.Counter[flow]) error {
-	read, err := tool.Counts(s, counts)
-	if err != nil {
-		return err
-	}
 	tab := s.Table("LADDR %-25s", "RADDR %-25s", "RPORT %-8d", "CONNECTS %d")
-	return s.Every(func() error {
-		entries, err := read()
-		slices.SortStableFunc(entries, func(a, b mapx.Entry[flow, uint64]) int { return cmp.Compare(b.Value, a.Value) })
+	return tool.EachCounts(s, counts, func(entries []mapx.Entry[flow, uint64]) error {
 		s.Printf("\n")
 		tab.Header()
 		for _, e := range entries {
 			tab.Row(tool.Addr(e.Key.SAddr), tool.Addr(e.Key.DAddr), e.Key.DPort, e.Value)
 		}
-		return err
+		return nil
 	})
 }

@@ -45,22 +45,47 @@ const (
 	lastAck  = 9
 )
 
+// options are the command line's.
+type options struct {
+	*tool.Tool
+	pid                     *int
+	clock, times, wide, csv *bool
+	versions                *tool.IPVersions
+	locals, remotes         *[]int
+}
+
 func run(ctx context.Context, args []string, stdout io.Writer) error {
+	o, err := parse(args, stdout)
+	if err != nil {
+		return err
+	}
+	p, events := o.program()
+	return o.Run(ctx, stdout, "Tracing TCP connections until they end", func(s *tool.Session) error {
+		return o.show(s, events)
+	}, p)
+}
+
+func parse(args []string, stdout io.Writer) (*options, error) {
 	t := tool.New("tcplife", "Trace TCP connections: between whom, how much, for how long.",
 		"tcplife -D 80,443", "those to these ports",
 		"tcplife -T -p 181", "those of process 181, with the time of day")
-	pid := t.PID()
-	clock := t.Bool("T,time", "with the time of day")
-	times := t.Bool("t,timestamp", "with seconds since the first event")
-	wide := t.Bool("w,wide", "wide columns, for IPv6 addresses")
-	csv := t.Bool("s,csv", "comma-separated values")
-	versions := t.IPVersions()
-	locals, remotes := t.Ports("L,localport", "only these local ports: 80,443"), t.Ports("D,remoteport", "only these remote ports")
-	t.Duration()
-	if err := t.Parse(args, stdout); err != nil {
-		return err
+	o := &options{
+		Tool:     t,
+		pid:      t.PID(),
+		clock:    t.Bool("T,time", "with the time of day"),
+		times:    t.Bool("t,timestamp", "with seconds since the first event"),
+		wide:     t.Bool("w,wide", "wide columns, for IPv6 addresses"),
+		csv:      t.Bool("s,csv", "comma-separated values"),
+		versions: t.IPVersions(),
+		locals:   t.Ports("L,localport", "only these local ports: 80,443"),
+		remotes:  t.Ports("D,remoteport", "only these remote ports"),
 	}
+	t.Duration()
+	return o, t.Parse(args, stdout)
+}
 
+// program keeps connections until they are closed.
+func (o *options) program() (*action.Program, *action.Events[session]) {
 	births := action.NewLRU[uint64, uint64]("births", 0)
 	owners := action.NewLRU[uint64, owner]("owners", 0)
 	events := action.NewEvents[session]("sessions", 0)
@@ -68,9 +93,9 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	p.IncludeSelf = true // a packet arrives in the name of whatever thread runs
 	p.On(probe.Tracepoint{Group: "sock", Name: "inet_sock_set_state"}, func(c *action.Ctx) {
 		c.ReturnUnless(c.Field("protocol").Eq(6)) // TCP
-		tool.FilterPorts(c, c.Field("sport"), *locals)
-		tool.FilterPorts(c, c.Field("dport"), *remotes)
-		versions.Filter(c, c.Field("family"))
+		tool.FilterPorts(c, c.Field("sport"), *o.locals)
+		tool.FilterPorts(c, c.Field("dport"), *o.remotes)
+		o.versions.Filter(c, c.Field("family"))
 		sk, state := c.Field("skaddr"), c.Let(c.Field("newstate"))
 		c.If(state.Lt(finWait1), func() { births.Set(c, sk, c.Nsecs()) })
 		// Here, and nowhere else, the current thread is the connection's.
@@ -78,8 +103,8 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 		c.ReturnUnless(state.Eq(closed))
 		births.Take(c, sk, func(born action.Int) {
 			end := func(owner action.Int, comm any) {
-				if *pid != 0 {
-					c.ReturnUnless(owner.Eq(*pid))
+				if *o.pid != 0 {
+					c.ReturnUnless(owner.Eq(*o.pid))
 				}
 				tcp := sk.PtrTo("struct tcp_sock", false)
 				events.Emit(c, func(e *session, b *action.Bind) {
@@ -98,22 +123,20 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 			owners.Take(c, sk, func(o action.Int) { end(o.Elem("PID"), o.Elem("Comm")) }, func() { end(c.PID(), c.Comm()) })
 		})
 	})
+	return p, events
+}
 
-	return t.Run(ctx, stdout, "Tracing TCP connections until they end", func(s *tool.Session) error {
-		addr := map[bool]string{false: "ADDR %-15s", true: "ADDR %-39s"}[*wide]
-		owner, comm := "PID %-7d", "COMM %-10.10s"
-		if *clock || *times {
-			owner, comm = "PID %-5d", "COMM %-5.5s" // the line is to fit a terminal
-		}
-		tab := s.Table("TIME %-8s", "TIME(s) %-9.6f", owner, comm, "IP %-2d", "L"+addr, "LPORT %-5d", "R"+addr, "RPORT %-5d", "TX_KB %5d", "RX_KB %5d", "MS %.2f")
-		tab.Show("TIME", *clock).Show("TIME(s)", *times).Show("IP", *wide || *csv).CSV(*csv).Header()
-		var first uint64
-		return tool.Each(s, events, func(e *session) error {
-			if first == 0 {
-				first = e.Nsecs
-			}
-			return tab.Row(s.Time(e.Nsecs).Format("15:04:05"), float64(e.Nsecs-first)/1e9, e.PID, e.Comm, tool.IPVersion(e.Remote), tool.Addr(e.Local), e.LocalPort,
-				tool.Addr(e.Remote), e.RemotePort, e.Acked/1024, e.Received/1024, float64(e.Span)/1e6)
-		})
-	}, p)
+// show prints connections as they end.
+func (o *options) show(s *tool.Session, events *action.Events[session]) error {
+	addr := map[bool]string{false: "ADDR %-15s", true: "ADDR %-39s"}[*o.wide]
+	owner, comm := "PID %-7d", "COMM %-10.10s"
+	if *o.clock || *o.times {
+		owner, comm = "PID %-5d", "COMM %-5.5s" // the line is to fit a terminal
+	}
+	tab := s.Table("TIME %-8s", "TIME(s) %-9.6f", owner, comm, "IP %-2d", "L"+addr, "LPORT %-5d", "R"+addr, "RPORT %-5d", "TX_KB %5d", "RX_KB %5d", "MS %.2f")
+	tab.Show("TIME", *o.clock).Show("TIME(s)", *o.times).Show("IP", *o.wide || *o.csv).CSV(*o.csv).Header()
+	return tool.Each(s, events, func(e *session) error {
+		return tab.Row(s.Time(e.Nsecs).Format("15:04:05"), s.Seconds(e.Nsecs), e.PID, e.Comm, tool.IPVersion(e.Remote), tool.Addr(e.Local), e.LocalPort,
+			tool.Addr(e.Remote), e.RemotePort, e.Acked/1024, e.Received/1024, float64(e.Span)/1e6)
+	})
 }

@@ -109,20 +109,15 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 }
 
 func showCounts(s *tool.Session, counts *action.Counter[flow]) error {
-	read, err := tool.Counts(s, counts)
-	if err != nil {
-		return err
-	}
 	tab := s.Table("LADDR:LPORT %-25s", "RADDR:RPORT %-25s", "RETRANSMITS %11d")
-	return s.Every(func() error {
-		entries, err := read()
+	return tool.EachCounts(s, counts, func(entries []mapx.Entry[flow, uint64]) error {
 		slices.SortStableFunc(entries, func(a, b mapx.Entry[flow, uint64]) int { return cmp.Compare(a.Value, b.Value) })
 		s.Printf("\n")
 		tab.Header()
 		for _, e := range entries {
 			tab.Row(place(e.Key.Local, e.Key.LPort), place(e.Key.Remote, e.Key.RPort), e.Value)
 		}
-		return err
+		return nil
 	})
 }
 

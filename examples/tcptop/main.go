@@ -41,72 +41,94 @@ const (
 	peek        = 2 // MSG_PEEK: what is read stays, to be read again
 )
 
+// options are the command line's.
+type options struct {
+	*tool.Tool
+	pid      *int
+	silent   *bool
+	versions *tool.IPVersions
+}
+
 func run(ctx context.Context, args []string, stdout io.Writer) error {
+	o, err := parse(args, stdout)
+	if err != nil {
+		return err
+	}
+	bytes := action.NewSum[conn]("bytes", 1<<14)
+	bytes.Flip()
+	return o.Run(ctx, stdout, "Tracing TCP traffic", func(s *tool.Session) error {
+		return o.show(s, bytes)
+	}, o.functions(bytes), o.sockets(bytes))
+}
+
+func parse(args []string, stdout io.Writer) (*options, error) {
 	t := tool.New("tcptop", "Show what is sent and received over TCP, by process and connection.",
 		"tcptop -C 1 10", "ten tables, one each second",
 		"tcptop -p 181", "of process 181")
-	pid := t.PID()
-	silent := t.Bool("S,nosummary", "without the line with the load")
-	versions := t.IPVersions()
+	o := &options{t, t.PID(), t.Bool("S,nosummary", "without the line with the load"), t.IPVersions()}
 	t.Redraw()
 	t.Interval(time.Second)
-	if err := t.Parse(args, stdout); err != nil {
-		return err
-	}
+	return o, t.Parse(args, stdout)
+}
 
-	bytes := action.NewSum[conn]("bytes", 1<<14)
-	bytes.Flip()
-	add := func(c *action.Ctx, sk action.Ptr, sent int, n action.Int) {
-		c.ReturnUnless(n.Gt(0))
-		port, peer := sk.Member("__sk_common.skc_num"), sk.Member("__sk_common.skc_dport").Bswap()
-		tool.SockAddrs(c, sk, versions, func(local, remote action.Tuple) {
-			bytes.Observe(c, n, c.PID(), port, peer, local, remote, c.Comm(), sent)
-		})
-	}
-	functions := action.NewProgram("tcptop")
+// functions counts at the kernel's functions.
+func (o *options) functions(bytes *action.Number[conn]) *action.Program {
+	p := action.NewProgram("tcptop")
 	sending := action.NewPair[uint64]("sending", 0)
-	for _, name := range slices.Compact([]string{"tcp_sendmsg", t.Symbol("tcp_sendpage", "tcp_sendmsg")}) { // the latter before Linux 6.5
-		functions.On(probe.Fentry{Symbol: name}, func(c *action.Ctx) {
-			tool.FilterPID(c, *pid)
+	for _, name := range slices.Compact([]string{"tcp_sendmsg", o.Symbol("tcp_sendpage", "tcp_sendmsg")}) { // the latter before Linux 6.5
+		p.On(probe.Fentry{Symbol: name}, func(c *action.Ctx) {
+			tool.FilterPID(c, *o.pid)
 			sending.Enter(c, c.Arg(0).As(ir.Uint64Type()))
 		})
-		functions.On(probe.Fexit{Symbol: name}, func(c *action.Ctx) {
-			tool.FilterPID(c, *pid)
-			sending.Leave(c, func(sk action.Int) { add(c, sk.PtrTo("struct sock", false), 1, c.Ret()) })
+		p.On(probe.Fexit{Symbol: name}, func(c *action.Ctx) {
+			tool.FilterPID(c, *o.pid)
+			sending.Leave(c, func(sk action.Int) { o.add(c, bytes, sk.PtrTo("struct sock", false), 1, c.Ret()) })
 		})
 	}
-	functions.On(probe.Fentry{Symbol: "tcp_cleanup_rbuf"}, func(c *action.Ctx) {
-		tool.FilterPID(c, *pid)
-		add(c, c.Arg(0).Ptr(), 0, c.Arg(1))
+	p.On(probe.Fentry{Symbol: "tcp_cleanup_rbuf"}, func(c *action.Ctx) {
+		tool.FilterPID(c, *o.pid)
+		o.add(c, bytes, c.Arg(0).Ptr(), 0, c.Arg(1))
 	})
-	sockets := action.NewProgram("tcptop") // Linux 6.3
+	return p
+}
+
+// sockets counts at tracepoints of Linux 6.3.
+func (o *options) sockets(bytes *action.Number[conn]) *action.Program {
+	p := action.NewProgram("tcptop")
 	for sent, name := range []string{"sock_recv_length", "sock_send_length"} {
-		sockets.On(probe.Tracepoint{Group: "sock", Name: name}, func(c *action.Ctx) {
-			tool.FilterPID(c, *pid)
+		p.On(probe.Tracepoint{Group: "sock", Name: name}, func(c *action.Ctx) {
+			tool.FilterPID(c, *o.pid)
 			c.ReturnUnless(c.Field("protocol").Eq(protocolTCP).And(c.Field("flags").And(peek).Eq(0)))
-			add(c, c.Field("sk").PtrTo("struct sock", false), sent, c.Field("ret"))
+			o.add(c, bytes, c.Field("sk").PtrTo("struct sock", false), sent, c.Field("ret"))
 		})
 	}
+	return p
+}
 
-	return t.Run(ctx, stdout, "Tracing TCP traffic", func(s *tool.Session) error {
-		tab := s.Table("PID %-7d", "COMM %-12.12s", "LADDR %-21s", "RADDR %-21s", "RX_KB %6d", "TX_KB %6d")
-		read, err := tool.TakeSums(s, bytes)
-		if err != nil {
-			return err
+// add has an action add what a socket has sent or received.
+func (o *options) add(c *action.Ctx, bytes *action.Number[conn], sk action.Ptr, sent int, n action.Int) {
+	c.ReturnUnless(n.Gt(0))
+	port, peer := sk.Member("__sk_common.skc_num"), sk.Member("__sk_common.skc_dport").Bswap()
+	tool.SockAddrs(c, sk, o.versions, func(local, remote action.Tuple) {
+		bytes.Observe(c, n, c.PID(), port, peer, local, remote, c.Comm(), sent)
+	})
+}
+
+// show prints the connections of every interval.
+func (o *options) show(s *tool.Session, bytes *action.Number[conn]) error {
+	tab := s.Table("PID %-7d", "COMM %-12.12s", "LADDR %-21s", "RADDR %-21s", "RX_KB %6d", "TX_KB %6d")
+	return tool.EachSums(s, bytes, func(sums map[conn]int64) error {
+		var err error
+		if !*o.silent {
+			err = s.Loadavg()
 		}
-		return s.Every(func() error {
-			sums, err := read()
-			if err == nil && !*silent {
-				err = s.Loadavg()
-			}
-			rows := tool.Rows(sums, 2, func(k *conn) *uint32 { return &k.Sent })
-			tab.Header()
-			for _, k := range tool.Largest(rows, func(n []int64) int64 { return n[0] + n[1] }) {
-				local, remote := netip.AddrPortFrom(k.Local.Addr(), k.LPort), netip.AddrPortFrom(k.Remote.Addr(), k.RPort)
-				tab.Row(k.PID, k.Comm, local, remote, rows[k][0]/1024, rows[k][1]/1024)
-			}
-			s.Printf("\n")
-			return err
-		})
-	}, functions, sockets)
+		rows := tool.Rows(sums, 2, func(k *conn) *uint32 { return &k.Sent })
+		tab.Header()
+		for _, k := range tool.Largest(rows, func(n []int64) int64 { return n[0] + n[1] }) {
+			local, remote := netip.AddrPortFrom(k.Local.Addr(), k.LPort), netip.AddrPortFrom(k.Remote.Addr(), k.RPort)
+			tab.Row(k.PID, k.Comm, local, remote, rows[k][0]/1024, rows[k][1]/1024)
+		}
+		s.Printf("\n")
+		return err
+	})
 }

@@ -41,129 +41,149 @@ const frames = 24
 func (h *hit) numbers() []*uint64  { return []*uint64{&h.N0, &h.N1, &h.N2, &h.N3, &h.N4, &h.N5} }
 func (h *hit) texts() []*[128]byte { return []*[128]byte{&h.S0, &h.S1, &h.S2} }
 
+// options are the command line's.
+type options struct {
+	*tool.Tool
+	pid, tid, uid, most, pages *int
+	comm, match, cgroup        *string
+	clock, times, cpus, unix   *bool
+	kernel, user, addresses    *bool
+	aggregate, self            *bool
+}
+
 func run(ctx context.Context, args []string, stdout io.Writer) error {
+	o, err := parse(args, stdout)
+	if err != nil {
+		return err
+	}
+	tr := &tracer{options: o, events: action.NewEvents[hit]("hits", *o.pages<<12)}
+	p, err := tr.program()
+	if err != nil {
+		return err
+	}
+	return o.Run(ctx, stdout, "Tracing", tr.show, p)
+}
+
+func parse(args []string, stdout io.Writer) (*options, error) {
 	t := tool.New("trace", "Print a line whenever a probe fires. A PROBE is TARGET [/FILTER/] [\"FORMAT\",\n"+
 		"VALUE, ...]: a target of bpftrace's, C's expressions, printf's formats.",
 		`trace 'vfs_read /arg2 > 65536/ "%d bytes", arg2'`, "large reads",
 		`trace 't:sched:sched_process_exec "%s", str(args.filename)'`, "",
 		`trace 'kr:do_sys_openat2 /retval < 0/ "%d", retval'`, "opens that fail")
 	t.Operands("PROBE...", 1, -1)
-	pid := t.PID()
-	tid := t.TID("L,tid")
-	uid := t.UID("uid")
-	comm := t.String("n,name", "NAME", "only threads with this in their name")
-	match := t.String("f,msg-filter", "TEXT", "only messages with this in them")
-	most := t.Int("M,max-events", "N", 0, "end after so many messages")
-	clock := t.Bool("T,time", "with the time of day")
-	times := t.Bool("t,timestamp", "with seconds since the first message")
-	cpus := t.Bool("C,print_cpu", "with the CPU")
-	unix := t.Bool("u,unix-timestamp", "-t with the time since 1970")
-	kernel := t.Bool("K,kernel-stack", "with the kernel's stack")
-	user := t.Bool("U,user-stack", "with the user's stack")
-	addresses := t.Bool("a,address", "with addresses in stacks")
-	aggregate := t.Bool("A,aggregate", "count messages that are the same, until the end")
-	self := t.Bool("S,include-self", "also what trace itself does")
-	cgroup := t.String("c,cgroup-path", "PATH", "only in this cgroup")
-	pages := t.Int("b,buffer-pages", "N", 256, "a buffer of so many pages of 4 KiB")
-	t.Duration()
-	if err := t.Parse(args, stdout); err != nil {
-		return err
+	o := &options{
+		Tool:      t,
+		pid:       t.PID(),
+		tid:       t.TID("L,tid"),
+		uid:       t.UID("uid"),
+		comm:      t.String("n,name", "NAME", "only threads with this in their name"),
+		match:     t.String("f,msg-filter", "TEXT", "only messages with this in them"),
+		most:      t.Int("M,max-events", "N", 0, "end after so many messages"),
+		clock:     t.Bool("T,time", "with the time of day"),
+		times:     t.Bool("t,timestamp", "with seconds since the first message"),
+		cpus:      t.Bool("C,print_cpu", "with the CPU"),
+		unix:      t.Bool("u,unix-timestamp", "-t with the time since 1970"),
+		kernel:    t.Bool("K,kernel-stack", "with the kernel's stack"),
+		user:      t.Bool("U,user-stack", "with the user's stack"),
+		addresses: t.Bool("a,address", "with addresses in stacks"),
+		aggregate: t.Bool("A,aggregate", "count messages that are the same, until the end"),
+		self:      t.Bool("S,include-self", "also what trace itself does"),
+		cgroup:    t.String("c,cgroup-path", "PATH", "only in this cgroup"),
+		pages:     t.Int("b,buffer-pages", "N", 256, "a buffer of so many pages of 4 KiB"),
 	}
+	t.Duration()
+	return o, t.Parse(args, stdout)
+}
 
-	group := uint64(0)
-	if *cgroup != "" && !t.Replaying() {
-		var err error
-		if group, err = action.CgroupID(*cgroup); err != nil {
-			return err
+// tracer has the messages of the probes, and their events.
+type tracer struct {
+	*options
+	messages []*message
+	events   *action.Events[hit]
+	group    uint64 // of -c
+}
+
+// program emits what the probes of the command line say.
+func (tr *tracer) program() (_ *action.Program, err error) {
+	if *tr.cgroup != "" && !tr.Replaying() {
+		if tr.group, err = action.CgroupID(*tr.cgroup); err != nil {
+			return nil, err
 		}
 	}
-
-	events := action.NewEvents[hit]("hits", *pages<<12)
 	p := action.NewProgram("trace")
-	p.IncludeSelf = *self
-	var messages []*message
-	for i, arg := range t.Args() {
-		spec, err := expr.ParseSpec(arg, *pid)
+	p.IncludeSelf = *tr.self
+	for i, arg := range tr.Args() {
+		spec, err := expr.ParseSpec(arg, *tr.pid)
 		if err != nil {
-			return t.Usagef("%w", err)
+			return nil, tr.Usagef("%w", err)
 		}
 		m, err := parseMessage(spec)
 		if err != nil {
-			return t.Usagef("%s: %w", arg, err)
+			return nil, tr.Usagef("%s: %w", arg, err)
 		}
-		messages = append(messages, m)
+		tr.messages = append(tr.messages, m)
 		p.On(spec.Target, func(c *action.Ctx) {
-			tool.FilterPID(c, *pid)
-			tool.FilterComm(c, *comm)
-			tool.FilterTID(c, *tid)
-			tool.FilterUID(c, *uid)
-			if *cgroup != "" {
-				c.ReturnUnless(c.Cgroup().Eq(group))
-			}
+			tr.filter(c)
 			expr.Filter(c, spec.Filter)
-			events.Emit(c, func(h *hit, b *action.Bind) {
-				b.Set(&h.Nsecs, c.Nsecs())
-				b.Set(&h.Probe, c.Probe())
-				b.Set(&h.PID, c.PID())
-				b.Set(&h.TID, c.TID())
-				b.Set(&h.CPU, c.CPU())
-				b.Set(&h.Spec, i)
-				b.Set(&h.Comm, c.Comm())
-				m.bind(h, b)
-				if *kernel {
-					b.Set(&h.Kernel, c.Kstack(frames))
-				}
-				if *user {
-					b.Set(&h.User, c.Ustack(frames))
-				}
-			})
+			tr.emit(c, i)
 		})
 	}
-
-	return t.Run(ctx, stdout, "Tracing", func(s *tool.Session) error {
-		return show(s, events, messages, &shown{
-			match: *match, most: *most, clock: *clock, times: *times, cpus: *cpus, unix: *unix,
-			addresses: *addresses, aggregate: *aggregate,
-		})
-	}, p)
+	return p, nil
 }
 
-// shown is which messages are printed, and what of them.
-type shown struct {
-	match                                          string // that is in the text
-	most                                           int
-	clock, times, cpus, unix, addresses, aggregate bool
+func (tr *tracer) filter(c *action.Ctx) {
+	tool.FilterPID(c, *tr.pid)
+	tool.FilterComm(c, *tr.comm)
+	tool.FilterTID(c, *tr.tid)
+	tool.FilterUID(c, *tr.uid)
+	if *tr.cgroup != "" {
+		c.ReturnUnless(c.Cgroup().Eq(tr.group))
+	}
 }
 
-func show(s *tool.Session, events *action.Events[hit], messages []*message, o *shown) error {
+// emit emits an event of a probe, by its number.
+func (tr *tracer) emit(c *action.Ctx, i int) {
+	tr.events.Emit(c, func(h *hit, b *action.Bind) {
+		b.Set(&h.Nsecs, c.Nsecs())
+		b.Set(&h.Probe, c.Probe())
+		b.Set(&h.PID, c.PID())
+		b.Set(&h.TID, c.TID())
+		b.Set(&h.CPU, c.CPU())
+		b.Set(&h.Spec, i)
+		b.Set(&h.Comm, c.Comm())
+		tr.messages[i].bind(h, b)
+		if *tr.kernel {
+			b.Set(&h.Kernel, c.Kstack(frames))
+		}
+		if *tr.user {
+			b.Set(&h.User, c.Ustack(frames))
+		}
+	})
+}
+
+// show prints messages as they come, or with -A counts them.
+func (tr *tracer) show(s *tool.Session) error {
 	tab := s.Table("TIME %-8s", "TIME(s) %-10.6f", "CPU %-3d", "COUNT %-7d", "PID %-7d", "TID %-7d", "COMM %-15s", "FUNC %-16s", "MESSAGE %s")
-	tab.Show("TIME", o.clock && !o.aggregate).Show("TIME(s)", o.times && !o.aggregate).Show("CPU", o.cpus).Show("COUNT", o.aggregate).Header()
-	var first uint64
+	one := !*tr.aggregate // a line for each
+	tab.Show("TIME", *tr.clock && one).Show("TIME(s)", *tr.times && one).Show("CPU", *tr.cpus).Show("COUNT", !one).Header()
 	lines := 0
 	same := map[line]int{}
-	err := tool.Each(s, events, func(h *hit) error {
-		text := messages[h.Spec].format(h)
-		if !strings.Contains(text, o.match) {
+	err := tool.Each(s, tr.events, func(h *hit) error {
+		text := tr.messages[h.Spec].format(h)
+		if !strings.Contains(text, *tr.match) {
 			return nil
 		}
-		if first == 0 && !o.unix {
-			first = h.Nsecs
-		}
-		at := float64(h.Nsecs-first) / 1e9
-		if o.unix {
-			at = float64(s.Time(h.Nsecs).UnixMicro()) / 1e6
-		}
 		l := line{pid: h.PID, tid: h.TID, comm: h.Comm, function: function(s.Probe(h.Probe)), text: text}
-		if o.aggregate {
+		if *tr.aggregate {
 			l.cpu = h.CPU
 			same[l]++
 		} else {
-			tab.Row(s.Time(h.Nsecs).Format("15:04:05"), at, h.CPU, 1, h.PID, h.TID, h.Comm, l.function, text)
-			if err := stacks(s, h, o.addresses); err != nil {
+			tab.Row(s.Time(h.Nsecs).Format("15:04:05"), tr.at(s, h), h.CPU, 1, h.PID, h.TID, h.Comm, l.function, text)
+			if err := stacks(s, h, *tr.addresses); err != nil {
 				return err
 			}
 		}
-		if lines++; lines == o.most {
+		if lines++; lines == *tr.most {
 			return io.EOF
 		}
 		return nil
@@ -172,6 +192,14 @@ func show(s *tool.Session, events *action.Events[hit], messages []*message, o *s
 		tab.Row("", 0.0, l.cpu, same[l], l.pid, l.tid, l.comm, l.function, l.text)
 	}
 	return err
+}
+
+// at is when an event was, for -t.
+func (tr *tracer) at(s *tool.Session, h *hit) float64 {
+	if *tr.unix {
+		return float64(s.Time(h.Nsecs).UnixMicro()) / 1e6
+	}
+	return s.Seconds(h.Nsecs)
 }
 
 // line is what -A counts.

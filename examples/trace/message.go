@@ -56,49 +56,59 @@ func parseMessage(spec expr.Spec) (*message, error) {
 // convert turns printf's verbs into Go's, and gives every value its slot.
 func (m *message) convert(format string, values []*ir.Expr) error {
 	var errs []error
-	numbers, texts := 0, 0
 	m.goFormat = verb.ReplaceAllStringFunc(format, func(s string) string {
-		part := verb.FindStringSubmatch(s)
-		flags, kind := part[1], part[2]
-		if kind == "%" {
+		switch {
+		case strings.HasSuffix(s, "%"):
 			return "%%"
-		}
-		if len(m.values) == len(values) {
+		case len(m.values) == len(values):
 			errs = append(errs, fmt.Errorf("%s has no value", s))
 			return s
 		}
-		v := value{expr: values[len(m.values)], text: kind == "s", unsigned: kind != "d" && kind != "i"}
-		switch kind {
-		case "s":
-			if !expr.Text(v.expr) {
-				v.expr = &ir.Expr{Op: ir.OpStr, Type: ir.StringType(expr.DefaultText), Args: []*ir.Expr{v.expr}}
-			}
-			v.slot, texts = texts, texts+1
-		case "d", "i", "u", "x", "X", "o", "c", "p":
-			if expr.Text(v.expr) {
-				errs = append(errs, fmt.Errorf("%s: %v is text", s, v.expr))
-			}
-			v.slot, numbers = numbers, numbers+1
-		default:
-			errs = append(errs, fmt.Errorf("%s is not known", s))
-		}
+		v, goVerb, err := m.place(s, values[len(m.values)])
+		errs = append(errs, err)
 		m.values = append(m.values, v)
-		switch kind {
-		case "i", "u":
-			kind = "d"
-		case "p":
-			flags, kind = "#"+flags, "x"
-		}
-		return "%" + flags + kind
+		return goVerb
 	})
 	var h hit
-	switch {
+	switch numbers, texts := m.count(false), m.count(true); {
 	case len(m.values) < len(values):
 		errs = append(errs, fmt.Errorf("%v has no place in the format", values[len(m.values)]))
 	case numbers > len(h.numbers()) || texts > len(h.texts()):
 		errs = append(errs, fmt.Errorf("more than %d numbers or %d texts", len(h.numbers()), len(h.texts())))
 	}
 	return errors.Join(errs...)
+}
+
+// place is the next value, printed by the verb s, with Go's verb.
+func (m *message) place(s string, x *ir.Expr) (v value, goVerb string, err error) {
+	part := verb.FindStringSubmatch(s)
+	flags, kind := part[1], part[2]
+	v = value{expr: x, text: kind == "s", unsigned: kind != "d" && kind != "i", slot: m.count(kind == "s")}
+	switch {
+	case !strings.Contains("sdiuxXocp", kind):
+		err = fmt.Errorf("%s is not known", s)
+	case v.text && !expr.Text(x):
+		v.expr = &ir.Expr{Op: ir.OpStr, Type: ir.StringType(expr.DefaultText), Args: []*ir.Expr{x}}
+	case !v.text && expr.Text(x):
+		err = fmt.Errorf("%s: %v is text", s, x)
+	}
+	switch kind {
+	case "i", "u":
+		kind = "d"
+	case "p":
+		flags, kind = "#"+flags, "x"
+	}
+	return v, "%" + flags + kind, err
+}
+
+// count is how many values are texts, or numbers.
+func (m *message) count(text bool) (n int) {
+	for _, v := range m.values {
+		if v.text == text {
+			n++
+		}
+	}
+	return n
 }
 
 // bind has the values put into an event.

@@ -15,6 +15,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -22,6 +23,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/borescope/borescope/mapx"
 	"github.com/borescope/borescope/probe"
 	"github.com/borescope/borescope/probe/action"
 	"github.com/borescope/borescope/probe/ir"
@@ -51,120 +53,143 @@ type span struct {
 // system call: its number plus one, 0 outside of one (a page fault).
 type spent struct{ TID, State, Call uint32 }
 
+// options are the command line's.
+type options struct {
+	*tool.Tool
+	pid *int
+}
+
+// follower follows threads by numbers of the pid namespace that the tool is in, as -p
+// is; own has them by those of the records, which are the initial one's.
+type follower struct {
+	*options
+	own, calls *action.Hash[uint32, uint32]
+	spans      *action.Hash[uint32, span]
+	times      *action.Number[spent]
+}
+
 func run(ctx context.Context, args []string, stdout io.Writer) error {
+	o, err := parse(args, stdout)
+	if err != nil {
+		return err
+	}
+	f := &follower{
+		options: o,
+		own:     action.NewHash[uint32, uint32]("own", 0),
+		calls:   action.NewLRU[uint32, uint32]("calls", 0),
+		spans:   action.NewHash[uint32, span]("spans", 0),
+		times:   action.NewSum[spent]("times", 0),
+	}
+	return o.Run(ctx, stdout, "Tracing the states of threads", f.show, f.program())
+}
+
+func parse(args []string, stdout io.Writer) (*options, error) {
 	t := tool.New("tsa", "Say in which states a process's threads spend their time.",
 		"tsa -p 4711", "of process 4711, until Ctrl-C",
 		"tsa -p 4711 1 10", "every second, ten times")
-	pid := t.PID()
+	o := &options{t, t.PID()}
 	t.Interval(0)
-	if err := t.Parse(args, stdout); err != nil {
-		return err
+	err := t.Parse(args, stdout)
+	if err == nil && *o.pid == 0 {
+		err = t.Usagef("-p PID is missing")
 	}
-	if *pid == 0 {
-		return t.Usagef("-p PID is missing")
-	}
+	return o, err
+}
 
-	// What follows a thread is by numbers of the pid namespace that the tool is in,
-	// as -p is; own has them by those of the records, which are the initial one's.
-	own := action.NewHash[uint32, uint32]("own", 0)
-	calls := action.NewLRU[uint32, uint32]("calls", 0)
-	spans := action.NewHash[uint32, span]("spans", 0)
-	times := action.NewSum[spent]("times", 0)
+func (f *follower) program() *action.Program {
 	p := action.NewProgram("tsa")
 	p.IncludeSelf = true // what comes before a thread on its CPU may be this tool
 	p.On(probe.Tracepoint{Group: "raw_syscalls", Name: "sys_enter"}, func(c *action.Ctx) {
-		tool.FilterPID(c, *pid)
-		calls.Set(c, c.TID(), c.Field("id").Add(1).As(ir.IntType(4, false)))
+		tool.FilterPID(c, *f.pid)
+		f.calls.Set(c, c.TID(), c.Field("id").Add(1).As(ir.IntType(4, false)))
 	})
 	p.On(probe.Tracepoint{Group: "raw_syscalls", Name: "sys_exit"}, func(c *action.Ctx) {
-		tool.FilterPID(c, *pid)
-		calls.Delete(c, c.TID())
+		tool.FilterPID(c, *f.pid)
+		f.calls.Delete(c, c.TID())
 	})
-	// leave counts what a thread did until now.
-	leave := func(c *action.Ctx, tid, now, v action.Int) {
-		times.Observe(c, now.Sub(v.Elem("Since")), tid, v.Elem("State"), v.Elem("Call"))
-	}
-	p.On(probe.Tracepoint{Group: "sched", Name: "sched_switch"}, func(c *action.Ctx) {
-		now := c.Let(c.Nsecs())
-		own.Find(c, c.Field("next_pid"), func(next action.Int) {
-			spans.Find(c, next, func(v action.Int) {
-				leave(c, next, now, v)
-				spans.Set(c, next, action.Key(now, onCPU, 0))
-			})
-		})
-		tool.FilterPID(c, *pid)
-		prev := c.TID() // it is the current one
-		spans.Find(c, prev, func(v action.Int) { leave(c, prev, now, v) })
-		bits := c.Let(c.Field("prev_state"))
-		is := func(mask int) action.Bool { return bits.And(mask).Ne(0) }
-		state := c.Const(other).If(is(0xff), runQueue) // 0, or 0x100: it would run on
-		state = c.Const(disk).If(is(2), state)
-		state = c.Const(sleeping).If(is(1), state)
-		c.If(is(0x30), // it has ended
-			func() {
-				own.Delete(c, c.Field("prev_pid"))
-				spans.Delete(c, prev)
-			},
-			func() {
-				own.Set(c, c.Field("prev_pid"), prev)
-				spans.Set(c, prev, action.Key(now, state, calls.Get(c, prev)))
-			})
-	})
-	p.On(tool.Tracepoints("sched", "sched_wakeup", "sched_wakeup_new"), func(c *action.Ctx) {
-		now := c.Let(c.Nsecs())
-		own.Find(c, c.Field("pid"), func(tid action.Int) {
-			spans.Find(c, tid, func(v action.Int) {
-				c.ReturnUnless(v.Elem("State").Gt(runQueue))
-				leave(c, tid, now, v)
-				spans.Set(c, tid, action.Key(now, runQueue, 0))
-			})
-		})
-	})
+	p.On(probe.Tracepoint{Group: "sched", Name: "sched_switch"}, f.switched)
+	p.On(tool.Tracepoints("sched", "sched_wakeup", "sched_wakeup_new"), f.woken)
+	return p
+}
 
-	return t.Run(ctx, stdout, "Tracing the states of threads", func(s *tool.Session) error {
-		ended, err := times.Table(s)
-		if err != nil {
-			return err
-		}
-		current, err := spans.Table(s)
-		if err != nil {
-			return err
-		}
-		host, err := s.Host()
-		if err != nil {
-			return err
-		}
-		before := map[spent]int64{}
-		tab := s.Table("TID %-7d", "COMM %-13.13s", "ONCPU(ms) %9.1f", "RUNQ(ms) %9.1f", "SLEEP(ms) %9.1f", "DISK(ms) %9.1f", "OTHER(ms) %9.1f", "IN %s")
-		return s.Every(func() error {
-			open, err := current.Snapshot()
-			if err != nil {
-				return err
-			}
-			sums, err := ended.Snapshot()
-			if err != nil {
-				return err
-			}
-			total := map[spent]int64{}
-			for _, e := range sums.Entries {
-				total[e.Key] = e.Value
-			}
-			for _, e := range open.Entries { // as of now
-				since := max(0, s.Now().Sub(s.Time(e.Value.Since)))
-				total[spent{e.Key, e.Value.State, e.Value.Call}] += int64(since)
-			}
-			tab.Header()
-			for _, th := range threads(total, before) {
-				comm, err := fs.ReadFile(host, fmt.Sprintf("proc/%d/task/%d/comm", *pid, th.tid))
-				if err != nil {
-					comm = []byte("-") // it has ended
-				}
-				tab.Row(th.tid, strings.TrimSpace(string(comm)), th.ms[onCPU], th.ms[runQueue], th.ms[sleeping], th.ms[disk], th.ms[other], th.where(s.Arch()))
-			}
-			before = total
-			return nil
+// switched is for threads that come to a CPU, or leave it.
+func (f *follower) switched(c *action.Ctx) {
+	now := c.Let(c.Nsecs())
+	f.own.Find(c, c.Field("next_pid"), func(next action.Int) {
+		f.spans.Find(c, next, func(v action.Int) {
+			f.leave(c, next, now, v)
+			f.spans.Set(c, next, action.Key(now, onCPU, 0))
 		})
-	}, p)
+	})
+	tool.FilterPID(c, *f.pid)
+	prev := c.TID() // it is the current one
+	f.spans.Find(c, prev, func(v action.Int) { f.leave(c, prev, now, v) })
+	bits := c.Let(c.Field("prev_state"))
+	is := func(mask int) action.Bool { return bits.And(mask).Ne(0) }
+	state := c.Const(other).If(is(0xff), runQueue) // 0, or 0x100: it would run on
+	state = c.Const(disk).If(is(2), state)
+	state = c.Const(sleeping).If(is(1), state)
+	c.If(is(0x30), // it has ended
+		func() {
+			f.own.Delete(c, c.Field("prev_pid"))
+			f.spans.Delete(c, prev)
+		},
+		func() {
+			f.own.Set(c, c.Field("prev_pid"), prev)
+			f.spans.Set(c, prev, action.Key(now, state, f.calls.Get(c, prev)))
+		})
+}
+
+// woken is for threads that begin to wait for a CPU.
+func (f *follower) woken(c *action.Ctx) {
+	now := c.Let(c.Nsecs())
+	f.own.Find(c, c.Field("pid"), func(tid action.Int) {
+		f.spans.Find(c, tid, func(v action.Int) {
+			c.ReturnUnless(v.Elem("State").Gt(runQueue))
+			f.leave(c, tid, now, v)
+			f.spans.Set(c, tid, action.Key(now, runQueue, 0))
+		})
+	})
+}
+
+// leave counts what a thread did until now.
+func (f *follower) leave(c *action.Ctx, tid, now, v action.Int) {
+	f.times.Observe(c, now.Sub(v.Elem("Since")), tid, v.Elem("State"), v.Elem("Call"))
+}
+
+// show prints the threads of every interval.
+func (f *follower) show(s *tool.Session) error {
+	ended, err := f.times.Table(s)
+	current, err2 := f.spans.Table(s)
+	host, err3 := s.Host()
+	if err := errors.Join(err, err2, err3); err != nil {
+		return err
+	}
+	before := map[spent]int64{}
+	tab := s.Table("TID %-7d", "COMM %-13.13s", "ONCPU(ms) %9.1f", "RUNQ(ms) %9.1f", "SLEEP(ms) %9.1f", "DISK(ms) %9.1f", "OTHER(ms) %9.1f", "IN %s")
+	return s.Every(func() error {
+		open, err := current.Snapshot()
+		sums, err2 := ended.Snapshot()
+		if err := errors.Join(err, err2); err != nil {
+			return err
+		}
+		total := mapx.Values(sums)
+		for _, e := range open.Entries { // as of now
+			since := max(0, s.Now().Sub(s.Time(e.Value.Since)))
+			total[spent{e.Key, e.Value.State, e.Value.Call}] += int64(since)
+		}
+		tab.Header()
+		for _, th := range threads(total, before) {
+			comm, err := fs.ReadFile(host, fmt.Sprintf("proc/%d/task/%d/comm", *f.pid, th.tid))
+			if err != nil {
+				comm = []byte("-") // it has ended
+			}
+			tab.Row(th.tid, strings.TrimSpace(string(comm)), th.ms[onCPU], th.ms[runQueue], th.ms[sleeping],
+				th.ms[disk], th.ms[other], th.where(s.Arch()))
+		}
+		before = total
+		return nil
+	})
 }
 
 // thread is a thread's time in an interval.

@@ -13,7 +13,7 @@ func TestFilterFlags(t *testing.T) {
 		if err := tl.Parse(strings.Fields(args), io.Discard); err != nil || *got != uid {
 			t.Errorf("%q: user %d, %v", args, *got, err)
 		}
-		if !versions.V4() || !versions.V6() || !re.MatchString("anything") {
+		if !versions.v4() || !versions.v6() || !re.MatchString("anything") {
 			t.Errorf("%q: something is filtered", args)
 		}
 	}
@@ -23,8 +23,8 @@ func TestFilterFlags(t *testing.T) {
 		if err := tl.Parse([]string{args, "-n", "^a+$"}, io.Discard); err != nil {
 			t.Error(err)
 		}
-		if versions.V4() != want[0] || versions.V6() != want[1] || !re.MatchString("aa") || re.MatchString("ab") {
-			t.Errorf("%s: IPv4 %v, IPv6 %v, %v", args, versions.V4(), versions.V6(), re)
+		if versions.v4() != want[0] || versions.v6() != want[1] || !re.MatchString("aa") || re.MatchString("ab") {
+			t.Errorf("%s: IPv4 %v, IPv6 %v, %v", args, versions.v4(), versions.v6(), re)
 		}
 	}
 	for _, args := range [][]string{{"-u", "no such user"}, {"-n", "("}, {"-u", "-1"}} {

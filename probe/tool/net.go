@@ -47,19 +47,19 @@ func (t *Tool) IPVersions() *IPVersions {
 	return &IPVersions{t.Bool("4,ipv4", "only IPv4"), t.Bool("6,ipv6", "only IPv6")}
 }
 
-// V4 says whether IPv4 is wanted.
-func (v *IPVersions) V4() bool { return *v.only4 || !*v.only6 }
+// v4 says whether IPv4 is wanted.
+func (v *IPVersions) v4() bool { return *v.only4 || !*v.only6 }
 
-// V6 says whether IPv6 is wanted.
-func (v *IPVersions) V6() bool { return *v.only6 || !*v.only4 }
+// v6 says whether IPv6 is wanted.
+func (v *IPVersions) v6() bool { return *v.only6 || !*v.only4 }
 
 // Filter ends an action unless a socket's family, AF_INET or AF_INET6, is of a
 // version that is wanted.
 func (v *IPVersions) Filter(c *action.Ctx, family action.Int) {
 	switch {
-	case !v.V6():
+	case !v.v6():
 		c.ReturnUnless(family.Eq(familyIPv4))
-	case !v.V4():
+	case !v.v4():
 		c.ReturnUnless(family.Eq(familyIPv6))
 	}
 }
@@ -91,10 +91,10 @@ func SockAddrs(c *action.Ctx, sk action.Ptr, wanted *IPVersions, use func(local,
 	whole := func(member string) action.Tuple {
 		return action.Key(sk.Addr(member).Bytes(12), sk.Addr(member+".in6_u.u6_addr8[12]").Bytes(4))
 	}
-	if wanted.V4() {
+	if wanted.v4() {
 		c.If(family.Eq(familyIPv4), func() { use(mapped("__sk_common.skc_rcv_saddr"), mapped("__sk_common.skc_daddr")) })
 	}
-	if wanted.V6() {
+	if wanted.v6() {
 		c.If(family.Eq(familyIPv6), func() { use(whole("__sk_common.skc_v6_rcv_saddr"), whole("__sk_common.skc_v6_daddr")) })
 	}
 }

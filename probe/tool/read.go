@@ -34,11 +34,19 @@ func Counts[K comparable](s *Session, c *action.Counter[K]) (func() ([]mapx.Entr
 	}, nil
 }
 
-// Sums is Counts for numbers that only grow: sums of times or bytes.
+// Sums is Counts for numbers that only grow: sums of times or bytes. Where n has Flip, for
+// keys that come and go as connections do, what is read is removed and makes room, and no
+// update is lost.
 func Sums[K comparable](s *Session, n *action.Number[K]) (func() (map[K]int64, error), error) {
 	tab, err := n.Table(s)
 	if err != nil {
 		return nil, err
+	}
+	if n.Map().Flip {
+		return func() (map[K]int64, error) {
+			now, err := tab.ReadAndClear()
+			return mapx.Values(now), err
+		}, nil
 	}
 	var before mapx.Snapshot[K, int64]
 	return func() (map[K]int64, error) {
@@ -49,22 +57,6 @@ func Sums[K comparable](s *Session, n *action.Number[K]) (func() (map[K]int64, e
 		d := mapx.Delta(before, now)
 		before = now
 		return mapx.Values(d), nil
-	}, nil
-}
-
-// TakeSums is Sums for keys that come and go, as connections do: what is read is
-// removed, and makes room. n is to have Flip, so that no update is lost.
-func TakeSums[K comparable](s *Session, n *action.Number[K]) (func() (map[K]int64, error), error) {
-	if !n.Map().Flip {
-		return nil, fmt.Errorf("map %s is read and cleared, and has no Flip", n.Map().Name)
-	}
-	tab, err := n.Table(s)
-	if err != nil {
-		return nil, err
-	}
-	return func() (map[K]int64, error) {
-		now, err := tab.ReadAndClear()
-		return mapx.Values(now), err
 	}, nil
 }
 
@@ -136,14 +128,7 @@ func Hists[K comparable](s *Session, h *action.Hist[K]) (func() ([]mapx.Entry[K,
 // if clock is set, and what show prints of each, in the order of Hists.
 func EachHist[K comparable](s *Session, h *action.Hist[K], clock bool, show func(key K, d *hist.Log2)) error {
 	read, err := Hists(s, h)
-	if err != nil {
-		return err
-	}
-	return s.Every(func() error {
-		hists, err := read()
-		if err != nil {
-			return err
-		}
+	return every(s, read, err, func(hists []mapx.Entry[K, *hist.Log2]) error {
 		s.Printf("\n")
 		if clock {
 			s.Clock()

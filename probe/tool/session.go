@@ -31,6 +31,7 @@ type Session struct {
 	data    recorded
 	tick    time.Time // the moment of the current call of Every's function
 	before  time.Time // that of the last call
+	first   uint64    // of Seconds
 	ticks   int
 	ticking bool // an interval has ended, and its results are being printed
 	drained bool // probes are detached, what is left in the buffers is being read

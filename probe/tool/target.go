@@ -42,10 +42,12 @@ func restrict(target probe.Target, pid int) probe.Target {
 	return target
 }
 
-// Target is ParseTarget, or with regexps ParseRegexp. A mistake is as Usagef has it.
+// Target is ParseTarget, or, with regexps, that for a target whose last part is a regular
+// expression: "^vfs_(read|write)$", "tracepoint:sched:.*wake". These are what the machine
+// has; at replay they are all of that kind. A mistake is as Usagef has it.
 func (t *Tool) Target(text string, regexps bool, pid int) (target probe.Target, err error) {
 	if regexps {
-		target, err = t.ParseRegexp(text, pid)
+		target, err = t.parseRegexp(text, pid)
 	} else {
 		target, err = ParseTarget(text, pid)
 	}
@@ -55,10 +57,8 @@ func (t *Tool) Target(text string, regexps bool, pid int) (target probe.Target, 
 	return target, nil
 }
 
-// ParseRegexp is ParseTarget for a target whose last part is a regular
-// expression: "^vfs_(read|write)$", "tracepoint:sched:.*wake". It lists what the
-// machine has; at replay it is all of that kind.
-func (t *Tool) ParseRegexp(text string, pid int) (probe.Target, error) {
+// parseRegexp lists what the machine has that matches.
+func (t *Tool) parseRegexp(text string, pid int) (probe.Target, error) {
 	place, expression := cutPattern(text)
 	re, err := regexp.Compile(expression)
 	if err != nil {

@@ -23,13 +23,13 @@ func TestCutPattern(t *testing.T) {
 }
 
 // Of the tracepoints of a call one is at its entry, and one at its return.
-func TestParseRegexp(t *testing.T) {
+func TestTargetByRegexp(t *testing.T) {
 	testenv.Need(t, testenv.Root)
 	tl := New("demo", "Show nothing.")
 	if err := tl.Parse(nil, io.Discard); err != nil {
 		t.Fatal(err)
 	}
-	target, err := tl.ParseRegexp("t:syscalls:^sys_(enter|exit)_openat$", 0)
+	target, err := tl.Target("t:syscalls:^sys_(enter|exit)_openat$", true, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -37,7 +37,7 @@ func TestParseRegexp(t *testing.T) {
 		t.Error(s)
 	}
 	for _, bad := range []string{"t:syscalls:^nothing of this name$", "t:syscalls:(", "uprobe:/nowhere:x"} {
-		if _, err := tl.ParseRegexp(bad, 0); err == nil {
+		if _, err := tl.Target(bad, true, 0); err == nil {
 			t.Errorf("%s is accepted", bad)
 		}
 	}
