@@ -8,7 +8,7 @@ type Chain []Resolver
 // Resolve implements Resolver.
 func (c Chain) Resolve(dst []Frame, pcs []uint64) []Frame {
 	if len(c) == 0 {
-		return Unnamed(ReasonNoMapping).Resolve(dst, pcs)
+		return unnamed(ReasonNoMapping).Resolve(dst, pcs)
 	}
 	for i := range pcs {
 		n := len(dst)
@@ -33,12 +33,12 @@ func (c Chain) Resolve(dst []Frame, pcs []uint64) []Frame {
 	return dst
 }
 
-// Unnamed is a resolver that names nothing and gives itself as the reason: for
+// unnamed is a resolver that names nothing and gives itself as the reason: for
 // addresses of a process that was never seen, for example.
-type Unnamed Reason
+type unnamed Reason
 
 // Resolve implements Resolver.
-func (u Unnamed) Resolve(dst []Frame, pcs []uint64) []Frame {
+func (u unnamed) Resolve(dst []Frame, pcs []uint64) []Frame {
 	for i, pc := range pcs {
 		dst = append(dst, Frame{Index: i, ModuleOffset: pc, Reason: Reason(u)})
 	}
@@ -82,5 +82,5 @@ var kinds = [...]string{
 
 var (
 	_ Resolver = Chain(nil)
-	_ Resolver = Unnamed(0)
+	_ Resolver = unnamed(0)
 )

@@ -385,7 +385,7 @@ func TestRecording(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	odd := Unnamed(ReasonBadFile)
+	odd := unnamed(ReasonBadFile)
 	var rec Recording
 	user, kernel := []uint64{0x401014, 0x401040, 0x7f0000001504, 5}, []uint64{0xffffffff81000010, 1}
 	wantUser := rec.RecordProcess(7, 99, p).Resolve(nil, user)
@@ -448,7 +448,7 @@ func TestChain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := Chain{Unnamed(ReasonExited), m, fixed{Name: "two"}}
+	c := Chain{unnamed(ReasonExited), m, fixed{Name: "two"}}
 	frames := c.Resolve(nil, []uint64{0x15, 0x50})
 	if got := frameNames(frames); got != "one two" || frames[1].Index != 1 {
 		t.Errorf("got %s", got)
