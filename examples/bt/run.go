@@ -9,8 +9,11 @@ import (
 
 	"github.com/borescope/borescope/internal/cli"
 	"github.com/borescope/borescope/internal/escape"
+	"github.com/borescope/borescope/internal/procfs"
+	"github.com/borescope/borescope/probe"
 	"github.com/borescope/borescope/probe/script/syntax"
 	"github.com/borescope/borescope/probe/script/syntax/attach"
+	"github.com/borescope/borescope/probe/script/system"
 	"github.com/borescope/borescope/probe/script/types"
 )
 
@@ -21,8 +24,9 @@ const usage = `bt reads scripts in bpftrace's language, as of 0.26.1. It runs no
   bt -d types -e 'begin { @ = (1, "a") }'  the same with the type of each expression
   bt script.bt                             only what is wrong with it, if anything is
 
-A file "-" is standard input. Structs are those that the script declares; kernels' types
-and arguments of probes are not read.
+A file "-" is standard input. Structs and arguments of probes are those of this machine's
+kernel; with -root those of a machine whose files are in a folder, such as
+sys/kernel/btf/vmlinux and sys/kernel/tracing/events.
 
 Flags:
 `
@@ -33,6 +37,7 @@ const mostText = 256 << 10
 // options are the flags.
 type options struct {
 	script, stage  string
+	root           string
 	format, unsafe bool
 }
 
@@ -46,6 +51,7 @@ func run(args []string, stdin io.Reader, stdout io.Writer) error {
 	}
 	fs.StringVar(&o.script, "e", "", "the `SCRIPT` itself")
 	fs.StringVar(&o.stage, "d", "", "print what a `STAGE` makes: ast, types")
+	fs.StringVar(&o.root, "root", "", "the `FOLDER` with the files of another machine")
 	fs.BoolVar(&o.format, "fmt", false, "format the script")
 	fs.BoolVar(&o.unsafe, "unsafe", false, "allow functions that change the system")
 	if err := cli.Parse(fs, args, stdout); err != nil {
@@ -116,9 +122,11 @@ func (o *options) process(name string, text []byte, params []string) ([]byte, er
 	if err := attach.Parse(f, &attach.Options{Params: params, Unsafe: o.unsafe}); err != nil {
 		return nil, err
 	}
-	p, err := types.Check(f, &types.Options{Params: params, Unsafe: o.unsafe})
+	sys := o.system()
+	sys.Expand(f)
+	p, err := types.Check(f, &types.Options{System: sys, Params: params, Unsafe: o.unsafe})
 	if err != nil {
-		return nil, err
+		return nil, errors.Join(err, sys.Err())
 	}
 	if o.stage == "" {
 		return []byte(p.Warnings.String()), nil
@@ -127,4 +135,13 @@ func (o *options) process(name string, text []byte, params []string) ([]byte, er
 	return append([]byte(head), syntax.DumpNotes(p.File, func(x syntax.Expr) string {
 		return p.Type(x).String()
 	})...), nil
+}
+
+// system is the machine that the script is for.
+func (o *options) system() *system.System {
+	var e *probe.EnvOptions
+	if o.root != "" {
+		e = &probe.EnvOptions{Root: procfs.DirFS(o.root)}
+	}
+	return system.New(probe.NewEnv(e), &system.Options{DWARF: true})
 }

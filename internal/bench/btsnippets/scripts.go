@@ -1,0 +1,61 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/borescope/borescope/probe"
+	"github.com/borescope/borescope/probe/script/syntax"
+	"github.com/borescope/borescope/probe/script/syntax/attach"
+	"github.com/borescope/borescope/probe/script/system"
+	"github.com/borescope/borescope/probe/script/types"
+)
+
+// folder is one of whole scripts.
+type folder struct{ name, dir string }
+
+// typeScripts types the scripts of folders for the machine that this runs on, with what they
+// may do to it, and prints how many have types, and why the others have none.
+func typeScripts(w io.Writer, folders []folder) error {
+	sys := system.New(probe.NewEnv(nil), nil)
+	for _, d := range folders {
+		if d.dir == "" {
+			continue
+		}
+		list, err := scripts(d.dir, ".bt")
+		if err != nil {
+			return err
+		}
+		typed := 0
+		var refused strings.Builder
+		for _, sn := range list {
+			if err := typeScript(sys, sn); err != nil {
+				first, _, _ := strings.Cut(syntax.Text(err), "\n")
+				_, first, _ = strings.Cut(first, "ERROR: ")
+				fmt.Fprintf(&refused, "    %s: %s\n", sn.where, first)
+				continue
+			}
+			typed++
+		}
+		fmt.Fprintf(w, "%-28s %9d %9d typed\n%s", d.name, len(list), typed, &refused)
+	}
+	return sys.Err()
+}
+
+// typeScript runs all passes.
+func typeScript(sys *system.System, sn snippet) error {
+	f, err := syntax.Parse("stdin", []byte(sn.src), nil)
+	if err == nil {
+		err = syntax.Expand(f, &syntax.ExpandOptions{Builtin: types.Library})
+	}
+	if err == nil {
+		err = attach.Parse(f, &attach.Options{Unsafe: true})
+	}
+	if err != nil {
+		return err
+	}
+	sys.Expand(f)
+	_, err = types.Check(f, &types.Options{System: sys, Unsafe: true})
+	return err
+}

@@ -1,0 +1,183 @@
+package system_test
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/cilium/ebpf/btf"
+
+	"github.com/borescope/borescope/internal/feature"
+	"github.com/borescope/borescope/probe"
+	"github.com/borescope/borescope/probe/internal/probetest"
+	"github.com/borescope/borescope/probe/script/syntax"
+	"github.com/borescope/borescope/probe/script/syntax/attach"
+	"github.com/borescope/borescope/probe/script/system"
+	"github.com/borescope/borescope/probe/script/types"
+)
+
+// check types a script for a machine.
+func check(t *testing.T, s *system.System, script string) (*types.Program, error) {
+	t.Helper()
+	f, err := syntax.Parse("stdin", []byte(script), nil)
+	if err == nil {
+		err = syntax.Expand(f, &syntax.ExpandOptions{Builtin: types.Library})
+	}
+	if err == nil {
+		err = attach.Parse(f, nil)
+	}
+	if err != nil {
+		t.Fatal(syntax.Text(err))
+	}
+	s.Expand(f)
+	return types.Check(f, &types.Options{System: s, Arch: "amd64"})
+}
+
+// TestArgs: what arguments are, on a recorded machine, by the type of @.
+func TestArgs(t *testing.T) {
+	s := system.New(probetest.Env(t), &system.Options{DWARF: true})
+	for _, test := range []struct{ name, script, want string }{
+		{"fentry", `fentry:vfs_read { @ = args.count; }`, "uint64"},
+		{"fentryMember", `fentry:vfs_read { @ = args.file.f_flags; }`, "uint32"},
+		{"fentryVmlinux", `fentry:vmlinux:vfs_read { @ = args.file.f_flags; }`, "uint32"},
+		{"fexit", `fexit:vfs_read { @ = retval; }`, "int64"},
+		{"narrow", `fexit:narrow { @ = retval; }`, "uint8"},
+		{"rawtracepoint", `rawtracepoint:sched_switch { @ = args.next.pid; }`, "int32"},
+		{"tracepointText", `tracepoint:sched:sched_switch { @ = args.prev_comm; }`, "string[16]"},
+		{"tracepointInt", `tracepoint:sched:sched_switch { @ = args.prev_pid; }`, "int32"},
+		{"dataLoc", `tracepoint:sched:sched_switch { @ = args.cmd; }`, "int64"},
+		{"dataLocText", `tracepoint:sched:sched_switch { @ = str(args.cmd); }`, "string[1024]"},
+		{"pointer", `tracepoint:syscalls:sys_enter_openat { @ = args.filename; }`, "int8 *"},
+		{"wild", `tracepoint:sc*:sched_sw* { @ = args.prev_pid; }`, "int32"},
+		{"wildFentry", `fentry:vfs_* { @ = args.count; }`, "uint64"},
+		{"iterator", `iter:task { @ = ctx.task.pid; }`, "int32"},
+		{"cast", `kprobe:vfs_read { @ = ((struct file *)arg0).f_flags; }`, "uint32"},
+		{"typedef", `kprobe:vfs_read { @ = (size_t)arg2; }`, "uint64"},
+		{"uprobe", `uprobe:/bin/target:add { @ = args.a; }`, "int64"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			p, err := check(t, s, test.script)
+			if err != nil {
+				t.Fatal(syntax.Text(err))
+			}
+			if _, v := p.Map("@"); v.String() != test.want {
+				t.Errorf("@ is %v, want %s", v, test.want)
+			}
+		})
+	}
+	if err := s.Err(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestRefused: what this machine has not.
+func TestRefused(t *testing.T) {
+	s := system.New(probetest.Env(t, feature.BPFLoop, feature.KtimeTAI), nil)
+	for _, test := range []struct{ name, script, want string }{
+		{"function", `fentry:nosuch { @ = args.a; }`, "Unable to resolve unique type name."},
+		{"argument", `fentry:vfs_read { @ = args.nosuch; }`, "Can't find function parameter nosuch"},
+		{"tracepoint", `tracepoint:sched:nosuch { @ = args.a; }`, "Unable to resolve unique type name."},
+		{"struct", `begin { @ = ((struct nosuch *)0).a; }`, `unknown type "struct nosuch"`},
+		{"union", `begin { @ = ((union file *)0).a; }`, `unknown type "union file"`},
+		{"noDWARF", `uprobe:/bin/target:add { @ = args.a; }`, "Unable to resolve unique type name."},
+		{"program", `fentry:bpf:1:f { @ = args.a; }`, "The args builtin cannot be used"},
+		{"tai", `begin { @ = nsecs(tai); }`, "Kernel does not support tai timestamp"},
+		{"nothingMatches", `tracepoint:x*:* { @ = args.a; }`, "Unable to resolve unique type name."},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			_, err := check(t, s, test.script)
+			if err == nil || !strings.Contains(syntax.Text(err), test.want) {
+				t.Errorf("error is %v, want %q", err, test.want)
+			}
+		})
+	}
+}
+
+// TestTypes: types, enumerators, functions and variables by their names.
+func TestTypes(t *testing.T) {
+	u32 := &btf.Int{Name: "unsigned int", Size: 4}
+	color := &btf.Enum{Name: "color", Size: 4, Values: []btf.EnumValue{{Name: "RED", Value: 7}}}
+	again := &btf.Enum{Name: "paint", Size: 4, Values: []btf.EnumValue{{Name: "RED", Value: 8}}}
+	proto := &btf.FuncProto{Return: u32}
+	spec := probetest.Spec(t, []btf.Type{
+		color, again, &btf.Func{Name: "bpf_d_path", Type: proto, Linkage: btf.StaticFunc},
+		&btf.Var{Name: "counts", Type: u32, Linkage: btf.StaticVar},
+		&btf.Struct{Name: "same", Size: 4, Members: []btf.Member{{Name: "a", Type: u32}}},
+		&btf.Typedef{Name: "same", Type: u32},
+	})
+	s := system.New(probe.NewEnv(&probe.EnvOptions{
+		Root: probetest.Root(t), Arch: "amd64", Release: "6.12.0", BTF: spec,
+	}), nil)
+	if e, v := s.Enumerator("RED"); e == nil || e.Name != "color" || v != 7 {
+		t.Errorf("RED is %v of %v, want 7 of color, which is first", v, e)
+	}
+	if e, _ := s.Enumerator("BLUE"); e != nil {
+		t.Errorf("BLUE is of %v", e)
+	}
+	if _, ok := s.Type("struct same").(*btf.Struct); !ok {
+		t.Error("struct same is no struct")
+	}
+	if _, ok := s.Type("same").(*btf.Typedef); !ok {
+		t.Error("same is no typedef")
+	}
+	if s.Func("bpf_d_path") == nil || s.Func("nosuch") != nil || !s.Has("d_path") {
+		t.Error("functions are not those of the kernel")
+	}
+	if s.Variable("counts") == nil || s.Variable("color") != nil {
+		t.Error("variables are not those of the kernel")
+	}
+	for name, size := range map[string]int{
+		"unsigned long int": 8, "long long": 8, "char": 1, "short unsigned int": 2, "signed": 4,
+	} {
+		if got, err := btf.Sizeof(s.Type(name)); err != nil || got != size {
+			t.Errorf("%s has %d bytes (%v), want %d", name, got, err, size)
+		}
+	}
+	for _, name := range []string{"", "long long long", "long short", "unsigned x", "struct"} {
+		if got := s.Type(name); got != nil {
+			t.Errorf("%q is %v", name, got)
+		}
+	}
+}
+
+// TestExpand: points with wildcards become their matches, others stay.
+func TestExpand(t *testing.T) {
+	s := system.New(probetest.Env(t), nil)
+	f, err := syntax.Parse("stdin", []byte(
+		`tracepoint:s*:*,kprobe:vfs_*,fexit:vfs_*,tracepoint:no:such* { @ = 1; }`), nil)
+	if err == nil {
+		err = attach.Parse(f, nil)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Expand(f)
+	var got []string
+	for _, a := range f.Decls[0].(*syntax.Probe).Points {
+		got = append(got, a.Provider+":"+a.Target+":"+a.Func)
+	}
+	want := []string{
+		"tracepoint:sched:sched_switch", "tracepoint:syscalls:sys_enter_openat", "kprobe::vfs_*",
+		"fexit::vfs_read", "fexit::vfs_write", "tracepoint:no:such*",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("points are\n%q\nwant\n%q", got, want)
+	}
+}
+
+// TestNoTypes: a machine without BTF has no types, and Err says so.
+func TestNoTypes(t *testing.T) {
+	s := system.New(probe.NewEnv(&probe.EnvOptions{
+		Root: probetest.Root(t), Arch: "amd64", Release: "4.9.0",
+	}), &system.Options{Modules: []string{"ext4"}})
+	if s.Err() != nil {
+		t.Errorf("before anything is asked: %v", s.Err())
+	}
+	if s.Type("struct file") != nil || !errors.Is(s.Err(), errors.ErrUnsupported) {
+		t.Errorf("error is %v, want one that says that there are no types", s.Err())
+	}
+	if !s.Has("d_path") || s.Has("loop") || !s.Has("another") {
+		t.Error("features are not those of the kernel")
+	}
+}
