@@ -113,6 +113,10 @@ func (o *options) process(name string, text []byte, params []string) ([]byte, er
 	default:
 		return nil, fmt.Errorf("-d %s: there is no such stage: use ast or types", o.stage)
 	}
+	config, warnings, err := types.Configure(f)
+	if err != nil {
+		return nil, err
+	}
 	if err := syntax.Expand(f, &syntax.ExpandOptions{Builtin: types.Library}); err != nil {
 		return nil, err
 	}
@@ -124,12 +128,14 @@ func (o *options) process(name string, text []byte, params []string) ([]byte, er
 	}
 	sys := o.system()
 	sys.Expand(f)
-	p, err := types.Check(f, &types.Options{System: sys, Params: params, Unsafe: o.unsafe})
+	p, err := types.Check(f, &types.Options{
+		System: sys, Config: config, Params: params, Unsafe: o.unsafe,
+	})
 	if err != nil {
 		return nil, errors.Join(err, sys.Err())
 	}
 	if o.stage == "" {
-		return []byte(p.Warnings.String()), nil
+		return []byte(append(warnings, p.Warnings...).String()), nil
 	}
 	const head = "// Functions\n// Variables\n// Program\n"
 	return append([]byte(head), syntax.DumpNotes(p.File, func(x syntax.Expr) string {

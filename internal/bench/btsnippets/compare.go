@@ -94,9 +94,16 @@ func parse(sn snippet) (f *syntax.File, p *types.Program, err error) {
 				Params: sn.params, Unsafe: sn.unsafe, Process: sn.process,
 			})
 		case "check":
-			err = attach.Check(f)
+			err = attach.Check(f, &attach.Options{Arch: "amd64"})
 		case "types":
 			p, err = typed(f, sn)
+		case "configure":
+			var warnings syntax.Errors
+			if _, warnings, err = types.Configure(f); err == nil && len(warnings) > 0 {
+				defer warn(&err, warnings)
+			}
+		case "portable":
+			err = types.Portable(f)
 		case "macros":
 			err = syntax.Expand(f, &syntax.ExpandOptions{Builtin: library})
 		}
@@ -105,6 +112,13 @@ func parse(sn snippet) (f *syntax.File, p *types.Program, err error) {
 		}
 	}
 	return f, p, nil
+}
+
+// warn adds warnings to a script that is accepted.
+func warn(err *error, warnings syntax.Errors) {
+	if *err == nil {
+		*err = warned{warnings}
+	}
 }
 
 // library reports whether bpftrace's library has a name that the suite's macros shadow.

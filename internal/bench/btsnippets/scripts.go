@@ -46,6 +46,10 @@ func typeScripts(w io.Writer, folders []folder) error {
 // typeScript runs all passes.
 func typeScript(sys *system.System, sn snippet) error {
 	f, err := syntax.Parse("stdin", []byte(sn.src), nil)
+	var config *types.Config
+	if err == nil {
+		config, _, err = types.Configure(f)
+	}
 	if err == nil {
 		err = syntax.Expand(f, &syntax.ExpandOptions{Builtin: types.Library})
 	}
@@ -56,6 +60,6 @@ func typeScript(sys *system.System, sn snippet) error {
 		return err
 	}
 	sys.Expand(f)
-	_, err = types.Check(f, &types.Options{System: sys, Unsafe: true})
+	_, err = types.Check(f, &types.Options{System: sys, Config: config, Unsafe: true})
 	return err
 }

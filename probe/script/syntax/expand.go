@@ -38,6 +38,7 @@ func Expand(f *File, o *ExpandOptions) error {
 			}
 		}
 	}
+	e.keepEnumerators(f)
 	for _, d := range f.Decls {
 		switch d.(type) {
 		case *Probe, *Func:
@@ -354,6 +355,33 @@ func objectMacro(c *C) (name, value string, ok bool) {
 		return "", "", false
 	}
 	return rest[:n], strings.TrimSpace(rest[n:]), true
+}
+
+// keepEnumerators forgets #define lines of names that an enum of the script has, as headers
+// have them so that #ifdef tells: bpftrace knows enumerators before it expands.
+func (e *expansion) keepEnumerators(f *File) {
+	if len(e.defines) == 0 {
+		return
+	}
+	for _, d := range f.Decls {
+		c, ok := d.(*C)
+		if !ok || c.Skipped || strings.HasPrefix(c.Text, "#") {
+			continue
+		}
+		_, rest, more := strings.Cut(c.Text, "enum")
+		for more {
+			var inner string
+			if _, inner, more = strings.Cut(rest, "{"); !more {
+				break
+			}
+			inner, rest, _ = strings.Cut(inner, "}")
+			for name := range strings.SplitSeq(inner, ",") {
+				name, _, _ = strings.Cut(name, "=")
+				delete(e.defines, strings.TrimSpace(name))
+			}
+			_, rest, more = strings.Cut(rest, "enum")
+		}
+	}
 }
 
 // expandC replaces names that a #define gives an expression.

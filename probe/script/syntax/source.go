@@ -78,6 +78,14 @@ func (l *Loc) String() string {
 	return fmt.Sprintf("%s:%d:%d-%d", l.Source.Name, line, column, lastColumn)
 }
 
+// prefix is what a line about a location begins with.
+func (l *Loc) prefix() string {
+	if l.Source == nil {
+		return ""
+	}
+	return l.String() + ": "
+}
+
 // mostContext is the longest line that errors show.
 const mostContext = 4096
 

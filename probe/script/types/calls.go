@@ -67,6 +67,8 @@ func (c *useChecker) callUse(n *syntax.Call) {
 		if c.types[n].Mode == "monotonic" {
 			c.fail(n, "strftime() can not take a monotonic timestamp")
 		}
+	case "hist", "lhist", "tseries":
+		c.resource(n, name)
 	default:
 		if len(n.Args) > 0 {
 			c.firstArg(n, name, c.types[n.Args[0]])

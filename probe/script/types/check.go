@@ -23,9 +23,8 @@ type Options struct {
 	Unsafe bool   // functions that change the system may be called
 	// Params are the positional parameters.
 	Params []string
-	// MaxString is how long strings are of which nothing else says it, in bytes, 0 at their
-	// end included. 0: 1024, as in bpftrace.
-	MaxString uint64
+	// Config is the script's configuration, which Configure reads. Nil: bpftrace's defaults.
+	Config *Config
 	// Arch is the machine, as GOARCH spells it. "": this program's.
 	Arch string
 }
@@ -137,16 +136,18 @@ func newChecker(f *syntax.File, o *Options) *checker {
 	}
 	c := &checker{
 		file: syntax.Clone(f), sys: o.System, unsafe: o.Unsafe, args: o.Params,
-		maxString: o.MaxString, arch: o.Arch, mode: "bpftrace", said: map[said]bool{},
+		arch: o.Arch, said: map[said]bool{},
 		scalar: map[string]bool{}, bad: map[syntax.Node]misuse{},
 		injected: map[*syntax.Call]int{}, opts: map[string]Type{}, locked: map[any]Type{},
 	}
 	if c.sys == nil {
 		c.sys = nothing{}
 	}
-	if c.maxString == 0 {
-		c.maxString = 1024
+	config := o.Config
+	if config == nil {
+		config = DefaultConfig()
 	}
+	c.maxString, c.mode = config.MaxStrlen, config.StackMode
 	if c.arch == "" {
 		c.arch = defaultArch
 	}

@@ -9,6 +9,7 @@ import (
 // their end.
 func (c *checker) jumps() {
 	c.top(func(n syntax.Node) {
+		c.loopReturns(n)
 		switch n := n.(type) {
 		case *syntax.Probe:
 			c.jumpsIn(n.Body, "probe", "break", "continue")
@@ -35,6 +36,36 @@ func (c *checker) jumpsIn(n syntax.Node, where string, refused ...string) {
 					c.fail(n, "'"+r+"' statement is not allowed in a "+where)
 				}
 			}
+		}
+		return true
+	})
+}
+
+// loopReturns refuses loops of one probe or function that return with a value here and without
+// one there.
+func (c *checker) loopReturns(n syntax.Node) {
+	var first *syntax.Jump
+	check := func(n syntax.Node) bool {
+		switch n := n.(type) {
+		case *syntax.Jump:
+			switch {
+			case n.Keyword != "return":
+			case first == nil:
+				first = n
+			case (first.Value == nil) != (n.Value == nil):
+				c.fail(n, "Return value used in loop is inconsistent")
+			}
+		}
+		return true
+	}
+	syntax.Walk(n, func(n syntax.Node) bool {
+		switch n := n.(type) {
+		case *syntax.For:
+			syntax.Walk(n.Body, check)
+			return false
+		case *syntax.While:
+			syntax.Walk(n.Body, check)
+			return false
 		}
 		return true
 	})
