@@ -10,9 +10,9 @@ import (
 
 // Limits of what a script may ask of Check.
 const (
-	mostErrors = 100     // that are kept
-	mostRounds = 50      // of types that depend on literals that depend on types
-	mostNodes  = 200_000 // of the script with one copy of an action for each attach point
+	mostErrors = 100    // that are kept
+	mostRounds = 50     // of types that depend on literals that depend on types
+	mostNodes  = 25_000 // of the script with one copy of an action for each attach point
 	mostSteps  = 500_000
 	mostWeight = 10_000 // types that a type is made of
 )
@@ -121,6 +121,7 @@ type checker struct {
 	types    map[any]Type
 	locked   map[any]Type
 	steps    int
+	size     int // nodes of the script, about
 }
 
 // said is an error that need not be said again.
@@ -201,21 +202,26 @@ func (c *checker) top(f func(syntax.Node)) {
 // split makes one probe for each attach point where the action speaks of it, and
 // writes conditions of probes into their blocks.
 func (c *checker) split() {
-	nodes := 0
-	count := func(n syntax.Node) {
-		syntax.Walk(n, func(syntax.Node) bool { nodes++; return nodes <= mostNodes })
+	fits := func(n syntax.Node) bool {
+		syntax.Walk(n, func(syntax.Node) bool { c.size++; return c.size <= mostNodes })
+		if c.size > mostNodes {
+			c.fail(n, "the script has more than "+strconv.Itoa(mostNodes)+" nodes with this, those "+
+				"of actions counted once for each attach point: make it shorter")
+		}
+		return c.size <= mostNodes
 	}
 	var decls []syntax.Decl
 	for _, d := range c.file.Decls {
 		p, ok := d.(*syntax.Probe)
 		if !ok || len(p.Points) < 2 || !speaksOfProbe(p) {
+			if !fits(d) {
+				return
+			}
 			decls = append(decls, d)
 			continue
 		}
 		for _, point := range p.Points {
-			if count(p); nodes > mostNodes {
-				c.fail(p, "the action has more than "+strconv.Itoa(mostNodes)+
-					" nodes in all attach points together: use fewer")
+			if !fits(p.Body) {
 				return
 			}
 			one := syntax.Clone(p)
