@@ -77,7 +77,8 @@ var imports = map[string][]string{
 		"probe/script/syntax/...", "probe/ir", "probe/ir/bpf", "probe", "probe/env", "mapx", "hist", "symbol", "stack/profile", btf,
 	},
 	"probe/script/syntax": {},
-	"probe/script/types":  {"probe/script/syntax/...", "probe/script/internal/...", btf},
+	"probe/script/config": {"probe/script/syntax"},
+	"probe/script/types":  {"probe/script/config", "probe/script/syntax/...", "probe/script/internal/...", btf},
 	"probe/script/system": {"probe/script/types", "probe/script/syntax", "probe", "probe/internal/prototype", btf},
 	// What its passes share.
 	"probe/script/internal": {"probe/script/syntax"},

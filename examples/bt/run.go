@@ -11,6 +11,7 @@ import (
 	"github.com/borescope/borescope/internal/escape"
 	"github.com/borescope/borescope/internal/procfs"
 	"github.com/borescope/borescope/probe"
+	"github.com/borescope/borescope/probe/script/config"
 	"github.com/borescope/borescope/probe/script/syntax"
 	"github.com/borescope/borescope/probe/script/syntax/attach"
 	"github.com/borescope/borescope/probe/script/system"
@@ -113,7 +114,7 @@ func (o *options) process(name string, text []byte, params []string) ([]byte, er
 	default:
 		return nil, fmt.Errorf("-d %s: there is no such stage: use ast or types", o.stage)
 	}
-	config, warnings, err := types.Configure(f)
+	c, warnings, err := config.Read(f)
 	if err != nil {
 		return nil, err
 	}
@@ -129,7 +130,7 @@ func (o *options) process(name string, text []byte, params []string) ([]byte, er
 	sys := o.system()
 	sys.Expand(f)
 	p, err := types.Check(f, &types.Options{
-		System: sys, Config: config, Params: params, Unsafe: o.unsafe,
+		System: sys, Config: c, Params: params, Unsafe: o.unsafe,
 	})
 	if err != nil {
 		return nil, errors.Join(err, sys.Err())

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/borescope/borescope/probe/script/config"
 	"github.com/borescope/borescope/probe/script/syntax"
 	"github.com/borescope/borescope/probe/script/syntax/attach"
 	"github.com/borescope/borescope/probe/script/types"
@@ -99,11 +100,11 @@ func parse(sn snippet) (f *syntax.File, p *types.Program, err error) {
 			p, err = typed(f, sn)
 		case "configure":
 			var warnings syntax.Errors
-			if _, warnings, err = types.Configure(f); err == nil && len(warnings) > 0 {
+			if _, warnings, err = config.Read(f); err == nil && len(warnings) > 0 {
 				defer warn(&err, warnings)
 			}
 		case "portable":
-			err = types.Portable(f)
+			err = config.Portable(f)
 		case "macros":
 			err = syntax.Expand(f, &syntax.ExpandOptions{Builtin: library})
 		}

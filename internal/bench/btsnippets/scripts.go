@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/borescope/borescope/probe"
+	"github.com/borescope/borescope/probe/script/config"
 	"github.com/borescope/borescope/probe/script/syntax"
 	"github.com/borescope/borescope/probe/script/syntax/attach"
 	"github.com/borescope/borescope/probe/script/system"
@@ -46,9 +47,9 @@ func typeScripts(w io.Writer, folders []folder) error {
 // typeScript runs all passes.
 func typeScript(sys *system.System, sn snippet) error {
 	f, err := syntax.Parse("stdin", []byte(sn.src), nil)
-	var config *types.Config
+	var c *config.Config
 	if err == nil {
-		config, _, err = types.Configure(f)
+		c, _, err = config.Read(f)
 	}
 	if err == nil {
 		err = syntax.Expand(f, &syntax.ExpandOptions{Builtin: types.Library})
@@ -60,6 +61,6 @@ func typeScript(sys *system.System, sn snippet) error {
 		return err
 	}
 	sys.Expand(f)
-	_, err = types.Check(f, &types.Options{System: sys, Config: config, Unsafe: true})
+	_, err = types.Check(f, &types.Options{System: sys, Config: c, Unsafe: true})
 	return err
 }

@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/borescope/borescope/probe/script/config"
+	"github.com/borescope/borescope/probe/script/internal/flow"
 	"github.com/borescope/borescope/probe/script/internal/fold"
 	"github.com/borescope/borescope/probe/script/syntax"
 )
@@ -23,8 +25,8 @@ type Options struct {
 	Unsafe bool   // functions that change the system may be called
 	// Params are the positional parameters.
 	Params []string
-	// Config is the script's configuration, which Configure reads. Nil: bpftrace's defaults.
-	Config *Config
+	// Config is the script's configuration, which config.Read reads. Nil: bpftrace's defaults.
+	Config *config.Config
 	// Arch is the machine, as GOARCH spells it. "": this program's.
 	Arch string
 }
@@ -144,11 +146,11 @@ func newChecker(f *syntax.File, o *Options) *checker {
 	if c.sys == nil {
 		c.sys = nothing{}
 	}
-	config := o.Config
-	if config == nil {
-		config = DefaultConfig()
+	if o.Config == nil {
+		c.maxString, c.mode = config.Default().MaxStrlen, config.Default().StackMode
+	} else {
+		c.maxString, c.mode = o.Config.MaxStrlen, o.Config.StackMode
 	}
-	c.maxString, c.mode = config.MaxStrlen, config.StackMode
 	if c.arch == "" {
 		c.arch = defaultArch
 	}
@@ -175,6 +177,19 @@ func (c *checker) say(n syntax.Node, s syntax.Severity, msg string) *syntax.Erro
 	c.said[key] = true
 	c.errs = append(c.errs, e)
 	return e
+}
+
+// jumps checks where break, continue and return stand.
+func (c *checker) jumps() {
+	report := func(n syntax.Node, s syntax.Severity, msg string) { c.say(n, s, msg) }
+	c.top(func(n syntax.Node) {
+		switch n := n.(type) {
+		case *syntax.Probe:
+			flow.Probe(n, report)
+		case *syntax.Func:
+			flow.Func(n, report)
+		}
+	})
 }
 
 // params puts in the positional parameters.

@@ -1,4 +1,4 @@
-package types
+package config
 
 import (
 	"slices"
@@ -7,6 +7,9 @@ import (
 
 	"github.com/borescope/borescope/probe/script/syntax"
 )
+
+// mostErrors is how many are kept.
+const mostErrors = 100
 
 // Config is what a script's config block says, and bpftrace's defaults for the rest. Words
 // are in lower case, as in the comments.
@@ -38,8 +41,8 @@ type Config struct {
 	UnstableDWUstack        string // warn
 }
 
-// DefaultConfig returns the configuration of a script without a config block.
-func DefaultConfig() *Config {
+// Default returns the configuration of a script without a config block.
+func Default() *Config {
 	return &Config{
 		CPPDemangle: true, LazySymbolication: true, License: "GPL", LogSize: 1_000_000,
 		MaxBPFProgs: 1024, MaxCatBytes: 10_240, MaxMapKeys: 4096, MaxProbes: 1024, MaxStrlen: 1024,
@@ -50,12 +53,12 @@ func DefaultConfig() *Config {
 	}
 }
 
-// Configure reads the config block of a script, in which imports are already but macros are
+// Read reads the config block of a script, in which imports are already but macros are
 // not expanded, and checks the script for what the configuration does not enable and for
 // what bpftrace has given up. The error is a [syntax.Errors]. Warnings of a whole script have
 // no place in it.
-func Configure(f *syntax.File) (c *Config, warnings syntax.Errors, err error) {
-	r := &configReader{config: DefaultConfig()}
+func Read(f *syntax.File) (c *Config, warnings syntax.Errors, err error) {
+	r := &configReader{config: Default()}
 	r.options = r.config.options()
 	for _, d := range f.Decls {
 		if b, ok := d.(*syntax.Config); ok {

@@ -1,27 +1,37 @@
-package types
+// Package flow checks where break, continue and return stand in bpftrace's scripts.
+package flow
 
 import (
 	"github.com/borescope/borescope/probe/script/internal/fold"
 	"github.com/borescope/borescope/probe/script/syntax"
 )
 
-// jumps checks where break, continue and return stand, and has functions return at
-// their end.
-func (c *checker) jumps() {
-	c.top(func(n syntax.Node) {
-		c.loopReturns(n)
-		switch n := n.(type) {
-		case *syntax.Probe:
-			c.jumpsIn(n.Body, "probe", "break", "continue")
-			c.unreachable(n.Body)
-		case *syntax.Func:
-			c.jumpsIn(n.Body, "function", "break", "continue")
-			c.unreachable(n.Body)
-			if !returns(n.Body) {
-				c.addReturn(n.Body)
-			}
-		}
-	})
+// Report is told what is odd.
+type Report func(n syntax.Node, s syntax.Severity, msg string)
+
+// checker reports errors and warnings.
+type checker struct{ report Report }
+
+func (c *checker) fail(n syntax.Node, msg string) { c.report(n, syntax.SeverityError, msg) }
+func (c *checker) warn(n syntax.Node, msg string) { c.report(n, syntax.SeverityWarning, msg) }
+
+// Probe checks the jumps of a probe.
+func Probe(n *syntax.Probe, report Report) {
+	c := &checker{report}
+	c.loopReturns(n)
+	c.jumpsIn(n.Body, "probe", "break", "continue")
+	c.unreachable(n.Body)
+}
+
+// Func checks the jumps of a function, and has it return at its end.
+func Func(n *syntax.Func, report Report) {
+	c := &checker{report}
+	c.loopReturns(n)
+	c.jumpsIn(n.Body, "function", "break", "continue")
+	c.unreachable(n.Body)
+	if !returns(n.Body) {
+		c.addReturn(n.Body)
+	}
 }
 
 // jumpsIn refuses some jumps in a block, outside of loops.

@@ -1,4 +1,4 @@
-package types
+package config
 
 import (
 	"strings"
@@ -86,7 +86,7 @@ func Portable(f *syntax.File) error {
 		case *syntax.Param:
 			refuse(n, "positional parameters")
 		case *syntax.Builtin:
-			if builtinName(n.Name) == "curtask" {
+			if libraryName(n.Name) == "curtask" {
 				refuse(n, "accessing `curtask`")
 			}
 		case *syntax.Identifier:
@@ -94,7 +94,7 @@ func Portable(f *syntax.File) error {
 				refuse(n, "accessing `curtask`")
 			}
 		case *syntax.Call:
-			switch name := builtinName(n.Name); name {
+			switch libraryName(n.Name) {
 			case "kaddr", "uaddr", "cgroupid":
 				refuse(n, n.Name+"()")
 			}
@@ -104,3 +104,6 @@ func Portable(f *syntax.File) error {
 	}
 	return errs.Err()
 }
+
+// libraryName is a builtin's name as scripts have it: the library's macros hide another one.
+func libraryName(name string) string { return strings.TrimPrefix(name, "__builtin_") }
