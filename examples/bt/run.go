@@ -6,12 +6,14 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 
 	"github.com/borescope/borescope/internal/cli"
 	"github.com/borescope/borescope/internal/escape"
 	"github.com/borescope/borescope/internal/procfs"
 	"github.com/borescope/borescope/probe"
 	"github.com/borescope/borescope/probe/script/config"
+	"github.com/borescope/borescope/probe/script/imports"
 	"github.com/borescope/borescope/probe/script/syntax"
 	"github.com/borescope/borescope/probe/script/syntax/attach"
 	"github.com/borescope/borescope/probe/script/system"
@@ -114,10 +116,15 @@ func (o *options) process(name string, text []byte, params []string) ([]byte, er
 	default:
 		return nil, fmt.Errorf("-d %s: there is no such stage: use ast or types", o.stage)
 	}
-	c, warnings, err := config.Read(f)
+	warnings, err := imports.Load(f, &imports.Options{Dirs: o.dirs(name)})
 	if err != nil {
 		return nil, err
 	}
+	c, more, err := config.Read(f)
+	if err != nil {
+		return nil, err
+	}
+	warnings = append(warnings, more...)
 	if err := syntax.Expand(f, &syntax.ExpandOptions{Builtin: types.Library}); err != nil {
 		return nil, err
 	}
@@ -142,6 +149,15 @@ func (o *options) process(name string, text []byte, params []string) ([]byte, er
 	return append([]byte(head), syntax.DumpNotes(p.File, func(x syntax.Expr) string {
 		return p.Type(x).String()
 	})...), nil
+}
+
+// dirs are where imports are looked for: where the script is.
+func (o *options) dirs(script string) []imports.Dir {
+	dir := "."
+	if o.script == "" {
+		dir = filepath.Dir(script)
+	}
+	return []imports.Dir{{Name: dir, FS: procfs.DirFS(dir)}}
 }
 
 // system is the machine that the script is for.

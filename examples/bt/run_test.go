@@ -39,6 +39,25 @@ func TestRun(t *testing.T) {
 	}
 }
 
+// TestImport: a script imports what lies beside it.
+func TestImport(t *testing.T) {
+	dir := t.TempDir()
+	for name, text := range map[string]string{
+		"a.bt": `import "b.bt"; begin { @ = one; }`, "b.bt": `macro one() { (int16)1 }`,
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var out bytes.Buffer
+	if err := run([]string{"-d", "types", filepath.Join(dir, "a.bt")}, nil, &out); err != nil {
+		t.Fatal(err, out.String())
+	}
+	if !strings.Contains(out.String(), "/* int16 */") {
+		t.Errorf("printed\n%s", out.String())
+	}
+}
+
 // TestRoot: a script is typed for another machine, by its files.
 func TestRoot(t *testing.T) {
 	root := t.TempDir()
