@@ -5,8 +5,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/cilium/ebpf/btf"
-
 	"github.com/borescope/borescope/probe/script/internal/fold"
 	"github.com/borescope/borescope/probe/script/syntax"
 )
@@ -321,39 +319,5 @@ func (c *useChecker) print(n *syntax.Call) {
 		c.fail(n, t.String()+" type passed to print() is not printable")
 	case len(n.Args) != 1:
 		c.fail(n, "Non-map print() only takes 1 argument, "+strconv.Itoa(len(n.Args))+" found")
-	}
-}
-
-// externalUse checks the arguments of a function of the kernel.
-func (c *useChecker) externalUse(n *syntax.Call) {
-	proto := c.sys.Func(n.Name)
-	if proto == nil {
-		return
-	}
-	if len(proto.Params) != len(n.Args) {
-		c.fail(n, "Function `"+n.Name+"` requires "+strconv.Itoa(len(proto.Params))+
-			" arguments, got only "+strconv.Itoa(len(n.Args)))
-		return
-	}
-	ok := true
-	var want []string
-	for i, p := range proto.Params {
-		t, got := fromBTF(p.Type), c.types[n.Args[i]]
-		if _, isPointer := btf.UnderlyingType(p.Type).(*btf.Pointer); isPointer && got.Kind == Pointer {
-			t = got // who writes it knows better
-		}
-		want = append(want, t.String())
-		if t.Equal(got) {
-			continue
-		}
-		ok = false
-		of := ""
-		if p.Name != "" {
-			of = " for argument `" + p.Name + "`"
-		}
-		c.fail(n.Args[i], "Expected "+t.String()+of+" got "+got.String())
-	}
-	if !ok {
-		c.fail(n, "Function `"+n.Name+"` requires arguments ("+strings.Join(want, ", ")+")")
 	}
 }

@@ -79,8 +79,8 @@ type scoped struct {
 func Check(f *syntax.File, o *Options) (*Program, error) {
 	c := newChecker(f, o)
 	for _, pass := range []func(){
-		c.jumps, c.split, c.define, c.params, c.foldLiterals, c.builtins, c.sugar, c.options, c.before,
-		c.resolve,
+		c.jumps, c.split, c.functions, c.define, c.params, c.foldLiterals, c.builtins, c.sugar,
+		c.options, c.before, c.resolve,
 	} {
 		pass()
 		if c.failed {
@@ -115,6 +115,7 @@ type checker struct {
 	said   map[said]bool
 	failed bool
 
+	own      map[string]*syntax.Func
 	defs     definitions
 	scalar   map[string]bool        // of maps: without keys
 	bad      map[syntax.Node]misuse // maps that are used with and without keys
@@ -181,13 +182,12 @@ func (c *checker) say(n syntax.Node, s syntax.Severity, msg string) *syntax.Erro
 
 // jumps checks where break, continue and return stand.
 func (c *checker) jumps() {
-	report := func(n syntax.Node, s syntax.Severity, msg string) { c.say(n, s, msg) }
 	c.top(func(n syntax.Node) {
 		switch n := n.(type) {
 		case *syntax.Probe:
-			flow.Probe(n, report)
+			flow.Probe(n, c.say)
 		case *syntax.Func:
-			flow.Func(n, report)
+			flow.Func(n, c.say)
 		}
 	})
 }

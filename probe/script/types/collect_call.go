@@ -437,13 +437,3 @@ func (c *collector) stackType(n *syntax.Call, kernel bool) Type {
 	}
 	return stack(kernel, mode, limit)
 }
-
-// external is a call of a function of the kernel or of the script.
-func (c *collector) external(n *syntax.Call) {
-	proto := c.sys.Func(n.Name)
-	if proto == nil {
-		c.fail(n, "Unknown function: '"+n.Name+"'")
-		return
-	}
-	c.s.set(n, fromBTF(proto.Return))
-}

@@ -60,10 +60,8 @@ func (s *solver) add(output any, result func([]Type) Type, inputs ...any) {
 
 // same gives a thing the type of another.
 func (s *solver) same(output, input any) {
-	s.add(output, first, input)
+	s.add(output, func(in []Type) Type { return in[0] }, input)
 }
-
-func first(in []Type) Type { return in[0] }
 
 // changed queues the rules that a type is an input of, in their order.
 func (s *solver) changed(n any) {
@@ -101,13 +99,12 @@ func (s *solver) solve(values []valueOf) {
 
 func (s *solver) run() {
 	var in []Type
-	next := 0
 	defer func() { s.queue = s.queue[:0] }()
-	for next < len(s.queue) {
+	for next := 0; next < len(s.queue); next++ {
 		i := s.queue[next]
-		if next++; next > len(s.queue)/2 && next > 1024 {
-			s.queue = s.queue[:copy(s.queue, s.queue[next:])]
-			next = 0
+		if next > 1024 && next > len(s.queue)/2 {
+			s.queue = s.queue[:copy(s.queue, s.queue[next+1:])]
+			next = -1
 		}
 		s.waiting[i] = false
 		if s.c.steps++; s.c.steps > mostSteps {

@@ -1,4 +1,5 @@
-// Package flow checks where break, continue and return stand in bpftrace's scripts.
+// Package flow checks where break, continue and return stand in bpftrace's scripts, and that
+// variables are there where they are used.
 package flow
 
 import (
@@ -6,13 +7,16 @@ import (
 	"github.com/borescope/borescope/probe/script/syntax"
 )
 
-// Report is told what is odd.
-type Report func(n syntax.Node, s syntax.Severity, msg string)
+// Report is told what is odd, and returns it for notes to be added.
+type Report func(n syntax.Node, s syntax.Severity, msg string) *syntax.Error
 
 // checker reports errors and warnings.
 type checker struct{ report Report }
 
-func (c *checker) fail(n syntax.Node, msg string) { c.report(n, syntax.SeverityError, msg) }
+func (c *checker) fail(n syntax.Node, msg string) *syntax.Error {
+	return c.report(n, syntax.SeverityError, msg)
+}
+
 func (c *checker) warn(n syntax.Node, msg string) { c.report(n, syntax.SeverityWarning, msg) }
 
 // Probe checks the jumps of a probe.

@@ -24,6 +24,12 @@ func TestJumps(t *testing.T) {
 			"loops", `begin { while (pid) { if (tid) { return 1; } return; } }`,
 			"ERROR Return value used in loop is inconsistent",
 		},
+		{"undeclared", `begin { print($x); }`, "ERROR Undefined or undeclared variable: $x"},
+		{"again", `begin { let $x = 1; let $x = 2; }`, "ERROR Variable $x was already declared. Variable shadowing is not allowed."},
+		{"early", `begin { let $x; print($x); $x = 1; }`, "WARNING Variable used before it was assigned: $x"},
+		{"never", `begin { let $x; }`, "WARNING Variable $x was never assigned to."},
+		{"loopVariable", `begin { $i = 1; for ($i : 0..2) { } }`, "ERROR Loop declaration shadows existing variable: $i"},
+		{"block", `begin { if (pid) { $x = 1; } print($x); }`, "ERROR Undefined or undeclared variable: $x"},
 		{"loopsAlike", `begin { while (pid) { return 1; } for ($i : 0..2) { return 2; } }`, ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -52,15 +58,18 @@ func check(t *testing.T, script string) (string, *syntax.File) {
 		t.Fatal(syntax.Text(err))
 	}
 	var said []string
-	report := func(_ syntax.Node, s syntax.Severity, msg string) {
+	report := func(_ syntax.Node, s syntax.Severity, msg string) *syntax.Error {
 		said = append(said, s.String()+" "+msg)
+		return &syntax.Error{}
 	}
 	for _, d := range f.Decls {
 		switch d := d.(type) {
 		case *syntax.Probe:
 			flow.Probe(d, report)
+			flow.Variables(d, report)
 		case *syntax.Func:
 			flow.Func(d, report)
+			flow.Variables(d, report)
 		}
 	}
 	return strings.Join(said, "\n"), f
