@@ -77,6 +77,7 @@ var imports = map[string][]string{
 		"probe/script/syntax/...", "probe/ir", "probe/ir/bpf", "probe", "probe/env", "mapx", "hist", "symbol", "stack/profile", btf,
 	},
 	"probe/script/syntax":  {},
+	"probe/script/library": {"probe/script/syntax"},
 	"probe/script/config":  {"probe/script/syntax"},
 	"probe/script/imports": {"probe/script/syntax"},
 	"probe/script/types":   {"probe/script/config", "probe/script/syntax/...", "probe/script/internal/...", btf},

@@ -14,6 +14,7 @@ import (
 	"github.com/borescope/borescope/probe"
 	"github.com/borescope/borescope/probe/script/config"
 	"github.com/borescope/borescope/probe/script/imports"
+	"github.com/borescope/borescope/probe/script/library"
 	"github.com/borescope/borescope/probe/script/syntax"
 	"github.com/borescope/borescope/probe/script/syntax/attach"
 	"github.com/borescope/borescope/probe/script/system"
@@ -125,7 +126,7 @@ func (o *options) process(name string, text []byte, params []string) ([]byte, er
 		return nil, err
 	}
 	warnings = append(warnings, more...)
-	if err := syntax.Expand(f, &syntax.ExpandOptions{Builtin: types.Library}); err != nil {
+	if err := syntax.Expand(f, &syntax.ExpandOptions{Library: library.Macros(), Builtin: types.Library}); err != nil {
 		return nil, err
 	}
 	if o.stage == "ast" {

@@ -106,7 +106,7 @@ func parse(sn snippet) (f *syntax.File, p *types.Program, err error) {
 		case "portable":
 			err = config.Portable(f)
 		case "macros":
-			err = syntax.Expand(f, &syntax.ExpandOptions{Builtin: library})
+			err = syntax.Expand(f, &syntax.ExpandOptions{Builtin: shadowed})
 		}
 		if err != nil {
 			return f, p, err
@@ -122,8 +122,8 @@ func warn(err *error, warnings syntax.Errors) {
 	}
 }
 
-// library reports whether bpftrace's library has a name that the suite's macros shadow.
-func library(name string) bool { return name == "cpu" || name == "comm" }
+// shadowed reports whether bpftrace's library has a name that the suite's macros shadow.
+func shadowed(name string) bool { return name == "cpu" || name == "comm" }
 
 // format formats a script, and what comes of it.
 func (s *score) format(sn snippet, _ *syntax.File) {

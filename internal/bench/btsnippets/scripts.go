@@ -7,6 +7,7 @@ import (
 
 	"github.com/borescope/borescope/probe"
 	"github.com/borescope/borescope/probe/script/config"
+	"github.com/borescope/borescope/probe/script/library"
 	"github.com/borescope/borescope/probe/script/syntax"
 	"github.com/borescope/borescope/probe/script/syntax/attach"
 	"github.com/borescope/borescope/probe/script/system"
@@ -52,7 +53,7 @@ func typeScript(sys *system.System, sn snippet) error {
 		c, _, err = config.Read(f)
 	}
 	if err == nil {
-		err = syntax.Expand(f, &syntax.ExpandOptions{Builtin: types.Library})
+		err = syntax.Expand(f, &syntax.ExpandOptions{Library: library.Macros(), Builtin: types.Library})
 	}
 	if err == nil {
 		err = attach.Parse(f, &attach.Options{Unsafe: true})

@@ -17,6 +17,9 @@ type ExpandOptions struct {
 	// Builtin says which names the language's library has: a use that fits no macro of that
 	// name is then one of the library's. Nil: none.
 	Builtin func(name string) bool
+	// Library returns the library's macros of a name: a use that fits no macro of the script is
+	// then one of these. Nil: none.
+	Library func(name string) []*Macro
 }
 
 // Expand replaces the uses of macros by their blocks, and then those of object-like
@@ -26,7 +29,7 @@ type ExpandOptions struct {
 func Expand(f *File, o *ExpandOptions) error {
 	e := &expansion{macros: map[string][]*Macro{}, defines: map[string]string{}, left: mostNodes}
 	if o != nil {
-		e.builtin = o.Builtin
+		e.builtin, e.library = o.Builtin, o.Library
 	}
 	for _, d := range f.Decls {
 		switch d := d.(type) {
@@ -57,6 +60,7 @@ func Expand(f *File, o *ExpandOptions) error {
 // expansion is what the expansion of a script shares.
 type expansion struct {
 	builtin func(string) bool
+	library func(string) []*Macro
 	macros  map[string][]*Macro
 	defines map[string]string
 	active  []string // #defines that are being expanded
@@ -137,8 +141,11 @@ func (m *Macro) distance(args []Expr) int {
 // lookup returns the macro that arguments fit, or the first of those that they are least
 // far from.
 func (e *expansion) lookup(name string, args []Expr) (fits, closest *Macro) {
-	least := 0
-	for _, m := range e.macros[name] {
+	macros, least := e.macros[name], 0
+	if e.library != nil {
+		macros = append(macros[:len(macros):len(macros)], e.library(name)...)
+	}
+	for _, m := range macros {
 		switch d := m.distance(args); {
 		case d == 0:
 			return m, nil

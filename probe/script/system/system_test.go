@@ -11,6 +11,7 @@ import (
 	"github.com/borescope/borescope/internal/feature"
 	"github.com/borescope/borescope/probe"
 	"github.com/borescope/borescope/probe/internal/probetest"
+	"github.com/borescope/borescope/probe/script/library"
 	"github.com/borescope/borescope/probe/script/syntax"
 	"github.com/borescope/borescope/probe/script/syntax/attach"
 	"github.com/borescope/borescope/probe/script/system"
@@ -22,7 +23,7 @@ func check(t *testing.T, s *system.System, script string) (*types.Program, error
 	t.Helper()
 	f, err := syntax.Parse("stdin", []byte(script), nil)
 	if err == nil {
-		err = syntax.Expand(f, &syntax.ExpandOptions{Builtin: types.Library})
+		err = syntax.Expand(f, &syntax.ExpandOptions{Library: library.Macros(), Builtin: types.Library})
 	}
 	if err == nil {
 		err = attach.Parse(f, nil)

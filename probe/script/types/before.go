@@ -119,14 +119,13 @@ var counts = map[string][2]int{
 
 // libraryCounts are those of bpftrace's library, which has macros for them.
 var libraryCounts = map[string][2]int{
-	"comm": {1, 1}, "delete": {1, 2}, "find": {3, 3}, "has_key": {2, 2}, "is_err": {1, 1},
-	"len": {1, 1}, "override": {1, 1}, "write_user": {3, 3}, "signal": {1, 1},
-	"signal_thread": {1, 1}, "memcmp": {3, 3}, "usdt_arg": {1, 1}, "strlen": {1, 1},
-	"strcap": {1, 1}, "strstr": {2, 2}, "strcontains": {2, 2}, "strerror": {1, 1},
-	"signal_name": {1, 1}, "syscall_name": {1, 1}, "assert": {2, 2}, "static_assert": {2, 2},
-	"assert_str": {1, 1}, "ppid": {1, 1}, "pcomm": {1, 1}, "leader_tid": {1, 1},
-	"leader_comm": {1, 1}, "is_str": {1, 1}, "is_ptr": {1, 1}, "is_array": {1, 1},
-	"is_integer": {1, 1}, "is_unsigned_integer": {1, 1}, "is_literal": {1, 1},
+	"comm": {1, 1}, "delete": {1, 2}, "find": {3, 3}, "has_key": {2, 2}, "len": {1, 1},
+	"override": {1, 1}, "write_user": {3, 3}, "signal": {1, 1}, "signal_thread": {1, 1},
+	"memcmp": {3, 3}, "usdt_arg": {1, 1}, "strlen": {1, 1}, "strcap": {1, 1}, "strstr": {2, 2},
+	"strerror": {1, 1}, "signal_name": {1, 1}, "syscall_name": {1, 1}, "assert_str": {1, 1},
+	"ppid": {1, 1}, "pcomm": {1, 1}, "leader_tid": {1, 1}, "leader_comm": {1, 1},
+	"is_str": {1, 1}, "is_ptr": {1, 1}, "is_array": {1, 1}, "is_integer": {1, 1},
+	"is_unsigned_integer": {1, 1}, "is_literal": {1, 1},
 }
 
 func (c *callChecker) check(n *syntax.Call) {

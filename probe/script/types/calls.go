@@ -229,13 +229,7 @@ func (c *useChecker) library(n *syntax.Call, name string, t Type) {
 		if !c.unsafe {
 			c.fail(n, "write_user() is unsafe. To use you need the --unsafe flag")
 		}
-	case "static_assert":
-		if len(n.Args) == 2 && fold.Literal(n.Args[0]) && !fold.Truth(n.Args[0]) {
-			if s, ok := n.Args[1].(*syntax.String); ok {
-				c.fail(n, s.Value)
-			}
-		}
-	case "strlen", "strcap", "strstr", "strcontains":
+	case "strlen", "strcap", "strstr":
 		for _, a := range n.Args {
 			c.likeString(n, c.types[a])
 		}

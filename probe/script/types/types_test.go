@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/borescope/borescope/probe/script/library"
 	"github.com/borescope/borescope/probe/script/syntax"
 	"github.com/borescope/borescope/probe/script/syntax/attach"
 	"github.com/borescope/borescope/probe/script/types"
@@ -16,7 +17,7 @@ import (
 func check(src string, o *types.Options) (*types.Program, error) {
 	f, err := syntax.Parse("stdin", []byte(src), nil)
 	if err == nil {
-		err = syntax.Expand(f, &syntax.ExpandOptions{Builtin: types.Library})
+		err = syntax.Expand(f, &syntax.ExpandOptions{Library: library.Macros(), Builtin: types.Library})
 	}
 	if err == nil {
 		err = attach.Parse(f, nil)
