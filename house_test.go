@@ -105,9 +105,12 @@ func TestPublicNames(t *testing.T) {
 		if !p.library() {
 			continue
 		}
+		have := publicNames(p)
+		if len(have) == 0 {
+			continue // a guide
+		}
 		file := filepath.Join(api, strings.ReplaceAll(p.dir, "/", "_")+".txt")
 		kept[file] = true
-		have := publicNames(p)
 		for _, line := range have {
 			switch {
 			case strings.HasPrefix(line, "field "):
