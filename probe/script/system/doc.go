@@ -5,8 +5,8 @@
 //	p, err := types.Check(f, &types.Options{System: s})
 //
 // What it reads, it reads when a script first asks for it: a script without types of the
-// kernel reads nothing. Reading the kernel's types takes 10 to 20 ms, finding the first
-// enumerator some 100 ms more.
+// kernel reads nothing. Reading the kernel's types takes 10 to 20 ms, finding the enumerators
+// of a script some 5 ms more.
 //
 // Arguments are those of probe's plans: of tracepoints by their format files, and where
 // there are none by the kernel's types; of kernel functions and raw tracepoints by the

@@ -10,6 +10,7 @@ import (
 // matches nothing, or whose matches cannot be listed here, stays as it is. It comes between
 // attach.Parse and types.Check, and changes the file.
 func (s *System) Expand(f *syntax.File) {
+	s.collect(f)
 	for _, d := range f.Decls {
 		p, ok := d.(*syntax.Probe)
 		if !ok {

@@ -29,22 +29,24 @@ type System struct {
 	o     Options
 	specs []*btf.Spec // the kernel's types and those of modules, once read
 	read  bool
-	enums map[string]enumerator
+	names map[string]bool       // that scripts may ask for as enumerators
+	enums map[string]enumerator // by name, without an enum where there is none
+	every bool                  // enum has been looked at
 	args  map[string]*btf.Struct
 	err   error
 }
 
 var _ types.System = (*System)(nil)
 
-// enumerator is a value of an enum.
-type enumerator struct {
-	enum  *btf.Enum
-	value uint64
-}
-
-// New returns a System for the machine of an Env. It reads nothing yet.
+// New returns a System for the machine of an Env, nil for this one. It reads nothing yet.
 func New(e *probe.Env, o *Options) *System {
-	s := &System{env: e, args: map[string]*btf.Struct{}}
+	if e == nil {
+		e = probe.NewEnv(nil)
+	}
+	s := &System{
+		env: e, args: map[string]*btf.Struct{}, names: map[string]bool{},
+		enums: map[string]enumerator{},
+	}
 	if o != nil {
 		s.o = *o
 	}
@@ -92,33 +94,6 @@ func (s *System) Type(name string) btf.Type {
 		}
 	}
 	return nil
-}
-
-// Enumerator returns the enum of the kernel that has a name, and the value of that name.
-func (s *System) Enumerator(name string) (*btf.Enum, uint64) {
-	if s.enums == nil {
-		s.enums = map[string]enumerator{}
-		for _, spec := range s.types() {
-			for t, err := range spec.All() {
-				if err != nil {
-					break // the rest cannot be read either
-				}
-				if e, ok := t.(*btf.Enum); ok {
-					s.addEnum(e)
-				}
-			}
-		}
-	}
-	e := s.enums[name]
-	return e.enum, e.value
-}
-
-func (s *System) addEnum(e *btf.Enum) {
-	for _, v := range e.Values {
-		if _, ok := s.enums[v.Name]; !ok {
-			s.enums[v.Name] = enumerator{e, v.Value}
-		}
-	}
 }
 
 // Func returns the prototype of a function of the kernel.

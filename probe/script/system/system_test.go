@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/fstest"
 
 	"github.com/cilium/ebpf/btf"
 
@@ -139,6 +140,40 @@ func TestTypes(t *testing.T) {
 		if got := s.Type(name); got != nil {
 			t.Errorf("%q is %v", name, got)
 		}
+	}
+}
+
+// TestRawEnumerators: names of a recorded kernel's own BTF are looked for together, also those
+// that a later script asks for.
+func TestRawEnumerators(t *testing.T) {
+	root := probetest.Root(t)
+	root["sys/kernel/btf/vmlinux"] = &fstest.MapFile{Data: probetest.RawBTF(t, []btf.Type{
+		&btf.Enum{Name: "color", Size: 4, Values: []btf.EnumValue{{Name: "RED", Value: 7}, {Name: "BLUE", Value: 9}}},
+		&btf.Enum{Name: "size", Size: 8, Values: []btf.EnumValue{{Name: "BIG", Value: 1 << 40}}},
+	})}
+	s := system.New(probe.NewEnv(&probe.EnvOptions{Root: root, Arch: "amd64", Release: "6.12.0"}), nil)
+	for script, want := range map[string]string{
+		`begin { @ = RED; }`:                                   "enum color",
+		`begin { @ = BIG; }`:                                   "enum size",
+		`begin { @ = BLUE; print(AF_INET); }`:                  "enum color",
+		`begin { @ = AF_INET; }`:                               "int8",
+		`enum mine { BLUE = 2 }; begin { @ = BLUE; }`:          "enum mine",
+		`begin { print(NOSUCH); }`:                             "",
+		`begin { @ = RED; print(NOSUCH); print(NOSUCH_TOO); }`: "",
+	} {
+		p, err := check(t, s, script)
+		if err != nil {
+			if want != "" || !strings.Contains(syntax.Text(err), "Unknown identifier: 'NOSUCH'") {
+				t.Errorf("%s: %s", script, syntax.Text(err))
+			}
+			continue
+		}
+		if _, v := p.Map("@"); v.String() != want {
+			t.Errorf("%s: @ is %v, want %s", script, v, want)
+		}
+	}
+	if e, v := s.Enumerator("BLUE"); e == nil || e.Name != "color" || v != 9 {
+		t.Errorf("BLUE is %v of %v", v, e)
 	}
 }
 
