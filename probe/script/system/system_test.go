@@ -217,3 +217,39 @@ func TestNoTypes(t *testing.T) {
 		t.Error("features are not those of the kernel")
 	}
 }
+
+// TestBytes: arrays of bytes are texts in the kernel's structs, whatever BTF calls a byte; in the
+// script's own only those of char are, with room for a 0 behind.
+func TestBytes(t *testing.T) {
+	u8 := &btf.Int{Name: "unsigned char", Size: 1}
+	plain := &btf.Int{Name: "char", Size: 1} // as pahole writes it, without an encoding
+	index := &btf.Int{Name: "unsigned int", Size: 4}
+	spec := probetest.Spec(t, []btf.Type{
+		&btf.Struct{Name: "k", Size: 24, Members: []btf.Member{
+			{Name: "a", Type: &btf.Array{Index: index, Type: u8, Nelems: 4}},
+			{Name: "b", Type: &btf.Array{Index: index, Type: plain, Nelems: 4}, Offset: 32},
+			{Name: "c", Type: &btf.Array{Index: index, Type: index, Nelems: 4}, Offset: 64},
+		}},
+	})
+	s := system.New(probe.NewEnv(&probe.EnvOptions{
+		Root: probetest.Root(t), Arch: "amd64", Release: "6.12.0", BTF: spec,
+	}), nil)
+	const script = `struct s { unsigned char a[4]; char b[4]; struct { char d[2]; } in; struct k *p; struct k k; };
+kprobe:f {
+	@ka = ((struct k *)arg0).a; @kb = ((struct k *)arg0).b; @kc = ((struct k *)arg0).c;
+	@sa = ((struct s *)arg0).a; @sb = ((struct s *)arg0).b; @sd = ((struct s *)arg0).in.d;
+	@pa = ((struct s *)arg0).p.a; @va = ((struct s *)arg0).k.a;
+}`
+	p, err := check(t, s, script)
+	if err != nil {
+		t.Fatal(syntax.Text(err))
+	}
+	for name, want := range map[string]string{
+		"@ka": "string[4]", "@kb": "string[4]", "@kc": "uint32[4]", "@sa": "uint8[4]", "@sb": "string[5]",
+		"@sd": "string[3]", "@pa": "string[4]", "@va": "string[4]",
+	} {
+		if _, v := p.Map(name); v.String() != want {
+			t.Errorf("%s is %v, want %s", name, v, want)
+		}
+	}
+}

@@ -50,7 +50,7 @@ func TestMaps(t *testing.T) {
 		{"sizeof", `begin { @ = sizeof(uint64[40]) }`, "int64", "int16"},
 		{
 			"struct", `struct s { int a; char b[7]; } kprobe:f { @[((struct s *)arg0).b] = 1 }`,
-			"string[7]", "int8",
+			"string[8]", "int8",
 		},
 		{"enum", `enum e { A = 1 } begin { @ = A }`, "int64", "enum e"},
 		{"comptime", `begin { $a = 1; if comptime (typeinfo($a).base_type == "int") { @ = 1 }
