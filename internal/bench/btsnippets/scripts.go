@@ -3,7 +3,9 @@ package main
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
+	"time"
 
 	"github.com/borescope/borescope/probe"
 	"github.com/borescope/borescope/probe/script/config"
@@ -29,10 +31,17 @@ func typeScripts(w io.Writer, folders []folder) error {
 		if err != nil {
 			return err
 		}
+		if len(list) == 0 {
+			return fmt.Errorf("%s has no scripts", d.dir)
+		}
 		typed := 0
+		var times []time.Duration
 		var refused strings.Builder
 		for _, sn := range list {
-			if err := typeScript(sys, sn); err != nil {
+			start := time.Now()
+			err := typeScript(sys, sn)
+			times = append(times, time.Since(start))
+			if err != nil {
 				first, _, _ := strings.Cut(syntax.Text(err), "\n")
 				_, first, _ = strings.Cut(first, "ERROR: ")
 				fmt.Fprintf(&refused, "    %s: %s\n", sn.where, first)
@@ -40,7 +49,9 @@ func typeScripts(w io.Writer, folders []folder) error {
 			}
 			typed++
 		}
-		fmt.Fprintf(w, "%-28s %9d %9d typed\n%s", d.name, len(list), typed, &refused)
+		slices.Sort(times)
+		fmt.Fprintf(w, "%-28s %9d %9d typed%31s median %v\n%s", d.name, len(list), typed, "",
+			times[len(times)/2], &refused)
 	}
 	return sys.Err()
 }
