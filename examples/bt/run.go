@@ -105,7 +105,11 @@ func read(file string, stdin io.Reader) (name string, text []byte, err error) {
 
 // process runs the passes up to what is asked for.
 func (o *options) process(name string, text []byte, params []string) ([]byte, error) {
-	f, err := syntax.Parse(name, text, nil)
+	conditions := &syntax.Options{Defined: defined}
+	if o.format {
+		conditions = nil // all of it is formatted
+	}
+	f, err := syntax.Parse(name, text, conditions)
 	if err != nil {
 		return nil, err
 	}
@@ -117,7 +121,9 @@ func (o *options) process(name string, text []byte, params []string) ([]byte, er
 	default:
 		return nil, fmt.Errorf("-d %s: there is no such stage: use ast or types", o.stage)
 	}
-	warnings, err := imports.Load(f, &imports.Options{Dirs: o.dirs(name)})
+	warnings, err := imports.Load(f, &imports.Options{
+		Dirs: o.dirs(name), Syntax: conditions,
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -151,6 +157,9 @@ func (o *options) process(name string, text []byte, params []string) ([]byte, er
 		return p.Type(x).String()
 	})...), nil
 }
+
+// defined says what is defined for #ifdef: types come from BTF, not from headers.
+func defined(name string) bool { return name == "BPFTRACE_HAVE_BTF" }
 
 // dirs are where imports are looked for: where the script is.
 func (o *options) dirs(script string) []imports.Dir {

@@ -58,7 +58,9 @@ func typeScripts(w io.Writer, folders []folder) error {
 
 // typeScript runs all passes.
 func typeScript(sys *system.System, sn snippet) error {
-	f, err := syntax.Parse("stdin", []byte(sn.src), nil)
+	f, err := syntax.Parse("stdin", []byte(sn.src), &syntax.Options{
+		Defined: func(name string) bool { return name == "BPFTRACE_HAVE_BTF" },
+	})
 	var c *config.Config
 	if err == nil {
 		c, _, err = config.Read(f)

@@ -37,6 +37,7 @@ type Options struct {
 }
 
 // Load adds to a script what it imports, and what that imports: an import of each name once.
+// Headers that are included by a name in quotes are imported too.
 // C definitions come before those of the script, probes before its own, those of a file in
 // reverse, as in bpftrace; all else behind. Locations say which import a node came by. The
 // error is a [syntax.Errors], with those of imported files.
@@ -47,9 +48,12 @@ func Load(f *syntax.File, o *Options) (warnings syntax.Errors, err error) {
 	l := &loader{o: o, names: map[string]bool{}, files: map[string]*imported{}}
 	top := map[syntax.Node]bool{}
 	for _, d := range f.Decls {
-		if i, ok := d.(*syntax.Import); ok {
-			top[i] = true
-			l.load(i)
+		switch d := d.(type) {
+		case *syntax.Import:
+			top[d] = true
+			l.load(d)
+		case *syntax.C:
+			l.include(d, ".")
 		}
 	}
 	for n := range syntax.All(f) {
@@ -66,7 +70,7 @@ func Load(f *syntax.File, o *Options) (warnings syntax.Errors, err error) {
 
 // imported is a file.
 type imported struct {
-	by   *syntax.Import
+	by   *syntax.Loc
 	file *syntax.File
 }
 
@@ -75,6 +79,7 @@ type loader struct {
 	o     *Options
 	names map[string]bool // of imports
 	files map[string]*imported
+	order []*imported // what a file imports before it
 	bytes int
 	errs  syntax.Errors
 }
@@ -141,6 +146,39 @@ func (l *loader) inBlock(i *syntax.Import) {
 	l.load(i)
 }
 
+// include reads a header that is included by a name in quotes. Those in <> are the kernel's or
+// the C library's, whose types the machine knows better.
+func (l *loader) include(c *syntax.C, from string) {
+	rest, ok := strings.CutPrefix(c.Text, "#")
+	rest, ok2 := strings.CutPrefix(strings.TrimLeft(rest, " \t"), "include")
+	if rest = strings.TrimSpace(rest); !ok || !ok2 || c.Skipped || !strings.HasPrefix(rest, `"`) {
+		return
+	}
+	name, _, _ := strings.Cut(rest[1:], `"`)
+	names := []string{path.Join(from, name)}
+	if from != "." {
+		names = append(names, path.Clean(name))
+	}
+	for _, name := range names {
+		for _, d := range l.o.Dirs {
+			if !fs.ValidPath(name) {
+				continue
+			}
+			if st, err := fs.Stat(d.FS, name); err != nil || st.IsDir() {
+				continue
+			}
+			if writable(d.FS, name) {
+				l.say(c, syntax.SeverityWarning, "skipping due to global write permissions: "+
+					strconv.Quote(path.Join(d.Name, name)))
+				return
+			}
+			l.read(c, d, name)
+			return
+		}
+	}
+	l.say(c, syntax.SeverityWarning, "'"+name+"' file not found: what it declares is not known")
+}
+
 // writable reports whether anybody may change a file, or what its folder has.
 func writable(fsys fs.FS, name string) bool {
 	for _, name := range []string{name, path.Dir(name)} {
@@ -195,7 +233,7 @@ func (l *loader) addFolder(i *syntax.Import, d Dir, name string) {
 	}
 }
 
-func (l *loader) failRead(i *syntax.Import, shown string, err error) {
+func (l *loader) failRead(i syntax.Node, shown string, err error) {
 	if e, ok := errors.AsType[*fs.PathError](err); ok {
 		err = e.Err
 	}
@@ -203,7 +241,7 @@ func (l *loader) failRead(i *syntax.Import, shown string, err error) {
 }
 
 // read reads and parses a file, and what it imports.
-func (l *loader) read(i *syntax.Import, d Dir, name string) {
+func (l *loader) read(i syntax.Node, d Dir, name string) {
 	if l.files[name] != nil {
 		return
 	}
@@ -211,7 +249,7 @@ func (l *loader) read(i *syntax.Import, d Dir, name string) {
 		l.fail(i, fmt.Sprintf("more than %d files are imported: import fewer", mostFiles))
 		return
 	}
-	in := &imported{i, &syntax.File{}}
+	in := &imported{i.At(), &syntax.File{}}
 	l.files[name] = in
 	text, err := readFile(d.FS, name)
 	if err != nil {
@@ -222,9 +260,9 @@ func (l *loader) read(i *syntax.Import, d Dir, name string) {
 		l.fail(i, fmt.Sprintf("imports have more than %d bytes: import fewer", mostBytes))
 		return
 	}
-	parse := syntax.Parse
-	if path.Ext(name) == ".h" {
-		parse = syntax.ParseHeader
+	parse := syntax.ParseHeader
+	if path.Ext(name) == ".bt" {
+		parse = syntax.Parse
 	}
 	in.file, err = parse(name, text, l.o.Syntax)
 	if es, ok := errors.AsType[syntax.Errors](err); ok {
@@ -239,8 +277,11 @@ func (l *loader) read(i *syntax.Import, d Dir, name string) {
 			}
 		case *syntax.Import:
 			l.load(d)
+		case *syntax.C:
+			l.include(d, path.Dir(name))
 		}
 	}
+	l.order = append(l.order, in)
 }
 
 // readFile reads as much of a file as a script may have, and a byte more, which the parser
@@ -257,24 +298,26 @@ func readFile(fsys fs.FS, name string) ([]byte, error) {
 // merge puts the declarations of all files into a script.
 func (l *loader) merge(f *syntax.File) {
 	var c, probes, rest []syntax.Decl
-	for _, name := range slices.Sorted(maps.Keys(l.files)) {
-		in := l.files[name]
-		var own []syntax.Decl
+	for _, in := range l.order {
 		for _, d := range in.file.Decls {
-			switch d.(type) {
-			case *syntax.C:
+			if d, ok := d.(*syntax.C); ok {
 				c = append(c, d)
-			case *syntax.Probe:
-				own = append(own, d)
-			case *syntax.Config, *syntax.Import:
-				continue
-			default:
-				rest = append(rest, d)
 			}
 			for n := range syntax.All(d) {
 				if at := n.At(); at.From == nil {
-					at.From = &in.by.Loc
+					at.From = in.by
 				}
+			}
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(l.files)) {
+		var own []syntax.Decl
+		for _, d := range l.files[name].file.Decls {
+			switch d.(type) {
+			case *syntax.Probe:
+				own = append(own, d)
+			case *syntax.Macro, *syntax.Func, *syntax.MapDecl:
+				rest = append(rest, d)
 			}
 		}
 		slices.Reverse(own)

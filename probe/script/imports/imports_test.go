@@ -77,6 +77,33 @@ begin { import "lib/a.h"; print(0); }`, first, second)
 	}
 }
 
+// TestInclude: headers are included by names in quotes, from where the header is that names them.
+func TestInclude(t *testing.T) {
+	dir := fstest.MapFS{
+		"in/a.h": file("#include \"b.h\"\n#include \"top.h\"\n#include <linux/fs.h>\nstruct a { struct b b; };"),
+		"in/b.h": file("#include \"a.h\"\nstruct b { int x; };"), "top.h": file("struct t { int x; };"),
+		"open.h": {Mode: 0o666},
+	}
+	f, w, err := load(t, "#include \"in/a.h\"\n# include \"no.h\"\n#include \"open.h\"\nbegin { }", dir)
+	if err != nil {
+		t.Fatal(syntax.Text(err))
+	}
+	var got []string
+	for _, d := range f.Decls {
+		if c, ok := d.(*syntax.C); ok && !strings.HasPrefix(c.Text, "#") {
+			got = append(got, c.Text)
+		}
+	}
+	want := []string{"struct b { int x; };", "struct t { int x; };", "struct a { struct b b; };"}
+	if !slices.Equal(got, want) {
+		t.Errorf("included is %q, want %q", got, want)
+	}
+	if len(w) != 2 || w[0].Msg != "'no.h' file not found: what it declares is not known" ||
+		!strings.Contains(w[1].Msg, "skipping") {
+		t.Errorf("warnings are\n%s", w.String())
+	}
+}
+
 // TestErrors: what cannot be imported, and what is said.
 func TestErrors(t *testing.T) {
 	dir := fstest.MapFS{
