@@ -138,7 +138,13 @@ func (o *options) process(name string, text []byte, params []string) ([]byte, er
 	if o.stage == "ast" {
 		return syntax.Dump(f), nil
 	}
-	if err := attach.Parse(f, &attach.Options{Params: params, Unsafe: o.unsafe}); err != nil {
+	points := &attach.Options{
+		Params: params, Unsafe: o.unsafe, MayMiss: c.MissingProbes != "error",
+	}
+	if err := attach.Parse(f, points); err != nil {
+		return nil, err
+	}
+	if err := attach.Check(f, points); err != nil {
 		return nil, err
 	}
 	sys := o.system()

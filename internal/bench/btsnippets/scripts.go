@@ -69,7 +69,10 @@ func typeScript(sys *system.System, sn snippet) error {
 		err = syntax.Expand(f, &syntax.ExpandOptions{Library: library.Macros(), Builtin: types.Library})
 	}
 	if err == nil {
-		err = attach.Parse(f, &attach.Options{Unsafe: true})
+		err = attach.Parse(f, &attach.Options{Unsafe: true, MayMiss: c.MissingProbes != "error"})
+	}
+	if err == nil {
+		err = attach.Check(f, nil)
 	}
 	if err != nil {
 		return err
