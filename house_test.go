@@ -24,7 +24,7 @@ const (
 	mostNames   = 1990
 
 	// scripts are a language's: a type for each kind of node, counted apart.
-	mostScriptNames = 150
+	mostScriptNames = 170
 )
 
 // large are the packages that may have more lines, or do today: then with what they
@@ -105,9 +105,12 @@ func TestPublicNames(t *testing.T) {
 		if !p.library() {
 			continue
 		}
+		have := publicNames(p)
+		if len(have) == 0 {
+			continue // a guide
+		}
 		file := filepath.Join(api, strings.ReplaceAll(p.dir, "/", "_")+".txt")
 		kept[file] = true
-		have := publicNames(p)
 		for _, line := range have {
 			switch {
 			case strings.HasPrefix(line, "field "):

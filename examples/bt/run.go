@@ -6,10 +6,17 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 
 	"github.com/borescope/borescope/escape"
+	"github.com/borescope/borescope/mapx/recording/hostfs"
+	"github.com/borescope/borescope/probe"
+	"github.com/borescope/borescope/probe/script/config"
+	"github.com/borescope/borescope/probe/script/imports"
+	"github.com/borescope/borescope/probe/script/library"
 	"github.com/borescope/borescope/probe/script/syntax"
 	"github.com/borescope/borescope/probe/script/syntax/attach"
+	"github.com/borescope/borescope/probe/script/system"
 	"github.com/borescope/borescope/probe/script/types"
 	"github.com/borescope/borescope/probe/tool/cli"
 )
@@ -21,8 +28,9 @@ const usage = `bt reads scripts in bpftrace's language, as of 0.26.1. It runs no
   bt -d types -e 'begin { @ = (1, "a") }'  the same with the type of each expression
   bt script.bt                             only what is wrong with it, if anything is
 
-A file "-" is standard input. Structs are those that the script declares; kernels' types
-and arguments of probes are not read.
+A file "-" is standard input. Structs and arguments of probes are those of this machine's
+kernel; with -root those of a machine whose files are in a folder, such as
+sys/kernel/btf/vmlinux and sys/kernel/tracing/events.
 
 Flags:
 `
@@ -33,6 +41,7 @@ const mostText = 256 << 10
 // options are the flags.
 type options struct {
 	script, stage  string
+	root           string
 	format, unsafe bool
 }
 
@@ -46,6 +55,7 @@ func run(args []string, stdin io.Reader, stdout io.Writer) error {
 	}
 	fs.StringVar(&o.script, "e", "", "the `SCRIPT` itself")
 	fs.StringVar(&o.stage, "d", "", "print what a `STAGE` makes: ast, types")
+	fs.StringVar(&o.root, "root", "", "the `FOLDER` with the files of another machine")
 	fs.BoolVar(&o.format, "fmt", false, "format the script")
 	fs.BoolVar(&o.unsafe, "unsafe", false, "allow functions that change the system")
 	if err := cli.Parse(fs, args, stdout); err != nil {
@@ -95,7 +105,11 @@ func read(file string, stdin io.Reader) (name string, text []byte, err error) {
 
 // process runs the passes up to what is asked for.
 func (o *options) process(name string, text []byte, params []string) ([]byte, error) {
-	f, err := syntax.Parse(name, text, nil)
+	conditions := &syntax.Options{Defined: defined}
+	if o.format {
+		conditions = nil // all of it is formatted
+	}
+	f, err := syntax.Parse(name, text, conditions)
 	if err != nil {
 		return nil, err
 	}
@@ -107,24 +121,66 @@ func (o *options) process(name string, text []byte, params []string) ([]byte, er
 	default:
 		return nil, fmt.Errorf("-d %s: there is no such stage: use ast or types", o.stage)
 	}
-	if err := syntax.Expand(f, &syntax.ExpandOptions{Builtin: types.Library}); err != nil {
+	warnings, err := imports.Load(f, &imports.Options{
+		Dirs: o.dirs(name), Syntax: conditions,
+	})
+	if err != nil {
+		return nil, err
+	}
+	c, more, err := config.Read(f)
+	if err != nil {
+		return nil, err
+	}
+	warnings = append(warnings, more...)
+	if err := syntax.Expand(f, &syntax.ExpandOptions{Library: library.Macros(), Builtin: types.Library}); err != nil {
 		return nil, err
 	}
 	if o.stage == "ast" {
 		return syntax.Dump(f), nil
 	}
-	if err := attach.Parse(f, &attach.Options{Params: params, Unsafe: o.unsafe}); err != nil {
+	points := &attach.Options{
+		Params: params, Unsafe: o.unsafe, MayMiss: c.MissingProbes != "error",
+	}
+	if err := attach.Parse(f, points); err != nil {
 		return nil, err
 	}
-	p, err := types.Check(f, &types.Options{Params: params, Unsafe: o.unsafe})
-	if err != nil {
+	if err := attach.Check(f, points); err != nil {
 		return nil, err
+	}
+	sys := o.system()
+	sys.Expand(f)
+	p, err := types.Check(f, &types.Options{
+		System: sys, Config: c, Params: params, Unsafe: o.unsafe,
+	})
+	if err != nil {
+		return nil, errors.Join(err, sys.Err())
 	}
 	if o.stage == "" {
-		return []byte(p.Warnings.String()), nil
+		return []byte(append(warnings, p.Warnings...).String()), nil
 	}
 	const head = "// Functions\n// Variables\n// Program\n"
 	return append([]byte(head), syntax.DumpNotes(p.File, func(x syntax.Expr) string {
 		return p.Type(x).String()
 	})...), nil
+}
+
+// defined says what is defined for #ifdef: types come from BTF, not from headers.
+func defined(name string) bool { return name == "BPFTRACE_HAVE_BTF" }
+
+// dirs are where imports are looked for: where the script is.
+func (o *options) dirs(script string) []imports.Dir {
+	dir := "."
+	if o.script == "" {
+		dir = filepath.Dir(script)
+	}
+	return []imports.Dir{{Name: dir, FS: hostfs.Dir(dir)}}
+}
+
+// system is the machine that the script is for.
+func (o *options) system() *system.System {
+	var e *probe.EnvOptions
+	if o.root != "" {
+		e = &probe.EnvOptions{Root: hostfs.Dir(o.root)}
+	}
+	return system.New(probe.NewEnv(e), &system.Options{DWARF: true})
 }

@@ -39,6 +39,48 @@ func TestRun(t *testing.T) {
 	}
 }
 
+// TestImport: a script imports what lies beside it.
+func TestImport(t *testing.T) {
+	dir := t.TempDir()
+	for name, text := range map[string]string{
+		"a.bt": `import "b.bt"; begin { @ = one; }`, "b.bt": `macro one() { (int16)1 }`,
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var out bytes.Buffer
+	if err := run([]string{"-d", "types", filepath.Join(dir, "a.bt")}, nil, &out); err != nil {
+		t.Fatal(err, out.String())
+	}
+	if !strings.Contains(out.String(), "/* int16 */") {
+		t.Errorf("printed\n%s", out.String())
+	}
+}
+
+// TestRoot: a script is typed for another machine, by its files.
+func TestRoot(t *testing.T) {
+	root := t.TempDir()
+	dir := filepath.Join(root, "sys/kernel/tracing/events/sched/sched_wakeup")
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	const format = "name: sched_wakeup\nID: 5\nformat:\n\tfield:int prio;\toffset:8;\tsize:4;\tsigned:1;\n"
+	if err := os.WriteFile(filepath.Join(dir, "format"), []byte(format), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	args := []string{"-root", root, "-d", "types", "-e", "tracepoint:sched:sched_w* { @ = args.prio; }"}
+	if err := run(args, nil, &out); err != nil {
+		t.Fatal(err, out.String())
+	}
+	for _, want := range []string{"tracepoint:sched:sched_wakeup", ".prio /* int32 */"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("printed\n%s\nwant %q in it", out.String(), want)
+		}
+	}
+}
+
 func TestErrors(t *testing.T) {
 	var out bytes.Buffer
 	err := run([]string{"-e", `begin { @ = 1; @ = "a" }`}, nil, &out)

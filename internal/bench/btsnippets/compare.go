@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/borescope/borescope/probe/script/config"
 	"github.com/borescope/borescope/probe/script/syntax"
 	"github.com/borescope/borescope/probe/script/syntax/attach"
 	"github.com/borescope/borescope/probe/script/types"
@@ -94,11 +95,18 @@ func parse(sn snippet) (f *syntax.File, p *types.Program, err error) {
 				Params: sn.params, Unsafe: sn.unsafe, Process: sn.process,
 			})
 		case "check":
-			err = attach.Check(f)
+			err = attach.Check(f, &attach.Options{Arch: "amd64"})
 		case "types":
 			p, err = typed(f, sn)
+		case "configure":
+			var warnings syntax.Errors
+			if _, warnings, err = config.Read(f); err == nil && len(warnings) > 0 {
+				defer warn(&err, warnings)
+			}
+		case "portable":
+			err = config.Portable(f)
 		case "macros":
-			err = syntax.Expand(f, &syntax.ExpandOptions{Builtin: library})
+			err = syntax.Expand(f, &syntax.ExpandOptions{Builtin: shadowed})
 		}
 		if err != nil {
 			return f, p, err
@@ -107,8 +115,15 @@ func parse(sn snippet) (f *syntax.File, p *types.Program, err error) {
 	return f, p, nil
 }
 
-// library reports whether bpftrace's library has a name that the suite's macros shadow.
-func library(name string) bool { return name == "cpu" || name == "comm" }
+// warn adds warnings to a script that is accepted.
+func warn(err *error, warnings syntax.Errors) {
+	if *err == nil {
+		*err = warned{warnings}
+	}
+}
+
+// shadowed reports whether bpftrace's library has a name that the suite's macros shadow.
+func shadowed(name string) bool { return name == "cpu" || name == "comm" }
 
 // format formats a script, and what comes of it.
 func (s *score) format(sn snippet, _ *syntax.File) {

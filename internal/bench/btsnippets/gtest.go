@@ -152,8 +152,8 @@ func (r row) inTest(name string, ts []token) []snippet {
 			if t.text == "test_warning" {
 				sn.accepted, sn.warning, sn.text = true, sn.text, ""
 			}
-		} else if r.syntaxOnly {
-			sn.onlySyntax(args)
+		} else if r.outcomes {
+			sn.outcome(args, t.text == "test_for_warning")
 		}
 		if r.after != "" {
 			sn.src = strings.TrimSuffix(sn.src, ";")
@@ -216,12 +216,21 @@ func (sn *snippet) typed(args []argument, places []string) {
 	}
 }
 
-// onlySyntax accepts a snippet unless one of the texts is of a syntax error.
-func (sn *snippet) onlySyntax(args []argument) {
+// outcome takes what a pass makes of a snippet from the arguments: true or 0, false or 1, and
+// texts, which are errors or, in tests of warnings, these.
+func (sn *snippet) outcome(args []argument, warns bool) {
 	sn.accepted, sn.text, sn.partly = true, "", true
+	if args[0].words == 1 && !args[0].constant && len(args) > 1 {
+		args = args[1:]
+	}
 	for _, a := range args[1:] {
-		if strings.Contains(a.text, "ERROR: syntax: ") {
-			sn.accepted, sn.text = false, strings.TrimPrefix(a.text, "\n")
+		switch text := strings.TrimPrefix(a.text, "\n"); {
+		case a.first == "false" || a.first == "1":
+			sn.accepted = false
+		case text != "" && warns:
+			sn.warning = text
+		case text != "":
+			sn.accepted, sn.text = false, text
 		}
 	}
 }

@@ -1,7 +1,7 @@
 // Command btsnippets compares probe/script/syntax and types with bpftrace by the snippets of
 // bpftrace's own tests, which it reads from a checkout of v0.26.1:
 //
-//	go -C internal/bench run ./btsnippets -suite DIR [-book DIR] [-v]
+//	go -C internal/bench run ./btsnippets -suite DIR [-old DIR] [-book DIR] [-v]
 //
 // It prints, for each of the suite's files, how many snippets are accepted or refused
 // alike, how many exact error texts are the same, and how many scripts that are formatted
@@ -21,6 +21,7 @@ import (
 
 func main() {
 	suite := flag.String("suite", "", "a bpftrace checkout at v0.26.1")
+	old := flag.String("old", "", "a bpftrace checkout at v0.17.0, whose tools are typed too")
 	book := flag.String("book", "", "the scripts of the book, a folder with .bt files in it")
 	verbose := flag.Bool("v", false, "list the differences")
 	flag.Parse()
@@ -28,13 +29,13 @@ func main() {
 		fmt.Fprintln(os.Stderr, "btsnippets: -suite is missing: name a bpftrace checkout")
 		os.Exit(2)
 	}
-	if err := run(*suite, *book, *verbose, os.Stdout); err != nil {
+	if err := run(*suite, *old, *book, *verbose, os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, "btsnippets:", err)
 		os.Exit(1)
 	}
 }
 
-func run(suite, book string, verbose bool, w io.Writer) error {
+func run(suite, old, book string, verbose bool, w io.Writer) error {
 	var details strings.Builder
 	fmt.Fprintf(w, "%-28s %9s %9s %9s %9s\n", "", "snippets", "alike", "texts", "format")
 	for _, r := range rows() {
@@ -78,9 +79,14 @@ func run(suite, book string, verbose bool, w io.Writer) error {
 	}
 	s.print(w)
 	if verbose {
-		_, err = io.WriteString(w, details.String())
+		if _, err := io.WriteString(w, details.String()); err != nil {
+			return err
+		}
 	}
-	return err
+	if old != "" {
+		old = filepath.Join(old, "tools")
+	}
+	return typeScripts(w, []folder{{"tools", filepath.Join(suite, "tools")}, {"tools of 0.17", old}, {"book", book}})
 }
 
 // scripts reads the scripts below a folder.

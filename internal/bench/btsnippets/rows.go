@@ -34,7 +34,7 @@ type row struct {
 	types         bool
 	places        []string
 	says          []string // the errors that the test's passes have; others come later
-	syntaxOnly    bool     // the snippets have to parse
+	outcomes      bool     // arguments after the script say what comes of it
 	before, after string   // what the test puts around its snippets
 	// machine are the tests that need files, processes or the kernel.
 	machine []string
@@ -63,10 +63,11 @@ func rows() []row {
 		},
 		ofTypes("named_param.cpp", "Error", "Error"), ofTypes("pre_type_check.cpp", "Error", "Warning"),
 		ofTypes("type_checker.cpp"), ofTypes("type_resolver.cpp"),
-		ofSyntax("config_analyser.cpp"), ofSyntax("control_flow_analyser.cpp"),
-		ofSyntax("deprecated.cpp"), ofSyntax("field_analyser.cpp"),
-		ofSyntax("portability_analyser.cpp"), ofSyntax("resource_analyser.cpp"),
-		ofSyntax("unstable_feature.cpp"),
+		ofPass("config_analyser.cpp", "configure"), ofPass("deprecated.cpp", "configure"),
+		ofPass("unstable_feature.cpp", "configure"),
+		ofPass("control_flow_analyser.cpp", "types"), ofPass("field_analyser.cpp", "types"),
+		ofPass("resource_analyser.cpp", "configure", "types"),
+		ofPass("portability_analyser.cpp", "macros", "attach", "portable"),
 	}
 }
 
@@ -82,7 +83,10 @@ func ofTypes(file string, places ...string) row {
 	}
 }
 
-// ofSyntax is a file of passes that are not here: its snippets have to parse.
-func ofSyntax(file string) row {
-	return row{file: file, accept: []string{"test", "test_error"}, syntaxOnly: true}
+// ofPass is a file of one pass, whose tests say what comes of it in words.
+func ofPass(file string, passes ...string) row {
+	return row{
+		file: file, accept: []string{"test", "test_error", "test_for_warning"}, outcomes: true,
+		passes: passes,
+	}
 }

@@ -4,6 +4,7 @@ import (
 	"github.com/cilium/ebpf/btf"
 
 	"github.com/borescope/borescope/internal/cdecl"
+	"github.com/borescope/borescope/probe/script/library"
 	"github.com/borescope/borescope/probe/script/syntax"
 	"github.com/borescope/borescope/probe/script/syntax/attach"
 	"github.com/borescope/borescope/probe/script/types"
@@ -11,7 +12,7 @@ import (
 
 // typed runs the passes up to the types.
 func typed(f *syntax.File, sn snippet) (*types.Program, error) {
-	err := syntax.Expand(f, &syntax.ExpandOptions{Builtin: types.Library})
+	err := syntax.Expand(f, &syntax.ExpandOptions{Library: library.Macros(), Builtin: types.Library})
 	if err == nil {
 		err = attach.Parse(f, &attach.Options{Params: sn.params, Unsafe: sn.unsafe})
 	}

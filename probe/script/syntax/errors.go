@@ -25,7 +25,7 @@ func (s Severity) String() string {
 
 // Error is what is wrong at a place of a script.
 type Error struct {
-	Loc      Loc
+	Loc      Loc // without a source of the script as a whole
 	Severity Severity
 	Msg      string
 	Notes    []Note   // other places that belong to it
@@ -40,7 +40,7 @@ type Note struct {
 
 // Error returns the first line of what String returns.
 func (e *Error) Error() string {
-	return fmt.Sprintf("%s: %s", e.Loc.String(), strings.TrimSuffix(e.Msg, "\n"))
+	return e.Loc.prefix() + strings.TrimSuffix(e.Msg, "\n")
 }
 
 // String returns the error exactly as bpftrace prints it: place, severity and message, the
@@ -49,7 +49,7 @@ func (e *Error) Error() string {
 func (e *Error) String() string {
 	var b strings.Builder
 	say := func(l *Loc, msg string) {
-		fmt.Fprintf(&b, "%s: %s: %s\n", l.String(), e.Severity, strings.TrimSuffix(msg, "\n"))
+		fmt.Fprintf(&b, "%s%s: %s\n", l.prefix(), e.Severity, strings.TrimSuffix(msg, "\n"))
 		l.context(&b)
 	}
 	say(&e.Loc, e.Msg)

@@ -17,6 +17,9 @@ type ExpandOptions struct {
 	// Builtin says which names the language's library has: a use that fits no macro of that
 	// name is then one of the library's. Nil: none.
 	Builtin func(name string) bool
+	// Library returns the library's macros of a name: a use that fits no macro of the script is
+	// then one of these. Nil: none.
+	Library func(name string) []*Macro
 }
 
 // Expand replaces the uses of macros by their blocks, and then those of object-like
@@ -26,7 +29,7 @@ type ExpandOptions struct {
 func Expand(f *File, o *ExpandOptions) error {
 	e := &expansion{macros: map[string][]*Macro{}, defines: map[string]string{}, left: mostNodes}
 	if o != nil {
-		e.builtin = o.Builtin
+		e.builtin, e.library = o.Builtin, o.Library
 	}
 	for _, d := range f.Decls {
 		switch d := d.(type) {
@@ -38,6 +41,7 @@ func Expand(f *File, o *ExpandOptions) error {
 			}
 		}
 	}
+	e.keepEnumerators(f)
 	for _, d := range f.Decls {
 		switch d.(type) {
 		case *Probe, *Func:
@@ -56,6 +60,7 @@ func Expand(f *File, o *ExpandOptions) error {
 // expansion is what the expansion of a script shares.
 type expansion struct {
 	builtin func(string) bool
+	library func(string) []*Macro
 	macros  map[string][]*Macro
 	defines map[string]string
 	active  []string // #defines that are being expanded
@@ -136,8 +141,11 @@ func (m *Macro) distance(args []Expr) int {
 // lookup returns the macro that arguments fit, or the first of those that they are least
 // far from.
 func (e *expansion) lookup(name string, args []Expr) (fits, closest *Macro) {
-	least := 0
-	for _, m := range e.macros[name] {
+	macros, least := e.macros[name], 0
+	if e.library != nil {
+		macros = append(macros[:len(macros):len(macros)], e.library(name)...)
+	}
+	for _, m := range macros {
 		switch d := m.distance(args); {
 		case d == 0:
 			return m, nil
@@ -354,6 +362,33 @@ func objectMacro(c *C) (name, value string, ok bool) {
 		return "", "", false
 	}
 	return rest[:n], strings.TrimSpace(rest[n:]), true
+}
+
+// keepEnumerators forgets #define lines of names that an enum of the script has, as headers
+// have them so that #ifdef tells: bpftrace knows enumerators before it expands.
+func (e *expansion) keepEnumerators(f *File) {
+	if len(e.defines) == 0 {
+		return
+	}
+	for _, d := range f.Decls {
+		c, ok := d.(*C)
+		if !ok || c.Skipped || strings.HasPrefix(c.Text, "#") {
+			continue
+		}
+		_, rest, more := strings.Cut(c.Text, "enum")
+		for more {
+			var inner string
+			if _, inner, more = strings.Cut(rest, "{"); !more {
+				break
+			}
+			inner, rest, _ = strings.Cut(inner, "}")
+			for name := range strings.SplitSeq(inner, ",") {
+				name, _, _ = strings.Cut(name, "=")
+				delete(e.defines, strings.TrimSpace(name))
+			}
+			_, rest, more = strings.Cut(rest, "enum")
+		}
+	}
 }
 
 // expandC replaces names that a #define gives an expression.

@@ -44,6 +44,8 @@ func ParseInteger(text string) (uint64, error) {
 			return parseDigits(n[2:], n[2:], 2)
 		case c >= '0' && c <= '7':
 			return parseDigits(n[1:], n[1:], 8)
+		case c == '8' || c == '9':
+			return parseDigits(n, text, 8) // what follows the 0 is no octal digit
 		}
 	}
 	return parseDigits(n, text, 10)

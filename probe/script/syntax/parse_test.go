@@ -334,7 +334,7 @@ func TestClone(t *testing.T) {
 
 func TestParseInteger(t *testing.T) {
 	for in, want := range map[string]uint64{
-		"0": 0, "1_000": 1000, "0x1F": 31, "0b101": 5, "0B1": 1, "017": 15, "08": 8, "1e6": 1e6,
+		"0": 0, "1_000": 1000, "0x1F": 31, "0b101": 5, "0B1": 1, "017": 15, "1e6": 1e6,
 		"5e1_0": 5e10,
 		"3us":   3000, "2ms": 2e6, "1s": 1e9, "1m": 60e9, "1h": 3600e9, "1d": 86400e9, "7ns": 7, "1u": 1,
 		"1ull": 1, "9223372036854775807l": 1<<63 - 1, "18446744073709551615": 1<<64 - 1,
@@ -354,6 +354,7 @@ func TestParseInteger(t *testing.T) {
 		"5000000000u": "overflow error, maximum value is 4294967295: 5000000000u",
 		"1e0":         "invalid trailing bytes: 1e0",
 		"5x":          "invalid trailing bytes: 5x",
+		"0999":        "invalid trailing bytes: 0999", // an octal 0, as for strtoull
 		"300000d":     "overflow error, maximum value is 18446744073709551615: 300000d",
 	} {
 		if got, err := ParseInteger(in); err == nil || err.Error() != want {

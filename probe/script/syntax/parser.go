@@ -35,12 +35,23 @@ type Options struct {
 // The error is an [Errors], and the file is then what was read up to there. A script has
 // up to 256 KiB, nested up to 200 deep.
 func Parse(name string, text []byte, o *Options) (*File, error) {
+	p := newScript(name, text)
+	f := p.file()
+	p.checkHeight(f)
+	return p.done(f, o)
+}
+
+// newScript is the parser of a script, or of as much of it as it may have.
+func newScript(name string, text []byte) *scriptParser {
 	p := &scriptParser{newParser(name, string(text[:min(len(text), mostBytes+1)]))}
 	if len(text) > mostBytes {
 		p.failAt(0, 0, fmt.Sprintf("script has %d bytes, more than %d", len(text), mostBytes))
 	}
-	f := p.file()
-	p.checkHeight(f)
+	return p
+}
+
+// done ends the reading of a file.
+func (p *scriptParser) done(f *File, o *Options) (*File, error) {
 	if o != nil && o.Defined != nil {
 		p.evaluate(f, o.Defined)
 	}

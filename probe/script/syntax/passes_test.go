@@ -263,3 +263,17 @@ func TestWalk(t *testing.T) {
 		t.Error("nil")
 	}
 }
+
+// TestEnumeratorsOfDefines: a name of an enum is not what a #define of it says.
+func TestEnumeratorsOfDefines(t *testing.T) {
+	f, err := Parse("stdin", []byte("enum e { B, A = 1 };\n#define A A\n#define C 3\nbegin { print(A + C); }"), nil)
+	if err == nil {
+		err = Expand(f, nil)
+	}
+	if err != nil {
+		t.Fatal(Text(err))
+	}
+	if got := string(Dump(f)); !strings.Contains(got, "print(A + 3)") {
+		t.Errorf("expanded is\n%s", got)
+	}
+}

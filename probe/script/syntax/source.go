@@ -29,8 +29,11 @@ func NewSource(name, text string) *Source {
 }
 
 // Position returns the line and the column of a byte offset, both from 1; columns count
-// bytes.
+// bytes. Both are 0 of a nil source, as errors of a whole script have it.
 func (s *Source) Position(offset int) (line, column int) {
+	if s == nil {
+		return 0, 0
+	}
 	i := sort.Search(len(s.lines), func(i int) bool { return int(s.lines[i]) > offset })
 	return i, offset - int(s.lines[i-1]) + 1
 }
@@ -76,6 +79,14 @@ func (l *Loc) String() string {
 		return fmt.Sprintf("%s:%d-%d", l.Source.Name, line, lastLine)
 	}
 	return fmt.Sprintf("%s:%d:%d-%d", l.Source.Name, line, column, lastColumn)
+}
+
+// prefix is what a line about a location begins with.
+func (l *Loc) prefix() string {
+	if l.Source == nil {
+		return ""
+	}
+	return l.String() + ": "
 }
 
 // mostContext is the longest line that errors show.

@@ -10,7 +10,9 @@ import (
 
 // after checks what the types are used for.
 func (c *checker) after() {
-	v := &useChecker{checker: c, kinds: map[string]string{}, used: map[string]bool{}}
+	v := &useChecker{
+		checker: c, kinds: map[string]string{}, used: map[string]bool{}, sizes: map[string]string{},
+	}
 	decls := map[string]*syntax.MapDecl{}
 	for _, d := range c.file.Decls {
 		if d, ok := d.(*syntax.MapDecl); ok {
@@ -30,6 +32,7 @@ type useChecker struct {
 	*checker
 	kinds map[string]string // of maps that are declared
 	used  map[string]bool   // maps
+	sizes map[string]string // of the histograms and series of maps
 	loops int
 	probe *syntax.Probe
 }

@@ -38,6 +38,7 @@ type definitions struct {
 	types  map[string]btf.Type
 	values map[string]enumerator
 	enums  map[string]*btf.Enum
+	own    map[btf.Type]bool // structs and unions that the script declares, true, or only uses
 }
 
 type enumerator struct {
@@ -47,7 +48,9 @@ type enumerator struct {
 
 // define reads the C of a script.
 func (c *checker) define() {
-	c.defs = definitions{map[string]btf.Type{}, map[string]enumerator{}, map[string]*btf.Enum{}}
+	c.defs = definitions{
+		map[string]btf.Type{}, map[string]enumerator{}, map[string]*btf.Enum{}, map[btf.Type]bool{},
+	}
 	var b strings.Builder
 	var first *syntax.C
 	for _, d := range c.file.Decls {
@@ -77,6 +80,7 @@ func (c *checker) define() {
 			name = t.Kind.String() + " " + name
 		}
 		c.defs.types[name] = t.Type
+		c.owns(t.Type, 0)
 		if e, ok := btf.UnderlyingType(t.Type).(*btf.Enum); ok {
 			c.addEnum(e)
 		}
@@ -95,7 +99,34 @@ func (c *checker) resolveC(k cdecl.Kind, name string) (btf.Type, error) {
 	if k != cdecl.Typedef {
 		name = k.String() + " " + name
 	}
-	return c.sys.Type(name), nil
+	t := c.sys.Type(name)
+	if t != nil {
+		c.defs.own[btf.UnderlyingType(t)] = false
+	}
+	return t, nil
+}
+
+// owns notes a struct or union, and those in it, as the script's.
+func (c *checker) owns(t btf.Type, depth int) {
+	t = btf.UnderlyingType(t)
+	if a, ok := t.(*btf.Array); ok && depth < deepest {
+		c.owns(a.Type, depth+1)
+	}
+	if _, known := c.defs.own[t]; known || members(t) == nil || depth == deepest {
+		return
+	}
+	c.defs.own[t] = true
+	for _, m := range members(t) {
+		c.owns(m.Type, depth+1)
+	}
+}
+
+// memberType is the type of a member.
+func (c *checker) memberType(of btf.Type, m *btf.Member) Type {
+	if c.defs.own[of] {
+		return fromC(m.Type)
+	}
+	return fromBTF(m.Type)
 }
 
 // lookup finds a type by its name.

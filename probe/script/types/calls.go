@@ -5,8 +5,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/cilium/ebpf/btf"
-
 	"github.com/borescope/borescope/probe/script/internal/fold"
 	"github.com/borescope/borescope/probe/script/syntax"
 )
@@ -67,6 +65,8 @@ func (c *useChecker) callUse(n *syntax.Call) {
 		if c.types[n].Mode == "monotonic" {
 			c.fail(n, "strftime() can not take a monotonic timestamp")
 		}
+	case "hist", "lhist", "tseries":
+		c.resource(n, name)
 	default:
 		if len(n.Args) > 0 {
 			c.firstArg(n, name, c.types[n.Args[0]])
@@ -229,13 +229,7 @@ func (c *useChecker) library(n *syntax.Call, name string, t Type) {
 		if !c.unsafe {
 			c.fail(n, "write_user() is unsafe. To use you need the --unsafe flag")
 		}
-	case "static_assert":
-		if len(n.Args) == 2 && fold.Literal(n.Args[0]) && !fold.Truth(n.Args[0]) {
-			if s, ok := n.Args[1].(*syntax.String); ok {
-				c.fail(n, s.Value)
-			}
-		}
-	case "strlen", "strcap", "strstr", "strcontains":
+	case "strlen", "strcap", "strstr":
 		for _, a := range n.Args {
 			c.likeString(n, c.types[a])
 		}
@@ -319,39 +313,5 @@ func (c *useChecker) print(n *syntax.Call) {
 		c.fail(n, t.String()+" type passed to print() is not printable")
 	case len(n.Args) != 1:
 		c.fail(n, "Non-map print() only takes 1 argument, "+strconv.Itoa(len(n.Args))+" found")
-	}
-}
-
-// externalUse checks the arguments of a function of the kernel.
-func (c *useChecker) externalUse(n *syntax.Call) {
-	proto := c.sys.Func(n.Name)
-	if proto == nil {
-		return
-	}
-	if len(proto.Params) != len(n.Args) {
-		c.fail(n, "Function `"+n.Name+"` requires "+strconv.Itoa(len(proto.Params))+
-			" arguments, got only "+strconv.Itoa(len(n.Args)))
-		return
-	}
-	ok := true
-	var want []string
-	for i, p := range proto.Params {
-		t, got := fromBTF(p.Type), c.types[n.Args[i]]
-		if _, isPointer := btf.UnderlyingType(p.Type).(*btf.Pointer); isPointer && got.Kind == Pointer {
-			t = got // who writes it knows better
-		}
-		want = append(want, t.String())
-		if t.Equal(got) {
-			continue
-		}
-		ok = false
-		of := ""
-		if p.Name != "" {
-			of = " for argument `" + p.Name + "`"
-		}
-		c.fail(n.Args[i], "Expected "+t.String()+of+" got "+got.String())
-	}
-	if !ok {
-		c.fail(n, "Function `"+n.Name+"` requires arguments ("+strings.Join(want, ", ")+")")
 	}
 }

@@ -115,16 +115,7 @@ func (c *checker) castCall(n *syntax.Call) {
 			c.castTo(&n.Args[0], t, integer(8, false))
 		}
 	default:
-		proto := c.sys.Func(n.Name)
-		if proto == nil || len(proto.Params) != len(n.Args) {
-			return
-		}
-		for i, p := range proto.Params {
-			t, want := c.types[n.Args[i]], fromBTF(p.Type)
-			if t.Kind == Integer && want.Kind == Integer {
-				c.castTo(&n.Args[i], t, want)
-			}
-		}
+		c.castArguments(n)
 	}
 }
 

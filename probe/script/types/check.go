@@ -4,15 +4,17 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/borescope/borescope/probe/script/config"
+	"github.com/borescope/borescope/probe/script/internal/flow"
 	"github.com/borescope/borescope/probe/script/internal/fold"
 	"github.com/borescope/borescope/probe/script/syntax"
 )
 
 // Limits of what a script may ask of Check.
 const (
-	mostErrors = 100     // that are kept
-	mostRounds = 50      // of types that depend on literals that depend on types
-	mostNodes  = 200_000 // of the script with one copy of an action for each attach point
+	mostErrors = 100    // that are kept
+	mostRounds = 50     // of types that depend on literals that depend on types
+	mostNodes  = 25_000 // of the script with one copy of an action for each attach point
 	mostSteps  = 500_000
 	mostWeight = 10_000 // types that a type is made of
 )
@@ -23,9 +25,8 @@ type Options struct {
 	Unsafe bool   // functions that change the system may be called
 	// Params are the positional parameters.
 	Params []string
-	// MaxString is how long strings are of which nothing else says it, in bytes, 0 at their
-	// end included. 0: 1024, as in bpftrace.
-	MaxString uint64
+	// Config is the script's configuration, which config.Read reads. Nil: bpftrace's defaults.
+	Config *config.Config
 	// Arch is the machine, as GOARCH spells it. "": this program's.
 	Arch string
 }
@@ -78,8 +79,8 @@ type scoped struct {
 func Check(f *syntax.File, o *Options) (*Program, error) {
 	c := newChecker(f, o)
 	for _, pass := range []func(){
-		c.jumps, c.split, c.define, c.params, c.foldLiterals, c.builtins, c.sugar, c.options, c.before,
-		c.resolve,
+		c.jumps, c.split, c.functions, c.define, c.params, c.foldLiterals, c.builtins, c.sugar,
+		c.options, c.before, c.resolve,
 	} {
 		pass()
 		if c.failed {
@@ -114,6 +115,7 @@ type checker struct {
 	said   map[said]bool
 	failed bool
 
+	own      map[string]*syntax.Func
 	defs     definitions
 	scalar   map[string]bool        // of maps: without keys
 	bad      map[syntax.Node]misuse // maps that are used with and without keys
@@ -122,6 +124,7 @@ type checker struct {
 	types    map[any]Type
 	locked   map[any]Type
 	steps    int
+	size     int // nodes of the script, about
 }
 
 // said is an error that need not be said again.
@@ -137,15 +140,17 @@ func newChecker(f *syntax.File, o *Options) *checker {
 	}
 	c := &checker{
 		file: syntax.Clone(f), sys: o.System, unsafe: o.Unsafe, args: o.Params,
-		maxString: o.MaxString, arch: o.Arch, mode: "bpftrace", said: map[said]bool{},
+		arch: o.Arch, said: map[said]bool{},
 		scalar: map[string]bool{}, bad: map[syntax.Node]misuse{},
 		injected: map[*syntax.Call]int{}, opts: map[string]Type{}, locked: map[any]Type{},
 	}
 	if c.sys == nil {
 		c.sys = nothing{}
 	}
-	if c.maxString == 0 {
-		c.maxString = 1024
+	if o.Config == nil {
+		c.maxString, c.mode = config.Default().MaxStrlen, config.Default().StackMode
+	} else {
+		c.maxString, c.mode = o.Config.MaxStrlen, o.Config.StackMode
 	}
 	if c.arch == "" {
 		c.arch = defaultArch
@@ -175,6 +180,18 @@ func (c *checker) say(n syntax.Node, s syntax.Severity, msg string) *syntax.Erro
 	return e
 }
 
+// jumps checks where break, continue and return stand.
+func (c *checker) jumps() {
+	c.top(func(n syntax.Node) {
+		switch n := n.(type) {
+		case *syntax.Probe:
+			flow.Probe(n, c.say)
+		case *syntax.Func:
+			flow.Func(n, c.say)
+		}
+	})
+}
+
 // params puts in the positional parameters.
 func (c *checker) params() { c.errs = append(c.errs, syntax.SetParams(c.file, c.args)...) }
 
@@ -200,21 +217,26 @@ func (c *checker) top(f func(syntax.Node)) {
 // split makes one probe for each attach point where the action speaks of it, and
 // writes conditions of probes into their blocks.
 func (c *checker) split() {
-	nodes := 0
-	count := func(n syntax.Node) {
-		syntax.Walk(n, func(syntax.Node) bool { nodes++; return nodes <= mostNodes })
+	fits := func(n syntax.Node) bool {
+		syntax.Walk(n, func(syntax.Node) bool { c.size++; return c.size <= mostNodes })
+		if c.size > mostNodes {
+			c.fail(n, "the script has more than "+strconv.Itoa(mostNodes)+" nodes with this, those "+
+				"of actions counted once for each attach point: make it shorter")
+		}
+		return c.size <= mostNodes
 	}
 	var decls []syntax.Decl
 	for _, d := range c.file.Decls {
 		p, ok := d.(*syntax.Probe)
 		if !ok || len(p.Points) < 2 || !speaksOfProbe(p) {
+			if !fits(d) {
+				return
+			}
 			decls = append(decls, d)
 			continue
 		}
 		for _, point := range p.Points {
-			if count(p); nodes > mostNodes {
-				c.fail(p, "the action has more than "+strconv.Itoa(mostNodes)+
-					" nodes in all attach points together: use fewer")
+			if !fits(p.Body) {
 				return
 			}
 			one := syntax.Clone(p)

@@ -38,16 +38,16 @@ var callTypes = map[string]Type{
 	// What bpftrace has in its library.
 	"has_key": simple(Bool, 1), "find": simple(Bool, 1), "delete": simple(Bool, 1),
 	"len": integer(8, true), "strlen": integer(8, false), "strcap": integer(8, false),
-	"strstr": integer(8, true), "strcontains": simple(Bool, 1), "strerror": text(64),
+	"strstr": integer(8, true), "strerror": text(64),
 	"signal_name": text(64), "syscall_name": text(64), "memcmp": integer(4, true),
-	"is_err": simple(Bool, 1), "write_user": simple(Bool, 1), "usdt_arg": integer(8, false),
+	"write_user": simple(Bool, 1), "usdt_arg": integer(8, false),
 	"comm": text(64), "uaddr": integer(8, false), "ppid": integer(4, true),
 	"leader_tid": integer(4, true), "pcomm": text(16), "leader_comm": text(16),
 }
 
 // nothings are the functions that return nothing.
 const nothings = " join printf errorf warnf system cat debugf print clear zero time unwatch fail " +
-	"signal signal_thread override assert static_assert assert_str check_key assert_userspace_probe "
+	"signal signal_thread override assert_str check_key assert_userspace_probe "
 
 func (c *collector) builtinType(n *syntax.Builtin) {
 	t, ok := simpleTypes[n.Name]
@@ -436,14 +436,4 @@ func (c *collector) stackType(n *syntax.Call, kernel bool) Type {
 		c.fail(n, "'build_id' stack mode can only be used for ustack")
 	}
 	return stack(kernel, mode, limit)
-}
-
-// external is a call of a function of the kernel or of the script.
-func (c *collector) external(n *syntax.Call) {
-	proto := c.sys.Func(n.Name)
-	if proto == nil {
-		c.fail(n, "Unknown function: '"+n.Name+"'")
-		return
-	}
-	c.s.set(n, fromBTF(proto.Return))
 }

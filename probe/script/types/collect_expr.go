@@ -292,7 +292,7 @@ func (c *collector) fieldType(n *syntax.Field, in Type, p *syntax.Probe) Type {
 				"' with unsupported tag attribute: "+tag)
 		}
 	}
-	res := fromBTF(m.Type)
+	res := c.memberType(t.BTF, m)
 	if m.BitfieldSize > 0 && res.Kind == Integer {
 		res.Name = ""
 	}

@@ -21,6 +21,6 @@
 // elements of tuples and records. Types are therefore found for the whole script at a
 // time, in rounds: what sizeof, typeinfo and comptime ask for is a literal in the next one.
 //
-// Whatever the script is, time and memory have limits: 200,000 nodes in all copies of
-// actions, 50 rounds, two million steps, 100 errors.
+// Whatever the script is, time and memory have limits: 25,000 nodes in all copies of
+// actions, 50 rounds, 500,000 steps, 100 errors.
 package types

@@ -10,24 +10,34 @@ import (
 // rule says what the type of one thing is by the types of others. Things are nodes, scoped
 // variables, and keys and values of maps.
 type rule struct {
-	output any
-	inputs []any
-	result func(in []Type) Type // None: as before
+	output   any
+	from, to int32                // its inputs
+	result   func(in []Type) Type // None: as before
 }
 
-// solver finds the types that satisfy all rules. Types only grow, so that it ends.
+// use is that of an input by a rule, and the one before it of the same input.
+type use struct{ rule, before int32 }
+
+// solver finds the types that satisfy all rules. Types only grow, so that it ends. Rules are
+// many, one for almost each node: what belongs to them lies in few slices.
 type solver struct {
 	c       *checker
 	types   map[any]Type
 	seeds   []any
 	rules   []rule
-	uses    map[any][]int // rules by their inputs
-	queue   []int
-	waiting map[int]bool
+	inputs  []any
+	uses    []use         // from 1
+	last    map[any]int32 // use of an input
+	queue   []int32
+	waiting []bool
 }
 
 func newSolver(c *checker) *solver {
-	return &solver{c: c, types: map[any]Type{}, uses: map[any][]int{}, waiting: map[int]bool{}}
+	n := c.size
+	return &solver{
+		c: c, types: make(map[any]Type, n), last: make(map[any]int32, n), uses: make([]use, 1, n+1),
+		rules: make([]rule, 0, n), inputs: make([]any, 0, n),
+	}
 }
 
 // set says what a type is before any rule is applied.
@@ -39,10 +49,13 @@ func (s *solver) set(n any, t Type) {
 }
 
 func (s *solver) add(output any, result func([]Type) Type, inputs ...any) {
+	from := int32(len(s.inputs))
 	for _, in := range inputs {
-		s.uses[in] = append(s.uses[in], len(s.rules))
+		s.uses = append(s.uses, use{int32(len(s.rules)), s.last[in]})
+		s.last[in] = int32(len(s.uses) - 1)
 	}
-	s.rules = append(s.rules, rule{output, inputs, result})
+	s.inputs = append(s.inputs, inputs...)
+	s.rules = append(s.rules, rule{output, from, int32(len(s.inputs)), result})
 }
 
 // same gives a thing the type of another.
@@ -50,18 +63,22 @@ func (s *solver) same(output, input any) {
 	s.add(output, func(in []Type) Type { return in[0] }, input)
 }
 
+// changed queues the rules that a type is an input of, in their order.
 func (s *solver) changed(n any) {
-	for _, i := range s.uses[n] {
-		if !s.waiting[i] {
+	from := len(s.queue)
+	for u := s.last[n]; u != 0; u = s.uses[u].before {
+		if i := s.uses[u].rule; !s.waiting[i] {
 			s.waiting[i] = true
 			s.queue = append(s.queue, i)
 		}
 	}
+	slices.Reverse(s.queue[from:])
 }
 
 // solve applies rules until nothing changes. A map that is only ever increased has the
 // type of a 0.
 func (s *solver) solve(values []valueOf) {
+	s.waiting = make([]bool, len(s.rules))
 	for {
 		for _, n := range s.seeds {
 			s.changed(n)
@@ -82,9 +99,13 @@ func (s *solver) solve(values []valueOf) {
 
 func (s *solver) run() {
 	var in []Type
-	for len(s.queue) > 0 {
-		i := s.queue[0]
-		s.queue = s.queue[1:]
+	defer func() { s.queue = s.queue[:0] }()
+	for next := 0; next < len(s.queue); next++ {
+		i := s.queue[next]
+		if next > 1024 && next > len(s.queue)/2 {
+			s.queue = s.queue[:copy(s.queue, s.queue[next+1:])]
+			next = -1
+		}
 		s.waiting[i] = false
 		if s.c.steps++; s.c.steps > mostSteps {
 			s.c.fail(s.c.file, "types did not settle in "+strconv.Itoa(mostSteps)+" steps")
@@ -92,12 +113,12 @@ func (s *solver) run() {
 		}
 		r := &s.rules[i]
 		in = in[:0]
-		for _, n := range r.inputs {
+		for _, n := range s.inputs[r.from:r.to] {
 			if t := s.types[n]; t.Kind != None {
 				in = append(in, t)
 			}
 		}
-		if len(in) < len(r.inputs) {
+		if len(in) < int(r.to-r.from) {
 			continue
 		}
 		t := r.result(in)

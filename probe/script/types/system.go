@@ -45,10 +45,15 @@ const retvalField = "$retval"
 // deepest is how many qualifiers, typedefs and dimensions a type of BTF may have around it.
 const deepest = 64
 
-// fromBTF is the type of a value that C has.
-func fromBTF(t btf.Type) Type { return fromBTFAt(t, 0) }
+// fromBTF is the type of a value of the kernel. Its arrays of bytes are texts, char or not, for
+// BTF does not tell.
+func fromBTF(t btf.Type) Type { return fromBTFAt(t, false, 0) }
 
-func fromBTFAt(t btf.Type, depth int) Type {
+// fromC is the type of a value that the script itself declares: of its arrays those of char are
+// texts, which need not end with a 0.
+func fromC(t btf.Type) Type { return fromBTFAt(t, true, 0) }
+
+func fromBTFAt(t btf.Type, own bool, depth int) Type {
 	if depth > deepest {
 		return Type{}
 	}
@@ -63,11 +68,16 @@ func fromBTFAt(t btf.Type, depth int) Type {
 	case *btf.Enum:
 		return enum(uint64(u.Size), u.Name)
 	case *btf.Pointer:
-		return pointer(fromBTFAt(u.Target, depth+1), NoSpace)
+		return pointer(fromBTFAt(u.Target, own, depth+1), NoSpace)
 	case *btf.Array:
-		e := fromBTFAt(u.Type, depth+1)
-		if e.Kind == Integer && e.Size == 1 && e.Signed {
+		e := fromBTFAt(u.Type, own, depth+1)
+		i, _ := btf.UnderlyingType(u.Type).(*btf.Int)
+		switch {
+		case i == nil || e.Kind != Integer || i.Size != 1:
+		case !own:
 			return text(uint64(u.Nelems))
+		case i.Name == "char":
+			return text(uint64(u.Nelems) + 1)
 		}
 		return array(uint64(u.Nelems), e)
 	case *btf.Struct:

@@ -72,22 +72,22 @@ const (
 // Type is the type of a value. It is immutable.
 type Type struct {
 	Kind     Kind
+	Signed   bool // of integers, and of what is aggregated
+	Flexible bool // a literal that is not negative: with or without a sign, as needed
+	Context  bool // reached from the program's context
+	Args     bool // args: its fields are arguments
+	Internal bool // held by the program, not read from memory
+	Space    Space
 	Size     uint64 // in bytes; a string without one takes it from what is assigned to it
-	Signed   bool   // of integers, and of what is aggregated
-	Flexible bool   // a literal that is not negative: with or without a sign, as needed
 	Name     string // of an enum, and of a struct or union with that word before it
 	Elem     *Type  // of a pointer or array
 	Len      uint64 // of an array, in elements
 	Fields   []Field
-	Mode     string // of a stack, and of what nsecs returns: boot, say
-	Limit    uint64 // of a stack, in frames
-	Space    Space
-	Context  bool     // reached from the program's context
-	Args     bool     // args: its fields are arguments
-	Internal bool     // held by the program, not read from memory
+	Mode     string   // of a stack, and of what nsecs returns: boot, say
+	Limit    uint64   // of a stack, in frames
 	BTF      btf.Type // of a struct or union
 
-	weight int // how many types it is made of
+	weight int // how many types it is made of; with it 120 bytes, which maps hold inline
 }
 
 // Field is an element of a tuple, or a named one of a record.

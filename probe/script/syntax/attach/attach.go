@@ -17,6 +17,8 @@ type Options struct {
 	// MayMiss says that a probe may be without attach points, as with
 	// config = { missing_probes = "ignore" }.
 	MayMiss bool
+	// Arch is the machine, as GOARCH spells it: its watchpoints are Check's. "": this program's.
+	Arch string
 }
 
 // Parse reads the attach points of a script into their fields. One whose provider has

@@ -72,7 +72,7 @@ func TestParse(t *testing.T) {
 		if got != want {
 			t.Errorf("%s is\n%+v, want\n%+v", in, got, want)
 		}
-		if err := attach.Check(f); err != nil && in != "p:*" {
+		if err := attach.Check(f, &attach.Options{Arch: "amd64"}); err != nil && in != "p:*" {
 			t.Errorf("%s: %s", in, syntax.Text(err))
 		}
 	}
@@ -164,7 +164,7 @@ func TestErrors(t *testing.T) {
 		f := parsed(t, in+" {}")
 		err := attach.Parse(f, &attach.Options{Params: []string{"$1"}})
 		if err == nil {
-			err = attach.Check(f)
+			err = attach.Check(f, &attach.Options{Arch: "amd64"})
 		}
 		if err == nil || !strings.Contains(syntax.Text(err), "ERROR: "+want) {
 			t.Errorf("%s: want %q, got\n%s", in, want, syntax.Text(fmt.Errorf("%w", err)))
@@ -195,7 +195,7 @@ func FuzzParse(f *testing.F) {
 		if err != nil && !strings.Contains(syntax.Text(err), "fuzz:") {
 			t.Errorf("%v has no place", err)
 		}
-		_ = attach.Check(file)
+		_ = attach.Check(file, nil)
 		for n := range syntax.All(file) {
 			a, ok := n.(*syntax.AttachPoint)
 			if !ok {
@@ -211,4 +211,31 @@ func FuzzParse(f *testing.F) {
 			}
 		}
 	})
+}
+
+// TestWatchpointModes: what can be watched for depends on the machine.
+func TestWatchpointModes(t *testing.T) {
+	for arch, want := range map[string]map[string]string{
+		"amd64":   {"r": "supported modes: rw,w,x", "x": "", "wr": ""},
+		"arm64":   {"r": "", "rx": "supported modes: r,rw,w,x"},
+		"ppc64le": {"r": "", "x": "supported modes: r,rw,w"},
+		"riscv64": {"w": "watchpoints not supported"},
+	} {
+		for mode, want := range want {
+			f, err := syntax.Parse("stdin", []byte("watchpoint:0x1234:8:"+mode+" { }"), nil)
+			if err == nil {
+				err = attach.Parse(f, nil)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := ""
+			if err := attach.Check(f, &attach.Options{Arch: arch}); err != nil {
+				got = syntax.Text(err)
+			}
+			if want == "" && got != "" || !strings.Contains(got, want) {
+				t.Errorf("%s on %s: error is %q, want %q", mode, arch, got, want)
+			}
+		}
+	}
 }

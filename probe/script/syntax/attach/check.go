@@ -2,6 +2,7 @@ package attach
 
 import (
 	"fmt"
+	"runtime"
 	"slices"
 	"strings"
 
@@ -10,10 +11,12 @@ import (
 
 // Check says what is wrong with attach points that Parse has read,
 // as far as no machine has to be asked: names that are missing, units of time, events,
-// modes of watchpoints on x86-64. The error is a
-// [syntax.Errors].
-func Check(f *syntax.File) error {
-	c := &checker{tests: map[string]syntax.Loc{}}
+// modes of watchpoints. The error is a [syntax.Errors].
+func Check(f *syntax.File, o *Options) error {
+	c := &checker{arch: runtime.GOARCH, tests: map[string]syntax.Loc{}}
+	if o != nil && o.Arch != "" {
+		c.arch = o.Arch
+	}
 	for n := range syntax.All(f) {
 		if a, ok := n.(*syntax.AttachPoint); ok {
 			c.check(a)
@@ -23,6 +26,7 @@ func Check(f *syntax.File) error {
 }
 
 type checker struct {
+	arch  string
 	errs  syntax.Errors
 	tests map[string]syntax.Loc // and benches, by provider and name
 }
@@ -121,6 +125,20 @@ func (c *checker) event(a *syntax.AttachPoint) {
 	}
 }
 
+// watchpointModes are what a machine's watchpoints may watch for, in bpftrace: arch_build_bp_info
+// in the kernel's arch/*/kernel/hw_breakpoint.c.
+func watchpointModes(arch string) []string {
+	switch arch {
+	case "amd64", "386":
+		return []string{"rw", "w", "x"}
+	case "arm64", "arm":
+		return []string{"r", "rw", "w", "x"}
+	case "ppc64le", "ppc64":
+		return []string{"r", "rw", "w"}
+	}
+	return nil
+}
+
 func (c *checker) watchpoint(a *syntax.AttachPoint) {
 	c.want(a.Address != 0, a, "watchpoint must be attached to a non-zero address")
 	c.want(slices.Contains([]uint64{1, 2, 4, 8}, a.Len), a,
@@ -132,9 +150,12 @@ func (c *checker) watchpoint(a *syntax.AttachPoint) {
 	if len(slices.Compact(slices.Clone(mode))) != len(mode) {
 		c.fail(a, "watchpoint modes may not be duplicated")
 	}
-	if !slices.Contains([]string{"rw", "w", "x"}, string(mode)) {
+	modes := watchpointModes(c.arch)
+	if len(modes) == 0 {
+		c.fail(a, "watchpoints not supported")
+	} else if !slices.Contains(modes, string(mode)) {
 		e := c.fail(a, "invalid watchpoint mode: "+string(mode))
-		e.Hints = []string{"supported modes: rw,w,x"}
+		e.Hints = []string{"supported modes: " + strings.Join(modes, ",")}
 	}
 }
 

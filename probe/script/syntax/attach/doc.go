@@ -6,7 +6,7 @@
 //		err = attach.Parse(f, nil)
 //	}
 //	if err == nil {
-//		err = attach.Check(f)
+//		err = attach.Check(f, nil)
 //	}
 //
 // The errors are bpftrace's. Nothing of the machine is asked: whether a function, a file or

@@ -13,7 +13,7 @@ func Example() {
 		err = attach.Parse(f, nil)
 	}
 	if err == nil {
-		err = attach.Check(f)
+		err = attach.Check(f, nil)
 	}
 	if err != nil {
 		fmt.Print(syntax.Text(err))
@@ -35,7 +35,7 @@ func ExampleCheck() {
 		err = attach.Parse(f, nil)
 	}
 	if err == nil {
-		err = attach.Check(f)
+		err = attach.Check(f, nil)
 	}
 	fmt.Print(syntax.Text(err))
 	// Output:

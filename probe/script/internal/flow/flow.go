@@ -1,26 +1,41 @@
-package types
+// Package flow checks where break, continue and return stand in bpftrace's scripts, and that
+// variables are there where they are used.
+package flow
 
 import (
 	"github.com/borescope/borescope/probe/script/internal/fold"
 	"github.com/borescope/borescope/probe/script/syntax"
 )
 
-// jumps checks where break, continue and return stand, and has functions return at
-// their end.
-func (c *checker) jumps() {
-	c.top(func(n syntax.Node) {
-		switch n := n.(type) {
-		case *syntax.Probe:
-			c.jumpsIn(n.Body, "probe", "break", "continue")
-			c.unreachable(n.Body)
-		case *syntax.Func:
-			c.jumpsIn(n.Body, "function", "break", "continue")
-			c.unreachable(n.Body)
-			if !returns(n.Body) {
-				c.addReturn(n.Body)
-			}
-		}
-	})
+// Report is told what is odd, and returns it for notes to be added.
+type Report func(n syntax.Node, s syntax.Severity, msg string) *syntax.Error
+
+// checker reports errors and warnings.
+type checker struct{ report Report }
+
+func (c *checker) fail(n syntax.Node, msg string) *syntax.Error {
+	return c.report(n, syntax.SeverityError, msg)
+}
+
+func (c *checker) warn(n syntax.Node, msg string) { c.report(n, syntax.SeverityWarning, msg) }
+
+// Probe checks the jumps of a probe.
+func Probe(n *syntax.Probe, report Report) {
+	c := &checker{report}
+	c.loopReturns(n)
+	c.jumpsIn(n.Body, "probe", "break", "continue")
+	c.unreachable(n.Body)
+}
+
+// Func checks the jumps of a function, and has it return at its end.
+func Func(n *syntax.Func, report Report) {
+	c := &checker{report}
+	c.loopReturns(n)
+	c.jumpsIn(n.Body, "function", "break", "continue")
+	c.unreachable(n.Body)
+	if !returns(n.Body) {
+		c.addReturn(n.Body)
+	}
 }
 
 // jumpsIn refuses some jumps in a block, outside of loops.
@@ -35,6 +50,36 @@ func (c *checker) jumpsIn(n syntax.Node, where string, refused ...string) {
 					c.fail(n, "'"+r+"' statement is not allowed in a "+where)
 				}
 			}
+		}
+		return true
+	})
+}
+
+// loopReturns refuses loops of one probe or function that return with a value here and without
+// one there.
+func (c *checker) loopReturns(n syntax.Node) {
+	var first *syntax.Jump
+	check := func(n syntax.Node) bool {
+		switch n := n.(type) {
+		case *syntax.Jump:
+			switch {
+			case n.Keyword != "return":
+			case first == nil:
+				first = n
+			case (first.Value == nil) != (n.Value == nil):
+				c.fail(n, "Return value used in loop is inconsistent")
+			}
+		}
+		return true
+	}
+	syntax.Walk(n, func(n syntax.Node) bool {
+		switch n := n.(type) {
+		case *syntax.For:
+			syntax.Walk(n.Body, check)
+			return false
+		case *syntax.While:
+			syntax.Walk(n.Body, check)
+			return false
 		}
 		return true
 	})

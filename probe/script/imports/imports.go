@@ -1,0 +1,327 @@
+package imports
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/borescope/borescope/probe/script/syntax"
+)
+
+// Limits of what is imported.
+const (
+	mostFiles  = 100
+	mostFile   = 256 << 10 // what syntax.Parse takes
+	mostBytes  = 1 << 20
+	mostErrors = 100
+)
+
+// Dir is a folder that imports are looked for in.
+type Dir struct {
+	Name string // as errors say it
+	FS   fs.FS
+}
+
+// Options are the options of [Load].
+type Options struct {
+	// Dirs are looked through in this order. bpftrace has that of the script first.
+	Dirs []Dir
+	// Syntax are the options that imported files are parsed with; nil is the default.
+	Syntax *syntax.Options
+}
+
+// Load adds to a script what it imports, and what that imports: an import of each name once.
+// Headers that are included by a name in quotes are imported too.
+// C definitions come before those of the script, probes before its own, those of a file in
+// reverse, as in bpftrace; all else behind. Locations say which import a node came by. The
+// error is a [syntax.Errors], with those of imported files.
+func Load(f *syntax.File, o *Options) (warnings syntax.Errors, err error) {
+	if o == nil {
+		o = &Options{}
+	}
+	l := &loader{o: o, names: map[string]bool{}, files: map[string]*imported{}}
+	top := map[syntax.Node]bool{}
+	for _, d := range f.Decls {
+		switch d := d.(type) {
+		case *syntax.Import:
+			top[d] = true
+			l.load(d)
+		case *syntax.C:
+			l.include(d, ".")
+		}
+	}
+	for n := range syntax.All(f) {
+		if i, ok := n.(*syntax.Import); ok && !top[i] {
+			l.inBlock(i)
+		}
+	}
+	if err := l.errs.Err(); err != nil {
+		return nil, err
+	}
+	l.merge(f)
+	return l.errs, nil
+}
+
+// imported is a file.
+type imported struct {
+	by   *syntax.Loc
+	file *syntax.File
+}
+
+// loader loads imports.
+type loader struct {
+	o     *Options
+	names map[string]bool // of imports
+	files map[string]*imported
+	order []*imported // what a file imports before it
+	bytes int
+	errs  syntax.Errors
+}
+
+func (l *loader) say(n syntax.Node, s syntax.Severity, msg string, hints ...string) {
+	if len(l.errs) < mostErrors {
+		l.errs = append(l.errs, &syntax.Error{Loc: *n.At(), Severity: s, Msg: msg, Hints: hints})
+	}
+}
+
+func (l *loader) fail(n syntax.Node, msg string, hints ...string) {
+	l.say(n, syntax.SeverityError, msg, hints...)
+}
+
+// load finds what an import names, in the first folder that has it.
+func (l *loader) load(i *syntax.Import) {
+	if l.names[i.Path] {
+		return
+	}
+	l.names[i.Path] = true
+	var checked []string
+	for _, d := range l.o.Dirs {
+		shown := path.Join(d.Name, i.Path)
+		checked = append(checked, shown)
+		if !fs.ValidPath(i.Path) {
+			continue
+		}
+		if _, err := fs.Stat(d.FS, i.Path); err != nil {
+			continue
+		}
+		if writable(d.FS, i.Path) {
+			l.say(i, syntax.SeverityWarning,
+				"skipping due to global write permissions: "+strconv.Quote(shown))
+			continue
+		}
+		l.add(i, d, i.Path, true)
+		return
+	}
+	if i.Path == "stdlib" {
+		return // what it has needs no import
+	}
+	var hints []string
+	if len(checked) > 0 {
+		hints = []string{"checked: " + strings.Join(checked, ",")}
+	}
+	l.fail(i, "Unable to find suitable path for import", hints...)
+}
+
+// inBlock loads an import within a block, where headers may be.
+func (l *loader) inBlock(i *syntax.Import) {
+	const limited = "Import statements that are not at the root are limited to specific object " +
+		"(.o), header (.h), or C source (.c or bpf.c) files"
+	folder := false
+	for _, d := range l.o.Dirs {
+		if fs.ValidPath(i.Path) {
+			st, err := fs.Stat(d.FS, i.Path)
+			folder = folder || err == nil && st.IsDir()
+		}
+	}
+	if folder || path.Ext(i.Path) == ".bt" {
+		l.fail(i, limited)
+		return
+	}
+	l.load(i)
+}
+
+// include reads a header that is included by a name in quotes. Those in <> are the kernel's or
+// the C library's, whose types the machine knows better.
+func (l *loader) include(c *syntax.C, from string) {
+	rest, ok := strings.CutPrefix(c.Text, "#")
+	rest, ok2 := strings.CutPrefix(strings.TrimLeft(rest, " \t"), "include")
+	if rest = strings.TrimSpace(rest); !ok || !ok2 || c.Skipped || !strings.HasPrefix(rest, `"`) {
+		return
+	}
+	name, _, _ := strings.Cut(rest[1:], `"`)
+	names := []string{path.Join(from, name)}
+	if from != "." {
+		names = append(names, path.Clean(name))
+	}
+	for _, name := range names {
+		for _, d := range l.o.Dirs {
+			if !fs.ValidPath(name) {
+				continue
+			}
+			if st, err := fs.Stat(d.FS, name); err != nil || st.IsDir() {
+				continue
+			}
+			if writable(d.FS, name) {
+				l.say(c, syntax.SeverityWarning, "skipping due to global write permissions: "+
+					strconv.Quote(path.Join(d.Name, name)))
+				return
+			}
+			l.read(c, d, name)
+			return
+		}
+	}
+	l.say(c, syntax.SeverityWarning, "'"+name+"' file not found: what it declares is not known")
+}
+
+// writable reports whether anybody may change a file, or what its folder has.
+func writable(fsys fs.FS, name string) bool {
+	for _, name := range []string{name, path.Dir(name)} {
+		if st, err := fs.Stat(fsys, name); err == nil && st.Mode().Perm()&0o002 != 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// add adds a file, or with folders those of a folder.
+func (l *loader) add(i *syntax.Import, d Dir, name string, folders bool) {
+	shown := path.Join(d.Name, name)
+	if writable(d.FS, name) {
+		l.fail(i, "cowardly refusing to import from a directory with global write permissions: "+
+			strconv.Quote(shown))
+		return
+	}
+	st, err := fs.Stat(d.FS, name)
+	if err != nil {
+		l.failRead(i, shown, err)
+		return
+	}
+	if st.IsDir() {
+		if folders {
+			l.addFolder(i, d, name)
+		}
+		return
+	}
+	switch {
+	case path.Ext(name) == ".bt" || path.Ext(name) == ".h":
+		l.read(i, d, name)
+	case strings.HasSuffix(name, ".bpf.c") || strings.HasSuffix(name, ".bpf.o"):
+		if name == i.Path {
+			l.fail(i, "cannot import programs in C: "+strconv.Quote(shown),
+				"write it as macros or functions of a script; a header may declare types")
+		}
+	case name == i.Path:
+		l.fail(i, "unknown import type: "+strconv.Quote(path.Base(name)))
+	}
+}
+
+// addFolder adds the files of a folder, not those of folders in it.
+func (l *loader) addFolder(i *syntax.Import, d Dir, name string) {
+	entries, err := fs.ReadDir(d.FS, name)
+	if err != nil {
+		l.failRead(i, path.Join(d.Name, name), err)
+		return
+	}
+	for _, e := range entries {
+		l.add(i, d, path.Join(name, e.Name()), false)
+	}
+}
+
+func (l *loader) failRead(i syntax.Node, shown string, err error) {
+	if e, ok := errors.AsType[*fs.PathError](err); ok {
+		err = e.Err
+	}
+	l.fail(i, "error reading import '"+strconv.Quote(shown)+"': "+err.Error())
+}
+
+// read reads and parses a file, and what it imports.
+func (l *loader) read(i syntax.Node, d Dir, name string) {
+	if l.files[name] != nil {
+		return
+	}
+	if len(l.files) == mostFiles {
+		l.fail(i, fmt.Sprintf("more than %d files are imported: import fewer", mostFiles))
+		return
+	}
+	in := &imported{i.At(), &syntax.File{}}
+	l.files[name] = in
+	text, err := readFile(d.FS, name)
+	if err != nil {
+		l.failRead(i, path.Join(d.Name, name), err)
+		return
+	}
+	if l.bytes += len(text); l.bytes > mostBytes {
+		l.fail(i, fmt.Sprintf("imports have more than %d bytes: import fewer", mostBytes))
+		return
+	}
+	parse := syntax.ParseHeader
+	if path.Ext(name) == ".bt" {
+		parse = syntax.Parse
+	}
+	in.file, err = parse(name, text, l.o.Syntax)
+	if es, ok := errors.AsType[syntax.Errors](err); ok {
+		l.errs = append(l.errs, es[:min(len(es), max(0, mostErrors-len(l.errs)))]...)
+		return
+	}
+	for _, d := range in.file.Decls {
+		switch d := d.(type) {
+		case *syntax.Config:
+			if len(d.Vars) > 0 {
+				l.fail(d, "invalid `config` within import")
+			}
+		case *syntax.Import:
+			l.load(d)
+		case *syntax.C:
+			l.include(d, path.Dir(name))
+		}
+	}
+	l.order = append(l.order, in)
+}
+
+// readFile reads as much of a file as a script may have, and a byte more, which the parser
+// refuses.
+func readFile(fsys fs.FS, name string) ([]byte, error) {
+	f, err := fsys.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return io.ReadAll(io.LimitReader(f, mostFile+1))
+}
+
+// merge puts the declarations of all files into a script.
+func (l *loader) merge(f *syntax.File) {
+	var c, probes, rest []syntax.Decl
+	for _, in := range l.order {
+		for _, d := range in.file.Decls {
+			if d, ok := d.(*syntax.C); ok {
+				c = append(c, d)
+			}
+			for n := range syntax.All(d) {
+				if at := n.At(); at.From == nil {
+					at.From = in.by
+				}
+			}
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(l.files)) {
+		var own []syntax.Decl
+		for _, d := range l.files[name].file.Decls {
+			switch d.(type) {
+			case *syntax.Probe:
+				own = append(own, d)
+			case *syntax.Macro, *syntax.Func, *syntax.MapDecl:
+				rest = append(rest, d)
+			}
+		}
+		slices.Reverse(own)
+		probes = append(own, probes...)
+	}
+	f.Decls = slices.Concat(c, probes, f.Decls, rest)
+}

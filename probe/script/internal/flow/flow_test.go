@@ -1,0 +1,76 @@
+package flow_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/borescope/borescope/internal/testenv"
+	"github.com/borescope/borescope/probe/script/internal/flow"
+	"github.com/borescope/borescope/probe/script/syntax"
+)
+
+func TestMain(m *testing.M) { testenv.Main(m) }
+
+// TestJumps: what is said of jumps, and where functions are given a return.
+func TestJumps(t *testing.T) {
+	for _, test := range []struct{ name, script, want string }{
+		{"break", `begin { break; }`, "ERROR 'break' statement is not allowed in a probe"},
+		{"loop", `begin { while (1) { break; } }`, ""},
+		{"function", `fn f(): void { continue; }`, "ERROR 'continue' statement is not allowed in a function"},
+		{"behind", `begin { return; print(1); }`, "WARNING Unreachable statement."},
+		{"value", `begin { print({ return; 1 }); }`, "WARNING Unreachable expression; block type is implicitly none."},
+		{"both", `begin { if (pid) { return; } else { exit(); } print(1); }`, "WARNING Unreachable statement."},
+		{
+			"loops", `begin { while (pid) { if (tid) { return 1; } return; } }`,
+			"ERROR Return value used in loop is inconsistent",
+		},
+		{"undeclared", `begin { print($x); }`, "ERROR Undefined or undeclared variable: $x"},
+		{"again", `begin { let $x = 1; let $x = 2; }`, "ERROR Variable $x was already declared. Variable shadowing is not allowed."},
+		{"early", `begin { let $x; print($x); $x = 1; }`, "WARNING Variable used before it was assigned: $x"},
+		{"never", `begin { let $x; }`, "WARNING Variable $x was never assigned to."},
+		{"loopVariable", `begin { $i = 1; for ($i : 0..2) { } }`, "ERROR Loop declaration shadows existing variable: $i"},
+		{"block", `begin { if (pid) { $x = 1; } print($x); }`, "ERROR Undefined or undeclared variable: $x"},
+		{"loopsAlike", `begin { while (pid) { return 1; } for ($i : 0..2) { return 2; } }`, ""},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			if got, _ := check(t, test.script); got != test.want {
+				t.Errorf("said is %q, want %q", got, test.want)
+			}
+		})
+	}
+	for script, returns := range map[string]int{
+		`fn f(): void { print(1); }`:                                          1,
+		`fn f(): void { return; }`:                                            1,
+		`fn f($x : int64): void { if ($x) { return; } else { print(1); } }`:   2,
+		`fn f($x : int64): void { if ($x) { print(2); } else { print(1); } }`: 2,
+	} {
+		if _, f := check(t, script); strings.Count(string(syntax.Dump(f)), "return") != returns {
+			t.Errorf("%s: not %d returns in\n%s", script, returns, syntax.Dump(f))
+		}
+	}
+}
+
+// check returns what is said of a script, and the script.
+func check(t *testing.T, script string) (string, *syntax.File) {
+	t.Helper()
+	f, err := syntax.Parse("stdin", []byte(script), nil)
+	if err != nil {
+		t.Fatal(syntax.Text(err))
+	}
+	var said []string
+	report := func(_ syntax.Node, s syntax.Severity, msg string) *syntax.Error {
+		said = append(said, s.String()+" "+msg)
+		return &syntax.Error{}
+	}
+	for _, d := range f.Decls {
+		switch d := d.(type) {
+		case *syntax.Probe:
+			flow.Probe(d, report)
+			flow.Variables(d, report)
+		case *syntax.Func:
+			flow.Func(d, report)
+			flow.Variables(d, report)
+		}
+	}
+	return strings.Join(said, "\n"), f
+}

@@ -1,0 +1,44 @@
+package system_test
+
+import (
+	"fmt"
+	"testing/fstest"
+
+	"github.com/borescope/borescope/probe"
+	"github.com/borescope/borescope/probe/script/syntax"
+	"github.com/borescope/borescope/probe/script/syntax/attach"
+	"github.com/borescope/borescope/probe/script/system"
+	"github.com/borescope/borescope/probe/script/types"
+)
+
+// The machine is a recording: a folder with its files would be os.DirFS, and nil options
+// this machine.
+func Example() {
+	const format = `name: sched_wakeup
+ID: 5
+format:
+	field:char comm[16];	offset:8;	size:16;	signed:0;
+	field:int prio;	offset:24;	size:4;	signed:1;
+`
+	files := fstest.MapFS{
+		"sys/kernel/tracing/events/sched/sched_wakeup/format": {Data: []byte(format)},
+	}
+	s := system.New(probe.NewEnv(&probe.EnvOptions{Root: files, Release: "6.1.0"}), nil)
+
+	f, err := syntax.Parse("stdin", []byte(`tracepoint:sched:sched_w* { @[args.comm] = args.prio; }`), nil)
+	if err == nil {
+		err = attach.Parse(f, nil)
+	}
+	if err != nil {
+		fmt.Print(syntax.Text(err))
+		return
+	}
+	s.Expand(f)
+	p, err := types.Check(f, &types.Options{System: s})
+	if err != nil {
+		fmt.Print(syntax.Text(err))
+		return
+	}
+	fmt.Println(p.Map("@"))
+	// Output: string[16] int32
+}

@@ -1,0 +1,69 @@
+package system
+
+import (
+	"github.com/borescope/borescope/probe"
+	"github.com/borescope/borescope/probe/script/syntax"
+)
+
+// Expand replaces attach points with wildcards by one for each match, as bpftrace does where
+// each has arguments of its own: of tracepoints, raw tracepoints, fentry and fexit. One that
+// matches nothing, or whose matches cannot be listed here, stays as it is. It comes between
+// attach.Parse and types.Check, and changes the file.
+func (s *System) Expand(f *syntax.File) {
+	s.collect(f)
+	for _, d := range f.Decls {
+		p, ok := d.(*syntax.Probe)
+		if !ok {
+			continue
+		}
+		var points []*syntax.AttachPoint
+		for _, a := range p.Points {
+			points = append(points, s.expand(a)...)
+		}
+		p.Points = points
+	}
+}
+
+// expand are the matches of an attach point, or itself.
+func (s *System) expand(a *syntax.AttachPoint) []*syntax.AttachPoint {
+	self := []*syntax.AttachPoint{a}
+	if !wild(a) {
+		return self
+	}
+	var t probe.Target
+	switch a.Provider {
+	case "tracepoint":
+		t = probe.Tracepoint{Group: a.Target, Name: a.Func}
+	case "rawtracepoint":
+		t = probe.RawTracepoint{Module: module(a.Target), Name: a.Func}
+	case "fentry":
+		t = probe.Fentry{Module: module(a.Target), Symbol: a.Func}
+	case "fexit":
+		t = probe.Fexit{Module: module(a.Target), Symbol: a.Func}
+	default:
+		return self
+	}
+	var list []*syntax.AttachPoint
+	matches, _ := probe.List(t.String(), &probe.ListOptions{Env: s.env})
+	for m := range matches {
+		one := syntax.Clone(a)
+		one.Text = m.Target.String()
+		switch t := m.Target.(type) {
+		case probe.Tracepoint:
+			one.Target, one.Func = t.Group, t.Name
+		case probe.RawTracepoint:
+			one.Func = t.Name
+		case probe.Fentry:
+			one.Target, one.Func = t.Module, t.Symbol
+		case probe.Fexit:
+			one.Target, one.Func = t.Module, t.Symbol
+		default:
+			continue
+		}
+		list = append(list, one)
+	}
+	if len(list) == 0 {
+		return self
+	}
+	return list
+}

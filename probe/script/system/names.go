@@ -1,0 +1,66 @@
+package system
+
+import (
+	"strings"
+
+	"github.com/cilium/ebpf/btf"
+)
+
+// kind is the keyword before a type's name.
+type kind string
+
+// split takes the keyword off a type's name.
+func split(name string) (kind, string) {
+	for _, k := range []kind{"struct", "union", "enum"} {
+		if bare, ok := strings.CutPrefix(name, string(k)+" "); ok {
+			return k, strings.TrimSpace(bare)
+		}
+	}
+	return "", name
+}
+
+// has reports whether a type is named with the keyword.
+func (k kind) has(t btf.Type) bool {
+	switch t.(type) {
+	case *btf.Struct:
+		return k == "struct"
+	case *btf.Union:
+		return k == "union"
+	case *btf.Enum:
+		return k == "enum"
+	case *btf.Typedef, *btf.Int:
+		return k == ""
+	}
+	return false
+}
+
+// integer is a type of C that several words, in any order, may name: "unsigned long int".
+// BTF has it by only one of its names. Nil if the name is another one.
+func integer(name string) btf.Type {
+	size, long, unsigned := uint32(4), 0, false
+	words := strings.Fields(name)
+	for _, w := range words {
+		switch w {
+		case "unsigned":
+			unsigned = true
+		case "signed", "int":
+		case "char":
+			size = 1
+		case "short":
+			size = 2
+		case "long":
+			size = 8
+			long++
+		default:
+			return nil
+		}
+	}
+	if len(words) == 0 || long > 2 || long > 0 && strings.Contains(name, "short") {
+		return nil
+	}
+	i := &btf.Int{Name: name, Size: size}
+	if !unsigned {
+		i.Encoding = btf.Signed
+	}
+	return i
+}

@@ -1,0 +1,255 @@
+package system_test
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"testing/fstest"
+
+	"github.com/cilium/ebpf/btf"
+
+	"github.com/borescope/borescope/internal/feature"
+	"github.com/borescope/borescope/probe"
+	"github.com/borescope/borescope/probe/internal/probetest"
+	"github.com/borescope/borescope/probe/script/library"
+	"github.com/borescope/borescope/probe/script/syntax"
+	"github.com/borescope/borescope/probe/script/syntax/attach"
+	"github.com/borescope/borescope/probe/script/system"
+	"github.com/borescope/borescope/probe/script/types"
+)
+
+// check types a script for a machine.
+func check(t *testing.T, s *system.System, script string) (*types.Program, error) {
+	t.Helper()
+	f, err := syntax.Parse("stdin", []byte(script), nil)
+	if err == nil {
+		err = syntax.Expand(f, &syntax.ExpandOptions{Library: library.Macros(), Builtin: types.Library})
+	}
+	if err == nil {
+		err = attach.Parse(f, nil)
+	}
+	if err != nil {
+		t.Fatal(syntax.Text(err))
+	}
+	s.Expand(f)
+	return types.Check(f, &types.Options{System: s, Arch: "amd64"})
+}
+
+// TestArgs: what arguments are, on a recorded machine, by the type of @.
+func TestArgs(t *testing.T) {
+	s := system.New(probetest.Env(t), &system.Options{DWARF: true})
+	for _, test := range []struct{ name, script, want string }{
+		{"fentry", `fentry:vfs_read { @ = args.count; }`, "uint64"},
+		{"fentryMember", `fentry:vfs_read { @ = args.file.f_flags; }`, "uint32"},
+		{"fentryVmlinux", `fentry:vmlinux:vfs_read { @ = args.file.f_flags; }`, "uint32"},
+		{"fexit", `fexit:vfs_read { @ = retval; }`, "int64"},
+		{"narrow", `fexit:narrow { @ = retval; }`, "uint8"},
+		{"rawtracepoint", `rawtracepoint:sched_switch { @ = args.next.pid; }`, "int32"},
+		{"tracepointText", `tracepoint:sched:sched_switch { @ = args.prev_comm; }`, "string[16]"},
+		{"tracepointInt", `tracepoint:sched:sched_switch { @ = args.prev_pid; }`, "int32"},
+		{"dataLoc", `tracepoint:sched:sched_switch { @ = args.cmd; }`, "int64"},
+		{"dataLocText", `tracepoint:sched:sched_switch { @ = str(args.cmd); }`, "string[1024]"},
+		{"pointer", `tracepoint:syscalls:sys_enter_openat { @ = args.filename; }`, "int8 *"},
+		{"wild", `tracepoint:sc*:sched_sw* { @ = args.prev_pid; }`, "int32"},
+		{"wildFentry", `fentry:vfs_* { @ = args.count; }`, "uint64"},
+		{"iterator", `iter:task { @ = ctx.task.pid; }`, "int32"},
+		{"cast", `kprobe:vfs_read { @ = ((struct file *)arg0).f_flags; }`, "uint32"},
+		{"typedef", `kprobe:vfs_read { @ = (size_t)arg2; }`, "uint64"},
+		{"uprobe", `uprobe:/bin/target:add { @ = args.a; }`, "int64"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			p, err := check(t, s, test.script)
+			if err != nil {
+				t.Fatal(syntax.Text(err))
+			}
+			if _, v := p.Map("@"); v.String() != test.want {
+				t.Errorf("@ is %v, want %s", v, test.want)
+			}
+		})
+	}
+	if err := s.Err(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestRefused: what this machine has not.
+func TestRefused(t *testing.T) {
+	s := system.New(probetest.Env(t, feature.BPFLoop, feature.KtimeTAI), nil)
+	for _, test := range []struct{ name, script, want string }{
+		{"function", `fentry:nosuch { @ = args.a; }`, "Unable to resolve unique type name."},
+		{"argument", `fentry:vfs_read { @ = args.nosuch; }`, "Can't find function parameter nosuch"},
+		{"tracepoint", `tracepoint:sched:nosuch { @ = args.a; }`, "Unable to resolve unique type name."},
+		{"struct", `begin { @ = ((struct nosuch *)0).a; }`, `unknown type "struct nosuch"`},
+		{"union", `begin { @ = ((union file *)0).a; }`, `unknown type "union file"`},
+		{"noDWARF", `uprobe:/bin/target:add { @ = args.a; }`, "Unable to resolve unique type name."},
+		{"program", `fentry:bpf:1:f { @ = args.a; }`, "The args builtin cannot be used"},
+		{"tai", `begin { @ = nsecs(tai); }`, "Kernel does not support tai timestamp"},
+		{"nothingMatches", `tracepoint:x*:* { @ = args.a; }`, "Unable to resolve unique type name."},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			_, err := check(t, s, test.script)
+			if err == nil || !strings.Contains(syntax.Text(err), test.want) {
+				t.Errorf("error is %v, want %q", err, test.want)
+			}
+		})
+	}
+}
+
+// TestTypes: types, enumerators, functions and variables by their names.
+func TestTypes(t *testing.T) {
+	u32 := &btf.Int{Name: "unsigned int", Size: 4}
+	color := &btf.Enum{Name: "color", Size: 4, Values: []btf.EnumValue{{Name: "RED", Value: 7}}}
+	again := &btf.Enum{Name: "paint", Size: 4, Values: []btf.EnumValue{{Name: "RED", Value: 8}}}
+	proto := &btf.FuncProto{Return: u32}
+	spec := probetest.Spec(t, []btf.Type{
+		color, again, &btf.Func{Name: "bpf_d_path", Type: proto, Linkage: btf.StaticFunc},
+		&btf.Var{Name: "counts", Type: u32, Linkage: btf.StaticVar},
+		&btf.Struct{Name: "same", Size: 4, Members: []btf.Member{{Name: "a", Type: u32}}},
+		&btf.Typedef{Name: "same", Type: u32},
+	})
+	s := system.New(probe.NewEnv(&probe.EnvOptions{
+		Root: probetest.Root(t), Arch: "amd64", Release: "6.12.0", BTF: spec,
+	}), nil)
+	if e, v := s.Enumerator("RED"); e == nil || e.Name != "color" || v != 7 {
+		t.Errorf("RED is %v of %v, want 7 of color, which is first", v, e)
+	}
+	if e, _ := s.Enumerator("BLUE"); e != nil {
+		t.Errorf("BLUE is of %v", e)
+	}
+	if _, ok := s.Type("struct same").(*btf.Struct); !ok {
+		t.Error("struct same is no struct")
+	}
+	if _, ok := s.Type("same").(*btf.Typedef); !ok {
+		t.Error("same is no typedef")
+	}
+	if s.Func("bpf_d_path") == nil || s.Func("nosuch") != nil || !s.Has("d_path") {
+		t.Error("functions are not those of the kernel")
+	}
+	if s.Variable("counts") == nil || s.Variable("color") != nil {
+		t.Error("variables are not those of the kernel")
+	}
+	for name, size := range map[string]int{
+		"unsigned long int": 8, "long long": 8, "char": 1, "short unsigned int": 2, "signed": 4,
+	} {
+		if got, err := btf.Sizeof(s.Type(name)); err != nil || got != size {
+			t.Errorf("%s has %d bytes (%v), want %d", name, got, err, size)
+		}
+	}
+	for _, name := range []string{"", "long long long", "long short", "unsigned x", "struct"} {
+		if got := s.Type(name); got != nil {
+			t.Errorf("%q is %v", name, got)
+		}
+	}
+}
+
+// TestRawEnumerators: names of a recorded kernel's own BTF are looked for together, also those
+// that a later script asks for.
+func TestRawEnumerators(t *testing.T) {
+	root := probetest.Root(t)
+	root["sys/kernel/btf/vmlinux"] = &fstest.MapFile{Data: probetest.RawBTF(t, []btf.Type{
+		&btf.Enum{Name: "color", Size: 4, Values: []btf.EnumValue{{Name: "RED", Value: 7}, {Name: "BLUE", Value: 9}}},
+		&btf.Enum{Name: "size", Size: 8, Values: []btf.EnumValue{{Name: "BIG", Value: 1 << 40}}},
+	})}
+	s := system.New(probe.NewEnv(&probe.EnvOptions{Root: root, Arch: "amd64", Release: "6.12.0"}), nil)
+	for script, want := range map[string]string{
+		`begin { @ = RED; }`:                                   "enum color",
+		`begin { @ = BIG; }`:                                   "enum size",
+		`begin { @ = BLUE; print(AF_INET); }`:                  "enum color",
+		`begin { @ = AF_INET; }`:                               "int8",
+		`enum mine { BLUE = 2 }; begin { @ = BLUE; }`:          "enum mine",
+		`begin { print(NOSUCH); }`:                             "",
+		`begin { @ = RED; print(NOSUCH); print(NOSUCH_TOO); }`: "",
+	} {
+		p, err := check(t, s, script)
+		if err != nil {
+			if want != "" || !strings.Contains(syntax.Text(err), "Unknown identifier: 'NOSUCH'") {
+				t.Errorf("%s: %s", script, syntax.Text(err))
+			}
+			continue
+		}
+		if _, v := p.Map("@"); v.String() != want {
+			t.Errorf("%s: @ is %v, want %s", script, v, want)
+		}
+	}
+	if e, v := s.Enumerator("BLUE"); e == nil || e.Name != "color" || v != 9 {
+		t.Errorf("BLUE is %v of %v", v, e)
+	}
+}
+
+// TestExpand: points with wildcards become their matches, others stay.
+func TestExpand(t *testing.T) {
+	s := system.New(probetest.Env(t), nil)
+	f, err := syntax.Parse("stdin", []byte(
+		`tracepoint:s*:*,kprobe:vfs_*,fexit:vfs_*,tracepoint:no:such* { @ = 1; }`), nil)
+	if err == nil {
+		err = attach.Parse(f, nil)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Expand(f)
+	var got []string
+	for _, a := range f.Decls[0].(*syntax.Probe).Points {
+		got = append(got, a.Provider+":"+a.Target+":"+a.Func)
+	}
+	want := []string{
+		"tracepoint:sched:sched_switch", "tracepoint:syscalls:sys_enter_openat", "kprobe::vfs_*",
+		"fexit::vfs_read", "fexit::vfs_write", "tracepoint:no:such*",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("points are\n%q\nwant\n%q", got, want)
+	}
+}
+
+// TestNoTypes: a machine without BTF has no types, and Err says so.
+func TestNoTypes(t *testing.T) {
+	s := system.New(probe.NewEnv(&probe.EnvOptions{
+		Root: probetest.Root(t), Arch: "amd64", Release: "4.9.0",
+	}), &system.Options{Modules: []string{"ext4"}})
+	if s.Err() != nil {
+		t.Errorf("before anything is asked: %v", s.Err())
+	}
+	if s.Type("struct file") != nil || !errors.Is(s.Err(), errors.ErrUnsupported) {
+		t.Errorf("error is %v, want one that says that there are no types", s.Err())
+	}
+	if !s.Has("d_path") || s.Has("loop") || !s.Has("another") {
+		t.Error("features are not those of the kernel")
+	}
+}
+
+// TestBytes: arrays of bytes are texts in the kernel's structs, whatever BTF calls a byte; in the
+// script's own only those of char are, with room for a 0 behind.
+func TestBytes(t *testing.T) {
+	u8 := &btf.Int{Name: "unsigned char", Size: 1}
+	plain := &btf.Int{Name: "char", Size: 1} // as pahole writes it, without an encoding
+	index := &btf.Int{Name: "unsigned int", Size: 4}
+	spec := probetest.Spec(t, []btf.Type{
+		&btf.Struct{Name: "k", Size: 24, Members: []btf.Member{
+			{Name: "a", Type: &btf.Array{Index: index, Type: u8, Nelems: 4}},
+			{Name: "b", Type: &btf.Array{Index: index, Type: plain, Nelems: 4}, Offset: 32},
+			{Name: "c", Type: &btf.Array{Index: index, Type: index, Nelems: 4}, Offset: 64},
+		}},
+	})
+	s := system.New(probe.NewEnv(&probe.EnvOptions{
+		Root: probetest.Root(t), Arch: "amd64", Release: "6.12.0", BTF: spec,
+	}), nil)
+	const script = `struct s { unsigned char a[4]; char b[4]; struct { char d[2]; } in; struct k *p; struct k k; };
+kprobe:f {
+	@ka = ((struct k *)arg0).a; @kb = ((struct k *)arg0).b; @kc = ((struct k *)arg0).c;
+	@sa = ((struct s *)arg0).a; @sb = ((struct s *)arg0).b; @sd = ((struct s *)arg0).in.d;
+	@pa = ((struct s *)arg0).p.a; @va = ((struct s *)arg0).k.a;
+}`
+	p, err := check(t, s, script)
+	if err != nil {
+		t.Fatal(syntax.Text(err))
+	}
+	for name, want := range map[string]string{
+		"@ka": "string[4]", "@kb": "string[4]", "@kc": "uint32[4]", "@sa": "uint8[4]", "@sb": "string[5]",
+		"@sd": "string[3]", "@pa": "string[4]", "@va": "string[4]",
+	} {
+		if _, v := p.Map(name); v.String() != want {
+			t.Errorf("%s is %v, want %s", name, v, want)
+		}
+	}
+}

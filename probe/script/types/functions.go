@@ -1,0 +1,157 @@
+package types
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/cilium/ebpf/btf"
+
+	"github.com/borescope/borescope/probe/script/syntax"
+)
+
+// functions finds the script's own, which can be called here, as in bpftrace 0.26.1 they
+// cannot. It refuses two of a name and those that call themselves: no stack has room for that.
+func (c *checker) functions() {
+	c.own = map[string]*syntax.Func{}
+	for _, d := range c.file.Decls {
+		f, ok := d.(*syntax.Func)
+		if !ok {
+			continue
+		}
+		if was := c.own[f.Name]; was != nil {
+			e := c.fail(f, "Redefinition of function: "+f.Name)
+			e.Notes = []syntax.Note{{Loc: was.Loc, Msg: "This is the original definition."}}
+			continue
+		}
+		c.own[f.Name] = f
+	}
+	done := map[*syntax.Func]bool{}
+	for _, d := range c.file.Decls {
+		if f, ok := d.(*syntax.Func); ok {
+			c.callees(f, nil, done)
+		}
+	}
+}
+
+// mostCalls is how many functions may call each other.
+const mostCalls = 100
+
+// callees follows the calls of a function.
+func (c *checker) callees(f *syntax.Func, chain []string, done map[*syntax.Func]bool) {
+	if done[f] {
+		return
+	}
+	chain = append(chain, f.Name)
+	for n := range syntax.All(f.Body) {
+		call, ok := n.(*syntax.Call)
+		if !ok || c.own[call.Name] == nil {
+			continue
+		}
+		for i, name := range chain {
+			if name == call.Name {
+				c.fail(call, "Recursive function call detected. Call chain: "+
+					strings.Join(append(chain[i:len(chain):len(chain)], name), " > "))
+				return
+			}
+		}
+		if len(chain) == mostCalls {
+			c.fail(call, "more than "+strconv.Itoa(mostCalls)+" functions call each other")
+			return
+		}
+		c.callees(c.own[call.Name], chain, done)
+	}
+	done[f] = true
+}
+
+// param is what a function takes.
+type param struct {
+	name    string
+	t       Type
+	pointer bool // of the kernel: who writes it knows better what it points to
+}
+
+// said names it in an error, if it has a name.
+func (p param) said() string {
+	if p.name == "" {
+		return ""
+	}
+	return " for argument `" + p.name + "`"
+}
+
+// paramsOf are those of a function of the script or of the kernel.
+func (c *checker) paramsOf(name string) (list []param, ok bool) {
+	if f := c.own[name]; f != nil {
+		for _, a := range f.Args {
+			list = append(list, param{a.Var.Name, c.types[a.Type], false})
+		}
+		return list, true
+	}
+	proto := c.sys.Func(name)
+	if proto == nil {
+		return nil, false
+	}
+	for _, p := range proto.Params {
+		_, pointer := btf.UnderlyingType(p.Type).(*btf.Pointer)
+		list = append(list, param{p.Name, fromBTF(p.Type), pointer})
+	}
+	return list, true
+}
+
+// external is a call of a function of the kernel or of the script.
+func (c *collector) external(n *syntax.Call) {
+	if f := c.own[n.Name]; f != nil && f.Result != nil {
+		c.s.same(n, f.Result)
+		return
+	}
+	proto := c.sys.Func(n.Name)
+	if proto == nil {
+		c.fail(n, "Unknown function: '"+n.Name+"'")
+		return
+	}
+	c.s.set(n, fromBTF(proto.Return))
+}
+
+// castArguments casts the arguments of such a call: integers, and to the script's own functions
+// whatever can be.
+func (c *checker) castArguments(n *syntax.Call) {
+	params, ok := c.paramsOf(n.Name)
+	if !ok || len(params) != len(n.Args) {
+		return
+	}
+	for i, p := range params {
+		t := c.types[n.Args[i]]
+		if c.own[n.Name] != nil || t.Kind == Integer && p.t.Kind == Integer {
+			c.castTo(&n.Args[i], t, p.t)
+		}
+	}
+}
+
+// externalUse checks the arguments of such a call.
+func (c *useChecker) externalUse(n *syntax.Call) {
+	params, known := c.paramsOf(n.Name)
+	if !known {
+		return
+	}
+	if len(params) != len(n.Args) {
+		c.fail(n, "Function `"+n.Name+"` requires "+strconv.Itoa(len(params))+
+			" arguments, got only "+strconv.Itoa(len(n.Args)))
+		return
+	}
+	ok := true
+	var want []string
+	for i, p := range params {
+		t, got := p.t, c.types[n.Args[i]]
+		if p.pointer && got.Kind == Pointer {
+			t = got
+		}
+		want = append(want, t.String())
+		if t.Equal(got) {
+			continue
+		}
+		ok = false
+		c.fail(n.Args[i], "Expected "+t.String()+p.said()+" got "+got.String())
+	}
+	if !ok {
+		c.fail(n, "Function `"+n.Name+"` requires arguments ("+strings.Join(want, ", ")+")")
+	}
+}
