@@ -20,14 +20,11 @@ import (
 	"github.com/borescope/borescope/symbol"
 )
 
-// openRecords opens a sampler of this thread, and of what it starts, that takes no
-// samples but writes these records.
-func openRecords(t *testing.T, spec pmc.SamplingSpec) *pmc.Sampler {
+// openRecords opens a sampler that takes no samples but writes these records.
+func openRecords(t *testing.T, scope pmc.Scope, spec pmc.SamplingSpec, inherit bool) *pmc.Sampler {
 	t.Helper()
-	runtime.LockOSThread()
-	t.Cleanup(runtime.UnlockOSThread)
 	spec.Thread, spec.Time, spec.ID = true, true, true
-	s, err := pmc.OpenSampler(pmc.Dummy(), pmc.Scope{}, spec, &pmc.SamplerOptions{Inherit: true, Pages: 128})
+	s, err := pmc.OpenSampler(pmc.Dummy(), scope, spec, &pmc.SamplerOptions{Inherit: inherit, Pages: 128})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -39,7 +36,9 @@ func openRecords(t *testing.T, spec pmc.SamplingSpec) *pmc.Sampler {
 // anything of it was read.
 func TestEvents(t *testing.T) {
 	testenv.Need(t, testenv.Root)
-	s := openRecords(t, pmc.SamplingSpec{Task: true, Comm: true, Mmap: true})
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	s := openRecords(t, pmc.Scope{}, pmc.SamplingSpec{Task: true, Comm: true, Mmap: true}, true) // of this thread and its children
 	exe, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
@@ -116,7 +115,9 @@ func TestKernelSymbols(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := openRecords(t, pmc.SamplingSpec{Ksymbols: true})
+	// Of all CPUs: somebody who lists the programs meanwhile holds this one, too, and then
+	// it goes with their last reference, wherever that is given up.
+	s := openRecords(t, pmc.Scope{AllCPUs: true}, pmc.SamplingSpec{Ksymbols: true}, false)
 	prog, err := ebpf.NewProgram(&ebpf.ProgramSpec{
 		Name: "came_and_went", Type: ebpf.SocketFilter, License: "GPL",
 		Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, 0), asm.Return()},
