@@ -59,14 +59,7 @@ func showWhy(s *tool.Session, why *action.Counter[path], top int) func() error {
 	return answer(s, why, func(entries []mapx.Entry[path, uint64], sum uint64) error {
 		s.Printf("\nWHY: stacks, %d in all\n", len(entries))
 		for _, e := range entries[:min(top, len(entries))] {
-			kernel, err := s.KernelNames(e.Key.Kernel[:])
-			if err != nil {
-				return err
-			}
-			user, err := s.UserNames(int(e.Key.PID), e.Key.User[:])
-			if err != nil {
-				return err
-			}
+			kernel, user := s.KernelNames(e.Key.Kernel[:]), s.UserNames(int(e.Key.PID), e.Key.User[:])
 			s.JSON(reason{e.Value, e.Key.PID, kernel, user})
 			s.Printf("%d (%.1f %%) by process %d\n", e.Value, percent(e.Value, sum), e.Key.PID)
 			s.Stack(kernel)

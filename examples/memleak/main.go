@@ -112,16 +112,13 @@ func (k *keeper) show(s *tool.Session) error {
 		if err != nil {
 			return err
 		}
-		leaks, err := k.leaks(s, blocks)
-		if err == nil {
-			k.print(s, leaks)
-		}
-		return err
+		k.print(s, k.leaks(s, blocks))
+		return nil
 	})
 }
 
 // leaks adds up the blocks that are old enough by their stacks, the largest last.
-func (k *keeper) leaks(s *tool.Session, blocks mapx.Snapshot[uint64, block]) ([]*leak, error) {
+func (k *keeper) leaks(s *tool.Session, blocks mapx.Snapshot[uint64, block]) []*leak {
 	leaks := map[string]*leak{}
 	began := mapx.Values(blocks)[execed].Nsecs
 	for _, b := range blocks.Entries {
@@ -129,10 +126,7 @@ func (k *keeper) leaks(s *tool.Session, blocks mapx.Snapshot[uint64, block]) ([]
 		if b.Key == execed || b.Value.Nsecs < began || age < time.Duration(*k.older)*time.Millisecond {
 			continue
 		}
-		stack, err := k.names(s, b.Value.Stack[:])
-		if err != nil {
-			return nil, err
-		}
+		stack := k.names(s, b.Value.Stack[:])
 		key := strings.Join(stack, "\n")
 		if leaks[key] == nil {
 			leaks[key] = &leak{Stack: stack}
@@ -143,11 +137,11 @@ func (k *keeper) leaks(s *tool.Session, blocks mapx.Snapshot[uint64, block]) ([]
 	}
 	return slices.SortedFunc(maps.Values(leaks), func(a, b *leak) int {
 		return cmp.Or(cmp.Compare(a.Bytes, b.Bytes), slices.Compare(a.Stack, b.Stack))
-	}), nil
+	})
 }
 
 // names are the functions of a stack.
-func (k *keeper) names(s *tool.Session, stack []uint64) ([]string, error) {
+func (k *keeper) names(s *tool.Session, stack []uint64) []string {
 	if *k.pid == 0 {
 		return s.KernelNames(stack)
 	}

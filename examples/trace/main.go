@@ -179,9 +179,7 @@ func (tr *tracer) show(s *tool.Session) error {
 			same[l]++
 		} else {
 			tab.Row(s.Time(h.Nsecs).Format("15:04:05"), tr.at(s, h), h.CPU, 1, h.PID, h.TID, h.Comm, l.function, text)
-			if err := stacks(s, h, *tr.addresses); err != nil {
-				return err
-			}
+			stacks(s, h, *tr.addresses)
 		}
 		if lines++; lines == *tr.most {
 			return io.EOF
@@ -211,14 +209,14 @@ type line struct {
 }
 
 // stacks prints the stacks of an event below its line.
-func stacks(s *tool.Session, h *hit, addresses bool) error {
+func stacks(s *tool.Session, h *hit, addresses bool) {
 	for _, part := range []struct {
 		what  string
 		pcs   []uint64
-		names func([]uint64) ([]string, error)
+		names func([]uint64) []string
 	}{
 		{"kernel", h.Kernel[:], s.KernelNames},
-		{"user", h.User[:], func(pcs []uint64) ([]string, error) { return s.UserNames(int(h.PID), pcs) }},
+		{"user", h.User[:], func(pcs []uint64) []string { return s.UserNames(int(h.PID), pcs) }},
 	} {
 		var names []string
 		for i, pc := range part.pcs {
@@ -230,10 +228,7 @@ func stacks(s *tool.Session, h *hit, addresses bool) error {
 				call-- // a return address may be the next function's first
 			}
 			// One by one, because functions that are inlined have no address.
-			more, err := part.names([]uint64{call})
-			if err != nil {
-				return err
-			}
+			more := part.names([]uint64{call})
 			if addresses && len(more) > 0 {
 				more[len(more)-1] = fmt.Sprintf("%016x %s", pc, more[len(more)-1])
 			}
@@ -244,7 +239,6 @@ func stacks(s *tool.Session, h *hit, addresses bool) error {
 			s.JSON(map[string][]string{part.what: names})
 		}
 	}
-	return nil
 }
 
 // function is the last part of a probe's name.

@@ -10,13 +10,13 @@ import (
 // UserNames names a user stack that a program kept with Ctx.Ustack, innermost
 // first, as StackSample does; the first 0 ends it. Of a process that has ended
 // and was not observed before (Observe), no frame has a name.
-func (s *Session) UserNames(pid int, pcs []uint64) ([]string, error) {
-	return s.texts(s.namer().User(pid, &stack.Stack{Frames: framesOf(pcs)})), nil
+func (s *Session) UserNames(pid int, pcs []uint64) []string {
+	return s.texts(s.namer().User(pid, &stack.Stack{Frames: framesOf(pcs)}))
 }
 
 // KernelNames is UserNames for Ctx.Kstack.
-func (s *Session) KernelNames(pcs []uint64) ([]string, error) {
-	return s.texts(s.namer().Kernel(framesOf(pcs))), nil
+func (s *Session) KernelNames(pcs []uint64) []string {
+	return s.texts(s.namer().Kernel(framesOf(pcs)))
 }
 
 // framesOf are the frames of a stack whose first address is where it was taken.
