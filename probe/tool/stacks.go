@@ -32,9 +32,6 @@ type Stacks struct {
 	*collect.Collector
 
 	session *Session
-	attach  func(env *probe.Env) (*collect.Collector, error)
-	targets []probe.Target // what -requires is asked about
-	stop    func() error   // ends the goroutine that looks at processes; nil if there is none
 	before  map[sampleKey]collect.Total
 }
 
@@ -53,12 +50,18 @@ func (t *Tool) RunStacks(ctx context.Context, stdout io.Writer, start string, at
 	if targets == nil {
 		targets = []probe.Target{probe.Tracepoint{Group: "sched", Name: "sched_switch"}}
 	}
-	st := &stackRun{Stacks{attach: attach, targets: targets}}
+	st := &stackRun{attach: attach, targets: targets}
 	return t.run(ctx, stdout, start, st, func(s *Session) error { return body(s, &st.Stacks) })
 }
 
 // stackRun is the source of RunStacks.
-type stackRun struct{ Stacks }
+type stackRun struct {
+	Stacks
+
+	attach  func(env *probe.Env) (*collect.Collector, error)
+	targets []probe.Target // what -requires is asked about
+	stop    func() error   // ends the goroutine that looks at processes; nil if there is none
+}
 
 func (st *stackRun) replay(s *Session) (err error) {
 	st.session = s
