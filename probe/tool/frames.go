@@ -11,12 +11,12 @@ import (
 // first, as StackSample does; the first 0 ends it. Of a process that has ended
 // and was not observed before (Observe), no frame has a name.
 func (s *Session) UserNames(pid int, pcs []uint64) []string {
-	return s.texts(s.namer().User(pid, &stack.Stack{Frames: framesOf(pcs)}))
+	return s.namesOf([]collect.Sample{{PID: pid, User: stack.Stack{Frames: framesOf(pcs)}}})[0].user
 }
 
 // KernelNames is UserNames for Ctx.Kstack.
 func (s *Session) KernelNames(pcs []uint64) []string {
-	return s.texts(s.namer().Kernel(framesOf(pcs)))
+	return s.namesOf([]collect.Sample{{Kernel: stack.Stack{Frames: framesOf(pcs)}}})[0].kernel
 }
 
 // framesOf are the frames of a stack whose first address is where it was taken.
@@ -30,11 +30,22 @@ func framesOf(pcs []uint64) (frames []stack.Frame) {
 	return frames
 }
 
-func (s *Session) texts(frames []*profile.NamedFrame) (names []string) {
-	for _, f := range frames {
-		names = f.AppendNames(names, s.tool.Offsets)
+// stackNames are the functions of a stack, innermost first.
+type stackNames struct{ kernel, user []string }
+
+// namesOf names samples, all in one call: the first names of the kernel cost least so.
+func (s *Session) namesOf(samples []collect.Sample) []stackNames {
+	out := make([]stackNames, len(samples))
+	for i, named := range s.namer().Samples(samples) {
+		for _, f := range named.Frames {
+			names := &out[i].user
+			if f.Kind == profile.FrameKernel {
+				names = &out[i].kernel
+			}
+			*names = f.AppendNames(*names, s.tool.Offsets)
+		}
 	}
-	return names
+	return out
 }
 
 // namer names frames, live or as recorded.

@@ -222,12 +222,21 @@ func (st *Stacks) Read() ([]StackSample, error) {
 		return nil, err
 	}
 	fresh := st.since(samples)
-	run, names := st.session, st.session.namer()
+	var all []collect.Sample // wakers as samples of their own, behind those that they woke
+	for i := range fresh {
+		s := fresh[i].Sample
+		s.Waker = nil
+		if all = append(all, s); fresh[i].Waker != nil {
+			w := fresh[i].Waker
+			all = append(all, collect.Sample{PID: w.PID, Kernel: w.Kernel, User: w.User})
+		}
+	}
+	named := st.session.namesOf(all)
 	for i := range fresh {
 		s := &fresh[i]
-		s.KernelNames, s.UserNames = run.texts(names.Kernel(s.Kernel.Frames)), run.texts(names.User(s.PID, &s.User))
-		if w := s.Waker; w != nil {
-			s.WakerKernel, s.WakerUser = run.texts(names.Kernel(w.Kernel.Frames)), run.texts(names.User(w.PID, &w.User))
+		s.KernelNames, s.UserNames, named = named[0].kernel, named[0].user, named[1:]
+		if s.Waker != nil {
+			s.WakerKernel, s.WakerUser, named = named[0].kernel, named[0].user, named[1:]
 		}
 	}
 	return merge(fresh), nil

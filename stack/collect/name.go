@@ -54,8 +54,7 @@ func (n *Namer) Samples(in []Sample) []profile.Sample {
 	out := make([]profile.Sample, 0, len(in))
 	for i := range in {
 		s := &in[i]
-		kernel, user := n.Kernel(s.Kernel.Frames), n.User(s.PID, &s.User)
-		frames := slices.Concat(kernel, user)
+		frames := n.named(s.PID, &s.Kernel, &s.User)
 		end := ending(s, frames)
 		if w := s.Waker; w != nil {
 			frames = append(n.waker(w), frames...)
@@ -67,27 +66,29 @@ func (n *Namer) Samples(in []Sample) []profile.Sample {
 	return out
 }
 
-// Kernel names frames of the kernel, innermost first.
-func (n *Namer) Kernel(frames []stack.Frame) []*profile.NamedFrame {
-	n.resolve(kernelPID, n.fresh(nil, kernelPID, frames))
-	return n.named(kernelPID, frames)
-}
-
-// User names a process's stack, innermost first, with interpreted frames where they
-// ran.
-func (n *Namer) User(pid int, s *stack.Stack) []*profile.NamedFrame {
-	frames := s.Frames
-	n.resolve(pid, n.fresh(nil, pid, frames))
+// named is a process's stack, innermost frame first, with interpreted frames where they
+// ran. All its addresses have been resolved.
+func (n *Namer) named(pid int, kernel, user *stack.Stack) []*profile.NamedFrame {
+	out := make([]*profile.NamedFrame, 0, len(kernel.Frames)+len(user.Frames))
+	for _, f := range kernel.Frames {
+		out = append(out, n.frames[place{kernelPID, lookupPC(f)}])
+	}
+	frames := user.Frames
 	if len(frames) > 0 && frames[len(frames)-1].How == stack.HowInterpreter {
 		inLoop := func(f stack.Frame) bool { return isFunction(n.frames[place{pid, lookupPC(f)}], pythonLoop) }
-		frames = python.Merge(nil, frames, s.End == stack.EndBottom, inLoop)
+		frames = python.Merge(nil, frames, user.End == stack.EndBottom, inLoop)
 	}
-	return slices.DeleteFunc(n.named(pid, frames), func(f *profile.NamedFrame) bool { return isFunction(f, pythonShim) })
+	for _, f := range frames {
+		if named := n.frames[place{pid, lookupPC(f)}]; !isFunction(named, pythonShim) {
+			out = append(out, named)
+		}
+	}
+	return out
 }
 
 // waker is a waker's stack, outermost frame first.
 func (n *Namer) waker(w *Waker) []*profile.NamedFrame {
-	frames := slices.Concat(n.Kernel(w.Kernel.Frames), n.User(w.PID, &w.User))
+	frames := n.named(w.PID, &w.Kernel, &w.User)
 	slices.Reverse(frames)
 	for i, f := range frames {
 		if n.wakers[f] == nil {
@@ -98,14 +99,6 @@ func (n *Namer) waker(w *Waker) []*profile.NamedFrame {
 		frames[i] = n.wakers[f]
 	}
 	return frames
-}
-
-func (n *Namer) named(pid int, frames []stack.Frame) []*profile.NamedFrame {
-	out := make([]*profile.NamedFrame, len(frames))
-	for i, f := range frames {
-		out[i] = n.frames[place{pid, lookupPC(f)}]
-	}
-	return out
 }
 
 // isFunction reports whether a frame is one of this function; the cold part of one
