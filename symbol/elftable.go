@@ -523,13 +523,7 @@ func (r *symReader) prefer(a, b *rawSym) int {
 	if c := cmpBool(bytes.HasPrefix(an, []byte("__GI_")), bytes.HasPrefix(bn, []byte("__GI_"))); c != 0 {
 		return c
 	}
-	if c := cmp.Compare(index.Underscores(an), index.Underscores(bn)); c != 0 {
-		return c
-	}
-	if c := cmp.Compare(len(an), len(bn)); c != 0 {
-		return c
-	}
-	if c := bytes.Compare(an, bn); c != 0 {
+	if c := index.CompareNames(an, bn); c != 0 {
 		return c
 	}
 	return cmp.Compare(a.name, b.name)

@@ -1,6 +1,7 @@
 package index
 
 import (
+	"bytes"
 	"cmp"
 	"math/bits"
 	"slices"
@@ -205,9 +206,19 @@ func SortKeys(keys, tmp []uint64) []uint64 {
 // processor's first cache.
 const maxDigit = 13
 
-// Underscores is the number of leading underscores of a name: of several for one address,
-// the one with fewer is the better.
-func Underscores(b []byte) int {
+// CompareNames orders names of one address, the better first: with fewer leading
+// underscores, then the shorter, then by itself.
+func CompareNames(a, b []byte) int {
+	if c := cmp.Compare(underscores(a), underscores(b)); c != 0 {
+		return c
+	}
+	if c := cmp.Compare(len(a), len(b)); c != 0 {
+		return c
+	}
+	return bytes.Compare(a, b)
+}
+
+func underscores(b []byte) int {
 	for i, c := range b {
 		if c != '_' {
 			return i

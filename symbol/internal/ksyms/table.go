@@ -234,13 +234,7 @@ func (p *parser) compare(a, b *kallsym) int {
 	}
 	an, _ := nameAt(p.arena, int(a.off))
 	bn, _ := nameAt(p.arena, int(b.off))
-	if c := cmp.Compare(index.Underscores(bn), index.Underscores(an)); c != 0 {
-		return c
-	}
-	if c := cmp.Compare(len(bn), len(an)); c != 0 {
-		return c
-	}
-	if c := bytes.Compare(bn, an); c != 0 {
+	if c := index.CompareNames(bn, an); c != 0 {
 		return c
 	}
 	return cmp.Compare(a.mod, b.mod)
