@@ -31,10 +31,14 @@ func (o *options) show(s *tool.Session, st *tool.Stacks) error {
 		if c.Stopped, err = st.Stopped(); err != nil {
 			return err
 		}
-		if err := o.print(s, p, c); err != nil {
+		var folded *profile.Folded
+		if *o.folded || *o.svg != "" {
+			folded = p.Folded(nil)
+		}
+		if err := o.print(s, p, folded, c); err != nil {
 			return err
 		}
-		return o.write(p, title)
+		return o.write(p, folded, title)
 	})
 }
 
@@ -113,7 +117,7 @@ type stackLine struct {
 
 // print writes the stacks, or the busiest functions by themselves and with what they
 // call, and a last line.
-func (o *options) print(s *tool.Session, p *profile.Profile, c counts) error {
+func (o *options) print(s *tool.Session, p *profile.Profile, folded *profile.Folded, c counts) error {
 	if o.JSON() {
 		for i := range p.Samples {
 			one := profile.Profile{Samples: p.Samples[i : i+1]}
@@ -128,7 +132,7 @@ func (o *options) print(s *tool.Session, p *profile.Profile, c counts) error {
 		return nil
 	}
 	if *o.folded {
-		if _, err := p.Folded(nil).WriteTo(s); err != nil {
+		if _, err := folded.WriteTo(s); err != nil {
 			return err
 		}
 	} else {
@@ -152,9 +156,8 @@ func (o *options) print(s *tool.Session, p *profile.Profile, c counts) error {
 }
 
 // write writes the files.
-func (o *options) write(p *profile.Profile, title string) error {
+func (o *options) write(p *profile.Profile, folded *profile.Folded, title string) error {
 	if *o.svg != "" {
-		folded := p.Folded(nil)
 		svg := &profile.SVGOptions{Title: "CPU flame graph", Subtitle: title, CountName: "samples"}
 		if err := writeFile(*o.svg, func(w io.Writer) error { return profile.WriteSVG(w, folded, svg) }); err != nil {
 			return err
