@@ -192,11 +192,6 @@ func writable(fsys fs.FS, name string) bool {
 // add adds a file, or with folders those of a folder.
 func (l *loader) add(i *syntax.Import, d Dir, name string, folders bool) {
 	shown := path.Join(d.Name, name)
-	if writable(d.FS, name) {
-		l.fail(i, "cowardly refusing to import from a directory with global write permissions: "+
-			strconv.Quote(shown))
-		return
-	}
 	st, err := fs.Stat(d.FS, name)
 	if err != nil {
 		l.failRead(i, shown, err)
@@ -229,7 +224,13 @@ func (l *loader) addFolder(i *syntax.Import, d Dir, name string) {
 		return
 	}
 	for _, e := range entries {
-		l.add(i, d, path.Join(name, e.Name()), false)
+		file := path.Join(name, e.Name())
+		if writable(d.FS, file) {
+			l.fail(i, "cowardly refusing to import from a directory with global write permissions: "+
+				strconv.Quote(path.Join(d.Name, file)))
+			continue
+		}
+		l.add(i, d, file, false)
 	}
 }
 

@@ -187,7 +187,7 @@ func FuzzHeader(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		h, err := syntax.ParseHeader("h.h", []byte(text), nil)
 		if err != nil {
-			t.Skip()
+			return
 		}
 		at := int32(0)
 		for _, d := range h.Decls {

@@ -42,6 +42,10 @@ func (s *System) Enumerator(name string) (*btf.Enum, uint64) {
 // find looks for a name, and for those of the script with it: making all enums of a kernel
 // takes 250 ms, finding those that have one of some names 5 ms.
 func (s *System) find(name string) {
+	if len(s.o.Modules) > 0 { // whose types are not captured
+		s.makeAll()
+		return
+	}
 	s.names[name] = true
 	names := make([]string, 0, len(s.names))
 	for n := range s.names {
@@ -53,11 +57,8 @@ func (s *System) find(name string) {
 	if err == nil {
 		spec, err = btf.LoadSpecFromReader(bytes.NewReader(raw))
 	}
-	if err != nil || len(s.o.Modules) > 0 {
-		s.every = true
-		for _, spec := range s.types() {
-			s.addEnums(spec)
-		}
+	if err != nil {
+		s.makeAll()
 		return
 	}
 	s.addEnums(spec)
@@ -67,6 +68,14 @@ func (s *System) find(name string) {
 		}
 	}
 	clear(s.names)
+}
+
+// makeAll makes all enums.
+func (s *System) makeAll() {
+	s.every = true
+	for _, spec := range s.types() {
+		s.addEnums(spec)
+	}
 }
 
 // addEnums adds the enums of BTF; of several that have a name the first one is it.

@@ -147,11 +147,11 @@ func newChecker(f *syntax.File, o *Options) *checker {
 	if c.sys == nil {
 		c.sys = nothing{}
 	}
-	if o.Config == nil {
-		c.maxString, c.mode = config.Default().MaxStrlen, config.Default().StackMode
-	} else {
-		c.maxString, c.mode = o.Config.MaxStrlen, o.Config.StackMode
+	conf := o.Config
+	if conf == nil {
+		conf = config.Default()
 	}
+	c.maxString, c.mode = conf.MaxStrlen, conf.StackMode
 	if c.arch == "" {
 		c.arch = defaultArch
 	}
