@@ -124,17 +124,6 @@ func (p Properties) String() string {
 
 func (Properties) value() {}
 
-// has reports whether a bit of a machine's property is set. The types overlap
-// between machines, so the decoder's own name for it is compared.
-func (p Properties) has(name string, bit uint64) bool {
-	for _, prop := range p {
-		if prop.Name == name && prop.Number&bit != 0 {
-			return true
-		}
-	}
-	return false
-}
-
 func decodeProperties(n Note) (Value, error) {
 	align := n.word()
 	if n.Class == elf.ELFCLASSNONE {
