@@ -223,9 +223,9 @@ func (c *check) do(ctx context.Context, s step, stdout io.Writer) verdict {
 		for line := range strings.Lines(c.worth.String()) {
 			fmt.Fprint(stdout, "    ", line)
 		}
-		fmt.Fprintf(stdout, "FAIL %s (%.0f s), the whole log is %s\n", s.name, v.took.Seconds(), path)
+		fmt.Fprintf(stdout, "FAIL %s (%.0f s, %s), the whole log is %s\n", s.name, v.took.Seconds(), room(c.tmp), path)
 	} else {
-		fmt.Fprintf(stdout, "ok   %s (%.0f s)\n", s.name, v.took.Seconds())
+		fmt.Fprintf(stdout, "ok   %s (%.0f s, %s)\n", s.name, v.took.Seconds(), room(c.tmp))
 	}
 	return v
 }
