@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// BCCOptions are the options of WriteBCC; the zero value is BCC's default.
+// BCCOptions are the options of PrintBCC; the zero value is BCC's default.
 type BCCOptions struct {
 	// ValType heads the column of values; empty is "value".
 	ValType string
@@ -19,11 +19,28 @@ type BCCOptions struct {
 	Section, Name string
 }
 
-// WriteBCC writes the histogram as BCC's Table.print_log2_hist prints it: the
-// buckets of every k folded to powers of two, 0 and 1 in one, and negative
-// values where BCC's unsigned logarithm puts them, in the last. opts may be nil.
-func (h *Log2) WriteBCC(w io.Writer, opts *BCCOptions) error {
+// PrintBCC writes the histogram as BCC prints one; opts may be nil.
+//
+// A *Log2 is as Table.print_log2_hist has it: the buckets of every k folded to
+// powers of two, 0 and 1 in one, and negative values where BCC's unsigned
+// logarithm puts them, in the last.
+//
+// A *Linear is as Table.print_linear_hist has it: a row for each bucket from the
+// minimum on, labelled with its lower edge, which is BCC's own for a minimum of 0
+// and a step of 1. What is below the minimum is an error, because BCC has no row
+// for it.
+func PrintBCC(w io.Writer, d Distribution, opts *BCCOptions) error {
 	o := bccOptions(opts)
+	switch h := d.(type) {
+	case *Log2:
+		return h.printBCC(w, o)
+	case *Linear:
+		return h.printBCC(w, o)
+	}
+	return fmt.Errorf("print: %T has no form of BCC's", d)
+}
+
+func (h *Log2) printBCC(w io.Writer, o BCCOptions) error {
 	f := h.Fold(0)
 	// BCC's slot 1 is 0 and 1, slot i is 2^(i-1) to 2^i-1.
 	vals := make([]uint64, 65)
@@ -43,7 +60,7 @@ func (h *Log2) WriteBCC(w io.Writer, opts *BCCOptions) error {
 	if last > 0 {
 		fmt.Fprintf(&b, header, o.ValType)
 	}
-	most := MaxCount(f)
+	most := largest(f)
 	most = max(most, vals[1])
 	for i := 1; i <= last; i++ {
 		if o.StripLeadingZero && vals[i] == 0 {
@@ -60,22 +77,17 @@ func (h *Log2) WriteBCC(w io.Writer, opts *BCCOptions) error {
 	return err
 }
 
-// WriteBCC writes the histogram as BCC's Table.print_linear_hist prints it: a row
-// for each bucket from the minimum on, labelled with its lower edge, which is
-// BCC's own for a minimum of 0 and a step of 1. What is below the minimum is an
-// error, because BCC has no row for it. opts may be nil.
-func (h *Linear) WriteBCC(w io.Writer, opts *BCCOptions) error {
+func (h *Linear) printBCC(w io.Writer, o BCCOptions) error {
 	if h.counts[0] > 0 {
 		return fmt.Errorf("print: %d values below the minimum, for which BCC's layout has no row", h.counts[0])
 	}
-	o := bccOptions(opts)
 	_, last := span(h.counts)
 	var b strings.Builder
 	o.section(&b)
 	if last > 0 {
 		fmt.Fprintf(&b, "     %-13s : count     distribution\n", o.ValType)
 	}
-	most := MaxCount(h)
+	most := largest(h)
 	for i := 1; i <= last; i++ {
 		lo, _ := h.bounds(i)
 		fmt.Fprintf(&b, "        %-10d : %-8d |%-*s|\n", lo, h.counts[i], 40, stars(h.counts[i], most, 40))

@@ -223,25 +223,3 @@ func (h *Log2) ToExponential(scale float64) (Exponential, error) {
 	}
 	return e, nil
 }
-
-// AddCorrected counts a value and, where a measuring program that stood still
-// for that long could not measure, the values it would have seen: v less one
-// interval, less two, and so on, as HdrHistogram's recordCorrectedValue does
-// against coordinated omission. An interval of 0 or less adds v alone. It returns
-// how many values were added. Those that would be more than a million are an
-// error, and nothing is added.
-func (h *Log2) AddCorrected(v, interval int64) (int, error) {
-	if interval <= 0 || v <= interval {
-		h.Add(v)
-		return 1, nil
-	}
-	if v/interval > 1e6 {
-		return 0, fmt.Errorf("corrected value %d with interval %d: %d values", v, interval, v/interval)
-	}
-	n := 0
-	for missing := v; missing >= interval || n == 0; missing -= interval {
-		h.Add(missing)
-		n++
-	}
-	return n, nil
-}

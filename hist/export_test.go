@@ -97,16 +97,3 @@ func TestExponential(t *testing.T) {
 		t.Errorf("%+v %v", e, err)
 	}
 }
-
-func TestAddCorrected(t *testing.T) {
-	h := log2(t, 5)
-	if n, err := h.AddCorrected(1000, 100); n != 10 || err != nil || h.Count() != 10 {
-		t.Error(n, err, h)
-	}
-	if n, err := h.AddCorrected(50, 100); n != 1 || err != nil {
-		t.Error(n, err)
-	}
-	if n, err := h.AddCorrected(1e12, 1); n != 0 || err == nil {
-		t.Error(n, err)
-	}
-}

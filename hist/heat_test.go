@@ -150,22 +150,6 @@ func TestHeatSVG(t *testing.T) {
 	}
 }
 
-func TestHeatHTML(t *testing.T) {
-	h, _ := NewHeat(time.Second, log2(t, 0))
-	h.Add(epoch, 5)
-	var b, svg bytes.Buffer
-	opts := &HeatOptions{Title: "<b>"}
-	if err := h.Grid().WriteHTML(&b, opts); err != nil {
-		t.Fatal(err)
-	}
-	if err := h.Grid().WriteSVG(&svg, opts); err != nil {
-		t.Fatal(err)
-	}
-	if !strings.Contains(b.String(), svg.String()) || !strings.Contains(b.String(), "<title>&lt;b&gt;</title>") {
-		t.Error(b.String())
-	}
-}
-
 func TestHeatText(t *testing.T) {
 	h, _ := NewHeat(time.Second, linear(t, 0, 30, 10))
 	for i, v := range []int64{5, 5, 5, 5, 15, 25} {

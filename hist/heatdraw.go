@@ -104,24 +104,6 @@ func (g Grid) WriteSVG(w io.Writer, opts *HeatOptions) error {
 	return err
 }
 
-// WriteHTML draws the heat map as a page that needs nothing else: the image of
-// WriteSVG. opts may be nil.
-func (g Grid) WriteHTML(w io.Writer, opts *HeatOptions) error {
-	title := heatOptions(opts).Title
-	if title == "" {
-		title = "heat map"
-	}
-	_, err := fmt.Fprintf(w, "<!DOCTYPE html>\n<html><head><meta charset=\"utf-8\"><title>%s</title></head>\n<body>\n",
-		escape.Markup(title))
-	if err == nil {
-		err = g.WriteSVG(w, opts)
-	}
-	if err == nil {
-		_, err = io.WriteString(w, "</body></html>\n")
-	}
-	return err
-}
-
 // hover is the text of a cell.
 func (g *Grid) hover(c Column, y int, n, column uint64, o *HeatOptions) string {
 	r := g.Rows[y]

@@ -30,23 +30,15 @@ type row struct {
 	count uint64
 }
 
-// Text returns the histogram as bpftrace 0.26 prints it: a line for each bucket
-// from the first to the last that is not empty. opts may be nil.
-func (h *Log2) Text(opts *TextOptions) string { return drawRows(h.rows(opts), opts) }
+// String is the rows that Print writes.
+func (h *Log2) String() string { return drawRows(h.rows(nil), nil) }
 
-// String is Text with the defaults.
-func (h *Log2) String() string { return h.Text(nil) }
+// String is the rows that Print writes.
+func (h *Linear) String() string { return drawRows(h.rows(nil), nil) }
 
-// Text returns the histogram as bpftrace 0.26 prints it: a line for each bucket
-// from the first to the last that is not empty. opts may be nil.
-func (h *Linear) Text(opts *TextOptions) string { return drawRows(h.rows(opts), opts) }
-
-// String is Text with the defaults.
-func (h *Linear) String() string { return h.Text(nil) }
-
-// Print writes the histogram under its name, as bpftrace prints a map:
-// "@name:", the rows, and an empty line. (bpftrace 0.17 has a space behind the
-// colon.) It writes nothing but the name and the empty line if there are no
+// Print writes the histogram under its name, as bpftrace 0.26 prints a map:
+// "@name:", a row for each bucket from the first to the last that is not empty,
+// and an empty line. (bpftrace 0.17 has a space behind the colon.) It writes nothing but the name and the empty line if there are no
 // values. opts may be nil.
 func Print(w io.Writer, name string, d Distribution, opts *TextOptions) error {
 	text, err := textOf(d, opts)
@@ -59,9 +51,9 @@ func Print(w io.Writer, name string, d Distribution, opts *TextOptions) error {
 func textOf(d Distribution, opts *TextOptions) (string, error) {
 	switch h := d.(type) {
 	case *Log2:
-		return h.Text(opts), nil
+		return drawRows(h.rows(opts), opts), nil
 	case *Linear:
-		return h.Text(opts), nil
+		return drawRows(h.rows(opts), opts), nil
 	}
 	return "", fmt.Errorf("print: %T has no text form", d)
 }
@@ -198,109 +190,13 @@ func bar(count uint64, o *TextOptions) string {
 	return strings.Repeat("@", n) + strings.Repeat(" ", o.Width-n)
 }
 
-// MaxCount returns the largest count of several histograms, for TextOptions.Max.
-func MaxCount(ds ...Distribution) uint64 {
+// largest is the largest count of a histogram.
+func largest(d Distribution) uint64 {
 	most := uint64(0)
-	for _, d := range ds {
-		for _, b := range d.Buckets() {
-			most = max(most, b.Count)
-		}
+	for _, b := range d.Buckets() {
+		most = max(most, b.Count)
 	}
 	return most
-}
-
-// Columns draws histograms with the same kind of buckets side by side, to one
-// scale: a column of labels, then for each a count and a bar. names are the
-// headings. opts may be nil; Width is that of each bar, 20 by default.
-func Columns(names []string, ds []Distribution, opts *TextOptions) (string, error) {
-	if len(names) != len(ds) {
-		return "", fmt.Errorf("columns: %d names for %d histograms", len(names), len(ds))
-	}
-	o := TextOptions{}
-	if opts != nil {
-		o = *opts
-	}
-	if o.Width <= 0 {
-		o.Width = 20
-	}
-	if o.Max == 0 {
-		o.Max = MaxCount(ds...)
-	}
-	edges, counts, err := align(ds)
-	if err != nil {
-		return "", err
-	}
-	var b strings.Builder
-	fmt.Fprintf(&b, "%-24s", "")
-	for _, name := range names {
-		fmt.Fprintf(&b, "%8s %-*s", "", o.Width+3, name)
-	}
-	trimLine(&b)
-	for i, e := range edges {
-		fmt.Fprintf(&b, "%-24s", plainRange(e.Lo, e.Hi))
-		for j := range ds {
-			fmt.Fprintf(&b, "%8d |%s| ", counts[j][i], bar(counts[j][i], &o))
-		}
-		trimLine(&b)
-	}
-	return b.String(), nil
-}
-
-// trimLine ends the line without trailing blanks.
-func trimLine(b *strings.Builder) {
-	s := strings.TrimRight(b.String(), " ")
-	b.Reset()
-	b.WriteString(s)
-	b.WriteByte('\n')
-}
-
-// align gives all histograms the rows from the first to the last that is not
-// empty in any. Their buckets must be the same where they overlap.
-func align(ds []Distribution) ([]Bucket, [][]uint64, error) {
-	var edges []Bucket
-	all := make([][]Bucket, len(ds))
-	for i, d := range ds {
-		all[i] = d.Buckets()
-		edges = mergeEdges(edges, all[i])
-	}
-	for i := 1; i < len(edges); i++ {
-		if edges[i].Lo < edges[i-1].Hi {
-			return nil, nil, fmt.Errorf("columns: %w", ErrMismatch)
-		}
-	}
-	counts := make([][]uint64, len(ds))
-	for i := range ds {
-		counts[i] = make([]uint64, len(edges))
-		at := 0
-		for _, b := range all[i] {
-			for edges[at].Lo < b.Lo {
-				at++
-			}
-			counts[i][at] = b.Count
-		}
-	}
-	return edges, counts, nil
-}
-
-// mergeEdges merges two ascending lists of buckets.
-func mergeEdges(a, b []Bucket) []Bucket {
-	var out []Bucket
-	for len(a) > 0 || len(b) > 0 {
-		switch {
-		case len(b) == 0 || len(a) > 0 && a[0].Lo < b[0].Lo:
-			out, a = append(out, a[0]), a[1:]
-		case len(a) == 0 || b[0].Lo < a[0].Lo:
-			out, b = append(out, b[0]), b[1:]
-		default:
-			e := a[0]
-			if b[0].Hi != e.Hi {
-				out = append(out, e) // overlaps the next: align finds it
-				e = b[0]
-			}
-			out, a, b = append(out, e), a[1:], b[1:]
-		}
-	}
-	return out
 }
 
 // plainRange labels a bucket without suffixes.

@@ -122,7 +122,7 @@ func TestLargeCounts(t *testing.T) {
 	var b bytes.Buffer
 	one := log2(t, 0)
 	one.AddN(4, 107374183)
-	if err := one.WriteBCC(&b, nil); err != nil || !strings.Contains(b.String(), "|****************************************|") {
+	if err := PrintBCC(&b, one, nil); err != nil || !strings.Contains(b.String(), "|****************************************|") {
 		t.Error(b.String(), err)
 	}
 }
@@ -130,12 +130,9 @@ func TestLargeCounts(t *testing.T) {
 // TestBCC compares with what BCC's own table.py printed.
 func TestBCC(t *testing.T) {
 	var b bytes.Buffer
-	section := func(name string, d interface {
-		WriteBCC(w *bytes.Buffer) error
-	},
-	) {
+	section := func(name string, d Distribution, opts *BCCOptions) {
 		fmt.Fprintln(&b, "==", name)
-		if err := d.WriteBCC(&b); err != nil {
+		if err := PrintBCC(&b, d, opts); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -159,37 +156,26 @@ func TestBCC(t *testing.T) {
 		for v, n := range c.counts {
 			h.AddN(v, n)
 		}
-		section(c.name, bccLog2{h, &BCCOptions{ValType: "usecs", StripLeadingZero: c.strip}})
+		section(c.name, h, &BCCOptions{ValType: "usecs", StripLeadingZero: c.strip})
 	}
 	h := linear(t, 0, 1000, 1, 0, 10, 10)
 	h.AddN(3, 7)
-	section("linear", bccLinear{h})
+	section("linear", h, nil)
 	zero := linear(t, 0, 1000, 1)
 	zero.AddN(0, 5)
-	section("zero", bccLinear{zero})
+	section("zero", zero, nil)
 	if want := golden(t, "bcc.txt"); b.String() != want {
 		t.Errorf("got\n%s\nwant\n%s", b.String(), want)
 	}
 	b.Reset()
-	if err := log2(t, 0, 1).WriteBCC(&b, &BCCOptions{Section: "disk", Name: "'sda'"}); err != nil ||
+	if err := PrintBCC(&b, log2(t, 0, 1), &BCCOptions{Section: "disk", Name: "'sda'"}); err != nil ||
 		!strings.HasPrefix(b.String(), "\ndisk = 'sda'\n     value ") {
 		t.Error(b.String(), err)
 	}
-	if err := linear(t, 0, 10, 1, -5).WriteBCC(&b, nil); err == nil {
+	if err := PrintBCC(&b, linear(t, 0, 10, 1, -5), nil); err == nil {
 		t.Error("a value below the minimum has no row in BCC's layout")
 	}
 }
-
-type bccLog2 struct {
-	h    *Log2
-	opts *BCCOptions
-}
-
-func (b bccLog2) WriteBCC(w *bytes.Buffer) error { return b.h.WriteBCC(w, b.opts) }
-
-type bccLinear struct{ h *Linear }
-
-func (b bccLinear) WriteBCC(w *bytes.Buffer) error { return b.h.WriteBCC(w, nil) }
 
 func thirds() map[int64]uint64 {
 	m := map[int64]uint64{}
@@ -303,30 +289,15 @@ func TestSeriesReductions(t *testing.T) {
 
 func TestTextOptions(t *testing.T) {
 	h := log2(t, 0, 4, 4, 4, 8)
-	if got := h.Text(&TextOptions{Width: 4, Unicode: true}); got !=
+	rows := func(o TextOptions) string { return drawRows(h.rows(&o), &o) }
+	if got := rows(TextOptions{Width: 4, Unicode: true}); got !=
 		"[4, 8)                 3 |████|\n[8, 16)                1 |█▎  |\n" {
 		t.Error(got)
 	}
-	if got := h.Text(&TextOptions{Width: 4, Max: 6, Div: 1}); !strings.Contains(got, "|@@  |") {
+	if got := rows(TextOptions{Width: 4, Max: 6, Div: 1}); !strings.Contains(got, "|@@  |") {
 		t.Error(got)
 	}
-	if got := h.Text(&TextOptions{Div: 3}); !strings.Contains(got, "[4, 8)                 1 |@") {
+	if got := rows(TextOptions{Div: 3}); !strings.Contains(got, "[4, 8)                 1 |@") {
 		t.Error(got)
-	}
-	got, err := Columns([]string{"read", "write"}, []Distribution{h, log2(t, 0, 1, 9)}, &TextOptions{Width: 3})
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := `                                 read           write
-[1]                            0 |   |        1 |@  |
-[2, 4)                         0 |   |        0 |   |
-[4, 8)                         3 |@@@|        0 |   |
-[8, 16)                        1 |@  |        1 |@  |
-`
-	if got != want {
-		t.Errorf("got\n%s", got)
-	}
-	if _, err := Columns([]string{"a", "b"}, []Distribution{h, linear(t, 0, 100, 10, 5)}, nil); err == nil {
-		t.Error("columns of different buckets")
 	}
 }

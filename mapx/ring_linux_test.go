@@ -9,9 +9,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/borescope/borescope/mapx/internal/maptest"
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/ringbuf"
+
+	"github.com/borescope/borescope/mapx/internal/maptest"
 )
 
 func openRing(t testing.TB, e *emitter, opts *RingOptions) *Ring {

@@ -7,12 +7,6 @@ import (
 	"github.com/borescope/borescope/hist"
 )
 
-// Sort sorts the entries in place and returns the snapshot.
-func (s Snapshot[K, V]) Sort(compare func(a, b Entry[K, V]) int) Snapshot[K, V] {
-	slices.SortStableFunc(s.Entries, compare)
-	return s
-}
-
 // Values returns the entries as a Go map. It makes a new one at each call.
 func Values[K comparable, V any](s Snapshot[K, V]) map[K]V {
 	m := make(map[K]V, len(s.Entries))
@@ -111,29 +105,6 @@ func deltaFunc[K comparable, V any](before, now Snapshot[K, V], fn func(old, v V
 		out[i] = Entry[K, V]{Key: e.Key, Value: fn(old[e.Key], e.Value)}
 	}
 	return Snapshot[K, V]{Entries: out}
-}
-
-// Divide returns the snapshot with every value divided by d, which is not 0;
-// integers are cut off.
-func Divide[K any, V Number](s Snapshot[K, V], d V) Snapshot[K, V] {
-	out := make([]Entry[K, V], len(s.Entries))
-	for i, e := range s.Entries {
-		out[i] = Entry[K, V]{Key: e.Key, Value: e.Value / d}
-	}
-	return Snapshot[K, V]{Entries: out}
-}
-
-// Min returns a view of a per-CPU table in which each value is the smallest of
-// all possible CPUs, those that never wrote included: it is for values that
-// every CPU sets. Extreme is for the others.
-func Min[K any, V cmp.Ordered](t Table[K, []V]) Table[K, V] {
-	return Reduce(t, func(cpus []V) V { return slices.Min(cpus) })
-}
-
-// Max returns a view of a per-CPU table in which each value is the largest of
-// all possible CPUs.
-func Max[K any, V cmp.Ordered](t Table[K, []V]) Table[K, V] {
-	return Reduce(t, func(cpus []V) V { return slices.Max(cpus) })
 }
 
 // Average is a sum and how many values it has, as bpftrace's avg() keeps them on

@@ -44,9 +44,6 @@ func TestDelta(t *testing.T) {
 	if got, want := Delta(before, now), snap[string, uint64]("a", uint64(2), "reset", uint64(4), "new", uint64(1)); !reflect.DeepEqual(got, want) {
 		t.Errorf("%v, want %v", got, want)
 	}
-	if got := Divide(now, 2); got.Entries[0].Value != 3 || now.Entries[0].Value != 7 {
-		t.Error(got, now)
-	}
 }
 
 type staticTable[K comparable, V any] struct{ s Snapshot[K, V] }
@@ -56,10 +53,10 @@ func (s *staticTable[K, V]) ReadAndClear() (Snapshot[K, V], error) { return s.s,
 
 func TestReducers(t *testing.T) {
 	table := &staticTable[int, []int64]{snap[int, []int64](1, []int64{5, -2, 9})}
-	if got := snapshotMap(t, Min[int, int64](table)); got[1] != -2 {
+	if got := snapshotMap(t, Reduce[int](table, slices.Min[[]int64])); got[1] != -2 {
 		t.Error(got)
 	}
-	if got := snapshotMap(t, Max[int, int64](table)); got[1] != 9 {
+	if got := snapshotMap(t, Reduce[int](table, slices.Max[[]int64])); got[1] != 9 {
 		t.Error(got)
 	}
 	ex := &staticTable[int, []Extreme]{snap[int, []Extreme](1, []Extreme{{}, {7, 1}, {-3, 1}, {}}, 2, []Extreme{{}, {}})}

@@ -49,7 +49,7 @@ func Open(events []Event, s Scope, o *CountOptions) (*Counters, error) {
 }
 
 // OpenGroups is Open with the groups given: a group that does not fit the
-// counters is an error, unless its leader has FlagWeak.
+// counters is an error, unless its leader is Weak.
 func OpenGroups(groups [][]Event, s Scope, o *CountOptions) (*Counters, error) {
 	return open(groups, s, o, false)
 }
@@ -85,7 +85,7 @@ func open(groups [][]Event, s Scope, o *CountOptions, split bool) (c *Counters, 
 		first := len(c.events)
 		c.events = append(c.events, g...)
 		c.errs = append(c.errs, make([]string, len(g))...)
-		weak := split || len(g) > 0 && g[0].Flags&FlagWeak != 0
+		weak := split || len(g) > 0 && g[0].Weak
 		for _, set := range b.sets(first, g) {
 			if err := b.set(set, places, weak); err != nil {
 				return nil, err

@@ -11,17 +11,6 @@ import (
 // UnsupportedError says what this machine, kernel or process cannot do, and why.
 type UnsupportedError = feature.UnsupportedError
 
-// Types of events: attr.type (enum perf_type_id). Larger numbers are those
-// that sysfs gives to each PMU.
-const (
-	TypeHardware   uint32 = 0
-	TypeSoftware   uint32 = 1
-	TypeTracepoint uint32 = 2
-	TypeCache      uint32 = 3
-	TypeRaw        uint32 = 4
-	TypeBreakpoint uint32 = 5
-)
-
 // Event is one performance event, encoded: what is counted, and where (user,
 // kernel, guest). It is plain data and comparable; two equal events count the
 // same thing. Events come from ParseEvent, from the predeclared functions
@@ -55,15 +44,29 @@ type Event struct {
 	// the kernel function, or the file.
 	Path string
 
-	// Exclude says where not to count. The zero value is perf's default:
+	// Where not to count. With none of these set, as perf does, it counts
 	// everywhere but in virtual machines that this one runs.
-	Exclude Exclude
+	ExcludeUser   bool // not in user space
+	ExcludeKernel bool // not in the kernel
+	ExcludeHV     bool // not in the hypervisor
+	ExcludeIdle   bool // not in the idle task
+	ExcludeHost   bool // not on the host, that is: in guests only
+	IncludeGuest  bool // in virtual machines that this one runs too
+
 	// Precise asks for at most so much skid of a sample's address: 0 any, 1
 	// constant, 2 asked to be zero, 3 must be zero (attr.precise_ip). Without
 	// PEBS, IBS or SPE only 0 can be had; Open says which level it obtained.
 	Precise uint8
-	// Flags are the modifiers about scheduling and sampling.
-	Flags EventFlags
+	// PreciseMax asks for the highest level of precision there is: modifier P.
+	PreciseMax bool
+
+	// How the event is scheduled and read.
+	Pinned     bool // modifier D: always on the PMU, or in error
+	Exclusive  bool // modifier e: alone on the PMU
+	SampleRead bool // modifier S: a sample of the leader reads the whole group
+	Weak       bool // modifier W: the group may be broken up if it does not fit
+	PerPackage bool // sysfs .per-pkg: one count for each package
+	Snapshot   bool // sysfs .snapshot: a level, not a count
 
 	// Period or Freq are the period= and freq= terms of a PMU event: the
 	// sampling that the event string itself asks for, 0 if it does not.
@@ -80,34 +83,6 @@ const (
 	BPRead  uint32 = 1
 	BPWrite uint32 = 2
 	BPExec  uint32 = 4
-)
-
-// Exclude is a set of contexts that are not counted.
-type Exclude uint8
-
-// The contexts. IncludeGuest is the one that is the other way round, because
-// perf leaves guests out by default.
-const (
-	ExcludeUser   Exclude = 1 << iota // user space
-	ExcludeKernel                     // the kernel
-	ExcludeHV                         // the hypervisor
-	ExcludeIdle                       // the idle task
-	ExcludeHost                       // the host, that is: count guests only
-	IncludeGuest                      // count virtual machines that this one runs too
-)
-
-// EventFlags are an event's modifiers that do not say where it counts.
-type EventFlags uint8
-
-// The flags, with perf's modifier letters.
-const (
-	FlagPinned     EventFlags = 1 << iota // D: always on the PMU, or in error
-	FlagExclusive                         // e: alone on the PMU
-	FlagPreciseMax                        // P: the highest level of precision there is
-	FlagSampleRead                        // S: a sample of the leader reads the whole group
-	FlagWeak                              // W: the group may be broken up if it does not fit
-	FlagPerPackage                        // sysfs .per-pkg: one count for each package
-	FlagSnapshot                          // sysfs .snapshot: a level, not a count
 )
 
 // IsZero reports whether the event is none at all.
@@ -130,14 +105,14 @@ func (e Event) Attr() Attr {
 			a.Flags |= f
 		}
 	}
-	set(e.Exclude&ExcludeUser != 0, perfring.AttrExcludeUser)
-	set(e.Exclude&ExcludeKernel != 0, perfring.AttrExcludeKernel)
-	set(e.Exclude&ExcludeHV != 0, perfring.AttrExcludeHV)
-	set(e.Exclude&ExcludeIdle != 0, perfring.AttrExcludeIdle)
-	set(e.Exclude&ExcludeHost != 0, perfring.AttrExcludeHost)
-	set(e.Exclude&IncludeGuest == 0, perfring.AttrExcludeGuest)
-	set(e.Flags&FlagPinned != 0, perfring.AttrPinned)
-	set(e.Flags&FlagExclusive != 0, perfring.AttrExclusive)
+	set(e.ExcludeUser, perfring.AttrExcludeUser)
+	set(e.ExcludeKernel, perfring.AttrExcludeKernel)
+	set(e.ExcludeHV, perfring.AttrExcludeHV)
+	set(e.ExcludeIdle, perfring.AttrExcludeIdle)
+	set(e.ExcludeHost, perfring.AttrExcludeHost)
+	set(!e.IncludeGuest, perfring.AttrExcludeGuest)
+	set(e.Pinned, perfring.AttrPinned)
+	set(e.Exclusive, perfring.AttrExclusive)
 	a.Flags = a.Flags.WithPrecise(int(min(e.Precise, 3)))
 	return a
 }
@@ -146,7 +121,7 @@ func (e Event) Attr() Attr {
 // hardware, cache and raw events, and those of a core PMU.
 func (e Event) Hardware() bool {
 	switch e.Type {
-	case TypeHardware, TypeCache, TypeRaw:
+	case perfring.EventHardware, perfring.EventCache, perfring.EventRaw:
 		return !e.IsZero()
 	}
 	return isCorePMU(e.PMU)
@@ -182,23 +157,23 @@ func (e Event) Short() string {
 // spell makes a name from the encoding alone.
 func (e Event) spell() string {
 	switch e.Type {
-	case TypeHardware:
+	case perfring.EventHardware:
 		if e.Config < uint64(len(hardwareNames)) {
 			return hardwareNames[e.Config][0]
 		}
-	case TypeSoftware:
+	case perfring.EventSoftware:
 		if e.Config < uint64(len(softwareNames)) {
 			return softwareNames[e.Config][0]
 		}
-	case TypeCache:
+	case perfring.EventCache:
 		if n := cacheName(e.Config); n != "" {
 			return n
 		}
-	case TypeRaw:
+	case perfring.EventRaw:
 		if e.Config1|e.Config2|e.Config3 == 0 {
 			return fmt.Sprintf("r%x", e.Config)
 		}
-	case TypeBreakpoint:
+	case perfring.EventBreakpoint:
 		return spellBreakpoint(e)
 	}
 	if e.PMU == "" {

@@ -97,7 +97,7 @@ func explainDenied(errno syscall.Errno, r refusal, f facts) string {
 	switch {
 	case f.paranoid >= 3:
 		return at + " (Debian's level: no events without CAP_PERFMON); " + lift + "2 for one's own threads"
-	case r.event.Type == TypeTracepoint && f.paranoid > -1:
+	case r.event.Type == perfring.EventTracepoint && f.paranoid > -1:
 		return at + ": tracepoints need -1; " + lift + "-1"
 	case (r.place.PID == -1 || r.place.Cgroup != nil) && f.paranoid > 0:
 		return at + ": a whole CPU or a cgroup needs 0; " + lift + "0"
@@ -112,20 +112,20 @@ func explainDenied(errno syscall.Errno, r refusal, f facts) string {
 }
 
 func explainMissing(r refusal, f facts) string {
-	if r.place.Cgroup != nil && (r.event.Type == TypeSoftware || len(f.core) > 0) {
+	if r.place.Cgroup != nil && (r.event.Type == perfring.EventSoftware || len(f.core) > 0) {
 		return explainCgroup(f)
 	}
 	switch r.event.Type {
-	case TypeHardware, TypeCache, TypeRaw:
+	case perfring.EventHardware, perfring.EventCache, perfring.EventRaw:
 		if len(f.core) == 0 {
 			return noPMU(f)
 		}
 		return fmt.Sprintf("the PMU %s has no such event%s", strings.Join(f.core, ", "), cpuHas(r.event, f))
-	case TypeSoftware:
+	case perfring.EventSoftware:
 		return "this kernel does not know the event (cgroup-switches needs 5.13)"
-	case TypeTracepoint:
+	case perfring.EventTracepoint:
 		return "no tracepoint has this id"
-	case TypeBreakpoint:
+	case perfring.EventBreakpoint:
 		return "CONFIG_HAVE_HW_BREAKPOINT is not set"
 	}
 	if r.event.PMU != "" && len(f.pmus) > 0 {
@@ -136,7 +136,7 @@ func explainMissing(r refusal, f facts) string {
 
 // cpuHas adds what is known of virtual and emulated PMUs with few events.
 func cpuHas(e Event, f facts) string {
-	if f.arch == "arm64" && e.Type == TypeHardware && e.Config == 1 {
+	if f.arch == "arm64" && e.Type == perfring.EventHardware && e.Config == 1 {
 		return " (QEMU counts instructions with -icount only)"
 	}
 	if f.hypervisor {
@@ -187,13 +187,13 @@ func explainInvalid(r refusal, f facts) string {
 		return fmt.Sprintf("no such CPU: %d", r.place.CPU)
 	case f.possible != nil && r.place.CPU >= 0 && !slices.Contains(f.possible, r.place.CPU):
 		return fmt.Sprintf("no such CPU: %d; this machine can have %s", r.place.CPU, cpus.Format(f.possible))
-	case r.event.Type == TypeBreakpoint:
+	case r.event.Type == perfring.EventBreakpoint:
 		return "a breakpoint that this CPU can't do: 1, 2, 4 or 8 aligned bytes; x86 watches w, rw or x (8 bytes)"
 	case r.grouped:
 		return "the group does not fit: more events than counters, or events of different PMUs; split it"
 	case r.attr.Flags&perfring.AttrInherit != 0 && r.attr.SampleType&perfring.SampleReadGroup != 0 && r.attr.ReadFormat&perfring.FormatGroup != 0:
 		return "inherited events can't sample group reads before 6.12"
-	case r.event.Exclude&(ExcludeUser|ExcludeKernel|ExcludeHV|ExcludeIdle) != 0 && r.event.PMU != "" && !r.event.Hardware():
+	case (r.event.restricted() || r.event.ExcludeIdle) && r.event.PMU != "" && !r.event.Hardware():
 		return "the PMU " + r.event.PMU + " can't tell user space from the kernel: leave the modifiers out"
 	case r.place.PID != -1 && r.event.PMU != "" && !r.event.Hardware():
 		return "the PMU " + r.event.PMU + " counts for whole CPUs only: open it with OnCPU"

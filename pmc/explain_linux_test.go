@@ -29,7 +29,7 @@ func TestExplain(t *testing.T) {
 	self, other, cpu := OnThread(0), OnThread(77), OnCPU(0)
 	freq := perfring.Attr{Sample: 1 << 20, Flags: perfring.AttrFreq}
 	cgroup := Place{PID: -1, Cgroup: os.Stdin}
-	tracepoint := Event{Type: TypeTracepoint, Name: "sched:sched_switch"}
+	tracepoint := Event{Type: perfring.EventTracepoint, Name: "sched:sched_switch"}
 	for _, tt := range []struct {
 		name        string
 		errno       unix.Errno
@@ -42,7 +42,7 @@ func TestExplain(t *testing.T) {
 	}{
 		{"no-pmu-vm", unix.ENOENT, Cycles(), self, perfring.Attr{}, vm, "no PMU in this virtual machine", true},
 		{"no-pmu", unix.ENOENT, Cycles(), self, perfring.Attr{}, with(func(f *facts) { f.core = nil }), "no driver for this CPU's counters", true},
-		{"no-such-event", unix.ENOENT, Cache(CacheNode, CacheWrite, CacheMiss), self, perfring.Attr{}, user, "PMU cpu has no such event", true},
+		{"no-such-event", unix.ENOENT, cache(6, 1, 1), self, perfring.Attr{}, user, "PMU cpu has no such event", true},
 		{"no-such-event-vm", unix.ENOENT, CacheMisses(), self, perfring.Attr{}, with(func(f *facts) { f.hypervisor = true }), "hypervisors often pass on a part", true},
 		{"no-such-type", unix.ENOENT, Event{Type: 99}, self, perfring.Attr{}, user, "no PMU has type 99; there are cpu, msr", true},
 		{"qemu-instructions", unix.ENOENT, Instructions(), self, perfring.Attr{}, with(func(f *facts) { f.arch = "arm64" }), "-icount", true},
@@ -90,7 +90,7 @@ func TestExplain(t *testing.T) {
 }
 
 func userMode(e Event) Event {
-	e.Exclude = ExcludeKernel | ExcludeHV
+	e.ExcludeKernel, e.ExcludeHV = true, true
 	return e
 }
 
@@ -249,7 +249,7 @@ func TestSilentSampler(t *testing.T) {
 		{CPUClock(), SamplingSpec{Comm: true}, false},
 		{Event{Name: "cpu/event=1,period=9/", Period: 9}, SamplingSpec{}, false},
 		{Dummy(), SamplingSpec{}, false},
-		{BPFOutput(), SamplingSpec{}, false},
+		{generic(perfring.EventSoftware, 10), SamplingSpec{}, false},
 	} {
 		s, err := OpenSampler(tt.event, Scope{Thread: -5}, tt.spec, nil)
 		s.Close()

@@ -3,6 +3,8 @@ package pmc
 import (
 	"strings"
 	"time"
+
+	"github.com/borescope/borescope/internal/perfring"
 )
 
 // Metric is a number derived from counts.
@@ -126,7 +128,7 @@ func topdownEvents(first string) []string {
 func (c Counts) Metrics() []Metric {
 	type key struct {
 		pmu, name string
-		exclude   Exclude
+		contexts  [6]bool
 	}
 	values := map[key]*Value{}
 	var order []key
@@ -134,7 +136,7 @@ func (c Counts) Metrics() []Metric {
 		if v.Confidence <= NotCounted {
 			continue
 		}
-		k := key{kindOf(v.Event), metricName(v.Event), v.Event.Exclude}
+		k := key{kindOf(v.Event), metricName(v.Event), v.Event.contexts()}
 		if old := values[k]; old != nil {
 			// One event on several units (uncore_imc_0, _1) adds up.
 			old.Raw, old.Count = old.Raw+v.Raw, old.Count+v.Count
@@ -153,9 +155,9 @@ func (c Counts) Metrics() []Metric {
 			m := Metric{Name: strings.TrimSpace(k.pmu + " " + r.name), Unit: r.unit, Formula: r.formula, Confidence: Exact}
 			var args []float64
 			for _, name := range r.events {
-				v := values[key{k.pmu, name, k.exclude}]
-				if v == nil && name == "task-clock" && k.exclude == 0 {
-					v = values[key{"", name, 0}] // one clock for every kind of CPU
+				v := values[key{k.pmu, name, k.contexts}]
+				if v == nil && name == "task-clock" && k.contexts == [6]bool{} {
+					v = values[key{name: name}] // one clock for every kind of CPU
 				}
 				if v == nil {
 					break
@@ -197,13 +199,13 @@ func kindOf(e Event) string {
 // "uncore_imc_0/cas_count_read/" what is between the slashes.
 func metricName(e Event) string {
 	switch e.Type {
-	case TypeHardware:
+	case perfring.EventHardware:
 		if n := uint64(uint32(e.Config)); n < uint64(len(hardwareNames)) {
 			return hardwareNames[n][0]
 		}
-	case TypeCache:
+	case perfring.EventCache:
 		return cacheName(uint64(uint32(e.Config)))
-	case TypeSoftware:
+	case perfring.EventSoftware:
 		return e.spell()
 	}
 	name := e.Name

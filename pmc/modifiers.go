@@ -18,7 +18,7 @@ func (e *Event) modify(own, group string) error {
 	if own != "" {
 		// Perf starts from nothing excluded here, so that "k" counts guests
 		// while no modifier at all does not; "u" and "p" leave them out again.
-		e.Exclude |= IncludeGuest
+		e.IncludeGuest = true
 		if err := e.applyModifiers(own, &machine); err != nil {
 			return err
 		}
@@ -30,98 +30,115 @@ func (e *Event) modify(own, group string) error {
 // kernel, hypervisor; host, guest) excludes all of the class but itself;
 // machine says whether one of the second class has been seen.
 func (e *Event) applyModifiers(mods string, machine *bool) error {
-	const contexts = ExcludeUser | ExcludeKernel | ExcludeHV
-	context := e.Exclude&contexts != 0
-	for _, c := range mods {
+	context := e.restricted()
+	for _, c := range []byte(mods) {
 		switch c {
 		case 'u', 'k', 'h':
 			if !context {
-				e.Exclude |= contexts
+				e.ExcludeUser, e.ExcludeKernel, e.ExcludeHV = true, true, true
 				context = true
 			}
-			e.Exclude &^= map[rune]Exclude{'u': ExcludeUser, 'k': ExcludeKernel, 'h': ExcludeHV}[c]
+			*e.excluded(c) = false
 			if c == 'u' && !*machine {
-				e.Exclude &^= IncludeGuest
+				e.IncludeGuest = false
 			}
 		case 'G', 'H':
 			if !*machine {
-				e.Exclude = e.Exclude&^IncludeGuest | ExcludeHost
+				e.IncludeGuest, e.ExcludeHost = false, true
 				*machine = true
 			}
 			if c == 'G' {
-				e.Exclude |= IncludeGuest
+				e.IncludeGuest = true
 			} else {
-				e.Exclude &^= ExcludeHost
+				e.ExcludeHost = false
 			}
 		case 'I':
-			e.Exclude |= ExcludeIdle
+			e.ExcludeIdle = true
 		case 'p':
 			if !*machine {
-				e.Exclude &^= IncludeGuest
+				e.IncludeGuest = false
 			}
 			if e.Precise++; e.Precise > 3 {
 				return fmt.Errorf("modifiers %q: at most three p", mods)
 			}
 		default:
-			flag := flagOf(c)
-			if flag == 0 {
+			flag := e.flag(c)
+			if flag == nil {
 				return fmt.Errorf("no modifier %q: they are the letters %s", c, modifierLetters)
 			}
-			e.Flags |= flag
+			*flag = true
 		}
 	}
 	return nil
 }
 
-func flagOf(letter rune) EventFlags {
-	for _, m := range flagLetters {
-		if rune(m.letter) == letter {
-			return m.flag
-		}
-	}
-	return 0
+// restricted reports whether the event is not counted in some of the contexts
+// of one machine.
+func (e *Event) restricted() bool { return e.ExcludeUser || e.ExcludeKernel || e.ExcludeHV }
+
+// contexts tells events that count in different contexts apart.
+func (e *Event) contexts() [6]bool {
+	return [...]bool{e.ExcludeUser, e.ExcludeKernel, e.ExcludeHV, e.ExcludeIdle, e.ExcludeHost, e.IncludeGuest}
 }
 
-var flagLetters = [...]struct {
-	flag   EventFlags
-	letter byte
-}{{FlagPreciseMax, 'P'}, {FlagSampleRead, 'S'}, {FlagPinned, 'D'}, {FlagExclusive, 'e'}, {FlagWeak, 'W'}}
+// excluded is where the event keeps whether a context's letter is left out.
+func (e *Event) excluded(letter byte) *bool {
+	switch letter {
+	case 'u':
+		return &e.ExcludeUser
+	case 'k':
+		return &e.ExcludeKernel
+	}
+	return &e.ExcludeHV
+}
 
-// modifiers spells Exclude, Precise and Flags; modify is the inverse.
+const flagLetters = "PSDeW"
+
+// flag is where the event keeps one of flagLetters, nil of another letter.
+func (e *Event) flag(letter byte) *bool {
+	switch letter {
+	case 'P':
+		return &e.PreciseMax
+	case 'S':
+		return &e.SampleRead
+	case 'D':
+		return &e.Pinned
+	case 'e':
+		return &e.Exclusive
+	case 'W':
+		return &e.Weak
+	}
+	return nil
+}
+
+// modifiers spells what modify reads.
 func (e Event) modifiers() string {
 	var b strings.Builder
-	if e.Exclude&(ExcludeUser|ExcludeKernel|ExcludeHV) != 0 {
-		for _, m := range []struct {
-			bit    Exclude
-			letter byte
-		}{{ExcludeUser, 'u'}, {ExcludeKernel, 'k'}, {ExcludeHV, 'h'}} {
-			if e.Exclude&m.bit == 0 {
-				b.WriteByte(m.letter)
+	if e.restricted() {
+		for _, c := range []byte("ukh") {
+			if !*e.excluded(c) {
+				b.WriteByte(c)
 			}
 		}
 	}
-	if e.Exclude&ExcludeIdle != 0 {
+	if e.ExcludeIdle {
 		b.WriteByte('I')
 	}
 	b.WriteString(strings.Repeat("p", int(min(e.Precise, 3))))
-	for _, m := range flagLetters {
-		if e.Flags&m.flag != 0 {
-			b.WriteByte(m.letter)
+	for _, c := range []byte(flagLetters) {
+		if *e.flag(c) {
+			b.WriteByte(c)
 		}
 	}
 	mods := b.String()
 	// What these letters alone say of guests; see modify.
-	implied := IncludeGuest
-	if mods == "" || strings.ContainsAny(mods, "up") {
-		implied = 0
-	}
-	machine := e.Exclude & (ExcludeHost | IncludeGuest)
+	implied := mods != "" && !strings.ContainsAny(mods, "up")
 	switch {
-	case machine == implied:
+	case !e.ExcludeHost && e.IncludeGuest == implied:
 		return mods
-	case machine == ExcludeHost|IncludeGuest:
+	case e.ExcludeHost && e.IncludeGuest:
 		return mods + "G"
-	case machine == IncludeGuest:
+	case e.IncludeGuest:
 		return mods + "GH"
 	}
 	return mods + "H"

@@ -1,6 +1,10 @@
 package pmc
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/borescope/borescope/internal/perfring"
+)
 
 // The first name of each is the one String prints, the others are perf's
 // synonyms (tools/perf/util/parse-events.c, event_symbols_hw and _sw). The
@@ -131,7 +135,7 @@ func cacheName(config uint64) string {
 func generic(typ uint32, config uint64) Event {
 	e := Event{Type: typ, Config: config}
 	e.Name = e.spell()
-	if typ == TypeSoftware && config <= 1 {
+	if typ == perfring.EventSoftware && config <= 1 {
 		e.Scale, e.Unit = 1e-6, "msec"
 	}
 	return e
@@ -141,100 +145,63 @@ func generic(typ uint32, config uint64) Event {
 // and the PMU drivers). Which of them a CPU has differs; see Probe.
 
 // Cycles counts CPU cycles, at the CPU's actual frequency.
-func Cycles() Event { return generic(TypeHardware, 0) }
+func Cycles() Event { return generic(perfring.EventHardware, 0) }
 
 // Instructions counts instructions retired.
-func Instructions() Event { return generic(TypeHardware, 1) }
+func Instructions() Event { return generic(perfring.EventHardware, 1) }
 
 // CacheReferences counts accesses to the cache that the CPU's vendor chose,
 // usually the last level.
-func CacheReferences() Event { return generic(TypeHardware, 2) }
+func CacheReferences() Event { return generic(perfring.EventHardware, 2) }
 
 // CacheMisses counts the misses among CacheReferences.
-func CacheMisses() Event { return generic(TypeHardware, 3) }
+func CacheMisses() Event { return generic(perfring.EventHardware, 3) }
 
 // Branches counts branch instructions retired.
-func Branches() Event { return generic(TypeHardware, 4) }
+func Branches() Event { return generic(perfring.EventHardware, 4) }
 
 // BranchMisses counts mispredicted branches.
-func BranchMisses() Event { return generic(TypeHardware, 5) }
+func BranchMisses() Event { return generic(perfring.EventHardware, 5) }
 
 // RefCycles counts cycles at a constant frequency.
-func RefCycles() Event { return generic(TypeHardware, 9) }
+func RefCycles() Event { return generic(perfring.EventHardware, 9) }
 
 // Software events are counted by the kernel (kernel/events/core.c) on every machine.
 
 // CPUClock is time in nanoseconds, driven by a high-resolution timer of each
 // CPU: what profilers sample by where there is no PMU.
-func CPUClock() Event { return generic(TypeSoftware, 0) }
+func CPUClock() Event { return generic(perfring.EventSoftware, 0) }
 
 // TaskClock is the time that the measured tasks ran, in nanoseconds.
-func TaskClock() Event { return generic(TypeSoftware, 1) }
+func TaskClock() Event { return generic(perfring.EventSoftware, 1) }
 
 // PageFaults counts page faults, minor and major.
-func PageFaults() Event { return generic(TypeSoftware, 2) }
+func PageFaults() Event { return generic(perfring.EventSoftware, 2) }
 
 // ContextSwitches counts switches from one task to another. They happen in the
 // kernel: with ExcludeKernel it reads 0.
-func ContextSwitches() Event { return generic(TypeSoftware, 3) }
+func ContextSwitches() Event { return generic(perfring.EventSoftware, 3) }
 
 // CPUMigrations counts moves of a task to another CPU.
-func CPUMigrations() Event { return generic(TypeSoftware, 4) }
+func CPUMigrations() Event { return generic(perfring.EventSoftware, 4) }
 
 // MinorFaults counts page faults served without reading from a disk.
-func MinorFaults() Event { return generic(TypeSoftware, 5) }
+func MinorFaults() Event { return generic(perfring.EventSoftware, 5) }
 
 // MajorFaults counts page faults that had to wait for a disk.
-func MajorFaults() Event { return generic(TypeSoftware, 6) }
+func MajorFaults() Event { return generic(perfring.EventSoftware, 6) }
 
 // Dummy counts nothing; its ring carries the records of tasks and mappings.
-func Dummy() Event { return generic(TypeSoftware, 9) }
-
-// BPFOutput carries what BPF programs write with bpf_perf_event_output.
-func BPFOutput() Event { return generic(TypeSoftware, 10) }
-
-// CacheLevel is the cache of a hardware cache event (enum perf_hw_cache_id).
-type CacheLevel uint8
-
-// CacheOp is the operation of a hardware cache event (enum perf_hw_cache_op_id).
-type CacheOp uint8
-
-// CacheResult is the result of a hardware cache event (enum
-// perf_hw_cache_op_result_id).
-type CacheResult uint8
-
-// The parts of hardware cache events (enum perf_hw_cache_id and its neighbours).
-const (
-	CacheL1D  CacheLevel = 0
-	CacheL1I  CacheLevel = 1
-	CacheLLC  CacheLevel = 2
-	CacheDTLB CacheLevel = 3
-	CacheITLB CacheLevel = 4
-	CacheBPU  CacheLevel = 5
-	CacheNode CacheLevel = 6
-
-	CacheRead     CacheOp = 0
-	CacheWrite    CacheOp = 1
-	CachePrefetch CacheOp = 2
-
-	CacheAccess CacheResult = 0
-	CacheMiss   CacheResult = 1
-)
-
-// Cache returns a hardware cache event: Cache(CacheLLC, CacheRead, CacheMiss).
-// CPUs have few of the 42; the kernel refuses the others when they are opened.
-func Cache(level CacheLevel, op CacheOp, result CacheResult) Event {
-	return generic(TypeCache, uint64(level)|uint64(op)<<8|uint64(result)<<16)
-}
+func Dummy() Event { return generic(perfring.EventSoftware, 9) }
 
 // Raw returns an event by the CPU's own number, as "rCONFIG" does.
-func Raw(config uint64) Event { return generic(TypeRaw, config) }
+func Raw(config uint64) Event { return generic(perfring.EventRaw, config) }
 
 // Breakpoint returns a hardware breakpoint: length bytes (1, 2, 4 or 8) at addr,
 // watched for access, a set of BPRead, BPWrite and BPExec. Some CPUs (x86)
 // cannot watch reads alone, and execution is watched at the size of a word.
 func Breakpoint(addr uint64, length int, access uint32) Event {
-	e := Event{Type: TypeBreakpoint, BPType: access, Config1: addr, Config2: uint64(length)}
+	e := Event{Type: perfring.EventBreakpoint, BPType: access, Config1: addr, Config2: uint64(length)}
 	e.Name = e.spell()
 	return e
 }

@@ -214,7 +214,7 @@ func (s *SamplingSpec) records() (flags perfring.AttrFlags) {
 // a period of 0 for an event that only counts.
 func (s *SamplingSpec) silent(e Event) bool {
 	switch e.Name {
-	case Dummy().Name, BPFOutput().Name:
+	case Dummy().Name, "bpf-output":
 		return false
 	}
 	return s.Period|s.Freq|e.Period|e.Freq == 0 && s.records() == 0
@@ -278,7 +278,7 @@ func (o *OpenOptions) attr(e Event) (perfring.Attr, error) {
 	if o.Inherit {
 		a.Flags |= perfring.AttrInherit
 	}
-	if e.Flags&FlagPreciseMax != 0 {
+	if e.PreciseMax {
 		a.Flags = a.Flags.WithPrecise(3)
 	}
 	if o.Sampling == nil {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/borescope/borescope/internal/near"
 	"github.com/borescope/borescope/internal/notexist"
+	"github.com/borescope/borescope/internal/perfring"
 )
 
 // Options says where names are looked up. A nil *Options is the zero value.
@@ -66,7 +67,7 @@ func syntaxError(input string, offset int, err error) error {
 // followed by modifiers after a colon (or directly after a slash): u, k, h
 // count in user space, kernel, hypervisor only; G, H guests or the host only; I
 // leaves out idle; p, pp, ppp and P ask for precise samples; S, D, e and W are
-// as in EventFlags. PMU events also take the terms config, config1 … config3,
+// as in Event. PMU events also take the terms config, config1 … config3,
 // name, period and freq.
 //
 // Names of PMUs, their events and tracepoints are looked up under opts.Root;
@@ -277,7 +278,7 @@ func (p *parser) base(s string) (events []Event, mods string, err error) {
 		return events, mods, err
 	}
 	if e, rest, ok := parseNumeric(s); ok {
-		if e.Type == TypeBreakpoint {
+		if e.Type == perfring.EventBreakpoint {
 			return nil, "", errors.New("a number can't say what a breakpoint watches: want mem:ADDRESS[/LENGTH][:ACCESS]")
 		}
 		return []Event{p.onePMU(e)}, rest, nil
@@ -290,13 +291,13 @@ func (p *parser) base(s string) (events []Event, mods string, err error) {
 
 func genericByName(name string) (Event, bool) {
 	if i := index(hardwareNames[:], name); i >= 0 {
-		return generic(TypeHardware, uint64(i)), true
+		return generic(perfring.EventHardware, uint64(i)), true
 	}
 	if i := index(softwareNames[:], name); i >= 0 {
-		return generic(TypeSoftware, uint64(i)), true
+		return generic(perfring.EventSoftware, uint64(i)), true
 	}
 	if config, ok := parseCache(name); ok {
-		return generic(TypeCache, config), true
+		return generic(perfring.EventCache, config), true
 	}
 	return Event{}, false
 }
@@ -341,7 +342,7 @@ func (p sysfsPMU) extended(e Event) Event {
 // onePMU recognises the number of a generic event on one PMU.
 func (p *parser) onePMU(e Event) Event {
 	typ := uint32(e.Config >> 32)
-	if typ == 0 || e.Type != TypeHardware && e.Type != TypeCache {
+	if typ == 0 || e.Type != perfring.EventHardware && e.Type != perfring.EventCache {
 		return e
 	}
 	for _, name := range corePMUs(p.fsys) {
@@ -370,7 +371,7 @@ func parseNumeric(s string) (e Event, mods string, ok bool) {
 		return Event{}, "", false
 	}
 	switch uint32(t) {
-	case TypeHardware, TypeSoftware, TypeCache, TypeRaw:
+	case perfring.EventHardware, perfring.EventSoftware, perfring.EventCache, perfring.EventRaw:
 		e = generic(uint32(t), c)
 	default:
 		e = Event{Type: uint32(t), Config: c}

@@ -248,10 +248,10 @@ func (p sysfsPMU) properties(e *Event, name string) error {
 	}
 	for _, f := range []struct {
 		file string
-		flag EventFlags
-	}{{".per-pkg", FlagPerPackage}, {".snapshot", FlagSnapshot}} {
+		flag *bool
+	}{{".per-pkg", &e.PerPackage}, {".snapshot", &e.Snapshot}} {
 		if text, err := p.read("events/" + name + f.file); err == nil && text == "1" {
-			e.Flags |= f.flag
+			*f.flag = true
 		}
 	}
 	return nil

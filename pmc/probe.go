@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/borescope/borescope/internal/cpus"
+	"github.com/borescope/borescope/internal/perfring"
 )
 
 // PMU is one performance monitoring unit as sysfs shows it.
@@ -173,13 +174,16 @@ func (m *Machine) describe(fsys fs.FS) {
 func probedEvents() []Event {
 	var out []Event
 	for i := range hardwareNames {
-		out = append(out, generic(TypeHardware, uint64(i)))
+		out = append(out, generic(perfring.EventHardware, uint64(i)))
 	}
-	for _, level := range []CacheLevel{CacheL1D, CacheLLC, CacheDTLB} {
-		out = append(out, Cache(level, CacheRead, CacheAccess), Cache(level, CacheRead, CacheMiss))
+	for _, cache := range []string{"L1-dcache", "LLC", "dTLB"} {
+		for _, of := range []string{"-loads", "-load-misses"} {
+			e, _ := genericByName(cache + of)
+			out = append(out, e)
+		}
 	}
 	for i := range softwareNames {
-		out = append(out, generic(TypeSoftware, uint64(i)))
+		out = append(out, generic(perfring.EventSoftware, uint64(i)))
 	}
 	return out
 }
@@ -188,11 +192,11 @@ func probedEvents() []Event {
 // tried in user space.
 func tryEvent(e Event, at Place, root fs.FS, spec *SamplingSpec) Ability {
 	if at.PID == 0 {
-		e.Exclude |= ExcludeKernel | ExcludeHV
+		e.ExcludeKernel, e.ExcludeHV = true, true
 	}
 	o := &OpenOptions{Disabled: true, Root: root, Sampling: spec, ExactPrecise: true}
 	h, err := OpenEvent(e, at, o)
-	e.Exclude = 0
+	e.ExcludeKernel, e.ExcludeHV = false, false
 	a := Ability{What: e.String(), OK: err == nil, Why: reason(err)}
 	h.Close()
 	return a
@@ -245,7 +249,7 @@ func (m *Machine) features(root fs.FS) {
 // userReads says whether counters can be read without a system call.
 func userReads(root fs.FS) Ability {
 	e := Cycles()
-	e.Exclude = ExcludeKernel | ExcludeHV
+	e.ExcludeKernel, e.ExcludeHV = true, true
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	m, err := OpenMeter([]Event{e}, &CountOptions{Root: root})

@@ -21,7 +21,7 @@ import (
 // TestAttrLayout: the bytes are those of struct perf_event_attr.
 func TestAttrLayout(t *testing.T) {
 	e := Breakpoint(0x1122334455667788, 4, BPWrite)
-	e.Exclude = ExcludeKernel | ExcludeHV
+	e.ExcludeKernel, e.ExcludeHV = true, true
 	e.Precise = 2
 	e.Config3 = 7
 	a := e.Attr()
@@ -104,7 +104,7 @@ func TestHybridNeedsAKind(t *testing.T) {
 	}
 	for s, typ := range map[string]uint64{"cpu_core/cycles/": 4, "cpu_atom/cycles/u": 10} {
 		e, err := ParseEvent(s, opts)
-		if err != nil || e.Type != TypeHardware || e.Config != typ<<32 || e.String() != s {
+		if err != nil || e.Type != perfring.EventHardware || e.Config != typ<<32 || e.String() != s {
 			t.Errorf("%s: %s %+v, %v", s, e, e, err)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/borescope/borescope/internal/notexist"
+	"github.com/borescope/borescope/internal/perfring"
 	"github.com/borescope/borescope/internal/tracefs"
 )
 
@@ -51,7 +52,7 @@ func tracepointIn(fsys fs.FS, dir, group, name string) (Event, error) {
 	if err != nil {
 		return Event{}, fmt.Errorf("tracepoint %s:%s: bad id %.20q", group, name, b)
 	}
-	return Event{Name: group + ":" + name, Type: TypeTracepoint, Config: id}, nil
+	return Event{Name: group + ":" + name, Type: perfring.EventTracepoint, Config: id}, nil
 }
 
 // tracepoints resolves a tracepoint, or those that a wildcard matches.

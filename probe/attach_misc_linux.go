@@ -18,7 +18,6 @@ import (
 	"github.com/borescope/borescope/internal/notexist"
 	"github.com/borescope/borescope/internal/perfring"
 	"github.com/borescope/borescope/internal/tracefs"
-	"github.com/borescope/borescope/pmc"
 	"github.com/borescope/borescope/probe/internal/perfevent"
 )
 
@@ -99,7 +98,7 @@ func (a *attacher) tracefsEvent(g *Program, prog *ebpf.Program, s *Site, idFile 
 		return fmt.Errorf("%s: no id", idFile)
 	}
 	ev, err := a.anyCPU(&perfevent.Event{
-		Attr: perfring.Attr{Type: pmc.TypeTracepoint, Config: id, Sample: 1}, Explain: func(err error) error { return a.explainKprobe(s, err) },
+		Attr: perfring.Attr{Type: perfring.EventTracepoint, Config: id, Sample: 1}, Explain: func(err error) error { return a.explainKprobe(s, err) },
 	})
 	if err != nil {
 		return err

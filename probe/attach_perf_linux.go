@@ -82,7 +82,7 @@ func (a *attacher) siteEvent(g *Program, s *Site) (*perfevent.Event, error) {
 		if err != nil {
 			return nil, err
 		}
-		attr := perfring.Attr{Type: pmc.TypeTracepoint, Config: uint64(id), Sample: 1}
+		attr := perfring.Attr{Type: perfring.EventTracepoint, Config: uint64(id), Sample: 1}
 		return a.anyCPU(&perfevent.Event{Attr: attr, Explain: noTracepoint})
 	}
 	if g.UserRegs {
@@ -136,7 +136,7 @@ func (a *attacher) samplingEvent(s *Site) (*perfevent.Event, error) {
 		default:
 			ev.Attr.Sample = t.Period
 		}
-		if t.Event.Flags&pmc.FlagPreciseMax != 0 {
+		if t.Event.PreciseMax {
 			ev.Lower = true
 			ev.Attr.Flags = ev.Attr.Flags.WithPrecise(3)
 		}

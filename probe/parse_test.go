@@ -10,6 +10,15 @@ import (
 	"github.com/borescope/borescope/pmc"
 )
 
+// mustEvent is an event by the name that perf has for it.
+func mustEvent(name string) pmc.Event {
+	e, err := pmc.ParseEvent(name, nil)
+	if err != nil {
+		panic(err)
+	}
+	return e
+}
+
 // parseCases are texts in their canonical spelling, which String gives back.
 var parseCases = []struct {
 	text string
@@ -65,7 +74,7 @@ var parseCases = []struct {
 	{"hardware:cache-misses:10000", Perf{Event: pmc.CacheMisses(), Period: 10000}},
 	{"perf:cache-misses:hz:99", Perf{Event: pmc.CacheMisses(), Freq: 99}},
 	{"perf:cpu-clock:hz:99", Perf{Event: pmc.CPUClock(), Freq: 99}},
-	{"perf:LLC-load-misses:period:50", Perf{Event: pmc.Cache(pmc.CacheLLC, pmc.CacheRead, pmc.CacheMiss), Period: 50}},
+	{"perf:LLC-load-misses:period:50", Perf{Event: mustEvent("LLC-load-misses"), Period: 50}},
 	{"watchpoint:0x10000:8:rw", Watchpoint{Address: 0x10000, Length: 8, Mode: "rw"}},
 	{"watchpoint:jiffies:8:w pid=2", Watchpoint{Symbol: "jiffies", Length: 8, Mode: "w", PID: 2}},
 	{"iter:task", Iter{Name: "task"}},

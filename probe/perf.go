@@ -17,6 +17,7 @@ import (
 	"github.com/borescope/borescope/internal/feature"
 	"github.com/borescope/borescope/internal/glob"
 	"github.com/borescope/borescope/internal/notexist"
+	"github.com/borescope/borescope/internal/perfring"
 	"github.com/borescope/borescope/pmc"
 	"github.com/borescope/borescope/probe/internal/spelling"
 )
@@ -80,8 +81,8 @@ var (
 	intervalSpelled = spelled{words: []string{"interval", "i"}, parse: func(s *spelling.Scanned) (Target, error) {
 		return parseTimer(s, true)
 	}}
-	softwareSpelled = counterSpelled(pmc.TypeSoftware, "software", "s")
-	hardwareSpelled = counterSpelled(pmc.TypeHardware, "hardware", "h")
+	softwareSpelled = counterSpelled(perfring.EventSoftware, "software", "s")
+	hardwareSpelled = counterSpelled(perfring.EventHardware, "hardware", "h")
 	perfSpelled     = spelled{words: []string{"perf"}, parse: parsePerfEvent}
 )
 
@@ -170,7 +171,7 @@ func parseCounter(s *spelling.Scanned, typ uint32) (Target, error) {
 	if err != nil {
 		return nil, err
 	}
-	if ev.Type != typ && (typ != pmc.TypeHardware || ev.Type != pmc.TypeCache) {
+	if ev.Type != typ && (typ != perfring.EventHardware || ev.Type != perfring.EventCache) {
 		return nil, s.Errorf(p[0].Off, "%s is no %s event; perf:EVENT:period:N takes any", p[0].Text, s.Kind)
 	}
 	period := defaultPeriods[ev.Name]
@@ -290,9 +291,9 @@ func (t Perf) spelling() string {
 	kind := "perf"
 	if name := t.Event.String(); !strings.ContainsAny(name, ":/") {
 		switch t.Event.Type {
-		case pmc.TypeSoftware:
+		case perfring.EventSoftware:
 			kind = "software"
-		case pmc.TypeHardware:
+		case perfring.EventHardware:
 			kind = "hardware"
 		}
 	}
@@ -356,7 +357,7 @@ func (t Perf) resolve(r *resolver) error {
 			t.Event = pmc.CPUClock()
 			p.Why = "cpu-clock instead of cycles: " + feature.Reason(err)
 		}
-	case t.Event.Type == pmc.TypeBreakpoint:
+	case t.Event.Type == perfring.EventBreakpoint:
 		if err := r.env.Supports(feature.Watchpoint); errors.Is(err, errors.ErrUnsupported) {
 			return err
 		}

@@ -233,11 +233,7 @@ func (o *options) draw(w io.Writer, key string, h adder) error {
 		if key != "" {
 			opts.Section, opts.Name = "key", "'"+escape.Terminal(key)+"'"
 		}
-		if b, ok := h.(interface {
-			WriteBCC(io.Writer, *hist.BCCOptions) error
-		}); ok {
-			return b.WriteBCC(w, opts)
-		}
+		return hist.PrintBCC(w, h, opts)
 	}
 	return fmt.Errorf("-style %q: want bpftrace, bcc, json, csv or prometheus", o.style)
 }

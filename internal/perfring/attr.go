@@ -5,6 +5,17 @@ import (
 	"unsafe"
 )
 
+// Types of events: attr.type (enum perf_type_id). Larger numbers are those
+// that sysfs gives to each PMU.
+const (
+	EventHardware   uint32 = 0
+	EventSoftware   uint32 = 1
+	EventTracepoint uint32 = 2
+	EventCache      uint32 = 3
+	EventRaw        uint32 = 4
+	EventBreakpoint uint32 = 5
+)
+
 // Attr is the kernel's struct perf_event_attr (include/uapi/linux/perf_event.h)
 // in its newest layout, field for field, so that its memory can be given to the
 // kernel. golang.org/x/sys's has no config3, and its PerfEventOpen leaves Size

@@ -103,12 +103,13 @@ func measure(m *pmc.Meter, f func()) (c pmc.Counts, gc uint64, err error) {
 	return after.Sub(before), gcCycles() - gc, nil
 }
 
-// baseName is the event for a unit: without modifiers, which testing's units
-// can't hold spaces of anyway.
+// baseName is the event for a unit: without modifiers.
 func baseName(e pmc.Event) string {
 	if e.Label != "" {
 		return e.Label
 	}
-	e.Exclude, e.Precise, e.Flags = 0, 0, 0
-	return e.String()
+	if e.Name != "" {
+		return e.Name
+	}
+	return pmc.Event{Type: e.Type, PMU: e.PMU, Config: e.Config, Config1: e.Config1, Config2: e.Config2, Config3: e.Config3, BPType: e.BPType}.String()
 }

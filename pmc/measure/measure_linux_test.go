@@ -27,7 +27,7 @@ func TestFunc(t *testing.T) {
 	Report(reporter(r), 1e6, m.Counts)
 	t.Log(r, m.GC)
 	instructions := pmc.Instructions()
-	instructions.Exclude = pmc.ExcludeKernel | pmc.ExcludeHV
+	instructions.ExcludeKernel, instructions.ExcludeHV = true, true
 	i, ok := m.Counts.Total(instructions)
 	if !ok {
 		return

@@ -111,13 +111,7 @@ func (s *Session) Hist(d hist.Distribution, unit, label string, key any) {
 	if label != "" {
 		o.Section, o.Name = label, plain(key)
 	}
-	if d, ok := d.(interface {
-		WriteBCC(io.Writer, *hist.BCCOptions) error
-	}); ok {
-		s.out.keep(d.WriteBCC(&s.out, o))
-		return
-	}
-	s.out.keep(hist.Print(&s.out, unit, d, nil))
+	s.out.keep(hist.PrintBCC(&s.out, d, o))
 }
 
 func histJSON(d hist.Distribution, unit, label string, key any) any {

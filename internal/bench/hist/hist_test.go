@@ -7,7 +7,6 @@ import (
 	"reflect"
 	"testing"
 
-	"github.com/HdrHistogram/hdrhistogram-go"
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
 	"go.opentelemetry.io/otel/sdk/metric"
@@ -147,23 +146,5 @@ func TestOpenTelemetry(t *testing.T) {
 		!reflect.DeepEqual(want.PositiveBucket.Counts, got.Positive.BucketCounts) ||
 		want.ZeroCount != got.ZeroCount || want.Count != got.Count || float64(want.Sum) != got.Sum {
 		t.Errorf("%+v\nSDK %+v", got, want)
-	}
-}
-
-// TestCorrected: the same values as hdrhistogram-go's RecordCorrectedValue.
-func TestCorrected(t *testing.T) {
-	for _, c := range [][2]int64{{1000, 100}, {1050, 100}, {99, 100}, {100, 100}, {5, 0}, {123456, 1000}} {
-		h := ours(t, 5, nil)
-		n, err := h.AddCorrected(c[0], c[1])
-		if err != nil {
-			t.Fatal(err)
-		}
-		peer := hdrhistogram.New(1, 1<<40, 3)
-		if err := peer.RecordCorrectedValue(c[0], c[1]); err != nil {
-			t.Fatal(err)
-		}
-		if int64(n) != peer.TotalCount() || h.Count() != uint64(n) {
-			t.Errorf("%v: %d values, hdrhistogram-go %d", c, n, peer.TotalCount())
-		}
 	}
 }
