@@ -194,6 +194,75 @@ func TestTraced(t *testing.T) {
 	}
 }
 
+// TestSameInodeNumber: bcc knows the file of a mapping by its inode's number, which
+// files of other file systems may have, too.
+func TestSameInodeNumber(t *testing.T) {
+	testenv.Need(t, testenv.Root, testenv.Mounts)
+	if !testenv.OwnMounts(t) {
+		return
+	}
+	runtime.LockOSThread() // memfds have numbers by CPU
+	defer runtime.UnlockOSThread()
+	var cpu, before unix.CPUSet
+	if err := unix.SchedGetaffinity(0, &before); err != nil {
+		t.Fatal(err)
+	}
+	defer unix.SchedSetaffinity(0, &before)
+	for i := 0; cpu.Count() == 0; i++ {
+		if before.IsSet(i) {
+			cpu.Set(i)
+		}
+	}
+	if err := unix.SchedSetaffinity(0, &cpu); err != nil {
+		t.Fatal(err)
+	}
+	memfd, err := unix.MemfdCreate("number", unix.MFD_CLOEXEC)
+	if err != nil {
+		t.Fatal(err)
+	}
+	last := inode(t, memfd)
+	unix.Close(memfd)
+
+	// The inodes of a tmpfs of one's own are numbered from the start.
+	dir := t.TempDir()
+	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, ""); err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Unmount(dir, unix.MNT_DETACH)
+	taken := map[uint64]bool{}
+	for len(taken) < 5 {
+		f, err := os.Create(dir + "/file")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := inode(t, int(f.Fd())); n > last {
+			taken[n] = true
+			defer f.Close()
+		} else {
+			f.Close()
+		}
+		os.Remove(f.Name())
+	}
+	p, _ := all(t)
+	if err := p.Load(); err != nil {
+		t.Fatal(err)
+	}
+	defer p.Unload()
+	var st unix.Stat_t
+	if err := unix.Stat(p.Path(), &st); err != nil || taken[st.Ino] || st.Ino <= last {
+		t.Errorf("%v: the file has the inode number %d, after %d; others have %v", err, st.Ino, last, taken)
+	}
+}
+
+func inode(t *testing.T, fd int) uint64 {
+	t.Helper()
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		t.Fatal(err)
+	}
+	return st.Ino
+}
+
 // TestUnloadWhileTraced unloads and loads under fire from several goroutines,
 // with a tracer attached most of the time.
 func TestUnloadWhileTraced(t *testing.T) {
