@@ -40,7 +40,7 @@ type Quantile struct {
 	// Lo and Hi bound the true quantile, both included: it is the smallest value
 	// v for which at least the share asked for is ≤ v. They are
 	// math.MinInt64 and math.MaxInt64 where the bucket has no such end.
-	Lo, Hi int64
+	Min, Max int64
 }
 
 // quantile finds the bucket of rank ⌈q·n⌉. lo and hi, if known, are the
@@ -62,8 +62,8 @@ func quantile(buckets []Bucket, count uint64, q float64, lo, hi int64) (Quantile
 		if last != math.MaxInt64 {
 			last--
 		}
-		r := Quantile{Lo: max(b.Lo, lo), Hi: min(last, hi)}
-		r.Value = float64(r.Lo) + (float64(r.Hi)-float64(r.Lo))/2
+		r := Quantile{Min: max(b.Lo, lo), Max: min(last, hi)}
+		r.Value = float64(r.Min) + (float64(r.Max)-float64(r.Min))/2
 		return r, nil
 	}
 	return Quantile{}, fmt.Errorf("quantile %v: %d values but fewer in the buckets", q, count)

@@ -27,7 +27,7 @@ func Example() {
 		fmt.Println(err)
 		return
 	}
-	fmt.Printf("p50 between %d and %d\n", p50.Lo, p50.Hi)
+	fmt.Printf("p50 between %d and %d\n", p50.Min, p50.Max)
 	// Output:
 	// @usecs:
 	// [2, 4)                 1 |@@@@@@              |

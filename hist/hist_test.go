@@ -142,7 +142,7 @@ func TestQuantileBounds(t *testing.T) {
 				truth := sorted[max(int(math.Ceil(q*float64(len(sorted)))), 1)-1]
 				for _, h := range []*Log2{h, tracked} {
 					got, err := h.Quantile(q)
-					if err != nil || truth < got.Lo || truth > got.Hi {
+					if err != nil || truth < got.Min || truth > got.Max {
 						t.Fatalf("%s k %d q %v: %+v %v, true %d", name, k, q, got, err, truth)
 					}
 					if e := math.Abs(got.Value-float64(truth)) / max(float64(truth), 1); e > bound*1.0001 {
@@ -180,20 +180,20 @@ func TestQuantileErrors(t *testing.T) {
 		}
 	}
 	h.AddN(-9, 1<<63)
-	if q, err := h.Quantile(0.5); err != nil || q.Lo != math.MinInt64 || q.Hi != -1 {
+	if q, err := h.Quantile(0.5); err != nil || q.Min != math.MinInt64 || q.Max != -1 {
 		t.Errorf("%+v %v", q, err)
 	}
 	if !math.IsNaN(h.Mean()) {
 		t.Error("a mean of negative values of unknown size:", h.Mean())
 	}
 	l := linear(t, 0, 10, 3, 100)
-	if q, err := l.Quantile(0.5); err != nil || q.Lo != 9 || q.Hi != math.MaxInt64 {
+	if q, err := l.Quantile(0.5); err != nil || q.Min != 9 || q.Max != math.MaxInt64 {
 		t.Errorf("%+v %v", q, err)
 	}
 	exact := linear(t, 0, 10, 3).Track()
 	exact.Add(100)
 	exact.Add(-100)
-	if q, err := exact.Quantile(1); err != nil || q.Hi != 100 || exact.Mean() != 0 {
+	if q, err := exact.Quantile(1); err != nil || q.Max != 100 || exact.Mean() != 0 {
 		t.Errorf("%+v %v %v", q, err, exact.Mean())
 	}
 }

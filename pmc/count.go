@@ -264,7 +264,7 @@ func (c Counts) Sub(earlier Counts) Counts {
 func DefaultEvents(opts *Options) []Event {
 	var out []Event
 	for _, e := range []Event{Cycles(), Instructions(), Branches(), BranchMisses()} {
-		e.ExcludeKernel, e.ExcludeHV = true, true
+		e.Exclude = Exclude{Kernel: true, HV: true}
 		h, err := OpenEvent(e, OnThread(0), &OpenOptions{Root: rootOf(opts), Disabled: true})
 		if err == nil {
 			h.Close()

@@ -44,15 +44,9 @@ type Event struct {
 	// the kernel function, or the file.
 	Path string
 
-	// Where not to count. With none of these set, as perf does, it counts
+	// Exclude says where not to count. The zero value is perf's default:
 	// everywhere but in virtual machines that this one runs.
-	ExcludeUser   bool // not in user space
-	ExcludeKernel bool // not in the kernel
-	ExcludeHV     bool // not in the hypervisor
-	ExcludeIdle   bool // not in the idle task
-	ExcludeHost   bool // not on the host, that is: in guests only
-	IncludeGuest  bool // in virtual machines that this one runs too
-
+	Exclude Exclude
 	// Precise asks for at most so much skid of a sample's address: 0 any, 1
 	// constant, 2 asked to be zero, 3 must be zero (attr.precise_ip). Without
 	// PEBS, IBS or SPE only 0 can be had; Open says which level it obtained.
@@ -85,6 +79,19 @@ const (
 	BPExec  uint32 = 4
 )
 
+// Exclude is a set of contexts that are not counted.
+type Exclude struct {
+	User   bool // user space
+	Kernel bool // the kernel
+	HV     bool // the hypervisor
+	Idle   bool // the idle task
+	Host   bool // the host, that is: count guests only
+
+	// IncludeGuest counts virtual machines that this one runs too: it is the other
+	// way round, because perf leaves guests out by default.
+	IncludeGuest bool
+}
+
 // IsZero reports whether the event is none at all.
 func (e Event) IsZero() bool { return e == Event{} }
 
@@ -105,12 +112,12 @@ func (e Event) Attr() Attr {
 			a.Flags |= f
 		}
 	}
-	set(e.ExcludeUser, perfring.AttrExcludeUser)
-	set(e.ExcludeKernel, perfring.AttrExcludeKernel)
-	set(e.ExcludeHV, perfring.AttrExcludeHV)
-	set(e.ExcludeIdle, perfring.AttrExcludeIdle)
-	set(e.ExcludeHost, perfring.AttrExcludeHost)
-	set(!e.IncludeGuest, perfring.AttrExcludeGuest)
+	set(e.Exclude.User, perfring.AttrExcludeUser)
+	set(e.Exclude.Kernel, perfring.AttrExcludeKernel)
+	set(e.Exclude.HV, perfring.AttrExcludeHV)
+	set(e.Exclude.Idle, perfring.AttrExcludeIdle)
+	set(e.Exclude.Host, perfring.AttrExcludeHost)
+	set(!e.Exclude.IncludeGuest, perfring.AttrExcludeGuest)
 	set(e.Pinned, perfring.AttrPinned)
 	set(e.Exclusive, perfring.AttrExclusive)
 	a.Flags = a.Flags.WithPrecise(int(min(e.Precise, 3)))

@@ -193,7 +193,7 @@ func explainInvalid(r refusal, f facts) string {
 		return "the group does not fit: more events than counters, or events of different PMUs; split it"
 	case r.attr.Flags&perfring.AttrInherit != 0 && r.attr.SampleType&perfring.SampleReadGroup != 0 && r.attr.ReadFormat&perfring.FormatGroup != 0:
 		return "inherited events can't sample group reads before 6.12"
-	case (r.event.restricted() || r.event.ExcludeIdle) && r.event.PMU != "" && !r.event.Hardware():
+	case (r.event.restricted() || r.event.Exclude.Idle) && r.event.PMU != "" && !r.event.Hardware():
 		return "the PMU " + r.event.PMU + " can't tell user space from the kernel: leave the modifiers out"
 	case r.place.PID != -1 && r.event.PMU != "" && !r.event.Hardware():
 		return "the PMU " + r.event.PMU + " counts for whole CPUs only: open it with OnCPU"

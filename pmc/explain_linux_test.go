@@ -90,7 +90,7 @@ func TestExplain(t *testing.T) {
 }
 
 func userMode(e Event) Event {
-	e.ExcludeKernel, e.ExcludeHV = true, true
+	e.Exclude = Exclude{Kernel: true, HV: true}
 	return e
 }
 
@@ -275,7 +275,7 @@ func TestBreakpointsThatNeverFire(t *testing.T) {
 		t.Errorf("opened: %v", err)
 	}
 	for _, a := range Probe(nil).Features {
-		if a.What == "breakpoints" && (a.OK || !strings.Contains(a.Why, cause)) {
+		if a.What == "breakpoints" && (a.OK || !strings.Contains(a.Reason, cause)) {
 			t.Errorf("probed: %+v", a)
 		}
 	}

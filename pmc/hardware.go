@@ -9,7 +9,7 @@ import "errors"
 // error if it could not be found out.
 func Hardware(opts *Options) error {
 	e := Cycles()
-	e.ExcludeKernel, e.ExcludeHV = true, true
+	e.Exclude = Exclude{Kernel: true, HV: true}
 	h, err := OpenEvent(e, OnThread(0), &OpenOptions{Root: rootOf(opts), Disabled: true})
 	if err != nil {
 		return err
@@ -23,7 +23,7 @@ func Hardware(opts *Options) error {
 // a caller asks once.
 func samplingClock(opts *Options) (e Event, why error) {
 	e = Cycles()
-	e.ExcludeKernel, e.ExcludeHV = true, true
+	e.Exclude = Exclude{Kernel: true, HV: true}
 	h, err := OpenEvent(e, OnThread(0), &OpenOptions{
 		Root: rootOf(opts), Disabled: true, Sampling: &SamplingSpec{Freq: 99},
 	})

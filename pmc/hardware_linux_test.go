@@ -22,7 +22,7 @@ import (
 // (QEMU's -icount makes counts exact), and on any machine that has one.
 
 func userOnly(e Event) Event {
-	e.ExcludeKernel, e.ExcludeHV = true, true
+	e.Exclude = Exclude{Kernel: true, HV: true}
 	return e
 }
 

@@ -128,7 +128,7 @@ func topdownEvents(first string) []string {
 func (c Counts) Metrics() []Metric {
 	type key struct {
 		pmu, name string
-		contexts  [6]bool
+		exclude   Exclude
 	}
 	values := map[key]*Value{}
 	var order []key
@@ -136,7 +136,7 @@ func (c Counts) Metrics() []Metric {
 		if v.Confidence <= NotCounted {
 			continue
 		}
-		k := key{kindOf(v.Event), metricName(v.Event), v.Event.contexts()}
+		k := key{kindOf(v.Event), metricName(v.Event), v.Event.Exclude}
 		if old := values[k]; old != nil {
 			// One event on several units (uncore_imc_0, _1) adds up.
 			old.Raw, old.Count = old.Raw+v.Raw, old.Count+v.Count
@@ -155,8 +155,8 @@ func (c Counts) Metrics() []Metric {
 			m := Metric{Name: strings.TrimSpace(k.pmu + " " + r.name), Unit: r.unit, Formula: r.formula, Confidence: Exact}
 			var args []float64
 			for _, name := range r.events {
-				v := values[key{k.pmu, name, k.contexts}]
-				if v == nil && name == "task-clock" && k.contexts == [6]bool{} {
+				v := values[key{k.pmu, name, k.exclude}]
+				if v == nil && name == "task-clock" && k.exclude == (Exclude{}) {
 					v = values[key{name: name}] // one clock for every kind of CPU
 				}
 				if v == nil {

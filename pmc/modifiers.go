@@ -18,7 +18,7 @@ func (e *Event) modify(own, group string) error {
 	if own != "" {
 		// Perf starts from nothing excluded here, so that "k" counts guests
 		// while no modifier at all does not; "u" and "p" leave them out again.
-		e.IncludeGuest = true
+		e.Exclude.IncludeGuest = true
 		if err := e.applyModifiers(own, &machine); err != nil {
 			return err
 		}
@@ -35,28 +35,28 @@ func (e *Event) applyModifiers(mods string, machine *bool) error {
 		switch c {
 		case 'u', 'k', 'h':
 			if !context {
-				e.ExcludeUser, e.ExcludeKernel, e.ExcludeHV = true, true, true
+				e.Exclude.User, e.Exclude.Kernel, e.Exclude.HV = true, true, true
 				context = true
 			}
 			*e.excluded(c) = false
 			if c == 'u' && !*machine {
-				e.IncludeGuest = false
+				e.Exclude.IncludeGuest = false
 			}
 		case 'G', 'H':
 			if !*machine {
-				e.IncludeGuest, e.ExcludeHost = false, true
+				e.Exclude.IncludeGuest, e.Exclude.Host = false, true
 				*machine = true
 			}
 			if c == 'G' {
-				e.IncludeGuest = true
+				e.Exclude.IncludeGuest = true
 			} else {
-				e.ExcludeHost = false
+				e.Exclude.Host = false
 			}
 		case 'I':
-			e.ExcludeIdle = true
+			e.Exclude.Idle = true
 		case 'p':
 			if !*machine {
-				e.IncludeGuest = false
+				e.Exclude.IncludeGuest = false
 			}
 			if e.Precise++; e.Precise > 3 {
 				return fmt.Errorf("modifiers %q: at most three p", mods)
@@ -74,22 +74,17 @@ func (e *Event) applyModifiers(mods string, machine *bool) error {
 
 // restricted reports whether the event is not counted in some of the contexts
 // of one machine.
-func (e *Event) restricted() bool { return e.ExcludeUser || e.ExcludeKernel || e.ExcludeHV }
-
-// contexts tells events that count in different contexts apart.
-func (e *Event) contexts() [6]bool {
-	return [...]bool{e.ExcludeUser, e.ExcludeKernel, e.ExcludeHV, e.ExcludeIdle, e.ExcludeHost, e.IncludeGuest}
-}
+func (e *Event) restricted() bool { return e.Exclude.User || e.Exclude.Kernel || e.Exclude.HV }
 
 // excluded is where the event keeps whether a context's letter is left out.
 func (e *Event) excluded(letter byte) *bool {
 	switch letter {
 	case 'u':
-		return &e.ExcludeUser
+		return &e.Exclude.User
 	case 'k':
-		return &e.ExcludeKernel
+		return &e.Exclude.Kernel
 	}
-	return &e.ExcludeHV
+	return &e.Exclude.HV
 }
 
 const flagLetters = "PSDeW"
@@ -121,7 +116,7 @@ func (e Event) modifiers() string {
 			}
 		}
 	}
-	if e.ExcludeIdle {
+	if e.Exclude.Idle {
 		b.WriteByte('I')
 	}
 	b.WriteString(strings.Repeat("p", int(min(e.Precise, 3))))
@@ -134,11 +129,11 @@ func (e Event) modifiers() string {
 	// What these letters alone say of guests; see modify.
 	implied := mods != "" && !strings.ContainsAny(mods, "up")
 	switch {
-	case !e.ExcludeHost && e.IncludeGuest == implied:
+	case !e.Exclude.Host && e.Exclude.IncludeGuest == implied:
 		return mods
-	case e.ExcludeHost && e.IncludeGuest:
+	case e.Exclude.Host && e.Exclude.IncludeGuest:
 		return mods + "G"
-	case e.IncludeGuest:
+	case e.Exclude.IncludeGuest:
 		return mods + "GH"
 	}
 	return mods + "H"

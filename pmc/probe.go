@@ -99,8 +99,8 @@ type Ability struct {
 	// What it is: an event's name, "sampling cycles", "user-space reads".
 	What string
 	OK   bool
-	// Why says why not, in a sentence; or, where OK, a detail.
-	Why string
+	// Reason says why not, in a sentence; or, where OK, a detail.
+	Reason string
 }
 
 // Machine is what this machine can count, as plain data.
@@ -192,12 +192,12 @@ func probedEvents() []Event {
 // tried in user space.
 func tryEvent(e Event, at Place, root fs.FS, spec *SamplingSpec) Ability {
 	if at.PID == 0 {
-		e.ExcludeKernel, e.ExcludeHV = true, true
+		e.Exclude.Kernel, e.Exclude.HV = true, true
 	}
 	o := &OpenOptions{Disabled: true, Root: root, Sampling: spec, ExactPrecise: true}
 	h, err := OpenEvent(e, at, o)
-	e.ExcludeKernel, e.ExcludeHV = false, false
-	a := Ability{What: e.String(), OK: err == nil, Why: reason(err)}
+	e.Exclude = Exclude{}
+	a := Ability{What: e.String(), OK: err == nil, Reason: reason(err)}
 	h.Close()
 	return a
 }
@@ -224,7 +224,7 @@ func (m *Machine) features(root fs.FS) {
 		e.Precise = uint8(level)
 		a := tryEvent(e, OnThread(0), root, &SamplingSpec{Period: 1 << 20})
 		if a.OK && runtime.GOARCH != "amd64" {
-			a = Ability{Why: "this architecture's kernel takes the level and pays it no attention"}
+			a = Ability{Reason: "this architecture's kernel takes the level and pays it no attention"}
 		}
 		add(fmt.Sprintf("precise level %d", level), a)
 	}
@@ -234,13 +234,13 @@ func (m *Machine) features(root fs.FS) {
 	add("breakpoints", tryEvent(Breakpoint(0x1000, 8, BPWrite), OnThread(0), root, nil))
 	tp, err := Tracepoint("sched", "sched_switch", &Options{Root: root})
 	if err != nil {
-		add("tracepoints", Ability{Why: reason(err)})
+		add("tracepoints", Ability{Reason: reason(err)})
 	} else {
 		add("tracepoints", tryEvent(tp, OnThread(0), root, nil))
 	}
 	online, err := cpus.Online(root)
 	if err != nil {
-		add("whole CPUs", Ability{Why: reason(err)})
+		add("whole CPUs", Ability{Reason: reason(err)})
 		return
 	}
 	add("whole CPUs", tryEvent(CPUClock(), OnCPU(online[0]), root, nil))
@@ -249,12 +249,12 @@ func (m *Machine) features(root fs.FS) {
 // userReads says whether counters can be read without a system call.
 func userReads(root fs.FS) Ability {
 	e := Cycles()
-	e.ExcludeKernel, e.ExcludeHV = true, true
+	e.Exclude.Kernel, e.Exclude.HV = true, true
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	m, err := OpenMeter([]Event{e}, &CountOptions{Root: root})
 	if err != nil {
-		return Ability{Why: reason(err)}
+		return Ability{Reason: reason(err)}
 	}
 	defer m.Close()
 	if m.UserReads() {
@@ -264,7 +264,7 @@ func userReads(root fs.FS) Ability {
 	if runtime.GOARCH == "arm64" {
 		why = "kernel.perf_user_access is 0 (sysctl; since Linux 5.17)"
 	}
-	return Ability{Why: why}
+	return Ability{Reason: why}
 }
 
 // Description is one event of a listing.

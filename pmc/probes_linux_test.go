@@ -75,7 +75,7 @@ func TestProbe(t *testing.T) {
 	m := Probe(nil)
 	by := map[string]Ability{}
 	for _, a := range append(m.Events, m.Features...) {
-		if a.OK == (a.Why != "") {
+		if a.OK == (a.Reason != "") {
 			t.Errorf("%+v", a)
 		}
 		by[a.What] = a

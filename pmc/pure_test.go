@@ -21,7 +21,7 @@ import (
 // TestAttrLayout: the bytes are those of struct perf_event_attr.
 func TestAttrLayout(t *testing.T) {
 	e := Breakpoint(0x1122334455667788, 4, BPWrite)
-	e.ExcludeKernel, e.ExcludeHV = true, true
+	e.Exclude = Exclude{Kernel: true, HV: true}
 	e.Precise = 2
 	e.Config3 = 7
 	a := e.Attr()

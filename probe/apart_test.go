@@ -18,7 +18,7 @@ func TestApart(t *testing.T) {
 			"rawtracepoint:sched_switch,rawtracepoint:sched_process_exit": feature.RawTracepointCookie,
 		} {
 			for _, apart := range []bool{false, true} {
-				plan, err := Resolve(env, []Target{mustParse(t, text)}, &Options{NoTypes: true, Apart: apart})
+				plan, err := Resolve(env, []Target{mustParse(t, text)}, &Options{NoTypes: true, ProgramPerSite: apart})
 				if err != nil {
 					t.Fatalf("%s %s: %v", m.name, text, err)
 				}
@@ -39,7 +39,7 @@ func TestApart(t *testing.T) {
 func TestNamedTwice(t *testing.T) {
 	places := func(env *Env, text string, apart bool) (n int) {
 		t.Helper()
-		plan, err := Resolve(env, []Target{mustParse(t, text)}, &Options{Apart: apart})
+		plan, err := Resolve(env, []Target{mustParse(t, text)}, &Options{ProgramPerSite: apart})
 		if err != nil {
 			t.Fatalf("%s: %v", text, err)
 		}

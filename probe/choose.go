@@ -38,8 +38,8 @@ func (r *resolver) perfMethod(p *Program) {
 
 // why notes the reason why a better way was not taken.
 func (p *Program) why(what string, err error) {
-	if p.Why == "" {
-		p.Why = what + ": " + feature.Reason(err)
+	if p.FallbackReason == "" {
+		p.FallbackReason = what + ": " + feature.Reason(err)
 	}
 }
 

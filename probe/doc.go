@@ -30,7 +30,7 @@
 //
 // A fallback is another plan: where the kernel has no kprobe.multi the plan has
 // one perf event for each function, where it has no attach cookies one program
-// for each set of arguments, and Program.Why says so.
+// for each set of arguments, and Program.FallbackReason says so.
 //
 // One program may serve many functions, and see their entries and returns:
 // kprobe.multi and uprobe.multi links are planned by themselves where there are

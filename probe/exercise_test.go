@@ -14,7 +14,7 @@ type exercise struct{ name string }
 
 func (t exercise) String() string       { return "exercise:" + t.name }
 func (exercise) requires(q *requirer)   { q.capability("CAP_NET_RAW", "exercise") }
-func (t exercise) list(l *lister) error { return l.put(Listed{Target: t}) }
+func (t exercise) list(l *lister) error { return l.put(Match{Target: t}) }
 
 func (t exercise) word() string { return t.name }
 func (t exercise) resolve(r *resolver) error {

@@ -74,7 +74,7 @@ func (r *resolver) kernelMatches(p Program, module, pattern string, offset uint6
 		if err := r.typeKernel(&q, fn, offset, typed); err != nil {
 			return err
 		}
-		q.Why = list.Why
+		q.FallbackReason = list.Reason
 		q.Sites = []Site{s}
 		r.add(q)
 	}

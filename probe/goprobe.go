@@ -49,7 +49,7 @@ func (r *resolver) goReturns(f *elffile.File, p Program, site Site, s userfile.S
 	abi := goABIs[usercode.Arch(f.Machine)]
 	p.Ret = abi.untypedRet(true)
 	r.typeUser(&p, f, s, true)
-	p.Why = "Go: uprobes on the return instructions, because return probes break goroutine stacks"
+	p.FallbackReason = "Go: uprobes on the return instructions, because return probes break goroutine stacks"
 	for _, off := range rets {
 		site.Address = s.Value + off
 		fo, ok := f.Offset(site.Address)

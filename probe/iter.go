@@ -26,8 +26,8 @@ type Iter struct {
 func (Iter) requires(q *requirer) { q.kernel(feature.Iter, "") }
 
 func (t Iter) list(l *lister) error {
-	return listNames[*btf.Struct](l, "", iterPrefix, t.Name, func(name string) Listed {
-		x := Listed{Target: Iter{Name: name}}
+	return listNames[*btf.Struct](l, "", iterPrefix, t.Name, func(name string) Match {
+		x := Match{Target: Iter{Name: name}}
 		if l.o.Args {
 			x.Fields, _ = l.r.iterFields(name)
 		}

@@ -282,7 +282,7 @@ x
 var ways = []Options{
 	{},
 	{NoTypes: true},
-	{NoMulti: true, Apart: true},
+	{NoMulti: true, ProgramPerSite: true},
 	{Session: true, Fallback: true},
 	{TracingMulti: true, PreferBTF: true},
 	{Sleepable: true, Unsafe: true, DWARF: true, Tag: 7},

@@ -46,12 +46,12 @@ type Kretprobe struct {
 func (t Kprobe) requires(q *requirer) { q.kernel(feature.Kprobe, t.Symbol) }
 
 func (t Kprobe) list(l *lister) error {
-	return l.kprobes(t.Module, t.Symbol, func(s kallsyms.Symbol, again bool) Listed {
+	return l.kprobes(t.Module, t.Symbol, func(s kallsyms.Symbol, again bool) Match {
 		target := Kprobe{Module: s.Module, Symbol: s.Name}
 		if again && s.Address != 0 {
 			target = Kprobe{Address: s.Address}
 		}
-		return Listed{Target: target}
+		return Match{Target: target}
 	})
 }
 
@@ -65,8 +65,8 @@ func (t Kretprobe) requires(q *requirer) {
 }
 
 func (t Kretprobe) list(l *lister) error {
-	return l.kprobes(t.Module, t.Symbol, func(s kallsyms.Symbol, _ bool) Listed {
-		return Listed{Target: Kretprobe{Module: s.Module, Symbol: s.Name}}
+	return l.kprobes(t.Module, t.Symbol, func(s kallsyms.Symbol, _ bool) Match {
+		return Match{Target: Kretprobe{Module: s.Module, Symbol: s.Name}}
 	})
 }
 
@@ -141,7 +141,7 @@ func (t Kretprobe) resolve(r *resolver) error {
 	}
 	p := Program{Type: ebpf.Kprobe, Context: ContextPtRegs, Method: MethodPerfLink, Returns: true}
 	if t.MaxActive > 0 {
-		p.Method, p.Why = MethodTracefs, "only tracefs takes maxactive"
+		p.Method, p.FallbackReason = MethodTracefs, "only tracefs takes maxactive"
 	}
 	return r.kernelSites(p, t, t.Module, t.Symbol, 0, func(m, s string) Target {
 		return Kretprobe{Module: m, Symbol: s, MaxActive: t.MaxActive}
@@ -225,11 +225,11 @@ func (t Kretprobe) withMaxActive(n int) Target {
 }
 
 // kprobes lists kernel functions for kprobes or kretprobes, if there are any here.
-func (l *lister) kprobes(module, pattern string, one func(s kallsyms.Symbol, again bool) Listed) error {
+func (l *lister) kprobes(module, pattern string, one func(s kallsyms.Symbol, again bool) Match) error {
 	if err := l.r.canKprobe(); err != nil {
 		return err
 	}
-	return l.functions(module, pattern, func(s kallsyms.Symbol, again bool) (Listed, bool) {
+	return l.functions(module, pattern, func(s kallsyms.Symbol, again bool) (Match, bool) {
 		x := one(s, again)
 		if l.o.Args {
 			p := Program{}

@@ -25,8 +25,8 @@ type ListOptions struct {
 	Args bool
 }
 
-// Listed is a place that can be attached to: plain data.
-type Listed struct {
+// Match is a place that can be attached to: plain data.
+type Match struct {
 	// Target names it: its String is what ParseTarget takes.
 	Target Target
 	// Module is the kernel module that a function is in, "" for the kernel
@@ -46,7 +46,7 @@ type Listed struct {
 
 // String is the target, and below it, if they are known, its arguments, one a
 // line and indented, as bpftrace -lv prints them.
-func (l Listed) String() string {
+func (l Match) String() string {
 	var b strings.Builder
 	b.WriteString(l.Target.String())
 	for _, a := range slices.Concat(l.Args, l.Fields) {
@@ -69,7 +69,7 @@ func (l Listed) String() string {
 //
 // The function returned beside it says, after the loop, what went wrong; what
 // was found before that is good. Nothing is attached.
-func List(pattern string, o *ListOptions) (iter.Seq[Listed], func() error) {
+func List(pattern string, o *ListOptions) (iter.Seq[Match], func() error) {
 	if o == nil {
 		o = &ListOptions{}
 	}
@@ -79,7 +79,7 @@ func List(pattern string, o *ListOptions) (iter.Seq[Listed], func() error) {
 		l.env = NewEnv(nil)
 	}
 	l.r = &resolver{ctx: context.Background(), env: l.env, o: &Options{}, plan: &Plan{}}
-	seq := func(yield func(Listed) bool) {
+	seq := func(yield func(Match) bool) {
 		failed = nil
 		l.yield = yield
 		if err := l.list(pattern); err != nil && !errors.Is(err, errStop) {
@@ -96,10 +96,10 @@ type lister struct {
 	o     *ListOptions
 	env   *Env
 	r     *resolver
-	yield func(Listed) bool
+	yield func(Match) bool
 }
 
-func (l *lister) put(x Listed) error {
+func (l *lister) put(x Match) error {
 	if !l.yield(x) {
 		return errStop
 	}
@@ -124,7 +124,7 @@ func (l *lister) list(pattern string) error {
 
 // functions lists kernel functions, which one has as its kind lists them, if at all; of
 // those, again says that others have the same name.
-func (l *lister) functions(module, pattern string, one func(s kallsyms.Symbol, again bool) (Listed, bool)) error {
+func (l *lister) functions(module, pattern string, one func(s kallsyms.Symbol, again bool) (Match, bool)) error {
 	list, err := l.env.Traceable()
 	if err != nil {
 		return err
@@ -136,7 +136,7 @@ func (l *lister) functions(module, pattern string, one func(s kallsyms.Symbol, a
 		if !ok {
 			continue
 		}
-		x.Module, x.Duplicate, x.Source = s.Module, again[s.Name], list.Why
+		x.Module, x.Duplicate, x.Source = s.Module, again[s.Name], list.Reason
 		if err := l.put(x); err != nil {
 			return err
 		}
@@ -159,7 +159,7 @@ func repeated(list []kallsyms.Symbol) map[string]bool {
 
 // listNames lists what a kind names its types of the kind T by, behind a prefix, as one
 // says: those in the module's BTF, or the kernel's, that match.
-func listNames[T btf.Type](l *lister, module, prefix, pattern string, one func(name string) Listed) error {
+func listNames[T btf.Type](l *lister, module, prefix, pattern string, one func(name string) Match) error {
 	spec, err := prototype.Types(l.env, module)
 	if err != nil {
 		return err

@@ -11,7 +11,7 @@ import (
 	"github.com/borescope/borescope/probe/internal/probetest"
 )
 
-func collect(t testing.TB, pattern string, o *ListOptions) []Listed {
+func collect(t testing.TB, pattern string, o *ListOptions) []Match {
 	t.Helper()
 	seq, errOf := List(pattern, o)
 	out := slices.Collect(seq)
@@ -21,7 +21,7 @@ func collect(t testing.TB, pattern string, o *ListOptions) []Listed {
 	return out
 }
 
-func names(list []Listed) []string {
+func names(list []Match) []string {
 	var out []string
 	for _, l := range list {
 		out = append(out, l.Target.String())
@@ -56,7 +56,7 @@ func TestListTracepoints(t *testing.T) {
 	if len(list) != len(dirs) || len(dirs) == 0 {
 		t.Errorf("listed %d, there are %d", len(list), len(dirs))
 	}
-	i := slices.IndexFunc(list, func(l Listed) bool { return l.Target.(Tracepoint).Name == "sys_enter_openat" })
+	i := slices.IndexFunc(list, func(l Match) bool { return l.Target.(Tracepoint).Name == "sys_enter_openat" })
 	want := "tracepoint:syscalls:sys_enter_openat\n    int __syscall_nr\n    int dfd\n    const char *filename\n    int flags\n    umode_t mode"
 	if i < 0 || !strings.HasPrefix(list[i].String(), want) { // 7.2 adds __filename_val
 		t.Errorf("openat: %v", list[i])
@@ -74,7 +74,7 @@ func TestListTracepoints(t *testing.T) {
 func TestListKernel(t *testing.T) {
 	testenv.Need(t, testenv.Root, testenv.Kprobes, testenv.Tracefs)
 	list := collect(t, "kprobe:ksys_*", &ListOptions{Args: true})
-	i := slices.IndexFunc(list, func(l Listed) bool { return l.Target == Kprobe{Symbol: "ksys_write"} })
+	i := slices.IndexFunc(list, func(l Match) bool { return l.Target == Kprobe{Symbol: "ksys_write"} })
 	if i < 0 {
 		t.Fatalf("no ksys_write among %v", names(list))
 	}

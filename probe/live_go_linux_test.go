@@ -75,7 +75,7 @@ func TestGoArguments(t *testing.T) {
 	w := startGo(t, path)
 	plan := mustResolve(t, &Options{DWARF: true}, fmt.Sprintf("uprobe::main.grow pid=%d", w.pid()))
 	p := &plan.Programs[0]
-	if p.Why == "" || len(p.Args) != 3 || p.Args[0].Name != "depth" || p.Args[0].Loc.Kind != LocationReg {
+	if p.FallbackReason == "" || len(p.Args) != 3 || p.Args[0].Name != "depth" || p.Args[0].Loc.Kind != LocationReg {
 		t.Fatalf("\n%s", plan)
 	}
 	n, _ := attachCounter(t, plan, probetest.Counting{Value: goFirstArg()})

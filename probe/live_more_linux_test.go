@@ -285,8 +285,8 @@ func TestHardwareSamples(t *testing.T) {
 		t.Errorf("no sample of cycles (%d)", x)
 	}
 	p := mustResolve(t, nil, "profile:hz:99")
-	if got := p.Programs[0].Sites[0].Target.String(); got != "perf:cycles:hz:99 cpus=" && p.Programs[0].Why != "" {
-		t.Errorf("profile takes %s because %s", got, p.Programs[0].Why)
+	if got := p.Programs[0].Sites[0].Target.String(); got != "perf:cycles:hz:99 cpus=" && p.Programs[0].FallbackReason != "" {
+		t.Errorf("profile takes %s because %s", got, p.Programs[0].FallbackReason)
 	}
 }
 

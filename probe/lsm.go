@@ -23,8 +23,8 @@ type LSM struct {
 func (LSM) requires(q *requirer) { q.kernel(feature.LSM, "") }
 
 func (t LSM) list(l *lister) error {
-	return listNames[*btf.Func](l, "", hookPrefix, t.Hook, func(name string) Listed {
-		x := Listed{Target: LSM{Hook: name}}
+	return listNames[*btf.Func](l, "", hookPrefix, t.Hook, func(name string) Match {
+		x := Match{Target: LSM{Hook: name}}
 		if l.o.Args {
 			if proto, err := prototype.Of(l.env, "", hookPrefix+name); err == nil {
 				x.Args, _ = trampArgs(proto.Params)

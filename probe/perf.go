@@ -53,7 +53,7 @@ func (t Perf) requires(q *requirer) {
 	}
 }
 
-func (t Perf) list(l *lister) error { return l.put(Listed{Target: t}) }
+func (t Perf) list(l *lister) error { return l.put(Match{Target: t}) }
 
 func (Perf) word() string { return "perf" }
 
@@ -355,7 +355,7 @@ func (t Perf) resolve(r *resolver) error {
 		t.Event = pmc.Cycles()
 		if err := r.env.Supports(feature.HardwarePMU); err != nil {
 			t.Event = pmc.CPUClock()
-			p.Why = "cpu-clock instead of cycles: " + feature.Reason(err)
+			p.FallbackReason = "cpu-clock instead of cycles: " + feature.Reason(err)
 		}
 	case t.Event.Type == perfring.EventBreakpoint:
 		if err := r.env.Supports(feature.Watchpoint); errors.Is(err, errors.ErrUnsupported) {
@@ -443,7 +443,7 @@ func (l *lister) events(typ uint32, pattern string) error {
 		if err != nil || ev.Type != typ || !g.Match(n) {
 			continue
 		}
-		if err := l.put(Listed{Target: Perf{Event: ev, Period: defaultPeriods[n]}}); err != nil {
+		if err := l.put(Match{Target: Perf{Event: ev, Period: defaultPeriods[n]}}); err != nil {
 			return err
 		}
 	}

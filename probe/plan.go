@@ -104,9 +104,9 @@ type Program struct {
 	Method Method
 	// Sites are the places.
 	Sites []Site
-	// Why says, for a person, why this way was chosen when it is not the first
+	// FallbackReason says, for a person, why this way was chosen when it is not the first
 	// choice: "kprobe.multi: CONFIG_FPROBE is not set". Empty otherwise.
-	Why string
+	FallbackReason string
 }
 
 // Session reports whether the program sees both the entries and the returns of its

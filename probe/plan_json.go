@@ -179,7 +179,7 @@ func encodeProgram(g *Program, types *typejson.Encoder) programJSON {
 	out := programJSON{
 		Name: g.Name, Group: g.Group, Type: g.Type.String(), AttachTo: g.AttachTo, Flags: g.Flags,
 		AttachTarget: g.AttachTarget, Context: g.Context.String(), UserRegs: g.UserRegs, Returns: g.Returns,
-		Go: g.Go, Method: g.Method.String(), Sites: []siteJSON{}, Why: g.Why,
+		Go: g.Go, Method: g.Method.String(), Sites: []siteJSON{}, Why: g.FallbackReason,
 		Args: encodeArgs(g.Args, types), Fields: encodeArgs(g.Fields, types),
 	}
 	if g.AttachType != ebpf.AttachNone {
@@ -235,7 +235,7 @@ func named[T interface {
 func decodeProgram(in *programJSON, types []typejson.Decoded) (Program, error) {
 	g := Program{
 		Name: in.Name, Group: in.Group, AttachTo: in.AttachTo, Flags: in.Flags, AttachTarget: in.AttachTarget,
-		UserRegs: in.UserRegs, Returns: in.Returns, Go: in.Go, Why: in.Why,
+		UserRegs: in.UserRegs, Returns: in.Returns, Go: in.Go, FallbackReason: in.Why,
 	}
 	var errs [8]error
 	g.Type, errs[0] = named("program type", in.Type, ebpf.ProgramType(64))

@@ -168,7 +168,7 @@ func TestSession(t *testing.T) {
 		t.Errorf("%v\n%v", err, p)
 	}
 	p, err = Resolve(probetest.Env(t, feature.KprobeSession), []Target{Kprobe{Symbol: "vfs_read"}}, &Options{Session: true})
-	if err != nil || p.Programs[0].Method != MethodPerfLink || !strings.Contains(p.Programs[0].Why, "CONFIG_EXAMPLE") {
+	if err != nil || p.Programs[0].Method != MethodPerfLink || !strings.Contains(p.Programs[0].FallbackReason, "CONFIG_EXAMPLE") {
 		t.Errorf("%v\n%v", err, p)
 	}
 	// A kretprobe was one too, and fired at the entry as well.
@@ -195,7 +195,7 @@ func TestSleepable(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if g := p.Programs[0]; g.Method != c.method || g.Flags != c.flags || !strings.Contains(g.Why, c.why) {
+		if g := p.Programs[0]; g.Method != c.method || g.Flags != c.flags || !strings.Contains(g.FallbackReason, c.why) {
 			t.Errorf("without %v:\n%s", c.without, p)
 		}
 	}
@@ -222,7 +222,7 @@ func TestFallback(t *testing.T) {
 		t.Fatal(err)
 	}
 	a, b := p.Programs[0], p.Programs[1]
-	if a.Type != ebpf.Kprobe || a.Returns || len(a.Args) != 4 || a.Why != "fentry:vfs_read: CONFIG_EXAMPLE is not set" {
+	if a.Type != ebpf.Kprobe || a.Returns || len(a.Args) != 4 || a.FallbackReason != "fentry:vfs_read: CONFIG_EXAMPLE is not set" {
 		t.Errorf("entry:\n%s", p)
 	}
 	if b.Type != ebpf.Kprobe || !b.Returns || b.Ret == nil || len(b.Args) != 0 {

@@ -206,8 +206,8 @@ func (p *Program) print(w io.Writer) {
 		fmt.Fprint(w, ", at return")
 	}
 	fmt.Fprintln(w)
-	if p.Why != "" {
-		fmt.Fprintf(w, "  because %s\n", p.Why)
+	if p.FallbackReason != "" {
+		fmt.Fprintf(w, "  because %s\n", p.FallbackReason)
 	}
 	if p.Go != nil && p.Go.GoidOffset == 0 {
 		fmt.Fprintf(w, "  of Go %q: where goroutines have their ids is not known\n", p.Go.Version)

@@ -30,9 +30,9 @@ type RawTracepoint struct {
 func (RawTracepoint) requires(q *requirer) { q.capability("CAP_PERFMON", perfmon) }
 
 func (t RawTracepoint) list(l *lister) error {
-	return listNames[*btf.Typedef](l, t.Module, rawTypePrefix, t.Name, func(name string) Listed {
+	return listNames[*btf.Typedef](l, t.Module, rawTypePrefix, t.Name, func(name string) Match {
 		one := RawTracepoint{Module: t.Module, Name: name}
-		x := Listed{Target: one, Module: t.Module}
+		x := Match{Target: one, Module: t.Module}
 		if l.o.Args {
 			if params, err := one.prototype(l.r); err == nil {
 				x.Args, _ = trampArgs(params)

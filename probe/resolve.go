@@ -53,7 +53,7 @@ type Options struct {
 	// links that take many.
 	NoMulti bool
 	// Fallback plans a kprobe or kretprobe for fentry and fexit where the
-	// kernel has no trampolines; Program.Why says so, and Program.Args that a
+	// kernel has no trampolines; Program.FallbackReason says so, and Program.Args that a
 	// kretprobe has no arguments.
 	Fallback bool
 	// PreferBTF plans raw tracepoints as typed tracing programs (tp_btf) where
@@ -62,7 +62,7 @@ type Options struct {
 	// Session plans a group's function entries as one program that sees entry
 	// and return (kprobe.session, 6.10; uprobe.session, 6.13; fsession for
 	// Fentry, 7.0, a program for each function unless TracingMulti is set).
-	// Program.Why says why it is none.
+	// Program.FallbackReason says why it is none.
 	Session bool
 	// TracingMulti plans all of a group's Fentry targets, or Fexit targets, as
 	// one program with one link, where the kernel can (7.2, on amd64): loading a
@@ -70,14 +70,14 @@ type Options struct {
 	// then had by helpers (LocationFuncArg), as plain numbers. Functions of
 	// modules keep programs of their own.
 	TracingMulti bool
-	// Apart plans a program for each site where the kernel has no cookies by
+	// ProgramPerSite plans a program for each site where the kernel has no cookies by
 	// which one program tells its sites apart (before 5.15; raw tracepoints
 	// before 6.10), at the cost of loading each. action.Attach sets it for
 	// programs that ask which probe has fired.
-	Apart bool
+	ProgramPerSite bool
 	// Sleepable plans user probes as programs that may sleep, and so may read
 	// user memory that is not resident (6.0). Older kernels get programs that
-	// may not, and Program.Why says so.
+	// may not, and Program.FallbackReason says so.
 	Sleepable bool
 	// Unsafe plans user probes also where the file does not show that an
 	// instruction begins (Site.Boundary): a breakpoint inside of one makes another
@@ -231,7 +231,7 @@ func (r *resolver) resolveMember(t Target) error {
 		first := len(r.parts)
 		if r.resolveOne(f.fallback()) == nil {
 			for i := range r.parts[first:] {
-				r.parts[first+i].Why = fmt.Sprintf("%s: %s", t, feature.Reason(err))
+				r.parts[first+i].FallbackReason = fmt.Sprintf("%s: %s", t, feature.Reason(err))
 			}
 			return nil
 		}
@@ -272,7 +272,7 @@ func (r *resolver) addAlike(p Program) {
 	if n := len(r.parts); n > 0 {
 		q := &r.parts[n-1]
 		args := len(q.Args) == len(p.Args) && (len(p.Args) == 0 || &q.Args[0] == &p.Args[0])
-		if args && q.Ret == nil && p.Ret == nil && q.Why == p.Why && r.joins(q, &p) {
+		if args && q.Ret == nil && p.Ret == nil && q.FallbackReason == p.FallbackReason && r.joins(q, &p) {
 			q.Sites = append(q.Sites, p.Sites...)
 			return
 		}
@@ -282,7 +282,7 @@ func (r *resolver) addAlike(p Program) {
 
 // joins says whether p's sites can run q's program.
 func (r *resolver) joins(q, p *Program) bool {
-	return canMerge(q, p) && !(r.o.Apart && r.noCookies(p))
+	return canMerge(q, p) && !(r.o.ProgramPerSite && r.noCookies(p))
 }
 
 // mergePrograms joins the programs of a group that one program can stand for:
@@ -298,7 +298,7 @@ func (r *resolver) mergePrograms() []Program {
 		q := &out[i]
 		q.Sites = append(q.Sites, p.Sites...)
 		q.Args = commonArgs(q.Args, p.Args)
-		q.Why = cmp.Or(q.Why, p.Why)
+		q.FallbackReason = cmp.Or(q.FallbackReason, p.FallbackReason)
 		if q.Ret != nil && (p.Ret == nil || !sameType(q.Ret.Type, p.Ret.Type)) {
 			untyped := *q.Ret
 			untyped.Type = nil

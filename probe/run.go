@@ -18,7 +18,7 @@ func (t Begin) resolve(r *resolver) error {
 
 func (Begin) requires(q *requirer) { q.run() }
 
-func (t Begin) list(l *lister) error { return l.put(Listed{Target: t}) }
+func (t Begin) list(l *lister) error { return l.put(Match{Target: t}) }
 
 func (Begin) word() string { return "begin" }
 
@@ -28,7 +28,7 @@ func (t End) resolve(r *resolver) error {
 
 func (End) requires(q *requirer) { q.run() }
 
-func (t End) list(l *lister) error { return l.put(Listed{Target: t}) }
+func (t End) list(l *lister) error { return l.put(Match{Target: t}) }
 
 func (End) word() string { return "end" }
 

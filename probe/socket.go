@@ -16,7 +16,7 @@ type SocketFilter struct {
 
 func (SocketFilter) requires(q *requirer) { q.capability("CAP_NET_RAW", "packet sockets") }
 
-func (t SocketFilter) list(l *lister) error { return l.put(Listed{Target: t}) }
+func (t SocketFilter) list(l *lister) error { return l.put(Match{Target: t}) }
 
 func (SocketFilter) word() string { return "socket" }
 

@@ -41,7 +41,7 @@ func (t Tracepoint) list(l *lister) error {
 		return err
 	}
 	for _, m := range list {
-		x := Listed{Target: m}
+		x := Match{Target: m}
 		if l.o.Args {
 			f, err := l.env.Tracepoint(m.Group, m.Name)
 			if err != nil {
@@ -92,7 +92,7 @@ func (t Tracepoint) resolve(r *resolver) error {
 		if p.Fields, err = t.recordFields(r, err); err != nil {
 			return err
 		}
-		p.Why = "no tracefs: fields from BTF"
+		p.FallbackReason = "no tracefs: fields from BTF"
 	} else {
 		for i := range f.Fields {
 			p.Fields = append(p.Fields, fieldArg(&f.Fields[i], t.Group))

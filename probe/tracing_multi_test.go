@@ -40,7 +40,7 @@ func TestTrampolinePlans(t *testing.T) {
 			continue
 		}
 		g := p.Programs[0]
-		if len(p.Programs) != c.programs || g.AttachType != c.at || g.Method != c.method || !strings.HasPrefix(g.Why, c.why) || (g.AttachTo == "") != (c.method == MethodTracingMulti) {
+		if len(p.Programs) != c.programs || g.AttachType != c.at || g.Method != c.method || !strings.HasPrefix(g.FallbackReason, c.why) || (g.AttachTo == "") != (c.method == MethodTracingMulti) {
 			t.Errorf("%s %+v:\n%s", c.targets, c.o, p)
 		}
 		if (g.Ret != nil) != (c.at != ebpf.AttachTraceFEntry && c.at != AttachFentryMulti) {

@@ -83,7 +83,7 @@ func (t FmodRet) resolve(r *resolver) error {
 
 func (t FmodRet) requires(q *requirer) { q.kernel(feature.Fexit, t.Symbol) }
 
-func (t FmodRet) list(l *lister) error { return l.put(Listed{Target: t}) }
+func (t FmodRet) list(l *lister) error { return l.put(Match{Target: t}) }
 
 func (t FmodRet) word() string { return t.Symbol }
 
@@ -181,7 +181,7 @@ func (t trampoline) tracing(r *resolver) error {
 func tracingProgram(t trampoline, proto *btf.FuncProto) Program {
 	p := Program{
 		Type: ebpf.Tracing, AttachType: t.at, AttachTo: t.symbol,
-		Context: ContextTramp, Method: MethodTracing, Why: t.why,
+		Context: ContextTramp, Method: MethodTracing, FallbackReason: t.why,
 		Sites: []Site{{Target: t.target, Symbol: t.symbol, Module: t.module, CPU: -1}},
 	}
 	var slots int
@@ -285,7 +285,7 @@ func (l *lister) trampolines(t trampoline, needs feature.Feature, target func(ka
 	if err := l.env.Supports(needs); errors.Is(err, errors.ErrUnsupported) {
 		return err
 	}
-	return l.functions(t.module, t.symbol, func(s kallsyms.Symbol, _ bool) (x Listed, ok bool) {
+	return l.functions(t.module, t.symbol, func(s kallsyms.Symbol, _ bool) (x Match, ok bool) {
 		proto, err := prototype.Of(l.env, s.Module, s.Name)
 		if err != nil || kernelcode.IsClone(s.Name) {
 			return x, false

@@ -348,7 +348,7 @@ func (l *lister) userFunctions(name, pattern string, pid int, target func(path, 
 			return err
 		}
 		for _, n := range slices.Sorted(maps.Keys(names)) {
-			if err := l.put(Listed{Target: target(p, n)}); err != nil {
+			if err := l.put(Match{Target: target(p, n)}); err != nil {
 				return err
 			}
 		}

@@ -384,7 +384,7 @@ func (l *lister) usdtFile(t USDT, path string) error {
 		if t.Provider != "" && !provider.Match(p.Provider) || !name.Match(p.Name) {
 			continue
 		}
-		x := Listed{Target: USDT{Path: path, Provider: p.Provider, Name: p.Name, PID: t.PID}}
+		x := Match{Target: USDT{Path: path, Provider: p.Provider, Name: p.Name, PID: t.PID}}
 		if l.o.Args {
 			x.Args = usdtArgs(p.Sites[0].Args, p.Sites[0].Err)
 		}

@@ -177,7 +177,7 @@ func (r *resolver) userFunction(f *elffile.File, path, shown string, u userProbe
 	default:
 		r.typeUser(&p, f, s, goProgram)
 		if goProgram && site.moveBehind(f, s) {
-			p.Why = "Go: behind the stack check, because a function that grows its stack begins twice"
+			p.FallbackReason = "Go: behind the stack check, because a function that grows its stack begins twice"
 		}
 	}
 	p.Sites = []Site{site}

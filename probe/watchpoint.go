@@ -32,7 +32,7 @@ func (t Watchpoint) requires(q *requirer) {
 	}
 }
 
-func (t Watchpoint) list(l *lister) error { return l.put(Listed{Target: t}) }
+func (t Watchpoint) list(l *lister) error { return l.put(Match{Target: t}) }
 
 func (Watchpoint) word() string { return "watchpoint" }
 

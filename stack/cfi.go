@@ -21,7 +21,7 @@ type CFITable struct {
 	rules rules.Table
 	exprs [][]byte
 	stats CFIStats
-	how   How // what frames found by it say
+	how   FrameSource // what frames found by it say
 }
 
 // CFIStats say what a table was compiled from. Sizes are in bytes.
@@ -280,7 +280,7 @@ func (b *cfiBuilder) expr(e []byte) int32 {
 // table packs the FDEs' rows.
 func (b *cfiBuilder) table() *CFITable {
 	b.sortSegs()
-	t := &CFITable{exprs: b.exprs, stats: b.stats, how: HowCFI}
+	t := &CFITable{exprs: b.exprs, stats: b.stats, how: SourceCFI}
 	t.rules = rules.Table{Machine: b.machine, Base: b.base, Rows: rules.PackRows(b.merged), Rules: slices.Clip(b.rules)}
 	t.count()
 	return t

@@ -10,7 +10,7 @@ import (
 
 // cfiState is the row that call frame instructions work on.
 type cfiState struct {
-	how How
+	how FrameSource
 	cfa rules.CFA
 	// base is the last rule of the form reg + off: an instruction that changes
 	// one part of it after an expression means this one (libgcrypt does that).

@@ -16,21 +16,21 @@ var _ Walker = (*CFIWalker)(nil)
 // few, hides its caller. Signal handlers' frames are crossed: the frame
 // above one has its exact program counter. It ends with
 //
-//   - EndBottom where the rules say that there is no caller, as in _start and
+//   - StopBottom where the rules say that there is no caller, as in _start and
 //     clone;
-//   - EndLimit where dst is full;
-//   - EndNoMapping where a return address lies in no module;
-//   - EndNoRule where no rule covers an address and the frame pointer leads
+//   - StopLimit where dst is full;
+//   - StopNoMapping where a return address lies in no module;
+//   - StopNoRule where no rule covers an address and the frame pointer leads
 //     nowhere either;
-//   - EndBadMemory where a saved register can't be read;
-//   - EndLoop where a frame does not lie further up the stack;
-//   - EndNone where the program counter is not known.
+//   - StopBadMemory where a saved register can't be read;
+//   - StopLoop where a frame does not lie further up the stack;
+//   - StopNone where the program counter is not known.
 //
 // The zero value with Modules set is ready for use.
 type CFIWalker struct {
 	// Modules are the process's executable mappings.
 	Modules *Modules
-	// NoFP ends a walk with EndNoRule instead of following frame pointers.
+	// NoFP ends a walk with StopNoRule instead of following frame pointers.
 	NoFP bool
 	// PACMask is FPWalker's.
 	PACMask uint64
@@ -86,26 +86,26 @@ const (
 )
 
 // Walk implements Walker.
-func (w *CFIWalker) Walk(dst []Frame, r *Regs, mem Memory) (int, End) {
+func (w *CFIWalker) Walk(dst []Frame, r *Regs, mem Memory) (int, StopReason) {
 	w.regs, w.exact = *r, true
 	w.fp.PACMask = w.PACMask
 	return walk(dst, r, mem, w)
 }
 
 // caller implements stepper.
-func (w *CFIWalker) caller(f *Frame, mem Memory) (Frame, End) {
+func (w *CFIWalker) caller(f *Frame, mem Memory) (Frame, StopReason) {
 	how, end := w.step(mem)
 	f.Return = f.Return && !w.trampoline
-	return Frame{PC: w.regs.PC(), Return: !w.exact, How: how}, end
+	return Frame{PC: w.regs.PC(), Return: !w.exact, Source: how}, end
 }
 
-// step goes from a frame to its caller's; EndUnknown means that there is one.
-func (w *CFIWalker) step(mem Memory) (How, End) {
+// step goes from a frame to its caller's; StopUnknown means that there is one.
+func (w *CFIWalker) step(mem Memory) (FrameSource, StopReason) {
 	pc := w.regs.PC()
 	at := pc
 	w.trampoline = !w.exact && pc&15 == 0 && w.isSigreturn(mem, pc)
 	if w.trampoline {
-		return HowCFI, w.signal(mem)
+		return SourceCFI, w.signal(mem)
 	}
 	if !w.exact {
 		at--
@@ -113,23 +113,23 @@ func (w *CFIWalker) step(mem Memory) (How, End) {
 	m := w.Modules.Find(at)
 	switch {
 	case m == nil && w.exact && pc < lowestMapping:
-		return HowGuess, w.calledNothing(mem)
+		return SourceGuess, w.calledNothing(mem)
 	case m == nil:
-		return HowUnknown, EndNoMapping
+		return SourceUnknown, StopNoMapping
 	}
 	if m.CFI != nil {
 		if rule := m.CFI.rules.Lookup(at - m.Bias); rule.CFA.Kind != rules.CFANone {
-			how := How(rule.How)
-			if how == HowUnknown {
+			how := FrameSource(rule.How)
+			if how == SourceUnknown {
 				how = m.CFI.how
 			}
 			return how, w.apply(m.CFI, rule, mem)
 		}
 	}
 	if size, ok := w.epilogue(mem, pc); ok {
-		return HowCFI, w.pop(size, mem)
+		return SourceCFI, w.pop(size, mem)
 	}
-	return HowFP, w.byFP(mem)
+	return SourceFP, w.byFP(mem)
 }
 
 // epilogue looks for the end of a function behind a call, which says where its
@@ -145,19 +145,19 @@ func (w *CFIWalker) epilogue(mem Memory, pc uint64) (size uint64, ok bool) {
 }
 
 // pop takes the return address above a frame of that size.
-func (w *CFIWalker) pop(size uint64, mem Memory) End {
+func (w *CFIWalker) pop(size uint64, mem Memory) StopReason {
 	at := w.regs.SP() + size
 	ret, err := w.word(at, mem)
 	switch {
 	case err != nil:
-		return EndBadMemory
+		return StopBadMemory
 	case ret == 0:
-		return EndBottom
+		return StopBottom
 	}
 	w.regs.Have &= amd64Kept
 	w.regs.SetPC(ret)
 	w.regs.SetSP(at + 8)
-	return EndUnknown
+	return StopUnknown
 }
 
 // strip removes arm64's pointer authentication code from a return address.
@@ -174,7 +174,7 @@ const lowestMapping = 0x1000
 
 // calledNothing returns from a null pointer that was called: as at the entry of a
 // function, nothing is pushed but the return address.
-func (w *CFIWalker) calledNothing(mem Memory) End {
+func (w *CFIWalker) calledNothing(mem Memory) StopReason {
 	r := &w.regs
 	ret, ok := r.Reg(ARM64LR)
 	if r.Machine != elf.EM_AARCH64 {
@@ -183,45 +183,45 @@ func (w *CFIWalker) calledNothing(mem Memory) End {
 		ok = err == nil
 	}
 	if ret = w.strip(ret); !ok || w.Modules.Find(ret-1) == nil {
-		return EndNoMapping // it was not called, or nobody knows from where
+		return StopNoMapping // it was not called, or nobody knows from where
 	}
 	if r.Machine != elf.EM_AARCH64 {
 		r.SetSP(r.SP() + 8)
 	}
 	r.SetPC(ret)
 	w.exact = false
-	return EndUnknown
+	return StopUnknown
 }
 
 // byFP follows the frame pointer once.
-func (w *CFIWalker) byFP(mem Memory) End {
+func (w *CFIWalker) byFP(mem Memory) StopReason {
 	if w.NoFP {
-		return EndNoRule
+		return StopNoRule
 	}
 	fp, ok := w.regs.Reg(w.regs.fpNum())
 	if !ok {
-		return EndNoRule
+		return StopNoRule
 	}
 	ret, next, end := w.fp.step(w.regs.Machine, mem, fp, w.regs.SP())
-	if w.regs.Machine != elf.EM_AARCH64 && end == EndUnknown { // there the stack pointer is not known
+	if w.regs.Machine != elf.EM_AARCH64 && end == StopUnknown { // there the stack pointer is not known
 		ret = w.putBack(ret, fp+16)
 	}
 	switch {
-	case end == EndBottom && !w.exact:
-		return EndBottom
-	case end != EndUnknown, w.Modules.Find(ret-1) == nil:
-		return EndNoRule
+	case end == StopBottom && !w.exact:
+		return StopBottom
+	case end != StopUnknown, w.Modules.Find(ret-1) == nil:
+		return StopNoRule
 	}
 	w.regs.Have = 0
 	w.regs.SetPC(ret)
 	w.regs.SetSP(fp + 16)
 	w.regs.SetFP(next)
 	w.exact = false
-	return EndUnknown
+	return StopUnknown
 }
 
 // apply unwinds by a rule.
-func (w *CFIWalker) apply(t *CFITable, rule *rules.Rule, mem Memory) End {
+func (w *CFIWalker) apply(t *CFITable, rule *rules.Rule, mem Memory) StopReason {
 	r := &w.regs
 	switch rule.CFA.Kind {
 	case rules.CFASignal:
@@ -230,7 +230,7 @@ func (w *CFIWalker) apply(t *CFITable, rule *rules.Rule, mem Memory) End {
 		return w.grow(&rule.CFA, mem)
 	}
 	cfa, end := w.cfa(t, rule, mem)
-	if end != EndUnknown {
+	if end != StopUnknown {
 		return end
 	}
 	sp := r.SP()
@@ -238,15 +238,15 @@ func (w *CFIWalker) apply(t *CFITable, rule *rules.Rule, mem Memory) End {
 	case rule.CFA.Kind == rules.CFASwitch:
 		sp = 0 // it says nothing about the other stack
 	case rule.CFA.Kind == rules.CFAReg && cfa < sp:
-		return EndLoop
-	case How(rule.How) == HowGo:
+		return StopLoop
+	case FrameSource(rule.How) == SourceGo:
 		sp = 0 // its table knows when a slot is given back, and has slots below the stack pointer
 	}
 	block := w.readBlock(rule, cfa, sp, mem)
 	for i := range rule.Saved {
 		s := &rule.Saved[i]
 		v, end := w.value(t, s, cfa, sp, block, rule.Lo, mem)
-		if end != EndUnknown {
+		if end != StopUnknown {
 			return end
 		}
 		w.vals[i] = v
@@ -255,7 +255,7 @@ func (w *CFIWalker) apply(t *CFITable, rule *rules.Rule, mem Memory) End {
 }
 
 // enter puts the values that apply found into the registers.
-func (w *CFIWalker) enter(rule *rules.Rule, cfa uint64) End {
+func (w *CFIWalker) enter(rule *rules.Rule, cfa uint64) StopReason {
 	r := &w.regs
 	ret := r.R[ARM64LR]
 	known := r.Machine == elf.EM_AARCH64 && r.Have&(1<<ARM64LR) != 0
@@ -271,7 +271,7 @@ func (w *CFIWalker) enter(rule *rules.Rule, cfa uint64) End {
 		switch {
 		case s.Kind == rules.RegUndef:
 			if s.Num == raNum {
-				return EndBottom
+				return StopBottom
 			}
 			r.Have &^= 1 << s.Num
 			continue
@@ -285,23 +285,23 @@ func (w *CFIWalker) enter(rule *rules.Rule, cfa uint64) End {
 		r.Have |= 1 << s.Num
 	}
 	if !known {
-		return EndNoRule
+		return StopNoRule
 	}
 	if ret = w.strip(ret); ret == 0 {
-		return EndBottom
+		return StopBottom
 	}
 	ret = w.putBack(ret, cfa)
 	if newSP == r.R[spNum] && !w.exact { // only a leaf may have no stack of its own
-		return EndLoop
+		return StopLoop
 	}
 	r.R[pcNum], r.R[spNum] = ret, newSP
 	r.Have |= 1<<pcNum | 1<<spNum
 	w.exact = false
-	return EndUnknown
+	return StopUnknown
 }
 
 // cfa computes the canonical frame address.
-func (w *CFIWalker) cfa(t *CFITable, rule *rules.Rule, mem Memory) (uint64, End) {
+func (w *CFIWalker) cfa(t *CFITable, rule *rules.Rule, mem Memory) (uint64, StopReason) {
 	c := &rule.CFA
 	if c.Kind == rules.CFAExpr {
 		v, err := w.expr.eval(t.exprs[c.Off], &w.regs, mem, 0, false)
@@ -309,14 +309,14 @@ func (w *CFIWalker) cfa(t *CFITable, rule *rules.Rule, mem Memory) (uint64, End)
 	}
 	v, ok := w.regs.Reg(int(c.Reg))
 	if !ok {
-		return 0, EndNoRule
+		return 0, StopNoRule
 	}
 	v += uint64(int64(c.Off))
 	switch c.Kind {
 	case rules.CFAIndex:
 		i, ok := w.regs.Reg(AMD64R9)
 		if !ok {
-			return 0, EndNoRule
+			return 0, StopNoRule
 		}
 		word, err := w.word(v+8*i, mem)
 		return word + uint64(int64(c.Off2)), endOf(err)
@@ -328,17 +328,17 @@ func (w *CFIWalker) cfa(t *CFITable, rule *rules.Rule, mem Memory) (uint64, End)
 			v += 8
 		}
 	}
-	return v, EndUnknown
+	return v, StopUnknown
 }
 
-func endOf(err error) End {
+func endOf(err error) StopReason {
 	switch err {
 	case nil:
-		return EndUnknown
+		return StopUnknown
 	case errBadExpr:
-		return EndNoRule
+		return StopNoRule
 	}
-	return EndBadMemory
+	return StopBadMemory
 }
 
 func (w *CFIWalker) word(addr uint64, mem Memory) (uint64, error) {
@@ -362,27 +362,27 @@ func (w *CFIWalker) readBlock(rule *rules.Rule, cfa, sp uint64, mem Memory) []by
 }
 
 // value restores one register.
-func (w *CFIWalker) value(t *CFITable, s *rules.SavedReg, cfa, sp uint64, block []byte, lo int32, mem Memory) (uint64, End) {
+func (w *CFIWalker) value(t *CFITable, s *rules.SavedReg, cfa, sp uint64, block []byte, lo int32, mem Memory) (uint64, StopReason) {
 	addr := cfa + uint64(int64(s.Off))
 	switch s.Kind {
 	case rules.RegUndef:
-		return 0, EndUnknown
+		return 0, StopUnknown
 	case rules.RegCFA:
-		return addr, EndUnknown
+		return addr, StopUnknown
 	case rules.RegReg:
 		v, ok := w.regs.Reg(int(s.Reg))
 		if !ok {
-			return 0, EndNoRule
+			return 0, StopNoRule
 		}
-		return v, EndUnknown
+		return v, StopUnknown
 	case rules.RegAtCFA:
 		if block != nil {
-			return binary.LittleEndian.Uint64(block[s.Off-lo:]), EndUnknown
+			return binary.LittleEndian.Uint64(block[s.Off-lo:]), StopUnknown
 		}
 	case rules.RegAtReg:
 		base, ok := w.regs.Reg(int(s.Reg))
 		if !ok {
-			return 0, EndNoRule
+			return 0, StopNoRule
 		}
 		addr = base + uint64(int64(s.Off))
 	case rules.RegAtExpr, rules.RegValExpr:
@@ -395,7 +395,7 @@ func (w *CFIWalker) value(t *CFITable, s *rules.SavedReg, cfa, sp uint64, block 
 	if addr < sp && int(s.Num) != AMD64RIP {
 		// GCC's epilogues do not say that a register was popped: a slot below
 		// the stack pointer was given back, and the register holds its value.
-		return w.regs.R[s.Num], EndUnknown
+		return w.regs.R[s.Num], StopUnknown
 	}
 	v, err := w.word(addr, mem)
 	return v, endOf(err)
@@ -417,12 +417,12 @@ func (w *CFIWalker) isSigreturn(mem Memory, pc uint64) bool {
 }
 
 // signal takes all registers from the frame that the kernel pushed.
-func (w *CFIWalker) signal(mem Memory) End {
+func (w *CFIWalker) signal(mem Memory) StopReason {
 	r := &w.regs
 	sp := r.SP()
 	if r.Machine == elf.EM_AARCH64 {
 		if mem.ReadMemory(w.buf[:rules.ARM64SigLen], sp+rules.ARM64SigRegs) != nil {
-			return EndBadMemory
+			return StopBadMemory
 		}
 		for i := range rules.ARM64SigLen / 8 { // DWARF numbers follow the kernel's order
 			r.R[i] = binary.LittleEndian.Uint64(w.buf[8*i:])
@@ -431,7 +431,7 @@ func (w *CFIWalker) signal(mem Memory) End {
 	} else {
 		b := w.buf[:8*len(rules.AMD64SigOrder)]
 		if mem.ReadMemory(b, sp+rules.AMD64SigRegs) != nil {
-			return EndBadMemory
+			return StopBadMemory
 		}
 		r.Have = 0
 		for i, n := range rules.AMD64SigOrder {
@@ -439,5 +439,5 @@ func (w *CFIWalker) signal(mem Memory) End {
 		}
 	}
 	w.exact = true
-	return EndUnknown
+	return StopUnknown
 }

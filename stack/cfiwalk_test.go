@@ -45,84 +45,84 @@ func TestCFIWalker(t *testing.T) {
 		r     *Regs
 		mem   Memory
 		want  []uint64
-		end   End
+		end   StopReason
 	}{
-		{"entry", plain().FDE(0x2000, 0x100, ""), regs(0x2000), words(sp, 0x1010), []uint64{0x2000, 0x1010}, EndBottom},
-		{"pushed", plain().FDE(0x2000, 0x100, "", 0x41, cfaDefCFAOffset, 24), regs(0x2005), words(sp, 1, 2, 0x1010), []uint64{0x2005, 0x1010}, EndBottom},
-		{"by_r10", plain().FDE(0x2000, 0x100, "", cfaDefCFA, AMD64R10, 0), regs(0x2005), words(sp, 1, 0x1010), []uint64{0x2005, 0x1010}, EndBottom},
+		{"entry", plain().FDE(0x2000, 0x100, ""), regs(0x2000), words(sp, 0x1010), []uint64{0x2000, 0x1010}, StopBottom},
+		{"pushed", plain().FDE(0x2000, 0x100, "", 0x41, cfaDefCFAOffset, 24), regs(0x2005), words(sp, 1, 2, 0x1010), []uint64{0x2005, 0x1010}, StopBottom},
+		{"by_r10", plain().FDE(0x2000, 0x100, "", cfaDefCFA, AMD64R10, 0), regs(0x2005), words(sp, 1, 0x1010), []uint64{0x2005, 0x1010}, StopBottom},
 		{
 			"drap", plain().FDE(0x2000, 0x100, "", cfaDefCFAExpr, 3, opBreg0+AMD64R13, 8, opDeref), regs(0x2005),
 			words(sp, 0, 0, 0x7028, 0, 0x1010),
 			[]uint64{0x2005, 0x1010},
-			EndBottom,
+			StopBottom,
 		},
 		{
 			"deref_plus", plain().FDE(0x2000, 0x100, "", cfaDefCFAExpr, 5, opBreg0+AMD64RSP, 8, opDeref, opPlusUC, 8), regs(0x2005),
 			words(sp, 0, 0x7018, 0, 0x1010),
 			[]uint64{0x2005, 0x1010},
-			EndBottom,
+			StopBottom,
 		},
 		{
 			"expression", plain().FDE(0x2000, 0x100, "", cfaDefCFAExpr, 5, opBreg0+AMD64RSP, 8, opLit0+16, opOr, opNop), regs(0x2005),
 			words(sp, 0, 0, 0x1010),
 			[]uint64{0x2005, 0x1010},
-			EndBottom,
+			StopBottom,
 		},
 		{
 			"plt_before_push", plain().FDE(0x2000, 0x100, "", append([]byte{cfaDefCFAExpr, 11}, pltExpr...)...), regs(0x2006),
 			words(sp, 0x1010),
 			[]uint64{0x2006, 0x1010},
-			EndBottom,
+			StopBottom,
 		},
 		{
 			"plt_after_push", plain().FDE(0x2000, 0x100, "", append([]byte{cfaDefCFAExpr, 11}, pltExpr...)...), regs(0x200b),
 			words(sp, 5, 0x1010),
 			[]uint64{0x200b, 0x1010},
-			EndBottom,
+			StopBottom,
 		},
 		{
 			"restores_rbp", plain().FDE(0x2000, 0x100, "", cfaDefCFAOffset, 16, 0x80|AMD64RBP, 2).FDE(0x3000, 0x100, "", cfaDefCFA, AMD64RBP, 16, 0x80|AMD64RBP, 2),
 			regs(0x2005), words(sp, 0x7020, 0x3005, 0, 0, 0, 0x1010),
 			[]uint64{0x2005, 0x3005, 0x1010},
-			EndBottom,
+			StopBottom,
 		},
 		{
 			"popped_rbp", // the slot lies below the stack pointer: rbp holds the caller's value
 			plain().FDE(0x2000, 0x100, "", 0x80|AMD64RBP, 3).FDE(0x3000, 0x100, "", cfaDefCFA, AMD64RBP, 16),
 			func() *Regs { r := regs(0x2005); r.SetFP(0x7010); return r }(), words(sp, 0x3005, 0, 0, 0x1010),
 			[]uint64{0x2005, 0x3005, 0x1010},
-			EndBottom,
+			StopBottom,
 		},
 		{
 			"noreturn_at_end", // a call at the very end of a function is looked up there
 			plain().FDE(0x2000, 0x100, "").FDE(0x3000, 0x10, "", cfaDefCFAOffset, 16).FDE(0x3010, 0x10, "", cfaDefCFAOffset, 48),
 			regs(0x2000), words(sp, 0x3010, 0, 0x1010),
 			[]uint64{0x2000, 0x3010, 0x1010},
-			EndBottom,
+			StopBottom,
 		},
-		{"no_rule", plain(), regs(0x2005), words(sp, 0x1010), []uint64{0x2005}, EndNoRule},
-		{"no_module", plain(), regs(0x9999), words(sp, 0x1010), []uint64{0x9999}, EndNoMapping},
-		{"returns_nowhere", plain().FDE(0x2000, 0x100, ""), regs(0x2000), words(sp, 0xffff), []uint64{0x2000, 0xffff}, EndNoMapping},
-		{"return_to_zero", plain().FDE(0x2000, 0x100, ""), regs(0x2000), words(sp, 0), []uint64{0x2000}, EndBottom},
-		{"no_memory", plain().FDE(0x2000, 0x100, ""), regs(0x2000), words(0, 0), []uint64{0x2000}, EndBadMemory},
-		{"down_the_stack", plain().FDE(0x2000, 0x100, "", cfaDefCFASF, AMD64RSP, 1), regs(0x2000), words(0x6ff0, 0x2005, 0x2005), []uint64{0x2000}, EndLoop},
-		{"unknown_register", plain().FDE(0x2000, 0x100, "", cfaDefCFA, AMD64R15, 8), regs(0x2000), words(sp, 0x1010), []uint64{0x2000}, EndNoRule},
-		{"bad_expression", plain().FDE(0x2000, 0x100, "", cfaDefCFAExpr, 1, opPlus), regs(0x2000), words(sp, 0x1010), []uint64{0x2000}, EndNoRule},
+		{"no_rule", plain(), regs(0x2005), words(sp, 0x1010), []uint64{0x2005}, StopNoRule},
+		{"no_module", plain(), regs(0x9999), words(sp, 0x1010), []uint64{0x9999}, StopNoMapping},
+		{"returns_nowhere", plain().FDE(0x2000, 0x100, ""), regs(0x2000), words(sp, 0xffff), []uint64{0x2000, 0xffff}, StopNoMapping},
+		{"return_to_zero", plain().FDE(0x2000, 0x100, ""), regs(0x2000), words(sp, 0), []uint64{0x2000}, StopBottom},
+		{"no_memory", plain().FDE(0x2000, 0x100, ""), regs(0x2000), words(0, 0), []uint64{0x2000}, StopBadMemory},
+		{"down_the_stack", plain().FDE(0x2000, 0x100, "", cfaDefCFASF, AMD64RSP, 1), regs(0x2000), words(0x6ff0, 0x2005, 0x2005), []uint64{0x2000}, StopLoop},
+		{"unknown_register", plain().FDE(0x2000, 0x100, "", cfaDefCFA, AMD64R15, 8), regs(0x2000), words(sp, 0x1010), []uint64{0x2000}, StopNoRule},
+		{"bad_expression", plain().FDE(0x2000, 0x100, "", cfaDefCFAExpr, 1, opPlus), regs(0x2000), words(sp, 0x1010), []uint64{0x2000}, StopNoRule},
 		{
 			"endless_expression", plain().FDE(0x2000, 0x100, "", cfaDefCFAExpr, 3, opSkip, 0xfd, 0xff), regs(0x2000), words(sp, 0x1010),
 			[]uint64{0x2000},
-			EndNoRule,
+			StopNoRule,
 		},
 		{
 			"bad_instruction", // what follows it is unknown, what came before is not
-			plain().FDE(0x2000, 0x100, "", 0x48, 0x3e), regs(0x2009), words(sp, 0x1010), []uint64{0x2009}, EndNoRule,
+			plain().FDE(0x2000, 0x100, "", 0x48, 0x3e), regs(0x2009), words(sp, 0x1010), []uint64{0x2009}, StopNoRule,
 		},
-		{"before_bad_instruction", plain().FDE(0x2000, 0x100, "", 0x48, 0x3e), regs(0x2007), words(sp, 0x1010), []uint64{0x2007, 0x1010}, EndBottom},
+		{"before_bad_instruction", plain().FDE(0x2000, 0x100, "", 0x48, 0x3e), regs(0x2007), words(sp, 0x1010), []uint64{0x2007, 0x1010}, StopBottom},
 		{
 			"over_jit_by_frame_pointer", plain().FDE(0x3000, 0x100, "", cfaDefCFA, AMD64RBP, 16),
 			fpRegs(elf.EM_X86_64, 0x5000, sp, 0x7008), words(sp, 0, 0x7018, 0x3005, 0, 0x1010),
 			[]uint64{0x5000, 0x3005, 0x1010},
-			EndBottom,
+			StopBottom,
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -168,7 +168,7 @@ func TestCFIWalkerSignal(t *testing.T) {
 			w := CFIWalker{Modules: testModules(table)}
 			frames := make([]Frame, 20)
 			n, end := w.Walk(frames, fpRegs(elf.EM_X86_64, 0x2000, 0x7000, 0), c.mem)
-			if got := pcs(frames[:n]); !slices.Equal(got, []uint64{0x2000, c.frame, 0x3000, 0x1010}) || end != EndBottom {
+			if got := pcs(frames[:n]); !slices.Equal(got, []uint64{0x2000, c.frame, 0x3000, 0x1010}) || end != StopBottom {
 				t.Fatalf("got %#x %v", got, end)
 			}
 			// The trampoline was not called: what lies before it is another function.
@@ -187,11 +187,11 @@ func TestCFIWalkerEpilogue(t *testing.T) {
 		name string
 		code []byte
 		want []uint64
-		end  End
+		end  StopReason
 	}{
-		{"trampoline", []byte{0x48, 0x83, 0xc4, 8, 0xc3, 0xcc, 0xcc, 0xcc}, []uint64{0x2000, 0x8007, 0x1010}, EndBottom},
-		{"negative", []byte{0x48, 0x83, 0xc4, 0x88, 0xc3, 0xcc, 0xcc, 0xcc}, []uint64{0x2000, 0x8007}, EndNoRule},
-		{"other_code", []byte{0x48, 0x83, 0xc4, 8, 0x90, 0xcc, 0xcc, 0xcc}, []uint64{0x2000, 0x8007}, EndNoRule},
+		{"trampoline", []byte{0x48, 0x83, 0xc4, 8, 0xc3, 0xcc, 0xcc, 0xcc}, []uint64{0x2000, 0x8007, 0x1010}, StopBottom},
+		{"negative", []byte{0x48, 0x83, 0xc4, 0x88, 0xc3, 0xcc, 0xcc, 0xcc}, []uint64{0x2000, 0x8007}, StopNoRule},
+		{"other_code", []byte{0x48, 0x83, 0xc4, 8, 0x90, 0xcc, 0xcc, 0xcc}, []uint64{0x2000, 0x8007}, StopNoRule},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			w := CFIWalker{Modules: testModules(table)}
@@ -220,7 +220,7 @@ func TestCFIWalkerIndex(t *testing.T) {
 	w := CFIWalker{Modules: testModules(table)}
 	dst := make([]Frame, 10)
 	n, end := w.Walk(dst, regs, mem)
-	if got := pcs(dst[:n]); !slices.Equal(got, []uint64{0x2000, 0x1010}) || end != EndBottom {
+	if got := pcs(dst[:n]); !slices.Equal(got, []uint64{0x2000, 0x1010}) || end != StopBottom {
 		t.Errorf("got %#x %v", got, end)
 	}
 }
@@ -238,13 +238,13 @@ func TestCFIWalkerNull(t *testing.T) {
 		table *CFITable
 		mem   Memory
 		want  []uint64
-		end   End
+		end   StopReason
 	}{
-		{"amd64", fpRegs(elf.EM_X86_64, 0, 0x7000, 0), table, words(0x7000, 0x1010), []uint64{0, 0x1010}, EndBottom},
-		{"offset", fpRegs(elf.EM_X86_64, 0x18, 0x7000, 0), table, words(0x7000, 0x1010), []uint64{0x18, 0x1010}, EndBottom},
-		{"arm64", arm, armTable, words(0x7000), []uint64{0, 0x1010}, EndBottom},
-		{"jumped", fpRegs(elf.EM_X86_64, 0, 0x7000, 0), table, words(0x7000, 5), []uint64{0}, EndNoMapping},
-		{"no_memory", fpRegs(elf.EM_X86_64, 0, 0x7000, 0), table, words(0), []uint64{0}, EndNoMapping},
+		{"amd64", fpRegs(elf.EM_X86_64, 0, 0x7000, 0), table, words(0x7000, 0x1010), []uint64{0, 0x1010}, StopBottom},
+		{"offset", fpRegs(elf.EM_X86_64, 0x18, 0x7000, 0), table, words(0x7000, 0x1010), []uint64{0x18, 0x1010}, StopBottom},
+		{"arm64", arm, armTable, words(0x7000), []uint64{0, 0x1010}, StopBottom},
+		{"jumped", fpRegs(elf.EM_X86_64, 0, 0x7000, 0), table, words(0x7000, 5), []uint64{0}, StopNoMapping},
+		{"no_memory", fpRegs(elf.EM_X86_64, 0, 0x7000, 0), table, words(0), []uint64{0}, StopNoMapping},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			w := CFIWalker{Modules: testModules(c.table)}
@@ -272,13 +272,13 @@ func TestCFIWalkerARM64(t *testing.T) {
 	r := fpRegs(elf.EM_AARCH64, 0x2004, sp, 0)
 	r.Set(ARM64LR, 0x0012_0000_0000_3008)
 	n, end := w.Walk(frames, r, words(sp, 0, 0x7777_0000_0000_1010))
-	if got := pcs(frames[:n]); !slices.Equal(got, []uint64{0x2004, 0x3008, 0x1010}) || end != EndBottom {
+	if got := pcs(frames[:n]); !slices.Equal(got, []uint64{0x2004, 0x3008, 0x1010}) || end != StopBottom {
 		t.Errorf("leaf: got %#x %v", got, end)
 	}
 
 	// a "leaf" that calls itself can't be: the same frame again and again
 	r.Set(ARM64LR, 0x2004)
-	if n, end = w.Walk(frames, r, words(sp, 0)); end != EndLoop || n != 2 {
+	if n, end = w.Walk(frames, r, words(sp, 0)); end != StopLoop || n != 2 {
 		t.Errorf("loop: got %#x %v", pcs(frames[:n]), end)
 	}
 
@@ -288,7 +288,7 @@ func TestCFIWalkerARM64(t *testing.T) {
 	sig[base+30], sig[base+31], sig[base+32] = 0x3008, 0x9000, 0x2000
 	r = fpRegs(elf.EM_AARCH64, 0x4000, sp, 0)
 	n, end = w.Walk(frames, r, NewRanges(words(sp, sig...), words(0x9000, 0, 0x1010)))
-	if got := pcs(frames[:n]); !slices.Equal(got, []uint64{0x4000, 0x2000, 0x3008, 0x1010}) || end != EndBottom {
+	if got := pcs(frames[:n]); !slices.Equal(got, []uint64{0x4000, 0x2000, 0x3008, 0x1010}) || end != StopBottom {
 		t.Errorf("signal: got %#x %v", got, end)
 	}
 }
@@ -330,7 +330,7 @@ func TestCFIFileErrors(t *testing.T) {
 func TestCFIWalkerAllocatesNothing(t *testing.T) {
 	w, r, mem := deepCFIStack(100)
 	frames := make([]Frame, MaxFrames)
-	if n, end := w.Walk(frames, r, mem); n != 102 || end != EndBottom {
+	if n, end := w.Walk(frames, r, mem); n != 102 || end != StopBottom {
 		t.Fatalf("%d frames, %v", n, end)
 	}
 	if n := testing.AllocsPerRun(100, func() { w.Walk(frames, r, mem) }); n != 0 {
@@ -389,7 +389,7 @@ func FuzzCFI(f *testing.F) {
 		}
 		w := CFIWalker{Modules: NewModules(Module{Start: 0, End: 1 << 32, CFI: table})}
 		frames := make([]Frame, 200)
-		if _, end := w.Walk(frames, fpRegs(m, uint64(pc), 0x7000, 0x7000), MemoryRange{0x7000, stack}); end == EndUnknown {
+		if _, end := w.Walk(frames, fpRegs(m, uint64(pc), 0x7000, 0x7000), MemoryRange{0x7000, stack}); end == StopUnknown {
 			t.Fatal("no reason")
 		}
 	})

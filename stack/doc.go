@@ -7,7 +7,7 @@
 //	var w stack.FPWalker
 //	var frames [stack.MaxFrames]stack.Frame
 //	n, end := w.Walk(frames[:], &regs, mem)
-//	if end != stack.EndBottom {
+//	if end != stack.StopBottom {
 //		truncated++
 //	}
 //

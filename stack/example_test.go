@@ -22,7 +22,7 @@ func ExampleFPWalker() {
 	var frames [stack.MaxFrames]stack.Frame
 	n, end := w.Walk(frames[:], &regs, memory)
 	for _, f := range frames[:n] {
-		fmt.Printf("%#x %v\n", f.PC, f.How)
+		fmt.Printf("%#x %v\n", f.PC, f.Source)
 	}
 	fmt.Println(end)
 	// Output:

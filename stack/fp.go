@@ -14,16 +14,16 @@ const MaxFrames = 127
 
 // FPWalker walks a stack by its chain of frame pointers (rbp, x29). It ends with
 //
-//   - EndBottom where the chain ends with a zero frame pointer or return
+//   - StopBottom where the chain ends with a zero frame pointer or return
 //     address, as the ABIs and the C runtimes lay it out;
-//   - EndLimit where dst is full;
-//   - EndBadMemory where a frame pointer points to memory that can't be read;
-//   - EndLoop where a frame pointer does not point further up the stack;
-//   - EndSuspect where it is not aligned, or a return address is not code;
-//   - EndNone where the program counter is not known.
+//   - StopLimit where dst is full;
+//   - StopBadMemory where a frame pointer points to memory that can't be read;
+//   - StopLoop where a frame pointer does not point further up the stack;
+//   - StopSuspect where it is not aligned, or a return address is not code;
+//   - StopNone where the program counter is not known.
 //
 // Code built without frame pointers keeps other values in the register: the
-// chain is then cut short or wrong, and only EndBottom can be believed. A
+// chain is then cut short or wrong, and only StopBottom can be believed. A
 // function that has not yet, or no longer, a frame of its own (the first and last
 // instructions, arm64's leaf functions) hides its caller.
 //
@@ -41,40 +41,40 @@ type FPWalker struct {
 
 // Walk implements Walker. It is the loop of walk once more: through an interface a frame
 // costs half as much again here.
-func (w *FPWalker) Walk(dst []Frame, r *Regs, mem Memory) (int, End) {
+func (w *FPWalker) Walk(dst []Frame, r *Regs, mem Memory) (int, StopReason) {
 	n, end := begin(dst, r)
-	if end != EndUnknown {
+	if end != StopUnknown {
 		return n, end
 	}
 	fp, sp := r.FP(), r.SP()
 	for {
 		ret, next, end := w.step(r.Machine, mem, fp, sp)
 		switch {
-		case end != EndUnknown:
+		case end != StopUnknown:
 			return n, end
 		case n == len(dst):
-			return n, EndLimit
+			return n, StopLimit
 		}
-		dst[n] = Frame{PC: ret, Return: true, How: HowFP}
+		dst[n] = Frame{PC: ret, Return: true, Source: SourceFP}
 		n++
 		fp, sp = next, fp+16
 	}
 }
 
 // step reads the frame record at fp, which must not lie below sp: the caller's
-// frame pointer and the return address. It ends with EndUnknown if there is a
+// frame pointer and the return address. It ends with StopUnknown if there is a
 // caller.
-func (w *FPWalker) step(machine elf.Machine, mem Memory, fp, sp uint64) (ret, next uint64, end End) {
+func (w *FPWalker) step(machine elf.Machine, mem Memory, fp, sp uint64) (ret, next uint64, end StopReason) {
 	switch {
 	case fp == 0:
-		return 0, 0, EndBottom
+		return 0, 0, StopBottom
 	case fp&7 != 0 || fp > ^uint64(0)-16:
-		return 0, 0, EndSuspect
+		return 0, 0, StopSuspect
 	case fp < sp && (machine != elf.EM_AARCH64 || fp+8 < sp): // Go on arm64 keeps it one word below sp
-		return 0, 0, EndLoop
+		return 0, 0, StopLoop
 	}
 	if mem.ReadMemory(w.buf[:], fp) != nil {
-		return 0, 0, EndBadMemory
+		return 0, 0, StopBadMemory
 	}
 	next = binary.LittleEndian.Uint64(w.buf[:8])
 	ret = binary.LittleEndian.Uint64(w.buf[8:])
@@ -83,11 +83,11 @@ func (w *FPWalker) step(machine elf.Machine, mem Memory, fp, sp uint64) (ret, ne
 	}
 	switch {
 	case ret == 0:
-		return 0, 0, EndBottom
+		return 0, 0, StopBottom
 	case w.Executable != nil && !w.Executable(ret):
-		return 0, 0, EndSuspect
+		return 0, 0, StopSuspect
 	}
-	return ret, next, EndUnknown
+	return ret, next, StopUnknown
 }
 
 // stripPAC removes arm64's pointer authentication code from a return address.

@@ -40,24 +40,24 @@ func TestFPWalker(t *testing.T) {
 		w    FPWalker
 		max  int
 		want []uint64
-		end  End
+		end  StopReason
 	}{
-		{"bottom_zero_fp", fpRegs(x86, 0x10, 0x1000, 0x1000), words(0x1000, 0x1010, 0x20, 0, 0x30), FPWalker{}, 9, []uint64{0x10, 0x20, 0x30}, EndBottom},
-		{"bottom_zero_return", fpRegs(x86, 0x10, 0x1000, 0x1000), words(0x1000, 0x1010, 0x20, 7, 0), FPWalker{}, 9, []uint64{0x10, 0x20}, EndBottom},
-		{"limit", fpRegs(x86, 0x10, 0x1000, 0x1000), words(0x1000, 0x1010, 0x20, 0, 0x30), FPWalker{}, 2, []uint64{0x10, 0x20}, EndLimit},
-		{"limit_exact", fpRegs(x86, 0x10, 0x1000, 0x1000), words(0x1000, 0x1010, 0x20, 0, 0x30), FPWalker{}, 3, []uint64{0x10, 0x20, 0x30}, EndBottom},
-		{"loop", fpRegs(x86, 0x10, 0x1000, 0x1000), words(0x1000, 0x1000, 0x20), FPWalker{}, 99, []uint64{0x10, 0x20}, EndLoop},
-		{"below_sp", fpRegs(x86, 0x10, 0x2000, 0x1000), words(0x1000, 0x1010, 0x20), FPWalker{}, 99, []uint64{0x10}, EndLoop},
-		{"not_aligned", fpRegs(x86, 0x10, 0x1000, 0x1003), words(0x1000, 0, 0, 0), FPWalker{}, 99, []uint64{0x10}, EndSuspect},
-		{"wraps", fpRegs(x86, 0x10, 0x1000, ^uint64(7)), words(0x1000, 0), FPWalker{}, 99, []uint64{0x10}, EndSuspect},
-		{"not_code", fpRegs(x86, 0x10, 0x1000, 0x1000), words(0x1000, 0x1010, 1<<60), FPWalker{Executable: noKernel}, 99, []uint64{0x10}, EndSuspect},
-		{"no_memory", fpRegs(x86, 0x10, 0x1000, 0x1008), words(0x1000, 0, 0), FPWalker{}, 99, []uint64{0x10}, EndBadMemory},
-		{"no_pc", &Regs{Machine: x86}, words(0, 0), FPWalker{}, 99, nil, EndNone},
-		{"no_space", fpRegs(x86, 0x10, 0, 0), words(0, 0), FPWalker{}, 0, nil, EndLimit},
-		{"go_arm64", fpRegs(arm, 0x10, 0x1008, 0x1000), words(0x1000, 0, 0x20), FPWalker{}, 9, []uint64{0x10, 0x20}, EndBottom},
-		{"pac", fpRegs(arm, 0x10, 0x1000, 0x1000), words(0x1000, 0x1010, 0x2a7f_ffff_8000_0020, 0, 0x0055_0000_0000_0030), FPWalker{}, 9, []uint64{0x10, 0xffff_8000_0020, 0x30}, EndBottom},
-		{"pac_kernel", fpRegs(arm, 0x10, 0x1000, 0x1000), words(0x1000, 0, 0x12f3_8000_1000_0020), FPWalker{}, 9, []uint64{0x10, 0xffff_8000_1000_0020}, EndBottom},
-		{"pac_mask", fpRegs(arm, 0x10, 0x1000, 0x1000), words(0x1000, 0, 0x007f_0000_0000_0020), FPWalker{PACMask: 0x0070_0000_0000_0000}, 9, []uint64{0x10, 0x000f_0000_0000_0020}, EndBottom},
+		{"bottom_zero_fp", fpRegs(x86, 0x10, 0x1000, 0x1000), words(0x1000, 0x1010, 0x20, 0, 0x30), FPWalker{}, 9, []uint64{0x10, 0x20, 0x30}, StopBottom},
+		{"bottom_zero_return", fpRegs(x86, 0x10, 0x1000, 0x1000), words(0x1000, 0x1010, 0x20, 7, 0), FPWalker{}, 9, []uint64{0x10, 0x20}, StopBottom},
+		{"limit", fpRegs(x86, 0x10, 0x1000, 0x1000), words(0x1000, 0x1010, 0x20, 0, 0x30), FPWalker{}, 2, []uint64{0x10, 0x20}, StopLimit},
+		{"limit_exact", fpRegs(x86, 0x10, 0x1000, 0x1000), words(0x1000, 0x1010, 0x20, 0, 0x30), FPWalker{}, 3, []uint64{0x10, 0x20, 0x30}, StopBottom},
+		{"loop", fpRegs(x86, 0x10, 0x1000, 0x1000), words(0x1000, 0x1000, 0x20), FPWalker{}, 99, []uint64{0x10, 0x20}, StopLoop},
+		{"below_sp", fpRegs(x86, 0x10, 0x2000, 0x1000), words(0x1000, 0x1010, 0x20), FPWalker{}, 99, []uint64{0x10}, StopLoop},
+		{"not_aligned", fpRegs(x86, 0x10, 0x1000, 0x1003), words(0x1000, 0, 0, 0), FPWalker{}, 99, []uint64{0x10}, StopSuspect},
+		{"wraps", fpRegs(x86, 0x10, 0x1000, ^uint64(7)), words(0x1000, 0), FPWalker{}, 99, []uint64{0x10}, StopSuspect},
+		{"not_code", fpRegs(x86, 0x10, 0x1000, 0x1000), words(0x1000, 0x1010, 1<<60), FPWalker{Executable: noKernel}, 99, []uint64{0x10}, StopSuspect},
+		{"no_memory", fpRegs(x86, 0x10, 0x1000, 0x1008), words(0x1000, 0, 0), FPWalker{}, 99, []uint64{0x10}, StopBadMemory},
+		{"no_pc", &Regs{Machine: x86}, words(0, 0), FPWalker{}, 99, nil, StopNone},
+		{"no_space", fpRegs(x86, 0x10, 0, 0), words(0, 0), FPWalker{}, 0, nil, StopLimit},
+		{"go_arm64", fpRegs(arm, 0x10, 0x1008, 0x1000), words(0x1000, 0, 0x20), FPWalker{}, 9, []uint64{0x10, 0x20}, StopBottom},
+		{"pac", fpRegs(arm, 0x10, 0x1000, 0x1000), words(0x1000, 0x1010, 0x2a7f_ffff_8000_0020, 0, 0x0055_0000_0000_0030), FPWalker{}, 9, []uint64{0x10, 0xffff_8000_0020, 0x30}, StopBottom},
+		{"pac_kernel", fpRegs(arm, 0x10, 0x1000, 0x1000), words(0x1000, 0, 0x12f3_8000_1000_0020), FPWalker{}, 9, []uint64{0x10, 0xffff_8000_1000_0020}, StopBottom},
+		{"pac_mask", fpRegs(arm, 0x10, 0x1000, 0x1000), words(0x1000, 0, 0x007f_0000_0000_0020), FPWalker{PACMask: 0x0070_0000_0000_0000}, 9, []uint64{0x10, 0x000f_0000_0000_0020}, StopBottom},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			frames := make([]Frame, c.max)
@@ -66,7 +66,7 @@ func TestFPWalker(t *testing.T) {
 				t.Errorf("got %#x %v, want %#x %v", got, end, c.want, c.end)
 			}
 			for i, f := range frames[:n] {
-				if f.Return != (i > 0) || f.How != map[bool]How{false: HowRegs, true: HowFP}[i > 0] {
+				if f.Return != (i > 0) || f.Source != map[bool]FrameSource{false: SourceRegs, true: SourceFP}[i > 0] {
 					t.Errorf("frame %d: %+v", i, f)
 				}
 			}
@@ -78,7 +78,7 @@ func TestFPWalkerAllocatesNothing(t *testing.T) {
 	r, mem := deepFPStack(100)
 	var w FPWalker
 	frames := make([]Frame, MaxFrames)
-	if n, end := w.Walk(frames, r, mem); n != 101 || end != EndBottom {
+	if n, end := w.Walk(frames, r, mem); n != 101 || end != StopBottom {
 		t.Fatalf("%d frames, %v", n, end)
 	}
 	if n := testing.AllocsPerRun(100, func() { w.Walk(frames, r, mem) }); n != 0 {
@@ -107,7 +107,7 @@ func FuzzFPWalker(f *testing.F) {
 		var w FPWalker
 		frames := make([]Frame, 1000)
 		n, end := w.Walk(frames, r, MemoryRange{0x1000, data})
-		if end == EndUnknown {
+		if end == StopUnknown {
 			t.Fatal("no reason")
 		}
 		if n-1 > len(data)/8 { // each record is read once, further up

@@ -112,12 +112,12 @@ func (b *cfiBuilder) goRule(kind goKind, delta int64) uint16 {
 		return 0 // no rule
 	}
 	if kind == goSignal {
-		return b.intern(&cfiState{how: HowGo, cfa: rules.CFA{Kind: rules.CFASignal}})
+		return b.intern(&cfiState{how: SourceGo, cfa: rules.CFA{Kind: rules.CFASignal}})
 	}
 	if b.machine == elf.EM_AARCH64 {
 		return b.goRuleARM64(kind, int32(delta))
 	}
-	s := cfiState{how: HowGo, cfa: rules.CFA{Kind: rules.CFAReg, Reg: AMD64RSP, Off: int32(delta) + 8}}
+	s := cfiState{how: SourceGo, cfa: rules.CFA{Kind: rules.CFAReg, Reg: AMD64RSP, Off: int32(delta) + 8}}
 	s.setReg(AMD64RIP, rules.RegRule{Kind: rules.RegAtCFA, Off: -8})
 	if delta >= 8 { // below the return address (cmd/internal/obj/x86/obj6.go)
 		s.setReg(AMD64RBP, rules.RegRule{Kind: rules.RegAtCFA, Off: -16})
@@ -137,7 +137,7 @@ func (b *cfiBuilder) goRule(kind goKind, delta int64) uint16 {
 // lower end, and the frame pointer's slot below that, outside of it
 // (cmd/internal/obj/arm64/obj7.go).
 func (b *cfiBuilder) goRuleARM64(kind goKind, delta int32) uint16 {
-	s := cfiState{how: HowGo, cfa: rules.CFA{Kind: rules.CFAReg, Reg: ARM64SP, Off: delta}}
+	s := cfiState{how: SourceGo, cfa: rules.CFA{Kind: rules.CFAReg, Reg: ARM64SP, Off: delta}}
 	if delta > 0 {
 		s.setReg(ARM64LR, rules.RegRule{Kind: rules.RegAtCFA, Off: -delta})
 		s.setReg(ARM64FP, rules.RegRule{Kind: rules.RegAtCFA, Off: -delta - 8})

@@ -143,11 +143,11 @@ func TestGoStackGrowth(t *testing.T) {
 				name string
 				curg uint64
 				pcs  []uint64
-				end  End
+				end  StopReason
 			}{
-				{"running", grownG, []uint64{grow.from, entry["main.main"], entry["runtime.goexit"] + 1}, EndBottom},
-				{"scheduler", 0, []uint64{grow.from}, EndBottom},
-				{"damaged", 8, []uint64{grow.from}, EndBadMemory},
+				{"running", grownG, []uint64{grow.from, entry["main.main"], entry["runtime.goexit"] + 1}, StopBottom},
+				{"scheduler", 0, []uint64{grow.from}, StopBottom},
+				{"damaged", 8, []uint64{grow.from}, StopBadMemory},
 			} {
 				s.put(grownM+uint64(grow.curg), c.curg)
 				w := CFIWalker{Modules: mods}
@@ -232,7 +232,7 @@ func TestGoSignalTrampoline(t *testing.T) {
 	w := CFIWalker{Modules: NewModules(Module{Start: 0x400000, End: 0x8000000, CFI: b.table()})}
 	dst := make([]Frame, 10)
 	n, end := w.Walk(dst, fpRegs(elf.EM_X86_64, entries["runtime.sigtramp"], 0x7000, 0), NewRanges(words(0x7000, frame...), words(0x8000, bottom)))
-	if got := pcs(dst[:n]); !slices.Equal(got, []uint64{entries["runtime.sigtramp"], tramp, main, bottom}) || end != EndBottom {
+	if got := pcs(dst[:n]); !slices.Equal(got, []uint64{entries["runtime.sigtramp"], tramp, main, bottom}) || end != StopBottom {
 		t.Errorf("got %#x %v", got, end)
 	}
 	if dst[1].Return {

@@ -126,42 +126,42 @@ func (b *cfiBuilder) goGrowRule(grow *goGrow) uint16 {
 	if b.machine == elf.EM_AARCH64 {
 		reg = 28
 	}
-	return b.intern(&cfiState{how: HowGo, cfa: rules.CFA{Kind: rules.CFAGrow, Reg: reg, Off: grow.curg, Off2: grow.bp}})
+	return b.intern(&cfiState{how: SourceGo, cfa: rules.CFA{Kind: rules.CFAGrow, Reg: reg, Off: grow.curg, Off2: grow.bp}})
 }
 
 // grow goes on at the function whose stack is too small, with the registers that
 // runtime.morestack kept. Without a current goroutine the scheduler has taken
 // over, and the stack ends.
-func (w *CFIWalker) grow(c *rules.CFA, mem Memory) End {
+func (w *CFIWalker) grow(c *rules.CFA, mem Memory) StopReason {
 	r := &w.regs
 	g, ok := r.Reg(int(c.Reg))
 	if !ok || g == 0 {
-		return EndNoRule
+		return StopNoRule
 	}
 	m, err := w.word(g+rules.GoMOfG, mem)
 	if err != nil {
-		return EndBadMemory
+		return StopBadMemory
 	}
 	g0, err := w.word(m+goG0OfM, mem)
 	if err != nil {
-		return EndBadMemory
+		return StopBadMemory
 	}
 	if g == g0 {
 		if g, err = w.word(m+uint64(c.Off), mem); err != nil {
-			return EndBadMemory
+			return StopBadMemory
 		}
 		if g == 0 {
-			return EndBottom
+			return StopBottom
 		}
 	}
 	sched := w.buf[:c.Off2+8-rules.GoSchedOfG]
 	if mem.ReadMemory(sched, g+rules.GoSchedOfG) != nil {
-		return EndBadMemory
+		return StopBadMemory
 	}
 	o := binary.LittleEndian
 	sp, pc := o.Uint64(sched), o.Uint64(sched[8:])
 	if pc == 0 {
-		return EndNoRule
+		return StopNoRule
 	}
 	r.Have = 1 << c.Reg
 	r.R[c.Reg] = g
@@ -172,5 +172,5 @@ func (w *CFIWalker) grow(c *rules.CFA, mem Memory) End {
 		r.Set(ARM64LR, o.Uint64(sched[len(sched)-16:]))
 	}
 	w.exact = true // it begins anew there
-	return EndUnknown
+	return StopUnknown
 }

@@ -23,7 +23,7 @@ type recordedKernel struct {
 	Memory         map[string]string
 	Rules          map[string]rules.ORC
 	Frames         []string
-	End            End
+	End            StopReason
 }
 
 func hexNumber(t *testing.T, s string) uint64 {

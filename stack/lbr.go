@@ -7,27 +7,27 @@ package stack
 // an ip of the kernel's, and 0 is to be given instead.
 //
 // The processor keeps 16 to 32 calls and only of the program's own code. Whether
-// there are more nobody knows: End is EndLimit with limit of them (what the
-// processor keeps, 0 if that is not known), else EndUnknown, and EndNone without
+// there are more nobody knows: End is StopLimit with limit of them (what the
+// processor keeps, 0 if that is not known), else StopUnknown, and StopNone without
 // any.
-func LBRFrames(dst []Frame, ip uint64, branches [][2]uint64, limit int) ([]Frame, End) {
+func LBRFrames(dst []Frame, ip uint64, branches [][2]uint64, limit int) ([]Frame, StopReason) {
 	const from, to = 0, 1
 	if ip == 0 && len(branches) > 0 {
 		ip = branches[0][to] // where the last call went
 	}
 	if ip == 0 {
-		return dst, EndNone
+		return dst, StopNone
 	}
-	dst = append(dst, Frame{PC: ip, How: HowRegs})
+	dst = append(dst, Frame{PC: ip, Source: SourceRegs})
 	for _, b := range branches {
 		if b[from] == 0 {
 			break
 		}
 		// The call's own address, not the one that it returns to.
-		dst = append(dst, Frame{PC: b[from], How: HowLBR})
+		dst = append(dst, Frame{PC: b[from], Source: SourceLBR})
 	}
 	if limit > 0 && len(branches) >= limit {
-		return dst, EndLimit
+		return dst, StopLimit
 	}
-	return dst, EndUnknown
+	return dst, StopUnknown
 }

@@ -79,14 +79,14 @@ func TestCFIWalkerMatchesGDB(t *testing.T) {
 					// OpenSSL's assembly has functions without call frame information that
 					// push nothing: the frame pointer is their caller's, whose caller it
 					// leads to. GDB reads the code.
-					if w.Name == "openssl" && n > 1 && dst[1].How == HowFP && len(want) == n+1 {
+					if w.Name == "openssl" && n > 1 && dst[1].Source == SourceFP && len(want) == n+1 {
 						want = slices.Delete(want, 1, 2)
 					}
 					if !slices.Equal(got, want) {
 						t.Errorf("%v after %d frames; gdb has %d\n got %#x\nwant %#x", end, n, len(want), got, want)
 						return
 					}
-					if end != EndBottom {
+					if end != StopBottom {
 						t.Errorf("%d frames as gdb has, but the end is %v", n, end)
 					}
 					same++

@@ -190,24 +190,24 @@ func TestORCWalker(t *testing.T) {
 		r    *Regs
 		mem  Memory
 		want []uint64
-		end  End
+		end  StopReason
 	}{
-		{"call", regs(0x110), mem(kaddr + 0x10), []uint64{0x110, 0x10}, EndBottom},
-		{"pushed_rbp", regs(0x210), mem(kstack+0x1018, kaddr+0x310, 0, kstack+0x1020, kaddr+0x10), []uint64{0x210, 0x310, 0x10}, EndBottom},
-		{"exception", regs(0x400), NewRanges(words(kstack+0x1000, ptregs...), words(kstack+0x12f8, kaddr+0x10)), []uint64{0x400, 0x800, 0x10}, EndBottom},
-		{"user", regs(0x400), mem(user...), []uint64{0x400}, EndBottom},
-		{"partial", regs(0x500), NewRanges(words(kstack+0x1000, kaddr+0x100, 0x10, 0, kstack+0x1100, 0), words(kstack+0x1100, kaddr+0x10)), []uint64{0x500, 0x100, 0x10}, EndBottom},
-		{"partial_user", regs(0x500), mem(0x400000, 0x33, 0, 0, 0), []uint64{0x500}, EndBottom},
-		{"undefined", regs(0x610), mem(1), []uint64{0x610}, EndNoRule},
-		{"other_stack", regs(0x710), NewRanges(words(kstack+0x1000, kstack-0x10000), words(kstack-0x10000, kaddr+0x10)), []uint64{0x710, 0x10}, EndBottom},
-		{"unknown_register", regs(0x810), mem(1), []uint64{0x810}, EndNoRule},
-		{"nonsense", regs(0x910), mem(1), []uint64{0x910}, EndNoRule},
-		{"no_progress", regs(0xa10), NewRanges(words(kstack+0xff8, kaddr+0xa10)), []uint64{0xa10}, EndLoop},
-		{"duplicate", regs(0xb10), mem(0, 0, kaddr+0x10), []uint64{0xb10, 0x10}, EndBottom},
-		{"no_memory", regs(0x110), mem(), []uint64{0x110}, EndBadMemory},
-		{"into_nowhere", regs(0x110), mem(0x1234), []uint64{0x110}, EndNoMapping},
-		{"null_call", fpRegs(elf.EM_X86_64, 0, kstack+0x1000, 0), mem(kaddr + 0x10), nil, EndBottom},
-		{"bpf_program", fpRegs(elf.EM_X86_64, kaddr+0x4000_0000, kstack+0x1000, kstack+0x1008), mem(0, 0, kaddr+0x10), nil, EndBottom},
+		{"call", regs(0x110), mem(kaddr + 0x10), []uint64{0x110, 0x10}, StopBottom},
+		{"pushed_rbp", regs(0x210), mem(kstack+0x1018, kaddr+0x310, 0, kstack+0x1020, kaddr+0x10), []uint64{0x210, 0x310, 0x10}, StopBottom},
+		{"exception", regs(0x400), NewRanges(words(kstack+0x1000, ptregs...), words(kstack+0x12f8, kaddr+0x10)), []uint64{0x400, 0x800, 0x10}, StopBottom},
+		{"user", regs(0x400), mem(user...), []uint64{0x400}, StopBottom},
+		{"partial", regs(0x500), NewRanges(words(kstack+0x1000, kaddr+0x100, 0x10, 0, kstack+0x1100, 0), words(kstack+0x1100, kaddr+0x10)), []uint64{0x500, 0x100, 0x10}, StopBottom},
+		{"partial_user", regs(0x500), mem(0x400000, 0x33, 0, 0, 0), []uint64{0x500}, StopBottom},
+		{"undefined", regs(0x610), mem(1), []uint64{0x610}, StopNoRule},
+		{"other_stack", regs(0x710), NewRanges(words(kstack+0x1000, kstack-0x10000), words(kstack-0x10000, kaddr+0x10)), []uint64{0x710, 0x10}, StopBottom},
+		{"unknown_register", regs(0x810), mem(1), []uint64{0x810}, StopNoRule},
+		{"nonsense", regs(0x910), mem(1), []uint64{0x910}, StopNoRule},
+		{"no_progress", regs(0xa10), NewRanges(words(kstack+0xff8, kaddr+0xa10)), []uint64{0xa10}, StopLoop},
+		{"duplicate", regs(0xb10), mem(0, 0, kaddr+0x10), []uint64{0xb10, 0x10}, StopBottom},
+		{"no_memory", regs(0x110), mem(), []uint64{0x110}, StopBadMemory},
+		{"into_nowhere", regs(0x110), mem(0x1234), []uint64{0x110}, StopNoMapping},
+		{"null_call", fpRegs(elf.EM_X86_64, 0, kstack+0x1000, 0), mem(kaddr + 0x10), nil, StopBottom},
+		{"bpf_program", fpRegs(elf.EM_X86_64, kaddr+0x4000_0000, kstack+0x1000, kstack+0x1008), mem(0, 0, kaddr+0x10), nil, StopBottom},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			w := ORCWalker{Tables: []*ORCTable{table}}
@@ -222,7 +222,7 @@ func TestORCWalker(t *testing.T) {
 			}
 		})
 	}
-	if _, end := (&ORCWalker{}).Walk(make([]Frame, 2), &Regs{Machine: elf.EM_AARCH64}, mem(1)); end != EndNone {
+	if _, end := (&ORCWalker{}).Walk(make([]Frame, 2), &Regs{Machine: elf.EM_AARCH64}, mem(1)); end != StopNone {
 		t.Errorf("arm64: %v", end)
 	}
 	w := ORCWalker{Tables: []*ORCTable{table}}
@@ -305,7 +305,7 @@ func FuzzReadORC(f *testing.F) {
 		}
 		w := ORCWalker{Tables: []*ORCTable{o.Table(0, 1<<32, 0, func(string) (uint64, bool) { return 0, true })}}
 		var frames [50]Frame
-		if _, end := w.Walk(frames[:], fpRegs(elf.EM_X86_64, 0x1008, 0, 0), MemoryRange{0, b}); end == EndUnknown {
+		if _, end := w.Walk(frames[:], fpRegs(elf.EM_X86_64, 0x1008, 0, 0), MemoryRange{0, b}); end == StopUnknown {
 			t.Fatal("no reason")
 		}
 	})

@@ -107,7 +107,7 @@ var _ Walker = (*ORCWalker)(nil)
 // ORCWalker walks kernel stacks of amd64 by ORC, as the kernel does itself
 // (arch/x86/kernel/unwind_orc.c): through interrupts and exceptions, from one of
 // the kernel's stacks to another, until the user's registers or the bottom of a
-// kernel thread's stack, which are both EndBottom. Code that no table covers (BPF
+// kernel thread's stack, which are both StopBottom. Code that no table covers (BPF
 // programs) is walked by frame pointer, as the kernel does.
 //
 // Return addresses that a kretprobe or the function graph tracer replaced are
@@ -132,51 +132,51 @@ var (
 )
 
 // Walk implements Walker.
-func (w *ORCWalker) Walk(dst []Frame, r *Regs, mem Memory) (int, End) {
+func (w *ORCWalker) Walk(dst []Frame, r *Regs, mem Memory) (int, StopReason) {
 	if r.Machine != elf.EM_X86_64 {
-		return 0, EndNone
+		return 0, StopNone
 	}
 	w.regs, w.exact = *r, true
 	return walk(dst, r, mem, w)
 }
 
 // caller implements stepper.
-func (w *ORCWalker) caller(_ *Frame, mem Memory) (Frame, End) {
+func (w *ORCWalker) caller(_ *Frame, mem Memory) (Frame, StopReason) {
 	how, end := w.step(mem)
-	return Frame{PC: w.regs.R[AMD64RIP], Return: !w.exact, How: how}, end
+	return Frame{PC: w.regs.R[AMD64RIP], Return: !w.exact, Source: how}, end
 }
 
-func (w *ORCWalker) rule(pc uint64) (*rules.ORC, How) {
+func (w *ORCWalker) rule(pc uint64) (*rules.ORC, FrameSource) {
 	if pc == 0 {
-		return &orcNull, HowGuess
+		return &orcNull, SourceGuess
 	}
 	if !w.exact {
 		pc--
 	}
 	for _, t := range w.Tables {
 		if r, ok := t.lookup(pc); ok {
-			return r, HowORC
+			return r, SourceORC
 		}
 	}
-	return &orcFP, HowFP
+	return &orcFP, SourceFP
 }
 
-func (w *ORCWalker) step(mem Memory) (How, End) {
+func (w *ORCWalker) step(mem Memory) (FrameSource, StopReason) {
 	rule, how := w.rule(w.regs.PC())
 	switch rule.Type {
 	case rules.ORCTypeEnd:
-		return how, EndBottom
+		return how, StopBottom
 	case rules.ORCTypeCall, rules.ORCTypeRegs, rules.ORCTypeRegsPartial:
 	default:
-		return how, EndNoRule
+		return how, StopNoRule
 	}
 	cfa, end := w.cfa(rule, mem)
-	if end != EndUnknown {
+	if end != StopUnknown {
 		return how, end
 	}
 	bp, known := w.regs.Reg(AMD64RBP)
 	oldSP := w.regs.SP()
-	if end := w.enter(rule, cfa, mem); end != EndUnknown {
+	if end := w.enter(rule, cfa, mem); end != StopUnknown {
 		return how, end
 	}
 	switch rule.BP {
@@ -191,24 +191,24 @@ func (w *ORCWalker) step(mem Memory) (How, End) {
 		}
 		v, ok := w.word(addr+uint64(int64(rule.BPOffset)), mem)
 		if !ok {
-			return how, EndBadMemory
+			return how, StopBadMemory
 		}
 		w.regs.SetFP(v)
 	default:
-		return how, EndNoRule
+		return how, StopNoRule
 	}
 	// On one stack it only goes up; stacks are 16 KiB, aligned.
 	if sp := w.regs.SP(); sp <= oldSP && sp/rules.ThreadSize == oldSP/rules.ThreadSize {
-		return how, EndLoop
+		return how, StopLoop
 	}
 	if w.regs.PC() < 1<<63 && w.regs.PC() != 0 {
-		return how, EndNoMapping
+		return how, StopNoMapping
 	}
-	return how, EndUnknown
+	return how, StopUnknown
 }
 
 // cfa computes the stack pointer before the call, or where the registers are.
-func (w *ORCWalker) cfa(rule *rules.ORC, mem Memory) (uint64, End) {
+func (w *ORCWalker) cfa(rule *rules.ORC, mem Memory) (uint64, StopReason) {
 	reg, indirect := 0, false
 	off := uint64(int64(rule.SPOffset))
 	switch rule.SP {
@@ -231,32 +231,32 @@ func (w *ORCWalker) cfa(rule *rules.ORC, mem Memory) (uint64, End) {
 	case rules.ORCAX:
 		reg, off = AMD64RAX, 0
 	default:
-		return 0, EndNoRule
+		return 0, StopNoRule
 	}
 	v, ok := w.regs.Reg(reg)
 	if !ok {
-		return 0, EndNoRule
+		return 0, StopNoRule
 	}
 	if !indirect {
-		return v + off, EndUnknown
+		return v + off, StopUnknown
 	}
 	if rule.SP == rules.ORCBPIndirect { // *(bp + offset); *(sp) + offset
 		v, off = v+off, 0
 	}
 	word, ok := w.word(v, mem)
 	if !ok {
-		return 0, EndBadMemory
+		return 0, StopBadMemory
 	}
-	return word + off, EndUnknown
+	return word + off, StopUnknown
 }
 
 // enter goes to the caller, or to what was interrupted.
-func (w *ORCWalker) enter(rule *rules.ORC, cfa uint64, mem Memory) End {
+func (w *ORCWalker) enter(rule *rules.ORC, cfa uint64, mem Memory) StopReason {
 	switch rule.Type {
 	case rules.ORCTypeCall:
 		ip, ok := w.word(cfa-8, mem)
 		if !ok {
-			return EndBadMemory
+			return StopBadMemory
 		}
 		if w.Return != nil {
 			ip = w.Return(ip, cfa-8)
@@ -266,10 +266,10 @@ func (w *ORCWalker) enter(rule *rules.ORC, cfa uint64, mem Memory) End {
 		w.regs.SetSP(cfa)
 	case rules.ORCTypeRegs:
 		if mem.ReadMemory(w.buf[:], cfa) != nil {
-			return EndBadMemory
+			return StopBadMemory
 		}
 		if binary.LittleEndian.Uint64(w.buf[rules.AMD64RegsCS:])&3 != 0 {
-			return EndBottom // the user's registers
+			return StopBottom // the user's registers
 		}
 		for i, n := range rules.KernelEntry {
 			if n >= 0 {
@@ -278,10 +278,10 @@ func (w *ORCWalker) enter(rule *rules.ORC, cfa uint64, mem Memory) End {
 		}
 	case rules.ORCTypeRegsPartial:
 		if mem.ReadMemory(w.buf[:40], cfa) != nil { // ip, cs, flags, sp, ss
-			return EndBadMemory
+			return StopBadMemory
 		}
 		if binary.LittleEndian.Uint64(w.buf[8:])&3 != 0 {
-			return EndBottom
+			return StopBottom
 		}
 		w.regs.SetPC(binary.LittleEndian.Uint64(w.buf[:]))
 		w.regs.SetSP(binary.LittleEndian.Uint64(w.buf[24:]))
@@ -289,7 +289,7 @@ func (w *ORCWalker) enter(rule *rules.ORC, cfa uint64, mem Memory) End {
 	// Layout 1 says it by the type; the others have a bit for the entry code,
 	// where it differs.
 	w.exact = rule.Signal
-	return EndUnknown
+	return StopUnknown
 }
 
 func (w *ORCWalker) word(addr uint64, mem Memory) (uint64, bool) {

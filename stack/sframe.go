@@ -18,7 +18,7 @@ var ErrNoSFrame = errors.New("no SFrame data")
 // OpenSFrame reads the .sframe section of the ELF file at path (SFrame format
 // versions 1 to 3, as binutils 2.40 and later write it) into the same table as
 // call frame information, for the same walkers; frames found by it say
-// HowSFrame. It knows the CFA, the frame pointer and the return address only.
+// SourceSFrame. It knows the CFA, the frame pointer and the return address only.
 // Functions with version 3's flexible rows (those that align their stack) are
 // left out and counted as bad.
 // The file is not used after OpenSFrame returns.
@@ -121,7 +121,7 @@ func parseSFrame(data []byte, addr, base uint64, room int64) (*CFITable, error) 
 		}
 	}
 	t := s.b.table()
-	t.how = HowSFrame
+	t.how = SourceSFrame
 	return t, nil
 }
 

@@ -1,52 +1,52 @@
 package stack
 
-// How says how a walker found a frame.
-type How uint8
+// FrameSource says how a walker found a frame.
+type FrameSource uint8
 
 // The ways a frame is found.
 const (
-	HowUnknown     How = iota
-	HowRegs            // the thread's own program counter: the leaf
-	HowFP              // a frame pointer
-	HowCFI             // call frame information: .eh_frame or .debug_frame
-	HowSFrame          // .sframe
-	HowORC             // the kernel's ORC tables
-	HowLBR             // a last branch record
-	HowGo              // Go's pclntab frame sizes
-	HowKernel          // the kernel's own walker: bpf_get_stack, perf call chain
-	HowInterpreter     // an interpreter's own frame (CPython)
-	HowGuess           // a scan of the stack; may be wrong
+	SourceUnknown     FrameSource = iota
+	SourceRegs                    // the thread's own program counter: the leaf
+	SourceFP                      // a frame pointer
+	SourceCFI                     // call frame information: .eh_frame or .debug_frame
+	SourceSFrame                  // .sframe
+	SourceORC                     // the kernel's ORC tables
+	SourceLBR                     // a last branch record
+	SourceGo                      // Go's pclntab frame sizes
+	SourceKernel                  // the kernel's own walker: bpf_get_stack, perf call chain
+	SourceInterpreter             // an interpreter's own frame (CPython)
+	SourceGuess                   // a scan of the stack; may be wrong
 )
 
-// End says why a stack has no further frame.
-type End uint8
+// StopReason says why a stack has no further frame.
+type StopReason uint8
 
-// The reasons. Only EndBottom is a whole stack.
+// The reasons. Only StopBottom is a whole stack.
 const (
-	EndUnknown   End = iota // the walker did not say
-	EndBottom               // the thread's start was reached
-	EndLimit                // the frame limit was reached; there are more
-	EndNoMapping            // a return address lies in no mapping
-	EndNoRule               // no unwind rule covers an address
-	EndBadMemory            // the memory that holds the next frame could not be read
-	EndLoop                 // the next frame is not further up: a corrupted stack
-	EndTruncated            // the captured part of the stack ended
-	EndSuspect              // the frame pointer chain broke off before the thread's start
-	EndNone                 // there is no such stack: a kernel thread has no user stack
-	EndFault                // the kernel's helper refused (an address it could not read)
+	StopUnknown   StopReason = iota // the walker did not say
+	StopBottom                      // the thread's start was reached
+	StopLimit                       // the frame limit was reached; there are more
+	StopNoMapping                   // a return address lies in no mapping
+	StopNoRule                      // no unwind rule covers an address
+	StopBadMemory                   // the memory that holds the next frame could not be read
+	StopLoop                        // the next frame is not further up: a corrupted stack
+	StopTruncated                   // the captured part of the stack ended
+	StopSuspect                     // the frame pointer chain broke off before the thread's start
+	StopNone                        // there is no such stack: a kernel thread has no user stack
+	StopFault                       // the kernel's helper refused (an address it could not read)
 )
 
 // Frame is one frame of a walked stack, innermost first.
 type Frame struct {
 	// PC is the address as found: the interrupted instruction in the leaf and
 	// below a signal, else a return address. Of an interpreted frame
-	// (HowInterpreter) it is the address of the code object.
+	// (SourceInterpreter) it is the address of the code object.
 	PC uint64
 	// Return is set where PC is a return address: the call it belongs to is
 	// the instruction before. See LookupPC.
 	Return bool
-	// How says how the frame was found.
-	How How
+	// Source says how the frame was found.
+	Source FrameSource
 	// Entry is set in an interpreted frame that native code entered the
 	// interpreter for; those inside it were called by interpreted code.
 	Entry bool
@@ -67,6 +67,6 @@ func (f Frame) LookupPC() uint64 {
 
 // Stack is a walked stack, innermost frame first, with the reason it ends.
 type Stack struct {
-	Frames []Frame // innermost first
-	End    End     // why there are no more
+	Frames  []Frame    // innermost first
+	Stopped StopReason // why there are no more
 }

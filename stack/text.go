@@ -5,45 +5,45 @@ import (
 )
 
 var howNames = [...]string{
-	HowUnknown: "unknown", HowRegs: "regs", HowFP: "fp", HowCFI: "cfi", HowSFrame: "sframe", HowORC: "orc", HowLBR: "lbr",
-	HowGo: "go", HowKernel: "kernel", HowInterpreter: "interpreter", HowGuess: "guess",
+	SourceUnknown: "unknown", SourceRegs: "regs", SourceFP: "fp", SourceCFI: "cfi", SourceSFrame: "sframe", SourceORC: "orc", SourceLBR: "lbr",
+	SourceGo: "go", SourceKernel: "kernel", SourceInterpreter: "interpreter", SourceGuess: "guess",
 }
 
 var endNames = [...]string{
-	EndUnknown: "unknown", EndBottom: "bottom", EndLimit: "limit", EndNoMapping: "no-mapping", EndNoRule: "no-rule",
-	EndBadMemory: "bad-memory", EndLoop: "loop", EndTruncated: "truncated", EndSuspect: "suspect", EndNone: "none",
-	EndFault: "fault",
+	StopUnknown: "unknown", StopBottom: "bottom", StopLimit: "limit", StopNoMapping: "no-mapping", StopNoRule: "no-rule",
+	StopBadMemory: "bad-memory", StopLoop: "loop", StopTruncated: "truncated", StopSuspect: "suspect", StopNone: "none",
+	StopFault: "fault",
 }
 
 // String is one lower-case word: "fp", "cfi".
-func (h How) String() string { return nameOf(howNames[:], "how", uint8(h)) }
+func (h FrameSource) String() string { return nameOf(howNames[:], "how", uint8(h)) }
 
 // MarshalText is String.
-func (h How) MarshalText() ([]byte, error) { return []byte(h.String()), nil }
+func (h FrameSource) MarshalText() ([]byte, error) { return []byte(h.String()), nil }
 
 // UnmarshalText accepts what MarshalText writes.
-func (h *How) UnmarshalText(b []byte) error {
+func (h *FrameSource) UnmarshalText(b []byte) error {
 	n, err := numberOf(howNames[:], "how", string(b))
-	*h = How(n)
+	*h = FrameSource(n)
 	return err
 }
 
 // String is one lower-case word: "bottom", "no-rule".
-func (e End) String() string { return nameOf(endNames[:], "end", uint8(e)) }
+func (e StopReason) String() string { return nameOf(endNames[:], "end", uint8(e)) }
 
 // MarshalText is String.
-func (e End) MarshalText() ([]byte, error) { return []byte(e.String()), nil }
+func (e StopReason) MarshalText() ([]byte, error) { return []byte(e.String()), nil }
 
 // UnmarshalText accepts what MarshalText writes.
-func (e *End) UnmarshalText(b []byte) error {
+func (e *StopReason) UnmarshalText(b []byte) error {
 	n, err := numberOf(endNames[:], "end", string(b))
-	*e = End(n)
+	*e = StopReason(n)
 	return err
 }
 
 // Whole reports whether a stack with this end lacks nothing: it reached the
 // thread's start, or there was none to walk.
-func (e End) Whole() bool { return e == EndBottom || e == EndNone }
+func (e StopReason) Whole() bool { return e == StopBottom || e == StopNone }
 
 func nameOf(names []string, kind string, n uint8) string {
 	if int(n) < len(names) {

@@ -3,21 +3,21 @@ package stack
 import "testing"
 
 func TestTextForms(t *testing.T) {
-	for h := How(0); h < 20; h++ {
+	for h := FrameSource(0); h < 20; h++ {
 		b, _ := h.MarshalText()
-		var back How
+		var back FrameSource
 		if err := back.UnmarshalText(b); err != nil || back != h {
 			t.Errorf("how %q: %v, %v", b, back, err)
 		}
 	}
-	for e := End(0); e < 20; e++ {
+	for e := StopReason(0); e < 20; e++ {
 		b, _ := e.MarshalText()
-		var back End
+		var back StopReason
 		if err := back.UnmarshalText(b); err != nil || back != e {
 			t.Errorf("end %q: %v, %v", b, back, err)
 		}
 	}
-	var h How
+	var h FrameSource
 	if h.UnmarshalText([]byte("nonsense")) == nil {
 		t.Error("nonsense accepted")
 	}

@@ -7,39 +7,39 @@ package stack
 // and ends after len(dst) frames whatever the memory holds. A Walker has scratch
 // space of its own: one goroutine at a time.
 type Walker interface {
-	Walk(dst []Frame, r *Regs, mem Memory) (int, End)
+	Walk(dst []Frame, r *Regs, mem Memory) (int, StopReason)
 }
 
 // stepper goes from frame to frame.
 type stepper interface {
-	// caller returns the frame that f was called from; EndUnknown says that there is
+	// caller returns the frame that f was called from; StopUnknown says that there is
 	// one. It may find out what f is only by looking at its caller, and changes f then.
-	caller(f *Frame, mem Memory) (Frame, End)
+	caller(f *Frame, mem Memory) (Frame, StopReason)
 }
 
-// begin writes the innermost frame; EndUnknown says that there is one.
-func begin(dst []Frame, r *Regs) (int, End) {
+// begin writes the innermost frame; StopUnknown says that there is one.
+func begin(dst []Frame, r *Regs) (int, StopReason) {
 	pc, ok := r.Reg(r.pcNum())
 	switch {
 	case !ok:
-		return 0, EndNone
+		return 0, StopNone
 	case len(dst) == 0:
-		return 0, EndLimit
+		return 0, StopLimit
 	}
-	dst[0] = Frame{PC: pc, How: HowRegs}
-	return 1, EndUnknown
+	dst[0] = Frame{PC: pc, Source: SourceRegs}
+	return 1, StopUnknown
 }
 
 // walk is the loop of the walkers.
-func walk(dst []Frame, r *Regs, mem Memory, s stepper) (int, End) {
+func walk(dst []Frame, r *Regs, mem Memory, s stepper) (int, StopReason) {
 	n, end := begin(dst, r)
-	for end == EndUnknown {
+	for end == StopUnknown {
 		var f Frame
 		f, end = s.caller(&dst[n-1], mem)
 		switch {
-		case end != EndUnknown:
+		case end != StopUnknown:
 		case n == len(dst):
-			end = EndLimit
+			end = StopLimit
 		default:
 			dst[n] = f
 			n++

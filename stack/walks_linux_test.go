@@ -254,11 +254,11 @@ func recordWalk(t *testing.T, pid, recursion int) (out *recordedWalk) {
 			want = want[:len(want)-1]
 		}
 		oracle := "gdb"
-		if end == EndNoRule && n < len(want) {
+		if end == StopNoRule && n < len(want) {
 			oracle, want = "gdb, which goes on by looking at the instructions", want[:n]
 		}
 		if i := slices.IndexFunc(dst[:n], func(f Frame) bool { m := mods.Find(f.PC); return m != nil && m.Name == "" }); recursion > 0 && i >= 0 && i < len(want) {
-			if most := repeated(dst[i:n]); most != recursion || end != EndBottom {
+			if most := repeated(dst[i:n]); most != recursion || end != StopBottom {
 				t.Logf("%v: the same return address %d times, want %d", end, most, recursion)
 				return
 			}

@@ -25,7 +25,7 @@ type recordedWalk struct {
 	Memory  []stacktest.Run
 	Modules []recordedModule
 	Frames  []uint64
-	End     End
+	End     StopReason
 }
 
 // recordedModule has the rules for single addresses of the file.
@@ -45,7 +45,7 @@ type recordedRule struct {
 }
 
 func (r recordedRule) rule() rules.Rule {
-	s := cfiState{how: How(r.CFA[0]), cfa: rules.CFA{Kind: rules.CFAKind(r.CFA[1]), Reg: uint8(r.CFA[2]), Off: r.CFA[3], Off2: r.CFA[4]}}
+	s := cfiState{how: FrameSource(r.CFA[0]), cfa: rules.CFA{Kind: rules.CFAKind(r.CFA[1]), Reg: uint8(r.CFA[2]), Off: r.CFA[3], Off2: r.CFA[4]}}
 	for _, v := range r.Saved {
 		s.setReg(uint64(v[0]), rules.RegRule{Kind: rules.RegKind(v[1]), Reg: uint8(v[2]), Off: v[3]})
 	}
@@ -58,7 +58,7 @@ func (m *recordedModule) table(t testing.TB, machine elf.Machine) *CFITable {
 		return nil
 	}
 	slices.SortFunc(m.Rules, func(a, b recordedRule) int { return int(int64(a.Addr) - int64(b.Addr)) })
-	tab := &CFITable{rules: rules.Table{Machine: machine, Base: m.Rules[0].Addr, Rules: make([]rules.Rule, 1)}, how: HowCFI}
+	tab := &CFITable{rules: rules.Table{Machine: machine, Base: m.Rules[0].Addr, Rules: make([]rules.Rule, 1)}, how: SourceCFI}
 	tab.rules.Rows = rules.PackRows(func(yield func(uint32, uint16) bool) {
 		for i, r := range m.Rules {
 			pc := uint32(r.Addr - tab.rules.Base)
@@ -161,7 +161,7 @@ func TestDamagedWalks(t *testing.T) {
 				was := [8]byte(word)
 				for _, v := range []uint64{0, ^uint64(0), regs.SP(), regs.PC(), r.Addr + uint64(at)} {
 					copy(word, words(0, v).Data)
-					if n, end := walker.Walk(dst[:], regs, mem); n == 0 || end == EndUnknown {
+					if n, end := walker.Walk(dst[:], regs, mem); n == 0 || end == StopUnknown {
 						t.Fatalf("%s: %#x at %#x: %d frames, no reason", name, v, r.Addr+uint64(at), n)
 					}
 				}

@@ -59,7 +59,7 @@ type options struct {
 type maps struct {
 	starts *action.Hash[request, uint64]
 	lats   *action.Hist[kind]
-	sums   *action.Number[kind]
+	sums   *action.Aggregate[kind]
 }
 
 func run(ctx context.Context, args []string, stdout io.Writer) error {

@@ -23,20 +23,20 @@ const maxFrames = 4096
 
 // thread is what is printed of a thread.
 type thread struct {
-	Core   string    `json:"core"`
-	TID    int       `json:"tid"`
-	Frames []frame   `json:"frames"`
-	Reason stack.End `json:"reason"`
+	Core   string           `json:"core"`
+	TID    int              `json:"tid"`
+	Frames []frame          `json:"frames"`
+	Reason stack.StopReason `json:"reason"`
 }
 
 type frame struct {
-	PC      string    `json:"pc"`
-	Name    string    `json:"name,omitempty"`
-	Inlined bool      `json:"inlined,omitempty"`
-	File    string    `json:"file,omitempty"`
-	Line    int       `json:"line,omitempty"`
-	Module  string    `json:"module,omitempty"`
-	How     stack.How `json:"how"`
+	PC      string            `json:"pc"`
+	Name    string            `json:"name,omitempty"`
+	Inlined bool              `json:"inlined,omitempty"`
+	File    string            `json:"file,omitempty"`
+	Line    int               `json:"line,omitempty"`
+	Module  string            `json:"module,omitempty"`
+	How     stack.FrameSource `json:"how"`
 }
 
 func run(args []string, stdout, stderr io.Writer) error {
@@ -89,7 +89,7 @@ func printCore(w, stderr io.Writer, path string, names *namer, asJSON, interpret
 		n, end := walker.Walk(frames, &t.Regs, c)
 		all := frames[:n]
 		if interp != nil {
-			all = withPython(all, t.TID, interp, end == stack.EndBottom, stderr)
+			all = withPython(all, t.TID, interp, end == stack.StopBottom, stderr)
 		}
 		out := thread{Core: path, TID: t.TID, Reason: end, Frames: names.name(all, mods, interp)}
 		if asJSON {
@@ -131,7 +131,7 @@ func printThread(w io.Writer, t *thread) {
 		}
 		escape.Fprintln(w)
 	}
-	if t.Reason != stack.EndBottom {
+	if t.Reason != stack.StopBottom {
 		escape.Fprintf(w, "     (the stack ends here: %v)\n", t.Reason)
 	}
 }
@@ -155,8 +155,8 @@ func (n *namer) close() {
 func (n *namer) name(frames []stack.Frame, mods *stack.Modules, interp *python.Interpreter) []frame {
 	var out []frame
 	for _, f := range frames {
-		one := frame{PC: fmt.Sprintf("0x%016x", f.PC), How: f.How}
-		if f.How == stack.HowInterpreter {
+		one := frame{PC: fmt.Sprintf("0x%016x", f.PC), How: f.Source}
+		if f.Source == stack.SourceInterpreter {
 			if code, err := interp.Code(f.PC); err == nil {
 				one.Name, one.File, one.Line = code.Name, code.File, int(f.Line)
 			}

@@ -64,7 +64,7 @@ func TestSleep(t *testing.T) {
 	if err := json.Unmarshal(lines.Bytes(), &got); err != nil {
 		t.Fatalf("%v: %s", err, lines.String())
 	}
-	if strconv.Itoa(got.TID) != pid || got.Reason != stack.EndBottom || len(got.Frames) < 4 || got.Frames[0].How != stack.HowRegs {
+	if strconv.Itoa(got.TID) != pid || got.Reason != stack.StopBottom || len(got.Frames) < 4 || got.Frames[0].How != stack.SourceRegs {
 		t.Errorf("%+v", got)
 	}
 	if n := strings.Count(text.String(), "\n#"); n != len(got.Frames) {

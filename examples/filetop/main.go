@@ -97,7 +97,7 @@ func parse(args []string, stdout io.Writer) (*options, error) {
 
 // programs add up at the kernel's functions or, where these cannot be had, at the
 // system calls.
-func (o *options) programs(sums *action.Number[file]) []*action.Program {
+func (o *options) programs(sums *action.Aggregate[file]) []*action.Program {
 	functions, calls := action.NewProgram("filetop"), action.NewProgram("filetop")
 	for i, does := range []string{"read", "write"} {
 		functions.On(probe.Fentry{Symbol: "vfs_" + does}, func(c *action.Ctx) {
@@ -117,7 +117,7 @@ func (o *options) programs(sums *action.Number[file]) []*action.Program {
 }
 
 // add has an action add to two sums of a file, of which sum is the first.
-func (o *options) add(c *action.Ctx, sums *action.Number[file], f action.Ptr, sum int, bytes action.Int) {
+func (o *options) add(c *action.Ctx, sums *action.Aggregate[file], f action.Ptr, sum int, bytes action.Int) {
 	kind := c.Let(f.Member("f_inode->i_mode").And(format))
 	if !*o.all {
 		c.ReturnUnless(kind.Eq(regular))
@@ -129,7 +129,7 @@ func (o *options) add(c *action.Ctx, sums *action.Number[file], f action.Ptr, su
 }
 
 // show prints the files of every interval.
-func (o *options) show(s *tool.Session, sums *action.Number[file]) error {
+func (o *options) show(s *tool.Session, sums *action.Aggregate[file]) error {
 	tab := s.Table("TID %-7d", "COMM %-16s", "READS %-6d", "WRITES %-6d", "R_Kb %-7d", "W_Kb %-7d", "T %-1s", "FILE %s")
 	return tool.EachSums(s, sums, func(now map[file]int64) error {
 		err := s.Loadavg()

@@ -205,7 +205,7 @@ func (o *options) print(w io.Writer, key string, h adder) error {
 		if err != nil {
 			return err
 		}
-		escape.Fprintf(w, "p%s %.0f (%d to %d)\n", strconv.FormatFloat(100*q, 'g', 6, 64), r.Value, r.Lo, r.Hi)
+		escape.Fprintf(w, "p%s %.0f (%d to %d)\n", strconv.FormatFloat(100*q, 'g', 6, 64), r.Value, r.Min, r.Max)
 	}
 	return nil
 }

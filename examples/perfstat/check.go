@@ -86,10 +86,10 @@ func printAbilities(w *bufio.Writer, title string, all []pmc.Ability) {
 			works = append(works, a.What)
 			continue
 		}
-		if not[a.Why] == nil {
-			reasons = append(reasons, a.Why)
+		if not[a.Reason] == nil {
+			reasons = append(reasons, a.Reason)
 		}
-		not[a.Why] = append(not[a.Why], a.What)
+		not[a.Reason] = append(not[a.Reason], a.What)
 	}
 	escape.Fprintf(w, "\n%s:\n", title)
 	if len(works) > 0 {

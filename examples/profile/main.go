@@ -128,7 +128,7 @@ func (o *options) target() probe.Target {
 func (o *options) attach(env *probe.Env) (*collect.Collector, error) {
 	return collect.Attach([]probe.Target{o.target()}, &collect.Options{
 		NoKernel: *o.user, NoUser: *o.kernel, PIDs: *o.pids, Comm: *o.comm, Env: env,
-		Idle: *o.idle, Self: *o.idle, // all of the time, or what others use of it
+		Idle: *o.idle, IncludeSelf: *o.idle, // all of the time, or what others use of it
 		Hold: len(*o.pids) > 0,
 	})
 }

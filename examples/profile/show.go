@@ -97,7 +97,7 @@ func count(p *profile.Profile) (c counts) {
 		}
 		if len(s.Frames) > 0 && s.Frames[len(s.Frames)-1].Kind != profile.FrameKernel {
 			c.User += n
-			if !s.End.Whole() {
+			if !s.Stopped.Whole() {
 				c.Truncated += n
 			}
 		}
@@ -107,12 +107,12 @@ func count(p *profile.Profile) (c counts) {
 
 // stackLine is a stack in -json; root first, like a folded line.
 type stackLine struct {
-	Type   string    `json:"type"`
-	PID    int       `json:"pid"`
-	Comm   string    `json:"comm"`
-	Count  int64     `json:"count"`
-	End    stack.End `json:"end"`
-	Frames []string  `json:"frames"`
+	Type   string           `json:"type"`
+	PID    int              `json:"pid"`
+	Comm   string           `json:"comm"`
+	Count  int64            `json:"count"`
+	End    stack.StopReason `json:"end"`
+	Frames []string         `json:"frames"`
 }
 
 // print writes the stacks, or the busiest functions by themselves and with what they
@@ -122,7 +122,7 @@ func (o *options) print(s *tool.Session, p *profile.Profile, folded *profile.Fol
 		for i := range p.Samples {
 			one := profile.Profile{Samples: p.Samples[i : i+1]}
 			for f := range one.Folded(&profile.FoldOptions{NoComm: true, Annotate: true}).All() {
-				s.JSON(stackLine{"stack", p.Samples[i].PID, p.Samples[i].Comm, f.Count, p.Samples[i].End, f.Frames})
+				s.JSON(stackLine{"stack", p.Samples[i].PID, p.Samples[i].Comm, f.Count, p.Samples[i].Stopped, f.Frames})
 			}
 		}
 		s.JSON(struct {

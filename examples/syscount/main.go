@@ -154,7 +154,7 @@ func count[K comparable](ctx context.Context, stdout io.Writer, t *tool.Tool, o 
 	}, p)
 }
 
-func show[K comparable](s *tool.Session, o options, by by[K], counts *action.Counter[K], times *action.Number[K]) error {
+func show[K comparable](s *tool.Session, o options, by by[K], counts *action.Counter[K], times *action.Aggregate[K]) error {
 	unit, per := "TIME(us) %14.3f", 1e3
 	if *o.millis {
 		unit, per = "TIME(ms) %14.3f", 1e6

@@ -72,7 +72,7 @@ func parse(args []string, stdout io.Writer) (*options, error) {
 }
 
 // functions counts at the kernel's functions.
-func (o *options) functions(bytes *action.Number[conn]) *action.Program {
+func (o *options) functions(bytes *action.Aggregate[conn]) *action.Program {
 	p := action.NewProgram("tcptop")
 	sending := action.NewPair[uint64]("sending", 0)
 	for _, name := range slices.Compact([]string{"tcp_sendmsg", o.Symbol("tcp_sendpage", "tcp_sendmsg")}) { // the latter before Linux 6.5
@@ -93,7 +93,7 @@ func (o *options) functions(bytes *action.Number[conn]) *action.Program {
 }
 
 // sockets counts at tracepoints of Linux 6.3.
-func (o *options) sockets(bytes *action.Number[conn]) *action.Program {
+func (o *options) sockets(bytes *action.Aggregate[conn]) *action.Program {
 	p := action.NewProgram("tcptop")
 	for sent, name := range []string{"sock_recv_length", "sock_send_length"} {
 		p.On(probe.Tracepoint{Group: "sock", Name: name}, func(c *action.Ctx) {
@@ -106,7 +106,7 @@ func (o *options) sockets(bytes *action.Number[conn]) *action.Program {
 }
 
 // add has an action add what a socket has sent or received.
-func (o *options) add(c *action.Ctx, bytes *action.Number[conn], sk action.Ptr, sent int, n action.Int) {
+func (o *options) add(c *action.Ctx, bytes *action.Aggregate[conn], sk action.Ptr, sent int, n action.Int) {
 	c.ReturnUnless(n.Gt(0))
 	port, peer := sk.Member("__sk_common.skc_num"), sk.Member("__sk_common.skc_dport").Bswap()
 	tool.SockAddrs(c, sk, o.versions, func(local, remote action.Tuple) {
@@ -115,7 +115,7 @@ func (o *options) add(c *action.Ctx, bytes *action.Number[conn], sk action.Ptr, 
 }
 
 // show prints the connections of every interval.
-func (o *options) show(s *tool.Session, bytes *action.Number[conn]) error {
+func (o *options) show(s *tool.Session, bytes *action.Aggregate[conn]) error {
 	tab := s.Table("PID %-7d", "COMM %-12.12s", "LADDR %-21s", "RADDR %-21s", "RX_KB %6d", "TX_KB %6d")
 	return tool.EachSums(s, bytes, func(sums map[conn]int64) error {
 		var err error

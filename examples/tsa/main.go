@@ -65,7 +65,7 @@ type follower struct {
 	*options
 	own, calls *action.Hash[uint32, uint32]
 	spans      *action.Hash[uint32, span]
-	times      *action.Number[spent]
+	times      *action.Aggregate[spent]
 }
 
 func run(ctx context.Context, args []string, stdout io.Writer) error {

@@ -20,7 +20,7 @@ func TestBreakpointsThatNeverFire(t *testing.T) {
 	if !errors.As(err, &no) || !strings.Contains(no.Hint, "never delivers") {
 		t.Errorf("breakpoints that never fire: %v", err)
 	}
-	if r := feature.Record(feature.Watchpoint)["watchpoint"]; r.State != feature.No || r.Why != no.Hint {
+	if r := feature.Record(feature.Watchpoint)["watchpoint"]; r.State != feature.No || r.Reason != no.Hint {
 		t.Errorf("recorded as %v", r)
 	}
 	t.Run("need", func(t *testing.T) {

@@ -23,9 +23,9 @@ const (
 // Result is a recorded outcome.
 type Result struct {
 	State State `json:"state"`
-	// Why is the hint of an outcome other than Yes: the cause, or what kept
+	// Reason is the hint of an outcome other than Yes: the cause, or what kept
 	// the probe from finding out.
-	Why string `json:"why,omitempty"`
+	Reason string `json:"why,omitempty"`
 }
 
 // Set is what was found out about one machine: plain data, keyed by feature
@@ -74,9 +74,9 @@ func (s Set) Test(f Feature) error {
 	case Yes:
 		return nil
 	case No:
-		return &UnsupportedError{Feature: f.String(), Since: f.Since(), Hint: r.Why}
+		return &UnsupportedError{Feature: f.String(), Since: f.Since(), Hint: r.Reason}
 	}
-	return &UnknownError{Feature: f.String(), Hint: r.Why}
+	return &UnknownError{Feature: f.String(), Hint: r.Reason}
 }
 
 // Has reports whether the feature is known to be there.
@@ -87,7 +87,7 @@ func (s Set) String() string {
 	var b strings.Builder
 	for _, name := range slices.Sorted(maps.Keys(s)) {
 		r := s[name]
-		line := fmt.Sprintf("%-22s %-7s %s", name, r.State, r.Why)
+		line := fmt.Sprintf("%-22s %-7s %s", name, r.State, r.Reason)
 		b.WriteString(strings.TrimRight(line, " "))
 		b.WriteByte('\n')
 	}

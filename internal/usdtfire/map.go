@@ -55,7 +55,24 @@ func (r Region) replace(off, size uintptr, prot, flags, fd int, fileOff int64) e
 // Memfd creates an anonymous file with the given contents that may be mapped
 // executable: with vm.memfd_noexec set, that must be asked for (MFD_EXEC, Linux
 // 6.3), and older kernels don't know the flag. The caller closes it.
+//
+// The number of its inode is none that a file with a lower descriptor has. bcc, and
+// bpftrace with it, know the file of a mapping by that number alone (bcc_proc.c: the
+// first descriptor that has it) and see no probes where it is another's: shortly after
+// a machine's start memfds have the numbers of the cgroup files that the Go runtime
+// keeps open.
 func Memfd(name string, b []byte) (int, error) {
+	const most = 64 // each has the next number
+	for try := 1; ; try++ {
+		fd, err := memfd(name, b)
+		if err != nil || try == most || !shadowed(fd) {
+			return fd, err
+		}
+		unix.Close(fd)
+	}
+}
+
+func memfd(name string, b []byte) (int, error) {
 	fd, err := unix.MemfdCreate(name, unix.MFD_CLOEXEC|unix.MFD_EXEC)
 	if errors.Is(err, unix.EINVAL) {
 		fd, err = unix.MemfdCreate(name, unix.MFD_CLOEXEC)
@@ -68,4 +85,18 @@ func Memfd(name string, b []byte) (int, error) {
 		return -1, fmt.Errorf("write %d bytes: %d, %w", len(b), n, err)
 	}
 	return fd, nil
+}
+
+// shadowed reports whether a lower descriptor is of an inode with the same number.
+func shadowed(fd int) bool {
+	var own, other unix.Stat_t
+	if unix.Fstat(fd, &own) != nil {
+		return false
+	}
+	for lower := range fd {
+		if unix.Fstat(lower, &other) == nil && other.Ino == own.Ino {
+			return true
+		}
+	}
+	return false
 }

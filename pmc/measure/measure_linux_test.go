@@ -27,7 +27,7 @@ func TestFunc(t *testing.T) {
 	Report(reporter(r), 1e6, m.Counts)
 	t.Log(r, m.GC)
 	instructions := pmc.Instructions()
-	instructions.ExcludeKernel, instructions.ExcludeHV = true, true
+	instructions.Exclude.Kernel, instructions.Exclude.HV = true, true
 	i, ok := m.Counts.Total(instructions)
 	if !ok {
 		return

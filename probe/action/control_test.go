@@ -191,7 +191,7 @@ func TestExtremesAreExact(t *testing.T) {
 }
 
 // values are a table's values by key.
-func values[K comparable, V any](t *testing.T, s *action.Session, open func(bpf.Handles) (mapx.Table[K, V], error)) map[K]V {
+func values[K comparable, V any](t *testing.T, s *action.Session, open func(bpf.Reader) (mapx.Table[K, V], error)) map[K]V {
 	t.Helper()
 	tab, err := open(s)
 	if err != nil {

@@ -26,7 +26,7 @@ import (
 
 // registers reads fields of the registers of a system call, and of its task,
 // through the raw tracepoint's typed argument.
-func registers(sum *action.Number[uint32], rounds int) *action.Program {
+func registers(sum *action.Aggregate[uint32], rounds int) *action.Program {
 	p := action.NewProgram("registers")
 	p.IncludeSelf = true
 	fields := []string{"di", "si", "dx", "sp", "ip", "flags", "cs", "orig_ax"}

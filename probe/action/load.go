@@ -12,9 +12,9 @@ import (
 	"github.com/borescope/borescope/probe/ir/bpf"
 )
 
-var _ bpf.Handles = (*bpf.Loaded)(nil)
+var _ bpf.Reader = (*bpf.Loaded)(nil)
 
-var _ bpf.Handles = (*bpf.Recorded)(nil)
+var _ bpf.Reader = (*bpf.Recorded)(nil)
 
 // Options say how Attach attaches. The zero value, and nil, is the default.
 type Options struct {
@@ -37,7 +37,7 @@ type Session struct {
 	before uint64 // guarded by mu
 }
 
-var _ bpf.Handles = (*Session)(nil)
+var _ bpf.Reader = (*Session)(nil)
 
 // Attach resolves the program's targets, compiles, loads and attaches it. The
 // caller closes the session; until then the probes fire. If the process ends,

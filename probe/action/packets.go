@@ -77,7 +77,7 @@ type PacketReader struct {
 }
 
 // Open opens the stream. The caller closes the reader.
-func (p *Packets) Open(s bpf.Handles) (*PacketReader, error) {
+func (p *Packets) Open(s bpf.Reader) (*PacketReader, error) {
 	in, err := bpf.OpenStream(s, p.m, time.Millisecond)
 	if err != nil {
 		return nil, fmt.Errorf("packets %s: %w", p.m.Name, err)

@@ -78,7 +78,7 @@ func (p *Pair[V]) Leave(c *Ctx, body func(v Int)) {
 }
 
 // Missed is how many returns had no entry.
-func (p *Pair[V]) Missed(s bpf.Handles) (uint64, error) {
+func (p *Pair[V]) Missed(s bpf.Reader) (uint64, error) {
 	t, err := p.miss.Table(s)
 	if err != nil {
 		return 0, err

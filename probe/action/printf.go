@@ -144,7 +144,7 @@ type LogReader struct {
 }
 
 // Open opens the stream. The caller closes the reader.
-func (l *Log) Open(s bpf.Handles) (*LogReader, error) {
+func (l *Log) Open(s bpf.Reader) (*LogReader, error) {
 	in, err := bpf.OpenStream(s, l.m, 0)
 	if err != nil {
 		return nil, fmt.Errorf("log %s: %w", l.m.Name, err)

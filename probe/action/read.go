@@ -23,7 +23,7 @@ type EventReader[T any] struct {
 
 // Open opens the stream. The caller closes the reader. There is one at a time: two
 // would take events away from each other.
-func (ev *Events[T]) Open(s bpf.Handles) (*EventReader[T], error) {
+func (ev *Events[T]) Open(s bpf.Reader) (*EventReader[T], error) {
 	in, err := bpf.OpenStream(s, ev.m, 0)
 	if err != nil {
 		return nil, fmt.Errorf("events %s: %w", ev.m.Name, err)

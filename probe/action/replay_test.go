@@ -50,7 +50,7 @@ func TestReplay(t *testing.T) {
 	if err := s.Detach(); err != nil {
 		t.Fatal(err)
 	}
-	read := func(h bpf.Handles, n int) []any {
+	read := func(h bpf.Reader, n int) []any {
 		t.Helper()
 		var out []any
 		add := func(v any, err error) {

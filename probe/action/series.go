@@ -26,6 +26,6 @@ func (s *Series[K]) Observe(c *Ctx, value any, key ...any) { s.add(c, lift(value
 
 // Table is the series by key: the intervals in which something was observed, in
 // order of time.
-func (s *Series[K]) Table(h bpf.Handles) (mapx.Table[K, []bpf.Point], error) {
+func (s *Series[K]) Table(h bpf.Reader) (mapx.Table[K, []bpf.Point], error) {
 	return bpf.SeriesTable[K](h, s.m)
 }

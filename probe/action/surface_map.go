@@ -145,7 +145,7 @@ func (h *Hash[K, V]) Len(c *Ctx) Int {
 }
 
 // Table is the map as a table of keys and values. A cell has one entry.
-func (h *Hash[K, V]) Table(s bpf.Handles) (mapx.Table[K, V], error) {
+func (h *Hash[K, V]) Table(s bpf.Reader) (mapx.Table[K, V], error) {
 	return bpf.HashTable[K, V](s, h.m)
 }
 
@@ -223,16 +223,16 @@ func (n *Counter[K]) Inc(c *Ctx, key ...any) { n.add(c, nil, key) }
 func (n *Counter[K]) Value(c *Ctx, key ...any) Int { return n.sumCPU(c, 0, key) }
 
 // Table is the counts by key.
-func (n *Counter[K]) Table(s bpf.Handles) (mapx.Table[K, uint64], error) {
+func (n *Counter[K]) Table(s bpf.Reader) (mapx.Table[K, uint64], error) {
 	return bpf.CountTable[K](s, n.m)
 }
 
-// Number sums values by key, or keeps the least or the greatest.
-type Number[K comparable] struct{ agg[K] }
+// Aggregate keeps one number for each key: the sum of values, the least or the greatest.
+type Aggregate[K comparable] struct{ agg[K] }
 
 // NewSum returns sums with room for entries keys.
-func NewSum[K comparable](name string, entries int) *Number[K] {
-	return &Number[K]{newAgg[K](name, ir.AggSum, entries)}
+func NewSum[K comparable](name string, entries int) *Aggregate[K] {
+	return &Aggregate[K]{newAgg[K](name, ir.AggSum, entries)}
 }
 
 // NewMin returns least values with room for entries keys (0: DefaultEntries).
@@ -240,21 +240,21 @@ func NewSum[K comparable](name string, entries int) *Number[K] {
 // kernels without atomic exchange (before Linux 5.12, on arm64 before 5.18): a value
 // that a program in an interrupt or NMI observes between two instructions of another
 // program's update of the same key on the same CPU may be overwritten.
-func NewMin[K comparable](name string, entries int) *Number[K] {
-	return &Number[K]{newAgg[K](name, ir.AggMin, entries)}
+func NewMin[K comparable](name string, entries int) *Aggregate[K] {
+	return &Aggregate[K]{newAgg[K](name, ir.AggMin, entries)}
 }
 
 // NewMax returns greatest values with room for entries keys; it is as exact as NewMin.
-func NewMax[K comparable](name string, entries int) *Number[K] {
-	return &Number[K]{newAgg[K](name, ir.AggMax, entries)}
+func NewMax[K comparable](name string, entries int) *Aggregate[K] {
+	return &Aggregate[K]{newAgg[K](name, ir.AggMax, entries)}
 }
 
 // Observe adds a value. Of a key that is a struct, pass the fields in order.
-func (n *Number[K]) Observe(c *Ctx, value any, key ...any) { n.add(c, lift(value), key) }
+func (n *Aggregate[K]) Observe(c *Ctx, value any, key ...any) { n.add(c, lift(value), key) }
 
 // Value is the sum, or the least or greatest value so far, over all CPUs, which
 // are read one after the other (Linux 5.19); 0 of nothing.
-func (n *Number[K]) Value(c *Ctx, key ...any) Int {
+func (n *Aggregate[K]) Value(c *Ctx, key ...any) Int {
 	if n.m.Agg == ir.AggSum {
 		return n.sumCPU(c, 0, key)
 	}
@@ -270,7 +270,7 @@ func (n *Number[K]) Value(c *Ctx, key ...any) Int {
 }
 
 // Table is the sums, or the least or greatest values, by key.
-func (n *Number[K]) Table(s bpf.Handles) (mapx.Table[K, int64], error) {
+func (n *Aggregate[K]) Table(s bpf.Reader) (mapx.Table[K, int64], error) {
 	return bpf.NumberTable[K](s, n.m)
 }
 
@@ -300,7 +300,7 @@ func (n *Summary[K]) Observe(c *Ctx, value any, key ...any) { n.add(c, lift(valu
 
 // Table is the summaries by key. A value that a probe was in the middle of
 // updating while it was copied is read again, for seconds at most: bpf.ErrTorn.
-func (n *Summary[K]) Table(s bpf.Handles) (mapx.Table[K, bpf.Stat], error) {
+func (n *Summary[K]) Table(s bpf.Reader) (mapx.Table[K, bpf.Stat], error) {
 	return bpf.StatTable[K](s, n.m)
 }
 
@@ -338,7 +338,7 @@ func NewLinearBy[K comparable](name string, entries int, lo, hi, step int64) *Hi
 func (h *Hist[K]) Observe(c *Ctx, value any, key ...any) { h.add(c, lift(value), key) }
 
 // Table is the histograms by key: the buckets that are not empty, ascending.
-func (h *Hist[K]) Table(s bpf.Handles) (mapx.Table[K, []bpf.Bucket], error) {
+func (h *Hist[K]) Table(s bpf.Reader) (mapx.Table[K, []bpf.Bucket], error) {
 	return bpf.HistTable[K](s, h.m)
 }
 

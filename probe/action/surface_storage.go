@@ -64,7 +64,7 @@ func (s *Storage[V]) Take(c *Ctx, found func(v Int), missing ...func()) {
 
 // OfThread reads the value of a thread, and says whether it has one. A thread
 // that is not the first of its process can be asked about since Linux 6.9.
-func (s *Storage[V]) OfThread(h bpf.Handles, tid int) (v V, ok bool, err error) {
+func (s *Storage[V]) OfThread(h bpf.Reader, tid int) (v V, ok bool, err error) {
 	fd, closeFD, err := kernel.OpenThread(tid)
 	if err != nil {
 		return v, false, fmt.Errorf("storage %s: thread %d: %w", s.h.m.Name, tid, err)
@@ -75,7 +75,7 @@ func (s *Storage[V]) OfThread(h bpf.Handles, tid int) (v V, ok bool, err error) 
 
 // OfCgroup reads the value of a cgroup, by its path in the file system, and says
 // whether it has one.
-func (s *Storage[V]) OfCgroup(h bpf.Handles, path string) (v V, ok bool, err error) {
+func (s *Storage[V]) OfCgroup(h bpf.Reader, path string) (v V, ok bool, err error) {
 	fd, closeFD, err := kernel.OpenCgroup(path)
 	if err != nil {
 		return v, false, fmt.Errorf("storage %s: %w", s.h.m.Name, err)

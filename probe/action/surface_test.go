@@ -263,7 +263,7 @@ func TestStackCounts(t *testing.T) {
 	}
 }
 
-func total[K comparable](t *testing.T, s bpf.Handles, c *action.Counter[K]) uint64 {
+func total[K comparable](t *testing.T, s bpf.Reader, c *action.Counter[K]) uint64 {
 	t.Helper()
 	tab, err := c.Table(s)
 	if err != nil {

@@ -14,7 +14,7 @@ func ExampleEnv_Supports() {
 		Release: "6.1.0-50-cloud-amd64",
 		Features: env.FeatureSet{ // or RecordFeatures, on that machine
 			"uprobe":       {State: "yes"},
-			"kprobe-multi": {State: "no", Why: "CONFIG_FPROBE is not set"},
+			"kprobe-multi": {State: "no", Reason: "CONFIG_FPROBE is not set"},
 		},
 	})
 	for _, name := range []string{"uprobe", "kprobe-multi", "uprobe-multi"} {

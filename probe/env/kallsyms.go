@@ -115,8 +115,8 @@ func (e *Env) Functions() (*kallsyms.Functions, error) { return e.syms() }
 // Traceable is a list of kernel functions that probes may be put on.
 type Traceable struct {
 	kallsyms.Traceable
-	// Why says that the list is not the kernel's own, and why; "" if it is.
-	Why string
+	// Reason says that the list is not the kernel's own, and why; "" if it is.
+	Reason string
 }
 
 // Traceable returns the functions that probes may be put on, which are looked for when
@@ -139,7 +139,7 @@ func (e *Env) loadTraceable() (*Traceable, error) {
 	if ferr != nil {
 		return nil, errors.Join(ferr, err)
 	}
-	t.Why = "functions in BTF and kallsyms, less the kprobe blacklist: available_filter_functions: " + feature.Reason(err)
+	t.Reason = "functions in BTF and kallsyms, less the kprobe blacklist: available_filter_functions: " + feature.Reason(err)
 	return t, nil
 }
 

@@ -37,7 +37,7 @@ func Counts[K comparable](s *Session, c *action.Counter[K]) (func() ([]mapx.Entr
 // Sums is Counts for numbers that only grow: sums of times or bytes. Where n has Flip, for
 // keys that come and go as connections do, what is read is removed and makes room, and no
 // update is lost.
-func Sums[K comparable](s *Session, n *action.Number[K]) (func() (map[K]int64, error), error) {
+func Sums[K comparable](s *Session, n *action.Aggregate[K]) (func() (map[K]int64, error), error) {
 	tab, err := n.Table(s)
 	if err != nil {
 		return nil, err
@@ -147,7 +147,7 @@ func log2(buckets []bpf.Bucket, k int) (*hist.Log2, error) {
 		return nil, err
 	}
 	for _, b := range buckets {
-		h.AddBucket(hist.Log2Index(b.Lo, k), b.Count)
+		h.AddBucket(hist.Log2Index(b.Min, k), b.Count)
 	}
 	return h, nil
 }

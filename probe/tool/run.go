@@ -183,7 +183,7 @@ func (r *programRun) replay(s *Session) error {
 	if err != nil {
 		return err
 	}
-	s.Handles = h
+	s.Reader = h
 	return nil
 }
 
@@ -191,7 +191,7 @@ func (r *programRun) open(s *Session) (err error) {
 	if r.Session, err = s.tool.attach(r.programs); err != nil {
 		return s.tool.explain(r.targets(), err)
 	}
-	s.Handles = r.Session
+	s.Reader = r.Session
 	return nil
 }
 
@@ -298,8 +298,8 @@ func (t *Tool) explainPlan(p *probe.Plan) {
 			more = fmt.Sprintf(" and %d more", len(pr.Sites)-1)
 		}
 		why := ""
-		if pr.Why != "" {
-			why = " (" + pr.Why + ")"
+		if pr.FallbackReason != "" {
+			why = " (" + pr.FallbackReason + ")"
 		}
 		t.verbosef("%s%s: by %v%s", pr.Sites[0].Target, more, pr.Method, why)
 	}

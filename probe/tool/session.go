@@ -15,10 +15,10 @@ import (
 )
 
 // Session is a run of a tool, live or replayed: what Run gives its body. It is an
-// bpf.Handles, from which maps and events are opened. It is used by one
+// bpf.Reader, from which maps and events are opened. It is used by one
 // goroutine.
 type Session struct {
-	bpf.Handles
+	bpf.Reader
 
 	tool    *Tool
 	ctx     context.Context

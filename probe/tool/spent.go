@@ -18,7 +18,7 @@ type Spent[K comparable] struct {
 	tool                       *Tool
 	label                      string
 	clock, nanos, counts, dist *bool
-	totals                     *action.Number[K]
+	totals                     *action.Aggregate[K]
 	hists                      *action.Hist[K]
 }
 

@@ -207,9 +207,9 @@ func keyOf(s *collect.Sample) sampleKey {
 	var b []byte
 	for _, s := range stacks {
 		for _, f := range s.Frames {
-			b = fmt.Appendf(b, "%x.%d,", f.PC, f.How)
+			b = fmt.Appendf(b, "%x.%d,", f.PC, f.Source)
 		}
-		b = fmt.Appendf(b, "%d/", s.End)
+		b = fmt.Appendf(b, "%d/", s.Stopped)
 	}
 	k.pcs = string(b)
 	return k

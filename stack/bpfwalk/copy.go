@@ -77,7 +77,7 @@ func (c *Copier) Instructions() asm.Instructions {
 		asm.Mov.Imm(asm.R1, 0),
 		asm.StoreMem(asm.R6, copyAddr, asm.R1, asm.DWord),
 		asm.StoreMem(asm.R6, copyLen, asm.R1, asm.Word),
-		asm.Mov.Imm(asm.R1, int32(stack.EndNone)),
+		asm.Mov.Imm(asm.R1, int32(stack.StopNone)),
 		asm.StoreMem(asm.R6, copyWhy, asm.R1, asm.Word),
 	)
 	g.readUserRegs(copyRegs, c.TaskStackOffset, "stack_copy_done")
@@ -90,7 +90,7 @@ func (c *Copier) Instructions() asm.Instructions {
 	}
 	g.add(
 		asm.StoreMem(asm.R6, copyAddr, asm.R8, asm.DWord),
-		asm.Mov.Imm(asm.R1, int32(stack.EndBadMemory)),
+		asm.Mov.Imm(asm.R1, int32(stack.StopBadMemory)),
 		asm.StoreMem(asm.R6, copyWhy, asm.R1, asm.Word),
 
 		// R7: what is left of the first page.
@@ -127,7 +127,7 @@ func (c *Copier) Instructions() asm.Instructions {
 		)
 	}
 	g.add(
-		asm.Mov.Imm(asm.R1, int32(stack.EndTruncated)),
+		asm.Mov.Imm(asm.R1, int32(stack.StopTruncated)),
 		asm.StoreMem(asm.R6, copyWhy, asm.R1, asm.Word),
 	)
 	g.label("stack_copy_done")
@@ -166,10 +166,10 @@ type CopiedStack struct {
 	// Memory is the stack, from a little below the stack pointer. It shares the
 	// state's bytes.
 	Memory stack.MemoryRange
-	// End is why a walk ends that needs memory beyond: EndTruncated if more could
-	// have been copied, EndBadMemory if the stack could not be read further, and
-	// EndNone if there is no user stack.
-	End stack.End
+	// Stopped is why a walk ends that needs memory beyond: StopTruncated if more could
+	// have been copied, StopBadMemory if the stack could not be read further, and
+	// StopNone if there is no user stack.
+	Stopped stack.StopReason
 
 	returns [maxRets]stack.ReturnProbe
 }
@@ -186,27 +186,27 @@ func (s *CopiedStack) Returns() []stack.ReturnProbe {
 
 // Walk walks the copied stack with w, whose Modules are those of the process
 // when it was copied. It sets w's Returns.
-func (s *CopiedStack) Walk(dst []stack.Frame, w *stack.CFIWalker) (int, stack.End) {
-	if s.End == stack.EndNone {
-		return 0, stack.EndNone
+func (s *CopiedStack) Walk(dst []stack.Frame, w *stack.CFIWalker) (int, stack.StopReason) {
+	if s.Stopped == stack.StopNone {
+		return 0, stack.StopNone
 	}
 	w.Returns = s.Returns()
 	n, end := w.Walk(dst, &s.Regs, &s.Memory)
-	if end == stack.EndBadMemory {
-		end = s.End
+	if end == stack.StopBadMemory {
+		end = s.Stopped
 	}
 	return n, end
 }
 
 // Decode reads a state, which may be cut off where the copied bytes end.
 func (c *Copier) Decode(state []byte) (s CopiedStack) {
-	s.End = stack.EndNone
+	s.Stopped = stack.StopNone
 	if len(state) < copyData {
 		return s
 	}
 	o := binary.NativeEndian
-	s.End = stack.End(o.Uint32(state[copyWhy:]))
-	if s.End == stack.EndNone {
+	s.Stopped = stack.StopReason(o.Uint32(state[copyWhy:]))
+	if s.Stopped == stack.StopNone {
 		return s
 	}
 	n := min(uint64(o.Uint32(state[copyLen:])), uint64(len(state)-copyData))

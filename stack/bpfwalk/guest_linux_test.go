@@ -93,7 +93,7 @@ func (b *bpfBench) checkSelf(t *testing.T, w *Walker, known bool) {
 	defer runtime.UnlockOSThread()
 	l := b.sample(t, 0, 999) // of this thread
 	spinning, whole, samples := 0, 0, 0
-	hows := make(map[stack.How]int)
+	hows := make(map[stack.FrameSource]int)
 	for deadline := time.Now().Add(20 * time.Second); spinning < 50 && time.Now().Before(deadline); {
 		spinHere()
 		for {
@@ -109,7 +109,7 @@ func (b *bpfBench) checkSelf(t *testing.T, w *Walker, known bool) {
 			}
 			if b.spinning(t, &s, hows) {
 				spinning++
-				if s.End == stack.EndBottom {
+				if s.Stopped == stack.StopBottom {
 					whole++
 				}
 			}
@@ -138,7 +138,7 @@ func drain(rd *ringbuf.Reader) {
 
 // spinning reports whether a stack has spinHere, and fails the test if it does
 // not then lead to the test's function.
-func (b *bpfBench) spinning(t *testing.T, s *Stack, hows map[stack.How]int) bool {
+func (b *bpfBench) spinning(t *testing.T, s *Stack, hows map[stack.FrameSource]int) bool {
 	t.Helper()
 	var names []string
 	for _, f := range s.Frames {
@@ -147,14 +147,14 @@ func (b *bpfBench) spinning(t *testing.T, s *Stack, hows map[stack.How]int) bool
 			name = fn.Name()
 		}
 		names = append(names, name)
-		hows[f.How]++
+		hows[f.Source]++
 	}
 	all := strings.Join(names, " ")
 	if !strings.Contains(all, "bpfwalk.spinHere") {
 		return false
 	}
 	if !strings.Contains(all, "testing.tRunner") {
-		t.Fatalf("%v: %s", s.End, all)
+		t.Fatalf("%v: %s", s.Stopped, all)
 	}
 	return true
 }

@@ -145,7 +145,7 @@ func (k *CopiedKernel) ReadMemory(dst []byte, addr uint64) error {
 }
 
 // Walk walks the copied stacks with w.
-func (k *CopiedKernel) Walk(dst []stack.Frame, w *stack.ORCWalker) (int, stack.End) {
+func (k *CopiedKernel) Walk(dst []stack.Frame, w *stack.ORCWalker) (int, stack.StopReason) {
 	return w.Walk(dst, &k.Regs, k)
 }
 

@@ -41,7 +41,7 @@ func TestCopiedKernel(t *testing.T) {
 	w := stack.ORCWalker{Tables: []*stack.ORCTable{orc.Table(stacktest.KernelCode, stacktest.KernelCode+0x2000, 0, nil)}}
 	var frames [8]stack.Frame
 	n, end := k.Walk(frames[:], &w)
-	if got, want := pcs(frames[:n]), []uint64{stacktest.KernelCode + 0x710, stacktest.KernelCode + 0x10}; !slices.Equal(got, want) || end != stack.EndBottom {
+	if got, want := pcs(frames[:n]), []uint64{stacktest.KernelCode + 0x710, stacktest.KernelCode + 0x10}; !slices.Equal(got, want) || end != stack.StopBottom {
 		t.Errorf("%#x %v, want %#x", got, end, want)
 	}
 	if allocs := testing.AllocsPerRun(100, func() { k.Walk(frames[:], &w) }); allocs != 0 {
@@ -49,13 +49,13 @@ func TestCopiedKernel(t *testing.T) {
 	}
 	for size := range kcData + kernelStep + 0x108 {
 		k := c.Decode(state[:size])
-		if m, end := k.Walk(frames[:], &w); end == stack.EndBottom || m > 1 {
+		if m, end := k.Walk(frames[:], &w); end == stack.StopBottom || m > 1 {
 			t.Fatalf("%d bytes: %d frames, %v", size, m, end)
 		}
 	}
 	clear(state[kcRegs:kcData])
 	k = c.Decode(state)
-	if n, end := k.Walk(frames[:], &w); n != 0 || end != stack.EndNone {
+	if n, end := k.Walk(frames[:], &w); n != 0 || end != stack.StopNone {
 		t.Errorf("in the program's own code: %d frames, %v", n, end)
 	}
 }

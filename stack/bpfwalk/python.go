@@ -271,7 +271,7 @@ func (g *bpfGen) pythonFrame(end, next string) {
 	g.add(asm.JEq.Imm(asm.R9, 0, end), asm.Ja.Label(next))
 	g.label("sp_limit")
 	g.add(
-		asm.Mov.Imm(asm.R1, int32(stack.EndLimit)),
+		asm.Mov.Imm(asm.R1, int32(stack.StopLimit)),
 		asm.StoreMem(asm.R6, stEnd, asm.R1, asm.Word),
 		asm.Ja.Label(end),
 	)

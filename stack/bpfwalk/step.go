@@ -510,15 +510,15 @@ func (g *bpfGen) ends() {
 	)
 	for _, e := range []struct {
 		label string
-		end   stack.End
+		end   stack.StopReason
 	}{
-		{"ss_norule", stack.EndNoRule},
-		{"ss_nomapping", stack.EndNoMapping},
-		{"ss_badmem", stack.EndBadMemory},
-		{"ss_loop", stack.EndLoop},
-		{"ss_limit", stack.EndLimit},
-		{"ss_bottom", stack.EndBottom},
-		{"ss_broken", stack.EndUnknown},
+		{"ss_norule", stack.StopNoRule},
+		{"ss_nomapping", stack.StopNoMapping},
+		{"ss_badmem", stack.StopBadMemory},
+		{"ss_loop", stack.StopLoop},
+		{"ss_limit", stack.StopLimit},
+		{"ss_bottom", stack.StopBottom},
+		{"ss_broken", stack.StopUnknown},
 	} {
 		g.label(e.label)
 		g.add(asm.Mov.Imm(asm.R1, int32(e.end)))

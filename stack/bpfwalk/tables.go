@@ -481,7 +481,7 @@ func encodeRule(m elf.Machine, r *rules.Rule) (b [bpfRuleSize]byte) {
 		switch s.Num {
 		case fp:
 			b[ruleFP] = bpfSaved(s.RegRule, fp)
-			if stack.How(r.How) == stack.HowGo && m == elf.EM_AARCH64 {
+			if stack.FrameSource(r.How) == stack.SourceGo && m == elf.EM_AARCH64 {
 				b[ruleFP] = bpfKept
 			}
 			o.PutUint32(b[ruleFPOff:], uint32(s.Off))

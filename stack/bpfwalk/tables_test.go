@@ -224,7 +224,7 @@ func TestWalkerInstructions(t *testing.T) {
 		}
 	}
 	w := Walker{MaxFrames: 3}
-	if s := w.Decode(nil, nil); s.End != stack.EndTruncated {
+	if s := w.Decode(nil, nil); s.Stopped != stack.StopTruncated {
 		t.Errorf("no state: %+v", s)
 	}
 	state := make([]byte, w.StateSize())
@@ -232,7 +232,7 @@ func TestWalkerInstructions(t *testing.T) {
 	for i, v := range []uint64{1<<63 | 0x10, 1<<62 | 0x20, 1<<63 | 0x30} {
 		binary.NativeEndian.PutUint64(state[stPCs+8*i:], v)
 	}
-	want := []stack.Frame{{PC: 0x10, Return: false, How: stack.HowRegs}, {PC: 0x20, Return: true, How: stack.HowFP}, {PC: 0x30, Return: false, How: stack.HowCFI}}
+	want := []stack.Frame{{PC: 0x10, Return: false, Source: stack.SourceRegs}, {PC: 0x20, Return: true, Source: stack.SourceFP}, {PC: 0x30, Return: false, Source: stack.SourceCFI}}
 	if s := w.Decode(nil, state); fmt.Sprint(s.Frames) != fmt.Sprint(want) {
 		t.Errorf("got %v want %v", s.Frames, want)
 	}

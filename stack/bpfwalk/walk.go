@@ -152,7 +152,7 @@ func (w *Walker) maxFrames() int {
 // Decode reads a state. It appends the frames to dst.
 func (w *Walker) Decode(dst []stack.Frame, state []byte) Stack {
 	if len(state) < stPCs {
-		return Stack{Stack: stack.Stack{Frames: dst, End: stack.EndTruncated}}
+		return Stack{Stack: stack.Stack{Frames: dst, Stopped: stack.StopTruncated}}
 	}
 	o := binary.NativeEndian
 	n := min(int(o.Uint32(state[stN:])), w.maxFrames(), (len(state)-stPCs)/8)
@@ -160,7 +160,7 @@ func (w *Walker) Decode(dst []stack.Frame, state []byte) Stack {
 		dst = append(dst, DecodeFrame(o.Uint64(state[stPCs+8*i:]), i == 0))
 	}
 	return Stack{
-		Stack:   stack.Stack{Frames: dst, End: stack.End(o.Uint32(state[stEnd:]))},
+		Stack:   stack.Stack{Frames: dst, Stopped: stack.StopReason(o.Uint32(state[stEnd:]))},
 		Unknown: o.Uint32(state[stFlags:])&bpfUnknownProcess != 0,
 	}
 }
@@ -169,14 +169,14 @@ func (w *Walker) Decode(dst []stack.Frame, state []byte) Stack {
 // say how it was found.
 func DecodeFrame(v uint64, innermost bool) stack.Frame {
 	pc := uint64(int64(v<<bpfTagBits) >> bpfTagBits) // [vsyscall] lies where the kernel does
-	f := stack.Frame{PC: pc, Return: v&bpfExact == 0, How: stack.HowCFI}
+	f := stack.Frame{PC: pc, Return: v&bpfExact == 0, Source: stack.SourceCFI}
 	switch {
 	case v&bpfInterpreted == bpfInterpreted:
-		f = stack.Frame{PC: pc, How: stack.HowInterpreter, Entry: v&bpfEntry != 0}
+		f = stack.Frame{PC: pc, Source: stack.SourceInterpreter, Entry: v&bpfEntry != 0}
 	case innermost:
-		f.How = stack.HowRegs
+		f.Source = stack.SourceRegs
 	case v&bpfByFP != 0:
-		f.How = stack.HowFP
+		f.Source = stack.SourceFP
 	}
 	return f
 }
@@ -345,14 +345,14 @@ const (
 )
 
 // userRegs finds the registers that the task entered the kernel with; tasks
-// that have none (kernel threads) end the walk with EndNone.
+// that have none (kernel threads) end the walk with StopNone.
 func (g *bpfGen) userRegs() {
 	g.readUserRegs(stBuf, g.w.TaskStackOffset, "stack_walk_none")
 	g.takeRegs(g.regsInEntry())
 	g.add(asm.Ja.Label("stack_walk_regs"))
 	g.label("stack_walk_none")
 	g.add(
-		asm.Mov.Imm(asm.R1, int32(stack.EndNone)),
+		asm.Mov.Imm(asm.R1, int32(stack.StopNone)),
 		asm.StoreMem(asm.R6, stEnd, asm.R1, asm.Word),
 		asm.Ja.Label("stack_walk_done"),
 	)

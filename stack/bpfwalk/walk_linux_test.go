@@ -306,7 +306,7 @@ func (b *bpfBench) compare(t *testing.T, w *Walker, cache *stack.CFICache, pid i
 		got := w.Decode(nil, raw)
 		samples++
 		frames += len(got.Frames)
-		if got.End == stack.EndBottom {
+		if got.Stopped == stack.StopBottom {
 			whole++
 		}
 		r := amd64Entry(raw[regsOff:])
@@ -317,13 +317,13 @@ func (b *bpfBench) compare(t *testing.T, w *Walker, cache *stack.CFICache, pid i
 			m, end = goWalker.Walk(dst[:], r, mem.stack)
 		}
 		want := dst[:m]
-		if end == stack.EndBadMemory && m <= len(got.Frames) { // the copy ends here
+		if end == stack.StopBadMemory && m <= len(got.Frames) { // the copy ends here
 			cut++
 			got.Frames = got.Frames[:m]
-			got.End = end
+			got.Stopped = end
 		}
-		if !slices.Equal(got.Frames, want) || got.End != end || got.Unknown {
-			t.Errorf("BPF %v %v\n Go %v %v", got.Frames, got.End, want, end)
+		if !slices.Equal(got.Frames, want) || got.Stopped != end || got.Unknown {
+			t.Errorf("BPF %v %v\n Go %v %v", got.Frames, got.Stopped, want, end)
 			if samples-same > 5 {
 				t.FailNow()
 			}
@@ -441,8 +441,8 @@ func TestWalkerUnknownProcess(t *testing.T) {
 			t.Fatal("the process is known")
 		}
 		for _, f := range s.Frames[1:] {
-			if f.How != stack.HowFP {
-				t.Fatalf("frame found by %v", f.How)
+			if f.Source != stack.SourceFP {
+				t.Fatalf("frame found by %v", f.Source)
 			}
 			if fn := runtime.FuncForPC(uintptr(f.LookupPC())); fn != nil && fn.Name() == "testing.tRunner" {
 				return // Go keeps frame pointers

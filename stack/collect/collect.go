@@ -30,8 +30,8 @@ type Options struct {
 	Comm string
 	// Idle keeps the samples of idle CPUs.
 	Idle bool
-	// Self keeps the samples of this process.
-	Self bool
+	// IncludeSelf keeps the samples of this process.
+	IncludeSelf bool
 	// PerThread counts each thread by itself.
 	PerThread bool
 	// MaxStacks is how many distinct stacks and combinations of them there is
@@ -194,7 +194,7 @@ func (o *Options) filter() (*filter, error) {
 		noKernel: o.NoKernel, noUser: o.NoUser, idle: o.Idle,
 		perThread: o.PerThread, pids: len(o.PIDs) > 0, comm: o.Comm, value: o.Value,
 	}
-	if !o.Self {
+	if !o.IncludeSelf {
 		f.self = uint32(os.Getpid())
 	}
 	return f, nil

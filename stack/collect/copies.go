@@ -334,20 +334,20 @@ func (c *Copies) parse(dst *Copy) error {
 		dst.Comm = string(name)
 	}
 	dst.Time = o.Uint64(b[copyTime:])
-	frames, end := dst.Kernel.Frames[:0], stack.EndNone
+	frames, end := dst.Kernel.Frames[:0], stack.StopNone
 	switch n := int64(o.Uint64(b[copyKernel:])); {
 	case n < 0:
-		end = stack.EndFault
+		end = stack.StopFault
 	case n > 0:
-		end = stack.EndBottom
+		end = stack.StopBottom
 		for i := range min(int(n/8), helperFrames) {
-			frames = append(frames, stack.Frame{PC: o.Uint64(b[copyPCs+8*i:]), Return: i > 0, How: stack.HowKernel})
+			frames = append(frames, stack.Frame{PC: o.Uint64(b[copyPCs+8*i:]), Return: i > 0, Source: stack.SourceKernel})
 		}
 		if len(frames) == helperFrames {
-			end = stack.EndLimit
+			end = stack.StopLimit
 		}
 	}
-	dst.Kernel = stack.Stack{Frames: frames, End: end}
+	dst.Kernel = stack.Stack{Frames: frames, Stopped: end}
 	if c.kernel != nil {
 		dst.Copied = c.kernel.Decode(b[copyState:])
 	} else {

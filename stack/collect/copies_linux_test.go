@@ -24,8 +24,8 @@ func TestCopies(t *testing.T) {
 	defer func() { sh.Process.Kill(); sh.Wait() }()
 	for name, c := range map[string]struct {
 		bytes int
-		end   stack.End
-	}{"whole": {64 << 10, stack.EndBottom}, "short": {4096, stack.EndTruncated}} {
+		end   stack.StopReason
+	}{"whole": {64 << 10, stack.StopBottom}, "short": {4096, stack.StopTruncated}} {
 		t.Run(name, func(t *testing.T) { copyShell(t, sh.Process.Pid, c.bytes, c.end) })
 	}
 }
@@ -49,13 +49,13 @@ func copyProcess(t *testing.T, pid, bytes int) (*collect.Copies, *stack.CFIWalke
 	return c, &stack.CFIWalker{Modules: mods}
 }
 
-func copyShell(t *testing.T, pid, bytes int, want stack.End) {
+func copyShell(t *testing.T, pid, bytes int, want stack.StopReason) {
 	c, w := copyProcess(t, pid, bytes)
 	frames := make([]stack.Frame, stack.MaxFrames)
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	var cp collect.Copy
-	ends := make(map[stack.End]int)
+	ends := make(map[stack.StopReason]int)
 	const all = 200
 	for range all {
 		if err := c.ReadInto(ctx, &cp); err != nil {
@@ -149,7 +149,7 @@ func TestCopiesPutReturnAddressesBack(t *testing.T) {
 		if err := c.ReadInto(ctx, &cp); err != nil {
 			t.Fatal(err)
 		}
-		if _, end := cp.User.Walk(frames, w); end == stack.EndBottom {
+		if _, end := cp.User.Walk(frames, w); end == stack.StopBottom {
 			whole++
 		}
 		probes += len(cp.User.Returns())

@@ -92,7 +92,7 @@ func goStacks(t *testing.T, name, function string) {
 	var whole, crossed, all uint64
 	for _, s := range walkedStacks(t, c, pid, 300) {
 		all += s.count
-		if s.End != stack.EndBottom {
+		if s.Stopped != stack.StopBottom {
 			continue
 		}
 		whole += s.count

@@ -160,7 +160,7 @@ func (s *orcScore) compare(t *testing.T, cp *collect.Copy) bool {
 		return slices.ContainsFunc(s.tables, func(t *stack.ORCTable) bool { return pc >= t.Start && pc < t.End })
 	}
 	switch text := slices.DeleteFunc(slices.Clone(got), func(pc uint64) bool { return !known(pc) }); {
-	case slices.Equal(got, want) && (end != stack.EndBadMemory || !known(got[n-1])):
+	case slices.Equal(got, want) && (end != stack.StopBadMemory || !known(got[n-1])):
 		s.same++
 		return true
 	case len(text) < len(got) && slices.Equal(text, want):
@@ -184,7 +184,7 @@ type recordedKernel struct {
 	Memory         map[string]string // words of the stacks by address, in hex
 	Rules          map[string]rules.ORC
 	Frames         []string
-	End            stack.End
+	End            stack.StopReason
 }
 
 func (r *kernelRecorder) add(cp *collect.Copy, tables []*stack.ORCTable) {
@@ -268,7 +268,7 @@ func TestKernelStacksReplay(t *testing.T) {
 		t.Fatal(err)
 	}
 	c, err := collect.AttachCopies([]probe.Target{probe.Perf{Freq: 999}}, &collect.CopyOptions{
-		Options: collect.Options{Idle: true, Self: true}, KernelStacks: true,
+		Options: collect.Options{Idle: true, IncludeSelf: true}, KernelStacks: true,
 	})
 	if err != nil {
 		testenv.SkipUnsupported(t, err)

@@ -43,7 +43,7 @@ type taskKey struct {
 	Comm [16]byte
 	// Program is the index of the plan's program that took the sample.
 	Program uint32
-	// UserEnd is userWalked plus the stack.End of a user stack that package
+	// UserEnd is userWalked plus the stack.StopReason of a user stack that package
 	// stack's walker walked, whose frames are in its form
 	// (stack.DecodeBPFFrame); 0 where the kernel's helper did.
 	UserEnd uint32

@@ -213,7 +213,7 @@ func TestTracepoint(t *testing.T) {
 		t.Errorf("announced %d/%d, %v, want process %d", pid, tid, err, w.cmd.Process.Pid)
 	}
 	for _, s := range finish(t, c) {
-		if s.TID == 0 || s.Kernel.End != stack.EndNone || len(s.Kernel.Frames) != 0 {
+		if s.TID == 0 || s.Kernel.Stopped != stack.StopNone || len(s.Kernel.Frames) != 0 {
 			t.Errorf("sample of thread %d with kernel stack %+v", s.TID, s.Kernel)
 		}
 	}
@@ -228,7 +228,7 @@ func TestSecondSight(t *testing.T) {
 	testenv.Need(t, testenv.Root, testenv.Tracepoint("syscalls", "sys_enter_getppid"))
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	c := attach(t, probe.Tracepoint{Group: "syscalls", Name: "sys_enter_getppid"}, &collect.Options{PIDs: []int{os.Getpid()}, Self: true})
+	c := attach(t, probe.Tracepoint{Group: "syscalls", Name: "sys_enter_getppid"}, &collect.Options{PIDs: []int{os.Getpid()}, IncludeSelf: true})
 	for i, s := range []struct{ calls, want int }{{1, 1}, {23, 1}, {23, 0}} {
 		for range s.calls {
 			os.Getppid()
@@ -273,7 +273,7 @@ func TestLossIsCounted(t *testing.T) {
 	}
 	// By period: kernel.perf_event_max_sample_rate, which bounds frequencies,
 	// falls on slow machines.
-	c := attach(t, probe.Perf{Event: clock, Period: 200_000}, &collect.Options{MaxStacks: 1, Idle: true, Self: true})
+	c := attach(t, probe.Perf{Event: clock, Period: 200_000}, &collect.Options{MaxStacks: 1, Idle: true, IncludeSelf: true})
 	defer c.Close()
 	for lost := uint64(0); lost == 0; {
 		for range 100 {
@@ -301,7 +301,7 @@ func TestValueOfPeriod(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := attach(t, probe.Perf{Event: faults, Period: 7}, &collect.Options{Self: true, Value: "sample_period"})
+	c := attach(t, probe.Perf{Event: faults, Period: 7}, &collect.Options{IncludeSelf: true, Value: "sample_period"})
 	defer c.Close()
 	const pages = 7 * 64
 	mem, err := unix.Mmap(-1, 0, pages*os.Getpagesize(), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
@@ -385,7 +385,7 @@ func TestLoadWalker(t *testing.T) {
 	}
 	w.work()
 	for _, s := range finish(t, c) {
-		if len(s.User.Frames) == 0 || s.User.Frames[0].How != stack.HowRegs {
+		if len(s.User.Frames) == 0 || s.User.Frames[0].Source != stack.SourceRegs {
 			t.Errorf("user stack %+v, want one of the walker's", s.User)
 		}
 	}
@@ -404,7 +404,7 @@ func TestWalkerSeesWholeStacks(t *testing.T) {
 	var whole, all uint64
 	for _, s := range walkedStacks(t, c, sh.Process.Pid, 300) {
 		all += s.count
-		if s.End == stack.EndBottom {
+		if s.Stopped == stack.StopBottom {
 			whole += s.count
 		}
 	}
@@ -490,7 +490,7 @@ func TestHold(t *testing.T) {
 		all, helper = 0, 0
 		for _, s := range samples {
 			all += s.Count
-			if s.User.End == stack.EndUnknown {
+			if s.User.Stopped == stack.StopUnknown {
 				helper += s.Count
 			}
 		}
@@ -577,7 +577,7 @@ func TestWalkerPutsReturnAddressesBack(t *testing.T) {
 	for _, s := range walkedStacks(t, c, pid, 100) {
 		all += s.count
 		frames += s.count * uint64(len(s.Frames))
-		if s.End == stack.EndBottom {
+		if s.Stopped == stack.StopBottom {
 			whole += s.count
 		}
 	}

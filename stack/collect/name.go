@@ -60,7 +60,7 @@ func (n *Namer) Samples(in []Sample) []profile.Sample {
 			frames = append(n.waker(w), frames...)
 		}
 		out = append(out, profile.Sample{
-			Frames: frames, Values: []int64{int64(s.Count), s.Value}, Comm: s.Comm, PID: s.PID, TID: s.TID, End: end,
+			Frames: frames, Values: []int64{int64(s.Count), s.Value}, Comm: s.Comm, PID: s.PID, TID: s.TID, Stopped: end,
 		})
 	}
 	return out
@@ -74,9 +74,9 @@ func (n *Namer) named(pid int, kernel, user *stack.Stack) []*profile.NamedFrame 
 		out = append(out, n.frames[place{kernelPID, lookupPC(f)}])
 	}
 	frames := user.Frames
-	if len(frames) > 0 && frames[len(frames)-1].How == stack.HowInterpreter {
+	if len(frames) > 0 && frames[len(frames)-1].Source == stack.SourceInterpreter {
 		inLoop := func(f stack.Frame) bool { return isFunction(n.frames[place{pid, lookupPC(f)}], pythonLoop) }
-		frames = python.Merge(nil, frames, user.End == stack.EndBottom, inLoop)
+		frames = python.Merge(nil, frames, user.Stopped == stack.StopBottom, inLoop)
 	}
 	for _, f := range frames {
 		if named := n.frames[place{pid, lookupPC(f)}]; !isFunction(named, pythonShim) {
@@ -208,17 +208,17 @@ func (n *Namer) mapping(m profile.Mapping) *profile.Mapping {
 }
 
 // ending says why a sample's stack ends.
-func ending(s *Sample, frames []*profile.NamedFrame) stack.End {
+func ending(s *Sample, frames []*profile.NamedFrame) stack.StopReason {
 	if len(s.User.Frames) == 0 {
-		return s.Kernel.End
+		return s.Kernel.Stopped
 	}
 	if len(frames) > 0 && slices.ContainsFunc(frames[len(frames)-1].Functions, startsThread) {
-		return stack.EndBottom
+		return stack.StopBottom
 	}
-	if s.User.End == stack.EndUnknown {
-		return stack.EndSuspect
+	if s.User.Stopped == stack.StopUnknown {
+		return stack.StopSuspect
 	}
-	return s.User.End
+	return s.User.Stopped
 }
 
 // startsThread reports whether a thread's outermost frame may be of that function.

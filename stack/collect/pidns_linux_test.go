@@ -77,10 +77,10 @@ func TestInPIDNamespace(t *testing.T) {
 	const me, stranger = 1, 0
 	a, b := beside.cmd.Process.Pid, below.cmd.Process.Pid
 	add(&collect.Options{}, map[int]uint64{a: workload, b: workload, stranger: workload})
-	add(&collect.Options{Self: true}, map[int]uint64{me: workload, a: workload, b: workload, stranger: workload})
+	add(&collect.Options{IncludeSelf: true}, map[int]uint64{me: workload, a: workload, b: workload, stranger: workload})
 	add(&collect.Options{PIDs: []int{a}}, map[int]uint64{a: workload})
 	add(&collect.Options{PIDs: []int{b}}, map[int]uint64{b: workload})
-	add(&collect.Options{PIDs: []int{me}, Self: true}, map[int]uint64{me: workload})
+	add(&collect.Options{PIDs: []int{me}, IncludeSelf: true}, map[int]uint64{me: workload})
 	add(&collect.Options{PIDs: []int{me}}, map[int]uint64{})
 	add(&collect.Options{PIDs: []int{a, b}, Hold: true}, map[int]uint64{a: workload, b: workload})
 	walker := all[len(all)-1]
@@ -104,7 +104,7 @@ func TestInPIDNamespace(t *testing.T) {
 				s.PID = stranger
 			}
 			got[s.PID] += s.Count
-			if c == walker && walks && runtime.GOARCH == "amd64" && (len(s.User.Frames) == 0 || s.User.Frames[0].How != stack.HowRegs || s.User.End != stack.EndBottom) {
+			if c == walker && walks && runtime.GOARCH == "amd64" && (len(s.User.Frames) == 0 || s.User.Frames[0].Source != stack.SourceRegs || s.User.Stopped != stack.StopBottom) {
 				t.Errorf("user stack %+v, want one of the walker's", s.User)
 			}
 		}

@@ -18,7 +18,7 @@ const interpretedTag = 1 << 62
 
 // lookupPC is the address to name a frame by.
 func lookupPC(f stack.Frame) uint64 {
-	if f.How == stack.HowInterpreter {
+	if f.Source == stack.SourceInterpreter {
 		return f.PC | interpretedTag
 	}
 	return f.LookupPC()

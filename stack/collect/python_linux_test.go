@@ -129,7 +129,7 @@ func pythonCounts(t *testing.T, c *collect.Collector, pid int) map[string]int64 
 		var names []string
 		loops, entries := 0, 0
 		for _, f := range s.User.Frames {
-			if f.How != stack.HowInterpreter {
+			if f.Source != stack.SourceInterpreter {
 				if p.InLoop(f.LookupPC()) {
 					loops++
 				}
@@ -145,8 +145,8 @@ func pythonCounts(t *testing.T, c *collect.Collector, pid int) map[string]int64 
 				names = append(names, fmt.Sprintf("%s:%d", code.Name, code.FirstLine))
 			}
 		}
-		if s.User.End != stack.EndBottom || loops != entries {
-			t.Errorf("%d loops, %d entries, %v: %s", loops, entries, s.User.End, strings.Join(names, ";"))
+		if s.User.Stopped != stack.StopBottom || loops != entries {
+			t.Errorf("%d loops, %d entries, %v: %s", loops, entries, s.User.Stopped, strings.Join(names, ";"))
 		}
 		got[strings.Join(names, ";")] += int64(s.Count)
 	}

@@ -25,7 +25,7 @@ type Sample struct {
 	// Kernel and User are the stacks, innermost frame first. A kernel stack
 	// ends at the bottom or at the frame limit. Of a user stack that the kernel
 	// walked by frame pointers nobody knows whether it reached the thread's
-	// start, so its End is EndUnknown, EndLimit, or EndFault where there is none
+	// start, so its End is StopUnknown, StopLimit, or StopFault where there is none
 	// to walk; after LoadWalker it is what the walker found.
 	Kernel, User stack.Stack
 	// Count is the number of samples: of events, or of waits.
@@ -107,7 +107,7 @@ func samples(totals []mapx.Entry[waitKey, Total], stacks *segments) []Sample {
 			TID:     int(k.TID),
 			Comm:    commString(k.Comm[:]),
 			Program: int(k.Program),
-			Kernel:  helperStack(stacks, k.Kernel, stack.EndBottom),
+			Kernel:  helperStack(stacks, k.Kernel, stack.StopBottom),
 			User:    userStack(stacks, k),
 			Count:   totals[i].Value.Count,
 			Value:   totals[i].Value.Sum,
@@ -117,7 +117,7 @@ func samples(totals []mapx.Entry[waitKey, Total], stacks *segments) []Sample {
 				PID:    int(w.PID),
 				TID:    int(w.TID),
 				Comm:   commString(w.Comm[:]),
-				Kernel: helperStack(stacks, w.Kernel, stack.EndBottom),
+				Kernel: helperStack(stacks, w.Kernel, stack.StopBottom),
 				User:   userStack(stacks, w),
 			}
 		}
@@ -139,17 +139,17 @@ func cut(b []byte) []byte {
 
 // helperStack is a stack that the kernel walked. whole is the reason given for
 // one that ends before the frame limit.
-func helperStack(stacks *segments, id stackID, whole stack.End) stack.Stack {
+func helperStack(stacks *segments, id stackID, whole stack.StopReason) stack.Stack {
 	pcs, end := stacks.addresses(id)
-	if end != stack.EndUnknown {
-		return stack.Stack{End: end}
+	if end != stack.StopUnknown {
+		return stack.Stack{Stopped: end}
 	}
-	s := stack.Stack{Frames: make([]stack.Frame, 0, len(pcs)), End: whole}
+	s := stack.Stack{Frames: make([]stack.Frame, 0, len(pcs)), Stopped: whole}
 	for i, pc := range pcs {
-		s.Frames = append(s.Frames, stack.Frame{PC: pc, Return: i > 0, How: stack.HowKernel})
+		s.Frames = append(s.Frames, stack.Frame{PC: pc, Return: i > 0, Source: stack.SourceKernel})
 	}
 	if len(pcs) == helperFrames {
-		s.End = stack.EndLimit
+		s.Stopped = stack.StopLimit
 	}
 	return s
 }
@@ -157,13 +157,13 @@ func helperStack(stacks *segments, id stackID, whole stack.End) stack.Stack {
 // userStack is the user stack of a key, whoever walked it.
 func userStack(stacks *segments, k *taskKey) stack.Stack {
 	if k.UserEnd == 0 {
-		return helperStack(stacks, k.User, stack.EndUnknown)
+		return helperStack(stacks, k.User, stack.StopUnknown)
 	}
 	pcs, end := stacks.addresses(k.User)
-	if end != stack.EndUnknown {
-		return stack.Stack{End: end}
+	if end != stack.StopUnknown {
+		return stack.Stack{Stopped: end}
 	}
-	s := stack.Stack{Frames: make([]stack.Frame, 0, len(pcs)), End: stack.End(k.UserEnd &^ userWalked)}
+	s := stack.Stack{Frames: make([]stack.Frame, 0, len(pcs)), Stopped: stack.StopReason(k.UserEnd &^ userWalked)}
 	for i, v := range pcs {
 		s.Frames = append(s.Frames, bpfwalk.DecodeFrame(v, i == 0))
 	}
@@ -172,12 +172,12 @@ func userStack(stacks *segments, k *taskKey) stack.Stack {
 
 // addresses puts a stack together from its segments, innermost first. If there
 // is none, it says why.
-func (g *segments) addresses(id stackID) (pcs []uint64, none stack.End) {
+func (g *segments) addresses(id stackID) (pcs []uint64, none stack.StopReason) {
 	switch {
 	case id < 0:
-		return nil, stack.EndFault
+		return nil, stack.StopFault
 	case id == 0:
-		return nil, stack.EndNone
+		return nil, stack.StopNone
 	}
 	// Segments are linked from the outside in, and a corrupt recording may
 	// link them in a circle.
@@ -186,7 +186,7 @@ func (g *segments) addresses(id stackID) (pcs []uint64, none stack.End) {
 	for next := uint64(id); next != 0; n++ {
 		seg, ok := g.byID[next]
 		if !ok || n == len(chain) {
-			return nil, stack.EndBadMemory
+			return nil, stack.StopBadMemory
 		}
 		chain[n] = seg
 		total += len(seg.pcs)
@@ -196,7 +196,7 @@ func (g *segments) addresses(id stackID) (pcs []uint64, none stack.End) {
 	for i := n - 1; i >= 0; i-- {
 		pcs = append(pcs, chain[i].pcs...)
 	}
-	return pcs, stack.EndUnknown
+	return pcs, stack.StopUnknown
 }
 
 func compare(a, b Sample) int {

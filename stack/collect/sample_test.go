@@ -58,13 +58,13 @@ func TestSamplesJoinsSegments(t *testing.T) {
 		if f := got[0].User.Frames; f[0].Return || n > 1 && !f[1].Return {
 			t.Errorf("%d frames: the leaf is no return address, all others are: %+v", n, f[:min(n, 2)])
 		}
-		want := stack.EndUnknown
+		want := stack.StopUnknown
 		if n == helperFrames {
-			want = stack.EndLimit
+			want = stack.StopLimit
 		}
-		if got[0].User.End != want || got[0].Kernel.End != stack.EndFault {
+		if got[0].User.Stopped != want || got[0].Kernel.Stopped != stack.StopFault {
 			t.Errorf("%d frames: ends %v and %v, want %v and %v",
-				n, got[0].User.End, got[0].Kernel.End, want, stack.EndFault)
+				n, got[0].User.Stopped, got[0].Kernel.Stopped, want, stack.StopFault)
 		}
 	}
 }
@@ -78,8 +78,8 @@ func TestSamplesOfBrokenSegments(t *testing.T) {
 	for name, segs := range map[string][]mapx.Entry[segment, uint64]{"missing": nil, "circle": loop} {
 		counts := []mapx.Entry[waitKey, Total]{{Key: waitKey{Task: taskKey{User: 1}}}}
 		got := joined(counts, segs)
-		if len(got) != 1 || got[0].User.End != stack.EndBadMemory || len(got[0].User.Frames) != 0 {
-			t.Errorf("%s: got %+v, want no frames and EndBadMemory", name, got)
+		if len(got) != 1 || got[0].User.Stopped != stack.StopBadMemory || len(got[0].User.Frames) != 0 {
+			t.Errorf("%s: got %+v, want no frames and StopBadMemory", name, got)
 		}
 	}
 }

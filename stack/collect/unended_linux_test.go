@@ -20,7 +20,7 @@ func TestUnended(t *testing.T) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	o := &WaitOptions{Min: 20 * time.Millisecond, States: Interruptible}
-	o.Self, o.PIDs, o.PerThread = true, []int{os.Getpid()}, true
+	o.IncludeSelf, o.PIDs, o.PerThread = true, []int{os.Getpid()}, true
 	begin := time.Now()
 	c, err := AttachWaits(OffCPU, o)
 	if err != nil {

@@ -212,7 +212,7 @@ func TestWaitsWithWalker(t *testing.T) {
 		if s.Waker == nil || len(s.User.Frames) == 0 || len(s.Waker.User.Frames) == 0 {
 			t.Fatalf("a stack is missing: %+v", s)
 		}
-		if s.User.Frames[0].How != stack.HowRegs || s.Waker.User.Frames[0].How != stack.HowRegs {
+		if s.User.Frames[0].Source != stack.SourceRegs || s.Waker.User.Frames[0].Source != stack.SourceRegs {
 			t.Errorf("a stack is none of the walker's: %+v", s)
 		}
 	}

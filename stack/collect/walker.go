@@ -167,7 +167,7 @@ func (c *Collector) takeOver(coll *ebpf.Collection) error {
 //
 // If the process runs CPython 3.11 to 3.13, its interpreted frames are read with
 // every sample from then on, in the kernel, while the thread stands still: in
-// Sample.User they are behind the native ones (stack.HowInterpreter), for
+// Sample.User they are behind the native ones (stack.SourceInterpreter), for
 // python.Merge to put where they ran and for Python to name.
 //
 // The error says what could not be read; the process's other files are walked

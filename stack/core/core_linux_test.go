@@ -145,7 +145,7 @@ func coreStacks(t *testing.T, path string) map[int][]uint64 {
 	frames := make([]stack.Frame, 1000)
 	for i := range c.Threads {
 		n, end := w.Walk(frames, &c.Threads[i].Regs, c)
-		if end != stack.EndBottom {
+		if end != stack.StopBottom {
 			t.Errorf("thread %d ends with %v", c.Threads[i].TID, end)
 		}
 		out[c.Threads[i].TID] = pcs(frames[:n])

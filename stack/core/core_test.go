@@ -123,10 +123,10 @@ func TestCore(t *testing.T) {
 		w := &stack.CFIWalker{Modules: mods}
 		var frames [10]stack.Frame
 		n, end := w.Walk(frames[:], &c.Thread(71).Regs, c)
-		if got := pcs(frames[:n]); !slices.Equal(got, []uint64{0x5555_0000_1105, 0x5555_0000_1010}) || end != stack.EndBottom {
+		if got := pcs(frames[:n]); !slices.Equal(got, []uint64{0x5555_0000_1105, 0x5555_0000_1010}) || end != stack.StopBottom {
 			t.Errorf("round %d: %#x %v", round, got, end)
 		}
-		if n, end := w.Walk(frames[:], &c.Thread(72).Regs, c); n != 1 || end != stack.EndBottom {
+		if n, end := w.Walk(frames[:], &c.Thread(72).Regs, c); n != 1 || end != stack.StopBottom {
 			t.Errorf("round %d: thread 72: %d frames, %v", round, n, end)
 		}
 		var b [8]byte
@@ -189,7 +189,7 @@ func FuzzCore(f *testing.F) {
 		w := &stack.CFIWalker{Modules: mods}
 		var frames [100]stack.Frame
 		for i := range c.Threads {
-			if _, end := w.Walk(frames[:], &c.Threads[i].Regs, c); end == stack.EndUnknown {
+			if _, end := w.Walk(frames[:], &c.Threads[i].Regs, c); end == stack.StopUnknown {
 				t.Fatal("no reason")
 			}
 		}

@@ -101,7 +101,7 @@ func (c *File) stackRanges(m *stack.Modules) []addrRange {
 		read := recordingMemory{mem: c}
 		n, end := w.Walk(frames, regs, &read)
 		size := uint64(coreFrame)
-		if end == stack.EndBottom {
+		if end == stack.StopBottom {
 			out = append(out, read.ranges...)
 		} else {
 			size = coreStackMax

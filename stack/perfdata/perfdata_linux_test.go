@@ -99,7 +99,7 @@ func comparePerfScript(t *testing.T, perf string, w stacktest.Workload, args ...
 		}
 		walker := stack.CFIWalker{Modules: s.Modules}
 		k, end := walker.Walk(dst[:], s.Regs, s.Stack)
-		if end == stack.EndBottom || end == stack.EndLimit {
+		if end == stack.StopBottom || end == stack.StopLimit {
 			whole++
 		}
 		if n >= len(want) {
@@ -247,7 +247,7 @@ func FuzzPerfData(f *testing.F) {
 			if s.Regs != nil {
 				w := stack.CFIWalker{Modules: s.Modules}
 				var dst [50]stack.Frame
-				if _, end := w.Walk(dst[:], s.Regs, s.Stack); end == stack.EndUnknown {
+				if _, end := w.Walk(dst[:], s.Regs, s.Stack); end == stack.StopUnknown {
 					t.Fatal("no reason")
 				}
 			}

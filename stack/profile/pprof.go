@@ -102,8 +102,8 @@ func (b *pprofBuilder) sample(s *Sample) {
 	if s.TID != 0 {
 		num("tid", int64(s.TID), "")
 	}
-	if !s.End.Whole() && s.End != stack.EndUnknown {
-		str("stack_end", s.End.String())
+	if !s.Stopped.Whole() && s.Stopped != stack.StopUnknown {
+		str("stack_end", s.Stopped.String())
 	}
 	for _, l := range s.Labels {
 		if l.Str != "" {

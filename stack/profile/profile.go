@@ -52,8 +52,8 @@ type Sample struct {
 	// Time is the moment relative to some fixed point (the machine's start, in
 	// perf's samples); 0 where equal stacks were merged.
 	Time time.Duration
-	// End says why the stack ends.
-	End stack.End
+	// Stopped says why the stack ends.
+	Stopped stack.StopReason
 	// Labels are kept by pprof.
 	Labels []Label
 }
@@ -216,7 +216,7 @@ func (s *Sample) fold(dst []string, o *FoldOptions) []string {
 	if !o.NoComm {
 		dst = append(dst, s.title(o))
 	}
-	if o.Incomplete && len(s.Frames) > 0 && !s.End.Whole() && s.End != stack.EndUnknown {
+	if o.Incomplete && len(s.Frames) > 0 && !s.Stopped.Whole() && s.Stopped != stack.StopUnknown {
 		dst = append(dst, "[truncated]")
 	}
 	var last *NamedFrame

@@ -23,15 +23,15 @@ func testProfile() *Profile {
 	kernel := &Mapping{Start: 0xffffffff81000000, Limit: 0xffffffff82000000, File: "[kernel]"}
 	libc := &Mapping{Start: 0x7f0000000000, Limit: 0x7f0000200000, Offset: 0x1000, File: "/usr/lib/libc.so.6", BuildID: "abcdef"}
 	bin := &Mapping{Start: 0x400000, Limit: 0x500000, File: "/usr/bin/serve"}
-	sys := &NamedFrame{stack.Frame{PC: 0xffffffff81000010, Return: false, How: stack.HowKernel}, []Function{{Name: "do_syscall_64", Offset: 0x10}}, kernel, FrameKernel}
-	write := &NamedFrame{stack.Frame{PC: 0x7f0000000105, Return: true, How: stack.HowFP}, []Function{{Name: "write", Offset: 5}}, libc, FrameUser}
-	anon := &NamedFrame{stack.Frame{PC: 0x7f0000000999, Return: true, How: stack.HowFP}, nil, libc, FrameUser}
-	loop := &NamedFrame{stack.Frame{PC: 0x400123, Return: true, How: stack.HowFP}, []Function{
+	sys := &NamedFrame{stack.Frame{PC: 0xffffffff81000010, Return: false, Source: stack.SourceKernel}, []Function{{Name: "do_syscall_64", Offset: 0x10}}, kernel, FrameKernel}
+	write := &NamedFrame{stack.Frame{PC: 0x7f0000000105, Return: true, Source: stack.SourceFP}, []Function{{Name: "write", Offset: 5}}, libc, FrameUser}
+	anon := &NamedFrame{stack.Frame{PC: 0x7f0000000999, Return: true, Source: stack.SourceFP}, nil, libc, FrameUser}
+	loop := &NamedFrame{stack.Frame{PC: 0x400123, Return: true, Source: stack.SourceFP}, []Function{
 		{Name: "std::move<int>(int&)", SystemName: "_ZSt4moveIiEvRi", File: "move.h", Line: 7},
 		{Name: "loop", File: "serve.cc", Line: 42, Column: 3, Offset: 0x23},
 	}, bin, FrameUser}
-	main := &NamedFrame{stack.Frame{PC: 0x400200, Return: true, How: stack.HowFP}, []Function{{Name: "main", File: "serve.cc", Line: 90}}, bin, FrameUser}
-	jit := &NamedFrame{stack.Frame{PC: 0x31000, Return: false, How: stack.HowFP}, []Function{{Name: "Lorg/Main;::run"}}, nil, FrameJIT}
+	main := &NamedFrame{stack.Frame{PC: 0x400200, Return: true, Source: stack.SourceFP}, []Function{{Name: "main", File: "serve.cc", Line: 90}}, bin, FrameUser}
+	jit := &NamedFrame{stack.Frame{PC: 0x31000, Return: false, Source: stack.SourceFP}, []Function{{Name: "Lorg/Main;::run"}}, nil, FrameJIT}
 	lost := &NamedFrame{Frame: stack.Frame{PC: 0x1234}}
 	return &Profile{
 		SampleTypes: []ValueType{{"samples", "count"}, {"cpu", "nanoseconds"}},
@@ -41,11 +41,11 @@ func testProfile() *Profile {
 		Duration:    10 * time.Second,
 		Comments:    []string{"test"},
 		Samples: []Sample{
-			{Frames: []*NamedFrame{sys, write, loop, main}, Values: []int64{5, 50505050}, Comm: "serve", PID: 12, TID: 13, CPU: 1, Time: 1500 * time.Millisecond, End: stack.EndBottom},
-			{Frames: []*NamedFrame{loop, main}, Values: []int64{3, 30303030}, Comm: "serve", PID: 12, TID: 12, End: stack.EndBottom},
-			{Frames: []*NamedFrame{anon, loop, loop, main}, Values: []int64{2, 20202020}, Comm: "serve", PID: 12, TID: 12, End: stack.EndSuspect, Labels: []Label{{Key: "cgroup", Str: "/a"}, {Key: "size", Num: 7, Unit: "bytes"}}},
-			{Frames: []*NamedFrame{jit, lost}, Values: []int64{4, 40404040}, Comm: "java; x", PID: 20, TID: 21, End: stack.EndNoMapping},
-			{Values: []int64{1, 10101010}, Comm: "", End: stack.EndFault},
+			{Frames: []*NamedFrame{sys, write, loop, main}, Values: []int64{5, 50505050}, Comm: "serve", PID: 12, TID: 13, CPU: 1, Time: 1500 * time.Millisecond, Stopped: stack.StopBottom},
+			{Frames: []*NamedFrame{loop, main}, Values: []int64{3, 30303030}, Comm: "serve", PID: 12, TID: 12, Stopped: stack.StopBottom},
+			{Frames: []*NamedFrame{anon, loop, loop, main}, Values: []int64{2, 20202020}, Comm: "serve", PID: 12, TID: 12, Stopped: stack.StopSuspect, Labels: []Label{{Key: "cgroup", Str: "/a"}, {Key: "size", Num: 7, Unit: "bytes"}}},
+			{Frames: []*NamedFrame{jit, lost}, Values: []int64{4, 40404040}, Comm: "java; x", PID: 20, TID: 21, Stopped: stack.StopNoMapping},
+			{Values: []int64{1, 10101010}, Comm: "", Stopped: stack.StopFault},
 		},
 	}
 }

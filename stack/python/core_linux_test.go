@@ -81,7 +81,7 @@ func compareCorePython(t *testing.T, c *core.File, want map[string][]pythonFrame
 				loops++
 			}
 		}
-		if end != stack.EndBottom || len(want[strconv.Itoa(thread.TID)]) > 0 && loops != len(runs) {
+		if end != stack.StopBottom || len(want[strconv.Itoa(thread.TID)]) > 0 && loops != len(runs) {
 			t.Errorf("thread %d: %v, %d loops, %d entries", thread.TID, end, loops, len(runs))
 		}
 		merged := Merge(nil, all, true, inLoop)

@@ -221,7 +221,7 @@ func (p *Interpreter) Frames(dst []stack.Frame, tid int) ([]stack.Frame, error) 
 			}
 			continue
 		}
-		f := stack.Frame{PC: binary.LittleEndian.Uint64(b[l.frameCode:]), How: stack.HowInterpreter}
+		f := stack.Frame{PC: binary.LittleEndian.Uint64(b[l.frameCode:]), Source: stack.SourceInterpreter}
 		f.Entry = l.frameEntry != 0 && b[l.frameEntry] != 0
 		code, err := p.Code(f.PC)
 		if err == nil && code.Shim {
@@ -324,7 +324,7 @@ func Merge(dst, frames []stack.Frame, whole bool, inLoop func(stack.Frame) bool)
 // those where native code entered the interpreter.
 func split(frames []stack.Frame) (native []stack.Frame, runs [][]stack.Frame) {
 	n := 0
-	for n < len(frames) && frames[n].How != stack.HowInterpreter {
+	for n < len(frames) && frames[n].Source != stack.SourceInterpreter {
 		n++
 	}
 	native, rest := frames[:n], frames[n:]

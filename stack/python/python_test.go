@@ -194,9 +194,9 @@ func TestMerge(t *testing.T) {
 	} {
 		var frames []stack.Frame
 		for i, r := range strings.ReplaceAll(c.frames, " ", "") {
-			f := stack.Frame{PC: uint64(r) | uint64(i)<<8, How: stack.HowCFI}
+			f := stack.Frame{PC: uint64(r) | uint64(i)<<8, Source: stack.SourceCFI}
 			if r == 'p' || r == 'E' {
-				f.How, f.Entry = stack.HowInterpreter, r == 'E'
+				f.Source, f.Entry = stack.SourceInterpreter, r == 'E'
 			}
 			frames = append(frames, f)
 		}

@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"os"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/borescope/borescope/internal/usdtfire"
 )
 
@@ -68,7 +66,7 @@ func (p *Provider) mapStubs(im *image) error {
 func writeImage(name string, b []byte, dir string) (loaded, error) {
 	name = "usdt-" + name
 	if dir == "" {
-		if fd, err := distinctMemfd(name, b); err == nil {
+		if fd, err := usdtfire.Memfd(name, b); err == nil {
 			return loaded{f: os.NewFile(uintptr(fd), name), path: fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), fd)}, nil
 		}
 	}
@@ -82,34 +80,4 @@ func writeImage(name string, b []byte, dir string) (loaded, error) {
 		return loaded{}, errors.Join(fmt.Errorf("write probes: %w", err), f.Close(), os.Remove(f.Name()))
 	}
 	return loaded{f: f, path: f.Name(), remove: true}, nil
-}
-
-// distinctMemfd makes an anonymous file whose inode has another number than those
-// of all files with a lower descriptor. bcc, and bpftrace with it, know the file
-// of a mapping by that number alone (bcc_proc.c: the first descriptor that has it)
-// and see no probes where it is another's: shortly after a machine's start memfds
-// have the numbers that the cgroup files have which the Go runtime keeps open.
-func distinctMemfd(name string, b []byte) (int, error) {
-	const most = 64 // each has the next number
-	for try := 1; ; try++ {
-		fd, err := usdtfire.Memfd(name, b)
-		if err != nil || try == most || !shadowed(fd) {
-			return fd, err
-		}
-		unix.Close(fd)
-	}
-}
-
-// shadowed reports whether a lower descriptor is of an inode with the same number.
-func shadowed(fd int) bool {
-	var own, other unix.Stat_t
-	if unix.Fstat(fd, &own) != nil {
-		return false
-	}
-	for lower := range fd {
-		if unix.Fstat(lower, &other) == nil && other.Ino == own.Ino {
-			return true
-		}
-	}
-	return false
 }

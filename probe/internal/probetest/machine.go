@@ -19,7 +19,7 @@ func Features(except ...feature.Feature) feature.Set {
 		s[f.String()] = feature.Result{State: feature.Yes}
 	}
 	for _, f := range except {
-		s[f.String()] = feature.Result{State: feature.No, Why: "CONFIG_EXAMPLE is not set"}
+		s[f.String()] = feature.Result{State: feature.No, Reason: "CONFIG_EXAMPLE is not set"}
 	}
 	return s
 }

@@ -31,7 +31,7 @@ func addMap(spec *ebpf.CollectionSpec, m *ir.Map, ms *ebpf.MapSpec) {
 
 // tableMap is the map that holds a map's entries, or one of the two; nil where
 // there is no kernel.
-func tableMap(h Handles, m *ir.Map) *ebpf.Map {
+func tableMap(h Reader, m *ir.Map) *ebpf.Map {
 	em := h.EBPFMap(m)
 	if em == nil || !m.Flip {
 		return em

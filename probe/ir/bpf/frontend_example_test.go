@@ -136,7 +136,7 @@ func expression(word string, pos ir.Pos) *ir.Expr {
 
 // report prints what the program's maps hold, and n events: of a program that is loaded
 // or, the same way, of a recording.
-func (t *toy) report(w io.Writer, h bpf.Handles, n int) error {
+func (t *toy) report(w io.Writer, h bpf.Reader, n int) error {
 	for _, m := range t.program.AllMaps() {
 		if m == t.events {
 			continue

@@ -21,7 +21,7 @@ type slot interface{ uint32 | uint64 }
 
 // groupedTable opens a map whose entries are slots, of which item makes what the table
 // has for each key, in order. It leaves out those for which item returns false.
-func groupedTable[K comparable, S slot, V, R any](h Handles, m *ir.Map, item func(slot S, cpus []V) (R, bool), order func(a, b R) int) (mapx.Table[K, []R], error) {
+func groupedTable[K comparable, S slot, V, R any](h Reader, m *ir.Map, item func(slot S, cpus []V) (R, bool), order func(a, b R) int) (mapx.Table[K, []R], error) {
 	switch {
 	case m.Keyless():
 		return cutTable(h, m, func(s S) (key K, slot S) { return key, s }, item, order)
@@ -36,7 +36,7 @@ func groupedTable[K comparable, S slot, V, R any](h Handles, m *ir.Map, item fun
 }
 
 // cutTable is groupedTable for the kernel's keys In, which cut takes apart.
-func cutTable[In, K comparable, S slot, V, R any](h Handles, m *ir.Map, cut func(In) (K, S), item func(slot S, cpus []V) (R, bool), order func(a, b R) int) (mapx.Table[K, []R], error) {
+func cutTable[In, K comparable, S slot, V, R any](h Reader, m *ir.Map, cut func(In) (K, S), item func(slot S, cpus []V) (R, bool), order func(a, b R) int) (mapx.Table[K, []R], error) {
 	in, err := openPerCPU[In, V](h, m.Name)
 	if err != nil {
 		return nil, err

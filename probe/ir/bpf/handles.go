@@ -17,7 +17,7 @@ var (
 )
 
 // sourceOf is where handles read from, or why they do not.
-func sourceOf(h Handles) (source, error) {
+func sourceOf(h Reader) (source, error) {
 	var src source
 	// What embeds a Loaded may be a nil pointer, as when an error was not looked at.
 	if v := reflect.ValueOf(h); v.IsValid() && (v.Kind() != reflect.Pointer || !v.IsNil()) {

@@ -39,7 +39,7 @@ func TestFrontEnd(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	liveAndRecorded(t, w, toy.program, toy.finish, dir, func(h bpf.Handles) {
+	liveAndRecorded(t, w, toy.program, toy.finish, dir, func(h bpf.Reader) {
 		var got strings.Builder
 		if err := toy.report(&got, h, probetest.Times); err != nil || got.String() != want {
 			t.Errorf("%v\n%s\nwant\n%s", err, &got, want)
@@ -49,7 +49,7 @@ func TestFrontEnd(t *testing.T) {
 
 // liveAndRecorded runs the target under a program, which declare gives its last types, and
 // has what it left read twice: live, and from the recording of that in dir.
-func liveAndRecorded(t *testing.T, w *probetest.Workload, p *ir.Program, declare func(*probe.Plan) error, dir string, read func(bpf.Handles)) {
+func liveAndRecorded(t *testing.T, w *probetest.Workload, p *ir.Program, declare func(*probe.Plan) error, dir string, read func(bpf.Reader)) {
 	t.Helper()
 	plan, err := bpf.Resolve(nil, p, nil)
 	if err != nil {

@@ -17,9 +17,9 @@ import (
 	"github.com/borescope/borescope/probe/ir/internal/eval"
 )
 
-// Handles gives the maps of a program to what reads them: a Loaded, what embeds one
+// Reader gives the maps of a program to what reads them: a Loaded, what embeds one
 // (action.Session), or a Recorded.
-type Handles interface {
+type Reader interface {
 	// EBPFMap is the kernel's map behind one of the program's, nil if it has none.
 	EBPFMap(m *ir.Map) *ebpf.Map
 	source() source

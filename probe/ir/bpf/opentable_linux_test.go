@@ -91,7 +91,7 @@ func text(entries []mapx.Entry[bpf.Value, any]) string {
 }
 
 // expect reads every map, with what empties it at last.
-func (k *kinds) expect(t *testing.T, h bpf.Handles) {
+func (k *kinds) expect(t *testing.T, h bpf.Reader) {
 	t.Helper()
 	for m, want := range k.want {
 		table, err := bpf.OpenTable(h, m)
@@ -121,5 +121,5 @@ func TestOpenTable(t *testing.T) {
 	w := probetest.StartOwn(t)
 	k := allKinds(probe.Uprobe{Path: w.Path(), Symbol: "add"})
 	typed := func(*probe.Plan) error { return nil }
-	liveAndRecorded(t, w, k.program, typed, filepath.Join(t.TempDir(), "recording"), func(h bpf.Handles) { k.expect(t, h) })
+	liveAndRecorded(t, w, k.program, typed, filepath.Join(t.TempDir(), "recording"), func(h bpf.Reader) { k.expect(t, h) })
 }

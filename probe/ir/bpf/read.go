@@ -28,7 +28,7 @@ type source struct {
 }
 
 // openTable opens a table by the name of the kernel's map.
-func openTable[K comparable, V any](h Handles, name string, live func(*ebpf.Map) (mapx.Table[K, V], error)) (mapx.Table[K, V], error) {
+func openTable[K comparable, V any](h Reader, name string, live func(*ebpf.Map) (mapx.Table[K, V], error)) (mapx.Table[K, V], error) {
 	src, err := sourceOf(h)
 	if err != nil {
 		return nil, fmt.Errorf("open %s: %w", name, err)
@@ -52,11 +52,11 @@ func openTable[K comparable, V any](h Handles, name string, live func(*ebpf.Map)
 }
 
 // openPlain and openPerCPU are openTable for maps of one value, and one by CPU.
-func openPlain[K comparable, V any](h Handles, name string) (mapx.Table[K, V], error) {
+func openPlain[K comparable, V any](h Reader, name string) (mapx.Table[K, V], error) {
 	return openTable(h, name, func(em *ebpf.Map) (mapx.Table[K, V], error) { return mapx.New[K, V](em) })
 }
 
-func openPerCPU[K comparable, V any](h Handles, name string) (mapx.Table[K, []V], error) {
+func openPerCPU[K comparable, V any](h Reader, name string) (mapx.Table[K, []V], error) {
 	return openTable(h, name, func(em *ebpf.Map) (mapx.Table[K, []V], error) {
 		if em.Type() == ebpf.ArrayOfMaps {
 			return openFlip[K, V](h.source().live, name)
@@ -98,7 +98,7 @@ func each[K1, V1, K2, V2 any](f func(mapx.Entry[K1, V1]) (mapx.Entry[K2, V2], bo
 }
 
 // HashTable is a map as a table of keys and values. One without keys has one entry.
-func HashTable[K comparable, V any](s Handles, m *ir.Map) (mapx.Table[K, V], error) {
+func HashTable[K comparable, V any](s Reader, m *ir.Map) (mapx.Table[K, V], error) {
 	if !m.Keyless() {
 		return openPlain[K, V](s, m.Name)
 	}
@@ -113,7 +113,7 @@ func HashTable[K comparable, V any](s Handles, m *ir.Map) (mapx.Table[K, V], err
 
 // perCPU opens an aggregating map whose values, by CPU, reduce makes one of.
 // Entries for which it returns false are left out: nothing was counted there yet.
-func perCPU[K comparable, V, R any](s Handles, m *ir.Map, reduce func([]V) (R, bool)) (mapx.Table[K, R], error) {
+func perCPU[K comparable, V, R any](s Reader, m *ir.Map, reduce func([]V) (R, bool)) (mapx.Table[K, R], error) {
 	return perCPUWhole[K](s, m, reduce, func(V) bool { return true })
 }
 
@@ -190,7 +190,7 @@ func (t *wholeTable[K, V]) settled(key K, cpus []V) ([]V, error) {
 
 // perCPUWhole is perCPU for values of several fields: whole says whether one is
 // not in the middle of an update.
-func perCPUWhole[K comparable, V, R any](s Handles, m *ir.Map, reduce func([]V) (R, bool), whole func(V) bool) (mapx.Table[K, R], error) {
+func perCPUWhole[K comparable, V, R any](s Reader, m *ir.Map, reduce func([]V) (R, bool), whole func(V) bool) (mapx.Table[K, R], error) {
 	if check.ClassesOf(m) != nil {
 		return stackTable[K](s, m, reduce)
 	}
@@ -214,7 +214,7 @@ func perCPUWhole[K comparable, V, R any](s Handles, m *ir.Map, reduce func([]V) 
 	})}, nil
 }
 
-func openWhole[K comparable, V any](s Handles, name string, whole func(V) bool) (mapx.Table[K, []V], error) {
+func openWhole[K comparable, V any](s Reader, name string, whole func(V) bool) (mapx.Table[K, []V], error) {
 	return openTable(s, name, func(em *ebpf.Map) (mapx.Table[K, []V], error) {
 		if em.Type() == ebpf.ArrayOfMaps {
 			f, err := openFlip[K, V](s.source().live, name)
@@ -229,7 +229,7 @@ func openWhole[K comparable, V any](s Handles, name string, whole func(V) bool) 
 }
 
 // CountTable is the counts of a map by key (AggCount).
-func CountTable[K comparable](s Handles, m *ir.Map) (mapx.Table[K, uint64], error) {
+func CountTable[K comparable](s Reader, m *ir.Map) (mapx.Table[K, uint64], error) {
 	return perCPU[K](s, m, func(cpus []uint64) (sum uint64, some bool) {
 		for _, v := range cpus {
 			sum += v
@@ -243,7 +243,7 @@ type extremeValue struct{ Done, Best uint64 }
 
 // NumberTable is the sums, or the least or greatest values, of a map by key (AggSum,
 // AggMin, AggMax).
-func NumberTable[K comparable](s Handles, m *ir.Map) (mapx.Table[K, int64], error) {
+func NumberTable[K comparable](s Reader, m *ir.Map) (mapx.Table[K, int64], error) {
 	if m.Agg == ir.AggSum {
 		return perCPU[K](s, m, func(cpus []uint64) (sum int64, some bool) {
 			for _, v := range cpus {
@@ -287,7 +287,7 @@ type (
 
 // StatTable is the summaries of a map by key (AggAvg, AggStats). A value that a probe was in the middle of
 // updating while it was copied is read again, for seconds at most: ErrTorn.
-func StatTable[K comparable](s Handles, m *ir.Map) (mapx.Table[K, Stat], error) {
+func StatTable[K comparable](s Reader, m *ir.Map) (mapx.Table[K, Stat], error) {
 	if m.Agg == ir.AggAvg {
 		return perCPUWhole[K](s, m, func(cpus []avgValue) (st Stat, some bool) {
 			for _, v := range cpus {
@@ -314,21 +314,21 @@ func StatTable[K comparable](s Handles, m *ir.Map) (mapx.Table[K, Stat], error) 
 type Bucket struct {
 	// Lo and Hi are the lowest and the highest value of the bucket;
 	// matminInt64 and matmaxInt64 where it has no such end.
-	Lo, Hi int64
-	Count  uint64
+	Min, Max int64
+	Count    uint64
 }
 
 // HistTable is the histograms of a map by key (AggHist, AggLinear): the buckets that are
 // not empty, ascending.
-func HistTable[K comparable](s Handles, m *ir.Map) (mapx.Table[K, []Bucket], error) {
+func HistTable[K comparable](s Reader, m *ir.Map) (mapx.Table[K, []Bucket], error) {
 	return groupedTable[K](s, m, func(bucket uint32, cpus []uint64) (Bucket, bool) {
 		b := Bucket{}
 		for _, v := range cpus {
 			b.Count += v
 		}
-		b.Lo, b.Hi = bucketRange(m, int(bucket))
+		b.Min, b.Max = bucketRange(m, int(bucket))
 		return b, b.Count > 0
-	}, func(x, y Bucket) int { return cmp.Compare(x.Lo, y.Lo) })
+	}, func(x, y Bucket) int { return cmp.Compare(x.Min, y.Min) })
 }
 
 // bucketRange is the range of a bucket of a map's histogram.
@@ -360,7 +360,7 @@ type recorded struct {
 
 // OpenStream opens the buffer behind a map, with its counter of losses. Of a perf
 // buffer, order is that of mapx.PerfBufferOptions.
-func OpenStream(h Handles, m *ir.Map, order time.Duration) (Stream, error) {
+func OpenStream(h Reader, m *ir.Map, order time.Duration) (Stream, error) {
 	src, err := sourceOf(h)
 	if err != nil {
 		return nil, err
@@ -402,7 +402,7 @@ func (l *Loaded) openBuffer(m *ir.Map, order time.Duration) (Stream, error) {
 // LookupStorage reads what a map of a storage kind holds for a thread or a cgroup, of
 // which fd is a descriptor (a pidfd, a directory of cgroup2), and whether it has one. A
 // string is its bytes: see Value.
-func LookupStorage[V any](h Handles, m *ir.Map, fd int) (v V, ok bool, err error) {
+func LookupStorage[V any](h Reader, m *ir.Map, fd int) (v V, ok bool, err error) {
 	if _, err := sourceOf(h); err != nil {
 		return v, false, fmt.Errorf("storage %s: %w", m.Name, err)
 	}

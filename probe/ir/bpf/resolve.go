@@ -24,7 +24,7 @@ func Resolve(env *probe.Env, p *ir.Program, o *probe.Options) (*probe.Plan, erro
 	}
 	ro.NoTypes = ro.NoTypes || !usesArguments(p)
 	ro.Session = ro.Session || usesSession(p)
-	ro.Apart = ro.Apart || usesCookie(p)
+	ro.ProgramPerSite = ro.ProgramPerSite || usesCookie(p)
 	plan, err := probe.Resolve(env, p.Targets(), &ro)
 	if err != nil {
 		return nil, err

@@ -19,7 +19,7 @@ type Point struct {
 
 // SeriesTable is the series of a map by key (AggSeries): the intervals in which something
 // was observed, in order of time.
-func SeriesTable[K comparable](h Handles, m *ir.Map) (mapx.Table[K, []Point], error) {
+func SeriesTable[K comparable](h Reader, m *ir.Map) (mapx.Table[K, []Point], error) {
 	switch m.Inner {
 	case ir.AggMin, ir.AggMax:
 		smallest := m.Inner == ir.AggMin
@@ -47,7 +47,7 @@ func SeriesTable[K comparable](h Handles, m *ir.Map) (mapx.Table[K, []Point], er
 	})
 }
 
-func seriesTable[K comparable, V any](h Handles, m *ir.Map, reduce func([]V) int64) (mapx.Table[K, []Point], error) {
+func seriesTable[K comparable, V any](h Reader, m *ir.Map, reduce func([]V) int64) (mapx.Table[K, []Point], error) {
 	return groupedTable[K](h, m, func(slot uint64, cpus []V) (Point, bool) {
 		return Point{time.Duration(slot * uint64(m.Interval)), reduce(cpus)}, true
 	}, func(a, b Point) int { return cmp.Compare(a.Start, b.Start) })

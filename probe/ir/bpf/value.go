@@ -109,7 +109,7 @@ func isOpaque[K comparable]() bool {
 //
 // Buffers are streams (OpenStream), whose records are events of type m.Value; the
 // kernel lists no storage (LookupStorage).
-func OpenTable(h Handles, m *ir.Map) (mapx.Table[Value, any], error) {
+func OpenTable(h Reader, m *ir.Map) (mapx.Table[Value, any], error) {
 	switch m.Agg {
 	case ir.AggNone:
 		return plainTable(h, m)
@@ -138,7 +138,7 @@ func OpenTable(h Handles, m *ir.Map) (mapx.Table[Value, any], error) {
 }
 
 // plainTable is OpenTable for a map that aggregates nothing.
-func plainTable(h Handles, m *ir.Map) (mapx.Table[Value, any], error) {
+func plainTable(h Reader, m *ir.Map) (mapx.Table[Value, any], error) {
 	value := func(s string) any { return Value{m.Value, s} }
 	switch m.Kind {
 	case ir.MapRing, ir.MapPerf:

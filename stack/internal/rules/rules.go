@@ -55,7 +55,7 @@ type SavedReg struct {
 
 // Rule is one distinct way to unwind. Tables hold each once.
 type Rule struct {
-	How   uint8 // the stack.How that frames found by it say; 0: the table's
+	How   uint8 // the stack.FrameSource that frames found by it say; 0: the table's
 	CFA   CFA
 	Saved []SavedReg // by number; registers that are not here keep their value
 	// Lo and hi bound the slots that are counted from the CFA.

@@ -59,7 +59,7 @@ func (g *runtime) countWalk(state loc) {
 	g.load(asm.R1, state.at(w.FlagsOffset()), 4)
 	g.emit(asm.JSet.Imm(asm.R1, 1, unknown))
 	g.load(asm.R1, state.at(w.EndOffset()), 4)
-	for _, end := range []stack.End{stack.EndBottom, stack.EndLimit, stack.EndNone} {
+	for _, end := range []stack.StopReason{stack.StopBottom, stack.StopLimit, stack.StopNone} {
 		g.emit(asm.JEq.Imm(asm.R1, int32(end), done))
 	}
 	g.jump(broken)
