@@ -3,7 +3,10 @@ package borescope_test
 import (
 	"go/ast"
 	"go/token"
+	"os"
+	"regexp"
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -60,4 +63,28 @@ func doneIn(d ast.Decl, names, texts []string) (found []token.Pos) {
 		return true
 	})
 	return found
+}
+
+// TestArchitecture: the files that ARCHITECTURE.md sends its readers to are there.
+func TestArchitecture(t *testing.T) {
+	page, err := os.ReadFile("ARCHITECTURE.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, p := range packages(t) {
+		for name := range p.files {
+			names = append(names, "/"+p.dir+"/"+name)
+		}
+	}
+	files := regexp.MustCompile("`([a-z0-9_/*]+\\.go)`").FindAllSubmatch(page, -1)
+	if len(files) < 50 {
+		t.Errorf("only %d files are named", len(files))
+	}
+	for _, m := range files {
+		want := regexp.MustCompile("/" + strings.ReplaceAll(regexp.QuoteMeta(string(m[1])), `\*`, ".*") + "$")
+		if !slices.ContainsFunc(names, want.MatchString) {
+			t.Errorf("no file is called %s", m[1])
+		}
+	}
 }

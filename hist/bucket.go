@@ -37,7 +37,7 @@ var ErrMismatch = errors.New("different buckets")
 type Quantile struct {
 	// Value is the estimate: the middle of the bucket that the quantile is in.
 	Value float64
-	// Lo and Hi bound the true quantile, both included: it is the smallest value
+	// Min and Max bound the true quantile, both included: it is the smallest value
 	// v for which at least the share asked for is ≤ v. They are
 	// math.MinInt64 and math.MaxInt64 where the bucket has no such end.
 	Min, Max int64

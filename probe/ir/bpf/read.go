@@ -309,11 +309,11 @@ func StatTable[K comparable](s Reader, m *ir.Map) (mapx.Table[K, Stat], error) {
 	}, func(v statsValue) bool { return v.Done == v.Begun })
 }
 
-// Bucket is a bucket of a histogram: how many values were from Lo to Hi, both
-// included. (Hi of a hist.Bucket is the first value above it: Hi+1.)
+// Bucket is a bucket of a histogram: how many values were from Min to Max. (Lo and Hi of
+// a hist.Bucket are Min and the first value above Max.)
 type Bucket struct {
-	// Lo and Hi are the lowest and the highest value of the bucket;
-	// matminInt64 and matmaxInt64 where it has no such end.
+	// Min and Max are the lowest and the highest value of the bucket;
+	// math.MinInt64 and math.MaxInt64 where it has no such end.
 	Min, Max int64
 	Count    uint64
 }
