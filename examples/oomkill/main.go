@@ -116,10 +116,10 @@ func program(events *action.Events[kill], detailed, tasks bool) *action.Program 
 	p.On(probe.Tracepoint{Group: "oom", Name: "mark_victim"}, func(c *action.Ctx) {
 		victim := c.Let(c.Field("pid"))
 		// One that was killed already is marked by its thread that needs more.
-		process := c.PID().If(victim.Eq(c.TID()), victim)
+		process := action.Select(victim.Eq(c.TID()), c.PID(), victim)
 		if tasks {
 			own := victims.Get(c, victim)
-			process = own.If(own.Ne(0), process)
+			process = action.Select(own.Ne(0), own, process)
 		}
 		events.Emit(c, func(e *kill, b *action.Bind) {
 			b.Set(&e.Nsecs, c.Nsecs())

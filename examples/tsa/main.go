@@ -126,9 +126,9 @@ func (f *follower) switched(c *action.Ctx) {
 	f.spans.Find(c, prev, func(v action.Int) { f.leave(c, prev, now, v) })
 	bits := c.Let(c.Field("prev_state"))
 	is := func(mask int) action.Bool { return bits.And(mask).Ne(0) }
-	state := c.Const(other).If(is(0xff), runQueue) // 0, or 0x100: it would run on
-	state = c.Const(disk).If(is(2), state)
-	state = c.Const(sleeping).If(is(1), state)
+	state := action.Select(is(0xff), c.Const(other), runQueue) // 0, or 0x100: it would run on
+	state = action.Select(is(2), c.Const(disk), state)
+	state = action.Select(is(1), c.Const(sleeping), state)
 	c.If(is(0x30), // it has ended
 		func() {
 			f.own.Delete(c, c.Field("prev_pid"))

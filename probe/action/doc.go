@@ -56,7 +56,7 @@
 //	kstack(n), ustack(n), len(kstack)           Ctx.Kstack, Ctx.Ustack: program counters, in keys and events; Stack.Len
 //	dw_ustack                                   Ctx.UstackWalk, after bpf.Loaded.AddProcess
 //	$x = ..., ++                                Go variables, Ctx.NewVar
-//	+ - * / % & | ^ << >> ~ !, ?:               methods of Int and Bool; Int.If, Str.If
+//	+ - * / % & | ^ << >> ~ !, ?:               methods of Int and Bool; Select
 //	casts, (struct sock *)x, (uint8[8])x        Int.As, Int.PtrTo; Int.Bytes, Tuple.Int
 //	x->a.b[2].c, *x, &x->y, x[i], x + i         Ptr.Member, Ptr.Deref, Ptr.Addr, Ptr.Index, Ptr.At
 //	user-defined structs                        Ptr.Load with ir.TypeOf of a Go struct, Int.Elem

@@ -98,7 +98,7 @@ func TestNestedEvents(t *testing.T) {
 			b.Set(&e.Args[1], action.Key(5, "second"))
 			b.Set(&e.List, list)
 			b.Set(&e.IP, action.Addr(netip.MustParseAddr("10.1.2.3")))
-			b.Set(&e.Comm, c.Comm().If(c.Comm().Glob("*"), "none"))
+			b.Set(&e.Comm, action.Select(c.Comm().Glob("*"), c.Comm(), "none"))
 			b.Set(&e.PComm, c.PComm())
 			b.Set(&e.Kind, action.Str(c.Builtin("probetype")))
 			b.Set(&e.Soft, c.Builtin("nsecs_sw_tai"))

@@ -99,8 +99,8 @@ func TestTasksInContainer(t *testing.T) {
 	p := marked("tasks", func(c *action.Ctx) {
 		task := c.CurTask()
 		ppid, tid := c.PPID(), task.TaskTID()
-		ppid = c.Let(c.Const(outside).If(ppid.And(kernel.Stranger).Ne(0), ppid))
-		tid = c.Let(c.Const(me).If(tid.Eq(c.TID()), tid)) // it is the current one
+		ppid = c.Let(action.Select(ppid.And(kernel.Stranger).Ne(0), c.Const(outside), ppid))
+		tid = c.Let(action.Select(tid.Eq(c.TID()), c.Const(me), tid)) // it is the current one
 		tasks.Inc(c, c.PID(), ppid, task.TaskPID(), tid)
 	})
 	s := attachOrSkip(t, p, nil)

@@ -266,7 +266,7 @@ func (n *Aggregate[K]) Value(c *Ctx, key ...any) Int {
 		flip = 1<<63 - 1 // complement and sign: see measure
 	}
 	value := best.As(ir.Int64Type()).Xor(flip).As(ir.Int64Type())
-	return value.If(best.Ne(0), 0)
+	return Select(best.Ne(0), value, 0)
 }
 
 // Table is the sums, or the least or greatest values, by key.

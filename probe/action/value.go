@@ -172,11 +172,6 @@ func (v Int) As(t ir.Type) Int {
 // the network.
 func (v Int) Bswap() Int { return Int{v.c, ir.NewExpr(ir.OpBswap, v.Expr())} }
 
-// If returns v if cond holds and x if not.
-func (v Int) If(cond Bool, x any) Int {
-	return Int{v.c, &ir.Expr{Op: ir.OpCond, Args: []*ir.Expr{cond.Expr(), v.Expr(), lift(x)}, Pos: callerPos()}}
-}
-
 // Ptr takes the value as the pointer that it is, where its type is known.
 func (v Int) Ptr() Ptr { return Ptr(v) }
 
@@ -227,6 +222,12 @@ func (v Bool) And(x Bool) Bool { return Bool{v.c, ir.NewExpr(ir.OpLAnd, v.Expr()
 // Or returns whether one holds; x is looked at only if v does not hold.
 func (v Bool) Or(x Bool) Bool { return Bool{v.c, ir.NewExpr(ir.OpLOr, v.Expr(), x.Expr())} }
 
+// Select returns yes if cond holds and no, an integer or for a Str a string, if not.
+func Select[V Int | Str](cond Bool, yes V, no any) V {
+	args := []*ir.Expr{cond.Expr(), any(yes).(Value).Expr(), lift(no)}
+	return V{Int(yes).c, &ir.Expr{Op: ir.OpCond, Args: args, Pos: callerPos()}}
+}
+
 func (v Str) test(op ir.Op, x any) Bool {
 	return Bool{v.c, &ir.Expr{Op: op, Args: []*ir.Expr{v.Expr(), lift(x)}, Pos: callerPos()}}
 }
@@ -254,11 +255,6 @@ func (v Str) IndexOf(s any) Int { return Int(v.test(ir.OpIndexOf, s)) }
 // byte, [a-z] and [!a-z] one byte of a class.
 func (v Str) Glob(pattern string) Bool {
 	return Bool{v.c, &ir.Expr{Op: ir.OpGlob, Str: pattern, Args: []*ir.Expr{v.Expr()}, Pos: callerPos()}}
-}
-
-// If returns v if cond holds and x, a string or a Str, if not.
-func (v Str) If(cond Bool, x any) Str {
-	return Str{v.c, &ir.Expr{Op: ir.OpCond, Args: []*ir.Expr{cond.Expr(), v.Expr(), lift(x)}, Pos: callerPos()}}
 }
 
 // Len is the number of bytes in the text.
