@@ -183,6 +183,6 @@ func (g *values) loadDirect(e, root *typed.Node, off int, dst asm.Register) {
 	case e.Type.Kind == ir.KindBool:
 		g.truth(dst)
 	case e.Type.Signed:
-		g.norm(dst, e.Type)
+		g.extend(dst, e.Type)
 	}
 }

@@ -60,7 +60,7 @@ func (g *values) scalar(e *typed.Node, dst asm.Register) {
 		g.scalar(e.Args[0], dst)
 		g.emit(asm.HostTo(asm.BE, dst, sizeOf(e.Type.Size)))
 		if e.Type.Signed {
-			g.norm(dst, e.Type)
+			g.extend(dst, e.Type)
 		}
 	case ir.OpCond:
 		g.choose(e, dst)
@@ -119,8 +119,9 @@ func (g *machine) setVar(v *ir.Var, src asm.Register) {
 	g.store(h.at, src, 8)
 }
 
-// norm makes a register canonical for a type, whatever its upper bits are.
-func (g *code) norm(r asm.Register, t ir.Type) {
+// extend sign- or zero-extends a register from a type's width to 64 bits, which is how
+// registers and slots hold scalars; whatever the upper bits were.
+func (g *code) extend(r asm.Register, t ir.Type) {
 	switch {
 	case t.Size == 8:
 	case t.Signed && t.Kind == ir.KindInt:
@@ -147,10 +148,10 @@ func (g *values) castTo(e *typed.Node, dst asm.Register) {
 	}
 	g.scalar(a, dst)
 	if a.Type.Kind == ir.KindPtr && e.Type.Kind == ir.KindInt {
-		g.launder(dst)
+		g.toScalar(dst)
 	}
 	if !holds(e.Type, a.Type) {
-		g.norm(dst, e.Type)
+		g.extend(dst, e.Type)
 	}
 }
 
@@ -170,7 +171,7 @@ func (g *values) binary(e *typed.Node, dst asm.Register) {
 	a, b := e.Args[0], e.Args[1]
 	if e.Type.Kind == ir.KindPtr && a.Type.Kind == ir.KindPtr && b.Const() && fitsImm(b.Int) {
 		g.scalar(a, dst)
-		g.launder(dst)
+		g.toScalar(dst)
 		g.emit(asm.Add.Imm(dst, int32(b.Int)))
 		return
 	}
@@ -322,7 +323,7 @@ func (g *code) normAfter(e *typed.Node, dst asm.Register) {
 			return
 		}
 	}
-	g.norm(dst, e.Type)
+	g.extend(dst, e.Type)
 }
 
 // alu computes dst op= t in the type of e. It may change t where clobbers says so.
@@ -373,7 +374,7 @@ func (g *machine) signedDiv(e *typed.Node, dst, t asm.Register) {
 	g.emit(asm.JSGE.Imm(t, 0, done))
 	g.emit(asm.Neg.Imm(dst, 0))
 	g.place(done)
-	g.norm(dst, e.Type)
+	g.extend(dst, e.Type)
 }
 
 // signedDivImm is signedDiv by a positive constant.

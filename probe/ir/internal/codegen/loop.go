@@ -123,11 +123,11 @@ func (g *statements) formOf(s *typed.Stmt, callback bool) loops.Form {
 func (g *statements) loop(s *typed.Stmt) {
 	switch g.formOf(s, g.fn.callback) {
 	case loops.Helper:
-		g.forget(s.Body)
+		g.markUnknown(s.Body)
 		g.loopHelper(s)
-		g.forgetAfter(s.Body)
+		g.markUnknownAfter(s.Body)
 	case loops.Iter:
-		g.forget(s.Body)
+		g.markUnknown(s.Body)
 		g.loopIter(s)
 	case loops.MayGoto:
 		if n := turnsOf(g.c.Body); n > mayGotoTurns {
@@ -159,7 +159,7 @@ func (g *statements) loopBack(s *typed.Stmt, open bool) {
 	g.imm(asm.R0, 0)
 	g.setVar(i, asm.R0)
 	if open {
-		g.forget(append([]*typed.Stmt{{Op: ir.StmtLet, Var: i}}, s.Body...))
+		g.markUnknown(append([]*typed.Stmt{{Op: ir.StmtLet, Var: i}}, s.Body...))
 	}
 	top, next, end := g.label(), g.label(), g.label()
 	g.place(top)
@@ -263,12 +263,12 @@ func (g *runtime) afterCallback() {
 	g.emit(asm.JNE.Imm(asm.R1, 0, g.fn.exit))
 }
 
-// forget makes the verifier forget the numbers that variables hold which a loop's
-// body changes. A variable that begins as a known number and decides a branch in
+// markUnknown makes scalars that the verifier knows nothing of of the variables that a
+// loop's body changes (mark_reg_unknown). A variable that begins as a known number and decides a branch in
 // the body has a different known number in every turn: newer verifiers then walk
 // turn by turn, up to a million instructions, and older ones take the first
 // turn's number for that of all and remove the other branch.
-func (g *statements) forget(body []*typed.Stmt) {
+func (g *statements) markUnknown(body []*typed.Stmt) {
 	var vars []*ir.Var
 	seen := map[*ir.Var]bool{}
 	typed.Walk(body, func(s *typed.Stmt) {
@@ -293,10 +293,10 @@ func (g *statements) forget(body []*typed.Stmt) {
 	}
 }
 
-// forgetAfter is forget behind a loop, where the verifier may believe that the
+// markUnknownAfter is markUnknown behind a loop, where the verifier may believe that the
 // body ran exactly once.
-func (g *statements) forgetAfter(body []*typed.Stmt) {
+func (g *statements) markUnknownAfter(body []*typed.Stmt) {
 	if !g.c.Kern.AtLeast(loopsWalked) {
-		g.forget(body)
+		g.markUnknown(body)
 	}
 }

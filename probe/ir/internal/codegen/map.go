@@ -62,7 +62,7 @@ func (g *values) mapGet(e *typed.Node, dst asm.Register) {
 	}
 	g.emit(asm.LoadMem(asm.R0, asm.R0, 0, sizeOf(e.Type.Size)))
 	if e.Type.Signed {
-		g.norm(asm.R0, e.Type)
+		g.extend(asm.R0, e.Type)
 	}
 	g.place(none)
 	g.move(dst, asm.R0)

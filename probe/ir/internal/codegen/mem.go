@@ -35,7 +35,7 @@ func (g *runtime) ctxValue(e *typed.Node, dst asm.Register) {
 	if e.Place.Size > e.Type.Size || e.Type.Signed && e.Place.Size <= e.Type.Size {
 		t := e.Type
 		t.Size = min(t.Size, e.Place.Size)
-		g.norm(dst, t)
+		g.extend(dst, t)
 	}
 }
 
@@ -52,10 +52,10 @@ func (g *runtime) dynamicAddr(e *typed.Node, dst asm.Register) {
 	g.emit(asm.Mov.Reg(dst, g.ctxReg()), asm.Add.Reg(dst, t))
 }
 
-// launder makes a pointer that the verifier knows the type of a plain number,
-// which any arithmetic is allowed on (on one that may be null, none is): an atomic addition to a zeroed slot is the
-// one way that needs no helper.
-func (g *runtime) launder(r asm.Register) {
+// toScalar makes a scalar of a pointer whose type the verifier knows: any arithmetic
+// is allowed on it then (on a pointer that may be null, none is). An atomic addition
+// to a zeroed slot is the one way that needs no helper.
+func (g *runtime) toScalar(r asm.Register) {
 	if g.c.Pp.Context != probe.ContextTramp && g.c.Pp.Context != probe.ContextIter {
 		return
 	}
@@ -157,7 +157,7 @@ func (g *values) loadMemory(e *typed.Node, dst asm.Register) {
 	}
 	g.scalar(e.Args[0], asm.R3)
 	if e.Int != 0 && e.Args[0].Type.Kind == ir.KindPtr {
-		g.launder(asm.R3)
+		g.toScalar(asm.R3)
 	}
 	if !fitsImm(e.Int) {
 		g.emit(asm.LoadImm(asm.R1, e.Int, asm.DWord), asm.Add.Reg(asm.R3, asm.R1))
@@ -180,7 +180,7 @@ func (g *values) loadMemory(e *typed.Node, dst asm.Register) {
 	case e.Type.Kind == ir.KindBool:
 		g.truth(dst)
 	case e.Type.Signed:
-		g.norm(dst, e.Type)
+		g.extend(dst, e.Type)
 	}
 }
 
@@ -427,7 +427,7 @@ func (g *values) scalarElem(e *typed.Node, dst asm.Register) {
 	}
 	g.load(dst, at, e.Type.Size)
 	if e.Type.Signed {
-		g.norm(dst, e.Type)
+		g.extend(dst, e.Type)
 	}
 }
 

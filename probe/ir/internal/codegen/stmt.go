@@ -144,8 +144,8 @@ func (g *statements) ifStmt(s *typed.Stmt) {
 
 // forEach calls bpf_for_each_map_elem(map, body, frame, 0).
 func (g *statements) forEach(s *typed.Stmt) {
-	g.forget(s.Body)
-	defer g.forgetAfter(s.Body)
+	g.markUnknown(s.Body)
+	defer g.markUnknownAfter(s.Body)
 	name := g.subName()
 	g.callback(name, 4, asm.R4, func() {
 		if s.Var != nil {
@@ -171,7 +171,7 @@ func (g *statements) setFrom(v *ir.Var, ptr asm.Register) {
 	}
 	g.emit(asm.LoadMem(asm.R0, ptr, 0, sizeOf(v.Type.Size)))
 	if v.Type.Signed {
-		g.norm(asm.R0, v.Type)
+		g.extend(asm.R0, v.Type)
 	}
 	g.setVar(v, asm.R0)
 }

@@ -17,7 +17,7 @@ func (g *machine) loadAny(dst asm.Register, at loc, t ir.Type) {
 	}
 	g.load(dst, at, t.Size)
 	if t.Signed {
-		g.norm(dst, t)
+		g.extend(dst, t)
 	}
 }
 
@@ -44,7 +44,7 @@ func (g *values) valueIndex(e *typed.Node, dst asm.Register) {
 	g.place(end)
 	g.load(dst, out, size)
 	if e.Type.Signed {
-		g.norm(dst, e.Type)
+		g.extend(dst, e.Type)
 	}
 }
 
@@ -63,7 +63,7 @@ func (g *values) mapCPU(e *typed.Node, dst asm.Register) {
 	none := g.label()
 	g.emit(asm.JEq.Imm(asm.R0, 0, none), asm.LoadMem(asm.R0, asm.R0, int16(e.Int), sizeOf(e.Type.Size)))
 	if e.Type.Signed {
-		g.norm(asm.R0, e.Type)
+		g.extend(asm.R0, e.Type)
 	}
 	g.place(none)
 	g.move(dst, asm.R0)
