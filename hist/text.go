@@ -3,7 +3,6 @@ package hist
 import (
 	"fmt"
 	"io"
-	"math"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -197,17 +196,4 @@ func largest(d Distribution) uint64 {
 		most = max(most, b.Count)
 	}
 	return most
-}
-
-// plainRange labels a bucket without suffixes.
-func plainRange(lo, hi int64) string {
-	switch {
-	case lo == math.MinInt64:
-		return fmt.Sprintf("(..., %d)", hi)
-	case hi == math.MaxInt64:
-		return fmt.Sprintf("[%d, ...)", lo)
-	case hi == lo+1:
-		return fmt.Sprintf("[%d]", lo)
-	}
-	return fmt.Sprintf("[%d, %d)", lo, hi)
 }
