@@ -155,7 +155,7 @@ func (d *dist) parse(spec expr.Spec, i int) (err error) {
 	case n == 0 || texts > 2 || n-texts > 4:
 		return fmt.Errorf("-C takes from one to four numbers and two texts")
 	case d.histogram:
-		d.hist = action.NewHist(fmt.Sprintf("hist%d", i))
+		d.hist = action.NewHist[action.None](fmt.Sprintf("hist%d", i), 1)
 	default:
 		d.counts = action.NewCounter[key](fmt.Sprintf("counts%d", i), 0)
 	}

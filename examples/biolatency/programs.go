@@ -82,7 +82,7 @@ func program(m *maps, o *options, end event, begin ...event) *action.Program {
 				of[0] = c.Field("dev")
 			}
 			if o.flags {
-				of[1] = c.FieldStr("rwbs", 8)
+				of[1] = c.Field("rwbs").Str(8)
 			}
 			took := c.Let(c.Nsecs().Sub(t0).Div(o.per))
 			m.lats.Observe(c, took, of...)

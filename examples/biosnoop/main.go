@@ -79,7 +79,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 				b.Set(&e.Nsecs, c.Nsecs())
 				b.Set(&e.Sector, c.Field("sector"))
 				b.Set(&e.Dev, c.Field("dev"))
-				b.Set(&e.Flags, c.FieldStr("rwbs", 12))
+				b.Set(&e.Flags, c.Field("rwbs").Str(12))
 			})
 		})
 	})

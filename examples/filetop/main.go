@@ -106,9 +106,9 @@ func (o *options) programs(sums *action.Aggregate[file]) []*action.Program {
 		})
 		calls.On(tool.Tracepoints("syscalls", "sys_enter_"+does, "sys_enter_p"+does+"64"), func(c *action.Ctx) {
 			tool.FilterPID(c, *o.pid)
-			table, fd := c.CurTask().MemberPtr("files->fdt"), c.Let(c.Field("fd"))
+			table, fd := c.CurTask().Member("files->fdt").Ptr(), c.Let(c.Field("fd"))
 			c.ReturnUnless(fd.Ge(0).And(fd.Lt(table.Member("max_fds"))))
-			f := table.MemberPtr("fd").Index(fd).Ptr()
+			f := table.Member("fd").Ptr().Index(fd).Ptr()
 			c.ReturnUnless(f.Ne(0)) // not an open file
 			o.add(c, sums, f, 2*i, c.Field("count"))
 		})

@@ -95,7 +95,7 @@ func parse(args []string, stdout io.Writer) (*options, error) {
 // program measures from calls to their returns.
 func (o *options) program() (*action.Program, *action.Hist[uint32]) {
 	calls := action.NewPair[uint64]("calls", 0)
-	lats := action.NewHistBy[uint32]("lats", 0)
+	lats := action.NewHist[uint32]("lats", 0)
 	p := action.NewProgram("funclatency")
 	p.On(o.entry, func(c *action.Ctx) {
 		tool.FilterPID(c, *o.pid)

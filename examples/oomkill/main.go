@@ -130,7 +130,7 @@ func program(events *action.Events[kill], detailed, tasks bool) *action.Program 
 				return
 			}
 			b.Set(&e.Detailed, 1)
-			b.Set(&e.VictimComm, c.FieldStr("comm", 16))
+			b.Set(&e.VictimComm, c.Field("comm").Str(16))
 			b.Set(&e.TotalVM, c.Field("total_vm"))
 			b.Set(&e.Anon, c.Field("anon_rss"))
 			b.Set(&e.File, c.Field("file_rss"))

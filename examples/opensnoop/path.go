@@ -21,9 +21,9 @@ func directories(c *action.Ctx, descriptor action.Int, emit func(name action.Str
 	}
 	task := c.CurTask()
 	c.If(descriptor.Eq(workingDir), func() { begin(task, "fs->pwd") }, func() {
-		table := task.MemberPtr("files->fdt")
+		table := task.Member("files->fdt").Ptr()
 		c.If(descriptor.Ge(0).And(descriptor.Lt(table.Member("max_fds"))), func() {
-			file := table.MemberPtr("fd").Index(descriptor).Ptr()
+			file := table.Member("fd").Ptr().Index(descriptor).Ptr()
 			c.If(file.Ne(0), func() { begin(file, "f_path") })
 		})
 	})
@@ -32,7 +32,7 @@ func directories(c *action.Ctx, descriptor action.Int, emit func(name action.Str
 		vfs, d := mnt.Int().PtrTo("struct vfsmount", false), dentry.Int().PtrTo("struct dentry", false)
 		c.If(d.Eq(vfs.Member("mnt_root")), func() {
 			mount := vfs.Container("struct mount", "mnt")
-			up := mount.MemberPtr("mnt_parent")
+			up := mount.Member("mnt_parent").Ptr()
 			c.If(up.Eq(mount.Int()), func() { c.Break() }) // the root of all
 			dentry.Set(mount.Member("mnt_mountpoint"))
 			mnt.Set(up.Addr("mnt").Int())

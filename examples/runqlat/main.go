@@ -54,7 +54,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	if err != nil {
 		return err
 	}
-	waits := action.NewHistBy[uint32]("waits", 0)
+	waits := action.NewHist[uint32]("waits", 0)
 	return o.Run(ctx, stdout, "Tracing run queue latency", func(s *tool.Session) error {
 		return tool.EachHist(s, waits, *o.times, func(key uint32, d *hist.Log2) {
 			s.Hist(d, o.unit, o.label, key)

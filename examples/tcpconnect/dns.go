@@ -18,7 +18,7 @@ const answerSize = 512
 func answers(c *action.Ctx, skb action.Ptr, use func(payload action.Ptr, size action.Int)) {
 	const ethIPv4, ethIPv6, protocolUDP, domain = 0x0800, 0x86dd, 17, 53
 	u8, u16 := ir.IntType(1, false), ir.IntType(2, false)
-	data := skb.MemberPtr("data")
+	data := skb.Member("data").Ptr()
 	proto := c.Let(skb.Member("protocol").Bswap())
 	header := c.NewVar(40) // IPv6's, without extensions
 	c.If(proto.Eq(ethIPv4), func() {

@@ -97,7 +97,7 @@ func TestSwitch(t *testing.T) {
 	n := action.NewCount("n")
 	s := attach(t, marked("switch", func(c *action.Ctx) {
 		n.Inc(c)
-		c.Exit()
+		c.Exit(0)
 	}))
 	marks(23)
 	if err := s.SetDisabled(true); err != nil {
@@ -373,7 +373,7 @@ func TestBudget(t *testing.T) {
 	p = marked("cpu", func(c *action.Ctx) {
 		v := c.NewVar(0)
 		c.Loop(2000, 2000, func(i action.Int) { v.Set(v.Int().Mul(31).Add(i)) })
-		c.If(v.Int().Eq(1), func() { c.Exit() })
+		c.If(v.Int().Eq(1), func() { c.Exit(0) })
 	})
 	p.Budget.CPUPercent = 1
 	s = attach(t, p)

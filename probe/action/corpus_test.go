@@ -68,7 +68,7 @@ func corpus() []tool {
 	return []tool{
 		{"funccount", func(p *action.Program) {
 			n := action.NewCounter[uint64]("n", 0)
-			p.On(vfsRead, func(c *action.Ctx) { n.Inc(c, c.Func()) })
+			p.On(vfsRead, func(c *action.Ctx) { n.Inc(c, c.Builtin("func")) })
 		}},
 		{"stackcount", func(p *action.Program) {
 			n := action.NewCounter[[127]uint64]("n", 1024)
@@ -99,8 +99,8 @@ func corpus() []tool {
 			})
 		}},
 		{"argdist", func(p *action.Program) {
-			h := action.NewHistBy[uint32]("sizes", 4096).Sub(2)
-			l := action.NewLinear("linear", 0, 65536, 1024)
+			h := action.NewHist[uint32]("sizes", 4096).Sub(2)
+			l := action.NewLinear[action.None]("linear", 1, 0, 65536, 1024)
 			n := action.NewCounter[int64]("results", 0)
 			p.On(vfsRead, func(c *action.Ctx) {
 				h.Observe(c, c.Arg(2), c.PID())
@@ -118,7 +118,7 @@ func corpus() []tool {
 				Sector uint64
 			}
 			start := action.NewLRU[io, uint64]("start", 10240)
-			h := action.NewHistBy[uint32]("usecs", 4096)
+			h := action.NewHist[uint32]("usecs", 4096)
 			p.On(probe.Tracepoint{Group: "block", Name: "block_rq_issue"}, func(c *action.Ctx) {
 				start.Set(c, action.Key(c.Field("dev"), 0, c.Field("sector")), c.Nsecs())
 			})
@@ -132,7 +132,7 @@ func corpus() []tool {
 		{"cachestat", func(p *action.Program) {
 			n := action.NewCounter[uint64]("n", 16)
 			for _, f := range []string{"mark_page_accessed", "mark_buffer_dirty", "add_to_page_cache_lru", "filemap_add_folio", "folio_mark_accessed"} {
-				p.On(probe.Kprobe{Symbol: f}, func(c *action.Ctx) { n.Inc(c, c.Func()) })
+				p.On(probe.Kprobe{Symbol: f}, func(c *action.Ctx) { n.Inc(c, c.Builtin("func")) })
 			}
 		}},
 		{"tcpconnect", func(p *action.Program) { tcp(p, probe.Kprobe{Symbol: "tcp_connect"}, "sk") }},
@@ -207,7 +207,7 @@ func fileslower(p *action.Program) {
 			d := c.Let(c.Nsecs().Sub(v.Elem("Start")))
 			c.ReturnUnless(d.Ge(1))
 			file := v.Elem("File").PtrTo("struct file", false)
-			name := file.MemberPtr("f_path.dentry").Member("d_name.name").Str(64)
+			name := file.Member("f_path.dentry").Ptr().Member("d_name.name").Str(64)
 			ev.Emit(c, func(e *slowEvent, b *action.Bind) {
 				b.Set(&e.PID, c.PID())
 				b.Set(&e.Comm, c.Comm())
@@ -229,8 +229,8 @@ func biosnoop(p *action.Program) {
 			b.Set(&e.Sectors, c.Field("nr_sector"))
 			b.Set(&e.Nsecs, c.Nsecs())
 			b.Set(&e.PID, c.PID())
-			b.Set(&e.Comm, c.FieldStr("comm", 16))
-			b.Set(&e.Rwbs, c.FieldStr("rwbs", 8))
+			b.Set(&e.Comm, c.Field("comm").Str(16))
+			b.Set(&e.Rwbs, c.Field("rwbs").Str(8))
 		})
 	})
 }

@@ -36,7 +36,7 @@ func (p *Program) On(target probe.Target, build func(c *Ctx)) {
 // else; otherwise set probe.Options.Session.
 func (p *Program) OnCall(target probe.Target, entry, ret func(c *Ctx)) {
 	p.On(target, func(c *Ctx) {
-		c.If(c.IsReturn(), func() { ret(c) }, func() { entry(c) })
+		c.If(c.Builtin("is_return").Ne(0), func() { ret(c) }, func() { entry(c) })
 	})
 }
 
@@ -156,9 +156,6 @@ func (l *LocalVar) Int() Int { return Int{l.c, ir.NewVar(l.v)} }
 // Str is the variable's text.
 func (l *LocalVar) Str() Str { return Str(l.Int()) }
 
-// Ptr is the variable's address.
-func (l *LocalVar) Ptr() Ptr { return Ptr(l.Int()) }
-
 // If does then if cond holds, and otherwise what the functions in els do.
 func (c *Ctx) If(cond Bool, then func(), els ...func()) {
 	s := &ir.Stmt{Op: ir.StmtIf, X: cond.Expr(), Pos: callerPos()}
@@ -192,27 +189,19 @@ func (c *Ctx) Break() { c.Do(&ir.Stmt{Op: ir.StmtBreak}) }
 // Continue goes on with the next turn of the innermost loop.
 func (c *Ctx) Continue() { c.Do(&ir.Stmt{Op: ir.StmtContinue}) }
 
-// Signal sends a signal to the current process.
-func (c *Ctx) Signal(sig any) { c.Do(&ir.Stmt{Op: ir.StmtSignal, X: lift(sig)}) }
+// Signal sends a signal to the current process, or to the current thread alone.
+func (c *Ctx) Signal(sig any, thread bool) {
+	c.Do(&ir.Stmt{Op: ir.StmtSignal, X: lift(sig), Thread: thread})
+}
 
-// Exit asks whoever holds the session to end: Session.ExitRequested.
-func (c *Ctx) Exit() { c.Do(&ir.Stmt{Op: ir.StmtExit}) }
-
-// ExitWith is Exit with a code: Session.ExitCode.
-func (c *Ctx) ExitWith(code any) { c.Do(&ir.Stmt{Op: ir.StmtExit, X: lift(code)}) }
-
-// SignalThread sends a signal to the current thread.
-func (c *Ctx) SignalThread(sig any) { c.Do(&ir.Stmt{Op: ir.StmtSignal, X: lift(sig), Thread: true}) }
+// Exit asks the holder of the session to end, with a code: Session.ExitRequested and
+// Session.ExitCode.
+func (c *Ctx) Exit(code any) { c.Do(&ir.Stmt{Op: ir.StmtExit, X: lift(code)}) }
 
 // Override makes the probed kernel function return x without running, where the
 // kernel permits that (kprobe on functions marked for error injection,
 // CONFIG_BPF_KPROBE_OVERRIDE; fmod_ret).
 func (c *Ctx) Override(x any) { c.Do(&ir.Stmt{Op: ir.StmtOverride, X: lift(x)}) }
-
-// IsReturn says whether the probe is at a function's return. In a session
-// program (probe.Options.Session, which Attach sets where every action is of
-// that kind), which sees entries and returns, that turns out when it fires.
-func (c *Ctx) IsReturn() Bool { return Bool(c.Builtin("is_return")) }
 
 // Skip has the probe left out at the return of this call. It is for the entry,
 // in session programs (kprobes Linux 6.10, uprobes 6.13, fentry 7.0).
@@ -245,9 +234,6 @@ func (c *Ctx) TID() Int { return c.Builtin("tid") }
 // UID is the user id of the current task.
 func (c *Ctx) UID() Int { return c.Builtin("uid") }
 
-// GID is the group id of the current task.
-func (c *Ctx) GID() Int { return c.Builtin("gid") }
-
 // CPU is the number of the CPU.
 func (c *Ctx) CPU() Int { return c.Builtin("cpu") }
 
@@ -260,21 +246,12 @@ func (c *Ctx) Nsecs() Int { return c.Builtin("nsecs") }
 // PPID is the process id of the parent, in the namespace of PID; it needs BTF.
 func (c *Ctx) PPID() Int { return c.Builtin("ppid") }
 
-// Func is the address of the probed function.
-func (c *Ctx) Func() Int { return c.Builtin("func") }
-
 // Probe says which probe fired: the index of its site in the plan, plus one.
 func (c *Ctx) Probe() Int { return c.Builtin("probe") }
-
-// Goid is the goroutine's id, in probes on Go programs.
-func (c *Ctx) Goid() Int { return c.Builtin("goid") }
 
 // PComm is the name of the current process, which is that of its first thread;
 // it needs BTF.
 func (c *Ctx) PComm() Str { return Str(c.Builtin("pcomm")) }
-
-// UserMode says whether the event hit the process in its own code.
-func (c *Ctx) UserMode() Bool { return Bool(c.Builtin("usermode")) }
 
 // Comm is the name of the current thread.
 func (c *Ctx) Comm() Str { return Str(c.Builtin("comm")) }
@@ -293,12 +270,6 @@ func (c *Ctx) ArgNamed(name string) Int {
 // Field is a field of a tracepoint's record, or of another context with names.
 func (c *Ctx) Field(name string) Int {
 	return c.read(&ir.Expr{Op: ir.OpField, Str: name, Pos: callerPos()})
-}
-
-// FieldStr is a field that is text, cut to size-1 bytes.
-func (c *Ctx) FieldStr(name string, size int) Str {
-	f := &ir.Expr{Op: ir.OpField, Str: name, Pos: callerPos()}
-	return Str(c.read(&ir.Expr{Op: ir.OpStr, Type: ir.StringType(size), Args: []*ir.Expr{f}, Pos: callerPos()}))
 }
 
 // Ret is the return value, in return probes.

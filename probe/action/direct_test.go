@@ -122,9 +122,9 @@ func TestDirectNull(t *testing.T) {
 	p.On(probe.RawTracepoint{Name: "sched_switch"}, func(c *action.Ctx) {
 		prev := c.ArgNamed("prev").Ptr()
 		// Kernel threads have no memory of their own.
-		mm := prev.MemberPtr("mm")
+		mm := prev.Member("mm").Ptr()
 		c.If(mm.Eq(0), func() {
-			c.If(mm.MemberPtr("exe_file").Eq(0), func() { zeros.Inc(c) })
+			c.If(mm.Member("exe_file").Ptr().Eq(0), func() { zeros.Inc(c) })
 		}, func() {
 			names.Inc(c, mm.Member("owner->comm").Str(16))
 		})

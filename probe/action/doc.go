@@ -2,7 +2,7 @@
 // in Go and compiled in Go. No clang, no LLVM, no files beside the binary.
 //
 //	start := action.NewHash[uint32, uint64]("start", 10240)
-//	usecs := action.NewHist("usecs")
+//	usecs := action.NewHist[action.None]("usecs", 1)
 //	p := action.NewProgram("runqlat")
 //	p.On(probe.Tracepoint{Group: "sched", Name: "sched_wakeup"}, func(c *action.Ctx) {
 //		start.Set(c, c.Field("pid"), c.Nsecs())
@@ -50,15 +50,15 @@
 //	pid(curr_ns), ncpus, usermode               builtins nspid, nstid, ncpus, usermode
 //	leader_comm, leader_tid, pcomm              Ctx.PComm; Ctx.CurTask: group_leader->pid, real_parent->comm
 //	nsecs, nsecs(boot|tai|sw_tai), elapsed      builtins nsecs, nsecs_boot, nsecs_tai, nsecs_sw_tai, elapsed, jiffies
-//	curtask, ppid, rand, func, probe, probetype ir.Builtins, Ctx.CurTask, Ctx.Func, Ctx.Probe
+//	curtask, ppid, rand, func, probe, probetype ir.Builtins, Ctx.CurTask, Ctx.Probe
 //	arg0, args.name, args->field, retval        Ctx.Arg, Ctx.ArgNamed, Ctx.Field, Ctx.Ret
 //	reg("sp")                                   Ctx.Reg, builtins ip and sp
 //	kstack(n), ustack(n), len(kstack)           Ctx.Kstack, Ctx.Ustack: program counters, in keys and events; Stack.Len
 //	dw_ustack                                   Ctx.UstackWalk, after bpf.Loaded.AddProcess
 //	$x = ..., ++                                Go variables, Ctx.NewVar
 //	+ - * / % & | ^ << >> ~ !, ?:               methods of Int and Bool; Select
-//	casts, (struct sock *)x, (uint8[8])x        Int.As, Int.PtrTo; Int.Bytes, Tuple.Int
-//	x->a.b[2].c, *x, &x->y, x[i], x + i         Ptr.Member, Ptr.Deref, Ptr.Addr, Ptr.Index, Ptr.At
+//	casts, (struct sock *)x, (uint8[8])x        Int.As, Int.PtrTo; ir.OpCast, Tuple.Int
+//	x->a.b[2].c, *x, &x->y, x[i], x + i         Ptr.Member, Ptr.Index, Ptr.Addr, Ptr.At
 //	user-defined structs                        Ptr.Load with ir.TypeOf of a Go struct, Int.Elem
 //	enums, sizeof, offsetof, container_of       Ctx.Enum, Ctx.Sizeof, Ptr.Offset, Ptr.Container
 //	is_err                                      Ptr.IsErr
@@ -66,22 +66,22 @@
 //	ntop, macaddr, pton                         IPv4, IPv6, MAC in a Log or an event; Addr
 //	strcontains, strstr, strlen                 Str.Contains, Str.IndexOf, Str.Len, and Str.Glob
 //	strncmp, memcmp, ==                         ir.OpStrncmp, Memcmp, Str.Eq, Str.HasPrefix, Tuple.Eq
-//	bswap, kptr, uptr                           Int.Bswap, Ptr.Kernel, Ptr.User
+//	bswap, kptr, uptr                           Int.Bswap, ir.OpKptr, Ptr.User
 //	kaddr, percpu_kaddr, uaddr                  Ctx.KernelAddr, Ptr.OnCPU, Ctx.UserAddr
 //	cgroupid, cgroup_path                       CgroupID, CgroupPath
 //	socket_cookie, path                         Ptr.SocketCookie, Ptr.Path
-//	(a, b), .0, records, [i]                    Key, Tuple.Elem, Tuple.Index, Int.Index
+//	(a, b), .0, records, [i]                    Key; Int.Index; parts of a tuple are Go variables, or ir.OpElem
 //	if, else, unroll, while, for, break         Ctx.If, Ctx.Loop, Ctx.While, Ctx.Break, Ctx.Continue, Hash.ForEach
 //	return, /filter/                            Ctx.Return, Ctx.ReturnUnless
 //	@x[k] = v, delete, has_key, find, len(@x)   Hash.Set, Delete, Has, Get, Add, Find, Take, Len
 //	let @x = hash(n), lruhash, percpuhash ...   NewHash, NewLRU, NewArray, NewCell; ir.MapKind
 //	count sum min max avg stats                 NewCounter, NewSum, NewMin, NewMax, NewAvg, NewStats
-//	reading them: if (@x > 10)                  Counter.Value, Number.Value, Summary.Mean (Linux 5.19)
+//	reading them: if (@x > 10)                  Counter.Value, Aggregate.Value, Summary.Mean (Linux 5.19)
 //	hist(x, k), lhist, tseries                  NewHist, Hist.Sub, NewLinear, NewSeries
 //	printf, errorf, warnf, print, join, time    Events, Log.Printf
-//	assert                                      Ctx.If with Log.Printf and Ctx.ExitWith
+//	assert                                      Ctx.If with Log.Printf and Ctx.Exit
 //	skboutput                                   Packets.Emit, Pcap
-//	signal, signal_thread, exit(n), override    Ctx.Signal, Ctx.SignalThread, Ctx.ExitWith, Ctx.Override
+//	signal, signal_thread, exit(n), override    Ctx.Signal, Ctx.Exit, Ctx.Override
 //	clear, zero, print(@, top, div)             the reader's: mapx tables; ir.Map.Flip clears without a loss
 //	system, cat, strftime, strerror, username,  the reader's: an event
 //	signal_name, syscall_name, comm(pid), %gr

@@ -11,7 +11,7 @@ import (
 // microseconds, by two tracepoints and a map between them.
 func Example() {
 	start := action.NewHash[uint32, uint64]("start", 10240)
-	usecs := action.NewHist("usecs")
+	usecs := action.NewHist[action.None]("usecs", 1)
 
 	p := action.NewProgram("runqlat")
 	p.On(probe.Tracepoint{Group: "sched", Name: "sched_wakeup"}, func(c *action.Ctx) {

@@ -50,9 +50,9 @@ func TestFlipLosesNothing(t *testing.T) {
 	most := action.NewMax[uint32]("most", 64)
 	stats := action.NewStats[uint32]("stats", 64)
 	avg := action.NewAvg[action.None]("avg", 1)
-	lat := action.NewHist("lat")
-	by := action.NewHistBy[uint32]("by", 256)
-	lin := action.NewLinear("lin", 0, 100, 10)
+	lat := action.NewHist[action.None]("lat", 1)
+	by := action.NewHist[uint32]("by", 256)
+	lin := action.NewLinear[action.None]("lin", 1, 0, 100, 10)
 	stacks := action.NewCounter[[64]uint64]("stacks", 1024)
 	for _, m := range []interface{ Flip() }{count, whole, sum, most, stats, avg, lat, by, lin, stacks} {
 		m.Flip()

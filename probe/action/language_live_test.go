@@ -92,7 +92,7 @@ func TestNestedEvents(t *testing.T) {
 			b.Set(&e.NSPID, c.Builtin("nspid"))
 			b.Set(&e.NSTID, c.Builtin("nstid"))
 			b.Set(&e.CPUs, c.Builtin("ncpus"))
-			b.Set(&e.User, c.UserMode())
+			b.Set(&e.User, c.Builtin("usermode").Ne(0))
 			b.Set(&e.Args[0].N, c.Arg(1))
 			b.Set(&e.Args[2].Name, "third")
 			b.Set(&e.Args[1], action.Key(5, "second"))
@@ -104,7 +104,7 @@ func TestNestedEvents(t *testing.T) {
 			b.Set(&e.Soft, c.Builtin("nsecs_sw_tai"))
 			b.Set(&e.TAI, c.Nsecs())
 		})
-		c.ExitWith(-3)
+		c.Exit(-3)
 	})
 	s := attachOrSkip(t, p, nil)
 	r, err := ev.Open(s)
@@ -166,14 +166,15 @@ func TestPrintedValues(t *testing.T) {
 	}
 	defer r.Close()
 	marks(1)
-	line, _, err := r.Read(context.Background())
+	var line string
+	_, err = r.Read(context.Background(), &line)
 	if want := fmt.Sprintf("1.2.3.4 01:02:03:04:05:06 010203 %d constant [9 8]", mark); err != nil || line != want {
 		t.Errorf("%q, %v; want %q", line, err, want)
 	}
-	if line, _, err = r.Read(context.Background()); err != nil || len(strings.Fields(line)) < 2 {
+	if _, err = r.Read(context.Background(), &line); err != nil || len(strings.Fields(line)) < 2 {
 		t.Errorf("stack %q, %v", line, err)
 	}
-	if line, _, err = r.Read(context.Background()); err != nil || line != strings.Repeat("x", 127) {
+	if _, err = r.Read(context.Background(), &line); err != nil || line != strings.Repeat("x", 127) {
 		t.Errorf("long text %q, %v", line, err)
 	}
 }
@@ -346,7 +347,7 @@ func TestUserAddress(t *testing.T) {
 	same := action.NewCount("same")
 	p := action.NewProgram("uaddr")
 	p.On(probe.Uprobe{Path: target, Symbol: "add"}, func(c *action.Ctx) {
-		c.If(c.UserAddr("add").Eq(c.Builtin("ip")).And(c.UserAddr("_start").Ne(c.Builtin("ip"))).And(c.UserAddr("_start").Deref().Ne(0)), func() { same.Inc(c) })
+		c.If(c.UserAddr("add").Eq(c.Builtin("ip")).And(c.UserAddr("_start").Ne(c.Builtin("ip"))).And(c.UserAddr("_start").Index(0).Ne(0)), func() { same.Inc(c) })
 	})
 	s := attachOrSkip(t, p, nil)
 	runTarget(t, target)

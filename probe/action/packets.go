@@ -1,7 +1,6 @@
 package action
 
 import (
-	"context"
 	"encoding/binary"
 	"fmt"
 	"io"
@@ -68,49 +67,28 @@ func (p *Packet) Skip(n int) {
 	p.Data, p.Len = p.Data[min(n, len(p.Data)):], max(p.Len-n, 0)
 }
 
-// PacketReader reads packets, in the order of their times over all CPUs: each is
-// held back for a millisecond, or until the context ends. One goroutine reads at a
-// time; Close and Stats may be called from any.
-type PacketReader struct {
-	in  bpf.Stream
-	rec mapx.Record
-}
-
-// Open opens the stream. The caller closes the reader.
-func (p *Packets) Open(s bpf.Reader) (*PacketReader, error) {
+// Open opens the stream of packets, in the order of their times over all CPUs: each is
+// held back for a millisecond, or until the context ends. The Data of what is read is
+// the reader's. The caller closes the reader.
+func (p *Packets) Open(s bpf.Reader) (*EventReader[Packet], error) {
 	in, err := bpf.OpenStream(s, p.m, time.Millisecond)
 	if err != nil {
 		return nil, fmt.Errorf("packets %s: %w", p.m.Name, err)
 	}
-	return &PacketReader{in: in}, nil
+	return &EventReader[Packet]{in: in, decode: decodePacket}, nil
 }
 
-// Read waits for the next packet and describes it in p, whose Data is the
-// reader's. It returns how many packets were lost before it on its CPU, as far as
-// is known (Stats knows all), and allocates nothing once it had the largest.
-func (r *PacketReader) Read(ctx context.Context, p *Packet) (lost uint64, err error) {
-	if r == nil {
-		return 0, errNoReader
-	}
-	if err := r.in.ReadInto(ctx, &r.rec); err != nil {
-		return 0, err
-	}
-	le, b := binary.LittleEndian, r.rec.Data
+func decodePacket(rec *mapx.Record, p *Packet) error {
+	le, b := binary.LittleEndian, rec.Data
 	if len(b) < packetHeadSize || int64(le.Uint32(b[packetCaptured:])) > int64(len(b)-packetHeadSize) {
-		return r.rec.Lost, fmt.Errorf("packet's record of %d bytes: %w", len(b), io.ErrUnexpectedEOF)
+		return fmt.Errorf("packet's record of %d bytes: %w", len(b), io.ErrUnexpectedEOF)
 	}
 	*p = Packet{
-		Time: le.Uint64(b), CPU: r.rec.CPU, Len: int(le.Uint32(b[8:])),
+		Time: le.Uint64(b), CPU: rec.CPU, Len: int(le.Uint32(b[8:])),
 		Data: b[packetHeadSize:][:le.Uint32(b[packetCaptured:])],
 	}
-	return r.rec.Lost, nil
+	return nil
 }
-
-// Stats are the counts of the stream.
-func (r *PacketReader) Stats() (mapx.Stats, error) { return r.in.Stats() }
-
-// Close ends the stream; a Read that waits returns os.ErrClosed.
-func (r *PacketReader) Close() error { return r.in.Close() }
 
 // LinkType says what packets begin with, as pcap files number it (LINKTYPE_…).
 type LinkType uint32

@@ -69,7 +69,7 @@ func sendUDP(t *testing.T, list [][]byte) (from, to int) {
 }
 
 // readAll reads the packets that are there, as copies.
-func readAll(t *testing.T, r *action.PacketReader) (out []action.Packet) {
+func readAll(t *testing.T, r *action.EventReader[action.Packet]) (out []action.Packet) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
@@ -135,7 +135,7 @@ func (s *captures) program(target probe.Target) *action.Program {
 func testPackets(t *testing.T, target probe.Target, o *probe.Options, header int) {
 	var streams captures
 	s := attachOrSkip(t, streams.program(target), &action.Options{Resolve: o})
-	var readers []*action.PacketReader
+	var readers []*action.EventReader[action.Packet]
 	for _, stream := range []*action.Packets{streams.whole, streams.begin, streams.small} {
 		r, err := stream.Open(s)
 		if err != nil {

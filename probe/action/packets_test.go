@@ -32,7 +32,7 @@ func (r *records) Close() error { return nil }
 func TestPacketReaderAllocates(t *testing.T) {
 	rec := append(make([]byte, packetHeadSize), "packet"...)
 	rec[packetCaptured] = 6
-	r := &PacketReader{in: &records{list: [][]byte{rec}}}
+	r := &EventReader[Packet]{in: &records{list: [][]byte{rec}}, decode: decodePacket}
 	var p Packet
 	ctx := context.Background()
 	if _, err := r.Read(ctx, &p); err != nil || string(p.Data) != "packet" {

@@ -2,7 +2,6 @@ package action
 
 import (
 	"bytes"
-	"context"
 	"encoding/binary"
 	"fmt"
 	"io"
@@ -136,32 +135,16 @@ func textSize(e *ir.Expr) int {
 	return ir.DefaultString
 }
 
-// LogReader formats the lines of a Log. One goroutine reads at a time.
-type LogReader struct {
-	log *Log
-	in  bpf.Stream
-	rec mapx.Record
-}
-
-// Open opens the stream. The caller closes the reader.
-func (l *Log) Open(s bpf.Reader) (*LogReader, error) {
+// Open opens the stream of lines. The caller closes the reader.
+func (l *Log) Open(s bpf.Reader) (*EventReader[string], error) {
 	in, err := bpf.OpenStream(s, l.m, 0)
 	if err != nil {
 		return nil, fmt.Errorf("log %s: %w", l.m.Name, err)
 	}
-	return &LogReader{log: l, in: in}, nil
-}
-
-// Read waits for the next line, and returns how many were lost before it.
-func (r *LogReader) Read(ctx context.Context) (line string, lost uint64, err error) {
-	if r == nil {
-		return "", 0, errNoReader
-	}
-	if err := r.in.ReadInto(ctx, &r.rec); err != nil {
-		return "", 0, err
-	}
-	line, err = r.log.format(r.rec.Data)
-	return line, r.rec.Lost, err
+	return &EventReader[string]{in: in, decode: func(rec *mapx.Record, line *string) (err error) {
+		*line, err = l.format(rec.Data)
+		return err
+	}}, nil
 }
 
 // format makes a line of an event.
@@ -213,6 +196,3 @@ func printed(k ir.Kind, f ir.Format, b []byte) any {
 	}
 	return bytes.Clone(b)
 }
-
-// Close ends the stream.
-func (r *LogReader) Close() error { return r.in.Close() }

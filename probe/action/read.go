@@ -14,11 +14,14 @@ var (
 	errNoReader  = errors.New("read: no reader")
 )
 
-// EventReader reads events of type T. One goroutine reads at a time; Close and
-// Stats may be called from any.
+// EventReader reads a stream as values of type T: the events of an Events, the lines of
+// a Log, which are strings, or Packets. One goroutine reads at a time; Close and Stats
+// may be called from any.
 type EventReader[T any] struct {
 	in     bpf.Stream
-	events *mapx.Events[T]
+	events *mapx.Events[T]              // nil where decode is set
+	decode func(*mapx.Record, *T) error // what a record holds that is no T
+	rec    mapx.Record                  // for decode
 }
 
 // Open opens the stream. The caller closes the reader. There is one at a time: two
@@ -32,14 +35,21 @@ func (ev *Events[T]) Open(s bpf.Reader) (*EventReader[T], error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("events %s: %w", ev.m.Name, err), in.Close())
 	}
-	return &EventReader[T]{in, events}, nil
+	return &EventReader[T]{in: in, events: events}, nil
 }
 
 // Read waits for the next event and stores it in e. It returns how many events
-// were lost before it, as far as is known, and allocates nothing.
+// were lost before it on its CPU, as far as is known (Stats knows all). Events and
+// Packets are read without allocating.
 func (r *EventReader[T]) Read(ctx context.Context, e *T) (lost uint64, err error) {
 	if r == nil {
 		return 0, errNoReader
+	}
+	if r.decode != nil {
+		if err := r.in.ReadInto(ctx, &r.rec); err != nil {
+			return 0, err
+		}
+		return r.rec.Lost, r.decode(&r.rec, e)
 	}
 	if err := r.events.Next(ctx, e); err != nil {
 		return 0, err

@@ -26,7 +26,7 @@ func TestReplay(t *testing.T) {
 		C action.Comm
 	}
 	calls := action.NewCounter[key]("calls", 64)
-	hist := action.NewHistBy[uint32]("hist", 64)
+	hist := action.NewHist[uint32]("hist", 64)
 	stats := action.NewStats[action.None]("stats", 1)
 	stacks := action.NewCounter[[127]uint64]("stacks", 64)
 	cell := action.NewCell[uint64]("cell")

@@ -68,7 +68,7 @@ func TestSocketCookie(t *testing.T) {
 	}
 	p := action.NewProgram("found")
 	p.On(probe.RawTracepoint{Name: "inet_sock_set_state"}, func(c *action.Ctx) {
-		cookies.Inc(c, c.Arg(0).PtrTo("struct sock", false).MemberPtr("__sk_common.skc_listener").SocketCookie())
+		cookies.Inc(c, c.Arg(0).PtrTo("struct sock", false).Member("__sk_common.skc_listener").Ptr().SocketCookie())
 	})
 	if _, err := action.Attach(p, &action.Options{Resolve: &probe.Options{PreferBTF: true}}); err == nil || !strings.Contains(err.Error(), "argument of the probe") {
 		t.Errorf("of a socket found through another: %v", err)

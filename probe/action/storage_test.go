@@ -37,7 +37,7 @@ func TestTaskStorage(t *testing.T) {
 		visits.Find(c, func(v action.Int) {
 			visits.Set(c, action.Key(v.Elem("Count").Add(1), c.Nsecs()))
 		}, func() { visits.Set(c, action.Key(1, 0)) })
-		once.Create(c, c.TID())
+		c.If(once.Has(c).Not(), func() { once.Set(c, c.TID()) })
 		c.If(once.Get(c).Ne(c.TID()), func() { found.Inc(c, 1) })
 		c.If(calls.Get(c).Eq(23), func() {
 			calls.Delete(c)
@@ -265,7 +265,7 @@ func TestSessionElsewhere(t *testing.T) {
 	}
 	n := action.NewCount("n")
 	p = action.NewProgram("elsewhere")
-	p.On(probe.RawTracepoint{Name: "sys_enter"}, func(c *action.Ctx) { c.If(c.IsReturn(), func() { n.Inc(c) }) })
+	p.On(probe.RawTracepoint{Name: "sys_enter"}, func(c *action.Ctx) { c.If(c.Builtin("is_return").Ne(0), func() { n.Inc(c) }) })
 	spec, err := bpf.Compile(p.Program, plan)
 	if err != nil {
 		t.Fatal(err)

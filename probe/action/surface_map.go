@@ -307,12 +307,10 @@ func (n *Summary[K]) Table(s bpf.Reader) (mapx.Table[K, bpf.Stat], error) {
 // Hist is a histogram by key.
 type Hist[K comparable] struct{ agg[K] }
 
-// NewHist returns a histogram without keys whose buckets are powers of two.
-func NewHist(name string) *Hist[None] { return NewHistBy[None](name, 1) }
-
-// NewHistBy returns histograms by key. entries is how many buckets of all keys
-// there is room for, because only buckets that were hit take any.
-func NewHistBy[K comparable](name string, entries int) *Hist[K] {
+// NewHist returns histograms by key whose buckets are powers of two. entries is how
+// many buckets of all keys there is room for, because only buckets that were hit take
+// any.
+func NewHist[K comparable](name string, entries int) *Hist[K] {
 	return &Hist[K]{newAgg[K](name, ir.AggHist, entries)}
 }
 
@@ -322,13 +320,9 @@ func (h *Hist[K]) Sub(k int) *Hist[K] {
 	return h
 }
 
-// NewLinear returns a histogram without keys, from lo to hi in steps.
-func NewLinear(name string, lo, hi, step int64) *Hist[None] {
-	return NewLinearBy[None](name, 1, lo, hi, step)
-}
-
-// NewLinearBy returns linear histograms by key; entries as of NewHistBy.
-func NewLinearBy[K comparable](name string, entries int, lo, hi, step int64) *Hist[K] {
+// NewLinear returns histograms by key whose buckets go from lo to hi in steps; entries
+// as of NewHist.
+func NewLinear[K comparable](name string, entries int, lo, hi, step int64) *Hist[K] {
 	h := &Hist[K]{newAgg[K](name, ir.AggLinear, entries)}
 	h.m.Min, h.m.Max, h.m.Step = lo, hi, step
 	return h

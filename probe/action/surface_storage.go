@@ -36,9 +36,6 @@ func NewCgroupStorage[V any](name string) *Storage[V] {
 // Set stores a value. One that the kernel has no memory for is counted (Stats.Full).
 func (s *Storage[V]) Set(c *Ctx, value any) { s.h.Set(c, nil, value) }
 
-// Create stores a value if there is none yet.
-func (s *Storage[V]) Create(c *Ctx, value any) { s.h.Create(c, nil, value) }
-
 // Get reads the value, zero if there is none.
 func (s *Storage[V]) Get(c *Ctx) Int { return s.h.Get(c, nil) }
 

@@ -23,7 +23,7 @@ import (
 func TestRunqlatLive(t *testing.T) {
 	testenv.Need(t, testenv.Root, testenv.Tracefs)
 	start := action.NewHash[uint32, uint64]("start", 10240)
-	usecs := action.NewHist("usecs")
+	usecs := action.NewHist[action.None]("usecs", 1)
 	byCPU := action.NewStats[uint32]("bycpu", 64)
 
 	p := action.NewProgram("runqlat")
@@ -184,7 +184,8 @@ func TestPairNested(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
 	for _, want := range []string{"33", "22", "44", "11"} {
-		line, _, err := r.Read(ctx)
+		var line string
+		_, err := r.Read(ctx, &line)
 		if err != nil || !strings.HasSuffix(line, "leaves with "+want) || strings.HasPrefix(line, " ") {
 			t.Errorf("line %q, %v; want %s", line, err, want)
 		}

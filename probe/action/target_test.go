@@ -62,7 +62,7 @@ func reads(t *testing.T, n, size int) {
 // at the entry, and their results and time at the return.
 func vfsRead(entry, ret probe.Target) (p *action.Program, sizes, rets *action.Counter[int64], pair *action.Pair[uint64], lat *action.Hist[action.None]) {
 	sizes, rets = action.NewCounter[int64]("sizes", 64), action.NewCounter[int64]("rets", 64)
-	pair, lat = action.NewPair[uint64]("pair", 64), action.NewHist("lat")
+	pair, lat = action.NewPair[uint64]("pair", 64), action.NewHist[action.None]("lat", 1)
 	p = action.NewProgram("vfsread")
 	p.IncludeSelf = true
 	p.On(entry, func(c *action.Ctx) {
@@ -117,7 +117,7 @@ func TestTypedPointers(t *testing.T) {
 	body := func(c *action.Ctx) {
 		c.ReturnUnless(c.PID().Eq(os.Getpid()).And(c.Arg(2).Eq(777)))
 		file := c.Arg(0).Ptr()
-		names.Inc(c, file.MemberPtr("f_path.dentry").Member("d_name.name").Str(32))
+		names.Inc(c, file.Member("f_path.dentry").Ptr().Member("d_name.name").Str(32))
 		odd.Inc(c, c.Arg(0).Xor(0xff).Shr(60).And(1))
 	}
 	p.On(probe.Fentry{Symbol: "vfs_read"}, body)
@@ -220,14 +220,14 @@ func TestGoroutinesPair(t *testing.T) {
 	p := action.NewProgram("goroutines")
 	p.IncludeSelf = true
 	p.On(probe.Uprobe{Path: "/proc/self/exe", Symbol: name}, func(c *action.Ctx) {
-		c.If(latest.Get(c, c.Goid()).Eq(c.Builtin("goframe")), func() { again.Inc(c) }, func() { entries.Inc(c) })
-		latest.Set(c, c.Goid(), c.Builtin("goframe"))
-		ids.Inc(c, c.Goid())
+		c.If(latest.Get(c, c.Builtin("goid")).Eq(c.Builtin("goframe")), func() { again.Inc(c) }, func() { entries.Inc(c) })
+		latest.Set(c, c.Builtin("goid"), c.Builtin("goframe"))
+		ids.Inc(c, c.Builtin("goid"))
 		pair.Enter(c, c.Arg(0))
 		tids.Enter(c, c.TID())
 	})
 	p.On(probe.Uretprobe{Path: "/proc/self/exe", Symbol: name}, func(c *action.Ctx) {
-		latest.Delete(c, c.Goid())
+		latest.Delete(c, c.Builtin("goid"))
 		tids.Leave(c, func(tid action.Int) {
 			c.If(tid.Ne(c.TID()), func() { other.Inc(c) })
 		})

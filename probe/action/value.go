@@ -203,11 +203,6 @@ func (v Int) Index(i any) Int {
 	return Int{v.c, &ir.Expr{Op: ir.OpIndex, Args: []*ir.Expr{v.Expr(), lift(i)}, Pos: callerPos()}}
 }
 
-// Bytes is the value as size bytes in memory's order; size is its own width.
-func (v Int) Bytes(size int) Tuple {
-	return Tuple{&ir.Expr{Op: ir.OpCast, Type: ir.BytesType(size), Args: []*ir.Expr{v.Expr()}, Pos: callerPos()}}
-}
-
 // Int is 1 if v holds and 0 if not.
 func (v Bool) Int() Int {
 	return Int{v.c, &ir.Expr{Op: ir.OpCast, Type: ir.IntType(4, false), Args: []*ir.Expr{v.Expr()}}}
@@ -234,9 +229,6 @@ func (v Str) test(op ir.Op, x any) Bool {
 
 // Eq returns whether the texts are equal.
 func (v Str) Eq(x any) Bool { return v.test(ir.OpEq, x) }
-
-// Ne returns whether the texts differ.
-func (v Str) Ne(x any) Bool { return v.test(ir.OpNe, x) }
 
 // HasPrefix returns whether the text begins with s.
 func (v Str) HasPrefix(s string) Bool {
@@ -267,9 +259,6 @@ func (v Ptr) Member(path string) Int {
 	return v.c.read(e)
 }
 
-// MemberPtr reads a member that is a pointer.
-func (v Ptr) MemberPtr(path string) Ptr { return Ptr(v.Member(path)) }
-
 // Addr is the address of a member.
 func (v Ptr) Addr(path string) Ptr {
 	return Ptr{v.c, &ir.Expr{Op: ir.OpAddrOf, Str: path, Args: []*ir.Expr{v.Expr()}, Pos: callerPos()}}
@@ -296,9 +285,6 @@ func (v Ptr) User() Ptr { return Ptr{v.c, ir.NewExpr(ir.OpUptr, v.Expr())} }
 func (v Ptr) IsErr() Bool {
 	return v.Int().As(ir.Uint64Type()).Ge(&ir.Expr{Op: ir.OpConst, Type: ir.Uint64Type(), Int: -4095})
 }
-
-// Kernel is the other of User.
-func (v Ptr) Kernel() Ptr { return Ptr{v.c, ir.NewExpr(ir.OpKptr, v.Expr())} }
 
 // At is the address of element i behind the pointer, or of the array there.
 func (v Ptr) At(i any) Ptr {
@@ -345,11 +331,6 @@ func (v Ptr) Path(size int) Str {
 // Index reads element i of the array that the pointer points to.
 func (v Ptr) Index(i any) Int {
 	return v.c.read(&ir.Expr{Op: ir.OpIndex, Args: []*ir.Expr{v.Expr(), lift(i)}, Pos: callerPos()})
-}
-
-// Deref reads what the pointer points to.
-func (v Ptr) Deref() Int {
-	return v.c.read(&ir.Expr{Op: ir.OpDeref, Args: []*ir.Expr{v.Expr()}, Pos: callerPos()})
 }
 
 // Load reads a value of type t at off bytes behind the address.

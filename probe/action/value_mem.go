@@ -38,17 +38,6 @@ func formatted(x any, size int, f ir.Format) Tuple {
 // Eq returns whether the values are equal, byte by byte.
 func (v Tuple) Eq(x any) Bool { return Bool(Int{e: v.e}.test(ir.OpEq, x)) }
 
-// Ne returns whether they differ.
-func (v Tuple) Ne(x any) Bool { return Bool(Int{e: v.e}.test(ir.OpNe, x)) }
-
-// Index is element i: see Int.Index.
-func (v Tuple) Index(i any) Int { return Int{e: v.Expr()}.Index(i) }
-
-// Elem is element number i.
-func (v Tuple) Elem(i int) Int {
-	return Int{nil, &ir.Expr{Op: ir.OpElem, Int: int64(i), Args: []*ir.Expr{v.Expr()}, Pos: callerPos()}}
-}
-
 // Int takes bytes as an integer of their size, in memory's order.
 func (v Tuple) Int(t ir.Type) Int {
 	return Int{nil, &ir.Expr{Op: ir.OpCast, Type: t, Args: []*ir.Expr{v.Expr()}, Pos: callerPos()}}

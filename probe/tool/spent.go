@@ -33,7 +33,7 @@ func NewSpent[K comparable](t *Tool, label string, entries int) *Spent[K] {
 		counts: t.Bool("C,count", "how many there were instead of their time"),
 		dist:   t.Bool("d,dist", "the distribution of the times, as histograms"),
 		totals: action.NewSum[K]("totals", entries),
-		hists:  action.NewHistBy[K]("times", entries*32),
+		hists:  action.NewHist[K]("times", entries*32),
 	}
 }
 

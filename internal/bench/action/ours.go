@@ -30,7 +30,7 @@ func ourProgram(name string) (*action.Program, error) {
 		p.On(probe.Tracepoint{Group: "raw_syscalls", Name: "sys_enter"}, func(c *action.Ctx) { stacks.Inc(c, c.Kstack(127)) })
 	case "latency":
 		start := action.NewHash[uint32, uint64]("start", 4096)
-		lat := action.NewHist("lat")
+		lat := action.NewHist[action.None]("lat", 1)
 		p.On(enter, func(c *action.Ctx) { start.Set(c, c.TID(), c.Nsecs()) })
 		p.On(leave, func(c *action.Ctx) {
 			start.Take(c, c.TID(), func(t0 action.Int) { lat.Observe(c, c.Nsecs().Sub(t0)) })

@@ -88,7 +88,7 @@ func goldenPrograms(typed bool) map[string]*ir.Program {
 		progs[name] = p.Program
 	}
 	count := action.NewCounter[action.Comm]("n", 0)
-	lat := action.NewHist("lat").Sub(2)
+	lat := action.NewHist[action.None]("lat", 1).Sub(2)
 	stats := action.NewStats[uint32]("stats", 64)
 	stacks := action.NewCounter[[127]uint64]("stacks", 64)
 	add("count", func(c *action.Ctx) { count.Inc(c, c.Comm()) })

@@ -45,8 +45,6 @@ func TestNothingGiven(t *testing.T) {
 		"Stats":         func() error { _, err := none.Stats(); return err },
 		"Read":          func() error { _, err := (*action.EventReader[struct{ A uint32 }])(nil).Read(ctx, nil); return err },
 		"reader's":      func() error { _, err := (*action.EventReader[struct{ A uint32 }])(nil).Stats(); return err },
-		"line":          func() error { _, _, err := (*action.LogReader)(nil).Read(ctx); return err },
-		"packet":        func() error { _, err := (*action.PacketReader)(nil).Read(ctx, nil); return err },
 		"On": func() error {
 			p := action.NewProgram("p")
 			p.On(probe.Begin{}, nil)

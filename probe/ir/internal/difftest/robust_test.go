@@ -274,7 +274,7 @@ func TestPaths(t *testing.T) {
 
 // BenchmarkCompile compiles a program of 100 statements: under 2 ms is asked.
 func BenchmarkCompile(b *testing.B) {
-	hist := action.NewHistBy[uint32]("h", 100)
+	hist := action.NewHist[uint32]("h", 100)
 	p := action.NewProgram("hundred")
 	p.On(probe.RawTracepoint{}, func(c *action.Ctx) {
 		for i := range 50 {
