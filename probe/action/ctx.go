@@ -36,7 +36,7 @@ func (p *Program) On(target probe.Target, build func(c *Ctx)) {
 // else; otherwise set probe.Options.Session.
 func (p *Program) OnCall(target probe.Target, entry, ret func(c *Ctx)) {
 	p.On(target, func(c *Ctx) {
-		c.If(c.Builtin("is_return").Ne(0), func() { ret(c) }, func() { entry(c) })
+		c.If(c.IsReturn(), func() { ret(c) }, func() { entry(c) })
 	})
 }
 
@@ -202,6 +202,11 @@ func (c *Ctx) Exit(code any) { c.Do(&ir.Stmt{Op: ir.StmtExit, X: lift(code)}) }
 // kernel permits that (kprobe on functions marked for error injection,
 // CONFIG_BPF_KPROBE_OVERRIDE; fmod_ret).
 func (c *Ctx) Override(x any) { c.Do(&ir.Stmt{Op: ir.StmtOverride, X: lift(x)}) }
+
+// IsReturn says whether the probe is at a function's return. In a session
+// program (probe.Options.Session, which Attach sets where every action is of
+// that kind), which sees entries and returns, that turns out when it fires.
+func (c *Ctx) IsReturn() Bool { return Bool(c.Builtin("is_return")) }
 
 // Skip has the probe left out at the return of this call. It is for the entry,
 // in session programs (kprobes Linux 6.10, uprobes 6.13, fentry 7.0).

@@ -265,7 +265,7 @@ func TestSessionElsewhere(t *testing.T) {
 	}
 	n := action.NewCount("n")
 	p = action.NewProgram("elsewhere")
-	p.On(probe.RawTracepoint{Name: "sys_enter"}, func(c *action.Ctx) { c.If(c.Builtin("is_return").Ne(0), func() { n.Inc(c) }) })
+	p.On(probe.RawTracepoint{Name: "sys_enter"}, func(c *action.Ctx) { c.If(c.IsReturn(), func() { n.Inc(c) }) })
 	spec, err := bpf.Compile(p.Program, plan)
 	if err != nil {
 		t.Fatal(err)
