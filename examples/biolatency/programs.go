@@ -64,6 +64,7 @@ func record(name string) event {
 // program measures the time from the first of some events to the end of requests.
 func program(m *maps, o *options, end event, begin ...event) *action.Program {
 	p := action.NewProgram("biolatency")
+	p.IncludeSelf = true // requests complete in the name of whatever thread they interrupt
 	for i, e := range begin {
 		p.On(e.target, func(c *action.Ctx) {
 			set := func() { m.starts.Set(c, e.key(c), c.Nsecs()) }

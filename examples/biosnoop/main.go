@@ -60,6 +60,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	starts := action.NewLRU[request, start]("starts", 0)
 	events := action.NewEvents[done]("ios", 1<<20)
 	p := action.NewProgram("biosnoop")
+	p.IncludeSelf = true // requests complete in the name of whatever thread they interrupt
 	key := func(c *action.Ctx) action.Tuple { return action.Key(c.Field("sector"), c.Field("dev")) }
 	p.On(probe.Tracepoint{Group: "block", Name: "block_rq_insert"}, func(c *action.Ctx) {
 		starts.Set(c, key(c), action.Key(c.Nsecs(), uint64(0), c.PID(), c.Field("bytes"), c.Comm()))

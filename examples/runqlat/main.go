@@ -98,6 +98,7 @@ func parse(args []string, stdout io.Writer) (*options, error) {
 func (o *options) program(waits *action.Hist[uint32], state string) *action.Program {
 	starts := action.NewHash[uint32, uint64]("starts", 0)
 	p := action.NewProgram("runqlat")
+	p.IncludeSelf = true // a thread is woken by, and comes after, whichever runs
 	ready := func(c *action.Ctx, task action.Ptr) {
 		tid := task.Member("pid") // the initial namespace's: all threads differ in it
 		mine := tid.Ne(0)         // the idle thread waits for nothing

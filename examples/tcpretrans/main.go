@@ -63,6 +63,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	events := action.NewEvents[retransmit]("retransmits", 0)
 	counts := action.NewCounter[flow]("counts", 0)
 	p := action.NewProgram("tcpretrans")
+	p.IncludeSelf = true // a timer expires in the name of whatever thread runs
 	note := func(c *action.Ctx, sk action.Ptr, more func(e *retransmit, b *action.Bind)) {
 		tool.SockAddrs(c, sk, versions, func(local, remote action.Tuple) {
 			parts := []any{local, remote, sk.Member("__sk_common.skc_num"), sk.Member("__sk_common.skc_dport").Bswap()}

@@ -103,7 +103,8 @@
 // process. Loading needs CAP_BPF and CAP_PERFMON (CAP_SYS_ADMIN before 5.8), and
 // Linux 5.10 or later; what a kernel lacks is an error that matches
 // errors.ErrUnsupported. The tracing process itself is left out unless
-// Program.IncludeSelf is set, at the cost of one helper call per event. A count
+// Program.IncludeSelf is set, at the cost of one helper call per event: set it for
+// what happens in interrupts, which are in the name of whatever they interrupt. A count
 // by thread name adds about 0.15 µs to a system call; internal/bench/action
 // measures it beside hand-written code and bpftrace.
 package action

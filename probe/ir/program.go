@@ -25,7 +25,9 @@ type Program struct {
 	// Budget bounds what the program may cost.
 	Budget Budget
 	// IncludeSelf makes the probes fire for the tracing process too, which is
-	// left out by default.
+	// left out by default. What happens in an interrupt (a request completes, a
+	// timer expires) or as one thread follows another is in the name of whatever
+	// process is current, which may be this one: set it for such events.
 	IncludeSelf bool
 	// Loops is how counted loops are compiled: 0, but in tests of this module.
 	Loops loops.Form
