@@ -102,3 +102,8 @@ func ownGoroutine(stack string) bool {
 	}
 	return false
 }
+
+// NoPreemption is the variable that keeps a Go program's runtime from preempting
+// goroutines by signals, which interrupt the system calls of a thread that it takes
+// to be running.
+func NoPreemption() string { return "GODEBUG=" + os.Getenv("GODEBUG") + ",asyncpreemptoff=1" }

@@ -197,7 +197,8 @@ type Child struct {
 }
 
 // Start starts a process that will do the work of that name, one of those given
-// to Main, when Work is called. The process ends with the test.
+// to Main, when Work is called. The process ends with the test. No signal of Go's
+// runtime, which preempts goroutines by them, interrupts a system call of the work.
 func Start(t *testing.T, work string) *Child {
 	t.Helper()
 	exe, err := os.Executable()
@@ -215,7 +216,7 @@ func Start(t *testing.T, work string) *Child {
 	}
 	defer out.Close()
 	c := &Child{t: t, cmd: testenv.Command(t, exe), to: to, from: from}
-	c.cmd.Env = append(os.Environ(), workEnv+"="+work)
+	c.cmd.Env = append(os.Environ(), workEnv+"="+work, testenv.NoPreemption())
 	c.cmd.Stdin, c.cmd.Stdout, c.cmd.Stderr = in, out, os.Stderr
 	t.Cleanup(func() { to.Close(); from.Close() })
 	if err := c.cmd.Start(); err != nil {
