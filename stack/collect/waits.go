@@ -16,11 +16,10 @@ const (
 	// OffCPU adds up the time from when a thread leaves its CPU to when it runs
 	// again, by the stacks with which it left.
 	OffCPU Waits = iota + 1
-	// Wakeups adds up the time from when a thread blocks to when it is woken, by
-	// the stacks of whoever woke it. Time that a thread is ready to run is no
-	// part of it.
+	// Wakeups adds up the time from when a thread blocks to when it is woken, by the stacks
+	// of its waker. It does not include the time that a thread is ready to run.
 	Wakeups
-	// OffWake is OffCPU with the stacks of the waker joined: what was waited for,
+	// OffWake is OffCPU with the stacks of the waker joined: they show what was waited for,
 	// and why it came when it did.
 	OffWake
 )
