@@ -133,7 +133,7 @@ func (w *Walker) StateSize() int { return stPCs + 8*w.maxFrames() }
 // first; DecodeFrame reads them.
 func (w *Walker) PCsOffset() int { return stPCs }
 
-// EndOffset returns the offset of the stack's End in the state, a uint32.
+// EndOffset returns the offset of the stack.StopReason in the state, a uint32.
 func (w *Walker) EndOffset() int { return stEnd }
 
 // FlagsOffset returns the offset in the state of a uint32 whose lowest bit is set if the
