@@ -80,7 +80,7 @@ type PRStatus struct {
 	// (elf_gregset_t, the same as struct user_regs_struct). See Reg.
 	Regs    []uint64 `json:"regs"`
 	FPValid bool     `json:"fpvalid"`
-	// Machine says which machine's registers they are.
+	// Machine is the machine of the registers.
 	Machine elf.Machine `json:"-"`
 }
 
@@ -136,9 +136,8 @@ var amd64Regs = [...]int{10, 12, 11, 5, 13, 14, 4, 19, 9, 8, 7, 6, 3, 2, 1, 0, 1
 // i386Regs: eax ecx edx ebx esp ebp esi edi eip.
 var i386Regs = [...]int{6, 1, 2, 0, 15, 5, 3, 4, 12}
 
-// Reg returns a register by its DWARF number and whether it is known: the
-// general registers, stack pointer and program counter of amd64, 386, arm64,
-// arm and riscv64.
+// Reg returns a register by its DWARF number, and reports whether it is known: the general
+// registers, stack pointer and program counter of amd64, 386, arm64, arm and riscv64.
 func (s *PRStatus) Reg(dwarf int) (uint64, bool) {
 	i := -1
 	switch s.Machine {
@@ -262,9 +261,9 @@ func decodeSigInfo(n Note) (Value, error) {
 // and the contents of /proc/PID/auxv.
 type Auxv []AuxEntry
 
-// AuxEntry is one of its entries: AT_* and its value.
+// AuxEntry is one entry of an Auxv: AT_* and its value.
 type AuxEntry struct {
-	// Type is AT_*, Value what it says: a number or an address.
+	// Type is AT_*, Value its value: a number or an address.
 	Type  uint64 `json:"type"`
 	Value uint64 `json:"value"`
 }
@@ -276,7 +275,7 @@ var auxNames = map[uint64]string{
 	30: "HWCAP4", 31: "EXECFN", 32: "SYSINFO", 33: "SYSINFO_EHDR", 51: "MINSIGSTKSZ",
 }
 
-// Find returns the value of an entry and whether it is there.
+// Find returns the value of an entry, and reports whether it is there.
 func (a Auxv) Find(typ uint64) (uint64, bool) {
 	for _, e := range a {
 		if e.Type == typ {

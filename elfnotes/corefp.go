@@ -58,17 +58,16 @@ func (f *FPRegs) vectors(r *reader, count int) {
 	}
 }
 
-// XState is the XSAVE area of a thread on x86: NT_X86_XSTATE. Where its
-// components lie depends on the CPU, and is said by an XSaveLayout in newer
-// core files.
+// XState is the XSAVE area of a thread on x86: NT_X86_XSTATE. The places of its components
+// depend on the CPU; newer core files have an XSaveLayout with them.
 type XState struct {
-	// XCR0 has the components that the kernel had enabled, Used those of them
-	// that are not in their initial state.
+	// XCR0 has the components that the kernel had enabled, Used the enabled ones that are
+	// not in their initial state.
 	XCR0 uint64 `json:"xcr0"`
 	Used uint64 `json:"used"`
 	// Legacy is the part that FXSAVE stores too.
 	Legacy FPRegs `json:"legacy"`
-	// Area is the whole of it.
+	// Area is the whole area.
 	Area Raw `json:"-"`
 }
 
@@ -100,8 +99,8 @@ func decodeXState(n Note) (Value, error) {
 	return x, r.err()
 }
 
-// XSaveLayout says where each component lies in an XState of the same core
-// file: NT_X86_XSAVE_LAYOUT, which Linux 6.12 began to write.
+// XSaveLayout lists the place of each component in an XState of the same core file:
+// NT_X86_XSAVE_LAYOUT, written since Linux 6.12.
 type XSaveLayout []XSaveComponent
 
 // XSaveComponent is one component of the XSAVE area.

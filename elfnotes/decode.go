@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// Value is what a note says. Its dynamic type is one of this package's; its
-// String is for people, and its JSON encoding has the same content.
+// Value is the meaning of a note. Its dynamic type is one of this package's. Its String is
+// for people, and its JSON encoding has the same content.
 type Value interface {
 	fmt.Stringer
 	value() // the set is closed
@@ -48,7 +48,7 @@ type Number uint64
 // String returns the number in hex with 0x.
 func (n Number) String() string { return fmt.Sprintf("%#x", uint64(n)) }
 
-// Empty is the value of a note that says all by being there.
+// Empty is the value of a note that has no content: its presence is its meaning.
 type Empty struct{}
 
 // String returns "".
@@ -60,14 +60,14 @@ func (ID) value()     {}
 func (Number) value() {}
 func (Empty) value()  {}
 
-// Kind returns a short lower-case name for what the note is, such as
-// "build-id", "abi-tag", "stapsdt" or "prstatus", and "" for a note that this
-// package doesn't know. The names are stable.
+// Kind returns a short lower-case name for the kind of the note, such as "build-id",
+// "abi-tag", "stapsdt" or "prstatus", and "" for a note that this package doesn't know. The
+// names are stable.
 func (n Note) Kind() string { return n.spec().kind }
 
-// Decode returns what the note says. An unknown note yields its descriptor as
-// Raw without an error. The error is a *FormatError for a descriptor that
-// contradicts its type.
+// Decode returns the meaning of the note. For an unknown note it returns the descriptor as
+// Raw without an error. The error is a *FormatError for a descriptor that contradicts its
+// type.
 func (n Note) Decode() (Value, error) {
 	decode := n.spec().decode
 	if decode == nil {

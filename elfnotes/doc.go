@@ -16,12 +16,12 @@
 //	return errOf()
 //
 // Both classes and both byte orders are read, by the alignment rules that
-// files in the wild follow rather than those of the gABI (see All). What a
-// note means is a Value: a BuildID, a Properties, a PRStatus; a note that this
-// package doesn't know stays readable as Raw.
+// real files follow rather than those of the gABI (see All). The meaning of a
+// note is a Value: an ID, a Properties, a PRStatus; a note that this package
+// doesn't know stays readable as Raw.
 //
-// A malformed file yields the notes that can be read and an error that says
-// where reading stopped. Nothing here panics on input, allocates more than a
+// A malformed file yields the notes that can be read and an error with the place
+// where reading stopped. No function panics on input, allocates more than a
 // small multiple of the input's size, or takes more than linear time (but for
 // one sort of the headers).
 //

@@ -20,9 +20,9 @@ import (
 // some 60,000 threads.
 const defaultMaxBytes = 256 << 20
 
-// File is an ELF file whose notes can be read: an executable, library, object,
-// debug or core file of either class and byte order. A File is immutable but
-// for MaxBytes, and safe for concurrent use if its reader is.
+// File is an ELF file whose notes can be read: an executable, library, object, debug or
+// core file of either class and byte order. A File is immutable except for MaxBytes, and
+// safe for concurrent use if its reader is.
 type File struct {
 	// Class, Order, Machine and Type are from the ELF header.
 	Class   elf.Class
@@ -39,12 +39,12 @@ type File struct {
 	closer io.Closer
 }
 
-// NewFile reads the header of an ELF file. It keeps r, which stays the
-// caller's, and reads notes from it when they are asked for. Notes are
-// sub-slices of the buffer, without a copy, where r is a Bytes.
+// NewFile reads the header of an ELF file. It keeps r, which the caller still owns, and
+// reads notes from it when they are asked for. If r is a Bytes, notes are sub-slices of it,
+// without a copy.
 //
-// The error matches ErrNotELF for something else than an ELF file, and is a
-// *FormatError for one that can't be read.
+// The error matches ErrNotELF for input that is not an ELF file, and is a *FormatError for
+// a file that can't be read.
 func NewFile(r io.ReaderAt) (*File, error) {
 	h, err := parseHeader(r)
 	if err != nil {
@@ -53,7 +53,7 @@ func NewFile(r io.ReaderAt) (*File, error) {
 	return &File{Class: h.class, Order: h.order, Machine: h.machine, Type: h.typ, r: r, h: h}, nil
 }
 
-// Open opens a file of the machine by path. Close it when done.
+// Open opens a file of this machine by path. The caller must close it.
 func Open(path string) (*File, error) {
 	file, err := procfs.Open(path)
 	if err != nil {
@@ -68,8 +68,8 @@ func Open(path string) (*File, error) {
 	return f, nil
 }
 
-// Close closes the file that Open opened; of a File made by NewFile it does
-// nothing. It may be called more than once, and on nil.
+// Close closes the file that Open opened; for a File made by NewFile it does nothing. It
+// may be called more than once, and on nil.
 func (f *File) Close() error {
 	if f == nil || f.closer == nil {
 		return nil
@@ -81,8 +81,8 @@ func (f *File) Close() error {
 	return err
 }
 
-// Bytes is a file in memory: a mapping, or one that was read whole. Notes that
-// are read from it are parts of it. It implements io.ReaderAt.
+// Bytes is a file in memory: a mapping, or one that was read whole. Notes that are read
+// from it are parts of it. It implements io.ReaderAt.
 type Bytes []byte
 
 // ReadAt implements io.ReaderAt.
@@ -103,7 +103,7 @@ func (b Bytes) ReadAt(p []byte, off int64) (int, error) {
 // merges; a file without section headers, and a core file, has segments only.
 // A note is yielded once, however many headers lead to it.
 //
-// The second result tells, after the loop, what could not be read; a bad
+// The function that it returns reports, after the loop, what could not be read; a bad
 // section doesn't hide the others.
 func (f *File) Notes() (iter.Seq[Note], func() error) {
 	var errs errorList
@@ -126,9 +126,8 @@ func (f *File) Notes() (iter.Seq[Note], func() error) {
 	return seq, func() error { return errors.Join(errs...) }
 }
 
-// Find returns the first note of an owner and type. The error matches
-// os.ErrNotExist where there is none and nothing unreadable that could hold
-// it.
+// Find returns the first note of an owner and type. The error matches os.ErrNotExist if
+// there is none, and all notes that could be it were readable.
 func (f *File) Find(owner string, typ uint32) (Note, error) {
 	notes, errOf := f.Notes()
 	for n := range notes {
@@ -164,9 +163,9 @@ func BuildID(r io.ReaderAt) (ID, error) {
 	return f.BuildID()
 }
 
-// GoBuildInfo returns the module information that the Go linker put into the
-// file, as "go version -m" prints it. It is kept in a section of its own and
-// not in a note, but belongs to what the note with Go's build ID says.
+// GoBuildInfo returns the module information that the Go linker put into the file, as "go
+// version -m" prints it. It is in a section of its own and not in a note, but belongs to
+// the note with Go's build ID.
 func (f *File) GoBuildInfo() (*buildinfo.BuildInfo, error) {
 	info, err := buildinfo.Read(f.r)
 	if err != nil {

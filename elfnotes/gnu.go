@@ -24,7 +24,7 @@ func gnuSpec(typ uint32) spec {
 	return spec{}
 }
 
-// ABITag says which kernel a program needs at least: NT_GNU_ABI_TAG.
+// ABITag is the oldest kernel that a program works on: NT_GNU_ABI_TAG.
 type ABITag struct {
 	OS       uint32 `json:"os"`
 	Major    uint32 `json:"major"`
@@ -92,11 +92,11 @@ func decodeHWCap(n Note) (Value, error) {
 	return h, r.err()
 }
 
-// Properties is NT_GNU_PROPERTY_TYPE_0: what a file's code needs or promises,
-// merged by the linker over its objects.
+// Properties is NT_GNU_PROPERTY_TYPE_0: the needs and promises of a file's code, merged by
+// the linker over its objects.
 type Properties []Property
 
-// Property is one of them.
+// Property is one element of Properties.
 type Property struct {
 	// Type is GNU_PROPERTY_*; its meaning from 0xc0000000 on depends on Machine.
 	Type uint32 `json:"type"`

@@ -12,16 +12,16 @@ import (
 // from: for All that is the caller's slice, for a File a buffer that stays
 // valid for as long as it is held.
 type Note struct {
-	// Where is where the note was found: the name of a section, "PT_NOTE" for
-	// a segment, "raw" for a stream without an ELF header.
+	// Where is the place of the note: the name of a section, "PT_NOTE" for a segment, "raw"
+	// for a stream without an ELF header.
 	Where string
 	// Offset is the position of the note's header in the file or stream.
 	Offset int64
 	// Owner is the note's name without its terminating NUL bytes: "GNU".
 	Owner string
-	// Type is the owner's number for what the note says.
+	// Type is the number that the owner gave to this kind of note.
 	Type uint32
-	// Desc is what the note says.
+	// Desc is the content of the note.
 	Desc []byte
 
 	// Order is the byte order of the numbers in Desc.
@@ -38,8 +38,8 @@ type Note struct {
 // namesz, descsz and type of four bytes each.
 const headerSize = 12
 
-// FormatError says where notes could not be read further, and why. Everything
-// in front of that place has been yielded.
+// FormatError is the error when notes could not be read further, with the place and the
+// reason. All notes before that place have been yielded.
 type FormatError struct {
 	// Where is the section's name, "PT_NOTE", "raw", or "header" for the ELF
 	// header and its tables.
@@ -64,10 +64,9 @@ func (e *FormatError) Error() string {
 // Unwrap returns the reader's own error.
 func (e *FormatError) Unwrap() error { return e.Err }
 
-// All iterates over the notes of a raw stream such as /sys/kernel/notes, whose
-// numbers are in the given byte order. The notes borrow b. The second result
-// tells, after the loop, why reading stopped early; nil if b was read to its
-// end.
+// All iterates over the notes of a raw stream such as /sys/kernel/notes, whose numbers are
+// in the given byte order. The notes borrow b. The function that it returns reports, after
+// the loop, why reading stopped early; nil if b was read to its end.
 //
 // align is the alignment that the section or segment states. 8 pads names and
 // descriptors to 8 bytes from the note's start, as GNU properties in 64-bit
@@ -169,11 +168,11 @@ func owner(b []byte) string {
 	return string(b)
 }
 
-// Append appends a note as All reads it to dst and returns the extended slice:
-// header, the owner with a terminating NUL (nothing for an empty owner) and
-// the descriptor, each padded with zeros as align says (see All). It uses
-// Owner, Type, Desc and Order of n only; a nil Order means little-endian. len(dst) must
-// be a multiple of the padding, so that what is appended is aligned.
+// Append appends a note to dst, in the form that All reads, and returns the extended slice.
+// It writes the header, the owner with a terminating NUL (nothing for an empty owner) and
+// the descriptor, each padded with zeros by align (see All). It uses Owner, Type, Desc and
+// Order of n only; a nil Order means little-endian. len(dst) must be a multiple of the
+// padding, so that the note is aligned.
 func Append(dst []byte, n Note, align int) []byte {
 	order, ok := n.Order.(binary.AppendByteOrder)
 	if !ok {

@@ -133,8 +133,8 @@ func decodeAndroid(n Note) (Value, error) {
 	return a, r.err()
 }
 
-// OSVersion is the identification of a BSD: the version as that system counts
-// it, 1400097 for FreeBSD 14.0, 199905 for OpenBSD's constant 0.
+// OSVersion is the identification of a BSD: the version in that system's numbers, 1400097
+// for FreeBSD 14.0, 199905 for OpenBSD's constant 0.
 type OSVersion uint32
 
 // String returns the number.
@@ -178,8 +178,8 @@ func netBSDSpec(owner string, typ uint32) spec {
 	return spec{}
 }
 
-// Stapsdt is a USDT probe site as <sys/sdt.h> writes it. Package usdt reads
-// its Args and finds out where PC is in the file.
+// Stapsdt is a USDT probe site as <sys/sdt.h> writes it. Package usdt reads its Args and
+// finds the place of PC in the file.
 type Stapsdt struct {
 	// PC is the address of the probe's nop, Base that of .stapsdt.base and
 	// Semaphore that of the probe's semaphore (0: none), all as linked: a
@@ -232,7 +232,7 @@ func fdoSpec(typ uint32) spec {
 	return spec{}
 }
 
-// Package says which distribution package a file was built for.
+// Package describes the distribution package that a file was built for.
 type Package struct {
 	Type         string `json:"type,omitempty"`
 	OS           string `json:"os,omitempty"`
@@ -243,7 +243,7 @@ type Package struct {
 	OSCPE        string `json:"osCpe,omitempty"`
 	AppCPE       string `json:"appCpe,omitempty"`
 	DebugInfoURL string `json:"debugInfoUrl,omitempty"`
-	// JSON is the note's text, with whatever other fields it has.
+	// JSON is the note's text, with any other fields that it has.
 	JSON string `json:"-"`
 }
 

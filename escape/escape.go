@@ -1,13 +1,13 @@
-// Package escape makes text that strangers chose safe for where it goes: names of
-// files, threads, functions and probes are whatever their owners like, and a program
-// that runs as root prints them to a terminal, into a log, a web page, a metric. There
-// is one function for each kind of output: Terminal, Folded, Markup, Label, JSON.
-// Programs print by Fprintf, which leaves nothing to remember.
+// Package escape makes untrusted text safe for its output. Names of files, threads,
+// functions and probes are chosen by their owners, and a program that runs as root prints
+// them to a terminal, into a log, a web page, a metric. There is one function for each kind
+// of output: Terminal, Folded, Markup, Label, JSON. Programs that print with Fprintf need
+// no further escaping.
 //
 //	escape.Fprintf(os.Stdout, "%-16s %s\n", comm, path)
 //
-// Nothing here fails: what cannot be shown is replaced. All functions may be called
-// by several goroutines.
+// No function fails: characters that cannot be shown are replaced. All functions are safe
+// for concurrent use.
 package escape
 
 import (
@@ -57,9 +57,9 @@ func cut(s string) string {
 	return s[:end] + "…"
 }
 
-// Terminal is s as one line of a terminal, a table or a log: '?' for each
-// character that would be acted on, U+FFFD for each byte that is no UTF-8. Width
-// is kept. What is longer than 64 KiB is cut.
+// Terminal returns s as one line of a terminal, a table or a log. It has '?' for each
+// character that a terminal acts on, and U+FFFD for each byte that is not UTF-8, so the
+// width is kept. Text beyond 64 KiB is cut off.
 func Terminal(s string) string {
 	s = cut(s)
 	if plain(s) {
@@ -89,10 +89,10 @@ func lines(s string) string {
 	return strings.Join(all, "")
 }
 
-// Frame is a frame of a folded stack: a ';' becomes ':', what Terminal replaces
-// becomes a blank, and those at the ends are left out. Of the last frame of a
-// line, a number at the end is joined to the rest: "worker 12" would be read as a
-// stack "worker" with two counts. Without a name it is "[unknown]".
+// Frame returns a frame of a folded stack: a ';' becomes ':', characters that Terminal
+// replaces become blanks, and blanks at the ends are left out. In the last frame of a line,
+// a number at the end is joined to the rest: "worker 12" would be read as a stack "worker"
+// with two counts. An empty name becomes "[unknown]".
 func Frame(s string, last bool) string {
 	s = cut(s)
 	if !plain(s) || strings.Contains(s, ";") {
@@ -131,7 +131,7 @@ func joinTrailingNumber(s string) string {
 	return strings.TrimRight(s[:i], " ") + "_" + s[i:]
 }
 
-// Folded is a folded stack, outermost frame first, without its count.
+// Folded returns a folded stack, outermost frame first, without its count.
 func Folded(frames ...string) string {
 	safe := make([]string, len(frames))
 	for i, f := range frames {
@@ -142,7 +142,7 @@ func Folded(frames ...string) string {
 
 var markup = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", `"`, "&quot;", "'", "&apos;")
 
-// Markup is text of XML and HTML, between tags and within quotes. Line feeds and
+// Markup returns s as text of XML and HTML, between tags and within quotes. Line feeds and
 // tabs stay.
 func Markup(s string) string {
 	return markup.Replace(strings.Map(func(r rune) rune {
@@ -155,9 +155,9 @@ func Markup(s string) string {
 
 var label = strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`)
 
-// Label is a value of a label in Prometheus' text format, with its quotes. The
-// format knows three escapes and carries any other UTF-8 as it is; what acts on
-// a terminal is replaced, for the page is read on one.
+// Label returns s as the value of a label in Prometheus' text format, with its quotes. The
+// format has three escapes and carries any other UTF-8 unchanged. Characters that a
+// terminal acts on are replaced, because people read the page on one.
 func Label(s string) string {
 	return `"` + label.Replace(strings.Map(func(r rune) rune {
 		if acts(r) && r != '\n' {
@@ -167,9 +167,9 @@ func Label(s string) string {
 	}, cut(s))) + `"`
 }
 
-// JSON escapes, in a JSON text, what package encoding/json leaves as it is though
-// a terminal acts on it: DEL, C1 and directions. In JSON such characters stand in
-// strings only, so that the text means the same.
+// JSON escapes, in a JSON text, the characters that package encoding/json leaves unchanged
+// although a terminal acts on them: DEL, C1 and directions. In JSON such characters are in
+// strings only, so the meaning of the text stays the same.
 func JSON(b []byte) []byte {
 	first := 0
 	for first < len(b) && b[first] < 0x7f {
@@ -191,7 +191,7 @@ func JSON(b []byte) []byte {
 	return out
 }
 
-// Safe reports whether a line holds nothing that is acted on, and is UTF-8.
+// Safe reports whether a line is UTF-8 and has no characters that a terminal acts on.
 func Safe(line string) bool {
 	return utf8.ValidString(line) && !strings.ContainsFunc(line, acts)
 }

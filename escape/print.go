@@ -9,13 +9,13 @@ import (
 	"strings"
 )
 
-// Fprintf is fmt.Fprintf with every argument's text made safe for a terminal: only
-// the format, which is the program's own, has line ends.
+// Fprintf is like fmt.Fprintf but makes every argument's text safe for a terminal. Line
+// ends come only from the format, which is the program's own.
 func Fprintf(w io.Writer, format string, args ...any) (int, error) {
 	return io.WriteString(w, Sprintf(format, args...))
 }
 
-// Sprintf is Fprintf to a string.
+// Sprintf is like Fprintf but returns a string.
 func Sprintf(format string, args ...any) string {
 	const forVet = false
 	if forVet { // by this, vet compares the formats of all callers with their arguments
@@ -24,7 +24,7 @@ func Sprintf(format string, args ...any) string {
 	return fmt.Sprintf(format, wrap(args)...)
 }
 
-// Fprintln is fmt.Fprintln, safe as Fprintf.
+// Fprintln is like fmt.Fprintln, and safe like Fprintf.
 func Fprintln(w io.Writer, args ...any) (int, error) {
 	return fmt.Fprintln(w, wrap(args)...)
 }
@@ -53,15 +53,15 @@ func (a argument) Format(f fmt.State, verb rune) {
 	io.WriteString(f, Terminal(fmt.Sprintf(fmt.FormatString(f, verb), a.v)))
 }
 
-// Text writes text of several lines that the program itself laid out, a usage page or
-// a table, with what acts on a terminal, but for line feeds and tabs, replaced.
+// Text writes text of several lines that the program itself laid out, a usage page or a
+// table. It replaces characters that a terminal acts on, except line feeds and tabs.
 func Text(w io.Writer, s string) error {
 	_, err := io.WriteString(w, lines(s))
 	return err
 }
 
-// Marshal is json.Marshal that leaves <, > and & as they are, and escapes what a
-// terminal acts on.
+// Marshal is like json.Marshal but leaves <, > and & unchanged, and escapes characters that
+// a terminal acts on.
 func Marshal(v any) ([]byte, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
@@ -78,7 +78,7 @@ type Encoder struct{ w io.Writer }
 // NewEncoder returns an Encoder that writes to w.
 func NewEncoder(w io.Writer) *Encoder { return &Encoder{w} }
 
-// Encode writes a value as Marshal has it, and a line feed.
+// Encode writes a value in the form of Marshal, and a line feed.
 func (e *Encoder) Encode(v any) error {
 	b, err := Marshal(v)
 	if err != nil {
@@ -88,8 +88,8 @@ func (e *Encoder) Encode(v any) error {
 	return err
 }
 
-// Errors are the errors that errors.Join put together, each as one line; another
-// error is one.
+// Errors returns the errors that errors.Join put together, each as one line; for any other
+// error it returns one line.
 func Errors(err error) []string {
 	if j, ok := err.(interface{ Unwrap() []error }); ok && err.Error() == errors.Join(j.Unwrap()...).Error() {
 		var lines []string

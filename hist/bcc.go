@@ -10,25 +10,24 @@ import (
 
 // BCCOptions are the options of PrintBCC; the zero value is BCC's default.
 type BCCOptions struct {
-	// ValType heads the column of values; empty is "value".
+	// ValType is the heading of the column of values; empty means "value".
 	ValType string
 	// StripLeadingZero leaves out the empty rows before the first value.
 	StripLeadingZero bool
-	// Section, if not empty, is printed before: "\nSECTION = NAME\n", the line
-	// that BCC prints for each key of a map of histograms.
+	// Section, if not empty, is printed before the histogram, with Name: "\nSECTION =
+	// NAME\n", the line that BCC prints for each key of a map of histograms.
 	Section, Name string
 }
 
 // PrintBCC writes the histogram as BCC prints one; opts may be nil.
 //
-// A *Log2 is as Table.print_log2_hist has it: the buckets of every k folded to
-// powers of two, 0 and 1 in one, and negative values where BCC's unsigned
-// logarithm puts them, in the last.
+// A *Log2 is printed as by Table.print_log2_hist: the buckets of every k are folded to
+// powers of two, 0 and 1 are in one, and negative values are in the last, where BCC's
+// unsigned logarithm puts them.
 //
-// A *Linear is as Table.print_linear_hist has it: a row for each bucket from the
-// minimum on, labelled with its lower edge, which is BCC's own for a minimum of 0
-// and a step of 1. What is below the minimum is an error, because BCC has no row
-// for it.
+// A *Linear is printed as by Table.print_linear_hist: a row for each bucket from the
+// minimum on, labelled with its lower edge, which is BCC's own for a minimum of 0 and a
+// step of 1. Values below the minimum are an error, because BCC has no row for them.
 func PrintBCC(w io.Writer, d Distribution, opts *BCCOptions) error {
 	o := bccOptions(opts)
 	switch h := d.(type) {

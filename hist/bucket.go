@@ -6,17 +6,17 @@ import (
 	"math"
 )
 
-// Bucket is a range of values and how many fell into it.
+// Bucket is a range of values with the number of values in it.
 type Bucket struct {
-	// Lo is the smallest value of the bucket, and Hi the first one above it.
-	// math.MinInt64 as Lo and math.MaxInt64 as Hi are the ends of all values; the
-	// latter is then in the bucket too.
+	// Lo is the smallest value of the bucket, and Hi the first one above it. math.MinInt64
+	// as Lo and math.MaxInt64 as Hi mean no bound; math.MaxInt64 itself is then in the
+	// bucket too.
 	Lo, Hi int64
 	Count  uint64
 }
 
-// Distribution is what Log2 and Linear have in common: enough to draw, export
-// and ask for quantiles.
+// Distribution is the common part of Log2 and Linear: enough to draw, to export and to
+// compute quantiles.
 type Distribution interface {
 	// Buckets returns the buckets from the first to the last that is not empty,
 	// the empty ones between included, in ascending order.
@@ -30,16 +30,16 @@ var (
 	_ Distribution = (*Linear)(nil)
 )
 
-// ErrMismatch says that two distributions don't have the same buckets.
+// ErrMismatch is the error when two distributions don't have the same buckets.
 var ErrMismatch = errors.New("different buckets")
 
-// Quantile is a value at or below which a share of all values lies.
+// Quantile is a value such that a given share of all values lies at or below it.
 type Quantile struct {
-	// Value is the estimate: the middle of the bucket that the quantile is in.
+	// Value is the estimate: the middle of the bucket that holds the quantile.
 	Value float64
-	// Min and Max bound the true quantile, both included: it is the smallest value
-	// v for which at least the share asked for is ≤ v. They are
-	// math.MinInt64 and math.MaxInt64 where the bucket has no such end.
+	// Min and Max bound the true quantile, both included. The true quantile is the smallest
+	// value v for which at least the given share is ≤ v. They are math.MinInt64 and
+	// math.MaxInt64 where the bucket has no such end.
 	Min, Max int64
 }
 

@@ -9,7 +9,7 @@
 //	}
 //	hist.Print(os.Stdout, "@usecs", h, nil) // as bpftrace prints it
 //	p99, _ := h.Quantile(0.99)
-//	fmt.Printf("p99 %.0f (%d to %d)\n", p99.Value, p99.Lo, p99.Hi)
+//	fmt.Printf("p99 %.0f (%d to %d)\n", p99.Value, p99.Min, p99.Max)
 //
 // It draws them as bpftrace, BCC, SVG, terminal blocks, JSON and CSV, and
 // converts them to Prometheus and OpenTelemetry forms. Counts have

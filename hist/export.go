@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// ErrNegative says that a form has no place for negative values of unknown size.
+// ErrNegative is the error when a form can't represent negative values of unknown size.
 var ErrNegative = errors.New("negative values")
 
 // summary is what exports say besides the buckets.
@@ -32,8 +32,7 @@ func summary(d Distribution) (sum float64, exact bool) {
 	return math.NaN(), false
 }
 
-// PrometheusBucket is a bucket of a classic histogram: how many values are at
-// most LE.
+// PrometheusBucket is a bucket of a classic histogram: the number of values of at most LE.
 type PrometheusBucket struct {
 	LE    float64 // in the metric's unit
 	Count uint64
@@ -51,9 +50,9 @@ type Prometheus struct {
 	Count    uint64
 }
 
-// ToPrometheus converts exactly: Prometheus buckets include their upper edge,
-// ours their lower one, but values are integers, so that le is the last value of
-// a bucket. scale is what a value counts in the unit of the metric: 1e-6 for
+// ToPrometheus converts a distribution exactly. Prometheus buckets include their upper
+// edge, those of this package their lower one, but values are integers, so that le is the
+// last value of a bucket. scale is the size of a value in the unit of the metric: 1e-6 for
 // microseconds in seconds. Empty buckets at both ends are left out.
 func ToPrometheus(d Distribution, scale float64) Prometheus {
 	sum, exact := summary(d)
@@ -81,10 +80,9 @@ func scaleBy(v, scale float64) float64 {
 	return v * scale
 }
 
-// CustomValues returns the upper edges as a native histogram with custom buckets
-// (schema -53) has them, without +Inf, and the count of each bucket and of the
-// one above them: what differs from the classic form is that they aren't
-// cumulative.
+// CustomValues returns the upper edges in the form of a native histogram with custom
+// buckets (schema -53), without +Inf, and the count of each bucket and of the one above
+// them. Unlike in the classic form the counts aren't cumulative.
 func (p Prometheus) CustomValues() (edges []float64, counts []uint64) {
 	before := uint64(0)
 	for _, b := range p.Buckets {
@@ -139,11 +137,11 @@ type PrometheusNative struct {
 	Count          uint64
 }
 
-// ToPrometheusNative converts to a native histogram of schema 0, whose bucket i
-// is (2^(i-1), 2^i]. A value that is exactly a power of two belongs, with us, to
-// the bucket above its own: those, and nothing else, are one bucket too high;
-// ToPrometheus is exact. k > 0 is folded to powers of two. Negative values are
-// ErrNegative. scale must be 1 or another power of two.
+// ToPrometheusNative converts to a native histogram of schema 0, whose bucket i is
+// (2^(i-1), 2^i]. In this package a value that is exactly a power of two belongs to the
+// bucket above: these values, and no others, are one bucket too high; ToPrometheus is
+// exact. k > 0 is folded to powers of two. For negative values the error is ErrNegative.
+// scale must be 1 or another power of two.
 func (h *Log2) ToPrometheusNative(scale float64) (PrometheusNative, error) {
 	exp, err := h.ToExponential(scale)
 	if err != nil {
@@ -194,11 +192,11 @@ type Exponential struct {
 	Min, Max  float64
 }
 
-// ToExponential converts to an exponential histogram of scale 0, whose bucket i
-// is (2^i, 2^(i+1)], with the error of ToPrometheusNative: values that are exactly
-// powers of two are one bucket too high. k > 0 is folded to powers of two.
-// Negative values are ErrNegative. scale is what a value counts in the unit of
-// the metric, 1 or another power of two.
+// ToExponential converts to an exponential histogram of scale 0, whose bucket i is (2^i,
+// 2^(i+1)]. As with ToPrometheusNative, values that are exactly powers of two are one
+// bucket too high. k > 0 is folded to powers of two. For negative values the error is
+// ErrNegative. scale is the size of a value in the unit of the metric, 1 or another power
+// of two.
 func (h *Log2) ToExponential(scale float64) (Exponential, error) {
 	mantissa, exponent := math.Frexp(scale)
 	if mantissa != 0.5 {

@@ -9,9 +9,9 @@ import (
 // maxColumns bounds a Heat.
 const maxColumns = 1 << 16
 
-// Heat counts values over time: a column for each interval, in it a histogram.
-// Drawn, it is the latency heat map: time to the right, value upwards, count as
-// colour. A Heat is used by one goroutine at a time.
+// Heat counts values over time: a column for each interval, with a histogram in it. Drawn,
+// it is the latency heat map: time to the right, value upwards, count as colour. A Heat is
+// used by one goroutine at a time.
 type Heat struct {
 	interval time.Duration
 	offset   bool // rows are the place within the second
@@ -20,8 +20,8 @@ type Heat struct {
 	columns  []Distribution
 }
 
-// NewHeat returns an empty heat map with columns of that width, and rows of the
-// same buckets as like, a *Log2 or *Linear, whose counts don't matter.
+// NewHeat returns an empty heat map with columns of width interval, and rows of the same
+// buckets as like, a *Log2 or *Linear, whose counts don't matter.
 func NewHeat(interval time.Duration, like Distribution) (*Heat, error) {
 	if interval <= 0 {
 		return nil, fmt.Errorf("heat map: columns of %v: want longer than 0", interval)
@@ -55,12 +55,12 @@ func NewOffsetHeat(rows int) (*Heat, error) {
 	return &Heat{interval: time.Second, offset: true, empty: like}, nil
 }
 
-// Add counts a value at a time. A heat map has at most 65,536 columns: what is
-// further away from the others is not counted, and false returned.
+// Add counts a value at a time. A heat map has at most 65,536 columns: Add does not count a
+// value that is further away from the others, and returns false.
 func (h *Heat) Add(t time.Time, v int64) bool { return h.AddN(t, v, 1) }
 
-// AddTime counts an event of an offset heat map: its second is the column, and
-// the place within it the row.
+// AddTime counts an event of an offset heat map: its second selects the column, its offset
+// within the second the row.
 func (h *Heat) AddTime(t time.Time) bool { return h.AddN(t, int64(t.Nanosecond()), 1) }
 
 // AddN counts a value n times.
@@ -75,8 +75,8 @@ func (h *Heat) AddN(t time.Time, v int64, n uint64) bool {
 	return column != nil
 }
 
-// AddDistribution adds a histogram to the column of a time: for one that is read
-// once in an interval. Its buckets must be those of the heat map.
+// AddDistribution adds a histogram, which is for example read once in an interval, to the
+// column of a time. Its buckets must be those of the heat map.
 func (h *Heat) AddDistribution(t time.Time, d Distribution) error {
 	var err error
 	switch column := h.column(t).(type) {
@@ -142,7 +142,7 @@ func (h *Heat) Count() uint64 {
 
 // Column is a column of a heat map.
 type Column struct {
-	// Start is when its interval begins.
+	// Start is the start of its interval.
 	Start time.Time
 	// Counts are by row, lowest first; nil for an interval without values.
 	Counts []uint64
@@ -152,7 +152,7 @@ type Column struct {
 type Grid struct {
 	// Interval is the width of a column.
 	Interval time.Duration
-	// Offset says that the rows are places within the second.
+	// Offset is set if the rows are offsets within the second.
 	Offset bool
 	// Rows are the buckets, lowest first, without counts: from the lowest to the
 	// highest that has one, all of them for an offset heat map.

@@ -11,13 +11,13 @@ import (
 	"github.com/borescope/borescope/escape"
 )
 
-// HeatOptions are the options of drawing a heat map; the zero value is a red
-// SVG without a title.
+// HeatOptions are the options for drawing a heat map; the zero value draws a red SVG
+// without a title.
 type HeatOptions struct {
-	// Title stands above the picture; empty is none.
+	// Title is above the picture; empty means none.
 	Title string
-	// Unit is that of the values: "ns", "us", "ms" or "s" give times in readable
-	// units, "bytes" sizes, anything else is printed behind the number.
+	// Unit is the unit of the values. "ns", "us", "ms" or "s" print times in readable
+	// units, "bytes" prints sizes, and any other text is printed behind the number.
 	Unit string
 	// Palette is "red" (the default), "blue", "green" or "grey".
 	Palette string
@@ -27,7 +27,7 @@ type HeatOptions struct {
 	// Cell is the size of a cell in pixels; 0 chooses one by the number of
 	// columns.
 	Cell int
-	// Zone is that of the times; nil is local time.
+	// Zone is the time zone of the times; nil means local time.
 	Zone *time.Location
 	// NoColour draws on terminals with shades instead of colours.
 	NoColour bool
@@ -64,9 +64,9 @@ func (g *Grid) shade(n uint64, o *HeatOptions) [3]int {
 	return c
 }
 
-// WriteSVG draws the heat map as one SVG image that needs nothing else: hover
-// over a cell for its times, values, count and share. The same data gives the
-// same bytes. opts may be nil.
+// WriteSVG draws the heat map as one SVG image that needs no other file. The pointer over a
+// cell shows its times, values, count and share. The same data gives the same bytes. opts
+// may be nil.
 func (g Grid) WriteSVG(w io.Writer, opts *HeatOptions) error {
 	o := heatOptions(opts)
 	cell := o.Cell
@@ -126,9 +126,9 @@ func (g *Grid) axes(b *strings.Builder, cell, left, top int, o *HeatOptions) {
 	}
 }
 
-// Text draws the heat map on a terminal, a character for each cell: coloured
-// blocks, or shades with NoColour. A map that is wider than width shows its
-// newest columns, and says so. opts may be nil.
+// Text draws the heat map on a terminal, a character for each cell: coloured blocks, or
+// shades with NoColour. A map that is wider than width shows its newest columns, and a
+// note. opts may be nil.
 func (g Grid) Text(width int, opts *HeatOptions) string {
 	o := heatOptions(opts)
 	var b strings.Builder

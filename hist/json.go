@@ -109,8 +109,8 @@ func (f *jsonForm) fill(c *counted, size int, add func(index int, n uint64)) err
 	return nil
 }
 
-// MarshalJSON returns the histogram with its parameters, so that UnmarshalJSON
-// gives the same back.
+// MarshalJSON returns the histogram with its parameters, from which UnmarshalJSON makes an
+// equal one.
 func (h *Log2) MarshalJSON() ([]byte, error) {
 	return json.Marshal(jsonForm{
 		Type: "log2", K: int(h.k), Counts: sparse(h.counts), Exact: h.m.json(h.exact()),
@@ -134,8 +134,8 @@ func (h *Log2) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// MarshalJSON returns the histogram with its parameters, so that UnmarshalJSON
-// gives the same back.
+// MarshalJSON returns the histogram with its parameters, from which UnmarshalJSON makes an
+// equal one.
 func (h *Linear) MarshalJSON() ([]byte, error) {
 	return json.Marshal(jsonForm{
 		Type: "linear", Min: h.min, Max: h.max, Step: h.step, Counts: sparse(h.counts),
@@ -163,8 +163,8 @@ func (h *Linear) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// WriteCSV writes a line for each bucket, with a heading: lo, hi (the first value
-// above) and count. An end that does not exist is empty.
+// WriteCSV writes a line for each bucket, with a heading: lo, hi (the first value above)
+// and count. Where a bucket has no such end the field is empty.
 func WriteCSV(w io.Writer, d Distribution) error {
 	b := []byte("lo,hi,count\n")
 	for _, bucket := range d.Buckets() {

@@ -8,11 +8,11 @@ import (
 // maxLinear bounds the buckets of a Linear.
 const maxLinear = 1 << 20
 
-// Linear counts values in buckets of one width between a minimum and a maximum,
-// as bpftrace's lhist(n, min, max, step) does: one bucket for what is below, one
-// for what is above. A bucket includes its lower edge, and the last one the
-// maximum: where the width doesn't divide the range, the rest of the range and
-// all that is above it share the last bucket.
+// Linear counts values in buckets of one width between a minimum and a maximum, as
+// bpftrace's lhist(n, min, max, step) does, with one more bucket for values below and one
+// for values above. A bucket includes its lower edge, and the last one the maximum: where
+// the width doesn't divide the range, the rest of the range and all values above it share
+// the last bucket.
 //
 // A Linear is used by one goroutine at a time. Copies share their counts: use
 // Clone.
@@ -55,7 +55,7 @@ func LinearIndex(v, min, max, step int64) int {
 	return 1 + int((uint64(v)-uint64(min))/uint64(step))
 }
 
-// Params returns what the histogram was made with.
+// Params returns the parameters of NewLinear.
 func (h *Linear) Params() (min, max, step int64) { return h.min, h.max, h.step }
 
 // Add counts a value.
@@ -93,8 +93,8 @@ func (h *Linear) sameAs(op string, o *Linear) error {
 	return nil
 }
 
-// Merge adds the counts of other histograms, which must have the same buckets:
-// else the error is ErrMismatch, and nothing was added.
+// Merge adds the counts of other histograms. If they don't have the same buckets the error
+// is ErrMismatch, and nothing is added.
 func (h *Linear) Merge(others ...*Linear) error {
 	for _, o := range others {
 		if err := h.sameAs("merge", o); err != nil {

@@ -16,9 +16,9 @@ const MaxK = 5
 // values, so that the middle of a bucket is off by at most 1.6 %. Negative
 // values share one bucket. A bucket includes its lower edge.
 //
-// The zero value is an empty histogram with k = 0. A Log2 is used by one
-// goroutine at a time; AtomicLog2 is the one that many write. Copies of a Log2
-// share their counts: use Clone.
+// The zero value is an empty histogram with k = 0. A Log2 is used by one goroutine at a
+// time; many goroutines can write an AtomicLog2. Copies of a Log2 share their counts: use
+// Clone.
 type Log2 struct {
 	counted
 	k uint8
@@ -123,9 +123,9 @@ func (h *Log2) Clone() *Log2 {
 	return &Log2{counted: h.clone(), k: h.k}
 }
 
-// Merge adds the counts of other histograms; many at once take less time than
-// one after the other. A larger k is folded down to h's; a smaller one is
-// ErrMismatch, and then nothing was added.
+// Merge adds the counts of other histograms; many in one call take less time than one after
+// the other. A larger k is folded down to h's. For a smaller one the error is ErrMismatch,
+// and nothing is added.
 func (h *Log2) Merge(others ...*Log2) error {
 	for _, o := range others {
 		if o.k < h.k {

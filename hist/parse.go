@@ -9,12 +9,12 @@ import (
 	"strings"
 )
 
-// ParseText reads the rows of a histogram as Text and bpftrace print them: the
-// inverse of Text as far as its counts were not divided. Lines after the last
-// row are an error; an empty text has no buckets.
+// ParseText reads the rows of a histogram in the form that Text and bpftrace print. It is
+// the inverse of Text if the counts were not divided. Lines after the last row are an
+// error; an empty text has no buckets.
 //
-// Rows don't say of which kind their histogram is: Log2Of makes a Log2 of them,
-// and AddBuckets adds them to one that is there.
+// Rows don't tell the kind of their histogram: Log2Of makes a Log2 of them, and AddBuckets
+// adds them to an existing histogram.
 func ParseText(text string) ([]Bucket, error) {
 	var out []Bucket
 	for n, line := range strings.Split(strings.TrimSuffix(text, "\n"), "\n") {
@@ -104,8 +104,8 @@ func parseEdge(s string) (int64, error) {
 	return 0, errors.New("an edge has more than 64 bits")
 }
 
-// ParseJSON reads what AppendJSON and bpftrace -f json write: an array of closed
-// intervals with their counts. See ParseText for what to do with the buckets.
+// ParseJSON reads the output of AppendJSON and bpftrace -f json: an array of closed
+// intervals with their counts. See ParseText for the use of the buckets.
 func ParseJSON(data []byte) ([]Bucket, error) {
 	var rows []struct {
 		Min, Max *json.RawMessage
@@ -147,8 +147,8 @@ func jsonEdge(raw *json.RawMessage, to *int64) (err error) {
 	return nil
 }
 
-// Log2Of returns the Log2 that has these buckets, with the smallest k that does;
-// ErrMismatch if none has.
+// Log2Of returns the Log2 that has these buckets, with the smallest k that fits; the error
+// is ErrMismatch if none does.
 func Log2Of(buckets []Bucket) (*Log2, error) {
 	var err error
 	for k := range MaxK + 1 {
@@ -160,8 +160,8 @@ func Log2Of(buckets []Bucket) (*Log2, error) {
 	return nil, err
 }
 
-// AddBuckets adds the counts of buckets that are those of h: else the error is
-// ErrMismatch, and nothing was added.
+// AddBuckets adds the counts of buckets. If they are not buckets of h the error is
+// ErrMismatch, and nothing is added.
 func (h *Log2) AddBuckets(buckets []Bucket) error {
 	return addBuckets(buckets, func(b Bucket) int {
 		i := Log2Index(max(b.Lo, -1), int(h.k))
@@ -172,8 +172,8 @@ func (h *Log2) AddBuckets(buckets []Bucket) error {
 	}, h.AddBucket)
 }
 
-// AddBuckets adds the counts of buckets that are those of h: else the error is
-// ErrMismatch, and nothing was added.
+// AddBuckets adds the counts of buckets. If they are not buckets of h the error is
+// ErrMismatch, and nothing is added.
 func (h *Linear) AddBuckets(buckets []Bucket) error {
 	return addBuckets(buckets, func(b Bucket) int {
 		i := LinearIndex(b.Lo, h.min, h.max, h.step)

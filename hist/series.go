@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Reduction says what a Series keeps of the values of one interval.
+// Reduction is the way in which a Series reduces the values of one interval to one.
 type Reduction uint8
 
 // The reductions of bpftrace's tseries.
@@ -49,8 +49,8 @@ func NewSeries(interval time.Duration, n int, reduce Reduction) (*Series, error)
 	return &Series{interval: interval, reduce: reduce, cells: make([]cell, n), newest: math.MinInt64}, nil
 }
 
-// Add adds a value. One that is older than all intervals that are kept is
-// dropped, and false returned.
+// Add adds a value. It drops a value that is older than all kept intervals, and returns
+// false.
 func (s *Series) Add(t time.Time, v int64) bool {
 	epoch := floorDiv(t.UnixNano(), int64(s.interval))
 	if s.newest != math.MinInt64 && epoch <= s.newest-int64(len(s.cells)) {
@@ -130,8 +130,7 @@ func floorDiv(a, b int64) int64 {
 
 const plotWidth = 53
 
-// Text draws the series as bpftrace 0.26 does, with times in the zone given (nil
-// is local time).
+// Text draws the series as bpftrace 0.26 does, with times in zone (nil means local time).
 func (s *Series) Text(zone *time.Location) string {
 	points := s.Points()
 	if len(points) == 0 {
@@ -211,9 +210,9 @@ func timeUnit(interval time.Duration, points int) (unit string, digits int) {
 	return "ns", 9
 }
 
-// MarshalJSON returns what bpftrace prints for a series with -f json: an array
-// of objects with interval_start, ISO 8601 in local time with nanoseconds, and
-// value; intervals without values are left out.
+// MarshalJSON returns the series as bpftrace prints it with -f json: an array of objects
+// with interval_start, ISO 8601 in local time with nanoseconds, and value; intervals
+// without values are left out.
 func (s *Series) MarshalJSON() ([]byte, error) {
 	b := []byte{'['}
 	for _, p := range s.Points() {

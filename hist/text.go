@@ -18,8 +18,8 @@ type TextOptions struct {
 	// Div divides the counts of a Log2, as bpftrace's print(@x, top, div) does; 0
 	// is 1. It has no effect on a Linear, as there.
 	Div uint64
-	// Max is the count that fills a bar; 0 is the largest of the histogram. Give
-	// several histograms the same to draw them to one scale.
+	// Max is the count that fills a bar; 0 means the largest of the histogram. The same Max
+	// draws several histograms to one scale.
 	Max uint64
 }
 
@@ -29,16 +29,16 @@ type row struct {
 	count uint64
 }
 
-// String is the rows that Print writes.
+// String returns the rows that Print writes.
 func (h *Log2) String() string { return drawRows(h.rows(nil), nil) }
 
-// String is the rows that Print writes.
+// String returns the rows that Print writes.
 func (h *Linear) String() string { return drawRows(h.rows(nil), nil) }
 
-// Print writes the histogram under its name, as bpftrace 0.26 prints a map:
-// "@name:", a row for each bucket from the first to the last that is not empty,
-// and an empty line. (bpftrace 0.17 has a space behind the colon.) It writes nothing but the name and the empty line if there are no
-// values. opts may be nil.
+// Print writes the histogram under its name, as bpftrace 0.26 prints a map: "@name:", a row
+// for each bucket from the first to the last that is not empty, and an empty line.
+// (bpftrace 0.17 has a space behind the colon.) Without values it writes only the name and
+// the empty line. opts may be nil.
 func Print(w io.Writer, name string, d Distribution, opts *TextOptions) error {
 	text, err := textOf(d, opts)
 	if err == nil {

@@ -1,6 +1,6 @@
-// Package mapx reads what BPF programs counted and emitted, as Go values: maps
-// (Map, PerCPU, Flip), and event streams with the exact number of lost events (Ring,
-// PerfBuffer). It makes no maps and changes no program: that is cilium/ebpf's.
+// Package mapx reads the data of BPF programs as Go values: maps (Map, PerCPU, Flip), and
+// event streams with the exact number of lost events (Ring, PerfBuffer). It makes no maps
+// and changes no program: cilium/ebpf does that.
 //
 // A program's tables and streams are behind two small interfaces, Table and
 // Source; a recording (package mapx/recording) gives the same ones back, without a
@@ -23,10 +23,10 @@
 //
 // # Privileges and kernels
 //
-// Whoever has the map's file descriptor may read it; making maps takes CAP_BPF.
-// Linux 5.10 is the oldest kernel: batches (5.6) are used where a map type has
-// them (per-CPU arrays since 5.13) and single lookups elsewhere, with the same
-// results. On other systems what is live returns *UnsupportedError.
+// Reading needs only the map's file descriptor; making maps needs CAP_BPF. Linux 5.10 is
+// the oldest kernel: batches (5.6) are used where a map type has them (per-CPU arrays since
+// 5.13) and single lookups elsewhere, with the same results. On other systems, functions
+// for live maps and streams return *UnsupportedError.
 //
 // # Overhead
 //

@@ -5,11 +5,11 @@ import (
 	"github.com/borescope/borescope/mapx/internal/raw"
 )
 
-// ErrUnsettled says that a map without batches changed faster than it could be
-// walked: entries that were there all the time might have been missed.
+// ErrUnsettled is the error when a map without batches changed faster than it could be
+// walked: entries that were in it all the time might have been missed.
 var ErrUnsettled = raw.ErrUnsettled
 
-// UnsupportedError says that this kernel, machine or process cannot do
-// something, and why: Feature, Since, Hint and the system's own Err. It matches
+// UnsupportedError is the error for features that this kernel, machine or process lacks,
+// with the reason: Feature, Since, Hint and the system's own Err. It matches
 // errors.ErrUnsupported and ebpf.ErrNotSupported.
 type UnsupportedError = feature.UnsupportedError

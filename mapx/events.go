@@ -14,9 +14,9 @@ import (
 	"github.com/borescope/borescope/mapx/internal/layout"
 )
 
-// Events decodes the records of a Source as values of T, which is plain data as
-// for Map; a string is all bytes of a record. It is used by one goroutine at a time, like its source, which is
-// borrowed.
+// Events decodes the records of a Source as values of T, which is plain data as for Map; a
+// string is all bytes of a record. It is for one goroutine at a time, like its source,
+// which is borrowed.
 type Events[T any] struct {
 	src   Source
 	codec layout.Codec
@@ -32,10 +32,10 @@ func NewEvents[T any](src Source) (*Events[T], error) {
 	return &Events[T]{src: src, codec: layout.Codec{Layout: l, Size: l.Size, Direct: true}}, nil
 }
 
-// Next waits for the next record and decodes it into v, without allocating. A
-// record may be longer than T (a perf buffer pads, a program may append a
-// string): see Record. One that is shorter is an error that says so and wraps
-// io.ErrUnexpectedEOF; the one after it can be read. Other errors are those of Source.
+// Next waits for the next record and decodes it into v, without allocating. A record may be
+// longer than T (a perf buffer pads, a program may append a string): see Record. For a
+// shorter one the error wraps io.ErrUnexpectedEOF; the record after it can be read. Other
+// errors are those of Source.
 func (e *Events[T]) Next(ctx context.Context, v *T) error {
 	if err := e.src.ReadInto(ctx, &e.rec); err != nil {
 		return err
@@ -47,13 +47,13 @@ func (e *Events[T]) Next(ctx context.Context, v *T) error {
 	return nil
 }
 
-// Record returns the record that Next decoded last: its CPU, what was lost
+// Record returns the record that Next decoded last: its CPU, the number of records lost
 // before it, and its bytes. It is valid until the next Next.
 func (e *Events[T]) Record() *Record { return &e.rec }
 
-// All iterates until the end of the recording, of ctx, or Close of the source,
-// none of which is an error; the second result is what else ended the loop. The
-// value is valid until the next iteration. Single use.
+// All iterates until the end of the recording, of ctx, or Close of the source, none of
+// which is an error. The function that it returns reports any other error that ended the
+// loop. The value is valid until the next iteration. Single use.
 func (e *Events[T]) All(ctx context.Context) (iter.Seq[*T], func() error) {
 	var err error
 	seq := func(yield func(*T) bool) {
@@ -92,9 +92,9 @@ type Sorted struct {
 
 var _ Source = (*Sorted)(nil)
 
-// Sort returns the records of src in the order of time, with a window of at
-// least 1 record. Records with the same time stay in their order. It is used by
-// one goroutine at a time, like src, which is borrowed.
+// Sort returns the records of src in the order of time, with a window of at least 1 record.
+// Records with the same time stay in their order. It is for one goroutine at a time, like
+// src, which is borrowed.
 func Sort(src Source, window int, time func(*Record) uint64) *Sorted {
 	return &Sorted{src: src, time: time, window: max(window, 1)}
 }

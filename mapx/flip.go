@@ -11,14 +11,13 @@ import (
 	"github.com/borescope/borescope/mapx/internal/raw"
 )
 
-// Flip is a table whose ReadAndClear loses nothing, for maps of every kind,
-// arrays included: two maps of which programs write one, found through a slot of
-// an array of maps. ReadAndClear puts the other map into the slot; the kernel
-// returns from that only when every program run that might still hold the first
-// map has ended (it waits for the RCU grace period after changing a map of
-// maps: maybe_wait_bpf_programs, kernel/bpf/syscall.c, Linux 4.20; on kernels
-// before 6.8 that leaves out sleepable programs). Then nobody writes the first
-// map, and it is read and emptied at leisure.
+// Flip is a table whose ReadAndClear loses nothing, for maps of every kind, arrays
+// included. It has two maps, of which programs write one, found through a slot of an array
+// of maps. ReadAndClear puts the other map into the slot. The kernel returns from that only
+// when every program run that might still hold the first map has ended: it waits for the
+// RCU grace period after changing a map of maps (maybe_wait_bpf_programs,
+// kernel/bpf/syscall.c, Linux 4.20; on kernels before 6.8 that leaves out sleepable
+// programs). Then no program writes the first map, and it is read and emptied.
 //
 // The wait takes some milliseconds, tens on a busy machine. A Flip is safe for
 // concurrent use. It borrows its maps and holds no resource of its own.
@@ -101,11 +100,11 @@ func (f *Flip[K, V]) Snapshot() (Snapshot[K, V], error) {
 	return f.tables[f.active].Snapshot()
 }
 
-// ReadAndClear returns the entries that were written since the last one, and
-// starts anew. Every update is in exactly one result: this one or the next.
-// Unlike a snapshot's, the values are final: no program was writing them.
+// ReadAndClear returns the entries that were written since the last call, and removes them.
+// Every update is in exactly one result: this one or the next. Unlike a snapshot's, the
+// values are final: no program was writing them.
 //
-// Where it fails the map is left for the next call, with what was not read.
+// After an error the map keeps the entries that were not read, for the next call.
 func (f *Flip[K, V]) ReadAndClear() (Snapshot[K, V], error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

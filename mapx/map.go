@@ -19,12 +19,12 @@ import (
 // inner maps' ids, uint32). Storage maps have Lookup and Put but no Snapshot,
 // since the kernel doesn't list them. Use NewPerCPU for per-CPU maps.
 //
-// K and V are plain data: integers of fixed size, floats, bools, arrays and
-// structs of those. Either may be string, which stands for the bytes, of whatever size
-// the map's have: for who learns at run time what they mean. A string that is given to
-// Lookup, Put or Delete is cut to that size, or has zeros added. Others are read in
-// place where Go's layout is the map's (which it is for a struct that C or package
-// probe/action lays out), field by field where the map has the same fields packed.
+// K and V are plain data: integers of fixed size, floats, bools, arrays and structs of
+// those. Either may be string, which holds the bytes of any size that the map's have, for
+// programs that learn their meaning at run time. A string that is given to Lookup, Put or
+// Delete is cut to that size, or has zeros added. Other types are read in place where Go's
+// layout is the map's (which it is for a struct that C or package probe/action lays out),
+// and field by field where the map has the same fields packed.
 //
 // A Map is safe for concurrent use. It borrows the *ebpf.Map, which must stay
 // open, and holds no resource of its own.
@@ -84,21 +84,20 @@ func (t *Map[K, V]) Snapshot() (Snapshot[K, V], error) {
 	return Snapshot[K, V]{Entries: entries}, err
 }
 
-// Append is Snapshot appending to dst, for callers that reuse the memory. On
-// error the entries read so far are returned with it.
+// Append is like Snapshot but appends to dst, for callers that reuse the memory. On error
+// it also returns the entries read so far.
 func (t *Map[K, V]) Append(dst []Entry[K, V]) ([]Entry[K, V], error) {
 	return t.appendAll(dst, false)
 }
 
-// ReadAndClear returns the entries and removes them. The kernel reads and
-// deletes bucket by bucket under the bucket's lock, so nothing that programs
-// write by bpf_map_update_elem is lost or seen twice. A program that looked a
-// value up before the deletion and adds to it afterwards, a moment later in the
-// same run, adds to a value that nobody reads any more: where that matters use
-// a Flip, which loses nothing.
+// ReadAndClear returns the entries and removes them. The kernel reads and deletes bucket by
+// bucket under the bucket's lock, so no update by bpf_map_update_elem is lost or seen
+// twice. But a program may look a value up before the deletion and add to it afterwards, in
+// the same run: it then adds to a value that is not read any more. Where that matters use a
+// Flip, which loses nothing.
 //
-// An array can't be cleared without losing what arrives between the read and
-// the write: it returns *UnsupportedError. Use a Flip, or Delta on snapshots.
+// An array can't be cleared without losing the updates between the read and the write:
+// ReadAndClear returns *UnsupportedError. Use a Flip, or Delta on snapshots.
 func (t *Map[K, V]) ReadAndClear() (Snapshot[K, V], error) {
 	if t.raw.IsArray() {
 		return Snapshot[K, V]{}, errArrayClear(t.raw.Name)
@@ -168,9 +167,9 @@ func (t *Map[K, V]) decode(dst []Entry[K, V], keys, values []byte, n int) []Entr
 	return dst
 }
 
-// All iterates over the entries with the guarantees of Snapshot, a batch at a
-// time. The second result is the error that ended the loop early, nil if none
-// did. Single use.
+// All iterates over the entries with the guarantees of Snapshot, a batch at a time. The
+// function that it returns reports the error that ended the loop early, nil if none did.
+// Single use.
 func (t *Map[K, V]) All() (iter.Seq2[K, V], func() error) {
 	var err error
 	seq := func(yield func(K, V) bool) {
@@ -209,7 +208,7 @@ func (t *Map[K, V]) Put(key K, value V) error {
 	return nil
 }
 
-// Delete removes an entry; one that is not there is no error.
+// Delete removes an entry. It returns no error if there is none.
 func (t *Map[K, V]) Delete(key K) error {
 	return t.raw.Delete(t.key.Encode(nil, unsafe.Pointer(&key)))
 }

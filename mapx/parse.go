@@ -16,20 +16,20 @@ import (
 // ParseOptions are the options of Parse and ParseJSON; the zero value is for all
 // but linear histograms.
 type ParseOptions[V any] struct {
-	// New makes the histogram that an entry's rows are added to. Without it a
-	// *hist.Log2 gets the smallest k that its buckets fit; a *hist.Linear needs
-	// it, because its rows don't tell its range.
+	// New returns the histogram to which an entry's rows are added. Without it a *hist.Log2
+	// gets the smallest k that fits its buckets. A *hist.Linear needs New, because its rows
+	// do not have its range.
 	New func() (V, error)
 }
 
-// Parse reads what Print and bpftrace print of a map of that name, and leaves
-// lines of other maps out. It is the inverse of Print, so that printing gives
-// the same text again: entries come in the printed order, an Average is its mean
-// counted once, and what Print divided stays so. K and V are as for Print, but
-// without text of their own (String methods, PrintOptions.Key).
+// Parse reads the output of Print, or of bpftrace, for the map of that name, and skips
+// lines of other maps. It is the inverse of Print: printing gives the same text again.
+// Entries come in the printed order, an Average is its mean counted once, and values that
+// Print divided stay divided. K and V are as for Print, but without text of their own
+// (String methods, PrintOptions.Key).
 //
-// bpftrace's text has no quotes. A string that contains what separates keys
-// (", ", "]: ") or lines may be an error, or another string. opts may be nil.
+// bpftrace's text has no quotes. A string that contains the separators of keys (", ", "]:
+// ") or of lines may be an error, or another string. opts may be nil.
 func Parse[K, V any](r io.Reader, name string, opts *ParseOptions[V]) (Snapshot[K, V], error) {
 	p := valueParser[K, V]{}
 	if opts != nil {

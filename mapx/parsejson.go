@@ -13,9 +13,9 @@ import (
 	"github.com/borescope/borescope/hist"
 )
 
-// ParseJSON reads what PrintJSON and bpftrace -f json print of a map of that
-// name: the first line that has it. It is the inverse of PrintJSON as Parse is of
-// Print; an io.EOF says that no line has the map. opts may be nil.
+// ParseJSON reads the output of PrintJSON, or of bpftrace -f json, for the map of that
+// name: the first line that has it. It is the inverse of PrintJSON as Parse is of Print.
+// The error is io.EOF if no line has the map. opts may be nil.
 func ParseJSON[K, V any](r io.Reader, name string, opts *ParseOptions[V]) (Snapshot[K, V], error) {
 	p := valueParser[K, V]{}
 	if opts != nil {

@@ -113,9 +113,9 @@ func (t *PerCPU[K, V]) decodeValues(backing []V, values []byte, n int) {
 	}
 }
 
-// All iterates over the entries with the guarantees of Snapshot, a batch at a
-// time; a value's slice is valid until the next iteration. The second result is
-// the error that ended the loop early, nil if none did. Single use.
+// All iterates over the entries with the guarantees of Snapshot, a batch at a time; a
+// value's slice is valid until the next iteration. The function that it returns reports the
+// error that ended the loop early, nil if none did. Single use.
 func (t *PerCPU[K, V]) All() (iter.Seq2[K, []V], func() error) {
 	var err error
 	seq := func(yield func(K, []V) bool) {
@@ -167,7 +167,7 @@ func (t *PerCPU[K, V]) Put(key K, values []V) error {
 	return nil
 }
 
-// Delete removes an entry; one that is not there is no error.
+// Delete removes an entry. It returns no error if there is none.
 func (t *PerCPU[K, V]) Delete(key K) error {
 	return t.raw.Delete(t.key.Encode(nil, unsafe.Pointer(&key)))
 }

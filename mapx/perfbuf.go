@@ -16,48 +16,48 @@ type PerfBufferOptions struct {
 	// PerCPU is the size of each CPU's buffer in bytes, rounded up to a power of
 	// two of pages; 0 is 64 KiB.
 	PerCPU int
-	// WakeupBytes lets that many bytes gather in one CPU's buffer before the
-	// reader is woken, WakeupEvents that many records; give one or none. What
-	// stays below is read at the next wake-up, or after Poll.
+	// WakeupBytes wakes the reader only when that many bytes are in one CPU's buffer,
+	// WakeupEvents when that many records are; set at most one. Records below that are read
+	// at the next wake-up, or after Poll.
 	WakeupBytes, WakeupEvents int
-	// Poll is how long to wait at most before looking into the buffers again; 0
-	// relies on the kernel's wake-ups.
+	// Poll is the longest wait before the buffers are checked again; 0 relies on the
+	// kernel's wake-ups.
 	Poll time.Duration
-	// Order, if not 0, returns the records of all CPUs in the order of their
-	// times: each is held back until it is that old, by when whatever happened
-	// before it on another CPU is in that CPU's buffer. A millisecond is plenty
-	// unless the machine's virtual CPUs are stopped for longer.
+	// Order, if not 0, returns the records of all CPUs in the order of their times. Each
+	// record is held back until it is that old; by then all earlier records of other CPUs
+	// are in their buffers. A millisecond is enough unless the machine's virtual CPUs are
+	// stopped for longer.
 	Order time.Duration
-	// Lost and LostSlot are those of RingOptions, for programs that count where
-	// bpf_perf_event_output fails: exact on every kernel. Without it the loss is
-	// exact from Linux 6.0 on (PERF_FORMAT_LOST); before, a loss is known only
-	// once a later record of the same CPU fits.
+	// Lost and LostSlot are as in RingOptions, for programs that count failures of
+	// bpf_perf_event_output: then the loss is exact on every kernel. Without them it is
+	// exact from Linux 6.0 on (PERF_FORMAT_LOST); before, a loss is known only once a later
+	// record of the same CPU fits.
 	Lost     *ebpf.Map
 	LostSlot uint32
 }
 
-// PerfBuffer reads what programs emit with bpf_perf_event_output into a perf
-// event array: one buffer per online CPU. Records of one CPU come in order; those
-// of several in no particular one unless PerfBufferOptions.Order asks for it.
+// PerfBuffer reads the records that programs emit with bpf_perf_event_output into a perf
+// event array: one buffer per online CPU. Records of one CPU come in order; those of
+// several CPUs do only with PerfBufferOptions.Order.
 //
-// One goroutine reads at a time; Stats and Close may be called from any. Where
-// nobody reads, the buffers fill up and the kernel drops new records.
+// One goroutine reads at a time; Stats and Close may be called from any. Without a reader
+// the buffers fill up and the kernel drops new records.
 //
-// A record's Data may be a few bytes longer than what the program gave: the
-// kernel pads to 8 bytes with its header of 4. Decode what you know to be there.
+// A record's Data may be a few bytes longer than the data that the program gave: the kernel
+// pads it, with its header of 4, to 8 bytes. Decode only the known length.
 type PerfBuffer struct {
 	perfBuffer
 }
 
 var _ StatsSource = (*PerfBuffer)(nil)
 
-// OpenPerfBuffer opens a buffer on each online CPU and puts it into the array m
-// at the CPU's index. CPUs that come online later are not heard. opts may be nil.
-// m is borrowed until Close, which the caller calls; Close takes the buffers out
-// again, so that the program's output fails at once.
+// OpenPerfBuffer opens a buffer on each online CPU and puts it into the array m at the
+// CPU's index. It does not read CPUs that come online later. opts may be nil. The caller
+// must call Close, and m is borrowed until then. Close takes the buffers out again, so that
+// the program's output fails at once.
 //
-// It takes CAP_PERFMON (CAP_SYS_ADMIN before Linux 5.8). Elsewhere than on Linux
-// it returns *UnsupportedError.
+// It needs CAP_PERFMON (CAP_SYS_ADMIN before Linux 5.8). On systems other than Linux it
+// returns *UnsupportedError.
 func OpenPerfBuffer(m *ebpf.Map, opts *PerfBufferOptions) (*PerfBuffer, error) {
 	if opts == nil {
 		opts = &PerfBufferOptions{}

@@ -23,8 +23,8 @@ type PrintOptions[K any] struct {
 	// Div divides values and histogram counts before printing, as print(@x, top,
 	// div) does; 0 is 1. Histograms with linear buckets are not divided.
 	Div int64
-	// Key is the text of a key; nil prints structs as their fields, byte arrays
-	// as strings up to the first zero byte, and what has a String method by it.
+	// Key returns the text of a key. Nil prints structs as their fields, byte arrays as
+	// strings up to the first zero byte, and keys with a String method by that.
 	Key func(K) string
 	// Scalar prints a single entry without its key: "@x: 5". It is implied where
 	// K has no fields.

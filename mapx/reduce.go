@@ -1,6 +1,6 @@
 package mapx
 
-// Number is what Sum, Min, Max and Average work on.
+// Number is the constraint of the values of Sum, Min, Max and Average.
 type Number interface {
 	~int8 | ~int16 | ~int32 | ~int64 | ~uint8 | ~uint16 | ~uint32 | ~uint64 | ~float32 | ~float64
 }

@@ -13,18 +13,18 @@ import (
 // RingOptions are the options of OpenRing; the zero value is a reader that
 // counts no losses.
 type RingOptions struct {
-	// Lost is where the program counts what it could not emit, because a ring
-	// buffer itself counts nothing: a per-CPU array (or plain array) of uint64,
-	// whose element LostSlot the program increments whenever bpf_ringbuf_reserve
-	// or bpf_ringbuf_output failed. With it the loss is exact: records read plus
-	// records lost are the records that the program tried to emit. Nil counts
-	// none. The map is borrowed and must stay open until Close.
+	// Lost is the map in which the program counts the records that it could not emit,
+	// because a ring buffer itself counts none. It is a per-CPU array (or plain array) of
+	// uint64. The program increments its element LostSlot whenever bpf_ringbuf_reserve or
+	// bpf_ringbuf_output fails. Then the loss is exact: records read plus records lost are
+	// the records that the program tried to emit. Nil counts none. The map is borrowed and
+	// must stay open until Close.
 	Lost *ebpf.Map
 	// LostSlot is the index in Lost.
 	LostSlot uint32
-	// Poll is how long to wait at most before looking into the ring again. It is
-	// needed only where the program emits with BPF_RB_NO_WAKEUP, to batch
-	// wake-ups by time; 0 relies on the kernel's wake-ups.
+	// Poll is the longest wait before the ring is checked again. It is needed only where
+	// the program emits with BPF_RB_NO_WAKEUP, to batch wake-ups by time; 0 relies on the
+	// kernel's wake-ups.
 	Poll time.Duration
 }
 
@@ -38,12 +38,12 @@ type Stats struct {
 	Lost uint64
 	// LostByCPU is Lost by possible CPU, nil where it isn't known by CPU.
 	LostByCPU []uint64
-	// Discarded is the number of records that the program reserved and gave up.
+	// Discarded is the number of records that the program reserved and discarded.
 	Discarded uint64
-	// Corrupt is how often the buffer made no sense and was skipped to its end;
-	// the number of records lost with it is unknown.
+	// Corrupt is the number of times that the buffer was malformed and was skipped to its
+	// end; the number of records lost with it is unknown.
 	Corrupt uint64
-	// Waits is how often a read had to wait for data.
+	// Waits is the number of reads that had to wait for data.
 	Waits uint64
 	// Fill is the number of bytes that are unread now, of Size.
 	Fill, Size int
@@ -52,9 +52,9 @@ type Stats struct {
 // Ring reads a BPF ring buffer (Linux 5.8). Records of all CPUs come in the
 // order in which the program reserved them.
 //
-// One goroutine reads at a time; Stats and Close may be called from any. Where
-// nobody reads, the ring fills up and the program's reserve fails: the kernel
-// never waits for a reader, and never overwrites what is unread.
+// One goroutine reads at a time; Stats and Close may be called from any. Without a reader
+// the ring fills up and the program's reserve fails: the kernel never waits for a reader,
+// and never overwrites unread records.
 //
 // ReadInto copies, allocates nothing once rec.Data is large enough, and looks
 // at ctx only when it has to wait. Drain hands records out in place.
@@ -64,11 +64,11 @@ type Ring struct {
 
 var _ StatsSource = (*Ring)(nil)
 
-// OpenRing opens a reader on a ring-buffer map. There should be one reader per
-// map: readers take records from each other. m is borrowed for the call only.
-// The caller closes the Ring.
+// OpenRing opens a reader on a ring-buffer map. There should be one reader per map: readers
+// take records from each other. m is borrowed for the call only. The caller must close the
+// Ring.
 //
-// The errors are *UnsupportedError elsewhere than on Linux, and those of mmap.
+// The errors are those of mmap, and *UnsupportedError on systems other than Linux.
 func OpenRing(m *ebpf.Map, opts *RingOptions) (*Ring, error) {
 	if opts == nil {
 		opts = &RingOptions{}
@@ -87,15 +87,14 @@ func OpenRing(m *ebpf.Map, opts *RingOptions) (*Ring, error) {
 // rec.CPU is -1. rec.Lost is brought up to date about once per half ring.
 func (r *Ring) ReadInto(ctx context.Context, rec *Record) error { return r.read(ctx, rec) }
 
-// Drain calls fn with the records that are in the ring now, at most limit of
-// them (0: no limit), without copying: rec.Data is valid during the call, and
-// rec must not be kept; fn calls no method of r. It does not wait, and returns how many fn was called
-// for. drained says that nothing was left behind when it returned. An error of
-// fn ends it, with that record consumed, and is returned; after Close it is
-// os.ErrClosed.
+// Drain calls fn with the records that are in the ring now, at most limit of them (0: no
+// limit), without copying. rec.Data is valid during the call, and rec must not be kept; fn
+// must not call methods of r. Drain does not wait. It returns the number of calls of fn;
+// drained reports whether the ring was empty at the end. An error of fn ends Drain, which
+// returns it; that record is consumed. After Close the error is os.ErrClosed.
 //
-// The space is given back to the program when Drain returns, and now and then
-// before: a slow fn makes the ring look fuller than it is.
+// The space is given back to the program when Drain returns, and from time to time before:
+// during a slow fn the ring looks fuller than it is.
 func (r *Ring) Drain(limit int, fn func(rec *Record) error) (n int, drained bool, err error) {
 	return r.drain(limit, fn)
 }

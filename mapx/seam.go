@@ -19,9 +19,8 @@ type Record struct {
 	Remaining int
 }
 
-// Source is a stream of records: a Ring, a PerfBuffer, or the replay of
-// either. A Source is used by one goroutine at a time; only Close of the value
-// behind it may be called from another.
+// Source is a stream of records: a Ring, a PerfBuffer, or the replay of either. It is for
+// one goroutine at a time; only Close of the value behind it may be called from another.
 //
 // ReadInto waits for the next record and stores it in rec. Its error is
 // ctx.Err() when ctx ends, os.ErrClosed after Close, io.EOF at the end of a
@@ -30,7 +29,7 @@ type Source interface {
 	ReadInto(ctx context.Context, rec *Record) error
 }
 
-// StatsSource is a Source that counts.
+// StatsSource is a Source that counts its records.
 type StatsSource interface {
 	Source
 	// Stats returns the counts so far.

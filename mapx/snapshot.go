@@ -16,8 +16,8 @@ func Values[K comparable, V any](s Snapshot[K, V]) map[K]V {
 	return m
 }
 
-// Top returns the n entries with the largest values, largest first, those that
-// are equal in the snapshot's order. It looks at each entry once and keeps n.
+// Top returns the n entries with the largest values, largest first, equal ones in the
+// snapshot's order. It reads each entry once and keeps n.
 func Top[K any, V cmp.Ordered](s Snapshot[K, V], n int) Snapshot[K, V] {
 	return topFunc(s, n, func(a, b Entry[K, V]) int { return cmp.Compare(a.Value, b.Value) })
 }
@@ -81,10 +81,9 @@ func siftDown(heap []int, i int, less func(i, j int) bool) {
 	}
 }
 
-// Delta returns what the counters of now grew by since before. A counter that is
-// smaller than it was has been reset, or deleted and begun anew: its whole value
-// counts. Entries that are only in before are left out, and so are those that
-// did not change.
+// Delta returns the growth of the counters from before to now. A counter that is smaller
+// than before was reset, or deleted and created again: its whole value counts. Entries that
+// are only in before, or that did not change, are left out.
 func Delta[K comparable, V Number](before, now Snapshot[K, V]) Snapshot[K, V] {
 	d := deltaFunc(before, now, func(old, v V) V {
 		if v < old {
@@ -107,8 +106,8 @@ func deltaFunc[K comparable, V any](before, now Snapshot[K, V], fn func(old, v V
 	return Snapshot[K, V]{Entries: out}
 }
 
-// Average is a sum and how many values it has, as bpftrace's avg() keeps them on
-// each CPU. Its text is the mean.
+// Average is a sum and its number of values, as bpftrace's avg() keeps them on each CPU.
+// Its text is the mean.
 //
 //	avg := mapx.SumOf(perCPU, (*mapx.Average).Add)
 type Average struct {
@@ -116,13 +115,13 @@ type Average struct {
 	Count uint64 // how many they are
 }
 
-// Add adds what another CPU counted.
+// Add adds the sum and number of another CPU.
 func (a *Average) Add(b *Average) {
 	a.Total += b.Total
 	a.Count += b.Count
 }
 
-// Mean returns the mean, cut off to an integer as bpftrace does; 0 of nothing.
+// Mean returns the mean, cut off to an integer as bpftrace does; 0 without values.
 func (a Average) Mean() int64 {
 	if a.Count == 0 {
 		return 0
@@ -137,13 +136,13 @@ type Totals struct {
 	Count uint64 // how many they are
 }
 
-// Add adds what another CPU counted.
+// Add adds the sum and number of another CPU.
 func (a *Totals) Add(b *Totals) {
 	a.Total += b.Total
 	a.Count += b.Count
 }
 
-// Mean returns the mean, cut off to an integer as bpftrace does; 0 of nothing.
+// Mean returns the mean, cut off to an integer as bpftrace does; 0 without values.
 func (a Totals) Mean() int64 { return Average(a).Mean() }
 
 // Extreme is the smallest or largest value of a CPU, and whether there was one,
@@ -155,23 +154,23 @@ type Extreme struct {
 	Set   uint64 // 0 if there was no value
 }
 
-// KeepMin takes over b's value if it is set and smaller, or the only one.
+// KeepMin takes b's value if b has one and it is smaller than e's, or e has none.
 func (e *Extreme) KeepMin(b *Extreme) {
 	if b.Set != 0 && (e.Set == 0 || b.Value < e.Value) {
 		*e = *b
 	}
 }
 
-// KeepMax takes over b's value if it is set and larger, or the only one.
+// KeepMax takes b's value if b has one and it is larger than e's, or e has none.
 func (e *Extreme) KeepMax(b *Extreme) {
 	if b.Set != 0 && (e.Set == 0 || b.Value > e.Value) {
 		*e = *b
 	}
 }
 
-// Histograms gathers a map that counts by key and bucket into a histogram for
-// each key: split takes a map's key apart, and k is that of hist.Log2Index,
-// which numbered the buckets. Keys are in the order in which they come first.
+// Histograms gathers a map that counts by key and bucket into a histogram for each key.
+// split returns the key and the bucket of a map's key, and k is that of hist.Log2Index,
+// which numbered the buckets. Keys are in the order in which they first occur.
 func Histograms[B any, K comparable](s Snapshot[B, uint64], k int, split func(B) (K, int)) (Snapshot[K, *hist.Log2], error) {
 	return gather(s, split, func() (*hist.Log2, error) { return hist.NewLog2(k) })
 }

@@ -14,9 +14,9 @@ import (
 	"github.com/borescope/borescope/stack/internal/rules"
 )
 
-// CFITable is one file's call frame information (.eh_frame, .debug_frame),
-// compiled to rows of four bytes: where a rule begins, and which of the file's
-// few hundred distinct rules it is. It is immutable and safe for concurrent use.
+// CFITable is one file's call frame information (.eh_frame, .debug_frame), compiled to rows
+// of four bytes: where a rule begins, and which of the file's few hundred distinct rules it
+// is. It is immutable and safe for concurrent use.
 type CFITable struct {
 	rules rules.Table
 	exprs [][]byte
@@ -24,15 +24,15 @@ type CFITable struct {
 	how   FrameSource // what frames found by it say
 }
 
-// CFIStats say what a table was compiled from. Sizes are in bytes.
+// CFIStats describe the input that a table was compiled from. Sizes are in bytes.
 type CFIStats struct {
 	FDEs  int // frame descriptions compiled
 	Bad   int // frame descriptions left out because they are malformed
 	Rows  int // rows, gaps included
 	Gaps  int // rows that say that no rule is known
 	Rules int // distinct rules
-	// Compact is the number of rows, gaps not counted, that need no DWARF
-	// expression: what the walker inside BPF can follow.
+	// Compact is the number of rows, gaps not counted, that need no DWARF expression: the
+	// walker inside BPF can follow these.
 	Compact int
 	// Size is the memory that the table takes up.
 	Size int
@@ -42,7 +42,7 @@ type CFIStats struct {
 // own. Shorter ones are alignment, where no program counter ever is.
 const minGap = 16
 
-// ErrNoCFI says that a file has no call frame information.
+// ErrNoCFI is the error for a file without call frame information.
 var ErrNoCFI = errors.New("no call frame information")
 
 // OpenCFI compiles the call frame information of the ELF file at path. The file
@@ -71,19 +71,17 @@ func NewCFI(r io.ReaderAt, size int64) (*CFITable, error) {
 	return compileCFI(f, cfiRoom(f))
 }
 
-// cfiRoom is the memory that compiling a file may take which somebody asked for by
-// name.
+// cfiRoom is the memory that compiling a file may take if the caller asked for it by name.
 func cfiRoom(f *elffile.File) int64 { return 64<<20 + 8*f.Stored() }
 
-// Stats returns what the table was compiled from.
+// Stats returns the counts of the compiled input.
 func (t *CFITable) Stats() CFIStats { return t.stats }
 
-// Covers reports whether a rule is known for an address in the file's own
-// numbering.
+// Covers reports whether the table has a rule for an address in the file's own numbering.
 func (t *CFITable) Covers(vaddr uint64) bool { return t.rules.Lookup(vaddr).CFA.Kind != rules.CFANone }
 
-// Rules returns the table's rules, which the walker inside BPF is given: package
-// bpfwalk. The result is not to be changed.
+// Rules returns the table's rules, for the walker inside BPF (package bpfwalk). The caller
+// must not change them.
 func (t *CFITable) Rules() *rules.Table { return &t.rules }
 
 // compileCFI compiles a file within room bytes of memory; one that takes more is
@@ -173,8 +171,8 @@ func cfiSections(f *elffile.File) []cfiSection {
 	return out
 }
 
-// ehFrameByHeader follows PT_GNU_EH_FRAME. The length is not said there: it is
-// what is left of the segment, and the data ends itself.
+// ehFrameByHeader follows PT_GNU_EH_FRAME. The header does not state a length: the section
+// may extend to the end of the segment, and the data has its own terminator.
 func ehFrameByHeader(f *elffile.File) (cfiSection, bool) {
 	for i := range f.Progs {
 		p := &f.Progs[i]
@@ -208,7 +206,7 @@ type cfiSeg struct {
 
 var errTooMuch = fmt.Errorf("call frame information: %w", elffile.ErrTooLarge)
 
-// What things take while a table is built, about, in bytes.
+// The memory that parts take while a table is built, about, in bytes.
 const (
 	rowCost  = 6
 	segCost  = 16

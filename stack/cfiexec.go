@@ -112,8 +112,8 @@ func (b *cfiBuilder) parseCIE(c *cie, data []byte, at int, debugFrame bool) erro
 	if rd.take(n); rd.err != nil {
 		return rd.err
 	}
-	// Each is parsed once, and they follow each other: what lies inside of others
-	// again and again must not multiply the work.
+	// CIEs don't overlap, and each is parsed once. Malformed ones that lie inside each
+	// other must not multiply the work.
 	if b.cieLeft -= int(n); b.cieLeft < 0 {
 		return errBadCIE
 	}

@@ -9,12 +9,12 @@ import (
 
 var _ Walker = (*CFIWalker)(nil)
 
-// CFIWalker walks a stack by call frame information, which Debian's stripped
-// binaries have where frame pointers are missing, and over stretches that have
-// none (JIT code, embedded builtins) by frame pointer, until call frame
-// information takes up again: a function with neither, as OpenSSL's assembly has a
-// few, hides its caller. Signal handlers' frames are crossed: the frame
-// above one has its exact program counter. It ends with
+// CFIWalker walks a stack by call frame information, which stripped binaries of
+// distributions have where frame pointers are missing. Code without it (JIT code, embedded
+// builtins) is walked by frame pointer until call frame information covers an address
+// again. A function with neither, like a few of OpenSSL's in assembly, hides its caller.
+// The walk crosses the frames of signal handlers: the frame above one has its exact program
+// counter. It ends with
 //
 //   - StopBottom where the rules say that there is no caller, as in _start and
 //     clone;
@@ -32,7 +32,7 @@ type CFIWalker struct {
 	Modules *Modules
 	// NoFP ends a walk with StopNoRule instead of following frame pointers.
 	NoFP bool
-	// PACMask is FPWalker's.
+	// PACMask is as in FPWalker.
 	PACMask uint64
 	// Returns are the return addresses that return probes have replaced,
 	// innermost first; the walk puts them back. It is borrowed for the walk.
@@ -40,8 +40,8 @@ type CFIWalker struct {
 
 	regs  Regs
 	exact bool // regs' program counter is not a return address
-	// trampoline says that the last step went on from that of a signal handler,
-	// which the kernel returned to: no call comes before it.
+	// trampoline is set if the last step was from a signal handler's trampoline, to which
+	// the kernel returned: there is no call before it.
 	trampoline bool
 	fp         FPWalker
 	expr       exprMachine
@@ -50,11 +50,11 @@ type CFIWalker struct {
 	vals       [numRegs]uint64
 }
 
-// ReturnProbe is a return address that a uretprobe replaced while the function
-// runs: struct return_instance of the kernel (include/linux/uprobes.h).
+// ReturnProbe is a return address that a uretprobe replaced while the function runs: the
+// kernel's struct return_instance (include/linux/uprobes.h).
 type ReturnProbe struct {
-	// Stack is the stack pointer at the function's entry: on amd64 where the
-	// return address lies.
+	// Stack is the stack pointer at the function's entry: on amd64 the address of the
+	// return address.
 	Stack uint64
 	// Addr is the address that was replaced.
 	Addr uint64
@@ -132,9 +132,9 @@ func (w *CFIWalker) step(mem Memory) (FrameSource, StopReason) {
 	return SourceFP, w.byFP(mem)
 }
 
-// epilogue looks for the end of a function behind a call, which says where its
-// return address is. CPython's trampolines (-X perf) have this, and neither call
-// frame information nor a frame pointer.
+// epilogue looks for the end of a function behind a call, which shows where its return
+// address is. CPython's trampolines (-X perf) have this, and neither call frame information
+// nor a frame pointer.
 func (w *CFIWalker) epilogue(mem Memory, pc uint64) (size uint64, ok bool) {
 	if w.exact || w.regs.Machine != elf.EM_X86_64 {
 		return 0, false
@@ -183,7 +183,7 @@ func (w *CFIWalker) calledNothing(mem Memory) StopReason {
 		ok = err == nil
 	}
 	if ret = w.strip(ret); !ok || w.Modules.Find(ret-1) == nil {
-		return StopNoMapping // it was not called, or nobody knows from where
+		return StopNoMapping // it was not called, or the caller is unknown
 	}
 	if r.Machine != elf.EM_AARCH64 {
 		r.SetSP(r.SP() + 8)
@@ -240,7 +240,7 @@ func (w *CFIWalker) apply(t *CFITable, rule *rules.Rule, mem Memory) StopReason 
 	case rule.CFA.Kind == rules.CFAReg && cfa < sp:
 		return StopLoop
 	case FrameSource(rule.How) == SourceGo:
-		sp = 0 // its table knows when a slot is given back, and has slots below the stack pointer
+		sp = 0 // the table has the end of each slot, and slots below the stack pointer
 	}
 	block := w.readBlock(rule, cfa, sp, mem)
 	for i := range rule.Saved {
@@ -393,17 +393,16 @@ func (w *CFIWalker) value(t *CFITable, s *rules.SavedReg, cfa, sp uint64, block 
 		addr = v
 	}
 	if addr < sp && int(s.Num) != AMD64RIP {
-		// GCC's epilogues do not say that a register was popped: a slot below
-		// the stack pointer was given back, and the register holds its value.
+		// GCC's epilogues do not describe that a register was popped: a slot below the
+		// stack pointer is free again, and the register holds its value.
 		return w.regs.R[s.Num], StopUnknown
 	}
 	v, err := w.word(addr, mem)
 	return v, endOf(err)
 }
 
-// isSigreturn looks for the instructions of a signal trampoline, which handlers
-// return to at its first byte, or for what the rules say of one: core files rarely
-// have programs' code.
+// isSigreturn looks for the instructions of a signal trampoline, to whose first byte
+// handlers return, or for the rules of one: core files rarely have programs' code.
 func (w *CFIWalker) isSigreturn(mem Memory, pc uint64) bool {
 	if m := w.Modules.Find(pc); m != nil && m.CFI != nil && m.CFI.rules.Lookup(pc-m.Bias).CFA.Kind == rules.CFASignal {
 		return true

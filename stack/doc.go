@@ -1,8 +1,8 @@
 // Package stack walks stacks.
 //
-// Walkers are pure functions over Regs and Memory: they run the same over a
-// live process, a core file or a recorded sample. Every stack says why it ends
-// and every frame how it was found.
+// Walkers are pure functions over Regs and Memory: they work in the same way on a live
+// process, a core file and a recorded sample. Every stack has the reason for its end, and
+// every frame has the way it was found.
 //
 //	var w stack.FPWalker
 //	var frames [stack.MaxFrames]stack.Frame
@@ -11,27 +11,27 @@
 //		truncated++
 //	}
 //
-// Go programs, stripped ones too, are walked by the frame sizes in their function
-// table, across the runtime's changes to the thread's own stack: systemstack, the
-// growth of a goroutine's stack, calls of the vDSO.
+// Go programs, stripped ones too, are walked by the frame sizes in their function table.
+// Walks cross the runtime's changes to the thread's own stack: systemstack, the growth of a
+// goroutine's stack, calls of the vDSO.
 //
-// There are walkers by frame pointer (FPWalker), by call frame information with
-// frame pointers in between (CFIWalker: programs built without frame pointers,
-// as distributions' are), and by the kernel's ORC tables (ORCWalker). They take
-// live processes (ProcessMemory, CFICache), core files (package core) and perf.data
-// files (package perfdata) alike. Package python reads the interpreted frames of
-// CPython out of the same memory, and package bpfwalk is the walker by call frame
-// information inside of BPF programs.
+// There are walkers by frame pointer (FPWalker), by call frame information with frame
+// pointers in between (CFIWalker, for programs built without frame pointers, as
+// distributions' are), and by the kernel's ORC tables (ORCWalker). All take live processes
+// (ProcessMemory, CFICache), core files (package core) and perf.data files (package
+// perfdata). Package python reads the interpreted frames of CPython from the same memory,
+// and package bpfwalk is the walker by call frame information inside BPF programs.
 //
 // # Lifetime, privileges, overhead
 //
-// Frames are addresses: package symbol looks names up, and package profile (below this
-// one) adds stacks up and draws them. The package starts no goroutine and keeps no
-// state. Unless a type says otherwise, values are for one goroutine at a time and functions
-// are safe for concurrent use. Recorded stacks need no privileges and no Linux; another
-// process's memory needs ptrace read permission.
+// Frames are addresses: package symbol looks names up, and package profile (below this one)
+// adds stacks up and draws them. The package starts no goroutine and keeps no state. Unless
+// a type says otherwise, values are for one goroutine at a time and functions are safe for
+// concurrent use. Recorded stacks need no privileges and no Linux; another process's memory
+// needs ptrace read permission.
 //
-// Walkers allocate nothing. Measured on the development machine (2 cores, shared):
-// a frame costs 7 ns by frame pointer and 33 ns by call frame information; compiling call frame information runs at 12 million rows a
-// second and takes 5 bytes a row, rules included (libc: 24,000 rows).
+// Walkers allocate nothing. Measured on the development machine (2 cores, shared), a frame
+// costs 7 ns by frame pointer and 33 ns by call frame information. Compiling call frame
+// information runs at 12 million rows a second and takes 5 bytes a row, rules included
+// (libc: 24,000 rows).
 package stack

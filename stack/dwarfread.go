@@ -128,10 +128,10 @@ const (
 	ehOmit     = 0xff
 )
 
-// pointer reads an encoded pointer. base is the address of the reader's first
-// byte; textBase and dataBase are what relative encodings count from. Indirect
-// pointers are returned as the address of the pointer: only personality
-// routines are indirect, and nobody here calls them.
+// pointer reads an encoded pointer. base is the address of the reader's first byte;
+// textBase and dataBase are the origins of relative encodings. Indirect pointers are
+// returned as the address of the pointer: only personality routines are indirect, and they
+// are not called here.
 func (r *dwarfReader) pointer(enc uint8, base, dataBase uint64) (uint64, bool) {
 	if enc == ehOmit {
 		return 0, false

@@ -7,9 +7,9 @@ import (
 	"github.com/borescope/borescope/stack/internal/rules"
 )
 
-// MaxFrames is the frame limit of the kernel's own walkers unless
-// /proc/sys/kernel/perf_event_max_stack was changed, and a good size for the
-// slice given to a walker.
+// MaxFrames is the frame limit of the kernel's own walkers, unless
+// /proc/sys/kernel/perf_event_max_stack was changed. It is a good size for the slice that
+// is given to a walker.
 const MaxFrames = 127
 
 // FPWalker walks a stack by its chain of frame pointers (rbp, x29). It ends with
@@ -22,25 +22,25 @@ const MaxFrames = 127
 //   - StopSuspect where it is not aligned, or a return address is not code;
 //   - StopNone where the program counter is not known.
 //
-// Code built without frame pointers keeps other values in the register: the
-// chain is then cut short or wrong, and only StopBottom can be believed. A
-// function that has not yet, or no longer, a frame of its own (the first and last
-// instructions, arm64's leaf functions) hides its caller.
+// Code built without frame pointers keeps other values in the register: the chain is then
+// cut short or wrong, and only StopBottom can be trusted. A function that has no frame of
+// its own, or has none yet or no longer (at its first and last instructions, and arm64's
+// leaf functions), hides its caller.
 //
 // The zero value is ready for use.
 type FPWalker struct {
-	// PACMask has the bits set that pointer authentication may use in a return
-	// address (insn_mask of NT_ARM_PAC_MASK); used on arm64 only. 0 stands for
-	// bits 48 to 54 and 56 to 63, right for address spaces of up to 48 bits.
+	// PACMask has the bits set that pointer authentication may use in a return address
+	// (insn_mask of NT_ARM_PAC_MASK). It is used on arm64 only. 0 means bits 48 to 54 and
+	// 56 to 63, which is right for address spaces of up to 48 bits.
 	PACMask uint64
-	// Executable reports whether an address can hold code; nil takes any.
+	// Executable reports whether an address can hold code; nil accepts any.
 	Executable func(addr uint64) bool
 
 	buf [16]byte
 }
 
-// Walk implements Walker. It is the loop of walk once more: through an interface a frame
-// costs half as much again here.
+// Walk implements Walker. It repeats the loop of walk: through an interface a frame costs
+// half as much again here.
 func (w *FPWalker) Walk(dst []Frame, r *Regs, mem Memory) (int, StopReason) {
 	n, end := begin(dst, r)
 	if end != StopUnknown {
@@ -90,8 +90,7 @@ func (w *FPWalker) step(machine elf.Machine, mem Memory, fp, sp uint64) (ret, ne
 	return ret, next, StopUnknown
 }
 
-// stripPAC removes arm64's pointer authentication code from a return address.
-// Mask is as in
+// stripPAC removes arm64's pointer authentication code from a return address. mask is as in
 // FPWalker.
 func stripPAC(addr, mask uint64) uint64 {
 	if mask == 0 {

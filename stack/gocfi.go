@@ -10,10 +10,10 @@ import (
 	"github.com/borescope/borescope/stack/internal/rules"
 )
 
-// goTable adds rows for a Go program's functions, which also a stripped one has:
-// the frame sizes in its function table (runtime/symtab.go). They come before
-// other descriptions of the same functions, which do not know where the runtime
-// changes stacks.
+// goTable adds rows for a Go program's functions, by the frame sizes in its function table
+// (runtime/symtab.go), which a stripped program has too. They come before other
+// descriptions of the same functions, which do not describe where the runtime changes
+// stacks.
 func (b *cfiBuilder) goTable(f *elffile.File) error {
 	t, err := pclntab.New(f)
 	if errors.Is(err, pclntab.ErrNone) {
@@ -71,8 +71,8 @@ type goKind uint8
 const (
 	goOrdinary goKind = iota
 	goBottom          // begins a goroutine or a thread, or the scheduler's work between goroutines
-	goSwitch          // goes on on the thread's own stack, by the frame pointer
-	goLost            // goes on on the thread's own stack, and keeps nothing there
+	goSwitch          // continues on the thread's own stack, by the frame pointer
+	goLost            // continues on the thread's own stack, and keeps nothing there
 	goSignal          // the trampoline that signal handlers return to
 )
 
@@ -87,8 +87,8 @@ func goKinds(t *pclntab.Table) []goKind {
 	return kinds
 }
 
-// goKindOf knows the functions by name. Assembly has the ABI in it where there
-// are wrappers.
+// goKindOf recognizes the functions by name. An assembly function has the ABI in its name
+// where it has a wrapper.
 func goKindOf(name []byte) goKind {
 	switch string(bytes.TrimSuffix(name, []byte(".abi0"))) {
 	case "runtime.goexit", "runtime.mstart", "runtime.rt0_go", "runtime.mcall":

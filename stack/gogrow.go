@@ -10,11 +10,11 @@ import (
 	"github.com/borescope/borescope/stack/internal/rules"
 )
 
-// Where a goroutine's stack is too small, runtime.morestack keeps the
-// goroutine's registers in its descriptor (runtime.g.sched) and goes on on the
-// thread's own stack. A walk that comes to morestack from there goes on with the
-// registers so kept: the current descriptor, in a register of its own in all of
-// Go's code, leads to the thread's (runtime.m) and that to the goroutine's.
+// Where a goroutine's stack is too small, runtime.morestack keeps the goroutine's registers
+// in its descriptor (runtime.g.sched) and continues on the thread's own stack. A walk that
+// reaches morestack from there continues with the registers so kept. All of Go's code has
+// the current descriptor in a register of its own; it leads to the thread's (runtime.m) and
+// that to the goroutine's.
 //
 // These offsets are the same from Go 1.17, which gave the descriptor its register
 // on amd64, to 1.26 (runtime/runtime2.go); the others are read from the runtime's
@@ -129,9 +129,9 @@ func (b *cfiBuilder) goGrowRule(grow *goGrow) uint16 {
 	return b.intern(&cfiState{how: SourceGo, cfa: rules.CFA{Kind: rules.CFAGrow, Reg: reg, Off: grow.curg, Off2: grow.bp}})
 }
 
-// grow goes on at the function whose stack is too small, with the registers that
-// runtime.morestack kept. Without a current goroutine the scheduler has taken
-// over, and the stack ends.
+// grow continues at the function whose stack is too small, with the registers that
+// runtime.morestack kept. Without a current goroutine the scheduler has taken over, and the
+// stack ends.
 func (w *CFIWalker) grow(c *rules.CFA, mem Memory) StopReason {
 	r := &w.regs
 	g, ok := r.Reg(int(c.Reg))

@@ -1,15 +1,13 @@
 package stack
 
-// LBRFrames appends the stack that a branch stack in call stack mode has
-// (PERF_SAMPLE_BRANCH_CALL_STACK, "perf record --call-graph lbr"): ip, and the
-// calls that have not returned, innermost first. branches are pairs of from and
-// to, newest first, as in PerfSample; an event that came while the kernel ran has
-// an ip of the kernel's, and 0 is to be given instead.
+// LBRFrames appends to dst the stack of a branch stack in call stack mode
+// (PERF_SAMPLE_BRANCH_CALL_STACK, "perf record --call-graph lbr"): ip, and the calls that
+// have not returned, innermost first. branches are pairs of from and to, newest first, as
+// in PerfSample. The ip of an event in the kernel is a kernel address: pass 0 instead.
 //
-// The processor keeps 16 to 32 calls and only of the program's own code. Whether
-// there are more nobody knows: End is StopLimit with limit of them (what the
-// processor keeps, 0 if that is not known), else StopUnknown, and StopNone without
-// any.
+// The processor keeps 16 to 32 calls, and only those of user code. The stop reason is
+// StopNone without an ip and calls, StopLimit if there are limit calls (the number that the
+// processor keeps; 0 if it is not known), else StopUnknown: there may be more calls.
 func LBRFrames(dst []Frame, ip uint64, branches [][2]uint64, limit int) ([]Frame, StopReason) {
 	const from, to = 0, 1
 	if ip == 0 && len(branches) > 0 {

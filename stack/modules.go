@@ -5,15 +5,15 @@ import (
 	"slices"
 )
 
-// Module is a stretch of executable memory and the unwind information for it.
+// Module is a range of executable memory with its unwind information.
 type Module struct {
 	// Start and End bound the addresses; End is exclusive.
 	Start, End uint64
-	// Bias is what to subtract from an address, modulo 2^64, to get the file's
-	// own numbering.
+	// Bias is subtracted from an address, modulo 2^64, to get the address in the file's own
+	// numbering.
 	Bias uint64
-	// Offset is where in the file Start lies. The walker does not use it;
-	// perfdata.Write does.
+	// Offset is the offset in the file that is mapped at Start, in bytes. The walker does
+	// not use it; perfdata.Write does.
 	Offset uint64
 	// CFI is the file's call frame information; nil if it has none, as JIT code.
 	CFI *CFITable
@@ -40,9 +40,9 @@ func ordered(list []Module) []Module {
 	return list
 }
 
-// WithData returns the same modules and mappings of files that hold no code. The
-// walkers of this package have no use for them; others read call frame
-// information through them, so perfdata.Write writes them.
+// WithData returns the same modules with mappings of files that hold no code added. The
+// walkers of this package do not use them, but other tools find call frame information by
+// them, so perfdata.Write writes them.
 func (m *Modules) WithData(data ...Module) *Modules {
 	return &Modules{list: m.All(), data: ordered(data)}
 }

@@ -93,28 +93,27 @@ type orcPlace struct {
 
 // ORCEntry is one row of an ORCFile.
 type ORCEntry struct {
-	// Section and Addr are where the rule begins: an offset in a section of a
-	// module, which is not loaded yet; the address in a kernel, where Section is
-	// empty.
+	// Section and Addr are the place where the rule begins. In a module, which is not
+	// loaded yet, Addr is an offset in Section. In a kernel Addr is the address, and
+	// Section is empty.
 	Section string
 	Addr    uint64
-	// Rule holds from there up to the next entry.
+	// Rule is the rule from there to the next entry.
 	Rule rules.ORC
 
 	raw     uint16
 	version rules.ORCVersion
 }
 
-// ErrNoORC says that a file has no ORC data.
+// ErrNoORC is the error for a file without ORC data.
 var ErrNoORC = errors.New("no ORC data")
 
 // maxKernelSize bounds what a compressed kernel or module may expand to.
 const maxKernelSize = 1 << 30
 
-// OpenORC reads the ORC data of a kernel (vmlinux, or vmlinuz in any of its
-// compressions) or of a module (.ko, also compressed). The layout is found by the
-// file's header, else by its BTF, else (modules before 6.4) by what the entries
-// hold. Nothing is kept open.
+// OpenORC reads the ORC data of a kernel (vmlinux, or vmlinuz in any of its compressions)
+// or of a module (.ko, also compressed). It finds the layout by the file's header, else by
+// its BTF, else (modules before 6.4) by the contents of the entries. Nothing is kept open.
 func OpenORC(path string) (*ORCFile, error) {
 	f, err := procfs.Open(path)
 	if err != nil {
@@ -239,8 +238,8 @@ func (o *ORCFile) relocate(f *elffile.File) error {
 	return nil
 }
 
-// orcVersion finds out the layout: never by the kernel's version, which backports
-// belie (RHEL 9.6 has layout 3 in a kernel that calls itself 5.14).
+// orcVersion finds the layout. It never uses the kernel's version, which is wrong after
+// backports (RHEL 9.6 has layout 3 in a kernel that calls itself 5.14).
 func orcVersion(f *elffile.File, entries []byte) (rules.ORCVersion, error) {
 	header, err := f.Data(f.Section(".orc_header"))
 	if err != nil {
@@ -267,8 +266,8 @@ func orcVersion(f *elffile.File, entries []byte) (rules.ORCVersion, error) {
 	return rules.ORC1, nil
 }
 
-// ORCVersionOf returns the layout that .orc_header, or the kernel's symbol
-// orc_header, stands for: 20 bytes.
+// ORCVersionOf returns the layout of a header: the 20 bytes of .orc_header, or of the
+// kernel's symbol orc_header.
 func ORCVersionOf(header []byte) (rules.ORCVersion, error) {
 	if v := orcHeaders[hex.EncodeToString(header)]; v != rules.ORCUnknown {
 		return v, nil
@@ -276,9 +275,9 @@ func ORCVersionOf(header []byte) (rules.ORCVersion, error) {
 	return rules.ORCUnknown, fmt.Errorf("ORC: unknown layout %x", header)
 }
 
-// NewORC returns the ORC data of a running kernel, or a part of one: the tables
-// between __start_orc_unwind_ip and __stop_orc_unwind_ip, and the same of
-// orc_unwind, with the address that the first had.
+// NewORC returns the ORC data of a running kernel, or a part of it. ip and entries are the
+// tables from __start_orc_unwind_ip to __stop_orc_unwind_ip and the same of orc_unwind;
+// ipAddr is the address of the first one.
 func NewORC(ip, entries []byte, ipAddr uint64, v rules.ORCVersion) (*ORCFile, error) {
 	if len(ip)%4 != 0 || len(entries) != len(ip)/4*6 {
 		return nil, fmt.Errorf("ORC: %d bytes of entries for %d bytes of addresses", len(entries), len(ip))
@@ -315,7 +314,7 @@ func (o *ORCFile) entry(i int) ORCEntry {
 	return e
 }
 
-// String is the line that "objtool --dump=orc" of that kernel's time prints.
+// String returns the line that the "objtool --dump=orc" of that kernel's time prints.
 func (e ORCEntry) String() string {
 	b := make([]byte, 0, 80)
 	if e.Section != "" {

@@ -9,22 +9,22 @@ import (
 	"github.com/borescope/borescope/stack/internal/rules"
 )
 
-// ORCTable is ORC data ready to walk by: addresses in order, and each distinct
-// rule once, six bytes an entry. It is immutable and safe for concurrent use.
+// ORCTable is ORC data in a form to walk by: sorted addresses, and each distinct rule once,
+// six bytes an entry. It is immutable and safe for concurrent use.
 type ORCTable struct {
 	base  uint64
 	pcs   []uint32
 	index []uint16
 	rules []rules.ORC
-	// Start and End bound the addresses that the table is for; End is exclusive.
+	// Start and End bound the addresses that the table covers; End is exclusive.
 	Start, End uint64
 }
 
-// Table prepares the entries for addresses from start to end, the kernel's or
-// the module's text. address gives where a module's section was loaded
-// (/sys/module/NAME/sections); entries of sections that it does not know are left
-// out. It is not used, and may be nil, for a kernel. slide is what KASLR added to
-// a kernel's addresses.
+// Table returns the entries for addresses from start to end, the kernel's or the module's
+// text, ready to walk by. address returns where a module's section was loaded
+// (/sys/module/NAME/sections); entries of sections for which it returns false are left out.
+// It is not used for a kernel, and may be nil. slide is the offset that KASLR added to a
+// kernel's addresses.
 func (o *ORCFile) Table(start, end, slide uint64, address func(section string) (uint64, bool)) *ORCTable {
 	type row struct {
 		addr uint64
@@ -47,8 +47,8 @@ func (o *ORCFile) Table(start, end, slide uint64, address func(section string) (
 			rows = append(rows, row{addr, e.Rule})
 		}
 	}
-	// Of entries for one address the last counts; what ends a function comes
-	// first (scripts/sorttable.h, orc_sort_cmp).
+	// The last of several entries for one address counts; the entry that ends a function
+	// comes first (scripts/sorttable.h, orc_sort_cmp).
 	ends := func(r row) int {
 		if r.rule.SP == rules.ORCUndefined && r.rule.Type != rules.ORCTypeEnd {
 			return 0
@@ -104,19 +104,19 @@ func (t *ORCTable) lookup(addr uint64) (*rules.ORC, bool) {
 
 var _ Walker = (*ORCWalker)(nil)
 
-// ORCWalker walks kernel stacks of amd64 by ORC, as the kernel does itself
-// (arch/x86/kernel/unwind_orc.c): through interrupts and exceptions, from one of
-// the kernel's stacks to another, until the user's registers or the bottom of a
-// kernel thread's stack, which are both StopBottom. Code that no table covers (BPF
-// programs) is walked by frame pointer, as the kernel does.
+// ORCWalker walks kernel stacks of amd64 by ORC, as the kernel itself does
+// (arch/x86/kernel/unwind_orc.c). It crosses interrupts, exceptions and changes between the
+// kernel's stacks, up to the user's registers or the bottom of a kernel thread's stack,
+// which are both StopBottom. Code that no table covers (BPF programs) is walked by frame
+// pointer, as in the kernel.
 //
-// Return addresses that a kretprobe or the function graph tracer replaced are
-// shown as they are unless Return is set.
+// Return addresses that a kretprobe or the function graph tracer replaced are returned as
+// they are unless Return is set.
 type ORCWalker struct {
 	// Tables are the kernel's and the modules'.
 	Tables []*ORCTable
-	// Return, if set, gives the true return address for the one found at an
-	// address of the stack: how recorded kretprobes are undone.
+	// Return, if set, returns the true return address for addr, found in the stack at
+	// address slot: it undoes recorded kretprobes.
 	Return func(addr, slot uint64) uint64
 
 	regs  Regs
@@ -124,8 +124,8 @@ type ORCWalker struct {
 	buf   [rules.AMD64Regs]byte
 }
 
-// The rules that the kernel uses where there is none of its own: a call of a
-// null pointer, and code without entries.
+// The rules that the kernel uses where there is no entry: for a call of a null pointer, and
+// for other code.
 var (
 	orcNull = rules.ORC{SP: rules.ORCSP, SPOffset: 8, Type: rules.ORCTypeCall}
 	orcFP   = rules.ORC{SP: rules.ORCBP, SPOffset: 16, BP: rules.ORCPrevSP, BPOffset: -16, Type: rules.ORCTypeCall}
@@ -286,8 +286,8 @@ func (w *ORCWalker) enter(rule *rules.ORC, cfa uint64, mem Memory) StopReason {
 		w.regs.SetPC(binary.LittleEndian.Uint64(w.buf[:]))
 		w.regs.SetSP(binary.LittleEndian.Uint64(w.buf[24:]))
 	}
-	// Layout 1 says it by the type; the others have a bit for the entry code,
-	// where it differs.
+	// Layout 1 has it in the type; the others have a bit for the entry code, where it
+	// differs.
 	w.exact = rule.Signal
 	return StopUnknown
 }

@@ -19,36 +19,36 @@ import (
 	"github.com/borescope/borescope/internal/stranger"
 )
 
-// UnsupportedError says what this system cannot do, and why.
+// UnsupportedError is the error for features that this system lacks; it holds the reason.
 type UnsupportedError = feature.UnsupportedError
 
-// ProcessMemory is the memory of a live process. Reading needs Linux and ptrace
-// read permission (the same user, or CAP_SYS_PTRACE). It holds no resource and
-// is safe for concurrent use; the number may come to mean another process once
+// ProcessMemory is the memory of a live process, by its pid. Reading needs Linux and ptrace
+// read permission (the same user, or CAP_SYS_PTRACE). It holds no resource and is safe for
+// concurrent use. The pid may be reused for another process once this one has ended.
 // this one has ended.
 type ProcessMemory int
 
-// ReadMemory implements Memory by process_vm_readv.
+// ReadMemory implements Memory with process_vm_readv.
 func (pid ProcessMemory) ReadMemory(dst []byte, addr uint64) error {
 	return procfs.ReadMemory(int(pid), dst, addr)
 }
 
-// CFICache compiles the call frame information of the files that processes map,
-// once per file. The zero value is ready for use. It is safe for concurrent use
-// and holds no file open.
+// CFICache compiles the call frame information of the files that processes map, once per
+// file. The zero value is ready for use. It is safe for concurrent use and holds no file
+// open.
 type CFICache struct {
-	// MaxBytes bounds the tables that are kept; 0 stands for 256 MiB. A table
-	// that had to go is compiled again when it is next needed; modules that were
-	// handed out keep theirs. A file whose table takes more than twice as much while
-	// it is compiled has none.
+	// MaxBytes bounds the memory of the tables that are kept, in bytes; 0 means 256 MiB. A
+	// table that was dropped is compiled again when it is next needed; modules that were
+	// returned before keep theirs. A file that takes more than twice MaxBytes while it is
+	// compiled has no table.
 	//
-	// The work is bounded too, whatever processes map: all files together may have 32
-	// times as much of call frame information as this, and 10 MiB more for each
-	// second since the first one was read.
+	// The work is bounded too, whatever processes map: all files together may have 32 times
+	// MaxBytes of call frame information, and 10 MiB more for each second since the first
+	// one was read.
 	MaxBytes int64
-	// Chosen says that somebody chose the processes, so that all of their files are
-	// read alike. Of processes that just happen to be there, strangers' files share
-	// less: symbol.Options.Chosen says how much, and of whom.
+	// Chosen is set if the user has chosen the processes, so that all of their files are
+	// read alike. Otherwise files of untrusted owners share less: symbol.Options.Chosen
+	// describes which files, and how much.
 	Chosen bool
 
 	mu     sync.Mutex
@@ -65,12 +65,12 @@ func (c *CFICache) maxBytes() int64 {
 	return c.MaxBytes
 }
 
-// cacheWork is what CFICache.MaxBytes says of the work.
+// cacheWork is the bound of the work, in units of CFICache.MaxBytes.
 const cacheWork = 32
 
 var errTooMuchWork = errors.New("reading call frame information has taken its share of the time")
 
-// start accounts for the work that the call frame information of a file is that a
+// start accounts for the work of reading the call frame information of a file that a
 // process maps.
 func (c *CFICache) start(pid int, st fs.FileInfo, f *elffile.File) error {
 	const open = 16 << 10 // what a file without any is like
@@ -96,17 +96,17 @@ type fileKey struct {
 	size, mtime int64
 }
 
-// FileCFI is what an ELF file says of the frames of its code: its call frame
-// information, and which of its addresses are code. It is immutable.
+// FileCFI is the call frame information of an ELF file, and the ranges of its code. It is
+// immutable.
 type FileCFI struct {
 	table *CFITable      // nil: the file has none that can be read
 	segs  []elffile.Prog // executable ones
 	err   error          // why
 }
 
-// ReadFileCFI reads it from the file at a path of a tree (nil: this machine's), if the
-// file's build-id is the one that is wanted (empty: any). A file that is no ELF file is an
-// error that wraps an internal one; one without call frame information is none.
+// ReadFileCFI reads the file at a path of a tree (nil: this machine's), if it has the given
+// build-id (empty: any). It returns an error, which wraps an internal one, if the file is
+// not an ELF file, and none if the file has no call frame information.
 func ReadFileCFI(root fs.FS, path, buildID string) (*FileCFI, error) {
 	var c FileCFI
 	err := elffile.InRoot(root, path, func(ef *elffile.File) (err error) {
@@ -122,9 +122,9 @@ func ReadFileCFI(root fs.FS, path, buildID string) (*FileCFI, error) {
 	return &c, nil
 }
 
-// Locate gives a mapping of the file, which has its Start, End, Offset and Name, the
-// file's table and bias; false if no executable segment is mapped there, or c is nil.
-// before are the process's modules that lie below.
+// Locate sets CFI and Bias of a mapping of the file; m must have its Start, End, Offset and
+// Name. before are the process's modules at lower addresses. Locate returns false if no
+// executable segment is mapped there, or if c is nil.
 func (c *FileCFI) Locate(m *Module, before []Module) bool {
 	if c == nil {
 		return false
@@ -140,10 +140,10 @@ func (c *FileCFI) Locate(m *Module, before []Module) bool {
 	return ok
 }
 
-// Modules reads the executable mappings of a process. A file that can't be
-// opened or has no call frame information is a module without any; why is in
-// the second result, which joins an error for each of them and does not mean
-// that the first can't be used. It needs Linux and ptrace read permission.
+// Modules reads the executable mappings of a process. A file that can't be opened or has no
+// call frame information is a module without CFI. The error joins an error for each of
+// these files; the Modules can be used all the same. It needs Linux and ptrace read
+// permission.
 func (c *CFICache) Modules(pid int) (*Modules, error) {
 	data, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/maps")
 	if err != nil {
@@ -203,7 +203,7 @@ func (c *CFICache) load(pid int, m *procfs.Mapping, mod *Module, before []Module
 	return nil
 }
 
-// read compiles a process's file, which anybody may have written.
+// read compiles a process's file, whose contents are not trusted.
 func (c *CFICache) read(pid int, f *os.File, st fs.FileInfo) FileCFI {
 	ef, err := elffile.NewBorrowed(f)
 	if err != nil {
@@ -243,8 +243,8 @@ func executableSegments(f *elffile.File) []elffile.Prog {
 // maxImage is far above the two or three pages that the vDSO has.
 const maxImage = 1 << 20
 
-// LoadImage takes the table and Bias from the module's ELF image, which lies in
-// memory from Start to End, as the vDSO's does.
+// LoadImage sets CFI and Bias from the module's ELF image, which lies in memory from Start
+// to End, as the vDSO's does.
 func (m *Module) LoadImage(mem Memory) error {
 	if m.End-m.Start > maxImage {
 		return fmt.Errorf("an image of %d bytes", m.End-m.Start)

@@ -23,12 +23,12 @@ func (r MemoryRange) ReadMemory(dst []byte, addr uint64) error {
 	return nil
 }
 
-// Ranges is recorded memory in pieces. It borrows their bytes. It is immutable
-// and safe for concurrent use.
+// Ranges is recorded memory in pieces, whose bytes it borrows. It is immutable and safe for
+// concurrent use.
 type Ranges struct{ list []MemoryRange }
 
-// ErrNoMemory says that a core file or a recording does not hold an address. It is
-// one value, so that a failed read on a hot path costs nothing.
+// ErrNoMemory is the error when a core file or a recording does not hold an address. It is
+// a single value, so that a failed read on a hot path costs nothing.
 var ErrNoMemory = fmt.Errorf("memory not recorded: %w", io.ErrUnexpectedEOF)
 
 // NewRanges returns the pieces as one memory. Empty pieces are left out; where
@@ -47,8 +47,8 @@ func NewRanges(pieces ...MemoryRange) *Ranges {
 	return &Ranges{list}
 }
 
-// ReadMemory implements Memory. A read may cross from one piece into one that
-// follows without a gap.
+// ReadMemory implements Memory. A read may cross from one piece into the next if there is
+// no gap between them.
 func (m *Ranges) ReadMemory(dst []byte, addr uint64) error {
 	for len(dst) > 0 {
 		i := sort.Search(len(m.list), func(i int) bool { return m.list[i].Addr > addr }) - 1

@@ -34,17 +34,16 @@ const (
 // counter of both architectures.
 const numRegs = 33
 
-// Regs is the register state of one thread at one moment, by DWARF number, so
-// that call frame information, USDT operands and core files index it alike.
-// The zero value of Have knows no register. Regs is a plain value; copying it
-// copies the state.
+// Regs is the register state of one thread at one moment, by DWARF number, as call frame
+// information, USDT operands and core files use it. In the zero value no register is known.
+// Regs is a plain value; copying it copies the state.
 type Regs struct {
-	// Machine says which numbering R follows: elf.EM_X86_64 or elf.EM_AARCH64.
+	// Machine selects the numbering of R: elf.EM_X86_64 or elf.EM_AARCH64.
 	Machine elf.Machine
 	// R holds the registers by DWARF number.
 	R [numRegs]uint64
-	// Have has bit n set where R[n] is known. A frame unwound by frame pointer
-	// knows three registers, a sample taken by the kernel all of them.
+	// Have has bit n set where R[n] is known. A frame unwound by frame pointer has three
+	// known registers, a sample taken by the kernel has all of them.
 	Have uint64
 	// TLS is the thread pointer (FS base on amd64, TPIDR_EL0 on arm64), 0 if
 	// not known.

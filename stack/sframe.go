@@ -12,16 +12,15 @@ import (
 	"github.com/borescope/borescope/stack/internal/rules"
 )
 
-// ErrNoSFrame says that a file has no .sframe section.
+// ErrNoSFrame is the error for a file without a .sframe section.
 var ErrNoSFrame = errors.New("no SFrame data")
 
-// OpenSFrame reads the .sframe section of the ELF file at path (SFrame format
-// versions 1 to 3, as binutils 2.40 and later write it) into the same table as
-// call frame information, for the same walkers; frames found by it say
-// SourceSFrame. It knows the CFA, the frame pointer and the return address only.
-// Functions with version 3's flexible rows (those that align their stack) are
-// left out and counted as bad.
-// The file is not used after OpenSFrame returns.
+// OpenSFrame reads the .sframe section of the ELF file at path (SFrame format versions 1 to
+// 3, written by binutils 2.40 and later). The result is the same kind of table as that of
+// call frame information, for the same walkers; frames found by it have the source
+// SourceSFrame. It has rules for the CFA, the frame pointer and the return address only.
+// Functions with version 3's flexible rows (those that align their stack) are left out and
+// counted as bad. The file is not used after OpenSFrame returns.
 func OpenSFrame(path string) (*CFITable, error) {
 	f, err := elffile.Open(path)
 	if err != nil {
@@ -192,7 +191,7 @@ func (s *sframe) function(start, size, freAt uint64, n uint32, info uint8, repea
 	return s.emit(from, size, repeat)
 }
 
-// emit writes a function's rows, again and again for a PLT.
+// emit writes a function's rows, repeatedly for a PLT.
 func (s *sframe) emit(from, size, repeat uint64) bool {
 	first := len(s.b.pcs)
 	const most = 1 << 17 // rows of one function; a PLT of libLLVM has 20,000
@@ -272,8 +271,8 @@ func (s *sframe) reg(sp bool) uint8 {
 	return AMD64RBP
 }
 
-// state is the row in the words of call frame information. The return address is
-// at a fixed offset, or (on arm64) the second number; the frame pointer the next.
+// state returns the row as call frame information has it. The return address is at a fixed
+// offset, or (on arm64) the second number; the frame pointer the next.
 func (s *sframe) state(sp bool, offs []int32) *cfiState {
 	st := &cfiState{cfa: rules.CFA{Kind: rules.CFAReg, Reg: s.reg(sp), Off: offs[0]}}
 	offs = offs[1:]

@@ -1,6 +1,6 @@
 package stack
 
-// FrameSource says how a walker found a frame.
+// FrameSource is the way in which a walker found a frame.
 type FrameSource uint8
 
 // The ways a frame is found.
@@ -18,12 +18,12 @@ const (
 	SourceGuess                   // a scan of the stack; may be wrong
 )
 
-// StopReason says why a stack has no further frame.
+// StopReason is the reason why a stack has no further frame.
 type StopReason uint8
 
-// The reasons. Only StopBottom is a whole stack.
+// The reasons. Only StopBottom means that a stack is whole.
 const (
-	StopUnknown   StopReason = iota // the walker did not say
+	StopUnknown   StopReason = iota // the walker did not report one
 	StopBottom                      // the thread's start was reached
 	StopLimit                       // the frame limit was reached; there are more
 	StopNoMapping                   // a return address lies in no mapping
@@ -38,26 +38,26 @@ const (
 
 // Frame is one frame of a walked stack, innermost first.
 type Frame struct {
-	// PC is the address as found: the interrupted instruction in the leaf and
-	// below a signal, else a return address. Of an interpreted frame
-	// (SourceInterpreter) it is the address of the code object.
+	// PC is the address as found. It is the interrupted instruction in the leaf and below a
+	// signal, else a return address. In an interpreted frame (SourceInterpreter) it is the
+	// address of the code object.
 	PC uint64
-	// Return is set where PC is a return address: the call it belongs to is
-	// the instruction before. See LookupPC.
+	// Return is set where PC is a return address: its call is the instruction before. See
+	// LookupPC.
 	Return bool
-	// Source says how the frame was found.
+	// Source is the way in which the frame was found.
 	Source FrameSource
-	// Entry is set in an interpreted frame that native code entered the
-	// interpreter for; those inside it were called by interpreted code.
+	// Entry is set in an interpreted frame for which native code entered the interpreter;
+	// the frames inside it were called by interpreted code.
 	Entry bool
-	// Line is the source line that an interpreted frame is at, 0 if it is not
-	// known; native frames have their addresses.
+	// Line is the source line of an interpreted frame, 0 if it is not known; native frames
+	// have their addresses.
 	Line uint32
 }
 
-// LookupPC is the address to name a frame by: PC itself, or one byte before a
-// return address, so that a call at the very end of a function is not named
-// after the function that follows (noreturn calls end so).
+// LookupPC returns the address to name a frame by: PC itself, or one byte before a return
+// address. Without this, a call at the very end of a function (noreturn calls end so) would
+// be named after the function that follows.
 func (f Frame) LookupPC() uint64 {
 	if f.Return && f.PC > 0 {
 		return f.PC - 1

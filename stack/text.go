@@ -15,10 +15,10 @@ var endNames = [...]string{
 	StopFault: "fault",
 }
 
-// String is one lower-case word: "fp", "cfi".
+// String returns one lower-case word: "fp", "cfi".
 func (h FrameSource) String() string { return nameOf(howNames[:], "how", uint8(h)) }
 
-// MarshalText is String.
+// MarshalText returns String's word.
 func (h FrameSource) MarshalText() ([]byte, error) { return []byte(h.String()), nil }
 
 // UnmarshalText accepts what MarshalText writes.
@@ -28,10 +28,10 @@ func (h *FrameSource) UnmarshalText(b []byte) error {
 	return err
 }
 
-// String is one lower-case word: "bottom", "no-rule".
+// String returns one lower-case word: "bottom", "no-rule".
 func (e StopReason) String() string { return nameOf(endNames[:], "end", uint8(e)) }
 
-// MarshalText is String.
+// MarshalText returns String's word.
 func (e StopReason) MarshalText() ([]byte, error) { return []byte(e.String()), nil }
 
 // UnmarshalText accepts what MarshalText writes.
@@ -41,8 +41,8 @@ func (e *StopReason) UnmarshalText(b []byte) error {
 	return err
 }
 
-// Whole reports whether a stack with this end lacks nothing: it reached the
-// thread's start, or there was none to walk.
+// Whole reports whether a stack with this end is complete: it reached the thread's start,
+// or there was none to walk.
 func (e StopReason) Whole() bool { return e == StopBottom || e == StopNone }
 
 func nameOf(names []string, kind string, n uint8) string {

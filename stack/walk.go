@@ -2,22 +2,22 @@ package stack
 
 // Walker walks a stack.
 //
-// Walk writes the frames, innermost first, into dst and returns how many they
-// are and why there is no further one. It does not change r, allocates nothing,
-// and ends after len(dst) frames whatever the memory holds. A Walker has scratch
-// space of its own: one goroutine at a time.
+// Walk writes the frames, innermost first, into dst and returns their number and the reason
+// why there is no further one. It does not change r, allocates nothing, and ends after
+// len(dst) frames for any contents of the memory. A Walker has scratch space of its own: it
+// is for one goroutine at a time.
 type Walker interface {
 	Walk(dst []Frame, r *Regs, mem Memory) (int, StopReason)
 }
 
 // stepper goes from frame to frame.
 type stepper interface {
-	// caller returns the frame that f was called from; StopUnknown says that there is
-	// one. It may find out what f is only by looking at its caller, and changes f then.
+	// caller returns the frame that f was called from; StopUnknown means that there is one.
+	// It may learn the kind of f only from its caller, and changes f then.
 	caller(f *Frame, mem Memory) (Frame, StopReason)
 }
 
-// begin writes the innermost frame; StopUnknown says that there is one.
+// begin writes the innermost frame; StopUnknown means that there is one.
 func begin(dst []Frame, r *Regs) (int, StopReason) {
 	pc, ok := r.Reg(r.pcNum())
 	switch {

@@ -11,18 +11,18 @@ import (
 	"github.com/borescope/borescope/symbol/internal/index"
 )
 
-// Demangler turns mangled C++ (Itanium ABI) and Rust (legacy and v0) names into
-// readable ones and remembers the result, within a bound: demangling a name
-// costs some 10 µs, looking it up again some 50 ns. Names of other languages are
-// returned as they are. It is safe for concurrent use.
+// Demangler turns mangled C++ (Itanium ABI) and Rust (legacy and v0) names into readable
+// ones and remembers the results within a bound: demangling a name costs some 10 µs,
+// looking it up again some 50 ns. It returns names of other languages unchanged. It is safe
+// for concurrent use.
 type Demangler struct {
 	opts []demangle.Option
 	mu   sync.Mutex
 	memo index.Memo[string, string] // guarded by mu
 }
 
-// DemangleOptions says how names are written. The zero value, or nil, writes
-// them in full.
+// DemangleOptions are the options for writing names. The zero value, or nil, writes them in
+// full.
 type DemangleOptions struct {
 	// NoParams leaves function parameters out: "ns::f" for "ns::f(int)".
 	NoParams bool
@@ -39,8 +39,8 @@ const (
 	maxDemangled = 15 // demangle.MaxLength takes the power of two: 32 KiB
 )
 
-// maxMembers is for how many members of template instances a name is asked whether
-// the demangler has it right.
+// maxMembers is the most members of template instances in one name for which the
+// demangler's result is checked.
 const maxMembers = 16
 
 // NewDemangler returns a demangler; opts may be nil.
@@ -94,10 +94,10 @@ func (d *Demangler) demangle(name string) string {
 	return s
 }
 
-// misread reports whether the demangler would give a false name: it counts a
-// substitution too many where an expression refers to a member of a template
-// instance, as std::swap's does ("sr", names, arguments), and so takes others for
-// what later substitutions refer to. Those that were counted before stay right.
+// misread reports whether the demangler would give a false name. Where an expression refers
+// to a member of a template instance, as std::swap's does ("sr", names, arguments), it
+// counts a substitution too many, and so resolves later substitutions wrongly. Those that
+// were counted before stay right.
 func misread(name string) bool {
 	// Each member costs a parse: names have a handful, hostile ones thousands.
 	members := 0
@@ -165,8 +165,8 @@ func lastSubstitution(name string) int {
 	return last
 }
 
-// counts reports whether the demangler knows the substitution n where template
-// arguments begin: it accepts one argument more there, which is that.
+// counts reports whether the demangler has counted substitution n at the place where
+// template arguments begin: if it has, it accepts n as one more argument there.
 func counts(name string, at, n int) bool {
 	ref := "S_"
 	if n > 0 {

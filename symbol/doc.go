@@ -1,7 +1,6 @@
-// Package symbol names addresses: functions, source lines and inlined calls, of
-// ELF files, Go programs, running processes, the kernel with its modules and BPF
-// programs, and code that was generated at run time; and it finds the addresses
-// of names.
+// Package symbol names addresses: functions, source lines and inlined calls, of ELF files,
+// Go programs, running processes, the kernel with its modules and BPF programs, and code
+// that was generated at run time. It also finds the addresses of names.
 //
 //	procs := symbol.NewProcesses(nil)
 //	defer procs.Close()
@@ -15,11 +14,11 @@
 //
 // # Lifetime
 //
-// Files are mapped and read in place; Frames hold copies of names and outlive
-// everything. ELF, Process (from OpenProcess) and Processes hold mapped files
-// until Close, and so does a Kernel with the Source option; PerfMap and Recording
-// hold memory only. Nothing runs in the background: the goroutine that reads the
-// kernel's symbols ahead ends before the call does.
+// Files are mapped and read in place. Frames hold copies of names and stay valid after
+// everything else is closed. ELF, Process (from OpenProcess) and Processes hold mapped
+// files until Close, and so does a Kernel with the Source option; PerfMap and Recording
+// hold memory only. Nothing runs in the background: the goroutine that reads the kernel's
+// symbols ahead ends before the call does.
 //
 // # Privileges
 //

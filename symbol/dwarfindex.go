@@ -47,7 +47,7 @@ func (x *dwarfIndex) close() {
 	x.split = nil
 }
 
-// openSplit lets the DWARF find what was split off: in PROGRAM.dwp, else in the
+// openSplit lets the DWARF find the parts that were split off: in PROGRAM.dwp, else in the
 // .dwo files where the compiler left them.
 func (e *ELF) openSplit(x *dwarfIndex) {
 	find := &e.opts.find
@@ -99,9 +99,9 @@ func (e *ELF) openDWARF() *dwarfIndex {
 	return x
 }
 
-// dwarfRoom is the memory that a file's DWARF may take, 0 where there is no bound. With
-// as much as the budget, one file's would always be more than that, with its symbols: it
-// would be dropped after each address, and read again for the next.
+// dwarfRoom is the memory that a file's DWARF may take, 0 where there is no bound. It is
+// half of the budget: with all of it, one file's DWARF and symbols would always exceed the
+// budget, and would be dropped after each address and read again for the next.
 func (e *ELF) dwarfRoom() int64 { return e.room / 2 }
 
 func hasDWARF(f *elffile.File) bool { return f.DebugSection("info") != nil }

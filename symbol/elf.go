@@ -13,17 +13,16 @@ import (
 	"github.com/borescope/borescope/internal/stranger"
 )
 
-// ELF names the addresses of one ELF file: a program, a library, a separate
-// debug file. Addresses are virtual addresses as the file numbers them; see
-// VAddr and Offset for file offsets; of an object file, which has no addresses
-// yet, they are offsets in the file. Nothing is read before the first question,
-// and names stay in the file: the table takes 15 bytes for each symbol. A Go
-// program is named by its own function table, with source positions and inlined
-// calls, even if it is stripped.
+// ELF names the addresses of one ELF file: a program, a library, a separate debug file.
+// Addresses are virtual addresses as the file numbers them; see VAddr and Offset for file
+// offsets. An object file has no addresses yet: its addresses are offsets in the file.
+// Nothing is read before the first lookup, and names stay in the file: the table takes 15
+// bytes for each symbol. A Go program is named by its own function table, with source
+// positions and inlined calls, even if it is stripped.
 //
-// Of symbols that enclose each other the innermost is given, of aliases a
-// global before a weak before a local one, then that with fewer leading
-// underscores, then the shorter, then the alphabetically first.
+// If symbols enclose each other, the innermost one is returned. Among aliases a global
+// symbol comes before a weak one and a weak one before a local one; then the one with fewer
+// leading underscores, then the shorter, then the alphabetically first.
 //
 // It is safe for concurrent use, except Close, which must come last.
 type ELF struct {
@@ -67,31 +66,31 @@ type source struct {
 	dwarf *dwarfIndex // nil: not wanted, or there is none
 }
 
-// ELFOptions says how a file is read. The zero value, or nil, is the default.
+// ELFOptions are the options for reading a file. The zero value, or nil, is the default.
 type ELFOptions struct {
-	// Path is the module name in frames; empty is the path that was opened.
+	// Path is the module name in frames; empty means the path that was opened.
 	Path string
 	// Source also reads DWARF, of the file or of its separate debug file, for
 	// file, line, column and inlined calls. Go programs need no option for that.
 	Source bool
 	// NoInline leaves inlined calls out: one frame for each address.
 	NoInline bool
-	// DebugDirs are the directories where separate debug files are looked for,
-	// laid out as GDB has them or as the cache of a debuginfod client, which is
-	// ~/.cache/debuginfod_client if nobody set it otherwise; nil is /usr/lib/debug.
-	// An empty, non-nil list looks for none.
+	// DebugDirs are the directories in which separate debug files are looked for. Their
+	// layout is that of GDB, or that of the cache of a debuginfod client (by default
+	// ~/.cache/debuginfod_client). Nil means /usr/lib/debug; an empty, non-nil list
+	// disables the search.
 	DebugDirs []string
 	// RawNames leaves C++ and Rust names mangled.
 	RawNames bool
-	// Demangle says how names are written if they are not raw.
+	// Demangle are the options for demangled names; RawNames disables them.
 	Demangle DemangleOptions
-	// NameCache is the most memory for remembered names, in bytes; 0 is 4 MiB. Of
-	// a Go program's functions, which take 400 bytes each, half as much is kept
-	// besides.
+	// NameCache is the most memory for remembered names, in bytes; 0 means 4 MiB. The
+	// decoded functions of a Go program, some 400 bytes each, take up to half as much in
+	// addition.
 	NameCache int64
 }
 
-// OpenELF opens the file at path; opts may be nil. The caller closes it.
+// OpenELF opens the file at path; opts may be nil. The caller must close it.
 func OpenELF(path string, opts *ELFOptions) (*ELF, error) {
 	f, err := elffile.Open(path)
 	if err != nil {
@@ -105,12 +104,12 @@ func OpenELF(path string, opts *ELFOptions) (*ELF, error) {
 	return e, nil
 }
 
-// NewELF reads a file of the given size through r, which must stay readable
-// until Close and is not closed by it; opts may be nil. An *os.File is mapped;
-// of any other reader the sections that are needed are copied.
+// NewELF reads a file of the given size through r, which must stay readable until Close and
+// which Close does not close; opts may be nil. An *os.File is mapped; from any other reader
+// the needed sections are copied.
 func NewELF(r io.ReaderAt, size int64, opts *ELFOptions) (*ELF, error) {
 	if file, ok := r.(*os.File); ok {
-		// The mapping lives on its own; the descriptor stays the caller's.
+		// The mapping does not depend on the descriptor, which stays the caller's.
 		f, err := elffile.NewBorrowed(file)
 		if err != nil {
 			return nil, err
@@ -148,7 +147,7 @@ func (e *ELF) init() {
 	}
 }
 
-// Close unmaps the file. It may be called again.
+// Close unmaps the file. It may be called more than once.
 func (e *ELF) Close() error {
 	if e == nil {
 		return nil
@@ -161,15 +160,15 @@ func (e *ELF) Close() error {
 	return e.f.Close()
 }
 
-// BuildID is the file's GNU build-id in lower-case hex, empty if it has none.
+// BuildID returns the file's GNU build-id in lower-case hex, empty if it has none.
 func (e *ELF) BuildID() string { return e.buildID }
 
-// Offset returns where in the file the byte at a virtual address lies; ok is
-// false if no loaded segment holds it.
+// Offset returns the offset in the file of the byte at a virtual address. ok is false if no
+// loaded segment holds it.
 func (e *ELF) Offset(vaddr uint64) (off uint64, ok bool) { return e.f.Offset(vaddr) }
 
-// VAddr returns the virtual address of a file offset; where segments share a
-// page it is the executable one's. ok is false if no segment loads it.
+// VAddr returns the virtual address of a file offset. Where segments share a page, it is
+// the address in the executable one. ok is false if no segment loads the offset.
 func (e *ELF) VAddr(off uint64) (vaddr uint64, ok bool) { return e.f.VAddr(off, true) }
 
 // findSource looks for a Go function table and for DWARF, once.
@@ -307,7 +306,7 @@ func (e *ELF) hasTables() bool {
 	return e.code.Load() != nil || e.data.Load() != nil || s != nil && s.goTab != nil
 }
 
-// Bytes is the memory that the file's tables hold at the moment, without the
+// Bytes returns the memory that the file's tables hold now, in bytes, without the
 // remembered names and without mapped pages.
 func (e *ELF) Bytes() int64 {
 	n := e.code.Load().bytes() + e.data.Load().bytes() + e.f.Heap() +

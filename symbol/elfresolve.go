@@ -29,7 +29,7 @@ func (e *ELF) append(dst []Frame, index int, vaddr uint64) []Frame {
 			return out
 		}
 		why = whyBroken(err)
-		if !errors.Is(err, errTooMuchWork) { // that passes
+		if !errors.Is(err, errTooMuchWork) { // that error passes
 			e.broken.Store(uint32(why))
 		}
 	}
@@ -47,15 +47,15 @@ func whyBroken(err error) Reason {
 	return ReasonBadFile
 }
 
-// remembered is append for what needs nothing of the mapped file: most of what
-// is asked was asked before.
+// remembered is append for answers that need nothing of the mapped file: most addresses
+// that are asked for were asked for before.
 func (e *ELF) remembered(dst []Frame, index int, vaddr uint64) ([]Frame, bool) {
 	src := e.source.Load()
 	if src == nil || e.broken.Load() != 0 {
 		return nil, false
 	}
 	if src.goTab != nil && e.names.frames.NearlyFull() {
-		return nil, false // functions that are kept cost less than looking in vain
+		return nil, false // functions that are kept cost less than a lookup that fails
 	}
 	if src.goTab != nil || src.dwarf != nil {
 		return e.appendFrames(dst, index, vaddr)
@@ -160,8 +160,8 @@ func (e *ELF) appendFrames(dst []Frame, index int, vaddr uint64) ([]Frame, bool)
 	return dst, true
 }
 
-// appendSource appends the frames of an address that more may be known of than
-// its symbol.
+// appendSource appends the frames of an address for which there may be more than its
+// symbol.
 func (e *ELF) appendSource(src *source, dst []Frame, index int, vaddr uint64) ([]Frame, error) {
 	if src.goTab != nil {
 		if out, ok := e.appendGo(src.goTab, dst, index, vaddr); ok {

@@ -25,8 +25,8 @@ type symTable struct {
 	outer []outerSym
 }
 
-// sym is a symbol's extent and name: who looks for one needs all of it, and it
-// lies in one line of the processor's cache.
+// sym is a symbol's extent and name: a lookup needs all of it, and it fits in one cache
+// line.
 type sym struct {
 	lo   uint32 // address - base of its range
 	size uint32 // saturates at 4 GiB - 1
@@ -53,10 +53,9 @@ const fromDyn = 1 << 31
 // noSym is the index that stands for no symbol.
 const noSym = -1
 
-// lookup returns the index of the innermost symbol whose bounds hold v; sized
-// is false where that symbol states no size. Bounds of symbols without a size
-// end at the next symbol; that they end at their section as well is the
-// caller's part.
+// lookup returns the index of the innermost symbol whose bounds hold v; sized is false
+// where that symbol states no size. Symbols without a size end at the next symbol; the
+// caller must check that they also end at their section.
 func (t *symTable) lookup(v uint64) (i int, sized bool) {
 	i = t.find(v)
 	if i < 0 {
@@ -99,8 +98,8 @@ func (t *symTable) find(v uint64) int {
 			j = m
 		}
 	}
-	// Counts 4 at a time: where the bucket ends need not be known, and a branch for
-	// each could not be foretold.
+	// Counts 4 at a time: then the end of the bucket need not be known, and there is no
+	// branch for each entry, which the processor could not predict.
 	for i+4 <= s.End {
 		four := t.syms[i : i+4 : i+4]
 		n := notAbove(four[0].lo, off) + notAbove(four[1].lo, off) + notAbove(four[2].lo, off) + notAbove(four[3].lo, off)
@@ -149,8 +148,8 @@ type symReader struct {
 	strs [2][]byte
 	out  []rawSym
 	most int // symbols that may be in out
-	// names is how many bytes of names may be looked through yet, to choose among
-	// aliases: storms of them, all with one long name, must not multiply it.
+	// names is how many bytes of names may still be compared to choose among aliases: many
+	// aliases with one long name must not multiply the work.
 	names int
 }
 
@@ -265,7 +264,7 @@ func (r *symReader) holdsAll(dyn *elffile.Section, n int) bool {
 	return len(want) == 0
 }
 
-// read64le is readAny for the files that nearly everybody has.
+// read64le is readAny for the most common files: 64-bit, little-endian.
 func (r *symReader) read64le(b, x []byte, mark uint32) {
 	plain := !r.f.Synthetic && r.f.Type != elf.ET_REL
 	for i := 0; len(b) >= 24 && len(r.out) <= r.most; i, b = i+1, b[24:] {
@@ -371,16 +370,16 @@ func (r *symReader) nameBytes(name uint32) []byte {
 	return elffile.String(r.strs[0], uint64(name))
 }
 
-// maxSizes is how many symbols of different sizes a storm of aliases of one address
-// is reduced to; real ones have one or two.
+// maxSizes is the most symbols of different sizes that are kept of the aliases of one
+// address; real addresses have one or two.
 const maxSizes = 64
 
 // table sorts the symbols that were read and makes the table of them.
 func (r *symReader) table() *symTable {
 	order, free := r.order()
 	b := newTableBuilder(distinct(order), free)
-	// The symbols lie scattered: moving some of them first, in a loop that does
-	// nothing else, lets the processor wait for many of them at a time.
+	// The symbols are scattered in memory: a loop that only moves some of them lets the
+	// processor wait for many cache misses at a time.
 	buf := make([]rawSym, 0, 256)
 	for len(order) > 0 {
 		n := min(cap(buf)-len(buf), len(order))

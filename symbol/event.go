@@ -1,26 +1,26 @@
 package symbol
 
-// EventKind is what happened to a process.
+// EventKind is the kind of an Event.
 type EventKind uint8
 
 // The kinds of Event.
 const (
-	// EventFork: PID is new and has Parent's mappings.
+	// EventFork is the start of PID, which has Parent's mappings.
 	EventFork EventKind = iota + 1
-	// EventExec: PID runs another program now; all earlier mappings are gone.
+	// EventExec is PID's start of another program; all earlier mappings are gone.
 	EventExec
-	// EventMmap: PID mapped a file or memory executable.
+	// EventMmap is PID's executable mapping of a file or of memory.
 	EventMmap
-	// EventExit: PID ended.
+	// EventExit is the end of PID.
 	EventExit
 )
 
-// Event is a step in the life of a process, as a source of them (perf's mmap,
-// comm and exit records; tracepoints of package probe) tells it. With events a
-// Processes knows at once what it would find out by reading /proc again, and
-// processes are named that are too short-lived for that. It is plain data.
+// Event is a step in the life of a process, as reported by perf's mmap, comm and exit
+// records or by tracepoints of package probe. With events a Processes learns at once what
+// it would otherwise find only when it reads /proc again, and it can name processes that
+// are too short-lived for that. It is plain data.
 type Event struct {
-	Kind   EventKind // says which of the other fields count
+	Kind   EventKind // selects which of the other fields are used
 	PID    int       // the process (thread group), as /proc numbers it
 	Parent int       // EventFork
 	Comm   string    // EventExec, if known

@@ -1,8 +1,7 @@
 package symbol
 
-// Frame is the name of one address, or of one of the functions that were
-// inlined there. It is plain data; its strings stay valid for as long as they
-// are held.
+// Frame is the name of one address, or of one of the functions that were inlined there. It
+// is plain data; its strings stay valid for as long as the caller holds them.
 type Frame struct {
 	// Index is the position of the address in the slice given to Resolve.
 	// Every address yields at least one frame; frames of one address stand
@@ -37,7 +36,7 @@ type Frame struct {
 
 	// Kind says what kind of code it is.
 	Kind Kind
-	// Confidence says how sure the name is.
+	// Confidence is how certain the name is.
 	Confidence Confidence
 	// Reason says why Name is empty; ReasonNone otherwise.
 	Reason Reason
@@ -60,7 +59,7 @@ const (
 	KindScript       // an interpreter's function
 )
 
-// Confidence says how a name was arrived at.
+// Confidence is how certain a name is.
 type Confidence uint8
 
 // The levels, from none to certain.
@@ -71,7 +70,7 @@ const (
 	ConfidenceExact             // inside the symbol's stated bounds
 )
 
-// Reason says why an address has no name.
+// Reason is the reason why an address has no name.
 type Reason uint8
 
 // The reasons.
@@ -92,10 +91,10 @@ const (
 
 // Resolver names addresses.
 //
-// Resolve appends the frames of every address of pcs to dst and returns it.
-// It looks addresses up exactly as given: whoever holds return addresses
-// subtracts one first (stack.Frame.LookupPC does).
-// An address that cannot be named yields one frame with a Reason.
+// Resolve appends the frames of every address of pcs to dst and returns it. It looks
+// addresses up exactly as given: for return addresses, callers must subtract one first (as
+// stack.Frame.LookupPC does). An address that cannot be named yields one frame with a
+// Reason.
 type Resolver interface {
 	Resolve(dst []Frame, pcs []uint64) []Frame
 }

@@ -27,9 +27,9 @@ type goDecoder struct {
 // goSiteKey tells the sites of a function apart, by numbers of the table.
 type goSiteKey struct{ file, call int32 }
 
-// decodeGoFunc decodes function i and says how many bytes that takes. It returns
-// plainGoFunc for functions that are too large, which it took as many bytes to find
-// out, are malformed, or name what is not there.
+// decodeGoFunc decodes function i and returns how many bytes that takes. It returns
+// plainGoFunc for functions that are too large (with the bytes that were taken to find
+// out), that are malformed, or that refer to what does not exist.
 func decodeGoFunc(e *ELF, g *goTable, i int) (*goFunc, int64) {
 	fn, ok := g.Func(i)
 	if !ok || fn.End-fn.Entry > math.MaxUint32 {

@@ -6,9 +6,9 @@ import (
 	"github.com/borescope/borescope/internal/pclntab"
 )
 
-// goTable is the function table of a Go program. What it says of functions that
-// are asked for again is kept decoded: reading the tables of a function takes
-// several times as long as everything else.
+// goTable is the function table of a Go program. Functions that are asked for repeatedly
+// are kept decoded: reading a function's tables takes several times as long as everything
+// else.
 type goTable struct {
 	*pclntab.Table
 	known []atomic.Pointer[goFunc] // by number; made once, so that readers take no lock
@@ -28,8 +28,8 @@ const (
 // spend counts the steps that an address took, or decoding a function.
 func (g *goTable) spend(steps int) { g.steps.Add(int64(steps) - goStepsEach) }
 
-// spent reports whether the steps are out of all proportion: positions are told no
-// more, functions only.
+// spent reports whether the number of steps is far above normal: then addresses get
+// functions without source positions.
 func (g *goTable) spent() bool { return g.steps.Load() > goStepsBase }
 
 // goFunc is a decoded function; it is not changed once others see it.
@@ -71,7 +71,7 @@ const (
 // What stands in goTable.known for functions that are not decoded.
 var (
 	seenGoFunc  goFunc // asked for once
-	plainGoFunc goFunc // too large or malformed: read in place for ever
+	plainGoFunc goFunc // too large or malformed: always read in place
 )
 
 // newGoTable keeps functions within half of limit bytes.
@@ -163,8 +163,8 @@ func (f *goFunc) at(off uint64) goPosition {
 	offs, first := f.runs[:all], 0
 	for n := all; n > 1; {
 		half := n >> 1
-		// Adds half where that run begins at or before off, without a branch, which
-		// nobody could foretell.
+		// Adds half where that run begins at or before off, without a branch, which the
+		// processor could not predict.
 		first += half &^ int(int64(off-uint64(offs[first+half]))>>63)
 		n -= half
 	}

@@ -184,16 +184,17 @@ func (ps *Processes) adopt(img *image, pid int, ef *elffile.File) {
 	}
 }
 
-// mayServe reports whether an equal file of that owner may have e for its ELF: among
-// strangers, one who has had their share would keep another's from being read.
+// mayServe reports whether an image of the same file that belongs to o may share e. Among
+// strangers it may not: one that has used up its share would keep another's file from being
+// read.
 func (e *ELF) mayServe(o stranger.Owner) bool {
 	trusted := stranger.Owner{}
 	return o == trusted || e.owner == trusted || e.owner == o
 }
 
-// sameNames reports whether two files of one build-id have the same names as well.
-// GNU ld leaves the tables of names out of what it makes a build-id of: programs
-// that differ in nothing else have the same.
+// sameNames reports whether two files of one build-id have the same names as well. GNU ld
+// does not hash the string tables into the build-id: programs that differ only in names
+// have the same one.
 func sameNames(a, b *elffile.File) (same bool) {
 	var err error
 	defer elffile.Catch(debug.SetPanicOnFault(true), &err)
@@ -232,8 +233,8 @@ func (ps *Processes) openDebug(pid int, path string) (fs.File, error) {
 	return openHost(path)
 }
 
-// release drops what an image holds; it is read again when needed, if it is
-// still to be had.
+// release drops the resources of an image; it is read again when needed, if it still
+// exists.
 func (ps *Processes) release(img *image) {
 	if img.held() {
 		ps.holding--

@@ -11,16 +11,15 @@ import (
 	"strings"
 )
 
-// JITDump names generated code by a jitdump file, jit-PID.dump: code that was
-// loaded, moved, and the source lines of it, in the format of
-// tools/perf/Documentation/jitdump-specification.txt. Where code was loaded over
-// older code, the later record is right. It is immutable.
+// JITDump names generated code by a jitdump file, jit-PID.dump, in the format of
+// tools/perf/Documentation/jitdump-specification.txt. It has the code that was loaded or
+// moved, and its source lines. Where code was loaded over older code, the later record
+// counts. It is immutable.
 type JITDump struct {
 	m     PerfMap
 	lines [][]jitLine // of each entry of m
 	files []string
-	// Truncated is set if the file ended inside of a record: it was still
-	// being written.
+	// Truncated is set if the file ended inside a record: it was still being written.
 	Truncated bool
 }
 
@@ -46,7 +45,7 @@ const (
 	maxJITLines  = 1 << 24
 )
 
-// errJIT says that a file is no jitdump.
+// errJIT is the error for a file that is not a jitdump.
 var errJIT = errors.New("not a jitdump file")
 
 // jitParser reads the records of a file.
@@ -70,9 +69,9 @@ const (
 	jitFileCost = 96
 )
 
-// ParseJITDump reads a jitdump file. A file that ends early gives what was whole;
-// the error says that it is none, that it takes more than 256 MiB of memory, or is
-// the reader's.
+// ParseJITDump reads a jitdump file. If the file ends early, it returns the records that
+// are whole and sets Truncated. It returns an error if the file is not a jitdump, if the
+// result takes more than 256 MiB of memory, or if r fails.
 func ParseJITDump(r io.Reader) (*JITDump, error) { return parseJITDump(r, maxPerfMap) }
 
 func parseJITDump(r io.Reader, room int64) (*JITDump, error) {
@@ -270,10 +269,10 @@ func (p *jitParser) file(name string) uint32 {
 	return i
 }
 
-// Len is the number of pieces of code that were loaded or moved to.
+// Len returns the number of pieces of code that were loaded or moved to.
 func (d *JITDump) Len() int { return d.m.Len() }
 
-// Bad is the number of records that could not be read.
+// Bad returns the number of records that could not be read.
 func (d *JITDump) Bad() int { return d.m.Bad }
 
 // Resolve implements Resolver.

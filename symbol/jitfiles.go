@@ -43,14 +43,14 @@ func (f *jitFiles) bytes() int64 {
 	return n
 }
 
-// name names an address by either file; the jitdump knows lines as well.
+// name names an address by either file; the jitdump has source lines as well.
 func (f *jitFiles) name(fr *Frame, pc uint64) bool {
 	return f.dump != nil && f.dump.name(fr, pc) || f.perf != nil && f.perf.name(fr, pc)
 }
 
-// nameJIT names an address in memory that is no file's. What was named before may
-// be other code by now: the files are looked at for it as well, within a twentieth
-// of the time.
+// nameJIT names an address in memory that belongs to no file. An address that was named
+// before may hold other code by now, so the files are checked for it as well, within a
+// twentieth of the time.
 func (p *Process) nameJIT(fr *Frame, pc uint64) {
 	known := p.jit != nil && p.jit.name(fr, pc)
 	if p.jit != nil {
@@ -73,8 +73,8 @@ func (p *Process) nameJIT(fr *Frame, pc uint64) {
 	}
 }
 
-// readPerfMap reads the perf map if the file changed. The process names it for
-// itself, the innermost pid namespace's number, in its own /tmp.
+// readPerfMap reads the perf map if the file changed. Its name has the process's own pid,
+// that of the innermost pid namespace, and it is in the process's own /tmp.
 func (p *Process) readPerfMap() {
 	if p.nspid == 0 {
 		p.nspid = procfs.NSpid(p.ps.root, p.pid)
@@ -88,8 +88,8 @@ func (p *Process) readPerfMap() {
 	})
 }
 
-// readJITDump reads the jitdump if there is one: the process maps the file
-// executable, for no other purpose than that tools find it.
+// readJITDump reads the jitdump if there is one. The process maps the file executable, only
+// so that tools can find it.
 func (p *Process) readJITDump() {
 	for i := range p.maps {
 		path := p.maps[i].path
@@ -114,9 +114,9 @@ const maxJITDump = 1 << 30
 // jitRoom is the memory that reading one of a process's files may take.
 func (o *Options) jitRoom() int64 { return 2 * o.tableRoom() }
 
-// readJITFile reads a file of the process's root if it changed, and if it is the
-// process's user's or root's: anybody may write to /tmp. Reading it is part of the
-// work that Options.Budget bounds.
+// readJITFile reads a file of the process's root if it changed and belongs to the process's
+// user or to root: every user may write to /tmp. Reading it is part of the work that
+// Options.Budget bounds.
 func (p *Process) readJITFile(path string, seen *fileState, read func(io.Reader) error) {
 	f, err := p.ps.openInRoot(p.pid, path)
 	if err != nil {

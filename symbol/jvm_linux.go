@@ -16,13 +16,15 @@ import (
 	"github.com/borescope/borescope/internal/procfs"
 )
 
-// WritePerfMap asks a HotSpot Java virtual machine, of JDK 17 or later, to write
-// its perf map, which names its compiled code from then on (jcmd PID
-// Compiler.perfmap, by the attach interface that jcmd uses). It has to run as the
-// process's user, or as root, who reaches the process's files with the rights of
-// its user only. This acts on the process: it creates a file in the process's /tmp
-// and sends it SIGQUIT, which a HotSpot VM answers by listening; other programs
-// would end by it, so a process that does not map libjvm.so is refused. It waits for the answer until ctx is done.
+// WritePerfMap asks a HotSpot Java virtual machine, JDK 17 or later, to write its perf map,
+// from which its compiled code is named afterwards. It uses the attach interface, as jcmd
+// PID Compiler.perfmap does, and waits for the answer until ctx is done. The caller must
+// run as the process's user or as root; root accesses the process's files with the rights
+// of that user only.
+//
+// WritePerfMap changes the process: it creates a file in the process's /tmp and sends
+// SIGQUIT, on which a HotSpot VM starts to listen. SIGQUIT would end other programs, so a
+// process that does not map libjvm.so is refused.
 func (p *Process) WritePerfMap(ctx context.Context) error {
 	if err := p.writePerfMap(ctx); err != nil {
 		return fmt.Errorf("perf map of process %d: %w", p.pid, err)
@@ -86,10 +88,10 @@ func (p *Process) writePerfMap(ctx context.Context) error {
 	return nil
 }
 
-// jvm is where a virtual machine's attach interface is. All of it is in the hands
-// of the process: it may have mounted anything over /tmp, or replace its files at
-// any time. So files are made, looked up and removed there with the process's own
-// rights, in a directory that is held open.
+// jvm is the place of a virtual machine's attach interface. The process controls all of it:
+// it may have mounted anything over /tmp, or replace its files at any time. So files are
+// made, looked up and removed there with the process's own rights, in a directory that is
+// held open.
 type jvm struct {
 	pid          *os.File // of procfs.OpenPID
 	tmp          *os.File // O_PATH

@@ -4,7 +4,7 @@ package symbol
 
 import "context"
 
-// WritePerfMap is for Linux.
+// WritePerfMap returns an error: it needs Linux.
 func (p *Process) WritePerfMap(context.Context) error {
 	return &UnsupportedError{Feature: "perf map of a process", Hint: "processes can be inspected on Linux only"}
 }

@@ -14,10 +14,9 @@ import (
 	"github.com/borescope/borescope/symbol/internal/ksyms"
 )
 
-// Kernel names kernel addresses: functions of the kernel, of its modules
-// ("[ext4]"), and BPF programs and trampolines ("[bpf]"), from /proc/kallsyms.
-// It is a snapshot: what is loaded later is known to the Kernel that Reload
-// returns. It is safe for concurrent use.
+// Kernel names kernel addresses from /proc/kallsyms: functions of the kernel and of its
+// modules ("[ext4]"), and BPF programs and trampolines ("[bpf]"). It is a snapshot: Reload
+// returns another one that has the code loaded since. It is safe for concurrent use.
 type Kernel struct {
 	opts KernelOptions
 
@@ -35,39 +34,38 @@ type Kernel struct {
 	cacheErr error                      // guarded by mu
 }
 
-// KernelOptions says where kernel symbols are read from. The zero value, or
-// nil, is this machine's /proc/kallsyms and code only.
+// KernelOptions are the options for reading kernel symbols. The zero value, or nil, is this
+// machine's /proc/kallsyms and code only.
 type KernelOptions struct {
-	// Root is the host tree that holds proc/kallsyms; nil is this machine's.
+	// Root is the host tree that holds proc/kallsyms; nil means this machine's.
 	Root fs.FS
-	// Data keeps variables too. Some kernels list twice as many symbols then.
+	// Data keeps variables too. On some kernels that doubles the number of symbols.
 	Data bool
-	// Cache is the path of a file that keeps the table between runs: read instead
-	// of /proc/kallsyms if this is the same boot with the same modules, else
-	// written, for its owner only. Code that comes and goes without a module
-	// (BPF programs, trampolines) is not kept: With adds it. Empty is no cache.
+	// Cache is the path of a file that keeps the table between runs; empty means no cache.
+	// The file is read instead of /proc/kallsyms if this is the same boot with the same
+	// modules, else it is written, with mode 0600. Code that comes and goes without a
+	// module (BPF programs, trampolines) is not kept in it: add it by With.
 	Cache string
-	// NameCache is the most memory for names made into strings, in bytes; 0 is
-	// 1 MiB.
+	// NameCache is the most memory for names made into strings, in bytes; 0 means 1 MiB.
 	NameCache int64
-	// Source also reads the kernel's and its modules' DWARF, for file, line,
-	// column and inlined calls, from a vmlinux, modules and debug files with the
-	// running ones' build-ids, where they are installed (the distribution's debug
-	// package; a kernel's own build). SourceErr says if there is no vmlinux. Close
-	// frees them. Modules' section addresses in /sys need root.
+	// Source also reads the DWARF of the kernel and its modules, for file, line, column and
+	// inlined calls. It comes from an installed vmlinux, modules and debug files that have
+	// the build-ids of the running ones (the distribution's debug package, or a kernel's
+	// own build). SourceErr returns why there is no vmlinux. Close frees them. Modules'
+	// section addresses in /sys need root.
 	Source bool
-	// VMLinux is the path of that file; empty looks where distributions put it.
+	// VMLinux is the path of that file; empty means the places where distributions put it.
 	VMLinux string
 }
 
-// ErrHidden says that /proc/kallsyms shows no addresses to this process:
-// kernel.kptr_restrict is 2, or is 1 (or kernel.perf_event_paranoid above 1)
-// without CAP_SYSLOG.
+// ErrHidden is the error when /proc/kallsyms shows no addresses to this process:
+// kernel.kptr_restrict is 2, or it is 1 (or kernel.perf_event_paranoid above 1) and the
+// process has no CAP_SYSLOG.
 var ErrHidden = errors.New("kernel addresses are hidden: kernel.kptr_restrict, or no CAP_SYSLOG")
 
-// OpenKernel returns the kernel's symbols; opts may be nil. Nothing is read
-// before the first question, which takes as long as the kernel needs to print
-// its table (40 ms for 120,000 symbols on the development machine).
+// OpenKernel returns the kernel's symbols; opts may be nil. Nothing is read before the
+// first lookup, which takes as long as the kernel needs to print its table (40 ms for
+// 120,000 symbols on the development machine).
 func OpenKernel(opts *KernelOptions) (*Kernel, error) {
 	k := newKernel(opts)
 	f, err := kallsyms.Open(procfs.Root(k.opts.Root))
@@ -117,7 +115,7 @@ func ParseKallsyms(r io.Reader) (*Kernel, error) {
 	return k, nil
 }
 
-// Reload returns a new snapshot, to be read at its first use; k stays as it is.
+// Reload returns a new snapshot, which is read at its first use; k stays as it is.
 func (k *Kernel) Reload() (*Kernel, error) { return OpenKernel(&k.opts) }
 
 func (k *Kernel) read() (*ksyms.Table, error) {
@@ -154,8 +152,8 @@ func (k *Kernel) parse(parse func(io.Reader) (*ksyms.Table, error)) (*ksyms.Tabl
 	return parse(ahead)
 }
 
-// tableFor is the table, or for the first who ask about several addresses, and may be
-// the last, one of the symbols next to these.
+// tableFor returns the table. The first call for several addresses may also be the last, so
+// it gets a table of only the symbols next to these.
 func (k *Kernel) tableFor(pcs []uint64) (*ksyms.Table, error) {
 	if len(pcs) < 2 || k.opts.Cache != "" || k.asked.Swap(true) {
 		return k.load()
@@ -163,8 +161,8 @@ func (k *Kernel) tableFor(pcs []uint64) (*ksyms.Table, error) {
 	return k.parse(func(r io.Reader) (*ksyms.Table, error) { return ksyms.ParseNear(r, k.opts.Data, pcs) })
 }
 
-// Err reads the table if that was not done yet and says what is wrong with it:
-// ErrHidden, or that it could not be read. Resolve gives the same as reasons.
+// Err reads the table if that was not done yet, and returns its error: ErrHidden, or why it
+// could not be read. Resolve reports the same errors as reasons.
 func (k *Kernel) Err() error {
 	t, err := k.load()
 	if err != nil {
@@ -176,8 +174,8 @@ func (k *Kernel) Err() error {
 	return nil
 }
 
-// CacheErr says why KernelOptions.Cache could not be used or written, once the
-// table was read; symbols are named all the same.
+// CacheErr returns why KernelOptions.Cache could not be used or written; nil before the
+// table was read. Addresses are named in either case.
 func (k *Kernel) CacheErr() error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -190,7 +188,7 @@ func (k *Kernel) setCacheErr(err error) {
 	k.cacheErr = err
 }
 
-// Len is the number of symbols, 0 if they cannot be read.
+// Len returns the number of symbols, 0 if they cannot be read.
 func (k *Kernel) Len() int {
 	if t, _ := k.load(); t != nil {
 		return t.Len()
@@ -198,16 +196,16 @@ func (k *Kernel) Len() int {
 	return 0
 }
 
-// Bytes is the memory that the table and the remembered names hold, without
-// what Source takes; the table is not read for it.
+// Bytes returns the memory that the table and the remembered names hold, in bytes, without
+// what Source takes. It does not read the table.
 func (k *Kernel) Bytes() int64 {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.memo.Bytes() + k.size.Load()
 }
 
-// Resolve implements Resolver. Who names all addresses in one call, and asks nothing
-// else, needs no memory for the table: it is kept from the second question on.
+// Resolve implements Resolver. A first call with several addresses does not keep the table:
+// a program that names all its addresses in one call needs no memory for it.
 func (k *Kernel) Resolve(dst []Frame, pcs []uint64) []Frame {
 	t, err := k.tableFor(pcs)
 	var src *kernelSource
@@ -250,8 +248,8 @@ func (k *Kernel) name(t *ksyms.Table, fr *Frame, pc uint64) {
 	}
 	start := t.At(i)
 	mod := t.Module(i)
-	// A symbol ends where the next one of another address begins. Past the
-	// last one of a module there is no telling.
+	// A symbol ends where the next one of another address begins. The end of a module's
+	// last symbol is unknown.
 	size, exact := uint64(0), false
 	next := t.Next(i)
 	if next < t.Len() {

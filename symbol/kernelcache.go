@@ -79,8 +79,8 @@ func writeKernelCache(path, key string, t *ksyms.Table) (err error) {
 // maxKernelCache is far above the size of any table.
 const maxKernelCache = 256 << 20
 
-// readKernelCache reads a table that was written under the same key by the same
-// user or by root: a table of somebody else's could say anything.
+// readKernelCache reads a table that was written under the same key by the same user or by
+// root: another user's table could hold anything.
 func readKernelCache(path, key string) (*ksyms.Table, error) {
 	f, err := procfs.Open(path)
 	if err != nil {

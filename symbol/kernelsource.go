@@ -180,10 +180,10 @@ func (s *kernelSource) append(dst []Frame, fr Frame, isModule bool) (out []Frame
 	return out
 }
 
-// SourceErr says why the kernel's frames have no source positions although
-// KernelOptions.Source is set; nil if they have, or if it is not set. It reads
-// what is needed for that. Modules have files of their own, and their frames
-// positions where those are found.
+// SourceErr returns why the kernel's frames have no source positions although
+// KernelOptions.Source is set; nil if they have, or if it is not set. It reads the files
+// that are needed to tell. Modules have files of their own: their frames have positions
+// where those files are found.
 func (k *Kernel) SourceErr() error {
 	if k.source == nil {
 		return nil
@@ -194,9 +194,9 @@ func (k *Kernel) SourceErr() error {
 	return nil
 }
 
-// Close frees the files that KernelOptions.Source opened; without that option
-// there is nothing to close. Kernels that With returned share them. It may be
-// called again, and must come last.
+// Close frees the files that KernelOptions.Source opened; without that option there is
+// nothing to close. Kernels returned by With share the files. It may be called more than
+// once, and must come last.
 func (k *Kernel) Close() error {
 	if k == nil || k.source == nil {
 		return nil

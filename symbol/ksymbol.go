@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// KernelSymbol is a piece of kernel code that came or went: a BPF program or
-// trampoline, an ftrace trampoline, what perf's PERF_RECORD_KSYMBOL tells of
+// KernelSymbol is a piece of kernel code that was loaded or unloaded: a BPF program or
+// trampoline, or an ftrace trampoline. It holds the data of perf's PERF_RECORD_KSYMBOL
 // (include/uapi/linux/perf_event.h; since Linux 5.1, with attr.ksymbol set).
 type KernelSymbol struct {
 	Addr   uint64 // of its first byte
@@ -17,14 +17,14 @@ type KernelSymbol struct {
 	Unload bool // PERF_RECORD_KSYMBOL_FLAGS_UNREGISTER
 }
 
-// With returns a Kernel that knows of code that was loaded since k was read, and
-// no longer of code that was unloaded: k's table is shared, /proc/kallsyms is not
-// read again. The later of two events for an address counts. k stays as it is,
-// so that who resolves with it is not disturbed.
+// With returns a Kernel with the code that was loaded since k was read, and without the
+// code that was unloaded. It shares k's table and does not read /proc/kallsyms again. The
+// later of two events for an address counts. k stays as it is, so that concurrent calls of
+// its Resolve are not disturbed.
 func (k *Kernel) With(events ...KernelSymbol) *Kernel {
 	n := newKernel(&k.opts)
 	n.load, n.source = k.load, k.source
-	n.asked.Store(true) // who adds events goes on asking
+	n.asked.Store(true) // a caller that adds events will look up more addresses
 	n.size.Store(k.size.Load())
 	all := maps.Clone(k.live)
 	if all == nil {

@@ -12,10 +12,10 @@ import (
 // "17h", 16 hexadecimal digits, "E".
 const legacyHash = 20
 
-// plainLegacy returns a name that the demangler reads as rustc means the legacy Rust
-// name ("_ZN", parts behind their lengths, a hash, "E"), and other names as they are.
-// The demangler takes any underscore in front of a part for a separator, and knows no
-// escapes but those of ASCII.
+// plainLegacy rewrites a legacy Rust name ("_ZN", parts behind their lengths, a hash, "E")
+// so that the demangler reads it as rustc means it, and returns other names unchanged. The
+// demangler takes any underscore in front of a part for a separator, and handles no escapes
+// but those of ASCII.
 func plainLegacy(name string) string {
 	end := len(name)
 	if i := strings.LastIndex(name, "E."); i > 0 {
@@ -39,7 +39,7 @@ func plainLegacy(name string) string {
 	return string(plain) + name[hash:]
 }
 
-// isLegacyHash tells what the demangler takes for a hash: C++ has such names, too.
+// isLegacyHash reports whether the demangler takes s for a hash: C++ has such names, too.
 func isLegacyHash(s string) bool {
 	seen := uint16(0)
 	for _, c := range []byte(s[3 : legacyHash-1]) {

@@ -13,7 +13,7 @@ import (
 	"github.com/borescope/borescope/internal/pclntab"
 )
 
-// Symbol is a named place: what the address of a name is.
+// Symbol is a name with its address.
 type Symbol struct {
 	// Name is the name as the table has it, without a symbol version.
 	Name string
@@ -21,8 +21,8 @@ type Symbol struct {
 	Addr uint64
 	// Size is in bytes, 0 if not known.
 	Size uint64
-	// Offset is where the symbol lies in the file; it is only set, and HasOffset
-	// true, for symbols of files that hold their bytes.
+	// Offset is the symbol's offset in the file. It is only set, and HasOffset true, for
+	// symbols whose bytes are in the file.
 	Offset    uint64
 	HasOffset bool
 	// Module is the file's path, "[kernel]", or a kernel module as "[ext4]".
@@ -31,19 +31,19 @@ type Symbol struct {
 	Kind Kind
 	// Global is set for symbols that other files can refer to, weak ones too.
 	Global bool
-	// IFunc is set for functions that choose an implementation when they are
-	// bound; Addr is that of the chooser.
+	// IFunc is set for functions that choose an implementation when they are bound (GNU
+	// indirect functions); Addr is the address of the chooser.
 	IFunc bool
 }
 
-// ErrNoSymbol says that there is no symbol of a name. It matches fs.ErrNotExist.
+// ErrNoSymbol is the error when no symbol has a name. It matches fs.ErrNotExist.
 var ErrNoSymbol = notexist.Errorf("no such symbol")
 
-// Lookup returns the function or variable of that name, mangled or readable
-// (with or without parameters), of the symbol tables, of the separate debug file
-// and of the Go function table. If several have the name, a function comes
-// before a variable, a global one before a local one, and then the one at the
-// lowest address. The error is ErrNoSymbol if there is none.
+// Lookup returns the function or variable of that name, mangled or readable (with or
+// without parameters). It looks in the symbol tables, in the separate debug file and in the
+// Go function table. If several symbols have the name, a function comes before a variable,
+// a global one before a local one, and then the one at the lowest address. The error is
+// ErrNoSymbol if there is none.
 func (e *ELF) Lookup(name string) (Symbol, error) {
 	list, err := e.Match(Exact(name))
 	if err != nil {
@@ -68,10 +68,10 @@ func cmpBool(a, b bool) int {
 	return 1
 }
 
-// Match returns the functions and variables whose names match, in the order of
-// their addresses; a nil pattern matches all. It reads the whole table: some
-// milliseconds for 100,000 symbols. Of a file whose names lie over each other, and of one
-// with more matching symbols than files of its size have, there are none but an error.
+// Match returns the functions and variables whose names match, sorted by address; a nil
+// pattern matches all. It reads the whole table: some milliseconds for 100,000 symbols. It
+// returns an error if the file's names overlap, or if more symbols match than files of its
+// size have.
 func (e *ELF) Match(p *Pattern) (list []Symbol, err error) {
 	defer elffile.Catch(debug.SetPanicOnFault(true), &err)
 	s := &symbolScan{
@@ -263,10 +263,9 @@ func (s *symbolScan) goTable(t *pclntab.Table) error {
 	return nil
 }
 
-// Lookup returns all kernel symbols of that name, in the order of their
-// addresses; static functions of different files can share one. Variables are
-// known if KernelOptions.Data is set. The error is ErrNoSymbol if there is none,
-// ErrHidden, or that of reading the table.
+// Lookup returns all kernel symbols of that name, sorted by address; static functions of
+// different files can share one. Variables are included if KernelOptions.Data is set. The
+// error is ErrNoSymbol if there is none, ErrHidden, or that of reading the table.
 func (k *Kernel) Lookup(name string) ([]Symbol, error) {
 	list, err := k.Match(Exact(name))
 	if err == nil && len(list) == 0 {
@@ -275,9 +274,8 @@ func (k *Kernel) Lookup(name string) ([]Symbol, error) {
 	return list, err
 }
 
-// Match returns the kernel symbols whose names match, in the order of their
-// addresses; a nil pattern matches all. It takes about a millisecond for 100,000
-// symbols, once the table was read.
+// Match returns the kernel symbols whose names match, sorted by address; a nil pattern
+// matches all. It takes about a millisecond for 100,000 symbols, once the table was read.
 func (k *Kernel) Match(p *Pattern) ([]Symbol, error) {
 	if err := k.Err(); err != nil {
 		return nil, err
@@ -304,9 +302,9 @@ func (k *Kernel) Match(p *Pattern) ([]Symbol, error) {
 	return out, nil
 }
 
-// Match returns the symbols of the process's mapped files whose names match,
-// with their addresses in the process, in their order; a nil pattern matches
-// all. Files that cannot be read are left out.
+// Match returns the symbols of the process's mapped files whose names match, sorted by
+// their addresses in the process; a nil pattern matches all. Files that cannot be read are
+// left out.
 func (p *Process) Match(pat *Pattern) ([]Symbol, error) {
 	p.ps.mu.Lock()
 	defer p.ps.mu.Unlock()

@@ -13,10 +13,10 @@ import (
 	"github.com/borescope/borescope/internal/elffile"
 )
 
-// A module's DWARF is in the module itself, or in a debug file of it: an object
-// file, whose sections the kernel placed wherever there was room and tells of in
-// /sys/module/NAME/sections (kernel/module/sysfs.c). They are laid out in the same
-// places here, so that the file's addresses are the kernel's.
+// A module's DWARF is in the module itself, or in a debug file of it. Both are object
+// files: the kernel chose the places of their sections, and shows them in
+// /sys/module/NAME/sections (kernel/module/sysfs.c). The sections get the same addresses
+// here, so that the file's addresses are the kernel's.
 
 // module returns the file of the module that fr is in, nil if there is none.
 func (s *kernelSource) module(fr *Frame) *ELF {

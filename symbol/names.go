@@ -7,10 +7,10 @@ import (
 	"github.com/borescope/borescope/symbol/internal/index"
 )
 
-// names makes the strings that frames carry: copies of the bytes in a mapped
-// string table, demangled, each made once and remembered within a bound. Frames
-// own their strings, the mapping may go. It also remembers the frames of
-// addresses whose source position took some work.
+// names makes the strings that frames carry: demangled copies of the bytes in a mapped
+// string table, each made once and remembered within a bound. Frames own their strings, so
+// the mapping may go. It also remembers the frames of addresses whose source position took
+// some work.
 type names struct {
 	demangler *Demangler // nil: names as they are
 	limit     int64      // bytes

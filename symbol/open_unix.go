@@ -8,8 +8,8 @@ import (
 	"syscall"
 )
 
-// defaultMaxFiles leaves the program that uses this package half of the files
-// that it may open.
+// defaultMaxFiles leaves half of the files that the process may open to the program that
+// uses this package.
 func defaultMaxFiles() int {
 	var l syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &l); err != nil || l.Cur >= 2*1024 {
@@ -26,8 +26,8 @@ func owner(st fs.FileInfo) int {
 	return -1
 }
 
-// ownFile reports whether a file belongs to this user or to root, and nobody
-// else may write to it.
+// ownFile reports whether a file belongs to this user or to root, and no other user may
+// write to it.
 func ownFile(st fs.FileInfo) bool {
 	sys, ok := st.Sys().(*syscall.Stat_t)
 	return ok && (sys.Uid == 0 || int(sys.Uid) == os.Geteuid()) && st.Mode().Perm()&0o022 == 0

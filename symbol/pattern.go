@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Pattern says which names are wanted. It is immutable.
+// Pattern selects names. It is immutable.
 type Pattern struct {
 	text    string
 	exact   bool
@@ -15,13 +15,13 @@ type Pattern struct {
 	literal []byte // what every raw name that can match contains; of a glob, if it isn't mangled
 }
 
-// Exact matches one name.
+// Exact returns a pattern that matches one name.
 func Exact(name string) *Pattern {
 	return &Pattern{text: name, exact: true, literal: []byte(lastIdentifier(name))}
 }
 
-// Glob matches names by a shell-like pattern: * for any characters, ? for one,
-// [a-z] and [!a-z] for one of a set, \ before a character that means itself.
+// Glob returns a pattern in shell syntax: * matches any characters, ? one, [a-z] and [!a-z]
+// one of a set; \ quotes the next character.
 func Glob(pattern string) (*Pattern, error) {
 	expr, literal, special, err := globExpr(pattern)
 	if err != nil {
@@ -44,7 +44,8 @@ func regexpPattern(re *regexp.Regexp) *Pattern {
 	return &Pattern{text: "/" + re.String() + "/", re: re}
 }
 
-// ParsePattern reads "/re/" as a regular expression and anything else as a glob.
+// ParsePattern returns the pattern of s: "/re/" is a regular expression, anything else a
+// glob.
 func ParsePattern(s string) (*Pattern, error) {
 	if len(s) > 2 && s[0] == '/' && s[len(s)-1] == '/' {
 		re, err := regexp.Compile(s[1 : len(s)-1])
@@ -56,7 +57,7 @@ func ParsePattern(s string) (*Pattern, error) {
 	return Glob(s)
 }
 
-// String returns the pattern as ParsePattern reads it.
+// String returns the pattern in the syntax of ParsePattern.
 func (p *Pattern) String() string {
 	if !p.exact {
 		return p.text
@@ -137,7 +138,7 @@ func isIdent(c byte) bool {
 	return c == '_' || c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z'
 }
 
-// text reports whether a readable name matches.
+// matchString reports whether a readable name matches.
 func (p *Pattern) matchString(s string) bool {
 	if p.exact {
 		return s == p.text

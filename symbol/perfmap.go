@@ -15,10 +15,10 @@ import (
 	"github.com/borescope/borescope/symbol/internal/index"
 )
 
-// PerfMap names generated code by a perf map, the file /tmp/perf-PID.map that
-// JIT compilers write: lines of "START SIZE NAME", addresses and sizes in
-// hexadecimal (tools/perf/Documentation/jit-interface.txt). Where entries
-// overlap, the later line is right: compilers reuse memory. It is immutable.
+// PerfMap names generated code by a perf map, the file /tmp/perf-PID.map that JIT compilers
+// write: lines of "START SIZE NAME", addresses and sizes in hexadecimal
+// (tools/perf/Documentation/jit-interface.txt). Where entries overlap, the later line
+// counts: compilers reuse memory. It is immutable.
 type PerfMap struct {
 	index.Addrs          // where the pieces begin
 	end         []uint64 // where they end
@@ -48,12 +48,12 @@ const maxPerfMap = 256 << 20
 // without its name.
 const perfEntryCost = 192
 
-// errPerfMap says that generated code has more names than there may be.
+// errPerfMap is the error for generated code with more names than the bound.
 var errPerfMap = fmt.Errorf("perf map: %w", elffile.ErrTooLarge)
 
-// ParsePerfMap reads a perf map. Lines that cannot be read are left out and
-// counted in Bad; of more than 256 MiB, of text or of memory, the rest is left out.
-// The error is the reader's.
+// ParsePerfMap reads a perf map. Lines that cannot be read are left out and counted in Bad.
+// Text beyond 256 MiB, and entries beyond 256 MiB of memory, are left out too. The error is
+// that of r.
 func ParsePerfMap(r io.Reader) (*PerfMap, error) {
 	p := &PerfMap{room: maxPerfMap}
 	if err := p.read(r); err != nil && !errors.Is(err, errPerfMap) {
@@ -63,8 +63,8 @@ func ParsePerfMap(r io.Reader) (*PerfMap, error) {
 	return p, nil
 }
 
-// parsePerfMap is ParsePerfMap for a map that is an error if it takes more memory
-// than room: its last lines are those that are right.
+// parsePerfMap is ParsePerfMap, but a map that takes more memory than room is an error: its
+// last lines are the ones that count.
 func parsePerfMap(r io.Reader, room int64) (*PerfMap, error) {
 	p := &PerfMap{room: room}
 	if err := p.read(r); err != nil {
@@ -204,7 +204,7 @@ func (p *PerfMap) build() {
 	}
 	for _, e := range order {
 		advance(p.ents[e].start)
-		// What nobody sees any more goes at once: many lines are for one address.
+		// Entries that are covered are removed at once: many lines can be for one address.
 		end := p.ents[e].start + p.ents[e].size
 		for len(active) > 0 && active[0] < e && p.ents[active[0]].start+p.ents[active[0]].size <= end {
 			heap.Pop(&active)
@@ -235,7 +235,7 @@ func (h *latest) Pop() any {
 	return x
 }
 
-// Len is the number of entries.
+// Len returns the number of entries.
 func (p *PerfMap) Len() int { return len(p.ents) }
 
 // Resolve implements Resolver.

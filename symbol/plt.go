@@ -10,8 +10,8 @@ import (
 	"github.com/borescope/borescope/internal/elffile"
 )
 
-// pltArch is how an architecture's procedure linkage table looks: little pieces
-// of code that jump to where a slot of the global offset table points.
+// pltArch describes an architecture's procedure linkage table: short pieces of code that
+// each jump to the address in a slot of the global offset table.
 type pltArch struct {
 	size uint64 // of an entry of .plt and .plt.sec
 	step uint64 // how far entries are apart at least
@@ -87,9 +87,9 @@ func (e *ELF) addPLT(r *symReader) {
 	}
 }
 
-// gotEntry returns the size of the entries of a .plt.got that does not say it, which
-// is mold's: as long as others but on x86, where it is 8 where indirect branches are
-// not checked.
+// gotEntry returns the size of the entries of a .plt.got that does not state it, as mold's
+// does not. It is that of other entries, except on x86 without checks of indirect branches,
+// where it is 8.
 func gotEntry(arch *pltArch, f *elffile.File, s *elffile.Section) uint64 {
 	b, err := f.Data(s)
 	switch {

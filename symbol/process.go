@@ -10,9 +10,8 @@ import (
 	"github.com/borescope/borescope/internal/procfs"
 )
 
-// Process names the addresses of one process, also after it ended, as far as it
-// was seen alive. It belongs to its Processes, by which it is guarded: it is
-// safe for concurrent use.
+// Process names the addresses of one process, also after it ended, as far as it was seen
+// alive. It belongs to its Processes, which guards it: it is safe for concurrent use.
 type Process struct {
 	ps    *Processes
 	pid   int
@@ -47,8 +46,8 @@ type mapping struct {
 	deleted    bool
 }
 
-// OpenProcess returns the process that has the number now; opts may be nil. The
-// caller closes it. Who names more than one process uses a Processes.
+// OpenProcess returns the process that has the pid now; opts may be nil. The caller must
+// close it. To name several processes, use a Processes.
 func OpenProcess(pid int, opts *Options) (*Process, error) {
 	ps := NewProcesses(opts)
 	p, err := ps.Process(pid)
@@ -60,8 +59,8 @@ func OpenProcess(pid int, opts *Options) (*Process, error) {
 	return p, nil
 }
 
-// Close frees what OpenProcess opened; of a process that a Processes gave out
-// it frees nothing.
+// Close frees what OpenProcess opened. For a process of a Processes it does nothing. It may
+// be called on a nil Process.
 func (p *Process) Close() error {
 	if p == nil || !p.own {
 		return nil
@@ -69,15 +68,14 @@ func (p *Process) Close() error {
 	return p.ps.Close()
 }
 
-// PID is the process's number as the /proc that is read has it: that of its mount's
-// pid namespace.
+// PID returns the process's pid in the pid namespace of the /proc that is read.
 func (p *Process) PID() int { return p.pid }
 
-// StartTime is when the process started, in clock ticks after boot; 0 if it was
-// only known from events. With PID it names the process for good.
+// StartTime returns when the process started, in clock ticks after boot; 0 if it was only
+// known from events. A PID may be reused, but PID and StartTime together are unique.
 func (p *Process) StartTime() uint64 { return p.start }
 
-// Comm is the process's name when it was last looked at.
+// Comm returns the process's name when it was last read.
 func (p *Process) Comm() string {
 	p.ps.mu.Lock()
 	defer p.ps.mu.Unlock()
@@ -91,8 +89,8 @@ func (p *Process) Exited() bool {
 	return p.exited
 }
 
-// owns reports whether a file is the process's user's, or root's. A process that
-// is not dumpable has its files in /proc owned by root: its status says who it is.
+// owns reports whether a file belongs to the process's user or to root. A process that is
+// not dumpable has its files in /proc owned by root, so its user is read from its status.
 func (p *Process) owns(st fs.FileInfo) bool {
 	uid := owner(st)
 	return uid <= 0 || uid == p.uid || slices.Contains(procfs.UIDs(p.ps.root, p.pid), uid)

@@ -14,35 +14,35 @@ import (
 	"github.com/borescope/borescope/internal/stranger"
 )
 
-// Options says how processes are named. The zero value, or nil, is the default.
+// Options are the options for naming processes. The zero value, or nil, is the default.
 type Options struct {
-	// Root is the host tree: proc/PID/maps and the mapped files. Nil is this
-	// machine, which needs Linux.
+	// Root is the host tree: proc/PID/maps and the mapped files. Nil means this machine,
+	// which needs Linux.
 	Root fs.FS
-	// Budget is the most memory, in bytes, for symbol tables and names; what
-	// was used longest ago is dropped and read again when it is needed. 0 is 32 MiB.
-	// A file whose table of symbols, at 16 bytes each, would be larger has none, nor
-	// one whose sections are larger decompressed (with Source: 16 times as large):
-	// ReasonBudget. For a single file it is 1 MiB at least.
+	// Budget is the most memory, in bytes, for symbol tables and names; 0 means 32 MiB. The
+	// tables that were not used for the longest time are dropped, and read again when
+	// needed. A file has no names (ReasonBudget) if its symbol table, at 16 bytes for each
+	// symbol, would exceed Budget, or if one of its sections would exceed it when
+	// decompressed (with Source: 16 times Budget). This bound of a single file is at least
+	// 1 MiB.
 	//
-	// The work is bounded too, whatever processes map: all tables together may have
-	// 512 MiB of symbols, and 10 MiB more for each second since the first one was
-	// read, which is a tenth of a processor's time. Those whose files are a stranger's
-	// share less: see Chosen.
+	// The work is bounded too, whatever processes map: all tables together may have 512 MiB
+	// of symbols, and 10 MiB more for each second since the first one was read, which is a
+	// tenth of a processor's time. Untrusted files share less: see Chosen.
 	Budget int64
-	// Chosen says that somebody chose the processes, so that all of their files are
-	// read alike. Of processes that just happen to be there, a file that isn't root's,
-	// this process's user's or the logged in user's, or is mapped in another mount
-	// namespace, is a stranger's: one file of each stranger is read, and more only while
-	// they have 2 MiB of symbols together, and 256 KiB more for each second. The others'
-	// addresses have no names until then: ReasonBudget. A user is one stranger in all
-	// the user namespaces that they made; a container of root's is one.
+	// Chosen is set if the user has chosen the processes, so that all of their files are
+	// read alike. Otherwise a file is trusted only if it belongs to root, to this process's
+	// user or to the logged in user, and is mapped in this mount namespace. Each owner of
+	// other files has a bound: the first file is read, and more only while they have at
+	// most 2 MiB of symbols together, and 256 KiB more for each second. Until then,
+	// addresses in the rest have no names: ReasonBudget. A user is one owner in all the
+	// user namespaces that this user made; a container of root's is one owner.
 	Chosen bool
-	// MaxFiles is the most files that are held open, or mapped, at a time; 0 is
-	// 1024, or half of what the process may open.
+	// MaxFiles is the most files that are held open, or mapped, at a time; 0 means 1024, or
+	// half of what the process may open.
 	MaxFiles int
-	// MaxProcesses is the most processes that are remembered; the one that was
-	// used longest ago goes first. 0 is 16384.
+	// MaxProcesses is the most processes that are remembered; beyond it, the one that was
+	// not used for the longest time is dropped. 0 means 16384.
 	MaxProcesses int
 	// Data keeps mappings that are not executable too, so that the addresses of
 	// variables are named.
@@ -52,21 +52,21 @@ type Options struct {
 	Source bool
 	// NoInline leaves inlined calls out: one frame for each address.
 	NoInline bool
-	// DebugDirs are the directories where separate debug files are looked for,
-	// in the process's root and then in this machine's, as ELFOptions.DebugDirs
-	// says; nil is /usr/lib/debug. An empty, non-nil list looks for none.
+	// DebugDirs are the directories in which separate debug files are looked for, in the
+	// process's root and then in this machine's, with the layouts that ELFOptions.DebugDirs
+	// describes. Nil means /usr/lib/debug; an empty, non-nil list disables the search.
 	DebugDirs []string
 	// RawNames leaves C++ and Rust names mangled.
 	RawNames bool
-	// Demangle says how names are written if they are not raw.
+	// Demangle are the options for demangled names; RawNames disables them.
 	Demangle DemangleOptions
 }
 
-// Processes names the addresses of user processes. It reads a process's
-// mappings when it is first asked or told about it, shares each mapped file
-// among all processes that map it (by device and inode, then by build-id), and
-// keeps both after the process ended, so that what was sampled while it ran can
-// be named later. Tables are made when the first address of a file is named.
+// Processes names the addresses of user processes. It reads a process's mappings when it is
+// first asked or told about it. It shares each mapped file among all processes that map it
+// (by device and inode, then by build-id). It keeps both after the process ended, so that
+// addresses sampled while it ran can be named later. Tables are made when the first address
+// of a file is named.
 //
 // It is safe for concurrent use. It holds mapped files; Close frees them.
 type Processes struct {
@@ -91,8 +91,8 @@ type Processes struct {
 	grown   atomic.Bool    // memory was added since the budget was last checked
 }
 
-// tableRoom is what a table of symbols may take, room what a file's sections may
-// take decompressed.
+// tableRoom is the memory that a symbol table may take, room the memory that a file's
+// sections may take when decompressed.
 func (o *Options) tableRoom() int64 { return max(o.Budget, 1<<20) }
 
 func (o *Options) room() int64 {
@@ -102,7 +102,7 @@ func (o *Options) room() int64 {
 	return o.tableRoom()
 }
 
-// tableWork is what may be read of all files' symbols at once, in bytes.
+// tableWork is how many bytes of symbols may be read of all files at once.
 const tableWork = 512 << 20
 
 var errTooMuchWork = errors.New("reading symbols has taken its share of the time")
@@ -116,7 +116,7 @@ func (ps *Processes) startTable(o stranger.Owner, size int64) error {
 	return nil
 }
 
-// owner is whose file it is that a process maps. The caller holds mu.
+// owner returns the owner of a file that a process maps. The caller holds mu.
 func (ps *Processes) owner(pid int, st fs.FileInfo) stranger.Owner {
 	if !ps.live || ps.opts.Chosen {
 		return stranger.Owner{}
@@ -129,7 +129,7 @@ type procKey struct {
 	start uint64
 }
 
-// NewProcesses returns an empty cache; opts may be nil. The caller closes it.
+// NewProcesses returns an empty cache; opts may be nil. The caller must close it.
 func NewProcesses(opts *Options) *Processes {
 	if opts == nil {
 		opts = &Options{}
@@ -156,8 +156,8 @@ func NewProcesses(opts *Options) *Processes {
 	return ps
 }
 
-// Close frees all that is held. Processes that it gave out name nothing any
-// more. It may be called again.
+// Close frees all that is held. The Process values that it returned name nothing
+// afterwards. It may be called more than once.
 func (ps *Processes) Close() error {
 	if ps == nil {
 		return nil
@@ -177,19 +177,19 @@ func (ps *Processes) Close() error {
 // procPath returns proc/PID/name.
 func procPath(pid int, name string) string { return "proc/" + strconv.Itoa(pid) + "/" + name }
 
-// refreshAfter is how old the mappings of a living process may be when it is
-// asked for, and missGap how soon they are read again for an address that they
-// do not hold.
+// refreshAfter is the age at which a living process's mappings are read again when it is
+// asked for. missGap is the age at which they are read again for an address that they do
+// not hold.
 const (
 	refreshAfter = time.Second
 	missGap      = 50 * time.Millisecond
 )
 
-// Observe reads the mappings of a process, and opens the files that no other
-// process had mapped before, so that its addresses can be named after it ended.
-// It costs some 50 µs. Of a process that was observed within the last 50 ms it does
-// nothing: later it may run another program, or have been seen amid an exec. The
-// error says that the process is gone or may not be read.
+// Observe reads the mappings of a process and opens the files that no other process had
+// mapped before, so that its addresses can be named after it ended. It costs some 50 µs,
+// and nothing if the mappings were read within the last 50 ms. Older mappings are read
+// again, because the process may have run another program, or may have been seen in the
+// middle of an exec. The error reports that the process is gone or may not be read.
 func (ps *Processes) Observe(pid int) error {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
@@ -197,15 +197,15 @@ func (ps *Processes) Observe(pid int) error {
 	return err
 }
 
-// Process returns the process that has the number now, or that had it last if
-// none has. The error wraps fs.ErrNotExist if there is none and none was seen.
+// Process returns the process that has the pid now, or the last one that had it. The error
+// wraps fs.ErrNotExist if there is none and none was seen.
 func (ps *Processes) Process(pid int) (*Process, error) {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
 	return ps.process(pid, refreshAfter)
 }
 
-// process is Process with mappings that are not older than that.
+// process is Process with mappings that are not older than newer.
 func (ps *Processes) process(pid int, newer time.Duration) (*Process, error) {
 	if ps.closed {
 		return nil, fs.ErrClosed
@@ -217,7 +217,7 @@ func (ps *Processes) process(pid int, newer time.Duration) (*Process, error) {
 		if !p.exited {
 			return p, nil
 		}
-		// Somebody else may have the number by now.
+		// Another process may have the number by now.
 	}
 	st, err := procfs.ReadStat(ps.root, pid)
 	if err != nil {
@@ -248,9 +248,9 @@ func (ps *Processes) process(pid int, newer time.Duration) (*Process, error) {
 	return p, nil
 }
 
-// ProcessAt returns the process that had the number and the start time (in
-// clock ticks after boot: /proc/PID/stat, field 22), whether it still runs or
-// not; start 0 is any. The error wraps fs.ErrNotExist if it was not seen.
+// ProcessAt returns the process that had the pid and the start time (in clock ticks after
+// boot: /proc/PID/stat, field 22), whether it still runs or not; a start of 0 matches any.
+// The error wraps fs.ErrNotExist if it was not seen.
 func (ps *Processes) ProcessAt(pid int, start uint64) (*Process, error) {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
@@ -291,9 +291,8 @@ func (ps *Processes) limitProcesses(keep *Process) {
 	}
 }
 
-// Handle takes a step in the life of a process into account. Processes that
-// were neither observed nor asked for before are observed by their fork, exec
-// and mmap events.
+// Handle applies an event. Processes that were neither observed nor asked for before are
+// observed on their fork, exec and mmap events.
 func (ps *Processes) Handle(ev *Event) {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
@@ -317,7 +316,7 @@ func (ps *Processes) Handle(ev *Event) {
 			if !errors.Is(err, fs.ErrNotExist) {
 				return
 			}
-			// It is gone already: what the events say is all there is.
+			// The process has ended already: only the events tell of it.
 			p = &Process{ps: ps, pid: ev.PID, exited: true, uid: -1}
 			ps.byPID[ev.PID] = p
 			ps.limitProcesses(p)
@@ -346,15 +345,15 @@ func (ps *Processes) fork(ev *Event) {
 	p.comm, p.maps = parent.comm, parent.maps
 }
 
-// Stats is what a Processes holds at the moment.
+// Stats counts what a Processes holds at the moment.
 type Stats struct {
-	Processes int   // remembered
+	Processes int   // processes remembered
 	Files     int   // distinct mapped files known
-	Open      int   // of them held open or mapped
-	Bytes     int64 // memory of tables, mappings and names
+	Open      int   // files held open or mapped
+	Bytes     int64 // bytes of memory of tables, mappings and names
 }
 
-// Stats counts what is held.
+// Stats returns the counts of what is held now.
 func (ps *Processes) Stats() Stats {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()

@@ -2,9 +2,9 @@ package symbol
 
 import "io"
 
-// readAhead reads from another reader in a goroutine of its own, up to two
-// buffers ahead of whoever reads from it: what the kernel prints of
-// its symbols is parsed while it prints the next. stop ends it.
+// readAhead reads from another reader in a goroutine of its own, up to two buffers ahead of
+// its own reader: the symbols that the kernel has printed are parsed while it prints the
+// next ones. stop ends it.
 type readAhead struct {
 	free chan []byte
 	full chan aheadBuf

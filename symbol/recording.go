@@ -12,11 +12,11 @@ import (
 	"sync"
 )
 
-// Recording holds the frames that resolvers gave, by process and address, so
-// that the same frames can be given again, on any machine, without the files
-// and processes they came from. A live tool wraps its resolvers with Record and
-// writes the recording at its end; a replay reads it and asks Kernel and
-// Process. The zero value is an empty recording. It is safe for concurrent use.
+// Recording holds the frames that resolvers returned, by process and address. It returns
+// the same frames again on any machine, without the files and processes that they came
+// from. A live tool wraps its resolvers with RecordKernel and RecordProcess and writes the
+// recording at its end; a replay reads it and uses Kernel and Process. The zero value is an
+// empty recording. It is safe for concurrent use.
 //
 // The format is JSON lines. The first is
 //
@@ -47,14 +47,14 @@ type spaceKey struct {
 // of the caller and not kept.
 type space struct{ frames map[uint64][]Frame }
 
-// RecordKernel returns a resolver that gives what r gives, and records it as
-// the kernel's.
+// RecordKernel returns a resolver that returns the frames of r and records them as the
+// kernel's.
 func (rec *Recording) RecordKernel(r Resolver) Resolver {
 	return &recorder{rec, spaceKey{}, r}
 }
 
-// RecordProcess returns a resolver that gives what r gives, and records it as
-// that of a process: its pid, above 0, and its start time, or 0.
+// RecordProcess returns a resolver that returns the frames of r and records them as those
+// of a process: its pid, above 0, and its start time, or 0.
 func (rec *Recording) RecordProcess(pid int, start uint64, r Resolver) Resolver {
 	return &recorder{rec, spaceKey{pid, start}, r}
 }
@@ -114,9 +114,9 @@ func (s *space) add(pc uint64, frames []Frame) {
 // Kernel returns a resolver that gives the recorded frames of kernel addresses.
 func (rec *Recording) Kernel() Resolver { return &replay{rec, spaceKey{}} }
 
-// Process returns a resolver that gives the recorded frames of a process. If
-// start is 0, or nothing was recorded for that start time, the process that was
-// recorded with that pid and the latest start time is meant.
+// Process returns a resolver that gives the recorded frames of a process. If start is 0, or
+// nothing was recorded for that start time, it uses the process with that pid and the
+// latest start time.
 func (rec *Recording) Process(pid int, start uint64) Resolver {
 	rec.mu.Lock()
 	defer rec.mu.Unlock()
@@ -253,7 +253,7 @@ func newRecordLine(k spaceKey, addr uint64, frames []Frame) *recordLine {
 // the Unicode code points of the same numbers.
 const rawPrefix = "\x00"
 
-// valid keeps bytes that JSON cannot: names and paths are any bytes.
+// valid keeps bytes that JSON cannot represent: names and paths may hold any bytes.
 func valid(s string) string {
 	if strings.ToValidUTF8(s, "") == s && !strings.HasPrefix(s, rawPrefix) {
 		return s
@@ -292,8 +292,8 @@ func (c *countWriter) Write(p []byte) (int, error) {
 // maxRecordLine bounds a line of a recording.
 const maxRecordLine = 1 << 20
 
-// ReadRecorded reads what WriteTo wrote. Later versions of the format are an
-// error; every earlier one is read.
+// ReadRecorded reads a recording that WriteTo wrote. It reads every version of the format
+// up to its own, and returns an error for later ones.
 func ReadRecorded(r io.Reader) (*Recording, error) {
 	sc := bufio.NewScanner(r)
 	sc.Buffer(make([]byte, 0, 64<<10), maxRecordLine)

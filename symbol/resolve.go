@@ -70,8 +70,8 @@ func (p *Process) append(dst []Frame, index int, pc uint64) []Frame {
 	return dst
 }
 
-// elf returns the file of a mapping and sees to it that the mapping's bias is
-// known; nil if the file cannot be read.
+// elf returns the file of a mapping, with the mapping's bias known; nil if the file cannot
+// be read.
 func (p *Process) elf(m *mapping) *ELF {
 	m.img.used = p.ps.tick
 	if m.img.elf == nil {
@@ -101,8 +101,8 @@ func (p *Process) biasBefore(m *mapping, e *ELF) uint64 {
 	return 0
 }
 
-// mayReread reads the mappings again if the process lives and that was not done
-// a moment ago.
+// mayReread reads the mappings again if the process lives and they were not read a moment
+// ago.
 func (p *Process) mayReread() bool {
 	if p.exited || p.ps.closed || p.ps.now().Sub(p.read) < missGap {
 		return false
@@ -146,8 +146,8 @@ func vdsoName(m *procfs.Mapping) string {
 	return vdsoPrefix
 }
 
-// loadImage makes the ELF of a mapping's image. A file that could not be opened
-// is tried again: another process that maps it may be permitted to.
+// loadImage makes the ELF of a mapping's image. It retries a file that could not be opened:
+// another process that maps it may be permitted to.
 func (ps *Processes) loadImage(pid int, m *mapping) {
 	img := m.img
 	if img.reason == ReasonBadFile || img.reason == ReasonAnonymous {

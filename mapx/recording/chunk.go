@@ -27,7 +27,7 @@ const (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// ErrCorrupt says that a recording's bytes can't be what was written.
+// ErrCorrupt is the error when the bytes of a recording can't be those that were written.
 var ErrCorrupt = errors.New("damaged recording")
 
 // chunkWriter writes a container. It is safe for concurrent use.

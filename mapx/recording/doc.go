@@ -1,8 +1,8 @@
-// Package recording keeps what a tool read, streams of events and tables over time, in a
-// directory that replays on any machine, without a kernel and without privileges: Create
-// and Recorder for the writing, Open and Recording for the reading. Both are the
-// interfaces that live maps and rings have, mapx.Source and mapx.Table, so that a tool's
-// code can't tell, and its tests need no root.
+// Package recording keeps the data that a tool read, streams of events and tables over
+// time, in a directory that replays on any machine, without a kernel and without
+// privileges. Create and Recorder write it, Open and Recording read it. Both have the
+// interfaces of live maps and rings, mapx.Source and mapx.Table, so a tool's code is the
+// same for all, and its tests need no root.
 //
 //	rec, err := recording.Create(dir, &recording.Meta{Tool: "runqlat"})
 //	if err != nil {
@@ -11,16 +11,17 @@
 //	events := rec.Stream("events", ring)                // reads, and writes down
 //	counts := recording.RecordTable(rec, "counts", table)
 //
-// A recording also has named files (Recorder.Create), such as what symbols were named by,
-// and the files of the host (package hostfs). FORMAT.md, beside this file, is the format: a
-// version that was released replays for ever.
+// A recording also has named files (Recorder.Create), such as the symbols that were used,
+// and the files of the host (package hostfs). FORMAT.md, beside this file, describes the
+// format: every released version stays readable.
 //
-// It is no store for queries: a stream is read from its beginning, as fast as it was
-// recorded or faster (ReplayOptions).
+// A recording is not a store for queries: a stream is read from its beginning, as fast as
+// it was recorded or faster (ReplayOptions).
 //
 // # Lifetime and trust
 //
 // Recorder, Recording and their handles hold files until Close. The package starts no
-// goroutine. Who may read a recording is its owner alone; what is read may be anybody's, so
-// that all of it is checked, and memory is bounded by what the files take up.
+// goroutine. Only its owner can read a recording. The contents of a recording are not
+// trusted: all of it is checked when it is read, and memory is bounded by the size of the
+// files.
 package recording

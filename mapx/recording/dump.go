@@ -16,10 +16,10 @@ import (
 	"github.com/borescope/borescope/mapx/internal/raw"
 )
 
-// MapRecorder writes down snapshots of a map whose types the program does not
-// know. ReplayTable reads them as any types of the same sizes, those of a per-CPU
-// map rounded up to 8 bytes; with the fields that the map's BTF names, if it has
-// any. It is safe for concurrent use; the Recorder closes it.
+// MapRecorder records snapshots of a map whose types the program does not know. ReplayTable
+// reads them as any types of the same sizes (those of a per-CPU map rounded up to 8 bytes),
+// with the fields that the map's BTF names, if it has any. It is safe for concurrent use;
+// the Recorder closes it.
 type MapRecorder struct {
 	raw   *raw.Map
 	start time.Time
@@ -28,8 +28,8 @@ type MapRecorder struct {
 	mu sync.Mutex
 }
 
-// RecordMap adds a table to a recording for any map that can be listed. m is
-// borrowed. Linux only.
+// RecordMap adds a table to a recording, for any map that can be listed. m is borrowed. It
+// needs Linux.
 func (r *Recorder) RecordMap(name string, m *ebpf.Map) (*MapRecorder, error) {
 	if err := raw.Supported("map reading"); err != nil {
 		return nil, err
@@ -82,8 +82,8 @@ func describe(m *ebpf.Map, key, value *layout.Layout) {
 	}
 }
 
-// Snapshot writes down the entries as they are now, with the guarantees of
-// Map.Snapshot, and returns how many there are.
+// Snapshot records the entries as they are now, with the guarantees of Map.Snapshot, and
+// returns their number.
 func (w *MapRecorder) Snapshot() (int, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -129,8 +129,8 @@ type Dump struct {
 	header tableHeader
 }
 
-// DumpTable returns the recorded table of that name for printing, at the speed
-// that Pace set. The recording closes it.
+// DumpTable returns the recorded table of that name for printing, at the speed set by Pace.
+// The recording closes it.
 func (r *Recording) DumpTable(name string) (*Dump, error) {
 	f, err := r.openFile(name, ".table")
 	if err != nil {

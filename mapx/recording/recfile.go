@@ -89,7 +89,7 @@ type File struct {
 	err    error
 }
 
-// Read reads on in the file. One that was cut off reads up to the cut and then returns
+// Read implements io.Reader. A file that was cut off reads up to the cut and then returns
 // an error that wraps io.ErrUnexpectedEOF.
 func (f *File) Read(p []byte) (int, error) {
 	for len(f.rest) == 0 && f.err == nil {
@@ -103,8 +103,8 @@ func (f *File) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// Stored is how many bytes the file takes up in the recording, compressed: a measure for
-// how much it may come to, if nobody vouches for the recording.
+// Stored returns the compressed size of the file in the recording, in bytes: a measure to
+// bound its decompressed size by, if the recording is not trusted.
 func (f *File) Stored() int64 { return f.stored }
 
 // Close closes the file.

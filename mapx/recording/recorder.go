@@ -18,8 +18,8 @@ import (
 	"github.com/borescope/borescope/mapx"
 )
 
-// Meta says where a recording comes from. Create fills in what is
-// empty and can be known.
+// Meta describes the origin of a recording. Create fills in the empty fields that it can
+// find out.
 type Meta struct {
 	// Tool is the program that recorded, and Args its arguments.
 	Tool string   `json:"tool,omitempty"`
@@ -35,7 +35,7 @@ type Meta struct {
 	// without End was not closed: its last moments may be missing.
 	Start time.Time `json:"start"`
 	End   time.Time `json:"end,omitzero"`
-	// Data is whatever the tool wants to have again at replay.
+	// Data is any data that the tool needs at replay.
 	Data json.RawMessage `json:"data,omitempty"`
 }
 
@@ -44,9 +44,8 @@ type Meta struct {
 // concurrent use; on a nil Recorder Stream and RecordTable return their argument
 // and Close does nothing, so that a tool needs no second path.
 //
-// Writing fails loudly: an error, of a full disk for instance, is returned by
-// the read whose record or snapshot could not be written, by every read after
-// it, and by Close.
+// An error of writing, of a full disk for instance, is returned by the read whose record or
+// snapshot could not be written, by every read after it, and by Close.
 type Recorder struct {
 	dir   *os.Root
 	start time.Time
@@ -62,13 +61,13 @@ type Recorder struct {
 
 const manifestName = "manifest"
 
-// Create begins a recording in dir, which it makes if needed and which
-// must be empty. meta may be nil. The caller closes the Recorder; until then the
-// recording is readable but says that it was cut off.
+// Create begins a recording in dir, which must be empty and is made if needed. meta may be
+// nil. The caller must close the Recorder; until then the recording is readable but is
+// marked as cut off.
 //
-// Only the user can read it, for it has names and addresses of everybody's: the
-// directory is made with mode 0700, the files are with 0600. Files that are there
-// are never written to, so that links in somebody else's directory lead nowhere.
+// Only the user can read it, because it has names and addresses of all users: the directory
+// is made with mode 0700, and the files with 0600. Existing files are never written to, so
+// that links in another user's directory have no effect.
 func Create(dir string, meta *Meta) (*Recorder, error) {
 	enc, err := compress.NewEncoder()
 	if err != nil {
@@ -150,8 +149,7 @@ func (r *Recorder) newFile(name string) (*os.File, error) {
 	return r.dir.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 }
 
-// SetData replaces Meta.Data, which Close writes: what a tool knows only at the
-// end.
+// SetData replaces Meta.Data, which Close writes, by data that a tool has only at the end.
 func (r *Recorder) SetData(data json.RawMessage) {
 	if r == nil {
 		return
@@ -209,9 +207,9 @@ func checkName(name string) error {
 	return nil
 }
 
-// Stream returns a Source that passes on the records of src and writes them
-// down under the name. If the stream can't be created the Source returns that
-// error instead of records, and so does Close.
+// Stream returns a Source that passes on the records of src and records them under the
+// name. If the stream can't be created the Source returns that error instead of records,
+// and so does Close.
 func (r *Recorder) Stream(name string, src mapx.Source) mapx.StatsSource {
 	if r == nil {
 		if s, ok := src.(mapx.StatsSource); ok {
@@ -233,9 +231,9 @@ func (r *Recorder) Stream(name string, src mapx.Source) mapx.StatsSource {
 	return s
 }
 
-// Create returns a writer for a named file of the recording: a symbol recording,
-// a log, anything the tool wants to have again at replay. It is compressed in
-// chunks of 256 KiB; Close of the Recorder closes it if the caller has not.
+// Create returns a writer for a named file of the recording: a symbol recording, a log, or
+// any data that the tool needs at replay. It is compressed in chunks of 256 KiB; Close of
+// the Recorder closes it if the caller has not.
 func (r *Recorder) Create(name string) (io.WriteCloser, error) {
 	var w *fileWriter
 	err := r.create(name, ".file", func(f *os.File) (io.Closer, error) {
@@ -249,7 +247,7 @@ func (r *Recorder) Create(name string) (io.WriteCloser, error) {
 	return w, nil
 }
 
-// Flush writes down what streams have read so far. Tables and closed files are
+// Flush writes the records that streams have read so far. Tables and closed files are
 // always written.
 func (r *Recorder) Flush() error {
 	if r == nil {
@@ -266,10 +264,10 @@ func (r *Recorder) Flush() error {
 	return errors.Join(errs...)
 }
 
-// Close writes down the rest, closes all files and completes the manifest. It
-// returns the first error of all writing. The sources and tables that were
-// recorded are borrowed and not closed; close them afterwards, so that their
-// last counts are in the recording. Close is idempotent.
+// Close writes the rest, closes all files and completes the manifest. It returns the first
+// error of all writing. The recorded sources and tables are borrowed and not closed; close
+// them afterwards, so that their last counts are in the recording. Close may be called more
+// than once.
 func (r *Recorder) Close() error {
 	if r == nil {
 		return nil

@@ -16,9 +16,8 @@ import (
 	"github.com/borescope/borescope/mapx/internal/layout"
 )
 
-// Recording is a recording that is read: the handles it gives are what the tool
-// had when it recorded. It is safe for concurrent use; its handles are as their
-// types say.
+// Recording is a recording that is read: its handles have the interfaces of the live ones
+// that the tool had. It is safe for concurrent use; the types of its handles state theirs.
 type Recording struct {
 	fsys fs.FS
 	meta Meta
@@ -41,12 +40,11 @@ func openRegular(fsys fs.FS, name string) (fs.File, error) {
 	return fsys.Open(name)
 }
 
-// Open opens a recording: the directory that Create made, as
-// os.DirFS, an embed.FS, or any fs.FS. Nothing but the manifest is read yet.
-// The caller closes it when done with all its handles.
+// Open opens a recording: the directory that Create made, as os.DirFS, an embed.FS, or any
+// fs.FS. It reads nothing but the manifest. The caller must close it after all its handles.
 //
-// A recording of any released format version opens; one of a later version is
-// an error that says so, and something else is one that wraps ErrCorrupt.
+// A recording of any released format version opens. For a later version the error states
+// that; for anything else it wraps ErrCorrupt.
 func Open(fsys fs.FS) (*Recording, error) {
 	if fsys == nil {
 		return nil, errors.New("open recording: no files")
@@ -74,7 +72,7 @@ func Open(fsys fs.FS) (*Recording, error) {
 	return r, nil
 }
 
-// Meta returns where the recording comes from.
+// Meta returns the description of the recording's origin.
 func (r *Recording) Meta() Meta { return r.meta }
 
 // Complete reports whether the recorder was closed; if not, the last moments
@@ -136,13 +134,13 @@ func (r *Recording) noFile(name, ext string) error {
 	return notexist.Errorf("recording: no %s %q; it has %s", what, name, strings.Join(names, ", "))
 }
 
-// Pace sets the speed of the handles that are opened from now on: streams
-// without options of their own, tables and dumps, all by one clock. Without it,
-// and with a Speed of 0, everything is there as fast as it is read.
+// Pace sets the speed of the handles that are opened from now on: streams without options
+// of their own, tables and dumps, all by one clock. Without it, and with a Speed of 0, all
+// data is there as fast as it is read.
 //
-// A table's snapshot waits until it is due: at Speed 1, as long after the first
-// read of any handle (or after Begin) as it was taken after the recording's
-// start. Close of the recording ends all waits, with os.ErrClosed.
+// A table's snapshot waits until it is due: at Speed 1, as long after the first read of any
+// handle (or after Begin) as it was taken after the recording's start. Close of the
+// recording ends all waits, with os.ErrClosed.
 func (r *Recording) Pace(opts ReplayOptions) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -156,8 +154,8 @@ func (r *Recording) pacer() *pacer {
 	return r.pace
 }
 
-// Stream returns the replay of a recorded stream; opts may be nil, then it goes
-// as fast as Pace says. The Recording closes it if the caller has not.
+// Stream returns the replay of a recorded stream. opts may be nil; then its speed is that
+// of Pace. The Recording closes it if the caller has not.
 func (r *Recording) Stream(name string, opts *ReplayOptions) (*Replay, error) {
 	f, err := r.openFile(name, ".stream")
 	if err != nil {

@@ -38,15 +38,15 @@ func nativeOrder() string {
 	return "big"
 }
 
-// RecordTable returns a Table that passes on what t returns and writes it down
-// under the name: each Snapshot and ReadAndClear with its time. K must be plain
-// data as for Map; V as well, or a slice of it with the same length in all
-// entries of a snapshot, as PerCPU has: to record a table of another kind, record
-// the one it is made from, and reduce the replay in the same way. Of strings, a method
-// of t has to say the sizes in bytes: Sizes() (key, value int); see RecordMap, too.
+// RecordTable returns a Table that passes on the results of t and records them under the
+// name: each Snapshot and ReadAndClear with its time. K must be plain data as for Map. V
+// must be too, or a slice of it with the same length in all entries of a snapshot, as
+// PerCPU has. To record a table of another kind, record the one that it is made from, and
+// reduce the replay in the same way. For strings, t must have a method that returns the
+// sizes in bytes: Sizes() (key, value int); see RecordMap, too.
 //
-// If the table can't be created every call returns that error, and so does
-// Close of the recorder. A nil recorder returns t.
+// If the table can't be created every call returns that error, and so does Close of the
+// recorder. With a nil recorder RecordTable returns t.
 func RecordTable[K, V any](rec *Recorder, name string, t mapx.Table[K, V]) mapx.Table[K, V] {
 	if rec == nil {
 		return t
@@ -230,10 +230,10 @@ type ReplayedTable[K, V any] struct {
 
 var _ mapx.Table[int32, []int32] = (*ReplayedTable[int32, []int32])(nil)
 
-// ReplayTable returns the recorded table of that name. K and V must have the
-// layout that was recorded; the error names the field that differs. A string is the
-// bytes, in the order of the machine that they were recorded on. Its snapshots
-// come at the speed that Recording.Pace set. The recording closes it.
+// ReplayTable returns the recorded table of that name. K and V must have the layout that
+// was recorded; the error names the field that differs. A string has the bytes in the order
+// of the machine that recorded them. Snapshots come at the speed set by Recording.Pace. The
+// recording closes the table.
 func ReplayTable[K, V any](rec *Recording, name string) (*ReplayedTable[K, V], error) {
 	key, err := layout.OfKey[K]()
 	if err != nil {
@@ -268,9 +268,9 @@ func ReplayTable[K, V any](rec *Recording, name string) (*ReplayedTable[K, V], e
 	return t, nil
 }
 
-// Snapshot returns the next recorded snapshot. At the end it returns io.EOF;
-// where the file was cut off an error that wraps io.ErrUnexpectedEOF; where a
-// ReadAndClear is next an error.
+// Snapshot returns the next recorded snapshot. At the end it returns io.EOF, and where the
+// file was cut off an error that wraps io.ErrUnexpectedEOF. If a ReadAndClear is next it
+// returns an error.
 func (t *ReplayedTable[K, V]) Snapshot() (mapx.Snapshot[K, V], error) { return t.next(opSnapshot) }
 
 // ReadAndClear returns the next recorded ReadAndClear, with the errors of

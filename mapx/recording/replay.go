@@ -78,8 +78,8 @@ func (c *columns) next(last time.Duration) recordHead {
 
 var _ mapx.StatsSource = (*Replay)(nil)
 
-// NewReplay replays what a recorder from NewRecorder wrote, or the stream file
-// of a recording. r is borrowed and read as the replay goes; opts may be nil.
+// NewReplay replays the output of a recorder from NewRecorder, or the stream file of a
+// recording. r is borrowed and read as the replay goes; opts may be nil.
 func NewReplay(r io.Reader, opts *ReplayOptions) (*Replay, error) {
 	return newReplay("stream", r, nil, newPacer(opts, nil))
 }
@@ -198,24 +198,23 @@ func (p *Replay) records(kind byte, body []byte) error {
 	return nil
 }
 
-// Time returns the moment at which the record that was read last was read when
-// it was recorded.
+// Time returns the time at which the last record was read when it was recorded.
 func (p *Replay) Time() time.Time {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.start.Add(p.at)
 }
 
-// Stats returns the counts of what was replayed so far and, once ReadInto has
-// returned io.EOF, those that the live source had at the end.
+// Stats returns the counts of the records replayed so far and, once ReadInto has returned
+// io.EOF, those that the live source had at the end.
 func (p *Replay) Stats() (mapx.Stats, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.stats, nil
 }
 
-// Close ends the replay; a ReadInto that waits for its time returns os.ErrClosed.
-// It is idempotent, and does nothing on a nil Replay.
+// Close ends the replay; a ReadInto that waits for its time returns os.ErrClosed. It may be
+// called more than once, and does nothing on a nil Replay.
 func (p *Replay) Close() error {
 	if p == nil {
 		return nil

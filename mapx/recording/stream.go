@@ -34,9 +34,8 @@ type streamHeader struct {
 	Start time.Time `json:"start"`
 }
 
-// StreamRecorder is a Source that passes on another one's records and writes
-// them down. Like its source it is used by one goroutine at a time, except for
-// Close and Flush.
+// StreamRecorder is a Source that passes on another one's records and records them. Like
+// its source it is for one goroutine at a time, except for Close and Flush.
 type StreamRecorder struct {
 	src   mapx.Source
 	start time.Time
@@ -60,9 +59,9 @@ type StreamRecorder struct {
 
 var _ mapx.StatsSource = (*StreamRecorder)(nil)
 
-// NewRecorder returns a Source that passes on the records of src and writes
-// them to w, in the format of a recording's stream (FORMAT.md). The caller
-// calls Close when done, and then closes w and src, which are borrowed.
+// NewRecorder returns a Source that passes on the records of src and writes them to w, in
+// the format of a recording's stream (FORMAT.md). The caller must call Close, and then
+// close w and src, which are borrowed.
 func NewRecorder(src mapx.Source, w io.Writer) (*StreamRecorder, error) {
 	enc, err := compress.NewEncoder()
 	if err != nil {
@@ -79,10 +78,9 @@ func newStreamRecorder(name string, src mapx.Source, w io.Writer, enc *compress.
 	return &StreamRecorder{src: src, start: start, out: out}, nil
 }
 
-// ReadInto reads from the source and writes the record down. Records are
-// written out in chunks of 256 KiB, at the latest with the first record a second
-// later. When writing fails, with a full disk for instance, it returns that
-// error, then and ever after.
+// ReadInto reads a record from the source and records it. Records are written in chunks of
+// 256 KiB, at the latest with the first record a second later. If writing fails, with a
+// full disk for instance, this call and all later ones return that error.
 func (s *StreamRecorder) ReadInto(ctx context.Context, rec *mapx.Record) error {
 	if err := s.src.ReadInto(ctx, rec); err != nil {
 		return err
@@ -93,7 +91,7 @@ func (s *StreamRecorder) ReadInto(ctx context.Context, rec *mapx.Record) error {
 	return s.add(now, rec)
 }
 
-// Stats returns the source's counts if it has any, else those of what passed.
+// Stats returns the source's counts if it has any, else those of the records that passed.
 func (s *StreamRecorder) Stats() (mapx.Stats, error) {
 	if src, ok := s.src.(mapx.StatsSource); ok {
 		st, err := src.Stats()
@@ -172,15 +170,15 @@ func (s *StreamRecorder) flush() error {
 	return s.out.write(p)
 }
 
-// Flush writes down what has been read so far.
+// Flush writes the records that have been read so far.
 func (s *StreamRecorder) Flush() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.flush()
 }
 
-// Close writes down the rest and the counts. It does not close the source. It
-// returns the first error of all writing, and is idempotent.
+// Close writes the rest and the counts. It does not close the source. It returns the first
+// error of all writing, and may be called more than once.
 func (s *StreamRecorder) Close() error {
 	s.mu.Lock()
 	known := s.known

@@ -11,21 +11,21 @@ import (
 	"github.com/borescope/borescope/stack/internal/rules"
 )
 
-// Copier generates the instructions that copy the user's registers and the
-// top of the user's stack to a map value, from where they are sent out and walked
-// in Go. That costs the event a third of what walking inside BPF costs, and knows
-// every rule that CFIWalker knows, but each event is kilobytes.
+// Copier generates the instructions that copy the user's registers and the top of the
+// user's stack to a map value, to be sent out and walked in Go. That costs the event a
+// third of a walk inside BPF, and the walk in Go follows every rule of CFIWalker, but each
+// event takes kilobytes.
 //
 // The zero value generates for amd64 and Linux 5.15 or later. It is plain data.
 type Copier struct {
-	// Machine is elf.EM_X86_64 (also if 0) or elf.EM_AARCH64.
+	// Machine is elf.EM_X86_64 (the meaning of 0) or elf.EM_AARCH64.
 	Machine elf.Machine
-	// Bytes is how much of the stack to copy, a multiple of 4,096; 16,384 if 0,
-	// at most 65,536. Up to one page more is copied, so that copying ends where a
-	// page does.
+	// Bytes is the size of the copied part of the stack, a multiple of 4,096; 0 means
+	// 16,384, the most is 65,536. Up to one page more is copied, so that copying ends at a
+	// page boundary.
 	Bytes int
-	// TaskStackOffset and Returns are Walker's. The record has 1 KiB for a
-	// thread's return probes, of which the kernel allows 64.
+	// TaskStackOffset and Returns are as in Walker. The record has 1 KiB for a thread's
+	// return probes, of which the kernel allows 64.
 	TaskStackOffset int
 	Returns         *ReturnProbes
 }
@@ -64,8 +64,8 @@ func (c *Copier) bytes() int {
 	return (min(c.Bytes, maxCopy) + pageSize - 1) &^ (pageSize - 1)
 }
 
-// StateSize is the size of the state: a map value's, at its beginning or at any
-// multiple of 8 in it.
+// StateSize returns the size of the state in bytes. The state may be at the beginning of a
+// map value or at any multiple of 8 in it.
 func (c *Copier) StateSize() int { return copyData + c.bytes() + pageSize }
 
 // Instructions returns the function.
@@ -159,23 +159,23 @@ func (g *bpfGen) copyReturns() {
 	g.label(none)
 }
 
-// CopiedStack is what the program copied.
+// CopiedStack is the user stack that the program copied.
 type CopiedStack struct {
 	// Regs are the user's registers.
 	Regs stack.Regs
 	// Memory is the stack, from a little below the stack pointer. It shares the
 	// state's bytes.
 	Memory stack.MemoryRange
-	// Stopped is why a walk ends that needs memory beyond: StopTruncated if more could
-	// have been copied, StopBadMemory if the stack could not be read further, and
-	// StopNone if there is no user stack.
+	// Stopped is the reason for the end of a walk that needs memory beyond: StopTruncated
+	// if more could have been copied, StopBadMemory if the stack could not be read further,
+	// and StopNone if there is no user stack.
 	Stopped stack.StopReason
 
 	returns [maxRets]stack.ReturnProbe
 }
 
-// Returns are the return probes that the thread was in, innermost first. The
-// slice is the receiver's.
+// Returns returns the return probes of the thread, innermost first. The slice is the
+// receiver's.
 func (s *CopiedStack) Returns() []stack.ReturnProbe {
 	i := slices.IndexFunc(s.returns[:], func(p stack.ReturnProbe) bool { return p.Stack == 0 })
 	if i < 0 {

@@ -12,12 +12,12 @@
 //	err = tables.SetProcess(pid, mods)
 //	s := w.Decode(nil, state)
 //
-// A process that was not added is walked by frame pointers, and says so.
+// A process that was not added is walked by frame pointers; Stack.Unknown is set then.
 //
-// Copier and KernelCopier copy registers and stacks instead, to be walked in Go: the
-// user's, and the kernel's for stack.ORCWalker.
+// Copier and KernelCopier copy registers and stacks instead, to be walked in Go: those of
+// the user, and those of the kernel for stack.ORCWalker.
 //
-// The package loads nothing and holds no resource; what it generates needs what the
-// fields of Walker say of kernels. Values are for one goroutine at a time. Measured on
-// the development machine (2 cores, shared), a frame costs 200 to 350 ns.
+// The package loads nothing and holds no resource. The fields of Walker state which kernels
+// the generated instructions need. Values are for one goroutine at a time. Measured on the
+// development machine (2 cores, shared), a frame costs 200 to 350 ns.
 package bpfwalk

@@ -10,9 +10,9 @@ import (
 	"github.com/borescope/borescope/stack/internal/rules"
 )
 
-// KernelCopier generates the instructions that copy the kernel's registers and
-// stacks to a map value, to be walked by ORCWalker: the stack that the event hit,
-// and the thread's own where that is another one, as in an interrupt.
+// KernelCopier generates the instructions that copy the kernel's registers and stacks to a
+// map value, to be walked by ORCWalker. They copy the stack that the event hit, and the
+// thread's own where that is another one, as in an interrupt.
 //
 // It works in programs whose context are the registers, of perf events and
 // kprobes, on amd64. It is plain data.
@@ -42,8 +42,8 @@ const (
 	kcBytes = kcData + rules.ThreadSize // where the thread's own stack can begin at the latest
 )
 
-// StateSize is the size of the state: a map value's, at its beginning or at any
-// multiple of 8 in it.
+// StateSize returns the size of the state in bytes. The state may be at the beginning of a
+// map value or at any multiple of 8 in it.
 func (c *KernelCopier) StateSize() int { return kcBytes + rules.ThreadSize }
 
 // Instructions returns the function.
@@ -100,8 +100,8 @@ func (c *KernelCopier) thisStack(g *bpfGen) {
 	g.add(asm.StoreMem(asm.R6, kcLen, asm.R7, asm.Word))
 }
 
-// threadStack copies the thread's own stack behind the R7 bytes of the first, if
-// that is another one. It is copied whole: where it goes on, only the walk knows.
+// threadStack copies the thread's own stack behind the R7 bytes of the first, if that is
+// another one. It copies all of it: only the walk finds the place where it continues.
 func (c *KernelCopier) threadStack(g *bpfGen) {
 	g.load(asm.R1, kcRegs+amd64RegsSP)
 	g.load(asm.R8, kcTask)
@@ -125,7 +125,7 @@ func (c *KernelCopier) threadStack(g *bpfGen) {
 	}
 }
 
-// CopiedKernel is what the program copied. It implements Memory.
+// CopiedKernel is the kernel stack that the program copied. It implements Memory.
 type CopiedKernel struct {
 	// Regs are the registers at the event; none is known if it did not hit the
 	// kernel's code.

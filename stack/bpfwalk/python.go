@@ -59,15 +59,15 @@ const (
 // pythonRounds bounds the search for a thread, in threads and interpreters.
 const pythonRounds = 256
 
-// PythonMap describes the map of the processes that run CPython, which Maps
-// does not: only programs with Walker.Python need it.
+// PythonMap returns the map of the processes that run CPython. Maps leaves it out: only
+// programs with Walker.Python need it.
 func PythonMap(limits *Limits) MapSpec {
 	l := limits.withDefaults()
 	return MapSpec{namePython, bpfMapHash, 4, pyConfigSize, uint32(min(l.Processes, 1<<10))}
 }
 
-// SetPython tells the program that a process runs this interpreter; nil that it
-// runs none (any more). The maps have to include PythonMap's.
+// SetPython sets the interpreter that a process runs; nil means none (any more). The maps
+// must include PythonMap's.
 func (t *Tables) SetPython(pid int, p *python.Interpreter) error {
 	m := t.maps[namePython]
 	if m == nil {

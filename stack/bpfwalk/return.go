@@ -62,12 +62,11 @@ func (g *bpfGen) readKernel(buf, size int32, bad string) {
 	)
 }
 
-// putBack replaces R8, which was found where the return address lies, by the
-// address that a return probe has put away. The stack pointer that the kernel
-// noted when the function was entered, which is R9+off here, tells which
-// instance is whose; functions that were left by longjmp have theirs until the
-// next return probe (handle_trampoline, kernel/events/uprobes.c), and are passed
-// over. label begins the labels.
+// putBack replaces R8, the value found in place of the return address, by the address that
+// a return probe has put away. Instances are told apart by the stack pointer that the
+// kernel noted when the function was entered, which is R9+off here. Functions that were
+// left by longjmp keep theirs until the next return probe (handle_trampoline,
+// kernel/events/uprobes.c), and are passed over. label begins the labels.
 func (g *bpfGen) putBack(off int32, label string) {
 	if g.w.Returns == nil {
 		return

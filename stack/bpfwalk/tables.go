@@ -11,8 +11,8 @@ import (
 	"github.com/borescope/borescope/stack/internal/rules"
 )
 
-// MapSpec describes a map that the walker inside BPF needs, in the words of
-// bpf(2), for whoever creates it.
+// MapSpec describes a map that the walker inside BPF needs, with the fields of bpf(2), so
+// that the caller can create it.
 type MapSpec struct {
 	Name       string // that the instructions refer to
 	Type       uint32 // BPF_MAP_TYPE_ARRAY or BPF_MAP_TYPE_HASH
@@ -29,7 +29,7 @@ type Map interface {
 	Delete(key any) error
 }
 
-// MapProcesses is the map that every program with the walker has: by process.
+// MapProcesses is the name of the map by process, which every program with the walker has.
 const MapProcesses = "stack_procs"
 
 // The names of the others, which the walker's instructions refer to.
@@ -92,19 +92,18 @@ const (
 	bpfKept  = 4 // as bpfAtCFA, also below the stack pointer: Go's on arm64
 )
 
-// Limits bound what the tables of the walker inside BPF take up in the
-// kernel. The zero value and nil are the defaults.
+// Limits bound the size of the tables of the walker inside BPF. The zero value and nil are
+// the defaults.
 type Limits struct {
-	// Rows is the number of rows of all files together, 2,097,152 if 0: six
-	// bytes each, allocated when the maps are created. libc has 28,000, gdb
-	// 150,000.
+	// Rows is the number of rows of all files together; 0 means 2,097,152. A row takes six
+	// bytes, allocated when the maps are created. libc has 28,000 rows, gdb 150,000.
 	Rows int
-	// Mappings is the number of executable mappings of all processes together,
-	// 32,768 if 0: 40 bytes each.
+	// Mappings is the number of executable mappings of all processes together; 0 means
+	// 32,768. A mapping takes 40 bytes.
 	Mappings int
-	// Processes is the number of processes, 8,192 if 0.
+	// Processes is the number of processes; 0 means 8,192.
 	Processes int
-	// Rules is the number of different rules, 16,384 if 0, at most 65,536.
+	// Rules is the number of different rules, at most 65,536; 0 means 16,384.
 	Rules int
 }
 
@@ -124,7 +123,7 @@ func (l *Limits) withDefaults() Limits {
 // chunks is the number of elements of the rows map.
 func (l *Limits) chunks() int { return (l.Rows + chunkRows - 1) / chunkRows }
 
-// Maps describes the maps to create for these limits.
+// Maps returns the maps to create for these limits.
 func Maps(limits *Limits) []MapSpec {
 	l := limits.withDefaults()
 	return []MapSpec{
@@ -135,14 +134,13 @@ func Maps(limits *Limits) []MapSpec {
 	}
 }
 
-// ErrBudget says that the tables of the walker inside BPF are full. The
-// process is walked by frame pointers then.
+// ErrBudget is the error when the tables of the walker inside BPF are full. The process is
+// then walked by frame pointers.
 var ErrBudget = errors.New("tables of the BPF stack walker are full")
 
-// Tables fills the maps of the walker inside BPF: which process has what
-// mapped where, and the files' rules, which processes share. A process that was
-// not added is walked by frame pointers. It borrows the maps. One goroutine at a
-// time.
+// Tables fills the maps of the walker inside BPF: the mappings of each process, and the
+// rules of files, which processes share. A process that was not added is walked by frame
+// pointers. It borrows the maps. It is for one goroutine at a time.
 type Tables struct {
 	limits Limits
 	maps   map[string]Map
@@ -181,8 +179,8 @@ type bpfProc struct {
 	files []*stack.CFITable
 }
 
-// NewTables returns tables that fill maps, which were created as
-// Maps(limits) says and are given by name.
+// NewTables returns tables that fill maps. They must be created as Maps(limits) describes,
+// and are given by name.
 func NewTables(maps map[string]Map, limits *Limits) (*Tables, error) {
 	t := &Tables{
 		limits: limits.withDefaults(), maps: maps,
@@ -201,14 +199,13 @@ func NewTables(maps map[string]Map, limits *Limits) (*Tables, error) {
 	return t, nil
 }
 
-// Rows returns how many rows of files are in the kernel.
+// Rows returns the number of rows of files that are in the kernel.
 func (t *Tables) Rows() int { return t.rows }
 
-// SetProcess tells the program what a process has mapped, instead of what it
-// was told before. Files that no process uses any more are forgotten; a walk that
-// is under way at that very moment may meet what is put in their place, and show
-// wrong frames for that one sample. On an error the process is as it was before,
-// or is not known.
+// SetProcess replaces the mappings that the program has of a process. Files that no process
+// uses any more are removed. A walk at that very moment may find other rules in their
+// place, and return wrong frames for that one sample. After an error the process is as it
+// was before, or is unknown.
 func (t *Tables) SetProcess(pid int, mods *stack.Modules) error {
 	p, entries, err := t.place(mods)
 	if err != nil {
@@ -234,7 +231,7 @@ func (t *Tables) SetProcess(pid int, mods *stack.Modules) error {
 	return nil
 }
 
-// RemoveProcess forgets a process, which has ended.
+// RemoveProcess removes a process that has ended.
 func (t *Tables) RemoveProcess(pid int) error {
 	p := t.procs[pid]
 	if p == nil {
@@ -350,8 +347,8 @@ func (t *Tables) file(c *stack.CFITable) (*bpfFile, error) {
 	return f, nil
 }
 
-// projectRows leaves out what the program does not restore: rows that differ
-// in other registers only become one.
+// projectRows leaves out registers that the program does not restore: rows that differ only
+// in them become one.
 func projectRows(c *stack.CFITable, rules []uint16) (pcs []uint32, index []uint16) {
 	for pc, rule := range c.Rules().Rows.All() {
 		r := rules[rule]

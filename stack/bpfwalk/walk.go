@@ -11,21 +11,20 @@ import (
 	"github.com/borescope/borescope/stack/internal/rules"
 )
 
-// Walker generates the walker of user stacks that runs inside BPF programs:
-// by call frame information where the process was given to Tables, by frame
-// pointers over JIT code and for processes that are not known, and across signal
-// handlers. It works in programs of any type, whether the event hit the process
-// in its own code or in the kernel.
+// Walker generates the walker of user stacks that runs inside BPF programs. It walks by
+// call frame information where the process was given to Tables, by frame pointers over JIT
+// code and in unknown processes, and across signal handlers. It works in programs of any
+// type, whether the event hit the process in its own code or in the kernel.
 //
 // The zero value generates for amd64 and Linux 5.17 or later. It is plain data.
 type Walker struct {
-	// Machine is elf.EM_X86_64 (also if 0) or elf.EM_AARCH64.
+	// Machine is elf.EM_X86_64 (the meaning of 0) or elf.EM_AARCH64.
 	Machine elf.Machine
-	// MaxFrames is the frame limit, MaxFrames if 0. With PlainLoop the verifier
-	// bears no more than about 127.
+	// MaxFrames is the frame limit; 0 means stack.MaxFrames. With PlainLoop the verifier
+	// accepts no more than about 127.
 	MaxFrames int
-	// PlainLoop avoids bpf_loop, which is there since Linux 5.17: the verifier
-	// then looks at every round, which takes it near a second.
+	// PlainLoop avoids bpf_loop, which exists since Linux 5.17. The verifier then checks
+	// every round, which takes it nearly a second.
 	PlainLoop bool
 	// TaskStackOffset is the offset of task_struct.stack, from BTF: the way to
 	// the user's registers on kernels before 5.15, which lack bpf_task_pt_regs.
@@ -36,20 +35,19 @@ type Walker struct {
 	// rax, rsi, r11 and r9, or on arm64 pc, sp, x29 and x30 (zero: not known).
 	// Stacks of Go programs then end where a goroutine's stack is being grown.
 	Preset bool
-	// Returns says where the kernel keeps the return addresses that uretprobes
-	// replaced, so that the walk puts them back; nil leaves them as they are,
-	// and the walk ends there. (The kernel's own walker puts them back since
-	// Linux 6.12.)
+	// Returns describes where the kernel keeps the return addresses that uretprobes
+	// replaced, so that the walk puts them back. Nil leaves them as they are, and the walk
+	// ends there. (The kernel's own walker puts them back since Linux 6.12.)
 	Returns *ReturnProbes
-	// Python reads the interpreted frames of CPython 3.11 to 3.13 too, in the
-	// processes given to Tables.SetPython, and puts them behind the native
-	// ones: python.Merge puts them where they ran. It needs PythonMap, and
-	// bpf_loop; the threads of a process are searched through, up to 256.
+	// Python also reads the interpreted frames of CPython 3.11 to 3.13, in the processes
+	// given to Tables.SetPython, and puts them behind the native ones; python.Merge puts
+	// them where they ran. It needs PythonMap and bpf_loop. It searches up to 256 threads
+	// of a process.
 	Python bool
 }
 
-// ReturnProbes are offsets in kernel types, from BTF: the list of the return
-// probes that a thread is in.
+// ReturnProbes are offsets in kernel types, from BTF. They lead to the list of a thread's
+// return probes.
 type ReturnProbes struct {
 	Task      int // task_struct.utask
 	Instances int // uprobe_task.return_instances
@@ -71,8 +69,8 @@ const (
 	StepFunc = "stack_step"
 )
 
-// StackNeed is the stack that the two functions take up together, in bytes,
-// of the 512 that a program has.
+// StackNeed is the stack that the two functions take together, in bytes, of the 512 that a
+// program has.
 const StackNeed = 64
 
 // The state, in a map value: the registers that a walk goes on with, and what
@@ -119,7 +117,7 @@ const (
 	bpfTagBits  = 3 // with bpfEntry
 )
 
-// Stack is what the program found, read from its state.
+// Stack is the stack that the program found, read from its state.
 type Stack struct {
 	stack.Stack
 	// Unknown is set where the process was not given to Tables: the walk was
@@ -127,18 +125,18 @@ type Stack struct {
 	Unknown bool
 }
 
-// StateSize is the size of the state: a map value's, at its beginning or at any
-// multiple of 8 in it.
+// StateSize returns the size of the state in bytes. The state may be at the beginning of a
+// map value or at any multiple of 8 in it.
 func (w *Walker) StateSize() int { return stPCs + 8*w.maxFrames() }
 
-// PCsOffset is where in the state the frames begin, innermost first, in eight
-// bytes each; DecodeFrame reads them.
+// PCsOffset returns the offset of the frames in the state: eight bytes each, innermost
+// first; DecodeFrame reads them.
 func (w *Walker) PCsOffset() int { return stPCs }
 
-// EndOffset is where in the state the End of the stack is, a uint32.
+// EndOffset returns the offset of the stack.StopReason in the state, a uint32.
 func (w *Walker) EndOffset() int { return stEnd }
 
-// FlagsOffset is where in the state a uint32 is whose lowest bit says that the
+// FlagsOffset returns the offset in the state of a uint32 whose lowest bit is set if the
 // process is not known.
 func (w *Walker) FlagsOffset() int { return stFlags }
 
@@ -165,8 +163,8 @@ func (w *Walker) Decode(dst []stack.Frame, state []byte) Stack {
 	}
 }
 
-// DecodeFrame reads one frame of the program's. The top bits of the address
-// say how it was found.
+// DecodeFrame decodes one frame of the program's. The top bits of the address encode the
+// way in which it was found.
 func DecodeFrame(v uint64, innermost bool) stack.Frame {
 	pc := uint64(int64(v<<bpfTagBits) >> bpfTagBits) // [vsyscall] lies where the kernel does
 	f := stack.Frame{PC: pc, Return: v&bpfExact == 0, Source: stack.SourceCFI}

@@ -18,13 +18,13 @@ import (
 	"github.com/borescope/borescope/stack/bpfwalk"
 )
 
-// Options says what to collect. The zero value, and nil, collects kernel and
-// user stacks of every process but this one, the idle tasks left out.
+// Options select what is collected. The zero value, and nil, collects the kernel and user
+// stacks of every process but this one, without the idle tasks.
 type Options struct {
 	// NoKernel and NoUser leave out one of the two stacks.
 	NoKernel, NoUser bool
-	// PIDs keeps only these processes (thread groups), by their numbers in this
-	// process's pid namespace; empty keeps all.
+	// PIDs keeps only these processes (thread groups), by their pids in this process's pid
+	// namespace; empty keeps all.
 	PIDs []int
 	// Comm keeps only threads of this name (the first 15 bytes count); "" keeps all.
 	Comm string
@@ -34,30 +34,30 @@ type Options struct {
 	IncludeSelf bool
 	// PerThread counts each thread by itself.
 	PerThread bool
-	// MaxStacks is how many distinct stacks and combinations of them there is
-	// room for; 0 is 16,384, which takes about 12 MiB of kernel memory. What
-	// finds no room is counted in Stats.
+	// MaxStacks is the room for distinct stacks and combinations of them; 0 means 16,384,
+	// which takes about 12 MiB of kernel memory. Stats counts the samples that found no
+	// room.
 	MaxStacks int
-	// Hold counts nothing until LoadWalker has loaded the walker and the rules for
-	// the files of PIDs, so that no stack of theirs is walked by the kernel's
-	// helper; where the walker can't be had, until LoadWalker has said so. It does
-	// nothing with NoUser.
+	// Hold counts nothing until LoadWalker has loaded the walker and the rules for the
+	// files of PIDs, so that the kernel's helper walks none of their stacks. If the walker
+	// is not available, counting starts when LoadWalker has returned that. Hold has no
+	// effect with NoUser.
 	Hold bool
-	// Value names a field of the targets that is added up besides the number of
-	// events, in Sample.Value: "sample_period" of a perf event, which is how many
-	// events the sample stands for (nanoseconds, page faults, cycles), or a number
-	// in a tracepoint's record, as "bytes_alloc" of kmem:kmalloc.
+	// Value names a field of the targets that is added up in Sample.Value, besides the
+	// number of events. It is "sample_period" of a perf event, which is how many events the
+	// sample stands for (nanoseconds, page faults, cycles), or a number in a tracepoint's
+	// record, such as "bytes_alloc" of kmem:kmalloc.
 	Value string
-	// Env is what the targets are resolved against; nil is this machine.
+	// Env is the environment against which targets are resolved; nil means this machine.
 	Env *probe.Env
 }
 
 // defaultMaxStacks is documented at Options.MaxStacks.
 const defaultMaxStacks = 16 << 10
 
-// Collector counts stacks until it is closed. One goroutine at a time calls
-// LoadWalker, AddProcess, Detach and Close, and one reads from Processes; the
-// rest is safe for concurrent use.
+// Collector counts stacks until it is closed. LoadWalker, AddProcess, Detach and Close are
+// for one goroutine at a time, and so is reading from Processes; the rest is safe for
+// concurrent use.
 type Collector struct {
 	handles
 	env    *probe.Env
@@ -95,54 +95,54 @@ type handles struct {
 	first    mapx.Source
 }
 
-// Stats says what was counted and what was lost.
+// Stats counts the samples that were counted and lost.
 type Stats struct {
 	// Samples is the number of samples that passed the filters: events, or waits
 	// that ended.
 	Samples uint64
-	// LostFull were not counted because there was no room for another key.
+	// LostFull is the number not counted because there was no room for another key.
 	LostFull uint64
-	// LostNested were not counted because interrupts nested deeper than the
+	// LostNested is the number not counted because interrupts nested deeper than the
 	// scratch space; these are not part of Samples.
 	LostNested uint64
-	// CutShort were counted with a part of their stack missing, because there
-	// was no room for another stack.
+	// CutShort is the number counted with a part of their stack missing, because there was
+	// no room for another stack.
 	CutShort uint64
-	// Unannounced are processes that Processes did not report, because its
+	// Unannounced is the number of processes that Processes did not report, because its
 	// ring was full.
 	Unannounced uint64
-	// LostWaits were not counted because there was no room for another thread
-	// that waits; these are not part of Samples.
+	// LostWaits is the number not counted because there was no room for another waiting
+	// thread; these are not part of Samples.
 	LostWaits uint64
-	// Unwoken are waits that Wakeups does not count because their waker was not
-	// seen: it was faster on its CPU than the sleeper on its own, or woke it
-	// while another BPF program ran there. These are not part of Samples.
+	// Unwoken is the number of waits that Wakeups does not count because their waker was
+	// not seen: it was faster on its CPU than the sleeper on its own, or it woke the
+	// sleeper while another BPF program ran there. These are not part of Samples.
 	Unwoken uint64
-	// Unended are waits whose end was not seen: the thread was seen to leave its CPU
-	// again before. These are not part of Samples.
+	// Unended is the number of waits whose end was not seen: the thread was seen to leave
+	// its CPU again before. These are not part of Samples.
 	Unended uint64
-	// Gaps are the places in the sequence of switches where some of the threads that
-	// Options take are known to be missing: a thread left a CPU that another one was
-	// seen to come to, and one of the two is taken. Waits that begin or end there are
-	// not part of Samples; one that ends there is Unended, too.
+	// Gaps is the number of places in the sequence of switches where events of threads that
+	// Options select are known to be missing: a thread left a CPU, but another one was the
+	// last seen to come to it, and one of the two is selected. Waits that begin or end
+	// there are not part of Samples; one that ends there is also in Unended.
 	Gaps uint64
-	// Missed are events that the kernel gave to no program, most often because
-	// another BPF program, or a call that reads a BPF map, was interrupted on the
-	// CPU. Kernels before 6.7 do not count them, and recordings have 0.
+	// Missed is the number of events for which the kernel ran no program, most often
+	// because another BPF program, or a call that reads a BPF map, was interrupted on the
+	// CPU. Kernels before 6.7 do not count them; in recordings it is 0.
 	Missed uint64
 }
 
-// Lost is the number of samples that are in no count, but for those missed, and
-// with waits the places where some may be.
+// Lost returns the number of samples that are in no count, without those in Missed. With
+// waits it includes the places where some may be missing.
 func (s Stats) Lost() uint64 {
 	return s.LostFull + s.LostNested + s.LostWaits + s.Unwoken + s.Unended + s.Gaps
 }
 
-// Attach resolves the targets, loads a program for each kind among them, and
-// starts to collect. The caller closes the Collector.
+// Attach resolves the targets, loads a program for each kind among them, and starts to
+// collect. The caller must close the Collector.
 //
-// Its errors are those of probe.Resolve and of loading: an *UnsupportedError,
-// or one that wraps os.ErrPermission, names what is missing.
+// The errors are those of probe.Resolve and of loading. An *UnsupportedError, or an error
+// that wraps os.ErrPermission, names what is missing.
 func Attach(targets []probe.Target, o *Options) (*Collector, error) {
 	if o == nil {
 		o = new(Options)
@@ -177,7 +177,7 @@ func attach(targets []probe.Target, o *Options, f *filter) (*Collector, error) {
 	return c, c.replaceLink(link)
 }
 
-// filter checks the options and says what the programs filter.
+// filter checks the options and returns what the programs filter by.
 func (o *Options) filter() (*filter, error) {
 	switch {
 	case o.NoKernel && o.NoUser:
@@ -224,8 +224,8 @@ func (c *Collector) load(o *Options) error {
 		p.Instructions = c.ns.OwnIDs(p.Instructions, true)
 		spec.Programs[c.plan.Programs[i].Name] = p
 	}
-	// Kernels before 5.11 charge maps against a limit. Where it can't be
-	// raised, loading says so.
+	// Kernels before 5.11 charge maps against a limit. If it can't be raised, loading
+	// reports that.
 	_ = kernel.RaiseMemlock()
 	coll, err := ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{Cache: c.plan.Cache})
 	if err != nil {
@@ -241,7 +241,7 @@ func (c *Collector) load(o *Options) error {
 	return fillPIDs(coll, o.PIDs)
 }
 
-// setMode says whose turn it is to count.
+// setMode selects the programs that count.
 func (c *Collector) setMode(mode uint32) error {
 	if err := c.coll.Maps[mapMode].Put(uint32(0), mode); err != nil {
 		return fmt.Errorf("collect: switch programs: %w", err)
@@ -250,7 +250,7 @@ func (c *Collector) setMode(mode uint32) error {
 	return nil
 }
 
-// fillPIDs says which processes to keep.
+// fillPIDs writes the processes to keep.
 func fillPIDs(coll *ebpf.Collection, pids []int) error {
 	for _, pid := range pids {
 		if err := coll.Maps[mapPIDs].Put(uint32(pid), uint32(0)); err != nil {
@@ -260,8 +260,8 @@ func fillPIDs(coll *ebpf.Collection, pids []int) error {
 	return nil
 }
 
-// refusal says why a program could not be loaded. A missing privilege is the
-// most frequent cause, and then the rest of the story only hides it.
+// refusal returns why a program could not be loaded. A missing privilege is the most
+// frequent cause; the other details would only hide it then.
 func refusal(err error) error {
 	err = feature.Explain(feature.Perf, err)
 	var why *feature.UnknownError
@@ -299,7 +299,7 @@ func (c *Collector) open() error {
 // Plan returns how the targets were attached. It is nil for a replay.
 func (c *Collector) Plan() *probe.Plan { return c.plan }
 
-// Samples returns what has been counted so far, in a fixed order.
+// Samples returns what was counted so far, in a fixed order.
 func (c *Collector) Samples() ([]Sample, error) {
 	// The counts first: every stack that they name is then among the segments.
 	totals, err := c.read()
@@ -328,7 +328,7 @@ func (h *handles) read() ([]mapx.Entry[waitKey, Total], error) {
 	return out, err
 }
 
-// Stats returns what was counted and lost so far.
+// Stats returns the counts so far.
 func (c *Collector) Stats() (Stats, error) {
 	total, err := addUp(c.counters)
 	if err != nil {
@@ -368,16 +368,16 @@ func addUp(counters mapx.Table[uint32, []uint64]) (total [numCounters]uint64, er
 	return total, nil
 }
 
-// Processes is the stream of first sights: a record when a process is sampled
-// for the first time, so that a reader can look at it while it lives, another
-// when one of its threads is first seen under another name, as after an exec, and
-// of each the same once more when it is seen 100 ms later: what was seen first may
-// have been before an exec of the same name, or amid one. ParseProcess reads a
+// Processes returns a stream of first sightings. It has a record when a process is sampled
+// for the first time, so that a reader can look at it while it lives. It has another record
+// when one of its threads is first seen under another name, as after an exec. Each is
+// repeated once when it is seen again after 100 ms or more: the first sighting may have
+// been before an exec of the same name, or in the middle of one. ParseProcess reads a
 // record.
 func (c *Collector) Processes() mapx.Source { return c.first }
 
-// Detach stops collecting, and frees what only collecting needs. What was
-// counted can still be read.
+// Detach stops collecting, and frees the resources that are only needed for it. The counts
+// can still be read.
 func (c *Collector) Detach() error {
 	if c == nil {
 		return nil
@@ -390,7 +390,7 @@ func (c *Collector) Detach() error {
 	return err
 }
 
-// replaceLink detaches what is attached, and keeps what it missed and where it stopped.
+// replaceLink detaches the attached link, and keeps its missed events and its stopped CPUs.
 func (c *Collector) replaceLink(next *probe.Link) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -407,7 +407,8 @@ func (c *Collector) replaceLink(next *probe.Link) error {
 }
 
 // Stopped returns the CPUs, ascending, that were sampled and went offline meanwhile
-// (probe.Link.Stopped): what ran there afterwards is in no sample. A replay has none.
+// (probe.Link.Stopped): code that ran there afterwards is in no sample. For a replay there
+// are none.
 func (c *Collector) Stopped() ([]int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -434,8 +435,8 @@ func (c *Collector) missedEvents() (uint64, error) {
 	return c.missed + n, err
 }
 
-// Close stops collecting and frees the maps. Readers of Processes get
-// os.ErrClosed. Closing twice, or a nil Collector, does nothing.
+// Close stops collecting and frees the maps. Readers of Processes get os.ErrClosed. Closing
+// twice, or closing a nil Collector, does nothing.
 func (c *Collector) Close() error {
 	if c == nil {
 		return nil

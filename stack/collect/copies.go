@@ -20,33 +20,33 @@ import (
 	"github.com/borescope/borescope/stack/bpfwalk"
 )
 
-// CopyOptions says what to copy. The zero value, and nil, copies 16 KiB of the
-// stack of every process but this one.
+// CopyOptions select what is copied. The zero value, and nil, copies 16 KiB of the stack of
+// every process but this one.
 type CopyOptions struct {
 	// Options filter as they do for Attach. MaxStacks and Value have no meaning
 	// here, and NoUser is an error.
 	Options
-	// Bytes is how much of a user stack is copied, rounded up to pages of 4,096;
-	// 16,384 if 0, at most 65,536.
+	// Bytes is the size of the copied part of a user stack, rounded up to pages of 4,096; 0
+	// means 16,384, the most is 65,536.
 	Bytes int
-	// KernelStacks copies the kernel's registers and stacks instead of the
-	// user's, of events that hit the kernel's code, to be walked by its own
-	// tables (ReadORC): amd64, and targets that are perf events or kprobes.
+	// KernelStacks copies the kernel's registers and stacks instead of the user's, for
+	// events in kernel code, to be walked by its own tables (ReadORC). It needs amd64, and
+	// targets that are perf events or kprobes.
 	KernelStacks bool
-	// RingBytes is the room for copies that were not read yet, a power of two of
-	// at least 4,096; 8 MiB if 0.
+	// RingBytes is the room for copies that were not read yet, in bytes: a power of two of
+	// at least 4,096; 0 means 8 MiB.
 	RingBytes int
 }
 
-// Copies is a stream of copied stacks: registers and raw stack memory, to be
-// walked in Go. It is the other way to have whole stacks of programs without
-// frame pointers: copying costs the event two to three microseconds however deep
-// the stack is, and knows every rule (LoadWalker's walker, in BPF, takes five to
-// twenty and leaves out the few that need a DWARF expression), but each event is
-// sent out, 5 to 17 kB of it, where LoadWalker counts in the kernel. It suits rare
-// events and stacks that must be exact.
+// Copies is a stream of copied stacks: registers and raw stack memory, to be walked in Go.
+// Like LoadWalker it gives whole stacks of programs without frame pointers, at other costs.
+// Copying costs the event two to three microseconds at any depth of the stack, and the walk
+// in Go follows every rule; LoadWalker's walker, in BPF, takes five to twenty and leaves
+// out the few rules that need a DWARF expression. But each event is sent out, 5 to 17 kB of
+// it, where LoadWalker counts in the kernel. Copies suits rare events and stacks that must
+// be exact.
 //
-// One goroutine at a time reads; Close may be called by any.
+// One goroutine at a time may read; Close may be called by any.
 type Copies struct {
 	source mapx.Source
 	rec    mapx.Record
@@ -60,8 +60,8 @@ type Copies struct {
 	ring *mapx.Ring
 }
 
-// Copy is one event: the kernel's stack as addresses, and the user's as it was.
-// Both are overwritten by the next read into the same Copy.
+// Copy is one event: the kernel's stack as addresses, and the user's as copied memory. The
+// next read into the same Copy overwrites both.
 type Copy struct {
 	// PID is the process, TID the thread.
 	PID, TID int
@@ -69,13 +69,13 @@ type Copy struct {
 	Comm string
 	// Program is the index of the plan's program that took the sample.
 	Program int
-	// Time is the event's, in nanoseconds of CLOCK_MONOTONIC.
+	// Time is the time of the event, in nanoseconds of CLOCK_MONOTONIC.
 	Time uint64
 	// Kernel is the kernel's stack.
 	Kernel stack.Stack
-	// User is what was copied; its Walk walks it.
+	// User is the copied user stack; its Walk walks it.
 	User bpfwalk.CopiedStack
-	// Copied is what was copied with CopyOptions.KernelStacks, instead of User.
+	// Copied is the copied kernel stack with CopyOptions.KernelStacks, instead of User.
 	Copied bpfwalk.CopiedKernel
 }
 
@@ -95,8 +95,8 @@ const (
 	mapKernel = "kernel_copied"
 )
 
-// AttachCopies resolves the targets and starts to copy. The caller closes the
-// Copies. Its errors are those of Attach; besides, it needs the kernel's BTF.
+// AttachCopies resolves the targets and starts to copy. The caller must close the Copies.
+// Its errors are those of Attach; in addition, it needs the kernel's BTF.
 func AttachCopies(targets []probe.Target, o *CopyOptions) (*Copies, error) {
 	if o == nil {
 		o = new(CopyOptions)
@@ -133,7 +133,7 @@ func AttachCopies(targets []probe.Target, o *CopyOptions) (*Copies, error) {
 	return c, nil
 }
 
-// choose settles what is copied, and by which offsets of the kernel's.
+// choose decides what is copied, and finds the offsets in the kernel's types.
 func (c *Copies) choose(o *CopyOptions, env *probe.Env) (err error) {
 	if !o.KernelStacks {
 		if c.copier.TaskStackOffset, err = taskStack(env); err != nil {
@@ -193,8 +193,8 @@ func (o *CopyOptions) filter() (*filter, error) {
 	return f, nil
 }
 
-// taskStack finds out how the program gets at the user's registers: 0 by a
-// helper, else the offset of task_struct.stack.
+// taskStack returns the way to the user's registers: 0 for a helper, else the offset of
+// task_struct.stack.
 func taskStack(env *probe.Env) (int, error) {
 	if feature.Test(feature.TaskPtRegs) == nil && feature.Test(feature.TaskBTF) == nil {
 		return 0, nil
@@ -313,8 +313,8 @@ func (f *filter) copying(p *probe.Program, index int, function string, stateSize
 	return b.insns
 }
 
-// ReadInto reads the next copy. It waits for one; the errors are those of
-// mapx.Source: ctx's, os.ErrClosed after Close, io.EOF at a recording's end.
+// ReadInto waits for the next copy and reads it. The errors are those of mapx.Source:
+// ctx's, os.ErrClosed after Close, io.EOF at a recording's end.
 func (c *Copies) ReadInto(ctx context.Context, dst *Copy) error {
 	if err := c.source.ReadInto(ctx, &c.rec); err != nil {
 		return err
@@ -356,8 +356,8 @@ func (c *Copies) parse(dst *Copy) error {
 	return nil
 }
 
-// Stats returns what was copied and lost so far: LostFull are copies for which
-// the ring had no room.
+// Stats returns the counts of copies so far: LostFull is the number of copies for which the
+// ring had no room.
 func (c *Copies) Stats() (Stats, error) {
 	if c.coll == nil {
 		return Stats{}, fmt.Errorf("collect: statistics of a recording of copies: %w", errors.ErrUnsupported)
@@ -380,7 +380,7 @@ func (c *Copies) Stats() (Stats, error) {
 	}, nil
 }
 
-// Detach stops copying. What was copied can still be read.
+// Detach stops copying. The copies made before can still be read.
 func (c *Copies) Detach() error {
 	if c == nil {
 		return nil
@@ -388,8 +388,8 @@ func (c *Copies) Detach() error {
 	return c.link.Close()
 }
 
-// Close stops copying and frees the maps. Readers get os.ErrClosed. Closing
-// twice, or a nil Copies, does nothing.
+// Close stops copying and frees the maps. Readers get os.ErrClosed. Closing twice, or
+// closing a nil Copies, does nothing.
 func (c *Copies) Close() error {
 	if c == nil {
 		return nil
@@ -397,12 +397,12 @@ func (c *Copies) Close() error {
 	return errors.Join(c.Detach(), release(c.ring, c.coll))
 }
 
-// Record has rec keep what is read from now on, so that ReplayCopies gives it
-// back. It is called before the first read. The caller closes rec after the last.
+// Record makes rec keep everything that is read from now on, for ReplayCopies. It must be
+// called before the first read. The caller must close rec after the last one.
 func (c *Copies) Record(rec *recording.Recorder) { c.source = rec.Stream(c.stream(), c.source) }
 
-// ReplayCopies returns Copies that reads from a recording what live ones read,
-// on every system of the same byte order.
+// ReplayCopies returns a Copies that reads from a recording what a live one read, on every
+// system of the same byte order.
 func ReplayCopies(rec *recording.Recording) (*Copies, error) {
 	c := new(Copies)
 	var err error

@@ -1,6 +1,6 @@
-// Package collect has the kernel collect stacks: one call attaches a program to
-// any target, which walks the kernel and user stacks when it fires and counts
-// them in the kernel by exact key.
+// Package collect collects stacks in the kernel: one call attaches a program to any target.
+// When it fires, the program walks the kernel and user stacks and counts them in the kernel
+// by exact key.
 //
 //	c, err := collect.Attach([]probe.Target{probe.Perf{Freq: 99}}, nil)
 //	if err != nil {
@@ -10,39 +10,37 @@
 //	time.Sleep(10 * time.Second)
 //	samples, err := c.Samples()
 //
-// A stack is found under its addresses themselves, not under a hash of them
-// (as BPF's stack map does, which drops or mixes stacks whose hashes collide),
-// so every count belongs to exactly one pair of stacks. What could not be
-// counted is in Stats.
+// The key of a stack is its addresses, not a hash of them (as in BPF's stack map, which
+// drops or mixes stacks whose hashes collide), so every count belongs to exactly one pair
+// of stacks. Stats has the number of samples that could not be counted.
 //
-// AttachWaits collects time instead of events: off the CPU by the stacks with
-// which threads left it, until a wakeup by the stacks of whoever did it, or
-// by both joined.
+// AttachWaits collects time instead of events: the time off the CPU, by the stacks with
+// which threads left it; the time until a wakeup, by the stacks of the waker; or the time
+// off the CPU by both joined.
 //
 //	c, err := collect.AttachWaits(collect.OffWake, &collect.WaitOptions{Min: time.Millisecond})
 //
-// Options.Value adds up a field of the event: bytes allocated, or the period of
-// a perf event, so that page faults, cycles and instructions by stack come out in
-// their own unit.
+// Options.Value adds up a field of the event, such as bytes allocated or the period of a
+// perf event, so that page faults, cycles and instructions by stack have their own unit.
 //
-// User stacks are walked by the kernel along frame pointers, which most
-// programs were built without. LoadWalker has them walked by call frame
-// information instead, in BPF, for the processes given to AddProcess, and the
-// frames of Python programs (CPython 3.11 to 3.13) read with them. Options.Hold
-// counts nothing before that is so.
+// The kernel walks user stacks along frame pointers, which most programs were built
+// without. After LoadWalker they are walked by call frame information instead, in BPF, for
+// the processes given to AddProcess, together with the frames of Python programs (CPython
+// 3.11 to 3.13). With Options.Hold nothing is counted before that.
 //
-// AttachCopies copies the registers and the top of the user's stack instead, to
-// be walked in Go, for events that are rare and stacks that must be exact. With
-// KernelStacks it copies the kernel's, for the running kernel's own ORC tables,
-// which ReadORC reads out of its memory.
+// AttachCopies copies the registers and the top of the user's stack instead, to be walked
+// in Go, for events that are rare and stacks that must be exact. With KernelStacks it
+// copies those of the kernel, to be walked by the running kernel's own ORC tables, which
+// ReadORC reads from its memory.
 //
-// Stacks come out as addresses with the reason they end; package symbol names
-// them. A Collector must be closed, which detaches it and frees its maps; if
-// the process is killed, the kernel does the same.
+// Stacks are addresses with the reason for their end; package symbol names the addresses. A
+// Collector must be closed, which detaches it and frees its maps; if the process is killed,
+// the kernel does the same.
 //
-// It needs CAP_BPF and CAP_PERFMON and Linux 5.10; no BTF (the walker needs both
-// 5.17 and BTF). In a virtual machine whose hypervisor replaces how the kernel masks
-// interrupts, the tops of kernel stacks skid (pmc.SamplingSpec). A sample costs one to
-// three microseconds, most of it the kernel's walk; the overhead of 99 samples a second
+// The package needs CAP_BPF and CAP_PERFMON and Linux 5.10, but no BTF (the walker needs
+// both 5.17 and BTF). In a virtual machine whose hypervisor replaces the way in which the
+// kernel masks interrupts, the tops of kernel stacks skid (pmc.SamplingSpec). A sample
+// costs one to three microseconds, most of it for the kernel's walk; the overhead of 99
+// samples a second and CPU is below 0.1 %.
 // and CPU is below 0.1 %.
 package collect

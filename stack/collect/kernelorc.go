@@ -15,14 +15,14 @@ import (
 	"github.com/borescope/borescope/stack/internal/rules"
 )
 
-// ReadORC reads the running kernel's tables for walking its stacks, and those of
-// its loaded modules, out of its memory: no file of the kernel's is needed. They
-// are for a stack.ORCWalker over what CopyOptions.KernelStacks copies.
+// ReadORC reads the tables for walking the running kernel's stacks, and those of its loaded
+// modules, from the kernel's memory: no file of the kernel is needed. They are for a
+// stack.ORCWalker over stacks that were copied with CopyOptions.KernelStacks.
 //
-// A module whose table can't be read is left out and joined to the error, which
-// does not mean that the tables can't be used; without the kernel's own there are
-// none. env is this machine's; nil makes one. It takes a tenth of a second, and
-// needs amd64, Linux 5.10, BTF, CAP_BPF and CAP_PERFMON.
+// A module whose table can't be read is left out and joined to the error; the other tables
+// can be used all the same. Without the kernel's own table there are none. env is this
+// machine's; nil makes one. It takes a tenth of a second, and needs amd64, Linux 5.10, BTF,
+// CAP_BPF and CAP_PERFMON.
 func ReadORC(env *probe.Env) ([]*stack.ORCTable, error) {
 	if env == nil {
 		env = probe.NewEnv(nil)
@@ -122,7 +122,7 @@ func (o *orcReader) table(ipFrom, ipTo, from, to, start, end uint64) (*stack.ORC
 	return f.Table(start, end, 0, nil), nil
 }
 
-// moduleLayout is where struct module keeps what is needed.
+// moduleLayout has the offsets of the members of struct module that are needed.
 type moduleLayout struct {
 	list, name, count, ip, entries, base, size uint64
 }
@@ -202,15 +202,15 @@ type kernelMemory struct {
 	buf  *ebpf.Map
 }
 
-// kernelPiece is read at once; maxKernelRead bounds what a wrong length can ask
-// for: a kernel's whole table takes up three megabytes.
+// kernelPiece is read at once; maxKernelRead bounds the effect of a wrong length: a
+// kernel's whole table takes up three megabytes.
 const (
 	kernelPiece   = 1 << 16
 	maxKernelRead = 64 << 20
 )
 
-// openKernelMemory loads a raw tracepoint's program, which can be run without
-// being attached since Linux 5.10 and is given words.
+// openKernelMemory loads a raw tracepoint's program, which takes words as arguments and can
+// be run without being attached since Linux 5.10.
 func openKernelMemory() (*kernelMemory, error) {
 	_ = kernel.RaiseMemlock()
 	buf, err := ebpf.NewMap(&ebpf.MapSpec{Name: "kernel_memory", Type: ebpf.Array, KeySize: 4, ValueSize: kernelPiece, MaxEntries: 1})

@@ -16,9 +16,9 @@ const (
 	walkerFrames = 8 * segmentPCs
 )
 
-// segment is a part of a stack, and the key under which the kernel knows it.
-// The program looks stacks up by their addresses themselves, so two stacks
-// never share an id, whatever their hashes: the map compares whole keys.
+// segment is a part of a stack, and the key that the kernel has it under. The program looks
+// stacks up by their addresses, so two stacks never share an id, whatever their hashes: the
+// map compares whole keys.
 type segment struct {
 	// Parent is the id of the segment that holds the frames further in, 0 for
 	// the innermost.
@@ -49,13 +49,13 @@ type taskKey struct {
 	UserEnd uint32
 }
 
-// waitKey identifies what is added up where there is more than a number of
-// events: a sleeper and whoever woke it, each as far as the collector's kind
-// knows them, or an event's task alone.
+// waitKey is the key of what is added up where there is more than a number of events: a
+// sleeper and its waker, each with the parts that the collector's kind has, or an event's
+// task alone.
 type waitKey struct{ Task, Waker taskKey }
 
-// Total is what is added up for a Sample: the number of events or waits, and the
-// sum of their values. The kernel adds to them one after the other.
+// Total is what is added up for a Sample: the number of events or waits, and the sum of
+// their values. The kernel adds to first one and then the other.
 type Total struct {
 	Count uint64 // events, or waits
 	Sum   int64  // of what Options.Value names, or nanoseconds
@@ -84,9 +84,10 @@ const (
 	waitWaker = waitTask + keySize
 	waitSize  = waitWaker + keySize
 
-	// A scratch slot: the counter it is claimed by, the last id it gave out,
-	// the wait being built, whose first key an event's is, zeros, then the state of package stack's walker, which
-	// ends with the stack's addresses. The helper's stack lies in the same place.
+	// A scratch slot: the counter by which it is claimed, the last id that it returned, the
+	// wait being built, whose first key an event's is, zeros, then the state of package
+	// stack's walker, which ends with the stack's addresses. The helper's stack is at the
+	// same place.
 	scratchClaims = 0
 	scratchLastID = 8
 	scratchWait   = 16

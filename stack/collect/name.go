@@ -10,9 +10,8 @@ import (
 	"github.com/borescope/borescope/symbol"
 )
 
-// Namer names the frames of samples, each address of a process once however many
-// samples have it. It is used by one goroutine, and is good for as long as a process
-// id means the same process.
+// Namer names the frames of samples, each address of a process once, however many samples
+// have it. It is for one goroutine, and valid for as long as a pid means the same process.
 type Namer struct {
 	kernel   symbol.Resolver
 	process  func(pid int) symbol.Resolver
@@ -30,10 +29,10 @@ type place struct {
 
 const kernelPID = -1
 
-// NewNamer returns a Namer that asks kernel for the names of kernel addresses, and
-// what process returns for those of a process (symbol.Process, and Collector.Resolver
-// around it for the functions of Python programs). process is called once for each
-// process of a set of samples; where either is nil, frames stay without names.
+// NewNamer returns a Namer that takes the names of kernel addresses from kernel, and those
+// of a process from the resolver that process returns (symbol.Process; for the functions of
+// Python programs, Collector.Resolver around it). process is called once for each process
+// of a set of samples. Where either is nil, frames stay without names.
 func NewNamer(kernel symbol.Resolver, process func(pid int) symbol.Resolver) *Namer {
 	return &Namer{
 		kernel: kernel, process: process,
@@ -43,12 +42,12 @@ func NewNamer(kernel symbol.Resolver, process func(pid int) symbol.Resolver) *Na
 	}
 }
 
-// Samples returns the samples with named frames, one for each of in, as the formats
-// of package profile write them: Count and Value are the values, the kernel's frames
-// come before the program's, interpreted ones stand where they ran, and a waker's
-// stack stands turned over below that of the thread it woke. Frames are shared between
-// samples. End is what is known of the stack with its names: a walk by frame pointers
-// does not know whether it reached the thread's start, the outermost name does.
+// Samples returns the samples with named frames, one for each of in, in the form that
+// package profile writes. Count and Value are the values. The kernel's frames come before
+// the program's, and interpreted ones where they ran. A waker's stack comes in reverse
+// order below that of the thread it woke. Frames are shared between samples. End takes the
+// names into account: a walk by frame pointers cannot tell whether it reached the thread's
+// start, but the outermost name can.
 func (n *Namer) Samples(in []Sample) []profile.Sample {
 	n.resolveAll(in)
 	out := make([]profile.Sample, 0, len(in))
@@ -207,7 +206,7 @@ func (n *Namer) mapping(m profile.Mapping) *profile.Mapping {
 	return n.mappings[m]
 }
 
-// ending says why a sample's stack ends.
+// ending returns why a sample's stack ends.
 func ending(s *Sample, frames []*profile.NamedFrame) stack.StopReason {
 	if len(s.User.Frames) == 0 {
 		return s.Kernel.Stopped

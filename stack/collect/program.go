@@ -125,7 +125,7 @@ type filter struct {
 	states   State
 }
 
-// sums says whether there is more to add up than the number of events.
+// sums reports whether there is more to add up than the number of events.
 func (f *filter) sums() bool { return f.value != "" || f.waits != 0 }
 
 // program returns the instructions of the plan's program with this index. With
@@ -205,9 +205,9 @@ const (
 	modeHold          // none does yet
 )
 
-// returnUnlessMode leaves when it is the other form's turn. Both forms, with
-// the walker and without, are attached for a moment when one takes over from the
-// other; mapMode says which counts.
+// returnUnlessMode leaves when the other form counts. Both forms, with the walker and
+// without, are attached for a moment when one replaces the other; mapMode says which
+// counts.
 func (b *builder) returnUnlessMode(walk bool) {
 	mode := int32(modeHelper)
 	if walk {
@@ -241,13 +241,13 @@ func (f *filter) filterTask(b *builder) {
 	}
 }
 
-// claimScratch leaves a slot in regScratch that nobody else on this CPU uses.
+// claimScratch leaves a slot in regScratch that no other program on this CPU uses.
 //
-// A slot is claimed by adding one to its counter and reading it back: whoever
-// sees 1 owns it, whoever sees more takes its claim back and tries the next.
-// That holds whether the other user is an interrupt, which ends before this
-// program goes on, or a program of another task that preempted this one and
-// may outlast it; and it needs no atomic operation that 5.10 lacks.
+// A slot is claimed by adding one to its counter and reading it back: a program that sees 1
+// owns it, one that sees more takes its claim back and tries the next slot. That holds
+// whether the other user is an interrupt, which ends before this program goes on, or a
+// program of another task that preempted this one and may outlast it. It needs no atomic
+// operation that 5.10 lacks.
 func (b *builder) claimScratch() {
 	for slot := range scratchSlots {
 		b.lookupIndex(mapScratch, int32(slot))
@@ -349,7 +349,7 @@ func (b *builder) stackID(field int16, frames int) {
 		asm.JSLE.Imm(asm.R0, 0, refused),
 		asm.JGT.Imm(asm.R0, int32(8*frames), done), // for the verifier
 
-		// Whoever walked wrote the frames and no more; clear what lies behind.
+		// The walker or helper wrote the frames and no more; clear the rest.
 		asm.Mov.Reg(regTmp, asm.R0),
 		asm.Mov.Reg(asm.R1, regScratch),
 		asm.Add.Imm(asm.R1, scratchPCs),
@@ -447,15 +447,15 @@ func (b *builder) accumulate(name string, base asm.Register, off, slot int32, wo
 	b.label(done)
 }
 
-// secondSight is when a process is announced again, in nanoseconds after it was
-// first: an exec is over by then.
+// secondSight is the time after which a process is announced again, in nanoseconds after
+// the first time: an exec is over by then.
 const secondSight = 100_000_000
 
-// firstSight sends the process's ids when it is seen for the first time under
-// a name, so that a reader can look at it while it lives, and again when it
-// runs another program. That may have the same name, and a process that is seen
-// amid an exec has no mappings: it is sent once more when it is seen later.
-// mapSeen has the time of the first, then 0.
+// firstSight sends the process's ids when it is seen for the first time under a name, so
+// that a reader can look at it while it lives, and again when it runs another program. That
+// may have the same name, and a process that is seen in the middle of an exec has no
+// mappings: it is sent once more when it is seen later. mapSeen has the time of the first
+// sighting, then 0.
 func (b *builder) firstSight() {
 	first, note := b.unique("first"), b.unique("note")
 	b.lookup(mapSeen, regScratch, int32(b.key+keyPID))

@@ -6,7 +6,7 @@ import (
 	"github.com/borescope/borescope/symbol"
 )
 
-// Functions of CPython that frames are told by.
+// Functions of CPython by which its frames are recognized.
 const (
 	pythonLoop = "_PyEval_EvalFrameDefault" // runs interpreted frames
 	pythonShim = "py::<shim>"               // the interpreter's own, which is left out
@@ -24,10 +24,10 @@ func lookupPC(f stack.Frame) uint64 {
 	return f.LookupPC()
 }
 
-// Resolver returns native with names for the interpreted frames of a process that
-// AddProcess found an interpreter in: py::FUNCTION:FILE, as CPython itself names them
-// for perf (-X perf). They can be read while the process lives. It is native itself for
-// other processes and of a replay, where native has these names (symbol.Recording).
+// Resolver returns native with names added for the interpreted frames of a process in which
+// AddProcess found an interpreter: py::FUNCTION:FILE, as CPython itself names them for perf
+// (-X perf). They can be read while the process lives. For other processes, and for a
+// replay, it returns native itself; in a replay native has these names (symbol.Recording).
 func (c *Collector) Resolver(pid int, native symbol.Resolver) symbol.Resolver {
 	p := c.Python(pid)
 	if p == nil {

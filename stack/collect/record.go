@@ -18,8 +18,8 @@ const (
 	recProcesses = "processes"
 )
 
-// Record has rec keep what is read from now on, so that Replay gives it back.
-// It is called before the first read. The caller closes rec after the last.
+// Record makes rec keep everything that is read from now on, for Replay. It must be called
+// before the first read. The caller must close rec after the last one.
 func (c *Collector) Record(rec *recording.Recorder) {
 	if c.totals != nil {
 		c.totals = recording.RecordTable(rec, recTotals, c.totals)
@@ -31,8 +31,8 @@ func (c *Collector) Record(rec *recording.Recorder) {
 	c.first = rec.Stream(recProcesses, c.first)
 }
 
-// Replay returns a Collector that reads from a recording what a live one read.
-// It works on every system.
+// Replay returns a Collector that reads from a recording what a live one read. It works on
+// every system.
 func Replay(rec *recording.Recording) (*Collector, error) {
 	tables, err := rec.Tables()
 	if err != nil {
@@ -62,8 +62,8 @@ func Replay(rec *recording.Recording) (*Collector, error) {
 	return &Collector{handles: h}, nil
 }
 
-// ParseProcess reads a record of Processes: the process, and the thread that
-// was seen first.
+// ParseProcess returns the ids in a record of Processes: those of the process, and of the
+// thread that was seen first.
 func ParseProcess(rec *mapx.Record) (pid, tid int, err error) {
 	if len(rec.Data) < 8 {
 		return 0, 0, fmt.Errorf("collect: process record of %d bytes, want 8", len(rec.Data))

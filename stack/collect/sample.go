@@ -10,37 +10,35 @@ import (
 	"github.com/borescope/borescope/stack/bpfwalk"
 )
 
-// Sample is one combination of process, kernel stack and user stack, and how
-// often it was seen. It is plain data.
+// Sample is one combination of process, kernel stack and user stack, with its number of
+// samples. It is plain data.
 type Sample struct {
-	// PID is the process, TID the thread (0 unless Options.PerThread), as this
-	// process's pid namespace numbers them: the numbers that /proc shows in a
-	// container. Of tasks outside of it, they are those of the initial namespace
-	// with bit 31 set, which no task's own number has.
+	// PID is the process, TID the thread (0 unless Options.PerThread), as numbered in this
+	// process's pid namespace: the numbers that /proc shows in a container. Tasks outside
+	// of it have their numbers of the initial namespace with bit 31 set, which no task's
+	// own number has.
 	PID, TID int
 	// Comm is the thread's name.
 	Comm string
 	// Program is the index of the plan's program that took the sample.
 	Program int
-	// Kernel and User are the stacks, innermost frame first. A kernel stack
-	// ends at the bottom or at the frame limit. Of a user stack that the kernel
-	// walked by frame pointers nobody knows whether it reached the thread's
-	// start, so its End is StopUnknown, StopLimit, or StopFault where there is none
-	// to walk; after LoadWalker it is what the walker found.
+	// Kernel and User are the stacks, innermost frame first. A kernel stack ends at the
+	// bottom or at the frame limit. If the kernel walked a user stack by frame pointers, it
+	// is unknown whether it reached the thread's start: its End is StopUnknown, StopLimit,
+	// or StopFault where there is none to walk. After LoadWalker the End is the walker's.
 	Kernel, User stack.Stack
 	// Count is the number of samples: of events, or of waits.
 	Count uint64
-	// Value is the sum of what Options.Value names, or the nanoseconds of waits,
-	// or Count where neither was asked for. While collecting goes on, Count may be
-	// one ahead of it for each CPU.
+	// Value is the sum of the field that Options.Value names, the nanoseconds of waits, or
+	// else Count. While collecting goes on, Count may be one ahead of it for each CPU.
 	Value int64
-	// Waker is who ended the waits; nil where that was not asked for, not seen, or
-	// nobody (a thread that was preempted comes back by itself).
+	// Waker is the task that ended the waits; nil if that was not asked for, was not seen,
+	// or does not exist (a preempted thread runs again without a waker).
 	Waker *Waker
 }
 
-// Waker is who woke a thread: the task that ran on the CPU, or in whose time an
-// interrupt came ("swapper/0" where the CPU was idle).
+// Waker is the task that woke a thread: the one that ran on the CPU, possibly interrupted
+// by the interrupt that did it ("swapper/0" where the CPU was idle).
 type Waker struct {
 	// PID is the process, TID the thread (0 unless Options.PerThread); both 0 for
 	// an idle CPU.
@@ -154,7 +152,7 @@ func helperStack(stacks *segments, id stackID, whole stack.StopReason) stack.Sta
 	return s
 }
 
-// userStack is the user stack of a key, whoever walked it.
+// userStack returns the user stack of a key, of the walker or of the helper.
 func userStack(stacks *segments, k *taskKey) stack.Stack {
 	if k.UserEnd == 0 {
 		return helperStack(stacks, k.User, stack.StopUnknown)

@@ -37,8 +37,8 @@ func (b *builder) now() {
 	b.add(asm.FnKtimeGetNs.Call(), asm.StoreMem(asm.RFP, slotNow, asm.R0, asm.DWord))
 }
 
-// lastTraced is the bit of mapLast that says that the thread is one of those that
-// are traced: something is known of its wait.
+// lastTraced is the bit of mapLast that is set if the thread is one of the traced ones: its
+// wait may be known.
 const lastTraced = 31
 
 // follow finds out whether the thread that leaves a CPU is the one that was seen to
@@ -233,9 +233,9 @@ func (f *filter) filterState(b *builder, p *probe.Program) error {
 	return nil
 }
 
-// waking is the program of sched_waking, which runs in whoever wakes a thread.
-// It finds the waker's stacks, and either adds the wait to the total of both, or
-// leaves them for the moment when the thread runs.
+// waking is the program of sched_waking, which runs in the waker. It finds the waker's
+// stacks, and either adds the wait to the total of both, or keeps them for the moment when
+// the thread runs.
 //
 // Waking may overtake sched_switch on another CPU: then nothing is known of the
 // thread yet, and arrive sees a wait without a waker.

@@ -16,11 +16,10 @@ const (
 	// OffCPU adds up the time from when a thread leaves its CPU to when it runs
 	// again, by the stacks with which it left.
 	OffCPU Waits = iota + 1
-	// Wakeups adds up the time from when a thread blocks to when it is woken, by
-	// the stacks of whoever woke it. Time that a thread is ready to run is no
-	// part of it.
+	// Wakeups adds up the time from when a thread blocks to when it is woken, by the stacks
+	// of its waker. It does not include the time that a thread is ready to run.
 	Wakeups
-	// OffWake is OffCPU with the stacks of the waker joined: what was waited for,
+	// OffWake is OffCPU with the stacks of the waker joined: they show what was waited for,
 	// and why it came when it did.
 	OffWake
 )
@@ -43,31 +42,28 @@ const (
 	Blocked = Interruptible | Uninterruptible | Stopped | Traced | Parked | Idle
 )
 
-// WaitOptions says which waits to collect. The zero value, and nil, takes all.
+// WaitOptions select the waits to collect. The zero value, and nil, selects all.
 type WaitOptions struct {
-	// Options filter the threads that wait; their wakers are not filtered.
-	// MaxStacks bounds the threads that wait at the same time too. Idle and Value
-	// have no meaning here.
+	// Options filter the threads that wait; their wakers are not filtered. MaxStacks also
+	// bounds the threads that wait at the same time. Idle and Value have no meaning here.
 	Options
-	// Min and Max leave out shorter and longer waits; a Max of 0 is no limit.
+	// Min and Max leave out shorter and longer waits; a Max of 0 means no limit.
 	Min, Max time.Duration
-	// States are the states to take; 0 is every state, which for Wakeups is
-	// Blocked.
+	// States are the states to collect; 0 means every state, which for Wakeups is Blocked.
 	States State
 }
 
-// AttachWaits starts to collect the time that threads wait, by two scheduler
-// tracepoints. The caller closes the Collector.
+// AttachWaits starts to collect the time that threads wait, by two scheduler tracepoints.
+// The caller must close the Collector.
 //
-// A wait is counted when it ends. Those that had begun before, or have not ended
-// when Samples is called, are in no count: collect for longer than the waits that
-// matter. A sample's Value is in nanoseconds, its Count in waits, and its Waker
-// says who ended them.
+// A wait is counted when it ends. Waits that began before, or have not ended when Samples
+// is called, are in no count: collect for longer than the waits of interest. A sample's
+// Value is in nanoseconds, its Count in waits, and its Waker is the task that ended them.
 //
-// It works as Attach does, LoadWalker included. Every context switch is seen and
-// costs about two microseconds where the stacks are walked: on a machine with
-// 100,000 switches a second that is a fifth of a CPU, and PIDs is how to
-// avoid it. It needs Linux 5.10 and tracefs.
+// It works as Attach does, LoadWalker included. Every context switch is seen and costs
+// about two microseconds where the stacks are walked: on a machine with 100,000 switches a
+// second that is a fifth of a CPU. Options.PIDs avoids that cost. It needs Linux 5.10 and
+// tracefs.
 func AttachWaits(kind Waits, o *WaitOptions) (*Collector, error) {
 	if o == nil {
 		o = new(WaitOptions)
@@ -83,7 +79,7 @@ func AttachWaits(kind Waits, o *WaitOptions) (*Collector, error) {
 	return attach(targets, &o.Options, f)
 }
 
-// filter checks the options and says what the programs filter.
+// filter checks the options and returns what the programs filter by.
 func (o *WaitOptions) filter(kind Waits) (*filter, error) {
 	f, err := o.Options.filter()
 	if err != nil {

@@ -22,16 +22,17 @@ import (
 // those that the kernel has, so that a file is compiled once.
 const cfiBytes = 16 << 20
 
-// LoadWalker has user stacks walked by call frame information from now on,
-// inside BPF, so that they are whole in programs that were built without frame
-// pointers, which is most of them. It applies to the processes given to
-// AddProcess; others are walked by frame pointers, as before. Return addresses
-// that uretprobes replaced are put back, where the kernel's BTF says how.
+// LoadWalker loads the walker by call frame information, which from now on walks user
+// stacks inside BPF. Stacks are then whole in programs that were built without frame
+// pointers, as most were. It applies to the processes given to AddProcess; others are
+// walked by frame pointers, as before. Return addresses that uretprobes replaced are put
+// back if the kernel's BTF describes them.
 //
-// Collecting goes on meanwhile: loading takes some ten milliseconds. It needs
-// Linux 5.17 and the kernel's BTF; where they are missing it returns an
-// *UnsupportedError and changes nothing, and so it does, with syscall.ENOMEM
-// inside, where control groups leave no memory for it. The tables take 13 MiB of kernel
+// Collecting goes on meanwhile: loading takes some ten milliseconds. It needs Linux 5.17
+// and the kernel's BTF. Without them it returns an *UnsupportedError and changes nothing;
+// where control groups leave no memory for it, that error wraps syscall.ENOMEM. The tables
+// take 13 MiB of kernel memory, and six bytes of this process's for each row of the files'
+// rules.
 // memory and six bytes of this process's for each row of the files' rules.
 func (c *Collector) LoadWalker() error {
 	if c.link == nil || c.filter.noUser || c.tables != nil {
@@ -50,8 +51,8 @@ func (c *Collector) LoadWalker() error {
 	return err
 }
 
-// What the walker's tables take, and what is to be left for this process: where
-// there is less, it is killed and not refused.
+// The memory that the walker's tables take, and that must be left for this process: with
+// less, it would be killed and not get an error.
 const (
 	walkerBytes = 13 << 20
 	spareBytes  = 32 << 20
@@ -65,7 +66,7 @@ func walkerMemory(left uint64) error {
 	return noMemory(fmt.Errorf("%d MiB are left: %w", left>>20, syscall.ENOMEM))
 }
 
-// noMemory turns a want of memory into something that callers can do without.
+// noMemory turns a lack of memory into an error that callers can continue after.
 func noMemory(err error) error {
 	if !errors.Is(err, syscall.ENOMEM) {
 		return err
@@ -130,8 +131,8 @@ func (c *Collector) loadWalker() error {
 	return c.takeOver(coll)
 }
 
-// returnProbes finds out where the kernel keeps the return addresses that
-// uretprobes replaced; nil if its types do not say.
+// returnProbes finds where the kernel keeps the return addresses that uretprobes replaced;
+// nil if its types do not describe that.
 func returnProbes(env *probe.Env) *bpfwalk.ReturnProbes {
 	spec, err := env.BTF()
 	if err != nil {
@@ -144,12 +145,11 @@ func returnProbes(env *probe.Env) *bpfwalk.ReturnProbes {
 	return &bpfwalk.ReturnProbes{Task: int(at[0]), Instances: int(at[1]), Next: int(at[2]), Stack: int(at[3]), Addr: int(at[4])}
 }
 
-// takeOver attaches the programs that walk beside those that ask the helper,
-// gives them the turn by one write, so that no event is counted twice or not at
-// all, and detaches the others. (A program array to jump through would need no
-// second link, but while it is torn down a map listing of another process can
-// make the kernel leak it: prog_array_map_clear, kernel/bpf/arraymap.c, takes a
-// reference for work that is queued already.)
+// takeOver attaches the programs that walk beside those that ask the helper, switches to
+// them by one write, so that no event is counted twice or not at all, and detaches the
+// others. (A program array to jump through would need no second link, but while it is torn
+// down a map listing of another process can make the kernel leak it: prog_array_map_clear,
+// kernel/bpf/arraymap.c, takes a reference for work that is queued already.)
 func (c *Collector) takeOver(coll *ebpf.Collection) error {
 	link, err := c.plan.Attach(coll.Programs, nil)
 	if err != nil {
@@ -161,17 +161,17 @@ func (c *Collector) takeOver(coll *ebpf.Collection) error {
 	return c.replaceLink(link)
 }
 
-// AddProcess gives the walker the rules for a process's files, which are
-// compiled once for each file and shared. A process that maps other files
-// later is added again. Without LoadWalker it does nothing.
+// AddProcess gives the walker the rules for a process's files, which are compiled once for
+// each file and shared. A process that maps other files later must be added again. Without
+// LoadWalker it does nothing.
 //
-// If the process runs CPython 3.11 to 3.13, its interpreted frames are read with
-// every sample from then on, in the kernel, while the thread stands still: in
-// Sample.User they are behind the native ones (stack.SourceInterpreter), for
-// python.Merge to put where they ran and for Python to name.
+// If the process runs CPython 3.11 to 3.13, its interpreted frames are from then on read
+// with every sample, in the kernel, while the thread stands still. They are behind the
+// native frames in Sample.User (stack.SourceInterpreter): python.Merge puts them where they
+// ran, and the interpreter that Python returns names them.
 //
-// The error says what could not be read; the process's other files are walked
-// by their rules all the same.
+// The error joins the files that could not be read; the process's other files are walked by
+// their rules all the same.
 func (c *Collector) AddProcess(pid int) error {
 	if c.tables == nil {
 		return nil
@@ -193,8 +193,8 @@ func (c *Collector) AddProcess(pid int) error {
 	return errors.Join(err, c.tables.SetPython(pid, c.Python(pid)))
 }
 
-// Python is the interpreter of a process that AddProcess found one in, nil if it
-// did not: it names interpreted frames, while the process lives.
+// Python returns the interpreter that AddProcess found in a process, nil if there is none.
+// It names interpreted frames while the process lives.
 func (c *Collector) Python(pid int) *python.Interpreter {
 	p, _ := c.pythons.Load(pid)
 	known, _ := p.(*python.Interpreter)

@@ -1,6 +1,6 @@
-// Package core reads core files: the memory and the threads of processes that crashed
-// or were recorded, and the files that they had mapped, so that their stacks can be
-// walked by package stack. Write makes small ones, which hold no more than that needs.
+// Package core reads core files: the memory and the threads of processes that crashed or
+// were recorded, and the files that they had mapped, so that package stack can walk their
+// stacks. Write makes small core files, which hold only what that needs.
 package core
 
 import (
@@ -20,13 +20,13 @@ import (
 	"github.com/borescope/borescope/stack"
 )
 
-// File is a core file: the memory and the threads of a process as it was when
-// it crashed or was recorded. It implements stack.Memory for what the file holds, and
-// is safe for concurrent use but for Close.
+// File is a core file: the memory and the threads of a process as they were when it crashed
+// or was recorded. It implements stack.Memory for the memory that the file holds. It is
+// safe for concurrent use, except Close.
 type File struct {
 	// Machine is the process's architecture.
 	Machine elf.Machine
-	// PID is the process, Comm its name; 0 and empty if the file does not say.
+	// PID is the process, Comm its name; 0 and empty if the file does not have them.
 	PID  int
 	Comm string
 	// Threads are the threads, the one that crashed first.
@@ -60,9 +60,8 @@ func (s *coreSegment) end() uint64 { return s.addr + s.memsz }
 // maxCoreSize bounds what a compressed core file may expand to.
 const maxCoreSize = 1 << 30
 
-// Open opens a core file: the kernel's, gcore's, or Write's; it may be
-// compressed (gzip, zstd, xz, lz4; then it is held in memory, up to 1 GiB). The
-// caller closes it.
+// Open opens a core file of the kernel, of gcore or of Write. It may be compressed (gzip,
+// zstd, xz, lz4); then it is held in memory, up to 1 GiB. The caller must close it.
 func Open(path string) (*File, error) {
 	f, err := procfs.Open(path)
 	if err != nil {
@@ -101,8 +100,8 @@ func named(path string, r io.ReaderAt, size int64) (*File, error) {
 	return c, nil
 }
 
-// New reads a core file of the given size through r, which must stay
-// readable as long as the File is used.
+// New reads a core file of the given size through r, which must stay readable for as long
+// as the File is used.
 func New(r io.ReaderAt, size int64) (*File, error) {
 	f, err := elffile.New(r, size)
 	if err != nil {
@@ -230,12 +229,10 @@ func (c *File) segment(addr uint64) *coreSegment {
 	return &c.segs[i]
 }
 
-// Modules returns the executable mappings, by the programs and libraries at the paths in
-// the core file: in root, which is this machine's if nil. As with
-// stack.CFICache.Modules, the error
-// joins one for each file that can't be used, and does not mean that the modules
-// can't. A file that is not the one that was mapped (its build-id differs from
-// the one in the core file) is not used.
+// Modules returns the executable mappings, with the programs and libraries at the paths in
+// the core file, below root (nil: this machine's). A file whose build-id differs from the
+// one in the core file is not used. As with stack.CFICache.Modules, the error joins one for
+// each file that can't be used, and the modules can be used all the same.
 func (c *File) Modules(root fs.FS) (*stack.Modules, error) {
 	var list []stack.Module
 	var errs []error
@@ -280,12 +277,12 @@ type coreFile struct {
 	said bool // the caller has the error
 }
 
-// Mappings are the files that the process had mapped, by address. They are not to be
-// changed.
+// Mappings returns the files that the process had mapped, by address. The caller must not
+// change them.
 func (c *File) Mappings() []elfnotes.Mapping { return c.files }
 
-// MayBeCode reports whether what the process had at an address may have been code:
-// gcore leaves executable mappings out, so that what is not there may be.
+// MayBeCode reports whether the memory at an address may have been code. That includes
+// addresses that are not in the file, because gcore leaves executable mappings out.
 func (c *File) MayBeCode(addr uint64) bool {
 	s := c.segment(addr)
 	return s == nil || s.flags&elf.PF_X != 0

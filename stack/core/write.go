@@ -13,7 +13,7 @@ import (
 	"github.com/borescope/borescope/stack"
 )
 
-// Sizes that Write keeps by.
+// Sizes that bound the output of Write.
 const (
 	coreRedZone   = 256     // bytes below a stack pointer
 	coreFrame     = 512     // bytes above it
@@ -23,13 +23,13 @@ const (
 	coreFrames    = 10 * stack.MaxFrames
 )
 
-// Write writes a core file that holds only what walking the threads' stacks
-// needs: the notes, what a walk over m (File.Modules, or nil) reads of each stack,
-// whole stacks where it does not reach the thread's start, and for debuggers the
-// mapped files' headers and the loader's list of libraries. It is a valid core
-// file, which gdb walks too (eu-stack wants to see more of the libraries);
-// compressed it has some ten kilobytes. What the functions of keep read of the memory
-// that they are given is kept too: python.Interpreter.Keep makes one.
+// Write writes a core file that holds only what walking the threads' stacks needs: the
+// notes, the part of each stack that a walk over m (File.Modules, or nil) reads, and whole
+// stacks where the walk does not reach the thread's start. For debuggers it also has the
+// mapped files' headers and the loader's list of libraries. It is a valid core file, which
+// gdb walks too (eu-stack needs more of the libraries); compressed it has some ten
+// kilobytes. The memory that the functions of keep read from their argument is kept too:
+// python.Interpreter.Keep makes one.
 func Write(w io.Writer, c *File, m *stack.Modules, keep ...func(stack.Memory)) error {
 	out := coreWriter{w: bufio.NewWriter(w), c: c}
 	wanted := slices.Concat(c.stackRanges(m), c.libraryList(), c.headers(), c.keptRanges(keep))
@@ -260,7 +260,7 @@ func (o *coreWriter) write() error {
 	return o.w.Flush()
 }
 
-// Thread returns the thread of that number, nil if there is none.
+// Thread returns the thread with the number tid, nil if there is none.
 func (c *File) Thread(tid int) *Thread {
 	i := slices.IndexFunc(c.Threads, func(t Thread) bool { return t.TID == tid })
 	if i < 0 {

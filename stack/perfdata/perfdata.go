@@ -19,17 +19,16 @@ import (
 	"github.com/borescope/borescope/stack"
 )
 
-// File is a file that "perf record" wrote: samples with call chains, with
-// branch stacks, or with registers and a piece of the stack (--call-graph dwarf)
-// that are walked here. Records are brought into the order of time, so that every
-// sample is seen with the mappings its process had then. The records of compressed
-// files (-z) are held in memory, up to 1 GiB; piped files are not read. One
-// goroutine at a time.
+// File is a file that "perf record" wrote. It has samples with call chains, with branch
+// stacks, or with registers and a piece of the stack (--call-graph dwarf), which are walked
+// here. Records are sorted by time, so that every sample has the mappings that its process
+// had then. The records of compressed files (-z) are held in memory, up to 1 GiB; piped
+// files are not read. A File is for one goroutine at a time.
 type File struct {
-	// Machine is the architecture that registers are numbered by: elf.EM_X86_64
-	// if the file does not say.
+	// Machine is the architecture whose numbers registers have: elf.EM_X86_64 if the file
+	// does not state one.
 	Machine elf.Machine
-	// Root is where the files that were mapped are looked up; nil is this machine's root.
+	// Root is the tree in which mapped files are looked up; nil means this machine's root.
 	Root fs.FS
 
 	r      io.ReaderAt
@@ -69,35 +68,35 @@ type perfEvent struct {
 
 // Sample is one sample of a File. It is valid until the next one is read.
 type Sample struct {
-	// PID and TID are the process and the thread, CPU is where it ran.
+	// PID and TID are the process and the thread, CPU is the CPU on which it ran.
 	PID, TID, CPU int
 	// Comm is the thread's name at that time, empty if it is not known.
 	Comm string
-	// Time is of the clock that was recorded with: the machine's, as a rule.
+	// Time is the time of the clock that was used for recording, by default the machine's.
 	Time time.Duration
-	// Period is how many events the sample stands for.
+	// Period is the number of events that the sample stands for.
 	Period uint64
 	// Event is the index of the event.
 	Event int
-	// IP is the interrupted instruction.
+	// IP is the address of the interrupted instruction.
 	IP uint64
 	// Kernel is set if the sample was taken in the kernel.
 	Kernel bool
-	// Chain is the call chain as the kernel recorded it, innermost first, and
-	// KernelFrames how many of it are the kernel's.
+	// Chain is the call chain as the kernel recorded it, innermost first. KernelFrames is
+	// how many of its frames are the kernel's.
 	Chain        []uint64
 	KernelFrames int
 	// Branches is the branch stack, newest first: from, to.
 	Branches [][2]uint64
-	// Regs and Stack are the user's registers and stack, to walk over; Regs is
-	// nil if there are none.
+	// Regs and Stack are the user's registers and stack, to be walked; Regs is nil if there
+	// are none.
 	Regs  *stack.Regs
 	Stack stack.MemoryRange
 	// Modules are the process's executable mappings.
 	Modules *stack.Modules
 }
 
-// Open opens a perf.data file. The caller closes it.
+// Open opens a perf.data file. The caller must close it.
 func Open(path string) (*File, error) {
 	f, err := procfs.Open(path)
 	if err != nil {
@@ -262,9 +261,9 @@ func (p *File) decode(raw *perfring.Raw, rec *perfring.Record) error {
 	return p.events[n].format.Decode(raw, rec)
 }
 
-// Samples yields the samples in the order of time, and after the loop says what
-// could not be read: a malformed record ends it, files whose call frame
-// information is missing do not.
+// Samples yields the samples in the order of time. The function that it returns reports
+// after the loop what could not be read: a malformed record ends the loop, files whose call
+// frame information is missing do not.
 func (p *File) Samples() (iter.Seq[*Sample], func() error) {
 	var failed error
 	return func(yield func(*Sample) bool) {

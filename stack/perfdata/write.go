@@ -13,12 +13,11 @@ import (
 	"github.com/borescope/borescope/stack"
 )
 
-// Options say what Write's event is. The zero value and nil are
-// call chains of cpu-clock.
+// Options describe the event of Write. The zero value and nil are call chains of cpu-clock.
 type Options struct {
-	// Machine is elf.EM_X86_64 (also if 0) or elf.EM_AARCH64.
+	// Machine is elf.EM_X86_64 (the meaning of 0) or elf.EM_AARCH64.
 	Machine elf.Machine
-	// Type and Config are the event's, as in struct perf_event_attr; both 0 is
+	// Type and Config are those of the event, as in struct perf_event_attr; both 0 means
 	// cpu-clock.
 	Type   uint32
 	Config uint64
@@ -53,13 +52,13 @@ const (
 // perfContextKernel and User stand before the parts of a call chain.
 const perfContextKernel, perfContextUser = ^uint64(127), ^uint64(511)
 
-// Write writes a perf.data file that perf script and perf report read:
-// the samples in their order, and before a process's first one, and where they
-// change, its name and its modules. The samples' records are held in memory until
-// all are there.
+// Write writes a perf.data file that perf script and perf report read. It writes the
+// samples in their order. Before a process's first one, and where they change, it writes
+// its name and its modules. The samples' records are held in memory until all have been
+// read.
 //
-// Of a sample, Chain and KernelFrames are written, or IP alone: stacks have to be
-// walked before, or left to perf by Options.UserStacks.
+// Of a sample's stack it writes Chain and KernelFrames, or IP alone: stacks must be walked
+// before, or left to perf by Options.UserStacks.
 func Write(w io.Writer, samples iter.Seq[*Sample], o *Options) error {
 	var opts Options
 	if o != nil {

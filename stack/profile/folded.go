@@ -15,8 +15,8 @@ import (
 // unknownFrame stands for a frame that has no name, as in BCC and perf.
 const unknownFrame = "[unknown]"
 
-// Suffixes that tell a flame graph what a frame is, by FlameGraph's convention:
-// palettes such as java colour by them, and a drawing leaves them out of sight.
+// Suffixes that mark a frame's kind in a flame graph, by FlameGraph's convention: palettes
+// such as java colour by them, and a drawing does not show them.
 const (
 	suffixKernel  = "_[k]" // kernel code
 	suffixInlined = "_[i]" // inlined into the frame below it
@@ -24,12 +24,11 @@ const (
 	suffixWaker   = "_[w]" // a frame of the stack that did the wakeup
 )
 
-// Folded is a set of stacks with a count each, equal stacks merged: the model
-// behind flame graphs and the folded text format. Stacks are slices of frame
-// names, root first.
+// Folded is a set of stacks with a count each, equal stacks merged: the model behind flame
+// graphs and the folded text format. Stacks are slices of frame names, root first.
 //
-// The zero value is an empty set ready for use. Folded is plain data and holds
-// no resource. One goroutine at a time.
+// The zero value is an empty set ready for use. Folded is plain data and holds no resource.
+// It is for one goroutine at a time.
 //
 // Frame names are cleaned as they enter, so that no name can break a line of
 // the text format: ';' becomes ':' (as FlameGraph's own tools do), control
@@ -46,18 +45,18 @@ type foldedEntry struct{ base, count int64 }
 
 // FoldedStack is one entry of a Folded.
 type FoldedStack struct {
-	// Frames are the names, root first. The slice belongs to the receiver.
+	// Frames are the names, root first. The slice belongs to the Folded.
 	Frames []string `json:"frames"`
-	// Count is the number of samples, or the sum of whatever was measured.
+	// Count is the number of samples, or the sum of the measured values.
 	Count int64 `json:"count"`
 	// Base is the count before, in a differential set; otherwise 0.
 	Base int64 `json:"base,omitempty"`
 }
 
-// Add counts n for the stack, which is given root first. Negative n are
-// ignored; sums stop at the largest int64. A stack without any frame counts as
-// "[unknown]", so that totals stay true. Add does not keep frames, and does
-// not allocate for a stack that is there already.
+// Add adds n to the count of the stack, which is given root first. Negative n are ignored;
+// sums stop at the largest int64. A stack without any frame counts as "[unknown]", so that
+// totals stay correct. Add does not keep frames, and does not allocate for a stack that is
+// there already.
 func (f *Folded) Add(frames []string, n int64) { f.add(frames, 0, n) }
 
 func (f *Folded) add(frames []string, base, n int64) {
@@ -124,7 +123,7 @@ func (f *Folded) keys() []string {
 	return keys
 }
 
-// Len is the number of different stacks.
+// Len returns the number of different stacks.
 func (f *Folded) Len() int {
 	if f == nil {
 		return 0
@@ -132,7 +131,7 @@ func (f *Folded) Len() int {
 	return len(f.entries)
 }
 
-// Total is the sum of all counts, at most the largest int64.
+// Total returns the sum of all counts, at most the largest int64.
 func (f *Folded) Total() int64 {
 	var t int64
 	if f != nil {
@@ -143,7 +142,7 @@ func (f *Folded) Total() int64 {
 	return t
 }
 
-// BaseTotal is the sum of the counts before, of a differential set.
+// BaseTotal returns the sum of the counts before, in a differential set.
 func (f *Folded) BaseTotal() int64 {
 	var t int64
 	if f != nil {
@@ -157,13 +156,13 @@ func (f *Folded) BaseTotal() int64 {
 // Differential reports whether the stacks carry a count before as well.
 func (f *Folded) Differential() bool { return f != nil && f.differential }
 
-// Filter returns the stacks that keep says yes to.
+// Filter returns the set of stacks for which keep returns true.
 func (f *Folded) Filter(keep func(FoldedStack) bool) *Folded {
 	return f.transform(func(s FoldedStack) ([]string, bool) { return s.Frames, keep(s) })
 }
 
-// Rename returns the set with every frame name replaced by rename's answer;
-// stacks that become equal are merged. A frame renamed to "" is left out.
+// Rename returns the set with every frame name replaced by the result of rename; stacks
+// that become equal are merged. A frame renamed to "" is left out.
 func (f *Folded) Rename(rename func(string) string) *Folded {
 	return f.transform(func(s FoldedStack) ([]string, bool) {
 		out := s.Frames[:0]
@@ -176,8 +175,8 @@ func (f *Folded) Rename(rename func(string) string) *Folded {
 	})
 }
 
-// Reverse returns the set with every stack turned over: leaves become roots,
-// so that equal leaves merge and show who calls them.
+// Reverse returns the set with every stack reversed: leaves become roots, so that equal
+// leaves merge and show their callers.
 func (f *Folded) Reverse() *Folded {
 	return f.transform(func(s FoldedStack) ([]string, bool) {
 		slices.Reverse(s.Frames)
@@ -201,9 +200,9 @@ func (f *Folded) transform(change func(FoldedStack) ([]string, bool)) *Folded {
 	return out
 }
 
-// Prune returns the set with every subtree cut off whose count (and count
-// before) is below limit; what was cut stays in the caller's count, and stacks
-// cut off at their root are gathered under "[pruned]", so the total is the same.
+// Prune returns the set without the subtrees whose count (and count before) is below limit.
+// Their counts stay in the caller; stacks cut off at their root are gathered under
+// "[pruned]", so the total is the same.
 func (f *Folded) Prune(limit int64) *Folded {
 	root := newTree(f)
 	out := &Folded{differential: f.Differential()}
@@ -268,13 +267,13 @@ type foldedJSON struct {
 	Stacks       []FoldedStack `json:"stacks"`
 }
 
-// MarshalJSON gives {"stacks":[{"frames":["a","b"],"count":3},…]}, sorted.
+// MarshalJSON returns {"stacks":[{"frames":["a","b"],"count":3},…]}, sorted.
 func (f *Folded) MarshalJSON() ([]byte, error) {
 	j := foldedJSON{Differential: f.Differential(), Stacks: slices.AppendSeq([]FoldedStack{}, f.All())}
 	return json.Marshal(j)
 }
 
-// UnmarshalJSON replaces f by what MarshalJSON wrote.
+// UnmarshalJSON replaces f by the set in b, in the form of MarshalJSON.
 func (f *Folded) UnmarshalJSON(b []byte) error {
 	var j foldedJSON
 	if err := json.Unmarshal(b, &j); err != nil {

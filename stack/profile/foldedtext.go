@@ -11,10 +11,9 @@ import (
 // maxFoldedLine bounds one line of folded text: some ten thousand frames.
 const maxFoldedLine = 16 << 20
 
-// WriteTo writes the folded text format: one line a stack, root first, frames
-// parted by ';', a space and the count, and in a differential set a space, the
-// count before, a space and the count after, as difffolded.pl writes them.
-// Lines are sorted. ParseFolded reads it back.
+// WriteTo writes the folded text format: one line a stack, root first, frames separated by
+// ';', a space and the count. In a differential set the count before comes first, as
+// difffolded.pl writes them. Lines are sorted. ParseFolded reads the format.
 func (f *Folded) WriteTo(w io.Writer) (int64, error) {
 	bw := bufio.NewWriter(w)
 	var written int64
@@ -100,7 +99,7 @@ func cutCount(s string) (rest string, n int64, ok bool) {
 	return strings.TrimRight(s[:i], " \t"), n, true
 }
 
-// MarshalText gives the folded text format.
+// MarshalText returns the folded text format.
 func (f *Folded) MarshalText() ([]byte, error) { return []byte(f.String()), nil }
 
 // UnmarshalText replaces f by the folded text in b.

@@ -22,15 +22,15 @@ var flameHTMLJS string
 // HTMLOptions choose what WriteHTML draws. The zero value and nil are right for
 // most.
 type HTMLOptions struct {
-	// Title stands above the picture, "Flame Graph" if empty; Subtitle beside it.
+	// Title is above the picture, "Flame Graph" if empty; Subtitle is beside it.
 	Title, Subtitle string
-	// CountName says what the counts are, "samples" if empty.
+	// CountName is the unit of the counts, "samples" if empty.
 	CountName string
 	// Colors is the palette, as in SVGOptions.
 	Colors string
 	// Hash gives similar colours to similar names.
 	Hash bool
-	// Inverted begins with roots at the top.
+	// Inverted draws roots at the top at first.
 	Inverted bool
 }
 
@@ -45,13 +45,12 @@ type htmlData struct {
 	Inverted     bool     `json:"inverted"`
 }
 
-// WriteHTML draws a flame graph as one HTML page for graphs too large for SVG: a
-// million frames stay fluid. It needs no other file and no network, works from
-// file://, and can be zoomed, searched by regular expression (with the share that
-// matches), turned over, merged from the leaves, limited to one command (the
-// first frame), and walked by keyboard; it follows the reader's dark mode. Where
-// scripts are off it lists the busiest functions. The same input gives the same
-// bytes.
+// WriteHTML draws a flame graph as one HTML page, for graphs too large for SVG: a million
+// frames stay fluid. It needs no other file and no network, works from file://, and follows
+// the reader's dark mode. It can be zoomed, searched by regular expression (with the share
+// that matches), turned over, merged from the leaves, limited to one command (the first
+// frame), and walked by keyboard. Without scripts it lists the busiest functions. The same
+// input gives the same bytes.
 func WriteHTML(w io.Writer, f *Folded, opts *HTMLOptions) error {
 	var o HTMLOptions
 	if opts != nil {

@@ -10,10 +10,10 @@ import (
 	"github.com/borescope/borescope/escape"
 )
 
-// WritePerfScript writes the profile as "perf script" prints samples, which
-// FlameScope, speedscope, stackcollapse-perf.pl and others read. The event is
-// named event ("cpu-clock" if empty), its period is the value of index value,
-// and times are the samples' (FlameScope needs samples that were not merged).
+// WritePerfScript writes the profile in the form in which "perf script" prints samples, for
+// FlameScope, speedscope, stackcollapse-perf.pl and others. The event is named event
+// ("cpu-clock" if empty), and its period is the value of index value. Times are those of
+// the samples (FlameScope needs samples that were not merged).
 func (p *Profile) WritePerfScript(w io.Writer, event string, value int) error {
 	if err := p.check(); err != nil {
 		return err

@@ -10,10 +10,9 @@ import (
 )
 
 // WritePprof writes the profile in pprof's format (gzip-compressed profile.proto), which
-// "go tool pprof" opens. Frames keep their addresses, mappings, build-ids,
-// source positions and inlined functions; the command, process and thread and
-// the reason an incomplete stack ends are labels. The same profile gives the
-// same bytes.
+// "go tool pprof" opens. Frames keep their addresses, mappings, build-ids, source positions
+// and inlined functions. The command, the process, the thread and the stop reason of an
+// incomplete stack are labels. The same profile gives the same bytes.
 func (p *Profile) WritePprof(w io.Writer) error {
 	if err := p.check(); err != nil {
 		return err

@@ -12,23 +12,22 @@ import (
 	"github.com/borescope/borescope/stack"
 )
 
-// Profile is a set of samples with named stacks: what every output format of
-// this package is written from. Whoever walks the stacks and names the
-// addresses fills it in. It is plain data.
+// Profile is a set of samples with named stacks, from which every output format of this
+// package is written. The code that walks the stacks and names the addresses fills it in.
+// It is plain data.
 type Profile struct {
-	// SampleTypes say what a sample's values are; one count of samples if
-	// empty.
+	// SampleTypes are the types of a sample's values; empty means one count of samples.
 	SampleTypes []ValueType
 	// Samples are the stacks, in any order; equal ones may be merged or not.
 	Samples []Sample
-	// PeriodType and Period say how often a sample was taken: {"cpu",
-	// "nanoseconds"} and 10101010 at 99 Hz.
+	// PeriodType and Period are the sampling interval: {"cpu", "nanoseconds"} and 10101010
+	// at 99 Hz.
 	PeriodType ValueType
 	Period     int64
-	// Time is when the measurement began, Duration how long it took.
+	// Time is the start of the measurement, Duration its length.
 	Time     time.Time
 	Duration time.Duration
-	// Comments are kept by formats that have a place for them.
+	// Comments are kept by the formats that have a field for them.
 	Comments []string
 }
 
@@ -36,23 +35,23 @@ type Profile struct {
 // "count"}, {"cpu", "nanoseconds"}, {"alloc_space", "bytes"}.
 type ValueType struct{ Type, Unit string }
 
-// Sample is one stack and what was measured on it.
+// Sample is one stack with its measured values.
 type Sample struct {
 	// Frames is the stack, innermost first. Frames may be shared between
 	// samples, which makes all formats smaller.
 	Frames []*NamedFrame
 	// Values has one value per sample type.
 	Values []int64
-	// Comm is the name of the thread, or of the process, as the caller likes.
+	// Comm is the name of the thread, or of the process, as the caller chooses.
 	Comm string
 	// PID and TID are the process's and the thread's number, 0 if not known.
 	PID, TID int
 	// CPU is the processor. Only perf-script text shows it.
 	CPU int
-	// Time is the moment relative to some fixed point (the machine's start, in
-	// perf's samples); 0 where equal stacks were merged.
+	// Time is the moment relative to some fixed point (the machine's start in perf's
+	// samples); 0 where equal stacks were merged.
 	Time time.Duration
-	// Stopped says why the stack ends.
+	// Stopped is the reason why the stack ends.
 	Stopped stack.StopReason
 	// Labels are kept by pprof.
 	Labels []Label
@@ -69,13 +68,13 @@ type Label struct {
 // NamedFrame is a frame and the functions at its address.
 type NamedFrame struct {
 	stack.Frame
-	// Functions are the functions at the address, innermost first: all but the
-	// last are inlined into the one that follows. None means no name is known.
+	// Functions are the functions at the address, innermost first: all but the last are
+	// inlined into the one that follows. It is empty if no name is known.
 	Functions []Function
-	// Mapping is where the address lies, nil if not known. Frames of one
+	// Mapping is the mapping that holds the address, nil if not known. Frames of one
 	// mapping share it by pointer.
 	Mapping *Mapping
-	// Kind says what kind of code it is.
+	// Kind is the kind of code.
 	Kind FrameKind
 }
 
@@ -85,7 +84,7 @@ type Function struct {
 	Name string
 	// SystemName is the name in the symbol table, empty if it is Name.
 	SystemName string
-	// Offset is the distance of the address from the function's start.
+	// Offset is the distance of the address from the function's start, in bytes.
 	Offset uint64
 	// File, Line and Column are the source position; Line is 0 if not known.
 	File   string
@@ -129,7 +128,7 @@ func (k FrameKind) suffix() string {
 	return ""
 }
 
-// String is "user", "kernel", "jit" or "waker".
+// String returns "user", "kernel", "jit" or "waker".
 func (k FrameKind) String() string {
 	names := [...]string{"user", "kernel", "jit", "waker"}
 	if int(k) < len(names) {
@@ -138,8 +137,8 @@ func (k FrameKind) String() string {
 	return fmt.Sprintf("kind(%d)", k)
 }
 
-// FoldOptions choose what Profile.Folded writes. The zero value and nil begin
-// every stack with the command name and annotate nothing.
+// FoldOptions are the options of Profile.Folded. The zero value and nil begin every stack
+// with the command name and annotate nothing.
 type FoldOptions struct {
 	// Value is the index of the value that is counted.
 	Value int
@@ -154,12 +153,11 @@ type FoldOptions struct {
 	NoInline bool
 	// Delimit puts a frame "-" between the kernel's frames and the program's.
 	Delimit bool
-	// Addresses shows frames without a name by address, "[libc.so.6+0x1234]",
-	// instead of by file, "[libc.so.6]", which merges.
+	// Addresses writes frames without a name as addresses, "[libc.so.6+0x1234]", instead of
+	// as files, "[libc.so.6]", which merge.
 	Addresses bool
-	// Incomplete puts a frame "[truncated]" below the outermost frame of stacks
-	// that end before the thread's start, so that they can't be mistaken for
-	// whole ones.
+	// Incomplete puts a frame "[truncated]" below the outermost frame of stacks that end
+	// before the thread's start, so that they are not taken for whole ones.
 	Incomplete bool
 }
 
@@ -265,10 +263,10 @@ func (fr *NamedFrame) annotate(name string, o *FoldOptions) string {
 	return name
 }
 
-// AppendNames appends the frame's functions to dst as text, innermost first: what was
-// inlined is a line of its own, and a frame without a name is its file, "[libc.so.6]",
-// or "[unknown]". With offsets the function that the address is in has its distance
-// from the function's start: "vfs_read+0x1c".
+// AppendNames appends the frame's functions to dst as text, innermost first. An inlined
+// function is an element of its own; a frame without a name is its file, "[libc.so.6]", or
+// "[unknown]". With offsets the function that holds the address has its distance from the
+// function's start: "vfs_read+0x1c".
 func (fr *NamedFrame) AppendNames(dst []string, offsets bool) []string {
 	for i, fn := range fr.Functions {
 		if offsets && i == len(fr.Functions)-1 {

@@ -39,10 +39,9 @@ type speedscopeProfile struct {
 	Weights []int64 `json:"weights"`
 }
 
-// WriteSpeedscope writes the profile as JSON for https://www.speedscope.app:
-// one view for every sample type, stacks in the order of the samples (sort them
-// by time for a time-ordered view). A stack begins with the command name. Name
-// is shown as the title.
+// WriteSpeedscope writes the profile as JSON for https://www.speedscope.app: one view for
+// every sample type, with the stacks in the order of the samples (sort them by time for a
+// time-ordered view). A stack begins with the command name. The title is name.
 func (p *Profile) WriteSpeedscope(w io.Writer, name string) error {
 	if err := p.check(); err != nil {
 		return err

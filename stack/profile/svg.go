@@ -19,13 +19,13 @@ import (
 //go:embed flame.js
 var flameJS string
 
-// SVGOptions are what flamegraph.pl's options are. The zero value and nil draw
-// with its defaults.
+// SVGOptions are the options of flamegraph.pl. The zero value and nil draw with its
+// defaults.
 type SVGOptions struct {
-	// Title stands above the picture; "Flame Graph" ("Icicle Graph" where
-	// Inverted, "Differential Flame Graph") if empty.
+	// Title is above the picture; "Flame Graph" ("Icicle Graph" where Inverted,
+	// "Differential Flame Graph") if empty.
 	Title string
-	// Subtitle stands below the title.
+	// Subtitle is below the title.
 	Subtitle string
 	// Notes is kept in the file as its description and not drawn.
 	Notes string
@@ -40,10 +40,9 @@ type SVGOptions struct {
 	FontType string
 	// FontSize is its size in pixels, 12 if 0.
 	FontSize float64
-	// CountName says what the counts are, "samples" if empty.
+	// CountName is the unit of the counts, "samples" if empty.
 	CountName string
-	// NameType stands before the name of the frame under the pointer,
-	// "Function:" if empty.
+	// NameType is before the name of the frame under the pointer, "Function:" if empty.
 	NameType string
 	// Colors is the palette: hot (also if empty), mem, io, wakeup, chain, java,
 	// js, perl, red, green, blue, aqua, yellow, purple or orange.
@@ -62,11 +61,11 @@ type SVGOptions struct {
 	Negate bool
 }
 
-// WriteSVG draws a flame graph as one SVG file that needs nothing else: it can
-// be searched (with the share that matches), zoomed and walked by keyboard in
-// any browser, and is a plain picture with tool tips where scripts are off. A
-// differential set is drawn by the counts after, red where a function's own
-// count grew, blue where it fell. The same input gives the same bytes.
+// WriteSVG draws a flame graph as one SVG file that needs no other file. It can be searched
+// (with the share that matches), zoomed and walked by keyboard in any browser; without
+// scripts it is a plain picture with tool tips. A differential set is drawn by the counts
+// after, red where a function's own count grew, blue where it fell. The same input gives
+// the same bytes.
 func WriteSVG(w io.Writer, f *Folded, opts *SVGOptions) error {
 	var o SVGOptions
 	if opts != nil {
@@ -81,11 +80,10 @@ func WriteSVG(w io.Writer, f *Folded, opts *SVGOptions) error {
 	return drawSVGTree(w, newTree(f), &o, f.Differential())
 }
 
-// WriteFlameChart draws stacks in the order in which they come, left to right,
-// instead of merging them: with Profile.Timeline the x axis is time. Of stacks
-// that follow each other what they have in common is drawn as one. The picture is
-// WriteSVG's otherwise; Reverse has no meaning here and is an error, as are
-// stacks of a differential set.
+// WriteFlameChart draws stacks from left to right in the order in which they come, instead
+// of merging them: with Profile.Timeline the x axis is time. The common frames of adjacent
+// stacks are drawn as one. Otherwise the picture is that of WriteSVG. Reverse has no
+// meaning here and is an error, as are stacks of a differential set.
 func WriteFlameChart(w io.Writer, stacks iter.Seq[FoldedStack], opts *SVGOptions) error {
 	var o SVGOptions
 	if opts != nil {

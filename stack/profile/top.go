@@ -13,7 +13,7 @@ import (
 	"github.com/borescope/borescope/escape"
 )
 
-// TopOptions choose what Profile.Top shows.
+// TopOptions are the options of Profile.Top.
 type TopOptions struct {
 	// N is the number of functions, 20 if 0, all if negative.
 	N int
@@ -25,10 +25,9 @@ type TopOptions struct {
 	Callers int
 }
 
-// TopTable says which functions a profile's values are spent in. It is plain
-// data.
+// TopTable lists the functions in which a profile's values are spent. It is plain data.
 type TopTable struct {
-	// Type is what is summed.
+	// Type is the type of the summed value.
 	Type ValueType `json:"type"`
 	// Total is the sum over all samples.
 	Total int64 `json:"total"`
@@ -42,20 +41,20 @@ type TopFunction struct {
 	Name string `json:"name"`
 	// Module is the file that holds it.
 	Module string `json:"module,omitempty"`
-	// Self is what was spent in the function itself, Total with all that it
-	// called; a recursive function counts once per sample.
+	// Self is the value of the function itself, Total its value with all that it called; a
+	// recursive function counts once per sample.
 	Self  int64 `json:"self"`
 	Total int64 `json:"total"`
-	// Callers is the busiest way to the function: its caller that most of the
-	// value came through, that one's caller, and so on. It follows what is
-	// sorted by: samples in the function itself, or all that have it.
+	// Callers is the busiest way to the function: the caller that most of the value came
+	// through, that one's caller, and so on. It is by Self or by Total, like the table's
+	// order.
 	Callers []string `json:"callers,omitempty"`
 	// CallersShare is the share of the function's Self (Total if sorted by
 	// it), 0 to 1, that came exactly this way.
 	CallersShare float64 `json:"callersShare,omitempty"`
 }
 
-// Top sums the profile by function.
+// Top returns the profile's values summed by function.
 func (p *Profile) Top(opts *TopOptions) *TopTable {
 	o := TopOptions{}
 	if opts != nil {
@@ -227,8 +226,8 @@ const (
 	topCallers     = "         < " // what a line of callers begins with
 )
 
-// WriteTo writes the table as text, at most 79 columns wide: self, its share,
-// total, its share, the function and its file; below it, the way to it.
+// WriteTo writes the table as text, at most 79 columns wide: self, its share, total, its
+// share, the function and its file; below that, its callers.
 func (t *TopTable) WriteTo(w io.Writer) (int64, error) {
 	c := &countingWriter{w: bufio.NewWriter(w)}
 	fmt.Fprintf(c, "%8s %6s %8s %6s  %-*s %s\n", "SELF", "%", "TOTAL", "%", topNameWidth, "FUNCTION", "MODULE")
@@ -282,7 +281,7 @@ func (fn *TopFunction) callersLine() string {
 	return topCallers + line + share
 }
 
-// String is the table as text.
+// String returns the table as text.
 func (t *TopTable) String() string {
 	var b strings.Builder
 	_, _ = t.WriteTo(&b) // a Builder does not fail

@@ -7,17 +7,16 @@ import (
 	"unicode/utf16"
 )
 
-// Code is what a code object says of itself: a function, a class's body, a
-// module.
+// Code describes a code object: a function, a class's body, a module.
 type Code struct {
 	// Name is the qualified name, as in "Decoder.decode" or "<module>".
 	Name string
-	// File is the source file's name as the interpreter was given it.
+	// File is the source file's name as the interpreter has it.
 	File string
 	// FirstLine is the line where the function begins.
 	FirstLine int
-	// Shim is set for the interpreter's own code, which Frames leaves out: since
-	// 3.12 there is a frame of it where a class is called.
+	// Shim is set for the interpreter's own code, which Frames leaves out: since 3.12 it
+	// has a frame where a class is called.
 	Shim bool
 
 	lines  []byte // co_linetable: the location table
@@ -32,8 +31,8 @@ const (
 
 var errNotCode = errors.New("not a code object (any more)")
 
-// Code reads a code object: the PC of an interpreted frame. That of a frame
-// recorded earlier may be gone, and then, as a rule, the error says so.
+// Code reads a code object at the PC of an interpreted frame. The code object of a frame
+// recorded earlier may be gone; in most cases the error reports that.
 func (p *Interpreter) Code(addr uint64) (*Code, error) {
 	l := &p.layout
 	var b [256]byte

@@ -10,18 +10,18 @@ import (
 	"github.com/borescope/borescope/stack"
 )
 
-// Core is what OpenCore needs of a core file: *core.File is one.
+// Core is a core file for OpenCore: *core.File implements it.
 type Core interface {
 	stack.Memory
-	// Mappings are the files that the process had mapped.
+	// Mappings returns the files that the process had mapped.
 	Mappings() []elfnotes.Mapping
-	// MayBeCode reports whether what the process had at an address may have been code.
+	// MayBeCode reports whether the memory at an address may have been code.
 	MayBeCode(addr uint64) bool
 }
 
-// OpenCore finds the interpreter of the process that left a core file, as Open does.
-// The interpreter's file has to be there, in root (nil: this machine's); code objects
-// and frames are in the core file.
+// OpenCore finds the interpreter of the process in a core file, as Open does. The
+// interpreter's file must be in root (nil: this machine's); code objects and frames are in
+// the core file.
 func OpenCore(c Core, root fs.FS) (*Interpreter, error) {
 	p := &Interpreter{mem: c}
 	tried := make(map[string]bool)
@@ -42,9 +42,9 @@ func OpenCore(c Core, root fs.FS) (*Interpreter, error) {
 	return nil, ErrNotFound
 }
 
-// Keep is for core.Write: it returns a function that reads what Frames and Code read
-// of these threads, so that the core file that is written has the interpreted frames
-// and their names too.
+// Keep returns a function for core.Write that reads what Frames and Code read of these
+// threads. The core file that is written then has the interpreted frames and their names
+// too.
 func (p *Interpreter) Keep(tids ...int) func(stack.Memory) {
 	return func(mem stack.Memory) {
 		q := *p

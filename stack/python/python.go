@@ -1,5 +1,5 @@
-// Package python reads the interpreted frames of CPython processes, live ones and those
-// that left a core file, and puts them among the native frames of package stack.
+// Package python reads the interpreted frames of CPython processes, from live ones and from
+// core files, and puts them among the native frames of package stack.
 package python
 
 import (
@@ -21,15 +21,15 @@ import (
 	"github.com/borescope/borescope/stack/internal/rules"
 )
 
-// Interpreter reads the interpreted frames of a CPython process, 3.11 to 3.13, out of
-// its memory: of a live process or a core file. It holds no resource. Methods are
-// safe for concurrent use as far as the Memory is.
+// Interpreter reads the interpreted frames of a CPython process, 3.11 to 3.13, from its
+// memory: of a live process or of a core file. It holds no resource. Methods are safe for
+// concurrent use if the Memory is.
 //
-// Structures are found by the interpreter's own debug offsets (3.13) or by a
-// recorded table (3.11, 3.12, where they do not change within a version). The
-// interpreter has to export _PyRuntime, as all do, stripped ones too.
+// Structures are found by the interpreter's own debug offsets (3.13) or by a recorded table
+// (3.11, 3.12, where they do not change within a version). The interpreter must export
+// _PyRuntime, as all do, stripped ones too.
 type Interpreter struct {
-	// Version is that of the interpreter, as Py_Version has it: 0x030d00f0 is
+	// Version is the interpreter's version, in the form of Py_Version: 0x030d00f0 is
 	// 3.13.0.
 	Version uint64
 
@@ -44,8 +44,8 @@ type Interpreter struct {
 // addrRange is a stretch of memory.
 type addrRange struct{ from, to uint64 }
 
-// ErrNotFound says that a process runs no CPython interpreter that can be found.
-// It matches os.ErrNotExist.
+// ErrNotFound is the error when no CPython interpreter is found in a process. It matches
+// os.ErrNotExist.
 var ErrNotFound = notexist.Errorf("no CPython interpreter is mapped")
 
 // Bounds of what is followed in a process's memory.
@@ -54,10 +54,9 @@ const (
 	maxFrames  = 1 << 16
 )
 
-// Open finds the interpreter of a live process: a program or library whose
-// name has "python" in it. It returns ErrNotFound if there is none, and an
-// error that wraps errors.ErrUnsupported for other versions. It needs Linux and
-// ptrace read permission.
+// Open finds the interpreter of a live process: a program or library whose name contains
+// "python". It returns ErrNotFound if there is none, and an error that wraps
+// errors.ErrUnsupported for other versions. It needs Linux and ptrace read permission.
 func Open(pid int) (*Interpreter, error) {
 	data, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/maps")
 	if err != nil {
@@ -188,13 +187,13 @@ func fileWord(f *elffile.File, vaddr uint64) (v uint64, err error) {
 // frames there run interpreted ones. See Merge.
 func (p *Interpreter) InLoop(addr uint64) bool { return addr >= p.loop.from && addr < p.loop.to }
 
-// Frames appends the interpreted frames of a thread to dst, innermost first:
-// nothing if it runs none. PC is the address of the code object, which Code
-// names; Line is the line that runs. tid is the thread as the process itself
-// numbers it, which differs in other pid namespaces.
+// Frames appends the interpreted frames of a thread to dst, innermost first: none if it
+// runs no Python code. PC is the address of the code object, which Code reads; Line is the
+// current line. tid is the thread's number in the process's own pid namespace, which
+// differs from that in others.
 //
-// The frames are exact while the thread is stopped, and in a core file; those of
-// a running thread may come from different moments.
+// The frames are exact while the thread is stopped, and in a core file; those of a running
+// thread may be from different moments.
 func (p *Interpreter) Frames(dst []stack.Frame, tid int) ([]stack.Frame, error) {
 	at, err := p.thread(tid)
 	if err != nil || at == 0 {
@@ -270,17 +269,17 @@ func (p *Interpreter) word(addr uint64) (uint64, error) {
 	return binary.LittleEndian.Uint64(b[:]), err
 }
 
-// Merge puts interpreted frames where they ran: frames are native
-// ones, innermost first, and interpreted ones behind them, as collect.Samples and
-// PythonFrames give them. Native code that enters the interpreter runs its loop,
-// and everything up to the interpreted frame with Entry set runs in that loop; so
-// each such run of frames goes before the native frame for which inLoop says that
-// it is one of the loop. The result is appended to dst.
+// Merge puts interpreted frames where they ran. frames has the native ones, innermost
+// first, and behind them the interpreted ones, as collect.Samples and Interpreter.Frames
+// return them. Native code that enters the interpreter runs its loop, and the interpreted
+// frames up to the one with Entry set run in that loop. So each such run of frames goes
+// before the native frame of its loop, for which inLoop returns true. Merge appends the
+// result to dst.
 //
-// Where there are not as many runs as loops (the leaf has just entered or is
-// about to leave, or a walk did not reach the thread's start), they are matched
-// from the thread's start if whole is set, else from the leaf; a run that has no
-// loop is put with the one next to it.
+// The numbers of runs and loops differ if the leaf has just entered or is about to leave,
+// or if a walk did not reach the thread's start. They are then matched from the thread's
+// start if whole is set, else from the leaf; a run that has no loop is put with the one
+// next to it.
 func Merge(dst, frames []stack.Frame, whole bool, inLoop func(stack.Frame) bool) []stack.Frame {
 	native, runs := split(frames)
 	loops := 0

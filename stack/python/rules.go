@@ -2,7 +2,7 @@ package python
 
 import "github.com/borescope/borescope/stack/internal/rules"
 
-// Rules is what the walker inside BPF is told of the interpreter: package bpfwalk.
+// Rules returns the interpreter's offsets for the walker inside BPF (package bpfwalk).
 func (p *Interpreter) Rules() rules.Python {
 	l := &p.layout
 	r := rules.Python{

@@ -1,7 +1,7 @@
-// Package lifecycle hands what the kernel writes about processes and about its own
-// code, as records of performance events (package pmc), on to package symbol: so that
-// processes are named that ended before anybody asked, and BPF programs that came
-// after the kernel's symbols were read.
+// Package lifecycle turns the kernel's records about processes and about its own code,
+// which are performance events (package pmc), into the events of package symbol. Processes
+// that ended early are named by them, and so are BPF programs that were loaded after the
+// kernel's symbols were read.
 //
 //	var rec pmc.Record
 //	for sampler.ReadInto(ctx, &rec) == nil {
@@ -13,6 +13,6 @@
 //		}
 //	}
 //
-// It keeps nothing and allocates nothing; the sampler's SamplingSpec has Task, Comm
-// and Mmap, or Ksymbols.
+// The package keeps no state and allocates nothing. The sampler's SamplingSpec must have
+// Task, Comm and Mmap set, or Ksymbols.
 package lifecycle

@@ -5,12 +5,11 @@ import (
 	"github.com/borescope/borescope/symbol"
 )
 
-// Event returns what a record of a pmc.Sampler says of the life of a process,
-// for symbol.Processes.Handle: with these, processes are named that ended before
-// anybody asked. ok is false for records of threads and of anything else. The
-// sampler asks for Task, Comm and Mmap; records of several CPUs are handed on in the
-// order of their times (Record.ID.Time, with Time). The event holds none of the record's
-// memory.
+// Event returns the event that a record of a pmc.Sampler describes, for
+// symbol.Processes.Handle. With these events, processes are named even if they ended early.
+// ok is false for records of threads and of anything else. The sampler must ask for Task,
+// Comm and Mmap. Records of several CPUs must be handled in the order of their times
+// (Record.ID.Time, with Time). The event holds none of the record's memory.
 func Event(rec *pmc.Record) (ev symbol.Event, ok bool) {
 	switch {
 	case rec.IsFork():
@@ -35,10 +34,10 @@ func Event(rec *pmc.Record) (ev symbol.Event, ok bool) {
 	return symbol.Event{}, false
 }
 
-// KernelSymbol returns what a record of a pmc.Sampler that asks for
-// Ksymbols (Linux 5.1) says of code that came into the kernel or went, for
-// symbol.Kernel.With: BPF programs are named so without /proc/kallsyms being read
-// again. ok is false for other records.
+// KernelSymbol returns the kernel code that a record of a pmc.Sampler reports as loaded or
+// unloaded, for symbol.Kernel.With. BPF programs are then named without reading
+// /proc/kallsyms again. The sampler must ask for Ksymbols (Linux 5.1). ok is false for
+// other records.
 func KernelSymbol(rec *pmc.Record) (s symbol.KernelSymbol, ok bool) {
 	if !rec.IsKsymbol() {
 		return symbol.KernelSymbol{}, false

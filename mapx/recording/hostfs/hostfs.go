@@ -1,8 +1,7 @@
-// Package hostfs records the files of the host that a result was made from, beside what
-// was traced, and gives them back as a file system where the recording is replayed: what
-// probe.NewEnv and symbol.Options.Root take. It is apart from package recording
-// because it is the one that needs archives; a program that keeps no host files
-// doesn't link them.
+// Package hostfs records the files of the host that a result was made from, beside the
+// traced data, and returns them as a file system at replay: probe.NewEnv and
+// symbol.Options.Root take it. It is apart from package recording because only it needs
+// archives; a program that keeps no host files doesn't link them.
 package hostfs
 
 import (
@@ -31,18 +30,18 @@ const (
 )
 
 // Dir returns the tree below a directory; that of "/" is this machine, as NewEnv and
-// Options.Root know it. Unlike os.DirFS it opens nothing but regular files and
-// directories, so that a FIFO or a device, which anybody may put in a file's place, is
-// an error and nothing to wait for; and a path below /proc/PID/root is looked up in that
-// process's root, its links too.
+// Options.Root have it. Unlike os.DirFS it opens nothing but regular files and directories:
+// a FIFO or a device, which other users may put in a file's place, is an error and does not
+// block. A path below /proc/PID/root is looked up in that process's root, including its
+// links.
 func Dir(name string) fs.FS { return procfs.DirFS(name) }
 
-// Record returns a view of fsys that writes down every file, link and directory
-// listing read through it, as it was at the first time: the host files that a
-// result was made from. Open gives them back under that name. Files are read whole
-// when they are opened; one that is larger than 64 MiB is an error.
+// Record returns a view of fsys that records every file, link and directory listing read
+// through it, as it was at the first time: the host files that a result was made from. Open
+// returns them under that name. Files are read whole when they are opened; one that is
+// larger than 64 MiB is an error.
 //
-// Where r is nil it returns fsys.
+// With a nil r it returns fsys.
 func Record(r *recording.Recorder, name string, fsys fs.FS) (fs.FS, error) {
 	if r == nil {
 		return fsys, nil
@@ -168,11 +167,11 @@ func (t *treeRecorder) add(h *tar.Header, data []byte) error {
 	return t.tar.Flush() // the padding
 }
 
-// Open returns the tree of files that Record wrote down under the name, read
-// into memory. What was not read while recording does not exist in it. Where the
-// recording was cut off it holds what came before the cut. It takes up to 1 GiB of
-// memory, and 32 times of what it takes up in the recording, or 32 MiB; more is an
-// error that wraps recording.ErrCorrupt.
+// Open returns the tree of files that Record recorded under the name, read into memory.
+// Files that were not read while recording do not exist in it. If the recording was cut
+// off, the tree has the files before the cut. It takes at most 1 GiB of memory, and at most
+// the larger of 32 MiB and 32 times its size in the recording; more is an error that wraps
+// recording.ErrCorrupt.
 func Open(r *recording.Recording, name string) (fs.FS, error) {
 	f, err := r.Open(name + ".tar")
 	if err != nil {
