@@ -282,7 +282,7 @@ func (p *perfBuffer) refresh() error {
 }
 
 func (p *perfBuffer) close() error {
-	err := p.waiter.close() // nobody waits any more
+	err := p.waiter.close() // no reader waits after it
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed || p.array == nil {

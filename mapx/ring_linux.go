@@ -272,7 +272,7 @@ func (r *ring) stats() (Stats, error) {
 }
 
 func (r *ring) close() error {
-	err := r.waiter.close() // nobody waits any more
+	err := r.waiter.close() // no reader waits after it
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.data == nil {

@@ -21,7 +21,7 @@ type Kernel struct {
 	opts KernelOptions
 
 	load   func() (*ksyms.Table, error)
-	asked  atomic.Bool  // somebody has asked before: the table is worth its memory
+	asked  atomic.Bool  // a name was asked for before: the table is worth its memory
 	source *lazySource  // nil if that is not wanted
 	size   atomic.Int64 // of the table, once it is loaded
 

@@ -45,7 +45,7 @@ func NewNamer(kernel symbol.Resolver, process func(pid int) symbol.Resolver) *Na
 // Samples returns the samples with named frames, one for each of in, in the form that
 // package profile writes. Count and Value are the values. The kernel's frames come before
 // the program's, and interpreted ones where they ran. A waker's stack comes in reverse
-// order below that of the thread it woke. Frames are shared between samples. End takes the
+// order below that of the thread it woke. Frames are shared between samples. Stopped takes the
 // names into account: a walk by frame pointers cannot tell whether it reached the thread's
 // start, but the outermost name can.
 func (n *Namer) Samples(in []Sample) []profile.Sample {

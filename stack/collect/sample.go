@@ -24,8 +24,8 @@ type Sample struct {
 	Program int
 	// Kernel and User are the stacks, innermost frame first. A kernel stack ends at the
 	// bottom or at the frame limit. If the kernel walked a user stack by frame pointers, it
-	// is unknown whether it reached the thread's start: its End is StopUnknown, StopLimit,
-	// or StopFault where there is none to walk. After LoadWalker the End is the walker's.
+	// is unknown whether it reached the thread's start: its Stopped is StopUnknown, StopLimit,
+	// or StopFault where there is none to walk. After LoadWalker Stopped is the walker's.
 	Kernel, User stack.Stack
 	// Count is the number of samples: of events, or of waits.
 	Count uint64

@@ -36,8 +36,8 @@ func (p *File) readIndex() error {
 	return nil
 }
 
-// expand decompresses the stream that goes on from record to record, and that
-// nobody ends.
+// expand decompresses the stream that goes on from record to record and has no end
+// mark.
 func expand(packed []byte) ([]byte, error) {
 	r, err := decompress.NewReader(decompress.Zstd, packed, maxExpanded)
 	if err != nil {

@@ -146,8 +146,8 @@ type FoldOptions struct {
 	NoComm bool
 	// PID and TID append the numbers to the command name: "bash-12/13".
 	PID, TID bool
-	// Annotate marks frames by suffixKernel, suffixInlined, suffixJIT and
-	// suffixWaker.
+	// Annotate marks frames by FlameGraph's suffixes: _[k] for kernel code, _[i] for
+	// inlined functions, _[j] for generated code and _[w] for a waker's frames.
 	Annotate bool
 	// NoInline leaves inlined functions out.
 	NoInline bool
