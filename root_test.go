@@ -50,8 +50,10 @@ var imports = map[string][]string{
 	"stack/python":             {"stack", "elfnotes", "symbol"},
 	"stack/perfdata":           {"stack", "elfnotes", "symbol"},
 	"stack/core":               {"stack", "elfnotes", "symbol"},
-	"usdt":                     {"elfnotes"},
-	"usdt/cmd":                 {"usdt", "elfnotes", "escape", "probe/tool/cli"},
+	"usdt":                     {"elfnotes", "usdt/arg"},
+	"usdt/arg":                 {},
+	"usdt/cmd":                 {"usdt", "usdt/arg", "elfnotes", "escape", "probe/tool/cli"},
+	"internal/usdtfire":        {"usdt/arg", "golang.org/x/sys/unix"},
 	"pmc":                      {"golang.org/x/sys/unix"},
 	"pmc/measure":              {"pmc"},
 	"mapx":                     {cilium, btf, "hist"}, // btf: what the kernel says of a map's key and value

@@ -7,6 +7,7 @@ import (
 
 	"github.com/borescope/borescope/internal/testenv"
 	"github.com/borescope/borescope/probe/internal/probetest"
+	"github.com/borescope/borescope/usdt/arg"
 	"github.com/borescope/borescope/usdt/provider"
 )
 
@@ -77,7 +78,7 @@ func TestUSDTInMemory(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		fire = append(fire, p.Probe(name, provider.Int64))
+		fire = append(fire, p.Probe(name, arg.Int64))
 		if err := p.Load(); err != nil {
 			t.Fatal(err)
 		}

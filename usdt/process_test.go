@@ -12,6 +12,7 @@ import (
 
 	"github.com/borescope/borescope/internal/testenv"
 	"github.com/borescope/borescope/usdt"
+	"github.com/borescope/borescope/usdt/arg"
 	"github.com/borescope/borescope/usdt/provider"
 )
 
@@ -54,7 +55,7 @@ func TestModulesOfThisProcess(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.Probe("one", provider.Int64)
+	p.Probe("one", arg.Int64)
 	var unsupported *provider.UnsupportedError
 	if err := p.Load(); errors.As(err, &unsupported) {
 		testenv.Need(t, testenv.Got("provider", errors.New(err.Error())))

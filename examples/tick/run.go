@@ -10,6 +10,7 @@ import (
 
 	"github.com/borescope/borescope/escape"
 	"github.com/borescope/borescope/probe/tool/cli"
+	"github.com/borescope/borescope/usdt/arg"
 	"github.com/borescope/borescope/usdt/provider"
 )
 
@@ -43,7 +44,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
-	loop := p.Probe("loop", provider.Int64)
+	loop := p.Probe("loop", arg.Int64)
 	if err := p.Load(); err != nil {
 		return err
 	}

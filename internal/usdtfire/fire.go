@@ -7,91 +7,60 @@ import (
 	"fmt"
 	"reflect"
 	"unsafe"
+
+	"github.com/borescope/borescope/usdt/arg"
 )
 
 // MaxArgs is usdt.MaxArgs, which this package can't import.
 const MaxArgs = 12
 
-// Type is the type of a probe's argument, as tracers see it.
-type Type uint8
-
-// The types.
-const (
-	Int8 Type = iota
-	Int16
-	Int32
-	Int64
-	Uint8
-	Uint16
-	Uint32
-	Uint64
-	// Pointer is an address.
-	Pointer
-	// String is a Go string or byte slice without a copy. It takes two
-	// arguments: the address of its bytes, and their number.
-	String
-	// CString is a copy of a string or byte slice with a NUL behind it, for
-	// tracers and scripts that expect C strings. It lives during Fire only, and
-	// is the one type that costs an allocation there.
-	CString
-)
-
 // typeInfo is a type as the note says it.
 type typeInfo struct {
-	name   string
 	size   uint8
 	signed bool
 }
 
 var types = [...]typeInfo{
-	{"Int8", 1, true},
-	{"Int16", 2, true},
-	{"Int32", 4, true},
-	{"Int64", 8, true},
-	{"Uint8", 1, false},
-	{"Uint16", 2, false},
-	{"Uint32", 4, false},
-	{"Uint64", 8, false},
-	{"Pointer", 8, false},
-	{"String", 8, false},
-	{"CString", 8, false},
+	arg.Int8:    {1, true},
+	arg.Int16:   {2, true},
+	arg.Int32:   {4, true},
+	arg.Int64:   {8, true},
+	arg.Uint8:   {1, false},
+	arg.Uint16:  {2, false},
+	arg.Uint32:  {4, false},
+	arg.Uint64:  {8, false},
+	arg.Pointer: {8, false},
+	arg.String:  {8, false},
+	arg.CString: {8, false},
 }
 
-// String returns the type's name: "Int64".
-func (t Type) String() string {
-	if int(t) < len(types) {
-		return types[t].name
-	}
-	return fmt.Sprintf("Type(%d)", uint8(t))
+// mismatch is an arg.ErrMismatch: of one argument, or of their number.
+type mismatch struct {
+	probe string // "PROVIDER:NAME"
+	arg   int
+	msg   string
 }
 
-// ArgumentError says that Fire was called with other arguments than the probe
-// has. The probe did not fire.
-type ArgumentError struct {
-	Probe string // "PROVIDER:NAME"
-	Arg   int    // index of the argument, or the number of arguments if that is wrong
-	Msg   string
+func (e *mismatch) Error() string {
+	return fmt.Sprintf("fire %s: argument %d: %s", e.probe, e.arg, e.msg)
 }
 
-// Error reads "fire PROVIDER:NAME: argument N: MSG".
-func (e *ArgumentError) Error() string {
-	return fmt.Sprintf("fire %s: argument %d: %s", e.Probe, e.Arg, e.Msg)
-}
+func (e *mismatch) Unwrap() error { return arg.ErrMismatch }
 
 // Probe is what firing needs to know of a probe.
 type Probe struct {
 	Name  string // "PROVIDER:NAME"
-	Types []Type
+	Types []arg.Type
 }
 
 // Check reports what is wrong with argument types.
-func Check(list []Type) error {
+func Check(list []arg.Type) error {
 	slots := 0
 	for _, t := range list {
 		if int(t) >= len(types) {
 			return fmt.Errorf("unknown argument type %d", t)
 		}
-		if slots++; t == String {
+		if slots++; t == arg.String {
 			slots++
 		}
 	}
@@ -124,7 +93,7 @@ func (p *Probe) Fire(stub uintptr, args []any) error {
 		if !ok {
 			u, ok = integer(args[i])
 		}
-		if !ok || t >= Pointer {
+		if !ok || t >= arg.Pointer {
 			return p.fireAny(stub, args)
 		}
 		values[i] = u
@@ -140,7 +109,7 @@ func (p *Probe) fireAny(stub uintptr, args []any) error {
 	slot := 0
 	for i, t := range p.Types {
 		switch t {
-		case String:
+		case arg.String:
 			b, n, ok := text(args[i])
 			if !ok {
 				return p.argumentError(i, "want a string")
@@ -148,7 +117,7 @@ func (p *Probe) fireAny(stub uintptr, args []any) error {
 			f.pointers[slot] = b
 			slot++
 			f.values[slot] = uint64(n)
-		case CString:
+		case arg.CString:
 			b, n, ok := text(args[i])
 			if !ok {
 				return p.argumentError(i, "want a string")
@@ -156,7 +125,7 @@ func (p *Probe) fireAny(stub uintptr, args []any) error {
 			c := make([]byte, n+1)
 			copy(c, unsafe.Slice((*byte)(b), n))
 			f.pointers[slot] = unsafe.Pointer(&c[0])
-		case Pointer:
+		case arg.Pointer:
 			if v, ok := pointer(args[i]); ok {
 				f.pointers[slot] = v
 				break
@@ -176,7 +145,7 @@ func (p *Probe) fireAny(stub uintptr, args []any) error {
 }
 
 func (p *Probe) argumentError(i int, msg string) error {
-	return &ArgumentError{Probe: p.Name, Arg: i, Msg: msg}
+	return &mismatch{probe: p.Name, arg: i, msg: msg}
 }
 
 // text returns the bytes of a string or byte slice.

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+
+	"github.com/borescope/borescope/usdt/arg"
 )
 
 // Target is a machine that probes are made for.
@@ -46,7 +48,7 @@ var Targets = map[string]Target{
 }
 
 // Spec is the argument specification of a probe with arguments of these types.
-func (t Target) Spec(list []Type) string {
+func (t Target) Spec(list []arg.Type) string {
 	var specs []string
 	add := func(info typeInfo) {
 		sign := ""
@@ -57,8 +59,8 @@ func (t Target) Spec(list []Type) string {
 	}
 	for _, typ := range list {
 		add(types[typ])
-		if typ == String {
-			add(types[Int64])
+		if typ == arg.String {
+			add(types[arg.Int64])
 		}
 	}
 	return strings.Join(specs, " ")

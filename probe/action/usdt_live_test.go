@@ -9,6 +9,7 @@ import (
 	"github.com/borescope/borescope/internal/testenv"
 	"github.com/borescope/borescope/probe"
 	"github.com/borescope/borescope/probe/action"
+	"github.com/borescope/borescope/usdt/arg"
 	"github.com/borescope/borescope/usdt/provider"
 )
 
@@ -20,7 +21,7 @@ func TestUSDTValues(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	fired := pr.Probe("values", provider.Int8, provider.Uint16, provider.Int32, provider.Int64, provider.CString)
+	fired := pr.Probe("values", arg.Int8, arg.Uint16, arg.Int32, arg.Int64, arg.CString)
 	if err := pr.LoadFile(t.TempDir()); err != nil {
 		testenv.SkipUnsupported(t, err)
 	}

@@ -6,7 +6,7 @@
 //	if err != nil {
 //		return err
 //	}
-//	request := p.Probe("request", provider.Int64, provider.String)
+//	request := p.Probe("request", arg.Int64, arg.String)
 //	if err := p.Load(); err != nil {
 //		return err
 //	}

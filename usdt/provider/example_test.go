@@ -3,6 +3,7 @@ package provider_test
 import (
 	"fmt"
 
+	"github.com/borescope/borescope/usdt/arg"
 	"github.com/borescope/borescope/usdt/provider"
 )
 
@@ -12,7 +13,7 @@ func Example() {
 		fmt.Println(err)
 		return
 	}
-	request := p.Probe("request", provider.Int64, provider.String)
+	request := p.Probe("request", arg.Int64, arg.String)
 	if err := p.Load(); err != nil {
 		fmt.Println("no probes here:", err)
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/borescope/borescope/internal/usdtfire"
 	"github.com/borescope/borescope/usdt"
+	"github.com/borescope/borescope/usdt/arg"
 )
 
 // FuzzImage builds objects for any names and types that are accepted, and reads
@@ -19,9 +20,9 @@ func FuzzImage(f *testing.F) {
 		if err != nil {
 			return
 		}
-		types := func(b []byte) (list []Type) {
+		types := func(b []byte) (list []arg.Type) {
 			for _, c := range b {
-				list = append(list, Type(c))
+				list = append(list, arg.Type(c))
 			}
 			return list
 		}

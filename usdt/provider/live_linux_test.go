@@ -26,6 +26,7 @@ import (
 
 	"github.com/borescope/borescope/internal/testenv"
 	"github.com/borescope/borescope/usdt"
+	"github.com/borescope/borescope/usdt/arg"
 )
 
 func TestMain(m *testing.M) { testenv.Main(m) }
@@ -334,7 +335,7 @@ func TestExactUnderPressure(t *testing.T) {
 		each = 10_000_000 / goroutines
 	}
 	p, _ := New("pressure")
-	probe := p.Probe("tick", Int64, String)
+	probe := p.Probe("tick", arg.Int64, arg.String)
 	if err := p.Load(); err != nil {
 		t.Fatal(err)
 	}

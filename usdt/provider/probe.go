@@ -7,34 +7,6 @@ import (
 	"github.com/borescope/borescope/internal/usdtfire"
 )
 
-// Type is the type of a probe's argument, as tracers see it.
-type Type = usdtfire.Type
-
-// The types.
-const (
-	Int8   = usdtfire.Int8
-	Int16  = usdtfire.Int16
-	Int32  = usdtfire.Int32
-	Int64  = usdtfire.Int64
-	Uint8  = usdtfire.Uint8
-	Uint16 = usdtfire.Uint16
-	Uint32 = usdtfire.Uint32
-	Uint64 = usdtfire.Uint64
-	// Pointer is an address.
-	Pointer = usdtfire.Pointer
-	// String is a Go string or byte slice without a copy. It takes two
-	// arguments: the address of its bytes, and their number.
-	String = usdtfire.String
-	// CString is a copy of a string or byte slice with a NUL behind it, for
-	// tracers and scripts that expect C strings. It lives during Fire only, and
-	// is the one type that costs an allocation there.
-	CString = usdtfire.CString
-)
-
-// ArgumentError says that Fire was called with other arguments than the probe
-// has. The probe did not fire.
-type ArgumentError = usdtfire.ArgumentError
-
 // Probe is one probe of a Provider. It is safe for concurrent use.
 type Probe struct {
 	// semaphore is the counter that tracers raise, nil before the first Load.
@@ -65,7 +37,7 @@ func (p *Probe) Name() string {
 //
 // It returns when tracers are done with it. Fire does nothing while the
 // provider is not loaded; it does not ask Enabled. The error, an
-// *ArgumentError, is of the kind that a test finds, and may be ignored in
+// arg.ErrMismatch, is of the kind that a test finds, and may be ignored in
 // production.
 func (p *Probe) Fire(args ...any) error {
 	// Short enough to be inlined: after the kernel's trap every return is a

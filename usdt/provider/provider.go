@@ -9,6 +9,7 @@ import (
 
 	"github.com/borescope/borescope/internal/feature"
 	"github.com/borescope/borescope/internal/usdtfire"
+	"github.com/borescope/borescope/usdt/arg"
 )
 
 // UnsupportedError says that this system can't load probes.
@@ -41,7 +42,7 @@ func New(name string) (*Provider, error) {
 // probe. What is wrong with it is reported by Load; until Load the probe is
 // not Enabled and Fire does nothing, and that holds for one that is added
 // after Load too, until the next.
-func (p *Provider) Probe(name string, args ...Type) *Probe {
+func (p *Provider) Probe(name string, args ...arg.Type) *Probe {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	probe := &Probe{fire: usdtfire.Probe{Name: p.name + ":" + name, Types: slices.Clone(args)}}

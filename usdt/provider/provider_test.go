@@ -15,6 +15,7 @@ import (
 	"github.com/borescope/borescope/internal/testenv"
 	"github.com/borescope/borescope/internal/usdtfire"
 	"github.com/borescope/borescope/usdt"
+	"github.com/borescope/borescope/usdt/arg"
 )
 
 // all is a provider with all kinds of arguments, and as many as there may be.
@@ -25,13 +26,13 @@ func all(t testing.TB) (*Provider, []*Probe) {
 	}
 	return p, []*Probe{
 		p.Probe("none"),
-		p.Probe("signed", Int8, Int16, Int32, Int64),
-		p.Probe("unsigned", Uint8, Uint16, Uint32, Uint64),
-		p.Probe("strings", Pointer, String, CString),
-		p.Probe("twelve", Uint64, Uint64, Uint64, Uint64, Uint64, Uint64, Uint64, Uint64, Uint64, Uint64, Uint64, Uint64),
-		p.Probe("narrow", Int8, Int16, Int32, Uint8, Uint16, Uint32, Int8, Int16, Int32, Uint8, Uint16, Uint32),
-		p.Probe("twice", Int32),
-		p.Probe("twice", Int64),
+		p.Probe("signed", arg.Int8, arg.Int16, arg.Int32, arg.Int64),
+		p.Probe("unsigned", arg.Uint8, arg.Uint16, arg.Uint32, arg.Uint64),
+		p.Probe("strings", arg.Pointer, arg.String, arg.CString),
+		p.Probe("twelve", arg.Uint64, arg.Uint64, arg.Uint64, arg.Uint64, arg.Uint64, arg.Uint64, arg.Uint64, arg.Uint64, arg.Uint64, arg.Uint64, arg.Uint64, arg.Uint64),
+		p.Probe("narrow", arg.Int8, arg.Int16, arg.Int32, arg.Uint8, arg.Uint16, arg.Uint32, arg.Int8, arg.Int16, arg.Int32, arg.Uint8, arg.Uint16, arg.Uint32),
+		p.Probe("twice", arg.Int32),
+		p.Probe("twice", arg.Int64),
 	}
 }
 
@@ -138,7 +139,7 @@ func TestNames(t *testing.T) {
 		}
 	}
 	p, _ := New("ok")
-	p.Probe("many", String, String, String, String, String, String, Int8)
+	p.Probe("many", arg.String, arg.String, arg.String, arg.String, arg.String, arg.String, arg.Int8)
 	if err := p.Load(); err == nil || !strings.Contains(err.Error(), "13 arguments") {
 		t.Errorf("13 arguments: %v", err)
 	}
@@ -146,7 +147,7 @@ func TestNames(t *testing.T) {
 	if err := p.Load(); err == nil {
 		t.Error("a provider without probes is loaded")
 	}
-	p.Probe("x", Type(99))
+	p.Probe("x", arg.Type(99))
 	if err := p.Load(); err == nil || !strings.Contains(err.Error(), "type 99") {
 		t.Errorf("type 99: %v", err)
 	}
@@ -189,7 +190,7 @@ func TestLifeCycle(t *testing.T) {
 		if twelve.Enabled() || twelve.Fire() != nil {
 			t.Error("fires after Unload")
 		}
-		late := p.Probe("late", Int8)
+		late := p.Probe("late", arg.Int8)
 		if late.Enabled() || late.Fire() != nil {
 			t.Error("a late probe does something")
 		}
@@ -249,7 +250,6 @@ func TestFireArguments(t *testing.T) {
 	defer p.Unload()
 	type id uint32
 	type name string
-	var argument *ArgumentError
 	x := 5
 	good := [][]any{
 		{1, 2, 3, 4},
@@ -263,7 +263,7 @@ func TestFireArguments(t *testing.T) {
 		}
 	}
 	for _, args := range [][]any{{}, {1, 2, 3}, {1, 2, 3, "4"}, {1, 2, 3, 4, 5}, {1.5, 2, 3, 4}, {nil, 2, 3, 4}, {&x, 2, 3, 4}} {
-		if err := probes[1].Fire(args...); !errors.As(err, &argument) {
+		if err := probes[1].Fire(args...); !errors.Is(err, arg.ErrMismatch) {
 			t.Errorf("%v: %v", args, err)
 		}
 	}
@@ -275,10 +275,10 @@ func TestFireArguments(t *testing.T) {
 			t.Errorf("%v: %v", args, err)
 		}
 	}
-	if err := probes[3].Fire(&x, 1, "b"); !errors.As(err, &argument) || argument.Arg != 1 {
+	if err := probes[3].Fire(&x, 1, "b"); !errors.Is(err, arg.ErrMismatch) || !strings.Contains(err.Error(), "argument 1") {
 		t.Errorf("string: %v", err)
 	}
-	if err := probes[3].Fire("p", "a", "b"); !errors.As(err, &argument) || argument.Arg != 0 {
+	if err := probes[3].Fire("p", "a", "b"); !errors.Is(err, arg.ErrMismatch) || !strings.Contains(err.Error(), "argument 0") {
 		t.Errorf("pointer: %v", err)
 	}
 }
@@ -286,7 +286,7 @@ func TestFireArguments(t *testing.T) {
 func TestAllocations(t *testing.T) {
 	supported(t)
 	p, probes := all(t)
-	text := p.Probe("text", Pointer, String, String)
+	text := p.Probe("text", arg.Pointer, arg.String, arg.String)
 	if err := p.Load(); err != nil {
 		t.Fatal(err)
 	}

@@ -2,7 +2,7 @@
 // in its binary like those of a C program: tracers list them with no process
 // running, and attach to all processes of the binary at once.
 //
-//	var request = static.New("myapp", "request", static.Int64, static.String)
+//	var request = static.New("myapp", "request", arg.Int64, arg.String)
 //
 //	func serve(id int, path string) {
 //		if request.Enabled() {

@@ -4,29 +4,8 @@ import (
 	"sync/atomic"
 
 	"github.com/borescope/borescope/internal/usdtfire"
+	"github.com/borescope/borescope/usdt/arg"
 )
-
-// Type is the type of a probe's argument, as tracers see it.
-type Type = usdtfire.Type
-
-// The types; package provider says more about them.
-const (
-	Int8    = usdtfire.Int8
-	Int16   = usdtfire.Int16
-	Int32   = usdtfire.Int32
-	Int64   = usdtfire.Int64
-	Uint8   = usdtfire.Uint8
-	Uint16  = usdtfire.Uint16
-	Uint32  = usdtfire.Uint32
-	Uint64  = usdtfire.Uint64
-	Pointer = usdtfire.Pointer
-	String  = usdtfire.String
-	CString = usdtfire.CString
-)
-
-// ArgumentError says that Fire was called with other arguments than the probe
-// has. The probe did not fire.
-type ArgumentError = usdtfire.ArgumentError
 
 // MaxProbes is the most probes that a program can have.
 const MaxProbes = usdtfire.PoolSize
@@ -43,13 +22,13 @@ type Probe struct {
 	// usdtlink has not seen.
 	index uint32
 	name  string // "PROVIDER:NAME"
-	types []Type
+	types []arg.Type
 }
 
 // New returns a probe. It is for initialising a package-level variable with
 // constants; names consist of letters, digits, '_', '-' and '.', and there are
 // at most usdt.MaxArgs arguments, of which a String is two: usdtlink checks.
-func New(provider, name string, args ...Type) Probe {
+func New(provider, name string, args ...arg.Type) Probe {
 	return Probe{mark: [2]uint64{usdtfire.ProbeMark0, usdtfire.ProbeMark1}, name: provider + ":" + name, types: args}
 }
 

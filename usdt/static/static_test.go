@@ -9,10 +9,11 @@ import (
 
 	"github.com/borescope/borescope/internal/testenv"
 	"github.com/borescope/borescope/internal/usdtfire"
+	"github.com/borescope/borescope/usdt/arg"
 	"github.com/borescope/borescope/usdt/static"
 )
 
-var request = static.New("myapp", "request", static.Int64, static.String)
+var request = static.New("myapp", "request", arg.Int64, arg.String)
 
 func Example() {
 	// In a binary that usdtlink has not seen, or that nobody traces:
@@ -30,7 +31,7 @@ func TestLayout(t *testing.T) {
 	}
 	p := (*[8]uint64)(unsafe.Pointer(&request))
 	name := (*string)(unsafe.Add(unsafe.Pointer(&request), usdtfire.ProbeName))
-	types := (*[]static.Type)(unsafe.Add(unsafe.Pointer(&request), usdtfire.ProbeTypes))
+	types := (*[]arg.Type)(unsafe.Add(unsafe.Pointer(&request), usdtfire.ProbeTypes))
 	if unsafe.Sizeof(request) != usdtfire.ProbeSize || p[0] != usdtfire.ProbeMark0 || p[1] != usdtfire.ProbeMark1 || *name != "myapp:request" || len(*types) != 2 {
 		t.Errorf("%x %q %v", p, *name, *types)
 	}

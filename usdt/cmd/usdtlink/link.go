@@ -10,6 +10,7 @@ import (
 
 	"github.com/borescope/borescope/elfnotes"
 	"github.com/borescope/borescope/internal/usdtfire"
+	"github.com/borescope/borescope/usdt/arg"
 )
 
 // probe is a static.Probe that was found in the file.
@@ -182,9 +183,9 @@ func (p *program) readProbe(addr uint64) (probe, error) {
 	if err != nil {
 		return fail(err)
 	}
-	types := make([]usdtfire.Type, len(b))
+	types := make([]arg.Type, len(b))
 	for i, t := range b {
-		types[i] = usdtfire.Type(t)
+		types[i] = arg.Type(t)
 	}
 	if err := usdtfire.Check(types); err != nil {
 		return fail(fmt.Errorf("%s: %w", name, err))

@@ -7,12 +7,13 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/borescope/borescope/usdt/arg"
 	"github.com/borescope/borescope/usdt/static"
 )
 
 var (
-	request = static.New("prog", "request", static.Int64, static.String)
-	reply   = static.New("prog", "reply", static.Int32)
+	request = static.New("prog", "request", arg.Int64, arg.String)
+	reply   = static.New("prog", "reply", arg.Int32)
 )
 
 func main() {
