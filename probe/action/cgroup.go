@@ -2,12 +2,11 @@ package action
 
 import "github.com/borescope/borescope/internal/kernel"
 
-// CgroupPath is the path of the cgroup whose id the builtin cgroup gave, below
-// the cgroup2 hierarchy: "/system.slice/ssh.service". It is looked up now, needs
-// CAP_DAC_READ_SEARCH, and is an error that matches fs.ErrNotExist if the cgroup
-// is gone.
+// CgroupPath returns the path, below the cgroup2 hierarchy, of the cgroup with that id, as
+// the builtin cgroup gives it: "/system.slice/ssh.service". It looks the path up now and
+// needs CAP_DAC_READ_SEARCH. If the cgroup is gone, the error matches fs.ErrNotExist.
 func CgroupPath(id uint64) (string, error) { return kernel.CgroupPath(id) }
 
-// CgroupID is the id of the cgroup of that path, below the cgroup2 hierarchy or
-// of the file system: a constant to compare the builtin cgroup with.
+// CgroupID returns the id of the cgroup of that path, which is below the cgroup2 hierarchy or
+// of the file system. The id is a constant to compare the builtin cgroup with.
 func CgroupID(path string) (uint64, error) { return kernel.CgroupID(path) }

@@ -9,15 +9,15 @@ import (
 	"github.com/borescope/borescope/probe/ir"
 )
 
-// Program is a program that is written in Go: On says what its probes do. What is
-// recorded is the ir.Program in it, which has the program's options too.
+// Program is a program written in Go: On records what its probes do. The recording is the
+// embedded ir.Program, which holds the program's options too.
 type Program struct{ *ir.Program }
 
 // NewProgram returns an empty program.
 func NewProgram(name string) *Program { return &Program{&ir.Program{Name: name}} }
 
-// On adds an action: what the program does where target fires. build runs once,
-// now: it records what the probe will do. It must not keep c.
+// On adds an action: what the program does where target fires. It calls build once, before it
+// returns, to record the action. build must not keep c.
 func (p *Program) On(target probe.Target, build func(c *Ctx)) {
 	c := &Ctx{p: p.Program}
 	c.list = &c.root
@@ -30,19 +30,19 @@ func (p *Program) On(target probe.Target, build func(c *Ctx)) {
 	p.Actions = append(p.Actions, ir.Action{Target: target, Body: c.root, Pos: callerPos()})
 }
 
-// OnCall adds an action that runs at the entries and at the returns of functions
-// as one session program: entry, and then ret with the same session cookie,
-// unless the entry did Skip. Attach plans sessions where a program has nothing
-// else; otherwise set probe.Options.Session.
+// OnCall adds an action that runs at the entries and at the returns of functions as one
+// session program: entry first, then ret with the same session cookie, unless entry called
+// Skip. Attach plans sessions for a program that has no other actions; otherwise set
+// probe.Options.Session.
 func (p *Program) OnCall(target probe.Target, entry, ret func(c *Ctx)) {
 	p.On(target, func(c *Ctx) {
 		c.If(c.IsReturn(), func() { ret(c) }, func() { entry(c) })
 	})
 }
 
-// Ctx records an action. Its methods stand for what happens when the probe
-// fires, in the order in which they are called; a value that they return is
-// read at that moment, once. A Ctx is used by one goroutine.
+// Ctx records an action. Its methods stand for what happens when the probe fires, in the
+// order of the calls. A value that a method returns is read at that point, once. A Ctx is
+// used by one goroutine.
 type Ctx struct {
 	p    *ir.Program
 	root []*ir.Stmt
@@ -125,11 +125,10 @@ func (c *Ctx) block(body func()) []*ir.Stmt {
 	return list
 }
 
-// Let computes a value now and keeps it, where it would otherwise be computed
-// wherever it is used.
+// Let computes a value now and keeps it. Without Let it would be computed at every use.
 func (c *Ctx) Let(x any) Int { return c.read(lift(x)) }
 
-// NewVar declares a variable of the action, with a first value.
+// NewVar declares a variable of the action with an initial value.
 func (c *Ctx) NewVar(x any) *LocalVar {
 	v := c.newVar("v")
 	e := lift(x)
@@ -140,8 +139,8 @@ func (c *Ctx) NewVar(x any) *LocalVar {
 	return &LocalVar{c, v}
 }
 
-// LocalVar is a variable of an action: unlike other values it can be set again,
-// also in loops and branches.
+// LocalVar is a variable of an action. Unlike other values it can be set again, also in loops
+// and branches.
 type LocalVar struct {
 	c *Ctx
 	v *ir.Var
@@ -150,13 +149,13 @@ type LocalVar struct {
 // Set changes the variable.
 func (l *LocalVar) Set(x any) { l.c.Do(&ir.Stmt{Op: ir.StmtLet, Var: l.v, X: lift(x)}) }
 
-// Int is the variable's value when it is used, not when Int is called.
+// Int returns the variable's value at the point of use, not at the call of Int.
 func (l *LocalVar) Int() Int { return Int{l.c, ir.NewVar(l.v)} }
 
-// Str is the variable's text.
+// Str returns the variable's text.
 func (l *LocalVar) Str() Str { return Str(l.Int()) }
 
-// If does then if cond holds, and otherwise what the functions in els do.
+// If runs then if cond holds, and the functions in els otherwise.
 func (c *Ctx) If(cond Bool, then func(), els ...func()) {
 	s := &ir.Stmt{Op: ir.StmtIf, X: cond.Expr(), Pos: callerPos()}
 	s.Body = c.block(then)
@@ -169,14 +168,14 @@ func (c *Ctx) If(cond Bool, then func(), els ...func()) {
 // Return ends the action.
 func (c *Ctx) Return() { c.Do(&ir.Stmt{Op: ir.StmtReturn}) }
 
-// ReturnUnless ends the action unless cond holds: a filter.
+// ReturnUnless ends the action unless cond holds. It is how filters are written.
 func (c *Ctx) ReturnUnless(cond Bool) {
 	c.Do(&ir.Stmt{Op: ir.StmtIf, X: ir.NewExpr(ir.OpLNot, cond.Expr()), Body: []*ir.Stmt{{Op: ir.StmtReturn, Pos: callerPos()}}})
 }
 
-// Loop does body n times, with the index from 0, but not more than most times.
-// Kernels before 5.17 walk every turn when they verify the program: keep most
-// small there (it is refused above 4096; above 8 million elsewhere).
+// Loop runs body n times, but not more than most times, with an index that starts at 0.
+// Kernels before 5.17 verify every iteration, so keep most small there: Loop fails above 4096
+// on such kernels, and above 8 million on others.
 func (c *Ctx) Loop(n any, most int, body func(i Int)) {
 	s := &ir.Stmt{Op: ir.StmtLoop, X: lift(n), Max: most, Var: c.newVar("i"), Pos: callerPos()}
 	s.Body = c.block(func() { body(Int{c, ir.NewVar(s.Var)}) })
@@ -186,128 +185,129 @@ func (c *Ctx) Loop(n any, most int, body func(i Int)) {
 // Break leaves the innermost loop.
 func (c *Ctx) Break() { c.Do(&ir.Stmt{Op: ir.StmtBreak}) }
 
-// Continue goes on with the next turn of the innermost loop.
+// Continue starts the next iteration of the innermost loop.
 func (c *Ctx) Continue() { c.Do(&ir.Stmt{Op: ir.StmtContinue}) }
 
-// Signal sends a signal to the current process, or to the current thread alone.
+// Signal sends a signal to the current process, or only to the current thread if thread is
+// set.
 func (c *Ctx) Signal(sig any, thread bool) {
 	c.Do(&ir.Stmt{Op: ir.StmtSignal, X: lift(sig), Thread: thread})
 }
 
-// Exit asks the holder of the session to end, with a code: Session.ExitRequested and
+// Exit asks the owner of the session to end with an exit code: see Session.ExitRequested and
 // Session.ExitCode.
 func (c *Ctx) Exit(code any) { c.Do(&ir.Stmt{Op: ir.StmtExit, X: lift(code)}) }
 
-// Override makes the probed kernel function return x without running, where the
-// kernel permits that (kprobe on functions marked for error injection,
-// CONFIG_BPF_KPROBE_OVERRIDE; fmod_ret).
+// Override makes the probed kernel function return x without running. The kernel must permit
+// that: for kprobes on functions marked for error injection (CONFIG_BPF_KPROBE_OVERRIDE), and
+// for fmod_ret.
 func (c *Ctx) Override(x any) { c.Do(&ir.Stmt{Op: ir.StmtOverride, X: lift(x)}) }
 
-// IsReturn says whether the probe is at a function's return. In a session
-// program (probe.Options.Session, which Attach sets where every action is of
-// that kind), which sees entries and returns, that turns out when it fires.
+// IsReturn reports whether the probe is at a function's return. A session program
+// (probe.Options.Session, which Attach sets where every action is of that kind) runs at
+// entries and returns, so there the answer is known only when the probe fires.
 func (c *Ctx) IsReturn() Bool { return Bool(c.Builtin("is_return")) }
 
-// Skip has the probe left out at the return of this call. It is for the entry,
-// in session programs (kprobes Linux 6.10, uprobes 6.13, fentry 7.0).
+// Skip suppresses the probe at the return of this call. It is for the entry in session
+// programs (kprobes Linux 6.10, uprobes 6.13, fentry 7.0).
 func (c *Ctx) Skip() { c.Do(&ir.Stmt{Op: ir.StmtSkip}) }
 
-// SetSessionCookie keeps a number for the return of the same call, in session
-// programs: what a Pair does elsewhere, without a map.
+// SetSessionCookie keeps a number for the return of the same call, in session programs. It
+// does what a Pair does elsewhere, without a map.
 func (c *Ctx) SetSessionCookie(x any) { c.Do(&ir.Stmt{Op: ir.StmtCookie, X: lift(x)}) }
 
-// SessionCookie is what the entry of the same call kept, 0 if nothing.
+// SessionCookie returns what the entry of the same call kept, or 0.
 func (c *Ctx) SessionCookie() Int { return c.Builtin("session_cookie") }
 
-// Builtin reads a builtin by name; Builtins lists them.
+// Builtin reads a builtin by name; ir.Builtins lists them.
 func (c *Ctx) Builtin(name string) Int {
 	return c.read(&ir.Expr{Op: ir.OpBuiltin, Str: name, Pos: callerPos()})
 }
 
-// PID is the process id (thread group id) of the current task, in the pid
-// namespace of the process that loads the program: in a container the number
-// that ps shows there. A task outside of that namespace has its number in the
-// initial one with bit 31 set, which no other has. Numbers in the records of
-// tracepoints (Field) and in the kernel's structures are the initial namespace's:
-// to meet them, read Member("tgid") or Member("pid") of the builtin curtask. Of a
-// pointer to a task, TaskPID and TaskTID are numbers like these.
+// PID returns the process id (thread group id) of the current task, in the pid namespace of
+// the process that loads the program: in a container, the number that ps shows there. A task
+// outside of that namespace has its number in the initial namespace with bit 31 set, so that
+// it is distinct. Numbers in the records of tracepoints (Field) and in the kernel's
+// structures are those of the initial namespace. To compare with them, read Member("tgid") or
+// Member("pid") of CurTask. For a pointer to another task, TaskPID and TaskTID return numbers
+// like PID.
 func (c *Ctx) PID() Int { return c.Builtin("pid") }
 
-// TID is the thread id of the current task, in the namespace of PID.
+// TID returns the thread id of the current task, in the same namespace as PID.
 func (c *Ctx) TID() Int { return c.Builtin("tid") }
 
-// UID is the user id of the current task.
+// UID returns the user id of the current task.
 func (c *Ctx) UID() Int { return c.Builtin("uid") }
 
-// CPU is the number of the CPU.
+// CPU returns the number of the CPU that the program runs on.
 func (c *Ctx) CPU() Int { return c.Builtin("cpu") }
 
-// Cgroup is the cgroup2 id of the current task.
+// Cgroup returns the cgroup2 id of the current task.
 func (c *Ctx) Cgroup() Int { return c.Builtin("cgroup") }
 
-// Nsecs is CLOCK_MONOTONIC in nanoseconds.
+// Nsecs returns CLOCK_MONOTONIC in nanoseconds.
 func (c *Ctx) Nsecs() Int { return c.Builtin("nsecs") }
 
-// PPID is the process id of the parent, in the namespace of PID; it needs BTF.
+// PPID returns the process id of the parent, in the same namespace as PID. It needs BTF.
 func (c *Ctx) PPID() Int { return c.Builtin("ppid") }
 
-// Probe says which probe fired: the index of its site in the plan, plus one.
+// Probe returns the number of the probe that fired: the index of its site in the plan, plus
+// one.
 func (c *Ctx) Probe() Int { return c.Builtin("probe") }
 
-// PComm is the name of the current process, which is that of its first thread;
-// it needs BTF.
+// PComm returns the name of the current process, which is that of its first thread. It needs
+// BTF.
 func (c *Ctx) PComm() Str { return Str(c.Builtin("pcomm")) }
 
-// Comm is the name of the current thread.
+// Comm returns the name of the current thread.
 func (c *Ctx) Comm() Str { return Str(c.Builtin("comm")) }
 
-// CurTask is the current task, a pointer to struct task_struct where there is BTF.
+// CurTask returns the current task: with BTF, a pointer to struct task_struct.
 func (c *Ctx) CurTask() Ptr { return Ptr(c.Builtin("curtask")) }
 
-// Arg is argument number i of the probe.
+// Arg returns argument number i of the probe, counted from 0.
 func (c *Ctx) Arg(i int) Int { return c.read(&ir.Expr{Op: ir.OpArg, Int: int64(i), Pos: callerPos()}) }
 
-// ArgNamed is an argument by name.
+// ArgNamed returns the argument of that name.
 func (c *Ctx) ArgNamed(name string) Int {
 	return c.read(&ir.Expr{Op: ir.OpArg, Str: name, Pos: callerPos()})
 }
 
-// Field is a field of a tracepoint's record, or of another context with names.
+// Field returns a field of a tracepoint's record, or of another context that has names.
 func (c *Ctx) Field(name string) Int {
 	return c.read(&ir.Expr{Op: ir.OpField, Str: name, Pos: callerPos()})
 }
 
-// Ret is the return value, in return probes.
+// Ret returns the return value, in return probes.
 func (c *Ctx) Ret() Int { return c.read(&ir.Expr{Op: ir.OpRet, Pos: callerPos()}) }
 
-// Reg is a register of the context by DWARF number (package stack has names).
+// Reg returns a register of the context by its DWARF number (package stack has names).
 func (c *Ctx) Reg(n int) Int { return c.read(&ir.Expr{Op: ir.OpReg, Int: int64(n), Pos: callerPos()}) }
 
-// Kstack is the kernel stack: up to frames program counters.
+// Kstack returns the kernel stack: up to frames program counters.
 func (c *Ctx) Kstack(frames int) Stack {
 	return Stack{c.read(&ir.Expr{Op: ir.OpKstack, Int: int64(frames), Pos: callerPos()}).e}
 }
 
-// Ustack is the user stack, by frame pointers: up to frames program counters.
+// Ustack returns the user stack, walked by frame pointers: up to frames program counters.
 func (c *Ctx) Ustack(frames int) Stack {
 	return Stack{c.read(&ir.Expr{Op: ir.OpUstack, Int: int64(frames), Pos: callerPos()}).e}
 }
 
-// UstackWalk is the user stack of programs built without frame pointers, which
-// is most of them: up to frames program counters, found by the files' call frame
-// information in the processes that were given to Loaded.AddProcess, and by
-// frame pointers in others (Stats.Unwalked counts those). It takes 13 MiB of
-// kernel memory, less with Program.WalkLimits, and a microsecond or more for
-// every few frames.
+// UstackWalk returns the user stack of programs built without frame pointers, which are most
+// programs: up to frames program counters. It walks by the call frame information of the
+// files in processes that were given to Loaded.AddProcess, and by frame pointers in other
+// processes (Stats.Unwalked counts those stacks). It takes 13 MiB of kernel memory, less with
+// Program.WalkLimits, and a microsecond or more for every few frames.
 //
-// Kernels before 5.17 walk up to 127 frames, once in an action and in no loop,
-// and need BTF.
+// Kernels before 5.17 need BTF for it. They walk up to 127 frames, once in an action, and not
+// in a loop.
 func (c *Ctx) UstackWalk(frames int) Stack {
 	return Stack{c.read(&ir.Expr{Op: ir.OpUstackWalk, Int: int64(frames), Pos: callerPos()}).e}
 }
 
-// While does body as long as cond, which is recorded anew for every turn, holds,
-// but not more than most times.
+// While runs body as long as cond holds, but not more than most times. cond is recorded once
+// and computed anew in every iteration.
 func (c *Ctx) While(cond func() Bool, most int, body func()) {
 	c.Loop(most, most, func(Int) {
 		c.If(cond().Not(), c.Break)
@@ -315,29 +315,30 @@ func (c *Ctx) While(cond func() Bool, most int, body func()) {
 	})
 }
 
-// Enum is the value of a kernel enumerator: "TCP_ESTABLISHED", or with its
-// enum, which is found sooner, "enum hrtimer_mode.HRTIMER_MODE_REL".
+// Enum returns the value of a kernel enumerator: "TCP_ESTABLISHED". A name with its enum is
+// found faster: "enum hrtimer_mode.HRTIMER_MODE_REL".
 func (c *Ctx) Enum(name string) Int {
 	return Int{c, &ir.Expr{Op: ir.OpEnum, Str: name, Pos: callerPos()}}
 }
 
-// Sizeof is the size of a kernel type in bytes: "struct sock".
+// Sizeof returns the size in bytes of a kernel type: "struct sock".
 func (c *Ctx) Sizeof(typ string) Int {
 	return Int{c, &ir.Expr{Op: ir.OpSizeof, Str: typ, Pos: callerPos()}}
 }
 
-// UserAddr is the address of a symbol of the file that the probe is in, in the
-// process that it fires in. It is for uprobes and USDT probes; a pointer to 8
-// bytes, which Load reads as something else.
+// UserAddr returns the address of a symbol of the probed file, in the process in which the
+// probe fires. It is for uprobes and USDT probes. The result is a pointer to 8 bytes; Load
+// reads it as another type.
 func (c *Ctx) UserAddr(symbol string) Ptr {
 	return Ptr{c, &ir.Expr{Op: ir.OpUaddr, Str: symbol, Pos: callerPos()}}
 }
 
-// Const is a constant.
+// Const returns a constant.
 func (c *Ctx) Const(v int64) Int { return Int{c, ir.NewConst(v)} }
 
-// KernelAddr is the address of a kernel symbol, with its type where BTF has it
-// (per-CPU variables). Attach looks it up; bpf.Resolve does so for who compiles by hand.
+// KernelAddr returns the address of a kernel symbol, with its type if BTF has it (per-CPU
+// variables). Attach looks the symbol up. A program that is compiled by hand needs a plan
+// made by bpf.Resolve.
 func (c *Ctx) KernelAddr(symbol string) Ptr {
 	return Ptr{c, &ir.Expr{Op: ir.OpKaddr, Str: symbol, Pos: callerPos()}}
 }

@@ -10,10 +10,10 @@ import (
 // Comm is the name of a thread, as the kernel keeps it.
 type Comm [16]byte
 
-// String is the name without its padding.
+// String returns the name without its padding.
 func (c Comm) String() string { return Text(c[:]) }
 
-// Text is the text in a buffer up to the first NUL.
+// Text returns the text in a buffer up to the first NUL.
 func Text(b []byte) string {
 	before, _, _ := bytes.Cut(b, []byte{0})
 	return string(before)

@@ -16,32 +16,33 @@ var _ bpf.Reader = (*bpf.Loaded)(nil)
 
 var _ bpf.Reader = (*bpf.Recorded)(nil)
 
-// Options say how Attach attaches. The zero value, and nil, is the default.
+// Options configure Attach. The zero value and nil are the defaults.
 type Options struct {
-	// Env is what decisions depend on; nil is this machine.
+	// Env is the environment that decisions depend on; nil is this machine.
 	Env *probe.Env
-	// Resolve are the options of probe.Resolve, AttachTo those of Plan.Attach,
-	// whose Env is this one if it has none.
+	// Resolve are the options of probe.Resolve, and AttachTo those of Plan.Attach. An
+	// AttachTo without an Env uses the Env above.
 	Resolve  *probe.Options
 	AttachTo *probe.AttachOptions
 }
 
-// Session is a program at work: loaded and attached. Close ends it.
+// Session is a loaded and attached program. Close ends it.
 type Session struct {
 	*bpf.Loaded
 	link  *probe.Link
 	since time.Time
 
 	mu sync.Mutex
-	// before is what the link had missed when it was last asked.
+	// before is the link's count of missed events when it was last read: a closed link has
+	// none.
 	before uint64 // guarded by mu
 }
 
 var _ bpf.Reader = (*Session)(nil)
 
-// Attach resolves the program's targets, compiles, loads and attaches it. The
-// caller closes the session; until then the probes fire. If the process ends,
-// in whatever way, the kernel removes everything.
+// Attach resolves the program's targets, compiles the program, loads and attaches it. The
+// probes fire until the caller closes the session. If the process ends, in whatever way, the
+// kernel removes everything.
 func Attach(p *Program, o *Options) (*Session, error) {
 	if o == nil {
 		o = &Options{}
@@ -60,8 +61,8 @@ func Attach(p *Program, o *Options) (*Session, error) {
 	return attachPlan(p.Program, plan, env, o.AttachTo)
 }
 
-// AttachPlan loads and attaches a program for a plan that was made before, and
-// that names the symbols which the program needs (bpf.Resolve).
+// AttachPlan loads and attaches a program for an existing plan. The plan must hold the
+// symbols that the program needs (bpf.Resolve).
 func AttachPlan(p *Program, plan *probe.Plan, o *Options) (*Session, error) {
 	if o == nil {
 		o = &Options{}
@@ -91,10 +92,11 @@ func attachPlan(p *ir.Program, plan *probe.Plan, env *probe.Env, o *probe.Attach
 	return &Session{Loaded: l, link: link, since: time.Now()}, nil
 }
 
-// Link is what the session is attached by. It is owned by the session.
+// Link returns the link by which the session is attached. The session owns it.
 func (s *Session) Link() *probe.Link { return s.link }
 
-// Stats are those of the Loaded, and what the attachments missed besides.
+// Stats returns the statistics of the Loaded. Missed also includes what the attachments
+// missed.
 func (s *Session) Stats() (bpf.Stats, error) {
 	if s == nil {
 		return bpf.Stats{}, fmt.Errorf("stats: %w", errNoProgram)
@@ -108,7 +110,7 @@ func (s *Session) Stats() (bpf.Stats, error) {
 	return st, err
 }
 
-// missed is what the attachments missed that no program counts.
+// missed returns what the attachments missed and no program counts.
 func (s *Session) missed() (uint64, error) {
 	st, err := s.link.Stats()
 	s.mu.Lock()
@@ -120,8 +122,8 @@ func (s *Session) missed() (uint64, error) {
 	return st.Missed, err
 }
 
-// Close detaches and unloads. The maps are gone afterwards: read them before,
-// or call Detach, read, and Close. It may be called again, and on nil.
+// Close detaches and unloads the program. The maps are gone afterwards: read them before, or
+// call Detach, read them, and call Close. Close may be called again, and on nil.
 func (s *Session) Close() error {
 	if s == nil {
 		return nil
@@ -129,8 +131,8 @@ func (s *Session) Close() error {
 	return errors.Join(s.link.Close(), s.Loaded.Close())
 }
 
-// Detach ends the probes and keeps the maps, so that they can be read at rest. It
-// may be called again, and on nil.
+// Detach ends the probes and keeps the maps, so that they can be read when nothing changes
+// them. It may be called again, and on nil.
 func (s *Session) Detach() error {
 	if s == nil {
 		return nil

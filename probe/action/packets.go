@@ -13,29 +13,29 @@ import (
 	"github.com/borescope/borescope/probe/ir/bpf"
 )
 
-// Packets is a stream of network packets, whole or their beginnings, over a perf
-// buffer: what bpftrace's skboutput writes to a file. What finds no room in it is
-// counted, by CPU. The program needs a GPL-compatible licence.
+// Packets is a stream of network packets, whole or truncated, over a perf buffer. It is what
+// bpftrace's skboutput writes to a file. Packets that find no room in it are counted by CPU.
+// The program needs a GPL-compatible licence.
 type Packets struct{ m *ir.Map }
 
-// NewPackets returns a stream over perf buffers, one for each CPU, of size bytes
-// each (0: DefaultBuffer), rounded up to a power of two.
+// NewPackets returns a stream over perf buffers, one for each CPU, of size bytes each (0:
+// ir.DefaultBuffer), rounded up to a power of two.
 func NewPackets(name string, size int) *Packets {
 	return &Packets{&ir.Map{Name: name, Kind: ir.MapPerf, Entries: size, Value: ir.TypeOf[ir.PacketHead](), Pos: callerPos()}}
 }
 
-// Map is the IR's map. Its records are a head (CLOCK_MONOTONIC in 8 bytes, the
-// packet's length and the captured length in 4 each) and the captured bytes.
+// Map returns the IR's map. Its records are a head (CLOCK_MONOTONIC in 8 bytes, the packet's
+// length and the captured length in 4 bytes each) and the captured bytes.
 func (p *Packets) Map() *ir.Map { return p.m }
 
-// Emit emits the packet of a struct sk_buff, which is an argument of the probe:
-// from skb->data on, its first most bytes (nil, or more than MaxPacket: MaxPacket),
-// also those outside of the buffer's linear part. Where skb->data is depends on
-// the probe: at the Ethernet header where packets leave (net_dev_queue), behind it
-// where they arrive (netif_receive_skb).
+// Emit emits the packet of a struct sk_buff, which must be an argument of the probe. It
+// captures the first most bytes from skb->data on, also those outside of the buffer's linear
+// part. If most is nil or greater than ir.MaxPacket, it is ir.MaxPacket. What skb->data
+// points to depends on the probe: the Ethernet header where packets leave (net_dev_queue),
+// the byte after it where they arrive (netif_receive_skb).
 //
-// The kernel has it for programs whose arguments it types (5.5): fentry, fexit,
-// and tracepoints with probe.Options.PreferBTF.
+// The kernel has the helper for programs whose arguments it types (5.5): fentry, fexit, and
+// tracepoints with probe.Options.PreferBTF.
 func (p *Packets) Emit(c *Ctx, skb Ptr, most any) {
 	s := &ir.Stmt{Op: ir.StmtPacket, Map: p.m, Key: skb.Expr()}
 	if most != nil {
@@ -54,22 +54,22 @@ const (
 type Packet struct {
 	// Time is CLOCK_MONOTONIC in nanoseconds.
 	Time uint64
-	// CPU is the one that the probe fired on.
+	// CPU is the CPU that the probe fired on.
 	CPU int
-	// Len is the length of the packet in bytes, of which Data is the beginning.
+	// Len is the length of the whole packet in bytes. Data may hold only its beginning.
 	Len int
-	// Data is the captured bytes. They are valid until the next Read.
+	// Data holds the captured bytes. They are valid until the next Read.
 	Data []byte
 }
 
-// Skip leaves the packet's first n bytes out, such as the 14 of an Ethernet header.
+// Skip removes the packet's first n bytes, such as the 14 of an Ethernet header.
 func (p *Packet) Skip(n int) {
 	p.Data, p.Len = p.Data[min(n, len(p.Data)):], max(p.Len-n, 0)
 }
 
-// Open opens the stream of packets, in the order of their times over all CPUs: each is
-// held back for a millisecond, or until the context ends. The Data of what is read is
-// the reader's. The caller closes the reader.
+// Open opens the stream of packets, ordered by time over all CPUs: each packet is held back
+// for a millisecond, or until the context ends. The reader owns the Data of the packets it
+// returns. The caller closes the reader.
 func (p *Packets) Open(s bpf.Reader) (*EventReader[Packet], error) {
 	in, err := bpf.OpenStream(s, p.m, time.Millisecond)
 	if err != nil {
@@ -90,10 +90,11 @@ func decodePacket(rec *mapx.Record, p *Packet) error {
 	return nil
 }
 
-// LinkType says what packets begin with, as pcap files number it (LINKTYPE_…).
+// LinkType is the type of the header that packets begin with, as pcap files number it
+// (LINKTYPE_…).
 type LinkType uint32
 
-// The types of links.
+// The link types.
 const (
 	LinkEthernet LinkType = 1
 	LinkIP       LinkType = 101 // IPv4 or IPv6
@@ -107,10 +108,9 @@ type Pcap struct {
 	head [16]byte
 }
 
-// NewPcap writes a file's header to w. zero is when CLOCK_MONOTONIC was 0 on the
-// machine that the packets are from; if it is the zero Time, they are from this
-// one. Each packet is written to w in two calls; buffering and closing are the
-// caller's.
+// NewPcap writes a file's header to w. zero is the time at which CLOCK_MONOTONIC was 0 on the
+// machine that captured the packets; the zero Time stands for this machine. Each packet is
+// written to w in two calls. The caller buffers and closes w.
 func NewPcap(w io.Writer, link LinkType, zero time.Time) (*Pcap, error) {
 	if zero.IsZero() {
 		zero = kernel.MonotonicZero()
@@ -119,15 +119,16 @@ func NewPcap(w io.Writer, link LinkType, zero time.Time) (*Pcap, error) {
 	b := le.AppendUint32(nil, 0xa1b23c4d) // times are in nanoseconds
 	b = le.AppendUint32(b, 2|4<<16)       // version 2.4
 	b = append(b, make([]byte, 8)...)     // UTC
-	b = le.AppendUint32(b, 256<<10)       // the most of a packet, as tcpdump has it
-	b = le.AppendUint32(b, uint32(link))  // what follows is by this
+	b = le.AppendUint32(b, 256<<10)       // the largest packet, as in tcpdump's files
+	b = le.AppendUint32(b, uint32(link))  // the link type
 	if _, err := w.Write(b); err != nil {
 		return nil, fmt.Errorf("write pcap header: %w", err)
 	}
 	return &Pcap{w: w, zero: zero.UnixNano()}, nil
 }
 
-// Write writes a packet, which must begin as NewPcap was told: see Packet.Skip.
+// Write writes a packet, which must begin with a header of NewPcap's link type: see
+// Packet.Skip.
 func (f *Pcap) Write(p *Packet) error {
 	le, t := binary.LittleEndian, uint64(f.zero)+p.Time
 	le.PutUint32(f.head[0:], uint32(t/1e9))

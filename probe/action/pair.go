@@ -7,15 +7,17 @@ import (
 	"github.com/borescope/borescope/probe/ir/bpf"
 )
 
-// Pair joins the entry of a call with its return: Enter keeps a value, Leave
-// gives it back. Calls are told apart by thread and by how deep they are nested,
-// so that recursion and calls from interrupts pair rightly; in programs written
-// in Go by goroutine (which may be on another thread when it returns) and by the
-// frame's place in its stack, because there an entry may be seen twice: a
-// function whose prologue has to grow the stack, or finds that the goroutine
-// shall make room for others, begins anew. Enter then takes the place of the
-// Enter before it. A return without an entry (the call began before the probe was
-// attached, or an entry found no room) is counted (Missed).
+// Pair joins the entry of a call with its return: Enter keeps a value, and Leave gives it
+// back. Calls are told apart by thread and by nesting depth, so that recursion and calls from
+// interrupts pair correctly.
+//
+// In programs written in Go, calls are told apart by goroutine, which may return on another
+// thread, and by the frame's place in the goroutine's stack. The depth would be wrong there
+// because an entry may be seen twice: a function begins anew after its prologue has grown the
+// stack or yielded to other goroutines. The second Enter then replaces the first.
+//
+// A return without an entry is counted (Missed): the call began before the probe was
+// attached, or its entry found no room.
 type Pair[V any] struct {
 	depth *Hash[uint64, uint32]
 	calls *Hash[pairKey, V]
@@ -29,9 +31,8 @@ type pairKey struct {
 	Depth uint64
 }
 
-// NewPair returns a Pair with room for entries calls in progress (0:
-// DefaultEntries); those of threads that ended without returning are evicted
-// when the room is needed.
+// NewPair returns a Pair with room for entries calls in progress (0: ir.DefaultEntries).
+// Calls of threads that ended without returning are evicted when the room is needed.
 func NewPair[V any](name string, entries int) *Pair[V] {
 	p := &Pair[V]{
 		depth: NewLRU[uint64, uint32](name+"_depth", entries),
@@ -42,10 +43,10 @@ func NewPair[V any](name string, entries int) *Pair[V] {
 	return p
 }
 
-// id tells calls apart: the checker makes it the goroutine's id or the thread's.
+// id returns what tells calls apart: the checker makes it the goroutine's id or the thread's.
 func (p *Pair[V]) id(c *Ctx) Int { return c.Builtin("call_id") }
 
-// Enter keeps value for the return of the call that the probe is at the entry of.
+// Enter keeps value for the return of the call. It is for the probe at the call's entry.
 func (p *Pair[V]) Enter(c *Ctx, value any) {
 	v := lift(value)
 	if t, err := ir.TypeFor(reflect.TypeFor[V]()); err == nil && t.Scalar() {
@@ -62,7 +63,7 @@ func (p *Pair[V]) Enter(c *Ctx, value any) {
 	})
 }
 
-// Leave gives back what Enter kept, at the return of the same call.
+// Leave runs body with the value that Enter kept, at the return of the same call.
 func (p *Pair[V]) Leave(c *Ctx, body func(v Int)) {
 	id := p.id(c)
 	missed := func() { p.miss.Add(c, nil, 1) }
@@ -77,7 +78,7 @@ func (p *Pair[V]) Leave(c *Ctx, body func(v Int)) {
 	})
 }
 
-// Missed is how many returns had no entry.
+// Missed returns how many returns had no entry.
 func (p *Pair[V]) Missed(s bpf.Reader) (uint64, error) {
 	t, err := p.miss.Table(s)
 	if err != nil {

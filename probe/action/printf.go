@@ -14,8 +14,8 @@ import (
 	"github.com/borescope/borescope/probe/ir/bpf"
 )
 
-// Log is a stream of lines that a program prints. The kernel emits only the
-// values; the reader formats them.
+// Log is a stream of lines that a program prints. The program emits only the values; the
+// reader formats them.
 type Log struct {
 	m     *ir.Map
 	lines []logLine
@@ -30,8 +30,7 @@ type logLine struct {
 // logMax is the room for the values of a line, in bytes.
 const logMax = 256
 
-// NewLog returns a stream of lines over a ring buffer of size bytes (0:
-// DefaultBuffer).
+// NewLog returns a stream of lines over a ring buffer of size bytes (0: ir.DefaultBuffer).
 func NewLog(name string, size int) *Log {
 	t := ir.Type{Kind: ir.KindTuple, Size: 8 + logMax, Fields: []ir.Field{
 		{Name: "line", Offset: 0, Type: ir.IntType(4, false)},
@@ -41,10 +40,10 @@ func NewLog(name string, size int) *Log {
 	return &Log{m: &ir.Map{Name: name, Kind: ir.MapRing, Entries: size, Value: t, Pos: callerPos()}}
 }
 
-// Printf prints a line, by fmt's verbs: numbers are int64 (uint64 for unsigned
-// 64-bit values as their bits), text is string, bytes are []byte, or what they
-// mean: netip.Addr (IPv4, IPv6), net.HardwareAddr (MAC), []uint64 (stacks). Text
-// is cut to 128 bytes; up to 8 values of 256 bytes together fit a line.
+// Printf prints a line with fmt's verbs. Numbers are int64 (an unsigned 64-bit value keeps
+// its bits), text is string, and bytes are []byte or the type that they stand for: netip.Addr
+// (IPv4, IPv6), net.HardwareAddr (MAC), []uint64 (stacks). Text is cut to 128 bytes. A line
+// holds up to 8 values of 256 bytes together.
 func (l *Log) Printf(c *Ctx, format string, args ...any) {
 	if len(args) > 8 {
 		c.errorf("printf %q: %d values, at most 8", format, len(args))
@@ -84,8 +83,8 @@ func (l *Log) Printf(c *Ctx, format string, args ...any) {
 	c.Do(&ir.Stmt{Op: ir.StmtEmit, Map: l.m, X: x})
 }
 
-// checkFormat has fmt say what it would complain about when the line is printed.
-// slots are the values, a head before each.
+// checkFormat formats zero values to find what fmt would complain about when the line is
+// printed. slots are the values, each behind its head.
 func checkFormat(format string, slots []ir.Field) error {
 	var args []any
 	for i := 1; i < len(slots); i += 2 {
@@ -99,8 +98,8 @@ func checkFormat(format string, slots []ir.Field) error {
 	return nil
 }
 
-// printedType is the type in which a line holds a value: text and bytes in whole
-// words, so that numbers behind them stay aligned.
+// printedType returns the type in which a line holds a value. Text and bytes take whole
+// words, so that the numbers behind them stay aligned.
 func printedType(a any, x *ir.Expr) ir.Type {
 	t := x.Type
 	if x.Op == ir.OpVar {
@@ -122,8 +121,7 @@ func printedType(a any, x *ir.Expr) ir.Type {
 	return ir.Int64Type()
 }
 
-// textSize is the size of a text value as far as it is known when a program is
-// recorded.
+// textSize returns the size of a text value as far as it is known when a program is recorded.
 func textSize(e *ir.Expr) int {
 	t := e.Type
 	if e.Op == ir.OpVar {
@@ -147,7 +145,7 @@ func (l *Log) Open(s bpf.Reader) (*EventReader[string], error) {
 	}}, nil
 }
 
-// format makes a line of an event.
+// format formats the line of an event.
 func (l *Log) format(b []byte) (string, error) {
 	le := binary.LittleEndian
 	if len(b) < 8 || int(le.Uint32(b)) >= len(l.lines) {
@@ -172,7 +170,7 @@ func (l *Log) format(b []byte) (string, error) {
 	return strings.TrimSuffix(fmt.Sprintf(line.format, args...), "\n"), nil
 }
 
-// printed is a value of a line for fmt.
+// printed returns a value of a line as fmt gets it.
 func printed(k ir.Kind, f ir.Format, b []byte) any {
 	switch {
 	case k == ir.KindString:

@@ -14,9 +14,9 @@ var (
 	errNoReader  = errors.New("read: no reader")
 )
 
-// EventReader reads a stream as values of type T: the events of an Events, the lines of
-// a Log, which are strings, or Packets. One goroutine reads at a time; Close and Stats
-// may be called from any.
+// EventReader reads a stream as values of type T: the events of an Events, the lines of a Log
+// (strings) or Packets. One goroutine reads at a time; Close and Stats may be called from
+// any.
 type EventReader[T any] struct {
 	in     bpf.Stream
 	events *mapx.Events[T]              // nil where decode is set
@@ -24,7 +24,7 @@ type EventReader[T any] struct {
 	rec    mapx.Record                  // for decode
 }
 
-// Open opens the stream. The caller closes the reader. There is one at a time: two
+// Open opens the stream. The caller closes the reader. A stream has one reader at a time: two
 // would take events away from each other.
 func (ev *Events[T]) Open(s bpf.Reader) (*EventReader[T], error) {
 	in, err := bpf.OpenStream(s, ev.m, 0)
@@ -38,9 +38,9 @@ func (ev *Events[T]) Open(s bpf.Reader) (*EventReader[T], error) {
 	return &EventReader[T]{in: in, events: events}, nil
 }
 
-// Read waits for the next event and stores it in e. It returns how many events
-// were lost before it on its CPU, as far as is known (Stats knows all). Events and
-// Packets are read without allocating.
+// Read waits for the next event and stores it in e. It returns how many events were lost
+// before it on its CPU, as far as that is known (Stats has the total). Events and Packets are
+// read without allocating.
 func (r *EventReader[T]) Read(ctx context.Context, e *T) (lost uint64, err error) {
 	if r == nil {
 		return 0, errNoReader
@@ -57,10 +57,10 @@ func (r *EventReader[T]) Read(ctx context.Context, e *T) (lost uint64, err error
 	return r.events.Record().Lost, nil
 }
 
-// Source is the stream of undecoded events, for recording.
+// Source returns the stream of undecoded events, for recording.
 func (r *EventReader[T]) Source() mapx.Source { return r.in }
 
-// Stats are the counts of the stream.
+// Stats returns the counts of the stream.
 func (r *EventReader[T]) Stats() (mapx.Stats, error) {
 	if r == nil {
 		return mapx.Stats{}, errNoReader
@@ -68,7 +68,7 @@ func (r *EventReader[T]) Stats() (mapx.Stats, error) {
 	return r.in.Stats()
 }
 
-// Close ends the stream; a Read that waits returns os.ErrClosed. It may be called
+// Close ends the stream. A Read that is waiting returns os.ErrClosed. Close may be called
 // again, and on nil.
 func (r *EventReader[T]) Close() error {
 	if r == nil {

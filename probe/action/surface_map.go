@@ -9,9 +9,9 @@ import (
 	"github.com/borescope/borescope/probe/ir/bpf"
 )
 
-// Hash is a map that the program keeps for itself and that can be read from Go:
-// keys K, values V, in Go's own layout. Make it with NewHash, NewLRU, NewArray
-// or NewCell. One Hash may be used in several actions of one program.
+// Hash is a map that the program keeps and that Go can read: keys K and values V, in Go's own
+// layout. It is made by NewHash, NewLRU, NewArray or NewCell. Several actions of one program
+// may use the same Hash.
 type Hash[K comparable, V any] struct {
 	m   *ir.Map
 	err error
@@ -25,18 +25,18 @@ func newHash[K comparable, V any](name string, kind ir.MapKind, entries int) *Ha
 	return h
 }
 
-// NewHash returns a map with room for entries keys (0: DefaultEntries). What
-// finds no room is not stored, and counted (Stats.Full).
+// NewHash returns a map with room for entries keys (0: ir.DefaultEntries). Entries that find
+// no room are not stored, and are counted (Stats.Full).
 func NewHash[K comparable, V any](name string, entries int) *Hash[K, V] {
 	return newHash[K, V](name, ir.MapHash, entries)
 }
 
-// NewLRU returns a map that evicts what was used least recently when it is full.
+// NewLRU returns a map that evicts the least recently used entries when it is full.
 func NewLRU[K comparable, V any](name string, entries int) *Hash[K, V] {
 	return newHash[K, V](name, ir.MapLRU, entries)
 }
 
-// NewArray returns a map of the keys 0 to entries-1, all of which are there.
+// NewArray returns a map of the keys 0 to entries-1, which always exist.
 func NewArray[V any](name string, entries int) *Hash[uint32, V] {
 	return newHash[uint32, V](name, ir.MapArray, entries)
 }
@@ -44,7 +44,7 @@ func NewArray[V any](name string, entries int) *Hash[uint32, V] {
 // NewCell returns a single value that all CPUs share.
 func NewCell[V any](name string) *Hash[None, V] { return newHash[None, V](name, ir.MapArray, 1) }
 
-// Map is the IR's map.
+// Map returns the IR's map.
 func (h *Hash[K, V]) Map() *ir.Map { return h.m }
 
 // check reports mistakes that were made when the map was declared.
@@ -54,7 +54,7 @@ func (h *Hash[K, V]) check(c *Ctx) {
 	}
 }
 
-// key is the expression of a key, nil where the map has none.
+// key returns the expression of a key, nil where the map has none.
 func (h *Hash[K, V]) key(c *Ctx, key any) *ir.Expr {
 	h.check(c)
 	if key == nil {
@@ -68,12 +68,12 @@ func (h *Hash[K, V]) Set(c *Ctx, key, value any) {
 	c.Do(&ir.Stmt{Op: ir.StmtSet, Map: h.m, Key: h.key(c, key), X: lift(value)})
 }
 
-// Create stores a value if there is none yet.
+// Create stores a value if the key has none yet.
 func (h *Hash[K, V]) Create(c *Ctx, key, value any) {
 	c.Do(&ir.Stmt{Op: ir.StmtSet, Flag: ir.SetCreate, Map: h.m, Key: h.key(c, key), X: lift(value)})
 }
 
-// Get reads a value, zero if there is none.
+// Get reads a value; it is zero if the key has none.
 func (h *Hash[K, V]) Get(c *Ctx, key any) Int {
 	e := &ir.Expr{Op: ir.OpMapGet, Map: h.m, Pos: callerPos()}
 	if k := h.key(c, key); k != nil {
@@ -82,7 +82,7 @@ func (h *Hash[K, V]) Get(c *Ctx, key any) Int {
 	return c.read(e)
 }
 
-// Has says whether there is a value.
+// Has reports whether the key has a value.
 func (h *Hash[K, V]) Has(c *Ctx, key any) Bool {
 	e := &ir.Expr{Op: ir.OpMapHas, Map: h.m, Pos: callerPos()}
 	if k := h.key(c, key); k != nil {
@@ -96,18 +96,18 @@ func (h *Hash[K, V]) Delete(c *Ctx, key any) {
 	c.Do(&ir.Stmt{Op: ir.StmtDelete, Map: h.m, Key: h.key(c, key)})
 }
 
-// Add adds to a value atomically; where there is none it begins at 0.
+// Add adds to a value atomically. A missing value counts as 0.
 func (h *Hash[K, V]) Add(c *Ctx, key, delta any) {
 	c.Do(&ir.Stmt{Op: ir.StmtAdd, Map: h.m, Key: h.key(c, key), X: lift(delta)})
 }
 
-// Find does found with the value if there is one, and otherwise what the
-// functions in missing do. Of values that are structs, Int.Elem picks a field.
+// Find runs found with the value if the key has one, and the functions in missing otherwise.
+// If values are structs, Int.Elem selects a field.
 func (h *Hash[K, V]) Find(c *Ctx, key any, found func(v Int), missing ...func()) {
 	h.find(c, key, found, missing, false)
 }
 
-// Take is Find that removes the entry: what one event left for another.
+// Take is Find that also removes the entry. It takes what one event left for another.
 func (h *Hash[K, V]) Take(c *Ctx, key any, found func(v Int), missing ...func()) {
 	h.find(c, key, found, missing, true)
 }
@@ -125,8 +125,8 @@ func (h *Hash[K, V]) find(c *Ctx, key any, found func(v Int), missing []func(), 
 	c.Do(s)
 }
 
-// ForEach does body for every entry (Linux 5.13). Entries that come or go
-// meanwhile may be seen or not.
+// ForEach runs body for every entry (Linux 5.13). Entries that are added or removed meanwhile
+// may be seen or not.
 func (h *Hash[K, V]) ForEach(c *Ctx, body func(key, value Int)) {
 	h.check(c)
 	s := &ir.Stmt{Op: ir.StmtForEach, Map: h.m, Var: c.newVar("k"), Var2: c.newVar("e"), Pos: callerPos()}
@@ -134,7 +134,7 @@ func (h *Hash[K, V]) ForEach(c *Ctx, body func(key, value Int)) {
 	c.Do(s)
 }
 
-// Len counts the entries (Linux 5.13).
+// Len returns the number of entries, which it counts one by one (Linux 5.13).
 func (h *Hash[K, V]) Len(c *Ctx) Int {
 	n := c.NewVar(0)
 	h.check(c)
@@ -144,7 +144,7 @@ func (h *Hash[K, V]) Len(c *Ctx) Int {
 	return n.Int()
 }
 
-// Table is the map as a table of keys and values. A cell has one entry.
+// Table returns the map as a table of keys and values. A cell has one entry.
 func (h *Hash[K, V]) Table(s bpf.Reader) (mapx.Table[K, V], error) {
 	return bpf.HashTable[K, V](s, h.m)
 }
@@ -161,7 +161,7 @@ func newAgg[K comparable](name string, a ir.Agg, entries int) agg[K] {
 	return g
 }
 
-// Map is the IR's map.
+// Map returns the IR's map.
 func (g *agg[K]) Map() *ir.Map { return g.m }
 
 func (g *agg[K]) add(c *Ctx, value *ir.Expr, key []any) {
@@ -171,7 +171,7 @@ func (g *agg[K]) add(c *Ctx, value *ir.Expr, key []any) {
 	c.Do(&ir.Stmt{Op: ir.StmtAgg, Map: g.m, Key: keyExpr(g.m, key), X: value})
 }
 
-// perCPU folds what each CPU holds of an aggregation, at an offset of its value.
+// perCPU folds the values that each CPU has for an aggregation's key, at offset off.
 func (g *agg[K]) perCPU(c *Ctx, off int, key []any, fold func(acc *LocalVar, v Int)) Int {
 	acc := c.NewVar(0)
 	k := c.keyOnce(keyExpr(g.m, key))
@@ -207,7 +207,7 @@ func (g *agg[K]) Flip() { g.m.Flip = true }
 // Counter counts events by key.
 type Counter[K comparable] struct{ agg[K] }
 
-// NewCounter returns a counter with room for entries keys (0: DefaultEntries).
+// NewCounter returns a counter with room for entries keys (0: ir.DefaultEntries).
 func NewCounter[K comparable](name string, entries int) *Counter[K] {
 	return &Counter[K]{newAgg[K](name, ir.AggCount, entries)}
 }
@@ -215,45 +215,45 @@ func NewCounter[K comparable](name string, entries int) *Counter[K] {
 // NewCount returns a counter without keys.
 func NewCount(name string) *Counter[None] { return NewCounter[None](name, 1) }
 
-// Inc counts an event. Of a key that is a struct, pass the fields in order.
+// Inc counts an event. For a key that is a struct, pass the fields in order.
 func (n *Counter[K]) Inc(c *Ctx, key ...any) { n.add(c, nil, key) }
 
-// Value is the count so far, over all CPUs, which are read one after the other
-// (Linux 5.19).
+// Value returns the count so far, over all CPUs, which are read one after the other (Linux
+// 5.19).
 func (n *Counter[K]) Value(c *Ctx, key ...any) Int { return n.sumCPU(c, 0, key) }
 
-// Table is the counts by key.
+// Table returns the counts by key.
 func (n *Counter[K]) Table(s bpf.Reader) (mapx.Table[K, uint64], error) {
 	return bpf.CountTable[K](s, n.m)
 }
 
-// Aggregate keeps one number for each key: the sum of values, the least or the greatest.
+// Aggregate keeps one number for each key: the sum, the minimum or the maximum of values.
 type Aggregate[K comparable] struct{ agg[K] }
 
-// NewSum returns sums with room for entries keys.
+// NewSum returns sums with room for entries keys (0: ir.DefaultEntries).
 func NewSum[K comparable](name string, entries int) *Aggregate[K] {
 	return &Aggregate[K]{newAgg[K](name, ir.AggSum, entries)}
 }
 
-// NewMin returns least values with room for entries keys (0: DefaultEntries).
-// They are exact over all threads and CPUs on every kernel, but for one case on
-// kernels without atomic exchange (before Linux 5.12, on arm64 before 5.18): a value
-// that a program in an interrupt or NMI observes between two instructions of another
-// program's update of the same key on the same CPU may be overwritten.
+// NewMin returns minima with room for entries keys (0: ir.DefaultEntries). They are exact
+// over all threads and CPUs. The one exception is kernels without atomic exchange (before
+// Linux 5.12, on arm64 before 5.18): a value that a program in an interrupt or NMI observes
+// between two instructions of another program's update of the same key on the same CPU may be
+// overwritten.
 func NewMin[K comparable](name string, entries int) *Aggregate[K] {
 	return &Aggregate[K]{newAgg[K](name, ir.AggMin, entries)}
 }
 
-// NewMax returns greatest values with room for entries keys; it is as exact as NewMin.
+// NewMax returns maxima with room for entries keys; they are as exact as those of NewMin.
 func NewMax[K comparable](name string, entries int) *Aggregate[K] {
 	return &Aggregate[K]{newAgg[K](name, ir.AggMax, entries)}
 }
 
-// Observe adds a value. Of a key that is a struct, pass the fields in order.
+// Observe adds a value. For a key that is a struct, pass the fields in order.
 func (n *Aggregate[K]) Observe(c *Ctx, value any, key ...any) { n.add(c, lift(value), key) }
 
-// Value is the sum, or the least or greatest value so far, over all CPUs, which
-// are read one after the other (Linux 5.19); 0 of nothing.
+// Value returns the sum, minimum or maximum so far, over all CPUs, which are read one after
+// the other (Linux 5.19). It is 0 if nothing was observed.
 func (n *Aggregate[K]) Value(c *Ctx, key ...any) Int {
 	if n.m.Agg == ir.AggSum {
 		return n.sumCPU(c, 0, key)
@@ -269,12 +269,12 @@ func (n *Aggregate[K]) Value(c *Ctx, key ...any) Int {
 	return Select(best.Ne(0), value, 0)
 }
 
-// Table is the sums, or the least or greatest values, by key.
+// Table returns the sums, minima or maxima by key.
 func (n *Aggregate[K]) Table(s bpf.Reader) (mapx.Table[K, int64], error) {
 	return bpf.NumberTable[K](s, n.m)
 }
 
-// Summary keeps count, sum, least and greatest value by key.
+// Summary keeps the count, sum, minimum and maximum of values by key.
 type Summary[K comparable] struct{ agg[K] }
 
 // NewAvg returns counts and sums with room for entries keys.
@@ -282,24 +282,24 @@ func NewAvg[K comparable](name string, entries int) *Summary[K] {
 	return &Summary[K]{newAgg[K](name, ir.AggAvg, entries)}
 }
 
-// NewStats returns counts, sums, least and greatest values with room for
-// entries keys. Counts and sums are exact, extremes as those of NewMin.
+// NewStats returns counts, sums, minima and maxima with room for entries keys. Counts and
+// sums are exact; minima and maxima are as exact as those of NewMin.
 func NewStats[K comparable](name string, entries int) *Summary[K] {
 	return &Summary[K]{newAgg[K](name, ir.AggStats, entries)}
 }
 
-// Mean is the average so far, over all CPUs, which are read one after the other
-// (Linux 5.19); 0 of nothing.
+// Mean returns the average so far, over all CPUs, which are read one after the other (Linux
+// 5.19). It is 0 if nothing was observed.
 func (n *Summary[K]) Mean(c *Ctx, key ...any) Int {
 	count := n.sumCPU(c, ir.AggDone, key)
 	return n.sumCPU(c, ir.AggFirst, key).Div(count.As(ir.Int64Type()))
 }
 
-// Observe adds a value. Of a key that is a struct, pass the fields in order.
+// Observe adds a value. For a key that is a struct, pass the fields in order.
 func (n *Summary[K]) Observe(c *Ctx, value any, key ...any) { n.add(c, lift(value), key) }
 
-// Table is the summaries by key. A value that a probe was in the middle of
-// updating while it was copied is read again, for seconds at most: bpf.ErrTorn.
+// Table returns the summaries by key. A summary that was copied in the middle of an update is
+// read again, for seconds at most: see bpf.ErrTorn.
 func (n *Summary[K]) Table(s bpf.Reader) (mapx.Table[K, bpf.Stat], error) {
 	return bpf.StatTable[K](s, n.m)
 }
@@ -307,44 +307,43 @@ func (n *Summary[K]) Table(s bpf.Reader) (mapx.Table[K, bpf.Stat], error) {
 // Hist is a histogram by key.
 type Hist[K comparable] struct{ agg[K] }
 
-// NewHist returns histograms by key whose buckets are powers of two. entries is how
-// many buckets of all keys there is room for, because only buckets that were hit take
-// any.
+// NewHist returns histograms by key whose buckets are powers of two. entries is the room for
+// buckets, over all keys; only buckets with values take room.
 func NewHist[K comparable](name string, entries int) *Hist[K] {
 	return &Hist[K]{newAgg[K](name, ir.AggHist, entries)}
 }
 
-// Sub divides every power of two in 2^k buckets (0 <= k <= 5), and returns h.
+// Sub divides every power of two into 2^k buckets (0 <= k <= 5), and returns h.
 func (h *Hist[K]) Sub(k int) *Hist[K] {
 	h.m.Bits = k
 	return h
 }
 
-// NewLinear returns histograms by key whose buckets go from lo to hi in steps; entries
-// as of NewHist.
+// NewLinear returns histograms by key whose buckets go from lo to hi in steps of step.
+// entries is as in NewHist.
 func NewLinear[K comparable](name string, entries int, lo, hi, step int64) *Hist[K] {
 	h := &Hist[K]{newAgg[K](name, ir.AggLinear, entries)}
 	h.m.Min, h.m.Max, h.m.Step = lo, hi, step
 	return h
 }
 
-// Observe adds a value. Of a key that is a struct, pass the fields in order.
+// Observe adds a value. For a key that is a struct, pass the fields in order.
 func (h *Hist[K]) Observe(c *Ctx, value any, key ...any) { h.add(c, lift(value), key) }
 
-// Table is the histograms by key: the buckets that are not empty, ascending.
+// Table returns the histograms by key: their buckets that are not empty, ascending.
 func (h *Hist[K]) Table(s bpf.Reader) (mapx.Table[K, []bpf.Bucket], error) {
 	return bpf.HistTable[K](s, h.m)
 }
 
-// Events is a stream of events of type T, in Go's own layout, over a ring
-// buffer. What finds no room in it is counted, by CPU.
+// Events is a stream of events of type T, in Go's own layout, over a ring buffer. Events that
+// find no room in it are counted by CPU.
 type Events[T any] struct {
 	m   *ir.Map
 	err error
 }
 
-// NewEvents returns a stream over a ring buffer of size bytes (0: DefaultBuffer),
-// rounded up to a power of two.
+// NewEvents returns a stream over a ring buffer of size bytes (0: ir.DefaultBuffer), rounded
+// up to a power of two.
 func NewEvents[T any](name string, size int) *Events[T] {
 	e := &Events[T]{m: &ir.Map{Name: name, Kind: ir.MapRing, Entries: size, Pos: callerPos()}}
 	e.m.Value, e.err = ir.TypeFor(reflect.TypeFor[T]())
@@ -354,16 +353,16 @@ func NewEvents[T any](name string, size int) *Events[T] {
 	return e
 }
 
-// UsePerfBuffer makes the stream a perf buffer, one for each CPU, of size bytes
-// each as given to NewEvents, and returns ev. Each CPU's events are then in
-// order, but not those of several, and an event is copied once more.
+// UsePerfBuffer makes the stream a perf buffer for each CPU, each of the size given to
+// NewEvents, and returns ev. Events of one CPU are then in order, events of several CPUs are
+// not, and each event is copied once more.
 func (ev *Events[T]) UsePerfBuffer() *Events[T] {
 	ev.m.Kind = ir.MapPerf
 	return ev
 }
 
-// Emit emits an event. build is called once, now, with an event whose fields it
-// binds to values: b.Set(&e.PID, c.PID()). Fields that are not bound are zero.
+// Emit emits an event. It calls build once, before it returns, with an event whose fields
+// build binds to values: b.Set(&e.PID, c.PID()). Fields that are not bound are zero.
 func (ev *Events[T]) Emit(c *Ctx, build func(e *T, b *Bind)) {
 	if ev.err != nil {
 		c.errorf("events %s: %w", ev.m.Name, ev.err)
@@ -376,7 +375,7 @@ func (ev *Events[T]) Emit(c *Ctx, build func(e *T, b *Bind)) {
 	c.Do(&ir.Stmt{Op: ir.StmtEmit, Map: ev.m, X: b.value(b.base, ev.m.Value, pos), Pos: pos})
 }
 
-// zeroOf is the zero value of a type.
+// zeroOf returns the zero value of a type.
 func zeroOf(t ir.Type) *ir.Expr {
 	switch t.Kind {
 	case ir.KindTuple:
@@ -398,16 +397,16 @@ type Bind struct {
 	vals map[bound]*ir.Expr
 }
 
-// bound is a field of the sample event: a struct and its first field have the
-// same address.
+// bound is a field of the sample event. It has a type because a struct and its first field
+// have the same address.
 type bound struct {
 	at  uintptr
 	typ reflect.Type
 }
 
-// Set binds the field that field points to, which is one of the event that
-// Emit's function was given, also of a struct or an array in it. Numbers are
-// converted to the field's width, text must fit a [N]byte.
+// Set binds the field that field points to. It must be a field of the event that Emit's
+// function was given, or of a struct or an array in it. Numbers are converted to the field's
+// width; text must fit a [N]byte.
 func (b *Bind) Set(field, value any) {
 	p := reflect.ValueOf(field)
 	if p.Kind() != reflect.Pointer || p.IsNil() {
@@ -421,8 +420,8 @@ func (b *Bind) Set(field, value any) {
 	b.vals[bound{p.Pointer(), p.Type().Elem()}] = lift(value)
 }
 
-// parts are the fields of a struct, or the elements of an array that programs
-// see as a tuple.
+// parts returns the fields of a struct, or the elements of an array that programs see as a
+// tuple.
 func parts(v reflect.Value) (n int, part func(int) reflect.Value) {
 	switch k := v.Kind(); {
 	case k == reflect.Struct:
@@ -433,7 +432,7 @@ func parts(v reflect.Value) (n int, part func(int) reflect.Value) {
 	return 0, nil
 }
 
-// holdsField says whether p points to a part of v, at any depth.
+// holdsField reports whether p points to a part of v, at any depth.
 func holdsField(v, p reflect.Value) bool {
 	n, part := parts(v)
 	for i := range n {
@@ -445,7 +444,7 @@ func holdsField(v, p reflect.Value) bool {
 	return false
 }
 
-// value is the expression of a value: what was bound to it, or else its parts.
+// value returns the expression of a value: what was bound to it, or else its parts.
 func (b *Bind) value(v reflect.Value, t ir.Type, pos ir.Pos) *ir.Expr {
 	if x := b.vals[bound{v.Addr().Pointer(), v.Type()}]; x != nil {
 		return x

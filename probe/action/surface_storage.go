@@ -8,15 +8,14 @@ import (
 	"github.com/borescope/borescope/probe/ir/bpf"
 )
 
-// Storage is a value that belongs to an object of the kernel and goes away with
-// it: one for each thread (NewTaskStorage), or one for each cgroup
-// (NewCgroupStorage). What a program does with it concerns the current thread,
-// or the cgroup that it is in. It takes no room of its own for threads that
-// have none, finds a value faster than a hash does, and never evicts one.
+// Storage is a value that belongs to an object of the kernel and is freed with it: one for
+// each thread (NewTaskStorage) or for each cgroup (NewCgroupStorage). Programs use the value
+// of the current thread or of its cgroup. Threads without a value take no room, a value is
+// found faster than in a hash, and no value is evicted.
 //
-// Kernels that lack it give an *UnsupportedError: a Hash with the key c.TID() or
-// c.Cgroup() does the same there, but for entries that outlive their thread. It
-// needs the kernel's own BTF.
+// It needs the kernel's own BTF. Kernels that lack storage give an *UnsupportedError. A Hash
+// with the key c.TID() or c.Cgroup() does the same there, but its entries outlive their
+// thread.
 type Storage[V any] struct{ h *Hash[None, V] }
 
 // NewTaskStorage returns storage by thread (Linux 5.12).
@@ -33,34 +32,33 @@ func NewCgroupStorage[V any](name string) *Storage[V] {
 	return s
 }
 
-// Set stores a value. One that the kernel has no memory for is counted (Stats.Full).
+// Set stores a value. If the kernel has no memory for it, that is counted (Stats.Full).
 func (s *Storage[V]) Set(c *Ctx, value any) { s.h.Set(c, nil, value) }
 
-// Get reads the value, zero if there is none.
+// Get reads the value; it is zero if there is none.
 func (s *Storage[V]) Get(c *Ctx) Int { return s.h.Get(c, nil) }
 
-// Has says whether there is a value.
+// Has reports whether there is a value.
 func (s *Storage[V]) Has(c *Ctx) Bool { return s.h.Has(c, nil) }
 
 // Delete removes the value, if there is one.
 func (s *Storage[V]) Delete(c *Ctx) { s.h.Delete(c, nil) }
 
-// Add adds to the value atomically; where there is none it begins at 0.
+// Add adds to the value atomically. A missing value counts as 0.
 func (s *Storage[V]) Add(c *Ctx, delta any) { s.h.Add(c, nil, delta) }
 
-// Find does found with the value if there is one, and otherwise what the
-// functions in missing do.
+// Find runs found with the value if there is one, and the functions in missing otherwise.
 func (s *Storage[V]) Find(c *Ctx, found func(v Int), missing ...func()) {
 	s.h.Find(c, nil, found, missing...)
 }
 
-// Take is Find that removes the value.
+// Take is Find that also removes the value.
 func (s *Storage[V]) Take(c *Ctx, found func(v Int), missing ...func()) {
 	s.h.Take(c, nil, found, missing...)
 }
 
-// OfThread reads the value of a thread, and says whether it has one. A thread
-// that is not the first of its process can be asked about since Linux 6.9.
+// OfThread returns the value of a thread; ok reports whether it has one. A thread other than
+// the first of its process needs Linux 6.9.
 func (s *Storage[V]) OfThread(h bpf.Reader, tid int) (v V, ok bool, err error) {
 	fd, closeFD, err := kernel.OpenThread(tid)
 	if err != nil {
@@ -70,8 +68,8 @@ func (s *Storage[V]) OfThread(h bpf.Reader, tid int) (v V, ok bool, err error) {
 	return bpf.LookupStorage[V](h, s.h.m, fd)
 }
 
-// OfCgroup reads the value of a cgroup, by its path in the file system, and says
-// whether it has one.
+// OfCgroup returns the value of a cgroup, by its path in the file system; ok reports whether
+// it has one.
 func (s *Storage[V]) OfCgroup(h bpf.Reader, path string) (v V, ok bool, err error) {
 	fd, closeFD, err := kernel.OpenCgroup(path)
 	if err != nil {

@@ -7,22 +7,19 @@ import (
 	"github.com/borescope/borescope/probe/ir"
 )
 
-// Value is a value that a program computes when it runs: an Int, a Bool, a Str,
-// a Ptr, a Stack or a Tuple. Values are made at build time by the methods of
-// Ctx and of other values.
+// Value is a value that a program computes when it runs: an Int, a Bool, a Str, a Ptr, a
+// Stack or a Tuple. Values are made at build time by the methods of Ctx and of other values.
 //
-// Where a method takes any, it takes a Value, or a Go integer, bool or string
-// as a constant; anything else is an error that Compile reports.
+// A parameter of type any takes a Value, or a Go integer, bool or string as a constant.
+// Anything else is an error that Compile reports.
 type Value interface {
-	// Expr is the expression behind the value, for mixing the typed surface
-	// with the IR.
+	// Expr returns the expression behind the value, to mix the typed surface with the IR.
 	Expr() *ir.Expr
 }
 
-// Int is a number, or any value whose type only the plan knows, such as an
-// argument: it can be turned into what it is by Ptr, Str, UserStr and Elem.
-// Arithmetic is in 64 bits, unsigned if an operand is an unsigned 64-bit
-// number, and wraps around; division by zero gives 0 and the remainder the
+// Int is a number, or a value whose type only the plan has, such as an argument: Ptr, Str,
+// UserStr and Elem convert it. Arithmetic has 64 bits and wraps around; it is unsigned if an
+// operand is an unsigned 64-bit number. Division by zero gives 0, and its remainder is the
 // dividend. The zero Int is the constant 0.
 type Int struct {
 	c *Ctx
@@ -41,7 +38,7 @@ type Str struct {
 	e *ir.Expr
 }
 
-// Ptr is an address in kernel or user memory, with the type of what is there.
+// Ptr is an address in kernel or user memory, with the type of the memory there.
 type Ptr struct {
 	c *Ctx
 	e *ir.Expr
@@ -50,7 +47,7 @@ type Ptr struct {
 // Stack is a list of program counters, innermost first.
 type Stack struct{ e *ir.Expr }
 
-// Tuple is several values side by side, as a key of several parts.
+// Tuple is several values side by side, such as a key of several parts.
 type Tuple struct{ e *ir.Expr }
 
 // Expr returns the expression behind the value.
@@ -121,10 +118,10 @@ func (v Int) Sub(x any) Int { return v.op(ir.OpSub, x) }
 // Mul returns v * x.
 func (v Int) Mul(x any) Int { return v.op(ir.OpMul, x) }
 
-// Div returns v / x, towards zero; by zero it is 0.
+// Div returns v / x, rounded towards zero. If x is 0, it is 0.
 func (v Int) Div(x any) Int { return v.op(ir.OpDiv, x) }
 
-// Mod returns the remainder of v / x; by zero it is v.
+// Mod returns the remainder of v / x. If x is 0, it is v.
 func (v Int) Mod(x any) Int { return v.op(ir.OpMod, x) }
 
 // And returns the bitwise and.
@@ -136,88 +133,89 @@ func (v Int) Or(x any) Int { return v.op(ir.OpOr, x) }
 // Xor returns the bitwise exclusive or.
 func (v Int) Xor(x any) Int { return v.op(ir.OpXor, x) }
 
-// Shl shifts left by x modulo 64.
+// Shl returns v shifted left by x modulo 64.
 func (v Int) Shl(x any) Int { return v.op(ir.OpShl, x) }
 
-// Shr shifts right by x modulo 64, keeping the sign of a signed value.
+// Shr returns v shifted right by x modulo 64; a signed value keeps its sign.
 func (v Int) Shr(x any) Int { return v.op(ir.OpShr, x) }
 
 // Neg returns -v.
 func (v Int) Neg() Int { return Int{v.c, ir.NewExpr(ir.OpNeg, v.Expr())} }
 
-// Eq returns v == x.
+// Eq reports whether v == x.
 func (v Int) Eq(x any) Bool { return v.test(ir.OpEq, x) }
 
-// Ne returns v != x.
+// Ne reports whether v != x.
 func (v Int) Ne(x any) Bool { return v.test(ir.OpNe, x) }
 
-// Lt returns v < x.
+// Lt reports whether v < x.
 func (v Int) Lt(x any) Bool { return v.test(ir.OpLt, x) }
 
-// Le returns v <= x.
+// Le reports whether v <= x.
 func (v Int) Le(x any) Bool { return v.test(ir.OpLe, x) }
 
-// Gt returns v > x.
+// Gt reports whether v > x.
 func (v Int) Gt(x any) Bool { return v.test(ir.OpGt, x) }
 
-// Ge returns v >= x.
+// Ge reports whether v >= x.
 func (v Int) Ge(x any) Bool { return v.test(ir.OpGe, x) }
 
-// As converts to an integer type: truncated or extended to its width.
+// As converts the value to an integer type: it is truncated or extended to the type's width.
 func (v Int) As(t ir.Type) Int {
 	return Int{v.c, &ir.Expr{Op: ir.OpCast, Type: t, Args: []*ir.Expr{v.Expr()}, Pos: callerPos()}}
 }
 
-// Bswap reverses the bytes, in the value's own width: ports and addresses of
-// the network.
+// Bswap reverses the bytes, in the value's own width. It converts ports and addresses from
+// network order.
 func (v Int) Bswap() Int { return Int{v.c, ir.NewExpr(ir.OpBswap, v.Expr())} }
 
-// Ptr takes the value as the pointer that it is, where its type is known.
+// Ptr returns the value as a pointer. The plan must have its type.
 func (v Int) Ptr() Ptr { return Ptr(v) }
 
-// PtrTo takes the value as a pointer to the kernel type of that name, in user
-// memory if user is set: "struct sock", "task_struct".
+// PtrTo returns the value as a pointer to the kernel type of that name ("struct sock",
+// "task_struct"), in user memory if user is set.
 func (v Int) PtrTo(name string, user bool) Ptr {
 	t := ir.Type{Kind: ir.KindPtr, Size: 8, User: user}
 	return Ptr{v.c, &ir.Expr{Op: ir.OpCast, Type: t, Str: name, Args: []*ir.Expr{v.Expr()}, Pos: callerPos()}}
 }
 
-// Str reads the text that the value points to, or is, cut to size-1 bytes. A
-// number is taken as a kernel address.
+// Str returns the text that the value is or points to, cut to size-1 bytes. A number is taken
+// as a kernel address.
 func (v Int) Str(size int) Str { return Ptr(v).Str(size) }
 
-// UserStr reads the text at the user address that the value is.
+// UserStr returns the text at the user address that the value is, cut to size-1 bytes.
 func (v Int) UserStr(size int) Str {
 	p := &ir.Expr{Op: ir.OpCast, Type: ir.PtrType(nil, true), Args: []*ir.Expr{v.Expr()}}
 	return Ptr{v.c, p}.Str(size)
 }
 
-// Elem is a field of a struct value (of a map whose values are structs).
+// Elem returns a field of a struct value (of a map whose values are structs).
 func (v Int) Elem(name string) Int {
 	return Int{v.c, &ir.Expr{Op: ir.OpElem, Str: name, Args: []*ir.Expr{v.Expr()}, Pos: callerPos()}}
 }
 
-// Index is element i of the array that the value is; behind its end it is 0.
-// Where i is constant, elements may be of any type.
+// Index returns element i of an array value; it is 0 beyond the end. If i is constant,
+// elements may be of any type.
 func (v Int) Index(i any) Int {
 	return Int{v.c, &ir.Expr{Op: ir.OpIndex, Args: []*ir.Expr{v.Expr(), lift(i)}, Pos: callerPos()}}
 }
 
-// Int is 1 if v holds and 0 if not.
+// Int returns 1 if v holds and 0 if not.
 func (v Bool) Int() Int {
 	return Int{v.c, &ir.Expr{Op: ir.OpCast, Type: ir.IntType(4, false), Args: []*ir.Expr{v.Expr()}}}
 }
 
-// Not returns whether v does not hold.
+// Not reports whether v does not hold.
 func (v Bool) Not() Bool { return Bool{v.c, ir.NewExpr(ir.OpLNot, v.Expr())} }
 
-// And returns whether both hold; x is looked at only if v holds.
+// And reports whether both hold. x is computed only if v holds.
 func (v Bool) And(x Bool) Bool { return Bool{v.c, ir.NewExpr(ir.OpLAnd, v.Expr(), x.Expr())} }
 
-// Or returns whether one holds; x is looked at only if v does not hold.
+// Or reports whether at least one holds. x is computed only if v does not hold.
 func (v Bool) Or(x Bool) Bool { return Bool{v.c, ir.NewExpr(ir.OpLOr, v.Expr(), x.Expr())} }
 
-// Select returns yes if cond holds and no, an integer or for a Str a string, if not.
+// Select returns yes if cond holds, and no otherwise. no is an integer, or a string if yes is
+// a Str.
 func Select[V Int | Str](cond Bool, yes V, no any) V {
 	args := []*ir.Expr{cond.Expr(), any(yes).(Value).Expr(), lift(no)}
 	return V{Int(yes).c, &ir.Expr{Op: ir.OpCond, Args: args, Pos: callerPos()}}
@@ -227,29 +225,29 @@ func (v Str) test(op ir.Op, x any) Bool {
 	return Bool{v.c, &ir.Expr{Op: op, Args: []*ir.Expr{v.Expr(), lift(x)}, Pos: callerPos()}}
 }
 
-// Eq returns whether the texts are equal.
+// Eq reports whether the texts are equal.
 func (v Str) Eq(x any) Bool { return v.test(ir.OpEq, x) }
 
-// HasPrefix returns whether the text begins with s.
+// HasPrefix reports whether the text begins with s.
 func (v Str) HasPrefix(s string) Bool {
 	return Bool{v.c, &ir.Expr{Op: ir.OpHasPrefix, Str: s, Args: []*ir.Expr{v.Expr()}, Pos: callerPos()}}
 }
 
-// Contains returns whether s, a string or a Str, is in the text. The search is
-// unrolled: its size is that of the text times that of s.
+// Contains reports whether s, a string or a Str, is in the text. The search is unrolled: its
+// number of instructions grows with the size of the text times that of s.
 func (v Str) Contains(s any) Bool { return v.test(ir.OpContains, s) }
 
-// IndexOf is where s, a string or a Str, is first in the text, -1 if nowhere.
-// Its size is that of Contains.
+// IndexOf returns the index of the first s, a string or a Str, in the text, or -1. It costs
+// as much as Contains.
 func (v Str) IndexOf(s any) Int { return Int(v.test(ir.OpIndexOf, s)) }
 
-// Glob returns whether all of the text matches the pattern: * is any text, ? any
-// byte, [a-z] and [!a-z] one byte of a class.
+// Glob reports whether the pattern matches the whole text: * is any text, ? any byte, [a-z]
+// and [!a-z] one byte of a class.
 func (v Str) Glob(pattern string) Bool {
 	return Bool{v.c, &ir.Expr{Op: ir.OpGlob, Str: pattern, Args: []*ir.Expr{v.Expr()}, Pos: callerPos()}}
 }
 
-// Len is the number of bytes in the text.
+// Len returns the number of bytes in the text.
 func (v Str) Len() Int { return Int{v.c, ir.NewExpr(ir.OpLen, v.Expr())} }
 
 // Member reads a member of what the pointer points to, by path: "f_path.dentry",
@@ -259,81 +257,81 @@ func (v Ptr) Member(path string) Int {
 	return v.c.read(e)
 }
 
-// Addr is the address of a member.
+// Addr returns the address of a member.
 func (v Ptr) Addr(path string) Ptr {
 	return Ptr{v.c, &ir.Expr{Op: ir.OpAddrOf, Str: path, Args: []*ir.Expr{v.Expr()}, Pos: callerPos()}}
 }
 
-// Offset is where a member is in what the pointer points to, in bytes.
+// Offset returns the offset in bytes of a member in what the pointer points to.
 func (v Ptr) Offset(path string) Int {
 	return Int{v.c, &ir.Expr{Op: ir.OpOffset, Str: path, Args: []*ir.Expr{v.Expr()}, Pos: callerPos()}}
 }
 
-// Container is the object of the kernel type of that name whose member is what
-// the pointer points to: container_of.
+// Container returns the object of the kernel type typ whose member the pointer points to,
+// like container_of.
 func (v Ptr) Container(typ, member string) Ptr {
 	off := Int{v.c, ir.NewConst(0)}.PtrTo(typ, false).Offset(member)
 	return Int{v.c, &ir.Expr{Op: ir.OpSub, Type: ir.Uint64Type(), Args: []*ir.Expr{v.Expr(), off.Expr()}, Pos: callerPos()}}.PtrTo(typ, false)
 }
 
-// User and Kernel are the same pointer into user or kernel memory, where it is
-// not known by its type.
+// User and Kernel return the same pointer into user or kernel memory. They are for pointers
+// whose type does not say which.
 func (v Ptr) User() Ptr { return Ptr{v.c, ir.NewExpr(ir.OpUptr, v.Expr())} }
 
-// IsErr says whether the pointer is an error that the kernel returned in place of
-// one (IS_ERR, include/linux/err.h): -4095 to -1.
+// IsErr reports whether the pointer is an error that the kernel returned in its place
+// (IS_ERR, include/linux/err.h): -4095 to -1.
 func (v Ptr) IsErr() Bool {
 	return v.Int().As(ir.Uint64Type()).Ge(&ir.Expr{Op: ir.OpConst, Type: ir.Uint64Type(), Int: -4095})
 }
 
-// At is the address of element i behind the pointer, or of the array there.
+// At returns the address of element i, for a pointer to an element or to an array.
 func (v Ptr) At(i any) Ptr {
 	return Ptr{v.c, &ir.Expr{Op: ir.OpAddrOf, Args: []*ir.Expr{v.Expr(), lift(i)}, Pos: callerPos()}}
 }
 
-// OnCPU is the address that a per-CPU variable's has on a CPU:
+// OnCPU returns the address of a per-CPU variable on a CPU:
 // c.KernelAddr("runqueues").OnCPU(c.CPU()).
 func (v Ptr) OnCPU(cpu any) Ptr {
 	return Ptr{v.c, &ir.Expr{Op: ir.OpPerCPU, Args: []*ir.Expr{v.Expr(), lift(cpu)}, Pos: callerPos()}}
 }
 
-// SocketCookie is the cookie of the socket that v points to, an argument of the
-// probe that the kernel types (fentry, fexit, tracepoints with
-// probe.Options.PreferBTF; Linux 5.12). It names the socket for as long as the
-// machine is up, as getsockopt(SO_COOKIE) does, and is 0 of a null pointer.
+// SocketCookie returns the cookie of the socket that v points to. v must be an argument of
+// the probe that the kernel types (fentry, fexit, tracepoints with probe.Options.PreferBTF;
+// Linux 5.12). The cookie identifies the socket until the machine restarts, as
+// getsockopt(SO_COOKIE) does. It is 0 for a null pointer.
 func (v Ptr) SocketCookie() Int {
 	return Int{v.c, ir.NewExpr(ir.OpSocketCookie, v.Expr())}
 }
 
-// TaskPID is the process id (thread group) of the task that v points to, a struct
-// task_struct of the kernel's, in the namespace of Ctx.PID: what to compare with a
-// user's number and to print, in a container too. Member("tgid") is the number in
-// the initial namespace, as the records of tracepoints have it.
+// TaskPID returns the process id (thread group id) of the kernel's struct task_struct that v
+// points to, in the namespace of Ctx.PID. It is the number to print and to compare with a
+// user's number, in a container too. Member("tgid") is the number in the initial namespace,
+// as in the records of tracepoints.
 func (v Ptr) TaskPID() Int {
 	return v.c.read(&ir.Expr{Op: ir.OpTaskPID, Args: []*ir.Expr{v.Expr()}, Pos: callerPos()})
 }
 
-// TaskTID is the thread id of that task, in the namespace of Ctx.PID.
+// TaskTID returns the thread id of the task that v points to, in the namespace of Ctx.PID.
 func (v Ptr) TaskTID() Int {
 	return v.c.read(&ir.Expr{Op: ir.OpTaskTID, Args: []*ir.Expr{v.Expr()}, Pos: callerPos()})
 }
 
-// Path is the path that the struct path which v points to names, as the current
-// process sees it, in at most size-1 bytes; of a longer one it is empty, and
-// counted (Stats.Truncated). The struct must be in an argument of the probe:
-// c.ArgNamed("file").Ptr().Addr("f_path").Path(256). The kernel permits it in
-// iterators (5.12), in LSM hooks that may sleep (5.11), and in fentry and fexit of
-// some functions, which the error for all others lists (5.10).
+// Path returns the path that a struct path stands for, as the current process sees it, in at
+// most size-1 bytes. A longer path is returned empty, and counted (Stats.Truncated). v must
+// point to a struct path in an argument of the probe:
+// c.ArgNamed("file").Ptr().Addr("f_path").Path(256). The kernel permits it in iterators
+// (5.12), in LSM hooks that may sleep (5.11), and in fentry and fexit of some functions,
+// which the error for all others lists (5.10).
 func (v Ptr) Path(size int) Str {
 	return Str(v.c.read(&ir.Expr{Op: ir.OpPath, Type: ir.StringType(size), Args: []*ir.Expr{v.Expr()}, Pos: callerPos()}))
 }
 
-// Index reads element i of the array that the pointer points to.
+// Index returns element i of the array that the pointer points to.
 func (v Ptr) Index(i any) Int {
 	return v.c.read(&ir.Expr{Op: ir.OpIndex, Args: []*ir.Expr{v.Expr(), lift(i)}, Pos: callerPos()})
 }
 
-// Load reads a value of type t at off bytes behind the address.
+// Load returns the value of type t at off bytes after the address.
 func (v Ptr) Load(off int64, t ir.Type) Int {
 	p := v.Expr()
 	if off != 0 {
@@ -342,29 +340,30 @@ func (v Ptr) Load(off int64, t ir.Type) Int {
 	return v.c.read(&ir.Expr{Op: ir.OpDeref, Type: t, Args: []*ir.Expr{p}, Pos: callerPos()})
 }
 
-// Str reads the text at the address, cut to size-1 bytes; cuts are counted.
+// Str returns the text at the address, cut to size-1 bytes. Cuts are counted
+// (Stats.Truncated).
 func (v Ptr) Str(size int) Str {
 	e := &ir.Expr{Op: ir.OpStr, Type: ir.StringType(size), Args: []*ir.Expr{v.Expr()}, Pos: callerPos()}
 	return Str(v.c.read(e))
 }
 
-// Bytes reads size bytes at the address.
+// Bytes returns the size bytes at the address.
 func (v Ptr) Bytes(size int) Tuple {
 	e := &ir.Expr{Op: ir.OpBuf, Type: ir.BytesType(size), Args: []*ir.Expr{v.Expr()}, Pos: callerPos()}
 	return Tuple{v.c.read(e).e}
 }
 
-// Int is the address as a number.
+// Int returns the address as a number.
 func (v Ptr) Int() Int { return Int(v) }
 
-// Eq returns whether the addresses are equal; x may be 0.
+// Eq reports whether the addresses are equal; x may be 0.
 func (v Ptr) Eq(x any) Bool { return Int(v).Eq(x) }
 
-// Ne returns whether the addresses differ; x may be 0.
+// Ne reports whether the addresses differ; x may be 0.
 func (v Ptr) Ne(x any) Bool { return Int(v).Ne(x) }
 
-// Key puts several values side by side: the key of a map whose Go key type is a
-// struct with fields of these types in this order.
+// Key returns several values side by side, as the key of a map whose Go key type is a struct
+// with fields of these types in this order.
 func Key(parts ...any) Tuple {
 	e := &ir.Expr{Op: ir.OpTuple, Pos: callerPos()}
 	for _, p := range parts {
