@@ -8,7 +8,7 @@ import (
 	"github.com/borescope/borescope/internal/feature"
 )
 
-// callABI is where an architecture's calling convention puts integer arguments
+// callABI says where an architecture's calling convention puts integer arguments
 // and the return value, in DWARF register numbers.
 type callABI struct {
 	args []int
@@ -38,7 +38,7 @@ func abiOf(arch string) (callABI, error) {
 	return abi, nil
 }
 
-// untypedArgs are the argument registers by number, where no prototype is known.
+// untypedArgs returns the argument registers by number, where no prototype is known.
 func (abi *callABI) untypedArgs(user bool) []Arg {
 	args := make([]Arg, len(abi.args))
 	for i, reg := range abi.args {
@@ -51,7 +51,7 @@ func (abi *callABI) untypedRet(user bool) *Arg {
 	return &Arg{Name: "retval", Loc: Location{Kind: LocationReg, Reg: abi.ret, Size: 8, User: user}}
 }
 
-// protoArgs are a function's arguments at its entry.
+// protoArgs returns a function's arguments at its entry.
 func (abi *callABI) protoArgs(proto *btf.FuncProto) []Arg {
 	args := make([]Arg, 0, len(proto.Params))
 	reg, stack := 0, abi.stackArgs
@@ -114,7 +114,7 @@ func byValue(aggregate bool, size int) string {
 	return fmt.Sprintf("%d bytes by value", size)
 }
 
-// ret is the return value's place, nil for void.
+// retArg returns where the return value is, nil for void.
 func (abi *callABI) retArg(t btf.Type) *Arg {
 	if isVoid(t) {
 		return nil
@@ -133,9 +133,9 @@ func (abi *callABI) retArg(t btf.Type) *Arg {
 	return a
 }
 
-// trampArgs are the arguments of a trampoline: one u64 for each, two for an
-// aggregate of up to 16 bytes (Linux 6.0, commit 720e6a435194). It returns the
-// number of slots too, where the return value follows.
+// trampArgs returns the arguments of a trampoline: one u64 for each, two for an
+// aggregate of up to 16 bytes (Linux 6.0, commit 720e6a435194). It also returns the
+// number of slots; the return value follows them.
 func trampArgs(params []btf.FuncParam) (args []Arg, slots int) {
 	for i, p := range params {
 		a := Arg{Name: paramName(p.Name, i), Type: p.Type}

@@ -10,21 +10,20 @@ import (
 	"github.com/cilium/ebpf"
 )
 
-// AttachOptions says how a plan is carried out. The zero value, and nil, is
-// the default.
+// AttachOptions are the options of Plan.Attach. The zero value and nil are the defaults.
 type AttachOptions struct {
-	// Missing is what happens to sites that the kernel refuses although the
-	// plan has them: an error that undoes all (MissingError, the default), or
-	// they are left out, and with MissingWarn listed by Link.Missing.
+	// Missing says what happens to sites that are in the plan but that the kernel
+	// refuses. With MissingError, the default, Attach fails and undoes everything.
+	// Otherwise such sites are left out, and with MissingWarn Link.Missing lists them.
 	Missing MissingPolicy
 	// Env is what errors are explained by; nil is this machine.
 	Env *Env
 }
 
-// Link holds attachments, and everything else that keeps probes firing: as
-// long as it is open they fire, and when it is closed, or the process ends in
-// whatever way, nothing of them is left in the kernel. Keep the Link until you
-// are done: a Link that is forgotten is closed by the garbage collector.
+// Link holds attachments, and everything else that keeps probes firing. They fire as
+// long as it is open. When it is closed, or the process ends for any reason, nothing
+// of them is left in the kernel. Keep the Link until you are done: the garbage
+// collector closes a Link that is no longer referenced.
 //
 // A Link is safe for concurrent use.
 type Link struct {
@@ -43,28 +42,28 @@ type Link struct {
 // held is one kernel object that a Link owns.
 type held struct {
 	fd int
-	// link is set on bpf_links, which can tell how they fare and be pinned.
+	// link is set on bpf_links, which can be pinned and report the events they missed.
 	link bool
 	// method is how it was attached, prog the program's name in the plan.
 	method Method
 	prog   string
-	// sites are the indices of the sites that it serves, from first to last.
+	// first and last delimit the indices of the sites that it serves; last is not one.
 	first, last int
-	// undo is what closing takes besides closing the descriptor.
+	// undo is what closing needs besides closing the descriptor.
 	undo func() error
 }
 
 // clock is the perf event of a CPU, whose enabled time goes on while the CPU is there.
 type clock struct{ fd, cpu int }
 
-// Sites returns the places that are attached, in the order of the plan.
+// Sites returns the attached sites, in the order of the plan.
 func (l *Link) Sites() []Site { return slices.Clone(l.sites) }
 
-// Missing returns the sites that the kernel refused, where the caller asked to
-// go on without them.
+// Missing returns the sites that the kernel refused, if the caller asked to go on
+// without them.
 func (l *Link) Missing() []Missing { return slices.Clone(l.missing) }
 
-// Targets returns what is attached, each target once.
+// Targets returns the attached targets, each once.
 func (l *Link) Targets() []Target {
 	var out []Target
 	seen := map[string]bool{}
@@ -77,14 +76,14 @@ func (l *Link) Targets() []Target {
 	return out
 }
 
-// Attach puts the plan's programs, loaded by their names in the plan, at their
-// sites, and returns the one Link that holds all of it; the caller closes it.
-// The programs stay the caller's and may be closed at once.
+// Attach attaches the plan's programs, which progs holds by their names in the plan,
+// at their sites. It returns one Link for all of them; the caller closes it. The
+// programs remain the caller's and may be closed as soon as Attach returns.
 //
 // If anything fails, everything is undone, unless o.Missing says otherwise.
-// Perf events are started together once all is attached, then Begin programs
-// run once; End programs run when the Link is closed. Errors name the target
-// and the true cause: lockdown, kernel configuration, capability, a file.
+// Perf events are started together once everything is attached. Begin programs run once
+// after that; End programs run when the Link is closed. Errors name the target and the
+// true cause: lockdown, kernel configuration, a capability, a file.
 func (p *Plan) Attach(progs map[string]*ebpf.Program, o *AttachOptions) (*Link, error) {
 	if o == nil {
 		o = &AttachOptions{}
@@ -102,8 +101,8 @@ func (p *Plan) Attach(progs map[string]*ebpf.Program, o *AttachOptions) (*Link, 
 	return attachPlan(p, progs, env, o)
 }
 
-// Place names where the program is attached, for messages: its target, or the first
-// of them and how many more there are.
+// Place returns where the program is attached, for messages: its target, or the first
+// of several and how many more there are.
 func (p *Program) Place() string {
 	if len(p.Sites) == 0 {
 		return p.Name
@@ -116,15 +115,17 @@ func (p *Program) Place() string {
 }
 
 // Attach attaches one program, loaded elsewhere (bpf2go, an ELF object), to a target,
-// or to the many of a kind in a Set: with one multi link where the program's attach
-// type and the kernel allow that, else one by one. The kernel does not tell which
-// attach type a program was loaded with: for multi and session programs
-// o.AttachType says it; tracing programs of the types AttachFentryMulti and
-// AttachFexitMulti are told by themselves, others are bound to one function.
+// or to all targets of a Set of one kind. It uses one multi link where the program's
+// attach type and the kernel allow that, else one attachment for each site.
 //
-// Names are resolved to addresses, and duplicates dropped. What cannot be attached is
-// treated as o.Missing says; on failure everything is undone. The program stays the
-// caller's; the caller closes the Link.
+// The kernel does not report the attach type that a program was loaded with, so
+// o.AttachType must give it for multi and session programs. Tracing programs of the types
+// AttachFentryMulti and AttachFexitMulti are recognized without it; other tracing programs
+// are bound to one function.
+//
+// Names are resolved to addresses, and duplicates are dropped. o.Missing says what happens
+// to sites that cannot be attached; on failure everything is undone. The program remains
+// the caller's; the caller closes the Link.
 func Attach(prog *ebpf.Program, target Target, o *Options) (*Link, error) {
 	if prog == nil {
 		return nil, errors.New("attach: no program")
@@ -166,7 +167,7 @@ func Attach(prog *ebpf.Program, target Target, o *Options) (*Link, error) {
 	return link, err
 }
 
-// fits checks that one program, loaded with the attach type at if that is said,
+// fits checks that one program, loaded with the attach type at if that is known,
 // can serve the whole plan.
 func (p *Plan) fits(prog *ebpf.Program, at ebpf.AttachType) error {
 	for i := range p.Programs {
@@ -185,9 +186,9 @@ func (p *Plan) fits(prog *ebpf.Program, at ebpf.AttachType) error {
 	return nil
 }
 
-// Close detaches everything, runs End programs before, and returns when the
-// kernel has let go of it all. It may be called again, and on a nil Link, and
-// while events are still firing.
+// Close runs End programs, detaches everything, and returns when the kernel has
+// released all of it. It may be called again, on a nil Link, and while events are
+// still firing.
 func (l *Link) Close() error {
 	if l == nil {
 		return nil
@@ -201,7 +202,7 @@ func (l *Link) Close() error {
 	return l.release()
 }
 
-// errClosed is what methods of a closed Link return.
+// errClosed returns the error of methods of a closed Link.
 func (l *Link) errClosed(op string) error {
 	return fmt.Errorf("%s: link: %w", op, os.ErrClosed)
 }

@@ -65,7 +65,7 @@ func (a *attacher) attachAll(p *Plan, progs map[string]*ebpf.Program) error {
 	return nil
 }
 
-// runner sorts a begin or end program in.
+// runner records the sites of a begin or end program, and returns it if it is to run now.
 func (a *attacher) runner(g *Program, prog *ebpf.Program) []*ebpf.Program {
 	a.link.sites = append(a.link.sites, g.Sites...)
 	if _, ok := g.Sites[0].Target.(Begin); ok {
@@ -84,8 +84,8 @@ func (a *attacher) closeDropped() {
 }
 
 // file returns a path by which the kernel finds the file that the plan was made
-// from: that of a descriptor, opened and compared. It is good until the next call;
-// a probe that is attached keeps the file.
+// from: the path of an open descriptor, whose file was compared with the plan's. It is
+// valid until the next call; an attached probe keeps the file.
 func (a *attacher) file(path string) (string, error) {
 	if a.open == nil || a.open.Name() != path {
 		f, err := procfs.OpenPath(path)
@@ -145,7 +145,7 @@ func (a *attacher) program(g *Program, prog *ebpf.Program) error {
 	return nil
 }
 
-// isOffline tells a sampling site whose CPU is offline now.
+// isOffline reports whether s samples a CPU that is offline now.
 func (a *attacher) isOffline(s *Site) bool {
 	if _, ok := s.Target.(Perf); !ok || s.CPU < 0 {
 		return false
@@ -189,7 +189,7 @@ func (a *attacher) site(g *Program, prog *ebpf.Program, s *Site) error {
 	return a.perfEvent(g, prog, s, ev)
 }
 
-// keep records what serves the given sites.
+// keep records the object that serves the given sites.
 func (a *attacher) keep(h held, sites ...Site) {
 	h.first = len(a.link.sites)
 	a.link.sites = append(a.link.sites, sites...)
@@ -288,9 +288,9 @@ func (a *attacher) iter(prog *ebpf.Program, s *Site) error {
 	return nil
 }
 
-// kprobeMulti attaches at many kernel functions with one link. Where the kernel
-// refuses the lot, and the caller goes on without what can't be had, halves are
-// tried until the ones at fault stand alone.
+// kprobeMulti attaches at many kernel functions with one link. If the kernel refuses
+// them together, and the caller goes on without missing sites, it tries halves until
+// the sites at fault are found.
 func (a *attacher) kprobeMulti(g *Program, prog *ebpf.Program, sites []Site) error {
 	sites = uniqueAddresses(sites)
 	addrs := make([]uint64, len(sites))
@@ -336,8 +336,8 @@ func (a *attacher) explainMulti(g *Program, err error) error {
 	return err
 }
 
-// uniqueAddresses drops sites of an address that came before: kprobe.multi
-// refuses duplicates.
+// uniqueAddresses drops sites whose address occurred before: kprobe.multi refuses
+// duplicates.
 func uniqueAddresses(sites []Site) []Site {
 	seen := make(map[uint64]bool, len(sites))
 	out := make([]Site, 0, len(sites))

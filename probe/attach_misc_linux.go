@@ -21,9 +21,9 @@ import (
 	"github.com/borescope/borescope/probe/internal/perfevent"
 )
 
-// socket opens a packet socket on the interface and gives it the program,
-// which sees every packet in and out. Nothing is read from the socket: a filter
-// that returns 0 keeps the packets out of it.
+// socket opens a packet socket on the interface and attaches the program to it, which
+// then sees every packet in and out. Nothing reads from the socket: a filter that
+// returns 0 keeps the packets out of it.
 func (a *attacher) socket(prog *ebpf.Program, s *Site) error {
 	t, ok := s.Target.(SocketFilter)
 	if !ok {
@@ -56,9 +56,9 @@ func interfaces() []string {
 	return out
 }
 
-// tracefs attaches through an event made in tracefs: the only way to give a
-// kretprobe its maxactive. The event outlives a killed process; the next one
-// that makes any sweeps it.
+// tracefs attaches through an event made in tracefs, the only way to give a kretprobe
+// its maxactive. The event outlives a killed process; the next process that makes such
+// an event removes it.
 func (a *attacher) tracefs(g *Program, prog *ebpf.Program, s *Site) error {
 	t, ok := s.Target.(Kretprobe)
 	if !ok {
@@ -71,7 +71,7 @@ func (a *attacher) tracefs(g *Program, prog *ebpf.Program, s *Site) error {
 	defer dir.Close()
 	events := "/" + dir.Path + "/kprobe_events"
 	tracefs.Sweep(events)
-	// One process may hold several Links of a plan: the time tells them apart.
+	// One process may hold several Links of a plan, so the name has the time in it.
 	name := fmt.Sprintf("p%d_%d_%x", os.Getpid(), s.Cookie.Site(), time.Now().UnixNano())
 	fn := s.Symbol
 	if s.Module != "" {
@@ -104,7 +104,7 @@ func (a *attacher) tracefsEvent(g *Program, prog *ebpf.Program, s *Site, idFile 
 		return err
 	}
 	via := *g
-	via.Method = MethodPerfIoctl // the event must be gone before it can be removed: no second owner
+	via.Method = MethodPerfIoctl // the event must be closed before it can be removed: no second owner
 	if err := a.perfEvent(&via, prog, s, ev); err != nil {
 		return err
 	}
@@ -113,7 +113,7 @@ func (a *attacher) tracefsEvent(g *Program, prog *ebpf.Program, s *Site, idFile 
 	return nil
 }
 
-// removeEvent removes an event that one of tracefs' lists has.
+// removeEvent removes an event from one of tracefs' lists.
 func removeEvent(e *Env, list, name string) error {
 	dir, err := tracefs.Need(e.Root(), e.Live())
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/borescope/borescope/internal/feature"
 )
 
-// attachPlan is for Linux.
+// attachPlan fails: probes exist on Linux only.
 func attachPlan(*Plan, map[string]*ebpf.Program, *Env, *AttachOptions) (*Link, error) {
 	return nil, &feature.UnsupportedError{Feature: "attach", Hint: "probes are for Linux, this is " + runtime.GOOS}
 }

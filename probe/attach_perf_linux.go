@@ -41,11 +41,11 @@ func (a *attacher) perfEvent(g *Program, prog *ebpf.Program, s *Site, ev *perfev
 		a.keep(held{fd: fd, method: MethodPerfIoctl}, *s)
 	}
 	if g.Type == ebpf.TracePoint {
-		return nil // its program runs all the same, and lets the event go on to those that count
+		return nil // its program runs anyway, and lets the event go on to those that count
 	}
 	a.start = append(a.start, fd)
 	if ev.Attr.ReadFormat != perfring.FormatEnabled {
-		return nil // only one that samples a whole CPU tells its enabled time
+		return nil // only an event that samples a whole CPU reports its enabled time
 	}
 	own, err := kernel.Dup(fd)
 	if err == nil {
@@ -54,10 +54,10 @@ func (a *attacher) perfEvent(g *Program, prog *ebpf.Program, s *Site, ev *perfev
 	return err
 }
 
-// onlySyscalls is why a tracepoint takes no program that may sleep.
+// onlySyscalls is why a tracepoint refuses a sleepable program.
 const onlySyscalls = "only the tracepoints of system calls, sys_enter and sys_exit take programs that may sleep"
 
-// explainSet says why a program was refused by an event that is open.
+// explainSet explains why an open event refused a program.
 func (a *attacher) explainSet(g *Program, s *Site, err error) error {
 	switch {
 	case errors.Is(err, syscall.EACCES):
@@ -75,7 +75,7 @@ func (a *attacher) explainSet(g *Program, s *Site, err error) error {
 	return err
 }
 
-// siteEvent is the event of a tracepoint, kprobe or uprobe site.
+// siteEvent returns the event of a tracepoint, kprobe or uprobe site.
 func (a *attacher) siteEvent(g *Program, s *Site) (*perfevent.Event, error) {
 	if tp, ok := s.Target.(Tracepoint); ok {
 		id, err := a.tracepointID(tp)
@@ -98,7 +98,7 @@ func (a *attacher) sampling(g *Program, prog *ebpf.Program, s *Site) error {
 	if err != nil {
 		return err
 	}
-	// The plan may be of another machine, and what never fires is opened as if it did.
+	// The plan may be of another machine, and perf_event_open accepts events that never fire.
 	if err := feature.Counts(ev.What.Type, ev.What.Hardware()); err != nil {
 		return err
 	}
@@ -162,11 +162,11 @@ func (a *attacher) samplingEvent(s *Site) (*perfevent.Event, error) {
 // perThread opens the event for every thread of a process; threads that they
 // start later inherit it.
 //
-// A thread that is there only when all are open may have inherited the event, or
-// come from one that had none yet: nobody can tell. Then all is done again, before
-// anything is counted, until no thread has come meanwhile. A new thread inherits
-// before it is in the list (copy_process, kernel/fork.c): the list is believed once each
-// of them must have left the call of clone that it was in when its event was opened.
+// A thread that appears once all events are open may have inherited the event, or may
+// come from a thread that had none yet; the two can't be told apart. Then everything is
+// opened again, before anything is counted, until no new thread appears. A new thread
+// inherits before it is in the list (copy_process, kernel/fork.c), so the list is trusted
+// once each thread must have left the clone call it was in when its event was opened.
 func (a *attacher) perThread(g *Program, prog *ebpf.Program, s *Site, ev *perfevent.Event) error {
 	ev.Attr.Flags |= perfring.AttrInherit
 	ev.CPU = -1
@@ -202,21 +202,21 @@ func (a *attacher) perThread(g *Program, prog *ebpf.Program, s *Site, ev *perfev
 	return nil
 }
 
-// perThreadTries is how often all is opened, half a second of waiting between them, and
-// perThreadWait how long is waited for calls of clone in all.
+// perThreadTries is how often everything is opened, with half a second of waiting between
+// attempts. perThreadWait bounds the time spent waiting for clone calls in all.
 const (
 	perThreadTries = 48
 	perThreadWait  = time.Second
 )
 
-// progress is how far an attacher is.
+// progress is how much an attacher has opened.
 type progress struct{ held, sites, start, drop int }
 
 func (a *attacher) progress() progress {
 	return progress{len(a.link.held), len(a.link.sites), len(a.start), len(a.drop)}
 }
 
-// backTo closes what was opened since.
+// backTo closes what was opened since p.
 func (a *attacher) backTo(p progress) error {
 	for _, fd := range a.drop[p.drop:] {
 		kernel.Close(fd)

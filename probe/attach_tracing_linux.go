@@ -11,8 +11,8 @@ import (
 	"github.com/borescope/borescope/internal/kernel"
 )
 
-// tracingMulti attaches at many functions with one link, and finds those at
-// fault as kprobeMulti does.
+// tracingMulti attaches at many functions with one link, and finds the sites at fault as
+// kprobeMulti does.
 func (a *attacher) tracingMulti(g *Program, prog *ebpf.Program, sites []Site) error {
 	ids, err := a.env.Trampolines()
 	if err != nil {
@@ -53,12 +53,12 @@ func explainTracingMulti(g *Program, err error) error {
 	return err
 }
 
-// multiFunc is the function that programs for many are loaded for, by the
-// kernel itself (kernel/bpf/syscall.c).
+// multiFunc is the function that the kernel itself loads programs for many functions for
+// (kernel/bpf/syscall.c).
 const multiFunc = "bpf_multi_func"
 
-// tracingMultiType is the attach type of a tracing program that is bound to no
-// function, 0 if it is, or if that can't be told. That it is a session can't.
+// tracingMultiType returns the attach type of a tracing program that is bound to no
+// function, or AttachNone if it is bound to one or that can't be told. It can't tell sessions.
 func tracingMultiType(env *Env, prog *ebpf.Program, t Target) ebpf.AttachType {
 	if !has(env, feature.TracingMulti) {
 		return ebpf.AttachNone

@@ -20,11 +20,11 @@ type attacher struct {
 	drop []int
 	// name is the program that is being attached.
 	name string
-	// cpus are those online, nil before they were asked for.
+	// cpus are the online CPUs, nil until they are needed.
 	cpus []int
 	// left is why the last site was left out.
 	left error
-	// ids are the files that the plan was made from, open is the one at hand.
+	// ids identify the files that the plan was made from, open is the one opened last.
 	ids  userfile.FileIDs
 	open *os.File
 	// pmus are the dynamic PMUs.
@@ -33,8 +33,8 @@ type attacher struct {
 
 func noTracepoint(err error) error { return feature.Explain(feature.Tracepoint, err) }
 
-// anyCPU opens the event on the first CPU online: such events fire wherever
-// they are hit, but a CPU must be named, and CPU 0 may be offline.
+// anyCPU opens the event on the first online CPU: such events fire on every CPU, but
+// perf_event_open needs one named, and CPU 0 may be offline.
 func (a *attacher) anyCPU(ev *perfevent.Event) (*perfevent.Event, error) {
 	if a.cpus == nil {
 		list, err := a.env.OnlineCPUs()
@@ -47,7 +47,7 @@ func (a *attacher) anyCPU(ev *perfevent.Event) (*perfevent.Event, error) {
 	return ev, nil
 }
 
-// pmu is the kprobe or uprobe PMU, read once.
+// pmu returns the kprobe or uprobe PMU, read once.
 func (a *attacher) pmu(name string, f feature.Feature) (perfevent.PMU, error) {
 	if t, ok := a.pmus[name]; ok {
 		return t, nil

@@ -13,8 +13,7 @@ import (
 	"github.com/borescope/borescope/probe/internal/kernelcode"
 )
 
-// choose settles how a program's sites are attached, once it is known how many
-// there are.
+// choose settles how a program's sites are attached, once their number is known.
 func (r *resolver) choose(p *Program) error {
 	switch {
 	case p.Method != MethodPerfLink:
@@ -36,7 +35,7 @@ func (r *resolver) perfMethod(p *Program) {
 	}
 }
 
-// why notes the reason why a better way was not taken.
+// why records why a better method was not taken.
 func (p *Program) why(what string, err error) {
 	if p.FallbackReason == "" {
 		p.FallbackReason = what + ": " + feature.Reason(err)
@@ -76,9 +75,8 @@ func isMultiType(t ebpf.AttachType) bool {
 		t == ebpf.AttachTraceUprobeMulti || t == AttachUprobeSession || isTracingMulti(t)
 }
 
-// canMulti says why sites can't be put into one link, which takes the addresses
-// of functions' entries. known says that there are addresses besides those of
-// kallsyms.
+// canMulti returns why sites can't be put into one link, which takes the addresses of
+// function entries. known is set if there are addresses besides those of kallsyms.
 func (r *resolver) canMulti(p *Program, known bool) error {
 	all := true
 	for i := range p.Sites {
@@ -97,8 +95,8 @@ func (r *resolver) canMulti(p *Program, known bool) error {
 	return err
 }
 
-// addresses fills in the addresses that a multi link needs, and leaves sites
-// that have none, or several, to the caller's policy.
+// addresses fills in the addresses that a multi link needs, and leaves sites that have
+// no address, or several, to the caller's policy.
 func (r *resolver) addresses(p *Program, listed map[string][]kallsyms.Symbol) error {
 	kept := p.Sites[:0]
 	for _, s := range p.Sites {
@@ -133,9 +131,9 @@ func (r *resolver) addresses(p *Program, listed map[string][]kallsyms.Symbol) er
 	return nil
 }
 
-// listed are the functions of the kernel's list of those that a multi link can
-// be put on, by name, where there are so many sites that reading it is quicker
-// than kallsyms, which is five times as long. nil is no list.
+// listed returns the functions of the kernel's list that a multi link accepts, by name.
+// It returns nil unless there are so many sites that reading the list is quicker than
+// reading kallsyms, which is five times as long.
 func (r *resolver) listed(p *Program) map[string][]kallsyms.Symbol {
 	unknown := 0
 	for i := range p.Sites {
@@ -153,8 +151,8 @@ func (r *resolver) listed(p *Program) map[string][]kallsyms.Symbol {
 	return t.ByName()
 }
 
-// functionsOf are the functions of a name: by the list, which leaves out what a
-// multi link refuses, or for those that it does not have, all there are.
+// functionsOf returns the functions of a name: those in the list, which has only what a
+// multi link accepts, or all functions of that name if it is not in the list.
 func (r *resolver) functionsOf(listed map[string][]kallsyms.Symbol, module, name string) ([]kallsyms.Symbol, error) {
 	found := listed[name]
 	if module != "" {
@@ -184,9 +182,9 @@ func (r *resolver) unprivileged() bool {
 	return *r.lacksAdmin
 }
 
-// chooseUser picks uprobe.multi for several sites, where a program is to sleep
-// or to see entry and return, and for processes without CAP_SYS_ADMIN, which
-// perf_uprobe_event_init (kernel/events/core.c) asks for, but multi links do not.
+// chooseUser picks uprobe.multi for several sites, for programs that sleep or see both
+// entry and return, and for processes without CAP_SYS_ADMIN, which
+// perf_uprobe_event_init (kernel/events/core.c) demands and multi links do not.
 func (r *resolver) chooseUser(p *Program) {
 	if p.Sleepable() {
 		if err := r.env.Supports(feature.SleepableUprobe); err != nil {

@@ -8,8 +8,8 @@ import (
 	"github.com/borescope/borescope/probe/internal/userfile"
 )
 
-// typeUser gives a user probe's program the arguments and the return value that
-// DWARF tells of, where the caller asked for that and the file has it.
+// typeUser gives a user probe's program the arguments and the return value that DWARF
+// describes, if the caller asked for that and the file has it.
 func (r *resolver) typeUser(p *Program, f *elffile.File, s userfile.Symbol, goProgram bool) {
 	if !r.o.DWARF || f.DebugSection("info") == nil {
 		return

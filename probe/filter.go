@@ -12,49 +12,49 @@ import (
 	"github.com/borescope/borescope/probe/internal/cgroups"
 )
 
-// Filter says for which tasks probes of any kind fire: those that are current
-// when the event happens. All that is set must hold. It is checked at the very
-// start of each program, before it costs anything more.
+// Filter says for which tasks probes of any kind fire, by the task that is current
+// when the event happens. All fields that are set must match. Each program checks it
+// first, before it does any other work.
 type Filter struct {
-	// PIDs are processes (thread group ids), nil is all. Programs that package
-	// action loads take them by their numbers in the pid namespace of the process
-	// that loads, others in the initial one.
+	// PIDs are processes (thread group ids); nil is all. Programs that package action
+	// loads compare numbers of the pid namespace of the loading process; others compare
+	// numbers of the initial one.
 	PIDs []int
-	// Cgroups are paths of version 2 control groups, below its mount; tasks in
-	// them and below them are meant. nil is all.
+	// Cgroups are paths of version 2 control groups, below its mount; tasks in them and
+	// below them match. nil is all.
 	Cgroups []string
-	// PIDNamespaceOf and MountNamespaceOf are processes whose namespaces the
-	// tasks must be in, as a container's all are; 0 is all. A task counts for the
-	// innermost process namespace that it is in.
+	// PIDNamespaceOf and MountNamespaceOf are processes; tasks must be in the namespaces
+	// of these processes, as all of a container's tasks are. 0 is all. Of nested process
+	// namespaces the innermost one of a task is compared.
 	PIDNamespaceOf   int
 	MountNamespaceOf int
 }
 
-// TaskFilter is a Filter as a plan has it: what programs compare with.
+// TaskFilter is a Filter as a plan holds it: the values that programs compare with.
 type TaskFilter struct {
-	// PIDs are processes and Cgroups control groups; a task is to be of one of
-	// each that is not empty.
+	// PIDs are processes and Cgroups control groups; a task must be in one of each list
+	// that is not empty.
 	PIDs    []uint32 `json:"pids,omitempty"`
 	Cgroups []Cgroup `json:"cgroups,omitempty"`
-	// PIDNamespace and MountNamespace are the inodes of namespaces, 0 for any,
-	// and PIDDevice the device that the former is on.
+	// PIDNamespace and MountNamespace are the inodes of namespaces, 0 for any; PIDDevice
+	// is the device that the process namespace's inode is on.
 	PIDNamespace   uint64 `json:"pid_namespace,omitempty"`
 	PIDDevice      uint64 `json:"pid_device,omitempty"`
 	MountNamespace uint32 `json:"mount_namespace,omitempty"`
-	// Offsets are where task_struct has nsproxy, nsproxy mnt_ns, and
-	// mnt_namespace its number, in this kernel; for MountNamespace.
+	// Offsets are those of task_struct.nsproxy, nsproxy.mnt_ns and mnt_namespace's number
+	// in this kernel; for MountNamespace.
 	Offsets [3]uint32 `json:"offsets,omitzero"`
-	// CgroupOffsets are set where the kernel's tracing programs can't ask for a
-	// task's control groups (before 5.15): where task_struct has cgroups, css_set
-	// dfl_cgrp, and cgroup level and ancestor_ids.
+	// CgroupOffsets are set where the kernel's tracing programs can't ask for a task's
+	// control groups (before 5.15): the offsets of task_struct.cgroups, css_set.dfl_cgrp,
+	// cgroup.level and cgroup.ancestor_ids.
 	CgroupOffsets [4]uint32 `json:"cgroup_offsets,omitzero"`
 }
 
-// Cgroup is a control group of version 2: its ID, the inode of its directory; its Level,
-// its depth, 0 for the root, -1 if the mount does not show it; and the Path that it had.
+// Cgroup is a control group of version 2. ID is the inode of its directory, Level its
+// depth (0 for the root, -1 if the mount does not show it), Path the path that it had.
 type Cgroup = cgroups.Group
 
-// String is the filter in words: "pids 12, cgroups /a (77)".
+// String returns the filter in words: "pids 12, cgroups /a (77)".
 func (f *TaskFilter) String() string {
 	var parts []string
 	if len(f.PIDs) > 0 {
@@ -72,12 +72,12 @@ func (f *TaskFilter) String() string {
 	return strings.Join(parts, ", ")
 }
 
-// ApplyFilter puts the plan's filter (Options.Filter) in front of the plan's
-// programs in spec. bpf.Compile has done so; it is for programs from
-// elsewhere, before they are loaded. Programs that run on behalf of no task are
-// left as they are: begin and end, iterators, socket filters. A mount namespace
-// takes programs of a GPL-compatible licence, and so does a control group before
-// Linux 5.15. Without a filter it does nothing.
+// ApplyFilter puts the plan's filter (Options.Filter) in front of the plan's programs in
+// spec, before they are loaded. bpf.Compile does so itself; ApplyFilter is for programs
+// from elsewhere. Programs that run on behalf of no task stay as they are: begin and end,
+// iterators, socket filters. A filter by mount namespace needs programs with a
+// GPL-compatible licence, and so does one by control group before Linux 5.15. Without a
+// filter ApplyFilter does nothing.
 func (p *Plan) ApplyFilter(spec *ebpf.CollectionSpec) error {
 	if p.Filter == nil {
 		return nil
@@ -103,7 +103,7 @@ func (p *Plan) ApplyFilter(spec *ebpf.CollectionSpec) error {
 	return nil
 }
 
-// reads tells a filter that reads kernel memory.
+// reads reports whether the filter reads kernel memory.
 func (f *TaskFilter) reads() bool {
 	return f.MountNamespace != 0 || f.CgroupOffsets != [4]uint32{}
 }
@@ -179,7 +179,7 @@ func (r *resolver) filter() error {
 	return nil
 }
 
-// memberOffsets are where members of this kernel's structs lie.
+// memberOffsets returns the offsets of members of this kernel's structs.
 func memberOffsets(e *Env, paths ...string) ([]uint32, error) {
 	spec, err := e.BTF()
 	if err != nil {

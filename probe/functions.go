@@ -81,11 +81,11 @@ func (r *resolver) kernelMatches(p Program, module, pattern string, offset uint6
 	return nil
 }
 
-// canKprobe says why kprobes cannot be had, when that is known beforehand.
+// canKprobe returns why kprobes are unavailable, if that is known beforehand.
 func (r *resolver) canKprobe() error {
 	err := r.env.Supports(feature.Kprobe)
 	if errors.Is(err, errors.ErrUnsupported) {
-		// kprobe.multi stands on ftrace alone, and can be there without.
+		// kprobe.multi needs ftrace only, and may be available without kprobes.
 		if !r.multiPossible(feature.KprobeMulti) {
 			return err
 		}

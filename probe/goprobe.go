@@ -17,8 +17,8 @@ var goABIs = map[string]callABI{
 	"arm64": {args: []int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}, ret: 0},
 }
 
-// moveBehind moves a site at a Go function's entry behind its stack check; it is
-// false where there is none.
+// moveBehind moves a site at a Go function's entry behind its stack check. It reports
+// false if there is none.
 func (s *Site) moveBehind(f *elffile.File, fn userfile.Symbol) bool {
 	skip := usercode.BehindStackCheck(f, fn)
 	off, ok := f.Offset(fn.Value + skip)
@@ -63,8 +63,8 @@ func (r *resolver) goReturns(f *elffile.File, p Program, site Site, s userfile.S
 	return nil
 }
 
-// goTarget describes the Go program that a probe is in, which is read once for all
-// probes in it.
+// goTarget returns a description of the Go program that a probe is in. It is read once
+// for all probes in the program.
 func (r *resolver) goTarget(f *elffile.File, path string) *GoTarget {
 	if r.code.program == nil {
 		v := r.goVersion(path)
@@ -73,8 +73,8 @@ func (r *resolver) goTarget(f *elffile.File, path string) *GoTarget {
 	return r.code.program
 }
 
-// goVersion reads the toolchain's version from the program's build info, ""
-// where it has none.
+// goVersion returns the toolchain's version from the program's build info, "" if it has
+// none.
 func (r *resolver) goVersion(path string) string {
 	ra, _, g, err := userfile.OpenAt(r.env, r.sources(), path)
 	if err != nil {

@@ -14,10 +14,10 @@ import (
 	"github.com/borescope/borescope/probe/internal/spelling"
 )
 
-// Iter runs once for each object that the kernel holds, when it is read.
-// "iter:task", "iter:task_file", "iter:bpf_map".
+// Iter is a BPF iterator: when it is read, its program runs once for each object that
+// the kernel holds. "iter:task", "iter:task_file", "iter:bpf_map".
 type Iter struct {
-	// Name is the kernel's, without "bpf_iter_"; no wildcards, but List takes them.
+	// Name is the kernel's name, without "bpf_iter_"; no wildcards, but List takes them.
 	Name string
 	// PID restricts the task iterators to one process; 0 is all.
 	PID int
@@ -37,7 +37,7 @@ func (t Iter) list(l *lister) error {
 
 func (Iter) word() string { return "iter" }
 
-// String is "iter:NAME", with " pid=N".
+// String returns "iter:NAME", with " pid=N".
 func (t Iter) String() string { return "iter:" + spelling.Quote(t.Name) + pid(t.PID) }
 
 // resolve resolves an iterator by the struct that its programs are given.
@@ -60,10 +60,10 @@ func (t Iter) resolve(r *resolver) error {
 	return nil
 }
 
-// iterPrefix is what the contexts of iterators are named by, before the iterator's name.
+// iterPrefix precedes the iterator's name in the names of the iterators' contexts.
 const iterPrefix = "bpf_iter__"
 
-// iterFields are the members of an iterator's context.
+// iterFields returns the members of an iterator's context.
 func (r *resolver) iterFields(name string) ([]Arg, error) {
 	spec, err := r.env.BTF()
 	if err != nil {
@@ -80,8 +80,8 @@ func (r *resolver) iterFields(name string) ([]Arg, error) {
 	return out, nil
 }
 
-// iterField is a member of an iterator's context: pointers lie in unions that
-// keep them 8 bytes wide (__bpf_md_ptr).
+// iterField returns a member of an iterator's context: pointers are in unions that keep
+// them 8 bytes wide (__bpf_md_ptr).
 func iterField(m btf.Member) Arg {
 	a := Arg{Name: m.Name, Type: m.Type, Loc: Location{Kind: LocationContext, Offset: int64(m.Offset.Bytes()), Size: 8}}
 	if u, ok := m.Type.(*btf.Union); ok && m.Name == "" && len(u.Members) > 0 {

@@ -38,8 +38,8 @@ type Kprobe struct {
 type Kretprobe struct {
 	Module string // kernel module, "" for any
 	Symbol string // function; may hold wildcards
-	// MaxActive bounds the calls in flight that are seen, on kernels that
-	// allocate return instances up front; 0 is the kernel's choice.
+	// MaxActive bounds the number of calls in flight that are seen, on kernels that
+	// allocate return instances in advance; 0 is the kernel's choice.
 	MaxActive int
 }
 
@@ -104,7 +104,7 @@ func parseKprobe(s *spelling.Scanned) (Target, error) {
 	return k, nil
 }
 
-// String is "kprobe:[MODULE:]SYMBOL[+OFFSET]" or "kprobe:0xADDRESS".
+// String returns "kprobe:[MODULE:]SYMBOL[+OFFSET]" or "kprobe:0xADDRESS".
 func (t Kprobe) String() string {
 	if t.Symbol == "" {
 		return fmt.Sprintf("kprobe:%#x", t.Address)
@@ -112,7 +112,7 @@ func (t Kprobe) String() string {
 	return "kprobe:" + spelling.ModuleSymbol(t.Module, t.Symbol) + spelling.PlusOffset(t.Offset)
 }
 
-// String is "kretprobe:[MODULE:]SYMBOL[ maxactive=N]".
+// String returns "kretprobe:[MODULE:]SYMBOL[ maxactive=N]".
 func (t Kretprobe) String() string {
 	s := "kretprobe:" + spelling.ModuleSymbol(t.Module, t.Symbol)
 	if t.MaxActive != 0 {
@@ -148,7 +148,7 @@ func (t Kretprobe) resolve(r *resolver) error {
 	})
 }
 
-// atAddress is a kprobe on a raw address, which the kernel checks.
+// atAddress resolves a kprobe on a raw address, which the kernel checks.
 func (t Kprobe) atAddress(r *resolver) error {
 	p := Program{Type: ebpf.Kprobe, Context: ContextPtRegs, Method: MethodPerfLink}
 	if t.Address < 1<<63 {
@@ -183,7 +183,7 @@ func (a *attacher) kprobeEvent(g *Program, s *Site) (*perfevent.Event, error) {
 	return a.anyCPU(ev)
 }
 
-// explainKprobe: what register_kprobe and its callers mean by their errors
+// explainKprobe explains the errors of register_kprobe and its callers
 // (kernel/kprobes.c, kernel/trace/trace_kprobe.c).
 func (a *attacher) explainKprobe(s *Site, err error) error {
 	if why := feature.Explain(feature.Kprobe, err); why != err {
@@ -224,7 +224,7 @@ func (t Kretprobe) withMaxActive(n int) Target {
 	return t
 }
 
-// kprobes lists kernel functions for kprobes or kretprobes, if there are any here.
+// kprobes lists kernel functions for kprobes or kretprobes, if this kernel has any.
 func (l *lister) kprobes(module, pattern string, one func(s kallsyms.Symbol, again bool) Match) error {
 	if err := l.r.canKprobe(); err != nil {
 		return err

@@ -35,11 +35,11 @@ func (l *Link) release() error {
 	return errors.Join(errs...)
 }
 
-// clockStands is how long an event's time may stand still; the coarsest clocks of
-// kernels go on every 10 ms.
+// clockStands is how long an event's time may stand still; the coarsest kernel clocks
+// advance every 10 ms.
 const clockStands = 30 * time.Millisecond
 
-// stopped returns the CPUs whose clocks stand. The caller holds mu.
+// stopped returns the CPUs whose clocks stand still. The caller holds mu.
 func (l *Link) stopped() ([]int, error) {
 	before, err := l.times()
 	if err != nil {
@@ -53,7 +53,7 @@ func (l *Link) stopped() ([]int, error) {
 	return cpus, err
 }
 
-// standing returns the CPUs whose clocks are where they were.
+// standing returns the CPUs whose clocks are where they were before.
 func (l *Link) standing(before []uint64) (cpus []int, err error) {
 	now, err := l.times()
 	for i := range now {
@@ -135,7 +135,7 @@ func (h *held) file() (*os.File, error) {
 	return os.NewFile(uintptr(fd), "bpf_link"), nil
 }
 
-// linkFromFile is what a file that Files made holds.
+// linkFromFile returns the link that a file returned by Files refers to.
 func linkFromFile(f *os.File) (held, error) {
 	fd, err := kernel.Dup(int(f.Fd()))
 	if err != nil {

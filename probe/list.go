@@ -15,37 +15,37 @@ import (
 	"github.com/borescope/borescope/probe/internal/prototype"
 )
 
-// ListOptions says what List does. The zero value, and nil, is the default.
+// ListOptions are the options of List. The zero value and nil are the defaults.
 type ListOptions struct {
 	// Env is where to look; nil is this machine.
 	Env *Env
-	// Args fills in arguments, fields and return values, with their types, as
-	// far as BTF, format files and notes tell. Kernel types take 10 to 20 ms
+	// Args fills in arguments, fields and return values, with their types, as far as
+	// BTF, format files and USDT notes have them. Reading kernel types takes 10 to 20 ms
 	// once, and some microseconds for each function.
 	Args bool
 }
 
-// Match is a place that can be attached to: plain data.
+// Match is a place that can be attached to. It is plain data.
 type Match struct {
-	// Target names it: its String is what ParseTarget takes.
+	// Target names the place; ParseTarget reads its String.
 	Target Target
-	// Module is the kernel module that a function is in, "" for the kernel
-	// itself and for what is not in the kernel.
+	// Module is the kernel module that a function is in, "" for the kernel itself and
+	// for places outside the kernel.
 	Module string
-	// Duplicate is set on a kernel function whose name others have too: it
-	// must be named by address.
+	// Duplicate is set on a kernel function whose name other functions have too: it must
+	// be named by address.
 	Duplicate bool
-	// Source says where the knowledge that it can be attached is from, if that
-	// is not the kernel's own list.
+	// Source says how it is known that the place can be attached to, if not from the
+	// kernel's own list.
 	Source string
-	// Args, Fields and Ret are as in Program, if ListOptions.Args asked for them.
+	// Args, Fields and Ret are as in Program, if ListOptions.Args is set.
 	Args   []Arg
 	Fields []Arg
 	Ret    *Arg
 }
 
-// String is the target, and below it, if they are known, its arguments, one a
-// line and indented, as bpftrace -lv prints them.
+// String returns the target and, below it, its arguments if they are known, one an
+// indented line, as bpftrace -lv prints them.
 func (l Match) String() string {
 	var b strings.Builder
 	b.WriteString(l.Target.String())
@@ -61,14 +61,14 @@ func (l Match) String() string {
 	return b.String()
 }
 
-// List yields what matches a pattern, in bpftrace's syntax with wildcards in
+// List yields the places that match a pattern, in bpftrace's syntax with wildcards in
 // any part: "kprobe:tcp_*", "tracepoint:syscalls:sys_enter_*",
-// "uprobe:/usr/bin/python3*:*gc*", "usdt:/usr/bin/postgres:*", "usdt:*" (the
-// files that any process has mapped), "iter:*", "software:*". Only kernel
-// functions that can be traced are listed.
+// "uprobe:/usr/bin/python3*:*gc*", "usdt:/usr/bin/postgres:*", "usdt:*" (the files that
+// any process has mapped), "iter:*", "software:*". Only kernel functions that can be
+// traced are listed. Nothing is attached.
 //
-// The function returned beside it says, after the loop, what went wrong; what
-// was found before that is good. Nothing is attached.
+// The second result returns, after the loop, the error that ended it; the matches
+// yielded before the error are valid.
 func List(pattern string, o *ListOptions) (iter.Seq[Match], func() error) {
 	if o == nil {
 		o = &ListOptions{}
@@ -89,7 +89,7 @@ func List(pattern string, o *ListOptions) (iter.Seq[Match], func() error) {
 	return seq, func() error { return failed }
 }
 
-// errStop ends a listing that the caller broke off.
+// errStop ends a listing whose loop the caller has left.
 var errStop = errors.New("stop")
 
 type lister struct {
@@ -122,8 +122,8 @@ func (l *lister) list(pattern string) error {
 	return t.list(l)
 }
 
-// functions lists kernel functions, which one has as its kind lists them, if at all; of
-// those, again says that others have the same name.
+// functions lists kernel functions. one makes the Match of a function, and reports false if
+// its kind does not list it; again is set if several functions have the name.
 func (l *lister) functions(module, pattern string, one func(s kallsyms.Symbol, again bool) (Match, bool)) error {
 	list, err := l.env.Traceable()
 	if err != nil {
@@ -144,7 +144,7 @@ func (l *lister) functions(module, pattern string, one func(s kallsyms.Symbol, a
 	return nil
 }
 
-// repeated are the names that more than one of the functions has.
+// repeated returns the names that more than one of the functions has.
 func repeated(list []kallsyms.Symbol) map[string]bool {
 	seen := make(map[string]struct{}, len(list))
 	again := map[string]bool{}
@@ -157,8 +157,8 @@ func repeated(list []kallsyms.Symbol) map[string]bool {
 	return again
 }
 
-// listNames lists what a kind names its types of the kind T by, behind a prefix, as one
-// says: those in the module's BTF, or the kernel's, that match.
+// listNames lists the matching names of a kind, which types of the kind T in the module's
+// BTF, or the kernel's, have behind a prefix. one makes the Match of a name.
 func listNames[T btf.Type](l *lister, module, prefix, pattern string, one func(name string) Match) error {
 	spec, err := prototype.Types(l.env, module)
 	if err != nil {

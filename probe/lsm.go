@@ -13,9 +13,9 @@ import (
 	"github.com/borescope/borescope/probe/internal/spelling"
 )
 
-// LSM fires at a security hook, and may refuse what is asked there.
-// "lsm:file_open". The kernel needs "bpf" among its security modules (lsm= on
-// its command line).
+// LSM fires at a security hook, and its program may refuse the operation there.
+// "lsm:file_open". The kernel must have "bpf" among its security modules (lsm= on its
+// command line).
 type LSM struct {
 	Hook string // without "security_"; no wildcards, but List takes them
 }
@@ -36,10 +36,10 @@ func (t LSM) list(l *lister) error {
 
 func (t LSM) word() string { return t.Hook }
 
-// String is "lsm:HOOK".
+// String returns "lsm:HOOK".
 func (t LSM) String() string { return "lsm:" + spelling.Quote(t.Hook) }
 
-// resolve resolves a security hook: a function called bpf_lsm_HOOK.
+// resolve resolves a security hook, which is a function called bpf_lsm_HOOK.
 func (t LSM) resolve(r *resolver) error {
 	if err := r.env.Supports(feature.LSM); errors.Is(err, errors.ErrUnsupported) {
 		return err
@@ -57,10 +57,10 @@ func (t LSM) resolve(r *resolver) error {
 	return nil
 }
 
-// hookPrefix is what the functions of security hooks are named by, before the hook's name.
+// hookPrefix precedes the hook's name in the names of the hooks' functions.
 const hookPrefix = "bpf_lsm_"
 
-// hooks are the names of the security hooks, none where there is no BTF.
+// hooks returns the names of the security hooks, none if there is no BTF.
 func hooks(e *Env) []string {
 	spec, err := e.BTF()
 	if err != nil {

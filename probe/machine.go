@@ -6,26 +6,27 @@ import (
 	"github.com/borescope/borescope/probe/internal/userfile"
 )
 
-// UnsupportedError says what a kernel, machine or process cannot do: Feature,
-// the kernel that has it (Since), the true cause and its remedy (Hint: a CONFIG_
-// option, sysctl, lockdown level or capability), and the system's own answer
-// (Err). It matches errors.ErrUnsupported and ebpf.ErrNotSupported.
+// UnsupportedError says what a kernel, machine or process cannot do. Feature is the
+// missing feature and Since the kernel that has it. Hint is the true cause and its remedy:
+// a CONFIG_ option, sysctl, lockdown level or capability. Err is the system's own answer.
+// It matches errors.ErrUnsupported and ebpf.ErrNotSupported.
 type UnsupportedError = feature.UnsupportedError
 
-// Env is what the decisions of a plan depend on; see probe/env.
+// Env holds what the decisions of a plan depend on; see probe/env.
 type Env = env.Env
 
-// EnvOptions says what an Env is made from.
+// EnvOptions are the options of NewEnv.
 type EnvOptions = env.Options
 
-// NewEnv makes an environment; nil options are this machine. It reads nothing
-// but the kernel's release.
+// NewEnv returns a new environment; nil options describe this machine. It reads only the
+// kernel's release.
 func NewEnv(o *EnvOptions) *Env { return env.New(o) }
 
-// has is whether a machine is known to have a feature.
+// has reports whether a machine is known to have a feature.
 func has(e *Env, f feature.Feature) bool { return e.Supports(f) == nil }
 
-// FileID tells a file from another that takes its place, and from itself with other
-// contents: by its Device and Inode, and by when it was Changed last, in nanoseconds since
-// 1970. BuildID is in lower-case hex and empty where the file has none. Same compares two.
+// FileID identifies a file and its contents, so that a file that replaced it, or that was
+// rewritten, is noticed. Device and Inode are those of stat(2). Changed is the time of the
+// last change, in nanoseconds since 1970. BuildID is in lower-case hex, empty if the file
+// has none. Same compares two.
 type FileID = userfile.FileID

@@ -8,7 +8,7 @@ import (
 	"github.com/borescope/borescope/probe/internal/spelling"
 )
 
-// applyOptions sets what follows the target after a blank.
+// applyOptions sets the options that follow the target after a blank.
 func applyOptions(s *spelling.Scanned, t Target) (Target, error) {
 	seen := map[string]bool{}
 	for _, o := range s.Options {
@@ -62,27 +62,27 @@ func sleepable(on bool) string {
 	return ""
 }
 
-// spelled is how targets of a kind are written. It stands beside the kind.
+// spelled says how targets of a kind are written. It stands beside the kind.
 type spelled struct {
 	// words begin the text: the kind's name, then bpftrace's short and older forms
 	// (docs/language.adoc there, "Probes").
 	words []string
-	// alone says that the word is all there is.
+	// alone is set if the word is the whole target.
 	alone bool
 	parse func(s *spelling.Scanned) (Target, error)
-	// pattern, of kinds that list more than parse takes, lists what follows the word, or
-	// completes it.
+	// pattern serves kinds for which List accepts more than parse does: it lists what
+	// follows the word, or completes it.
 	pattern func(l *lister, rest string) (complete string, listed bool, err error)
 }
 
-// kinds are all kinds, in the order in which they are offered.
+// kinds are all kinds, in the order in which error messages offer them.
 var kinds = []spelled{
 	kprobeSpelled, kretprobeSpelled, fentrySpelled, fexitSpelled, fmodRetSpelled, lsmSpelled, tracepointSpelled,
 	rawTracepointSpelled, uprobeSpelled, uretprobeSpelled, usdtSpelled, profileSpelled, intervalSpelled, softwareSpelled,
 	hardwareSpelled, perfSpelled, watchpointSpelled, iterSpelled, socketSpelled, beginSpelled, endSpelled,
 }
 
-// kindNamed is the kind that a word begins, nil if there is none.
+// kindNamed returns the kind that the word names, nil if there is none.
 func kindNamed(word string) *spelled {
 	for i := range kinds {
 		if slices.Contains(kinds[i].words, word) {
@@ -92,7 +92,7 @@ func kindNamed(word string) *spelled {
 	return nil
 }
 
-// kindNames are the names of the kinds.
+// kindNames returns the names of the kinds.
 func kindNames() []string {
 	names := make([]string, len(kinds))
 	for i, k := range kinds {
@@ -101,18 +101,18 @@ func kindNames() []string {
 	return names
 }
 
-// ParseTarget reads a target in bpftrace's syntax, as the comments of the
-// kinds show it, and is the inverse of String. Several targets separated by
-// commas make a Set. Parts that hold colons, blanks, commas, plus signs or
-// quotes are written in double quotes with Go's escapes; bpftrace's short
-// forms (k, kr, t, rt, u, ur, U, p, i, s, h, w, it) are understood.
+// ParseTarget parses a target in bpftrace's syntax, as the comments of the kinds show
+// it, and is the inverse of String. Several targets separated by commas make a Set.
+// Parts that contain colons, blanks, commas, plus signs or quotes are written in double
+// quotes with Go's escapes. bpftrace's short forms (k, kr, t, rt, u, ur, U, p, i, s, h,
+// w, it) are understood.
 //
-// What bpftrace has no spelling for follows after a blank: "pid=123",
+// Options for which bpftrace has no spelling follow after a blank: "pid=123",
 // "cpus=0,2-3", "cgroup=/system.slice", "maxactive=64", "sleepable".
 //
-// It reads nothing but its argument, except that the events of a PMU
-// ("perf:armv8_pmuv3/…/:hz:9") are looked up in this machine's sysfs. Errors are
-// of type *SyntaxError.
+// It reads only its argument, except that the events of a PMU
+// ("perf:armv8_pmuv3/…/:hz:9") are looked up in this machine's sysfs. Errors are of type
+// *SyntaxError.
 func ParseTarget(text string) (Target, error) {
 	var set Set
 	err := words.Scan(text, func(s *spelling.Scanned) error {
@@ -129,12 +129,12 @@ func ParseTarget(text string) (Target, error) {
 	return set, nil
 }
 
-// SyntaxError says where a target's text is wrong, so that a front end can underline it:
-// Msg says what is wrong at the byte Offset, from 0 to len(Input), of the whole text,
-// Input, and what would be right.
+// SyntaxError reports where a target's text is wrong, so that a front end can underline
+// it. Input is the whole text and Offset a byte offset in it, from 0 to len(Input). Msg
+// says what is wrong there and what would be right.
 type SyntaxError = spelling.SyntaxError
 
-// words are the kinds and the options that may trail a target, which are this package's
+// words are the kinds, and the options that may follow a target, which are this package's
 // own: bpftrace has no spelling for them.
 var words = spelling.Words{
 	Kind: func(word string) (known, alone bool) {
@@ -150,7 +150,7 @@ var words = spelling.Words{
 	},
 }
 
-// build builds the target of what was scanned.
+// build returns the target of the scanned text.
 func build(s *spelling.Scanned) (Target, error) {
 	k := kindNamed(s.Kind)
 	switch {
@@ -166,7 +166,7 @@ func build(s *spelling.Scanned) (Target, error) {
 	return applyOptions(s, t)
 }
 
-// kindHint offers the kinds that are near to the name, or all of them.
+// kindHint offers the kinds whose names are near, or all of them.
 func kindHint(name string) string {
 	names := kindNames()
 	if hint := near.Hint(name, names); hint != "" {
@@ -175,7 +175,7 @@ func kindHint(name string) string {
 	return ": want KIND:…, such as kprobe:vfs_read; kinds are " + strings.Join(names, ", ")
 }
 
-// single reads the one part of a kind that has no more.
+// single parses a kind that has exactly one part.
 func single(want string, target func(text string) Target) func(*spelling.Scanned) (Target, error) {
 	return func(s *spelling.Scanned) (Target, error) {
 		p, err := s.Exactly(1, want, "")
@@ -186,7 +186,7 @@ func single(want string, target func(text string) Target) func(*spelling.Scanned
 	}
 }
 
-// nothing reads a kind that is a word alone.
+// nothing parses a kind that is a word alone.
 func nothing(t Target) func(*spelling.Scanned) (Target, error) {
 	return func(s *spelling.Scanned) (Target, error) {
 		if len(s.Parts) > 0 {
