@@ -94,7 +94,7 @@
 //	hist(x, k), lhist, tseries                  NewHist, Hist.Sub, NewLinear, NewSeries
 //	printf, errorf, warnf, print, join, time    Events, Log.Printf
 //	assert                                      Ctx.If with Log.Printf and Ctx.Exit
-//	skboutput                                   Packets.Emit, Pcap
+//	skboutput                                   Packets.Emit, package pcap
 //	signal, signal_thread, exit(n), override    Ctx.Signal, Ctx.Exit, Ctx.Override
 //	clear, zero, print(@, top, div)             the reader's: mapx tables; ir.Map.Flip clears
 //	                                            without a loss

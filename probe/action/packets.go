@@ -7,7 +7,6 @@ import (
 	"time"
 	"unsafe"
 
-	"github.com/borescope/borescope/internal/kernel"
 	"github.com/borescope/borescope/mapx"
 	"github.com/borescope/borescope/probe/ir"
 	"github.com/borescope/borescope/probe/ir/bpf"
@@ -86,59 +85,6 @@ func decodePacket(rec *mapx.Record, p *Packet) error {
 	*p = Packet{
 		Time: le.Uint64(b), CPU: rec.CPU, Len: int(le.Uint32(b[8:])),
 		Data: b[packetHeadSize:][:le.Uint32(b[packetCaptured:])],
-	}
-	return nil
-}
-
-// LinkType is the type of the header that packets begin with, as pcap files number it
-// (LINKTYPE_…).
-type LinkType uint32
-
-// The link types.
-const (
-	LinkEthernet LinkType = 1
-	LinkIP       LinkType = 101 // IPv4 or IPv6
-)
-
-// Pcap writes packets in the format that tcpdump and Wireshark read (pcap, with
-// nanoseconds). It is used by one goroutine at a time.
-type Pcap struct {
-	w    io.Writer
-	zero int64
-	head [16]byte
-}
-
-// NewPcap writes a file's header to w. zero is the time at which CLOCK_MONOTONIC was 0 on the
-// machine that captured the packets; the zero Time stands for this machine. Each packet is
-// written to w in two calls. The caller buffers and closes w.
-func NewPcap(w io.Writer, link LinkType, zero time.Time) (*Pcap, error) {
-	if zero.IsZero() {
-		zero = kernel.MonotonicZero()
-	}
-	le := binary.LittleEndian
-	b := le.AppendUint32(nil, 0xa1b23c4d) // times are in nanoseconds
-	b = le.AppendUint32(b, 2|4<<16)       // version 2.4
-	b = append(b, make([]byte, 8)...)     // UTC
-	b = le.AppendUint32(b, 256<<10)       // the largest packet, as in tcpdump's files
-	b = le.AppendUint32(b, uint32(link))  // the link type
-	if _, err := w.Write(b); err != nil {
-		return nil, fmt.Errorf("write pcap header: %w", err)
-	}
-	return &Pcap{w: w, zero: zero.UnixNano()}, nil
-}
-
-// Write writes a packet, which must begin with a header of NewPcap's link type: see
-// Packet.Skip.
-func (f *Pcap) Write(p *Packet) error {
-	le, t := binary.LittleEndian, uint64(f.zero)+p.Time
-	le.PutUint32(f.head[0:], uint32(t/1e9))
-	le.PutUint32(f.head[4:], uint32(t%1e9))
-	le.PutUint32(f.head[8:], uint32(len(p.Data)))
-	le.PutUint32(f.head[12:], uint32(p.Len))
-	for _, b := range [][]byte{f.head[:], p.Data} {
-		if _, err := f.w.Write(b); err != nil {
-			return fmt.Errorf("write packet: %w", err)
-		}
 	}
 	return nil
 }
