@@ -8,6 +8,7 @@ import (
 	"go/doc"
 	"go/parser"
 	"go/token"
+	"io"
 	"io/fs"
 	"os"
 	"path"
@@ -203,13 +204,30 @@ func TestFolders(t *testing.T) {
 	}
 	var have []string
 	for _, e := range es {
-		if e.IsDir() && !strings.HasPrefix(e.Name(), ".") {
+		if strings.HasPrefix(e.Name(), ".") {
+			continue
+		}
+		if e.IsDir() {
 			have = append(have, e.Name())
+		} else if !slices.Contains([]string{".go", ".md", ".mod", ".sum", ""}, filepath.Ext(e.Name())) || isProgram(t, e.Name()) {
+			t.Errorf("%s does not belong here (go build -o elsewhere)", e.Name())
 		}
 	}
 	if !slices.Equal(have, folders) {
 		t.Errorf("top-level folders are\n%v, want\n%v", have, folders)
 	}
+}
+
+// isProgram reports whether a file is an ELF file, as go build leaves it.
+func isProgram(t *testing.T, file string) bool {
+	f, err := os.Open(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	magic := make([]byte, 4)
+	_, err = io.ReadFull(f, magic)
+	return err == nil && string(magic) == "\x7fELF"
 }
 
 func TestImports(t *testing.T) {

@@ -12,7 +12,7 @@ import (
 
 func TestReadAllocatesNothing(t *testing.T) {
 	testenv.Need(t, testenv.Root)
-	onThread(t)
+	lockThread(t)
 	c := openAll(t, Scope{}, nil, TaskClock(), CPUClock(), PageFaults(), ContextSwitches())
 	k := read(t, c)
 	if n := testing.AllocsPerRun(100, func() {
@@ -27,7 +27,7 @@ func TestReadAllocatesNothing(t *testing.T) {
 // BenchmarkRead compares reading a group of four with the bare read(2).
 func BenchmarkRead(b *testing.B) {
 	testenv.Need(b, testenv.Root)
-	onThread(b)
+	lockThread(b)
 	c := openAll(b, Scope{}, nil, TaskClock(), CPUClock(), PageFaults(), ContextSwitches())
 	k := read(b, c)
 	fd, buf := c.groups[0].handles[0].fd, make([]byte, 256)
@@ -82,7 +82,7 @@ func openBare(b *testing.B, events []Event, cpus []int) {
 			if leader < 0 {
 				a.Flags |= perfring.AttrDisabled
 			}
-			fd, err := perfEventOpen(&a, OnCPU(cpu), leader)
+			fd, err := perfEventOpen(&a, onCPU(cpu), leader)
 			if err != nil {
 				b.Fatal(err)
 			}

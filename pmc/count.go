@@ -265,9 +265,9 @@ func DefaultEvents(opts *Options) []Event {
 	var out []Event
 	for _, e := range []Event{Cycles(), Instructions(), Branches(), BranchMisses()} {
 		e.Exclude = Exclude{Kernel: true, HV: true}
-		h, err := OpenEvent(e, OnThread(0), &OpenOptions{Root: rootOf(opts), Disabled: true})
+		h, err := openEvent(e, onThread(0), &openOptions{root: rootOf(opts), disabled: true})
 		if err == nil {
-			h.Close()
+			h.close()
 			out = append(out, e)
 		}
 	}

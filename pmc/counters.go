@@ -198,7 +198,7 @@ func (b *opener) at(p Place, set []int, split bool) (rest []int, err error) {
 	defer func() {
 		if err != nil {
 			for _, h := range g.handles {
-				h.Close()
+				h.close()
 			}
 		}
 	}()
@@ -230,20 +230,20 @@ func (b *opener) at(p Place, set []int, split bool) (rest []int, err error) {
 func mayNotFit(err error) bool { return errors.Is(err, syscall.EINVAL) }
 
 func (b *opener) one(i int, p Place, g *openGroup) (*Handle, error) {
-	o := OpenOptions{Root: b.o.Root, Inherit: b.o.Inherit}
+	o := openOptions{root: b.o.Root, inherit: b.o.Inherit}
 	if len(g.handles) > 0 {
-		o.Leader = g.handles[0]
+		o.leader = g.handles[0]
 	} else {
-		o.Disabled, o.EnableOnExec = true, b.o.EnableOnExec
+		o.disabled, o.enableOnExec = true, b.o.EnableOnExec
 	}
-	o.ReadFormat = perfring.FormatGroup | perfring.FormatID | perfring.FormatEnabled | perfring.FormatRunning
+	o.readFormat = perfring.FormatGroup | perfring.FormatID | perfring.FormatEnabled | perfring.FormatRunning
 	if b.lost {
-		o.ReadFormat |= perfring.FormatLost
+		o.readFormat |= perfring.FormatLost
 	}
-	h, err := OpenEvent(b.c.events[i], p, &o)
+	h, err := openEvent(b.c.events[i], p, &o)
 	if b.lost && len(b.c.groups) == 0 && len(g.handles) == 0 && errors.Is(err, syscall.EINVAL) {
-		o.ReadFormat &^= perfring.FormatLost
-		h2, err2 := OpenEvent(b.c.events[i], p, &o)
+		o.readFormat &^= perfring.FormatLost
+		h2, err2 := openEvent(b.c.events[i], p, &o)
 		if err2 == nil {
 			b.lost, g.lost = false, false
 			return h2, nil
@@ -393,7 +393,7 @@ func (c *Counters) Close() error {
 	var errs []error
 	for i := len(c.groups) - 1; i >= 0; i-- {
 		for _, h := range slices.Backward(c.groups[i].handles) {
-			errs = append(errs, h.Close())
+			errs = append(errs, h.close())
 		}
 	}
 	if c.cgroup != nil {

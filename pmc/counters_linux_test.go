@@ -22,7 +22,7 @@ import (
 )
 
 // onThread runs a test on one thread that nothing else uses.
-func onThread(t testing.TB) {
+func lockThread(t testing.TB) {
 	t.Helper()
 	runtime.LockOSThread()
 	t.Cleanup(runtime.UnlockOSThread)
@@ -64,7 +64,7 @@ func rusage(t *testing.T) unix.Rusage {
 // TestPageFaults: the event against the kernel's own accounting (getrusage).
 func TestPageFaults(t *testing.T) {
 	testenv.Need(t, testenv.Root)
-	onThread(t)
+	lockThread(t)
 	c := openAll(t, Scope{}, nil, PageFaults(), MinorFaults(), MajorFaults())
 	const pages = 500
 	// The Go runtime may fault between reading the one and the other account:
@@ -117,7 +117,7 @@ func countFaults(t *testing.T, c *Counters, pages int) (total []Value, minor, ma
 // TestContextSwitches: the event against /proc.
 func TestContextSwitches(t *testing.T) {
 	testenv.Need(t, testenv.Root)
-	onThread(t)
+	lockThread(t)
 	c := openAll(t, Scope{}, nil, ContextSwitches())
 	r0, k0 := rusage(t), read(t, c)
 	for range 50 {
@@ -147,7 +147,7 @@ func threadTime(t *testing.T) time.Duration {
 // TestTaskClock: within 1 % of the thread's CPU time.
 func TestTaskClock(t *testing.T) {
 	testenv.Need(t, testenv.Root)
-	onThread(t)
+	lockThread(t)
 	c := openAll(t, Scope{}, nil, TaskClock())
 	// What a hypervisor steals from between is in the one clock and not in the
 	// other, so the best of a few tries counts; reading takes time too, most in
@@ -174,7 +174,7 @@ var watched uint64
 // TestBreakpoint: 1,000 writes are 1,000 hits.
 func TestBreakpoint(t *testing.T) {
 	testenv.Need(t, testenv.Root, testenv.Watchpoint)
-	onThread(t)
+	lockThread(t)
 	c := openAll(t, Scope{}, nil, Breakpoint(uint64(uintptr(unsafe.Pointer(&watched))), 8, BPWrite))
 	for i := range uint64(1000) {
 		atomic.StoreUint64(&watched, i)
@@ -189,7 +189,7 @@ func TestBreakpoint(t *testing.T) {
 // TestTracepoint: 1,000 system calls are 1,000 hits, also with a filter.
 func TestTracepoint(t *testing.T) {
 	testenv.Need(t, testenv.Root, testenv.Tracefs)
-	onThread(t)
+	lockThread(t)
 	e, err := ParseEvent("syscalls:sys_enter_getppid", nil)
 	if errors.Is(err, fs.ErrNotExist) {
 		e, err = ParseEvent("raw_syscalls:sys_enter", nil)
@@ -222,7 +222,7 @@ func TestInherit(t *testing.T) {
 	if err != nil {
 		testenv.SkipUnsupported(t, &UnsupportedError{Feature: "system call tracepoints", Hint: "CONFIG_FTRACE_SYSCALLS is not set", Err: err})
 	}
-	onThread(t)
+	lockThread(t)
 	run := func(children int, o *CountOptions) []Value {
 		c := openAll(t, Scope{}, o, e, PageFaults())
 		os.Getppid()
@@ -251,7 +251,7 @@ func TestInherit(t *testing.T) {
 // same time, and a group's clocks never go back and go on with the thread's.
 func TestGroupConsistent(t *testing.T) {
 	testenv.Need(t, testenv.Root)
-	onThread(t)
+	lockThread(t)
 	c := openAll(t, Scope{}, nil, TaskClock(), CPUClock(), PageFaults(), ContextSwitches())
 	if c.Groups() != 1 {
 		t.Fatalf("%d groups", c.Groups())
@@ -327,7 +327,7 @@ func TestScopes(t *testing.T) {
 // TestSplitReportsAll: events that can't be in one group are all counted.
 func TestSplitReportsAll(t *testing.T) {
 	testenv.Need(t, testenv.Root, testenv.Watchpoint)
-	onThread(t)
+	lockThread(t)
 	// A hardware event leads no group that a breakpoint joins, and the other
 	// way round; both are with clocks.
 	c := openAll(t, Scope{}, nil, TaskClock(), Breakpoint(uint64(uintptr(unsafe.Pointer(&watched))), 8, BPWrite), PageFaults())
@@ -341,7 +341,7 @@ func TestSplitReportsAll(t *testing.T) {
 // TestAllowMissing: what the machine has not is left out with its reason.
 func TestAllowMissing(t *testing.T) {
 	testenv.Need(t, testenv.Root)
-	onThread(t)
+	lockThread(t)
 	missing := Event{Type: 9999, Config: 1}
 	c := openAll(t, Scope{}, &CountOptions{AllowMissing: true}, missing, TaskClock())
 	k := read(t, c)
@@ -399,7 +399,7 @@ func TestCgroup(t *testing.T) {
 		err = cmd.Run()
 	} else {
 		// cgroup v1 has no clone into one: move this thread there and back.
-		onThread(t)
+		lockThread(t)
 		move := func(to string) error {
 			return os.WriteFile(to+"/tasks", []byte(strconv.Itoa(unix.Gettid())), 0)
 		}
@@ -439,7 +439,7 @@ func TestCloseLeavesNothing(t *testing.T) {
 	if err := c.Enable(); !errors.Is(err, os.ErrClosed) {
 		t.Errorf("Enable after Close: %v", err)
 	}
-	if err := h.Enable(); !errors.Is(err, os.ErrClosed) || h.FD() != -1 {
+	if err := h.enable(); !errors.Is(err, os.ErrClosed) || h.FD() != -1 {
 		t.Errorf("the handle: %v, %d", err, h.FD())
 	}
 	var none *Counters

@@ -5,11 +5,11 @@ import (
 	"slices"
 )
 
-// Leaf is one answer of the x86 CPUID instruction, by register.
-type Leaf struct{ EAX, EBX, ECX, EDX uint32 }
+// leaf is one answer of the x86 CPUID instruction, by register.
+type leaf struct{ EAX, EBX, ECX, EDX uint32 }
 
-// Leaves are recorded answers by leaf number (of sub-leaf 0).
-type Leaves map[uint32]Leaf
+// leaves are recorded answers by leaf number (of sub-leaf 0).
+type leaves map[uint32]leaf
 
 // The leaves that say what counters a CPU has.
 const (
@@ -67,12 +67,12 @@ type CPUCounters struct {
 	Events []ArchEvent
 }
 
-// DecodeCPUID reads what counters a CPU has from its CPUID leaves: Intel's leaf
+// decodeCPUID reads what counters a CPU has from its CPUID leaves: Intel's leaf
 // 0xA, AMD's 0x80000001 (PerfCtrExtCore) and 0x80000022 (PerfMonV2). It is a
-// pure function, so that recorded leaves can be decoded anywhere; RecordCPUID
+// pure function, so that recorded leaves can be decoded anywhere; recordCPUID
 // records this machine's. Whether the kernel lets one count is another
 // question: see Probe.
-func DecodeCPUID(l Leaves) CPUCounters {
+func decodeCPUID(l leaves) CPUCounters {
 	v := l[leafVendor]
 	c := CPUCounters{Hypervisor: l[leafFeatures].ECX>>31&1 == 1}
 	for _, r := range []uint32{v.EBX, v.EDX, v.ECX} {
@@ -97,7 +97,7 @@ func printable(s string) string {
 }
 
 // intel decodes leaf 0xA (SDM volume 2A, CPUID; arch/x86/include/asm/perf_event.h).
-func (c *CPUCounters) intel(a Leaf) {
+func (c *CPUCounters) intel(a leaf) {
 	c.Version = int(a.EAX & 0xff)
 	if c.Version == 0 {
 		return
@@ -124,7 +124,7 @@ func (c *CPUCounters) intel(a Leaf) {
 // amd decodes what AMD's CPUs have instead (arch/x86/events/amd/core.c,
 // amd_core_pmu_init): 4 counters of 48 bits since K7, 6 with PerfCtrExtCore,
 // and PerfMonV2's leaf says how many.
-func (c *CPUCounters) amd(l Leaves) {
+func (c *CPUCounters) amd(l leaves) {
 	const perfCtrExtCore = 1 << 23
 	if c.Hypervisor && l[leafAMDFlags].ECX&perfCtrExtCore == 0 && l[leafAMDPerfV2].EAX&1 == 0 {
 		return // nothing is said to be there, and old CPUs' counters are rarely passed on

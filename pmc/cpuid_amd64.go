@@ -2,16 +2,16 @@ package pmc
 
 func cpuid(leaf, sub uint32) (eax, ebx, ecx, edx uint32)
 
-// RecordCPUID asks the CPU that this goroutine runs on for the leaves that
-// DecodeCPUID reads; nil on other architectures than amd64.
-func RecordCPUID() Leaves {
-	l := Leaves{}
+// recordCPUID asks the CPU that this goroutine runs on for the leaves that
+// decodeCPUID reads; nil on other architectures than amd64.
+func recordCPUID() leaves {
+	l := leaves{}
 	for _, n := range []uint32{leafVendor, leafFeatures, leafIntelPMU, leafExtended, leafAMDFlags, leafAMDPerfV2} {
 		// A leaf beyond the last is answered with another one's values.
 		if base := n & leafExtended; n != base && n > l[base].EAX {
 			continue
 		}
-		var a Leaf
+		var a leaf
 		a.EAX, a.EBX, a.ECX, a.EDX = cpuid(n, 0)
 		l[n] = a
 	}

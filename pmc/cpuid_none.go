@@ -2,6 +2,6 @@
 
 package pmc
 
-// RecordCPUID asks the CPU for the leaves that DecodeCPUID reads; nil on other
+// recordCPUID asks the CPU for the leaves that decodeCPUID reads; nil on other
 // architectures than amd64.
-func RecordCPUID() Leaves { return nil }
+func recordCPUID() leaves { return nil }

@@ -29,7 +29,7 @@
 //
 // # Lifetime
 //
-// Counters, Sampler, Meter and Handle hold file descriptors until Close; the
+// Counters, Sampler and Meter hold file descriptors until Close; the
 // kernel ends their events with them, also when the process is killed. Counts
 // hold nothing. The package starts no goroutine and keeps no global state.
 //

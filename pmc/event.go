@@ -98,10 +98,10 @@ func (e Event) IsZero() bool { return e == Event{} }
 // Attr returns the event encoded for perf_event_open, with Size set, for
 // counting: without period, sample type, read format and the flags that say
 // how it is opened. It excludes guests as perf does; PMUs that can't exclude
-// anything refuse that, and OpenEvent leaves it out there.
+// anything refuse that, and the event is opened without it there.
 //
 // The kprobe and uprobe PMUs want a pointer in Config1, which plain data
-// can't hold: OpenEvent puts it there.
+// can't hold: the attribute has it while the event is opened.
 func (e Event) Attr() Attr {
 	a := perfring.Attr{
 		Type: e.Type, Size: perfring.AttrSize, BPType: e.BPType,

@@ -22,7 +22,7 @@ type refusal struct {
 }
 
 // Explain says why the kernel refused an event that the caller opened itself,
-// with attributes a at a place: the error that OpenEvent would have returned.
+// with attributes a at a place: the error that Open would have returned.
 // err is the kernel's errno, or wraps it.
 func Explain(err error, e Event, at Place, a Attr) error {
 	return explain(refusal{err: err, event: e, place: at, attr: a}, readFacts(nil))
@@ -196,7 +196,7 @@ func explainInvalid(r refusal, f facts) string {
 	case (r.event.restricted() || r.event.Exclude.Idle) && r.event.PMU != "" && !r.event.Hardware():
 		return "the PMU " + r.event.PMU + " can't tell user space from the kernel: leave the modifiers out"
 	case r.place.PID != -1 && r.event.PMU != "" && !r.event.Hardware():
-		return "the PMU " + r.event.PMU + " counts for whole CPUs only: open it with OnCPU"
+		return "the PMU " + r.event.PMU + " counts for whole CPUs only: open it for CPUs (Scope.CPUs, AllCPUs)"
 	}
 	return "the kernel or the PMU does not take this combination (config, exclusion, sample type)"
 }

@@ -26,7 +26,7 @@ func TestExplain(t *testing.T) {
 	}
 	vm := with(func(f *facts) { f.core, f.hypervisor = nil, true })
 	msr := Event{PMU: "msr", Type: 13, Name: "msr/tsc/"}
-	self, other, cpu := OnThread(0), OnThread(77), OnCPU(0)
+	self, other, cpu := onThread(0), onThread(77), onCPU(0)
 	freq := perfring.Attr{Sample: 1 << 20, Flags: perfring.AttrFreq}
 	cgroup := Place{PID: -1, Cgroup: os.Stdin}
 	tracepoint := Event{Type: perfring.EventTracepoint, Name: "sched:sched_switch"}
@@ -56,7 +56,7 @@ func TestExplain(t *testing.T) {
 		{"debian", unix.EACCES, Cycles(), self, perfring.Attr{}, with(func(f *facts) { f.perfmon, f.paranoid = true, 3 }), "CAP_SYS_ADMIN", true},
 		{"rate", unix.EINVAL, Cycles(), self, freq, user, "perf_event_max_sample_rate = 100000", false},
 		{"no-place", unix.EINVAL, Cycles(), Place{-1, -1, nil}, perfring.Attr{}, user, "name the CPU", false},
-		{"no-such-cpu", unix.EINVAL, CPUClock(), OnCPU(9), perfring.Attr{}, with(func(f *facts) { f.possible = []int{0, 1, 2, 3} }), "no such CPU: 9; this machine can have 0-3", false},
+		{"no-such-cpu", unix.EINVAL, CPUClock(), onCPU(9), perfring.Attr{}, with(func(f *facts) { f.possible = []int{0, 1, 2, 3} }), "no such CPU: 9; this machine can have 0-3", false},
 		{"breakpoint", unix.EINVAL, Breakpoint(1, 3, BPRead), self, perfring.Attr{}, user, "1, 2, 4 or 8 aligned bytes", false},
 		{"msr-user", unix.EINVAL, userMode(msr), self, perfring.Attr{}, user, "leave the modifiers out", false},
 		{"uncore-thread", unix.EINVAL, Event{PMU: "uncore_imc_0", Type: 20}, self, perfring.Attr{}, user, "whole CPUs only", false},
@@ -125,34 +125,34 @@ func TestRefusals(t *testing.T) {
 		name  string
 		event Event
 		at    Place
-		o     *OpenOptions
+		o     *openOptions
 		want  string
 	}{
-		{"rate", CPUClock(), OnThread(0), &OpenOptions{Sampling: &SamplingSpec{Freq: 1 << 30}}, "perf_event_max_sample_rate"},
-		{"gone", CPUClock(), OnThread(1 << 22), nil, "no such thread"},
+		{"rate", CPUClock(), onThread(0), &openOptions{sampling: &SamplingSpec{Freq: 1 << 30}}, "perf_event_max_sample_rate"},
+		{"gone", CPUClock(), onThread(1 << 22), nil, "no such thread"},
 		{"no-place", CPUClock(), Place{PID: -1, CPU: -1}, nil, "name the CPU"},
-		{"no-such-cpu", CPUClock(), OnCPU(1 << 14), nil, "event cpu-clock on CPU 16384: no such CPU: 16384; this machine can have 0"},
-		{"branches", CPUClock(), OnThread(0), &OpenOptions{Sampling: &SamplingSpec{Period: 1000, Branches: 9}}, "records no branches"},
-		{"type", Event{Type: 4096}, OnThread(0), nil, "no PMU has type 4096"},
-		{"both", CPUClock(), OnThread(0), &OpenOptions{Sampling: &SamplingSpec{Freq: 1, Period: 1}}, "both a period and a frequency"},
-		{"zero", Event{}, OnThread(0), nil, "no event"},
+		{"no-such-cpu", CPUClock(), onCPU(1 << 14), nil, "event cpu-clock on CPU 16384: no such CPU: 16384; this machine can have 0"},
+		{"branches", CPUClock(), onThread(0), &openOptions{sampling: &SamplingSpec{Period: 1000, Branches: 9}}, "records no branches"},
+		{"type", Event{Type: 4096}, onThread(0), nil, "no PMU has type 4096"},
+		{"both", CPUClock(), onThread(0), &openOptions{sampling: &SamplingSpec{Freq: 1, Period: 1}}, "both a period and a frequency"},
+		{"zero", Event{}, onThread(0), nil, "no event"},
 	} {
-		h, err := OpenEvent(tt.event, tt.at, tt.o)
+		h, err := openEvent(tt.event, tt.at, tt.o)
 		if err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: %v, want … %s …", tt.name, err, tt.want)
 		}
-		h.Close()
+		h.close()
 	}
 }
 
 // TestBreakpointSlots: opening more than the CPU has says so.
 func TestBreakpointSlots(t *testing.T) {
 	testenv.Need(t, testenv.Root, testenv.Watchpoint)
-	onThread(t)
+	lockThread(t)
 	for i := range 64 {
-		h, err := OpenEvent(Breakpoint(0x10000+uint64(i)*8, 8, BPWrite), OnThread(0), nil)
+		h, err := openEvent(Breakpoint(0x10000+uint64(i)*8, 8, BPWrite), onThread(0), nil)
 		if err == nil {
-			defer h.Close()
+			defer h.close()
 			continue
 		}
 		if !errors.Is(err, unix.ENOSPC) || !strings.Contains(err.Error(), "breakpoint slots are taken") || i < 2 {
@@ -269,8 +269,8 @@ func TestBreakpointsThatNeverFire(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h, err := OpenEvent(e, OnThread(0), nil)
-	h.Close()
+	h, err := openEvent(e, onThread(0), nil)
+	h.close()
 	if !errors.Is(err, errors.ErrUnsupported) || !strings.Contains(err.Error(), cause) {
 		t.Errorf("opened: %v", err)
 	}

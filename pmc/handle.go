@@ -13,8 +13,8 @@ import (
 	"github.com/borescope/borescope/internal/perfring"
 )
 
-// Handle is one open perf event. Its methods may be called from several
-// goroutines; Close ends it, and with it what was attached to it.
+// Handle is one open perf event of Counters or a Sampler, which close it. Its methods
+// may be called from several goroutines.
 type Handle struct {
 	mu    sync.Mutex
 	file  *os.File // owns the descriptor
@@ -24,28 +24,27 @@ type Handle struct {
 	attr  perfring.Attr
 }
 
-// OpenEvent opens one event at one place: perf_event_open, with what it takes
+// openEvent opens one event at one place: perf_event_open, with what it takes
 // to get an event that the machine has and to say why where it has not.
 //
 // Where the PMU can't exclude guests the event is opened without that (as perf
 // does), and where it can't sample as precisely as asked it is opened with the
-// highest level it has, unless o.ExactPrecise; Handle.Precise tells which.
+// highest level it has, unless o.exactPrecise; Handle.Precise tells which.
 //
 // A refusal is an *UnsupportedError whose Hint names the cause where the
 // machine, the kernel or a missing privilege is the cause, and a plain error
 // that names it otherwise (no such thread, CPU offline, too many open files);
 // both wrap the kernel's errno. Where a hypervisor accepts breakpoints or hardware
 // events and never counts one, which is tried once for a process, with a word and a
-// thread of OpenEvent's own, they are refused too.
+// thread of its own, they are refused too.
 //
-// The caller closes the Handle. For a BPF program: open with a SamplingSpec,
-// give FD to a bpf_link (BPF_LINK_CREATE, 5.15) or call SetBPF, then Enable.
-func OpenEvent(e Event, at Place, o *OpenOptions) (*Handle, error) {
+// The caller closes the Handle.
+func openEvent(e Event, at Place, o *openOptions) (*Handle, error) {
 	if err := available(); err != nil {
 		return nil, err
 	}
 	if o == nil {
-		o = &OpenOptions{}
+		o = &openOptions{}
 	}
 	if e.IsZero() {
 		return nil, errors.New("open: the zero Event is no event")
@@ -63,18 +62,18 @@ func OpenEvent(e Event, at Place, o *OpenOptions) (*Handle, error) {
 		a.Config1 = uint64(uintptr(unsafe.Pointer(&path[0])))
 	}
 	leader := -1
-	if o.Leader != nil {
-		leader = o.Leader.FD()
+	if o.leader != nil {
+		leader = o.leader.FD()
 	}
 	never := feature.Counts(e.Type, e.Hardware())
-	fd, err := openFallback(&a, at, leader, o.ExactPrecise)
-	runtime.KeepAlive(o.Leader)
+	fd, err := openFallback(&a, at, leader, o.exactPrecise)
+	runtime.KeepAlive(o.leader)
 	if err == nil && never != nil {
 		closeEvent(fd)
 		return nil, fmt.Errorf("event %s: %w", e, never)
 	}
 	if err != nil {
-		return nil, explain(refusal{err: err, event: e, place: at, attr: a, grouped: o.Leader != nil}, readFacts(o.Root))
+		return nil, explain(refusal{err: err, event: e, place: at, attr: a, grouped: o.leader != nil}, readFacts(o.root))
 	}
 	a.Config1 = e.Config1
 	return &Handle{file: os.NewFile(uintptr(fd), "perf_event"), fd: fd, event: e, place: at, attr: a}, nil
@@ -120,15 +119,15 @@ func retry(err error) bool {
 	return errors.Is(err, syscall.EINVAL) || errors.Is(err, syscall.EOPNOTSUPP) || errors.Is(err, syscall.ENOENT)
 }
 
-// FD is the descriptor, valid until Close; -1 after it. The Handle keeps it.
+// FD returns the event's descriptor, which the Handle keeps; -1 after Close of the
+// Counters or Sampler. A BPF program runs at the event's samples through a bpf_link
+// (BPF_LINK_CREATE, Linux 5.15) or SetBPF, and reads its count through a
+// BPF_MAP_TYPE_PERF_EVENT_ARRAY.
 func (h *Handle) FD() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.fd
 }
-
-// Event is the event that was asked for.
-func (h *Handle) Event() Event { return h.event }
 
 // Precise is the level of precision obtained. It is 0 where the kernel accepts
 // a level and pays it no attention: software events, and every PMU but x86's.
@@ -145,17 +144,14 @@ func (h *Handle) ID() (id uint64, err error) {
 	return id, err
 }
 
-// Enable starts counting.
-func (h *Handle) Enable() error { return h.ioctl(iocEnable, 0) }
+// enable starts counting.
+func (h *Handle) enable() error { return h.ioctl(iocEnable, 0) }
 
-// Disable stops counting; the count stays.
-func (h *Handle) Disable() error { return h.ioctl(iocDisable, 0) }
-
-// Reset sets the count to 0, but not the times enabled and running.
-func (h *Handle) Reset() error { return h.ioctl(iocReset, 0) }
+// disable stops counting; the count stays.
+func (h *Handle) disable() error { return h.ioctl(iocDisable, 0) }
 
 // SetBPF has the BPF program run at every sample (of a sampling event) or hit
-// (of a tracepoint or probe). It can be set once, and stays until Close.
+// (of a tracepoint or probe). It can be set once, and stays until the event is closed.
 func (h *Handle) SetBPF(progFD int) error {
 	return h.ioctl(iocSetBPF, uintptr(progFD))
 }
@@ -179,8 +175,8 @@ func (h *Handle) ioctl(op uint, arg uintptr) error {
 	return nil
 }
 
-// Close ends the event. It is idempotent; a nil Handle is closed already.
-func (h *Handle) Close() error {
+// close ends the event. It is idempotent; a nil Handle is closed already.
+func (h *Handle) close() error {
 	if h == nil {
 		return nil
 	}

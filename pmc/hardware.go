@@ -10,11 +10,11 @@ import "errors"
 func Hardware(opts *Options) error {
 	e := Cycles()
 	e.Exclude = Exclude{Kernel: true, HV: true}
-	h, err := OpenEvent(e, OnThread(0), &OpenOptions{Root: rootOf(opts), Disabled: true})
+	h, err := openEvent(e, onThread(0), &openOptions{root: rootOf(opts), disabled: true})
 	if err != nil {
 		return err
 	}
-	return h.Close()
+	return h.close()
 }
 
 // samplingClock is the best event to sample where the CPUs are busy: hardware
@@ -24,11 +24,11 @@ func Hardware(opts *Options) error {
 func samplingClock(opts *Options) (e Event, why error) {
 	e = Cycles()
 	e.Exclude = Exclude{Kernel: true, HV: true}
-	h, err := OpenEvent(e, OnThread(0), &OpenOptions{
-		Root: rootOf(opts), Disabled: true, Sampling: &SamplingSpec{Freq: 99},
+	h, err := openEvent(e, onThread(0), &openOptions{
+		root: rootOf(opts), disabled: true, sampling: &SamplingSpec{Freq: 99},
 	})
 	if err != nil {
 		return CPUClock(), err
 	}
-	return Cycles(), errors.Join(h.Close())
+	return Cycles(), errors.Join(h.close())
 }

@@ -101,7 +101,7 @@ func TestMultiplexing(t *testing.T) {
 // TestPeriodSampling: cycles/period samples, within 2 %.
 func TestPeriodSampling(t *testing.T) {
 	testenv.Need(t, testenv.Root, testenv.PMU)
-	onThread(t)
+	lockThread(t)
 	const period = 1_000_000
 	s, err := OpenSampler(Cycles(), Scope{}, SamplingSpec{Period: period, IP: true, Thread: true, SamplePeriod: true, Counts: true}, nil)
 	if err != nil {
@@ -229,7 +229,7 @@ func cost(f func()) time.Duration {
 // calls use read(2).
 func TestMeterWithoutUserReads(t *testing.T) {
 	testenv.Need(t, testenv.Root)
-	onThread(t)
+	lockThread(t)
 	m, err := OpenMeter([]Event{TaskClock(), PageFaults()}, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -337,7 +337,7 @@ func readValueProgram(counters, out *ebpf.Map) asm.Instructions {
 // TestInheritHardware: instructions of a child are counted.
 func TestInheritHardware(t *testing.T) {
 	testenv.Need(t, testenv.Root, testenv.PMU)
-	onThread(t)
+	lockThread(t)
 	run := func(calls string) uint64 {
 		c := openAll(t, Scope{}, &CountOptions{Inherit: true, EnableOnExec: true}, userOnly(Instructions()), userOnly(Cycles()))
 		cmd := testenv.Command(t, "/proc/self/exe").Here()

@@ -32,11 +32,11 @@ func tryAs(event, scope string) error {
 	if err != nil {
 		return err
 	}
-	at := OnThread(0)
+	at := onThread(0)
 	if scope == "cpu" {
-		at = OnCPU(0)
+		at = onCPU(0)
 	}
-	h, err := OpenEvent(e, at, nil)
-	h.Close()
+	h, err := openEvent(e, at, nil)
+	h.close()
 	return err
 }

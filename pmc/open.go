@@ -14,7 +14,7 @@ import (
 type Attr = perfring.Attr
 
 // Place says whose events one perf event counts, as perf_event_open takes it.
-// Use OnThread, OnCPU and the like: the zero Place is this thread on CPU 0.
+// The zero Place is this thread on CPU 0.
 type Place struct {
 	// PID is a thread's id (gettid; a process's id is its first thread's), 0
 	// for the calling thread, -1 for all tasks. A Go program that means one
@@ -27,14 +27,11 @@ type Place struct {
 	Cgroup *os.File
 }
 
-// OnThread is the place of one thread, wherever it runs; 0 is the calling thread.
-func OnThread(tid int) Place { return Place{PID: tid, CPU: -1} }
+// onThread is the place of one thread, wherever it runs; 0 is the calling thread.
+func onThread(tid int) Place { return Place{PID: tid, CPU: -1} }
 
-// OnCPU is the place of all tasks on one CPU.
-func OnCPU(cpu int) Place { return Place{PID: -1, CPU: cpu} }
-
-// OnCgroup is the place of the tasks of a cgroup on one CPU.
-func OnCgroup(dir *os.File, cpu int) Place { return Place{PID: -1, CPU: cpu, Cgroup: dir} }
+// onCPU is the place of all tasks on one CPU.
+func onCPU(cpu int) Place { return Place{PID: -1, CPU: cpu} }
 
 // String says the place for a person: "thread 12", "CPU 3".
 func (p Place) String() string {
@@ -53,28 +50,28 @@ func (p Place) String() string {
 	return who
 }
 
-// OpenOptions says how an event is opened. A nil *OpenOptions is the zero
+// openOptions says how an event is opened. A nil *openOptions is the zero
 // value: one count, running at once.
-type OpenOptions struct {
-	// Disabled leaves the event stopped until Handle.Enable. A member of a
+type openOptions struct {
+	// disabled leaves the event stopped until enable. A member of a
 	// group starts and stops with its leader.
-	Disabled bool
-	// EnableOnExec opens it stopped and starts it when the task calls execve.
-	EnableOnExec bool
-	// Inherit counts the threads and processes that the task starts later, too.
-	Inherit bool
-	// Leader is the group's first event, nil to lead a group.
-	Leader *Handle
-	// ReadFormat is what read(2) gives: unix.PERF_FORMAT_GROUP and the others.
-	ReadFormat uint64
-	// Sampling makes the event interrupt; nil only counts.
-	Sampling *SamplingSpec
-	// ExactPrecise fails where the event's Precise level can't be had, instead
+	disabled bool
+	// enableOnExec opens it stopped and starts it when the task calls execve.
+	enableOnExec bool
+	// inherit counts the threads and processes that the task starts later, too.
+	inherit bool
+	// leader is the group's first event, nil to lead a group.
+	leader *Handle
+	// readFormat is what read(2) gives: unix.PERF_FORMAT_GROUP and the others.
+	readFormat uint64
+	// sampling makes the event interrupt; nil only counts.
+	sampling *SamplingSpec
+	// exactPrecise fails where the event's Precise level can't be had, instead
 	// of taking the next lower one.
-	ExactPrecise bool
-	// Root is where the machine's files are read to explain a refusal; nil is
+	exactPrecise bool
+	// root is where the machine's files are read to explain a refusal; nil is
 	// this machine.
-	Root fs.FS
+	root fs.FS
 }
 
 // SamplingSpec says when an event's overflow interrupts and what is noted.
@@ -265,26 +262,26 @@ func (s *SamplingSpec) apply(a *perfring.Attr, e Event) error {
 	return nil
 }
 
-// attr is the attribute that OpenEvent gives the kernel first.
-func (o *OpenOptions) attr(e Event) (perfring.Attr, error) {
+// attr is the attribute that openEvent gives the kernel first.
+func (o *openOptions) attr(e Event) (perfring.Attr, error) {
 	a := e.Attr()
-	a.ReadFormat = o.ReadFormat
-	if o.Disabled || o.EnableOnExec {
+	a.ReadFormat = o.readFormat
+	if o.disabled || o.enableOnExec {
 		a.Flags |= perfring.AttrDisabled
 	}
-	if o.EnableOnExec {
+	if o.enableOnExec {
 		a.Flags |= perfring.AttrEnableOnExec
 	}
-	if o.Inherit {
+	if o.inherit {
 		a.Flags |= perfring.AttrInherit
 	}
 	if e.PreciseMax {
 		a.Flags = a.Flags.WithPrecise(3)
 	}
-	if o.Sampling == nil {
+	if o.sampling == nil {
 		return a, nil
 	}
-	return a, o.Sampling.apply(&a, e)
+	return a, o.sampling.apply(&a, e)
 }
 
 // CountOptions says how Counters are opened. A nil *CountOptions is the zero value.

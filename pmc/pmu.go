@@ -28,9 +28,9 @@ type Format struct {
 	Bits uint64
 }
 
-// ParseFormat reads a file of a PMU's format directory: "config:0-7,32-35",
+// parseFormat reads a file of a PMU's format directory: "config:0-7,32-35",
 // "config1:0", "config" for all 64 bits.
-func ParseFormat(name, text string) (Format, error) {
+func parseFormat(name, text string) (Format, error) {
 	f := Format{Name: name}
 	text = strings.TrimSpace(text)
 	word, ranges, some := strings.Cut(text, ":")
@@ -95,8 +95,8 @@ func (f Format) String() string {
 	return word + ":" + strings.Join(parts, ",")
 }
 
-// Max is the largest value that fits the format's bits.
-func (f Format) Max() uint64 {
+// max is the largest value that fits the format's bits.
+func (f Format) max() uint64 {
 	var n uint64
 	for b := f.Bits; b != 0; b &= b - 1 {
 		n = n<<1 | 1
@@ -107,8 +107,8 @@ func (f Format) Max() uint64 {
 // put sets the format's bits in e. Like perf (pmu_format_value) it adds bits
 // and never clears: a term given twice is the union of both.
 func (f Format) put(e *Event, v uint64) error {
-	if v > f.Max() {
-		return fmt.Errorf("%s=0x%x: too big for %s, at most 0x%x", f.Name, v, f, f.Max())
+	if v > f.max() {
+		return fmt.Errorf("%s=0x%x: too big for %s, at most 0x%x", f.Name, v, f, f.max())
 	}
 	var bits uint64
 	for b := 0; b < 64; b++ {
@@ -207,7 +207,7 @@ func (p sysfsPMU) format(term string) (Format, bool, error) {
 	if err != nil {
 		return Format{}, false, err
 	}
-	f, err := ParseFormat(term, text)
+	f, err := parseFormat(term, text)
 	if err != nil {
 		return Format{}, false, fmt.Errorf("PMU %s: %w", p.name, err)
 	}

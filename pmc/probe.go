@@ -140,9 +140,9 @@ func Probe(opts *Options) Machine {
 	fsys := rootOf(opts)
 	m.describe(fsys)
 	m.PMUs, _ = PMUs(opts)
-	m.Counters = DecodeCPUID(RecordCPUID())
+	m.Counters = decodeCPUID(recordCPUID())
 	for _, e := range probedEvents() {
-		m.Events = append(m.Events, tryEvent(e, OnThread(0), fsys, nil))
+		m.Events = append(m.Events, tryEvent(e, onThread(0), fsys, nil))
 	}
 	m.features(fsys)
 	clock, why := samplingClock(opts)
@@ -194,11 +194,11 @@ func tryEvent(e Event, at Place, root fs.FS, spec *SamplingSpec) Ability {
 	if at.PID == 0 {
 		e.Exclude.Kernel, e.Exclude.HV = true, true
 	}
-	o := &OpenOptions{Disabled: true, Root: root, Sampling: spec, ExactPrecise: true}
-	h, err := OpenEvent(e, at, o)
+	o := &openOptions{disabled: true, root: root, sampling: spec, exactPrecise: true}
+	h, err := openEvent(e, at, o)
 	e.Exclude = Exclude{}
 	a := Ability{What: e.String(), OK: err == nil, Reason: reason(err)}
-	h.Close()
+	h.close()
 	return a
 }
 
@@ -222,28 +222,28 @@ func (m *Machine) features(root fs.FS) {
 	for level := 1; level <= 3; level++ {
 		e := Cycles()
 		e.Precise = uint8(level)
-		a := tryEvent(e, OnThread(0), root, &SamplingSpec{Period: 1 << 20})
+		a := tryEvent(e, onThread(0), root, &SamplingSpec{Period: 1 << 20})
 		if a.OK && runtime.GOARCH != "amd64" {
 			a = Ability{Reason: "this architecture's kernel takes the level and pays it no attention"}
 		}
 		add(fmt.Sprintf("precise level %d", level), a)
 	}
 	// PERF_SAMPLE_BRANCH_USER|ANY
-	add("branch records", tryEvent(Cycles(), OnThread(0), root, &SamplingSpec{Period: 1 << 20, Branches: 1 | 8}))
+	add("branch records", tryEvent(Cycles(), onThread(0), root, &SamplingSpec{Period: 1 << 20, Branches: 1 | 8}))
 	add("user-space reads", userReads(root))
-	add("breakpoints", tryEvent(Breakpoint(0x1000, 8, BPWrite), OnThread(0), root, nil))
+	add("breakpoints", tryEvent(Breakpoint(0x1000, 8, BPWrite), onThread(0), root, nil))
 	tp, err := Tracepoint("sched", "sched_switch", &Options{Root: root})
 	if err != nil {
 		add("tracepoints", Ability{Reason: reason(err)})
 	} else {
-		add("tracepoints", tryEvent(tp, OnThread(0), root, nil))
+		add("tracepoints", tryEvent(tp, onThread(0), root, nil))
 	}
 	online, err := cpus.Online(root)
 	if err != nil {
 		add("whole CPUs", Ability{Reason: reason(err)})
 		return
 	}
-	add("whole CPUs", tryEvent(CPUClock(), OnCPU(online[0]), root, nil))
+	add("whole CPUs", tryEvent(CPUClock(), onCPU(online[0]), root, nil))
 }
 
 // userReads says whether counters can be read without a system call.

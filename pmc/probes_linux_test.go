@@ -32,7 +32,7 @@ func TestUprobePMU(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	onThread(t)
+	lockThread(t)
 	c := openAll(t, Scope{}, nil, e)
 	for range 100 {
 		probed()
@@ -42,8 +42,8 @@ func TestUprobePMU(t *testing.T) {
 		t.Errorf("%d hits for 100 calls", got)
 	}
 	e.Path = "/no/such/file"
-	if h, err := OpenEvent(e, OnThread(0), nil); err == nil {
-		h.Close()
+	if h, err := openEvent(e, onThread(0), nil); err == nil {
+		h.close()
 		t.Error("a uprobe in a file that does not exist")
 	}
 }

@@ -61,7 +61,7 @@ func TestHosts(t *testing.T) {
 				core++
 			}
 			for _, f := range p.Formats {
-				if back, err := ParseFormat(f.Name, f.String()); err != nil || back != f {
+				if back, err := parseFormat(f.Name, f.String()); err != nil || back != f {
 					t.Errorf("%s: %s/%s: %s reads back as %+v (%v)", name, p.Name, f.Name, f, back, err)
 				}
 			}
@@ -270,24 +270,24 @@ func TestRecordedCPUID(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	name, leaves, machines := "", Leaves{}, 0
+	name, answers, machines := "", leaves{}, 0
 	for line := range strings.Lines(string(b)) {
 		line = strings.TrimSuffix(line, "\n")
 		if want, ok := strings.CutPrefix(line, "want "); ok {
-			if got := DecodeCPUID(leaves); inOneLine(got) != want {
+			if got := decodeCPUID(answers); inOneLine(got) != want {
 				t.Errorf("%s: %s\nwant %s", name, inOneLine(got), want)
 			}
 			machines++
 			continue
 		}
 		if first, _, ok := strings.Cut(line, "\t"); ok {
-			name, leaves = first, Leaves{}
+			name, answers = first, leaves{}
 			continue
 		}
 		var n uint32
-		var l Leaf
+		var l leaf
 		if _, err := fmt.Sscanf(line, "0x%x: %x %x %x %x", &n, &l.EAX, &l.EBX, &l.ECX, &l.EDX); err == nil {
-			leaves[n] = l
+			answers[n] = l
 		} else if line != "" && line[0] != '#' {
 			t.Errorf("%q: %v", line, err)
 		}
@@ -295,8 +295,8 @@ func TestRecordedCPUID(t *testing.T) {
 	if machines < 8 {
 		t.Errorf("%d machines", machines)
 	}
-	if here := RecordCPUID(); here != nil {
-		t.Logf("this machine: %x: %s", here, inOneLine(DecodeCPUID(here)))
+	if here := recordCPUID(); here != nil {
+		t.Logf("this machine: %x: %s", here, inOneLine(decodeCPUID(here)))
 	}
 }
 
@@ -319,11 +319,11 @@ func inOneLine(c CPUCounters) string {
 // TestCPUID decodes leaves that are made from the manuals' tables, for what no
 // recorded machine has.
 func TestCPUID(t *testing.T) {
-	intel := Leaf{EAX: 0x1f, EBX: 0x756e6547, EDX: 0x49656e69, ECX: 0x6c65746e}
-	amd := Leaf{EAX: 0x10, EBX: 0x68747541, EDX: 0x69746e65, ECX: 0x444d4163}
-	vm := Leaf{ECX: 1 << 31}
+	intel := leaf{EAX: 0x1f, EBX: 0x756e6547, EDX: 0x49656e69, ECX: 0x6c65746e}
+	amd := leaf{EAX: 0x10, EBX: 0x68747541, EDX: 0x69746e65, ECX: 0x444d4163}
+	vm := leaf{ECX: 1 << 31}
 	// Version 5, 8 counters of 48 bits, 8 events said, all there; 4 fixed of 48.
-	spr := DecodeCPUID(Leaves{0: intel, 1: {}, 0xa: {EAX: 0x08300805, EBX: 0, EDX: 0x8604}})
+	spr := decodeCPUID(leaves{0: intel, 1: {}, 0xa: {EAX: 0x08300805, EBX: 0, EDX: 0x8604}})
 	if spr.Version != 5 || spr.Counters != 8 || spr.Width != 48 || spr.Fixed != 4 || spr.FixedWidth != 48 || len(spr.Events) != 7 {
 		t.Errorf("%+v", spr)
 	}
@@ -334,11 +334,11 @@ func TestCPUID(t *testing.T) {
 		}
 	}
 	// A fourth fixed counter that is only in version 5's bitmap.
-	if c := DecodeCPUID(Leaves{0: intel, 1: {}, 0xa: {EAX: 0x07300605, ECX: 1 << 3, EDX: 0x8603}}); c.Fixed != 4 {
+	if c := decodeCPUID(leaves{0: intel, 1: {}, 0xa: {EAX: 0x07300605, ECX: 1 << 3, EDX: 0x8603}}); c.Fixed != 4 {
 		t.Errorf("%+v", c)
 	}
 	// A hypervisor that hides the LLC events (bits 3 and 4) and says 6 of 7.
-	sub := DecodeCPUID(Leaves{0: intel, 1: vm, 0xa: {EAX: 0x06300402, EBX: 0b0011000, EDX: 0x603}})
+	sub := decodeCPUID(leaves{0: intel, 1: vm, 0xa: {EAX: 0x06300402, EBX: 0b0011000, EDX: 0x603}})
 	var there []bool
 	for _, e := range sub.Events {
 		there = append(there, e.Available)
@@ -346,23 +346,23 @@ func TestCPUID(t *testing.T) {
 	if !sub.Hypervisor || !slices.Equal(there, []bool{true, true, true, false, false, true, false}) {
 		t.Errorf("%+v", sub)
 	}
-	if none := DecodeCPUID(Leaves{0: intel, 1: vm, 0xa: {}}); none.Version != 0 || none.Counters != 0 || none.Events != nil {
+	if none := decodeCPUID(leaves{0: intel, 1: vm, 0xa: {}}); none.Version != 0 || none.Counters != 0 || none.Events != nil {
 		t.Errorf("%+v", none)
 	}
-	zen4 := DecodeCPUID(Leaves{
+	zen4 := decodeCPUID(leaves{
 		0: amd, 1: {}, 0x80000000: {EAX: 0x80000028}, 0x80000001: {ECX: 1 << 23},
 		0x80000022: {EAX: 7, EBX: 6 | 16<<4 | 16<<10},
 	})
 	if zen4.Version != 2 || zen4.Counters != 6 || zen4.Northbridge != 16 || zen4.Vendor != "AuthenticAMD" {
 		t.Errorf("%+v", zen4)
 	}
-	if old := DecodeCPUID(Leaves{0: amd, 1: {}}); old.Counters != 4 || old.Version != 1 {
+	if old := decodeCPUID(leaves{0: amd, 1: {}}); old.Counters != 4 || old.Version != 1 {
 		t.Errorf("%+v", old)
 	}
-	if hidden := DecodeCPUID(Leaves{0: amd, 1: vm, 0x80000000: {EAX: 0x80000028}}); hidden.Counters != 0 {
+	if hidden := decodeCPUID(leaves{0: amd, 1: vm, 0x80000000: {EAX: 0x80000028}}); hidden.Counters != 0 {
 		t.Errorf("%+v", hidden)
 	}
-	if empty := DecodeCPUID(nil); empty.Vendor != "" || empty.Counters != 0 {
+	if empty := decodeCPUID(nil); empty.Vendor != "" || empty.Counters != 0 {
 		t.Errorf("%+v", empty)
 	}
 }
@@ -504,16 +504,16 @@ func FuzzParseFormat(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
-		format, err := ParseFormat("x", s)
+		format, err := parseFormat("x", s)
 		if err != nil {
 			return
 		}
-		back, err := ParseFormat("x", format.String())
+		back, err := parseFormat("x", format.String())
 		if err != nil || back != format {
 			t.Fatalf("%q is %+v, prints %q, reads as %+v (%v)", s, format, format, back, err)
 		}
 		var e Event
-		if err := format.put(&e, format.Max()); err != nil || *e.word(format.Word) != format.Bits {
+		if err := format.put(&e, format.max()); err != nil || *e.word(format.Word) != format.Bits {
 			t.Fatalf("%q: the largest value sets %#x of %#x (%v)", s, *e.word(format.Word), format.Bits, err)
 		}
 	})

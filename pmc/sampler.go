@@ -48,7 +48,8 @@ type SamplerOptions struct {
 	// gives an inherited event no ring unless it is bound to a CPU, so Inherit
 	// opens it once for each online CPU.
 	Inherit, EnableOnExec, Disabled bool
-	// ExactPrecise is as in OpenOptions.
+	// ExactPrecise fails where the PMU lacks the event's Precise level, instead of taking
+	// the next lower one.
 	ExactPrecise bool
 	// Root is where the machine's files are read; nil is this machine.
 	Root fs.FS
@@ -108,11 +109,11 @@ func OpenSampler(e Event, s Scope, spec SamplingSpec, o *SamplerOptions) (sm *Sa
 		places = bound(places, online)
 	}
 	// A sample's read gives the event's own value: times and id.
-	open := OpenOptions{
-		Sampling: &spec, Inherit: o.Inherit, EnableOnExec: o.EnableOnExec, Disabled: true,
-		ExactPrecise: o.ExactPrecise, Root: o.Root, ReadFormat: perfring.FormatID | perfring.FormatEnabled | perfring.FormatRunning,
+	open := openOptions{
+		sampling: &spec, inherit: o.Inherit, enableOnExec: o.EnableOnExec, disabled: true,
+		exactPrecise: o.ExactPrecise, root: o.Root, readFormat: perfring.FormatID | perfring.FormatEnabled | perfring.FormatRunning,
 	}
-	sm = &Sampler{format: spec.format(open.ReadFormat)}
+	sm = &Sampler{format: spec.format(open.readFormat)}
 	defer func() {
 		if err != nil {
 			sm.Close()
@@ -150,8 +151,8 @@ func bound(places []Place, online []int) []Place {
 	return out
 }
 
-func (sm *Sampler) add(e Event, p Place, o *OpenOptions, pages int) error {
-	h, err := OpenEvent(e, p, o)
+func (sm *Sampler) add(e Event, p Place, o *openOptions, pages int) error {
+	h, err := openEvent(e, p, o)
 	if err != nil {
 		return err
 	}
@@ -168,10 +169,10 @@ func (sm *Sampler) add(e Event, p Place, o *OpenOptions, pages int) error {
 }
 
 // Enable starts sampling.
-func (sm *Sampler) Enable() error { return sm.each((*Handle).Enable) }
+func (sm *Sampler) Enable() error { return sm.each((*Handle).enable) }
 
 // Disable stops sampling; what is in the rings stays to be read.
-func (sm *Sampler) Disable() error { return sm.each((*Handle).Disable) }
+func (sm *Sampler) Disable() error { return sm.each((*Handle).disable) }
 
 func (sm *Sampler) each(f func(*Handle) error) error {
 	for _, h := range sm.handles {
@@ -282,7 +283,7 @@ func (sm *Sampler) Close() error {
 		errs = append(errs, r.Unmap())
 	}
 	for _, h := range sm.handles {
-		errs = append(errs, h.Close())
+		errs = append(errs, h.close())
 	}
 	errs = append(errs, sm.waiter.close())
 	if sm.cgroup != nil {

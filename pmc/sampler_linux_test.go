@@ -40,7 +40,7 @@ func records(t *testing.T, s *Sampler) iter.Seq[*Record] {
 // fields, and none lost.
 func TestSampleContextSwitches(t *testing.T) {
 	testenv.Need(t, testenv.Root)
-	onThread(t)
+	lockThread(t)
 	now := func() uint64 {
 		var ts unix.Timespec
 		unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts)
@@ -90,7 +90,7 @@ func TestSampleContextSwitches(t *testing.T) {
 // ran periods.
 func TestSampleClock(t *testing.T) {
 	testenv.Need(t, testenv.Root, testenv.Perf)
-	onThread(t)
+	lockThread(t)
 	s, err := OpenSampler(TaskClock(), Scope{}, SamplingSpec{Period: 1_000_000, IP: true, SamplePeriod: true, Counts: true}, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -178,7 +178,7 @@ func overflowCounter(t *testing.T) (*ebpf.Map, *ebpf.Program) {
 // TestTaskRecords: a child's life as records: fork, exec, mappings, exit.
 func TestTaskRecords(t *testing.T) {
 	testenv.Need(t, testenv.Root)
-	onThread(t)
+	lockThread(t)
 	s, err := OpenSampler(Dummy(), Scope{}, SamplingSpec{
 		Thread: true, Time: true, ID: true,
 		Comm: true, Task: true, Mmap: true, Switches: true,
@@ -219,7 +219,7 @@ func TestTaskRecords(t *testing.T) {
 // what happened.
 func TestSamplerLoss(t *testing.T) {
 	testenv.Need(t, testenv.Root)
-	onThread(t)
+	lockThread(t)
 	s, err := OpenSampler(ContextSwitches(), Scope{}, SamplingSpec{Period: 1, IP: true, Callchain: true, Counts: true}, &SamplerOptions{Pages: 1})
 	if err != nil {
 		t.Fatal(err)
@@ -262,7 +262,7 @@ func TestSamplerEnds(t *testing.T) {
 		}
 		return s
 	}
-	onThread(t)
+	lockThread(t)
 	s := idle()
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
 	defer cancel()
@@ -329,11 +329,11 @@ func TestPreciseFallback(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h, err := OpenEvent(e, OnThread(0), &OpenOptions{Sampling: &SamplingSpec{Freq: 99}, Disabled: true})
+	h, err := openEvent(e, onThread(0), &openOptions{sampling: &SamplingSpec{Freq: 99}, disabled: true})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer h.Close()
+	defer h.close()
 	if h.Precise() != 0 {
 		t.Errorf("a software clock with precise level %d", h.Precise())
 	}

@@ -64,14 +64,14 @@ func (s Scope) places(fsys fs.FS) ([]Place, error) {
 	}
 	out := make([]Place, len(list))
 	for i, c := range list {
-		out[i] = OnCPU(c)
+		out[i] = onCPU(c)
 	}
 	return out, nil
 }
 
 func (s Scope) threads(fsys fs.FS) ([]Place, error) {
 	if s.Process == 0 {
-		return []Place{OnThread(s.Thread)}, nil
+		return []Place{onThread(s.Thread)}, nil
 	}
 	entries, err := fs.ReadDir(fsys, fmt.Sprintf("proc/%d/task", s.Process))
 	if err != nil {
@@ -80,7 +80,7 @@ func (s Scope) threads(fsys fs.FS) ([]Place, error) {
 	var out []Place
 	for _, e := range entries {
 		if tid, err := strconv.Atoi(e.Name()); err == nil {
-			out = append(out, OnThread(tid))
+			out = append(out, onThread(tid))
 		}
 	}
 	slices.SortFunc(out, func(a, b Place) int { return a.PID - b.PID })

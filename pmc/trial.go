@@ -40,7 +40,7 @@ func (b *opener) shrink(g *openGroup) (rest []int) {
 		}
 		last := len(g.handles) - 1
 		rest = append(rest, g.index[last])
-		g.handles[last].Close()
+		g.handles[last].close()
 		g.handles, g.index = g.handles[:last], g.index[:last]
 	}
 	slices.Reverse(rest)
@@ -55,15 +55,15 @@ func (b *opener) schedulable(events []Event) bool {
 	var handles []*Handle
 	defer func() {
 		for _, h := range handles {
-			h.Close()
+			h.close()
 		}
 	}()
 	for i, e := range events {
-		o := &OpenOptions{Disabled: i == 0, ReadFormat: perfring.FormatEnabled | perfring.FormatRunning, Root: b.o.Root}
+		o := &openOptions{disabled: i == 0, readFormat: perfring.FormatEnabled | perfring.FormatRunning, root: b.o.Root}
 		if i > 0 {
-			o.Leader = handles[0]
+			o.leader = handles[0]
 		}
-		h, err := OpenEvent(e, OnThread(0), o)
+		h, err := openEvent(e, onThread(0), o)
 		if err != nil {
 			return true
 		}
