@@ -19,7 +19,7 @@ const (
 	StmtAdd             // Map, Key (nil for a map without keys), X: atomic addition
 	StmtAgg             // Map, Key (may be nil), X: what the map aggregates (nil for count)
 	StmtEmit            // Map: ring or perf buffer; X: the event
-	StmtPacket          // Map: a MapPerf of PacketHead; Key: struct sk_buff; X: most bytes (nil: all)
+	StmtPacket          // Map: a MapPerf of PacketHead; Key: struct sk_buff; X: byte limit, nil: all
 	StmtSignal          // X: signal, to the current process
 	StmtOverride        // X: what the probed function returns instead
 	StmtExit            // ask the owner to end (bpf.Loaded.ExitRequested); X: exit code, 0 if nil
