@@ -11,8 +11,8 @@ const (
 	MapPerCPULRU                    // one value per CPU, evicting
 	MapArray                        // keys 0 … Entries-1, always present
 	MapPerCPUArray                  //
-	MapTaskStorage                  // one value per thread: the current thread's, freed with it (5.12)
-	MapCgroupStorage                // one value per cgroup, of the current one, freed with it (6.2)
+	MapTaskStorage                  // one per thread: the current thread's, freed with it (5.12)
+	MapCgroupStorage                // one per cgroup: the current cgroup's, freed with it (6.2)
 	MapRing                         // ring buffer: Entries is its size in bytes (5.8)
 	MapPerf                         // perf buffer: Entries is bytes per CPU
 	numMapKinds

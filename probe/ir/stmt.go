@@ -19,10 +19,10 @@ const (
 	StmtAdd             // Map, Key (nil for a map without keys), X: atomic addition
 	StmtAgg             // Map, Key (may be nil), X: what the map aggregates (nil for count)
 	StmtEmit            // Map: ring or perf buffer; X: the event
-	StmtPacket          // Map: a MapPerf of PacketHead; Key: struct sk_buff; X: byte limit, nil: all
+	StmtPacket          // Map: a MapPerf of PacketHead; Key: struct sk_buff; X: most bytes (or nil)
 	StmtSignal          // X: signal, to the current process
 	StmtOverride        // X: what the probed function returns instead
-	StmtExit            // ask the owner to end (bpf.Loaded.ExitRequested); X: exit code, 0 if nil
+	StmtExit            // ask the owner to end (bpf.Loaded.ExitRequested); X: the code, 0 if nil
 	StmtSkip            // at the entry, in a session program: leave out the return
 	StmtCookie          // X: a number kept for the return of the same call (session programs)
 	StmtEval            // X, for its effect on counters only
