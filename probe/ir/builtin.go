@@ -6,24 +6,24 @@ import (
 
 // Builtin describes a builtin value.
 type Builtin struct {
-	// Name is what NewBuiltin takes.
+	// Name is the name that NewBuiltin takes.
 	Name string
 	// Type is the type of the value.
 	Type Type
-	// Since is the first kernel that has it natively, {0, 0} for 5.10 or older.
+	// Since is the first kernel with native support; {0, 0} is 5.10 or older.
 	Since Version
-	// GPL says that a program that uses it needs a GPL-compatible licence. Reading
-	// memory and stacks, perf buffers and overriding returns need one too; counting,
-	// timing, thread names and ring buffers do not.
+	// GPL is set if a program that uses the builtin needs a GPL-compatible licence. Reading
+	// memory and stacks, perf buffers and overriding returns need one too. Counting, timing,
+	// thread names and ring buffers do not.
 	GPL bool
-	// Doc is one line for people.
+	// Doc is a description of one line.
 	Doc string
 }
 
 // Version is a kernel version, major and minor.
 type Version [2]int
 
-// AtLeast says whether v is o or later.
+// AtLeast reports whether v is o or later.
 func (v Version) AtLeast(o Version) bool { return v[0] > o[0] || v[0] == o[0] && v[1] >= o[1] }
 
 var u32, u64 = IntType(4, false), IntType(8, false)
@@ -75,14 +75,14 @@ var builtins = map[string]Builtin{
 	"sp":             {Type: u64, Doc: "stack pointer of the context's registers"},
 }
 
-// BuiltinNamed is the builtin of a name, and whether there is one.
+// BuiltinNamed returns the builtin of that name; ok reports whether there is one.
 func BuiltinNamed(name string) (b Builtin, ok bool) {
 	b, ok = builtins[name]
 	b.Name = name
 	return b, ok
 }
 
-// Builtins lists the builtin values by name.
+// Builtins returns the builtin values, ordered by name.
 func Builtins() []Builtin {
 	out := make([]Builtin, 0, len(builtins))
 	for name, b := range builtins {

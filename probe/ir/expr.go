@@ -1,9 +1,9 @@
 package ir
 
-// Op is what an expression does.
+// Op is the operation of an expression.
 type Op uint8
 
-// The operations. What stands behind each is, in order, what Args hold.
+// The operations. The comment of each lists what Args hold, in order.
 const (
 	OpInvalid Op = iota
 
@@ -13,18 +13,18 @@ const (
 	OpVar     // the variable Var
 	OpBuiltin // the builtin named Str, parameter Int
 	OpArg     // the probe's argument: named Str, or number Int if Str is empty
-	OpField   // the context's field named Str
+	OpField   // the field of the context that is named Str
 	OpRet     // the return value
 	OpReg     // register of the context, DWARF number Int
 	OpKaddr   // the address of the kernel symbol Str, typed where BTF has its type
-	OpUaddr   // the address of the symbol Str of the file that the probe is in
+	OpUaddr   // the address of the symbol Str in the probed file
 	OpBytes   // the bytes of Str
-	OpEnum    // the enumerator Str of the kernel: "NAME", or "enum type.NAME", which is found sooner
+	OpEnum    // the kernel's enumerator Str: "NAME", or, found faster, "enum type.NAME"
 	OpSizeof  // the size in bytes of the kernel type Str
 
-	// Arithmetic on integers. Where Type is given, both operands are converted
-	// to it and the result wraps around at its width; KindAuto computes in 64
-	// bits, unsigned if an operand is an unsigned 64-bit integer or a pointer.
+	// Arithmetic on integers. If Type is given, both operands are converted to it and the
+	// result wraps around at its width. KindAuto computes in 64 bits, unsigned if an operand
+	// is an unsigned 64-bit integer or a pointer.
 	OpAdd
 	OpSub
 	OpMul
@@ -56,13 +56,13 @@ const (
 	OpCast  // value, to Type
 	OpBswap // value: bytes in reverse order, in the value's width
 
-	// Memory. Kernel or user memory by the pointer's type. What cannot be read
-	// reads as zeros and is counted (Stats.Faults).
+	// Memory. The pointer's type says whether it is kernel or user memory. Reads that fail
+	// give zeros and are counted (Stats.Faults).
 	OpDeref  // pointer: the value of Type it points to (KindAuto: its Elem)
 	OpMember // pointer or aggregate: the member with path Str, "a.b[2].c->d"
 	OpAddrOf // like OpMember, but the address; with an index behind the pointer, an element's
-	// OpIndex is an element of what is in memory (pointer, index), or of a value
-	// that is bytes, text or a tuple of equal types, zero behind its end.
+	// OpIndex is an element of memory (pointer, index), or of a value that is bytes, text or
+	// a tuple of equal types. It is zero beyond the value's end.
 	OpIndex
 	OpOffset // pointer: the offset in bytes of the member Str of what it points to
 	OpKptr   // pointer: the same in kernel memory
@@ -70,28 +70,28 @@ const (
 	OpStr    // pointer: the text there, at most Type.Size-1 bytes
 	OpBuf    // pointer, length (optional): Type.Size bytes
 	OpPerCPU // pointer to a per-CPU kernel variable, CPU: the address of that CPU's
-	// OpSocketCookie is the cookie of a socket, which names it for as long as the
-	// machine is up: pointer to a struct sock that is an argument (5.12; fentry,
-	// fexit and typed tracepoints). The interpreter has no sockets: it gives 0.
+	// OpSocketCookie is the cookie of a socket, which identifies it until the machine
+	// restarts: pointer to a struct sock that is an argument (5.12; fentry, fexit and typed
+	// tracepoints). The interpreter has no sockets: it gives 0.
 	OpSocketCookie
-	// OpTaskPID and OpTaskTID are the numbers of a process and a thread, as the
-	// builtins pid and tid are those of the current ones: pointer to a task_struct.
+	// OpTaskPID and OpTaskTID are the process and thread id of a task, in the namespace of
+	// the builtins pid and tid: pointer to a task_struct.
 	OpTaskPID
 	OpTaskTID
-	// OpPath is the text of a struct path, as the process sees it: pointer to it, in
-	// an argument that the kernel types; at most Type.Size-1 bytes, none if it is
-	// longer. The kernel has it in few programs (action.Ptr.Path says in which). The interpreter has no
-	// mounts: it gives no text.
+	// OpPath is the text of a struct path, as the process sees it: pointer to it, in an
+	// argument that the kernel types. It has at most Type.Size-1 bytes; a longer path gives
+	// none. The kernel permits it in few programs (action.Ptr.Path lists them). The
+	// interpreter has no mounts: it gives no text.
 	OpPath
 
 	// Text.
 	OpHasPrefix // text, and the constant Str
 	OpContains  // text, and the constant Str or more text
-	OpIndexOf   // text, and the constant Str or more text: where it is first, -1 if nowhere
-	OpGlob      // text, and the constant pattern Str of * ? [a-z] [!a-z]: whether all of it matches
+	OpIndexOf   // text, and the constant Str or more text: its first index, or -1
+	OpGlob      // text, and the constant pattern Str of * ? [a-z] [!a-z]: does all of it match
 	OpLen       // text: bytes before the NUL; stack: frames
 	OpStrncmp   // text, text, up to Int bytes: 0 if equal, else 1
-	OpMemcmp    // two of text or bytes, Int bytes: -1, 0 or 1 by the first that differ
+	OpMemcmp    // two of text or bytes, Int bytes: -1, 0 or 1 by the first difference
 
 	// Tuples.
 	OpTuple // elements, laid out as Type
@@ -100,73 +100,74 @@ const (
 	// Maps.
 	OpMapGet // key: the value in Map, or zero
 	OpMapHas // key: bool
-	// OpMapCPU is what a CPU holds of a per-CPU map: key (if the map has keys),
-	// CPU. Of an aggregation it is the 64-bit field at Int bytes.
+	// OpMapCPU is a CPU's value in a per-CPU map: key (if the map has keys), CPU. For an
+	// aggregation it is the 64-bit field at Int bytes.
 	OpMapCPU
 
 	// Stacks: KindBytes of 8 bytes per frame.
 	OpKstack // Int frames, after skipping Skip
 	OpUstack // by frame pointers
-	// OpUstackWalk is OpUstack by call frame information, in the processes that
-	// were given to Loaded.AddProcess; in others it is by frame pointers.
+	// OpUstackWalk is OpUstack by call frame information in the processes that were given to
+	// Loaded.AddProcess, and by frame pointers in others.
 	OpUstackWalk
 
 	numOps
 )
 
-// Pos is a position in the source that a program was made from: of a front
-// end's language, or of Go for the typed surface. The zero Pos is unknown.
+// Pos is a position in the source of a program, which is in a front end's language or, for
+// the typed surface, in Go. The zero Pos is unknown.
 type Pos struct {
 	File string
 	Line int // from 1; 0 is unknown
 	Col  int // from 1, in bytes; 0 is unknown
 }
 
-// Expr is an expression: a node of a tree. Front ends make them as literals
-// or with the New functions and may share nodes between trees. The package
-// never writes to a node that it was given.
+// Expr is an expression: a node of a tree. Front ends make nodes as literals or with the New
+// functions, and may share them between trees. The package never writes to a node that it was
+// given.
 type Expr struct {
-	// Op says which of the other fields are used, and what Args are.
+	// Op decides which of the other fields are used, and what Args are.
 	Op Op
-	// Type is what the expression is to have, where Op leaves a choice; the zero
-	// Type leaves it to the checker.
+	// Type is the type of the result where Op leaves a choice. With the zero Type the checker
+	// decides.
 	Type Type
 	Args []*Expr
-	// Int is the constant, index, register or length, as Op says.
+	// Int is the constant, index, register or length, depending on Op.
 	Int int64
-	// Skip is how many innermost frames a stack leaves out.
+	// Skip is the number of innermost frames that a stack leaves out.
 	Skip int
-	// Str is the text or the name, as Op says.
+	// Str is the text or the name, depending on Op.
 	Str string
-	// Var is of OpVar, Map of the operations on maps.
+	// Var is for OpVar, Map for the operations on maps.
 	Var *Var
 	Map *Map
-	// Pos is where the expression is in its source, for errors.
+	// Pos is the position of the expression in its source, for errors.
 	Pos Pos
 }
 
-// Var is a temporary of a program: set by StmtLet, StmtFind or a loop, and
-// read with OpVar. A variable belongs to one action.
+// Var is a temporary of a program. StmtLet, StmtFind or a loop sets it, and OpVar reads it. A
+// variable belongs to one action.
 type Var struct {
-	// Name is for people; variables are told apart by their addresses.
+	// Name is for printing; variables are told apart by their addresses.
 	Name string
-	// Type is decided by the first assignment where it is the zero Type.
+	// Type is the type of the variable. If it is the zero Type, the first assignment decides
+	// it.
 	Type Type
 }
 
-// NewConst is the integer v, of a type that fits itself to its use.
+// NewConst returns the integer v, whose type is decided by its use.
 func NewConst(v int64) *Expr { return &Expr{Op: OpConst, Int: v} }
 
-// NewString is constant text.
+// NewString returns constant text.
 func NewString(s string) *Expr { return &Expr{Op: OpString, Str: s} }
 
-// NewBuiltin is a builtin value, such as "pid"; see Builtins.
+// NewBuiltin returns a builtin value, such as "pid"; see Builtins.
 func NewBuiltin(name string) *Expr { return &Expr{Op: OpBuiltin, Str: name} }
 
-// NewVar reads a variable.
+// NewVar returns an expression that reads a variable.
 func NewVar(v *Var) *Expr { return &Expr{Op: OpVar, Var: v} }
 
-// NewExpr is op applied to args.
+// NewExpr returns op applied to args.
 func NewExpr(op Op, args ...*Expr) *Expr { return &Expr{Op: op, Args: args} }
 
 // opNames are the spellings in String.
@@ -186,7 +187,7 @@ var opNames = [numOps]string{
 	OpKstack: "kstack", OpUstack: "ustack", OpUstackWalk: "ustack_walk",
 }
 
-// String is the operation's name or sign.
+// String returns the operation's name or sign.
 func (o Op) String() string {
 	if o < numOps && opNames[o] != "" {
 		return opNames[o]
@@ -194,7 +195,7 @@ func (o Op) String() string {
 	return "invalid"
 }
 
-// Arity is how many operands an operation has, least and most.
+// Arity returns how many operands an operation has, at least and at most.
 func (o Op) Arity() (least, most int) {
 	switch o {
 	case OpConst, OpString, OpVar, OpBuiltin, OpArg, OpField, OpRet, OpReg, OpKaddr, OpKstack, OpUstack,

@@ -5,10 +5,10 @@ import (
 	"reflect"
 )
 
-// TypeFor is the type that programs give a Go type: integers, bool, [N]byte for
-// text or bytes, [N]uint64 for stacks, other arrays of up to 256 elements, and
-// structs of these. The layout is Go's own, so that memory written by a program is read by Go as it is. Types
-// with pointers, int, uint and floats are refused.
+// TypeFor returns the type that programs give a Go type: integers, bool, [N]byte for text or
+// bytes, [N]uint64 for stacks, other arrays of up to 256 elements, and structs of these. The
+// layout is Go's own, so that Go reads memory that a program wrote without conversion. Types
+// with pointers, int, uint and floats are errors.
 func TypeFor(t reflect.Type) (Type, error) {
 	switch t.Kind() {
 	case reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
@@ -62,9 +62,9 @@ func structFor(t reflect.Type) (Type, error) {
 
 func typeFor[T any]() (Type, error) { return TypeFor(reflect.TypeFor[T]()) }
 
-// TypeOf is the type that programs give the Go type T, as of memory to read:
-// OpDeref with TypeOf[T]() is a struct whose fields OpElem picks. It panics never: a
-// type that has no fixed form is one that bpf.Compile refuses.
+// TypeOf returns the type that programs give the Go type T, for memory to be read: OpDeref
+// with TypeOf[T]() is a struct whose fields OpElem selects. It never panics: if T has no
+// fixed layout, it returns a type that bpf.Compile refuses.
 func TypeOf[T any]() Type {
 	t, err := typeFor[T]()
 	if err != nil {

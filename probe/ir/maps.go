@@ -11,8 +11,8 @@ const (
 	MapPerCPULRU                    // one value per CPU, evicting
 	MapArray                        // keys 0 … Entries-1, always present
 	MapPerCPUArray                  //
-	MapTaskStorage                  // one value per thread, the current one's, gone with it (5.12)
-	MapCgroupStorage                // one value per cgroup, the current one's, gone with it (6.2)
+	MapTaskStorage                  // one per thread: the current thread's, freed with it (5.12)
+	MapCgroupStorage                // one per cgroup: the current cgroup's, freed with it (6.2)
 	MapRing                         // ring buffer: Entries is its size in bytes (5.8)
 	MapPerf                         // perf buffer: Entries is bytes per CPU
 	numMapKinds
@@ -36,44 +36,44 @@ const (
 	numAggs
 )
 
-// Map is a BPF map of a program, named for the reader. Its Value is decided by
-// Agg where that is not AggNone.
+// Map is a BPF map of a program. If Agg is not AggNone, it decides Value.
 type Map struct {
 	// Name is unique in the program. The kernel sees its first 15 bytes.
 	Name string
 	Kind MapKind
-	// Key is the type of the keys; KindAuto (the zero Type) is a map without
-	// keys, which holds one entry.
+	// Key is the type of the keys. KindAuto (the zero Type) makes a map without keys, which
+	// holds one entry.
 	Key Type
 	// Value is the type of the values, or of the events of a buffer.
 	Value Type
-	// Entries is how many keys there is room for, or the size of a buffer in
-	// bytes. 0 is DefaultEntries, or 256 KiB; see also EachProbe.
+	// Entries is the number of keys there is room for, or the size of a buffer in bytes. 0 is
+	// DefaultEntries, or DefaultBuffer; see also EachProbe.
 	Entries int
 
 	Agg Agg
-	// Bits is k of AggHist, 0 to 5: each power of two is divided in 2^k buckets.
+	// Bits is k of AggHist, 0 to 5: each power of two is divided into 2^k buckets.
 	Bits int
 	// Min, Max and Step are the range of AggLinear.
 	Min, Max, Step int64
-	// Interval is nanoseconds per slot of AggSeries, Slots how many are kept.
+	// Interval is the length of a slot of AggSeries in nanoseconds, Slots the number of slots
+	// kept.
 	Interval int64
 	Slots    int
 	// Inner is what a slot of AggSeries holds: AggCount, AggSum, AggMin, AggMax or AggAvg.
 	Inner Agg
 	// Signed is set where an aggregation's values are signed.
 	Signed bool
-	// Flip makes ReadAndClear of an aggregation's table lose nothing and work for
-	// tables without keys too: the program writes one of two maps, found through an
-	// array of maps, and the reader has it write the other while the first is read
-	// at rest (mapx.Flip). It takes twice the memory and another lookup by event (16
-	// ns, BenchmarkFlip), and the program cannot read the aggregation. Without it,
-	// ReadAndClear may lose what is added to an entry while it is being deleted.
+	// Flip makes ReadAndClear of an aggregation's table exact, and possible for tables
+	// without keys: the program writes to one of two maps, which it finds in an array of
+	// maps. The reader makes it write to the other and reads the first, which no longer
+	// changes (mapx.Flip). Flip takes twice the memory and another lookup by event (16 ns,
+	// BenchmarkFlip), and the program cannot read the aggregation. Without it, ReadAndClear
+	// may lose values that are added to an entry while it is being deleted.
 	Flip bool
 	Pos  Pos
 }
 
-// Keyless says whether the map holds one entry without a key.
+// Keyless reports whether the map holds one entry without a key.
 func (m *Map) Keyless() bool { return m.Key.Kind == KindAuto }
 
 var mapKindNames = [numMapKinds]string{
@@ -81,7 +81,7 @@ var mapKindNames = [numMapKinds]string{
 	"task_storage", "cgroup_storage", "ring", "perf",
 }
 
-// String is the kind's name.
+// String returns the kind's name.
 func (k MapKind) String() string {
 	if k < numMapKinds {
 		return mapKindNames[k]
@@ -91,7 +91,7 @@ func (k MapKind) String() string {
 
 var aggNames = [numAggs]string{"", "count", "sum", "min", "max", "avg", "stats", "hist", "lhist", "tseries"}
 
-// String is the aggregation's name.
+// String returns the aggregation's name.
 func (a Agg) String() string {
 	if a < numAggs {
 		return aggNames[a]

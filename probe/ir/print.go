@@ -9,7 +9,7 @@ import (
 	"github.com/borescope/borescope/probe/ir/internal/loops"
 )
 
-// String is the program as a person reads it: maps, then actions.
+// String returns the program as readable text: maps, then actions.
 func (p *Program) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "program %s license %q", p.Name, cmp.Or(p.License, DefaultLicense))
@@ -32,7 +32,7 @@ func (p *Program) String() string {
 	return b.String()
 }
 
-// String is the map's declaration: counts percpu_hash[U32] count entries 1024.
+// String returns the map's declaration: counts percpu_hash[U32] count entries 1024.
 func (m *Map) String() string {
 	var b strings.Builder
 	b.WriteString(m.Name + " " + m.Kind.String())
@@ -101,14 +101,14 @@ func (s *Stmt) block() bool {
 	return false
 }
 
-// String is the statement with its blocks.
+// String returns the statement with its blocks.
 func (s *Stmt) String() string {
 	var b strings.Builder
 	printStmts(&b, []*Stmt{s}, 0)
 	return strings.TrimSuffix(b.String(), "\n")
 }
 
-// firstLine is the statement without its blocks.
+// firstLine returns the statement without its blocks.
 func (s *Stmt) firstLine() string {
 	switch s.Op {
 	case StmtLet:
@@ -177,8 +177,7 @@ func mapAt(m *Map, key *Expr) string {
 	return mapName(m) + "[" + key.String() + "]"
 }
 
-// String is the expression as C and bpftrace write it; of a very large one it
-// is the beginning.
+// String returns the expression as C and bpftrace write it. A very large one is cut.
 func (e *Expr) String() string {
 	left := maxPrinted
 	return e.print(0, &left)

@@ -9,72 +9,69 @@ import (
 	"github.com/borescope/borescope/stack/bpfwalk"
 )
 
-// Program is what a set of probes does when they fire. It is plain data: a
-// front end builds one field by field, people use action.Program. It is not changed by
-// checking, compiling or loading, and may be compiled for any number of plans, also
-// concurrently.
+// Program is what a set of probes does when they fire, as plain data: a front end fills in
+// its fields, and programs written in Go use action.Program. Checking, compiling and loading
+// do not change it. It may be compiled for any number of plans, also concurrently.
 type Program struct {
-	// Name is for people and for the names of the kernel objects.
+	// Name names the program for readers and its kernel objects.
 	Name string
-	// License is the programs' licence as the kernel reads it; "" is DefaultLicense.
-	// Under a licence that is not compatible with the GPL some builtins are refused
-	// (Builtin.GPL).
+	// License is the programs' licence as the kernel reads it; "" is DefaultLicense. Some
+	// builtins need a licence that is compatible with the GPL (Builtin.GPL).
 	License string
-	// Actions are the targets with what to do there. Index i is the plan's Group i.
+	// Actions are the targets, each with what happens there. Index i is Group i of the plan.
 	Actions []Action
 	// Budget bounds what the program may cost.
 	Budget Budget
-	// IncludeSelf makes the probes fire for the tracing process too, which is
-	// left out by default. What happens in an interrupt (a request completes, a
-	// timer expires) or as one thread follows another is in the name of whatever
-	// process is current, which may be this one: set it for such events.
+	// IncludeSelf makes the probes fire for the tracing process too, which is left out by
+	// default. Set it for events in an interrupt (a request completes, a timer expires) or in
+	// a switch between threads. They are attributed to whatever process is current, which may
+	// be this one.
 	IncludeSelf bool
-	// Loops is how counted loops are compiled: 0, but in tests of this module.
+	// Loops is how counted loops are compiled. It is 0 except in tests of this module.
 	Loops loops.Form
-	// WalkLimits bound the tables of OpUstackWalk; nil is the default. They do
-	// not matter to programs that don't use it.
+	// WalkLimits bound the tables of OpUstackWalk; nil is the default. Programs without that
+	// operation ignore it.
 	WalkLimits *bpfwalk.Limits
-	// Maps are maps to create although no statement uses them. Maps that
-	// statements use need not be listed.
+	// Maps are maps to create even if no statement uses them. Maps that statements use need
+	// not be listed.
 	Maps []*Map
 
-	// Errs are mistakes that were found while the program was made: who compiles it gets
-	// them.
+	// Errs are mistakes that were found while the program was made. Compiling the program
+	// returns them.
 	Errs []error
 }
 
-// DefaultLicense is the licence of a program that says none.
+// DefaultLicense is the licence of a program that declares none.
 const DefaultLicense = "Dual MIT/GPL"
 
 // Action is what one target does.
 type Action struct {
-	// Target is where Body runs, statement by statement.
+	// Target is where Body runs.
 	Target probe.Target
 	Body   []*Stmt
-	// Pos is where the action is in its source, for errors.
+	// Pos is the position of the action in its source, for errors.
 	Pos Pos
 }
 
-// Budget bounds what a program may cost; the generated code enforces it, and
-// Stats says what was left out because of it. The zero value has no bound.
+// Budget bounds what a program may cost. The generated code enforces it, and Stats counts
+// what was left out because of it. The zero value has no bound.
 type Budget struct {
-	// EventsPerSecond bounds the events that are emitted, per CPU and second;
-	// those beyond are not emitted and counted (Stats.Limited). 0 is no bound.
+	// EventsPerSecond bounds the events that are emitted per CPU and second. Events beyond it
+	// are dropped and counted (Stats.Limited). 0 is no bound.
 	EventsPerSecond uint32
-	// CPUPercent bounds the share of each CPU that the program's own
-	// instructions may take, in percent, measured in windows of 100 ms; probes
-	// that fire when a window's share is used up do nothing and are counted
-	// (Stats.Throttled). 0 is no bound. Measuring costs two clock readings per
-	// firing.
+	// CPUPercent bounds the share of each CPU, in percent, that the program's own
+	// instructions may take in windows of 100 ms. Probes that fire after a window's share is
+	// used up do nothing and are counted (Stats.Throttled). 0 is no bound. Measuring costs
+	// two clock readings per firing.
 	CPUPercent float64
-	// MapBytes bounds the memory that the kernel takes for all maps and buffers
-	// when they are full, but for the values of the storage kinds, which come with threads
-	// and cgroups. Compile fails if one CPU needs more, Load if those that there
-	// may be do. 0 is no bound.
+	// MapBytes bounds the memory in bytes that the kernel takes for all maps and buffers when
+	// they are full, except the values of storage kinds, which are allocated with threads and
+	// cgroups. Compile fails if one CPU needs more; Load fails if all possible CPUs do. 0 is
+	// no bound.
 	MapBytes int64
 }
 
-// Error is an error in a program, at the place where the program is wrong.
+// Error is an error in a program, with the place that is wrong.
 type Error struct {
 	// Pos is the place in the source that the program was made from.
 	Pos Pos
@@ -84,7 +81,7 @@ type Error struct {
 	Err error
 }
 
-// Error reads "file:line: where: cause", leaving out what is not known.
+// Error returns "file:line: where: cause" without the parts that are unknown.
 func (e *Error) Error() string {
 	s := e.Err.Error()
 	if e.Where != "" {
@@ -99,7 +96,7 @@ func (e *Error) Error() string {
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// String is file:line:column, leaving out what is not known.
+// String returns file:line:column without the parts that are unknown.
 func (p Pos) String() string {
 	s := p.File
 	for _, n := range []int{p.Line, p.Col} {
@@ -114,7 +111,7 @@ func (p Pos) String() string {
 	return s
 }
 
-// Targets are the targets of the actions, in order: what probe.Resolve wants.
+// Targets returns the targets of the actions, in order, for probe.Resolve.
 func (p *Program) Targets() []probe.Target {
 	ts := make([]probe.Target, len(p.Actions))
 	for i, a := range p.Actions {
@@ -123,8 +120,8 @@ func (p *Program) Targets() []probe.Target {
 	return ts
 }
 
-// AllMaps are the program's maps: those listed in Maps, then those that
-// statements use, in order of first use.
+// AllMaps returns the program's maps: those listed in Maps, then those that statements use,
+// in order of first use.
 func (p *Program) AllMaps() []*Map {
 	var out []*Map
 	seen := map[*Map]bool{}
@@ -141,8 +138,7 @@ func (p *Program) AllMaps() []*Map {
 	return out
 }
 
-// Visit visits every statement and expression once, in program order, however often
-// nodes are shared.
+// Visit visits every statement and expression in program order: once, even if it is shared.
 func (p *Program) Visit(stmt func(*Stmt), expr func(*Expr)) { visitActions(p.Actions, stmt, expr) }
 
 func visitActions(actions []Action, stmt func(*Stmt), expr func(*Expr)) {
@@ -179,8 +175,8 @@ func visitActions(actions []Action, stmt func(*Stmt), expr func(*Expr)) {
 
 var errNoProgram = errors.New("no program")
 
-// Err returns what was wrong with the calls that recorded the program, joined.
-// Compile returns the same.
+// Err returns the mistakes in the calls that recorded the program, joined. Compile returns
+// the same.
 func (p *Program) Err() error {
 	if p == nil {
 		return errNoProgram

@@ -1,9 +1,9 @@
 package ir
 
-// StmtOp is what a statement does.
+// StmtOp is the operation of a statement.
 type StmtOp uint8
 
-// The statements. What stands behind each is what it uses.
+// The statements. The comment of each lists the fields that it uses.
 const (
 	_            StmtOp = iota
 	StmtLet             // Var = X; the first assignment gives the variable its type
@@ -11,7 +11,7 @@ const (
 	StmtLoop            // X: count (at most Max); Var: index from 0; Body
 	StmtForEach         // Map; Var: key; Var2: value (may be nil); Body
 	StmtBreak           // leave the innermost loop
-	StmtContinue        // next turn of the innermost loop
+	StmtContinue        // start the next iteration of the innermost loop
 	StmtReturn          // end the action
 	StmtFind            // Map, Key; Var: value; Body if found, Else if not; Delete after reading
 	StmtSet             // Map, Key, X
@@ -19,10 +19,10 @@ const (
 	StmtAdd             // Map, Key (nil for a map without keys), X: atomic addition
 	StmtAgg             // Map, Key (may be nil), X: what the map aggregates (nil for count)
 	StmtEmit            // Map: ring or perf buffer; X: the event
-	StmtPacket          // Map: a MapPerf of PacketHead; Key: the struct sk_buff; X: how many bytes of it at most, nil is all
+	StmtPacket          // Map: a MapPerf of PacketHead; Key: struct sk_buff; X: most bytes (or nil)
 	StmtSignal          // X: signal, to the current process
 	StmtOverride        // X: what the probed function returns instead
-	StmtExit            // ask whoever loaded the program to end (bpf.Loaded.ExitRequested); X: with this code, 0 if nil
+	StmtExit            // ask the owner to end (bpf.Loaded.ExitRequested); X: the code, 0 if nil
 	StmtSkip            // at the entry, in a session program: leave out the return
 	StmtCookie          // X: a number kept for the return of the same call (session programs)
 	StmtEval            // X, for its effect on counters only
@@ -39,9 +39,9 @@ const (
 	SetUpdate                // only if there is one
 )
 
-// Stmt is a statement. The package never writes to one that it was given.
+// Stmt is a statement. The package never writes to a statement that it was given.
 type Stmt struct {
-	// Op says which of the other fields are used, and what for.
+	// Op decides which of the other fields are used, and for what.
 	Op   StmtOp
 	X    *Expr
 	Key  *Expr
@@ -58,7 +58,7 @@ type Stmt struct {
 	Flag MapFlag
 	// Thread sends StmtSignal to the thread instead of the process.
 	Thread bool
-	// Pos is where the statement is in its source, for errors.
+	// Pos is the position of the statement in its source, for errors.
 	Pos Pos
 }
 
@@ -69,7 +69,7 @@ var stmtNames = [numStmts]string{
 	StmtSignal: "signal", StmtOverride: "override", StmtExit: "exit", StmtSkip: "skip", StmtCookie: "cookie", StmtEval: "eval",
 }
 
-// String is the statement's name.
+// String returns the statement's name.
 func (o StmtOp) String() string {
 	if o < numStmts && stmtNames[o] != "" {
 		return stmtNames[o]

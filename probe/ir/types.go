@@ -12,8 +12,8 @@ import (
 // Kind is the kind of a value.
 type Kind uint8
 
-// The kinds. Values of the first group are scalars and live in a register;
-// values of the second live in memory.
+// The kinds. Values of the first group are scalars and are kept in a register; values of the
+// second are kept in memory.
 const (
 	// KindAuto is a type that the plan decides: a probe's argument, or an
 	// expression over one. The checker replaces it.
@@ -27,14 +27,14 @@ const (
 	KindTuple  // Fields, laid out like a Go struct
 )
 
-// Format says what a value means to a reader. It changes nothing in the kernel.
+// Format is what a value means to a reader. It changes nothing in the kernel.
 type Format uint8
 
 // The formats.
 const (
 	FormatNone   Format = iota
 	FormatKsym          // kernel address
-	FormatUsym          // user address, of the process the event is in
+	FormatUsym          // user address, in the process of the event
 	FormatTime          // nanoseconds of CLOCK_MONOTONIC
 	FormatBoot          // nanoseconds of CLOCK_BOOTTIME
 	FormatTAI           // nanoseconds of CLOCK_TAI
@@ -53,20 +53,20 @@ const (
 // Type is the type of a value. It is plain data; treat it as immutable. The
 // zero Type is KindAuto.
 type Type struct {
-	// Kind says which of the other fields count.
+	// Kind decides which of the other fields are used.
 	Kind Kind
 	// Size is the value's width in bytes. For KindTuple it includes padding.
 	Size int
-	// Signed is set for integers that are signed.
+	// Signed is set for signed integers.
 	Signed bool
-	// User says, of a pointer, that it points into user memory.
+	// User is set for pointers into user memory.
 	User bool
-	// Format says what the value means.
+	// Format is what the value means to a reader.
 	Format Format
-	// Fields are the elements of a tuple, by ascending offset.
+	// Fields are the elements of a tuple, in ascending order of offset.
 	Fields []Field
-	// Elem is what a pointer points to, nil for void. Of KindBytes it is the
-	// BTF type of the bytes, where there is one.
+	// Elem is the type that a pointer points to, nil for void. For KindBytes it is the BTF
+	// type of the bytes, if there is one.
 	Elem btf.Type
 }
 
@@ -77,31 +77,31 @@ type Field struct {
 	Type   Type
 }
 
-// IntType is an integer of size 1, 2, 4 or 8 bytes.
+// IntType returns an integer type of size 1, 2, 4 or 8 bytes.
 func IntType(size int, signed bool) Type { return Type{Kind: KindInt, Size: size, Signed: signed} }
 
-// Uint64Type is an unsigned 64-bit integer, the type of most builtins.
+// Uint64Type returns the unsigned 64-bit integer type, which most builtins have.
 func Uint64Type() Type { return IntType(8, false) }
 
-// Int64Type is a signed 64-bit integer, the type of arithmetic by default.
+// Int64Type returns the signed 64-bit integer type, the default of arithmetic.
 func Int64Type() Type { return IntType(8, true) }
 
-// BoolType is the type of comparisons.
+// BoolType returns the type of comparisons.
 func BoolType() Type { return Type{Kind: KindBool, Size: 1} }
 
-// StringType is text in size bytes, of which the last is always NUL.
+// StringType returns the type of text in size bytes, of which the last is always NUL.
 func StringType(size int) Type { return Type{Kind: KindString, Size: size} }
 
-// BytesType is a buffer of size bytes.
+// BytesType returns the type of a buffer of size bytes.
 func BytesType(size int) Type { return Type{Kind: KindBytes, Size: size} }
 
-// PtrType is a pointer to elem, nil for void, in user or kernel memory.
+// PtrType returns the type of a pointer to elem, nil for void, in user or kernel memory.
 func PtrType(elem btf.Type, user bool) Type {
 	return Type{Kind: KindPtr, Size: 8, Elem: elem, User: user}
 }
 
-// TupleType is a tuple of types, laid out as Go lays out a struct of the same
-// fields on a 64-bit machine. Names may be empty.
+// TupleType returns the type of a tuple, laid out as Go lays out a struct of the same fields
+// on a 64-bit machine. Names may be empty.
 func TupleType(fields ...Field) Type {
 	t := Type{Kind: KindTuple, Fields: make([]Field, len(fields))}
 	align := 1
@@ -116,7 +116,7 @@ func TupleType(fields ...Field) Type {
 	return t
 }
 
-// Align is the alignment of a value of the type, in bytes.
+// Align returns the alignment in bytes of a value of the type.
 func (t Type) Align() int {
 	switch t.Kind {
 	case KindInt, KindBool, KindPtr:
@@ -135,11 +135,11 @@ func (t Type) Align() int {
 	return 1
 }
 
-// Scalar says whether a value of the type lives in a register.
+// Scalar reports whether values of the type are kept in a register.
 func (t Type) Scalar() bool { return t.Kind == KindInt || t.Kind == KindBool || t.Kind == KindPtr }
 
-// Equal says whether two types have the same representation: names, formats
-// and what a pointer points to do not count.
+// Equal reports whether two types have the same representation. Names, formats and pointers'
+// targets are ignored.
 func (t Type) Equal(o Type) bool {
 	if t.Kind != o.Kind || t.Size != o.Size || len(t.Fields) != len(o.Fields) {
 		return false
@@ -155,14 +155,14 @@ func (t Type) Equal(o Type) bool {
 	return true
 }
 
-// WithFormat returns the type with another meaning.
+// WithFormat returns the type with format f.
 func (t Type) WithFormat(f Format) Type {
 	t.Format = f
 	return t
 }
 
-// String is the type as programs print it: u32, s8, bool, str[16], buf[6],
-// ptr(struct sock), (u32, str[16]).
+// String returns the type as programs print it: u32, s8, bool, str[16], buf[6], ptr(struct
+// sock), (u32, str[16]).
 func (t Type) String() string {
 	switch t.Kind {
 	case KindInt:

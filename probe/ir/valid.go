@@ -5,11 +5,11 @@ import (
 	"fmt"
 )
 
-// MaxDepth bounds the nesting of expressions and statements, so that a
-// program made by a hostile front end cannot exhaust the stack.
+// MaxDepth bounds the nesting of expressions and statements, so that a program from a hostile
+// front end cannot exhaust the stack.
 const MaxDepth = 200
 
-// MaxMemory bounds one value in memory: a per-CPU map's value is at most 32 KiB.
+// MaxMemory bounds one value in memory, in bytes: a per-CPU map's value has at most 32 KiB.
 const MaxMemory = 8192
 
 func validScalar(t Type) error {
@@ -31,7 +31,7 @@ func validScalar(t Type) error {
 	return fmt.Errorf("%s is not a number", t)
 }
 
-// Valid says what is wrong with a type that a front end made, nil if nothing is.
+// Valid returns an error if a type made by a front end is wrong.
 func (t Type) Valid() error { return t.valid(0) }
 
 func (t Type) valid(depth int) error {

@@ -15,20 +15,20 @@ import (
 	"github.com/borescope/borescope/probe/ir/internal/opt"
 )
 
-// Compile turns a program into BPF for a plan. It is pure: it asks nothing of
-// the machine it runs on, and gives the same instructions for the same program
-// and plan. Program i of the plan becomes the spec's program of that name.
+// Compile compiles a program to BPF for a plan. It is pure: it does not look at the machine
+// it runs on, and the same program and plan give the same instructions. Program i of the plan
+// becomes the spec's program of that name.
 //
-// Errors are of type *Error where a place in the program is at fault, and match
-// errors.ErrUnsupported where the plan's kernel lacks something.
+// Errors are of type *Error if a place in the program is wrong, and match
+// errors.ErrUnsupported if the plan's kernel lacks a feature.
 //
-// The programs know tasks by their numbers in the initial pid namespace; Load
-// compiles for the one that it is called in.
+// The compiled programs use the numbers of tasks in the initial pid namespace. Load compiles
+// for the namespace of its caller.
 func Compile(p *ir.Program, plan *probe.Plan) (*ebpf.CollectionSpec, error) {
 	return compileIn(nil, p, plan)
 }
 
-// compileIn is Compile for a process in the namespace.
+// compileIn is Compile for a process in namespace ns.
 func compileIn(ns *kernel.PIDNamespace, p *ir.Program, plan *probe.Plan) (*ebpf.CollectionSpec, error) {
 	switch {
 	case p == nil:
@@ -46,9 +46,9 @@ func compileIn(ns *kernel.PIDNamespace, p *ir.Program, plan *probe.Plan) (*ebpf.
 	return spec, nil
 }
 
-// TypeOf is the type that an expression has in program i of a plan: what an argument or
-// a member is there, and what is computed of it. Variables in the expression need types
-// of their own. It is what a front end declares a map's key or an event by.
+// TypeOf returns the type that an expression has in program i of a plan: the type of an
+// argument or a member there, or of what is computed from them. Variables in the expression
+// need types of their own. Front ends use it to declare the keys of maps and events.
 func TypeOf(e *ir.Expr, plan *probe.Plan, i int) (ir.Type, error) {
 	switch {
 	case plan == nil:
@@ -59,8 +59,8 @@ func TypeOf(e *ir.Expr, plan *probe.Plan, i int) (ir.Type, error) {
 	return check.TypeOf(e, plan, i)
 }
 
-// Validate reports what is wrong with a program, as far as that can be said
-// without a plan: declarations of maps, what was recorded with errors.
+// Validate returns an error for mistakes in a program that show without a plan: in
+// declarations of maps, and those that were recorded with the program.
 func Validate(p *ir.Program) error {
 	if err := p.Err(); err != nil {
 		return err
@@ -129,5 +129,5 @@ func compile(p *ir.Program, plan *probe.Plan, ns *kernel.PIDNamespace) (*ebpf.Co
 	return spec, check.Bytes(lay, p, spec, 1)
 }
 
-// errNoPrograms says that a plan is empty.
+// errNoPrograms is the error for an empty plan.
 var errNoPrograms = errors.New("the plan has no programs")

@@ -10,7 +10,7 @@ import (
 	"github.com/borescope/borescope/probe/ir"
 )
 
-// flipNames are the two maps behind a map with Flip of that name.
+// flipNames returns the names of the two maps behind a map with Flip.
 func flipNames(name string) [2]string { return [2]string{name + ".a", name + ".b"} }
 
 // addMap adds a map, or one of a map's classes, to a collection.
@@ -29,8 +29,8 @@ func addMap(spec *ebpf.CollectionSpec, m *ir.Map, ms *ebpf.MapSpec) {
 	}
 }
 
-// tableMap is the map that holds a map's entries, or one of the two; nil where
-// there is no kernel.
+// tableMap returns the kernel's map that holds a map's entries, one of the two if m has Flip.
+// It is nil if there is no kernel.
 func tableMap(h Reader, m *ir.Map) *ebpf.Map {
 	em := h.EBPFMap(m)
 	if em == nil || !m.Flip {
@@ -39,7 +39,7 @@ func tableMap(h Reader, m *ir.Map) *ebpf.Map {
 	return h.source().live.coll.Maps[flipNames(m.Name)[0]]
 }
 
-// startFlips has the program write the first of every two maps.
+// startFlips makes the program write to the first map of each pair.
 func (l *Loaded) startFlips() error {
 	for name, outer := range l.coll.Maps {
 		if outer.Type() != ebpf.ArrayOfMaps {
@@ -52,8 +52,8 @@ func (l *Loaded) startFlips() error {
 	return nil
 }
 
-// openFlip opens a map with Flip. All tables of one map share one: it knows which
-// of the two is being written.
+// openFlip opens a map with Flip. All tables of one map share one mapx.Flip, which keeps
+// track of the map that is being written.
 func openFlip[K comparable, V any](l *Loaded, name string) (*mapx.Flip[K, []V], error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -81,14 +81,14 @@ func openFlip[K comparable, V any](l *Loaded, name string) (*mapx.Flip[K, []V], 
 	return f, nil
 }
 
-// wholeFlip is wholeTable for a map with Flip. What ReadAndClear returns is at
-// rest, and whole as it is.
+// wholeFlip is wholeTable for a map with Flip. Only Snapshot has to read again: the entries
+// that ReadAndClear returns no longer change.
 type wholeFlip[K comparable, V any] struct {
 	*mapx.Flip[K, []V]
 	whole func(V) bool
 }
 
-// Snapshot returns the entries as they are now, each whole.
+// Snapshot returns the current entries, each whole.
 func (t *wholeFlip[K, V]) Snapshot() (mapx.Snapshot[K, []V], error) {
 	torn := func(v V) bool { return !t.whole(v) }
 	var p pacer

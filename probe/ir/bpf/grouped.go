@@ -9,8 +9,8 @@ import (
 	"github.com/borescope/borescope/probe/ir/internal/check"
 )
 
-// slotKey is the kernel's key of what is kept by key and, of each, by slot: a bucket of
-// a histogram, an interval of a series.
+// slotKey is the kernel's key of entries by key and slot: a bucket of a histogram, or an
+// interval of a series.
 type slotKey[K comparable, S any] struct {
 	Key  K
 	Slot S
@@ -19,8 +19,8 @@ type slotKey[K comparable, S any] struct {
 // slot is the number of a bucket or an interval.
 type slot interface{ uint32 | uint64 }
 
-// groupedTable opens a map whose entries are slots, of which item makes what the table
-// has for each key, in order. It leaves out those for which item returns false.
+// groupedTable opens a map whose entries are slots. item makes each slot's part of the
+// table's value for its key, in order; slots for which it returns false are left out.
 func groupedTable[K comparable, S slot, V, R any](h Reader, m *ir.Map, item func(slot S, cpus []V) (R, bool), order func(a, b R) int) (mapx.Table[K, []R], error) {
 	switch {
 	case m.Keyless():
@@ -35,7 +35,7 @@ func groupedTable[K comparable, S slot, V, R any](h Reader, m *ir.Map, item func
 	return cutTable(h, m, func(k slotKey[K, S]) (K, S) { return k.Key, k.Slot }, item, order)
 }
 
-// cutTable is groupedTable for the kernel's keys In, which cut takes apart.
+// cutTable is groupedTable for the kernel's keys In, which cut splits.
 func cutTable[In, K comparable, S slot, V, R any](h Reader, m *ir.Map, cut func(In) (K, S), item func(slot S, cpus []V) (R, bool), order func(a, b R) int) (mapx.Table[K, []R], error) {
 	in, err := openPerCPU[In, V](h, m.Name)
 	if err != nil {
@@ -53,7 +53,7 @@ func cutTable[In, K comparable, S slot, V, R any](h Reader, m *ir.Map, cut func(
 	}}, nil
 }
 
-// groups gathers items by key, in the order in which keys come.
+// groups collects items by key, in the order in which keys first occur.
 type groups[K comparable, R any] struct {
 	keys  []K
 	byKey map[K][]R

@@ -17,16 +17,16 @@ import (
 	"github.com/borescope/borescope/probe/ir/internal/eval"
 )
 
-// Reader gives the maps of a program to what reads them: a Loaded, what embeds one
+// Reader gives access to the maps of a program: a Loaded, a type that embeds one
 // (action.Session), or a Recorded.
 type Reader interface {
-	// EBPFMap is the kernel's map behind one of the program's, nil if it has none.
+	// EBPFMap returns the kernel's map behind one of the program's, nil if it has none.
 	EBPFMap(m *ir.Map) *ebpf.Map
 	source() source
 }
 
-// Loaded is a program in the kernel, with its maps. It owns them: keep it until
-// you have read what you want, then Close it. It is safe for concurrent use.
+// Loaded is a program in the kernel, with its maps. It owns them: read what you need from
+// them, then Close it. It is safe for concurrent use.
 type Loaded struct {
 	prog *ir.Program
 	plan *probe.Plan
@@ -42,13 +42,12 @@ type Loaded struct {
 	closed  bool            // guarded by mu
 }
 
-// Load compiles a program for a plan and loads it. It needs CAP_BPF and
-// CAP_PERFMON, or CAP_SYS_ADMIN before 5.8. The caller closes what it returns.
-// The program knows tasks by their numbers in this process's pid namespace
-// (builtins pid and tid).
+// Load compiles a program for a plan and loads it. It needs CAP_BPF and CAP_PERFMON, or
+// CAP_SYS_ADMIN before 5.8. The caller closes the result. The builtins pid and tid are
+// numbers in this process's pid namespace.
 //
-// If the verifier refuses the program, that is a mistake of this package: the
-// error is a *VerifierError with the statement it refused.
+// If the verifier refuses the program, the error is a *VerifierError with the refused
+// statement: a mistake of this package.
 func Load(p *ir.Program, plan *probe.Plan) (*Loaded, error) {
 	if p == nil {
 		return nil, fmt.Errorf("load: %w", errNoProgram)
@@ -92,7 +91,7 @@ func Load(p *ir.Program, plan *probe.Plan) (*Loaded, error) {
 	return l, nil
 }
 
-// control is the value of the control map.
+// controlValue is the value of the control map.
 type controlValue struct {
 	Disabled, Self uint32
 	Start          uint64
@@ -104,7 +103,7 @@ type controlValue struct {
 	Zero           uint64
 }
 
-// start fills the control map in.
+// start fills in the control map.
 func (l *Loaded) start() error {
 	c := controlValue{Start: kernel.Monotonic(), TAI: kernel.TAIOffset()}
 	cpus, err := ebpf.PossibleCPU()
@@ -125,8 +124,8 @@ func (l *Loaded) start() error {
 	return l.coll.Maps[check.CtlMap].Put(uint32(0), &c)
 }
 
-// EBPFMap is the kernel's map behind one of the program's, nil if it has none;
-// of a map with Flip, the array of maps. It is owned by l.
+// EBPFMap returns the kernel's map behind one of the program's, nil if it has none. For a map
+// with Flip it is the array of maps. l owns the result.
 func (l *Loaded) EBPFMap(m *ir.Map) *ebpf.Map {
 	if l == nil {
 		return nil
@@ -146,25 +145,25 @@ func (l *Loaded) source() source {
 	return source{live: l, rec: l.rec}
 }
 
-// Record has the tables and streams that are opened from now on record what is
-// read from them, under the names of their maps. Call it before they are opened;
-// rec stays the caller's, who closes it after the last read.
+// Record makes the tables and streams that are opened from now on record what is read from
+// them, under the names of their maps. Call it before they are opened. The caller closes rec
+// after the last read.
 func (l *Loaded) Record(rec *recording.Recorder) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.rec = rec
 }
 
-// Recorded is a recording of a program's tables and streams in place of the
-// program: Open's result. Reads give what they gave when it was recorded, in
-// the same order. It is used like the Loaded that it was recorded from.
+// Recorded is a recording of a program's tables and streams, which Open returns. It is used
+// like the Loaded that it was recorded from: reads give the recorded results, in the same
+// order.
 type Recorded struct {
 	rec *recording.Recording
 }
 
-// Open gives the handles of a program from a recording that Loaded.Record made
-// of it, so that the code that reads them cannot tell. It needs no privileges
-// and works on every system. rec stays the caller's.
+// Open returns a program's handles from a recording that Loaded.Record made, for the code
+// that reads the live program. It needs no privileges and works on every system. The caller
+// closes rec.
 func Open(p *ir.Program, rec *recording.Recording) (*Recorded, error) {
 	if p == nil || rec == nil {
 		return nil, errors.New("open: neither a program nor a recording of it may be nil")
@@ -175,7 +174,7 @@ func Open(p *ir.Program, rec *recording.Recording) (*Recorded, error) {
 	return &Recorded{rec: rec}, nil
 }
 
-// EBPFMap is nil: there is no kernel behind a recording.
+// EBPFMap returns nil: a recording has no kernel's maps.
 func (r *Recorded) EBPFMap(*ir.Map) *ebpf.Map { return nil }
 
 func (r *Recorded) source() source {
@@ -185,18 +184,18 @@ func (r *Recorded) source() source {
 	return source{replay: r.rec}
 }
 
-// Program is what was loaded. It is shared: do not change it.
+// Program returns the program that was loaded. It is shared: do not change it.
 func (l *Loaded) Program() *ir.Program { return l.prog }
 
-// Plan is what the program was loaded for. It is shared: do not change it.
+// Plan returns the plan that the program was loaded for. It is shared: do not change it.
 func (l *Loaded) Plan() *probe.Plan { return l.plan }
 
-// Programs are the loaded programs by their name in the plan: what Plan.Attach
-// wants. They are owned by l.
+// Programs returns the loaded programs by their name in the plan, for Plan.Attach. l owns
+// them.
 func (l *Loaded) Programs() map[string]*ebpf.Program { return l.coll.Programs }
 
-// SetDisabled switches everything off, or on again, with one write to a map:
-// probes stay attached, but return at once.
+// SetDisabled switches all probes off, or on again, with one write to a map. Disabled probes
+// stay attached, but return at once.
 func (l *Loaded) SetDisabled(off bool) error {
 	return l.setControl(func(c *controlValue) { c.Disabled = uint32(eval.B2u(off)) })
 }
@@ -210,7 +209,7 @@ func (l *Loaded) setControl(change func(*controlValue)) error {
 	return l.failed("write control", l.coll.Maps[check.CtlMap].Put(uint32(0), &c))
 }
 
-// control is what the control map holds.
+// control reads the control map.
 func (l *Loaded) control() (c controlValue, err error) {
 	if l == nil {
 		return c, fmt.Errorf("read control: %w", errNoProgram)
@@ -218,21 +217,21 @@ func (l *Loaded) control() (c controlValue, err error) {
 	return c, l.failed("read control", l.coll.Maps[check.CtlMap].Lookup(uint32(0), &c))
 }
 
-// ExitRequested says whether a program asked to end (StmtExit).
+// ExitRequested reports whether a program asked to end (StmtExit).
 func (l *Loaded) ExitRequested() (bool, error) {
 	c, err := l.control()
 	return c.Exit != 0, err
 }
 
-// ExitCode is the code that a program asked to end with (StmtExit), 0 if
-// none did. Of several, it is one of them.
+// ExitCode returns the code that a program asked to end with (StmtExit), 0 if none did. If
+// several did, it is one of their codes.
 func (l *Loaded) ExitCode() (int, error) {
 	c, err := l.control()
 	return int(c.Code), err
 }
 
-// Close unloads the program and its maps. It may be called again, and on nil.
-// What reads them afterwards gets os.ErrClosed.
+// Close unloads the program and its maps. It may be called again, and on nil. Reads
+// afterwards return os.ErrClosed.
 func (l *Loaded) Close() error {
 	if l == nil {
 		return nil

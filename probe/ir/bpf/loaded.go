@@ -9,18 +9,17 @@ import (
 	"github.com/cilium/ebpf"
 )
 
-// LoadedProgram describes a BPF program that is loaded on this machine, by
-// whomever.
+// LoadedProgram describes a BPF program on this machine, whichever process loaded it.
 type LoadedProgram struct {
 	// ID, Name (at most 15 bytes) and Type are the kernel's.
 	ID   ebpf.ProgramID
 	Name string
 	Type ebpf.ProgramType
-	// UID is the user who loaded it.
+	// UID is the user id of the process that loaded it.
 	UID uint32
-	// Loaded is how long after the machine's start it was loaded.
+	// Loaded is the time of loading since the machine's start.
 	Loaded time.Duration
-	// Maps are the maps it uses.
+	// Maps are the ids of the maps that it uses.
 	Maps []ebpf.MapID
 	// Runs and Time are how often and how long it ran, if the sysctl
 	// kernel.bpf_stats_enabled is 1.
@@ -30,8 +29,8 @@ type LoadedProgram struct {
 	Missed uint64
 }
 
-// LoadedPrograms lists the BPF programs on this machine, in order of their
-// ids. It needs CAP_SYS_ADMIN. Programs that go away meanwhile are left out.
+// LoadedPrograms returns the BPF programs on this machine, in order of their ids. It needs
+// CAP_SYS_ADMIN. Programs that are unloaded meanwhile are left out.
 func LoadedPrograms() ([]LoadedProgram, error) {
 	var out []LoadedProgram
 	for id := ebpf.ProgramID(0); ; {

@@ -15,8 +15,8 @@ import (
 	"github.com/borescope/borescope/probe/ir/internal/check"
 )
 
-// BTFNeeds names what a program uses of a kernel's types: the types, members and
-// functions that its expressions and targets name, and some that they don't.
+// BTFNeeds returns what a program uses of a kernel's types: the types, members and functions
+// that its expressions and targets name, and some that they use without naming them.
 func BTFNeeds(p *ir.Program) *env.BTFNeeds {
 	types, funcs, members, enumerators := map[string]bool{}, map[string]bool{}, map[string]bool{}, map[string]bool{}
 	for _, m := range []string{"real_parent", "tgid", "ent"} { // of builtins, and a tracepoint's record
@@ -74,7 +74,7 @@ func sorted(set map[string]bool) []string {
 	return out
 }
 
-// identifiers are the words of a path, a type's name or a target.
+// identifiers returns the words of a path, a type's name or a target.
 func identifiers(s string) []string {
 	var out []string
 	start := -1
@@ -91,10 +91,10 @@ func identifiers(s string) []string {
 	return out
 }
 
-// CaptureBTF extracts what a program needs of the kernel's BTF, so that it can be
-// embedded for kernels of this release that come without: a few kilobytes, and
-// their path in a tree of BTFHub's layout (probe.EnvOptions.BTFDir). A program
-// compiled with it is the same as one compiled with all of the BTF.
+// CaptureBTF extracts the part of the kernel's BTF that a program needs, to embed it for
+// kernels of this release that have no BTF. It returns a few kilobytes, and their path in a
+// tree of BTFHub's layout (probe.EnvOptions.BTFDir). A program compiled with it is the same
+// as one compiled with all of the BTF.
 func CaptureBTF(p *ir.Program, env *probe.Env) (raw []byte, path string, err error) {
 	if err := p.Err(); err != nil {
 		return nil, "", fmt.Errorf("capture BTF for %s: %w", p.Name, err)
@@ -106,9 +106,9 @@ func CaptureBTF(p *ir.Program, env *probe.Env) (raw []byte, path string, err err
 	return raw, path, nil
 }
 
-// kernelTypes are the types for a plan that has none yet. Those that the program
-// names suffice; where they don't, because of a mistake that deserves a list of
-// what there is, it gets all.
+// kernelTypes returns the types for a plan that has none yet. Those that the program names
+// are enough. If they are not, the program has a mistake whose error lists near names, so all
+// types are read.
 func kernelTypes(env *probe.Env, p *ir.Program, plan *probe.Plan) (*btf.Spec, error) {
 	if spec, err := env.MinimalBTF(BTFNeeds(p)); err == nil {
 		trial := *plan

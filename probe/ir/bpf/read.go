@@ -19,7 +19,7 @@ import (
 	"github.com/borescope/borescope/probe/ir/internal/eval"
 )
 
-// source is where handles read from: a loaded program, perhaps recording, or a
+// source is what handles read from: a loaded program, perhaps with a recorder, or a
 // recording.
 type source struct {
 	live   *Loaded
@@ -51,7 +51,7 @@ func openTable[K comparable, V any](h Reader, name string, live func(*ebpf.Map) 
 	return recording.RecordTable(src.rec, name, t), nil
 }
 
-// openPlain and openPerCPU are openTable for maps of one value, and one by CPU.
+// openPlain and openPerCPU are openTable for maps with one value, and with one per CPU.
 func openPlain[K comparable, V any](h Reader, name string) (mapx.Table[K, V], error) {
 	return openTable(h, name, func(em *ebpf.Map) (mapx.Table[K, V], error) { return mapx.New[K, V](em) })
 }
@@ -72,7 +72,7 @@ type table[K1, V1, K2, V2 any] struct {
 	conv func([]mapx.Entry[K1, V1]) []mapx.Entry[K2, V2]
 }
 
-// Snapshot returns the entries as they are now.
+// Snapshot returns the current entries.
 func (t *table[K1, V1, K2, V2]) Snapshot() (mapx.Snapshot[K2, V2], error) {
 	s, err := t.in.Snapshot()
 	return mapx.Snapshot[K2, V2]{Entries: t.conv(s.Entries)}, err
@@ -97,7 +97,7 @@ func each[K1, V1, K2, V2 any](f func(mapx.Entry[K1, V1]) (mapx.Entry[K2, V2], bo
 	}
 }
 
-// HashTable is a map as a table of keys and values. One without keys has one entry.
+// HashTable opens a map as a table of keys and values. A map without keys has one entry.
 func HashTable[K comparable, V any](s Reader, m *ir.Map) (mapx.Table[K, V], error) {
 	if !m.Keyless() {
 		return openPlain[K, V](s, m.Name)
@@ -111,15 +111,15 @@ func HashTable[K comparable, V any](s Reader, m *ir.Map) (mapx.Table[K, V], erro
 	})}, nil
 }
 
-// perCPU opens an aggregating map whose values, by CPU, reduce makes one of.
-// Entries for which it returns false are left out: nothing was counted there yet.
+// perCPU opens an aggregating map; reduce makes one value of those of all CPUs. Entries for
+// which it returns false are left out: nothing was counted there yet.
 func perCPU[K comparable, V, R any](s Reader, m *ir.Map, reduce func([]V) (R, bool)) (mapx.Table[K, R], error) {
 	return perCPUWhole[K](s, m, reduce, func(V) bool { return true })
 }
 
-// A value in the middle of an update is read again: at once so many times, then,
-// because the program may have been preempted or its virtual CPU be waiting for a
-// real one, with pauses that grow, until the time is up.
+// A value in the middle of an update is read again: first a number of times at once, and
+// then, because the program may have been preempted or its virtual CPU may be waiting for a
+// real one, with growing pauses until the time is up.
 const (
 	rereads     = 100
 	settleFirst = 50 * time.Microsecond
@@ -127,9 +127,9 @@ const (
 	settleTime  = 5 * time.Second
 )
 
-// ErrTorn says that an aggregation of several fields was in the middle of an
-// update for seconds, so that no whole value of it could be read. It means that
-// a CPU stands still.
+// ErrTorn is the error for an aggregation of several fields that was in the middle of an
+// update for seconds, so that no whole value of it could be read. It means that a CPU stands
+// still.
 var ErrTorn = errors.New("value is being updated all the time")
 
 // pacer spaces the readings of a value in the middle of an update.
@@ -139,8 +139,8 @@ type pacer struct {
 	end   time.Time
 }
 
-// next waits until the value should be read again; false says that it is time to
-// give up.
+// next waits until the value should be read again. It returns false when it is time to give
+// up.
 func (p *pacer) next() bool {
 	if p.n++; p.n <= rereads {
 		return true
@@ -156,13 +156,13 @@ func (p *pacer) next() bool {
 	return true
 }
 
-// wholeTable reads values again that are in the middle of an update.
+// wholeTable reads values again while they are in the middle of an update.
 type wholeTable[K comparable, V any] struct {
 	*mapx.PerCPU[K, V]
 	whole func(V) bool
 }
 
-// Snapshot returns the entries as they are now, each whole.
+// Snapshot returns the current entries, each whole.
 func (t *wholeTable[K, V]) Snapshot() (mapx.Snapshot[K, []V], error) {
 	s, err := t.PerCPU.Snapshot()
 	for i, e := range s.Entries {
@@ -188,8 +188,8 @@ func (t *wholeTable[K, V]) settled(key K, cpus []V) ([]V, error) {
 	return cpus, nil
 }
 
-// perCPUWhole is perCPU for values of several fields: whole says whether one is
-// not in the middle of an update.
+// perCPUWhole is perCPU for values of several fields: whole reports whether a value is not in
+// the middle of an update.
 func perCPUWhole[K comparable, V, R any](s Reader, m *ir.Map, reduce func([]V) (R, bool), whole func(V) bool) (mapx.Table[K, R], error) {
 	if check.ClassesOf(m) != nil {
 		return stackTable[K](s, m, reduce)
@@ -228,7 +228,7 @@ func openWhole[K comparable, V any](s Reader, name string, whole func(V) bool) (
 	})
 }
 
-// CountTable is the counts of a map by key (AggCount).
+// CountTable opens the counts of a map by key (AggCount).
 func CountTable[K comparable](s Reader, m *ir.Map) (mapx.Table[K, uint64], error) {
 	return perCPU[K](s, m, func(cpus []uint64) (sum uint64, some bool) {
 		for _, v := range cpus {
@@ -241,8 +241,7 @@ func CountTable[K comparable](s Reader, m *ir.Map) (mapx.Table[K, uint64], error
 // extremeValue is the value of AggMin and AggMax on one CPU.
 type extremeValue struct{ Done, Best uint64 }
 
-// NumberTable is the sums, or the least or greatest values, of a map by key (AggSum,
-// AggMin, AggMax).
+// NumberTable opens the sums, minima or maxima of a map by key (AggSum, AggMin, AggMax).
 func NumberTable[K comparable](s Reader, m *ir.Map) (mapx.Table[K, int64], error) {
 	if m.Agg == ir.AggSum {
 		return perCPU[K](s, m, func(cpus []uint64) (sum int64, some bool) {
@@ -262,16 +261,16 @@ func NumberTable[K comparable](s Reader, m *ir.Map) (mapx.Table[K, int64], error
 	})
 }
 
-// Stat is what AggAvg and AggStats keep of a key.
+// Stat is what AggAvg and AggStats keep for a key.
 type Stat struct {
-	// Count is how many values were observed, Sum their sum, which wraps.
+	// Count is the number of values observed, Sum their sum, which wraps around.
 	Count uint64
 	Sum   int64
-	// Min and Max are 0 in averages (NewAvg), which do not keep them.
+	// Min and Max are 0 for AggAvg, which does not keep them.
 	Min, Max int64
 }
 
-// Mean is the average, 0 of nothing.
+// Mean returns the average, or 0 if nothing was observed.
 func (s Stat) Mean() float64 {
 	if s.Count == 0 {
 		return 0
@@ -285,8 +284,8 @@ type (
 	statsValue struct{ Done, Sum, Min, Max, Begun uint64 }
 )
 
-// StatTable is the summaries of a map by key (AggAvg, AggStats). A value that a probe was in the middle of
-// updating while it was copied is read again, for seconds at most: ErrTorn.
+// StatTable opens the summaries of a map by key (AggAvg, AggStats). A summary that was copied
+// in the middle of an update is read again, for seconds at most: see ErrTorn.
 func StatTable[K comparable](s Reader, m *ir.Map) (mapx.Table[K, Stat], error) {
 	if m.Agg == ir.AggAvg {
 		return perCPUWhole[K](s, m, func(cpus []avgValue) (st Stat, some bool) {
@@ -309,16 +308,16 @@ func StatTable[K comparable](s Reader, m *ir.Map) (mapx.Table[K, Stat], error) {
 	}, func(v statsValue) bool { return v.Done == v.Begun })
 }
 
-// Bucket is a bucket of a histogram: how many values were from Min to Max. (Lo and Hi of
-// a hist.Bucket are Min and the first value above Max.)
+// Bucket is a bucket of a histogram: the number of values from Min to Max. (Lo and Hi of a
+// hist.Bucket are Min and the first value above Max.)
 type Bucket struct {
-	// Min and Max are the lowest and the highest value of the bucket;
-	// math.MinInt64 and math.MaxInt64 where it has no such end.
+	// Min and Max are the lowest and the highest value of the bucket; math.MinInt64 and
+	// math.MaxInt64 if that end is open.
 	Min, Max int64
 	Count    uint64
 }
 
-// HistTable is the histograms of a map by key (AggHist, AggLinear): the buckets that are
+// HistTable opens the histograms of a map by key (AggHist, AggLinear): their buckets that are
 // not empty, ascending.
 func HistTable[K comparable](s Reader, m *ir.Map) (mapx.Table[K, []Bucket], error) {
 	return groupedTable[K](s, m, func(bucket uint32, cpus []uint64) (Bucket, bool) {
@@ -331,7 +330,7 @@ func HistTable[K comparable](s Reader, m *ir.Map) (mapx.Table[K, []Bucket], erro
 	}, func(x, y Bucket) int { return cmp.Compare(x.Min, y.Min) })
 }
 
-// bucketRange is the range of a bucket of a map's histogram.
+// bucketRange returns the range of a bucket of a map's histogram.
 func bucketRange(m *ir.Map, i int) (lo, hi int64) {
 	if m.Agg == ir.AggHist {
 		return eval.HistRange(i, m.Bits)
@@ -346,7 +345,7 @@ func bucketRange(m *ir.Map, i int) (lo, hi int64) {
 	return lo, lo + m.Step - 1
 }
 
-// Stream is a ring, a perf buffer, a replay, or the recording of one.
+// Stream is a ring, a perf buffer, a replay, or one of these while it is recorded.
 type Stream interface {
 	mapx.StatsSource
 	io.Closer
@@ -358,8 +357,8 @@ type recorded struct {
 	io.Closer
 }
 
-// OpenStream opens the buffer behind a map, with its counter of losses. Of a perf
-// buffer, order is that of mapx.PerfBufferOptions.
+// OpenStream opens the buffer behind a map, with its counter of losses. For a perf buffer,
+// order is Order of mapx.PerfBufferOptions.
 func OpenStream(h Reader, m *ir.Map, order time.Duration) (Stream, error) {
 	src, err := sourceOf(h)
 	if err != nil {
@@ -399,9 +398,9 @@ func (l *Loaded) openBuffer(m *ir.Map, order time.Duration) (Stream, error) {
 	return mapx.OpenRing(em, &mapx.RingOptions{Lost: lost, LostSlot: slot})
 }
 
-// LookupStorage reads what a map of a storage kind holds for a thread or a cgroup, of
-// which fd is a descriptor (a pidfd, a directory of cgroup2), and whether it has one. A
-// string is its bytes: see Value.
+// LookupStorage returns the value that a map of a storage kind holds for a thread or a
+// cgroup, given by a file descriptor (a pidfd, or a directory of cgroup2); ok reports whether
+// it has one. If V is string, v is the value's bytes: see Value.
 func LookupStorage[V any](h Reader, m *ir.Map, fd int) (v V, ok bool, err error) {
 	if _, err := sourceOf(h); err != nil {
 		return v, false, fmt.Errorf("storage %s: %w", m.Name, err)
