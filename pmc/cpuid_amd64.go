@@ -2,12 +2,12 @@ package pmc
 
 func cpuid(leaf, sub uint32) (eax, ebx, ecx, edx uint32)
 
-// RecordCPUID asks the CPU that this goroutine runs on for the leaves that
-// DecodeCPUID reads; nil on other architectures than amd64.
+// RecordCPUID returns the leaves that DecodeCPUID decodes, from the CPU that this goroutine
+// runs on. It returns nil on architectures other than amd64.
 func RecordCPUID() Leaves {
 	l := Leaves{}
 	for _, n := range []uint32{leafVendor, leafFeatures, leafIntelPMU, leafExtended, leafAMDFlags, leafAMDPerfV2} {
-		// A leaf beyond the last is answered with another one's values.
+		// For a leaf beyond the last one the CPU returns another leaf's values.
 		if base := n & leafExtended; n != base && n > l[base].EAX {
 			continue
 		}

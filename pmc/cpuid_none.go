@@ -2,6 +2,6 @@
 
 package pmc
 
-// RecordCPUID asks the CPU for the leaves that DecodeCPUID reads; nil on other
-// architectures than amd64.
+// RecordCPUID returns the leaves that DecodeCPUID decodes, from the CPU that this goroutine
+// runs on. It returns nil on architectures other than amd64.
 func RecordCPUID() Leaves { return nil }

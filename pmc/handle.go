@@ -13,8 +13,8 @@ import (
 	"github.com/borescope/borescope/internal/perfring"
 )
 
-// Handle is one open perf event. Its methods may be called from several
-// goroutines; Close ends it, and with it what was attached to it.
+// Handle is one open perf event. Its methods may be called from several goroutines. Close
+// ends the event, and with it what was attached to it.
 type Handle struct {
 	mu    sync.Mutex
 	file  *os.File // owns the descriptor
@@ -24,22 +24,21 @@ type Handle struct {
 	attr  perfring.Attr
 }
 
-// OpenEvent opens one event at one place: perf_event_open, with what it takes
-// to get an event that the machine has and to say why where it has not.
+// OpenEvent opens one event at one place. It is perf_event_open, with fallbacks to get an
+// event that the machine has, and with the reason if it has none.
 //
-// Where the PMU can't exclude guests the event is opened without that (as perf
-// does), and where it can't sample as precisely as asked it is opened with the
-// highest level it has, unless o.ExactPrecise; Handle.Precise tells which.
+// If the PMU can't exclude guests, the event is opened without excluding them, as perf
+// does. If it can't sample as precisely as asked, the event is opened with the highest level
+// available, unless o.ExactPrecise is set; Handle.Precise returns the level.
 //
-// A refusal is an *UnsupportedError whose Hint names the cause where the
-// machine, the kernel or a missing privilege is the cause, and a plain error
-// that names it otherwise (no such thread, CPU offline, too many open files);
-// both wrap the kernel's errno. Where a hypervisor accepts breakpoints or hardware
-// events and never counts one, which is tried once for a process, with a word and a
-// thread of OpenEvent's own, they are refused too.
+// The error is an *UnsupportedError whose Hint names the cause if the machine, the kernel or
+// a missing privilege is the cause. Otherwise it is a plain error that names the cause (no
+// such thread, CPU offline, too many open files). Both wrap the kernel's errno. Some
+// hypervisors accept breakpoints or hardware events and never count one. OpenEvent refuses
+// these too; it tests that once for a process, on a memory word and a thread of its own.
 //
-// The caller closes the Handle. For a BPF program: open with a SamplingSpec,
-// give FD to a bpf_link (BPF_LINK_CREATE, 5.15) or call SetBPF, then Enable.
+// The caller closes the Handle. For a BPF program, open the event with a SamplingSpec, give
+// FD to a bpf_link (BPF_LINK_CREATE, 5.15) or call SetBPF, then Enable.
 func OpenEvent(e Event, at Place, o *OpenOptions) (*Handle, error) {
 	if err := available(); err != nil {
 		return nil, err
@@ -80,7 +79,7 @@ func OpenEvent(e Event, at Place, o *OpenOptions) (*Handle, error) {
 	return &Handle{file: os.NewFile(uintptr(fd), "perf_event"), fd: fd, event: e, place: at, attr: a}, nil
 }
 
-// available says why there are no perf events on this system, nil on Linux.
+// available returns why there are no perf events on this system, nil on Linux.
 func available() error {
 	if runtime.GOOS == "linux" {
 		return nil
@@ -88,8 +87,8 @@ func available() error {
 	return &UnsupportedError{Feature: "perf events", Hint: "Linux only"}
 }
 
-// openFallback opens the event, giving up first precision, then the exclusion
-// of guests. On failure a is as it was first tried, with that attempt's error.
+// openFallback opens the event, giving up first precision, then the exclusion of guests. On
+// failure a is as it was for the first attempt, and the error is that attempt's.
 func openFallback(a *perfring.Attr, at Place, leader int, exact bool) (int, error) {
 	fd, first := perfEventOpen(a, at, leader)
 	if first == nil || !retry(first) {
@@ -103,8 +102,8 @@ func openFallback(a *perfring.Attr, at Place, leader int, exact bool) (int, erro
 			return fd, nil
 		}
 	}
-	// PERF_PMU_CAP_NO_EXCLUDE: msr, uncore and the like refuse any exclusion.
-	// Only the one that nobody asked for is dropped.
+	// PERF_PMU_CAP_NO_EXCLUDE: msr, uncore and others refuse any exclusion. Only the one
+	// that the caller did not ask for is dropped.
 	if try.Flags&(perfring.AttrExcludeGuest|perfring.AttrExcludeHost) == perfring.AttrExcludeGuest {
 		try.Flags &^= perfring.AttrExcludeGuest
 		if fd, err := perfEventOpen(&try, at, leader); err == nil {
@@ -120,18 +119,18 @@ func retry(err error) bool {
 	return errors.Is(err, syscall.EINVAL) || errors.Is(err, syscall.EOPNOTSUPP) || errors.Is(err, syscall.ENOENT)
 }
 
-// FD is the descriptor, valid until Close; -1 after it. The Handle keeps it.
+// FD returns the descriptor, valid until Close; -1 after it. The Handle owns it.
 func (h *Handle) FD() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.fd
 }
 
-// Event is the event that was asked for.
+// Event returns the event that was asked for.
 func (h *Handle) Event() Event { return h.event }
 
-// Precise is the level of precision obtained. It is 0 where the kernel accepts
-// a level and pays it no attention: software events, and every PMU but x86's.
+// Precise returns the level of precision obtained. It is 0 if the kernel accepts a level
+// and ignores it: for software events, and for every PMU except x86's.
 func (h *Handle) Precise() int {
 	if runtime.GOARCH != "amd64" && runtime.GOARCH != "386" || !h.event.Hardware() {
 		return 0
@@ -139,7 +138,7 @@ func (h *Handle) Precise() int {
 	return h.attr.Flags.Precise()
 }
 
-// ID is the event's id in records and group reads.
+// ID returns the event's id in records and group reads.
 func (h *Handle) ID() (id uint64, err error) {
 	err = h.ioctl(iocID, uintptr(unsafe.Pointer(&id)))
 	return id, err
@@ -148,19 +147,19 @@ func (h *Handle) ID() (id uint64, err error) {
 // Enable starts counting.
 func (h *Handle) Enable() error { return h.ioctl(iocEnable, 0) }
 
-// Disable stops counting; the count stays.
+// Disable stops counting; the count remains.
 func (h *Handle) Disable() error { return h.ioctl(iocDisable, 0) }
 
 // Reset sets the count to 0, but not the times enabled and running.
 func (h *Handle) Reset() error { return h.ioctl(iocReset, 0) }
 
-// SetBPF has the BPF program run at every sample (of a sampling event) or hit
+// SetBPF attaches a BPF program, which runs at every sample (of a sampling event) or hit
 // (of a tracepoint or probe). It can be set once, and stays until Close.
 func (h *Handle) SetBPF(progFD int) error {
 	return h.ioctl(iocSetBPF, uintptr(progFD))
 }
 
-// SetFilter has the kernel count only the tracepoint records that match, in the
+// SetFilter restricts counting to the tracepoint records that match a filter, in the
 // language of Documentation/trace/events.rst: "prev_pid == 1".
 func (h *Handle) SetFilter(filter string) error {
 	b := append([]byte(filter), 0)
@@ -179,7 +178,7 @@ func (h *Handle) ioctl(op uint, arg uintptr) error {
 	return nil
 }
 
-// Close ends the event. It is idempotent; a nil Handle is closed already.
+// Close ends the event. It may be called again, and on a nil Handle.
 func (h *Handle) Close() error {
 	if h == nil {
 		return nil
