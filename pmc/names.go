@@ -141,7 +141,7 @@ func generic(typ uint32, config uint64) Event {
 	return e
 }
 
-// Hardware events: what the kernel maps to the CPU's own (kernel/events/core.c
+// Hardware events, which the kernel maps to the CPU's own (kernel/events/core.c
 // and the PMU drivers). Which of them a CPU has differs; see Probe.
 
 // Cycles counts CPU cycles, at the CPU's actual frequency.

@@ -13,7 +13,7 @@ import (
 	"github.com/borescope/borescope/internal/perfring"
 )
 
-// What the rest of the package asks of the system: see sys_other.go.
+// The system calls that the rest of the package uses: see sys_other.go.
 
 const (
 	iocEnable    = unix.PERF_EVENT_IOC_ENABLE

@@ -12,7 +12,7 @@ import (
 	"github.com/borescope/borescope/probe/internal/caps"
 )
 
-// Requirement is something that attaching needs on this machine or of this process.
+// Requirement is something that attaching needs.
 type Requirement struct {
 	// Kind is "capability", "mount", "sysctl" or "feature".
 	Kind string `json:"kind"`

@@ -17,8 +17,8 @@
 //
 // usdtlink writes the notes, which the Go linker can't write. It needs no toolchain except Go's,
 // works on programs with fixed and with variable address (-buildmode=pie), stripped or not, and
-// does not change what go version -m shows, or the build ID. In a program without these notes probes exist
-// but are never Enabled, and cost the same.
+// keeps the output of go version -m and the build ID. In a program without these notes probes
+// exist but are never Enabled, and cost the same.
 //
 // A probe must be a package-level variable that New initializes as above, with constants: the
 // compiler then computes it at build time, and usdtlink finds the result. Builds without
