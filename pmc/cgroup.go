@@ -10,9 +10,9 @@ import (
 )
 
 // OpenCgroup opens a cgroup's directory for Place.Cgroup. The path is absolute
-// ("/sys/fs/cgroup/system.slice") or below the mount of the hierarchy that
-// counts events: cgroup v1's perf_event where it is mounted, else cgroup2. The
-// caller closes the file.
+// ("/sys/fs/cgroup/system.slice") or relative to the mount of the hierarchy that counts
+// events: cgroup v1's perf_event if it is mounted, else cgroup2. The caller closes the
+// file.
 func OpenCgroup(path string) (*os.File, error) {
 	mounts, err := readSmall(os.DirFS("/"), "proc/self/mounts")
 	if err != nil {
@@ -28,7 +28,7 @@ func OpenCgroup(path string) (*os.File, error) {
 	return os.Open(filepath.Join(at, filepath.Clean("/"+path)))
 }
 
-// perfCgroupMount finds the hierarchy that has the perf_event controller.
+// perfCgroupMount returns where the hierarchy with the perf_event controller is mounted.
 func perfCgroupMount(mounts string) string {
 	var unified string
 	for line := range strings.Lines(mounts) {

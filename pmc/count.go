@@ -7,42 +7,41 @@ import (
 	"time"
 )
 
-// Counts is what was counted up to a moment, as plain data: it holds no
-// descriptor, and can be kept, subtracted, printed and stored.
+// Counts are counts up to one moment. It is plain data: it holds no descriptor, and can be
+// kept, subtracted, printed and stored.
 type Counts struct {
-	// Time is the wall clock's time since the counters were opened, or in a
-	// difference the time between the two readings.
+	// Time is the wall-clock time since the counters were opened or, in a difference, the
+	// time between the two readings.
 	Time time.Duration
-	// Events are what was asked for, in that order.
+	// Events are the counted events, in the order in which they were given.
 	Events []Event
-	// Errors say, for each event that could not be opened where that was
-	// allowed, why; "" for the others. Nil if all could.
+	// Errors say for each event why it could not be opened, if CountOptions.AllowMissing
+	// permitted that; "" for the others. Nil if all events were opened.
 	Errors []string
-	// Rows are the single counts: one for each event and thread or CPU.
+	// Rows are the individual counts: one for each event and thread or CPU.
 	Rows []Row
 }
 
 // Row is one event's count on one thread or CPU.
 type Row struct {
-	// Event is the index in Counts.Events, Group that of the group it was read with.
+	// Event is an index into Counts.Events, Group the number of the group it was read with.
 	Event int
 	Group int
-	// TID is the thread, 0 for the one that opened it, -1 for all tasks; CPU is
-	// the CPU, -1 for any.
+	// TID is the thread, 0 for the one that opened the event, -1 for all tasks. CPU is the
+	// CPU, -1 for any.
 	TID int
 	CPU int
-	// Raw is the count itself, of the time Running. Where the event shares the
-	// counters with others it is less than Enabled, the time for which it
-	// should have counted.
+	// Raw is the count itself, over the time Running. Running is less than Enabled, the
+	// time for which the event should have counted, if the event shared the counters.
 	Raw     uint64
 	Enabled time.Duration
 	Running time.Duration
-	// Lost are samples that this event lost (0 before Linux 6.0).
+	// Lost is the number of samples that this event lost (0 before Linux 6.0).
 	Lost uint64
 }
 
-// Scaled is the count extrapolated to the time enabled: Raw × Enabled ÷
-// Running, rounded down; 0 where it never ran. It saturates at 2^64-1.
+// Scaled returns the count extrapolated to the time enabled: Raw × Enabled ÷ Running,
+// rounded down; Raw if it never ran. It saturates at 2^64-1.
 func (r Row) Scaled() uint64 {
 	if r.Running >= r.Enabled || r.Running <= 0 {
 		return r.Raw
@@ -55,7 +54,7 @@ func (r Row) Scaled() uint64 {
 	return q
 }
 
-// Confidence says how far a Value can be trusted.
+// Confidence says how reliable a Value is.
 type Confidence uint8
 
 // The levels.
@@ -63,7 +62,7 @@ const (
 	// NotSupported: the event could not be opened; Value.Error says why.
 	NotSupported Confidence = iota
 	// NotCounted: it was enabled but never got a counter, or its thread or CPU
-	// never ran. There is no number.
+	// never ran. There is no count.
 	NotCounted
 	// Low: extrapolated from less than a quarter of the time or from less than
 	// 40 ms (ten of the kernel's rotations), or one of its threads or CPUs was
@@ -75,7 +74,7 @@ const (
 	Exact
 )
 
-// String is the level's name.
+// String returns the level's name.
 func (c Confidence) String() string {
 	names := [...]string{"not supported", "not counted", "low", "high", "exact"}
 	if int(c) < len(names) {
@@ -84,25 +83,25 @@ func (c Confidence) String() string {
 	return fmt.Sprintf("Confidence(%d)", c)
 }
 
-// MarshalText is the level's name.
+// MarshalText returns the level's name.
 func (c Confidence) MarshalText() ([]byte, error) { return []byte(c.String()), nil }
 
-// Value is one event's count over several rows, scaled where it had to share
-// the counters, which Confidence and Coverage state.
+// Value is one event's count over several rows. It is scaled if the event shared the
+// counters, as Confidence and Coverage show.
 type Value struct {
 	// Event is what was counted.
 	Event Event
-	// Raw is what was counted, Count what it is extrapolated to: the sum of
-	// Row.Scaled.
+	// Raw is the number that was counted. Count is the number extrapolated from it, the sum
+	// of Row.Scaled.
 	Raw   uint64
 	Count uint64
 	// Enabled and Running are summed over the rows: CPU-seconds, not seconds.
 	Enabled time.Duration
 	Running time.Duration
-	// Coverage is Running ÷ Enabled, 0 to 1; Confidence what follows from it.
+	// Coverage is Running ÷ Enabled, 0 to 1. Confidence is derived from it.
 	Coverage   float64
 	Confidence Confidence
-	// Lost are samples that the event lost (0 before Linux 6.0).
+	// Lost is the number of samples that the event lost (0 before Linux 6.0).
 	Lost uint64
 	// Error says why the event is NotSupported.
 	Error string
@@ -111,7 +110,7 @@ type Value struct {
 // minRunning is ten rotations of the kernel's default perf_event_mux_interval_ms.
 const minRunning = 40 * time.Millisecond
 
-// add adds a row. idle notes that one was enabled and not counted.
+// add adds a row. It sets idle if the row was enabled and not counted.
 func (v *Value) add(r Row, idle *bool) {
 	v.Raw += r.Raw
 	if sum, carry := bits.Add64(v.Count, r.Scaled(), 0); carry == 0 {
@@ -144,10 +143,10 @@ func (v *Value) judge(idle bool) {
 	}
 }
 
-// Bounds says between which numbers the true count lies if the event came,
-// while it was not counted, at between 1/factor and factor times the rate at
-// which it came while it was: a factor of 1 gives Count twice, an Exact value
-// is its own bounds. A factor below 1 counts as its inverse.
+// Bounds returns bounds of the true count, assuming that the event's rate while it was not
+// counted was between 1/factor and factor times its rate while it was counted. A factor of
+// 1 returns Count twice, and an Exact value is its own bounds. A factor below 1 counts as
+// its inverse.
 func (v Value) Bounds(factor float64) (low, high float64) {
 	if factor < 1 {
 		factor = 1 / factor
@@ -156,7 +155,7 @@ func (v Value) Bounds(factor float64) (low, high float64) {
 	return float64(v.Raw) + rest/factor, float64(v.Raw) + rest*factor
 }
 
-// Scaled is the count in the event's unit: Count × Event.Scale.
+// Scaled returns the count in the event's unit: Count × Event.Scale.
 func (v Value) Scaled() float64 {
 	if v.Event.Scale != 0 {
 		return float64(v.Count) * v.Event.Scale
@@ -164,7 +163,7 @@ func (v Value) Scaled() float64 {
 	return float64(v.Count)
 }
 
-// valueOf sums the rows of an event that keep lets through.
+// valueOf sums the rows of an event for which keep reports true.
 func (c Counts) valueOf(event int, keep func(Row) bool) Value {
 	v := Value{Event: c.Events[event]}
 	if event < len(c.Errors) && c.Errors[event] != "" {
@@ -190,8 +189,8 @@ func (c Counts) Totals() []Value {
 	return out
 }
 
-// Total returns one event's count over all threads and CPUs; the modifiers of
-// e count. It is false if the event is not among Events.
+// Total returns one event's count over all threads and CPUs. The modifiers of e must match
+// too. It reports false if the event is not among Events.
 func (c Counts) Total(e Event) (Value, bool) {
 	i := slices.Index(c.Events, e)
 	if i < 0 {
@@ -200,18 +199,18 @@ func (c Counts) Total(e Event) (Value, bool) {
 	return c.valueOf(i, func(Row) bool { return true }), true
 }
 
-// View is the values of one CPU or one thread.
+// View holds the values of one CPU or one thread.
 type View struct {
 	// ID is the CPU's number or the thread's id.
 	ID     int
-	Values []Value // as Counts.Events
+	Values []Value // in the order of Counts.Events
 }
 
-// PerCPU returns a view for each CPU that was counted on its own, ascending;
+// PerCPU returns a View for each CPU that was counted separately, ascending;
 // none if the scope was threads.
 func (c Counts) PerCPU() []View { return c.views(func(r Row) int { return r.CPU }) }
 
-// PerThread returns a view for each thread, ascending; none if the scope was CPUs.
+// PerThread returns a View for each thread, ascending; none if the scope was CPUs.
 func (c Counts) PerThread() []View { return c.views(func(r Row) int { return r.TID }) }
 
 func (c Counts) views(id func(Row) int) []View {
@@ -232,12 +231,12 @@ func (c Counts) views(id func(Row) int) []View {
 	return out
 }
 
-// rowKey is what makes a row the same in two readings.
+// rowKey identifies a row in two readings.
 type rowKey struct{ event, tid, cpu int }
 
-// Sub returns what was counted between an earlier reading and this one. Rows
-// that the earlier one has not are taken whole; counts never fall, so a row
-// that is smaller now (a Reset in between) is taken whole too.
+// Sub returns what was counted between an earlier reading and this one. Rows that the
+// earlier reading does not have are taken whole. Counts never decrease, so a row that is
+// smaller now (a Reset in between) is taken whole too.
 func (c Counts) Sub(earlier Counts) Counts {
 	old := make(map[rowKey]Row, len(earlier.Rows))
 	for _, r := range earlier.Rows {
@@ -258,9 +257,9 @@ func (c Counts) Sub(earlier Counts) Counts {
 	return out
 }
 
-// DefaultEvents are what Measure counts: cycles, instructions, branches and
-// branch misses of user space as far as the machine has them, else the task
-// clock, page faults and context switches.
+// DefaultEvents returns the events that OpenMeter and measure.Func count by default: cycles,
+// instructions, branches and branch misses of user space as far as the machine has them,
+// else the task clock, page faults and context switches.
 func DefaultEvents(opts *Options) []Event {
 	var out []Event
 	for _, e := range []Event{Cycles(), Instructions(), Branches(), BranchMisses()} {

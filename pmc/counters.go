@@ -15,8 +15,8 @@ import (
 	"github.com/borescope/borescope/internal/perfring"
 )
 
-// Counters are open events that only count. Read may be called from one
-// goroutine at a time, the others from any; Close ends all.
+// Counters are open events that only count. Read may be called from one goroutine at a
+// time, the other methods from any. Close ends all events.
 type Counters struct {
 	mu     sync.Mutex
 	events []Event
@@ -33,23 +33,23 @@ type openGroup struct {
 	number  int
 	handles []*Handle // the leader first
 	index   []int     // of each handle in Counters.events
-	ids     []uint64  // learned at the first reading
+	ids     []uint64  // read at the first reading
 	lost    bool      // the read format has lost samples
 }
 
-// Open opens a set of events to be counted together. As many as fit the
-// counters form a group, which the kernel puts on them as a whole, so that
-// ratios between its members hold; where not all fit there are several groups
-// that take turns, and Value.Coverage says for how long each one counted.
+// Open opens a set of events to be counted together. As many as fit the counters form a
+// group, which the kernel puts on them as a whole, so that ratios between its members are
+// meaningful. If not all fit, there are several groups that take turns, and Value.Coverage
+// says for how long each one counted.
 //
-// The events start at once, together, unless o says otherwise. The caller
-// closes the Counters.
+// The events start at once, together, unless o says otherwise. The caller closes the
+// Counters.
 func Open(events []Event, s Scope, o *CountOptions) (*Counters, error) {
 	return open([][]Event{events}, s, o, true)
 }
 
-// OpenGroups is Open with the groups given: a group that does not fit the
-// counters is an error, unless its leader is Weak.
+// OpenGroups is as Open, with the groups given: a group that does not fit the counters is
+// an error, unless its leader is Weak. The caller closes the Counters.
 func OpenGroups(groups [][]Event, s Scope, o *CountOptions) (*Counters, error) {
 	return open(groups, s, o, false)
 }
@@ -119,13 +119,13 @@ type opener struct {
 	o     *CountOptions
 	fsys  fs.FS
 	wide  bool
-	lost  bool // the kernel knows FormatLost
+	lost  bool // the kernel has FormatLost
 	count int  // groups so far, as numbered for rows
 }
 
-// set opens events as one group at all places; those that do not fit, if they
-// need not be together, as a further group. What splits at the first place
-// splits everywhere, so that the rows of a group match.
+// set opens events as one group at all places. Events that do not fit, and need not be in
+// the same group, form a further group. Events that are split at the first place are split
+// everywhere, so that the rows of a group match.
 func (b *opener) set(set []int, places []Place, split bool) error {
 	for len(set) > 0 {
 		var rest []int
@@ -160,8 +160,8 @@ func (b *opener) set(set []int, places []Place, split bool) error {
 // places were listed.
 func vanished(err error) bool { return errors.Is(err, syscall.ESRCH) || errors.Is(err, syscall.ENODEV) }
 
-// sets parts events that can't be in one group: those of PMUs that are on some
-// of the CPUs only.
+// sets separates events that can't be in one group: those of PMUs that are on some of the
+// CPUs only.
 func (b *opener) sets(first int, events []Event) [][]int {
 	var out [][]int
 	where := map[string]int{}
@@ -179,7 +179,7 @@ func (b *opener) sets(first int, events []Event) [][]int {
 	return out
 }
 
-// placesOf narrows CPUs down to those of the set's first event's PMU.
+// placesOf restricts CPUs to those of the set's first event's PMU.
 func (b *opener) placesOf(set []int, places []Place) []Place {
 	if !b.wide {
 		return places
@@ -191,8 +191,8 @@ func (b *opener) placesOf(set []int, places []Place) []Place {
 	return slices.DeleteFunc(slices.Clone(places), func(p Place) bool { return !slices.Contains(list, p.CPU) })
 }
 
-// at opens the set as one group at one place, and returns the events that did
-// not fit, if it may.
+// at opens the set as one group at one place, and returns the events that did not fit, if
+// split allows that.
 func (b *opener) at(p Place, set []int, split bool) (rest []int, err error) {
 	g := openGroup{number: b.count, lost: b.lost}
 	defer func() {
@@ -224,9 +224,9 @@ func (b *opener) at(p Place, set []int, split bool) (rest []int, err error) {
 	return rest, nil
 }
 
-// mayNotFit reports whether the kernel refused a member that may do on its own:
-// too many for the counters (EINVAL), another PMU's (EINVAL), or the leader
-// never leaves an error state.
+// mayNotFit reports whether the kernel refused a member that may be opened alone: the
+// group is too large for the counters (EINVAL), the member is another PMU's (EINVAL), or
+// the leader never leaves an error state.
 func mayNotFit(err error) bool { return errors.Is(err, syscall.EINVAL) }
 
 func (b *opener) one(i int, p Place, g *openGroup) (*Handle, error) {
@@ -255,11 +255,11 @@ func (b *opener) one(i int, p Place, g *openGroup) (*Handle, error) {
 // Enable starts all events.
 func (c *Counters) Enable() error { return c.each(iocEnable) }
 
-// Disable stops all events; the counts stay.
+// Disable stops all events; the counts remain.
 func (c *Counters) Disable() error { return c.each(iocDisable) }
 
-// Reset sets all counts to 0, but not the times, which the kernel keeps: take a
-// difference (Counts.Sub) where scaling matters.
+// Reset sets all counts to 0, but not the times, which the kernel keeps. If scaling
+// matters, use a difference (Counts.Sub).
 func (c *Counters) Reset() error { return c.each(iocReset) }
 
 func (c *Counters) each(op uint) error {
@@ -279,8 +279,8 @@ func (c *Counters) each(op uint) error {
 // Events returns the events, in the order in which they were given.
 func (c *Counters) Events() []Event { return slices.Clone(c.events) }
 
-// Groups reports how many groups the events were split into at each place: 1
-// if all fit the counters together.
+// Groups returns how many groups the events were split into at each place: 1 if all fit
+// the counters together.
 func (c *Counters) Groups() int {
 	n := 0
 	for i := range c.groups {
@@ -289,10 +289,9 @@ func (c *Counters) Groups() int {
 	return n
 }
 
-// Handles returns the open events of one event, one for each CPU or thread: a
-// BPF program reads them through a PERF_EVENT_ARRAY that holds their
-// descriptors by CPU. They stay the Counters' own; nil if the event could not
-// be opened or is not among them.
+// Handles returns the Handles of one event, one for each CPU or thread: a BPF program reads
+// them through a PERF_EVENT_ARRAY that holds their descriptors by CPU. They belong to the
+// Counters. Handles returns nil if the event could not be opened or is not one of them.
 func (c *Counters) Handles(e Event) []*Handle {
 	var out []*Handle
 	for i := range c.groups {
@@ -305,9 +304,9 @@ func (c *Counters) Handles(e Event) []*Handle {
 	return out
 }
 
-// Read reads all events into dst, reusing its memory: one read(2) for each
-// group at each place, whose members are consistent with each other. It
-// allocates nothing once dst has its size.
+// Read reads all events into dst, reusing its memory. It makes one read(2) for each group at
+// each place; the counts of a group are consistent with each other. It allocates nothing
+// once dst has its size.
 func (c *Counters) Read(dst *Counts) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -326,8 +325,8 @@ func (c *Counters) Read(dst *Counts) error {
 	return nil
 }
 
-// read reads one group (perf_read_group): the number of events, the times, and
-// for each event its value, its id and what it lost.
+// read reads one group (perf_read_group): the number of events, the times, and for each
+// event its value, its id and its number of lost samples.
 func (g *openGroup) read(buf []byte, dst *Counts) error {
 	width := 2
 	if g.lost {
@@ -379,7 +378,7 @@ func (g *openGroup) learnIDs() error {
 	return nil
 }
 
-// Close ends all events. It is idempotent; nil Counters are closed already.
+// Close ends all events. It may be called again, and on nil Counters.
 func (c *Counters) Close() error {
 	if c == nil {
 		return nil

@@ -11,7 +11,7 @@ type leaf struct{ EAX, EBX, ECX, EDX uint32 }
 // leaves are recorded answers by leaf number (of sub-leaf 0).
 type leaves map[uint32]leaf
 
-// The leaves that say what counters a CPU has.
+// The leaves that describe a CPU's counters.
 const (
 	leafVendor    = 0x0
 	leafFeatures  = 0x1
@@ -21,16 +21,16 @@ const (
 	leafAMDPerfV2 = 0x80000022
 )
 
-// ArchEvent is one of Intel's architectural events: those that every Intel CPU
-// with architectural performance monitoring encodes alike (SDM volume 3B,
-// table 20-1; the seven of CPUID leaf 0xA).
+// ArchEvent is one of Intel's architectural events, which have the same encoding on every
+// Intel CPU with architectural performance monitoring (SDM volume 3B, table 20-1; the
+// seven of CPUID leaf 0xA).
 type ArchEvent struct {
 	Name  string // "instructions retired"
 	Event uint8  // the event select field
 	UMask uint8  // the unit mask field
-	// Config is both as raw config: UMask<<8 | Event.
+	// Config holds both as a raw config: UMask<<8 | Event.
 	Config uint64
-	// Available is false where leaf 0xA says that the event is missing.
+	// Available is false if leaf 0xA says that the event is missing.
 	Available bool
 }
 
@@ -45,23 +45,24 @@ var archEvents = [...]ArchEvent{
 	{Name: "branch misses retired", Event: 0xc5, UMask: 0x00},
 }
 
-// CPUCounters is what CPUID says of a CPU's counters.
+// CPUCounters describes a CPU's counters, according to CPUID.
 type CPUCounters struct {
 	// Vendor is "GenuineIntel", "AuthenticAMD", …
 	Vendor string
-	// Hypervisor is set in a virtual machine: what follows is then what the
-	// hypervisor says, not the CPU.
+	// Hypervisor is set in a virtual machine: the other fields are then the hypervisor's,
+	// not the CPU's.
 	Hypervisor bool
 	// Version is the version of Intel's architectural performance monitoring, or
 	// of AMD's PerfMon; 0 is none.
 	Version int
-	// Counters and Width are the number of general counters and their bits.
+	// Counters is the number of general counters, Width their width in bits.
 	Counters int
 	Width    int
-	// Fixed counters count one event each; FixedWidth are their bits. AMD has none.
+	// Fixed is the number of counters for one fixed event each, FixedWidth their width in
+	// bits. AMD has none.
 	Fixed      int
 	FixedWidth int
-	// Northbridge counters are AMD's data fabric's.
+	// Northbridge is the number of counters of AMD's data fabric.
 	Northbridge int
 	// Events are the seven architectural events; nil on other CPUs than Intel's.
 	Events []ArchEvent
@@ -91,7 +92,7 @@ func decodeCPUID(l leaves) CPUCounters {
 	return c
 }
 
-// printable drops what no vendor string has, for leaves that were never filled.
+// printable drops characters that no vendor string has, for leaves that were never filled.
 func printable(s string) string {
 	return string(slices.DeleteFunc([]byte(s), func(b byte) bool { return b < ' ' || b > '~' }))
 }
@@ -115,8 +116,8 @@ func (c *CPUCounters) intel(a leaf) {
 	for i := range c.Events {
 		e := &c.Events[i]
 		e.Config = uint64(e.UMask)<<8 | uint64(e.Event)
-		// A bit that is set says that the event is missing; beyond the length
-		// of the vector nothing is said, and the event is missing too.
+		// A set bit says that the event is missing. Events beyond the length of the vector
+		// are missing too.
 		e.Available = i < known && a.EBX>>i&1 == 0
 	}
 }
@@ -127,7 +128,7 @@ func (c *CPUCounters) intel(a leaf) {
 func (c *CPUCounters) amd(l leaves) {
 	const perfCtrExtCore = 1 << 23
 	if c.Hypervisor && l[leafAMDFlags].ECX&perfCtrExtCore == 0 && l[leafAMDPerfV2].EAX&1 == 0 {
-		return // nothing is said to be there, and old CPUs' counters are rarely passed on
+		return // not announced, and hypervisors rarely expose old CPUs' counters
 	}
 	c.Version, c.Counters, c.Width = 1, 4, 48
 	if l[leafAMDFlags].ECX&perfCtrExtCore != 0 {

@@ -7,7 +7,7 @@ func cpuid(leaf, sub uint32) (eax, ebx, ecx, edx uint32)
 func recordCPUID() leaves {
 	l := leaves{}
 	for _, n := range []uint32{leafVendor, leafFeatures, leafIntelPMU, leafExtended, leafAMDFlags, leafAMDPerfV2} {
-		// A leaf beyond the last is answered with another one's values.
+		// For a leaf beyond the last one the CPU returns another leaf's values.
 		if base := n & leafExtended; n != base && n > l[base].EAX {
 			continue
 		}

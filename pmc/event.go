@@ -11,18 +11,18 @@ import (
 // UnsupportedError says what this machine, kernel or process cannot do, and why.
 type UnsupportedError = feature.UnsupportedError
 
-// Event is one performance event, encoded: what is counted, and where (user,
-// kernel, guest). It is plain data and comparable; two equal events count the
-// same thing. Events come from ParseEvent, from the predeclared functions
-// (Cycles, CPUClock, …), or are put together by hand from a type and a config.
+// Event is one performance event, encoded: what is counted, and where (user, kernel,
+// guest). It is plain data and comparable; two equal events count the same thing. Events
+// come from ParseEvent or from the predeclared functions (Cycles, CPUClock, …), or are made
+// of a type and a config.
 //
 // The zero Event is no event: see IsZero. Generic cycles, whose encoding is all
 // zeros too, have a Name.
 type Event struct {
 	// Name is the event in perf's spelling, without modifiers: "cycles",
-	// "cpu/event=0x3c,umask=0x0/", "sched:sched_switch". ParseEvent writes one
-	// spelling for each of perf's synonyms ("branches" for
-	// "branch-instructions"). Where it is empty, String makes one from the encoding.
+	// "cpu/event=0x3c,umask=0x0/", "sched:sched_switch". ParseEvent uses one spelling for
+	// all of perf's synonyms ("branches" for "branch-instructions"). If it is empty, String
+	// makes a name from the encoding.
 	Name string
 	// Label is the name= term of a PMU event, for tables; usually empty.
 	Label string
@@ -40,18 +40,18 @@ type Event struct {
 	Config3 uint64
 	// BPType is what a breakpoint watches: BPRead, BPWrite, BPExec together.
 	BPType uint32
-	// Path is the string that the kprobe and uprobe PMUs want a pointer to:
-	// the kernel function, or the file.
+	// Path is the string that the kprobe and uprobe PMUs take a pointer to: the kernel
+	// function, or the file.
 	Path string
 
-	// Exclude says where not to count. The zero value is perf's default:
-	// everywhere but in virtual machines that this one runs.
+	// Exclude says where the event is not counted. The zero value is perf's default:
+	// everywhere except in virtual machines that this one runs.
 	Exclude Exclude
-	// Precise asks for at most so much skid of a sample's address: 0 any, 1
-	// constant, 2 asked to be zero, 3 must be zero (attr.precise_ip). Without
-	// PEBS, IBS or SPE only 0 can be had; Open says which level it obtained.
+	// Precise limits the skid of a sample's address (attr.precise_ip): 0 any, 1 constant, 2
+	// requested to be zero, 3 must be zero. Without PEBS, IBS or SPE only 0 is possible;
+	// Handle.Precise returns the level obtained.
 	Precise uint8
-	// PreciseMax asks for the highest level of precision there is: modifier P.
+	// PreciseMax asks for the highest available level of precision: modifier P.
 	PreciseMax bool
 
 	// How the event is scheduled and read.
@@ -87,12 +87,12 @@ type Exclude struct {
 	Idle   bool // the idle task
 	Host   bool // the host, that is: count guests only
 
-	// IncludeGuest counts virtual machines that this one runs too: it is the other
-	// way round, because perf leaves guests out by default.
+	// IncludeGuest counts virtual machines that this one runs too. It is inverted because
+	// perf leaves guests out by default.
 	IncludeGuest bool
 }
 
-// IsZero reports whether the event is none at all.
+// IsZero reports whether e is the zero Event, which is no event.
 func (e Event) IsZero() bool { return e == Event{} }
 
 // Attr returns the event encoded for perf_event_open, with Size set, for
@@ -134,9 +134,8 @@ func (e Event) Hardware() bool {
 	return isCorePMU(e.PMU)
 }
 
-// String is the event in perf's spelling, which ParseEvent reads back into the
-// same Event: "cycles:u", "cpu/event=0x3c,umask=0x0/k", "mem:0x1000/4:w".
-// For the zero Event it is "".
+// String returns the event in perf's spelling, which ParseEvent parses into the same Event:
+// "cycles:u", "cpu/event=0x3c,umask=0x0/k", "mem:0x1000/4:w". It is "" for the zero Event.
 func (e Event) String() string {
 	if e.IsZero() {
 		return ""
@@ -152,8 +151,8 @@ func (e Event) String() string {
 	return name + ":" + mods
 }
 
-// Short is the event for a table's row: the label if it has one, else the name
-// and modifiers.
+// Short returns the event for a table's row: the label if it has one, else the name and
+// modifiers.
 func (e Event) Short() string {
 	if e.Label != "" {
 		return e.Label
@@ -161,7 +160,7 @@ func (e Event) Short() string {
 	return e.String()
 }
 
-// spell makes a name from the encoding alone.
+// spell returns a name made from the encoding alone.
 func (e Event) spell() string {
 	switch e.Type {
 	case perfring.EventHardware:

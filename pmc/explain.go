@@ -12,7 +12,7 @@ import (
 	"github.com/borescope/borescope/internal/perfring"
 )
 
-// refusal is what the kernel would not open.
+// refusal describes an event that the kernel did not open.
 type refusal struct {
 	err     error
 	event   Event
@@ -21,9 +21,9 @@ type refusal struct {
 	grouped bool
 }
 
-// Explain says why the kernel refused an event that the caller opened itself,
-// with attributes a at a place: the error that Open would have returned.
-// err is the kernel's errno, or wraps it.
+// Explain explains why the kernel refused an event that the caller opened itself, with
+// attributes a at a place. It returns the error that Open would have returned. err is the
+// kernel's errno, or wraps it.
 func Explain(err error, e Event, at Place, a Attr) error {
 	return explain(refusal{err: err, event: e, place: at, attr: a}, readFacts(nil))
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/borescope/borescope/internal/cpus"
 )
 
-// facts are what an explanation depends on, read when there is something to explain.
+// facts are what an explanation depends on, read only when there is something to explain.
 type facts struct {
 	paranoid   int // kernel.perf_event_paranoid; unknown if there is none
 	perfmon    bool
@@ -22,7 +22,7 @@ type facts struct {
 	cgroup2    string // where cgroup2 is mounted, if it is
 	subtree    bool   // a controller is enabled in its root's cgroup.subtree_control
 	arch       string
-	possible   []int // the CPUs that there may be; nil if that can't be read
+	possible   []int // the possible CPUs; nil if they can't be read
 }
 
 const unknownLevel = -100
@@ -60,7 +60,7 @@ func readFacts(root fs.FS) facts {
 	return f
 }
 
-// effectiveCap looks for a capability in the text of /proc/PID/status.
+// effectiveCap reports whether the text of /proc/PID/status has a capability.
 func effectiveCap(status string, bit uint) bool {
 	_, rest, ok := strings.Cut(status, "CapEff:")
 	if !ok {
@@ -86,8 +86,8 @@ func hypervisor(fsys fs.FS) bool {
 	return strings.Contains(string(head[:n]), " hypervisor")
 }
 
-// cgroup2State finds where cgroup2 is mounted and whether a controller is
-// enabled below its root.
+// cgroup2State returns where cgroup2 is mounted, and whether a controller is enabled below
+// its root.
 func cgroup2State(fsys fs.FS) (mount string, subtree bool) {
 	b, err := readSmall(fsys, "proc/self/mounts")
 	if err != nil {

@@ -79,7 +79,7 @@ func openEvent(e Event, at Place, o *openOptions) (*Handle, error) {
 	return &Handle{file: os.NewFile(uintptr(fd), "perf_event"), fd: fd, event: e, place: at, attr: a}, nil
 }
 
-// available says why there are no perf events on this system, nil on Linux.
+// available returns why there are no perf events on this system, nil on Linux.
 func available() error {
 	if runtime.GOOS == "linux" {
 		return nil
@@ -87,8 +87,8 @@ func available() error {
 	return &UnsupportedError{Feature: "perf events", Hint: "Linux only"}
 }
 
-// openFallback opens the event, giving up first precision, then the exclusion
-// of guests. On failure a is as it was first tried, with that attempt's error.
+// openFallback opens the event, giving up first precision, then the exclusion of guests. On
+// failure a is as it was for the first attempt, and the error is that attempt's.
 func openFallback(a *perfring.Attr, at Place, leader int, exact bool) (int, error) {
 	fd, first := perfEventOpen(a, at, leader)
 	if first == nil || !retry(first) {
@@ -102,8 +102,8 @@ func openFallback(a *perfring.Attr, at Place, leader int, exact bool) (int, erro
 			return fd, nil
 		}
 	}
-	// PERF_PMU_CAP_NO_EXCLUDE: msr, uncore and the like refuse any exclusion.
-	// Only the one that nobody asked for is dropped.
+	// PERF_PMU_CAP_NO_EXCLUDE: msr, uncore and others refuse any exclusion. Only the one
+	// that the caller did not ask for is dropped.
 	if try.Flags&(perfring.AttrExcludeGuest|perfring.AttrExcludeHost) == perfring.AttrExcludeGuest {
 		try.Flags &^= perfring.AttrExcludeGuest
 		if fd, err := perfEventOpen(&try, at, leader); err == nil {
@@ -129,8 +129,8 @@ func (h *Handle) FD() int {
 	return h.fd
 }
 
-// Precise is the level of precision obtained. It is 0 where the kernel accepts
-// a level and pays it no attention: software events, and every PMU but x86's.
+// Precise returns the level of precision obtained. It is 0 if the kernel accepts a level
+// and ignores it: for software events, and for every PMU except x86's.
 func (h *Handle) Precise() int {
 	if runtime.GOARCH != "amd64" && runtime.GOARCH != "386" || !h.event.Hardware() {
 		return 0
@@ -138,7 +138,7 @@ func (h *Handle) Precise() int {
 	return h.attr.Flags.Precise()
 }
 
-// ID is the event's id in records and group reads.
+// ID returns the event's id in records and group reads.
 func (h *Handle) ID() (id uint64, err error) {
 	err = h.ioctl(iocID, uintptr(unsafe.Pointer(&id)))
 	return id, err
@@ -150,13 +150,13 @@ func (h *Handle) enable() error { return h.ioctl(iocEnable, 0) }
 // disable stops counting; the count stays.
 func (h *Handle) disable() error { return h.ioctl(iocDisable, 0) }
 
-// SetBPF has the BPF program run at every sample (of a sampling event) or hit
+// SetBPF attaches a BPF program, which runs at every sample (of a sampling event) or hit
 // (of a tracepoint or probe). It can be set once, and stays until the event is closed.
 func (h *Handle) SetBPF(progFD int) error {
 	return h.ioctl(iocSetBPF, uintptr(progFD))
 }
 
-// SetFilter has the kernel count only the tracepoint records that match, in the
+// SetFilter restricts counting to the tracepoint records that match a filter, in the
 // language of Documentation/trace/events.rst: "prev_pid == 1".
 func (h *Handle) SetFilter(filter string) error {
 	b := append([]byte(filter), 0)

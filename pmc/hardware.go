@@ -2,11 +2,10 @@ package pmc
 
 import "errors"
 
-// Hardware reports whether hardware cycles can be counted here, by opening the
-// event for this thread in user space, which the strictest upstream
-// perf_event_paranoid permits: nil if so; an *UnsupportedError if the machine
-// has no PMU, which is conclusive unless it matches fs.ErrPermission; another
-// error if it could not be found out.
+// Hardware returns nil if hardware cycles can be counted here. It opens the event for this
+// thread in user space, which the strictest upstream perf_event_paranoid permits. It returns
+// an *UnsupportedError if the machine has no PMU; that is conclusive unless the error matches
+// fs.ErrPermission. It returns another error if it could not find out.
 func Hardware(opts *Options) error {
 	e := Cycles()
 	e.Exclude = Exclude{Kernel: true, HV: true}
@@ -17,10 +16,9 @@ func Hardware(opts *Options) error {
 	return h.close()
 }
 
-// samplingClock is the best event to sample where the CPUs are busy: hardware
-// cycles where they can interrupt, else cpu-clock; why is nil for cycles, and
-// says for cpu-clock why it is not cycles. The answer holds for the machine, so
-// a caller asks once.
+// samplingClock returns the best event to sample by where the CPUs are busy: hardware cycles
+// if they can interrupt, else cpu-clock. why is nil for cycles, and for cpu-clock the reason
+// why it is not cycles. The answer holds for the machine, so a caller asks once.
 func samplingClock(opts *Options) (e Event, why error) {
 	e = Cycles()
 	e.Exclude = Exclude{Kernel: true, HV: true}

@@ -10,17 +10,16 @@ import (
 	"github.com/borescope/borescope/pmc/internal/userpage"
 )
 
-// Meter counts for the thread that opened it, and reads the CPU's counters
-// without a system call where the machine permits it: on x86 by rdpmc (sysfs
-// …/cpu/rdpmc, 1 by default), on arm64 by mrs (kernel.perf_user_access = 1,
-// Linux 5.17; off by default). Elsewhere, and for software events, it uses
-// read(2).
+// Meter counts for the thread that opened it, and reads the CPU's counters without a system
+// call if the machine permits it: on x86 by rdpmc (sysfs …/cpu/rdpmc, 1 by default), on
+// arm64 by mrs (kernel.perf_user_access = 1, Linux 5.17; off by default). Elsewhere, and for
+// software events, it uses read(2).
 //
-// A goroutine that uses a Meter calls runtime.LockOSThread before OpenMeter and
-// stays locked until Close: on another thread the numbers mean nothing. On
-// machines with CPUs of several kinds, only the counters of the kind that the
-// event names can be read. The amd64 instructions are tested on recorded pages
-// only: no machine with a PMU of that architecture was at hand.
+// A goroutine that uses a Meter must call runtime.LockOSThread before OpenMeter and stay
+// locked until Close: on another thread the numbers are meaningless. On machines with CPUs
+// of several kinds, only the counters of the kind that the event names can be read. The
+// amd64 instructions are tested on recorded pages only, because no machine with a PMU of
+// that architecture was available.
 type Meter struct {
 	c       *Counters
 	pages   []*userpage.Page // by event; nil without one
@@ -64,8 +63,8 @@ func OpenMeter(events []Event, o *CountOptions) (*Meter, error) {
 	return m, nil
 }
 
-// userReadable asks for user-space reads where an event must: config1 bit 1 on
-// arm64 (format/rdpmc of armv8_pmuv3), which costs nothing otherwise.
+// userReadable asks for user-space reads where an event must do so: config1 bit 1 on arm64
+// (format/rdpmc of armv8_pmuv3), which costs nothing otherwise.
 func userReadable(events []Event, root fs.FS) []Event {
 	if runtime.GOARCH != "arm64" {
 		return events
@@ -84,7 +83,7 @@ func userReadable(events []Event, root fs.FS) []Event {
 	return out
 }
 
-// UserReads reports whether all events are now read without a system call.
+// UserReads reports whether all events are currently read without a system call.
 func (m *Meter) UserReads() bool {
 	for _, p := range m.pages {
 		if p == nil {
@@ -97,9 +96,9 @@ func (m *Meter) UserReads() bool {
 	return true
 }
 
-// Values reads the events' counts, unscaled, into dst in their order: one by
-// one from the CPU where that can be, else all with read(2). It allocates
-// nothing. dst must be as long as the events are many.
+// Values reads the events' counts, unscaled, into dst in their order: one by one from the
+// CPU if possible, else all with read(2). It allocates nothing. dst must have one element
+// for each event.
 func (m *Meter) Values(dst []uint64) error {
 	if len(dst) != len(m.pages) {
 		return fmt.Errorf("%d values for %d events", len(dst), len(m.pages))
@@ -128,13 +127,13 @@ func (m *Meter) slowValues(dst []uint64) error {
 	return nil
 }
 
-// Read reads the events with their times, by read(2).
+// Read reads the counts of the events, with their times, by read(2).
 func (m *Meter) Read(dst *Counts) error { return m.c.Read(dst) }
 
 // Events returns the events, in order.
 func (m *Meter) Events() []Event { return m.c.Events() }
 
-// Close ends the events. It is idempotent.
+// Close ends the events. It may be called again, and on a nil Meter.
 func (m *Meter) Close() error {
 	if m == nil {
 		return nil

@@ -9,15 +9,15 @@ import (
 
 // Metric is a number derived from counts.
 type Metric struct {
-	// Name is short: "IPC". Where the machine has several kinds of CPU the PMU
-	// is before it: "cpu_core IPC".
+	// Name is short: "IPC". On machines with several kinds of CPU the PMU precedes it:
+	// "cpu_core IPC".
 	Name  string
 	Value float64
 	// Unit is "", "%", "GHz", "CPUs", "/s", "MiB/s".
 	Unit string
-	// Formula says what it is made of.
+	// Formula says how it is derived.
 	Formula string
-	// Confidence is the lowest of the counts that it is made of.
+	// Confidence is the lowest of the counts that it is derived from.
 	Confidence Confidence
 }
 
@@ -107,8 +107,8 @@ func topdownEvents(first string) []string {
 	return out
 }
 
-// Metrics derives what can be derived from the events that are there. Each
-// metric's formula is part of it:
+// Metrics returns the metrics that can be derived from the events in c. Each metric has
+// its formula:
 //
 //	CPUs utilized     task-clock / elapsed
 //	IPC, CPI          instructions / cycles and its inverse
@@ -123,7 +123,7 @@ func topdownEvents(first string) []string {
 //	                  divided by their sum (Intel, with slots leading the group)
 //	memory read/write uncore_imc/cas_count_read/ × 64 bytes / elapsed
 //
-// The events of a ratio have the same modifiers. A ratio whose divisor is 0, or
+// The events of a ratio must have the same modifiers. A ratio whose divisor is 0, or
 // whose events were not counted, is left out.
 func (c Counts) Metrics() []Metric {
 	type key struct {
@@ -177,8 +177,8 @@ func (c Counts) Metrics() []Metric {
 	return out
 }
 
-// metricArg is a value as the rules take it: events with a unit of bytes in it,
-// the clocks in nanoseconds, others as counted.
+// metricArg returns a value as the rules expect it: in MiB for events of that unit, in
+// nanoseconds for the clocks, as counted for others.
 func metricArg(v *Value) float64 {
 	if v.Event.Unit == "MiB" {
 		return v.Scaled()
@@ -186,8 +186,8 @@ func metricArg(v *Value) float64 {
 	return float64(v.Count)
 }
 
-// kindOf is the PMU for machines with CPUs of several kinds, where ratios of
-// different kinds would mean nothing; "" otherwise.
+// kindOf returns the PMU on machines with CPUs of several kinds, where ratios of different
+// kinds would be meaningless; "" otherwise.
 func kindOf(e Event) string {
 	if strings.HasPrefix(e.PMU, "cpu_") {
 		return e.PMU
@@ -195,8 +195,8 @@ func kindOf(e Event) string {
 	return ""
 }
 
-// metricName is the generic name of an event: of "cpu_core/cycles/" and
-// "uncore_imc_0/cas_count_read/" what is between the slashes.
+// metricName returns the generic name of an event: for "cpu_core/cycles/" and
+// "uncore_imc_0/cas_count_read/" the part between the slashes.
 func metricName(e Event) string {
 	switch e.Type {
 	case perfring.EventHardware:

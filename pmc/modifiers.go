@@ -16,8 +16,8 @@ func validModifiers(s string) bool { return strings.Trim(s, modifierLetters) == 
 func (e *Event) modify(own, group string) error {
 	machine := false
 	if own != "" {
-		// Perf starts from nothing excluded here, so that "k" counts guests
-		// while no modifier at all does not; "u" and "p" leave them out again.
+		// Perf starts with no exclusions here, so that "k" counts guests while no modifier
+		// at all does not; "u" and "p" exclude them again.
 		e.Exclude.IncludeGuest = true
 		if err := e.applyModifiers(own, &machine); err != nil {
 			return err
@@ -26,9 +26,9 @@ func (e *Event) modify(own, group string) error {
 	return e.applyModifiers(group, &machine)
 }
 
-// applyModifiers applies letters to e. The first letter of a class (user,
-// kernel, hypervisor; host, guest) excludes all of the class but itself;
-// machine says whether one of the second class has been seen.
+// applyModifiers applies letters to e. The first letter of a class (user, kernel,
+// hypervisor; host, guest) excludes the rest of the class; machine says whether a letter
+// of the second class has been seen.
 func (e *Event) applyModifiers(mods string, machine *bool) error {
 	context := e.restricted()
 	for _, c := range []byte(mods) {
@@ -76,7 +76,7 @@ func (e *Event) applyModifiers(mods string, machine *bool) error {
 // of one machine.
 func (e *Event) restricted() bool { return e.Exclude.User || e.Exclude.Kernel || e.Exclude.HV }
 
-// excluded is where the event keeps whether a context's letter is left out.
+// excluded returns the field that says whether a letter's context is excluded.
 func (e *Event) excluded(letter byte) *bool {
 	switch letter {
 	case 'u':
@@ -89,7 +89,7 @@ func (e *Event) excluded(letter byte) *bool {
 
 const flagLetters = "PSDeW"
 
-// flag is where the event keeps one of flagLetters, nil of another letter.
+// flag returns the field for one of flagLetters, nil for another letter.
 func (e *Event) flag(letter byte) *bool {
 	switch letter {
 	case 'P':
@@ -106,7 +106,7 @@ func (e *Event) flag(letter byte) *bool {
 	return nil
 }
 
-// modifiers spells what modify reads.
+// modifiers returns the letters that modify parses.
 func (e Event) modifiers() string {
 	var b strings.Builder
 	if e.restricted() {
@@ -126,7 +126,7 @@ func (e Event) modifiers() string {
 		}
 	}
 	mods := b.String()
-	// What these letters alone say of guests; see modify.
+	// What these letters alone imply for guests; see modify.
 	implied := mods != "" && !strings.ContainsAny(mods, "up")
 	switch {
 	case !e.Exclude.Host && e.Exclude.IncludeGuest == implied:

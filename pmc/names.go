@@ -6,9 +6,9 @@ import (
 	"github.com/borescope/borescope/internal/perfring"
 )
 
-// The first name of each is the one String prints, the others are perf's
-// synonyms (tools/perf/util/parse-events.c, event_symbols_hw and _sw). The
-// index is the kernel's number (enum perf_hw_id, enum perf_sw_ids).
+// The first name of each is the one that String prints, the others are perf's synonyms
+// (tools/perf/util/parse-events.c, event_symbols_hw and _sw). The index is the kernel's
+// number (enum perf_hw_id, enum perf_sw_ids).
 var (
 	hardwareNames = [...][]string{
 		{"cycles", "cpu-cycles"},
@@ -61,8 +61,8 @@ var (
 	}
 )
 
-// index returns which row of a name table holds s, -1 if none does. Perf
-// compares these names without regard to case.
+// index returns the row of a name table that has s, -1 if none has. Perf ignores case in
+// these names.
 func index(table [][]string, s string) int {
 	for i, names := range table {
 		for _, n := range names {
@@ -74,8 +74,8 @@ func index(table [][]string, s string) int {
 	return -1
 }
 
-// longestPrefix finds the longest name of the table that s begins with, up to
-// its end or a dash, and returns the row and what follows the dash.
+// longestPrefix finds the longest name of the table that s begins with, followed by the
+// end of s or a dash. It returns the row and the text after the dash.
 func longestPrefix(table [][]string, s string) (row int, rest string) {
 	row, best := -1, 0
 	for i, names := range table {
@@ -95,8 +95,8 @@ func longestPrefix(table [][]string, s string) (row int, rest string) {
 	return row, strings.TrimPrefix(s[best:], "-")
 }
 
-// parseCache reads "L1-dcache-load-misses": a cache, then an operation and a
-// result in either order, each of which may be missing (loads, accesses).
+// parseCache parses "L1-dcache-load-misses": a cache, then an operation and a result in
+// either order, each of which may be missing (loads, accesses).
 func parseCache(s string) (config uint64, ok bool) {
 	kind, rest := longestPrefix(cacheTypes[:], s)
 	if kind < 0 {
@@ -119,8 +119,8 @@ func parseCache(s string) (config uint64, ok bool) {
 	return uint64(kind) | uint64(max(op, 0))<<8 | uint64(max(result, 0))<<16, true
 }
 
-// cacheName spells a cache config as perf prints it: "LLC-loads",
-// "LLC-load-misses". It is empty where the config is not a cache event's.
+// cacheName returns a cache config as perf prints it: "LLC-loads", "LLC-load-misses". It
+// returns "" if the config is not a cache event's.
 func cacheName(config uint64) string {
 	kind, op, result := config&0xff, config>>8&0xff, config>>16
 	if kind >= uint64(len(cacheTypes)) || op >= uint64(len(cacheOps)) || result >= uint64(len(cacheResults)) {
@@ -141,7 +141,7 @@ func generic(typ uint32, config uint64) Event {
 	return e
 }
 
-// Hardware events: what the kernel maps to the CPU's own (kernel/events/core.c
+// Hardware events, which the kernel maps to the CPU's own (kernel/events/core.c
 // and the PMU drivers). Which of them a CPU has differs; see Probe.
 
 // Cycles counts CPU cycles, at the CPU's actual frequency.
@@ -168,18 +168,18 @@ func RefCycles() Event { return generic(perfring.EventHardware, 9) }
 
 // Software events are counted by the kernel (kernel/events/core.c) on every machine.
 
-// CPUClock is time in nanoseconds, driven by a high-resolution timer of each
-// CPU: what profilers sample by where there is no PMU.
+// CPUClock counts time in nanoseconds, driven by a high-resolution timer of each CPU.
+// Profilers sample by it on machines without a PMU.
 func CPUClock() Event { return generic(perfring.EventSoftware, 0) }
 
-// TaskClock is the time that the measured tasks ran, in nanoseconds.
+// TaskClock counts the time that the measured tasks ran, in nanoseconds.
 func TaskClock() Event { return generic(perfring.EventSoftware, 1) }
 
 // PageFaults counts page faults, minor and major.
 func PageFaults() Event { return generic(perfring.EventSoftware, 2) }
 
-// ContextSwitches counts switches from one task to another. They happen in the
-// kernel: with ExcludeKernel it reads 0.
+// ContextSwitches counts switches from one task to another. They happen in the kernel: with
+// Exclude.Kernel the count is 0.
 func ContextSwitches() Event { return generic(perfring.EventSoftware, 3) }
 
 // CPUMigrations counts moves of a task to another CPU.
@@ -197,9 +197,9 @@ func Dummy() Event { return generic(perfring.EventSoftware, 9) }
 // Raw returns an event by the CPU's own number, as "rCONFIG" does.
 func Raw(config uint64) Event { return generic(perfring.EventRaw, config) }
 
-// Breakpoint returns a hardware breakpoint: length bytes (1, 2, 4 or 8) at addr,
-// watched for access, a set of BPRead, BPWrite and BPExec. Some CPUs (x86)
-// cannot watch reads alone, and execution is watched at the size of a word.
+// Breakpoint returns a hardware breakpoint: length bytes (1, 2, 4 or 8) at addr, watched
+// for access, a set of BPRead, BPWrite and BPExec. Some CPUs (x86) cannot watch reads
+// alone, and execution is watched at the size of a word.
 func Breakpoint(addr uint64, length int, access uint32) Event {
 	e := Event{Type: perfring.EventBreakpoint, BPType: access, Config1: addr, Config2: uint64(length)}
 	e.Name = e.spell()

@@ -8,22 +8,22 @@ import (
 	"github.com/borescope/borescope/internal/perfring"
 )
 
-// Attr is the kernel's struct perf_event_attr (include/uapi/linux/perf_event.h) in its
-// newest layout, field for field, for those who call perf_event_open themselves: a kernel
-// that knows a shorter one accepts it as long as what it does not know is zero.
+// Attr is the kernel's struct perf_event_attr (include/uapi/linux/perf_event.h) in its newest
+// layout, field for field, for programs that call perf_event_open themselves. A kernel with a
+// shorter layout accepts it if the fields that the kernel lacks are zero.
 type Attr = perfring.Attr
 
 // Place says whose events one perf event counts, as perf_event_open takes it.
 // The zero Place is this thread on CPU 0.
 type Place struct {
-	// PID is a thread's id (gettid; a process's id is its first thread's), 0
-	// for the calling thread, -1 for all tasks. A Go program that means one
-	// goroutine locks it to its thread first (runtime.LockOSThread).
+	// PID is a thread's id (gettid; a process's id is its first thread's), 0 for the
+	// calling thread, -1 for all tasks. To count one goroutine, lock it to its thread first
+	// (runtime.LockOSThread).
 	PID int
 	// CPU is an online CPU, -1 for any. With PID -1 it must be a CPU.
 	CPU int
-	// Cgroup is an open cgroup directory (see OpenCgroup), whose tasks are
-	// counted on CPU; PID is then not looked at. Nil: no cgroup. It is borrowed.
+	// Cgroup is an open cgroup directory (see OpenCgroup), whose tasks are counted on CPU;
+	// PID is then ignored. Nil is no cgroup. The file remains the caller's.
 	Cgroup *os.File
 }
 
@@ -33,7 +33,7 @@ func onThread(tid int) Place { return Place{PID: tid, CPU: -1} }
 // onCPU is the place of all tasks on one CPU.
 func onCPU(cpu int) Place { return Place{PID: -1, CPU: cpu} }
 
-// String says the place for a person: "thread 12", "CPU 3".
+// String returns the place for a person: "thread 12", "CPU 3".
 func (p Place) String() string {
 	who := fmt.Sprintf("thread %d", p.PID)
 	switch {
@@ -74,70 +74,70 @@ type openOptions struct {
 	root fs.FS
 }
 
-// SamplingSpec says when an event's overflow interrupts and what is noted.
-// The zero value, with the period or frequency of the event itself, is what a
-// BPF program on the event needs: it sees the registers and needs no record.
+// SamplingSpec says when an event's overflow interrupts and what is recorded. The zero
+// value, with the period or frequency of the event itself, is right for a BPF program on the
+// event: it sees the registers and needs no record.
 //
-// Skid: without precise sampling (Event.Precise) the noted address is where the
-// CPU was when the interrupt was taken, some tens of instructions after the one
-// that overflowed the counter, and always where interrupts are enabled for
-// events without NMI (software clocks, arm64 without pseudo-NMI).
+// Skid: without precise sampling (Event.Precise) the recorded address is where the CPU was
+// when it took the interrupt, some tens of instructions after the one that overflowed the
+// counter. For events without NMI (software clocks, arm64 without pseudo-NMI) it is always
+// where interrupts are enabled.
 //
-// A hypervisor that replaces how the kernel masks interrupts (pvm_irq_enable,
-// xen_irq_enable and the like at the top of kernel stacks) holds a clock's interrupt
-// back until they are enabled again: what ran without them, the entry into the
-// kernel and its interrupts among it, is booked on that function. Shares of single
-// kernel functions skid there; those of user functions, of system calls and of what
-// called them hold.
+// On a hypervisor that replaces how the kernel masks interrupts (pvm_irq_enable,
+// xen_irq_enable and the like at the top of kernel stacks), a clock's interrupt is held back
+// until interrupts are enabled again. Code that ran without them, including the entry into
+// the kernel and its interrupts, is then attributed to that function. Shares of single kernel
+// functions are wrong there; those of user functions, of system calls and of their callers
+// are right.
 type SamplingSpec struct {
-	// Period is events per sample. Freq is samples per second, for which the
-	// kernel adjusts the period; at most kernel.perf_event_max_sample_rate.
-	// One of them is set, or neither where the event has its own.
+	// Period is events per sample. Freq is samples per second, for which the kernel adjusts
+	// the period; at most kernel.perf_event_max_sample_rate. One of them is set, or neither
+	// if the event has its own.
 	Period uint64
 	Freq   uint64
-	// What a sample's record holds (enum perf_event_sample_format), besides what the
-	// fields below ask for: branches, registers and stacks.
+	// The contents of a sample's record (enum perf_event_sample_format), in addition to those
+	// that the fields below ask for: branches, registers and stacks.
 	IP              bool // the address: see Skid
 	Thread          bool // process and thread; of other records too
 	Time            bool // of other records too
 	CPU             bool // of other records too
-	ID              bool // which event's it is; of other records too
+	ID              bool // of the event; of other records too
 	Address         bool // of data, or what a software event is about
 	SamplePeriod    bool // events since the last one
 	Counts          bool // the event's and its group's, and for how long they counted
 	Callchain       bool // by the kernel: kernel frames, then user frames by frame pointer
 	NoKernelChain   bool // leaves the kernel's frames out of Callchain
-	NoUserChain     bool // leaves the user's out
-	Raw             bool // what a tracepoint or a BPF program wrote
+	NoUserChain     bool // leaves the user's frames out
+	Raw             bool // data that a tracepoint or a BPF program wrote
 	Weight          bool // of a memory access: cycles
-	DataSource      bool // of a memory access: from where
-	Transaction     bool // why one was aborted
+	DataSource      bool // of a memory access: the level that it came from
+	Transaction     bool // why a transaction was aborted
 	PhysicalAddress bool // of Address
 	CgroupID        bool // 5.7
 	DataPageSize    bool // of Address; 5.11
 	CodePageSize    bool // of IP; 5.11
-	// Which other records come.
-	Comm        bool // a thread has another name
+	// Other records.
+	Comm        bool // a thread has a new name
 	Task        bool // threads begin (fork) and end (exit)
 	Mmap        bool // code is mapped
 	MmapData    bool // files without code are mapped, too
 	MmapBuildID bool // with the file's build-id instead of its inode; 5.12
 	Switches    bool // context switches
-	Ksymbols    bool // code comes into the kernel, or goes
+	Ksymbols    bool // code is added to the kernel or removed
 	BPFPrograms bool // BPF programs are loaded and unloaded
-	Cgroups     bool // cgroups are made; 5.7
-	// Wakeup wakes the ring's reader after so many samples, WakeupBytes after so
-	// many bytes; with neither it is woken when the ring is half full.
+	Cgroups     bool // cgroups are created; 5.7
+	// Wakeup wakes the ring's reader after that many samples, WakeupBytes after that many
+	// bytes. With neither, the reader is woken when the ring is half full.
 	Wakeup      uint32
 	WakeupBytes uint32
-	// UserRegs and UserStack are which registers (bits by the kernel's perf_regs.h)
-	// and how many bytes of the stack a sample has of user space. UserStack
-	// is a multiple of 8 below 65,536.
+	// UserRegs selects the user-space registers of a sample (bits by the kernel's
+	// perf_regs.h). UserStack is the number of bytes of the user stack, a multiple of 8 below
+	// 65,536.
 	UserRegs  uint64
 	UserStack uint32
-	// InterruptRegs are which registers it has of what was interrupted, the kernel too.
+	// InterruptRegs selects registers of the interrupted context, which may be the kernel.
 	InterruptRegs uint64
-	// Branches says which of the last branches a sample has: attr.branch_sample_type,
+	// Branches selects which of the last branches a sample has: attr.branch_sample_type,
 	// unix.PERF_SAMPLE_BRANCH_ANY and the others.
 	Branches uint64
 	// MaxStack bounds call chains; 0 is kernel.perf_event_max_stack (127).
@@ -146,7 +146,7 @@ type SamplingSpec struct {
 	MonotonicTime bool
 }
 
-// sampleType is attr.sample_type.
+// sampleType returns attr.sample_type.
 func (s *SamplingSpec) sampleType() (bits uint64) {
 	for _, f := range [...]struct {
 		on  bool
@@ -181,7 +181,7 @@ func (s *SamplingSpec) sampleType() (bits uint64) {
 	return bits
 }
 
-// records are attr's flags for records other than samples.
+// records returns attr's flags for records other than samples.
 func (s *SamplingSpec) records() (flags perfring.AttrFlags) {
 	for _, f := range [...]struct {
 		on    bool
@@ -202,13 +202,13 @@ func (s *SamplingSpec) records() (flags perfring.AttrFlags) {
 		}
 	}
 	if flags != 0 {
-		flags |= perfring.AttrSampleIDAll // who and when
+		flags |= perfring.AttrSampleIDAll // thread and time
 	}
 	return flags
 }
 
-// silent reports whether no record can ever come of the spec: the kernel takes
-// a period of 0 for an event that only counts.
+// silent reports whether the spec never produces a record: the kernel accepts a period of 0
+// for an event that only counts.
 func (s *SamplingSpec) silent(e Event) bool {
 	switch e.Name {
 	case Dummy().Name, "bpf-output":
@@ -284,24 +284,23 @@ func (o *openOptions) attr(e Event) (perfring.Attr, error) {
 	return a, o.sampling.apply(&a, e)
 }
 
-// CountOptions says how Counters are opened. A nil *CountOptions is the zero value.
+// CountOptions are the options of Open, OpenGroups and OpenMeter. A nil *CountOptions is
+// the zero value.
 type CountOptions struct {
-	// Inherit counts the threads and processes that the counted ones start
-	// later, too. It is for threads and processes, not for CPUs.
+	// Inherit also counts the threads and processes that the counted ones start later. It
+	// is for threads and processes, not for CPUs.
 	Inherit bool
-	// EnableOnExec starts the events when the thread calls execve. With Inherit
-	// and the calling thread as the scope, that is the execve of the first
-	// program that this thread starts (os/exec, after runtime.LockOSThread): the
-	// counts are then of that program and what it starts. Later programs need
-	// Counters of their own, since the kernel may hand the thread's events over
-	// to the first one (perf_event_context_sched_out swaps equal contexts).
+	// EnableOnExec starts the events when the thread calls execve. With Inherit and the
+	// calling thread as the scope, that is the execve of the first program that this thread
+	// starts (os/exec, after runtime.LockOSThread): the counts are then of that program and
+	// its children. Later programs need Counters of their own, since the kernel may give the
+	// thread's events to the first one (perf_event_context_sched_out swaps equal contexts).
 	EnableOnExec bool
-	// Disabled leaves them stopped until Counters.Enable.
+	// Disabled leaves the events stopped until Counters.Enable.
 	Disabled bool
-	// AllowMissing leaves out events that the machine has not, with the reason
-	// in Counts.Errors, instead of failing.
+	// AllowMissing leaves out events that the machine does not have, with the reason in
+	// Counts.Errors, instead of failing.
 	AllowMissing bool
-	// Root is where the machine's files are read (CPUs, PMUs, threads); nil is
-	// this machine.
+	// Root is where the machine's files are read (CPUs, PMUs, threads); nil is this machine.
 	Root fs.FS
 }

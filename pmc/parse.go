@@ -15,42 +15,42 @@ import (
 
 // Options says where names are looked up. A nil *Options is the zero value.
 type Options struct {
-	// Root is the host's file system, for sys/bus/event_source/devices and
-	// tracefs; nil is this machine. Paths have no leading slash.
+	// Root is the host's file system, for sys/bus/event_source/devices and tracefs; nil is
+	// this machine. Paths have no leading slash.
 	Root fs.FS
-	// Events holds vendor event lists in perfmon's JSON (see VendorEvents), by
-	// which names such as LONGEST_LAT_CACHE.MISS are found. Nil: none.
+	// Events holds vendor event lists in perfmon's JSON (see VendorEvents), which define
+	// names such as LONGEST_LAT_CACHE.MISS. Nil is none.
 	Events fs.FS
 }
 
 // maxEventString bounds an event list; perf's own lists are a few kilobytes.
 const maxEventString = 64 << 10
 
-// SyntaxError is a place in an event string that can't be read.
+// SyntaxError reports an error in an event string.
 type SyntaxError struct {
-	// Input is the whole string, Offset the byte, from 0, at which the event
-	// begins that can't be read, or the brace of its group.
+	// Input is the whole string. Offset is the byte, from 0, at which the invalid event, or
+	// the brace of its group, begins.
 	Input  string
 	Offset int
-	// Msg says what is wrong there, and what would be right.
+	// Msg says what is wrong there and what would be right.
 	Msg string
-	// Err is the cause, where there is one: fs.ErrNotExist for an unknown name.
+	// Err is the cause, if there is one: fs.ErrNotExist for an unknown name.
 	Err error
 }
 
-// Error reads `event "INPUT": column 3: MSG`; columns count bytes from one.
+// Error returns `event "INPUT": column 3: MSG`; columns count bytes from one.
 func (e *SyntaxError) Error() string {
 	return fmt.Sprintf("event %.200q: column %d: %s", e.Input, e.Offset+1, e.Msg)
 }
 
-// Unwrap returns the cause.
+// Unwrap returns the cause, nil if there is none.
 func (e *SyntaxError) Unwrap() error { return e.Err }
 
 func syntaxError(input string, offset int, err error) error {
 	return &SyntaxError{Input: input, Offset: offset, Msg: err.Error(), Err: err}
 }
 
-// ParseEvent reads one event in perf's spelling:
+// ParseEvent parses one event in perf's spelling:
 //
 //	cycles, branch-misses, page-faults, cpu-clock …    generic events and perf's synonyms
 //	L1-dcache-load-misses, LLC-loads …                 hardware cache events
@@ -74,9 +74,8 @@ func syntaxError(input string, offset int, err error) error {
 // generic events are not, except for hardware events on machines with CPUs of
 // several kinds, which must say which one is meant (cpu_core/cycles/).
 //
-// What can't be read is a *SyntaxError, matching fs.ErrNotExist where it is a
-// name that does not exist here. A string that stands for several events is
-// refused: see ParseList.
+// Errors in s are of type *SyntaxError, and match fs.ErrNotExist for a name that does not
+// exist here. A string that stands for several events is refused: see ParseList.
 func ParseEvent(s string, opts *Options) (Event, error) {
 	groups, err := ParseList(s, opts)
 	if err != nil {
@@ -95,10 +94,9 @@ func ParseEvent(s string, opts *Options) (Event, error) {
 	return groups[0][0], nil
 }
 
-// ParseList reads a list as perf's -e takes it: events separated by commas,
-// groups in braces with modifiers for all their members after them,
-// "{cycles,instructions}:u,page-faults". Each group is one slice; an event on
-// its own is a slice of one.
+// ParseList parses a list as perf's -e takes it: events separated by commas, groups in
+// braces followed by modifiers for all their members, "{cycles,instructions}:u,page-faults".
+// Each group is one slice; an event on its own is a slice of one.
 //
 // An event may stand for several: one for each kind of CPU on a hybrid machine
 // ("cycles"), for each unit of a numbered PMU ("uncore_imc/cas_count_read/"),
@@ -182,10 +180,9 @@ func splitEvents(s string, offset int) []listItem {
 	}
 }
 
-// eventLen is the length of the event that s begins with: up to a comma that
-// is not between the slashes of a PMU event. A path in there has slashes of its
-// own, so the closing one is the last before which an opening one still waits:
-// one that is followed by a modifier, a comma or the end.
+// eventLen returns the length of the event that s begins with: up to a comma that is not
+// between the slashes of a PMU event. A path in there has slashes of its own: the closing
+// slash is the first one after the opening one that modifiers, a comma or the end follow.
 func eventLen(s string) int {
 	comma := strings.IndexByte(s, ',')
 	slash := strings.IndexByte(s, '/')
@@ -260,7 +257,7 @@ func (p *parser) events(it listItem, groupMods string) ([]Event, error) {
 
 var errEmpty = errors.New("no event here: want a name such as cycles, PMU/TERMS/ or GROUP:TRACEPOINT")
 
-// base parses an event without its modifiers, which it returns.
+// base parses an event without its modifiers, and returns these.
 func (p *parser) base(s string) (events []Event, mods string, err error) {
 	switch {
 	case s == "":
@@ -302,10 +299,10 @@ func genericByName(name string) (Event, bool) {
 	return Event{}, false
 }
 
-// perKind turns a generic hardware event into one for each kind of CPU on a
-// hybrid machine: PERF_PMU_CAP_EXTENDED_HW_TYPE, Linux 5.13, has the PMU's type
-// in the upper half of config. Without it the kernel would count on one kind
-// only, and the number be silently low.
+// perKind turns a generic hardware event into one for each kind of CPU on a hybrid machine.
+// With PERF_PMU_CAP_EXTENDED_HW_TYPE, Linux 5.13, the PMU's type is in the upper half of
+// config. Without it the kernel would count on one kind only, and the count would be too low
+// without a warning.
 func (p *parser) perKind(e Event) ([]Event, error) {
 	if !e.Hardware() {
 		return []Event{e}, nil
@@ -325,8 +322,8 @@ func (p *parser) perKind(e Event) ([]Event, error) {
 	return out, nil
 }
 
-// extended is a generic event on one PMU: "cpu_core/cycles/". Where the PMU has
-// an event of that very name, encoded otherwise, the name is the number.
+// extended returns a generic event on one PMU: "cpu_core/cycles/". If the PMU has an event
+// of that very name with another encoding, the name is the number.
 func (p sysfsPMU) extended(e Event) Event {
 	generic := e.Name
 	e.PMU = p.name
@@ -339,7 +336,7 @@ func (p sysfsPMU) extended(e Event) Event {
 	return e
 }
 
-// onePMU recognises the number of a generic event on one PMU.
+// onePMU recognizes the number of a generic event on one PMU.
 func (p *parser) onePMU(e Event) Event {
 	typ := uint32(e.Config >> 32)
 	if typ == 0 || e.Type != perfring.EventHardware && e.Type != perfring.EventCache {
@@ -361,7 +358,7 @@ func parseRaw(s string) (Event, bool) {
 	return Raw(v), err == nil
 }
 
-// parseNumeric reads TYPE:CONFIG[:MODIFIERS].
+// parseNumeric parses TYPE:CONFIG[:MODIFIERS].
 func parseNumeric(s string) (e Event, mods string, ok bool) {
 	typ, rest, _ := strings.Cut(s, ":")
 	config, mods, _ := strings.Cut(rest, ":")
@@ -380,7 +377,7 @@ func parseNumeric(s string) (e Event, mods string, ok bool) {
 	return e, mods, true
 }
 
-// parseUint reads decimal and 0x numbers, as perf does: no octal, no signs.
+// parseUint parses decimal and 0x numbers, as perf does: no octal, no signs.
 func parseUint(s string) (uint64, error) {
 	if hex, ok := strings.CutPrefix(strings.ToLower(s), "0x"); ok {
 		return strconv.ParseUint(hex, 16, 64)
@@ -388,7 +385,7 @@ func parseUint(s string) (uint64, error) {
 	return strconv.ParseUint(s, 10, 64)
 }
 
-// parseBreakpoint reads mem:ADDR[/LEN][:ACCESS][:MODIFIERS].
+// parseBreakpoint parses mem:ADDR[/LEN][:ACCESS][:MODIFIERS].
 func parseBreakpoint(s string) (e Event, mods string, err error) {
 	parts := strings.Split(s, ":")[1:]
 	addr, length, hasLen := strings.Cut(parts[0], "/")
@@ -407,7 +404,7 @@ func parseBreakpoint(s string) (e Event, mods string, err error) {
 	if len(rest) > 1 {
 		return Event{}, "", fmt.Errorf("too much after the address: %.40q", s)
 	}
-	// What perf takes where no length is given (parse_events_add_breakpoint).
+	// Perf's defaults if no length is given (parse_events_add_breakpoint).
 	n := uint64(4)
 	if access == BPExec {
 		n = 8
@@ -434,8 +431,8 @@ func parseAccess(s string) (access uint32, err error) {
 	return access, nil
 }
 
-// named parses what only the machine or a vendor's list can know: tracepoints,
-// events of any PMU by bare name, vendor names.
+// named parses names that only the machine or a vendor's list defines: tracepoints, events
+// of any PMU by bare name, vendor names.
 func (p *parser) named(s string) ([]Event, string, error) {
 	group, rest, some := strings.Cut(s, ":")
 	if some {
@@ -449,7 +446,7 @@ func (p *parser) named(s string) ([]Event, string, error) {
 	return events, rest, err
 }
 
-// bareName finds an event by name in every PMU, then in the vendor's list.
+// bareName looks up an event by name in every PMU, then in the vendor's list.
 func (p *parser) bareName(name string) ([]Event, error) {
 	pmus, _ := pmuNames(p.fsys)
 	var out []Event
@@ -475,7 +472,7 @@ func (p *parser) bareName(name string) ([]Event, error) {
 	return nil, unknownEvent(name, p.knownNames(pmus))
 }
 
-// unknownEvent says that a name does not exist, with the nearest ones that do.
+// unknownEvent returns the error for a name that does not exist, with the nearest known ones.
 func unknownEvent(name string, known []string) error {
 	return notexist.Errorf("no event is called %.60q%s", name, near.Hint(name, known))
 }
@@ -494,7 +491,7 @@ func (p *parser) knownNames(pmus []string) []string {
 	return known
 }
 
-// summary lists a few names.
+// summary returns the first few names.
 func summary(names []string) string {
 	const most = 4
 	if len(names) > most {

@@ -12,7 +12,7 @@ import (
 	"strings"
 )
 
-// pmuDir is where the kernel shows its PMUs (Documentation/ABI/testing/
+// pmuDir is the kernel's directory of PMUs (Documentation/ABI/testing/
 // sysfs-bus-event_source-devices-*).
 const pmuDir = "sys/bus/event_source/devices"
 
@@ -23,7 +23,7 @@ type Format struct {
 	Name string
 	// Word is 0 to 3 for config, config1, config2, config3.
 	Word int
-	// Bits are the bits it sets, a mask; the value's bits go to them from the
+	// Bits is the mask of the bits that it sets; the value's bits are put there from the
 	// lowest upwards.
 	Bits uint64
 }
@@ -68,7 +68,7 @@ func parseBits(r string) (uint64, error) {
 	return ^uint64(0) >> (63 - (hi - lo)) << lo, nil
 }
 
-// String is the format as sysfs writes it.
+// String returns the format as sysfs writes it.
 func (f Format) String() string {
 	word := "config"
 	if f.Word > 0 {
@@ -104,8 +104,8 @@ func (f Format) max() uint64 {
 	return n
 }
 
-// put sets the format's bits in e. Like perf (pmu_format_value) it adds bits
-// and never clears: a term given twice is the union of both.
+// put sets the format's bits in e. Like perf (pmu_format_value) it adds bits and never
+// clears any: a term given twice is the union of both.
 func (f Format) put(e *Event, v uint64) error {
 	if v > f.max() {
 		return fmt.Errorf("%s=0x%x: too big for %s, at most 0x%x", f.Name, v, f, f.max())
@@ -140,7 +140,7 @@ type sysfsPMU struct {
 	typ  uint32
 }
 
-// lookPMU finds a PMU by its exact name.
+// lookPMU returns the PMU of that exact name.
 func lookPMU(fsys fs.FS, name string) (sysfsPMU, error) {
 	p := sysfsPMU{fsys: fsys, name: name}
 	if !validPMUName(name) {
@@ -167,8 +167,8 @@ func (p sysfsPMU) read(name string) (string, error) {
 	return strings.TrimSpace(string(b)), err
 }
 
-// readSmall reads a file of sysfs, procfs or tracefs, which never has more than
-// a page; a fixture that does is refused.
+// readSmall reads a file of sysfs, procfs or tracefs, which never has more than a page; a
+// larger file in a fixture is refused.
 func readSmall(fsys fs.FS, name string) ([]byte, error) {
 	f, err := fsys.Open(name)
 	if err != nil {
@@ -226,7 +226,7 @@ func (p sysfsPMU) alias(name string) (terms string, ok bool, err error) {
 	return text, err == nil, err
 }
 
-// isEventProperty tells a file that describes an event from one that is an event.
+// isEventProperty reports whether a file describes an event rather than being one.
 func isEventProperty(name string) bool {
 	for _, suffix := range []string{".scale", ".unit", ".per-pkg", ".snapshot"} {
 		if strings.HasSuffix(name, suffix) {
@@ -257,9 +257,8 @@ func (p sysfsPMU) properties(e *Event, name string) error {
 	return nil
 }
 
-// isCorePMU tells the PMUs of the CPUs themselves from those around them, by
-// name: cpu (x86, RISC-V, POWER), cpu_core and cpu_atom (hybrid x86), the ARM
-// families, s390's cpum_cf.
+// isCorePMU reports whether a PMU is one of the CPUs themselves, by its name: cpu (x86,
+// RISC-V, POWER), cpu_core and cpu_atom (hybrid x86), the ARM families, s390's cpum_cf.
 func isCorePMU(name string) bool {
 	if name == "cpu" || name == "cpum_cf" {
 		return true
@@ -272,7 +271,7 @@ func isCorePMU(name string) bool {
 	return false
 }
 
-// pmuNames lists the PMUs there are, sorted.
+// pmuNames lists all PMUs, sorted.
 func pmuNames(fsys fs.FS) ([]string, error) {
 	entries, err := fs.ReadDir(fsys, pmuDir)
 	if err != nil {
@@ -295,9 +294,9 @@ func corePMUs(fsys fs.FS) []string {
 	return slices.DeleteFunc(all, func(n string) bool { return !isCorePMU(n) })
 }
 
-// matchPMUs returns the PMUs that a name in an event string means: the one
-// called so, else the numbered ones (uncore_imc_0, uncore_imc_1 for
-// "uncore_imc", or for "imc": tools/perf/util/pmu.c, perf_pmu__match).
+// matchPMUs returns the PMUs that a name in an event string means: the one of that name,
+// else the numbered ones (uncore_imc_0, uncore_imc_1 for "uncore_imc", or for "imc":
+// tools/perf/util/pmu.c, perf_pmu__match).
 func matchPMUs(fsys fs.FS, name string) []string {
 	all, err := pmuNames(fsys)
 	if err != nil {

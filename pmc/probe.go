@@ -14,15 +14,15 @@ import (
 	"github.com/borescope/borescope/internal/perfring"
 )
 
-// PMU is one performance monitoring unit as sysfs shows it.
+// PMU is one performance monitoring unit as sysfs describes it.
 type PMU struct {
-	// Name is its directory in sysfs, Type what attr.type has for its events.
+	// Name is its directory in sysfs, Type is attr.type of its events.
 	Name string
 	Type uint32
 	// Core is set for the CPUs' own PMUs.
 	Core bool
-	// CPUs are those it is on, or (Shared) those that read it for their whole
-	// package; nil is all.
+	// CPUs are the CPUs that it is on or, if Shared is set, those that read it for their
+	// whole package; nil is all.
 	CPUs   []int
 	Shared bool
 	// Formats are its terms, Events its named events, both by name.
@@ -32,7 +32,7 @@ type PMU struct {
 	Caps map[string]string
 }
 
-// NamedEvent is one event that a PMU has a name for.
+// NamedEvent is one of a PMU's named events.
 type NamedEvent struct {
 	Name  string // "cache-misses"
 	Terms string // "event=0x3c,umask=0x0"
@@ -40,8 +40,8 @@ type NamedEvent struct {
 	Unit  string // "MiB"
 }
 
-// PMUs reads all PMUs under opts.Root, by name. A PMU whose files can't be read
-// is an error; on systems without sysfs there is none.
+// PMUs returns all PMUs under opts.Root, by name. It fails if a PMU's files can't be read;
+// on systems without sysfs there are no PMUs.
 func PMUs(opts *Options) ([]PMU, error) {
 	fsys := rootOf(opts)
 	names, err := pmuNames(fsys)
@@ -94,32 +94,32 @@ func readPMU(fsys fs.FS, name string) (PMU, error) {
 	return p, nil
 }
 
-// Ability says whether the machine can do one thing, and if not, why.
+// Ability says whether the machine can do something and, if not, why.
 type Ability struct {
-	// What it is: an event's name, "sampling cycles", "user-space reads".
+	// What is an event's name, "sampling cycles", "user-space reads".
 	What string
 	OK   bool
-	// Reason says why not, in a sentence; or, where OK, a detail.
+	// Reason says why not, in a sentence; if OK is set, it is a detail.
 	Reason string
 }
 
-// Machine is what this machine can count, as plain data.
+// Machine describes what this machine can count. It is plain data.
 type Machine struct {
 	Arch   string // as GOARCH spells it
 	Kernel string // the release: "6.12.48+deb13-amd64"
-	// CPU is the model's name, if the kernel has one.
+	// CPU is the model's name, "" if the kernel has none.
 	CPU        string
 	Online     string // CPU list: "0-3"
 	Hypervisor bool
-	// Paranoid is kernel.perf_event_paranoid, -100 if it can't be read;
-	// Privileged is set where this process has CAP_PERFMON or CAP_SYS_ADMIN.
+	// Paranoid is kernel.perf_event_paranoid, -100 if it can't be read. Privileged is set
+	// if this process has CAP_PERFMON or CAP_SYS_ADMIN.
 	Paranoid   int
 	Privileged bool
-	// Watchdog is set where the NMI watchdog holds a counter.
+	// Watchdog is set if the NMI watchdog occupies a counter.
 	Watchdog bool
-	// MaxRate is the most samples a second: kernel.perf_event_max_sample_rate.
+	// MaxRate is the maximum of samples per second: kernel.perf_event_max_sample_rate.
 	MaxRate uint64
-	// Counters is what CPUID says (x86).
+	// Counters describes the counters according to CPUID (x86).
 	Counters CPUCounters
 	PMUs     []PMU
 	// Events are the generic hardware events, the common cache events and the
@@ -128,13 +128,12 @@ type Machine struct {
 	// Features are sampling, precision, branches, user-space reads, breakpoints,
 	// tracepoints, whole CPUs.
 	Features []Ability
-	// Clock is the event to sample by: hardware cycles where they can interrupt, else cpu-clock.
+	// Clock is the event to sample by: hardware cycles if they can interrupt, else cpu-clock.
 	Clock string
 }
 
-// Probe finds out what this machine can count, by trying: it opens some forty
-// events, each for a moment and stopped, and changes nothing. It takes a few
-// milliseconds.
+// Probe finds out what this machine can count, by trying: it opens some forty events, each
+// for a moment and stopped, and changes nothing. It takes a few milliseconds.
 func Probe(opts *Options) Machine {
 	m := Machine{Arch: runtime.GOARCH}
 	fsys := rootOf(opts)
@@ -170,7 +169,7 @@ func (m *Machine) describe(fsys fs.FS) {
 	m.Watchdog, m.MaxRate = f.watchdog, f.maxRate
 }
 
-// probedEvents are the events that Probe tries.
+// probedEvents returns the events that Probe tries.
 func probedEvents() []Event {
 	var out []Event
 	for i := range hardwareNames {
@@ -188,8 +187,8 @@ func probedEvents() []Event {
 	return out
 }
 
-// tryEvent opens an event for a moment. What needs privileges in the kernel is
-// tried in user space.
+// tryEvent opens an event for a moment. Events that need privileges in the kernel are tried
+// in user space.
 func tryEvent(e Event, at Place, root fs.FS, spec *SamplingSpec) Ability {
 	if at.PID == 0 {
 		e.Exclude.Kernel, e.Exclude.HV = true, true
@@ -202,7 +201,7 @@ func tryEvent(e Event, at Place, root fs.FS, spec *SamplingSpec) Ability {
 	return a
 }
 
-// reason is an error's cause for a person: the hint where there is one.
+// reason returns an error's cause for a person: the hint if there is one.
 func reason(err error) string {
 	var u *UnsupportedError
 	switch {
@@ -246,7 +245,7 @@ func (m *Machine) features(root fs.FS) {
 	add("whole CPUs", tryEvent(CPUClock(), onCPU(online[0]), root, nil))
 }
 
-// userReads says whether counters can be read without a system call.
+// userReads returns whether counters can be read without a system call.
 func userReads(root fs.FS) Ability {
 	e := Cycles()
 	e.Exclude.Kernel, e.Exclude.HV = true, true
@@ -267,20 +266,19 @@ func userReads(root fs.FS) Ability {
 	return Ability{Reason: why}
 }
 
-// Description is one event of a listing.
+// Description describes one event of a List.
 type Description struct {
-	// Event is the string that ParseEvent reads, Kind "hardware", "cache",
-	// "software", "raw", "breakpoint", "PMU NAME", "tracepoint" or "vendor".
+	// Event is the string that ParseEvent parses. Kind is "hardware", "cache", "software",
+	// "raw", "breakpoint", "PMU NAME", "tracepoint" or "vendor".
 	Event string
 	Kind  string
-	// Text says what it counts, "" where the kernel says nothing but the name.
+	// Text says what it counts, "" if the kernel has only the name.
 	Text string
 }
 
-// List describes the events that a string can name here: the generic ones
-// whether the CPU has them or not, those of the PMUs under opts.Root, the
-// tracepoints where tracefs can be read, the vendor's with opts.Events. It is
-// sorted by kind as here, then by name.
+// List returns the events that a string can name here: the generic ones whether the CPU has
+// them or not, those of the PMUs under opts.Root, the tracepoints if tracefs can be read,
+// and the vendor's with opts.Events. They are sorted by kind in this order, then by name.
 func List(opts *Options) []Description {
 	out := listGeneric()
 	all, _ := PMUs(opts)

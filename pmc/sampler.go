@@ -15,9 +15,9 @@ import (
 	"github.com/borescope/borescope/internal/perfring"
 )
 
-// Record is one record of a Sampler: a sample, or one of the others that a SamplingSpec
-// asks for. Its methods (IsSample, IsComm, …) say which it is, and so which of its parts
-// holds it. Its slices are reused by the next Sampler.ReadInto.
+// Record is one record of a Sampler: a sample, or one of the others that a SamplingSpec asks
+// for. Its methods (IsSample, IsComm, …) report its kind; the record is in the part of that
+// kind. Its slices are reused by the next Sampler.ReadInto.
 //
 //	IsSample                Sample; InKernel, ExactIP
 //	IsLost                  Lost
@@ -34,19 +34,18 @@ type Record = perfring.Record
 // Sample is the Sample part of a Record.
 type Sample = perfring.Sample
 
-// SamplerStats counts what went through a Sampler's rings.
+// SamplerStats counts the records that were read and lost in a Sampler's rings.
 type SamplerStats = perfring.Stats
 
-// SamplerOptions says how a Sampler is opened. A nil *SamplerOptions is the
-// zero value.
+// SamplerOptions are the options of OpenSampler. A nil *SamplerOptions is the zero value.
 type SamplerOptions struct {
 	// Pages is the size of each ring in pages, a power of two; 0 is 64 (256 KiB
 	// with pages of 4 KiB). Without CAP_IPC_LOCK the kernel allows
 	// kernel.perf_event_mlock_kb for each user and CPU (516 KiB by default).
 	Pages int
-	// Inherit, EnableOnExec and Disabled are as in CountOptions. The kernel
-	// gives an inherited event no ring unless it is bound to a CPU, so Inherit
-	// opens it once for each online CPU.
+	// Inherit, EnableOnExec and Disabled are as in CountOptions. An inherited event can have
+	// a ring only if it is bound to a CPU, so with Inherit the event is opened once for each
+	// online CPU.
 	Inherit, EnableOnExec, Disabled bool
 	// ExactPrecise fails where the PMU lacks the event's Precise level, instead of taking
 	// the next lower one.
@@ -55,7 +54,7 @@ type SamplerOptions struct {
 	Root fs.FS
 }
 
-// format is what the records' layout depends on.
+// format returns what the layout of records depends on.
 func (s *SamplingSpec) format(readFormat uint64) perfring.Format {
 	return perfring.Format{
 		SampleType: s.sampleType(), ReadFormat: readFormat, BranchSampleType: s.Branches,
@@ -63,25 +62,25 @@ func (s *SamplingSpec) format(readFormat uint64) perfring.Format {
 	}
 }
 
-// Sampler is an event that writes a record at each overflow, open on one or
-// more threads or CPUs, each with a ring of its own. ReadInto is for one
-// goroutine at a time; Close may come from another, and ends its wait.
+// Sampler is an event that writes a record at each overflow, open on one or more threads or
+// CPUs, each with a ring of its own. Only one goroutine at a time may call ReadInto; another
+// may call Close, which ends a waiting ReadInto.
 type Sampler struct {
 	handles []*Handle
 	rings   []*perfring.Ring
 	format  perfring.Format
 	cgroup  *os.File
 	raw     perfring.Raw
-	next    int // the ring to look into first
+	next    int // the ring to try first
 	waiter  *waiter
 	ended   []bool // by ring: the thread has ended, or the event is in error
 	closed  atomic.Bool
 	mu      sync.Mutex // held while reading, so that Close unmaps no ring under a reader
 }
 
-// OpenSampler opens the event with a ring at each thread or CPU of the scope.
-// The records of one ring come in order, those of different rings as they are
-// found: SampleTime tells. The caller closes the Sampler.
+// OpenSampler opens the event with a ring at each thread or CPU of the scope. The records of
+// one ring are in order, those of different rings are not: SampleTime has their time. The
+// caller closes the Sampler.
 func OpenSampler(e Event, s Scope, spec SamplingSpec, o *SamplerOptions) (sm *Sampler, err error) {
 	if err := available(); err != nil {
 		return nil, err
@@ -140,7 +139,7 @@ func OpenSampler(e Event, s Scope, spec SamplingSpec, o *SamplerOptions) (sm *Sa
 	return sm, nil
 }
 
-// bound binds each thread's place to each CPU.
+// bound returns each thread's place on each CPU.
 func bound(places []Place, online []int) []Place {
 	out := make([]Place, 0, len(places)*len(online))
 	for _, p := range places {
@@ -183,11 +182,11 @@ func (sm *Sampler) each(f func(*Handle) error) error {
 	return nil
 }
 
-// Handles are the open events, one for each thread or CPU; they stay the Sampler's.
+// Handles returns the open events, one for each thread or CPU; they belong to the Sampler.
 func (sm *Sampler) Handles() []*Handle { return sm.handles }
 
-// Stats adds up what was read and lost in all rings. It waits for a ReadInto
-// that is under way.
+// Stats returns the sums of records read and lost in all rings. It waits for a ReadInto that
+// is running.
 func (sm *Sampler) Stats() SamplerStats {
 	sm.mu.Lock()
 	defer sm.mu.Unlock()
@@ -202,8 +201,8 @@ func (sm *Sampler) Stats() SamplerStats {
 	return out
 }
 
-// TryRead reads a record if there is one, without waiting. The error is about
-// the record, which is shorter than it should be; the next one can be read.
+// TryRead reads a record if there is one, without waiting, and reports whether there was. The
+// error is about the record, which is shorter than it should be; the next one can be read.
 func (sm *Sampler) TryRead(rec *Record) (bool, error) {
 	sm.mu.Lock()
 	defer sm.mu.Unlock()
@@ -223,10 +222,10 @@ func (sm *Sampler) tryRead(rec *Record) (bool, error) {
 	return false, nil
 }
 
-// ReadInto reads the next record into rec, reusing its memory, and waits for
-// one if there is none. It returns ctx's error when ctx ends, os.ErrClosed
-// after Close, and io.EOF when all threads that were sampled have ended and all
-// is read. It allocates nothing unless it waits or the record has strings.
+// ReadInto reads the next record into rec, reusing its memory, and waits if there is none. It
+// returns ctx's error when ctx ends, os.ErrClosed after Close, and io.EOF when all sampled
+// threads have ended and all records are read. It allocates nothing unless it waits or the
+// record has strings.
 func (sm *Sampler) ReadInto(ctx context.Context, rec *Record) error {
 	sm.mu.Lock()
 	defer sm.mu.Unlock()
@@ -269,8 +268,7 @@ func (sm *Sampler) wait(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// Close ends the event and frees the rings. It is idempotent, and a nil Sampler
-// is closed already.
+// Close ends the event and frees the rings. It may be called again, and on a nil Sampler.
 func (sm *Sampler) Close() error {
 	if sm == nil || sm.closed.Swap(true) {
 		return nil

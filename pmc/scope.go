@@ -10,21 +10,20 @@ import (
 	"github.com/borescope/borescope/internal/cpus"
 )
 
-// Scope says whose events are counted. The zero Scope is the calling thread;
-// otherwise one of the fields is set, except that CPUs narrows down AllCPUs
-// and Cgroup.
+// Scope says whose events are counted. The zero Scope is the calling thread. Otherwise one
+// of the fields is set, but CPUs may also restrict AllCPUs and Cgroup.
 type Scope struct {
 	// Thread is one thread's id.
 	Thread int
-	// Process is a process's id: all its threads, those that it has now and,
-	// with CountOptions.Inherit, those to come.
+	// Process is a process's id: all its current threads and, with CountOptions.Inherit,
+	// all later ones.
 	Process int
 	// AllCPUs counts everything that runs on the online CPUs.
 	AllCPUs bool
 	// CPUs counts everything that runs on these CPUs.
 	CPUs []int
-	// Cgroup counts the tasks of a cgroup and of those below it, on all CPUs or
-	// those of CPUs; see OpenCgroup for how it is named.
+	// Cgroup counts the tasks of a cgroup and of those below it, on all CPUs or on those in
+	// CPUs; OpenCgroup documents its spelling.
 	Cgroup string
 }
 
@@ -47,7 +46,7 @@ func (s Scope) check() error {
 	return nil
 }
 
-// places lists the threads or CPUs of the scope. The root is the host's files.
+// places returns the threads or CPUs of the scope. fsys has the host's files.
 func (s Scope) places(fsys fs.FS) ([]Place, error) {
 	if err := s.check(); err != nil {
 		return nil, err
@@ -87,10 +86,9 @@ func (s Scope) threads(fsys fs.FS) ([]Place, error) {
 	return out, nil
 }
 
-// pmuCPUs returns the CPUs that a PMU's events can be opened on, nil for all:
-// "cpus" of a core PMU on a machine with several kinds, "cpumask" of one
-// around the cores, where one CPU of each package reads for all. For the
-// latter shared is true.
+// pmuCPUs returns the CPUs that a PMU's events can be opened on, nil for all: "cpus" of a
+// core PMU on a machine with several kinds, "cpumask" of one around the cores, where one CPU
+// of each package reads for all. shared is true for the latter.
 func pmuCPUs(fsys fs.FS, pmu string) (list []int, shared bool) {
 	if pmu == "" {
 		return nil, false

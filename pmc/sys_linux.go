@@ -13,7 +13,7 @@ import (
 	"github.com/borescope/borescope/internal/perfring"
 )
 
-// What the rest of the package asks of the system: see sys_other.go.
+// The system calls that the rest of the package uses: see sys_other.go.
 
 const (
 	iocEnable    = unix.PERF_EVENT_IOC_ENABLE
@@ -81,8 +81,8 @@ func newWaiter(handles []*Handle) (*waiter, error) {
 	return w, nil
 }
 
-// wait blocks until an event's ring has data, an event has ended, which it notes in
-// ended, or wakeUp was called.
+// wait blocks until an event's ring has data, an event has ended, which it records in ended,
+// or wakeUp was called.
 func (w *waiter) wait(ended []bool) error {
 	_, err := unix.Poll(w.poll, -1)
 	if err != nil && !errors.Is(err, unix.EINTR) {
@@ -101,8 +101,8 @@ func (w *waiter) wait(ended []bool) error {
 	return nil
 }
 
-// wakeUp ends a wait, now or the next one. It goes through the os.File, since
-// it may come after close.
+// wakeUp ends a wait, the current or the next one. It goes through the os.File, since it may
+// be called after close.
 func (w *waiter) wakeUp() {
 	if w == nil {
 		return

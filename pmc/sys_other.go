@@ -4,7 +4,7 @@ package pmc
 
 import "github.com/borescope/borescope/internal/perfring"
 
-// Of what is here nothing is called: see available.
+// Nothing here is ever called: see available.
 
 const (
 	iocEnable = iota

@@ -12,8 +12,8 @@ import (
 	"github.com/borescope/borescope/internal/notexist"
 )
 
-// pmuEvent parses "PMU/TERMS/MODIFIERS". Where several PMUs go by the name, it
-// is one event each.
+// pmuEvent parses "PMU/TERMS/MODIFIERS". If the name matches several PMUs, the result has
+// one event for each.
 func (p *parser) pmuEvent(s string) (events []Event, mods string, err error) {
 	first, last := strings.IndexByte(s, '/'), strings.LastIndexByte(s, '/')
 	if first == last {
@@ -98,8 +98,8 @@ func (p sysfsPMU) parse(s string) (Event, error) {
 	return e, nil
 }
 
-// legacy is a generic event on a core PMU ("cpu_core/cycles/"), unless the PMU
-// has an event of that very name.
+// legacy returns a generic event on a core PMU ("cpu_core/cycles/"), unless the PMU has an
+// event of that very name.
 func (p sysfsPMU) legacy(terms []term) (Event, bool) {
 	if len(terms) != 1 || terms[0].hasValue || !isCorePMU(p.name) {
 		return Event{}, false
@@ -185,8 +185,8 @@ func applyCommon(e *Event, t term) (done bool, err error) {
 	return true, nil
 }
 
-// applyAlias encodes a named event of sysfs: its terms, in which "?" stands for
-// what the user gives as a term of the same name.
+// applyAlias encodes a named event of sysfs: its terms, in which "?" stands for the value of
+// the user's term of the same name.
 func (p sysfsPMU) applyAlias(e *Event, name, text string, all []term) error {
 	terms, err := splitTerms(text)
 	if err != nil {
@@ -227,8 +227,8 @@ func (p sysfsPMU) applyAlias(e *Event, name, text string, all []term) error {
 	return p.properties(e, name)
 }
 
-// parameterOf reports whether t is the parameter of a named event among all
-// that the PMU has no field for.
+// parameterOf reports whether t is the parameter of a named event in all that the PMU has no
+// field for.
 func (p sysfsPMU) parameterOf(t term, all []term) bool {
 	for _, u := range all {
 		if u.hasValue {
@@ -242,9 +242,9 @@ func (p sysfsPMU) parameterOf(t term, all []term) bool {
 	return false
 }
 
-// pathTerm is the term for the string of the kprobe and uprobe PMUs, which have
-// none in perf: kprobe_func and uprobe_path are pointers in config1
-// (include/uapi/linux/perf_event.h, Linux 4.17).
+// pathTerm returns the term for the string of the kprobe and uprobe PMUs, for which perf has
+// none: kprobe_func and uprobe_path are pointers in config1 (include/uapi/linux/perf_event.h,
+// Linux 4.17).
 func pathTerm(pmu string) string {
 	switch pmu {
 	case "kprobe":
@@ -255,7 +255,7 @@ func pathTerm(pmu string) string {
 	return ""
 }
 
-// path takes the kprobe and uprobe PMUs' terms.
+// path encodes the kprobe and uprobe PMUs' terms.
 func (p sysfsPMU) path(e *Event, t term) bool {
 	if pathTerm(p.name) == "" || !t.hasValue {
 		return false

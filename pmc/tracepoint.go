@@ -13,11 +13,10 @@ import (
 	"github.com/borescope/borescope/internal/tracefs"
 )
 
-// Tracepoint returns the event of a kernel tracepoint: its id is read from
-// tracefs under opts.Root, or on this machine, where that isn't mounted, from
-// one of its own (Linux 5.2, CAP_SYS_ADMIN). The error matches fs.ErrNotExist
-// if there is no such tracepoint or no tracefs, and fs.ErrPermission if that
-// can't be read.
+// Tracepoint returns the event of a kernel tracepoint. Its id is read from tracefs under
+// opts.Root. On this machine, if tracefs isn't mounted, it is read from a private mount
+// (Linux 5.2, CAP_SYS_ADMIN). The error matches fs.ErrNotExist if there is no such tracepoint
+// or no tracefs, and fs.ErrPermission if it can't be read.
 func Tracepoint(group, name string, opts *Options) (Event, error) {
 	if !validPMUName(group) || !validPMUName(name) {
 		return Event{}, notexist.Errorf("no tracepoint %.60q", group+":"+name)
@@ -30,7 +29,7 @@ func Tracepoint(group, name string, opts *Options) (Event, error) {
 	return tracepointIn(rootOf(opts), dir.Path, group, name)
 }
 
-// findTracefs finds tracefs under opts.Root, which the caller closes.
+// findTracefs opens tracefs under opts.Root. The caller closes it.
 func findTracefs(opts *Options) (*tracefs.Dir, error) {
 	dir, err := tracefs.Find(rootOf(opts), opts == nil || opts.Root == nil)
 	if err != nil {
@@ -39,7 +38,7 @@ func findTracefs(opts *Options) (*tracefs.Dir, error) {
 	return dir, nil
 }
 
-// tracepointIn reads the event's id in a tracefs.
+// tracepointIn returns the event of a tracepoint whose id is in a tracefs.
 func tracepointIn(fsys fs.FS, dir, group, name string) (Event, error) {
 	b, err := readSmall(fsys, path.Join(dir, "events", group, name, "id"))
 	if err != nil {
@@ -55,7 +54,7 @@ func tracepointIn(fsys fs.FS, dir, group, name string) (Event, error) {
 	return Event{Name: group + ":" + name, Type: perfring.EventTracepoint, Config: id}, nil
 }
 
-// tracepoints resolves a tracepoint, or those that a wildcard matches.
+// tracepoints resolves a tracepoint, or all that a wildcard matches.
 func (p *parser) tracepoints(group, name string) ([]Event, error) {
 	if !strings.ContainsAny(group+name, "*?[") {
 		e, err := Tracepoint(group, name, p.opts)

@@ -9,22 +9,21 @@ import (
 	"github.com/borescope/borescope/internal/perfring"
 )
 
-// The kernel refuses a group that can never fit the counters, as far as it
-// knows when the group is opened. It does not know which counters are taken for
-// good by others (the NMI watchdog's pinned event), and some drivers allow for
-// one counter too many; such a group is opened and never counts. So before a
-// set is split, its first group is tried.
+// The kernel refuses a group that can never fit the counters, as far as it knows when the
+// group is opened. It does not know which counters are permanently occupied (by the NMI
+// watchdog's pinned event), and some drivers assume one counter too many. Such a group is
+// opened and never counts. So before a set is split, its first group is tried.
 
 // trialTime is how long a group may wait for its turn: some rotations of the
 // kernel's default of 4 ms.
 const trialTime = 15 * time.Millisecond
 
-// minTrial is the number of hardware events from which a trial is worth its
-// system calls: even a CPU that has given a counter away has two.
+// minTrial is the number of hardware events from which a trial is worth its system calls:
+// even a CPU with one counter occupied has two left.
 const minTrial = 3
 
-// shrink takes events off the end of a group until it is one that gets onto the
-// counters, and returns them.
+// shrink removes events from the end of a group until the group gets counters, and returns
+// them.
 func (b *opener) shrink(g *openGroup) (rest []int) {
 	for len(g.handles) > 1 {
 		var events []Event
@@ -47,8 +46,8 @@ func (b *opener) shrink(g *openGroup) (rest []int) {
 	return rest
 }
 
-// schedulable opens the events as a group on this thread and watches whether
-// it is ever counted. Where that can't be tried the answer is yes.
+// schedulable opens the events as a group on this thread and reports whether it is ever
+// counted. It also reports true if that can't be tried.
 func (b *opener) schedulable(events []Event) bool {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()

@@ -16,33 +16,33 @@ import (
 	"github.com/borescope/borescope/internal/notexist"
 )
 
-// VendorEvent is one event of a vendor's list, in the JSON that Intel's perfmon
-// project publishes and perf's pmu-events keep.
+// VendorEvent is one event of a vendor's list, in the JSON that Intel's perfmon project
+// publishes and that perf's pmu-events contain.
 type VendorEvent struct {
-	// Name is the vendor's: "LONGEST_LAT_CACHE.MISS".
+	// Name is the vendor's name: "LONGEST_LAT_CACHE.MISS".
 	Name string
 	// PMU is the PMU it is for: "cpu", "cpu_core", "cpu_atom".
 	PMU string
 	// Terms are its encoding for that PMU: "event=0x2e,umask=0x41".
 	Terms string
-	// Description is a line for a person.
+	// Description describes it in a line, for a person.
 	Description string
 }
 
 // maxVendorFile bounds a list; the largest of perfmon's has 6 MB.
 const maxVendorFile = 64 << 20
 
-// vendorRecord is the JSON of one event. All values are strings in perfmon's
-// lists ("0x2E"), and comma-separated where there are alternatives.
+// vendorRecord is the JSON of one event. In perfmon's lists all values are strings ("0x2E"),
+// comma-separated if there are alternatives.
 type vendorRecord struct {
 	EventName, EventCode, UMask, CounterMask, Invert, EdgeDetect, AnyThread string
 	MSRIndex, MSRValue, BriefDescription, Unit, UMaskExt                    string
 }
 
-// VendorEvents reads the vendor's events for this host's CPU from opts.Events:
-// either perfmon's tree, whose mapfile.csv says which lists are for which CPU, or
-// a directory that holds the *.json of this CPU alone (as perf's pmu-events
-// do for each model). Events of PMUs outside the cores are left out.
+// VendorEvents returns the vendor's events for this host's CPU from opts.Events. These are
+// either perfmon's tree, whose mapfile.csv assigns the lists to CPUs, or a directory with the
+// *.json of this CPU only (as perf's pmu-events have for each model). Events of PMUs outside
+// the cores are left out.
 func VendorEvents(opts *Options) ([]VendorEvent, error) {
 	if opts == nil || opts.Events == nil {
 		return nil, errors.New("vendor events: Options.Events is not set")
@@ -62,7 +62,7 @@ func VendorEvents(opts *Options) ([]VendorEvent, error) {
 	return out, nil
 }
 
-// vendorFile is one list and the PMU whose events it has.
+// vendorFile is one list, and the PMU that its events are for.
 type vendorFile struct{ name, pmu string }
 
 func vendorFiles(events, root fs.FS) ([]vendorFile, error) {
@@ -92,8 +92,8 @@ func vendorFiles(events, root fs.FS) ([]vendorFile, error) {
 	return out, err
 }
 
-// parseMapfile picks the core lists of a CPU. The first column is a regular
-// expression for "VENDOR-FAMILY-MODEL" or, with one part more, the stepping.
+// parseMapfile returns the core lists of a CPU. The first column is a regular expression for
+// "VENDOR-FAMILY-MODEL" or, with one more part, the stepping.
 func parseMapfile(text, id string) ([]vendorFile, error) {
 	r := csv.NewReader(strings.NewReader(text))
 	r.FieldsPerRecord = -1
@@ -124,8 +124,8 @@ func parseMapfile(text, id string) ([]vendorFile, error) {
 	}
 }
 
-// cpuModel is "GenuineIntel-6-8F-8": vendor, family, model in hexadecimal,
-// stepping, as mapfile.csv writes it.
+// cpuModel returns "GenuineIntel-6-8F-8": vendor, family, model in hexadecimal, stepping, as
+// in mapfile.csv.
 func cpuModel(root fs.FS) (string, error) {
 	b, err := firstCPU(root)
 	if err != nil {
@@ -187,8 +187,8 @@ func readVendorFile(events fs.FS, vf vendorFile) ([]VendorEvent, error) {
 	return out, nil
 }
 
-// ParseVendorEvents reads one list: {"Events": [...]} as perfmon has it, or the
-// bare array of perf's pmu-events. The PMU is the one that its events are for.
+// ParseVendorEvents parses one list: {"Events": [...]} as in perfmon, or the bare array of
+// perf's pmu-events. pmu is the PMU that its events are for.
 func ParseVendorEvents(data []byte, pmu string) ([]VendorEvent, error) {
 	var list struct{ Events []vendorRecord }
 	var err error
@@ -214,9 +214,8 @@ func ParseVendorEvents(data []byte, pmu string) ([]VendorEvent, error) {
 	return out, nil
 }
 
-// fixedEvents are counted by fixed counters, which the lists give codes of
-// their own; the kernel wants the architectural ones (tools/perf/pmu-events/
-// jevents.py).
+// fixedEvents are counted by fixed counters. The lists have special codes for them, but the
+// kernel takes the architectural ones (tools/perf/pmu-events/jevents.py).
 var fixedEvents = map[string]string{
 	"inst_retired.any":            "event=0xc0",
 	"inst_retired.any_p":          "event=0xc0",
@@ -227,7 +226,7 @@ var fixedEvents = map[string]string{
 	"cpu_clk_unhalted.thread_any": "event=0x3c,any=1",
 }
 
-// terms writes the record in the format terms of the kernel's x86 and arm64 PMUs.
+// terms returns the record in the format terms of the kernel's x86 and arm64 PMUs.
 func (r vendorRecord) terms() string {
 	if t, ok := fixedEvents[strings.ToLower(r.EventName)]; ok {
 		return t
@@ -260,7 +259,7 @@ func (r vendorRecord) terms() string {
 	return strings.Join(out, ",")
 }
 
-// vendorName finds a name in the vendor's list, without regard to case.
+// vendorName looks up a name in the vendor's list, ignoring case.
 func (p *parser) vendorName(name string) ([]Event, error) {
 	if p.vendors == nil {
 		var err error
@@ -289,9 +288,9 @@ func (p *parser) vendorName(name string) ([]Event, error) {
 	return out, nil
 }
 
-// vendor encodes a vendor's event for the PMU that it is for. Where several
-// PMUs have one of that name (cpu_core, cpu_atom) the event's name is its
-// encoding, so that it says which; else the vendor's.
+// vendor encodes a vendor's event for its PMU. If several PMUs have one of that name
+// (cpu_core, cpu_atom), the event's name is its encoding, so that it names the PMU; otherwise
+// it is the vendor's name.
 func (p *parser) vendor(v VendorEvent) (Event, error) {
 	name := v.PMU
 	core := corePMUs(p.fsys)

@@ -16,7 +16,7 @@ type AttachOptions struct {
 	// refuses. With MissingError, the default, Attach fails and undoes everything.
 	// Otherwise such sites are left out, and with MissingWarn Link.Missing lists them.
 	Missing MissingPolicy
-	// Env is what errors are explained by; nil is this machine.
+	// Env is the environment that errors are explained for; nil is this machine.
 	Env *Env
 }
 

@@ -22,27 +22,26 @@ import (
 	"github.com/borescope/borescope/probe/internal/spelling"
 )
 
-// Perf fires when a performance event overflows or a timer expires. All
-// sampling is this one kind; profile, interval, software, hardware and perf
-// are its spellings: "profile:hz:99", "profile:us:100", "interval:s:1",
-// "software:page-faults:100", "hardware:cache-misses:10000", "perf:EVENT:period:N",
-// with "perf:EVENT:hz:N" where the event is in perf's own spelling.
+// Perf fires when a performance event overflows or a timer expires. It is the one kind for
+// all sampling; profile, interval, software, hardware and perf are its spellings:
+// "profile:hz:99", "profile:us:100", "interval:s:1", "software:page-faults:100",
+// "hardware:cache-misses:10000", "perf:EVENT:period:N" and "perf:EVENT:hz:N", where EVENT
+// is in perf's own spelling.
 type Perf struct {
-	// Event is what is counted. The zero value is the best clock for
-	// sampling where the CPU is busy: hardware cycles if there is a PMU, else cpu-clock.
+	// Event is what is counted. The zero value is the best clock for sampling where the
+	// CPU is busy: hardware cycles if there is a PMU, else cpu-clock.
 	Event pmc.Event
-	// Freq is samples per second and CPU; Period is events per sample. One of
-	// them is set, except that Every alone makes a timer.
+	// Freq is samples per second and CPU; Period is events per sample. Exactly one of
+	// them is set, unless Every makes a timer.
 	Freq   uint64
 	Period uint64
-	// Every is the time between two firings of an interval timer, which fires
-	// on one CPU only.
+	// Every is the interval of a timer, which fires on one CPU only.
 	Every time.Duration
-	// PID restricts to one process; 0 is all. CPUs restricts to these CPUs; nil
-	// is every online CPU.
+	// PID restricts sampling to one process; 0 is all. CPUs restricts it to these CPUs;
+	// nil is every online CPU.
 	PID  int
 	CPUs []int
-	// Cgroup restricts to a cgroup, by its path under the cgroup mount; "" is all.
+	// Cgroup restricts sampling to a cgroup, by its path below the cgroup mount; "" is all.
 	Cgroup string
 }
 
@@ -86,7 +85,7 @@ var (
 	perfSpelled     = spelled{words: []string{"perf"}, parse: parsePerfEvent}
 )
 
-// counterSpelled is the kind of the generic events of a type.
+// counterSpelled returns the kind of the generic events of a type.
 func counterSpelled(typ uint32, words ...string) spelled {
 	return spelled{
 		words: words,
@@ -102,7 +101,7 @@ func (t Perf) withPID(pid int) Target {
 	return t
 }
 
-// parseTimer reads profile:[UNIT:]N and interval:[UNIT:]N.
+// parseTimer parses profile:[UNIT:]N and interval:[UNIT:]N.
 func parseTimer(s *spelling.Scanned, interval bool) (Target, error) {
 	want := s.Kind + ":hz:N, or s, ms, us, ns in place of hz"
 	n, unit := 2, "hz"
@@ -156,7 +155,7 @@ func parseFrequency(s *spelling.Scanned, interval bool, p spelling.Part, hz uint
 	return Perf{Every: time.Second / time.Duration(hz)}, nil
 }
 
-// parseCounter reads software:EVENT[:N] and hardware:EVENT[:N].
+// parseCounter parses software:EVENT[:N] and hardware:EVENT[:N].
 func parseCounter(s *spelling.Scanned, typ uint32) (Target, error) {
 	want := s.Kind + ":EVENT[:PERIOD]"
 	n := min(max(len(s.Parts), 1), 2)
@@ -189,7 +188,7 @@ func parseCounter(s *spelling.Scanned, typ uint32) (Target, error) {
 	return Perf{Event: ev, Period: period}, nil
 }
 
-// parsePerfEvent reads perf:EVENT:period:N and perf:EVENT:hz:N. The event's own
+// parsePerfEvent parses perf:EVENT:period:N and perf:EVENT:hz:N. The event's own
 // colons need no quotes.
 func parsePerfEvent(s *spelling.Scanned) (Target, error) {
 	const want = "perf:EVENT:period:N or perf:EVENT:hz:N"
@@ -262,7 +261,7 @@ func perfOption(s *spelling.Scanned, t Target, o spelling.Option) (Target, error
 	return p, nil
 }
 
-// String is the shortest spelling of the sampling: profile, interval, software
+// String returns the shortest spelling of the sampling: profile, interval, software
 // or hardware where one fits, else "perf:EVENT:period:N" or "perf:EVENT:hz:N";
 // with " cpus=LIST", " cgroup=PATH" and " pid=N".
 func (t Perf) String() string {
@@ -310,7 +309,7 @@ func quoteEvent(e pmc.Event) string {
 	return spelling.Quote(e.String())
 }
 
-// duration is UNIT:N in the largest unit that divides it.
+// duration returns UNIT:N in the largest unit that divides d.
 func duration(d time.Duration) string {
 	for _, u := range timeUnits {
 		if d%u.d == 0 {
@@ -326,7 +325,7 @@ func decimal(n uint64) string { return strconv.FormatUint(n, 10) }
 // begins with (arch/*/include/uapi/asm/bpf_perf_event.h).
 var ptRegsSize = map[string]int64{"amd64": 21 * 8, "arm64": 34 * 8}
 
-// perfFields are the fields of struct bpf_perf_event_data.
+// perfFields returns the fields of struct bpf_perf_event_data.
 func perfFields(arch string) []Arg {
 	base, ok := ptRegsSize[arch]
 	if !ok {
@@ -409,8 +408,8 @@ func checkPerf(t Perf) error {
 	return nil
 }
 
-// cpus are the CPUs to open the event on: those online, unless the target
-// names some. A timer takes one.
+// cpus returns the CPUs to open the event on: those that the target names, else all
+// online ones. A timer needs only one.
 func (t Perf) cpus(r *resolver) ([]int, error) {
 	online, err := r.env.OnlineCPUs()
 	if err != nil {

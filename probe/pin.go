@@ -10,11 +10,11 @@ import (
 	"github.com/borescope/borescope/internal/notexist"
 )
 
-// Pin puts everything that the Link holds into a new directory of a BPF file
-// system, where it outlives the process: closing the Link then closes its
-// descriptors only, and probes go on firing until the directory is removed.
-// Attachments that no bpf_link owns (kernels before 5.15, sockets, tracefs
-// events, begin and end) can't be pinned and make it fail, with nothing pinned.
+// Pin pins everything that the Link holds in a new directory of a BPF file system, where
+// it outlives the process. Closing the Link then closes its descriptors only: probes fire
+// until the directory is removed. Attachments that no bpf_link owns (kernels before 5.15,
+// sockets, tracefs events, begin and end) can't be pinned. With one of these Pin fails,
+// and pins nothing.
 func (l *Link) Pin(dir string) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -41,15 +41,15 @@ func (l *Link) Pin(dir string) error {
 	return nil
 }
 
-// Unpin removes a directory that Pin made, and with it, unless a Link still
-// holds them, the attachments: they are gone when it returns.
+// Unpin removes a directory that Pin made. It also removes the attachments, unless a Link
+// still holds them: they are gone when Unpin returns.
 func Unpin(dir string) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return fmt.Errorf("unpin: %w", err)
 	}
-	// The kernel frees a link at its leisure when its file goes, and at once
-	// when its last descriptor does (bpf_link_put_direct, kernel/bpf/syscall.c).
+	// The kernel frees a link some time after its file is removed, but at once when its
+	// last descriptor is closed (bpf_link_put_direct, kernel/bpf/syscall.c).
 	last := &Link{}
 	for _, d := range entries {
 		name := filepath.Join(dir, d.Name())
@@ -66,10 +66,10 @@ func Unpin(dir string) error {
 	return nil
 }
 
-// Files returns descriptors of the attachments, to hand to another process,
-// which makes a Link of them by LinkFromFiles: the probes then fire until both
-// have let go. The caller closes the files. It fails for attachments that no
-// bpf_link owns, as Pin does.
+// Files returns descriptors of the attachments, to pass to another process, which makes a
+// Link of them by LinkFromFiles. The probes then fire until both processes have closed
+// theirs. The caller closes the files. Files fails for attachments that no bpf_link owns,
+// as Pin does.
 func (l *Link) Files() ([]*os.File, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -95,9 +95,9 @@ func (l *Link) Files() ([]*os.File, error) {
 	return out, nil
 }
 
-// LinkFromFiles makes a Link of descriptors that Files returned, in whatever
-// process. The Link knows its attachments' statistics but not their targets:
-// Sites is empty. The files stay the caller's; the caller closes the Link.
+// LinkFromFiles returns a Link made of descriptors that Files returned, in this or another
+// process. The Link has its attachments' statistics but not their targets: Sites is
+// empty. The files remain the caller's; the caller closes the Link.
 func LinkFromFiles(files []*os.File) (*Link, error) {
 	l := &Link{}
 	for _, f := range files {
@@ -110,9 +110,9 @@ func LinkFromFiles(files []*os.File) (*Link, error) {
 	return l, nil
 }
 
-// OpenPinned opens what Pin left in a directory, also from another process.
-// The Link knows its attachments' statistics but not their targets: Sites is
-// empty. Closing it does not detach what is still pinned; Unpin does that.
+// OpenPinned opens what Pin left in a directory, possibly in another process. The Link
+// has its attachments' statistics but not their targets: Sites is empty. Closing it does
+// not detach what is still pinned; Unpin does.
 func OpenPinned(dir string) (*Link, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {

@@ -14,10 +14,11 @@ import (
 	"github.com/borescope/borescope/usdt"
 )
 
-// planFormat is the version of a plan's JSON. A released version is read for ever.
+// planFormat is the version of a plan's JSON. Released versions can be read by all later
+// versions of this package.
 const planFormat = 1
 
-// planJSON is a plan as it is recorded.
+// planJSON is the recorded form of a plan.
 type planJSON struct {
 	Format   int              `json:"format"`
 	Arch     string           `json:"arch"`
@@ -89,9 +90,9 @@ var locationNames = []string{
 	LocationFuncArg: "func_arg", LocationFuncRet: "func_ret",
 }
 
-// MarshalJSON records the plan: everything but BTF and Symbols, which belong to
-// the machine. Equal plans have equal bytes. Kernel types are recorded by name
-// and size if p.BTF has them, other types in full.
+// MarshalJSON records the plan, except BTF, Cache and Symbols, which belong to the
+// machine. Equal plans have equal bytes. Kernel types are recorded by name and size if
+// p.BTF has them, other types in full.
 func (p *Plan) MarshalJSON() ([]byte, error) {
 	types := typejson.Encoder{Kernel: p.BTF}
 	out := planJSON{Format: planFormat, Arch: p.Arch, Kernel: p.Kernel, Programs: []programJSON{}, Files: p.Files, Filter: p.Filter}
@@ -105,9 +106,9 @@ func (p *Plan) MarshalJSON() ([]byte, error) {
 	return json.Marshal(out)
 }
 
-// UnmarshalJSON reads what MarshalJSON wrote, on any machine. If p.BTF is set
-// beforehand, the kernel's types are found in it again, and it is an error if
-// it has another type by that name; otherwise they have a name and a size only.
+// UnmarshalJSON reads what MarshalJSON wrote, on any machine. If p.BTF is set before, the
+// kernel's types are looked up in it, and it is an error if it has another type by that
+// name. Otherwise they have a name and a size only.
 func (p *Plan) UnmarshalJSON(b []byte) error {
 	var in planJSON
 	if err := json.Unmarshal(b, &in); err != nil {
@@ -139,7 +140,7 @@ func (p *Plan) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// errorKinds are what callers tell errors apart by.
+// errorKinds are the errors that callers compare with.
 var errorKinds = []struct {
 	name string
 	err  error
@@ -307,10 +308,10 @@ func decodeArgs(list []argJSON, types []typejson.Decoded) ([]Arg, error) {
 	return out, nil
 }
 
-// Diff lists what differs between two plans, as the lines of their printed form
-// that the other lacks: "- " those of p only, "+ " those of q only. It is empty
-// for plans that attach the same programs at the same places with the same
-// arguments. The kernel's release is not compared.
+// Diff returns the differences between two plans: the lines of their printed form that
+// the other lacks, "- " before those of p, "+ " before those of q. It is empty for plans
+// that attach the same programs at the same sites with the same arguments. The kernel's
+// release is not compared.
 func (p *Plan) Diff(q *Plan) []string {
 	a, b := planLines(p), planLines(q)
 	count := map[string]int{}
@@ -335,7 +336,7 @@ func (p *Plan) Diff(q *Plan) []string {
 	return out
 }
 
-// planLines are the lines of a plan's programs.
+// planLines returns the lines of a plan's filter and programs.
 func planLines(p *Plan) []string {
 	var b strings.Builder
 	if p.Filter != nil {

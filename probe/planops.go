@@ -9,10 +9,9 @@ import (
 	"github.com/cilium/ebpf/btf"
 )
 
-// ProgramSpec returns what program i must be loaded with: name, type, attach
-// type, target and flags. Instructions and licence are the caller's, and, where
-// Program.AttachTarget is set, so is opening that program. It returns nil for an
-// index that the plan does not have.
+// ProgramSpec returns what program i must be loaded with: name, type, attach type, target
+// and flags. The caller adds instructions and licence and, if Program.AttachTarget is
+// set, opens that program. It returns nil for an index that the plan does not have.
 func (p *Plan) ProgramSpec(i int) *ebpf.ProgramSpec {
 	if i < 0 || i >= len(p.Programs) {
 		return nil
@@ -30,7 +29,7 @@ var methodNames = [...]string{
 	MethodRun: "run", MethodSocket: "socket", MethodTracingMulti: "tracing.multi",
 }
 
-// String is the method in words: "kprobe.multi".
+// String returns the method in words: "kprobe.multi".
 func (m Method) String() string {
 	if int(m) < len(methodNames) {
 		return methodNames[m]
@@ -44,7 +43,7 @@ var contextNames = [...]string{
 	ContextSyscall: "own struct",
 }
 
-// String is the context in words: "pt_regs".
+// String returns the context in words: "pt_regs".
 func (c Context) String() string {
 	if int(c) < len(contextNames) {
 		return contextNames[c]
@@ -52,7 +51,7 @@ func (c Context) String() string {
 	return fmt.Sprintf("Context(%d)", uint8(c))
 }
 
-// String is the location in words: "reg 5", "ctx+24", "sp+8", "data_loc@8",
+// String returns the location in words: "reg 5", "ctx+24", "sp+8", "data_loc@8",
 // or the reason why there is none.
 func (l Location) String() string {
 	if l.Reason != "" {
@@ -94,13 +93,13 @@ func (l Location) operand() string {
 	return l.Operand.String()
 }
 
-// String is the argument as a C declaration with its location:
+// String returns the argument as a C declaration with its location:
 // "struct file *file @ reg 5".
 func (a Arg) String() string {
 	return declaration(a.Type, a.Name) + " @ " + a.Loc.String()
 }
 
-// declaration spells "TYPE NAME" in C.
+// declaration returns "TYPE NAME" in C.
 func declaration(t btf.Type, name string) string {
 	if arr, ok := t.(*btf.Array); ok {
 		n := ""
@@ -116,7 +115,7 @@ func declaration(t btf.Type, name string) string {
 	return s + name
 }
 
-// TypeString spells a type in C, as a declaration would: "const char *",
+// TypeString returns a type as a C declaration spells it: "const char *",
 // "struct file *", "u32". nil is "?".
 func TypeString(t btf.Type) string {
 	for depth := 0; depth < 16; depth++ {
@@ -171,7 +170,7 @@ func anonymous(name string) string {
 	return name
 }
 
-// String is the whole plan, readable and deterministic.
+// String returns the whole plan as readable text, the same for equal plans.
 func (p *Plan) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "plan for %s, Linux %s\n", p.Arch, p.Kernel)

@@ -17,13 +17,13 @@ import (
 	"github.com/borescope/borescope/probe/internal/spelling"
 )
 
-// RawTracepoint fires at a tracepoint before its record is built, with the
-// tracepoint's own arguments; typed by BTF where the kernel has it (tp_btf).
+// RawTracepoint fires at a tracepoint before its record is built, with the tracepoint's
+// own arguments, which BTF types where the kernel has it (tp_btf).
 // "rawtracepoint:sched_switch".
 type RawTracepoint struct {
 	Module string // kernel module, "" for any
 	Name   string // without a group; may hold wildcards
-	// Sleepable is as for a Tracepoint; sys_enter and sys_exit take it (7.2).
+	// Sleepable is as for a Tracepoint; only sys_enter and sys_exit allow it (7.2).
 	Sleepable bool
 }
 
@@ -44,7 +44,7 @@ func (t RawTracepoint) list(l *lister) error {
 
 func (t RawTracepoint) word() string { return t.Name }
 
-// String is "rawtracepoint:[MODULE:]NAME[ sleepable]".
+// String returns "rawtracepoint:[MODULE:]NAME[ sleepable]".
 func (t RawTracepoint) String() string {
 	return "rawtracepoint:" + spelling.ModuleSymbol(t.Module, t.Name) + sleepable(t.Sleepable)
 }
@@ -84,8 +84,8 @@ func (t RawTracepoint) resolve(r *resolver) error {
 	return nil
 }
 
-// preferTyped makes a raw tracepoint a tracing program where that is wanted
-// and can be had.
+// preferTyped makes a raw tracepoint a tracing program if the caller prefers that and the
+// kernel allows it.
 func (r *resolver) preferTyped(p *Program, t RawTracepoint) {
 	if !r.o.PreferBTF {
 		return
@@ -98,9 +98,8 @@ func (r *resolver) preferTyped(p *Program, t RawTracepoint) {
 	p.Context, p.Method = ContextTramp, MethodTracing
 }
 
-// rawSlots are the slots of a raw tracepoint whose prototype is not known. A
-// program that reads more of them than the tracepoint has is refused when it is
-// attached.
+// rawSlots returns the slots of a raw tracepoint whose prototype is not known. The kernel
+// refuses to attach a program that reads more of them than the tracepoint has.
 func rawSlots() []Arg {
 	args := make([]Arg, rawbtf.MaxArgs)
 	for i := range args {

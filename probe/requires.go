@@ -19,17 +19,16 @@ type Requirement struct {
 	// Name is what is needed: "CAP_BPF", "/sys/kernel/tracing", a sysctl with
 	// its value, a kernel feature.
 	Name string `json:"name"`
-	// For says what needs it, in a few words.
+	// For says what it is needed for, in a few words.
 	For string `json:"for"`
-	// Missing says what is wrong and how to set it right; empty if the
-	// requirement is met.
+	// Missing says what is wrong and how to fix it; empty if the requirement is met.
 	Missing string `json:"missing,omitempty"`
 }
 
 // Met reports whether the requirement is met.
 func (r Requirement) Met() bool { return r.Missing == "" }
 
-// String is one line: "capability CAP_BPF (loading programs): MISSING".
+// String returns one line: "capability CAP_BPF (loading programs): MISSING".
 func (r Requirement) String() string {
 	s := r.Kind + " " + r.Name + " (" + r.For + "): "
 	if r.Met() {
@@ -38,13 +37,14 @@ func (r Requirement) String() string {
 	return s + r.Missing
 }
 
-// Requires says which capabilities, mounts and kernel features attaching to the
-// targets needs, and which of them this process or machine lacks. It attaches
-// nothing. Capabilities are needed until all is attached; they may be dropped
-// before events are read. Root in the initial user namespace has them all; in
-// another, a BPF file system that gives tokens is needed (Linux 6.9), and
-// kprobes, tracepoints and perf events, which perf_event_open makes, are not to
-// be had: multi links, raw tracepoints and trampolines are.
+// Requires returns the capabilities, mounts, sysctls and kernel features that attaching to
+// the targets needs, and which of them this process or machine lacks. It attaches nothing.
+//
+// Capabilities are needed until everything is attached; they may be dropped before events
+// are read. Root in the initial user namespace has them all. In another user namespace, a
+// BPF file system that gives tokens is needed (Linux 6.9). Multi links, raw tracepoints and
+// trampolines work there, but the kprobes, tracepoints and perf events of perf_event_open
+// do not.
 func Requires(env *Env, targets []Target) []Requirement {
 	if env == nil {
 		env = NewEnv(nil)
@@ -82,7 +82,7 @@ func (q *requirer) add(r Requirement) {
 func (q *requirer) capability(name, what string) {
 	r := Requirement{Kind: "capability", Name: name, For: what}
 	has := func(n string) bool { return q.held&(1<<caps.Names[n]) != 0 }
-	// CAP_SYS_ADMIN stands in for what was split off from it (5.8).
+	// CAP_SYS_ADMIN includes the capabilities that were split off from it (5.8).
 	admin := (name == "CAP_BPF" || name == "CAP_PERFMON" || name == "CAP_SYSLOG") && has("CAP_SYS_ADMIN")
 	if q.known && !has(name) && !admin {
 		r.Missing = "not held: run as root, or grant it (setcap, AmbientCapabilities=, securityContext.capabilities)"
@@ -90,7 +90,7 @@ func (q *requirer) capability(name, what string) {
 	q.add(r)
 }
 
-// token adds what makes the capabilities of a user namespace count.
+// token adds what makes the capabilities of a user namespace effective.
 func (q *requirer) token() {
 	r := Requirement{Kind: "mount", Name: "bpf", For: "BPF tokens, which let a user namespace load programs"}
 	if q.env.Supports(feature.RawTracepoint) != nil {
@@ -134,7 +134,7 @@ func (q *requirer) perf() {
 	}
 }
 
-// run adds what programs need that run once.
+// run adds what programs need that are run once.
 func (q *requirer) run() {
 	if !has(q.env, feature.SyscallProg) {
 		q.capability("CAP_PERFMON", "raw tracepoint programs, which stand in for syscall programs")
@@ -161,8 +161,8 @@ func (q *requirer) user(pid int) {
 	}
 }
 
-// mayHave reports whether the kernel has a feature or, where a process may not even
-// ask, is of a version that has it.
+// mayHave reports whether the kernel has a feature or, if the process may not even ask,
+// has a version that has it.
 func mayHave(e *Env, f feature.Feature) bool {
 	err := e.Supports(f)
 	if err == nil || errors.Is(err, errors.ErrUnsupported) {

@@ -17,110 +17,105 @@ import (
 	"github.com/borescope/borescope/probe/internal/userfile"
 )
 
-// MissingPolicy says what is done about a target, or a match of a wildcard,
-// that cannot be attached.
+// MissingPolicy says what happens to a target, or a match of a wildcard, that cannot be
+// attached.
 type MissingPolicy uint8
 
 // The policies.
 const (
-	// MissingError makes it an error of the call.
+	// MissingError makes the call fail.
 	MissingError MissingPolicy = iota
-	// MissingWarn leaves it out and lists it, with the reason, in Plan.Missing or,
-	// where the kernel refuses it as late as that, in Link.Missing.
+	// MissingWarn leaves it out and lists it, with the reason, in Plan.Missing or, if
+	// only the kernel refuses it, in Link.Missing.
 	MissingWarn
-	// MissingIgnore leaves it out without a word; if nothing is left, the error is
-	// why the last one was left out.
+	// MissingIgnore leaves it out silently; if nothing is left, the error is that of the
+	// last one that was left out.
 	MissingIgnore
 )
 
-// Options says how targets are resolved. The zero value, and nil, is the
-// default.
+// Options are the options of Resolve and Attach. The zero value and nil are the defaults.
 type Options struct {
-	// Missing is what happens to targets that cannot be attached. Matches of a
-	// wildcard that the kernel does not let trace are never an error, as long
-	// as one is left.
+	// Missing says what happens to targets that cannot be attached. Matches of a
+	// wildcard that the kernel does not allow to be traced are never an error, as long as
+	// one match is left.
 	Missing MissingPolicy
-	// NoTypes leaves the types of arguments out, and so spares reading BTF:
-	// arguments are then registers or slots by number. Tracepoint fields are
-	// typed all the same, by the format file.
+	// NoTypes leaves out the types of arguments, so that BTF need not be read: arguments
+	// are then registers or slots by number. Tracepoint fields are typed anyway, by the
+	// format file.
 	NoTypes bool
-	// DWARF has the arguments of user functions typed and named by the file's
-	// debug information, where it has any. Reading that takes from milliseconds
-	// to seconds, by the size of the program; without it arguments are
-	// registers by number.
+	// DWARF types and names the arguments of user functions by the file's debug
+	// information, if it has any. Reading that takes from milliseconds to seconds,
+	// depending on the size of the program. Otherwise arguments are registers by number.
 	DWARF bool
-	// NoMulti plans one perf event for each site even where the kernel has
-	// links that take many.
+	// NoMulti plans one perf event for each site even if the kernel has links that serve
+	// many sites.
 	NoMulti bool
-	// Fallback plans a kprobe or kretprobe for fentry and fexit where the
-	// kernel has no trampolines; Program.FallbackReason says so, and Program.Args that a
-	// kretprobe has no arguments.
+	// Fallback plans a kprobe or kretprobe for fentry and fexit if the kernel has no
+	// trampolines. Program.FallbackReason says so, and Program.Args that a kretprobe has
+	// no arguments.
 	Fallback bool
-	// PreferBTF plans raw tracepoints as typed tracing programs (tp_btf) where
-	// the kernel permits them, so that programs may follow pointers directly.
+	// PreferBTF plans raw tracepoints as typed tracing programs (tp_btf) where the kernel
+	// permits them, so that programs may follow pointers directly.
 	PreferBTF bool
-	// Session plans a group's function entries as one program that sees entry
-	// and return (kprobe.session, 6.10; uprobe.session, 6.13; fsession for
-	// Fentry, 7.0, a program for each function unless TracingMulti is set).
-	// Program.FallbackReason says why it is none.
+	// Session plans a group's function entries as one program that sees entry and return:
+	// kprobe.session (6.10), uprobe.session (6.13), or for Fentry fsession (7.0), with a
+	// program for each function unless TracingMulti is set. If no session is possible,
+	// Program.FallbackReason says why.
 	Session bool
-	// TracingMulti plans all of a group's Fentry targets, or Fexit targets, as
-	// one program with one link, where the kernel can (7.2, on amd64): loading a
-	// program for each function is what takes the time otherwise. Arguments are
-	// then had by helpers (LocationFuncArg), as plain numbers. Functions of
-	// modules keep programs of their own.
+	// TracingMulti plans all of a group's Fentry targets, or Fexit targets, as one program
+	// with one link, where the kernel can (7.2, on amd64). Otherwise a program is loaded
+	// for each function, which takes most of the time. Helpers then return the arguments
+	// (LocationFuncArg), as plain numbers. Functions of modules keep programs of their own.
 	TracingMulti bool
-	// ProgramPerSite plans a program for each site where the kernel has no cookies by
-	// which one program tells its sites apart (before 5.15; raw tracepoints
-	// before 6.10), at the cost of loading each. action.Attach sets it for
-	// programs that ask which probe has fired.
+	// ProgramPerSite plans a program for each site if the kernel has no cookies by which
+	// one program distinguishes its sites (before 5.15; raw tracepoints before 6.10). Each
+	// program must be loaded. action.Attach sets it for programs that ask which probe has
+	// fired.
 	ProgramPerSite bool
-	// Sleepable plans user probes as programs that may sleep, and so may read
-	// user memory that is not resident (6.0). Older kernels get programs that
-	// may not, and Program.FallbackReason says so.
+	// Sleepable plans user probes as programs that may sleep, and so may read user memory
+	// that is not resident (6.0). On older kernels the programs may not sleep, and
+	// Program.FallbackReason says so.
 	Sleepable bool
-	// Unsafe plans user probes also where the file does not show that an
-	// instruction begins (Site.Boundary): a breakpoint inside of one makes another
-	// instruction of it, in every process that runs the file. And it plans them in
-	// files for which a process answers (FUSE), for which the kernel waits while
-	// nobody on the machine can fork. Without it such a target is an error.
+	// Unsafe plans user probes also where the file does not show that an instruction
+	// begins (Site.Boundary). A breakpoint inside an instruction changes that instruction
+	// in every process that runs the file. Unsafe also plans probes in files that a process
+	// serves (FUSE): the kernel waits for that process while no process on the machine can
+	// fork. Without Unsafe such targets are errors.
 	Unsafe bool
-	// MaxFunctions is the number of matches in user files, over all targets and
-	// files, with which Resolve gives up: before it has read what each of them
-	// takes. Functions count once for each name and symbol table that has them. 0
-	// is no limit.
+	// MaxFunctions limits the number of matches in user files, over all targets and files.
+	// Resolve fails if there are more, before it has read details of each match. A function
+	// counts once for each name and symbol table that has it. 0 is no limit.
 	MaxFunctions int
-	// AttachType is the attach type that the program at hand was loaded with,
-	// for Attach of a program from elsewhere; 0 is none.
+	// AttachType is the attach type that the program was loaded with, for Attach of a
+	// program from elsewhere; 0 is none.
 	AttachType ebpf.AttachType
-	// Filter restricts probes to some processes, control groups or namespaces;
-	// nil is all. Programs carry it in themselves: bpf.Compile and
-	// Plan.ApplyFilter put it there, so Attach, whose program is loaded
-	// already, refuses it.
+	// Filter restricts probes to some processes, control groups or namespaces; nil is
+	// all. It is part of the programs: bpf.Compile and Plan.ApplyFilter put it there.
+	// Attach, whose program is already loaded, therefore refuses it.
 	Filter *Filter
 	// Tag is put into the upper 16 bits of every cookie.
 	Tag uint16
-	// Env is what Attach decides by; nil is this machine. Resolve takes its own.
+	// Env is the environment that Attach uses; nil is this machine. Resolve ignores it and
+	// uses its argument.
 	Env *Env
-	// Context has Resolve and Attach give up when it ends, with its error: what files
-	// and processes of others hold may take long to look through. A system call that
-	// waits, for a file system that does not answer, is not interrupted. Nil is none.
+	// Context makes Resolve and Attach fail with its error when it ends: looking through
+	// files and processes of others may take long. A system call that waits, for a file
+	// system that does not answer, is not interrupted. Nil is none.
 	Context context.Context
 }
 
-// maxTyped is the number of a wildcard's matches up to which the prototype of
-// each is looked up. Beyond it arguments are untyped: nobody reads arguments
-// by name that 10,000 functions share, and the look-ups cost a second in bulk.
+// maxTyped is the number of a wildcard's matches up to which the prototype of each is
+// looked up. Beyond it arguments are untyped: arguments by name are of no use to 10,000
+// functions, and that many look-ups cost a second.
 const maxTyped = 256
 
-// Resolve decides how the targets are attached, and returns the decision as
-// data. A target's index is the Group of its programs. It reads of the
-// environment only what the targets need: perf events and raw tracepoints
-// without types nothing but kernel features.
+// Resolve decides how the targets are attached, and returns the decision as data. A
+// target's index is the Group of its programs. A nil env is this machine. Resolve reads
+// only those parts of the environment that the targets need: for perf events and untyped
+// raw tracepoints, only kernel features.
 //
-// Nothing is attached. Errors name the target as its String does, and match
-// fs.ErrNotExist for names that do not exist and errors.ErrUnsupported for
-// what this kernel cannot do.
+// Nothing is attached. Errors name the target by its String, and match fs.ErrNotExist for
+// names that do not exist and errors.ErrUnsupported for what this kernel cannot do.
 func Resolve(env *Env, targets []Target, o *Options) (*Plan, error) {
 	if env == nil {
 		env = NewEnv(nil)
@@ -176,16 +171,16 @@ type resolver struct {
 	parts []Program
 	// ignored is why the last target was left out by MissingIgnore.
 	ignored error
-	// lacksAdmin is what unprivileged has found out, nil before.
+	// lacksAdmin is the answer of unprivileged, nil before it was asked.
 	lacksAdmin *bool
-	// code is that of the file at hand.
+	// code is that of the file in which probes are being resolved.
 	code *userCode
-	// untyped are the kernel functions' argument registers, shared by all
-	// programs that know no more; slots are those of trampolines for many.
+	// untyped are the kernel functions' argument registers, shared by all untyped
+	// programs; slots are those of trampolines for many functions.
 	untyped, slots []Arg
 }
 
-// sources are what the plan's files are read by.
+// sources returns how the plan's files are read.
 func (r *resolver) sources() userfile.Sources {
 	return userfile.Sources{IDs: r.plan.Files, Served: r.o.Unsafe}
 }
@@ -225,7 +220,7 @@ func (r *resolver) resolveMember(t Target) error {
 		return nil
 	}
 	err := r.resolveOne(t)
-	// The next best target of another kind, for kinds that have one.
+	// Kinds that have a fallback to another kind try that.
 	f, ok := t.(interface{ fallback() Target })
 	if ok && r.o.Fallback && errors.Is(err, errors.ErrUnsupported) && f.fallback() != nil {
 		first := len(r.parts)
@@ -243,7 +238,7 @@ func (r *resolver) resolveMember(t Target) error {
 	return r.missing(t, err)
 }
 
-// missing applies the policy to a target that cannot be had.
+// missing applies the policy to a target that cannot be attached.
 func (r *resolver) missing(t Target, err error) error {
 	switch r.o.Missing {
 	case MissingError:
@@ -266,8 +261,8 @@ func (r *resolver) resolveOne(t Target) error {
 // add records a program of the group.
 func (r *resolver) add(p Program) { r.parts = append(r.parts, p) }
 
-// addAlike records a program, or only its sites where it is the last one's twin:
-// of many functions without types, one need not be merged with the next.
+// addAlike records a program, or only its sites if it is like the last one: with many
+// untyped functions, programs then need not be merged one by one.
 func (r *resolver) addAlike(p Program) {
 	if n := len(r.parts); n > 0 {
 		q := &r.parts[n-1]
@@ -280,13 +275,13 @@ func (r *resolver) addAlike(p Program) {
 	r.add(p)
 }
 
-// joins says whether p's sites can run q's program.
+// joins reports whether p's sites can run q's program.
 func (r *resolver) joins(q, p *Program) bool {
 	return canMerge(q, p) && !(r.o.ProgramPerSite && r.noCookies(p))
 }
 
-// mergePrograms joins the programs of a group that one program can stand for:
-// the same type at several sites, told apart by cookie.
+// mergePrograms merges the programs of a group that can be one program: the same type at
+// several sites, distinguished by cookie.
 func (r *resolver) mergePrograms() []Program {
 	var out []Program
 	for _, p := range r.parts {
@@ -308,9 +303,9 @@ func (r *resolver) mergePrograms() []Program {
 	return distinct(out)
 }
 
-// distinct drops places that came before, and programs that are left without one: a
-// Set, or two wildcards, may name a place twice, and nobody wants to count it twice.
-// A function entry and its return are two places, as are its fentry and its kprobe.
+// distinct drops repeated places, and programs that are left without one: a Set, or two
+// wildcards, may name a place twice, but it should count once. A function's entry and its
+// return are two places, and so are its fentry and its kprobe.
 func distinct(list []Program) []Program {
 	if len(list) == 0 || len(list) == 1 && len(list[0].Sites) < 2 {
 		return list
@@ -322,8 +317,8 @@ func distinct(list []Program) []Program {
 		offset               uint64
 		pid, cpu             int
 	}
-	// Addresses by place: a function found by BTF has none, and is the same as
-	// one found by name in another list; namesakes at two addresses are not.
+	// Addresses by place: a function found by BTF has none, and is the same as one found by
+	// name in another list; functions of one name at two addresses are different.
 	seen := map[place][]uint64{}
 	out := list[:0]
 	for _, q := range list {
@@ -349,7 +344,7 @@ func distinct(list []Program) []Program {
 	return out
 }
 
-// noCookies says whether the kernel has none for a program of several sites.
+// noCookies reports whether the kernel has no cookies for a program of several sites.
 func (r *resolver) noCookies(p *Program) bool {
 	if p.Method == MethodRawTracepoint {
 		return !has(r.env, feature.RawTracepointCookie)
@@ -357,8 +352,8 @@ func (r *resolver) noCookies(p *Program) bool {
 	return !has(r.env, feature.AttachCookie)
 }
 
-// canMerge tells whether p's sites can run q's program. Programs bound to
-// their target when they are loaded cannot, nor can records of different layout.
+// canMerge reports whether p's sites can run q's program. Programs that are bound to their
+// target when they are loaded cannot be merged, nor programs whose records differ in layout.
 func canMerge(q, p *Program) bool {
 	switch q.Method {
 	case MethodPerfLink, MethodRawTracepoint, MethodTracingMulti:
@@ -393,7 +388,7 @@ func sameType(a, b btf.Type) bool {
 	return s == TypeString(b) && !strings.ContainsAny(s, "({")
 }
 
-// commonArgs is what two sites offer both: as many arguments as the one with
+// commonArgs returns the arguments that two sites both offer: as many as the one with
 // fewer has, by position, with name and type where they agree.
 func commonArgs(a, b []Arg) []Arg {
 	if slices.Equal(a, b) {
@@ -421,7 +416,7 @@ func commonArgs(a, b []Arg) []Arg {
 	return out
 }
 
-// finish names the programs and allots the cookies.
+// finish names the programs and assigns the cookies.
 func (r *resolver) finish() {
 	r.plan.Files = keepFiles(r.plan.Files, r.plan.Programs)
 	site := 0
@@ -436,8 +431,8 @@ func (r *resolver) finish() {
 	}
 }
 
-// programName makes a name of at most 15 bytes (BPF_OBJ_NAME_LEN less one)
-// that bpftool's user recognises: the target's last word and the index.
+// programName returns a name of at most 15 bytes (BPF_OBJ_NAME_LEN less one) that is
+// recognizable in bpftool's output: the target's last word and the index.
 func programName(p *Program, i int) string {
 	word := "probe"
 	if len(p.Sites) > 0 && p.Sites[0].Target != nil {

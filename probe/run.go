@@ -6,10 +6,10 @@ import (
 	"github.com/borescope/borescope/internal/feature"
 )
 
-// Begin fires once, when all else is attached. "begin".
+// Begin fires once, after everything else is attached. "begin".
 type Begin struct{}
 
-// End fires once, before all else is detached. "end".
+// End fires once, before everything else is detached. "end".
 type End struct{}
 
 func (t Begin) resolve(r *resolver) error {
@@ -32,13 +32,13 @@ func (t End) list(l *lister) error { return l.put(Match{Target: t}) }
 
 func (End) word() string { return "end" }
 
-// String is "begin".
+// String returns "begin".
 func (Begin) String() string { return "begin" }
 
-// String is "end".
+// String returns "end".
 func (End) String() string { return "end" }
 
-// run resolves begin and end: programs that attaching and closing run once.
+// run resolves begin and end, whose programs attaching and closing run once.
 func (r *resolver) run(t Target) error {
 	p := Program{
 		Type: ebpf.Syscall, Flags: flagSleepable, Context: ContextSyscall, Method: MethodRun,

@@ -6,17 +6,17 @@ import (
 	"github.com/borescope/borescope/probe/internal/load"
 )
 
-// Attach types that cilium/ebpf has no names for (its pull requests 2078, for
-// the multi ones, and 2108): what Program.AttachType may be besides, and what
-// Options.AttachType says of a program that was loaded elsewhere.
+// Attach types that cilium/ebpf has no names for (its pull requests 2078, for the multi
+// ones, and 2108). Program.AttachType may be one of them, and Options.AttachType takes them
+// for a program that was loaded elsewhere.
 const (
-	// AttachUprobeSession is of a program that sees entry and return of user
+	// AttachUprobeSession is the type of a program that sees entry and return of user
 	// functions (BPF_TRACE_UPROBE_SESSION, 6.13).
 	AttachUprobeSession = ebpf.AttachType(57)
-	// AttachFsession is of a tracing program that sees entry and return of a
+	// AttachFsession is the type of a tracing program that sees entry and return of a
 	// kernel function (BPF_TRACE_FSESSION, 7.0). LoadCollection loads it.
 	AttachFsession = load.Fsession
-	// AttachFentryMulti is of a tracing program for the entries of many kernel
+	// AttachFentryMulti is the type of a tracing program for the entries of many kernel
 	// functions, loaded for none of them (BPF_TRACE_FENTRY_MULTI, 7.2).
 	AttachFentryMulti = ebpf.AttachType(59)
 	// AttachFexitMulti is the same for returns (BPF_TRACE_FEXIT_MULTI, 7.2).
@@ -32,16 +32,15 @@ var attachTypeNames = map[ebpf.AttachType]string{
 }
 
 // LoadCollection loads a collection as ebpf.NewCollectionWithOptions does, and also
-// what cilium/ebpf cannot: tracing programs of the type AttachFsession. To be
-// dropped for cilium/ebpf#2108. What is refused because the process
-// lacks something (capabilities, file descriptors, freedom from seccomp) is an
-// error that says so, and matches the error number alone. The caller closes the
-// collection.
+// tracing programs of the type AttachFsession, which cilium/ebpf cannot load so far
+// (cilium/ebpf#2108). If the kernel refuses something because of the process
+// (capabilities, file descriptors, seccomp), the error says so, and matches only the
+// error number. The caller closes the collection.
 func LoadCollection(spec *ebpf.CollectionSpec, o ebpf.CollectionOptions) (*ebpf.Collection, error) {
 	return load.Collection(spec, o)
 }
 
-// attachTypeName is the attach type in words, also where cilium has none.
+// attachTypeName returns the attach type in words, also for those cilium/ebpf has no name for.
 func attachTypeName(t ebpf.AttachType) string {
 	if s := attachTypeNames[t]; s != "" {
 		return s
@@ -49,7 +48,7 @@ func attachTypeName(t ebpf.AttachType) string {
 	return t.String()
 }
 
-// isSession tells the types of programs that see entries and returns.
+// isSession reports whether programs of the type see entries and returns.
 func isSession(t ebpf.AttachType) bool {
 	switch t {
 	case ebpf.AttachTraceKprobeSession, AttachUprobeSession, AttachFsession, AttachFsessionMulti:
@@ -58,7 +57,7 @@ func isSession(t ebpf.AttachType) bool {
 	return false
 }
 
-// isTracingMulti tells the types of tracing programs that are bound to no function.
+// isTracingMulti reports whether tracing programs of the type are bound to no function.
 func isTracingMulti(t ebpf.AttachType) bool {
 	return t >= AttachFentryMulti && t <= AttachFsessionMulti
 }

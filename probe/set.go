@@ -28,7 +28,7 @@ func (t Set) list(l *lister) error {
 
 func (t Set) word() string { return "set" }
 
-// String is the targets, separated by commas.
+// String returns the targets, separated by commas.
 func (t Set) String() string {
 	names := make([]string, len(t))
 	for i, m := range t {

@@ -8,10 +8,10 @@ import (
 	"github.com/borescope/borescope/probe/internal/spelling"
 )
 
-// SocketFilter fires for every packet that an interface sends or receives: it is
-// the filter of a packet socket that is bound to it. "socket:eth0".
+// SocketFilter fires for every packet that an interface sends or receives. It is the filter
+// of a packet socket that is bound to the interface. "socket:eth0".
 type SocketFilter struct {
-	Interface string // its name, in this process's network namespace
+	Interface string // interface name, in this process's network namespace
 }
 
 func (SocketFilter) requires(q *requirer) { q.capability("CAP_NET_RAW", "packet sockets") }
@@ -20,7 +20,7 @@ func (t SocketFilter) list(l *lister) error { return l.put(Match{Target: t}) }
 
 func (SocketFilter) word() string { return "socket" }
 
-// String is "socket:INTERFACE".
+// String returns "socket:INTERFACE".
 func (t SocketFilter) String() string { return "socket:" + spelling.Quote(t.Interface) }
 
 func (t SocketFilter) resolve(r *resolver) error {

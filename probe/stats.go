@@ -8,26 +8,26 @@ import (
 	"time"
 )
 
-// LinkStats is how the attachments of a Link have fared: plain data.
+// LinkStats are statistics of a Link's attachments. It is plain data.
 type LinkStats struct {
-	// Missed is the number of events that the kernel could not give to a
-	// program: kprobes hit while the CPU was in one already, kretprobes beyond
-	// their instances. MissedKnown is set where the kernel counts them (6.7).
+	// Missed is the number of events for which the kernel could not run a program: a
+	// kprobe was hit while the CPU ran one already, or a kretprobe had no free instance.
+	// MissedKnown is set if the kernel counts them (6.7).
 	Missed      uint64
 	MissedKnown bool
-	// Recursion is the number of runs that the kernel left out because the
-	// same program was running on the CPU (Linux 5.12; 0 before). It need not have
-	// been the same task: a tracing program that is preempted in one task misses
-	// what others call on that CPU until the task goes on, of all its functions.
+	// Recursion is the number of runs that the kernel skipped because the same program
+	// was running on the CPU (Linux 5.12; 0 before). It need not have been the same task:
+	// while a tracing program is preempted in one task, it misses the calls of all other
+	// tasks on that CPU, in all of its functions, until that task continues.
 	Recursion uint64
-	// Runs and Runtime are how often the programs ran and for how long, if
+	// Runs and Runtime are how often and how long the programs ran, if
 	// kernel.bpf_stats_enabled is set.
 	Runs    uint64
 	Runtime time.Duration
 }
 
-// Stats asks the kernel how the attachments have fared so far. It fails with
-// os.ErrClosed after Close.
+// Stats returns the attachments' statistics up to now, as the kernel reports them. It
+// fails with os.ErrClosed after Close.
 func (l *Link) Stats() (LinkStats, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -68,11 +68,11 @@ func (l *Link) Missed() (uint64, error) {
 	return s.Missed + s.Recursion, err
 }
 
-// Stopped returns the CPUs, ascending, that were sampled and went offline since, whether
-// they came back or not: the kernel ends a CPU's events with it and does not resume
-// them (perf_event_exit_cpu, kernel/events/core.c). What is attached anew samples those
-// that are back. Events of processes and cgroups are not among them, which go on. It
-// fails with os.ErrClosed after Close.
+// Stopped returns the sampled CPUs, ascending, that went offline since the Link was
+// attached, whether they came back or not. The kernel ends a CPU's events when it goes
+// offline and does not resume them (perf_event_exit_cpu, kernel/events/core.c). A new Link
+// samples CPUs that came back. Events of processes and cgroups go on, and are not part of
+// the result. Stopped fails with os.ErrClosed after Close.
 func (l *Link) Stopped() ([]int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -87,9 +87,8 @@ func (l *Link) Stopped() ([]int, error) {
 	return slices.Compact(cpus), nil
 }
 
-// Method returns how a site of the Link (an index into Sites) is attached: what
-// the plan said. It is MethodNone for an index that the Link doesn't have, and
-// for programs that begin and end run.
+// Method returns how the site with that index in Sites is attached, as the plan has it. It
+// is MethodNone for an index that the Link doesn't have, and for programs of begin and end.
 func (l *Link) Method(site int) Method {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -101,10 +100,10 @@ func (l *Link) Method(site int) Method {
 	return MethodNone
 }
 
-// OpenIter starts one pass of the iterator that the Link holds: reading to the
-// end runs its program once for every object, and yields what the program
-// writes with bpf_seq_write. The caller closes the reader; the Link may be
-// closed before. It fails for a Link without an iterator.
+// OpenIter starts one pass of the iterator that the Link holds. Reading to the end runs
+// its program once for every object, and yields what the program writes with
+// bpf_seq_write. The caller closes the reader; the Link may be closed before. It fails
+// for a Link without an iterator.
 func (l *Link) OpenIter() (io.ReadCloser, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -19,14 +19,14 @@ import (
 	"github.com/borescope/borescope/probe/internal/spelling"
 )
 
-// Tracepoint fires at a static kernel tracepoint.
-// "tracepoint:sched:sched_switch". Where a program returns 0 no perf event sees the
-// hit, others' (perf stat's) neither.
+// Tracepoint fires at a static kernel tracepoint. "tracepoint:sched:sched_switch". If the
+// program returns 0, no perf event counts the hit, including those of other tools (perf
+// stat).
 type Tracepoint struct {
 	Group string // a directory of tracefs' events; may hold wildcards
 	Name  string // a tracepoint in it; may hold wildcards
-	// Sleepable asks for a program that may sleep, and so may read user memory
-	// that is not resident. Only the tracepoints of system calls take such (7.2).
+	// Sleepable asks for a program that may sleep, and so may read user memory that is not
+	// resident. Only the tracepoints of system calls allow such programs (7.2).
 	Sleepable bool
 }
 
@@ -62,7 +62,7 @@ func (t Tracepoint) list(l *lister) error {
 
 func (t Tracepoint) word() string { return t.Name }
 
-// String is "tracepoint:GROUP:NAME[ sleepable]".
+// String returns "tracepoint:GROUP:NAME[ sleepable]".
 func (t Tracepoint) String() string {
 	return "tracepoint:" + spelling.Quote(t.Group) + ":" + spelling.Quote(t.Name) + sleepable(t.Sleepable)
 }
@@ -70,8 +70,8 @@ func (t Tracepoint) String() string {
 // flagSleepable is BPF_F_SLEEPABLE.
 const flagSleepable = 1 << 4
 
-// resolve resolves a tracepoint by its format file, or, where there is no
-// tracefs, by the BTF of its record.
+// resolve resolves a tracepoint by its format file or, without tracefs, by the BTF of
+// its record.
 func (t Tracepoint) resolve(r *resolver) error {
 	if glob.IsPattern(t.Group) || glob.IsPattern(t.Name) {
 		return t.matches(r)
@@ -84,8 +84,7 @@ func (t Tracepoint) resolve(r *resolver) error {
 	}
 	f, err := r.env.Tracepoint(t.Group, t.Name)
 	if err != nil {
-		// An unmounted tracefs does not keep a plan for another machine from
-		// being made; attaching needs it.
+		// A plan for another machine can be made without tracefs; attaching needs it.
 		if r.env.Live() || !errors.Is(err, errors.ErrUnsupported) {
 			return err
 		}
@@ -103,7 +102,7 @@ func (t Tracepoint) resolve(r *resolver) error {
 	return nil
 }
 
-// sleepable lets a tracepoint's program sleep, where the kernel can.
+// sleepable makes a tracepoint's program sleepable, if the kernel allows it.
 func (r *resolver) sleepable(p *Program) error {
 	if err := r.env.Supports(feature.SleepableTracepoint); errors.Is(err, errors.ErrUnsupported) {
 		return err
@@ -112,8 +111,8 @@ func (r *resolver) sleepable(p *Program) error {
 	return nil
 }
 
-// recordFields are the members of struct trace_event_raw_NAME, as BTF has it.
-// Events that share a class have only the class's.
+// recordFields returns the members of struct trace_event_raw_NAME, as BTF has it. For
+// events that share a class BTF has only the class's.
 func (t Tracepoint) recordFields(r *resolver, cause error) ([]Arg, error) {
 	spec, err := r.env.BTF()
 	if err != nil {
@@ -179,8 +178,8 @@ func matchTracepoints(e *Env, group, name string) ([]Tracepoint, error) {
 	return out, nil
 }
 
-// fieldArg makes a record's field a plan's argument. Pointers in the records of system
-// calls point to user memory.
+// fieldArg returns a record's field as a plan's argument. Pointers in the records of
+// system calls point to user memory.
 func fieldArg(f *env.Field, group string) Arg {
 	a := Arg{
 		Name: f.Name,

@@ -22,20 +22,20 @@ import (
 type Fentry struct {
 	Module string // kernel module, "" for any
 	Symbol string // function; may hold wildcards
-	// BPF is the id of the BPF program whose function Symbol is; 0 for a kernel function.
+	// BPF is the id of the BPF program that has the function Symbol; 0 for a kernel function.
 	BPF uint32
 }
 
-// Fexit fires at the return of a function with its arguments and return value.
-// "fexit:vfs_read", and otherwise as Fentry.
+// Fexit fires at the return of a function, with its arguments and return value; otherwise
+// it is as Fentry. "fexit:vfs_read".
 type Fexit struct {
 	Module string // kernel module, "" for any
 	Symbol string // function; may hold wildcards
-	BPF    uint32 // id of the BPF program whose function Symbol is; 0 for a kernel function
+	BPF    uint32 // id of the BPF program that has the function Symbol; 0 for a kernel function
 }
 
-// FmodRet may replace a function's return value, where the kernel permits it
-// (ALLOW_ERROR_INJECTION and security_*). "fmod_ret:…".
+// FmodRet fires before a kernel function runs, and may replace its return value, where the
+// kernel permits that (ALLOW_ERROR_INJECTION and security_*). "fmod_ret:…".
 type FmodRet struct {
 	Module string // kernel module, "" for any
 	Symbol string // function; may hold wildcards
@@ -106,13 +106,13 @@ func parseTrampoline(s *spelling.Scanned, name string) (module, symbol string, i
 	return "", p[2].Text, uint32(n), err
 }
 
-// String is "fentry:[MODULE:]SYMBOL" or "fentry:bpf:ID:NAME".
+// String returns "fentry:[MODULE:]SYMBOL" or "fentry:bpf:ID:NAME".
 func (t Fentry) String() string { return "fentry:" + trampolineTarget(t.Module, t.Symbol, t.BPF) }
 
-// String is "fexit:[MODULE:]SYMBOL" or "fexit:bpf:ID:NAME".
+// String returns "fexit:[MODULE:]SYMBOL" or "fexit:bpf:ID:NAME".
 func (t Fexit) String() string { return "fexit:" + trampolineTarget(t.Module, t.Symbol, t.BPF) }
 
-// String is "fmod_ret:[MODULE:]SYMBOL".
+// String returns "fmod_ret:[MODULE:]SYMBOL".
 func (t FmodRet) String() string { return "fmod_ret:" + spelling.ModuleSymbol(t.Module, t.Symbol) }
 
 func trampolineTarget(module, symbol string, id uint32) string {
@@ -128,7 +128,7 @@ type trampoline struct {
 	module, symbol string
 	bpf            uint32
 	at             ebpf.AttachType
-	why            string // why it is not of the kind that was asked for
+	why            string // why it is not the kind that was asked for
 }
 
 func (t trampoline) renamed(name string) Target {
@@ -177,7 +177,7 @@ func (t trampoline) tracing(r *resolver) error {
 	return nil
 }
 
-// tracingProgram is the program for a function of that prototype.
+// tracingProgram returns the program for a function of that prototype.
 func tracingProgram(t trampoline, proto *btf.FuncProto) Program {
 	p := Program{
 		Type: ebpf.Tracing, AttachType: t.at, AttachTo: t.symbol,
@@ -201,7 +201,7 @@ func tracingProgram(t trampoline, proto *btf.FuncProto) Program {
 	return p
 }
 
-// refused explains why a function has no prototype to hang a trampoline on.
+// refused explains why a function has no prototype for a trampoline.
 func (t trampoline) refused(r *resolver, err error) error {
 	if !errors.Is(err, btf.ErrNotFound) {
 		return err
@@ -235,7 +235,7 @@ func (t trampoline) matches(r *resolver) error {
 		}
 		proto, err := prototype.Of(r.env, fn.Module, fn.Name)
 		if err != nil {
-			continue // a match of a wildcard that cannot be had
+			continue // a match of a wildcard that cannot be attached
 		}
 		m := t
 		m.symbol, m.module, m.target = fn.Name, fn.Module, t.renamed(fn.Name)
@@ -279,8 +279,8 @@ var fmodRetSpelled = spelled{words: []string{"fmod_ret"}, parse: func(s *spellin
 	return FmodRet{Module: m, Symbol: sym}, err
 }}
 
-// trampolines lists the functions that match a trampoline's and have a prototype to hang
-// one on.
+// trampolines lists the functions that match a trampoline's target and have the prototype
+// that a trampoline needs.
 func (l *lister) trampolines(t trampoline, needs feature.Feature, target func(kallsyms.Symbol) Target) error {
 	if err := l.env.Supports(needs); errors.Is(err, errors.ErrUnsupported) {
 		return err
@@ -299,7 +299,7 @@ func (l *lister) trampolines(t trampoline, needs feature.Feature, target func(ka
 	})
 }
 
-// fallback is a kprobe, which has no types.
+// fallback returns a kprobe, which has no types.
 func (t Fentry) fallback() Target {
 	if t.BPF != 0 {
 		return nil
@@ -307,7 +307,7 @@ func (t Fentry) fallback() Target {
 	return Kprobe{Module: t.Module, Symbol: t.Symbol}
 }
 
-// fallback is a kretprobe, which has no arguments.
+// fallback returns a kretprobe, which has no arguments.
 func (t Fexit) fallback() Target {
 	if t.BPF != 0 {
 		return nil

@@ -11,8 +11,8 @@ import (
 	"github.com/borescope/borescope/probe/internal/prototype"
 )
 
-// checkType settles whether an fentry or fexit becomes a session, or one
-// of the places of a tracing.multi link.
+// checkType settles whether an fentry or fexit becomes a session, or one of the sites of
+// a tracing.multi link.
 func (t *trampoline) checkType(r *resolver) error {
 	entry := t.at == ebpf.AttachTraceFEntry
 	if !entry && t.at != ebpf.AttachTraceFExit {
@@ -43,8 +43,8 @@ func (t *trampoline) checkType(r *resolver) error {
 	return nil
 }
 
-// better says whether the kernel has what is better than a plain trampoline. If
-// not, the plan does without, unless the program is loaded already.
+// better reports whether the kernel has a feature that is better than a plain trampoline.
+// If not, the plan does without it, unless the program is already loaded.
 func (t *trampoline) better(r *resolver, f feature.Feature) (bool, error) {
 	err := r.env.Supports(f)
 	loaded := r.o.AttachType != ebpf.AttachNone
@@ -54,13 +54,13 @@ func (t *trampoline) better(r *resolver, f feature.Feature) (bool, error) {
 	case loaded && errors.Is(err, errors.ErrUnsupported):
 		return false, err
 	case loaded:
-		return true, nil // the kernel will tell
+		return true, nil // attaching will show
 	}
 	t.why = f.String() + ": " + feature.Reason(err)
 	return false, nil
 }
 
-// inModule says whether a function is of a module, whose types are its own.
+// inModule reports whether a function is in a module, which has types of its own.
 func (t *trampoline) inModule() bool { return t.module != "" && t.module != "vmlinux" }
 
 // multi resolves one function by name.
@@ -95,8 +95,8 @@ func (t trampoline) addMulti(r *resolver, typed bool) error {
 	return nil
 }
 
-// addSingle gives a function of a module a program of its own: programs for many
-// functions can't be loaded for a module's types by cilium/ebpf (its #2078).
+// addSingle gives a function of a module a program of its own: cilium/ebpf can't load
+// programs for many functions with a module's types (its #2078).
 func (t trampoline) addSingle(r *resolver) error {
 	if r.o.AttachType != ebpf.AttachNone {
 		return fmt.Errorf("it is in module %s, and the program was loaded for functions of the kernel itself", t.module)
@@ -118,8 +118,8 @@ func (t trampoline) addSingle(r *resolver) error {
 	return nil
 }
 
-// helperArgs gives a program for many functions its arguments: typed by the
-// prototype, or as many as there can be, of which a function has the first few.
+// helperArgs gives a program for many functions its arguments: typed by the prototype, or
+// the largest number possible, of which a function has the first few.
 func (r *resolver) helperArgs(p *Program, t trampoline, typed bool) error {
 	if typed {
 		proto, err := prototype.Of(r.env, t.module, t.symbol)
@@ -143,7 +143,7 @@ func (r *resolver) helperArgs(p *Program, t trampoline, typed bool) error {
 	return nil
 }
 
-// byHelper has arguments of a trampoline's context come from bpf_get_func_arg.
+// byHelper makes bpf_get_func_arg the location of arguments in a trampoline's context.
 func byHelper(args []Arg) []Arg {
 	for i := range args {
 		if l := &args[i].Loc; l.Kind == LocationContext {

@@ -7,16 +7,14 @@ import (
 	"github.com/cilium/ebpf"
 )
 
-// Update replaces the programs of the Link in place, by their names in the
-// plan; those not named stay. No event is lost or seen twice. The programs stay
-// the caller's.
+// Update replaces the programs of the Link in place, by their names in the plan; programs
+// not named stay. No event is lost or seen twice. The programs remain the caller's.
 //
-// Only where the kernel can: of the links that this package makes, those of
-// iterators (Linux 5.8); perf event, multi, trampoline and raw tracepoint links
-// take no update up to Linux 7.2. The error is then an *UnsupportedError, and
-// nothing has changed. For those there is package deploy, which leaves a place for
-// programs to be swapped when it attaches, or attaching the new programs before
-// this Link is closed, where events in between are seen by both.
+// Of the links that this package makes, the kernel can update those of iterators (Linux
+// 5.8). Perf event, multi, trampoline and raw tracepoint links can't be updated up to
+// Linux 7.2. The error is then an *UnsupportedError, and nothing has changed. For those
+// links use package deploy, which makes programs replaceable when it attaches. Or attach
+// the new programs before this Link is closed; both then see the events in between.
 func (l *Link) Update(progs map[string]*ebpf.Program) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -49,7 +47,7 @@ func (l *Link) Update(progs map[string]*ebpf.Program) error {
 	return l.adopt(progs)
 }
 
-// siteName names what a held object serves.
+// siteName returns the name of what a held object serves.
 func (l *Link) siteName(h *held) string {
 	if h.first < len(l.sites) {
 		return l.sites[h.first].Target.String()
@@ -57,7 +55,7 @@ func (l *Link) siteName(h *held) string {
 	return "link"
 }
 
-// adopt keeps the new programs for statistics, in place of the old.
+// adopt keeps the new programs for statistics, instead of the old.
 func (l *Link) adopt(progs map[string]*ebpf.Program) error {
 	for i, name := range l.names {
 		if progs[name] == nil {

@@ -25,26 +25,23 @@ import (
 // "uprobe:/bin/bash:readline", "uprobe:libc:malloc", "uprobe:/bin/x:0x1234",
 // "uprobe:/bin/x:main+4", "uprobe:/bin/x:cpp:ns::f(int)", "uprobe:/bin/x:main.c:42".
 type Uprobe struct {
-	// Path is the file: absolute, relative, a library's soname, or "" with PID
-	// for that process's executable. It may hold wildcards. ARCHIVE!/FILE is a
-	// file that is stored in a ZIP archive (Android's APK).
+	// Path is the file: absolute, relative, a library's soname, or "" with PID for that
+	// process's executable. It may hold wildcards. ARCHIVE!/FILE is a file stored in a ZIP
+	// archive (Android's APK).
 	Path string
-	// Symbol is a function: ELF symbol, symbol@version, Go name, or demangled
-	// C++ or Rust name where Lang says so. It may hold wildcards. Go functions
-	// are probed behind the check of their stack's size, where they arrive once
-	// for each call; their first instruction, where they arrive again when the
-	// stack has grown, has an Address.
+	// Symbol is a function: an ELF symbol, symbol@version, a Go name, or, as Lang says, a
+	// demangled C++ or Rust name. It may hold wildcards. A Go function is probed behind
+	// its stack check, which a call passes once. Its first instruction runs again after the
+	// stack has grown; to probe it, use Address.
 	Symbol string
-	// Lang restricts Symbol to demangled names: "cpp", "rust", "go", or "".
+	// Lang restricts Symbol to demangled names: "cpp", "rust", "go", or "" for none.
 	Lang string
-	// Offset is added to Symbol. Without Symbol, Address counts.
+	// Offset is added to Symbol, in bytes. Without Symbol, Address counts.
 	Offset uint64
-	// Address is a virtual address in the file's own numbering, as nm and
-	// objdump print it, where an instruction begins (else see Options.Unsafe);
-	// used without Symbol.
+	// Address is a virtual address in the file's own numbering, as nm and objdump print
+	// it, where an instruction begins (else see Options.Unsafe). It is used without Symbol.
 	Address uint64
-	// File, Line and, if it is not 0, Column name a source position (DWARF), used
-	// without Symbol.
+	// File, Line and, if not 0, Column are a source position (DWARF), used without Symbol.
 	File   string
 	Line   int
 	Column int
@@ -52,9 +49,9 @@ type Uprobe struct {
 	PID int
 }
 
-// Uretprobe fires when a user function returns. In Go programs it is attached
-// to every return instruction, because return probes that replace the return
-// address break goroutine stacks. "uretprobe:/bin/bash:readline".
+// Uretprobe fires when a user function returns. In Go programs it is attached to every
+// return instruction, because return probes that replace the return address break
+// goroutine stacks. "uretprobe:/bin/bash:readline".
 type Uretprobe struct {
 	Path   string // as a Uprobe's
 	Symbol string // as a Uprobe's
@@ -114,7 +111,7 @@ func parseUprobe(s *spelling.Scanned) (Target, error) {
 	}
 }
 
-// sourceLine is FILE:LINE[:COLUMN].
+// parseSourceLine parses FILE:LINE[:COLUMN].
 func parseSourceLine(s *spelling.Scanned, u Uprobe, file, line spelling.Part, column *spelling.Part) (Target, error) {
 	if file.Text == "" {
 		return nil, s.Errorf(file.Off, "empty part: want %s", uprobeForms)
@@ -170,7 +167,7 @@ func parseUretprobe(s *spelling.Scanned) (Target, error) {
 	return u, err
 }
 
-// String is "uprobe:PATH:SYMBOL[+OFFSET]", "uprobe:PATH:LANG:SYMBOL",
+// String returns "uprobe:PATH:SYMBOL[+OFFSET]", "uprobe:PATH:LANG:SYMBOL",
 // "uprobe:PATH:FILE:LINE[:COLUMN]" or "uprobe:PATH:0xADDRESS", with " pid=N".
 func (t Uprobe) String() string {
 	s := "uprobe:" + spelling.Quote(t.Path) + ":"
@@ -188,7 +185,7 @@ func (t Uprobe) String() string {
 	return s + pid(t.PID)
 }
 
-// String is "uretprobe:PATH:SYMBOL" or "uretprobe:PATH:LANG:SYMBOL", with " pid=N".
+// String returns "uretprobe:PATH:SYMBOL" or "uretprobe:PATH:LANG:SYMBOL", with " pid=N".
 func (t Uretprobe) String() string {
 	return "uretprobe:" + spelling.Quote(t.Path) + ":" + userSymbol(t.Lang, t.Symbol) + pid(t.PID)
 }
@@ -278,8 +275,8 @@ func (a *attacher) uprobeEvent(g *Program, s *Site) (*perfevent.Event, error) {
 	return a.anyCPU(ev)
 }
 
-// explainUprobe: what create_local_trace_uprobe and uprobe_register mean by
-// theirs (kernel/trace/trace_uprobe.c, kernel/events/uprobes.c).
+// explainUprobe explains the errors of create_local_trace_uprobe and uprobe_register
+// (kernel/trace/trace_uprobe.c, kernel/events/uprobes.c).
 func (a *attacher) explainUprobe(s *Site, err error) error {
 	if why := feature.Explain(feature.Uprobe, err); why != err {
 		return why
@@ -302,7 +299,7 @@ var (
 	uretprobeSpelled = spelled{words: []string{"uretprobe", "ur"}, parse: parseUretprobe}
 )
 
-// allOfFile completes a pattern that is a file alone.
+// allOfFile completes a pattern that is only a file.
 func allOfFile(_ *lister, rest string) (complete string, listed bool, err error) {
 	if !strings.Contains(rest, ":") {
 		rest += ":*"

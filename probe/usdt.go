@@ -70,7 +70,7 @@ func parseUSDT(s *spelling.Scanned) (Target, error) {
 	return u, nil
 }
 
-// String is "usdt:PATH:PROVIDER:NAME" or "usdt:PATH:NAME", with " pid=N".
+// String returns "usdt:PATH:PROVIDER:NAME" or "usdt:PATH:NAME", with " pid=N".
 func (t USDT) String() string {
 	s := "usdt:" + spelling.Quote(t.Path) + ":"
 	if t.Provider != "" {
@@ -83,12 +83,12 @@ func (t USDT) String() string {
 type usdtSite struct {
 	usdt.Site
 	path, shown string
-	unsafe      error // why no instruction is known to begin there
+	unsafe      error // why it is not known that an instruction begins there
 }
 
-// resolve resolves a probe to all of its sites: one program for each number of
-// arguments, with the distinct argument sets as its Specs, told apart by
-// cookie; or one for each distinct set where the kernel has no cookies.
+// resolve resolves a probe to all of its sites: one program for each number of arguments,
+// with the distinct argument sets as its Specs, distinguished by cookie. Without cookies
+// in the kernel it is one program for each distinct set.
 func (t USDT) resolve(r *resolver) error {
 	if t.Name == "" {
 		return errors.New("it names no probe")
@@ -165,7 +165,7 @@ func (t USDT) sites(r *resolver) ([]usdtSite, error) {
 	return nil, t.absent(r, paths, known)
 }
 
-// checkUSDT asks of the sites of a file whether an instruction begins there.
+// checkUSDT checks for the sites of a file that an instruction begins there.
 func (r *resolver) checkUSDT(path string, sites []usdtSite) error {
 	if len(sites) == 0 {
 		return nil
@@ -199,9 +199,9 @@ func (t USDT) absent(r *resolver, paths, known []string) error {
 	return notexist.Errorf("no USDT probe %s in %s%s", what, where, near.Hint(t.Name, known))
 }
 
-// paths are the files to look into: those of the path, or, without one,
-// all that the process has mapped executable. What has no path (any more), such
-// as the probes of package usdt/provider, is opened by its mapping.
+// paths returns the files to look into: those of the path or, without one, all that the
+// process has mapped executable. A file without a path, or whose path is gone, such as the
+// probes of package usdt/provider, is opened by its mapping.
 func (t USDT) paths(r *resolver) ([]string, error) {
 	paths, err := userfile.Paths(r.env, t.Path, t.PID)
 	if err != nil || t.Path != "" {
@@ -238,14 +238,14 @@ func (t USDT) paths(r *resolver) ([]string, error) {
 	return paths, err
 }
 
-// maxSpecs is how many argument sets a cookie can tell apart.
+// maxSpecs is how many argument sets a cookie can distinguish.
 const maxSpecs = 1 << 16
 
 // programs groups sites into programs.
 func (t USDT) programs(r *resolver, sites []usdtSite) []Program {
 	cookies := r.env.Supports(feature.AttachCookie)
-	// place is where an argument set is. Sets of equal text may differ: what a symbol
-	// in it stands for is the file's matter.
+	// place is where an argument set is. Sets of equal text may differ, because symbols in
+	// them depend on the file.
 	type place struct {
 		args          []usdt.Arg
 		program, spec int
@@ -296,7 +296,7 @@ func (r *resolver) usdtProgram() Program {
 	return p
 }
 
-// usdtArgs types the arguments of one site.
+// usdtArgs returns the typed arguments of one site.
 func usdtArgs(args []usdt.Arg, bad error) []Arg {
 	out := make([]Arg, 0, len(args)+1)
 	for i := range args {
@@ -318,8 +318,8 @@ func usdtArgs(args []usdt.Arg, bad error) []Arg {
 	return out
 }
 
-// usdtType is an integer or floating type of the argument's size, named as
-// stdint.h does.
+// usdtType returns an integer or floating type of the argument's size, named as in
+// stdint.h.
 func usdtType(a *usdt.Arg) btf.Type {
 	if a.Float {
 		name := "double"

@@ -28,7 +28,7 @@ type userProbe struct {
 	line, column    int
 	pid             int
 	returns         bool
-	// renamed is the target for one file and one function.
+	// renamed returns the target for one file and one function.
 	renamed func(path, symbol string) Target
 }
 
@@ -78,7 +78,7 @@ func (r *resolver) userFile(f *elffile.File, path, shown string, u userProbe) er
 	return r.userAddress(f, path, shown, u, goProgram)
 }
 
-// userAddress is a probe at a virtual address of the file.
+// userAddress adds a probe at a virtual address of the file.
 func (r *resolver) userAddress(f *elffile.File, path, shown string, u userProbe, goProgram bool) error {
 	off, ok := f.Offset(u.address)
 	if !ok {
@@ -96,8 +96,8 @@ func (r *resolver) userAddress(f *elffile.File, path, shown string, u userProbe,
 	return nil
 }
 
-// begins records whether an instruction begins at a user site, by the error that
-// says why not; Options.Unsafe lets it pass.
+// begins records whether an instruction begins at a user site; err says why not.
+// Options.Unsafe allows it anyway.
 func (r *resolver) begins(s *Site, err error) error {
 	if s.Boundary = err == nil; r.o.Unsafe {
 		return nil
@@ -105,7 +105,7 @@ func (r *resolver) begins(s *Site, err error) error {
 	return err
 }
 
-// userProgram is the program of a user probe, with the arguments' registers.
+// userProgram returns the program of a user probe, with the arguments' registers.
 func (r *resolver) userProgram(f *elffile.File, goProgram bool) Program {
 	p := Program{Type: ebpf.Kprobe, Context: ContextPtRegs, Method: MethodPerfLink, UserRegs: true}
 	abi := abis[usercode.Arch(f.Machine)]
@@ -119,7 +119,7 @@ func (r *resolver) userProgram(f *elffile.File, goProgram bool) Program {
 	return p
 }
 
-// userSymbols is a probe at the functions that a name stands for.
+// userSymbols adds a probe at the functions that a name stands for.
 func (r *resolver) userSymbols(f *elffile.File, path, shown string, u userProbe, goProgram bool) error {
 	found, err := r.findSymbols(f, path, u, goProgram)
 	if err != nil {
@@ -185,7 +185,7 @@ func (r *resolver) userFunction(f *elffile.File, path, shown string, u userProbe
 	return nil
 }
 
-// symbolFilter says which symbol names a probe's name stands for.
+// symbolFilter returns a filter of the symbol names that a probe's name stands for.
 func (u *userProbe) symbolFilter(demangle func(string) string) (want func([]byte) bool, version string) {
 	name := u.symbol
 	switch u.lang {
@@ -210,7 +210,7 @@ func (u *userProbe) symbolFilter(demangle func(string) string) (want func([]byte
 	return func(b []byte) bool { return string(b) == name }, version
 }
 
-// take counts matches against Options.MaxFunctions, and says when to give up.
+// take counts matches against Options.MaxFunctions, and fails when they are too many.
 func (r *resolver) take(n int) error {
 	if err := r.ctx.Err(); err != nil {
 		return err
@@ -248,8 +248,8 @@ func (r *resolver) findSymbols(f *elffile.File, path string, u userProbe, goProg
 	return u.pick(userfile.Dedupe(found, u.symbol))
 }
 
-// pick settles which of several functions is meant: all for a pattern, the
-// global one among namesakes, else none.
+// pick settles which of several functions is meant: all for a pattern, the global one
+// among functions of one name, else none.
 func (u *userProbe) pick(found []userfile.Symbol) ([]userfile.Symbol, error) {
 	exact := slices.DeleteFunc(slices.Clone(found), func(s userfile.Symbol) bool { return s.Name != u.symbol })
 	if len(exact) > 0 {
@@ -290,8 +290,8 @@ func (r *resolver) noSymbol(f *elffile.File, path string, u userProbe, total int
 	return notexist.Errorf("no function %s in %s%s", u.symbol, path, hint)
 }
 
-// userLine is a probe at a source line: at the first instruction of every
-// place that the compiler made of it (inlining makes several).
+// userLine adds a probe at a source line: at the first instruction of every place that the
+// compiler made of it (inlining makes several).
 func (r *resolver) userLine(f *elffile.File, name, shown string, u userProbe, goProgram bool) error {
 	addrs, err := usercode.LineAddresses(r.ctx, f, name, u.file, u.line, u.column)
 	if err != nil {
@@ -310,7 +310,7 @@ func (r *resolver) userLine(f *elffile.File, name, shown string, u userProbe, go
 		}
 		site := Site{Target: u.renamed(shown, ""), Offset: off, Address: a, Path: name, PID: u.pid, CPU: -1}
 		if err := r.begins(&site, r.code.Check(a)); err != nil {
-			bad = err // of code that the linker has dropped, its lines remain
+			bad = err // in code that the linker has dropped, whose lines remain
 			continue
 		}
 		p.Sites = append(p.Sites, site)
@@ -325,7 +325,7 @@ func (r *resolver) userLine(f *elffile.File, name, shown string, u userProbe, go
 	return nil
 }
 
-// userCode is what was found out of a file, while probes in it are resolved.
+// userCode is what is known of a file while probes in it are resolved.
 type userCode struct {
 	*usercode.Boundaries
 	program *GoTarget // of a Go program, once it was asked for

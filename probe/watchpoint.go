@@ -15,9 +15,9 @@ import (
 // Watchpoint fires when memory is read, written or executed.
 // "watchpoint:0x10000:8:rw".
 type Watchpoint struct {
-	// Address is of the process PID, or of the kernel; a multiple of Length.
+	// Address is an address of the process PID, or of the kernel; a multiple of Length.
 	Address uint64
-	// Symbol is a kernel data symbol, instead of Address.
+	// Symbol is a kernel data symbol, used instead of Address.
 	Symbol string
 	Length int    // 1, 2, 4 or 8 bytes
 	Mode   string // any of "r", "w", "x" together
@@ -65,7 +65,7 @@ func parseWatchpoint(s *spelling.Scanned) (Target, error) {
 	return w, nil
 }
 
-// String is "watchpoint:ADDRESS:LENGTH:MODE", with " pid=N".
+// String returns "watchpoint:ADDRESS:LENGTH:MODE", with " pid=N".
 func (t Watchpoint) String() string {
 	where := fmt.Sprintf("0x%x", t.Address)
 	if t.Symbol != "" {
@@ -114,7 +114,7 @@ func (t Watchpoint) resolve(r *resolver) error {
 	return nil
 }
 
-// watchMode is the access as pmc encodes it.
+// watchMode returns the access as pmc encodes it.
 func watchMode(t Watchpoint) (uint32, error) {
 	var access uint32
 	for i := range t.Mode {

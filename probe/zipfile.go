@@ -7,8 +7,8 @@ import (
 	"github.com/borescope/borescope/probe/internal/userfile"
 )
 
-// rebase turns the group's sites in files of archives into sites in the archives,
-// which are what processes have mapped and the kernel puts probes into.
+// rebase turns the group's sites in files of archives into sites in the archives: these
+// are what processes have mapped and where the kernel puts probes.
 func (r *resolver) rebase() error {
 	bases := map[string]uint64{}
 	for i := range r.parts {

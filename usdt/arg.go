@@ -6,36 +6,32 @@ import (
 	"strings"
 )
 
-// Arg is one argument of a probe at one site: a value of Size bytes, and the
-// operand that says where the compiler kept it. The same argument of the same
-// probe may differ in all of it at another site.
+// Arg is one argument of a probe at one site: a value of Size bytes, and the operand where
+// the compiler kept it. The same argument may differ in all of this at another site.
 //
-// An Arg is plain data; copying it copies all of it.
+// An Arg is plain data; a copy is independent.
 type Arg struct {
-	// Text is the argument as the note has it: "-4@8(%rbp)".
+	// Text is the argument as in the note: "-4@8(%rbp)".
 	Text string
 	// Machine is the architecture whose assembler Text is written for, and
 	// BigEndian the byte order of memory operands.
 	Machine   elf.Machine
 	BigEndian bool
-	// Size is the value's size in bytes. Sizes other than 1, 2, 4 and 8 are
-	// values that don't fit a register (structures, __int128): they have an
-	// address at best.
+	// Size is the value's size in bytes. Sizes other than 1, 2, 4 and 8 are of values that
+	// don't fit a register (structures, __int128): at most their address can be read.
 	Size int
-	// Signed is set for signed integers, Float for float and double. Both are
-	// what the probe's author's compiler saw; folly's macros mark all
-	// arguments signed.
+	// Signed is set for signed integers, Float for float and double. Both are the types
+	// that the compiler of the traced program saw; folly's macros mark all arguments signed.
 	Signed bool
 	Float  bool
 
 	Operand
 }
 
-// String returns the argument as the note has it; ParseArgs of it is the same
-// argument.
+// String returns the argument as in the note; ParseArgs parses it into the same argument.
 func (a Arg) String() string { return a.Text }
 
-// Operand is where a value is.
+// Operand says where a value is.
 type Operand struct {
 	// Kind says which of the other fields count; KindUnknown has a Reason.
 	Kind Kind
@@ -44,10 +40,9 @@ type Operand struct {
 	Const int64
 	// Reg is the register of a KindReg.
 	Reg Reg
-	// Addr is the place of a KindMem, or the value of a KindAddr.
+	// Addr is the address of a KindMem, or the value of a KindAddr.
 	Addr Addr
-	// Reason says what is missing for reading the value at run time;
-	// ReasonNone if nothing is.
+	// Reason says what is missing to read the value at run time; ReasonNone if nothing is.
 	Reason Reason
 }
 
@@ -56,9 +51,8 @@ type Kind uint8
 
 // The kinds of operands.
 const (
-	// KindUnknown is an operand whose meaning isn't in its text: an
-	// assembler's local label, a position-dependent expression. Reason says
-	// more.
+	// KindUnknown is an operand whose text does not give its meaning: an assembler's local
+	// label, a position-dependent expression. Reason has details.
 	KindUnknown Kind = iota
 	// KindConst is a number.
 	KindConst
@@ -80,37 +74,35 @@ func (k Kind) String() string {
 	return fmt.Sprintf("Kind(%d)", uint8(k))
 }
 
-// Reason says why a value can't be read at run time, or not without more.
+// Reason says why a value can't be read at run time, or only with additional information.
 type Reason uint8
 
 // The reasons.
 const (
 	ReasonNone Reason = iota
-	// ReasonSymbol: the operand names a symbol whose address is not known: it
-	// was parsed without a file, or neither the file (stripped) nor its debug
-	// file has such a symbol.
+	// ReasonSymbol: the operand names a symbol with unknown address. It was parsed without
+	// a file, or neither the file (stripped) nor its debug file has such a symbol.
 	ReasonSymbol
-	// ReasonAmbiguous: several local symbols have the name and none of them
-	// belongs to the source file that the probe is in.
+	// ReasonAmbiguous: several local symbols have the name, and none of them belongs to
+	// the probe's source file.
 	ReasonAmbiguous
-	// ReasonVector: the value is in a vector, floating point or x87 register.
-	// The kernel doesn't hand these to a probe; Eval reads them if its
-	// Registers know them.
+	// ReasonVector: the value is in a vector, floating point or x87 register. The kernel
+	// doesn't provide these to a probe; Eval reads them if its Registers have them.
 	ReasonVector
-	// ReasonTLS: the value is in thread-local storage and its place is chosen
-	// by the dynamic linker.
+	// ReasonTLS: the value is in thread-local storage at a place that the dynamic linker
+	// chooses.
 	ReasonTLS
-	// ReasonSegment: the address is relative to the thread pointer (%fs, %gs),
-	// which pt_regs of a probe does not hold. Eval reads it if Registers do.
+	// ReasonSegment: the address is relative to the thread pointer (%fs, %gs), which a
+	// probe's pt_regs does not hold. Eval reads the value if its Registers have the pointer.
 	ReasonSegment
-	// ReasonSize: the value has a size that no register has (not 1, 2, 4 or
-	// 8). Its address can be had, if it is in memory.
+	// ReasonSize: the value has a size that no register has (not 1, 2, 4 or 8). Address
+	// returns its address if it is in memory.
 	ReasonSize
 	// ReasonLabel: the operand names an assembler-local label or an expression
 	// that no longer exists in the linked file.
 	ReasonLabel
-	// ReasonRegister: the operand is a register that probes don't see: a
-	// segment, control or mask register.
+	// ReasonRegister: the operand is a register that probes can't read: a segment, control
+	// or mask register.
 	ReasonRegister
 )
 
@@ -144,19 +136,19 @@ type Reg struct {
 	// stack.Regs and call frame information. It is -1 for a register that
 	// DWARF doesn't number.
 	Num int16
-	// Bytes is the width of the named part: 1 for %al and %ah, 4 for %eax. It
-	// is 0 if and only if there is no register. The value's size is the
-	// argument's Size all the same: assembler names are wider or narrower.
+	// Bytes is the width of the named part: 1 for %al and %ah, 4 for %eax. It is 0 if and
+	// only if there is no register. The value's size is the argument's Size anyway: the named
+	// part may be wider or narrower.
 	Bytes uint8
-	// Shift is how far up the part begins, in bits: 8 for %ah, else 0.
+	// Shift is the offset of the part in the register, in bits: 8 for %ah, else 0.
 	Shift uint8
 	Class Class
 }
 
-// Ok reports whether there is a register.
+// Ok reports whether r is a register.
 func (r Reg) Ok() bool { return r.Bytes != 0 }
 
-// Segment is what an address is relative to besides its registers.
+// Segment is the base that an address is relative to, in addition to its registers.
 type Segment uint8
 
 // The segments. FS on amd64, GS on 386 and TPIDR_EL0 on arm64 hold the thread
@@ -170,39 +162,38 @@ const (
 // Addr is an address: Base + Index*Scale + Disp, plus the segment's base, plus
 // the program counter if PCRel is set.
 type Addr struct {
-	// Base and Index are the registers, the zero Reg where there is none.
+	// Base and Index are the registers, the zero Reg if there is none.
 	Base, Index Reg
 	// Scale is 1, 2, 4, 8 or 16 with an Index, else 0.
 	Scale uint8
-	// IndexSub is set where Index is subtracted (arm: "[r1, -r2]"). IndexSigned
-	// is set where Index.Bytes of it are sign-extended first (arm64: "sxtw").
+	// IndexSub is set if Index is subtracted (arm: "[r1, -r2]"). IndexSigned is set if
+	// Index.Bytes of it are sign-extended first (arm64: "sxtw").
 	IndexSub    bool
 	IndexSigned bool
-	// PCRel is set on an address that was resolved from a symbol: it is Disp
-	// bytes from the site's PC, wherever the file is loaded. No process is
-	// needed to know it.
+	// PCRel is set on an address that was resolved from a symbol: it is Disp bytes from the
+	// site's PC, wherever the file is loaded. It does not depend on the process.
 	PCRel bool
-	// Segment is whose base is added.
+	// Segment is the segment whose base is added.
 	Segment Segment
-	// Disp is in bytes. Before the symbol is resolved it is the offset to it
-	// as written.
+	// Disp is in bytes. Before the symbol is resolved it is the offset from the symbol, as
+	// written.
 	Disp int64
-	// Symbol is the symbol's name, empty if there is none. It stays after the
-	// symbol was resolved; Resolved tells.
+	// Symbol is the symbol's name, empty if there is none. It remains after the symbol was
+	// resolved; Resolved reports that.
 	Symbol string
-	// Reloc says what of the symbol is meant, and Resolved that it is in Disp.
+	// Reloc says which value of the symbol is meant. Resolved is set if Disp includes it.
 	Reloc    Reloc
 	Resolved bool
 }
 
-// Reloc says what of a symbol an address has in it: the assembler's modifier.
+// Reloc says which value of a symbol is in an address: the assembler's modifier.
 type Reloc uint8
 
 // The modifiers.
 const (
 	relocNone   Reloc = iota
 	relocAbs          // the symbol's address
-	relocGOTOff       // the same: @GOTOFF, whose base register, the table's address, is left out of Base
+	relocGOTOff       // the same: @GOTOFF, without its base register, the table's address, in Base
 	relocGOT          // the address of the slot that holds the symbol's address: @GOTPCREL, @GOT, :got_lo12:
 	relocTPOff        // the symbol's offset from the thread pointer: @tpoff, @ntpoff
 	relocDTPOff       // the symbol's offset in its module's thread-local block: @dtpoff
@@ -218,7 +209,7 @@ var relocNames = [...]string{
 	relocTPLo12: "TP offset's low 12 bits",
 }
 
-// String says what of the symbol it is, in words: "address", "GOT slot".
+// String returns the symbol's value in words: "address", "GOT slot".
 func (r Reloc) String() string {
 	if int(r) < len(relocNames) {
 		return relocNames[r]
@@ -226,8 +217,8 @@ func (r Reloc) String() string {
 	return "invalid"
 }
 
-// String prints the operand in a notation that is the same for all machines,
-// with DWARF register numbers: "r5", "*(r6-8)", "*(pc+0x2f10)", "&counter".
+// String returns the operand in a notation that is the same for all machines, with DWARF
+// register numbers: "r5", "*(r6-8)", "*(pc+0x2f10)", "&counter".
 func (o Operand) String() string {
 	switch o.Kind {
 	case KindConst:
@@ -258,7 +249,7 @@ func (r Reg) String() string {
 	return s
 }
 
-// String prints the sum.
+// String returns the sum.
 func (a Addr) String() string {
 	var parts []string
 	if a.Segment != SegmentNone {

@@ -8,24 +8,23 @@ import (
 	"math"
 )
 
-// Registers are a thread's registers by DWARF number: stack.Regs, a core
-// file's elfnotes.PRStatus. Reg returns the value and whether it is known. For
-// numbers of vector registers it is the low 64 bits.
+// Registers are a thread's registers by DWARF number, for example a stack.Regs or a core
+// file's elfnotes.PRStatus.
 type Registers interface {
-	// Reg returns a register's value, and false if it is not known.
+	// Reg returns a register's value, and false if it is not known. For vector registers
+	// it is the low 64 bits.
 	Reg(dwarf int) (uint64, bool)
 }
 
-// Memory reads a target's memory: stack.Memory. ReadMemory fills dst with the
-// bytes at addr or returns an error.
+// Memory reads a target's memory, for example a stack.Memory.
 type Memory interface {
-	// ReadMemory fills dst with the len(dst) bytes at addr.
+	// ReadMemory fills dst with the len(dst) bytes at addr, or returns an error.
 	ReadMemory(dst []byte, addr uint64) error
 }
 
-// Symbols says where a symbol of the probe's file is in the target's memory.
+// Symbols returns the addresses of symbols of the probe's file in the target's memory.
 type Symbols interface {
-	// SymbolAddress returns the address in the target, and false if it is not known.
+	// SymbolAddress returns a symbol's address in the target, and false if it is not known.
 	SymbolAddress(name string) (uint64, bool)
 }
 
@@ -40,7 +39,7 @@ type Value struct {
 	Float  bool
 }
 
-// Int returns the value as a signed integer, a Float one truncated.
+// Int returns the value as a signed integer; a Float value is truncated.
 func (v Value) Int() int64 {
 	if v.Float {
 		return int64(v.Float64())
@@ -48,7 +47,7 @@ func (v Value) Int() int64 {
 	return int64(v.Bits)
 }
 
-// Uint returns the value as an unsigned integer, a Float one truncated.
+// Uint returns the value as an unsigned integer; a Float value is truncated.
 func (v Value) Uint() uint64 {
 	if v.Float {
 		return uint64(v.Float64())
@@ -70,7 +69,7 @@ func (v Value) Float64() float64 {
 	return float64(v.Bits)
 }
 
-// String prints the value in decimal.
+// String returns the value in decimal.
 func (v Value) String() string {
 	switch {
 	case v.Float:
@@ -81,17 +80,17 @@ func (v Value) String() string {
 	return fmt.Sprint(v.Bits)
 }
 
-// UnreadableError says why an argument has no value, or none here.
+// UnreadableError says why an argument has no value, or none in this target.
 type UnreadableError struct {
 	Arg    string // the argument's text
 	Reason Reason
-	// Reg is the DWARF number of the register that is not known, else -1.
+	// Reg is the DWARF number of the unknown register, else -1.
 	Reg int
-	// Err is Memory's error.
+	// Err is the error of Memory, nil if there is none.
 	Err error
 }
 
-// Error reads "usdt argument TEXT: REASON".
+// Error returns "usdt argument TEXT: REASON".
 func (e *UnreadableError) Error() string {
 	s := "usdt argument " + e.Arg + ": "
 	switch {
@@ -103,16 +102,15 @@ func (e *UnreadableError) Error() string {
 	return s + fmt.Sprintf("register %d is not known", e.Reg)
 }
 
-// Unwrap returns Memory's error.
+// Unwrap returns the error of Memory, nil if there is none.
 func (e *UnreadableError) Unwrap() error { return e.Err }
 
 var errNoMemory = errors.New("no memory to read from")
 
-// Eval evaluates the argument at its site: regs are the thread's registers
-// there. It reads exactly Size bytes of memory, and neither mem nor syms is
-// asked where the operand needs none; both may be nil. An operand with a symbol
-// that was resolved from its file (see File) needs the program counter; for one
-// that was not, syms is asked.
+// Eval evaluates the argument at its site; regs are the thread's registers there. It reads
+// exactly Size bytes of memory. mem and syms are used only if the operand needs them; both may
+// be nil. An operand whose symbol was resolved from its file (see File) needs the program
+// counter; for one that was not resolved, Eval calls syms.
 //
 // The error is an *UnreadableError.
 func (a Arg) Eval(regs Registers, mem Memory, syms Symbols) (Value, error) {
@@ -145,7 +143,7 @@ func (a Arg) eval(regs Registers, mem Memory, syms Symbols) (uint64, error) {
 		return a.Address(regs, syms)
 	}
 	if a.Addr.Reloc == relocGOT && !a.Addr.Resolved {
-		// What the slot holds is the symbol's address.
+		// The slot would hold the symbol's address.
 		return a.symbol(syms)
 	}
 	addr, err := a.Address(regs, syms)
@@ -155,7 +153,7 @@ func (a Arg) eval(regs Registers, mem Memory, syms Symbols) (uint64, error) {
 	return a.read(mem, addr)
 }
 
-// extend makes 64 bits of the lower Size bytes.
+// extend returns the lower Size bytes extended to 64 bits.
 func (a Arg) extend(v uint64) uint64 {
 	unused := 64 - 8*a.Size
 	if a.Signed && !a.Float {
@@ -188,10 +186,9 @@ func (a Arg) read(mem Memory, addr uint64) (uint64, error) {
 	return order.Uint64(b), nil
 }
 
-// Address returns the address of an argument in memory, or the value of one
-// that is an address (KindAddr): it works for values of any size, such as
-// structures that were passed by value. The error is an *UnreadableError, for
-// other kinds with ReasonSize.
+// Address returns the address of an argument in memory, or the value of one that is an
+// address (KindAddr). It works for values of any size, such as structures that were passed
+// by value. The error is an *UnreadableError, with ReasonSize for other kinds.
 func (a Arg) Address(regs Registers, syms Symbols) (uint64, error) {
 	if a.Kind == KindUnknown {
 		return 0, a.unreadable(a.Reason)
@@ -273,8 +270,8 @@ func (a Arg) register(regs Registers, r Reg) (uint64, error) {
 	return 0, &UnreadableError{Arg: a.Text, Reg: int(r.Num)}
 }
 
-// symbol returns what the symbol adds to the address. Only plain addresses can
-// be asked of Symbols: offsets in thread-local storage are the file's to know.
+// symbol returns what the symbol adds to the address. Symbols has plain addresses only:
+// offsets in thread-local storage come from the file.
 func (a Arg) symbol(syms Symbols) (uint64, error) {
 	reason := a.Reason
 	if reason == ReasonNone {
@@ -299,15 +296,14 @@ func (a Arg) symbol(syms Symbols) (uint64, error) {
 	return 0, a.unreadable(ReasonTLS)
 }
 
-// lowSigned returns the low 12 bits, sign-extended: what a 20-bit upper
-// immediate leaves over.
+// lowSigned returns the low 12 bits, sign-extended: the rest that a 20-bit upper immediate
+// does not cover.
 func lowSigned(v uint64) uint64 { return uint64(int64(v<<52) >> 52) }
 
 func (a Arg) unreadable(r Reason) error { return &UnreadableError{Arg: a.Text, Reason: r, Reg: -1} }
 
-// pcRegister returns the number under which Registers know the program
-// counter: DWARF's where it has one, else the number behind the last general
-// register's.
+// pcRegister returns the number of the program counter in Registers: DWARF's number if it has
+// one, else the number after the last general register's.
 func pcRegister(m elf.Machine) int {
 	switch m {
 	case elf.EM_X86_64:
@@ -324,8 +320,8 @@ func pcRegister(m elf.Machine) int {
 	return PCRegister
 }
 
-// PCRegister is the number under which Eval asks Registers for the program
-// counter on riscv64, ppc64 and loongarch64, whose DWARF mappings have none.
+// PCRegister is the number by which Eval asks Registers for the program counter on riscv64,
+// ppc64 and loongarch64, whose DWARF mappings have none.
 const PCRegister = 0x7fff
 
 // Numbers of the segment bases in the AMD64 ABI's DWARF mapping, figure 3.36;

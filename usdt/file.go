@@ -16,58 +16,55 @@ import (
 
 // Site is one place of a probe: a nop in the text of a file. It is plain data.
 type Site struct {
-	// Provider and Name are what tracers call the probe by.
+	// Provider and Name identify the probe for tracers.
 	Provider string
 	Name     string
-	// PC is the virtual address of the nop in the file's own numbering, after
-	// the correction for prelinked files, and Offset its position in the file:
-	// what a uprobe is attached to.
+	// PC is the virtual address of the nop in the file's own numbering, corrected for
+	// prelinked files. Offset is its position in the file, where a uprobe is attached.
 	PC     uint64
 	Offset uint64
-	// Semaphore is the virtual address of the 16-bit counter that a tracer
-	// raises while it is attached, 0 if the probe has none, and
-	// SemaphoreOffset its position in the file: what perf_event_open calls
-	// ref_ctr_offset (Linux 4.20), so that no process must be named.
+	// Semaphore is the virtual address of the 16-bit counter that a tracer increments while
+	// it is attached, 0 if the probe has none. SemaphoreOffset is its position in the file,
+	// perf_event_open's ref_ctr_offset (Linux 4.20), with which no process need be named.
 	Semaphore       uint64
 	SemaphoreOffset uint64
-	// Spec is the argument specification as the note has it, and Args what it
-	// means: at most MaxArgs.
+	// Spec is the argument specification as in the note, and Args its arguments, at most
+	// MaxArgs.
 	Spec string
 	Args []Arg
-	// Nop says what instruction is at PC.
+	// Nop is the kind of instruction at PC.
 	Nop Nop
-	// Err says what is wrong with this site, nil if nothing is: a
-	// *SyntaxError in Spec (Args are those in front of it), an *AddressError
-	// for a PC or Semaphore that lies in no loaded part of the file.
+	// Err is the error of this site, nil if there is none: a *SyntaxError in Spec (Args are
+	// the arguments before it), or an *AddressError for a PC or Semaphore outside the loaded
+	// parts of the file.
 	Err error
 }
 
-// AddressError says that an address of a note doesn't lead into the file: the
-// note is corrupt, or the file is a separate debug file, whose text is in
-// another.
+// AddressError reports that an address of a note is not in the file: the note is corrupt, or
+// the file is a separate debug file, whose text is in another file.
 type AddressError struct {
 	What string // "pc" or "semaphore"
 	Addr uint64
 }
 
-// Error reads "pc 0x…: not in the loaded parts of the file".
+// Error returns "pc 0x…: not in the loaded parts of the file".
 func (e *AddressError) Error() string {
 	return fmt.Sprintf("%s %#x: not in the loaded parts of the file", e.What, e.Addr)
 }
 
-// Probe is all sites of a probe in one file.
+// Probe has all sites of a probe in one file.
 type Probe struct {
-	// Provider and Name are what tracers call it by.
+	// Provider and Name identify the probe for tracers.
 	Provider string
 	Name     string
 	// Sites are its places, at least one, in the order of the file's notes.
 	Sites []Site
 }
 
-// ArgType is what is known about an argument over all sites of its probe.
+// ArgType is what is known of an argument over all sites of its probe.
 type ArgType struct {
-	// Size is the largest size in bytes, Signed and Float are set if they are
-	// at any site.
+	// Size is the largest size in bytes. Signed and Float are set if they are set at any
+	// site.
 	Size   int
 	Signed bool
 	Float  bool
@@ -78,9 +75,8 @@ type ArgType struct {
 	Readable bool
 }
 
-// ArgTypes merges the arguments of the probe's sites, whose sizes and signs
-// differ more often than one would think: the compiler writes the type that
-// the expression at the site has.
+// ArgTypes merges the arguments of the probe's sites. Their sizes and signs often differ,
+// because the compiler writes the type of the expression at the site.
 func (p *Probe) ArgTypes() []ArgType {
 	var types []ArgType
 	for i, s := range p.Sites {
@@ -102,8 +98,8 @@ func (p *Probe) ArgTypes() []ArgType {
 	return types
 }
 
-// File is an ELF file whose probes can be read. Its methods are safe for
-// concurrent use, but for Close, which must come last.
+// File is an ELF file whose probes can be read. Its methods are safe for concurrent use,
+// except for Close, which must come last.
 type File struct {
 	// Machine, Class and Type are from the ELF header.
 	Machine elf.Machine
@@ -111,13 +107,12 @@ type File struct {
 	Type    elf.Type
 
 	f *elffile.File
-	// debugDir has separate debug files by build-id; empty is not to look.
+	// debugDir has separate debug files by build-id; if it is empty they are not used.
 	debugDir string
 }
 
-// Open maps a file of the machine by path. Symbols of a stripped file are looked
-// up in its separate debug file too, where /usr/lib/debug has it by build-id.
-// Close it when done.
+// Open maps a file of this machine by path. Symbols of a stripped file are also looked up in
+// its separate debug file, if /usr/lib/debug has it by build-id. The caller closes the File.
 func Open(path string) (*File, error) {
 	f, err := elffile.Open(path)
 	if err != nil {
@@ -128,10 +123,9 @@ func Open(path string) (*File, error) {
 	return opened, nil
 }
 
-// NewFile reads an ELF file through r, which stays the caller's and must be
-// readable until Close. The size is asked of r if it has a Size, Stat or Len
-// method, as files and readers of the standard library do, and found by
-// reading otherwise.
+// NewFile reads an ELF file through r, which remains the caller's and must be readable until
+// Close. The size is that of r's Size, Stat or Len method, which files and readers of the
+// standard library have. Otherwise it is found by reading.
 func NewFile(r io.ReaderAt) (*File, error) {
 	size, err := sizeOf(r)
 	if err != nil {
@@ -148,8 +142,8 @@ func newFile(f *elffile.File) *File {
 	return &File{Machine: f.Machine, Class: f.Class, Type: f.Type, f: f}
 }
 
-// Close unmaps the file. Sites and probes stay valid. It may be called more
-// than once, and on nil.
+// Close unmaps the file. Sites and probes remain valid. It may be called again, and on a nil
+// File.
 func (f *File) Close() error {
 	if f == nil {
 		return nil
@@ -157,7 +151,7 @@ func (f *File) Close() error {
 	return f.f.Close()
 }
 
-// sizeOf finds the size of what r reads.
+// sizeOf returns the size of the data that r reads.
 func sizeOf(r io.ReaderAt) (int64, error) {
 	switch r := r.(type) {
 	case interface{ Size() int64 }:
@@ -187,7 +181,7 @@ func sizeOf(r io.ReaderAt) (int64, error) {
 	return int64(sort.Search(int(end), func(i int) bool { return !has(int64(i)) })), nil
 }
 
-// noteReader lets package elfnotes read the mapped file.
+// noteReader makes the mapped file readable for package elfnotes.
 type noteReader struct{ f *elffile.File }
 
 func (r noteReader) ReadAt(p []byte, off int64) (int, error) {
@@ -206,8 +200,8 @@ func (r noteReader) ReadAt(p []byte, off int64) (int, error) {
 	return int(n), nil
 }
 
-// A note has some 80 bytes, which tells how many there are; a section that says
-// to be huge is believed only so far.
+// A note has some 80 bytes, from which the number of notes is estimated; the estimate is
+// bounded in case a section claims to be huge.
 const (
 	typicalNote = 80
 	maxGuess    = 4096
@@ -215,10 +209,9 @@ const (
 	maxSites = 1 << 14
 )
 
-// Sites returns every probe site of the file, in the order of its notes. Sites
-// that are partly wrong are among them, with their Err; what could not be read
-// as a site at all is in the error, which doesn't keep the others from being
-// returned: what goes beyond 16,384 sites as well.
+// Sites returns every probe site of the file, in the order of its notes. Sites that are partly
+// wrong are included, with their Err. The error is about notes that are no sites at all, and
+// about sites beyond 16,384; the other sites are returned with it.
 func (f *File) Sites() (sites []Site, err error) {
 	defer elffile.Catch(debug.SetPanicOnFault(true), &err)
 	nf, err := elfnotes.NewFile(noteReader{f.f})
@@ -264,7 +257,7 @@ func (l *errorList) add(err error) {
 	}
 }
 
-// site makes a Site of a note. base is where .stapsdt.base is now.
+// site returns the Site of a note. base is the actual address of .stapsdt.base.
 func (f *File) site(n elfnotes.Stapsdt, base uint64) Site {
 	s := Site{Provider: n.Provider, Name: n.Name, PC: n.PC, Semaphore: n.Semaphore, Spec: n.Args}
 	// prelink(8) moved the file after the note was written: systemtap's
@@ -300,10 +293,9 @@ func (f *File) site(n elfnotes.Stapsdt, base uint64) Site {
 	return s
 }
 
-// offset finds an address in the file by its loaded segments, which are there
-// in files without section headers too, and states the semaphore's place where
-// a tool removed or renamed its section. It prefers a segment with the given
-// permission: two may cover one page.
+// offset returns the file offset of an address by the loaded segments, which also exist in
+// files without section headers, and have the semaphore's place if a tool removed or renamed
+// its section. It prefers a segment with the given permission, since two may cover one page.
 func (f *File) offset(addr uint64, flag elf.ProgFlag) (off uint64, ok bool) {
 	for i := range f.f.Progs {
 		p := &f.f.Progs[i]
@@ -324,7 +316,7 @@ func (f *File) offset(addr uint64, flag elf.ProgFlag) (off uint64, ok bool) {
 	return off, ok
 }
 
-// noBits reports whether an address lies in a section without contents.
+// noBits reports whether an address is in a section without contents.
 func (f *File) noBits(addr uint64) bool {
 	for i := range f.f.Sections {
 		s := &f.f.Sections[i]
@@ -335,15 +327,15 @@ func (f *File) noBits(addr uint64) bool {
 	return false
 }
 
-// Probes returns the file's sites by probe, in the order in which their first
-// sites stand in the file. Its error is that of Sites.
+// Probes returns the file's sites by probe, in the order of their first sites in the file. Its
+// error is that of Sites.
 func (f *File) Probes() ([]Probe, error) {
 	sites, err := f.Sites()
 	return Merge(sites), err
 }
 
-// Merge groups sites by provider and name, in the order of first appearance. A
-// probe of one site has it where it is in sites, which is borrowed.
+// Merge groups sites by provider and name, in the order of first appearance. The Sites of a
+// probe with one site share the memory of sites.
 func Merge(sites []Site) []Probe {
 	type key struct{ provider, name string }
 	index := make(map[key]int, len(sites))

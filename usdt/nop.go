@@ -6,16 +6,15 @@ import (
 	"fmt"
 )
 
-// Nop is the instruction at a site.
+// Nop is the kind of instruction at a site.
 type Nop uint8
 
-// The flavours.
+// The kinds.
 const (
-	// NopNone is no nop that is known: the site may be corrupt, or already
-	// traced (in memory).
+	// NopNone is no known nop: the site may be corrupt, or already traced (in memory).
 	NopNone Nop = iota
 	// NopPlain is the machine's one-instruction nop, which <sys/sdt.h> emits.
-	// The kernel emulates it: the fast path of uprobes.
+	// The kernel emulates it, which is the fast path of uprobes.
 	NopPlain
 	// NopPlain5 is a plain nop followed by a 5-byte one, which libbpf's usdt.h
 	// emitted for a while. Attaching at PC+1 lets kernels with the uprobe
@@ -25,7 +24,7 @@ const (
 	// NopPlain10 is a plain nop followed by a 10-byte one: libbpf's usdt.h
 	// since July 2026.
 	NopPlain10
-	// Nop5 is a 5-byte nop alone.
+	// Nop5 is a single 5-byte nop.
 	Nop5
 )
 
@@ -44,7 +43,7 @@ var (
 	nop10 = []byte{0x66, 0x2e, 0x0f, 0x1f, 0x84, 0x00, 0x00, 0x00, 0x00, 0x00}
 )
 
-// nop recognises the instruction at a file offset.
+// nop returns the kind of instruction at a file offset.
 func (f *File) nop(off uint64) Nop {
 	b, err := f.f.Bytes(off, min(11, uint64(f.f.Size())-off))
 	if err != nil {
@@ -81,7 +80,7 @@ func nopX86(b []byte) Nop {
 	return NopPlain
 }
 
-// plainNop knows the nop of each architecture manual.
+// plainNop reports whether an instruction is the nop of the architecture's manual.
 func plainNop(m elf.Machine, insn uint32, size int) bool {
 	switch m {
 	case elf.EM_AARCH64:

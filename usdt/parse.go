@@ -8,54 +8,51 @@ import (
 	"strings"
 )
 
-// MaxArgs is the most arguments that a probe can have: <sys/sdt.h> defines
-// macros up to 12.
+// MaxArgs is the maximum number of arguments of a probe: <sys/sdt.h> defines macros up to 12.
 const MaxArgs = 12
 
-// maxSize bounds the size of an argument: structures by value are larger than
-// registers, but not by that much.
+// maxSize bounds the size of an argument: structures by value are larger than registers, but
+// not by that much.
 const maxSize = 1 << 20
 
-// SyntaxError says where an argument specification is malformed.
+// SyntaxError reports an error in an argument specification.
 type SyntaxError struct {
 	Text   string // the whole specification
 	Column int    // of the offending byte, from 1
 	Msg    string
 }
 
-// Error reads "usdt arguments "…": column N: MSG".
+// Error returns "usdt arguments "…": column N: MSG".
 func (e *SyntaxError) Error() string {
 	return fmt.Sprintf("usdt arguments %q: column %d: %s", e.Text, e.Column, e.Msg)
 }
 
-// UnknownMachineError is returned for a machine whose assembler ParseArgs
-// doesn't know.
+// UnknownMachineError is returned for a machine whose assembler syntax ParseArgs does not
+// support.
 type UnknownMachineError struct{ Machine elf.Machine }
 
-// Error reads "usdt arguments of EM_…: not supported".
+// Error returns "usdt arguments of EM_…: not supported".
 func (e *UnknownMachineError) Error() string {
 	return fmt.Sprintf("usdt arguments of %v: not supported", e.Machine)
 }
 
-// ParseArgs parses the argument specification of a site, such as
-// "8@%rdi -4@-20(%rbp)", in the assembler syntax of a machine: EM_X86_64,
-// EM_386, EM_AARCH64, EM_ARM, EM_RISCV (64 bits), EM_PPC64, EM_S390 or
-// EM_LOONGARCH. The source is the "Arguments" part of systemtap's
-// UserSpaceProbeImplementation and what gcc and clang print for the operands.
+// ParseArgs parses the argument specification of a site, such as "8@%rdi -4@-20(%rbp)", in the
+// assembler syntax of a machine: EM_X86_64, EM_386, EM_AARCH64, EM_ARM, EM_RISCV (64 bits),
+// EM_PPC64, EM_S390 or EM_LOONGARCH. The syntax is that of the "Arguments" part of systemtap's
+// UserSpaceProbeImplementation, with operands as gcc and clang print them.
 //
-// Everything that a compiler emits is understood, or is an argument of its own
-// whose Reason says why it can't be read at run time. What no compiler emits is
-// a *SyntaxError with the column; the arguments in front of it are returned
-// with it.
+// All operands that compilers emit are parsed. Those that can't be read at run time have a
+// Reason. For other text the error is a *SyntaxError with the column, and the arguments before
+// it are returned too.
 //
-// Memory operands are taken to be little-endian but on s390x; set BigEndian
-// otherwise, as File does.
+// Memory operands are assumed to be little-endian except on s390x; set BigEndian otherwise, as
+// File does.
 func ParseArgs(machine elf.Machine, s string) ([]Arg, error) {
 	operand, wordSize := operandParser(machine)
 	if operand == nil {
 		return nil, &UnknownMachineError{machine}
 	}
-	// systemtap's probes without arguments read "" or ":" in old notes.
+	// In old notes systemtap's probes without arguments have "" or ":".
 	if s == "" || s[0] == ':' {
 		return nil, nil
 	}
@@ -84,8 +81,8 @@ func ParseArgs(machine elf.Machine, s string) ([]Arg, error) {
 	return args, nil
 }
 
-// operandParser returns the parser of a machine's operands and the size of its
-// general registers.
+// operandParser returns the parser of a machine's operands, and the size of its general
+// registers in bytes.
 func operandParser(machine elf.Machine) (func(*parser, *Arg) error, int) {
 	switch machine {
 	case elf.EM_X86_64:
@@ -108,10 +105,10 @@ func operandParser(machine elf.Machine) (func(*parser, *Arg) error, int) {
 	return nil, 0
 }
 
-// finish sets what follows from the operand and the size together.
+// finish sets what depends on both the operand and the size.
 func (a *Arg) finish(wordSize int) {
 	if a.Size == 0 {
-		// Before systemtap 1.0 notes had no size: it is the register's.
+		// Before systemtap 1.0 notes had no size: it is that of the register.
 		a.Size = wordSize
 		if a.Kind == KindReg && a.Reg.Bytes <= 8 {
 			a.Size = int(a.Reg.Bytes)
@@ -211,7 +208,7 @@ func (p *parser) size(a *Arg) error {
 	digits := p.i > start && isDigit(p.s[p.i-1])
 	float := digits && p.take('f')
 	if !digits || !p.take('@') {
-		// "8(%rsp)" or "%rdi": no size, and the number belongs to the operand.
+		// In "8(%rsp)" and "%rdi" there is no size; the number is part of the operand.
 		if float || strings.HasPrefix(p.s[p.i:], "@") {
 			return p.errorf("size is missing")
 		}
@@ -232,8 +229,8 @@ func isDigit(c byte) bool { return c >= '0' && c <= '9' }
 
 func isHex(c byte) bool { return isDigit(c) || c|0x20 >= 'a' && c|0x20 <= 'f' }
 
-// isSymbol reports whether a byte may stand in a symbol's name; first tells
-// whether it begins it. Bytes above ASCII are letters of UTF-8 names.
+// isSymbol reports whether a byte may be in a symbol's name; first is set for the name's first
+// byte. Bytes above ASCII are letters of UTF-8 names.
 func isSymbol(c byte, first bool) bool {
 	switch {
 	case c|0x20 >= 'a' && c|0x20 <= 'z', c == '_', c == '.', c == '$', c >= 0x80:
@@ -244,9 +241,8 @@ func isSymbol(c byte, first bool) bool {
 	return false
 }
 
-// number parses a decimal or hexadecimal integer with an optional sign. It
-// accepts what fits 64 bits either way: assemblers print immediates both signed
-// and unsigned.
+// number parses a decimal or hexadecimal integer with an optional sign. It accepts all signed
+// and unsigned 64-bit values: assemblers print immediates both ways.
 func (p *parser) number() (int64, error) {
 	start := p.i
 	negative := p.take('-')
@@ -289,8 +285,8 @@ func (p *parser) number() (int64, error) {
 	return -int64(v), nil
 }
 
-// constant parses an immediate. Compilers print floating point immediates as
-// the bits, in hex or decimal, or as "1.5e+0" (gcc on arm64).
+// constant parses an immediate. Compilers print floating point immediates as their bits, in
+// hex or decimal, or as "1.5e+0" (gcc on arm64).
 func (p *parser) constant(a *Arg) error {
 	start := p.i
 	v, err := p.number()
@@ -315,7 +311,7 @@ func (p *parser) constant(a *Arg) error {
 	return nil
 }
 
-// symbol parses a name. Names contain '.', '$' and, quoted, anything.
+// symbol parses a name. Names may contain '.', '$' and, if quoted, anything.
 func (p *parser) symbol() (string, error) {
 	start := p.i
 	if p.take('"') {
@@ -336,9 +332,8 @@ func (p *parser) symbol() (string, error) {
 	return p.s[start:p.i], nil
 }
 
-// expression parses a sum of at most one symbol and numbers: "8", "glob",
-// "8+glob", "glob+8-4", "40+CheckpointStats@GOTOFF". Modifiers follow the
-// symbol with '@'.
+// expression parses a sum of at most one symbol and numbers: "8", "glob", "8+glob",
+// "glob+8-4", "40+CheckpointStats@GOTOFF". Modifiers follow the symbol after an '@'.
 func (p *parser) expression(addr *Addr) error {
 	for first := true; ; first = false {
 		c := p.peek()
@@ -359,8 +354,8 @@ func (p *parser) expression(addr *Addr) error {
 			continue
 		}
 		if c == '-' || addr.Symbol != "" {
-			// A difference of symbols is a label arithmetic that the assembler
-			// could do, and a reader of the linked file can't.
+			// The assembler could compute a difference of symbols, a reader of the linked file
+			// can't.
 			return p.errorf("want a number")
 		}
 		if c == '+' {

@@ -36,7 +36,7 @@ func (p *parser) arm(a *Arg) error {
 	return p.errorf("want an operand")
 }
 
-// word takes a name without looking at what it is.
+// word reads a name without interpreting it.
 func (p *parser) word() string {
 	start := p.i
 	for !p.end() && isSymbol(p.peek(), p.i == start) {
@@ -45,7 +45,7 @@ func (p *parser) word() string {
 	return p.s[start:p.i]
 }
 
-// armMemory parses what follows "[".
+// armMemory parses the text after "[".
 func (p *parser) armMemory(a *Arg) error {
 	start := p.i
 	base, ok := armGeneral(a.Machine, p.word())
@@ -137,8 +137,8 @@ func (p *parser) armPart(a *Arg) error {
 	case "lo12":
 		a.Addr.Reloc = relocLo12
 	case "got_lo12", "gotpage_lo15":
-		// The base register holds the slot's page: with the slot's address
-		// known, it isn't needed.
+		// The base register holds the slot's page, which is not needed because the slot's
+		// address is known.
 		a.Addr.Reloc, a.Addr.Base = relocGOT, Reg{}
 	case "tprel_lo12", "tprel_lo12_nc":
 		a.Addr.Reloc = relocTPLo12
@@ -153,9 +153,9 @@ func (p *parser) armPart(a *Arg) error {
 // zeroRegister stands for xzr and wzr, which read as 0.
 var zeroRegister = Reg{Num: -1, Bytes: 8}
 
-// armRegister parses a register that a value may be in. SIMD registers have
-// names that functions have too ("b4"): compilers print vN for any width, so
-// the narrow names count as registers only where the size is theirs.
+// armRegister parses a register that may hold a value. Functions may have the names of SIMD
+// registers too ("b4"). Compilers print vN for any width, so the narrow names are taken as
+// registers only if the argument has their size.
 func armRegister(a *Arg, name string) (Reg, bool) {
 	if r, ok := armGeneral(a.Machine, name); ok {
 		return r, true

@@ -50,7 +50,7 @@ func (p *parser) riscvPart(a *Arg) error {
 	return p.base(a, riscvRegister)
 }
 
-// riscvRegister knows the general and floating point registers: RISC-V DWARF
+// riscvRegister returns the general or floating point register of that name: RISC-V DWARF
 // specification, section "DWARF Register Numbers".
 func riscvRegister(name string) (Reg, bool) {
 	num := int16(-1)
@@ -151,7 +151,7 @@ func (p *parser) ppc(a *Arg) error {
 	return p.displaced(a, ppcNamed)
 }
 
-// ppcRegister takes a register's name or bare number.
+// ppcRegister parses a register's name or bare number.
 func (p *parser) ppcRegister() (Reg, bool) {
 	p.take('%')
 	start := p.i
@@ -161,7 +161,7 @@ func (p *parser) ppcRegister() (Reg, bool) {
 	return ppcNamed(p.s[start:p.i])
 }
 
-// ppcNamed knows the registers: Power Architecture 64-bit ELF V2 ABI, table 2.33.
+// ppcNamed returns the register of that name: Power Architecture 64-bit ELF V2 ABI, table 2.33.
 func ppcNamed(name string) (Reg, bool) {
 	if n, rest := numbered(name, ""); n >= 0 && n <= 31 && rest == "" {
 		return Reg{Num: n, Bytes: 8}, true
@@ -197,7 +197,7 @@ func (p *parser) s390(a *Arg) error {
 	return p.displaced(a, s390Register)
 }
 
-// s390Register knows the registers: s390x ELF ABI, section "DWARF register
+// s390Register returns the register of that name: s390x ELF ABI, section "DWARF register
 // numbers".
 func s390Register(name string) (Reg, bool) {
 	if n, rest := numbered(name, "r"); n >= 0 && n <= 15 && rest == "" {
@@ -289,8 +289,8 @@ func (p *parser) loongRegister(a *Arg) error {
 	return err
 }
 
-// loongarchRegister knows the registers: LoongArch ELF psABI, section
-// "Register Convention", and DWARF's numbering, which is the hardware's.
+// loongarchRegister returns the register of that name: LoongArch ELF psABI, section "Register
+// Convention", and DWARF's numbering, which is the hardware's.
 func loongarchRegister(name string) (Reg, bool) {
 	num := int16(-1)
 	switch name {
@@ -332,8 +332,8 @@ func loongarchRegister(name string) (Reg, bool) {
 	return Reg{}, false
 }
 
-// bareSymbol parses "sym+4": the address of a symbol, or for a floating point
-// value, which no address is, the memory there.
+// bareSymbol parses "sym+4": the address of a symbol or, for a floating point value, which is
+// never an address, the memory there.
 func (p *parser) bareSymbol(a *Arg) error {
 	a.Kind = KindAddr
 	if a.Float {

@@ -81,16 +81,16 @@ func (p *parser) x86Memory(a *Arg) error {
 	}
 	switch {
 	case rip && a.Addr.Symbol == "":
-		a.Kind, a.Reason = KindUnknown, ReasonLabel // relative to an instruction that is not there
+		a.Kind, a.Reason = KindUnknown, ReasonLabel // relative to an instruction that does not exist
 	case a.Machine == elf.EM_386 && a.Addr.Reloc == relocGOT:
 		a.Addr.Base = Reg{} // the table's address
 	}
 	return nil
 }
 
-// x86Base parses what stands in parentheses. A base register that only makes
-// the symbol position-independent (%rip, and the table register of @GOTOFF)
-// is dropped: the symbol's address says it all.
+// x86Base parses the text in parentheses. A base register that only makes the symbol
+// position-independent (%rip, and the table register of @GOTOFF) is dropped, because the
+// symbol's address is sufficient.
 func (p *parser) x86Base(a *Arg) (rip bool, err error) {
 	gotoff := a.Addr.Reloc == relocGOTOff
 	if p.peek() == '%' {
@@ -164,8 +164,8 @@ func x87(machine elf.Machine, n int16) int16 {
 	return 33 + n
 }
 
-// i386Number turns a register numbered for amd64 into i386's numbering, which
-// differs: System V ABI, Intel386 supplement, figure 2.14.
+// i386Number converts a register's amd64 number to i386's numbering, which differs: System V
+// ABI, Intel386 supplement, figure 2.14.
 func i386Number(r Reg) (Reg, bool) {
 	// rax rdx rcx rbx rsi rdi rbp rsp
 	numbers := [...]int16{0, 2, 1, 3, 6, 7, 5, 4}
@@ -182,7 +182,7 @@ func i386Number(r Reg) (Reg, bool) {
 	return r, true
 }
 
-// x86General knows the general registers: System V ABI, AMD64 supplement,
+// x86General returns the general register of that name: System V ABI, AMD64 supplement,
 // figure 3.36.
 func x86General(name string) (Reg, bool) {
 	switch name {
@@ -263,8 +263,8 @@ func x86General(name string) (Reg, bool) {
 	case "bh":
 		return Reg{Num: 3, Bytes: 1, Shift: 8}, true
 	}
-	// r8 … r15 with d, w, b; r16 … r31 of APX have DWARF numbers 130 and up,
-	// and no place in pt_regs.
+	// r8 … r15 with d, w, b. APX's r16 … r31 have DWARF numbers 130 and up, and are not
+	// in pt_regs.
 	n, rest := numbered(name, "r")
 	if n < 8 || n > 15 {
 		return Reg{}, false
@@ -300,8 +300,8 @@ func numbered(name, prefix string) (int16, string) {
 	return n, rest[i:]
 }
 
-// x86Special knows the registers that a value may be in and a probe doesn't
-// see.
+// x86Special returns the register of that name that may hold a value but that a probe can't
+// read.
 func x86Special(machine elf.Machine, name string) (Reg, bool) {
 	for _, vec := range []struct {
 		prefix string

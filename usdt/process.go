@@ -12,40 +12,39 @@ import (
 	"github.com/borescope/borescope/internal/procfs"
 )
 
-// Options says where to look. The zero value and nil mean this machine.
+// Options are the options of Modules. The zero value and nil describe this machine.
 type Options struct {
-	// Root is a recorded host: a tree with proc/PID/maps and the files that
-	// are mapped. Nil is this machine.
+	// Root is a recorded host: a tree with proc/PID/maps and the mapped files. Nil is this
+	// machine.
 	Root fs.FS
 }
 
-// Module is a file that a process has mapped to execute, with its probes.
+// Module is a file that a process has mapped executable, with its probes.
 type Module struct {
-	// Path is the file as the process sees it, without " (deleted)". It need
-	// not exist: the process may be in a container, the file may be replaced
-	// or anonymous ("/memfd:…").
+	// Path is the file as the process sees it, without " (deleted)". It may not exist: the
+	// process may be in a container, and the file may have been replaced or be anonymous
+	// ("/memfd:…").
 	Path string
-	// Attach is a path under which this process can open the very file: in the
-	// other's root, among its open files, or among its mappings. It is what to
-	// attach a uprobe to, and empty for a recorded host.
+	// Attach is a path by which this process can open exactly that file: in the other
+	// process's root, among its open files, or among its mappings. Uprobes are attached to
+	// it. It is empty for a recorded host.
 	Attach string
-	// Bias is what to add to a site's PC or semaphore, modulo 2^64, for the
-	// address in the process.
+	// Bias is added to a site's PC or semaphore, modulo 2^64, to get the address in the
+	// process.
 	Bias  uint64
 	Sites []Site
-	// Err says what could not be read, nil if all of it could.
+	// Err is the error of reading the file, nil if all of it was read.
 	Err error
 }
 
-// Modules returns the files with USDT probes that a process has mapped: its
-// program, libraries, and what it loaded or made at run time. A file is
-// recognised by device and inode, so that one that was deleted or replaced
-// since, lies in another mount namespace, or has no name is found all the same.
-// Files without probes are left out, files that can't be read are there with
-// their Err.
+// Modules returns the files with USDT probes that a process has mapped: its program, its
+// libraries, and files that it loaded or made at run time. A file is identified by device and
+// inode, so that it is found also if it was deleted or replaced, is in another mount namespace,
+// or has no name. Files without probes are left out; files that can't be read are included,
+// with their Err.
 //
-// It needs the right to trace the process (PTRACE_MODE_READ), and for files
-// that are gone CAP_CHECKPOINT_RESTORE (Linux 5.9) or CAP_SYS_ADMIN.
+// It needs the right to trace the process (PTRACE_MODE_READ), and CAP_CHECKPOINT_RESTORE (Linux
+// 5.9) or CAP_SYS_ADMIN for files that are gone.
 func Modules(pid int, opts *Options) ([]Module, error) {
 	var o Options
 	if opts != nil {
@@ -97,7 +96,7 @@ func executable(root fs.FS, pid int) ([]procfs.Mapping, error) {
 	return maps, err
 }
 
-// openMapped opens the file behind a mapping and says where it found it.
+// openMapped opens the file of a mapping, and returns the path by which it was opened.
 func openMapped(root fs.FS, pid int, m *procfs.Mapping) (*File, string, error) {
 	if root != nil {
 		f, err := openRecorded(root, m.Path)
@@ -129,9 +128,9 @@ func openRecorded(root fs.FS, path string) (*File, error) {
 	return newFile(f), nil
 }
 
-// openLive tries the path in the process's root and in ours (the kernel prints
-// it as seen from here where it can, which a chroot is no obstacle to), an open
-// file, and the mapping itself, and takes what has the mapping's inode. The device is not compared
+// openLive tries the path in the process's root and in this process's root (the kernel prints
+// it as seen from here if it can, and a chroot does not prevent that), an open file, and the
+// mapping itself. It returns the file with the mapping's inode. The device is not compared
 // for a path: overlay and btrfs report another one in maps than stat does.
 func openLive(pid int, m *procfs.Mapping) (*os.File, string, error) {
 	anonymous := strings.HasPrefix(m.Path, "/memfd:")
@@ -155,8 +154,8 @@ func openLive(pid int, m *procfs.Mapping) (*os.File, string, error) {
 	return f, fmt.Sprintf("/proc/%d/map_files/%x-%x", pid, m.Start, m.End), nil
 }
 
-// openPath opens the mapping's path in the root of a process, nil if that isn't
-// the file that is mapped.
+// openPath opens the mapping's path in the root of a process. It returns nil if that isn't
+// the mapped file.
 func openPath(pid int, m *procfs.Mapping) *os.File {
 	f, err := procfs.OpenInRoot(pid, m.Path)
 	if err != nil {
@@ -169,8 +168,8 @@ func openPath(pid int, m *procfs.Mapping) *os.File {
 	return nil
 }
 
-// openDescriptor finds an anonymous file among the files that the process has
-// open, nil if it isn't: tracers of other makes find it only there.
+// openDescriptor opens an anonymous file among the process's open files, nil if it isn't one:
+// other tracers find it only there.
 func openDescriptor(pid int, m *procfs.Mapping) *os.File {
 	dir := fmt.Sprintf("/proc/%d/fd", pid)
 	list, err := os.ReadDir(dir)
@@ -194,8 +193,8 @@ func openDescriptor(pid int, m *procfs.Mapping) *os.File {
 	return nil
 }
 
-// Find returns the sites of one probe in the file. The error matches
-// os.ErrNotExist if there is none, joined with what could not be read.
+// Find returns the sites of one probe in the file. The error matches os.ErrNotExist if there
+// is none, joined with errors of sites that could not be read.
 func (f *File) Find(provider, name string) (Probe, error) {
 	probes, err := f.Probes()
 	for _, p := range probes {

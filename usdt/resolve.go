@@ -10,9 +10,9 @@ import (
 	"github.com/borescope/borescope/internal/procfs"
 )
 
-// resolve turns the symbols in the sites' operands into constants: offsets
-// from the site's PC, which hold wherever the file is loaded, and offsets in
-// thread-local storage. What can't be resolved keeps a Reason.
+// resolve turns the symbols in the sites' operands into constants: offsets from the site's PC,
+// which hold wherever the file is loaded, and offsets in thread-local storage. Symbols that
+// can't be resolved keep a Reason.
 func (f *File) resolve(sites []Site) {
 	names := map[string]*candidates{}
 	var pcs []uint64
@@ -48,7 +48,7 @@ func (f *File) resolve(sites []Site) {
 	}
 }
 
-// candidates are the definitions of one name.
+// candidates are all definitions of one name.
 type candidates struct {
 	global []symbol
 	local  []symbol
@@ -61,13 +61,12 @@ type symbol struct {
 	tls   bool
 }
 
-// symbolScan reads symbol tables once for all names of interest.
+// symbolScan reads symbol tables once for all names that are needed.
 type symbolScan struct {
 	f     *File
 	names map[string]*candidates
 	pcs   []uint64 // sorted
-	// groupOf has, for a PC inside a local function, the source file group
-	// that the function is in.
+	// groupOf is the source file group of the local function that a PC is in.
 	groupOf map[uint64]int
 }
 
@@ -81,8 +80,8 @@ func (t *symbolScan) missing() bool {
 	return false
 }
 
-// debugFile calls fn with the separate debug file of a stripped file, found by
-// its build-id where distributions put it. Addresses are the same in both.
+// debugFile calls fn with the separate debug file of a stripped file, found by its build-id
+// where distributions install it. Addresses are the same in both.
 func (f *File) debugFile(fn func(*elffile.File)) {
 	if f.debugDir == "" {
 		return
@@ -129,7 +128,7 @@ func (t *symbolScan) scan(f *elffile.File, table string) {
 	}
 }
 
-// function notes which sites a local function has.
+// function records which sites a local function contains.
 func (t *symbolScan) function(s *elf.Sym64, group int) {
 	i, _ := slices.BinarySearch(t.pcs, s.Value)
 	for ; i < len(t.pcs) && t.pcs[i]-s.Value < s.Size; i++ {
@@ -137,8 +136,8 @@ func (t *symbolScan) function(s *elf.Sym64, group int) {
 	}
 }
 
-// slots finds the entries of the global offset table by the dynamic
-// relocations that fill them.
+// slots finds the entries of the global offset table by the dynamic relocations that fill
+// them.
 func (t *symbolScan) slots() {
 	wanted := uint32(0)
 	switch t.f.Machine {
@@ -200,9 +199,8 @@ func (t *symbolScan) relocations(b []byte, addend bool, wanted uint32, dynsym *e
 	}
 }
 
-// choose finds the definition that a name means in the function around pc: a
-// static one of the same source file, else the global one, else a static one
-// that is the only one.
+// choose returns the definition that a name means in the function around pc: a static one of
+// the same source file, else the global one, else a static one if it is the only one.
 func (t *symbolScan) choose(name string, pc uint64) (symbol, Reason) {
 	c := t.names[name]
 	group, known := t.groupOf[pc]
@@ -226,7 +224,7 @@ func (t *symbolScan) choose(name string, pc uint64) (symbol, Reason) {
 	return only(append(slices.Clone(c.local), c.global...))
 }
 
-// only returns the one address that all definitions have.
+// only returns the address of the definitions if all have the same.
 func only(s []symbol) (symbol, Reason) {
 	if slices.ContainsFunc(s, func(o symbol) bool { return cmp.Compare(o.value, s[0].value) != 0 }) {
 		return symbol{}, ReasonAmbiguous
@@ -258,7 +256,7 @@ func (t *symbolScan) resolve(a *Arg, pc uint64) {
 		addr.Disp += int64(s.value - pc)
 		addr.PCRel = true
 	case relocGOT:
-		// The linker did without the slot; what it would hold is known.
+		// The linker removed the slot; the address that it would hold is known.
 		addr.Disp += int64(s.value - pc)
 		addr.PCRel, a.Kind = true, KindAddr
 	case relocLo12:
@@ -280,7 +278,7 @@ func (t *symbolScan) resolve(a *Arg, pc uint64) {
 	a.resolved()
 }
 
-// resolved clears the reason and sets what else there is to say.
+// resolved clears the reason and sets the reason that remains, if any.
 func (a *Arg) resolved() {
 	a.Addr.Resolved = true
 	a.Reason = ReasonNone
@@ -292,9 +290,9 @@ func (a *Arg) resolved() {
 	}
 }
 
-// tpOffset returns a thread-local symbol's distance from the thread pointer,
-// which the static linker knows for the program itself, and nobody for a
-// library: Ulrich Drepper, ELF Handling For Thread-Local Storage, section 3.
+// tpOffset returns a thread-local symbol's distance from the thread pointer. The static linker
+// knows it for the program itself, but it is not known for a library: Ulrich Drepper, ELF
+// Handling For Thread-Local Storage, section 3.
 func (f *File) tpOffset(value uint64) (int64, bool) {
 	for i := range f.f.Progs {
 		p := &f.f.Progs[i]
@@ -315,8 +313,8 @@ func (f *File) tpOffset(value uint64) (int64, bool) {
 	return 0, false
 }
 
-// program reports whether the file is a program rather than a library: it has
-// a fixed address or asks for an interpreter.
+// program reports whether the file is a program rather than a library: it has a fixed address
+// or asks for an interpreter.
 func (f *File) program() bool {
 	if f.Type == elf.ET_EXEC {
 		return true

@@ -1,6 +1,6 @@
 // Package measure counts what a function does: its instructions, cycles and branches, or
-// what the machine has instead, for benchmarks and experiments. What runs for long, or
-// elsewhere, is pmc's to count.
+// the events that the machine has instead, for benchmarks and experiments. For code that
+// runs for long, or in other processes, use package pmc.
 package measure
 
 import (
@@ -10,13 +10,13 @@ import (
 	"github.com/borescope/borescope/pmc"
 )
 
-// Measurement is what Func found.
+// Measurement is the result of Func.
 type Measurement struct {
-	// Counts are those of the function, Empty those of an empty one.
+	// Counts are those of the function, Empty those of an empty function.
 	Counts pmc.Counts
 	Empty  pmc.Counts
-	// GC is how many garbage collections of this program ended meanwhile: with
-	// more than 0 the counts may hold some of the collector's work.
+	// GC is the number of garbage collections of this program that ended meanwhile. If it
+	// is not 0, the counts may include some of the collector's work.
 	GC uint64
 }
 
@@ -29,15 +29,15 @@ func gcCycles() uint64 {
 	return s[0].Value.Uint64()
 }
 
-// Reporter is what Report needs of a *testing.B.
+// Reporter has the method of a *testing.B that Report needs.
 type Reporter interface {
 	// ReportMetric adds a number with its unit to the benchmark's line.
 	ReportMetric(n float64, unit string)
 }
 
-// Report adds the counts to a benchmark's line, per operation:
-// "cycles/op", "instructions/op", and "IPC" where both are there. n is b.N.
-// Events that were not counted are left out.
+// Report adds the counts to a benchmark's line, per operation: "cycles/op",
+// "instructions/op", and "IPC" if both were counted. n is b.N. Events that were not counted
+// are left out.
 //
 //	m, err := pmc.OpenMeter(nil, nil) // after runtime.LockOSThread
 //	…
@@ -61,14 +61,13 @@ func Report(b Reporter, n int, c pmc.Counts) {
 	}
 }
 
-// Func runs f once, on one thread, and counts what that thread did: the
-// goroutine is locked to it (runtime.LockOSThread), so goroutines that f starts
-// are not counted. Nil events are pmc.DefaultEvents.
+// Func runs f once, on one thread, and counts what that thread did. The goroutine is locked
+// to it (runtime.LockOSThread), so goroutines that f starts are not counted. Nil events are
+// pmc.DefaultEvents.
 //
-// A difference of a few hundred instructions is the cost of reading the
-// counters; Measurement.Empty is what an empty function costs, measured the
-// same way. The garbage collector may run on this thread too: Measurement.GC
-// says how many of its cycles ended meanwhile.
+// Reading the counters costs a few hundred instructions. Measurement.Empty has the counts of
+// an empty function, measured the same way. The garbage collector may run on this thread
+// too: Measurement.GC has the number of its cycles that ended meanwhile.
 func Func(f func(), events ...pmc.Event) (Measurement, error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -103,7 +102,7 @@ func measure(m *pmc.Meter, f func()) (c pmc.Counts, gc uint64, err error) {
 	return after.Sub(before), gcCycles() - gc, nil
 }
 
-// baseName is the event for a unit: without modifiers.
+// baseName returns the event's name for a unit: without modifiers.
 func baseName(e pmc.Event) string {
 	if e.Label != "" {
 		return e.Label

@@ -12,19 +12,18 @@ import (
 	"github.com/borescope/borescope/internal/procfs"
 )
 
-// attachCaps are the capabilities that a thread with a client's rights keeps for
-// asking what the kernel can do. None of them opens files or processes.
+// attachCaps are the capabilities that a thread with a client's rights keeps, to find out
+// what the kernel can do. None of them allows opening files or processes.
 const attachCaps = 1<<unix.CAP_SYS_ADMIN | 1<<unix.CAP_BPF | 1<<unix.CAP_PERFMON | 1<<unix.CAP_SYS_RESOURCE
 
-// asClient calls f on a thread that opens files and processes with a client's
-// rights: its user and groups, and none of the broker's capabilities but keep.
-// f must not start goroutines that open things, and is cut off from nothing
-// else: it runs with the broker's memory.
+// asClient calls f on a thread that opens files and processes with a client's rights: its
+// user and groups, and none of the broker's capabilities except keep. f must not start
+// goroutines that open things. It is not isolated otherwise: it runs with the broker's
+// memory.
 //
-// Only the ids for file access change (setfsuid(2)), which ptrace checks go by
-// too (PTRACE_MODE_FSCREDS). By its real ids the thread stays the broker's, and
-// so the client can't send it a signal. The thread ends with f: nothing else
-// ever runs on it.
+// Only the ids for file access change (setfsuid(2)), which ptrace checks use too
+// (PTRACE_MODE_FSCREDS). The thread keeps the broker's real ids, so the client can't send
+// it a signal. The thread ends with f: nothing else ever runs on it.
 func asClient(r rights, keep uint64, f func() error) error {
 	return procfs.OnThread(func() error {
 		if err := becomeClient(r, keep); err != nil {
@@ -57,7 +56,7 @@ func becomeError(err error) error {
 	return err
 }
 
-// groupsOf are the peer's supplementary groups (SO_PEERGROUPS, Linux 4.13).
+// groupsOf returns the peer's supplementary groups (SO_PEERGROUPS, Linux 4.13).
 func groupsOf(conn *net.UnixConn) ([]uint32, error) {
 	raw, err := conn.SyscallConn()
 	if err != nil {

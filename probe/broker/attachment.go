@@ -15,11 +15,11 @@ type attachment struct {
 	account account
 	booked  bool
 	bytes   int64
-	gate    *gate // on processes of the client's own, else nil
+	gate    *gate // on the client's own processes, else nil
 	// common and share are set on those that belong to the connection.
 	common *common
 	share  *deploy.User
-	// maps and progs are the ids of what the client has descriptors of.
+	// maps and progs are the ids of those that the client has descriptors of.
 	maps  []ebpf.MapID
 	progs []ebpf.ProgramID
 
@@ -31,19 +31,19 @@ type attachment struct {
 	err    error  // why it has ended
 }
 
-// Every hit costs a trap, whether the programs run or not: sites that are hit
-// much more often than the programs may run are not worth that.
+// Every hit costs a trap, whether the programs run or not: that is too much for sites that
+// are hit much more often than the programs may run.
 const (
 	hotFactor = 10
 	hotLeast  = 10_000 // hits a second that are always allowed
 )
 
-// hot is the number of hits in a second that end an attachment.
+// hot returns the number of hits in a second that ends an attachment.
 func hot(perSecond uint64) uint64 {
 	return max(hotLeast, hotFactor*min(perSecond, 1<<48))
 }
 
-// ended says why an attachment may not go on, and has not if it has ended.
+// ended returns why an attachment has ended or may not go on, nil if it may.
 func (a *attachment) ended(now time.Time) error {
 	if a.err != nil || a.share == nil {
 		return a.err
@@ -63,7 +63,7 @@ func (a *attachment) ended(now time.Time) error {
 	return err
 }
 
-// rate looks at the hits of each second.
+// rate checks the number of hits of each second.
 func (a *attachment) rate(now time.Time, hits uint64) error {
 	took := now.Sub(a.since)
 	if took < time.Second {

@@ -12,7 +12,7 @@ import (
 	"github.com/borescope/borescope/internal/kernel"
 )
 
-// account is who uses what: a user under a rule.
+// account is what usage is counted by: a user under a rule.
 type account struct {
 	rule int
 	uid  uint32
@@ -23,8 +23,8 @@ type usage struct {
 	bytes       int64
 }
 
-// kept is what a client may hold beyond its attachment, by descriptors: it is
-// booked for as long as the kernel has it.
+// kept is what a client may hold by descriptors after its attachment has ended. It counts
+// as long as the kernel has it.
 type kept struct {
 	account account
 	bytes   int64 // of maps
@@ -32,11 +32,11 @@ type kept struct {
 	progs   []ebpf.ProgramID // of links that were handed over
 }
 
-// leastBytes is what an attachment's maps are booked with at least.
+// leastBytes is the least that an attachment's maps count as.
 const leastBytes = 4096
 
-// goneWithin is how long a request waits for what was given back just now: the
-// kernel frees programs, and the maps that they use, a little later.
+// goneWithin is how long a request waits for resources that were just released: the kernel
+// frees programs, and the maps that they use, a little later.
 const goneWithin = 2 * time.Second
 
 func (s *Server) used(a account) usage {
@@ -45,7 +45,7 @@ func (s *Server) used(a account) usage {
 	return s.usageOf(a)
 }
 
-// usageOf counts what a user has attached, and what it keeps. s.mu is held.
+// usageOf returns what a user has attached, and what it keeps. s.mu is held.
 func (s *Server) usageOf(a account) usage {
 	u := s.usage[a]
 	s.kept = slices.DeleteFunc(s.kept, func(k kept) bool {
@@ -65,7 +65,7 @@ func (s *Server) usageOf(a account) usage {
 	return u
 }
 
-// mapExists and programExists take what can't be told for there.
+// mapExists and programExists report true also if it can't be found out.
 func mapExists(id ebpf.MapID) bool {
 	m, err := ebpf.NewMapFromID(id)
 	if err == nil {
@@ -93,7 +93,7 @@ func (s *Server) book(rule *Rule, a *attachment) error {
 	}
 }
 
-// tryBook tells also whether what is given back may still make room.
+// tryBook also reports whether resources that are being released may still make room.
 func (s *Server) tryBook(rule *Rule, a *attachment) (keeps bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -111,7 +111,7 @@ func (s *Server) tryBook(rule *Rule, a *attachment) (keeps bool, err error) {
 	return false, nil
 }
 
-// release detaches, and books out what is gone by that. It may be called again.
+// release detaches, and stops counting what is gone then. It may be called again.
 func (s *Server) release(a *attachment) error {
 	var err error
 	if a.share != nil {
@@ -138,7 +138,7 @@ func (s *Server) release(a *attachment) error {
 	return err
 }
 
-// mapBytes is the memory of a collection's maps when they are full.
+// mapBytes returns the memory of a collection's maps when they are full.
 func mapBytes(spec *ebpf.CollectionSpec) (int64, error) {
 	cpus, err := ebpf.PossibleCPU()
 	if err != nil {
@@ -156,5 +156,5 @@ func mapBytes(spec *ebpf.CollectionSpec) (int64, error) {
 	return total, nil
 }
 
-// isOwn tells the maps that a broker does not give away.
+// isOwn reports whether a map is one that a broker does not give away.
 func isOwn(name string) bool { return strings.HasPrefix(name, ".") }

@@ -14,8 +14,8 @@ import (
 	"github.com/borescope/borescope/probe/deploy"
 )
 
-// Client is a connection to a broker. It is safe for concurrent use; requests
-// are carried out one after the other.
+// Client is a connection to a broker. It is safe for concurrent use; requests are carried
+// out one after the other.
 type Client struct {
 	conn *net.UnixConn
 	mu   sync.Mutex // one request at a time
@@ -32,43 +32,42 @@ func Dial(path string) (*Client, error) {
 	return NewClient(conn), nil
 }
 
-// NewClient makes a Client of a connection of the network "unixpacket", such as
-// one that was inherited. The Client owns it.
+// NewClient returns a Client on a connection of the network "unixpacket", such as one that
+// was inherited. The Client owns the connection.
 func NewClient(conn *net.UnixConn) *Client {
 	return &Client{conn: conn, buf: make([]byte, maxMessage+1)}
 }
 
-// Request is what a client asks to be attached.
+// Request is a client's request to attach a program.
 type Request struct {
-	// Offer is the name of a program that the broker has.
+	// Offer is the name of a program that the broker offers.
 	Offer string
-	// Targets are what it is attached to, in the syntax of probe.ParseTarget,
-	// with process ids as the broker sees them. There are at most 64, of 4096
-	// bytes each.
+	// Targets are what it is attached to, in the syntax of probe.ParseTarget, with process
+	// ids as the broker sees them. At most 64 are allowed, of 4096 bytes each.
 	Targets []string
-	// Self restricts the targets to this process, whatever its pid is there.
+	// Self restricts the targets to this process, whatever its pid is for the broker.
 	Self bool
 }
 
-// Attachment is what the broker attached for a client, and the descriptors that
-// it gave. Close it when done.
+// Attachment is what the broker attached for a client, and the descriptors that it sent.
+// The caller closes it.
 type Attachment struct {
-	// Sites is the number of places where the program is attached.
+	// Sites is the number of sites where the program is attached.
 	Sites int
-	// Maps are the program's maps by name: read-only, but for rings. They are
-	// owned by the Attachment.
+	// Maps are the program's maps by name, read-only except ring buffers and the maps
+	// that the offer makes writable. The Attachment owns them.
 	Maps map[string]*ebpf.Map
-	// Link holds the attachments themselves where the policy hands them over;
-	// nil otherwise. It is owned by the Attachment.
+	// Link holds the attachments themselves if the policy hands them over, nil otherwise.
+	// The Attachment owns it.
 	Link *probe.Link
 
 	client *Client
 	id     uint64
 }
 
-// Attach asks for an attachment. Errors are the broker's and match
-// fs.ErrPermission where its policy refuses, fs.ErrNotExist for what does not
-// exist, and errors.ErrUnsupported for what the kernel can't do.
+// Attach asks for an attachment. The caller closes it. Errors are the broker's: they match
+// fs.ErrPermission if its policy refuses, fs.ErrNotExist for what does not exist, and
+// errors.ErrUnsupported for what the kernel can't do.
 func (c *Client) Attach(r Request) (*Attachment, error) {
 	a := &Attachment{client: c, Maps: map[string]*ebpf.Map{}}
 	req := request{Op: opAttach, Offer: r.Offer, Targets: r.Targets, Self: r.Self}
@@ -102,7 +101,7 @@ func (c *Client) Attach(r Request) (*Attachment, error) {
 	return a, nil
 }
 
-// Offers lists the names that this client may ask for.
+// Offers returns the names of the offers that this client may ask for.
 func (c *Client) Offers() ([]string, error) {
 	var out []string
 	err := c.do(&request{Op: opOffers}, func(r *reply, _ []int) error {
@@ -115,8 +114,8 @@ func (c *Client) Offers() ([]string, error) {
 	return out, nil
 }
 
-// Stats asks how many events the attachment's programs saw, and how many were
-// dropped because they exceeded the policy's rate.
+// Stats returns how many events the attachment's programs saw, and how many were dropped
+// because they exceeded the policy's rate.
 func (a *Attachment) Stats() (deploy.UserStats, error) {
 	var st deploy.UserStats
 	err := a.client.do(&request{Op: opStats, Attachment: a.id}, func(r *reply, _ []int) error {
@@ -129,8 +128,8 @@ func (a *Attachment) Stats() (deploy.UserStats, error) {
 	return st, err
 }
 
-// Close detaches and closes the maps. It may be called again, on nil, and when
-// the broker is gone.
+// Close detaches and closes the maps. It may be called again, on a nil Attachment, and
+// after the broker has ended.
 func (a *Attachment) Close() error {
 	if a == nil {
 		return nil
@@ -151,8 +150,8 @@ func (a *Attachment) Close() error {
 	return errors.Join(errs...)
 }
 
-// Close ends the connection, and with it all attachments that were not handed
-// over. It may be called again, and on nil.
+// Close ends the connection, and with it all attachments that were not handed over. It may
+// be called again, and on a nil Client.
 func (c *Client) Close() error {
 	if c == nil {
 		return nil
@@ -175,7 +174,7 @@ func (c *Client) do(req *request, each func(*reply, []int) error) error {
 		return err
 	}
 	if _, err := decodeRequest(b); err != nil {
-		return err // the broker would say so, and hang up
+		return err // the broker would answer with this error, and hang up
 	}
 	if err := writeMessage(c.conn, b, nil); err != nil && !gone(err) {
 		return err
@@ -184,7 +183,7 @@ func (c *Client) do(req *request, each func(*reply, []int) error) error {
 	for i := range maxParts {
 		n, files, err := readMessage(c.conn, c.buf, maxFiles)
 		if i == 0 && gone(err) {
-			n, files, err = readMessage(c.conn, c.buf, maxFiles) // the reset comes before the broker's last word
+			n, files, err = readMessage(c.conn, c.buf, maxFiles) // the reset comes before the last message
 		}
 		if err != nil {
 			return errors.Join(err, closeFiles(files))

@@ -11,17 +11,17 @@ import (
 	"github.com/borescope/borescope/probe/deploy"
 )
 
-// common is one set of attachments, for every client that asked for the same.
+// common is one set of attachments, for all clients that asked for the same.
 type common struct {
-	key   string // "" if nobody else may join
-	users int    // guarded by commons.mu: who has joined, or is about to
+	key   string // "" if no other client may join
+	users int    // guarded by commons.mu: those that joined, or are about to
 
 	mu  sync.Mutex // held while attaching, joining and leaving
 	mux *deploy.Mux
 }
 
-// commons are the attachments that further clients may join. Its lock is held
-// for no longer than it takes to look there.
+// commons are the attachments that further clients may join. Its lock is held only while
+// looking there.
 type commons struct {
 	mu sync.Mutex
 	of map[string][]*common // guarded by mu: by key
@@ -47,7 +47,7 @@ func (c *commons) enter(key string) *common {
 	return m
 }
 
-// exit is what ends what enter began. The last one may close the attachments.
+// exit undoes enter. The last user may close the attachments.
 func (c *commons) exit(m *common) (last bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -62,8 +62,8 @@ func (c *commons) exit(m *common) (last bool) {
 	return true
 }
 
-// join has the programs of spec run at the plan's sites: in attachments that are
-// there already, if another client asked for the same, or else in new ones.
+// join runs the programs of spec at the plan's sites: in existing attachments, if another
+// client asked for the same, or else in new ones.
 func (c *commons) join(plan *probe.Plan, spec *ebpf.CollectionSpec, o *deploy.UserOptions) (*common, *deploy.User, error) {
 	m := c.enter(commonKey(plan))
 	share, err := m.join(plan, spec, o)
@@ -86,7 +86,7 @@ func (m *common) join(plan *probe.Plan, spec *ebpf.CollectionSpec, o *deploy.Use
 	return m.mux.Join(spec, o)
 }
 
-// leave ends one user's part, and with the last the attachments.
+// leave ends one user's part, and after the last user's the attachments.
 func (c *commons) leave(m *common, share *deploy.User) error {
 	err := share.Close()
 	if !c.exit(m) {
@@ -97,9 +97,9 @@ func (c *commons) leave(m *common, share *deploy.User) error {
 	return errors.Join(err, m.mux.Close())
 }
 
-// commonKey is equal for plans whose attachments are the same. It is empty for
-// those that end with something that the plan only names by number, and that
-// another may come after: a process, a module, a CPU.
+// commonKey returns a key that is equal for plans whose attachments are the same. It is
+// empty for plans with something that ends, and whose number something else may get
+// later: a process, a module, a CPU.
 func commonKey(plan *probe.Plan) string {
 	b, err := plan.MarshalJSON()
 	if err != nil {
@@ -111,7 +111,7 @@ func commonKey(plan *probe.Plan) string {
 				return ""
 			}
 			if _, ok := plan.Files[s.Path]; !ok && s.Path != "" {
-				return "" // the next version of a program may be there meanwhile
+				return "" // a newer version of the program may be there by now
 			}
 		}
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/borescope/borescope/probe"
 )
 
-// peerOf asks the kernel who connected.
+// peerOf returns the process at the other end, as the kernel reports it.
 func peerOf(conn *net.UnixConn) (Peer, error) {
 	raw, err := conn.SyscallConn()
 	if err != nil {
@@ -31,14 +31,14 @@ func peerOf(conn *net.UnixConn) (Peer, error) {
 	return Peer{PID: int(cred.Pid), UID: cred.Uid, GID: cred.Gid}, nil
 }
 
-// rightsOf asks the kernel for all ids of who connected.
+// rightsOf returns all ids of the process at the other end, as the kernel reports them.
 func rightsOf(conn *net.UnixConn, peer Peer) (rights, error) {
 	groups, err := groupsOf(conn)
 	return rights{peer.UID, peer.GID, groups}, err
 }
 
-// passing tells errors of accept(2) that have to do with one connection, or with
-// what is short just now.
+// passing reports whether an error of accept(2) concerns one connection only, or a
+// temporary shortage.
 func passing(err error) bool {
 	for _, no := range []syscall.Errno{
 		syscall.ECONNABORTED, syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM, syscall.ENOBUFS, syscall.EPERM, syscall.EPROTO,
@@ -50,8 +50,8 @@ func passing(err error) bool {
 	return false
 }
 
-// readMessage reads one message into b, and takes up to so many descriptors.
-// Descriptors that were not asked for the kernel closes.
+// readMessage reads one message into b, and accepts up to files descriptors. The kernel
+// closes descriptors beyond that.
 func readMessage(conn *net.UnixConn, b []byte, files int) (int, []int, error) {
 	var oob []byte
 	if files > 0 {
@@ -113,7 +113,7 @@ func closeFiles(fds []int) error {
 	return errors.Join(errs...)
 }
 
-// gone tells that the other side is no more.
+// gone reports whether an error means that the other side has closed.
 func gone(err error) bool {
 	return errors.Is(err, io.EOF) || errors.Is(err, net.ErrClosed) || errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNRESET)
 }
@@ -138,7 +138,7 @@ func openMap(m *ebpf.Map, writable bool) (int, error) {
 	return fd, err
 }
 
-// mapFrom makes a map of a descriptor, which it owns.
+// mapFrom returns a map made of a descriptor, which it owns.
 func mapFrom(fd int) (*ebpf.Map, error) {
 	m, err := ebpf.NewMapFromFD(fd)
 	if errors.Is(err, syscall.EPERM) {

@@ -11,7 +11,7 @@ import (
 	"github.com/borescope/borescope/probe"
 )
 
-// unsupported is what everything here says off Linux.
+// unsupported returns the error of everything here on systems other than Linux.
 func unsupported() error {
 	return &probe.UnsupportedError{Feature: "broker", Hint: "probes are for Linux, this is " + runtime.GOOS}
 }

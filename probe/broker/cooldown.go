@@ -11,12 +11,12 @@ import (
 	"github.com/borescope/borescope/probe"
 )
 
-// How long a user has no probes at places where it had one that was hit too often:
-// each time twice as long, until it has behaved for as long as it was kept waiting.
+// A user may not attach for a pause at places where its attachment was hit too often. Each
+// pause is twice as long as the last, until the user has behaved for as long as it waited.
 const (
 	firstPause   = 10 * time.Second
 	longestPause = 10 * time.Minute
-	// maxPauses is at how many places at a time: beyond them it attaches nowhere.
+	// maxPauses limits a user's places with a pause: with more it attaches nowhere.
 	maxPauses = 64
 )
 
@@ -31,7 +31,7 @@ type pause struct {
 	long  time.Duration
 }
 
-// begin has a user wait with those places.
+// begin begins a pause of a user at those places.
 func (p *pauses) begin(uid uint32, places []string, now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -52,7 +52,7 @@ func (p *pauses) begin(uid uint32, places []string, now time.Time) {
 	}
 }
 
-// check refuses a user the places that it has to wait with.
+// check refuses a user the places where it has a pause.
 func (p *pauses) check(uid uint32, places []string, now time.Time) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -74,12 +74,12 @@ func (p *pauses) check(uid uint32, places []string, now time.Time) error {
 	return nil
 }
 
-// soonest is the place whose pause ends first, or ended.
+// soonest returns the place whose pause ends first, or has ended first.
 func soonest(of map[string]pause) string {
 	return slices.MinFunc(slices.Collect(maps.Keys(of)), func(a, b string) int { return of[a].until.Compare(of[b].until) })
 }
 
-// forget drops what has been over for as long as it took. mu is held.
+// forget drops pauses that have been over for as long as they took. mu is held.
 func (p *pauses) forget(now time.Time) {
 	for uid, of := range p.of {
 		maps.DeleteFunc(of, func(_ string, q pause) bool { return now.After(q.until.Add(q.long)) })
@@ -89,8 +89,8 @@ func (p *pauses) forget(now time.Time) {
 	}
 }
 
-// placesOf names a plan's places, the same whatever path leads to a file and whichever
-// process a probe is for.
+// placesOf returns names of a plan's places, which do not depend on the path that leads to
+// a file or on the process that a probe is for.
 func placesOf(plan *probe.Plan) []string {
 	var out []string
 	for i := range plan.Programs {

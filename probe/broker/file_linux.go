@@ -11,19 +11,19 @@ import (
 	"github.com/borescope/borescope/probe"
 )
 
-// file is what a path of a user probe stands for.
+// file describes the file that a path of a user probe leads to.
 type file struct {
-	// real is the path without links, as it is in the root that it was asked in.
+	// real is the path without links, in the root that it was looked up in.
 	real  string
 	id    probe.FileID
 	owner uint32
-	// privileged says what the kernel gives programs from it; "" is nothing.
+	// privileged says which privileges the kernel gives programs from it; "" is none.
 	privileged string
 }
 
-// inspect finds out what a path stands for, in a process's root (procfs.TargetPath),
-// and that it can be read, without ever waiting for what is no
-// regular file.
+// inspect returns the file that a path leads to in a process's root (procfs.TargetPath),
+// after checking that it can be read. It never waits for something that is no regular
+// file.
 func inspect(path string) (*file, error) {
 	place, real, err := procfs.OpenReal(path)
 	if err != nil {
@@ -44,9 +44,9 @@ func inspect(path string) (*file, error) {
 	if err != nil {
 		return nil, err
 	}
-	// While the kernel reads the instruction to put a breakpoint there, nobody
-	// on the machine can fork (dup_mmap_sem, kernel/events/uprobes.c): it must
-	// not wait for a process.
+	// While the kernel reads the instruction to put a breakpoint there, no process on the
+	// machine can fork (dup_mmap_sem, kernel/events/uprobes.c), so it must not wait for a
+	// process.
 	if served {
 		return nil, fmt.Errorf("its file system is a process's (FUSE): %w", unix.EPERM)
 	}
@@ -68,7 +68,7 @@ func inspect(path string) (*file, error) {
 	return f, unix.Close(in)
 }
 
-// sameRoot tells whether a process has this process's root directory.
+// sameRoot reports whether a process has this process's root directory.
 func sameRoot(pid int) bool {
 	var ours, its unix.Stat_t
 	mnt := "/proc/" + strconv.Itoa(pid) + "/ns/mnt"

@@ -15,8 +15,8 @@ import (
 
 var errNotExist = fs.ErrNotExist
 
-// grant is one request as it is carried out. It holds what is only needed until
-// the answer is sent.
+// grant is one request while it is carried out. It holds what is needed only until the
+// answer is sent.
 type grant struct {
 	rule  *Rule
 	offer *Offer
@@ -47,7 +47,7 @@ func (g *grant) carryOut(commons *commons) error {
 	return g.openMaps(g.a.share.Map)
 }
 
-// handOver attaches with nothing in between, for the client to own.
+// handOver attaches directly; the client will own the links.
 func (g *grant) handOver() error {
 	var err error
 	if g.coll, err = probe.LoadCollection(g.spec, ebpf.CollectionOptions{Cache: g.plan.Cache}); err != nil {
@@ -71,7 +71,7 @@ func (g *grant) handOver() error {
 	return g.openMaps(func(name string) *ebpf.Map { return g.coll.Maps[name] })
 }
 
-// openMaps opens the descriptors that the client is given.
+// openMaps opens the descriptors for the client.
 func (g *grant) openMaps(find func(string) *ebpf.Map) error {
 	names := slices.Clone(g.offer.Maps)
 	if names == nil {
@@ -103,7 +103,7 @@ func (g *grant) openMaps(find func(string) *ebpf.Map) error {
 	return nil
 }
 
-// files are the descriptors to send: maps, then links.
+// files returns the descriptors to send: maps, then links.
 func (g *grant) files() ([]int, error) {
 	out := slices.Clone(g.maps)
 	for _, f := range g.links {
@@ -115,7 +115,7 @@ func (g *grant) files() ([]int, error) {
 	return out, nil
 }
 
-// close closes what the client now has descriptors of its own for.
+// close closes what the client now has its own descriptors for.
 func (g *grant) close() error {
 	errs := []error{closeFiles(g.maps), g.link.Close()}
 	for _, f := range g.links {

@@ -17,17 +17,17 @@ import (
 	"github.com/borescope/borescope/probe"
 )
 
-// process tells one process of a pid from another.
+// process identifies a process, also after its pid was reused.
 type process struct {
 	pid   int
 	start uint64
-	// locked is set if nothing that the process executes can gain privileges
-	// (no_new_privs), now and ever.
+	// locked is set if nothing that the process executes can ever gain privileges
+	// (no_new_privs).
 	locked bool
 }
 
-// processOf reads what is known of a thread group. Ids of threads are none: a
-// probe would follow that thread alone.
+// processOf returns what is known of a thread group. It refuses ids of threads: a probe
+// would follow that thread alone.
 func processOf(pid int) (process, error) {
 	p := process{pid: pid}
 	stat, err := procfs.ReadStat(procfs.Root(nil), pid)
@@ -59,18 +59,18 @@ func processOf(pid int) (process, error) {
 	return p, lines.Err()
 }
 
-// initialPIDs tells whether this is the initial process namespace
+// initialPIDs reports whether this is the initial process namespace
 // (PROC_PID_INIT_INO, include/linux/proc_ns.h).
 func initialPIDs() bool {
 	var st unix.Stat_t
 	return unix.Stat("/proc/self/ns/pid", &st) == nil && st.Ino == 0xEFFFFFFC
 }
 
-// owns asks the kernel whether a client could trace a process: the ptrace access
-// check of opening /proc/PID/mem, with the client's rights. It takes ids,
-// capabilities, the dumpable flag, user namespaces and security modules into
-// account. Where Yama lets nobody trace but ancestors, the client's own process
-// still is its own: there the check is that for reading.
+// owns asks the kernel whether a client could trace a process: it makes the ptrace access
+// check of opening /proc/PID/mem, with the client's rights. The check covers ids,
+// capabilities, the dumpable flag, user namespaces and security modules. Where Yama allows
+// only ancestors to trace, the client's own process still is its own: there the check is
+// that for reading.
 func owns(c *session, pid int) error {
 	file := "/mem"
 	if pid == c.peer.PID {
@@ -85,24 +85,23 @@ func owns(c *session, pid int) error {
 	})
 }
 
-// denied tells errors that mean "not this client".
+// denied reports whether an error means "not this client".
 func denied(err error) bool {
 	return errors.Is(err, syscall.EACCES) || errors.Is(err, syscall.EPERM) || errors.Is(err, syscall.ESRCH) || errors.Is(err, syscall.ENOENT)
 }
 
-// gate ends what the programs of an attachment see as soon as one of its
-// processes executes another program: whose that is, and what it may be asked,
-// was not checked.
+// gate stops the programs of an attachment as soon as one of its processes executes
+// another program: the owner and the permissions of that program were not checked.
 //
-// The kernel puts a process's uprobes into the programs that it executes too
-// (uprobe_mmap, kernel/events/uprobes.c), before anybody is told. So a breakpoint
-// is only ever put where nothing is lost by that: see checkFile.
+// The kernel puts a process's uprobes into the programs that it executes too (uprobe_mmap,
+// kernel/events/uprobes.c), before user space learns of it. So breakpoints are only put
+// where that does no harm: see checkFile.
 type gate struct {
 	state *ebpf.Map
 	watch int // descriptor of what closes it, -1 for none
 }
 
-// newGate begins to watch processes.
+// newGate starts watching processes.
 func newGate(pids []int) (*gate, error) {
 	g := &gate{watch: -1}
 	var err error
@@ -135,7 +134,7 @@ func (g *gate) put(spec *ebpf.CollectionSpec) error {
 	return nil
 }
 
-// shut tells whether one of the processes has executed a program; nil never is.
+// shut reports whether one of the processes has executed a program; never for a nil gate.
 func (g *gate) shut() (bool, error) {
 	if g == nil {
 		return false, nil

@@ -12,69 +12,66 @@ import (
 	"github.com/borescope/borescope/probe"
 )
 
-// Policy says who may have what. It is plain data, to be kept as JSON or made
-// in Go. What no rule allows is refused.
+// Policy says which clients may attach what. It is plain data, to be kept as JSON or built
+// in Go. Requests that no rule allows are refused.
 type Policy struct {
-	// Rules are tried in order; the first that holds for the peer and the offer
-	// decides.
+	// Rules are tried in order; the first that matches the peer and the offer decides.
 	Rules []Rule `json:"rules"`
 }
 
-// Rule allows some offers to some users. Zero limits are the defaults that the
-// fields state, never "none".
+// Rule allows some offers to some users. A zero limit is the default that its field
+// documents; it never means "none".
 type Rule struct {
-	// UIDs and GIDs are the users, and primary groups, that the rule is for;
-	// Anyone makes it hold for every peer that can open the socket.
+	// UIDs and GIDs are the users, and primary groups, that the rule is for. Anyone makes
+	// it match every peer that can open the socket.
 	UIDs   []uint32 `json:"uids,omitempty"`
 	GIDs   []uint32 `json:"gids,omitempty"`
 	Anyone bool     `json:"anyone,omitempty"`
 	// Offers are the names of offers, or patterns of them (probe.Match).
 	Offers []string `json:"offers"`
-	// Targets are patterns of what may be probed, in the spelling of
-	// probe.Target's String without a pid: "uprobe:/usr/lib/*:malloc",
-	// "tracepoint:syscalls:*". A request with wildcards must match as it is
-	// written, and so must everything that it stands for, with the path that
-	// files have without symbolic links.
+	// Targets are patterns of what may be probed, in the spelling of probe.Target's String
+	// without a pid: "uprobe:/usr/lib/*:malloc", "tracepoint:syscalls:*". A request with
+	// wildcards must match as it is written, and so must everything that it stands for,
+	// with paths without symbolic links.
 	Targets []string `json:"targets"`
-	// AllProcesses allows targets that fire in every process, and in others'.
-	// Otherwise each target must name a process (its pid, or Request.Self) that
-	// is the client's own: the kernel would let a process with the client's user,
-	// groups and no capabilities trace it, which excludes those with
-	// capabilities and in user namespaces of their own. The targets are then
-	// functions, USDT probes, samples (by a clock, a software event or a counter of
-	// the CPU) and watchpoints of that process, in files that the client can read
-	// and that give no privileges; and since breakpoints stay when it executes
-	// another program, the file has to be the user's own, or the process has to
-	// have no_new_privs (prctl(2)). The attachment ends with the program that the
-	// process executes.
+	// AllProcesses allows targets that fire in every process, or in processes of others.
+	// Otherwise each target must name a process (its pid, or Request.Self) that is the
+	// client's own: the kernel would let a process with the client's user, groups and no
+	// capabilities trace it. This excludes processes with capabilities and those in user
+	// namespaces of their own.
+	//
+	// The targets are then functions, USDT probes, samples (by a clock, a software event or
+	// a counter of the CPU) and watchpoints of that process, in files that the client can
+	// read and that give no privileges. Breakpoints stay when the process executes another
+	// program, so the file must be the user's own, or the process must have no_new_privs
+	// (prctl(2)). The attachment ends when the process executes another program.
 	AllProcesses bool `json:"all_processes,omitempty"`
-	// MaxSites is the number of places that one request may attach to; 0 is 64. A
-	// sample or a watchpoint of a process is one, for up to 4096 threads in a request.
+	// MaxSites is the number of sites that one request may attach to; 0 is 64. A sample or
+	// a watchpoint of a process is one site, for up to 4096 threads in a request.
 	MaxSites int `json:"max_sites,omitempty"`
-	// MaxAttachments is how many a user may have at a time under this rule, over
-	// all connections, with links that were handed over and still exist; 0 is 4.
-	// At most 16 are possible on one connection.
+	// MaxAttachments is how many attachments a user may have at a time under this rule,
+	// over all connections, including links that were handed over and still exist; 0 is 4.
+	// One connection may have at most 16.
 	MaxAttachments int `json:"max_attachments,omitempty"`
-	// MaxMapBytes is the memory of the maps of all these attachments together,
-	// and of those that clients still have descriptors of; 0 is 4 MiB.
+	// MaxMapBytes is the memory of the maps of all these attachments together, and of maps
+	// that clients still have descriptors of, in bytes; 0 is 4 MiB.
 	MaxMapBytes int64 `json:"max_map_bytes,omitempty"`
-	// EventsPerSecond is the rate up to which each program runs; events beyond
-	// are dropped and counted. 0 is 10,000. Each hit costs a trap all the same:
-	// an attachment ends whose places are hit more than ten times as often, and
-	// more than 10,000 times, in a second. With HandOver it is not enforced and
-	// must be 0.
+	// EventsPerSecond is the rate up to which each program runs; events beyond it are
+	// dropped and counted. 0 is 10,000. Each dropped hit still costs a trap: an attachment
+	// ends when its sites are hit, in a second, more than ten times as often and more than
+	// 10,000 times. With HandOver the rate is not enforced and must be 0.
 	EventsPerSecond uint64 `json:"events_per_second,omitempty"`
-	// HandOver gives the client the links, so that they last beyond the
-	// connection, for as long as it holds them. It takes AllProcesses: nothing
-	// would end them when a process executes another program.
+	// HandOver gives the client the links, which then last beyond the connection, as long
+	// as the client holds them. It requires AllProcesses, because nothing would end them
+	// when a process executes another program.
 	HandOver bool `json:"hand_over,omitempty"`
 }
 
-// Limits are what a rule leaves a program.
+// Limits are what a rule allows a program.
 type Limits struct {
 	// EventsPerSecond is enforced by the broker, unless it is 0 (HandOver).
 	EventsPerSecond uint64
-	// MapBytes is what is left for maps: more is refused after compiling.
+	// MapBytes is the memory left for maps, in bytes: more is refused after compiling.
 	MapBytes int64
 }
 
@@ -96,7 +93,7 @@ func orDefault[T int | int64 | uint64](v, otherwise T) T {
 	return v
 }
 
-// Validate reports rules that can't have been meant.
+// Validate returns an error for rules that can't have been intended.
 func (p *Policy) Validate() error {
 	for i := range p.Rules {
 		r := &p.Rules[i]
@@ -124,9 +121,9 @@ func (p *Policy) Validate() error {
 	return nil
 }
 
-// maxThreads is the number of threads that the samples and watchpoints of one request
-// may be for: each has an event of its own, and so takes the broker's descriptors, and a
-// client may have as many threads as it likes.
+// maxThreads is the number of threads that the samples and watchpoints of one request may
+// be for. Each thread has an event of its own, which takes one of the broker's
+// descriptors, and a client may have as many threads as it likes.
 const maxThreads = 4096
 
 func tooManyThreads(n int) error {
@@ -136,24 +133,24 @@ func tooManyThreads(n int) error {
 	return refuse("samples and watchpoints of %d threads, %d are allowed", n, maxThreads)
 }
 
-// refuse is the error for what the policy does not allow.
+// refuse returns the error for requests that the policy does not allow.
 func refuse(format string, args ...any) error {
 	return fmt.Errorf("policy: %s: %w", fmt.Sprintf(format, args...), fs.ErrPermission)
 }
 
-// Peer is who is at the other end of a connection, as the kernel says
-// (SO_PEERCRED): who it was when it connected.
+// Peer identifies the process at the other end of a connection, as the kernel recorded it
+// when it connected (SO_PEERCRED).
 type Peer struct {
 	PID      int
 	UID, GID uint32
 }
 
-// isFor tells whether a rule is for a peer.
+// isFor reports whether a rule is for a peer.
 func (r *Rule) isFor(peer Peer) bool {
 	return r.Anyone || slices.Contains(r.UIDs, peer.UID) || slices.Contains(r.GIDs, peer.GID)
 }
 
-// knows says whether there is a rule for a peer at all.
+// knows returns an error if there is no rule for a peer at all.
 func (p *Policy) knows(peer Peer) error {
 	if slices.ContainsFunc(p.Rules, func(r Rule) bool { return r.isFor(peer) }) {
 		return nil
@@ -161,7 +158,7 @@ func (p *Policy) knows(peer Peer) error {
 	return refuse("no rule is for user %d, group %d", peer.UID, peer.GID)
 }
 
-// rule finds the rule for a peer and an offer, and its index.
+// rule returns the rule for a peer and an offer, and its index.
 func (p *Policy) rule(peer Peer, offer string) (int, *Rule, error) {
 	if err := p.knows(peer); err != nil {
 		return 0, nil, err
@@ -219,7 +216,7 @@ func (r *Rule) allows(t probe.Target) error {
 		return refuse("%s: the path has to be absolute and without . or ..", name)
 	}
 	if p, ok := t.(probe.Perf); ok && (p.Event.PMU == "kprobe" || p.Event.PMU == "uprobe") {
-		// What file it is in, and what begins there, nobody would look at.
+		// Neither its file nor the instruction would be checked.
 		return refuse("%s is a probe, not a sample: ask for it by that name", name)
 	}
 	if r.AllProcesses {
@@ -234,8 +231,8 @@ func (r *Rule) allows(t probe.Target) error {
 			return refuse("%s is an address: name a function", name)
 		}
 	case probe.Perf:
-		// Breakpoints may be at the kernel's addresses, tracepoints are the kernel's, and
-		// what other PMUs do nobody knows.
+		// Breakpoints may be at kernel addresses, tracepoints are the kernel's, and it is not
+		// known what other PMUs count.
 		if e := t.Event; !e.IsZero() && !e.Hardware() && e.Type != typeSoftware {
 			return refuse("%s is no sample of what a process does", name)
 		}
@@ -247,7 +244,7 @@ func (r *Rule) allows(t probe.Target) error {
 	return nil
 }
 
-// ownPIDs are the processes of a rule's targets that have to be the client's own.
+// ownPIDs returns the processes of a rule's targets that must be the client's own.
 func ownPIDs(r *Rule, targets []probe.Target) []int {
 	var out []int
 	for _, t := range targets {
@@ -258,7 +255,7 @@ func ownPIDs(r *Rule, targets []probe.Target) []int {
 	return out
 }
 
-// spelling is the target without its process.
+// spelling returns the target's text without its process.
 func spelling(t probe.Target) string {
 	if n, _, err := inProcess(t, 0); err == nil {
 		t = n
@@ -266,11 +263,11 @@ func spelling(t probe.Target) string {
 	return t.String()
 }
 
-// errNoProcess says that a kind of target can't be restricted to a process.
+// errNoProcess is the error for kinds of targets that can't be restricted to a process.
 var errNoProcess = errors.New("it can't be restricted to one process")
 
-// inProcess is the target in another process, and the process that it was in;
-// 0 is every one.
+// inProcess returns the target in another process, and the process that it was in;
+// 0 is every process.
 func inProcess(t probe.Target, pid int) (probe.Target, int, error) {
 	switch t := t.(type) {
 	case probe.Uprobe:

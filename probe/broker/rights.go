@@ -1,7 +1,7 @@
 package broker
 
-// rights are the ids by which a client is judged. Of its capabilities the broker
-// knows nothing, so it has none.
+// rights are the ids that a client's access is checked with. The broker does not know its
+// capabilities, so it counts as having none.
 type rights struct {
 	uid, gid uint32
 	groups   []uint32

@@ -15,23 +15,23 @@ import (
 
 // Offer is a program that clients may ask for by name.
 type Offer struct {
-	// Compile makes the programs and maps for a plan: bpf.Compile of a
-	// program, or a collection from an object file, with the programs under
-	// their names in the plan. It is called by several connections at a time.
+	// Compile returns the programs and maps for a plan: by bpf.Compile, or from an object
+	// file, with the programs under their names in the plan. Several connections may call
+	// it at the same time.
 	Compile func(*probe.Plan, Limits) (*ebpf.CollectionSpec, error)
-	// Resolve is how targets are resolved; nil is the default. Missing has to
-	// be MissingError: what a client asks for it gets, or an error. Unsafe has to
-	// be false.
+	// Resolve are the options for resolving targets; nil are the defaults. Missing must be
+	// MissingError: a client gets everything that it asks for, or an error. Unsafe must be
+	// false.
 	Resolve *probe.Options
-	// Maps are the names of the maps that the client is given; nil is all whose
-	// names do not begin with a dot.
+	// Maps are the names of the maps that the client gets; nil is all maps whose names do
+	// not begin with a dot.
 	Maps []string
-	// Writable are those of them that the client may write to. Others it can
-	// only read, except ring buffers.
+	// Writable are those of Maps that the client may write to. It can only read the
+	// others, except ring buffers.
 	Writable []string
 }
 
-// Decision is what a Server decided about a request: plain data for an audit.
+// Decision is what a Server decided about a request. It is plain data for an audit.
 type Decision struct {
 	Peer    Peer
 	Op      string
@@ -41,11 +41,11 @@ type Decision struct {
 	Err error
 }
 
-// Server attaches what its policy allows for the clients that connect. It is
-// safe for concurrent use.
+// Server attaches what its policy allows for the clients that connect. It is safe for
+// concurrent use.
 type Server struct {
-	// Audit, if set, is told of every request, before it is answered. It is
-	// called by several connections at a time. Set it before the first.
+	// Audit, if set, is called for every request, before it is answered. Several
+	// connections may call it at the same time. Set it before the first connection.
 	Audit func(Decision)
 	// Env is what plans depend on; nil is this machine. Set it before the first
 	// connection.
@@ -57,7 +57,7 @@ type Server struct {
 	commons commons
 	users   *users
 	pauses  pauses
-	leaving chan struct{} // who is being turned away
+	leaving chan struct{} // clients that are being turned away
 	idle    time.Duration // idleTimeout
 	patient time.Duration // attachTimeout
 
@@ -66,8 +66,8 @@ type Server struct {
 	kept  []kept            // guarded by mu
 }
 
-// NewServer makes a server, which attaches nothing until it is asked to. Policy
-// and offers are copied.
+// NewServer returns a Server, which attaches nothing until a client asks for it. Policy and
+// offers are copied.
 func NewServer(policy Policy, offers map[string]Offer) (*Server, error) {
 	if err := policy.Validate(); err != nil {
 		return nil, fmt.Errorf("broker: %w", err)
@@ -96,18 +96,18 @@ func NewServer(policy Policy, offers map[string]Offer) (*Server, error) {
 	return s, nil
 }
 
-// replyTimeout is how long a client may take to accept an answer. One that does
-// not read holds up nobody but itself, and is dropped.
+// replyTimeout is how long a client may take to accept an answer. A client that does not
+// read blocks only itself, and is dropped.
 const replyTimeout = 10 * time.Second
 
 // maxOnConnection bounds the attachments of one connection, whatever the rules.
 const maxOnConnection = 16
 
-// Serve accepts clients and serves each in a goroutine, until the listener, which
-// must be of the network "unixpacket", is closed or fails. What a shortage of
-// descriptors or memory does to accepting passes: Serve waits, and goes on. When
-// it returns all connections are closed and their attachments gone; its error is
-// the listener's, net.ErrClosed after closing.
+// Serve accepts clients and serves each in a goroutine, until the listener, which must be
+// of the network "unixpacket", is closed or fails. If accepting fails for lack of
+// descriptors or memory, Serve waits and goes on. When it returns, all connections are
+// closed and their attachments gone. Its error is the listener's, net.ErrClosed after
+// closing.
 func (s *Server) Serve(l *net.UnixListener) error {
 	var mu sync.Mutex
 	var wg sync.WaitGroup
@@ -136,7 +136,7 @@ func (s *Server) Serve(l *net.UnixListener) error {
 		conns[conn] = true
 		mu.Unlock()
 		wg.Go(func() {
-			s.ServeConn(conn) // its error is the client's: Audit has what it asked for
+			s.ServeConn(conn) // the error concerns the client only: Audit has its requests
 			mu.Lock()
 			defer mu.Unlock()
 			delete(conns, conn)
@@ -147,14 +147,15 @@ func (s *Server) Serve(l *net.UnixListener) error {
 // acceptDelay is the first wait after connections could not be accepted.
 const acceptDelay = 5 * time.Millisecond
 
-// ServeConn serves one client until it goes, and detaches then whatever it had
-// attached. It closes the connection, which must be of the network "unixpacket".
-// It returns nil when the client closed the connection, and an error when it
-// broke the protocol, is of a user that no rule is for or that has too many
-// connections, said nothing for long or the connection failed; closing the
-// connection from elsewhere ends it. Who is turned away is told so once it has
-// asked for something, or after a second. Who does not use Serve runs it in a
+// ServeConn serves one client until it disconnects, and then detaches everything that it
+// had attached. It closes the connection, which must be of the network "unixpacket". To end
+// it, close the connection from elsewhere. Programs that don't use Serve run ServeConn in a
 // goroutine for each client.
+//
+// It returns nil if the client closed the connection. It returns an error if the connection
+// failed or was idle for too long, and if the client broke the protocol, has too many
+// connections or a user that no rule is for. A client that is turned away gets the reason
+// once it has sent a request, or after a second.
 func (s *Server) ServeConn(conn *net.UnixConn) error {
 	defer conn.Close()
 	peer, err := peerOf(conn)
@@ -177,14 +178,15 @@ func (s *Server) ServeConn(conn *net.UnixConn) error {
 	return errors.Join(err, c.close())
 }
 
-// A client that is turned away is heard first, for so long, and so many of them at a time.
+// A client that is turned away may first send a request, within this time, and only so many
+// clients at a time.
 const (
 	leaveTimeout = time.Second
 	maxLeaving   = 64
 )
 
-// turnAway tells a client why it is not served, when it has asked for something. Before
-// Linux 6.2 a socket that is written to at the moment when its other end is closed forgets
+// turnAway sends a client the reason why it is not served, once it has sent a request.
+// Before Linux 6.2 a socket that is written to while its other end is being closed loses
 // what it has received (unix_dgram_sendmsg and unix_dgram_disconnected, net/unix/af_unix.c).
 func (s *Server) turnAway(c *session, why error) error {
 	select {
@@ -193,7 +195,7 @@ func (s *Server) turnAway(c *session, why error) error {
 		if err := c.conn.SetReadDeadline(time.Now().Add(leaveTimeout)); err != nil {
 			return err
 		}
-		_, _, _ = readMessage(c.conn, make([]byte, 1), 0) // whatever it is
+		_, _, _ = readMessage(c.conn, make([]byte, 1), 0) // its contents do not matter
 	default:
 	}
 	return c.send(errorReply(why), nil)

@@ -49,7 +49,7 @@ func (c *session) serve() error {
 		}
 		req, err := decodeRequest(buf[:n])
 		if err != nil {
-			// Who does not keep to the protocol is told so and dropped.
+			// A client that breaks the protocol gets an answer and is dropped.
 			return errors.Join(fmt.Errorf("broker: process %d: %w", c.peer.PID, err), c.send(errorReply(err), nil))
 		}
 		if err := c.handle(req); err != nil {
@@ -124,7 +124,7 @@ func (c *session) send(r *reply, files []int) error {
 	return writeMessage(c.conn, b, files)
 }
 
-// offersFor lists what a peer may ask for.
+// offersFor returns the names of the offers that a peer may ask for.
 func (s *Server) offersFor(peer Peer) []string {
 	var out []string
 	for name := range s.offers {
@@ -136,8 +136,8 @@ func (s *Server) offersFor(peer Peer) []string {
 	return out
 }
 
-// attach checks a request against the policy and carries it out. done closes
-// the descriptors, once they are sent.
+// attach checks a request against the policy and carries it out. done closes the
+// descriptors after they are sent.
 func (c *session) attach(req *request) (r *reply, files []int, done func(), err error) {
 	fail := func(err error) (*reply, []int, func(), error) { return nil, nil, nil, fmt.Errorf("attach: %w", err) }
 	index, rule, err := c.server.policy.rule(c.peer, req.Offer)
@@ -157,8 +157,8 @@ func (c *session) attach(req *request) (r *reply, files []int, done func(), err 
 	return &reply{Attachment: c.last, Sites: g.sites, Maps: g.names}, files, func() { g.close() }, nil
 }
 
-// grant does everything that attaching takes, and returns the descriptors for
-// the client. What it has done when it fails is the caller's to undo.
+// grant does everything that attaching needs, and returns the descriptors for the client.
+// If it fails, the caller undoes what it has done.
 func (c *session) grant(req *request, g *grant) ([]int, error) {
 	if len(c.attached) >= maxOnConnection {
 		return nil, refuse("%d attachments on one connection are allowed", maxOnConnection)
@@ -209,9 +209,9 @@ func (c *session) grant(req *request, g *grant) ([]int, error) {
 	return g.files()
 }
 
-// within calls f, which may never return: a client's files may be served by the
-// client. It has attachTimeout, and stays pending until it does return, which is soon
-// where no system call waits.
+// within calls f, which may never return, because the client itself may serve the files
+// that f reads. within returns after attachTimeout; the request stays pending until f
+// returns, which is soon unless a system call waits.
 func (c *session) within(f func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(context.Background(), c.server.patient)
 	defer cancel()
@@ -238,7 +238,7 @@ func (c *session) within(f func(context.Context) error) error {
 	}
 }
 
-// compile makes the programs, and books what they take.
+// compile makes the programs, and counts their memory.
 func (c *session) compile(g *grant) error {
 	left := g.rule.maxMapBytes() - c.server.used(g.a.account).bytes
 	spec, err := g.offer.Compile(g.plan, Limits{g.rule.eventsPerSecond(), left})
@@ -290,8 +290,7 @@ func (c *session) stats(id uint64) (*reply, error) {
 	return &reply{Events: st.Events, Dropped: st.Dropped}, err
 }
 
-// check ends the attachments that may not go on. It does nothing more often than
-// it has to.
+// check ends the attachments that may not go on. It does so at most once in checkEvery.
 func (c *session) check() {
 	now := time.Now()
 	if now.Sub(c.checked) < checkEvery {
@@ -305,7 +304,7 @@ func (c *session) check() {
 	}
 }
 
-// close ends whatever the client had.
+// close ends everything that the client had.
 func (c *session) close() error {
 	var errs []error
 	for id := range c.attached {

@@ -6,27 +6,27 @@ import (
 	"time"
 )
 
-// What one user may keep busy, whatever the rules: over all of its connections.
+// Limits of one user over all of its connections, whatever the rules.
 const (
-	// maxConnections are a user's connections at a time.
+	// maxConnections is the number of a user's connections at a time.
 	maxConnections = 32
-	// maxPending are a user's requests that are being carried out at a time,
-	// allPending those of all users. One that waits for a file stays pending
-	// though its client has been answered.
+	// maxPending is the number of a user's requests that are carried out at a time, and
+	// allPending that of all users. A request that waits for a file stays pending though
+	// its client has been answered.
 	maxPending = 4
 	allPending = 256
-	// attachBurst and attachRate are the attach requests that a user may make at
-	// once, and for each second: others are kept waiting.
+	// attachBurst and attachRate are the attach requests that a user may make at once and
+	// for each second: others have to wait.
 	attachBurst, attachRate = 64, 8
 	// attachTimeout is how long a request may take until it is attached.
 	attachTimeout = 30 * time.Second
-	// idleTimeout is how long a connection without attachments may say nothing.
+	// idleTimeout is how long a connection without attachments may be idle.
 	idleTimeout = 5 * time.Minute
-	// checkEvery is how often attachments are looked at.
+	// checkEvery is how often attachments are checked.
 	checkEvery = time.Second
 )
 
-// users are those who have connections, or requests pending.
+// users are the users with connections or pending requests.
 type users struct {
 	mu  sync.Mutex
 	of  map[uint32]*user // guarded by mu
@@ -69,14 +69,14 @@ func (s *users) disconnect(u *user) {
 	s.unref(u)
 }
 
-// unref forgets a user whom nothing belongs to. s.mu is held.
+// unref forgets a user that has nothing left. s.mu is held.
 func (s *users) unref(u *user) {
 	if u.refs--; u.refs == 0 {
 		delete(s.of, u.uid)
 	}
 }
 
-// begin waits until a request may be carried out. end gives its place back.
+// begin waits until a request may be carried out. end releases its place.
 func (s *users) begin(ctx context.Context, u *user) (end func(), err error) {
 	s.mu.Lock()
 	wait := u.rate.take(time.Now())
@@ -113,13 +113,13 @@ func (s *users) begin(ctx context.Context, u *user) (end func(), err error) {
 	}, nil
 }
 
-// bucket holds back who asks too often. The zero value is full.
+// bucket slows down a user that asks too often. The zero value is full.
 type bucket struct {
 	used float64
 	at   time.Time
 }
 
-// take is how long to wait for one more.
+// take returns how long to wait for one more request.
 func (b *bucket) take(now time.Time) time.Duration {
 	b.used = max(0, b.used-now.Sub(b.at).Seconds()*attachRate) + 1
 	b.at = now

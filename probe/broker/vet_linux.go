@@ -11,14 +11,14 @@ import (
 	"github.com/borescope/borescope/probe"
 )
 
-// vetting finds out what a request's targets stand for, and whether the rule
-// allows all of it.
+// vetting finds out what a request's targets stand for, and whether the rule allows all of
+// it.
 type vetting struct {
 	session *session
 	rule    *Rule
 	offer   *Offer
 	targets []probe.Target
-	own     []int // processes that have to be the client's own
+	own     []int // processes that must be the client's own
 
 	procs map[int]process
 	plan  *probe.Plan
@@ -43,7 +43,7 @@ func (v *vetting) run(ctx context.Context) error {
 	if len(v.own) == 0 {
 		return v.resolve(ctx)
 	}
-	// What the client can't read it is told nothing of.
+	// The client must learn nothing of what it can't read.
 	return asClient(v.session.rights, attachCaps, func() error { return v.resolve(ctx) })
 }
 
@@ -57,8 +57,8 @@ func (v *vetting) resolve(ctx context.Context) error {
 	if v.offer.Resolve != nil {
 		o = *v.offer.Resolve
 	}
-	// What exceeds this by far is not even resolved; what a place has aliases for
-	// is counted below.
+	// A number of matches far beyond the limit is not even resolved; one place may have
+	// several names, and the places are counted below.
 	o.MaxFunctions = 8*v.rule.maxSites() + 64
 	o.Context = ctx
 	plan, err := probe.Resolve(v.session.server.Env, []probe.Target{probe.Set(v.targets)}, &o)
@@ -75,7 +75,7 @@ func (v *vetting) resolve(ctx context.Context) error {
 			sites++
 		}
 	}
-	// What was read is what is allowed, and Attach compares it again.
+	// Only what was read is allowed, and Attach compares it again.
 	for path, f := range files {
 		if id, ok := plan.Files[zipFile(path)]; !id.Same(f.id) && (ok || len(v.own) > 0) {
 			return fmt.Errorf("%s was replaced or changed while it was read", path)
@@ -91,7 +91,7 @@ func (v *vetting) resolve(ctx context.Context) error {
 	return nil
 }
 
-// threads counts what the samples and watchpoints of processes are opened for.
+// threads returns the number of events that samples and watchpoints of processes need.
 func threads(plan *probe.Plan) int {
 	of := map[int]int{}
 	n := 0
@@ -101,7 +101,7 @@ func threads(plan *probe.Plan) int {
 				continue
 			}
 			if _, read := of[s.PID]; !read {
-				entries, _ := os.ReadDir(fmt.Sprintf("/proc/%d/task", s.PID)) // none if it has gone, which attaching tells
+				entries, _ := os.ReadDir(fmt.Sprintf("/proc/%d/task", s.PID)) // none if it has ended, which attaching finds
 				of[s.PID] = len(entries)
 			}
 			n += of[s.PID]
@@ -110,8 +110,8 @@ func threads(plan *probe.Plan) int {
 	return n
 }
 
-// before checks what a path stands for before anything reads it: links lead to
-// where the rule does not.
+// before checks what a path stands for before anything reads it: links may lead to files
+// that the rule does not allow.
 func (v *vetting) before(t probe.Target) error {
 	name, pid := fileOf(t), pidOf(t)
 	if !strings.HasPrefix(name, "/") || strings.ContainsAny(name, "*?[") {
@@ -131,8 +131,8 @@ func (v *vetting) before(t probe.Target) error {
 	return nil
 }
 
-// hidden is the error for files that a client may not have, and for those that
-// are not there: which of them it is not told.
+// hidden returns the error for files that a client may not have and for files that do not
+// exist, so that the client can't tell which it is.
 func hidden(t probe.Target) error {
 	return fmt.Errorf("policy: %s: the file is not there, or can't be read by this client, or leads to what is not among the targets allowed: %w", t, errNotExist)
 }
@@ -163,9 +163,9 @@ func (v *vetting) site(s *probe.Site, files map[string]*file) error {
 	return v.checkFile(t, f, s.PID)
 }
 
-// checkFile refuses files where a breakpoint could be another program's: the
-// kernel does not take a breakpoint out of a process that executes a program
-// with other privileges, and puts it into all that the process maps then.
+// checkFile refuses files where a breakpoint could come into another program: the kernel
+// does not remove a breakpoint from a process that executes a program with other
+// privileges, and puts it into everything that the process maps from then on.
 func (v *vetting) checkFile(t probe.Target, f *file, pid int) error {
 	p, own := v.procs[pid]
 	switch {
@@ -178,8 +178,8 @@ func (v *vetting) checkFile(t probe.Target, f *file, pid int) error {
 		t, pid, v.session.peer.UID)
 }
 
-// again checks that the pids still stand for the same processes. Programs that
-// they have executed meanwhile the gate tells.
+// again checks that the pids still stand for the same processes. The gate finds programs
+// that they have executed meanwhile.
 func (v *vetting) again() error {
 	for pid, was := range v.procs {
 		if is, err := processOf(pid); err != nil || is.start != was.start {
@@ -189,13 +189,13 @@ func (v *vetting) again() error {
 	return nil
 }
 
-// zipFile is the file that a path of ARCHIVE!/FILE is in.
+// zipFile returns the archive that a path of the form ARCHIVE!/FILE is in.
 func zipFile(name string) string {
 	archive, _, _ := strings.Cut(name, "!/")
 	return archive
 }
 
-// withFile is the target with the real path of its file.
+// withFile returns the target with the real path of its file.
 func withFile(t probe.Target, f *file, name string) probe.Target {
 	real := f.real
 	if _, member, zip := strings.Cut(name, "!/"); zip {

@@ -10,8 +10,8 @@ import (
 	"unicode/utf8"
 )
 
-// A message is one packet of a SOCK_SEQPACKET socket, JSON, with descriptors
-// beside it (SCM_RIGHTS) in replies. Limits hold for both sides.
+// A message is one packet of a SOCK_SEQPACKET socket, JSON, with descriptors (SCM_RIGHTS)
+// in replies. The limits hold for both sides.
 const (
 	wireVersion = 1
 	// maxMessage is the size of a message in bytes.
@@ -19,8 +19,8 @@ const (
 	// maxTargets and maxText bound the strings of a request.
 	maxTargets = 64
 	maxText    = 4096
-	// maxFiles is how many descriptors come with one message: the kernel's
-	// limit is 253 (SCM_MAX_FD).
+	// maxFiles is how many descriptors one message has at most: the kernel's limit is 253
+	// (SCM_MAX_FD).
 	maxFiles = 200
 	// maxParts bounds the messages of one reply.
 	maxParts = 64
@@ -34,7 +34,7 @@ const (
 	opOffers = "offers"
 )
 
-// request is what a client sends.
+// request is a client's message.
 type request struct {
 	Version    int      `json:"v"`
 	Op         string   `json:"op"`
@@ -44,8 +44,8 @@ type request struct {
 	Attachment uint64   `json:"attachment,omitempty"`
 }
 
-// reply is what the server answers. One with many descriptors comes in parts,
-// of which all but the last have More set.
+// reply is the server's answer. One with many descriptors comes in parts, all but the last
+// of which have More set.
 type reply struct {
 	Version    int      `json:"v"`
 	Error      string   `json:"error,omitempty"`
@@ -60,7 +60,7 @@ type reply struct {
 	More       bool     `json:"more,omitempty"`
 }
 
-// errMessage is matched by the errors of messages that are not as agreed.
+// errMessage is matched by the errors of messages that break the protocol.
 var errMessage = errors.New("bad message")
 
 // decode reads one JSON value strictly.
@@ -82,7 +82,7 @@ func decode(b []byte, v any) error {
 	return nil
 }
 
-// decodeRequest reads a request; what it returns keeps to all limits.
+// decodeRequest decodes a request, and checks all limits.
 func decodeRequest(b []byte) (*request, error) {
 	r := &request{}
 	if err := decode(b, r); err != nil {
@@ -111,7 +111,7 @@ func decodeRequest(b []byte) (*request, error) {
 	return r, nil
 }
 
-// decodeReply reads a reply that came with so many descriptors.
+// decodeReply decodes a reply that came with so many descriptors.
 func decodeReply(b []byte, files int) (*reply, error) {
 	r := &reply{}
 	if err := decode(b, r); err != nil {
@@ -126,7 +126,7 @@ func decodeReply(b []byte, files int) (*reply, error) {
 	return r, nil
 }
 
-// errorKinds are what both sides tell errors apart by.
+// errorKinds are the errors that both sides distinguish.
 var errorKinds = []struct {
 	name string
 	err  error
@@ -138,7 +138,7 @@ var errorKinds = []struct {
 	{"message", errMessage},
 }
 
-// errorReply carries an error over.
+// errorReply returns a reply that carries an error.
 func errorReply(err error) *reply {
 	r := &reply{Error: err.Error()}
 	if len(r.Error) > maxText {
@@ -153,7 +153,7 @@ func errorReply(err error) *reply {
 	return r
 }
 
-// remoteError is an error of the other side: its text, and what it matches.
+// remoteError is an error of the other side: its text, and the error that it matches.
 type remoteError struct {
 	text string
 	kind error
@@ -162,7 +162,7 @@ type remoteError struct {
 func (e *remoteError) Error() string { return e.text }
 func (e *remoteError) Unwrap() error { return e.kind }
 
-// err is the error that a reply carries, nil if none.
+// err returns the error that a reply carries, nil if none.
 func (r *reply) err() error {
 	if r.Error == "" {
 		return nil

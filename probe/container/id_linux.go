@@ -18,14 +18,14 @@ func inode(info fs.FileInfo) (uint64, bool) {
 	return st.Ino, true
 }
 
-// isCgroup2 tells the mount of version 2 from version 1's and from none.
+// isCgroup2 reports whether version 2 is mounted there.
 func isCgroup2(dir string) bool {
 	const magic = 0x63677270 // CGROUP2_SUPER_MAGIC
 	var st syscall.Statfs_t
 	return syscall.Statfs(dir, &st) == nil && st.Type == magic
 }
 
-// pathByHandle opens a group by its id, and says where it is below the mount.
+// pathByHandle returns a group's path below the mount, by its id.
 func pathByHandle(mount string, id uint64) (string, error) {
 	dir, err := os.Open(mount)
 	if err != nil {
@@ -37,7 +37,7 @@ func pathByHandle(mount string, id uint64) (string, error) {
 		return "", err
 	}
 	defer f.Close()
-	// The mount may have been named by way of links.
+	// The path of the mount may contain links.
 	top, err := nameOf(dir)
 	if err != nil {
 		return "", err

@@ -12,8 +12,8 @@ import (
 // maxConfig bounds the files of container runtimes, in bytes.
 const maxConfig = 8 << 20
 
-// name fills in what the node's files say of a container and its pod. What is
-// not there is left out.
+// name fills in the names of a container and its pod from the node's files, as far as these
+// have them.
 func (r *Resolver) name(i *Info) {
 	if i.PodUID != "" && i.Pod == "" {
 		r.podLogs(i)

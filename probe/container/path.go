@@ -6,29 +6,29 @@ import (
 	"github.com/borescope/borescope/escape"
 )
 
-// Info is what is known of a control group: plain data.
+// Info is what is known of a control group. It is plain data.
 type Info struct {
 	// CgroupID is the group's id, 0 if it was parsed from a path.
 	CgroupID uint64 `json:"cgroup_id,omitempty"`
-	// Path is the group's, below the mount of version 2.
+	// Path is the group's path, below the mount of version 2.
 	Path string `json:"path"`
-	// Runtime is what made the container: "docker", "containerd", "cri-o",
-	// "podman", "lxc", "nspawn"; "" if the path does not tell.
+	// Runtime is the runtime that made the container: "docker", "containerd", "cri-o",
+	// "podman", "lxc", "nspawn"; "" if the path does not show it.
 	Runtime string `json:"runtime,omitempty"`
-	// Container is the container's id, "" if the group is in none.
+	// Container is the container's id, "" if the group is in no container.
 	Container string `json:"container,omitempty"`
 	// Name is the container's name.
 	Name string `json:"name,omitempty"`
-	// PodUID, Pod and Namespace are the Kubernetes pod's.
+	// PodUID, Pod and Namespace are those of the Kubernetes pod.
 	PodUID    string `json:"pod_uid,omitempty"`
 	Pod       string `json:"pod,omitempty"`
 	Namespace string `json:"namespace,omitempty"`
-	// Unit is the innermost systemd service, or scope that is no container.
+	// Unit is the innermost systemd service, or scope that is not a container.
 	Unit string `json:"unit,omitempty"`
 }
 
-// String is the shortest name that tells the group: "namespace/pod/container",
-// a container's name or short id, a unit, a path.
+// String returns the shortest name that identifies the group: "namespace/pod/container", a
+// container's name or short id, a unit, or a path.
 func (i Info) String() string {
 	short := i.Container
 	if isHex(short, 64) {
@@ -61,8 +61,8 @@ var runtimes = []struct{ prefix, name string }{
 	{"libpod-", "podman"},
 }
 
-// Parse says what a group's path tells: everything but names. The innermost
-// container counts, where containers hold containers.
+// Parse returns what a group's path contains: everything except names. If containers are
+// nested, it is the innermost one.
 func Parse(path string) Info {
 	out := Info{Path: path}
 	parts := strings.Split(strings.Trim(path, "/"), "/")
@@ -87,7 +87,7 @@ func Parse(path string) Info {
 	return out
 }
 
-// containerOf recognises the group of a container.
+// containerOf recognizes the group of a container.
 func containerOf(parent, part string, inPod bool) (runtime, id string) {
 	name := strings.TrimSuffix(part, ".scope")
 	// containerd without systemd's driver: "SLICE:cri-containerd:ID".
@@ -123,7 +123,7 @@ func containerOf(parent, part string, inPod bool) (runtime, id string) {
 	return "", ""
 }
 
-// podUID is the UID in a pod's group: "pod1234…" or "kubepods-burstable-pod1234….slice",
+// podUID returns the UID in a pod's group: "pod1234…" or "kubepods-burstable-pod1234….slice",
 // where systemd's driver writes _ for -.
 func podUID(part string) string {
 	slice, isSlice := strings.CutSuffix(part, ".slice")
@@ -141,7 +141,7 @@ func podUID(part string) string {
 	return ""
 }
 
-// isUID tells a pod's UID: a UUID, or for static pods a hash of 32 digits.
+// isUID reports whether s is a pod's UID: a UUID, or for static pods a hash of 32 digits.
 func isUID(s string) bool {
 	if isHex(s, 32) {
 		return true
@@ -162,8 +162,8 @@ func isHex(s string, n int) bool {
 	return true
 }
 
-// unescape undoes systemd's \xNN, but for what is not text: others than systemd
-// take names of containers as they are, and may make groups named like that.
+// unescape undoes systemd's \xNN, except for bytes that are not text: programs other than
+// systemd use names of containers unchanged, and may make groups with such names.
 func unescape(s string) string {
 	if !strings.Contains(s, `\x`) {
 		return s

@@ -13,17 +13,15 @@ import (
 	"github.com/borescope/borescope/internal/procfs"
 )
 
-// Options are what a Resolver reads. The zero value, and nil, is this machine.
+// Options are the options of New. The zero value and nil describe this machine.
 type Options struct {
-	// Root is the node's file system; nil is this machine's. Ids are looked up
-	// where its /sys/fs/cgroup is a mounted one; a recording knows those that
-	// Observe was told.
+	// Root is a recorded node's file system; nil is this machine's. With a Root, only ids
+	// that were passed to Observe are known. Names are read from Root.
 	Root fs.FS
-	// Dir is where Root is on this machine, for a node's file system that is
-	// mounted in a container: "/host". It replaces Root.
+	// Dir is the path of Root on this machine, for a node's file system that is mounted in
+	// a container: "/host". It replaces Root.
 	Dir string
-	// Max is how many groups are remembered; 0 is 16384. The oldest go
-	// first.
+	// Max is how many groups are remembered; 0 is 16384. The oldest are dropped first.
 	Max int
 }
 
@@ -40,7 +38,7 @@ type Resolver struct {
 	misses map[uint64]struct{} // guarded by mu: not found by walking
 }
 
-// New makes a Resolver, which reads nothing yet.
+// New returns a Resolver, which reads nothing yet.
 func New(o *Options) *Resolver {
 	if o == nil {
 		o = &Options{}
@@ -53,9 +51,8 @@ func New(o *Options) *Resolver {
 	return r
 }
 
-// Resolve says what a group's id stands for: from memory if it was seen before,
-// even if the group is gone, else from the machine. It is false for an id that
-// is not known; asking again costs little.
+// Resolve returns the group with that id: from memory if it was seen before, even if the group
+// is gone, else from the machine. It reports false for an unknown id; asking again is cheap.
 func (r *Resolver) Resolve(id uint64) (Info, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -69,10 +66,9 @@ func (r *Resolver) Resolve(id uint64) (Info, bool) {
 	return *r.add(id, p), true
 }
 
-// Observe tells that a group was made: its id and path, as the tracepoint
-// cgroup:cgroup_mkdir and recordings have them. Names are read at once, since the
-// group may not live long; a container's may come later than its group, and are
-// looked for again with Refresh.
+// Observe records that a group was made: its id and path, as in the tracepoint
+// cgroup:cgroup_mkdir and in recordings. Names are read at once, since the group may not exist
+// for long. A container's name may appear later than its group; Refresh looks for it again.
 func (r *Resolver) Observe(id uint64, path string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -96,7 +92,7 @@ func (r *Resolver) add(id uint64, p string) *Info {
 	return &i
 }
 
-// Refresh looks for names that were not there yet.
+// Refresh looks for names that were missing before.
 func (r *Resolver) Refresh() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -107,8 +103,7 @@ func (r *Resolver) Refresh() {
 	}
 }
 
-// Scan remembers every group that there is now, so that they are known when
-// they are gone.
+// Scan remembers every existing group, so that it is known after it is gone.
 func (r *Resolver) Scan() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -120,7 +115,7 @@ func (r *Resolver) Scan() error {
 	})
 }
 
-// All returns what is remembered, by path.
+// All returns all remembered groups, by path.
 func (r *Resolver) All() []Info {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -137,7 +132,7 @@ func (r *Resolver) All() []Info {
 // mounts are where version 2 may be mounted.
 var mounts = []string{"sys/fs/cgroup/unified", "sys/fs/cgroup"}
 
-// mount finds the mount of version 2.
+// mount returns where version 2 is mounted.
 func (r *Resolver) mount() (string, error) {
 	for _, m := range mounts {
 		if r.dir != "" && isCgroup2(path.Join(r.dir, m)) {
@@ -147,10 +142,10 @@ func (r *Resolver) mount() (string, error) {
 	return "", notexist.Errorf("control groups of version 2 are not mounted on %s", path.Join("/", r.dir, mounts[1]))
 }
 
-// maxMisses bounds what is remembered of ids that were not found.
+// maxMisses bounds the number of remembered ids that were not found.
 const maxMisses = 4096
 
-// find finds a group's path by its id. The caller holds mu.
+// find returns a group's path by its id. The caller holds mu.
 func (r *Resolver) find(id uint64) (string, error) {
 	m, err := r.mount()
 	if err != nil {
@@ -185,7 +180,7 @@ func (r *Resolver) walk(visit func(id uint64, p string) bool) error {
 	return fs.WalkDir(r.root, m, func(name string, d fs.DirEntry, err error) error {
 		if err != nil {
 			if errors.Is(err, fs.ErrNotExist) {
-				return nil // it went away meanwhile
+				return nil // it was removed meanwhile
 			}
 			return err
 		}

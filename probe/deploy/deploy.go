@@ -16,54 +16,52 @@ import (
 	"github.com/borescope/borescope/probe"
 )
 
-// ErrIncompatible is matched by Deploy's error if what is deployed there can't
-// go on with the new programs: other places, or maps of another layout.
+// ErrIncompatible is matched by Deploy's error if the deployment in the directory can't
+// continue with the new programs, because sites or layouts of maps differ.
 var ErrIncompatible = errors.New("incompatible with what is deployed there")
 
-// Options say how Deploy works. The zero value, and nil, is the default.
+// Options are the options of Deploy. The zero value and nil are the defaults.
 type Options struct {
-	// Layouts describe what keys and values of maps mean, by the map's name,
-	// where MapSpec.Key and MapSpec.Value do not: a spelling of the Go types,
-	// say, or a version. Two programs share a map if their texts are equal.
+	// Layouts describe the meaning of maps' keys and values, by the map's name, where
+	// MapSpec.Key and MapSpec.Value do not: for example a spelling of the Go types, or a
+	// version. Two programs share a map if their texts are equal.
 	Layouts map[string]string
-	// Attach is how the plan is attached, the first time.
+	// Attach are the options for attaching the plan the first time.
 	Attach *probe.AttachOptions
-	// Collection is how programs and maps are loaded. MapReplacements stay
+	// Collection are the options for loading programs and maps. MapReplacements remain
 	// private to this version.
 	Collection ebpf.CollectionOptions
 }
 
-// Deployment is a plan at work in a directory of a BPF file system, with the
-// maps of its programs. The attachments outlive the process, and the next
-// process, or the next version of the program, takes them over by Deploy.
+// Deployment is an attached plan in a directory of a BPF file system, with the maps of its
+// programs. The attachments outlive the process. The next process, or the next version of
+// the program, takes them over by Deploy.
 //
-// A Deployment is safe for concurrent use; its maps are as safe as cilium's are.
+// A Deployment is safe for concurrent use; its maps are as safe as cilium/ebpf's are.
 type Deployment struct {
 	dir     string
 	adopted bool
 	coll    *ebpf.Collection
 }
 
-// Deploy attaches the plan with programs and maps made from spec, and pins all of
-// it to a new directory; or, if the plan is deployed there already, by whatever
-// process, adopts the maps with what they hold and swaps the programs in place.
+// Deploy attaches the plan with programs and maps made from spec, and pins all of it in a new
+// directory. If the plan is deployed there already, by any process, Deploy adopts the maps
+// with their contents and swaps the programs in place.
 //
-// Swapping loses no event, and none is seen twice: what is attached is a program
-// that hands its context on by a tail call, and the new program takes the place
-// of the old one in a prog array at once. A plan with several programs has them
-// swapped one after the other.
+// Swapping loses no event, and no event is seen twice: the attached program passes its
+// context on by a tail call, and the new program replaces the old one in a prog array at
+// once. In a plan with several programs they are swapped one after the other.
 //
-// Maps are adopted by name. Their layouts must agree: type, sizes, entries,
-// flags, the types of keys and values where spec has them, and
-// Options.Layouts. If anything differs the error matches ErrIncompatible
-// and names it, and nothing has changed. Maps with contents of their own
-// (constants) belong to a version and are not pinned; maps that only the new
-// version has are added, those that only the old one had are removed.
+// Maps are adopted by name. Their layouts must agree: type, sizes, entries, flags, the types
+// of keys and values if spec has them, and Options.Layouts. If anything differs, the error
+// matches ErrIncompatible and names it, and nothing has changed. Maps with contents of their
+// own (constants) belong to a version and are not pinned. Maps that only the new version has
+// are added, those that only the old one had are removed.
 //
-// It needs Linux 5.15 for probes and 5.10 for the rest: what no bpf_link owns
-// cannot be pinned. A directory that is there already must be this user's, and
-// writable by nobody else. The caller closes the Deployment, which leaves it at work;
-// Remove ends it.
+// It needs Linux 5.15 for probes and 5.10 for other targets: attachments that no bpf_link
+// owns cannot be pinned. An existing directory must belong to this user, and no other user
+// may write to it. The caller closes the Deployment, which leaves everything attached; Remove
+// detaches it.
 func Deploy(dir string, plan *probe.Plan, spec *ebpf.CollectionSpec, o *Options) (*Deployment, error) {
 	if o == nil {
 		o = &Options{}
@@ -104,8 +102,8 @@ func Deploy(dir string, plan *probe.Plan, spec *ebpf.CollectionSpec, o *Options)
 	return d, nil
 }
 
-// deployNew attaches. The record is what makes a deployment complete: it comes
-// last, and what a killed process left without one is cleared away.
+// deployNew attaches. The record makes a deployment complete: it is written last, and what a
+// killed process left without one is removed.
 func deployNew(dir string, plan *probe.Plan, spec *ebpf.CollectionSpec, o *Options, rec *record) (*Deployment, error) {
 	if err := clearDir(dir); err != nil {
 		return nil, err
@@ -161,7 +159,7 @@ func (d *Deployment) install(plan *probe.Plan, spec *ebpf.CollectionSpec, o *Opt
 
 func slotPath(dir string, i int) string { return filepath.Join(dir, "slots", strconv.Itoa(i)) }
 
-// mapPath is where a map is pinned: BPF file systems take no dots in names.
+// mapPath returns where a map is pinned: BPF file systems allow no dots in names.
 func mapPath(dir, name string) string {
 	return filepath.Join(dir, "maps", strings.ReplaceAll(name, ".", "~"))
 }
@@ -179,7 +177,7 @@ func deployAgain(dir string, plan *probe.Plan, spec *ebpf.CollectionSpec, o *Opt
 		if _, ok := have.Maps[name]; ok {
 			continue
 		}
-		os.Remove(mapPath(dir, name)) // what a process left that was killed before it wrote its record
+		os.Remove(mapPath(dir, name)) // left by a process that was killed before it wrote its record
 		if err := d.coll.Maps[name].Pin(mapPath(dir, name)); err != nil {
 			return nil, errors.Join(fmt.Errorf("map %s: pin: %w", name, err), d.Close())
 		}
@@ -198,7 +196,7 @@ func deployAgain(dir string, plan *probe.Plan, spec *ebpf.CollectionSpec, o *Opt
 	return d, nil
 }
 
-// load loads the new version with the maps that are pinned.
+// load loads the new version with the pinned maps.
 func (d *Deployment) load(plan *probe.Plan, spec *ebpf.CollectionSpec, o *Options, have *record) error {
 	co := cached(plan, o.Collection)
 	replace := map[string]*ebpf.Map{}
@@ -222,7 +220,7 @@ func (d *Deployment) load(plan *probe.Plan, spec *ebpf.CollectionSpec, o *Option
 	return err
 }
 
-// swap puts the new programs into the slots, or none of them.
+// swap puts the new programs into the slots, all of them or none.
 func (d *Deployment) swap(plan *probe.Plan) error {
 	var undo []func() error
 	defer func() {
@@ -249,7 +247,7 @@ func (d *Deployment) swap(plan *probe.Plan) error {
 	return nil
 }
 
-// putBack restores a slot's program, which runs as long as it is in the slot.
+// putBack restores a slot's program, which exists as long as it is in the slot.
 func putBack(m *ebpf.Map, id ebpf.ProgramID) error {
 	p, err := ebpf.NewProgramFromID(id)
 	if err != nil {
@@ -259,21 +257,21 @@ func putBack(m *ebpf.Map, id ebpf.ProgramID) error {
 	return m.Put(uint32(0), p)
 }
 
-// Map returns a map of the programs by its name, nil if there is none: what an
-// earlier process made, if it was adopted. It is owned by the Deployment.
+// Map returns a map of the programs by its name, nil if there is none. If it was adopted, an
+// earlier process made it. The Deployment owns it.
 func (d *Deployment) Map(name string) *ebpf.Map { return d.coll.Maps[name] }
 
-// Adopted tells whether the plan was deployed already.
+// Adopted reports whether the plan was deployed already.
 func (d *Deployment) Adopted() bool { return d.adopted }
 
-// Link opens the attachments, for their statistics. The caller closes the Link,
-// which detaches nothing.
+// Link returns the attachments, for their statistics. The caller closes the Link, which
+// detaches nothing.
 func (d *Deployment) Link() (*probe.Link, error) {
 	return probe.OpenPinned(filepath.Join(d.dir, "links"))
 }
 
-// Close closes the descriptors. The probes go on firing. It may be called again,
-// and on nil.
+// Close closes the descriptors. The probes remain attached. It may be called again, and on a
+// nil Deployment.
 func (d *Deployment) Close() error {
 	if d != nil && d.coll != nil {
 		d.coll.Close()
@@ -294,7 +292,7 @@ func Remove(dir string) error {
 	return nil
 }
 
-// clearDir removes what Deploy puts into its directory, the record first.
+// clearDir removes everything that Deploy puts into its directory, the record first.
 func clearDir(dir string) error {
 	var errs []error
 	remove := func(name string) {
@@ -320,11 +318,11 @@ func clearDir(dir string) error {
 	return errors.Join(errs...)
 }
 
-// recordName is the pinned array that holds the record, because BPF file
-// systems hold no ordinary files.
+// recordName is the pinned array that holds the record, because BPF file systems can't hold
+// ordinary files.
 const recordName = "record"
 
-// record says what is deployed.
+// record describes a deployment.
 type record struct {
 	Plan json.RawMessage      `json:"plan"`
 	Maps map[string]mapLayout `json:"maps"`
@@ -341,13 +339,13 @@ func newRecord(plan *probe.Plan, spec *ebpf.CollectionSpec, o *Options) *record 
 	return rec
 }
 
-// private tells a map that belongs to one version of the programs: constants.
+// private reports whether a map belongs to one version of the programs: constants.
 func private(m *ebpf.MapSpec) bool {
 	const readOnlyForPrograms = 1 << 7 // BPF_F_RDONLY_PROG
 	return len(m.Contents) > 0 || m.Flags&readOnlyForPrograms != 0
 }
 
-// differs compares what is deployed with what is to be.
+// differs compares the deployed record with the wanted one.
 func (r *record) differs(want *record, plan *probe.Plan) error {
 	var old probe.Plan
 	if err := json.Unmarshal(r.Plan, &old); err != nil {
@@ -380,7 +378,7 @@ func (r *record) differs(want *record, plan *probe.Plan) error {
 	return nil
 }
 
-// write pins the record, in place of one that is there.
+// write pins the record, replacing an existing one.
 func (r *record) write(dir string) error {
 	b, err := json.Marshal(r)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/borescope/borescope/probe"
 )
 
-// mapLayout is what two versions of a program must agree about to share a map.
+// mapLayout is what two versions of a program must agree on to share a map.
 type mapLayout struct {
 	Type       string `json:"type"`
 	KeySize    uint32 `json:"key_size"`
@@ -28,7 +28,7 @@ func layoutOf(m *ebpf.MapSpec, layout string) mapLayout {
 	}
 }
 
-// differs names the first difference.
+// differs returns an error that names the first difference.
 func (l mapLayout) differs(want mapLayout) error {
 	for _, c := range []struct {
 		what        string
@@ -60,7 +60,7 @@ func orNone(v any) any {
 // maxLayoutDepth bounds the nesting of types in a layout.
 const maxLayoutDepth = 16
 
-// layoutText spells out how values of a type lie in memory: "struct ev
+// layoutText describes how values of a type are laid out in memory: "struct ev
 // {0: u64 a, 64: u32 b}", offsets in bits. "" is no type.
 func layoutText(t btf.Type, depth int) string {
 	if depth > maxLayoutDepth {

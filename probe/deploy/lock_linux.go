@@ -7,8 +7,8 @@ import (
 	"syscall"
 )
 
-// lockDir keeps other processes from deploying to the directory meanwhile. It must
-// be one that nobody else writes to: what is pinned there is run.
+// lockDir prevents other processes from deploying to the directory meanwhile. No other user
+// may write to the directory, because the programs pinned there are run.
 func lockDir(dir string) (unlock func(), err error) {
 	f, err := os.OpenFile(dir, syscall.O_DIRECTORY|syscall.O_NOFOLLOW, 0)
 	if err != nil {

@@ -4,5 +4,5 @@ package deploy
 
 import "errors"
 
-// lockDir is for Linux.
+// lockDir fails: deployments exist on Linux only.
 func lockDir(string) (unlock func(), err error) { return nil, errors.ErrUnsupported }

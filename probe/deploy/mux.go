@@ -13,18 +13,17 @@ import (
 	"github.com/borescope/borescope/probe"
 )
 
-// MaxUsers is how many users a Mux has room for at a time: the kernel follows a
-// bounded number of tail calls.
+// MaxUsers is the maximum number of users of a Mux at a time: the kernel limits the number of
+// tail calls.
 const MaxUsers = kernel.ChainSlots
 
-// Mux is one set of attachments that several users in a process have in
-// common: what each of them wants to do there is a collection of programs of
-// its own, with maps and a budget of its own, that comes and goes without
-// attaching anything anew and without disturbing the others.
+// Mux is one set of attachments that several users in a process share. Each user has a
+// collection of programs of its own, with maps and a budget of its own, which can be added and
+// removed without attaching anything again and without disturbing the others.
 //
-// The kernel sees one small program at each site, which hands its context to
-// the users' programs one after the other by tail calls. That needs Linux 5.10,
-// on arm64 6.0 for programs with functions of their own.
+// The kernel sees one small program at each site, which passes its context to the users'
+// programs one after the other by tail calls. That needs Linux 5.10, on arm64 6.0 for
+// programs with functions of their own.
 //
 // A Mux is safe for concurrent use.
 type Mux struct {
@@ -37,12 +36,11 @@ type Mux struct {
 	closed bool            // guarded by mu
 }
 
-// Share attaches a plan for several users; nobody's program runs yet. The
-// caller closes the Mux, after its users or with them.
+// Share attaches a plan for several users; no user's program runs yet. The caller closes the
+// Mux, after its users or together with them.
 //
-// Programs whose return value means something, or that may sleep, can't be
-// shared: iterators, LSM and fmod_ret programs, socket filters, sessions, begin
-// and end.
+// Programs whose return value matters, or that may sleep, can't be shared: iterators, LSM and
+// fmod_ret programs, socket filters, sessions, begin and end.
 func Share(plan *probe.Plan, o *probe.AttachOptions) (*Mux, error) {
 	if plan == nil {
 		return nil, errors.New("share: no plan")
@@ -59,8 +57,8 @@ func Share(plan *probe.Plan, o *probe.AttachOptions) (*Mux, error) {
 	return s, nil
 }
 
-// dispatchers makes, for each program of the plan, a prog array and the program
-// that calls what is in its first n slots.
+// dispatchers returns, for each program of the plan, a program that calls those in the first
+// n slots of a prog array.
 func (s *Mux) dispatchers(n int) (map[string]*ebpf.Program, error) {
 	specs := map[string]*ebpf.ProgramSpec{}
 	for i := range s.plan.Programs {
@@ -87,7 +85,7 @@ func (s *Mux) dispatchers(n int) (map[string]*ebpf.Program, error) {
 	return coll.Programs, nil
 }
 
-// cached is o with the plan's cache of types, unless it has one.
+// cached returns o with the plan's cache of types, unless o has one.
 func cached(plan *probe.Plan, o ebpf.CollectionOptions) ebpf.CollectionOptions {
 	if o.Cache == nil {
 		o.Cache = plan.Cache
@@ -101,7 +99,7 @@ func closePrograms(progs map[string]*ebpf.Program) {
 	}
 }
 
-// shareable says why a program's place can't be left to a dispatcher.
+// shareable returns an error if a dispatcher can't take a program's place.
 func shareable(p *probe.Program) error {
 	why := ""
 	switch {
@@ -120,13 +118,13 @@ func shareable(p *probe.Program) error {
 	return fmt.Errorf("%s: it can't be shared: %s: %w", p.Place(), why, errors.ErrUnsupported)
 }
 
-// UserOptions say how a user joins. The zero value, and nil, is the default.
+// UserOptions are the options of Join. The zero value and nil are the defaults.
 type UserOptions struct {
-	// EventsPerSecond is the budget of each of the user's programs; events
-	// beyond it are dropped for this user alone, and counted. 0 is no limit.
-	// Where CPUs begin a second at the same time it may be exceeded by a few.
+	// EventsPerSecond is the budget of each of the user's programs. Events beyond it are
+	// dropped for this user only, and counted. 0 is no limit. It may be exceeded by a few
+	// events if several CPUs begin a second at the same time.
 	EventsPerSecond uint64
-	// Collection is how the user's programs and maps are loaded.
+	// Collection are the options for loading the user's programs and maps.
 	Collection ebpf.CollectionOptions
 }
 
@@ -142,16 +140,16 @@ type User struct {
 	closed bool        // guarded by mu
 }
 
-// UserStats is what a user's programs have seen: plain data.
+// UserStats counts the events of a user's programs. It is plain data.
 type UserStats struct {
-	// Events are the events that the user's programs ran for, Dropped those
-	// that went beyond its budget.
+	// Events is the number of events for which the user's programs ran, Dropped the number
+	// of those beyond its budget.
 	Events, Dropped uint64
 }
 
-// Join loads a user's programs, by their names in the plan, and has them run
-// from now on. Programs must hold one main function; spec is not changed. The
-// caller closes the User, which unloads its programs and maps.
+// Join loads a user's programs, by their names in the plan, and runs them from now on. Each
+// program must consist of one main function; spec is not changed. The caller closes the User,
+// which unloads its programs and maps.
 func (s *Mux) Join(spec *ebpf.CollectionSpec, o *UserOptions) (*User, error) {
 	if spec == nil {
 		return nil, errors.New("join: no collection")
@@ -205,7 +203,7 @@ func (u *User) load(spec *ebpf.CollectionSpec, o *UserOptions) error {
 	return err
 }
 
-// clear takes a user's programs out of the chain.
+// clear removes a user's programs from the chain.
 func (s *Mux) clear(slot int) error {
 	var errs []error
 	for _, m := range s.slots {
@@ -216,12 +214,11 @@ func (s *Mux) clear(slot int) error {
 	return errors.Join(errs...)
 }
 
-// Map returns a map of the user's by its name, nil if there is none. It is
-// owned by the User.
+// Map returns a map of the user by its name, nil if there is none. The User owns it.
 func (u *User) Map(name string) *ebpf.Map { return u.coll.Maps[name] }
 
-// Stats reads what the user's programs have seen so far. It fails with
-// os.ErrClosed after Close.
+// Stats returns the events of the user's programs up to now. It fails with os.ErrClosed after
+// Close.
 func (u *User) Stats() (UserStats, error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -240,15 +237,15 @@ func (u *User) Stats() (UserStats, error) {
 	return out, nil
 }
 
-// Leave has the user's programs run no more, and keeps its maps to be read at
-// rest. Programs that are running at that moment end by themselves.
+// Leave stops the user's programs, and keeps its maps. Programs that are running at that
+// moment finish; after that the maps no longer change.
 func (u *User) Leave() error {
 	u.of.mu.Lock()
 	defer u.of.mu.Unlock()
 	return u.leave()
 }
 
-// leave is Leave for who holds the Mux's lock.
+// leave is Leave for callers that hold the Mux's lock.
 func (u *User) leave() error {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -260,7 +257,7 @@ func (u *User) leave() error {
 	return u.of.clear(u.slot)
 }
 
-// Close leaves, and unloads the user's programs and maps. The others go on. It
+// Close leaves, and unloads the user's programs and maps. The other users are not affected. It
 // may be called again, and on a nil User.
 func (u *User) Close() error {
 	if u == nil {
@@ -286,11 +283,11 @@ func (u *User) release() error {
 	return errors.Join(errs...)
 }
 
-// Link is what all the users are attached by. It is owned by the Mux.
+// Link returns the attachments that all users share. The Mux owns it.
 func (s *Mux) Link() *probe.Link { return s.link }
 
-// Close detaches, and has all users leave; their maps can be read until their
-// Users are closed. It may be called again, and on a nil Mux.
+// Close detaches, and makes all users leave; their maps can be read until their Users are
+// closed. It may be called again, and on a nil Mux.
 func (s *Mux) Close() error {
 	if s == nil {
 		return nil
@@ -313,5 +310,5 @@ func (s *Mux) Close() error {
 	return errors.Join(errs...)
 }
 
-// errClosed is what methods return after Close.
+// errClosed returns the error of methods after Close.
 func errClosed(op string) error { return fmt.Errorf("%s: %w", op, os.ErrClosed) }

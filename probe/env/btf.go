@@ -20,15 +20,15 @@ import (
 // largest distribution kernels have 10 MiB.
 const maxBTF = 128 << 20
 
-// BTF returns the kernel's type information, read when it is first asked for
-// (on Linux 6.18: 5.5 MB, 10–20 ms), or an error that says why there is none.
-// It is shared: do not change it.
+// BTF returns the kernel's type information, which it reads at the first call (on Linux
+// 6.18: 5.5 MB, 10–20 ms), or an error that says why there is none. The Spec is shared: do
+// not change it.
 func (e *Env) BTF() (*btf.Spec, error) { return e.btf() }
 
-// KnownBTF is what BTF returned, nil if nobody has asked yet.
+// KnownBTF returns the result of an earlier call of BTF or Options.BTF, else nil.
 func (e *Env) KnownBTF() *btf.Spec { return e.btfHere.Load() }
 
-// TypeCache has this machine's types for whoever loads programs, nil of a recording.
+// TypeCache returns this machine's types for loading programs, nil for a recording.
 func (e *Env) TypeCache() *btf.Cache { return e.types }
 
 func (e *Env) loadBTF() (*btf.Spec, error) {
@@ -71,7 +71,7 @@ func (e *Env) noBTF(err error) error {
 	return &feature.UnsupportedError{Feature: "btf", Since: "5.4", Hint: hint, Err: err}
 }
 
-// ModuleBTF returns the types of a kernel module, which build on the kernel's.
+// ModuleBTF returns the types of a kernel module, which refer to the kernel's.
 func (e *Env) ModuleBTF(name string) (*btf.Spec, error) {
 	return e.modules.do(name, func() (*btf.Spec, error) {
 		base, err := e.BTF()
@@ -97,7 +97,7 @@ func (e *Env) ModuleBTF(name string) (*btf.Spec, error) {
 	})
 }
 
-// hubBTF finds the kernel's BTF in a tree of BTFHub's layout:
+// hubBTF returns the kernel's BTF from a tree in BTFHub's layout:
 // ID/VERSION/ARCH/RELEASE.btf or .btf.tar.xz, where ID and VERSION are those of
 // os-release and ARCH is uname's.
 func (e *Env) hubBTF() ([]byte, error) {
@@ -122,7 +122,7 @@ func (e *Env) hubBTF() ([]byte, error) {
 	return nil, notexist.Errorf("BTF tree: no %s/%s/%s/%s.btf[.tar.xz]", id, version, arch, e.release)
 }
 
-// hubArch is the architecture as BTFHub spells it.
+// hubArch returns the architecture as BTFHub spells it.
 func (e *Env) hubArch() string {
 	if e.arch == "amd64" {
 		return "x86_64"
@@ -173,9 +173,10 @@ func readHubFile(dir fs.FS, name string) ([]byte, error) {
 	return spec, nil
 }
 
-// fileInTar returns the first file of a tar archive whose name ends so: blocks of 512
-// bytes, a file's first one with its name at 0, its size in octal at 124 and what kind it
-// is of at 156 (POSIX.1-1988, ustar). Package archive/tar would be linked into every tracer for it.
+// fileInTar returns the first file of a tar archive whose name ends in suffix. The archive
+// has blocks of 512 bytes; a file's first block has its name at 0, its size in octal at 124
+// and its type at 156 (POSIX.1-1988, ustar). Package archive/tar would be linked into every
+// tracer for it.
 func fileInTar(b []byte, suffix string) ([]byte, bool) {
 	const block = 512
 	for len(b) >= block {

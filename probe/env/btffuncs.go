@@ -11,18 +11,17 @@ import (
 	"github.com/borescope/borescope/internal/rawbtf"
 )
 
-// BTFNeeds names what a program uses of a kernel's types: Types are structs, unions,
-// enums, typedefs and integers by name, without keyword; Funcs functions whose prototypes
-// are used; Members the names of the members that are used, of whatever struct, where an
-// anonymous member is kept for one inside it; Enumerators names of which the enums that
-// have one are kept, those without a name too.
+// BTFNeeds names what a program uses of a kernel's types. Types are structs, unions, enums,
+// typedefs and integers by name, without keyword. Funcs are functions whose prototypes are
+// used. Members are the names of used members, in any struct; an anonymous member is kept
+// for a member inside it. Enumerators are names: enums with one of them are kept, including
+// those without a name.
 type BTFNeeds = rawbtf.Needs
 
-// MinimalBTF reduces a kernel's BTF, or a part of it, to what is needed: structs
-// keep their sizes, and of their members those that are named, at their offsets.
-// The result is BTF again, some kilobytes, to be embedded in a program for
-// kernels without their own (Options.BTF, or a file of Options.BTFDir). It
-// depends on nothing but its arguments; names that are not there are no error.
+// MinimalBTF reduces a kernel's BTF, or a part of it, to what need names: structs keep their
+// sizes, and only the named members, at their offsets. The result is BTF again, some
+// kilobytes, which a program can embed for kernels without their own (Options.BTF, or a file
+// of Options.BTFDir). It depends only on its arguments. Names that do not exist are no error.
 func MinimalBTF(raw []byte, need *BTFNeeds) ([]byte, error) {
 	out, err := rawbtf.Minimal(raw, need)
 	if err != nil {
@@ -31,8 +30,8 @@ func MinimalBTF(raw []byte, need *BTFNeeds) ([]byte, error) {
 	return out, nil
 }
 
-// MinimalBTF returns what is needed of the kernel's types, many times faster than
-// BTF, which indexes all of them. If BTF was called before, it returns that.
+// MinimalBTF returns only the needed types of the kernel. It is many times faster than BTF,
+// which indexes all types. If BTF was called before, it returns that Spec.
 func (e *Env) MinimalBTF(need *BTFNeeds) (*btf.Spec, error) {
 	if spec := e.btfHere.Load(); spec != nil {
 		return spec, nil
@@ -53,8 +52,8 @@ func (e *Env) MinimalBTF(need *BTFNeeds) (*btf.Spec, error) {
 	return spec, nil
 }
 
-// CaptureBTF returns what is needed of the kernel's types as BTF to be kept, and
-// its path in a tree of BTFHub's layout (Options.BTFDir).
+// CaptureBTF returns the needed types of the kernel as BTF, to be stored, and its path in a
+// tree of BTFHub's layout (Options.BTFDir).
 func (e *Env) CaptureBTF(need *BTFNeeds) (raw []byte, path string, err error) {
 	all, done, err := e.rawBTF()
 	if err != nil {
@@ -73,7 +72,7 @@ func (e *Env) CaptureBTF(need *BTFNeeds) (raw []byte, path string, err error) {
 	return raw, fmt.Sprintf("%s/%s/%s/%s.btf", id, version, e.hubArch(), e.release), nil
 }
 
-// rawBTF gives the kernel's BTF, or its replacement in a tree, until done is called.
+// rawBTF returns the kernel's BTF, or its replacement in a tree, valid until done is called.
 func (e *Env) rawBTF() (raw []byte, done func(), err error) {
 	raw, done, err = e.ownBTF()
 	if err != nil && e.btfDir != nil {
@@ -82,7 +81,7 @@ func (e *Env) rawBTF() (raw []byte, done func(), err error) {
 	return raw, done, err
 }
 
-// ownBTF gives what the kernel says of itself, until done is called.
+// ownBTF returns the BTF that the kernel itself provides, valid until done is called.
 func (e *Env) ownBTF() (raw []byte, done func(), err error) {
 	if e.live {
 		if raw, done, ok := kernel.MapBTF(maxBTF); ok {
@@ -93,7 +92,7 @@ func (e *Env) ownBTF() (raw []byte, done func(), err error) {
 	return raw, func() {}, err
 }
 
-// kernelFuncs calls f with the name of each function that the kernel's BTF knows.
+// kernelFuncs calls f with the name of each function in the kernel's BTF.
 func (e *Env) kernelFuncs(f func(name []byte)) error {
 	if raw, done, err := e.ownBTF(); err == nil {
 		defer done()
@@ -121,13 +120,12 @@ func (e *Env) kernelFuncs(f func(name []byte)) error {
 	return nil
 }
 
-// Trampolines returns the kernel's functions by name, with their ids in its types, for a
-// trampoline for many of them: 0 of those that it does not take, and of names that
-// several have.
+// Trampolines returns the ids of the kernel's functions in its types, by name, for a
+// trampoline of many functions. The id is 0 for a function that such a trampoline does not
+// take, and for a name that several functions have.
 func (e *Env) Trampolines() (map[string]uint32, error) { return e.tramps() }
 
-// loadTrampolines finds the kernel's functions by name: their ids for a
-// trampoline for many of them, 0 of those that it does not take.
+// loadTrampolines reads the result of Trampolines from raw BTF.
 func (e *Env) loadTrampolines() (map[string]uint32, error) {
 	raw, done, err := e.ownBTF()
 	if err != nil {
@@ -141,7 +139,7 @@ func (e *Env) loadTrampolines() (map[string]uint32, error) {
 	return r.Trampolines(), nil
 }
 
-// specTrampolines is the same by types that the caller gave, or that are from
+// specTrampolines is as loadTrampolines, for types that the caller gave or that are from
 // BTFHub's tree.
 func (e *Env) specTrampolines() (map[string]uint32, error) {
 	spec, err := e.BTF()
@@ -170,7 +168,7 @@ func (e *Env) specTrampolines() (map[string]uint32, error) {
 	return out, nil
 }
 
-// traceableProto is rawbtf.Blob.Traceable of a type.
+// traceableProto is rawbtf.Blob.Traceable for a type.
 func traceableProto(p *btf.FuncProto) bool {
 	size := func(t btf.Type) (n int, aggregate bool) {
 		switch u := btf.UnderlyingType(t).(type) {

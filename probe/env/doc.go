@@ -1,7 +1,7 @@
-// Package env is what is known of a machine, live or recorded, when probes are planned:
-// the kernel's types (BTF), functions, tracepoints and features, its architecture and its
-// files. What it reads, it reads when it is first asked for, and keeps.
+// Package env describes a machine, live or recorded, to the planning of probes: the kernel's
+// types (BTF), functions, tracepoints and features, its architecture and its files. It reads
+// each of them when it is first needed, and keeps it.
 //
-// An Env of a recorded tree answers on any machine, and without root, as that machine
-// did: plans are made for it, compared and tested.
+// An Env of a recorded tree gives the same answers on any machine, without root, as the
+// recorded machine did: plans can be made for it, compared and tested.
 package env

@@ -6,23 +6,22 @@ import (
 	"github.com/cilium/ebpf/btf"
 )
 
-// Options says what an Env is made from. The zero value, and nil, is this machine.
+// Options are the options of New. The zero value and nil describe this machine.
 type Options struct {
-	// Root is the host's file system; nil is this machine. Paths are without a
-	// leading slash: proc/kallsyms, sys/kernel/btf/vmlinux,
-	// sys/kernel/tracing/events/….
+	// Root is the host's file system; nil is this machine's. Paths have no leading slash:
+	// proc/kallsyms, sys/kernel/btf/vmlinux, sys/kernel/tracing/events/….
 	Root fs.FS
 	// Arch is the architecture as GOARCH spells it; "" is this program's.
 	Arch string
 	// Release is the kernel release; "" reads proc/sys/kernel/osrelease.
 	Release string
-	// Features are recorded feature answers (RecordFeatures); nil asks the running
-	// kernel, and with a Root that is not this machine, infers from Release.
+	// Features are recorded features (RecordFeatures). Nil asks the running kernel or, with
+	// a Root, infers them from Release.
 	Features FeatureSet
-	// BTF is the kernel's type information, for kernels without their own; nil
-	// reads it from Root.
+	// BTF is the kernel's type information, for kernels without their own; nil reads it
+	// from Root.
 	BTF *btf.Spec
-	// BTFDir is a tree in BTFHub's layout (ID/VERSION/ARCH/RELEASE.btf[.tar.xz])
-	// to look for BTF in when Root has none.
+	// BTFDir is a tree in BTFHub's layout (ID/VERSION/ARCH/RELEASE.btf[.tar.xz]), where BTF
+	// is looked up if Root has none.
 	BTFDir fs.FS
 }

@@ -6,10 +6,10 @@ import (
 	"github.com/cilium/ebpf/btf"
 )
 
-// SyscallType is the type and the size of an argument of a system call, which lies in a
-// slot of 8 bytes and is marked unsigned whatever its type is
-// (syscall_enter_define_fields, kernel/trace/trace_syscalls.c). It is false where the
-// declaration names no narrower integer.
+// SyscallType returns the type and the size of an argument of a system call, which is in a
+// slot of 8 bytes and marked unsigned whatever its type is
+// (syscall_enter_define_fields, kernel/trace/trace_syscalls.c). ok is false if the
+// declaration does not name a narrower integer.
 func (f *Field) SyscallType() (t btf.Type, size int, ok bool) {
 	i, ok := knownInt(f.Type)
 	if !ok || i.size >= f.Size {
@@ -18,8 +18,8 @@ func (f *Field) SyscallType() (t btf.Type, size int, ok bool) {
 	return cType(f.Type, i.size, i.signed), i.size, true
 }
 
-// BTFType builds a type from the C declaration: what the file says, no more.
-// Names that are typedefs there become integers of that name.
+// BTFType returns a type made from the C declaration alone. Names that are typedefs there
+// become integers of that name.
 func (f *Field) BTFType() btf.Type {
 	if f.Elems < 0 && !f.DataLoc && !f.RelLoc {
 		return cType(f.Type, f.Size, f.Signed)
@@ -40,8 +40,8 @@ func (f *Field) BTFType() btf.Type {
 	}
 }
 
-// cInt is what is known of an integer type by its name alone, on the 64-bit
-// machines this package is for.
+// cInt is what an integer type's name alone says, on the 64-bit machines that this package
+// supports.
 type cInt struct {
 	size   int
 	signed bool
@@ -60,7 +60,7 @@ var cInts = map[string]cInt{
 	"ssize_t": {8, true}, "loff_t": {8, true}, "off_t": {8, true}, "aio_context_t": {8, false},
 }
 
-// knownInt looks a C integer type up; ok is false for typedefs it doesn't know.
+// knownInt returns the C integer type of that name; ok is false for unknown typedefs.
 func knownInt(t string) (i cInt, ok bool) {
 	t = strings.TrimPrefix(t, "const ")
 	base, unsigned := strings.CutPrefix(t, "unsigned ")
@@ -70,8 +70,7 @@ func knownInt(t string) (i cInt, ok bool) {
 	return i, ok
 }
 
-// elementSize is the size of a C type as array elements have it, 1 where it
-// cannot be known.
+// elementSize returns the size of a C type as an array element, 1 if it is not known.
 func elementSize(t string) int {
 	if i, ok := knownInt(t); ok {
 		return i.size
@@ -110,8 +109,8 @@ func cType(t string, size int, signed bool) btf.Type {
 	return i
 }
 
-// cPointee is what a pointer points to; structs are forward declarations,
-// which a reader that has BTF looks up by name.
+// cPointee returns the type that a pointer points to. Structs are forward declarations,
+// which a reader with BTF looks up by name.
 func cPointee(t string) btf.Type {
 	if base, ok := strings.CutSuffix(t, "const"); ok && strings.HasSuffix(base, "*") {
 		return &btf.Const{Type: cPointee(strings.TrimSpace(base))}

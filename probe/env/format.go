@@ -14,53 +14,53 @@ import (
 	"github.com/borescope/borescope/internal/tracefs"
 )
 
-// Format is what a tracepoint's format file says of its record
+// Format is the content of a tracepoint's format file, which describes its record
 // (/sys/kernel/tracing/events/GROUP/NAME/format, written by f_show in
 // kernel/trace/trace_events.c). It is plain data.
 type Format struct {
-	// Group and Name are the tracepoint's; Group is empty where ParseFormat has
-	// read a file, which does not say it.
+	// Group and Name are the tracepoint's. ParseFormat leaves Group empty, because the
+	// file does not have it.
 	Group, Name string
-	// ID is the event's number, which perf_event_open takes.
+	// ID is the event's number, for perf_event_open.
 	ID int
 	// Fields are the record's fields in the order of the file; the first ones
 	// are common to all tracepoints.
 	Fields []Field
-	// Print is the format's "print fmt" line, as it is.
+	// Print is the format's "print fmt" line, unchanged.
 	Print string
 }
 
 // Field is a field of a tracepoint's record.
 type Field struct {
-	// Name is the field's, without array bounds.
+	// Name is the field's name, without array bounds.
 	Name string
 	// Type is the C type as the file spells it, without array bounds:
 	// "char", "unsigned long", "const char *".
 	Type string
 	// Elems is the number of array elements, -1 for no array.
 	Elems int
-	// Offset and Size are where the field lies, in bytes. Of a dynamic array
-	// it is the descriptor: a u32 with offset and length.
+	// Offset and Size are where the field is in the record, in bytes. For a dynamic array
+	// they are those of the descriptor: a u32 with offset and length.
 	Offset, Size int
 	// Signed is set on signed integers, as the kernel's compiler saw them.
 	Signed bool
 	// Common is set on the fields that all tracepoints share. BPF programs
 	// may not read them.
 	Common bool
-	// DataLoc and RelLoc mark a dynamic array, whose descriptor counts from
-	// the record's start or from the end of the descriptor.
+	// DataLoc and RelLoc are set on a dynamic array, whose descriptor has an offset from
+	// the record's start, or from the end of the descriptor.
 	DataLoc, RelLoc bool
 }
 
-// Limits of what is believed of a format file. The kernel's longest has some
-// 200 lines, and records are at most PERF_MAX_TRACE_SIZE (8192) bytes.
+// Limits of a format file. The kernel's longest has some 200 lines, and records have at most
+// PERF_MAX_TRACE_SIZE (8192) bytes.
 const (
 	maxFormatFile   = 1 << 20
 	maxFormatFields = 4096
 	maxRecord       = 1 << 16
 )
 
-// ParseFormat reads a tracepoint's format file. Errors name the line.
+// ParseFormat parses a tracepoint's format file. Errors name the line.
 func ParseFormat(r io.Reader) (*Format, error) {
 	f := &Format{}
 	sc := bufio.NewScanner(io.LimitReader(r, maxFormatFile))
@@ -102,7 +102,7 @@ func ParseFormat(r io.Reader) (*Format, error) {
 	return f, nil
 }
 
-// parseField reads "field:TYPE NAME;	offset:8;	size:16;	signed:0;".
+// parseField parses "field:TYPE NAME;	offset:8;	size:16;	signed:0;".
 func parseField(t string) (Field, error) {
 	f := Field{Elems: -1}
 	have := 0
@@ -146,7 +146,7 @@ func boundedInt(t string, limit int) (int, error) {
 	return n, nil
 }
 
-// declare takes a C declaration apart: "char comm[16]", "__data_loc char[] name",
+// declare parses a C declaration: "char comm[16]", "__data_loc char[] name",
 // "const char * filename".
 func (f *Field) declare(decl string) error {
 	decl = strings.TrimSpace(decl)
@@ -165,7 +165,7 @@ func (f *Field) declare(decl string) error {
 	f.Type, f.Name = strings.TrimSpace(decl[:i+1]), decl[i+1:]
 	if name, bound, ok := strings.Cut(f.Name, "["); ok {
 		f.Name = name
-		// The bound may be a macro's name, or a sum: then the size tells.
+		// The bound may be a macro's name, or a sum: then the size is used.
 		f.Elems = 0
 		if n, err := strconv.Atoi(strings.TrimSuffix(bound, "]")); err == nil && n >= 0 && n <= maxRecord {
 			f.Elems = n
@@ -180,8 +180,8 @@ func (f *Field) declare(decl string) error {
 	return nil
 }
 
-// Tracepoint reads the format of a tracepoint. A name that does not exist is
-// an error that lists the nearest ones and matches fs.ErrNotExist.
+// Tracepoint returns the format of a tracepoint. For a name that does not exist the error
+// lists the nearest ones and matches fs.ErrNotExist.
 func (e *Env) Tracepoint(group, name string) (*Format, error) {
 	return e.formats.do(group+":"+name, func() (*Format, error) { return e.readFormat(group, name) })
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/borescope/borescope/internal/tracefs"
 )
 
-// KernelSymbol is a function of the running kernel: its Name, as /proc/kallsyms has it,
-// its Module, "" for the kernel itself, and the Address where it begins.
+// KernelSymbol is a function of the running kernel: its Name as in /proc/kallsyms, its
+// Module, "" for the kernel itself, and its Address, where it begins.
 type KernelSymbol = kallsyms.Symbol
 
 func (e *Env) loadKallsyms() (*kallsyms.Functions, error) {
@@ -25,9 +25,9 @@ func (e *Env) loadKallsyms() (*kallsyms.Functions, error) {
 	return kallsyms.Read(f)
 }
 
-// KernelSymbols returns every kernel function of that name, several if it is
-// ambiguous, none if there is none. Module "" is any, "vmlinux" the kernel
-// itself. The first call reads /proc/kallsyms (tens of milliseconds).
+// KernelSymbols returns every kernel function of that name: several if it is ambiguous, none
+// if it does not exist. Module "" is any, "vmlinux" the kernel itself. The first call reads
+// /proc/kallsyms (tens of milliseconds).
 func (e *Env) KernelSymbols(module, name string) ([]KernelSymbol, error) {
 	k, err := e.syms()
 	if err != nil {
@@ -36,11 +36,10 @@ func (e *Env) KernelSymbols(module, name string) ([]KernelSymbol, error) {
 	return k.Lookup(module, name), nil
 }
 
-// KernelAddresses returns the addresses of kernel symbols of any kind, functions
-// and data, by name; names that there are not are left out, and of several of
-// one name the kernel's own goes before those of modules. Data is listed by
-// kernels with CONFIG_KALLSYMS_ALL. Each call reads /proc/kallsyms (tens of
-// milliseconds). Where the kernel hides addresses, the error matches
+// KernelAddresses returns the addresses of kernel symbols of any kind, functions and data, by
+// name. Names that do not exist are left out. If several symbols have one name, the kernel's
+// own precedes those of modules. Data symbols need CONFIG_KALLSYMS_ALL. Each call reads
+// /proc/kallsyms (tens of milliseconds). If the kernel hides addresses, the error matches
 // errors.ErrUnsupported.
 func (e *Env) KernelAddresses(names ...string) (map[string]uint64, error) {
 	f, err := kallsyms.Open(e.root)
@@ -79,9 +78,9 @@ func (e *Env) KernelAddresses(names ...string) (map[string]uint64, error) {
 	return out, nil
 }
 
-// KernelVariable returns the address of a variable of the running kernel or of
-// a module, from /proc/kallsyms, which it reads each time. A name that does not
-// exist is an error that matches fs.ErrNotExist and offers the nearest ones.
+// KernelVariable returns the address of a variable of the running kernel or of a module, from
+// /proc/kallsyms, which it reads each time. For a name that does not exist the error matches
+// fs.ErrNotExist and offers the nearest ones.
 func (e *Env) KernelVariable(name string) (uint64, error) {
 	f, err := kallsyms.Open(e.root)
 	if err != nil {
@@ -108,28 +107,26 @@ func (e *Env) KernelVariable(name string) (uint64, error) {
 	return 0, notexist.Errorf("no kernel variable %s%s", name, meant.Hint())
 }
 
-// Functions returns the kernel's functions, which are read when they are first asked
-// for (tens of milliseconds).
+// Functions returns the kernel's functions. The first call reads them (tens of milliseconds).
 func (e *Env) Functions() (*kallsyms.Functions, error) { return e.syms() }
 
-// Traceable is a list of kernel functions that probes may be put on.
+// Traceable is a list of kernel functions that probes can be attached to.
 type Traceable struct {
 	kallsyms.Traceable
-	// Reason says that the list is not the kernel's own, and why; "" if it is.
+	// Reason says why the list is not the kernel's own; "" if it is.
 	Reason string
 }
 
-// Traceable returns the functions that probes may be put on, which are looked for when
-// they are first asked for.
+// Traceable returns the functions that probes can be attached to. The first call reads them.
 func (e *Env) Traceable() (*Traceable, error) { return e.traced() }
 
-// Patchable returns the kernel's own list of the functions that begin with a place to
-// patch, some of which kprobes refuse; it needs tracefs.
+// Patchable returns the kernel's own list of functions that begin with a place to patch, some
+// of which kprobes refuse. It needs tracefs.
 func (e *Env) Patchable() (*Traceable, error) { return e.patchable() }
 
-// loadTraceable finds which functions can be traced: those of the kernel's list
-// less those that kprobes refuse, or, where it may not be read, functions known
-// to both BTF and kallsyms.
+// loadTraceable returns the functions that can be traced: those of the kernel's list except
+// those that kprobes refuse or, if the list can't be read, the functions in both BTF and
+// kallsyms.
 func (e *Env) loadTraceable() (*Traceable, error) {
 	t, err := e.patchable()
 	if err == nil {
@@ -143,8 +140,8 @@ func (e *Env) loadTraceable() (*Traceable, error) {
 	return t, nil
 }
 
-// loadPatchable reads the kernel's list of the functions that begin with a place
-// to patch, with addresses where it gives them (available_filter_functions_addrs, 6.5).
+// loadPatchable reads the kernel's list of functions that begin with a place to patch, with
+// addresses if it has them (available_filter_functions_addrs, 6.5).
 func (e *Env) loadPatchable() (*Traceable, error) {
 	dir, err := tracefs.Need(e.root, e.live)
 	if err == nil {
@@ -165,7 +162,7 @@ func (e *Env) loadPatchable() (*Traceable, error) {
 	return nil, err
 }
 
-// guessTraceable is BTF's functions that kallsyms has too.
+// guessTraceable returns BTF's functions that kallsyms has too.
 func (e *Env) guessTraceable() (*Traceable, error) {
 	k, err := e.syms()
 	if err != nil {

@@ -16,9 +16,9 @@ import (
 	"github.com/borescope/borescope/internal/procfs"
 )
 
-// Env is what the decisions of a plan depend on: the kernel's types,
-// tracepoint formats, symbols and features, and the architecture, live or
-// recorded. Whatever it reads, it reads when it is first asked for, and keeps.
+// Env holds what the decisions of a plan depend on: the kernel's types, tracepoint formats,
+// symbols and features, and the architecture, live or recorded. It reads each of them when it
+// is first needed, and keeps it.
 //
 // An Env is safe for concurrent use. It holds no descriptor.
 type Env struct {
@@ -36,12 +36,12 @@ type Env struct {
 	formats memo[string, *Format]
 	syms    func() (*kallsyms.Functions, error)
 	traced  func() (*Traceable, error)
-	// patchable is the kernel's own list, of which traced leaves some out.
+	// patchable returns the kernel's own list, of which traced leaves some out.
 	patchable func() (*Traceable, error)
 	tramps    func() (map[string]uint32, error)
 }
 
-// memo remembers the answers to questions by key.
+// memo remembers results by key.
 type memo[K comparable, V any] struct {
 	mu sync.Mutex
 	m  map[K]memoized[V]
@@ -52,7 +52,7 @@ type memoized[V any] struct {
 	err error
 }
 
-// do returns what f returned for the key when it was first asked.
+// do returns the result of the first call of f for the key.
 func (m *memo[K, V]) do(k K, f func() (V, error)) (V, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -67,8 +67,8 @@ func (m *memo[K, V]) do(k K, f func() (V, error)) (V, error) {
 	return v, err
 }
 
-// New makes an environment; nil options are this machine. It reads nothing
-// but the kernel's release.
+// New returns a new environment; nil options describe this machine. It reads only the
+// kernel's release.
 func New(o *Options) *Env {
 	if o == nil {
 		o = &Options{}
@@ -102,22 +102,21 @@ func New(o *Options) *Env {
 	return e
 }
 
-// Root is the tree that the answers are read from: this machine's, or a recorded one.
+// Root returns the file system that the Env reads: this machine's, or a recorded one.
 func (e *Env) Root() fs.FS { return e.root }
 
-// Live says that it is this machine that is asked.
+// Live reports whether the Env describes this machine.
 func (e *Env) Live() bool { return e.live }
 
-// Arch is the architecture, as GOARCH spells it.
+// Arch returns the architecture, as GOARCH spells it.
 func (e *Env) Arch() string { return e.arch }
 
-// Release is the kernel's release, "6.1.0-56-cloud-amd64", empty if unknown.
+// Release returns the kernel's release, "6.1.0-56-cloud-amd64", empty if unknown.
 func (e *Env) Release() string { return e.release }
 
-// Supports returns nil if the kernel has the feature, *UnsupportedError with
-// the true cause if it has not, and another error if that can't be told. A
-// recorded environment answers from its features, or, without any, by the
-// kernel's release.
+// Supports returns nil if the kernel has the feature, an *UnsupportedError with the true
+// cause if it does not, and another error if that is not known. A recorded environment uses
+// its recorded features or, if it has none, the kernel's release.
 func (e *Env) Supports(f Feature) error {
 	if e.live || e.features != nil {
 		return e.features.Test(f)
@@ -125,7 +124,7 @@ func (e *Env) Supports(f Feature) error {
 	return e.infer(f)
 }
 
-// infer answers by the kernel's version, for recordings without features.
+// infer is Supports by the kernel's version, for recordings without features.
 func (e *Env) infer(f Feature) error {
 	since, ok := feature.ParseVersion(f.Since())
 	have, known := feature.ParseVersion(e.release)
@@ -144,7 +143,7 @@ func (e *Env) infer(f Feature) error {
 	return nil
 }
 
-// OnlineCPUs returns the CPUs that are running, ascending.
+// OnlineCPUs returns the online CPUs, ascending.
 func (e *Env) OnlineCPUs() ([]int, error) {
 	list, err := cpus.Online(e.root)
 	if err != nil {

@@ -1,9 +1,9 @@
-// Package sysnames has the names of what Linux numbers: system calls, by
-// architecture, and errors. What a program counts by number it prints by name.
+// Package sysnames has the names of numbers in Linux: system calls, by architecture, and
+// errors. A program that counts by number prints by name with it.
 //
 //	sysnames.Syscall("amd64", 257) // "openat"
 //	sysnames.Errno(2)              // "ENOENT"
 //
-// The tables are part of the package: a recording of another machine is read with
-// them too. They are those of Linux 7.0.
+// The tables are part of the package, so that recordings of other machines can be read. They
+// are those of Linux 7.0.
 package sysnames

@@ -5,7 +5,7 @@ import (
 	"sync"
 )
 
-// Errno is the name of an error number: "ENOENT", or the number.
+// Errno returns the name of an error number, "ENOENT", or the number if it has none.
 func Errno(errno int) string {
 	if name, ok := errnoNames()[errno]; ok {
 		return name
@@ -13,7 +13,8 @@ func Errno(errno int) string {
 	return strconv.Itoa(errno)
 }
 
-// ErrnoNumber is the inverse of Errno.
+// ErrnoNumber returns the number of an error's name, or of a positive number in decimal. It
+// is the inverse of Errno.
 func ErrnoNumber(s string) (errno int, ok bool) {
 	for n, name := range errnoNames() {
 		if name == s {
@@ -24,7 +25,7 @@ func ErrnoNumber(s string) (errno int, ok bool) {
 	return n, err == nil && n > 0
 }
 
-// errnoNames are read when they are first needed.
+// errnoNames are parsed when they are first needed.
 var errnoNames = sync.OnceValue(func() map[int]string { return numbered(errnos) })
 
 // errnos are those of amd64 and arm64; TestErrnoNames compares them with

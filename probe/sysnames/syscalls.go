@@ -8,9 +8,8 @@ import (
 	"sync"
 )
 
-// Syscall is the name of a system call by its number, as the kernel numbers
-// them on that architecture (GOARCH's spelling; amd64 and arm64 are known), or
-// "[number]".
+// Syscall returns the name of a system call by its number on that architecture (GOARCH's
+// spelling; amd64 and arm64 are known), or "[number]".
 func Syscall(arch string, nr int) string {
 	if name, ok := syscalls(arch)[nr]; ok {
 		return name
@@ -18,7 +17,7 @@ func Syscall(arch string, nr int) string {
 	return "[" + strconv.Itoa(nr) + "]"
 }
 
-// SyscallNumber is the inverse of Syscall, for names.
+// SyscallNumber returns the number of a system call's name. It is the inverse of Syscall.
 func SyscallNumber(arch, name string) (nr int, ok bool) {
 	for nr, n := range syscalls(arch) {
 		if n == name {
@@ -28,7 +27,7 @@ func SyscallNumber(arch, name string) (nr int, ok bool) {
 	return 0, false
 }
 
-// Syscalls are all names of an architecture, sorted.
+// Syscalls returns all names of an architecture, sorted.
 func Syscalls(arch string) []string { return slices.Sorted(maps.Values(syscalls(arch))) }
 
 func syscalls(arch string) map[int]string {
@@ -41,14 +40,14 @@ func syscalls(arch string) map[int]string {
 	return nil
 }
 
-// syscallNames are read when they are first needed.
+// syscallNames are parsed when they are first needed.
 var syscallNames = struct{ amd64, arm64 func() map[int]string }{
 	sync.OnceValue(func() map[int]string { return numbered(syscallsAMD64) }),
 	sync.OnceValue(func() map[int]string { return numbered(syscallsARM64) }),
 }
 
-// numbered reads a table of names in the order of their numbers; a number says
-// where the next name is.
+// numbered parses a table of names in the order of their numbers; a number in it is that of
+// the next name.
 func numbered(text string) map[int]string {
 	names, nr := map[int]string{}, 0
 	for word := range strings.FieldsSeq(text) {

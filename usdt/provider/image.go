@@ -25,17 +25,17 @@ type image struct {
 }
 
 const (
-	// stubSize keeps stubs apart, so that each is a symbol of its own size.
+	// stubSize separates stubs, so that each is a symbol of its own size.
 	stubSize = 16
-	// semaphoreSize gives each semaphore, a 16-bit counter, an aligned word of
-	// its own, which can be loaded atomically.
+	// semaphoreSize gives each semaphore, a 16-bit counter, an aligned word of its own, which
+	// can be loaded atomically.
 	semaphoreSize = 8
 )
 
 func (im *image) stub(i int) uintptr      { return im.textOff + uintptr(i)*stubSize }
 func (im *image) semaphore(i int) uintptr { return im.semOff + uintptr(i)*semaphoreSize }
 
-// image builds the object for this machine.
+// image returns the object for this machine.
 func (p *Provider) image() (*image, error) {
 	t, ok := usdtfire.Targets[runtime.GOARCH]
 	if !ok {
@@ -44,7 +44,7 @@ func (p *Provider) image() (*image, error) {
 	return buildImage(t, p.name, p.probes, os.Getpagesize()), nil
 }
 
-// section is a section header to be.
+// section describes a section header to be written.
 type section struct {
 	name          string
 	typ           elf.SectionType
@@ -55,7 +55,7 @@ type section struct {
 	alloc         bool
 }
 
-// buildImage lays the object out; page is the system's page size.
+// buildImage lays out the object; page is the system's page size in bytes.
 func buildImage(t usdtfire.Target, provider string, probes []*Probe, page int) *image {
 	roundUp := func(n uintptr) uintptr { return (n + uintptr(page) - 1) &^ (uintptr(page) - 1) }
 	im := &image{textOff: uintptr(page)}
@@ -78,7 +78,7 @@ func buildImage(t usdtfire.Target, provider string, probes []*Probe, page int) *
 		desc = le.AppendUint64(desc, uint64(im.semaphore(i)))
 		desc = append(desc, provider+"\x00"+p.Name()+"\x00"+t.Spec(p.fire.Types)+"\x00"...)
 		notes = elfnotes.Append(notes, elfnotes.Note{Owner: "stapsdt", Type: 3, Desc: desc}, 4)
-		// A name for the stub, for whoever prints a stack.
+		// A name for the stub, for tools that print a stack.
 		symbols = le.AppendUint32(symbols, uint32(len(strtab)))
 		symbols = append(symbols, byte(elf.STB_GLOBAL)<<4|byte(elf.STT_FUNC), 0, 1, 0)
 		symbols = le.AppendUint64(symbols, uint64(im.stub(i)))
@@ -131,7 +131,7 @@ func sectionHeaders(sections []section) []byte {
 	return b
 }
 
-// header writes the ELF header and the program headers.
+// header returns the ELF header and the program headers.
 func (im *image) header(machine elf.Machine, shoff uintptr, sections int) []byte {
 	le := binary.LittleEndian
 	const ehsize, phsize = 64, 56

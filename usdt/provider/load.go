@@ -35,9 +35,9 @@ func (p *Provider) mapImage(im *image, dir string) (err error) {
 	return nil
 }
 
-// unmapImage gives the file back. Zeros take the semaphores' place, so that
-// nothing is enabled. A goroutine may be between the nop and the return of a
-// stub: the same text from a file without probes takes its place.
+// unmapImage releases the file. Zeros replace the semaphores, so that nothing is enabled. A
+// goroutine may be between the nop and the return of a stub, so the same text is mapped there
+// from a file without probes.
 func (p *Provider) unmapImage() error {
 	im := p.file.image
 	err := errors.Join(p.region.Clear(im.semOff, im.semSize), p.mapStubs(im), p.file.f.Close())
@@ -48,7 +48,7 @@ func (p *Provider) unmapImage() error {
 	return err
 }
 
-// mapStubs maps the stubs alone.
+// mapStubs maps only the stubs.
 func (p *Provider) mapStubs(im *image) error {
 	l, err := writeImage(p.name+"-unloaded", im.bytes[im.textOff:im.textOff+im.textSize], "")
 	if err != nil {
@@ -61,8 +61,8 @@ func (p *Provider) mapStubs(im *image) error {
 	return err
 }
 
-// writeImage stores the image in an anonymous file, or in a named one in dir.
-// Where memfd_create is refused (seccomp), a temporary file does.
+// writeImage stores the image in an anonymous file, or in a named one in dir. If
+// memfd_create is refused (seccomp), it uses a temporary file.
 func writeImage(name string, b []byte, dir string) (loaded, error) {
 	name = "usdt-" + name
 	if dir == "" {
@@ -74,7 +74,7 @@ func writeImage(name string, b []byte, dir string) (loaded, error) {
 	if err != nil {
 		return loaded{}, fmt.Errorf("write probes: %w", err)
 	}
-	// Tracers of other users read it, too.
+	// Tracers of other users read it too.
 	_, err = f.Write(b)
 	if err = errors.Join(err, f.Chmod(0o755)); err != nil {
 		return loaded{}, errors.Join(fmt.Errorf("write probes: %w", err), f.Close(), os.Remove(f.Name()))

@@ -9,16 +9,16 @@ import (
 
 // Probe is one probe of a Provider. It is safe for concurrent use.
 type Probe struct {
-	// semaphore is the counter that tracers raise, nil before the first Load.
-	// Its 16 bits are alone in an aligned word.
+	// semaphore is the counter that tracers increment, nil before the first Load. Its 16
+	// bits are alone in an aligned word.
 	semaphore atomic.Pointer[uint32]
 	// stub is the address of the nop, 0 while the provider is not loaded.
 	stub atomic.Uintptr
 	fire usdtfire.Probe
 }
 
-// Enabled reports whether a tracer is attached: whether it is worth to prepare
-// arguments for Fire. It allocates nothing and takes less than a nanosecond.
+// Enabled reports whether a tracer is attached, so that it is worth preparing arguments for
+// Fire. It allocates nothing and takes less than a nanosecond.
 func (p *Probe) Enabled() bool {
 	s := p.semaphore.Load()
 	return s != nil && atomic.LoadUint32(s) != 0
@@ -30,18 +30,17 @@ func (p *Probe) Name() string {
 	return name
 }
 
-// Fire fires the probe with one value for each of its types: any integer
-// or bool, of a named type or not, for the integer types; those and any pointer
-// for Pointer; a string or []byte for String and CString. Integers are
-// converted as Go converts them, to the width of the type.
+// Fire fires the probe with one value for each of its types. The integer types take any integer
+// or bool, also of a named type; Pointer takes these and any pointer; String and CString take a
+// string or []byte. Integers are converted as Go converts them, to the width of the type.
 //
 // It returns when tracers are done with it. Fire does nothing while the
 // provider is not loaded; it does not ask Enabled. The error, an
 // arg.ErrMismatch, is of the kind that a test finds, and may be ignored in
 // production.
 func (p *Probe) Fire(args ...any) error {
-	// Short enough to be inlined: after the kernel's trap every return is a
-	// branch that the processor predicts wrong.
+	// Short enough to be inlined: after the kernel's trap the processor mispredicts every
+	// return.
 	if stub := p.stub.Load(); stub != 0 {
 		return p.fire.Fire(stub, args)
 	}

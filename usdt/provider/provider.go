@@ -12,24 +12,23 @@ import (
 	"github.com/borescope/borescope/usdt/arg"
 )
 
-// UnsupportedError says that this system can't load probes.
+// UnsupportedError reports that this system can't load probes.
 type UnsupportedError = feature.UnsupportedError
 
-// Provider is a named set of probes that are loaded together. It is safe for
-// concurrent use.
+// Provider is a named set of probes that are loaded together. It is safe for concurrent use.
 type Provider struct {
 	name string
 
-	mu     sync.Mutex // guards what follows but for the atomics
+	mu     sync.Mutex // guards the fields below except the atomics
 	probes []*Probe
 	errs   []error
 	region usdtfire.Region // where probes are or were mapped
-	file   loaded          // what Unload gives back
+	file   loaded          // what Unload releases
 	active bool            // loaded
 }
 
-// New returns a provider without probes. Its name may consist of letters,
-// digits, '_', '-' and '.', as tracers' command lines expect.
+// New returns a provider without probes. Its name may consist of letters, digits, '_', '-' and
+// '.', as tracers' command lines expect.
 func New(name string) (*Provider, error) {
 	if err := usdtfire.CheckName(name); err != nil {
 		return nil, fmt.Errorf("provider %q: %w", name, err)
@@ -55,15 +54,13 @@ func (p *Provider) Probe(name string, args ...arg.Type) *Probe {
 	return probe
 }
 
-// Load makes the probes visible to tracers, in an anonymous file or, where the
-// system has none, in a temporary file that Unload removes. It does nothing if
-// they are loaded. The error is an *UnsupportedError where probes can't be
-// loaded at all.
+// Load makes the probes visible to tracers, in an anonymous file or, if the system has none,
+// in a temporary file that Unload removes. It does nothing if they are loaded. The error is an
+// *UnsupportedError if probes can't be loaded on this system.
 func (p *Provider) Load() error { return p.load("") }
 
-// LoadFile is Load with a named file in a directory, for tracers that can't
-// find an anonymous one. The file is removed by Unload, and stays behind if
-// the process is killed.
+// LoadFile is as Load, with a named file in a directory, for tracers that can't find an
+// anonymous one. Unload removes the file; it remains if the process is killed.
 func (p *Provider) LoadFile(dir string) error {
 	if dir == "" {
 		return errors.New("load provider: no directory")
@@ -98,9 +95,9 @@ func (p *Provider) load(dir string) error {
 	return nil
 }
 
-// Path returns where tracers find the loaded probes: a path that bpftrace's
-// usdt:PATH:PROVIDER:NAME and uprobe events take, valid while this process
-// has them loaded. It is empty if they are not.
+// Path returns the path by which tracers find the loaded probes, for bpftrace's
+// usdt:PATH:PROVIDER:NAME and for uprobe events. It is valid while this process has them
+// loaded, and empty if they are not.
 func (p *Provider) Path() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -110,13 +107,12 @@ func (p *Provider) Path() string {
 	return p.file.path
 }
 
-// Unload takes the probes back: when it returns, tracers that are attached are
-// attached to nothing, and Fire does nothing. The probes may be loaded again.
-// Unload of what is not loaded does nothing.
+// Unload removes the probes. When it returns, tracers are attached to nothing, and Fire does
+// nothing. The probes may be loaded again. It does nothing if they are not loaded, and for a nil
+// Provider.
 //
-// Fire and Enabled take no lock, so a page of text and some address space stay
-// behind for those of them that are under way, and a tracer may see the end of such
-// a Fire.
+// Fire and Enabled take no lock, so a page of text and some address space remain for calls that
+// are still running, and a tracer may see the end of such a Fire.
 func (p *Provider) Unload() error {
 	if p == nil {
 		return nil
@@ -133,7 +129,7 @@ func (p *Provider) Unload() error {
 	return p.unmapImage()
 }
 
-// loaded is what is open while probes are loaded.
+// loaded holds what is open while probes are loaded.
 type loaded struct {
 	f      *os.File
 	path   string // for tracers

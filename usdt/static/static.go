@@ -12,14 +12,14 @@ const MaxProbes = usdtfire.PoolSize
 
 // Probe is one probe. It must not be copied, and is safe for concurrent use.
 //
-// Package usdtlink finds it in the file by its first field and sets the index;
-// the layout is part of that protocol.
+// Command usdtlink finds it in the file by its first field and sets the index; the layout is
+// part of that protocol.
 type Probe struct {
 	mark [2]uint64
-	// semaphore is the 16-bit counter that tracers raise, in a word of its own.
+	// semaphore is the 16-bit counter that tracers increment, in a word of its own.
 	semaphore uint32
-	// index is the number of the probe's stub, from 1; 0 in a program that
-	// usdtlink has not seen.
+	// index is the number of the probe's stub, from 1; 0 in a program that usdtlink has not
+	// processed.
 	index uint32
 	name  string // "PROVIDER:NAME"
 	types []arg.Type
@@ -32,13 +32,12 @@ func New(provider, name string, args ...arg.Type) Probe {
 	return Probe{mark: [2]uint64{usdtfire.ProbeMark0, usdtfire.ProbeMark1}, name: provider + ":" + name, types: args}
 }
 
-// Enabled reports whether a tracer is attached: whether it is worth to prepare
-// arguments for Fire. It allocates nothing and takes less than a nanosecond.
+// Enabled reports whether a tracer is attached, so that it is worth preparing arguments for
+// Fire. It allocates nothing and takes less than a nanosecond.
 func (p *Probe) Enabled() bool { return atomic.LoadUint32(&p.semaphore) != 0 }
 
-// Fire fires the probe with one value for each of its types, as
-// provider.Probe.Fire does. It does nothing in a program that usdtlink has not
-// seen, and does not ask Enabled.
+// Fire fires the probe with one value for each of its types, as provider.Probe.Fire does. It
+// does nothing in a program that usdtlink has not processed, and does not check Enabled.
 func (p *Probe) Fire(args ...any) error {
 	if index := atomic.LoadUint32(&p.index); index != 0 {
 		probe := usdtfire.Probe{Name: p.name, Types: p.types}

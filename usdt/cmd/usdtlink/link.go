@@ -20,13 +20,13 @@ type probe struct {
 	spec string
 }
 
-// program is the file that is linked. Go writes 64-bit little-endian ELF on
-// both machines.
+// program is the file that is linked. Go writes 64-bit little-endian ELF on both supported
+// machines.
 type program struct {
 	b      []byte
 	f      *elf.File
 	target usdtfire.Target
-	// relocated has what the dynamic linker adds its base to, by address: in a
+	// relocated has the values to which the dynamic linker adds its base, by address: in a
 	// position-independent program, pointers are not in the data itself.
 	relocated map[uint64]uint64
 }
@@ -102,7 +102,7 @@ func (p *program) find(flag elf.ProgFlag, mark0, mark1 uint64, align int) []uint
 	return found
 }
 
-// readRelocations notes every pointer that the dynamic linker writes.
+// readRelocations records every pointer that the dynamic linker writes.
 func (p *program) readRelocations() error {
 	relative := uint32(elf.R_X86_64_RELATIVE)
 	if p.f.Machine == elf.EM_AARCH64 {
@@ -137,7 +137,7 @@ func (p *program) at(addr, size uint64) ([]byte, error) {
 	return nil, fmt.Errorf("%d bytes at %#x are not in the file", size, addr)
 }
 
-// offset returns the file offset of an address that at has returned bytes of.
+// offset returns the file offset of an address for which at returned bytes.
 func (p *program) offset(addr uint64) uint64 {
 	for _, g := range p.f.Progs {
 		if g.Type == elf.PT_LOAD && addr >= g.Vaddr && addr-g.Vaddr < g.Filesz {
@@ -147,7 +147,7 @@ func (p *program) offset(addr uint64) uint64 {
 	return 0
 }
 
-// pointed returns what a string or slice header at addr refers to.
+// pointed returns the bytes that a string or slice header at addr refers to.
 func (p *program) pointed(addr uint64) ([]byte, error) {
 	header, err := p.at(addr, 16)
 	if err != nil {
@@ -193,8 +193,8 @@ func (p *program) readProbe(addr uint64) (probe, error) {
 	return probe{addr, string(name), p.target.Spec(types)}, nil
 }
 
-// write sets the probes' indexes and appends the sections to the file:
-// everything that is there stays where it is.
+// write sets the probes' indexes and appends the sections to the file: existing contents stay
+// where they are.
 func (p *program) write(pool uint64, probes []probe) ([]byte, error) {
 	le := binary.LittleEndian
 	var notes []byte
@@ -213,8 +213,8 @@ func (p *program) write(pool uint64, probes []probe) ([]byte, error) {
 		notes = elfnotes.Append(notes, elfnotes.Note{Owner: "stapsdt", Type: 3, Desc: desc}, 4)
 	}
 	first, last = first+usdtfire.ProbeSemaphore, last+usdtfire.ProbeSemaphore
-	// BCC and bpftrace 0.17 find semaphores by the header of .probes, which
-	// must stand in front of the notes'.
+	// BCC and bpftrace 0.17 find semaphores by the header of .probes, which must precede that
+	// of the notes.
 	return p.appendSections([]newSection{
 		{name: ".stapsdt.base", typ: elf.SHT_PROGBITS, flags: elf.SHF_ALLOC, addr: pool, offset: p.offset(pool), size: 1, align: 1},
 		{name: ".probes", typ: elf.SHT_PROGBITS, flags: elf.SHF_ALLOC | elf.SHF_WRITE, addr: first, offset: p.offset(first), size: last - first + 4, align: 8},

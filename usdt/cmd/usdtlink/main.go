@@ -1,10 +1,10 @@
-// Command usdtlink makes the static probes of a Go program visible: it writes
-// the ELF notes that tracers look for into the program's file.
+// Command usdtlink makes the static probes of a Go program visible: it writes the ELF notes
+// that tracers look for into the program's file.
 //
 //	usdtlink [-o FILE] BINARY
 //
-// Without -o the binary itself is replaced, in one step. See package
-// usdt/static for what to put into the source.
+// Without -o the binary itself is replaced, in one step. Package usdt/static documents the
+// source of such a program.
 package main
 
 import (

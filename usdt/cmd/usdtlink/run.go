@@ -53,8 +53,7 @@ func run(_ context.Context, args []string, stdout io.Writer) error {
 	return nil
 }
 
-// replace writes a file so that it is there whole or not at all; a running
-// program can't be written to anyway.
+// replace writes a file atomically. The file of a running program can't be written to anyway.
 func replace(path string, b []byte, mode os.FileMode) (err error) {
 	f, err := os.CreateTemp(filepath.Dir(path), ".usdtlink-*")
 	if err != nil {

@@ -6,8 +6,8 @@ import (
 	"errors"
 )
 
-// newSection is a section to append: with data of its own, or a name for what
-// is in the file already.
+// newSection is a section to append: with data of its own, or as a name for existing contents
+// of the file.
 type newSection struct {
 	name                      string
 	typ                       elf.SectionType
